@@ -1,0 +1,13 @@
+# Install rules and the package files that find_package(attnjit) reads.
+include(CMakePackageConfigHelpers)
+
+install(TARGETS attnjit attnjit_static EXPORT attnjitTargets
+  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(DIRECTORY include/attnjit DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(EXPORT attnjitTargets NAMESPACE attnjit:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/attnjit)
+configure_package_config_file(cmake/attnjitConfig.cmake.in attnjitConfig.cmake
+  INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/attnjit)
+write_basic_package_version_file(attnjitConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/attnjitConfig.cmake
+              ${CMAKE_CURRENT_BINARY_DIR}/attnjitConfigVersion.cmake
+  DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/attnjit)

@@ -1,0 +1,38 @@
+# attnjit_room(NAME SOURCES ... DEPS ...): one folder under src/ as a static library attnjit_NAME.
+# DEPS name the rooms to its left (docs: "One direction of flow"); a room cannot include another one.
+# attnjit_test(NAME SOURCES ... LIBS ... [LABELS ...] [TIMEOUT s]): one GoogleTest binary, discovered by ctest.
+
+add_library(attnjit_options INTERFACE)
+target_compile_options(attnjit_options INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Wconversion -Wno-sign-conversion -Werror
+  # GCC 12 warns falsely on std::string concatenation (GCC bug 105651).
+  $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
+target_include_directories(attnjit_options INTERFACE
+  ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
+if(ATTNJIT_SANITIZE)
+  target_compile_options(attnjit_options INTERFACE
+    -fsanitize=${ATTNJIT_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_link_options(attnjit_options INTERFACE -fsanitize=${ATTNJIT_SANITIZE})
+endif()
+
+function(attnjit_room NAME)
+  cmake_parse_arguments(ROOM "" "" "SOURCES;DEPS;LIBS" ${ARGN})
+  add_library(attnjit_${NAME} STATIC ${ROOM_SOURCES})
+  target_link_libraries(attnjit_${NAME} PUBLIC attnjit_options PRIVATE ${ROOM_LIBS})
+  foreach(dep IN LISTS ROOM_DEPS)
+    target_link_libraries(attnjit_${NAME} PUBLIC attnjit_${dep})
+  endforeach()
+endfunction()
+
+function(attnjit_test NAME)
+  cmake_parse_arguments(TEST "" "TIMEOUT" "SOURCES;LIBS;LABELS" ${ARGN})
+  if(NOT TEST_TIMEOUT)
+    set(TEST_TIMEOUT 120)
+  endif()
+  add_executable(${NAME} ${TEST_SOURCES})
+  target_link_libraries(${NAME} PRIVATE attnjit_options ${TEST_LIBS} GTest::gtest_main)
+  target_compile_definitions(${NAME} PRIVATE ATTNJIT_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  include(GoogleTest)
+  gtest_discover_tests(${NAME} TEST_PREFIX ${NAME}. DISCOVERY_MODE PRE_TEST
+    PROPERTIES TIMEOUT ${TEST_TIMEOUT} LABELS "${TEST_LABELS}")
+endfunction()

@@ -1,0 +1,84 @@
+// Compiler: from a KernelSource to a verified KernelImage, in this process or in a helper process.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "attnjit/result.h"
+#include "attnjit/source.h"
+
+namespace attnjit {
+
+/// What the compiler says of a kernel.
+struct ResourceUsage {
+  int registers = 0;    ///< a thread, of the entry
+  int spill_bytes = 0;  ///< stores + loads
+  int stack_bytes = 0;
+  int static_smem_bytes = 0;
+  int barriers = 0;  ///< named barriers
+};
+
+/// Where a compile's time went, in milliseconds; 0 where it was not reported.
+struct CompileTimes {
+  double frontend_ms = 0;
+  double optimizer_ms = 0;
+  double ptxas_ms = 0;
+  double total_ms = 0;
+};
+
+/// A compiled kernel that passed every check.
+struct KernelImage {
+  std::vector<std::uint8_t> cubin;
+  std::string ptx;  ///< empty unless asked for
+  std::vector<std::string> entries;
+  ResourceUsage usage;
+  CompileTimes times;
+  std::string nvrtc_version;  ///< "13.0.88"-like where the build is known, else "13.0"
+  std::string log;
+};
+
+struct CompileRequest {
+  KernelSource source;
+  bool want_ptx = false;
+  bool line_info = false;  ///< for the emulator's PTX only, never for production code
+};
+
+/// Request to image. Implementations are safe to call from several threads at once; different
+/// requests compile in parallel.
+class ATTNJIT_EXPORT Compiler {
+ public:
+  using Deadline = std::chrono::steady_clock::time_point;
+
+  virtual ~Compiler() = default;
+
+  /// Identifies the compiler that will run: what images are filed under. Errors: kEnvironment with
+  /// what was looked for where no NVRTC could be opened.
+  virtual Result<std::string> build_id() = 0;
+
+  /// Compiles and checks. Errors: kCompileFailed with line and column in the user's snippet where
+  /// the fault lies there; kTimeout; kCancelled; kEnvironment.
+  virtual Result<KernelImage> compile(const CompileRequest& request, Deadline deadline) = 0;
+
+  /// Makes running and future compiles end with kCancelled as soon as they can.
+  virtual void cancel() = 0;
+};
+
+/// NVRTC in this process. nvrtc_path empty: found by itself.
+ATTNJIT_EXPORT std::unique_ptr<Compiler> make_in_process_compiler(std::string nvrtc_path = {});
+
+struct HelperOptions {
+  std::string helper_path;  ///< the attnjit command; empty: beside this library or executable
+  std::string nvrtc_path;
+  std::int64_t memory_bytes = std::int64_t{4} << 30;  ///< RLIMIT_AS of a helper
+  int cpu_seconds = 60;                               ///< RLIMIT_CPU of a helper
+  std::chrono::milliseconds wall_clock{30000};        ///< killed after this, whatever the deadline
+};
+
+/// `attnjit compile-worker` in a process of its own per compile: hostile code can kill it, and
+/// nothing else.
+ATTNJIT_EXPORT std::unique_ptr<Compiler> make_helper_compiler(HelperOptions options = {});
+
+}  // namespace attnjit

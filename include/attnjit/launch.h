@@ -1,0 +1,127 @@
+// LaunchRecipe: the one description of a kernel launch. The driver encodes it, the emulator
+// executes it, `attnjit generate -o` writes it as LAUNCH.json.
+//
+// plan_launch is pure. Thread rules: plain values.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "attnjit/plan.h"
+#include "attnjit/result.h"
+
+namespace attnjit {
+
+/// Strides of one tensor in elements; a row's elements are contiguous.
+struct TensorStrides {
+  std::int64_t batch = 0;
+  std::int64_t row = 0;  ///< from one token to the next (within a page for paged K and V)
+  std::int64_t head = 0;
+  bool operator==(const TensorStrides&) const = default;
+};
+
+/// The run-time shape of a call. Strides of zero mean packed, in the layouts of docs (design.md).
+struct LaunchShapes {
+  std::int32_t batch = 1;
+  std::int32_t q_len = 0;    ///< of a sequence; ragged: the longest
+  std::int32_t kv_len = 0;   ///< of a sequence; paged: the longest
+  std::int32_t total_q = 0;  ///< ragged: rows of q
+  std::int32_t num_pages = 0;
+  std::int32_t max_pages = 0;  ///< columns of page_table
+  TensorStrides q, k, v, o;
+  bool operator==(const LaunchShapes&) const = default;
+};
+
+/// What of a device decides a launch. Never read from a GPU by plan_launch itself.
+struct DeviceShape {
+  int sm_count = 132;
+  std::int64_t max_smem_bytes = 232448;  ///< opt-in, a CTA
+};
+
+/// The run-time scalars of a mask, a score modification and the softmax.
+struct LaunchScalars {
+  float scale = 0;  ///< 0: 1 / sqrt(qk_depth)
+  std::int32_t window = 0;
+  std::int32_t chunk = 0;
+  float cap = 0;
+  bool operator==(const LaunchScalars&) const = default;
+};
+
+/// The value, or for arrays the extent, of one user parameter (p.<name>).
+struct ParamValue {
+  std::string name;
+  std::variant<std::int32_t, float> scalar = std::int32_t{0};
+  std::array<std::int32_t, 2> extent{0, 0};  ///< arrays: elements; matrices: rows, columns
+  bool operator==(const ParamValue&) const = default;
+};
+
+/// A tensor map, plain: what cuTensorMapEncodeTiled is given.
+struct TensorMapDescription {
+  enum class OutOfBounds : std::uint8_t { kZero, kNan };
+  std::string name;
+  std::string buffer;       ///< the name of the buffer that it views
+  std::int64_t offset = 0;  ///< bytes from the buffer's begin
+  Dtype dtype = Dtype::kBf16;
+  std::vector<std::uint64_t> dims;             ///< elements, innermost first; rank 1 to 5
+  std::vector<std::uint64_t> strides;          ///< bytes, from the second dimension on
+  std::vector<std::uint32_t> box;              ///< elements
+  std::vector<std::uint32_t> element_strides;  ///< 1 unless said otherwise
+  int swizzle = 0;                             ///< 0, 32, 64, 128
+  OutOfBounds oob = OutOfBounds::kZero;
+  bool operator==(const TensorMapDescription&) const = default;
+};
+
+/// One kernel argument.
+struct LaunchArgument {
+  struct Pointer {
+    std::string buffer;  ///< empty: a null pointer
+    std::int64_t offset = 0;
+    bool operator==(const Pointer&) const = default;
+  };
+  struct TensorMap {
+    std::string name;
+    bool operator==(const TensorMap&) const = default;
+  };
+  struct Bytes {
+    std::vector<std::uint8_t> data;
+    bool operator==(const Bytes&) const = default;
+  };
+  std::variant<Pointer, std::int32_t, std::int64_t, float, TensorMap, Bytes> value;
+  bool operator==(const LaunchArgument&) const = default;
+};
+
+/// Device memory that the kernel needs beside the tensors: the caller provides it.
+struct Workspace {
+  std::string name;
+  std::int64_t bytes = 0;
+  bool zeroed = false;  ///< must be zero before the first launch; the kernel leaves it zero
+  bool operator==(const Workspace&) const = default;
+};
+
+/// A kernel launch, whole. Buffers are names: q, k, v, o, lse, sink, page_table, kv_lens,
+/// q_offsets, q_scale, k_scale, v_scale, mask, param_<name>, and the workspaces' names.
+struct LaunchRecipe {
+  std::string entry;
+  std::array<std::uint32_t, 3> grid{1, 1, 1};
+  std::array<std::uint32_t, 3> block{1, 1, 1};
+  std::array<std::uint32_t, 3> cluster{1, 1, 1};
+  std::uint32_t dynamic_smem = 0;
+  std::vector<TensorMapDescription> tensor_maps;
+  std::vector<LaunchArgument> args;  ///< in KernelPlan::parameters' order
+  std::vector<Workspace> workspaces;
+  bool operator==(const LaunchRecipe&) const = default;
+};
+
+/// Plans a launch. Errors: kInvalid for shapes that the plan cannot take (each with its name and
+/// what is allowed), a missing user parameter among them; kUnsupported. An empty problem (batch,
+/// q_len or total_q of 0) gives a grid of zero: nothing is to be launched.
+ATTNJIT_EXPORT Result<LaunchRecipe> plan_launch(const KernelPlan& plan, const LaunchShapes& shapes,
+                                                const LaunchScalars& scalars,
+                                                const std::vector<ParamValue>& params,
+                                                const DeviceShape& device = {});
+
+}  // namespace attnjit

@@ -1,0 +1,120 @@
+// Service: the facade that a serving runtime embeds: from a spec to a kernel that can be launched.
+//
+// Thread rules: every method may be called from any thread. Two Services in a process share
+// nothing.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "attnjit/cache.h"
+#include "attnjit/compile.h"
+#include "attnjit/launch.h"
+#include "attnjit/result.h"
+#include "attnjit/spec.h"
+
+namespace attnjit {
+
+class Kernel;  // driver.h: a loaded kernel and its plan
+
+enum class LogLevel : std::uint8_t { kDebug, kInfo, kWarning, kError };
+using LogSink = std::function<void(LogLevel, std::string_view)>;
+
+struct ServiceOptions {
+  std::vector<std::string> cache_layers;  ///< empty: default_cache_layers()
+  bool use_disk_cache = true;
+  std::int64_t cache_max_bytes = std::int64_t{1} << 30;
+  std::chrono::seconds failure_ttl{300};
+  BuildPolicy build_policy = BuildPolicy::kExact;
+  bool forbid_compile = false;     ///< any compile at run time is kCompileForbidden
+  bool compile_in_helper = false;  ///< untrusted code too; trusted code always is
+  int compile_threads = 0;         ///< background compiles; 0: number of cores
+  std::string nvrtc_path;          ///< empty: ATTNJIT_NVRTC, then found
+  std::string helper_path;
+  std::string templates_folder;  ///< empty: ATTNJIT_TEMPLATES, then the embedded ones
+  LogSink log;                   ///< empty: standard error, at ATTNJIT_LOG_LEVEL
+  /// For tests: replaces NVRTC; called from several threads.
+  std::shared_ptr<Compiler> compiler;
+};
+
+/// How a request was served.
+enum class Outcome : std::uint8_t { kMemory, kDisk, kRemote, kCompiled };
+ATTNJIT_EXPORT std::string_view to_string(Outcome outcome);
+
+struct ServiceStatistics {
+  std::uint64_t memory_hits = 0, disk_hits = 0, remote_hits = 0, compiles = 0, failures = 0;
+  std::uint64_t waits = 0;  ///< requests that waited for another's compile
+  std::uint64_t quarantined = 0;
+  double compile_ms_total = 0;
+  std::uint64_t queued = 0;  ///< background compiles not yet started
+};
+
+/// A spec that was validated, planned and hashed once. Cheap to copy; belongs to the Service that
+/// made it.
+class ATTNJIT_EXPORT PreparedSpec {
+ public:
+  const KernelPlan& plan() const;
+  const RequestKey& key() const;
+
+  struct State;
+  explicit PreparedSpec(std::shared_ptr<State> state) : state_(std::move(state)) {}
+  const std::shared_ptr<State>& state() const { return state_; }
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+/// A compiled kernel, not necessarily loaded: what prewarm, compile and the emulator need.
+struct CompiledKernel {
+  std::shared_ptr<const KernelImage> image;
+  Outcome outcome = Outcome::kCompiled;
+  double compile_ms = 0;  ///< this call's; 0 on a hit
+  double total_ms = 0;
+};
+
+struct PrewarmResult {
+  std::size_t index = 0;
+  std::string key;
+  Arch arch = Arch::kSm100a;
+  std::optional<Outcome> outcome;
+  std::optional<Error> error;
+};
+
+class ATTNJIT_EXPORT Service {
+ public:
+  using Deadline = Compiler::Deadline;
+
+  static Result<std::unique_ptr<Service>> create(ServiceOptions options = {});
+  virtual ~Service();  ///< cancels the queue, kills helpers, joins; within 2 s
+
+  virtual Result<PreparedSpec> prepare(const AttentionSpec& spec,
+                                       const PlanOptions& options = {}) = 0;
+
+  /// The image, from memory, disk or a compile; needs no GPU.
+  virtual Result<CompiledKernel> compile(const PreparedSpec& spec, Deadline deadline) = 0;
+
+  /// The loaded kernel, compiling if need be; lives as long as the Service.
+  virtual Result<const Kernel*> get(const PreparedSpec& spec, Deadline deadline) = 0;
+
+  /// The loaded kernel if it is in memory, else null. Takes no lock.
+  virtual const Kernel* find(const PreparedSpec& spec) const noexcept = 0;
+
+  /// Never blocks: the kernel if it is in memory; else null, and a background compile is queued
+  /// once. A failed background compile is reported here.
+  virtual Result<const Kernel*> try_get(const PreparedSpec& spec) = 0;
+
+  /// Compiles what is missing of several specs, in parallel; `progress` is called from one thread
+  /// at a time as each ends. Order of the results: the specs'.
+  virtual std::vector<PrewarmResult> prewarm(
+      const std::vector<SpecDocument>& specs, int jobs,
+      const std::function<void(const PrewarmResult&)>& progress = {}) = 0;
+
+  virtual ServiceStatistics statistics() const = 0;
+};
+
+}  // namespace attnjit

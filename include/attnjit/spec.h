@@ -1,0 +1,141 @@
+// AttentionSpec: what a model's attention needs, independent of any GPU kernel.
+//
+// Field names are the JSON names. Thread rules: plain values.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "attnjit/result.h"
+#include "attnjit/types.h"
+
+namespace attnjit {
+
+/// Multi-head latent attention: how K and V are stored.
+enum class Mla : std::uint8_t {
+  kNone,
+  kPrefill,  ///< qk_depth 192 = 128 + rope 64, ov_depth 128
+  kDecode,   ///< absorbed: qk_depth 576 = 512 + rope 64, ov_depth 512
+};
+
+/// A parameter that custom code names as p.<name>; its value is given at launch.
+struct ParamSpec {
+  enum class Type : std::uint8_t { kI32, kF32, kI32Array, kF32Array, kI32Matrix };
+  std::string name;  ///< a C identifier of at most 64 characters
+  Type type = Type::kI32;
+
+  bool operator==(const ParamSpec&) const = default;
+};
+
+/// User code of a mask or a score modification.
+struct CustomCode {
+  std::string name;  ///< [a-z0-9_]{1,64}; appears in messages and in the generated source
+  std::string code;  ///< an expression, or, trusted, a function body
+  bool trusted = false;
+  std::vector<ParamSpec> params;
+
+  bool operator==(const CustomCode&) const = default;
+};
+
+/// Which keys a query sees. A tree: `and` and `or` hold others.
+struct MaskSpec {
+  enum class Kind : std::uint8_t {
+    kNull,
+    kCausal,         ///< kv_idx <= q_idx
+    kSlidingWindow,  ///< q_idx - window < kv_idx <= q_idx
+    kChunked,        ///< floor(q_idx / chunk) == floor(kv_idx / chunk)
+    kAnd,            ///< intersection of what is visible
+    kOr,             ///< union of what is visible
+    kMaterialized,   ///< [batch or 1, heads or 1, q_len, kv_len]: additive f32 or boolean u8
+    kCustom,
+  };
+  Kind kind = Kind::kNull;
+  std::int64_t window = 0;    ///< sliding_window; 0: given at launch
+  std::int64_t chunk = 0;     ///< chunked; 0: given at launch
+  bool constant = false;      ///< window or chunk is compiled in and part of the key
+  Dtype dtype = Dtype::kF32;  ///< materialized: kF32 or kU8
+  std::vector<MaskSpec> of;   ///< and, or: at least two
+  CustomCode custom;
+
+  bool operator==(const MaskSpec&) const = default;
+};
+
+/// How a score is changed after scaling and before masking.
+struct ScoreModSpec {
+  enum class Kind : std::uint8_t {
+    kIdentity,
+    kAlibi,    ///< score - slope[h] * |q_idx - kv_idx|
+    kSoftcap,  ///< cap * tanh(score / cap)
+    kCustom,
+  };
+  Kind kind = Kind::kIdentity;
+  double cap = 0;         ///< softcap; 0: given at launch
+  bool constant = false;  ///< cap is compiled in and part of the key
+  CustomCode custom;
+
+  bool operator==(const ScoreModSpec&) const = default;
+};
+
+/// The attention that a model needs. Required: num_q_heads and qk_depth.
+struct AttentionSpec {
+  Arch arch = Arch::kSm100a;
+  int num_q_heads = 0;
+  int group = 1;                         ///< query heads a key-value head
+  int qk_depth = 0;                      ///< elements a row of Q and K
+  int ov_depth = 0;                      ///< elements a row of V and O; 0: qk_depth
+  Dtype qkv_dtype = Dtype::kBf16;        ///< bf16, fp16, e4m3
+  std::optional<Dtype> output_dtype;     ///< default: qkv_dtype, bf16 for e4m3
+  std::optional<Dtype> rope_dtype;       ///< what the MMA sees of the rope part
+  std::optional<Dtype> rope_gmem_dtype;  ///< how the rope part lies in memory
+  std::optional<Dtype> scale_dtype;      ///< per-token scales
+  Mla mla = Mla::kNone;
+  int page_size = 0;  ///< rows of K and V a page; 0: not paged
+  bool ragged = false;
+  bool sink = false;
+  bool return_lse = false;
+  bool lse_includes_sink = true;
+  int num_partitions = 1;  ///< split of kv_len; 0: chosen at launch
+  int max_seq_len = 0;     ///< 0: dynamic
+  MaskSpec mask;
+  ScoreModSpec score_mod;
+
+  int num_kv_heads() const { return group > 0 ? num_q_heads / group : 0; }
+  bool operator==(const AttentionSpec&) const = default;
+};
+
+/// Choices about the kernel rather than the attention; unset: chosen by the planner.
+struct PlanOptions {
+  std::optional<int> swizzle_bytes;  ///< 32, 64, 128
+  std::optional<int> num_qo;         ///< 1 or 2 query tiles a CTA
+  std::optional<bool> pair_cta;      ///< two CTAs share one MMA
+
+  bool operator==(const PlanOptions&) const = default;
+};
+
+/// A spec and its plan options, as they travel in one flat JSON object.
+struct SpecDocument {
+  AttentionSpec spec;
+  PlanOptions options;
+
+  bool operator==(const SpecDocument&) const = default;
+};
+
+/// Every problem of a spec: field, value and what is allowed. Empty: valid. Custom code is parsed.
+ATTNJIT_EXPORT std::vector<Error> validate(const AttentionSpec& spec,
+                                           const PlanOptions& options = {});
+
+/// Fills every default (ov_depth, output_dtype, rope_dtype where qk_depth > ov_depth). Pure.
+/// @pre validate(spec) is empty.
+ATTNJIT_EXPORT AttentionSpec resolve(const AttentionSpec& spec);
+
+/// Reads a spec from JSON text. Unknown fields are refused by name; every problem is reported at
+/// once (the first in the Error, the rest in Error::others). The result is valid, not yet resolved.
+ATTNJIT_EXPORT Result<SpecDocument> spec_from_json(std::string_view json);
+
+/// The canonical JSON of a spec: fixed field order, defaults left out, options flat beside fields.
+ATTNJIT_EXPORT std::string spec_to_json(const AttentionSpec& spec, const PlanOptions& options = {});
+
+}  // namespace attnjit

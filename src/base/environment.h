@@ -1,0 +1,23 @@
+// The one place that reads environment variables, and the table of those that attnjit honours.
+#pragma once
+
+#include <optional>
+#include <string>
+
+namespace attnjit {
+
+/// What the environment says, read once by whoever ties the rooms together (Service, CLI).
+struct Environment {
+  std::optional<std::string> cache_dir;       ///< ATTNJIT_CACHE_DIR: layers A:B:C
+  std::optional<std::string> log_level;       ///< ATTNJIT_LOG_LEVEL
+  std::optional<std::string> nvrtc;           ///< ATTNJIT_NVRTC: path of the library
+  std::optional<std::string> templates;       ///< ATTNJIT_TEMPLATES: folder
+  std::optional<std::string> xdg_cache_home;  ///< XDG_CACHE_HOME
+  std::optional<std::string> home;            ///< HOME
+  std::optional<std::string> cuda_home;  ///< CUDA_HOME, then CUDA_PATH: where NVRTC is looked for
+};
+
+/// Uses secure_getenv: a setuid program sees nothing. Empty values count as unset.
+Environment read_environment();
+
+}  // namespace attnjit

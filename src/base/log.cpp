@@ -1,0 +1,35 @@
+#include "base/log.h"
+
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include <memory>
+#include <string>
+
+namespace attnjit {
+
+LogSink make_stderr_sink(std::string_view level) {
+  auto logger = std::make_shared<spdlog::logger>("attnjit",
+                                                 std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  logger->set_pattern("[%H:%M:%S.%e] [%l] %v");
+  logger->set_level(spdlog::level::from_str(std::string(level)));
+  return [logger](LogLevel severity, std::string_view text) {
+    const spdlog::string_view_t view(text.data(), text.size());
+    switch (severity) {
+      case LogLevel::kDebug:
+        logger->debug(view);
+        break;
+      case LogLevel::kInfo:
+        logger->info(view);
+        break;
+      case LogLevel::kWarning:
+        logger->warn(view);
+        break;
+      case LogLevel::kError:
+        logger->error(view);
+        break;
+    }
+  };
+}
+
+}  // namespace attnjit

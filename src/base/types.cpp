@@ -1,0 +1,65 @@
+#include "attnjit/types.h"
+
+#include <array>
+
+namespace attnjit {
+namespace {
+
+struct DtypeRow {
+  Dtype dtype;
+  std::string_view name;
+  int size;
+};
+
+constexpr std::array kDtypes{DtypeRow{Dtype::kBf16, "bf16", 2}, DtypeRow{Dtype::kFp16, "fp16", 2},
+                             DtypeRow{Dtype::kE4m3, "e4m3", 1}, DtypeRow{Dtype::kE5m2, "e5m2", 1},
+                             DtypeRow{Dtype::kF32, "f32", 4},   DtypeRow{Dtype::kF64, "f64", 8},
+                             DtypeRow{Dtype::kI8, "i8", 1},     DtypeRow{Dtype::kU8, "u8", 1},
+                             DtypeRow{Dtype::kI16, "i16", 2},   DtypeRow{Dtype::kU16, "u16", 2},
+                             DtypeRow{Dtype::kI32, "i32", 4},   DtypeRow{Dtype::kU32, "u32", 4},
+                             DtypeRow{Dtype::kI64, "i64", 8},   DtypeRow{Dtype::kU64, "u64", 8}};
+
+const DtypeRow& row(Dtype dtype) { return kDtypes[static_cast<std::size_t>(dtype)]; }
+
+constexpr bool in_order() {
+  for (std::size_t i = 0; i < kDtypes.size(); ++i) {
+    if (static_cast<std::size_t>(kDtypes[i].dtype) != i) return false;
+  }
+  return true;
+}
+static_assert(in_order(), "kDtypes is indexed by Dtype");
+
+}  // namespace
+
+std::string_view to_string(Dtype dtype) { return row(dtype).name; }
+
+std::optional<Dtype> dtype_from_string(std::string_view name) {
+  if (name == "f16") return Dtype::kFp16;
+  for (const DtypeRow& candidate : kDtypes) {
+    if (candidate.name == name) return candidate.dtype;
+  }
+  return std::nullopt;
+}
+
+int size_of(Dtype dtype) { return row(dtype).size; }
+
+std::string_view to_string(Arch arch) {
+  switch (arch) {
+    case Arch::kSm90a:
+      return "sm_90a";
+    case Arch::kSm100a:
+      return "sm_100a";
+    case Arch::kSm103a:
+      return "sm_103a";
+  }
+  return "unknown";
+}
+
+std::optional<Arch> arch_from_string(std::string_view name) {
+  for (Arch arch : {Arch::kSm90a, Arch::kSm100a, Arch::kSm103a}) {
+    if (to_string(arch) == name) return arch;
+  }
+  return std::nullopt;
+}
+
+}  // namespace attnjit

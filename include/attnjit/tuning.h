@@ -1,0 +1,44 @@
+// Tuning: measured choices of tiles and stages for given specs, as a plain value that planning
+// takes.
+//
+// Thread rules: plain values.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "attnjit/result.h"
+#include "attnjit/spec.h"
+
+namespace attnjit {
+
+/// Overrides by name: a tile, a stage count, a register budget. Which names there are is the
+/// architecture's plan's business; it refuses the others.
+using TuningValues = std::map<std::string, std::int64_t>;
+
+/// One row of a tuning table: a pattern of spec fields, and what is chosen where it matches.
+struct TuningRow {
+  /// Spec fields by their JSON names with the value's canonical JSON text ("\"bf16\"", "128",
+  /// "true"; for mask and score_mod their kind). A field that is absent matches anything.
+  std::map<std::string, std::string> match;
+  TuningValues choose;
+};
+
+/// A tuning table. Of the rows that match a spec, the one with the most fields wins; of equals, the
+/// first.
+struct Tuning {
+  std::vector<TuningRow> rows;
+};
+
+/// Reads a table: {"rows": [{"match": {"arch": "sm_100a", "qk_depth": 128}, "choose": {"BN":
+/// 128}}]}. Errors: kInvalid with each problem: text that is not JSON, a field that no spec has, a
+/// value of the wrong type.
+ATTNJIT_EXPORT Result<Tuning> tuning_from_json(std::string_view json);
+
+/// The row for a spec, or null. `resolved` has every default filled in.
+ATTNJIT_EXPORT const TuningRow* find_tuning(const Tuning& tuning, const AttentionSpec& resolved);
+
+}  // namespace attnjit

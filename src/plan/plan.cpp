@@ -1,0 +1,34 @@
+#include "attnjit/plan.h"
+
+#include <utility>
+
+#include "attnjit/tuning.h"
+#include "plan/sm90_plan.h"
+
+namespace attnjit {
+
+Result<KernelPlan> plan(const AttentionSpec& spec, const PlanOptions& options,
+                        const Tuning* tuning) {
+  std::vector<Error> problems = validate(spec, options);
+  if (!problems.empty()) {
+    Error error = std::move(problems.front());
+    problems.erase(problems.begin());
+    error.others = std::move(problems);
+    return error;
+  }
+  KernelPlan plan;
+  plan.spec = resolve(spec);
+  plan.options = options;
+  const TuningRow* row = tuning == nullptr ? nullptr : find_tuning(*tuning, plan.spec);
+  const TuningValues* tuned = row == nullptr ? nullptr : &row->choose;
+  if (plan.spec.arch == Arch::kSm90a) {
+    Status status = make_sm90_plan(plan.spec, options, plan, tuned);
+    if (!status) return status.error();
+    return plan;
+  }
+  plan.supported = false;
+  plan.reason = "no " + std::string(to_string(plan.spec.arch)) + " template yet";
+  return plan;
+}
+
+}  // namespace attnjit

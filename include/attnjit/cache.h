@@ -1,6 +1,7 @@
 // CubinCache: compiled images on disk, verified on every load, in layers; the first one is written.
 //
-// Thread rules: every method may be called from any thread; processes may share a folder.
+// Thread rules: every method may be called from any thread; processes may share a folder. The
+// format on disk is in cache/README.md.
 #pragma once
 
 #include <chrono>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "attnjit/compile.h"
+#include "attnjit/log.h"
 #include "attnjit/result.h"
 
 namespace attnjit {
@@ -21,16 +23,32 @@ namespace attnjit {
 struct RequestKey {
   std::string hex;       ///< 64 lower-case characters
   std::string material;  ///< the bytes that were hashed; stored in the entry and compared on load
+  Arch arch = Arch::kSm100a;
 };
 
 /// The key of a plan and its rendered source. Two specs that resolve to one plan and text have one
-/// key.
+/// key. Pure.
 ATTNJIT_EXPORT RequestKey request_key(const KernelPlan& plan, const KernelSource& source);
 
+/// What a caller needs of an image's PTX. The section is read and verified only when it is wanted.
+enum class PtxNeed : std::uint8_t {
+  kIfStored,  ///< the PTX if the entry has one
+  kSkip,      ///< never: KernelImage::ptx stays empty
+  kRequired,  ///< an entry without PTX is a miss
+};
+
 struct CacheOptions {
-  std::vector<std::string> layers;                 ///< the first is written; empty: no disk cache
-  std::int64_t max_bytes = std::int64_t{1} << 30;  ///< of the first layer
-  std::chrono::seconds failure_ttl{300};           ///< how long a failed compile is remembered
+  /// Folders; the first is written and made (mode 0700) where it is missing, the others are only
+  /// read and may be missing or unreadable. Empty: no disk cache.
+  std::vector<std::string> layers;
+  std::int64_t max_bytes = std::int64_t{1} << 30;  ///< of the first layer, on disk
+  std::chrono::seconds failure_ttl{300};  ///< how long a failed compile is remembered; 0: not
+  /// How long to wait at most for another thread or process that compiles the same key before
+  /// compiling alone; never more than half of the time that is left to the deadline.
+  std::chrono::milliseconds max_wait{60000};
+  /// Users, besides this one and root, whose layers are believed.
+  std::vector<std::uint32_t> trusted_owners;
+  LogSink log;  ///< empty: silent
 };
 
 /// One image in the cache, as `attnjit cache list` shows it.
@@ -44,10 +62,74 @@ struct CacheEntryInfo {
 
 enum class BuildPolicy : std::uint8_t {
   kExact,  ///< only images of the NVRTC at hand; without one, the newest verified image
-  kAny,    ///< the newest verified image
+  kAny,    ///< the image of the NVRTC at hand, else the newest verified image
 };
 
-/// See docs/cache.md and cache/README.md for the format and the guarantees.
+/// What this object did since it was opened.
+struct CacheStatistics {
+  std::uint64_t hits = 0, misses = 0;
+  std::uint64_t stores = 0, store_failures = 0;
+  std::uint64_t compiles = 0;      ///< compile callbacks that ran
+  std::uint64_t waits = 0;         ///< requests that waited for another thread or process
+  std::uint64_t alone = 0;         ///< waits that ended in a compile of one's own
+  std::uint64_t failure_hits = 0;  ///< requests answered from a remembered failure
+  std::uint64_t quarantined = 0, evicted = 0;
+};
+
+/// A layer as it stands on disk.
+struct CacheLayerInfo {
+  enum class State : std::uint8_t {
+    kWritable,
+    kReadOnly,  ///< a lower layer, or a first layer that cannot be written
+    kMissing,
+    kRefused,  ///< not to be trusted, or unreadable; `reason` says why
+  };
+  std::string path;
+  State state = State::kMissing;
+  std::string reason;
+  std::int64_t entries = 0, entry_bytes = 0;  ///< bytes on disk
+  std::int64_t failures = 0, quarantined = 0, temporary = 0, locks = 0;
+  std::int64_t other_bytes = 0;  ///< of everything that is not an entry
+};
+
+/// What `verify` or `import_bundle` thought of one entry.
+struct CacheFinding {
+  std::string path;
+  std::string problem;
+  bool quarantined = false;
+};
+
+struct CacheVerifyReport {
+  std::int64_t checked = 0, good = 0, bytes = 0;
+  std::vector<CacheFinding> bad;         ///< corrupt, foreign or misnamed
+  std::vector<CacheFinding> unreadable;  ///< the file system failed; may be good
+};
+
+struct CacheGcOptions {
+  std::optional<std::int64_t> max_bytes;  ///< default: the cache's own cap
+  bool dry_run = false;
+};
+
+struct CacheGcReport {
+  std::int64_t entries_before = 0, bytes_before = 0;
+  std::int64_t entries_after = 0, bytes_after = 0;
+  std::int64_t removed_temporary = 0, removed_locks = 0, removed_failures = 0;
+  std::int64_t removed_quarantined = 0;
+  std::vector<std::string> removed;  ///< entries, oldest use first
+};
+
+struct CacheClearReport {
+  std::int64_t removed_files = 0, removed_bytes = 0;
+  std::vector<CacheFinding> left;  ///< what could not be removed
+};
+
+struct CacheBundleReport {
+  std::int64_t entries = 0;   ///< written to the bundle, or merged from it
+  std::int64_t existing = 0;  ///< import: already there
+  std::int64_t bytes = 0;
+  std::vector<CacheFinding> bad;  ///< left out
+};
+
 class ATTNJIT_EXPORT CubinCache {
  public:
   virtual ~CubinCache() = default;
@@ -55,28 +137,52 @@ class ATTNJIT_EXPORT CubinCache {
   /// The verified image of a key; nullopt: a miss (a bad entry is one, after it was quarantined).
   /// Never fails. build_id empty: no NVRTC at hand.
   virtual std::optional<KernelImage> find(const RequestKey& key, std::string_view build_id,
-                                          BuildPolicy policy) = 0;
+                                          BuildPolicy policy, PtxNeed ptx = PtxNeed::kIfStored) = 0;
 
-  /// Publishes an image atomically. A cache that cannot be written is not the caller's error: the
-  /// Status is for logs and tests.
+  /// Publishes an image atomically and durably. A cache that cannot be written is not the caller's
+  /// error: the Status is for logs and tests.
   virtual Status store(const RequestKey& key, std::string_view build_id,
                        const KernelImage& image) = 0;
 
   /// One compile per key among the threads and processes that share the first layer: finds, or
-  /// compiles and stores, or waits for whoever compiles (bounded by the deadline; a holder that
-  /// died is succeeded). `compile` runs without any lock of this object held. `from_disk` (may be
-  /// null) tells which it was.
+  /// compiles and stores, or waits for whoever compiles (bounded by max_wait and half of the time
+  /// to the deadline, then compiles alone; a holder that died is succeeded at once). `compile` runs
+  /// without any lock of this object held. A kCompileFailed is remembered for failure_ttl.
+  /// `from_disk` (may be null) tells whether the image was found rather than compiled.
+  /// Errors: what `compile` returned, and kTimeout where the deadline passed before it could start.
   virtual Result<KernelImage> get_or_compile(const RequestKey& key, std::string_view build_id,
                                              BuildPolicy policy, Compiler::Deadline deadline,
                                              const std::function<Result<KernelImage>()>& compile,
-                                             bool* from_disk) = 0;
+                                             bool* from_disk, PtxNeed ptx = PtxNeed::kIfStored) = 0;
 
+  virtual CacheStatistics statistics() const = 0;
+
+  // Management: what `attnjit cache` calls. Safe beside running Services.
+
+  virtual std::vector<CacheLayerInfo> layers() = 0;
+  /// Every readable entry of every layer, first layer first, by key.
   virtual std::vector<CacheEntryInfo> list() = 0;
+  /// Reads and verifies everything; bad entries of the first layer are quarantined.
+  virtual CacheVerifyReport verify() = 0;
+  /// Brings the first layer under its cap, least recently used first, and removes leftovers.
+  virtual Result<CacheGcReport> gc(const CacheGcOptions& options = {}) = 0;
+  /// Removes all that attnjit keeps in the first layer, and nothing else in that folder.
+  virtual Result<CacheClearReport> clear() = 0;
+  /// Writes the verified entries of all layers (or of `keys`, if not empty) to one file. The same
+  /// entries give the same bytes.
+  virtual Result<CacheBundleReport> export_bundle(const std::string& path,
+                                                  const std::vector<std::string>& keys = {}) = 0;
+  /// Merges a bundle into the first layer. Each entry is verified as on load. Errors: kCorrupt
+  /// where the manifest is damaged (nothing is merged), kIo.
+  virtual Result<CacheBundleReport> import_bundle(const std::string& path) = 0;
 };
 
+/// Never fails: layers that cannot be used are logged once and left out.
 ATTNJIT_EXPORT std::unique_ptr<CubinCache> open_cache(const CacheOptions& options);
 
-/// The layers of ATTNJIT_CACHE_DIR (A:B:C), or the default folder under XDG_CACHE_HOME or HOME.
+/// The layers of ATTNJIT_CACHE_DIR (A:B:C), or the default folder: attnjit below XDG_CACHE_HOME, or
+/// below HOME/.cache. Empty where neither exists, where it belongs to another user, and for a
+/// setuid program.
 ATTNJIT_EXPORT std::vector<std::string> default_cache_layers();
 
 }  // namespace attnjit

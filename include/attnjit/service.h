@@ -15,15 +15,13 @@
 #include "attnjit/cache.h"
 #include "attnjit/compile.h"
 #include "attnjit/launch.h"
+#include "attnjit/log.h"
 #include "attnjit/result.h"
 #include "attnjit/spec.h"
 
 namespace attnjit {
 
 class Kernel;  // driver.h: a loaded kernel and its plan
-
-enum class LogLevel : std::uint8_t { kDebug, kInfo, kWarning, kError };
-using LogSink = std::function<void(LogLevel, std::string_view)>;
 
 struct ServiceOptions {
   std::vector<std::string> cache_layers;  ///< empty: default_cache_layers()

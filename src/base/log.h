@@ -7,7 +7,7 @@
 #include <string_view>
 #include <utility>
 
-#include "attnjit/service.h"
+#include "attnjit/log.h"
 
 namespace attnjit {
 

@@ -14,14 +14,13 @@
 
 #include "attnjit/cache.h"
 #include "attnjit/compile.h"
+#include "attnjit/driver.h"
 #include "attnjit/launch.h"
 #include "attnjit/log.h"
 #include "attnjit/result.h"
 #include "attnjit/spec.h"
 
 namespace attnjit {
-
-class Kernel;  // driver.h: a loaded kernel and its plan
 
 struct ServiceOptions {
   std::vector<std::string> cache_layers;  ///< empty: default_cache_layers()
@@ -33,11 +32,14 @@ struct ServiceOptions {
   bool compile_in_helper = false;  ///< untrusted code too; trusted code always is
   int compile_threads = 0;         ///< background compiles; 0: number of cores
   std::string nvrtc_path;          ///< empty: ATTNJIT_NVRTC, then found
+  std::string driver_path;         ///< libcuda; empty: as the loader finds it
   std::string helper_path;
   std::string templates_folder;  ///< empty: ATTNJIT_TEMPLATES, then the embedded ones
   LogSink log;                   ///< empty: standard error, at ATTNJIT_LOG_LEVEL
   /// For tests: replaces NVRTC; called from several threads.
   std::shared_ptr<Compiler> compiler;
+  /// For tests: replaces the helper process; empty: `compiler`, if that is set.
+  std::shared_ptr<Compiler> helper_compiler;
 };
 
 /// How a request was served.
@@ -53,7 +55,8 @@ struct ServiceStatistics {
 };
 
 /// A spec that was validated, planned and hashed once. Cheap to copy; belongs to the Service that
-/// made it.
+/// made it and is not used after it. (Specs that share a key but differ in launch-time defaults,
+/// such as a window, share one image and have a Kernel each.)
 class ATTNJIT_EXPORT PreparedSpec {
  public:
   const KernelPlan& plan() const;
@@ -93,17 +96,27 @@ class ATTNJIT_EXPORT Service {
   virtual Result<PreparedSpec> prepare(const AttentionSpec& spec,
                                        const PlanOptions& options = {}) = 0;
 
-  /// The image, from memory, disk or a compile; needs no GPU.
-  virtual Result<CompiledKernel> compile(const PreparedSpec& spec, Deadline deadline) = 0;
+  /// The image, from memory, disk or a compile; needs no GPU. With PtxNeed::kRequired it has its
+  /// PTX, if need be by a compile.
+  virtual Result<CompiledKernel> compile(const PreparedSpec& spec, Deadline deadline,
+                                         PtxNeed ptx = PtxNeed::kIfStored) = 0;
 
-  /// The loaded kernel, compiling if need be; lives as long as the Service.
-  virtual Result<const Kernel*> get(const PreparedSpec& spec, Deadline deadline) = 0;
+  /// The loaded kernel, compiling if need be; the handle lives as long as the Service. If the
+  /// calling thread has a CUDA context, the kernel is loaded into it whole, so that later launches
+  /// there load nothing. `stream` (a CUstream, may be null) tells whether a capture is going on:
+  /// where the call would have to load or compile during one, it does nothing and returns
+  /// kCaptureInProgress. A compile that outlives the deadline goes on in the background. Errors:
+  /// also kTimeout, kCompileFailed (remembered for failure_ttl), kCompileForbidden, kForked,
+  /// kEnvironment, kDriver.
+  virtual Result<const Kernel*> get(const PreparedSpec& spec, Deadline deadline,
+                                    void* stream = nullptr) = 0;
 
-  /// The loaded kernel if it is in memory, else null. Takes no lock.
+  /// The loaded kernel if it is in memory, else null. Takes no lock and counts nothing.
   virtual const Kernel* find(const PreparedSpec& spec) const noexcept = 0;
 
-  /// Never blocks: the kernel if it is in memory; else null, and a background compile is queued
-  /// once. A failed background compile is reported here.
+  /// Never blocks: the kernel if it is in memory; else null, and a background compile and load
+  /// (into the caller's context, if that is its device's primary one) is queued once. A background
+  /// compile that failed is reported here until failure_ttl has passed, then tried again.
   virtual Result<const Kernel*> try_get(const PreparedSpec& spec) = 0;
 
   /// Compiles what is missing of several specs, in parallel; `progress` is called from one thread

@@ -1,0 +1,176 @@
+// Driver, Kernel and launch: compiled images on a GPU, through the CUDA driver API that is opened
+// at run time.
+//
+// Thread rules: Driver and Kernel may be used from any thread. A LaunchState belongs to its caller
+// and is used by one thread at a time (one state a stream and kernel is the natural choice).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "attnjit/compile.h"
+#include "attnjit/launch.h"
+#include "attnjit/plan.h"
+#include "attnjit/result.h"
+
+namespace attnjit {
+
+struct CudaApi;  // the function table, private to the library
+
+/// A CUDA device pointer (CUdeviceptr).
+using DevicePointer = std::uint64_t;
+
+struct DriverOptions {
+  std::string library_path;  ///< empty: libcuda.so.1 as the loader finds it
+};
+
+/// The tensors of a launch, by field. Those that the kernel does not read may be null; those that
+/// it reads must be non-null unless the problem is empty. q, k, v and o are aligned to 16 bytes,
+/// all others to their element.
+struct LaunchBuffers {
+  DevicePointer q = 0, k = 0, v = 0, o = 0;
+  DevicePointer lse = 0;                                ///< f32
+  DevicePointer sink = 0;                               ///< f32 [num_q_heads]
+  DevicePointer page_table = 0;                         ///< i32 [batch, max_pages]
+  DevicePointer kv_lens = 0;                            ///< i32 [batch]
+  DevicePointer q_offsets = 0;                          ///< i32 [batch + 1]
+  DevicePointer q_scale = 0, k_scale = 0, v_scale = 0;  ///< f32 [batch, num_kv_heads]
+  DevicePointer mask = 0;  ///< materialized: f32 or u8 [batch or 1, heads or 1, q_len, kv_len]
+  bool operator==(const LaunchBuffers&) const = default;
+};
+
+/// An array or matrix parameter of custom code, in device memory, row-major.
+struct DeviceArray {
+  DevicePointer pointer = 0;
+  Dtype dtype = Dtype::kI32;                 ///< kI32 or kF32: must be the declared element type
+  std::array<std::int32_t, 2> extent{0, 0};  ///< arrays: elements; matrices: rows, columns
+  bool operator==(const DeviceArray&) const = default;
+};
+
+/// The value of one p.<name> of the spec.
+struct LaunchParam {
+  std::string name;
+  std::variant<std::int32_t, float, DeviceArray> value = std::int32_t{0};
+  bool operator==(const LaunchParam&) const = default;
+};
+
+/// Everything that a launch takes. Strides that are given (not zero) are multiples of 16 bytes
+/// below 2^40 bytes.
+struct LaunchArgs {
+  LaunchBuffers buffers;
+  LaunchShapes shapes;
+  LaunchScalars scalars;
+  std::vector<LaunchParam> params;  ///< one for each parameter that the spec declares, any order
+  DevicePointer workspace = 0;      ///< aligned to 256 bytes; see Kernel::workspace
+  std::int64_t workspace_bytes = 0;
+  void* stream = nullptr;  ///< a CUstream of the context to launch in; null: the default stream
+};
+
+/// Device memory that a launch needs beside its tensors.
+struct WorkspaceNeed {
+  std::int64_t bytes = 0;
+  bool zeroed = false;  ///< must be zero before its first launch; kernels leave it zero
+};
+
+/// What a launch keeps from one call to the next: the recipe, the encoded tensor maps and the
+/// packed arguments. While pointers and shapes stay the same they are reused; where only pointers
+/// changed, only their maps and arguments are made anew.
+class ATTNJIT_EXPORT LaunchState {
+ public:
+  LaunchState();
+  ~LaunchState();
+  LaunchState(LaunchState&&) noexcept;
+  LaunchState& operator=(LaunchState&&) noexcept;
+
+  /// What was done over the state's life; tests and tuning read it.
+  struct Counters {
+    std::uint64_t launches = 0, plans = 0, maps_encoded = 0, maps_moved = 0;
+  };
+  const Counters& counters() const;
+  /// The recipe of the last launch; null before the first.
+  const LaunchRecipe* recipe() const;
+  /// Forgets everything but the counters: the next launch plans and encodes anew.
+  void reset();
+
+  struct Impl;
+
+ private:
+  friend class Kernel;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// A kernel in GPU memory: library, handle and plan. It belongs to no CUDA context: it outlives the
+/// destruction of any, and is loaded into each context that it is launched in, once.
+class ATTNJIT_EXPORT Kernel {
+ public:
+  Kernel(const Kernel&) = delete;
+  Kernel& operator=(const Kernel&) = delete;
+  ~Kernel();
+
+  const KernelPlan& plan() const;
+  const KernelImage& image() const;
+
+  /// Loads the kernel into the stream's context (null: the current one), so that launches there
+  /// load nothing: what a launch that is captured into a graph needs. Does nothing if that was
+  /// done. Errors: kCaptureInProgress, and nothing was touched, if it would have to load and the
+  /// stream is capturing; kEnvironment without a current context; kDriver with the CUDA name, its
+  /// text and what to do, e.g. when the device is not of the image's architecture.
+  Status prepare(void* stream = nullptr) const;
+
+  /// The workspace that launches of these shapes need. No GPU is asked except for its size.
+  Result<WorkspaceNeed> workspace(const LaunchArgs& args) const;
+
+  /// Enqueues the kernel on args.stream. Everything that the host can check is checked first:
+  /// kInvalid names the argument. An empty problem (no query row) launches nothing. Errors also as
+  /// prepare(). After an error the state plans anew.
+  Status launch(const LaunchArgs& args, LaunchState& state) const;
+
+  /// A kernel of the same image for another plan of the same key (one that differs in launch-time
+  /// defaults alone); both share the loaded library.
+  std::unique_ptr<Kernel> with_plan(KernelPlan plan) const;
+
+  struct Library;
+
+ private:
+  friend class Driver;
+  Kernel(std::shared_ptr<Library> library, KernelPlan plan);
+  std::shared_ptr<Library> library_;
+  KernelPlan plan_;
+};
+
+/// The CUDA driver, opened at run time. Objects made from it keep it open.
+class ATTNJIT_EXPORT Driver {
+ public:
+  /// Opens libcuda and initialises it. Errors: kEnvironment with what was looked for and what to
+  /// do.
+  static Result<std::shared_ptr<const Driver>> open(const DriverOptions& options = {});
+  ~Driver();
+
+  int version() const;                          ///< 12080 for 12.8
+  const std::string& path() const;              ///< of the library that was opened
+  const CudaApi& api() const { return *api_; }  ///< for the rooms; incomplete outside
+  std::shared_ptr<const CudaApi> share() const { return api_; }
+
+  /// Loads an image and checks that it holds exactly the plan's entry. Into the current context, if
+  /// there is one, it is loaded whole (see Kernel::prepare). Allowed while other threads capture.
+  /// Errors: kDriver, kCorrupt where the image does not hold what its plan says.
+  Result<std::unique_ptr<Kernel>> load(std::shared_ptr<const KernelImage> image,
+                                       KernelPlan plan) const;
+
+  /// Whether a stream is capturing (a null stream: whether using it now would break a capture).
+  Result<bool> is_capturing(void* stream) const;
+
+  /// The device of the current context; kEnvironment if there is none.
+  Result<int> current_device() const;
+
+ private:
+  explicit Driver(std::shared_ptr<const CudaApi> api) : api_(std::move(api)) {}
+  std::shared_ptr<const CudaApi> api_;
+};
+
+}  // namespace attnjit

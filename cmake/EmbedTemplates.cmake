@@ -1,0 +1,20 @@
+# Writes templates as a C++ file: cmake -DFOLDER=templates -DOUTPUT=embedded.cpp -DFILES=a,b -P ...
+# NOTE: names are relative to FOLDER and files come sorted, so that the output is the same in every folder.
+string(REPLACE "," ";" FILES "${FILES}")
+list(SORT FILES)
+set(body "// Made from templates/ by cmake/EmbedTemplates.cmake.\n#include \"codegen/embedded.h\"\n\n")
+string(APPEND body "namespace attnjit {\n\nstd::vector<EmbeddedFile> embedded_files() {\n  return {\n")
+foreach(name IN LISTS FILES)
+  file(SIZE "${FOLDER}/${name}" size)
+  file(READ "${FOLDER}/${name}" hex HEX)
+  # One string literal a row of 32 bytes: every byte as \x, which nothing in a file can break.
+  string(REGEX REPLACE "(................................................................)" "\\1\n" hex "${hex}")
+  string(REGEX REPLACE "([0-9a-f][0-9a-f])" "\\\\x\\1" hex "${hex}")
+  string(REGEX REPLACE "([^\n]+)" "       \"\\1\"" hex "${hex}")
+  if(size EQUAL 0)
+    set(hex "\"\"")
+  endif()
+  string(APPEND body "      {\"${name}\", {\n${hex},\n       ${size}}},\n")
+endforeach()
+string(APPEND body "  };\n}\n\n}  // namespace attnjit\n")
+file(WRITE "${OUTPUT}" "${body}")

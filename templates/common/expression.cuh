@@ -1,0 +1,101 @@
+// What printed user expressions call: the coordinates, parameter arrays and C arithmetic without
+// undefined behaviour. The CPU reference evaluates the same meanings.
+#pragma once
+
+#include "common/ptx.cuh"
+
+namespace attnjit {
+
+/// Where a score stands. Masks and score modifications get it by value of its fields.
+struct Coord {
+  int b, h, kv_h;     ///< batch entry, query head, key-value head
+  int q_idx, kv_idx;  ///< q_idx = row + kv_len - q_len; may be negative
+  int q_len, kv_len;
+};
+
+/// A user's device array; an index outside it reads 0.
+template <class T>
+struct Array {
+  const T* data;
+  int size;
+};
+
+/// A user's row-major device matrix; an index outside it reads 0.
+template <class T>
+struct Matrix {
+  const T* data;
+  int rows, columns;
+};
+
+template <class T>
+ATTNJIT_DEVICE T array_at(const Array<T>& array, int i) {
+  // NOTE: the unsigned comparison covers negative indices too.
+  return static_cast<u32>(i) < static_cast<u32>(array.size) ? array.data[i] : T(0);
+}
+
+template <class T>
+ATTNJIT_DEVICE T matrix_at(const Matrix<T>& matrix, int i, int j) {
+  const bool inside = static_cast<u32>(i) < static_cast<u32>(matrix.rows) &&
+                      static_cast<u32>(j) < static_cast<u32>(matrix.columns);
+  return inside ? matrix.data[static_cast<i64>(i) * matrix.columns + j] : T(0);
+}
+
+// ---- Integers: wrapping, and total ------------------------------------------------------------
+
+ATTNJIT_DEVICE int expr_add(int a, int b) { return static_cast<int>(u32(a) + u32(b)); }
+ATTNJIT_DEVICE int expr_sub(int a, int b) { return static_cast<int>(u32(a) - u32(b)); }
+ATTNJIT_DEVICE int expr_mul(int a, int b) { return static_cast<int>(u32(a) * u32(b)); }
+ATTNJIT_DEVICE int expr_neg(int a) { return static_cast<int>(0u - u32(a)); }
+
+/// Truncates as in C; by zero: 0; INT_MIN / -1 wraps.
+ATTNJIT_DEVICE int expr_div(int a, int b) {
+  if (b == 0) return 0;
+  return b == -1 ? expr_neg(a) : a / b;
+}
+
+/// The remainder of expr_div, with a's sign; by zero: 0.
+ATTNJIT_DEVICE int expr_mod(int a, int b) { return b == 0 || b == -1 ? 0 : a % b; }
+
+/// Shifts count modulo 32; >> keeps the sign.
+ATTNJIT_DEVICE int expr_shl(int a, int b) { return static_cast<int>(u32(a) << (u32(b) & 31u)); }
+ATTNJIT_DEVICE int expr_shr(int a, int b) { return a >> (u32(b) & 31u); }
+
+ATTNJIT_DEVICE int expr_min(int a, int b) { return a < b ? a : b; }
+ATTNJIT_DEVICE int expr_max(int a, int b) { return a > b ? a : b; }
+ATTNJIT_DEVICE int expr_abs(int a) { return a < 0 ? expr_neg(a) : a; }
+
+// ---- Floats -----------------------------------------------------------------------------------
+
+ATTNJIT_DEVICE float expr_min(float a, float b) { return fminf(a, b); }
+ATTNJIT_DEVICE float expr_max(float a, float b) { return fmaxf(a, b); }
+ATTNJIT_DEVICE float expr_abs(float a) { return fabsf(a); }
+ATTNJIT_DEVICE float expr_div(float a, float b) { return a / b; }
+ATTNJIT_DEVICE float expr_mod(float a, float b) { return fmodf(a, b); }
+ATTNJIT_DEVICE float expr_fmod(float a, float b) { return fmodf(a, b); }
+ATTNJIT_DEVICE float expr_fmin(float a, float b) { return fminf(a, b); }
+ATTNJIT_DEVICE float expr_fmax(float a, float b) { return fmaxf(a, b); }
+ATTNJIT_DEVICE float expr_fabs(float a) { return fabsf(a); }
+ATTNJIT_DEVICE float expr_exp(float a) { return expf(a); }
+ATTNJIT_DEVICE float expr_exp2(float a) { return exp2f(a); }
+ATTNJIT_DEVICE float expr_log(float a) { return logf(a); }
+ATTNJIT_DEVICE float expr_log2(float a) { return log2f(a); }
+ATTNJIT_DEVICE float expr_sqrt(float a) { return sqrtf(a); }
+ATTNJIT_DEVICE float expr_rsqrt(float a) { return rsqrtf(a); }
+ATTNJIT_DEVICE float expr_pow(float a, float b) { return powf(a, b); }
+ATTNJIT_DEVICE float expr_sin(float a) { return sinf(a); }
+ATTNJIT_DEVICE float expr_cos(float a) { return cosf(a); }
+ATTNJIT_DEVICE float expr_tanh(float a) { return tanhf(a); }
+ATTNJIT_DEVICE float expr_floor(float a) { return floorf(a); }
+ATTNJIT_DEVICE float expr_ceil(float a) { return ceilf(a); }
+ATTNJIT_DEVICE float expr_round(float a) { return roundf(a); }
+ATTNJIT_DEVICE float expr_trunc(float a) { return truncf(a); }
+
+/// cvt.rzi.s32.f32 (9.7.9.21): truncates, saturates; NaN gives 0.
+ATTNJIT_DEVICE int to_i32(float a) { return __float2int_rz(a); }
+ATTNJIT_DEVICE int to_i32(int a) { return a; }
+ATTNJIT_DEVICE int to_i32(bool a) { return a ? 1 : 0; }
+ATTNJIT_DEVICE float to_f32(int a) { return __int2float_rn(a); }
+ATTNJIT_DEVICE float to_f32(float a) { return a; }
+ATTNJIT_DEVICE float to_f32(bool a) { return a ? 1.0f : 0.0f; }
+
+}  // namespace attnjit

@@ -1,0 +1,177 @@
+// Masks as composable types, for every architecture's template.
+//
+// A mask M over launch parameters P has
+//   visible(c, p)                   does this query see this key
+//   reach(first, last, kv_len, p)   keys outside it are hidden from every query in [first, last]
+//   core(first, last, kv_len, p)    keys inside it are seen by every query in [first, last]
+// so a tile outside reach is skipped and a tile inside core needs no test. Where kInterval is true,
+// each query sees one run of keys, row(q_idx, kv_len, p), and a tile is tested by comparing columns
+// with its two ends; where kFromZero is true as well, with its end alone. Queries are q_idx values
+// and may be negative. Every range lies in [0, kv_len].
+#pragma once
+
+#include "common/expression.cuh"
+
+namespace attnjit {
+
+/// Keys begin <= kv_idx < end; empty where end <= begin.
+struct KvRange {
+  int begin, end;
+  ATTNJIT_DEVICE bool empty() const { return end <= begin; }
+  ATTNJIT_DEVICE bool holds(int kv_idx) const { return begin <= kv_idx && kv_idx < end; }
+};
+
+ATTNJIT_DEVICE KvRange intersect(KvRange a, KvRange b) {
+  return {max(a.begin, b.begin), min(a.end, b.end)};
+}
+
+/// The smallest range that holds both.
+ATTNJIT_DEVICE KvRange hull(KvRange a, KvRange b) {
+  if (a.empty()) return b;
+  if (b.empty()) return a;
+  return {min(a.begin, b.begin), max(a.end, b.end)};
+}
+
+ATTNJIT_DEVICE KvRange longer(KvRange a, KvRange b) {
+  return max(b.end - b.begin, 0) > max(a.end - a.begin, 0) ? b : a;
+}
+
+/// A value known at compile time, or a member of the launch parameters.
+template <auto kValue, class P>
+ATTNJIT_DEVICE int mask_value(const P& p) {
+  if constexpr (sizeof(kValue) == sizeof(int) && requires { static_cast<int>(kValue); }) {
+    return kValue;
+  } else {
+    return p.*kValue;
+  }
+}
+
+/// Shared by masks whose row() moves right with q_idx: the ends of a tile of rows bound the rest.
+template <class Self, bool kBeginsAtZero>
+struct MonotoneInterval {
+  static constexpr bool kInterval = true;
+  static constexpr bool kFromZero = kBeginsAtZero;
+
+  template <class P>
+  ATTNJIT_DEVICE static KvRange reach(int first, int last, int kv_len, const P& p) {
+    return {Self::row(first, kv_len, p).begin, Self::row(last, kv_len, p).end};
+  }
+  template <class P>
+  ATTNJIT_DEVICE static KvRange core(int first, int last, int kv_len, const P& p) {
+    return {Self::row(last, kv_len, p).begin, Self::row(first, kv_len, p).end};
+  }
+  template <class P>
+  ATTNJIT_DEVICE static bool visible(const Coord& c, const P& p) {
+    return Self::row(c.q_idx, c.kv_len, p).holds(c.kv_idx);
+  }
+};
+
+/// Every query sees every key, also a query before the first key.
+struct NullMask : MonotoneInterval<NullMask, true> {
+  template <class P>
+  ATTNJIT_DEVICE static KvRange row(int, int kv_len, const P&) {
+    return {0, kv_len};
+  }
+};
+
+/// kv_idx <= q_idx.
+struct CausalMask : MonotoneInterval<CausalMask, true> {
+  template <class P>
+  ATTNJIT_DEVICE static KvRange row(int q_idx, int kv_len, const P&) {
+    return {0, min(max(q_idx + 1, 0), kv_len)};
+  }
+};
+
+/// q_idx - window < kv_idx <= q_idx. kWindow: a constant, or a pointer to a member of P.
+template <auto kWindow>
+struct SlidingWindowMask : MonotoneInterval<SlidingWindowMask<kWindow>, false> {
+  template <class P>
+  ATTNJIT_DEVICE static KvRange row(int q_idx, int kv_len, const P& p) {
+    const int window = mask_value<kWindow>(p);
+    // NOTE: compared before it is subtracted: q_idx - window may overflow.
+    const int begin = window > q_idx ? 0 : q_idx - window + 1;
+    return {min(begin, kv_len), min(max(q_idx + 1, 0), kv_len)};
+  }
+};
+
+/// floor(q_idx / chunk) == floor(kv_idx / chunk). kChunk: a constant, or a pointer to a member of
+/// P.
+template <auto kChunk>
+struct ChunkedMask : MonotoneInterval<ChunkedMask<kChunk>, false> {
+  template <class P>
+  ATTNJIT_DEVICE static KvRange row(int q_idx, int kv_len, const P& p) {
+    // NOTE: floor(q_idx / chunk) of a negative q_idx is negative, and no key's is: it sees nothing.
+    if (q_idx < 0) return {0, 0};
+    const int chunk = mask_value<kChunk>(p);
+    const int begin = q_idx / chunk * chunk;
+    const int end = kv_len - begin <= chunk ? kv_len : begin + chunk;
+    return {min(begin, kv_len), end};
+  }
+};
+
+/// A user's mask: User::visible(c, p). Nothing is known of it before it is asked.
+template <class User>
+struct CustomMask {
+  static constexpr bool kInterval = false;
+  static constexpr bool kFromZero = false;
+
+  template <class P>
+  ATTNJIT_DEVICE static KvRange reach(int, int, int kv_len, const P&) {
+    return {0, kv_len};
+  }
+  template <class P>
+  ATTNJIT_DEVICE static KvRange core(int, int, int, const P&) {
+    return {0, 0};
+  }
+  template <class P>
+  ATTNJIT_DEVICE static bool visible(const Coord& c, const P& p) {
+    return User::visible(c, p);
+  }
+};
+
+/// What both masks show.
+template <class A, class B>
+struct AndMask {
+  static constexpr bool kInterval = A::kInterval && B::kInterval;
+  static constexpr bool kFromZero = A::kFromZero && B::kFromZero;
+
+  template <class P>
+  ATTNJIT_DEVICE static KvRange row(int q_idx, int kv_len, const P& p) {
+    return intersect(A::row(q_idx, kv_len, p), B::row(q_idx, kv_len, p));
+  }
+  template <class P>
+  ATTNJIT_DEVICE static KvRange reach(int first, int last, int kv_len, const P& p) {
+    return intersect(A::reach(first, last, kv_len, p), B::reach(first, last, kv_len, p));
+  }
+  template <class P>
+  ATTNJIT_DEVICE static KvRange core(int first, int last, int kv_len, const P& p) {
+    return intersect(A::core(first, last, kv_len, p), B::core(first, last, kv_len, p));
+  }
+  template <class P>
+  ATTNJIT_DEVICE static bool visible(const Coord& c, const P& p) {
+    // NOTE: & and |, not && and ||: a branch an element costs more than the second test.
+    return A::visible(c, p) & B::visible(c, p);
+  }
+};
+
+/// What either mask shows. Two runs of keys need not be one, so rows have no interval.
+template <class A, class B>
+struct OrMask {
+  static constexpr bool kInterval = false;
+  static constexpr bool kFromZero = false;
+
+  template <class P>
+  ATTNJIT_DEVICE static KvRange reach(int first, int last, int kv_len, const P& p) {
+    return hull(A::reach(first, last, kv_len, p), B::reach(first, last, kv_len, p));
+  }
+  template <class P>
+  ATTNJIT_DEVICE static KvRange core(int first, int last, int kv_len, const P& p) {
+    return longer(A::core(first, last, kv_len, p), B::core(first, last, kv_len, p));
+  }
+  template <class P>
+  ATTNJIT_DEVICE static bool visible(const Coord& c, const P& p) {
+    return A::visible(c, p) | B::visible(c, p);
+  }
+};
+
+}  // namespace attnjit

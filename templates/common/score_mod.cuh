@@ -1,0 +1,112 @@
+// Score modifications as types, for every architecture's template.
+//
+// A modification M has kIdentity, prepare(head, num_q_heads, p): what is the same for a head's
+// scores, computed once, and apply(state, score, c, p): the score after it, natural (not log2).
+#pragma once
+
+#include "common/expression.cuh"
+
+namespace attnjit {
+
+struct NoState {};
+
+/// The score as it is.
+struct IdentityScoreMod {
+  static constexpr bool kIdentity = true;
+  using State = NoState;
+
+  template <class P>
+  ATTNJIT_DEVICE static State prepare(int, int, const P&) {
+    return {};
+  }
+  template <class P>
+  ATTNJIT_DEVICE static float apply(const State&, float score, const Coord&, const P&) {
+    return score;
+  }
+};
+
+/// The slope of a head (Press et al., "Train Short, Test Long", 2022): 2^(-8(h+1)/n) for n heads, n
+/// a power of two; the heads past the largest such n take every other slope of 2n heads.
+ATTNJIT_DEVICE float alibi_slope(int head, int num_q_heads) {
+  const int floor_log2 = 31 - __clz(num_q_heads);
+  const int power = 1 << floor_log2;
+  const float exponent =
+      head < power ? -8.0f * static_cast<float>(head + 1) / static_cast<float>(power)
+                   : -4.0f * static_cast<float>(2 * (head - power) + 1) / static_cast<float>(power);
+  return exp2f(exponent);
+}
+
+/// score - slope[h] * |q_idx - kv_idx|.
+struct AlibiScoreMod {
+  static constexpr bool kIdentity = false;
+  struct State {
+    float slope;
+  };
+
+  template <class P>
+  ATTNJIT_DEVICE static State prepare(int head, int num_q_heads, const P&) {
+    return {alibi_slope(head, num_q_heads)};
+  }
+  template <class P>
+  ATTNJIT_DEVICE static float apply(const State& state, float score, const Coord& c, const P&) {
+    return score - state.slope * fabsf(static_cast<float>(c.q_idx - c.kv_idx));
+  }
+};
+
+/// cap * tanh(score / cap). Cap: a type with `static float get(const P&)`.
+template <class Cap>
+struct SoftcapScoreMod {
+  static constexpr bool kIdentity = false;
+  struct State {
+    float cap, twice_log2e_over_cap;
+  };
+
+  template <class P>
+  ATTNJIT_DEVICE static State prepare(int, int, const P& p) {
+    const float cap = Cap::get(p);
+    return {cap, 2.0f * kLog2e / cap};
+  }
+  /// tanh(x) = 1 - 2 / (1 + e^2x): within 3e-7 of it everywhere, where tanh.approx (2^-11 relative)
+  /// is too coarse for fp16. A large x gives e^2x = inf and 1, a large negative one 0 and -1.
+  template <class P>
+  ATTNJIT_DEVICE static float apply(const State& state, float score, const Coord&, const P&) {
+    const float e = exp2_approx(score * state.twice_log2e_over_cap);
+    return fmaf(-2.0f * state.cap, reciprocal_approx(1.0f + e), state.cap);
+  }
+};
+
+/// The cap of a launch: kCap points to a member of the launch parameters.
+template <auto kCap>
+struct LaunchCap {
+  template <class P>
+  ATTNJIT_DEVICE static float get(const P& p) {
+    return p.*kCap;
+  }
+};
+
+/// A cap that is compiled in: Config::kCap.
+template <class Config>
+struct ConstantCap {
+  template <class P>
+  ATTNJIT_DEVICE static float get(const P&) {
+    return Config::kCap;
+  }
+};
+
+/// A user's modification: User::apply(score, c, p).
+template <class User>
+struct CustomScoreMod {
+  static constexpr bool kIdentity = false;
+  using State = NoState;
+
+  template <class P>
+  ATTNJIT_DEVICE static State prepare(int, int, const P&) {
+    return {};
+  }
+  template <class P>
+  ATTNJIT_DEVICE static float apply(const State&, float score, const Coord& c, const P& p) {
+    return User::apply(score, c, p);
+  }
+};
+
+}  // namespace attnjit

@@ -1,0 +1,237 @@
+// A consumer warpgroup: 64 query rows against all their KV tiles.
+//
+// Design: Shah et al., "FlashAttention-3", 2024: S = Q K^T from shared memory, P stays in registers
+// as the A operand of O += P V; the next tile's S is computed while this tile's softmax runs
+// (overlap within the warpgroup), and warpgroups take turns at issuing products, so that one's
+// softmax runs under another's (ping-pong).
+#pragma once
+
+#include "sm90/softmax.cuh"
+#include "sm90/work.cuh"
+
+namespace attnjit::sm90 {
+
+/// Named barriers; 0 is the whole CTA's.
+constexpr int kTurnBarrier = 1;      ///< + consumer: its turn to issue products
+constexpr int kEpilogueBarrier = 4;  ///< + consumer: its O is in shared memory
+
+template <class Config>
+ATTNJIT_DEVICE void await_turn(int consumer) {
+  if constexpr (Config::kPingPong) named_barrier_sync(kTurnBarrier + consumer, 256);
+}
+
+template <class Config>
+ATTNJIT_DEVICE void pass_turn(int consumer) {
+  if constexpr (Config::kPingPong) {
+    const int next = consumer == Config::kConsumers - 1 ? 0 : consumer + 1;
+    named_barrier_arrive(kTurnBarrier + next, 256);
+  }
+}
+
+/// Issues S = Q K^T of one tile.
+template <class Config>
+ATTNJIT_DEVICE void issue_qk(float (&s)[Config::kTileN / 2], u32 q_address, u32 k_address) {
+  using L = Layout<Config>;
+  const u64 q = matrix_descriptor<16>(q_address);
+  const u64 k = matrix_descriptor<16>(k_address);
+#pragma unroll
+  for (int step = 0; step < L::kQkSteps; ++step) {
+    const int in_block = step % 4 * 32;
+    Wgmma<Config::kTileN>::template ss<Config::kBf16>(
+        s, q + (step / 4 * L::kQBlockBytes + in_block) / 16,
+        k + (step / 4 * L::kKvBlockBytes + in_block) / 16, step > 0);
+  }
+  wgmma_commit();
+}
+
+/// Issues O += P V of one tile.
+template <class Config>
+ATTNJIT_DEVICE void issue_pv(float (&o)[Layout<Config>::kPvColumns / 2],
+                             const u32 (&p)[Config::kTileN / 4], u32 v_address) {
+  using L = Layout<Config>;
+  const u64 v = matrix_descriptor<L::kKvBlockBytes>(v_address);
+#pragma unroll
+  for (int step = 0; step < L::kPvSteps; ++step) {
+    Wgmma<L::kPvColumns>::template rs<Config::kBf16>(o, p[4 * step], p[4 * step + 1],
+                                                     p[4 * step + 2], p[4 * step + 3],
+                                                     v + step * (16 * 128) / 16, 1);
+  }
+  wgmma_commit();
+}
+
+/// Rounds probabilities to the operand type.
+template <class Config>
+ATTNJIT_DEVICE void pack_probabilities(u32 (&p)[Config::kTileN / 4],
+                                       const float (&s)[Config::kTileN / 2]) {
+#pragma unroll
+  for (int i = 0; i < Config::kTileN / 4; ++i) {
+    p[i] = pack_pair<Config::kBf16>(s[2 * i], s[2 * i + 1]);
+  }
+}
+
+template <int kCount>
+ATTNJIT_DEVICE void rescale_output(float (&o)[kCount], const float (&factor)[2]) {
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) o[i] *= factor[(i >> 1) & 1];
+}
+
+/// Writes the warpgroup's O: through its own rows of Q's memory and a TMA store that clips at
+/// q_len.
+template <class Config, class Arguments>
+ATTNJIT_DEVICE void store_output(const float (&o)[Layout<Config>::kPvColumns / 2],
+                                 const Smem<Config>& smem, const Arguments& arguments,
+                                 const WorkTile& work, int consumer, int warp, int lane) {
+  using L = Layout<Config>;
+  const u32 rows = smem.q() + consumer * 64 * 128;
+  const int row = warp * 16 + (lane & 15);
+#pragma unroll
+  for (int i = 0; i < L::kPvColumns / 16; ++i) {
+    const int chunk = 2 * i + (lane >> 4);  // of 8 columns, 16 bytes
+    // NOTE: the 128-byte swizzle, as the TMA store will undo it; rows begin at a multiple of 1024.
+    const u32 address =
+        rows + chunk / 8 * L::kQBlockBytes + row * 128 + (((chunk & 7) ^ (row & 7)) << 4);
+    stmatrix_x4(address, pack_pair<Config::kOutputBf16>(o[8 * i], o[8 * i + 1]),
+                pack_pair<Config::kOutputBf16>(o[8 * i + 2], o[8 * i + 3]),
+                pack_pair<Config::kOutputBf16>(o[8 * i + 4], o[8 * i + 5]),
+                pack_pair<Config::kOutputBf16>(o[8 * i + 6], o[8 * i + 7]));
+  }
+  fence_proxy_async_shared();
+  named_barrier_sync(kEpilogueBarrier + consumer, 128);
+  if (warp == 0 && elect_one()) {
+    const int first_row = work.first_row + consumer * 64;
+    if (first_row < arguments.q_len) {
+#pragma unroll
+      for (int block = 0; block < L::kOvBlocks; ++block) {
+        tma_store_4d(arguments.o_map, rows + block * L::kQBlockBytes, block * 64, first_row,
+                     work.head, work.batch);
+      }
+      bulk_commit_group();
+      bulk_wait_group_read();
+    }
+    mbarrier_arrive(smem.q_empty());
+  }
+}
+
+template <class Config, class Mask, class ScoreMod, class Arguments, class P>
+ATTNJIT_DEVICE void consume(const Smem<Config>& smem, const Arguments& arguments, const P& params,
+                            int consumer) {
+  using L = Layout<Config>;
+  const int lane = static_cast<int>(threadIdx.x & 31u);
+  const int warp = warp_uniform(static_cast<int>(threadIdx.x >> 5)) & 3;
+  const u32 q_address = smem.q() + consumer * 64 * 128;
+  const int shift = arguments.kv_len - arguments.q_len;
+  const float log2_scale = ScoreMod::kIdentity ? arguments.scale * kLog2e : kLog2e;
+
+  Ring<Config::kStages> k_ring;
+  Ring<Config::kStages> v_ring;
+  int q_parity = 0;
+  if (consumer == Config::kConsumers - 1) pass_turn<Config>(consumer);
+
+  for (WorkList<Config, Mask, Arguments, P> list(arguments, params); !list.done(); list.advance()) {
+    const WorkTile work = list.tile();
+    const int group_row = work.first_row + consumer * 64;
+    const int thread_row = group_row + warp * 16 + (lane >> 2);
+    // Tiles inside core need no mask. A warpgroup past q_len has no row that could need one.
+    const int last_row = min(group_row + 64, arguments.q_len) - 1;
+    const KvRange core =
+        group_row < arguments.q_len
+            ? Mask::core(group_row + shift, last_row + shift, arguments.kv_len, params)
+            : KvRange{0, 0x7fffffff};
+    const typename ScoreMod::State state =
+        ScoreMod::prepare(work.head, arguments.num_q_heads, params);
+    ScoreTile tile;
+    tile.coord = {work.batch, work.head,       work.kv_head,    thread_row + shift,
+                  0,          arguments.q_len, arguments.kv_len};
+
+    OnlineSoftmax softmax{log2_scale};
+    float o[L::kPvColumns / 2];
+#pragma unroll
+    for (int i = 0; i < L::kPvColumns / 2; ++i) o[i] = 0.0f;
+
+    const auto prepare_scores = [&](float(&s)[Config::kTileN / 2], int index) {
+      const int first = index * Config::kTileN;
+      tile.first_kv = first + 2 * (lane & 3);
+      modify_scores<ScoreMod>(s, tile, state, arguments.scale, params);
+      if (first < core.begin || core.end - first < Config::kTileN) {
+        mask_scores<Mask>(s, tile, params);
+      }
+    };
+
+    mbarrier_wait(smem.q_full(), q_parity);
+    q_parity ^= 1;
+    if (work.tile_begin < work.tile_end) {
+      u32 p[Config::kTileN / 4];
+      float correction[2];
+      int index = work.tile_end - 1;
+      {
+        float s[Config::kTileN / 2];
+        mbarrier_wait(smem.k_full(k_ring.stage), k_ring.parity);
+        wgmma_fence();
+        issue_qk<Config>(s, q_address, smem.k(k_ring.stage));
+        wgmma_wait<0>();
+        pin_registers(s);
+        // NOTE: each warp arrives for itself: a wgmma wait covers the executing threads' products.
+        if (lane == 0) mbarrier_arrive(smem.k_empty(k_ring.stage));
+        k_ring.advance();
+        prepare_scores(s, index);
+        softmax.step(s, correction);
+        pack_probabilities<Config>(p, s);
+      }
+      for (--index; index >= work.tile_begin; --index) {
+        float s[Config::kTileN / 2];
+        mbarrier_wait(smem.k_full(k_ring.stage), k_ring.parity);
+        await_turn<Config>(consumer);
+        pin_registers(o);
+        pin_registers(p);
+        wgmma_fence();
+        issue_qk<Config>(s, q_address, smem.k(k_ring.stage));
+        mbarrier_wait(smem.v_full(v_ring.stage), v_ring.parity);
+        wgmma_fence();
+        issue_pv<Config>(o, p, smem.v(v_ring.stage));
+        pass_turn<Config>(consumer);
+        wgmma_wait<1>();
+        pin_registers(s);
+        if (lane == 0) mbarrier_arrive(smem.k_empty(k_ring.stage));
+        k_ring.advance();
+        prepare_scores(s, index);
+        softmax.step(s, correction);
+        wgmma_wait<0>();
+        pin_registers(o);
+        if (lane == 0) mbarrier_arrive(smem.v_empty(v_ring.stage));
+        v_ring.advance();
+        pack_probabilities<Config>(p, s);
+        rescale_output(o, correction);
+      }
+      mbarrier_wait(smem.v_full(v_ring.stage), v_ring.parity);
+      pin_registers(o);
+      pin_registers(p);
+      wgmma_fence();
+      issue_pv<Config>(o, p, smem.v(v_ring.stage));
+      wgmma_wait<0>();
+      pin_registers(o);
+      if (lane == 0) mbarrier_arrive(smem.v_empty(v_ring.stage));
+      v_ring.advance();
+    }
+
+    float sink = 0.0f;
+    if constexpr (Config::kSink) sink = arguments.sink[work.head];
+    float output_scale[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float lse;
+      softmax.template finish<Config::kSink, Config::kLseIncludesSink>(half, sink,
+                                                                       output_scale[half], lse);
+      if constexpr (Config::kReturnLse) {
+        const int row = thread_row + 8 * half;
+        if ((lane & 3) == 0 && row < arguments.q_len) {
+          const i64 head_row = static_cast<i64>(work.batch) * arguments.num_q_heads + work.head;
+          arguments.lse[head_row * arguments.q_len + row] = lse;
+        }
+      }
+    }
+    rescale_output(o, output_scale);
+    store_output<Config>(o, smem, arguments, work, consumer, warp, lane);
+  }
+}
+
+}  // namespace attnjit::sm90

@@ -1,0 +1,100 @@
+// Shared memory and roles of the sm_90a forward kernel: what Config must say, and what follows.
+#pragma once
+
+#include "common/wgmma.cuh"
+
+namespace attnjit::sm90 {
+
+constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
+
+/// Tiles lie as [64-element column block][row][128 bytes] with the 128-byte swizzle: what a TMA box
+/// of 64 columns writes and what a wgmma descriptor reads.
+template <class Config>
+struct Layout {
+  static_assert(Config::kQkDepth % 8 == 0 && Config::kQkDepth >= 8 && Config::kQkDepth <= 256,
+                "a row of Q and K is 8 to 256 elements, a multiple of 8: TMA strides are multiples "
+                "of 16 bytes");
+  static_assert(Config::kOvDepth % 8 == 0 && Config::kOvDepth >= 8 &&
+                    Config::kOvDepth <= Config::kQkDepth,
+                "a row of V and O is a multiple of 8 elements and no longer than a row of Q: O is "
+                "staged in Q's memory");
+  static_assert(Config::kConsumers >= 1 && Config::kConsumers <= 3,
+                "one to three consumer warpgroups fit the register file");
+  static_assert(Config::kTileM == 64 * Config::kConsumers,
+                "a consumer warpgroup owns 64 query rows");
+  static_assert(Config::kTileN % 16 == 0 && Config::kTileN >= 16 && Config::kTileN <= 256,
+                "a KV tile is one wgmma wide and whole k16 steps of P long");
+  static_assert(Config::kThreads == 128 * (Config::kConsumers + 1),
+                "a producer warpgroup and the consumers");
+  static_assert(Config::kStages >= 2, "K and V need two stages each to be loaded ahead");
+  static_assert(128 * (Config::kProducerRegisters +
+                       Config::kConsumers * Config::kConsumerRegisters) <=
+                    65536,
+                "the warpgroups' registers must fit the register file");
+
+  static constexpr int kQkBlocks = ceil_div(Config::kQkDepth, 64);
+  static constexpr int kOvBlocks = ceil_div(Config::kOvDepth, 64);
+  /// k16 steps of Q K^T; past kQkDepth the rows are zero-filled.
+  static constexpr int kQkSteps = ceil_div(Config::kQkDepth, 16);
+  static constexpr int kPvSteps = Config::kTileN / 16;
+  /// Columns of the P V product: kOvDepth, rounded up within the zero-filled block.
+  static constexpr int kPvColumns = 32 * ceil_div(Config::kOvDepth, 32);
+
+  static constexpr int kQBlockBytes = Config::kTileM * 128;
+  static constexpr int kKvBlockBytes = Config::kTileN * 128;
+  static constexpr int kQBytes = kQkBlocks * kQBlockBytes;
+  static constexpr int kKBytes = kQkBlocks * kKvBlockBytes;
+  static constexpr int kVBytes = kOvBlocks * kKvBlockBytes;
+
+  static_assert(Config::kQOffset % 1024 == 0 && Config::kKOffset % 1024 == 0 &&
+                    Config::kVOffset % 1024 == 0 && kKBytes % 1024 == 0 && kVBytes % 1024 == 0,
+                "the 128-byte swizzle repeats every 1024 bytes: tiles begin at multiples of that");
+  static_assert(Config::kKOffset >= Config::kQOffset + kQBytes &&
+                    Config::kVOffset >= Config::kKOffset + Config::kStages * kKBytes &&
+                    Config::kBarrierOffset >= Config::kVOffset + Config::kStages * kVBytes,
+                "Q, K, V and the barriers must not overlap");
+  static_assert(Config::kBarrierOffset % 8 == 0 &&
+                    Config::kSmemBytes >= Config::kBarrierOffset + 8 * (2 + 4 * Config::kStages),
+                "the barriers need 8 aligned bytes each");
+  static_assert(Config::kSmemBytes <= 232448, "a CTA has at most 227 KiB of shared memory");
+};
+
+/// Addresses in the shared window.
+template <class Config>
+struct Smem {
+  using L = Layout<Config>;
+  u32 base;
+
+  ATTNJIT_DEVICE u32 q() const { return base + Config::kQOffset; }
+  ATTNJIT_DEVICE u32 k(int stage) const { return base + Config::kKOffset + stage * L::kKBytes; }
+  ATTNJIT_DEVICE u32 v(int stage) const { return base + Config::kVOffset + stage * L::kVBytes; }
+
+  // Full: the copies of a tile have landed. Empty: its readers are done.
+  ATTNJIT_DEVICE u32 q_full() const { return base + Config::kBarrierOffset; }
+  ATTNJIT_DEVICE u32 q_empty() const { return base + Config::kBarrierOffset + 8; }
+  ATTNJIT_DEVICE u32 k_full(int stage) const { return barrier(0, stage); }
+  ATTNJIT_DEVICE u32 k_empty(int stage) const { return barrier(1, stage); }
+  ATTNJIT_DEVICE u32 v_full(int stage) const { return barrier(2, stage); }
+  ATTNJIT_DEVICE u32 v_empty(int stage) const { return barrier(3, stage); }
+
+ private:
+  ATTNJIT_DEVICE u32 barrier(int kind, int stage) const {
+    return base + Config::kBarrierOffset + 16 + 8 * (kind * Config::kStages + stage);
+  }
+};
+
+/// Where a pipeline stands: the stage to use next, and the parity of its full barrier.
+template <int kStages>
+struct Ring {
+  int stage = 0;
+  int parity = 0;
+
+  ATTNJIT_DEVICE void advance() {
+    if (++stage == kStages) {
+      stage = 0;
+      parity ^= 1;
+    }
+  }
+};
+
+}  // namespace attnjit::sm90

@@ -1,0 +1,70 @@
+// The producer: one thread that loads Q, K and V of every work tile by TMA, as far ahead as the
+// pipelines allow.
+#pragma once
+
+#include "sm90/work.cuh"
+
+namespace attnjit::sm90 {
+
+/// KV tiles are walked from the last to the first: the tiles that a causal mask cuts come first.
+/// V lags K by one tile, in the order in which the consumers need them.
+template <class Config, class Mask, class Arguments, class P>
+ATTNJIT_DEVICE void produce(const Smem<Config>& smem, const Arguments& arguments, const P& params) {
+  using L = Layout<Config>;
+  Ring<Config::kStages> k_ring;
+  Ring<Config::kStages> v_ring;
+  int q_parity = 0;
+
+  for (WorkList<Config, Mask, Arguments, P> list(arguments, params); !list.done(); list.advance()) {
+    const WorkTile work = list.tile();
+
+    const auto load_k = [&](int tile) {
+      const u32 full = smem.k_full(k_ring.stage);
+      // NOTE: an empty barrier's first wait is for the parity before its first phase.
+      mbarrier_wait(smem.k_empty(k_ring.stage), k_ring.parity ^ 1);
+      mbarrier_arrive_expect_tx(full, L::kKBytes);
+#pragma unroll
+      for (int block = 0; block < L::kQkBlocks; ++block) {
+        tma_load_4d(smem.k(k_ring.stage) + block * L::kKvBlockBytes, arguments.k_map, full,
+                    block * 64, tile * Config::kTileN, work.kv_head, work.batch, kEvictLast);
+      }
+      k_ring.advance();
+    };
+    const auto load_v = [&](int tile) {
+      const u32 full = smem.v_full(v_ring.stage);
+      mbarrier_wait(smem.v_empty(v_ring.stage), v_ring.parity ^ 1);
+      mbarrier_arrive_expect_tx(full, L::kVBytes);
+#pragma unroll
+      for (int block = 0; block < L::kOvBlocks; ++block) {
+        tma_load_4d(smem.v(v_ring.stage) + block * L::kKvBlockBytes, arguments.v_map, full,
+                    block * 64, tile * Config::kTileN, work.kv_head, work.batch, kEvictLast);
+      }
+      v_ring.advance();
+    };
+
+    const bool empty = work.tile_begin >= work.tile_end;
+    if (!empty) load_k(work.tile_end - 1);
+
+    // Q's memory is handed over for every work tile, also for one without keys: O is staged in it.
+    mbarrier_wait(smem.q_empty(), q_parity ^ 1);
+    q_parity ^= 1;
+    if (empty) {
+      mbarrier_arrive(smem.q_full());
+      continue;
+    }
+    mbarrier_arrive_expect_tx(smem.q_full(), L::kQBytes);
+#pragma unroll
+    for (int block = 0; block < L::kQkBlocks; ++block) {
+      tma_load_4d(smem.q() + block * L::kQBlockBytes, arguments.q_map, smem.q_full(), block * 64,
+                  work.first_row, work.head, work.batch, kEvictFirst);
+    }
+
+    for (int tile = work.tile_end - 2; tile >= work.tile_begin; --tile) {
+      load_k(tile);
+      load_v(tile + 1);
+    }
+    load_v(work.tile_begin);
+  }
+}
+
+}  // namespace attnjit::sm90

@@ -1,0 +1,132 @@
+// Online softmax over a warpgroup's 64 rows of scores in wgmma accumulator registers.
+//
+// A thread holds two rows (8 apart) and, of each, 2 columns in every 8; a row is spread over the
+// four lanes of a quad. Source: Milakov and Gimelshein, "Online normalizer calculation for
+// softmax", 2018; Dao, "FlashAttention-2", 2023.
+#pragma once
+
+#include "common/mask.cuh"
+#include "common/score_mod.cuh"
+
+namespace attnjit::sm90 {
+
+/// The least running maximum. NOTE: finite, so that a row that sees nothing subtracts it without
+/// making NaN: hidden scores are -inf, and exp2(-inf + finite) is 0.
+constexpr float kMaxFloor = -1.0e30f;
+
+/// Where a thread's registers of one score tile stand.
+struct ScoreTile {
+  Coord coord;   ///< b, h, kv_h, q_len and kv_len are set; q_idx is of the thread's first row
+  int first_kv;  ///< kv_idx of the thread's first column
+};
+
+/// Applies scale and score modification; without a modification the scale is left to the softmax.
+template <class ScoreMod, int kCount, class P>
+ATTNJIT_DEVICE void modify_scores(float (&s)[kCount], const ScoreTile& tile,
+                                  const typename ScoreMod::State& state, float scale, const P& p) {
+  if constexpr (!ScoreMod::kIdentity) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      Coord c = tile.coord;
+      c.q_idx += 8 * ((i >> 1) & 1);
+      c.kv_idx = tile.first_kv + 8 * (i >> 2) + (i & 1);
+      s[i] = ScoreMod::apply(state, s[i] * scale, c, p);
+    }
+  }
+}
+
+/// Hides what the mask does not show, and the columns from kv_len on.
+template <class Mask, int kCount, class P>
+ATTNJIT_DEVICE void mask_scores(float (&s)[kCount], const ScoreTile& tile, const P& p) {
+  if constexpr (Mask::kInterval) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const KvRange row = Mask::row(tile.coord.q_idx + 8 * half, tile.coord.kv_len, p);
+      const int begin = row.begin - tile.first_kv;
+      const int end = row.end - tile.first_kv;
+#pragma unroll
+      for (int i = 2 * half; i < kCount; i += 4) {
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          const int column = 8 * (i >> 2) + e;
+          bool hidden = column >= end;
+          if constexpr (!Mask::kFromZero) hidden = hidden || column < begin;
+          if (hidden) s[i + e] = -infinity();
+        }
+      }
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      Coord c = tile.coord;
+      c.q_idx += 8 * ((i >> 1) & 1);
+      c.kv_idx = tile.first_kv + 8 * (i >> 2) + (i & 1);
+      if (c.kv_idx >= c.kv_len || !Mask::visible(c, p)) s[i] = -infinity();
+    }
+  }
+}
+
+/// The largest (or the sum) of a row's four lanes.
+ATTNJIT_DEVICE float quad_max(float x) {
+  x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));
+  return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2));
+}
+ATTNJIT_DEVICE float quad_sum(float x) {
+  x += __shfl_xor_sync(0xffffffffu, x, 1);
+  return x + __shfl_xor_sync(0xffffffffu, x, 2);
+}
+
+/// The running state of a thread's two rows. Scores are in units of which `log2_scale` makes
+/// exponents of 2; log2_scale > 0.
+struct OnlineSoftmax {
+  float log2_scale;
+  float maximum[2] = {kMaxFloor, kMaxFloor};
+  float sum[2] = {0.0f, 0.0f};  ///< of this lane's columns
+
+  /// Replaces scores by probabilities relative to the new maximum and returns in `correction` what
+  /// earlier sums and outputs are to be multiplied by.
+  template <int kCount>
+  ATTNJIT_DEVICE void step(float (&s)[kCount], float (&correction)[2]) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float row_max = maximum[half];
+#pragma unroll
+      for (int i = 2 * half; i < kCount; i += 4) row_max = fmaxf(row_max, fmaxf(s[i], s[i + 1]));
+      row_max = quad_max(row_max);
+      const float origin = row_max * log2_scale;
+      correction[half] = exp2_approx(fmaf(maximum[half], log2_scale, -origin));
+      maximum[half] = row_max;
+      float row_sum = sum[half] * correction[half];
+#pragma unroll
+      for (int i = 2 * half; i < kCount; i += 4) {
+        s[i] = exp2_approx(fmaf(s[i], log2_scale, -origin));
+        s[i + 1] = exp2_approx(fmaf(s[i + 1], log2_scale, -origin));
+        row_sum += s[i] + s[i + 1];
+      }
+      sum[half] = row_sum;
+    }
+  }
+
+  /// Ends a row: what its output is to be multiplied by, and its natural LSE. A row that saw
+  /// nothing gets 0 and -inf, or with a sink 0 and the sink.
+  template <bool kSink, bool kLseIncludesSink>
+  ATTNJIT_DEVICE void finish(int half, float sink, float& output_scale, float& lse) {
+    const float own_max = maximum[half] * log2_scale;
+    const float own_sum = quad_sum(sum[half]);
+    float total_max = own_max;
+    float total = own_sum;
+    float rescale = 1.0f;
+    if constexpr (kSink) {
+      const float sink_log2 = sink * kLog2e;
+      total_max = fmaxf(own_max, sink_log2);
+      rescale = exp2_approx(own_max - total_max);
+      total = own_sum * rescale + exp2_approx(sink_log2 - total_max);
+    }
+    output_scale = total == 0.0f ? 0.0f : rescale / total;
+    const float lse_max = kLseIncludesSink ? total_max : own_max;
+    const float lse_sum = kLseIncludesSink ? total : own_sum;
+    lse = lse_sum == 0.0f ? -infinity() : fmaf(lse_max, kLn2, log2_approx(lse_sum) * kLn2);
+  }
+};
+
+}  // namespace attnjit::sm90

@@ -1,8 +1,16 @@
 #include "plan/plan_json.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
 #include <nlohmann/json.hpp>
 
+#include "plan/reference_json.h"
+
 namespace attnjit {
+
+using Json = nlohmann::ordered_json;
 
 std::string_view to_string(ConfigKind kind) {
   switch (kind) {
@@ -38,15 +46,61 @@ ConfigKind resolve_config_kind(ConfigKind kind, const AttentionSpec& spec,
   return ConfigKind::kFa4;
 }
 
+namespace {
+
+// SMs of the full chip where the query names none.
+std::int64_t default_sm_count(Arch arch) {
+  switch (arch) {
+    case Arch::kSm90a:
+      return 132;
+    case Arch::kSm100a:
+      return 148;
+    case Arch::kSm103a:
+      return 160;
+  }
+  return 148;
+}
+
+Result<std::uint32_t> in_range(std::int64_t value, std::int64_t least, std::int64_t most,
+                               const char* name) {
+  if (value < least || value > most) {
+    return make_error(ErrorCode::kInvalid,
+                      fmt::format("is {}; allowed: {} to {}", value, least, most), name);
+  }
+  return static_cast<std::uint32_t>(value);
+}
+
+Result<std::optional<ResolvedQuery>> resolve_query(const LaunchQuery& query,
+                                                   const AttentionSpec& spec) {
+  constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
+  ResolvedQuery resolved;
+  const auto prompt = in_range(query.max_prompt_len.value_or(0), 0, kMost, "max_prompt_len");
+  if (!prompt) return prompt.error();
+  const auto batch = in_range(query.batch.value_or(1), 1, kMost, "batch");
+  if (!batch) return batch.error();
+  const auto sms =
+      in_range(query.sm_count.value_or(default_sm_count(spec.arch)), 1, 1 << 20, "sm_count");
+  if (!sms) return sms.error();
+  if (!query.max_prompt_len) return std::optional<ResolvedQuery>();
+  resolved.max_prompt_len = *prompt;
+  resolved.batch_size = *batch;
+  resolved.sm_count = *sms;
+  // 0: chosen at launch; the question is then asked of the unsplit grid.
+  resolved.num_partitions = static_cast<std::uint32_t>(std::max(spec.num_partitions, 1));
+  return std::optional<ResolvedQuery>(resolved);
+}
+
+}  // namespace
+
 Result<std::string> plan_to_json(const AttentionSpec& spec, const PlanOptions& options,
-                                 ConfigKind kind, const LaunchQuery& /*query*/,
-                                 const Tuning* tuning) {
+                                 ConfigKind kind, const LaunchQuery& query, const Tuning* tuning) {
   Result<KernelPlan> planned = plan(spec, options, tuning);
   if (!planned) return planned.error();
-  nlohmann::ordered_json json;
-  json["config"] = std::string(to_string(resolve_config_kind(kind, planned->spec, options)));
-  json["supported"] = planned->supported;
-  json["reason"] = planned->reason;
+  const Result<std::optional<ResolvedQuery>> asked = resolve_query(query, spec);
+  if (!asked) return asked.error();
+  const ResolvedQuery* question = asked->has_value() ? &**asked : nullptr;
+  const ConfigKind chosen = resolve_config_kind(kind, spec, options);
+  Json json = reference_to_json(spec, options, chosen, question);
   return json.dump(2);
 }
 

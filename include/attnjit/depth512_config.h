@@ -1,0 +1,82 @@
+// Depth512Config: the reference tile configuration of the two-CTA attention kernel for depths 256
+// and 512 on sm_100.
+//
+// It reproduces the reference exactly and is never adapted to a kernel. Names are the reference's.
+// No input makes it fail. Thread rules: plain values.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "attnjit/export.h"
+#include "attnjit/fa4_config.h"
+#include "attnjit/types.h"
+
+namespace attnjit {
+
+// NOLINTBEGIN(readability-identifier-naming): the reference's names.
+
+struct ATTNJIT_EXPORT Depth512Config {
+  struct Args {
+    Dtype qkv_dtype = Dtype::kBf16;
+    std::int64_t num_q_heads = 0;
+    std::int64_t group = 1;
+    std::int64_t qk_depth = 0;
+    std::int64_t ov_depth = 0;
+    std::int64_t swizzle_mode = 128;  ///< bytes
+    std::int64_t page_size = 0;
+  };
+
+  static constexpr std::int64_t mbar_size = 8;
+  static constexpr std::int64_t num_threads = 384;
+  static constexpr std::int64_t cta_group = 2;
+  static constexpr std::int64_t sm100_smem_carveout = Fa4Config::sm100_smem_carveout;
+  static constexpr std::int64_t sm100_tmem_cols = 512;
+  static constexpr std::int64_t TMEM_O = 0;
+
+  Depth512Config() = default;
+  explicit Depth512Config(const Args& args);
+
+  Args args;  ///< as given
+
+  bool split_o = false;    ///< O's columns in two halves, one a CTA
+  std::int64_t MMA_M = 0;  ///< of the CTA pair
+  std::int64_t BM = 0;     ///< query rows a CTA: MMA_M / 2
+  std::int64_t BN = 0;     ///< keys a tile
+  std::int64_t BK0 = 0;    ///< columns of a staged K tile
+  std::int64_t BK1 = 0;    ///< rows of a V tile: BN / 2
+  std::int64_t qk_depth = 0;
+  std::int64_t ov_depth = 0;
+  std::int64_t group = 0;
+  std::int64_t num_q_heads = 0;
+  std::int64_t num_kv_heads = 0;
+  bool fuse_gqa = false;
+  std::int64_t num_qk_stages = 1;
+  std::int64_t v_cols_per_cta = 0;
+  std::int64_t TMEM_O_hi = 0;  ///< where split_o's upper half begins, else TMEM_O
+  std::int64_t TMEM_S_even = 0;
+  std::int64_t TMEM_S_odd = 0;
+  std::int64_t tmem_used = 0;
+  std::int64_t num_kv_stages = 0;
+  std::int64_t q_bytes = 0;
+  std::int64_t p_buffer_bytes = 0;
+  std::int64_t kv_stage_bytes = 0;
+  std::int64_t smem_used = 0;
+  std::int64_t swizzle_mode = 0;  ///< bytes
+
+  std::int64_t MMA_K() const { return qkv_dtype_size() == 2 ? 16 : 32; }
+  std::int64_t qkv_dtype_size() const { return size_of(args.qkv_dtype); }
+  std::int64_t BM_eff() const { return fuse_gqa ? BM / group : BM; }
+  std::int64_t PairBM_eff() const { return BM_eff() * cta_group; }
+  std::int64_t k_rows_per_cta() const { return BN / 2; }
+  /// Barriers beside the K/V ring.
+  std::int64_t num_fixed_mbarriers() const { return split_o ? 10 : 8; }
+  std::int64_t num_mbarriers() const { return num_fixed_mbarriers() + 2 * num_kv_stages; }
+  bool supported() const { return unsupported_reason().empty(); }
+  /// Why not, in a sentence; empty where supported.
+  std::string unsupported_reason() const;
+};
+
+// NOLINTEND(readability-identifier-naming)
+
+}  // namespace attnjit

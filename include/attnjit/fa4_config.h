@@ -1,0 +1,165 @@
+// Fa4Config: the reference tile configuration of the two-query-tile attention kernel on sm_100, and
+// what its K and V pipelines derive from it.
+//
+// It reproduces the reference's formulas exactly, flaws included, and is never adapted to a kernel:
+// Sm100Plan does that. Names are the reference's. Pure arithmetic on 64-bit integers; no input
+// makes it fail, an impossible one makes it unsupported. Thread rules: plain values.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "attnjit/export.h"
+#include "attnjit/types.h"
+
+namespace attnjit {
+
+// NOLINTBEGIN(readability-identifier-naming): the reference's names.
+
+struct ATTNJIT_EXPORT Fa4Config {
+  /// What a configuration is derived from.
+  struct Args {
+    Dtype qkv_dtype = Dtype::kBf16;
+    std::optional<Dtype> rope_dtype;   ///< what the MMA sees of the rope part; unset: size 0
+    std::optional<Dtype> scale_dtype;  ///< per-token scales; unset: size 0
+    std::int64_t num_q_heads = 0;
+    std::int64_t group = 1;
+    std::int64_t qk_depth = 0;
+    std::int64_t ov_depth = 0;
+    std::int64_t swizzle_mode = 128;  ///< bytes
+    std::int64_t page_size = 0;       ///< 0: not paged
+    bool is_mla = false;
+    bool pair_cta = false;
+    std::int64_t num_qo = 2;
+    /// Above 0: num_qk_stages must be this; above 1 the K and V rings are split for it.
+    std::int64_t pinned_qk_stages = 0;
+  };
+
+  static constexpr std::int64_t mbar_size = 8;
+  static constexpr std::int64_t num_correction_cols = 1;
+  static constexpr std::int64_t num_threads = 512;
+  /// Shared memory of a B200 SM less the 1024 bytes that the system reserves.
+  static constexpr std::int64_t sm100_smem_carveout = 233472 - 1024;
+  static constexpr std::int64_t sm100_tmem_cols = 512;
+  static constexpr std::int64_t TMEM_S0 = 0;
+
+  Fa4Config() = default;
+  explicit Fa4Config(const Args& args);
+
+  Args args;  ///< as given
+
+  std::int64_t MMA_M = 0;  ///< rows of one MMA
+  std::int64_t BM = 0;     ///< query rows a CTA
+  std::int64_t BN = 0;     ///< keys a tile; 0: none fits the tensor memory
+  std::int64_t BK0 = 0;    ///< columns of a staged K tile
+  std::int64_t BK1 = 0;    ///< rows of a V tile
+  std::int64_t qk_depth = 0;
+  std::int64_t padded_qk_depth = 0;
+  std::int64_t ov_depth = 0;
+  std::int64_t padded_ov_depth = 0;
+  std::int64_t group = 0;
+  std::int64_t num_q_heads = 0;
+  std::int64_t num_kv_heads = 0;
+  std::int64_t TMEM_S1 = 0;
+  std::int64_t TMEM_O0 = 0;
+  std::int64_t TMEM_O1 = 0;
+  std::int64_t TMEM_P0 = 0;
+  std::int64_t TMEM_P1 = 0;
+  std::int64_t TMEM_C0 = 0;
+  std::int64_t TMEM_C1 = 0;
+  std::int64_t tmem_used = 0;
+  std::int64_t num_kv_stages = 0;
+  std::int64_t num_qk_stages = 1;
+  std::int64_t num_pv_stages = 2;
+  std::int64_t smem_used = 0;
+  bool fuse_gqa = false;
+  std::int64_t swizzle_mode = 0;  ///< bytes
+  bool use_fused_kv = false;      ///< K and V tiles alternate in one ring
+  bool pair_cta = false;
+
+  std::int64_t MMA_K() const;           ///< 16 for 2-byte types, else 32
+  std::int64_t qkv_dtype_size() const;  ///< bytes
+  std::int64_t rope_dtype_size() const;
+  std::int64_t scale_dtype_size() const;
+
+  /// Sequence positions of a full tile: BM / group where the group's heads are fused into it.
+  std::int64_t BM_eff() const;
+  std::int64_t num_qo() const { return args.num_qo; }
+  std::int64_t cta_group() const { return pair_cta ? 2 : 1; }
+  std::int64_t PairBM_eff() const { return BM_eff() * cta_group(); }
+  std::int64_t v_cols_per_cta() const;
+  std::int64_t k_rows_per_cta() const;
+  std::int64_t q_nope_bytes() const;
+  std::int64_t q_rope_bytes() const;
+  std::int64_t rope_depth() const { return padded_qk_depth - padded_ov_depth; }
+  std::int64_t num_rope_buffers() const;
+  std::int64_t num_k_scale_bufs() const;
+  bool supported() const { return unsupported_reason().empty(); }
+  /// Why not, in a sentence; empty where supported.
+  std::string unsupported_reason() const;
+  /// One "name = value" a line.
+  std::string description() const;
+  std::int64_t correction_smem_elements() const { return BM; }
+  std::int64_t num_active_warps_per_group() const { return 4; }
+  std::int64_t num_active_threads_per_group() const { return 128; }
+  /// mbarriers of FA4MiscMBars: S and C hand-offs, Q1 sync (2Q), the K and V rings, O.
+  std::int64_t num_mbarriers() const;
+
+  /// The same inputs, one CTA, with 1 or 2 query tiles.
+  Fa4Config with_num_qo(std::int64_t num_qo, std::int64_t pinned_qk_stages = 0) const;
+  /// The 1Q variant that a 2Q kernel may branch to: its num_qk_stages are this one's, so that the
+  /// tensor maps are too.
+  Fa4Config switch_1q_config() const { return with_num_qo(1, num_qk_stages); }
+  bool can_switch_to_1q() const;
+  /// Dynamic shared memory of a launch: the larger of both variants where it may switch.
+  std::int64_t launch_smem_used() const;
+  /// Rows of a Q tile: BM / num_qo.
+  std::int64_t q_tile_rows() const;
+  /// Whether a launch should take the 1Q variant: the prompt fits one Q tile, or the 2Q grid fills
+  /// at most half of the SMs.
+  bool prefer_1q(std::uint32_t max_prompt_len, std::uint32_t num_partitions,
+                 std::uint32_t batch_size, std::int64_t sm_count) const;
+};
+
+/// What TMAConsumerPipeline derives from a configuration, for K or for V.
+struct ATTNJIT_EXPORT TmaConsumerPipeline {
+  TmaConsumerPipeline(const Fa4Config& config, bool is_k);
+
+  bool is_k_major = false;
+  std::int64_t BK = 0;
+  std::int64_t BMN = 0;
+  std::int64_t full_kv_bytes = 0;
+  std::int64_t staged_k_bytes = 0;
+  std::int64_t num_qk_stages_effective = 1;
+};
+
+/// What the oldest kernel of the family (SM100MHA2Q) derives from a configuration: element offsets
+/// of its shared memory, sizes of its tiles. It knew no fused ring, no rope part and no pair.
+struct ATTNJIT_EXPORT Mha2QValues {
+  explicit Mha2QValues(const Fa4Config& config);
+
+  std::int64_t HalfBM = 0;
+  std::int64_t MMA_M = 0;
+  std::int64_t num_m_mmas = 2;
+  std::int64_t padded_depth = 0;
+  std::int64_t swizzle_granularity = 0;  ///< elements of a swizzle row
+  std::int64_t q_offset = 0;             ///< elements of qkv_dtype
+  std::int64_t kv_offset = 0;            ///< elements of qkv_dtype
+  std::int64_t correction_offset = 0;    ///< floats
+  std::int64_t mbar_offset = 0;          ///< mbarriers
+  std::int64_t qo_elements = 0;
+  std::int64_t qo_bytes = 0;
+  std::int64_t k_elements = 0;
+  std::int64_t k_bytes = 0;
+  std::int64_t v_bytes_per_mma = 0;
+};
+
+/// Rows of one TMA box of a K or V tile: a whole tile, or a page where pages are smaller.
+ATTNJIT_EXPORT std::int64_t kv_sub_tile_rows(std::int64_t tile_rows, std::int64_t page_size);
+/// TMA boxes a tile.
+ATTNJIT_EXPORT std::int64_t kv_num_sub_tiles(std::int64_t tile_rows, std::int64_t page_size);
+
+// NOLINTEND(readability-identifier-naming)
+
+}  // namespace attnjit

@@ -1,0 +1,33 @@
+// Integer arithmetic of the reference configurations.
+#pragma once
+
+#include <cstdint>
+
+namespace attnjit {
+
+constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+constexpr std::int64_t align_up(std::int64_t a, std::int64_t b) { return ceil_div(a, b) * b; }
+/// The multiple of b at or below a; 0 where a is negative.
+constexpr std::int64_t align_down(std::int64_t a, std::int64_t b) { return a < 0 ? 0 : a / b * b; }
+
+/// The largest power of two at or below a; 0 for 0 and less.
+constexpr std::int64_t power_of_two_floor(std::int64_t a) {
+  std::int64_t power = 0;
+  for (std::int64_t next = 1; next <= a; next *= 2) power = next;
+  return power;
+}
+
+/// A K tile must be whole pages, or a page whole tiles: otherwise the tile becomes a power of two.
+constexpr std::int64_t fit_tile_to_pages(std::int64_t tile, std::int64_t page_size) {
+  if (tile <= 0 || page_size <= 0) return tile;
+  if (page_size % tile == 0 || tile % page_size == 0) return tile;
+  return power_of_two_floor(tile);
+}
+
+/// prefer_1q's rule. @pre BM and q_tile_rows are positive, or the answer is false.
+bool prefer_one_query_tile(std::uint32_t max_prompt_len, std::uint32_t num_partitions,
+                           std::uint32_t batch_size, std::int64_t sm_count,
+                           std::int64_t num_q_heads, std::int64_t block_rows,
+                           std::int64_t q_tile_rows);
+
+}  // namespace attnjit

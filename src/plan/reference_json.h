@@ -1,0 +1,36 @@
+// The reference configurations as JSON objects, and which one a spec gets.
+//
+// Thread rules: pure functions.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+
+#include "attnjit/depth512_config.h"
+#include "attnjit/fa4_config.h"
+#include "attnjit/mla_config.h"
+#include "plan/plan_json.h"
+
+namespace attnjit {
+
+/// The launch that prefer_1q is asked for, with its defaults filled in.
+struct ResolvedQuery {
+  std::uint32_t max_prompt_len = 0;
+  std::uint32_t batch_size = 1;
+  std::uint32_t num_partitions = 1;
+  std::int64_t sm_count = 148;
+};
+
+/// The configurations' inputs for a spec. NOTE: the spec as given, not resolved: the reference
+/// knows no default for rope_dtype and counts no bytes for a rope part without one (mla excepted,
+/// which cannot do without); what the kernel does about it is Sm100Plan's.
+Fa4Config::Args fa4_args(const AttentionSpec& spec, const PlanOptions& options);
+MlaConfig::Args mla_args(const AttentionSpec& spec, const PlanOptions& options);
+Depth512Config::Args depth512_args(const AttentionSpec& spec, const PlanOptions& options);
+
+/// Every field and method of the configuration under its name, with `config`, `supported` and
+/// `reason` first. `query` may be null. @pre kind is kFa4, kMla or kDepth512.
+nlohmann::ordered_json reference_to_json(const AttentionSpec& spec, const PlanOptions& options,
+                                         ConfigKind kind, const ResolvedQuery* query);
+
+}  // namespace attnjit

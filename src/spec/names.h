@@ -1,0 +1,30 @@
+// The names that custom code declares and sees.
+//
+// Thread rules: constant data and pure functions.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "attnjit/spec.h"
+
+namespace attnjit::spec {
+
+/// The coordinates of a score, in the order of enum Coord: all i32.
+enum class Coord : std::uint8_t { kB, kH, kKvH, kQIdx, kKvIdx, kQLen, kKvLen };
+std::span<const std::string_view> coord_names();
+
+/// True for [a-z0-9_]{1,64}: the name of a custom mask or score modification.
+bool is_custom_name(std::string_view name);
+
+/// Why a parameter cannot have this name ("a keyword", ..), or empty if it can.
+std::string why_no_param_name(std::string_view name);
+
+/// Every parameter that the custom code of a spec declares, each name once, in the order in which
+/// the mask (preorder) and then the score modification declare them.
+/// @pre validate(spec) is empty.
+std::vector<ParamSpec> all_params(const AttentionSpec& spec);
+
+}  // namespace attnjit::spec

@@ -1,0 +1,21 @@
+// Custom code as a whole: checks a snippet of either tier.
+//
+// Thread rules: pure functions.
+#pragma once
+
+#include <cstdint>
+
+#include "attnjit/result.h"
+#include "attnjit/spec.h"
+
+namespace attnjit::spec {
+
+/// What a snippet computes: whether a key is visible (bool), or a new score (f32).
+enum class SnippetKind : std::uint8_t { kMask, kScoreMod };
+
+/// Checks a snippet: an expression is parsed and its types are checked; a trusted body is checked
+/// lexically. Errors: kInvalid with line, column and hint; `field` is left empty.
+/// @pre the names of the parameters are good.
+Status check_snippet(const CustomCode& custom, SnippetKind kind);
+
+}  // namespace attnjit::spec

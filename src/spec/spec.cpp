@@ -1,0 +1,266 @@
+// AttentionSpec: validation and defaults.
+#include "attnjit/spec.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <utility>
+
+#include "spec/names.h"
+#include "spec/snippet.h"
+#include "spec/spec_fields.h"
+#include "spec/text.h"
+
+namespace attnjit {
+namespace {
+
+using spec::in_quotes;
+using spec::SpecField;
+
+constexpr int kRopeDepth = 64;
+
+/// Collects the problems of one spec.
+class Validator {
+ public:
+  explicit Validator(const AttentionSpec& attention) : spec_(attention) {}
+
+  std::vector<Error> run(const PlanOptions& options) {
+    for (const SpecField& field : spec::spec_fields()) {
+      std::visit([&](auto member) { check(field, member, options); }, field.member);
+    }
+    check_shape();
+    int materialized = 0;
+    int nodes = 0;
+    check_mask("mask", spec_.mask, 1, nodes, materialized);
+    check_score_mod();
+    return std::move(problems_);
+  }
+
+ private:
+  void problem(std::string field, std::string message, std::string hint = {}) {
+    if (problems_.size() >= static_cast<std::size_t>(spec::kMaxProblems)) return;
+    problems_.push_back(
+        make_error(ErrorCode::kInvalid, std::move(message), std::move(field), std::move(hint)));
+  }
+
+  // --- fields, by the type of their member -----------------------------------------------------
+
+  void check_int(const SpecField& field, int value) {
+    if (field.zero_is_unset && value == 0) return;
+    const bool good = field.values.empty() ? value >= field.min && value <= field.max
+                                           : std::find(field.values.begin(), field.values.end(),
+                                                       value) != field.values.end();
+    if (!good) {
+      problem(std::string(field.name),
+              fmt::format("is {}; allowed: {}", value, spec::allowed(field)));
+    }
+  }
+  void check_dtype(const SpecField& field, Dtype value) {
+    if (std::find(field.dtypes.begin(), field.dtypes.end(), value) == field.dtypes.end()) {
+      problem(std::string(field.name),
+              fmt::format("is {}; allowed: {}", to_string(value), spec::allowed(field)));
+    }
+  }
+  void check(const SpecField& field, int AttentionSpec::*member, const PlanOptions&) {
+    check_int(field, spec_.*member);
+  }
+  void check(const SpecField& field, std::optional<int> PlanOptions::*member,
+             const PlanOptions& options) {
+    if (options.*member) check_int(field, *(options.*member));
+  }
+  void check(const SpecField& field, Dtype AttentionSpec::*member, const PlanOptions&) {
+    check_dtype(field, spec_.*member);
+  }
+  void check(const SpecField& field, std::optional<Dtype> AttentionSpec::*member,
+             const PlanOptions&) {
+    if (spec_.*member) check_dtype(field, *(spec_.*member));
+  }
+  template <class Member>
+  void check(const SpecField&, Member, const PlanOptions&) {}  // every value is good, or see below
+
+  void check_shape() {
+    if (spec_.group >= 1 && spec_.num_q_heads >= 1 && spec_.num_q_heads % spec_.group != 0) {
+      problem("group", fmt::format("is {}; allowed: a divisor of num_q_heads, which is {}",
+                                   spec_.group, spec_.num_q_heads));
+    }
+    if (spec_.mla != Mla::kNone && spec_.qk_depth >= 1 && spec_.qk_depth <= kRopeDepth) {
+      problem("qk_depth",
+              fmt::format("is {}; allowed with mla {}: above {}, the rope's part of it",
+                          spec_.qk_depth, spec::to_string(spec_.mla), kRopeDepth),
+              spec_.mla == Mla::kDecode ? "absorbed MLA has 576 = 512 + 64"
+                                        : "MLA prefill has 192 = 128 + 64");
+    }
+  }
+
+  // --- masks and score modifications -----------------------------------------------------------
+
+  void check_mask(const std::string& path, const MaskSpec& mask, int depth, int& nodes,
+                  int& materialized) {
+    if (++nodes > spec::kMaxMaskNodes || depth > spec::kMaxMaskDepth) {
+      if (!too_large_) {
+        problem(path, fmt::format("makes the mask too large; allowed: {} masks in all, {} levels",
+                                  spec::kMaxMaskNodes, spec::kMaxMaskDepth));
+      }
+      too_large_ = true;
+      return;
+    }
+    switch (mask.kind) {
+      case MaskSpec::Kind::kSlidingWindow:
+        check_size(path, "window", mask.window, mask.constant);
+        break;
+      case MaskSpec::Kind::kChunked:
+        check_size(path, "chunk", mask.chunk, mask.constant);
+        break;
+      case MaskSpec::Kind::kAnd:
+      case MaskSpec::Kind::kOr:
+        if (mask.of.size() < 2) {
+          problem(path + ".of", fmt::format("has {} mask{}; allowed: at least two", mask.of.size(),
+                                            mask.of.size() == 1 ? "" : "s"));
+        }
+        for (std::size_t i = 0; i < mask.of.size() && !too_large_; ++i) {
+          check_mask(fmt::format("{}.of[{}]", path, i), mask.of[i], depth + 1, nodes, materialized);
+        }
+        break;
+      case MaskSpec::Kind::kMaterialized:
+        if (mask.dtype != Dtype::kF32 && mask.dtype != Dtype::kU8) {
+          problem(path + ".dtype", fmt::format("is {}; allowed: f32, u8", to_string(mask.dtype)));
+        }
+        if (++materialized == 2) {
+          problem(path, "is the second materialized mask; allowed: one",
+                  "combine them into one tensor");
+        }
+        break;
+      case MaskSpec::Kind::kCustom:
+        check_custom(path, mask.custom, spec::SnippetKind::kMask);
+        break;
+      case MaskSpec::Kind::kNull:
+      case MaskSpec::Kind::kCausal:
+        break;
+    }
+  }
+
+  void check_size(const std::string& path, std::string_view name, std::int64_t value,
+                  bool constant) {
+    const std::string field = fmt::format("{}.{}", path, name);
+    if (value < 0 || value > std::numeric_limits<std::int32_t>::max()) {
+      problem(field, fmt::format("is {}; allowed: an integer, 1 to 2147483647", value));
+    } else if (constant && value == 0) {
+      problem(field, "is missing; allowed with \"constant\": true: an integer, 1 or more",
+              "give it a value, or leave constant out to give it at launch");
+    }
+  }
+
+  void check_score_mod() {
+    const ScoreModSpec& mod = spec_.score_mod;
+    if (mod.kind == ScoreModSpec::Kind::kSoftcap) {
+      // NOTE: the kernel holds the cap as f32 and divides by it, so it must be a normal f32.
+      const bool given = mod.cap != 0;
+      const bool normal = mod.cap >= static_cast<double>(std::numeric_limits<float>::min()) &&
+                          mod.cap <= static_cast<double>(std::numeric_limits<float>::max());
+      if (given && !normal) {
+        problem("score_mod.cap",
+                fmt::format("is {}; allowed: a number above 0 within the range of f32", mod.cap));
+      } else if (mod.constant && !given) {
+        problem("score_mod.cap", "is missing; allowed with \"constant\": true: a number above 0",
+                "give it a value, or leave constant out to give it at launch");
+      }
+    } else if (mod.kind == ScoreModSpec::Kind::kCustom) {
+      check_custom("score_mod", mod.custom, spec::SnippetKind::kScoreMod);
+    }
+  }
+
+  void check_custom(const std::string& path, const CustomCode& custom, spec::SnippetKind kind) {
+    if (!spec::is_custom_name(custom.name)) {
+      problem(path + ".name",
+              fmt::format("is {}; allowed: 1 to 64 of a-z, 0-9 and _", in_quotes(custom.name)));
+    } else if (kind == spec::SnippetKind::kMask) {
+      const auto [known, added] = masks_.emplace(custom.name, &custom);
+      if (!added && !(*known->second == custom)) {
+        problem(path + ".name", fmt::format("is {}, as another mask is named whose code differs; "
+                                            "allowed: a name of its own",
+                                            in_quotes(custom.name)));
+      }
+    }
+    if (custom.params.size() > static_cast<std::size_t>(spec::kMaxParams)) {
+      problem(path + ".params", fmt::format("has {} parameters; allowed: up to {}",
+                                            custom.params.size(), spec::kMaxParams));
+      return;
+    }
+    bool good = true;
+    for (std::size_t i = 0; i < custom.params.size(); ++i) {
+      good &= check_param(fmt::format("{}.params[{}]", path, i), custom, i);
+    }
+    // NOTE: with a bad declaration the snippet would only repeat that problem.
+    if (!good) return;
+    if (Status status = spec::check_snippet(custom, kind); !status) {
+      Error error = std::move(status).error();
+      error.field = path + ".code";
+      if (problems_.size() < static_cast<std::size_t>(spec::kMaxProblems)) {
+        problems_.push_back(std::move(error));
+      }
+    }
+  }
+
+  bool check_param(const std::string& path, const CustomCode& custom, std::size_t index) {
+    const ParamSpec& param = custom.params[index];
+    if (const std::string why = spec::why_no_param_name(param.name); !why.empty()) {
+      problem(path + ".name", fmt::format("is {}, {}; allowed: a C identifier of at most 64 "
+                                          "characters that nothing else uses",
+                                          in_quotes(param.name), why));
+      return false;
+    }
+    for (std::size_t i = 0; i < index; ++i) {
+      if (custom.params[i].name == param.name) {
+        problem(path + ".name",
+                fmt::format("is {}, as params[{}] is named; allowed: each name once",
+                            in_quotes(param.name), i));
+        return false;
+      }
+    }
+    const auto [known, added] = params_.emplace(param.name, param.type);
+    if (!added && known->second != param.type) {
+      problem(path + ".type",
+              fmt::format("is {}, but the parameter {} of other custom code is {}; allowed: one "
+                          "type, since a parameter's name has one value a launch",
+                          spec::to_string(param.type), in_quotes(param.name),
+                          spec::to_string(known->second)),
+              "rename one of them");
+      return false;
+    }
+    return true;
+  }
+
+  const AttentionSpec& spec_;
+  std::vector<Error> problems_;
+  bool too_large_ = false;
+  std::map<std::string_view, const CustomCode*> masks_;
+  std::map<std::string_view, ParamSpec::Type> params_;
+};
+
+}  // namespace
+
+std::vector<Error> validate(const AttentionSpec& attention, const PlanOptions& options) {
+  return Validator(attention).run(options);
+}
+
+AttentionSpec resolve(const AttentionSpec& attention) {
+  AttentionSpec resolved = attention;
+  if (resolved.ov_depth == 0) {
+    // MLA's rope part takes part in Q and K only.
+    resolved.ov_depth =
+        resolved.mla == Mla::kNone ? resolved.qk_depth : resolved.qk_depth - kRopeDepth;
+  }
+  if (!resolved.output_dtype) {
+    resolved.output_dtype = resolved.qkv_dtype == Dtype::kE4m3 ? Dtype::kBf16 : resolved.qkv_dtype;
+  }
+  if (resolved.qk_depth > resolved.ov_depth) {
+    if (!resolved.rope_dtype) resolved.rope_dtype = resolved.qkv_dtype;
+    if (!resolved.rope_gmem_dtype) resolved.rope_gmem_dtype = resolved.rope_dtype;
+  }
+  return resolved;
+}
+
+}  // namespace attnjit

@@ -1,0 +1,231 @@
+// The one table of a spec's fields: the JSON reader and writer, the validator and the command
+// line's flags all read it, so a field is described once.
+#include "spec/spec_fields.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <vector>
+
+#include "spec/text.h"
+
+namespace attnjit::spec {
+namespace {
+
+// NOTE: the bounds of integers are of sense, not of support: what no kernel serves is the planner's
+// `supported: false`. Heads times depth stays below 2^31 so that planning cannot overflow an int.
+constexpr int kMaxHeads = 16384;
+constexpr int kMaxDepth = 16384;
+
+constexpr Dtype kMmaDtypes[] = {Dtype::kBf16, Dtype::kFp16, Dtype::kE4m3};
+constexpr Dtype kOutputDtypes[] = {Dtype::kBf16, Dtype::kFp16, Dtype::kE4m3, Dtype::kF32};
+constexpr Dtype kScaleDtypes[] = {Dtype::kF32, Dtype::kBf16, Dtype::kFp16};
+constexpr int kSwizzles[] = {32, 64, 128};
+constexpr int kQueryTiles[] = {1, 2};
+
+using A = AttentionSpec;
+using O = PlanOptions;
+
+const std::array kFields{
+    SpecField{
+        .name = "arch", .member = &A::arch, .help = "the GPU architecture to generate for, exact"},
+    SpecField{.name = "num_q_heads",
+              .member = &A::num_q_heads,
+              .help = "query heads",
+              .required = true,
+              .min = 1,
+              .max = kMaxHeads},
+    SpecField{.name = "group",
+              .member = &A::group,
+              .help = "query heads a key-value head (num_kv_heads = num_q_heads / group)",
+              .min = 1,
+              .max = kMaxHeads},
+    SpecField{.name = "qk_depth",
+              .member = &A::qk_depth,
+              .help = "elements a row of Q and K",
+              .required = true,
+              .min = 1,
+              .max = kMaxDepth},
+    SpecField{.name = "ov_depth",
+              .member = &A::ov_depth,
+              .help = "elements a row of V and O (default: qk_depth; with mla, less the rope's 64)",
+              .min = 1,
+              .max = kMaxDepth,
+              .zero_is_unset = true},
+    SpecField{.name = "qkv_dtype",
+              .member = &A::qkv_dtype,
+              .help = "element type of Q, K and V",
+              .dtypes = kMmaDtypes},
+    SpecField{.name = "output_dtype",
+              .member = &A::output_dtype,
+              .help = "element type of O (default: qkv_dtype; bf16 for e4m3)",
+              .dtypes = kOutputDtypes},
+    SpecField{.name = "rope_dtype",
+              .member = &A::rope_dtype,
+              .help = "what the MMA sees of the rope part (default: qkv_dtype where "
+                      "qk_depth > ov_depth)",
+              .dtypes = kMmaDtypes},
+    SpecField{.name = "rope_gmem_dtype",
+              .member = &A::rope_gmem_dtype,
+              .help = "how the rope part lies in memory (default: rope_dtype)",
+              .dtypes = kMmaDtypes},
+    SpecField{.name = "scale_dtype",
+              .member = &A::scale_dtype,
+              .help = "element type of the per-token scales",
+              .dtypes = kScaleDtypes},
+    SpecField{.name = "mla",
+              .member = &A::mla,
+              .help = "multi-head latent attention: prefill (192/128), decode (absorbed 576/512)"},
+    SpecField{.name = "page_size",
+              .member = &A::page_size,
+              .help = "rows of K and V a page; 0: not paged",
+              .min = 0,
+              .max = 1 << 20},
+    SpecField{.name = "ragged", .member = &A::ragged, .help = "sequences packed by q_offsets"},
+    SpecField{.name = "sink", .member = &A::sink, .help = "one extra logit a head in the sum"},
+    SpecField{.name = "return_lse",
+              .member = &A::return_lse,
+              .help = "also write the log-sum-exp of each row"},
+    SpecField{.name = "lse_includes_sink",
+              .member = &A::lse_includes_sink,
+              .help = "the LSE counts the sink (default true)"},
+    SpecField{.name = "num_partitions",
+              .member = &A::num_partitions,
+              .help = "parts that kv_len is split into; 0: chosen at launch",
+              .min = 0,
+              .max = 65535},
+    SpecField{.name = "max_seq_len",
+              .member = &A::max_seq_len,
+              .help = "bound on q_len and kv_len that the kernel may rely on; 0: none",
+              .min = 0},
+    SpecField{.name = "mask",
+              .member = &A::mask,
+              .help = "which keys a query sees: a name, or an object as JSON"},
+    SpecField{.name = "score_mod",
+              .member = &A::score_mod,
+              .help = "how a score is changed before masking: a name, or an object as JSON"},
+    SpecField{.name = "swizzle_bytes",
+              .member = &O::swizzle_bytes,
+              .help = "shared-memory swizzle of Q, K and V tiles (default: chosen)",
+              .values = kSwizzles},
+    SpecField{.name = "num_qo",
+              .member = &O::num_qo,
+              .help = "query tiles a CTA (default: chosen)",
+              .values = kQueryTiles},
+    SpecField{.name = "pair_cta",
+              .member = &O::pair_cta,
+              .help = "two CTAs share one MMA (default: chosen)"},
+};
+
+constexpr std::string_view kConstantWindow[] = {"window", "constant"};
+constexpr std::string_view kConstantChunk[] = {"chunk", "constant"};
+constexpr std::string_view kConstantCap[] = {"cap", "constant"};
+constexpr std::string_view kOf[] = {"of"};
+constexpr std::string_view kDtype[] = {"dtype"};
+constexpr std::string_view kCustom[] = {"name", "code", "trusted", "params"};
+
+template <class Kind>
+constexpr KindRow kind_row(std::string_view name, Kind kind,
+                           std::span<const std::string_view> fields = {}) {
+  return {name, static_cast<int>(kind), fields};
+}
+
+using M = MaskSpec::Kind;
+constexpr KindRow kMaskKinds[] = {
+    kind_row("null", M::kNull),
+    kind_row("causal", M::kCausal),
+    kind_row("sliding_window", M::kSlidingWindow, kConstantWindow),
+    kind_row("chunked", M::kChunked, kConstantChunk),
+    kind_row("and", M::kAnd, kOf),
+    kind_row("or", M::kOr, kOf),
+    kind_row("materialized", M::kMaterialized, kDtype),
+    kind_row("custom", M::kCustom, kCustom),
+};
+
+using S = ScoreModSpec::Kind;
+constexpr KindRow kScoreModKinds[] = {
+    kind_row("identity", S::kIdentity),
+    kind_row("alibi", S::kAlibi),
+    kind_row("softcap", S::kSoftcap, kConstantCap),
+    kind_row("custom", S::kCustom, kCustom),
+};
+
+constexpr std::string_view kMlaNames[] = {"none", "prefill", "decode"};
+constexpr std::string_view kParamTypes[] = {"i32", "f32", "i32[]", "f32[]", "i32[][]"};
+
+std::string kind_names(std::span<const KindRow> kinds) {
+  std::vector<std::string_view> names;
+  names.reserve(kinds.size());
+  for (const KindRow& row : kinds) names.push_back(row.name);
+  return join(names);
+}
+
+struct AllowedText {
+  const SpecField& field;
+
+  std::string integer() const {
+    if (!field.values.empty()) return fmt::format("{}", fmt::join(field.values, ", "));
+    if (field.max == INT_MAX) return fmt::format("an integer, {} or more", field.min);
+    return fmt::format("an integer, {} to {}", field.min, field.max);
+  }
+  std::string dtype() const {
+    std::vector<std::string_view> names;
+    for (const Dtype type : field.dtypes) names.push_back(attnjit::to_string(type));
+    return join(names);
+  }
+
+  std::string operator()(int A::*) const { return integer(); }
+  std::string operator()(std::optional<int> O::*) const { return integer(); }
+  std::string operator()(bool A::*) const { return "true, false"; }
+  std::string operator()(std::optional<bool> O::*) const { return "true, false"; }
+  std::string operator()(Arch A::*) const { return "sm_90a, sm_100a, sm_103a"; }
+  std::string operator()(Mla A::*) const { return join(kMlaNames); }
+  std::string operator()(Dtype A::*) const { return dtype(); }
+  std::string operator()(std::optional<Dtype> A::*) const { return dtype(); }
+  std::string operator()(MaskSpec A::*) const {
+    return "a name or an object with `kind`: " + kind_names(kMaskKinds);
+  }
+  std::string operator()(ScoreModSpec A::*) const {
+    return "a name or an object with `kind`: " + kind_names(kScoreModKinds);
+  }
+};
+
+}  // namespace
+
+std::span<const SpecField> spec_fields() { return kFields; }
+
+const SpecField* find_field(std::string_view name) {
+  for (const SpecField& field : kFields) {
+    if (field.name == name) return &field;
+  }
+  return nullptr;
+}
+
+std::string allowed(const SpecField& field) { return std::visit(AllowedText{field}, field.member); }
+
+std::span<const KindRow> mask_kinds() { return kMaskKinds; }
+std::span<const KindRow> score_mod_kinds() { return kScoreModKinds; }
+
+std::string_view to_string(Mla mla) { return kMlaNames[static_cast<std::size_t>(mla)]; }
+
+std::optional<Mla> mla_from_string(std::string_view name) {
+  for (std::size_t i = 0; i < std::size(kMlaNames); ++i) {
+    if (kMlaNames[i] == name) return static_cast<Mla>(i);
+  }
+  return std::nullopt;
+}
+
+std::string_view to_string(ParamSpec::Type type) {
+  return kParamTypes[static_cast<std::size_t>(type)];
+}
+
+std::optional<ParamSpec::Type> param_type_from_string(std::string_view name) {
+  for (std::size_t i = 0; i < std::size(kParamTypes); ++i) {
+    if (kParamTypes[i] == name) return static_cast<ParamSpec::Type>(i);
+  }
+  return std::nullopt;
+}
+
+std::span<const std::string_view> param_type_names() { return kParamTypes; }
+
+}  // namespace attnjit::spec

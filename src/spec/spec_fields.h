@@ -1,0 +1,64 @@
+// The one table of a spec's fields: the JSON reader and writer, the validator and the command
+// line's flags all read it, so a field is described once.
+//
+// Thread rules: constant data.
+#pragma once
+
+#include <climits>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include "attnjit/spec.h"
+
+namespace attnjit::spec {
+
+/// A top-level field of the flat JSON object, in canonical order.
+struct SpecField {
+  using Member = std::variant<int AttentionSpec::*, bool AttentionSpec::*, Arch AttentionSpec::*,
+                              Mla AttentionSpec::*, Dtype AttentionSpec::*,
+                              std::optional<Dtype> AttentionSpec::*, MaskSpec AttentionSpec::*,
+                              ScoreModSpec AttentionSpec::*, std::optional<int> PlanOptions::*,
+                              std::optional<bool> PlanOptions::*>;
+
+  std::string_view name;
+  Member member;
+  std::string_view help;
+  bool required = false;
+  int min = 0;  ///< integers
+  int max = INT_MAX;
+  std::span<const int> values = {};    ///< integers: nothing but these, if not empty
+  std::span<const Dtype> dtypes = {};  ///< element types: nothing but these
+  bool zero_is_unset = false;  ///< 0 in the struct says "left out"; JSON leaves the field out
+};
+
+std::span<const SpecField> spec_fields();
+const SpecField* find_field(std::string_view name);
+
+/// What a field takes, for messages and --help: "an integer, 1 to 16384", "bf16, fp16, e4m3".
+std::string allowed(const SpecField& field);
+
+/// The names of masks and score modifications in JSON, with the fields that each kind takes.
+struct KindRow {
+  std::string_view name;
+  int kind;  ///< MaskSpec::Kind or ScoreModSpec::Kind
+  std::span<const std::string_view> fields;
+};
+std::span<const KindRow> mask_kinds();
+std::span<const KindRow> score_mod_kinds();
+
+std::string_view to_string(Mla mla);
+std::optional<Mla> mla_from_string(std::string_view name);
+std::string_view to_string(ParamSpec::Type type);
+std::optional<ParamSpec::Type> param_type_from_string(std::string_view name);
+std::span<const std::string_view> param_type_names();
+
+/// Bounds that hold for every spec, so that hostile size ends in an error.
+inline constexpr int kMaxMaskNodes = 64;
+inline constexpr int kMaxMaskDepth = 16;
+inline constexpr int kMaxParams = 32;
+inline constexpr int kMaxProblems = 64;  ///< more are not collected
+
+}  // namespace attnjit::spec

@@ -1,0 +1,161 @@
+// A spec from the command line: a JSON file, flags of the fields' names, or both.
+#include "spec/spec_flags.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <utility>
+
+#include "spec/spec_fields.h"
+#include "spec/spec_reader.h"
+#include "spec/text.h"
+
+namespace attnjit::spec {
+namespace {
+
+enum class FlagType { kInt, kBool, kName, kNameOrJson };
+
+struct TypeOf {
+  FlagType operator()(int AttentionSpec::*) const { return FlagType::kInt; }
+  FlagType operator()(std::optional<int> PlanOptions::*) const { return FlagType::kInt; }
+  FlagType operator()(bool AttentionSpec::*) const { return FlagType::kBool; }
+  FlagType operator()(std::optional<bool> PlanOptions::*) const { return FlagType::kBool; }
+  FlagType operator()(MaskSpec AttentionSpec::*) const { return FlagType::kNameOrJson; }
+  FlagType operator()(ScoreModSpec AttentionSpec::*) const { return FlagType::kNameOrJson; }
+  template <class Member>
+  FlagType operator()(Member) const {
+    return FlagType::kName;
+  }
+};
+
+struct IsOptional {
+  template <class T, class Owner>
+  bool operator()(std::optional<T> Owner::*) const {
+    return true;
+  }
+  template <class Member>
+  bool operator()(Member) const {
+    return false;
+  }
+};
+
+FlagType type_of(const SpecField& field) { return std::visit(TypeOf{}, field.member); }
+
+std::string flag_name(std::string_view field) {
+  std::string name = "--" + std::string(field);
+  std::replace(name.begin(), name.end(), '_', '-');
+  return name;
+}
+
+std::string_view type_name(FlagType type) {
+  switch (type) {
+    case FlagType::kInt:
+      return "INT";
+    case FlagType::kBool:
+      return "BOOL";
+    case FlagType::kName:
+      return "NAME";
+    case FlagType::kNameOrJson:
+      return "NAME|JSON";
+  }
+  return "";
+}
+
+Error bad_value(const SpecField& field, std::string_view text) {
+  return make_error(ErrorCode::kInvalid,
+                    fmt::format("is {}; allowed: {}", in_quotes(text), allowed(field)),
+                    std::string(field.name));
+}
+
+Result<JsonValue> parse_text(const SpecField& field, std::string_view text) {
+  JsonValue value;
+  if (text == "null" && std::visit(IsOptional{}, field.member)) return value;
+  switch (type_of(field)) {
+    case FlagType::kInt: {
+      const char* end = text.data() + text.size();
+      const auto [stop, status] = std::from_chars(text.data(), end, value.integer);
+      if (status != std::errc{} || stop != end) return bad_value(field, text);
+      value.type = JsonValue::Type::kInteger;
+      value.real = static_cast<double>(value.integer);
+      value.text = std::string(text);
+      return value;
+    }
+    case FlagType::kBool:
+      if (text != "true" && text != "false") return bad_value(field, text);
+      value.type = JsonValue::Type::kBool;
+      value.boolean = text == "true";
+      return value;
+    case FlagType::kName:
+      return JsonValue::of_string(std::string(text));
+    case FlagType::kNameOrJson: {
+      const std::size_t begin = text.find_first_not_of(" \t\r\n");
+      const bool is_json = begin != std::string_view::npos &&
+                           std::string_view("{[\"").find(text[begin]) != std::string_view::npos;
+      if (!is_json) return JsonValue::of_string(std::string(text));
+      Result<JsonValue> parsed = parse_json(text);
+      if (parsed) return parsed;
+      Error error = std::move(parsed).error();
+      error.field = std::string(field.name);
+      return error;
+    }
+  }
+  return bad_value(field, text);
+}
+
+}  // namespace
+
+const std::vector<SpecFlag>& spec_flags() {
+  static const std::vector<SpecFlag> flags = [] {
+    std::vector<SpecFlag> all;
+    for (const SpecField& field : spec_fields()) {
+      const FlagType type = type_of(field);
+      all.push_back({flag_name(field.name), std::string(field.name), type == FlagType::kBool,
+                     std::string(type_name(type)),
+                     fmt::format("{}: {}", field.help, allowed(field))});
+    }
+    return all;
+  }();
+  return flags;
+}
+
+SpecInput::SpecInput() { root_.type = JsonValue::Type::kObject; }
+
+Result<SpecInput> SpecInput::from_json(std::string_view text) {
+  Result<JsonValue> root = parse_json(text);
+  if (!root) return std::move(root).error();
+  SpecInput input;
+  if (root->type != JsonValue::Type::kObject) {
+    Error error =
+        make_error(ErrorCode::kInvalid, "the spec is " + describe(*root) +
+                                            "; allowed: an object with the spec's fields");
+    error.line = root->line;
+    error.column = root->column;
+    return error;
+  }
+  input.root_ = std::move(root).value();
+  return input;
+}
+
+Status SpecInput::set(std::string_view name, std::string_view text) {
+  std::string plain(name.starts_with("--") ? name.substr(2) : name);
+  std::replace(plain.begin(), plain.end(), '-', '_');
+  const SpecField* field = find_field(plain);
+  if (field == nullptr) {
+    return make_error(ErrorCode::kInvalid, "is no field of a spec", printable(name));
+  }
+  Result<JsonValue> value = parse_text(*field, text);
+  if (!value) return std::move(value).error();
+
+  std::erase_if(root_.members, [&](const JsonMember& member) { return member.name == plain; });
+  JsonMember member;
+  member.name = plain;
+  member.value = std::move(value).value();
+  root_.members.push_back(std::move(member));
+  return {};
+}
+
+Result<SpecDocument> SpecInput::read() const { return read_spec(root_); }
+
+}  // namespace attnjit::spec

@@ -1,0 +1,467 @@
+// Turns a JSON object into a SpecDocument, collecting every problem.
+#include "spec/spec_reader.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "spec/spec_fields.h"
+#include "spec/text.h"
+
+namespace attnjit::spec {
+namespace {
+
+struct CommonMistake {
+  std::string_view name;
+  std::string_view hint;
+};
+constexpr CommonMistake kMistakes[] = {
+    {"num_kv_heads", "set group = num_q_heads / num_kv_heads"},
+    {"num_heads", "use num_q_heads"},
+    {"head_dim", "use qk_depth"},
+    {"head_size", "use qk_depth"},
+    {"depth", "use qk_depth"},
+    {"v_depth", "use ov_depth"},
+    {"dtype", "use qkv_dtype"},
+    {"causal", R"(use "mask": "causal")"},
+    {"window", R"(use "mask": {"kind": "sliding_window", "window": N})"},
+    {"sliding_window", R"(use "mask": {"kind": "sliding_window", "window": N})"},
+    {"chunk", R"(use "mask": {"kind": "chunked", "chunk": N})"},
+    {"softcap", R"(use "score_mod": {"kind": "softcap", "cap": X})"},
+    {"scale", "the scale is given at launch"},
+    {"num_splits", "use num_partitions"},
+};
+
+class Reader {
+ public:
+  explicit Reader(std::vector<Error>& problems) : problems_(problems) {}
+
+  void read(const JsonValue& root, SpecDocument& document) {
+    if (root.type != JsonValue::Type::kObject) {
+      problem("", "is " + describe(root) + "; allowed: an object with the spec's fields", root);
+      return;
+    }
+    std::vector<std::string_view> names;
+    for (const SpecField& field : spec_fields()) names.push_back(field.name);
+    check_members(root, "", "a spec", names);
+    for (const SpecField& field : spec_fields()) {
+      if (const JsonValue* value = root.find(field.name)) {
+        read_field(field, *value, document);
+      } else if (field.required) {
+        problem(std::string(field.name), "is missing; allowed: " + allowed(field), root);
+      }
+    }
+  }
+
+ private:
+  using Type = JsonValue::Type;
+
+  void problem(std::string field, std::string message, const JsonValue& at, std::string hint = {}) {
+    problem_at(std::move(field), std::move(message), at.line, at.column, std::move(hint));
+  }
+
+  void problem_at(std::string field, std::string message, int line, int column,
+                  std::string hint = {}) {
+    if (problems_.size() >= static_cast<std::size_t>(kMaxProblems)) return;
+    Error error =
+        make_error(ErrorCode::kInvalid, std::move(message), std::move(field), std::move(hint));
+    error.line = line;
+    error.column = column;
+    problems_.push_back(std::move(error));
+  }
+
+  /// Reports members that are unknown or given twice.
+  void check_members(const JsonValue& object, const std::string& path, std::string_view what,
+                     std::span<const std::string_view> names) {
+    for (const JsonMember& member : object.members) {
+      const std::string field = path + printable(member.name);
+      if (member.duplicate) {
+        problem_at(field, "is given twice; allowed: once", member.line, member.column);
+      } else if (std::find(names.begin(), names.end(), member.name) == names.end()) {
+        problem_at(field, fmt::format("is no field of {}; allowed: {}", what, join(names)),
+                   member.line, member.column, unknown_hint(member.name, path.empty(), names));
+      }
+    }
+  }
+
+  static std::string unknown_hint(std::string_view name, bool top_level,
+                                  std::span<const std::string_view> names) {
+    if (top_level) {
+      for (const CommonMistake& mistake : kMistakes) {
+        if (mistake.name == name) return std::string(mistake.hint);
+      }
+    }
+    return suggestion(name, names);
+  }
+
+  static std::string suggestion(std::string_view name, std::span<const std::string_view> names) {
+    const std::string_view best = closest(name, names);
+    return best.empty() ? std::string{} : fmt::format("did you mean `{}`?", best);
+  }
+
+  // --- scalars ---------------------------------------------------------------------------------
+
+  std::optional<bool> boolean(const std::string& field, const JsonValue& value) {
+    if (value.type == Type::kBool) return value.boolean;
+    problem(field, "is " + describe(value) + "; allowed: true, false", value);
+    return std::nullopt;
+  }
+
+  std::optional<int> integer(const std::string& field, const JsonValue& value, int min, int max,
+                             const std::string& allowed_text) {
+    if (value.type == Type::kInteger && value.integer >= min && value.integer <= max) {
+      return static_cast<int>(value.integer);
+    }
+    const bool fraction = value.type == Type::kReal && value.real >= min && value.real <= max;
+    problem(field, "is " + describe(value) + "; allowed: " + allowed_text, value,
+            fraction ? "write it without a decimal point or exponent" : "");
+    return std::nullopt;
+  }
+
+  std::optional<std::string> string(const std::string& field, const JsonValue& value,
+                                    const std::string& allowed_text) {
+    if (value.type == Type::kString) return value.text;
+    problem(field, "is " + describe(value) + "; allowed: " + allowed_text, value);
+    return std::nullopt;
+  }
+
+  /// One of several names; `from_string` gives an optional.
+  template <class FromString>
+  auto name_of(const std::string& field, const JsonValue& value, const std::string& allowed_text,
+               std::span<const std::string_view> names, FromString from_string)
+      -> decltype(from_string(std::string_view{})) {
+    if (value.type == Type::kString) {
+      if (auto parsed = from_string(std::string_view(value.text))) return parsed;
+    }
+    problem(field, "is " + describe(value) + "; allowed: " + allowed_text, value,
+            value.type == Type::kString ? suggestion(value.text, names) : std::string{});
+    return std::nullopt;
+  }
+
+  // --- top-level fields, by the type of their member -------------------------------------------
+
+  struct FieldVisitor {
+    Reader& reader;
+    const SpecField& field;
+    const JsonValue& value;
+    SpecDocument& document;
+
+    std::string name() const { return std::string(field.name); }
+
+    std::optional<int> integer() const {
+      const auto read = reader.integer(name(), value, field.values.empty() ? field.min : INT_MIN,
+                                       field.max, allowed(field));
+      if (read && !field.values.empty() &&
+          std::find(field.values.begin(), field.values.end(), *read) == field.values.end()) {
+        reader.problem(name(), fmt::format("is {}; allowed: {}", *read, allowed(field)), value);
+        return std::nullopt;
+      }
+      return read;
+    }
+    std::optional<Dtype> dtype() const {
+      std::vector<std::string_view> names;
+      for (const Dtype type : field.dtypes) names.push_back(attnjit::to_string(type));
+      const auto parse = [this](std::string_view text) -> std::optional<Dtype> {
+        const auto type = dtype_from_string(text);
+        const bool known = type && std::find(field.dtypes.begin(), field.dtypes.end(), *type) !=
+                                       field.dtypes.end();
+        return known ? type : std::nullopt;
+      };
+      return reader.name_of(name(), value, allowed(field), names, parse);
+    }
+    /// An optional field may be null: left to its default.
+    bool is_unset() const { return value.type == Type::kNull; }
+
+    void operator()(int AttentionSpec::*member) const {
+      if (const auto read = integer()) document.spec.*member = *read;
+    }
+    void operator()(bool AttentionSpec::*member) const {
+      if (const auto read = reader.boolean(name(), value)) document.spec.*member = *read;
+    }
+    void operator()(Arch AttentionSpec::*member) const {
+      constexpr std::string_view kNames[] = {"sm_90a", "sm_100a", "sm_103a"};
+      const auto read =
+          reader.name_of(name(), value, allowed(field), kNames,
+                         [](std::string_view text) { return arch_from_string(text); });
+      if (read) document.spec.*member = *read;
+    }
+    void operator()(Mla AttentionSpec::*member) const {
+      constexpr std::string_view kNames[] = {"none", "prefill", "decode"};
+      const auto read = reader.name_of(name(), value, allowed(field), kNames,
+                                       [](std::string_view text) { return mla_from_string(text); });
+      if (read) document.spec.*member = *read;
+    }
+    void operator()(Dtype AttentionSpec::*member) const {
+      if (const auto read = dtype()) document.spec.*member = *read;
+    }
+    void operator()(std::optional<Dtype> AttentionSpec::*member) const {
+      if (is_unset()) return;
+      if (const auto read = dtype()) document.spec.*member = *read;
+    }
+    void operator()(MaskSpec AttentionSpec::*member) const {
+      int nodes = 0;
+      reader.read_mask(name(), value, 1, nodes, document.spec.*member);
+    }
+    void operator()(ScoreModSpec AttentionSpec::*member) const {
+      reader.read_score_mod(name(), value, document.spec.*member);
+    }
+    void operator()(std::optional<int> PlanOptions::*member) const {
+      if (is_unset()) return;
+      if (const auto read = integer()) document.options.*member = *read;
+    }
+    void operator()(std::optional<bool> PlanOptions::*member) const {
+      if (is_unset()) return;
+      if (const auto read = reader.boolean(name(), value)) document.options.*member = *read;
+    }
+  };
+
+  void read_field(const SpecField& field, const JsonValue& value, SpecDocument& document) {
+    std::visit(FieldVisitor{*this, field, value, document}, field.member);
+  }
+
+  // --- masks and score modifications -----------------------------------------------------------
+
+  /// The row of `kinds` that a name or an object names, its unknown members reported.
+  const KindRow* read_kind(const std::string& path, const JsonValue& value,
+                           std::span<const KindRow> kinds, std::string_view what) {
+    std::vector<std::string_view> names;
+    for (const KindRow& row : kinds) names.push_back(row.name);
+
+    const JsonValue* kind = &value;
+    std::string field = path;
+    if (value.type == Type::kObject) {
+      kind = value.find("kind");
+      field = path + ".kind";
+      if (kind == nullptr) {
+        problem(field, "is missing; allowed: " + join(names), value);
+        return nullptr;
+      }
+    }
+    if (kind->type != Type::kString) {
+      problem(field,
+              fmt::format("is {}; allowed: {}{}", describe(*kind),
+                          kind == &value ? "an object, or one of the names " : "", join(names)),
+              *kind);
+      return nullptr;
+    }
+    for (const KindRow& row : kinds) {
+      if (row.name != kind->text) continue;
+      if (value.type == Type::kObject) {
+        std::vector<std::string_view> fields{"kind"};
+        fields.insert(fields.end(), row.fields.begin(), row.fields.end());
+        check_members(value, path + ".", fmt::format("the {} {}", what, row.name), fields);
+      }
+      return &row;
+    }
+    problem(field, fmt::format("is {}; allowed: {}", in_quotes(kind->text), join(names)), *kind,
+            suggestion(kind->text, names));
+    return nullptr;
+  }
+
+  void read_mask(const std::string& path, const JsonValue& value, int depth, int& nodes,
+                 MaskSpec& mask) {
+    if (++nodes > kMaxMaskNodes || depth > kMaxMaskDepth) {
+      if (nodes <= kMaxMaskNodes + 1) {
+        problem(path,
+                fmt::format("makes the mask too large; allowed: {} masks in all, {} levels",
+                            kMaxMaskNodes, kMaxMaskDepth),
+                value);
+      }
+      nodes = std::max(nodes, kMaxMaskNodes + 1);
+      return;
+    }
+    const KindRow* row = read_kind(path, value, mask_kinds(), "mask");
+    if (row == nullptr) return;
+    mask.kind = static_cast<MaskSpec::Kind>(row->kind);
+    switch (mask.kind) {
+      case MaskSpec::Kind::kSlidingWindow:
+        mask.window = read_size(path + ".window", value.find("window"));
+        read_constant(path, value, mask.constant);
+        break;
+      case MaskSpec::Kind::kChunked:
+        mask.chunk = read_size(path + ".chunk", value.find("chunk"));
+        read_constant(path, value, mask.constant);
+        break;
+      case MaskSpec::Kind::kMaterialized:
+        if (const JsonValue* dtype = value.find("dtype")) {
+          constexpr std::string_view kNames[] = {"f32", "u8"};
+          const auto read = name_of(path + ".dtype", *dtype, "f32, u8", kNames,
+                                    [](std::string_view text) -> std::optional<Dtype> {
+                                      if (text == "f32") return Dtype::kF32;
+                                      if (text == "u8") return Dtype::kU8;
+                                      return std::nullopt;
+                                    });
+          if (read) mask.dtype = *read;
+        }
+        break;
+      case MaskSpec::Kind::kAnd:
+      case MaskSpec::Kind::kOr:
+        read_operands(path + ".of", value, depth, nodes, mask);
+        break;
+      case MaskSpec::Kind::kCustom:
+        read_custom(path, value, mask.custom);
+        break;
+      case MaskSpec::Kind::kNull:
+      case MaskSpec::Kind::kCausal:
+        break;
+    }
+  }
+
+  void read_operands(const std::string& path, const JsonValue& value, int depth, int& nodes,
+                     MaskSpec& mask) {
+    const JsonValue* of = value.find("of");
+    if (of == nullptr || of->type != Type::kArray) {
+      problem(path,
+              (of == nullptr ? "is missing" : "is " + describe(*of)) +
+                  "; allowed: an array of at least two masks",
+              of == nullptr ? value : *of);
+      return;
+    }
+    for (std::size_t i = 0; i < of->items.size() && nodes <= kMaxMaskNodes; ++i) {
+      read_mask(fmt::format("{}[{}]", path, i), of->items[i], depth + 1, nodes,
+                mask.of.emplace_back());
+    }
+  }
+
+  /// window, chunk: 0 when left out, which means given at launch.
+  std::int64_t read_size(const std::string& field, const JsonValue* value) {
+    if (value == nullptr) return 0;
+    return integer(field, *value, 1, INT_MAX, "an integer, 1 or more; left out: given at launch")
+        .value_or(0);
+  }
+
+  void read_constant(const std::string& path, const JsonValue& value, bool& constant) {
+    if (const JsonValue* given = value.find("constant")) {
+      constant = boolean(path + ".constant", *given).value_or(false);
+    }
+  }
+
+  void read_score_mod(const std::string& path, const JsonValue& value, ScoreModSpec& mod) {
+    const KindRow* row = read_kind(path, value, score_mod_kinds(), "score modification");
+    if (row == nullptr) return;
+    mod.kind = static_cast<ScoreModSpec::Kind>(row->kind);
+    if (mod.kind == ScoreModSpec::Kind::kSoftcap) {
+      if (const JsonValue* cap = value.find("cap")) {
+        const bool number = cap->type == Type::kInteger || cap->type == Type::kReal;
+        if (number && cap->real > 0) {
+          mod.cap = cap->real;
+        } else {
+          problem(path + ".cap",
+                  "is " + describe(*cap) + "; allowed: a number above 0; left out: given at launch",
+                  *cap);
+        }
+      }
+      read_constant(path, value, mod.constant);
+    } else if (mod.kind == ScoreModSpec::Kind::kCustom) {
+      read_custom(path, value, mod.custom);
+    }
+  }
+
+  void read_custom(const std::string& path, const JsonValue& value, CustomCode& custom) {
+    const auto text = [&](std::string_view name, const std::string& allowed_text,
+                          std::string& into) {
+      const std::string field = path + "." + std::string(name);
+      const JsonValue* given = value.find(name);
+      if (given == nullptr) {
+        problem(field, "is missing; allowed: " + allowed_text, value);
+      } else if (auto read = string(field, *given, allowed_text)) {
+        into = std::move(*read);
+      }
+    };
+    text("name", "1 to 64 of a-z, 0-9 and _", custom.name);
+    text("code", "a string of code", custom.code);
+    if (const JsonValue* trusted = value.find("trusted")) {
+      custom.trusted = boolean(path + ".trusted", *trusted).value_or(false);
+    }
+    if (const JsonValue* params = value.find("params")) {
+      read_params(path + ".params", *params, custom.params);
+    }
+  }
+
+  void read_params(const std::string& path, const JsonValue& value,
+                   std::vector<ParamSpec>& params) {
+    if (value.type != Type::kArray) {
+      problem(path, "is " + describe(value) + "; allowed: an array of {name, type}", value);
+      return;
+    }
+    if (value.items.size() > static_cast<std::size_t>(kMaxParams)) {
+      problem(path,
+              fmt::format("has {} parameters; allowed: up to {}", value.items.size(), kMaxParams),
+              value);
+      return;
+    }
+    constexpr std::string_view kNames[] = {"name", "type"};
+    for (std::size_t i = 0; i < value.items.size(); ++i) {
+      const JsonValue& item = value.items[i];
+      const std::string at = fmt::format("{}[{}]", path, i);
+      ParamSpec& param = params.emplace_back();
+      if (item.type != Type::kObject) {
+        problem(at, "is " + describe(item) + "; allowed: an object {name, type}", item);
+        continue;
+      }
+      check_members(item, at + ".", "a parameter", kNames);
+      if (const JsonValue* name = item.find("name")) {
+        param.name = string(at + ".name", *name, "a C identifier").value_or("");
+      } else {
+        problem(at + ".name", "is missing; allowed: a C identifier", item);
+      }
+      const std::string types = join(param_type_names());
+      if (const JsonValue* type = item.find("type")) {
+        const auto read =
+            name_of(at + ".type", *type, types, param_type_names(),
+                    [](std::string_view text) { return param_type_from_string(text); });
+        if (read) param.type = *read;
+      } else {
+        problem(at + ".type", "is missing; allowed: " + types, item);
+      }
+    }
+  }
+
+  std::vector<Error>& problems_;
+};
+
+/// True where `inner` is `outer` or lies within it: "mask.of[1].kind" in "mask.of[1]".
+bool lies_within(std::string_view inner, std::string_view outer) {
+  if (!inner.starts_with(outer)) return false;
+  return inner.size() == outer.size() || inner[outer.size()] == '.' || inner[outer.size()] == '[';
+}
+
+/// True where a problem of `field` follows from one already found there, within it or around it.
+bool already_reported(std::span<const Error> problems, std::string_view field) {
+  return std::any_of(problems.begin(), problems.end(), [&](const Error& known) {
+    return lies_within(field, known.field) || lies_within(known.field, field);
+  });
+}
+
+}  // namespace
+
+Result<SpecDocument> read_spec(const JsonValue& root, const std::string& path) {
+  std::vector<Error> problems;
+  SpecDocument document;
+  Reader(problems).read(root, document);
+  if (root.type == JsonValue::Type::kObject) {
+    std::vector<Error> found = validate(document.spec, document.options);
+    std::erase_if(found,
+                  [&](const Error& error) { return already_reported(problems, error.field); });
+    for (Error& error : found) {
+      if (error.line == 0) {
+        const JsonValue& at = nearest(root, error.field);
+        error.line = at.line;
+        error.column = at.column;
+      }
+      problems.push_back(std::move(error));
+    }
+  }
+  if (problems.empty()) return document;
+  if (!path.empty()) {
+    for (Error& error : problems) error.field = path + error.field;
+  }
+  return combine(std::move(problems));
+}
+
+}  // namespace attnjit::spec

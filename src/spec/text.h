@@ -1,0 +1,38 @@
+// Small text helpers of the spec room's messages: safe quoting, suggestions, lists.
+//
+// Thread rules: pure functions.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "attnjit/result.h"
+
+namespace attnjit::spec {
+
+/// `text` in double quotes for a message: bytes that are not printable ASCII become \xNN, and what
+/// is long is cut. The result is valid UTF-8 on one line whatever the input.
+std::string in_quotes(std::string_view text);
+
+/// As in_quotes, without the quotes: for numbers and other bare spellings.
+std::string printable(std::string_view text, std::size_t max_length = 60);
+
+/// The candidate closest to `name` if it is close enough to be a misspelling, else empty.
+std::string_view closest(std::string_view name, std::span<const std::string_view> candidates);
+
+/// "a, b, c".
+std::string join(std::span<const std::string_view> items);
+
+/// The first problem as an Error that carries the rest in `others`. @pre not empty.
+Error combine(std::vector<Error> problems);
+
+/// True for [A-Za-z_][A-Za-z0-9_]*.
+bool is_identifier(std::string_view text);
+
+/// True for a keyword of C++ or CUDA and for names that the language reserves (a leading
+/// underscore or two in a row).
+bool is_reserved_identifier(std::string_view text);
+
+}  // namespace attnjit::spec

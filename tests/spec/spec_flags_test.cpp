@@ -1,0 +1,122 @@
+// Tests of a spec from the command line: flags, files, and flags over files.
+#include "spec/spec_flags.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+namespace attnjit::spec {
+namespace {
+
+TEST(SpecFlags, ThereIsOneForEachField) {
+  std::set<std::string> names;
+  for (const SpecFlag& flag : spec_flags()) names.insert(flag.name);
+  for (const char* name : {"--arch",
+                           "--num-q-heads",
+                           "--group",
+                           "--qk-depth",
+                           "--ov-depth",
+                           "--qkv-dtype",
+                           "--output-dtype",
+                           "--rope-dtype",
+                           "--rope-gmem-dtype",
+                           "--scale-dtype",
+                           "--mla",
+                           "--page-size",
+                           "--ragged",
+                           "--sink",
+                           "--return-lse",
+                           "--lse-includes-sink",
+                           "--num-partitions",
+                           "--max-seq-len",
+                           "--mask",
+                           "--score-mod",
+                           "--swizzle-bytes",
+                           "--num-qo",
+                           "--pair-cta"}) {
+    EXPECT_EQ(names.count(name), 1U) << name;
+  }
+  EXPECT_EQ(names.size(), 23U);
+}
+
+TEST(SpecInput, FlagsAloneMakeASpec) {
+  SpecInput input;
+  for (const auto& [flag, text] : {std::pair{"--num-q-heads", "8"},
+                                   {"--qk-depth", "128"},
+                                   {"--mask", "causal"},
+                                   {"--score-mod", R"({"kind": "softcap", "cap": 30})"},
+                                   {"--ragged", "true"},
+                                   {"--pair-cta", "false"},
+                                   {"--num-qo", "1"},
+                                   {"--qkv-dtype", "fp16"}}) {
+    const Status status = input.set(flag, text);
+    ASSERT_TRUE(status) << status.error().to_string();
+  }
+  const Result<SpecDocument> read = input.read();
+  ASSERT_TRUE(read) << read.error().to_string();
+  EXPECT_EQ(read->spec.mask.kind, MaskSpec::Kind::kCausal);
+  EXPECT_EQ(read->spec.score_mod.cap, 30.0);
+  EXPECT_TRUE(read->spec.ragged);
+  EXPECT_EQ(read->options.pair_cta, false);
+  EXPECT_EQ(read->options.num_qo, 1);
+}
+
+TEST(SpecInput, FlagsReplaceFieldsOfTheFileBeforeAnythingIsRead) {
+  Result<SpecInput> input = SpecInput::from_json(
+      R"({"num_q_heads": 30, "group": 8, "qk_depth": "bad", "num_qo": 2, "mask": "causal"})");
+  ASSERT_TRUE(input);
+  ASSERT_TRUE(input->set("num_q_heads", "32"));
+  ASSERT_TRUE(input->set("qk-depth", "64"));
+  ASSERT_TRUE(input->set("--num-qo", "null"));
+  ASSERT_TRUE(input->set("mask", R"({"kind": "chunked", "chunk": 16})"));
+  const Result<SpecDocument> read = input->read();
+  ASSERT_TRUE(read) << read.error().to_string();
+  EXPECT_EQ(read->spec.num_q_heads, 32);
+  EXPECT_EQ(read->spec.qk_depth, 64);
+  EXPECT_FALSE(read->options.num_qo);
+  EXPECT_EQ(read->spec.mask.chunk, 16);
+}
+
+TEST(SpecInput, BadFlagTextIsRefusedWithTheField) {
+  SpecInput input;
+  for (const auto& [flag, text] : {std::pair{"qk_depth", "128x"},
+                                   {"qk_depth", ""},
+                                   {"qk_depth", "1e3"},
+                                   {"qk_depth", "0x40"},
+                                   {"qk_depth", "99999999999999999999"},
+                                   {"qk_depth", "null"},
+                                   {"ragged", "yes"},
+                                   {"mask", "{"},
+                                   {"mask", "{]"}}) {
+    const Status status = input.set(flag, text);
+    ASSERT_FALSE(status) << flag << " " << text;
+    EXPECT_EQ(status.error().code, ErrorCode::kInvalid);
+    EXPECT_EQ(status.error().field, flag);
+  }
+  const Status unknown = input.set("--depth", "1");
+  ASSERT_FALSE(unknown);
+  EXPECT_EQ(unknown.error().field, "--depth");
+}
+
+TEST(SpecInput, ReadReportsProblemsOfFlagsLikeThoseOfAFile) {
+  SpecInput input;
+  ASSERT_TRUE(input.set("num_q_heads", "0"));
+  ASSERT_TRUE(input.set("mask", "casual"));
+  const Result<SpecDocument> read = input.read();
+  ASSERT_FALSE(read);
+  EXPECT_EQ(read.error().field, "num_q_heads");
+  ASSERT_EQ(read.error().others.size(), 2U);
+  EXPECT_EQ(read.error().others[0].field, "qk_depth");
+  EXPECT_EQ(read.error().others[1].field, "mask");
+}
+
+TEST(SpecInput, AFileThatIsNoObjectIsRefused) {
+  for (const char* text : {"[]", "3", "", "nul"}) {
+    const Result<SpecInput> input = SpecInput::from_json(text);
+    ASSERT_FALSE(input) << text;
+    EXPECT_GT(input.error().line, 0);
+  }
+}
+
+}  // namespace
+}  // namespace attnjit::spec

@@ -79,6 +79,7 @@ class Reader {
   void check_members(const JsonValue& object, const std::string& path, std::string_view what,
                      std::span<const std::string_view> names) {
     for (const JsonMember& member : object.members) {
+      if (problems_.size() >= static_cast<std::size_t>(kMaxProblems)) return;
       const std::string field = path + printable(member.name);
       if (member.duplicate) {
         problem_at(field, "is given twice; allowed: once", member.line, member.column);

@@ -1,0 +1,180 @@
+#include "compile/check_output.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "compile/compile_log.h"
+#include "compile/cubin.h"
+
+namespace attnjit {
+namespace {
+
+constexpr std::size_t kMaxOthers = 20;
+constexpr std::size_t kMaxLogInMessage = 4096;
+
+int sm_number(Arch arch) {
+  switch (arch) {
+    case Arch::kSm90a:
+      return 90;
+    case Arch::kSm100a:
+      return 100;
+    case Arch::kSm103a:
+      return 103;
+  }
+  return 0;
+}
+
+bool in_user_code(std::string_view file) { return file.substr(0, 5) == "user:"; }
+
+Error failed(std::string message, std::string hint = {}) {
+  return make_error(ErrorCode::kCompileFailed, std::move(message), {}, std::move(hint));
+}
+
+Error own_defect(const CompileRequest& request, const ParsedLog& log, std::string what) {
+  if (request.source.trusted) {
+    // Trusted code may break the program in ways that show elsewhere.
+    return failed(std::move(what) + "\n" + log.text.substr(0, kMaxLogInMessage),
+                  "the spec's trusted code is the likely cause");
+  }
+  return make_error(ErrorCode::kInternal,
+                    std::move(what) + "\n" + log.text.substr(0, kMaxLogInMessage), {},
+                    "this is a defect of attnjit or of the templates that replace its own");
+}
+
+/// The errors that lie in user code, or were reached from it.
+std::vector<Error> user_errors(const ParsedLog& log) {
+  std::vector<Error> errors;
+  const auto add = [&errors](const std::string& file, int line, int column, std::string text) {
+    Error error = failed(std::move(text));
+    error.field = file.substr(5);
+    error.line = line;
+    error.column = column > 0 ? column : 1;
+    errors.push_back(std::move(error));
+  };
+  for (const CompilerMessage& message : log.messages) {
+    if (message.error && in_user_code(message.file)) {
+      add(message.file, message.line, message.column, message.text);
+    }
+  }
+  if (!errors.empty()) return errors;
+  for (const CompilerMessage& message : log.messages) {
+    if (message.error && !message.origin_file.empty()) {
+      add(message.origin_file, message.origin_line, 1, message.text);
+    }
+  }
+  return errors;
+}
+
+/// Why NVRTC refused.
+Error refusal(const CompileRequest& request, const CompileOutput& output, const ParsedLog& log) {
+  if (output.result == kNvrtcOutOfMemory) return failed("the compiler ran out of memory");
+  std::vector<Error> errors = user_errors(log);
+  if (!errors.empty()) {
+    Error first = std::move(errors.front());
+    errors.erase(errors.begin());
+    if (errors.size() > kMaxOthers) errors.resize(kMaxOthers);
+    first.others = std::move(errors);
+    return first;
+  }
+  for (const CompilerMessage& message : log.messages) {
+    if (message.error) {
+      return own_defect(request, log,
+                        fmt::format("the kernel's source does not compile: {}({}): {}",
+                                    message.file, message.line, message.text));
+    }
+  }
+  if (!log.ptxas_errors.empty()) {
+    return own_defect(request, log, "ptxas rejects the kernel: " + log.ptxas_errors.front());
+  }
+  return own_defect(request, log,
+                    fmt::format("NVRTC failed with {} ({})", output.result_name, output.result));
+}
+
+/// "release 13.0, V13.0.88" in the head of the PTX.
+std::string version_of(std::string_view ptx) {
+  const std::string_view head = ptx.substr(0, 1024);
+  std::size_t at = head.find(", V");
+  if (at == std::string_view::npos) return {};
+  at += 3;
+  std::size_t end = at;
+  while (end < head.size() && ((head[end] >= '0' && head[end] <= '9') || head[end] == '.')) ++end;
+  return std::string(head.substr(at, end - at));
+}
+
+}  // namespace
+
+Status check_request(const CompileRequest& request) {
+  const KernelSource& source = request.source;
+  const auto has_nul = [](const std::string& text) { return text.find('\0') != std::string::npos; };
+  bool nul = has_nul(source.text) || has_nul(source.name);
+  for (const SourceFile& header : source.headers) {
+    nul = nul || has_nul(header.name) || has_nul(header.text);
+  }
+  for (const std::string& option : source.options) nul = nul || has_nul(option);
+  if (nul) return make_error(ErrorCode::kInvalid, "a NUL byte in the source", "source");
+  if (source.entries.empty()) {
+    return make_error(ErrorCode::kInvalid, "the source names no entry", "source");
+  }
+  return {};
+}
+
+Result<KernelImage> check_output(const CompileRequest& request, CompileOutput output) {
+  const KernelSource& source = request.source;
+  std::vector<std::string_view> files{source.name};
+  for (const SourceFile& header : source.headers) files.push_back(header.name);
+  ParsedLog log = parse_log(output.log, files);
+  if (output.result != kNvrtcSuccess) return refusal(request, output, log);
+
+  if (!log.ptxas_errors.empty()) {
+    return own_defect(request, log, "ptxas rejects the kernel: " + log.ptxas_errors.front());
+  }
+  if (!log.advisories.empty()) {
+    return own_defect(
+        request, log,
+        "ptxas did not keep to the kernel as it was written: " + log.advisories.front());
+  }
+  if (output.cubin.empty()) return failed("NVRTC reports success but gave no image");
+  Result<CubinSummary> cubin = read_cubin(output.cubin);
+  if (!cubin) return failed(cubin.error().message);
+  std::vector<std::string> expected = source.entries;
+  std::sort(expected.begin(), expected.end());
+  if (cubin->entries != expected) {
+    return failed(fmt::format("the image holds the entries [{}], not exactly [{}]",
+                              fmt::join(cubin->entries, ", "), fmt::join(expected, ", ")),
+                  "user code may not define kernels");
+  }
+  const std::string_view arch = to_string(source.arch);
+  const int sm = sm_number(source.arch);
+  const std::string target = fmt::format("\n.target {}", arch);
+  if ((cubin->sm != 0 && cubin->sm != sm) ||
+      (!output.ptx.empty() && output.ptx.find(target) == std::string::npos)) {
+    return failed(fmt::format("the image is for sm_{}, not for {}", cubin->sm, arch));
+  }
+
+  KernelImage image;
+  bool reported = false;
+  for (const FunctionUsage& usage : log.functions) {
+    image.usage.spill_bytes += usage.spill_bytes;
+    image.usage.stack_bytes = std::max(image.usage.stack_bytes, usage.stack_bytes);
+    if (usage.name != source.entries.front() || usage.registers <= 0) continue;
+    reported = true;
+    image.usage.registers = usage.registers;
+    image.usage.barriers = usage.barriers;
+    image.usage.static_smem_bytes = usage.static_smem_bytes;
+  }
+  if (!reported) {
+    return own_defect(request, log,
+                      fmt::format("ptxas did not report on {}", source.entries.front()));
+  }
+  image.cubin = std::move(output.cubin);
+  image.entries = source.entries;
+  image.times = output.times;
+  image.nvrtc_version = version_of(output.ptx);
+  image.log = std::move(log.text);
+  if (request.want_ptx) image.ptx = std::move(output.ptx);
+  return image;
+}
+
+}  // namespace attnjit

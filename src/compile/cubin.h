@@ -1,0 +1,24 @@
+// Reads what attnjit checks of a cubin: its architecture and its entry symbols.
+//
+// The bytes may come from anywhere; nothing is trusted. Thread rules: pure functions.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "attnjit/result.h"
+
+namespace attnjit {
+
+struct CubinSummary {
+  int sm = 0;                        ///< 90, 100, 103; 0: an ABI version whose flags are not known
+  std::vector<std::string> entries;  ///< kernels, sorted
+};
+
+/// Parses a cubin's ELF header, section table and symbol table. Errors: kCorrupt with what is
+/// wrong.
+Result<CubinSummary> read_cubin(std::span<const std::uint8_t> bytes);
+
+}  // namespace attnjit

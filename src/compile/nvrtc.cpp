@@ -1,0 +1,228 @@
+#include "compile/nvrtc.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <climits>
+#include <cstdlib>
+
+namespace attnjit {
+namespace {
+
+/// A symbol of the library, or null.
+template <class Function>
+void load(void* library, const char* name, Function*& out) {
+  out = reinterpret_cast<Function*>(dlsym(library, name));
+}
+
+int arch_number(Arch arch) {
+  switch (arch) {
+    case Arch::kSm90a:
+      return 90;
+    case Arch::kSm100a:
+      return 100;
+    case Arch::kSm103a:
+      return 103;
+  }
+  return 0;
+}
+
+/// NVRTC's time table lands in an anonymous file, so that no folder is written.
+class TimeFile {
+ public:
+  explicit TimeFile(TimeChannel channel) : channel_(channel) {
+    fd_ =
+        channel == TimeChannel::kStdout ? STDOUT_FILENO : memfd_create("attnjit-time", MFD_CLOEXEC);
+  }
+  ~TimeFile() {
+    if (channel_ == TimeChannel::kOwnFile && fd_ >= 0) close(fd_);
+  }
+  TimeFile(const TimeFile&) = delete;
+  TimeFile& operator=(const TimeFile&) = delete;
+
+  /// Empty: no file could be made, and no times will be known.
+  std::string option() const {
+    if (fd_ < 0) return {};
+    if (channel_ == TimeChannel::kStdout) return "--time=-";
+    return fmt::format("--time=/proc/self/fd/{}", fd_);
+  }
+
+  std::string text() const {
+    if (fd_ < 0) return {};
+    std::string text(4096, '\0');
+    const ssize_t size = pread(fd_, text.data(), text.size(), 0);
+    text.resize(size > 0 ? static_cast<std::size_t>(size) : 0);
+    return text;
+  }
+
+ private:
+  TimeChannel channel_;
+  int fd_ = -1;
+};
+
+int flow_callback(void* payload, void*) {
+  return (*static_cast<const std::function<bool()>*>(payload))() ? 1 : 0;
+}
+
+double milliseconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
+      .count();
+}
+
+}  // namespace
+
+CompileTimes parse_times(std::string_view table) {
+  CompileTimes times;
+  while (!table.empty()) {
+    const std::size_t end = table.find('\n');
+    const std::string_view row = table.substr(0, end);
+    table = end == std::string_view::npos ? std::string_view() : table.substr(end + 1);
+    // file, phase, number, unit: the file's name may hold commas, so read from the right.
+    const std::size_t unit = row.rfind(", ");
+    if (unit == std::string_view::npos || unit == 0 || row.substr(unit + 2) != "ms") continue;
+    const std::size_t number = row.rfind(", ", unit - 1);
+    if (number == std::string_view::npos || number == 0) continue;
+    const std::size_t phase = row.rfind(", ", number - 1);
+    if (phase == std::string_view::npos) continue;
+    const std::string_view digits = row.substr(number + 2, unit - number - 2);
+    double value = 0;
+    const auto parsed = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    if (parsed.ec != std::errc() || !(value >= 0)) continue;
+    const std::string_view name = row.substr(phase + 2, number - phase - 2);
+    if (name == "CUDA C++ Frontend") times.frontend_ms += value;
+    if (name == "NVVM Optimizer") times.optimizer_ms += value;
+    if (name == "PTX Translation") times.ptxas_ms += value;
+  }
+  return times;
+}
+
+Result<std::shared_ptr<const Nvrtc>> Nvrtc::open(const std::string& path) {
+  // NOTE: never unloaded: NVRTC registers handlers that run when the process ends.
+  void* library = dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE);
+  if (library == nullptr) {
+    const char* why = dlerror();
+    return make_error(ErrorCode::kEnvironment,
+                      fmt::format("cannot open NVRTC: {}", why != nullptr ? why : path), path);
+  }
+  std::shared_ptr<Nvrtc> nvrtc(new Nvrtc);
+  Functions& f = nvrtc->call_;
+  load(library, "nvrtcVersion", f.version);
+  load(library, "nvrtcGetErrorString", f.error_string);
+  load(library, "nvrtcGetNumSupportedArchs", f.num_supported_archs);
+  load(library, "nvrtcGetSupportedArchs", f.supported_archs);
+  load(library, "nvrtcCreateProgram", f.create);
+  load(library, "nvrtcDestroyProgram", f.destroy);
+  load(library, "nvrtcCompileProgram", f.compile);
+  load(library, "nvrtcGetProgramLogSize", f.log_size);
+  load(library, "nvrtcGetProgramLog", f.log);
+  load(library, "nvrtcGetCUBINSize", f.cubin_size);
+  load(library, "nvrtcGetCUBIN", f.cubin);
+  load(library, "nvrtcGetPTXSize", f.ptx_size);
+  load(library, "nvrtcGetPTX", f.ptx);
+  load(library, "nvrtcSetFlowCallback", f.set_flow_callback);
+  const bool complete = f.version != nullptr && f.error_string != nullptr &&
+                        f.num_supported_archs != nullptr && f.supported_archs != nullptr &&
+                        f.create != nullptr && f.destroy != nullptr && f.compile != nullptr &&
+                        f.log_size != nullptr && f.log != nullptr && f.cubin_size != nullptr &&
+                        f.cubin != nullptr && f.ptx_size != nullptr && f.ptx != nullptr;
+  if (!complete) {
+    return make_error(ErrorCode::kEnvironment,
+                      "not NVRTC, or older than 11.2: functions are missing", path,
+                      "install NVRTC 12.8 or newer");
+  }
+  Dl_info info{};
+  char absolute[PATH_MAX];
+  const bool known = dladdr(reinterpret_cast<void*>(f.version), &info) != 0 &&
+                     info.dli_fname != nullptr && realpath(info.dli_fname, absolute) != nullptr;
+  nvrtc->path_ = known ? absolute : path;
+  int count = 0;
+  if (f.version(&nvrtc->major_, &nvrtc->minor_) != kNvrtcSuccess ||
+      f.num_supported_archs(&count) != kNvrtcSuccess || count <= 0 || count > 1000) {
+    return make_error(ErrorCode::kEnvironment, "NVRTC does not tell its version", path);
+  }
+  nvrtc->archs_.resize(static_cast<std::size_t>(count));
+  if (f.supported_archs(nvrtc->archs_.data()) != kNvrtcSuccess) nvrtc->archs_.clear();
+  return std::shared_ptr<const Nvrtc>(std::move(nvrtc));
+}
+
+Status Nvrtc::supports(Arch arch) const {
+  const int number = arch_number(arch);
+  if (std::find(archs_.begin(), archs_.end(), number) != archs_.end()) return {};
+  return make_error(ErrorCode::kEnvironment,
+                    fmt::format("NVRTC {}.{} at {} cannot compile for {}", major_, minor_, path_,
+                                to_string(arch)),
+                    "arch", "sm_90a needs NVRTC 12.0, sm_100a 12.8, sm_103a 12.9");
+}
+
+CompileOutput Nvrtc::compile(const CompileRequest& request, TimeChannel times,
+                             const std::function<bool()>& should_stop) const {
+  const auto start = std::chrono::steady_clock::now();
+  const TimeFile time_file(times);
+  std::vector<std::string> options = request.source.options;
+  if (request.line_info) options.emplace_back("-lineinfo");
+  const std::size_t own = options.size();
+  // NOTE: neither of these changes the image (tested), so they are no part of the key. --no-cache:
+  // whatever an NVRTC keeps on disk by itself was not verified by attnjit.
+  options.emplace_back("--no-cache");
+  if (std::string option = time_file.option(); !option.empty()) {
+    options.push_back(std::move(option));
+  }
+  CompileOutput output = run(request, options, should_stop);
+  if (output.result == kNvrtcInvalidOption) {
+    // An NVRTC that lacks one of the two: once more without.
+    options.resize(own);
+    output = run(request, options, should_stop);
+  }
+  output.times = parse_times(time_file.text());
+  output.times.total_ms = milliseconds_since(start);
+  return output;
+}
+
+CompileOutput Nvrtc::run(const CompileRequest& request, const std::vector<std::string>& options,
+                         const std::function<bool()>& should_stop) const {
+  CompileOutput output;
+  const KernelSource& source = request.source;
+  std::vector<const char*> names, texts, arguments;
+  for (const SourceFile& header : source.headers) {
+    names.push_back(header.name.c_str());
+    texts.push_back(header.text.c_str());
+  }
+  for (const std::string& option : options) arguments.push_back(option.c_str());
+
+  Program program = nullptr;
+  output.result = call_.create(&program, source.text.c_str(), source.name.c_str(),
+                               static_cast<int>(names.size()), texts.data(), names.data());
+  if (output.result == kNvrtcSuccess) {
+    if (should_stop && call_.set_flow_callback != nullptr) {
+      call_.set_flow_callback(program, flow_callback,
+                              const_cast<std::function<bool()>*>(&should_stop));
+    }
+    output.result = call_.compile(program, static_cast<int>(arguments.size()), arguments.data());
+    const auto read = [program](int (*get_size)(Program, std::size_t*), int (*get)(Program, char*),
+                                auto* out) {
+      std::size_t size = 0;
+      if (get_size(program, &size) != kNvrtcSuccess || size == 0) return;
+      out->resize(size);
+      if (get(program, reinterpret_cast<char*>(out->data())) != kNvrtcSuccess) out->clear();
+    };
+    read(call_.log_size, call_.log, &output.log);
+    if (output.result == kNvrtcSuccess) {
+      read(call_.cubin_size, call_.cubin, &output.cubin);
+      read(call_.ptx_size, call_.ptx, &output.ptx);
+    }
+    // Both texts are given with their terminating NUL.
+    while (!output.log.empty() && output.log.back() == '\0') output.log.pop_back();
+    while (!output.ptx.empty() && output.ptx.back() == '\0') output.ptx.pop_back();
+    call_.destroy(&program);
+  }
+  const char* name = call_.error_string(output.result);
+  output.result_name = name != nullptr ? name : "unknown";
+  return output;
+}
+
+}  // namespace attnjit

@@ -1,0 +1,37 @@
+// Where NVRTC is, and which build it is, without opening it.
+//
+// Thread rules: pure functions of their arguments and the file system.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "attnjit/result.h"
+
+namespace attnjit {
+
+struct NvrtcLocation {
+  std::string path;      ///< absolute
+  std::string build_id;  ///< lower-case hex: the library's GNU build id, else its SHA-256
+};
+
+/// What the search is told; see default_nvrtc_search.
+struct NvrtcSearch {
+  std::string explicit_path;         ///< nothing else is tried when this is set
+  std::vector<std::string> folders;  ///< that may hold libnvrtc.so.13 or .12, in order
+  std::vector<std::string> paths;    ///< of libraries, after the folders
+  bool system_names = true;          ///< at last, bare names through the dynamic linker
+};
+
+/// The given path, else ATTNJIT_NVRTC, else in this order: CUDA_HOME or CUDA_PATH, wheels beside
+/// this library, /usr/local/cuda, the library that the build found, the dynamic linker's folders.
+NvrtcSearch default_nvrtc_search(std::string explicit_path);
+
+/// The first library that exists. Errors: kEnvironment with everything that was looked for.
+Result<NvrtcLocation> find_nvrtc(const NvrtcSearch& search);
+
+/// The identity of a library file: its GNU build id note, else the SHA-256 of its bytes. Errors:
+/// kEnvironment where it is no ELF library that can be read.
+Result<std::string> library_build_id(const std::string& path);
+
+}  // namespace attnjit

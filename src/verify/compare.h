@@ -1,0 +1,33 @@
+// Compares a kernel's outputs with the reference, by the pass rule of the design.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "attnjit/types.h"
+#include "verify/problem.h"
+#include "verify/reference.h"
+
+namespace attnjit::verify {
+
+/// passed: no NaN or Inf in o, rel_err <= tolerance, max_row_err <= 4 tolerance, lse_max_abs_err <=
+/// tolerance with -inf matched exactly, exactly zero where the reference's row is zero.
+struct Comparison {
+  double tolerance = 0;
+  double max_abs_err = 0;
+  double rel_err = 0;      ///< norm of the difference over the norm of the reference
+  double max_row_err = 0;  ///< the worst row's (one query of one head) relative norm
+  std::optional<double> lse_max_abs_err;
+  bool passed = false;
+  std::string reason;  ///< the first rule that failed, with its position; empty if passed
+};
+
+/// 1e-2 for bf16, 2e-3 for fp16, 5e-2 for e4m3; the coarser of the two where o has another dtype.
+double tolerance_of(const AttentionSpec& spec);
+
+/// `lse` null: the kernel returned none.
+/// @pre o and lse have Problem::o_shape and lse_shape
+Comparison compare(const Problem& problem, const Reference& reference, const Tensor& o,
+                   const Tensor* lse, double tolerance);
+
+}  // namespace attnjit::verify

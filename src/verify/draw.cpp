@@ -1,0 +1,308 @@
+#include "verify/draw.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "verify/numeric.h"
+#include "verify/parallel.h"
+#include "verify/random.h"
+
+namespace attnjit::verify {
+namespace {
+
+// By how much a row's maximum grows a key with rising inputs: more in 64 keys than the 8 powers of
+// two (5.55) within which FA4 puts a rescale off.
+constexpr double kRisePerKey = 0.1;
+constexpr double kMaxRise = 800;
+constexpr float kGarbage = 96;  // exact in e4m3
+constexpr std::uint64_t kKeysPerSpike = 61;
+
+class Drawer {
+ public:
+  Drawer(Problem& problem, const ProblemRequest& request)
+      : problem_(problem), spec_(problem.spec), request_(request) {
+    // score = sum over depth of q k, times this
+    dot_scale_ = double{problem.scale} * spec_.qk_depth;
+    large_ = std::sqrt(8 / (double{problem.scale} * std::sqrt(double(spec_.qk_depth))));
+    rise_ = std::min(kRisePerKey, kMaxRise / std::max(1, problem.max_kv_len));
+    const RandomStream stream(request.seed, "direction");
+    for (int i = 0; i < spec_.num_kv_heads() * spec_.qk_depth; ++i) {
+      directions_.push_back((stream.bits(i) & 1) != 0 ? 1.0 : -1.0);
+    }
+  }
+
+  void draw() {
+    small_tensors();
+    queries();
+    keys_and_values();
+    params();
+    mask();
+  }
+
+ private:
+  double direction(int kv_head, int d) const {
+    return directions_[static_cast<std::size_t>(kv_head) * spec_.qk_depth + d];
+  }
+  double scale_of(const char* name, int b, int kv_head) const {
+    if (!problem_.has(name)) return 1;
+    return problem_.at(name).as<float>()[std::int64_t{b} * spec_.num_kv_heads() + kv_head];
+  }
+  bool is_spike(int b, int kv_head, int kv_idx) const {
+    const int kv_len = problem_.kv_lens[b];
+    const RandomStream stream(request_.seed, "spike");
+    const std::uint64_t head = static_cast<std::uint64_t>(b) * spec_.num_kv_heads() + kv_head;
+    // One for certain, others by chance.
+    if (stream.bits(head) % static_cast<std::uint32_t>(kv_len) ==
+        static_cast<std::uint32_t>(kv_idx)) {
+      return true;
+    }
+    return RandomStream(request_.seed, "spikes").bits((head << 32) + kv_idx) % kKeysPerSpike == 0;
+  }
+
+  void small_tensors() {
+    auto& tensors = problem_.tensors;
+    const int batch = problem_.batch;
+    if (spec_.ragged) {
+      Tensor offsets = make_tensor(Dtype::kI32, {batch + 1});
+      std::int32_t at = 0;
+      for (int b = 0; b < batch; ++b) {
+        offsets.as<std::int32_t>()[b] = at;
+        at += problem_.q_lens[b];
+      }
+      offsets.as<std::int32_t>()[batch] = at;
+      tensors["q_offsets"] = std::move(offsets);
+    }
+    if (spec_.ragged || spec_.page_size > 0 || problem_.kv_lens_differ()) {
+      Tensor lens = make_tensor(Dtype::kI32, {batch});
+      std::copy(problem_.kv_lens.begin(), problem_.kv_lens.end(), lens.as<std::int32_t>());
+      tensors["kv_lens"] = std::move(lens);
+    }
+    if (spec_.page_size > 0) page_table();
+    if (spec_.sink) {
+      // Near the usual logarithm of a denominator, so that forgetting it is seen.
+      double base = std::log(1.0 + problem_.max_kv_len);
+      if (request_.input == InputKind::kLarge) base = 20;
+      if (request_.input == InputKind::kRising) base = rise_ * problem_.max_kv_len;
+      if (request_.input == InputKind::kSpike) base = 30;
+      const RandomStream stream(request_.seed, "sink");
+      Tensor sink = make_tensor(Dtype::kF32, {spec_.num_q_heads});
+      for (int h = 0; h < spec_.num_q_heads; ++h) {
+        sink.as<float>()[h] = static_cast<float>(base + stream.normal(h));
+      }
+      tensors["sink"] = std::move(sink);
+    }
+    if (spec_.qkv_dtype == Dtype::kE4m3) {
+      for (const char* name : {"q_scale", "k_scale", "v_scale"}) {
+        const RandomStream stream(request_.seed, name);
+        Tensor scale = make_tensor(Dtype::kF32, {batch, spec_.num_kv_heads()});
+        for (std::int64_t i = 0; i < scale.elements(); ++i) {
+          scale.as<float>()[i] = static_cast<float>(std::exp2(2 * stream.uniform(i) - 1));
+        }
+        tensors[name] = std::move(scale);
+      }
+    }
+  }
+
+  void page_table() {
+    const int pages = problem_.num_pages;
+    std::vector<std::int32_t> order(static_cast<std::size_t>(pages));
+    std::iota(order.begin(), order.end(), 0);
+    const RandomStream stream(request_.seed, "page_table");
+    for (int i = pages - 1; i > 0; --i) {
+      std::swap(order[i], order[stream.bits(i) % static_cast<std::uint32_t>(i + 1)]);
+    }
+    Tensor table = make_tensor(Dtype::kI32, {problem_.batch, problem_.max_pages});
+    // The last page of the order belongs to nobody: what unused entries point to.
+    std::fill_n(table.as<std::int32_t>(), table.elements(), order.back());
+    std::size_t next = 0;
+    for (int b = 0; b < problem_.batch; ++b) {
+      const int used = (problem_.kv_lens[b] + spec_.page_size - 1) / spec_.page_size;
+      for (int i = 0; i < used; ++i) {
+        table.as<std::int32_t>()[std::int64_t{b} * problem_.max_pages + i] = order[next++];
+      }
+    }
+    problem_.tensors["page_table"] = std::move(table);
+  }
+
+  void queries() {
+    std::vector<std::int64_t> shape = problem_.o_shape();
+    shape.back() = spec_.qk_depth;
+    Tensor q = make_tensor(spec_.qkv_dtype, std::move(shape));
+    const RandomStream stream(request_.seed, "q");
+    const std::int64_t row_elements = std::int64_t{spec_.num_q_heads} * spec_.qk_depth;
+    for (int b = 0; b < problem_.batch; ++b) {
+      const std::int64_t first = problem_.first_q_row(b);
+      parallel_for(problem_.q_lens[b], request_.threads, [&](std::int64_t row) {
+        const std::uint64_t logical = (static_cast<std::uint64_t>(b) << 32) + row;
+        for (int h = 0; h < spec_.num_q_heads; ++h) {
+          const int kv_head = h / spec_.group;
+          const double inverse = 1 / scale_of("q_scale", b, kv_head);
+          for (int d = 0; d < spec_.qk_depth; ++d) {
+            const std::int64_t within = std::int64_t{h} * spec_.qk_depth + d;
+            double value = stream.normal(logical * row_elements + within);
+            if (request_.input == InputKind::kLarge) {
+              value *= large_;
+            } else if (request_.input != InputKind::kNormal) {
+              value = direction(kv_head, d) + 0.5 * value;
+            }
+            store_float(q, (first + row) * row_elements + within,
+                        static_cast<float>(value * inverse));
+          }
+        }
+      });
+    }
+    problem_.tensors["q"] = std::move(q);
+  }
+
+  void keys_and_values() {
+    const int kv_heads = spec_.num_kv_heads();
+    const auto shape = [&](int depth) -> std::vector<std::int64_t> {
+      if (spec_.page_size > 0) return {problem_.num_pages, spec_.page_size, kv_heads, depth};
+      return {problem_.batch, problem_.max_kv_len, kv_heads, depth};
+    };
+    Tensor k = make_tensor(spec_.qkv_dtype, shape(spec_.qk_depth));
+    Tensor v = make_tensor(spec_.qkv_dtype, shape(spec_.ov_depth));
+    fill_garbage(k);
+    fill_garbage(v);
+    for (int b = 0; b < problem_.batch; ++b) {
+      parallel_for(problem_.kv_lens[b], request_.threads,
+                   [&](std::int64_t row) { key_row(k, v, b, static_cast<int>(row)); });
+    }
+    problem_.tensors["k"] = std::move(k);
+    problem_.tensors["v"] = std::move(v);
+  }
+
+  void key_row(Tensor& k, Tensor& v, int b, int kv_idx) const {
+    const int kv_heads = spec_.num_kv_heads();
+    const RandomStream k_stream(request_.seed, "k");
+    const RandomStream v_stream(request_.seed, "v");
+    const RandomStream height_stream(request_.seed, "height");
+    const std::uint64_t logical = (static_cast<std::uint64_t>(b) << 32) + kv_idx;
+    const std::int64_t row = problem_.kv_row(b, kv_idx);
+    for (int h = 0; h < kv_heads; ++h) {
+      double along = 0;  // times the head's direction
+      double noise = 1, v_size = 1;
+      switch (request_.input) {
+        case InputKind::kNormal:
+          break;
+        case InputKind::kLarge:
+          noise = large_;
+          break;
+        case InputKind::kRising:
+          along = std::min(200.0, rise_ * kv_idx / dot_scale_);
+          noise = 0.5;
+          break;
+        case InputKind::kSpike:
+          if (is_spike(b, h, kv_idx)) {
+            along = (20 + 20 * height_stream.uniform(logical * kv_heads + h)) / dot_scale_;
+            v_size = 16;
+          }
+          break;
+      }
+      const double k_inverse = 1 / scale_of("k_scale", b, h);
+      const double v_inverse = 1 / scale_of("v_scale", b, h);
+      const std::int64_t k_first = (row * kv_heads + h) * spec_.qk_depth;
+      const std::uint64_t k_logical = (logical * kv_heads + h) * spec_.qk_depth;
+      for (int d = 0; d < spec_.qk_depth; ++d) {
+        double value = noise * k_stream.normal(k_logical + d);
+        if (along != 0) value += along * direction(h, d);
+        store_float(k, k_first + d, static_cast<float>(value * k_inverse));
+      }
+      const std::int64_t v_first = (row * kv_heads + h) * spec_.ov_depth;
+      const std::uint64_t v_logical = (logical * kv_heads + h) * spec_.ov_depth;
+      for (int d = 0; d < spec_.ov_depth; ++d) {
+        // Absorbed MLA keeps one tensor: V is the first part of K.
+        const float value =
+            spec_.mla == Mla::kDecode
+                ? load_float(k, k_first + d)
+                : static_cast<float>(v_size * v_stream.normal(v_logical + d) * v_inverse);
+        store_float(v, v_first + d, value);
+      }
+    }
+  }
+
+  void fill_garbage(Tensor& tensor) const {
+    const std::int64_t depth = tensor.shape.back();
+    for (std::int64_t i = 0; i < tensor.elements(); ++i) {
+      store_float(tensor, i, (i / depth + i) % 2 == 0 ? kGarbage : -kGarbage);
+    }
+  }
+
+  void params() {
+    const std::int64_t longest = std::max(problem_.max_q_len, problem_.max_kv_len);
+    for (const ParamSpec& param : user_params(spec_)) {
+      const std::string name = "param_" + param.name;
+      const auto given =
+          std::find_if(request_.params.begin(), request_.params.end(),
+                       [&](const ParamArgument& argument) { return argument.name == param.name; });
+      if (given != request_.params.end()) {
+        problem_.tensors[name] = given->value;
+        continue;
+      }
+      const bool is_float =
+          param.type == ParamSpec::Type::kF32 || param.type == ParamSpec::Type::kF32Array;
+      std::vector<std::int64_t> shape;
+      if (param.type == ParamSpec::Type::kI32Matrix) {
+        shape = {longest, longest};
+      } else if (param.type == ParamSpec::Type::kI32Array ||
+                 param.type == ParamSpec::Type::kF32Array) {
+        shape = {longest};
+      }
+      Tensor tensor = make_tensor(is_float ? Dtype::kF32 : Dtype::kI32, std::move(shape));
+      const RandomStream stream(request_.seed, name);
+      for (std::int64_t i = 0; i < tensor.elements(); ++i) {
+        if (is_float) {
+          tensor.as<float>()[i] = static_cast<float>(2 * stream.uniform(i) - 1);
+        } else {
+          tensor.as<std::int32_t>()[i] = static_cast<std::int32_t>(stream.bits(i) & 3);
+        }
+      }
+      problem_.tensors[name] = std::move(tensor);
+    }
+  }
+
+  static const MaskSpec* materialized(const MaskSpec& mask) {
+    if (mask.kind == MaskSpec::Kind::kMaterialized) return &mask;
+    for (const MaskSpec& child : mask.of) {
+      if (const MaskSpec* found = materialized(child)) return found;
+    }
+    return nullptr;
+  }
+
+  void mask() {
+    const MaskSpec* mask = materialized(spec_.mask);
+    if (mask == nullptr) return;
+    // Seeds take turns between a mask of their own and a shared one.
+    Tensor tensor = make_tensor(mask->dtype, {(request_.seed & 1) != 0 ? problem_.batch : 1,
+                                              (request_.seed & 2) != 0 ? spec_.num_q_heads : 1,
+                                              problem_.max_q_len, problem_.max_kv_len});
+    const RandomStream stream(request_.seed, "mask");
+    const RandomStream bias(request_.seed, "bias");
+    for (std::int64_t i = 0; i < tensor.elements(); ++i) {
+      const bool visible = stream.bits(i) % 4 != 0;
+      if (mask->dtype == Dtype::kU8) {
+        tensor.bytes[i] = visible ? 1 : 0;
+      } else {
+        tensor.as<float>()[i] =
+            visible ? static_cast<float>(bias.normal(i)) : -std::numeric_limits<float>::infinity();
+      }
+    }
+    problem_.tensors["mask"] = std::move(tensor);
+  }
+
+  Problem& problem_;
+  const AttentionSpec& spec_;
+  const ProblemRequest& request_;
+  double dot_scale_ = 1, large_ = 1, rise_ = 0;
+  std::vector<double> directions_;  // a sign for each element of a key-value head
+};
+
+}  // namespace
+
+void draw_tensors(Problem& problem, const ProblemRequest& request) {
+  Drawer(problem, request).draw();
+}
+
+}  // namespace attnjit::verify

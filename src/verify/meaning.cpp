@@ -1,0 +1,177 @@
+#include "verify/meaning.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "verify/custom.h"
+
+namespace attnjit::verify {
+namespace {
+
+using Visible = std::function<bool(const Coordinate&)>;
+using Modify = std::function<double(double, const Coordinate&)>;
+using Range = std::function<KeyRange(int, int)>;
+
+constexpr KeyRange kEverything{std::numeric_limits<std::int64_t>::min(),
+                               std::numeric_limits<std::int64_t>::max()};
+
+// Element of a materialized mask for a score: [batch or 1, heads or 1, q_len, kv_len].
+std::int64_t mask_index(const Tensor& mask, const Coordinate& at) {
+  const std::int64_t row = std::int64_t{at.q_idx} - at.kv_len + at.q_len;
+  std::int64_t index = mask.shape[0] == 1 ? 0 : at.b;
+  index = index * mask.shape[1] + (mask.shape[1] == 1 ? 0 : at.h);
+  return (index * mask.shape[2] + row) * mask.shape[3] + at.kv_idx;
+}
+
+Result<Visible> visibility(const MaskSpec& mask, const Problem& problem) {
+  switch (mask.kind) {
+    case MaskSpec::Kind::kNull:
+      return Visible([](const Coordinate&) { return true; });
+    case MaskSpec::Kind::kCausal:
+      return Visible([](const Coordinate& at) { return at.kv_idx <= at.q_idx; });
+    case MaskSpec::Kind::kSlidingWindow:
+      return Visible([window = mask.window](const Coordinate& at) {
+        return at.q_idx - window < at.kv_idx && at.kv_idx <= at.q_idx;
+      });
+    case MaskSpec::Kind::kChunked:
+      return Visible([chunk = mask.chunk](const Coordinate& at) {
+        return floor_divide(at.q_idx, chunk) == floor_divide(at.kv_idx, chunk);
+      });
+    case MaskSpec::Kind::kAnd:
+    case MaskSpec::Kind::kOr: {
+      const bool all = mask.kind == MaskSpec::Kind::kAnd;
+      std::vector<Visible> children;
+      for (const MaskSpec& child : mask.of) {
+        Result<Visible> one = visibility(child, problem);
+        if (!one) return one;
+        children.push_back(std::move(*one));
+      }
+      return Visible([all, children = std::move(children)](const Coordinate& at) {
+        for (const Visible& child : children) {
+          if (child(at) != all) return !all;
+        }
+        return all;
+      });
+    }
+    case MaskSpec::Kind::kMaterialized: {
+      const Tensor* tensor = &problem.at("mask");
+      if (tensor->dtype == Dtype::kU8) {
+        return Visible([tensor](const Coordinate& at) {
+          return tensor->bytes[static_cast<std::size_t>(mask_index(*tensor, at))] != 0;
+        });
+      }
+      return Visible([tensor](const Coordinate& at) {
+        return tensor->as<float>()[mask_index(*tensor, at)] !=
+               -std::numeric_limits<float>::infinity();
+      });
+    }
+    case MaskSpec::Kind::kCustom: {
+      auto function = make_custom_function(mask.custom, true, problem);
+      if (!function) return std::move(function).error();
+      return Visible([function = std::move(*function)](const Coordinate& at) {
+        return function->evaluate(at, 0) != 0;
+      });
+    }
+  }
+  return make_error(ErrorCode::kInternal, "a mask of unknown kind", "mask");
+}
+
+Range range_of(const MaskSpec& mask) {
+  switch (mask.kind) {
+    case MaskSpec::Kind::kCausal:
+      return [](int q_idx, int) { return KeyRange{0, std::int64_t{q_idx} + 1}; };
+    case MaskSpec::Kind::kSlidingWindow:
+      return [window = mask.window](int q_idx, int) {
+        return KeyRange{q_idx - window + 1, std::int64_t{q_idx} + 1};
+      };
+    case MaskSpec::Kind::kChunked:
+      return [chunk = mask.chunk](int q_idx, int) {
+        const std::int64_t begin = floor_divide(q_idx, chunk) * chunk;
+        return KeyRange{begin, begin + chunk};
+      };
+    case MaskSpec::Kind::kAnd:
+    case MaskSpec::Kind::kOr: {
+      std::vector<Range> children;
+      for (const MaskSpec& child : mask.of) children.push_back(range_of(child));
+      const bool all = mask.kind == MaskSpec::Kind::kAnd;
+      return [all, children = std::move(children)](int q_idx, int kv_len) {
+        KeyRange range = children.front()(q_idx, kv_len);
+        for (const Range& child : children) {
+          const KeyRange other = child(q_idx, kv_len);
+          range.begin =
+              all ? std::max(range.begin, other.begin) : std::min(range.begin, other.begin);
+          range.end = all ? std::min(range.end, other.end) : std::max(range.end, other.end);
+        }
+        return range;
+      };
+    }
+    default:
+      return [](int, int) { return kEverything; };
+  }
+}
+
+bool has_bias(const MaskSpec& mask) {
+  if (mask.kind == MaskSpec::Kind::kMaterialized) return mask.dtype == Dtype::kF32;
+  return std::any_of(mask.of.begin(), mask.of.end(), has_bias);
+}
+
+Result<Modify> modification(const Problem& problem) {
+  const ScoreModSpec& mod = problem.spec.score_mod;
+  switch (mod.kind) {
+    case ScoreModSpec::Kind::kIdentity:
+      return Modify([](double score, const Coordinate&) { return score; });
+    case ScoreModSpec::Kind::kAlibi: {
+      std::vector<double> slopes;
+      for (int h = 0; h < problem.spec.num_q_heads; ++h) {
+        slopes.push_back(alibi_slope(h, problem.spec.num_q_heads));
+      }
+      return Modify([slopes = std::move(slopes)](double score, const Coordinate& at) {
+        return score - slopes[at.h] * std::abs(double{1} * at.q_idx - at.kv_idx);
+      });
+    }
+    case ScoreModSpec::Kind::kSoftcap:
+      return Modify([cap = double{static_cast<float>(mod.cap)}](double score, const Coordinate&) {
+        return cap * std::tanh(score / cap);
+      });
+    case ScoreModSpec::Kind::kCustom: {
+      auto function = make_custom_function(mod.custom, false, problem);
+      if (!function) return std::move(function).error();
+      return Modify([function = std::move(*function)](double score, const Coordinate& at) {
+        return function->evaluate(at, score);
+      });
+    }
+  }
+  return make_error(ErrorCode::kInternal, "a score modification of unknown kind", "score_mod");
+}
+
+}  // namespace
+
+double alibi_slope(int h, int heads) {
+  int power = 1;
+  while (power * 2 <= heads) power *= 2;
+  if (h < power) return std::exp2(-8.0 * (h + 1) / power);
+  // The odd members of the sequence for twice as many heads.
+  return std::exp2(-8.0 * (2 * (h - power) + 1) / (2 * power));
+}
+
+Result<Meaning> Meaning::of(const Problem& problem) {
+  Meaning meaning;
+  Result<Visible> visible = visibility(problem.spec.mask, problem);
+  if (!visible) return std::move(visible).error();
+  Result<Modify> modify = modification(problem);
+  if (!modify) return std::move(modify).error();
+  meaning.visible_ = std::move(*visible);
+  meaning.range_ = range_of(problem.spec.mask);
+  meaning.modify_ = std::move(*modify);
+  if (has_bias(problem.spec.mask)) {
+    meaning.modify_ = [tensor = &problem.at("mask"), inner = std::move(meaning.modify_)](
+                          double score, const Coordinate& at) {
+      return inner(score, at) + double{tensor->as<float>()[mask_index(*tensor, at)]};
+    };
+  }
+  return meaning;
+}
+
+}  // namespace attnjit::verify

@@ -1,0 +1,52 @@
+// The meaning of masks and score modifications in double precision: what the reference applies.
+//
+// Thread rules: const after construction; any thread may evaluate.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "attnjit/result.h"
+#include "verify/problem.h"
+
+namespace attnjit::verify {
+
+/// Where a score lies; the names that custom code sees.
+struct Coordinate {
+  int b = 0, h = 0, kv_h = 0, q_idx = 0, kv_idx = 0, q_len = 0, kv_len = 0;
+};
+
+/// Keys [begin, end) outside which a query sees nothing for certain.
+struct KeyRange {
+  std::int64_t begin = 0, end = 0;
+};
+
+/// The slope of ALiBi for head h of `heads`: Press, Smith, Lewis, "Train short, test long", ICLR
+/// 2022, with the authors' rule for head counts that are no power of two.
+double alibi_slope(int h, int heads);
+
+/// floor(a / b) for b > 0.
+constexpr std::int64_t floor_divide(std::int64_t a, std::int64_t b) {
+  return a / b - ((a % b != 0 && a < 0) ? 1 : 0);
+}
+
+/// The spec's mask and score modification with a problem's run-time values.
+/// @pre the Problem outlives it
+class Meaning {
+ public:
+  /// Errors: kUnsupported for trusted code, which has no reference.
+  static Result<Meaning> of(const Problem& problem);
+
+  KeyRange visible_range(int q_idx, int kv_len) const { return range_(q_idx, kv_len); }
+  bool visible(const Coordinate& at) const { return visible_(at); }
+  /// The modified score, a materialized mask's bias added.
+  double modify(double score, const Coordinate& at) const { return modify_(score, at); }
+
+ private:
+  std::function<KeyRange(int, int)> range_;
+  std::function<bool(const Coordinate&)> visible_;
+  std::function<double(double, const Coordinate&)> modify_;
+};
+
+}  // namespace attnjit::verify

@@ -1,0 +1,135 @@
+#include "verify/params.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+
+#include "verify/npy.h"
+
+namespace attnjit::verify {
+namespace {
+
+bool is_float(ParamSpec::Type type) {
+  return type == ParamSpec::Type::kF32 || type == ParamSpec::Type::kF32Array;
+}
+
+std::size_t rank_of(ParamSpec::Type type) {
+  switch (type) {
+    case ParamSpec::Type::kI32:
+    case ParamSpec::Type::kF32:
+      return 0;
+    case ParamSpec::Type::kI32Matrix:
+      return 2;
+    default:
+      return 1;
+  }
+}
+
+Result<Tensor> parse_scalar(std::string_view text, ParamSpec::Type type, const std::string& field) {
+  const char* end = text.data() + text.size();
+  if (type == ParamSpec::Type::kF32) {
+    float value = 0;
+    const auto [at, status] = std::from_chars(text.data(), end, value);
+    if (status != std::errc{} || at != end) {
+      return make_error(ErrorCode::kInvalid,
+                        fmt::format("'{}' is not a number that f32 holds", text.substr(0, 64)),
+                        field);
+    }
+    Tensor tensor = make_tensor(Dtype::kF32, {});
+    *tensor.as<float>() = value;
+    return tensor;
+  }
+  std::int32_t value = 0;
+  const auto [at, status] = std::from_chars(text.data(), end, value);
+  if (status != std::errc{} || at != end) {
+    return make_error(ErrorCode::kInvalid,
+                      fmt::format("'{}' is not an integer that i32 holds", text.substr(0, 64)),
+                      field);
+  }
+  Tensor tensor = make_tensor(Dtype::kI32, {});
+  *tensor.as<std::int32_t>() = value;
+  return tensor;
+}
+
+Result<Tensor> converted(Tensor tensor, Dtype want, const std::string& field) {
+  if (tensor.dtype == want) return tensor;
+  Tensor result = make_tensor(want, tensor.shape);
+  const std::int64_t count = tensor.elements();
+  if (want == Dtype::kF32 && tensor.dtype == Dtype::kF64) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      result.as<float>()[i] = static_cast<float>(tensor.as<double>()[i]);
+    }
+    return result;
+  }
+  if (want == Dtype::kI32 && tensor.dtype == Dtype::kI64) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::int64_t value = tensor.as<std::int64_t>()[i];
+      if (value < std::numeric_limits<std::int32_t>::min() ||
+          value > std::numeric_limits<std::int32_t>::max()) {
+        return make_error(ErrorCode::kInvalid,
+                          fmt::format("element {} is {}, which i32 does not hold", i, value),
+                          field);
+      }
+      result.as<std::int32_t>()[i] = static_cast<std::int32_t>(value);
+    }
+    return result;
+  }
+  return make_error(ErrorCode::kInvalid,
+                    fmt::format("the file holds {}; the spec declares {}", to_string(tensor.dtype),
+                                to_string(want)),
+                    field);
+}
+
+}  // namespace
+
+Result<ParamArgument> parse_param(std::string_view text, const std::vector<ParamSpec>& declared) {
+  const std::size_t equals = text.find('=');
+  if (equals == std::string_view::npos || equals == 0) {
+    return make_error(ErrorCode::kInvalid,
+                      fmt::format("'{}' is not NAME=VALUE or NAME=@FILE.npy", text.substr(0, 64)),
+                      "param");
+  }
+  ParamArgument argument;
+  argument.name = std::string(text.substr(0, equals));
+  const std::string field = "param " + argument.name.substr(0, 64);
+  const std::string_view value = text.substr(equals + 1);
+  const auto found = std::find_if(declared.begin(), declared.end(), [&](const ParamSpec& param) {
+    return param.name == argument.name;
+  });
+  if (found == declared.end()) {
+    std::string names;
+    for (const ParamSpec& param : declared) names += (names.empty() ? "" : ", ") + param.name;
+    return make_error(ErrorCode::kInvalid,
+                      names.empty() ? "the spec declares no parameters"
+                                    : "the spec declares no such parameter; it has " + names,
+                      field);
+  }
+  const std::size_t rank = rank_of(found->type);
+  if (value.empty() || value[0] != '@') {
+    if (rank != 0) {
+      return make_error(ErrorCode::kInvalid, "an array is given as @FILE.npy", field);
+    }
+    Result<Tensor> scalar = parse_scalar(value, found->type, field);
+    if (!scalar) return std::move(scalar).error();
+    argument.value = std::move(*scalar);
+    return argument;
+  }
+  Result<Tensor> tensor = read_npy(std::string(value.substr(1)));
+  if (!tensor) return std::move(tensor).error();
+  if (tensor->shape.size() != rank) {
+    return make_error(
+        ErrorCode::kInvalid,
+        fmt::format("the file has rank {}; the spec declares rank {}", tensor->shape.size(), rank),
+        field);
+  }
+  Result<Tensor> right =
+      converted(std::move(*tensor), is_float(found->type) ? Dtype::kF32 : Dtype::kI32, field);
+  if (!right) return std::move(right).error();
+  argument.value = std::move(*right);
+  return argument;
+}
+
+}  // namespace attnjit::verify

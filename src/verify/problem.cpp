@@ -1,0 +1,335 @@
+#include "verify/problem.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "verify/draw.h"
+
+namespace attnjit::verify {
+namespace {
+
+constexpr std::array<std::string_view, 4> kInputNames{"normal", "large", "rising", "spike"};
+constexpr std::int64_t kMaxLength = std::int64_t{1} << 30;
+constexpr std::int64_t kMaxBatch = std::int64_t{1} << 20;
+
+Error invalid(std::string field, std::string message) {
+  return make_error(ErrorCode::kInvalid, std::move(message), std::move(field));
+}
+
+Result<int> resolve_batch(const ProblemRequest& request) {
+  std::int64_t batch = request.batch.value_or(
+      static_cast<std::int64_t>(std::max(request.q_lens.size(), request.kv_lens.size())));
+  if (batch < 0 || batch > kMaxBatch) {
+    return invalid("batch", fmt::format("{}; 0 to {} is allowed", batch, kMaxBatch));
+  }
+  for (const auto& [name, list] :
+       {std::pair{"q_len", &request.q_lens}, std::pair{"kv_len", &request.kv_lens}}) {
+    if (list->size() != 1 && static_cast<std::int64_t>(list->size()) != batch) {
+      return invalid(name, fmt::format("{} lengths for a batch of {}; one, or one a sequence",
+                                       list->size(), batch));
+    }
+    for (const std::int64_t length : *list) {
+      if (length < 0 || length > kMaxLength) {
+        return invalid(name, fmt::format("{}; 0 to {} is allowed", length, kMaxLength));
+      }
+    }
+  }
+  return static_cast<int>(batch);
+}
+
+std::vector<int> per_sequence(const std::vector<std::int64_t>& lengths, int batch) {
+  std::vector<int> result;
+  result.reserve(static_cast<std::size_t>(batch));
+  for (int b = 0; b < batch; ++b) {
+    result.push_back(static_cast<int>(lengths[lengths.size() == 1 ? 0 : b]));
+  }
+  return result;
+}
+
+void fill_launch_scalars(MaskSpec& mask, const ProblemRequest& request) {
+  if (mask.kind == MaskSpec::Kind::kSlidingWindow && mask.window == 0) {
+    mask.window = request.window.value_or(128);
+  }
+  if (mask.kind == MaskSpec::Kind::kChunked && mask.chunk == 0) {
+    mask.chunk = request.chunk.value_or(128);
+  }
+  for (MaskSpec& child : mask.of) fill_launch_scalars(child, request);
+}
+
+Status check_storage(const AttentionSpec& spec) {
+  const auto unsupported = [](const char* field, std::string_view value) {
+    return make_error(ErrorCode::kUnsupported,
+                      fmt::format("{}: verification lays out tensors of one dtype only", value),
+                      field);
+  };
+  for (const auto& [field, dtype] : {std::pair{"rope_dtype", spec.rope_dtype},
+                                     std::pair{"rope_gmem_dtype", spec.rope_gmem_dtype}}) {
+    if (dtype && *dtype != spec.qkv_dtype) return unsupported(field, to_string(*dtype));
+  }
+  if (spec.scale_dtype) return unsupported("scale_dtype", to_string(*spec.scale_dtype));
+  return {};
+}
+
+std::int64_t default_memory_limit() {
+  const auto pages = static_cast<std::int64_t>(::sysconf(_SC_PHYS_PAGES));
+  const auto page = static_cast<std::int64_t>(::sysconf(_SC_PAGESIZE));
+  return pages > 0 && page > 0 ? pages / 2 * page : std::int64_t{4} << 30;
+}
+
+bool needs_mask_tensor(const MaskSpec& mask) {
+  return mask.kind == MaskSpec::Kind::kMaterialized ||
+         std::any_of(mask.of.begin(), mask.of.end(), needs_mask_tensor);
+}
+
+// Everything that make_problem and its caller will hold: inputs, outputs and the reference.
+double estimated_bytes(const Problem& problem) {
+  const AttentionSpec& spec = problem.spec;
+  const double heads = spec.num_q_heads;
+  const double kv_heads = spec.num_kv_heads();
+  const double size = size_of(spec.qkv_dtype);
+  const double q_rows = static_cast<double>(problem.total_q) * heads;
+  double kv_rows = double(problem.batch) * problem.max_kv_len;
+  if (spec.page_size > 0) kv_rows = double(problem.num_pages) * spec.page_size;
+  const double depth = spec.qk_depth + spec.ov_depth;
+  // o is held as the output, as its copy from the device and as the double reference.
+  double bytes = q_rows * (spec.qk_depth * size + spec.ov_depth * 16.0 + 24.0) +
+                 kv_rows * kv_heads * depth * size +
+                 double(problem.batch) * problem.max_pages * 4.0;
+  const double longest = std::max(problem.max_q_len, problem.max_kv_len);
+  for (const ParamSpec& param : user_params(spec)) {
+    if (param.type == ParamSpec::Type::kI32Matrix) bytes += longest * longest * 4;
+  }
+  if (needs_mask_tensor(spec.mask)) {
+    bytes += double(problem.batch) * heads * problem.max_q_len * problem.max_kv_len * 4.0;
+  }
+  return bytes;
+}
+
+Status check_params(const AttentionSpec& spec, const std::vector<ParamArgument>& arguments) {
+  const std::vector<ParamSpec> declared = user_params(spec);
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const ParamArgument& argument = arguments[i];
+    const std::string field = "param " + argument.name;
+    for (std::size_t j = 0; j < i; ++j) {
+      if (arguments[j].name == argument.name) return invalid(field, "given twice");
+    }
+    const auto found = std::find_if(declared.begin(), declared.end(), [&](const ParamSpec& param) {
+      return param.name == argument.name;
+    });
+    if (found == declared.end()) {
+      std::string names;
+      for (const ParamSpec& param : declared) names += (names.empty() ? "" : ", ") + param.name;
+      return invalid(field, names.empty() ? "the spec declares no parameters"
+                                          : "the spec declares no such parameter, but " + names);
+    }
+    const bool is_float =
+        found->type == ParamSpec::Type::kF32 || found->type == ParamSpec::Type::kF32Array;
+    std::size_t rank = 0;
+    if (found->type == ParamSpec::Type::kI32Matrix) {
+      rank = 2;
+    } else if (found->type == ParamSpec::Type::kI32Array ||
+               found->type == ParamSpec::Type::kF32Array) {
+      rank = 1;
+    }
+    const Dtype want = is_float ? Dtype::kF32 : Dtype::kI32;
+    if (argument.value.dtype != want || argument.value.shape.size() != rank) {
+      return invalid(field, fmt::format("{} of rank {} given; the spec declares {} of rank {}",
+                                        to_string(argument.value.dtype),
+                                        argument.value.shape.size(), to_string(want), rank));
+    }
+    for (const std::int64_t extent : argument.value.shape) {
+      if (extent > std::numeric_limits<std::int32_t>::max()) {
+        return invalid(field, fmt::format("an extent of {}; at most 2^31 - 1", extent));
+      }
+    }
+  }
+  return {};
+}
+
+void collect_params(const std::vector<ParamSpec>& from, std::vector<ParamSpec>& to) {
+  for (const ParamSpec& param : from) {
+    const bool seen = std::any_of(to.begin(), to.end(),
+                                  [&](const ParamSpec& other) { return other.name == param.name; });
+    if (!seen) to.push_back(param);
+  }
+}
+
+void collect_params(const MaskSpec& mask, std::vector<ParamSpec>& to) {
+  collect_params(mask.custom.params, to);
+  for (const MaskSpec& child : mask.of) collect_params(child, to);
+}
+
+const MaskSpec* find_mask(const MaskSpec& mask, MaskSpec::Kind kind) {
+  if (mask.kind == kind) return &mask;
+  for (const MaskSpec& child : mask.of) {
+    if (const MaskSpec* found = find_mask(child, kind)) return found;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+std::string_view to_string(InputKind kind) { return kInputNames[static_cast<std::size_t>(kind)]; }
+
+std::optional<InputKind> input_kind_from_string(std::string_view name) {
+  for (std::size_t i = 0; i < kInputNames.size(); ++i) {
+    if (kInputNames[i] == name) return static_cast<InputKind>(i);
+  }
+  return std::nullopt;
+}
+
+std::vector<ParamSpec> user_params(const AttentionSpec& spec) {
+  std::vector<ParamSpec> params;
+  collect_params(spec.mask, params);
+  collect_params(spec.score_mod.custom.params, params);
+  return params;
+}
+
+std::int64_t Problem::first_q_row(int b) const {
+  if (!spec.ragged) return std::int64_t{b} * max_q_len;
+  return at("q_offsets").as<std::int32_t>()[b];
+}
+
+std::int64_t Problem::kv_row(int b, int kv_idx) const {
+  if (spec.page_size == 0) return std::int64_t{b} * max_kv_len + kv_idx;
+  const std::int32_t page =
+      at("page_table").as<std::int32_t>()[std::int64_t{b} * max_pages + kv_idx / spec.page_size];
+  return std::int64_t{page} * spec.page_size + kv_idx % spec.page_size;
+}
+
+std::int64_t Problem::lse_index(int b, int h, int row) const {
+  if (spec.ragged) return h * total_q + first_q_row(b) + row;
+  return (std::int64_t{b} * spec.num_q_heads + h) * max_q_len + row;
+}
+
+std::vector<std::int64_t> Problem::o_shape() const {
+  if (spec.ragged) return {total_q, spec.num_q_heads, spec.ov_depth};
+  return {batch, max_q_len, spec.num_q_heads, spec.ov_depth};
+}
+
+std::vector<std::int64_t> Problem::lse_shape() const {
+  if (spec.ragged) return {spec.num_q_heads, total_q};
+  return {batch, spec.num_q_heads, max_q_len};
+}
+
+bool Problem::kv_lens_differ() const {
+  return std::any_of(kv_lens.begin(), kv_lens.end(),
+                     [&](int length) { return length != max_kv_len; });
+}
+
+LaunchShapes Problem::launch_shapes() const {
+  LaunchShapes shapes;
+  shapes.batch = batch;
+  shapes.q_len = max_q_len;
+  shapes.kv_len = max_kv_len;
+  shapes.total_q = spec.ragged ? static_cast<std::int32_t>(total_q) : 0;
+  shapes.num_pages = num_pages;
+  shapes.max_pages = max_pages;
+  return shapes;
+}
+
+LaunchScalars Problem::launch_scalars() const {
+  LaunchScalars scalars;
+  scalars.scale = scale;
+  if (const MaskSpec* mask = find_mask(spec.mask, MaskSpec::Kind::kSlidingWindow)) {
+    scalars.window = static_cast<std::int32_t>(mask->window);
+  }
+  if (const MaskSpec* mask = find_mask(spec.mask, MaskSpec::Kind::kChunked)) {
+    scalars.chunk = static_cast<std::int32_t>(mask->chunk);
+  }
+  if (spec.score_mod.kind == ScoreModSpec::Kind::kSoftcap) {
+    scalars.cap = static_cast<float>(spec.score_mod.cap);
+  }
+  return scalars;
+}
+
+std::vector<ParamValue> Problem::param_values() const {
+  std::vector<ParamValue> values;
+  for (const ParamSpec& param : user_params(spec)) {
+    const Tensor& tensor = at("param_" + param.name);
+    ParamValue value;
+    value.name = param.name;
+    if (tensor.shape.empty()) {
+      if (tensor.dtype == Dtype::kF32) {
+        value.scalar = *tensor.as<float>();
+      } else {
+        value.scalar = *tensor.as<std::int32_t>();
+      }
+    }
+    for (std::size_t i = 0; i < tensor.shape.size(); ++i) {
+      value.extent[i] = static_cast<std::int32_t>(tensor.shape[i]);
+    }
+    values.push_back(std::move(value));
+  }
+  return values;
+}
+
+Result<Problem> make_problem(const AttentionSpec& spec, const ProblemRequest& request) {
+  Result<int> batch = resolve_batch(request);
+  if (!batch) return std::move(batch).error();
+
+  Problem problem;
+  problem.spec = resolve(spec);
+  if (Status status = check_storage(problem.spec); !status) return std::move(status).error();
+  if (Status status = check_params(spec, request.params); !status) return std::move(status).error();
+  fill_launch_scalars(problem.spec.mask, request);
+  if (problem.spec.score_mod.kind == ScoreModSpec::Kind::kSoftcap &&
+      problem.spec.score_mod.cap == 0) {
+    problem.spec.score_mod.cap = request.cap.value_or(50.0F);
+  }
+  problem.scale = request.scale.value_or(1.0F / std::sqrt(static_cast<float>(spec.qk_depth)));
+  if (!std::isfinite(problem.scale) || problem.scale <= 0) {
+    return invalid("scale", fmt::format("{}; a positive finite number", problem.scale));
+  }
+
+  problem.batch = *batch;
+  problem.q_lens = per_sequence(request.q_lens, *batch);
+  problem.kv_lens = per_sequence(request.kv_lens, *batch);
+  for (int b = 0; b < *batch; ++b) {
+    problem.max_q_len = std::max(problem.max_q_len, problem.q_lens[b]);
+    problem.max_kv_len = std::max(problem.max_kv_len, problem.kv_lens[b]);
+    problem.total_q += problem.q_lens[b];
+    if (!spec.ragged && problem.q_lens[b] != problem.q_lens[0]) {
+      return invalid("q_len", "lengths that differ need \"ragged\": true in the spec");
+    }
+  }
+  if (spec.max_seq_len > 0 && problem.max_kv_len > spec.max_seq_len) {
+    return invalid("kv_len", fmt::format("{}; the spec's max_seq_len is {}", problem.max_kv_len,
+                                         spec.max_seq_len));
+  }
+  std::int64_t pages = 0;
+  if (spec.page_size > 0) {
+    for (const int length : problem.kv_lens) {
+      const std::int64_t count = (std::int64_t{length} + spec.page_size - 1) / spec.page_size;
+      pages += count;
+      problem.max_pages = std::max(problem.max_pages, static_cast<int>(count));
+    }
+    // One column and two pages more than are needed, so that a stray index is seen.
+    problem.max_pages += 1;
+    pages += 2;
+  }
+  constexpr std::int64_t kMaxRows = std::numeric_limits<std::int32_t>::max();
+  if (problem.total_q > kMaxRows || pages > kMaxRows) {
+    return invalid("batch", fmt::format("{} query rows and {} pages in all; at most {} of each",
+                                        problem.total_q, pages, kMaxRows));
+  }
+  problem.num_pages = static_cast<int>(pages);
+
+  const double limit =
+      static_cast<double>(request.max_bytes > 0 ? request.max_bytes : default_memory_limit());
+  const double need = estimated_bytes(problem);
+  if (need > limit) {
+    return invalid("batch, q_len, kv_len",
+                   fmt::format("these sizes need {:.1f} GiB of memory; at most {:.1f} GiB is used",
+                               need / (1 << 30), limit / (1 << 30)));
+  }
+  draw_tensors(problem, request);
+  return problem;
+}
+
+}  // namespace attnjit::verify

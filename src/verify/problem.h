@@ -1,0 +1,92 @@
+// Problem: one attention call with its inputs on the host, in the layouts of the design.
+//
+// Thread rules: plain values.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "attnjit/launch.h"
+#include "attnjit/result.h"
+#include "attnjit/spec.h"
+#include "verify/tensor.h"
+
+namespace attnjit::verify {
+
+/// How q, k and v are drawn.
+enum class InputKind : std::uint8_t {
+  kNormal,  ///< N(0, 1)
+  kLarge,   ///< scores with standard deviation 8
+  kRising,  ///< the row maximum grows with kv_idx, so that every tile rescales
+  kSpike,   ///< a few keys whose scores are 20 to 40 above the others', and large values there
+};
+std::string_view to_string(InputKind kind);
+std::optional<InputKind> input_kind_from_string(std::string_view name);
+
+/// A value given by the caller for one user parameter.
+struct ParamArgument {
+  std::string name;
+  Tensor value;  ///< i32 or f32; rank 0, 1 or 2
+};
+
+/// What to make a Problem of, beside the spec.
+struct ProblemRequest {
+  std::optional<std::int64_t> batch;       ///< unset: as many as the longer list, else 1
+  std::vector<std::int64_t> q_lens{256};   ///< one, or one a sequence
+  std::vector<std::int64_t> kv_lens{512};  ///< one, or one a sequence
+  std::uint64_t seed = 0;
+  InputKind input = InputKind::kNormal;
+  std::optional<float> scale;          ///< unset: 1 / sqrt(qk_depth)
+  std::optional<std::int32_t> window;  ///< where the spec leaves it to the launch; unset: 128
+  std::optional<std::int32_t> chunk;   ///< likewise; unset: 128
+  std::optional<float> cap;            ///< likewise; unset: 50
+  std::vector<ParamArgument> params;   ///< the others are drawn from the seed
+  std::int64_t max_bytes = 0;          ///< of all tensors; 0: half of the machine's memory
+  int threads = 0;                     ///< 0: one a core
+};
+
+/// Inputs, by buffer name: q, k, v; and where the spec has them sink, page_table, kv_lens,
+/// q_offsets, q_scale, k_scale, v_scale, mask, param_<name>.
+struct Problem {
+  AttentionSpec spec;  ///< resolved; window, chunk and cap hold the values of this launch
+  int batch = 1;
+  std::vector<int> q_lens, kv_lens;  ///< one a sequence
+  int max_q_len = 0, max_kv_len = 0;
+  std::int64_t total_q = 0;  ///< rows of q over all sequences
+  int num_pages = 0, max_pages = 0;
+  float scale = 1;
+  std::map<std::string, Tensor> tensors;
+
+  const Tensor& at(const std::string& name) const { return tensors.find(name)->second; }
+  bool has(const std::string& name) const { return tensors.count(name) != 0; }
+
+  /// Row of sequence b's first query in q and o, flattened over [batch, q_len] or [total_q].
+  std::int64_t first_q_row(int b) const;
+  /// Row of a key in k and v, flattened over [batch, kv_len] or [num_pages, page_size].
+  std::int64_t kv_row(int b, int kv_idx) const;
+  /// Index of a query's LSE in [batch, heads, q_len] or [heads, total_q].
+  std::int64_t lse_index(int b, int h, int row) const;
+
+  std::vector<std::int64_t> o_shape() const;
+  std::vector<std::int64_t> lse_shape() const;
+  /// True where the sequences' kv_len differ, so that a kernel must be given kv_lens.
+  bool kv_lens_differ() const;
+
+  LaunchShapes launch_shapes() const;
+  LaunchScalars launch_scalars() const;
+  std::vector<ParamValue> param_values() const;
+};
+
+/// Draws a problem. Errors: kInvalid with the field (batch, q_len, kv_len, param...) and what is
+/// allowed; kUnsupported for storage that the verification does not know (a rope part of another
+/// dtype, per-token scales).
+Result<Problem> make_problem(const AttentionSpec& spec, const ProblemRequest& request);
+
+/// Every user parameter of a spec once, in order of appearance: masks first, then the score mod.
+std::vector<ParamSpec> user_params(const AttentionSpec& spec);
+
+}  // namespace attnjit::verify

@@ -1,0 +1,215 @@
+#include "verify/reference.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "verify/gemm.h"
+#include "verify/meaning.h"
+#include "verify/numeric.h"
+#include "verify/parallel.h"
+
+namespace attnjit::verify {
+namespace {
+
+constexpr int kRowBlock = 64;
+constexpr int kKeyBlock = 64;
+constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
+
+// Query rows of one sequence that share a key-value head: row r is query r / group of head
+// kv_head * group + r % group.
+struct Task {
+  int b = 0, kv_head = 0;
+  std::int64_t first = 0, count = 0;
+};
+
+class BlockWorker {
+ public:
+  BlockWorker(const Problem& problem, const Meaning& meaning, const Task& task, Reference& out)
+      : problem_(problem), spec_(problem.spec), meaning_(meaning), task_(task), out_(out) {}
+
+  void run() {
+    load_queries();
+    const int kv_len = problem_.kv_lens[task_.b];
+    KeyRange range{kv_len, 0};
+    for (int r = 0; r < rows(); ++r) {
+      const KeyRange row = meaning_.visible_range(coordinate(r, 0).q_idx, kv_len);
+      range.begin = std::min(range.begin, std::max<std::int64_t>(row.begin, 0));
+      range.end = std::max(range.end, std::min<std::int64_t>(row.end, kv_len));
+    }
+    for (std::int64_t key = range.begin; key < range.end; key += kKeyBlock) {
+      key_block(static_cast<int>(key),
+                static_cast<int>(std::min<std::int64_t>(kKeyBlock, range.end - key)));
+    }
+    finish();
+  }
+
+ private:
+  int rows() const { return static_cast<int>(task_.count); }
+  int head(int r) const {
+    return task_.kv_head * spec_.group + static_cast<int>((task_.first + r) % spec_.group);
+  }
+  int query(int r) const { return static_cast<int>((task_.first + r) / spec_.group); }
+
+  Coordinate coordinate(int r, int kv_idx) const {
+    const int q_len = problem_.q_lens[task_.b];
+    const int kv_len = problem_.kv_lens[task_.b];
+    return {task_.b, head(r), task_.kv_head, query(r) + kv_len - q_len, kv_idx, q_len, kv_len};
+  }
+
+  double tensor_scale(const char* name) const {
+    if (!problem_.has(name)) return 1;
+    return problem_.at(name)
+        .as<float>()[std::int64_t{task_.b} * spec_.num_kv_heads() + task_.kv_head];
+  }
+
+  void load_queries() {
+    const int depth = spec_.qk_depth;
+    q_.resize(static_cast<std::size_t>(rows()) * depth);
+    acc_.assign(static_cast<std::size_t>(rows()) * spec_.ov_depth, 0);
+    max_.assign(static_cast<std::size_t>(rows()), kMinusInfinity);
+    sum_.assign(static_cast<std::size_t>(rows()), 0);
+    const double scale = double{problem_.scale} * tensor_scale("q_scale") * tensor_scale("k_scale");
+    const std::int64_t first = problem_.first_q_row(task_.b);
+    for (int r = 0; r < rows(); ++r) {
+      double* row = &q_[static_cast<std::size_t>(r) * depth];
+      load_doubles(problem_.at("q"), ((first + query(r)) * spec_.num_q_heads + head(r)) * depth,
+                   depth, row);
+      for (int d = 0; d < depth; ++d) row[d] *= scale;
+    }
+  }
+
+  void key_block(int key, int count) {
+    // Visibility first: products that nobody sees are not computed.
+    visible_.assign(static_cast<std::size_t>(rows()) * kKeyBlock, 0);
+    bool any = false;
+    for (int r = 0; r < rows(); ++r) {
+      for (int j = 0; j < count; ++j) {
+        const bool sees = meaning_.visible(coordinate(r, key + j));
+        visible_[static_cast<std::size_t>(r) * kKeyBlock + j] = sees ? 1 : 0;
+        any = any || sees;
+      }
+    }
+    if (!any) return;
+
+    const int depth = spec_.qk_depth;
+    const int kv_heads = spec_.num_kv_heads();
+    k_.assign(static_cast<std::size_t>(depth) * kKeyBlock, 0);
+    v_.resize(static_cast<std::size_t>(kKeyBlock) * spec_.ov_depth);
+    row_.resize(static_cast<std::size_t>(depth));
+    for (int j = 0; j < count; ++j) {
+      const std::int64_t row = problem_.kv_row(task_.b, key + j) * kv_heads + task_.kv_head;
+      load_doubles(problem_.at("k"), row * depth, depth, row_.data());
+      for (int d = 0; d < depth; ++d) k_[static_cast<std::size_t>(d) * kKeyBlock + j] = row_[d];
+      load_doubles(problem_.at("v"), row * spec_.ov_depth, spec_.ov_depth,
+                   &v_[static_cast<std::size_t>(j) * spec_.ov_depth]);
+    }
+    scores_.assign(static_cast<std::size_t>(rows()) * kKeyBlock, 0);
+    gemm_add(rows(), kKeyBlock, depth, q_.data(), depth, k_.data(), kKeyBlock, scores_.data(),
+             kKeyBlock);
+    for (int r = 0; r < rows(); ++r) softmax_row(r, key, count);
+    gemm_add(rows(), spec_.ov_depth, count, scores_.data(), kKeyBlock, v_.data(), spec_.ov_depth,
+             acc_.data(), spec_.ov_depth);
+  }
+
+  // Turns a row of scores into weights relative to the row's new maximum.
+  void softmax_row(int r, int key, int count) {
+    double* score = &scores_[static_cast<std::size_t>(r) * kKeyBlock];
+    const std::uint8_t* visible = &visible_[static_cast<std::size_t>(r) * kKeyBlock];
+    double maximum = max_[r];
+    for (int j = 0; j < count; ++j) {
+      if (visible[j] == 0) {
+        score[j] = kMinusInfinity;
+        continue;
+      }
+      score[j] = meaning_.modify(score[j], coordinate(r, key + j));
+      maximum = std::max(maximum, score[j]);
+    }
+    if (maximum == kMinusInfinity) {
+      std::fill_n(score, count, 0.0);
+      return;
+    }
+    const double rescale = max_[r] == kMinusInfinity ? 0 : std::exp(max_[r] - maximum);
+    if (rescale != 1) {
+      sum_[r] *= rescale;
+      double* acc = &acc_[static_cast<std::size_t>(r) * spec_.ov_depth];
+      for (int d = 0; d < spec_.ov_depth; ++d) acc[d] *= rescale;
+    }
+    max_[r] = maximum;
+    for (int j = 0; j < count; ++j) {
+      score[j] = score[j] == kMinusInfinity ? 0 : std::exp(score[j] - maximum);
+      sum_[r] += score[j];
+    }
+  }
+
+  void finish() {
+    const std::int64_t first = problem_.first_q_row(task_.b);
+    const double v_scale = tensor_scale("v_scale");
+    for (int r = 0; r < rows(); ++r) {
+      double* o = &out_.o[static_cast<std::size_t>(
+          ((first + query(r)) * spec_.num_q_heads + head(r)) * spec_.ov_depth)];
+      const double sink =
+          problem_.has("sink") ? double{problem_.at("sink").as<float>()[head(r)]} : kMinusInfinity;
+      // With the sink among the logits; the weights so far are relative to max_.
+      const double maximum = std::max(max_[r], sink);
+      double denominator = 0, keys = 0;
+      if (max_[r] != kMinusInfinity) {
+        keys = sum_[r] * std::exp(max_[r] - maximum);
+        denominator += keys;
+      }
+      if (sink != kMinusInfinity) denominator += std::exp(sink - maximum);
+      const bool empty = max_[r] == kMinusInfinity;
+      const double factor = empty ? 0 : std::exp(max_[r] - maximum) / denominator * v_scale;
+      const double* acc = &acc_[static_cast<std::size_t>(r) * spec_.ov_depth];
+      for (int d = 0; d < spec_.ov_depth; ++d) o[d] = empty ? 0 : acc[d] * factor;
+      double lse = kMinusInfinity;
+      if (spec_.lse_includes_sink) {
+        if (denominator > 0) lse = maximum + std::log(denominator);
+      } else if (!empty) {
+        lse = max_[r] + std::log(sum_[r]);
+      }
+      out_.lse[static_cast<std::size_t>(problem_.lse_index(task_.b, head(r), query(r)))] = lse;
+    }
+  }
+
+  const Problem& problem_;
+  const AttentionSpec& spec_;
+  const Meaning& meaning_;
+  const Task task_;
+  Reference& out_;
+  std::vector<double> q_, k_, v_, row_, scores_, acc_, max_, sum_;
+  std::vector<std::uint8_t> visible_;
+};
+
+std::vector<Task> split(const Problem& problem) {
+  std::vector<Task> tasks;
+  for (int b = 0; b < problem.batch; ++b) {
+    const std::int64_t rows = std::int64_t{problem.q_lens[b]} * problem.spec.group;
+    for (int kv_head = 0; kv_head < problem.spec.num_kv_heads(); ++kv_head) {
+      for (std::int64_t first = 0; first < rows; first += kRowBlock) {
+        tasks.push_back({b, kv_head, first, std::min<std::int64_t>(kRowBlock, rows - first)});
+      }
+    }
+  }
+  return tasks;
+}
+
+}  // namespace
+
+Result<Reference> compute_reference(const Problem& problem, int threads) {
+  Result<Meaning> meaning = Meaning::of(problem);
+  if (!meaning) return std::move(meaning).error();
+  Reference reference;
+  const std::int64_t rows =
+      problem.spec.ragged ? problem.total_q : std::int64_t{problem.batch} * problem.max_q_len;
+  reference.o.resize(static_cast<std::size_t>(rows * problem.spec.num_q_heads) *
+                     problem.spec.ov_depth);
+  reference.lse.resize(static_cast<std::size_t>(rows * problem.spec.num_q_heads));
+  const std::vector<Task> tasks = split(problem);
+  parallel_for(static_cast<std::int64_t>(tasks.size()), threads, [&](std::int64_t i) {
+    BlockWorker(problem, *meaning, tasks[static_cast<std::size_t>(i)], reference).run();
+  });
+  return reference;
+}
+
+}  // namespace attnjit::verify

@@ -1,0 +1,132 @@
+// The pass rule: each clause fails on its own.
+#include "verify/compare.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "verify/numeric.h"
+
+namespace attnjit::verify {
+namespace {
+
+class Compare : public testing::Test {
+ protected:
+  void SetUp() override {
+    AttentionSpec spec;
+    spec.num_q_heads = 2;
+    spec.qk_depth = 64;
+    spec.return_lse = true;
+    ProblemRequest request;
+    request.q_lens = {5};
+    request.kv_lens = {9};
+    problem_ = make_problem(spec, request).value();
+    reference_ = compute_reference(problem_, 1).value();
+    o_ = make_tensor(Dtype::kF32, problem_.o_shape());
+    lse_ = make_tensor(Dtype::kF32, problem_.lse_shape());
+    for (std::int64_t i = 0; i < o_.elements(); ++i) {
+      o_.as<float>()[i] = static_cast<float>(reference_.o[i]);
+    }
+    for (std::int64_t i = 0; i < lse_.elements(); ++i) {
+      lse_.as<float>()[i] = static_cast<float>(reference_.lse[i]);
+    }
+  }
+  Comparison judge() { return compare(problem_, reference_, o_, &lse_, 1e-2); }
+
+  Problem problem_;
+  Reference reference_;
+  Tensor o_, lse_;
+};
+
+TEST_F(Compare, EqualPasses) {
+  const Comparison result = judge();
+  EXPECT_TRUE(result.passed) << result.reason;
+  EXPECT_LT(result.rel_err, 1e-6);
+  EXPECT_LT(result.max_row_err, 1e-6);
+  EXPECT_LT(*result.lse_max_abs_err, 1e-5);
+}
+
+TEST_F(Compare, MeasuresAreWhatTheyAreCalled) {
+  for (std::int64_t i = 0; i < o_.elements(); ++i) o_.as<float>()[i] *= 1.005F;
+  const Comparison result = judge();
+  EXPECT_TRUE(result.passed) << result.reason;
+  EXPECT_NEAR(result.rel_err, 0.005, 1e-5);
+  EXPECT_NEAR(result.max_row_err, 0.005, 1e-5);
+  double largest = 0;
+  for (const double value : reference_.o) largest = std::max(largest, std::fabs(value));
+  EXPECT_NEAR(result.max_abs_err, 0.005 * largest, 1e-5);
+}
+
+TEST_F(Compare, RelativeErrorFails) {
+  for (std::int64_t i = 0; i < o_.elements(); ++i) o_.as<float>()[i] *= 1.011F;
+  const Comparison result = judge();
+  EXPECT_FALSE(result.passed);
+  EXPECT_NE(result.reason.find("rel_err"), std::string::npos) << result.reason;
+}
+
+TEST_F(Compare, OneBadRowFails) {
+  // One row of a hundred times smaller norm than the others: the whole hardly moves.
+  for (int d = 0; d < 64; ++d) {
+    reference_.o[3 * 64 + d] *= 1e-2;
+    o_.as<float>()[3 * 64 + d] = static_cast<float>(reference_.o[3 * 64 + d] * 1.05);
+  }
+  const Comparison result = judge();
+  EXPECT_LT(result.rel_err, 1e-2);
+  EXPECT_NEAR(result.max_row_err, 0.05, 1e-4);
+  EXPECT_FALSE(result.passed);
+  EXPECT_NE(result.reason.find("row 1, head 1"), std::string::npos) << result.reason;
+}
+
+TEST_F(Compare, NanAndInfinityFail) {
+  for (const float bad : {std::nanf(""), std::numeric_limits<float>::infinity()}) {
+    const float saved = o_.as<float>()[17];
+    o_.as<float>()[17] = bad;
+    EXPECT_FALSE(judge().passed);
+    o_.as<float>()[17] = saved;
+  }
+  EXPECT_TRUE(judge().passed);
+}
+
+TEST_F(Compare, ZeroMustBeZero) {
+  for (int d = 0; d < 64; ++d) reference_.o[d] = o_.as<float>()[d] = 0;
+  EXPECT_TRUE(judge().passed);
+  o_.as<float>()[5] = 1e-30F;
+  EXPECT_FALSE(judge().passed);
+}
+
+TEST_F(Compare, LogarithmFails) {
+  lse_.as<float>()[4] += 0.011F;
+  EXPECT_FALSE(judge().passed);
+  lse_.as<float>()[4] = std::nanf("");
+  EXPECT_FALSE(judge().passed);
+}
+
+TEST_F(Compare, MinusInfinityIsExact) {
+  constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
+  reference_.lse[2] = kMinusInfinity;
+  EXPECT_FALSE(judge().passed);
+  lse_.as<float>()[2] = static_cast<float>(kMinusInfinity);
+  EXPECT_TRUE(judge().passed);
+  lse_.as<float>()[2] = -1e30F;
+  EXPECT_FALSE(judge().passed);
+  lse_.as<float>()[2] = static_cast<float>(kMinusInfinity);
+  lse_.as<float>()[3] = static_cast<float>(kMinusInfinity);
+  EXPECT_FALSE(judge().passed);
+}
+
+TEST(Tolerance, IsTheDesigns) {
+  AttentionSpec spec;
+  EXPECT_EQ(tolerance_of(spec), 1e-2);
+  spec.qkv_dtype = Dtype::kFp16;
+  EXPECT_EQ(tolerance_of(spec), 2e-3);
+  spec.output_dtype = Dtype::kF32;
+  EXPECT_EQ(tolerance_of(spec), 2e-3);
+  spec.output_dtype = Dtype::kBf16;
+  EXPECT_EQ(tolerance_of(spec), 1e-2);
+  spec.qkv_dtype = Dtype::kE4m3;
+  EXPECT_EQ(tolerance_of(spec), 5e-2);
+}
+
+}  // namespace
+}  // namespace attnjit::verify

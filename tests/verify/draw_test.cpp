@@ -1,0 +1,256 @@
+// Problems: what the four kinds of input are, determinism, and sizes that are refused.
+#include "verify/draw.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include "verify/numeric.h"
+#include "verify/reference.h"
+
+namespace attnjit::verify {
+namespace {
+
+AttentionSpec spec_of(int heads, int group, int depth) {
+  AttentionSpec spec;
+  spec.num_q_heads = heads;
+  spec.group = group;
+  spec.qk_depth = depth;
+  return spec;
+}
+
+double score(const Problem& p, int row, int h, int key) {
+  const int depth = p.spec.qk_depth;
+  double dot = 0;
+  for (int d = 0; d < depth; ++d) {
+    dot +=
+        double{load_float(p.at("q"), (std::int64_t{row} * p.spec.num_q_heads + h) * depth + d)} *
+        double{load_float(
+            p.at("k"), (std::int64_t{key} * p.spec.num_kv_heads() + h / p.spec.group) * depth + d)};
+  }
+  return dot * p.scale;
+}
+
+Problem draw(const AttentionSpec& spec, InputKind input, std::int64_t q, std::int64_t kv) {
+  ProblemRequest request;
+  request.q_lens = {q};
+  request.kv_lens = {kv};
+  request.input = input;
+  request.seed = 5;
+  return make_problem(spec, request).value();
+}
+
+TEST(Draw, LargeScoresHaveDeviationEight) {
+  for (const int depth : {64, 128, 256}) {
+    const Problem problem = draw(spec_of(2, 1, depth), InputKind::kLarge, 40, 100);
+    double squares = 0;
+    for (int row = 0; row < 40; ++row) {
+      for (int key = 0; key < 100; ++key) squares += std::pow(score(problem, row, 0, key), 2);
+    }
+    EXPECT_NEAR(std::sqrt(squares / 4000), 8, 0.8) << depth;
+  }
+}
+
+TEST(Draw, NormalScoresHaveDeviationOne) {
+  const Problem problem = draw(spec_of(2, 1, 128), InputKind::kNormal, 40, 100);
+  double squares = 0;
+  for (int row = 0; row < 40; ++row) {
+    for (int key = 0; key < 100; ++key) squares += std::pow(score(problem, row, 1, key), 2);
+  }
+  EXPECT_NEAR(std::sqrt(squares / 4000), 1, 0.1);
+}
+
+TEST(Draw, RisingMakesEveryTileRescale) {
+  for (const Dtype dtype : {Dtype::kBf16, Dtype::kFp16, Dtype::kE4m3}) {
+    AttentionSpec spec = spec_of(4, 2, 128);
+    spec.qkv_dtype = dtype;
+    const Problem problem = draw(spec, InputKind::kRising, 3, 1024);
+    for (int row = 0; row < 3; ++row) {
+      for (int h = 0; h < 4; ++h) {
+        double scale = 1;
+        if (problem.has("q_scale")) {
+          scale = double{problem.at("q_scale").as<float>()[h / 2]} *
+                  double{problem.at("k_scale").as<float>()[h / 2]};
+        }
+        double before = -std::numeric_limits<double>::infinity();
+        for (int tile = 0; tile < 1024; tile += 64) {
+          double maximum = -std::numeric_limits<double>::infinity();
+          for (int key = tile; key < tile + 64; ++key) {
+            maximum = std::max(maximum, scale * score(problem, row, h, key));
+          }
+          // By more than a factor of 2 each tile of 64 keys, whatever the row and head.
+          EXPECT_GT(maximum, before + 1) << to_string(dtype) << " tile " << tile;
+          before = maximum;
+        }
+      }
+    }
+  }
+}
+
+TEST(Draw, SpikesStandOut) {
+  const Problem problem = draw(spec_of(4, 2, 64), InputKind::kSpike, 3, 500);
+  for (int h = 0; h < 4; ++h) {
+    int spikes = 0;
+    for (int key = 0; key < 500; ++key) {
+      if (score(problem, 0, h, key) > 12) ++spikes;
+    }
+    EXPECT_GE(spikes, 1);
+    EXPECT_LE(spikes, 30);
+  }
+}
+
+TEST(Draw, SameSeedSameBytesOnAnyThreads) {
+  AttentionSpec spec = spec_of(4, 2, 64);
+  spec.page_size = 16;
+  spec.sink = true;
+  ProblemRequest request;
+  request.q_lens = {33};
+  request.kv_lens = {50, 129};
+  request.threads = 1;
+  const Problem one = make_problem(spec, request).value();
+  request.threads = 5;
+  const Problem five = make_problem(spec, request).value();
+  ASSERT_EQ(one.tensors.size(), five.tensors.size());
+  for (const auto& [name, tensor] : one.tensors) EXPECT_EQ(tensor.bytes, five.at(name).bytes);
+  request.seed = 1;
+  EXPECT_NE(make_problem(spec, request).value().at("q").bytes, one.at("q").bytes);
+}
+
+TEST(Draw, KeepsTheBytesItGaveYesterday) {
+  // A changed generator would silently invalidate every recorded proof.
+  const Problem problem = draw(spec_of(1, 1, 64), InputKind::kNormal, 1, 1);
+  std::uint32_t hash = 2166136261U;
+  for (const char* name : {"q", "k", "v"}) {
+    for (const std::uint8_t byte : problem.at(name).bytes) hash = (hash ^ byte) * 16777619U;
+  }
+  EXPECT_EQ(hash, 344837894U);
+}
+
+TEST(Draw, PageTablesAreAPermutationWithASpare) {
+  AttentionSpec spec = spec_of(1, 1, 64);
+  spec.page_size = 32;
+  ProblemRequest request;
+  request.q_lens = {1};
+  request.kv_lens = {65, 0, 32};
+  const Problem problem = make_problem(spec, request).value();
+  EXPECT_EQ(problem.max_pages, 4);
+  EXPECT_EQ(problem.num_pages, 6);
+  const std::int32_t* table = problem.at("page_table").as<std::int32_t>();
+  const std::set<std::int32_t> used{table[0], table[1], table[2], table[8]};
+  EXPECT_EQ(used.size(), 4U);
+  for (int i = 0; i < 12; ++i) {
+    EXPECT_GE(table[i], 0);
+    EXPECT_LT(table[i], 6);
+  }
+  for (const int i : {3, 4, 5, 6, 7, 9, 10, 11}) EXPECT_EQ(used.count(table[i]), 0U);
+  // Rows of no sequence are large, so that reading one is seen.
+  EXPECT_EQ(std::fabs(load_float(problem.at("k"), (std::int64_t{table[3]} * 32) * 64)), 96);
+  EXPECT_EQ(std::fabs(load_float(problem.at("v"), (std::int64_t{table[2]} * 32 + 1) * 64)), 96);
+}
+
+TEST(Draw, ParametersAreDrawnOrTaken) {
+  AttentionSpec spec = spec_of(1, 1, 64);
+  spec.mask.kind = MaskSpec::Kind::kCustom;
+  spec.mask.custom.name = "m";
+  spec.mask.custom.code = "p.doc[q_idx] < p.n && p.m[0][0] == 1 && p.w[0] < p.x";
+  spec.mask.custom.params = {{"doc", ParamSpec::Type::kI32Array},
+                             {"n", ParamSpec::Type::kI32},
+                             {"x", ParamSpec::Type::kF32},
+                             {"w", ParamSpec::Type::kF32Array},
+                             {"m", ParamSpec::Type::kI32Matrix}};
+  ProblemRequest request;
+  request.q_lens = {3};
+  request.kv_lens = {90};
+  Tensor n = make_tensor(Dtype::kI32, {});
+  *n.as<std::int32_t>() = 42;
+  request.params = {{"n", n}};
+  const Problem problem = make_problem(spec, request).value();
+  EXPECT_EQ(*problem.at("param_n").as<std::int32_t>(), 42);
+  EXPECT_EQ(problem.at("param_doc").shape, (std::vector<std::int64_t>{90}));
+  EXPECT_EQ(problem.at("param_m").shape, (std::vector<std::int64_t>{90, 90}));
+  std::set<std::int32_t> values;
+  for (int i = 0; i < 90; ++i) values.insert(problem.at("param_doc").as<std::int32_t>()[i]);
+  EXPECT_EQ(values, (std::set<std::int32_t>{0, 1, 2, 3}));
+  for (int i = 0; i < 90; ++i) {
+    EXPECT_LE(std::fabs(problem.at("param_w").as<float>()[i]), 1);
+  }
+  const std::vector<ParamValue> given = problem.param_values();
+  ASSERT_EQ(given.size(), 5U);
+  EXPECT_EQ(given[0].extent[0], 90);
+  EXPECT_EQ(std::get<std::int32_t>(given[1].scalar), 42);
+  EXPECT_EQ(given[4].extent[1], 90);
+
+  request.params = {{"doc", n}};
+  EXPECT_FALSE(make_problem(spec, request).ok());  // a scalar for an array
+  request.params = {{"none", n}};
+  EXPECT_FALSE(make_problem(spec, request).ok());
+  request.params = {{"n", n}, {"n", n}};
+  EXPECT_FALSE(make_problem(spec, request).ok());
+}
+
+TEST(Draw, BadSizesAreNamed) {
+  struct Case {
+    std::optional<std::int64_t> batch;
+    std::vector<std::int64_t> q, kv;
+    const char* field;
+  };
+  for (const Case& one : {
+           Case{std::nullopt, {-1}, {5}, "q_len"},
+           Case{std::nullopt, {5}, {-3}, "kv_len"},
+           Case{-1, {5}, {5}, "batch"},
+           Case{3, {5, 5}, {5}, "q_len"},
+           Case{std::nullopt, {5, 5}, {5, 5, 5}, "q_len"},
+           Case{std::nullopt, {5, 6}, {5}, "q_len"},  // not ragged
+           Case{std::nullopt, {std::int64_t{1} << 40}, {5}, "q_len"},
+           Case{std::int64_t{1} << 40, {5}, {5}, "batch"},
+           Case{std::nullopt, {1 << 28}, {1 << 28}, "batch, q_len, kv_len"},
+           Case{1 << 20, {1 << 20}, {1}, "batch"},
+       }) {
+    ProblemRequest request;
+    request.batch = one.batch;
+    request.q_lens = one.q;
+    request.kv_lens = one.kv;
+    Result<Problem> problem = make_problem(spec_of(32, 8, 128), request);
+    ASSERT_FALSE(problem.ok());
+    EXPECT_EQ(problem.error().code, ErrorCode::kInvalid);
+    EXPECT_EQ(problem.error().field, one.field);
+  }
+}
+
+TEST(Draw, MaxSeqLenBindsKvLen) {
+  AttentionSpec spec = spec_of(1, 1, 64);
+  spec.max_seq_len = 100;
+  ProblemRequest request;
+  request.kv_lens = {101};
+  request.q_lens = {1};
+  EXPECT_FALSE(make_problem(spec, request).ok());
+  request.kv_lens = {100};
+  EXPECT_TRUE(make_problem(spec, request).ok());
+}
+
+TEST(Draw, StorageThatTheLayoutsLackIsUnsupported) {
+  AttentionSpec spec = spec_of(4, 1, 192);
+  spec.ov_depth = 128;
+  spec.qkv_dtype = Dtype::kE4m3;
+  spec.rope_dtype = Dtype::kBf16;
+  EXPECT_EQ(make_problem(spec, {}).error().code, ErrorCode::kUnsupported);
+}
+
+TEST(Draw, LaunchValuesFillWhatTheSpecLeavesOpen) {
+  AttentionSpec spec = spec_of(1, 1, 64);
+  spec.mask.kind = MaskSpec::Kind::kSlidingWindow;
+  spec.score_mod.kind = ScoreModSpec::Kind::kSoftcap;
+  ProblemRequest request;
+  EXPECT_EQ(make_problem(spec, request).value().launch_scalars().window, 128);
+  request.window = 33;
+  request.cap = 20.0F;
+  const LaunchScalars scalars = make_problem(spec, request).value().launch_scalars();
+  EXPECT_EQ(scalars.window, 33);
+  EXPECT_EQ(scalars.cap, 20.0F);
+  EXPECT_EQ(scalars.scale, 0.125F);
+}
+
+}  // namespace
+}  // namespace attnjit::verify

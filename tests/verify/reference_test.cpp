@@ -1,0 +1,458 @@
+// The reference against a second, naive implementation and against cases worked out by hand: one
+// test for each meaning of the design.
+#include "verify/reference.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include "verify/gemm.h"
+#include "verify/meaning.h"
+#include "verify/numeric.h"
+
+namespace attnjit::verify {
+namespace {
+
+constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
+
+struct Where {
+  int b, h, kv_h, q_idx, kv_idx, q_len, kv_len, row;
+};
+using Sees = std::function<bool(const Where&)>;
+using Mod = std::function<double(double, const Where&)>;
+
+bool everything(const Where&) { return true; }
+double unchanged(double score, const Where&) { return score; }
+
+AttentionSpec small(int heads = 4, int group = 2, int depth = 64) {
+  AttentionSpec spec;
+  spec.num_q_heads = heads;
+  spec.group = group;
+  spec.qk_depth = depth;
+  spec.return_lse = true;
+  return spec;
+}
+
+ProblemRequest shapes(std::vector<std::int64_t> q, std::vector<std::int64_t> kv,
+                      InputKind input = InputKind::kNormal) {
+  ProblemRequest request;
+  request.q_lens = std::move(q);
+  request.kv_lens = std::move(kv);
+  request.seed = 11;
+  request.input = input;
+  return request;
+}
+
+// Two passes, no blocks, its own addressing of pages and sequences.
+Reference naive(const Problem& p, const Sees& sees, const Mod& mod) {
+  const AttentionSpec& s = p.spec;
+  Reference out;
+  const int kv_heads = s.num_q_heads / s.group;
+  std::int64_t base = 0;
+  std::int64_t rows = 0;
+  for (const int length : p.q_lens) rows += length;
+  out.o.assign(static_cast<std::size_t>(rows * s.num_q_heads * s.ov_depth), 0);
+  out.lse.assign(static_cast<std::size_t>(rows * s.num_q_heads), 0);
+  const Tensor q = widened(p.at("q")), k = widened(p.at("k")), v = widened(p.at("v"));
+  const float *q_at = q.as<float>(), *k_at = k.as<float>(), *v_at = v.as<float>();
+  const auto tensor_scale = [&](const char* name, int b, int kv_h) {
+    return p.has(name) ? double{p.at(name).as<float>()[b * kv_heads + kv_h]} : 1.0;
+  };
+  for (int b = 0; b < p.batch; ++b) {
+    const int q_len = p.q_lens[b];
+    const int kv_len = p.kv_lens[b];
+    for (int row = 0; row < q_len; ++row) {
+      for (int h = 0; h < s.num_q_heads; ++h) {
+        const int kv_h = h / s.group;
+        std::vector<double> scores(static_cast<std::size_t>(kv_len), kMinusInfinity);
+        const auto key_row = [&](int j) -> std::int64_t {
+          if (s.page_size == 0) return std::int64_t{b} * p.max_kv_len + j;
+          const int page = p.at("page_table").as<std::int32_t>()[b * p.max_pages + j / s.page_size];
+          return std::int64_t{page} * s.page_size + j % s.page_size;
+        };
+        double maximum = kMinusInfinity;
+        for (int j = 0; j < kv_len; ++j) {
+          const Where at{b, h, kv_h, row + kv_len - q_len, j, q_len, kv_len, row};
+          if (!sees(at)) continue;
+          double dot = 0;
+          const float* q_row = q_at + ((base + row) * s.num_q_heads + h) * s.qk_depth;
+          const float* k_row = k_at + (key_row(j) * kv_heads + kv_h) * s.qk_depth;
+          for (int d = 0; d < s.qk_depth; ++d) dot += double{q_row[d]} * double{k_row[d]};
+          dot *=
+              double{p.scale} * tensor_scale("q_scale", b, kv_h) * tensor_scale("k_scale", b, kv_h);
+          scores[j] = mod(dot, at);
+          maximum = std::max(maximum, scores[j]);
+        }
+        double sum = 0;
+        if (s.sink) {
+          const double sink = p.at("sink").as<float>()[h];
+          maximum = std::max(maximum, sink);
+          sum = std::exp(sink - maximum);
+        }
+        const double without = sum;
+        for (int j = 0; j < kv_len; ++j) {
+          if (scores[j] != kMinusInfinity) sum += std::exp(scores[j] - maximum);
+        }
+        double* o = &out.o[((base + row) * s.num_q_heads + h) * s.ov_depth];
+        for (int j = 0; j < kv_len; ++j) {
+          if (scores[j] == kMinusInfinity) continue;
+          const double weight =
+              std::exp(scores[j] - maximum) / sum * tensor_scale("v_scale", b, kv_h);
+          const float* v_row = v_at + (key_row(j) * kv_heads + kv_h) * s.ov_depth;
+          for (int d = 0; d < s.ov_depth; ++d) o[d] += weight * double{v_row[d]};
+        }
+        const double counted = s.lse_includes_sink ? sum : sum - without;
+        const double lse = counted > 0 ? maximum + std::log(counted) : kMinusInfinity;
+        const std::int64_t index =
+            s.ragged ? h * rows + base + row : (std::int64_t{b} * s.num_q_heads + h) * q_len + row;
+        out.lse[index] = lse;
+      }
+    }
+    base += q_len;
+  }
+  return out;
+}
+
+void expect_equal(const Reference& got, const Reference& want) {
+  ASSERT_EQ(got.o.size(), want.o.size());
+  ASSERT_EQ(got.lse.size(), want.lse.size());
+  for (std::size_t i = 0; i < got.o.size(); ++i) {
+    ASSERT_NEAR(got.o[i], want.o[i], 1e-10) << "o element " << i;
+  }
+  for (std::size_t i = 0; i < got.lse.size(); ++i) {
+    if (want.lse[i] == kMinusInfinity) {
+      ASSERT_EQ(got.lse[i], kMinusInfinity) << "lse " << i;
+    } else {
+      ASSERT_NEAR(got.lse[i], want.lse[i], 1e-9) << "lse " << i;
+    }
+  }
+}
+
+void check(const AttentionSpec& spec, const ProblemRequest& request, const Sees& sees = everything,
+           const Mod& mod = unchanged) {
+  Result<Problem> problem = make_problem(spec, request);
+  ASSERT_TRUE(problem.ok()) << problem.error().to_string();
+  Result<Reference> reference = compute_reference(*problem, 2);
+  ASSERT_TRUE(reference.ok()) << reference.error().to_string();
+  expect_equal(*reference, naive(*problem, sees, mod));
+}
+
+TEST(Gemm, AgreesWithThreeLoops) {
+  for (const auto& [m, n, k] : {std::array{1, 1, 1}, std::array{4, 8, 5}, std::array{7, 19, 33},
+                                std::array{64, 64, 128}, std::array{3, 64, 2}}) {
+    std::vector<double> a, b, c, want;
+    for (int i = 0; i < m * k; ++i) a.push_back(std::sin(i));
+    for (int i = 0; i < k * n; ++i) b.push_back(std::cos(i));
+    for (int i = 0; i < m * n; ++i) c.push_back(i);
+    want = c;
+    for (int i = 0; i < m; ++i) {
+      for (int j = 0; j < n; ++j) {
+        for (int p = 0; p < k; ++p) want[i * n + j] += a[i * k + p] * b[p * n + j];
+      }
+    }
+    gemm_add(m, n, k, a.data(), k, b.data(), n, c.data(), n);
+    for (int i = 0; i < m * n; ++i) ASSERT_NEAR(c[i], want[i], 1e-11);
+  }
+}
+
+TEST(Reference, NullMaskInEveryInputAndDtype) {
+  for (const InputKind input :
+       {InputKind::kNormal, InputKind::kLarge, InputKind::kRising, InputKind::kSpike}) {
+    for (const Dtype dtype : {Dtype::kBf16, Dtype::kFp16, Dtype::kE4m3}) {
+      AttentionSpec spec = small();
+      spec.qkv_dtype = dtype;
+      check(spec, shapes({37}, {150}, input));
+    }
+  }
+}
+
+TEST(Reference, OneKeyIsItsValue) {
+  const Problem problem = make_problem(small(2, 1), shapes({1}, {1})).value();
+  const Reference reference = compute_reference(problem).value();
+  for (int i = 0; i < 128; ++i) EXPECT_EQ(reference.o[i], load_float(problem.at("v"), i));
+  double dot = 0;
+  for (int d = 0; d < 64; ++d) {
+    dot += double{load_float(problem.at("q"), d)} * double{load_float(problem.at("k"), d)};
+  }
+  EXPECT_NEAR(reference.lse[0], dot * 0.125, 1e-12);
+}
+
+TEST(Reference, EqualScoresGiveTheMean) {
+  Problem problem = make_problem(small(1, 1), shapes({1}, {3})).value();
+  Tensor& q = problem.tensors["q"];
+  for (int d = 0; d < 64; ++d) store_float(q, d, 0);
+  const Reference reference = compute_reference(problem).value();
+  for (int d = 0; d < 64; ++d) {
+    double mean = 0;
+    for (int j = 0; j < 3; ++j) mean += load_float(problem.at("v"), j * 64 + d) / 3.0;
+    EXPECT_NEAR(reference.o[d], mean, 1e-12);
+  }
+  EXPECT_NEAR(reference.lse[0], std::log(3.0), 1e-12);
+}
+
+TEST(Reference, CausalIsAlignedAtTheEnd) {
+  AttentionSpec spec = small();
+  spec.mask.kind = MaskSpec::Kind::kCausal;
+  for (const auto& [q, kv] : {std::pair{70, 70}, std::pair{5, 130}, std::pair{1, 65}}) {
+    check(spec, shapes({q}, {kv}),
+          [](const Where& at) { return at.kv_idx <= at.row + at.kv_len - at.q_len; });
+  }
+}
+
+TEST(Reference, RowsBeforeTheFirstKey) {
+  // q_len 5, kv_len 3: rows 0 and 1 have q_idx -2 and -1.
+  AttentionSpec spec = small(2, 1);
+  const Problem null = make_problem(spec, shapes({5}, {3})).value();
+  for (const double lse : compute_reference(null).value().lse) EXPECT_TRUE(std::isfinite(lse));
+  check(spec, shapes({5}, {3}));
+
+  spec.mask.kind = MaskSpec::Kind::kCausal;
+  const Problem causal = make_problem(spec, shapes({5}, {3})).value();
+  const Reference reference = compute_reference(causal).value();
+  for (int row = 0; row < 5; ++row) {
+    for (int h = 0; h < 2; ++h) {
+      EXPECT_EQ(reference.lse[h * 5 + row] == kMinusInfinity, row < 2);
+      EXPECT_EQ(reference.o[(row * 2 + h) * 64] == 0, row < 2);
+    }
+  }
+}
+
+TEST(Reference, SlidingWindow) {
+  AttentionSpec spec = small();
+  spec.mask.kind = MaskSpec::Kind::kSlidingWindow;
+  for (const int window : {1, 7, 64, 500}) {
+    spec.mask.window = window;
+    check(spec, shapes({90}, {200}),
+          [&](const Where& at) { return at.q_idx - window < at.kv_idx && at.kv_idx <= at.q_idx; });
+  }
+  // A window of one key sees exactly that key.
+  spec.mask.window = 1;
+  const Problem problem = make_problem(spec, shapes({1}, {9})).value();
+  const Reference reference = compute_reference(problem).value();
+  EXPECT_EQ(reference.o[0], load_float(problem.at("v"), 8 * 2 * 64));
+}
+
+TEST(Reference, ChunkIsTheFloor) {
+  EXPECT_EQ(floor_divide(-1, 4), -1);
+  EXPECT_EQ(floor_divide(-4, 4), -1);
+  EXPECT_EQ(floor_divide(-5, 4), -2);
+  EXPECT_EQ(floor_divide(3, 4), 0);
+  AttentionSpec spec = small();
+  spec.mask.kind = MaskSpec::Kind::kChunked;
+  spec.mask.chunk = 16;
+  check(spec, shapes({40}, {100}), [](const Where& at) { return at.q_idx / 16 == at.kv_idx / 16; });
+  // Rows with q_idx -1 to -3 are in chunk -1 and see nothing; truncation would give them chunk 0.
+  spec.mask.chunk = 4;
+  const Problem problem = make_problem(spec, shapes({8}, {5})).value();
+  const Reference reference = compute_reference(problem).value();
+  for (int row = 0; row < 8; ++row) {
+    EXPECT_EQ(reference.lse[row] == kMinusInfinity, row < 3) << row;
+  }
+}
+
+TEST(Reference, AndOr) {
+  AttentionSpec spec = small();
+  MaskSpec causal, chunked, window;
+  causal.kind = MaskSpec::Kind::kCausal;
+  chunked.kind = MaskSpec::Kind::kChunked;
+  chunked.chunk = 24;
+  window.kind = MaskSpec::Kind::kSlidingWindow;
+  window.window = 5;
+  const auto in_chunk = [](const Where& at) {
+    return floor_divide(at.q_idx, 24) == floor_divide(at.kv_idx, 24);
+  };
+  const auto in_window = [](const Where& at) {
+    return at.q_idx - 5 < at.kv_idx && at.kv_idx <= at.q_idx;
+  };
+  spec.mask.kind = MaskSpec::Kind::kAnd;
+  spec.mask.of = {causal, chunked};
+  check(spec, shapes({60}, {100}),
+        [&](const Where& at) { return at.kv_idx <= at.q_idx && in_chunk(at); });
+  spec.mask.kind = MaskSpec::Kind::kOr;
+  spec.mask.of = {window, chunked};
+  check(spec, shapes({60}, {100}), [&](const Where& at) { return in_window(at) || in_chunk(at); });
+  MaskSpec inner = spec.mask;
+  spec.mask.kind = MaskSpec::Kind::kAnd;
+  spec.mask.of = {causal, inner};
+  check(spec, shapes({100}, {60}),
+        [&](const Where& at) { return at.kv_idx <= at.q_idx && (in_window(at) || in_chunk(at)); });
+}
+
+TEST(Reference, SoftcapComesBeforeTheMask) {
+  AttentionSpec spec = small();
+  spec.score_mod.kind = ScoreModSpec::Kind::kSoftcap;
+  spec.score_mod.cap = 3;
+  spec.mask.kind = MaskSpec::Kind::kCausal;
+  check(
+      spec, shapes({33}, {80}, InputKind::kLarge),
+      [](const Where& at) { return at.kv_idx <= at.q_idx; },
+      [](double score, const Where&) { return 3 * std::tanh(score / 3); });
+}
+
+TEST(Reference, Alibi) {
+  // Press et al.: for 8 heads 1/2, 1/4, ... 1/256.
+  for (int h = 0; h < 8; ++h) EXPECT_EQ(alibi_slope(h, 8), std::exp2(-(h + 1)));
+  EXPECT_EQ(alibi_slope(0, 16), std::exp2(-0.5));
+  // 12 heads: the 8 of 8, then every second one of 16.
+  EXPECT_EQ(alibi_slope(7, 12), std::exp2(-8));
+  EXPECT_EQ(alibi_slope(8, 12), std::exp2(-0.5));
+  EXPECT_EQ(alibi_slope(9, 12), std::exp2(-1.5));
+  AttentionSpec spec = small(6, 1);
+  spec.score_mod.kind = ScoreModSpec::Kind::kAlibi;
+  check(spec, shapes({30}, {20}), everything, [](double score, const Where& at) {
+    const double slopes[] = {0.25, 0.0625, 0.015625, 0.00390625, 0.5, 0.125};
+    return score - slopes[at.h] * std::abs(at.row + at.kv_len - at.q_len - at.kv_idx);
+  });
+}
+
+TEST(Reference, SinkIsOnlyInTheDenominator) {
+  AttentionSpec spec = small();
+  spec.sink = true;
+  check(spec, shapes({20}, {100}));
+  spec.lse_includes_sink = false;
+  check(spec, shapes({20}, {100}));
+
+  // Two keys of score 0 and a sink of log 2: weights 1/4 each.
+  AttentionSpec one = small(1, 1);
+  one.sink = true;
+  Problem problem = make_problem(one, shapes({1}, {2})).value();
+  for (int d = 0; d < 64; ++d) store_float(problem.tensors["q"], d, 0);
+  problem.tensors["sink"].as<float>()[0] = std::log(2.0F);
+  const Reference reference = compute_reference(problem).value();
+  EXPECT_NEAR(reference.o[0],
+              0.25 * (load_float(problem.at("v"), 0) + load_float(problem.at("v"), 64)), 1e-7);
+  EXPECT_NEAR(reference.lse[0], std::log(4.0), 1e-7);
+}
+
+TEST(Reference, SinkIsNotScaled) {
+  AttentionSpec spec = small();
+  spec.sink = true;
+  ProblemRequest request = shapes({4}, {50});
+  request.scale = 0.01F;
+  check(spec, request);
+}
+
+TEST(Reference, EmptyRowsWithASink) {
+  AttentionSpec spec = small(2, 1);
+  spec.sink = true;
+  spec.mask.kind = MaskSpec::Kind::kCausal;
+  Problem problem = make_problem(spec, shapes({4}, {2})).value();
+  Reference reference = compute_reference(problem).value();
+  for (int h = 0; h < 2; ++h) {
+    EXPECT_EQ(reference.o[h * 64], 0);
+    EXPECT_DOUBLE_EQ(reference.lse[h * 4], problem.at("sink").as<float>()[h]);
+  }
+  problem.spec.lse_includes_sink = false;
+  reference = compute_reference(problem).value();
+  EXPECT_EQ(reference.lse[0], kMinusInfinity);
+}
+
+TEST(Reference, NoKeysAtAll) {
+  const Problem problem = make_problem(small(), shapes({3}, {0})).value();
+  const Reference reference = compute_reference(problem).value();
+  for (const double value : reference.o) EXPECT_EQ(value, 0);
+  for (const double value : reference.lse) EXPECT_EQ(value, kMinusInfinity);
+}
+
+TEST(Reference, RaggedSequencesAreApart) {
+  AttentionSpec spec = small();
+  spec.ragged = true;
+  spec.mask.kind = MaskSpec::Kind::kCausal;
+  check(spec, shapes({3, 0, 70, 1}, {90, 5, 60, 0}),
+        [](const Where& at) { return at.kv_idx <= at.q_idx; });
+}
+
+TEST(Reference, DifferentKvLensWithoutRagged) { check(small(), shapes({6}, {90, 5, 1})); }
+
+TEST(Reference, PagedEqualsContiguous) {
+  AttentionSpec spec = small();
+  const auto request = shapes({4, 4, 4}, {90, 5, 64});
+  const Reference contiguous = compute_reference(make_problem(spec, request).value()).value();
+  for (const int page : {16, 64}) {
+    spec.page_size = page;
+    check(spec, request);
+    expect_equal(compute_reference(make_problem(spec, request).value()).value(), contiguous);
+  }
+}
+
+TEST(Reference, Materialized) {
+  for (const std::uint64_t seed : {0, 1, 2, 3}) {
+    for (const Dtype dtype : {Dtype::kF32, Dtype::kU8}) {
+      AttentionSpec spec = small();
+      spec.mask.kind = MaskSpec::Kind::kMaterialized;
+      spec.mask.dtype = dtype;
+      ProblemRequest request = shapes({9}, {70});
+      request.batch = 2;
+      request.seed = seed;
+      const Problem problem = make_problem(spec, request).value();
+      const Tensor& mask = problem.at("mask");
+      EXPECT_EQ(mask.shape[0], (seed & 1) != 0 ? 2 : 1);
+      EXPECT_EQ(mask.shape[1], (seed & 2) != 0 ? 4 : 1);
+      const auto element = [&](const Where& at) {
+        const int b = mask.shape[0] == 1 ? 0 : at.b;
+        const int h = mask.shape[1] == 1 ? 0 : at.h;
+        const std::int64_t index = ((b * mask.shape[1] + h) * 9 + at.row) * 70 + at.kv_idx;
+        return dtype == Dtype::kU8 ? double{mask.as<std::uint8_t>()[index] != 0 ? 0.0 : -1.0 / 0.0}
+                                   : double{mask.as<float>()[index]};
+      };
+      check(
+          spec, request, [&](const Where& at) { return element(at) != kMinusInfinity; },
+          [&](double score, const Where& at) { return score + element(at); });
+    }
+  }
+}
+
+TEST(Reference, DepthsOfMla) {
+  AttentionSpec prefill = small(4, 1, 192);
+  prefill.ov_depth = 128;
+  prefill.mla = Mla::kPrefill;
+  check(prefill, shapes({20}, {70}));
+  AttentionSpec decode = small(16, 16, 576);
+  decode.ov_depth = 512;
+  decode.mla = Mla::kDecode;
+  check(decode, shapes({2}, {70}));
+  // Absorbed: V is the first 512 elements of K.
+  const Problem problem = make_problem(decode, shapes({1}, {9})).value();
+  for (int j = 0; j < 9; ++j) {
+    for (int d = 0; d < 512; ++d) {
+      ASSERT_EQ(load_float(problem.at("v"), j * 512 + d), load_float(problem.at("k"), j * 576 + d));
+    }
+  }
+}
+
+TEST(Reference, E4m3ScalesAreOfSequenceAndHead) {
+  AttentionSpec spec = small(4, 2);
+  spec.qkv_dtype = Dtype::kE4m3;
+  ProblemRequest request = shapes({5}, {40});
+  request.batch = 3;
+  check(spec, request);
+  Problem problem = make_problem(spec, request).value();
+  const Reference before = compute_reference(problem).value();
+  problem.tensors["v_scale"].as<float>()[1 * 2 + 1] *= 2;  // sequence 1, key-value head 1
+  const Reference after = compute_reference(problem).value();
+  for (std::size_t i = 0; i < before.o.size(); ++i) {
+    const bool concerned = i / (5 * 4 * 64) == 1 && i / 64 % 4 >= 2;
+    ASSERT_DOUBLE_EQ(after.o[i], before.o[i] * (concerned ? 2 : 1));
+  }
+}
+
+TEST(Reference, PartitionsDoNotChangeTheResult) {
+  AttentionSpec spec = small();
+  spec.sink = true;
+  const Reference one = compute_reference(make_problem(spec, shapes({3}, {200})).value()).value();
+  spec.num_partitions = 7;
+  expect_equal(compute_reference(make_problem(spec, shapes({3}, {200})).value()).value(), one);
+}
+
+TEST(Reference, ThreadsDoNotChangeABit) {
+  const Problem problem = make_problem(small(8, 4), shapes({50}, {300})).value();
+  const Reference one = compute_reference(problem, 1).value();
+  const Reference many = compute_reference(problem, 7).value();
+  EXPECT_EQ(one.o, many.o);
+  EXPECT_EQ(one.lse, many.lse);
+}
+
+}  // namespace
+}  // namespace attnjit::verify

@@ -42,14 +42,21 @@ struct DeviceShape {
   std::int64_t max_smem_bytes = 232448;  ///< opt-in, a CTA
 };
 
-/// The run-time scalars of a mask, a score modification and the softmax.
+/// The run-time scalars of a mask, a score modification and the softmax. A zero stands for the
+/// plan's spec's value.
 struct LaunchScalars {
-  float scale = 0;  ///< 0: 1 / sqrt(qk_depth)
-  std::int32_t window = 0;
-  std::int32_t chunk = 0;
+  float scale = 0;          ///< 0: 1 / sqrt(qk_depth); otherwise positive
+  std::int32_t window = 0;  ///< of the mask tree's first sliding_window in preorder
+  std::int32_t chunk = 0;   ///< of the first chunked
   float cap = 0;
+  std::array<std::int32_t, 7> more_windows{};  ///< of the second sliding_window, the third, ..
+  std::array<std::int32_t, 7> more_chunks{};
   bool operator==(const LaunchScalars&) const = default;
 };
+
+/// The values that a spec gives, for a launch with a kernel that was perhaps planned for another
+/// spec with the same key: window, chunk and cap are not part of it unless they are constant.
+ATTNJIT_EXPORT LaunchScalars launch_scalars(const AttentionSpec& spec);
 
 /// The value, or for arrays the extent, of one user parameter (p.<name>).
 struct ParamValue {

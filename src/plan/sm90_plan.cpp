@@ -1,11 +1,324 @@
 #include "plan/sm90_plan.h"
 
-namespace attnjit {
+#include <fmt/format.h>
 
-Status make_sm90_plan(const AttentionSpec& /*resolved*/, const PlanOptions& /*options*/,
-                      KernelPlan& plan, const TuningValues* /*tuned*/) {
-  plan.supported = false;
-  plan.reason = "no sm_90a template yet";
+#include <cmath>
+#include <set>
+#include <string_view>
+
+#include "attnjit/sm90_plan.h"
+#include "plan/mask_scalars.h"
+
+namespace attnjit {
+namespace {
+
+constexpr std::int64_t kMaxSmemBytes = 232448;  // a CTA's, opt-in, on sm_90
+constexpr int kMaxLaunchScalars = 8;            // windows, or chunks, that LaunchScalars can give
+constexpr int kMaxStages = 4;
+
+int round_up(int value, int to) { return (value + to - 1) / to * to; }
+
+bool contains(const MaskSpec& mask, MaskSpec::Kind kind) {
+  if (mask.kind == kind) return true;
+  for (const MaskSpec& child : mask.of) {
+    if (contains(child, kind)) return true;
+  }
+  return false;
+}
+
+/// Why the template does not serve a spec; empty: it does.
+std::string unsupported_reason(const AttentionSpec& spec) {
+  const auto missing = [](std::string_view what) {
+    return fmt::format("the sm_90a template has no {} yet", what);
+  };
+  if (spec.mla == Mla::kDecode) return missing("MLA decode (mla: decode)");
+  if (spec.qkv_dtype != Dtype::kBf16 && spec.qkv_dtype != Dtype::kFp16) {
+    return missing(fmt::format("{} operands (qkv_dtype)", to_string(spec.qkv_dtype)));
+  }
+  const Dtype output = spec.output_dtype.value_or(spec.qkv_dtype);
+  if (output != Dtype::kBf16 && output != Dtype::kFp16) {
+    return missing(fmt::format("{} output (output_dtype)", to_string(output)));
+  }
+  const Dtype rope = spec.rope_dtype.value_or(spec.qkv_dtype);
+  if (rope != spec.qkv_dtype || spec.rope_gmem_dtype.value_or(rope) != rope) {
+    return missing("rope part of another type than the rest (rope_dtype, rope_gmem_dtype)");
+  }
+  if (spec.scale_dtype) return missing("per-token scales (scale_dtype)");
+  if (spec.page_size > 0) return missing("paged K and V (page_size)");
+  if (spec.ragged) return missing("ragged batches (ragged)");
+  if (spec.num_partitions > 1) return missing("split of kv_len (num_partitions)");
+  if (contains(spec.mask, MaskSpec::Kind::kMaterialized))
+    return missing("materialized masks (mask)");
+  if (spec.qk_depth > 256) {
+    return fmt::format(
+        "the sm_90a template takes qk_depth up to 256, not {}: O and P must fit a warpgroup's "
+        "registers",
+        spec.qk_depth);
+  }
+  if (spec.ov_depth > spec.qk_depth) {
+    return fmt::format("the sm_90a template takes ov_depth up to qk_depth ({}), not {}",
+                       spec.qk_depth, spec.ov_depth);
+  }
+  if (spec.qk_depth % 8 != 0 || spec.ov_depth % 8 != 0) {
+    return fmt::format(
+        "TMA needs rows of whole 16 bytes: qk_depth {} and ov_depth {} must be multiples of 8",
+        spec.qk_depth, spec.ov_depth);
+  }
+  std::set<std::string> names;
+  for (const ParamSpec& param : user_parameters(spec)) {
+    names.insert(param.name);
+  }
+  for (const ParamSpec& param : user_parameters(spec)) {
+    const bool array =
+        param.type == ParamSpec::Type::kI32Array || param.type == ParamSpec::Type::kF32Array;
+    const bool matrix = param.type == ParamSpec::Type::kI32Matrix;
+    if ((array && names.count(param.name + "_n") > 0) ||
+        (matrix &&
+         (names.count(param.name + "_rows") > 0 || names.count(param.name + "_cols") > 0))) {
+      return fmt::format(
+          "the parameter {} needs the names {}_n, {}_rows and {}_cols for its extent", param.name,
+          param.name, param.name, param.name);
+    }
+  }
+  for (const MaskScalar& scalar : mask_scalars(spec.mask)) {
+    if (!scalar.constant && scalar.position >= kMaxLaunchScalars) {
+      return fmt::format(
+          "a mask tree takes {} windows and {} chunks given at launch; make more of them constant",
+          kMaxLaunchScalars, kMaxLaunchScalars);
+    }
+  }
+  return {};
+}
+
+/// The tile of a depth. P, S and O live in registers: BN/4 + BN/2 + ov_depth/2 of them a thread.
+Sm90Plan choose(const AttentionSpec& spec) {
+  const bool plain = spec.mask.kind == MaskSpec::Kind::kNull &&
+                     spec.score_mod.kind == ScoreModSpec::Kind::kIdentity;
+  Sm90Plan plan;
+  plan.num_consumers = 2;
+  if (spec.qk_depth <= 64) {
+    plan.num_consumers = 3;
+    plan.BN = 128;
+  } else if (spec.qk_depth <= 128) {
+    plan.BN = plain ? 176 : 128;
+  } else if (spec.qk_depth <= 192) {
+    plan.BN = spec.ov_depth <= 128 ? 128 : (plain ? 112 : 96);
+  } else {
+    plan.BN = plain ? 80 : 64;
+  }
+  plan.num_stages = 2;
+  plan.ping_pong = spec.qk_depth <= 128;
+  return plan;
+}
+
+/// Applies a tuned choice. Errors: kInvalid for a name or value that the template does not take.
+Status apply(const TuningValues& tuned, Sm90Plan& plan) {
+  for (const auto& [name, value] : tuned) {
+    const auto refuse = [&](std::string_view allowed) {
+      return make_error(
+          ErrorCode::kInvalid,
+          fmt::format("{} = {} in a tuning table: sm_90a takes {}", name, value, allowed), name);
+    };
+    if (name == "BN") {
+      static const std::set<std::int64_t> kWidths{64, 80, 96, 112, 128, 144, 160, 176, 192};
+      if (kWidths.count(value) == 0) return refuse("64, 80, 96, 112, 128, 144, 160, 176, 192");
+      plan.BN = static_cast<int>(value);
+    } else if (name == "num_stages") {
+      if (value < 2 || value > kMaxStages) return refuse(fmt::format("2 to {}", kMaxStages));
+      plan.num_stages = static_cast<int>(value);
+    } else if (name == "num_consumers") {
+      if (value < 2 || value > 3) return refuse("2 or 3");
+      plan.num_consumers = static_cast<int>(value);
+    } else if (name == "ping_pong") {
+      if (value < 0 || value > 1) return refuse("0 or 1");
+      plan.ping_pong = value == 1;
+    } else {
+      return make_error(
+          ErrorCode::kInvalid,
+          fmt::format(
+              "'{}' is no choice of an sm_90a plan: BN, num_stages, num_consumers, ping_pong",
+              name),
+          name);
+    }
+  }
+  return {};
+}
+
+/// What follows from the tile.
+void complete(const AttentionSpec& spec, Sm90Plan& plan) {
+  plan.BM = 64 * plan.num_consumers;
+  // 32 and the consumers' share of the 65536 registers of an SM, in steps of 8.
+  plan.producer_registers = 32;
+  plan.consumer_registers = plan.num_consumers == 2 ? 240 : 160;
+  plan.padded_qk_depth = round_up(spec.qk_depth, 64);
+  plan.padded_ov_depth = round_up(spec.ov_depth, 64);
+  plan.q_bytes = std::int64_t{2} * plan.BM * plan.padded_qk_depth;
+  plan.k_bytes = std::int64_t{2} * plan.BN * plan.padded_qk_depth;
+  plan.v_bytes = std::int64_t{2} * plan.BN * plan.padded_ov_depth;
+}
+
+void add_parameters(const AttentionSpec& spec, KernelPlan& plan) {
+  using Kind = KernelParameter::Kind;
+  const auto add = [&](std::string name, Kind kind, std::string cuda_type = {}) {
+    plan.parameters.push_back({std::move(name), kind, std::move(cuda_type)});
+  };
+  for (const char* map : {"q_map", "k_map", "v_map", "o_map"}) add(map, Kind::kTensorMap);
+  if (spec.return_lse) add("lse", Kind::kPointer, "float");
+  if (spec.sink) add("sink", Kind::kPointer, "const float");
+  for (const char* name : {"num_q_heads", "q_len", "kv_len", "m_tiles", "total_tiles"}) {
+    add(name, Kind::kI32);
+  }
+  add("scale", Kind::kF32);
+  for (const MaskScalar& scalar : mask_scalars(spec.mask)) {
+    if (!scalar.constant) add(scalar.name, Kind::kI32);
+  }
+  if (spec.score_mod.kind == ScoreModSpec::Kind::kSoftcap && !spec.score_mod.constant) {
+    add("cap", Kind::kF32);
+  }
+  for (const ParamSpec& param : user_parameters(spec)) {
+    const std::string name = "param_" + param.name;
+    switch (param.type) {
+      case ParamSpec::Type::kI32:
+        add(name, Kind::kI32);
+        break;
+      case ParamSpec::Type::kF32:
+        add(name, Kind::kF32);
+        break;
+      case ParamSpec::Type::kI32Array:
+      case ParamSpec::Type::kF32Array:
+        add(name, Kind::kPointer,
+            param.type == ParamSpec::Type::kI32Array ? "const int" : "const float");
+        add(name + "_n", Kind::kI32);
+        break;
+      case ParamSpec::Type::kI32Matrix:
+        add(name, Kind::kPointer, "const int");
+        add(name + "_rows", Kind::kI32);
+        add(name + "_cols", Kind::kI32);
+        break;
+    }
+  }
+}
+
+void add_constants(const AttentionSpec& spec, const Sm90Plan& sm90, KernelPlan& plan) {
+  const auto add_int = [&](std::string name, std::int64_t value) {
+    plan.constants.push_back({"int", std::move(name), std::to_string(value)});
+  };
+  const auto add_bool = [&](std::string name, bool value) {
+    plan.constants.push_back({"bool", std::move(name), value ? "true" : "false"});
+  };
+  add_bool("kBf16", spec.qkv_dtype == Dtype::kBf16);
+  add_bool("kOutputBf16", spec.output_dtype.value_or(spec.qkv_dtype) == Dtype::kBf16);
+  add_int("kQkDepth", spec.qk_depth);
+  add_int("kOvDepth", spec.ov_depth);
+  add_int("kGroup", spec.group);
+  add_bool("kSink", spec.sink);
+  add_bool("kReturnLse", spec.return_lse);
+  add_bool("kLseIncludesSink", spec.lse_includes_sink);
+  add_int("kConsumers", sm90.num_consumers);
+  add_int("kThreads", plan.threads);
+  add_int("kTileM", sm90.BM);
+  add_int("kTileN", sm90.BN);
+  add_int("kStages", sm90.num_stages);
+  add_bool("kPingPong", sm90.ping_pong);
+  add_int("kProducerRegisters", sm90.producer_registers);
+  add_int("kConsumerRegisters", sm90.consumer_registers);
+  for (const MemoryRange& range : plan.smem_map) {
+    if (range.name == "Q and O") add_int("kQOffset", range.begin);
+    if (range.name == "K 0") add_int("kKOffset", range.begin);
+    if (range.name == "V 0") add_int("kVOffset", range.begin);
+    if (range.name == "barriers") add_int("kBarrierOffset", range.begin);
+  }
+  add_int("kSmemBytes", plan.smem_bytes);
+  for (const MaskScalar& scalar : mask_scalars(spec.mask)) {
+    if (scalar.constant) add_int(scalar.constant_name, scalar.value);
+  }
+  if (spec.score_mod.kind == ScoreModSpec::Kind::kSoftcap && spec.score_mod.constant) {
+    // Hexadecimal: the same float whatever the locale and the reader's rounding.
+    plan.constants.push_back(
+        {"float", "kCap", fmt::format("{:a}f", static_cast<float>(spec.score_mod.cap))});
+  }
+}
+
+void add_maps(const Sm90Plan& sm90, KernelPlan& plan) {
+  const auto add = [&](std::string name, std::int64_t bytes) {
+    plan.smem_map.push_back({std::move(name), plan.smem_bytes, bytes});
+    plan.smem_bytes += bytes;
+  };
+  add("Q and O", sm90.q_bytes);
+  for (int i = 0; i < sm90.num_stages; ++i) add(fmt::format("K {}", i), sm90.k_bytes);
+  for (int i = 0; i < sm90.num_stages; ++i) add(fmt::format("V {}", i), sm90.v_bytes);
+  const int consumer_warps = 4 * sm90.num_consumers;
+  plan.barriers.push_back({"Q full", 1});
+  plan.barriers.push_back({"Q empty", sm90.num_consumers});
+  struct {
+    const char* name;
+    int arrivals;
+  } const kinds[] = {{"K {} full", 1},
+                     {"K {} empty", consumer_warps},
+                     {"V {} full", 1},
+                     {"V {} empty", consumer_warps}};
+  for (const auto& kind : kinds) {
+    for (int i = 0; i < sm90.num_stages; ++i) {
+      plan.barriers.push_back({fmt::format(fmt::runtime(kind.name), i), kind.arrivals});
+    }
+  }
+  add("barriers", std::int64_t{8} * static_cast<std::int64_t>(plan.barriers.size()));
+}
+
+void add_deviations(const PlanOptions& options, const AttentionSpec& spec, KernelPlan& plan) {
+  const auto add = [&](std::string name, std::string asked, std::string actual,
+                       std::string reason) {
+    plan.deviations.push_back(
+        {std::move(name), std::move(asked), std::move(actual), std::move(reason)});
+  };
+  if (options.swizzle_bytes && *options.swizzle_bytes != 128) {
+    add("swizzle_bytes", std::to_string(*options.swizzle_bytes), "128",
+        "the sm_90a template pads rows to whole 128-byte blocks");
+  }
+  if (options.num_qo) {
+    add("num_qo", std::to_string(*options.num_qo), std::to_string(plan.sm90->num_consumers),
+        "query tiles a CTA are consumer warpgroups of 64 rows on sm_90a");
+  }
+  if (options.pair_cta.value_or(false)) {
+    add("pair_cta", "true", "false", "sm_90a has no MMA of two CTAs");
+  }
+  if (spec.num_partitions == 0) {
+    add("num_partitions", "chosen at launch", "1", "the sm_90a template does not split kv_len yet");
+  }
+}
+
+}  // namespace
+
+Status make_sm90_plan(const AttentionSpec& resolved, const PlanOptions& options, KernelPlan& plan,
+                      const TuningValues* tuned) {
+  Sm90Plan sm90 = choose(resolved);
+  if (tuned != nullptr) {
+    Status status = apply(*tuned, sm90);
+    if (!status) return status;
+  }
+  complete(resolved, sm90);
+  plan.reason = unsupported_reason(resolved);
+  plan.supported = plan.reason.empty();
+  plan.sm90 = std::make_shared<const Sm90Plan>(sm90);
+  if (!plan.supported) return {};
+
+  plan.entry = "attnjit_forward";
+  plan.kernel_header = "sm90/forward.cuh";
+  plan.threads = 128 * (sm90.num_consumers + 1);
+  plan.cluster = 1;
+  plan.min_registers = 65536 / plan.threads / 8 * 8;
+  add_maps(sm90, plan);
+  if (plan.smem_bytes > kMaxSmemBytes) {
+    // Only a tuning table can ask for this; the choices above are tested to fit.
+    return make_error(
+        ErrorCode::kInvalid,
+        fmt::format("BN {} with {} stages needs {} bytes of shared memory; a CTA has {}", sm90.BN,
+                    sm90.num_stages, plan.smem_bytes, kMaxSmemBytes),
+        "BN");
+  }
+  add_constants(resolved, sm90, plan);
+  add_parameters(resolved, plan);
+  add_deviations(options, resolved, plan);
   return {};
 }
 

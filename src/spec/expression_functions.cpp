@@ -1,0 +1,279 @@
+// The functions that an expression may call, and what each operation of an AST node computes.
+#include "spec/expression_functions.h"
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+namespace attnjit::spec {
+namespace {
+
+using F = ExprFunction;
+
+constexpr FunctionRow kFunctions[] = {
+    {"min", "", F::kMin, 2, true},
+    {"max", "", F::kMax, 2, true},
+    {"abs", "", F::kAbs, 1, true},
+    {"exp", "expf", F::kExp, 1, false},
+    {"exp2", "exp2f", F::kExp2, 1, false},
+    {"log", "logf", F::kLog, 1, false},
+    {"log2", "log2f", F::kLog2, 1, false},
+    {"sqrt", "sqrtf", F::kSqrt, 1, false},
+    {"rsqrt", "rsqrtf", F::kRsqrt, 1, false},
+    {"tanh", "tanhf", F::kTanh, 1, false},
+    {"sin", "sinf", F::kSin, 1, false},
+    {"cos", "cosf", F::kCos, 1, false},
+    {"erf", "erff", F::kErf, 1, false},
+    {"floor", "floorf", F::kFloor, 1, false},
+    {"ceil", "ceilf", F::kCeil, 1, false},
+    {"round", "roundf", F::kRound, 1, false},
+    {"trunc", "truncf", F::kTrunc, 1, false},
+    {"fabs", "fabsf", F::kFabs, 1, false},
+    {"pow", "powf", F::kPow, 2, false},
+    {"fmod", "fmodf", F::kFmod, 2, false},
+    {"fmin", "fminf", F::kFmin, 2, false},
+    {"fmax", "fmaxf", F::kFmax, 2, false},
+    {"fma", "fmaf", F::kFma, 3, false},
+};
+
+constexpr bool in_order() {
+  for (std::size_t i = 0; i < std::size(kFunctions); ++i) {
+    if (static_cast<std::size_t>(kFunctions[i].function) != i) return false;
+  }
+  return true;
+}
+static_assert(in_order(), "kFunctions is indexed by ExprFunction");
+
+std::uint32_t bits(std::int32_t value) { return static_cast<std::uint32_t>(value); }
+std::int32_t wrapped(std::uint32_t value) { return static_cast<std::int32_t>(value); }
+
+std::int32_t to_i32(double value) {
+  if (std::isnan(value)) return 0;
+  if (value >= 2147483648.0) return std::numeric_limits<std::int32_t>::max();
+  if (value <= -2147483649.0) return std::numeric_limits<std::int32_t>::min();
+  return static_cast<std::int32_t>(value);
+}
+
+std::int32_t apply_i32(ExprOp op, std::int32_t a, std::int32_t b) {
+  switch (op) {
+    case ExprOp::kAdd:
+      return wrapped(bits(a) + bits(b));
+    case ExprOp::kSubtract:
+      return wrapped(bits(a) - bits(b));
+    case ExprOp::kMultiply:
+      return wrapped(bits(a) * bits(b));
+    case ExprOp::kDivide:
+      if (b == 0) return 0;
+      return b == -1 ? wrapped(0U - bits(a)) : a / b;
+    case ExprOp::kModulo:
+      return b == 0 || b == -1 ? 0 : a % b;
+    case ExprOp::kShiftLeft:
+      return wrapped(bits(a) << (bits(b) & 31U));
+    case ExprOp::kShiftRight:
+      return a >> (bits(b) & 31U);
+    case ExprOp::kBitAnd:
+      return wrapped(bits(a) & bits(b));
+    case ExprOp::kBitOr:
+      return wrapped(bits(a) | bits(b));
+    case ExprOp::kBitXor:
+      return wrapped(bits(a) ^ bits(b));
+    default:
+      return 0;
+  }
+}
+
+double apply_f32(ExprOp op, double a, double b) {
+  switch (op) {
+    case ExprOp::kAdd:
+      return a + b;
+    case ExprOp::kSubtract:
+      return a - b;
+    case ExprOp::kMultiply:
+      return a * b;
+    default:
+      return a / b;
+  }
+}
+
+template <class T>
+bool compare(ExprOp op, T a, T b) {
+  switch (op) {
+    case ExprOp::kLess:
+      return a < b;
+    case ExprOp::kLessEqual:
+      return a <= b;
+    case ExprOp::kGreater:
+      return a > b;
+    case ExprOp::kGreaterEqual:
+      return a >= b;
+    case ExprOp::kEqual:
+      return a == b;
+    default:
+      return a != b;
+  }
+}
+
+std::int32_t call_i32(ExprFunction function, std::int32_t a, std::int32_t b) {
+  switch (function) {
+    case F::kMin:
+      return a < b ? a : b;
+    case F::kMax:
+      return a > b ? a : b;
+    default:
+      return a < 0 ? wrapped(0U - bits(a)) : a;
+  }
+}
+
+double call_f32(ExprFunction function, double a, double b, double c, bool in_double) {
+  switch (function) {
+    case F::kMin:
+    case F::kFmin:
+      return std::fmin(a, b);
+    case F::kMax:
+    case F::kFmax:
+      return std::fmax(a, b);
+    case F::kAbs:
+    case F::kFabs:
+      return std::fabs(a);
+    case F::kExp:
+      return std::exp(a);
+    case F::kExp2:
+      return std::exp2(a);
+    case F::kLog:
+      return std::log(a);
+    case F::kLog2:
+      return std::log2(a);
+    case F::kSqrt:
+      return std::sqrt(a);
+    case F::kRsqrt:
+      return 1.0 / std::sqrt(a);
+    case F::kTanh:
+      return std::tanh(a);
+    case F::kSin:
+      return std::sin(a);
+    case F::kCos:
+      return std::cos(a);
+    case F::kErf:
+      return std::erf(a);
+    case F::kFloor:
+      return std::floor(a);
+    case F::kCeil:
+      return std::ceil(a);
+    case F::kRound:
+      return std::round(a);
+    case F::kTrunc:
+      return std::trunc(a);
+    case F::kPow:
+      return std::pow(a, b);
+    case F::kFmod:
+      return std::fmod(a, b);
+    case F::kFma:
+      // NOTE: rounding fma's double result to float would round twice; the other operations are
+      // exact enough in double for that to be harmless.
+      return in_double ? std::fma(a, b, c)
+                       : static_cast<double>(std::fma(static_cast<float>(a), static_cast<float>(b),
+                                                      static_cast<float>(c)));
+  }
+  return 0;
+}
+
+/// Rounds to f32 as IEEE 754 does, overflow to infinity included.
+double rounded(double value) {
+  // NOTE: converting a double beyond float's range is defined under IEEE 754 (Annex F) and UBSan's
+  // float-cast-overflow, which says otherwise, is not part of -fsanitize=undefined.
+  return static_cast<double>(static_cast<float>(value));
+}
+
+}  // namespace
+
+std::span<const FunctionRow> expression_functions() { return kFunctions; }
+
+const FunctionRow* find_function(std::string_view name) {
+  for (const FunctionRow& row : kFunctions) {
+    if (row.name == name || (!row.alias.empty() && row.alias == name)) return &row;
+  }
+  return nullptr;
+}
+
+ExprValue apply(const ExprNode& node, ExprType operand_type, std::span<const ExprValue> args) {
+  const ExprValue a = args[0];
+  const ExprValue b = args.size() > 1 ? args[1] : ExprValue{};
+  const bool real = operand_type == ExprType::kF32;
+  ExprValue result;
+  switch (node.op) {
+    case ExprOp::kToBool:
+      result.i = real ? a.f != 0 : a.i != 0;
+      break;
+    case ExprOp::kToI32:
+      result.i = real ? to_i32(a.f) : a.i;
+      break;
+    case ExprOp::kToF32:
+      result.f = real ? a.f : a.i;
+      break;
+    case ExprOp::kNot:
+      result.i = a.i == 0;
+      break;
+    case ExprOp::kNegate:
+      if (real) {
+        result.f = -a.f;
+      } else {
+        result.i = wrapped(0U - bits(a.i));
+      }
+      break;
+    case ExprOp::kBitNot:
+      result.i = ~a.i;
+      break;
+    case ExprOp::kAdd:
+    case ExprOp::kSubtract:
+    case ExprOp::kMultiply:
+    case ExprOp::kDivide:
+    case ExprOp::kModulo:
+    case ExprOp::kShiftLeft:
+    case ExprOp::kShiftRight:
+    case ExprOp::kBitAnd:
+    case ExprOp::kBitOr:
+    case ExprOp::kBitXor:
+      if (real) {
+        result.f = apply_f32(node.op, a.f, b.f);
+      } else {
+        result.i = apply_i32(node.op, a.i, b.i);
+      }
+      break;
+    case ExprOp::kLess:
+    case ExprOp::kLessEqual:
+    case ExprOp::kGreater:
+    case ExprOp::kGreaterEqual:
+    case ExprOp::kEqual:
+    case ExprOp::kNotEqual:
+      result.i = real ? compare(node.op, a.f, b.f) : compare(node.op, a.i, b.i);
+      break;
+    case ExprOp::kAnd:
+      result.i = (a.i != 0) && (b.i != 0);
+      break;
+    case ExprOp::kOr:
+      result.i = (a.i != 0) || (b.i != 0);
+      break;
+    case ExprOp::kSelect:
+      result = a.i != 0 ? b : args[2];
+      break;
+    case ExprOp::kCall:
+      if (real) {
+        result.f =
+            call_f32(node.function, a.f, b.f, args.size() > 2 ? args[2].f : 0, node.uses_score);
+      } else {
+        result.i = call_i32(node.function, a.i, b.i);
+      }
+      break;
+    case ExprOp::kLiteral:
+    case ExprOp::kCoord:
+    case ExprOp::kScore:
+    case ExprOp::kParam:
+    case ExprOp::kElement:
+    case ExprOp::kMatrixElement:
+      break;
+  }
+  if (node.type == ExprType::kF32 && !node.uses_score) result.f = rounded(result.f);
+  return result;
+}
+
+}  // namespace attnjit::spec

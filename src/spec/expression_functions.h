@@ -1,0 +1,32 @@
+// The functions that an expression may call, and what each operation of an AST node computes.
+//
+// Thread rules: constant data and pure functions.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "spec/expression.h"
+
+namespace attnjit::spec {
+
+struct FunctionRow {
+  std::string_view name;   ///< as the kernel's helper expr_<name> is called
+  std::string_view alias;  ///< C's name for float, read as the same; empty if there is none
+  ExprFunction function;
+  int arity;
+  bool polymorphic;  ///< i32 or f32; otherwise f32
+};
+
+/// In the order of ExprFunction.
+std::span<const FunctionRow> expression_functions();
+
+/// The row of a name or an alias, or null.
+const FunctionRow* find_function(std::string_view name);
+
+/// The value of a node that is computed from its operands alone: not a literal, coordinate, score
+/// or parameter.
+/// @param operand_type the operands' type; of kSelect, that of the two alternatives.
+ExprValue apply(const ExprNode& node, ExprType operand_type, std::span<const ExprValue> args);
+
+}  // namespace attnjit::spec

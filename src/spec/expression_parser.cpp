@@ -1,0 +1,635 @@
+// Parses a snippet of the expression tier into a typed AST.
+//
+// Precedence climbing over the operators of C (C17 6.5). Types are settled as nodes are made: each
+// conversion becomes a node, so later stages decide nothing.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <initializer_list>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "spec/expression.h"
+#include "spec/expression_functions.h"
+#include "spec/expression_lexer.h"
+#include "spec/spec_fields.h"
+#include "spec/text.h"
+
+namespace attnjit::spec {
+namespace {
+
+constexpr int kFailed = -1;
+
+struct BinaryRow {
+  std::string_view sign;
+  ExprOp op;
+  int precedence;
+};
+constexpr int kComparePrecedence = 7;
+constexpr int kEqualPrecedence = 6;
+constexpr BinaryRow kBinary[] = {
+    {"*", ExprOp::kMultiply, 10},
+    {"/", ExprOp::kDivide, 10},
+    {"%", ExprOp::kModulo, 10},
+    {"+", ExprOp::kAdd, 9},
+    {"-", ExprOp::kSubtract, 9},
+    {"<<", ExprOp::kShiftLeft, 8},
+    {">>", ExprOp::kShiftRight, 8},
+    {"<", ExprOp::kLess, kComparePrecedence},
+    {"<=", ExprOp::kLessEqual, kComparePrecedence},
+    {">", ExprOp::kGreater, kComparePrecedence},
+    {">=", ExprOp::kGreaterEqual, kComparePrecedence},
+    {"==", ExprOp::kEqual, kEqualPrecedence},
+    {"!=", ExprOp::kNotEqual, kEqualPrecedence},
+    {"&", ExprOp::kBitAnd, 5},
+    {"^", ExprOp::kBitXor, 4},
+    {"|", ExprOp::kBitOr, 3},
+    {"&&", ExprOp::kAnd, 2},
+    {"||", ExprOp::kOr, 1},
+};
+
+const BinaryRow* find_binary(const Token& token) {
+  if (token.kind != Token::Kind::kSign) return nullptr;
+  for (const BinaryRow& row : kBinary) {
+    if (row.sign == token.text) return &row;
+  }
+  return nullptr;
+}
+
+std::optional<ExprType> type_from_name(std::string_view name) {
+  if (name == "int") return ExprType::kI32;
+  if (name == "float") return ExprType::kF32;
+  if (name == "bool") return ExprType::kBool;
+  return std::nullopt;
+}
+
+/// Recursive descent; every method gives the index of a node, or kFailed with `error_` set.
+class Parser {
+ public:
+  Parser(std::string_view code, SnippetKind kind, std::span<const ParamSpec> params)
+      : lexer_(code) {
+    made_.kind = kind;
+    made_.params.assign(params.begin(), params.end());
+  }
+
+  Result<Expression> run() {
+    if (!advance()) return std::move(error_);
+    if (token_.kind == Token::Kind::kEnd) {
+      fail(token_, "the snippet is empty",
+           made_.kind == SnippetKind::kMask ? "a mask is a boolean expression, e.g. kv_idx <= q_idx"
+                                            : "a score modification is an expression, e.g. score");
+      return std::move(error_);
+    }
+    int root = ternary();
+    if (root == kFailed) return std::move(error_);
+    if (token_.kind != Token::Kind::kEnd) {
+      fail_unexpected("the end of the expression");
+      return std::move(error_);
+    }
+    root = as_result(root);
+    if (root == kFailed) return std::move(error_);
+    return std::move(made_);
+  }
+
+ private:
+  using Op = ExprOp;
+  using Type = ExprType;
+
+  /// Counts the brackets, calls and prefixes that are open, so that recursion is bounded.
+  class Nesting {
+   public:
+    explicit Nesting(int& depth) : depth_(depth) { ++depth_; }
+    ~Nesting() { --depth_; }
+    Nesting(const Nesting&) = delete;
+    Nesting& operator=(const Nesting&) = delete;
+
+   private:
+    int& depth_;
+  };
+
+  // --- errors and tokens -----------------------------------------------------------------------
+
+  int fail(int line, int column, std::string message, std::string hint = {}) {
+    error_ = snippet_error(line, column, std::move(message), std::move(hint));
+    return kFailed;
+  }
+  int fail(const Token& token, std::string message, std::string hint = {}) {
+    return fail(token.line, token.column, std::move(message), std::move(hint));
+  }
+  int fail_at(int node, std::string message, std::string hint = {}) {
+    return fail(made_.nodes[node].line, made_.nodes[node].column, std::move(message),
+                std::move(hint));
+  }
+  int fail_unexpected(std::string_view expected) {
+    const std::string found = token_.kind == Token::Kind::kEnd
+                                  ? "the snippet ends"
+                                  : "there is `" + printable(token_.text) + "`";
+    std::string hint;
+    if (token_.is(",")) hint = "the comma operator is no part of an expression";
+    return fail(token_, fmt::format("{} where {} is expected", found, expected), std::move(hint));
+  }
+
+  bool advance() {
+    Result<Token> next = lexer_.next();
+    if (!next) {
+      error_ = std::move(next).error();
+      return false;
+    }
+    token_ = *next;
+    return true;
+  }
+  bool expect(std::string_view sign, std::string_view expected) {
+    if (!token_.is(sign)) {
+      fail_unexpected(expected);
+      return false;
+    }
+    return advance();
+  }
+  bool too_deep() {
+    if (depth_ <= kMaxExpressionNesting) return false;
+    fail(token_, fmt::format("the expression is nested too deeply; allowed: {} levels",
+                             kMaxExpressionNesting));
+    return true;
+  }
+
+  // --- nodes -----------------------------------------------------------------------------------
+
+  Type type_of(int node) const { return made_.nodes[node].type; }
+
+  int add(ExprNode node, const Token& at) {
+    node.line = at.line;
+    node.column = at.column;
+    if (made_.nodes.size() >= static_cast<std::size_t>(kMaxExpressionNodes)) {
+      return fail(at, fmt::format("the expression is too large; allowed: {} operations and names",
+                                  kMaxExpressionNodes));
+    }
+    int height = 0;
+    bool constant = node.num_args > 0;
+    for (int i = 0; i < node.num_args; ++i) {
+      const ExprNode& arg = made_.nodes[node.args[i]];
+      height = std::max<int>(height, arg.height);
+      constant &= arg.constant;
+      node.uses_score |= arg.uses_score;
+    }
+    if (height >= kMaxExpressionHeight) {
+      return fail(at,
+                  fmt::format("the expression is too deep; allowed: {} operations on one another",
+                              kMaxExpressionHeight));
+    }
+    node.height = static_cast<std::int16_t>(height + 1);
+    const bool computed = node.op != Op::kElement && node.op != Op::kMatrixElement;
+    if (constant && computed) {
+      std::array<ExprValue, 3> values;
+      for (int i = 0; i < node.num_args; ++i) values[i] = made_.nodes[node.args[i]].value;
+      node.value =
+          apply(node, operand_type(node), std::span<const ExprValue>(values.data(), node.num_args));
+      node.constant = true;
+    }
+    made_.nodes.push_back(node);
+    return static_cast<int>(made_.nodes.size()) - 1;
+  }
+
+  Type operand_type(const ExprNode& node) const {
+    return type_of(node.op == Op::kSelect ? node.args[1] : node.args[0]);
+  }
+
+  int make(Op op, Type type, std::initializer_list<int> args, const Token& at) {
+    ExprNode node;
+    node.op = op;
+    node.type = type;
+    for (const int arg : args) node.args[node.num_args++] = arg;
+    return add(node, at);
+  }
+
+  int literal(Type type, ExprValue value, const Token& at) {
+    ExprNode node;
+    node.type = type;
+    node.value = value;
+    node.constant = true;
+    return add(node, at);
+  }
+
+  /// C's conversion of a value to another scalar type.
+  int convert(int node, Type type) {
+    if (node == kFailed || type_of(node) == type) return node;
+    Token at;
+    at.line = made_.nodes[node].line;
+    at.column = made_.nodes[node].column;
+    const Op op = type == Type::kBool ? Op::kToBool : type == Type::kI32 ? Op::kToI32 : Op::kToF32;
+    return make(op, type, {node}, at);
+  }
+
+  /// C's usual arithmetic conversions: bool becomes int; beside a float, float.
+  Type common(int a, int b) const {
+    const bool real = type_of(a) == Type::kF32 || type_of(b) == Type::kF32;
+    return real ? Type::kF32 : Type::kI32;
+  }
+
+  int as_result(int root) {
+    if (made_.kind == SnippetKind::kMask) {
+      if (type_of(root) == Type::kBool) return root;
+      return fail_at(root, fmt::format("the mask is {}; allowed: bool", to_string(type_of(root))),
+                     "compare it, e.g. (..) != 0");
+    }
+    if (type_of(root) == Type::kBool) {
+      return fail_at(root, "the score modification is bool; allowed: float, int",
+                     "to hide keys use a mask; else choose a score with ?:");
+    }
+    return convert(root, Type::kF32);
+  }
+
+  // --- grammar ---------------------------------------------------------------------------------
+
+  int ternary() {
+    const Nesting nesting(depth_);
+    if (too_deep()) return kFailed;
+    const int condition = binary(1);
+    if (condition == kFailed || !token_.is("?")) return condition;
+    const Token at = token_;
+    if (!advance()) return kFailed;
+    const int when_true = ternary();
+    if (when_true == kFailed) return kFailed;
+    if (!expect(":", "`:` of the ?:")) return kFailed;
+    const int when_false = ternary();
+    if (when_false == kFailed) return kFailed;
+
+    const Type type = type_of(when_true) == type_of(when_false) ? type_of(when_true)
+                                                                : common(when_true, when_false);
+    const int test = convert(condition, Type::kBool);
+    const int a = test == kFailed ? kFailed : convert(when_true, type);
+    const int b = a == kFailed ? kFailed : convert(when_false, type);
+    return b == kFailed ? kFailed : make(Op::kSelect, type, {test, a, b}, at);
+  }
+
+  int binary(int min_precedence) {
+    int left = unary();
+    int chained = 0;  // the precedence of the comparison that `left` is, without brackets
+    while (left != kFailed) {
+      const BinaryRow* row = find_binary(token_);
+      if (row == nullptr || row->precedence < min_precedence) break;
+      const Token at = token_;
+      if (row->precedence == chained) {
+        return fail(at,
+                    fmt::format("`{}` compares the boolean of the comparison before it", at.text),
+                    "write a < b && b < c, or put one comparison in brackets");
+      }
+      if (!advance()) return kFailed;
+      const int right = binary(row->precedence + 1);
+      if (right == kFailed) return kFailed;
+      left = combine_operands(row->op, left, right, at);
+      const bool comparison =
+          row->precedence == kComparePrecedence || row->precedence == kEqualPrecedence;
+      chained = comparison ? row->precedence : 0;
+    }
+    return left;
+  }
+
+  int combine_operands(Op op, int left, int right, const Token& at) {
+    switch (op) {
+      case Op::kAnd:
+      case Op::kOr:
+        return with_operands(op, Type::kBool, Type::kBool, left, right, at);
+      case Op::kBitAnd:
+      case Op::kBitOr:
+      case Op::kBitXor:
+        if (type_of(left) == Type::kBool && type_of(right) == Type::kBool) {
+          return make(op, Type::kBool, {left, right}, at);
+        }
+        [[fallthrough]];
+      case Op::kShiftLeft:
+      case Op::kShiftRight:
+      case Op::kModulo:
+        if (common(left, right) == Type::kF32) {
+          return fail(at, fmt::format("`{}` of a float; allowed: int", at.text),
+                      op == Op::kModulo ? "cast with (int), or call fmod" : "cast with (int)");
+        }
+        break;
+      default:
+        break;
+    }
+    if (op == Op::kShiftLeft || op == Op::kShiftRight) {
+      const ExprNode& count = made_.nodes[right];
+      if (count.constant && (count.value.i < 0 || count.value.i > 31)) {
+        return fail_at(right, fmt::format("a shift by {}; allowed: 0 to 31", count.value.i));
+      }
+    }
+    const Type type = common(left, right);
+    if (op == Op::kDivide || op == Op::kModulo) {
+      const ExprNode& divisor = made_.nodes[right];
+      const bool zero = divisor.type == Type::kF32 ? divisor.value.f == 0 : divisor.value.i == 0;
+      if (divisor.constant && zero) {
+        return fail_at(right, fmt::format("`{}` by 0", at.text), "the divisor is the constant 0");
+      }
+    }
+    const bool compares = op >= Op::kLess && op <= Op::kNotEqual;
+    return with_operands(op, compares ? Type::kBool : type, type, left, right, at);
+  }
+
+  int with_operands(Op op, Type type, Type operands, int left, int right, const Token& at) {
+    const int a = convert(left, operands);
+    const int b = a == kFailed ? kFailed : convert(right, operands);
+    return b == kFailed ? kFailed : make(op, type, {a, b}, at);
+  }
+
+  int unary() {
+    const Nesting nesting(depth_);
+    if (too_deep()) return kFailed;
+    const Token at = token_;
+    if (at.kind != Token::Kind::kSign) return postfix();
+    if (at.is("-")) {
+      if (!advance()) return kFailed;
+      if (token_.kind == Token::Kind::kInt && token_.int_value == 2147483648U) {
+        if (!advance()) return kFailed;
+        return literal(Type::kI32, {.i = INT32_MIN, .f = 0}, at);
+      }
+      int operand = unary();
+      if (operand == kFailed) return kFailed;
+      if (type_of(operand) == Type::kBool) operand = convert(operand, Type::kI32);
+      return operand == kFailed ? kFailed : make(Op::kNegate, type_of(operand), {operand}, at);
+    }
+    if (at.is("+")) {
+      if (!advance()) return kFailed;
+      const int operand = unary();
+      if (operand == kFailed || type_of(operand) != Type::kBool) return operand;
+      return convert(operand, Type::kI32);
+    }
+    if (at.is("!")) {
+      if (!advance()) return kFailed;
+      const int operand = convert(unary(), Type::kBool);
+      return operand == kFailed ? kFailed : make(Op::kNot, Type::kBool, {operand}, at);
+    }
+    if (at.is("~")) {
+      if (!advance()) return kFailed;
+      const int operand = unary();
+      if (operand == kFailed) return kFailed;
+      if (type_of(operand) != Type::kI32) {
+        return fail(at, fmt::format("`~` of a {}; allowed: int", to_string(type_of(operand))),
+                    type_of(operand) == Type::kBool ? "to negate a bool write !" : "");
+      }
+      return make(Op::kBitNot, Type::kI32, {operand}, at);
+    }
+    if (at.is("&") || at.is("&&")) {
+      return fail(at, "`&` takes an address here, which is no part of an expression");
+    }
+    if (at.is("*")) {
+      return fail(at, "`*` follows a pointer here, which is no part of an expression",
+                  "an element of an array is p.name[i]");
+    }
+    return postfix();
+  }
+
+  /// A primary, which nothing may follow that C allows only after other things.
+  int postfix() {
+    const int node = primary();
+    if (node == kFailed) return kFailed;
+    if (token_.is("(")) return fail(token_, "a call of what is no function");
+    if (token_.is("[")) {
+      return fail(token_, "an index into what is no array",
+                  "only array parameters p.name have elements: i32[] and f32[] take one index, "
+                  "i32[][] two");
+    }
+    if (token_.is(".")) return fail(token_, "a member of what has none", "parameters are p.name");
+    return node;
+  }
+
+  int primary() {
+    const Token at = token_;
+    switch (at.kind) {
+      case Token::Kind::kEnd:
+        return fail_unexpected("a value");
+      case Token::Kind::kInt:
+        if (at.int_value == 2147483648U) {
+          return fail(at, "the integer 2147483648 is out of range; allowed: up to 2147483647",
+                      "integers are i32");
+        }
+        if (!advance()) return kFailed;
+        return literal(Type::kI32, {.i = static_cast<std::int32_t>(at.int_value), .f = 0}, at);
+      case Token::Kind::kFloat:
+        if (!advance()) return kFailed;
+        return literal(Type::kF32, {.i = 0, .f = at.float_value}, at);
+      case Token::Kind::kName:
+        return name();
+      case Token::Kind::kSign:
+        break;
+    }
+    if (!at.is("(")) return fail_unexpected("a value");
+    if (!advance()) return kFailed;
+    const std::optional<Type> type = type_from_name(token_.text);
+    if (type && closes_next()) {
+      if (!advance() || !advance()) return kFailed;
+      return convert(unary(), *type);
+    }
+    const int node = ternary();
+    if (node == kFailed || !expect(")", "`)`")) return kFailed;
+    return node;
+  }
+
+  /// True where `)` comes after the current token: `(int)` is a cast, `(int(x) + 1)` is not.
+  bool closes_next() const {
+    Lexer ahead = lexer_;
+    const Result<Token> next = ahead.next();
+    return next && next->is(")");
+  }
+
+  int name() {
+    const Token at = token_;
+    if (!advance()) return kFailed;
+    if (const std::optional<Type> type = type_from_name(at.text)) {
+      if (!token_.is("(")) {
+        return fail_unexpected(fmt::format("`(` of the cast to {}", at.text));
+      }
+      if (!advance()) return kFailed;
+      const int node = ternary();
+      if (node == kFailed || !expect(")", "`)` of the cast")) return kFailed;
+      return convert(node, *type);
+    }
+    if (at.text == "true" || at.text == "false") {
+      return literal(Type::kBool, {.i = at.text == "true", .f = 0}, at);
+    }
+    if (at.text == "p") return parameter(at);
+    const std::span<const std::string_view> coords = coord_names();
+    const auto coord = std::find(coords.begin(), coords.end(), at.text);
+    if (coord != coords.end()) {
+      ExprNode node;
+      node.op = Op::kCoord;
+      node.coord = static_cast<Coord>(coord - coords.begin());
+      return add(node, at);
+    }
+    if (at.text == "score" && made_.kind == SnippetKind::kScoreMod) {
+      ExprNode node;
+      node.op = Op::kScore;
+      node.type = Type::kF32;
+      node.uses_score = true;
+      return add(node, at);
+    }
+    if (const FunctionRow* row = find_function(at.text)) return call(*row, at);
+    return fail(at, fmt::format("`{}` is no name that this expression sees", printable(at.text)),
+                unknown_name_hint(at.text));
+  }
+
+  std::string unknown_name_hint(std::string_view name) const {
+    if (name == "score") return "masks do not see the score; only score modifications do";
+    std::vector<std::string_view> known(coord_names().begin(), coord_names().end());
+    if (made_.kind == SnippetKind::kScoreMod) known.push_back("score");
+    for (const ParamSpec& param : made_.params) {
+      if (param.name == name) return fmt::format("a parameter is written p.{}", name);
+    }
+    for (const auto& [word, hint] : kWords) {
+      if (word == name) return std::string(hint);
+    }
+    std::vector<std::string_view> candidates = known;
+    for (const FunctionRow& row : expression_functions()) candidates.push_back(row.name);
+    const std::string_view best = closest(name, candidates);
+    if (!best.empty()) return fmt::format("did you mean `{}`?", best);
+    std::string hint = "it sees " + join(known);
+    hint += made_.params.empty() ? "; parameters must be declared in params"
+                                 : ", p.<name> of declared parameters, and the listed functions";
+    return hint;
+  }
+
+  int parameter(const Token& at) {
+    if (!expect(".", "`.` and a parameter's name")) return kFailed;
+    if (token_.kind != Token::Kind::kName) return fail_unexpected("a parameter's name");
+    const Token name = token_;
+    const auto found =
+        std::find_if(made_.params.begin(), made_.params.end(),
+                     [&](const ParamSpec& param) { return param.name == name.text; });
+    if (found == made_.params.end()) {
+      std::vector<std::string_view> names;
+      for (const ParamSpec& param : made_.params) names.push_back(param.name);
+      const std::string_view best = closest(name.text, names);
+      return fail(name, fmt::format("no parameter {} is declared", in_quotes(name.text)),
+                  !best.empty()   ? fmt::format("did you mean `p.{}`?", best)
+                  : names.empty() ? "declare it in params"
+                                  : "declared are " + join(names));
+    }
+    if (!advance()) return kFailed;
+
+    ExprNode node;
+    node.param = static_cast<std::int32_t>(found - made_.params.begin());
+    node.type = found->type == ParamSpec::Type::kF32 || found->type == ParamSpec::Type::kF32Array
+                    ? Type::kF32
+                    : Type::kI32;
+    const bool vector =
+        found->type == ParamSpec::Type::kI32Array || found->type == ParamSpec::Type::kF32Array;
+    const int dimensions = vector ? 1 : found->type == ParamSpec::Type::kI32Matrix ? 2 : 0;
+    node.op = dimensions == 0 ? Op::kParam : dimensions == 1 ? Op::kElement : Op::kMatrixElement;
+    for (int i = 0; i < dimensions; ++i) {
+      if (!token_.is("[")) {
+        return fail(token_,
+                    fmt::format("p.{} is {}, and lacks {}", name.text, to_string(found->type),
+                                i == 0 ? "an index" : "its second index"),
+                    dimensions == 1 ? fmt::format("write p.{}[i]", name.text)
+                                    : fmt::format("write p.{}[i][j]", name.text));
+      }
+      if (!advance()) return kFailed;
+      const Token first = token_;
+      const int index = ternary();
+      if (index == kFailed) return kFailed;
+      if (type_of(index) == Type::kF32) {
+        return fail(first, "the index is a float; allowed: int", "cast with (int)");
+      }
+      node.args[node.num_args++] = convert(index, Type::kI32);
+      if (node.args[i] == kFailed || !expect("]", "`]`")) return kFailed;
+    }
+    return add(node, at);
+  }
+
+  int call(const FunctionRow& row, const Token& at) {
+    if (!token_.is("(")) {
+      return fail(at, fmt::format("`{}` is a function, and lacks its arguments", at.text),
+                  row.arity == 1 ? fmt::format("write {}(x)", row.name) : "");
+    }
+    if (!advance()) return kFailed;
+    ExprNode node;
+    node.op = Op::kCall;
+    node.function = row.function;
+    node.type = row.polymorphic ? Type::kI32 : Type::kF32;
+    for (int i = 0; i < row.arity; ++i) {
+      if (i > 0 && !token_.is(",")) return wrong_arity(row, at);
+      if (i > 0 && !advance()) return kFailed;
+      if (token_.is(")")) return wrong_arity(row, at);
+      const int arg = ternary();
+      if (arg == kFailed) return kFailed;
+      if (type_of(arg) == Type::kF32) node.type = Type::kF32;
+      node.args[node.num_args++] = arg;
+    }
+    if (token_.is(",")) return wrong_arity(row, at);
+    if (!expect(")", fmt::format("`)` of {}", at.text))) return kFailed;
+    for (int i = 0; i < row.arity; ++i) {
+      node.args[i] = convert(node.args[i], node.type);
+      if (node.args[i] == kFailed) return kFailed;
+    }
+    return add(node, at);
+  }
+
+  int wrong_arity(const FunctionRow& row, const Token& at) {
+    return fail(
+        at, fmt::format("`{}` has another number of arguments; allowed: {}", at.text, row.arity));
+  }
+
+  struct Word {
+    std::string_view word;
+    std::string_view hint;
+  };
+  static constexpr std::string_view kStatement =
+      "a snippet is one expression; a function body needs \"trusted\": true";
+  static constexpr Word kWords[] = {
+      {"return", "a snippet is one expression: write it without return"},
+      {"if", kStatement},
+      {"else", kStatement},
+      {"for", kStatement},
+      {"while", kStatement},
+      {"do", kStatement},
+      {"switch", kStatement},
+      {"goto", kStatement},
+      {"and", "write &&"},
+      {"or", "write ||"},
+      {"not", "write !"},
+      {"xor", "write ^"},
+      {"bitand", "write &"},
+      {"bitor", "write |"},
+      {"compl", "write ~"},
+      {"double", "the types are bool, int and float"},
+      {"unsigned", "the types are bool, int and float"},
+      {"long", "the types are bool, int and float"},
+      {"INFINITY", "to hide keys use a mask"},
+      {"inf", "to hide keys use a mask"},
+      {"batch", "the batch entry is b"},
+      {"head", "the query head is h"},
+      {"where", "write condition ? a : b"},
+  };
+
+  Lexer lexer_;
+  Token token_;
+  Expression made_;
+  Error error_;
+  int depth_ = 0;
+};
+
+}  // namespace
+
+std::string_view to_string(ExprType type) {
+  switch (type) {
+    case ExprType::kBool:
+      return "bool";
+    case ExprType::kI32:
+      return "int";
+    case ExprType::kF32:
+      return "float";
+  }
+  return "";
+}
+
+Result<Expression> parse_expression(std::string_view code, SnippetKind kind,
+                                    std::span<const ParamSpec> params) {
+  if (code.size() > kMaxExpressionLength) {
+    return snippet_error(1, 1,
+                         fmt::format("the snippet has {} bytes; allowed: up to {}", code.size(),
+                                     kMaxExpressionLength));
+  }
+  return Parser(code, kind, params).run();
+}
+
+}  // namespace attnjit::spec

@@ -1,0 +1,255 @@
+// The lexical check of trusted function bodies: it keeps a body inside its function.
+#include "spec/trusted.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "spec/expression_lexer.h"
+#include "spec/text.h"
+
+namespace attnjit::spec {
+namespace {
+
+struct RefusedWord {
+  std::string_view word;
+  std::string_view what;
+};
+constexpr RefusedWord kRefusedWords[] = {
+    {"asm", "assembly"},
+    {"__asm", "assembly"},
+    {"__asm__", "assembly"},
+    {"_asm", "assembly"},
+    {"_Pragma", "a preprocessor spelling"},
+    {"__pragma", "a preprocessor spelling"},
+    {"__has_include", "a preprocessor spelling"},
+    {"__has_include_next", "a preprocessor spelling"},
+    {"__has_embed", "a preprocessor spelling"},
+    {"__has_include__", "a preprocessor spelling"},
+    {"defined", "a preprocessor spelling"},
+    {"__VA_OPT__", "a preprocessor spelling"},
+    {"__VA_ARGS__", "a preprocessor spelling"},
+    {"import", "a module declaration"},
+    {"module", "a module declaration"},
+    {"export", "a module declaration"},
+    {"extern", "a declaration outside the function"},
+    {"__global__", "a kernel"},
+    {"__attribute__", "an attribute of the compiler"},
+    {"__attribute", "an attribute of the compiler"},
+    {"__declspec", "an attribute of the compiler"},
+};
+
+/// Signs that stand for # or for brackets (C++17 5.5, and trigraphs as C++14 has them).
+constexpr std::string_view kAlternativeSigns[] = {"%:", "<:", ":>", "<%", "%>"};
+constexpr std::string_view kTrigraphEnds = "=/'()!<>-";
+
+bool is_name_begin(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_name_part(char c) { return is_name_begin(c) || is_digit(c); }
+
+class BodyChecker {
+ public:
+  explicit BodyChecker(std::string_view code) : code_(code) {}
+
+  Status run() {
+    while (at_ < code_.size() && !failed_) step();
+    if (failed_) return std::move(error_);
+    if (!open_.empty()) {
+      return snippet_error(open_.back().line, open_.back().column,
+                           fmt::format("`{}` is never closed", open_.back().sign));
+    }
+    if (!has_return_) {
+      return snippet_error(line_, column(), "the function body ends without a return",
+                           "a mask returns a bool, a score modification a float");
+    }
+    return {};
+  }
+
+ private:
+  struct Open {
+    char sign;
+    int line;
+    int column;
+  };
+
+  char peek(std::size_t ahead = 0) const {
+    return at_ + ahead < code_.size() ? code_[at_ + ahead] : '\0';
+  }
+  int column() const { return static_cast<int>(at_ - line_begin_) + 1; }
+
+  void fail(std::string message, std::string hint = {}) {
+    fail_at(line_, column(), std::move(message), std::move(hint));
+  }
+  void fail_at(int line, int column, std::string message, std::string hint = {}) {
+    if (failed_) return;
+    failed_ = true;
+    error_ = snippet_error(line, column, std::move(message), std::move(hint));
+  }
+
+  /// Passes one character, which must be plain ASCII text and no part of an alternative spelling
+  /// that an earlier phase of translation would replace anywhere, literals and comments included.
+  void advance() {
+    const char c = peek();
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '#') {
+      return fail("`#` is a preprocessor sign", "it is not allowed in strings and comments either");
+    }
+    if (byte >= 0x7f) {
+      return fail(fmt::format("the byte 0x{:02x} is no ASCII character", byte),
+                  "snippets are plain ASCII, comments included");
+    }
+    if (byte < 0x20 && c != '\n' && c != '\t' && c != '\r') {
+      return fail(fmt::format("the control character 0x{:02x}", byte));
+    }
+    // NOTE: translation splices lines before it finds the end of a comment or a literal, and some
+    // compilers take spaces between the backslash and the line's end for a splice too.
+    if (c == '\\') {
+      std::size_t ahead = 1;
+      while (peek(ahead) == ' ' || peek(ahead) == '\t' || peek(ahead) == '\r') ++ahead;
+      if (peek(ahead) == '\n' || at_ + ahead >= code_.size()) {
+        return fail("a backslash at the end of a line joins lines");
+      }
+    }
+    if (c == '?' && peek(1) == '?' && peek(2) != '\0' &&
+        kTrigraphEnds.find(peek(2)) != std::string_view::npos) {
+      return fail("a trigraph");
+    }
+    if (c == '\n') {
+      ++line_;
+      line_begin_ = at_ + 1;
+    }
+    ++at_;
+  }
+  void advance(std::size_t count) {
+    for (std::size_t i = 0; i < count && !failed_; ++i) advance();
+  }
+
+  void step() {
+    const char c = peek();
+    if (c == '/' && peek(1) == '/') {
+      while (at_ < code_.size() && peek() != '\n' && !failed_) advance();
+    } else if (c == '/' && peek(1) == '*') {
+      block_comment();
+    } else if (c == '"' || c == '\'') {
+      literal(c);
+    } else if (is_name_begin(c)) {
+      word();
+    } else if (is_digit(c) || (c == '.' && is_digit(peek(1)))) {
+      number();
+    } else {
+      sign();
+    }
+  }
+
+  void block_comment() {
+    const int line = line_;
+    const int begin = column();
+    advance(2);
+    while (!failed_) {
+      if (at_ >= code_.size()) return fail_at(line, begin, "the comment is never closed");
+      if (peek() == '*' && peek(1) == '/') return advance(2);
+      advance();
+    }
+  }
+
+  void literal(char quote) {
+    const int line = line_;
+    const int begin = column();
+    advance();
+    while (!failed_) {
+      if (at_ >= code_.size() || peek() == '\n' || peek() == '\r') {
+        return fail_at(line, begin, "the literal is not closed on its line");
+      }
+      if (peek() == '\\') {
+        advance();
+        if (!failed_) advance();
+      } else if (peek() == quote) {
+        return advance();
+      } else {
+        advance();
+      }
+    }
+  }
+
+  void word() {
+    std::size_t length = 1;
+    while (is_name_part(peek(length))) ++length;
+    const std::string_view text = code_.substr(at_, length);
+    if (peek(length) == '"' || peek(length) == '\'') {
+      return fail("a literal with a prefix", "raw strings are not allowed; write a plain one");
+    }
+    for (const RefusedWord& refused : kRefusedWords) {
+      if (text == refused.word) {
+        return fail(
+            fmt::format("`{}` is {}, which a function body may not hold", text, refused.what));
+      }
+    }
+    has_return_ |= text == "return";
+    advance(length);
+  }
+
+  /// A preprocessing number: its digit separators are no character literals.
+  void number() {
+    advance();
+    while (!failed_) {
+      const bool separator = peek() == '\'' && is_name_part(peek(1));
+      if (!is_name_part(peek()) && peek() != '.' && !separator) return;
+      advance();
+    }
+  }
+
+  void sign() {
+    const std::string_view rest = code_.substr(at_);
+    for (const std::string_view alternative : kAlternativeSigns) {
+      if (rest.starts_with(alternative)) {
+        return fail(fmt::format("`{}` is another spelling of a bracket or of #", alternative),
+                    "write a space between its characters, or the plain sign");
+      }
+    }
+    const char c = peek();
+    if (c == '\\') return fail("a backslash outside a literal");
+    if (c == '(' || c == '[' || c == '{') {
+      if (open_.size() >= static_cast<std::size_t>(kMaxTrustedNesting)) {
+        return fail(
+            fmt::format("brackets are nested too deeply; allowed: {} levels", kMaxTrustedNesting));
+      }
+      open_.push_back({c, line_, column()});
+    } else if (c == ')' || c == ']' || c == '}') {
+      const char opening = c == ')' ? '(' : c == ']' ? '[' : '{';
+      if (open_.empty()) {
+        return fail(fmt::format("`{}` closes what the function body did not open", c));
+      }
+      if (open_.back().sign != opening) {
+        return fail(fmt::format("`{}` closes the `{}` of line {}, column {}", c, open_.back().sign,
+                                open_.back().line, open_.back().column));
+      }
+      open_.pop_back();
+    }
+    advance();
+  }
+
+  std::string_view code_;
+  std::size_t at_ = 0;
+  std::size_t line_begin_ = 0;
+  int line_ = 1;
+  std::vector<Open> open_;
+  bool has_return_ = false;
+  bool failed_ = false;
+  Error error_;
+};
+
+}  // namespace
+
+Status check_trusted_code(std::string_view code) {
+  if (code.size() > kMaxTrustedLength) {
+    return snippet_error(1, 1,
+                         fmt::format("the function body has {} bytes; allowed: up to {}",
+                                     code.size(), kMaxTrustedLength));
+  }
+  return BodyChecker(code).run();
+}
+
+}  // namespace attnjit::spec

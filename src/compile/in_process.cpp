@@ -15,10 +15,16 @@ namespace {
 
 class InProcessCompiler final : public Compiler {
  public:
-  explicit InProcessCompiler(std::string path) : search_(default_nvrtc_search(std::move(path))) {}
+  explicit InProcessCompiler(std::string path) : locator_(default_nvrtc_search(std::move(path))) {}
 
   Result<std::string> build_id() override {
-    Result<NvrtcLocation> location = locate();
+    if (Status same = same_process(); !same) return std::move(same).error();
+    {
+      // NOTE: once the library is open, what is on disk does not matter any more.
+      const std::lock_guard<std::mutex> lock(mutex_);
+      if (nvrtc_) return location_.build_id;
+    }
+    Result<NvrtcLocation> location = locator_.locate();
     if (!location) return std::move(location).error();
     return std::move(location->build_id);
   }
@@ -68,40 +74,26 @@ class InProcessCompiler final : public Compiler {
                       "make a new one after fork");
   }
 
-  Result<NvrtcLocation> locate() {
-    if (Status same = same_process(); !same) return std::move(same).error();
-    const std::lock_guard<std::mutex> lock(mutex_);
-    return locate_locked();
-  }
-
-  Result<NvrtcLocation> locate_locked() {
-    if (location_.path.empty()) {
-      Result<NvrtcLocation> found = find_nvrtc(search_);
-      if (!found) return found;
-      location_ = *std::move(found);
-    }
-    return location_;
-  }
-
   Result<std::shared_ptr<const Nvrtc>> open() {
     if (Status same = same_process(); !same) return std::move(same).error();
     const std::lock_guard<std::mutex> lock(mutex_);
     if (!nvrtc_) {
-      Result<NvrtcLocation> location = locate_locked();
+      Result<NvrtcLocation> location = locator_.locate();
       if (!location) return std::move(location).error();
       Result<std::shared_ptr<const Nvrtc>> opened = Nvrtc::open(location->path);
       if (!opened) return opened;
       nvrtc_ = *std::move(opened);
+      location_ = *std::move(location);
     }
     return nvrtc_;
   }
 
-  const NvrtcSearch search_;
   const pid_t process_ = getpid();
+  NvrtcLocator locator_;
   std::atomic<bool> cancelled_{false};
-  std::mutex mutex_;        ///< guards what follows; never held during a compile
-  NvrtcLocation location_;  ///< found once: the library that is open does not change
+  std::mutex mutex_;  ///< guards what follows; never held during a compile
   std::shared_ptr<const Nvrtc> nvrtc_;
+  NvrtcLocation location_;  ///< of nvrtc_
 };
 
 }  // namespace

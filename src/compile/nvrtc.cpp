@@ -36,8 +36,8 @@ int arch_number(Arch arch) {
 class TimeFile {
  public:
   explicit TimeFile(TimeChannel channel) : channel_(channel) {
-    fd_ =
-        channel == TimeChannel::kStdout ? STDOUT_FILENO : memfd_create("attnjit-time", MFD_CLOEXEC);
+    if (channel == TimeChannel::kStdout) fd_ = STDOUT_FILENO;
+    if (channel == TimeChannel::kOwnFile) fd_ = memfd_create("attnjit-time", MFD_CLOEXEC);
   }
   ~TimeFile() {
     if (channel_ == TimeChannel::kOwnFile && fd_ >= 0) close(fd_);

@@ -37,6 +37,7 @@ enum NvrtcResult : int {
 /// Where `--time` puts its table.
 enum class TimeChannel : std::uint8_t {
   kOwnFile,  ///< an anonymous file, opened by NVRTC through /proc
+  kNone,     ///< nowhere: times stay 0
   kStdout,   ///< standard output, which the caller made a seekable private file (worker process)
 };
 

@@ -220,4 +220,26 @@ Result<NvrtcLocation> find_nvrtc(const NvrtcSearch& search) {
                     fmt::format("NVRTC was not found; looked for {}", looked), "nvrtc", kHint);
 }
 
+Result<NvrtcLocation> NvrtcLocator::locate() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (!location_.path.empty()) {
+    struct stat now {};
+    if (stat(location_.path.c_str(), &now) == 0 && now.st_dev == seen_.st_dev &&
+        now.st_ino == seen_.st_ino && now.st_size == seen_.st_size &&
+        now.st_mtim.tv_sec == seen_.st_mtim.tv_sec &&
+        now.st_mtim.tv_nsec == seen_.st_mtim.tv_nsec) {
+      return location_;
+    }
+    location_ = {};
+  }
+  Result<NvrtcLocation> found = find_nvrtc(search_);
+  if (!found) return found;
+  struct stat status {};
+  if (stat(found->path.c_str(), &status) == 0) {
+    location_ = *found;
+    seen_ = status;
+  }
+  return found;
+}
+
 }  // namespace attnjit

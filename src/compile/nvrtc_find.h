@@ -1,8 +1,11 @@
 // Where NVRTC is, and which build it is, without opening it.
 //
-// Thread rules: pure functions of their arguments and the file system.
+// Thread rules: functions of their arguments and the file system; NvrtcLocator is thread-safe.
 #pragma once
 
+#include <sys/stat.h>
+
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -33,5 +36,22 @@ Result<NvrtcLocation> find_nvrtc(const NvrtcSearch& search);
 /// The identity of a library file: its GNU build id note, else the SHA-256 of its bytes. Errors:
 /// kEnvironment where it is no ELF library that can be read.
 Result<std::string> library_build_id(const std::string& path);
+
+/// Remembers where NVRTC was found; notices when the file there is replaced.
+///
+/// Thread rules: locate may be called from any thread.
+class NvrtcLocator {
+ public:
+  explicit NvrtcLocator(NvrtcSearch search) : search_(std::move(search)) {}
+
+  /// Errors: those of find_nvrtc.
+  Result<NvrtcLocation> locate();
+
+ private:
+  const NvrtcSearch search_;
+  std::mutex mutex_;
+  NvrtcLocation location_;  ///< path empty: not found yet
+  struct stat seen_ {};     ///< the file whose build id is in location_
+};
 
 }  // namespace attnjit

@@ -1,0 +1,185 @@
+#include "codegen/user_code.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "plan/mask_scalars.h"
+#if __has_include("spec/expression.h")
+#include "spec/expression.h"
+#define ATTNJIT_HAS_EXPRESSIONS
+#endif
+#include "spec/snippet.h"
+
+namespace attnjit {
+namespace {
+
+using spec::SnippetKind;
+
+class Printer {
+ public:
+  Printer(const AttentionSpec& spec, std::string_view file, int first_line)
+      : spec_(spec), file_(file), first_line_(first_line) {
+    for (const MaskScalar& scalar : mask_scalars(spec.mask)) {
+      scalars_[scalar.node] =
+          scalar.constant ? "Config::" + scalar.constant_name : "&Scalars::" + scalar.name;
+    }
+  }
+
+  Result<UserCode> print() {
+    Result<std::string> mask = mask_type(spec_.mask, "mask");
+    if (!mask) return std::move(mask).error();
+    Result<std::string> score_mod = score_mod_type();
+    if (!score_mod) return std::move(score_mod).error();
+    out_.mask = *std::move(mask);
+    out_.score_mod = *std::move(score_mod);
+    if (!body_.empty()) {
+      out_.functions = std::string(kHead) + body_ + "\n}  // namespace attnjit_user\n";
+    }
+    return std::move(out_);
+  }
+
+ private:
+  static constexpr std::string_view kHead =
+      "namespace attnjit_user {\n"
+      "using namespace attnjit;\n";
+
+  Result<std::string> mask_type(const MaskSpec& mask, const std::string& field) {
+    switch (mask.kind) {
+      case MaskSpec::Kind::kNull:
+        return std::string("attnjit::NullMask");
+      case MaskSpec::Kind::kCausal:
+        return std::string("attnjit::CausalMask");
+      case MaskSpec::Kind::kSlidingWindow:
+        return fmt::format("attnjit::SlidingWindowMask<{}>", scalars_.at(&mask));
+      case MaskSpec::Kind::kChunked:
+        return fmt::format("attnjit::ChunkedMask<{}>", scalars_.at(&mask));
+      case MaskSpec::Kind::kMaterialized:
+        return fmt::format("attnjit::MaterializedMask<{}>",
+                           mask.dtype == Dtype::kU8 ? "unsigned char" : "float");
+      case MaskSpec::Kind::kCustom: {
+        Result<std::string> name = function(mask.custom, SnippetKind::kMask, field);
+        if (!name) return name;
+        return fmt::format("attnjit::CustomMask<attnjit_user::{}>", *name);
+      }
+      case MaskSpec::Kind::kAnd:
+      case MaskSpec::Kind::kOr:
+        return tree_type(mask, field);
+    }
+    return make_error(ErrorCode::kInternal, "a mask of unknown kind", field);
+  }
+
+  /// AndMask<a, AndMask<b, c>>.
+  Result<std::string> tree_type(const MaskSpec& mask, const std::string& field) {
+    const char* name = mask.kind == MaskSpec::Kind::kAnd ? "AndMask" : "OrMask";
+    std::string type;
+    for (std::size_t i = 0; i < mask.of.size(); ++i) {
+      Result<std::string> child = mask_type(mask.of[i], fmt::format("{}.of[{}]", field, i));
+      if (!child) return child;
+      const bool last = i + 1 == mask.of.size();
+      type += last ? *child : fmt::format("attnjit::{}<{}, ", name, *child);
+    }
+    if (mask.of.empty()) return make_error(ErrorCode::kInternal, "an empty mask", field);
+    return type + std::string(mask.of.size() - 1, '>');
+  }
+
+  Result<std::string> score_mod_type() {
+    const ScoreModSpec& mod = spec_.score_mod;
+    switch (mod.kind) {
+      case ScoreModSpec::Kind::kIdentity:
+        return std::string("attnjit::IdentityScoreMod");
+      case ScoreModSpec::Kind::kAlibi:
+        return std::string("attnjit::AlibiScoreMod");
+      case ScoreModSpec::Kind::kSoftcap:
+        return fmt::format("attnjit::SoftcapScoreMod<attnjit::{}>",
+                           mod.constant ? "ConstantCap<Config>" : "LaunchCap<&Scalars::cap>");
+      case ScoreModSpec::Kind::kCustom: {
+        Result<std::string> name = function(mod.custom, SnippetKind::kScoreMod, "score_mod");
+        if (!name) return name;
+        return fmt::format("attnjit::CustomScoreMod<attnjit_user::{}>", *name);
+      }
+    }
+    return make_error(ErrorCode::kInternal, "a score modification of unknown kind", "score_mod");
+  }
+
+  /// Prints one snippet as a struct; gives its name.
+  Result<std::string> function(const CustomCode& custom, SnippetKind kind,
+                               const std::string& field) {
+    const std::string code_field = field + ".code";
+    const bool mask = kind == SnippetKind::kMask;
+    const std::string name = unique((mask ? "Mask_" : "ScoreMod_") + custom.name);
+    const std::string signature =
+        mask ? "__device__ __forceinline__ static bool visible(const Coord& c, const Params& p)"
+             : "__device__ __forceinline__ static float apply(float score, const Coord& c, const "
+               "Params& p)";
+    std::string text;
+    if (custom.trusted) {
+      if (Status checked = spec::check_snippet(custom, kind); !checked) {
+        return in_field(std::move(checked).error(), code_field);
+      }
+      text = trusted_body(name, signature, custom.code, code_field);
+      out_.trusted = true;
+    } else {
+#ifdef ATTNJIT_HAS_EXPRESSIONS
+      Result<spec::Expression> parsed = spec::parse_expression(custom.code, kind, custom.params);
+      if (!parsed) return in_field(std::move(parsed).error(), code_field);
+      text = fmt::format("\nstruct {} {{\n  {} {{\n    return {};\n  }}\n}};\n", name, signature,
+                         spec::print_cuda(*parsed));
+#else
+      return make_error(ErrorCode::kUnsupported, "expressions", code_field);
+#endif
+    }
+    body_ += text;
+    out_.key +=
+        fmt::format("{}:{}:{}", custom.trusted ? "trusted" : "expression", text.size(), text);
+    return name;
+  }
+
+  /// NOTE: the body gets a block of its own, so that it may reuse the names of the coordinates.
+  std::string trusted_body(const std::string& name, const std::string& signature,
+                           const std::string& code, const std::string& code_field) const {
+    std::string text = fmt::format(
+        "\nstruct {} {{\n  {} {{\n"
+        "    [[maybe_unused]] const int b = c.b, h = c.h, kv_h = c.kv_h, q_idx = c.q_idx,\n"
+        "                               kv_idx = c.kv_idx, q_len = c.q_len, kv_len = c.kv_len;\n"
+        "    {{\n"
+        "#line 1 \"user:{}\"\n{}\n",
+        name, signature, code_field, code);
+    const auto lines = [](std::string_view part) {
+      return static_cast<int>(std::count(part.begin(), part.end(), '\n'));
+    };
+    // The line after the #line itself.
+    const int next = first_line_ + lines(kHead) + lines(body_) + lines(text) + 1;
+    text += fmt::format("#line {} \"{}\"\n    }}\n  }}\n}};\n", next, file_);
+    return text;
+  }
+
+  std::string unique(std::string name) {
+    const std::string base = name;
+    for (int i = 2; !names_.insert(name).second; ++i) name = fmt::format("{}_{}", base, i);
+    return name;
+  }
+
+  static Error in_field(Error error, const std::string& field) {
+    error.field = field;
+    return error;
+  }
+
+  const AttentionSpec& spec_;
+  std::string_view file_;
+  int first_line_;
+  std::map<const MaskSpec*, std::string> scalars_;
+  std::set<std::string> names_;
+  std::string body_;
+  UserCode out_;
+};
+
+}  // namespace
+
+Result<UserCode> print_user_code(const AttentionSpec& spec, std::string_view file, int first_line) {
+  return Printer(spec, file, first_line).print();
+}
+
+}  // namespace attnjit

@@ -1,0 +1,299 @@
+// generate: hand-made plans, so that every part of the rendered file is seen.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "attnjit/source.h"
+#include "codegen/user_code.h"
+
+namespace attnjit {
+namespace {
+
+using Kind = KernelParameter::Kind;
+
+TemplateSet templates() {
+  const SourceFile* rendered = TemplateSet::embedded().find("attention.cu.tmpl");
+  return TemplateSet(
+      std::vector<SourceFile>{*rendered,
+                              {"common/mask.cuh", "#pragma once\n"},
+                              {"sm90/forward.cuh", "#pragma once\n#include \"common/mask.cuh\"\n"},
+                              {"sm100/forward.cuh", "#pragma once\n"}});
+}
+
+KernelPlan plan_of(const MaskSpec& mask, const ScoreModSpec& score_mod = {}) {
+  KernelPlan plan;
+  plan.spec.arch = Arch::kSm90a;
+  plan.spec.num_q_heads = 8;
+  plan.spec.qk_depth = 128;
+  plan.spec.mask = mask;
+  plan.spec.score_mod = score_mod;
+  plan.supported = true;
+  plan.entry = "attnjit_forward";
+  plan.kernel_header = "sm90/forward.cuh";
+  plan.threads = 384;
+  plan.constants = {{"int", "kTileM", "128"}, {"bool", "kSink", "false"}};
+  plan.parameters = {{"tm_q", Kind::kTensorMap, ""},
+                     {"lse", Kind::kPointer, "float"},
+                     {"kv_len", Kind::kI32, ""},
+                     {"stride", Kind::kI64, ""},
+                     {"scale", Kind::kF32, ""}};
+  return plan;
+}
+
+MaskSpec of_kind(MaskSpec::Kind kind) {
+  MaskSpec mask;
+  mask.kind = kind;
+  return mask;
+}
+
+MaskSpec custom(std::string name, std::string code, bool trusted = false,
+                std::vector<ParamSpec> params = {}) {
+  MaskSpec mask = of_kind(MaskSpec::Kind::kCustom);
+  mask.custom = {std::move(name), std::move(code), trusted, std::move(params)};
+  return mask;
+}
+
+TEST(Generate, PrintsTheWholeFile) {
+  const auto source = generate(plan_of({}), templates());
+  ASSERT_TRUE(source.ok()) << source.error().to_string();
+  EXPECT_EQ(
+      source->text,
+      R"(// An attention kernel for sm_90a, rendered from its plan: constants, user's functions, entry.
+// Everything else is in the header that this file includes.
+
+/// What the plan fixed at compile time.
+struct Config {
+  static constexpr int kTileM = 128;
+  static constexpr bool kSink = false;
+};
+
+#include "sm90/forward.cuh"
+
+using attnjit::Array;
+using attnjit::Coord;
+using attnjit::Matrix;
+
+/// Run-time values of the built-in masks and score modifications.
+struct Scalars {
+};
+
+/// What user code sees as p: a parameter of its own hides a scalar of the same name.
+struct Params : Scalars {
+};
+
+/// The other arguments of the launch, tensor maps by address.
+struct Arguments {
+  const attnjit::TensorMap* tm_q;
+  float* lse;
+  int kv_len;
+  long long stride;
+  float scale;
+};
+
+using Mask = attnjit::NullMask;
+using ScoreMod = attnjit::IdentityScoreMod;
+
+extern "C" __global__ void __launch_bounds__(384, 1) attnjit_forward(
+    const __grid_constant__ attnjit::TensorMap tm_q,
+    float* lse,
+    int kv_len,
+    long long stride,
+    float scale) {
+  const Arguments arguments{&tm_q, lse, kv_len, stride, scale};
+  const Params params{{}};
+  attnjit::sm90::forward<Config, Mask, ScoreMod>(arguments, params);
+}
+)");
+  EXPECT_EQ(source->entries, std::vector<std::string>{"attnjit_forward"});
+  EXPECT_EQ(source->arch, Arch::kSm90a);
+  EXPECT_FALSE(source->trusted);
+  EXPECT_TRUE(source->user_code.empty());
+}
+
+TEST(Generate, HoldsTheHeadersThatItIncludesAndNoOther) {
+  const TemplateSet before = templates();
+  const auto source = generate(plan_of({}), before);
+  ASSERT_TRUE(source.ok());
+  ASSERT_EQ(source->headers.size(), 2u);
+  EXPECT_EQ(source->headers[0].name, "common/mask.cuh");
+  EXPECT_EQ(source->headers[1].name, "sm90/forward.cuh");
+  const auto edited = [&before](const std::string& name) {
+    std::vector<SourceFile> files = before.files();
+    for (SourceFile& file : files) {
+      if (file.name == name) file.text += "// edited\n";
+    }
+    return TemplateSet(std::move(files));
+  };
+  EXPECT_EQ(generate(plan_of({}), edited("sm100/forward.cuh"))->template_digest,
+            source->template_digest);
+  for (const char* name : {"common/mask.cuh", "sm90/forward.cuh", "attention.cu.tmpl"}) {
+    EXPECT_NE(generate(plan_of({}), edited(name))->template_digest, source->template_digest);
+  }
+}
+
+TEST(Generate, OptionsHoldTheArchitectureAndNoPath) {
+  KernelPlan plan = plan_of({});
+  plan.spec.arch = Arch::kSm103a;
+  const auto source = generate(plan, templates());
+  ASSERT_TRUE(source.ok());
+  EXPECT_EQ(
+      std::count(source->options.begin(), source->options.end(), "--gpu-architecture=sm_103a"), 1);
+  for (const std::string& option : source->options) {
+    EXPECT_EQ(option.find('/'), std::string::npos) << option;
+    EXPECT_EQ(option.find("lineinfo"), std::string::npos) << option;
+  }
+}
+
+TEST(Generate, ComposesMasks) {
+  MaskSpec window = of_kind(MaskSpec::Kind::kSlidingWindow);
+  MaskSpec constant = window;
+  constant.window = 128;
+  constant.constant = true;
+  MaskSpec chunked = of_kind(MaskSpec::Kind::kChunked);
+  MaskSpec any = of_kind(MaskSpec::Kind::kOr);
+  any.of = {constant, window, chunked};
+  MaskSpec all = of_kind(MaskSpec::Kind::kAnd);
+  all.of = {of_kind(MaskSpec::Kind::kCausal), any};
+  KernelPlan plan = plan_of(all);
+  plan.parameters.push_back({"window_1", Kind::kI32, ""});
+  plan.parameters.push_back({"chunk", Kind::kI32, ""});
+  const auto source = generate(plan, templates());
+  ASSERT_TRUE(source.ok()) << source.error().to_string();
+  EXPECT_NE(source->text.find("using Mask = attnjit::AndMask<attnjit::CausalMask, "
+                              "attnjit::OrMask<attnjit::SlidingWindowMask<Config::kWindow>, "
+                              "attnjit::OrMask<attnjit::SlidingWindowMask<&Scalars::window_1>, "
+                              "attnjit::ChunkedMask<&Scalars::chunk>>>>;"),
+            std::string::npos)
+      << source->text;
+  EXPECT_NE(source->text.find("struct Scalars {\n  int window_1;\n  int chunk;\n};"),
+            std::string::npos);
+  EXPECT_NE(source->text.find("const Params params{{window_1, chunk}};"), std::string::npos);
+}
+
+TEST(Generate, ComposesScoreMods) {
+  ScoreModSpec mod;
+  mod.kind = ScoreModSpec::Kind::kAlibi;
+  EXPECT_NE(generate(plan_of({}, mod), templates())->text.find("attnjit::AlibiScoreMod;"),
+            std::string::npos);
+  mod.kind = ScoreModSpec::Kind::kSoftcap;
+  KernelPlan plan = plan_of({}, mod);
+  plan.parameters.push_back({"cap", Kind::kF32, ""});
+  EXPECT_NE(generate(plan, templates())
+                ->text.find("attnjit::SoftcapScoreMod<attnjit::LaunchCap<&Scalars::cap>>"),
+            std::string::npos);
+  plan.spec.score_mod.constant = true;
+  EXPECT_NE(generate(plan, templates())
+                ->text.find("attnjit::SoftcapScoreMod<attnjit::ConstantCap<Config>>"),
+            std::string::npos);
+}
+
+TEST(Generate, ARunTimeScalarThatThePlanLacksIsADefect) {
+  const auto source = generate(plan_of(of_kind(MaskSpec::Kind::kSlidingWindow)), templates());
+  ASSERT_FALSE(source.ok());
+  EXPECT_EQ(source.error().code, ErrorCode::kInternal);
+  EXPECT_NE(source.error().message.find("'window'"), std::string::npos);
+}
+
+TEST(Generate, UserParametersBecomeParams) {
+  const MaskSpec mask = custom("document", "return p.doc.data[q_idx] == p.doc.data[kv_idx];", true,
+                               {{"doc", ParamSpec::Type::kI32Array},
+                                {"near", ParamSpec::Type::kI32},
+                                {"bias", ParamSpec::Type::kI32Matrix},
+                                {"slope", ParamSpec::Type::kF32}});
+  KernelPlan plan = plan_of(mask);
+  const auto incomplete = generate(plan, templates());
+  ASSERT_FALSE(incomplete.ok());
+  EXPECT_EQ(incomplete.error().code, ErrorCode::kInternal);
+  for (const char* name : {"param_doc", "param_bias"}) {
+    plan.parameters.push_back({name, Kind::kPointer, "const int"});
+  }
+  for (const char* name : {"param_doc_n", "param_near", "param_bias_rows", "param_bias_cols"}) {
+    plan.parameters.push_back({name, Kind::kI32, ""});
+  }
+  plan.parameters.push_back({"param_slope", Kind::kF32, ""});
+  const auto source = generate(plan, templates());
+  ASSERT_TRUE(source.ok()) << source.error().to_string();
+  EXPECT_NE(source->text.find("struct Params : Scalars {\n  Array<int> doc;\n  int near;\n"
+                              "  Matrix<int> bias;\n  float slope;\n};"),
+            std::string::npos)
+      << source->text;
+  EXPECT_NE(source->text.find("const Params params{{}, {param_doc, param_doc_n}, param_near, "
+                              "{param_bias, param_bias_rows, param_bias_cols}, param_slope};"),
+            std::string::npos)
+      << source->text;
+  EXPECT_EQ(source->text.find("  const int* param_doc;"), std::string::npos);
+}
+
+/// The line of the rendered file that a #line after trusted code claims for itself is its own.
+void expect_lines_lead_back(const KernelSource& source) {
+  int number = 1, claims = 0;
+  std::size_t at = 0;
+  while (at < source.text.size()) {
+    const std::size_t end = source.text.find('\n', at);
+    const std::string line = source.text.substr(at, end - at);
+    if (line.rfind("#line ", 0) == 0 && line.find("\"attention.cu\"") != std::string::npos) {
+      EXPECT_EQ(std::stoi(line.substr(6)), number + 1) << source.text;
+      ++claims;
+    }
+    ++number;
+    at = end + 1;
+  }
+  EXPECT_GT(claims, 0);
+}
+
+TEST(Generate, TrustedBodiesKeepTheirLines) {
+  MaskSpec both = of_kind(MaskSpec::Kind::kAnd);
+  both.of = {custom("first", "int x = q_idx;\n\n  return x > kv_idx;", true),
+             of_kind(MaskSpec::Kind::kCausal), custom("first", "return true;", true)};
+  ScoreModSpec mod;
+  mod.kind = ScoreModSpec::Kind::kCustom;
+  mod.custom = {"warp", "return score\n+ 1.0f;", true, {}};
+  const auto source = generate(plan_of(both, mod), templates());
+  ASSERT_TRUE(source.ok()) << source.error().to_string();
+  EXPECT_TRUE(source->trusted);
+  for (const char* text :
+       {"struct Mask_first {", "struct Mask_first_2 {", "struct ScoreMod_warp {",
+        "#line 1 \"user:mask.of[0].code\"\nint x = q_idx;\n\n  return x > kv_idx;\n#line",
+        "#line 1 \"user:mask.of[2].code\"\nreturn true;\n#line",
+        "#line 1 \"user:score_mod.code\"\nreturn score\n+ 1.0f;\n#line"}) {
+    EXPECT_NE(source->text.find(text), std::string::npos) << text << "\n" << source->text;
+  }
+  expect_lines_lead_back(*source);
+  EXPECT_EQ(source->user_code.rfind("trusted:", 0), 0u);
+  EXPECT_NE(std::find(source->options.begin(), source->options.end(), "--diag-error=940"),
+            source->options.end());
+}
+
+TEST(Generate, UserCodeCannotBecomeAPlaceholder) {
+  const auto source =
+      generate(plan_of(custom("x", "/*{entry}*/ return true; /*{nothing}*/", true)), templates());
+  ASSERT_TRUE(source.ok()) << source.error().to_string();
+  EXPECT_NE(source->text.find("/*{entry}*/ return true; /*{nothing}*/\n"), std::string::npos);
+}
+
+TEST(Generate, IsDeterministic) {
+  const auto a = generate(plan_of(of_kind(MaskSpec::Kind::kCausal)));
+  const auto b = generate(plan_of(of_kind(MaskSpec::Kind::kCausal)));
+  ASSERT_TRUE(a.ok() && b.ok());
+  EXPECT_EQ(a->text, b->text);
+  EXPECT_EQ(a->options, b->options);
+  EXPECT_EQ(a->template_digest, b->template_digest);
+}
+
+TEST(Generate, WhatNoTemplateServesIsUnsupported) {
+  KernelPlan plan = plan_of({});
+  plan.supported = false;
+  plan.reason = "because";
+  const auto refused = generate(plan, templates());
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::kUnsupported);
+  EXPECT_EQ(refused.error().message, "because");
+  plan.supported = true;
+  plan.kernel_header = "sm100/mla.cuh";
+  EXPECT_EQ(generate(plan, templates()).error().code, ErrorCode::kUnsupported);
+  const TemplateSet empty(std::vector<SourceFile>{});
+  EXPECT_EQ(generate(plan, empty).error().code, ErrorCode::kUnsupported);
+}
+
+}  // namespace
+}  // namespace attnjit

@@ -138,8 +138,13 @@ class ATTNJIT_EXPORT Kernel {
 
  private:
   friend class Driver;
+  friend struct KernelAccess;  // for the rooms' tests
   Kernel(std::shared_ptr<Library> library, KernelPlan plan);
+  Status replan(const LaunchArgs& args, LaunchState::Impl& state) const;
+  Status move_pointers(const LaunchArgs& args, LaunchState::Impl& state) const;
+
   std::shared_ptr<Library> library_;
+  std::uint64_t id_;  // no two kernels of a library have one, unlike addresses
   KernelPlan plan_;
 };
 

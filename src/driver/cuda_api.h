@@ -99,8 +99,8 @@ struct LaunchConfig {
 };
 static_assert(sizeof(LaunchConfig) == 56, "CUlaunchConfig is 56 bytes");
 
-/// CUtensorMap: opaque, what a kernel takes as __grid_constant__.
-struct alignas(64) TensorMap {
+/// CUtensorMap: opaque, what a kernel takes as __grid_constant__. (64-byte aligned up to CUDA 12.)
+struct alignas(128) TensorMap {
   std::uint64_t opaque[16];
 };
 

@@ -1,0 +1,21 @@
+// The test's side of FakeCuda: finds the state in the shared library.
+#include <dlfcn.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "fake_cuda.h"
+
+namespace attnjit::fake {
+
+FakeCuda& fake_cuda() {
+  void* library = dlopen(ATTNJIT_FAKE_CUDA, RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    std::fprintf(stderr, "%s\n", dlerror());
+    std::abort();
+  }
+  auto state = reinterpret_cast<FakeCuda* (*)()>(dlsym(library, "attnjit_fake_cuda"));
+  return *state();
+}
+
+}  // namespace attnjit::fake

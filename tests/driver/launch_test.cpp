@@ -1,0 +1,559 @@
+// Launches: what is encoded, what is reused, and what is refused before the driver sees it.
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "driver_fixture.h"
+
+namespace attnjit {
+namespace {
+
+class LaunchTest : public DriverFixture {
+ protected:
+  void SetUp() override {
+    DriverFixture::SetUp();
+    open();
+    cuda_.primary(0);
+    cuda_.arg_sizes = {128, 128, 8, 8, 4, 8, 4};
+    load_kernel(test_plan());
+  }
+
+  void load_kernel(KernelPlan plan) {
+    auto kernel = load(std::move(plan));
+    ASSERT_TRUE(kernel.ok()) << kernel.error().to_string();
+    kernel_ = *std::move(kernel);
+  }
+
+  /// The launch fails with this code and field, and nothing reaches the GPU.
+  void expect_refused(const LaunchArgs& arguments, ErrorCode code, const std::string& field) {
+    const std::size_t before = cuda_.launches.size();
+    const Status launched = kernel_->launch(arguments, state_);
+    ASSERT_FALSE(launched.ok()) << field;
+    EXPECT_EQ(launched.error().code, code) << launched.error().to_string();
+    EXPECT_EQ(launched.error().field, field) << launched.error().to_string();
+    EXPECT_EQ(cuda_.launches.size(), before);
+  }
+
+  template <class T>
+  T argument(std::size_t launch, std::size_t index) {
+    T value;
+    std::memcpy(&value, cuda_.launches.at(launch).args.at(index).data(), sizeof value);
+    return value;
+  }
+
+  std::unique_ptr<Kernel> kernel_;
+  LaunchState state_;
+};
+
+TEST_F(LaunchTest, EncodesTheRecipe) {
+  const Status launched = kernel_->launch(args(), state_);
+  ASSERT_TRUE(launched.ok()) << launched.error().to_string();
+  ASSERT_EQ(cuda_.launches.size(), 1U);
+  const cuda::LaunchConfig& config = cuda_.launches[0].config;
+  EXPECT_EQ(config.grid_x, 3U);
+  EXPECT_EQ(config.grid_y, 8U);
+  EXPECT_EQ(config.grid_z, 2U);
+  EXPECT_EQ(config.block_x, 384U);
+  EXPECT_EQ(config.dynamic_smem, 100000U);
+  EXPECT_EQ(config.num_attributes, 0U);
+  ASSERT_EQ(cuda_.encodes.size(), 2U);
+  EXPECT_EQ(cuda_.encodes[0].type, cuda::kMapBf16);
+  EXPECT_EQ(cuda_.encodes[0].address, 0x10000U);
+  EXPECT_EQ(cuda_.encodes[0].dims, (std::vector<std::uint64_t>{128, 8, 300, 2}));
+  EXPECT_EQ(cuda_.encodes[0].strides, (std::vector<std::uint64_t>{256, 2048, 2048 * 300}));
+  EXPECT_EQ(cuda_.encodes[0].box, (std::vector<std::uint32_t>{64, 1, 64, 1}));
+  EXPECT_EQ(cuda_.encodes[0].swizzle, cuda::kSwizzle128B);
+  EXPECT_EQ(cuda_.encodes[0].oob, cuda::kOobZero);
+  EXPECT_EQ(argument<std::uint64_t>(0, 1), 0x20000U) << "the fake writes the address first";
+  EXPECT_EQ(argument<std::uint64_t>(0, 2), 0x40000U);
+  EXPECT_EQ(argument<std::uint64_t>(0, 3), 0U);
+  EXPECT_EQ(argument<std::int32_t>(0, 4), 300);
+  EXPECT_EQ(argument<std::int64_t>(0, 5), std::int64_t{1} << 33);
+  EXPECT_EQ(argument<float>(0, 6), 0.125F);
+  ASSERT_NE(state_.recipe(), nullptr);
+  EXPECT_EQ(state_.recipe()->entry, "attnjit_kernel");
+}
+
+TEST_F(LaunchTest, ClusterBecomesAnAttribute) {
+  planner_ = [](const KernelPlan&, const LaunchShapes& shapes, const LaunchScalars& scalars,
+                const std::vector<ParamValue>&, const DeviceShape&) {
+    LaunchRecipe recipe = test_recipe(shapes, scalars);
+    recipe.grid[0] = 4;
+    recipe.cluster = {2, 1, 1};
+    return recipe;
+  };
+  ASSERT_TRUE(kernel_->launch(args(), state_).ok());
+  EXPECT_EQ(cuda_.launches[0].config.num_attributes, 1U);
+  EXPECT_EQ(cuda_.launches[0].attribute.id, cuda::kLaunchAttributeClusterDimension);
+  EXPECT_EQ(cuda_.launches[0].attribute.value.cluster.x, 2U);
+  EXPECT_EQ(cuda_.launches[0].attribute.value.cluster.y, 1U);
+}
+
+TEST_F(LaunchTest, SameCallReusesEverything) {
+  for (int i = 0; i < 5; ++i) ASSERT_TRUE(kernel_->launch(args(), state_).ok());
+  EXPECT_EQ(state_.counters().launches, 5U);
+  EXPECT_EQ(state_.counters().plans, 1U);
+  EXPECT_EQ(state_.counters().maps_encoded, 2U);
+  EXPECT_EQ(state_.counters().maps_moved, 0U);
+  EXPECT_EQ(cuda_.encodes.size(), 2U);
+}
+
+TEST_F(LaunchTest, OnlyWhatMovedIsMadeAnew) {
+  ASSERT_TRUE(kernel_->launch(args(), state_).ok());
+  LaunchArgs moved = args();
+  moved.buffers.k = 0x50000;
+  ASSERT_TRUE(kernel_->launch(moved, state_).ok());
+  EXPECT_EQ(state_.counters().plans, 1U);
+  EXPECT_EQ(state_.counters().maps_encoded, 2U);
+  EXPECT_EQ(state_.counters().maps_moved, 1U);
+  EXPECT_EQ(argument<std::uint64_t>(1, 0), 0x10000U);
+  EXPECT_EQ(argument<std::uint64_t>(1, 1), 0x50000U);
+  moved.buffers.o = 0x60000;
+  ASSERT_TRUE(kernel_->launch(moved, state_).ok());
+  EXPECT_EQ(state_.counters().maps_moved, 1U);
+  EXPECT_EQ(argument<std::uint64_t>(2, 2), 0x60000U);
+  // A move gives what encoding anew gives.
+  LaunchState fresh;
+  ASSERT_TRUE(kernel_->launch(moved, fresh).ok());
+  EXPECT_EQ(cuda_.launches[3].args, cuda_.launches[2].args);
+}
+
+TEST_F(LaunchTest, NewShapesEncodeOnlyTheMapsThatChange) {
+  ASSERT_TRUE(kernel_->launch(args(), state_).ok());
+  LaunchArgs grown = args();
+  grown.shapes.kv_len = 501;
+  ASSERT_TRUE(kernel_->launch(grown, state_).ok());
+  EXPECT_EQ(state_.counters().plans, 2U);
+  EXPECT_EQ(state_.counters().maps_encoded, 3U) << "q's map stayed";
+  EXPECT_EQ(cuda_.encodes.back().dims[2], 501U);
+  EXPECT_EQ(argument<std::uint64_t>(1, 0), 0x10000U) << "the kept map is still whole";
+}
+
+TEST_F(LaunchTest, AStateServesOneKernelAfterAnother) {
+  ASSERT_TRUE(kernel_->launch(args(), state_).ok());
+  const auto other = kernel_->with_plan(test_plan());
+  ASSERT_TRUE(other->launch(args(), state_).ok());
+  EXPECT_EQ(state_.counters().plans, 2U);
+}
+
+TEST_F(LaunchTest, MovedAndResetStatesWork) {
+  ASSERT_TRUE(kernel_->launch(args(), state_).ok());
+  LaunchState taken = std::move(state_);
+  ASSERT_TRUE(kernel_->launch(args(), taken).ok());
+  EXPECT_EQ(taken.counters().plans, 1U);
+  taken.reset();
+  EXPECT_EQ(taken.recipe(), nullptr);
+  ASSERT_TRUE(kernel_->launch(args(), taken).ok());
+  EXPECT_EQ(taken.counters().plans, 2U);
+  EXPECT_EQ(cuda_.launches[0].args, cuda_.launches[2].args);
+}
+
+TEST_F(LaunchTest, EmptyProblemLaunchesNothing) {
+  LaunchArgs empty = args();
+  empty.shapes.q_len = 0;
+  empty.buffers = {};
+  for (int i = 0; i < 2; ++i) {
+    const Status launched = kernel_->launch(empty, state_);
+    ASSERT_TRUE(launched.ok()) << launched.error().to_string();
+  }
+  EXPECT_EQ(cuda_.count("cuLaunchKernelEx"), 0);
+  EXPECT_EQ(state_.counters().launches, 0U);
+  ASSERT_TRUE(kernel_->launch(args(), state_).ok());
+  EXPECT_EQ(cuda_.launches.size(), 1U);
+}
+
+TEST_F(LaunchTest, NoKeysMayComeWithNullPointers) {
+  LaunchArgs no_keys = args();
+  no_keys.shapes.kv_len = 0;
+  no_keys.buffers.k = 0;
+  const Status launched = kernel_->launch(no_keys, state_);
+  ASSERT_TRUE(launched.ok()) << launched.error().to_string();
+  EXPECT_EQ(cuda_.encodes[1].dims[2], 1U);
+  EXPECT_EQ(cuda_.encodes[1].address, 0x40000U);
+}
+
+TEST_F(LaunchTest, NullAndMisalignedPointersAreRefusedByName) {
+  for (const char* name : {"q", "k", "o"}) {
+    LaunchArgs bad = args();
+    DevicePointer& pointer = *name == 'q'   ? bad.buffers.q
+                             : *name == 'k' ? bad.buffers.k
+                                            : bad.buffers.o;
+    pointer = 0;
+    expect_refused(bad, ErrorCode::kInvalid, name);
+    pointer = 0x10008;
+    expect_refused(bad, ErrorCode::kInvalid, name);
+    // The same where the state is warm.
+    ASSERT_TRUE(kernel_->launch(args(), state_).ok());
+    expect_refused(bad, ErrorCode::kInvalid, name);
+    pointer = 0;
+    ASSERT_TRUE(kernel_->launch(args(), state_).ok());
+    expect_refused(bad, ErrorCode::kInvalid, name);
+  }
+}
+
+TEST_F(LaunchTest, PointersThatTheKernelDoesNotUseMayBeNull) {
+  LaunchArgs arguments = args();
+  arguments.buffers.v = 0;
+  EXPECT_TRUE(kernel_->launch(arguments, state_).ok());
+}
+
+TEST_F(LaunchTest, StridesAreMultiplesOf16BytesBelow2To40) {
+  struct Case {
+    std::int64_t stride;
+    bool good;
+  };
+  for (const Case& c :
+       {Case{128, true}, Case{8, true}, Case{4, false}, Case{129, false}, Case{-128, false},
+        Case{std::int64_t{1} << 39, false}, Case{(std::int64_t{1} << 39) - 8, true},
+        Case{std::numeric_limits<std::int64_t>::max(), false},
+        Case{std::numeric_limits<std::int64_t>::min(), false}}) {
+    LaunchArgs arguments = args();
+    arguments.shapes.k.head = c.stride;
+    if (c.good) {
+      // 8 heads of 2^40 bytes each are within 2^48.
+      const Status launched = kernel_->launch(arguments, state_);
+      EXPECT_TRUE(launched.ok()) << c.stride << launched.error().to_string();
+    } else {
+      expect_refused(arguments, ErrorCode::kInvalid, "shapes.k.head");
+    }
+  }
+}
+
+TEST_F(LaunchTest, SizesThatNoMemoryHasAreRefused) {
+  LaunchArgs arguments = args();
+  arguments.shapes.batch = std::numeric_limits<std::int32_t>::max();
+  arguments.shapes.q_len = std::numeric_limits<std::int32_t>::max();
+  expect_refused(arguments, ErrorCode::kInvalid, "q");
+  arguments = args();
+  arguments.shapes.batch = -1;
+  expect_refused(arguments, ErrorCode::kInvalid, "shapes.batch");
+}
+
+TEST_F(LaunchTest, NotFiniteScaleIsRefused) {
+  LaunchArgs arguments = args();
+  arguments.scalars.scale = std::numeric_limits<float>::quiet_NaN();
+  expect_refused(arguments, ErrorCode::kInvalid, "scalars.scale");
+  arguments.scalars.scale = std::numeric_limits<float>::infinity();
+  expect_refused(arguments, ErrorCode::kInvalid, "scalars.scale");
+}
+
+TEST_F(LaunchTest, PlannersErrorIsPassedOn) {
+  planner_ = [](const KernelPlan&, const LaunchShapes&, const LaunchScalars&,
+                const std::vector<ParamValue>&, const DeviceShape&) -> Result<LaunchRecipe> {
+    return make_error(ErrorCode::kInvalid, "too long", "kv_len");
+  };
+  expect_refused(args(), ErrorCode::kInvalid, "kv_len");
+}
+
+TEST_F(LaunchTest, ThrowingPlannerDoesNotThrowThroughTheApi) {
+  planner_ = [](const KernelPlan&, const LaunchShapes&, const LaunchScalars&,
+                const std::vector<ParamValue>&,
+                const DeviceShape&) -> Result<LaunchRecipe> { throw std::bad_alloc(); };
+  expect_refused(args(), ErrorCode::kInternal, "");
+}
+
+TEST_F(LaunchTest, PlannerSeesTheDevice) {
+  DeviceShape seen;
+  planner_ = [&seen](const KernelPlan&, const LaunchShapes& shapes, const LaunchScalars& scalars,
+                     const std::vector<ParamValue>&, const DeviceShape& device) {
+    seen = device;
+    return test_recipe(shapes, scalars);
+  };
+  ASSERT_TRUE(kernel_->launch(args(), state_).ok());
+  EXPECT_EQ(seen.sm_count, 132);
+  EXPECT_EQ(seen.max_smem_bytes, 232448);
+}
+
+TEST_F(LaunchTest, RecipesThatDoNotFitThePlanAreDefects) {
+  const auto with = [&](auto change) {
+    planner_ = [change](const KernelPlan&, const LaunchShapes& shapes, const LaunchScalars& scalars,
+                        const std::vector<ParamValue>&, const DeviceShape&) {
+      LaunchRecipe recipe = test_recipe(shapes, scalars);
+      change(recipe);
+      return recipe;
+    };
+  };
+  with([](LaunchRecipe& r) { r.args.pop_back(); });
+  expect_refused(args(), ErrorCode::kInternal, "");
+  with([](LaunchRecipe& r) { r.args[4].value = 1.0F; });
+  expect_refused(args(), ErrorCode::kInternal, "");
+  with([](LaunchRecipe& r) { r.args[0].value = LaunchArgument::TensorMap{"none"}; });
+  expect_refused(args(), ErrorCode::kInternal, "");
+  with([](LaunchRecipe& r) { r.args[2].value = LaunchArgument::Pointer{"none", 0}; });
+  expect_refused(args(), ErrorCode::kInternal, "");
+  with([](LaunchRecipe& r) { r.tensor_maps[0].buffer = "none"; });
+  expect_refused(args(), ErrorCode::kInternal, "");
+  with([](LaunchRecipe& r) { r.dynamic_smem = 100001; });
+  expect_refused(args(), ErrorCode::kInternal, "");
+  with([](LaunchRecipe& r) { r.grid[1] = 65536; });
+  expect_refused(args(), ErrorCode::kInvalid, "shapes");
+}
+
+TEST_F(LaunchTest, TensorMapsThatTmaCannotTakeAreRefusedWithTheReason) {
+  using Change = void (*)(TensorMapDescription&);
+  for (const Change change : std::initializer_list<Change>{
+           [](TensorMapDescription& m) { m.strides[0] = 264; },
+           [](TensorMapDescription& m) { m.strides[2] = std::uint64_t{1} << 40; },
+           [](TensorMapDescription& m) { m.dims[1] = (std::uint64_t{1} << 32) + 1; },
+           [](TensorMapDescription& m) { m.box[0] = 72; },  // 144 bytes in a swizzle of 128
+           [](TensorMapDescription& m) { m.box[0] = 4; },   // 8 bytes
+           [](TensorMapDescription& m) { m.box[2] = 257; },
+           [](TensorMapDescription& m) { m.box[2] = 0; },
+           [](TensorMapDescription& m) { m.element_strides[1] = 9; },
+           [](TensorMapDescription& m) { m.swizzle = 48; },
+           [](TensorMapDescription& m) { m.strides.pop_back(); },
+           [](TensorMapDescription& m) {
+             m.dims.clear();
+             m.strides.clear();
+             m.box.clear();
+             m.element_strides.clear();
+           },
+           [](TensorMapDescription& m) {
+             m.dtype = Dtype::kU8;
+             m.oob = TensorMapDescription::OutOfBounds::kNan;
+           }}) {
+    planner_ = [change](const KernelPlan&, const LaunchShapes& shapes, const LaunchScalars& scalars,
+                        const std::vector<ParamValue>&, const DeviceShape&) {
+      LaunchRecipe recipe = test_recipe(shapes, scalars);
+      change(recipe.tensor_maps[1]);
+      return recipe;
+    };
+    expect_refused(args(), ErrorCode::kInvalid, "k");
+  }
+  EXPECT_EQ(cuda_.encodes.size(), 1U) << "q's was encoded once, k's never";
+}
+
+TEST_F(LaunchTest, MapThatFailedToEncodeIsNotTakenForEncoded) {
+  cuda_.fail("cuTensorMapEncodeTiled", 2, cuda::kInvalidValue);
+  expect_refused(args(), ErrorCode::kDriver, "");
+  ASSERT_TRUE(kernel_->launch(args(), state_).ok());
+  ASSERT_EQ(cuda_.encodes.size(), 2U);
+  EXPECT_EQ(argument<std::uint64_t>(0, 1), 0x20000U);
+}
+
+TEST_F(LaunchTest, OffsetsCountForAddressAndAlignment) {
+  planner_ = [](const KernelPlan&, const LaunchShapes& shapes, const LaunchScalars& scalars,
+                const std::vector<ParamValue>&, const DeviceShape&) {
+    LaunchRecipe recipe = test_recipe(shapes, scalars);
+    recipe.tensor_maps[1].offset = 256;
+    recipe.args[2].value = LaunchArgument::Pointer{"o", 64};
+    return recipe;
+  };
+  ASSERT_TRUE(kernel_->launch(args(), state_).ok());
+  EXPECT_EQ(cuda_.encodes[1].address, 0x20100U);
+  EXPECT_EQ(argument<std::uint64_t>(0, 2), 0x40040U);
+}
+
+TEST_F(LaunchTest, WorkspaceIsCheckedAndDividedUp) {
+  planner_ = [](const KernelPlan&, const LaunchShapes& shapes, const LaunchScalars& scalars,
+                const std::vector<ParamValue>&, const DeviceShape&) {
+    LaunchRecipe recipe = test_recipe(shapes, scalars);
+    recipe.workspaces = {{"partial_o", 1000, false}, {"counters", 4, true}};
+    recipe.args[2].value = LaunchArgument::Pointer{"counters", 0};
+    return recipe;
+  };
+  LaunchArgs arguments = args();
+  const auto need = kernel_->workspace(arguments);
+  ASSERT_TRUE(need.ok());
+  EXPECT_EQ(need->bytes, 1024 + 256);
+  EXPECT_TRUE(need->zeroed);
+  arguments.workspace_bytes = 1280;
+  expect_refused(arguments, ErrorCode::kInvalid, "workspace");
+  arguments.workspace = 0x70010;
+  expect_refused(arguments, ErrorCode::kInvalid, "workspace");
+  arguments.workspace = 0x70000;
+  arguments.workspace_bytes = 1279;
+  expect_refused(arguments, ErrorCode::kInvalid, "workspace");
+  arguments.workspace_bytes = 1280;
+  ASSERT_TRUE(kernel_->launch(arguments, state_).ok());
+  EXPECT_EQ(argument<std::uint64_t>(0, 2), 0x70400U);
+  // A warm state notices a workspace that shrank.
+  arguments.workspace_bytes = 8;
+  expect_refused(arguments, ErrorCode::kInvalid, "workspace");
+}
+
+TEST_F(LaunchTest, NoContextIsAnEnvironmentError) {
+  cuda_.set_current(nullptr);
+  expect_refused(args(), ErrorCode::kEnvironment, "stream");
+}
+
+TEST_F(LaunchTest, StreamsContextCounts) {
+  const cuda::Stream stream = cuda_.create_stream();
+  cuda_.set_current(nullptr);
+  LaunchArgs arguments = args();
+  arguments.stream = stream;
+  const Status launched = kernel_->launch(arguments, state_);
+  ASSERT_TRUE(launched.ok()) << launched.error().to_string();
+  EXPECT_EQ(cuda_.launches[0].config.stream, stream);
+}
+
+TEST_F(LaunchTest, AnotherDevicesContextIsPreparedAndPlannedFor) {
+  cuda_.devices.push_back({"NVIDIA H20 (fake)", 9, 0, 78, 232448});
+  ASSERT_TRUE(kernel_->launch(args(), state_).ok());
+  cuda_.primary(1);
+  int sm_count = 0;
+  planner_ = [&sm_count](const KernelPlan&, const LaunchShapes& shapes,
+                         const LaunchScalars& scalars, const std::vector<ParamValue>&,
+                         const DeviceShape& device) {
+    sm_count = device.sm_count;
+    return test_recipe(shapes, scalars);
+  };
+  ASSERT_TRUE(kernel_->launch(args(), state_).ok());
+  EXPECT_EQ(sm_count, 78);
+  EXPECT_EQ(cuda_.count("cuFuncLoad"), 2);
+  EXPECT_EQ(cuda_.libraries[1].max_dynamic_smem[1], 100000);
+}
+
+TEST_F(LaunchTest, FailedLaunchIsReportedAndTheNextStartsAfresh) {
+  ASSERT_TRUE(kernel_->launch(args(), state_).ok());
+  cuda_.fail("cuLaunchKernelEx", 1, cuda::kIllegalAddress);
+  const Status failed = kernel_->launch(args(), state_);
+  ASSERT_FALSE(failed.ok());
+  EXPECT_EQ(failed.error().code, ErrorCode::kDriver);
+  EXPECT_NE(failed.error().message.find("CUDA_ERROR_ILLEGAL_ADDRESS"), std::string::npos);
+  EXPECT_NE(failed.error().hint.find("compute-sanitizer"), std::string::npos);
+  ASSERT_TRUE(kernel_->launch(args(), state_).ok());
+  EXPECT_EQ(state_.counters().plans, 2U);
+}
+
+// --- User parameters
+// ------------------------------------------------------------------------------
+
+class ParamTest : public LaunchTest {
+ protected:
+  void SetUp() override {
+    LaunchTest::SetUp();
+    KernelPlan plan = test_plan();
+    using Type = ParamSpec::Type;
+    MaskSpec custom;
+    custom.kind = MaskSpec::Kind::kCustom;
+    custom.custom.params = {{"doc", Type::kI32Array}, {"limit", Type::kI32}};
+    plan.spec.mask.kind = MaskSpec::Kind::kAnd;
+    plan.spec.mask.of = {MaskSpec{}, custom};
+    plan.spec.score_mod.kind = ScoreModSpec::Kind::kCustom;
+    plan.spec.score_mod.custom.params = {{"bias", Type::kF32Array},
+                                         {"gain", Type::kF32},
+                                         {"table", Type::kI32Matrix},
+                                         {"limit", Type::kI32}};
+    using Kind = KernelParameter::Kind;
+    plan.parameters.push_back({"param_doc", Kind::kPointer, "const int"});
+    plan.parameters.push_back({"param_doc_n", Kind::kI32, ""});
+    cuda_.arg_sizes.insert(cuda_.arg_sizes.end(), {8, 4});
+    planner_ = [this](const KernelPlan&, const LaunchShapes& shapes, const LaunchScalars& scalars,
+                      const std::vector<ParamValue>& params, const DeviceShape&) {
+      seen_ = params;
+      LaunchRecipe recipe = test_recipe(shapes, scalars);
+      recipe.args.push_back({LaunchArgument::Pointer{"param_doc", 0}});
+      recipe.args.push_back({params[0].extent[0]});
+      return recipe;
+    };
+    load_kernel(plan);
+    good_ = args();
+    good_.params = {{"gain", 0.5F},
+                    {"doc", DeviceArray{0x80000, Dtype::kI32, {7, 0}}},
+                    {"bias", DeviceArray{0x80100, Dtype::kF32, {3, 0}}},
+                    {"table", DeviceArray{0x80200, Dtype::kI32, {4, 5}}},
+                    {"limit", 9}};
+  }
+  LaunchArgs good_;
+  std::vector<ParamValue> seen_;
+};
+
+TEST_F(ParamTest, AreGivenInTheDeclaredOrder) {
+  const Status launched = kernel_->launch(good_, state_);
+  ASSERT_TRUE(launched.ok()) << launched.error().to_string();
+  ASSERT_EQ(seen_.size(), 5U);
+  EXPECT_EQ(seen_[0].name, "doc");
+  EXPECT_EQ(seen_[0].extent, (std::array<std::int32_t, 2>{7, 0}));
+  EXPECT_EQ(seen_[1].name, "limit");
+  EXPECT_EQ(std::get<std::int32_t>(seen_[1].scalar), 9);
+  EXPECT_EQ(seen_[2].name, "bias");
+  EXPECT_EQ(std::get<float>(seen_[3].scalar), 0.5F);
+  EXPECT_EQ(seen_[4].extent, (std::array<std::int32_t, 2>{4, 5}));
+  EXPECT_EQ(argument<std::uint64_t>(0, 7), 0x80000U);
+  EXPECT_EQ(argument<std::int32_t>(0, 8), 7);
+}
+
+TEST_F(ParamTest, MovedArrayIsNotPlannedAnew) {
+  ASSERT_TRUE(kernel_->launch(good_, state_).ok());
+  std::get<DeviceArray>(good_.params[1].value).pointer = 0x90000;
+  ASSERT_TRUE(kernel_->launch(good_, state_).ok());
+  EXPECT_EQ(state_.counters().plans, 1U);
+  EXPECT_EQ(argument<std::uint64_t>(1, 7), 0x90000U);
+  good_.params[0].value = 0.25F;
+  ASSERT_TRUE(kernel_->launch(good_, state_).ok());
+  EXPECT_EQ(state_.counters().plans, 2U);
+}
+
+TEST_F(ParamTest, OrderOfTheCallMayChangeBetweenLaunches) {
+  ASSERT_TRUE(kernel_->launch(good_, state_).ok());
+  std::swap(good_.params[1], good_.params[2]);
+  ASSERT_TRUE(kernel_->launch(good_, state_).ok());
+  EXPECT_EQ(argument<std::uint64_t>(1, 7), 0x80000U);
+}
+
+TEST_F(ParamTest, EmptyArrayMayBeNull) {
+  good_.params[1].value = DeviceArray{0, Dtype::kI32, {0, 0}};
+  const Status launched = kernel_->launch(good_, state_);
+  ASSERT_TRUE(launched.ok()) << launched.error().to_string();
+  EXPECT_EQ(argument<std::uint64_t>(0, 7), 0U);
+}
+
+TEST_F(ParamTest, WrongOnesAreRefusedByName) {
+  struct Case {
+    const char* what;
+    void (*change)(std::vector<LaunchParam>&);
+    const char* field;
+  };
+  const Case cases[] = {
+      {"missing", [](std::vector<LaunchParam>& p) { p.pop_back(); }, "params.limit"},
+      {"unknown",
+       [](std::vector<LaunchParam>& p) {
+         p.push_back({"foo", 1});
+       },
+       "params.foo"},
+      {"twice", [](std::vector<LaunchParam>& p) { p.push_back(p[0]); }, "params.gain"},
+      {"i32 for f32", [](std::vector<LaunchParam>& p) { p[0].value = 1; }, "params.gain"},
+      {"f32 for i32", [](std::vector<LaunchParam>& p) { p[4].value = 1.0F; }, "params.limit"},
+      {"scalar for array", [](std::vector<LaunchParam>& p) { p[1].value = 1; }, "params.doc"},
+      {"array for scalar", [](std::vector<LaunchParam>& p) { p[0].value = p[1].value; },
+       "params.gain"},
+      {"f32 array for i32 array", [](std::vector<LaunchParam>& p) { p[1].value = p[2].value; },
+       "params.doc"},
+      {"null", [](std::vector<LaunchParam>& p) { std::get<DeviceArray>(p[1].value).pointer = 0; },
+       "params.doc"},
+      {"misaligned",
+       [](std::vector<LaunchParam>& p) { std::get<DeviceArray>(p[1].value).pointer = 0x80002; },
+       "params.doc"},
+      {"negative",
+       [](std::vector<LaunchParam>& p) { std::get<DeviceArray>(p[1].value).extent[0] = -1; },
+       "params.doc"},
+      {"negative columns",
+       [](std::vector<LaunchParam>& p) { std::get<DeviceArray>(p[3].value).extent[1] = -1; },
+       "params.table"},
+      {"too large",
+       [](std::vector<LaunchParam>& p) {
+         std::get<DeviceArray>(p[3].value).extent = {65536, 65536};
+       },
+       "params.table"},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.what);
+    LaunchArgs bad = good_;
+    c.change(bad.params);
+    expect_refused(bad, ErrorCode::kInvalid, c.field);
+    // A warm state notices too.
+    ASSERT_TRUE(kernel_->launch(good_, state_).ok());
+    expect_refused(bad, ErrorCode::kInvalid, c.field);
+  }
+}
+
+TEST_F(ParamTest, EveryProblemIsReportedAtOnce) {
+  good_.params = {{"foo", 1}};
+  const Status launched = kernel_->launch(good_, state_);
+  ASSERT_FALSE(launched.ok());
+  EXPECT_EQ(launched.error().others.size(), 5U) << launched.error().to_string();
+}
+
+}  // namespace
+}  // namespace attnjit

@@ -1,0 +1,81 @@
+// request_key: what decides an image, as length-prefixed fields, and its SHA-256.
+#include <algorithm>
+#include <vector>
+
+#include "attnjit/cache.h"
+#include "base/sha256.h"
+#include "cache/bytes.h"
+#include "cache/entry_format.h"
+
+namespace attnjit {
+namespace {
+
+// Each list is preceded by its length and each string by its own, so that no two different inputs
+// give the same bytes. A field that is added, dropped or moved needs a new kFormatVersion.
+std::string plan_material(const KernelPlan& plan) {
+  cache::ByteWriter out;
+  out.string(plan.entry);
+  out.string(plan.kernel_header);
+  out.i64(plan.threads);
+  out.i64(plan.cluster);
+  out.i64(plan.smem_bytes);
+  out.i64(plan.min_registers);
+  out.u64(plan.constants.size());
+  for (const ConfigConstant& constant : plan.constants) {
+    out.string(constant.type);
+    out.string(constant.name);
+    out.string(constant.value);
+  }
+  out.u64(plan.parameters.size());
+  for (const KernelParameter& parameter : plan.parameters) {
+    out.string(parameter.name);
+    out.u32(static_cast<std::uint32_t>(parameter.kind));
+    out.string(parameter.cuda_type);
+  }
+  return std::move(out).bytes();
+}
+
+// The headers by digest: they are long, and the material is stored in every entry.
+std::string headers_digest(const std::vector<SourceFile>& headers) {
+  std::vector<const SourceFile*> sorted;
+  for (const SourceFile& file : headers) sorted.push_back(&file);
+  std::sort(sorted.begin(), sorted.end(),
+            [](const SourceFile* a, const SourceFile* b) { return a->name < b->name; });
+  cache::ByteWriter out;
+  for (const SourceFile* file : sorted) {
+    out.string(file->name);
+    out.string(file->text);
+  }
+  return to_hex(sha256(out.bytes()));
+}
+
+void strings(cache::ByteWriter& out, const std::vector<std::string>& list) {
+  out.u64(list.size());
+  for (const std::string& text : list) out.string(text);
+}
+
+}  // namespace
+
+RequestKey request_key(const KernelPlan& plan, const KernelSource& source) {
+  cache::ByteWriter out;
+  out.raw("attnjit request key\n");
+  out.u32(cache::kFormatVersion);
+  out.string(source.trusted ? "trusted" : "expression");
+  out.string(to_string(source.arch));
+  out.string(plan_material(plan));
+  out.string(source.name);
+  out.string(source.template_digest);
+  out.string(headers_digest(source.headers));
+  out.string(source.text);
+  out.string(source.user_code);
+  strings(out, source.options);
+  strings(out, source.entries);
+
+  RequestKey key;
+  key.material = std::move(out).bytes();
+  key.hex = to_hex(sha256(key.material));
+  key.arch = source.arch;
+  return key;
+}
+
+}  // namespace attnjit

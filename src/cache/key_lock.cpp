@@ -1,0 +1,78 @@
+#include "cache/key_lock.h"
+
+#include <cerrno>
+
+#include "cache/io.h"
+
+namespace attnjit::cache {
+
+KeyLock::State KeyLock::try_acquire() {
+  FileSystem& fs = layer_.fs();
+  for (int attempt = 0; attempt < 16; ++attempt) {
+    if (!file_) {
+      const auto root = layer_.root(true);
+      if (!root) return State::kUnavailable;
+      folder_ = layer_.room(*root, Room::kLocks, true);
+      if (folder_.state != OpenedFolder::State::kOpen) {
+        if (folder_.error == ENOENT || folder_.error == ESTALE) {
+          layer_.forget_root();
+          continue;
+        }
+        return State::kUnavailable;
+      }
+      auto opened =
+          open_file(fs, folder_.folder.get(), name_, FileSystem::Open::kLock, root->file_mode());
+      if (opened.error == ENOENT || opened.error == ESTALE) {
+        layer_.forget_root();
+        continue;
+      }
+      if (!opened.ok()) return State::kUnavailable;
+      file_ = std::move(opened.value);
+    }
+    const int error = uninterrupted([&] { return fs.try_lock(file_.get()); });
+    if (error == EWOULDBLOCK) return State::kBusy;
+    if (error != 0) {
+      file_.reset();
+      if (error == ESTALE) continue;
+      return State::kUnavailable;
+    }
+    // NOTE: whoever cleans up may have removed the file between our open and our lock; then the
+    // next process locks a new file of that name, and both would hold "the" lock.
+    const auto ours = uninterrupted([&] { return fs.stat(file_.get()); });
+    const auto named = uninterrupted([&] { return fs.stat_at(folder_.folder.get(), name_); });
+    if (ours.ok() && named.ok() && ours.value.same_file(named.value)) {
+      held_ = true;
+      return State::kHeld;
+    }
+    static_cast<void>(uninterrupted([&] { return fs.unlock(file_.get()); }));
+    file_.reset();
+  }
+  return State::kUnavailable;
+}
+
+void KeyLock::release() {
+  if (held_) {
+    // NOTE: not left to close: a child forked meanwhile shares the lock through its descriptor.
+    static_cast<void>(uninterrupted([&] { return layer_.fs().unlock(file_.get()); }));
+  }
+  held_ = false;
+  file_.reset();
+}
+
+bool remove_stale_lock(FileSystem& fs, FileSystem::Handle locks, const std::string& name,
+                       std::int64_t before_ns) {
+  const auto seen = uninterrupted([&] { return fs.stat_at(locks, name); });
+  if (!seen.ok() || seen.value.type != FileStat::Type::kFile ||
+      seen.value.modified_ns >= before_ns) {
+    return false;
+  }
+  auto file = open_file(fs, locks, name, FileSystem::Open::kLock);
+  if (!file.ok()) return false;
+  if (uninterrupted([&] { return fs.try_lock(file.value.get()); }) != 0) return false;
+  // Removed while it is held: whoever waits for it sees that the name is gone (try_acquire).
+  const bool removed = uninterrupted([&] { return fs.remove(locks, name, false); }) == 0;
+  static_cast<void>(uninterrupted([&] { return fs.unlock(file.value.get()); }));
+  return removed;
+}
+
+}  // namespace attnjit::cache

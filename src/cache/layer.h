@@ -1,0 +1,128 @@
+// Layer: one cache folder: loads and publishes entries, and moves bad ones aside.
+//
+// Thread rules: every method may be called from any thread; other processes may use the folder at
+// the same time.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "attnjit/cache.h"
+#include "base/log.h"
+#include "cache/entry_format.h"
+#include "cache/file_system.h"
+#include "cache/trusted_folder.h"
+
+namespace attnjit::cache {
+
+/// The folders below <layer>/v1.
+enum class Room : std::uint8_t { kEntries, kTemporary, kLocks, kFailures, kQuarantine };
+
+/// What a load found.
+struct Loaded {
+  enum class State : std::uint8_t {
+    kHit,
+    kMiss,
+    kBad,         ///< was there and wrong; in a writable layer it is in quarantine now
+    kUnreadable,  ///< the file system failed; nothing is known of the entry
+  };
+  State state = State::kMiss;
+  Entry entry;
+  FileStat stat;
+  std::string problem;       ///< kBad, kUnreadable
+  bool quarantined = false;  ///< kBad
+};
+
+/// What to load of an entry and what it must be.
+struct Wanted {
+  const EntryId* id = nullptr;            ///< null: whatever the file's name says
+  const std::string* material = nullptr;  ///< null: verified by its digest
+  Parts parts;
+  bool stamp = false;     ///< note the use
+  bool set_aside = true;  ///< move a bad entry to quarantine
+};
+
+class Layer {
+ public:
+  /// Handles of the folder, open as long as anybody uses them.
+  struct Root {
+    File base, version, entries;
+    FileStat stat;  ///< of the base
+    std::uint32_t folder_mode() const { return 0700 | (stat.mode & 0055); }
+    std::uint32_t file_mode() const { return 0600 | (stat.mode & 0044); }
+  };
+
+  Layer(FileSystem& fs, std::string path, bool writable, Trust trust, Logger log);
+
+  const std::string& path() const { return path_; }
+  bool writable() const { return writable_; }
+  FileSystem& fs() const { return fs_; }
+  const Logger& log() const { return log_; }
+
+  /// The open folder, or null with the reason in *why (if not null). `create`: made where missing.
+  std::shared_ptr<const Root> root(bool create, OpenedFolder* why = nullptr);
+  /// Forgets the handles, so that the next use opens the path anew.
+  void forget_root();
+
+  /// A folder of the layer, or one shard of the entries.
+  OpenedFolder room(const Root& root, Room which, bool create);
+  OpenedFolder shard(const Root& root, std::string_view name, bool create);
+
+  Loaded load(const std::string& name, const Wanted& wanted);
+  /// The bytes of an entry's file, not verified. Errors: kIo.
+  Result<std::string> read_entry(const std::string& name);
+  /// The names of every image of a key.
+  std::vector<std::string> images_of(const EntryId& id);
+
+  /// Publishes bytes under a name: a private file, synced, renamed, and the folder synced.
+  Status publish(const std::string& name, std::string_view bytes);
+  /// The same in another room; not synced (what may be lost at a power failure).
+  Status write_note(Room which, const std::string& name, std::string_view bytes);
+
+  /// Removes shard/name if it is still the file that was seen; true when it is gone.
+  bool remove_if_same(const Root& root, std::string_view name, const FileStat& seen);
+  /// Moves shard/name to quarantine if it is still the file that was seen; true when it was moved.
+  bool quarantine(const Root& root, const std::string& name, const FileStat& seen,
+                  const std::string& problem);
+
+  std::uint64_t quarantined() const { return quarantined_; }
+  /// Logs a warning the first time.
+  void warn_once(std::atomic_flag& flag, const std::string& text) const;
+
+  static constexpr std::size_t kMaxQuarantined = 32;
+  /// A use is noted when the stamp is older than this.
+  static constexpr std::int64_t kStampGranularityNs = std::int64_t{60} * 1000000000;
+
+ private:
+  Loaded load_from(FileSystem::Handle shard, const std::string& name, const Wanted& wanted);
+  /// error: an errno, 0: written.
+  struct Written {
+    int error = 0;
+    std::string problem;
+  };
+  Written write_to(const Root& root, FileSystem::Handle folder, const std::string& name,
+                   std::string_view bytes, bool durable);
+  Written publish_once(const std::string& name, std::string_view bytes);
+  enum class Moved : std::uint8_t { kMoved, kChanged, kFailed };
+  Moved move_if_same(FileSystem::Handle from, const std::string& name, const FileStat& seen,
+                     FileSystem::Handle to, const std::string& new_name);
+  void bound_quarantine(FileSystem::Handle folder);
+
+  FileSystem& fs_;
+  const std::string path_;
+  const bool writable_;
+  const Trust trust_;
+  const Logger log_;
+  std::mutex root_mutex_;
+  std::shared_ptr<const Root> root_;
+  std::atomic<std::uint64_t> quarantined_{0};
+  mutable std::atomic_flag refused_warned_ = ATOMIC_FLAG_INIT;
+};
+
+}  // namespace attnjit::cache

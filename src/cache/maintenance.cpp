@@ -1,0 +1,201 @@
+// The management half of the Store: what `attnjit cache` shows and tidies.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "cache/io.h"
+#include "cache/key_lock.h"
+#include "cache/store.h"
+#include "cache/trim.h"
+
+namespace attnjit::cache {
+namespace {
+
+constexpr std::int64_t kSecondNs = 1000000000;
+
+std::string entry_path(const Layer& layer, const std::string& name) {
+  return layer.path() + "/v1/entries/" + name.substr(0, 2) + "/" + name;
+}
+
+Error no_layer() {
+  return make_error(ErrorCode::kIo, "no cache folder is configured", "cache",
+                    "set ATTNJIT_CACHE_DIR, XDG_CACHE_HOME or HOME");
+}
+
+// Empty, or why nothing can be written: tried, because neither modes nor mount flags tell it all.
+std::string write_problem(Layer& layer, const Layer::Root& root) {
+  FileSystem& fs = layer.fs();
+  const OpenedFolder temporary = layer.room(root, Room::kTemporary, true);
+  if (temporary.state != OpenedFolder::State::kOpen) return temporary.reason;
+  const std::string name = fmt::format("{:016x}", fs.unique_id());
+  const auto file =
+      open_file(fs, temporary.folder.get(), name, FileSystem::Open::kCreate, root.file_mode());
+  if (!file.ok()) return error_text(file.error);
+  static_cast<void>(uninterrupted([&] { return fs.remove(temporary.folder.get(), name, false); }));
+  return {};
+}
+
+}  // namespace
+
+std::vector<CacheLayerInfo> Store::layers() {
+  std::vector<CacheLayerInfo> infos;
+  for (const auto& layer : layers_) {
+    CacheLayerInfo info;
+    info.path = layer->path();
+    OpenedFolder why;
+    const auto root = layer->root(false, &why);
+    if (!root) {
+      info.state = why.state == OpenedFolder::State::kMissing ? CacheLayerInfo::State::kMissing
+                                                              : CacheLayerInfo::State::kRefused;
+      info.reason = why.reason;
+      infos.push_back(std::move(info));
+      continue;
+    }
+    info.state = CacheLayerInfo::State::kReadOnly;
+    if (layer->writable()) {
+      info.reason = write_problem(*layer, *root);
+      if (info.reason.empty()) info.state = CacheLayerInfo::State::kWritable;
+    }
+    for (const SeenFile& file : scan_entries(*layer, *root, nullptr)) {
+      ++info.entries;
+      info.entry_bytes += file.bytes();
+    }
+    const auto count = [&](Room which) {
+      const auto files = scan_room(*layer, *root, which);
+      for (const SeenFile& file : files) info.other_bytes += file.bytes();
+      return static_cast<std::int64_t>(files.size());
+    };
+    info.failures = count(Room::kFailures);
+    info.quarantined = count(Room::kQuarantine);
+    info.temporary = count(Room::kTemporary);
+    info.locks = count(Room::kLocks);
+    infos.push_back(std::move(info));
+  }
+  return infos;
+}
+
+std::vector<CacheEntryInfo> Store::list() {
+  std::vector<CacheEntryInfo> infos;
+  Wanted wanted;
+  wanted.parts = {false, false};
+  wanted.set_aside = false;
+  for (const auto& layer : layers_) {
+    const auto root = layer->root(false);
+    if (!root) continue;
+    for (const SeenFile& file : scan_entries(*layer, *root, nullptr)) {
+      const Loaded loaded = layer->load(file.name, wanted);
+      if (loaded.state != Loaded::State::kHit) continue;
+      CacheEntryInfo info;
+      info.layer = layer->path();
+      info.key = to_hex(loaded.entry.id.key);
+      info.build_id = loaded.entry.build_id;
+      info.path = entry_path(*layer, file.name);
+      info.arch = loaded.entry.arch;
+      info.bytes = file.stat.size;
+      info.created_unix_s = loaded.entry.created_unix_s;
+      info.last_used_unix_s = file.stat.modified_ns / kSecondNs;
+      if (!loaded.entry.image.entries.empty()) info.entry = loaded.entry.image.entries.front();
+      infos.push_back(std::move(info));
+    }
+  }
+  return infos;
+}
+
+CacheVerifyReport Store::verify() {
+  CacheVerifyReport report;
+  for (const auto& layer : layers_) {
+    OpenedFolder why;
+    const auto root = layer->root(false, &why);
+    if (!root) {
+      if (why.state != OpenedFolder::State::kMissing) {
+        report.unreadable.push_back({layer->path(), why.reason, false});
+      }
+      continue;
+    }
+    const std::size_t before = report.unreadable.size();
+    for (const SeenFile& file : scan_entries(*layer, *root, &report.unreadable)) {
+      const Loaded loaded = layer->load(file.name, {});
+      const std::string path = entry_path(*layer, file.name);
+      if (loaded.state == Loaded::State::kMiss) continue;  // evicted since the scan
+      ++report.checked;
+      switch (loaded.state) {
+        case Loaded::State::kHit:
+          ++report.good;
+          report.bytes += file.stat.size;
+          break;
+        case Loaded::State::kBad:
+          report.bad.push_back({path, loaded.problem, loaded.quarantined});
+          break;
+        default:
+          report.unreadable.push_back({path, loaded.problem, false});
+      }
+    }
+    for (std::size_t i = before; i < report.unreadable.size(); ++i) {
+      if (report.unreadable[i].path.starts_with("entries/")) {
+        report.unreadable[i].path = layer->path() + "/v1/" + report.unreadable[i].path;
+      }
+    }
+  }
+  return report;
+}
+
+Result<CacheGcReport> Store::gc(const CacheGcOptions& options) {
+  if (layers_.empty()) return no_layer();
+  OpenedFolder why;
+  if (!layers_.front()->root(false, &why)) {
+    if (why.state == OpenedFolder::State::kMissing) return CacheGcReport{};
+    return make_error(ErrorCode::kIo, why.reason, layers_.front()->path());
+  }
+  CacheGcReport report = trim(*layers_.front(), {options.max_bytes.value_or(options_.max_bytes),
+                                                 options.dry_run, options_.failure_ttl});
+  if (!options.dry_run) count_.evicted += report.removed.size();
+  return report;
+}
+
+Result<CacheClearReport> Store::clear() {
+  if (layers_.empty()) return no_layer();
+  Layer& layer = *layers_.front();
+  CacheClearReport report;
+  OpenedFolder why;
+  const auto root = layer.root(false, &why);
+  if (!root) {
+    if (why.state == OpenedFolder::State::kMissing) return report;
+    return make_error(ErrorCode::kIo, why.reason, layer.path());
+  }
+  const auto remove = [&](const OpenedFolder& folder, const SeenFile& file,
+                          const std::string& shown) {
+    const int error = uninterrupted([&] {
+      return fs_.remove(folder.folder.get(), file.name, file.stat.type == FileStat::Type::kFolder);
+    });
+    if (error == 0) {
+      ++report.removed_files;
+      report.removed_bytes += file.bytes();
+    } else if (error != ENOENT) {
+      report.left.push_back({shown, error_text(error), false});
+    }
+  };
+  for (const SeenFile& file : scan_entries(layer, *root, &report.left)) {
+    remove(layer.shard(*root, file.name, false), file, entry_path(layer, file.name));
+  }
+  for (const Room which : {Room::kTemporary, Room::kFailures, Room::kQuarantine}) {
+    const OpenedFolder folder = layer.room(*root, which, false);
+    if (folder.state != OpenedFolder::State::kOpen) continue;
+    for (const SeenFile& file : scan_room(layer, *root, which)) remove(folder, file, file.name);
+  }
+  // A lock that somebody holds stays: its file must not be replaced by another one.
+  const OpenedFolder locks = layer.room(*root, Room::kLocks, false);
+  if (locks.state == OpenedFolder::State::kOpen) {
+    for (const SeenFile& file : scan_room(layer, *root, Room::kLocks)) {
+      if (remove_stale_lock(fs_, locks.folder.get(), file.name,
+                            std::numeric_limits<std::int64_t>::max())) {
+        ++report.removed_files;
+        report.removed_bytes += file.bytes();
+      }
+    }
+  }
+  failures_->forget_all_in_memory();
+  return report;
+}
+
+}  // namespace attnjit::cache

@@ -1,0 +1,86 @@
+// Store: the CubinCache over a FileSystem; see include/attnjit/cache.h for what it promises.
+//
+// Thread rules: every method may be called from any thread.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "attnjit/cache.h"
+#include "cache/failures.h"
+#include "cache/flights.h"
+#include "cache/layer.h"
+
+namespace attnjit::cache {
+
+class Store final : public CubinCache {
+ public:
+  Store(const CacheOptions& options, FileSystem& fs);
+
+  std::optional<KernelImage> find(const RequestKey& key, std::string_view build_id,
+                                  BuildPolicy policy, PtxNeed ptx) override;
+  Status store(const RequestKey& key, std::string_view build_id, const KernelImage& image) override;
+  Result<KernelImage> get_or_compile(const RequestKey& key, std::string_view build_id,
+                                     BuildPolicy policy, Compiler::Deadline deadline,
+                                     const std::function<Result<KernelImage>()>& compile,
+                                     bool* from_disk, PtxNeed ptx) override;
+  CacheStatistics statistics() const override;
+
+  std::vector<CacheLayerInfo> layers() override;
+  std::vector<CacheEntryInfo> list() override;
+  CacheVerifyReport verify() override;
+  Result<CacheGcReport> gc(const CacheGcOptions& options) override;
+  Result<CacheClearReport> clear() override;
+  Result<CacheBundleReport> export_bundle(const std::string& path,
+                                          const std::vector<std::string>& keys) override;
+  Result<CacheBundleReport> import_bundle(const std::string& path) override;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  /// A request on its way through get_or_compile.
+  struct Request {
+    const RequestKey& key;
+    std::string_view build_id;
+    BuildPolicy policy;
+    PtxNeed ptx;
+    Compiler::Deadline deadline;
+    const std::function<Result<KernelImage>()>& compile;
+    EntryId id;
+  };
+
+  std::optional<KernelImage> look_up(const RequestKey& key, const EntryId& id,
+                                     std::string_view build_id, BuildPolicy policy, PtxNeed ptx);
+  /// Holds the key's file lock while it compiles, where one can be had.
+  Landed lead(const Request& request);
+  Result<KernelImage> compile_and_store(const Request& request);
+  /// Until when to wait for somebody else's compile.
+  Clock::time_point patience(Compiler::Deadline deadline) const;
+  /// Evicts when enough was written since the last look.
+  void trim_after_store(std::int64_t stored_bytes);
+
+  const CacheOptions options_;
+  FileSystem& fs_;
+  const Logger log_;
+  std::vector<std::unique_ptr<Layer>> layers_;  ///< the first is written
+  std::unique_ptr<Failures> failures_;
+  Flights flights_;
+
+  std::atomic<std::int64_t> bytes_since_trim_{-1};  ///< -1: never looked
+  std::atomic_flag trimming_ = ATOMIC_FLAG_INIT;
+  std::atomic_flag store_warned_ = ATOMIC_FLAG_INIT;
+  std::atomic_flag lock_warned_ = ATOMIC_FLAG_INIT;
+
+  struct Counters {
+    std::atomic<std::uint64_t> hits{0}, misses{0}, stores{0}, store_failures{0}, compiles{0},
+        waits{0}, alone{0}, failure_hits{0}, evicted{0};
+  };
+  Counters count_;
+};
+
+/// open_cache over another file system: what the tests use.
+std::unique_ptr<CubinCache> open_cache(const CacheOptions& options, FileSystem& fs);
+
+}  // namespace attnjit::cache

@@ -1,0 +1,206 @@
+// Export and import: the half of the Store that moves entries between machines.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "cache/bundle.h"
+#include "cache/io.h"
+#include "cache/store.h"
+#include "cache/trim.h"
+
+namespace attnjit::cache {
+namespace {
+
+Error io_error(const std::string& what, int error, const std::string& path) {
+  return make_error(ErrorCode::kIo, what + ": " + error_text(error), path);
+}
+
+/// A path that the user gave, as an open folder and a name in it.
+struct Place {
+  OpenedFolder folder;
+  std::string name;
+};
+
+Place split(FileSystem& fs, const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  Place place;
+  place.name = slash == std::string::npos ? path : path.substr(slash + 1);
+  place.folder = open_any_path(fs, slash == std::string::npos ? "."
+                                   : slash == 0               ? "/"
+                                                              : path.substr(0, slash));
+  return place;
+}
+
+/// Opens a file that the user named; symbolic links are followed, as anywhere on a command line.
+IoResult<File> open_named(FileSystem& fs, std::string path) {
+  for (int links = 0; links < 40; ++links) {
+    const Place place = split(fs, path);
+    if (place.folder.state != OpenedFolder::State::kOpen) return {File(), place.folder.error};
+    const auto stat =
+        uninterrupted([&] { return fs.stat_at(place.folder.folder.get(), place.name); });
+    if (!stat.ok()) return {File(), stat.error};
+    if (stat.value.type != FileStat::Type::kSymlink) {
+      return open_file(fs, place.folder.folder.get(), place.name, FileSystem::Open::kRead);
+    }
+    const auto target =
+        uninterrupted([&] { return fs.read_link(place.folder.folder.get(), place.name); });
+    if (!target.ok()) return {File(), target.error};
+    const std::size_t slash = path.rfind('/');
+    path = target.value.starts_with('/') || slash == std::string::npos
+               ? target.value
+               : path.substr(0, slash + 1) + target.value;
+  }
+  return {File(), ELOOP};
+}
+
+}  // namespace
+
+Result<CacheBundleReport> Store::export_bundle(const std::string& path,
+                                               const std::vector<std::string>& keys) {
+  CacheBundleReport report;
+  const std::set<std::string> chosen(keys.begin(), keys.end());
+  struct Source {
+    Layer* layer;
+    std::string name;
+    BundleRow row;
+  };
+  // The first layer that has a good image of a name gives it.
+  std::map<std::string, Source> sources;
+  for (const auto& layer : layers_) {
+    const auto root = layer->root(false);
+    if (!root) continue;
+    for (const SeenFile& file : scan_entries(*layer, *root, nullptr)) {
+      if (sources.contains(file.name)) continue;
+      if (!chosen.empty() && !chosen.contains(file.name.substr(0, 64))) continue;
+      auto bytes = layer->read_entry(file.name);
+      if (!bytes) {
+        report.bad.push_back({layer->path() + ": " + file.name, bytes.error().message, false});
+        continue;
+      }
+      const auto entry = decode_entry(*bytes);
+      const auto named = parse_file_name(file.name);
+      if (!entry || !named || !named->matches(entry->id)) {
+        report.bad.push_back(
+            {layer->path() + ": " + file.name,
+             entry ? "it is the entry of another key or build" : entry.error().message, false});
+        continue;
+      }
+      sources.emplace(file.name,
+                      Source{layer.get(), file.name, {entry->id, bytes->size(), sha256(*bytes)}});
+    }
+  }
+  std::vector<const Source*> order;
+  for (const auto& [name, source] : sources) order.push_back(&source);
+  std::sort(order.begin(), order.end(),
+            [](const Source* a, const Source* b) { return bundle_order(a->row.id, b->row.id); });
+  std::vector<BundleRow> rows;
+  for (const Source* source : order) rows.push_back(source->row);
+
+  const Place place = split(fs_, path);
+  if (place.folder.state != OpenedFolder::State::kOpen) {
+    return make_error(ErrorCode::kIo, place.folder.reason, path);
+  }
+  const FileSystem::Handle folder = place.folder.folder.get();
+  const std::string temporary = fmt::format(".attnjit-{:016x}", fs_.unique_id());
+  auto file = open_file(fs_, folder, temporary, FileSystem::Open::kCreate, 0644);
+  if (!file.ok()) return io_error("cannot write the bundle", file.error, path);
+  const auto write = [&]() -> Status {
+    const std::string head = encode_bundle_head(rows);
+    int error = write_all(fs_, file.value.get(), head.data(), head.size());
+    for (std::size_t i = 0; i < order.size() && error == 0; ++i) {
+      const auto bytes = order[i]->layer->read_entry(order[i]->name);
+      if (!bytes || bytes->size() != rows[i].size || sha256(*bytes) != rows[i].digest) {
+        return make_error(ErrorCode::kIo, "entry " + order[i]->name + " changed meanwhile", path,
+                          "export again");
+      }
+      error = write_all(fs_, file.value.get(), bytes->data(), bytes->size());
+    }
+    if (error == 0) error = uninterrupted([&] { return fs_.sync(file.value.get()); });
+    file.value.reset();
+    if (error == 0) {
+      error = uninterrupted([&] { return fs_.rename(folder, temporary, folder, place.name); });
+    }
+    if (error != 0) return io_error("cannot write the bundle", error, path);
+    return {};
+  };
+  const Status written = write();
+  if (!written) {
+    file.value.reset();
+    static_cast<void>(uninterrupted([&] { return fs_.remove(folder, temporary, false); }));
+    return written.error();
+  }
+  report.entries = static_cast<std::int64_t>(rows.size());
+  for (const BundleRow& row : rows) report.bytes += static_cast<std::int64_t>(row.size);
+  return report;
+}
+
+Result<CacheBundleReport> Store::import_bundle(const std::string& path) {
+  if (layers_.empty()) {
+    return make_error(ErrorCode::kIo, "no cache folder is configured", "cache",
+                      "set ATTNJIT_CACHE_DIR, XDG_CACHE_HOME or HOME");
+  }
+  Layer& layer = *layers_.front();
+  auto file = open_named(fs_, path);
+  if (!file.ok()) return io_error("cannot read the bundle", file.error, path);
+  const auto stat = uninterrupted([&] { return fs_.stat(file.value.get()); });
+  if (!stat.ok()) return io_error("cannot read the bundle", stat.error, path);
+  const auto corrupt = [&](const std::string& message) {
+    return make_error(ErrorCode::kCorrupt, message, path, "nothing was imported");
+  };
+  if (stat.value.type != FileStat::Type::kFile) return corrupt("it is not a regular file");
+
+  std::string head(kBundleHeaderBytes, '\0');
+  auto read = read_up_to(fs_, file.value.get(), head.data(), head.size());
+  if (!read.ok()) return io_error("cannot read the bundle", read.error, path);
+  head.resize(read.value);
+  const auto header = decode_bundle_header(head, static_cast<std::uint64_t>(stat.value.size));
+  if (!header) return corrupt(header.error().message);
+  head.resize(kBundleHeaderBytes + header->entries * kBundleRowBytes);
+  read = read_up_to(fs_, file.value.get(), head.data() + kBundleHeaderBytes,
+                    head.size() - kBundleHeaderBytes);
+  if (!read.ok()) return io_error("cannot read the bundle", read.error, path);
+  head.resize(kBundleHeaderBytes + read.value);
+  const auto rows = decode_bundle_manifest(*header, head);
+  if (!rows) return corrupt(rows.error().message);
+
+  CacheBundleReport report;
+  for (const BundleRow& row : *rows) {
+    // NOTE: named after what the bytes are, never after what a bundle says: nothing in it can
+    // choose a path.
+    const std::string name = file_name(row.id);
+    std::string bytes(static_cast<std::size_t>(row.size), '\0');
+    read = read_up_to(fs_, file.value.get(), bytes.data(), bytes.size());
+    if (!read.ok()) return io_error("cannot read the bundle", read.error, path);
+    bytes.resize(read.value);
+    if (sha256(bytes) != row.digest) {
+      report.bad.push_back({name, "the bytes do not match the manifest", false});
+      continue;
+    }
+    const auto entry = decode_entry(bytes);
+    if (!entry || entry->id != row.id) {
+      report.bad.push_back(
+          {name, entry ? "the manifest names another key or build" : entry.error().message, false});
+      continue;
+    }
+    if (static_cast<std::int64_t>(bytes.size()) > options_.max_bytes) {
+      report.bad.push_back({name, "it is larger than the whole cache may be", false});
+      continue;
+    }
+    if (layer.load(name, {}).state == Loaded::State::kHit) {
+      ++report.existing;
+      continue;
+    }
+    const Status published = layer.publish(name, bytes);
+    if (!published) return published.error();
+    failures_->forget(row.id);
+    ++report.entries;
+    report.bytes += static_cast<std::int64_t>(bytes.size());
+  }
+  const CacheGcReport trimmed = trim(layer, {options_.max_bytes, false, options_.failure_ttl});
+  count_.evicted += trimmed.removed.size();
+  return report;
+}
+
+}  // namespace attnjit::cache

@@ -1,0 +1,135 @@
+#include "cache/trim.h"
+
+#include <algorithm>
+
+#include "cache/io.h"
+#include "cache/key_lock.h"
+
+namespace attnjit::cache {
+namespace {
+
+constexpr std::int64_t kSecondNs = 1000000000;
+// Far longer than any publish takes. A writer that slept through it fails to rename, which costs
+// its entry and nothing else.
+constexpr std::int64_t kTemporaryAgeNs = 3600 * kSecondNs;
+constexpr std::int64_t kLockAgeNs = 3600 * kSecondNs;
+constexpr std::int64_t kQuarantineShare = 8;  // of the cap
+
+bool old(const SeenFile& file, std::int64_t now, std::int64_t age) {
+  return file.stat.modified_ns < now - age;
+}
+
+}  // namespace
+
+std::vector<SeenFile> scan_entries(Layer& layer, const Layer::Root& root,
+                                   std::vector<CacheFinding>* problems) {
+  FileSystem& fs = layer.fs();
+  std::vector<SeenFile> files;
+  const auto problem = [&](const std::string& name, const std::string& text) {
+    if (problems != nullptr) problems->push_back({"entries/" + name, text, false});
+  };
+  auto shards = uninterrupted([&] { return fs.list(root.entries.get()); });
+  if (!shards.ok()) problem("", error_text(shards.error));
+  std::sort(shards.value.begin(), shards.value.end());
+  for (const std::string& shard_name : shards.value) {
+    const OpenedFolder shard = layer.shard(root, shard_name, false);
+    if (shard_name.size() != 2 || shard.state != OpenedFolder::State::kOpen) {
+      if (shard.state != OpenedFolder::State::kMissing) problem(shard_name, shard.reason);
+      continue;
+    }
+    auto names = uninterrupted([&] { return fs.list(shard.folder.get()); });
+    if (!names.ok()) problem(shard_name, error_text(names.error));
+    std::sort(names.value.begin(), names.value.end());
+    for (std::string& name : names.value) {
+      const auto stat = uninterrupted([&] { return fs.stat_at(shard.folder.get(), name); });
+      if (stat.ok() && name.starts_with(shard_name)) {
+        files.push_back({std::move(name), stat.value});
+      } else if (stat.ok()) {
+        problem(shard_name + "/" + name, "it does not belong into this folder");
+      }
+    }
+  }
+  return files;
+}
+
+std::vector<SeenFile> scan_room(Layer& layer, const Layer::Root& root, Room which) {
+  FileSystem& fs = layer.fs();
+  std::vector<SeenFile> files;
+  const OpenedFolder folder = layer.room(root, which, false);
+  if (folder.state != OpenedFolder::State::kOpen) return files;
+  auto names = uninterrupted([&] { return fs.list(folder.folder.get()); });
+  std::sort(names.value.begin(), names.value.end());
+  for (std::string& name : names.value) {
+    const auto stat = uninterrupted([&] { return fs.stat_at(folder.folder.get(), name); });
+    if (stat.ok()) files.push_back({std::move(name), stat.value});
+  }
+  return files;
+}
+
+CacheGcReport trim(Layer& layer, const TrimOptions& options) {
+  CacheGcReport report;
+  const auto root = layer.root(false);
+  if (!root) return report;
+  FileSystem& fs = layer.fs();
+  const std::int64_t now = fs.now_ns();
+  std::int64_t other_bytes = 0;
+
+  const auto sweep = [&](Room which, auto&& leftover) {
+    std::int64_t removed = 0;
+    const OpenedFolder folder = layer.room(*root, which, false);
+    if (folder.state != OpenedFolder::State::kOpen) return removed;
+    for (const SeenFile& file : scan_room(layer, *root, which)) {
+      if (leftover(file)) {
+        const bool gone =
+            options.dry_run ||
+            (which == Room::kLocks
+                 ? remove_stale_lock(fs, folder.folder.get(), file.name, now - kLockAgeNs)
+                 : uninterrupted(
+                       [&] { return fs.remove(folder.folder.get(), file.name, false); }) == 0);
+        if (gone) {
+          ++removed;
+          continue;
+        }
+      }
+      other_bytes += file.bytes();
+    }
+    return removed;
+  };
+  report.removed_temporary = sweep(
+      Room::kTemporary, [&](const SeenFile& file) { return old(file, now, kTemporaryAgeNs); });
+  report.removed_locks =
+      sweep(Room::kLocks, [&](const SeenFile& file) { return old(file, now, kLockAgeNs); });
+  const std::int64_t ttl_ns =
+      std::min<std::int64_t>(options.failure_ttl.count(), 10 * 365 * 86400) * kSecondNs;
+  report.removed_failures =
+      sweep(Room::kFailures, [&](const SeenFile& file) { return old(file, now, ttl_ns); });
+  // The oldest first: names in quarantine begin with the time.
+  std::int64_t quarantined = 0;
+  for (const SeenFile& file : scan_room(layer, *root, Room::kQuarantine)) {
+    quarantined += file.bytes();
+  }
+  report.removed_quarantined = sweep(Room::kQuarantine, [&](const SeenFile& file) {
+    if (quarantined <= options.max_bytes / kQuarantineShare) return false;
+    quarantined -= file.bytes();
+    return true;
+  });
+
+  std::vector<SeenFile> entries = scan_entries(layer, *root, nullptr);
+  report.entries_before = static_cast<std::int64_t>(entries.size());
+  for (const SeenFile& file : entries) report.bytes_before += file.bytes();
+  report.entries_after = report.entries_before;
+  report.bytes_after = report.bytes_before;
+  std::sort(entries.begin(), entries.end(), [](const SeenFile& a, const SeenFile& b) {
+    return std::pair(a.stat.modified_ns, a.name) < std::pair(b.stat.modified_ns, b.name);
+  });
+  for (const SeenFile& file : entries) {
+    if (report.bytes_after + other_bytes <= options.max_bytes) break;
+    if (!options.dry_run && !layer.remove_if_same(*root, file.name, file.stat)) continue;
+    report.bytes_after -= file.bytes();
+    --report.entries_after;
+    report.removed.push_back(file.name);
+  }
+  return report;
+}
+
+}  // namespace attnjit::cache

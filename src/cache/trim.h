@@ -1,0 +1,48 @@
+// Trim: keeps a layer under its cap, least recently used first, and clears away what was left
+// behind.
+//
+// Thread rules: free functions; safe beside readers, writers and other trimmers in any process.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "attnjit/cache.h"
+#include "cache/layer.h"
+
+namespace attnjit::cache {
+
+/// A file in a layer as a scan saw it.
+struct SeenFile {
+  std::string name;
+  FileStat stat;
+  /// On disk; the size where the file system does not say (inline or not yet allocated data).
+  std::int64_t bytes() const { return stat.allocated > 0 ? stat.allocated : stat.size; }
+};
+
+/// Every file below entries/, whatever its name; by name. `problems` (may be null) gets the shards
+/// that could not be read.
+std::vector<SeenFile> scan_entries(Layer& layer, const Layer::Root& root,
+                                   std::vector<CacheFinding>* problems);
+/// Every file of another room, by name.
+std::vector<SeenFile> scan_room(Layer& layer, const Layer::Root& root, Room which);
+
+/// How far below the cap a trim goes after a store, so that the next ones need no look.
+inline std::int64_t trim_slack(std::int64_t max_bytes) {
+  constexpr std::int64_t kWorthwhile = std::int64_t{64} << 20;
+  return max_bytes >= kWorthwhile ? max_bytes / 64 : 0;
+}
+
+struct TrimOptions {
+  std::int64_t max_bytes = 0;
+  bool dry_run = false;
+  std::chrono::seconds failure_ttl{300};
+};
+
+/// Removes temporary files and locks that were left behind, failures that are past their time, and
+/// then entries until everything together is within max_bytes.
+CacheGcReport trim(Layer& layer, const TrimOptions& options);
+
+}  // namespace attnjit::cache

@@ -1,0 +1,260 @@
+#include "cli/arguments.h"
+
+#include <CLI/CLI.hpp>
+#include <sstream>
+
+#include "spec/spec_flags.h"
+
+namespace attnjit::cli {
+namespace {
+
+constexpr const char* kFooter = R"(
+A spec is --spec FILE.json (- reads standard input), or flags of the fields' names
+(--num-q-heads 32 --qk-depth 128 --group 4 --mask causal, --mask '{"kind": ...}');
+flags override the file. Required: num_q_heads and qk_depth.
+
+Exit codes: 0 done; 1 the work failed (a compile error, a wrong result, a finding);
+2 bad usage or bad input; 3 unsupported (the reason is on standard error);
+4 the environment lacks something (NVRTC, a GPU): see attnjit doctor.
+
+Environment: ATTNJIT_CACHE_DIR (cache layers A:B:C, the first is written),
+ATTNJIT_LOG_LEVEL (debug, info, warn, error), ATTNJIT_NVRTC (path of the library),
+ATTNJIT_TEMPLATES (folder that replaces the embedded templates).)";
+
+class Parser {
+ public:
+  Parser()
+      : app_("attnjit generates, compiles, caches and verifies attention kernels.", "attnjit") {
+    app_.footer(kFooter);
+    app_.require_subcommand(1);
+    app_.set_version_flag("--version", "attnjit " ATTNJIT_VERSION);
+    app_.get_formatter()->column_width(34);
+    plan();
+    generate();
+    compile();
+    prewarm();
+    verify();
+    emulate();
+    bench();
+    cache();
+    doctor();
+  }
+
+  ParsedArguments parse(int argc, const char* const* argv) {
+    ParsedArguments result;
+    try {
+      app_.parse(argc, argv);
+    } catch (const CLI::ParseError& error) {
+      std::ostringstream out, err;
+      const int code = app_.exit(error, out, err);
+      result.exit_code = code == 0 ? 0 : 2;
+      result.output = out.str();
+      result.message = err.str();
+      return result;
+    }
+    result.arguments = std::move(arguments_);
+    return result;
+  }
+
+ private:
+  // Adds a command whose values are a T inside arguments_ once the command was named.
+  template <class T>
+  CLI::App* command(const std::string& name, const std::string& description, T& values) {
+    CLI::App* app = app_.add_subcommand(name, description);
+    app->footer(kFooter);
+    app->add_flag("--json", arguments_.json, "Print one JSON object on standard output");
+    app->final_callback([this, name, &values] {
+      arguments_.command = name;
+      arguments_.values = values;
+    });
+    return app;
+  }
+
+  static void add_spec(CLI::App* app, SpecArguments& spec) {
+    app->add_option("--spec", spec.file, "JSON file of the spec; - reads standard input")
+        ->type_name("FILE")
+        ->group("Spec");
+    for (const spec::SpecFlag& flag : spec::spec_flags()) {
+      CLI::Option* option = app->add_option_function<std::string>(
+                                   flag.name,
+                                   [&spec, field = flag.field](const std::string& value) {
+                                     spec.flags.emplace_back(field, value);
+                                   },
+                                   flag.help)
+                                ->type_name(flag.type)
+                                ->group("Spec");
+      if (flag.is_bool) option->expected(0, 1)->default_str("true");
+    }
+  }
+
+  static void add_problem(CLI::App* app, ProblemArguments& problem) {
+    const char* group = "Problem";
+    app->add_option("--batch", problem.batch, "Sequences; default: as many as the longer list")
+        ->group(group);
+    app->add_option("--q-len", problem.q_len,
+                    "Queries of a sequence, or M,M,.. one a sequence (ragged); default 256")
+        ->type_name("M[,M..]")
+        ->group(group);
+    app->add_option("--kv-len", problem.kv_len,
+                    "Keys of a sequence, or N,N,.. one a sequence; default 512")
+        ->type_name("N[,N..]")
+        ->group(group);
+    app->add_option("--seed", problem.seed, "Seed of the inputs; default 0")->group(group);
+    app->add_option("--input", problem.input,
+                    "normal, large (scores of deviation 8), rising (the maximum grows with kv_idx) "
+                    "or spike; default normal")
+        ->group(group);
+    app->add_option("--scale", problem.scale, "Score scale; default 1/sqrt(qk_depth)")
+        ->group(group);
+    app->add_option("--window", problem.window,
+                    "Window at launch where the spec gives none; default 128")
+        ->group(group);
+    app->add_option("--chunk", problem.chunk,
+                    "Chunk at launch where the spec gives none; default 128")
+        ->group(group);
+    app->add_option("--cap", problem.cap, "Cap at launch where the spec gives none; default 50")
+        ->group(group);
+    app->add_option("--param", problem.params,
+                    "Value of a parameter of custom code; drawn from the seed where not given")
+        ->type_name("NAME=VALUE|NAME=@F.npy")
+        ->expected(1)
+        ->take_all()
+        ->group(group);
+  }
+
+  void plan() {
+    CLI::App* app = command("plan", "Show the configuration of a spec's kernel", plan_);
+    add_spec(app, plan_.spec);
+    app->add_option("--config", plan_.config,
+                    "auto, fa4, mla, depth512 or sm90: the configuration to show; default auto");
+    app->add_option("--max-prompt-len", plan_.max_prompt_len,
+                    "Longest query of a launch: answers 1Q or 2Q");
+    app->add_option("--batch", plan_.batch, "Sequences of that launch");
+    app->add_option("--sm-count", plan_.sm_count, "SMs of the GPU; default: the full chip");
+    app->add_option("--tuning", plan_.tuning, "Tuning table (JSON)")->type_name("FILE");
+  }
+
+  void generate() {
+    CLI::App* app =
+        command("generate", "Print or write the CUDA source and the compile options", generate_);
+    add_spec(app, generate_.spec);
+    app->add_option("-o,--output", generate_.folder,
+                    "Folder for the source, its headers and options.txt; default: standard output")
+        ->type_name("DIR");
+  }
+
+  void compile() {
+    CLI::App* app =
+        command("compile", "Compile a spec's kernel, or find it in the cache", compile_);
+    add_spec(app, compile_.spec);
+    app->add_option("-o,--output", compile_.cubin, "Write the cubin")->type_name("F.cubin");
+    app->add_option("--ptx", compile_.ptx, "Write the PTX")->type_name("FILE");
+  }
+
+  void prewarm() {
+    CLI::App* app = command("prewarm", "Compile every spec of manifests into the cache", prewarm_);
+    app->add_option("manifest", prewarm_.manifests,
+                    "{\"name\", \"source\", \"specs\": [SPEC, ..]}, the specs without arch; - "
+                    "reads standard input")
+        ->required()
+        ->type_name("MANIFEST");
+    app->add_option("--arch", prewarm_.archs,
+                    "sm_90a, sm_100a, sm_103a: one or several; default sm_100a")
+        ->type_name("A[,B]");
+    app->add_option("-j,--jobs", prewarm_.jobs, "Compiles at once; default: one a core");
+    app->add_option("--tuning", prewarm_.tuning, "Tuning table (JSON)")->type_name("FILE");
+  }
+
+  void verify() {
+    CLI::App* app =
+        command("verify", "Run a spec's kernel and compare it with a float64 reference", verify_);
+    add_spec(app, verify_.spec);
+    add_problem(app, verify_.problem);
+    app->add_option("--backend", verify_.backend, "auto, gpu or emulator; default auto");
+    app->add_option("--dump", verify_.dump,
+                    "Folder for spec.json and every input and output as .npy")
+        ->type_name("DIR");
+  }
+
+  void emulate() {
+    CLI::App* app = command("emulate",
+                            "Execute a launch of a PTX kernel on the CPU and report "
+                            "what is wrong with it",
+                            emulate_);
+    app->add_option("ptx", emulate_.ptx, "PTX module")->required()->type_name("KERNEL.ptx");
+    app->add_option("--launch", emulate_.launch, "The launch: see docs/emulator.md")
+        ->required()
+        ->type_name("LAUNCH.json");
+    app->add_option("--model", emulate_.model, "isa or silicon; default silicon");
+    app->add_option("--seed", emulate_.seed, "First seed of the scheduler; default: the launch's");
+    app->add_option("--seeds", emulate_.seeds, "Seeds to run; all must pass; default 1");
+    app->add_flag("--stats", emulate_.stats, "Count instructions, bytes, conflicts and waits");
+    app->add_option("--trace", emulate_.trace, "Write a Chrome/Perfetto trace")->type_name("FILE");
+  }
+
+  void bench() {
+    CLI::App* app = command("bench", "Time a spec's kernel on the GPU", bench_);
+    add_spec(app, bench_.spec);
+    add_problem(app, bench_.problem);
+    app->add_option("--warmup", bench_.warmup, "Launches before timing; default 5");
+    app->add_option("--repeats", bench_.repeats, "Samples; the median is reported; default 20");
+  }
+
+  void cache() {
+    CLI::App* app = app_.add_subcommand("cache", "Look after the cache of compiled kernels");
+    app->require_subcommand(1);
+    app->footer(kFooter);
+    using Action = CacheArguments::Action;
+    const auto action = [&](const char* name, const char* description, Action value) {
+      CLI::App* sub = app->add_subcommand(name, description);
+      sub->add_flag("--json", arguments_.json, "Print one JSON object on standard output");
+      sub->final_callback([this, value] {
+        cache_.action = value;
+        arguments_.command = "cache";
+        arguments_.values = cache_;
+      });
+      return sub;
+    };
+    action("path", "Where the cache is: its layers, the written one first", Action::kPath);
+    action("list", "Every image: key, architecture, size, last use", Action::kList);
+    action("stats", "Entries and bytes of each layer", Action::kStats);
+    action("verify", "Read and check every entry; bad ones are put aside", Action::kVerify);
+    CLI::App* gc =
+        action("gc", "Remove leftovers and, above the cap, the least recently used", Action::kGc);
+    gc->add_option("--max-bytes", cache_.max_bytes, "Cap of the written layer; default 1 GiB");
+    gc->add_flag("--dry-run", cache_.dry_run, "Say what would be removed");
+    action("clear", "Remove everything that attnjit keeps in the written layer", Action::kClear);
+    CLI::App* out = action("export", "Write entries to one file", Action::kExport);
+    out->add_option("file", cache_.file, "The bundle to write")->required()->type_name("FILE");
+    out->add_option("--key", cache_.keys, "Only this key; may be repeated")
+        ->expected(1)
+        ->take_all();
+    CLI::App* in = action("import", "Merge a bundle into the written layer", Action::kImport);
+    in->add_option("file", cache_.file, "The bundle to read")->required()->type_name("FILE");
+  }
+
+  void doctor() {
+    command("doctor", "What was found (NVRTC, driver, GPU, cache), and what to do about the rest",
+            doctor_);
+  }
+
+  CLI::App app_;
+  Arguments arguments_;
+  PlanArguments plan_;
+  GenerateArguments generate_;
+  CompileArguments compile_;
+  PrewarmArguments prewarm_;
+  VerifyArguments verify_;
+  EmulateArguments emulate_;
+  BenchArguments bench_;
+  CacheArguments cache_;
+  DoctorArguments doctor_;
+};
+
+}  // namespace
+
+ParsedArguments parse_arguments(int argc, const char* const* argv) {
+  return Parser().parse(argc, argv);
+}
+
+}  // namespace attnjit::cli

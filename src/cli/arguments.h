@@ -1,0 +1,108 @@
+// The command line as plain values: one struct a command.
+//
+// Thread rules: plain values.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace attnjit::cli {
+
+/// --spec FILE and the flags of the fields' names, in the order in which they override.
+struct SpecArguments {
+  std::string file;  ///< empty: none; "-": standard input
+  std::vector<std::pair<std::string, std::string>> flags;
+};
+
+/// The shapes and inputs of one attention call, for verify and bench.
+struct ProblemArguments {
+  std::optional<std::int64_t> batch;
+  std::string q_len, kv_len;  ///< M[,M..]; empty: the default
+  std::uint64_t seed = 0;
+  std::string input = "normal";
+  std::optional<double> scale, cap;
+  std::optional<std::int64_t> window, chunk;
+  std::vector<std::string> params;
+};
+
+struct PlanArguments {
+  SpecArguments spec;
+  std::string config = "auto";
+  std::optional<std::int64_t> max_prompt_len, batch, sm_count;
+  std::string tuning;
+};
+
+struct GenerateArguments {
+  SpecArguments spec;
+  std::string folder;  ///< empty: standard output
+};
+
+struct CompileArguments {
+  SpecArguments spec;
+  std::string cubin, ptx;  ///< files; empty: not written
+};
+
+struct PrewarmArguments {
+  std::vector<std::string> manifests;
+  std::string archs;
+  int jobs = 0;
+  std::string tuning;
+};
+
+struct VerifyArguments {
+  SpecArguments spec;
+  ProblemArguments problem;
+  std::string backend = "auto";
+  std::string dump;
+};
+
+struct EmulateArguments {
+  std::string ptx, launch;
+  std::string model = "silicon";
+  std::optional<std::int64_t> seed;
+  std::int64_t seeds = 1;
+  bool stats = false;
+  std::string trace;
+};
+
+struct BenchArguments {
+  SpecArguments spec;
+  ProblemArguments problem;
+  int warmup = 5;
+  int repeats = 20;
+};
+
+struct CacheArguments {
+  enum class Action { kPath, kList, kStats, kVerify, kGc, kClear, kExport, kImport };
+  Action action = Action::kPath;
+  std::string file;               ///< export, import
+  std::vector<std::string> keys;  ///< export
+  std::optional<std::int64_t> max_bytes;
+  bool dry_run = false;
+};
+
+struct DoctorArguments {};
+
+struct Arguments {
+  std::string command;  ///< "compile"
+  bool json = false;
+  std::variant<PlanArguments, GenerateArguments, CompileArguments, PrewarmArguments,
+               VerifyArguments, EmulateArguments, BenchArguments, CacheArguments, DoctorArguments>
+      values;
+};
+
+/// What came of reading a command line: arguments, or a text to print and an exit code.
+struct ParsedArguments {
+  std::optional<Arguments> arguments;
+  int exit_code = 0;
+  std::string output;   ///< --help, --version: for standard output
+  std::string message;  ///< bad usage: for standard error
+};
+
+ParsedArguments parse_arguments(int argc, const char* const* argv);
+
+}  // namespace attnjit::cli

@@ -1,0 +1,222 @@
+// attnjit cache: path, list, stats, verify, gc, clear, export, import.
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include "cli/json.h"
+#include "cli/report.h"
+#include "cli/session.h"
+
+namespace attnjit::cli {
+namespace {
+
+std::string state_name(CacheLayerInfo::State state) {
+  switch (state) {
+    case CacheLayerInfo::State::kWritable:
+      return "writable";
+    case CacheLayerInfo::State::kReadOnly:
+      return "read-only";
+    case CacheLayerInfo::State::kMissing:
+      return "missing";
+    case CacheLayerInfo::State::kRefused:
+      return "refused";
+  }
+  return "unknown";
+}
+
+Json findings_json(const std::vector<CacheFinding>& findings) {
+  Json json = Json::array();
+  for (const CacheFinding& finding : findings) {
+    json.push_back({{"path", finding.path},
+                    {"problem", finding.problem},
+                    {"quarantined", finding.quarantined}});
+  }
+  return json;
+}
+
+std::string findings_text(const std::vector<CacheFinding>& findings) {
+  std::string text;
+  for (const CacheFinding& finding : findings) {
+    text += fmt::format("  {}: {}{}\n", finding.path, finding.problem,
+                        finding.quarantined ? " (put aside)" : "");
+  }
+  return text;
+}
+
+std::string time_text(std::int64_t unix_s) {
+  const auto time = static_cast<std::time_t>(unix_s);
+  std::tm parts{};
+  if (::gmtime_r(&time, &parts) == nullptr) return "?";
+  return fmt::format("{:%Y-%m-%d %H:%M:%S}", parts);
+}
+
+Report path(CubinCache& cache) {
+  Report report;
+  Json json;
+  json["layers"] = Json::array();
+  for (const CacheLayerInfo& layer : cache.layers()) {
+    json["layers"].push_back(layer.path);
+    report.text += layer.path + "\n";
+  }
+  report.json = to_text(json);
+  return report;
+}
+
+Report list(CubinCache& cache) {
+  Report report;
+  Json json;
+  json["entries"] = Json::array();
+  for (const CacheEntryInfo& entry : cache.list()) {
+    json["entries"].push_back({{"key", entry.key},
+                               {"arch", std::string(to_string(entry.arch))},
+                               {"entry", entry.entry},
+                               {"bytes", entry.bytes},
+                               {"build_id", entry.build_id},
+                               {"created_unix_s", entry.created_unix_s},
+                               {"last_used_unix_s", entry.last_used_unix_s},
+                               {"layer", entry.layer},
+                               {"path", entry.path}});
+    report.text += fmt::format("{} {:<8} {:>9} bytes  used {}  {}\n", entry.key.substr(0, 16),
+                               to_string(entry.arch), entry.bytes,
+                               time_text(entry.last_used_unix_s), entry.entry);
+  }
+  report.json = to_text(json);
+  return report;
+}
+
+Report stats(CubinCache& cache) {
+  Report report;
+  Json json;
+  json["layers"] = Json::array();
+  for (const CacheLayerInfo& layer : cache.layers()) {
+    json["layers"].push_back({{"path", layer.path},
+                              {"state", state_name(layer.state)},
+                              {"reason", layer.reason},
+                              {"entries", layer.entries},
+                              {"entry_bytes", layer.entry_bytes},
+                              {"failures", layer.failures},
+                              {"quarantined", layer.quarantined},
+                              {"temporary", layer.temporary},
+                              {"locks", layer.locks},
+                              {"other_bytes", layer.other_bytes}});
+    report.text += fmt::format("{} ({}{}{})\n  {} entries, {} bytes; {} failures, {} quarantined\n",
+                               layer.path, state_name(layer.state),
+                               layer.reason.empty() ? "" : ": ", layer.reason, layer.entries,
+                               layer.entry_bytes, layer.failures, layer.quarantined);
+  }
+  report.json = to_text(json);
+  return report;
+}
+
+Report verify(CubinCache& cache) {
+  const CacheVerifyReport found = cache.verify();
+  Json json;
+  json["checked"] = found.checked;
+  json["good"] = found.good;
+  json["bytes"] = found.bytes;
+  json["bad"] = findings_json(found.bad);
+  json["unreadable"] = findings_json(found.unreadable);
+  Report report;
+  report.json = to_text(json);
+  report.text = fmt::format("{} of {} entries are good ({} bytes)\n", found.good, found.checked,
+                            found.bytes) +
+                findings_text(found.bad) + findings_text(found.unreadable);
+  if (!found.bad.empty() || !found.unreadable.empty()) {
+    report.exit_code = 1;
+    report.note =
+        fmt::format("{} bad and {} unreadable entries", found.bad.size(), found.unreadable.size());
+  }
+  return report;
+}
+
+Result<Report> gc(CubinCache& cache, const CacheArguments& arguments) {
+  if (arguments.max_bytes && *arguments.max_bytes < 0) {
+    return make_error(ErrorCode::kInvalid,
+                      fmt::format("is {}; allowed: 0 and more", *arguments.max_bytes), "max_bytes");
+  }
+  Result<CacheGcReport> done = cache.gc({arguments.max_bytes, arguments.dry_run});
+  if (!done) return std::move(done).error();
+  Json json;
+  json["dry_run"] = arguments.dry_run;
+  json["entries_before"] = done->entries_before;
+  json["bytes_before"] = done->bytes_before;
+  json["entries_after"] = done->entries_after;
+  json["bytes_after"] = done->bytes_after;
+  json["removed_temporary"] = done->removed_temporary;
+  json["removed_locks"] = done->removed_locks;
+  json["removed_failures"] = done->removed_failures;
+  json["removed_quarantined"] = done->removed_quarantined;
+  json["removed"] = done->removed;
+  Report report;
+  report.json = to_text(json);
+  report.text = fmt::format("{} entries of {} bytes before, {} of {} after\n", done->entries_before,
+                            done->bytes_before, done->entries_after, done->bytes_after);
+  return report;
+}
+
+Result<Report> clear(CubinCache& cache) {
+  Result<CacheClearReport> done = cache.clear();
+  if (!done) return std::move(done).error();
+  Json json;
+  json["removed_files"] = done->removed_files;
+  json["removed_bytes"] = done->removed_bytes;
+  json["left"] = findings_json(done->left);
+  Report report;
+  report.json = to_text(json);
+  report.text =
+      fmt::format("{} files of {} bytes removed\n", done->removed_files, done->removed_bytes) +
+      findings_text(done->left);
+  if (!done->left.empty()) {
+    report.exit_code = 1;
+    report.note = fmt::format("{} files could not be removed", done->left.size());
+  }
+  return report;
+}
+
+Result<Report> bundle(CubinCache& cache, const CacheArguments& arguments, bool is_export) {
+  Result<CacheBundleReport> done = is_export ? cache.export_bundle(arguments.file, arguments.keys)
+                                             : cache.import_bundle(arguments.file);
+  if (!done) return std::move(done).error();
+  Json json;
+  json["file"] = arguments.file;
+  json["entries"] = done->entries;
+  if (!is_export) json["existing"] = done->existing;
+  json["bytes"] = done->bytes;
+  json["bad"] = findings_json(done->bad);
+  Report report;
+  report.json = to_text(json);
+  report.text = fmt::format("{} entries {} ({} bytes)\n", done->entries,
+                            is_export ? "written" : "merged", done->bytes) +
+                findings_text(done->bad);
+  if (!done->bad.empty()) {
+    report.exit_code = 1;
+    report.note = fmt::format("{} bad entries were left out", done->bad.size());
+  }
+  return report;
+}
+
+}  // namespace
+
+Result<Report> run_cache(const CacheArguments& arguments) {
+  const std::unique_ptr<CubinCache> cache = open_command_cache();
+  switch (arguments.action) {
+    case CacheArguments::Action::kPath:
+      return path(*cache);
+    case CacheArguments::Action::kList:
+      return list(*cache);
+    case CacheArguments::Action::kStats:
+      return stats(*cache);
+    case CacheArguments::Action::kVerify:
+      return verify(*cache);
+    case CacheArguments::Action::kGc:
+      return gc(*cache, arguments);
+    case CacheArguments::Action::kClear:
+      return clear(*cache);
+    case CacheArguments::Action::kExport:
+      return bundle(*cache, arguments, true);
+    case CacheArguments::Action::kImport:
+      return bundle(*cache, arguments, false);
+  }
+  return make_error(ErrorCode::kInternal, "an unknown action of cache");
+}
+
+}  // namespace attnjit::cli

@@ -1,0 +1,169 @@
+// attnjit doctor: what the environment has, and what to do about what it lacks.
+#include <fmt/format.h>
+
+#include "attnjit/driver.h"
+#include "attnjit/source.h"
+#include "base/environment.h"
+#include "cli/json.h"
+#include "cli/report.h"
+#include "cli/session.h"
+#include "compile/nvrtc.h"
+#include "compile/nvrtc_find.h"
+#include "driver/device.h"
+
+namespace attnjit::cli {
+namespace {
+
+class Doctor {
+ public:
+  Report examine() {
+    json_["version"] = ATTNJIT_VERSION;
+    nvrtc();
+    driver();
+    cache();
+    templates();
+    json_["problems"] = Json::array();
+    for (const auto& [what, todo] : problems_) {
+      json_["problems"].push_back({{"what", what}, {"todo", todo}});
+      report_.text += fmt::format("\nmissing: {}\n  {}\n", what, todo);
+    }
+    if (problems_.empty()) report_.text += "\nnothing is missing\n";
+    json_["ok"] = problems_.empty();
+    report_.exit_code = problems_.empty() ? 0 : exit_code(ErrorCode::kEnvironment);
+    report_.json = to_text(json_);
+    return std::move(report_);
+  }
+
+ private:
+  void line(const std::string& what, const std::string& found) {
+    report_.text += fmt::format("{:<10}{}\n", what, found);
+  }
+  void problem(const Error& error, const std::string& todo) {
+    problems_.emplace_back(error.message, error.hint.empty() ? todo : error.hint);
+  }
+
+  void nvrtc() {
+    Json& json = json_["nvrtc"];
+    json["found"] = false;
+    const std::string todo =
+        "install the CUDA toolkit (12.8 or newer) or the wheel nvidia-cuda-nvrtc, or name the "
+        "library in ATTNJIT_NVRTC; prewarmed kernels are served without it";
+    Result<NvrtcLocation> location = find_nvrtc(default_nvrtc_search({}));
+    if (!location) {
+      line("nvrtc", "not found");
+      return problem(location.error(), todo);
+    }
+    json["path"] = location->path;
+    json["build_id"] = location->build_id;
+    Result<std::shared_ptr<const Nvrtc>> library = Nvrtc::open(location->path);
+    if (!library) {
+      line("nvrtc", location->path + " cannot be opened");
+      return problem(library.error(), todo);
+    }
+    const std::string version = fmt::format("{}.{}", (*library)->major(), (*library)->minor());
+    json["found"] = true;
+    json["version"] = version;
+    json["archs"] = Json::array();
+    for (const Arch arch : {Arch::kSm90a, Arch::kSm100a, Arch::kSm103a}) {
+      Status status = (*library)->supports(arch);
+      if (status) {
+        json["archs"].push_back(std::string(to_string(arch)));
+      } else {
+        problem(status.error(), "use a newer NVRTC for this architecture");
+      }
+    }
+    line("nvrtc", fmt::format("{} ({})", version, location->path));
+  }
+
+  void driver() {
+    Json& json = json_["driver"];
+    json["found"] = false;
+    json_["gpus"] = Json::array();
+    Result<std::shared_ptr<const Driver>> opened = Driver::open();
+    if (!opened) {
+      line("driver", "not found");
+      return problem(opened.error(),
+                     "to launch kernels, install NVIDIA's driver; compiling needs none");
+    }
+    const int version = (*opened)->version();
+    json["found"] = true;
+    json["path"] = (*opened)->path();
+    json["cuda_version"] = fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+    line("driver",
+         fmt::format("CUDA {}.{} ({})", version / 1000, version % 1000 / 10, (*opened)->path()));
+    Result<int> count = device_count(**opened);
+    if (!count) return problem(count.error(), "see nvidia-smi");
+    if (*count == 0) problems_.emplace_back("there is no GPU", "kernels can be compiled, not run");
+    for (int ordinal = 0; ordinal < *count; ++ordinal) {
+      Result<DeviceProperties> gpu = device_properties(**opened, ordinal);
+      if (!gpu) {
+        problem(gpu.error(), "see nvidia-smi");
+        continue;
+      }
+      const std::string arch =
+          gpu->arch() ? std::string(to_string(*gpu->arch())) : "no architecture that is supported";
+      json_["gpus"].push_back({{"ordinal", ordinal},
+                               {"name", gpu->name},
+                               {"compute_capability", fmt::format("{}.{}", gpu->major, gpu->minor)},
+                               {"arch", gpu->arch() ? Json(arch) : Json()},
+                               {"sm_count", gpu->sm_count},
+                               {"memory_bytes", gpu->memory_bytes}});
+      line("gpu", fmt::format("{}: {}, {}, {} SMs, {:.0f} GiB", ordinal, gpu->name, arch,
+                              gpu->sm_count, double(gpu->memory_bytes) / (1 << 30)));
+    }
+  }
+
+  void cache() {
+    Json& json = json_["cache"];
+    json["layers"] = Json::array();
+    const std::vector<CacheLayerInfo> layers = open_command_cache()->layers();
+    if (layers.empty()) {
+      line("cache", "none");
+      problems_.emplace_back("there is no cache folder",
+                             "set ATTNJIT_CACHE_DIR, or HOME, to a folder of your own");
+    }
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+      const CacheLayerInfo& layer = layers[i];
+      const bool usable = layer.state == CacheLayerInfo::State::kWritable ||
+                          layer.state == CacheLayerInfo::State::kMissing ||
+                          (i > 0 && layer.state == CacheLayerInfo::State::kReadOnly);
+      json["layers"].push_back({{"path", layer.path},
+                                {"usable", usable},
+                                {"reason", layer.reason},
+                                {"entries", layer.entries},
+                                {"bytes", layer.entry_bytes}});
+      line("cache", fmt::format("{}: {} kernels, {} bytes{}{}", layer.path, layer.entries,
+                                layer.entry_bytes, layer.reason.empty() ? "" : "; ", layer.reason));
+      if (!usable) {
+        problems_.emplace_back(
+            fmt::format("the cache layer {} is not used", layer.path),
+            layer.reason.empty() ? "make it a folder of your own, mode 0700" : layer.reason);
+      }
+    }
+  }
+
+  void templates() {
+    const std::optional<std::string> folder = read_environment().templates;
+    Json& json = json_["templates"];
+    json["source"] = folder ? *folder : "embedded";
+    Result<TemplateSet> set =
+        folder ? TemplateSet::from_folder(*folder) : Result<TemplateSet>(TemplateSet::embedded());
+    if (!set) {
+      line("templates", *folder + " cannot be read");
+      return problem(set.error(), "unset ATTNJIT_TEMPLATES to use the embedded ones");
+    }
+    json["digest"] = set->digest();
+    line("templates", fmt::format("{} ({} files, digest {})", folder ? *folder : "embedded",
+                                  set->files().size(), set->digest().substr(0, 16)));
+  }
+
+  Json json_;
+  Report report_;
+  std::vector<std::pair<std::string, std::string>> problems_;
+};
+
+}  // namespace
+
+Result<Report> run_doctor(const DoctorArguments&) { return Doctor().examine(); }
+
+}  // namespace attnjit::cli

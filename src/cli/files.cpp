@@ -1,0 +1,71 @@
+#include "cli/files.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace attnjit::cli {
+namespace {
+
+Error unreadable(const std::string& path, const std::string& why) {
+  return make_error(ErrorCode::kInvalid, "cannot be read: " + why, path);
+}
+
+Result<std::string> read_descriptor(int descriptor, const std::string& path,
+                                    std::int64_t max_bytes) {
+  std::string text;
+  char buffer[1 << 16];
+  while (true) {
+    const ssize_t got = ::read(descriptor, buffer, sizeof buffer);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return unreadable(path, std::strerror(errno));
+    if (got == 0) return text;
+    text.append(buffer, static_cast<std::size_t>(got));
+    if (static_cast<std::int64_t>(text.size()) > max_bytes) {
+      return unreadable(path, fmt::format("it is longer than {} bytes", max_bytes));
+    }
+  }
+}
+
+}  // namespace
+
+Result<std::string> read_file(const std::string& path, std::int64_t max_bytes) {
+  if (path == "-") return read_descriptor(STDIN_FILENO, "standard input", max_bytes);
+  // NOTE: O_NONBLOCK only for the open: a FIFO that nobody writes to must not hang it.
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (descriptor < 0) return unreadable(path, std::strerror(errno));
+  const int flags = ::fcntl(descriptor, F_GETFL);
+  if (flags >= 0) (void)::fcntl(descriptor, F_SETFL, flags & ~O_NONBLOCK);
+  Result<std::string> text = read_descriptor(descriptor, path, max_bytes);
+  ::close(descriptor);
+  return text;
+}
+
+bool write_all(int descriptor, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t put = ::write(descriptor, bytes.data(), bytes.size());
+    if (put < 0 && errno == EINTR) continue;
+    if (put <= 0) return false;
+    bytes.remove_prefix(static_cast<std::size_t>(put));
+  }
+  return true;
+}
+
+Status write_file(const std::string& path, std::string_view bytes) {
+  const auto failed = [&] {
+    return make_error(ErrorCode::kIo, fmt::format("cannot be written: {}", std::strerror(errno)),
+                      path);
+  };
+  const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (descriptor < 0) return failed();
+  const bool written = write_all(descriptor, bytes);
+  const Error error = failed();
+  if (::close(descriptor) != 0 || !written) return error;
+  return {};
+}
+
+}  // namespace attnjit::cli

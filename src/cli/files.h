@@ -1,0 +1,22 @@
+// Files that a user names: bounded reading of untrusted input, and writing of results.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "attnjit/result.h"
+
+namespace attnjit::cli {
+
+/// The whole text of a file, pipe or ("-") standard input. Errors: kInvalid, field the path: it
+/// cannot be read, is a folder, or is longer than max_bytes.
+Result<std::string> read_file(const std::string& path, std::int64_t max_bytes);
+
+/// Errors: kIo, field the path.
+Status write_file(const std::string& path, std::string_view bytes);
+
+/// Writes all bytes to a descriptor; false with errno where that failed.
+bool write_all(int descriptor, std::string_view bytes);
+
+}  // namespace attnjit::cli

@@ -1,0 +1,80 @@
+// attnjit generate
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "attnjit/cache.h"
+#include "attnjit/source.h"
+#include "base/environment.h"
+#include "cli/files.h"
+#include "cli/json.h"
+#include "cli/report.h"
+#include "cli/spec_source.h"
+
+namespace attnjit::cli {
+namespace {
+
+Status write_folder(const std::string& folder, const KernelSource& source,
+                    const SpecDocument& document, std::vector<std::string>& files) {
+  const auto write = [&](const std::string& name, const std::string& text) -> Status {
+    const std::filesystem::path path = std::filesystem::path(folder) / name;
+    std::error_code failure;
+    std::filesystem::create_directories(path.parent_path(), failure);
+    if (failure) {
+      return make_error(ErrorCode::kIo, "this folder cannot be made: " + failure.message(),
+                        path.parent_path().string());
+    }
+    files.push_back(path.string());
+    return write_file(path.string(), text);
+  };
+  if (Status status = write(source.name, source.text); !status) return status;
+  for (const SourceFile& header : source.headers) {
+    if (Status status = write(header.name, header.text); !status) return status;
+  }
+  std::string options;
+  for (const std::string& option : source.options) options += option + "\n";
+  if (Status status = write("options.txt", options); !status) return status;
+  return write("spec.json", spec_to_json(document.spec, document.options) + "\n");
+}
+
+}  // namespace
+
+Result<Report> run_generate(const GenerateArguments& arguments) {
+  Result<SpecDocument> document = read_spec(arguments.spec);
+  if (!document) return std::move(document).error();
+  Result<KernelPlan> kernel = plan(document->spec, document->options);
+  if (!kernel) return std::move(kernel).error();
+  const std::optional<std::string> folder = read_environment().templates;
+  Result<TemplateSet> templates =
+      folder ? TemplateSet::from_folder(*folder) : Result<TemplateSet>(TemplateSet::embedded());
+  if (!templates) return std::move(templates).error();
+  Result<KernelSource> source = generate(*kernel, *templates);
+  if (!source) return std::move(source).error();
+
+  Json json;
+  json["key"] = request_key(*kernel, *source).hex;
+  json["arch"] = std::string(to_string(source->arch));
+  json["entries"] = source->entries;
+  json["name"] = source->name;
+  json["options"] = source->options;
+  json["template_digest"] = source->template_digest;
+  Report report;
+  if (arguments.folder.empty()) {
+    report.text = "// Compile options:";
+    for (const std::string& option : source->options) report.text += " " + option;
+    report.text += "\n" + source->text;
+    json["text"] = source->text;
+    json["headers"] = Json::object();
+    for (const SourceFile& header : source->headers) json["headers"][header.name] = header.text;
+  } else {
+    std::vector<std::string> files;
+    Status status = write_folder(arguments.folder, *source, *document, files);
+    if (!status) return std::move(status).error();
+    for (const std::string& file : files) report.text += file + "\n";
+    json["files"] = files;
+  }
+  report.json = to_text(json);
+  return report;
+}
+
+}  // namespace attnjit::cli

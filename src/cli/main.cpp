@@ -1,0 +1,125 @@
+// attnjit: the command. It reads arguments, runs one command and prints its report; nothing else in
+// the process can write to standard output.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <new>
+
+#include "cli/arguments.h"
+#include "cli/files.h"
+#include "cli/json.h"
+#include "cli/report.h"
+#include "compile/worker.h"
+
+namespace {
+
+using attnjit::Error;
+using attnjit::ErrorCode;
+using attnjit::Result;
+using attnjit::cli::Report;
+
+// A closed standard descriptor would be given to the next file that is opened, and results or
+// messages would be written into it.
+void open_standard_descriptors() {
+  for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(descriptor, F_GETFD) >= 0 || errno != EBADF) continue;
+    // NOTE: read-only for all three, so that writing to one that was closed is an error.
+    (void)::open("/dev/null", O_RDONLY);
+  }
+}
+
+class Console {
+ public:
+  // Keeps standard output for print(): whatever a library writes there goes to standard error.
+  Console() : output_(::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3)) {
+    (void)::dup2(STDERR_FILENO, STDOUT_FILENO);
+  }
+  bool print(std::string_view text) const {
+    return text.empty() || (output_ >= 0 && attnjit::cli::write_all(output_, text));
+  }
+  static void message(const std::string& text) {
+    (void)attnjit::cli::write_all(STDERR_FILENO, text);
+  }
+
+ private:
+  int output_;
+};
+
+struct Run {
+  template <class Values>
+  Result<Report> operator()(const Values& values) const {
+    using namespace attnjit::cli;
+    if constexpr (std::is_same_v<Values, PlanArguments>) return run_plan(values);
+    if constexpr (std::is_same_v<Values, GenerateArguments>) return run_generate(values);
+    if constexpr (std::is_same_v<Values, CompileArguments>) return run_compile(values);
+    if constexpr (std::is_same_v<Values, PrewarmArguments>) return run_prewarm(values);
+    if constexpr (std::is_same_v<Values, VerifyArguments>) return run_verify(values);
+    if constexpr (std::is_same_v<Values, EmulateArguments>) return run_emulate(values);
+    if constexpr (std::is_same_v<Values, BenchArguments>) return run_bench(values);
+    if constexpr (std::is_same_v<Values, CacheArguments>) return run_cache(values);
+    if constexpr (std::is_same_v<Values, DoctorArguments>) return run_doctor(values);
+  }
+};
+
+std::string error_object(const Error& error) {
+  attnjit::cli::Json json;
+  json["error"] = attnjit::cli::error_json(error);
+  return to_text(json);
+}
+
+int finish(const Console& console, const std::string& output, int code) {
+  if (console.print(output)) return code;
+  Console::message(
+      fmt::format("attnjit: standard output cannot be written: {}\n", std::strerror(errno)));
+  return code == 0 ? 1 : code;
+}
+
+int fail(const Console& console, const std::string& command, bool json, const Error& error) {
+  Console::message(fmt::format("attnjit {}: {}\n", command, error.to_string()));
+  return finish(console, json ? error_object(error) : "", exit_code(error.code));
+}
+
+int run(const Console& console, int argc, char** argv) {
+  attnjit::cli::ParsedArguments parsed = attnjit::cli::parse_arguments(argc, argv);
+  if (!parsed.arguments) {
+    Console::message(parsed.message);
+    bool json = false;
+    for (int i = 1; i < argc; ++i) json = json || std::strcmp(argv[i], "--json") == 0;
+    if (parsed.exit_code != 0 && json) {
+      while (!parsed.message.empty() && parsed.message.back() == '\n') parsed.message.pop_back();
+      parsed.output = error_object(make_error(ErrorCode::kInvalid, parsed.message));
+    }
+    return finish(console, parsed.output, parsed.exit_code);
+  }
+  const attnjit::cli::Arguments& arguments = *parsed.arguments;
+  Result<Report> report = std::visit(Run{}, arguments.values);
+  if (!report) return fail(console, arguments.command, arguments.json, report.error());
+  if (!report->note.empty()) {
+    Console::message(fmt::format("attnjit {}: {}\n", arguments.command, report->note));
+  }
+  return finish(console, arguments.json ? report->json : report->text, report->exit_code);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc > 1 && std::strcmp(argv[1], attnjit::kCompileWorkerCommand) == 0) {
+    return attnjit::run_compile_worker(argc, argv);
+  }
+  open_standard_descriptors();
+  (void)std::signal(SIGPIPE, SIG_IGN);
+  const Console console;
+  try {
+    return run(console, argc, argv);
+  } catch (const std::bad_alloc&) {
+    return fail(console, "", false, make_error(ErrorCode::kInvalid, "out of memory"));
+  } catch (const std::exception& defect) {
+    return fail(console, "", false, make_error(ErrorCode::kInternal, defect.what()));
+  }
+}

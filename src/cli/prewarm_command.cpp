@@ -1,0 +1,167 @@
+// attnjit prewarm
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "attnjit/manifest.h"
+#include "cli/files.h"
+#include "cli/json.h"
+#include "cli/report.h"
+#include "cli/session.h"
+#include "cli/spec_source.h"
+
+namespace attnjit::cli {
+namespace {
+
+constexpr std::int64_t kMaxManifestBytes = 16 << 20;
+
+// One row of the answer: a spec of a manifest for one architecture.
+struct Row {
+  std::size_t index = 0;  ///< of the spec, over all manifests
+  std::string manifest;
+  Arch arch = Arch::kSm100a;
+  std::optional<std::size_t> request;  ///< index into what the Service is asked for
+  std::string key;
+  std::optional<Outcome> outcome;
+  std::optional<Error> error;
+};
+
+Result<std::vector<Arch>> read_archs(const std::string& text) {
+  if (text.empty()) return std::vector<Arch>{AttentionSpec{}.arch};
+  std::vector<Arch> archs;
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t comma = std::min(text.find(',', at), text.size());
+    const std::string name = text.substr(at, comma - at);
+    const std::optional<Arch> arch = arch_from_string(name);
+    if (!arch) {
+      return make_error(
+          ErrorCode::kInvalid,
+          fmt::format("is '{}'; allowed: sm_90a, sm_100a, sm_103a, with commas between",
+                      name.substr(0, 64)),
+          "arch");
+    }
+    archs.push_back(*arch);
+    at = comma + 1;
+  }
+  return archs;
+}
+
+Status read_rows(const PrewarmArguments& arguments, const std::vector<Arch>& archs,
+                 std::vector<Row>& rows, std::vector<SpecDocument>& requests) {
+  std::size_t index = 0;
+  for (const std::string& path : arguments.manifests) {
+    Result<std::string> text = read_file(path, kMaxManifestBytes);
+    if (!text) return std::move(text).error();
+    Result<Manifest> manifest = manifest_from_json(*text);
+    if (!manifest) {
+      Error error = std::move(manifest).error();
+      error.field = error.field.empty() ? path : path + ": " + error.field;
+      return error;
+    }
+    for (const Result<SpecDocument>& spec : manifest->specs) {
+      for (const Arch arch : archs) {
+        Row row;
+        row.index = index;
+        row.manifest = manifest->name;
+        row.arch = arch;
+        if (spec) {
+          row.request = requests.size();
+          requests.push_back(*spec);
+          requests.back().spec.arch = arch;
+        } else {
+          row.error = spec.error();
+        }
+        rows.push_back(std::move(row));
+      }
+      ++index;
+    }
+  }
+  return {};
+}
+
+std::string outcome_name(const Row& row) {
+  if (!row.error) return std::string(to_string(*row.outcome));
+  return row.error->code == ErrorCode::kUnsupported ? "unsupported" : "failed";
+}
+
+}  // namespace
+
+Result<Report> run_prewarm(const PrewarmArguments& arguments) {
+  Result<std::vector<Arch>> archs = read_archs(arguments.archs);
+  if (!archs) return std::move(archs).error();
+  if (arguments.jobs < 0 || arguments.jobs > 1024) {
+    return make_error(ErrorCode::kInvalid,
+                      fmt::format("is {}; allowed: 0 (one a core) to 1024", arguments.jobs),
+                      "jobs");
+  }
+  std::vector<Row> rows;
+  std::vector<SpecDocument> requests;
+  if (Status s = read_rows(arguments, *archs, rows, requests); !s) return std::move(s).error();
+  Result<std::unique_ptr<Service>> service = open_service();
+  if (!service) return std::move(service).error();
+
+  const bool terminal = ::isatty(STDERR_FILENO) != 0;
+  std::size_t done = 0;
+  const auto progress = [&](const PrewarmResult&) {
+    ++done;
+    if (terminal) {
+      (void)std::fputs(fmt::format("\r{} of {} kernels\033[K", done, requests.size()).c_str(),
+                       stderr);
+    }
+  };
+  const std::vector<PrewarmResult> results =
+      (*service)->prewarm(requests, arguments.jobs, progress);
+  if (terminal && done > 0) (void)std::fputs("\r\033[K", stderr);
+
+  Report report;
+  Json json;
+  json["specs"] = Json::array();
+  std::size_t compiled = 0, hits = 0, failed = 0, unsupported = 0;
+  for (Row& row : rows) {
+    if (row.request) {
+      const PrewarmResult& result = results[*row.request];
+      row.key = result.key;
+      row.outcome = result.outcome;
+      row.error = result.error;
+    }
+    if (!row.error) {
+      ++(*row.outcome == Outcome::kCompiled ? compiled : hits);
+    } else {
+      ++(row.error->code == ErrorCode::kUnsupported ? unsupported : failed);
+    }
+    Json entry;
+    entry["index"] = row.index;
+    entry["manifest"] = row.manifest;
+    entry["key"] = row.key.empty() ? Json() : Json(row.key);
+    entry["arch"] = std::string(to_string(row.arch));
+    entry["outcome"] = outcome_name(row);
+    entry["error"] = row.error ? error_json(*row.error) : Json();
+    json["specs"].push_back(std::move(entry));
+    report.text += fmt::format("{:>4} {} {} {}\n", row.index, row.manifest, to_string(row.arch),
+                               outcome_name(row));
+  }
+  json["compiled"] = compiled;
+  json["hits"] = hits;
+  json["failed"] = failed;
+  json["unsupported"] = unsupported;
+  report.text += fmt::format("{} compiled, {} found, {} failed, {} unsupported\n", compiled, hits,
+                             failed, unsupported);
+  report.json = to_text(json);
+  if (failed > 0) {
+    report.exit_code = 1;
+    report.note = fmt::format("{} of {} specs failed", failed, rows.size());
+  } else if (unsupported > 0) {
+    report.exit_code = 3;
+    report.note = fmt::format("{} of {} specs are unsupported", unsupported, rows.size());
+  }
+  for (const Row& row : rows) {
+    if (row.error) {
+      report.note += fmt::format("\n  {} spec {} {}: {}", row.manifest, row.index,
+                                 to_string(row.arch), row.error->to_string());
+    }
+  }
+  return report;
+}
+
+}  // namespace attnjit::cli

@@ -1,0 +1,21 @@
+#include "cli/session.h"
+
+#include "base/environment.h"
+#include "base/log.h"
+
+namespace attnjit::cli {
+
+Result<std::unique_ptr<Service>> open_service() { return Service::create({}); }
+
+std::unique_ptr<CubinCache> open_command_cache() {
+  CacheOptions options;
+  options.layers = default_cache_layers();
+  options.log = make_stderr_sink(read_environment().log_level.value_or("warn"));
+  return open_cache(options);
+}
+
+Service::Deadline compile_deadline() {
+  return std::chrono::steady_clock::now() + std::chrono::minutes(5);
+}
+
+}  // namespace attnjit::cli

@@ -1,0 +1,19 @@
+// What the commands share: a Service made from the environment.
+#pragma once
+
+#include <memory>
+
+#include "attnjit/service.h"
+
+namespace attnjit::cli {
+
+/// A Service with the caches, NVRTC and templates that the environment names.
+Result<std::unique_ptr<Service>> open_service();
+
+/// The cache as the environment names it.
+std::unique_ptr<CubinCache> open_command_cache();
+
+/// Far enough for any compile; the helper and the cache have limits of their own.
+Service::Deadline compile_deadline();
+
+}  // namespace attnjit::cli

@@ -1,0 +1,121 @@
+#include "cli/spec_source.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+#include <limits>
+
+#include "cli/files.h"
+#include "spec/spec_flags.h"
+#include "verify/params.h"
+
+namespace attnjit::cli {
+namespace {
+
+constexpr std::int64_t kMaxSpecBytes = 1 << 20;
+constexpr std::int64_t kMaxTuningBytes = 16 << 20;
+
+Error invalid(std::string field, std::string message) {
+  return make_error(ErrorCode::kInvalid, std::move(message), std::move(field));
+}
+
+Result<std::vector<std::int64_t>> read_lengths(const char* flag, const std::string& text) {
+  std::vector<std::int64_t> lengths;
+  const char* at = text.data();
+  const char* end = at + text.size();
+  while (true) {
+    std::int64_t value = 0;
+    const auto [stop, status] = std::from_chars(at, end, value);
+    if (status != std::errc{} || (stop != end && *stop != ',')) {
+      return invalid(flag, fmt::format("'{}' is no length, or lengths with commas between",
+                                       text.substr(0, 64)));
+    }
+    lengths.push_back(value);
+    if (stop == end) return lengths;
+    at = stop + 1;
+  }
+}
+
+Status read_scalar(const char* flag, const std::optional<std::int64_t>& from,
+                   std::optional<std::int32_t>& to) {
+  if (!from) return {};
+  if (*from < 1 || *from > std::numeric_limits<std::int32_t>::max()) {
+    return invalid(flag, fmt::format("is {}; allowed: 1 to 2147483647", *from));
+  }
+  to = static_cast<std::int32_t>(*from);
+  return {};
+}
+
+Status read_scalar(const char* flag, const std::optional<double>& from, std::optional<float>& to) {
+  if (!from) return {};
+  const auto value = static_cast<float>(*from);
+  if (!std::isfinite(value) || !(value > 0)) {
+    return invalid(flag, fmt::format("is {}; allowed: a positive number", *from));
+  }
+  to = value;
+  return {};
+}
+
+}  // namespace
+
+Result<SpecDocument> read_spec(const SpecArguments& arguments) {
+  spec::SpecInput input;
+  if (!arguments.file.empty()) {
+    Result<std::string> text = read_file(arguments.file, kMaxSpecBytes);
+    if (!text) return std::move(text).error();
+    Result<spec::SpecInput> read = spec::SpecInput::from_json(*text);
+    if (!read) {
+      Error error = std::move(read).error();
+      if (error.field.empty()) error.field = arguments.file;
+      return error;
+    }
+    input = std::move(*read);
+  }
+  for (const auto& [field, value] : arguments.flags) {
+    if (Status status = input.set(field, value); !status) return std::move(status).error();
+  }
+  return input.read();
+}
+
+Result<verify::ProblemRequest> read_problem(const ProblemArguments& arguments,
+                                            const AttentionSpec& spec) {
+  verify::ProblemRequest request;
+  request.batch = arguments.batch;
+  request.seed = arguments.seed;
+  for (const auto& [flag, text, lengths] :
+       {std::tuple{"q_len", &arguments.q_len, &request.q_lens},
+        std::tuple{"kv_len", &arguments.kv_len, &request.kv_lens}}) {
+    if (text->empty()) continue;
+    Result<std::vector<std::int64_t>> read = read_lengths(flag, *text);
+    if (!read) return std::move(read).error();
+    *lengths = std::move(*read);
+  }
+  const auto input = verify::input_kind_from_string(arguments.input);
+  if (!input) {
+    return invalid("input", fmt::format("is '{}'; allowed: normal, large, rising, spike",
+                                        arguments.input.substr(0, 64)));
+  }
+  request.input = *input;
+  for (const Status& status : {read_scalar("window", arguments.window, request.window),
+                               read_scalar("chunk", arguments.chunk, request.chunk),
+                               read_scalar("scale", arguments.scale, request.scale),
+                               read_scalar("cap", arguments.cap, request.cap)}) {
+    if (!status) return status.error();
+  }
+  const std::vector<ParamSpec> declared = verify::user_params(spec);
+  for (const std::string& text : arguments.params) {
+    Result<verify::ParamArgument> param = verify::parse_param(text, declared);
+    if (!param) return std::move(param).error();
+    request.params.push_back(std::move(*param));
+  }
+  return request;
+}
+
+Result<Tuning> read_tuning(const std::string& path) {
+  Result<std::string> text = read_file(path, kMaxTuningBytes);
+  if (!text) return std::move(text).error();
+  return tuning_from_json(*text);
+}
+
+}  // namespace attnjit::cli

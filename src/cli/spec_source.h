@@ -1,0 +1,21 @@
+// From --spec and the fields' flags to a validated spec; from verification flags to a problem.
+#pragma once
+
+#include "attnjit/spec.h"
+#include "attnjit/tuning.h"
+#include "cli/arguments.h"
+#include "verify/problem.h"
+
+namespace attnjit::cli {
+
+/// Errors: kInvalid with every problem of the spec.
+Result<SpecDocument> read_spec(const SpecArguments& arguments);
+
+/// Errors: kInvalid, named after the flag.
+Result<verify::ProblemRequest> read_problem(const ProblemArguments& arguments,
+                                            const AttentionSpec& spec);
+
+/// Errors: kInvalid.
+Result<Tuning> read_tuning(const std::string& path);
+
+}  // namespace attnjit::cli

@@ -1,0 +1,166 @@
+// attnjit verify
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "cli/emulator_backend.h"
+#include "cli/json.h"
+#include "cli/report.h"
+#include "cli/session.h"
+#include "cli/spec_source.h"
+#include "verify/backend.h"
+#include "verify/compare.h"
+#include "verify/dump.h"
+#include "verify/reference.h"
+
+namespace attnjit::cli {
+namespace {
+
+using verify::Backend;
+
+Result<std::unique_ptr<Backend>> choose_backend(const std::string& name, Arch arch) {
+  if (name == "gpu") return verify::make_gpu_backend(arch);
+  if (name == "emulator") return make_emulator_backend();
+  Result<std::unique_ptr<Backend>> gpu = verify::make_gpu_backend(arch);
+  if (gpu) return gpu;
+  Result<std::unique_ptr<Backend>> emulator = make_emulator_backend();
+  if (emulator) return emulator;
+  Error error = std::move(gpu).error();
+  if (error.hint.empty()) error.hint = "run where there is such a GPU";
+  return error;
+}
+
+// A kernel that takes no kv_lens would read every sequence at full length.
+Status check_kernel_takes(const KernelPlan& plan, const verify::Problem& problem) {
+  if (!problem.kv_lens_differ()) return {};
+  const bool takes = std::any_of(plan.parameters.begin(), plan.parameters.end(),
+                                 [](const KernelParameter& p) { return p.name == "kv_lens"; });
+  if (takes) return {};
+  return make_error(ErrorCode::kInvalid,
+                    "lengths that differ need a spec that is paged or ragged: this kernel takes "
+                    "one kv_len",
+                    "kv_len");
+}
+
+template <class T>
+std::string joined(const std::vector<T>& values) {
+  return fmt::format("{}", fmt::join(values, ","));
+}
+
+double milliseconds_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin)
+      .count();
+}
+
+struct Verified {
+  std::string backend, device, key;
+  CompiledKernel compiled;
+  verify::Comparison comparison;
+  verify::BackendRun run;
+  double reference_ms = 0;
+};
+
+Report describe(const Verified& verified, const verify::Problem& problem,
+                const verify::ProblemRequest& request) {
+  const verify::Comparison& comparison = verified.comparison;
+  const bool passed = comparison.passed && verified.run.findings.empty();
+  std::string reason = comparison.reason;
+  if (reason.empty() && !verified.run.findings.empty()) reason = verified.run.findings.front();
+
+  Json json;
+  json["backend"] = verified.backend;
+  json["device"] = verified.device;
+  json["passed"] = passed;
+  json["reason"] = reason.empty() ? Json() : Json(reason);
+  json["max_abs_err"] = comparison.max_abs_err;
+  json["rel_err"] = comparison.rel_err;
+  json["max_row_err"] = comparison.max_row_err;
+  json["lse_max_abs_err"] = comparison.lse_max_abs_err ? Json(*comparison.lse_max_abs_err) : Json();
+  json["tolerance"] = comparison.tolerance;
+  json["findings"] = verified.run.findings;
+  json["key"] = verified.key;
+  json["arch"] = std::string(to_string(problem.spec.arch));
+  json["outcome"] = std::string(to_string(verified.compiled.outcome));
+  json["batch"] = problem.batch;
+  json["q_len"] = problem.q_lens;
+  json["kv_len"] = problem.kv_lens;
+  json["seed"] = request.seed;
+  json["input"] = std::string(to_string(request.input));
+  json["kernel_ms"] = verified.run.kernel_ms;
+  json["reference_ms"] = verified.reference_ms;
+
+  Report report;
+  report.json = to_text(json);
+  report.text = fmt::format(
+      "{} on {}: batch {}, q_len {}, kv_len {}, {} inputs, seed {}\n"
+      "rel_err {:.2e} (at most {:.0e}), max_row_err {:.2e} (at most {:.0e}), max_abs_err {:.2e}{}\n"
+      "{}\n",
+      verified.backend, verified.device, problem.batch, joined(problem.q_lens),
+      joined(problem.kv_lens), to_string(request.input), request.seed, comparison.rel_err,
+      comparison.tolerance, comparison.max_row_err, 4 * comparison.tolerance,
+      comparison.max_abs_err,
+      comparison.lse_max_abs_err
+          ? fmt::format(", lse_max_abs_err {:.2e}", *comparison.lse_max_abs_err)
+          : "",
+      passed ? "passed" : "FAILED: " + reason);
+  if (!passed) {
+    report.exit_code = 1;
+    report.note = "verification failed: " + reason;
+    for (const std::string& finding : verified.run.findings) report.note += "\n  " + finding;
+  }
+  return report;
+}
+
+}  // namespace
+
+Result<Report> run_verify(const VerifyArguments& arguments) {
+  if (arguments.backend != "auto" && arguments.backend != "gpu" &&
+      arguments.backend != "emulator") {
+    return make_error(
+        ErrorCode::kInvalid,
+        fmt::format("is '{}'; allowed: auto, gpu, emulator", arguments.backend.substr(0, 64)),
+        "backend");
+  }
+  Result<SpecDocument> document = read_spec(arguments.spec);
+  if (!document) return std::move(document).error();
+  Result<verify::ProblemRequest> request = read_problem(arguments.problem, document->spec);
+  if (!request) return std::move(request).error();
+  Result<std::unique_ptr<Service>> service = open_service();
+  if (!service) return std::move(service).error();
+  Result<PreparedSpec> prepared = (*service)->prepare(document->spec, document->options);
+  if (!prepared) return std::move(prepared).error();
+  Result<std::unique_ptr<Backend>> backend = choose_backend(arguments.backend, document->spec.arch);
+  if (!backend) return std::move(backend).error();
+  Result<verify::Problem> problem = verify::make_problem(document->spec, *request);
+  if (!problem) return std::move(problem).error();
+  if (Status s = check_kernel_takes(prepared->plan(), *problem); !s) return std::move(s).error();
+
+  Verified verified;
+  verified.backend = (*backend)->name();
+  verified.device = (*backend)->device();
+  verified.key = prepared->key().hex;
+  Result<CompiledKernel> compiled =
+      (*service)->compile(*prepared, compile_deadline(),
+                          (*backend)->needs_ptx() ? PtxNeed::kRequired : PtxNeed::kIfStored);
+  if (!compiled) return std::move(compiled).error();
+  verified.compiled = std::move(*compiled);
+  Result<verify::BackendRun> run =
+      (*backend)->run(prepared->plan(), verified.compiled.image, *problem);
+  if (!run) return std::move(run).error();
+  verified.run = std::move(*run);
+  const verify::Tensor* lse = verified.run.lse ? &*verified.run.lse : nullptr;
+  if (!arguments.dump.empty()) {
+    Status status = verify::dump(arguments.dump, *problem, document->options, verified.run.o, lse);
+    if (!status) return std::move(status).error();
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  Result<verify::Reference> reference = verify::compute_reference(*problem);
+  if (!reference) return std::move(reference).error();
+  verified.reference_ms = milliseconds_since(begin);
+  verified.comparison = verify::compare(*problem, *reference, verified.run.o, lse,
+                                        verify::tolerance_of(problem->spec));
+  return describe(verified, *problem, *request);
+}
+
+}  // namespace attnjit::cli

@@ -1,0 +1,137 @@
+#include "verify/gpu_problem.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace attnjit::verify {
+namespace {
+
+constexpr std::int64_t kGuardBytes = 4096;
+constexpr std::uint8_t kPoison = 0xff;  // a NaN in every float type
+
+constexpr std::array<std::pair<const char*, DevicePointer LaunchBuffers::*>, 13> kBuffers{{
+    {"q", &LaunchBuffers::q},
+    {"k", &LaunchBuffers::k},
+    {"v", &LaunchBuffers::v},
+    {"o", &LaunchBuffers::o},
+    {"lse", &LaunchBuffers::lse},
+    {"sink", &LaunchBuffers::sink},
+    {"page_table", &LaunchBuffers::page_table},
+    {"kv_lens", &LaunchBuffers::kv_lens},
+    {"q_offsets", &LaunchBuffers::q_offsets},
+    {"q_scale", &LaunchBuffers::q_scale},
+    {"k_scale", &LaunchBuffers::k_scale},
+    {"v_scale", &LaunchBuffers::v_scale},
+    {"mask", &LaunchBuffers::mask},
+}};
+
+Tensor empty_output(const Problem& problem, bool is_lse) {
+  if (is_lse) return make_tensor(Dtype::kF32, problem.lse_shape());
+  return make_tensor(problem.spec.output_dtype.value_or(problem.spec.qkv_dtype), problem.o_shape());
+}
+
+}  // namespace
+
+Result<GpuProblem> GpuProblem::upload(const Device& device, const Problem& problem, void* stream) {
+  GpuProblem gpu;
+  for (const auto& [name, tensor] : problem.tensors) {
+    const auto bytes = static_cast<std::int64_t>(tensor.bytes.size());
+    // NOTE: never empty: a null pointer would say that the tensor is missing.
+    Result<DeviceBuffer> buffer = device.allocate(std::max<std::int64_t>(bytes, 16));
+    if (!buffer) return std::move(buffer).error();
+    if (bytes > 0) {
+      Status status = device.upload(buffer->pointer(), tensor.bytes.data(), bytes, stream);
+      if (!status) return std::move(status).error();
+    }
+    gpu.buffers_[name] = std::move(*buffer);
+  }
+  for (const bool is_lse : {false, true}) {
+    if (is_lse && !problem.spec.return_lse) continue;
+    const auto bytes =
+        static_cast<std::int64_t>(empty_output(problem, is_lse).bytes.size()) + kGuardBytes;
+    Result<DeviceBuffer> buffer = device.allocate(bytes);
+    if (!buffer) return std::move(buffer).error();
+    Status status = device.fill(buffer->pointer(), kPoison, bytes, stream);
+    if (!status) return std::move(status).error();
+    gpu.buffers_[is_lse ? "lse" : "o"] = std::move(*buffer);
+  }
+  if (Status status = device.synchronize(stream); !status) return std::move(status).error();
+
+  gpu.args_.shapes = problem.launch_shapes();
+  gpu.args_.scalars = problem.launch_scalars();
+  gpu.args_.stream = stream;
+  for (const auto& [name, member] : kBuffers) {
+    const auto found = gpu.buffers_.find(name);
+    if (found != gpu.buffers_.end()) gpu.args_.buffers.*member = found->second.pointer();
+  }
+  for (const ParamValue& value : problem.param_values()) {
+    const std::string name = "param_" + value.name;
+    const Tensor& tensor = problem.at(name);
+    LaunchParam param;
+    param.name = value.name;
+    if (!tensor.shape.empty()) {
+      param.value = DeviceArray{gpu.buffers_[name].pointer(), tensor.dtype, value.extent};
+    } else if (tensor.dtype == Dtype::kF32) {
+      param.value = *tensor.as<float>();
+    } else {
+      param.value = *tensor.as<std::int32_t>();
+    }
+    gpu.args_.params.push_back(std::move(param));
+  }
+  return gpu;
+}
+
+Status GpuProblem::prepare(const Device& device, const Kernel& kernel) {
+  Result<WorkspaceNeed> need = kernel.workspace(args_);
+  if (!need) return std::move(need).error();
+  if (need->bytes == 0) return {};
+  Result<DeviceBuffer> buffer = device.allocate(need->bytes);
+  if (!buffer) return std::move(buffer).error();
+  Status status =
+      device.fill(buffer->pointer(), need->zeroed ? 0 : kPoison, need->bytes, args_.stream);
+  args_.workspace = buffer->pointer();
+  args_.workspace_bytes = need->bytes;
+  buffers_["workspace"] = std::move(*buffer);
+  return status;
+}
+
+Status GpuProblem::download(const Device& device, const Problem& problem, Tensor& o,
+                            std::optional<Tensor>& lse, std::vector<std::string>& overrun) const {
+  for (const bool is_lse : {false, true}) {
+    if (is_lse && !problem.spec.return_lse) continue;
+    const char* name = is_lse ? "lse" : "o";
+    Tensor tensor = empty_output(problem, is_lse);
+    const std::size_t bytes = tensor.bytes.size();
+    tensor.bytes.resize(bytes + kGuardBytes);
+    Status status = device.download(tensor.bytes.data(), buffers_.find(name)->second.pointer(),
+                                    static_cast<std::int64_t>(tensor.bytes.size()), args_.stream);
+    if (!status) return status;
+    if (status = device.synchronize(args_.stream); !status) return status;
+    if (std::any_of(tensor.bytes.begin() + static_cast<std::ptrdiff_t>(bytes), tensor.bytes.end(),
+                    [](std::uint8_t byte) { return byte != kPoison; })) {
+      overrun.push_back(std::string(name) + " was written past its end");
+    }
+    tensor.bytes.resize(bytes);
+    if (is_lse) {
+      lse = std::move(tensor);
+    } else {
+      o = std::move(tensor);
+    }
+  }
+  return {};
+}
+
+std::int64_t GpuProblem::bytes_of(const Problem& problem) {
+  std::int64_t bytes = 0;
+  for (const auto& [name, tensor] : problem.tensors) {
+    bytes += static_cast<std::int64_t>(tensor.bytes.size());
+  }
+  bytes += static_cast<std::int64_t>(empty_output(problem, false).bytes.size()) + kGuardBytes;
+  if (problem.spec.return_lse) {
+    bytes += static_cast<std::int64_t>(empty_output(problem, true).bytes.size()) + kGuardBytes;
+  }
+  return bytes;
+}
+
+}  // namespace attnjit::verify

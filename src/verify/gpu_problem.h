@@ -1,0 +1,38 @@
+// GpuProblem: a Problem's tensors in device memory, with the arguments of its launch.
+//
+// Thread rules: used by one thread at a time; dies before its Device.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "attnjit/driver.h"
+#include "driver/device.h"
+#include "verify/problem.h"
+
+namespace attnjit::verify {
+
+class GpuProblem {
+ public:
+  /// Uploads the inputs; o and lse are poisoned, with a poisoned band behind each.
+  static Result<GpuProblem> upload(const Device& device, const Problem& problem, void* stream);
+
+  /// Fills in the workspace for a kernel. Call before launching it.
+  Status prepare(const Device& device, const Kernel& kernel);
+
+  const LaunchArgs& args() const { return args_; }
+
+  /// Copies o (and lse, where the spec returns it) back and waits. `overrun` names outputs that
+  /// were written past their end.
+  Status download(const Device& device, const Problem& problem, Tensor& o,
+                  std::optional<Tensor>& lse, std::vector<std::string>& overrun) const;
+
+  /// Device memory that upload() takes, in bytes.
+  static std::int64_t bytes_of(const Problem& problem);
+
+ private:
+  std::map<std::string, DeviceBuffer> buffers_;
+  LaunchArgs args_;
+};
+
+}  // namespace attnjit::verify

@@ -7,10 +7,7 @@
 #include <set>
 
 #include "plan/mask_scalars.h"
-#if __has_include("spec/expression.h")
 #include "spec/expression.h"
-#define ATTNJIT_HAS_EXPRESSIONS
-#endif
 #include "spec/snippet.h"
 
 namespace attnjit {
@@ -122,14 +119,10 @@ class Printer {
       text = trusted_body(name, signature, custom.code, code_field);
       out_.trusted = true;
     } else {
-#ifdef ATTNJIT_HAS_EXPRESSIONS
       Result<spec::Expression> parsed = spec::parse_expression(custom.code, kind, custom.params);
       if (!parsed) return in_field(std::move(parsed).error(), code_field);
       text = fmt::format("\nstruct {} {{\n  {} {{\n    return {};\n  }}\n}};\n", name, signature,
                          spec::print_cuda(*parsed));
-#else
-      return make_error(ErrorCode::kUnsupported, "expressions", code_field);
-#endif
     }
     body_ += text;
     out_.key +=

@@ -2,7 +2,9 @@
 
 #include <utility>
 
+#include "attnjit/sm100_plan.h"
 #include "attnjit/tuning.h"
+#include "plan/sm100_plan.h"
 #include "plan/sm90_plan.h"
 
 namespace attnjit {
@@ -27,6 +29,13 @@ Result<KernelPlan> plan(const AttentionSpec& spec, const PlanOptions& options,
     return plan;
   }
   plan.supported = false;
+  Result<Sm100Plan> sm100 = make_sm100_plan(spec, plan.spec, options, tuned);
+  if (!sm100) {
+    if (sm100.error().code != ErrorCode::kUnsupported) return sm100.error();
+    plan.reason = sm100.error().message;
+    return plan;
+  }
+  fill_from_sm100(std::make_shared<const Sm100Plan>(*std::move(sm100)), plan);
   plan.reason = "no " + std::string(to_string(plan.spec.arch)) + " template yet";
   return plan;
 }

@@ -6,6 +6,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "plan/kernel_json.h"
 #include "plan/reference_json.h"
 
 namespace attnjit {
@@ -90,6 +91,28 @@ Result<std::optional<ResolvedQuery>> resolve_query(const LaunchQuery& query,
   return std::optional<ResolvedQuery>(resolved);
 }
 
+// sm_90a has no reference configuration: its own plan's fields are at top level.
+Json sm90_to_json(const KernelPlan& plan) {
+  Json json;
+  json["config"] = std::string(to_string(ConfigKind::kSm90));
+  json["supported"] = plan.supported;
+  json["reason"] = plan.reason;
+  if (!plan.sm90) {
+    json["supported"] = false;
+    json["reason"] = fmt::format("config sm90 is the plan of sm_90a; the spec's arch is {}",
+                                 to_string(plan.spec.arch));
+    return json;
+  }
+  const Json kernel = kernel_to_json(plan);
+  for (const char* name :
+       {"BM", "BN", "num_consumers", "num_stages", "ping_pong", "producer_registers",
+        "consumer_registers", "padded_qk_depth", "padded_ov_depth", "q_bytes", "k_bytes", "v_bytes",
+        "threads", "cluster", "smem_bytes", "num_mbarriers"}) {
+    json[name] = kernel[name];
+  }
+  return json;
+}
+
 }  // namespace
 
 Result<std::string> plan_to_json(const AttentionSpec& spec, const PlanOptions& options,
@@ -100,8 +123,15 @@ Result<std::string> plan_to_json(const AttentionSpec& spec, const PlanOptions& o
   if (!asked) return asked.error();
   const ResolvedQuery* question = asked->has_value() ? &**asked : nullptr;
   const ConfigKind chosen = resolve_config_kind(kind, spec, options);
-  Json json = reference_to_json(spec, options, chosen, question);
-  return json.dump(2);
+  Json json;
+  if (chosen == ConfigKind::kSm90) {
+    json = sm90_to_json(*planned);
+  } else {
+    json = reference_to_json(spec, options, chosen, question);
+  }
+  json["arch"] = std::string(to_string(spec.arch));
+  json["kernel"] = kernel_to_json(*planned);
+  return json.dump(2, ' ', false, Json::error_handler_t::replace);
 }
 
 }  // namespace attnjit

@@ -12,9 +12,7 @@ using Json = nlohmann::ordered_json;
 
 std::int64_t default_swizzle(Dtype dtype) { return size_of(dtype) == 1 ? 64 : 128; }
 
-std::int64_t ov_depth_of(const AttentionSpec& spec) {
-  return spec.ov_depth > 0 ? spec.ov_depth : spec.qk_depth;
-}
+std::int64_t ov_depth_of(const AttentionSpec& spec) { return resolve(spec).ov_depth; }
 
 Json name_or_null(const std::optional<Dtype>& dtype) {
   return dtype ? Json(std::string(to_string(*dtype))) : Json(nullptr);

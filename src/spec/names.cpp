@@ -43,6 +43,7 @@ std::string why_no_param_name(std::string_view name) {
   if (name.size() > kMaxNameLength) return "longer than 64 characters";
   if (!is_identifier(name)) return "no identifier";
   if (is_reserved_identifier(name)) return "a name that C++ reserves";
+  if (name.starts_with("ATTNJIT_")) return "a name that the templates reserve";
   if (name == "score" || name == "p" ||
       std::find(std::begin(kCoords), std::end(kCoords), name) != std::end(kCoords)) {
     return "a name that custom code already sees";

@@ -66,6 +66,9 @@ ATTNJIT_DEVICE int expr_abs(int a) { return a < 0 ? expr_neg(a) : a; }
 
 // ---- Floats -----------------------------------------------------------------------------------
 
+/// NOTE: never contracted into an fma, so that a mask decides as the reference does. Printed only
+/// where the score plays no part.
+ATTNJIT_DEVICE float expr_mul(float a, float b) { return __fmul_rn(a, b); }
 ATTNJIT_DEVICE float expr_min(float a, float b) { return fminf(a, b); }
 ATTNJIT_DEVICE float expr_max(float a, float b) { return fmaxf(a, b); }
 ATTNJIT_DEVICE float expr_abs(float a) { return fabsf(a); }
@@ -85,6 +88,8 @@ ATTNJIT_DEVICE float expr_pow(float a, float b) { return powf(a, b); }
 ATTNJIT_DEVICE float expr_sin(float a) { return sinf(a); }
 ATTNJIT_DEVICE float expr_cos(float a) { return cosf(a); }
 ATTNJIT_DEVICE float expr_tanh(float a) { return tanhf(a); }
+ATTNJIT_DEVICE float expr_erf(float a) { return erff(a); }
+ATTNJIT_DEVICE float expr_fma(float a, float b, float c) { return fmaf(a, b, c); }
 ATTNJIT_DEVICE float expr_floor(float a) { return floorf(a); }
 ATTNJIT_DEVICE float expr_ceil(float a) { return ceilf(a); }
 ATTNJIT_DEVICE float expr_round(float a) { return roundf(a); }

@@ -1,0 +1,118 @@
+// Sm100Plan: what the sm_100a and sm_103a kernel really uses. It takes its tiles from a reference
+// configuration (Fa4Config, MlaConfig, Depth512Config), owns every size, offset, barrier and
+// register budget of the kernel, and records each deviation with its reason.
+//
+// Thread rules: plain values.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "attnjit/plan.h"
+
+namespace attnjit {
+
+// NOLINTBEGIN(readability-identifier-naming): the reference's names where it has one.
+
+/// A group of warps that does one job. All roles of a warpgroup have one register budget: PTX wants
+/// every warp of a warpgroup to execute the same setmaxnreg.
+struct Sm100Role {
+  std::string name;
+  int first_warp = 0;
+  int num_warps = 0;
+  int registers = 0;  ///< a thread, after setmaxnreg
+};
+
+/// A range of shared memory. Ranges do not overlap.
+struct Sm100SmemRegion {
+  std::string name;
+  std::int64_t begin = 0;  ///< bytes from the dynamic shared memory's start, which is 1024-aligned
+  std::int64_t size = 0;
+  std::int64_t alignment = 4;
+};
+
+/// Something that lives where other ranges lay before: bytes of shared memory or columns of tensor
+/// memory.
+struct Sm100Overlay {
+  std::string name;
+  std::int64_t begin = 0;
+  std::int64_t size = 0;
+  std::string when;  ///< why its place is free by then
+};
+
+/// The kind of a tensor map: everything but the run-time extents and strides.
+struct Sm100TensorMap {
+  std::string name;               ///< of the kernel's parameter
+  std::string buffer;             ///< q, k, v, o
+  std::string dtype;              ///< Dtype's name
+  std::vector<std::string> axes;  ///< innermost first: depth, group, head, row, page, batch
+  std::vector<std::int64_t> box;  ///< elements along the axes
+  int swizzle = 128;              ///< bytes; 0: none
+  std::int64_t copies = 1;        ///< TMA instructions a tile
+};
+
+/// One body of the kernel: with two query tiles a CTA, or one.
+struct Sm100Variant {
+  std::int64_t num_qo = 2;
+  std::int64_t MMA_M = 0;
+  std::int64_t MMA_K = 0;
+  std::int64_t BM = 0;
+  std::int64_t BN = 0;
+  std::int64_t BK0 = 0;
+  std::int64_t BK1 = 0;
+  std::int64_t BM_eff = 0;
+  std::int64_t q_tile_rows = 0;
+  bool fuse_gqa = false;
+  std::int64_t qk_depth = 0;
+  std::int64_t ov_depth = 0;
+  std::int64_t padded_qk_depth = 0;
+  std::int64_t padded_ov_depth = 0;
+  std::int64_t rope_depth = 0;    ///< padded_qk_depth - padded_ov_depth
+  std::int64_t qk_mma_depth = 0;  ///< what Q K^T contracts: qk_depth up to a multiple of MMA_K
+  std::int64_t k_rows_per_cta = 0;
+  std::int64_t v_cols_per_cta = 0;
+  std::int64_t num_kv_stages = 0;
+  std::int64_t num_qk_stages = 1;
+  std::int64_t num_pv_stages = 2;
+  bool use_fused_kv = false;
+  std::int64_t num_rope_buffers = 0;
+  std::int64_t num_k_scale_bufs = 0;
+  std::vector<std::int64_t> pv_keys;  ///< keys that each part of P V contracts
+  std::int64_t k_stage_bytes = 0;     ///< fused: of the slot that K and V share, rope apart
+  std::int64_t v_stage_bytes = 0;
+  std::int64_t tmem_used = 0;       ///< columns
+  std::int64_t tmem_allocated = 0;  ///< a power of two
+  std::int64_t smem_bytes = 0;      ///< dynamic
+  std::vector<Sm100SmemRegion> smem;
+  std::vector<Sm100Overlay> smem_overlays;
+  std::vector<MemoryRange> tmem;
+  std::vector<Sm100Overlay> tmem_overlays;
+  std::vector<BarrierPlan> barriers;  ///< in memory order
+};
+
+struct Sm100Plan {
+  std::string reference;               ///< "fa4", "mla", "depth512"
+  std::vector<Sm100Variant> variants;  ///< the launched one first; its 1Q sibling where it switches
+  bool can_switch_to_1q = false;       ///< the 2Q body may branch to the 1Q body for short prompts
+  std::int64_t smem_bytes = 0;         ///< of a launch: the largest of the variants
+  int threads = 512;
+  int cluster = 1;
+  int launch_registers = 128;  ///< a thread, at launch
+  std::vector<Sm100Role> roles;
+  std::vector<Sm100TensorMap> tensor_maps;
+  std::int64_t exp2_pairs = 0;      ///< f32x2 exponentials of a row of a tile
+  std::int64_t exp2_fma_pairs = 0;  ///< of them, computed by polynomial on the FMA pipes
+  double rescale_threshold = 8;     ///< log2: O is rescaled when the maximum grows by more
+  double p_bias = 0;                ///< log2: P is scaled by 2^this, so that e4m3 keeps small ones
+  std::vector<Deviation> deviations;
+};
+
+// NOLINTEND(readability-identifier-naming)
+
+/// What shared memory a CTA may have on sm_100 and sm_103, and how many barriers one warp
+/// initialises in two waves.
+inline constexpr std::int64_t kSm100SmemBytes = 232448;
+inline constexpr std::int64_t kSm100MaxBarriers = 64;
+
+}  // namespace attnjit

@@ -1,0 +1,228 @@
+#include "plan/sm100_layout.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <string>
+
+#include "attnjit/fa4_config.h"
+#include "plan/config_math.h"
+
+namespace attnjit {
+namespace {
+
+constexpr std::int64_t kCorrectionBytes = 256 * 4;  // a float a softmax thread
+
+class SmemBuilder {
+ public:
+  explicit SmemBuilder(Sm100Variant& variant) : variant_(variant) {}
+
+  // Appends a region; one of no bytes is left out. Returns where it begins.
+  std::int64_t add(std::string name, std::int64_t size, std::int64_t alignment) {
+    const std::int64_t begin = align_up(end_, alignment);
+    if (size <= 0) return begin;
+    variant_.smem.push_back({std::move(name), begin, size, alignment});
+    end_ = begin + size;
+    return begin;
+  }
+  std::int64_t end() const { return end_; }
+
+ private:
+  Sm100Variant& variant_;
+  std::int64_t end_ = 0;
+};
+
+void add_barriers(Sm100Variant& variant, const std::string& name, std::int64_t count,
+                  int arrivals) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    variant.barriers.push_back({count == 1 ? name : fmt::format("{}[{}]", name, i), arrivals});
+  }
+}
+
+// The order and the arrival counts of the reference's FA4MiscMBars: 128 softmax threads hand over
+// each part of P, and 128 correction threads vouch for O before its first part; a pair's leader
+// hears both CTAs. The others are one tcgen05.commit or one expect_tx.
+void lay_out_barriers(Sm100Variant& variant, std::int64_t cta_group) {
+  const int warpgroup = static_cast<int>(128 * cta_group);
+  for (int wg = 0; wg < 2; ++wg) {
+    for (std::int64_t part = 0; part < variant.num_pv_stages; ++part) {
+      const int arrivals = part == 0 ? 2 * warpgroup : warpgroup;
+      variant.barriers.push_back({fmt::format("S{}_cons[{}]", wg, part), arrivals});
+    }
+  }
+  for (int wg = 0; wg < 2; ++wg) {
+    variant.barriers.push_back({fmt::format("C{}_prod", wg), 128});
+    variant.barriers.push_back({fmt::format("C{}_cons", wg), 128});
+  }
+  variant.barriers.push_back({"S0_prod", 1});
+  variant.barriers.push_back({"S1_prod", 1});
+  if (variant.num_qo == 2) add_barriers(variant, "Q1Sync", variant.num_qk_stages, 1);
+  const std::string k = variant.use_fused_kv ? "KV" : "K";
+  const std::int64_t k_barriers = variant.num_kv_stages * variant.num_qk_stages;
+  add_barriers(variant, k + "_prod", k_barriers, 1);
+  add_barriers(variant, k + "_cons", k_barriers, 1);
+  if (!variant.use_fused_kv) {
+    add_barriers(variant, "V_prod", variant.num_kv_stages, 1);
+    add_barriers(variant, "V_cons", variant.num_kv_stages, 1);
+  }
+  variant.barriers.push_back({"O0_prod", 1});
+  variant.barriers.push_back({"O1_prod", 1});
+}
+
+void lay_out_tmem(Sm100Variant& variant, std::int64_t qkv_size) {
+  const std::int64_t bn = variant.BN;
+  const std::int64_t ov = variant.padded_ov_depth;
+  variant.tmem = {{"S0", 0, bn}, {"S1", bn, bn}, {"O0", 2 * bn, ov}, {"O1", 2 * bn + ov, ov}};
+  variant.tmem_used = 2 * (bn + ov);
+  variant.tmem_allocated = static_cast<std::int64_t>(
+      std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(variant.tmem_used, 32))));
+  // P's elements are packed into 32-bit columns.
+  const std::int64_t p_columns = bn * qkv_size / 4;
+  const std::string when = "its thread has loaded the whole row of S";
+  variant.tmem_overlays = {{"P0", 0, p_columns, when}, {"P1", bn, p_columns, when}};
+}
+
+}  // namespace
+
+bool fits(const Sm100Variant& variant) {
+  return variant.smem_bytes <= kSm100SmemBytes && variant.tmem_used <= 512 &&
+         static_cast<std::int64_t>(variant.barriers.size()) <= kSm100MaxBarriers;
+}
+
+Sm100Variant lay_out_fa4(const Sm100Tile& tile, std::int64_t slots, bool fused,
+                         std::int64_t qk_stages) {
+  Sm100Variant v;
+  const std::int64_t q = tile.qkv_size;
+  const std::int64_t cta_group = tile.pair_cta ? 2 : 1;
+  const std::int64_t swizzle_elements = tile.swizzle_bytes / q;
+  const std::int64_t tile_alignment = 8 * tile.swizzle_bytes;  // a swizzle pattern: 8 rows
+  v.num_qo = tile.num_qo;
+  v.MMA_M = 128 * cta_group;
+  v.MMA_K = q == 2 ? 16 : 32;
+  v.BM = tile.num_qo == 2 ? 256 : v.MMA_M;
+  v.BN = tile.BN;
+  v.q_tile_rows = v.BM / tile.num_qo;
+  v.fuse_gqa = tile.group > 1 && v.MMA_M % tile.group == 0 && !tile.is_mla;
+  v.BM_eff = v.fuse_gqa ? v.BM / tile.group : v.BM;
+  v.qk_depth = tile.qk_depth;
+  v.ov_depth = tile.ov_depth;
+  v.padded_qk_depth = align_up(tile.qk_depth, swizzle_elements);
+  v.padded_ov_depth = align_up(tile.ov_depth, swizzle_elements);
+  v.rope_depth = v.padded_qk_depth - v.padded_ov_depth;
+  v.qk_mma_depth = align_up(tile.qk_depth, v.MMA_K);
+  v.k_rows_per_cta = v.BN / cta_group;
+  v.v_cols_per_cta = v.padded_ov_depth / cta_group;
+  v.use_fused_kv = fused;
+  v.num_kv_stages = fused ? slots : slots / 2;
+  v.num_qk_stages = qk_stages;
+  v.num_pv_stages = 2;
+  v.BK0 = v.padded_qk_depth / qk_stages;
+  v.BK1 = v.BN;
+  v.num_rope_buffers = fused && v.rope_depth > 0 ? ceil_div(slots, 2) : 0;
+  v.num_k_scale_bufs = tile.scale_size == 0 ? 0 : fused ? ceil_div(slots, 2) : v.num_kv_stages;
+  // P V begins on three quarters of the tile while the last one is still exponentiated.
+  const std::int64_t steps = v.BN / v.MMA_K;
+  const std::int64_t first = steps % 4 == 0 ? steps / 4 * 3 : ceil_div(steps, 2);
+  v.pv_keys = {first * v.MMA_K, (steps - first) * v.MMA_K};
+
+  const std::int64_t nope_columns = v.padded_ov_depth;
+  const std::int64_t k_nope_bytes = v.k_rows_per_cta * nope_columns * q;
+  const std::int64_t k_rope_bytes = v.k_rows_per_cta * v.rope_depth * tile.rope_size;
+  v.v_stage_bytes = v.v_cols_per_cta * v.BN * q;
+  v.k_stage_bytes = fused ? std::max(k_nope_bytes, v.v_stage_bytes) : k_nope_bytes + k_rope_bytes;
+
+  SmemBuilder smem(v);
+  smem.add("Q", v.BM * nope_columns * q, tile_alignment);
+  smem.add("Q rope", v.BM * v.rope_depth * tile.rope_size, 1024);
+  const std::int64_t q_end = smem.end();
+  // O takes Q's place: the first half when both tiles' Q K^T are done, the second when all is.
+  const std::int64_t o_bytes = v.BM * v.padded_ov_depth * tile.output_size;
+  const std::int64_t o_first = tile.num_qo == 2 ? o_bytes / 2 : 0;
+  smem.add("O beside Q", o_first - q_end, 1024);
+  if (fused) {
+    smem.add("KV ring", slots * v.k_stage_bytes, tile_alignment);
+    smem.add("K rope", v.num_rope_buffers * k_rope_bytes, 1024);
+  } else {
+    smem.add("K ring", v.num_kv_stages * v.k_stage_bytes, tile_alignment);
+    smem.add("V ring", v.num_kv_stages * v.v_stage_bytes, tile_alignment);
+  }
+  const std::int64_t ring_end = smem.end();
+  smem.add("O beyond the ring", o_bytes - ring_end, 1024);
+  smem.add("correction", kCorrectionBytes, 16);
+  smem.add("q_scale", v.BM * tile.scale_size, 128);
+  smem.add("k_scale", v.num_k_scale_bufs * v.k_rows_per_cta * tile.scale_size, 128);
+  lay_out_barriers(v, cta_group);
+  smem.add("barriers", static_cast<std::int64_t>(v.barriers.size()) * Fa4Config::mbar_size, 8);
+  smem.add("tmem address", 4, 4);
+  v.smem_bytes = smem.end();
+  v.smem_overlays = {{"O", 0, o_bytes,
+                      o_bytes <= q_end ? "every Q K^T of the tile is done"
+                                       : "every MMA that reads what it covers is done"}};
+  lay_out_tmem(v, q);
+  return v;
+}
+
+Sm100Variant lay_out_depth512(const Depth512Config& config, std::int64_t output_size,
+                              std::int64_t slots) {
+  Sm100Variant v;
+  v.num_qo = 1;
+  v.MMA_M = config.MMA_M;
+  v.MMA_K = config.MMA_K();
+  v.BM = config.BM;
+  v.BN = config.BN;
+  v.BK0 = config.BK0;
+  v.BK1 = config.BK1;
+  v.BM_eff = config.BM_eff();
+  v.q_tile_rows = config.BM;
+  v.fuse_gqa = config.fuse_gqa;
+  v.qk_depth = config.qk_depth;
+  v.ov_depth = config.ov_depth;
+  v.padded_qk_depth = config.qk_depth;
+  v.padded_ov_depth = config.ov_depth;
+  v.qk_mma_depth = config.qk_depth;
+  v.k_rows_per_cta = config.k_rows_per_cta();
+  v.v_cols_per_cta = config.v_cols_per_cta;
+  v.num_kv_stages = slots;
+  v.num_qk_stages = config.num_qk_stages;
+  v.num_pv_stages = 2;
+  v.use_fused_kv = true;
+  v.pv_keys = {config.BN / 2, config.BN / 2};
+  v.k_stage_bytes = config.kv_stage_bytes;
+  v.v_stage_bytes = config.kv_stage_bytes;
+
+  SmemBuilder smem(v);
+  smem.add("Q", config.q_bytes, 1024);
+  smem.add("P", config.p_buffer_bytes, 1024);
+  smem.add("KV ring", slots * config.kv_stage_bytes, 1024);
+  // NOTE: a float a softmax thread; at depth 512 two threads share one of the 64 rows.
+  smem.add("correction", 128 * 4, 16);
+  v.barriers = {{"Q_prod", 1}, {"S_even_prod", 1}, {"S_odd_prod", 1}, {"P_prod", 512},
+                {"P_cons", 1}, {"C_prod", 128},    {"C_cons", 128},   {"O_prod", 1}};
+  if (config.split_o) {
+    v.barriers.push_back({"O_hi_prod", 1});
+    v.barriers.push_back({"O_hi_rescaled", 256});
+  }
+  add_barriers(v, "KV_prod", slots, 1);
+  add_barriers(v, "KV_cons", slots, 1);
+  smem.add("barriers", static_cast<std::int64_t>(v.barriers.size()) * Depth512Config::mbar_size, 8);
+  smem.add("tmem address", 4, 4);
+  v.smem_bytes = smem.end();
+  v.smem_overlays = {
+      {"O", 0, config.BM * config.ov_depth * output_size, "every MMA of the tile is done"}};
+  const std::int64_t s_columns = config.TMEM_S_odd - config.TMEM_S_even;
+  if (config.split_o) {
+    v.tmem = {{"O_lo", 0, config.TMEM_O_hi},
+              {"O_hi", config.TMEM_O_hi, config.TMEM_S_even - config.TMEM_O_hi}};
+  } else {
+    v.tmem = {{"O", 0, config.TMEM_S_even}};
+  }
+  v.tmem.push_back({"S_even", config.TMEM_S_even, s_columns});
+  v.tmem.push_back({"S_odd", config.TMEM_S_odd, s_columns});
+  v.tmem_used = config.tmem_used;
+  v.tmem_allocated = static_cast<std::int64_t>(
+      std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(v.tmem_used, 32))));
+  return v;
+}
+
+}  // namespace attnjit

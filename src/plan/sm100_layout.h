@@ -1,0 +1,43 @@
+// Shared memory, tensor memory and barriers of one sm_100 kernel variant.
+//
+// Thread rules: pure functions.
+#pragma once
+
+#include <cstdint>
+
+#include "attnjit/depth512_config.h"
+#include "attnjit/sm100_plan.h"
+
+namespace attnjit {
+
+/// What a variant's layout is made from; sizes in bytes an element.
+struct Sm100Tile {
+  std::int64_t num_qo = 2;
+  bool pair_cta = false;
+  bool is_mla = false;
+  std::int64_t group = 1;
+  std::int64_t qk_depth = 0;
+  std::int64_t ov_depth = 0;
+  std::int64_t BN = 0;  // NOLINT(readability-identifier-naming): the reference's name
+  std::int64_t qkv_size = 2;
+  std::int64_t rope_size = 2;  ///< of the rope part, where there is one
+  std::int64_t scale_size = 0;
+  std::int64_t output_size = 2;
+  std::int64_t swizzle_bytes = 128;
+  std::int64_t max_qk_stages = 1;  ///< what K may be staged in
+  bool exact_qk_stages = false;    ///< nothing but max_qk_stages will do
+};
+
+/// The layout with a ring of `slots` K or V tiles; an even count is split into a K and a V ring
+/// unless `fused`.
+Sm100Variant lay_out_fa4(const Sm100Tile& tile, std::int64_t slots, bool fused,
+                         std::int64_t qk_stages);
+
+/// The layout of the two-CTA kernel for depths 256 and 512 with a ring of `slots` half tiles.
+Sm100Variant lay_out_depth512(const Depth512Config& config, std::int64_t output_size,
+                              std::int64_t slots);
+
+/// True where the variant is within shared memory and the barriers' limit.
+bool fits(const Sm100Variant& variant);
+
+}  // namespace attnjit

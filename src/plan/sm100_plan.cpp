@@ -1,0 +1,660 @@
+#include "plan/sm100_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "plan/config_math.h"
+#include "plan/reference_json.h"
+#include "plan/sm100_layout.h"
+
+namespace attnjit {
+namespace {
+
+// A softmax thread holds a row of S: at 192 keys it spills (428 bytes were seen under 192
+// registers), at 160 and below it does not.
+constexpr std::int64_t kMaxRowKeys = 160;
+// FA4's tile at every depth; four steps of 32 columns, so that P splits three to one.
+constexpr std::int64_t kLoweredKeys = 128;
+constexpr std::int64_t kColumnBatch = 32;  // columns a tcgen05.ld, and bits a mask word
+constexpr std::int64_t kRegisterFile = 65536;
+
+Error unsupported(std::string reason) {
+  return make_error(ErrorCode::kUnsupported, std::move(reason));
+}
+
+Error bad_tuning(const std::string& name, std::string message) {
+  return make_error(ErrorCode::kInvalid, std::move(message), "tuning." + name);
+}
+
+// A tuning row's values, each taken at most once; what nobody took is unknown.
+class Tuned {
+ public:
+  explicit Tuned(const TuningValues* values) : values_(values) {}
+
+  std::optional<std::int64_t> take(const char* name) {
+    known_.insert(name);
+    if (values_ == nullptr) return std::nullopt;
+    const auto found = values_->find(name);
+    if (found == values_->end()) return std::nullopt;
+    return found->second;
+  }
+
+  // Takes a value within bounds and on a grid into `target`.
+  Status take_into(const char* name, std::int64_t least, std::int64_t most, std::int64_t step,
+                   std::int64_t& target) {
+    const std::optional<std::int64_t> value = take(name);
+    if (!value) return {};
+    if (*value < least || *value > most || (*value - least) % step != 0) {
+      return bad_tuning(
+          name, fmt::format("is {}; allowed: {} to {}{}", *value, least, most,
+                            step > 1 ? fmt::format(" in steps of {}", step) : std::string()));
+    }
+    target = *value;
+    return {};
+  }
+
+  Status check_all_known() const {
+    if (values_ == nullptr) return {};
+    for (const auto& [name, value] : *values_) {
+      if (known_.count(name) == 0) {
+        return bad_tuning(
+            name, fmt::format("is no choice of this kernel; allowed: {}", fmt::join(known_, ", ")));
+      }
+    }
+    return {};
+  }
+
+ private:
+  const TuningValues* values_;
+  std::set<std::string> known_;
+};
+
+template <class T>
+void deviate(std::vector<Deviation>& deviations, const char* name, const T& reference,
+             const T& actual, const std::string& reason) {
+  if (reference == actual) return;
+  deviations.push_back({name, fmt::format("{}", reference), fmt::format("{}", actual), reason});
+}
+
+// --- what no layout can serve --------------------------------------------------------------------
+
+std::optional<Error> check_shape(const AttentionSpec& spec) {
+  if (spec.mla == Mla::kDecode) {
+    return unsupported("mla decode (absorbed) has no configuration on sm_100 yet");
+  }
+  if (spec.ov_depth > spec.qk_depth) {
+    return unsupported(
+        fmt::format("ov_depth {} is above qk_depth {}", spec.ov_depth, spec.qk_depth));
+  }
+  const int step = 16 / size_of(spec.qkv_dtype);
+  for (const int depth : {spec.qk_depth, spec.ov_depth}) {
+    if (depth % step != 0) {
+      return unsupported(fmt::format(
+          "depth {} of {} is no multiple of {}: a row is no multiple of 16 bytes, which TMA needs",
+          depth, to_string(spec.qkv_dtype), step));
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<Error> check_pages(std::int64_t page_size, std::int64_t keys, std::int64_t mma_k) {
+  if (page_size <= 0) return std::nullopt;
+  if (page_size % keys != 0 && keys % page_size != 0) {
+    return unsupported(fmt::format(
+        "page_size {} neither divides a tile of {} keys nor is a multiple of it", page_size, keys));
+  }
+  if (page_size < keys && page_size % mma_k != 0) {
+    return unsupported(
+        fmt::format("page_size {} is no multiple of an MMA's {} keys, nor of a tile of {}",
+                    page_size, mma_k, keys));
+  }
+  return std::nullopt;
+}
+
+// --- registers and roles -------------------------------------------------------------------------
+
+struct Budgets {
+  std::int64_t softmax = 0;
+  std::int64_t correction = 0;
+  std::int64_t other = 0;
+};
+
+Status take_budgets(Tuned& tuned, std::int64_t softmax_warpgroups, Budgets& budgets) {
+  for (const auto& [name, target] : {std::pair{"softmax_registers", &budgets.softmax},
+                                     std::pair{"correction_registers", &budgets.correction},
+                                     std::pair{"other_registers", &budgets.other}}) {
+    Status status = tuned.take_into(name, 24, 256, 8, *target);
+    if (!status) return status;
+  }
+  const std::int64_t total =
+      128 * (softmax_warpgroups * budgets.softmax + budgets.correction + budgets.other);
+  if (total > kRegisterFile) {
+    return bad_tuning("softmax_registers",
+                      fmt::format("with correction_registers and other_registers takes {} "
+                                  "registers; allowed: {}",
+                                  total, kRegisterFile));
+  }
+  return {};
+}
+
+std::vector<Sm100Role> fa4_roles(const Budgets& budgets) {
+  const int softmax = static_cast<int>(budgets.softmax);
+  const int other = static_cast<int>(budgets.other);
+  return {{"softmax 0", 0, 4, softmax},
+          {"softmax 1", 4, 4, softmax},
+          {"correction", 8, 4, static_cast<int>(budgets.correction)},
+          {"mma", 12, 1, other},
+          {"load", 13, 1, other},
+          {"spare", 14, 2, other}};
+}
+
+std::vector<Sm100Role> depth512_roles(const Budgets& budgets) {
+  const int other = static_cast<int>(budgets.other);
+  return {{"softmax", 0, 4, static_cast<int>(budgets.softmax)},
+          {"correction", 4, 4, static_cast<int>(budgets.correction)},
+          {"mma", 8, 1, other},
+          {"load", 9, 1, other},
+          {"spare", 10, 2, other}};
+}
+
+// --- tensor maps ---------------------------------------------------------------------------------
+
+void add_tensor_maps(const AttentionSpec& spec, const Sm100Variant& variant,
+                     std::int64_t swizzle_bytes, Sm100Plan& plan) {
+  const std::string dtype(to_string(spec.qkv_dtype));
+  const std::int64_t columns = swizzle_bytes / size_of(spec.qkv_dtype);
+  const bool own_rope = variant.rope_depth > 0 && spec.rope_dtype != spec.qkv_dtype;
+  const std::int64_t qk_columns = own_rope ? variant.padded_ov_depth : variant.padded_qk_depth;
+  auto rows_map = [&](const char* name, const char* buffer, std::string element,
+                      std::int64_t box_columns, std::int64_t all_columns, int swizzle) {
+    Sm100TensorMap map;
+    map.name = name;
+    map.buffer = buffer;
+    map.dtype = std::move(element);
+    if (variant.fuse_gqa) {
+      map.axes = {"depth", "group", "kv_head", "row"};
+      map.box = {box_columns, spec.group, 1, variant.q_tile_rows / spec.group};
+    } else {
+      map.axes = {"depth", "head", "row"};
+      map.box = {box_columns, 1, variant.q_tile_rows};
+    }
+    if (!spec.ragged) {
+      map.axes.emplace_back("batch");
+      map.box.push_back(1);
+    }
+    map.swizzle = swizzle;
+    map.copies = ceil_div(all_columns, box_columns);
+    plan.tensor_maps.push_back(std::move(map));
+  };
+  auto kv_map = [&](const char* name, const char* buffer, std::string element,
+                    std::int64_t box_columns, std::int64_t all_columns, std::int64_t rows,
+                    int swizzle) {
+    Sm100TensorMap map;
+    map.name = name;
+    map.buffer = buffer;
+    map.dtype = std::move(element);
+    const std::int64_t box_rows = kv_sub_tile_rows(rows, spec.page_size);
+    if (spec.page_size > 0) {
+      map.axes = {"depth", "kv_head", "page_row", "page"};
+    } else {
+      map.axes = {"depth", "kv_head", "row", "batch"};
+    }
+    map.box = {box_columns, 1, box_rows, 1};
+    map.swizzle = swizzle;
+    map.copies = ceil_div(all_columns, box_columns) * kv_num_sub_tiles(rows, spec.page_size);
+    plan.tensor_maps.push_back(std::move(map));
+  };
+  const int swizzle = static_cast<int>(swizzle_bytes);
+  rows_map("q_map", "q", dtype, columns, qk_columns, swizzle);
+  kv_map("k_map", "k", dtype, columns, qk_columns / variant.num_qk_stages, variant.k_rows_per_cta,
+         swizzle);
+  if (own_rope) {
+    const std::string rope(to_string(*spec.rope_dtype));
+    const int rope_swizzle = size_of(*spec.rope_dtype) == 1 ? 64 : 128;
+    const std::int64_t rope_columns = rope_swizzle / size_of(*spec.rope_dtype);
+    rows_map("q_rope_map", "q", rope, rope_columns, variant.rope_depth, rope_swizzle);
+    kv_map("k_rope_map", "k", rope, rope_columns, variant.rope_depth, variant.k_rows_per_cta,
+           rope_swizzle);
+  }
+  const std::int64_t v_rows = plan.reference == "depth512" ? variant.BK1 : variant.BN;
+  kv_map("v_map", "v", dtype, std::min(columns, variant.v_cols_per_cta), variant.v_cols_per_cta,
+         v_rows, swizzle);
+  const Dtype output = spec.output_dtype.value_or(spec.qkv_dtype);
+  rows_map("o_map", "o", std::string(to_string(output)), 128 / size_of(output),
+           variant.padded_ov_depth, 128);
+}
+
+// The Config member that holds where a region begins; empty: none.
+std::string smem_constant_name(const std::string& region) {
+  static constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kNames{{
+      {"Q", "kQOffset"},
+      {"Q rope", "kQRopeOffset"},
+      {"P", "kPOffset"},
+      {"KV ring", "kKOffset"},
+      {"K ring", "kKOffset"},
+      {"V ring", "kVOffset"},
+      {"K rope", "kKRopeOffset"},
+      {"correction", "kCorrectionOffset"},
+      {"barriers", "kBarrierOffset"},
+      {"tmem address", "kTmemAddressOffset"},
+  }};
+  for (const auto& [name, constant] : kNames) {
+    if (region == name) return std::string(constant);
+  }
+  return {};
+}
+
+// --- the kernels of Fa4Config and MlaConfig ------------------------------------------------------
+
+// Chooses the ring as the reference does: as many K and V tiles as fit, an odd count in one ring,
+// an even count in two with K staged where that fits too; then as few as the barriers allow.
+struct Ring {
+  std::int64_t slots = 0;
+  bool fused = false;
+  std::int64_t qk_stages = 1;
+  bool capped_by_barriers = false;
+};
+
+Ring choose_ring(const Sm100Tile& tile) {
+  const std::int64_t slot_bytes = lay_out_fa4(tile, 2, false, 1).v_stage_bytes;
+  const std::int64_t most = std::min<std::int64_t>(128, kSm100SmemBytes / slot_bytes);
+  auto in_memory = [&](std::int64_t slots, bool fused, std::int64_t qk_stages) {
+    return lay_out_fa4(tile, slots, fused, qk_stages).smem_bytes <= kSm100SmemBytes;
+  };
+  const bool even_only = tile.exact_qk_stages && tile.max_qk_stages > 1;
+  Ring ring;
+  for (std::int64_t slots = most; slots >= 2 && ring.slots == 0; --slots) {
+    const bool fused = slots % 2 != 0;
+    if (fused && even_only) continue;
+    if (!fused && in_memory(slots, false, tile.max_qk_stages)) {
+      ring = {slots, false, tile.max_qk_stages, false};
+    } else if (!even_only && in_memory(slots, fused, 1)) {
+      ring = {slots, fused, 1, false};
+    }
+  }
+  while (ring.slots > 0 && !fits(lay_out_fa4(tile, ring.slots, ring.fused, ring.qk_stages))) {
+    ring.capped_by_barriers = true;
+    ring.slots -= ring.fused ? 1 : 2;
+  }
+  return ring;
+}
+
+std::string ring_reason(const Ring& ring, const Fa4Config& reference, const Sm100Variant& variant,
+                        bool rope_uncounted) {
+  std::vector<std::string> reasons;
+  if (reference.BN != variant.BN) {
+    reasons.push_back(fmt::format("a tile has {} keys", variant.BN));
+  }
+  if (rope_uncounted) {
+    reasons.emplace_back(
+        "the reference counts no bytes for K's rope part where rope_dtype is unset");
+  }
+  if (ring.capped_by_barriers) {
+    reasons.push_back(
+        fmt::format("more than {} barriers are not initialised by one warp in two "
+                    "waves (the reference has {})",
+                    kSm100MaxBarriers, reference.num_mbarriers()));
+  }
+  for (const Sm100SmemRegion& region : variant.smem) {
+    if (region.name == "O beside Q") {
+      reasons.push_back(fmt::format("O needs {} bytes beside Q", region.size));
+    }
+  }
+  if (reasons.empty()) {
+    reasons.emplace_back("the exact layout, without the reference's over-reserved barriers");
+  }
+  return fmt::format("{}", fmt::join(reasons, "; "));
+}
+
+Sm100Tile tile_of(const AttentionSpec& spec, const Fa4Config& config) {
+  Sm100Tile tile;
+  tile.num_qo = config.num_qo();
+  tile.pair_cta = config.pair_cta;
+  tile.is_mla = config.args.is_mla;
+  tile.group = config.group;
+  tile.qk_depth = config.qk_depth;
+  tile.ov_depth = config.ov_depth;
+  tile.BN = config.BN;
+  tile.qkv_size = config.qkv_dtype_size();
+  tile.rope_size = spec.rope_dtype ? size_of(*spec.rope_dtype) : tile.qkv_size;
+  tile.scale_size = config.scale_dtype_size();
+  tile.output_size = size_of(spec.output_dtype.value_or(spec.qkv_dtype));
+  tile.swizzle_bytes = config.swizzle_mode;
+  const std::int64_t swizzle_elements = tile.swizzle_bytes / tile.qkv_size;
+  // K is staged in chunks of one element type only.
+  if (!tile.is_mla && (config.rope_depth() == 0 || tile.rope_size == tile.qkv_size)) {
+    tile.max_qk_stages = std::gcd(config.padded_qk_depth / swizzle_elements,
+                                  config.padded_qk_depth / config.MMA_K());
+  }
+  return tile;
+}
+
+// The keys a tile, lowered to what a thread's row fits and to whole batches of columns.
+Result<std::int64_t> choose_keys(const AttentionSpec& spec, const Fa4Config& config, Tuned& tuned,
+                                 Sm100Plan& plan) {
+  std::int64_t keys = config.BN;
+  std::string reason;
+  if (keys > kMaxRowKeys) {
+    keys = kLoweredKeys;
+    reason = fmt::format(
+        "a softmax thread holds a row of S: {} keys spill under its registers, {} and fewer do "
+        "not; {} is the largest that P V can start on three quarters of",
+        config.BN, kMaxRowKeys, kLoweredKeys);
+  } else if (keys % kColumnBatch != 0) {
+    keys = align_down(keys, kColumnBatch);
+    reason = fmt::format("S is read and masked in whole batches of {} columns", kColumnBatch);
+  }
+  keys = fit_tile_to_pages(keys, spec.page_size);
+  const std::optional<std::int64_t> asked = tuned.take("BN");
+  if (asked) {
+    const std::int64_t most = std::min(kMaxRowKeys, align_down(256 - config.padded_ov_depth, 32));
+    if (*asked < 64 || *asked > most || *asked % kColumnBatch != 0) {
+      return bad_tuning(
+          "BN", fmt::format("is {}; allowed: 64 to {} in steps of {}", *asked, most, kColumnBatch));
+    }
+    if (std::optional<Error> error = check_pages(spec.page_size, *asked, config.MMA_K())) {
+      return bad_tuning("BN", error->message);
+    }
+    keys = *asked;
+    reason = "tuned";
+  }
+  if (keys < 64) {
+    return unsupported(fmt::format("{} keys a tile are left; the least is 64", keys));
+  }
+  if (std::optional<Error> error = check_pages(spec.page_size, keys, config.MMA_K())) {
+    return *std::move(error);
+  }
+  deviate(plan.deviations, "BN", config.BN, keys, reason);
+  return keys;
+}
+
+// A tuned ring: what the row leaves open stays as chosen.
+Result<Ring> tune_ring(const Sm100Tile& tile, Ring ring, Tuned& tuned) {
+  const std::optional<std::int64_t> fused = tuned.take("use_fused_kv");
+  const std::optional<std::int64_t> stages = tuned.take("num_kv_stages");
+  const std::optional<std::int64_t> qk_stages = tuned.take("num_qk_stages");
+  if (!fused && !stages && !qk_stages) return ring;
+  if (fused) {
+    if (*fused != 0 && *fused != 1) {
+      return bad_tuning("use_fused_kv", fmt::format("is {}; allowed: 0, 1", *fused));
+    }
+    ring.slots = stages || ring.fused == (*fused == 1) ? ring.slots : align_down(ring.slots, 2);
+    ring.fused = *fused == 1;
+  }
+  if (stages) {
+    if (*stages < 2 || *stages > 64) {
+      return bad_tuning("num_kv_stages", fmt::format("is {}; allowed: 2 to 64", *stages));
+    }
+    ring.slots = ring.fused ? *stages : 2 * *stages;
+  }
+  if (ring.fused) ring.qk_stages = 1;
+  if (qk_stages) {
+    if (*qk_stages != 1 && (ring.fused || *qk_stages != tile.max_qk_stages)) {
+      return bad_tuning("num_qk_stages",
+                        fmt::format("is {}; allowed: 1{}", *qk_stages,
+                                    ring.fused || tile.max_qk_stages == 1
+                                        ? std::string()
+                                        : fmt::format(", {}", tile.max_qk_stages)));
+    }
+    ring.qk_stages = *qk_stages;
+  }
+  ring.capped_by_barriers = false;
+  const Sm100Variant variant = lay_out_fa4(tile, ring.slots, ring.fused, ring.qk_stages);
+  if (variant.num_kv_stages < 2 || !fits(variant)) {
+    return bad_tuning("num_kv_stages",
+                      fmt::format("is {}: takes {} bytes of shared memory and {} barriers; "
+                                  "allowed: {} and {}",
+                                  variant.num_kv_stages, variant.smem_bytes,
+                                  variant.barriers.size(), kSm100SmemBytes, kSm100MaxBarriers));
+  }
+  return ring;
+}
+
+void record_ring(const Fa4Config& reference, const Sm100Variant& variant, const std::string& prefix,
+                 const std::string& reason, std::vector<Deviation>& deviations) {
+  auto record = [&](const char* name, auto expected, auto actual) {
+    deviate(deviations, (prefix + name).c_str(), expected, actual, reason);
+  };
+  record("use_fused_kv", reference.use_fused_kv, variant.use_fused_kv);
+  record("num_kv_stages", reference.num_kv_stages, variant.num_kv_stages);
+  record("num_qk_stages", reference.num_qk_stages, variant.num_qk_stages);
+  record("tmem_used", reference.tmem_used, variant.tmem_used);
+  record("num_mbarriers", reference.num_mbarriers(),
+         static_cast<std::int64_t>(variant.barriers.size()));
+  record("smem_used", reference.smem_used, variant.smem_bytes);
+}
+
+Result<Sm100Plan> plan_fa4(const AttentionSpec& given, const AttentionSpec& spec,
+                           const PlanOptions& options, ConfigKind kind, Tuned& tuned) {
+  Sm100Plan plan;
+  plan.reference = std::string(to_string(kind));
+  // Sizes count what the kernel loads; deviations are from what the reference counts.
+  const Fa4Config config(fa4_args(spec, options));
+  const Fa4Config reference(fa4_args(given, options));
+  if (!config.supported()) return unsupported(config.unsupported_reason());
+  const bool rope_uncounted = config.rope_depth() > 0 && !reference.args.rope_dtype;
+
+  const Result<std::int64_t> keys = choose_keys(spec, config, tuned, plan);
+  if (!keys) return keys.error();
+  Sm100Tile tile = tile_of(spec, config);
+  tile.BN = *keys;
+  Ring ring = choose_ring(tile);
+  Result<Ring> chosen = tune_ring(tile, ring, tuned);
+  if (!chosen) return chosen.error();
+  const bool ring_is_tuned = chosen->slots != ring.slots || chosen->fused != ring.fused ||
+                             chosen->qk_stages != ring.qk_stages;
+  ring = *chosen;
+  Sm100Variant main = lay_out_fa4(tile, ring.slots, ring.fused, ring.qk_stages);
+  if (main.num_kv_stages < 2) {
+    return unsupported(
+        fmt::format("{} K/V stages fit the shared memory; the least is 2", main.num_kv_stages));
+  }
+  record_ring(reference, main, "",
+              ring_is_tuned ? "tuned" : ring_reason(ring, reference, main, rope_uncounted),
+              plan.deviations);
+  if (main.num_qo == 1) {
+    deviate(plan.deviations, "correction_smem_elements", config.correction_smem_elements(),
+            std::int64_t{256}, "both softmax warpgroups write a factor a thread");
+  }
+
+  // The 1Q sibling takes the same tensor maps: its K is staged alike.
+  if (config.num_qo() == 2 && !config.pair_cta) {
+    Sm100Tile one = tile;
+    one.num_qo = 1;
+    one.max_qk_stages = main.num_qk_stages;
+    one.exact_qk_stages = true;
+    const Ring one_ring = choose_ring(one);
+    const Fa4Config one_reference = reference.switch_1q_config();
+    Sm100Variant sibling = lay_out_fa4(one, one_ring.slots, one_ring.fused, one_ring.qk_stages);
+    if (config.qk_depth <= 256 && sibling.num_kv_stages >= 2) {
+      record_ring(one_reference, sibling, "switch_1q_",
+                  ring_reason(one_ring, one_reference, sibling, rope_uncounted), plan.deviations);
+      plan.can_switch_to_1q = true;
+      plan.variants = {std::move(main), std::move(sibling)};
+    }
+  }
+  if (plan.variants.empty()) plan.variants = {std::move(main)};
+
+  const bool deep = config.args.is_mla || config.rope_depth() > 0;
+  Budgets budgets = deep ? Budgets{184, 96, 48} : Budgets{192, 88, 40};
+  Status status = take_budgets(tuned, 2, budgets);
+  if (!status) return status.error();
+  plan.roles = fa4_roles(budgets);
+  deviate(plan.deviations, "registers of the spare warps", std::int64_t{24}, budgets.other,
+          "they are in the warpgroup of the MMA and load warps, and setmaxnreg wants one value "
+          "for a warpgroup");
+  plan.threads = 512;
+  plan.launch_registers = static_cast<int>(kRegisterFile / plan.threads);
+  plan.cluster = static_cast<int>(config.cta_group());
+  add_tensor_maps(spec, plan.variants.front(), config.swizzle_mode, plan);
+  // A quarter of the exponentials, where the MUFU pipe is the bound; sm_103 doubled that pipe.
+  plan.exp2_pairs = *keys / 2;
+  plan.exp2_fma_pairs = spec.arch == Arch::kSm103a ? 0 : plan.exp2_pairs / 4;
+  return plan;
+}
+
+// --- the kernel of Depth512Config ----------------------------------------------------------------
+
+Result<Sm100Plan> plan_depth512(const AttentionSpec& spec, const PlanOptions& options,
+                                Tuned& tuned) {
+  const Depth512Config config(depth512_args(spec, options));
+  if (!config.supported()) return unsupported(config.unsupported_reason());
+  if (std::optional<Error> error = check_pages(spec.page_size, config.BN / 2, config.MMA_K())) {
+    return *std::move(error);
+  }
+  Sm100Plan plan;
+  plan.reference = "depth512";
+  const std::int64_t output_size = size_of(spec.output_dtype.value_or(spec.qkv_dtype));
+  std::int64_t slots = config.num_kv_stages;
+  while (slots > 2 && !fits(lay_out_depth512(config, output_size, slots))) --slots;
+  const std::int64_t most = slots;
+  const std::int64_t least = std::max<std::int64_t>(2, config.num_qk_stages);
+  Status status = tuned.take_into("num_kv_stages", least, most, 1, slots);
+  if (!status) return status.error();
+  Sm100Variant variant = lay_out_depth512(config, output_size, slots);
+  if (slots < least || !fits(variant)) {
+    return unsupported(
+        fmt::format("{} K/V stages fit the shared memory; the least is {}", slots, least));
+  }
+  deviate(plan.deviations, "num_kv_stages", config.num_kv_stages, slots,
+          slots == most ? "the exact layout's alignments" : "tuned");
+  deviate(plan.deviations, "smem_used", config.smem_used, variant.smem_bytes,
+          "the exact layout: a correction factor a softmax thread, aligned regions");
+  // The reference gives its spare warps 24 registers in a warpgroup whose others have 64.
+  Budgets budgets{256, 184, 64};
+  status = take_budgets(tuned, 1, budgets);
+  if (!status) return status.error();
+  plan.roles = depth512_roles(budgets);
+  deviate(plan.deviations, "registers of the spare warps", std::int64_t{24}, budgets.other,
+          "they are in the warpgroup of the MMA and load warps, and setmaxnreg wants one value "
+          "for a warpgroup");
+  plan.threads = static_cast<int>(Depth512Config::num_threads);
+  plan.launch_registers = static_cast<int>(align_down(kRegisterFile / plan.threads, 8));
+  plan.cluster = 2;
+  plan.exp2_pairs = config.BN / 2;
+  plan.variants = {std::move(variant)};
+  add_tensor_maps(spec, plan.variants.front(), config.swizzle_mode, plan);
+  return plan;
+}
+
+}  // namespace
+
+Result<Sm100Plan> make_sm100_plan(const AttentionSpec& given, const AttentionSpec& resolved,
+                                  const PlanOptions& options, const TuningValues* values) {
+  if (std::optional<Error> error = check_shape(resolved)) return *std::move(error);
+  Tuned tuned(values);
+  const ConfigKind kind = resolve_config_kind(ConfigKind::kAuto, resolved, options);
+  Result<Sm100Plan> plan = kind == ConfigKind::kDepth512
+                               ? plan_depth512(resolved, options, tuned)
+                               : plan_fa4(given, resolved, options, kind, tuned);
+  if (!plan) return plan;
+  Status status = tuned.take_into("exp2_fma_pairs", 0, plan->exp2_pairs, 1, plan->exp2_fma_pairs);
+  if (!status) return status.error();
+  status = tuned.check_all_known();
+  if (!status) return status.error();
+  if (resolved.qkv_dtype == Dtype::kE4m3) {
+    // 2^(2 + 6) = 256 stays below e4m3's 448 until the maximum is renewed.
+    plan->rescale_threshold = 2;
+    plan->p_bias = 6;
+  }
+  for (const Sm100Variant& variant : plan->variants) {
+    plan->smem_bytes = std::max(plan->smem_bytes, variant.smem_bytes);
+  }
+  return plan;
+}
+
+namespace {
+
+void add_constants(const AttentionSpec& spec, const Sm100Plan& sm100, const Sm100Variant& variant,
+                   KernelPlan& plan) {
+  const auto add_int = [&](std::string name, std::int64_t value) {
+    plan.constants.push_back({"int", std::move(name), std::to_string(value)});
+  };
+  const auto add_bool = [&](std::string name, bool value) {
+    plan.constants.push_back({"bool", std::move(name), value ? "true" : "false"});
+  };
+  const auto add_float = [&](std::string name, double value) {
+    plan.constants.push_back(
+        {"float", std::move(name), fmt::format("{:a}f", static_cast<float>(value))});
+  };
+  add_bool("kBf16", spec.qkv_dtype == Dtype::kBf16);
+  add_bool("kFp8", spec.qkv_dtype == Dtype::kE4m3);
+  add_bool("kOutputBf16", spec.output_dtype.value_or(spec.qkv_dtype) == Dtype::kBf16);
+  add_int("kQkDepth", spec.qk_depth);
+  add_int("kOvDepth", spec.ov_depth);
+  add_int("kPaddedQkDepth", variant.padded_qk_depth);
+  add_int("kPaddedOvDepth", variant.padded_ov_depth);
+  add_int("kQkMmaDepth", variant.qk_mma_depth);
+  add_int("kGroup", spec.group);
+  add_bool("kFuseGqa", variant.fuse_gqa);
+  add_int("kPageSize", spec.page_size);
+  add_bool("kRagged", spec.ragged);
+  add_bool("kSink", spec.sink);
+  add_bool("kReturnLse", spec.return_lse);
+  add_bool("kLseIncludesSink", spec.lse_includes_sink);
+  add_int("kThreads", sm100.threads);
+  add_int("kCluster", sm100.cluster);
+  add_int("kNumQo", variant.num_qo);
+  add_bool("kSwitchTo1Q", sm100.can_switch_to_1q);
+  add_int("kTileM", variant.BM);
+  add_int("kTileN", variant.BN);
+  add_int("kMmaM", variant.MMA_M);
+  add_int("kMmaK", variant.MMA_K);
+  add_int("kStageDepth", variant.BK0);
+  for (std::size_t i = 0; i < sm100.variants.size(); ++i) {
+    const Sm100Variant& body = sm100.variants[i];
+    const std::string suffix = i == 0 ? "" : "1Q";
+    add_bool("kFusedKv" + suffix, body.use_fused_kv);
+    add_int("kStages" + suffix, body.num_kv_stages);
+    add_int("kQkStages" + suffix, body.num_qk_stages);
+    add_int("kBarriers" + suffix, static_cast<std::int64_t>(body.barriers.size()));
+    for (const Sm100SmemRegion& region : body.smem) {
+      const auto name = smem_constant_name(region.name);
+      if (!name.empty()) add_int(name + suffix, region.begin);
+    }
+  }
+  add_int("kPvKeys0", variant.pv_keys.at(0));
+  add_int("kPvKeys1", variant.pv_keys.at(1));
+  for (const MemoryRange& range : variant.tmem) add_int("kTmem_" + range.name, range.begin);
+  add_int("kTmemColumns", variant.tmem_allocated);
+  for (const Sm100Role& role : sm100.roles) {
+    if (role.name == "softmax" || role.name == "softmax 0") {
+      add_int("kSoftmaxRegisters", role.registers);
+    }
+    if (role.name == "correction") add_int("kCorrectionRegisters", role.registers);
+    if (role.name == "mma") add_int("kOtherRegisters", role.registers);
+  }
+  add_int("kExp2Pairs", sm100.exp2_pairs);
+  add_int("kExp2FmaPairs", sm100.exp2_fma_pairs);
+  add_float("kRescaleThreshold", sm100.rescale_threshold);
+  add_float("kPBias", sm100.p_bias);
+  add_int("kSmemBytes", sm100.smem_bytes);
+}
+
+}  // namespace
+
+void fill_from_sm100(std::shared_ptr<const Sm100Plan> sm100, KernelPlan& plan) {
+  const Sm100Variant& variant = sm100->variants.front();
+  plan.entry = "attnjit_forward";
+  plan.kernel_header = "sm100/forward.cuh";
+  plan.threads = sm100->threads;
+  plan.cluster = sm100->cluster;
+  plan.smem_bytes = sm100->smem_bytes;
+  plan.min_registers = sm100->launch_registers;
+  for (const Sm100SmemRegion& region : variant.smem) {
+    plan.smem_map.push_back({region.name, region.begin, region.size});
+  }
+  plan.tmem_map = variant.tmem;
+  plan.barriers = variant.barriers;
+  plan.deviations = sm100->deviations;
+  add_constants(plan.spec, *sm100, variant, plan);
+  plan.sm100 = std::move(sm100);
+}
+
+}  // namespace attnjit

@@ -103,7 +103,8 @@ Sm100Variant lay_out_fa4(const Sm100Tile& tile, std::int64_t slots, bool fused,
   v.BM = tile.num_qo == 2 ? 256 : v.MMA_M;
   v.BN = tile.BN;
   v.q_tile_rows = v.BM / tile.num_qo;
-  v.fuse_gqa = tile.group > 1 && v.MMA_M % tile.group == 0 && !tile.is_mla;
+  // Whole positions a Q box: the reference asks this of MMA_M, which is two boxes of a pair.
+  v.fuse_gqa = tile.group > 1 && v.q_tile_rows % tile.group == 0 && !tile.is_mla;
   v.BM_eff = v.fuse_gqa ? v.BM / tile.group : v.BM;
   v.qk_depth = tile.qk_depth;
   v.ov_depth = tile.ov_depth;
@@ -173,9 +174,9 @@ Sm100Variant lay_out_depth512(const Depth512Config& config, std::int64_t output_
   v.BN = config.BN;
   v.BK0 = config.BK0;
   v.BK1 = config.BK1;
-  v.BM_eff = config.BM_eff();
   v.q_tile_rows = config.BM;
-  v.fuse_gqa = config.fuse_gqa;
+  v.fuse_gqa = config.group > 1 && config.BM % config.group == 0;
+  v.BM_eff = v.fuse_gqa ? config.BM / config.group : config.BM;
   v.qk_depth = config.qk_depth;
   v.ov_depth = config.ov_depth;
   v.padded_qk_depth = config.qk_depth;

@@ -32,6 +32,9 @@ Error bad_tuning(const std::string& name, std::string message) {
   return make_error(ErrorCode::kInvalid, std::move(message), "tuning." + name);
 }
 
+constexpr const char* kWholeGroups =
+    "a CTA's Q tile holds no whole group of heads, and a TMA box takes whole groups";
+
 // A tuning row's values, each taken at most once; what nobody took is unknown.
 class Tuned {
  public:
@@ -458,6 +461,7 @@ Result<Sm100Plan> plan_fa4(const AttentionSpec& given, const AttentionSpec& spec
   record_ring(reference, main, "",
               ring_is_tuned ? "tuned" : ring_reason(ring, reference, main, rope_uncounted),
               plan.deviations);
+  deviate(plan.deviations, "fuse_gqa", config.fuse_gqa, main.fuse_gqa, kWholeGroups);
   if (main.num_qo == 1) {
     deviate(plan.deviations, "correction_smem_elements", config.correction_smem_elements(),
             std::int64_t{256}, "both softmax warpgroups write a factor a thread");
@@ -522,6 +526,7 @@ Result<Sm100Plan> plan_depth512(const AttentionSpec& spec, const PlanOptions& op
     return unsupported(
         fmt::format("{} K/V stages fit the shared memory; the least is {}", slots, least));
   }
+  deviate(plan.deviations, "fuse_gqa", config.fuse_gqa, variant.fuse_gqa, kWholeGroups);
   deviate(plan.deviations, "num_kv_stages", config.num_kv_stages, slots,
           slots == most ? "the exact layout's alignments" : "tuned");
   deviate(plan.deviations, "smem_used", config.smem_used, variant.smem_bytes,

@@ -1,0 +1,537 @@
+// Sm100Plan: invariants over random specs, and each known deviation.
+#include "attnjit/sm100_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <map>
+#include <random>
+#include <string>
+
+#include "attnjit/plan.h"
+#include "attnjit/tuning.h"
+
+namespace attnjit {
+namespace {
+
+using I = std::int64_t;
+
+AttentionSpec dense(int depth, Dtype dtype = Dtype::kBf16) {
+  AttentionSpec spec;
+  spec.num_q_heads = 32;
+  spec.qk_depth = depth;
+  spec.qkv_dtype = dtype;
+  return spec;
+}
+
+KernelPlan plan_of(const AttentionSpec& spec, const PlanOptions& options = {},
+                   const Tuning* tuning = nullptr) {
+  Result<KernelPlan> result = plan(spec, options, tuning);
+  if (!result) {
+    ADD_FAILURE() << result.error().to_string();
+    return {};
+  }
+  return *result;
+}
+
+const Deviation* deviation(const KernelPlan& plan, const std::string& name) {
+  for (const Deviation& entry : plan.deviations) {
+    if (entry.name == name) return &entry;
+  }
+  return nullptr;
+}
+
+void check_variant(const Sm100Variant& v, const AttentionSpec& spec, const std::string& what) {
+  SCOPED_TRACE(what);
+  I end = 0;
+  for (const Sm100SmemRegion& region : v.smem) {
+    EXPECT_GE(region.begin, end) << region.name;
+    EXPECT_GT(region.size, 0) << region.name;
+    EXPECT_EQ(region.begin % region.alignment, 0) << region.name;
+    if (region.name == "Q" || region.name.find("ring") != std::string::npos ||
+        region.name.find("rope") != std::string::npos) {
+      EXPECT_GE(region.alignment, 256) << region.name;
+    }
+    end = region.begin + region.size;
+  }
+  EXPECT_EQ(v.smem_bytes, end);
+  EXPECT_LE(v.smem_bytes, kSm100SmemBytes);
+  // O lies in the tiles' memory and nowhere near the barriers.
+  ASSERT_EQ(v.smem_overlays.size(), 1U);
+  for (const Sm100SmemRegion& region : v.smem) {
+    if (region.name != "correction") continue;
+    EXPECT_LE(v.smem_overlays[0].begin + v.smem_overlays[0].size, region.begin);
+  }
+  I columns = 0;
+  for (const MemoryRange& range : v.tmem) {
+    EXPECT_EQ(range.begin, columns) << range.name;
+    columns = range.begin + range.size;
+  }
+  EXPECT_EQ(v.tmem_used, columns);
+  EXPECT_LE(columns, 512);
+  EXPECT_LE(columns, v.tmem_allocated);
+  EXPECT_TRUE(std::has_single_bit(static_cast<std::uint64_t>(v.tmem_allocated)));
+  for (const Sm100Overlay& overlay : v.tmem_overlays) {
+    const auto under = std::find_if(v.tmem.begin(), v.tmem.end(), [&](const MemoryRange& range) {
+      return overlay.begin >= range.begin &&
+             overlay.begin + overlay.size <= range.begin + range.size;
+    });
+    ASSERT_NE(under, v.tmem.end()) << overlay.name;
+    EXPECT_EQ(under->name[0], 'S') << overlay.name;
+  }
+  EXPECT_LE(static_cast<I>(v.barriers.size()), kSm100MaxBarriers);
+  std::map<std::string, int> names;
+  for (const BarrierPlan& barrier : v.barriers) {
+    EXPECT_EQ(names[barrier.name]++, 0) << barrier.name;
+    EXPECT_GE(barrier.arrivals, 1);
+  }
+  EXPECT_GE(v.num_kv_stages, 2);
+  EXPECT_EQ(v.BK0 * v.num_qk_stages, v.padded_qk_depth);
+  I keys = 0;
+  for (const I part : v.pv_keys) {
+    EXPECT_GT(part, 0);
+    EXPECT_EQ(part % v.MMA_K, 0);
+    keys += part;
+  }
+  EXPECT_EQ(keys, v.BN);
+  EXPECT_GE(v.qk_mma_depth, v.qk_depth);
+  EXPECT_LE(v.qk_mma_depth, v.padded_qk_depth);
+  if (spec.page_size > 0) {
+    EXPECT_TRUE(spec.page_size % v.BK1 == 0 || v.BK1 % spec.page_size == 0);
+  }
+  for (const Sm100SmemRegion& region : v.smem) {
+    if (region.name == "K ring") {
+      EXPECT_EQ(region.size, v.num_kv_stages * v.k_stage_bytes);
+    }
+    if (region.name == "V ring") {
+      EXPECT_EQ(region.size, v.num_kv_stages * v.v_stage_bytes);
+    }
+    if (region.name == "KV ring") {
+      EXPECT_EQ(region.size, v.num_kv_stages * std::max(v.k_stage_bytes, v.v_stage_bytes));
+    }
+  }
+}
+
+void check_plan(const KernelPlan& plan, const std::string& what) {
+  SCOPED_TRACE(what);
+  ASSERT_NE(plan.sm100, nullptr);
+  const Sm100Plan& p = *plan.sm100;
+  ASSERT_FALSE(p.variants.empty());
+  I most = 0;
+  for (const Sm100Variant& variant : p.variants) {
+    check_variant(variant, plan.spec, what);
+    most = std::max(most, variant.smem_bytes);
+  }
+  EXPECT_EQ(p.smem_bytes, most);
+  EXPECT_EQ(plan.smem_bytes, most);
+  EXPECT_EQ(p.variants.size(), p.can_switch_to_1q ? 2U : 1U);
+  if (p.can_switch_to_1q) {
+    // The two bodies share their tensor maps.
+    const Sm100Variant& two = p.variants[0];
+    const Sm100Variant& one = p.variants[1];
+    EXPECT_EQ(two.num_qo, 2);
+    EXPECT_EQ(one.num_qo, 1);
+    EXPECT_EQ(two.BN, one.BN);
+    EXPECT_EQ(two.BK0, one.BK0);
+    EXPECT_EQ(two.q_tile_rows, one.q_tile_rows);
+    EXPECT_EQ(two.fuse_gqa, one.fuse_gqa);
+  }
+  // Every warp has one role, every warpgroup one budget, and the budgets fit the register file.
+  std::vector<int> registers(static_cast<std::size_t>(p.threads) / 32, 0);
+  for (const Sm100Role& role : p.roles) {
+    EXPECT_EQ(role.registers % 8, 0);
+    EXPECT_GE(role.registers, 24);
+    EXPECT_LE(role.registers, 256);
+    for (int warp = role.first_warp; warp < role.first_warp + role.num_warps; ++warp) {
+      int& taken = registers.at(static_cast<std::size_t>(warp));
+      EXPECT_EQ(taken, 0) << warp;
+      taken = role.registers;
+    }
+  }
+  I total = 0;
+  for (std::size_t warp = 0; warp < registers.size(); ++warp) {
+    EXPECT_GT(registers[warp], 0) << warp;
+    EXPECT_EQ(registers[warp], registers[warp / 4 * 4]) << warp;
+    total += I{32} * registers[warp];
+  }
+  EXPECT_LE(total, 65536);
+  EXPECT_LE(p.launch_registers * p.threads, 65536);
+  for (const Sm100TensorMap& map : p.tensor_maps) {
+    ASSERT_EQ(map.axes.size(), map.box.size()) << map.name;
+    EXPECT_LE(map.box.size(), 5U) << map.name;
+    for (const I extent : map.box) {
+      EXPECT_GE(extent, 1) << map.name;
+      EXPECT_LE(extent, 256) << map.name;
+    }
+    EXPECT_GE(map.copies, 1) << map.name;
+    const auto dtype = dtype_from_string(map.dtype);
+    ASSERT_TRUE(dtype) << map.name;
+    EXPECT_LE(map.box[0] * size_of(*dtype), map.swizzle) << map.name;
+  }
+  std::map<std::string, int> names;
+  for (const Deviation& entry : plan.deviations) {
+    EXPECT_EQ(names[entry.name]++, 0) << entry.name;
+    EXPECT_NE(entry.reference, entry.actual) << entry.name;
+    EXPECT_FALSE(entry.reason.empty()) << entry.name;
+  }
+  names.clear();
+  for (const ConfigConstant& constant : plan.constants) {
+    EXPECT_EQ(names[constant.name]++, 0) << constant.name;
+  }
+  EXPECT_GE(p.exp2_fma_pairs, 0);
+  EXPECT_LE(p.exp2_fma_pairs, p.exp2_pairs);
+  if (plan.spec.arch == Arch::kSm103a) {
+    EXPECT_EQ(p.exp2_fma_pairs, 0);
+  }
+}
+
+template <class T>
+T pick(std::mt19937& rng, std::initializer_list<T> values) {
+  return values.begin()[rng() % values.size()];
+}
+
+TEST(Sm100Plan, InvariantsHoldForRandomSpecs) {
+  std::mt19937 rng(5);
+  int planned = 0;
+  int unsupported = 0;
+  std::map<std::string, int> references;
+  for (int i = 0; i < 3000; ++i) {
+    AttentionSpec spec;
+    spec.arch = pick(rng, {Arch::kSm100a, Arch::kSm103a});
+    spec.group = pick(rng, {1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 128});
+    spec.num_q_heads = spec.group * static_cast<int>(1 + rng() % 8);
+    spec.qkv_dtype = pick(rng, {Dtype::kBf16, Dtype::kFp16, Dtype::kE4m3});
+    spec.qk_depth = rng() % 3 == 0 ? static_cast<int>(1 + rng() % 600)
+                                   : pick(rng, {64, 72, 80, 96, 112, 128, 128, 160, 192, 256, 512});
+    if (rng() % 6 == 0) spec.ov_depth = std::max(8, spec.qk_depth - 64);
+    if (rng() % 6 == 0) {
+      spec.mla = Mla::kPrefill;
+      spec.qk_depth = 192;
+      spec.ov_depth = 128;
+      if (rng() % 2) spec.rope_dtype = Dtype::kBf16;
+      if (spec.qkv_dtype == Dtype::kE4m3 && rng() % 2) spec.scale_dtype = Dtype::kF32;
+    }
+    if (rng() % 5 == 0) spec.output_dtype = pick(rng, {Dtype::kF32, Dtype::kBf16, Dtype::kE4m3});
+    spec.page_size = pick(rng, {0, 0, 0, 1, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 1000});
+    spec.ragged = rng() % 2;
+    PlanOptions options;
+    if (rng() % 3 == 0) options.num_qo = pick(rng, {1, 2});
+    if (rng() % 6 == 0) options.pair_cta = true;
+    if (rng() % 6 == 0) options.swizzle_bytes = pick(rng, {32, 64, 128});
+    if (!validate(spec, options).empty()) continue;
+    const KernelPlan result = plan_of(spec, options);
+    EXPECT_FALSE(result.supported);
+    EXPECT_FALSE(result.reason.empty());
+    if (!result.sm100) {
+      ++unsupported;
+      continue;
+    }
+    ++planned;
+    ++references[result.sm100->reference];
+    check_plan(result, spec_to_json(spec, options));
+    if (HasFailure()) return;
+  }
+  EXPECT_GT(planned, 800);
+  EXPECT_GT(unsupported, 100);
+  EXPECT_GT(references["fa4"], 100);
+  EXPECT_GT(references["mla"], 100);
+  EXPECT_GT(references["depth512"], 50);
+}
+
+TEST(Sm100Plan, IsTheReferenceWhereNothingDeviates) {
+  const KernelPlan result = plan_of(dense(128));
+  const Sm100Variant& v = result.sm100->variants.front();
+  EXPECT_EQ(v.BN, 128);
+  EXPECT_EQ(v.num_kv_stages, 5);
+  EXPECT_TRUE(v.use_fused_kv);
+  EXPECT_EQ(v.num_qk_stages, 1);
+  EXPECT_EQ(v.tmem_used, 512);
+  // 256 x 128 x 2 of Q, 5 slots of 128 x 128 x 2, 256 floats, 23 barriers, one address.
+  EXPECT_EQ(v.smem_bytes, 65536 + 5 * 32768 + 1024 + 23 * 8 + 4);
+  EXPECT_EQ(deviation(result, "BN"), nullptr);
+  EXPECT_EQ(deviation(result, "num_kv_stages"), nullptr);
+  EXPECT_TRUE(result.sm100->can_switch_to_1q);
+  EXPECT_EQ(result.threads, 512);
+  EXPECT_EQ(result.min_registers, 128);
+}
+
+TEST(Sm100Plan, BarriersHaveTheReferencesOrderAndCounts) {
+  const KernelPlan result = plan_of(dense(128));
+  std::vector<std::pair<std::string, int>> expected{
+      {"S0_cons[0]", 256}, {"S0_cons[1]", 128}, {"S1_cons[0]", 256}, {"S1_cons[1]", 128},
+      {"C0_prod", 128},    {"C0_cons", 128},    {"C1_prod", 128},    {"C1_cons", 128},
+      {"S0_prod", 1},      {"S1_prod", 1},      {"Q1Sync", 1}};
+  for (const char* side : {"prod", "cons"}) {
+    for (int i = 0; i < 5; ++i) {
+      expected.emplace_back("KV_" + std::string(side) + "[" + std::to_string(i) + "]", 1);
+    }
+  }
+  expected.emplace_back("O0_prod", 1);
+  expected.emplace_back("O1_prod", 1);
+  ASSERT_EQ(result.barriers.size(), expected.size());
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_EQ(result.barriers[i].name, expected[i].first);
+    EXPECT_EQ(result.barriers[i].arrivals, expected[i].second) << expected[i].first;
+  }
+}
+
+TEST(Sm100Plan, Depth64IsLoweredFrom192Keys) {
+  const KernelPlan result = plan_of(dense(64));
+  const Deviation* bn = deviation(result, "BN");
+  ASSERT_NE(bn, nullptr);
+  EXPECT_EQ(bn->reference, "192");
+  EXPECT_EQ(bn->actual, "128");
+  EXPECT_NE(bn->reason.find("spill"), std::string::npos);
+  EXPECT_EQ(result.sm100->variants.front().pv_keys, (std::vector<I>{96, 32}));
+}
+
+TEST(Sm100Plan, CountsTheRopePartWithoutRopeDtype) {
+  AttentionSpec spec = dense(192);
+  spec.ov_depth = 128;
+  const KernelPlan unset = plan_of(spec);
+  const Deviation* stages = deviation(unset, "num_kv_stages");
+  ASSERT_NE(stages, nullptr);
+  EXPECT_NE(stages->reason.find("rope"), std::string::npos);
+  // Q, ring and rope buffers: what is loaded.
+  const Sm100Variant& v = unset.sm100->variants.front();
+  I k_bytes = 0;
+  for (const Sm100SmemRegion& region : v.smem) {
+    if (region.name == "KV ring" || region.name == "K rope") k_bytes += region.size;
+    if (region.name == "K ring" || region.name == "V ring") k_bytes += region.size;
+  }
+  const I k_tile = 128 * 192 * 2;
+  const I v_tile = 128 * 128 * 2;
+  const I k_tiles = v.use_fused_kv ? (v.num_kv_stages + 1) / 2 : v.num_kv_stages;
+  const I v_tiles = v.use_fused_kv ? v.num_kv_stages - k_tiles : v.num_kv_stages;
+  EXPECT_EQ(k_bytes, k_tiles * k_tile + v_tiles * v_tile);
+  // With the default written out it is the same kernel.
+  spec.rope_dtype = Dtype::kBf16;
+  const KernelPlan set = plan_of(spec);
+  EXPECT_EQ(set.smem_bytes, unset.smem_bytes);
+  ASSERT_EQ(set.constants.size(), unset.constants.size());
+  for (std::size_t i = 0; i < set.constants.size(); ++i) {
+    EXPECT_EQ(set.constants[i].value, unset.constants[i].value) << set.constants[i].name;
+  }
+}
+
+TEST(Sm100Plan, CapsTheStagesAtSixtyFourBarriers) {
+  AttentionSpec spec = dense(64, Dtype::kE4m3);
+  spec.group = 8;
+  spec.page_size = 128;
+  const KernelPlan two = plan_of(spec);
+  const Deviation* stages = deviation(two, "num_kv_stages");
+  ASSERT_NE(stages, nullptr);
+  EXPECT_EQ(stages->reference, "13");
+  EXPECT_EQ(stages->actual, "12");
+  EXPECT_NE(stages->reason.find("barriers"), std::string::npos);
+  PlanOptions options;
+  options.num_qo = 1;
+  const KernelPlan one = plan_of(spec, options);
+  ASSERT_NE(deviation(one, "num_kv_stages"), nullptr);
+  EXPECT_EQ(deviation(one, "num_kv_stages")->actual, "26");
+  EXPECT_EQ(one.barriers.size(), 64U);
+  options.num_qo = 2;
+  options.pair_cta = true;
+  spec = dense(128, Dtype::kE4m3);
+  const KernelPlan pair = plan_of(spec, options);
+  EXPECT_LE(pair.barriers.size(), 64U);
+  EXPECT_EQ(pair.sm100->variants.front().num_qk_stages, 2);
+}
+
+TEST(Sm100Plan, OLiesOverQAndWhereItIsWiderOverTheRing) {
+  const KernelPlan half = plan_of(dense(128));
+  EXPECT_EQ(half.sm100->variants.front().smem_overlays[0].size, 65536);
+  EXPECT_EQ(half.smem_map[0].size, 65536);
+  const KernelPlan fp8 = plan_of(dense(128, Dtype::kE4m3));
+  const Sm100Variant& v = fp8.sm100->variants.front();
+  EXPECT_EQ(v.smem[0].size, 32768);
+  EXPECT_EQ(v.smem_overlays[0].size, 65536);
+  EXPECT_EQ(v.smem[1].name, "K ring");
+  // The first half of O is written while the ring is still read: it must fit Q's memory.
+  AttentionSpec wide = dense(128, Dtype::kE4m3);
+  wide.output_dtype = Dtype::kF32;
+  const KernelPlan beside = plan_of(wide);
+  const Sm100Variant& w = beside.sm100->variants.front();
+  EXPECT_EQ(w.smem[1].name, "O beside Q");
+  EXPECT_EQ(w.smem[0].size + w.smem[1].size, 128 * 128 * 4);
+}
+
+TEST(Sm100Plan, PairDoublesTheSoftmaxArrivals) {
+  PlanOptions options;
+  options.pair_cta = true;
+  const KernelPlan result = plan_of(dense(128), options);
+  EXPECT_EQ(result.cluster, 2);
+  EXPECT_EQ(result.barriers[0].arrivals, 512);
+  EXPECT_EQ(result.barriers[1].arrivals, 256);
+  EXPECT_FALSE(result.sm100->can_switch_to_1q);
+}
+
+TEST(Sm100Plan, OneBudgetAWarpgroup) {
+  const KernelPlan result = plan_of(dense(128));
+  const Deviation* spare = deviation(result, "registers of the spare warps");
+  ASSERT_NE(spare, nullptr);
+  EXPECT_EQ(spare->reference, "24");
+  EXPECT_EQ(spare->actual, "40");
+  AttentionSpec mla = dense(192);
+  mla.ov_depth = 128;
+  mla.mla = Mla::kPrefill;
+  EXPECT_EQ(plan_of(mla).sm100->roles.front().registers, 184);
+}
+
+TEST(Sm100Plan, Sm103NeedsNoExp2Emulation) {
+  AttentionSpec spec = dense(128);
+  EXPECT_EQ(plan_of(spec).sm100->exp2_fma_pairs, 16);
+  spec.arch = Arch::kSm103a;
+  const KernelPlan result = plan_of(spec);
+  EXPECT_EQ(result.sm100->exp2_fma_pairs, 0);
+  EXPECT_EQ(result.reason, "no sm_103a template yet");
+}
+
+TEST(Sm100Plan, ColumnsComeInBatchesOf32) {
+  AttentionSpec spec = dense(144);
+  PlanOptions options;
+  options.swizzle_bytes = 32;  // padded to 144: the reference has 112 keys
+  const KernelPlan result = plan_of(spec, options);
+  ASSERT_NE(deviation(result, "BN"), nullptr);
+  EXPECT_EQ(deviation(result, "BN")->reference, "112");
+  EXPECT_EQ(deviation(result, "BN")->actual, "96");
+}
+
+TEST(Sm100Plan, SaysWhyItServesASpecNot) {
+  struct Case {
+    AttentionSpec spec;
+    std::string part;
+  };
+  std::vector<Case> cases;
+  cases.push_back({dense(32), "qk_depth is 32"});
+  cases.push_back({dense(65), "16 bytes"});
+  cases.push_back({dense(72, Dtype::kE4m3), "16 bytes"});
+  cases.push_back({dense(240), "tensor memory"});
+  cases.push_back({dense(1024), "tensor memory"});
+  AttentionSpec decode = dense(576);
+  decode.ov_depth = 512;
+  decode.mla = Mla::kDecode;
+  cases.push_back({decode, "decode"});
+  AttentionSpec inverse = dense(64);
+  inverse.ov_depth = 128;
+  cases.push_back({inverse, "ov_depth 128"});
+  AttentionSpec paged = dense(128);
+  paged.page_size = 24;
+  cases.push_back({paged, "page_size 24"});
+  paged.page_size = 8;
+  cases.push_back({paged, "page_size 8"});
+  for (const Case& c : cases) {
+    const KernelPlan result = plan_of(c.spec);
+    EXPECT_FALSE(result.supported);
+    EXPECT_EQ(result.sm100, nullptr) << c.part;
+    EXPECT_NE(result.reason.find(c.part), std::string::npos) << result.reason;
+  }
+}
+
+TEST(Sm100Plan, Depth512) {
+  for (const int depth : {256, 512}) {
+    const KernelPlan result = plan_of(dense(depth));
+    ASSERT_NE(result.sm100, nullptr);
+    EXPECT_EQ(result.sm100->reference, "depth512");
+    EXPECT_EQ(result.threads, 384);
+    EXPECT_EQ(result.cluster, 2);
+    check_plan(result, std::to_string(depth));
+  }
+}
+
+// --- tuning ----------------------------------------------------------------------------------
+
+Tuning tuning_of(const std::string& choose, const std::string& match = R"({"qk_depth": 64})") {
+  const auto result =
+      tuning_from_json(R"({"rows": [{"match": )" + match + R"(, "choose": )" + choose + "}]}");
+  if (!result) {
+    ADD_FAILURE() << result.error().to_string();
+    return {};
+  }
+  return *result;
+}
+
+TEST(Tuning, AMatchingRowIsTaken) {
+  const Tuning tuning = tuning_of(R"({"BN": 160, "exp2_fma_pairs": 8, "softmax_registers": 184})");
+  const KernelPlan result = plan_of(dense(64), {}, &tuning);
+  EXPECT_EQ(result.sm100->variants.front().BN, 160);
+  EXPECT_EQ(result.sm100->variants.front().pv_keys, (std::vector<I>{80, 80}));
+  EXPECT_EQ(result.sm100->exp2_fma_pairs, 8);
+  EXPECT_EQ(result.sm100->roles.front().registers, 184);
+  ASSERT_NE(deviation(result, "BN"), nullptr);
+  EXPECT_EQ(deviation(result, "BN")->reason, "tuned");
+  check_plan(result, "tuned");
+  EXPECT_EQ(plan_of(dense(128), {}, &tuning).sm100->variants.front().num_kv_stages, 5);
+}
+
+TEST(Tuning, StagesAndRings) {
+  const Tuning tuning = tuning_of(R"({"num_kv_stages": 4, "use_fused_kv": true})", "{}");
+  const KernelPlan result = plan_of(dense(128), {}, &tuning);
+  EXPECT_EQ(result.sm100->variants.front().num_kv_stages, 4);
+  EXPECT_TRUE(result.sm100->variants.front().use_fused_kv);
+  check_plan(result, "tuned");
+}
+
+TEST(Tuning, TheMostSpecificRowWins) {
+  const auto tuning = tuning_from_json(R"({"name": "t", "rows": [
+      {"choose": {"exp2_fma_pairs": 1}},
+      {"match": {"qk_depth": 128, "qkv_dtype": "bf16"}, "choose": {"exp2_fma_pairs": 2}},
+      {"match": {"qk_depth": 128}, "choose": {"exp2_fma_pairs": 3}},
+      {"match": {"arch": "sm_103a", "mask": "causal", "sink": true},
+       "choose": {"exp2_fma_pairs": 4}}]})");
+  ASSERT_TRUE(tuning) << tuning.error().to_string();
+  EXPECT_EQ(plan_of(dense(64), {}, &*tuning).sm100->exp2_fma_pairs, 1);
+  EXPECT_EQ(plan_of(dense(128), {}, &*tuning).sm100->exp2_fma_pairs, 2);
+  EXPECT_EQ(plan_of(dense(128, Dtype::kFp16), {}, &*tuning).sm100->exp2_fma_pairs, 3);
+  AttentionSpec spec = dense(128);
+  spec.arch = Arch::kSm103a;
+  spec.mask.kind = MaskSpec::Kind::kCausal;
+  spec.sink = true;
+  EXPECT_EQ(plan_of(spec, {}, &*tuning).sm100->exp2_fma_pairs, 4);
+}
+
+TEST(Tuning, IllegalChoicesAreErrors) {
+  for (const char* choose :
+       {R"({"BN": 192})", R"({"BN": 100})", R"({"BN": 0})", R"({"num_kv_stages": 40})",
+        R"({"num_kv_stages": 1})", R"({"use_fused_kv": 2})", R"({"num_qk_stages": 7})",
+        R"({"softmax_registers": 200})", R"({"softmax_registers": 190})",
+        R"({"other_registers": 16})", R"({"exp2_fma_pairs": 65})", R"({"exp2_fma_pairs": -1})",
+        R"({"bn": 128})", R"({"num_stages": 2})"}) {
+    const Tuning tuning = tuning_of(choose);
+    const Result<KernelPlan> result = plan(dense(64), {}, &tuning);
+    ASSERT_FALSE(result) << choose;
+    EXPECT_EQ(result.error().code, ErrorCode::kInvalid) << choose;
+    EXPECT_EQ(result.error().field.rfind("tuning.", 0), 0U) << result.error().to_string();
+    // A spec that the row does not match is not concerned.
+    EXPECT_TRUE(plan(dense(128), {}, &tuning)) << choose;
+  }
+  AttentionSpec paged = dense(64);
+  paged.page_size = 64;
+  const Tuning tuning = tuning_of(R"({"BN": 160})");
+  EXPECT_FALSE(plan(paged, {}, &tuning));
+}
+
+TEST(Tuning, MalformedTablesAreErrors) {
+  for (const char* text :
+       {"", "{", "[]", "{}", R"({"rows": 1})", R"({"rows": [1]})", R"({"rows": [{}]})",
+        R"({"rows": [{"choose": {}}]})", R"({"rows": [{"choose": {"BN": "x"}}]})",
+        R"({"rows": [{"choose": {"BN": 1.5}}]})",
+        R"({"rows": [{"choose": {"BN": 18446744073709551615}}]})",
+        R"({"rows": [{"match": {"depth": 64}, "choose": {"BN": 128}}]})",
+        R"({"rows": [{"match": {"qk_depth": "64"}, "choose": {"BN": 128}}]})",
+        R"({"rows": [{"match": 3, "choose": {"BN": 128}}]})",
+        R"({"rows": [{"choice": {"BN": 128}}]})", R"({"rows": [], "other": 1})",
+        R"({"rows": [[[[[[[[[[[[]]]]]]]]]]]]})"}) {
+    const Result<Tuning> result = tuning_from_json(text);
+    ASSERT_FALSE(result) << text;
+    EXPECT_EQ(result.error().code, ErrorCode::kInvalid) << text;
+  }
+  const Result<Tuning> two =
+      tuning_from_json(R"({"rows": [{"match": {"depth": 1}, "choose": {"BN": "x"}}]})");
+  ASSERT_FALSE(two);
+  EXPECT_EQ(two.error().others.size(), 1U);
+}
+
+}  // namespace
+}  // namespace attnjit

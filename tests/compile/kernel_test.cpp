@@ -59,3 +59,8 @@ TEST_F(RealKernel, EveryKindOfMaskAndScoreModCompilesWithoutSpills) {
     const auto image = compile(json);
     ASSERT_TRUE(image.ok()) << json << "\n" << image.error().to_string();
     EXPECT_EQ(image->usage.spill_bytes, 0) << json;
+  }
+}
+
+}  // namespace
+}  // namespace attnjit

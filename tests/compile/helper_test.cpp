@@ -1,0 +1,431 @@
+// The helper process: right answers, and every way in which it can go wrong. The compiler's own
+// weak points are attacked with the real NVRTC; skipped where there is none.
+#include <dirent.h>
+#include <gtest/gtest.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <set>
+#include <thread>
+
+#include "kernels.h"
+
+namespace attnjit {
+namespace {
+
+using std::chrono::milliseconds;
+using test::in;
+using test::request_for;
+using test::with_user_code;
+
+constexpr milliseconds kLong(60000);
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kSanitized = true;
+#else
+constexpr bool kSanitized = false;
+#endif
+
+/// The open descriptors of this process.
+std::set<std::string> open_fds() {
+  std::set<std::string> fds;
+  DIR* folder = opendir("/proc/self/fd");
+  while (const dirent* entry = readdir(folder)) {
+    if (entry->d_name[0] != '.' && std::stoi(entry->d_name) != dirfd(folder)) {
+      fds.insert(entry->d_name);
+    }
+  }
+  closedir(folder);
+  return fds;
+}
+
+bool has_children() {
+  // No child at all, living or dead: waitpid has nobody to wait for.
+  return !(waitpid(-1, nullptr, WNOHANG) == -1 && errno == ECHILD);
+}
+
+double peak_mib() {
+  struct rusage usage {};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_maxrss) / 1024;
+}
+
+/// Each test ends as it began: no descriptor more, no child left.
+class Helper : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (const auto id = make_in_process_compiler()->build_id(); !id.ok()) {
+      GTEST_SKIP() << id.error().to_string();
+    }
+    options_.helper_path = ATTNJIT_TEST_WORKER;
+    before_ = open_fds();
+  }
+  void TearDown() override {
+    EXPECT_EQ(open_fds(), before_);
+    EXPECT_FALSE(has_children());
+  }
+  Result<KernelImage> compile(const CompileRequest& request, milliseconds time = kLong) {
+    return make_helper_compiler(options_)->compile(request, in(time));
+  }
+  /// The same program under a name that makes it misbehave.
+  void misbehave(const std::string& mode) {
+    folder_ = testing::TempDir() + "attnjit_worker_XXXXXX";
+    ASSERT_NE(mkdtemp(folder_.data()), nullptr);
+    options_.helper_path = folder_ + "/" + mode;
+    std::filesystem::create_symlink(ATTNJIT_TEST_WORKER, options_.helper_path);
+  }
+  ~Helper() override {
+    if (!folder_.empty()) std::filesystem::remove_all(folder_);
+  }
+
+  HelperOptions options_;
+  std::string folder_;
+  std::set<std::string> before_;
+};
+
+CompileRequest trusted(const std::string& body) {
+  CompileRequest request = request_for(with_user_code(body));
+  request.source.trusted = true;
+  return request;
+}
+
+TEST_F(Helper, GivesTheBytesThatThisProcessWouldGive) {
+  for (const Arch arch : {Arch::kSm90a, Arch::kSm100a}) {
+    CompileRequest request = request_for(test::kSmallKernel, arch);
+    request.want_ptx = true;
+    const auto here = make_in_process_compiler()->compile(request, in(kLong));
+    const auto there = compile(request);
+    ASSERT_TRUE(here.ok()) << here.error().to_string();
+    ASSERT_TRUE(there.ok()) << there.error().to_string();
+    EXPECT_EQ(here->cubin, there->cubin);
+    EXPECT_EQ(here->ptx, there->ptx);
+    EXPECT_EQ(here->usage.registers, there->usage.registers);
+    EXPECT_EQ(here->nvrtc_version, there->nvrtc_version);
+    EXPECT_GT(there->times.frontend_ms + there->times.optimizer_ms + there->times.ptxas_ms, 0);
+  }
+}
+
+TEST_F(Helper, HasTheBuildIdOfTheInProcessCompiler) {
+  EXPECT_EQ(*make_helper_compiler(options_)->build_id(), *make_in_process_compiler()->build_id());
+}
+
+TEST_F(Helper, CompilesTrustedCodeAndPointsIntoIt) {
+  EXPECT_TRUE(compile(trusted("return q_idx > kv_idx;")).ok());
+  const auto image = compile(trusted("int x = 1;\nreturn x + nope;"));
+  ASSERT_FALSE(image.ok());
+  EXPECT_EQ(image.error().code, ErrorCode::kCompileFailed);
+  EXPECT_EQ(image.error().field, "mask.code");
+  EXPECT_EQ(image.error().line, 2);
+  EXPECT_EQ(image.error().column, 12);
+}
+
+TEST_F(Helper, ABraceEscapeIsCaughtByItsSecondKernel) {
+  const auto image =
+      compile(trusted("return true; } };\nextern \"C\" __global__ void evil(int* p) { *p = 1; }\n"
+                      "struct Rest { static bool f() { return false;"));
+  ASSERT_FALSE(image.ok());
+  EXPECT_NE(image.error().message.find("evil"), std::string::npos) << image.error().to_string();
+}
+
+TEST_F(Helper, NoHostFileIsReadable) {
+  std::string folder = testing::TempDir() + "attnjit_secret_XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  std::ofstream(folder + "/secret.cuh") << "constexpr bool kSecret = true;\n";
+  ASSERT_EQ(mkfifo((folder + "/pipe").c_str(), 0600), 0);
+  for (const std::string& file :
+       {folder + "/secret.cuh", std::string("/etc/passwd"), std::string("/proc/self/environ"),
+        std::string("/dev/zero"), folder + "/pipe", std::string("secret.cuh")}) {
+    const auto image =
+        compile(trusted("#include \"" + file + "\"\nreturn true;"), milliseconds(20000));
+    ASSERT_FALSE(image.ok()) << file;
+    EXPECT_EQ(image.error().code, ErrorCode::kCompileFailed) << image.error().to_string();
+    EXPECT_EQ(image.error().to_string().find("kSecret"), std::string::npos);
+    EXPECT_EQ(image.error().to_string().find("root:"), std::string::npos);
+    EXPECT_NE(image.error().message.find("could not open"), std::string::npos)
+        << image.error().to_string();
+  }
+  // Nor can code ask whether a file exists.
+  for (const std::string& file : {folder + "/secret.cuh", std::string("/etc/passwd")}) {
+    const auto image = compile(
+        trusted("#if __has_include(\"" + file + "\")\n#error it exists\n#endif\nreturn true;"));
+    EXPECT_TRUE(image.ok()) << file << ": " << image.error().to_string();
+  }
+  std::filesystem::remove_all(folder);
+}
+
+TEST_F(Helper, MacroBombEndsInTime) {
+  std::string body = "#define A0 1 + 1\n";
+  for (int i = 1; i < 30; ++i) {
+    body += "#define A" + std::to_string(i) + " A" + std::to_string(i - 1) + " + A" +
+            std::to_string(i - 1) + "\n";
+  }
+  body += "return A29;";
+  options_.wall_clock = milliseconds(2000);
+  options_.memory_bytes = std::int64_t{1} << 30;
+  const auto start = std::chrono::steady_clock::now();
+  const auto image = compile(trusted(body));
+  ASSERT_FALSE(image.ok());
+  EXPECT_TRUE(image.error().code == ErrorCode::kTimeout ||
+              image.error().code == ErrorCode::kCompileFailed)
+      << image.error().to_string();
+  EXPECT_LT(std::chrono::steady_clock::now() - start, milliseconds(4000));
+  EXPECT_LT(peak_mib(), kSanitized ? 2048 : 512);
+}
+
+TEST_F(Helper, MemoryBoundIsNamed) {
+  if (kSanitized) GTEST_SKIP() << "the address space is not limited under a sanitizer";
+  std::string body = "#define A0 1 + 1\n";
+  for (int i = 1; i < 30; ++i) {
+    body += "#define A" + std::to_string(i) + " A" + std::to_string(i - 1) + " + A" +
+            std::to_string(i - 1) + "\n";
+  }
+  body += "return A29;";
+  options_.memory_bytes = std::int64_t{512} << 20;
+  const auto image = compile(trusted(body));
+  ASSERT_FALSE(image.ok());
+  EXPECT_EQ(image.error().code, ErrorCode::kCompileFailed);
+  EXPECT_NE(image.error().message.find("512 MiB"), std::string::npos) << image.error().to_string();
+}
+
+TEST_F(Helper, CpuBoundIsNamed) {
+  options_.cpu_seconds = 1;
+  options_.memory_bytes = std::int64_t{8} << 30;
+  const auto image = compile(trusted(
+      "struct F { template <int N> static constexpr int f() { if constexpr (N > 0) return f<N - "
+      "1>() "
+      "+ f<N - 1>(); else return 1; } };\n"
+      "struct G { template <int N, int M> static constexpr int g() { if constexpr (N > 0) return "
+      "g<N - 1, 2 * M>() + g<N - 1, 2 * M + 1>(); else return M & 1; } };\n"
+      "return G::template g<22, 0>() > 3;"));
+  ASSERT_FALSE(image.ok());
+  EXPECT_EQ(image.error().code, ErrorCode::kTimeout) << image.error().to_string();
+  EXPECT_NE(image.error().message.find("1 s of CPU"), std::string::npos);
+}
+
+TEST_F(Helper, TemplateBombEndsInTime) {
+  options_.wall_clock = milliseconds(1500);
+  const auto start = std::chrono::steady_clock::now();
+  const auto image = compile(trusted(
+      "struct G { template <int N, int M> static constexpr int g() { if constexpr (N > 0) return "
+      "g<N - 1, 2 * M>() + g<N - 1, 2 * M + 1>(); else return M & 1; } };\n"
+      "return G::template g<22, 0>() > 3;"));
+  ASSERT_FALSE(image.ok());
+  EXPECT_EQ(image.error().code, ErrorCode::kTimeout) << image.error().to_string();
+  EXPECT_LT(std::chrono::steady_clock::now() - start, milliseconds(3500));
+}
+
+TEST_F(Helper, EndlessRecursionEndsInTime) {
+  options_.wall_clock = milliseconds(10000);
+  for (const char* body : {
+           // Of templates.
+           "struct R { template <int N> static int r() { return r<N + 1>(); } };\n"
+           "return R::template r<0>() > 0;",
+           // Of constant evaluation.
+           "struct R { static constexpr int r(int n) { return n < 0 ? 0 : r(n + 1); } };\n"
+           "constexpr int x = R::r(0);\nreturn x > 0;",
+           "struct R { static constexpr int r() { int n = 0; for (;;) ++n; return n; } };\n"
+           "constexpr int x = R::r();\nreturn x > 0;",
+       }) {
+    const auto image = compile(trusted(body));
+    ASSERT_FALSE(image.ok()) << body;
+    EXPECT_TRUE(image.error().code == ErrorCode::kTimeout ||
+                image.error().code == ErrorCode::kCompileFailed)
+        << image.error().to_string();
+  }
+}
+
+TEST_F(Helper, ACrashOfTheCompilerIsNamed) {
+  // ptxas inside NVRTC 13.0 crashes on a constant count of zero; a newer one may not.
+  const auto image = compile(trusted(
+      "asm volatile(\"mbarrier.init.shared::cta.b64 [%0], 0;\" :: \"r\"(q_idx));\nreturn true;"));
+  if (image.ok()) GTEST_SKIP() << "this NVRTC does not crash";
+  EXPECT_EQ(image.error().code, ErrorCode::kCompileFailed);
+  EXPECT_NE(image.error().message.find("crashed"), std::string::npos) << image.error().to_string();
+}
+
+TEST_F(Helper, DeepNestingNeverHarmsTheParent) {
+  const auto image =
+      compile(trusted("return " + std::string(200000, '(') + "1" + std::string(200000, ')') + ";"));
+  if (!image.ok()) {
+    EXPECT_TRUE(image.error().code == ErrorCode::kTimeout ||
+                image.error().code == ErrorCode::kCompileFailed)
+        << image.error().to_string();
+  }
+}
+
+TEST_F(Helper, ADeadlineIsKeptAndNamed) {
+  const auto start = std::chrono::steady_clock::now();
+  misbehave("worker-hangs");
+  const auto image = compile(request_for(test::kSmallKernel), milliseconds(300));
+  ASSERT_FALSE(image.ok());
+  EXPECT_EQ(image.error().code, ErrorCode::kTimeout);
+  EXPECT_NE(image.error().message.find("deadline"), std::string::npos);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, milliseconds(2000));
+  options_.wall_clock = milliseconds(200);
+  const auto slow = compile(request_for(test::kSmallKernel));
+  ASSERT_FALSE(slow.ok());
+  EXPECT_EQ(slow.error().code, ErrorCode::kTimeout);
+  EXPECT_NE(slow.error().message.find("200 ms"), std::string::npos) << slow.error().to_string();
+}
+
+TEST_F(Helper, CancelEndsRunningAndFutureCompiles) {
+  misbehave("worker-hangs");
+  const auto compiler = make_helper_compiler(options_);
+  std::vector<std::thread> threads;
+  std::vector<ErrorCode> codes(3, ErrorCode::kInternal);
+  const auto start = std::chrono::steady_clock::now();
+  for (ErrorCode& code : codes) {
+    threads.emplace_back([&] {
+      const auto image = compiler->compile(request_for(test::kSmallKernel), in(kLong));
+      if (!image.ok()) code = image.error().code;
+    });
+  }
+  std::this_thread::sleep_for(milliseconds(200));
+  compiler->cancel();
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_LT(std::chrono::steady_clock::now() - start, milliseconds(2000));
+  for (const ErrorCode code : codes) EXPECT_EQ(code, ErrorCode::kCancelled);
+  const auto later = compiler->compile(request_for(test::kSmallKernel), in(kLong));
+  ASSERT_FALSE(later.ok());
+  EXPECT_EQ(later.error().code, ErrorCode::kCancelled);
+}
+
+TEST_F(Helper, WorkersThatAnswerNonsenseAreFailures) {
+  for (const char* mode :
+       {"worker-exits", "worker-crashes", "worker-closes", "worker-babbles", "worker-stops-short",
+        "worker-talks-on", "worker-announces-too-much", "worker-lies"}) {
+    misbehave(mode);
+    const auto image = compile(request_for(test::kSmallKernel), milliseconds(10000));
+    ASSERT_FALSE(image.ok()) << mode;
+    EXPECT_EQ(image.error().code, ErrorCode::kCompileFailed)
+        << mode << ": " << image.error().to_string();
+    std::filesystem::remove_all(folder_);
+  }
+}
+
+TEST_F(Helper, AMissingCommandIsNamed) {
+  options_.helper_path = "/nonexistent/attnjit";
+  const auto image = compile(request_for(test::kSmallKernel));
+  ASSERT_FALSE(image.ok());
+  EXPECT_EQ(image.error().code, ErrorCode::kEnvironment);
+  EXPECT_NE(image.error().message.find("/nonexistent/attnjit"), std::string::npos);
+}
+
+TEST_F(Helper, AMissingNvrtcIsNamed) {
+  options_.nvrtc_path = "/nonexistent/libnvrtc.so";
+  const auto image = compile(request_for(test::kSmallKernel));
+  ASSERT_FALSE(image.ok());
+  EXPECT_EQ(image.error().code, ErrorCode::kEnvironment);
+}
+
+TEST_F(Helper, ManyAtOnce) {
+  const auto compiler = make_helper_compiler(options_);
+  std::vector<std::thread> threads;
+  std::vector<std::vector<std::uint8_t>> cubins(6);
+  for (auto& cubin : cubins) {
+    threads.emplace_back([&] {
+      auto image = compiler->compile(request_for(test::kSmallKernel), in(kLong));
+      if (image.ok()) cubin = image->cubin;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& cubin : cubins) {
+    EXPECT_FALSE(cubin.empty());
+    EXPECT_EQ(cubin, cubins[0]);
+  }
+}
+
+TEST_F(Helper, AForkedChildRefuses) {
+  const auto compiler = make_helper_compiler(options_);
+  const pid_t child = fork();
+  if (child == 0) {
+    const auto image = compiler->compile(request_for(test::kSmallKernel), in(kLong));
+    _exit(!image.ok() && image.error().code == ErrorCode::kForked ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+TEST_F(Helper, AHostThatIgnoresItsChildrenIsServedAllTheSame) {
+  struct sigaction ignore {
+  }, before{};
+  ignore.sa_handler = SIG_IGN;
+  ASSERT_EQ(sigaction(SIGCHLD, &ignore, &before), 0);
+  const auto image = compile(request_for(test::kSmallKernel));
+  ASSERT_EQ(sigaction(SIGCHLD, &before, nullptr), 0);
+  EXPECT_TRUE(image.ok()) << image.error().to_string();
+}
+
+TEST_F(Helper, DescriptorsOfTheHostDoNotReachIt) {
+  // Without close-on-exec, as careless hosts have them; the worker would hang on to the pipe.
+  std::array<int, 2> ends{};
+  ASSERT_EQ(pipe(ends.data()), 0);
+  misbehave("worker-hangs");
+  const auto compiler = make_helper_compiler(options_);
+  std::thread thread([&] {
+    static_cast<void>(compiler->compile(request_for(test::kSmallKernel), in(kLong)).ok());
+  });
+  std::this_thread::sleep_for(milliseconds(300));
+  close(ends[1]);
+  char byte = 0;
+  // End of file at once, for nobody else has the other end.
+  EXPECT_EQ(read(ends[0], &byte, 1), 0);
+  close(ends[0]);
+  compiler->cancel();
+  thread.join();
+}
+
+TEST_F(Helper, DiesWithItsParent) {
+  misbehave("worker-hangs");
+  // The real worker, waiting for a request that never comes whole, started by a process that is
+  // killed: only the signal of its parent's death can end it.
+  const pid_t parent = fork();
+  if (parent == 0) {
+    HelperOptions options = options_;
+    options.helper_path = ATTNJIT_TEST_WORKER;
+    options.memory_bytes = std::int64_t{8} << 30;
+    CompileRequest bomb = trusted(
+        "struct G { template <int N, int M> static constexpr int g() { if constexpr (N > 0) return "
+        "g<N - 1, 2 * M>() + g<N - 1, 2 * M + 1>(); else return M & 1; } };\n"
+        "return G::template g<22, 0>() > 3;");
+    static_cast<void>(make_helper_compiler(options)->compile(bomb, in(kLong)).ok());
+    _exit(0);
+  }
+  // This process becomes the one that its orphan goes to.
+  ASSERT_EQ(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
+  std::this_thread::sleep_for(milliseconds(700));
+  kill(parent, SIGKILL);
+  int status = 0;
+  ASSERT_EQ(waitpid(parent, &status, 0), parent);
+  const auto limit = in(milliseconds(3000));
+  pid_t orphan = 0;
+  while (orphan == 0 && std::chrono::steady_clock::now() < limit) {
+    orphan = waitpid(-1, &status, WNOHANG);
+    std::this_thread::sleep_for(milliseconds(10));
+  }
+  EXPECT_GT(orphan, 0) << "the worker outlived its parent, or never started";
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+  prctl(PR_SET_CHILD_SUBREAPER, 0);
+}
+
+TEST(Worker, RefusesToBeStartedByHand) {
+  for (const char* arguments : {"", " 0", " x", " 1", " 99999999999999"}) {
+    const std::string command =
+        std::string(ATTNJIT_TEST_WORKER) + " compile-worker" + arguments + " </dev/null 2>&1";
+    FILE* out = popen(command.c_str(), "r");
+    std::array<char, 64> text{};
+    EXPECT_EQ(fread(text.data(), 1, text.size(), out), 0u) << arguments;
+    EXPECT_NE(pclose(out), 0) << arguments;
+  }
+}
+
+}  // namespace
+}  // namespace attnjit

@@ -1,26 +1,35 @@
 // Custom code in double precision, for the reference.
+//
+// Thread rules: a CustomFunction is used by one thread at a time.
 #pragma once
 
 #include <memory>
 
 #include "attnjit/result.h"
-#include "verify/meaning.h"
+#include "spec/expression.h"
+#include "verify/problem.h"
 
 namespace attnjit::verify {
 
 /// A custom mask or score modification, bound to a problem's parameter values.
-/// Thread rules: const after construction; any thread may evaluate.
 class CustomFunction {
  public:
-  virtual ~CustomFunction() = default;
-  /// A mask's value is nonzero where the key is visible.
-  virtual double evaluate(const Coordinate& at, double score) const = 0;
-};
+  /// Errors: those of the parser; kUnsupported for a trusted function body, unless it is one
+  /// `return EXPRESSION;`, which is evaluated as the expression.
+  /// @pre the Problem outlives it
+  static Result<std::shared_ptr<CustomFunction>> make(const CustomCode& code,
+                                                      spec::SnippetKind kind,
+                                                      const Problem& problem);
 
-/// Errors: kUnsupported for a trusted function body, unless it is one return statement of an
-/// expression; those of the parser.
-Result<std::shared_ptr<const CustomFunction>> make_custom_function(const CustomCode& code,
-                                                                   bool is_mask,
-                                                                   const Problem& problem);
+  bool visible(const spec::Coordinates& at) { return evaluator_.visible(at); }
+  double score(const spec::Coordinates& at, double score) { return evaluator_.score(at, score); }
+
+ private:
+  CustomFunction(spec::Expression expression, std::vector<spec::ParamView> params)
+      : expression_(std::move(expression)), evaluator_(expression_, std::move(params)) {}
+
+  const spec::Expression expression_;
+  spec::Evaluator evaluator_;  // borrows expression_
+};
 
 }  // namespace attnjit::verify

@@ -10,15 +10,15 @@
 namespace attnjit::verify {
 namespace {
 
-using Visible = std::function<bool(const Coordinate&)>;
-using Modify = std::function<double(double, const Coordinate&)>;
+using Visible = std::function<bool(const spec::Coordinates&)>;
+using Modify = std::function<double(double, const spec::Coordinates&)>;
 using Range = std::function<KeyRange(int, int)>;
 
 constexpr KeyRange kEverything{std::numeric_limits<std::int64_t>::min(),
                                std::numeric_limits<std::int64_t>::max()};
 
 // Element of a materialized mask for a score: [batch or 1, heads or 1, q_len, kv_len].
-std::int64_t mask_index(const Tensor& mask, const Coordinate& at) {
+std::int64_t mask_index(const Tensor& mask, const spec::Coordinates& at) {
   const std::int64_t row = std::int64_t{at.q_idx} - at.kv_len + at.q_len;
   std::int64_t index = mask.shape[0] == 1 ? 0 : at.b;
   index = index * mask.shape[1] + (mask.shape[1] == 1 ? 0 : at.h);
@@ -28,15 +28,15 @@ std::int64_t mask_index(const Tensor& mask, const Coordinate& at) {
 Result<Visible> visibility(const MaskSpec& mask, const Problem& problem) {
   switch (mask.kind) {
     case MaskSpec::Kind::kNull:
-      return Visible([](const Coordinate&) { return true; });
+      return Visible([](const spec::Coordinates&) { return true; });
     case MaskSpec::Kind::kCausal:
-      return Visible([](const Coordinate& at) { return at.kv_idx <= at.q_idx; });
+      return Visible([](const spec::Coordinates& at) { return at.kv_idx <= at.q_idx; });
     case MaskSpec::Kind::kSlidingWindow:
-      return Visible([window = mask.window](const Coordinate& at) {
+      return Visible([window = mask.window](const spec::Coordinates& at) {
         return at.q_idx - window < at.kv_idx && at.kv_idx <= at.q_idx;
       });
     case MaskSpec::Kind::kChunked:
-      return Visible([chunk = mask.chunk](const Coordinate& at) {
+      return Visible([chunk = mask.chunk](const spec::Coordinates& at) {
         return floor_divide(at.q_idx, chunk) == floor_divide(at.kv_idx, chunk);
       });
     case MaskSpec::Kind::kAnd:
@@ -48,7 +48,7 @@ Result<Visible> visibility(const MaskSpec& mask, const Problem& problem) {
         if (!one) return one;
         children.push_back(std::move(*one));
       }
-      return Visible([all, children = std::move(children)](const Coordinate& at) {
+      return Visible([all, children = std::move(children)](const spec::Coordinates& at) {
         for (const Visible& child : children) {
           if (child(at) != all) return !all;
         }
@@ -58,20 +58,20 @@ Result<Visible> visibility(const MaskSpec& mask, const Problem& problem) {
     case MaskSpec::Kind::kMaterialized: {
       const Tensor* tensor = &problem.at("mask");
       if (tensor->dtype == Dtype::kU8) {
-        return Visible([tensor](const Coordinate& at) {
+        return Visible([tensor](const spec::Coordinates& at) {
           return tensor->bytes[static_cast<std::size_t>(mask_index(*tensor, at))] != 0;
         });
       }
-      return Visible([tensor](const Coordinate& at) {
+      return Visible([tensor](const spec::Coordinates& at) {
         return tensor->as<float>()[mask_index(*tensor, at)] !=
                -std::numeric_limits<float>::infinity();
       });
     }
     case MaskSpec::Kind::kCustom: {
-      auto function = make_custom_function(mask.custom, true, problem);
+      auto function = CustomFunction::make(mask.custom, spec::SnippetKind::kMask, problem);
       if (!function) return std::move(function).error();
-      return Visible([function = std::move(*function)](const Coordinate& at) {
-        return function->evaluate(at, 0) != 0;
+      return Visible([function = std::move(*function)](const spec::Coordinates& at) {
+        return function->visible(at);
       });
     }
   }
@@ -121,25 +121,26 @@ Result<Modify> modification(const Problem& problem) {
   const ScoreModSpec& mod = problem.spec.score_mod;
   switch (mod.kind) {
     case ScoreModSpec::Kind::kIdentity:
-      return Modify([](double score, const Coordinate&) { return score; });
+      return Modify([](double score, const spec::Coordinates&) { return score; });
     case ScoreModSpec::Kind::kAlibi: {
       std::vector<double> slopes;
       for (int h = 0; h < problem.spec.num_q_heads; ++h) {
         slopes.push_back(alibi_slope(h, problem.spec.num_q_heads));
       }
-      return Modify([slopes = std::move(slopes)](double score, const Coordinate& at) {
+      return Modify([slopes = std::move(slopes)](double score, const spec::Coordinates& at) {
         return score - slopes[at.h] * std::abs(double{1} * at.q_idx - at.kv_idx);
       });
     }
     case ScoreModSpec::Kind::kSoftcap:
-      return Modify([cap = double{static_cast<float>(mod.cap)}](double score, const Coordinate&) {
-        return cap * std::tanh(score / cap);
-      });
+      return Modify(
+          [cap = double{static_cast<float>(mod.cap)}](double score, const spec::Coordinates&) {
+            return cap * std::tanh(score / cap);
+          });
     case ScoreModSpec::Kind::kCustom: {
-      auto function = make_custom_function(mod.custom, false, problem);
+      auto function = CustomFunction::make(mod.custom, spec::SnippetKind::kScoreMod, problem);
       if (!function) return std::move(function).error();
-      return Modify([function = std::move(*function)](double score, const Coordinate& at) {
-        return function->evaluate(at, score);
+      return Modify([function = std::move(*function)](double score, const spec::Coordinates& at) {
+        return function->score(at, score);
       });
     }
   }
@@ -167,7 +168,7 @@ Result<Meaning> Meaning::of(const Problem& problem) {
   meaning.modify_ = std::move(*modify);
   if (has_bias(problem.spec.mask)) {
     meaning.modify_ = [tensor = &problem.at("mask"), inner = std::move(meaning.modify_)](
-                          double score, const Coordinate& at) {
+                          double score, const spec::Coordinates& at) {
       return inner(score, at) + double{tensor->as<float>()[mask_index(*tensor, at)]};
     };
   }

@@ -1,6 +1,6 @@
 // The meaning of masks and score modifications in double precision: what the reference applies.
 //
-// Thread rules: const after construction; any thread may evaluate.
+// Thread rules: a Meaning is used by one thread at a time; making one is cheap.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +8,10 @@
 #include <vector>
 
 #include "attnjit/result.h"
+#include "spec/expression.h"
 #include "verify/problem.h"
 
 namespace attnjit::verify {
-
-/// Where a score lies; the names that custom code sees.
-struct Coordinate {
-  int b = 0, h = 0, kv_h = 0, q_idx = 0, kv_idx = 0, q_len = 0, kv_len = 0;
-};
 
 /// Keys [begin, end) outside which a query sees nothing for certain.
 struct KeyRange {
@@ -39,14 +35,14 @@ class Meaning {
   static Result<Meaning> of(const Problem& problem);
 
   KeyRange visible_range(int q_idx, int kv_len) const { return range_(q_idx, kv_len); }
-  bool visible(const Coordinate& at) const { return visible_(at); }
+  bool visible(const spec::Coordinates& at) const { return visible_(at); }
   /// The modified score, a materialized mask's bias added.
-  double modify(double score, const Coordinate& at) const { return modify_(score, at); }
+  double modify(double score, const spec::Coordinates& at) const { return modify_(score, at); }
 
  private:
   std::function<KeyRange(int, int)> range_;
-  std::function<bool(const Coordinate&)> visible_;
-  std::function<double(double, const Coordinate&)> modify_;
+  std::function<bool(const spec::Coordinates&)> visible_;
+  std::function<double(double, const spec::Coordinates&)> modify_;
 };
 
 }  // namespace attnjit::verify

@@ -51,7 +51,7 @@ class BlockWorker {
   }
   int query(int r) const { return static_cast<int>((task_.first + r) / spec_.group); }
 
-  Coordinate coordinate(int r, int kv_idx) const {
+  spec::Coordinates coordinate(int r, int kv_idx) const {
     const int q_len = problem_.q_lens[task_.b];
     const int kv_len = problem_.kv_lens[task_.b];
     return {task_.b, head(r), task_.kv_head, query(r) + kv_len - q_len, kv_idx, q_len, kv_len};
@@ -197,8 +197,7 @@ std::vector<Task> split(const Problem& problem) {
 }  // namespace
 
 Result<Reference> compute_reference(const Problem& problem, int threads) {
-  Result<Meaning> meaning = Meaning::of(problem);
-  if (!meaning) return std::move(meaning).error();
+  if (Result<Meaning> meaning = Meaning::of(problem); !meaning) return std::move(meaning).error();
   Reference reference;
   const std::int64_t rows =
       problem.spec.ragged ? problem.total_q : std::int64_t{problem.batch} * problem.max_q_len;
@@ -207,6 +206,7 @@ Result<Reference> compute_reference(const Problem& problem, int threads) {
   reference.lse.resize(static_cast<std::size_t>(rows * problem.spec.num_q_heads));
   const std::vector<Task> tasks = split(problem);
   parallel_for(static_cast<std::int64_t>(tasks.size()), threads, [&](std::int64_t i) {
+    const Result<Meaning> meaning = Meaning::of(problem);  // one a thread, see there
     BlockWorker(problem, *meaning, tasks[static_cast<std::size_t>(i)], reference).run();
   });
   return reference;

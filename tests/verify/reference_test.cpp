@@ -404,6 +404,80 @@ TEST(Reference, Materialized) {
   }
 }
 
+MaskSpec custom_mask(std::string code, std::vector<ParamSpec> params = {}) {
+  MaskSpec mask;
+  mask.kind = MaskSpec::Kind::kCustom;
+  mask.custom.name = "mine";
+  mask.custom.code = std::move(code);
+  mask.custom.params = std::move(params);
+  return mask;
+}
+
+TEST(Reference, CustomMaskSeesEveryCoordinate) {
+  AttentionSpec spec = small(4, 2);
+  spec.mask = custom_mask(
+      "kv_idx <= q_idx && (kv_idx + h * 3 + kv_h + b) % 4 != 0 && kv_idx * 2 < kv_len + q_len");
+  check(spec, shapes({30, 30}, {70, 70}), [](const Where& at) {
+    return at.kv_idx <= at.q_idx && (at.kv_idx + at.h * 3 + at.kv_h + at.b) % 4 != 0 &&
+           at.kv_idx * 2 < at.kv_len + at.q_len;
+  });
+}
+
+TEST(Reference, CustomMaskReadsItsParameters) {
+  AttentionSpec spec = small();
+  MaskSpec causal;
+  causal.kind = MaskSpec::Kind::kCausal;
+  const MaskSpec document =
+      custom_mask("p.doc[q_idx] == p.doc[kv_idx] && p.m[q_idx][kv_idx] < p.limit",
+                  {{"doc", ParamSpec::Type::kI32Array},
+                   {"m", ParamSpec::Type::kI32Matrix},
+                   {"limit", ParamSpec::Type::kI32}});
+  spec.mask.kind = MaskSpec::Kind::kAnd;
+  spec.mask.of = {causal, document};
+  ProblemRequest request = shapes({50}, {40});
+  Tensor limit = make_tensor(Dtype::kI32, {});
+  *limit.as<std::int32_t>() = 2;
+  request.params = {{"limit", limit}};
+  const Problem problem = make_problem(spec, request).value();
+  const Tensor& doc = problem.at("param_doc");
+  const Tensor& m = problem.at("param_m");
+  ASSERT_EQ(doc.shape[0], 50);
+  // Outside the array reads 0: rows with a negative q_idx are among them, but causal hides those.
+  check(spec, request, [&](const Where& at) {
+    if (at.kv_idx > at.q_idx) return false;
+    return doc.as<std::int32_t>()[at.q_idx] == doc.as<std::int32_t>()[at.kv_idx] &&
+           m.as<std::int32_t>()[at.q_idx * 50 + at.kv_idx] < 2;
+  });
+}
+
+TEST(Reference, CustomScoreMod) {
+  AttentionSpec spec = small();
+  spec.score_mod.kind = ScoreModSpec::Kind::kCustom;
+  spec.score_mod.custom.name = "bias";
+  spec.score_mod.custom.code = "score * 0.5f + p.w[kv_idx] - p.x * (q_idx > kv_idx)";
+  spec.score_mod.custom.params = {{"w", ParamSpec::Type::kF32Array}, {"x", ParamSpec::Type::kF32}};
+  const ProblemRequest request = shapes({20}, {60});
+  const Problem problem = make_problem(spec, request).value();
+  const float* w = problem.at("param_w").as<float>();
+  const double x = *problem.at("param_x").as<float>();
+  // The part without the score is rounded to f32 in the reference, as the kernel has it.
+  const Reference got = compute_reference(problem, 3).value();
+  const Reference want = naive(problem, everything, [&](double score, const Where& at) {
+    return score * 0.5 + w[at.kv_idx] - (at.q_idx > at.kv_idx ? x : 0);
+  });
+  for (std::size_t i = 0; i < got.o.size(); ++i) ASSERT_NEAR(got.o[i], want.o[i], 1e-5);
+}
+
+TEST(Reference, TrustedBodies) {
+  AttentionSpec spec = small();
+  spec.mask = custom_mask("return kv_idx <= q_idx;");
+  spec.mask.custom.trusted = true;
+  check(spec, shapes({20}, {60}), [](const Where& at) { return at.kv_idx <= at.q_idx; });
+  spec.mask.custom.code = "int x = kv_idx; return x <= q_idx;";
+  const Problem problem = make_problem(spec, shapes({20}, {60})).value();
+  EXPECT_EQ(compute_reference(problem).error().code, ErrorCode::kUnsupported);
+}
+
 TEST(Reference, DepthsOfMla) {
   AttentionSpec prefill = small(4, 1, 192);
   prefill.ov_depth = 128;

@@ -30,7 +30,7 @@ const char* room_name(Room which) {
   return "";
 }
 
-// Some file systems (FUSE, 9P) cannot sync a folder; renames are then as durable as they can be.
+// Some file systems (FUSE, 9P) cannot sync a folder, or anything. What they lose is found out on load.
 bool sync_unsupported(int error) { return error == EINVAL || error == ENOTSUP || error == ENOSYS; }
 
 }  // namespace
@@ -229,6 +229,7 @@ Layer::Written Layer::write_to(const Root& root, FileSystem::Handle folder, cons
   if (error == 0 && durable) {
     // NOTE: before the rename, else a power failure can leave the name with an empty file.
     error = uninterrupted([&] { return fs_.sync(file.value.get()); });
+    if (sync_unsupported(error)) error = 0;
   }
   file.value.reset();
   if (error == 0) {

@@ -402,7 +402,7 @@ TEST_F(StoreTest, RefusesToKeepWhatIsNoImage) {
   wrong.material += "x";
   EXPECT_FALSE(cache->store(wrong, kBuild, make_image(1)).ok());
   for (const std::string& hex : {std::string("../../../../etc/passwd"), std::string(64, 'G'),
-                                std::string(64, '/'), std::string()}) {
+                                 std::string(64, '/'), std::string()}) {
     RequestKey odd = make_key(1);
     odd.hex = hex;
     EXPECT_FALSE(cache->store(odd, kBuild, make_image(1)).ok());

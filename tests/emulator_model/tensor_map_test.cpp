@@ -116,7 +116,7 @@ TEST(TensorMap, TheWalkMatchesTheDefinition) {
     }
     ASSERT_EQ(check_tensor_map(map), "");
     std::vector<std::int64_t> walked(map.box_bytes() / 2, -2);
-    for_each_box_row(map, c, false, [&](const BoxRow& row) {
+    for_each_box_row(map, c, false, BoxUse::kLoad, [&](const BoxRow& row) {
       for (std::uint32_t b = 0; b < row.bytes; b += 2) {
         const bool valid = b >= row.first_valid && b < row.first_valid + row.valid;
         walked[(row.shared_offset + b) / 2] = valid ? row.global_offset + b - row.first_valid : -1;
@@ -135,7 +135,7 @@ TEST(TensorMap, GatherTakesFourRows) {
   map.box = {64, 1};
   map.element_strides = {1, 1};
   std::vector<std::int64_t> rows;
-  for_each_box_row(map, {0, 7, 3, -1, 12}, true, [&](const BoxRow& row) {
+  for_each_box_row(map, {0, 7, 3, -1, 12}, true, BoxUse::kLoad, [&](const BoxRow& row) {
     EXPECT_EQ(row.shared_offset, rows.size() * 128);
     rows.push_back(row.valid != 0 ? row.global_offset / 128 : -1);
   });

@@ -63,7 +63,7 @@ TEST(TensorProduct, OperandsDecodeEveryCode) {
       o.reset(1, 1);
       o.set(*format, 0, 0, code);
       const double expected = decode(*format, code);
-      EXPECT_EQ(o.finite, std::isfinite(expected));
+      EXPECT_EQ(o.finite[0] != 0, std::isfinite(expected));
       if (!std::isfinite(expected)) continue;
       EXPECT_EQ(o.value[0], expected);
       EXPECT_EQ(std::signbit(o.value[0]), std::signbit(expected));

@@ -91,6 +91,20 @@ enum class TensorMapField : std::uint8_t {
 /// has one.
 const char* replace_field(TensorMap* map, TensorMapField field, int ordinal, std::uint64_t value);
 
+/// The byte at an offset of an element run that NaN fill writes: 0x7FF7 every 16 bits, whatever the
+/// float type (seen on an H200; the ISA says only "a special NaN").
+constexpr std::uint8_t nan_fill_byte(std::uint32_t offset) { return offset % 2 == 0 ? 0xF7 : 0x7F; }
+
+/// What a copy does with a box: a store clips the innermost dimension to whole 16-byte granules
+/// only, so that an extent that is no multiple of 16 bytes has its padding overwritten (seen on an
+/// H200; every other dimension, and loads, clip exactly).
+enum class BoxUse : std::uint8_t { kLoad, kStore };
+
+/// Bytes of the innermost start coordinate must be a multiple of this; the GPU faults otherwise
+/// (seen on an H200 as an illegal instruction, for loads, stores and reductions; element counts do
+/// not matter).
+inline constexpr std::int64_t kInnerStartAlignment = 16;
+
 /// One run of a box along its innermost dimension.
 struct BoxRow {
   std::uint32_t shared_offset = 0;  ///< bytes from the tile's begin, before the swizzle
@@ -104,14 +118,21 @@ struct BoxRow {
 /// out of bounds). gather4/scatter4: a map of rank 2 whose four rows are coordinates[1..4].
 template <class Visit>
 void for_each_box_row(const TensorMap& map, const std::array<std::int32_t, 5>& coordinates,
-                      bool gather4, Visit&& visit) {
+                      bool gather4, BoxUse use, Visit&& visit) {
   const auto element = static_cast<std::int64_t>(map.element_bytes());
   const auto width = static_cast<std::int64_t>(map.box[0]);
-  const auto extent = static_cast<std::int64_t>(map.dims[0]);
+  auto extent = static_cast<std::int64_t>(map.dims[0]);
+  if (use == BoxUse::kStore) extent = (extent * element + 15) / 16 * 16 / element;
   const std::int64_t c0 = coordinates[0];
   const std::int64_t low = c0 < 0 ? (-c0 < width ? -c0 : width) : 0;
   std::int64_t high = extent - c0;
   high = high < low ? low : high > width ? width : high;
+
+  // NOTE: under a swizzle a narrower inner box leaves holes: each run begins a row of the pattern
+  // (seen on an H200).
+  const std::uint32_t pitch = map.swizzle == Swizzle::kNone
+                                  ? static_cast<std::uint32_t>(width * element)
+                                  : swizzle_span(map.swizzle);
 
   std::array<std::uint32_t, 5> count{1, 1, 1, 1, 1};
   for (int i = 1; i < map.rank; ++i) count[i] = map.box_elements(i);
@@ -133,7 +154,7 @@ void for_each_box_row(const TensorMap& map, const std::array<std::int32_t, 5>& c
           }
           BoxRow row;
           row.bytes = static_cast<std::uint32_t>(width * element);
-          row.shared_offset = run * row.bytes;
+          row.shared_offset = run * pitch;
           row.global_offset = inside ? offset : 0;
           row.first_valid = inside ? static_cast<std::uint32_t>(low * element) : 0;
           row.valid = inside ? static_cast<std::uint32_t>((high - low) * element) : 0;

@@ -9,7 +9,11 @@
 namespace attnjit::emulator {
 namespace {
 
-constexpr std::int32_t kZeroExponent = -126;  // what the model gives a zero
+// A zero operand takes its product out of the search for the largest exponent, whatever it is
+// multiplied with (seen on an H200: 0 beside the largest bf16 does not coarsen the sum).
+constexpr std::int32_t kZeroExponent = -1000;
+
+constexpr std::int32_t kSmallestExponent = -126;  // of f32 and bf16: what their subnormals share
 
 /// 2^e as a double, for e in the normal range.
 inline double power_of_two(std::int64_t e) {
@@ -20,12 +24,14 @@ inline double power_of_two(std::int64_t e) {
 /// normal's.
 inline std::int32_t addend_exponent(float value) {
   const auto biased = static_cast<std::int32_t>((float_to_bits(value) >> 23) & 0xFF);
-  return biased == 0 ? kZeroExponent : biased - 127;
+  return biased == 0 ? kSmallestExponent : biased - 127;
 }
 
-/// The model's result: the exact sum, truncated to `output_fraction` bits below its leading one.
-float truncate_output(double sum, const ProductModel& model) {
+/// The model's result from the exact sum: f32 truncated to `output_fraction` bits below its leading
+/// one, or f16 rounded to nearest even.
+float round_output(double sum, const ProductModel& model) {
   if (sum == 0) return 0.0f;
+  if (model.f16_output) return static_cast<float>(decode(kFormatF16, encode(kFormatF16, sum)));
   if (model.output_fraction == 23) return round_toward_zero(sum);
   int exponent = std::ilogb(sum);
   exponent = std::max(exponent, -126);
@@ -68,19 +74,14 @@ __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default"))) vo
   }
 }
 
-bool all_finite(const float* values, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) {
-    if ((float_to_bits(values[i]) & 0x7F800000u) == 0x7F800000u) return false;
-  }
-  return true;
-}
+bool is_finite(float value) { return (float_to_bits(value) & 0x7F800000u) != 0x7F800000u; }
 
 }  // namespace
 
 void ProductOperand::reset(int new_extent, int new_k) {
   extent = new_extent;
   k = new_k;
-  finite = true;
+  finite.assign(static_cast<std::size_t>(extent), 1);
   const auto count = static_cast<std::size_t>(extent) * static_cast<std::size_t>(k);
   value.assign(count, 0.0);
   exponent.assign(count, kZeroExponent);
@@ -112,8 +113,10 @@ Term term_of(const FloatFormat& format, std::uint32_t code) {
   // NOTE: the 16-bit formats are decoded by moving their bits: ldexp costs more than the products.
   if (&format == &kFormatBf16) {
     const auto biased = static_cast<std::int32_t>((code >> 7) & 0xFF);
-    return {static_cast<double>(bits_to_float(code << 16)),
-            biased == 0 ? kZeroExponent : biased - 127};
+    const std::int32_t e = biased != 0          ? biased - 127
+                           : (code & 0x7F) != 0 ? kSmallestExponent
+                                                : kZeroExponent;
+    return {static_cast<double>(bits_to_float(code << 16)), e};
   }
   if (&format == &kFormatF16) {
     const std::uint32_t exponent = (code >> 10) & 31, mantissa = code & 0x3FF;
@@ -138,7 +141,7 @@ Term term_of(const FloatFormat& format, std::uint32_t code) {
 void ProductOperand::set(const FloatFormat& format, int row, int index_k, std::uint32_t code,
                          bool negate) {
   const Term term = term_of(format, code);
-  if (!std::isfinite(term.value)) finite = false;
+  if (!std::isfinite(term.value)) finite[static_cast<std::size_t>(row)] = 0;
   set_value(row, index_k, negate ? -term.value : term.value, term.exponent);
 }
 
@@ -151,11 +154,10 @@ void tensor_product(const ProductModel& model, const ProductOperand& a, const Pr
   std::vector<std::int32_t> largest(width);
   std::vector<double> scale(width), sum(width);
   std::vector<float> addend(width, 0.0f);
-  const bool finite = a.finite && b.finite;
   for (int m = 0; m < m_count; ++m) {
     const std::size_t row = static_cast<std::size_t>(m) * width;
     if (c != nullptr) std::copy_n(c + row, width, addend.begin());
-    if (!finite || !all_finite(addend.data(), width)) {
+    if (a.finite[static_cast<std::size_t>(m)] == 0) {
       for (int n = 0; n < n_count; ++n) d[row + n] = special_sum(a, b, m, n, addend[n]);
       continue;
     }
@@ -165,7 +167,35 @@ void tensor_product(const ProductModel& model, const ProductOperand& a, const Pr
     }
     product_row(model, n_count, k_count, a_value.data(), a_exponent.data(), b.value.data(),
                 b.exponent.data(), addend.data(), largest.data(), scale.data(), sum.data());
-    for (int n = 0; n < n_count; ++n) d[row + n] = truncate_output(sum[n], model);
+    // A column that is not finite stays in its column: the others' sums are as they should be.
+    for (int n = 0; n < n_count; ++n) {
+      d[row + n] = b.finite[static_cast<std::size_t>(n)] != 0 && is_finite(addend[n])
+                       ? round_output(sum[n], model)
+                       : special_sum(a, b, m, n, addend[n]);
+    }
+  }
+}
+
+void mma_sync_fp8(const ProductOperand& a, const ProductOperand& b, const float* c, float* d) {
+  const int half = a.k / 2;
+  const auto part = [half](const ProductOperand& whole, int first) {
+    ProductOperand p;
+    p.reset(whole.extent, half);
+    for (int row = 0; row < whole.extent; ++row) {
+      for (int i = 0; i < half; ++i) {
+        const int k = i / 2 * 4 + first + i % 2;
+        const double v = whole.value[static_cast<std::size_t>(k) * whole.extent + row];
+        p.set(kFormatF16, row, i, encode(kFormatF16, v));
+      }
+    }
+    return p;
+  };
+  std::vector<float> sum(static_cast<std::size_t>(a.extent) * b.extent);
+  tensor_product(kMmaSync, part(a, 0), part(b, 0), nullptr, sum.data());
+  tensor_product(kMmaSync, part(a, 2), part(b, 2), sum.data(), sum.data());
+  for (std::size_t i = 0; i < sum.size(); ++i) {
+    const float total = c != nullptr ? c[i] + sum[i] : sum[i];
+    d[i] = std::isnan(total) ? bits_to_float(0x7FFFFFFF) : total;
   }
 }
 
@@ -213,7 +243,7 @@ void scaled_tensor_product(const ProductModel& model, const ProductOperand& a,
       for (int i = 0; i < terms; ++i) {
         sum += std::trunc(std::ldexp(term[i], model.fraction_bits - largest));
       }
-      d[at] = truncate_output(std::ldexp(sum, largest - model.fraction_bits), model);
+      d[at] = round_output(std::ldexp(sum, largest - model.fraction_bits), model);
     }
   }
 }

@@ -21,6 +21,10 @@ namespace attnjit::emulator {
 struct ProductModel {
   int fraction_bits = 25;    ///< kept of every aligned term
   int output_fraction = 23;  ///< kept of an f32 result
+  bool f16_output = false;  ///< the result is an f16, rounded once from the exact sum; C is one too
+
+  /// The same unit with an f16 accumulator.
+  constexpr ProductModel with_f16_output() const { return {fraction_bits, output_fraction, true}; }
 };
 inline constexpr ProductModel kWgmmaF16{25, 23};  ///< and bf16, tf32
 inline constexpr ProductModel kWgmmaFp8{13, 13};
@@ -33,9 +37,9 @@ inline constexpr ProductModel kMmaSync{25, 23};
 struct ProductOperand {
   int extent = 0;
   int k = 0;
-  bool finite = true;
   std::vector<double> value;
   std::vector<std::int32_t> exponent;
+  std::vector<std::uint8_t> finite;  ///< [extent]: every element of the row is
 
   void reset(int new_extent, int new_k);
   /// Sets an element from its code.
@@ -51,6 +55,11 @@ struct ProductOperand {
 /// b.extent, and may be the same array. NaN results are 0x7FFFFFFF.
 void tensor_product(const ProductModel& model, const ProductOperand& a, const ProductOperand& b,
                     const float* c, float* d);
+
+/// mma.sync m16n8k32 of FP8 operands on Hopper: ptxas converts them to f16, multiplies the elements
+/// whose k mod 4 is 0 or 1, then the others on top, and adds C in f32 at the end (SASS: two HMMA
+/// and an FADD; bit-equal on an H200).
+void mma_sync_fp8(const ProductOperand& a, const ProductOperand& b, const float* c, float* d);
 
 /// The block-scaled form: element k of row m of A is scaled by a_scale[m][k / block], and B
 /// likewise. Products inside a block of 16 sum exactly before they are scaled where `exact_blocks`

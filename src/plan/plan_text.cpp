@@ -1,10 +1,311 @@
 #include "plan/plan_text.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "plan/memory_map_text.h"
+
 namespace attnjit {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kWidth = 96;      // of every line
+constexpr int kBarWidth = 90;   // of shared memory
+constexpr int kTmemWidth = 65;  // a character is 8 columns
+const char* const kIndent = "  ";
+
+std::string shown(const Json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_array()) {
+    std::string text;
+    for (const Json& item : value) text += (text.empty() ? "" : ", ") + shown(item);
+    return text;
+  }
+  if (value.is_null()) return "-";
+  return value.dump();
+}
+
+// Breaks text at spaces; further lines are indented deeper.
+std::string wrapped(const std::string& text, const std::string& first, const std::string& next) {
+  std::string result;
+  std::string line = first;
+  bool fresh = true;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t space = std::min(text.find(' ', at), text.size());
+    const std::string word = text.substr(at, space - at);
+    if (!fresh && line.size() + 1 + word.size() > kWidth) {
+      result += line + "\n";
+      line = next;
+      fresh = true;
+    }
+    line += (fresh ? "" : " ") + word;
+    fresh = false;
+    at = space + 1;
+  }
+  return result + line + "\n";
+}
+
+std::string heading(const std::string& title) {
+  std::string rule;
+  for (std::size_t i = title.size() + 1; i < kWidth; ++i) rule += "─";
+  return "\n" + title + " " + rule + "\n";
+}
+
+std::string head(const AttentionSpec& spec, const Json& plan) {
+  std::string text = fmt::format("{}, {} query heads", to_string(spec.arch), spec.num_q_heads);
+  if (spec.group > 1) text += fmt::format(" in groups of {}", spec.group);
+  const AttentionSpec resolved = resolve(spec);
+  text += fmt::format(", depth {}/{}, {}", resolved.qk_depth, resolved.ov_depth,
+                      to_string(spec.qkv_dtype));
+  if (spec.page_size > 0) text += fmt::format(", pages of {}", spec.page_size);
+  if (spec.ragged) text += ", ragged";
+  if (spec.sink) text += ", sink";
+  text += "\n";
+  text += fmt::format(
+      "config {}: {}\n", shown(plan["config"]),
+      plan["supported"].get<bool>() ? "supported" : "unsupported: " + shown(plan["reason"]));
+  const Json& kernel = plan["kernel"];
+  text += fmt::format("kernel: {}\n",
+                      kernel["supported"].get<bool>() ? "supported" : shown(kernel["reason"]));
+  return text;
+}
+
+// Names and values in columns, the kernel's beside the reference's where both have one.
+std::string fields(const Json& plan) {
+  const Json& kernel = plan["kernel"];
+  const Json variant = kernel.contains("variants") ? kernel["variants"].front() : Json::object();
+  static const std::map<std::string, std::string> kKernelNames{{"smem_used", "smem_bytes"},
+                                                               {"num_threads", "threads"}};
+  static const char* const kNames[] = {
+      "MMA_M",
+      "MMA_K",
+      "BM",
+      "BM_eff",
+      "BN",
+      "BK0",
+      "BK1",
+      "padded_qk_depth",
+      "padded_ov_depth",
+      "rope_depth",
+      "fuse_gqa",
+      "use_fused_kv",
+      "num_kv_stages",
+      "num_qk_stages",
+      "num_pv_stages",
+      "tmem_used",
+      "smem_used",
+      "num_mbarriers",
+      "num_threads",
+      "num_consumers",
+      "num_stages",
+      "ping_pong",
+      "consumer_registers",
+      "producer_registers",
+  };
+  std::string text = heading("Configuration");
+  const bool both = !variant.empty();
+  text += fmt::format("{}{:<20}{:>12}{}\n", kIndent, "", shown(plan["config"]),
+                      both ? fmt::format("{:>12}", "kernel") : "");
+  for (const std::string name : kNames) {
+    if (!plan.contains(name)) continue;
+    const auto renamed = kKernelNames.find(name);
+    const std::string other = renamed == kKernelNames.end() ? name : renamed->second;
+    const Json& where = variant.contains(other) ? variant : kernel;
+    std::string line = fmt::format("{}{:<20}{:>12}", kIndent, name, shown(plan[name]));
+    if (both) {
+      const std::string actual = where.contains(other) ? shown(where[other]) : "-";
+      line += fmt::format("{:>12}", actual);
+      if (actual != "-" && actual != shown(plan[name])) line += "  *";
+    }
+    text += line + "\n";
+  }
+  return text;
+}
+
+std::string deviations(const Json& kernel) {
+  if (kernel["deviations"].empty()) return {};
+  std::string text = heading("* Deviations from the reference");
+  for (const Json& entry : kernel["deviations"]) {
+    text += wrapped(
+        fmt::format("{}: {} instead of {}: {}", shown(entry["name"]), shown(entry["actual"]),
+                    shown(entry["reference"]), shown(entry["reason"])),
+        kIndent, "      ");
+  }
+  return text;
+}
+
+std::string launch(const Json& plan) {
+  std::string text;
+  for (const char* name :
+       {"q_tile_rows", "can_switch_to_1q", "launch_smem_used", "switch_1q_smem_used",
+        "switch_1q_num_kv_stages", "switch_1q_use_fused_kv", "prefer_1q"}) {
+    if (plan.contains(name)) {
+      text += fmt::format("{}{:<24}{:>12}\n", kIndent, name, shown(plan[name]));
+    }
+  }
+  return text.empty() ? text : heading("Launch") + text;
+}
+
+// One cell a stage, so that the ring is seen.
+void add_cells(std::vector<MapCell>& cells, const Json& region, std::int64_t parts,
+               const std::string& label) {
+  const std::int64_t begin = region["begin"];
+  const std::int64_t size = region["size"];
+  if (parts < 1 || size % parts != 0) parts = 1;
+  for (std::int64_t i = 0; i < parts; ++i) {
+    cells.push_back({parts == 1 ? label : fmt::format("{}{}", label, i), begin + size / parts * i,
+                     size / parts});
+  }
+}
+
+std::vector<MapCell> smem_cells(const Json& variant) {
+  std::vector<MapCell> cells;
+  for (const Json& region : variant["smem_map"]) {
+    const std::string name = region["name"];
+    if (name == "Q") {
+      add_cells(cells, region, variant["num_qo"], "Q");
+    } else if (name == "Q rope") {
+      add_cells(cells, region, 1, "Qr");
+    } else if (name == "KV ring") {
+      add_cells(cells, region, variant["num_kv_stages"], "KV");
+    } else if (name == "K ring") {
+      add_cells(cells, region, variant["num_kv_stages"], "K");
+    } else if (name == "V ring") {
+      add_cells(cells, region, variant["num_kv_stages"], "V");
+    } else if (name == "K rope") {
+      add_cells(cells, region, variant["num_rope_buffers"], "Kr");
+    } else {
+      add_cells(cells, region, 1, name);
+    }
+  }
+  return cells;
+}
+
+std::vector<MapCell> cells_of(const Json& ranges) {
+  std::vector<MapCell> cells;
+  for (const Json& range : ranges) {
+    cells.push_back({range["name"], range["begin"], range["size"]});
+  }
+  return cells;
+}
+
+std::string region_table(const Json& regions) {
+  std::string text;
+  for (const Json& region : regions) {
+    text += fmt::format("{}{:<20}{:>8} .. {:>6}{:>10} bytes\n", kIndent, shown(region["name"]),
+                        region["begin"].get<std::int64_t>(),
+                        region["begin"].get<std::int64_t>() + region["size"].get<std::int64_t>(),
+                        region["size"].get<std::int64_t>());
+  }
+  return text;
+}
+
+std::string smem_scale(std::int64_t total) {
+  return fmt::format("one character is {:.1f} KiB",
+                     static_cast<double>(total) / (kBarWidth - 1) / 1024);
+}
+
+// Barriers by name without their index, with how many there are.
+std::string barrier_table(const Json& barriers) {
+  std::vector<std::pair<std::string, int>> groups;
+  for (const Json& barrier : barriers) {
+    std::string name = barrier["name"];
+    name = name.substr(0, name.find('['));
+    name += fmt::format(" ({})", barrier["arrivals"].get<int>());
+    if (groups.empty() || groups.back().first != name) {
+      groups.emplace_back(name, 1);
+    } else {
+      ++groups.back().second;
+    }
+  }
+  std::string list;
+  for (const auto& [name, count] : groups) {
+    list += (list.empty() ? "" : ", ") + name + (count > 1 ? fmt::format(" x{}", count) : "");
+  }
+  return wrapped(
+      fmt::format("{} barriers, in memory order, with (arrivals): {}", barriers.size(), list),
+      kIndent, "      ");
+}
+
+std::string variant_maps(const Json& variant) {
+  constexpr std::int64_t kSmem = 232448;
+  constexpr std::int64_t kTmem = 512;
+  const std::int64_t queries = variant["num_qo"];
+  std::string text = heading(
+      fmt::format("Memory of the body with {} query tile{}", queries, queries > 1 ? "s" : ""));
+  text += fmt::format("{}Tensor memory: {} of {} columns, one character is {} columns\n", kIndent,
+                      variant["tmem_used"].get<std::int64_t>(), kTmem, kTmem / (kTmemWidth - 1));
+  text += draw_memory_map(cells_of(variant["tmem_map"]), cells_of(variant["tmem_overlays"]), kTmem,
+                          kTmemWidth, kIndent);
+  text += fmt::format("\n{}Shared memory: {} of {} bytes, {}\n", kIndent,
+                      variant["smem_bytes"].get<std::int64_t>(), kSmem, smem_scale(kSmem));
+  text += draw_memory_map(smem_cells(variant), cells_of(variant["smem_overlays"]), kSmem, kBarWidth,
+                          kIndent);
+  for (const Json& overlay : variant["smem_overlays"]) {
+    text += wrapped(fmt::format("{} ({} bytes): once {}", shown(overlay["name"]),
+                                shown(overlay["size"]), shown(overlay["when"])),
+                    kIndent, "      ");
+  }
+  return text + region_table(variant["smem_map"]) + barrier_table(variant["barriers"]);
+}
+
+std::string plain_maps(const Json& kernel) {
+  constexpr std::int64_t kSmem = 232448;
+  if (kernel["smem_map"].empty()) return {};
+  std::string text = heading("Memory");
+  text += fmt::format("{}Shared memory: {} of {} bytes, {}\n", kIndent,
+                      kernel["smem_bytes"].get<std::int64_t>(), kSmem, smem_scale(kSmem));
+  text += draw_memory_map(cells_of(kernel["smem_map"]), {}, kSmem, kBarWidth, kIndent);
+  return text + region_table(kernel["smem_map"]) + barrier_table(kernel["barriers"]);
+}
+
+std::string roles(const Json& kernel) {
+  if (!kernel.contains("roles")) return {};
+  std::string text = heading("Warps");
+  for (const Json& role : kernel["roles"]) {
+    const int first = role["first_warp"];
+    const int last = first + role["num_warps"].get<int>() - 1;
+    text +=
+        fmt::format("{}{:<8}{:<16}{:>4} registers a thread\n", kIndent,
+                    first == last ? fmt::format("{}", first) : fmt::format("{}-{}", first, last),
+                    shown(role["name"]), role["registers"].get<int>());
+  }
+  text += heading("Tensor maps");
+  for (const Json& map : kernel["tensor_maps"]) {
+    std::string box;
+    for (std::size_t i = 0; i < map["box"].size(); ++i) {
+      box +=
+          fmt::format("{}{} {}", i == 0 ? "" : ", ", shown(map["axes"][i]), shown(map["box"][i]));
+    }
+    text += fmt::format("{}{:<12}{:<6}swizzle {:<5}{} box{} a tile of ({})\n", kIndent,
+                        shown(map["name"]), shown(map["dtype"]), shown(map["swizzle"]),
+                        shown(map["copies"]), map["copies"] == 1 ? "" : "es", box);
+  }
+  return text;
+}
+
+}  // namespace
 
 Result<std::string> plan_to_text(const AttentionSpec& spec, const PlanOptions& options,
                                  ConfigKind kind, const LaunchQuery& query, const Tuning* tuning) {
-  return plan_to_json(spec, options, kind, query, tuning);
+  const Result<std::string> json = plan_to_json(spec, options, kind, query, tuning);
+  if (!json) return json.error();
+  const Json plan = Json::parse(*json);
+  const Json& kernel = plan["kernel"];
+  std::string text = head(spec, plan) + fields(plan) + deviations(kernel) + launch(plan);
+  if (kernel.contains("variants")) {
+    for (const Json& variant : kernel["variants"]) text += variant_maps(variant);
+  } else {
+    text += plain_maps(kernel);
+  }
+  return text + roles(kernel);
 }
 
 }  // namespace attnjit

@@ -1,0 +1,126 @@
+#include "plan/memory_map_text.h"
+
+#include <algorithm>
+#include <string_view>
+
+namespace attnjit {
+namespace {
+
+// A row of glyphs, each one character wide on a terminal however many bytes it has.
+class GlyphRow {
+ public:
+  explicit GlyphRow(int width) : glyphs_(static_cast<std::size_t>(width), " ") {}
+
+  void put(int column, std::string_view glyph) {
+    if (column >= 0 && column < static_cast<int>(glyphs_.size())) {
+      glyphs_[static_cast<std::size_t>(column)] = glyph;
+    }
+  }
+  const std::string& at(int column) const { return glyphs_[static_cast<std::size_t>(column)]; }
+  void fill(int from, int to, std::string_view glyph) {
+    for (int column = from; column < to; ++column) put(column, glyph);
+  }
+  // ASCII text, cut at `to`.
+  void write(int from, int to, std::string_view text) {
+    for (std::size_t i = 0; i < text.size() && from + static_cast<int>(i) < to; ++i) {
+      put(from + static_cast<int>(i), text.substr(i, 1));
+    }
+  }
+  std::string line(const std::string& indent) const {
+    std::string text = indent;
+    std::size_t end = glyphs_.size();
+    while (end > 0 && glyphs_[end - 1] == " ") --end;
+    for (std::size_t i = 0; i < end; ++i) text += glyphs_[i];
+    return text + "\n";
+  }
+
+ private:
+  std::vector<std::string> glyphs_;
+};
+
+struct Scale {
+  std::int64_t total;
+  int width;
+
+  // The border column of a position; the last one is the bar's right edge.
+  int column(std::int64_t position) const {
+    return static_cast<int>((position * (width - 1) * 2 + total) / (total * 2));
+  }
+};
+
+void centre(GlyphRow& row, int left, int right, const std::string& label) {
+  const int room = right - left - 1;
+  const int length = std::min(room, static_cast<int>(label.size()));
+  row.write(left + 1 + (room - length) / 2, right, label);
+}
+
+// Borders of a box are joined where boxes meet.
+void border(GlyphRow& row, int column, bool top, bool left_edge, bool right_edge) {
+  const std::string& old = row.at(column);
+  if (old == "─" || (old != " " && !left_edge && !right_edge)) {
+    row.put(column, top ? "┬" : "┴");
+  } else if (old != " ") {
+    row.put(column, top ? "┬" : "┴");
+  } else if (left_edge) {
+    row.put(column, top ? "┌" : "└");
+  } else {
+    row.put(column, top ? "┐" : "┘");
+  }
+}
+
+void box(GlyphRow& top, GlyphRow& middle, GlyphRow& bottom, int left, int right,
+         const std::string& label) {
+  top.fill(left + 1, right, "─");
+  bottom.fill(left + 1, right, "─");
+  border(top, left, true, true, false);
+  border(bottom, left, false, true, false);
+  border(top, right, true, false, true);
+  border(bottom, right, false, false, true);
+  middle.put(left, "│");
+  middle.put(right, "│");
+  centre(middle, left, right, label);
+}
+
+}  // namespace
+
+std::string draw_memory_map(const std::vector<MapCell>& cells, const std::vector<MapCell>& overlays,
+                            std::int64_t total, int width, const std::string& indent) {
+  if (total <= 0 || width < 2) return {};
+  const Scale scale{total, width};
+  GlyphRow ruler(width + 12);
+  GlyphRow top(width);
+  GlyphRow middle(width);
+  GlyphRow bottom(width);
+  middle.fill(0, width, "░");
+  int ruler_end = 0;
+  auto mark = [&](std::int64_t position) {
+    const int column = scale.column(position);
+    if (column < ruler_end) return;
+    const std::string number = std::to_string(position);
+    ruler.write(column, width + 12, number);
+    ruler_end = column + static_cast<int>(number.size()) + 1;
+  };
+  for (const MapCell& cell : cells) {
+    const int left = scale.column(cell.begin);
+    const int right = scale.column(cell.begin + cell.size);
+    if (right <= left) continue;
+    mark(cell.begin);
+    middle.fill(left + 1, right, " ");
+    box(top, middle, bottom, left, right, cell.label);
+  }
+  if (!cells.empty()) mark(cells.back().begin + cells.back().size);
+  std::string text =
+      ruler.line(indent) + top.line(indent) + middle.line(indent) + bottom.line(indent);
+  if (overlays.empty()) return text;
+  GlyphRow overlay_top(width);
+  GlyphRow overlay_middle(width);
+  GlyphRow overlay_bottom(width);
+  for (const MapCell& overlay : overlays) {
+    const int left = scale.column(overlay.begin);
+    const int right = std::max(scale.column(overlay.begin + overlay.size), left + 1);
+    box(overlay_top, overlay_middle, overlay_bottom, left, right, overlay.label);
+  }
+  return text + overlay_middle.line(indent) + overlay_bottom.line(indent);
+}
+
+}  // namespace attnjit

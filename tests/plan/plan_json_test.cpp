@@ -1,0 +1,221 @@
+// What `attnjit plan --json` says beyond the vectors: the choice of the configuration, the kernel's
+// side, bad queries, and known flaws of the reference that stay visible.
+#include "plan/plan_json.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <random>
+
+namespace attnjit {
+namespace {
+
+using Json = nlohmann::json;
+
+Json plan_of(const std::string& spec, ConfigKind kind = ConfigKind::kAuto,
+             const LaunchQuery& query = {}) {
+  const Result<SpecDocument> document = spec_from_json(spec);
+  if (!document) {
+    ADD_FAILURE() << document.error().to_string();
+    return Json::object();
+  }
+  const Result<std::string> text = plan_to_json(document->spec, document->options, kind, query);
+  if (!text) {
+    ADD_FAILURE() << text.error().to_string();
+    return Json::object();
+  }
+  return Json::parse(*text);
+}
+
+TEST(PlanJson, AutoChoosesTheConfiguration) {
+  EXPECT_EQ(plan_of(R"({"num_q_heads": 8, "qk_depth": 128})")["config"], "fa4");
+  EXPECT_EQ(plan_of(R"({"num_q_heads": 8, "qk_depth": 256})")["config"], "depth512");
+  EXPECT_EQ(plan_of(R"({"num_q_heads": 8, "qk_depth": 512, "arch": "sm_103a"})")["config"],
+            "depth512");
+  EXPECT_EQ(plan_of(R"({"num_q_heads": 8, "qk_depth": 256, "num_qo": 2})")["config"], "fa4");
+  EXPECT_EQ(plan_of(R"({"num_q_heads": 8, "qk_depth": 192, "mla": "prefill"})")["config"], "mla");
+  EXPECT_EQ(
+      plan_of(R"({"num_q_heads": 8, "qk_depth": 192, "mla": "prefill", "num_qo": 1})")["config"],
+      "fa4");
+  EXPECT_EQ(plan_of(R"({"num_q_heads": 8, "qk_depth": 576, "mla": "decode"})")["config"], "mla");
+  EXPECT_EQ(plan_of(R"({"num_q_heads": 8, "qk_depth": 128, "arch": "sm_90a"})")["config"], "sm90");
+  EXPECT_EQ(plan_of(R"({"num_q_heads": 8, "qk_depth": 128, "arch": "sm_90a"})",
+                    ConfigKind::kFa4)["config"],
+            "fa4");
+}
+
+TEST(PlanJson, NamesOfKindsRoundTrip) {
+  for (const char* name : {"auto", "fa4", "mla", "depth512", "sm90"}) {
+    const auto kind = config_kind_from_string(name);
+    ASSERT_TRUE(kind);
+    EXPECT_EQ(to_string(*kind), name);
+  }
+  EXPECT_FALSE(config_kind_from_string("FA4"));
+}
+
+TEST(PlanJson, UnsupportedIsPrintedWithItsReason) {
+  const Json deep = plan_of(R"({"num_q_heads": 8, "qk_depth": 256, "num_qo": 2})");
+  EXPECT_EQ(deep["supported"], false);
+  EXPECT_EQ(deep["BN"], 0);
+  EXPECT_NE(deep["reason"].get<std::string>().find("BN = 0"), std::string::npos);
+  const Json decode = plan_of(R"({"num_q_heads": 8, "qk_depth": 576, "mla": "decode"})");
+  EXPECT_EQ(decode["supported"], false);
+  EXPECT_NE(decode["reason"], "");
+  EXPECT_EQ(decode["kernel"]["supported"], false);
+  const Json other = plan_of(R"({"num_q_heads": 8, "qk_depth": 128})", ConfigKind::kSm90);
+  EXPECT_EQ(other["supported"], false);
+  EXPECT_NE(other["reason"].get<std::string>().find("sm_100a"), std::string::npos);
+  for (const char* config : {"mla", "depth512"}) {
+    const Json plan =
+        plan_of(R"({"num_q_heads": 8, "qk_depth": 128})", *config_kind_from_string(config));
+    EXPECT_EQ(plan["config"], config);
+    EXPECT_EQ(plan["supported"], false) << config;
+    EXPECT_NE(plan["reason"], "") << config;
+  }
+}
+
+TEST(PlanJson, TheReferenceKeepsItsUncountedRopePartAndTheKernelCountsIt) {
+  const char* unset = R"({"num_q_heads": 32, "qk_depth": 192, "ov_depth": 128})";
+  const Json plan = plan_of(unset);
+  EXPECT_EQ(plan["rope_dtype_size"], 0);
+  EXPECT_EQ(plan["rope_depth"], 64);
+  // Q is counted whole, K without its 64 columns: 2 stages of 128 x 128 x 2 each, staged in 3.
+  EXPECT_EQ(plan["num_kv_stages"], 2);
+  EXPECT_EQ(plan["num_qk_stages"], 3);
+  EXPECT_EQ(plan["use_fused_kv"], false);
+  EXPECT_EQ(plan["smem_used"],
+            4 + 8 * (8 + 4 + 3) + 256 * 192 * 2 + 1024 + 4 * (128 * 128 * 2 + 16) + 2 * 2 * 16);
+  EXPECT_EQ(plan["TMAConsumerPipeline"]["K"]["full_kv_bytes"], 128 * 128 * 2);
+  bool recorded = false;
+  for (const Json& entry : plan["kernel"]["deviations"]) {
+    recorded = recorded || (entry["reason"].get<std::string>().find("rope") != std::string::npos);
+  }
+  EXPECT_TRUE(recorded);
+  const Json set =
+      plan_of(R"({"num_q_heads": 32, "qk_depth": 192, "ov_depth": 128, "rope_dtype": "bf16"})");
+  EXPECT_EQ(set["smem_used"], 230572);
+  EXPECT_EQ(set["kernel"]["smem_bytes"], plan["kernel"]["smem_bytes"]);
+  EXPECT_EQ(set["kernel"]["constants"], plan["kernel"]["constants"]);
+}
+
+TEST(PlanJson, TheReferenceKeepsItsBarriersAboveSixtyFour) {
+  const Json plan = plan_of(
+      R"({"num_q_heads": 32, "group": 8, "qk_depth": 64, "qkv_dtype": "e4m3", "page_size": 128})");
+  EXPECT_EQ(plan["num_mbarriers"], 65);
+  EXPECT_EQ(plan["supported"], true);
+  EXPECT_LE(plan["kernel"]["num_mbarriers"], 64);
+}
+
+TEST(PlanJson, DefaultsOfThePlanOptions) {
+  const Json half = plan_of(R"({"num_q_heads": 8, "qk_depth": 128})");
+  EXPECT_EQ(half["swizzle_mode"], 128);
+  EXPECT_EQ(half["num_qo"], 2);
+  EXPECT_EQ(half["pair_cta"], false);
+  const Json fp8 = plan_of(R"({"num_q_heads": 8, "qk_depth": 128, "qkv_dtype": "e4m3"})");
+  EXPECT_EQ(fp8["swizzle_mode"], 64);
+  const Json mla = plan_of(R"({"num_q_heads": 8, "qk_depth": 192, "mla": "prefill"})");
+  EXPECT_EQ(mla["ov_depth"], 128);
+  EXPECT_EQ(mla["rope_mma_dtype"], "bf16");
+  EXPECT_EQ(mla["fa4_config"]["BN"], mla["BN"]);
+  EXPECT_EQ(mla["smem_used"], 230556);
+}
+
+TEST(PlanJson, KernelHasEverythingThatIsFixedAtCompileTime) {
+  const Json plan = plan_of(R"({"num_q_heads": 8, "qk_depth": 128})");
+  const Json& kernel = plan["kernel"];
+  for (const char* name :
+       {"supported", "reason", "entry", "kernel_header", "threads", "cluster", "smem_bytes",
+        "deviations", "roles", "tensor_maps", "variants", "smem_map", "tmem_map", "barriers",
+        "constants", "parameters", "exp2_fma_pairs", "rescale_threshold"}) {
+    EXPECT_TRUE(kernel.contains(name)) << name;
+  }
+  EXPECT_EQ(kernel["variants"].size(), 2U);
+  EXPECT_EQ(kernel["constants"]["kTileN"], 128);
+  EXPECT_EQ(kernel["constants"]["kRescaleThreshold"], "0x1p+3f");
+}
+
+TEST(PlanJson, Sm90PlanIsAtTopLevel) {
+  const Json plan = plan_of(R"({"num_q_heads": 8, "qk_depth": 128, "arch": "sm_90a"})");
+  EXPECT_EQ(plan["BM"], plan["kernel"]["BM"]);
+  EXPECT_EQ(plan["smem_bytes"], plan["kernel"]["smem_bytes"]);
+  EXPECT_EQ(plan["supported"], plan["kernel"]["supported"]);
+}
+
+TEST(PlanJson, TheQueryDefaultsToOneSequenceOnTheFullChip) {
+  LaunchQuery query;
+  query.max_prompt_len = 1024;  // 4 tiles of 256
+  // 18 heads: 72 CTAs of 148 / 2; 19 heads: 76.
+  EXPECT_EQ(plan_of(R"({"num_q_heads": 18, "qk_depth": 128})", {}, query)["prefer_1q"], true);
+  EXPECT_EQ(plan_of(R"({"num_q_heads": 19, "qk_depth": 128})", {}, query)["prefer_1q"], false);
+  query.sm_count = 152;
+  EXPECT_EQ(plan_of(R"({"num_q_heads": 19, "qk_depth": 128})", {}, query)["prefer_1q"], true);
+  query.batch = 2;
+  EXPECT_EQ(plan_of(R"({"num_q_heads": 19, "qk_depth": 128})", {}, query)["prefer_1q"], false);
+}
+
+TEST(PlanJson, QueriesOutOfRangeAreRefusedByName) {
+  AttentionSpec spec;
+  spec.num_q_heads = 8;
+  spec.qk_depth = 128;
+  for (const std::int64_t bad : {std::int64_t{-1}, std::int64_t{1} << 31, INT64_MIN, INT64_MAX}) {
+    LaunchQuery query;
+    query.max_prompt_len = bad;
+    const Result<std::string> prompt = plan_to_json(spec, {}, ConfigKind::kAuto, query);
+    ASSERT_FALSE(prompt);
+    EXPECT_EQ(prompt.error().field, "max_prompt_len");
+    EXPECT_EQ(prompt.error().code, ErrorCode::kInvalid);
+    query.max_prompt_len = 1;
+    query.batch = bad;
+    EXPECT_EQ(plan_to_json(spec, {}, ConfigKind::kAuto, query).error().field, "batch");
+    query.batch = 1;
+    query.sm_count = bad;
+    EXPECT_EQ(plan_to_json(spec, {}, ConfigKind::kAuto, query).error().field, "sm_count");
+  }
+}
+
+TEST(PlanJson, InvalidSpecsAreErrors) {
+  const Result<std::string> result = plan_to_json(AttentionSpec{}, {});
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().code, ErrorCode::kInvalid);
+  EXPECT_FALSE(result.error().others.empty());
+}
+
+TEST(PlanJson, EveryValidSpecPrints) {
+  std::mt19937 rng(9);
+  auto pick = [&](std::initializer_list<int> values) {
+    return values.begin()[rng() % values.size()];
+  };
+  int printed = 0;
+  for (int i = 0; i < 600; ++i) {
+    AttentionSpec spec;
+    spec.arch = static_cast<Arch>(rng() % 3);
+    spec.group = pick({1, 3, 8, 16384});
+    spec.num_q_heads = spec.group;
+    spec.qk_depth = pick({1, 7, 8, 63, 64, 100, 128, 192, 250, 256, 512, 576, 16384});
+    spec.ov_depth = pick({0, 0, 0, 1, 64, 128, 16384});
+    spec.qkv_dtype = pick({0, 1}) != 0 ? Dtype::kE4m3 : Dtype::kBf16;
+    spec.mla = static_cast<Mla>(rng() % 3);
+    spec.page_size = pick({0, 1, 17, 64, 1 << 20});
+    spec.num_partitions = pick({0, 1, 65535});
+    PlanOptions options;
+    if (rng() % 2) options.swizzle_bytes = pick({32, 64, 128});
+    if (rng() % 2) options.num_qo = pick({1, 2});
+    if (rng() % 2) options.pair_cta = rng() % 2;
+    if (!validate(spec, options).empty()) continue;
+    for (const ConfigKind kind : {ConfigKind::kAuto, ConfigKind::kFa4, ConfigKind::kMla,
+                                  ConfigKind::kDepth512, ConfigKind::kSm90}) {
+      LaunchQuery query;
+      query.max_prompt_len = 2147483647;
+      query.batch = 2147483647;
+      const Result<std::string> text = plan_to_json(spec, options, kind, query);
+      ASSERT_TRUE(text) << text.error().to_string();
+      const Json plan = Json::parse(*text);
+      EXPECT_EQ(plan["supported"], plan["reason"] == "") << *text;
+      ++printed;
+    }
+  }
+  EXPECT_GT(printed, 1000);
+}
+
+}  // namespace
+}  // namespace attnjit

@@ -1,0 +1,50 @@
+// Fuzz target: specs and manifests from JSON.
+#include <cstdlib>
+#include <string>
+
+#include "attnjit/manifest.h"
+#include "attnjit/spec.h"
+#include "fuzz_targets.h"
+
+namespace attnjit::fuzz {
+namespace {
+
+void require(bool holds) {
+  if (!holds) std::abort();
+}
+
+void check_error(const Error& error) {
+  require(error.code == ErrorCode::kInvalid && !error.message.empty());
+  require(error.others.size() <= 256);
+  for (const char c : error.to_string()) require(c == '\n' || (c >= 0x20 && c <= 0x7e));
+}
+
+void check_document(const SpecDocument& document) {
+  require(validate(document.spec, document.options).empty());
+  const std::string json = spec_to_json(document.spec, document.options);
+  const Result<SpecDocument> again = spec_from_json(json);
+  require(again.ok() && *again == document);
+  require(spec_to_json(again->spec, again->options) == json);
+  const AttentionSpec resolved = resolve(document.spec);
+  require(resolved.ov_depth > 0 && resolved.output_dtype.has_value());
+  require(validate(resolved, document.options).empty());
+  require(resolve(resolved) == resolved);
+}
+
+}  // namespace
+
+void fuzz_spec_json(std::string_view input) {
+  const Result<SpecDocument> read = spec_from_json(input);
+  if (read) {
+    check_document(*read);
+  } else {
+    check_error(read.error());
+  }
+  const Result<Manifest> manifest = manifest_from_json(input);
+  if (!manifest) return check_error(manifest.error());
+  for (const Result<SpecDocument>& spec : manifest->specs) {
+    if (!spec) check_error(spec.error());
+  }
+}
+
+}  // namespace attnjit::fuzz

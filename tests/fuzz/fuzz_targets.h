@@ -1,0 +1,21 @@
+// The fuzz targets: each takes any bytes, and aborts where a promise is broken.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace attnjit::fuzz {
+
+/// Expression snippets: the first byte chooses a mask or a score modification. What parses must
+/// print text that can only be an expression, and evaluate.
+void fuzz_expression(std::string_view input);
+
+/// Trusted bodies: what is accepted must leave brackets, comments and literals closed, judged by a
+/// second, simpler reading.
+void fuzz_trusted(std::string_view input);
+
+/// Specs and manifests: what is read must be valid, resolve, and survive writing and reading.
+void fuzz_spec_json(std::string_view input);
+
+}  // namespace attnjit::fuzz

@@ -68,12 +68,16 @@ std::string head(const AttentionSpec& spec, const Json& plan) {
   if (spec.ragged) text += ", ragged";
   if (spec.sink) text += ", sink";
   text += "\n";
-  text += fmt::format(
-      "config {}: {}\n", shown(plan["config"]),
-      plan["supported"].get<bool>() ? "supported" : "unsupported: " + shown(plan["reason"]));
+  text +=
+      wrapped(fmt::format("config {}: {}", shown(plan["config"]),
+                          plan["supported"].get<bool>() ? "supported"
+                                                        : "unsupported: " + shown(plan["reason"])),
+              "", kIndent);
   const Json& kernel = plan["kernel"];
-  text += fmt::format("kernel: {}\n",
-                      kernel["supported"].get<bool>() ? "supported" : shown(kernel["reason"]));
+  text +=
+      wrapped(fmt::format("kernel: {}",
+                          kernel["supported"].get<bool>() ? "supported" : shown(kernel["reason"])),
+              "", kIndent);
   return text;
 }
 

@@ -110,7 +110,7 @@ TEST(PlanText, FitsATerminalForEverySpec) {
     const Result<std::string> text = plan_to_text(spec, options, kinds[rng() % 5], query);
     ASSERT_TRUE(text) << text.error().to_string();
     for (const std::string& line : lines_of(*text)) {
-      EXPECT_LE(glyphs_of(line).size(), 110U) << line;
+      EXPECT_LE(glyphs_of(line).size(), 100U) << line;
     }
   }
 }

@@ -170,7 +170,7 @@ Result<KernelImage> check_output(const CompileRequest& request, CompileOutput ou
   }
   image.cubin = std::move(output.cubin);
   image.entries = source.entries;
-  image.times = output.times;
+  image.times = log.times;
   image.nvrtc_version = version_of(output.ptx);
   image.log = std::move(log.text);
   if (request.want_ptx) image.ptx = std::move(output.ptx);

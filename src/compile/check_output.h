@@ -12,10 +12,11 @@ namespace attnjit {
 /// What a request must be before a compiler sees it. Errors: kInvalid (a NUL byte, no entry).
 Status check_request(const CompileRequest& request);
 
-/// Judges an output. NOTE: NVRTC's result alone is no judgement: after a failed compile it still
-/// hands out an empty cubin with success, and it ignores or serialises instructions with a remark
-/// only. Errors: kCompileFailed, with the place in the user's snippet where the fault lies there;
-/// kInternal where attnjit's own source is at fault, with the log.
+/// Judges an output; the image's total time stays 0. NOTE: NVRTC's result alone is no judgement:
+/// after a failed compile it still hands out an empty cubin with success, and it ignores or
+/// serialises instructions with a remark only. Errors: kCompileFailed, with the place in the user's
+/// snippet where the fault lies there; kInternal where attnjit's own source is at fault, with the
+/// log.
 Result<KernelImage> check_output(const CompileRequest& request, CompileOutput output);
 
 }  // namespace attnjit

@@ -109,11 +109,36 @@ bool is_advisory(std::string_view line) {
   return line.find("Potential Performance Loss") != std::string_view::npos;
 }
 
+/// A row of `--time`'s table, "attention.cu, NVVM Optimizer, 10, ms". The file's name may hold
+/// commas, so it is read from the right.
+void read_time(std::string_view row, CompileTimes& times) {
+  const std::size_t unit = row.rfind(", ");
+  if (unit == std::string_view::npos || unit == 0 || row.substr(unit + 2) != "ms") return;
+  const std::size_t number = row.rfind(", ", unit - 1);
+  if (number == std::string_view::npos || number == 0) return;
+  const std::size_t phase = row.rfind(", ", number - 1);
+  if (phase == std::string_view::npos) return;
+  const std::string_view digits = row.substr(number + 2, unit - number - 2);
+  double value = 0;
+  const auto parsed = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  if (parsed.ec != std::errc() || !(value >= 0 && value < 1e9)) return;
+  const std::string_view name = row.substr(phase + 2, number - phase - 2);
+  if (name == "CUDA C++ Frontend") times.frontend_ms += value;
+  if (name == "NVVM Optimizer") times.optimizer_ms += value;
+  if (name == "PTX Translation") times.ptxas_ms += value;
+}
+
 class Parser {
  public:
   Parser(ParsedLog& out, const std::vector<std::string_view>& files) : out_(out), files_(files) {}
 
   void line(std::string_view text) {
+    if (text == "File name, phase name, metric, unit") {
+      in_table_ = true;
+      return;
+    }
+    if (in_table_ && !text.empty()) return read_time(text, out_.times);
+    in_table_ = false;
     if (starts_with(text, "ptxas")) {
       hidden_ = false;
       open_ = false;
@@ -205,6 +230,7 @@ class Parser {
   std::string entry_, current_;
   bool hidden_ = false;  ///< inside a message of a file that is not ours
   bool open_ = false;    ///< inside the last message
+  bool in_table_ = false;
 };
 
 }  // namespace

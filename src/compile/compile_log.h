@@ -1,4 +1,4 @@
-// Reads NVRTC's program log: messages of the front end, remarks of ptxas, resource usage.
+// Reads NVRTC's program log: messages of the front end, remarks of ptxas, resource usage, times.
 //
 // Thread rules: pure functions.
 #pragma once
@@ -41,7 +41,8 @@ struct ParsedLog {
   /// ignored) or C7510 (wgmma serialised): the image is right but not the kernel that was planned.
   std::vector<std::string> advisories;
   std::vector<FunctionUsage> functions;
-  std::string text;  ///< the log without what names a file that is none of the program's
+  CompileTimes times;  ///< without the total
+  std::string text;    ///< the log without the times, and what a file not of the program's says
 };
 
 /// Parses a log. `files` are the names of the program's own files; a message in a file whose name

@@ -24,6 +24,7 @@
 
 #include "attnjit/compile.h"
 #include "compile/check_output.h"
+#include "compile/nvrtc.h"
 #include "compile/nvrtc_find.h"
 #include "compile/worker.h"
 #include "compile/worker_protocol.h"
@@ -118,7 +119,7 @@ class Child {
     sigemptyset(&none);
     int failed = 0;
     const auto require = [&failed](int result) { failed = failed != 0 ? failed : result; };
-    // NOTE: first, for `socket` may be one of the descriptors that are replaced below it.
+    // NOTE: first, for a host that closed its standard descriptors has `socket` among them.
     require(posix_spawn_file_actions_adddup2(&actions, socket, kWorkerSocket));
     require(posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0));
     require(posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0));
@@ -251,7 +252,18 @@ class HelperCompiler final : public Compiler {
       return make_error(ErrorCode::kEnvironment, std::move(reply->problem), nvrtc->path);
     }
     const std::string version = fmt::format("{}.{}", reply->nvrtc_major, reply->nvrtc_minor);
+    // NOTE: an allocation that fails is an error of the source to the front end.
+    const bool no_memory = reply->output.result != kNvrtcSuccess &&
+                           (reply->output.result == kNvrtcOutOfMemory ||
+                            reply->output.log.find(": out of memory") != std::string::npos);
     Result<KernelImage> image = check_output(request, std::move(reply->output));
+    if (!image && no_memory) {
+      Error error = out_of_memory();
+      error.field = image.error().field;
+      error.line = image.error().line;
+      error.column = image.error().column;
+      return error;
+    }
     if (!image) return image;
     if (image->nvrtc_version.empty()) image->nvrtc_version = version;
     image->times.total_ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
@@ -347,6 +359,13 @@ class HelperCompiler final : public Compiler {
                       {}, "the code is too costly to compile");
   }
 
+  Error out_of_memory() const {
+    return make_error(ErrorCode::kCompileFailed,
+                      fmt::format("the compile needed more than the {} MiB that it may have",
+                                  options_.memory_bytes >> 20),
+                      {}, "the code is too costly to compile");
+  }
+
   /// Why a worker ended without an answer.
   Error ended(Child& child) const {
     const Child::End end = child.end_after(std::chrono::milliseconds(1000));
@@ -358,12 +377,7 @@ class HelperCompiler final : public Compiler {
                         {}, "the code is too costly to compile");
     }
     // An allocation that fails inside the compiler ends it in one way or another.
-    if (end.peak_bytes > options_.memory_bytes / 2) {
-      return make_error(ErrorCode::kCompileFailed,
-                        fmt::format("the compile needed more than the {} MiB that it may have",
-                                    options_.memory_bytes >> 20),
-                        {}, "the code is too costly to compile");
-    }
+    if (end.peak_bytes > options_.memory_bytes / 2) return out_of_memory();
     const char* name = signal != 0 ? sigabbrev_np(signal) : nullptr;
     std::string what = "ended without an answer";
     if (signal != 0) what = fmt::format("crashed (SIG{})", name != nullptr ? name : "?");

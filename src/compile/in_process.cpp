@@ -42,16 +42,19 @@ class InProcessCompiler final : public Compiler {
     const auto late = [deadline] { return std::chrono::steady_clock::now() >= deadline; };
     if (cancelled_) return cancelled();
     if (late()) return too_late();
-    CompileOutput output = (*nvrtc)->compile(request, TimeChannel::kOwnFile,
-                                             [&] { return cancelled_.load() || late(); });
+    const auto start = std::chrono::steady_clock::now();
+    CompileOutput output = (*nvrtc)->compile(request, [&] { return cancelled_.load() || late(); });
     if (cancelled_) return cancelled();
     // NOTE: an image that came after the deadline is given all the same: it is paid for, and the
     // caller's cache keeps it.
     if (output.result == kNvrtcCancelled) return too_late();
     Result<KernelImage> image = check_output(request, std::move(output));
-    if (image && image->nvrtc_version.empty()) {
+    if (!image) return image;
+    if (image->nvrtc_version.empty()) {
       image->nvrtc_version = fmt::format("{}.{}", (*nvrtc)->major(), (*nvrtc)->minor());
     }
+    image->times.total_ms =
+        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
     return image;
   }
 

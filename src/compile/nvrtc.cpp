@@ -2,12 +2,8 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
-#include <chrono>
 #include <climits>
 #include <cstdlib>
 
@@ -32,74 +28,11 @@ int arch_number(Arch arch) {
   return 0;
 }
 
-/// NVRTC's time table lands in an anonymous file, so that no folder is written.
-class TimeFile {
- public:
-  explicit TimeFile(TimeChannel channel) : channel_(channel) {
-    if (channel == TimeChannel::kStdout) fd_ = STDOUT_FILENO;
-    if (channel == TimeChannel::kOwnFile) fd_ = memfd_create("attnjit-time", MFD_CLOEXEC);
-  }
-  ~TimeFile() {
-    if (channel_ == TimeChannel::kOwnFile && fd_ >= 0) close(fd_);
-  }
-  TimeFile(const TimeFile&) = delete;
-  TimeFile& operator=(const TimeFile&) = delete;
-
-  /// Empty: no file could be made, and no times will be known.
-  std::string option() const {
-    if (fd_ < 0) return {};
-    if (channel_ == TimeChannel::kStdout) return "--time=-";
-    return fmt::format("--time=/proc/self/fd/{}", fd_);
-  }
-
-  std::string text() const {
-    if (fd_ < 0) return {};
-    std::string text(4096, '\0');
-    const ssize_t size = pread(fd_, text.data(), text.size(), 0);
-    text.resize(size > 0 ? static_cast<std::size_t>(size) : 0);
-    return text;
-  }
-
- private:
-  TimeChannel channel_;
-  int fd_ = -1;
-};
-
 int flow_callback(void* payload, void*) {
   return (*static_cast<const std::function<bool()>*>(payload))() ? 1 : 0;
 }
 
-double milliseconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
-      .count();
-}
-
 }  // namespace
-
-CompileTimes parse_times(std::string_view table) {
-  CompileTimes times;
-  while (!table.empty()) {
-    const std::size_t end = table.find('\n');
-    const std::string_view row = table.substr(0, end);
-    table = end == std::string_view::npos ? std::string_view() : table.substr(end + 1);
-    // file, phase, number, unit: the file's name may hold commas, so read from the right.
-    const std::size_t unit = row.rfind(", ");
-    if (unit == std::string_view::npos || unit == 0 || row.substr(unit + 2) != "ms") continue;
-    const std::size_t number = row.rfind(", ", unit - 1);
-    if (number == std::string_view::npos || number == 0) continue;
-    const std::size_t phase = row.rfind(", ", number - 1);
-    if (phase == std::string_view::npos) continue;
-    const std::string_view digits = row.substr(number + 2, unit - number - 2);
-    double value = 0;
-    const auto parsed = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-    if (parsed.ec != std::errc() || !(value >= 0)) continue;
-    const std::string_view name = row.substr(phase + 2, number - phase - 2);
-    if (name == "CUDA C++ Frontend") times.frontend_ms += value;
-    if (name == "NVVM Optimizer") times.optimizer_ms += value;
-    if (name == "PTX Translation") times.ptxas_ms += value;
-  }
-  return times;
-}
 
 Result<std::shared_ptr<const Nvrtc>> Nvrtc::open(const std::string& path) {
   // NOTE: never unloaded: NVRTC registers handlers that run when the process ends.
@@ -159,27 +92,20 @@ Status Nvrtc::supports(Arch arch) const {
                     "arch", "sm_90a needs NVRTC 12.0, sm_100a 12.8, sm_103a 12.9");
 }
 
-CompileOutput Nvrtc::compile(const CompileRequest& request, TimeChannel times,
+CompileOutput Nvrtc::compile(const CompileRequest& request,
                              const std::function<bool()>& should_stop) const {
-  const auto start = std::chrono::steady_clock::now();
-  const TimeFile time_file(times);
   std::vector<std::string> options = request.source.options;
   if (request.line_info) options.emplace_back("-lineinfo");
   const std::size_t own = options.size();
   // NOTE: neither of these changes the image (tested), so they are no part of the key. --no-cache:
-  // whatever an NVRTC keeps on disk by itself was not verified by attnjit.
-  options.emplace_back("--no-cache");
-  if (std::string option = time_file.option(); !option.empty()) {
-    options.push_back(std::move(option));
-  }
+  // whatever an NVRTC keeps on disk by itself was not verified by attnjit. --time=-: into the log.
+  options.insert(options.end(), {"--no-cache", "--time=-"});
   CompileOutput output = run(request, options, should_stop);
   if (output.result == kNvrtcInvalidOption) {
     // An NVRTC that lacks one of the two: once more without.
     options.resize(own);
     output = run(request, options, should_stop);
   }
-  output.times = parse_times(time_file.text());
-  output.times.total_ms = milliseconds_since(start);
   return output;
 }
 

@@ -19,10 +19,9 @@ namespace attnjit {
 struct CompileOutput {
   int result = 0;           ///< nvrtcResult
   std::string result_name;  ///< "NVRTC_ERROR_COMPILATION"
-  std::string log;
+  std::string log;          ///< with the table of times
   std::vector<std::uint8_t> cubin;
   std::string ptx;
-  CompileTimes times;
 };
 
 /// The values of nvrtcResult that attnjit tells apart.
@@ -32,13 +31,6 @@ enum NvrtcResult : int {
   kNvrtcInvalidOption = 5,
   kNvrtcCompilation = 6,
   kNvrtcCancelled = 16,
-};
-
-/// Where `--time` puts its table.
-enum class TimeChannel : std::uint8_t {
-  kOwnFile,  ///< an anonymous file, opened by NVRTC through /proc
-  kNone,     ///< nowhere: times stay 0
-  kStdout,   ///< standard output, which the caller made a seekable private file (worker process)
 };
 
 class Nvrtc {
@@ -56,7 +48,7 @@ class Nvrtc {
 
   /// Compiles; never fails by itself. `should_stop` is polled from the compiler now and then (it
   /// may take seconds until it is); it may be called from other threads.
-  CompileOutput compile(const CompileRequest& request, TimeChannel times,
+  CompileOutput compile(const CompileRequest& request,
                         const std::function<bool()>& should_stop) const;
 
  private:
@@ -89,8 +81,5 @@ class Nvrtc {
   int minor_ = 0;
   std::vector<int> archs_;
 };
-
-/// The table of `--time`, e.g. "attention.cu, NVVM Optimizer, 10, ms"; unknown rows are left out.
-CompileTimes parse_times(std::string_view table);
 
 }  // namespace attnjit

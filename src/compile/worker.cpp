@@ -3,7 +3,6 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 #include <glob.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -62,15 +61,6 @@ void enter_empty_folder() {
   if (rmdir(folder) != 0 || !entered) return;
 }
 
-/// Standard output becomes a private file in memory, where NVRTC's table of times lands.
-bool redirect_stdout() {
-  const int fd = memfd_create("attnjit-worker", MFD_CLOEXEC);
-  if (fd < 0) return false;
-  const bool done = dup2(fd, STDOUT_FILENO) == STDOUT_FILENO;
-  close(fd);
-  return done;
-}
-
 /// NVRTC opens its builtins when it first compiles; no file can be opened by then.
 void preload_builtins(const std::string& nvrtc_path) {
   const std::string pattern =
@@ -107,10 +97,8 @@ WorkerReply serve(const WorkerRequest& request) {
   }
   reply.nvrtc_major = (*nvrtc)->major();
   reply.nvrtc_minor = (*nvrtc)->minor();
-  const bool has_stdout = redirect_stdout();
   reply.confined = confine();
-  reply.output = (*nvrtc)->compile(request.compile,
-                                   has_stdout ? TimeChannel::kStdout : TimeChannel::kNone, nullptr);
+  reply.output = (*nvrtc)->compile(request.compile, nullptr);
   if (reply.output.log.size() > kMaxLogBytes) reply.output.log.resize(kMaxLogBytes);
   return reply;
 }

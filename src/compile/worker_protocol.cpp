@@ -1,7 +1,6 @@
 #include "compile/worker_protocol.h"
 
 #include <bit>
-#include <cmath>
 #include <cstring>
 #include <type_traits>
 
@@ -72,11 +71,6 @@ class Reader {
     if (value > 1) ok_ = false;
     return ok_ && value == 1;
   }
-  double milliseconds() {
-    const auto value = number<double>();
-    if (!std::isfinite(value) || value < 0) ok_ = false;
-    return ok_ ? value : 0;
-  }
   /// A count of items to follow, each at least 8 bytes long.
   std::uint64_t count() {
     const auto value = number<std::uint64_t>();
@@ -126,10 +120,6 @@ std::string encode(const WorkerReply& reply) {
   out.text(output.log);
   out.text({reinterpret_cast<const char*>(output.cubin.data()), output.cubin.size()});
   out.text(output.ptx);
-  out.number(output.times.frontend_ms);
-  out.number(output.times.optimizer_ms);
-  out.number(output.times.ptxas_ms);
-  out.number(output.times.total_ms);
   return std::move(out).frame();
 }
 
@@ -184,10 +174,6 @@ Result<WorkerReply> decode_reply(std::string_view payload) {
   const std::string_view cubin = in.text();
   output.cubin.assign(cubin.begin(), cubin.end());
   output.ptx = in.text();
-  output.times.frontend_ms = in.milliseconds();
-  output.times.optimizer_ms = in.milliseconds();
-  output.times.ptxas_ms = in.milliseconds();
-  output.times.total_ms = in.milliseconds();
   if (!in.done()) return corrupt("a reply that does not fill its frame");
   return reply;
 }

@@ -112,6 +112,24 @@ TEST(CompileLog, SeesPtxasErrors) {
   EXPECT_EQ(log.ptxas_errors.size(), 2u);
 }
 
+TEST(CompileLog, TakesTheTimesOut) {
+  const ParsedLog log = parse_log(
+      "ptxas info    : 0 bytes gmem\n"
+      "File name, phase name, metric, unit\n"
+      "a, b.cu, CUDA C++ Frontend, 29, ms\n"
+      "attention.cu, NVVM Optimizer, 10.5, ms\n"
+      "attention.cu, PTX Translation, 7, ms\n"
+      "attention.cu, PTX Translation, x, ms\nbroken\n, ms\n,, , ms\n"
+      "\n"
+      "attention.cu, PTX Translation, 900, ms\n",
+      kFiles);
+  EXPECT_DOUBLE_EQ(log.times.frontend_ms, 29);
+  EXPECT_DOUBLE_EQ(log.times.optimizer_ms, 10.5);
+  EXPECT_DOUBLE_EQ(log.times.ptxas_ms, 7);
+  EXPECT_EQ(log.text.find("Frontend"), std::string::npos);
+  EXPECT_NE(log.text.find("gmem"), std::string::npos);
+}
+
 TEST(CompileLog, SurvivesAnyText) {
   const std::string log =
       "(1): error: x\n():  error\nfile(99999999999999999999): error: x\nfile(1): error\n"

@@ -264,17 +264,5 @@ TEST(NvrtcFind, ALibraryThatIsNotNvrtcIsAnError) {
   EXPECT_EQ(nvrtc.error().code, ErrorCode::kEnvironment);
 }
 
-TEST(NvrtcTimes, ReadsTheTable) {
-  const CompileTimes times = parse_times(
-      "File name, phase name, metric, unit\n"
-      "a, b.cu, CUDA C++ Frontend, 29, ms\n"
-      "attention.cu, NVVM Optimizer, 10.5, ms\n"
-      "attention.cu, PTX Translation, 7, ms\n"
-      "attention.cu, PTX Translation, x, ms\nbroken\n, ms\n,, , ms");
-  EXPECT_DOUBLE_EQ(times.frontend_ms, 29);
-  EXPECT_DOUBLE_EQ(times.optimizer_ms, 10.5);
-  EXPECT_DOUBLE_EQ(times.ptxas_ms, 7);
-}
-
 }  // namespace
 }  // namespace attnjit

@@ -427,6 +427,11 @@ void record_ring(const Fa4Config& reference, const Sm100Variant& variant, const 
   record("use_fused_kv", reference.use_fused_kv, variant.use_fused_kv);
   record("num_kv_stages", reference.num_kv_stages, variant.num_kv_stages);
   record("num_qk_stages", reference.num_qk_stages, variant.num_qk_stages);
+  record("num_rope_buffers", reference.num_rope_buffers(), variant.num_rope_buffers);
+  record("num_k_scale_bufs", reference.num_k_scale_bufs(), variant.num_k_scale_bufs);
+  record("BK0", reference.BK0, variant.BK0);
+  record("BK1", reference.BK1, variant.BK1);
+  record("k_rows_per_cta", reference.k_rows_per_cta(), variant.k_rows_per_cta);
   record("tmem_used", reference.tmem_used, variant.tmem_used);
   record("num_mbarriers", reference.num_mbarriers(),
          static_cast<std::int64_t>(variant.barriers.size()));
@@ -438,9 +443,21 @@ Result<Sm100Plan> plan_fa4(const AttentionSpec& given, const AttentionSpec& spec
   Sm100Plan plan;
   plan.reference = std::string(to_string(kind));
   // Sizes count what the kernel loads; deviations are from what the reference counts.
-  const Fa4Config config(fa4_args(spec, options));
-  const Fa4Config reference(fa4_args(given, options));
+  const bool mla = kind == ConfigKind::kMla;
+  if (mla && options.pair_cta.value_or(false)) return unsupported("pair_cta is not for mla");
+  const Fa4Config config =
+      mla ? MlaConfig(mla_args(spec, options)).fa4_config : Fa4Config(fa4_args(spec, options));
+  const Fa4Config reference =
+      mla ? MlaConfig(mla_args(given, options)).fa4_config : Fa4Config(fa4_args(given, options));
+  if (config.ov_depth != spec.ov_depth) {
+    return unsupported(fmt::format("ov_depth is {}; mla has qk_depth less the rope part's 64, {}",
+                                   spec.ov_depth, config.ov_depth));
+  }
   if (!config.supported()) return unsupported(config.unsupported_reason());
+  if (options.swizzle_bytes) {
+    deviate(plan.deviations, "swizzle_bytes", std::int64_t{*options.swizzle_bytes},
+            config.swizzle_mode, "mla fixes its swizzles");
+  }
   const bool rope_uncounted = config.rope_depth() > 0 && !reference.args.rope_dtype;
 
   const Result<std::int64_t> keys = choose_keys(spec, config, tuned, plan);
@@ -462,6 +479,7 @@ Result<Sm100Plan> plan_fa4(const AttentionSpec& given, const AttentionSpec& spec
               ring_is_tuned ? "tuned" : ring_reason(ring, reference, main, rope_uncounted),
               plan.deviations);
   deviate(plan.deviations, "fuse_gqa", config.fuse_gqa, main.fuse_gqa, kWholeGroups);
+  deviate(plan.deviations, "BM_eff", config.BM_eff(), main.BM_eff, kWholeGroups);
   if (main.num_qo == 1) {
     deviate(plan.deviations, "correction_smem_elements", config.correction_smem_elements(),
             std::int64_t{256}, "both softmax warpgroups write a factor a thread");
@@ -527,6 +545,7 @@ Result<Sm100Plan> plan_depth512(const AttentionSpec& spec, const PlanOptions& op
         fmt::format("{} K/V stages fit the shared memory; the least is {}", slots, least));
   }
   deviate(plan.deviations, "fuse_gqa", config.fuse_gqa, variant.fuse_gqa, kWholeGroups);
+  deviate(plan.deviations, "BM_eff", config.BM_eff(), variant.BM_eff, kWholeGroups);
   deviate(plan.deviations, "num_kv_stages", config.num_kv_stages, slots,
           slots == most ? "the exact layout's alignments" : "tuned");
   deviate(plan.deviations, "smem_used", config.smem_used, variant.smem_bytes,

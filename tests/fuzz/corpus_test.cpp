@@ -52,6 +52,8 @@ void run(const std::string& name, void (*target)(std::string_view)) {
 TEST(FuzzCorpus, Expression) { run("expression", fuzz_expression); }
 TEST(FuzzCorpus, Trusted) { run("trusted", fuzz_trusted); }
 TEST(FuzzCorpus, SpecJson) { run("spec_json", fuzz_spec_json); }
+TEST(FuzzCorpus, Cubin) { run("cubin", fuzz_cubin); }
+TEST(FuzzCorpus, Worker) { run("worker", fuzz_worker); }
 
 }  // namespace
 }  // namespace attnjit::fuzz

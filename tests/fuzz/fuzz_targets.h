@@ -18,4 +18,10 @@ void fuzz_trusted(std::string_view input);
 /// Specs and manifests: what is read must be valid, resolve, and survive writing and reading.
 void fuzz_spec_json(std::string_view input);
 
+/// Cubins: no byte makes the reader leave them; what it lists is there.
+void fuzz_cubin(std::string_view input);
+
+/// Frames of the compile worker and logs of NVRTC: what decodes encodes to the same bytes.
+void fuzz_worker(std::string_view input);
+
 }  // namespace attnjit::fuzz

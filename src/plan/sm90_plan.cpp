@@ -96,11 +96,17 @@ Sm90Plan choose(const AttentionSpec& spec) {
                      spec.score_mod.kind == ScoreModSpec::Kind::kIdentity;
   Sm90Plan plan;
   plan.num_consumers = 2;
+  // Three consumer warpgroups have 160 registers a thread: S, P and O of depth 64 take 128 of them,
+  // so only masks and modifications that need few of their own leave nothing to spill.
+  const bool light = !contains(spec.mask, MaskSpec::Kind::kOr) &&
+                     !contains(spec.mask, MaskSpec::Kind::kCustom) &&
+                     (spec.score_mod.kind == ScoreModSpec::Kind::kIdentity ||
+                      spec.score_mod.kind == ScoreModSpec::Kind::kAlibi);
   if (spec.qk_depth <= 64) {
-    plan.num_consumers = 3;
+    plan.num_consumers = light ? 3 : 2;
     plan.BN = 128;
   } else if (spec.qk_depth <= 128) {
-    plan.BN = plain ? 176 : 128;
+    plan.BN = 128;
   } else if (spec.qk_depth <= 192) {
     plan.BN = spec.ov_depth <= 128 ? 128 : (plain ? 112 : 96);
   } else {
@@ -147,8 +153,8 @@ Status apply(const TuningValues& tuned, Sm90Plan& plan) {
 /// What follows from the tile.
 void complete(const AttentionSpec& spec, Sm90Plan& plan) {
   plan.BM = 64 * plan.num_consumers;
-  // 32 and the consumers' share of the 65536 registers of an SM, in steps of 8.
-  plan.producer_registers = 32;
+  // In all no more than the CTA is launched with: 3 x 168, or 4 x 128.
+  plan.producer_registers = plan.num_consumers == 2 ? 24 : 32;
   plan.consumer_registers = plan.num_consumers == 2 ? 240 : 160;
   plan.padded_qk_depth = round_up(spec.qk_depth, 64);
   plan.padded_ov_depth = round_up(spec.ov_depth, 64);

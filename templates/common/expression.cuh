@@ -69,6 +69,7 @@ ATTNJIT_DEVICE int expr_abs(int a) { return a < 0 ? expr_neg(a) : a; }
 /// NOTE: never contracted into an fma, so that a mask decides as the reference does. Printed only
 /// where the score plays no part.
 ATTNJIT_DEVICE float expr_mul(float a, float b) { return __fmul_rn(a, b); }
+
 ATTNJIT_DEVICE float expr_min(float a, float b) { return fminf(a, b); }
 ATTNJIT_DEVICE float expr_max(float a, float b) { return fmaxf(a, b); }
 ATTNJIT_DEVICE float expr_abs(float a) { return fabsf(a); }

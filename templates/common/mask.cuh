@@ -1,7 +1,8 @@
 // Masks as composable types, for every architecture's template.
 //
 // A mask M over launch parameters P has
-//   visible(c, p)                   does this query see this key
+//   RowTest, row_test(c, p)         what is the same for all keys of c's query, computed once
+//   visible(test, c, p)             does this query see this key
 //   reach(first, last, kv_len, p)   keys outside it are hidden from every query in [first, last]
 //   core(first, last, kv_len, p)    keys inside it are seen by every query in [first, last]
 // so a tile outside reach is skipped and a tile inside core needs no test. Where kInterval is true,
@@ -60,9 +61,14 @@ struct MonotoneInterval {
   ATTNJIT_DEVICE static KvRange core(int first, int last, int kv_len, const P& p) {
     return {Self::row(last, kv_len, p).begin, Self::row(first, kv_len, p).end};
   }
+  using RowTest = KvRange;
   template <class P>
-  ATTNJIT_DEVICE static bool visible(const Coord& c, const P& p) {
-    return Self::row(c.q_idx, c.kv_len, p).holds(c.kv_idx);
+  ATTNJIT_DEVICE static RowTest row_test(const Coord& c, const P& p) {
+    return Self::row(c.q_idx, c.kv_len, p);
+  }
+  template <class P>
+  ATTNJIT_DEVICE static bool visible(const RowTest& test, const Coord& c, const P&) {
+    return test.holds(c.kv_idx);
   }
 };
 
@@ -123,8 +129,13 @@ struct CustomMask {
   ATTNJIT_DEVICE static KvRange core(int, int, int, const P&) {
     return {0, 0};
   }
+  struct RowTest {};
   template <class P>
-  ATTNJIT_DEVICE static bool visible(const Coord& c, const P& p) {
+  ATTNJIT_DEVICE static RowTest row_test(const Coord&, const P&) {
+    return {};
+  }
+  template <class P>
+  ATTNJIT_DEVICE static bool visible(const RowTest&, const Coord& c, const P& p) {
     return User::visible(c, p);
   }
 };
@@ -147,10 +158,18 @@ struct AndMask {
   ATTNJIT_DEVICE static KvRange core(int first, int last, int kv_len, const P& p) {
     return intersect(A::core(first, last, kv_len, p), B::core(first, last, kv_len, p));
   }
+  struct RowTest {
+    typename A::RowTest a;
+    typename B::RowTest b;
+  };
   template <class P>
-  ATTNJIT_DEVICE static bool visible(const Coord& c, const P& p) {
+  ATTNJIT_DEVICE static RowTest row_test(const Coord& c, const P& p) {
+    return {A::row_test(c, p), B::row_test(c, p)};
+  }
+  template <class P>
+  ATTNJIT_DEVICE static bool visible(const RowTest& test, const Coord& c, const P& p) {
     // NOTE: & and |, not && and ||: a branch an element costs more than the second test.
-    return A::visible(c, p) & B::visible(c, p);
+    return A::visible(test.a, c, p) & B::visible(test.b, c, p);
   }
 };
 
@@ -168,9 +187,17 @@ struct OrMask {
   ATTNJIT_DEVICE static KvRange core(int first, int last, int kv_len, const P& p) {
     return longer(A::core(first, last, kv_len, p), B::core(first, last, kv_len, p));
   }
+  struct RowTest {
+    typename A::RowTest a;
+    typename B::RowTest b;
+  };
   template <class P>
-  ATTNJIT_DEVICE static bool visible(const Coord& c, const P& p) {
-    return A::visible(c, p) | B::visible(c, p);
+  ATTNJIT_DEVICE static RowTest row_test(const Coord& c, const P& p) {
+    return {A::row_test(c, p), B::row_test(c, p)};
+  }
+  template <class P>
+  ATTNJIT_DEVICE static bool visible(const RowTest& test, const Coord& c, const P& p) {
+    return A::visible(test.a, c, p) | B::visible(test.b, c, p);
   }
 };
 

@@ -27,10 +27,13 @@ struct Layout {
   static_assert(Config::kThreads == 128 * (Config::kConsumers + 1),
                 "a producer warpgroup and the consumers");
   static_assert(Config::kStages >= 2, "K and V need two stages each to be loaded ahead");
-  static_assert(128 * (Config::kProducerRegisters +
-                       Config::kConsumers * Config::kConsumerRegisters) <=
-                    65536,
-                "the warpgroups' registers must fit the register file");
+  /// Registers a thread at launch: the register file's share, in steps of 8.
+  static constexpr int kLaunchRegisters = 65536 / Config::kThreads / 8 * 8;
+  // NOTE: against what the CTA was launched with, not the register file: setmaxnreg.inc waits for
+  // ever for registers that its own CTA never had.
+  static_assert(Config::kProducerRegisters + Config::kConsumers * Config::kConsumerRegisters <=
+                    (Config::kConsumers + 1) * kLaunchRegisters,
+                "the warpgroups' registers must not exceed what the CTA is launched with");
 
   static constexpr int kQkBlocks = ceil_div(Config::kQkDepth, 64);
   static constexpr int kOvBlocks = ceil_div(Config::kOvDepth, 64);

@@ -11,8 +11,9 @@
 namespace attnjit::sm90 {
 
 /// The least running maximum. NOTE: finite, so that a row that sees nothing subtracts it without
-/// making NaN: hidden scores are -inf, and exp2(-inf + finite) is 0.
-constexpr float kMaxFloor = -1.0e30f;
+/// making NaN: hidden scores are -inf, and exp2(-inf + finite) is 0. A power of two, so that its
+/// product with the scale is exact: the fused subtraction below leaves 0, not a huge residue.
+constexpr float kMaxFloor = -0x1p+100f;
 
 /// Where a thread's registers of one score tile stand.
 struct ScoreTile {
@@ -57,11 +58,18 @@ ATTNJIT_DEVICE void mask_scores(float (&s)[kCount], const ScoreTile& tile, const
     }
   } else {
 #pragma unroll
-    for (int i = 0; i < kCount; ++i) {
+    for (int half = 0; half < 2; ++half) {
       Coord c = tile.coord;
-      c.q_idx += 8 * ((i >> 1) & 1);
-      c.kv_idx = tile.first_kv + 8 * (i >> 2) + (i & 1);
-      if (c.kv_idx >= c.kv_len || !Mask::visible(c, p)) s[i] = -infinity();
+      c.q_idx += 8 * half;
+      const typename Mask::RowTest test = Mask::row_test(c, p);
+#pragma unroll
+      for (int i = 2 * half; i < kCount; i += 4) {
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          c.kv_idx = tile.first_kv + 8 * (i >> 2) + e;
+          if (c.kv_idx >= c.kv_len || !Mask::visible(test, c, p)) s[i + e] = -infinity();
+        }
+      }
     }
   }
 }

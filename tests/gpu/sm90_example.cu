@@ -17,7 +17,7 @@ struct Config {
   static constexpr int kTileN = 128;
   static constexpr int kStages = 2;
   static constexpr bool kPingPong = true;
-  static constexpr int kProducerRegisters = 32;
+  static constexpr int kProducerRegisters = 24;
   static constexpr int kConsumerRegisters = 240;
   static constexpr int kQOffset = 0;
   static constexpr int kKOffset = 32768;

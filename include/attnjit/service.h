@@ -19,6 +19,7 @@
 #include "attnjit/log.h"
 #include "attnjit/result.h"
 #include "attnjit/spec.h"
+#include "attnjit/tuning.h"
 
 namespace attnjit {
 
@@ -34,8 +35,9 @@ struct ServiceOptions {
   std::string nvrtc_path;          ///< empty: ATTNJIT_NVRTC, then found
   std::string driver_path;         ///< libcuda; empty: as the loader finds it
   std::string helper_path;
-  std::string templates_folder;  ///< empty: ATTNJIT_TEMPLATES, then the embedded ones
-  LogSink log;                   ///< empty: standard error, at ATTNJIT_LOG_LEVEL
+  std::string templates_folder;          ///< empty: ATTNJIT_TEMPLATES, then the embedded ones
+  std::shared_ptr<const Tuning> tuning;  ///< what plans are made with; may be null
+  LogSink log;                           ///< empty: standard error, at ATTNJIT_LOG_LEVEL
   /// For tests: replaces NVRTC; called from several threads.
   std::shared_ptr<Compiler> compiler;
   /// For tests: replaces the helper process; empty: `compiler`, if that is set.

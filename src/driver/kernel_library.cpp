@@ -57,29 +57,35 @@ Result<bool> stream_is_capturing(const CudaApi& api, void* stream) {
 }
 
 Error load_error(const CudaApi& api, cuda::Result code, std::string_view what, Arch arch) {
-  std::string hint;
-  cuda::Device device = 0;
-  if ((code == cuda::kNoBinaryForGpu || code == cuda::kInvalidImage || code == cuda::kInvalidPtx) &&
-      api.CtxGetDevice(&device) == cuda::kSuccess) {
-    const int major = attribute(api, device, cuda::kAttributeComputeCapabilityMajor);
-    const int minor = attribute(api, device, cuda::kAttributeComputeCapabilityMinor);
-    char name[256] = "unnamed";
-    if (api.DeviceGetName(name, sizeof name, device) != cuda::kSuccess) name[0] = '\0';
-    DeviceProperties properties;
-    properties.major = major;
-    properties.minor = minor;
-    const std::optional<Arch> device_arch = properties.arch();
-    hint = fmt::format("the image is for {}, device {} ({}) has compute capability {}.{}: ",
-                       to_string(arch), device, name, major, minor);
-    if (!device_arch) {
-      hint += "attnjit has no kernels for it";
-    } else if (*device_arch != arch) {
-      hint += fmt::format("set \"arch\": \"{}\" in the spec", to_string(*device_arch));
-    } else {
-      hint += "the driver is older than the compiler that made the image; update it";
-    }
+  Error error = cuda_error(api, code, what);
+  if (code != cuda::kNoBinaryForGpu && code != cuda::kInvalidImage && code != cuda::kInvalidPtx) {
+    return error;
   }
-  return cuda_error(api, code, what, std::move(hint));
+  cuda::Device device = 0;
+  if (api.CtxGetDevice(&device) != cuda::kSuccess) {
+    // Without a context no architecture was compared: the image itself is at fault.
+    if (code == cuda::kInvalidImage) error.code = ErrorCode::kCorrupt;
+    return error;
+  }
+  DeviceProperties properties;
+  properties.major = attribute(api, device, cuda::kAttributeComputeCapabilityMajor);
+  properties.minor = attribute(api, device, cuda::kAttributeComputeCapabilityMinor);
+  char name[256] = "unnamed";
+  if (api.DeviceGetName(name, sizeof name, device) != cuda::kSuccess) name[0] = '\0';
+  const std::optional<Arch> device_arch = properties.arch();
+  error.hint = fmt::format("the image is for {}, device {} ({}) has compute capability {}.{}: ",
+                           to_string(arch), device, name, properties.major, properties.minor);
+  if (!device_arch) {
+    error.hint += "attnjit has no kernels for it";
+  } else if (*device_arch != arch) {
+    error.hint += fmt::format("set \"arch\": \"{}\" in the spec", to_string(*device_arch));
+  } else if (code == cuda::kInvalidImage) {
+    error.code = ErrorCode::kCorrupt;
+    error.hint += "the image is damaged; compile it again";
+  } else {
+    error.hint += "the driver is older than the compiler that made the image; update it";
+  }
+  return error;
 }
 
 Kernel::Library::Library(std::shared_ptr<const CudaApi> cuda_api,

@@ -34,6 +34,7 @@ static_assert(sizeof(LaunchBuffers) == kFields.size() * sizeof(DevicePointer),
               "every buffer has its name in kFields");
 
 constexpr std::string_view kParamPrefix = "param_";
+const std::string kParamField(kParamPrefix);
 constexpr std::int64_t kMaxStrideBytes = std::int64_t{1} << 40;  // cuTensorMapEncodeTiled
 constexpr std::int64_t kMaxTensorBytes = std::int64_t{1} << 48;  // the GPU's virtual addresses
 
@@ -94,7 +95,7 @@ std::string describe(const LaunchParam& param) {
 /// Fills `value` from `param`; a problem is added where the type or an extent is wrong.
 void convert(const ParamSpec& declared, const LaunchParam& param, ParamValue& value,
              Problems& problems) {
-  const std::string field = "params." + declared.name;
+  const std::string field = kParamField + declared.name;
   const auto wrong_type = [&] {
     problems.add(field, fmt::format("is {}; the spec declares {}", describe(param),
                                     type_name(declared.type)));
@@ -154,9 +155,11 @@ void check_strides(const TensorShape& tensor, Problems& problems) {
   for (const Dimension& dimension : {Dimension{"head", tensor.strides->head, tensor.heads},
                                      Dimension{"row", tensor.strides->row, tensor.rows},
                                      Dimension{"batch", tensor.strides->batch, tensor.batch}}) {
-    const std::string field = fmt::format("shapes.{}.{}", tensor.name, dimension.name);
+    const std::string field = fmt::format("{}.{}", tensor.name, dimension.name);
     std::int64_t step = packed;
-    if (dimension.stride != 0) {
+    // The stride of a dimension of one element is never stepped by; frameworks leave anything
+    // there.
+    if (dimension.stride != 0 && dimension.count > 1) {
       if (dimension.stride < 0 || dimension.stride >= kMaxStrideBytes / bytes) {
         problems.add(field, fmt::format("the stride {} must lie in 0..{} elements",
                                         dimension.stride, kMaxStrideBytes / bytes - 1));
@@ -211,11 +214,11 @@ Result<std::vector<ParamValue>> check_params(const std::vector<ParamSpec>& decla
     const LaunchParam* found = nullptr;
     for (const LaunchParam& param : params) {
       if (param.name != wanted.name) continue;
-      if (found != nullptr) problems.add("params." + wanted.name, "is given twice");
+      if (found != nullptr) problems.add(kParamField + wanted.name, "is given twice");
       found = &param;
     }
     if (found == nullptr) {
-      problems.add("params." + wanted.name,
+      problems.add(kParamField + wanted.name,
                    fmt::format("is missing; the spec declares it as {}", type_name(wanted.type)));
       continue;
     }
@@ -224,7 +227,7 @@ Result<std::vector<ParamValue>> check_params(const std::vector<ParamSpec>& decla
   for (const LaunchParam& param : params) {
     const bool known = std::any_of(declared.begin(), declared.end(),
                                    [&](const ParamSpec& p) { return p.name == param.name; });
-    if (!known) problems.add("params." + param.name, "is not a parameter of the spec");
+    if (!known) problems.add(kParamField + param.name, "is not a parameter of the spec");
   }
   if (problems.any()) return problems.take();
   return values;
@@ -243,15 +246,14 @@ Status check_shapes(const KernelPlan& plan, const LaunchArgs& args) {
         Count{"total_q", shapes.total_q}, Count{"num_pages", shapes.num_pages},
         Count{"max_pages", shapes.max_pages}}) {
     if (count.value < 0) {
-      problems.add(fmt::format("shapes.{}", count.name),
-                   fmt::format("is {}; it must not be negative", count.value));
+      problems.add(count.name, fmt::format("is {}; it must not be negative", count.value));
     }
   }
   if (!std::isfinite(args.scalars.scale)) {
-    problems.add("scalars.scale", fmt::format("is {}; it must be finite", args.scalars.scale));
+    problems.add("scale", fmt::format("is {}; it must be finite", args.scalars.scale));
   }
   if (!std::isfinite(args.scalars.cap)) {
-    problems.add("scalars.cap", fmt::format("is {}; it must be finite", args.scalars.cap));
+    problems.add("cap", fmt::format("is {}; it must be finite", args.scalars.cap));
   }
   if (problems.any()) return problems.take();
 

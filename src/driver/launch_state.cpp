@@ -109,15 +109,11 @@ Status LaunchState::Impl::check_workspace(const LaunchArgs& args) const {
 Result<DevicePointer> LaunchState::Impl::map_address(const TensorMapDescription& map,
                                                      const BufferRef& buffer,
                                                      const LaunchArgs& args) const {
-  // NOTE: a view of nothing may come with a null pointer (frameworks give empty tensors none); its
-  // map is encoded at o, which is not null, and never read through.
-  const bool nothing = is_empty(map);
-  DevicePointer base = address_of(buffer, args);
-  if (base == 0 && nothing) base = args.buffers.o;
+  const DevicePointer base = address_of(buffer, args);
   if (base == 0) {
-    return make_error(ErrorCode::kInvalid, "is a null pointer; the kernel reads it", map.buffer);
+    return make_error(ErrorCode::kInvalid, "is a null pointer; the kernel uses it", map.buffer);
   }
-  const DevicePointer address = base + static_cast<DevicePointer>(nothing ? 0 : map.offset);
+  const DevicePointer address = base + static_cast<DevicePointer>(map.offset);
   if (address % 16 != 0) {
     return make_error(ErrorCode::kInvalid,
                       fmt::format("is at {:#x}, not a multiple of 16", address), map.buffer,

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
 #include <string>
 
@@ -75,8 +74,8 @@ Status check_tensor_map(const TensorMapDescription& map) {
                            map.strides.size(), map.box.size(), map.element_strides.size()));
   }
   for (std::size_t i = 0; i < rank; ++i) {
-    if (map.dims[i] > (std::uint64_t{1} << 32)) {
-      return bad(fmt::format("dimension {} of {} is above 2^32", i, map.dims[i]));
+    if (map.dims[i] < 1 || map.dims[i] > (std::uint64_t{1} << 32)) {
+      return bad(fmt::format("dimension {} of {} is not in 1..2^32", i, map.dims[i]));
     }
     if (map.box[i] < 1 || map.box[i] > 256) {
       return bad(fmt::format("box size {} of dimension {} is not in 1..256", map.box[i], i));
@@ -109,21 +108,12 @@ Status check_tensor_map(const TensorMapDescription& map) {
   return {};
 }
 
-bool is_empty(const TensorMapDescription& map) {
-  return std::find(map.dims.begin(), map.dims.end(), 0U) != map.dims.end();
-}
-
 Status encode_tensor_map(const CudaApi& api, const TensorMapDescription& map, DevicePointer address,
                          cuda::TensorMap& out) {
-  std::array<std::uint64_t, kMaxRank> dims{};
   std::array<std::uint32_t, kMaxRank> ones{1, 1, 1, 1, 1};
-  // NOTE: the driver refuses a dimension of 0. A view of nothing is encoded with 1 instead: the
-  // kernel may prefetch the descriptor, and reads no element through it.
-  std::transform(map.dims.begin(), map.dims.end(), dims.begin(),
-                 [](std::uint64_t dim) { return std::max<std::uint64_t>(dim, 1); });
   const cuda::Result code = api.TensorMapEncodeTiled(
       &out, type_of(map.dtype), static_cast<std::uint32_t>(map.dims.size()),
-      reinterpret_cast<void*>(address), dims.data(), map.strides.data(), map.box.data(),
+      reinterpret_cast<void*>(address), map.dims.data(), map.strides.data(), map.box.data(),
       map.element_strides.empty() ? ones.data() : map.element_strides.data(), cuda::kInterleaveNone,
       swizzle_of(map.swizzle), cuda::kL2Promotion256B,
       map.oob == TensorMapDescription::OutOfBounds::kNan ? cuda::kOobNan : cuda::kOobZero);

@@ -14,9 +14,6 @@ namespace attnjit {
 /// buffer as its field.
 Status check_tensor_map(const TensorMapDescription& map);
 
-/// Whether the map views nothing: a dimension is 0, as those of K and V are with kv_len 0.
-bool is_empty(const TensorMapDescription& map);
-
 /// Encodes a checked description of the memory at `address` (the view's first element, aligned to
 /// 16 bytes). Errors: kDriver.
 Status encode_tensor_map(const CudaApi& api, const TensorMapDescription& map, DevicePointer address,

@@ -1,0 +1,456 @@
+#include "service/core.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "base/no_throw.h"
+#include "driver/cuda_api.h"
+#include "driver/primary_context.h"
+
+namespace attnjit {
+namespace {
+
+// A compile that nobody waits for any more still ends: helpers are killed by their own clock.
+constexpr std::chrono::minutes kFlightLimit{60};
+
+int threads_of(const ServiceOptions& options) {
+  if (options.compile_threads > 0) return options.compile_threads;
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+std::string short_key(const RequestKey& key) { return key.hex.substr(0, 12); }
+
+double milliseconds_since(ServiceCore::Clock::time_point begin) {
+  return std::chrono::duration<double, std::milli>(ServiceCore::Clock::now() - begin).count();
+}
+
+std::unique_ptr<CubinCache> open_disk_cache(const ServiceOptions& options, LogSink log) {
+  if (!options.use_disk_cache) return nullptr;
+  CacheOptions cache;
+  cache.layers = options.cache_layers.empty() ? default_cache_layers() : options.cache_layers;
+  if (cache.layers.empty()) return nullptr;
+  cache.max_bytes = options.cache_max_bytes;
+  cache.failure_ttl = options.failure_ttl;
+  cache.log = std::move(log);
+  return open_cache(cache);
+}
+
+}  // namespace
+
+ServiceCore::ServiceCore(const ServiceOptions& service_options, LogSink sink,
+                         TemplateSet template_set)
+    : pid(getpid()),
+      options(service_options),
+      gated_log(std::move(sink)),
+      log(gated_log.sink()),
+      templates(std::move(template_set)),
+      cache(open_disk_cache(service_options, gated_log.sink())),
+      compiler(service_options.compiler),
+      helper(service_options.helper_compiler ? service_options.helper_compiler
+                                             : service_options.compiler),
+      queue(threads_of(service_options)) {
+  if (compiler == nullptr) compiler = make_in_process_compiler(options.nvrtc_path);
+  if (helper == nullptr) {
+    HelperOptions helper_options;
+    helper_options.helper_path = options.helper_path;
+    helper_options.nvrtc_path = options.nvrtc_path;
+    helper = make_helper_compiler(helper_options);
+  }
+}
+
+ServiceCore::~ServiceCore() = default;
+
+bool ServiceCore::forked() const { return getpid() != pid; }
+
+Error ServiceCore::forked_error() {
+  return make_error(ErrorCode::kForked,
+                    "this process is a fork of the one that made the Service; its threads and "
+                    "locks stayed there",
+                    {}, "create a Service in the child");
+}
+
+Error ServiceCore::cancelled_error() const {
+  return make_error(ErrorCode::kCancelled, "the Service is shutting down");
+}
+
+// --- Specs --------------------------------------------------------------------------------------
+
+Result<std::shared_ptr<PreparedSpec::State>> ServiceCore::prepare(const AttentionSpec& spec,
+                                                                  const PlanOptions& plan_options) {
+  const bool child = forked();
+  const std::string text = spec_to_json(spec, plan_options);
+  if (!child) {
+    const std::lock_guard lock(mutex);
+    if (const auto known = states.find(text); known != states.end()) return known->second;
+  }
+  auto planned = plan(spec, plan_options, options.tuning.get());
+  if (!planned) return std::move(planned).error();
+  if (!planned->supported) {
+    return make_error(ErrorCode::kUnsupported, planned->reason);
+  }
+  const auto source = generate(*planned, templates);
+  if (!source) return source.error();
+
+  auto state = std::make_shared<PreparedSpec::State>();
+  state->owner = this;
+  state->plan = *std::move(planned);
+  state->key = request_key(state->plan, *source);
+  if (child) return state;
+
+  const std::lock_guard lock(mutex);
+  const auto [place, inserted] = states.emplace(text, state);
+  if (!inserted) return place->second;  // another thread was faster
+  std::unique_ptr<Entry>& entry = entries[state->key.hex];
+  if (entry == nullptr) {
+    entry = std::make_unique<Entry>();
+    entry->key = state->key;
+    entry->plan = state->plan;
+    entry->trusted = source->trusted;
+  }
+  state->entry = entry.get();
+  const std::lock_guard entry_lock(entry->mutex);
+  entry->states.push_back(state);
+  if (!entry->kernels.empty()) {
+    entry->kernels.push_back(entry->kernels.front()->with_plan(state->plan));
+    state->kernel.store(entry->kernels.back().get(), std::memory_order_release);
+  }
+  return state;
+}
+
+// --- Images -------------------------------------------------------------------------------------
+
+Compiler& ServiceCore::compiler_for(const Entry& entry) const {
+  return entry.trusted || options.compile_in_helper ? *helper : *compiler;
+}
+
+std::string ServiceCore::build_id_or_empty(const Entry& entry) const {
+  auto id = compiler_for(entry).build_id();
+  return id ? *std::move(id) : std::string();
+}
+
+std::optional<KernelImage> ServiceCore::find_on_disk(const Entry& entry, PtxNeed ptx) {
+  if (cache == nullptr) return std::nullopt;
+  return cache->find(entry.key, build_id_or_empty(entry), options.build_policy, ptx);
+}
+
+Result<KernelImage> ServiceCore::compile_now(const Entry& entry, PtxNeed ptx, double& compile_ms) {
+  if (stopping) return cancelled_error();
+  CompileRequest request;
+  auto source = generate(entry.plan, templates);
+  if (!source) return std::move(source).error();
+  request.source = *std::move(source);
+  request.want_ptx = ptx == PtxNeed::kRequired;
+  log.debug(
+      fmt::format("compiling {} for {}", short_key(entry.key), to_string(entry.plan.spec.arch)));
+  const auto begin = Clock::now();
+  auto image = compiler_for(entry).compile(request, Clock::now() + kFlightLimit);
+  compile_ms = milliseconds_since(begin);
+  ++compiles;
+  compile_us_total += static_cast<std::int64_t>(compile_ms * 1000);
+  if (image) {
+    log.info(fmt::format("compiled {} for {} in {:.0f} ms: {} bytes, {} registers, {} spilled",
+                         short_key(entry.key), to_string(entry.plan.spec.arch), compile_ms,
+                         image->cubin.size(), image->usage.registers, image->usage.spill_bytes));
+  }
+  return image;
+}
+
+Result<ServiceCore::Fetched> ServiceCore::find_or_compile(const Entry& entry, PtxNeed ptx,
+                                                          bool ignore_disk) {
+  Fetched fetched;
+  if (options.forbid_compile) {
+    return make_error(ErrorCode::kCompileForbidden,
+                      fmt::format("kernel {} is in no cache, and this Service forbids compiles",
+                                  short_key(entry.key)),
+                      {}, "prewarm it (attnjit prewarm), or allow compiles");
+  }
+  const auto build = compiler_for(entry).build_id();
+  if (!build) {
+    Error error = build.error();
+    error.message += fmt::format("; kernel {} is in no cache", short_key(entry.key));
+    return error;
+  }
+  bool from_disk = false;
+  const auto compile = [&] { return compile_now(entry, ptx, fetched.compile_ms); };
+  auto image = cache == nullptr || ignore_disk
+                   ? compile()
+                   : cache->get_or_compile(entry.key, *build, options.build_policy,
+                                           Clock::now() + kFlightLimit, compile, &from_disk, ptx);
+  if (!image) return std::move(image).error();
+  if (cache != nullptr && ignore_disk) {
+    if (Status stored = cache->store(entry.key, *build, *image); !stored) {
+      log.warning(stored.error().to_string());
+    }
+  }
+  fetched.outcome = from_disk ? Outcome::kDisk : Outcome::kCompiled;
+  if (from_disk) fetched.compile_ms = 0;
+  fetched.image = std::make_shared<const KernelImage>(*std::move(image));
+  return fetched;
+}
+
+void ServiceCore::remember_failure(Entry& entry, const Error& error) {
+  if (error.code == ErrorCode::kCancelled || options.failure_ttl.count() <= 0) return;
+  // A flight has an hour: where it timed out, the compiler's own limit was what ended it.
+  const bool deterministic =
+      error.code == ErrorCode::kCompileFailed || error.code == ErrorCode::kTimeout;
+  entry.failure = Entry::Failure{error, Clock::now(), deterministic};
+}
+
+void ServiceCore::end_flight(Entry& entry, const Result<Fetched>& result) {
+  {
+    const std::lock_guard lock(entry.mutex);
+    entry.in_flight = false;
+    ++entry.flights;
+    if (result) {
+      entry.image = result->image;
+      entry.image_from_disk = result->outcome == Outcome::kDisk;
+      entry.last_outcome = result->outcome;
+      entry.last_compile_ms = result->compile_ms;
+      entry.last_error.reset();
+      entry.failure.reset();
+    } else {
+      entry.last_error = result.error();
+      remember_failure(entry, result.error());
+    }
+    if (result && result->outcome == Outcome::kDisk) ++disk_hits;
+    if (!result && result.error().code != ErrorCode::kCancelled) ++failures;
+    entry.changed.notify_all();
+  }
+  if (!result && result.error().code != ErrorCode::kCancelled) {
+    log.warning(fmt::format("kernel {}: {}", short_key(entry.key), result.error().to_string()));
+  }
+}
+
+/// The rest of a flight whose disk was looked at without success; on a thread of the queue.
+void ServiceCore::fly(Entry& entry, PtxNeed ptx) {
+  bool ignore_disk = false;
+  {
+    const std::lock_guard lock(entry.mutex);
+    if (!entry.flight_waits) return;  // a background job took it over
+    entry.flight_waits = false;
+    ignore_disk = entry.disk_rejected;
+  }
+  end_flight(entry, no_throw([&] { return find_or_compile(entry, ptx, ignore_disk); }));
+}
+
+void ServiceCore::queue_flight(Entry& entry, PtxNeed ptx) {
+  {
+    const std::lock_guard lock(entry.mutex);
+    entry.flight_waits = true;
+    entry.changed.notify_all();  // a background job may take it over
+  }
+  const auto self = shared_from_this();
+  const auto drop = [self, &entry] {
+    {
+      const std::lock_guard lock(entry.mutex);
+      if (!entry.flight_waits) return;
+      entry.flight_waits = false;
+    }
+    self->end_flight(entry, self->cancelled_error());
+  };
+  queue.submit({[self, &entry, ptx] { self->fly(entry, ptx); }, drop},
+               WorkQueue::Urgency::kWaitedFor);
+}
+
+Result<ServiceCore::Fetched> ServiceCore::fetch(Entry& entry, Deadline deadline, PtxNeed ptx,
+                                                Where where) {
+  const auto serves = [&] {
+    return entry.image != nullptr && (ptx != PtxNeed::kRequired || !entry.image->ptx.empty());
+  };
+  bool waited = false;  // for a flight, which ended
+  bool own = false;     // a flight was begun here
+  std::unique_lock lock(entry.mutex);
+  for (;;) {
+    if (serves()) {
+      if (waited) return Fetched{entry.image, entry.last_outcome, entry.last_compile_ms};
+      ++memory_hits;
+      return Fetched{entry.image, Outcome::kMemory, 0};
+    }
+    if (stopping) return cancelled_error();
+    if (waited && entry.last_error) return *entry.last_error;
+    if (entry.failure && entry.failure->deterministic &&
+        Clock::now() - entry.failure->when < options.failure_ttl) {
+      return entry.failure->error;
+    }
+    if (entry.in_flight) {
+      // NOTE: a job of the queue does not wait for a flight that is queued behind it: with every
+      // thread waiting so, none would be left to fly. It flies itself.
+      if (where == Where::kHere && entry.flight_waits) {
+        lock.unlock();
+        fly(entry, ptx);
+        lock.lock();
+        waited = true;
+        continue;
+      }
+      if (!waited && !own) ++waits;
+      const std::uint64_t flight = entry.flights;
+      const bool woken = entry.changed.wait_until(lock, deadline, [&] {
+        return entry.flights != flight || stopping.load() ||
+               (where == Where::kHere && entry.flight_waits);
+      });
+      if (!woken) {
+        return make_error(
+            ErrorCode::kTimeout,
+            fmt::format("kernel {} was not compiled by the deadline; the compile goes on",
+                        short_key(entry.key)),
+            {}, "ask again later, or prewarm it");
+      }
+      waited = entry.flights != flight;
+      continue;
+    }
+
+    // This call's flight. The disk is looked at here: nobody should wait in a queue of compiles for
+    // a file that is there.
+    entry.in_flight = true;
+    own = true;
+    const bool ignore_disk = entry.disk_rejected;
+    lock.unlock();
+    Result<Fetched> made = no_throw([&]() -> Result<Fetched> {
+      if (!ignore_disk) {
+        if (auto image = find_on_disk(entry, ptx)) {
+          return Fetched{std::make_shared<const KernelImage>(*std::move(image)), Outcome::kDisk, 0};
+        }
+      }
+      // Where compiles are forbidden this ends at once and needs no thread.
+      if (where == Where::kHere || options.forbid_compile) {
+        return find_or_compile(entry, ptx, ignore_disk);
+      }
+      return Fetched{};
+    });
+    if (!made || made->image != nullptr) {
+      end_flight(entry, made);
+      return made;
+    }
+    queue_flight(entry, ptx);
+    lock.lock();
+  }
+}
+
+// --- Kernels ------------------------------------------------------------------------------------
+
+Result<std::shared_ptr<const Driver>> ServiceCore::driver() {
+  const std::lock_guard lock(driver_mutex);
+  if (opened_driver != nullptr) return opened_driver;
+  DriverOptions driver_options;
+  driver_options.library_path = options.driver_path;
+  auto opened = Driver::open(driver_options);
+  if (!opened) return std::move(opened).error();
+  opened_driver = *std::move(opened);
+  log.debug(fmt::format("opened {}, CUDA {}.{}", opened_driver->path(),
+                        opened_driver->version() / 1000, opened_driver->version() % 1000 / 10));
+  return opened_driver;
+}
+
+std::shared_ptr<const Driver> ServiceCore::driver_at_hand() {
+  {
+    const std::unique_lock lock(driver_mutex, std::try_to_lock);
+    if (!lock.owns_lock()) return nullptr;  // being opened: there is no context yet that matters
+    if (opened_driver != nullptr) return opened_driver;
+  }
+  const char* path = options.driver_path.empty() ? "libcuda.so.1" : options.driver_path.c_str();
+  void* loaded = dlopen(path, RTLD_NOW | RTLD_NOLOAD);
+  if (loaded == nullptr) return nullptr;  // no library, no context
+  (void)dlclose(loaded);
+  auto opened = driver();
+  return opened ? *std::move(opened) : nullptr;
+}
+
+const Kernel* ServiceCore::publish(Entry& entry, const PreparedSpec::State& wanted,
+                                   std::unique_ptr<Kernel> first) {
+  const std::lock_guard lock(entry.mutex);
+  for (const auto& state : entry.states) {
+    entry.kernels.push_back(first->with_plan(state->plan));
+    state->kernel.store(entry.kernels.back().get(), std::memory_order_release);
+  }
+  return wanted.kernel.load(std::memory_order_relaxed);
+}
+
+Result<const Kernel*> ServiceCore::load(const std::shared_ptr<PreparedSpec::State>& state,
+                                        Deadline deadline, Where where) {
+  Entry& entry = *state->entry;
+  for (bool retried = false;; retried = true) {
+    // Fetched before the driver is asked: a compile is not in vain where there is none yet.
+    auto fetched = fetch(entry, deadline, PtxNeed::kSkip, where);
+    if (!fetched) return std::move(fetched).error();
+    auto opened = driver();
+    if (!opened) return std::move(opened).error();
+    Error rejected;
+    {
+      const std::lock_guard load_lock(entry.load_mutex);
+      if (const Kernel* kernel = state->kernel.load(std::memory_order_acquire)) return kernel;
+      if (stopping) return cancelled_error();
+      auto kernel = (*opened)->load(fetched->image, state->plan);
+      if (kernel) return publish(entry, *state, *std::move(kernel));
+      rejected = std::move(kernel).error();
+    }
+    if (rejected.code != ErrorCode::kCorrupt || retried) return rejected;
+    const std::lock_guard lock(entry.mutex);
+    if (entry.image != fetched->image) continue;  // another thread was here
+    if (!entry.image_from_disk) return rejected;
+    log.warning(fmt::format("the stored image of kernel {} is compiled anew: {}",
+                            short_key(entry.key), rejected.to_string()));
+    entry.image.reset();
+    entry.disk_rejected = true;
+  }
+}
+
+void ServiceCore::queue_background(const std::shared_ptr<PreparedSpec::State>& state,
+                                   std::optional<int> device) {
+  Entry& entry = *state->entry;
+  const auto self = shared_from_this();
+  const auto finish = [self, &entry](const Result<const Kernel*>& result) {
+    const std::lock_guard lock(entry.mutex);
+    entry.queued = false;
+    if (!result) self->remember_failure(entry, result.error());
+  };
+  const auto run = [self, state, device, finish] {
+    finish(no_throw([&]() -> Result<const Kernel*> {
+      const std::shared_ptr<const Driver> open = device ? self->driver_at_hand() : nullptr;
+      std::optional<ScopedPrimaryContext> context;
+      if (open != nullptr) context.emplace(open->api(), *device);
+      return self->load(state, Clock::now() + kFlightLimit, Where::kHere);
+    }));
+  };
+  queue.submit({run, [self, finish] { finish(self->cancelled_error()); }},
+               WorkQueue::Urgency::kBackground);
+}
+
+// --- The end ------------------------------------------------------------------------------------
+
+void ServiceCore::shut_down(Deadline deadline) {
+  stopping = true;
+  compiler->cancel();
+  if (helper != compiler) helper->cancel();
+  const auto wake_waiters = [&] {
+    const std::lock_guard lock(mutex);
+    for (const auto& [key, entry] : entries) {
+      const std::lock_guard entry_lock(entry->mutex);
+      entry->changed.notify_all();
+    }
+  };
+  wake_waiters();
+  bool quiet = queue.stop(deadline);
+  {
+    std::unique_lock lock(calls_mutex);
+    quiet = calls_ended.wait_until(lock, deadline, [&] { return calls == 0; }) && quiet;
+  }
+  if (!quiet) log.warning("a compile could not be stopped; its thread is left behind");
+  gated_log.close();
+
+  // Unload now, whoever still holds the core; a loader that hangs keeps its own.
+  const std::lock_guard lock(mutex);
+  for (const auto& [key, entry] : entries) {
+    const std::unique_lock load_lock(entry->load_mutex, std::try_to_lock);
+    if (!load_lock.owns_lock()) continue;
+    const std::lock_guard entry_lock(entry->mutex);
+    for (const auto& state : entry->states) state->kernel.store(nullptr, std::memory_order_release);
+    entry->kernels.clear();
+  }
+}
+
+}  // namespace attnjit

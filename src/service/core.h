@@ -1,0 +1,157 @@
+// ServiceCore: what a Service is made of, shared with the jobs that may outlive it.
+//
+// Thread rules: any thread. Locks, in the order in which they may be taken: Entry::load_mutex,
+// ServiceCore::mutex, Entry::mutex. load_mutex is held while the driver loads; the others never
+// across a compile, a load or a file.
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "attnjit/service.h"
+#include "base/log.h"
+#include "service/gated_log.h"
+#include "service/work_queue.h"
+
+namespace attnjit {
+
+struct ServiceCore;
+struct Entry;
+
+struct PreparedSpec::State {
+  const ServiceCore* owner = nullptr;
+  Entry* entry = nullptr;  // null: prepared in a child of fork()
+  KernelPlan plan;
+  RequestKey key;
+  // What find() reads, and all that it reads. Set once; the Entry owns the kernel.
+  std::atomic<const Kernel*> kernel{nullptr};
+};
+
+/// One key: its image, its flight and its kernels.
+struct Entry {
+  using Clock = std::chrono::steady_clock;
+
+  RequestKey key;
+  KernelPlan plan;  // of the first spec; the source is generated from it when it is needed
+  bool trusted = false;
+
+  std::mutex load_mutex;  // one thread loads
+
+  std::mutex mutex;                 // guards what follows
+  std::condition_variable changed;  // a flight ended
+  std::shared_ptr<const KernelImage> image;
+  bool image_from_disk = false;
+  bool in_flight = false;      // somebody finds or compiles the image
+  bool flight_waits = false;   // the flight is queued, and no thread has begun it
+  bool disk_rejected = false;  // the driver refused what the disk has: compile, whatever is there
+  bool queued = false;         // a background job for try_get is queued or runs
+  std::uint64_t flights = 0;
+  Outcome last_outcome = Outcome::kCompiled;
+  double last_compile_ms = 0;
+  std::optional<Error> last_error;  // of the last flight, if it failed
+
+  // What try_get reports and, where it is the input's fault, get too, until the TTL has passed.
+  struct Failure {
+    Error error;
+    Clock::time_point when;
+    bool deterministic = false;
+  };
+  std::optional<Failure> failure;
+
+  std::vector<std::shared_ptr<PreparedSpec::State>> states;
+  std::vector<std::unique_ptr<Kernel>> kernels;  // one for each state, the first one loaded first
+};
+
+struct ServiceCore : std::enable_shared_from_this<ServiceCore> {
+  using Clock = std::chrono::steady_clock;
+  using Deadline = Compiler::Deadline;
+
+  ServiceCore(const ServiceOptions& options, LogSink log, TemplateSet template_set);
+  ~ServiceCore();
+
+  bool forked() const;
+  static Error forked_error();
+  Error cancelled_error() const;
+
+  Result<std::shared_ptr<PreparedSpec::State>> prepare(const AttentionSpec& spec,
+                                                       const PlanOptions& plan_options);
+
+  struct Fetched {
+    std::shared_ptr<const KernelImage> image;
+    Outcome outcome = Outcome::kMemory;
+    double compile_ms = 0;
+  };
+  enum class Where : std::uint8_t { kQueue, kHere };
+  /// The image, from memory, disk or a compile: in the queue, where the caller can stop waiting, or
+  /// on this thread (which is one of the queue's).
+  Result<Fetched> fetch(Entry& entry, Deadline deadline, PtxNeed ptx, Where where);
+
+  /// The kernel of a state, fetched and loaded. An image from the disk that the driver takes for no
+  /// image is compiled anew, once.
+  Result<const Kernel*> load(const std::shared_ptr<PreparedSpec::State>& state, Deadline deadline,
+                             Where where);
+
+  /// Queues a compile and load for try_get, once.
+  void queue_background(const std::shared_ptr<PreparedSpec::State>& state,
+                        std::optional<int> device);
+
+  /// The driver, opened on first use; an error is not remembered.
+  Result<std::shared_ptr<const Driver>> driver();
+  /// The driver if it is open or libcuda is loaded already; else null. Never slow.
+  std::shared_ptr<const Driver> driver_at_hand();
+
+  void remember_failure(Entry& entry, const Error& error);
+
+  /// Cancels everything and waits until `deadline` for it to end.
+  void shut_down(Deadline deadline);
+
+  const pid_t pid;
+  const ServiceOptions options;
+  GatedLog gated_log;
+  const Logger log;
+  const TemplateSet templates;
+  std::unique_ptr<CubinCache> cache;  // null: none
+  std::shared_ptr<Compiler> compiler;
+  std::shared_ptr<Compiler> helper;
+  WorkQueue queue;
+  std::atomic<bool> stopping{false};
+
+  // Calls of the Service that may wait: its end waits for them.
+  std::mutex calls_mutex;
+  std::condition_variable calls_ended;
+  int calls = 0;
+
+  std::mutex mutex;                                                    // guards the maps
+  std::map<std::string, std::shared_ptr<PreparedSpec::State>> states;  // by canonical spec
+  std::map<std::string, std::unique_ptr<Entry>> entries;               // by key
+
+  std::mutex driver_mutex;
+  std::shared_ptr<const Driver> opened_driver;
+
+  std::atomic<std::uint64_t> memory_hits{0}, disk_hits{0}, remote_hits{0}, compiles{0}, failures{0},
+      waits{0};
+  std::atomic<std::int64_t> compile_us_total{0};
+
+ private:
+  Compiler& compiler_for(const Entry& entry) const;
+  std::string build_id_or_empty(const Entry& entry) const;
+  Result<KernelImage> compile_now(const Entry& entry, PtxNeed ptx, double& compile_ms);
+  Result<Fetched> find_or_compile(const Entry& entry, PtxNeed ptx, bool ignore_disk);
+  std::optional<KernelImage> find_on_disk(const Entry& entry, PtxNeed ptx);
+  void fly(Entry& entry, PtxNeed ptx);
+  void queue_flight(Entry& entry, PtxNeed ptx);
+  void end_flight(Entry& entry, const Result<Fetched>& result);
+  const Kernel* publish(Entry& entry, const PreparedSpec::State& state,
+                        std::unique_ptr<Kernel> first);
+};
+
+}  // namespace attnjit

@@ -1,0 +1,283 @@
+// Service: the public face of ServiceCore.
+#include "attnjit/service.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+#include <utility>
+
+#include "base/environment.h"
+#include "base/no_throw.h"
+#include "driver/primary_context.h"
+#include "service/core.h"
+
+namespace attnjit {
+namespace {
+
+// The Service's end is promised within 2 s; what follows the waiting takes the rest.
+constexpr std::chrono::milliseconds kShutDownLimit{1800};
+
+class ServiceImpl final : public Service {
+ public:
+  explicit ServiceImpl(std::shared_ptr<ServiceCore> core) : core_(std::move(core)) {}
+
+  ~ServiceImpl() override {
+    if (core_->forked()) {
+      // NOTE: leaked on purpose. Its threads exist in the parent alone, and its locks and condition
+      // variables may be held by them for ever: destroying those hangs.
+      (void)new std::shared_ptr<ServiceCore>(std::move(core_));
+      return;
+    }
+    core_->shut_down(ServiceCore::Clock::now() + kShutDownLimit);
+  }
+
+  Result<PreparedSpec> prepare(const AttentionSpec& spec, const PlanOptions& options) override {
+    return no_throw([&]() -> Result<PreparedSpec> {
+      auto state = core_->prepare(spec, options);
+      if (!state) return std::move(state).error();
+      return PreparedSpec(*std::move(state));
+    });
+  }
+
+  Result<CompiledKernel> compile(const PreparedSpec& spec, Deadline deadline,
+                                 PtxNeed ptx) override {
+    const auto begin = ServiceCore::Clock::now();
+    if (core_->forked()) return ServiceCore::forked_error();
+    if (Status mine = check_owner(spec); !mine) return std::move(mine).error();
+    return no_throw([&]() -> Result<CompiledKernel> {
+      const Call call(core_);
+      auto fetched = core_->fetch(*spec.state()->entry, deadline, ptx, ServiceCore::Where::kQueue);
+      if (!fetched) return std::move(fetched).error();
+      CompiledKernel kernel;
+      kernel.image = std::move(fetched->image);
+      kernel.outcome = fetched->outcome;
+      kernel.compile_ms = fetched->compile_ms;
+      kernel.total_ms =
+          std::chrono::duration<double, std::milli>(ServiceCore::Clock::now() - begin).count();
+      return kernel;
+    });
+  }
+
+  Result<const Kernel*> get(const PreparedSpec& spec, Deadline deadline, void* stream) override {
+    if (const Kernel* kernel = find(spec)) {
+      // What a child of fork() can still be told; to launch is not among what it can do.
+      if (core_->forked()) return kernel;
+      core_->memory_hits.fetch_add(1, std::memory_order_relaxed);
+      return in_current_context(kernel, stream);
+    }
+    if (core_->forked()) return ServiceCore::forked_error();
+    if (Status mine = check_owner(spec); !mine) return std::move(mine).error();
+    return no_throw([&]() -> Result<const Kernel*> {
+      const Call call(core_);
+      // Before anything is touched. Without a CUDA context nothing of this thread can be capturing.
+      if (const auto driver = core_->driver_at_hand();
+          driver != nullptr && driver->current_device().ok()) {
+        const Result<bool> capturing = driver->is_capturing(stream);
+        if (!capturing) return capturing.error();
+        if (*capturing) {
+          return make_error(ErrorCode::kCaptureInProgress,
+                            fmt::format("kernel {} is not loaded and a stream is capturing",
+                                        spec.key().hex.substr(0, 12)),
+                            "stream", "get the kernel before the capture begins");
+        }
+      }
+      auto kernel = core_->load(spec.state(), deadline, ServiceCore::Where::kQueue);
+      if (!kernel) return kernel;
+      return in_current_context(*kernel, stream);
+    });
+  }
+
+  const Kernel* find(const PreparedSpec& spec) const noexcept override {
+    const PreparedSpec::State* state = spec.state().get();
+    if (state == nullptr || state->owner != core_.get()) return nullptr;
+    return state->kernel.load(std::memory_order_acquire);
+  }
+
+  Result<const Kernel*> try_get(const PreparedSpec& spec) override {
+    if (const Kernel* kernel = find(spec)) return kernel;
+    if (core_->forked()) return ServiceCore::forked_error();
+    if (Status mine = check_owner(spec); !mine) return std::move(mine).error();
+    return no_throw([&]() -> Result<const Kernel*> {
+      const Call call(core_);
+      if (core_->stopping) return core_->cancelled_error();
+      Entry& entry = *spec.state()->entry;
+      {
+        const std::lock_guard lock(entry.mutex);
+        if (entry.failure &&
+            ServiceCore::Clock::now() - entry.failure->when < core_->options.failure_ttl) {
+          return entry.failure->error;
+        }
+        if (entry.queued) return static_cast<const Kernel*>(nullptr);
+        entry.queued = true;
+      }
+      std::optional<int> device;
+      if (const auto driver = core_->driver_at_hand()) {
+        device = device_of_current_primary_context(driver->api());
+      }
+      core_->queue_background(spec.state(), device);
+      return static_cast<const Kernel*>(nullptr);
+    });
+  }
+
+  std::vector<PrewarmResult> prewarm(
+      const std::vector<SpecDocument>& specs, int jobs,
+      const std::function<void(const PrewarmResult&)>& progress) override {
+    std::vector<PrewarmResult> results(specs.size());
+    for (std::size_t i = 0; i < specs.size(); ++i) {
+      results[i].index = i;
+      results[i].arch = specs[i].spec.arch;
+      if (core_->forked()) results[i].error = ServiceCore::forked_error();
+    }
+    if (specs.empty() || core_->forked()) return results;
+
+    const int cores = static_cast<int>(std::thread::hardware_concurrency());
+    const int threads = std::clamp(jobs > 0 ? jobs : std::max(cores, 1), 1,
+                                   static_cast<int>(std::min<std::size_t>(specs.size(), 256)));
+    core_->queue.grow(threads);
+    std::atomic<std::size_t> next{0};
+    std::mutex progress_mutex;
+    const auto work = [&] {
+      for (std::size_t i = next++; i < specs.size(); i = next++) {
+        warm(specs[i], results[i]);
+        if (!progress) continue;
+        const std::lock_guard lock(progress_mutex);
+        (void)no_throw([&]() -> Status {
+          progress(results[i]);
+          return {};
+        });
+      }
+    };
+    std::vector<std::thread> others;
+    for (int i = 1; i < threads; ++i) {
+      // Fewer threads than asked for are slower, not wrong.
+      if (!no_throw([&]() -> Status {
+            others.emplace_back(work);
+            return {};
+          })) {
+        break;
+      }
+    }
+    work();
+    for (std::thread& thread : others) thread.join();
+    return results;
+  }
+
+  ServiceStatistics statistics() const override {
+    ServiceStatistics statistics;
+    statistics.memory_hits = core_->memory_hits;
+    statistics.disk_hits = core_->disk_hits;
+    statistics.remote_hits = core_->remote_hits;
+    statistics.compiles = core_->compiles;
+    statistics.failures = core_->failures;
+    statistics.waits = core_->waits;
+    statistics.compile_ms_total = static_cast<double>(core_->compile_us_total) / 1000;
+    if (core_->forked()) return statistics;  // the rest needs locks
+    statistics.queued = core_->queue.pending();
+    if (core_->cache != nullptr) statistics.quarantined = core_->cache->statistics().quarantined;
+    return statistics;
+  }
+
+ private:
+  /// A call that may wait, counted so that the Service's end can wait for it.
+  class Call {
+   public:
+    explicit Call(std::shared_ptr<ServiceCore> core) : core_(std::move(core)) {
+      const std::lock_guard lock(core_->calls_mutex);
+      ++core_->calls;
+    }
+    ~Call() {
+      const std::lock_guard lock(core_->calls_mutex);
+      if (--core_->calls == 0) core_->calls_ended.notify_all();
+    }
+    Call(const Call&) = delete;
+    Call& operator=(const Call&) = delete;
+
+   private:
+    std::shared_ptr<ServiceCore> core_;
+  };
+
+  Status check_owner(const PreparedSpec& spec) const {
+    if (spec.state() != nullptr && spec.state()->owner == core_.get()) {
+      if (spec.state()->entry != nullptr) return {};
+      return ServiceCore::forked_error();
+    }
+    return make_error(ErrorCode::kInvalid, "the PreparedSpec belongs to another Service", "spec",
+                      "prepare it with the Service that is asked");
+  }
+
+  /// Loads the kernel whole into the thread's context, if there is one.
+  Result<const Kernel*> in_current_context(const Kernel* kernel, void* stream) const {
+    Status ready = kernel->prepare(stream);
+    if (ready || ready.error().code == ErrorCode::kEnvironment) return kernel;
+    return std::move(ready).error();
+  }
+
+  void warm(const SpecDocument& document, PrewarmResult& result) {
+    const auto prepared = prepare(document.spec, document.options);
+    if (!prepared) {
+      result.error = prepared.error();
+      return;
+    }
+    result.key = prepared->key().hex;
+    const auto compiled =
+        compile(*prepared, ServiceCore::Clock::now() + std::chrono::hours(1), PtxNeed::kSkip);
+    if (compiled) {
+      result.outcome = compiled->outcome;
+    } else {
+      result.error = compiled.error();
+    }
+  }
+
+  std::shared_ptr<ServiceCore> core_;
+};
+
+Result<TemplateSet> templates_of(const ServiceOptions& options, const Environment& environment) {
+  const std::string folder = !options.templates_folder.empty()
+                                 ? options.templates_folder
+                                 : environment.templates.value_or(std::string());
+  if (folder.empty()) return TemplateSet::embedded();
+  return TemplateSet::from_folder(folder);
+}
+
+}  // namespace
+
+std::string_view to_string(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::kMemory:
+      return "memory";
+    case Outcome::kDisk:
+      return "disk";
+    case Outcome::kRemote:
+      return "remote";
+    case Outcome::kCompiled:
+      return "compiled";
+  }
+  return "unknown";
+}
+
+const KernelPlan& PreparedSpec::plan() const { return state_->plan; }
+const RequestKey& PreparedSpec::key() const { return state_->key; }
+
+Service::~Service() = default;
+
+Result<std::unique_ptr<Service>> Service::create(ServiceOptions options) {
+  return no_throw([&]() -> Result<std::unique_ptr<Service>> {
+    const Environment environment = read_environment();
+    if (options.compile_threads < 0) {
+      return make_error(ErrorCode::kInvalid,
+                        fmt::format("{} threads; 0 means one a core", options.compile_threads),
+                        "compile_threads");
+    }
+    if (options.nvrtc_path.empty() && environment.nvrtc) options.nvrtc_path = *environment.nvrtc;
+    LogSink sink = options.log;
+    if (!sink) sink = make_stderr_sink(environment.log_level.value_or("warning"));
+    auto templates = templates_of(options, environment);
+    if (!templates) return std::move(templates).error();
+    auto core = std::make_shared<ServiceCore>(options, std::move(sink), *std::move(templates));
+    return std::unique_ptr<Service>(std::make_unique<ServiceImpl>(std::move(core)));
+  });
+}
+
+}  // namespace attnjit

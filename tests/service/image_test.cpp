@@ -1,0 +1,312 @@
+// Service without a GPU: preparing, compiling, one flight a key, deadlines, failures, prewarm.
+#include <fstream>
+
+#include "service_fixture.h"
+
+namespace attnjit {
+namespace {
+
+using ImageTest = ServiceFixture;
+
+TEST_F(ImageTest, EqualSpecsAreOneStateAndEqualKeysOneImage) {
+  remake(options());
+  const PreparedSpec a = prepare(*service_), b = prepare(*service_);
+  EXPECT_EQ(a.state(), b.state());
+  const PreparedSpec narrow = prepare(*service_, window_spec(128));
+  const PreparedSpec wide = prepare(*service_, window_spec(4096));
+  EXPECT_EQ(narrow.key().hex, wide.key().hex);
+  EXPECT_NE(narrow.key().hex, a.key().hex);
+  EXPECT_EQ(narrow.plan().spec.mask.window, 128);
+  EXPECT_EQ(wide.plan().spec.mask.window, 4096);
+  ASSERT_TRUE(service_->compile(narrow, in(seconds(10))).ok());
+  const auto other = service_->compile(wide, in(seconds(10)));
+  ASSERT_TRUE(other.ok());
+  EXPECT_EQ(other->outcome, Outcome::kMemory);
+  EXPECT_EQ(compiler_->compiles, 1);
+}
+
+TEST_F(ImageTest, PrepareReportsWhatIsWrongOrUnsupported) {
+  remake(options());
+  AttentionSpec bad = test_spec();
+  bad.num_q_heads = 7;
+  bad.qk_depth = -1;
+  const auto invalid = service_->prepare(bad);
+  ASSERT_FALSE(invalid.ok());
+  EXPECT_EQ(invalid.error().code, ErrorCode::kInvalid);
+  EXPECT_FALSE(invalid.error().others.empty());
+  AttentionSpec odd = test_spec();
+  odd.qk_depth = odd.ov_depth = 1024;
+  const auto unsupported = service_->prepare(odd);
+  ASSERT_FALSE(unsupported.ok());
+  EXPECT_FALSE(unsupported.error().message.empty());
+}
+
+TEST_F(ImageTest, OutcomesAreCompiledMemoryDisk) {
+  ServiceOptions cached = options();
+  cached.use_disk_cache = true;
+  cached.cache_layers = {folder_.path()};
+  {
+    remake(cached);
+    const PreparedSpec spec = prepare(*service_);
+    const auto first = service_->compile(spec, in(seconds(10)));
+    ASSERT_TRUE(first.ok()) << first.error().to_string();
+    EXPECT_EQ(first->outcome, Outcome::kCompiled);
+    EXPECT_EQ(first->image->usage.registers, 168);
+    EXPECT_GT(first->total_ms, 0);
+    const auto second = service_->compile(spec, in(seconds(10)));
+    ASSERT_TRUE(second.ok());
+    EXPECT_EQ(second->outcome, Outcome::kMemory);
+    EXPECT_EQ(second->compile_ms, 0);
+  }
+  remake(cached);
+  const auto third = service_->compile(prepare(*service_), in(seconds(10)));
+  ASSERT_TRUE(third.ok());
+  EXPECT_EQ(third->outcome, Outcome::kDisk);
+  EXPECT_EQ(third->compile_ms, 0);
+  EXPECT_EQ(compiler_->compiles, 1);
+  EXPECT_EQ(service_->statistics().disk_hits, 1U);
+  EXPECT_EQ(to_string(third->outcome), "disk");
+}
+
+TEST_F(ImageTest, PtxIsMadeWhereItIsRequired) {
+  ServiceOptions cached = options();
+  cached.use_disk_cache = true;
+  cached.cache_layers = {folder_.path()};
+  remake(cached);
+  const PreparedSpec spec = prepare(*service_);
+  ASSERT_TRUE(service_->compile(spec, in(seconds(10))).ok());
+  const auto with_ptx = service_->compile(spec, in(seconds(10)), PtxNeed::kRequired);
+  ASSERT_TRUE(with_ptx.ok());
+  EXPECT_EQ(with_ptx->image->ptx, "// ptx");
+  EXPECT_EQ(compiler_->compiles, 2);
+  const auto again = service_->compile(spec, in(seconds(10)), PtxNeed::kRequired);
+  ASSERT_TRUE(again.ok());
+  EXPECT_EQ(again->outcome, Outcome::kMemory);
+}
+
+TEST_F(ImageTest, PrewarmedCacheServesAMachineWithoutNvrtc) {
+  ServiceOptions cached = options();
+  cached.use_disk_cache = true;
+  cached.cache_layers = {folder_.path()};
+  remake(cached);
+  ASSERT_TRUE(service_->compile(prepare(*service_), in(seconds(10))).ok());
+  service_.reset();
+  auto nothing = std::make_shared<FakeCompiler>();
+  nothing->no_compiler = true;
+  cached.compiler = nothing;
+  remake(cached);
+  const auto hit = service_->compile(prepare(*service_), in(seconds(10)));
+  ASSERT_TRUE(hit.ok()) << hit.error().to_string();
+  EXPECT_EQ(hit->outcome, Outcome::kDisk);
+  const auto miss = service_->compile(prepare(*service_, test_spec(16)), in(seconds(10)));
+  const bool same_key = prepare(*service_, test_spec(16)).key().hex == prepare(*service_).key().hex;
+  if (!same_key) {
+    ASSERT_FALSE(miss.ok());
+    EXPECT_EQ(miss.error().code, ErrorCode::kEnvironment);
+  }
+  EXPECT_EQ(nothing->compiles, 0);
+}
+
+TEST_F(ImageTest, ForbiddenCompileIsItsOwnErrorAndHitsStillServe) {
+  ServiceOptions cached = options();
+  cached.use_disk_cache = true;
+  cached.cache_layers = {folder_.path()};
+  cached.forbid_compile = true;
+  remake(cached);
+  const auto refused = service_->compile(prepare(*service_), in(seconds(10)));
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::kCompileForbidden);
+  EXPECT_NE(refused.error().hint.find("prewarm"), std::string::npos);
+  EXPECT_EQ(compiler_->compiles, 0);
+  cached.forbid_compile = false;
+  auto warm = make(cached);
+  ASSERT_TRUE(warm->compile(prepare(*warm), in(seconds(10))).ok());
+  EXPECT_TRUE(service_->compile(prepare(*service_), in(seconds(10))).ok())
+      << "a refusal is not remembered";
+}
+
+TEST_F(ImageTest, ManyThreadsMakeOneCompile) {
+  compiler_->hold = true;
+  remake(options());
+  const PreparedSpec spec = prepare(*service_);
+  constexpr int kThreads = 16;
+  std::atomic<int> served{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&] {
+      const auto compiled = service_->compile(spec, in(seconds(30)));
+      if (compiled && compiled->outcome == Outcome::kCompiled) ++served;
+    });
+  }
+  compiler_->await_start();
+  while (service_->statistics().waits < kThreads - 1) std::this_thread::yield();
+  compiler_->release();
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(served, kThreads);
+  EXPECT_EQ(compiler_->compiles, 1);
+  EXPECT_EQ(service_->statistics().waits, static_cast<std::uint64_t>(kThreads - 1));
+  EXPECT_EQ(service_->statistics().compiles, 1U);
+}
+
+TEST_F(ImageTest, DifferentKeysCompileInParallel) {
+  compiler_->hold = true;
+  remake(options());
+  AttentionSpec causal = test_spec();
+  causal.mask.kind = MaskSpec::Kind::kCausal;
+  const PreparedSpec a = prepare(*service_), b = prepare(*service_, causal);
+  ASSERT_NE(a.key().hex, b.key().hex);
+  std::thread first([&] { EXPECT_TRUE(service_->compile(a, in(seconds(30))).ok()); });
+  std::thread second([&] { EXPECT_TRUE(service_->compile(b, in(seconds(30))).ok()); });
+  compiler_->await_start(2);
+  EXPECT_EQ(compiler_->most_at_once, 2);
+  compiler_->release();
+  first.join();
+  second.join();
+}
+
+TEST_F(ImageTest, DeadlineEndsTheWaitAndTheCompileGoesOn) {
+  compiler_->hold = true;
+  remake(options());
+  const PreparedSpec spec = prepare(*service_);
+  const auto begin = std::chrono::steady_clock::now();
+  const auto late = service_->compile(spec, in(milliseconds(50)));
+  ASSERT_FALSE(late.ok());
+  EXPECT_EQ(late.error().code, ErrorCode::kTimeout);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(2));
+  // A waiter's deadline counts as well.
+  const auto waiter = service_->compile(spec, in(milliseconds(20)));
+  ASSERT_FALSE(waiter.ok());
+  EXPECT_EQ(waiter.error().code, ErrorCode::kTimeout);
+  compiler_->release();
+  EXPECT_TRUE(service_->compile(spec, in(seconds(30))).ok());
+  EXPECT_EQ(compiler_->compiles, 1);
+  // And with a deadline long past, what is in memory is served.
+  EXPECT_TRUE(service_->compile(spec, in(seconds(-1))).ok());
+}
+
+TEST_F(ImageTest, FailureIsRememberedUntilItsTimeIsOver) {
+  ServiceOptions short_memory = options();
+  short_memory.failure_ttl = seconds(1);
+  remake(short_memory);
+  const PreparedSpec spec = prepare(*service_);
+  compiler_->failure = make_error(ErrorCode::kCompileFailed, "no such name", "mask");
+  for (int i = 0; i < 3; ++i) {
+    const auto failed = service_->compile(spec, in(seconds(10)));
+    ASSERT_FALSE(failed.ok());
+    EXPECT_EQ(failed.error().code, ErrorCode::kCompileFailed);
+    EXPECT_EQ(failed.error().field, "mask");
+  }
+  EXPECT_EQ(compiler_->compiles, 1);
+  EXPECT_EQ(service_->statistics().failures, 1U);
+  compiler_->failure.reset();
+  std::this_thread::sleep_for(milliseconds(1050));
+  EXPECT_TRUE(service_->compile(spec, in(seconds(10))).ok());
+  EXPECT_EQ(compiler_->compiles, 2);
+}
+
+TEST_F(ImageTest, EnvironmentFailureIsNotRemembered) {
+  remake(options());
+  const PreparedSpec spec = prepare(*service_);
+  compiler_->no_compiler = true;
+  const auto failed = service_->compile(spec, in(seconds(10)));
+  ASSERT_FALSE(failed.ok());
+  EXPECT_EQ(failed.error().code, ErrorCode::kEnvironment);
+  compiler_->no_compiler = false;
+  EXPECT_TRUE(service_->compile(spec, in(seconds(10))).ok());
+}
+
+TEST_F(ImageTest, ThrowingCompilerIsAnError) {
+  class Throwing final : public Compiler {
+   public:
+    Result<std::string> build_id() override { return std::string("x"); }
+    Result<KernelImage> compile(const CompileRequest&, Deadline) override { throw 42; }
+    void cancel() override {}
+  };
+  ServiceOptions throwing = options();
+  throwing.compiler = std::make_shared<Throwing>();
+  remake(throwing);
+  const auto failed = service_->compile(prepare(*service_), in(seconds(10)));
+  ASSERT_FALSE(failed.ok());
+  EXPECT_EQ(failed.error().code, ErrorCode::kInternal);
+}
+
+TEST_F(ImageTest, TrustedCodeGoesToTheHelper) {
+  auto helper = std::make_shared<FakeCompiler>();
+  ServiceOptions both = options();
+  both.helper_compiler = helper;
+  remake(both);
+  ASSERT_TRUE(service_->compile(prepare(*service_, trusted_spec()), in(seconds(10))).ok());
+  EXPECT_EQ(helper->compiles, 1);
+  EXPECT_TRUE(helper->last_source_trusted);
+  EXPECT_EQ(compiler_->compiles, 0);
+  ASSERT_TRUE(service_->compile(prepare(*service_), in(seconds(10))).ok());
+  EXPECT_EQ(compiler_->compiles, 1);
+  both.compile_in_helper = true;
+  remake(both);
+  ASSERT_TRUE(service_->compile(prepare(*service_), in(seconds(10))).ok());
+  EXPECT_EQ(helper->compiles, 2);
+  EXPECT_EQ(compiler_->compiles, 1);
+}
+
+TEST_F(ImageTest, TwoServicesShareNothing) {
+  remake(options());
+  auto other = make(options());
+  const PreparedSpec spec = prepare(*service_);
+  ASSERT_TRUE(service_->compile(spec, in(seconds(10))).ok());
+  const auto foreign = other->compile(spec, in(seconds(10)));
+  ASSERT_FALSE(foreign.ok());
+  EXPECT_EQ(foreign.error().code, ErrorCode::kInvalid);
+  EXPECT_EQ(other->find(spec), nullptr);
+  ASSERT_TRUE(other->compile(prepare(*other), in(seconds(10))).ok());
+  EXPECT_EQ(compiler_->compiles, 2);
+}
+
+TEST_F(ImageTest, PrewarmServesAllAndReportsInOrder) {
+  remake(options());
+  std::vector<SpecDocument> specs;
+  for (int i = 0; i < 6; ++i) specs.push_back({test_spec(), {}});
+  specs[1].spec = window_spec(64);
+  specs[2].spec = window_spec(128);
+  specs[3].spec.num_q_heads = -3;
+  specs[4].spec.arch = Arch::kSm100a;
+  specs[4].spec.num_partitions = 0;
+  int reports = 0;
+  std::atomic<int> inside{0};
+  const auto results = service_->prewarm(specs, 3, [&](const PrewarmResult& result) {
+    EXPECT_EQ(++inside, 1) << "one thread at a time";
+    EXPECT_LT(result.index, specs.size());
+    ++reports;
+    --inside;
+  });
+  ASSERT_EQ(results.size(), specs.size());
+  EXPECT_EQ(reports, 6);
+  for (std::size_t i = 0; i < results.size(); ++i) EXPECT_EQ(results[i].index, i);
+  EXPECT_TRUE(results[0].outcome.has_value());
+  EXPECT_EQ(results[1].key, results[2].key);
+  ASSERT_TRUE(results[3].error.has_value());
+  EXPECT_EQ(results[3].error->code, ErrorCode::kInvalid);
+  EXPECT_EQ(results[4].arch, Arch::kSm100a);
+  EXPECT_EQ(compiler_->compiles.load(), 2 + (results[4].outcome == Outcome::kCompiled ? 1 : 0));
+  EXPECT_TRUE(service_->prewarm({}, 4).empty());
+}
+
+TEST_F(ImageTest, ThrowingProgressDoesNotStopPrewarm) {
+  remake(options());
+  const auto results = service_->prewarm({{test_spec(), {}}}, 1,
+                                         [](const PrewarmResult&) { throw std::bad_alloc(); });
+  EXPECT_TRUE(results[0].outcome.has_value());
+}
+
+TEST_F(ImageTest, WrongOptionsAreRefused) {
+  ServiceOptions bad = options();
+  bad.compile_threads = -1;
+  const auto negative = Service::create(bad);
+  ASSERT_FALSE(negative.ok());
+  EXPECT_EQ(negative.error().field, "compile_threads");
+  bad = options();
+  bad.templates_folder = "/nonexistent/templates";
+  EXPECT_FALSE(Service::create(bad).ok());
+}
+
+}  // namespace
+}  // namespace attnjit

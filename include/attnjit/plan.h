@@ -81,12 +81,11 @@ struct KernelPlan {
   std::shared_ptr<const Sm100Plan> sm100;  ///< set for sm_100a and sm_103a
 };
 
-/// A choice that a tuner measured for one spec; planning takes it as a value. Opaque text: a tuning
-/// table's rows, see docs.
-struct Tuning;
+struct Tuning;  // tuning.h
 
-/// Plans the kernel of a spec. Errors: kInvalid with every problem. A valid spec that no template
-/// serves yet gives a plan with supported false, not an error.
+/// Plans the kernel of a spec. `tuning` may be null; its matching row overrides choices. Errors:
+/// kInvalid with every problem of the spec, or for a tuned name or value that the kernel cannot
+/// take. A valid spec that no template serves yet gives a plan with supported false, not an error.
 ATTNJIT_EXPORT Result<KernelPlan> plan(const AttentionSpec& spec, const PlanOptions& options = {},
                                        const Tuning* tuning = nullptr);
 

@@ -1,224 +1,239 @@
 #include "attnjit/tuning.h"
 
-#include <array>
-#include <functional>
-#include <nlohmann/json.hpp>
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <optional>
+#include <span>
 #include <utility>
+#include <variant>
+
+#include "spec/json_value.h"
+#include "spec/spec_fields.h"
 
 namespace attnjit {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using spec::JsonMember;
+using spec::JsonValue;
+using spec::SpecField;
 
-std::string_view mla_name(Mla mla) {
-  switch (mla) {
-    case Mla::kNone:
-      return "none";
-    case Mla::kPrefill:
-      return "prefill";
-    case Mla::kDecode:
-      return "decode";
+std::string quoted(std::string_view name) { return fmt::format("\"{}\"", name); }
+
+std::string_view kind_name(std::span<const spec::KindRow> rows, int kind) {
+  for (const spec::KindRow& row : rows) {
+    if (row.kind == kind) return row.name;
   }
-  return "none";
+  return {};
 }
 
-std::string_view mask_kind_name(MaskSpec::Kind kind) {
-  switch (kind) {
-    case MaskSpec::Kind::kNull:
-      return "null";
-    case MaskSpec::Kind::kCausal:
-      return "causal";
-    case MaskSpec::Kind::kSlidingWindow:
-      return "sliding_window";
-    case MaskSpec::Kind::kChunked:
-      return "chunked";
-    case MaskSpec::Kind::kAnd:
-      return "and";
-    case MaskSpec::Kind::kOr:
-      return "or";
-    case MaskSpec::Kind::kMaterialized:
-      return "materialized";
-    case MaskSpec::Kind::kCustom:
-      return "custom";
+// What a spec's field is, as canonical JSON text; for a mask or a score modification its kind.
+struct FieldText {
+  const AttentionSpec& spec;
+
+  std::string operator()(int AttentionSpec::*member) const { return std::to_string(spec.*member); }
+  std::string operator()(bool AttentionSpec::*member) const {
+    return spec.*member ? "true" : "false";
   }
-  return "null";
-}
-
-std::string_view score_mod_kind_name(ScoreModSpec::Kind kind) {
-  switch (kind) {
-    case ScoreModSpec::Kind::kIdentity:
-      return "identity";
-    case ScoreModSpec::Kind::kAlibi:
-      return "alibi";
-    case ScoreModSpec::Kind::kSoftcap:
-      return "softcap";
-    case ScoreModSpec::Kind::kCustom:
-      return "custom";
+  std::string operator()(Arch AttentionSpec::*member) const {
+    return quoted(to_string(spec.*member));
   }
-  return "identity";
-}
-
-Json dtype_value(const std::optional<Dtype>& dtype) {
-  return dtype ? Json(std::string(to_string(*dtype))) : Json(nullptr);
-}
-
-struct Field {
-  const char* name;
-  Json (*value)(const AttentionSpec&);
+  std::string operator()(Mla AttentionSpec::*member) const {
+    return quoted(spec::to_string(spec.*member));
+  }
+  std::string operator()(Dtype AttentionSpec::*member) const {
+    return quoted(to_string(spec.*member));
+  }
+  std::string operator()(std::optional<Dtype> AttentionSpec::*member) const {
+    return spec.*member ? quoted(to_string(*(spec.*member))) : "null";
+  }
+  std::string operator()(MaskSpec AttentionSpec::*member) const {
+    return quoted(kind_name(spec::mask_kinds(), static_cast<int>((spec.*member).kind)));
+  }
+  std::string operator()(ScoreModSpec AttentionSpec::*member) const {
+    return quoted(kind_name(spec::score_mod_kinds(), static_cast<int>((spec.*member).kind)));
+  }
+  // Plan options are chosen, not matched.
+  std::string operator()(std::optional<int> PlanOptions::*) const { return {}; }
+  std::string operator()(std::optional<bool> PlanOptions::*) const { return {}; }
 };
 
-Json text(std::string_view value) { return Json(std::string(value)); }
+// The same text of a value in a row's match; nothing where no spec can have it.
+struct MatchText {
+  const SpecField& field;
+  const JsonValue& value;
 
-// What a row may match on: every field that decides a kernel's text.
-const std::array kFields{
-    Field{"arch", [](const AttentionSpec& s) { return text(to_string(s.arch)); }},
-    Field{"num_q_heads", [](const AttentionSpec& s) { return Json(s.num_q_heads); }},
-    Field{"group", [](const AttentionSpec& s) { return Json(s.group); }},
-    Field{"qk_depth", [](const AttentionSpec& s) { return Json(s.qk_depth); }},
-    Field{"ov_depth", [](const AttentionSpec& s) { return Json(s.ov_depth); }},
-    Field{"qkv_dtype", [](const AttentionSpec& s) { return text(to_string(s.qkv_dtype)); }},
-    Field{"output_dtype", [](const AttentionSpec& s) { return dtype_value(s.output_dtype); }},
-    Field{"rope_dtype", [](const AttentionSpec& s) { return dtype_value(s.rope_dtype); }},
-    Field{"rope_gmem_dtype", [](const AttentionSpec& s) { return dtype_value(s.rope_gmem_dtype); }},
-    Field{"scale_dtype", [](const AttentionSpec& s) { return dtype_value(s.scale_dtype); }},
-    Field{"mla", [](const AttentionSpec& s) { return text(mla_name(s.mla)); }},
-    Field{"page_size", [](const AttentionSpec& s) { return Json(s.page_size); }},
-    Field{"ragged", [](const AttentionSpec& s) { return Json(s.ragged); }},
-    Field{"sink", [](const AttentionSpec& s) { return Json(s.sink); }},
-    Field{"return_lse", [](const AttentionSpec& s) { return Json(s.return_lse); }},
-    Field{"lse_includes_sink", [](const AttentionSpec& s) { return Json(s.lse_includes_sink); }},
-    Field{"num_partitions", [](const AttentionSpec& s) { return Json(s.num_partitions); }},
-    Field{"max_seq_len", [](const AttentionSpec& s) { return Json(s.max_seq_len); }},
-    Field{"mask", [](const AttentionSpec& s) { return text(mask_kind_name(s.mask.kind)); }},
-    Field{"score_mod",
-          [](const AttentionSpec& s) { return text(score_mod_kind_name(s.score_mod.kind)); }},
+  using Text = std::optional<std::string>;
+
+  bool is_string() const { return value.type == JsonValue::Type::kString; }
+  Text operator()(int AttentionSpec::*) const {
+    const bool good = value.type == JsonValue::Type::kInteger && value.integer >= field.min &&
+                      value.integer <= field.max;
+    return good ? Text(std::to_string(value.integer)) : std::nullopt;
+  }
+  Text operator()(bool AttentionSpec::*) const {
+    if (value.type != JsonValue::Type::kBool) return std::nullopt;
+    return value.boolean ? "true" : "false";
+  }
+  Text operator()(Arch AttentionSpec::*) const {
+    if (!is_string() || !arch_from_string(value.text)) return std::nullopt;
+    return quoted(value.text);
+  }
+  Text operator()(Mla AttentionSpec::*) const {
+    if (!is_string() || !spec::mla_from_string(value.text)) return std::nullopt;
+    return quoted(value.text);
+  }
+  Text operator()(Dtype AttentionSpec::*) const { return dtype(); }
+  Text operator()(std::optional<Dtype> AttentionSpec::*) const {
+    return value.type == JsonValue::Type::kNull ? Text("null") : dtype();
+  }
+  Text operator()(MaskSpec AttentionSpec::*) const { return kind(spec::mask_kinds()); }
+  Text operator()(ScoreModSpec AttentionSpec::*) const { return kind(spec::score_mod_kinds()); }
+  Text operator()(std::optional<int> PlanOptions::*) const { return std::nullopt; }
+  Text operator()(std::optional<bool> PlanOptions::*) const { return std::nullopt; }
+
+ private:
+  Text dtype() const {
+    const std::optional<Dtype> known = is_string() ? dtype_from_string(value.text) : std::nullopt;
+    const bool good =
+        known && std::find(field.dtypes.begin(), field.dtypes.end(), *known) != field.dtypes.end();
+    return good ? Text(quoted(to_string(*known))) : std::nullopt;
+  }
+  Text kind(std::span<const spec::KindRow> rows) const {
+    for (const spec::KindRow& row : rows) {
+      if (is_string() && row.name == value.text) return quoted(row.name);
+    }
+    return std::nullopt;
+  }
 };
 
-const Field* find_field(std::string_view name) {
-  for (const Field& field : kFields) {
-    if (name == field.name) return &field;
-  }
-  return nullptr;
+bool is_option(const SpecField& field) {
+  return std::holds_alternative<std::optional<int> PlanOptions::*>(field.member) ||
+         std::holds_alternative<std::optional<bool> PlanOptions::*>(field.member);
 }
 
-std::string field_names() {
+const SpecField* find_match_field(std::string_view name) {
+  const SpecField* field = spec::find_field(name);
+  return field == nullptr || is_option(*field) ? nullptr : field;
+}
+
+std::string match_names() {
   std::string names;
-  for (const Field& field : kFields) {
+  for (const SpecField& field : spec::spec_fields()) {
+    if (is_option(field)) continue;
     if (!names.empty()) names += ", ";
     names += field.name;
   }
   return names;
 }
 
-// Collects problems; the first becomes the Error, the rest its others.
-class Problems {
+// Reads a table; collects problems, of which the first becomes the Error and the rest its others.
+class TableReader {
  public:
-  void add(std::string field, std::string message) {
-    Error error = make_error(ErrorCode::kInvalid, std::move(message), std::move(field));
-    if (first_) {
-      first_->others.push_back(std::move(error));
-    } else {
-      first_ = std::move(error);
+  Result<Tuning> read(const JsonValue& root) {
+    const JsonValue* rows = nullptr;
+    if (check_members(root, "tuning", {"rows", "name", "source"})) {
+      rows = root.find("rows");
+      if (rows == nullptr || rows->type != JsonValue::Type::kArray) {
+        problem(root, "tuning", "has no array \"rows\"");
+        rows = nullptr;
+      }
     }
+    Tuning tuning;
+    for (std::size_t i = 0; rows != nullptr && i < rows->items.size(); ++i) {
+      tuning.rows.push_back(read_row(rows->items[i], fmt::format("rows[{}]", i)));
+    }
+    if (first_) return *std::move(first_);
+    return tuning;
   }
-  std::optional<Error>& first() { return first_; }
 
  private:
+  void problem(const JsonValue& at, std::string field, std::string message) {
+    Error error = make_error(ErrorCode::kInvalid, std::move(message), std::move(field));
+    error.line = at.line;
+    error.column = at.column;
+    if (!first_) {
+      first_ = std::move(error);
+    } else if (first_->others.size() < static_cast<std::size_t>(spec::kMaxProblems)) {
+      first_->others.push_back(std::move(error));
+    }
+  }
+
+  // True for an object; each member that is unknown (where names are given) or double is a problem.
+  bool check_members(const JsonValue& object, const std::string& where,
+                     std::initializer_list<std::string_view> names) {
+    if (object.type != JsonValue::Type::kObject) {
+      problem(object, where, "is " + spec::describe(object) + "; allowed: an object");
+      return false;
+    }
+    for (const JsonMember& member : object.members) {
+      const std::string path = where + "." + member.name;
+      if (member.duplicate) problem(member.value, path, "is given twice");
+      if (names.size() > 0 && std::find(names.begin(), names.end(), member.name) == names.end()) {
+        problem(member.value, path, fmt::format("is unknown; allowed: {}", fmt::join(names, ", ")));
+      }
+    }
+    return true;
+  }
+
+  TuningRow read_row(const JsonValue& entry, const std::string& where) {
+    TuningRow row;
+    if (!check_members(entry, where, {"match", "choose", "source"})) return row;
+    if (const JsonValue* match = entry.find("match")) read_match(*match, where + ".match", row);
+    const JsonValue* choose = entry.find("choose");
+    if (choose == nullptr) {
+      problem(entry, where + ".choose", "is missing");
+    } else {
+      read_choose(*choose, where + ".choose", row);
+    }
+    return row;
+  }
+
+  void read_match(const JsonValue& match, const std::string& where, TuningRow& row) {
+    if (!check_members(match, where, {})) return;
+    for (const JsonMember& member : match.members) {
+      const std::string path = where + "." + member.name;
+      const SpecField* field = find_match_field(member.name);
+      if (field == nullptr) {
+        problem(member.value, path, "is no field to match; allowed: " + match_names());
+        continue;
+      }
+      const auto text = std::visit(MatchText{*field, member.value}, field->member);
+      if (text) {
+        row.match[member.name] = *text;
+      } else {
+        problem(
+            member.value, path,
+            fmt::format("is {}; allowed: {}", spec::describe(member.value), spec::allowed(*field)));
+      }
+    }
+  }
+
+  void read_choose(const JsonValue& choose, const std::string& where, TuningRow& row) {
+    if (!check_members(choose, where, {})) return;
+    if (choose.members.empty()) problem(choose, where, "is empty; allowed: at least one choice");
+    for (const JsonMember& member : choose.members) {
+      if (member.value.type == JsonValue::Type::kBool) {
+        row.choose[member.name] = member.value.boolean ? 1 : 0;
+      } else if (member.value.type == JsonValue::Type::kInteger) {
+        row.choose[member.name] = member.value.integer;
+      } else {
+        problem(
+            member.value, where + "." + member.name,
+            fmt::format("is {}; allowed: an integer, true, false", spec::describe(member.value)));
+      }
+    }
+  }
+
   std::optional<Error> first_;
 };
-
-bool same_type(const Json& a, const Json& b) {
-  if (a.is_null()) return b.is_string();  // an unset dtype
-  if (a.is_number_integer()) return b.is_number_integer();
-  return a.type() == b.type();
-}
-
-void read_match(const Json& match, const std::string& where, TuningRow& row, Problems& problems) {
-  if (!match.is_object()) {
-    problems.add(where, "is not an object of spec fields");
-    return;
-  }
-  const AttentionSpec prototype;
-  for (const auto& [name, value] : match.items()) {
-    const Field* field = find_field(name);
-    if (field == nullptr) {
-      problems.add(where + "." + name, "is no spec field; allowed: " + field_names());
-    } else if (!value.is_null() && !same_type(field->value(prototype), value)) {
-      problems.add(where + "." + name, "is " + value.dump() + ", of the wrong type");
-    } else {
-      row.match[name] = value.dump();
-    }
-  }
-}
-
-void read_choose(const Json& choose, const std::string& where, TuningRow& row, Problems& problems) {
-  if (!choose.is_object() || choose.empty()) {
-    problems.add(where, "is not an object of at least one choice");
-    return;
-  }
-  for (const auto& [name, value] : choose.items()) {
-    if (value.is_boolean()) {
-      row.choose[name] = value.get<bool>() ? 1 : 0;
-    } else if (value.is_number_integer() &&
-               !(value.is_number_unsigned() && value.get<std::uint64_t>() > INT64_MAX)) {
-      row.choose[name] = value.get<std::int64_t>();
-    } else {
-      problems.add(where + "." + name, "is " + value.dump() + "; allowed: an integer or a boolean");
-    }
-  }
-}
 
 }  // namespace
 
 Result<Tuning> tuning_from_json(std::string_view json) {
-  // NOTE: a depth limit of its own: the parser is iterative, but a Json value is destroyed
-  // recursively only as deep as it nests, and no valid table nests deeper than 4.
-  constexpr int kMaxDepth = 8;
-  bool too_deep = false;
-  const Json document = Json::parse(
-      json,
-      [&](int depth, Json::parse_event_t, Json&) {
-        too_deep = too_deep || depth > kMaxDepth;
-        return !too_deep;
-      },
-      /*allow_exceptions=*/false);
-  if (too_deep) {
-    return make_error(ErrorCode::kInvalid, "nests deeper than a tuning table does", "tuning");
-  }
-  if (document.is_discarded()) {
-    return make_error(ErrorCode::kInvalid, "is not JSON", "tuning");
-  }
-  Problems problems;
-  Tuning tuning;
-  if (!document.is_object() || !document.contains("rows") || !document["rows"].is_array()) {
-    return make_error(ErrorCode::kInvalid, "has no array \"rows\"", "tuning");
-  }
-  for (const auto& [name, value] : document.items()) {
-    if (name != "rows" && name != "name" && name != "source") {
-      problems.add("tuning." + name, "is unknown; allowed: rows, name, source");
-    }
-  }
-  std::size_t index = 0;
-  for (const Json& entry : document["rows"]) {
-    const std::string where = "rows[" + std::to_string(index++) + "]";
-    if (!entry.is_object()) {
-      problems.add(where, "is not an object");
-      continue;
-    }
-    for (const auto& [name, value] : entry.items()) {
-      if (name != "match" && name != "choose" && name != "source") {
-        problems.add(where + "." + name, "is unknown; allowed: match, choose, source");
-      }
-    }
-    TuningRow row;
-    if (entry.contains("match")) read_match(entry["match"], where + ".match", row, problems);
-    read_choose(entry.contains("choose") ? entry["choose"] : Json(), where + ".choose", row,
-                problems);
-    tuning.rows.push_back(std::move(row));
-  }
-  if (problems.first()) return *std::move(problems.first());
-  return tuning;
+  const Result<JsonValue> root = spec::parse_json(json, {.max_depth = 8});
+  if (!root) return root.error();
+  return TableReader().read(*root);
 }
 
 const TuningRow* find_tuning(const Tuning& tuning, const AttentionSpec& resolved) {
@@ -226,8 +241,9 @@ const TuningRow* find_tuning(const Tuning& tuning, const AttentionSpec& resolved
   for (const TuningRow& row : tuning.rows) {
     bool matches = true;
     for (const auto& [name, value] : row.match) {
-      const Field* field = find_field(name);
-      matches = matches && field != nullptr && field->value(resolved).dump() == value;
+      const SpecField* field = find_match_field(name);
+      matches =
+          matches && field != nullptr && std::visit(FieldText{resolved}, field->member) == value;
     }
     if (matches && (best == nullptr || row.match.size() > best->match.size())) best = &row;
   }

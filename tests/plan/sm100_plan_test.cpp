@@ -513,16 +513,29 @@ TEST(Tuning, IllegalChoicesAreErrors) {
 }
 
 TEST(Tuning, MalformedTablesAreErrors) {
-  for (const char* text :
-       {"", "{", "[]", "{}", R"({"rows": 1})", R"({"rows": [1]})", R"({"rows": [{}]})",
-        R"({"rows": [{"choose": {}}]})", R"({"rows": [{"choose": {"BN": "x"}}]})",
-        R"({"rows": [{"choose": {"BN": 1.5}}]})",
-        R"({"rows": [{"choose": {"BN": 18446744073709551615}}]})",
-        R"({"rows": [{"match": {"depth": 64}, "choose": {"BN": 128}}]})",
-        R"({"rows": [{"match": {"qk_depth": "64"}, "choose": {"BN": 128}}]})",
-        R"({"rows": [{"match": 3, "choose": {"BN": 128}}]})",
-        R"({"rows": [{"choice": {"BN": 128}}]})", R"({"rows": [], "other": 1})",
-        R"({"rows": [[[[[[[[[[[[]]]]]]]]]]]]})"}) {
+  for (const char* text : {"",
+                           "{",
+                           "[]",
+                           "{}",
+                           R"({"rows": 1})",
+                           R"({"rows": [1]})",
+                           R"({"rows": [{}]})",
+                           R"({"rows": [{"choose": {}}]})",
+                           R"({"rows": [{"choose": {"BN": "x"}}]})",
+                           R"({"rows": [{"choose": {"BN": 1.5}}]})",
+                           R"({"rows": [{"choose": {"BN": 18446744073709551615}}]})",
+                           R"({"rows": [{"match": {"depth": 64}, "choose": {"BN": 128}}]})",
+                           R"({"rows": [{"match": {"qk_depth": "64"}, "choose": {"BN": 128}}]})",
+                           R"({"rows": [{"match": {"qk_depth": 0}, "choose": {"BN": 128}}]})",
+                           R"({"rows": [{"match": {"qk_depth": 1e3}, "choose": {"BN": 128}}]})",
+                           R"({"rows": [{"match": {"arch": "sm_80"}, "choose": {"BN": 128}}]})",
+                           R"({"rows": [{"match": {"mask": "diagonal"}, "choose": {"BN": 128}}]})",
+                           R"({"rows": [{"match": {"qkv_dtype": "f32"}, "choose": {"BN": 128}}]})",
+                           R"({"rows": [{"match": {"num_qo": 2}, "choose": {"BN": 128}}]})",
+                           R"({"rows": [{"match": 3, "choose": {"BN": 128}}]})",
+                           R"({"rows": [{"choice": {"BN": 128}}]})",
+                           R"({"rows": [], "other": 1})",
+                           R"({"rows": [[[[[[[[[[[[]]]]]]]]]]]]})"}) {
     const Result<Tuning> result = tuning_from_json(text);
     ASSERT_FALSE(result) << text;
     EXPECT_EQ(result.error().code, ErrorCode::kInvalid) << text;

@@ -13,8 +13,8 @@ namespace attnjit::spec {
 struct FunctionRow {
   std::string_view name;   ///< as the kernel's helper expr_<name> is called
   std::string_view alias;  ///< C's name for float, read as the same; empty if there is none
-  ExprFunction function;
   int arity;
+  ExprFunction function;
   bool polymorphic;  ///< i32 or f32; otherwise f32
 };
 

@@ -200,6 +200,12 @@ Status check_lengths(const LaunchShapes& shapes) {
   return {};
 }
 
+/// Whether all rows see about as many keys.
+bool even_work(const MaskSpec& mask) {
+  if (mask.kind == MaskSpec::Kind::kCausal) return false;
+  return std::all_of(mask.of.begin(), mask.of.end(), even_work);
+}
+
 Result<LaunchRecipe> plan_sm90_launch(const KernelPlan& plan, const LaunchShapes& shapes,
                                       const LaunchScalars& scalars,
                                       const std::vector<ParamValue>& params,
@@ -266,7 +272,11 @@ Result<LaunchRecipe> plan_sm90_launch(const KernelPlan& plan, const LaunchShapes
     return invalid("scale",
                    fmt::format("scale must be positive and finite, not {}", arguments.scale));
   }
-  const int ctas = std::min(arguments.total_tiles, std::max(device.sm_count, 1));
+  // A CTA takes every grid-th tile. Tiles of equal work are shared out evenly, one CTA an SM that
+  // loads ahead over tile borders; of unequal ones the GPU gives out the next as an SM gets free.
+  const std::int32_t ctas = even_work(spec.mask)
+                                ? std::min(arguments.total_tiles, std::max(device.sm_count, 1))
+                                : arguments.total_tiles;
   recipe.grid = {static_cast<std::uint32_t>(ctas), 1, 1};
   for (const KernelParameter& parameter : plan.parameters) {
     Result<LaunchArgument> value = arguments.value_of(parameter);

@@ -1,0 +1,169 @@
+// LAUNCH.json: what is written is read back, and bad files are refused with their field.
+#include "plan/launch_json.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <random>
+
+namespace attnjit {
+namespace {
+
+LaunchDocument sample() {
+  LaunchDocument document;
+  LaunchRecipe& recipe = document.recipe;
+  recipe.entry = "kernel";
+  recipe.grid = {4, 2, 1};
+  recipe.block = {384, 1, 1};
+  recipe.cluster = {2, 1, 1};
+  recipe.dynamic_smem = 1024;
+  TensorMapDescription map;
+  map.name = "q_map";
+  map.buffer = "q";
+  map.offset = 256;
+  map.dtype = Dtype::kBf16;
+  map.dims = {64, 100};
+  map.strides = {128};
+  map.box = {64, 8};
+  map.element_strides = {1, 2};
+  map.swizzle = 128;
+  map.oob = TensorMapDescription::OutOfBounds::kNan;
+  recipe.tensor_maps = {map};
+  recipe.args = {{LaunchArgument::TensorMap{"q_map"}},
+                 {LaunchArgument::Pointer{"q", 16}},
+                 {LaunchArgument::Pointer{"", 0}},
+                 {std::int32_t{-5}},
+                 {std::int64_t{1} << 40},
+                 {0.1f},
+                 {LaunchArgument::Bytes{{0, 255, 16}}}};
+  document.buffers = {{"q", Dtype::kBf16, "q.npy", {}, std::nullopt},
+                      {"o", Dtype::kFp16, "", {3, 4}, std::nullopt},
+                      {"w", Dtype::kI32, "", {7}, 0.0}};
+  document.out = {{"o", "o.npy"}};
+  document.seed = 42;
+  document.max_steps = 1000000;
+  return document;
+}
+
+TEST(LaunchJson, RoundTrips) {
+  const LaunchDocument document = sample();
+  const std::string text = launch_to_json(document);
+  Result<LaunchDocument> read = launch_from_json(text);
+  ASSERT_TRUE(read.ok()) << read.error().to_string();
+  // Objects have no order: buffers come back by name.
+  LaunchDocument expected = document;
+  std::sort(expected.buffers.begin(), expected.buffers.end(),
+            [](const LaunchBuffer& a, const LaunchBuffer& b) { return a.name < b.name; });
+  EXPECT_EQ(*read, expected);
+  EXPECT_EQ(launch_to_json(*read).size(), text.size());
+}
+
+// The text as documented, field by field: readers elsewhere depend on it.
+TEST(LaunchJson, Format) {
+  const nlohmann::json json = nlohmann::json::parse(launch_to_json(sample()));
+  EXPECT_EQ(json["grid"], (nlohmann::json{4, 2, 1}));
+  EXPECT_EQ(json["dynamic_smem"], 1024);
+  EXPECT_EQ(json["buffers"]["q"], (nlohmann::json{{"file", "q.npy"}, {"dtype", "bf16"}}));
+  EXPECT_EQ(json["buffers"]["o"],
+            (nlohmann::json{{"shape", {3, 4}}, {"dtype", "fp16"}, {"fill", "uninitialised"}}));
+  EXPECT_EQ(json["buffers"]["w"]["fill"], 0.0);
+  EXPECT_EQ(json["tensor_maps"]["q_map"]["strides"], nlohmann::json::array({128}));
+  EXPECT_EQ(json["tensor_maps"]["q_map"]["oob"], "nan");
+  EXPECT_EQ(json["args"][0], (nlohmann::json{{"tensor_map", "q_map"}}));
+  EXPECT_EQ(json["args"][1], (nlohmann::json{{"ptr", "q"}, {"offset", 16}}));
+  EXPECT_EQ(json["args"][3], (nlohmann::json{{"i32", -5}}));
+  EXPECT_EQ(json["args"][6], (nlohmann::json{{"bytes", "00ff10"}}));
+  EXPECT_EQ(json["out"]["o"], "o.npy");
+}
+
+TEST(LaunchJson, FloatsAreExactAndNonFiniteOnesTravelAsBytes) {
+  LaunchDocument document = sample();
+  for (const float value : {0.1f, -0.0f, 1e-45f, 3.4e38f}) {
+    document.recipe.args = {{value}};
+    Result<LaunchDocument> read = launch_from_json(launch_to_json(document));
+    ASSERT_TRUE(read.ok());
+    const float back = std::get<float>(read->recipe.args[0].value);
+    EXPECT_EQ(std::signbit(back), std::signbit(value));
+    EXPECT_EQ(back, value);
+  }
+  document.recipe.args = {{std::numeric_limits<float>::infinity()}};
+  Result<LaunchDocument> read = launch_from_json(launch_to_json(document));
+  ASSERT_TRUE(read.ok());
+  EXPECT_EQ(std::get<LaunchArgument::Bytes>(read->recipe.args[0].value).data,
+            (std::vector<std::uint8_t>{0, 0, 0x80, 0x7f}));
+}
+
+TEST(LaunchJson, WorkspacesBecomeBuffers) {
+  LaunchDocument document = sample();
+  document.recipe.workspaces = {{"semaphore", 64, true}, {"partials", 128, false}};
+  const nlohmann::json json = nlohmann::json::parse(launch_to_json(document));
+  EXPECT_EQ(json["buffers"]["semaphore"],
+            (nlohmann::json{{"shape", {64}}, {"dtype", "u8"}, {"fill", 0.0}}));
+  EXPECT_EQ(json["buffers"]["partials"]["fill"], "uninitialised");
+}
+
+TEST(LaunchJson, ABadFileIsRefusedWithItsField) {
+  const auto refused = [](auto change) {
+    nlohmann::json json = nlohmann::json::parse(launch_to_json(sample()));
+    change(json);
+    const Result<LaunchDocument> read = launch_from_json(json.dump());
+    EXPECT_FALSE(read.ok()) << json.dump();
+    return read.ok() ? std::string() : read.error().field;
+  };
+  EXPECT_EQ(refused([](auto& j) { j.erase("entry"); }), "entry");
+  EXPECT_EQ(refused([](auto& j) { j["gird"] = 1; }), "gird");
+  EXPECT_EQ(refused([](auto& j) { j["grid"] = {1, 2}; }), "grid");
+  EXPECT_EQ(refused([](auto& j) { j["grid"][0] = -1; }), "grid");
+  EXPECT_EQ(refused([](auto& j) { j["block"][0] = 1.5; }), "block");
+  EXPECT_EQ(refused([](auto& j) { j["buffers"]["q"]["dtype"] = "f7"; }), "buffers.q.dtype");
+  EXPECT_EQ(refused([](auto& j) { j["buffers"]["q"]["fill"] = 0; }), "buffers.q");
+  EXPECT_EQ(refused([](auto& j) { j["buffers"]["o"].erase("fill"); }), "buffers.o.fill");
+  EXPECT_EQ(refused([](auto& j) {
+              j["buffers"]["o"]["shape"] = {1 << 30, 1 << 30};
+            }),
+            "buffers.o.shape");
+  EXPECT_EQ(refused([](auto& j) { j["tensor_maps"]["q_map"]["buffer"] = "x"; }),
+            "tensor_maps.q_map.buffer");
+  EXPECT_EQ(refused([](auto& j) { j["tensor_maps"]["q_map"]["swizzle"] = 96; }),
+            "tensor_maps.q_map.swizzle");
+  EXPECT_EQ(refused([](auto& j) { j["tensor_maps"]["q_map"]["box"] = {64}; }), "tensor_maps.q_map");
+  EXPECT_EQ(refused([](auto& j) { j["args"][0]["tensor_map"] = "x"; }), "args[0].tensor_map");
+  EXPECT_EQ(refused([](auto& j) { j["args"][1]["ptr"] = "x"; }), "args[1].ptr");
+  EXPECT_EQ(refused([](auto& j) { j["args"][3]["i32"] = std::int64_t{1} << 40; }), "args[3].i32");
+  EXPECT_EQ(refused([](auto& j) { j["args"][3]["i64"] = 1; }), "args[3]");
+  EXPECT_EQ(refused([](auto& j) { j["args"][6]["bytes"] = "0g"; }), "args[6].bytes");
+  EXPECT_EQ(refused([](auto& j) { j["out"]["x"] = "x.npy"; }), "out.x");
+  EXPECT_EQ(refused([](auto& j) { j["max_steps"] = -1; }), "max_steps");
+}
+
+// A launch file is anybody's: damaged text must be refused or read, never crash.
+TEST(LaunchJson, SurvivesDamage) {
+  const std::string good = launch_to_json(sample());
+  std::mt19937 random(7);
+  for (int round = 0; round < 3000; ++round) {
+    std::string text = good;
+    for (int i = 0; i < 3; ++i) {
+      const std::size_t at = random() % text.size();
+      switch (random() % 3) {
+        case 0:
+          text[at] = static_cast<char>(random());
+          break;
+        case 1:
+          text.erase(at, random() % 20);
+          break;
+        default:
+          text.insert(at, text.substr(random() % text.size(), random() % 20));
+      }
+    }
+    (void)launch_from_json(text);
+  }
+  EXPECT_FALSE(launch_from_json("").ok());
+  EXPECT_FALSE(launch_from_json(std::string(100000, '[')).ok());
+  EXPECT_FALSE(launch_from_json("[1]").ok());
+}
+
+}  // namespace
+}  // namespace attnjit

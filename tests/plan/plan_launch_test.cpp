@@ -1,0 +1,208 @@
+// plan_launch for sm_90a: grids, tensor maps, arguments, and what it refuses.
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "attnjit/launch.h"
+
+namespace attnjit {
+namespace {
+
+AttentionSpec base_spec() {
+  AttentionSpec spec;
+  spec.arch = Arch::kSm90a;
+  spec.num_q_heads = 8;
+  spec.group = 4;
+  spec.qk_depth = 128;
+  return spec;
+}
+
+KernelPlan plan_of(const AttentionSpec& spec) {
+  Result<KernelPlan> result = plan(spec);
+  EXPECT_TRUE(result.ok() && result->supported);
+  return result.ok() ? *result : KernelPlan{};
+}
+
+LaunchShapes shapes_of(std::int32_t batch, std::int32_t q_len, std::int32_t kv_len) {
+  LaunchShapes shapes;
+  shapes.batch = batch;
+  shapes.q_len = q_len;
+  shapes.kv_len = kv_len;
+  return shapes;
+}
+
+const TensorMapDescription& map_of(const LaunchRecipe& recipe, const std::string& name) {
+  for (const TensorMapDescription& map : recipe.tensor_maps) {
+    if (map.name == name) return map;
+  }
+  ADD_FAILURE() << "no tensor map " << name;
+  return recipe.tensor_maps.front();
+}
+
+LaunchArgument argument_of(const KernelPlan& plan, const LaunchRecipe& recipe,
+                           const std::string& name) {
+  for (std::size_t i = 0; i < plan.parameters.size(); ++i) {
+    if (plan.parameters[i].name == name) return recipe.args.at(i);
+  }
+  ADD_FAILURE() << "no parameter " << name;
+  return {std::int32_t{0}};
+}
+
+std::int32_t i32_of(const LaunchArgument& argument) {
+  return std::get<std::int32_t>(argument.value);
+}
+
+TEST(PlanLaunch, FillsEveryParameterInOrder) {
+  AttentionSpec spec = base_spec();
+  spec.return_lse = true;
+  spec.sink = true;
+  const KernelPlan plan = plan_of(spec);
+  Result<LaunchRecipe> recipe = plan_launch(plan, shapes_of(3, 200, 1000), {}, {});
+  ASSERT_TRUE(recipe.ok());
+  ASSERT_EQ(recipe->args.size(), plan.parameters.size());
+  EXPECT_EQ(recipe->entry, plan.entry);
+  EXPECT_EQ(recipe->block[0], 384u);
+  EXPECT_EQ(recipe->dynamic_smem, plan.smem_bytes);
+  EXPECT_EQ(i32_of(argument_of(plan, *recipe, "q_len")), 200);
+  EXPECT_EQ(i32_of(argument_of(plan, *recipe, "kv_len")), 1000);
+  EXPECT_EQ(i32_of(argument_of(plan, *recipe, "num_q_heads")), 8);
+  EXPECT_EQ(i32_of(argument_of(plan, *recipe, "m_tiles")), 2);
+  EXPECT_EQ(i32_of(argument_of(plan, *recipe, "total_tiles")), 2 * 8 * 3);
+  EXPECT_EQ(std::get<LaunchArgument::Pointer>(argument_of(plan, *recipe, "lse").value).buffer,
+            "lse");
+  EXPECT_EQ(std::get<LaunchArgument::Pointer>(argument_of(plan, *recipe, "sink").value).buffer,
+            "sink");
+  EXPECT_FLOAT_EQ(std::get<float>(argument_of(plan, *recipe, "scale").value), 0.08838834764831845f);
+}
+
+TEST(PlanLaunch, PackedTensorMaps) {
+  const KernelPlan plan = plan_of(base_spec());
+  Result<LaunchRecipe> recipe = plan_launch(plan, shapes_of(3, 200, 1000), {}, {});
+  ASSERT_TRUE(recipe.ok());
+  const TensorMapDescription& q = map_of(*recipe, "q_map");
+  EXPECT_EQ(q.buffer, "q");
+  EXPECT_EQ(q.dims, (std::vector<std::uint64_t>{128, 200, 8, 3}));
+  EXPECT_EQ(q.strides, (std::vector<std::uint64_t>{2048, 256, 409600}));
+  EXPECT_EQ(q.box, (std::vector<std::uint32_t>{64, 128, 1, 1}));
+  EXPECT_EQ(q.swizzle, 128);
+  const TensorMapDescription& k = map_of(*recipe, "k_map");
+  EXPECT_EQ(k.dims, (std::vector<std::uint64_t>{128, 1000, 2, 3}));
+  EXPECT_EQ(k.strides, (std::vector<std::uint64_t>{512, 256, 512000}));
+  EXPECT_EQ(map_of(*recipe, "o_map").box[1], 64u);
+}
+
+TEST(PlanLaunch, TakesStridesAndRefusesThoseThatTmaCannot) {
+  const KernelPlan plan = plan_of(base_spec());
+  LaunchShapes shapes = shapes_of(2, 64, 64);
+  shapes.k = {.batch = 1 << 20, .row = 1024, .head = 256};
+  Result<LaunchRecipe> recipe = plan_launch(plan, shapes, {}, {});
+  ASSERT_TRUE(recipe.ok());
+  EXPECT_EQ(map_of(*recipe, "k_map").strides, (std::vector<std::uint64_t>{2048, 512, 2 << 20}));
+  for (const std::int64_t bad : {std::int64_t{129}, std::int64_t{-1024}, std::int64_t{1} << 39}) {
+    shapes.k.row = bad;
+    recipe = plan_launch(plan, shapes, {}, {});
+    ASSERT_FALSE(recipe.ok()) << bad;
+    EXPECT_EQ(recipe.error().code, ErrorCode::kInvalid);
+    EXPECT_EQ(recipe.error().field, "k.row");
+  }
+}
+
+// A stride over a dimension of one element means nothing; callers pass anything there.
+TEST(PlanLaunch, IgnoresTheStrideOfASingleElement) {
+  LaunchShapes shapes = shapes_of(1, 1, 64);
+  shapes.q = {.batch = 3, .row = 5, .head = 128};
+  EXPECT_TRUE(plan_launch(plan_of(base_spec()), shapes, {}, {}).ok());
+}
+
+TEST(PlanLaunch, EmptyProblems) {
+  const KernelPlan plan = plan_of(base_spec());
+  for (const LaunchShapes& shapes : {shapes_of(0, 10, 10), shapes_of(2, 0, 10)}) {
+    Result<LaunchRecipe> recipe = plan_launch(plan, shapes, {}, {});
+    ASSERT_TRUE(recipe.ok());
+    EXPECT_EQ(recipe->grid[0], 0u);
+  }
+  // Without keys there are outputs to write all the same, and no tensor map may be empty.
+  Result<LaunchRecipe> recipe = plan_launch(plan, shapes_of(2, 10, 0), {}, {});
+  ASSERT_TRUE(recipe.ok());
+  EXPECT_EQ(recipe->grid[0], 16u);
+  for (const TensorMapDescription& map : recipe->tensor_maps) {
+    for (const std::uint64_t dim : map.dims) EXPECT_GT(dim, 0u) << map.name;
+  }
+}
+
+TEST(PlanLaunch, RefusesWhatOverflows) {
+  const KernelPlan plan = plan_of(base_spec());
+  const std::int32_t huge = std::numeric_limits<std::int32_t>::max();
+  EXPECT_FALSE(plan_launch(plan, shapes_of(1, huge, 10), {}, {}).ok());
+  EXPECT_FALSE(plan_launch(plan, shapes_of(1, 10, huge), {}, {}).ok());
+  EXPECT_FALSE(plan_launch(plan, shapes_of(-1, 10, 10), {}, {}).ok());
+  EXPECT_FALSE(plan_launch(plan, shapes_of(1 << 30, 1 << 20, 10), {}, {}).ok());
+  LaunchScalars scalars;
+  scalars.scale = -1;
+  EXPECT_FALSE(plan_launch(plan, shapes_of(1, 10, 10), scalars, {}).ok());
+  scalars.scale = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_FALSE(plan_launch(plan, shapes_of(1, 10, 10), scalars, {}).ok());
+}
+
+TEST(PlanLaunch, WindowsComeFromTheLaunchOrTheSpec) {
+  AttentionSpec spec = base_spec();
+  MaskSpec window;
+  window.kind = MaskSpec::Kind::kSlidingWindow;
+  spec.mask.kind = MaskSpec::Kind::kOr;
+  spec.mask.of = {window, window};
+  spec.mask.of[1].window = 50;
+  const KernelPlan plan = plan_of(spec);
+  EXPECT_FALSE(plan_launch(plan, shapes_of(1, 10, 10), {}, {}).ok());
+  LaunchScalars scalars;
+  scalars.window = 30;
+  Result<LaunchRecipe> recipe = plan_launch(plan, shapes_of(1, 10, 10), scalars, {});
+  ASSERT_TRUE(recipe.ok());
+  EXPECT_EQ(i32_of(argument_of(plan, *recipe, "window")), 30);
+  EXPECT_EQ(i32_of(argument_of(plan, *recipe, "window_1")), 50);
+  scalars.more_windows[0] = 60;
+  recipe = plan_launch(plan, shapes_of(1, 10, 10), scalars, {});
+  EXPECT_EQ(i32_of(argument_of(plan, *recipe, "window_1")), 60);
+  EXPECT_EQ(launch_scalars(spec).more_windows[0], 50);
+  EXPECT_EQ(launch_scalars(spec).window, 0);
+}
+
+TEST(PlanLaunch, UserParameters) {
+  AttentionSpec spec = base_spec();
+  spec.mask.kind = MaskSpec::Kind::kCustom;
+  spec.mask.custom.name = "m";
+  spec.mask.custom.code = "p.doc[q_idx] == p.table[kv_idx][p.column] && p.bound < 1.0";
+  spec.mask.custom.params = {{"doc", ParamSpec::Type::kI32Array},
+                             {"table", ParamSpec::Type::kI32Matrix},
+                             {"column", ParamSpec::Type::kI32},
+                             {"bound", ParamSpec::Type::kF32}};
+  const KernelPlan plan = plan_of(spec);
+  std::vector<ParamValue> values = {
+      {"bound", 0.5f, {}}, {"column", 3, {}}, {"doc", 0, {77, 0}}, {"table", 0, {5, 6}}};
+  Result<LaunchRecipe> recipe = plan_launch(plan, shapes_of(1, 10, 10), {}, values);
+  ASSERT_TRUE(recipe.ok());
+  EXPECT_EQ(std::get<LaunchArgument::Pointer>(argument_of(plan, *recipe, "param_doc").value).buffer,
+            "param_doc");
+  EXPECT_EQ(i32_of(argument_of(plan, *recipe, "param_doc_n")), 77);
+  EXPECT_EQ(i32_of(argument_of(plan, *recipe, "param_table_rows")), 5);
+  EXPECT_EQ(i32_of(argument_of(plan, *recipe, "param_table_cols")), 6);
+  EXPECT_EQ(i32_of(argument_of(plan, *recipe, "param_column")), 3);
+  EXPECT_FLOAT_EQ(std::get<float>(argument_of(plan, *recipe, "param_bound").value), 0.5f);
+
+  values.pop_back();
+  recipe = plan_launch(plan, shapes_of(1, 10, 10), {}, values);
+  ASSERT_FALSE(recipe.ok());
+  EXPECT_EQ(recipe.error().field, "param_table");
+}
+
+TEST(PlanLaunch, AnUnsupportedPlanIsNotLaunched) {
+  AttentionSpec spec = base_spec();
+  spec.qkv_dtype = Dtype::kE4m3;
+  const Result<KernelPlan> planned = plan(spec);
+  ASSERT_TRUE(planned.ok());
+  const Result<LaunchRecipe> recipe = plan_launch(*planned, shapes_of(1, 10, 10), {}, {});
+  ASSERT_FALSE(recipe.ok());
+  EXPECT_EQ(recipe.error().code, ErrorCode::kUnsupported);
+}
+
+}  // namespace
+}  // namespace attnjit

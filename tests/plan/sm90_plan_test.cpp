@@ -1,0 +1,230 @@
+// Sm90Plan: what the template serves, and that every plan fits the SM.
+#include "attnjit/sm90_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+
+#include "attnjit/plan.h"
+#include "attnjit/tuning.h"
+#include "plan/mask_scalars.h"
+
+namespace attnjit {
+namespace {
+
+AttentionSpec spec_of(int qk_depth, int ov_depth = 0) {
+  AttentionSpec spec;
+  spec.arch = Arch::kSm90a;
+  spec.num_q_heads = 8;
+  spec.group = 4;
+  spec.qk_depth = qk_depth;
+  spec.ov_depth = ov_depth;
+  return spec;
+}
+
+MaskSpec mask_of(MaskSpec::Kind kind) {
+  MaskSpec mask;
+  mask.kind = kind;
+  return mask;
+}
+
+KernelPlan plan_of(const AttentionSpec& spec, const PlanOptions& options = {}) {
+  Result<KernelPlan> result = plan(spec, options);
+  EXPECT_TRUE(result.ok()) << (result.ok() ? "" : result.error().to_string());
+  return result.ok() ? *result : KernelPlan{};
+}
+
+std::map<std::string, std::string> constants_of(const KernelPlan& plan) {
+  std::map<std::string, std::string> constants;
+  for (const ConfigConstant& constant : plan.constants) constants[constant.name] = constant.value;
+  return constants;
+}
+
+// Every depth, mask and modification: shared memory and registers as the hardware has them.
+TEST(Sm90Plan, FitsTheSmForEveryDepth) {
+  for (int qk = 8; qk <= 256; qk += 8) {
+    for (int ov = 8; ov <= qk; ov += 8) {
+      for (const MaskSpec::Kind mask : {MaskSpec::Kind::kNull, MaskSpec::Kind::kCausal}) {
+        AttentionSpec spec = spec_of(qk, ov);
+        spec.mask = mask_of(mask);
+        const KernelPlan plan = plan_of(spec);
+        if (!plan.supported) {
+          // rope parts of an own type are all that keeps such a pair away
+          ADD_FAILURE() << qk << "/" << ov << ": " << plan.reason;
+          continue;
+        }
+        const Sm90Plan& sm90 = *plan.sm90;
+        EXPECT_LE(plan.smem_bytes, 232448) << qk << "/" << ov;
+        EXPECT_EQ(plan.threads, 128 * (sm90.num_consumers + 1));
+        EXPECT_EQ(sm90.BM, 64 * sm90.num_consumers);
+        // setmaxnreg only moves what the CTA was launched with; more of it never comes.
+        EXPECT_LE(sm90.producer_registers + sm90.num_consumers * sm90.consumer_registers,
+                  (sm90.num_consumers + 1) * plan.min_registers);
+        EXPECT_LE(plan.threads * plan.min_registers, 65536);
+        // S, P and O of a thread, and a few more, without spilling.
+        EXPECT_LE(sm90.BN / 2 + sm90.BN / 4 + (ov + 31) / 32 * 32 / 2 + 24, sm90.consumer_registers)
+            << qk << "/" << ov;
+        EXPECT_EQ(sm90.BN % 16, 0);
+      }
+    }
+  }
+}
+
+TEST(Sm90Plan, SharedMemoryHoldsEachRangeOnce) {
+  for (const int depth : {64, 128, 192, 256}) {
+    const KernelPlan plan = plan_of(spec_of(depth));
+    std::int64_t at = 0;
+    for (const MemoryRange& range : plan.smem_map) {
+      EXPECT_EQ(range.begin, at) << range.name;
+      if (range.name != "barriers") {
+        EXPECT_EQ(range.begin % 1024, 0) << range.name;
+      }
+      at += range.size;
+    }
+    EXPECT_EQ(at, plan.smem_bytes);
+    const auto constants = constants_of(plan);
+    EXPECT_EQ(constants.at("kSmemBytes"), std::to_string(plan.smem_bytes));
+    EXPECT_EQ(plan.smem_map.back().size, 8 * static_cast<std::int64_t>(plan.barriers.size()));
+  }
+}
+
+// Depth 128: the example of the template's tests, tests/gpu/sm90_example.cu.
+TEST(Sm90Plan, ConstantsOfDepth128) {
+  AttentionSpec spec = spec_of(128);
+  spec.mask = mask_of(MaskSpec::Kind::kCausal);
+  spec.sink = true;
+  spec.return_lse = true;
+  const auto constants = constants_of(plan_of(spec));
+  const std::map<std::string, std::string> expected = {{"kBf16", "true"},
+                                                       {"kOutputBf16", "true"},
+                                                       {"kQkDepth", "128"},
+                                                       {"kOvDepth", "128"},
+                                                       {"kGroup", "4"},
+                                                       {"kSink", "true"},
+                                                       {"kReturnLse", "true"},
+                                                       {"kLseIncludesSink", "true"},
+                                                       {"kConsumers", "2"},
+                                                       {"kThreads", "384"},
+                                                       {"kTileM", "128"},
+                                                       {"kTileN", "128"},
+                                                       {"kStages", "2"},
+                                                       {"kPingPong", "true"},
+                                                       {"kProducerRegisters", "24"},
+                                                       {"kConsumerRegisters", "240"},
+                                                       {"kQOffset", "0"},
+                                                       {"kKOffset", "32768"},
+                                                       {"kVOffset", "98304"},
+                                                       {"kBarrierOffset", "163840"},
+                                                       {"kSmemBytes", "163920"}};
+  EXPECT_EQ(constants, expected);
+}
+
+TEST(Sm90Plan, BarriersCountEachConsumerWarp) {
+  const KernelPlan plan = plan_of(spec_of(128));
+  const auto arrivals = [&](const std::string& name) {
+    const auto at = std::find_if(plan.barriers.begin(), plan.barriers.end(),
+                                 [&](const BarrierPlan& barrier) { return barrier.name == name; });
+    return at == plan.barriers.end() ? -1 : at->arrivals;
+  };
+  EXPECT_EQ(plan.barriers.size(), 10u);
+  EXPECT_EQ(arrivals("Q full"), 1);
+  EXPECT_EQ(arrivals("Q empty"), 2);
+  EXPECT_EQ(arrivals("K 1 full"), 1);
+  EXPECT_EQ(arrivals("K 0 empty"), 8);
+  EXPECT_EQ(arrivals("V 1 empty"), 8);
+}
+
+TEST(Sm90Plan, UnsupportedComesWithAReasonThatNamesTheFeature) {
+  const auto reason = [](auto change) {
+    AttentionSpec spec = spec_of(128);
+    change(spec);
+    const KernelPlan plan = plan_of(spec);
+    EXPECT_FALSE(plan.supported);
+    EXPECT_TRUE(plan.parameters.empty());
+    return plan.reason;
+  };
+  EXPECT_NE(reason([](AttentionSpec& s) { s.qkv_dtype = Dtype::kE4m3; }).find("e4m3"),
+            std::string::npos);
+  EXPECT_NE(reason([](AttentionSpec& s) { s.num_partitions = 4; }).find("num_partitions"),
+            std::string::npos);
+  EXPECT_NE(reason([](AttentionSpec& s) {
+              s.mla = Mla::kDecode;
+              s.qk_depth = 576;
+              s.ov_depth = 512;
+            }).find("MLA decode"),
+            std::string::npos);
+  EXPECT_NE(reason([](AttentionSpec& s) { s.qk_depth = 512; }).find("512"), std::string::npos);
+}
+
+TEST(Sm90Plan, MlaPrefillIsServedInOneType) {
+  AttentionSpec spec = spec_of(192, 128);
+  spec.mla = Mla::kPrefill;
+  EXPECT_TRUE(plan_of(spec).supported);
+}
+
+TEST(Sm90Plan, OptionsThatDoNotApplyAreDeviations) {
+  PlanOptions options;
+  options.num_qo = 2;
+  options.pair_cta = true;
+  const KernelPlan plan = plan_of(spec_of(128), options);
+  EXPECT_TRUE(plan.supported);
+  ASSERT_EQ(plan.deviations.size(), 2u);
+  EXPECT_EQ(plan.deviations[0].name, "num_qo");
+  EXPECT_FALSE(plan.deviations[0].reason.empty());
+}
+
+TEST(Sm90Plan, TuningIsAppliedAndChecked) {
+  const auto tuned = [](TuningValues values) {
+    Tuning tuning;
+    tuning.rows.push_back({{}, std::move(values)});
+    return plan(spec_of(128), {}, &tuning);
+  };
+  Result<KernelPlan> narrow = tuned({{"BN", 64}, {"num_stages", 4}});
+  ASSERT_TRUE(narrow.ok());
+  EXPECT_EQ(narrow->sm90->BN, 64);
+  EXPECT_EQ(narrow->sm90->num_stages, 4);
+  EXPECT_FALSE(tuned({{"BN", 100}}).ok());
+  EXPECT_FALSE(tuned({{"num_stages", 1}}).ok());
+  EXPECT_FALSE(tuned({{"BK", 64}}).ok());
+  const Result<KernelPlan> large = tuned({{"BN", 192}, {"num_stages", 4}});
+  ASSERT_FALSE(large.ok());
+  EXPECT_EQ(large.error().code, ErrorCode::kInvalid);
+}
+
+// Heads and the launch's window are no part of the kernel: specs that differ in them share one.
+TEST(Sm90Plan, LaunchValuesStayOutOfTheConstants) {
+  AttentionSpec a = spec_of(128);
+  a.mask = mask_of(MaskSpec::Kind::kSlidingWindow);
+  a.mask.window = 100;
+  AttentionSpec b = a;
+  b.mask.window = 200;
+  b.num_q_heads = 16;
+  EXPECT_EQ(constants_of(plan_of(a)), constants_of(plan_of(b)));
+  b.mask.constant = true;
+  EXPECT_EQ(constants_of(plan_of(b)).at("kWindow"), "200");
+}
+
+TEST(MaskScalars, AreNumberedInPreorderByKind) {
+  MaskSpec window = mask_of(MaskSpec::Kind::kSlidingWindow);
+  window.window = 7;
+  MaskSpec chunk = mask_of(MaskSpec::Kind::kChunked);
+  chunk.chunk = 9;
+  chunk.constant = true;
+  MaskSpec inner = mask_of(MaskSpec::Kind::kOr);
+  inner.of = {chunk, window};
+  MaskSpec tree = mask_of(MaskSpec::Kind::kAnd);
+  tree.of = {window, inner, window};
+  const std::vector<MaskScalar> scalars = mask_scalars(tree);
+  ASSERT_EQ(scalars.size(), 4u);
+  EXPECT_EQ(scalars[0].name, "window");
+  EXPECT_EQ(scalars[1].name, "chunk");
+  EXPECT_EQ(scalars[1].constant_name, "kChunk");
+  EXPECT_TRUE(scalars[1].constant);
+  EXPECT_EQ(scalars[2].name, "window_1");
+  EXPECT_EQ(scalars[3].constant_name, "kWindow_2");
+  EXPECT_EQ(scalars[3].node, &tree.of[2]);
+}
+
+}  // namespace
+}  // namespace attnjit

@@ -48,6 +48,9 @@ constexpr std::string_view kTrigraphEnds = "=/'()!<>-";
 
 bool is_name_begin(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_hex_digit(char c) {
+  return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+}
 bool is_name_part(char c) { return is_name_begin(c) || is_digit(c); }
 
 class BodyChecker {
@@ -191,12 +194,18 @@ class BodyChecker {
     advance(length);
   }
 
-  /// A preprocessing number: its digit separators are no character literals.
+  /// A preprocessing number (C++20 5.9) with its digit separators. A quote that touches a number
+  /// and separates no digits is refused: readings of it differ.
   void number() {
     advance();
     while (!failed_) {
-      const bool separator = peek() == '\'' && is_name_part(peek(1));
-      if (!is_name_part(peek()) && peek() != '.' && !separator) return;
+      const char c = peek();
+      const char before = code_[at_ - 1];
+      const bool exponent_sign =
+          (c == '+' || c == '-') && std::string_view("eEpP").find(before) != std::string_view::npos;
+      const bool separator = c == '\'' && is_hex_digit(before) && is_hex_digit(peek(1));
+      if (c == '"' || (c == '\'' && !separator)) return fail("a quote that touches a number");
+      if (!is_name_part(c) && c != '.' && !exponent_sign && !separator) return;
       advance();
     }
   }

@@ -369,6 +369,12 @@ TEST(TrustedCode, BodiesThatCouldLeaveTheirFunctionAreRefusedAtTheirPlace) {
       {std::string("return\0 true;", 13), 1, 7, "control character"},
       {"return tru\xc3\xa9;", 1, 11, "no ASCII"},
       {"// \xe2\x80\xae\nreturn true;", 1, 4, "no ASCII"},
+      // A compiler reads 3__'r01 and 1e+'a as one number each, up to where a literal then begins.
+      {"return 3__'r01r0 ;", 1, 11, "touches a number"},
+      {"return 1e+'a';'} void evil() {'", 1, 11, "touches a number"},
+      {"return 0xE+'a' > 0;", 1, 12, "touches a number"},
+      {"return 1'' ;", 1, 9, "touches a number"},
+      {"return 1\"a\"_x;", 1, 9, "touches a number"},
       {"true;", 1, 6, "without a return"},
       {"", 1, 1, "without a return"},
       {"// return\n", 2, 1, "without a return"},

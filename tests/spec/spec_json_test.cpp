@@ -548,6 +548,22 @@ TEST(Validate, ABottomlessMaskTreeEndsInOneProblem) {
   EXPECT_TRUE(contains(all[0].message, "too large"));
 }
 
+TEST(SpecJson, EveryGoldenVectorsSpecIsValid) {
+  std::ifstream file(ATTNJIT_SOURCE_DIR "/tests/plan/data/config_vectors.json");
+  ASSERT_TRUE(file);
+  const nlohmann::json vectors = nlohmann::json::parse(file);
+  int count = 0;
+  for (const auto& [kind, cases] : vectors.items()) {
+    if (!cases.is_array()) continue;
+    for (const auto& one : cases) {
+      const Result<SpecDocument> read = spec_from_json(one.at("spec").dump());
+      EXPECT_TRUE(read) << one.at("spec") << (read ? "" : read.error().to_string());
+      ++count;
+    }
+  }
+  EXPECT_GT(count, 100);
+}
+
 // --- manifests -----------------------------------------------------------------------------------
 
 TEST(Manifest, ReadsSpecsAndKeepsTheErrorsOfWrongOnesInTheirPlaces) {

@@ -1,0 +1,247 @@
+/* attnjit.h: the C ABI, for callers that are not C++ (and for those that want a stable one).
+ *
+ * Conventions:
+ * 1. A function that can fail returns an attnjit_error*: NULL is success; otherwise the caller owns
+ *    it and frees it with attnjit_error_free. Results come through the last pointer arguments,
+ * which are set to NULL or 0 on failure. There is no thread-local state and no last error.
+ * 2. Structs begin with `size_t struct_size`, set to sizeof by the caller. Fields beyond the
+ * caller's size count as zero, and zero is every field's default: a struct that was cleared and
+ * given its size is valid. A struct larger than this library knows is accepted if its unknown tail
+ * is zero, and refused otherwise. Fields are only ever added at the end.
+ * 3. Handles are opaque. A kernel belongs to its service and lives as long; specs, images, states
+ *    and errors belong to the caller. NULL is accepted by every free function.
+ * 4. Text is UTF-8. Text that is returned belongs to the handle that it was asked of.
+ * 5. Device pointers are uint64_t (CUdeviceptr), streams void* (CUstream or cudaStream_t).
+ * 6. Thread rules: as the C++ API: a service, a spec and a kernel from any thread; a launch state
+ *    from one thread at a time. No function throws.
+ */
+#ifndef ATTNJIT_ATTNJIT_H_
+#define ATTNJIT_ATTNJIT_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "attnjit/export.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Raised when a function or a field is added; never for a bug fix. */
+#define ATTNJIT_ABI_VERSION 1
+
+/* The version of the library that is loaded, e.g. "0.1.0", and of its ABI. */
+ATTNJIT_EXPORT const char* attnjit_version(void);
+ATTNJIT_EXPORT uint32_t attnjit_abi_version(void);
+
+typedef struct attnjit_service attnjit_service;
+typedef struct attnjit_spec attnjit_spec; /* validated, planned and hashed once */
+typedef struct attnjit_kernel attnjit_kernel;
+typedef struct attnjit_image attnjit_image;
+typedef struct attnjit_launch_state attnjit_launch_state;
+typedef struct attnjit_error attnjit_error;
+
+/* --- Errors ------------------------------------------------------------------------------------
+ */
+
+enum {
+  ATTNJIT_OK = 0,
+  ATTNJIT_INVALID = 1,             /* the input is wrong */
+  ATTNJIT_UNSUPPORTED = 2,         /* valid, but no template serves it */
+  ATTNJIT_ENVIRONMENT = 3,         /* NVRTC, the driver or a GPU is missing or too old */
+  ATTNJIT_COMPILE_FAILED = 4,      /* the compiler rejected it */
+  ATTNJIT_TIMEOUT = 5,             /* the deadline passed */
+  ATTNJIT_CANCELLED = 6,           /* the service is shutting down */
+  ATTNJIT_COMPILE_FORBIDDEN = 7,   /* a compile was needed and is forbidden */
+  ATTNJIT_CAPTURE_IN_PROGRESS = 8, /* a stream captures and the call would have to load */
+  ATTNJIT_FORKED = 9,              /* this process is a fork of the service's */
+  ATTNJIT_CORRUPT = 10,            /* stored bytes failed verification */
+  ATTNJIT_IO = 11,                 /* the file system refused */
+  ATTNJIT_DRIVER = 12,             /* the CUDA driver reported an error */
+  ATTNJIT_INTERNAL = 13            /* a defect in attnjit */
+};
+
+ATTNJIT_EXPORT int32_t attnjit_error_code(const attnjit_error* error); /* ATTNJIT_OK for NULL */
+ATTNJIT_EXPORT const char* attnjit_error_code_name(const attnjit_error* error);
+ATTNJIT_EXPORT const char* attnjit_error_message(const attnjit_error* error);
+/* The spec field, argument or file concerned; "" if there is none. */
+ATTNJIT_EXPORT const char* attnjit_error_field(const attnjit_error* error);
+ATTNJIT_EXPORT const char* attnjit_error_hint(const attnjit_error* error);
+/* 1-based position in the snippet or the JSON text; 0: none. */
+ATTNJIT_EXPORT int32_t attnjit_error_line(const attnjit_error* error);
+ATTNJIT_EXPORT int32_t attnjit_error_column(const attnjit_error* error);
+/* Everything, a line a problem. */
+ATTNJIT_EXPORT const char* attnjit_error_text(const attnjit_error* error);
+/* Further problems of the same request; they belong to `error` and are not freed. NULL: no such. */
+ATTNJIT_EXPORT size_t attnjit_error_count_others(const attnjit_error* error);
+ATTNJIT_EXPORT const attnjit_error* attnjit_error_other(const attnjit_error* error, size_t index);
+ATTNJIT_EXPORT void attnjit_error_free(attnjit_error* error);
+
+/* --- Service -----------------------------------------------------------------------------------
+ */
+
+/* level: 0 debug, 1 info, 2 warning, 3 error. Called from any thread; text is not terminated. */
+typedef void (*attnjit_log_function)(void* context, int32_t level, const char* text, size_t length);
+
+typedef struct attnjit_service_options {
+  size_t struct_size;
+  const char* cache_layers;  /* folders A:B:C, the first is written; NULL: the default */
+  int32_t no_disk_cache;     /* nonzero: nothing is read or written */
+  int32_t forbid_compile;    /* nonzero: a compile is ATTNJIT_COMPILE_FORBIDDEN */
+  int32_t compile_in_helper; /* nonzero: untrusted code too */
+  int32_t compile_threads;   /* 0: number of cores */
+  int32_t any_build;         /* nonzero: images of another NVRTC serve as well */
+  int32_t reserved;          /* zero */
+  int64_t cache_max_bytes;   /* 0: 1 GiB */
+  int64_t failure_ttl_s;     /* 0: 300; negative: failures are not remembered */
+  const char* nvrtc_path;    /* NULL: found */
+  const char* driver_path;
+  const char* helper_path;
+  const char* templates_folder;
+  attnjit_log_function log; /* NULL: standard error */
+  void* log_context;
+} attnjit_service_options;
+
+typedef struct attnjit_statistics {
+  size_t struct_size;
+  uint64_t memory_hits, disk_hits, remote_hits, compiles, failures, waits, quarantined, queued;
+  double compile_ms_total;
+} attnjit_statistics;
+
+/* options may be NULL. */
+ATTNJIT_EXPORT attnjit_error* attnjit_service_create(const attnjit_service_options* options,
+                                                     attnjit_service** service);
+/* Ends within 2 s, whatever compiles. Every kernel of the service is gone afterwards. */
+ATTNJIT_EXPORT void attnjit_service_destroy(attnjit_service* service);
+/* Fills what fits into statistics->struct_size. */
+ATTNJIT_EXPORT attnjit_error* attnjit_service_statistics(const attnjit_service* service,
+                                                         attnjit_statistics* statistics);
+
+/* --- Specs and kernels -------------------------------------------------------------------------
+ */
+
+/* From the JSON of a spec (`length` bytes, or SIZE_MAX: terminated). */
+ATTNJIT_EXPORT attnjit_error* attnjit_spec_prepare(attnjit_service* service, const char* json,
+                                                   size_t length, attnjit_spec** spec);
+ATTNJIT_EXPORT const char* attnjit_spec_key(const attnjit_spec* spec); /* 64 hex digits */
+ATTNJIT_EXPORT void attnjit_spec_free(attnjit_spec* spec);
+
+/* The loaded kernel, compiled if need be. timeout_ms negative: without limit. stream tells whether
+ * a capture is going on; NULL: the default stream. */
+ATTNJIT_EXPORT attnjit_error* attnjit_get(attnjit_service* service, const attnjit_spec* spec,
+                                          int64_t timeout_ms, void* stream,
+                                          const attnjit_kernel** kernel);
+/* The kernel if it is loaded, else NULL. Lock-free: the hot path. */
+ATTNJIT_EXPORT const attnjit_kernel* attnjit_find(const attnjit_service* service,
+                                                  const attnjit_spec* spec);
+/* Never blocks: the kernel, or NULL and a compile in the background. */
+ATTNJIT_EXPORT attnjit_error* attnjit_try_get(attnjit_service* service, const attnjit_spec* spec,
+                                              const attnjit_kernel** kernel);
+
+/* Loads the kernel into the stream's context, so that launches there can be captured. */
+ATTNJIT_EXPORT attnjit_error* attnjit_kernel_prepare(const attnjit_kernel* kernel, void* stream);
+
+/* --- Images ------------------------------------------------------------------------------------
+ */
+
+enum {
+  ATTNJIT_OUTCOME_MEMORY = 0,
+  ATTNJIT_OUTCOME_DISK = 1,
+  ATTNJIT_OUTCOME_REMOTE = 2,
+  ATTNJIT_OUTCOME_COMPILED = 3
+};
+
+typedef struct attnjit_image_info {
+  size_t struct_size;
+  const void* cubin; /* belongs to the image */
+  size_t cubin_bytes;
+  const char* ptx; /* terminated; "" unless it was asked for */
+  size_t ptx_bytes;
+  int32_t outcome;
+  int32_t registers; /* a thread */
+  int32_t spill_bytes;
+  int32_t stack_bytes;
+  int32_t static_smem_bytes;
+  int32_t reserved;
+  double compile_ms; /* this call's; 0 on a hit */
+  double total_ms;
+  const char* nvrtc_version;
+} attnjit_image_info;
+
+/* The image, from memory, disk or a compile; needs no GPU. */
+ATTNJIT_EXPORT attnjit_error* attnjit_compile(attnjit_service* service, const attnjit_spec* spec,
+                                              int64_t timeout_ms, int32_t want_ptx,
+                                              attnjit_image** image);
+/* Fills what fits into info->struct_size. */
+ATTNJIT_EXPORT attnjit_error* attnjit_image_get_info(const attnjit_image* image,
+                                                     attnjit_image_info* info);
+ATTNJIT_EXPORT void attnjit_image_free(attnjit_image* image);
+
+/* --- Launch ------------------------------------------------------------------------------------
+ */
+
+/* Elements from one to the next; zeros: packed. */
+typedef struct attnjit_strides {
+  int64_t batch, row, head;
+} attnjit_strides;
+
+enum {
+  ATTNJIT_PARAM_I32 = 0,
+  ATTNJIT_PARAM_F32 = 1,
+  ATTNJIT_PARAM_I32_ARRAY = 2,
+  ATTNJIT_PARAM_F32_ARRAY = 3,
+  ATTNJIT_PARAM_I32_MATRIX = 4
+};
+
+/* A parameter of custom code: p.<name>. */
+typedef struct attnjit_param {
+  size_t struct_size;
+  const char* name;
+  int32_t type;
+  int32_t i32;       /* ATTNJIT_PARAM_I32 */
+  float f32;         /* ATTNJIT_PARAM_F32 */
+  int32_t extent[2]; /* arrays: elements, 0; matrices: rows, columns */
+  int32_t reserved;
+  uint64_t pointer; /* arrays and matrices: device memory, row-major */
+} attnjit_param;
+
+typedef struct attnjit_launch_args {
+  size_t struct_size;
+  uint64_t q, k, v, o, lse, sink, page_table, kv_lens, q_offsets, q_scale, k_scale, v_scale, mask;
+  int32_t batch, q_len, kv_len; /* ragged: q_len is the longest; paged: kv_len is */
+  int32_t total_q, num_pages, max_pages;
+  attnjit_strides q_strides, k_strides, v_strides, o_strides;
+  float scale;             /* 0: 1 / sqrt(qk_depth) */
+  float cap;               /* softcap; 0: the spec's */
+  int32_t window, chunk;   /* of the first sliding_window and chunked mask; 0: the spec's */
+  int32_t more_windows[7]; /* of the second one, the third, .. */
+  int32_t more_chunks[7];
+  const attnjit_param* params; /* num_params of them, params[0].struct_size bytes apart */
+  size_t num_params;
+  uint64_t workspace; /* aligned to 256 bytes */
+  int64_t workspace_bytes;
+  void* stream;
+} attnjit_launch_args;
+
+/* What a launch keeps from one call to the next: encoded tensor maps, packed arguments. */
+ATTNJIT_EXPORT attnjit_error* attnjit_launch_state_create(attnjit_launch_state** state);
+ATTNJIT_EXPORT void attnjit_launch_state_reset(attnjit_launch_state* state);
+ATTNJIT_EXPORT void attnjit_launch_state_free(attnjit_launch_state* state);
+
+/* The device memory that such launches need beside their tensors; zeroed nonzero: it must be zero
+ * before its first launch (kernels leave it zero). */
+ATTNJIT_EXPORT attnjit_error* attnjit_workspace(const attnjit_kernel* kernel,
+                                                const attnjit_launch_args* args, int64_t* bytes,
+                                                int32_t* zeroed);
+
+/* Enqueues the kernel on args->stream, in the stream's context. An empty problem launches nothing.
+ */
+ATTNJIT_EXPORT attnjit_error* attnjit_launch(const attnjit_kernel* kernel,
+                                             const attnjit_launch_args* args,
+                                             attnjit_launch_state* state);
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+
+#endif /* ATTNJIT_ATTNJIT_H_ */

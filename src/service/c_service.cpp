@@ -1,0 +1,233 @@
+// The C ABI's services, specs, kernels and images.
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "attnjit/service.h"
+#include "service/c_abi.h"
+
+struct attnjit_service {
+  std::unique_ptr<attnjit::Service> service;
+};
+struct attnjit_spec {
+  attnjit::PreparedSpec spec;
+};
+struct attnjit_image {
+  attnjit::CompiledKernel kernel;
+};
+
+namespace attnjit {
+namespace {
+
+static_assert(static_cast<int>(Outcome::kMemory) == ATTNJIT_OUTCOME_MEMORY);
+static_assert(static_cast<int>(Outcome::kDisk) == ATTNJIT_OUTCOME_DISK);
+static_assert(static_cast<int>(Outcome::kRemote) == ATTNJIT_OUTCOME_REMOTE);
+static_assert(static_cast<int>(Outcome::kCompiled) == ATTNJIT_OUTCOME_COMPILED);
+
+std::string text_or_empty(const char* text) { return text == nullptr ? std::string() : text; }
+
+std::vector<std::string> split_layers(std::string_view layers) {
+  std::vector<std::string> folders;
+  while (!layers.empty()) {
+    const std::size_t end = std::min(layers.find(':'), layers.size());
+    if (end > 0) folders.emplace_back(layers.substr(0, end));
+    layers.remove_prefix(std::min(end + 1, layers.size()));
+  }
+  return folders;
+}
+
+Result<ServiceOptions> options_from_c(const attnjit_service_options* given) {
+  ServiceOptions options;
+  if (given == nullptr) return options;
+  attnjit_service_options in{};
+  if (Status read = read_struct(given, "options", in); !read) return std::move(read).error();
+  if (in.reserved != 0) {
+    return make_error(ErrorCode::kInvalid, "options.reserved is not zero", "options");
+  }
+  if (in.cache_max_bytes < 0) {
+    return make_error(ErrorCode::kInvalid, "options.cache_max_bytes is negative",
+                      "cache_max_bytes");
+  }
+  options.cache_layers = split_layers(text_or_empty(in.cache_layers));
+  options.use_disk_cache = in.no_disk_cache == 0;
+  options.forbid_compile = in.forbid_compile != 0;
+  options.compile_in_helper = in.compile_in_helper != 0;
+  options.compile_threads = in.compile_threads;
+  options.build_policy = in.any_build != 0 ? BuildPolicy::kAny : BuildPolicy::kExact;
+  if (in.cache_max_bytes > 0) options.cache_max_bytes = in.cache_max_bytes;
+  if (in.failure_ttl_s != 0) {
+    options.failure_ttl = std::chrono::seconds(std::max<std::int64_t>(in.failure_ttl_s, 0));
+  }
+  options.nvrtc_path = text_or_empty(in.nvrtc_path);
+  options.driver_path = text_or_empty(in.driver_path);
+  options.helper_path = text_or_empty(in.helper_path);
+  options.templates_folder = text_or_empty(in.templates_folder);
+  if (in.log != nullptr) {
+    options.log = [log = in.log, context = in.log_context](LogLevel level, std::string_view text) {
+      log(context, static_cast<int32_t>(level), text.data(), text.size());
+    };
+  }
+  return options;
+}
+
+Compiler::Deadline deadline_of(int64_t timeout_ms) {
+  // A year stands for no limit: later times overflow in some clocks' arithmetic.
+  constexpr int64_t kYear = int64_t{365} * 24 * 3600 * 1000;
+  const int64_t limit = timeout_ms < 0 ? kYear : std::min(timeout_ms, kYear);
+  return std::chrono::steady_clock::now() + std::chrono::milliseconds(limit);
+}
+
+const attnjit_kernel* handle_of(const Kernel* kernel) {
+  return reinterpret_cast<const attnjit_kernel*>(kernel);
+}
+
+}  // namespace
+}  // namespace attnjit
+
+using attnjit::guarded;
+using attnjit::null_argument;
+using attnjit::Status;
+
+extern "C" {
+
+const char* attnjit_version(void) { return ATTNJIT_VERSION; }
+uint32_t attnjit_abi_version(void) { return ATTNJIT_ABI_VERSION; }
+
+attnjit_error* attnjit_service_create(const attnjit_service_options* options,
+                                      attnjit_service** service) {
+  if (service != nullptr) *service = nullptr;
+  return guarded([&]() -> Status {
+    if (service == nullptr) return null_argument("service");
+    auto converted = attnjit::options_from_c(options);
+    if (!converted) return std::move(converted).error();
+    auto created = attnjit::Service::create(*std::move(converted));
+    if (!created) return std::move(created).error();
+    *service = new attnjit_service{*std::move(created)};
+    return {};
+  });
+}
+
+void attnjit_service_destroy(attnjit_service* service) { delete service; }
+
+attnjit_error* attnjit_service_statistics(const attnjit_service* service,
+                                          attnjit_statistics* statistics) {
+  return guarded([&]() -> Status {
+    if (service == nullptr) return null_argument("service");
+    if (statistics == nullptr) return null_argument("statistics");
+    const attnjit::ServiceStatistics now = service->service->statistics();
+    attnjit_statistics out{};
+    out.memory_hits = now.memory_hits;
+    out.disk_hits = now.disk_hits;
+    out.remote_hits = now.remote_hits;
+    out.compiles = now.compiles;
+    out.failures = now.failures;
+    out.waits = now.waits;
+    out.quarantined = now.quarantined;
+    out.queued = now.queued;
+    out.compile_ms_total = now.compile_ms_total;
+    return attnjit::write_struct(out, "statistics", statistics);
+  });
+}
+
+attnjit_error* attnjit_spec_prepare(attnjit_service* service, const char* json, size_t length,
+                                    attnjit_spec** spec) {
+  if (spec != nullptr) *spec = nullptr;
+  return guarded([&]() -> Status {
+    if (service == nullptr) return null_argument("service");
+    if (json == nullptr) return null_argument("json");
+    if (spec == nullptr) return null_argument("spec");
+    const std::string_view text =
+        length == SIZE_MAX ? std::string_view(json) : std::string_view(json, length);
+    auto document = attnjit::spec_from_json(text);
+    if (!document) return std::move(document).error();
+    auto prepared = service->service->prepare(document->spec, document->options);
+    if (!prepared) return std::move(prepared).error();
+    *spec = new attnjit_spec{*std::move(prepared)};
+    return {};
+  });
+}
+
+const char* attnjit_spec_key(const attnjit_spec* spec) {
+  return spec == nullptr ? "" : spec->spec.key().hex.c_str();
+}
+
+void attnjit_spec_free(attnjit_spec* spec) { delete spec; }
+
+attnjit_error* attnjit_get(attnjit_service* service, const attnjit_spec* spec, int64_t timeout_ms,
+                           void* stream, const attnjit_kernel** kernel) {
+  if (kernel != nullptr) *kernel = nullptr;
+  return guarded([&]() -> Status {
+    if (service == nullptr) return null_argument("service");
+    if (spec == nullptr) return null_argument("spec");
+    if (kernel == nullptr) return null_argument("kernel");
+    const auto got = service->service->get(spec->spec, attnjit::deadline_of(timeout_ms), stream);
+    if (!got) return got.error();
+    *kernel = attnjit::handle_of(*got);
+    return {};
+  });
+}
+
+const attnjit_kernel* attnjit_find(const attnjit_service* service, const attnjit_spec* spec) {
+  if (service == nullptr || spec == nullptr) return nullptr;
+  return attnjit::handle_of(service->service->find(spec->spec));
+}
+
+attnjit_error* attnjit_try_get(attnjit_service* service, const attnjit_spec* spec,
+                               const attnjit_kernel** kernel) {
+  if (kernel != nullptr) *kernel = nullptr;
+  return guarded([&]() -> Status {
+    if (service == nullptr) return null_argument("service");
+    if (spec == nullptr) return null_argument("spec");
+    if (kernel == nullptr) return null_argument("kernel");
+    const auto got = service->service->try_get(spec->spec);
+    if (!got) return got.error();
+    *kernel = attnjit::handle_of(*got);
+    return {};
+  });
+}
+
+attnjit_error* attnjit_compile(attnjit_service* service, const attnjit_spec* spec,
+                               int64_t timeout_ms, int32_t want_ptx, attnjit_image** image) {
+  if (image != nullptr) *image = nullptr;
+  return guarded([&]() -> Status {
+    if (service == nullptr) return null_argument("service");
+    if (spec == nullptr) return null_argument("spec");
+    if (image == nullptr) return null_argument("image");
+    auto compiled = service->service->compile(
+        spec->spec, attnjit::deadline_of(timeout_ms),
+        want_ptx != 0 ? attnjit::PtxNeed::kRequired : attnjit::PtxNeed::kIfStored);
+    if (!compiled) return std::move(compiled).error();
+    *image = new attnjit_image{*std::move(compiled)};
+    return {};
+  });
+}
+
+attnjit_error* attnjit_image_get_info(const attnjit_image* image, attnjit_image_info* info) {
+  return guarded([&]() -> Status {
+    if (image == nullptr) return null_argument("image");
+    if (info == nullptr) return null_argument("info");
+    const attnjit::CompiledKernel& kernel = image->kernel;
+    attnjit_image_info out{};
+    out.cubin = kernel.image->cubin.data();
+    out.cubin_bytes = kernel.image->cubin.size();
+    out.ptx = kernel.image->ptx.c_str();
+    out.ptx_bytes = kernel.image->ptx.size();
+    out.outcome = static_cast<int32_t>(kernel.outcome);
+    out.registers = kernel.image->usage.registers;
+    out.spill_bytes = kernel.image->usage.spill_bytes;
+    out.stack_bytes = kernel.image->usage.stack_bytes;
+    out.static_smem_bytes = kernel.image->usage.static_smem_bytes;
+    out.compile_ms = kernel.compile_ms;
+    out.total_ms = kernel.total_ms;
+    out.nvrtc_version = kernel.image->nvrtc_version.c_str();
+    return attnjit::write_struct(out, "info", info);
+  });
+}
+
+void attnjit_image_free(attnjit_image* image) { delete image; }
+
+}  // extern "C"

@@ -270,7 +270,8 @@ Result<Entry> decode_sections(const EntryHeader& header, std::string_view bytes,
   }
   const auto metadata = verified(Section::kMetadata);
   if (!metadata) return metadata.error();
-  if (!decode_metadata(*metadata, entry) || sha256(entry.build_id) != header.id.build) {
+  if (!decode_metadata(*metadata, entry) || entry.build_id.empty() ||
+      sha256(entry.build_id) != header.id.build) {
     return corrupt("the metadata holds a value that no writer writes");
   }
   if (parts.cubin) {

@@ -54,6 +54,7 @@ TEST(FuzzCorpus, Trusted) { run("trusted", fuzz_trusted); }
 TEST(FuzzCorpus, SpecJson) { run("spec_json", fuzz_spec_json); }
 TEST(FuzzCorpus, Cubin) { run("cubin", fuzz_cubin); }
 TEST(FuzzCorpus, Worker) { run("worker", fuzz_worker); }
+TEST(FuzzCorpus, CacheEntry) { run("cache_entry", fuzz_cache_entry); }
 
 }  // namespace
 }  // namespace attnjit::fuzz

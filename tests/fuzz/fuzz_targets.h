@@ -24,4 +24,7 @@ void fuzz_cubin(std::string_view input);
 /// Frames of the compile worker and logs of NVRTC: what decodes encodes to the same bytes.
 void fuzz_worker(std::string_view input);
 
+/// The cache's files: an entry that is accepted must encode to the same bytes.
+void fuzz_cache_entry(std::string_view input);
+
 }  // namespace attnjit::fuzz

@@ -177,19 +177,26 @@ class BodyChecker {
     }
   }
 
-  void word() {
-    std::size_t length = 1;
+  std::size_t word_length() const {
+    std::size_t length = 0;
     while (is_name_part(peek(length))) ++length;
+    return length;
+  }
+
+  void refuse_word(std::string_view text) {
+    for (const RefusedWord& refused : kRefusedWords) {
+      if (text != refused.word) continue;
+      fail(fmt::format("`{}` is {}, which a function body may not hold", text, refused.what));
+    }
+  }
+
+  void word() {
+    const std::size_t length = word_length();
     const std::string_view text = code_.substr(at_, length);
     if (peek(length) == '"' || peek(length) == '\'') {
       return fail("a literal with a prefix", "raw strings are not allowed; write a plain one");
     }
-    for (const RefusedWord& refused : kRefusedWords) {
-      if (text == refused.word) {
-        return fail(
-            fmt::format("`{}` is {}, which a function body may not hold", text, refused.what));
-      }
-    }
+    refuse_word(text);
     has_return_ |= text == "return";
     advance(length);
   }
@@ -206,6 +213,8 @@ class BodyChecker {
       const bool separator = c == '\'' && is_hex_digit(before) && is_hex_digit(peek(1));
       if (c == '"' || (c == '\'' && !separator)) return fail("a quote that touches a number");
       if (!is_name_part(c) && c != '.' && !exponent_sign && !separator) return;
+      // NOTE: C++ reads 1.asm as one number; other readings should find no refused word either.
+      if (is_name_begin(c) && !is_name_part(before)) refuse_word(code_.substr(at_, word_length()));
       advance();
     }
   }

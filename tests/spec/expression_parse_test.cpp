@@ -373,6 +373,7 @@ TEST(TrustedCode, BodiesThatCouldLeaveTheirFunctionAreRefusedAtTheirPlace) {
       {"return 3__'r01r0 ;", 1, 11, "touches a number"},
       {"return 1e+'a';'} void evil() {'", 1, 11, "touches a number"},
       {"return 0xE+'a' > 0;", 1, 12, "touches a number"},
+      {"return 1.asm;", 1, 10, "assembly"},
       {"return 1'' ;", 1, 9, "touches a number"},
       {"return 1\"a\"_x;", 1, 9, "touches a number"},
       {"true;", 1, 6, "without a return"},

@@ -1,5 +1,7 @@
 #include "cli/arguments.h"
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <sstream>
 
@@ -45,11 +47,14 @@ class Parser {
     try {
       app_.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
-      std::ostringstream out, err;
-      const int code = app_.exit(error, out, err);
-      result.exit_code = code == 0 ? 0 : 2;
-      result.output = out.str();
-      result.message = err.str();
+      std::ostringstream out, unused;
+      if (app_.exit(error, out, unused) == 0) {
+        result.output = out.str();
+        return result;
+      }
+      result.exit_code = 2;
+      result.error =
+          make_error(ErrorCode::kInvalid, message(error, argc, argv), {}, "see attnjit --help");
       return result;
     }
     result.arguments = std::move(arguments_);
@@ -57,6 +62,25 @@ class Parser {
   }
 
  private:
+  // CLI11 takes a word that is no command for a missing one.
+  std::string message(const CLI::ParseError& error, int argc, const char* const* argv) const {
+    const CLI::App* app = &app_;
+    for (int i = 1; i < argc; ++i) {
+      const std::string word = argv[i];
+      if (word.empty() || word[0] == '-' || app->get_require_subcommand_min() == 0) break;
+      const std::vector<const CLI::App*> known =
+          app->get_subcommands([&](const CLI::App* sub) { return sub->get_name() == word; });
+      if (!known.empty()) {
+        app = known.front();
+        continue;
+      }
+      return fmt::format("there is no command '{}' of {}", word.substr(0, 64), app->get_name());
+    }
+    if (app->get_require_subcommand_min() > 0)
+      return "a command of " + app->get_name() + " is required";
+    return error.what();
+  }
+
   // Adds a command whose values are a T inside arguments_ once the command was named.
   template <class T>
   CLI::App* command(const std::string& name, const std::string& description, T& values) {
@@ -74,6 +98,8 @@ class Parser {
     app->add_option("--spec", spec.file, "JSON file of the spec; - reads standard input")
         ->type_name("FILE")
         ->group("Spec");
+    app->add_option("--tuning", spec.tuning, "Tuning table (JSON) that plans are made with")
+        ->type_name("FILE");
     for (const spec::SpecFlag& flag : spec::spec_flags()) {
       CLI::Option* option = app->add_option_function<std::string>(
                                    flag.name,
@@ -131,7 +157,6 @@ class Parser {
                     "Longest query of a launch: answers 1Q or 2Q");
     app->add_option("--batch", plan_.batch, "Sequences of that launch");
     app->add_option("--sm-count", plan_.sm_count, "SMs of the GPU; default: the full chip");
-    app->add_option("--tuning", plan_.tuning, "Tuning table (JSON)")->type_name("FILE");
   }
 
   void generate() {
@@ -162,7 +187,8 @@ class Parser {
                     "sm_90a, sm_100a, sm_103a: one or several; default sm_100a")
         ->type_name("A[,B]");
     app->add_option("-j,--jobs", prewarm_.jobs, "Compiles at once; default: one a core");
-    app->add_option("--tuning", prewarm_.tuning, "Tuning table (JSON)")->type_name("FILE");
+    app->add_option("--tuning", prewarm_.tuning, "Tuning table (JSON) that plans are made with")
+        ->type_name("FILE");
   }
 
   void verify() {

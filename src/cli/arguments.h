@@ -10,19 +10,22 @@
 #include <variant>
 #include <vector>
 
+#include "attnjit/result.h"
+
 namespace attnjit::cli {
 
 /// --spec FILE and the flags of the fields' names, in the order in which they override.
 struct SpecArguments {
   std::string file;  ///< empty: none; "-": standard input
   std::vector<std::pair<std::string, std::string>> flags;
+  std::string tuning;  ///< file of a tuning table; empty: none
 };
 
 /// The shapes and inputs of one attention call, for verify and bench.
 struct ProblemArguments {
   std::optional<std::int64_t> batch;
-  std::string q_len, kv_len;  ///< M[,M..]; empty: the default
-  std::uint64_t seed = 0;
+  std::optional<std::string> q_len, kv_len;  ///< M[,M..]
+  std::string seed = "0";
   std::string input = "normal";
   std::optional<double> scale, cap;
   std::optional<std::int64_t> window, chunk;
@@ -33,7 +36,6 @@ struct PlanArguments {
   SpecArguments spec;
   std::string config = "auto";
   std::optional<std::int64_t> max_prompt_len, batch, sm_count;
-  std::string tuning;
 };
 
 struct GenerateArguments {
@@ -99,8 +101,8 @@ struct Arguments {
 struct ParsedArguments {
   std::optional<Arguments> arguments;
   int exit_code = 0;
-  std::string output;   ///< --help, --version: for standard output
-  std::string message;  ///< bad usage: for standard error
+  std::string output;          ///< --help, --version: for standard output
+  std::optional<Error> error;  ///< bad usage
 };
 
 ParsedArguments parse_arguments(int argc, const char* const* argv);

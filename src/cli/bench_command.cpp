@@ -8,6 +8,7 @@
 #include "cli/report.h"
 #include "cli/session.h"
 #include "cli/spec_source.h"
+#include "verify/draw.h"
 #include "verify/gpu_device.h"
 #include "verify/gpu_problem.h"
 #include "verify/meaning.h"
@@ -135,14 +136,17 @@ Result<Report> run_bench(const BenchArguments& arguments) {
   if (!document) return std::move(document).error();
   Result<verify::ProblemRequest> request = read_problem(arguments.problem, document->spec);
   if (!request) return std::move(request).error();
-  Result<std::unique_ptr<Service>> service = open_service();
+  Result<Problem> problem = verify::shape_problem(document->spec, *request);
+  if (!problem) return std::move(problem).error();
+  Result<std::shared_ptr<const Tuning>> tuning = read_tuning(arguments.spec.tuning);
+  if (!tuning) return std::move(tuning).error();
+  Result<std::unique_ptr<Service>> service = open_service(std::move(*tuning));
   if (!service) return std::move(service).error();
   Result<PreparedSpec> prepared = (*service)->prepare(document->spec, document->options);
   if (!prepared) return std::move(prepared).error();
   Result<verify::GpuChoice> gpu = verify::open_gpu(document->spec.arch);
   if (!gpu) return std::move(gpu).error();
-  Result<Problem> problem = verify::make_problem(document->spec, *request);
-  if (!problem) return std::move(problem).error();
+  verify::draw_tensors(*problem, *request);
   Result<verify::Meaning> meaning = verify::Meaning::of(*problem);
   if (!meaning) return std::move(meaning).error();
   Result<CompiledKernel> compiled = (*service)->compile(*prepared, compile_deadline());

@@ -12,7 +12,9 @@ namespace attnjit::cli {
 Result<Report> run_compile(const CompileArguments& arguments) {
   Result<SpecDocument> document = read_spec(arguments.spec);
   if (!document) return std::move(document).error();
-  Result<std::unique_ptr<Service>> service = open_service();
+  Result<std::shared_ptr<const Tuning>> tuning = read_tuning(arguments.spec.tuning);
+  if (!tuning) return std::move(tuning).error();
+  Result<std::unique_ptr<Service>> service = open_service(std::move(*tuning));
   if (!service) return std::move(service).error();
   Result<PreparedSpec> prepared = (*service)->prepare(document->spec, document->options);
   if (!prepared) return std::move(prepared).error();

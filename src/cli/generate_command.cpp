@@ -42,7 +42,9 @@ Status write_folder(const std::string& folder, const KernelSource& source,
 Result<Report> run_generate(const GenerateArguments& arguments) {
   Result<SpecDocument> document = read_spec(arguments.spec);
   if (!document) return std::move(document).error();
-  Result<KernelPlan> kernel = plan(document->spec, document->options);
+  Result<std::shared_ptr<const Tuning>> tuning = read_tuning(arguments.spec.tuning);
+  if (!tuning) return std::move(tuning).error();
+  Result<KernelPlan> kernel = plan(document->spec, document->options, tuning->get());
   if (!kernel) return std::move(kernel).error();
   const std::optional<std::string> folder = read_environment().templates;
   Result<TemplateSet> templates =

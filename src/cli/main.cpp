@@ -10,6 +10,8 @@
 #include <cstring>
 #include <exception>
 #include <new>
+#include <system_error>
+#include <thread>
 
 #include "cli/arguments.h"
 #include "cli/files.h"
@@ -31,6 +33,31 @@ void open_standard_descriptors() {
     if (::fcntl(descriptor, F_GETFD) >= 0 || errno != EBADF) continue;
     // NOTE: read-only for all three, so that writing to one that was closed is an error.
     (void)::open("/dev/null", O_RDONLY);
+  }
+}
+
+// Makes an interrupt end the process as an interrupt does, and at once.
+// NOTE: libnvvm, inside NVRTC, installs handlers of its own while it compiles, and these exit with
+// code 4, which is ours for a lacking environment; so no thread but this one takes the signals.
+void take_interrupts() {
+  sigset_t signals;
+  (void)sigemptyset(&signals);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction now {};
+    const bool ignored = ::sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
+    if (!ignored) (void)sigaddset(&signals, signal);
+  }
+  (void)::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  try {
+    std::thread([signals] {
+      int signal = SIGINT;
+      (void)sigwait(&signals, &signal);
+      (void)std::signal(signal, SIG_DFL);
+      (void)::pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+      (void)::raise(signal);
+    }).detach();
+  } catch (const std::system_error&) {
+    (void)::pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
   }
 }
 
@@ -70,7 +97,7 @@ struct Run {
 std::string error_object(const Error& error) {
   attnjit::cli::Json json;
   json["error"] = attnjit::cli::error_json(error);
-  return to_text(json);
+  return attnjit::cli::to_text(json);
 }
 
 int finish(const Console& console, const std::string& output, int code) {
@@ -81,25 +108,22 @@ int finish(const Console& console, const std::string& output, int code) {
 }
 
 int fail(const Console& console, const std::string& command, bool json, const Error& error) {
-  Console::message(fmt::format("attnjit {}: {}\n", command, error.to_string()));
+  Console::message(fmt::format("attnjit{}: {}\n", command, error.to_string()));
   return finish(console, json ? error_object(error) : "", exit_code(error.code));
 }
 
 int run(const Console& console, int argc, char** argv) {
   attnjit::cli::ParsedArguments parsed = attnjit::cli::parse_arguments(argc, argv);
+  // Also where --json was eaten as the value of another flag.
+  bool json = false;
+  for (int i = 1; i < argc; ++i) json = json || std::strcmp(argv[i], "--json") == 0;
   if (!parsed.arguments) {
-    Console::message(parsed.message);
-    bool json = false;
-    for (int i = 1; i < argc; ++i) json = json || std::strcmp(argv[i], "--json") == 0;
-    if (parsed.exit_code != 0 && json) {
-      while (!parsed.message.empty() && parsed.message.back() == '\n') parsed.message.pop_back();
-      parsed.output = error_object(make_error(ErrorCode::kInvalid, parsed.message));
-    }
-    return finish(console, parsed.output, parsed.exit_code);
+    if (parsed.exit_code == 0) return finish(console, parsed.output, 0);
+    return fail(console, "", json, *parsed.error);
   }
   const attnjit::cli::Arguments& arguments = *parsed.arguments;
   Result<Report> report = std::visit(Run{}, arguments.values);
-  if (!report) return fail(console, arguments.command, arguments.json, report.error());
+  if (!report) return fail(console, " " + arguments.command, json, report.error());
   if (!report->note.empty()) {
     Console::message(fmt::format("attnjit {}: {}\n", arguments.command, report->note));
   }
@@ -114,11 +138,12 @@ int main(int argc, char** argv) {
   }
   open_standard_descriptors();
   (void)std::signal(SIGPIPE, SIG_IGN);
+  take_interrupts();
   const Console console;
   try {
     return run(console, argc, argv);
   } catch (const std::bad_alloc&) {
-    return fail(console, "", false, make_error(ErrorCode::kInvalid, "out of memory"));
+    return fail(console, "", false, make_error(ErrorCode::kInternal, "out of memory"));
   } catch (const std::exception& defect) {
     return fail(console, "", false, make_error(ErrorCode::kInternal, defect.what()));
   }

@@ -18,17 +18,15 @@ Result<Report> run_plan(const PlanArguments& arguments) {
   }
   Result<SpecDocument> document = read_spec(arguments.spec);
   if (!document) return std::move(document).error();
-  Tuning tuning;
-  if (!arguments.tuning.empty()) {
-    Result<Tuning> read = read_tuning(arguments.tuning);
-    if (!read) return std::move(read).error();
-    tuning = std::move(*read);
-  }
+  Result<std::shared_ptr<const Tuning>> tuning = read_tuning(arguments.spec.tuning);
+  if (!tuning) return std::move(tuning).error();
   const LaunchQuery query{arguments.max_prompt_len, arguments.batch, arguments.sm_count};
   Report report;
-  Result<std::string> json = plan_to_json(document->spec, document->options, *kind, query, &tuning);
+  Result<std::string> json =
+      plan_to_json(document->spec, document->options, *kind, query, tuning->get());
   if (!json) return std::move(json).error();
-  Result<std::string> text = plan_to_text(document->spec, document->options, *kind, query, &tuning);
+  Result<std::string> text =
+      plan_to_text(document->spec, document->options, *kind, query, tuning->get());
   if (!text) return std::move(text).error();
   report.json = std::move(*json);
   report.text = std::move(*text);

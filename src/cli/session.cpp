@@ -5,7 +5,11 @@
 
 namespace attnjit::cli {
 
-Result<std::unique_ptr<Service>> open_service() { return Service::create({}); }
+Result<std::unique_ptr<Service>> open_service(std::shared_ptr<const Tuning> tuning) {
+  ServiceOptions options;
+  options.tuning = std::move(tuning);
+  return Service::create(std::move(options));
+}
 
 std::unique_ptr<CubinCache> open_command_cache() {
   CacheOptions options;

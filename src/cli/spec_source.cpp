@@ -82,12 +82,17 @@ Result<verify::ProblemRequest> read_problem(const ProblemArguments& arguments,
                                             const AttentionSpec& spec) {
   verify::ProblemRequest request;
   request.batch = arguments.batch;
-  request.seed = arguments.seed;
+  const char* end = arguments.seed.data() + arguments.seed.size();
+  const auto [stop, parsed] = std::from_chars(arguments.seed.data(), end, request.seed);
+  if (parsed != std::errc{} || stop != end) {
+    return invalid("seed", fmt::format("is '{}'; allowed: 0 to 18446744073709551615",
+                                       arguments.seed.substr(0, 64)));
+  }
   for (const auto& [flag, text, lengths] :
        {std::tuple{"q_len", &arguments.q_len, &request.q_lens},
         std::tuple{"kv_len", &arguments.kv_len, &request.kv_lens}}) {
-    if (text->empty()) continue;
-    Result<std::vector<std::int64_t>> read = read_lengths(flag, *text);
+    if (!*text) continue;
+    Result<std::vector<std::int64_t>> read = read_lengths(flag, **text);
     if (!read) return std::move(read).error();
     *lengths = std::move(*read);
   }
@@ -112,10 +117,15 @@ Result<verify::ProblemRequest> read_problem(const ProblemArguments& arguments,
   return request;
 }
 
-Result<Tuning> read_tuning(const std::string& path) {
+Result<std::shared_ptr<const Tuning>> read_tuning(const std::string& path) {
+  if (path.empty()) return std::shared_ptr<const Tuning>();
   Result<std::string> text = read_file(path, kMaxTuningBytes);
   if (!text) return std::move(text).error();
-  return tuning_from_json(*text);
+  Result<Tuning> tuning = tuning_from_json(*text);
+  if (tuning) return std::shared_ptr<const Tuning>(std::make_shared<Tuning>(std::move(*tuning)));
+  Error error = std::move(tuning).error();
+  error.field = error.field.empty() ? path : path + ": " + error.field;
+  return error;
 }
 
 }  // namespace attnjit::cli

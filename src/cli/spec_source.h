@@ -1,6 +1,8 @@
 // From --spec and the fields' flags to a validated spec; from verification flags to a problem.
 #pragma once
 
+#include <memory>
+
 #include "attnjit/spec.h"
 #include "attnjit/tuning.h"
 #include "cli/arguments.h"
@@ -15,7 +17,7 @@ Result<SpecDocument> read_spec(const SpecArguments& arguments);
 Result<verify::ProblemRequest> read_problem(const ProblemArguments& arguments,
                                             const AttentionSpec& spec);
 
-/// Errors: kInvalid.
-Result<Tuning> read_tuning(const std::string& path);
+/// The tuning table of a file; null for an empty path. Errors: kInvalid, named after the file.
+Result<std::shared_ptr<const Tuning>> read_tuning(const std::string& path);
 
 }  // namespace attnjit::cli

@@ -11,6 +11,7 @@
 #include "cli/spec_source.h"
 #include "verify/backend.h"
 #include "verify/compare.h"
+#include "verify/draw.h"
 #include "verify/dump.h"
 #include "verify/reference.h"
 
@@ -126,15 +127,18 @@ Result<Report> run_verify(const VerifyArguments& arguments) {
   if (!document) return std::move(document).error();
   Result<verify::ProblemRequest> request = read_problem(arguments.problem, document->spec);
   if (!request) return std::move(request).error();
-  Result<std::unique_ptr<Service>> service = open_service();
+  // Bad input is told before what is unsupported, and that before what the environment lacks.
+  Result<verify::Problem> problem = verify::shape_problem(document->spec, *request);
+  if (!problem) return std::move(problem).error();
+  Result<std::shared_ptr<const Tuning>> tuning = read_tuning(arguments.spec.tuning);
+  if (!tuning) return std::move(tuning).error();
+  Result<std::unique_ptr<Service>> service = open_service(std::move(*tuning));
   if (!service) return std::move(service).error();
   Result<PreparedSpec> prepared = (*service)->prepare(document->spec, document->options);
   if (!prepared) return std::move(prepared).error();
+  if (Status s = check_kernel_takes(prepared->plan(), *problem); !s) return std::move(s).error();
   Result<std::unique_ptr<Backend>> backend = choose_backend(arguments.backend, document->spec.arch);
   if (!backend) return std::move(backend).error();
-  Result<verify::Problem> problem = verify::make_problem(document->spec, *request);
-  if (!problem) return std::move(problem).error();
-  if (Status s = check_kernel_takes(prepared->plan(), *problem); !s) return std::move(s).error();
 
   Verified verified;
   verified.backend = (*backend)->name();
@@ -145,6 +149,7 @@ Result<Report> run_verify(const VerifyArguments& arguments) {
                           (*backend)->needs_ptx() ? PtxNeed::kRequired : PtxNeed::kIfStored);
   if (!compiled) return std::move(compiled).error();
   verified.compiled = std::move(*compiled);
+  verify::draw_tensors(*problem, *request);
   Result<verify::BackendRun> run =
       (*backend)->run(prepared->plan(), verified.compiled.image, *problem);
   if (!run) return std::move(run).error();

@@ -118,7 +118,12 @@ Result<ParamArgument> parse_param(std::string_view text, const std::vector<Param
     return argument;
   }
   Result<Tensor> tensor = read_npy(std::string(value.substr(1)));
-  if (!tensor) return std::move(tensor).error();
+  if (!tensor) {
+    Error error = std::move(tensor).error();
+    error.message = error.field + ": " + error.message;
+    error.field = field;
+    return error;
+  }
   if (tensor->shape.size() != rank) {
     return make_error(
         ErrorCode::kInvalid,

@@ -270,6 +270,12 @@ std::vector<ParamValue> Problem::param_values() const {
 }
 
 Result<Problem> make_problem(const AttentionSpec& spec, const ProblemRequest& request) {
+  Result<Problem> problem = shape_problem(spec, request);
+  if (problem) draw_tensors(*problem, request);
+  return problem;
+}
+
+Result<Problem> shape_problem(const AttentionSpec& spec, const ProblemRequest& request) {
   Result<int> batch = resolve_batch(request);
   if (!batch) return std::move(batch).error();
 
@@ -328,7 +334,6 @@ Result<Problem> make_problem(const AttentionSpec& spec, const ProblemRequest& re
                    fmt::format("these sizes need {:.1f} GiB of memory; at most {:.1f} GiB is used",
                                need / (1 << 30), limit / (1 << 30)));
   }
-  draw_tensors(problem, request);
   return problem;
 }
 

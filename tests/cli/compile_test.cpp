@@ -1,0 +1,270 @@
+// compile, prewarm and cache on real NVRTC: JSON, exit codes, and a cache that serves.
+#include <filesystem>
+#include <fstream>
+
+#include "cli_test.h"
+
+namespace attnjit::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Compile : public CliTest {
+ protected:
+  void SetUp() override {
+    if (!has_nvrtc()) GTEST_SKIP() << "there is no NVRTC";
+  }
+  void hide_nvrtc() { options_.environment["ATTNJIT_NVRTC"] = "/nonexistent"; }
+
+  // The entries in the cache folder, by size: the images are the large ones.
+  std::vector<fs::path> entries() {
+    std::vector<fs::path> found;
+    const Json list = run_json({"cache", "list"}, 0);
+    for (const Json& entry : list.at("entries")) {
+      found.emplace_back(entry.at("path").get<std::string>());
+    }
+    return found;
+  }
+};
+
+TEST_F(Compile, TellsWhatTheDesignLists) {
+  const Json first =
+      run_json(hopper("compile", {"-o", folder_ / "k.cubin", "--ptx", folder_ / "k.ptx"}), 0);
+  EXPECT_EQ(first.at("outcome"), "compiled");
+  EXPECT_EQ(first.at("arch"), "sm_90a");
+  EXPECT_EQ(first.at("key").get<std::string>().size(), 64U);
+  EXPECT_GT(first.at("compile_ms").get<double>(), 0);
+  EXPECT_GE(first.at("total_ms").get<double>(), first.at("compile_ms").get<double>());
+  EXPECT_GT(first.at("registers").get<int>(), 0);
+  EXPECT_GE(first.at("spill_bytes").get<int>(), 0);
+  EXPECT_GE(first.at("stack_bytes").get<int>(), 0);
+  EXPECT_GT(first.at("smem_bytes").get<int>(), 0);
+  EXPECT_FALSE(first.at("nvrtc_version").get<std::string>().empty());
+  const std::string cubin = read_text(folder_ / "k.cubin");
+  EXPECT_EQ(first.at("cubin_bytes").get<std::size_t>(), cubin.size());
+  EXPECT_EQ(cubin.substr(0, 4),
+            "\x7f"
+            "ELF");
+  EXPECT_NE(read_text(folder_ / "k.ptx").find(".target sm_90a"), std::string::npos);
+
+  const Json second = run_json(hopper("compile", {"-o", folder_ / "again.cubin"}), 0);
+  EXPECT_EQ(second.at("outcome"), "disk");
+  EXPECT_EQ(second.at("compile_ms"), 0);
+  EXPECT_EQ(second.at("key"), first.at("key"));
+  EXPECT_EQ(second.at("registers"), first.at("registers"));
+  EXPECT_EQ(second.at("spill_bytes"), first.at("spill_bytes"));
+  EXPECT_EQ(second.at("smem_bytes"), first.at("smem_bytes"));
+  EXPECT_EQ(read_text(folder_ / "again.cubin"), cubin);
+  // PTX of an entry that was stored without it is had by a compile, or was stored.
+  const Json third = run_json(hopper("compile", {"--ptx", folder_ / "b.ptx"}), 0);
+  EXPECT_EQ(third.at("key"), first.at("key"));
+  EXPECT_FALSE(read_text(folder_ / "b.ptx").empty());
+}
+
+TEST_F(Compile, TextNamesTheOutcome) {
+  const Process first = run(hopper("compile"));
+  EXPECT_EQ(first.exit_code, 0) << first.err;
+  EXPECT_NE(first.out.find("compiled"), std::string::npos);
+  EXPECT_NE(run(hopper("compile")).out.find("disk"), std::string::npos);
+}
+
+TEST_F(Compile, LaunchScalarsAreNotInTheKeyUnlessConstant) {
+  const auto key = [&](const std::string& mask) {
+    return run_json({"generate", "--arch", "sm_90a", "--num-q-heads", "8", "--qk-depth", "64",
+                     "--mask", mask},
+                    0)
+        .at("key");
+  };
+  const auto window = [](int n, bool constant) {
+    return R"({"kind": "sliding_window", "window": )" + std::to_string(n) +
+           (constant ? R"(, "constant": true})" : "}");
+  };
+  EXPECT_EQ(key(window(100, false)), key(window(200, false)));
+  EXPECT_NE(key(window(100, true)), key(window(200, true)));
+  EXPECT_NE(key(window(100, true)), key(window(100, false)));
+}
+
+TEST_F(Compile, WithoutNvrtcColdIsFourWarmIsServed) {
+  const Json made = run_json(hopper("compile"), 0);
+  hide_nvrtc();
+  const Json served = run_json(hopper("compile"), 0);
+  EXPECT_EQ(served.at("outcome"), "disk");
+  EXPECT_EQ(served.at("key"), made.at("key"));
+  const Json missing = run_json(hopper("compile", {"--qk-depth", "128"}), 2);  // given twice
+  EXPECT_TRUE(missing.contains("error"));
+  const Json cold =
+      run_json({"compile", "--arch", "sm_90a", "--num-q-heads", "8", "--qk-depth", "128"}, 4);
+  EXPECT_EQ(cold.at("error").at("code"), "environment");
+  EXPECT_NE(last_.err.find("/nonexistent"), std::string::npos) << last_.err;
+}
+
+TEST_F(Compile, ADamagedEntryIsCompiledAgain) {
+  const Json made = run_json(hopper("compile", {"-o", folder_ / "a.cubin"}), 0);
+  const std::vector<fs::path> files = entries();
+  ASSERT_EQ(files.size(), 1U);
+  const std::string good = read_text(files[0].string());
+  for (const std::size_t at : {std::size_t{0}, std::size_t{9}, good.size() / 2, good.size() - 1}) {
+    std::string bad = read_text(files[0].string());
+    ASSERT_FALSE(bad.empty());
+    bad[std::min(at, bad.size() - 1)] = static_cast<char>(bad[std::min(at, bad.size() - 1)] ^ 0x10);
+    write_text(files[0].string(), bad);
+    const Json again = run_json(hopper("compile", {"-o", folder_ / "b.cubin"}), 0);
+    EXPECT_EQ(again.at("outcome"), "compiled") << at;
+    EXPECT_EQ(read_text(folder_ / "b.cubin"), read_text(folder_ / "a.cubin"));
+    EXPECT_EQ(run_json(hopper("compile"), 0).at("outcome"), "disk");
+  }
+  fs::resize_file(files[0], good.size() / 3);
+  EXPECT_EQ(run_json(hopper("compile"), 0).at("outcome"), "compiled");
+}
+
+TEST_F(Compile, UnsupportedIsThree) {
+  // A template folder that has nothing for the architecture.
+  fs::create_directories(folder_ / "templates");
+  write_text(folder_ / "templates/attention.cu.tmpl", "");
+  options_.environment["ATTNJIT_TEMPLATES"] = folder_ / "templates";
+  const Json json = run_json(hopper("compile"), 3);
+  EXPECT_EQ(json.at("error").at("code"), "unsupported");
+  EXPECT_FALSE(last_.err.empty());
+  EXPECT_EQ(run(hopper("generate")).exit_code, 3);
+  EXPECT_EQ(run(hopper("verify")).exit_code, 3);
+}
+
+TEST_F(Compile, VerifyWithoutAGpuIsFour) {
+  const Json doctor = Json::parse(run({"doctor", "--json"}).out);
+  if (!doctor.at("gpus").empty()) GTEST_SKIP() << "there is a GPU";
+  const Json json = run_json(hopper("verify", {"--backend", "gpu"}), 4);
+  EXPECT_EQ(json.at("error").at("code"), "environment");
+  EXPECT_EQ(run(hopper("bench")).exit_code, 4);
+}
+
+TEST_F(Compile, AnUnwritableOutputIsOne) {
+  EXPECT_EQ(run(hopper("compile", {"-o", "/dev/null/x.cubin"})).exit_code, 1);
+  EXPECT_EQ(run(hopper("compile", {"-o", folder_.path()})).exit_code, 1);
+}
+
+TEST_F(Compile, AnUnusableCacheStillCompiles) {
+  options_.environment["ATTNJIT_CACHE_DIR"] = "/dev/null/cache";
+  EXPECT_EQ(run_json(hopper("compile"), 0).at("outcome"), "compiled");
+}
+
+TEST_F(Compile, InterruptedLeavesNothingBroken) {
+  for (const int after_ms : {10, 60, 150, 300}) {
+    options_.interrupt_after_ms = after_ms;
+    const Process process = run(hopper("compile"));
+    EXPECT_TRUE(process.signal == 2 || process.exit_code == 0) << process.err;
+    EXPECT_LT(process.seconds, 20);
+  }
+  options_.interrupt_after_ms = -1;
+  EXPECT_EQ(run_json(hopper("compile"), 0).at("arch"), "sm_90a");
+  EXPECT_TRUE(run_json({"cache", "verify"}, 0).at("bad").empty());
+}
+
+TEST_F(Compile, PrewarmKeepsTheManifestsOrder) {
+  write_text(folder_ / "m.json", R"({"name": "small", "source": "here", "specs": [
+    {"num_q_heads": 8, "qk_depth": 128, "mask": "causal"},
+    {"num_q_heads": 8, "qk_depth": 64, "mask": "causal"},
+    {"num_q_heads": 8, "qk_depth": 128, "mask": "causal"}]})");
+  const Json first = run_json({"prewarm", folder_ / "m.json", "--arch", "sm_90a", "-j", "2"}, 0);
+  ASSERT_EQ(first.at("specs").size(), 3U);
+  for (int i = 0; i < 3; ++i) {
+    const Json& spec = first.at("specs")[i];
+    EXPECT_EQ(spec.at("index"), i);
+    EXPECT_EQ(spec.at("arch"), "sm_90a");
+    EXPECT_TRUE(spec.at("error").is_null());
+    EXPECT_EQ(spec.at("key").get<std::string>().size(), 64U);
+  }
+  EXPECT_EQ(first.at("specs")[0].at("key"), first.at("specs")[2].at("key"));
+  EXPECT_NE(first.at("specs")[0].at("key"), first.at("specs")[1].at("key"));
+  // The third spec is the first one again: compiled with it, or found after it.
+  EXPECT_EQ(first.at("compiled").get<int>() + first.at("hits").get<int>(), 3);
+  EXPECT_GE(first.at("compiled"), 2);
+  EXPECT_EQ(run_json({"cache", "stats"}, 0).at("layers").at(0).at("entries"), 2);
+  EXPECT_EQ(first.at("failed"), 0);
+  EXPECT_EQ(first.at("unsupported"), 0);
+  hide_nvrtc();
+  const Json second = run_json({"prewarm", folder_ / "m.json", "--arch", "sm_90a"}, 0);
+  EXPECT_EQ(second.at("compiled"), 0);
+  EXPECT_EQ(second.at("hits"), 3);
+}
+
+TEST_F(Compile, PrewarmGoesOnAfterABadSpec) {
+  write_text(folder_ / "m.json", R"({"name": "mixed", "source": "here", "specs": [
+    {"num_q_heads": 8, "qk_depth": -3},
+    {"num_q_heads": 8, "group": 2, "qk_depth": 64, "mask": "causal"}]})");
+  const Json json = run_json({"prewarm", folder_ / "m.json", "--arch", "sm_90a"}, 1);
+  EXPECT_EQ(json.at("failed"), 1);
+  EXPECT_EQ(json.at("compiled"), 1);
+  EXPECT_FALSE(json.at("specs")[0].at("error").is_null());
+  EXPECT_TRUE(json.at("specs")[1].at("error").is_null());
+  EXPECT_EQ(run_json(hopper("compile"), 0).at("outcome"), "disk");
+}
+
+TEST_F(Compile, PrewarmReadsItsInputStrictly) {
+  write_text(folder_ / "bad.json", "{");
+  write_text(folder_ / "other.json", R"({"name": "x", "source": "y", "specs": 3})");
+  expect_bad({"prewarm", folder_ / "bad.json"});
+  expect_bad({"prewarm", folder_ / "other.json"}, "specs");
+  expect_bad({"prewarm", folder_ / "missing.json"}, "missing.json");
+  write_text(folder_ / "empty.json", R"({"name": "x", "source": "y", "specs": []})");
+  expect_bad({"prewarm", folder_ / "empty.json"}, "specs");
+  write_text(folder_ / "ok.json",
+             R"({"name": "x", "source": "y", "specs": [{"num_q_heads": 8, "qk_depth": 64}]})");
+  expect_bad({"prewarm", folder_ / "ok.json", "--arch", "sm_80"}, "sm_80");
+  expect_bad({"prewarm", folder_ / "ok.json", "--arch", "sm_90a,"}, "arch");
+  expect_bad({"prewarm", folder_ / "ok.json", "-j", "-1"}, "jobs");
+}
+
+TEST_F(Compile, CacheCommands) {
+  EXPECT_EQ(run_json({"cache", "path"}, 0).at("layers").at(0), folder_ / "cache");
+  EXPECT_EQ(run({"cache", "path"}).out, (folder_ / "cache") + "\n");
+  EXPECT_TRUE(run_json({"cache", "list"}, 0).at("entries").empty());
+  const Json made = run_json(hopper("compile"), 0);
+
+  const Json list = run_json({"cache", "list"}, 0).at("entries");
+  ASSERT_EQ(list.size(), 1U);
+  EXPECT_EQ(list[0].at("key"), made.at("key"));
+  EXPECT_EQ(list[0].at("arch"), "sm_90a");
+  const Json stats = run_json({"cache", "stats"}, 0).at("layers").at(0);
+  EXPECT_EQ(stats.at("entries"), 1);
+  EXPECT_GT(stats.at("entry_bytes").get<int>(), 0);
+  const Json verify = run_json({"cache", "verify"}, 0);
+  EXPECT_EQ(verify.at("checked"), 1);
+  EXPECT_EQ(verify.at("good"), 1);
+
+  EXPECT_EQ(run_json({"cache", "export", folder_ / "bundle"}, 0).at("entries"), 1);
+  EXPECT_EQ(run_json({"cache", "gc", "--max-bytes", "0", "--dry-run"}, 0).at("removed").size(), 1U);
+  EXPECT_EQ(run_json({"cache", "list"}, 0).at("entries").size(), 1U);
+  run_json({"cache", "clear"}, 0);
+  EXPECT_TRUE(run_json({"cache", "list"}, 0).at("entries").empty());
+  EXPECT_EQ(run_json({"cache", "import", folder_ / "bundle"}, 0).at("entries"), 1);
+  EXPECT_EQ(run_json(hopper("compile"), 0).at("outcome"), "disk");
+  EXPECT_EQ(run_json({"cache", "gc", "--max-bytes", "0"}, 0).at("entries_after"), 0);
+  expect_bad({"cache", "gc", "--max-bytes", "-1"}, "max_bytes");
+
+  EXPECT_EQ(run({"cache", "import", folder_ / "missing"}).exit_code, 1);
+  write_text(folder_ / "junk", "junk");
+  EXPECT_EQ(run({"cache", "import", folder_ / "junk"}).exit_code, 1);
+  EXPECT_EQ(run({"cache", "export", "/dev/null/x"}).exit_code, 1);
+}
+
+TEST_F(Compile, CacheVerifyFindsDamage) {
+  run_json(hopper("compile"), 0);
+  const std::vector<fs::path> files = entries();
+  ASSERT_EQ(files.size(), 1U);
+  std::string bytes = read_text(files[0].string());
+  bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
+  write_text(files[0].string(), bytes);
+  const Json verify = run_json({"cache", "verify"}, 1);
+  EXPECT_EQ(verify.at("bad").size(), 1U);
+  EXPECT_EQ(run_json({"cache", "verify"}, 0).at("checked"), 0);
+}
+
+TEST_F(Compile, ALowerLayerServes) {
+  run_json(hopper("compile"), 0);
+  options_.environment["ATTNJIT_CACHE_DIR"] = (folder_ / "upper") + ":" + (folder_ / "cache");
+  hide_nvrtc();
+  EXPECT_EQ(run_json(hopper("compile"), 0).at("outcome"), "disk");
+}
+
+}  // namespace
+}  // namespace attnjit::testing

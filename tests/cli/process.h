@@ -1,0 +1,47 @@
+// Runs the attnjit command as a child process and keeps what it printed.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace attnjit::testing {
+
+struct Process {
+  int exit_code = -1;  ///< -1: killed by a signal
+  int signal = 0;
+  std::string out, err;
+  double seconds = 0;
+};
+
+enum class Output { kKept, kClosed, kBrokenPipe, kFull };
+
+struct ProcessOptions {
+  std::map<std::string, std::string> environment;  ///< added to this process's
+  std::string input;                               ///< standard input
+  Output output = Output::kKept;                   ///< what standard output is
+  double kill_after_s = 60;                        ///< SIGKILL after this
+  int interrupt_after_ms = -1;                     ///< SIGINT after this; -1: never
+};
+
+/// Runs the command of this build with arguments.
+Process run_attnjit(const std::vector<std::string>& arguments, const ProcessOptions& options = {});
+
+/// A folder that is removed with its owner.
+class TemporaryFolder {
+ public:
+  TemporaryFolder();
+  ~TemporaryFolder();
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  const std::string& path() const { return path_; }
+  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
+
+ private:
+  std::string path_;
+};
+
+std::string read_text(const std::string& path);
+void write_text(const std::string& path, const std::string& text);
+
+}  // namespace attnjit::testing

@@ -1,0 +1,211 @@
+// Usage, bad input and standard streams: what every command promises.
+#include <filesystem>
+
+#include "cli_test.h"
+
+namespace attnjit::testing {
+namespace {
+
+class Usage : public CliTest {};
+
+TEST_F(Usage, HelpAndVersion) {
+  for (const std::vector<std::string>& words :
+       std::vector<std::vector<std::string>>{{"--help"},
+                                             {"--version"},
+                                             {"plan", "--help"},
+                                             {"generate", "--help"},
+                                             {"compile", "--help"},
+                                             {"prewarm", "--help"},
+                                             {"verify", "--help"},
+                                             {"emulate", "--help"},
+                                             {"bench", "--help"},
+                                             {"cache", "--help"},
+                                             {"cache", "gc", "--help"},
+                                             {"doctor", "--help"}}) {
+    const Process process = run(words);
+    EXPECT_EQ(process.exit_code, 0) << words[0];
+    EXPECT_FALSE(process.out.empty());
+    EXPECT_EQ(process.err, "");
+  }
+  EXPECT_NE(run({"compile", "--help"}).out.find("--qk-depth"), std::string::npos);
+  EXPECT_NE(run({"verify", "--help"}).out.find("Exit codes"), std::string::npos);
+}
+
+TEST_F(Usage, BadUsage) {
+  expect_bad({});
+  expect_bad({"nonsense"}, "nonsense");
+  expect_bad({"compile", "--nonsense"});
+  expect_bad({"compile", "extra", "--num-q-heads", "8", "--qk-depth", "64"});
+  expect_bad({"plan", "--qk-depth"});
+  expect_bad({"plan", "--num-q-heads", "8", "--num-q-heads", "8", "--qk-depth", "64"});
+  expect_bad({"cache"});
+  expect_bad({"cache", "nonsense"}, "nonsense");
+  expect_bad({"cache", "export"});
+  expect_bad({"prewarm"});
+  expect_bad({"emulate", "x.ptx"});
+  expect_bad(hopper("plan", {"--config", "nonsense"}), "config");
+  expect_bad(hopper("verify", {"--backend", "nonsense"}), "backend");
+  expect_bad(hopper("verify", {"--seed", "-1"}), "seed");
+  expect_bad(hopper("bench", {"--repeats", "0"}), "repeats");
+}
+
+TEST_F(Usage, SpecFilesThatAreNone) {
+  write_text(folder_ / "empty.json", "");
+  write_text(folder_ / "binary.json", std::string("\x7f"
+                                                  "ELF\0\xff\xfe\x80",
+                                                  8));
+  write_text(folder_ / "list.json", "[1, 2]");
+  write_text(folder_ / "cut.json", "{\"num_q_heads\": 8");
+  write_text(folder_ / "huge.json",
+             "{\"num_q_heads\": 8, \"x\": \"" + std::string(3 << 20, 'x') + "\"}");
+  write_text(folder_ / "deep.json", std::string(200000, '['));
+  write_text(folder_ / "unknown.json",
+             R"({"num_q_heads": 8, "qk_depth": 64, "head_dimension": 3})");
+  for (const std::string& file :
+       {folder_ / "empty.json", folder_ / "binary.json", folder_ / "list.json",
+        folder_ / "cut.json", folder_ / "huge.json", folder_ / "deep.json",
+        folder_ / "unknown.json", folder_ / "missing.json", folder_.path(),
+        std::string("/dev/zero"), std::string("/proc/self/mem")}) {
+    for (const char* command : {"plan", "generate", "compile", "verify", "bench"}) {
+      const Process process = run({command, "--spec", file});
+      EXPECT_EQ(process.exit_code, 2) << command << " " << file << ": " << process.err;
+      EXPECT_EQ(process.out, "");
+      EXPECT_FALSE(process.err.empty());
+      EXPECT_LT(process.err.size(), 4000U);
+      EXPECT_LT(process.seconds, 20);
+    }
+  }
+  expect_bad({"plan", "--spec", folder_ / "unknown.json"}, "head_dimension");
+}
+
+TEST_F(Usage, EveryProblemOfASpecIsTold) {
+  const std::vector<std::string> words{"compile",    "--num-q-heads", "7",           "--group", "2",
+                                       "--qk-depth", "-64",           "--qkv-dtype", "f64"};
+  expect_bad(words, "qk_depth");
+  const Process process = run(words);
+  EXPECT_NE(process.err.find("qkv_dtype"), std::string::npos) << process.err;
+  EXPECT_TRUE(run_json(words, 2)["error"].contains("others"));
+}
+
+TEST_F(Usage, FlagsOverrideTheFile) {
+  write_text(folder_ / "spec.json",
+             R"({"num_q_heads": 32, "qk_depth": 128, "qkv_dtype": "fp16", "mask": "causal"})");
+  const Json file = run_json({"plan", "--spec", folder_ / "spec.json"}, 0);
+  const Json flags = run_json(
+      {"plan", "--spec", folder_ / "spec.json", "--qk-depth", "64", "--qkv-dtype", "bf16"}, 0);
+  const Json alone =
+      run_json({"plan", "--num-q-heads", "32", "--qk-depth", "64", "--mask", "causal"}, 0);
+  EXPECT_NE(file, flags);
+  EXPECT_EQ(flags, alone);
+}
+
+TEST_F(Usage, StandardInputAndPipes) {
+  options_.input = R"({"num_q_heads": 32, "qk_depth": 64})";
+  EXPECT_EQ(run_json({"plan", "--spec", "-"}, 0),
+            run_json({"plan", "--num-q-heads", "32", "--qk-depth", "64"}, 0));
+  EXPECT_EQ(run({"plan", "--spec", "/dev/stdin"}).exit_code, 0);
+}
+
+TEST_F(Usage, StandardOutputThatCannotBeWritten) {
+  for (const Output output : {Output::kClosed, Output::kBrokenPipe, Output::kFull}) {
+    options_.output = output;
+    for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
+             {"--help"}, hopper("plan"), hopper("plan", {"--json"}), {"cache", "path"}}) {
+      const Process process = run(words);
+      EXPECT_EQ(process.exit_code, 1) << "signal " << process.signal;
+      EXPECT_NE(process.err.find("standard output"), std::string::npos) << process.err;
+    }
+  }
+}
+
+TEST_F(Usage, HostileSnippetsAreRefusedWithAPosition) {
+  for (const char* code : {"q_idx; asm(\\\"trap;\\\")", "#include </etc/passwd>", "q_idx == nope",
+                           "((((", "1 / 0 == q_idx", "q_idx"}) {
+    const std::string mask =
+        std::string(R"({"kind": "custom", "name": "evil", "code": ")") + code + "\"}";
+    const std::vector<std::string> words{"compile", "--num-q-heads", "8", "--qk-depth",
+                                         "64",      "--mask",        mask};
+    const Process process = run(words);
+    EXPECT_EQ(process.exit_code, 2) << code << process.err;
+    EXPECT_LT(process.seconds, 5);
+    const Json error = run_json(words, 2)["error"];
+    EXPECT_GE(error.value("line", 0), 1) << error;
+    EXPECT_GE(error.value("column", 0), 1) << error;
+  }
+}
+
+TEST_F(Usage, PlanPrintsEvenWhatIsUnsupported) {
+  const Json plan = run_json({"plan", "--num-q-heads", "8", "--qk-depth", "64"}, 0);
+  EXPECT_EQ(plan.at("config"), "fa4");
+  EXPECT_TRUE(plan.contains("supported"));
+  EXPECT_TRUE(plan.contains("reason"));
+  EXPECT_TRUE(plan.contains("kernel"));
+  EXPECT_TRUE(plan.at("kernel").contains("deviations"));
+  EXPECT_EQ(run_json({"plan", "--num-q-heads", "8", "--qk-depth", "256"}, 0).at("config"),
+            "depth512");
+  EXPECT_EQ(run_json(hopper("plan"), 0).at("config"), "sm90");
+  EXPECT_FALSE(run(hopper("plan")).out.empty());
+}
+
+TEST_F(Usage, GenerateWritesWhatItPrints) {
+  const Process printed = run(hopper("generate"));
+  ASSERT_EQ(printed.exit_code, 0) << printed.err;
+  EXPECT_NE(printed.out.find("struct Config"), std::string::npos);
+  const Json json = run_json(hopper("generate"), 0);
+  EXPECT_NE(printed.out.find(json.at("text").get<std::string>()), std::string::npos);
+  const Json written = run_json(hopper("generate", {"-o", folder_ / "deep/source"}), 0);
+  EXPECT_EQ(written.at("key"), json.at("key"));
+  EXPECT_EQ(read_text((folder_ / "deep/source/") + json.at("name").get<std::string>()),
+            json.at("text"));
+  for (const auto& [name, text] : json.at("headers").items()) {
+    EXPECT_EQ(read_text((folder_ / "deep/source/") + name), text);
+  }
+  std::string options;
+  for (const Json& option : json.at("options")) options += option.get<std::string>() + "\n";
+  EXPECT_EQ(read_text(folder_ / "deep/source/options.txt"), options);
+  EXPECT_EQ(run(hopper("generate", {"-o", "/dev/null/x"})).exit_code, 1);
+}
+
+TEST_F(Usage, ProblemsOfVerifyAreTold) {
+  expect_bad(hopper("verify", {"--q-len", "-1"}), "q_len");
+  expect_bad(hopper("verify", {"--kv-len", "5,x"}), "kv_len");
+  expect_bad(hopper("verify", {"--kv-len", "5,"}), "kv_len");
+  expect_bad(hopper("verify", {"--q-len", ""}), "q_len");
+  expect_bad(hopper("verify", {"--q-len", "99999999999999999999"}), "q_len");
+  expect_bad(hopper("verify", {"--q-len", "5,6"}), "ragged");
+  expect_bad(hopper("verify", {"--batch", "-3"}), "batch");
+  expect_bad(hopper("verify", {"--batch", "3", "--kv-len", "5,6"}), "kv_len");
+  expect_bad(hopper("verify", {"--batch", "1000000", "--q-len", "1000"}), "memory");
+  expect_bad(hopper("verify", {"--q-len", "500000000", "--kv-len", "500000000"}), "memory");
+  expect_bad(hopper("verify", {"--input", "wild"}), "spike");
+  expect_bad(hopper("verify", {"--scale", "-1"}), "scale");
+  expect_bad(hopper("verify", {"--scale", "nan"}), "scale");
+  expect_bad(hopper("verify", {"--param", "x=1"}), "param x");
+  expect_bad(hopper("verify", {"--param", "x"}), "NAME=VALUE");
+  const std::string mask =
+      R"({"kind": "custom", "name": "m", "code": "p.doc[q_idx] == p.n",)"
+      R"( "params": [{"name": "doc", "type": "i32[]"}, {"name": "n", "type": "i32"}]})";
+  for (const char* param : {"n=x", "n=1.5", "n=4294967296", "doc=1", "doc=@/dev/zero",
+                            "doc=@/nonexistent", "other=1"}) {
+    expect_bad({"verify", "--arch", "sm_90a", "--num-q-heads", "8", "--qk-depth", "64", "--mask",
+                mask, "--param", param},
+               "param");
+  }
+}
+
+TEST_F(Usage, DoctorTellsWhatIsMissing) {
+  options_.environment["ATTNJIT_NVRTC"] = folder_ / "no.so";
+  const Json json = run_json({"doctor"}, 4);
+  EXPECT_FALSE(json.at("nvrtc").at("found"));
+  EXPECT_FALSE(json.at("ok"));
+  ASSERT_FALSE(json.at("problems").empty());
+  for (const Json& problem : json.at("problems")) {
+    EXPECT_FALSE(problem.at("what").get<std::string>().empty());
+    EXPECT_FALSE(problem.at("todo").get<std::string>().empty());
+  }
+  EXPECT_EQ(json.at("cache").at("layers").at(0).at("path"), folder_ / "cache");
+  EXPECT_FALSE(run({"doctor"}).out.empty());
+}
+
+}  // namespace
+}  // namespace attnjit::testing

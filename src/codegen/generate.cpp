@@ -99,6 +99,10 @@ Result<Sorted> sort_parameters(const KernelPlan& plan) {
                        [&](const KernelParameter& p) { return p.name == name; });
   };
   for (const ParamSpec& param : spec::all_params(plan.spec)) {
+    if (const std::string why = spec::why_no_param_name(param.name); !why.empty()) {
+      return make_error(ErrorCode::kInvalid,
+                        fmt::format("'{}' names a parameter: {}", param.name, why), "params");
+    }
     const std::string flat = "param_" + param.name;
     std::vector<std::string> names{flat};
     std::string type;

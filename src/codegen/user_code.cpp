@@ -8,6 +8,7 @@
 
 #include "plan/mask_scalars.h"
 #include "spec/expression.h"
+#include "spec/names.h"
 #include "spec/snippet.h"
 
 namespace attnjit {
@@ -105,6 +106,10 @@ class Printer {
   Result<std::string> function(const CustomCode& custom, SnippetKind kind,
                                const std::string& field) {
     const std::string code_field = field + ".code";
+    // NOTE: the name becomes part of an identifier: whoever made the spec, nothing else may.
+    if (!spec::is_custom_name(custom.name)) {
+      return make_error(ErrorCode::kInvalid, "a name must match [a-z0-9_]{1,64}", field + ".name");
+    }
     const bool mask = kind == SnippetKind::kMask;
     const std::string name = unique((mask ? "Mask_" : "ScoreMod_") + custom.name);
     const std::string signature =
@@ -130,7 +135,9 @@ class Printer {
     return name;
   }
 
-  /// NOTE: the body gets a block of its own, so that it may reuse the names of the coordinates.
+  /// NOTE: the body gets a block of its own, so that it may reuse the names of the coordinates; the
+  /// braces that close it still count as the snippet's, for that is where a compiler misses a
+  /// return.
   std::string trusted_body(const std::string& name, const std::string& signature,
                            const std::string& code, const std::string& code_field) const {
     std::string text = fmt::format(
@@ -138,14 +145,14 @@ class Printer {
         "    [[maybe_unused]] const int b = c.b, h = c.h, kv_h = c.kv_h, q_idx = c.q_idx,\n"
         "                               kv_idx = c.kv_idx, q_len = c.q_len, kv_len = c.kv_len;\n"
         "    {{\n"
-        "#line 1 \"user:{}\"\n{}\n",
+        "#line 1 \"user:{}\"\n{}\n    }}\n  }}\n",
         name, signature, code_field, code);
     const auto lines = [](std::string_view part) {
       return static_cast<int>(std::count(part.begin(), part.end(), '\n'));
     };
     // The line after the #line itself.
     const int next = first_line_ + lines(kHead) + lines(body_) + lines(text) + 1;
-    text += fmt::format("#line {} \"{}\"\n    }}\n  }}\n}};\n", next, file_);
+    text += fmt::format("#line {} \"{}\"\n}};\n", next, file_);
     return text;
   }
 

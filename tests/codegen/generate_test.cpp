@@ -253,9 +253,10 @@ TEST(Generate, TrustedBodiesKeepTheirLines) {
   EXPECT_TRUE(source->trusted);
   for (const char* text :
        {"struct Mask_first {", "struct Mask_first_2 {", "struct ScoreMod_warp {",
-        "#line 1 \"user:mask.of[0].code\"\nint x = q_idx;\n\n  return x > kv_idx;\n#line",
-        "#line 1 \"user:mask.of[2].code\"\nreturn true;\n#line",
-        "#line 1 \"user:score_mod.code\"\nreturn score\n+ 1.0f;\n#line"}) {
+        "#line 1 \"user:mask.of[0].code\"\nint x = q_idx;\n\n  return x > kv_idx;\n    }\n  "
+        "}\n#line",
+        "#line 1 \"user:mask.of[2].code\"\nreturn true;\n    }\n  }\n#line",
+        "#line 1 \"user:score_mod.code\"\nreturn score\n+ 1.0f;\n    }\n  }\n#line"}) {
     EXPECT_NE(source->text.find(text), std::string::npos) << text << "\n" << source->text;
   }
   expect_lines_lead_back(*source);
@@ -269,6 +270,43 @@ TEST(Generate, UserCodeCannotBecomeAPlaceholder) {
       generate(plan_of(custom("x", "/*{entry}*/ return true; /*{nothing}*/", true)), templates());
   ASSERT_TRUE(source.ok()) << source.error().to_string();
   EXPECT_NE(source->text.find("/*{entry}*/ return true; /*{nothing}*/\n"), std::string::npos);
+}
+
+TEST(Generate, NamesThatAreNoIdentifiersAreRefused) {
+  for (const char* name : {"", "A", "a b", "x{};", "\n"}) {
+    const auto source = generate(plan_of(custom(name, "return true;", true)), templates());
+    ASSERT_FALSE(source.ok()) << name;
+    EXPECT_EQ(source.error().code, ErrorCode::kInvalid);
+  }
+  for (const char* name : {"", "1x", "int", "a b", "x; int y"}) {
+    const auto source =
+        generate(plan_of(custom("x", "true", false, {{name, ParamSpec::Type::kI32}})), templates());
+    ASSERT_FALSE(source.ok()) << name;
+    EXPECT_EQ(source.error().code, ErrorCode::kInvalid);
+  }
+}
+
+TEST(Generate, RefusedCodeIsPlacedInItsField) {
+  MaskSpec both = of_kind(MaskSpec::Kind::kAnd);
+  both.of = {of_kind(MaskSpec::Kind::kCausal), custom("x", "q_idx >= kv_idx &&\n  nope")};
+  const auto expression = generate(plan_of(both), templates());
+  ASSERT_FALSE(expression.ok());
+  EXPECT_EQ(expression.error().field, "mask.of[1].code");
+  EXPECT_EQ(expression.error().line, 2);
+  EXPECT_EQ(expression.error().column, 3);
+  const auto body = generate(plan_of(custom("x", "#define X\nreturn true;", true)), templates());
+  ASSERT_FALSE(body.ok());
+  EXPECT_EQ(body.error().code, ErrorCode::kInvalid);
+  EXPECT_EQ(body.error().field, "mask.code");
+}
+
+TEST(Generate, ExpressionsArePrintedFromTheirTree) {
+  const auto text = [](const std::string& code) {
+    return generate(plan_of(custom("x", code)), templates())->text;
+  };
+  // What the tree does not hold makes no difference: space, comments' room, redundant brackets.
+  EXPECT_EQ(text("q_idx>=kv_idx"), text("  ((q_idx)\n  >= kv_idx)"));
+  EXPECT_NE(text("q_idx>=kv_idx").find("struct Mask_x {"), std::string::npos);
 }
 
 TEST(Generate, IsDeterministic) {

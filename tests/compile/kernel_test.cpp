@@ -62,5 +62,47 @@ TEST_F(RealKernel, EveryKindOfMaskAndScoreModCompilesWithoutSpills) {
   }
 }
 
+TEST_F(RealKernel, SameBytesFromEveryCompiler) {
+  const auto source = source_of(R"j({"arch": "sm_90a", "num_q_heads": 8, "qk_depth": 64})j");
+  ASSERT_TRUE(source.ok()) << source.error().to_string();
+  CompileRequest request;
+  request.source = *source;
+  const auto first = compiler_->compile(request, test::in(std::chrono::milliseconds(60000)));
+  const auto second =
+      make_in_process_compiler()->compile(request, test::in(std::chrono::milliseconds(60000)));
+  ASSERT_TRUE(first.ok() && second.ok());
+  EXPECT_EQ(first->cubin, second->cubin);
+}
+
+TEST_F(RealKernel, TrustedCodeCompilesInTheHelperWithItsFaultsInPlace) {
+  HelperOptions options;
+  options.helper_path = ATTNJIT_TEST_WORKER;
+  const auto helper = make_helper_compiler(options);
+  const auto build = [&](const std::string& code) -> Result<KernelImage> {
+    Result<KernelSource> source = source_of(
+        R"j({"arch": "sm_90a", "num_q_heads": 8, "qk_depth": 64, "mask": {"kind": "and", "of": ["causal",
+             {"kind": "custom", "trusted": true, "name": "t", "code": ")j" +
+        code + R"j(", "params": [{"name": "w", "type": "i32"}]}]}})j");
+    if (!source) return source.error();
+    EXPECT_TRUE(source->trusted);
+    CompileRequest request;
+    request.source = *std::move(source);
+    return helper->compile(request, test::in(std::chrono::milliseconds(60000)));
+  };
+  const auto good = build("const int b = q_idx - kv_idx; // distance\\nreturn b < p.w;");
+  EXPECT_TRUE(good.ok()) << good.error().to_string();
+  const auto unknown = build("const int d = q_idx;\\n  return d < nope;");
+  ASSERT_FALSE(unknown.ok());
+  EXPECT_EQ(unknown.error().code, ErrorCode::kCompileFailed);
+  EXPECT_EQ(unknown.error().field, "mask.of[1].code");
+  EXPECT_EQ(unknown.error().line, 2);
+  EXPECT_EQ(unknown.error().column, 14);
+  EXPECT_TRUE(unknown.error().others.empty()) << unknown.error().to_string();
+  const auto endless = build("if (q_idx > 3) return true;");
+  ASSERT_FALSE(endless.ok());
+  EXPECT_EQ(endless.error().field, "mask.of[1].code") << endless.error().to_string();
+  EXPECT_NE(endless.error().message.find("return"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace attnjit

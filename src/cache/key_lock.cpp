@@ -34,7 +34,7 @@ KeyLock::State KeyLock::try_acquire() {
     if (error != 0) {
       file_.reset();
       if (error == ESTALE) continue;
-      return State::kUnavailable;
+      return State::kNoLocks;
     }
     // NOTE: whoever cleans up may have removed the file between our open and our lock; then the
     // next process locks a new file of that name, and both would hold "the" lock.

@@ -15,7 +15,8 @@ class KeyLock {
   enum class State : std::uint8_t {
     kHeld,
     kBusy,         ///< somebody else holds it
-    kUnavailable,  ///< no lock can be had here: read-only, full, no working locks
+    kUnavailable,  ///< no lock file can be had here: read-only, full, refused
+    kNoLocks,      ///< the file is there, but this file system cannot lock it
   };
 
   KeyLock(Layer& layer, std::string name) : layer_(layer), name_(std::move(name)) {}

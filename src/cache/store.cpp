@@ -87,7 +87,8 @@ Status Store::store(const RequestKey& key, std::string_view build_id, const Kern
     log_.debug("not cached: " + error.to_string());
     return error;
   };
-  auto bytes = encode_entry(key, build_id, image, fs_.now_ns() / 1000000000);
+  const std::int64_t now_s = std::max<std::int64_t>(fs_.now_ns() / 1000000000, 0);
+  auto bytes = encode_entry(key, build_id, image, now_s);
   if (!bytes) return failed(bytes.error());
   const auto size = static_cast<std::int64_t>(bytes->size());
   if (size > options_.max_bytes) {
@@ -185,9 +186,9 @@ Landed Store::lead(const Request& request) {
     // Its last holder may have published after our look and let go before our lock.
     if (auto landed = already()) return *std::move(landed);
   }
-  if (state == KeyLock::State::kUnavailable) {
+  if (state == KeyLock::State::kNoLocks) {
     layers_.front()->warn_once(
-        lock_warned_, fmt::format("no lock can be had in the cache {}; processes may compile a "
+        lock_warned_, fmt::format("no locks work in the cache {}; processes may compile a "
                                   "kernel more than once (said once)",
                                   layers_.front()->path()));
   }

@@ -16,7 +16,10 @@ class GlyphRow {
       glyphs_[static_cast<std::size_t>(column)] = glyph;
     }
   }
-  const std::string& at(int column) const { return glyphs_[static_cast<std::size_t>(column)]; }
+  bool is_blank(int column) const {
+    return column < 0 || column >= static_cast<int>(glyphs_.size()) ||
+           glyphs_[static_cast<std::size_t>(column)] == " ";
+  }
   void fill(int from, int to, std::string_view glyph) {
     for (int column = from; column < to; ++column) put(column, glyph);
   }
@@ -54,28 +57,19 @@ void centre(GlyphRow& row, int left, int right, const std::string& label) {
   row.write(left + 1 + (room - length) / 2, right, label);
 }
 
-// Borders of a box are joined where boxes meet.
-void border(GlyphRow& row, int column, bool top, bool left_edge, bool right_edge) {
-  const std::string& old = row.at(column);
-  if (old == "─" || (old != " " && !left_edge && !right_edge)) {
-    row.put(column, top ? "┬" : "┴");
-  } else if (old != " ") {
-    row.put(column, top ? "┬" : "┴");
-  } else if (left_edge) {
-    row.put(column, top ? "┌" : "└");
-  } else {
-    row.put(column, top ? "┐" : "┘");
-  }
+// A corner, or a junction where another box is already.
+void corner(GlyphRow& row, int column, std::string_view alone, std::string_view joined) {
+  row.put(column, row.is_blank(column) ? alone : joined);
 }
 
 void box(GlyphRow& top, GlyphRow& middle, GlyphRow& bottom, int left, int right,
          const std::string& label) {
   top.fill(left + 1, right, "─");
   bottom.fill(left + 1, right, "─");
-  border(top, left, true, true, false);
-  border(bottom, left, false, true, false);
-  border(top, right, true, false, true);
-  border(bottom, right, false, false, true);
+  corner(top, left, "┌", "┬");
+  corner(bottom, left, "└", "┴");
+  corner(top, right, "┐", "┬");
+  corner(bottom, right, "┘", "┴");
   middle.put(left, "│");
   middle.put(right, "│");
   centre(middle, left, right, label);

@@ -498,10 +498,10 @@ Result<Sm100Plan> plan_fa4(const AttentionSpec& given, const AttentionSpec& spec
       record_ring(one_reference, sibling, "switch_1q_",
                   ring_reason(one_ring, one_reference, sibling, rope_uncounted), plan.deviations);
       plan.can_switch_to_1q = true;
-      plan.variants = {std::move(main), std::move(sibling)};
+      plan.variants.push_back(std::move(sibling));
     }
   }
-  if (plan.variants.empty()) plan.variants = {std::move(main)};
+  plan.variants.insert(plan.variants.begin(), std::move(main));
 
   const bool deep = config.args.is_mla || config.rope_depth() > 0;
   Budgets budgets = deep ? Budgets{184, 96, 48} : Budgets{192, 88, 40};

@@ -84,6 +84,7 @@ TEST(MemoryMap, NothingToDrawIsNoCrash) {
   EXPECT_EQ(draw_memory_map({}, {}, 0, 10, ""), "");
   EXPECT_EQ(draw_memory_map({{"x", 0, 1}}, {}, 10, 0, ""), "");
   (void)draw_memory_map({{"much too long a label", 0, 1}}, {{"x", 0, 0}}, 10, 12, "");
+  (void)draw_memory_map({{"beyond", 8, 100}}, {{"x", 20, 5}}, 10, 12, "");
 }
 
 TEST(PlanText, FitsATerminalForEverySpec) {

@@ -146,6 +146,11 @@ enum class SpecialRegister : std::uint8_t {
   kCount,
 };
 
+/// The name with its component: "%tid.x".
+std::string_view to_string(SpecialRegister special);
+/// Bits of its natural type.
+int bits_of(SpecialRegister special);
+
 struct Operand {
   enum class Kind : std::uint8_t {
     kRegister,  ///< reg; negated: !p

@@ -89,9 +89,5 @@ class Parser {
 
 /// The special register of a name such as "%tid" with the component ".x"; nullopt if there is none.
 std::optional<SpecialRegister> special_register(std::string_view name, char component);
-/// The name with its component: "%tid.x".
-std::string_view to_string(SpecialRegister special);
-/// Bits of its natural type.
-int bits_of(SpecialRegister special);
 
 }  // namespace attnjit::emulator

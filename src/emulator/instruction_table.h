@@ -1,0 +1,57 @@
+// The table of instructions: the one source for decoding, execution and the documentation.
+//
+// Each family (family_*.cpp) adds its rows: an opcode's root (with the first modifier where that
+// decides, as in "cp.async"), what it is, and the function that decodes it to operations.
+// Thread rules: built once, immutable.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "attnjit/result.h"
+#include "emulator/integers.h"
+
+namespace attnjit::emulator {
+
+class Decoding;
+
+struct InstructionInfo {
+  std::string_view root;      ///< "add"
+  std::string_view selector;  ///< modifiers that must be present, as ".async.bulk"; may be empty
+  std::string_view family;    ///< "integer", "tensor memory"
+  std::string_view modelled;  ///< types and modifiers, for the documentation
+  std::string_view section;   ///< of the PTX ISA
+  bool (*decode)(Decoding&);  ///< false: refused, with the reason in the Decoding
+};
+
+class InstructionTable {
+ public:
+  static const InstructionTable& instance();
+  const std::vector<InstructionInfo>& rows() const { return rows_; }
+  void add(const InstructionInfo& info) { rows_.push_back(info); }
+
+ private:
+  InstructionTable();
+  std::vector<InstructionInfo> rows_;
+};
+
+// The families.
+void add_arithmetic(InstructionTable& table);
+void add_comparisons(InstructionTable& table);
+void add_conversions(InstructionTable& table);
+void add_moves(InstructionTable& table);
+void add_memory(InstructionTable& table);
+void add_atomics(InstructionTable& table);
+void add_control(InstructionTable& table);
+void add_warp_operations(InstructionTable& table);
+void add_barriers(InstructionTable& table);
+void add_mbarriers(InstructionTable& table);
+void add_fences(InstructionTable& table);
+void add_async_copies(InstructionTable& table);
+void add_tensor_copies(InstructionTable& table);
+void add_matrices(InstructionTable& table);
+void add_wgmma(InstructionTable& table);
+void add_tcgen05(InstructionTable& table);
+void add_miscellaneous(InstructionTable& table);
+
+}  // namespace attnjit::emulator

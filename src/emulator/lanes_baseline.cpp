@@ -1,0 +1,23 @@
+// The lane functions for any x86-64.
+#include <algorithm>
+#include <bit>
+#include <limits>
+#include <type_traits>
+
+#include "emulator/lanes.h"
+
+namespace attnjit::emulator {
+namespace baseline {
+namespace {
+// clang-format off: each needs the ones before
+#include "emulator/lanes_common.inc"
+#include "emulator/lanes_integer.inc"
+#include "emulator/lanes_float.inc"
+#include "emulator/lanes_convert.inc"
+// clang-format on
+}  // namespace
+}  // namespace baseline
+
+LaneFn select_lane_baseline(const LaneRequest& request) { return baseline::select_all(request); }
+
+}  // namespace attnjit::emulator

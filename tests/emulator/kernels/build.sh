@@ -1,0 +1,6 @@
+#!/usr/bin/env bash
+# Makes the PTX of the kernels in this folder anew (needs nvcc); the results are checked in, so that tests need no compiler.
+set -euo pipefail
+cd "$(dirname "$0")"
+nvcc -ptx -lineinfo -arch=sm_90a -w simt.cu -o simt.sm_90a.ptx
+sed -i -E 's|(\.file[[:space:]]+[0-9]+ ")[^"]*/|\1|' *.ptx

@@ -1,0 +1,242 @@
+// Whole kernels compiled by nvcc: arithmetic, divergence, calls, barriers, atomics and findings.
+#include <cmath>
+#include <numeric>
+
+#include "emulator_fixture.h"
+
+namespace attnjit::emulator {
+namespace {
+
+const PtxModule& simt() {
+  static const PtxModule module = load_module(test_file("kernels/simt.sm_90a.ptx"));
+  return module;
+}
+
+class Simt : public ::testing::TestWithParam<int> {
+ protected:
+  EmulatorOptions options() const {
+    EmulatorOptions o;
+    o.seed = static_cast<std::uint64_t>(GetParam());
+    return o;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Seeds, Simt, ::testing::Range(0, 8));
+
+TEST_P(Simt, Saxpy) {
+  const int n = 1000;
+  std::vector<float> x(n), y(n);
+  for (int i = 0; i < n; ++i) {
+    x[i] = 0.25f * static_cast<float>(i);
+    y[i] = 3.0f - static_cast<float>(i);
+  }
+  std::vector<EmulatorBuffer> buffers{f32_buffer("y", y), f32_buffer("x", x)};
+  const auto report = run(simt(),
+                          recipe_of("saxpy", {4, 1, 1}, {256, 1, 1},
+                                    {pointer("y"), pointer("x"), scalar(1.7f), scalar(n)}),
+                          buffers, options());
+  EXPECT_TRUE(report.passed) << words(report);
+  const auto result = values_of<float>(buffers[0]);
+  for (int i = 0; i < n; ++i) ASSERT_EQ(result[i], std::fmaf(1.7f, x[i], y[i])) << i;
+  EXPECT_GT(report.steps, 0u);
+}
+
+TEST_P(Simt, ReductionThroughSharedMemory) {
+  std::vector<float> x(2000);
+  std::iota(x.begin(), x.end(), 1.0f);
+  std::vector<EmulatorBuffer> buffers{f32_buffer("o", {0}), f32_buffer("x", x)};
+  const auto report =
+      run(simt(),
+          recipe_of("reduce", {1, 1, 1}, {256, 1, 1}, {pointer("o"), pointer("x"), scalar(2000)}),
+          buffers, options());
+  EXPECT_TRUE(report.passed) << words(report);
+  EXPECT_EQ(values_of<float>(buffers[0])[0], 2001000.0f);
+}
+
+float callee(float x, int k) {
+  float a = x;
+  for (int i = 0; i < k; i++) a = std::fmaf(a, x, 1.0f);
+  return a;
+}
+
+TEST_P(Simt, DivergenceCallsAndSwitches) {
+  std::vector<std::int32_t> in(64), out(256, -99);
+  for (int i = 0; i < 64; ++i) in[i] = i * 7 + 1;
+  std::vector<EmulatorBuffer> buffers{i32_buffer("out", out), i32_buffer("in", in)};
+  const auto report =
+      run(simt(),
+          recipe_of("diverge", {1, 1, 1}, {64, 1, 1}, {pointer("out"), pointer("in"), scalar(100)}),
+          buffers, options());
+  EXPECT_TRUE(report.passed) << words(report);
+  const auto r = values_of<std::int32_t>(buffers[0]);
+  std::vector<int> steps(64);
+  for (int t = 0; t < 64; ++t) {
+    int v = in[t], c = 0;
+    while (v != 1 && c < 100) {
+      v = (v & 1) != 0 ? 3 * v + 1 : v >> 1;
+      c++;
+    }
+    steps[t] = c;
+  }
+  for (int t = 0; t < 64; ++t) {
+    EXPECT_EQ(r[t], steps[t]) << t;
+    const float f = (t & 1) != 0 ? callee(0.5f, t & 7) : callee(0.25f, 3);
+    EXPECT_EQ(r[t + 64], static_cast<int>(f * 1000)) << t;
+    EXPECT_EQ(r[t + 128], steps[t ^ 1]) << t;
+    const int wanted[8] = {5, t, t * t, -t, t / 3, t % 3, ~t, ~t};
+    EXPECT_EQ(r[t + 192], wanted[t & 7]) << t;
+  }
+}
+
+TEST_P(Simt, SoftmaxRows) {
+  const int n = 100, rows = 8;
+  std::vector<float> x(n * rows);
+  for (int i = 0; i < n * rows; ++i) x[i] = std::sin(0.1f * static_cast<float>(i)) * 4;
+  std::vector<EmulatorBuffer> buffers{f32_buffer("o", std::vector<float>(x.size())),
+                                      f32_buffer("x", x)};
+  const auto report = run(simt(),
+                          recipe_of("softmax", {2, 1, 1}, {128, 1, 1},
+                                    {pointer("o"), pointer("x"), scalar(n), scalar(1.5f)}),
+                          buffers, options());
+  EXPECT_TRUE(report.passed) << words(report);
+  const auto o = values_of<float>(buffers[0]);
+  for (int r = 0; r < rows; ++r) {
+    double m = -1e30, s = 0;
+    for (int i = 0; i < n; ++i) m = std::max<double>(m, x[r * n + i]);
+    for (int i = 0; i < n; ++i) s += std::exp2((x[r * n + i] - m) * 1.5);
+    for (int i = 0; i < n; ++i)
+      EXPECT_NEAR(o[r * n + i], std::exp2((x[r * n + i] - m) * 1.5) / s, 1e-6);
+  }
+}
+
+TEST_P(Simt, WarpsThatSpinOnSharedMemory) {
+  std::vector<EmulatorBuffer> buffers{i32_buffer("out", {0, 0}), i32_buffer("flag", {0})};
+  const auto report =
+      run(simt(), recipe_of("spin", {1, 1, 1}, {64, 1, 1}, {pointer("out"), pointer("flag")}),
+          buffers, options());
+  EXPECT_TRUE(report.passed) << words(report);
+  EXPECT_EQ(values_of<std::int32_t>(buffers[0])[0], 8);
+}
+
+TEST_P(Simt, Atomics) {
+  std::vector<EmulatorBuffer> buffers{i32_buffer("a", {0, 0, 0, 0, 0, 0}), f32_buffer("f", {0.5f}),
+                                      buffer_of<std::uint64_t>("l", Dtype::kU64, {1ull << 40}),
+                                      i32_buffer("h", std::vector<int>(8))};
+  const auto report = run(simt(),
+                          recipe_of("atomics", {1, 1, 1}, {128, 1, 1},
+                                    {pointer("a"), pointer("f"), pointer("l"), pointer("h")}),
+                          buffers, options());
+  EXPECT_TRUE(report.passed) << words(report);
+  const auto a = values_of<std::int32_t>(buffers[0]);
+  EXPECT_EQ(a[0], 128 * 127 / 2);
+  EXPECT_EQ(a[1], 127);
+  EXPECT_EQ(a[2], -127);
+  EXPECT_EQ(a[3], 128 % 7);
+  EXPECT_EQ(a[4], a[5]);
+  EXPECT_EQ(values_of<float>(buffers[1])[0], 128.5f);
+  EXPECT_EQ(values_of<std::uint64_t>(buffers[2])[0], (1ull << 40) + 384);
+  EXPECT_EQ(values_of<std::int32_t>(buffers[3])[1], 16 * 1 + 8 * (16 * 15 / 2));
+}
+
+TEST_P(Simt, MbarrierPingPong) {
+  std::vector<EmulatorBuffer> buffers{i32_buffer("out", std::vector<int>(32))};
+  const auto report =
+      run(simt(), recipe_of("pingpong", {1, 1, 1}, {64, 1, 1}, {pointer("out"), scalar(20)}),
+          buffers, options());
+  EXPECT_TRUE(report.passed) << words(report);
+  int sum = 0;
+  for (int i = 0; i < 20; ++i) sum += i * i;
+  EXPECT_EQ(values_of<std::int32_t>(buffers[0])[5], sum);
+}
+
+TEST_P(Simt, BlocksThatTalkThroughGlobalMemory) {
+  std::vector<EmulatorBuffer> buffers{i32_buffer("out", {0, 0, 0, 0}), i32_buffer("flag", {0})};
+  const auto report =
+      run(simt(), recipe_of("crossblock", {4, 1, 1}, {32, 1, 1}, {pointer("out"), pointer("flag")}),
+          buffers, options());
+  EXPECT_TRUE(report.passed) << words(report);
+  EXPECT_EQ(values_of<std::int32_t>(buffers[0]), (std::vector<int>{41, 42, 42, 42}));
+}
+
+TEST_P(Simt, FindsTheRace) {
+  std::vector<EmulatorBuffer> buffers{f32_buffer("out", std::vector<float>(128))};
+  const auto report =
+      run(simt(), recipe_of("racy", {1, 1, 1}, {128, 1, 1}, {pointer("out")}), buffers, options());
+  EXPECT_FALSE(report.passed);
+  // Depending on who goes first it shows as a race or as a read before the write.
+  ASSERT_TRUE(has_finding(report, FindingKind::kRace) ||
+              has_finding(report, FindingKind::kUninitialised))
+      << words(report);
+  EXPECT_GT(report.findings[0].source_line, 0);
+  EXPECT_EQ(report.findings[0].source_file, "simt.cu");
+}
+
+TEST_P(Simt, FindsTheUninitialisedRead) {
+  std::vector<EmulatorBuffer> buffers{f32_buffer("out", std::vector<float>(64))};
+  const auto report =
+      run(simt(), recipe_of("uninit", {1, 1, 1}, {64, 1, 1}, {pointer("out")}), buffers, options());
+  EXPECT_FALSE(report.passed);
+  ASSERT_TRUE(has_finding(report, FindingKind::kUninitialised)) << words(report);
+  EXPECT_EQ(report.findings[0].warp, 1);
+}
+
+TEST_P(Simt, FindsTheOutOfBoundsStore) {
+  std::vector<EmulatorBuffer> buffers{f32_buffer("out", std::vector<float>(64))};
+  const auto report =
+      run(simt(), recipe_of("oob", {1, 1, 1}, {64, 1, 1}, {pointer("out"), scalar(8)}), buffers,
+          options());
+  ASSERT_TRUE(has_finding(report, FindingKind::kBounds)) << words(report);
+  EXPECT_EQ(report.findings[0].lane, 24);
+  EXPECT_EQ(report.findings[0].count, 8u);
+}
+
+TEST_P(Simt, ReportsTheDeadlock) {
+  std::vector<EmulatorBuffer> buffers{i32_buffer("out", std::vector<int>(64))};
+  const auto report =
+      run(simt(), recipe_of("hang", {1, 1, 1}, {64, 1, 1}, {pointer("out")}), buffers, options());
+  ASSERT_TRUE(has_finding(report, FindingKind::kDeadlock)) << words(report);
+  EXPECT_NE(report.findings[0].text.find("1 of 2 arrivals pending"), std::string::npos)
+      << report.findings[0].text;
+}
+
+TEST_P(Simt, FindsTheDivergentBarrier) {
+  std::vector<EmulatorBuffer> buffers{f32_buffer("out", std::vector<float>(32))};
+  const auto report = run(simt(), recipe_of("misaligned", {1, 1, 1}, {32, 1, 1}, {pointer("out")}),
+                          buffers, options());
+  EXPECT_TRUE(has_finding(report, FindingKind::kAligned)) << words(report);
+}
+
+TEST(SimtRuns, AreReproducibleBySeed) {
+  for (const std::uint64_t seed : {3u, 12u}) {
+    EmulatorOptions options;
+    options.seed = seed;
+    std::uint64_t steps[2];
+    for (std::uint64_t& s : steps) {
+      std::vector<EmulatorBuffer> buffers{i32_buffer("out", {0, 0, 0, 0}), i32_buffer("flag", {0})};
+      s = run(simt(),
+              recipe_of("crossblock", {4, 1, 1}, {32, 1, 1}, {pointer("out"), pointer("flag")}),
+              buffers, options)
+              .steps;
+    }
+    EXPECT_EQ(steps[0], steps[1]);
+  }
+}
+
+TEST(SimtRuns, RefuseLaunchesThatDoNotFit) {
+  std::vector<EmulatorBuffer> buffers{f32_buffer("out", {1})};
+  EXPECT_FALSE(emulate(simt(), recipe_of("nothing", {1, 1, 1}, {1, 1, 1}, {}), buffers).ok());
+  EXPECT_FALSE(emulate(simt(), recipe_of("oob", {1, 1, 1}, {1, 1, 1}, {}), buffers).ok());
+  EXPECT_FALSE(emulate(simt(),
+                       recipe_of("oob", {1, 1, 1}, {2048, 1, 1}, {pointer("out"), scalar(0)}),
+                       buffers)
+                   .ok());
+  EXPECT_FALSE(emulate(simt(),
+                       recipe_of("oob", {1, 1, 1}, {1, 1, 1}, {pointer("absent"), scalar(0)}),
+                       buffers)
+                   .ok());
+  EXPECT_FALSE(
+      emulate(simt(), recipe_of("oob", {1, 1, 1}, {1, 1, 1}, {scalar(1), scalar(0)}), buffers)
+          .ok());
+}
+
+}  // namespace
+}  // namespace attnjit::emulator

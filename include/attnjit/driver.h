@@ -101,6 +101,7 @@ class ATTNJIT_EXPORT LaunchState {
 
  private:
   friend class Kernel;
+  friend struct KernelAccess;
   std::unique_ptr<Impl> impl_;
 };
 

@@ -70,9 +70,10 @@ struct Kernel::Library {
   std::vector<ReadyContext> ready_;
 };
 
-/// A test's way into a Kernel.
+/// A test's way into a Kernel and a LaunchState.
 struct KernelAccess {
   static Kernel::Library& library(const Kernel& kernel) { return *kernel.library_; }
+  static LaunchState::Impl& state(LaunchState& state) { return *state.impl_; }
 };
 
 /// Whether work on the stream now is captured, or would break a capture.

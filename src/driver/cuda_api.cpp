@@ -67,7 +67,7 @@ Result<std::shared_ptr<const CudaApi>> open_cuda_api(const DriverOptions& option
     const char* reason = dlerror();
     return make_error(
         ErrorCode::kEnvironment,
-        fmt::format("no CUDA driver: {}", reason != nullptr ? reason : wanted), wanted,
+        fmt::format("no CUDA driver: {}", reason != nullptr ? reason : wanted), {},
         "install the NVIDIA driver (in a container: run with --gpus); attnjit compiles without "
         "one, but does not launch");
   }

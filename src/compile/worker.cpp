@@ -7,7 +7,6 @@
 
 #include <cerrno>
 #include <charconv>
-#include <cstdlib>
 #include <cstring>
 #include <string>
 
@@ -51,14 +50,6 @@ Result<WorkerRequest> receive() {
   std::string payload(*size, '\0');
   if (!read_exactly(kWorkerSocket, payload.data(), payload.size())) return gone();
   return decode_request(payload);
-}
-
-/// A folder that is empty and stays so: it is removed before it is used.
-void enter_empty_folder() {
-  char folder[] = "/tmp/attnjit-worker-XXXXXX";
-  if (mkdtemp(folder) == nullptr) return;
-  const bool entered = chdir(folder) == 0;
-  if (rmdir(folder) != 0 || !entered) return;
 }
 
 /// NVRTC opens its builtins when it first compiles; no file can be opened by then.
@@ -111,7 +102,8 @@ int run_compile_worker(int argc, const char* const* argv) {
   const char* end = argv[2] + std::strlen(argv[2]);
   if (std::from_chars(argv[2], end, parent).ptr != end || parent <= 0) return kBadUsage;
   if (!die_with_parent(parent)) return kNoParent;
-  enter_empty_folder();
+  // NOTE: a folder that exists: where getcwd fails, NVRTC reads a buffer that it never wrote.
+  if (chdir("/") != 0) return kNoParent;
   const Result<WorkerRequest> request = receive();
   if (!request) return kNoRequest;
   const WorkerReply reply = serve(*request);

@@ -195,7 +195,7 @@ TEST_F(Helper, MacroBombEndsInTime) {
   EXPECT_TRUE(image.error().code == ErrorCode::kTimeout ||
               image.error().code == ErrorCode::kCompileFailed)
       << image.error().to_string();
-  EXPECT_LT(std::chrono::steady_clock::now() - start, milliseconds(4000));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, milliseconds(7000));
   EXPECT_LT(peak_mib(), kSanitized ? 2048 : 512);
 }
 
@@ -224,7 +224,7 @@ TEST_F(Helper, TemplateBombEndsInTime) {
   ASSERT_FALSE(image.ok());
   EXPECT_EQ(image.error().code, ErrorCode::kTimeout) << image.error().to_string();
   EXPECT_NE(image.error().message.find("1500 ms"), std::string::npos);
-  EXPECT_LT(std::chrono::steady_clock::now() - start, milliseconds(3500));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, milliseconds(6500));
 }
 
 TEST_F(Helper, EndlessRecursionEndsInTime) {
@@ -257,7 +257,10 @@ TEST_F(Helper, ACrashOfTheCompilerIsNamed) {
       "asm volatile(\"mbarrier.init.shared::cta.b64 [%0], 0;\" :: \"r\"(q_idx));\nreturn true;"));
   if (image.ok()) GTEST_SKIP() << "this NVRTC does not crash";
   EXPECT_EQ(image.error().code, ErrorCode::kCompileFailed);
-  EXPECT_NE(image.error().message.find("crashed"), std::string::npos) << image.error().to_string();
+  // A sanitizer catches the signal and exits.
+  EXPECT_NE(image.error().message.find(kSanitized ? "exit code" : "crashed (SIGSEGV)"),
+            std::string::npos)
+      << image.error().to_string();
 }
 
 TEST_F(Helper, DeepNestingNeverHarmsTheParent) {

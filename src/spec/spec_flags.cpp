@@ -145,10 +145,13 @@ Status SpecInput::set(std::string_view name, std::string_view text) {
   if (field == nullptr) {
     return make_error(ErrorCode::kInvalid, "is no field of a spec", printable(name));
   }
-  Result<JsonValue> value = parse_text(*field, text);
-  if (!value) return std::move(value).error();
-
   std::erase_if(root_.members, [&](const JsonMember& member) { return member.name == plain; });
+  std::erase_if(bad_flags_, [&](const Error& error) { return error.field == plain; });
+  Result<JsonValue> value = parse_text(*field, text);
+  if (!value) {
+    bad_flags_.push_back(std::move(value).error());
+    return {};
+  }
   JsonMember member;
   member.name = plain;
   member.value = std::move(value).value();
@@ -156,6 +159,24 @@ Status SpecInput::set(std::string_view name, std::string_view text) {
   return {};
 }
 
-Result<SpecDocument> SpecInput::read() const { return read_spec(root_); }
+Result<SpecDocument> SpecInput::read() const {
+  Result<SpecDocument> read = read_spec(root_);
+  if (bad_flags_.empty()) return read;
+  std::vector<Error> problems = bad_flags_;
+  if (!read) {
+    // NOTE: a field whose flag is bad is absent, which read_spec may report once more.
+    const auto add = [&](const Error& error) {
+      const bool known = std::any_of(bad_flags_.begin(), bad_flags_.end(),
+                                     [&](const Error& bad) { return bad.field == error.field; });
+      if (!known) problems.push_back(error);
+    };
+    Error first = read.error();
+    std::vector<Error> others = std::move(first.others);
+    first.others.clear();
+    add(first);
+    for (const Error& error : others) add(error);
+  }
+  return combine(std::move(problems));
+}
 
 }  // namespace attnjit::spec

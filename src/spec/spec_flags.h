@@ -36,7 +36,8 @@ class SpecInput {
 
   /// Sets a field from a flag's text, replacing what was there: an integer, true or false, a name,
   /// or JSON (mask and score_mod: text that begins with `{`). `null` sets an optional field back to
-  /// its default. Errors, named after the flag: unknown field, text that its type cannot be.
+  /// its default. Text that the field's type cannot be is reported by read(), with the rest.
+  /// Errors: an unknown field.
   /// @param field the field's name, or the flag's ("qk_depth", "--qk-depth", "qk-depth").
   Status set(std::string_view field, std::string_view text);
 
@@ -45,6 +46,7 @@ class SpecInput {
 
  private:
   JsonValue root_;
+  std::vector<Error> bad_flags_;  ///< at most one a field
 };
 
 }  // namespace attnjit::spec

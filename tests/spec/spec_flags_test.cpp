@@ -78,7 +78,6 @@ TEST(SpecInput, FlagsReplaceFieldsOfTheFileBeforeAnythingIsRead) {
 }
 
 TEST(SpecInput, BadFlagTextIsRefusedWithTheField) {
-  SpecInput input;
   for (const auto& [flag, text] : {std::pair{"qk_depth", "128x"},
                                    {"qk_depth", ""},
                                    {"qk_depth", "1e3"},
@@ -88,14 +87,37 @@ TEST(SpecInput, BadFlagTextIsRefusedWithTheField) {
                                    {"ragged", "yes"},
                                    {"mask", "{"},
                                    {"mask", "{]"}}) {
-    const Status status = input.set(flag, text);
-    ASSERT_FALSE(status) << flag << " " << text;
-    EXPECT_EQ(status.error().code, ErrorCode::kInvalid);
-    EXPECT_EQ(status.error().field, flag);
+    SpecInput input;
+    ASSERT_TRUE(input.set("num_q_heads", "8"));
+    ASSERT_TRUE(input.set("qk_depth", "64"));
+    ASSERT_TRUE(input.set(flag, text));
+    const Result<SpecDocument> read = input.read();
+    ASSERT_FALSE(read) << flag << " " << text;
+    EXPECT_EQ(read.error().code, ErrorCode::kInvalid);
+    EXPECT_EQ(read.error().field, flag);
+    EXPECT_TRUE(read.error().others.empty()) << read.error().to_string();
+    // A later flag mends it.
+    ASSERT_TRUE(input.set(flag, flag == std::string("ragged") ? "true"
+                                : flag == std::string("mask") ? "causal"
+                                                              : "128"));
+    EXPECT_TRUE(input.read());
   }
+  SpecInput input;
   const Status unknown = input.set("--depth", "1");
   ASSERT_FALSE(unknown);
   EXPECT_EQ(unknown.error().field, "--depth");
+}
+
+TEST(SpecInput, BadFlagsAreReportedTogetherWithEverythingElse) {
+  SpecInput input;
+  ASSERT_TRUE(input.set("qk_depth", "abc"));
+  ASSERT_TRUE(input.set("mask", "{"));
+  ASSERT_TRUE(input.set("group", "0"));
+  const Result<SpecDocument> read = input.read();
+  ASSERT_FALSE(read);
+  std::vector<std::string> fields{read.error().field};
+  for (const Error& error : read.error().others) fields.push_back(error.field);
+  EXPECT_EQ(fields, (std::vector<std::string>{"qk_depth", "mask", "num_q_heads", "group"}));
 }
 
 TEST(SpecInput, ReadReportsProblemsOfFlagsLikeThoseOfAFile) {

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "cli/files.h"
+#include "plan/mask_scalars.h"
 #include "spec/spec_flags.h"
 #include "verify/params.h"
 
@@ -108,7 +109,7 @@ Result<verify::ProblemRequest> read_problem(const ProblemArguments& arguments,
                                read_scalar("cap", arguments.cap, request.cap)}) {
     if (!status) return status.error();
   }
-  const std::vector<ParamSpec> declared = verify::user_params(spec);
+  const std::vector<ParamSpec> declared = user_parameters(spec);
   for (const std::string& text : arguments.params) {
     Result<verify::ParamArgument> param = verify::parse_param(text, declared);
     if (!param) return std::move(param).error();

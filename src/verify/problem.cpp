@@ -8,6 +8,7 @@
 #include <cmath>
 #include <limits>
 
+#include "plan/mask_scalars.h"
 #include "verify/draw.h"
 
 namespace attnjit::verify {
@@ -101,7 +102,7 @@ double estimated_bytes(const Problem& problem) {
                  kv_rows * kv_heads * depth * size +
                  double(problem.batch) * problem.max_pages * 4.0;
   const double longest = std::max(problem.max_q_len, problem.max_kv_len);
-  for (const ParamSpec& param : user_params(spec)) {
+  for (const ParamSpec& param : user_parameters(spec)) {
     if (param.type == ParamSpec::Type::kI32Matrix) bytes += longest * longest * 4;
   }
   if (needs_mask_tensor(spec.mask)) {
@@ -111,7 +112,7 @@ double estimated_bytes(const Problem& problem) {
 }
 
 Status check_params(const AttentionSpec& spec, const std::vector<ParamArgument>& arguments) {
-  const std::vector<ParamSpec> declared = user_params(spec);
+  const std::vector<ParamSpec> declared = user_parameters(spec);
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const ParamArgument& argument = arguments[i];
     const std::string field = "param " + argument.name;
@@ -151,27 +152,6 @@ Status check_params(const AttentionSpec& spec, const std::vector<ParamArgument>&
   return {};
 }
 
-void collect_params(const std::vector<ParamSpec>& from, std::vector<ParamSpec>& to) {
-  for (const ParamSpec& param : from) {
-    const bool seen = std::any_of(to.begin(), to.end(),
-                                  [&](const ParamSpec& other) { return other.name == param.name; });
-    if (!seen) to.push_back(param);
-  }
-}
-
-void collect_params(const MaskSpec& mask, std::vector<ParamSpec>& to) {
-  collect_params(mask.custom.params, to);
-  for (const MaskSpec& child : mask.of) collect_params(child, to);
-}
-
-const MaskSpec* find_mask(const MaskSpec& mask, MaskSpec::Kind kind) {
-  if (mask.kind == kind) return &mask;
-  for (const MaskSpec& child : mask.of) {
-    if (const MaskSpec* found = find_mask(child, kind)) return found;
-  }
-  return nullptr;
-}
-
 }  // namespace
 
 std::string_view to_string(InputKind kind) { return kInputNames[static_cast<std::size_t>(kind)]; }
@@ -181,13 +161,6 @@ std::optional<InputKind> input_kind_from_string(std::string_view name) {
     if (kInputNames[i] == name) return static_cast<InputKind>(i);
   }
   return std::nullopt;
-}
-
-std::vector<ParamSpec> user_params(const AttentionSpec& spec) {
-  std::vector<ParamSpec> params;
-  collect_params(spec.mask, params);
-  collect_params(spec.score_mod.custom.params, params);
-  return params;
 }
 
 std::int64_t Problem::first_q_row(int b) const {
@@ -234,23 +207,14 @@ LaunchShapes Problem::launch_shapes() const {
 }
 
 LaunchScalars Problem::launch_scalars() const {
-  LaunchScalars scalars;
+  LaunchScalars scalars = attnjit::launch_scalars(spec);
   scalars.scale = scale;
-  if (const MaskSpec* mask = find_mask(spec.mask, MaskSpec::Kind::kSlidingWindow)) {
-    scalars.window = static_cast<std::int32_t>(mask->window);
-  }
-  if (const MaskSpec* mask = find_mask(spec.mask, MaskSpec::Kind::kChunked)) {
-    scalars.chunk = static_cast<std::int32_t>(mask->chunk);
-  }
-  if (spec.score_mod.kind == ScoreModSpec::Kind::kSoftcap) {
-    scalars.cap = static_cast<float>(spec.score_mod.cap);
-  }
   return scalars;
 }
 
 std::vector<ParamValue> Problem::param_values() const {
   std::vector<ParamValue> values;
-  for (const ParamSpec& param : user_params(spec)) {
+  for (const ParamSpec& param : user_parameters(spec)) {
     const Tensor& tensor = at("param_" + param.name);
     ParamValue value;
     value.name = param.name;

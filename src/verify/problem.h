@@ -81,15 +81,12 @@ struct Problem {
   std::vector<ParamValue> param_values() const;
 };
 
-/// A problem without its tensors: shapes and scalars, checked. Errors: kInvalid with the field (batch, q_len, kv_len, param...) and what is
-/// allowed; kUnsupported for storage that the verification does not know (a rope part of another
-/// dtype, per-token scales).
+/// A problem without its tensors: shapes and scalars, checked. Errors: kInvalid with the field
+/// (batch, q_len, kv_len, param...) and what is allowed; kUnsupported for storage that the
+/// verification does not know (a rope part of another dtype, per-token scales).
 Result<Problem> shape_problem(const AttentionSpec& spec, const ProblemRequest& request);
 
 /// shape_problem and draw_tensors.
 Result<Problem> make_problem(const AttentionSpec& spec, const ProblemRequest& request);
-
-/// Every user parameter of a spec once, in order of appearance: masks first, then the score mod.
-std::vector<ParamSpec> user_params(const AttentionSpec& spec);
 
 }  // namespace attnjit::verify

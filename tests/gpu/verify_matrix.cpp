@@ -1,0 +1,322 @@
+// Runs every supported combination of the sm_90a kernel on a GPU, or a sample of them, and compares
+// each with the float64 reference: five shapes, four kinds of input, outputs poisoned before.
+//
+//     attnjit_verify_matrix [--arch A] [--sample N] [--threads T] [--json FILE]
+//
+// --sample N takes every Nth combination. Exit code 77: there is no such GPU (ctest: skipped).
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "attnjit/service.h"
+#include "verify/backend.h"
+#include "verify/compare.h"
+
+namespace attnjit::verify {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Options {
+  Arch arch = Arch::kSm90a;
+  int sample = 1;
+  int threads = 0;
+  std::string json;
+};
+
+struct Shape {
+  std::int64_t batch, q_len, kv_len;
+};
+// Odd lengths, one query, fewer keys than queries, several tiles, a batch of three.
+constexpr Shape kShapes[] = {{1, 1, 257}, {3, 127, 191}, {1, 200, 77}, {2, 65, 449}, {1, 301, 333}};
+constexpr InputKind kInputs[] = {InputKind::kNormal, InputKind::kLarge, InputKind::kRising,
+                                 InputKind::kSpike};
+
+struct Case {
+  std::string name;
+  AttentionSpec spec;
+};
+
+MaskSpec mask_of(MaskSpec::Kind kind) {
+  MaskSpec mask;
+  mask.kind = kind;
+  if (kind == MaskSpec::Kind::kSlidingWindow) mask.window = 50;
+  if (kind == MaskSpec::Kind::kChunked) mask.chunk = 37;
+  return mask;
+}
+
+MaskSpec tree(MaskSpec::Kind kind, std::vector<MaskSpec> of) {
+  MaskSpec mask = mask_of(kind);
+  mask.of = std::move(of);
+  return mask;
+}
+
+MaskSpec custom_mask() {
+  MaskSpec mask = mask_of(MaskSpec::Kind::kCustom);
+  mask.custom.name = "documents";
+  mask.custom.code = "p.doc[q_idx] == p.doc[kv_idx] || kv_idx < p.prefix";
+  mask.custom.params = {{"doc", ParamSpec::Type::kI32Array}, {"prefix", ParamSpec::Type::kI32}};
+  return mask;
+}
+
+std::vector<std::pair<std::string, MaskSpec>> masks() {
+  using Kind = MaskSpec::Kind;
+  return {
+      {"null", mask_of(Kind::kNull)},
+      {"causal", mask_of(Kind::kCausal)},
+      {"window", mask_of(Kind::kSlidingWindow)},
+      {"chunked", mask_of(Kind::kChunked)},
+      {"causal-and-chunked", tree(Kind::kAnd, {mask_of(Kind::kCausal), mask_of(Kind::kChunked)})},
+      {"window-or-chunked",
+       tree(Kind::kOr, {mask_of(Kind::kSlidingWindow), mask_of(Kind::kChunked)})},
+      {"custom", custom_mask()},
+      {"causal-and-custom", tree(Kind::kAnd, {mask_of(Kind::kCausal), custom_mask()})}};
+}
+
+std::vector<std::pair<std::string, ScoreModSpec>> score_mods() {
+  ScoreModSpec identity, alibi, softcap, custom;
+  alibi.kind = ScoreModSpec::Kind::kAlibi;
+  softcap.kind = ScoreModSpec::Kind::kSoftcap;
+  softcap.cap = 30;
+  custom.kind = ScoreModSpec::Kind::kCustom;
+  custom.custom.name = "bias";
+  custom.custom.code = "score * p.slope + p.bias[kv_idx] - 0.01f * abs(q_idx - kv_idx)";
+  custom.custom.params = {{"slope", ParamSpec::Type::kF32}, {"bias", ParamSpec::Type::kF32Array}};
+  return {{"identity", identity}, {"alibi", alibi}, {"softcap", softcap}, {"custom", custom}};
+}
+
+void set_constant(MaskSpec& mask) {
+  if (mask.window > 0 || mask.chunk > 0) mask.constant = true;
+  for (MaskSpec& child : mask.of) set_constant(child);
+}
+
+std::vector<Case> cases(Arch arch) {
+  constexpr std::pair<int, int> kDepths[] = {{64, 64}, {128, 128}, {256, 256}, {192, 128}};
+  constexpr std::pair<int, int> kHeads[] = {{2, 1}, {4, 2}, {4, 4}, {3, 3}, {8, 8}, {6, 2}};
+  std::vector<Case> all;
+  const auto add = [&](Dtype dtype, std::pair<int, int> depth, const auto& mask, const auto& mod,
+                       bool sink) {
+    const std::size_t n = all.size();
+    const auto [heads, group] = kHeads[n % std::size(kHeads)];
+    Case one;
+    one.spec.arch = arch;
+    one.spec.num_q_heads = heads;
+    one.spec.group = group;
+    one.spec.qk_depth = depth.first;
+    one.spec.ov_depth = depth.second;
+    one.spec.qkv_dtype = dtype;
+    one.spec.mask = mask.second;
+    one.spec.score_mod = mod.second;
+    one.spec.sink = sink;
+    one.spec.return_lse = n % 7 != 3;
+    const bool constant = n % 3 == 1;
+    if (constant) {
+      set_constant(one.spec.mask);
+      one.spec.score_mod.constant = one.spec.score_mod.kind == ScoreModSpec::Kind::kSoftcap;
+    }
+    one.name = fmt::format("{} {}/{} heads {} group {} {} {}{}{}{}", to_string(dtype), depth.first,
+                           depth.second, heads, group, mask.first, mod.first, sink ? " sink" : "",
+                           constant ? " constant" : "", one.spec.return_lse ? " lse" : "");
+    all.push_back(std::move(one));
+  };
+  for (const Dtype dtype : {Dtype::kBf16, Dtype::kFp16}) {
+    for (const auto& depth : kDepths) {
+      for (const auto& mask : masks()) {
+        for (const auto& mod : score_mods()) {
+          for (const bool sink : {false, true}) add(dtype, depth, mask, mod, sink);
+        }
+      }
+    }
+    // Depths between the usual ones, with two masks.
+    for (const auto& depth : {std::pair{8, 8}, std::pair{40, 40}, std::pair{96, 96},
+                              std::pair{112, 64}, std::pair{160, 160}, std::pair{224, 200}}) {
+      for (const std::size_t mask : {std::size_t{0}, std::size_t{1}}) {
+        add(dtype, depth, masks()[mask], score_mods()[0], false);
+      }
+    }
+  }
+  return all;
+}
+
+struct Totals {
+  std::mutex mutex;
+  int combinations = 0, unsupported = 0, runs = 0;
+  std::vector<std::string> failures;
+  struct Worst {
+    double rel_err = 0, max_row_err = 0, lse_max_abs_err = 0;
+  };
+  std::map<std::string, Worst> worst;  // by dtype and input
+};
+
+class Worker {
+ public:
+  Worker(Service& service, std::unique_ptr<Backend> backend, Totals& totals)
+      : service_(service), backend_(std::move(backend)), totals_(totals) {}
+
+  void run(const Case& one, std::uint64_t seed) {
+    Result<PreparedSpec> prepared = service_.prepare(one.spec);
+    if (!prepared) {
+      const std::lock_guard lock(totals_.mutex);
+      if (prepared.error().code == ErrorCode::kUnsupported) {
+        ++totals_.unsupported;
+        std::printf("unsupported: %s: %s\n", one.name.c_str(),
+                    prepared.error().to_string().c_str());
+      } else {
+        totals_.failures.push_back(one.name + ": " + prepared.error().to_string());
+      }
+      return;
+    }
+    Result<CompiledKernel> compiled =
+        service_.compile(*prepared, std::chrono::steady_clock::now() + std::chrono::minutes(5));
+    if (!compiled) return fail(one.name + ": " + compiled.error().to_string());
+    {
+      const std::lock_guard lock(totals_.mutex);
+      ++totals_.combinations;
+    }
+    for (const Shape& shape : kShapes) {
+      for (const InputKind input : kInputs) {
+        run_one(one, prepared->plan(), compiled->image, shape, input, seed);
+      }
+    }
+  }
+
+ private:
+  void fail(const std::string& what) {
+    const std::lock_guard lock(totals_.mutex);
+    totals_.failures.push_back(what);
+    if (totals_.failures.size() <= 50) std::printf("FAILED: %s\n", what.c_str());
+  }
+
+  void run_one(const Case& one, const KernelPlan& plan,
+               const std::shared_ptr<const KernelImage>& image, const Shape& shape, InputKind input,
+               std::uint64_t seed) {
+    const std::string name = fmt::format("{}; batch {} q_len {} kv_len {} {}", one.name,
+                                         shape.batch, shape.q_len, shape.kv_len, to_string(input));
+    ProblemRequest request;
+    request.batch = shape.batch;
+    request.q_lens = {shape.q_len};
+    request.kv_lens = {shape.kv_len};
+    request.input = input;
+    request.seed = seed;
+    request.threads = 1;
+    Result<Problem> problem = make_problem(one.spec, request);
+    if (!problem) return fail(name + ": " + problem.error().to_string());
+    Result<BackendRun> run = backend_->run(plan, image, *problem);
+    if (!run) return fail(name + ": " + run.error().to_string());
+    Result<Reference> reference = compute_reference(*problem, 1);
+    if (!reference) return fail(name + ": " + reference.error().to_string());
+    const Comparison comparison = compare(
+        *problem, *reference, run->o, run->lse ? &*run->lse : nullptr, tolerance_of(problem->spec));
+    if (!comparison.passed) return fail(name + ": " + comparison.reason);
+    if (!run->findings.empty()) return fail(name + ": " + run->findings.front());
+    const std::lock_guard lock(totals_.mutex);
+    ++totals_.runs;
+    Totals::Worst& worst =
+        totals_.worst[fmt::format("{} {}", to_string(one.spec.qkv_dtype), to_string(input))];
+    worst.rel_err = std::max(worst.rel_err, comparison.rel_err);
+    worst.max_row_err = std::max(worst.max_row_err, comparison.max_row_err);
+    worst.lse_max_abs_err = std::max(worst.lse_max_abs_err, comparison.lse_max_abs_err.value_or(0));
+  }
+
+  Service& service_;
+  std::unique_ptr<Backend> backend_;
+  Totals& totals_;
+};
+
+Json to_json(const Totals& totals, const std::string& device, double seconds) {
+  Json json;
+  json["device"] = device;
+  json["combinations"] = totals.combinations;
+  json["unsupported"] = totals.unsupported;
+  json["runs_passed"] = totals.runs;
+  json["runs_failed"] = totals.failures.size();
+  json["seconds"] = seconds;
+  for (const auto& [name, worst] : totals.worst) {
+    json["worst"][name] = {{"rel_err", worst.rel_err},
+                           {"max_row_err", worst.max_row_err},
+                           {"lse_max_abs_err", worst.lse_max_abs_err}};
+  }
+  json["failures"] = totals.failures;
+  return json;
+}
+
+int run_matrix(const Options& options) {
+  Result<std::unique_ptr<Backend>> first = make_gpu_backend(options.arch);
+  if (!first) {
+    std::fprintf(stderr, "%s\n", first.error().to_string().c_str());
+    return first.error().code == ErrorCode::kEnvironment ? 77 : 1;
+  }
+  const std::string device = (*first)->device();
+  ServiceOptions service_options;
+  service_options.use_disk_cache = false;
+  Result<std::unique_ptr<Service>> service = Service::create(service_options);
+  if (!service) {
+    std::fprintf(stderr, "%s\n", service.error().to_string().c_str());
+    return 1;
+  }
+  const std::vector<Case> all = cases(options.arch);
+  const auto begin = std::chrono::steady_clock::now();
+  Totals totals;
+  std::atomic<std::size_t> next{0};
+  const auto step = static_cast<std::size_t>(options.sample);
+  const auto work = [&] {
+    Result<std::unique_ptr<Backend>> backend = make_gpu_backend(options.arch);
+    if (!backend) {
+      const std::lock_guard lock(totals.mutex);
+      totals.failures.push_back(backend.error().to_string());
+      return;
+    }
+    Worker worker(**service, std::move(*backend), totals);
+    for (std::size_t i = next.fetch_add(step); i < all.size(); i = next.fetch_add(step)) {
+      worker.run(all[i], i);
+    }
+  };
+  const int threads = options.threads > 0
+                          ? options.threads
+                          : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  std::vector<std::thread> pool;
+  for (int i = 0; i < threads; ++i) pool.emplace_back(work);
+  for (std::thread& thread : pool) thread.join();
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+
+  const Json json = to_json(totals, device, seconds);
+  const std::string text = json.dump(2, ' ', false, Json::error_handler_t::replace);
+  std::printf("%s\n", text.c_str());
+  if (!options.json.empty()) std::ofstream(options.json) << text << '\n';
+  return totals.failures.empty() && totals.combinations > 0 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace attnjit::verify
+
+int main(int argc, char** argv) {
+  attnjit::verify::Options options;
+  for (int i = 1; i < argc; i += 2) {
+    const std::string flag = argv[i];
+    const char* value = i + 1 < argc ? argv[i + 1] : "";
+    if (flag == "--sample") {
+      options.sample = std::max(1, std::atoi(value));
+    } else if (flag == "--threads") {
+      options.threads = std::atoi(value);
+    } else if (flag == "--json") {
+      options.json = value;
+    } else if (flag == "--arch" && attnjit::arch_from_string(value)) {
+      options.arch = *attnjit::arch_from_string(value);
+    } else {
+      std::fprintf(stderr, "unknown flag or value: %s %s\n", flag.c_str(), value);
+      return 2;
+    }
+  }
+  return attnjit::verify::run_matrix(options);
+}

@@ -353,7 +353,15 @@ Result<std::int64_t> choose_keys(const AttentionSpec& spec, const Fa4Config& con
     keys = align_down(keys, kColumnBatch);
     reason = fmt::format("S is read and masked in whole batches of {} columns", kColumnBatch);
   }
-  keys = fit_tile_to_pages(keys, spec.page_size);
+  // A lowered tile must still be whole pages, or a page whole tiles.
+  const std::int64_t lowered = keys;
+  while (keys > 64 && check_pages(spec.page_size, keys, config.MMA_K())) keys -= kColumnBatch;
+  if (check_pages(spec.page_size, keys, config.MMA_K())) keys = lowered;
+  if (keys != lowered) {
+    if (!reason.empty()) reason += "; ";
+    reason +=
+        fmt::format("{} keys are whole pages of {}, {} are not", keys, spec.page_size, lowered);
+  }
   const std::optional<std::int64_t> asked = tuned.take("BN");
   if (asked) {
     const std::int64_t most = std::min(kMaxRowKeys, align_down(256 - config.padded_ov_depth, 32));

@@ -148,6 +148,13 @@ TEST(PlanJson, TheQueryDefaultsToOneSequenceOnTheFullChip) {
   // 18 heads: 72 CTAs of 148 / 2; 19 heads: 76.
   EXPECT_EQ(plan_of(R"({"num_q_heads": 18, "qk_depth": 128})", {}, query)["prefer_1q"], true);
   EXPECT_EQ(plan_of(R"({"num_q_heads": 19, "qk_depth": 128})", {}, query)["prefer_1q"], false);
+  // The grid is as many times larger; a count that is chosen at launch is not known.
+  EXPECT_EQ(plan_of(R"({"num_q_heads": 18, "qk_depth": 128, "num_partitions": 2})", {},
+                    query)["prefer_1q"],
+            false);
+  EXPECT_EQ(plan_of(R"({"num_q_heads": 18, "qk_depth": 128, "num_partitions": 0})", {},
+                    query)["prefer_1q"],
+            true);
   query.sm_count = 152;
   EXPECT_EQ(plan_of(R"({"num_q_heads": 19, "qk_depth": 128})", {}, query)["prefer_1q"], true);
   query.batch = 2;

@@ -398,6 +398,27 @@ TEST(Sm100Plan, ColumnsComeInBatchesOf32) {
   EXPECT_EQ(deviation(result, "BN")->actual, "96");
 }
 
+TEST(Sm100Plan, ALoweredTileFitsThePages) {
+  for (const auto& [page, keys] :
+       {std::pair{192, 96}, {96, 96}, {48, 96}, {64, 128}, {256, 128}, {32, 128}, {384, 128}}) {
+    AttentionSpec spec = dense(64);
+    spec.page_size = page;
+    const KernelPlan result = plan_of(spec);
+    ASSERT_NE(result.sm100, nullptr) << page << ": " << result.reason;
+    EXPECT_EQ(result.sm100->variants.front().BN, keys) << page;
+  }
+}
+
+TEST(Sm100Plan, PagesThatTheReferenceSplitsGetWholeTiles) {
+  AttentionSpec spec = dense(128);
+  spec.page_size = 48;  // the reference takes 128 keys: two pages and two thirds
+  const KernelPlan result = plan_of(spec);
+  const Deviation* bn = deviation(result, "BN");
+  ASSERT_NE(bn, nullptr);
+  EXPECT_EQ(bn->actual, "96");
+  EXPECT_EQ(bn->reason, "96 keys are whole pages of 48, 128 are not");
+}
+
 TEST(Sm100Plan, SaysWhyItServesASpecNot) {
   struct Case {
     AttentionSpec spec;

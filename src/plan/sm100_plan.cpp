@@ -359,8 +359,7 @@ Result<std::int64_t> choose_keys(const AttentionSpec& spec, const Fa4Config& con
   if (check_pages(spec.page_size, keys, config.MMA_K())) keys = lowered;
   if (keys != lowered) {
     if (!reason.empty()) reason += "; ";
-    reason +=
-        fmt::format("{} keys are whole pages of {}, {} are not", keys, spec.page_size, lowered);
+    reason += fmt::format("{} keys fit pages of {}, {} do not", keys, spec.page_size, lowered);
   }
   const std::optional<std::int64_t> asked = tuned.take("BN");
   if (asked) {

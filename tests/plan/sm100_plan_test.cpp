@@ -416,7 +416,7 @@ TEST(Sm100Plan, PagesThatTheReferenceSplitsGetWholeTiles) {
   const Deviation* bn = deviation(result, "BN");
   ASSERT_NE(bn, nullptr);
   EXPECT_EQ(bn->actual, "96");
-  EXPECT_EQ(bn->reason, "96 keys are whole pages of 48, 128 are not");
+  EXPECT_EQ(bn->reason, "96 keys fit pages of 48, 128 do not");
 }
 
 TEST(Sm100Plan, SaysWhyItServesASpecNot) {

@@ -1,4 +1,5 @@
-// Instruction wrappers: one PTX instruction each, named after it, with the PTX ISA section.
+// Instruction wrappers: one PTX instruction each, named after it, with the section of the PTX
+// ISA 9.0 that has it.
 //
 // Shared-memory addresses are 32-bit (the shared window); no CUDA or standard header is needed.
 #pragma once
@@ -26,12 +27,12 @@ ATTNJIT_DEVICE float infinity() { return __int_as_float(0x7f800000); }
 
 // ---- Addresses and identity -------------------------------------------------------------------
 
-/// cvta.to.shared (9.7.9.21): a shared-memory pointer as an address in the shared window.
+/// cvta.to.shared (9.7.9): a shared-memory pointer as an address in the shared window.
 ATTNJIT_DEVICE u32 shared_address(const void* pointer) {
   return static_cast<u32>(__cvta_generic_to_shared(pointer));
 }
 
-/// elect.sync (9.7.14.5): true in one lane of a converged warp.
+/// elect.sync (9.7.13.14): true in one lane of a converged warp.
 ATTNJIT_DEVICE bool elect_one() {
   u32 chosen;
   asm volatile(
@@ -42,12 +43,12 @@ ATTNJIT_DEVICE bool elect_one() {
   return chosen != 0;
 }
 
-/// shfl.sync.idx (9.7.9.6): lane 0's value; tells the compiler that it is the same in the warp.
+/// shfl.sync.idx (9.7.9): lane 0's value; tells the compiler that it is the same in the warp.
 ATTNJIT_DEVICE int warp_uniform(int value) { return __shfl_sync(0xffffffffu, value, 0); }
 
 // ---- mbarrier (9.7.13.15) ---------------------------------------------------------------------
 
-/// mbarrier.init (9.7.13.15.9).
+/// mbarrier.init (9.7.13.15).
 ATTNJIT_DEVICE void mbarrier_init(u32 barrier, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
@@ -57,18 +58,18 @@ ATTNJIT_DEVICE void fence_mbarrier_init() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
-/// mbarrier.arrive (9.7.13.15.13).
+/// mbarrier.arrive (9.7.13.15).
 ATTNJIT_DEVICE void mbarrier_arrive(u32 barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
-/// mbarrier.arrive.expect_tx (9.7.13.15.13): arrives and announces bytes of bulk copies.
+/// mbarrier.arrive.expect_tx (9.7.13.15): arrives and announces bytes of bulk copies.
 ATTNJIT_DEVICE void mbarrier_arrive_expect_tx(u32 barrier, int bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
                : "memory");
 }
 
-/// mbarrier.try_wait.parity (9.7.13.15.16), repeated: it may return false spuriously.
+/// mbarrier.try_wait.parity (9.7.13.15), repeated: it may return false spuriously.
 ATTNJIT_DEVICE void mbarrier_wait(u32 barrier, int parity) {
   u32 done;
   do {
@@ -100,7 +101,7 @@ ATTNJIT_DEVICE void fence_proxy_async_shared() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-/// setmaxnreg (9.7.20.5): gives registers back to the CTA's pool.
+/// setmaxnreg (9.7, miscellaneous instructions): gives registers back to the CTA's pool.
 template <int kRegisters>
 ATTNJIT_DEVICE void setmaxnreg_dec() {
   static_assert(kRegisters % 8 == 0 && kRegisters >= 24 && kRegisters <= 256,
@@ -108,7 +109,8 @@ ATTNJIT_DEVICE void setmaxnreg_dec() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 
-/// setmaxnreg (9.7.20.5): takes registers from the CTA's pool, waiting until there are enough.
+/// setmaxnreg (9.7, miscellaneous instructions): takes registers from the CTA's pool, waiting until
+/// there are enough.
 template <int kRegisters>
 ATTNJIT_DEVICE void setmaxnreg_inc() {
   static_assert(kRegisters % 8 == 0 && kRegisters >= 24 && kRegisters <= 256,
@@ -118,16 +120,16 @@ ATTNJIT_DEVICE void setmaxnreg_inc() {
 
 // ---- Bulk tensor copies (9.7.9.27) ------------------------------------------------------------
 
-/// L2 cache policies as createpolicy (9.7.9.20) makes them for the whole access.
+/// L2 cache policies as createpolicy (9.7.9) makes them for the whole access.
 constexpr u64 kEvictFirst = 0x12F0000000000000ull;
 constexpr u64 kEvictLast = 0x14F0000000000000ull;
 
-/// prefetch.tensormap (9.7.9.16).
+/// prefetch.tensormap (9.7.9).
 ATTNJIT_DEVICE void prefetch_tensor_map(const TensorMap* map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 
-/// cp.async.bulk.tensor.4d, global to shared (9.7.9.27.1.2). One thread issues it; the barrier gets
+/// cp.async.bulk.tensor.4d, global to shared (9.7.9.27). One thread issues it; the barrier gets
 /// the box's bytes, those out of bounds included.
 ATTNJIT_DEVICE void tma_load_4d(u32 destination, const TensorMap* map, u32 barrier, int c0, int c1,
                                 int c2, int c3, u64 policy) {
@@ -138,7 +140,7 @@ ATTNJIT_DEVICE void tma_load_4d(u32 destination, const TensorMap* map, u32 barri
       : "memory");
 }
 
-/// cp.async.bulk.tensor.4d, shared to global (9.7.9.27.1.2): elements out of bounds are left out.
+/// cp.async.bulk.tensor.4d, shared to global (9.7.9.27): elements out of bounds are left out.
 ATTNJIT_DEVICE void tma_store_4d(const TensorMap* map, u32 source, int c0, int c1, int c2, int c3) {
   asm volatile(
       "cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(
@@ -147,19 +149,19 @@ ATTNJIT_DEVICE void tma_store_4d(const TensorMap* map, u32 source, int c0, int c
       : "memory");
 }
 
-/// cp.async.bulk.commit_group (9.7.9.25.6.1).
+/// cp.async.bulk.commit_group (9.7.9.25).
 ATTNJIT_DEVICE void bulk_commit_group() {
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
 
-/// cp.async.bulk.wait_group.read (9.7.9.25.6.2): this thread's bulk stores have read their source.
+/// cp.async.bulk.wait_group.read (9.7.9.25): this thread's bulk stores have read their source.
 ATTNJIT_DEVICE void bulk_wait_group_read() {
   asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
 }
 
 // ---- Matrices in shared memory ----------------------------------------------------------------
 
-/// stmatrix.x4 (9.7.15.5.16): four 8x8 matrices of 16-bit elements; lanes 8i..8i+7 give the row
+/// stmatrix.x4 (9.7.14): four 8x8 matrices of 16-bit elements; lanes 8i..8i+7 give the row
 /// addresses of matrix i.
 ATTNJIT_DEVICE void stmatrix_x4(u32 row, u32 a, u32 b, u32 c, u32 d) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row),
@@ -169,21 +171,21 @@ ATTNJIT_DEVICE void stmatrix_x4(u32 row, u32 a, u32 b, u32 c, u32 d) {
 
 // ---- Arithmetic -------------------------------------------------------------------------------
 
-/// ex2.approx.ftz (9.7.3.20): 2^x; at most 2 ulp; -inf gives 0.
+/// ex2.approx.ftz (9.7.3): 2^x; at most 2 ulp; -inf gives 0.
 ATTNJIT_DEVICE float exp2_approx(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
 
-/// lg2.approx.ftz (9.7.3.19).
+/// lg2.approx.ftz (9.7.3).
 ATTNJIT_DEVICE float log2_approx(float x) {
   float y;
   asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
 
-/// rcp.approx.ftz (9.7.3.13): 1/x; at most 1 ulp; an infinity gives 0.
+/// rcp.approx.ftz (9.7.3): 1/x; at most 1 ulp; an infinity gives 0.
 ATTNJIT_DEVICE float reciprocal_approx(float x) {
   float y;
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));

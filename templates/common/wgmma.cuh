@@ -2,7 +2,7 @@
 // operands, A from shared memory or registers, B from shared memory.
 //
 // Register i of an accumulator, lane l of warp w in the warpgroup: row 16w + l/4 + 8*((i/2)%2),
-// column 8*(i/4) + 2*(l%4) + i%2 (9.7.15.5.1.1.2). Two neighbouring 8-column groups, packed in
+// column 8*(i/4) + 2*(l%4) + i%2 (9.7.15.5). Two neighbouring 8-column groups, packed in
 // order, are the A fragment of one k16 step, so P needs no shuffle.
 #pragma once
 
@@ -10,15 +10,15 @@
 
 namespace attnjit {
 
-/// wgmma.fence (9.7.15.7.1): before the first wgmma that reads registers written by other code.
+/// wgmma.fence (9.7.15): before the first wgmma that reads registers written by other code.
 ATTNJIT_DEVICE void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 
-/// wgmma.commit_group (9.7.15.7.2).
+/// wgmma.commit_group (9.7.15).
 ATTNJIT_DEVICE void wgmma_commit() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-/// wgmma.wait_group (9.7.15.7.3): at most kPending of the latest groups still run.
+/// wgmma.wait_group (9.7.15): at most kPending of the latest groups still run.
 template <int kPending>
 ATTNJIT_DEVICE void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");

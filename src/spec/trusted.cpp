@@ -107,6 +107,10 @@ class BodyChecker {
     if (byte < 0x20 && c != '\n' && c != '\t' && c != '\r') {
       return fail(fmt::format("the control character 0x{:02x}", byte));
     }
+    if (c == '\r' && peek(1) != '\n') {
+      return fail("a carriage return without a line feed",
+                  "some compilers end a line and a comment there");
+    }
     // NOTE: translation splices lines before it finds the end of a comment or a literal, and some
     // compilers take spaces between the backslash and the line's end for a splice too.
     if (c == '\\') {

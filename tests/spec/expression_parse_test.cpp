@@ -315,6 +315,7 @@ TEST(TrustedCode, BodiesThatStayInsideTheirFunctionAreAccepted) {
            "auto f = [](int a) { return a > 0; }; return f(q_idx);",
            "return plasma_asm_like > 0;",
            "return a ? b : c;",
+           "int d = 1; // near\r\nreturn d > kv_idx;\r\n",
            "[[maybe_unused]] int x[2] = {1, 2}; return x[0] < x[1];",
        }) {
     const Status status = check_trusted_code(code);
@@ -373,6 +374,9 @@ TEST(TrustedCode, BodiesThatCouldLeaveTheirFunctionAreRefusedAtTheirPlace) {
       {"return 3__'r01r0 ;", 1, 11, "touches a number"},
       {"return 1e+'a';'} void evil() {'", 1, 11, "touches a number"},
       {"return 0xE+'a' > 0;", 1, 12, "touches a number"},
+      // A carriage return alone ends a line, and so a comment, for some compilers.
+      {"// comment \r } void evil() {\nreturn true;", 1, 12, "carriage return"},
+      {"/* \\\r */ return true;", 1, 5, "carriage return"},
       {"return 1.asm;", 1, 10, "assembly"},
       {"return 1'' ;", 1, 9, "touches a number"},
       {"return 1\"a\"_x;", 1, 9, "touches a number"},

@@ -59,7 +59,7 @@ void append_byte(const std::string& path) {
 /// Ends itself before the file-system call number `step` of one request.
 int child_publish(const std::string& folder, long step) {
   FaultFileSystem faults(posix_file_system());
-  faults.before = [step](long call) {
+  faults.before = [step](long call, std::string_view) {
     if (call == step) ::kill(::getpid(), SIGKILL);
   };
   const auto cache = open_cache(options_for(folder), faults);

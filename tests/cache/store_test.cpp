@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "cache_test_util.h"
+#include "fault_file_system.h"
 #include "memory_file_system.h"
 
 namespace attnjit::cache {
@@ -486,6 +487,25 @@ TEST_F(StoreTest, ThreadsOfSeveralCachesCompileAKeyOnce) {
   for (std::thread& thread : threads) thread.join();
   for (const auto& count : counts) EXPECT_EQ(count, 1);
   EXPECT_EQ(wrong, 0);
+}
+
+// The other process looks, finds nothing, and gets the lock only after the first one published and
+// let go.
+TEST_F(StoreTest, WhoGetsTheLockLooksAgain) {
+  const auto first = open();
+  FaultFileSystem hooked(fs);
+  const auto second = open_cache(options, hooked);
+  bool done = false;
+  hooked.before = [&](long, std::string_view call) {
+    if (call != "try_lock" || done) return;
+    done = true;
+    EXPECT_TRUE(get(*first, 1).ok());
+  };
+  bool from_disk = false;
+  EXPECT_TRUE(get(*second, 1, &from_disk).ok());
+  EXPECT_TRUE(done);
+  EXPECT_TRUE(from_disk);
+  EXPECT_EQ(compiles, 1);
 }
 
 TEST_F(StoreTest, DifferentKeysCompileAtTheSameTime) {

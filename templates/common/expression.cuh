@@ -18,6 +18,11 @@ template <class T>
 struct Array {
   const T* data;
   int size;
+
+  ATTNJIT_DEVICE T operator[](int i) const {
+    // NOTE: the unsigned comparison covers negative indices too.
+    return static_cast<u32>(i) < static_cast<u32>(size) ? data[i] : T(0);
+  }
 };
 
 /// A user's row-major device matrix; an index outside it reads 0.
@@ -25,19 +30,22 @@ template <class T>
 struct Matrix {
   const T* data;
   int rows, columns;
+
+  /// Row i; one outside is empty.
+  ATTNJIT_DEVICE Array<T> operator[](int i) const {
+    const bool inside = static_cast<u32>(i) < static_cast<u32>(rows);
+    return {inside ? data + static_cast<i64>(i) * columns : data, inside ? columns : 0};
+  }
 };
 
 template <class T>
 ATTNJIT_DEVICE T array_at(const Array<T>& array, int i) {
-  // NOTE: the unsigned comparison covers negative indices too.
-  return static_cast<u32>(i) < static_cast<u32>(array.size) ? array.data[i] : T(0);
+  return array[i];
 }
 
 template <class T>
 ATTNJIT_DEVICE T matrix_at(const Matrix<T>& matrix, int i, int j) {
-  const bool inside = static_cast<u32>(i) < static_cast<u32>(matrix.rows) &&
-                      static_cast<u32>(j) < static_cast<u32>(matrix.columns);
-  return inside ? matrix.data[static_cast<i64>(i) * matrix.columns + j] : T(0);
+  return matrix[i][j];
 }
 
 // ---- Integers: wrapping, and total ------------------------------------------------------------

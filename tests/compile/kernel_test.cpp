@@ -82,7 +82,8 @@ TEST_F(RealKernel, TrustedCodeCompilesInTheHelperWithItsFaultsInPlace) {
     Result<KernelSource> source = source_of(
         R"j({"arch": "sm_90a", "num_q_heads": 8, "qk_depth": 64, "mask": {"kind": "and", "of": ["causal",
              {"kind": "custom", "trusted": true, "name": "t", "code": ")j" +
-        code + R"j(", "params": [{"name": "w", "type": "i32"}]}]}})j");
+        code + R"j(", "params": [{"name": "w", "type": "i32"}, {"name": "a", "type": "f32[]"},
+                                {"name": "m", "type": "i32[][]"}]}]}})j");
     if (!source) return source.error();
     EXPECT_TRUE(source->trusted);
     CompileRequest request;
@@ -91,6 +92,8 @@ TEST_F(RealKernel, TrustedCodeCompilesInTheHelperWithItsFaultsInPlace) {
   };
   const auto good = build("const int b = q_idx - kv_idx; // distance\\nreturn b < p.w;");
   EXPECT_TRUE(good.ok()) << good.error().to_string();
+  const auto indexed = build("return p.a[q_idx] > 0.0f && p.m[q_idx][kv_idx] > p.w;");
+  EXPECT_TRUE(indexed.ok()) << indexed.error().to_string();
   const auto unknown = build("const int d = q_idx;\\n  return d < nope;");
   ASSERT_FALSE(unknown.ok());
   EXPECT_EQ(unknown.error().code, ErrorCode::kCompileFailed);

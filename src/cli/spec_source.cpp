@@ -58,6 +58,14 @@ Status read_scalar(const char* flag, const std::optional<double>& from, std::opt
   return {};
 }
 
+/// Below a problem of a snippet, its line and a caret.
+void show_excerpt(const spec::SpecInput& input, Error& error) {
+  std::string excerpt = input.excerpt(error);
+  if (excerpt.empty()) return;
+  excerpt.pop_back();  // the last line's end
+  error.hint += "\n" + excerpt;
+}
+
 }  // namespace
 
 Result<SpecDocument> read_spec(const SpecArguments& arguments) {
@@ -76,7 +84,12 @@ Result<SpecDocument> read_spec(const SpecArguments& arguments) {
   for (const auto& [field, value] : arguments.flags) {
     if (Status status = input.set(field, value); !status) return std::move(status).error();
   }
-  return input.read();
+  Result<SpecDocument> read = input.read();
+  if (read) return read;
+  Error error = std::move(read).error();
+  show_excerpt(input, error);
+  for (Error& other : error.others) show_excerpt(input, other);
+  return error;
 }
 
 Result<verify::ProblemRequest> read_problem(const ProblemArguments& arguments,

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "spec/snippet.h"
 #include "spec/spec_fields.h"
 #include "spec/spec_reader.h"
 #include "spec/text.h"
@@ -177,6 +178,13 @@ Result<SpecDocument> SpecInput::read() const {
     for (const Error& error : others) add(error);
   }
   return combine(std::move(problems));
+}
+
+std::string SpecInput::excerpt(const Error& error) const {
+  if (!error.field.ends_with(".code") || error.line == 0) return {};
+  const JsonValue* code = find_path(root_, error.field);
+  if (code == nullptr || code->type != JsonValue::Type::kString) return {};
+  return caret_excerpt(code->text, error.line, error.column);
 }
 
 }  // namespace attnjit::spec

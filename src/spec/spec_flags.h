@@ -44,6 +44,10 @@ class SpecInput {
   /// Reads and validates. Errors: every problem, the first carrying the others.
   Result<SpecDocument> read() const;
 
+  /// The snippet's line that a problem of read() names, with a caret below its column; empty for a
+  /// problem that is not in a snippet.
+  std::string excerpt(const Error& error) const;
+
  private:
   JsonValue root_;
   std::vector<Error> bad_flags_;  ///< at most one a field

@@ -132,6 +132,19 @@ TEST(SpecInput, ReadReportsProblemsOfFlagsLikeThoseOfAFile) {
   EXPECT_EQ(read.error().others[1].field, "mask");
 }
 
+TEST(SpecInput, ProblemsOfSnippetsHaveAnExcerpt) {
+  SpecInput input;
+  ASSERT_TRUE(input.set("num_q_heads", "0"));
+  ASSERT_TRUE(input.set("qk_depth", "64"));
+  ASSERT_TRUE(input.set("mask", R"({"kind": "and", "of": ["causal", {"kind": "custom", "name": "m",
+                                    "code": "true\n  && foo"}]})"));
+  const Result<SpecDocument> read = input.read();
+  ASSERT_FALSE(read);
+  ASSERT_EQ(read.error().others.size(), 1U);
+  EXPECT_EQ(input.excerpt(read.error()), "");
+  EXPECT_EQ(input.excerpt(read.error().others[0]), "      && foo\n         ^\n");
+}
+
 TEST(SpecInput, AFileThatIsNoObjectIsRefused) {
   for (const char* text : {"[]", "3", "", "nul"}) {
     const Result<SpecInput> input = SpecInput::from_json(text);

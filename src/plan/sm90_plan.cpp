@@ -92,8 +92,10 @@ std::string unsupported_reason(const AttentionSpec& spec) {
 
 /// The tile of a depth. P, S and O live in registers: BN/4 + BN/2 + ov_depth/2 of them a thread.
 Sm90Plan choose(const AttentionSpec& spec) {
-  const bool plain = spec.mask.kind == MaskSpec::Kind::kNull &&
-                     spec.score_mod.kind == ScoreModSpec::Kind::kIdentity;
+  // Masks that compare columns with one end, and no modification: the registers go to the tile.
+  const bool plain =
+      (spec.mask.kind == MaskSpec::Kind::kNull || spec.mask.kind == MaskSpec::Kind::kCausal) &&
+      spec.score_mod.kind == ScoreModSpec::Kind::kIdentity;
   Sm90Plan plan;
   plan.num_consumers = 2;
   // Three consumer warpgroups have 160 registers a thread: S, P and O of depth 64 take 128 of them,

@@ -1,6 +1,7 @@
 # Install rules and the package files that find_package(attnjit) reads.
 include(CMakePackageConfigHelpers)
 
+# The command installs itself (src/cli).
 install(TARGETS attnjit attnjit_static EXPORT attnjitTargets
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY include/attnjit DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})

@@ -182,7 +182,7 @@ Result<ReadyContext> Kernel::Library::load_into_current(const KernelPlan& plan,
     }
   }
   if (plan.smem_bytes > ready.device.max_smem_bytes) {
-    return make_error(ErrorCode::kEnvironment,
+    return make_error(ErrorCode::kUnsupported,
                       fmt::format("the kernel needs {} bytes of shared memory a CTA, device {} "
                                   "has {}",
                                   plan.smem_bytes, device, ready.device.max_smem_bytes));

@@ -204,7 +204,7 @@ void ServiceCore::remember_failure(Entry& entry, const Error& error) {
 void ServiceCore::end_flight(Entry& entry, const Result<Fetched>& result) {
   {
     const std::lock_guard lock(entry.mutex);
-    entry.in_flight = false;
+    entry.in_flight = entry.flight_waits = false;
     ++entry.flights;
     if (result) {
       entry.image = result->image;
@@ -326,7 +326,16 @@ Result<ServiceCore::Fetched> ServiceCore::fetch(Entry& entry, Deadline deadline,
       end_flight(entry, made);
       return made;
     }
-    queue_flight(entry, ptx);
+    // NOTE: a flight that was begun has to end, even if there is no memory to queue it: others
+    // wait.
+    if (Status queued = no_throw([&]() -> Status {
+          queue_flight(entry, ptx);
+          return {};
+        });
+        !queued) {
+      end_flight(entry, queued.error());
+      return std::move(queued).error();
+    }
     lock.lock();
   }
 }

@@ -132,6 +132,7 @@ class ServiceImpl final : public Service {
     }
     if (specs.empty() || core_->forked()) return results;
 
+    const Call call(core_);
     const int cores = static_cast<int>(std::thread::hardware_concurrency());
     const int threads = std::clamp(jobs > 0 ? jobs : std::max(cores, 1), 1,
                                    static_cast<int>(std::min<std::size_t>(specs.size(), 256)));

@@ -154,7 +154,7 @@ TEST_F(LoadTest, TooMuchSharedMemoryIsRefusedBeforeTheLaunch) {
   plan.smem_bytes = 300000;
   const auto kernel = load(plan);
   ASSERT_FALSE(kernel.ok());
-  EXPECT_EQ(kernel.error().code, ErrorCode::kEnvironment);
+  EXPECT_EQ(kernel.error().code, ErrorCode::kUnsupported);
   EXPECT_NE(kernel.error().message.find("232448"), std::string::npos);
 }
 
@@ -211,7 +211,7 @@ TEST_F(LoadTest, EveryFailingCallGivesATypedErrorAndLeaksNothing) {
       } else {
         // An attribute that cannot be read counts as 0, which no kernel fits into.
         EXPECT_TRUE(kernel.error().code == ErrorCode::kDriver ||
-                    kernel.error().code == ErrorCode::kEnvironment)
+                    kernel.error().code == ErrorCode::kUnsupported)
             << nth << kernel.error().to_string();
       }
     }

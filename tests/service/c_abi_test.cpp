@@ -49,9 +49,9 @@ TEST_F(CAbiTest, Python) {
   if (*ATTNJIT_SANITIZED != '\0') GTEST_SKIP() << "python3 has no " ATTNJIT_SANITIZED " runtime";
   if (access("/usr/bin/env", X_OK) != 0) GTEST_SKIP() << "no /usr/bin/env";
   fill_cache();
-  const std::vector<std::string> arguments = {"/usr/bin/env", "python3",      ATTNJIT_PY_TEST,
-                                              ATTNJIT_SHARED, folder_.path(), ATTNJIT_FAKE_CUDA,
-                                              c_abi_spec()};
+  const std::vector<std::string> arguments = {"/usr/bin/env",  "python3",          "-B",
+                                              ATTNJIT_PY_TEST, ATTNJIT_PY_BINDING, ATTNJIT_SHARED,
+                                              folder_.path(),  ATTNJIT_FAKE_CUDA,  c_abi_spec()};
   std::vector<char*> argv;
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);

@@ -166,6 +166,9 @@ class Parser {
     app->add_option("-o,--output", generate_.folder,
                     "Folder for the source, its headers and options.txt; default: standard output")
         ->type_name("DIR");
+    app->add_flag("--launch", generate_.launch,
+                  "Also write LAUNCH.json and its inputs, for attnjit emulate; needs -o");
+    add_problem(app, generate_.problem);
   }
 
   void compile() {

@@ -40,7 +40,9 @@ struct PlanArguments {
 
 struct GenerateArguments {
   SpecArguments spec;
-  std::string folder;  ///< empty: standard output
+  std::string folder;   ///< empty: standard output
+  bool launch = false;  ///< also LAUNCH.json and its inputs
+  ProblemArguments problem;
 };
 
 struct CompileArguments {

@@ -8,6 +8,7 @@
 #include "base/environment.h"
 #include "cli/files.h"
 #include "cli/json.h"
+#include "cli/launch_folder.h"
 #include "cli/report.h"
 #include "cli/spec_source.h"
 
@@ -40,6 +41,10 @@ Status write_folder(const std::string& folder, const KernelSource& source,
 }  // namespace
 
 Result<Report> run_generate(const GenerateArguments& arguments) {
+  if (arguments.launch && arguments.folder.empty()) {
+    return make_error(ErrorCode::kInvalid, "a launch is written to a folder: give -o DIR",
+                      "launch");
+  }
   Result<SpecDocument> document = read_spec(arguments.spec);
   if (!document) return std::move(document).error();
   Result<std::shared_ptr<const Tuning>> tuning = read_tuning(arguments.spec.tuning);
@@ -72,6 +77,10 @@ Result<Report> run_generate(const GenerateArguments& arguments) {
     std::vector<std::string> files;
     Status status = write_folder(arguments.folder, *source, *document, files);
     if (!status) return std::move(status).error();
+    if (arguments.launch) {
+      status = write_launch(arguments.folder, *kernel, arguments.problem, files);
+      if (!status) return std::move(status).error();
+    }
     for (const std::string& file : files) report.text += file + "\n";
     json["files"] = files;
   }

@@ -1,0 +1,110 @@
+#include "cli/emulator_backend.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "attnjit/emulator.h"
+#include "base/environment.h"
+#include "cli/emulator_text.h"
+#include "verify/numeric.h"
+
+namespace attnjit::cli {
+namespace {
+
+using verify::BackendRun;
+using verify::Problem;
+using verify::Tensor;
+
+EmulatorBuffer input_buffer(const std::string& name, const Tensor& tensor) {
+  EmulatorBuffer buffer;
+  buffer.name = name;
+  buffer.dtype = tensor.dtype;
+  for (const std::int64_t extent : tensor.shape) {
+    buffer.shape.push_back(static_cast<std::uint64_t>(extent));
+  }
+  buffer.data = tensor.bytes;
+  return buffer;
+}
+
+EmulatorBuffer output_buffer(const std::string& name, Tensor tensor) {
+  verify::poison(tensor);
+  EmulatorBuffer buffer = input_buffer(name, tensor);
+  buffer.uninitialised = true;
+  return buffer;
+}
+
+class EmulatorBackend final : public verify::Backend {
+ public:
+  std::string name() const override { return "emulator"; }
+  std::string device() const override { return "CPU"; }
+
+  Result<BackendRun> run(const KernelPlan& plan, const std::shared_ptr<const KernelImage>& image,
+                         const Problem& problem) override {
+    Result<LaunchRecipe> recipe = plan_launch(plan, problem.launch_shapes(),
+                                              problem.launch_scalars(), problem.param_values());
+    if (!recipe) return std::move(recipe).error();
+    Result<std::string> ptx = ptx_with_lines(plan, *image);
+    if (!ptx) return std::move(ptx).error();
+    Result<PtxModule> module = PtxModule::load(std::move(*ptx));
+    if (!module) return std::move(module).error();
+
+    std::vector<EmulatorBuffer> buffers;
+    for (const auto& [name, tensor] : problem.tensors) {
+      buffers.push_back(input_buffer(name, tensor));
+    }
+    BackendRun run;
+    run.o = verify::make_tensor(problem.spec.output_dtype.value_or(problem.spec.qkv_dtype),
+                                problem.o_shape());
+    buffers.push_back(output_buffer("o", run.o));
+    if (problem.spec.return_lse) {
+      run.lse = verify::make_tensor(Dtype::kF32, problem.lse_shape());
+      buffers.push_back(output_buffer("lse", *run.lse));
+    }
+    const bool empty = recipe->grid[0] == 0 || recipe->grid[1] == 0 || recipe->grid[2] == 0;
+    if (!empty) {
+      Result<EmulatorReport> report = emulate(*module, *recipe, buffers);
+      if (!report) return std::move(report).error();
+      for (const Finding& finding : report->findings) {
+        if (!finding.warning) run.findings.push_back(finding_text(finding));
+      }
+    }
+    for (EmulatorBuffer& buffer : buffers) {
+      if (buffer.name == "o") run.o.bytes = std::move(buffer.data);
+      if (buffer.name == "lse") run.lse->bytes = std::move(buffer.data);
+    }
+    return run;
+  }
+
+ private:
+  // The PTX of a compile with line information, so that findings name source lines. Where there is
+  // no NVRTC but the cache had PTX, that one: it is the same code without lines.
+  static Result<std::string> ptx_with_lines(const KernelPlan& plan, const KernelImage& image) {
+    const std::optional<std::string> folder = read_environment().templates;
+    Result<TemplateSet> templates =
+        folder ? TemplateSet::from_folder(*folder) : Result<TemplateSet>(TemplateSet::embedded());
+    if (!templates) return std::move(templates).error();
+    Result<KernelSource> source = generate(plan, *templates);
+    if (!source) return std::move(source).error();
+    CompileRequest request;
+    request.source = std::move(*source);
+    request.want_ptx = true;
+    request.line_info = true;
+    const std::unique_ptr<Compiler> compiler =
+        request.source.trusted ? make_helper_compiler() : make_in_process_compiler();
+    Result<KernelImage> lines =
+        compiler->compile(request, std::chrono::steady_clock::now() + std::chrono::minutes(5));
+    if (lines) return std::move(lines->ptx);
+    if (lines.error().code == ErrorCode::kEnvironment && !image.ptx.empty()) return image.ptx;
+    return std::move(lines).error();
+  }
+};
+
+}  // namespace
+
+Result<std::unique_ptr<verify::Backend>> make_emulator_backend() {
+  return std::unique_ptr<verify::Backend>(std::make_unique<EmulatorBackend>());
+}
+
+}  // namespace attnjit::cli

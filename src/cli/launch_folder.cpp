@@ -1,0 +1,58 @@
+#include "cli/launch_folder.h"
+
+#include "cli/files.h"
+#include "cli/spec_source.h"
+#include "plan/launch_json.h"
+#include "verify/npy.h"
+
+namespace attnjit::cli {
+namespace {
+
+// .npy has no bf16 and no e4m3: they travel as integers of their size.
+verify::Tensor storable(const verify::Tensor& tensor) {
+  verify::Tensor result = tensor;
+  if (tensor.dtype == Dtype::kBf16) result.dtype = Dtype::kU16;
+  if (tensor.dtype == Dtype::kE4m3) result.dtype = Dtype::kU8;
+  return result;
+}
+
+}  // namespace
+
+Status write_launch(const std::string& folder, const KernelPlan& plan,
+                    const ProblemArguments& arguments, std::vector<std::string>& files) {
+  Result<verify::ProblemRequest> request = read_problem(arguments, plan.spec);
+  if (!request) return std::move(request).error();
+  Result<verify::Problem> problem = verify::make_problem(plan.spec, *request);
+  if (!problem) return std::move(problem).error();
+  Result<LaunchRecipe> recipe = plan_launch(plan, problem->launch_shapes(),
+                                            problem->launch_scalars(), problem->param_values());
+  if (!recipe) return std::move(recipe).error();
+
+  LaunchDocument launch;
+  launch.recipe = std::move(*recipe);
+  launch.seed = request->seed;
+  for (const auto& [name, tensor] : problem->tensors) {
+    const std::string file = name + ".npy";
+    if (Status s = verify::write_npy(folder + "/" + file, storable(tensor)); !s) return s;
+    files.push_back(folder + "/" + file);
+    LaunchBuffer buffer;
+    buffer.name = name;
+    buffer.dtype = tensor.dtype;
+    buffer.file = file;
+    launch.buffers.push_back(std::move(buffer));
+  }
+  const auto output = [&](const char* name, Dtype dtype, std::vector<std::int64_t> shape) {
+    LaunchBuffer buffer;
+    buffer.name = name;
+    buffer.dtype = dtype;
+    buffer.shape = std::move(shape);
+    launch.buffers.push_back(std::move(buffer));
+    launch.out[name] = std::string(name) + ".npy";
+  };
+  output("o", plan.spec.output_dtype.value_or(plan.spec.qkv_dtype), problem->o_shape());
+  if (plan.spec.return_lse) output("lse", Dtype::kF32, problem->lse_shape());
+  files.push_back(folder + "/LAUNCH.json");
+  return write_file(files.back(), launch_to_json(launch));
+}
+
+}  // namespace attnjit::cli

@@ -1,0 +1,16 @@
+// Writes one launch of a kernel as LAUNCH.json with its inputs as .npy files.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "attnjit/plan.h"
+#include "cli/arguments.h"
+
+namespace attnjit::cli {
+
+/// Adds the written files to `files`. Errors: those of the problem and of plan_launch; kIo.
+Status write_launch(const std::string& folder, const KernelPlan& plan,
+                    const ProblemArguments& arguments, std::vector<std::string>& files);
+
+}  // namespace attnjit::cli

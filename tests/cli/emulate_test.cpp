@@ -1,0 +1,119 @@
+// emulate: the launch file, exit codes and outputs, on kernels small enough to read.
+#include "cli_test.h"
+
+namespace attnjit::testing {
+namespace {
+
+constexpr const char* kAddOne = R"(.version 8.7
+.target sm_90a
+.address_size 64
+.visible .entry add_one(.param .u64 in, .param .u64 out)
+{
+  .reg .b64 %rd<6>;
+  .reg .b32 %r<4>;
+  ld.param.u64 %rd1, [in];
+  ld.param.u64 %rd2, [out];
+  mov.u32 %r1, %tid.x;
+  mul.wide.u32 %rd3, %r1, 4;
+  add.s64 %rd4, %rd1, %rd3;
+  add.s64 %rd5, %rd2, %rd3;
+  ld.global.u32 %r2, [%rd4];
+  add.s32 %r3, %r2, 1;
+  st.global.u32 [%rd5], %r3;
+  ret;
+}
+)";
+
+class Emulate : public CliTest {
+ protected:
+  void SetUp() override {
+    if (run({"emulate", "/nonexistent", "--launch", "/nonexistent"}).exit_code == 3) {
+      GTEST_SKIP() << "the emulator is not in this build";
+    }
+    write_text(folder_ / "k.ptx", kAddOne);
+    write_launch("7", 32);
+  }
+
+  // A warp that adds one to `elements` numbers that hold `fill`.
+  void write_launch(const std::string& fill, int elements) {
+    const std::string shape = "[" + std::to_string(elements) + "]";
+    write_text(folder_ / "LAUNCH.json",
+               R"({"entry": "add_one", "grid": [1, 1, 1], "block": [32, 1, 1],
+                   "dynamic_smem": 0, "seed": 0,
+                   "buffers": {"in": {"shape": )" +
+                   shape + R"(, "dtype": "i32", "fill": )" + fill +
+                   R"(}, "out": {"shape": [32], "dtype": "i32", "fill": "uninitialised"}},
+                   "args": [{"ptr": "in", "offset": 0}, {"ptr": "out", "offset": 0}],
+                   "out": {"out": "o.npy"}})");
+  }
+  std::vector<std::string> words(std::vector<std::string> more = {}) {
+    std::vector<std::string> all{"emulate", folder_ / "k.ptx", "--launch", folder_ / "LAUNCH.json"};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+};
+
+TEST_F(Emulate, RunsAndWritesItsOutputs) {
+  const Json json = run_json(words({"--seeds", "3", "--stats"}), 0);
+  EXPECT_TRUE(json.at("passed"));
+  EXPECT_TRUE(json.at("findings").empty());
+  EXPECT_GT(json.at("steps").get<int>(), 0);
+  EXPECT_TRUE(json.contains("stats"));
+  const std::string npy = read_text(folder_ / "o.npy");
+  EXPECT_NE(npy.find("'shape': (32,)"), std::string::npos);
+  ASSERT_EQ(npy.size(), 128U + 32 * 4);
+  for (std::size_t i = 0; i < 32; ++i) EXPECT_EQ(npy[128 + 4 * i], 8);
+  EXPECT_EQ(run(words()).exit_code, 0);
+}
+
+TEST_F(Emulate, AFindingIsOne) {
+  write_launch("7", 31);  // the last lane reads past the end
+  const Json json = run_json(words(), 1);
+  EXPECT_FALSE(json.at("passed"));
+  ASSERT_FALSE(json.at("findings").empty());
+  const Json& finding = json.at("findings")[0];
+  EXPECT_EQ(finding.at("kind"), "bounds");
+  EXPECT_EQ(finding.at("ptx_line"), 14);
+  EXPECT_EQ(finding.at("lane"), 31);
+  for (const char* field : {"source_line", "cta", "warp", "text"}) {
+    EXPECT_TRUE(finding.contains(field)) << field;
+  }
+}
+
+TEST_F(Emulate, BadInputIsTwoAndUnknownPtxIsThree) {
+  expect_bad({"emulate", folder_ / "missing.ptx", "--launch", folder_ / "LAUNCH.json"}, "missing");
+  expect_bad({"emulate", folder_ / "k.ptx", "--launch", folder_ / "missing.json"}, "missing");
+  expect_bad(words({"--model", "magic"}), "model");
+  expect_bad(words({"--seeds", "0"}), "seeds");
+  expect_bad(words({"--seed", "-1"}), "seed");
+  write_launch("1e99", 32);
+  expect_bad(words(), "fill");
+  write_launch("7", 2000000000);
+  write_text(folder_ / "big.json", [&] {
+    std::string text = read_text(folder_ / "LAUNCH.json");
+    text.replace(text.find("[2000000000]"), 12, "[2000000000, 100]");
+    return text;
+  }());
+  expect_bad({"emulate", folder_ / "k.ptx", "--launch", folder_ / "big.json"}, "memory");
+  write_launch("7", 32);
+  write_text(folder_ / "k.ptx", "this is no PTX");
+  expect_bad(words());
+  std::string odd = kAddOne;
+  odd.replace(odd.find("add.s32"), 7, "addle.s32");
+  write_text(folder_ / "k.ptx", odd);
+  const Json json = run_json(words(), 3);
+  EXPECT_EQ(json.at("error").at("line"), 15);
+}
+
+TEST_F(Emulate, GenerateWritesALaunch) {
+  expect_bad(hopper("generate", {"--launch"}), "-o");
+  const Json json =
+      run_json(hopper("generate", {"--launch", "-o", folder_ / "l", "--q-len", "5"}), 0);
+  const Json launch = Json::parse(read_text(folder_ / "l/LAUNCH.json"));
+  EXPECT_EQ(launch.at("buffers").at("q").at("dtype"), "bf16");
+  EXPECT_FALSE(read_text(folder_ / "l/q.npy").empty());
+  EXPECT_EQ(launch.at("out").at("o"), "o.npy");
+}
+
+}  // namespace
+}  // namespace attnjit::testing

@@ -15,8 +15,10 @@ namespace attnjit::verify {
 struct Comparison {
   double tolerance = 0;
   double max_abs_err = 0;
-  double rel_err = 0;      ///< norm of the difference over the norm of the reference
-  double max_row_err = 0;  ///< the worst row's (one query of one head) relative norm
+  double rel_err = 0;  ///< norm of the difference over the norm of the reference
+  /// The worst row's (one query of one head) norm of the difference over its norm, or over the norm
+  /// of a row of o's smallest normal numbers where that is larger.
+  double max_row_err = 0;
   std::optional<double> lse_max_abs_err;
   bool passed = false;
   std::string reason;  ///< the first rule that failed, with its position; empty if passed

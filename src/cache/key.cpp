@@ -38,6 +38,7 @@ std::string plan_material(const KernelPlan& plan) {
 // The headers by digest: they are long, and the material is stored in every entry.
 std::string headers_digest(const std::vector<SourceFile>& headers) {
   std::vector<const SourceFile*> sorted;
+  sorted.reserve(headers.size());
   for (const SourceFile& file : headers) sorted.push_back(&file);
   std::sort(sorted.begin(), sorted.end(),
             [](const SourceFile* a, const SourceFile* b) { return a->name < b->name; });

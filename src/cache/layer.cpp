@@ -30,7 +30,8 @@ const char* room_name(Room which) {
   return "";
 }
 
-// Some file systems (FUSE, 9P) cannot sync a folder, or anything. What they lose is found out on load.
+// Some file systems (FUSE, 9P) cannot sync a folder, or anything. What they lose is found out on
+// load.
 bool sync_unsupported(int error) { return error == EINVAL || error == ENOTSUP || error == ENOSYS; }
 
 }  // namespace

@@ -187,10 +187,10 @@ Landed Store::lead(const Request& request) {
     if (auto landed = already()) return *std::move(landed);
   }
   if (state == KeyLock::State::kNoLocks) {
-    layers_.front()->warn_once(
-        lock_warned_, fmt::format("no locks work in the cache {}; processes may compile a "
-                                  "kernel more than once (said once)",
-                                  layers_.front()->path()));
+    layers_.front()->warn_once(lock_warned_,
+                               fmt::format("no locks work in the cache {}; processes may compile a "
+                                           "kernel more than once (said once)",
+                                           layers_.front()->path()));
   }
   return {compile_and_store(request), false, request.deadline};
 }

@@ -92,10 +92,12 @@ Result<CacheBundleReport> Store::export_bundle(const std::string& path,
     }
   }
   std::vector<const Source*> order;
+  order.reserve(sources.size());
   for (const auto& [name, source] : sources) order.push_back(&source);
   std::sort(order.begin(), order.end(),
             [](const Source* a, const Source* b) { return bundle_order(a->row.id, b->row.id); });
   std::vector<BundleRow> rows;
+  rows.reserve(order.size());
   for (const Source* source : order) rows.push_back(source->row);
 
   const Place place = split(fs_, path);

@@ -1,5 +1,7 @@
 #include "cache/trim.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "cache/io.h"
@@ -45,7 +47,7 @@ std::vector<SeenFile> scan_entries(Layer& layer, const Layer::Root& root,
       if (stat.ok() && name.starts_with(shard_name)) {
         files.push_back({std::move(name), stat.value});
       } else if (stat.ok()) {
-        problem(shard_name + "/" + name, "it does not belong into this folder");
+        problem(fmt::format("{}/{}", shard_name, name), "it does not belong into this folder");
       }
     }
   }

@@ -260,7 +260,8 @@ IoResult<FileSystem::Handle> MemoryFileSystem::open(Handle at, const std::string
   if (name == ".") {
     node = parent;
   } else if (name == "..") {
-    node = parent->parent ? parent->parent : root_;
+    node = parent->parent.lock();
+    if (!node) node = root_;
   } else if (const auto found = parent->names.find(name); found != parent->names.end()) {
     node = found->second;
   }
@@ -338,7 +339,10 @@ IoResult<FileStat> MemoryFileSystem::stat_at(Handle at, const std::string& name)
   Node* parent = folder(at);
   if (parent == nullptr) return {{}, EBADF};
   if (name == ".") return {describe(*parent)};
-  if (name == "..") return {describe(parent->parent ? *parent->parent : *root_)};
+  if (name == "..") {
+    const NodePtr above = parent->parent.lock();
+    return {describe(above ? *above : *root_)};
+  }
   const auto found = parent->names.find(name);
   if (found == parent->names.end()) return {{}, ENOENT};
   return {describe(*found->second)};

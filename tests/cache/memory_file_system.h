@@ -82,7 +82,7 @@ class MemoryFileSystem final : public FileSystem {
     std::int64_t modified_ns = 0;
     std::string data, durable_data;  // a symbolic link: its target
     std::map<std::string, NodePtr> names, durable_names;
-    NodePtr parent;  // of a folder
+    std::weak_ptr<Node> parent;  // of a folder
     bool removed = false;
     int locked_by = -1;
   };

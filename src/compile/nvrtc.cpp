@@ -141,8 +141,8 @@ CompileOutput Nvrtc::run(const CompileRequest& request, const std::vector<std::s
       read(call_.cubin_size, call_.cubin, &output.cubin);
       read(call_.ptx_size, call_.ptx, &output.ptx);
     }
-    // Both texts are given with their terminating NUL.
-    while (!output.log.empty() && output.log.back() == '\0') output.log.pop_back();
+    // Both texts are given with their terminating NUL; the log holds one before each of its parts.
+    std::erase(output.log, '\0');
     while (!output.ptx.empty() && output.ptx.back() == '\0') output.ptx.pop_back();
     call_.destroy(&program);
   }

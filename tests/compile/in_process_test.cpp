@@ -48,6 +48,7 @@ TEST_F(InProcess, CompilesForEachArchitecture) {
     EXPECT_GE(std::count(image->nvrtc_version.begin(), image->nvrtc_version.end(), '.'), 1);
     EXPECT_GT(image->times.frontend_ms + image->times.optimizer_ms + image->times.ptxas_ms, 0);
     EXPECT_GE(image->times.total_ms, image->times.ptxas_ms);
+    EXPECT_EQ(image->log.find('\0'), std::string::npos);
   }
 }
 

@@ -147,8 +147,7 @@ Step execute_carry(Warp& warp, const Op& op, u32 mask) {
     const int bits = wide ? 64 : 32;
     if ((op.mode & kCarrySub) != 0) {
       sum = static_cast<u128>(a) - b - carry;
-      out =
-          static_cast<u128>(a) < static_cast<u128>(b) + carry;  // borrow
+      out = static_cast<u128>(a) < static_cast<u128>(b) + carry;  // borrow
     } else {
       sum = static_cast<u128>(a) + b + carry;
       out = sum >= (one << bits);
@@ -216,8 +215,9 @@ bool decode_multiply(Decoding& d, bool mad) {
   }
   LaneRequest r;
   r.saturate = d.take("sat");
-  if (r.saturate) return d.unsupported("mad.hi.sat is not modelled");
   r.type = d.take_type();
+  if (r.saturate && (!mad || part != 1 || r.type != Type::kS32))
+    return d.unsupported(".sat is of mad.hi.s32");
   constexpr std::array kMul = {LaneOp::kMulLo, LaneOp::kMulHi, LaneOp::kMulWide};
   constexpr std::array kMad = {LaneOp::kMadLo, LaneOp::kMadHi, LaneOp::kMadWide};
   r.op = (mad ? kMad : kMul)[static_cast<std::size_t>(part)];

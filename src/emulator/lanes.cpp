@@ -81,31 +81,49 @@ u64 convert_scalar(const LaneRequest& r, u64 bits) {
     if (r.ftz && r.source == Type::kF32) v = flush_f32(v);
   } else {
     const int width = bits_of(r.source);
-    if (is_signed(r.source)) {
-      const auto s = static_cast<s64>(bits << (64 - width)) >> (64 - width);
-      v = static_cast<double>(s);
-      if (width == 64 && r.type == Type::kF32) v = static_cast<double>(static_cast<float>(s));
+    const bool negative = is_signed(r.source) && (bits >> (width - 1) & 1) != 0;
+    u64 magnitude = bits;
+    if (negative) magnitude = (0 - bits) & (width == 64 ? ~u64{0} : (u64{1} << width) - 1);
+    if (r.type == Type::kF64) {
+      // The control register's rounding mode is the conversion's.
+      v = negative ? static_cast<double>(static_cast<s64>(bits << (64 - width)) >> (64 - width))
+                   : static_cast<double>(bits);
     } else {
-      v = static_cast<double>(bits);
-      if (width == 64 && r.type == Type::kF32) v = static_cast<double>(static_cast<float>(bits));
+      // Past 53 bits the lowest become one that only says "inexact": every narrower format rounds
+      // right.
+      const int extra = 64 - std::countl_zero(magnitude) - 53;
+      if (extra > 0) {
+        const u64 dropped = magnitude & ((u64{1} << extra) - 1);
+        magnitude = (magnitude & ~((u64{1} << extra) - 1)) | (dropped != 0 ? u64{1} << extra : 0);
+      }
+      v = static_cast<double>(magnitude);
+      if (negative) v = -v;
     }
   }
   if (to_float) {
     if (r.integer_rounding) v = std::copysign(integral(v, r.rounding), v);
     if (r.saturate) v = v > 0 ? (v < 1 ? v : 1.0) : 0.0;
-    if (r.type == Type::kF64) return std::isnan(v) ? 0x7FFFFFFFFFFFFFFFull : std::bit_cast<u64>(v);
+    if (r.type == Type::kF64) return std::bit_cast<u64>(v);
     EncodeOptions options;
     options.rounding = r.integer_rounding ? Rounding::kNearestEven : r.rounding;
     options.saturate = r.satfinite;
     options.relu = r.relu;
-    if (std::isnan(v) && (r.type == Type::kF32 || r.type == Type::kTf32)) return 0x7FFFFFFFu;
+    if (std::isnan(v) && r.type == Type::kF32) return 0x7FFFFFFFu;
+    if (std::isnan(v) && r.type == Type::kF16 && r.source == Type::kF64) {
+      return static_cast<u32>(bits >> 48 & 0x8000) | 0x7E00u | static_cast<u32>(bits >> 42 & 0x1FF);
+    }
+    if (std::isnan(v) && r.type == Type::kTf32) {
+      // As an H200: .rna only drops bits, the others give the canonical NaN.
+      return r.rounding == Rounding::kNearestAway ? bits & 0xFFFFE000u : 0x7FFFE000u;
+    }
     u32 code = encode(*to, v, options);
     if (r.type == Type::kTf32) code <<= 13;
     if (r.ftz && r.type == Type::kF32 && (code & 0x7F800000u) == 0) code &= 0x80000000u;
     return code;
   }
   const int width = bits_of(r.type);
-  if (std::isnan(v)) return width == 64 ? u64{1} << 63 : 0;
+  // As an H200: NaN gives zero from narrower floats, the lowest number from f64.
+  if (std::isnan(v)) return width == 64 ? u64{1} << 63 : width == 32 && r.source == Type::kF64 ? 0x80000000u : 0;
   v = integral(v, r.rounding);
   if (is_signed(r.type)) {
     const double high = std::ldexp(1.0, width - 1);

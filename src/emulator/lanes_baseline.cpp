@@ -9,7 +9,8 @@
 namespace attnjit::emulator {
 namespace baseline {
 namespace {
-// clang-format off: each needs the ones before
+// Each needs the ones before.
+// clang-format off
 #include "emulator/lanes_common.inc"
 #include "emulator/lanes_integer.inc"
 #include "emulator/lanes_float.inc"

@@ -213,6 +213,7 @@ void Warp::enter_frame(const FunctionCode& code, u32 row_base, u32 predicate_bas
     poison.resize(rows.size());
     poison_site.resize(rows.size());
     in_flight.resize(rows.size());
+    written_at.resize(rows.size());
   }
   if (predicates.size() < predicate_base + code.predicates) {
     predicates.resize(predicate_base + code.predicates);

@@ -167,6 +167,7 @@ struct PendingCopies {
   u32 unread = 0;
   u32 unwritten = 0;
   bool committed = false;
+  std::vector<u32> rows_written, rows_read;  ///< wgmma: registers in flight
   View read_done;
   View write_done;
 };
@@ -207,7 +208,10 @@ class Warp {
   std::vector<std::shared_ptr<PendingCopies>> bulk_groups;  ///< cp.async.bulk; the last is open
   std::vector<std::shared_ptr<PendingCopies>> wgmma_groups;
   std::shared_ptr<PendingCopies> tmem_loads, tmem_stores;
-  bool wgmma_fenced = true;
+  std::vector<u64> written_at;  ///< by row: the count of register writes when it was last written
+  u64 writes = 0;
+  u64 wgmma_fence_at = 0;  ///< the count at the last wgmma.fence
+  u64 wgmma_issued = 0, wgmma_done = 0;
   u32 registers_allotted = 0;  ///< setmaxnreg
   u32 setmaxnreg_count = 0;
   std::vector<u32> setmaxnreg_last;  ///< its values, in order
@@ -281,14 +285,23 @@ class AsyncOp {
   Warp* issuer = nullptr;
   u32 site = 0;
   u64 issued_at = 0;
-  View view;  ///< the issuer's knowledge at issue, and its own events
+  View view;  ///< the issuer's knowledge at issue
   AsyncAgents::Lease lease;
-  Accessor reader() const {
-    return {lease.agent, lease.read_epoch, site, Proxy::kAsync, false, &view};
+  Proxy proxy = Proxy::kAsync;
+  /// What is known to whoever learns that the operation's reads, or all of it, are done.
+  View reads_done() const {
+    View v = view;
+    v.set(lease.agent, lease.read_epoch);
+    return v;
   }
-  Accessor writer() const {
-    return {lease.agent, lease.write_epoch, site, Proxy::kAsync, false, &view};
+  View all_done() const {
+    View v = view;
+    v.set(lease.agent, lease.write_epoch);
+    if (proxy == Proxy::kAsync) v.set_async(lease.agent, lease.write_epoch);
+    return v;
   }
+  Accessor reader() const { return {lease.agent, lease.read_epoch, site, proxy, false, &view}; }
+  Accessor writer() const { return {lease.agent, lease.write_epoch, site, proxy, false, &view}; }
 };
 
 // ---------------------------------------------------------------------------------------------
@@ -307,7 +320,8 @@ class Cta {
   std::array<NamedBarrier, 16> barriers;
   std::vector<Warp> warps;
   u32 live_threads = 0;
-  std::shared_ptr<void> tmem;  ///< the tensor core's state; see tmem.h
+  std::vector<std::vector<u32>> wgmma_sites;  ///< by warpgroup: its instructions in order
+  std::shared_ptr<void> tmem;                 ///< the tensor core's state; see tmem.h
 
   u32 base() const { return rank << 24; }
 };
@@ -363,6 +377,8 @@ class Cluster {
   bool resolve_shared(const Op& op, Warp& warp, u32 lane, u32 address, u32 bytes, bool own_only,
                       Place* place);
   bool resolve_global(u64 address, u64 bytes, Place* place);
+  /// Memory of an asynchronous operation: shared (with rank) or global.
+  bool resolve_async(const AsyncOp& op, bool shared, u64 address, u64 bytes, Place* place);
 
   /// Records an access for race detection; reports a conflict.
   void record(Warp& warp, const Op& op, u32 lane, const Place& place, u32 bytes, bool write,

@@ -27,6 +27,50 @@ bool Cluster::resolve_global(u64 address, u64 bytes, Place* place) {
   return true;
 }
 
+bool Cluster::resolve_async(const AsyncOp& op, bool shared, u64 address, u64 bytes, Place* place) {
+  *place = {};
+  if (!shared) {
+    if (resolve_global(address, bytes, place)) return true;
+    const u64 slot = (address >> kBufferShift) - 1;
+    std::string near;
+    if (address >= buffer_base(0) && slot < machine.buffers.size()) {
+      near = fmt::format(": offset {} of buffer {}, which has {} bytes",
+                         static_cast<s64>(address - buffer_base(slot)), machine.buffers[slot].name,
+                         machine.buffers[slot].bytes);
+    }
+    report(FindingKind::kBounds, op.issuer, -1, op.site,
+           fmt::format("{} bytes at global address 0x{:x}{}", bytes, address, near));
+    return false;
+  }
+  Cta* cta = cta_of(static_cast<u32>(address));
+  const u64 offset = address & 0xFFFFFF;
+  if (cta == nullptr) {
+    report(FindingKind::kSpace, op.issuer, -1, op.site,
+           fmt::format("shared address 0x{:x} names CTA {} of a cluster of {}", address,
+                       address >> 24, ctas.size()));
+    return false;
+  }
+  if (offset < kSharedBegin || offset + bytes > cta->shared_end) {
+    report(FindingKind::kBounds, op.issuer, -1, op.site,
+           fmt::format(
+               "{} bytes at shared address 0x{:x}; the CTA's shared memory is 0x{:x} to 0x{:x}",
+               bytes, offset, kSharedBegin, cta->shared_end));
+    return false;
+  }
+  if (cta->live_threads == 0) {
+    report(FindingKind::kSpace, op.issuer, -1, op.site,
+           fmt::format("shared memory of CTA {}, which has exited", cta->rank));
+    return false;
+  }
+  place->space = Space::kShared;
+  place->offset = offset;
+  place->data = cta->shared.data() + offset;
+  place->poison = cta->shared_poison.empty() ? nullptr : cta->shared_poison.data() + offset;
+  place->shadow = machine.checks ? &cta->shadow : nullptr;
+  place->cta = cta;
+  return true;
+}
+
 bool Cluster::resolve_shared(const Op& op, Warp& warp, u32 lane, u32 address, u32 bytes,
                              bool own_only, Place* place) {
   Cta* cta = cta_of(address);

@@ -57,9 +57,9 @@ struct Op {
   Ref d2 = kNoRef;
   std::array<Ref, 4> s{kNoRef, kNoRef, kNoRef, kNoRef};
   Ref guard = kNoRef;
-  u32 target = 0;          ///< bra: the operation; call: the function
+  u32 target = 0;           ///< bra: the operation; call: the function
   u32 reconverge = kNoRef;  ///< bra: the immediate post-dominator
-  u32 list = 0;            ///< first of list_count operands in Program::lists
+  u32 list = 0;             ///< first of list_count operands in Program::lists
   u32 list_count = 0;
   u32 fp_mode = 0;  ///< 0: does not matter
   u32 site = 0;     ///< index of Program::sites
@@ -75,10 +75,10 @@ struct Op {
 inline constexpr u8 kOpReconverges = 1;  ///< some branch's paths meet here
 inline constexpr u8 kOpFirst = 2;        ///< the first of its PTX instruction
 inline constexpr u8 kOpAligned = 4;      ///< every thread of the warp must execute it together
-inline constexpr u8 kOpPolls = 8;  ///< reads what another agent may change: a spin loop's heart
-inline constexpr u8 kOpBranches = 16;    ///< may go to target
-inline constexpr u8 kOpEnds = 32;        ///< ret, exit, trap: no successor where the guard holds
-inline constexpr u8 kOpTable = 64;       ///< brx.idx: goes to one of tables[target]
+inline constexpr u8 kOpPolls = 8;      ///< reads what another agent may change: a spin loop's heart
+inline constexpr u8 kOpBranches = 16;  ///< may go to target
+inline constexpr u8 kOpEnds = 32;      ///< ret, exit, trap: no successor where the guard holds
+inline constexpr u8 kOpTable = 64;     ///< brx.idx: goes to one of tables[target]
 
 /// Where an operation comes from.
 struct Site {

@@ -43,6 +43,7 @@ void Warp::set_poison(Ref d, u32 value, u32 mask, u32 site) {
     return;
   }
   const u32 i = group->row_base + index_of(d);
+  written_at[i] = ++writes;
   u32& p = poison[i];
   p = (p & ~mask) | (value & mask);
   if ((value & mask) != 0) poison_site[i] = site;

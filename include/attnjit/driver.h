@@ -165,7 +165,7 @@ class ATTNJIT_EXPORT Driver {
   /// Loads an image and checks that it holds exactly the plan's entry. Into the current context, if
   /// there is one, it is loaded whole (see Kernel::prepare). Allowed while other threads capture.
   /// Errors: kDriver; kCorrupt where the image is damaged or does not hold what its plan says.
-  Result<std::unique_ptr<Kernel>> load(std::shared_ptr<const KernelImage> image,
+  Result<std::unique_ptr<Kernel>> load(const std::shared_ptr<const KernelImage>& image,
                                        KernelPlan plan) const;
 
   /// Whether a stream is capturing (a null stream: whether using it now would break a capture).

@@ -195,6 +195,7 @@ inline constexpr int kOobNan = 1;
 
 /// The opened driver: each member is the function of its name with `cu` before it.
 struct CudaApi {
+  // NOLINTNEXTLINE(bugprone-macro-parentheses): the arguments are a name and a parameter list.
 #define ATTNJIT_DECLARE(NAME, VERSION, ARGS) cuda::Result(*NAME) ARGS = nullptr;
   ATTNJIT_CUDA_FUNCTIONS(ATTNJIT_DECLARE)
   ATTNJIT_CUDA_OPTIONAL_FUNCTIONS(ATTNJIT_DECLARE)

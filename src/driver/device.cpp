@@ -96,7 +96,7 @@ DeviceEvent::~DeviceEvent() {
   if (event_ != nullptr) (void)api_->EventDestroy(event_of(event_));
 }
 
-Result<Device> Device::open(std::shared_ptr<const Driver> driver, int ordinal) {
+Result<Device> Device::open(const std::shared_ptr<const Driver>& driver, int ordinal) {
   auto properties = device_properties(*driver, ordinal);
   if (!properties) return std::move(properties).error();
   std::shared_ptr<const CudaApi> api = driver->share();

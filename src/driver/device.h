@@ -114,7 +114,7 @@ class Device {
  public:
   /// Retains the primary context of a GPU and makes it current. Errors: kEnvironment if there is no
   /// such GPU; kDriver.
-  static Result<Device> open(std::shared_ptr<const Driver> driver, int ordinal = 0);
+  static Result<Device> open(const std::shared_ptr<const Driver>& driver, int ordinal = 0);
   ~Device();
   Device(Device&& other) noexcept;
   Device& operator=(Device&&) = delete;

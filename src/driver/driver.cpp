@@ -39,7 +39,7 @@ Result<int> Driver::current_device() const {
   return device;
 }
 
-Result<std::unique_ptr<Kernel>> Driver::load(std::shared_ptr<const KernelImage> image,
+Result<std::unique_ptr<Kernel>> Driver::load(const std::shared_ptr<const KernelImage>& image,
                                              KernelPlan plan) const {
   // NOTE: cuLibraryLoadData is given no size and believes the ELF headers: they are checked first.
   const Result<CubinSummary> cubin = read_cubin(image->cubin);

@@ -285,7 +285,7 @@ Status LaunchState::Impl::move_pointers(const KernelPlan& plan, const LaunchArgs
     if (!address) return address.error();
     if (*address == maps[i].address) continue;
     const cuda::Result code =
-        library->api->TensorMapReplaceAddress(&maps[i].encoded, reinterpret_cast<void*>(*address));
+        library->api->TensorMapReplaceAddress(&maps[i].encoded, std::bit_cast<void*>(*address));
     if (code != cuda::kSuccess) {
       return cuda_error(*library->api, code,
                         fmt::format("cuTensorMapReplaceAddress({})", recipe.tensor_maps[i].name));

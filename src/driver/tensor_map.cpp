@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <bit>
 #include <string>
 
 namespace attnjit {
@@ -113,7 +114,7 @@ Status encode_tensor_map(const CudaApi& api, const TensorMapDescription& map, De
   std::array<std::uint32_t, kMaxRank> ones{1, 1, 1, 1, 1};
   const cuda::Result code = api.TensorMapEncodeTiled(
       &out, type_of(map.dtype), static_cast<std::uint32_t>(map.dims.size()),
-      reinterpret_cast<void*>(address), map.dims.data(), map.strides.data(), map.box.data(),
+      std::bit_cast<void*>(address), map.dims.data(), map.strides.data(), map.box.data(),
       map.element_strides.empty() ? ones.data() : map.element_strides.data(), cuda::kInterleaveNone,
       swizzle_of(map.swizzle), cuda::kL2Promotion256B,
       map.oob == TensorMapDescription::OutOfBounds::kNan ? cuda::kOobNan : cuda::kOobZero);

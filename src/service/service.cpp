@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <new>
 #include <thread>
 #include <utility>
 
@@ -27,7 +28,7 @@ class ServiceImpl final : public Service {
     if (core_->forked()) {
       // NOTE: leaked on purpose. Its threads exist in the parent alone, and its locks and condition
       // variables may be held by them for ever: destroying those hangs.
-      (void)new std::shared_ptr<ServiceCore>(std::move(core_));
+      (void)new (std::nothrow) std::shared_ptr<ServiceCore>(std::move(core_));
       return;
     }
     core_->shut_down(ServiceCore::Clock::now() + kShutDownLimit);

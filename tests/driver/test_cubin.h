@@ -51,16 +51,12 @@ inline std::vector<std::uint8_t> make_cubin(const std::vector<std::string>& entr
   }
   sections[2].sh_link = 1;
   sections[2].sh_entsize = sizeof(Elf64_Sym);
-  std::vector<std::uint8_t> bytes;
-  const auto append = [&](const void* data, std::size_t size) {
-    const auto* begin = static_cast<const std::uint8_t*>(data);
-    bytes.insert(bytes.end(), begin, begin + size);
-  };
-  append(&header, sizeof header);
-  append(sections, sizeof sections);
-  append(strings.data(), strings.size());
-  append(symbols.data(), sizes[2]);
-  append(code.data(), code.size());
+  std::vector<std::uint8_t> bytes(at);
+  std::memcpy(bytes.data(), &header, sizeof header);
+  std::memcpy(bytes.data() + header.e_shoff, sections, sizeof sections);
+  std::memcpy(bytes.data() + sections[1].sh_offset, strings.data(), sizes[1]);
+  std::memcpy(bytes.data() + sections[2].sh_offset, symbols.data(), sizes[2]);
+  std::memcpy(bytes.data() + sections[3].sh_offset, code.data(), sizes[3]);
   return bytes;
 }
 

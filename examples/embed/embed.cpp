@@ -27,8 +27,8 @@ int main() {
     return attnjit::exit_code(prepared.error().code);
   }
   std::printf("key %s\n", prepared->key().hex.c_str());
-  const auto kernel = (*service)->compile(
-      *prepared, std::chrono::steady_clock::now() + std::chrono::seconds(60));
+  const auto kernel =
+      (*service)->compile(*prepared, std::chrono::steady_clock::now() + std::chrono::seconds(60));
   if (!kernel) {
     std::fprintf(stderr, "%s\n", kernel.error().to_string().c_str());
     return attnjit::exit_code(kernel.error().code);

@@ -9,4 +9,5 @@ if grep -E 'NEEDED.*(cuda|nvrtc)' <<<"$dynamic"; then echo "links a CUDA library
 foreign=$(nm -D --defined-only "$library" | awk '$2 ~ /^[TDBR]$/ {print $3}' | c++filt |
   grep -vE '^(attnjit|(typeinfo|vtable|typeinfo name|guard variable|VTT) for attnjit|__(asan|ubsan|odr_asan|start|stop)|_(init|fini|edata|end)|__bss_start)' || true)
 if [[ -n "$foreign" ]]; then echo "exports names that are not attnjit's:"; echo "$foreign" | head -20; exit 1; fi
-nm -D --defined-only "$library" | c++filt | grep -q 'attnjit::to_string' || { echo "exports no API"; exit 1; }
+api=$(nm -D --defined-only "$library" | c++filt)
+grep -q 'attnjit::to_string' <<<"$api" || { echo "exports no API"; exit 1; }

@@ -124,6 +124,7 @@ Result<Modify> modification(const Problem& problem) {
       return Modify([](double score, const spec::Coordinates&) { return score; });
     case ScoreModSpec::Kind::kAlibi: {
       std::vector<double> slopes;
+      slopes.reserve(static_cast<std::size_t>(problem.spec.num_q_heads));
       for (int h = 0; h < problem.spec.num_q_heads; ++h) {
         slopes.push_back(alibi_slope(h, problem.spec.num_q_heads));
       }

@@ -668,7 +668,7 @@ bool decode_async_store(Decoding& d, bool reduces) {
   AtomicOperation operation{};
   if (reduces && !take_atomic_operation(d, &operation)) return false;
   const int v = d.take_any({"v2", "v4"});
-  const u8 vector = v < 0 ? 1 : static_cast<u8>(2 << v);
+  const u8 vector = static_cast<u8>(v < 0 ? 1 : 2 << v);
   const Type type = d.take_type();
   const int bits = bits_of(type);
   if (bits != 32 && bits != 64) return d.unsupported("a 32- or 64-bit type is needed");

@@ -217,7 +217,7 @@ bool decode_atomic(Decoding& d, bool returns) {
   const bool policy = d.take("L2::cache_hint");
   d.take_cache_hints();
   const int v = d.take_any({"v2", "v4", "v8"});
-  const u8 vector = v < 0 ? 1 : static_cast<u8>(2 << v);
+  const u8 vector = static_cast<u8>(v < 0 ? 1 : 2 << v);
   const Type type = d.take_type();
   if (!check_atomic_type(d, operation, type)) return false;
   const int bits = bits_of(type);

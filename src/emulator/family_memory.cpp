@@ -271,7 +271,7 @@ Step execute_store(Warp& warp, const Op& op, u32 mask) {
 
 bool take_vector(Decoding& d, u8* vector) {
   const int v = d.take_any({"v2", "v4", "v8"});
-  *vector = v < 0 ? 1 : static_cast<u8>(2 << v);
+  *vector = static_cast<u8>(v < 0 ? 1 : 2 << v);
   return true;
 }
 

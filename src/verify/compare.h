@@ -15,10 +15,11 @@ namespace attnjit::verify {
 struct Comparison {
   double tolerance = 0;
   double max_abs_err = 0;
-  double rel_err = 0;  ///< norm of the difference over the norm of the reference
-  /// The worst row's (one query of one head) norm of the difference over its norm, or over the norm
-  /// of a row of o's smallest normal numbers where that is larger.
-  double max_row_err = 0;
+  /// Norm of the difference over the norm of the reference. In both measures a norm counts for at
+  /// least that of as many of o's smallest precise numbers (2^-14 for fp16, 2^-120 otherwise):
+  /// where a sink outweighs every key by so much, o's own rounding is all that there is to see.
+  double rel_err = 0;
+  double max_row_err = 0;  ///< the same of the worst row (one query of one head)
   std::optional<double> lse_max_abs_err;
   bool passed = false;
   std::string reason;  ///< the first rule that failed, with its position; empty if passed

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 
 #include "attnjit/emulator.h"
 #include "base/environment.h"
@@ -45,10 +46,14 @@ class EmulatorBackend final : public verify::Backend {
     Result<LaunchRecipe> recipe = plan_launch(plan, problem.launch_shapes(),
                                               problem.launch_scalars(), problem.param_values());
     if (!recipe) return std::move(recipe).error();
-    Result<std::string> ptx = ptx_with_lines(plan, *image);
-    if (!ptx) return std::move(ptx).error();
-    Result<PtxModule> module = PtxModule::load(std::move(*ptx));
-    if (!module) return std::move(module).error();
+    if (!module_ || image_ != image) {
+      Result<std::string> ptx = ptx_with_lines(plan, *image);
+      if (!ptx) return std::move(ptx).error();
+      Result<PtxModule> module = PtxModule::load(std::move(*ptx));
+      if (!module) return std::move(module).error();
+      module_ = std::move(*module);
+      image_ = image;
+    }
 
     std::vector<EmulatorBuffer> buffers;
     for (const auto& [name, tensor] : problem.tensors) {
@@ -64,7 +69,7 @@ class EmulatorBackend final : public verify::Backend {
     }
     const bool empty = recipe->grid[0] == 0 || recipe->grid[1] == 0 || recipe->grid[2] == 0;
     if (!empty) {
-      Result<EmulatorReport> report = emulate(*module, *recipe, buffers);
+      Result<EmulatorReport> report = emulate(*module_, *recipe, buffers);
       if (!report) return std::move(report).error();
       for (const Finding& finding : report->findings) {
         if (!finding.warning) run.findings.push_back(finding_text(finding));
@@ -99,6 +104,9 @@ class EmulatorBackend final : public verify::Backend {
     if (lines.error().code == ErrorCode::kEnvironment && !image.ptx.empty()) return image.ptx;
     return std::move(lines).error();
   }
+
+  std::shared_ptr<const KernelImage> image_;  // what module_ was made of
+  std::optional<PtxModule> module_;
 };
 
 }  // namespace

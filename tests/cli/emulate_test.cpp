@@ -115,5 +115,32 @@ TEST_F(Emulate, GenerateWritesALaunch) {
   EXPECT_EQ(launch.at("out").at("o"), "o.npy");
 }
 
+TEST_F(Emulate, VerifiesARealKernelAndDumpsIt) {
+  if (!has_nvrtc()) GTEST_SKIP() << "there is no NVRTC";
+  const std::vector<std::string> words =
+      hopper("verify", {"--return-lse", "--sink", "--backend", "emulator", "--q-len", "9",
+                        "--kv-len", "40", "--input", "rising", "--seed", "3"});
+  std::vector<std::string> dumping = words;
+  dumping.insert(dumping.end(), {"--dump", folder_ / "dump"});
+  const Json json = run_json(dumping, 0);
+  EXPECT_EQ(json.at("backend"), "emulator");
+  EXPECT_TRUE(json.at("passed"));
+  EXPECT_TRUE(json.at("reason").is_null());
+  EXPECT_LE(json.at("rel_err").get<double>(), 1e-2);
+  EXPECT_GT(json.at("rel_err").get<double>(), 0);
+  EXPECT_LE(json.at("max_row_err").get<double>(), 4e-2);
+  EXPECT_LE(json.at("lse_max_abs_err").get<double>(), 1e-2);
+  EXPECT_GT(json.at("max_abs_err").get<double>(), 0);
+  for (const char* file :
+       {"spec.json", "q.npy", "k.npy", "v.npy", "o.npy", "scale.npy", "lse.npy", "sink.npy"}) {
+    EXPECT_FALSE(read_text((folder_ / "dump/") + file).empty()) << file;
+  }
+  EXPECT_NE(read_text(folder_ / "dump/q.npy").find("'<f4'"), std::string::npos);
+  EXPECT_NE(read_text(folder_ / "dump/o.npy").find("(1, 9, 8, 64)"), std::string::npos);
+  EXPECT_NE(read_text(folder_ / "dump/lse.npy").find("(1, 8, 9)"), std::string::npos);
+  EXPECT_EQ(run({"plan", "--spec", folder_ / "dump/spec.json"}).exit_code, 0);
+  EXPECT_NE(run(words).out.find("passed"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace attnjit::testing

@@ -1,9 +1,12 @@
-// Runs every supported combination of the sm_90a kernel on a GPU, or a sample of them, and compares
-// each with the float64 reference: five shapes, four kinds of input, outputs poisoned before.
+// Runs every supported combination of the sm_90a kernel, or a sample of them, and compares each
+// with the float64 reference, outputs poisoned before: on a GPU at five shapes with all four kinds
+// of input; in the emulator at three small shapes, each with one kind.
 //
-//     attnjit_verify_matrix [--arch A] [--sample N] [--threads T] [--json FILE]
+//     attnjit_verify_matrix [--backend gpu|emulator] [--arch A] [--sample N] [--threads T]
+//                           [--json FILE]
 //
-// --sample N takes every Nth combination. Exit code 77: there is no such GPU (ctest: skipped).
+// --sample N takes every Nth combination. Exit code 77: there is no such GPU, or no NVRTC (ctest:
+// skipped).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,6 +22,7 @@
 #include <thread>
 
 #include "attnjit/service.h"
+#include "cli/emulator_backend.h"
 #include "verify/backend.h"
 #include "verify/compare.h"
 
@@ -29,6 +33,7 @@ using Json = nlohmann::ordered_json;
 
 struct Options {
   Arch arch = Arch::kSm90a;
+  bool emulator = false;
   int sample = 1;
   int threads = 0;
   std::string json;
@@ -39,6 +44,7 @@ struct Shape {
 };
 // Odd lengths, one query, fewer keys than queries, several tiles, a batch of three.
 constexpr Shape kShapes[] = {{1, 1, 257}, {3, 127, 191}, {1, 200, 77}, {2, 65, 449}, {1, 301, 333}};
+constexpr Shape kSmallShapes[] = {{1, 1, 131}, {2, 33, 97}, {1, 70, 40}};
 constexpr InputKind kInputs[] = {InputKind::kNormal, InputKind::kLarge, InputKind::kRising,
                                  InputKind::kSpike};
 
@@ -150,6 +156,7 @@ std::vector<Case> cases(Arch arch) {
 
 struct Totals {
   std::mutex mutex;
+  std::atomic<bool> lacking{false};  // no NVRTC
   int combinations = 0, unsupported = 0, runs = 0;
   std::vector<std::string> failures;
   struct Worst {
@@ -178,10 +185,21 @@ class Worker {
     }
     Result<CompiledKernel> compiled =
         service_.compile(*prepared, std::chrono::steady_clock::now() + std::chrono::minutes(5));
+    if (!compiled && compiled.error().code == ErrorCode::kEnvironment) {
+      totals_.lacking = true;
+      return;
+    }
     if (!compiled) return fail(one.name + ": " + compiled.error().to_string());
     {
       const std::lock_guard lock(totals_.mutex);
       ++totals_.combinations;
+    }
+    if (backend_->name() == "emulator") {
+      for (std::size_t i = 0; i < std::size(kSmallShapes); ++i) {
+        run_one(one, prepared->plan(), compiled->image, kSmallShapes[i],
+                kInputs[(seed + i) % std::size(kInputs)], seed);
+      }
+      return;
     }
     for (const Shape& shape : kShapes) {
       for (const InputKind input : kInputs) {
@@ -250,8 +268,12 @@ Json to_json(const Totals& totals, const std::string& device, double seconds) {
   return json;
 }
 
+Result<std::unique_ptr<Backend>> open_backend(const Options& options) {
+  return options.emulator ? cli::make_emulator_backend() : make_gpu_backend(options.arch);
+}
+
 int run_matrix(const Options& options) {
-  Result<std::unique_ptr<Backend>> first = make_gpu_backend(options.arch);
+  Result<std::unique_ptr<Backend>> first = open_backend(options);
   if (!first) {
     std::fprintf(stderr, "%s\n", first.error().to_string().c_str());
     return first.error().code == ErrorCode::kEnvironment ? 77 : 1;
@@ -270,7 +292,7 @@ int run_matrix(const Options& options) {
   std::atomic<std::size_t> next{0};
   const auto step = static_cast<std::size_t>(options.sample);
   const auto work = [&] {
-    Result<std::unique_ptr<Backend>> backend = make_gpu_backend(options.arch);
+    Result<std::unique_ptr<Backend>> backend = open_backend(options);
     if (!backend) {
       const std::lock_guard lock(totals.mutex);
       totals.failures.push_back(backend.error().to_string());
@@ -294,6 +316,7 @@ int run_matrix(const Options& options) {
   const std::string text = json.dump(2, ' ', false, Json::error_handler_t::replace);
   std::printf("%s\n", text.c_str());
   if (!options.json.empty()) std::ofstream(options.json) << text << '\n';
+  if (totals.lacking) return 77;
   return totals.failures.empty() && totals.combinations > 0 ? 0 : 1;
 }
 
@@ -311,6 +334,9 @@ int main(int argc, char** argv) {
       options.threads = std::atoi(value);
     } else if (flag == "--json") {
       options.json = value;
+    } else if (flag == "--backend" &&
+               (std::strcmp(value, "gpu") == 0 || std::strcmp(value, "emulator") == 0)) {
+      options.emulator = std::strcmp(value, "emulator") == 0;
     } else if (flag == "--arch" && attnjit::arch_from_string(value)) {
       options.arch = *attnjit::arch_from_string(value);
     } else {

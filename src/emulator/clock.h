@@ -20,15 +20,18 @@ inline void join(Clock& into, const Clock& from) {
   for (std::size_t i = 0; i < from.size(); ++i) into[i] = std::max(into[i], from[i]);
 }
 
-/// Knowledge in both senses: what happened before, and which generic-proxy writes the async proxy
-/// is guaranteed to see (everything that happened before a fence.proxy.async).
+/// Knowledge in three senses: what happened before; which generic-proxy writes the async proxy is
+/// guaranteed to see (everything that happened before a fence.proxy.async); and which tensor
+/// operations a tcgen05.fence::after_thread_sync orders before those that follow it.
 struct View {
   Clock generic;
   Clock async;
+  Clock tensor;
 
   void acquire(const View& from) {
     join(generic, from.generic);
     join(async, from.async);
+    join(tensor, from.tensor);
   }
   /// The agent's own async-proxy events, or its fence, reach the async proxy.
   void fence_proxy() { join(async, generic); }
@@ -39,6 +42,10 @@ struct View {
   void set_async(u32 agent, u32 epoch) {
     if (async.size() <= agent) async.resize(agent + 1);
     async[agent] = std::max(async[agent], epoch);
+  }
+  void set_tensor(u32 agent, u32 epoch) {
+    if (tensor.size() <= agent) tensor.resize(agent + 1);
+    tensor[agent] = std::max(tensor[agent], epoch);
   }
 };
 
@@ -53,6 +60,7 @@ class AsyncAgents {
     u32 agent = 0;
     u32 read_epoch = 0;   ///< of the operation's reads
     u32 write_epoch = 0;  ///< of its writes
+    u32 issue_epoch = 0;  ///< of its issue: known, it says nothing about either
   };
   Lease borrow(const Clock& issuer) {
     for (std::size_t i = 0; i < slots_.size(); ++i) {
@@ -80,8 +88,8 @@ class AsyncAgents {
   Lease lease(std::size_t i) {
     Slot& slot = slots_[i];
     slot.busy = true;
-    slot.epoch += 2;
-    return {first_ + static_cast<u32>(i), slot.epoch - 1, slot.epoch};
+    slot.epoch += 3;
+    return {first_ + static_cast<u32>(i), slot.epoch - 1, slot.epoch, slot.epoch - 2};
   }
   u32 first_;
   std::vector<Slot> slots_;

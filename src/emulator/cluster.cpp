@@ -11,6 +11,7 @@
 #include "emulator/decoding.h"
 #include "emulator/instruction_table.h"
 #include "emulator/machine.h"
+#include "emulator/tensor_memory.h"
 
 namespace attnjit::emulator {
 namespace {
@@ -395,10 +396,32 @@ bool Cluster::unstick() {
 }
 
 void Cluster::check_in_flight(Warp& warp, const Op& op) {
+  const u32 base = warp.group->row_base;
+  bool copies = false;
   const auto check = [&](Ref r, bool writes) {
     if (r == kNoRef || !is_row(r)) return;
-    u8& state = warp.in_flight[warp.group->row_base + index_of(r)];
+    u8& state = warp.in_flight[base + index_of(r)];
     if (state == 0 || (state == 2 && !writes)) return;
+    if (state == kCopiesTensor && writes) {
+      state = 0;
+      --warp.in_flight_rows;
+      return;
+    }
+    if (state >= kLoadsTensor) {
+      complete_tensor_loads(warp);
+      // Compilers move a loaded register before the wait; the copy is no more usable than it.
+      if (!writes && machine.program.sites[op.site].text.starts_with("mov")) {
+        copies = true;
+        return;
+      }
+      report(FindingKind::kTmem, &warp, -1, op.site,
+             fmt::format("{} a register that a tcgen05.ld may not have written yet: "
+                         "tcgen05.wait::ld is needed",
+                         writes ? "writes" : "reads"));
+      state = 0;
+      --warp.in_flight_rows;
+      return;
+    }
     report(FindingKind::kRace, &warp, -1, op.site,
            fmt::format("{} a register that an asynchronous operation in flight {}",
                        writes ? "writes" : "reads", state == 1 ? "will write" : "may still read"));
@@ -408,6 +431,19 @@ void Cluster::check_in_flight(Warp& warp, const Op& op) {
   check(op.d, true);
   check(op.d2, true);
   for (const Ref r : op.s) check(r, false);
+  // Vector stores have their values in a list; what else has one checks for itself.
+  if (op.list_count != 0 && machine.program.sites[op.site].text.starts_with("st")) {
+    for (u32 i = 0; i < op.list_count; ++i) check(machine.program.lists[op.list + i], false);
+  }
+  for (const Ref r : {op.d, op.d2}) {
+    if (!copies || r == kNoRef || !is_row(r)) continue;
+    u8& state = warp.in_flight[base + index_of(r)];
+    if (state < kLoadsTensor) {
+      warp.tmem_rows.push_back(base + index_of(r));
+      ++warp.in_flight_rows;
+    }
+    state = kCopiesTensor;
+  }
 }
 
 Cluster::~Cluster() = default;

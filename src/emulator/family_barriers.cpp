@@ -6,6 +6,7 @@
 #include "emulator/decoding.h"
 #include "emulator/instruction_table.h"
 #include "emulator/machine.h"
+#include "emulator/tensor_memory.h"
 
 namespace attnjit::emulator {
 namespace {
@@ -314,6 +315,7 @@ void Cluster::settle_after_exit(Warp& warp) {
       complete_barrier(warp, b);
   }
   settle_cluster_barrier();
+  if (warp.cta->live_threads == 0) check_tensor_leak(*warp.cta);
 }
 
 void add_barriers(InstructionTable& t) {

@@ -72,6 +72,7 @@ Step execute_mbarrier(Warp& warp, const Op& op, u32 mask) {
       warp.release_into(knowledge);
     } else {
       knowledge = warp.fence_view;
+      join(knowledge.tensor, warp.view.tensor);  // tcgen05.fence::before_thread_sync suffices
     }
   }
   u64 states[32] = {};

@@ -25,6 +25,8 @@ namespace attnjit::emulator {
 class Machine;
 class Cluster;
 class Cta;
+class TensorMemory;
+class TensorOrder;
 
 /// splitmix64: small, and the same everywhere, so that a seed means the same run on every host.
 class Random {
@@ -106,6 +108,11 @@ struct Frame {
 };
 
 struct Group;
+
+/// Warp::in_flight of a register that a tcgen05.ld writes, and of a copy of one: usable after
+/// tcgen05.wait::ld.
+inline constexpr u8 kLoadsTensor = 3;
+inline constexpr u8 kCopiesTensor = 4;
 
 /// What a group waits for: tested by the scheduler before the operation is run again.
 struct Wait {
@@ -192,7 +199,7 @@ class Warp {
   std::vector<u32> poison;  ///< by first row of a register: lanes never defined
   std::vector<u32> predicate_poison;
   std::vector<u32> poison_site;  ///< by first row: where the poison came from
-  std::vector<u8> in_flight;     ///< by row: 1 written, 2 read by an asynchronous operation
+  std::vector<u8> in_flight;  ///< by row: 1 written, 2 read by an asynchronous operation, or the below
   u32 in_flight_rows = 0;
   u32 carry = 0;  ///< the condition code's carry
 
@@ -212,6 +219,8 @@ class Warp {
   u64 writes = 0;
   u64 wgmma_fence_at = 0;  ///< the count at the last wgmma.fence
   u64 wgmma_issued = 0, wgmma_done = 0;
+  std::vector<u32> tmem_rows;  ///< registers that a tcgen05.ld writes, until the wait::ld
+  Clock tensor_known;          ///< tensor operations that the next ones are ordered after
   u32 registers_allotted = 0;  ///< setmaxnreg
   u32 setmaxnreg_count = 0;
   std::vector<u32> setmaxnreg_last;  ///< its values, in order
@@ -321,7 +330,7 @@ class Cta {
   std::vector<Warp> warps;
   u32 live_threads = 0;
   std::vector<std::vector<u32>> wgmma_sites;  ///< by warpgroup: its instructions in order
-  std::shared_ptr<void> tmem;                 ///< the tensor core's state; see tmem.h
+  std::shared_ptr<TensorMemory> tmem;         ///< null until it is used
 
   u32 base() const { return rank << 24; }
 };
@@ -342,6 +351,7 @@ class Cluster {
   std::vector<std::unique_ptr<AsyncOp>> pending;
   std::unordered_map<u64, View> strong;  ///< by address: what release stores published
   std::unordered_map<u32, std::unique_ptr<AccessShadow>> global_shadows;  ///< by buffer
+  std::shared_ptr<TensorOrder> tensor_order;                              ///< null until it is used
 
   // barrier.cluster
   u32 cluster_arrived = 0;

@@ -23,6 +23,7 @@ int unordered(u32 agent, u32 epoch, Proxy proxy, bool was_write, const Accessor&
   if (a.proxy == Proxy::kAsync && proxy == Proxy::kGeneric && was_write &&
       at(a.view->async, agent) < epoch)
     return 1;
+  if (a.proxy == Proxy::kTensor && at(a.view->tensor, agent) < epoch) return 1;
   return 0;
 }
 

@@ -15,7 +15,7 @@
 
 namespace attnjit::emulator {
 
-enum class Proxy : u8 { kGeneric, kAsync };
+enum class Proxy : u8 { kGeneric, kAsync, kTensor };
 
 /// Who accesses, with what knowledge.
 struct Accessor {
@@ -29,7 +29,7 @@ struct Accessor {
 
 /// An access that the new one is not ordered after.
 struct Conflict {
-  bool proxy_only = false;  ///< ordered, but for the missing proxy fence
+  bool proxy_only = false;  ///< ordered, but for the missing proxy fence (or tcgen05.fence)
   bool earlier_is_write = false;
   u32 agent = 0;
   u32 site = 0;

@@ -252,7 +252,6 @@ void TensorOrder::issue(std::unique_ptr<TensorOp> op, Warp& warp, u32 lane, cons
     if (e->thread == event->thread || at(known, e->lease.agent) >= e->lease.issue_epoch)
       after.push_back(e);
   }
-  op->lane = lane;
   op->event = event;
   op->after = std::move(after);
   TensorOp* started = op.get();

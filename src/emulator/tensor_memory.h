@@ -108,7 +108,6 @@ class TensorOp : public AsyncOp {
  public:
   bool ready(Cluster& cluster) override;
 
-  u32 lane = 0;
   std::vector<std::shared_ptr<TensorEvent>> after;  ///< must execute first
   std::shared_ptr<TensorEvent> event;               ///< null: ld, st
 

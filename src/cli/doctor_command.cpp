@@ -16,6 +16,8 @@ namespace {
 
 class Doctor {
  public:
+  Doctor() : json_(Json::object()) {}
+
   Report examine() {
     json_["version"] = ATTNJIT_VERSION;
     nvrtc();

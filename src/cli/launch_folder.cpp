@@ -1,5 +1,7 @@
 #include "cli/launch_folder.h"
 
+#include <fmt/format.h>
+
 #include "cli/files.h"
 #include "cli/spec_source.h"
 #include "plan/launch_json.h"
@@ -33,8 +35,8 @@ Status write_launch(const std::string& folder, const KernelPlan& plan,
   launch.seed = request->seed;
   for (const auto& [name, tensor] : problem->tensors) {
     const std::string file = name + ".npy";
-    if (Status s = verify::write_npy(folder + "/" + file, storable(tensor)); !s) return s;
-    files.push_back(folder + "/" + file);
+    files.push_back(fmt::format("{}/{}", folder, file));
+    if (Status s = verify::write_npy(files.back(), storable(tensor)); !s) return s;
     LaunchBuffer buffer;
     buffer.name = name;
     buffer.dtype = tensor.dtype;

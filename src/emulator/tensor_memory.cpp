@@ -58,6 +58,7 @@ void TensorMemory::free(u32 column) {
   const auto it = std::find_if(allocations.begin(), allocations.end(),
                                [&](const Allocation& a) { return a.column == column; });
   for (u32 unit = column / 32; unit < (column + it->columns) / 32; ++unit) taken_[unit] = false;
+  shadow_.forget(std::size_t{column} * kTmemLanes * 4, std::size_t{it->columns} * kTmemLanes * 4);
   allocations.erase(it);
 }
 
@@ -289,7 +290,9 @@ void issue_tensor_access(std::unique_ptr<TensorOp> op, Warp& warp, const Op& fro
 }
 
 void learn(Warp& warp, const View& view) {
-  warp.view.acquire(view);
+  // NOTE: not View::acquire: others learn of it through a tcgen05.fence only.
+  join(warp.view.generic, view.generic);
+  join(warp.view.async, view.async);
   join(warp.tensor_known, view.tensor);
 }
 

@@ -14,6 +14,13 @@
 
 namespace attnjit::emulator {
 
+inline EmulatorOptions isa(std::uint64_t seed = 0) {
+  EmulatorOptions options;
+  options.model = EmulatorModel::kIsa;
+  options.seed = seed;
+  return options;
+}
+
 /// One execution of the operation under test. Addresses of tensor memory are relative to the
 /// allocation, those of shared memory to the image.
 struct TensorStep {

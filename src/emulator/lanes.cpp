@@ -123,7 +123,8 @@ u64 convert_scalar(const LaneRequest& r, u64 bits) {
   }
   const int width = bits_of(r.type);
   // As an H200: NaN gives zero from narrower floats, the lowest number from f64.
-  if (std::isnan(v)) return width == 64 ? u64{1} << 63 : width == 32 && r.source == Type::kF64 ? 0x80000000u : 0;
+  if (std::isnan(v))
+    return width == 64 ? u64{1} << 63 : width == 32 && r.source == Type::kF64 ? 0x80000000u : 0;
   v = integral(v, r.rounding);
   if (is_signed(r.type)) {
     const double high = std::ldexp(1.0, width - 1);

@@ -199,7 +199,8 @@ class Warp {
   std::vector<u32> poison;  ///< by first row of a register: lanes never defined
   std::vector<u32> predicate_poison;
   std::vector<u32> poison_site;  ///< by first row: where the poison came from
-  std::vector<u8> in_flight;  ///< by row: 1 written, 2 read by an asynchronous operation, or the below
+  std::vector<u8>
+      in_flight;  ///< by row: 1 written, 2 read by an asynchronous operation, or the below
   u32 in_flight_rows = 0;
   u32 carry = 0;  ///< the condition code's carry
 

@@ -55,6 +55,7 @@ TEST(FuzzCorpus, SpecJson) { run("spec_json", fuzz_spec_json); }
 TEST(FuzzCorpus, Cubin) { run("cubin", fuzz_cubin); }
 TEST(FuzzCorpus, Worker) { run("worker", fuzz_worker); }
 TEST(FuzzCorpus, CacheEntry) { run("cache_entry", fuzz_cache_entry); }
+TEST(FuzzCorpus, Ptx) { run("ptx", fuzz_ptx); }
 
 }  // namespace
 }  // namespace attnjit::fuzz

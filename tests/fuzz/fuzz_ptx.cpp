@@ -1,11 +1,17 @@
-// libFuzzer target: any bytes as PTX give a module or an error, never a crash or a hang.
-#include <cstddef>
-#include <cstdint>
+// Fuzz target: PTX modules, parsed and decoded.
+#include <cstdlib>
 #include <string>
 
-#include "emulator/ptx_parser.h"
+#include "attnjit/emulator.h"
+#include "fuzz_targets.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  (void)attnjit::emulator::parse_ptx(std::string(reinterpret_cast<const char*>(data), size));
-  return 0;
+namespace attnjit::fuzz {
+
+void fuzz_ptx(std::string_view input) {
+  const Result<PtxModule> module = PtxModule::load(std::string(input));
+  if (module) return;
+  const ErrorCode code = module.error().code;
+  if (code != ErrorCode::kInvalid && code != ErrorCode::kUnsupported) std::abort();
 }
+
+}  // namespace attnjit::fuzz

@@ -27,4 +27,7 @@ void fuzz_worker(std::string_view input);
 /// The cache's files: an entry that is accepted must encode to the same bytes.
 void fuzz_cache_entry(std::string_view input);
 
+/// PTX modules: what is refused is refused as invalid or unsupported.
+void fuzz_ptx(std::string_view input);
+
 }  // namespace attnjit::fuzz

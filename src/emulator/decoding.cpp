@@ -123,7 +123,8 @@ bool Decoding::expect(std::size_t least, std::size_t most) {
   if (count() >= least && count() <= most) return true;
   // A modifier that is not known may be why the operands differ.
   for (std::size_t i = 0; i < taken_.size(); ++i) {
-    if (!taken_[i]) return unsupported(fmt::format("modifier .{} is not modelled here", in.modifiers[i]));
+    if (!taken_[i])
+      return unsupported(fmt::format("modifier .{} is not modelled here", in.modifiers[i]));
   }
   return invalid(
       fmt::format("{} operands where {} are expected", count(),

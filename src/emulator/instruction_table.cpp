@@ -25,6 +25,7 @@ InstructionTable::InstructionTable() {
   add_matrices(*this);
   add_wgmma(*this);
   add_tcgen05(*this);
+  add_launch_control(*this);
   add_miscellaneous(*this);
 }
 

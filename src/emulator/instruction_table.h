@@ -52,6 +52,7 @@ void add_tensor_copies(InstructionTable& table);
 void add_matrices(InstructionTable& table);
 void add_wgmma(InstructionTable& table);
 void add_tcgen05(InstructionTable& table);
+void add_launch_control(InstructionTable& table);
 void add_miscellaneous(InstructionTable& table);
 
 }  // namespace attnjit::emulator

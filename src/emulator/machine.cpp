@@ -72,6 +72,12 @@ void Machine::merge(Cluster& cluster) {
   }
 }
 
+bool Machine::take_cluster(std::array<u32, 3>* first_cta) {
+  if (next_cluster_ >= grid_clusters_) return false;
+  *first_cta = cluster_origin(next_cluster_++);
+  return true;
+}
+
 void Machine::run() {
   if (grid_clusters_ == 0) return;
   if (program.communicates) {
@@ -106,9 +112,13 @@ void Machine::run_parallel() {
 void Machine::run_together() {
   Random random(seed ^ 0x5DEECE66Dull);
   std::vector<std::unique_ptr<Cluster>> resident;
-  u64 next = 0;
+  u64& next = next_cluster_;
+  // Fewer than fit, where a kernel may take over the others' work.
+  const u64 limit = program.steals
+                        ? 1 + random.below(static_cast<u32>(std::min(kResident, grid_clusters_)))
+                        : kResident;
   while (!stop) {
-    while (resident.size() < kResident && next < grid_clusters_) {
+    while (resident.size() < limit && next < grid_clusters_) {
       resident.push_back(std::make_unique<Cluster>(*this, cluster_origin(next),
                                                    seed * 0x9E3779B97F4A7C15ull + next));
       ++next;

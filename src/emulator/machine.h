@@ -365,6 +365,7 @@ class Cluster {
   u64 progress = 0;  ///< changes of state that another agent could see
   u64 polls = 0;     ///< fruitless looks since the last progress
   bool failed = false;
+  bool launch_control_failed = false;
   EmulatorStats stats;
   std::vector<u64> op_counts, op_threads;  ///< by row of the instruction table, with stats
 
@@ -457,10 +458,12 @@ class Machine {
   std::atomic<u64> total_steps{0};
   std::atomic<u64> total_thread_steps{0};
   std::atomic<bool> stop{false};
-  std::atomic<u64> next_stolen{0};  ///< clusterlaunchcontrol
 
   /// Runs the whole grid.
   void run();
+
+  /// Cluster launch control: takes a cluster that has not started; false where none is left.
+  bool take_cluster(std::array<u32, 3>* first_cta);
 
   void add_finding(Finding finding);
   std::vector<Finding> findings;
@@ -470,6 +473,7 @@ class Machine {
   void merge(Cluster& cluster);
   std::mutex mutex_;
   u64 grid_clusters_ = 0;
+  u64 next_cluster_ = 0;  ///< run_together
   std::array<u32, 3> cluster_grid_{};
   std::array<u32, 3> cluster_origin(u64 index) const;
   void run_parallel();

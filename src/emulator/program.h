@@ -127,6 +127,7 @@ struct Program {
   u32 dynamic_smem_align = 16;
   bool uses_dynamic_smem = false;
   bool communicates = false;  ///< CTAs may talk through global memory
+  bool steals = false;        ///< uses cluster launch control
   bool uses_tmem = false;
 
   std::array<u32, 3> required_threads{0, 0, 0};

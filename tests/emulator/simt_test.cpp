@@ -205,6 +205,26 @@ TEST_P(Simt, FindsTheDivergentBarrier) {
   EXPECT_TRUE(has_finding(report, FindingKind::kAligned)) << words(report);
 }
 
+TEST(SimtRuns, TakeOverTilesByLaunchControl) {
+  const PtxModule module = load_module(test_file("kernels/launch_control.sm_100a.ptx"));
+  int taken = 0;
+  for (std::uint64_t seed = 0; seed < 12; ++seed) {
+    EmulatorOptions options;
+    options.seed = seed;
+    std::vector<EmulatorBuffer> buffers{i32_buffer("marks", std::vector<int>(20 * 64)),
+                                        i32_buffer("taken", {0})};
+    const auto report =
+        run(module,
+            recipe_of("persistent", {20, 1, 1}, {64, 1, 1}, {pointer("marks"), pointer("taken")}),
+            buffers, options);
+    EXPECT_TRUE(report.passed) << words(report);
+    for (const int mark : values_of<std::int32_t>(buffers[0]))
+      ASSERT_EQ(mark, 1) << "each tile once";
+    taken += values_of<std::int32_t>(buffers[1])[0];
+  }
+  EXPECT_GT(taken, 0);
+}
+
 TEST(SimtRuns, AreReproducibleBySeed) {
   for (const std::uint64_t seed : {3u, 12u}) {
     EmulatorOptions options;

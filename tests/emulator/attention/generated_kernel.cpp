@@ -1,0 +1,76 @@
+#include "generated_kernel.h"
+
+#include <chrono>
+
+#include "attnjit/compile.h"
+#include "attnjit/source.h"
+#include "verify/numeric.h"
+
+namespace attnjit::emulator {
+namespace {
+
+EmulatorBuffer buffer_of(const std::string& name, const verify::Tensor& tensor) {
+  EmulatorBuffer buffer;
+  buffer.name = name;
+  buffer.dtype = tensor.dtype;
+  for (const std::int64_t extent : tensor.shape) {
+    buffer.shape.push_back(static_cast<std::uint64_t>(extent));
+  }
+  buffer.data = tensor.bytes;
+  return buffer;
+}
+
+EmulatorBuffer output_of(const std::string& name, verify::Tensor tensor) {
+  verify::poison(tensor);
+  EmulatorBuffer buffer = buffer_of(name, tensor);
+  buffer.uninitialised = true;
+  return buffer;
+}
+
+}  // namespace
+
+Result<GeneratedKernel> generate_kernel(const AttentionSpec& spec) {
+  GeneratedKernel kernel;
+  Result<KernelPlan> planned = plan(spec);
+  if (!planned) return std::move(planned).error();
+  kernel.plan = std::move(*planned);
+  Result<KernelSource> source = generate(kernel.plan);
+  if (!source) return std::move(source).error();
+  CompileRequest request;
+  request.source = std::move(*source);
+  request.want_ptx = true;
+  Result<KernelImage> image = make_in_process_compiler()->compile(
+      request, std::chrono::steady_clock::now() + std::chrono::minutes(5));
+  if (!image) return std::move(image).error();
+  kernel.ptx = std::move(image->ptx);
+  return kernel;
+}
+
+Result<LaunchRecipe> launch_of(const KernelPlan& plan, const verify::Problem& problem) {
+  return plan_launch(plan, problem.launch_shapes(), problem.launch_scalars(),
+                     problem.param_values());
+}
+
+Result<KernelRun> run_kernel(const PtxModule& module, const LaunchRecipe& recipe,
+                             const verify::Problem& problem, const EmulatorOptions& options) {
+  std::vector<EmulatorBuffer> buffers;
+  for (const auto& [name, tensor] : problem.tensors) buffers.push_back(buffer_of(name, tensor));
+  KernelRun run;
+  run.o = verify::make_tensor(problem.spec.output_dtype.value_or(problem.spec.qkv_dtype),
+                              problem.o_shape());
+  buffers.push_back(output_of("o", run.o));
+  if (problem.spec.return_lse) {
+    run.lse = verify::make_tensor(Dtype::kF32, problem.lse_shape());
+    buffers.push_back(output_of("lse", *run.lse));
+  }
+  Result<EmulatorReport> report = emulate(module, recipe, buffers, options);
+  if (!report) return std::move(report).error();
+  run.report = std::move(*report);
+  for (EmulatorBuffer& buffer : buffers) {
+    if (buffer.name == "o") run.o.bytes = std::move(buffer.data);
+    if (buffer.name == "lse") run.lse->bytes = std::move(buffer.data);
+  }
+  return run;
+}
+
+}  // namespace attnjit::emulator

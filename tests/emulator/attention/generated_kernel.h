@@ -1,0 +1,39 @@
+// Attention kernels as attnjit generates them, run in the emulator: the subject of the agreement
+// with the H200 and of the mutations.
+//
+// Thread rules: plain values and pure functions.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "attnjit/emulator.h"
+#include "attnjit/plan.h"
+#include "verify/problem.h"
+
+namespace attnjit::emulator {
+
+struct GeneratedKernel {
+  KernelPlan plan;
+  std::string ptx;
+};
+
+/// Plans, renders and compiles a spec. Errors: kEnvironment where there is no NVRTC.
+Result<GeneratedKernel> generate_kernel(const AttentionSpec& spec);
+
+/// What one run of a kernel on a problem gave; outputs are uninitialised before.
+struct KernelRun {
+  EmulatorReport report;
+  verify::Tensor o;
+  std::optional<verify::Tensor> lse;
+};
+
+/// `recipe` is plan_launch's for the problem, perhaps damaged.
+Result<KernelRun> run_kernel(const PtxModule& module, const LaunchRecipe& recipe,
+                             const verify::Problem& problem, const EmulatorOptions& options);
+
+/// plan_launch with what the problem says.
+Result<LaunchRecipe> launch_of(const KernelPlan& plan, const verify::Problem& problem);
+
+}  // namespace attnjit::emulator

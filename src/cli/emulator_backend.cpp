@@ -43,8 +43,11 @@ class EmulatorBackend final : public verify::Backend {
 
   Result<BackendRun> run(const KernelPlan& plan, const std::shared_ptr<const KernelImage>& image,
                          const Problem& problem) override {
-    Result<LaunchRecipe> recipe = plan_launch(plan, problem.launch_shapes(),
-                                              problem.launch_scalars(), problem.param_values());
+    // Few SMs, so that small problems give a CTA several tiles where the kernel loops over them.
+    DeviceShape device;
+    device.sm_count = 2;
+    Result<LaunchRecipe> recipe = plan_launch(
+        plan, problem.launch_shapes(), problem.launch_scalars(), problem.param_values(), device);
     if (!recipe) return std::move(recipe).error();
     if (!module_ || image_ != image) {
       Result<std::string> ptx = ptx_with_lines(plan, *image);

@@ -12,7 +12,7 @@
 namespace attnjit {
 namespace {
 
-constexpr std::int64_t kCorrectionBytes = 256 * 4;  // a float a softmax thread
+constexpr std::int64_t kCorrectionBytes = 512 * 4;  // a sum and a maximum a softmax thread
 
 class SmemBuilder {
  public:
@@ -40,24 +40,30 @@ void add_barriers(Sm100Variant& variant, const std::string& name, std::int64_t c
   }
 }
 
-// The order and the arrival counts of the reference's FA4MiscMBars: 128 softmax threads hand over
-// each part of P, and 128 correction threads vouch for O before its first part; a pair's leader
-// hears both CTAs. The others are one tcgen05.commit or one expect_tx.
+// FA4MiscMBars' order, with barriers of Q's own and of O's staging. One lane a warp arrives for it:
+// 4 softmax warps hand over each part of P, and 4 correction warps vouch for O before its first
+// part; a pair's leader hears both CTAs. The others are one tcgen05.commit, one expect_tx or one
+// thread.
 void lay_out_barriers(Sm100Variant& variant, std::int64_t cta_group) {
-  const int warpgroup = static_cast<int>(128 * cta_group);
+  const int warps = static_cast<int>(4 * cta_group);
   for (int wg = 0; wg < 2; ++wg) {
     for (std::int64_t part = 0; part < variant.num_pv_stages; ++part) {
-      const int arrivals = part == 0 ? 2 * warpgroup : warpgroup;
-      variant.barriers.push_back({fmt::format("S{}_cons[{}]", wg, part), arrivals});
+      variant.barriers.push_back(
+          {fmt::format("S{}_cons[{}]", wg, part), part == 0 ? 2 * warps : warps});
     }
   }
   for (int wg = 0; wg < 2; ++wg) {
-    variant.barriers.push_back({fmt::format("C{}_prod", wg), 128});
-    variant.barriers.push_back({fmt::format("C{}_cons", wg), 128});
+    variant.barriers.push_back({fmt::format("C{}_prod", wg), 4});
+    variant.barriers.push_back({fmt::format("C{}_cons", wg), 4});
   }
   variant.barriers.push_back({"S0_prod", 1});
   variant.barriers.push_back({"S1_prod", 1});
-  if (variant.num_qo == 2) add_barriers(variant, "Q1Sync", variant.num_qk_stages, 1);
+  for (std::int64_t tile = 0; tile < variant.num_qo; ++tile) {
+    add_barriers(variant, fmt::format("Q{}_prod", tile), variant.num_qk_stages, 1);
+  }
+  for (std::int64_t tile = 0; tile < variant.num_qo; ++tile) {
+    variant.barriers.push_back({fmt::format("Q{}_cons", tile), 1});
+  }
   const std::string k = variant.use_fused_kv ? "KV" : "K";
   const std::int64_t k_barriers = variant.num_kv_stages * variant.num_qk_stages;
   add_barriers(variant, k + "_prod", k_barriers, 1);
@@ -68,6 +74,9 @@ void lay_out_barriers(Sm100Variant& variant, std::int64_t cta_group) {
   }
   variant.barriers.push_back({"O0_prod", 1});
   variant.barriers.push_back({"O1_prod", 1});
+  for (std::int64_t tile = 0; tile < variant.num_qo; ++tile) {
+    variant.barriers.push_back({fmt::format("O{}_staged", tile), 4});
+  }
 }
 
 void lay_out_tmem(Sm100Variant& variant, std::int64_t qkv_size) {
@@ -134,8 +143,10 @@ Sm100Variant lay_out_fa4(const Sm100Tile& tile, std::int64_t slots, bool fused,
   v.k_stage_bytes = fused ? std::max(k_nope_bytes, v.v_stage_bytes) : k_nope_bytes + k_rope_bytes;
 
   SmemBuilder smem(v);
-  smem.add("Q", v.BM * nope_columns * q, tile_alignment);
-  smem.add("Q rope", v.BM * v.rope_depth * tile.rope_size, 1024);
+  // A rope part like the rest is a part of each query tile.
+  const bool own_rope = tile.rope_size != q;
+  smem.add("Q", v.BM * (own_rope ? nope_columns : v.padded_qk_depth) * q, tile_alignment);
+  smem.add("Q rope", own_rope ? v.BM * v.rope_depth * tile.rope_size : 0, 1024);
   const std::int64_t q_end = smem.end();
   // O takes Q's place: the first half when both tiles' Q K^T are done, the second when all is.
   const std::int64_t o_bytes = v.BM * v.padded_ov_depth * tile.output_size;
@@ -157,9 +168,14 @@ Sm100Variant lay_out_fa4(const Sm100Tile& tile, std::int64_t slots, bool fused,
   smem.add("barriers", static_cast<std::int64_t>(v.barriers.size()) * Fa4Config::mbar_size, 8);
   smem.add("tmem address", 4, 4);
   v.smem_bytes = smem.end();
-  v.smem_overlays = {{"O", 0, o_bytes,
-                      o_bytes <= q_end ? "every Q K^T of the tile is done"
-                                       : "every MMA that reads what it covers is done"}};
+  if (o_bytes <= q_end && !own_rope) {
+    for (std::int64_t i = 0; i < tile.num_qo; ++i) {
+      v.smem_overlays.push_back({fmt::format("O{}", i), i * q_end / tile.num_qo,
+                                 o_bytes / tile.num_qo, "every Q K^T of the query tile is done"});
+    }
+  } else {
+    v.smem_overlays = {{"O", 0, o_bytes, "every MMA that reads what it covers is done"}};
+  }
   lay_out_tmem(v, q);
   return v;
 }

@@ -3,6 +3,10 @@
 // Thread rules: pure functions.
 #pragma once
 
+#include <string>
+#include <vector>
+
+#include "attnjit/launch.h"
 #include "attnjit/plan.h"
 #include "attnjit/sm100_plan.h"
 #include "attnjit/tuning.h"
@@ -17,5 +21,14 @@ Result<Sm100Plan> make_sm100_plan(const AttentionSpec& given, const AttentionSpe
 
 /// Fills the generic side of a plan from its Sm100Plan: constants, maps, barriers, deviations.
 void fill_from_sm100(std::shared_ptr<const Sm100Plan> sm100, KernelPlan& plan);
+
+/// Fills plan.constants and plan.parameters, supported and reason: what the template takes.
+void fill_sm100_kernel(const Sm100Plan& sm100, KernelPlan& plan);
+
+/// Plans a launch of a supported sm_100 plan; plan_launch has checked the lengths.
+Result<LaunchRecipe> plan_sm100_launch(const KernelPlan& plan, const LaunchShapes& shapes,
+                                       const LaunchScalars& scalars,
+                                       const std::vector<ParamValue>& params,
+                                       const DeviceShape& device);
 
 }  // namespace attnjit

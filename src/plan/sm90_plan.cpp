@@ -7,24 +7,15 @@
 #include <string_view>
 
 #include "attnjit/sm90_plan.h"
-#include "plan/mask_scalars.h"
+#include "plan/kernel_parameters.h"
 
 namespace attnjit {
 namespace {
 
 constexpr std::int64_t kMaxSmemBytes = 232448;  // a CTA's, opt-in, on sm_90
-constexpr int kMaxLaunchScalars = 8;            // windows, or chunks, that LaunchScalars can give
 constexpr int kMaxStages = 4;
 
 int round_up(int value, int to) { return (value + to - 1) / to * to; }
-
-bool contains(const MaskSpec& mask, MaskSpec::Kind kind) {
-  if (mask.kind == kind) return true;
-  for (const MaskSpec& child : mask.of) {
-    if (contains(child, kind)) return true;
-  }
-  return false;
-}
 
 /// Why the template does not serve a spec; empty: it does.
 std::string unsupported_reason(const AttentionSpec& spec) {
@@ -64,30 +55,7 @@ std::string unsupported_reason(const AttentionSpec& spec) {
         "TMA needs rows of whole 16 bytes: qk_depth {} and ov_depth {} must be multiples of 8",
         spec.qk_depth, spec.ov_depth);
   }
-  std::set<std::string> names;
-  for (const ParamSpec& param : user_parameters(spec)) {
-    names.insert(param.name);
-  }
-  for (const ParamSpec& param : user_parameters(spec)) {
-    const bool array =
-        param.type == ParamSpec::Type::kI32Array || param.type == ParamSpec::Type::kF32Array;
-    const bool matrix = param.type == ParamSpec::Type::kI32Matrix;
-    if ((array && names.count(param.name + "_n") > 0) ||
-        (matrix &&
-         (names.count(param.name + "_rows") > 0 || names.count(param.name + "_cols") > 0))) {
-      return fmt::format(
-          "the parameter {} needs the names {}_n, {}_rows and {}_cols for its extent", param.name,
-          param.name, param.name, param.name);
-    }
-  }
-  for (const MaskScalar& scalar : mask_scalars(spec.mask)) {
-    if (!scalar.constant && scalar.position >= kMaxLaunchScalars) {
-      return fmt::format(
-          "a mask tree takes {} windows and {} chunks given at launch; make more of them constant",
-          kMaxLaunchScalars, kMaxLaunchScalars);
-    }
-  }
-  return {};
+  return why_no_parameters(spec);
 }
 
 /// The tile of a depth. P, S and O live in registers: BN/4 + BN/2 + ov_depth/2 of them a thread.
@@ -165,48 +133,6 @@ void complete(const AttentionSpec& spec, Sm90Plan& plan) {
   plan.v_bytes = std::int64_t{2} * plan.BN * plan.padded_ov_depth;
 }
 
-void add_parameters(const AttentionSpec& spec, KernelPlan& plan) {
-  using Kind = KernelParameter::Kind;
-  const auto add = [&](std::string name, Kind kind, std::string cuda_type = {}) {
-    plan.parameters.push_back({std::move(name), kind, std::move(cuda_type)});
-  };
-  for (const char* map : {"q_map", "k_map", "v_map", "o_map"}) add(map, Kind::kTensorMap);
-  if (spec.return_lse) add("lse", Kind::kPointer, "float");
-  if (spec.sink) add("sink", Kind::kPointer, "const float");
-  for (const char* name : {"num_q_heads", "q_len", "kv_len", "m_tiles", "total_tiles"}) {
-    add(name, Kind::kI32);
-  }
-  add("scale", Kind::kF32);
-  for (const MaskScalar& scalar : mask_scalars(spec.mask)) {
-    if (!scalar.constant) add(scalar.name, Kind::kI32);
-  }
-  if (spec.score_mod.kind == ScoreModSpec::Kind::kSoftcap && !spec.score_mod.constant) {
-    add("cap", Kind::kF32);
-  }
-  for (const ParamSpec& param : user_parameters(spec)) {
-    const std::string name = "param_" + param.name;
-    switch (param.type) {
-      case ParamSpec::Type::kI32:
-        add(name, Kind::kI32);
-        break;
-      case ParamSpec::Type::kF32:
-        add(name, Kind::kF32);
-        break;
-      case ParamSpec::Type::kI32Array:
-      case ParamSpec::Type::kF32Array:
-        add(name, Kind::kPointer,
-            param.type == ParamSpec::Type::kI32Array ? "const int" : "const float");
-        add(name + "_n", Kind::kI32);
-        break;
-      case ParamSpec::Type::kI32Matrix:
-        add(name, Kind::kPointer, "const int");
-        add(name + "_rows", Kind::kI32);
-        add(name + "_cols", Kind::kI32);
-        break;
-    }
-  }
-}
-
 void add_constants(const AttentionSpec& spec, const Sm90Plan& sm90, KernelPlan& plan) {
   const auto add_int = [&](std::string name, std::int64_t value) {
     plan.constants.push_back({"int", std::move(name), std::to_string(value)});
@@ -237,14 +163,7 @@ void add_constants(const AttentionSpec& spec, const Sm90Plan& sm90, KernelPlan& 
     if (range.name == "barriers") add_int("kBarrierOffset", range.begin);
   }
   add_int("kSmemBytes", plan.smem_bytes);
-  for (const MaskScalar& scalar : mask_scalars(spec.mask)) {
-    if (scalar.constant) add_int(scalar.constant_name, scalar.value);
-  }
-  if (spec.score_mod.kind == ScoreModSpec::Kind::kSoftcap && spec.score_mod.constant) {
-    // Hexadecimal: the same float whatever the locale and the reader's rounding.
-    plan.constants.push_back(
-        {"float", "kCap", fmt::format("{:a}f", static_cast<float>(spec.score_mod.cap))});
-  }
+  add_user_constants(spec, plan);
 }
 
 void add_maps(const Sm90Plan& sm90, KernelPlan& plan) {
@@ -325,7 +244,8 @@ Status make_sm90_plan(const AttentionSpec& resolved, const PlanOptions& options,
         "BN");
   }
   add_constants(resolved, sm90, plan);
-  add_parameters(resolved, plan);
+  add_forward_parameters(resolved, {"num_q_heads", "q_len", "kv_len", "m_tiles", "total_tiles"},
+                         plan);
   add_deviations(options, resolved, plan);
   return {};
 }

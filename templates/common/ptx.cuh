@@ -149,6 +149,26 @@ ATTNJIT_DEVICE void tma_store_4d(const TensorMap* map, u32 source, int c0, int c
       : "memory");
 }
 
+/// cp.async.bulk.tensor.5d, global to shared (9.7.9.27).
+ATTNJIT_DEVICE void tma_load_5d(u32 destination, const TensorMap* map, u32 barrier, int c0, int c1,
+                                int c2, int c3, int c4, u64 policy) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+      "[%0], [%1, {%3, %4, %5, %6, %7}], [%2], %8;" ::"r"(destination),
+      "l"(map), "r"(barrier), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4), "l"(policy)
+      : "memory");
+}
+
+/// cp.async.bulk.tensor.5d, shared to global (9.7.9.27): elements out of bounds are left out.
+ATTNJIT_DEVICE void tma_store_5d(const TensorMap* map, u32 source, int c0, int c1, int c2, int c3,
+                                 int c4) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.global.shared::cta.bulk_group [%0, {%2, %3, %4, %5, %6}], [%1];" ::
+          "l"(map),
+      "r"(source), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4)
+      : "memory");
+}
+
 /// cp.async.bulk.commit_group (9.7.9.25).
 ATTNJIT_DEVICE void bulk_commit_group() {
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
@@ -167,6 +187,34 @@ ATTNJIT_DEVICE void stmatrix_x4(u32 row, u32 a, u32 b, u32 c, u32 d) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row),
                "r"(a), "r"(b), "r"(c), "r"(d)
                : "memory");
+}
+
+// ---- Shared memory by address -----------------------------------------------------------------
+
+/// ld.shared (9.7.9).
+ATTNJIT_DEVICE float load_shared(u32 address) {
+  float value;
+  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(value) : "r"(address) : "memory");
+  return value;
+}
+
+/// st.shared (9.7.9).
+ATTNJIT_DEVICE void store_shared(u32 address, float value) {
+  asm volatile("st.shared.f32 [%0], %1;" ::"r"(address), "f"(value) : "memory");
+}
+
+/// st.shared.v4 (9.7.9): 16 aligned bytes.
+ATTNJIT_DEVICE void store_shared_v4(u32 address, u32 a, u32 b, u32 c, u32 d) {
+  asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(a), "r"(b), "r"(c),
+               "r"(d)
+               : "memory");
+}
+
+/// ld.shared.b32 (9.7.9).
+ATTNJIT_DEVICE u32 load_shared_word(u32 address) {
+  u32 value;
+  asm volatile("ld.shared.b32 %0, [%1];" : "=r"(value) : "r"(address) : "memory");
+  return value;
 }
 
 // ---- Arithmetic -------------------------------------------------------------------------------
@@ -190,6 +238,68 @@ ATTNJIT_DEVICE float reciprocal_approx(float x) {
   float y;
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
+}
+
+/// shl.b32 (9.7.8): by 32 and more gives 0, where C++ says nothing.
+ATTNJIT_DEVICE u32 shift_left(u32 value, u32 by) {
+  u32 result;
+  asm("shl.b32 %0, %1, %2;" : "=r"(result) : "r"(value), "r"(by));
+  return result;
+}
+
+/// max.f32 with three inputs (9.7.3), sm_100 and later.
+ATTNJIT_DEVICE float max3(float a, float b, float c) {
+  float result;
+  asm("max.f32 %0, %1, %2, %3;" : "=f"(result) : "f"(a), "f"(b), "f"(c));
+  return result;
+}
+
+// ---- Pairs of floats (9.7.3, .f32x2), sm_100 and later ----------------------------------------
+
+/// Two floats that one instruction computes with.
+struct FloatPair {
+  float x, y;
+};
+
+ATTNJIT_DEVICE u64 pair_bits(FloatPair pair) {
+  u64 bits;
+  asm("mov.b64 %0, {%1, %2};" : "=l"(bits) : "f"(pair.x), "f"(pair.y));
+  return bits;
+}
+ATTNJIT_DEVICE FloatPair pair_of(u64 bits) {
+  FloatPair pair;
+  asm("mov.b64 {%0, %1}, %2;" : "=f"(pair.x), "=f"(pair.y) : "l"(bits));
+  return pair;
+}
+
+/// fma.rn.f32x2.
+ATTNJIT_DEVICE FloatPair fma_pair(FloatPair a, FloatPair b, FloatPair c) {
+  u64 d;
+  asm("fma.rn.f32x2 %0, %1, %2, %3;"
+      : "=l"(d)
+      : "l"(pair_bits(a)), "l"(pair_bits(b)), "l"(pair_bits(c)));
+  return pair_of(d);
+}
+
+/// mul.rn.f32x2.
+ATTNJIT_DEVICE FloatPair mul_pair(FloatPair a, FloatPair b) {
+  u64 d;
+  asm("mul.rn.f32x2 %0, %1, %2;" : "=l"(d) : "l"(pair_bits(a)), "l"(pair_bits(b)));
+  return pair_of(d);
+}
+
+/// add.rn.f32x2.
+ATTNJIT_DEVICE FloatPair add_pair(FloatPair a, FloatPair b) {
+  u64 d;
+  asm("add.rn.f32x2 %0, %1, %2;" : "=l"(d) : "l"(pair_bits(a)), "l"(pair_bits(b)));
+  return pair_of(d);
+}
+
+/// add.rm.f32x2: rounds towards minus infinity.
+ATTNJIT_DEVICE FloatPair add_pair_down(FloatPair a, FloatPair b) {
+  u64 d;
+  asm("add.rm.f32x2 %0, %1, %2;" : "=l"(d) : "l"(pair_bits(a)), "l"(pair_bits(b)));
+  return pair_of(d);
 }
 
 /// cvt.rn.bf16x2.f32 or cvt.rn.f16x2.f32 (9.7.9.21): two floats as a pair, `low` in the low half.

@@ -58,10 +58,12 @@ void check_variant(const Sm100Variant& v, const AttentionSpec& spec, const std::
   EXPECT_EQ(v.smem_bytes, end);
   EXPECT_LE(v.smem_bytes, kSm100SmemBytes);
   // O lies in the tiles' memory and nowhere near the barriers.
-  ASSERT_EQ(v.smem_overlays.size(), 1U);
+  ASSERT_FALSE(v.smem_overlays.empty());
   for (const Sm100SmemRegion& region : v.smem) {
     if (region.name != "correction") continue;
-    EXPECT_LE(v.smem_overlays[0].begin + v.smem_overlays[0].size, region.begin);
+    for (const Sm100Overlay& overlay : v.smem_overlays) {
+      EXPECT_LE(overlay.begin + overlay.size, region.begin);
+    }
   }
   I columns = 0;
   for (const MemoryRange& range : v.tmem) {
@@ -195,6 +197,7 @@ TEST(Sm100Plan, InvariantsHoldForRandomSpecs) {
   std::mt19937 rng(5);
   int planned = 0;
   int unsupported = 0;
+  int supported = 0;
   std::map<std::string, int> references;
   for (int i = 0; i < 3000; ++i) {
     AttentionSpec spec;
@@ -221,8 +224,12 @@ TEST(Sm100Plan, InvariantsHoldForRandomSpecs) {
     if (rng() % 6 == 0) options.swizzle_bytes = pick(rng, {32, 64, 128});
     if (!validate(spec, options).empty()) continue;
     const KernelPlan result = plan_of(spec, options);
-    EXPECT_FALSE(result.supported);
-    EXPECT_FALSE(result.reason.empty());
+    EXPECT_EQ(result.supported, result.reason.empty());
+    if (result.supported) {
+      ++supported;
+      EXPECT_FALSE(result.constants.empty());
+      EXPECT_FALSE(result.parameters.empty());
+    }
     if (!result.sm100) {
       ++unsupported;
       continue;
@@ -234,6 +241,7 @@ TEST(Sm100Plan, InvariantsHoldForRandomSpecs) {
   }
   EXPECT_GT(planned, 800);
   EXPECT_GT(unsupported, 100);
+  EXPECT_GT(supported, 50);
   EXPECT_GT(references["fa4"], 100);
   EXPECT_GT(references["mla"], 100);
   EXPECT_GT(references["depth512"], 50);
@@ -247,8 +255,8 @@ TEST(Sm100Plan, IsTheReferenceWhereNothingDeviates) {
   EXPECT_TRUE(v.use_fused_kv);
   EXPECT_EQ(v.num_qk_stages, 1);
   EXPECT_EQ(v.tmem_used, 512);
-  // 256 x 128 x 2 of Q, 5 slots of 128 x 128 x 2, 256 floats, 23 barriers, one address.
-  EXPECT_EQ(v.smem_bytes, 65536 + 5 * 32768 + 1024 + 23 * 8 + 4);
+  // 256 x 128 x 2 of Q, 5 slots of 128 x 128 x 2, 512 floats, 28 barriers, one address.
+  EXPECT_EQ(v.smem_bytes, 65536 + 5 * 32768 + 2048 + 28 * 8 + 4);
   EXPECT_EQ(deviation(result, "BN"), nullptr);
   EXPECT_EQ(deviation(result, "num_kv_stages"), nullptr);
   EXPECT_TRUE(result.sm100->can_switch_to_1q);
@@ -256,12 +264,12 @@ TEST(Sm100Plan, IsTheReferenceWhereNothingDeviates) {
   EXPECT_EQ(result.min_registers, 128);
 }
 
-TEST(Sm100Plan, BarriersHaveTheReferencesOrderAndCounts) {
+TEST(Sm100Plan, BarriersHaveTheReferencesOrderAndOneArrivalAWarp) {
   const KernelPlan result = plan_of(dense(128));
   std::vector<std::pair<std::string, int>> expected{
-      {"S0_cons[0]", 256}, {"S0_cons[1]", 128}, {"S1_cons[0]", 256}, {"S1_cons[1]", 128},
-      {"C0_prod", 128},    {"C0_cons", 128},    {"C1_prod", 128},    {"C1_cons", 128},
-      {"S0_prod", 1},      {"S1_prod", 1},      {"Q1Sync", 1}};
+      {"S0_cons[0]", 8}, {"S0_cons[1]", 4}, {"S1_cons[0]", 8}, {"S1_cons[1]", 4}, {"C0_prod", 4},
+      {"C0_cons", 4},    {"C1_prod", 4},    {"C1_cons", 4},    {"S0_prod", 1},    {"S1_prod", 1},
+      {"Q0_prod", 1},    {"Q1_prod", 1},    {"Q0_cons", 1},    {"Q1_cons", 1}};
   for (const char* side : {"prod", "cons"}) {
     for (int i = 0; i < 5; ++i) {
       expected.emplace_back("KV_" + std::string(side) + "[" + std::to_string(i) + "]", 1);
@@ -269,6 +277,8 @@ TEST(Sm100Plan, BarriersHaveTheReferencesOrderAndCounts) {
   }
   expected.emplace_back("O0_prod", 1);
   expected.emplace_back("O1_prod", 1);
+  expected.emplace_back("O0_staged", 4);
+  expected.emplace_back("O1_staged", 4);
   ASSERT_EQ(result.barriers.size(), expected.size());
   for (std::size_t i = 0; i < expected.size(); ++i) {
     EXPECT_EQ(result.barriers[i].name, expected[i].first);
@@ -323,14 +333,14 @@ TEST(Sm100Plan, CapsTheStagesAtSixtyFourBarriers) {
   const Deviation* stages = deviation(two, "num_kv_stages");
   ASSERT_NE(stages, nullptr);
   EXPECT_EQ(stages->reference, "13");
-  EXPECT_EQ(stages->actual, "12");
+  EXPECT_EQ(stages->actual, "11");
   EXPECT_NE(stages->reason.find("barriers"), std::string::npos);
   PlanOptions options;
   options.num_qo = 1;
   const KernelPlan one = plan_of(spec, options);
   ASSERT_NE(deviation(one, "num_kv_stages"), nullptr);
-  EXPECT_EQ(deviation(one, "num_kv_stages")->actual, "26");
-  EXPECT_EQ(one.barriers.size(), 64U);
+  EXPECT_EQ(deviation(one, "num_kv_stages")->actual, "24");
+  EXPECT_LE(one.barriers.size(), 64U);
   options.num_qo = 2;
   options.pair_cta = true;
   spec = dense(128, Dtype::kE4m3);
@@ -341,7 +351,8 @@ TEST(Sm100Plan, CapsTheStagesAtSixtyFourBarriers) {
 
 TEST(Sm100Plan, OLiesOverQAndWhereItIsWiderOverTheRing) {
   const KernelPlan half = plan_of(dense(128));
-  EXPECT_EQ(half.sm100->variants.front().smem_overlays[0].size, 65536);
+  EXPECT_EQ(half.sm100->variants.front().smem_overlays[1].begin, 32768);
+  EXPECT_EQ(half.sm100->variants.front().smem_overlays[1].size, 32768);
   EXPECT_EQ(half.smem_map[0].size, 65536);
   const KernelPlan fp8 = plan_of(dense(128, Dtype::kE4m3));
   const Sm100Variant& v = fp8.sm100->variants.front();
@@ -362,8 +373,8 @@ TEST(Sm100Plan, PairDoublesTheSoftmaxArrivals) {
   options.pair_cta = true;
   const KernelPlan result = plan_of(dense(128), options);
   EXPECT_EQ(result.cluster, 2);
-  EXPECT_EQ(result.barriers[0].arrivals, 512);
-  EXPECT_EQ(result.barriers[1].arrivals, 256);
+  EXPECT_EQ(result.barriers[0].arrivals, 16);
+  EXPECT_EQ(result.barriers[1].arrivals, 8);
   EXPECT_FALSE(result.sm100->can_switch_to_1q);
 }
 
@@ -372,20 +383,20 @@ TEST(Sm100Plan, OneBudgetAWarpgroup) {
   const Deviation* spare = deviation(result, "registers of the spare warps");
   ASSERT_NE(spare, nullptr);
   EXPECT_EQ(spare->reference, "24");
-  EXPECT_EQ(spare->actual, "40");
+  EXPECT_EQ(spare->actual, "48");
   AttentionSpec mla = dense(192);
   mla.ov_depth = 128;
   mla.mla = Mla::kPrefill;
-  EXPECT_EQ(plan_of(mla).sm100->roles.front().registers, 184);
+  EXPECT_EQ(plan_of(mla).sm100->roles.front().registers, 192);
 }
 
 TEST(Sm100Plan, Sm103NeedsNoExp2Emulation) {
   AttentionSpec spec = dense(128);
-  EXPECT_EQ(plan_of(spec).sm100->exp2_fma_pairs, 16);
+  EXPECT_EQ(plan_of(spec).sm100->exp2_fma_pairs, 8);
   spec.arch = Arch::kSm103a;
   const KernelPlan result = plan_of(spec);
   EXPECT_EQ(result.sm100->exp2_fma_pairs, 0);
-  EXPECT_EQ(result.reason, "no sm_103a template yet");
+  EXPECT_TRUE(result.supported) << result.reason;
 }
 
 TEST(Sm100Plan, ColumnsComeInBatchesOf32) {

@@ -1,0 +1,106 @@
+#include "plan/kernel_parameters.h"
+
+#include <fmt/format.h>
+
+#include <set>
+#include <utility>
+
+#include "plan/mask_scalars.h"
+
+namespace attnjit {
+namespace {
+
+constexpr int kMaxLaunchScalars = 8;  // windows, or chunks, that LaunchScalars can give
+
+}  // namespace
+
+bool contains(const MaskSpec& mask, MaskSpec::Kind kind) {
+  if (mask.kind == kind) return true;
+  for (const MaskSpec& child : mask.of) {
+    if (contains(child, kind)) return true;
+  }
+  return false;
+}
+
+std::string why_no_parameters(const AttentionSpec& spec) {
+  std::set<std::string> names;
+  for (const ParamSpec& param : user_parameters(spec)) {
+    names.insert(param.name);
+  }
+  for (const ParamSpec& param : user_parameters(spec)) {
+    const bool array =
+        param.type == ParamSpec::Type::kI32Array || param.type == ParamSpec::Type::kF32Array;
+    const bool matrix = param.type == ParamSpec::Type::kI32Matrix;
+    if ((array && names.count(param.name + "_n") > 0) ||
+        (matrix &&
+         (names.count(param.name + "_rows") > 0 || names.count(param.name + "_cols") > 0))) {
+      return fmt::format(
+          "the parameter {} needs the names {}_n, {}_rows and {}_cols for its extent", param.name,
+          param.name, param.name, param.name);
+    }
+  }
+  for (const MaskScalar& scalar : mask_scalars(spec.mask)) {
+    if (!scalar.constant && scalar.position >= kMaxLaunchScalars) {
+      return fmt::format(
+          "a mask tree takes {} windows and {} chunks given at launch; make more of them constant",
+          kMaxLaunchScalars, kMaxLaunchScalars);
+    }
+  }
+  return {};
+}
+
+void add_forward_parameters(const AttentionSpec& spec, const std::vector<std::string>& integers,
+                            KernelPlan& plan) {
+  using Kind = KernelParameter::Kind;
+  const auto add = [&](std::string name, Kind kind, std::string cuda_type = {}) {
+    plan.parameters.push_back({std::move(name), kind, std::move(cuda_type)});
+  };
+  for (const char* map : {"q_map", "k_map", "v_map", "o_map"}) add(map, Kind::kTensorMap);
+  if (spec.return_lse) add("lse", Kind::kPointer, "float");
+  if (spec.sink) add("sink", Kind::kPointer, "const float");
+  for (const std::string& name : integers) add(name, Kind::kI32);
+  add("scale", Kind::kF32);
+  for (const MaskScalar& scalar : mask_scalars(spec.mask)) {
+    if (!scalar.constant) add(scalar.name, Kind::kI32);
+  }
+  if (spec.score_mod.kind == ScoreModSpec::Kind::kSoftcap && !spec.score_mod.constant) {
+    add("cap", Kind::kF32);
+  }
+  for (const ParamSpec& param : user_parameters(spec)) {
+    const std::string name = "param_" + param.name;
+    switch (param.type) {
+      case ParamSpec::Type::kI32:
+        add(name, Kind::kI32);
+        break;
+      case ParamSpec::Type::kF32:
+        add(name, Kind::kF32);
+        break;
+      case ParamSpec::Type::kI32Array:
+      case ParamSpec::Type::kF32Array:
+        add(name, Kind::kPointer,
+            param.type == ParamSpec::Type::kI32Array ? "const int" : "const float");
+        add(name + "_n", Kind::kI32);
+        break;
+      case ParamSpec::Type::kI32Matrix:
+        add(name, Kind::kPointer, "const int");
+        add(name + "_rows", Kind::kI32);
+        add(name + "_cols", Kind::kI32);
+        break;
+    }
+  }
+}
+
+void add_user_constants(const AttentionSpec& spec, KernelPlan& plan) {
+  for (const MaskScalar& scalar : mask_scalars(spec.mask)) {
+    if (scalar.constant) {
+      plan.constants.push_back({"int", scalar.constant_name, std::to_string(scalar.value)});
+    }
+  }
+  if (spec.score_mod.kind == ScoreModSpec::Kind::kSoftcap && spec.score_mod.constant) {
+    // Hexadecimal: the same float whatever the locale and the reader's rounding.
+    plan.constants.push_back(
+        {"float", "kCap", fmt::format("{:a}f", static_cast<float>(spec.score_mod.cap))});
+  }
+}
+
+}  // namespace attnjit

@@ -1,0 +1,188 @@
+#include "plan/launch_values.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string_view>
+#include <utility>
+
+namespace attnjit {
+namespace {
+
+constexpr std::int64_t kMaxTensorMapStride = std::int64_t{1} << 40;  // bytes, exclusive
+
+/// Fills packed strides in for zeros. A dimension of one element gets a packed stride whatever was
+/// asked: nothing is ever reached through it.
+TensorStrides packed_where_zero(const TensorShape& shape, TensorStrides strides) {
+  if (strides.head == 0 || shape.heads == 1) strides.head = shape.depth;
+  if (strides.row == 0 || shape.rows == 1) strides.row = shape.heads * shape.depth;
+  if (strides.batch == 0 || shape.batch == 1) {
+    strides.batch = shape.rows * shape.heads * shape.depth;
+  }
+  return strides;
+}
+
+Status check_strides(const TensorShape& shape) {
+  const struct {
+    const char* dimension;
+    std::int64_t stride;
+  } strides[] = {
+      {"batch", shape.strides.batch}, {"row", shape.strides.row}, {"head", shape.strides.head}};
+  const std::int64_t step = 16 / shape.element_bytes;
+  for (const auto& [dimension, stride] : strides) {
+    if (stride <= 0 || stride % step != 0 || stride >= kMaxTensorMapStride / shape.element_bytes) {
+      return invalid_launch(
+          fmt::format("{}.{}", shape.name, dimension),
+          fmt::format("the stride of {} from one {} to the next is {} elements; TMA takes "
+                      "positive multiples of {} below {}",
+                      shape.name, dimension, stride, step,
+                      kMaxTensorMapStride / shape.element_bytes));
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Error invalid_launch(std::string field, std::string message) {
+  return make_error(ErrorCode::kInvalid, std::move(message), std::move(field));
+}
+
+Result<LaunchTensors> launch_tensors(const AttentionSpec& spec, const LaunchShapes& shapes) {
+  const int element_bytes = size_of(spec.qkv_dtype);
+  const Dtype output = spec.output_dtype.value_or(spec.qkv_dtype);
+  LaunchTensors tensors{
+      {"q", shapes.batch, shapes.q_len, spec.num_q_heads, spec.qk_depth, element_bytes, {}},
+      {"k", shapes.batch, shapes.kv_len, spec.num_kv_heads(), spec.qk_depth, element_bytes, {}},
+      {"v", shapes.batch, shapes.kv_len, spec.num_kv_heads(), spec.ov_depth, element_bytes, {}},
+      {"o", shapes.batch, shapes.q_len, spec.num_q_heads, spec.ov_depth, size_of(output), {}}};
+  const struct {
+    TensorShape& shape;
+    const TensorStrides& given;
+  } all[] = {
+      {tensors.q, shapes.q}, {tensors.k, shapes.k}, {tensors.v, shapes.v}, {tensors.o, shapes.o}};
+  for (const auto& [shape, given] : all) {
+    shape.strides = packed_where_zero(shape, given);
+    if (shape.rows == 0) continue;
+    Status status = check_strides(shape);
+    if (!status) return status.error();
+  }
+  return tensors;
+}
+
+bool even_work(const MaskSpec& mask) {
+  if (mask.kind == MaskSpec::Kind::kCausal) return false;
+  return std::all_of(mask.of.begin(), mask.of.end(), even_work);
+}
+
+Status LaunchValues::append_to(LaunchRecipe& recipe) const {
+  for (const KernelParameter& parameter : plan_.parameters) {
+    Result<LaunchArgument> value = value_of(parameter);
+    if (!value) return value.error();
+    recipe.args.push_back(*std::move(value));
+  }
+  return {};
+}
+
+Result<LaunchArgument> LaunchValues::value_of(const KernelParameter& parameter) const {
+  using Kind = KernelParameter::Kind;
+  const std::string& name = parameter.name;
+  if (parameter.kind == Kind::kTensorMap) return LaunchArgument{LaunchArgument::TensorMap{name}};
+  if (name == "lse" || name == "sink") return LaunchArgument{LaunchArgument::Pointer{name, 0}};
+  if (name == "num_q_heads") return LaunchArgument{std::int32_t{plan_.spec.num_q_heads}};
+  if (name == "q_len") return LaunchArgument{shapes_.q_len};
+  if (name == "kv_len") return LaunchArgument{shapes_.kv_len};
+  if (name == "m_tiles") return LaunchArgument{m_tiles};
+  if (name == "total_tiles") return LaunchArgument{total_tiles};
+  if (name == "total_heads") return LaunchArgument{total_heads};
+  if (name == "section_heads") return LaunchArgument{section_heads};
+  if (name == "scale") return scale();
+  if (name == "cap") return cap();
+  if (name.compare(0, 6, "param_") == 0) return user_value(parameter);
+  for (const MaskScalar& scalar : mask_scalars(plan_.spec.mask)) {
+    if (scalar.name == name) return mask_value(scalar);
+  }
+  return make_error(ErrorCode::kInternal, fmt::format("no value is known for '{}'", name), name);
+}
+
+Result<LaunchArgument> LaunchValues::scale() const {
+  const float scale =
+      scalars_.scale != 0
+          ? scalars_.scale
+          : static_cast<float>(1.0 / std::sqrt(static_cast<double>(plan_.spec.qk_depth)));
+  if (!(scale > 0) || !std::isfinite(scale)) {
+    return invalid_launch("scale", fmt::format("scale must be positive and finite, not {}", scale));
+  }
+  return LaunchArgument{scale};
+}
+
+Result<LaunchArgument> LaunchValues::cap() const {
+  const float cap = scalars_.cap != 0 ? scalars_.cap : static_cast<float>(plan_.spec.score_mod.cap);
+  if (!(cap > 0) || !std::isfinite(cap)) {
+    return invalid_launch(
+        "cap", fmt::format("softcap needs a positive, finite cap at launch, not {}", cap));
+  }
+  return LaunchArgument{cap};
+}
+
+Result<LaunchArgument> LaunchValues::mask_value(const MaskScalar& scalar) const {
+  const bool window = scalar.node->kind == MaskSpec::Kind::kSlidingWindow;
+  const auto& more = window ? scalars_.more_windows : scalars_.more_chunks;
+  const std::int32_t first = window ? scalars_.window : scalars_.chunk;
+  const std::int32_t given =
+      scalar.position == 0 ? first : more.at(static_cast<std::size_t>(scalar.position - 1));
+  const std::int64_t value = given != 0 ? given : scalar.value;
+  if (value < 1 || value > std::numeric_limits<std::int32_t>::max()) {
+    return invalid_launch(
+        scalar.name, fmt::format("{} must be given at launch, from 1 to {}; it is {}", scalar.name,
+                                 std::numeric_limits<std::int32_t>::max(), value));
+  }
+  return LaunchArgument{static_cast<std::int32_t>(value)};
+}
+
+// The parameter whose kernel arguments begin with `name`: itself, or its extents.
+Result<LaunchArgument> LaunchValues::user_value(const KernelParameter& parameter) const {
+  using Type = ParamSpec::Type;
+  for (const ParamSpec& declared : user_parameters(plan_.spec)) {
+    const std::string own = "param_" + declared.name;
+    if (parameter.name.compare(0, own.size(), own) != 0) continue;
+    const std::string_view suffix = std::string_view(parameter.name).substr(own.size());
+    const bool array = declared.type == Type::kI32Array || declared.type == Type::kF32Array;
+    const bool matrix = declared.type == Type::kI32Matrix;
+    const bool fits = suffix.empty() || (array && suffix == "_n") ||
+                      (matrix && (suffix == "_rows" || suffix == "_cols"));
+    if (!fits) continue;
+    const auto given = std::find_if(params_.begin(), params_.end(), [&](const ParamValue& value) {
+      return value.name == declared.name;
+    });
+    if (given == params_.end()) {
+      return invalid_launch(own, fmt::format("the parameter p.{} was not given", declared.name));
+    }
+    if (array || matrix) {
+      for (int i = 0; i < (matrix ? 2 : 1); ++i) {
+        if (given->extent[static_cast<std::size_t>(i)] < 0) {
+          return invalid_launch(own, fmt::format("the extent of p.{} is negative", declared.name));
+        }
+      }
+      const bool none = given->extent[0] == 0 || (matrix && given->extent[1] == 0);
+      if (suffix.empty()) {
+        return LaunchArgument{LaunchArgument::Pointer{none ? std::string() : own, 0}};
+      }
+      return LaunchArgument{given->extent[suffix == "_cols" ? 1 : 0]};
+    }
+    if (declared.type == Type::kI32) {
+      if (const auto* value = std::get_if<std::int32_t>(&given->scalar)) {
+        return LaunchArgument{*value};
+      }
+      return invalid_launch(own, fmt::format("p.{} is an i32; a float was given", declared.name));
+    }
+    if (const auto* value = std::get_if<float>(&given->scalar)) return LaunchArgument{*value};
+    return LaunchArgument{static_cast<float>(std::get<std::int32_t>(given->scalar))};
+  }
+  return make_error(ErrorCode::kInternal, fmt::format("no value is known for '{}'", parameter.name),
+                    parameter.name);
+}
+
+}  // namespace attnjit

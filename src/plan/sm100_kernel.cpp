@@ -1,0 +1,179 @@
+// The template's side of an sm_100 plan: constants, parameters, and which specs it serves.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include "plan/kernel_parameters.h"
+#include "plan/sm100_plan.h"
+
+namespace attnjit {
+namespace {
+
+using Names = std::pair<std::string_view, std::string_view>;
+
+// Regions of shared memory and the Config members that hold where they begin; 0 where there is
+// none.
+constexpr std::array<Names, 7> kRegions{{
+    {"Q", "kQOffset"},
+    {"K ring", "kKOffset"},
+    {"V ring", "kVOffset"},
+    {"K rope", "kKRopeOffset"},
+    {"correction", "kCorrectionOffset"},
+    {"barriers", "kBarrierOffset"},
+    {"tmem address", "kTmemAddressOffset"},
+}};
+
+// The first barriers of groups that the template addresses by index.
+constexpr std::array<Names, 9> kBarriers{{
+    {"S0_cons[0]", "kBarSCons"},
+    {"C0_prod", "kBarC"},
+    {"S0_prod", "kBarSProd"},
+    {"Q0_prod", "kBarQProd"},
+    {"Q0_cons", "kBarQCons"},
+    {"K_prod", "kBarKProd"},
+    {"V_prod", "kBarVProd"},
+    {"O0_prod", "kBarOProd"},
+    {"O0_staged", "kBarOStaged"},
+}};
+
+std::string unsupported_reason(const AttentionSpec& spec, const PlanOptions& options,
+                               const Sm100Plan& sm100) {
+  const auto missing = [&](std::string_view what) {
+    return fmt::format("the {} template has no {} yet", to_string(spec.arch), what);
+  };
+  if (sm100.reference == "depth512") return missing("depths 256 and 512 (qk_depth)");
+  if (spec.qkv_dtype != Dtype::kBf16 && spec.qkv_dtype != Dtype::kFp16) {
+    return missing(fmt::format("{} operands (qkv_dtype)", to_string(spec.qkv_dtype)));
+  }
+  const Dtype output = spec.output_dtype.value_or(spec.qkv_dtype);
+  if (output != Dtype::kBf16 && output != Dtype::kFp16) {
+    return missing(fmt::format("{} output (output_dtype)", to_string(output)));
+  }
+  const Dtype rope = spec.rope_dtype.value_or(spec.qkv_dtype);
+  if (rope != spec.qkv_dtype || spec.rope_gmem_dtype.value_or(rope) != rope) {
+    return missing("rope part of another type than the rest (rope_dtype, rope_gmem_dtype)");
+  }
+  if (spec.scale_dtype) return missing("per-token scales (scale_dtype)");
+  if (spec.page_size > 0) return missing("paged K and V (page_size)");
+  if (spec.ragged) return missing("ragged batches (ragged)");
+  if (spec.num_partitions > 1) return missing("split of kv_len (num_partitions)");
+  if (contains(spec.mask, MaskSpec::Kind::kMaterialized)) {
+    return missing("materialized masks (mask)");
+  }
+  if (options.pair_cta.value_or(false)) return missing("pairs of CTAs (pair_cta)");
+  if (options.swizzle_bytes.value_or(128) != 128) {
+    return missing(fmt::format("swizzle of {} bytes (swizzle_bytes)", *options.swizzle_bytes));
+  }
+  return why_no_parameters(spec);
+}
+
+class Constants {
+ public:
+  explicit Constants(KernelPlan& plan) : plan_(plan) {}
+  void add(std::string name, std::int64_t value) {
+    plan_.constants.push_back({"int", std::move(name), std::to_string(value)});
+  }
+  void add_list(const std::string& name, std::size_t size, const std::string& values) {
+    plan_.constants.push_back(
+        {"int", fmt::format("{}[{}]", name, size), fmt::format("{{{}}}", values)});
+  }
+  void add_bool(std::string name, bool value) {
+    plan_.constants.push_back({"bool", std::move(name), value ? "true" : "false"});
+  }
+  void add_float(std::string name, double value) {
+    plan_.constants.push_back(
+        {"float", std::move(name), fmt::format("{:a}f", static_cast<float>(value))});
+  }
+
+ private:
+  KernelPlan& plan_;
+};
+
+// Where a barrier, or the first of its group, stands; 0 where there is none.
+std::int64_t barrier_index(const Sm100Variant& body, std::string_view name) {
+  const auto found =
+      std::find_if(body.barriers.begin(), body.barriers.end(), [&](const BarrierPlan& barrier) {
+        return barrier.name == name || barrier.name == fmt::format("{}[0]", name);
+      });
+  return found == body.barriers.end() ? 0 : found - body.barriers.begin();
+}
+
+// What the two bodies of a plan have each of their own.
+void add_body(const Sm100Variant& body, const std::string& suffix, Constants& constants) {
+  constants.add_bool("kFusedKv" + suffix, body.use_fused_kv);
+  constants.add("kStages" + suffix, body.num_kv_stages);
+  constants.add("kRopeBuffers" + suffix, body.num_rope_buffers);
+  constants.add("kKStageBytes" + suffix, body.k_stage_bytes);
+  constants.add("kVStageBytes" + suffix,
+                body.use_fused_kv ? body.k_stage_bytes : body.v_stage_bytes);
+  for (const auto& [region, constant] : kRegions) {
+    const std::string_view name = body.use_fused_kv && (region == "K ring" || region == "V ring")
+                                      ? std::string_view("KV ring")
+                                      : region;
+    const auto found = std::find_if(body.smem.begin(), body.smem.end(),
+                                    [&](const Sm100SmemRegion& r) { return r.name == name; });
+    constants.add(std::string(constant) + suffix, found == body.smem.end() ? 0 : found->begin);
+  }
+  for (const auto& [barrier, constant] : kBarriers) {
+    const std::string_view name =
+        body.use_fused_kv && (barrier == "K_prod" || barrier == "V_prod") ? "KV_prod" : barrier;
+    constants.add(std::string(constant) + suffix, barrier_index(body, name));
+  }
+  std::string arrivals;
+  for (const BarrierPlan& barrier : body.barriers) {
+    arrivals += fmt::format("{}{}", arrivals.empty() ? "" : ", ", barrier.arrivals);
+  }
+  constants.add("kBarriers" + suffix, static_cast<std::int64_t>(body.barriers.size()));
+  constants.add_list("kArrivals" + suffix, body.barriers.size(), arrivals);
+}
+
+void add_constants(const Sm100Plan& sm100, KernelPlan& plan) {
+  const AttentionSpec& spec = plan.spec;
+  const Sm100Variant& variant = sm100.variants.front();
+  Constants constants(plan);
+  constants.add_bool("kBf16", spec.qkv_dtype == Dtype::kBf16);
+  constants.add_bool("kOutputBf16", spec.output_dtype.value_or(spec.qkv_dtype) == Dtype::kBf16);
+  constants.add("kQkDepth", spec.qk_depth);
+  constants.add("kOvDepth", spec.ov_depth);
+  constants.add("kGroup", spec.group);
+  constants.add_bool("kFuseGqa", variant.fuse_gqa);
+  constants.add_bool("kSink", spec.sink);
+  constants.add_bool("kReturnLse", spec.return_lse);
+  constants.add_bool("kLseIncludesSink", spec.lse_includes_sink);
+  constants.add("kThreads", sm100.threads);
+  constants.add("kNumQo", variant.num_qo);
+  constants.add("kTileN", variant.BN);
+  constants.add("kQkStages", variant.num_qk_stages);
+  constants.add("kPvKeys0", variant.pv_keys.at(0));
+  constants.add("kPvKeys1", variant.pv_keys.at(1));
+  add_body(variant, "", constants);
+  for (const MemoryRange& range : variant.tmem) constants.add("kTmem" + range.name, range.begin);
+  constants.add("kTmemColumns", variant.tmem_allocated);
+  for (const Sm100Role& role : sm100.roles) {
+    if (role.name == "softmax 0") constants.add("kSoftmaxRegisters", role.registers);
+    if (role.name == "correction") constants.add("kCorrectionRegisters", role.registers);
+    if (role.name == "mma") constants.add("kOtherRegisters", role.registers);
+  }
+  constants.add("kExp2FmaPairs", sm100.exp2_fma_pairs);
+  constants.add_float("kRescaleThreshold", sm100.rescale_threshold);
+  constants.add("kSmemBytes", sm100.smem_bytes);
+  add_user_constants(spec, plan);
+}
+
+}  // namespace
+
+void fill_sm100_kernel(const Sm100Plan& sm100, KernelPlan& plan) {
+  plan.reason = unsupported_reason(plan.spec, plan.options, sm100);
+  plan.supported = plan.reason.empty();
+  if (!plan.supported) return;
+  add_constants(sm100, plan);
+  add_forward_parameters(
+      plan.spec,
+      {"num_q_heads", "q_len", "kv_len", "m_tiles", "total_tiles", "total_heads", "section_heads"},
+      plan);
+}
+
+}  // namespace attnjit

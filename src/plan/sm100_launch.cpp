@@ -1,0 +1,123 @@
+// Launches of the sm_100 kernels.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "plan/launch_values.h"
+#include "plan/sm100_plan.h"
+
+namespace attnjit {
+namespace {
+
+// What the keys and values of heads that run together may take of L2 (126 MB on B200).
+constexpr std::int64_t kL2Bytes = std::int64_t{50} << 20;
+
+// A tensor map by the plan's axes.
+TensorMapDescription describe(const Sm100TensorMap& map, const TensorShape& shape, Dtype dtype,
+                              std::int64_t group) {
+  TensorMapDescription description;
+  description.name = map.name;
+  description.buffer = shape.name;
+  description.dtype = dtype;
+  description.swizzle = map.swizzle;
+  for (std::size_t i = 0; i < map.axes.size(); ++i) {
+    const std::string& axis = map.axes[i];
+    std::int64_t extent = 1;
+    std::int64_t stride = 1;
+    if (axis == "depth") {
+      extent = shape.depth;
+    } else if (axis == "group") {
+      extent = group;
+      stride = shape.strides.head;
+    } else if (axis == "head") {
+      extent = shape.heads;
+      stride = shape.strides.head;
+    } else if (axis == "kv_head") {
+      // Of Q and O: groups of heads.
+      const bool grouped = std::find(map.axes.begin(), map.axes.end(), "group") != map.axes.end();
+      extent = grouped ? shape.heads / group : shape.heads;
+      stride = shape.strides.head * (grouped ? group : 1);
+    } else if (axis == "row") {
+      extent = shape.rows;
+      stride = shape.strides.row;
+    } else if (axis == "batch") {
+      extent = shape.batch;
+      stride = shape.strides.batch;
+    }
+    description.dims.push_back(static_cast<std::uint64_t>(extent));
+    if (i > 0) {
+      description.strides.push_back(static_cast<std::uint64_t>(stride * shape.element_bytes));
+    }
+    description.box.push_back(static_cast<std::uint32_t>(map.box[i]));
+    description.element_strides.push_back(1);
+  }
+  return description;
+}
+
+}  // namespace
+
+Result<LaunchRecipe> plan_sm100_launch(const KernelPlan& plan, const LaunchShapes& shapes,
+                                       const LaunchScalars& scalars,
+                                       const std::vector<ParamValue>& params,
+                                       const DeviceShape& device) {
+  const AttentionSpec& spec = plan.spec;
+  const Sm100Variant& body = plan.sm100->variants.front();
+  LaunchRecipe recipe;
+  recipe.entry = plan.entry;
+  recipe.block = {static_cast<std::uint32_t>(plan.threads), 1, 1};
+  recipe.cluster = {static_cast<std::uint32_t>(plan.cluster), 1, 1};
+  recipe.dynamic_smem = static_cast<std::uint32_t>(plan.smem_bytes);
+  if (shapes.batch == 0 || shapes.q_len == 0) {
+    recipe.grid = {0, 0, 0};
+    return recipe;
+  }
+
+  const Result<LaunchTensors> tensors = launch_tensors(spec, shapes);
+  if (!tensors) return tensors.error();
+  for (const Sm100TensorMap& map : plan.sm100->tensor_maps) {
+    const TensorShape* shape = &tensors->q;
+    if (map.buffer == "k") shape = &tensors->k;
+    if (map.buffer == "v") shape = &tensors->v;
+    if (map.buffer == "o") shape = &tensors->o;
+    // NOTE: a tensor map cannot be empty. Where there are no keys nothing is loaded through K's and
+    // V's; they view Q, which is there.
+    if (shape->rows == 0) shape = &tensors->q;
+    const Dtype dtype =
+        map.buffer == "o" ? spec.output_dtype.value_or(spec.qkv_dtype) : spec.qkv_dtype;
+    recipe.tensor_maps.push_back(describe(map, *shape, dtype, spec.group));
+  }
+
+  LaunchValues values(plan, shapes, scalars, params);
+  const std::int64_t m_tiles = (shapes.q_len + body.BM_eff - 1) / body.BM_eff;
+  const std::int64_t heads = body.fuse_gqa ? spec.num_kv_heads() : spec.num_q_heads;
+  // NOTE: divided, not multiplied: the product of three 30-bit numbers overflows 64 bits.
+  if (m_tiles * heads > kMaxTiles / shapes.batch) {
+    return invalid_launch("batch", fmt::format("batch {} x {} heads x {} query tiles exceed {}",
+                                               shapes.batch, heads, m_tiles, kMaxTiles));
+  }
+  values.m_tiles = static_cast<std::int32_t>(m_tiles);
+  values.total_heads = static_cast<std::int32_t>(heads * shapes.batch);
+  values.total_tiles = static_cast<std::int32_t>(m_tiles * heads * shapes.batch);
+  const bool even = even_work(spec.mask);
+  if (!even) {
+    // Heads that follow one another share K and V where they are of one group.
+    const std::int64_t sharers = body.fuse_gqa ? 1 : spec.group;
+    const std::int64_t bytes = std::max<std::int64_t>(
+        1, std::int64_t{shapes.kv_len} * (spec.qk_depth + spec.ov_depth) * size_of(spec.qkv_dtype));
+    const std::int64_t fitting = std::clamp<std::int64_t>(kL2Bytes / bytes * sharers, 1, 1 << 20);
+    values.section_heads = static_cast<std::int32_t>(std::min<std::int64_t>(
+        values.total_heads,
+        static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(fitting)))));
+  }
+  // A CTA takes every grid-th tile. Tiles of equal work are shared out evenly, one CTA an SM that
+  // loads ahead over tile borders; of unequal ones the GPU gives out the next as an SM gets free.
+  const std::int32_t ctas =
+      even ? std::min(values.total_tiles, std::max(device.sm_count, 1)) : values.total_tiles;
+  recipe.grid = {static_cast<std::uint32_t>(ctas), 1, 1};
+  Status status = values.append_to(recipe);
+  if (!status) return status.error();
+  return recipe;
+}
+
+}  // namespace attnjit

@@ -1,0 +1,199 @@
+// Tensor memory and fifth-generation tensor-core instructions (tcgen05, PTX ISA 9.7.16), one CTA
+// (cta_group::1), 16-bit operands, f32 accumulators. One instruction each, named after it.
+//
+// A tensor-memory address has the lane in its upper half and the column in its lower. A warp
+// reaches the 32 lanes of its rank in its warpgroup (9.7.16.8.1). Everything here but alloc,
+// dealloc, fence, wait and commit is asynchronous (9.7.16.6.2).
+#pragma once
+
+#include "common/ptx.cuh"
+
+namespace attnjit {
+
+// ---- Allocation (9.7.16.7.1) ------------------------------------------------------------------
+
+/// tcgen05.alloc: a whole warp; writes the address of kColumns columns to shared memory.
+template <int kColumns>
+ATTNJIT_DEVICE void tcgen05_alloc(u32 address_slot) {
+  static_assert(kColumns >= 32 && kColumns <= 512 && (kColumns & (kColumns - 1)) == 0,
+                "tensor memory is allocated in powers of two from 32 to 512 columns");
+  asm volatile("tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%0], %1;" ::"r"(
+                   address_slot),
+               "n"(kColumns)
+               : "memory");
+}
+
+/// tcgen05.relinquish_alloc_permit: a whole warp; the CTA allocates no more.
+ATTNJIT_DEVICE void tcgen05_relinquish_alloc_permit() {
+  asm volatile("tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;" ::: "memory");
+}
+
+/// tcgen05.dealloc: a whole warp.
+template <int kColumns>
+ATTNJIT_DEVICE void tcgen05_dealloc(u32 address) {
+  asm volatile("tcgen05.dealloc.cta_group::1.sync.aligned.b32 %0, %1;" ::"r"(address),
+               "n"(kColumns)
+               : "memory");
+}
+
+// ---- Order (9.7.16.6, 9.7.16.11, 9.7.16.12) ---------------------------------------------------
+
+/// tcgen05.fence::before_thread_sync: this thread's earlier asynchronous operations come before
+/// what follows its next synchronisation.
+ATTNJIT_DEVICE void tcgen05_fence_before() {
+  asm volatile("tcgen05.fence::before_thread_sync;" ::: "memory");
+}
+
+/// tcgen05.fence::after_thread_sync: this thread's later asynchronous operations come after its
+/// latest synchronisation.
+ATTNJIT_DEVICE void tcgen05_fence_after() {
+  asm volatile("tcgen05.fence::after_thread_sync;" ::: "memory");
+}
+
+/// tcgen05.commit: arrives once at the mbarrier when all earlier products of this thread are done.
+/// Implies fence::before_thread_sync.
+ATTNJIT_DEVICE void tcgen05_commit(u32 barrier) {
+  asm volatile(
+      "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%0];" ::"r"(barrier)
+      : "memory");
+}
+
+/// tcgen05.wait::st: this thread's stores have reached tensor memory.
+ATTNJIT_DEVICE void tcgen05_wait_st() {
+  asm volatile("tcgen05.wait::st.sync.aligned;" ::: "memory");
+}
+
+// ---- Loads and stores, shape 32x32b (9.7.16.8.3, 9.7.16.8.4, 9.7.16.8.5) ----------------------
+// Lane i of the warp, register r: lane i of the warp's quarter, column r.
+
+#define ATTNJIT_R8(v, b)                                                                          \
+  v[(b)], v[(b) + 1], v[(b) + 2], v[(b) + 3], v[(b) + 4], v[(b) + 5], v[(b) + 6], v[(b) + 7]
+#define ATTNJIT_OUT8(v, b)                                                                        \
+  "=f"(v[(b)]), "=f"(v[(b) + 1]), "=f"(v[(b) + 2]), "=f"(v[(b) + 3]), "=f"(v[(b) + 4]),           \
+      "=f"(v[(b) + 5]), "=f"(v[(b) + 6]), "=f"(v[(b) + 7])
+#define ATTNJIT_INOUT8(v, b)                                                                      \
+  "+f"(v[(b)]), "+f"(v[(b) + 1]), "+f"(v[(b) + 2]), "+f"(v[(b) + 3]), "+f"(v[(b) + 4]),           \
+      "+f"(v[(b) + 5]), "+f"(v[(b) + 6]), "+f"(v[(b) + 7])
+#define ATTNJIT_IN8(c, v, b)                                                                      \
+  c(v[(b)]), c(v[(b) + 1]), c(v[(b) + 2]), c(v[(b) + 3]), c(v[(b) + 4]), c(v[(b) + 5]),           \
+      c(v[(b) + 6]), c(v[(b) + 7])
+
+/// tcgen05.ld.x32 into values[begin..begin+31], which are defined after tcgen05_wait_ld_32.
+template <int kCount>
+ATTNJIT_DEVICE void tcgen05_ld_32(float (&values)[kCount], int begin, u32 address) {
+  asm volatile(
+      "tcgen05.ld.sync.aligned.32x32b.x32.b32 {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,"
+      "%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}, [%32];"
+      : ATTNJIT_OUT8(values, begin), ATTNJIT_OUT8(values, begin + 8),
+        ATTNJIT_OUT8(values, begin + 16), ATTNJIT_OUT8(values, begin + 24)
+      : "r"(address));
+}
+
+/// tcgen05.ld.x16 into values[begin..begin+15], which are defined after tcgen05_wait_ld_16.
+template <int kCount>
+ATTNJIT_DEVICE void tcgen05_ld_16(float (&values)[kCount], int begin, u32 address) {
+  asm volatile(
+      "tcgen05.ld.sync.aligned.32x32b.x16.b32 {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,"
+      "%15}, [%16];"
+      : ATTNJIT_OUT8(values, begin), ATTNJIT_OUT8(values, begin + 8)
+      : "r"(address));
+}
+
+/// tcgen05.wait::ld: this thread's loads are done. NOTE: it names the registers it is about, so
+/// that the compiler moves no use of them over it.
+template <int kCount>
+ATTNJIT_DEVICE void tcgen05_wait_ld_32(float (&values)[kCount], int begin) {
+  asm volatile("tcgen05.wait::ld.sync.aligned;"
+               : ATTNJIT_INOUT8(values, begin), ATTNJIT_INOUT8(values, begin + 8),
+                 ATTNJIT_INOUT8(values, begin + 16), ATTNJIT_INOUT8(values, begin + 24)::"memory");
+}
+
+template <int kCount>
+ATTNJIT_DEVICE void tcgen05_wait_ld_16(float (&values)[kCount], int begin) {
+  asm volatile("tcgen05.wait::ld.sync.aligned;"
+               : ATTNJIT_INOUT8(values, begin), ATTNJIT_INOUT8(values, begin + 8)::"memory");
+}
+
+/// tcgen05.st.x16 of 32-bit words.
+ATTNJIT_DEVICE void tcgen05_st_16(u32 address, const u32 (&words)[16]) {
+  asm volatile(
+      "tcgen05.st.sync.aligned.32x32b.x16.b32 [%0], {%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,"
+      "%14,%15,%16};" ::"r"(address),
+      ATTNJIT_IN8("r", words, 0), ATTNJIT_IN8("r", words, 8)
+      : "memory");
+}
+
+/// tcgen05.st.x8 of 32-bit words.
+ATTNJIT_DEVICE void tcgen05_st_8(u32 address, const u32 (&words)[8]) {
+  asm volatile(
+      "tcgen05.st.sync.aligned.32x32b.x8.b32 [%0], {%1,%2,%3,%4,%5,%6,%7,%8};" ::"r"(address),
+      ATTNJIT_IN8("r", words, 0)
+      : "memory");
+}
+
+/// tcgen05.st.x16 of values[begin..begin+15].
+template <int kCount>
+ATTNJIT_DEVICE void tcgen05_st_16(u32 address, const float (&values)[kCount], int begin) {
+  asm volatile(
+      "tcgen05.st.sync.aligned.32x32b.x16.b32 [%0], {%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,"
+      "%14,%15,%16};" ::"r"(address),
+      ATTNJIT_IN8("f", values, begin), ATTNJIT_IN8("f", values, begin + 8)
+      : "memory");
+}
+
+#undef ATTNJIT_R8
+#undef ATTNJIT_OUT8
+#undef ATTNJIT_INOUT8
+#undef ATTNJIT_IN8
+
+// ---- Products (9.7.16.10) ---------------------------------------------------------------------
+
+/// The instruction descriptor of kind::f16 (9.7.16.4.2): f32 result, M rows, N columns; A is
+/// K-major, B K-major or MN-major.
+template <bool kBf16, int M, int N, bool kBMnMajor>
+constexpr u32 mma_instruction_descriptor() {
+  static_assert(M == 128 && N % 16 == 0 && N >= 16 && N <= 256,
+                "one CTA's product has 128 rows and 16 to 256 columns, a multiple of 16");
+  return (1u << 4) | (u32{kBf16} << 7) | (u32{kBf16} << 10) | (u32{kBMnMajor} << 16) |
+         (u32{N / 8} << 17) | (u32{M / 16} << 24);
+}
+
+/// A shared-memory descriptor (9.7.16.4.1) of a tile with the 128-byte swizzle that begins at a
+/// multiple of 1024 bytes. K-major: rows of 128 bytes, the leading dimension unused. MN-major:
+/// kLeadingBytes from one 64-element column block to the next. Eight rows (or keys) are 1024 bytes.
+/// Only the low word varies: it advances by bytes / 16.
+template <int kLeadingBytes>
+struct SmemDescriptor {
+  static_assert(kLeadingBytes % 16 == 0 && kLeadingBytes / 16 < (1 << 14),
+                "a leading dimension is 14 bits of 16-byte units");
+  static constexpr u32 kHigh = (2u << 29) | (1u << 14) | (1024 / 16);
+  u32 low;
+
+  ATTNJIT_DEVICE explicit SmemDescriptor(u32 address)
+      : low(((address & 0x3ffff) >> 4) | (u32{kLeadingBytes / 16} << 16)) {}
+
+  ATTNJIT_DEVICE u64 at(int bytes) const {
+    return (u64{kHigh} << 32) | (low + static_cast<u32>(bytes / 16));
+  }
+};
+
+/// tcgen05.mma kind::f16 (9.7.16.10.9.1): D (+)= A B, A and B in shared memory; one thread.
+ATTNJIT_DEVICE void tcgen05_mma_ss(u32 d, u64 a, u64 b, u32 instruction, int accumulate) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %4, 0;\n"
+      "tcgen05.mma.cta_group::1.kind::f16 [%0], %1, %2, %3, p;\n}" ::"r"(d),
+      "l"(a), "l"(b), "r"(instruction), "r"(accumulate)
+      : "memory");
+}
+
+/// tcgen05.mma kind::f16 (9.7.16.10.9.1): D (+)= A B, A in tensor memory, two elements a column;
+/// one thread.
+ATTNJIT_DEVICE void tcgen05_mma_ts(u32 d, u32 a, u64 b, u32 instruction, int accumulate) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %4, 0;\n"
+      "tcgen05.mma.cta_group::1.kind::f16 [%0], [%1], %2, %3, p;\n}" ::"r"(d),
+      "r"(a), "l"(b), "r"(instruction), "r"(accumulate)
+      : "memory");
+}
+
+}  // namespace attnjit

@@ -1,0 +1,183 @@
+// The correction warpgroup: keeps O relative to the softmax's maximum, and ends it: normalised,
+// with its LSE, in the output's type, in shared memory for the store warp.
+#pragma once
+
+#include "sm100/softmax.cuh"
+
+namespace attnjit::sm100 {
+
+/// Multiplies a warp's rows of O in tensor memory, 16 columns at a time, the next ones on their way.
+template <class Config>
+ATTNJIT_DEVICE void rescale(u32 o, float factor) {
+  constexpr int kBatches = Layout<Config>::kPvColumns / 16;
+  float values[2][16];
+  tcgen05_ld_16(values[0], 0, o);
+#pragma unroll
+  for (int batch = 0; batch < kBatches; ++batch) {
+    float(&now)[16] = values[batch & 1];
+    tcgen05_wait_ld_16(now, 0);
+    if (batch + 1 < kBatches) tcgen05_ld_16(values[(batch + 1) & 1], 0, o + 16 * (batch + 1));
+#pragma unroll
+    for (int i = 0; i < 16; i += 2) {
+      const FloatPair scaled = mul_pair({now[i], now[i + 1]}, {factor, factor});
+      now[i] = scaled.x;
+      now[i + 1] = scaled.y;
+    }
+    tcgen05_st_16(o + 16 * batch, now, 0);
+  }
+  tcgen05_wait_st();
+}
+
+/// A row's sum, relative to its maximum (log2).
+struct RowStatistics {
+  float sum, maximum;
+};
+
+/// Both as one: what each is to be multiplied by to be relative to the same maximum.
+ATTNJIT_DEVICE RowStatistics merge(RowStatistics a, RowStatistics b, float& of_a, float& of_b) {
+  const float maximum = fmaxf(a.maximum, b.maximum);
+  of_a = exp2_approx(a.maximum - maximum);
+  of_b = exp2_approx(b.maximum - maximum);
+  return {a.sum * of_a + b.sum * of_b, maximum};
+}
+
+/// Ends a row: what its output is to be multiplied by, and its natural LSE. A row that saw
+/// nothing gets 0 and -inf, or with a sink 0 and the sink.
+template <class Config>
+ATTNJIT_DEVICE float finish(RowStatistics own, float sink, float& lse) {
+  RowStatistics total = own;
+  float rescale = 1.0f;
+  if constexpr (Config::kSink) {
+    float ignored;
+    total = merge(own, {1.0f, sink * kLog2e}, rescale, ignored);
+  }
+  const RowStatistics shown = Config::kLseIncludesSink ? total : own;
+  lse = shown.sum == 0.0f ? -infinity() : (shown.maximum + log2_approx(shown.sum)) * kLn2;
+  return total.sum == 0.0f ? 0.0f : rescale / total.sum;
+}
+
+/// Writes 16 columns of a row of O to shared memory, swizzled as the TMA store will undo it.
+/// `row`: where the row begins, with the 16-byte unit that the swizzle takes its column 0 to.
+template <class Config>
+ATTNJIT_DEVICE void stage_output(u32 row, int column, const float (&o)[16]) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int chunk = column / 8 + half;  // of 16 bytes
+    const u32 block = static_cast<u32>(chunk / 8 * Layout<Config>::kQBlockBytes);
+    store_shared_v4((row ^ static_cast<u32>((chunk & 7) << 4)) + block,
+                    pack_pair<Config::kOutputBf16>(o[8 * half], o[8 * half + 1]),
+                    pack_pair<Config::kOutputBf16>(o[8 * half + 2], o[8 * half + 3]),
+                    pack_pair<Config::kOutputBf16>(o[8 * half + 4], o[8 * half + 5]),
+                    pack_pair<Config::kOutputBf16>(o[8 * half + 6], o[8 * half + 7]));
+  }
+}
+
+template <class Config, class Mask, class Arguments, class P>
+ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
+                            const Arguments& arguments, const P& params) {
+  using L = Layout<Config>;
+  constexpr bool kShared = Config::kNumQo == 1;  // the warpgroups share the query tile
+  const int row = static_cast<int>(threadIdx.x & 127u);
+  const int warp = warp_uniform(static_cast<int>(threadIdx.x >> 5));
+  const u32 lanes = Tmem<Config>::lanes(warp);
+  // Parities of both warpgroups' barriers, a bit each: warpgroups are counted at run time.
+  u32 statistic_parity = 0;
+  u32 o_parity = 0;
+  int q_parity = 1;
+
+  const auto wait = [](u32 barrier, u32& parities, int warpgroup) {
+    mbarrier_wait(barrier, static_cast<int>(parities >> warpgroup & 1u));
+    parities ^= 1u << warpgroup;
+  };
+
+  for (WorkList<Config, Mask, Arguments, P> list(arguments, params); !list.done(); list.advance()) {
+    const WorkTile work = list.tile();
+    const int tiles = work.tiles();
+
+    // O of the tile before has been read: the first products may replace it.
+    tcgen05_fence_before();
+    if (steps_of<Config>(tiles, 0) > 0) arrive_warp(smem.p_full(0, 0));
+    if (steps_of<Config>(tiles, 1) > 0) arrive_warp(smem.p_full(1, 0));
+
+    const int later_steps = max(tiles - (kShared ? 2 : 1), 0) * (kShared ? 1 : 2);
+#pragma unroll 1
+    for (int i = 0; i < later_steps; ++i) {
+      const int warpgroup = i & 1;
+      wait(smem.statistic_full(warpgroup), statistic_parity, warpgroup);
+      const float factor = load_shared(smem.statistic(warpgroup, 0, row));
+      arrive_warp(smem.statistic_empty(warpgroup));
+      // NOTE: O is not being added to: the commit that told of this tile's S came after all earlier
+      // products, and the next ones wait for the arrival below.
+      tcgen05_fence_after();
+      if (__any_sync(0xffffffffu, factor != 1.0f)) {
+        rescale<Config>(tmem.o(warpgroup) + lanes, factor);
+      }
+      tcgen05_fence_before();
+      arrive_warp(smem.p_full(warpgroup, 0));
+    }
+
+    const auto statistics = [&](int warpgroup) {
+      wait(smem.statistic_full(warpgroup), statistic_parity, warpgroup);
+      const RowStatistics read{load_shared(smem.statistic(warpgroup, 0, row)),
+                               load_shared(smem.statistic(warpgroup, 1, row))};
+      arrive_warp(smem.statistic_empty(warpgroup));
+      return read;
+    };
+#pragma unroll 1
+    for (int tile = 0; tile < Config::kNumQo; ++tile) {
+      RowStatistics own = statistics(tile);
+      float weight_0 = 1.0f;
+      float weight_1 = 0.0f;
+      if constexpr (kShared) own = merge(own, statistics(1), weight_0, weight_1);
+      const int position = work.first_position + tile * L::kPositions + row / L::kFused;
+      const int head = work.head + row % L::kFused;
+      float sink = 0.0f;
+      if constexpr (Config::kSink) sink = arguments.sink[head];
+      float lse;
+      const float scale = finish<Config>(own, sink, lse);
+      if constexpr (Config::kReturnLse) {
+        if (position < arguments.q_len) {
+          const i64 head_row = static_cast<i64>(work.batch) * arguments.num_q_heads + head;
+          arguments.lse[head_row * arguments.q_len + position] = lse;
+        }
+      }
+      weight_0 *= scale;
+      weight_1 *= scale;
+
+      // The memory is free of the O before, also where no Q was loaded since.
+      mbarrier_wait(smem.q_empty(tile), q_parity);
+      const bool any = tiles > 0;
+      const bool second = kShared && tiles > 1;
+      if (any) wait(smem.o_full(tile), o_parity, tile);
+      if (second) wait(smem.o_full(1), o_parity, 1);
+      tcgen05_fence_after();
+      const u32 o = tmem.o(tile) + lanes;
+      const u32 other = tmem.o(1) + lanes;
+      const u32 staged = smem.q(tile) + static_cast<u32>(row * 128 + ((row & 7) << 4));
+#pragma unroll 2
+      for (int column = 0; column < L::kPvColumns; column += 16) {
+        float values[16] = {};
+        if (any) {
+          tcgen05_ld_16(values, 0, o + column);
+          tcgen05_wait_ld_16(values, 0);
+#pragma unroll
+          for (int i = 0; i < 16; ++i) values[i] *= weight_0;
+        }
+        if (second) {
+          float others[16];
+          tcgen05_ld_16(others, 0, other + column);
+          tcgen05_wait_ld_16(others, 0);
+#pragma unroll
+          for (int i = 0; i < 16; ++i) values[i] = fmaf(others[i], weight_1, values[i]);
+        }
+        stage_output<Config>(staged, column, values);
+      }
+      fence_proxy_async_shared();
+      arrive_warp(smem.o_staged(tile));
+    }
+    q_parity ^= 1;
+  }
+  tcgen05_fence_before();
+}
+
+}  // namespace attnjit::sm100

@@ -1,0 +1,89 @@
+// The sm_100a attention forward kernel: sixteen warps with a job each, S, P and O in tensor memory.
+//
+// Config: the plan's constants (sm100/layout.cuh says what must hold of them). Mask and ScoreMod:
+// see common/mask.cuh and common/score_mod.cuh. Arguments has
+//   const TensorMap *q_map, *k_map, *v_map, *o_map   Q and O: depth, head, row, batch, with fused
+//                                                    heads depth, group, kv_head, row, batch;
+//                                                    K and V: depth, kv_head, row, batch
+//   float* lse, const float* sink                    where Config::kReturnLse, kSink
+//   int num_q_heads, q_len, kv_len, m_tiles, total_tiles, total_heads, section_heads
+//   float scale
+#pragma once
+
+#include "sm100/correction.cuh"
+#include "sm100/load.cuh"
+#include "sm100/mma.cuh"
+#include "sm100/softmax.cuh"
+#include "sm100/store.cuh"
+
+namespace attnjit::sm100 {
+
+/// Initialises the barriers: one thread.
+template <class Config>
+ATTNJIT_DEVICE void init_barriers(const Smem<Config>& smem) {
+#pragma unroll
+  for (int i = 0; i < Config::kBarriers; ++i) {
+    mbarrier_init(smem.barrier(i), Config::kArrivals[i]);
+  }
+  fence_mbarrier_init();
+}
+
+template <class Config, class Mask, class ScoreMod, class Arguments, class P>
+ATTNJIT_DEVICE void run(u32 base, const Arguments& arguments, const P& params) {
+  const Smem<Config> smem{base};
+  const int warp = warp_uniform(static_cast<int>(threadIdx.x >> 5));
+
+  if (warp == 0) {
+    if (elect_one()) init_barriers(smem);
+  } else if (warp == kMmaWarp) {
+    tcgen05_alloc<Config::kTmemColumns>(smem.tmem_address());
+    tcgen05_relinquish_alloc_permit();
+    tcgen05_fence_before();
+  } else if (warp == kLoadWarp) {
+    if (elect_one()) {
+      prefetch_tensor_map(arguments.q_map);
+      prefetch_tensor_map(arguments.k_map);
+      prefetch_tensor_map(arguments.v_map);
+      prefetch_tensor_map(arguments.o_map);
+    }
+  }
+  __syncthreads();
+  tcgen05_fence_after();
+  const Tmem<Config> tmem{load_shared_word(smem.tmem_address())};
+
+  // NOTE: each role has its own copies of the addresses: of shared ones, alive in every role, the
+  // role with the fewest registers would make all others spill.
+  const auto own_smem = [&] { return Smem<Config>{opaque(base)}; };
+  const auto own_tmem = [&] { return Tmem<Config>{opaque(tmem.base)}; };
+  if (warp < 8) {
+    setmaxnreg_inc<Config::kSoftmaxRegisters>();
+    softmax<Config, Mask, ScoreMod>(own_smem(), own_tmem(), arguments, params, warp >> 2);
+  } else if (warp < 12) {
+    setmaxnreg_dec<Config::kCorrectionRegisters>();
+    correct<Config, Mask>(own_smem(), own_tmem(), arguments, params);
+    named_barrier_arrive(kTeardownBarrier, 128 + 32);
+  } else {
+    setmaxnreg_dec<Config::kOtherRegisters>();
+    if (warp == kMmaWarp) {
+      if (elect_one()) multiply<Config, Mask>(own_smem(), own_tmem(), arguments, params);
+      __syncwarp();
+      // The correction warps have read the last O, and before it the softmax warps the last S.
+      named_barrier_sync(kTeardownBarrier, 128 + 32);
+      tcgen05_fence_after();
+      tcgen05_dealloc<Config::kTmemColumns>(tmem.base);
+    } else if (warp == kLoadWarp) {
+      if (elect_one()) load<Config, Mask>(own_smem(), arguments, params);
+    } else if (warp == kStoreWarp) {
+      if (elect_one()) store<Config, Mask>(own_smem(), arguments, params);
+    }
+  }
+}
+
+template <class Config, class Mask, class ScoreMod, class Arguments, class P>
+ATTNJIT_DEVICE void forward(const Arguments& arguments, const P& params) {
+  extern __shared__ __align__(1024) unsigned char dynamic_smem[];
+  const u32 base = shared_address(dynamic_smem);
+  run<Config, Mask, ScoreMod>(base, arguments, params);
+}
+
+}  // namespace attnjit::sm100

@@ -1,0 +1,178 @@
+// Shared memory, tensor memory and barriers of the sm_100a forward kernel: what Config must say,
+// and what follows.
+#pragma once
+
+#include "common/tcgen05.cuh"
+
+namespace attnjit::sm100 {
+
+constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
+
+// Warps by rank in the CTA. Warpgroups 0 and 1 are softmax, 2 correction, 3 has a warp a job.
+constexpr int kMmaWarp = 12;
+constexpr int kLoadWarp = 13;
+constexpr int kStoreWarp = 14;
+
+/// Named barrier: the correction warps have read the last of tensor memory; 0 is the CTA's.
+constexpr int kTeardownBarrier = 1;
+
+/// Rows of a product: queries of a softmax warpgroup, one a thread.
+constexpr int kRows = 128;
+
+/// The value, unknown to the compiler: what is computed from it is computed after here, and not kept
+/// in registers from before. Emits nothing.
+ATTNJIT_DEVICE u32 opaque(u32 value) {
+  asm volatile("" : "+r"(value));
+  return value;
+}
+
+/// The second body of a plan that has two: one query tile a CTA, whose KV tiles the two softmax
+/// warpgroups share.
+template <class Config>
+struct OneQuery : Config {
+  static constexpr int kNumQo = 1;
+  static constexpr bool kFusedKv = Config::kFusedKv1Q;
+  static constexpr int kStages = Config::kStages1Q;
+  static constexpr int kQOffset = Config::kQOffset1Q;
+  static constexpr int kKOffset = Config::kKOffset1Q;
+  static constexpr int kVOffset = Config::kVOffset1Q;
+  static constexpr int kKRopeOffset = Config::kKRopeOffset1Q;
+  static constexpr int kRopeBuffers = Config::kRopeBuffers1Q;
+  static constexpr int kKStageBytes = Config::kKStageBytes1Q;
+  static constexpr int kVStageBytes = Config::kVStageBytes1Q;
+  static constexpr int kCorrectionOffset = Config::kCorrectionOffset1Q;
+  static constexpr int kBarrierOffset = Config::kBarrierOffset1Q;
+  static constexpr int kTmemAddressOffset = Config::kTmemAddressOffset1Q;
+  static constexpr int kBarriers = Config::kBarriers1Q;
+  static constexpr auto& kArrivals = Config::kArrivals1Q;
+  static constexpr int kBarSCons = Config::kBarSCons1Q;
+  static constexpr int kBarC = Config::kBarC1Q;
+  static constexpr int kBarSProd = Config::kBarSProd1Q;
+  static constexpr int kBarQProd = Config::kBarQProd1Q;
+  static constexpr int kBarQCons = Config::kBarQCons1Q;
+  static constexpr int kBarKProd = Config::kBarKProd1Q;
+  static constexpr int kBarVProd = Config::kBarVProd1Q;
+  static constexpr int kBarOProd = Config::kBarOProd1Q;
+  static constexpr int kBarOStaged = Config::kBarOStaged1Q;
+};
+
+/// Tiles lie as [64-element column block][row][128 bytes] with the 128-byte swizzle: what a TMA box
+/// of 64 columns writes and what a matrix descriptor reads. Q is [query tile][block][128 rows].
+template <class Config>
+struct Layout {
+  static_assert(Config::kQkDepth % 8 == 0 && Config::kOvDepth % 8 == 0,
+                "rows are multiples of 16 bytes: TMA strides are");
+  static_assert(Config::kOvDepth >= 8 && Config::kOvDepth <= Config::kQkDepth,
+                "a row of V and O is no longer than a row of Q: O is staged in Q's memory");
+  static_assert(Config::kNumQo == 1 || Config::kNumQo == 2,
+                "a softmax warpgroup owns a query tile, or the two share one");
+  static_assert(Config::kTileN % 32 == 0 && Config::kTileN >= 64 && Config::kTileN <= 160,
+                "S is read in batches of 32 columns, and a thread's row of it fits its registers");
+  static_assert(Config::kThreads == 512, "four warpgroups: two softmax, correction, and the rest");
+  static_assert(2 * Config::kSoftmaxRegisters + Config::kCorrectionRegisters +
+                        Config::kOtherRegisters <=
+                    512,
+                "setmaxnreg waits for ever for registers that the CTA was not launched with");
+  static_assert(Config::kPvKeys0 % 16 == 0 && Config::kPvKeys1 % 16 == 0 &&
+                    Config::kPvKeys0 + Config::kPvKeys1 == Config::kTileN,
+                "P is handed over in two parts of whole k16 steps");
+  static_assert(Config::kStages >= 2, "K and V need two stages to be loaded ahead");
+  static_assert(!Config::kFusedKv || Config::kQkStages == 1,
+                "a slot that K and V share has one barrier");
+
+  static constexpr int kQkBlocks = ceil_div(Config::kQkDepth, 64);
+  static constexpr int kOvBlocks = ceil_div(Config::kOvDepth, 64);
+  /// k16 steps of Q K^T, the last perhaps over zero-filled columns; k16 steps of P V.
+  static constexpr int kQkSteps = ceil_div(Config::kQkDepth, 16);
+  static constexpr int kPvSteps0 = Config::kPvKeys0 / 16;
+  static constexpr int kPvSteps = Config::kTileN / 16;
+  /// Columns of P V: kOvDepth, rounded up within the zero-filled block.
+  static constexpr int kPvColumns = 16 * ceil_div(Config::kOvDepth, 16);
+  /// Q and K arrive in kQkStages chunks of columns, each with its barrier.
+  static constexpr int kChunkBlocks = kQkBlocks / Config::kQkStages;
+  static constexpr int kChunkSteps = 4 * kChunkBlocks;
+  static_assert(kChunkBlocks * Config::kQkStages == kQkBlocks, "chunks are whole blocks");
+
+  static constexpr int kQBlockBytes = kRows * 128;
+  static constexpr int kQTileBytes = kQkBlocks * kQBlockBytes;
+  static constexpr int kKvBlockBytes = Config::kTileN * 128;
+  /// Blocks of K that lie in its stage; the others, its rope part, in a buffer of their own.
+  static constexpr int kKStageBlocks = Config::kRopeBuffers > 0 ? kOvBlocks : kQkBlocks;
+  static constexpr int kRopeBytes = (kQkBlocks - kKStageBlocks) * kKvBlockBytes;
+  static_assert(Config::kKStageBytes >= kKStageBlocks * kKvBlockBytes &&
+                    Config::kVStageBytes >= kOvBlocks * kKvBlockBytes,
+                "a stage holds a tile");
+  static_assert(Config::kQOffset % 1024 == 0 && Config::kKOffset % 1024 == 0 &&
+                    Config::kVOffset % 1024 == 0 && Config::kKRopeOffset % 1024 == 0 &&
+                    kKvBlockBytes % 1024 == 0,
+                "the 128-byte swizzle repeats every 1024 bytes: tiles begin at multiples of that");
+  static_assert(Config::kTmemColumns >= Config::kTmemO1 + kPvColumns,
+                "S and O of both warpgroups fit the allocated columns");
+
+  /// Positions of the sequence in 128 rows: with fused heads, kGroup rows are of one position.
+  static constexpr int kFused = Config::kFuseGqa ? Config::kGroup : 1;
+  static constexpr int kPositions = kRows / kFused;
+  static_assert(kPositions * kFused == kRows, "a query tile holds whole groups of heads");
+};
+
+/// Addresses in the shared window. Barriers: docs/sm100.md has who arrives and who waits.
+template <class Config>
+struct Smem {
+  using L = Layout<Config>;
+  u32 base;
+
+  /// The query tile `tile`, whose memory O takes afterwards.
+  ATTNJIT_DEVICE u32 q(int tile) const {
+    return base + Config::kQOffset + static_cast<u32>(tile * L::kQTileBytes);
+  }
+  /// What a softmax thread tells the correction warps: a factor or a sum, and a maximum.
+  ATTNJIT_DEVICE u32 statistic(int warpgroup, int which, int row) const {
+    return base + Config::kCorrectionOffset +
+           static_cast<u32>(4 * ((2 * warpgroup + which) * kRows + row));
+  }
+  ATTNJIT_DEVICE u32 tmem_address() const { return base + Config::kTmemAddressOffset; }
+
+  ATTNJIT_DEVICE u32 barrier(int index) const {
+    return base + Config::kBarrierOffset + static_cast<u32>(8 * index);
+  }
+  /// S of a warpgroup is in tensor memory.
+  ATTNJIT_DEVICE u32 s_full(int warpgroup) const { return barrier(Config::kBarSProd + warpgroup); }
+  /// Part `part` of P is in tensor memory; the first also says that O may be added to.
+  ATTNJIT_DEVICE u32 p_full(int warpgroup, int part) const {
+    return barrier(Config::kBarSCons + 2 * warpgroup + part);
+  }
+  /// A statistic is in shared memory; has been read.
+  ATTNJIT_DEVICE u32 statistic_full(int warpgroup) const {
+    return barrier(Config::kBarC + 2 * warpgroup);
+  }
+  ATTNJIT_DEVICE u32 statistic_empty(int warpgroup) const {
+    return barrier(Config::kBarC + 2 * warpgroup + 1);
+  }
+  /// O of a warpgroup is complete in tensor memory.
+  ATTNJIT_DEVICE u32 o_full(int warpgroup) const { return barrier(Config::kBarOProd + warpgroup); }
+  /// A chunk of a query tile has landed.
+  ATTNJIT_DEVICE u32 q_full(int tile, int chunk) const {
+    return barrier(Config::kBarQProd + tile * Config::kQkStages + chunk);
+  }
+  /// A query tile's memory is free: the O in it has been read by its store.
+  ATTNJIT_DEVICE u32 q_empty(int tile) const { return barrier(Config::kBarQCons + tile); }
+  /// O is in a query tile's memory.
+  ATTNJIT_DEVICE u32 o_staged(int tile) const { return barrier(Config::kBarOStaged + tile); }
+};
+
+/// Columns of tensor memory. P takes the first columns of the S it comes from.
+template <class Config>
+struct Tmem {
+  u32 base;
+
+  ATTNJIT_DEVICE u32 s(int warpgroup) const {
+    return base + static_cast<u32>(warpgroup == 0 ? Config::kTmemS0 : Config::kTmemS1);
+  }
+  ATTNJIT_DEVICE u32 o(int warpgroup) const {
+    return base + static_cast<u32>(warpgroup == 0 ? Config::kTmemO0 : Config::kTmemO1);
+  }
+  /// The lanes that this warp reaches.
+  ATTNJIT_DEVICE static u32 lanes(int warp) { return static_cast<u32>(warp & 3) << 21; }
+};
+
+}  // namespace attnjit::sm100

@@ -1,0 +1,57 @@
+// A thread's row of scores: score modifications, and masks as words of 32 columns.
+#pragma once
+
+#include "common/mask.cuh"
+#include "common/score_mod.cuh"
+
+namespace attnjit::sm100 {
+
+/// The lowest `count` bits, all for 32 and more, none for 0 and less.
+ATTNJIT_DEVICE u32 low_bits(int count) { return ~shift_left(0xffffffffu, max(count, 0)); }
+
+/// Which of 32 columns from c.kv_idx on the row sees. `row`: the keys it sees where the mask has
+/// intervals.
+template <class Mask, class P>
+ATTNJIT_DEVICE u32 visible_word(Coord c, const KvRange& row, const P& p) {
+  const int first = c.kv_idx;
+  if constexpr (Mask::kInterval) {
+    u32 word = low_bits(row.end - first);
+    if constexpr (!Mask::kFromZero) word &= ~low_bits(row.begin - first);
+    return word;
+  } else {
+    const typename Mask::RowTest test = Mask::row_test(c, p);
+    u32 word = 0;
+#pragma unroll 8
+    for (int i = 0; i < 32; ++i) {
+      c.kv_idx = first + i;
+      word |= static_cast<u32>(Mask::visible(test, c, p)) << i;
+    }
+    return word & low_bits(c.kv_len - first);
+  }
+}
+
+/// Hides the columns of scores[begin..begin+31] whose bit is not set.
+template <int kCount>
+ATTNJIT_DEVICE void hide(float (&scores)[kCount], int begin, u32 word) {
+#pragma unroll
+  for (int i = 0; i < 32; ++i) {
+    if ((word & (1u << i)) == 0) scores[begin + i] = -infinity();
+  }
+}
+
+/// Applies scale and score modification to scores[begin..begin+31], c.kv_idx being the first's.
+/// Without a modification the scale is left to the exponential.
+template <class ScoreMod, int kCount, class P>
+ATTNJIT_DEVICE void modify(float (&scores)[kCount], int begin, Coord c,
+                           const typename ScoreMod::State& state, float scale, const P& p) {
+  if constexpr (!ScoreMod::kIdentity) {
+    const int first = c.kv_idx;
+#pragma unroll
+    for (int i = 0; i < 32; ++i) {
+      c.kv_idx = first + i;
+      scores[begin + i] = ScoreMod::apply(state, scores[begin + i] * scale, c, p);
+    }
+  }
+}
+
+}  // namespace attnjit::sm100

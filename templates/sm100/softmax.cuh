@@ -1,0 +1,191 @@
+// A softmax warpgroup: S from tensor memory, P back to it, a row a thread.
+//
+// Source: Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018;
+// FlashAttention-4 (Dao et al., 2026): O is corrected by another warpgroup, and only when the
+// maximum has grown by more than a threshold.
+#pragma once
+
+#include "sm100/exponential.cuh"
+#include "sm100/scores.cuh"
+#include "sm100/work.cuh"
+
+namespace attnjit::sm100 {
+
+/// The least running maximum. NOTE: finite, so that a row that sees nothing subtracts it without
+/// making NaN: hidden scores are -inf, and exp2(-inf + finite) is 0. A power of two, so that its
+/// product with the scale is exact.
+constexpr float kMaxFloor = -0x1p+100f;
+
+/// The running state of a row. Scores are in units of which `log2_scale` makes exponents of 2;
+/// log2_scale > 0.
+struct OnlineRow {
+  float maximum = kMaxFloor;
+  float sum = 0.0f;
+
+  /// Takes the tile's maximum in and returns what earlier sums and outputs are to be multiplied by.
+  /// The maximum is renewed only where it grew by more than kThreshold (log2): probabilities are
+  /// relative to it, and up to 2^kThreshold they lose nothing in f32, bf16 and fp16.
+  template <class Config>
+  ATTNJIT_DEVICE float renew(float tile_maximum, float log2_scale) {
+    const float grown = (tile_maximum - maximum) * log2_scale;
+    if (!(grown > Config::kRescaleThreshold)) return 1.0f;
+    // Nothing was seen before: there is nothing to correct.
+    const float factor = maximum == kMaxFloor ? 1.0f : exp2_approx(-grown);
+    maximum = tile_maximum;
+    sum *= factor;
+    return factor;
+  }
+};
+
+/// One arrival for the warp, after what all its lanes did before.
+ATTNJIT_DEVICE void arrive_warp(u32 barrier) {
+  __syncwarp();
+  if (elect_one()) mbarrier_arrive(barrier);
+}
+
+/// Replaces scores by probabilities, hands them over to tensor memory at `p` in two parts.
+template <class Config>
+ATTNJIT_DEVICE void exponentiate(float (&s)[Config::kTileN], float log2_scale, float origin, u32 p,
+                                 const Smem<Config>& smem, int warpgroup) {
+  constexpr int kFirstPairs = Config::kPvKeys0 / 2;
+  constexpr int kSpread =
+      Config::kExp2FmaPairs <= kFirstPairs ? kFirstPairs : Config::kTileN / 2;
+#pragma unroll
+  for (int begin = 0; begin < Config::kTileN; begin += 16) {
+    u32 words[8];
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      const int column = begin + 2 * i;
+      const FloatPair x = fma_pair({s[column], s[column + 1]}, {log2_scale, log2_scale},
+                                   {-origin, -origin});
+      const FloatPair y = by_polynomial<Config::kExp2FmaPairs, kSpread>(column / 2)
+                              ? exp2_polynomial(x)
+                              : FloatPair{exp2_approx(x.x), exp2_approx(x.y)};
+      s[column] = y.x;
+      s[column + 1] = y.y;
+      words[i] = pack_pair<Config::kBf16>(y.x, y.y);
+    }
+    tcgen05_st_8(p + begin / 2, words);
+    const int end = begin + 16;
+    if (end == Config::kPvKeys0 || end == Config::kTileN) {
+      tcgen05_wait_st();
+      tcgen05_fence_before();
+      arrive_warp(smem.p_full(warpgroup, end == Config::kTileN ? 1 : 0));
+    }
+  }
+}
+
+/// The sum of a row, by four chains of pairs.
+template <int kCount>
+ATTNJIT_DEVICE float row_sum(const float (&s)[kCount]) {
+  FloatPair sums[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) sums[i] = {s[2 * i], s[2 * i + 1]};
+#pragma unroll
+  for (int i = 8; i < kCount; i += 8) {
+#pragma unroll
+    for (int k = 0; k < 4; ++k) sums[k] = add_pair(sums[k], {s[i + 2 * k], s[i + 2 * k + 1]});
+  }
+  const FloatPair all = add_pair(add_pair(sums[0], sums[1]), add_pair(sums[2], sums[3]));
+  return all.x + all.y;
+}
+
+template <class Config, class Mask, class ScoreMod, class Arguments, class P>
+ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
+                            const Arguments& arguments, const P& params, int warpgroup) {
+  using L = Layout<Config>;
+  constexpr int kBatches = Config::kTileN / 32;
+  const int row = static_cast<int>(threadIdx.x & 127u);
+  const int warp = warp_uniform(static_cast<int>(threadIdx.x >> 5));
+  const int tile = Config::kNumQo == 2 ? warpgroup : 0;
+  const u32 s_columns = tmem.s(warpgroup) + Tmem<Config>::lanes(warp);
+  const int shift = arguments.kv_len - arguments.q_len;
+  const float log2_scale = ScoreMod::kIdentity ? arguments.scale * kLog2e : kLog2e;
+  const u32 slot = smem.statistic(warpgroup, 0, row);
+  int s_parity = 0;
+  int statistic_parity = 0;
+
+  const auto tell = [&] {
+    arrive_warp(smem.statistic_full(warpgroup));
+  };
+  const auto await_reader = [&] {
+    mbarrier_wait(smem.statistic_empty(warpgroup), statistic_parity);
+    statistic_parity ^= 1;
+  };
+
+  for (WorkList<Config, Mask, Arguments, P> list(arguments, params); !list.done(); list.advance()) {
+    const WorkTile work = list.tile();
+    const int first = work.first_position + tile * L::kPositions;
+    const int last = min(first + L::kPositions, arguments.q_len) - 1;
+    // Tiles inside core need no mask. Rows past q_len have nothing that could.
+    const KvRange core = first < arguments.q_len
+                             ? Mask::core(first + shift, last + shift, arguments.kv_len, params)
+                             : KvRange{0, 0x7fffffff};
+    const int position = first + row / L::kFused;
+    const int head = work.head + row % L::kFused;
+    Coord coord{work.batch, head, work.kv_head, position + shift,
+                0,          arguments.q_len, arguments.kv_len};
+    KvRange visible{0, 0};
+    if constexpr (Mask::kInterval) visible = Mask::row(coord.q_idx, coord.kv_len, params);
+    const typename ScoreMod::State state =
+        ScoreMod::prepare(head, arguments.num_q_heads, params);
+
+    OnlineRow online;
+    const int steps = steps_of<Config>(work.tiles(), warpgroup);
+#pragma unroll 1
+    for (int step = 0; step < steps; ++step) {
+      const int rank = Config::kNumQo == 2 ? step : 2 * step + warpgroup;
+      const int first_kv = (work.tile_end - 1 - rank) * Config::kTileN;
+      // Masks are evaluated while the tensor cores make S.
+      const bool partial = first_kv < core.begin || core.end - first_kv < Config::kTileN;
+      u32 words[kBatches];
+      if (partial) {
+#pragma unroll
+        for (int batch = 0; batch < kBatches; ++batch) {
+          coord.kv_idx = first_kv + 32 * batch;
+          words[batch] = visible_word<Mask>(coord, visible, params);
+        }
+      }
+
+      mbarrier_wait(smem.s_full(warpgroup), s_parity);
+      s_parity ^= 1;
+      tcgen05_fence_after();
+      float s[Config::kTileN];
+      float maxima[4] = {online.maximum, kMaxFloor, kMaxFloor, kMaxFloor};
+      tcgen05_ld_32(s, 0, s_columns);
+#pragma unroll
+      for (int batch = 0; batch < kBatches; ++batch) {
+        const int begin = 32 * batch;
+        tcgen05_wait_ld_32(s, begin);
+        if (batch + 1 < kBatches) tcgen05_ld_32(s, begin + 32, s_columns + begin + 32);
+        coord.kv_idx = first_kv + begin;
+        modify<ScoreMod>(s, begin, coord, state, arguments.scale, params);
+        if (partial) hide(s, begin, words[batch]);
+#pragma unroll
+        for (int i = 0; i < 32; i += 8) {
+#pragma unroll
+          for (int k = 0; k < 4; ++k) {
+            maxima[k] = max3(maxima[k], s[begin + i + 2 * k], s[begin + i + 2 * k + 1]);
+          }
+        }
+      }
+      const float tile_maximum = max3(fmaxf(maxima[0], maxima[1]), maxima[2], maxima[3]);
+      const float factor = online.template renew<Config>(tile_maximum, log2_scale);
+      if (step > 0) {
+        store_shared(slot, factor);
+        tell();
+      }
+      exponentiate<Config>(s, log2_scale, online.maximum * log2_scale, s_columns, smem, warpgroup);
+      // Off the critical path: P is handed over.
+      if (step > 0) await_reader();
+      online.sum += row_sum(s);
+    }
+
+    store_shared(slot, online.sum);
+    store_shared(slot + 4 * kRows, online.maximum * log2_scale);
+    tell();
+    await_reader();
+  }
+}
+
+}  // namespace attnjit::sm100

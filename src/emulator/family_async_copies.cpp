@@ -51,6 +51,8 @@ Step wait_group(Warp& warp, std::vector<std::shared_ptr<PendingCopies>>& groups,
     if (g.committed) ++newer;
     if (newer <= allowed && g.committed) continue;
     warp.view.acquire(reads_only ? g.read_done : g.write_done);
+    // Its own copies need no tcgen05.fence before its tensor operations.
+    if (!reads_only) join(warp.tensor_fenced, g.write_done.generic);
     if (!reads_only) g.mask &= ~mask;
   }
   std::erase_if(groups, [](const auto& g) { return g->mask == 0 && g->unwritten == 0; });

@@ -72,6 +72,15 @@ void Cluster::report_conflict(const Conflict& c, const Warp* warp, int lane, u32
                        describe_site(c.site)));
     return;
   }
+  if (c.fence_only) {
+    report(FindingKind::kRace, warp, lane, site,
+           fmt::format("{} is read after {} wrote it at {}, but no "
+                       "tcgen05.fence::after_thread_sync follows the synchronisation that orders "
+                       "them",
+                       where, describe_agent(c.agent), describe_site(c.site)),
+           machine.options.model == EmulatorModel::kSilicon);
+    return;
+  }
   report(
       FindingKind::kRace, warp, lane, site,
       fmt::format("{} of {} is not ordered after the {} by {} at {}",

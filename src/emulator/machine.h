@@ -222,6 +222,7 @@ class Warp {
   u64 wgmma_issued = 0, wgmma_done = 0;
   std::vector<u32> tmem_rows;  ///< registers that a tcgen05.ld writes, until the wait::ld
   Clock tensor_known;          ///< tensor operations that the next ones are ordered after
+  Clock tensor_fenced;         ///< View::generic at the last tcgen05.fence::after_thread_sync
   u32 registers_allotted = 0;  ///< setmaxnreg
   u32 setmaxnreg_count = 0;
   std::vector<u32> setmaxnreg_last;  ///< its values, in order
@@ -310,8 +311,14 @@ class AsyncOp {
     if (proxy == Proxy::kAsync) v.set_async(lease.agent, lease.write_epoch);
     return v;
   }
-  Accessor reader() const { return {lease.agent, lease.read_epoch, site, proxy, false, &view}; }
+  Accessor reader() const {
+    return {
+        lease.agent,  lease.read_epoch, site, proxy, false, &view, needs_fence ? &fenced : nullptr,
+        issuer->agent};
+  }
   Accessor writer() const { return {lease.agent, lease.write_epoch, site, proxy, false, &view}; }
+  bool needs_fence = false;  ///< reads shared memory as a tcgen05 operation does
+  Clock fenced;              ///< the issuer's Warp::tensor_fenced
 };
 
 // ---------------------------------------------------------------------------------------------

@@ -14,7 +14,8 @@ Histories::Histories() { histories_.emplace_back(); }
 
 namespace {
 
-// 0 ordered, 1 ordered but for a proxy fence, 2 not ordered.
+// 0 ordered, 1 ordered but for a proxy fence, 2 not ordered, 3 ordered but for a
+// tcgen05.fence::after_thread_sync.
 int unordered(u32 agent, u32 epoch, Proxy proxy, bool was_write, const Accessor& a) {
   if (agent == a.agent && proxy == Proxy::kGeneric && a.proxy == Proxy::kGeneric) return 0;
   if (at(a.view->generic, agent) < epoch) return 2;
@@ -24,6 +25,8 @@ int unordered(u32 agent, u32 epoch, Proxy proxy, bool was_write, const Accessor&
       at(a.view->async, agent) < epoch)
     return 1;
   if (a.proxy == Proxy::kTensor && at(a.view->tensor, agent) < epoch) return 1;
+  if (a.fenced != nullptr && agent != a.issuer && agent != a.agent && at(*a.fenced, agent) < epoch)
+    return 3;
   return 0;
 }
 
@@ -33,7 +36,7 @@ bool Histories::check_write(const History& h, u8 bytes, const Accessor& a, Confl
   if (h.epoch == 0 || (h.bytes & bytes) == 0 || (h.atomic && a.atomic)) return false;
   const int state = unordered(h.agent, h.epoch, h.proxy, true, a);
   if (state == 0) return false;
-  *conflict = {state == 1, true, h.agent, h.site, h.proxy};
+  *conflict = {state == 1, state == 3, true, h.agent, h.site, h.proxy};
   return true;
 }
 
@@ -42,7 +45,7 @@ bool Histories::check_readers(const History& h, u8 bytes, const Accessor& a, Con
     if ((r.bytes & bytes) == 0 || (r.atomic && a.atomic)) continue;
     const int state = unordered(r.agent, r.epoch, r.proxy, false, a);
     if (state == 0) continue;
-    *conflict = {state == 1, false, r.agent, r.site, r.proxy};
+    *conflict = {state == 1, state == 3, false, r.agent, r.site, r.proxy};
     return true;
   }
   return false;

@@ -25,11 +25,16 @@ struct Accessor {
   Proxy proxy = Proxy::kGeneric;
   bool atomic = false;  ///< a strong access: never races with another strong one
   const View* view = nullptr;
+  /// A tensor operation's access to shared memory: what its issuer knew of other agents at its last
+  /// tcgen05.fence::after_thread_sync; null: no such fence is needed.
+  const Clock* fenced = nullptr;
+  u32 issuer = 0;
 };
 
 /// An access that the new one is not ordered after.
 struct Conflict {
   bool proxy_only = false;  ///< ordered, but for the missing proxy fence (or tcgen05.fence)
+  bool fence_only = false;  ///< ordered, but for the missing tcgen05.fence::after_thread_sync
   bool earlier_is_write = false;
   u32 agent = 0;
   u32 site = 0;

@@ -559,6 +559,8 @@ Step execute_tensor_fence(Warp& warp, const Op& op, u32) {
     // What relaxed waits saw counts too: the fence itself orders.
     join(warp.tensor_known, warp.pending_acquire.tensor);
     join(warp.view.generic, warp.tensor_known);
+    join(warp.tensor_fenced, warp.view.generic);
+    join(warp.tensor_fenced, warp.pending_acquire.generic);
   }
   return Step::kNext;
 }

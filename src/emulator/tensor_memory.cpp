@@ -226,6 +226,7 @@ void TensorOrder::issue(std::unique_ptr<TensorOp> op, Warp& warp, u32 lane, cons
                         std::shared_ptr<TensorEvent> event) {
   Cluster& cluster = *warp.cluster;
   const bool silicon = cluster.machine.options.model == EmulatorModel::kSilicon;
+  const bool in_order = silicon || cluster.machine.options.in_order_issue;
   event->thread = warp.agent * 32 + lane;
   event->cta = warp.cta;
   if (event->cta_group == 2) event->peer = tensor_peer(*warp.cta);
@@ -233,7 +234,7 @@ void TensorOrder::issue(std::unique_ptr<TensorOp> op, Warp& warp, u32 lane, cons
   settle(thread);
   std::vector<std::shared_ptr<TensorEvent>> after;
   // Of the same thread. What has completed is known through its view.
-  if (silicon && thread.last != nullptr) after.push_back(thread.last);
+  if (in_order && thread.last != nullptr) after.push_back(thread.last);
   for (const auto& e : thread.pending) {
     if (pipelined(*e, *event)) after.push_back(e);
   }
@@ -258,6 +259,8 @@ void TensorOrder::issue(std::unique_ptr<TensorOp> op, Warp& warp, u32 lane, cons
   TensorOp* started = op.get();
   cluster.start(std::move(op), warp, from);
   started->view.tensor = warp.tensor_known;
+  started->fenced = warp.tensor_fenced;
+  started->needs_fence = true;
   if (event->kind == TensorEvent::Kind::kMma) started->view.acquire(thread.copies);
   event->lease = started->lease;
   // That the operation was issued is known to the issuer; that it is complete is not.

@@ -142,6 +142,15 @@ TEST(Order, MissingFenceAfterTheWait) {
   EXPECT_TRUE(r.report.findings[0].warning);
 }
 
+TEST(Order, MissingFenceBeforeAProductReadsSharedMemory) {
+  std::string ptx = replaced(plain(), "  tcgen05.fence::after_thread_sync;\n  ld.shared.b32 %tm",
+                             "  ld.shared.b32 %tm");
+  // Nothing is stored to tensor memory first: only the operands in shared memory depend on it.
+  const std::size_t fill = ptx.find("  // Tensor memory.");
+  ptx.erase(fill, ptx.find("  // The steps.") - fill);
+  expect_found(ptx, FindingKind::kRace, "after_thread_sync follows");
+}
+
 TEST(Order, MissingFenceBeforeTheBarrier) {
   expect_found(damaged("  tcgen05.wait::st.sync.aligned;\n  tcgen05.fence::before_thread_sync;",
                        "  tcgen05.wait::st.sync.aligned;"),
@@ -200,6 +209,9 @@ TEST(Order, ProductsOfTwoAccumulators) {
   bool found = false;
   for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
     found = found || has_finding(run_steps(ptx, isa(seed), steps).report, FindingKind::kRace);
+    EmulatorOptions waived = isa(seed);
+    waived.in_order_issue = true;
+    EXPECT_TRUE(run_steps(ptx, waived, steps).report.passed);
     EmulatorOptions silicon;
     silicon.seed = seed;
     const TensorRun r = run_steps(ptx, silicon, steps);

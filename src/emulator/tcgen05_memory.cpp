@@ -57,7 +57,7 @@ Step wait_for_memory(Warp& warp) {
 }
 
 void store_address(Warp& warp, const Op& op, u32 lane, u32 column) {
-  u64 address = lane_address(warp, op, lane);
+  const u64 address = lane_address(warp, op, lane);
   Place place;
   if (!warp.cluster->resolve(warp, op, lane, op.space, address, 4, &place)) return;
   if (place.cta != warp.cta) {
@@ -251,9 +251,6 @@ bool decode_alloc(Decoding& d) {
     if (n < 32 || n > kTmemColumns || (n & (n - 1)) != 0)
       return d.invalid("the number of columns is a power of two from 32 to 512");
   }
-  // A 32-bit register without a state space assembles, and holds a shared address in practice.
-  if (probe.space == Space::kGeneric && (probe.mode & kWideAddress) == 0)
-    return d.invalid("a generic address has 64 bits: .shared::cta is missing");
   Op& op = d.emit(execute_alloc);
   op.space = probe.space;
   op.s[0] = probe.s[0];

@@ -254,5 +254,44 @@ TEST(Order, UninitialisedOperandsReachTheOutput) {
       FindingKind::kUninitialised, "");
 }
 
+TEST(Order, ACommitToARawSharedAddress) {
+  // Without .shared::cluster the operand is a generic address; silicon forgives it.
+  const std::string ptx = damaged("arrive::one.shared::cluster.b64 [%mb]", "arrive::one.b64 [%mb]");
+  expect_found(ptx, FindingKind::kSpace, ".shared::cluster");
+  const TensorRun r = run_steps(ptx, {});
+  EXPECT_TRUE(r.report.passed) << words(r.report);
+}
+
+/// What ptxas takes for sm_100a, and what it refuses, statement by statement.
+TEST(Spellings, AreTakenAsPtxasTakesThem) {
+  std::istringstream lines(test_file("data/spellings.txt"));
+  std::string line;
+  int taken = 0, refused = 0;
+  while (std::getline(lines, line)) {
+    const std::size_t bar = line.rfind(" | ");
+    if (bar == std::string::npos || line.find("tcgen05") == std::string::npos) continue;
+    const std::string statement = line.substr(bar + 3);
+    if (statement.find("...") != std::string::npos) continue;
+    const bool expected = line[4] == 'Y';
+    const auto module = PtxModule::load(
+        ".version 8.8\n.target sm_100a\n.address_size 64\n.visible .entry k() {\n"
+        ".reg .pred p, q;\n.reg .b32 sa, sb, r<64>, tm, tm2, tm3, tm4, id;\n"
+        ".reg .b64 ga, da, db, dz;\n.reg .b16 h0;\n" +
+        statement + "\nret;\n}\n");
+    const bool sparse = statement.find(".sp.") != std::string::npos;
+    const bool zero_columns = statement.find(", dz;") != std::string::npos;
+    if (sparse || zero_columns) {
+      ASSERT_FALSE(module) << statement;
+      EXPECT_EQ(module.error().code, ErrorCode::kUnsupported) << statement;
+      continue;
+    }
+    EXPECT_EQ(static_cast<bool>(module), expected)
+        << statement << ": " << (module ? std::string("taken") : module.error().to_string());
+    ++(expected ? taken : refused);
+  }
+  EXPECT_GT(taken, 80);
+  EXPECT_GT(refused, 4);
+}
+
 }  // namespace
 }  // namespace attnjit::emulator

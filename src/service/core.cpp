@@ -181,6 +181,14 @@ Result<ServiceCore::Fetched> ServiceCore::find_or_compile(const Entry& entry, Pt
                    ? compile()
                    : cache->get_or_compile(entry.key, *build, options.build_policy,
                                            Clock::now() + kFlightLimit, compile, &from_disk, ptx);
+  if (!image && image.error().code == ErrorCode::kEnvironment && cache != nullptr && !ignore_disk) {
+    // A library is there, but it does not open, or does not know this architecture: as good as
+    // none.
+    if (auto stored = cache->find(entry.key, {}, options.build_policy, ptx)) {
+      image = *std::move(stored);
+      from_disk = true;
+    }
+  }
   if (!image) return std::move(image).error();
   if (cache != nullptr && ignore_disk) {
     if (Status stored = cache->store(entry.key, *build, *image); !stored) {

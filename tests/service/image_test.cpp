@@ -107,6 +107,29 @@ TEST_F(ImageTest, PrewarmedCacheServesAMachineWithoutNvrtc) {
   EXPECT_EQ(nothing->compiles, 0);
 }
 
+// A file that is there and has a build id, but is no NVRTC that can serve (another library, one too
+// old for the architecture), is as good as none.
+TEST_F(ImageTest, PrewarmedCacheServesAMachineWhoseNvrtcDoesNotOpen) {
+  ServiceOptions cached = options();
+  cached.use_disk_cache = true;
+  cached.cache_layers = {folder_.path()};
+  remake(cached);
+  ASSERT_TRUE(service_->compile(prepare(*service_), in(seconds(10))).ok());
+  service_.reset();
+  auto broken = std::make_shared<FakeCompiler>();
+  broken->build = "a-library-that-is-no-nvrtc";
+  broken->failure = make_error(ErrorCode::kEnvironment, "not NVRTC: functions are missing");
+  cached.compiler = broken;
+  remake(cached);
+  const auto hit = service_->compile(prepare(*service_), in(seconds(10)));
+  ASSERT_TRUE(hit.ok()) << hit.error().to_string();
+  EXPECT_EQ(hit->outcome, Outcome::kDisk);
+  EXPECT_EQ(hit->compile_ms, 0);
+  const auto miss = service_->compile(prepare(*service_, trusted_spec()), in(seconds(10)));
+  ASSERT_FALSE(miss.ok());
+  EXPECT_EQ(miss.error().code, ErrorCode::kEnvironment);
+}
+
 TEST_F(ImageTest, ForbiddenCompileIsItsOwnErrorAndHitsStillServe) {
   ServiceOptions cached = options();
   cached.use_disk_cache = true;

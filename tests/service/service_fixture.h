@@ -31,7 +31,7 @@ class FakeCompiler final : public Compiler {
  public:
   Result<std::string> build_id() override {
     if (no_compiler) return make_error(ErrorCode::kEnvironment, "no NVRTC was found");
-    return std::string("nvrtc-13.0.88-test");
+    return build;
   }
 
   Result<KernelImage> compile(const CompileRequest& request, Deadline) override {
@@ -87,6 +87,7 @@ class FakeCompiler final : public Compiler {
   bool heeds_cancel = true;
   milliseconds delay{0};
   std::optional<Error> failure;
+  std::string build = "nvrtc-13.0.88-test";
   bool last_source_trusted = false;
 };
 

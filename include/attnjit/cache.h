@@ -169,11 +169,13 @@ class ATTNJIT_EXPORT CubinCache {
   /// Removes all that attnjit keeps in the first layer, and nothing else in that folder.
   virtual Result<CacheClearReport> clear() = 0;
   /// Writes the verified entries of all layers (or of `keys`, if not empty) to one file. The same
-  /// entries give the same bytes.
+  /// entries give the same bytes. A key that no layer has is reported in `bad`. Errors: kInvalid
+  /// where a key is none or `path` is there and is no regular file, kIo.
   virtual Result<CacheBundleReport> export_bundle(const std::string& path,
                                                   const std::vector<std::string>& keys = {}) = 0;
   /// Merges a bundle into the first layer. Each entry is verified as on load. Errors: kCorrupt
-  /// where the manifest is damaged (nothing is merged), kIo.
+  /// where the manifest is damaged (nothing is merged), kInvalid where the file cannot be read,
+  /// kIo.
   virtual Result<CacheBundleReport> import_bundle(const std::string& path) = 0;
 };
 

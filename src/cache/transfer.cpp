@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <map>
 #include <set>
 
@@ -33,26 +34,31 @@ Place split(FileSystem& fs, const std::string& path) {
   return place;
 }
 
-/// Opens a file that the user named; symbolic links are followed, as anywhere on a command line.
-IoResult<File> open_named(FileSystem& fs, std::string path) {
+/// Where a path that the user gave leads; symbolic links are followed, as anywhere on a command
+/// line. A last part that does not exist is no error: stat has the answer for it.
+struct NamedFile {
+  Place place;
+  IoResult<FileStat> stat;  ///< of the file, never of a link
+};
+
+IoResult<NamedFile> find_named(FileSystem& fs, std::string path) {
   for (int links = 0; links < 40; ++links) {
-    const Place place = split(fs, path);
-    if (place.folder.state != OpenedFolder::State::kOpen) return {File(), place.folder.error};
-    const auto stat =
-        uninterrupted([&] { return fs.stat_at(place.folder.folder.get(), place.name); });
-    if (!stat.ok()) return {File(), stat.error};
-    if (stat.value.type != FileStat::Type::kSymlink) {
-      return open_file(fs, place.folder.folder.get(), place.name, FileSystem::Open::kRead);
+    Place place = split(fs, path);
+    if (place.folder.state != OpenedFolder::State::kOpen)
+      return {{}, place.folder.error != 0 ? place.folder.error : ENOENT};
+    const FileSystem::Handle folder = place.folder.folder.get();
+    const auto stat = uninterrupted([&] { return fs.stat_at(folder, place.name); });
+    if (!stat.ok() || stat.value.type != FileStat::Type::kSymlink) {
+      return {{std::move(place), stat}, 0};
     }
-    const auto target =
-        uninterrupted([&] { return fs.read_link(place.folder.folder.get(), place.name); });
-    if (!target.ok()) return {File(), target.error};
+    const auto target = uninterrupted([&] { return fs.read_link(folder, place.name); });
+    if (!target.ok()) return {{}, target.error};
     const std::size_t slash = path.rfind('/');
     path = target.value.starts_with('/') || slash == std::string::npos
                ? target.value
                : path.substr(0, slash + 1) + target.value;
   }
-  return {File(), ELOOP};
+  return {{}, ELOOP};
 }
 
 }  // namespace
@@ -61,6 +67,15 @@ Result<CacheBundleReport> Store::export_bundle(const std::string& path,
                                                const std::vector<std::string>& keys) {
   CacheBundleReport report;
   const std::set<std::string> chosen(keys.begin(), keys.end());
+  for (const std::string& key : chosen) {
+    if (!entry_id({key, {}}, {})) {
+      return make_error(
+          ErrorCode::kInvalid,
+          fmt::format("is '{}'; allowed: 64 lower-case hexadecimal digits", key.substr(0, 80)),
+          "key", "attnjit cache list --json shows whole keys");
+    }
+  }
+  std::set<std::string> missing = chosen;
   struct Source {
     Layer* layer;
     std::string name;
@@ -73,7 +88,9 @@ Result<CacheBundleReport> Store::export_bundle(const std::string& path,
     if (!root) continue;
     for (const SeenFile& file : scan_entries(*layer, *root, nullptr)) {
       if (sources.contains(file.name)) continue;
-      if (!chosen.empty() && !chosen.contains(file.name.substr(0, 64))) continue;
+      const std::string key = file.name.substr(0, 64);
+      if (!chosen.empty() && !chosen.contains(key)) continue;
+      missing.erase(key);
       auto bytes = layer->read_entry(file.name);
       if (!bytes) {
         report.bad.push_back({layer->path() + ": " + file.name, bytes.error().message, false});
@@ -91,6 +108,7 @@ Result<CacheBundleReport> Store::export_bundle(const std::string& path,
                       Source{layer.get(), file.name, {entry->id, bytes->size(), sha256(*bytes)}});
     }
   }
+  for (const std::string& key : missing) report.bad.push_back({key, "it is in no layer", false});
   std::vector<const Source*> order;
   order.reserve(sources.size());
   for (const auto& [name, source] : sources) order.push_back(&source);
@@ -100,9 +118,17 @@ Result<CacheBundleReport> Store::export_bundle(const std::string& path,
   rows.reserve(order.size());
   for (const Source* source : order) rows.push_back(source->row);
 
-  const Place place = split(fs_, path);
-  if (place.folder.state != OpenedFolder::State::kOpen) {
-    return make_error(ErrorCode::kIo, place.folder.reason, path);
+  const auto named = find_named(fs_, path);
+  if (!named.ok()) return io_error("cannot write the bundle", named.error, path);
+  const Place& place = named.value.place;
+  const IoResult<FileStat>& there = named.value.stat;
+  // NOTE: a rename replaces what is there, a device or a FIFO too.
+  if (there.ok() && there.value.type != FileStat::Type::kFile) {
+    return make_error(ErrorCode::kInvalid, "cannot write the bundle: it is not a regular file",
+                      path);
+  }
+  if (!there.ok() && there.error != ENOENT) {
+    return io_error("cannot write the bundle", there.error, path);
   }
   const FileSystem::Handle folder = place.folder.folder.get();
   const std::string temporary = fmt::format(".attnjit-{:016x}", fs_.unique_id());
@@ -144,14 +170,23 @@ Result<CacheBundleReport> Store::import_bundle(const std::string& path) {
                       "set ATTNJIT_CACHE_DIR, XDG_CACHE_HOME or HOME");
   }
   Layer& layer = *layers_.front();
-  auto file = open_named(fs_, path);
-  if (!file.ok()) return io_error("cannot read the bundle", file.error, path);
+  const auto unreadable = [&](int error) {
+    return make_error(ErrorCode::kInvalid, "cannot read the bundle: " + error_text(error), path);
+  };
+  const auto named = find_named(fs_, path);
+  if (!named.ok()) return unreadable(named.error);
+  const Place& place = named.value.place;
+  auto file = open_file(fs_, place.folder.folder.get(), place.name, FileSystem::Open::kRead);
+  if (!file.ok()) return unreadable(file.error);
   const auto stat = uninterrupted([&] { return fs_.stat(file.value.get()); });
   if (!stat.ok()) return io_error("cannot read the bundle", stat.error, path);
   const auto corrupt = [&](const std::string& message) {
     return make_error(ErrorCode::kCorrupt, message, path, "nothing was imported");
   };
-  if (stat.value.type != FileStat::Type::kFile) return corrupt("it is not a regular file");
+  if (stat.value.type != FileStat::Type::kFile) {
+    return make_error(ErrorCode::kInvalid, "cannot read the bundle: it is not a regular file",
+                      path);
+  }
 
   std::string head(kBundleHeaderBytes, '\0');
   auto read = read_up_to(fs_, file.value.get(), head.data(), head.size());

@@ -399,6 +399,42 @@ TEST_F(ManagementTest, ABundleOfSomeKeysAndOfAllLayers) {
   EXPECT_FALSE(cache->export_bundle("/home/nowhere/bundle").ok());
 }
 
+TEST_F(ManagementTest, AKeyThatIsNotThereIsReported) {
+  const auto cache = open();
+  store(*cache, 1);
+  const auto report =
+      cache->export_bundle("/home/u/bundle", {make_key(1).hex, make_key(2).hex, make_key(2).hex});
+  ASSERT_TRUE(report.ok());
+  EXPECT_EQ(report->entries, 1);
+  ASSERT_EQ(report->bad.size(), 1u);
+  EXPECT_EQ(report->bad[0].path, make_key(2).hex);
+  const auto none = cache->export_bundle("/home/u/none", {"zz"});
+  ASSERT_FALSE(none.ok());
+  EXPECT_EQ(none.error().code, ErrorCode::kInvalid);
+  EXPECT_EQ(none.error().field, "key");
+  EXPECT_FALSE(fs.exists("/home/u/none"));
+}
+
+// `cache export /dev/full` replaced the device by the bundle.
+TEST_F(ManagementTest, AnExportReplacesNothingButFiles) {
+  const auto cache = open();
+  store(*cache, 1);
+  fs.make_path("/home/u/folder", 1000, 0755);
+  const auto refused = cache->export_bundle("/home/u/folder");
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::kInvalid);
+  EXPECT_NE(refused.error().message.find("not a regular file"), std::string::npos);
+  EXPECT_EQ(fs.files("/home/u").size(), fs.files("/home/u/cache").size()) << "no temporary is left";
+  // A link is followed, and stays; what it leads to need not be there yet.
+  fs.put_symlink("/home/u/link", "bundle", 1000);
+  ASSERT_TRUE(cache->export_bundle("/home/u/link").ok());
+  EXPECT_TRUE(fs.exists("/home/u/bundle"));
+  ASSERT_TRUE(cache->export_bundle("/home/u/link").ok()) << "an old bundle is replaced";
+  EXPECT_TRUE(cache->import_bundle("/home/u/link").ok());
+  fs.put_symlink("/home/u/circle", "circle", 1000);
+  EXPECT_FALSE(cache->export_bundle("/home/u/circle").ok());
+}
+
 TEST_F(ManagementTest, AnEmptyBundleIsABundle) {
   const auto cache = open();
   ASSERT_TRUE(cache->export_bundle("/home/u/bundle").ok());
@@ -439,7 +475,9 @@ TEST_F(ManagementTest, AHostileBundleDoesNoHarm) {
   }
   fs.put_file("/home/u/bundle", whole + "x");
   EXPECT_FALSE(cache->import_bundle("/home/u/bundle").ok());
-  EXPECT_FALSE(cache->import_bundle("/home/u/no such file").ok());
+  const auto missing = cache->import_bundle("/home/u/no such file");
+  ASSERT_FALSE(missing.ok());
+  EXPECT_EQ(missing.error().code, ErrorCode::kInvalid) << "bad input, as every other named file";
   EXPECT_FALSE(cache->import_bundle("/home/u").ok());
   EXPECT_FALSE(cache->import_bundle("").ok());
   EXPECT_TRUE(cache->list().empty());

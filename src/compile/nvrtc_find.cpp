@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <utility>
 
 #include "base/environment.h"
 #include "base/sha256.h"
@@ -156,7 +157,8 @@ Result<std::string> library_build_id(const std::string& path) {
 NvrtcSearch default_nvrtc_search(std::string explicit_path) {
   NvrtcSearch search;
   const Environment environment = read_environment();
-  search.explicit_path = explicit_path.empty() ? environment.nvrtc.value_or("") : explicit_path;
+  search.explicit_path =
+      explicit_path.empty() ? environment.nvrtc.value_or("") : std::move(explicit_path);
   if (environment.cuda_home) {
     search.folders.push_back(*environment.cuda_home + "/lib64");
     search.folders.push_back(*environment.cuda_home + "/lib");

@@ -54,6 +54,9 @@ bool Cluster::step_async(bool must) {
     if (!op.ready(*this)) continue;
     note_progress();
     if (op.step(*this)) {
+      if (trace.on)
+        trace.add({op.issued_at, steps - op.issued_at + 1, linear_index(*op.issuer->cta), -1,
+                   op.unit(), op.site});
       agents.give_back(pending[index]->lease);
       pending.erase(pending.begin() + static_cast<std::ptrdiff_t>(index));
     }
@@ -182,6 +185,9 @@ bool Cluster::settle_warp(Warp& warp) {
 void Cluster::run_group(Warp& warp, std::size_t index, u32 budget) {
   Group* group = &warp.groups[index];
   warp.group = group;
+  const u64 begin = steps;
+  const u32 first_site =
+      group->pc < group->function->ops.size() ? group->function->ops[group->pc].site : 0;
   const bool checks = machine.checks;
   const bool counting = machine.options.stats;
   u32 count = 0;
@@ -246,6 +252,9 @@ void Cluster::run_group(Warp& warp, std::size_t index, u32 budget) {
     break;
   }
   steps += count;
+  if (trace.on)
+    trace.add({begin, std::max(count, 1u), linear_index(*warp.cta), static_cast<s32>(warp.index),
+               nullptr, first_site});
   warp.steps += count;
   thread_steps += threads;
 }

@@ -311,6 +311,11 @@ Result<EmulatorReport> emulate(const PtxModule& module, const LaunchRecipe& reci
     report.steps += machine.total_steps;
     report.thread_steps += machine.total_thread_steps;
     add_stats(report.stats, machine.stats);
+    if (!options.trace_file.empty()) {
+      if (Status written = emulator::write_trace(options.trace_file, machine.trace, program);
+          !written)
+        return written.error();
+    }
     bool failed = false;
     for (Finding& finding : machine.findings) {
       failed = failed || !finding.warning;

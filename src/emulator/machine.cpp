@@ -52,6 +52,10 @@ void Machine::add_finding(Finding finding) {
 void Machine::merge(Cluster& cluster) {
   total_steps += cluster.steps;
   total_thread_steps += cluster.thread_steps;
+  if (cluster.trace.on) {
+    const std::lock_guard lock(mutex_);
+    trace.insert(trace.end(), cluster.trace.events.begin(), cluster.trace.events.end());
+  }
   if (!options.stats) return;
   const std::lock_guard lock(mutex_);
   const auto& rows = InstructionTable::instance().rows();
@@ -152,6 +156,7 @@ Cluster::Cluster(Machine& m, std::array<u32, 3> first, u64 cluster_seed)
   constexpr std::array<u32, 4> kQuanta = {64, 8, 256, 2};
   quantum_ = kQuanta[(machine.seed / 4) % 4];
   step_limit_ = machine.options.max_steps;
+  trace.on = !machine.options.trace_file.empty();
   const auto& shape = machine.cluster_shape;
   const u32 size = shape[0] * shape[1] * shape[2];
   const Program& program = machine.program;
@@ -215,6 +220,11 @@ Cluster::Cluster(Machine& m, std::array<u32, 3> first, u64 cluster_seed)
     }
   }
   favourite_ = random.below(static_cast<u32>(warps_.size()));
+}
+
+u32 Cluster::linear_index(const Cta& cta) const {
+  const auto& grid = machine.recipe.grid;
+  return cta.id[0] + grid[0] * (cta.id[1] + grid[1] * cta.id[2]);
 }
 
 void Warp::enter_frame(const FunctionCode& code, u32 row_base, u32 predicate_base, u32 mask) {

@@ -19,6 +19,7 @@
 #include "emulator/clock.h"
 #include "emulator/program.h"
 #include "emulator/races.h"
+#include "emulator/trace.h"
 
 namespace attnjit::emulator {
 
@@ -373,6 +374,8 @@ class Cluster {
   u64 polls = 0;     ///< fruitless looks since the last progress
   bool failed = false;
   bool launch_control_failed = false;
+  TraceRecorder trace;
+  u32 linear_index(const Cta& cta) const;
   EmulatorStats stats;
   std::vector<u64> op_counts, op_threads;  ///< by row of the instruction table, with stats
 
@@ -475,6 +478,7 @@ class Machine {
   void add_finding(Finding finding);
   std::vector<Finding> findings;
   EmulatorStats stats;
+  std::vector<TraceEvent> trace;
 
  private:
   void merge(Cluster& cluster);

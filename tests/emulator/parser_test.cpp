@@ -275,5 +275,14 @@ TEST(Parser, EverySpellingDecodesOrIsRefusedAsUnsupported) {
   EXPECT_LT(unsupported, 40) << refused_text;
 }
 
+TEST(Documentation, TableIsTheOneThatDecodes) {
+  std::ifstream in(std::string(ATTNJIT_SOURCE_DIR) + "/docs/emulator.md", std::ios::binary);
+  std::ostringstream text;
+  text << in.rdbuf();
+  EXPECT_NE(text.str().find("\n" + instruction_table_markdown() + "<!-- end of table -->"),
+            std::string::npos)
+      << "run scripts/emulator-table";
+}
+
 }  // namespace
 }  // namespace attnjit::emulator

@@ -205,6 +205,25 @@ TEST_P(Simt, FindsTheDivergentBarrier) {
   EXPECT_TRUE(has_finding(report, FindingKind::kAligned)) << words(report);
 }
 
+TEST(SimtRuns, WriteATrace) {
+  EmulatorOptions options;
+  options.trace_file = ::testing::TempDir() + "emulator_trace.json";
+  std::vector<EmulatorBuffer> buffers{i32_buffer("out", std::vector<int>(32))};
+  run(simt(), recipe_of("pingpong", {1, 1, 1}, {64, 1, 1}, {pointer("out"), scalar(5)}), buffers,
+      options);
+  std::ifstream in(options.trace_file);
+  std::ostringstream text;
+  text << in.rdbuf();
+  EXPECT_NE(text.str().find("\"name\": \"warp 1\""), std::string::npos)
+      << text.str().substr(0, 400);
+  EXPECT_NE(text.str().find("mbarrier.try_wait"), std::string::npos);
+  options.trace_file = "/nonexistent/folder/trace.json";
+  EXPECT_FALSE(emulate(simt(),
+                       recipe_of("pingpong", {1, 1, 1}, {64, 1, 1}, {pointer("out"), scalar(5)}),
+                       buffers, options)
+                   .ok());
+}
+
 TEST(SimtRuns, TakeOverTilesByLaunchControl) {
   const PtxModule module = load_module(test_file("kernels/launch_control.sm_100a.ptx"));
   int taken = 0;

@@ -1,0 +1,40 @@
+// A run's trace for Chrome's or Perfetto's viewer: a row a warp, and a row for each kind of unit.
+//
+// Thread rules: a TraceRecorder belongs to a cluster; write_trace is a pure function of its input.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "attnjit/result.h"
+#include "emulator/integers.h"
+
+namespace attnjit::emulator {
+
+/// A span in steps of its cluster.
+struct TraceEvent {
+  u64 begin = 0;
+  u64 length = 0;
+  u32 cta = 0;    ///< linear in the grid
+  s32 warp = -1;  ///< -1: a unit
+  const char* unit = nullptr;
+  u32 site = 0;
+};
+
+/// Events of one cluster, bounded so that a long run stays loadable.
+struct TraceRecorder {
+  static constexpr std::size_t kMost = 200'000;
+  bool on = false;
+  std::vector<TraceEvent> events;
+  void add(const TraceEvent& event) {
+    if (on && events.size() < kMost) events.push_back(event);
+  }
+};
+
+struct Program;
+
+/// Writes the JSON. Errors: kIo.
+Status write_trace(const std::string& path, const std::vector<TraceEvent>& events,
+                   const Program& program);
+
+}  // namespace attnjit::emulator

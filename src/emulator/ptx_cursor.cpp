@@ -17,7 +17,7 @@ bool starts_name(char c) { return is_letter(c) || c == '_' || c == '$' || c == '
 bool continues_name(char c) { return is_letter(c) || is_digit(c) || c == '_' || c == '$'; }
 bool continues_word(char c) { return is_letter(c) || is_digit(c) || c == '_'; }
 
-constexpr int kMaxDepth = 200;
+constexpr int kMaxDepth = 100;
 
 std::string printable(char c) {
   if (c >= 32 && c < 127) return std::string("'") + c + "'";
@@ -282,7 +282,8 @@ std::optional<Number> Cursor::unary(int depth) {
 }
 
 std::optional<Number> Cursor::binary(int level, int depth) {
-  // C's levels, weakest first.
+  // Precedence climbing over C's levels, weakest first: the recursion is as deep as the
+  // parentheses.
   static constexpr std::array<std::array<std::string_view, 4>, 10> kLevels = {
       {{"||"},
        {"&&"},
@@ -294,22 +295,25 @@ std::optional<Number> Cursor::binary(int level, int depth) {
        {"<<", ">>"},
        {"+", "-"},
        {"*", "/", "%"}}};
-  if (level == static_cast<int>(kLevels.size())) return unary(depth);
-  auto left = binary(level + 1, depth);
+  auto left = unary(depth);
   while (left) {
     std::string_view op;
-    for (const std::string_view candidate : kLevels[static_cast<std::size_t>(level)]) {
-      if (candidate.empty() || !more() || text_.substr(at_, candidate.size()) != candidate)
-        continue;
-      const std::string_view next = text_.substr(at_ + candidate.size(), 1);
-      // A longer operator is not its prefix: "<<" is not "<", "||" is not "|".
-      if (candidate.size() == 1 && (next == candidate || next == "=")) continue;
-      op = candidate;
-      break;
+    int op_level = 0;
+    for (int l = level; l < static_cast<int>(kLevels.size()) && op.empty(); ++l) {
+      for (const std::string_view candidate : kLevels[static_cast<std::size_t>(l)]) {
+        if (candidate.empty() || !more() || text_.substr(at_, candidate.size()) != candidate)
+          continue;
+        const std::string_view next = text_.substr(at_ + candidate.size(), 1);
+        // A longer operator is not its prefix: "<<" is not "<", "||" is not "|".
+        if (candidate.size() == 1 && (next == candidate || next == "=")) continue;
+        op = candidate;
+        op_level = l;
+        break;
+      }
     }
     if (op.empty()) return left;
     at_ += op.size();
-    const auto right = binary(level + 1, depth + 1);
+    const auto right = binary(op_level + 1, depth + 1);
     if (!right) return right;
     if (left->kind != Number::Kind::kInteger || right->kind != Number::Kind::kInteger) {
       invalid("an operator of a constant expression needs integers");

@@ -1,6 +1,7 @@
 // The PTX front end: whole modules, scopes, operands, limits and malformed text.
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <fstream>
 #include <random>
 #include <sstream>
@@ -141,6 +142,15 @@ TEST(Parser, VariablesAndInitialisers) {
   EXPECT_TRUE(m.variables.at(4).unsized);
   EXPECT_EQ(m.variables.at(5).bytes, 6u);
   EXPECT_EQ(m.variables.at(6).bytes, 16u);
+}
+
+TEST(Parser, ConstantExpressionsHaveCsPrecedence) {
+  const Module m = parsed(
+      ".version 9.0\n.target sm_90a\n.global .u64 x[9] = {1+2*3, (1+2)*3, 10-4-3, 1<<2+1, 7&3|8, "
+      "6/2*3, -2+5, ~0&255, 1==1&&2>3||!0};\n");
+  std::vector<std::uint64_t> v(9);
+  std::memcpy(v.data(), m.variables.at(0).initial.data(), 72);
+  EXPECT_EQ(v, (std::vector<std::uint64_t>{7, 9, 3, 8, 11, 9, 3, 255, 1}));
 }
 
 TEST(Parser, CallsAndTables) {

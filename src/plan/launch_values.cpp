@@ -98,6 +98,7 @@ Result<LaunchArgument> LaunchValues::value_of(const KernelParameter& parameter) 
   if (name == "total_tiles") return LaunchArgument{total_tiles};
   if (name == "total_heads") return LaunchArgument{total_heads};
   if (name == "section_heads") return LaunchArgument{section_heads};
+  if (name == "one_query") return LaunchArgument{std::int32_t{one_query ? 1 : 0}};
   if (name == "scale") return scale();
   if (name == "cap") return cap();
   if (name.compare(0, 6, "param_") == 0) return user_value(parameter);

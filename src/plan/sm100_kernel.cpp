@@ -149,7 +149,9 @@ void add_constants(const Sm100Plan& sm100, KernelPlan& plan) {
   constants.add("kQkStages", variant.num_qk_stages);
   constants.add("kPvKeys0", variant.pv_keys.at(0));
   constants.add("kPvKeys1", variant.pv_keys.at(1));
+  constants.add_bool("kSwitchTo1Q", sm100.can_switch_to_1q);
   add_body(variant, "", constants);
+  if (sm100.can_switch_to_1q) add_body(sm100.variants.back(), "1Q", constants);
   for (const MemoryRange& range : variant.tmem) constants.add("kTmem" + range.name, range.begin);
   constants.add("kTmemColumns", variant.tmem_allocated);
   for (const Sm100Role& role : sm100.roles) {
@@ -170,10 +172,10 @@ void fill_sm100_kernel(const Sm100Plan& sm100, KernelPlan& plan) {
   plan.supported = plan.reason.empty();
   if (!plan.supported) return;
   add_constants(sm100, plan);
-  add_forward_parameters(
-      plan.spec,
-      {"num_q_heads", "q_len", "kv_len", "m_tiles", "total_tiles", "total_heads", "section_heads"},
-      plan);
+  std::vector<std::string> integers{"num_q_heads", "q_len",       "kv_len",       "m_tiles",
+                                    "total_tiles", "total_heads", "section_heads"};
+  if (sm100.can_switch_to_1q) integers.emplace_back("one_query");
+  add_forward_parameters(plan.spec, integers, plan);
 }
 
 }  // namespace attnjit

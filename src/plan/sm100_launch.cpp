@@ -55,6 +55,20 @@ TensorMapDescription describe(const Sm100TensorMap& map, const TensorShape& shap
   return description;
 }
 
+// Whether the body with one query tile a CTA does a launch better: it has the rows of one such tile
+// at most, or two tiles a CTA would leave half of the SMs idle (prefer_1q's rule).
+bool prefers_1q(const Sm100Plan& sm100, const AttentionSpec& spec, const LaunchShapes& shapes,
+                const DeviceShape& device) {
+  if (!sm100.can_switch_to_1q) return false;
+  const Sm100Variant& two = sm100.variants.front();
+  const Sm100Variant& one = sm100.variants.back();
+  if (shapes.q_len <= one.BM_eff) return true;
+  const std::int64_t heads = two.fuse_gqa ? spec.num_kv_heads() : spec.num_q_heads;
+  const std::int64_t tiles = (shapes.q_len + two.BM_eff - 1) / two.BM_eff;
+  // NOTE: divided, not multiplied: the product of three 30-bit numbers overflows 64 bits.
+  return tiles * heads <= device.sm_count / 2 / std::max(shapes.batch, 1);
+}
+
 }  // namespace
 
 Result<LaunchRecipe> plan_sm100_launch(const KernelPlan& plan, const LaunchShapes& shapes,
@@ -62,7 +76,8 @@ Result<LaunchRecipe> plan_sm100_launch(const KernelPlan& plan, const LaunchShape
                                        const std::vector<ParamValue>& params,
                                        const DeviceShape& device) {
   const AttentionSpec& spec = plan.spec;
-  const Sm100Variant& body = plan.sm100->variants.front();
+  const bool one_query = prefers_1q(*plan.sm100, spec, shapes, device);
+  const Sm100Variant& body = one_query ? plan.sm100->variants.back() : plan.sm100->variants.front();
   LaunchRecipe recipe;
   recipe.entry = plan.entry;
   recipe.block = {static_cast<std::uint32_t>(plan.threads), 1, 1};
@@ -99,6 +114,7 @@ Result<LaunchRecipe> plan_sm100_launch(const KernelPlan& plan, const LaunchShape
   values.m_tiles = static_cast<std::int32_t>(m_tiles);
   values.total_heads = static_cast<std::int32_t>(heads * shapes.batch);
   values.total_tiles = static_cast<std::int32_t>(m_tiles * heads * shapes.batch);
+  values.one_query = one_query;
   const bool even = even_work(spec.mask);
   if (!even) {
     // Heads that follow one another share K and V where they are of one group.

@@ -161,12 +161,12 @@ Sm100Variant lay_out_fa4(const Sm100Tile& tile, std::int64_t slots, bool fused,
   }
   const std::int64_t ring_end = smem.end();
   smem.add("O beyond the ring", o_bytes - ring_end, 1024);
-  smem.add("correction", kCorrectionBytes, 16);
   smem.add("q_scale", v.BM * tile.scale_size, 128);
   smem.add("k_scale", v.num_k_scale_bufs * v.k_rows_per_cta * tile.scale_size, 128);
+  smem.add("correction", kCorrectionBytes, 16);
+  smem.add("tmem address", 4, 4);
   lay_out_barriers(v, cta_group);
   smem.add("barriers", static_cast<std::int64_t>(v.barriers.size()) * Fa4Config::mbar_size, 8);
-  smem.add("tmem address", 4, 4);
   v.smem_bytes = smem.end();
   if (o_bytes <= q_end && !own_rope) {
     for (std::int64_t i = 0; i < tile.num_qo; ++i) {
@@ -178,6 +178,19 @@ Sm100Variant lay_out_fa4(const Sm100Tile& tile, std::int64_t slots, bool fused,
   }
   lay_out_tmem(v, q);
   return v;
+}
+
+void share_small_regions(Sm100Variant& a, Sm100Variant& b) {
+  const auto correction = [](Sm100Variant& v) {
+    return std::find_if(v.smem.begin(), v.smem.end(),
+                        [](const Sm100SmemRegion& region) { return region.name == "correction"; });
+  };
+  const std::int64_t begin = std::max(correction(a)->begin, correction(b)->begin);
+  for (Sm100Variant* v : {&a, &b}) {
+    const std::int64_t shift = begin - correction(*v)->begin;
+    for (auto region = correction(*v); region != v->smem.end(); ++region) region->begin += shift;
+    v->smem_bytes += shift;
+  }
 }
 
 Sm100Variant lay_out_depth512(const Depth512Config& config, std::int64_t output_size,

@@ -33,6 +33,11 @@ struct Sm100Tile {
 Sm100Variant lay_out_fa4(const Sm100Tile& tile, std::int64_t slots, bool fused,
                          std::int64_t qk_stages);
 
+/// Moves the small regions (statistics, barriers) of both bodies of a kernel to the same place, so
+/// that they share the code that needs nothing else.
+/// The caller checks that they still fit.
+void share_small_regions(Sm100Variant& a, Sm100Variant& b);
+
 /// The layout of the two-CTA kernel for depths 256 and 512 with a ring of `slots` half tiles.
 Sm100Variant lay_out_depth512(const Depth512Config& config, std::int64_t output_size,
                               std::int64_t slots);

@@ -463,31 +463,38 @@ Result<Sm100Plan> plan_fa4(const AttentionSpec& given, const AttentionSpec& spec
     return unsupported(
         fmt::format("{} K/V stages fit the shared memory; the least is 2", main.num_kv_stages));
   }
+  // The 1Q sibling takes the same tensor maps: its K is staged alike.
+  std::optional<Sm100Variant> sibling;
+  Ring sibling_ring;
+  if (config.num_qo() == 2 && !config.pair_cta && config.qk_depth <= 256) {
+    Sm100Tile one = tile;
+    one.num_qo = 1;
+    one.max_qk_stages = main.num_qk_stages;
+    one.exact_qk_stages = true;
+    sibling_ring = choose_ring(one);
+    Sm100Variant two = main;
+    sibling = lay_out_fa4(one, sibling_ring.slots, sibling_ring.fused, sibling_ring.qk_stages);
+    share_small_regions(two, *sibling);
+    if (sibling->num_kv_stages >= 2 && fits(two) && fits(*sibling)) {
+      main = std::move(two);
+    } else {
+      sibling.reset();
+    }
+  }
   record_ring(reference, main, "",
               ring_is_tuned ? "tuned" : ring_reason(ring, reference, main, rope_uncounted),
               plan.deviations);
   deviate(plan.deviations, "fuse_gqa", config.fuse_gqa, main.fuse_gqa, kWholeGroups);
   deviate(plan.deviations, "BM_eff", config.BM_eff(), main.BM_eff, kWholeGroups);
-  if (main.num_qo == 1) {
-    deviate(plan.deviations, "correction_smem_elements", config.correction_smem_elements(),
-            std::int64_t{256}, "both softmax warpgroups write a factor a thread");
-  }
-
-  // The 1Q sibling takes the same tensor maps: its K is staged alike.
-  if (config.num_qo() == 2 && !config.pair_cta) {
-    Sm100Tile one = tile;
-    one.num_qo = 1;
-    one.max_qk_stages = main.num_qk_stages;
-    one.exact_qk_stages = true;
-    const Ring one_ring = choose_ring(one);
+  deviate(plan.deviations, "correction_smem_elements", config.correction_smem_elements(),
+          std::int64_t{512}, "a softmax thread ends a row with its sum and its maximum");
+  if (sibling) {
     const Fa4Config one_reference = reference.switch_1q_config();
-    Sm100Variant sibling = lay_out_fa4(one, one_ring.slots, one_ring.fused, one_ring.qk_stages);
-    if (config.qk_depth <= 256 && sibling.num_kv_stages >= 2) {
-      record_ring(one_reference, sibling, "switch_1q_",
-                  ring_reason(one_ring, one_reference, sibling, rope_uncounted), plan.deviations);
-      plan.can_switch_to_1q = true;
-      plan.variants.push_back(std::move(sibling));
-    }
+    record_ring(one_reference, *sibling, "switch_1q_",
+                ring_reason(sibling_ring, one_reference, *sibling, rope_uncounted),
+                plan.deviations);
+    plan.can_switch_to_1q = true;
+    plan.variants.push_back(*std::move(sibling));
   }
   plan.variants.insert(plan.variants.begin(), std::move(main));
 

@@ -96,8 +96,8 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
 
     // O of the tile before has been read: the first products may replace it.
     tcgen05_fence_before();
-    if (steps_of<Config>(tiles, 0) > 0) arrive_warp(smem.p_full(0, 0));
-    if (steps_of<Config>(tiles, 1) > 0) arrive_warp(smem.p_full(1, 0));
+    if (steps_of(tiles, 0, Config::kNumQo) > 0) arrive_warp(smem.p_full(0, 0));
+    if (steps_of(tiles, 1, Config::kNumQo) > 0) arrive_warp(smem.p_full(1, 0));
 
     const int later_steps = max(tiles - (kShared ? 2 : 1), 0) * (kShared ? 1 : 2);
 #pragma unroll 1

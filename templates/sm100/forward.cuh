@@ -7,6 +7,7 @@
 //                                                    K and V: depth, kv_head, row, batch
 //   float* lse, const float* sink                    where Config::kReturnLse, kSink
 //   int num_q_heads, q_len, kv_len, m_tiles, total_tiles, total_heads, section_heads
+//   int one_query                                    where Config::kSwitchTo1Q
 //   float scale
 #pragma once
 
@@ -28,13 +29,41 @@ ATTNJIT_DEVICE void init_barriers(const Smem<Config>& smem) {
   fence_mbarrier_init();
 }
 
+/// The jobs of the last warpgroup's warps, each done by one thread.
+template <class Config, class Mask, class Arguments, class P>
+ATTNJIT_DEVICE void move_and_multiply(u32 base, u32 tmem, const Arguments& arguments,
+                                      const P& params, int warp) {
+  const Smem<Config> smem{opaque(base)};
+  if (!elect_one()) return;
+  if (warp == kMmaWarp) {
+    multiply<Config, Mask>(smem, Tmem<Config>{opaque(tmem)}, arguments, params);
+  } else if (warp == kLoadWarp) {
+    load<Config, Mask>(smem, arguments, params);
+  } else if (warp == kStoreWarp) {
+    store<Config, Mask>(smem, arguments, params);
+  }
+}
+
 template <class Config, class Mask, class ScoreMod, class Arguments, class P>
-ATTNJIT_DEVICE void run(u32 base, const Arguments& arguments, const P& params) {
+ATTNJIT_DEVICE void forward(const Arguments& arguments, const P& params) {
+  extern __shared__ __align__(1024) unsigned char dynamic_smem[];
+  const u32 base = shared_address(dynamic_smem);
   const Smem<Config> smem{base};
   const int warp = warp_uniform(static_cast<int>(threadIdx.x >> 5));
+  // Calls `body` with the configuration of the body that the launch asks for.
+  const auto with_body = [&](auto body) {
+    if constexpr (Config::kSwitchTo1Q) {
+      if (arguments.one_query != 0) return body(OneQuery<Config>{});
+    }
+    body(Config{});
+  };
+  int num_qo = Config::kNumQo;
+  if constexpr (Config::kSwitchTo1Q) num_qo = arguments.one_query != 0 ? 1 : 2;
 
   if (warp == 0) {
-    if (elect_one()) init_barriers(smem);
+    if (elect_one()) {
+      with_body([&](auto config) { init_barriers(Smem<decltype(config)>{base}); });
+    }
   } else if (warp == kMmaWarp) {
     tcgen05_alloc<Config::kTmemColumns>(smem.tmem_address());
     tcgen05_relinquish_alloc_permit();
@@ -49,41 +78,34 @@ ATTNJIT_DEVICE void run(u32 base, const Arguments& arguments, const P& params) {
   }
   __syncthreads();
   tcgen05_fence_after();
-  const Tmem<Config> tmem{load_shared_word(smem.tmem_address())};
+  const u32 tmem = load_shared_word(smem.tmem_address());
 
-  // NOTE: each role has its own copies of the addresses: of shared ones, alive in every role, the
-  // role with the fewest registers would make all others spill.
-  const auto own_smem = [&] { return Smem<Config>{opaque(base)}; };
-  const auto own_tmem = [&] { return Tmem<Config>{opaque(tmem.base)}; };
+  // NOTE: each role has its own, opaque copies of the addresses: of shared ones, alive in every
+  // role, the role with the fewest registers would make all others spill.
   if (warp < 8) {
     setmaxnreg_inc<Config::kSoftmaxRegisters>();
-    softmax<Config, Mask, ScoreMod>(own_smem(), own_tmem(), arguments, params, warp >> 2);
+    softmax<Config, Mask, ScoreMod>(Smem<Config>{opaque(base)}, Tmem<Config>{opaque(tmem)},
+                                    arguments, params, warp >> 2, num_qo);
   } else if (warp < 12) {
     setmaxnreg_dec<Config::kCorrectionRegisters>();
-    correct<Config, Mask>(own_smem(), own_tmem(), arguments, params);
+    with_body([&](auto config) {
+      using Body = decltype(config);
+      correct<Body, Mask>(Smem<Body>{opaque(base)}, Tmem<Body>{opaque(tmem)}, arguments, params);
+    });
     named_barrier_arrive(kTeardownBarrier, 128 + 32);
   } else {
     setmaxnreg_dec<Config::kOtherRegisters>();
+    with_body([&](auto config) {
+      move_and_multiply<decltype(config), Mask>(base, tmem, arguments, params, warp);
+    });
+    __syncwarp();
     if (warp == kMmaWarp) {
-      if (elect_one()) multiply<Config, Mask>(own_smem(), own_tmem(), arguments, params);
-      __syncwarp();
       // The correction warps have read the last O, and before it the softmax warps the last S.
       named_barrier_sync(kTeardownBarrier, 128 + 32);
       tcgen05_fence_after();
-      tcgen05_dealloc<Config::kTmemColumns>(tmem.base);
-    } else if (warp == kLoadWarp) {
-      if (elect_one()) load<Config, Mask>(own_smem(), arguments, params);
-    } else if (warp == kStoreWarp) {
-      if (elect_one()) store<Config, Mask>(own_smem(), arguments, params);
+      tcgen05_dealloc<Config::kTmemColumns>(tmem);
     }
   }
-}
-
-template <class Config, class Mask, class ScoreMod, class Arguments, class P>
-ATTNJIT_DEVICE void forward(const Arguments& arguments, const P& params) {
-  extern __shared__ __align__(1024) unsigned char dynamic_smem[];
-  const u32 base = shared_address(dynamic_smem);
-  run<Config, Mask, ScoreMod>(base, arguments, params);
 }
 
 }  // namespace attnjit::sm100

@@ -40,14 +40,14 @@ struct OneQuery : Config {
   static constexpr int kRopeBuffers = Config::kRopeBuffers1Q;
   static constexpr int kKStageBytes = Config::kKStageBytes1Q;
   static constexpr int kVStageBytes = Config::kVStageBytes1Q;
-  static constexpr int kCorrectionOffset = Config::kCorrectionOffset1Q;
-  static constexpr int kBarrierOffset = Config::kBarrierOffset1Q;
-  static constexpr int kTmemAddressOffset = Config::kTmemAddressOffset1Q;
+  static_assert(Config::kCorrectionOffset == Config::kCorrectionOffset1Q &&
+                    Config::kBarrierOffset == Config::kBarrierOffset1Q &&
+                    Config::kTmemAddressOffset == Config::kTmemAddressOffset1Q &&
+                    Config::kBarSCons == Config::kBarSCons1Q && Config::kBarC == Config::kBarC1Q &&
+                    Config::kBarSProd == Config::kBarSProd1Q,
+                "what the softmax warps use is in one place: both bodies share their code");
   static constexpr int kBarriers = Config::kBarriers1Q;
   static constexpr auto& kArrivals = Config::kArrivals1Q;
-  static constexpr int kBarSCons = Config::kBarSCons1Q;
-  static constexpr int kBarC = Config::kBarC1Q;
-  static constexpr int kBarSProd = Config::kBarSProd1Q;
   static constexpr int kBarQProd = Config::kBarQProd1Q;
   static constexpr int kBarQCons = Config::kBarQCons1Q;
   static constexpr int kBarKProd = Config::kBarKProd1Q;

@@ -102,8 +102,8 @@ ATTNJIT_DEVICE void multiply(const Smem<Config>& smem, const Tmem<Config>& tmem,
   for (WorkList<Config, Mask, Arguments, P> list(arguments, params); !list.done(); list.advance()) {
     const int tiles = list.tile().tiles();
     if (tiles == 0) continue;
-    const int steps_0 = steps_of<Config>(tiles, 0);
-    const int steps_1 = steps_of<Config>(tiles, 1);
+    const int steps_0 = steps_of(tiles, 0, Config::kNumQo);
+    const int steps_1 = steps_of(tiles, 1, Config::kNumQo);
 #pragma unroll 1
     for (int step = 0; step <= steps_0; ++step) {
       if (step > 0) products.template pv<0>(step == 1, step == steps_0);

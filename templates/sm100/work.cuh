@@ -6,7 +6,7 @@
 
 namespace attnjit::sm100 {
 
-/// The query tiles of a CTA: kNumQo times 128 rows of one head, or of one group of heads, and the
+/// The query tiles of a CTA: num_qo times 128 rows of one head, or of one group of heads, and the
 /// KV tiles [tile_begin, tile_end) that their mask reaches, which are walked from the last to the
 /// first: those that a causal mask cuts come first.
 struct WorkTile {
@@ -18,9 +18,8 @@ struct WorkTile {
 };
 
 /// KV tiles of a warpgroup: all of them, or with one query tile every other one.
-template <class Config>
-ATTNJIT_DEVICE int steps_of(int tiles, int warpgroup) {
-  return Config::kNumQo == 2 ? tiles : (tiles + 1 - warpgroup) >> 1;
+ATTNJIT_DEVICE int steps_of(int tiles, int warpgroup, int num_qo) {
+  return num_qo == 2 ? tiles : (tiles + 1 - warpgroup) >> 1;
 }
 
 /// Walks a CTA's share of the grid: every gridDim.x-th tile. Heads come in sections whose keys and
@@ -30,10 +29,14 @@ template <class Config, class Mask, class Arguments, class P>
 struct WorkList {
   const Arguments& arguments;
   const P& params;
+  int num_qo;
   int index;
 
-  ATTNJIT_DEVICE WorkList(const Arguments& launch, const P& user)
-      : arguments(launch), params(user), index(static_cast<int>(blockIdx.x)) {}
+  ATTNJIT_DEVICE WorkList(const Arguments& launch, const P& user, int query_tiles = Config::kNumQo)
+      : arguments(launch),
+        params(user),
+        num_qo(query_tiles),
+        index(static_cast<int>(blockIdx.x)) {}
 
   ATTNJIT_DEVICE bool done() const { return index >= arguments.total_tiles; }
   ATTNJIT_DEVICE void advance() { index += static_cast<int>(gridDim.x); }
@@ -52,9 +55,9 @@ struct WorkList {
     work.batch = item / heads;
     work.head = (item - work.batch * heads) * L::kFused;
     work.kv_head = work.head / Config::kGroup;
-    constexpr int kPositions = Config::kNumQo * L::kPositions;
-    work.first_position = (arguments.m_tiles - 1 - rank) * kPositions;
-    const int last = min(work.first_position + kPositions, arguments.q_len) - 1;
+    const int positions = num_qo * L::kPositions;
+    work.first_position = (arguments.m_tiles - 1 - rank) * positions;
+    const int last = min(work.first_position + positions, arguments.q_len) - 1;
     const int shift = arguments.kv_len - arguments.q_len;
     const KvRange reach =
         Mask::reach(work.first_position + shift, last + shift, arguments.kv_len, params);

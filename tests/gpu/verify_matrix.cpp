@@ -1,6 +1,6 @@
-// Runs every supported combination of the sm_90a kernel, or a sample of them, and compares each
-// with the float64 reference, outputs poisoned before: on a GPU at five shapes with all four kinds
-// of input; in the emulator at three small shapes, each with one kind.
+// Runs every supported combination of an architecture's kernel, or a sample of them, and compares
+// each with the float64 reference, outputs poisoned before: on a GPU at five shapes with all four
+// kinds of input; in the emulator at three small shapes, each with one kind.
 //
 //     attnjit_verify_matrix [--backend gpu|emulator] [--arch A] [--sample N] [--threads T]
 //                           [--json FILE]
@@ -45,6 +45,8 @@ struct Shape {
 // Odd lengths, one query, fewer keys than queries, several tiles, a batch of three.
 constexpr Shape kShapes[] = {{1, 1, 257}, {3, 127, 191}, {1, 200, 77}, {2, 65, 449}, {1, 301, 333}};
 constexpr Shape kSmallShapes[] = {{1, 1, 131}, {2, 33, 97}, {1, 70, 40}};
+// sm_100 has a body for more than 128 rows.
+constexpr Shape kLongerShape = {1, 141, 150};
 constexpr InputKind kInputs[] = {InputKind::kNormal, InputKind::kLarge, InputKind::kRising,
                                  InputKind::kSpike};
 
@@ -198,6 +200,10 @@ class Worker {
       for (std::size_t i = 0; i < std::size(kSmallShapes); ++i) {
         run_one(one, prepared->plan(), compiled->image, kSmallShapes[i],
                 kInputs[(seed + i) % std::size(kInputs)], seed);
+      }
+      if (one.spec.arch != Arch::kSm90a) {
+        run_one(one, prepared->plan(), compiled->image, kLongerShape,
+                kInputs[(seed + 3) % std::size(kInputs)], seed);
       }
       return;
     }

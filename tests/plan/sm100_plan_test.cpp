@@ -9,6 +9,7 @@
 #include <random>
 #include <string>
 
+#include "attnjit/launch.h"
 #include "attnjit/plan.h"
 #include "attnjit/tuning.h"
 
@@ -138,6 +139,15 @@ void check_plan(const KernelPlan& plan, const std::string& what) {
     EXPECT_EQ(two.BK0, one.BK0);
     EXPECT_EQ(two.q_tile_rows, one.q_tile_rows);
     EXPECT_EQ(two.fuse_gqa, one.fuse_gqa);
+    // And what the softmax warps use, whose code they share.
+    for (const char* name : {"correction", "tmem address", "barriers"}) {
+      const auto region = [&](const Sm100Variant& v) {
+        return std::find_if(v.smem.begin(), v.smem.end(),
+                            [&](const Sm100SmemRegion& r) { return r.name == name; });
+      };
+      EXPECT_EQ(region(two)->begin, region(one)->begin) << name;
+    }
+    for (std::size_t i = 0; i < 10; ++i) EXPECT_EQ(two.barriers[i].name, one.barriers[i].name);
   }
   // Every warp has one role, every warpgroup one budget, and the budgets fit the register file.
   std::vector<int> registers(static_cast<std::size_t>(p.threads) / 32, 0);
@@ -255,8 +265,8 @@ TEST(Sm100Plan, IsTheReferenceWhereNothingDeviates) {
   EXPECT_TRUE(v.use_fused_kv);
   EXPECT_EQ(v.num_qk_stages, 1);
   EXPECT_EQ(v.tmem_used, 512);
-  // 256 x 128 x 2 of Q, 5 slots of 128 x 128 x 2, 512 floats, 28 barriers, one address.
-  EXPECT_EQ(v.smem_bytes, 65536 + 5 * 32768 + 2048 + 28 * 8 + 4);
+  // 256 x 128 x 2 of Q, 5 slots of 128 x 128 x 2, 512 floats, one address, 28 barriers.
+  EXPECT_EQ(v.smem_bytes, 65536 + 5 * 32768 + 2048 + 8 + 28 * 8);
   EXPECT_EQ(deviation(result, "BN"), nullptr);
   EXPECT_EQ(deviation(result, "num_kv_stages"), nullptr);
   EXPECT_TRUE(result.sm100->can_switch_to_1q);
@@ -470,6 +480,87 @@ TEST(Sm100Plan, Depth512) {
     EXPECT_EQ(result.cluster, 2);
     check_plan(result, std::to_string(depth));
   }
+}
+
+// --- launches --------------------------------------------------------------------------------
+
+std::int32_t int_argument(const KernelPlan& plan, const LaunchRecipe& recipe,
+                          const std::string& name) {
+  for (std::size_t i = 0; i < plan.parameters.size(); ++i) {
+    if (plan.parameters[i].name == name) return std::get<std::int32_t>(recipe.args.at(i).value);
+  }
+  ADD_FAILURE() << name;
+  return -1;
+}
+
+LaunchRecipe launch_of(const KernelPlan& plan, std::int32_t batch, std::int32_t q_len,
+                       std::int32_t kv_len, int sm_count = 148) {
+  LaunchShapes shapes;
+  shapes.batch = batch;
+  shapes.q_len = q_len;
+  shapes.kv_len = kv_len;
+  DeviceShape device;
+  device.sm_count = sm_count;
+  Result<LaunchRecipe> recipe = plan_launch(plan, shapes, {}, {}, device);
+  if (!recipe) {
+    ADD_FAILURE() << recipe.error().to_string();
+    return {};
+  }
+  return *recipe;
+}
+
+TEST(Sm100Launch, ShortOrFewPromptsTakeOneQueryTile) {
+  const KernelPlan plan = plan_of(dense(128));  // 32 heads
+  struct {
+    std::int32_t batch, q_len, one_query, m_tiles;
+  } const cases[] = {{8, 128, 1, 1},   // a tile's rows
+                     {8, 129, 0, 1},   // 256 tiles of 256 rows
+                     {1, 512, 1, 4},   // 64 tiles of 256 rows: less than half of 148 SMs
+                     {1, 513, 0, 3},   // 96
+                     {2, 512, 0, 2}};  // 128
+  for (const auto& c : cases) {
+    const LaunchRecipe recipe = launch_of(plan, c.batch, c.q_len, 1000);
+    EXPECT_EQ(int_argument(plan, recipe, "one_query"), c.one_query) << c.batch << " " << c.q_len;
+    EXPECT_EQ(int_argument(plan, recipe, "m_tiles"), c.m_tiles) << c.batch << " " << c.q_len;
+    EXPECT_EQ(int_argument(plan, recipe, "total_tiles"), c.m_tiles * 32 * c.batch);
+  }
+  PlanOptions one;
+  one.num_qo = 1;
+  for (const KernelParameter& parameter : plan_of(dense(128), one).parameters) {
+    EXPECT_NE(parameter.name, "one_query");
+  }
+}
+
+TEST(Sm100Launch, FusedHeadsShareATile) {
+  AttentionSpec spec = dense(128);
+  spec.group = 8;
+  const KernelPlan plan = plan_of(spec);
+  const LaunchRecipe recipe = launch_of(plan, 3, 100, 1000);
+  EXPECT_EQ(int_argument(plan, recipe, "total_heads"), 3 * 4);
+  EXPECT_EQ(int_argument(plan, recipe, "m_tiles"), 7);  // of 16 positions: 12 tiles of 32 are few
+  const TensorMapDescription& q = recipe.tensor_maps.at(0);
+  EXPECT_EQ(q.dims, (std::vector<std::uint64_t>{128, 8, 4, 100, 3}));
+  EXPECT_EQ(q.strides, (std::vector<std::uint64_t>{256, 2048, 8192, 819200}));
+  EXPECT_EQ(q.box, (std::vector<std::uint32_t>{64, 8, 1, 16, 1}));
+}
+
+TEST(Sm100Launch, CausalTilesComeOneACtaAndHeadsInSections) {
+  AttentionSpec spec = dense(128);
+  const KernelPlan null_plan = plan_of(spec);
+  EXPECT_EQ(launch_of(null_plan, 1, 8192, 8192).grid[0], 148U);
+  spec.mask.kind = MaskSpec::Kind::kCausal;
+  const KernelPlan plan = plan_of(spec);
+  const LaunchRecipe recipe = launch_of(plan, 1, 8192, 8192);
+  EXPECT_EQ(recipe.grid[0], 32U * 32U);
+  // 8192 keys are 4 MiB a head: twelve heads, eight as a power of two.
+  EXPECT_EQ(int_argument(plan, recipe, "section_heads"), 8);
+  EXPECT_EQ(int_argument(plan, launch_of(plan, 1, 300, 0), "section_heads"), 32);
+}
+
+TEST(Sm100Launch, NothingToDoIsAnEmptyGrid) {
+  const KernelPlan plan = plan_of(dense(64));
+  EXPECT_EQ(launch_of(plan, 0, 5, 5).grid[0], 0U);
+  EXPECT_EQ(launch_of(plan, 1, 0, 5).grid[0], 0U);
 }
 
 // --- tuning ----------------------------------------------------------------------------------

@@ -262,6 +262,81 @@ TEST(Order, ACommitToARawSharedAddress) {
   EXPECT_TRUE(r.report.passed) << words(r.report);
 }
 
+TEST(Order, DisabledLanesKeepTheirValues) {
+  const TensorRun all = run_steps(plain(), isa());
+  const std::string ptx = replaced(plain(), "%id, %pe;", "%id, {%x0, %x1, %x2, %x3}, %pe;");
+  std::vector<TensorStep> steps = two_steps();
+  const std::array<std::uint32_t, 4> mask = {0x80000001, 0, 0xFFFFFFFF, 0x00F0};
+  for (TensorStep& step : steps) std::copy(mask.begin(), mask.end(), step.x.begin());
+  const TensorRun some = run_steps(ptx, isa(1), steps);
+  ASSERT_TRUE(some.report.passed) << words(some.report);
+  for (int lane = 0; lane < 128; ++lane) {
+    const bool disabled = (mask[static_cast<std::size_t>(lane / 32)] >> lane % 32 & 1) != 0;
+    for (int column = 0; column < 64; ++column)
+      ASSERT_EQ(some.at(0, lane, column), disabled ? 0 : all.at(0, lane, column)) << lane;
+  }
+}
+
+/// The kernel with A in tensor memory, copied there by another warp's thread.
+std::string copied_a(const std::string& before, const std::string& after) {
+  std::string ptx = replaced(plain(), "[%td], %da,", "[%td], [%ta],");
+  return replaced(ptx, "  // The steps.",
+                  "  setp.ne.u32 %p, %thr, 32;\n  @%p bra NO_COPY;\n"
+                  "  ld.param.u64 %a0, [p_steps];\n  ld.global.b64 %da, [%a0];\n"
+                  "  and.b32 %r8, %base, 0x3FFFF;\n  shr.u32 %r8, %r8, 4;\n"
+                  "  cvt.u64.u32 %a1, %r8;\n  add.u64 %da, %da, %a1;\n"
+                  "  add.u32 %td, %tm, 256;\n"
+                  "  tcgen05.cp.cta_group::1.128x256b [%td], %da;\n" +
+                      before +
+                      "NO_COPY:\n  barrier.cluster.arrive.aligned;\n"
+                      "  barrier.cluster.wait.aligned;\n" +
+                      after + "  // The steps.");
+}
+
+TEST(Order, ACopyAndAProductOfTwoThreadsArePipelined) {
+  const std::string before = "  tcgen05.fence::before_thread_sync;\n";
+  const std::string after = "  tcgen05.fence::after_thread_sync;\n";
+  const TensorRun expected = run_steps(plain(), isa());
+  std::vector<TensorStep> steps = two_steps();
+  steps[0].a_tmem = steps[1].a_tmem = 256;
+  for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
+    const TensorRun r = run_steps(copied_a(before, after), isa(seed), steps);
+    ASSERT_TRUE(r.report.passed) << words(r.report);
+    for (int lane = 0; lane < 128; ++lane) {
+      for (int column = 0; column < 64; ++column)
+        ASSERT_EQ(r.at(0, lane, column), expected.at(0, lane, column));
+    }
+  }
+  expect_found(copied_a("", after), FindingKind::kRace, "not ordered", steps);
+  expect_found(copied_a(before, ""), FindingKind::kRace, "not ordered", steps);
+}
+
+TEST(Order, ShiftedRowsOfA) {
+  const auto run_with = [&](const std::string& modifier, bool shifted) {
+    const std::string ptx = replaced(replaced(plain(), "[%td], %da,", "[%td], [%ta],"), "kind::f16",
+                                     "kind::f16" + modifier);
+    std::vector<std::uint32_t> init(128 * 512);
+    for (int lane = 0; lane < 128; ++lane) {
+      const int row = shifted && lane > 0 ? lane - 1 : lane;
+      for (int c = 0; c < 8; ++c)
+        init[static_cast<std::size_t>(lane * 512 + 256 + c)] =
+            0x3F803F80u + static_cast<std::uint32_t>(row * 8 + c);
+    }
+    std::vector<TensorStep> steps = two_steps();
+    steps.resize(1);
+    steps[0].a_tmem = 256;
+    std::vector<std::uint8_t> image(24576, 0x3F);
+    TensorRun r = run_tensor(ptx, 1, image, init, steps, isa());
+    EXPECT_TRUE(r.report.passed) << words(r.report);
+    return r;
+  };
+  const TensorRun by_hand = run_with("", true), by_unit = run_with(".ashift", false);
+  for (int lane = 0; lane < 128; ++lane) {
+    for (int column = 0; column < 64; ++column)
+      ASSERT_EQ(by_unit.at(0, lane, column), by_hand.at(0, lane, column));
+  }
+}
+
 /// What ptxas takes for sm_100a, and what it refuses, statement by statement.
 TEST(Spellings, AreTakenAsPtxasTakesThem) {
   std::istringstream lines(test_file("data/spellings.txt"));

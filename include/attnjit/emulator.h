@@ -40,7 +40,7 @@ struct EmulatorOptions {
   EmulatorModel model = EmulatorModel::kSilicon;
   std::uint64_t seed = 0;
   std::uint32_t seeds = 1;                  ///< runs seed, seed + 1, ...; all must pass
-  std::uint64_t max_steps = 2'000'000'000;  ///< warp instructions of one run
+  std::uint64_t max_steps = 500'000'000;  ///< warp instructions of one run
   /// isa: the tensor operations that one thread issues for one cta_group run in issue order all the
   /// same. The written waiver of kernels that rely on it.
   bool in_order_issue = false;

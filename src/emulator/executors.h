@@ -17,4 +17,8 @@ inline constexpr u8 kRankAddress = 0x20;   ///< imm is an offset in the CTA's ow
 /// The address that a lane computes from s[0] and imm.
 u64 lane_address(const Warp& warp, const Op& op, u32 lane);
 
+/// Makes the warp's local memory, at its first use: most kernels have none, and a thread may ask
+/// for half a megabyte.
+void ensure_local(Warp& warp);
+
 }  // namespace attnjit::emulator

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "emulator/decoding.h"
+#include "emulator/executors.h"
 #include "emulator/instruction_table.h"
 #include "emulator/machine.h"
 
@@ -183,6 +184,7 @@ Step execute_call(Warp& warp, const Op& op, u32 mask) {
                          "calls are nested deeper than 512");
     return Step::kNext;
   }
+  ensure_local(warp);
   const u32 caller_local = group.local_base;
   const u32 callee_local = (caller_local + group.function->local_bytes + 15) & ~15u;
   if (callee_local + callee.local_bytes > warp.local_bytes) {

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
+#include <system_error>
 #include <thread>
 
 #include "emulator/instruction_table.h"
@@ -49,6 +51,15 @@ void Machine::add_finding(Finding finding) {
   if (findings.size() >= options.max_findings) stop = true;
 }
 
+void Machine::out_of_memory() {
+  Finding finding;
+  finding.kind = FindingKind::kSteps;
+  finding.seed = seed;
+  finding.text = "the host has not enough memory for this launch";
+  add_finding(std::move(finding));
+  stop = true;
+}
+
 void Machine::merge(Cluster& cluster) {
   total_steps += cluster.steps;
   total_thread_steps += cluster.thread_steps;
@@ -85,7 +96,11 @@ bool Machine::take_cluster(std::array<u32, 3>* first_cta) {
 void Machine::run() {
   if (grid_clusters_ == 0) return;
   if (program.communicates) {
-    run_together();
+    try {
+      run_together();
+    } catch (const std::bad_alloc&) {
+      out_of_memory();
+    }
   } else {
     run_parallel();
   }
@@ -94,21 +109,29 @@ void Machine::run() {
 void Machine::run_parallel() {
   std::atomic<u64> next{0};
   const auto work = [&] {
-    for (;;) {
-      const u64 index = next.fetch_add(1);
-      if (index >= grid_clusters_ || stop) return;
-      Cluster cluster(*this, cluster_origin(index), seed * 0x9E3779B97F4A7C15ull + index);
-      while (!cluster.run(~u64{0} >> 1)) {
+    try {
+      for (;;) {
+        const u64 index = next.fetch_add(1);
+        if (index >= grid_clusters_ || stop) return;
+        Cluster cluster(*this, cluster_origin(index), seed * 0x9E3779B97F4A7C15ull + index);
+        while (!cluster.run(~u64{0} >> 1)) {
+        }
+        merge(cluster);
+        if (cluster.failed) stop = true;
       }
-      merge(cluster);
-      if (cluster.failed) stop = true;
+    } catch (const std::bad_alloc&) {
+      out_of_memory();
     }
   };
   unsigned threads =
       options.threads != 0 ? options.threads : std::max(1u, std::thread::hardware_concurrency());
   threads = static_cast<unsigned>(std::min<u64>(threads, grid_clusters_));
   std::vector<std::thread> pool;
-  for (unsigned i = 1; i < threads; ++i) pool.emplace_back(work);
+  try {
+    for (unsigned i = 1; i < threads; ++i) pool.emplace_back(work);
+  } catch (const std::system_error&) {
+    // Fewer threads do the same.
+  }
   work();
   for (std::thread& t : pool) t.join();
 }
@@ -204,8 +227,6 @@ Cluster::Cluster(Machine& m, std::array<u32, 3> first, u64 cluster_seed)
           program.maxnreg != 0 ? program.maxnreg
                                : std::min<u32>(255, 65536 / (machine.warps_per_cta * 32) / 8 * 8);
       warp.local_bytes = (program.local_stack + 15) & ~15u;
-      warp.local.assign(static_cast<std::size_t>(warp.local_bytes) * 32, 0xCD);
-      if (machine.checks) warp.local_poison.assign(warp.local.size(), 1);
       // NOTE: groups must not move while an operation adds one: a warp has at most 32, and as many
       // that just became empty.
       warp.groups.reserve(80);

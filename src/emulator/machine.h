@@ -488,6 +488,7 @@ class Machine {
   std::array<u32, 3> cluster_grid_{};
   std::array<u32, 3> cluster_origin(u64 index) const;
   void run_parallel();
+  void out_of_memory();
   void run_together();
 };
 

@@ -1,9 +1,16 @@
 // Addresses to memory: the spaces, their windows, bounds and alignment.
 #include <fmt/format.h>
 
+#include "emulator/executors.h"
 #include "emulator/machine.h"
 
 namespace attnjit::emulator {
+
+void ensure_local(Warp& warp) {
+  if (!warp.local.empty() || warp.local_bytes == 0) return;
+  warp.local.assign(static_cast<std::size_t>(warp.local_bytes) * 32, 0xCD);
+  if (warp.machine->checks) warp.local_poison.assign(warp.local.size(), 1);
+}
 
 bool Cluster::resolve_global(u64 address, u64 bytes, Place* place) {
   const u64 slot = (address >> kBufferShift) - 1;
@@ -170,6 +177,7 @@ bool Cluster::resolve(Warp& warp, const Op& op, u32 lane, Space space, u64 addre
                            warp.local_bytes));
         return false;
       }
+      ensure_local(warp);
       const std::size_t at = static_cast<std::size_t>(lane) * warp.local_bytes + address;
       place->data = warp.local.data() + at;
       place->poison = warp.local_poison.empty() ? nullptr : warp.local_poison.data() + at;

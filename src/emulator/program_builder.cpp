@@ -232,9 +232,10 @@ Result<std::shared_ptr<Program>> ProgramBuilder::build(const Function& entry) {
   bool calls = program->functions.size() > 1;
   for (const FunctionCode& code : program->functions) stack += code.local_bytes;
   if (calls) stack += 64 * 1024;  // recursion
-  if (stack > (u64{16} << 20))
+  if (stack > (u64{512 + 64} << 10)) {
     return error_at(ErrorCode::kUnsupported, entry.line,
-                    "a thread needs more than 16 MiB of local memory");
+                    "a thread needs more than 512 KiB of local memory");
+  }
   program->local_stack = static_cast<u32>(stack);
   for (int i = 0; i < 3; ++i) {
     program->required_threads[i] = entry.required_threads[i];

@@ -205,6 +205,43 @@ TEST_P(Simt, FindsTheDivergentBarrier) {
   EXPECT_TRUE(has_finding(report, FindingKind::kAligned)) << words(report);
 }
 
+std::string loop(const std::string& body) {
+  return ".version 9.0\n.target sm_90a\n.address_size 64\n.visible .entry k(.param .u64 "
+         "out)\n{\n.reg .pred %p<4>; .reg .b32 %r<8>; .reg .b64 %rd<8>;\n" +
+         body + "\nret;\n}\n";
+}
+
+TEST(SimtRuns, EndAtTheirLimitOrAsADeadlock) {
+  EmulatorOptions options;
+  options.max_steps = 100'000;
+  std::vector<EmulatorBuffer> buffers{i32_buffer("out", {0})};
+  const auto forever =
+      run(load_module(loop("L: add.u32 %r1, %r2, 1; bra L;")),
+          recipe_of("k", {1, 1, 1}, {32, 1, 1}, {pointer("out")}), buffers, options);
+  EXPECT_TRUE(has_finding(forever, FindingKind::kSteps)) << words(forever);
+  // A spin on a flag that nobody sets is a deadlock long before the default limit.
+  options.max_steps = EmulatorOptions().max_steps;
+  const auto spin = run(load_module(loop("ld.param.u64 %rd1, [out];\nL: ld.volatile.global.u32 "
+                                         "%r1, [%rd1]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L;")),
+                        recipe_of("k", {1, 1, 1}, {32, 1, 1}, {pointer("out")}), buffers, options);
+  EXPECT_TRUE(has_finding(spin, FindingKind::kDeadlock)) << words(spin);
+}
+
+TEST(SimtRuns, LocalMemoryIsBounded) {
+  const auto refused = PtxModule::load(
+      loop(".local .align 4 .b8 big[1000000]; mov.u64 %rd1, big; st.local.u32 [%rd1], 1;"));
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::kUnsupported);
+  std::vector<EmulatorBuffer> buffers{i32_buffer("out", {0})};
+  const auto report =
+      run(load_module(loop(".local .align 4 .b8 big[400000]; mov.u64 %rd1, big; mov.u32 %r3, 17; "
+                           "st.local.u32 [%rd1+399996], %r3; ld.local.u32 %r1, [%rd1+399996]; "
+                           "ld.param.u64 %rd2, [out]; st.global.u32 [%rd2], %r1;")),
+          recipe_of("k", {1, 1, 1}, {1, 1, 1}, {pointer("out")}), buffers);
+  EXPECT_TRUE(report.passed) << words(report);
+  EXPECT_EQ(values_of<std::int32_t>(buffers[0])[0], 17);
+}
+
 TEST(SimtRuns, WriteATrace) {
   EmulatorOptions options;
   options.trace_file = ::testing::TempDir() + "emulator_trace.json";

@@ -1,3 +1,6 @@
+// The templates that generate renders: those embedded at build, or a folder in their place.
+//
+// Thread rules: a TemplateSet is immutable once made.
 #include <fmt/format.h>
 
 #include <algorithm>

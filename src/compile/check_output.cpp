@@ -14,18 +14,6 @@ namespace {
 constexpr std::size_t kMaxOthers = 20;
 constexpr std::size_t kMaxLogInMessage = 4096;
 
-int sm_number(Arch arch) {
-  switch (arch) {
-    case Arch::kSm90a:
-      return 90;
-    case Arch::kSm100a:
-      return 100;
-    case Arch::kSm103a:
-      return 103;
-  }
-  return 0;
-}
-
 bool in_user_code(std::string_view file) { return file.substr(0, 5) == "user:"; }
 
 Error failed(std::string message, std::string hint = {}) {

@@ -16,7 +16,13 @@ void load(void* library, const char* name, Function*& out) {
   out = reinterpret_cast<Function*>(dlsym(library, name));
 }
 
-int arch_number(Arch arch) {
+int flow_callback(void* payload, void*) {
+  return (*static_cast<const std::function<bool()>*>(payload))() ? 1 : 0;
+}
+
+}  // namespace
+
+int sm_number(Arch arch) {
   switch (arch) {
     case Arch::kSm90a:
       return 90;
@@ -27,12 +33,6 @@ int arch_number(Arch arch) {
   }
   return 0;
 }
-
-int flow_callback(void* payload, void*) {
-  return (*static_cast<const std::function<bool()>*>(payload))() ? 1 : 0;
-}
-
-}  // namespace
 
 Result<std::shared_ptr<const Nvrtc>> Nvrtc::open(const std::string& path) {
   // NOTE: never unloaded: NVRTC registers handlers that run when the process ends.
@@ -84,7 +84,7 @@ Result<std::shared_ptr<const Nvrtc>> Nvrtc::open(const std::string& path) {
 }
 
 Status Nvrtc::supports(Arch arch) const {
-  const int number = arch_number(arch);
+  const int number = sm_number(arch);
   if (std::find(archs_.begin(), archs_.end(), number) != archs_.end()) return {};
   return make_error(ErrorCode::kEnvironment,
                     fmt::format("NVRTC {}.{} at {} cannot compile for {}", major_, minor_, path_,

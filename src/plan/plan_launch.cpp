@@ -1,3 +1,6 @@
+// plan_launch: the launch of a plan for given shapes, as a LaunchRecipe.
+//
+// Thread rules: functions of their arguments.
 #include <fmt/format.h>
 
 #include <algorithm>

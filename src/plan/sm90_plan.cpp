@@ -90,10 +90,12 @@ Sm90Plan choose(const AttentionSpec& spec) {
 /// Applies a tuned choice. Errors: kInvalid for a name or value that the template does not take.
 Status apply(const TuningValues& tuned, Sm90Plan& plan) {
   for (const auto& [name, value] : tuned) {
-    const auto refuse = [&](std::string_view allowed) {
+    // NOTE: named again, because clang before 16 captures no structured bindings.
+    const auto refuse = [&choice = name, &given = value](std::string_view allowed) {
       return make_error(
           ErrorCode::kInvalid,
-          fmt::format("{} = {} in a tuning table: sm_90a takes {}", name, value, allowed), name);
+          fmt::format("{} = {} in a tuning table: sm_90a takes {}", choice, given, allowed),
+          choice);
     };
     if (name == "BN") {
       static const std::set<std::int64_t> kWidths{64, 80, 96, 112, 128, 144, 160, 176, 192};

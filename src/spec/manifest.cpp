@@ -31,6 +31,11 @@ Error problem(std::string field, std::string message, int line, int column, std:
 
 Result<SpecDocument> read_entry(const JsonValue& entry, std::size_t index) {
   const std::string path = fmt::format("specs[{}].", index);
+  if (entry.type != JsonValue::Type::kObject) {
+    return problem(fmt::format("specs[{}]", index),
+                   "is " + describe(entry) + "; allowed: an object with the spec's fields",
+                   entry.line, entry.column);
+  }
   for (const JsonMember& member : entry.members) {
     if (member.name != "arch") continue;
     return problem(path + "arch", "is no field of a manifest's spec", member.line, member.column,

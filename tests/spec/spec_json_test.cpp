@@ -571,16 +571,19 @@ TEST(Manifest, ReadsSpecsAndKeepsTheErrorsOfWrongOnesInTheirPlaces) {
       R"({"name": "model", "source": "config.json", "specs": [
            {"num_q_heads": 32, "group": 4, "qk_depth": 128, "mask": "causal"},
            {"num_q_heads": 32, "group": 5, "qk_depth": 128},
-           {"num_q_heads": 32, "qk_depth": 128, "arch": "sm_90a"}]})");
+           {"num_q_heads": 32, "qk_depth": 128, "arch": "sm_90a"},
+           null]})");
   ASSERT_TRUE(read) << read.error().to_string();
   EXPECT_EQ(read->name, "model");
-  ASSERT_EQ(read->specs.size(), 3U);
+  ASSERT_EQ(read->specs.size(), 4U);
   EXPECT_TRUE(read->specs[0]);
   ASSERT_FALSE(read->specs[1]);
   EXPECT_EQ(read->specs[1].error().field, "specs[1].group");
   EXPECT_EQ(read->specs[1].error().line, 3);
   ASSERT_FALSE(read->specs[2]);
   EXPECT_EQ(read->specs[2].error().field, "specs[2].arch");
+  ASSERT_FALSE(read->specs[3]);
+  EXPECT_EQ(read->specs[3].error().field, "specs[3]");
 }
 
 TEST(Manifest, RefusesWhatIsNoManifest) {

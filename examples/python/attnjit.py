@@ -238,7 +238,7 @@ class Service:
         """A function without arguments that launches: for loops that launch the same again."""
         function, pointer = self._calls["launch"], byref(args)
 
-        def launch(kernel=kernel, pointer=pointer, state=state.pointer, keep_alive=args):
+        def launch(kernel=kernel, pointer=pointer, state=state.pointer, keep_alive=(args, state)):
             if function(kernel, pointer, state):
                 self.call("launch", kernel, pointer, state)
 

@@ -11,16 +11,18 @@ namespace attnjit {
 
 /// What the sm_90a template uses. Tiles per depth follow FlashAttention-3 (Shah et al., 2024).
 struct Sm90Plan {
-  int BM = 0;              ///< query rows a CTA: 64 a consumer warpgroup
-  int BN = 0;              ///< keys a KV tile
-  int num_consumers = 0;   ///< consumer warpgroups; one more produces
-  int num_stages = 0;      ///< K tiles, and V tiles, in shared memory
-  bool ping_pong = false;  ///< consumers take turns at issuing products
+  int BM = 0;               ///< query rows a CTA: 64 a consumer warpgroup
+  int BN = 0;               ///< keys a KV tile
+  int num_consumers = 0;    ///< consumer warpgroups; one more produces
+  int num_stages = 0;       ///< K tiles, and V tiles, in shared memory
+  int num_q_stages = 0;     ///< Q tiles in shared memory; O is staged there too
+  bool ping_pong = false;   ///< consumers take turns at issuing products
+  bool pair_tiles = false;  ///< later rows see more keys: a CTA takes long and short tiles in pairs
   int producer_registers = 0;
   int consumer_registers = 0;
   int padded_qk_depth = 0;  ///< elements a row of Q and K in shared memory: whole 64-element blocks
   int padded_ov_depth = 0;
-  std::int64_t q_bytes = 0;  ///< of shared memory; O is staged here too
+  std::int64_t q_bytes = 0;  ///< a stage
   std::int64_t k_bytes = 0;  ///< a stage
   std::int64_t v_bytes = 0;  ///< a stage
 

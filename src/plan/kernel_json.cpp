@@ -147,7 +147,9 @@ void add_sm90(const Sm90Plan& plan, Json& json) {
   json["BN"] = plan.BN;
   json["num_consumers"] = plan.num_consumers;
   json["num_stages"] = plan.num_stages;
+  json["num_q_stages"] = plan.num_q_stages;
   json["ping_pong"] = plan.ping_pong;
+  json["pair_tiles"] = plan.pair_tiles;
   json["producer_registers"] = plan.producer_registers;
   json["consumer_registers"] = plan.consumer_registers;
   json["padded_qk_depth"] = plan.padded_qk_depth;

@@ -105,9 +105,9 @@ Json sm90_to_json(const KernelPlan& plan) {
   }
   const Json kernel = kernel_to_json(plan);
   for (const char* name :
-       {"BM", "BN", "num_consumers", "num_stages", "ping_pong", "producer_registers",
-        "consumer_registers", "padded_qk_depth", "padded_ov_depth", "q_bytes", "k_bytes", "v_bytes",
-        "threads", "cluster", "smem_bytes", "num_mbarriers"}) {
+       {"BM", "BN", "num_consumers", "num_stages", "num_q_stages", "ping_pong", "pair_tiles",
+        "producer_registers", "consumer_registers", "padded_qk_depth", "padded_ov_depth", "q_bytes",
+        "k_bytes", "v_bytes", "threads", "cluster", "smem_bytes", "num_mbarriers"}) {
     json[name] = kernel[name];
   }
   return json;

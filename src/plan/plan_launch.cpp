@@ -54,6 +54,19 @@ Status check_lengths(const LaunchShapes& shapes) {
   return {};
 }
 
+/// CTAs of a launch. Tiles of equal work are shared out evenly, one CTA an SM that loads ahead over
+/// tile borders; unequal ones in pairs of equal work. Where there are too few pairs to share out
+/// evenly, each tile is a CTA and the GPU gives out the next, longest first, as an SM gets free.
+std::int32_t sm90_ctas(const Sm90Plan& sm90, std::int32_t m_tiles, std::int32_t total_tiles,
+                       int sm_count) {
+  const std::int64_t sms = std::max(sm_count, 1);
+  if (total_tiles <= sms) return total_tiles;
+  if (!sm90.pair_tiles) return static_cast<std::int32_t>(sms);
+  const std::int64_t pairs = std::int64_t{total_tiles / m_tiles} * (m_tiles - m_tiles / 2);
+  const std::int64_t slots = (pairs + sms - 1) / sms * sms;
+  return 8 * slots <= 9 * pairs ? static_cast<std::int32_t>(sms) : total_tiles;
+}
+
 Result<LaunchRecipe> plan_sm90_launch(const KernelPlan& plan, const LaunchShapes& shapes,
                                       const LaunchScalars& scalars,
                                       const std::vector<ParamValue>& params,
@@ -75,7 +88,7 @@ Result<LaunchRecipe> plan_sm90_launch(const KernelPlan& plan, const LaunchShapes
   const Result<LaunchTensors> tensors = launch_tensors(spec, shapes);
   if (!tensors) return tensors.error();
   const auto& [q, k, v, o] = *tensors;
-  recipe.tensor_maps.push_back(describe("q_map", q, spec.qkv_dtype, sm90.BM));
+  recipe.tensor_maps.push_back(describe("q_map", q, spec.qkv_dtype, 64));
   if (shapes.kv_len > 0) {
     recipe.tensor_maps.push_back(describe("k_map", k, spec.qkv_dtype, sm90.BN));
     recipe.tensor_maps.push_back(describe("v_map", v, spec.qkv_dtype, sm90.BN));
@@ -97,11 +110,8 @@ Result<LaunchRecipe> plan_sm90_launch(const KernelPlan& plan, const LaunchShapes
   }
   arguments.m_tiles = static_cast<std::int32_t>(m_tiles);
   arguments.total_tiles = static_cast<std::int32_t>(m_tiles * spec.num_q_heads * shapes.batch);
-  // A CTA takes every grid-th tile. Tiles of equal work are shared out evenly, one CTA an SM that
-  // loads ahead over tile borders; of unequal ones the GPU gives out the next as an SM gets free.
-  const std::int32_t ctas = even_work(spec.mask)
-                                ? std::min(arguments.total_tiles, std::max(device.sm_count, 1))
-                                : arguments.total_tiles;
+  const std::int32_t ctas =
+      sm90_ctas(sm90, arguments.m_tiles, arguments.total_tiles, device.sm_count);
   recipe.grid = {static_cast<std::uint32_t>(ctas), 1, 1};
   Status status = arguments.append_to(recipe);
   if (!status) return status.error();

@@ -109,7 +109,9 @@ std::string fields(const Json& plan) {
       "num_threads",
       "num_consumers",
       "num_stages",
+      "num_q_stages",
       "ping_pong",
+      "pair_tiles",
       "consumer_registers",
       "producer_registers",
   };

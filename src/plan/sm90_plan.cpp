@@ -83,7 +83,9 @@ Sm90Plan choose(const AttentionSpec& spec) {
     plan.BN = plain ? 80 : 64;
   }
   plan.num_stages = 2;
-  plan.ping_pong = spec.qk_depth <= 128;
+  plan.num_q_stages = 2;
+  // Turns pay where the softmax takes about as long as the products.
+  plan.ping_pong = spec.qk_depth <= 64;
   return plan;
 }
 
@@ -104,6 +106,9 @@ Status apply(const TuningValues& tuned, Sm90Plan& plan) {
     } else if (name == "num_stages") {
       if (value < 2 || value > kMaxStages) return refuse(fmt::format("2 to {}", kMaxStages));
       plan.num_stages = static_cast<int>(value);
+    } else if (name == "num_q_stages") {
+      if (value < 1 || value > 2) return refuse("1 or 2");
+      plan.num_q_stages = static_cast<int>(value);
     } else if (name == "num_consumers") {
       if (value < 2 || value > 3) return refuse("2 or 3");
       plan.num_consumers = static_cast<int>(value);
@@ -111,12 +116,11 @@ Status apply(const TuningValues& tuned, Sm90Plan& plan) {
       if (value < 0 || value > 1) return refuse("0 or 1");
       plan.ping_pong = value == 1;
     } else {
-      return make_error(
-          ErrorCode::kInvalid,
-          fmt::format(
-              "'{}' is no choice of an sm_90a plan: BN, num_stages, num_consumers, ping_pong",
-              name),
-          name);
+      return make_error(ErrorCode::kInvalid,
+                        fmt::format("'{}' is no choice of an sm_90a plan: BN, num_stages, "
+                                    "num_q_stages, num_consumers, ping_pong",
+                                    name),
+                        name);
     }
   }
   return {};
@@ -124,6 +128,7 @@ Status apply(const TuningValues& tuned, Sm90Plan& plan) {
 
 /// What follows from the tile.
 void complete(const AttentionSpec& spec, Sm90Plan& plan) {
+  plan.pair_tiles = contains(spec.mask, MaskSpec::Kind::kCausal);
   plan.BM = 64 * plan.num_consumers;
   // In all no more than the CTA is launched with: 3 x 168, or 4 x 128.
   plan.producer_registers = plan.num_consumers == 2 ? 24 : 32;
@@ -133,6 +138,9 @@ void complete(const AttentionSpec& spec, Sm90Plan& plan) {
   plan.q_bytes = std::int64_t{2} * plan.BM * plan.padded_qk_depth;
   plan.k_bytes = std::int64_t{2} * plan.BN * plan.padded_qk_depth;
   plan.v_bytes = std::int64_t{2} * plan.BN * plan.padded_ov_depth;
+  constexpr std::int64_t kMaxBarrierBytes = 8 * (4 * 3 + 4 * kMaxStages);
+  const std::int64_t stages_bytes = plan.num_stages * (plan.k_bytes + plan.v_bytes);
+  if (2 * plan.q_bytes + stages_bytes + kMaxBarrierBytes > kMaxSmemBytes) plan.num_q_stages = 1;
 }
 
 void add_constants(const AttentionSpec& spec, const Sm90Plan& sm90, KernelPlan& plan) {
@@ -155,11 +163,13 @@ void add_constants(const AttentionSpec& spec, const Sm90Plan& sm90, KernelPlan& 
   add_int("kTileM", sm90.BM);
   add_int("kTileN", sm90.BN);
   add_int("kStages", sm90.num_stages);
+  add_int("kQStages", sm90.num_q_stages);
   add_bool("kPingPong", sm90.ping_pong);
+  add_bool("kPairTiles", sm90.pair_tiles);
   add_int("kProducerRegisters", sm90.producer_registers);
   add_int("kConsumerRegisters", sm90.consumer_registers);
   for (const MemoryRange& range : plan.smem_map) {
-    if (range.name == "Q and O") add_int("kQOffset", range.begin);
+    if (range.name == "Q and O 0") add_int("kQOffset", range.begin);
     if (range.name == "K 0") add_int("kKOffset", range.begin);
     if (range.name == "V 0") add_int("kVOffset", range.begin);
     if (range.name == "barriers") add_int("kBarrierOffset", range.begin);
@@ -173,12 +183,17 @@ void add_maps(const Sm90Plan& sm90, KernelPlan& plan) {
     plan.smem_map.push_back({std::move(name), plan.smem_bytes, bytes});
     plan.smem_bytes += bytes;
   };
-  add("Q and O", sm90.q_bytes);
+  for (int i = 0; i < sm90.num_q_stages; ++i) add(fmt::format("Q and O {}", i), sm90.q_bytes);
   for (int i = 0; i < sm90.num_stages; ++i) add(fmt::format("K {}", i), sm90.k_bytes);
   for (int i = 0; i < sm90.num_stages; ++i) add(fmt::format("V {}", i), sm90.v_bytes);
   const int consumer_warps = 4 * sm90.num_consumers;
-  plan.barriers.push_back({"Q full", 1});
-  plan.barriers.push_back({"Q empty", sm90.num_consumers});
+  for (const char* kind : {"full", "empty"}) {
+    for (int i = 0; i < sm90.num_q_stages; ++i) {
+      for (int consumer = 0; consumer < sm90.num_consumers; ++consumer) {
+        plan.barriers.push_back({fmt::format("Q {} of {} {}", i, consumer, kind), 1});
+      }
+    }
+  }
   struct {
     const char* name;
     int arrivals;

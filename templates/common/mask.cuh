@@ -7,8 +7,9 @@
 //   core(first, last, kv_len, p)    keys inside it are seen by every query in [first, last]
 // so a tile outside reach is skipped and a tile inside core needs no test. Where kInterval is true,
 // each query sees one run of keys, row(q_idx, kv_len, p), and a tile is tested by comparing columns
-// with its two ends; where kFromZero is true as well, with its end alone. Queries are q_idx values
-// and may be negative. Every range lies in [0, kv_len].
+// with its two ends; where kFromZero is true as well, with its end alone. Where kHidesNothing is
+// true, all keys are seen; where kHasCore is false, core is empty. Queries are q_idx values and may
+// be negative. Every range lies in [0, kv_len].
 #pragma once
 
 #include "common/expression.cuh"
@@ -52,6 +53,8 @@ template <class Self, bool kBeginsAtZero>
 struct MonotoneInterval {
   static constexpr bool kInterval = true;
   static constexpr bool kFromZero = kBeginsAtZero;
+  static constexpr bool kHidesNothing = false;
+  static constexpr bool kHasCore = true;
 
   template <class P>
   ATTNJIT_DEVICE static KvRange reach(int first, int last, int kv_len, const P& p) {
@@ -74,6 +77,8 @@ struct MonotoneInterval {
 
 /// Every query sees every key, also a query before the first key.
 struct NullMask : MonotoneInterval<NullMask, true> {
+  static constexpr bool kHidesNothing = true;
+
   template <class P>
   ATTNJIT_DEVICE static KvRange row(int, int kv_len, const P&) {
     return {0, kv_len};
@@ -120,6 +125,8 @@ template <class User>
 struct CustomMask {
   static constexpr bool kInterval = false;
   static constexpr bool kFromZero = false;
+  static constexpr bool kHidesNothing = false;
+  static constexpr bool kHasCore = false;
 
   template <class P>
   ATTNJIT_DEVICE static KvRange reach(int, int, int kv_len, const P&) {
@@ -145,6 +152,8 @@ template <class A, class B>
 struct AndMask {
   static constexpr bool kInterval = A::kInterval && B::kInterval;
   static constexpr bool kFromZero = A::kFromZero && B::kFromZero;
+  static constexpr bool kHidesNothing = A::kHidesNothing && B::kHidesNothing;
+  static constexpr bool kHasCore = A::kHasCore && B::kHasCore;
 
   template <class P>
   ATTNJIT_DEVICE static KvRange row(int q_idx, int kv_len, const P& p) {
@@ -178,6 +187,8 @@ template <class A, class B>
 struct OrMask {
   static constexpr bool kInterval = false;
   static constexpr bool kFromZero = false;
+  static constexpr bool kHidesNothing = A::kHidesNothing || B::kHidesNothing;
+  static constexpr bool kHasCore = A::kHasCore || B::kHasCore;
 
   template <class P>
   ATTNJIT_DEVICE static KvRange reach(int first, int last, int kv_len, const P& p) {

@@ -75,14 +75,23 @@ ATTNJIT_DEVICE void rescale_output(float (&o)[kCount], const float (&factor)[2])
   for (int i = 0; i < kCount; ++i) o[i] *= factor[(i >> 1) & 1];
 }
 
-/// Writes the warpgroup's O: through its own rows of Q's memory and a TMA store that clips at
-/// q_len.
+/// Hands Q's memory back to the producer, once the store of the O staged there has read it. For the
+/// thread that elect_one() chooses in a consumer's warp 0: bulk groups belong to their thread.
+template <class Config>
+ATTNJIT_DEVICE void release_q(const Smem<Config>& smem, int stage, int consumer) {
+  bulk_wait_group_read();
+  mbarrier_arrive(smem.q_empty(stage, consumer));
+}
+
+/// Begins to write the warpgroup's O: through its own rows of Q's memory and a TMA store that clips
+/// at q_len. release_q() must follow.
 template <class Config, class Arguments>
 ATTNJIT_DEVICE void store_output(const float (&o)[Layout<Config>::kPvColumns / 2],
                                  const Smem<Config>& smem, const Arguments& arguments,
-                                 const WorkTile& work, int consumer, int warp, int lane) {
+                                 const WorkTile& work, int stage, int consumer, int warp,
+                                 int lane) {
   using L = Layout<Config>;
-  const u32 rows = smem.q() + consumer * 64 * 128;
+  const u32 rows = smem.q(stage, consumer);
   const int row = warp * 16 + (lane & 15);
 #pragma unroll
   for (int i = 0; i < L::kPvColumns / 16; ++i) {
@@ -106,9 +115,7 @@ ATTNJIT_DEVICE void store_output(const float (&o)[Layout<Config>::kPvColumns / 2
                      work.head, work.batch);
       }
       bulk_commit_group();
-      bulk_wait_group_read();
     }
-    mbarrier_arrive(smem.q_empty());
   }
 }
 
@@ -118,13 +125,19 @@ ATTNJIT_DEVICE void consume(const Smem<Config>& smem, const Arguments& arguments
   using L = Layout<Config>;
   const int lane = static_cast<int>(threadIdx.x & 31u);
   const int warp = warp_uniform(static_cast<int>(threadIdx.x >> 5)) & 3;
-  const u32 q_address = smem.q() + consumer * 64 * 128;
   const int shift = arguments.kv_len - arguments.q_len;
   const float log2_scale = ScoreMod::kIdentity ? arguments.scale * kLog2e : kLog2e;
 
   Ring<Config::kStages> k_ring;
   Ring<Config::kStages> v_ring;
-  int q_parity = 0;
+  Ring<Config::kQStages> q_ring;
+  int unreleased = -1;  // the stage of Q whose memory still holds the O of the work tile before
+  const auto release = [&] {
+    if constexpr (Config::kQStages > 1) {
+      if (unreleased >= 0 && warp == 0 && elect_one()) release_q(smem, unreleased, consumer);
+      unreleased = -1;
+    }
+  };
   if (consumer == Config::kConsumers - 1) pass_turn<Config>(consumer);
 
   for (WorkList<Config, Mask, Arguments, P> list(arguments, params); !list.done(); list.advance()) {
@@ -148,36 +161,54 @@ ATTNJIT_DEVICE void consume(const Smem<Config>& smem, const Arguments& arguments
 #pragma unroll
     for (int i = 0; i < L::kPvColumns / 2; ++i) o[i] = 0.0f;
 
-    const auto prepare_scores = [&](float(&s)[Config::kTileN / 2], int index) {
+    const auto in_core = [&](int index) {
       const int first = index * Config::kTileN;
-      tile.first_kv = first + 2 * (lane & 3);
+      return first >= core.begin && core.end - first >= Config::kTileN;
+    };
+    const auto prepare_scores = [&](float(&s)[Config::kTileN / 2], int index, bool masked) {
+      tile.first_kv = index * Config::kTileN + 2 * (lane & 3);
       modify_scores<ScoreMod>(s, tile, state, arguments.scale, params);
-      if (first < core.begin || core.end - first < Config::kTileN) {
-        mask_scores<Mask>(s, tile, params);
-      }
+      if (masked) mask_scores<Mask>(s, tile, params);
     };
 
-    mbarrier_wait(smem.q_full(), q_parity);
-    q_parity ^= 1;
+    const u32 q_address = smem.q(q_ring.stage, consumer);
+    mbarrier_wait(smem.q_full(q_ring.stage, consumer), q_ring.parity);
     if (work.tile_begin < work.tile_end) {
       u32 p[Config::kTileN / 4];
       float correction[2];
       int index = work.tile_end - 1;
-      {
+
+      // A tile by itself: S, and P V of the tile before, then the softmax. Serves the first.
+      const auto step_alone = [&](bool first) {
         float s[Config::kTileN / 2];
         mbarrier_wait(smem.k_full(k_ring.stage), k_ring.parity);
+        if (!first) {
+          await_turn<Config>(consumer);
+          mbarrier_wait(smem.v_full(v_ring.stage), v_ring.parity);
+          pin_registers(o);
+          pin_registers(p);
+          wgmma_fence();
+          issue_pv<Config>(o, p, smem.v(v_ring.stage));
+          wgmma_wait<0>();
+          pin_registers(o);
+          if (lane == 0) mbarrier_arrive(smem.v_empty(v_ring.stage));
+          v_ring.advance();
+        }
         wgmma_fence();
         issue_qk<Config>(s, q_address, smem.k(k_ring.stage));
+        if (!first) pass_turn<Config>(consumer);
         wgmma_wait<0>();
         pin_registers(s);
         // NOTE: each warp arrives for itself: a wgmma wait covers the executing threads' products.
         if (lane == 0) mbarrier_arrive(smem.k_empty(k_ring.stage));
         k_ring.advance();
-        prepare_scores(s, index);
+        prepare_scores(s, index, !in_core(index));
         softmax.step(s, correction);
         pack_probabilities<Config>(p, s);
-      }
-      for (--index; index >= work.tile_begin; --index) {
+        rescale_output(o, correction);
+      };
+      // A tile whose softmax runs under P V of the tile before.
+      const auto step = [&](bool masked) {
         float s[Config::kTileN / 2];
         mbarrier_wait(smem.k_full(k_ring.stage), k_ring.parity);
         await_turn<Config>(consumer);
@@ -193,14 +224,44 @@ ATTNJIT_DEVICE void consume(const Smem<Config>& smem, const Arguments& arguments
         pin_registers(s);
         if (lane == 0) mbarrier_arrive(smem.k_empty(k_ring.stage));
         k_ring.advance();
-        prepare_scores(s, index);
+        prepare_scores(s, index, masked);
         softmax.step(s, correction);
         wgmma_wait<0>();
         pin_registers(o);
         if (lane == 0) mbarrier_arrive(smem.v_empty(v_ring.stage));
         v_ring.advance();
         pack_probabilities<Config>(p, s);
-        rescale_output(o, correction);
+        if (__any_sync(0xffffffffu, correction[0] != 1.0f || correction[1] != 1.0f)) {
+          rescale_output(o, correction);
+        }
+      };
+
+      // NOTE: a loop for each kind of tile. A test of the kind between S and the softmax ends a
+      // basic block there; what follows is scheduled worse, and that cost 7 to 10 %. Each loop
+      // costs compile time, so there are no more than the mask can use.
+      if constexpr (Mask::kFromZero) {
+        // Masked tiles come first, and beyond the first tile seldom more than one.
+        bool first = true;
+        do {
+          step_alone(first);
+          first = false;
+          --index;
+        } while (!Mask::kHidesNothing && index >= work.tile_begin && !in_core(index));
+        release();
+        for (; index >= work.tile_begin; --index) step(false);
+      } else {
+        step_alone(true);
+        release();
+        --index;
+        if constexpr (Mask::kHasCore) {
+          // Masked tiles, full tiles, masked tiles.
+          while (index >= work.tile_begin) {
+            for (; index >= work.tile_begin && !in_core(index); --index) step(true);
+            for (; index >= work.tile_begin && in_core(index); --index) step(false);
+          }
+        } else {
+          for (; index >= work.tile_begin; --index) step(true);
+        }
       }
       mbarrier_wait(smem.v_full(v_ring.stage), v_ring.parity);
       pin_registers(o);
@@ -230,8 +291,17 @@ ATTNJIT_DEVICE void consume(const Smem<Config>& smem, const Arguments& arguments
       }
     }
     rescale_output(o, output_scale);
-    store_output<Config>(o, smem, arguments, work, consumer, warp, lane);
+    release();
+    store_output<Config>(o, smem, arguments, work, q_ring.stage, consumer, warp, lane);
+    if constexpr (Config::kQStages == 1) {
+      if (warp == 0 && elect_one()) release_q(smem, q_ring.stage, consumer);
+    } else {
+      unreleased = q_ring.stage;
+    }
+    q_ring.advance();
   }
+  // NOTE: the memory must outlive the reads of the last store.
+  release();
 }
 
 }  // namespace attnjit::sm90

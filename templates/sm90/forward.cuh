@@ -25,8 +25,11 @@ ATTNJIT_DEVICE void forward(const Arguments& arguments, const P& params) {
     prefetch_tensor_map(arguments.v_map);
     prefetch_tensor_map(arguments.o_map);
     constexpr int kConsumerWarps = 4 * Config::kConsumers;
-    mbarrier_init(smem.q_full(), 1);
-    mbarrier_init(smem.q_empty(), Config::kConsumers);
+#pragma unroll
+    for (int i = 0; i < Config::kQStages * Config::kConsumers; ++i) {
+      mbarrier_init(smem.q_full(i / Config::kConsumers, i % Config::kConsumers), 1);
+      mbarrier_init(smem.q_empty(i / Config::kConsumers, i % Config::kConsumers), 1);
+    }
 #pragma unroll
     for (int stage = 0; stage < Config::kStages; ++stage) {
       mbarrier_init(smem.k_full(stage), 1);

@@ -27,6 +27,8 @@ struct Layout {
   static_assert(Config::kThreads == 128 * (Config::kConsumers + 1),
                 "a producer warpgroup and the consumers");
   static_assert(Config::kStages >= 2, "K and V need two stages each to be loaded ahead");
+  static_assert(Config::kQStages == 1 || Config::kQStages == 2,
+                "Q has one buffer, or two: the next work tile's is loaded during this one");
   /// Registers a thread at launch: the register file's share, in steps of 8.
   static constexpr int kLaunchRegisters = 65536 / Config::kThreads / 8 * 8;
   // NOTE: against what the CTA was launched with, not the register file: setmaxnreg.inc waits for
@@ -52,12 +54,14 @@ struct Layout {
   static_assert(Config::kQOffset % 1024 == 0 && Config::kKOffset % 1024 == 0 &&
                     Config::kVOffset % 1024 == 0 && kKBytes % 1024 == 0 && kVBytes % 1024 == 0,
                 "the 128-byte swizzle repeats every 1024 bytes: tiles begin at multiples of that");
-  static_assert(Config::kKOffset >= Config::kQOffset + kQBytes &&
+  static_assert(Config::kKOffset >= Config::kQOffset + Config::kQStages * kQBytes &&
                     Config::kVOffset >= Config::kKOffset + Config::kStages * kKBytes &&
                     Config::kBarrierOffset >= Config::kVOffset + Config::kStages * kVBytes,
                 "Q, K, V and the barriers must not overlap");
   static_assert(Config::kBarrierOffset % 8 == 0 &&
-                    Config::kSmemBytes >= Config::kBarrierOffset + 8 * (2 + 4 * Config::kStages),
+                    Config::kSmemBytes >=
+                        Config::kBarrierOffset +
+                            8 * (2 * Config::kQStages * Config::kConsumers + 4 * Config::kStages),
                 "the barriers need 8 aligned bytes each");
   static_assert(Config::kSmemBytes <= 232448, "a CTA has at most 227 KiB of shared memory");
 };
@@ -68,21 +72,31 @@ struct Smem {
   using L = Layout<Config>;
   u32 base;
 
-  ATTNJIT_DEVICE u32 q() const { return base + Config::kQOffset; }
+  ATTNJIT_DEVICE u32 q(int stage, int consumer) const {
+    return base + Config::kQOffset + stage * L::kQBytes + consumer * 64 * 128;
+  }
   ATTNJIT_DEVICE u32 k(int stage) const { return base + Config::kKOffset + stage * L::kKBytes; }
   ATTNJIT_DEVICE u32 v(int stage) const { return base + Config::kVOffset + stage * L::kVBytes; }
 
   // Full: the copies of a tile have landed. Empty: its readers are done.
-  ATTNJIT_DEVICE u32 q_full() const { return base + Config::kBarrierOffset; }
-  ATTNJIT_DEVICE u32 q_empty() const { return base + Config::kBarrierOffset + 8; }
+  // Each consumer has its own of Q, so that none waits for another between work tiles.
+  ATTNJIT_DEVICE u32 q_full(int stage, int consumer) const { return q_barrier(0, stage, consumer); }
+  ATTNJIT_DEVICE u32 q_empty(int stage, int consumer) const {
+    return q_barrier(1, stage, consumer);
+  }
   ATTNJIT_DEVICE u32 k_full(int stage) const { return barrier(0, stage); }
   ATTNJIT_DEVICE u32 k_empty(int stage) const { return barrier(1, stage); }
   ATTNJIT_DEVICE u32 v_full(int stage) const { return barrier(2, stage); }
   ATTNJIT_DEVICE u32 v_empty(int stage) const { return barrier(3, stage); }
 
  private:
+  ATTNJIT_DEVICE u32 q_barrier(int kind, int stage, int consumer) const {
+    return base + Config::kBarrierOffset +
+           8 * ((kind * Config::kQStages + stage) * Config::kConsumers + consumer);
+  }
   ATTNJIT_DEVICE u32 barrier(int kind, int stage) const {
-    return base + Config::kBarrierOffset + 16 + 8 * (kind * Config::kStages + stage);
+    return base + Config::kBarrierOffset +
+           8 * (2 * Config::kQStages * Config::kConsumers + kind * Config::kStages + stage);
   }
 };
 

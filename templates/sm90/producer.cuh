@@ -13,7 +13,7 @@ ATTNJIT_DEVICE void produce(const Smem<Config>& smem, const Arguments& arguments
   using L = Layout<Config>;
   Ring<Config::kStages> k_ring;
   Ring<Config::kStages> v_ring;
-  int q_parity = 0;
+  Ring<Config::kQStages> q_ring;
 
   for (WorkList<Config, Mask, Arguments, P> list(arguments, params); !list.done(); list.advance()) {
     const WorkTile work = list.tile();
@@ -45,19 +45,25 @@ ATTNJIT_DEVICE void produce(const Smem<Config>& smem, const Arguments& arguments
     const bool empty = work.tile_begin >= work.tile_end;
     if (!empty) load_k(work.tile_end - 1);
 
-    // Q's memory is handed over for every work tile, also for one without keys: O is staged in it.
-    mbarrier_wait(smem.q_empty(), q_parity ^ 1);
-    q_parity ^= 1;
-    if (empty) {
-      mbarrier_arrive(smem.q_full());
-      continue;
-    }
-    mbarrier_arrive_expect_tx(smem.q_full(), L::kQBytes);
+      // Q's memory is handed over for every work tile, also for one without keys: O is staged in
+      // it.
 #pragma unroll
-    for (int block = 0; block < L::kQkBlocks; ++block) {
-      tma_load_4d(smem.q() + block * L::kQBlockBytes, arguments.q_map, smem.q_full(), block * 64,
-                  work.first_row, work.head, work.batch, kEvictFirst);
+    for (int consumer = 0; consumer < Config::kConsumers; ++consumer) {
+      const u32 full = smem.q_full(q_ring.stage, consumer);
+      mbarrier_wait(smem.q_empty(q_ring.stage, consumer), q_ring.parity ^ 1);
+      if (empty) {
+        mbarrier_arrive(full);
+        continue;
+      }
+      mbarrier_arrive_expect_tx(full, L::kQBytes / Config::kConsumers);
+#pragma unroll
+      for (int block = 0; block < L::kQkBlocks; ++block) {
+        tma_load_4d(smem.q(q_ring.stage, consumer) + block * L::kQBlockBytes, arguments.q_map, full,
+                    block * 64, work.first_row + consumer * 64, work.head, work.batch, kEvictFirst);
+      }
     }
+    q_ring.advance();
+    if (empty) continue;
 
     for (int tile = work.tile_end - 2; tile >= work.tile_begin; --tile) {
       load_k(tile);

@@ -15,6 +15,11 @@ namespace attnjit::sm90 {
 /// product with the scale is exact: the fused subtraction below leaves 0, not a huge residue.
 constexpr float kMaxFloor = -0x1p+100f;
 
+/// How far, in exponents of 2, scores may exceed the running maximum before it follows them:
+/// probabilities stay below 2^8, and most tiles leave sums and outputs as they are. Source: Zadouri
+/// et al., "FlashAttention-4", 2026.
+constexpr float kLazyRescale = 8.0f;
+
 /// Where a thread's registers of one score tile stand.
 struct ScoreTile {
   Coord coord;   ///< b, h, kv_h, q_len and kv_len are set; q_idx is of the thread's first row
@@ -101,9 +106,12 @@ struct OnlineSoftmax {
 #pragma unroll
       for (int i = 2 * half; i < kCount; i += 4) row_max = fmaxf(row_max, fmaxf(s[i], s[i + 1]));
       row_max = quad_max(row_max);
-      const float origin = row_max * log2_scale;
-      correction[half] = exp2_approx(fmaf(maximum[half], log2_scale, -origin));
+      const float below = (maximum[half] - row_max) * log2_scale;
+      const bool keep = below >= -kLazyRescale;
+      row_max = keep ? maximum[half] : row_max;
+      correction[half] = keep ? 1.0f : exp2_approx(below);
       maximum[half] = row_max;
+      const float origin = row_max * log2_scale;
       float row_sum = sum[half] * correction[half];
 #pragma unroll
       for (int i = 2 * half; i < kCount; i += 4) {

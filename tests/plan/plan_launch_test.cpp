@@ -83,7 +83,7 @@ TEST(PlanLaunch, PackedTensorMaps) {
   EXPECT_EQ(q.buffer, "q");
   EXPECT_EQ(q.dims, (std::vector<std::uint64_t>{128, 200, 8, 3}));
   EXPECT_EQ(q.strides, (std::vector<std::uint64_t>{2048, 256, 409600}));
-  EXPECT_EQ(q.box, (std::vector<std::uint32_t>{64, 128, 1, 1}));
+  EXPECT_EQ(q.box, (std::vector<std::uint32_t>{64, 64, 1, 1}));
   EXPECT_EQ(q.swizzle, 128);
   const TensorMapDescription& k = map_of(*recipe, "k_map");
   EXPECT_EQ(k.dims, (std::vector<std::uint64_t>{128, 1000, 2, 3}));

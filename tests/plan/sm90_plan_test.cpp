@@ -109,14 +109,16 @@ TEST(Sm90Plan, ConstantsOfDepth128) {
                                                        {"kTileM", "128"},
                                                        {"kTileN", "128"},
                                                        {"kStages", "2"},
-                                                       {"kPingPong", "true"},
+                                                       {"kQStages", "2"},
+                                                       {"kPingPong", "false"},
+                                                       {"kPairTiles", "true"},
                                                        {"kProducerRegisters", "24"},
                                                        {"kConsumerRegisters", "240"},
                                                        {"kQOffset", "0"},
-                                                       {"kKOffset", "32768"},
-                                                       {"kVOffset", "98304"},
-                                                       {"kBarrierOffset", "163840"},
-                                                       {"kSmemBytes", "163920"}};
+                                                       {"kKOffset", "65536"},
+                                                       {"kVOffset", "131072"},
+                                                       {"kBarrierOffset", "196608"},
+                                                       {"kSmemBytes", "196736"}};
   EXPECT_EQ(constants, expected);
 }
 
@@ -127,9 +129,9 @@ TEST(Sm90Plan, BarriersCountEachConsumerWarp) {
                                  [&](const BarrierPlan& barrier) { return barrier.name == name; });
     return at == plan.barriers.end() ? -1 : at->arrivals;
   };
-  EXPECT_EQ(plan.barriers.size(), 10u);
-  EXPECT_EQ(arrivals("Q full"), 1);
-  EXPECT_EQ(arrivals("Q empty"), 2);
+  EXPECT_EQ(plan.barriers.size(), 16u);
+  EXPECT_EQ(arrivals("Q 1 of 0 full"), 1);
+  EXPECT_EQ(arrivals("Q 0 of 1 empty"), 1);
   EXPECT_EQ(arrivals("K 1 full"), 1);
   EXPECT_EQ(arrivals("K 0 empty"), 8);
   EXPECT_EQ(arrivals("V 1 empty"), 8);

@@ -16,14 +16,16 @@ struct Config {
   static constexpr int kTileM = 128;
   static constexpr int kTileN = 128;
   static constexpr int kStages = 2;
-  static constexpr bool kPingPong = true;
+  static constexpr int kQStages = 2;
+  static constexpr bool kPingPong = false;
+  static constexpr bool kPairTiles = true;
   static constexpr int kProducerRegisters = 24;
   static constexpr int kConsumerRegisters = 240;
   static constexpr int kQOffset = 0;
-  static constexpr int kKOffset = 32768;
-  static constexpr int kVOffset = 98304;
-  static constexpr int kBarrierOffset = 163840;
-  static constexpr int kSmemBytes = 163920;
+  static constexpr int kKOffset = 65536;
+  static constexpr int kVOffset = 131072;
+  static constexpr int kBarrierOffset = 196608;
+  static constexpr int kSmemBytes = 196736;
 };
 
 #include "sm90/forward.cuh"

@@ -321,6 +321,12 @@ Step execute_wgmma(Warp& warp, const Op& op, u32 mask) {
   for (u32 i = op.list_count - a_count; i < op.list_count; ++i)
     product->a_rows.push_back(base + index_of(list[i]));
   if (warp.machine->checks) {
+    // PTX ISA 9.7.15.7.1: before the first wgmma.mma_async of a warpgroup, whatever it reads.
+    if (!warp.wgmma_fenced) {
+      cluster.report(FindingKind::kRace, &warp, -1, op.site,
+                     "the first wgmma.mma_async comes without a wgmma.fence before it");
+      warp.wgmma_fenced = true;
+    }
     for (const auto& rows : {product->d_rows, product->a_rows}) {
       bool told = false;
       for (const u32 row : rows) {
@@ -360,6 +366,7 @@ Step execute_wgmma_sync(Warp& warp, const Op& op, u32 mask) {
   if (step != Step::kNext) return step;
   if (op.mode == 0) {
     warp.wgmma_fence_at = warp.writes;
+    warp.wgmma_fenced = true;
   } else if (op.mode == 1) {
     commit_group(warp.wgmma_groups, mask);
   } else {

@@ -1,0 +1,55 @@
+// A mutation: one small damage to a kernel's PTX or to its launch, as a person could make it.
+//
+// Thread rules: plain values and pure functions.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace attnjit::emulator {
+
+/// One kind of damage. Every line of the kernel that holds `find` and matches `pattern` is a place
+/// for it; at most `at_most` places are taken, evenly spread over them.
+struct Rule {
+  std::string_view subjects;     ///< a subject's name, or its beginning
+  std::string_view kind;         ///< what is done, in words
+  std::string_view find;         ///< literal part of the line: the pattern is tried on these only
+  std::string_view pattern;      ///< ECMAScript
+  std::string_view replacement;  ///< as std::regex_replace takes it
+  int at_most = 1;
+};
+
+/// A damage to the launch: another swizzle or box in a tensor map.
+struct LaunchRule {
+  std::string_view subjects;
+  std::string_view kind;
+  std::string_view map;
+  int swizzle;
+};
+
+const std::vector<Rule>& rules();
+const std::vector<LaunchRule>& launch_rules();
+
+/// A damaged kernel.
+struct Mutant {
+  std::string subject, kind;
+  int occurrence = 0;  ///< among the pattern's places
+  int line = 0;        ///< of the PTX, 1-based; 0: the launch is damaged
+  std::string ptx;     ///< empty: the launch is damaged
+  std::string map;     ///< of the launch
+  int swizzle = 0;
+  std::string name() const { return subject + ": " + kind + " #" + std::to_string(occurrence); }
+};
+
+/// The mutants of a subject, in the order of the rules. `entry` is the kernel's name in the text.
+std::vector<Mutant> mutants_of(const std::string& subject, const std::string& ptx,
+                               const std::string& entry);
+
+/// Why a change at this place is no damage, so that no mutant is made of it; empty: it is one.
+std::string_view no_damage(std::string_view subject, std::string_view kind, int occurrence);
+
+/// Why a survivor survives; empty: not known.
+std::string_view reason_of(const Mutant& mutant);
+
+}  // namespace attnjit::emulator

@@ -1,0 +1,212 @@
+// The damages, and why some of them cannot be seen.
+#include "mutation.h"
+
+namespace attnjit::emulator {
+
+// clang-format off
+const std::vector<Rule>& rules() {
+  // $& is the whole match. Inserted registers live in a scope of their own.
+  static const std::vector<Rule> list = {
+      // ---- fences
+      {"", "fence.mbarrier_init dropped", "fence.mbarrier_init", R"(fence\.mbarrier_init\S*;)", ";"},
+      {"sm90", "fence.proxy.async dropped", "fence.proxy.async", R"(fence\.proxy\.async\S*;)", ";"},
+      {"sm90", "wgmma.fence dropped", "wgmma.fence", R"(wgmma\.fence\S*;)", ";", 4},
+      {"sm100", "tcgen05.fence::after_thread_sync dropped", "tcgen05.fence::after", R"(tcgen05\.fence\S*;)", ";", 6},
+      {"sm100", "tcgen05.fence::before_thread_sync dropped", "tcgen05.fence::before", R"(tcgen05\.fence\S*;)", ";", 6},
+      // ---- waits of mbarriers
+      {"", "parity of a wait flipped", "mbarrier.try_wait", R"(mbarrier\.try_wait(\S+) (\S+), \[(\S+)\], (\S+);)",
+       "{ .reg .b32 flipped; xor.b32 flipped, $4, 1; mbarrier.try_wait$1 $2, [$3], flipped; }", 4},
+      {"", "wait removed", "mbarrier.try_wait", R"(mbarrier\.try_wait(\S+) (\S+), \[(\S+)\], (\S+);)", "setp.eq.u32 $2, 0, 0;", 10},
+      {"", "wait on the next barrier", "mbarrier.try_wait", R"(mbarrier\.try_wait(\S+) (\S+), \[(\S+)\], (\S+);)",
+       "mbarrier.try_wait$1 $2, [$3+8], $4;", 3},
+      // ---- arrivals
+      {"", "arrival count one more", "mbarrier.init", R"(mbarrier\.init(\S+) \[(\S+)\], (\S+);)",
+       "{ .reg .b32 count; add.s32 count, $3, 1; mbarrier.init$1 [$2], count; }", 2},
+      {"", "arrival count one less", "mbarrier.init", R"(mbarrier\.init(\S+) \[(\S+)\], (\S+);)",
+       "{ .reg .b32 count; sub.s32 count, $3, 1; mbarrier.init$1 [$2], count; }", 3},
+      {"", "mbarrier.init removed", "mbarrier.init", R"(mbarrier\.init\S+ \[\S+\], \S+;)", ";", 2},
+      {"sm90", "arrival removed", "mbarrier.arrive.shared", R"(mbarrier\.arrive\.shared\S+ _, \[\S+\];)", ";", 5},
+      {"sm100 attention", "arrival removed", "mbarrier.arrive.shared", R"(mbarrier\.arrive\.shared\S+ _, \[\S+\];)", ";", 6},
+      {"", "expect_tx 16 bytes more", "expect_tx", R"((mbarrier\.arrive\.expect_tx\S+ _, \[\S+\]), (\S+);)",
+       "{ .reg .b32 bytes; add.s32 bytes, $2, 16; $1, bytes; }", 2},
+      {"", "expect_tx 16 bytes less", "expect_tx", R"((mbarrier\.arrive\.expect_tx\S+ _, \[\S+\]), (\S+);)",
+       "{ .reg .b32 bytes; sub.s32 bytes, $2, 16; $1, bytes; }", 2},
+      {"", "expect_tx removed", "expect_tx", R"(mbarrier\.arrive\.expect_tx\S+ _, \[\S+\], \S+;)", ";"},
+      {"", "elect removed: every lane goes on", "elect.sync", R"(elect\.sync\s+_\|(\S+), \S+;)", "setp.eq.u32 $1, 0, 0;", 2},
+      // ---- bulk tensor copies
+      {"", "TMA coordinate one more", ".complete_tx", R"((cp\.async\.bulk\.tensor\S+ \[\S+\]), \[(\S+), \{([^,]+), *([^,}]+)(.*);)",
+       "{ .reg .b32 moved; add.s32 moved, $4, 1; $1, [$2, {$3, moved$5; }", 4},
+      {"", "TMA destination in the wrong place", ".complete_tx", R"((cp\.async\.bulk\.tensor\S+) \[([^\],]+)\](.*);)",
+       "{ .reg .b32 moved; add.s32 moved, $2, 1024; $1 [moved]$3; }", 3},
+      {"", "TMA load removed", ".complete_tx", R"(cp\.async\.bulk\.tensor.*;)", ";", 2},
+      {"sm90", "TMA store's coordinate one more", ".bulk_group", R"((cp\.async\.bulk\.tensor\S+) \[(\S+), \{([^,]+), *([^,}]+)(.*);)",
+       "{ .reg .b32 moved; add.s32 moved, $4, 1; $1 [$2, {$3, moved$5; }"},
+      {"sm90", "TMA store's source in the wrong place", ".bulk_group", R"((cp\.async\.bulk\.tensor.*), \[(%r\d+)\];)",
+       "{ .reg .b32 moved; add.s32 moved, $2, 1024; $1, [moved]; }"},
+      {"sm90", "bulk commit_group removed", "bulk.commit_group", R"(cp\.async\.bulk\.commit_group;)", ";"},
+      {"sm90", "bulk wait_group removed", "bulk.wait_group", R"(cp\.async\.bulk\.wait_group\S* 0;)", ";"},
+      // ---- barriers of threads
+      {"sm90", "named barrier's count 32 more", "barrier.sync.aligned", R"(barrier\.sync\.aligned (\S+), (\S+);)",
+       "{ .reg .b32 count; add.s32 count, $2, 32; barrier.sync.aligned $1, count; }", 2},
+      {"sm90", "named barrier's count 32 less", "barrier.arrive.aligned", R"(barrier\.arrive\.aligned (\S+), (\S+);)",
+       "{ .reg .b32 count; sub.s32 count, $2, 32; barrier.arrive.aligned $1, count; }", 2},
+      {"sm90", "barrier.arrive removed", "barrier.arrive.aligned", R"(barrier\.arrive\.aligned \S+, \S+;)", ";", 2},
+      {"sm90", "barrier.sync removed", "barrier.sync.aligned", R"(barrier\.sync\.aligned \S+, \S+;)", ";", 2},
+      {"", "bar.sync removed", "bar.sync", R"(bar\.sync\s+0;)", ";", 2},
+      {"sm100 pair", "cluster barrier removed", "barrier.cluster.wait", R"(barrier\.cluster\.wait\S*;)", ";", 3},
+      // ---- registers
+      {"sm90", "setmaxnreg.inc 8 more", "setmaxnreg.inc", R"((setmaxnreg\.inc\S+) 240;)", "$1 248;"},
+      {"sm90 64", "setmaxnreg.inc 8 more", "setmaxnreg.inc", R"((setmaxnreg\.inc\S+) 160;)", "$1 168;"},
+      {"sm90", "setmaxnreg.inc no multiple of 8", "setmaxnreg.inc", R"((setmaxnreg\.inc\S+) \d+;)", "$1 156;"},
+      {"", "setmaxnreg.dec below the registers in use", "setmaxnreg.dec", R"((setmaxnreg\.dec\S+) \d+;)", "$1 16;"},
+      {"", "setmaxnreg.dec removed", "setmaxnreg.dec", R"(setmaxnreg\.dec\S+ \d+;)", ";"},
+      {"sm100 attention", "setmaxnreg.inc past the register file", "setmaxnreg.inc", R"((setmaxnreg\.inc\S+) 232;)", "$1 248;"},
+      // ---- wgmma
+      {"sm90", "wgmma.commit_group removed", "wgmma.commit_group", R"(wgmma\.commit_group\S*;)", ";", 4},
+      {"sm90", "wgmma.wait_group one more", "wgmma.wait_group", R"((wgmma\.wait_group\S+) 0;)", "$1 1;", 3},
+      {"sm90", "wgmma.wait_group one more", "wgmma.wait_group", R"((wgmma\.wait_group\S+) 1;)", "$1 2;"},
+      {"sm90", "wgmma.wait_group removed", "wgmma.wait_group", R"(wgmma\.wait_group\S+ \d;)", ";", 4},
+      {"sm90", "descriptor: start 128 bytes off", "or.b64", R"(or\.b64\s+(%rd\d+), %rd\d+, 46\d{17};)", "$& xor.b64 $1, $1, 8;", 4},
+      {"sm90", "descriptor: start in the next kilobyte", "or.b64", R"(or\.b64\s+(%rd\d+), %rd\d+, 46\d{17};)", "$& xor.b64 $1, $1, 64;", 3},
+      {"sm90", "descriptor: stride byte offset halved", "or.b64", R"(or\.b64\s+(%rd\d+), %rd\d+, 46\d{17};)", "$& xor.b64 $1, $1, 0x6000000000;", 2},
+      {"sm90 128", "descriptor of V: leading byte offset halved", "4611686293372403712", R"(or\.b64\s+(%rd\d+), %rd\d+, 46\d{17};)", "$& xor.b64 $1, $1, 0x6000000;", 2},
+      {"sm90", "descriptor: swizzle 64", "or.b64", R"(or\.b64\s+(%rd\d+), %rd\d+, 46\d{17};)", "$& xor.b64 $1, $1, 0xC000000000000000;", 3},
+      {"sm90", "descriptor: no swizzle", "or.b64", R"(or\.b64\s+(%rd\d+), %rd\d+, 46\d{17};)", "$& xor.b64 $1, $1, 0x4000000000000000;", 2},
+      {"sm90", "scale-d flipped", "setp.ne.b32 p,", R"(setp\.ne\.b32 p,)", "setp.eq.b32 p,", 4},
+      {"sm90", "stmatrix 16 bytes off", "stmatrix", R"((stmatrix\S+) \[(\S+)\](.*);)", "{ .reg .b32 moved; xor.b32 moved, $2, 16; $1 [moved]$3; }", 2},
+      // ---- tcgen05
+      {"sm100", "tcgen05.commit removed", "tcgen05.commit", R"(tcgen05\.commit\S+ \[[^;]*;)", ";", 6},
+      {"sm100", "tcgen05.commit to the next barrier", "tcgen05.commit", R"((tcgen05\.commit\S+) \[([^\]]+)\])", "$1 [$2+8]", 3},
+      {"sm100", "tcgen05.wait::ld removed", "tcgen05.wait::ld", R"(tcgen05\.wait\S*;)", ";", 5},
+      {"sm100 attention", "tcgen05.wait::st removed", "tcgen05.wait::st", R"(tcgen05\.wait\S*;)", ";", 2},
+      {"sm100", "tcgen05.mma's D 8 columns off", "tcgen05.mma", R"((tcgen05\.mma\S+) \[(%r\d+)\](.*);)",
+       "{ .reg .b32 moved; add.s32 moved, $2, 8; $1 [moved]$3; }", 3},
+      {"sm100 attention", "tcgen05.mma's A 8 columns off", "tcgen05.mma", R"((tcgen05\.mma\S+ \[%r\d+\]), \[(%r\d+)\](.*);)",
+       "{ .reg .b32 moved; add.s32 moved, $2, 8; $1, [moved]$3; }", 2},
+      {"sm100", "tcgen05.mma's D 32 lanes off", "tcgen05.mma", R"((tcgen05\.mma\S+) \[(%r\d+)\](.*);)",
+       "{ .reg .b32 moved; add.s32 moved, $2, 2097152; $1 [moved]$3; }"},
+      {"sm100", "tcgen05.mma removed", "tcgen05.mma", R"(tcgen05\.mma.*;)", ";"},
+      {"sm100", "tcgen05.ld a column off", "tcgen05.ld", R"((tcgen05\.ld\S+ \{[^}]*\}), \[(%r\d+)\];)",
+       "{ .reg .b32 moved; add.s32 moved, $2, 1; $1, [moved]; }", 3},
+      {"sm100", "tcgen05.ld of another warp's lanes", "tcgen05.ld", R"((tcgen05\.ld\S+ \{[^}]*\}), \[(%r\d+)\];)",
+       "{ .reg .b32 moved; xor.b32 moved, $2, 2097152; $1, [moved]; }"},
+      {"sm100 attention", "tcgen05.st a column off", "tcgen05.st", R"((tcgen05\.st\S+) \[(%r\d+)\](.*);)",
+       "{ .reg .b32 moved; add.s32 moved, $2, 1; $1 [moved]$3; }", 3},
+      {"sm100", "descriptor: start 128 bytes off", "or.b64", R"(or\.b64\s+(%rd\d+), %rd\d+, 46\d{17};)", "$& xor.b64 $1, $1, 8;", 3},
+      {"sm100", "descriptor: stride byte offset halved", "or.b64", R"(or\.b64\s+(%rd\d+), %rd\d+, 46\d{17};)", "$& xor.b64 $1, $1, 0x6000000000;", 3},
+      {"sm100", "descriptor: swizzle 64", "or.b64", R"(or\.b64\s+(%rd\d+), %rd\d+, 46\d{17};)", "$& xor.b64 $1, $1, 0xC000000000000000;", 2},
+      {"sm100", "descriptor: the fixed field cleared", "or.b64", R"(or\.b64\s+(%rd\d+), %rd\d+, 46\d{17};)", "$& xor.b64 $1, $1, 0x400000000000;", 2},
+      {"sm100", "instruction descriptor: N 8 less", "mov.b32", R"(mov\.b32\s+(%r\d+), (13\d{7}|27\d{7});)", "$& sub.s32 $1, $1, 131072;", 2},
+      {"sm100", "instruction descriptor: M of another size", "mov.b32", R"(mov\.b32\s+(%r\d+), (13\d{7}|27\d{7});)", "$& xor.b32 $1, $1, 0x0C000000;", 2},
+      {"sm100", "instruction descriptor: B transposed", "mov.b32", R"(mov\.b32\s+(%r\d+), (13\d{7}|27\d{7});)", "$& xor.b32 $1, $1, 65536;", 2},
+      {"sm100", "instruction descriptor: A of another type", "mov.b32", R"(mov\.b32\s+(%r\d+), (13\d{7}|27\d{7});)", "$& xor.b32 $1, $1, 128;", 2},
+      {"sm100", "instruction descriptor: A negated", "mov.b32", R"(mov\.b32\s+(%r\d+), (13\d{7}|27\d{7});)", "$& xor.b32 $1, $1, 8192;"},
+      {"sm100", "enable-input-d flipped", "setp.ne.b32 p,", R"(setp\.ne\.b32 p,)", "setp.eq.b32 p,", 3},
+      {"sm100", "tcgen05.alloc of half the columns", "tcgen05.alloc", R"((tcgen05\.alloc\S+ \[\S+\]), (\S+);)",
+       "{ .reg .b32 half; shr.u32 half, $2, 1; $1, half; }"},
+      {"sm100", "tcgen05.dealloc removed", "tcgen05.dealloc", R"(tcgen05\.dealloc.*;)", ";"},
+      {"sm100", "tcgen05.dealloc of half the columns", "tcgen05.dealloc", R"((tcgen05\.dealloc\S+ [^,]+), (\S+);)",
+       "{ .reg .b32 half; shr.u32 half, $2, 1; $1, half; }"},
+      {"sm100 pair", "multicast commit to one CTA", "tcgen05.commit", R"((tcgen05\.commit\S+ \[[^\]]+\]), (\S+);)",
+       "{ .reg .b16 one; mov.b16 one, 1; $1, one; }", 3},
+      {"sm100 pair", "the leader's barrier not chosen", "and.b32", R"(and\.b32\s+(%r\d+), (%r\d+), -16777217;)", "mov.b32 $1, $2;", 2},
+  };
+  return list;
+}
+
+const std::vector<LaunchRule>& launch_rules() {
+  static const std::vector<LaunchRule> list = {
+      {"sm90", "tensor map without swizzle", "q", 0},
+      {"sm90", "tensor map without swizzle", "k", 0},
+      {"sm90", "tensor map without swizzle", "v", 0},
+      {"sm90", "tensor map without swizzle", "o", 0},
+      {"sm100 gemm", "tensor map without swizzle", "a", 0},
+      {"sm100 gemm", "tensor map without swizzle", "b", 0},
+      {"sm100 pair", "tensor map without swizzle", "b", 0},
+      {"sm100 attention", "tensor map without swizzle", "k", 0},
+      {"sm100 attention", "tensor map without swizzle", "v", 0},
+  };
+  return list;
+}
+std::string_view no_damage(std::string_view subject, std::string_view kind, int occurrence) {
+  struct Known {
+    std::string_view subjects, kind;
+    std::vector<int> occurrences;
+    std::string_view reason;
+  };
+  static constexpr std::string_view kFirstRound =
+      "a pipeline's first round: the barrier is free when the kernel begins";
+  static constexpr std::string_view kNoTensorAccess =
+      "nothing that another thread did with tensor memory comes before: the wait is for TMA, or for the allocation";
+  static constexpr std::string_view kFreed =
+      "before the deallocation: tcgen05.wait::ld has completed every load, and the barrier orders the rest";
+  static const std::vector<Known> list = {
+      {"sm90", "wgmma.fence dropped", {2}, "between two products: the fence before the first covers O and P too"},
+      {"sm90", "barrier.sync removed", {0}, "the consumers' turns: they decide the speed, not the data"},
+      {"sm90", "arrival removed", {5}, "a work tile without keys: not executed here"},
+      {"sm100 gemm", "tcgen05.fence::after_thread_sync dropped", {0, 1, 2, 3}, kNoTensorAccess},
+      {"sm100 pair", "tcgen05.fence::after_thread_sync dropped", {0, 1, 2, 3}, kNoTensorAccess},
+      {"sm100 attention", "tcgen05.fence::after_thread_sync dropped", {0, 1}, kNoTensorAccess},
+      {"sm100", "tcgen05.fence::before_thread_sync dropped", {0}, kNoTensorAccess},
+      {"sm100 gemm", "tcgen05.fence::after_thread_sync dropped", {5}, kFreed},
+      {"sm100 pair", "tcgen05.fence::after_thread_sync dropped", {5}, kFreed},
+      {"sm100 attention", "tcgen05.fence::after_thread_sync dropped", {8}, kFreed},
+      {"sm100 gemm", "tcgen05.fence::before_thread_sync dropped", {1}, kFreed},
+      {"sm100 pair", "tcgen05.fence::before_thread_sync dropped", {1}, kFreed},
+      {"sm100 attention", "tcgen05.fence::before_thread_sync dropped", {4}, kFreed},
+      {"sm100 gemm", "wait removed", {0, 1, 2}, kFirstRound},
+      {"sm100 pair", "wait removed", {0, 1, 2}, kFirstRound},
+      {"sm100 attention", "wait removed", {0, 1, 2, 3}, kFirstRound},
+      {"sm90", "wait removed", {5}, "the first K of a work tile: the waits for V's stages came after that K tile's product"},
+      {"sm100 attention", "wait removed", {20}, "the commit that gives S covers the product that read P"},
+      {"sm100 attention", "wait removed", {6}, "the commit that frees V's stage covers the product that read K's"},
+      {"sm100 gemm", "wait on the next barrier", {0, 4}, kFirstRound},
+      {"sm100 pair", "wait on the next barrier", {0, 4}, kFirstRound},
+      {"sm100 attention", "wait on the next barrier", {0, 12}, kFirstRound},
+      {"sm100 gemm", "tcgen05.commit removed", {2}, "the last step's: nobody waits for the stage any more"},
+      {"sm100 pair", "tcgen05.commit removed", {2}, "the last step's: nobody waits for the stage any more"},
+      {"sm100 gemm", "tcgen05.commit to the next barrier", {1}, "a later commit takes its place: the producer waits longer"},
+      {"sm100 pair", "tcgen05.commit to the next barrier", {1}, "a later commit takes its place: the producer waits longer"},
+      {"sm100 pair", "bar.sync removed", {0, 1}, "the cluster's barrier beside it covers the CTA"},
+      {"sm100 pair", "cluster barrier removed", {2}, "every product of the pair was committed and seen before"},
+  };
+  for (const Known& known : list) {
+    if (!subject.starts_with(known.subjects) || kind != known.kind) continue;
+    for (const int n : known.occurrences) {
+      if (n == occurrence) return known.reason;
+    }
+  }
+  return {};
+}
+
+// clang-format on
+
+std::string_view reason_of(const Mutant& mutant) {
+  struct Known {
+    std::string_view subjects, kind, reason;
+    int occurrence = -1;  // any
+  };
+  static const std::vector<Known> list = {
+      {"", "setmaxnreg.dec removed",
+       "the increases of the others would wait for ever on a GPU; the emulator tells only an "
+       "increase "
+       "that nobody can make room for any more, and here a warpgroup lives that still could"},
+      {"sm100 attention", "tcgen05.fence::before_thread_sync dropped",
+       "between tcgen05.wait::ld and the arrival that frees S: the emulator takes a load that was "
+       "waited for as ordered by the mbarrier alone",
+       1},
+      {"sm100 attention", "arrival count one less",
+       "one arrival of 128 too few to wait for: the 32 of a warp arrive at once here, so that the "
+       "last of them is never late",
+       20},
+  };
+  for (const Known& known : list) {
+    if (mutant.subject.starts_with(known.subjects) && mutant.kind == known.kind &&
+        (known.occurrence < 0 || known.occurrence == mutant.occurrence)) {
+      return known.reason;
+    }
+  }
+  return {};
+}
+
+}  // namespace attnjit::emulator

@@ -1,0 +1,295 @@
+#include "subject.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <random>
+
+#include "../attention/generated_kernel.h"
+#include "emulator/model/numeric.h"
+#include "verify/compare.h"
+
+namespace attnjit::emulator {
+namespace {
+
+std::string file_contents(const std::string& name) {
+  std::ifstream in(std::string(ATTNJIT_SOURCE_DIR) + "/tests/emulator/kernels/" + name,
+                   std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+EmulatorOptions isa(std::uint64_t seed, std::uint64_t max_steps) {
+  EmulatorOptions options;
+  options.model = EmulatorModel::kIsa;
+  options.seed = seed;
+  options.max_steps = max_steps;
+  options.threads = 1;
+  return options;
+}
+
+// The finding, if there is one that is no warning.
+Outcome outcome_of(const EmulatorReport& report) {
+  Outcome outcome;
+  outcome.steps = report.steps;
+  for (const Finding& finding : report.findings) {
+    if (finding.warning) continue;
+    outcome.caught = true;
+    outcome.by = to_string(finding.kind);
+    outcome.evidence = fmt::format("line {}: {}", finding.ptx_line, finding.text);
+    break;
+  }
+  return outcome;
+}
+
+Outcome refused(const Error& error) { return {true, "refused", error.to_string(), 0}; }
+
+void judge(Outcome& outcome, const verify::Problem& problem, const verify::Reference& reference,
+           const KernelRun& run, double tolerance) {
+  if (outcome.caught) return;
+  const verify::Comparison comparison =
+      verify::compare(problem, reference, run.o, run.lse ? &*run.lse : nullptr, tolerance);
+  if (comparison.passed) return;
+  outcome.caught = true;
+  outcome.by = "numbers";
+  outcome.evidence = comparison.reason;
+}
+
+/// An attention kernel, with the verification's inputs, reference and rule.
+class AttentionSubject final : public Subject {
+ public:
+  AttentionSubject(std::string name, std::string ptx, LaunchRecipe recipe, verify::Problem problem,
+                   verify::Reference reference)
+      : problem_(std::move(problem)), reference_(std::move(reference)) {
+    name_ = std::move(name);
+    ptx_ = std::move(ptx);
+    recipe_ = std::move(recipe);
+  }
+
+  Outcome run(const PtxModule& module, const LaunchRecipe& recipe, std::uint64_t seed,
+              std::uint64_t max_steps) const override {
+    Result<KernelRun> run = run_kernel(module, recipe, problem_, isa(seed, max_steps));
+    if (!run) return refused(run.error());
+    Outcome outcome = outcome_of(run->report);
+    // The tolerance of 16-bit inputs, whatever the output is.
+    AttentionSpec spec = problem_.spec;
+    spec.output_dtype = spec.qkv_dtype;
+    judge(outcome, problem_, reference_, *run, verify::tolerance_of(spec));
+    return outcome;
+  }
+
+ private:
+  verify::Problem problem_;
+  verify::Reference reference_;
+};
+
+Result<verify::Problem> problem_of(const AttentionSpec& spec, std::int64_t batch, std::int64_t q,
+                                   std::int64_t kv) {
+  verify::ProblemRequest request;
+  request.batch = batch;
+  request.q_lens = {q};
+  request.kv_lens = {kv};
+  request.seed = 11;
+  // NOTE: normal inputs: every key has a share in every row, so that no tile can be wrong unseen.
+  request.input = verify::InputKind::kNormal;
+  return verify::make_problem(spec, request);
+}
+
+Result<std::unique_ptr<Subject>> generated(std::string name, const AttentionSpec& spec,
+                                           std::int64_t q, std::int64_t kv) {
+  Result<GeneratedKernel> kernel = generate_kernel(spec);
+  if (!kernel) return std::move(kernel).error();
+  Result<verify::Problem> problem = problem_of(spec, 1, q, kv);
+  if (!problem) return std::move(problem).error();
+  Result<LaunchRecipe> recipe = launch_of(kernel->plan, *problem);
+  if (!recipe) return std::move(recipe).error();
+  // Two CTAs for four tiles of work: each has a second one, and Q's memory is handed over.
+  recipe->grid = {2, 1, 1};
+  Result<verify::Reference> reference = verify::compute_reference(*problem);
+  if (!reference) return std::move(reference).error();
+  return std::unique_ptr<Subject>(std::make_unique<AttentionSubject>(
+      std::move(name), std::move(kernel->ptx), std::move(*recipe), std::move(*problem),
+      std::move(*reference)));
+}
+
+AttentionSpec sm90_spec(int qk_depth, int ov_depth, MaskSpec::Kind mask) {
+  AttentionSpec spec;
+  spec.arch = Arch::kSm90a;
+  spec.num_q_heads = 2;
+  spec.group = 2;
+  spec.qk_depth = qk_depth;
+  spec.ov_depth = ov_depth;
+  spec.return_lse = true;
+  spec.mask.kind = mask;
+  return spec;
+}
+
+TensorMapDescription map_of(const std::string& name, Dtype dtype, std::vector<std::uint64_t> dims,
+                            std::vector<std::uint32_t> box) {
+  TensorMapDescription map;
+  map.name = name;
+  map.buffer = name;
+  map.dtype = dtype;
+  auto bytes = static_cast<std::uint64_t>(size_of(dtype));
+  for (std::size_t i = 0; i + 1 < dims.size(); ++i) map.strides.push_back(bytes *= dims[i]);
+  map.element_strides.assign(dims.size(), 1);
+  map.dims = std::move(dims);
+  map.box = std::move(box);
+  map.swizzle = 128;
+  return map;
+}
+
+LaunchArgument map_argument(const std::string& name) { return {LaunchArgument::TensorMap{name}}; }
+LaunchArgument pointer(const std::string& name) { return {LaunchArgument::Pointer{name, 0}}; }
+
+Result<std::unique_ptr<Subject>> attention_tile() {
+  AttentionSpec spec;
+  spec.arch = Arch::kSm100a;
+  spec.num_q_heads = 1;
+  spec.qk_depth = 128;
+  spec.return_lse = true;
+  spec.output_dtype = Dtype::kF32;
+  constexpr std::uint64_t kRows = 100, kKeys = 600, kDepth = 128;
+  Result<verify::Problem> problem = problem_of(spec, 1, kRows, kKeys);
+  if (!problem) return std::move(problem).error();
+  Result<verify::Reference> reference = verify::compute_reference(*problem);
+  if (!reference) return std::move(reference).error();
+  LaunchRecipe recipe;
+  recipe.entry = "attention_tile";
+  recipe.block = {384, 1, 1};
+  recipe.dynamic_smem = 5 * 32768;
+  recipe.args = {map_argument("q"),
+                 map_argument("k"),
+                 map_argument("v"),
+                 pointer("o"),
+                 pointer("lse"),
+                 {static_cast<std::int32_t>(kRows)},
+                 {static_cast<std::int32_t>(kKeys)},
+                 {problem->scale * 1.44269504f}};
+  recipe.tensor_maps = {map_of("q", Dtype::kBf16, {kDepth, kRows, 1}, {64, 128, 1}),
+                        map_of("k", Dtype::kBf16, {kDepth, kKeys, 1}, {64, 128, 1}),
+                        map_of("v", Dtype::kBf16, {kDepth, kKeys, 1}, {64, 128, 1})};
+  return std::unique_ptr<Subject>(std::make_unique<AttentionSubject>(
+      "sm100 attention", file_contents("attention_tile.sm_100a.ptx"), std::move(recipe),
+      std::move(*problem), std::move(*reference)));
+}
+
+/// C = A B^T, f32 from bf16.
+class GemmSubject final : public Subject {
+ public:
+  GemmSubject(std::string name, std::string entry, std::uint32_t group) {
+    name_ = std::move(name);
+    ptx_ = file_contents("gemm.sm_100a.ptx");
+    a_ = draw("a", kM, 1);
+    b_ = draw("b", kN, 2);
+    recipe_.entry = std::move(entry);
+    recipe_.grid = {kM / 128, kN / 128, 1};
+    recipe_.block = {192, 1, 1};
+    recipe_.cluster = {group, 1, 1};
+    recipe_.dynamic_smem = 3 * (16384 + 16384 / group);
+    recipe_.args = {map_argument("a"),
+                    map_argument("b"),
+                    pointer("c"),
+                    {static_cast<std::int32_t>(kN)},
+                    {static_cast<std::int32_t>(kK)}};
+    recipe_.tensor_maps = {map_of("a", Dtype::kBf16, {kK, kM}, {64, 128}),
+                           map_of("b", Dtype::kBf16, {kK, kN}, {64, 128 / group})};
+    for (std::uint32_t row = 0; row < kM; ++row) {
+      for (std::uint32_t column = 0; column < kN; ++column) {
+        double sum = 0, size = 0;
+        for (std::uint32_t i = 0; i < kK; ++i) {
+          const double product = value(a_, row * kK + i) * value(b_, column * kK + i);
+          sum += product;
+          size += std::fabs(product);
+        }
+        expected_.push_back(sum);
+        size_.push_back(size);
+      }
+    }
+  }
+
+  Outcome run(const PtxModule& module, const LaunchRecipe& recipe, std::uint64_t seed,
+              std::uint64_t max_steps) const override {
+    EmulatorBuffer c;
+    c.name = "c";
+    c.shape = {kM, kN};
+    c.data.assign(std::size_t{kM} * kN * 4, 0xFF);  // NaN
+    c.uninitialised = true;
+    std::vector<EmulatorBuffer> buffers{a_, b_, std::move(c)};
+    Result<EmulatorReport> report = emulate(module, recipe, buffers, isa(seed, max_steps));
+    if (!report) return refused(report.error());
+    Outcome outcome = outcome_of(*report);
+    if (outcome.caught) return outcome;
+    for (std::size_t i = 0; i < expected_.size(); ++i) {
+      float got = 0;
+      std::memcpy(&got, buffers[2].data.data() + i * 4, 4);
+      // NOTE: negated, so that a NaN is wrong.
+      if (!(std::fabs(static_cast<double>(got) - expected_[i]) <= 1e-6 * size_[i])) {
+        outcome.caught = true;
+        outcome.by = "numbers";
+        outcome.evidence =
+            fmt::format("c[{}, {}] is {}, not {}", i / kN, i % kN, got, expected_[i]);
+        break;
+      }
+    }
+    return outcome;
+  }
+
+ private:
+  // Five steps of K: through the pipeline's stages and around.
+  static constexpr std::uint32_t kM = 256, kN = 128, kK = 312;
+
+  static EmulatorBuffer draw(const std::string& name, std::uint32_t rows, std::uint32_t seed) {
+    std::mt19937 random(seed);
+    EmulatorBuffer buffer;
+    buffer.name = name;
+    buffer.dtype = Dtype::kBf16;
+    buffer.shape = {rows, kK};
+    for (std::size_t i = 0; i < std::size_t{rows} * kK; ++i) {
+      const auto number = static_cast<float>(static_cast<std::int32_t>(random())) / 1e9f;
+      const std::uint16_t code = float_to_bf16_rn(number);
+      buffer.data.push_back(static_cast<std::uint8_t>(code));
+      buffer.data.push_back(static_cast<std::uint8_t>(code >> 8));
+    }
+    return buffer;
+  }
+  static double value(const EmulatorBuffer& buffer, std::size_t i) {
+    std::uint16_t code = 0;
+    std::memcpy(&code, buffer.data.data() + 2 * i, 2);
+    return static_cast<double>(bf16_to_float(code));
+  }
+
+  EmulatorBuffer a_, b_;
+  std::vector<double> expected_, size_;
+};
+
+}  // namespace
+
+Result<std::vector<std::unique_ptr<Subject>>> make_subjects() {
+  std::vector<std::unique_ptr<Subject>> subjects;
+  struct Generated {
+    const char* name;
+    int qk_depth, ov_depth;
+    MaskSpec::Kind mask;
+    std::int64_t q, kv;
+  };
+  for (const Generated& g :
+       {Generated{"sm90 128/128 causal", 128, 128, MaskSpec::Kind::kCausal, 200, 420},
+        Generated{"sm90 64/64", 64, 64, MaskSpec::Kind::kNull, 300, 500},
+        Generated{"sm90 192/128 causal", 192, 128, MaskSpec::Kind::kCausal, 200, 420}}) {
+    Result<std::unique_ptr<Subject>> subject =
+        generated(g.name, sm90_spec(g.qk_depth, g.ov_depth, g.mask), g.q, g.kv);
+    if (!subject) return std::move(subject).error();
+    subjects.push_back(std::move(*subject));
+  }
+  subjects.push_back(std::make_unique<GemmSubject>("sm100 gemm", "gemm_bf16", 1));
+  subjects.push_back(std::make_unique<GemmSubject>("sm100 pair", "gemm_bf16_pair", 2));
+  Result<std::unique_ptr<Subject>> tile = attention_tile();
+  if (!tile) return std::move(tile).error();
+  subjects.push_back(std::move(*tile));
+  return subjects;
+}
+
+}  // namespace attnjit::emulator

@@ -1,0 +1,44 @@
+// Subject: a kernel that is damaged, with its launch, its inputs and the answer that it must give.
+//
+// Thread rules: immutable once made; run() may be called concurrently.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "attnjit/emulator.h"
+
+namespace attnjit::emulator {
+
+/// What was seen of one run.
+struct Outcome {
+  bool caught = false;
+  std::string by;        ///< a finding's kind, "numbers", "refused"
+  std::string evidence;  ///< the finding's text, or what is wrong with the numbers
+  std::uint64_t steps = 0;
+};
+
+class Subject {
+ public:
+  virtual ~Subject() = default;
+  const std::string& name() const { return name_; }
+  const std::string& ptx() const { return ptx_; }
+  const LaunchRecipe& recipe() const { return recipe_; }
+
+  /// Runs under the isa model and compares with the reference. A warning is no finding.
+  virtual Outcome run(const PtxModule& module, const LaunchRecipe& recipe, std::uint64_t seed,
+                      std::uint64_t max_steps) const = 0;
+
+ protected:
+  std::string name_, ptx_;
+  LaunchRecipe recipe_;
+};
+
+/// "sm90 128/128 causal", "sm90 64/64", "sm90 192/128", "sm100 gemm", "sm100 pair", "sm100
+/// attention". Errors: kEnvironment where there is no NVRTC.
+Result<std::vector<std::unique_ptr<Subject>>> make_subjects();
+
+}  // namespace attnjit::emulator

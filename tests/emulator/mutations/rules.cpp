@@ -159,7 +159,7 @@ std::string_view no_damage(std::string_view subject, std::string_view kind, int 
       {"sm100 attention", "wait removed", {0, 1, 2, 3}, kFirstRound},
       {"sm90", "wait removed", {5}, "the first K of a work tile: the waits for V's stages came after that K tile's product"},
       {"sm100 attention", "wait removed", {20}, "the commit that gives S covers the product that read P"},
-      {"sm100 attention", "wait removed", {6}, "the commit that frees V's stage covers the product that read K's"},
+      {"sm100 attention", "wait removed", {6, 8}, "the commit that frees V's stage covers the product that read K's"},
       {"sm100 gemm", "wait on the next barrier", {0, 4}, kFirstRound},
       {"sm100 pair", "wait on the next barrier", {0, 4}, kFirstRound},
       {"sm100 attention", "wait on the next barrier", {0, 12}, kFirstRound},

@@ -144,7 +144,9 @@ Result<KernelImage> ServiceCore::compile_now(const Entry& entry, PtxNeed ptx, do
   auto source = generate(entry.plan, templates);
   if (!source) return std::move(source).error();
   request.source = *std::move(source);
-  request.want_ptx = ptx == PtxNeed::kRequired;
+  // Stored with its PTX, which NVRTC made on the way: the emulator of a machine without NVRTC runs
+  // it, and a load that does not ask for it does not read it.
+  request.want_ptx = ptx == PtxNeed::kRequired || cache != nullptr;
   log.debug(
       fmt::format("compiling {} for {}", short_key(entry.key), to_string(entry.plan.spec.arch)));
   const auto begin = Clock::now();

@@ -68,10 +68,27 @@ TEST_F(ImageTest, OutcomesAreCompiledMemoryDisk) {
   EXPECT_EQ(to_string(third->outcome), "disk");
 }
 
-TEST_F(ImageTest, PtxIsMadeWhereItIsRequired) {
+// Prewarm, hide NVRTC, verify: in the emulator that takes the PTX.
+TEST_F(ImageTest, PrewarmedCacheHasThePtxOfItsKernels) {
   ServiceOptions cached = options();
   cached.use_disk_cache = true;
   cached.cache_layers = {folder_.path()};
+  remake(cached);
+  ASSERT_TRUE(service_->compile(prepare(*service_), in(seconds(10)), PtxNeed::kSkip).ok());
+  service_.reset();
+  auto nothing = std::make_shared<FakeCompiler>();
+  nothing->no_compiler = true;
+  cached.compiler = nothing;
+  remake(cached);
+  const auto hit = service_->compile(prepare(*service_), in(seconds(10)), PtxNeed::kRequired);
+  ASSERT_TRUE(hit.ok()) << hit.error().to_string();
+  EXPECT_EQ(hit->outcome, Outcome::kDisk);
+  EXPECT_EQ(hit->image->ptx, "// ptx");
+}
+
+TEST_F(ImageTest, PtxIsMadeWhereItIsRequired) {
+  ServiceOptions cached = options();
+  cached.use_disk_cache = false;
   remake(cached);
   const PreparedSpec spec = prepare(*service_);
   ASSERT_TRUE(service_->compile(spec, in(seconds(10))).ok());

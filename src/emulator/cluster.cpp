@@ -120,6 +120,7 @@ bool Cluster::group_ready(Warp& warp, Group& group) {
       ready = warp.tmem_stores == nullptr || warp.tmem_stores->unwritten == 0;
       break;
     case Wait::Kind::kTmemAlloc:
+    case Wait::Kind::kRegisters:
       ready = progress != w.value;
       break;
     case Wait::Kind::kForever:
@@ -423,12 +424,9 @@ void Cluster::check_in_flight(Warp& warp, const Op& op) {
         copies = true;
         return;
       }
-      report(FindingKind::kTmem, &warp, -1, op.site,
-             fmt::format("{} a register that a tcgen05.ld may not have written yet: "
-                         "tcgen05.wait::ld is needed",
-                         writes ? "writes" : "reads"));
+      report_unwaited_load(warp, op.site, writes ? "writes" : "reads");
+      if (state != 0) --warp.in_flight_rows;
       state = 0;
-      --warp.in_flight_rows;
       return;
     }
     report(FindingKind::kRace, &warp, -1, op.site,

@@ -146,6 +146,8 @@ class ProgramBuilder {
   std::shared_ptr<Program> program;
   /// Index in Program::functions of a called function; -1 where there is none of that name.
   int function_index(std::string_view name);
+  /// Whether the program begins at a kernel (else at a function that is only checked).
+  bool root_is_kernel() const { return root_is_kernel_; }
   Result<void> place_variables();
   const VariablePlace* find_variable(std::string_view name) const;
   VariablePlace place_shared(const Variable& variable);
@@ -154,6 +156,7 @@ class ProgramBuilder {
 
  private:
   std::vector<std::string_view> wanted_;
+  bool root_is_kernel_ = true;
   std::unordered_map<std::string_view, VariablePlace> variables_;
   std::unordered_map<std::string, u32> constant_rows_;
   u32 shared_end_ = kSharedBegin;

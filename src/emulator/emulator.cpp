@@ -193,66 +193,85 @@ Result<emulator::TensorMapBytes> encode_map(const LaunchRecipe& recipe, const La
   return bad(fmt::format("there is no tensor map {}", name), name);
 }
 
+/// The bytes of argument i, where `room` bytes of a parameter are left to fill.
+Result<std::vector<u8>> argument_bytes(const LaunchRecipe& recipe, std::size_t i, std::size_t room,
+                                       Launch* launch) {
+  const auto raw = [](const void* from, std::size_t bytes) {
+    const auto* data = static_cast<const u8*>(from);
+    return std::vector<u8>(data, data + bytes);
+  };
+  const auto& value = recipe.args[i].value;
+  if (const auto* p = std::get_if<LaunchArgument::Pointer>(&value)) {
+    u64 address = 0;
+    if (!p->buffer.empty()) {
+      const int b = find_buffer(*launch, p->buffer);
+      if (b < 0)
+        return bad(fmt::format("argument {}: there is no buffer {}", i, p->buffer), p->buffer);
+      address = emulator::buffer_base(static_cast<u64>(b)) + static_cast<u64>(p->offset);
+    }
+    return raw(&address, 8);
+  }
+  if (const auto* i32 = std::get_if<std::int32_t>(&value)) {
+    // Narrow parameters (u8, u16) take the low bytes.
+    return raw(i32, std::min<std::size_t>(room, 4));
+  }
+  if (const auto* i64 = std::get_if<std::int64_t>(&value)) return raw(i64, 8);
+  if (const auto* f32 = std::get_if<float>(&value)) return raw(f32, 4);
+  if (const auto* map = std::get_if<LaunchArgument::TensorMap>(&value)) {
+    auto bytes = encode_map(recipe, *launch, map->name);
+    if (!bytes) return bytes.error();
+    if (room != 8) return raw(bytes->data(), bytes->size());
+    // Passed by address: the map lies in global memory.
+    launch->own.emplace_back(sizeof(*bytes) + 128);
+    emulator::GlobalBuffer g;
+    g.name = "tensor map " + map->name;
+    g.data = launch->own.back().data();
+    g.bytes = launch->own.back().size();
+    launch->buffers.push_back(std::move(g));
+    const u64 address = emulator::buffer_base(launch->buffers.size() - 1);
+    std::memcpy(launch->own.back().data(), bytes->data(), bytes->size());
+    return raw(&address, 8);
+  }
+  return std::get<LaunchArgument::Bytes>(value).data;
+}
+
+// A parameter that is a structure takes as many arguments as fill it, each at its alignment.
 Result<void> encode_parameters(const emulator::Program& program, const LaunchRecipe& recipe,
                                Launch* launch) {
   const auto& places = program.functions[0].parameters;
-  if (recipe.args.size() != places.size()) {
-    return bad(fmt::format("{} arguments, kernel {} has {} parameters", recipe.args.size(),
-                           recipe.entry, places.size()),
-               "args");
-  }
   launch->parameters.assign(program.parameter_bytes, 0);
-  // Memory for the maps that are passed by address, before buffers are pointed to.
-  for (std::size_t i = 0; i < places.size(); ++i) {
-    const auto& place = places[i];
-    u8* const to = launch->parameters.data() + place.offset;
-    const auto put = [&](const void* from, std::size_t bytes) -> Result<void> {
-      if (bytes != place.bytes)
-        return bad(fmt::format("argument {} has {} bytes, parameter {} takes {}", i, bytes,
-                               place.name, place.bytes),
+  std::size_t next = 0;
+  const auto count = [&] {
+    return fmt::format("{} arguments, kernel {} has {} parameters", recipe.args.size(),
+                       recipe.entry, places.size());
+  };
+  for (const auto& place : places) {
+    std::size_t filled = 0;
+    while (filled < place.bytes) {
+      if (next == recipe.args.size()) {
+        return bad(fmt::format("{}: {} of the {} bytes of parameter {} are given", count(), filled,
+                               place.bytes, place.name),
                    "args");
-      std::memcpy(to, from, bytes);
-      return {};
-    };
-    Result<void> done;
-    const auto& value = recipe.args[i].value;
-    if (const auto* p = std::get_if<LaunchArgument::Pointer>(&value)) {
-      u64 address = 0;
-      if (!p->buffer.empty()) {
-        const int b = find_buffer(*launch, p->buffer);
-        if (b < 0)
-          return bad(fmt::format("argument {}: there is no buffer {}", i, p->buffer), p->buffer);
-        address = emulator::buffer_base(static_cast<u64>(b)) + static_cast<u64>(p->offset);
       }
-      done = put(&address, 8);
-    } else if (const auto* i32 = std::get_if<std::int32_t>(&value)) {
-      // Narrow parameters (u8, u16) take the low bytes.
-      done = place.bytes < 4 ? put(i32, place.bytes) : put(i32, 4);
-    } else if (const auto* i64 = std::get_if<std::int64_t>(&value)) {
-      done = put(i64, 8);
-    } else if (const auto* f32 = std::get_if<float>(&value)) {
-      done = put(f32, 4);
-    } else if (const auto* map = std::get_if<LaunchArgument::TensorMap>(&value)) {
-      auto bytes = encode_map(recipe, *launch, map->name);
+      auto bytes = argument_bytes(recipe, next, place.bytes - filled, launch);
       if (!bytes) return bytes.error();
-      if (place.bytes == 8) {
-        // Passed by address: the map lies in global memory.
-        launch->own.emplace_back(sizeof(*bytes) + 128);
-        emulator::GlobalBuffer g;
-        g.name = "tensor map " + map->name;
-        g.data = launch->own.back().data();
-        g.bytes = launch->own.back().size();
-        launch->buffers.push_back(std::move(g));
-        const u64 address = emulator::buffer_base(launch->buffers.size() - 1);
-        std::memcpy(launch->own.back().data(), bytes->data(), bytes->size());
-        done = put(&address, 8);
-      } else {
-        done = put(bytes->data(), bytes->size());
+      const bool scalar = !std::holds_alternative<LaunchArgument::Bytes>(recipe.args[next].value);
+      const std::size_t align = scalar ? std::min<std::size_t>(bytes->size(), 64) : 1;
+      filled = (filled + align - 1) / align * align;
+      if (bytes->empty() || filled + bytes->size() > place.bytes) {
+        return bad(fmt::format("{}: argument {} has {} bytes, parameter {} takes {}{}", count(),
+                               next, bytes->size(), place.name, place.bytes,
+                               filled != 0 ? fmt::format(", {} of them filled", filled) : ""),
+                   "args");
       }
-    } else if (const auto* raw = std::get_if<LaunchArgument::Bytes>(&value)) {
-      done = put(raw->data.data(), raw->data.size());
+      std::memcpy(launch->parameters.data() + place.offset + filled, bytes->data(), bytes->size());
+      filled += bytes->size();
+      ++next;
     }
-    if (!done) return done;
+  }
+  if (next != recipe.args.size()) {
+    return bad(fmt::format("{}: {} arguments are left over", count(), recipe.args.size() - next),
+               "args");
   }
   return {};
 }
@@ -280,6 +299,7 @@ Result<EmulatorReport> emulate(const PtxModule& module, const LaunchRecipe& reci
   if (auto checked = check_shape(program, recipe); !checked) return checked.error();
 
   EmulatorReport report;
+  std::uint32_t findings_told = 0, warnings_told = 0;
   report.passed = true;
   std::vector<std::vector<u8>> initial;
   if (options.seeds > 1) {
@@ -328,8 +348,10 @@ Result<EmulatorReport> emulate(const PtxModule& module, const LaunchRecipe& reci
           break;
         }
       }
-      if (!known && report.findings.size() < options.max_findings)
-        report.findings.push_back(std::move(finding));
+      std::uint32_t& told = finding.warning ? warnings_told : findings_told;
+      if (known || told >= options.max_findings) continue;
+      ++told;
+      report.findings.push_back(std::move(finding));
     }
     if (failed) {
       report.passed = false;

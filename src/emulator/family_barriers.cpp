@@ -224,50 +224,56 @@ bool decode_cluster_barrier(Decoding& d) {
 
 // mode: 0 inc, 1 dec
 Step execute_setmaxnreg(Warp& warp, const Op& op, u32 mask) {
-  const Step step = gather_warp(warp, op, mask);
-  if (step != Step::kNext) return step;
+  Group& lanes = *warp.group;
   Cluster& cluster = *warp.cluster;
   const auto n = static_cast<u32>(op.imm);
   const bool inc = op.mode == 0;
   const u32 have = warp.registers_allotted;
-  if (have != 0 && (inc ? n < have : n > have)) {
-    cluster.report(
-        FindingKind::kSetmaxnreg, &warp, -1, op.site,
-        fmt::format("setmaxnreg.{} to {} registers from {}", inc ? "inc" : "dec", n, have));
-  }
-  // All warps of a warpgroup must execute the same one.
-  const u32 group = warp.index / 4;
-  for (Warp& other : warp.cta->warps) {
-    if (other.index / 4 != group || &other == &warp || other.live == 0) continue;
-    if (other.setmaxnreg_count > warp.setmaxnreg_count &&
-        other.setmaxnreg_last.size() > warp.setmaxnreg_count &&
-        other.setmaxnreg_last[warp.setmaxnreg_count] != n) {
+  if (!lanes.arrived) {
+    const Step step = gather_warp(warp, op, mask);
+    if (step != Step::kNext) return step;
+    if (have != 0 && (inc ? n < have : n > have)) {
       cluster.report(
           FindingKind::kSetmaxnreg, &warp, -1, op.site,
-          fmt::format("warp {} of the same warpgroup asked for {} registers, this one asks for {}",
-                      other.index, other.setmaxnreg_last[warp.setmaxnreg_count], n));
+          fmt::format("setmaxnreg.{} to {} registers from {}", inc ? "inc" : "dec", n, have));
+    }
+    // All warps of a warpgroup must execute the same one.
+    const u32 group = warp.index / 4;
+    for (Warp& other : warp.cta->warps) {
+      if (other.index / 4 != group || &other == &warp || other.live == 0) continue;
+      if (other.setmaxnreg_count > warp.setmaxnreg_count &&
+          other.setmaxnreg_last.size() > warp.setmaxnreg_count &&
+          other.setmaxnreg_last[warp.setmaxnreg_count] != n) {
+        cluster.report(
+            FindingKind::kSetmaxnreg, &warp, -1, op.site,
+            fmt::format(
+                "warp {} of the same warpgroup asked for {} registers, this one asks for {}",
+                other.index, other.setmaxnreg_last[warp.setmaxnreg_count], n));
+      }
+    }
+    if (warp.setmaxnreg_last.size() < 64) warp.setmaxnreg_last.push_back(n);
+    ++warp.setmaxnreg_count;
+  }
+  // An increase waits until the CTA's other warps have given registers back.
+  if (inc && n > have) {
+    u32 sum = n * 32;
+    for (const Warp& other : warp.cta->warps) {
+      if (&other != &warp) sum += other.registers_allotted * 32;
+    }
+    if (sum > kRegistersOfCta) {
+      lanes.arrived = true;
+      lanes.state = Group::State::kBlocked;
+      lanes.wait = {};
+      lanes.wait.kind = Wait::Kind::kRegisters;
+      lanes.wait.value = cluster.progress;
+      lanes.wait.value2 = sum;
+      lanes.wait.since = cluster.steps;
+      return Step::kWait;
     }
   }
-  if (warp.setmaxnreg_last.size() < 64) warp.setmaxnreg_last.push_back(n);
-  ++warp.setmaxnreg_count;
+  lanes.arrived = false;
   warp.registers_allotted = n;
-  // The CTA's register file: what was allotted at launch is the pool.
-  if (inc) {
-    u32 sum = 0;
-    for (const Warp& other : warp.cta->warps) sum += other.registers_allotted * 32;
-    if (sum > 65536) {
-      // The increase would wait for another warpgroup to give registers back.
-      bool others = false;
-      for (const Warp& other : warp.cta->warps)
-        others =
-            others || (other.index / 4 != group && other.setmaxnreg_count == 0 && other.live != 0);
-      if (!others)
-        cluster.report(FindingKind::kSetmaxnreg, &warp, -1, op.site,
-                       fmt::format("the CTA's warps hold {} registers of 65536 after this "
-                                   "increase: it would wait for ever",
-                                   sum));
-    }
-  }
+  cluster.note_progress();
   return Step::kNext;
 }
 
@@ -324,7 +330,7 @@ void add_barriers(InstructionTable& t) {
          decode_barrier});
   t.add({"barrier", ".cluster", "barrier", ".arrive .wait .relaxed .aligned", "9.7.13.3",
          decode_cluster_barrier});
-  t.add({"setmaxnreg", "", "barrier", "checked against the register file; no other effect",
+  t.add({"setmaxnreg", "", "barrier", "inc waits until the CTA's register file has room",
          "9.7.20.5", decode_setmaxnreg});
   t.add({"griddepcontrol", "", "barrier", "no effect: prerequisite grids are complete", "9.7.13.13",
          decode_griddepcontrol});

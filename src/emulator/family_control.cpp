@@ -229,6 +229,30 @@ Step execute_trap(Warp& warp, const Op& op, u32 mask) {
   return execute_exit(warp, op, mask);
 }
 
+// The failed assertion's text is in the module; the source line is in the finding.
+Step execute_assertion(Warp& warp, const Op& op, u32 mask) {
+  warp.cluster->report(FindingKind::kBounds, &warp, __builtin_ctz(mask), op.site,
+                       "a device assertion failed");
+  warp.machine->stop = true;
+  return execute_exit(warp, op, mask);
+}
+
+// list: the result's place and the arguments'; imm: how many results. Prints nothing: standard
+// output is for results.
+Step execute_print(Warp& warp, const Op& op, u32 mask) {
+  ensure_local(warp);
+  const Ref* list = warp.machine->program.lists.data() + op.list;
+  for (u32 lane = 0; lane < 32; ++lane) {
+    if ((mask >> lane & 1) == 0 || op.imm == 0) continue;
+    const std::size_t at =
+        static_cast<std::size_t>(lane) * warp.local_bytes + warp.group->local_base + list[0];
+    if (at + 4 > warp.local.size()) continue;
+    std::memset(warp.local.data() + at, 0, 4);
+    if (!warp.local_poison.empty()) std::memset(warp.local_poison.data() + at, 0, 4);
+  }
+  return Step::kNext;
+}
+
 Step execute_nothing(Warp&, const Op&, u32) { return Step::kNext; }
 
 bool decode_branch(Decoding& d) {
@@ -276,15 +300,21 @@ bool decode_call(Decoding& d) {
   u64 results = 0;
   Ref pointer = kNoRef;
   int index = 0;
+  bool prints = false;
   if (target.kind == Operand::Kind::kSymbol) {
-    if (target.symbol == "vprintf" || target.symbol == "__assertfail" ||
-        target.symbol == "malloc" || target.symbol == "free") {
+    if (target.symbol == "__assertfail") {
+      d.f.reconverge_next();
+      return d.emit(execute_assertion).execute != nullptr;
+    }
+    prints = target.symbol == "vprintf";
+    if (target.symbol == "malloc" || target.symbol == "free") {
       return d.unsupported(fmt::format("the device run-time's {} is not modelled", target.symbol));
     }
-    index = d.f.builder.function_index(target.symbol);
+    index = prints ? 0 : d.f.builder.function_index(target.symbol);
     if (index < 0)
       return d.unsupported(fmt::format("function {} has no body in this module", target.symbol));
-    if (index == 0) return d.invalid("a kernel cannot be called");
+    if (index == 0 && !prints && d.f.builder.root_is_kernel())
+      return d.invalid("a kernel cannot be called");
   } else {
     pointer = d.source(target, 64);
   }
@@ -300,7 +330,7 @@ bool decode_call(Decoding& d) {
     }
   }
   const u32 list = d.list(places);
-  Op& op = d.emit(execute_call);
+  Op& op = d.emit(prints ? execute_print : execute_call);
   op.target = static_cast<u32>(index);
   op.s[0] = pointer;
   op.list = list;

@@ -109,6 +109,7 @@ Step execute_mbarrier(Warp& warp, const Op& op, u32 mask) {
         b.valid = true;
         b.expected = b.pending = value;
         b.init_agent = warp.agent;
+        b.init_epoch = warp.epoch;
         std::memset(cta->shared.data() + offset, 0x5A, 8);  // opaque
         if (!cta->shared_poison.empty()) std::memset(cta->shared_poison.data() + offset, 0, 8);
         cluster.note_progress();

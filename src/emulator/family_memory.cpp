@@ -65,13 +65,16 @@ struct Run {
   Place place;
   u32 lane = 0;
   u32 bytes = 0;
+  bool same = false;  ///< a write of what was there
   void flush(Warp& warp, const Op& op, bool write, bool atomic) {
-    if (bytes != 0) warp.cluster->record(warp, op, lane, place, bytes, write, atomic);
+    if (bytes != 0) warp.cluster->record(warp, op, lane, place, bytes, write, atomic, same);
     bytes = 0;
   }
-  void add(Warp& warp, const Op& op, u32 at_lane, const Place& p, u32 n, bool write, bool atomic) {
+  void add(Warp& warp, const Op& op, u32 at_lane, const Place& p, u32 n, bool write, bool atomic,
+           bool same_value = false) {
     if (p.shadow == nullptr) return;
-    if (bytes != 0 && p.shadow == place.shadow && p.offset == place.offset + bytes) {
+    if (bytes != 0 && p.shadow == place.shadow && p.offset == place.offset + bytes &&
+        same == same_value) {
       bytes += n;
       return;
     }
@@ -79,6 +82,7 @@ struct Run {
     place = p;
     lane = at_lane;
     bytes = n;
+    same = same_value;
   }
 };
 
@@ -234,7 +238,8 @@ Step execute_store(Warp& warp, const Op& op, u32 mask) {
         std::memcpy(place.data + v * element, &value, element);
       }
     }
-    changed = changed || std::memcmp(before, place.data, bytes) != 0;
+    const bool same = std::memcmp(before, place.data, bytes) == 0;
+    changed = changed || !same;
     if (!checks) continue;
     if (place.poison != nullptr) {
       std::memset(place.poison, 0, bytes);
@@ -256,7 +261,7 @@ Step execute_store(Warp& warp, const Op& op, u32 mask) {
         break;
       }
     }
-    run.add(warp, op, lane, place, bytes, true, strong);
+    run.add(warp, op, lane, place, bytes, true, strong, same);
     if (strong) {
       warp.view.set(warp.agent, warp.epoch);
       run.flush(warp, op, true, strong);

@@ -441,7 +441,7 @@ Step execute_replace(Warp& warp, const Op& op, u32 mask) {
     Place rest;
     if (!warp.cluster->resolve(warp, op, lane, op.space, address + 64, 64, &rest)) continue;
     warp.cluster->record(warp, op, lane, place, 128, true, false);
-    auto map = decode_tensor_map(reinterpret_cast<const std::byte*>(place.data));
+    auto map = decode_partial_tensor_map(reinterpret_cast<const std::byte*>(place.data));
     if (!map) {
       warp.cluster->report(FindingKind::kDescriptor, &warp, static_cast<int>(lane), op.site,
                            "the 128 bytes are not a tensor map");

@@ -33,6 +33,35 @@ bool members(Warp& warp, const Op& op, Ref operand, u32 mask, u32* needed, Step*
   return true;
 }
 
+/// Runs `body` once for each member mask among the executing lanes: parts of a warp (tiled or
+/// coalesced groups) may execute one instruction with masks of their own.
+template <Execute body, int operand>
+Step by_members(Warp& warp, const Op& op, u32 mask) {
+  const Ref masks = op.s[operand];
+  u32 all = 0, rest = mask;
+  bool same = true;
+  const u32 first = warp.lane32(masks, static_cast<u32>(__builtin_ctz(mask)));
+  for (u32 lane = 0; lane < 32 && !is_constant(masks); ++lane) {
+    if ((mask >> lane & 1) == 0) continue;
+    const u32 m = warp.lane32(masks, lane);
+    all |= m;
+    same = same && m == first;
+  }
+  if (same) return body(warp, op, mask);
+  const Step step = gather_lanes(warp, all);
+  if (step != Step::kNext) return step;
+  while (rest != 0) {
+    const u32 m = warp.lane32(masks, static_cast<u32>(__builtin_ctz(rest)));
+    u32 part = 0;
+    for (u32 lane = 0; lane < 32; ++lane) {
+      if ((rest >> lane & 1) != 0 && warp.lane32(masks, lane) == m) part |= u32{1} << lane;
+    }
+    rest &= ~part;
+    if (const Step done = body(warp, op, part); done != Step::kNext) return done;
+  }
+  return Step::kNext;
+}
+
 void publish(Warp& warp, Ref d, const u32* values, u32 mask, u32 poison, u32 site) {
   if (d == kNoRef) return;
   warp.blend(d, values, 1, mask);
@@ -102,7 +131,7 @@ bool decode_shuffle(Decoding& d) {
   }
   const Ref a = d.source(1, 32), b = d.source(2, 32), c = d.source(3, 32), m = d.source(4, 32);
   if (d.failed()) return false;
-  Op& op = d.emit(execute_shuffle);
+  Op& op = d.emit(by_members<execute_shuffle, 3>);
   op.d = to;
   op.d2 = p;
   op.s = {a, b, c, m};
@@ -141,7 +170,7 @@ bool decode_vote(Decoding& d) {
   Ref to = d.destination(0, mode == 3 ? 32 : 1);
   if (to == kNoRef) to = mode == 3 ? d.f.scratch(1) : d.f.scratch_predicate();
   if (d.failed()) return false;
-  Op& op = d.emit(execute_vote);
+  Op& op = d.emit(by_members<execute_vote, 1>);
   op.d = to;
   op.d_rows = mode == 3 ? 1 : 0;
   op.s[0] = p;
@@ -196,7 +225,7 @@ bool decode_match(Decoding& d) {
   }
   const Ref a = d.source(1, bits), m = d.source(2, 32);
   if (d.failed()) return false;
-  Op& op = d.emit(execute_match);
+  Op& op = d.emit(by_members<execute_match, 1>);
   op.d = to;
   op.d2 = p;
   op.s[0] = a;
@@ -286,7 +315,7 @@ bool decode_redux(Decoding& d) {
   if (!d.expect(3, 3) || !d.done()) return false;
   const Ref a = d.source(1, 32, type), m = d.source(2, 32), to = d.destination(0, 32);
   if (d.failed()) return false;
-  Op& op = d.emit(execute_redux);
+  Op& op = d.emit(by_members<execute_redux, 1>);
   op.d = to;
   op.s[0] = a;
   op.s[1] = m;
@@ -321,7 +350,7 @@ bool decode_elect(Decoding& d) {
             p = d.destination(d.in.operands[0].parts[1], 1);
   const Ref m = d.source(1, 32);
   if (d.failed()) return false;
-  Op& op = d.emit(execute_elect);
+  Op& op = d.emit(by_members<execute_elect, 0>);
   op.d = to;
   op.d2 = p;
   op.s[0] = m;
@@ -357,7 +386,7 @@ bool decode_warp_sync(Decoding& d) {
   if (!d.expect(1, 1) || !d.done()) return false;
   const Ref m = d.source(0, 32);
   if (d.failed()) return false;
-  d.emit(execute_warp_sync).s[0] = m;
+  d.emit(by_members<execute_warp_sync, 0>).s[0] = m;
   return true;
 }
 

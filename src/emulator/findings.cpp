@@ -62,7 +62,7 @@ void Cluster::report(FindingKind kind, const Warp* warp, int lane, u32 site_inde
 }
 
 void Cluster::report_conflict(const Conflict& c, const Warp* warp, int lane, u32 site, bool write,
-                              const Place& place) {
+                              const Place& place, bool same) {
   const std::string where = describe_address(place.cta, place.offset);
   if (c.proxy_only) {
     report(FindingKind::kProxy, warp, lane, site,
@@ -81,11 +81,16 @@ void Cluster::report_conflict(const Conflict& c, const Warp* warp, int lane, u32
            machine.options.model == EmulatorModel::kSilicon);
     return;
   }
-  report(
-      FindingKind::kRace, warp, lane, site,
-      fmt::format("{} of {} is not ordered after the {} by {} at {}",
-                  write ? "this write" : "this read", where, c.earlier_is_write ? "write" : "read",
-                  describe_agent(c.agent), describe_site(c.site)));
+  // NOTE: warps that write one value to one place are undefined in PTX, harmless on silicon, and
+  // common (Triton's stores of a uniform value, CUB's of a total).
+  const bool harmless = same && c.earlier_is_write && c.proxy == Proxy::kGeneric &&
+                        machine.options.model == EmulatorModel::kSilicon;
+  report(FindingKind::kRace, warp, lane, site,
+         fmt::format("{} of {} is not ordered after the {} by {} at {}{}",
+                     write ? "this write" : "this read", where,
+                     c.earlier_is_write ? "write" : "read", describe_agent(c.agent),
+                     describe_site(c.site), harmless ? "; both wrote the same value" : ""),
+         harmless);
 }
 
 void Cluster::report_deadlock() {
@@ -153,6 +158,11 @@ void Cluster::report_deadlock() {
           case Wait::Kind::kTmemAlloc:
             text += "waits for tensor memory";
             break;
+          case Wait::Kind::kRegisters:
+            text += fmt::format(
+                "waits for registers: with this increase the CTA's warps would hold {} of {}",
+                w.value2, kRegistersOfCta);
+            break;
           default:
             text += "waits for its own asynchronous operations";
         }
@@ -160,7 +170,11 @@ void Cluster::report_deadlock() {
     }
   }
   if (listed > 40) text += fmt::format("\n  and {} more", listed - 40);
-  report(FindingKind::kDeadlock, first, lane, site, std::move(text));
+  const bool registers = first != nullptr && first->groups.front().mask != 0 &&
+                         first->groups.front().wait.kind == Wait::Kind::kRegisters &&
+                         first->groups.front().state == Group::State::kBlocked;
+  report(registers ? FindingKind::kSetmaxnreg : FindingKind::kDeadlock, first, lane, site,
+         std::move(text));
 }
 
 }  // namespace attnjit::emulator

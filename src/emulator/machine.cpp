@@ -47,8 +47,12 @@ void Machine::add_finding(Finding finding) {
       return;
     }
   }
+  // Warnings neither stop a run nor crowd its findings out.
+  u32& told = finding.warning ? warnings_told_ : findings_told_;
+  if (told >= options.max_findings) return;
+  ++told;
+  if (!finding.warning && told >= options.max_findings) stop = true;
   findings.push_back(std::move(finding));
-  if (findings.size() >= options.max_findings) stop = true;
 }
 
 void Machine::out_of_memory() {

@@ -77,6 +77,7 @@ struct Mbarrier {
   bool valid = false;
   bool fenced = false;  ///< the init was made visible to asynchronous operations
   u32 init_agent = 0;
+  u32 init_epoch = 0;
   View arriving;              ///< knowledge of the arrivals of the current phase
   View completed;             ///< of all completed phases
   u64 last_change = 0;        ///< step, for the deadlock report
@@ -115,6 +116,9 @@ struct Group;
 inline constexpr u8 kLoadsTensor = 3;
 inline constexpr u8 kCopiesTensor = 4;
 
+/// Registers that setmaxnreg moves between the warps of a CTA.
+inline constexpr u32 kRegistersOfCta = 65536;
+
 /// What a group waits for: tested by the scheduler before the operation is run again.
 struct Wait {
   enum class Kind : u8 {
@@ -128,6 +132,7 @@ struct Wait {
     kTmemLoad,
     kTmemStore,
     kTmemAlloc,
+    kRegisters,
     kForever
   };
   Kind kind = Kind::kNone;
@@ -403,9 +408,10 @@ class Cluster {
   /// Memory of an asynchronous operation: shared (with rank) or global.
   bool resolve_async(const AsyncOp& op, bool shared, u64 address, u64 bytes, Place* place);
 
-  /// Records an access for race detection; reports a conflict.
+  /// Records an access for race detection; reports a conflict. `same`: a write of the bytes that
+  /// were there.
   void record(Warp& warp, const Op& op, u32 lane, const Place& place, u32 bytes, bool write,
-              bool atomic);
+              bool atomic, bool same = false);
   /// The same for an asynchronous operation.
   void record(const AsyncOp& op, const Place& place, u32 bytes, bool write);
   /// Knowledge that a strong load acquires and a strong store publishes, by generic address.
@@ -424,7 +430,7 @@ class Cluster {
   void report(FindingKind kind, const Warp* warp, int lane, u32 site, std::string text,
               bool warning = false);
   void report_conflict(const Conflict& conflict, const Warp* warp, int lane, u32 site, bool write,
-                       const Place& place);
+                       const Place& place, bool same = false);
   std::string describe_agent(u32 agent) const;
   std::string describe_site(u32 site) const;
   std::string describe_address(const Cta* cta, u64 offset) const;
@@ -484,6 +490,8 @@ class Machine {
  private:
   void merge(Cluster& cluster);
   std::mutex mutex_;
+  u32 findings_told_ = 0;
+  u32 warnings_told_ = 0;
   u64 grid_clusters_ = 0;
   u64 next_cluster_ = 0;  ///< run_together
   std::array<u32, 3> cluster_grid_{};

@@ -84,11 +84,15 @@ void Cluster::mbarrier_complete(u32 address, s64 bytes, const View& knowledge, u
   if (b == nullptr) return;
   if (!b->fenced) {
     b->fenced = true;  // told once
+    // NOTE: on silicon a barrier after the init is enough (CUTLASS's tutorials and Triton rely on
+    // it, with cluster barriers too).
+    const bool ordered = (warp != nullptr && warp->agent == b->init_agent) ||
+                         at(knowledge.generic, b->init_agent) >= b->init_epoch;
     report(FindingKind::kBarrier, warp, -1, site,
            fmt::format("the mbarrier at 0x{:x} is used by an asynchronous operation but no "
                        "fence.mbarrier_init followed its init",
                        address & 0xFFFFFF),
-           machine.options.model == EmulatorModel::kSilicon && ctas.size() == 1);
+           machine.options.model == EmulatorModel::kSilicon && ordered);
   }
   b->arriving.acquire(knowledge);
   b->tx -= bytes;

@@ -9,7 +9,9 @@ namespace attnjit::emulator {
 void ensure_local(Warp& warp) {
   if (!warp.local.empty() || warp.local_bytes == 0) return;
   warp.local.assign(static_cast<std::size_t>(warp.local_bytes) * 32, 0xCD);
-  if (warp.machine->checks) warp.local_poison.assign(warp.local.size(), 1);
+  // NOTE: fresh local memory is not poison: bit fields on an unoptimised kernel's stack are read
+  // before all their bits are written. Undefined values stored there stay undefined.
+  if (warp.machine->checks) warp.local_poison.assign(warp.local.size(), 0);
 }
 
 bool Cluster::resolve_global(u64 address, u64 bytes, Place* place) {
@@ -209,7 +211,7 @@ bool Cluster::resolve(Warp& warp, const Op& op, u32 lane, Space space, u64 addre
 }
 
 void Cluster::record(Warp& warp, const Op& op, u32 lane, const Place& place, u32 bytes, bool write,
-                     bool atomic) {
+                     bool atomic, bool same) {
   if (place.shadow == nullptr) return;
   if (place.cta != nullptr && !place.cta->mbarriers.empty() && !atomic) {
     // Plain accesses to a live mbarrier object.
@@ -225,7 +227,7 @@ void Cluster::record(Warp& warp, const Op& op, u32 lane, const Place& place, u32
   Conflict conflict;
   if (histories.access(*place.shadow, place.offset, bytes, write, warp.accessor(op, atomic),
                        &conflict)) {
-    report_conflict(conflict, &warp, static_cast<int>(lane), op.site, write, place);
+    report_conflict(conflict, &warp, static_cast<int>(lane), op.site, write, place, same);
   }
 }
 

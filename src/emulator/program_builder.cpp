@@ -154,6 +154,7 @@ Result<std::shared_ptr<Program>> ProgramBuilder::build(const Function& entry) {
   program = std::make_shared<Program>();
   program->module = module;
   wanted_ = {entry.name};
+  root_is_kernel_ = entry.is_entry;
   // Called functions, and any whose address is taken.
   for (std::size_t i = 0; i < wanted_.size(); ++i) {
     const Function* f = find_function(*module, wanted_[i]);

@@ -447,10 +447,7 @@ Step execute_move(Warp& warp, const Op& op, u32 mask) {
       continue;
     }
     if (is_row(r) && warp.in_flight[base + index_of(r)] >= kLoadsTensor) {
-      cluster.report(FindingKind::kTmem, &warp, -1, op.site,
-                     "stores a register that a tcgen05.ld may not have written yet: "
-                     "tcgen05.wait::ld is needed");
-      complete_tensor_loads(warp);
+      report_unwaited_load(warp, op.site, "stores");
     }
     const auto* from = static_cast<const u32*>(warp.source(r));
     move->values.insert(move->values.end(), from, from + 32);
@@ -571,6 +568,26 @@ bool decode_tensor_fence(Decoding& d) {
 }
 
 }  // namespace
+
+void report_unwaited_load(Warp& warp, u32 site, const char* what) {
+  // NOTE: a warning under silicon: LDTM sets a scoreboard that ptxas makes every use of its
+  // registers wait for, and LLVM (so Triton) moves arithmetic above the wait::ld.
+  warp.cluster->report(FindingKind::kTmem, &warp, -1, site,
+                       fmt::format("{} a register that a tcgen05.ld may not have written yet: "
+                                   "tcgen05.wait::ld is needed",
+                                   what),
+                       warp.machine->options.model == EmulatorModel::kSilicon);
+  complete_tensor_loads(warp);
+  if (warp.machine->options.model != EmulatorModel::kSilicon) return;
+  if (warp.tmem_loads != nullptr) learn(warp, warp.tmem_loads->write_done);
+  warp.tmem_loads = nullptr;
+  for (const u32 row : warp.tmem_rows) {  // told once a wait
+    if (warp.in_flight[row] < kLoadsTensor) continue;
+    warp.in_flight[row] = 0;
+    --warp.in_flight_rows;
+  }
+  warp.tmem_rows.clear();
+}
 
 void complete_tensor_loads(Warp& warp) {
   Cluster& cluster = *warp.cluster;

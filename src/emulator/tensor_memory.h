@@ -158,5 +158,7 @@ void learn(Warp& warp, const View& view);
 
 /// Executes the warp's tcgen05.ld that are in flight: a register that one of them writes is needed.
 void complete_tensor_loads(Warp& warp);
+/// Tells that an instruction uses a register of a tcgen05.ld that was not waited for.
+void report_unwaited_load(Warp& warp, u32 site, const char* what);
 
 }  // namespace attnjit::emulator

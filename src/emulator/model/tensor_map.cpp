@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 
 namespace attnjit::emulator {
@@ -178,7 +179,6 @@ TensorMapBytes encode_tensor_map(const TensorMap& map) {
   stored.oob_nan = map.oob_nan ? 1 : 0;
   stored.address = map.address;
   for (int i = 0; i < 5; ++i) {
-    if (i >= map.rank) continue;
     stored.dims_minus_1[i] = static_cast<std::uint32_t>(map.dims[i] - 1);
     stored.box_minus_1[i] = static_cast<std::uint16_t>(map.box[i] - 1);
     stored.element_strides[i] = static_cast<std::uint8_t>(map.element_strides[i]);
@@ -189,7 +189,10 @@ TensorMapBytes encode_tensor_map(const TensorMap& map) {
   return bytes;
 }
 
-std::optional<TensorMap> decode_tensor_map(const std::byte* bytes) {
+std::optional<TensorMap> decode_partial_tensor_map(const std::byte* bytes) {
+  if (std::all_of(bytes, bytes + kTensorMapBytes, [](std::byte b) { return b == std::byte{0}; })) {
+    return TensorMap{};
+  }
   Stored stored;
   std::memcpy(&stored, bytes, sizeof stored);
   if (stored.magic != kMagic || stored.rank < 1 || stored.rank > 5 ||
@@ -203,13 +206,18 @@ std::optional<TensorMap> decode_tensor_map(const std::byte* bytes) {
   map.address = stored.address;
   map.swizzle = static_cast<Swizzle>(stored.swizzle);
   map.oob_nan = stored.oob_nan != 0;
-  for (int i = 0; i < map.rank; ++i) {
+  for (int i = 0; i < 5; ++i) {
     map.dims[i] = std::uint64_t{stored.dims_minus_1[i]} + 1;
     map.box[i] = std::uint32_t{stored.box_minus_1[i]} + 1;
     map.element_strides[i] = stored.element_strides[i];
     if (i > 0) map.strides[i] = std::uint64_t{stored.strides_16[i - 1]} * 16;
   }
-  if (!check_tensor_map(map).empty()) return std::nullopt;
+  return map;
+}
+
+std::optional<TensorMap> decode_tensor_map(const std::byte* bytes) {
+  std::optional<TensorMap> map = decode_partial_tensor_map(bytes);
+  if (map && !check_tensor_map(*map).empty()) return std::nullopt;
   return map;
 }
 

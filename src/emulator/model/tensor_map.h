@@ -72,6 +72,9 @@ using TensorMapBytes = std::array<std::byte, kTensorMapBytes>;
 TensorMapBytes encode_tensor_map(const TensorMap& map);
 /// Nothing if the bytes are not a tensor map (uninitialised or overwritten memory).
 std::optional<TensorMap> decode_tensor_map(const std::byte* bytes);
+/// The same for a map that a kernel makes field by field with tensormap.replace: its fields may
+/// still break rules, and 128 zero bytes are an empty one (Triton and CUTLASS begin there).
+std::optional<TensorMap> decode_partial_tensor_map(const std::byte* bytes);
 
 /// The fields that tensormap.replace changes (PTX ISA 9.7.9.28).
 enum class TensorMapField : std::uint8_t {

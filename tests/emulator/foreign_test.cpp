@@ -1,0 +1,155 @@
+// What PTX of other compilers does that attnjit's own kernels do not: each test is the shape of a
+// kernel that Triton, nvcc or CUTLASS made and that the emulator once took wrongly.
+#include "emulator_fixture.h"
+
+namespace attnjit::emulator {
+namespace {
+
+std::string kernel(const std::string& body, const std::string& before = {}) {
+  return ".version 8.7\n.target sm_100a\n.address_size 64\n" + before +
+         ".visible .entry k(.param .u64 o) {\n.reg .pred %p<8>; .reg .b32 %r<32>; "
+         ".reg .b64 %rd<8>;\nld.param.u64 %rd1, [o];\nmov.u32 %r1, %tid.x;\n"
+         "mul.wide.u32 %rd2, %r1, 4;\nadd.u64 %rd2, %rd1, %rd2;\n" +
+         body + "ret;\n}\n";
+}
+
+EmulatorReport run_kernel(const std::string& text, std::uint32_t threads,
+                          std::vector<EmulatorBuffer>& buffers,
+                          EmulatorModel model = EmulatorModel::kSilicon) {
+  EmulatorOptions options;
+  options.model = model;
+  options.seeds = 10;
+  return run(load_module(text), recipe_of("k", {1, 1, 1}, {threads, 1, 1}, {pointer("o")}), buffers,
+             options);
+}
+
+// Cooperative groups' tiles shuffle with a member mask of their own in one instruction.
+TEST(Foreign, LanesMayShuffleWithDifferentMemberMasks) {
+  std::vector<EmulatorBuffer> buffers{i32_buffer("o", std::vector<std::int32_t>(32, -1))};
+  const auto report = run_kernel(
+      kernel("and.b32 %r2, %r1, 24;\nmov.u32 %r3, 255;\nshl.b32 %r3, %r3, %r2;\n"
+             "redux.sync.add.s32 %r4, %r1, %r3;\nshfl.sync.bfly.b32 %r5, %r1, 1, 6175, %r3;\n"
+             "mad.lo.s32 %r6, %r4, 100, %r5;\nst.global.u32 [%rd2], %r6;\n"),
+      32, buffers);
+  EXPECT_TRUE(report.passed) << words(report);
+  const auto got = values_of<std::int32_t>(buffers[0]);
+  for (int lane = 0; lane < 32; ++lane) {
+    const int first = lane / 8 * 8;
+    EXPECT_EQ(got[static_cast<std::size_t>(lane)], (8 * first + 28) * 100 + (lane ^ 1)) << lane;
+  }
+}
+
+TEST(Foreign, ALaneOutsideItsOwnMemberMaskIsFound) {
+  std::vector<EmulatorBuffer> buffers{i32_buffer("o", std::vector<std::int32_t>(32, -1))};
+  const auto report =
+      run_kernel(kernel("and.b32 %r2, %r1, 16;\nxor.b32 %r2, %r2, 16;\nmov.u32 %r3, 65535;\n"
+                        "shl.b32 %r3, %r3, %r2;\nshfl.sync.bfly.b32 %r5, %r1, 1, 31, %r3;\n"
+                        "st.global.u32 [%rd2], %r5;\n"),
+                 32, buffers);
+  EXPECT_TRUE(has_finding(report, FindingKind::kAligned)) << words(report);
+}
+
+// Triton's warps all store a uniform value.
+TEST(Foreign, WarpsThatStoreOneValueAreAWarningOnSilicon) {
+  const std::string text = kernel(
+      "st.shared.u32 [s], 7;\nbar.sync 0;\nld.shared.u32 %r2, [s];\n"
+      "st.global.u32 [%rd2], %r2;\n",
+      ".shared .align 4 .b8 s[4];\n");
+  std::vector<EmulatorBuffer> buffers{i32_buffer("o", std::vector<std::int32_t>(64, -1))};
+  EXPECT_TRUE(run_kernel(text, 64, buffers).passed);
+  EXPECT_FALSE(run_kernel(text, 64, buffers, EmulatorModel::kIsa).passed);
+}
+
+TEST(Foreign, WarpsThatStoreDifferentValuesRace) {
+  std::vector<EmulatorBuffer> buffers{i32_buffer("o", std::vector<std::int32_t>(64, -1))};
+  const auto report =
+      run_kernel(kernel("st.shared.u32 [s], %r1;\n", ".shared .align 4 .b8 s[4];\n"), 64, buffers);
+  EXPECT_TRUE(has_finding(report, FindingKind::kRace)) << words(report);
+}
+
+// An increase waits until another warpgroup has given registers back.
+TEST(Foreign, SetmaxnregWaitsForRegisters) {
+  const auto text = [](const char* give) {
+    return kernel(std::string("setp.lt.u32 %p1, %r1, 128;\n@%p1 bra UP;\n") + give +
+                  "bra DONE;\nUP:\nsetmaxnreg.inc.sync.aligned.u32 240;\nDONE:\n"
+                  "st.global.u32 [%rd2], %r1;\n");
+  };
+  std::vector<EmulatorBuffer> buffers{i32_buffer("o", std::vector<std::int32_t>(512, -1))};
+  const auto report =
+      run_kernel(text("nanosleep.u32 100;\nsetmaxnreg.dec.sync.aligned.u32 80;\n"), 512, buffers);
+  EXPECT_TRUE(report.passed) << words(report);
+  EXPECT_TRUE(has_finding(run_kernel(text(""), 512, buffers), FindingKind::kSetmaxnreg));
+}
+
+const char* const kRunTime =
+    ".extern .func (.param .b32 r) vprintf(.param .b64 a, .param .b64 b);\n"
+    ".extern .func __assertfail(.param .b64 a);\n"
+    ".func (.param .b32 r) fact(.param .b32 n) {\n.reg .pred %p1; .reg .b32 %r<8>;\n"
+    "ld.param.u32 %r1, [n];\nmov.u32 %r2, 1;\nsetp.lt.u32 %p1, %r1, 2;\n@%p1 bra END;\n"
+    "sub.u32 %r3, %r1, 1;\n{ .param .b32 x; .param .b32 y;\nst.param.b32 [x], %r3;\n"
+    "call.uni (y), fact, (x);\nld.param.b32 %r4, [y];\n}\nmul.lo.u32 %r2, %r1, %r4;\nEND:\n"
+    "st.param.b32 [r], %r2;\nret;\n}\n";
+
+TEST(Foreign, PrintfReturnsAndARecursiveFunctionMayStandAlone) {
+  std::vector<EmulatorBuffer> buffers{i32_buffer("o", std::vector<std::int32_t>(32, -1))};
+  const auto report =
+      run_kernel(kernel("{ .param .b64 a; .param .b64 b; .param .b32 c;\nst.param.b64 [a], %rd1;\n"
+                        "st.param.b64 [b], %rd1;\ncall.uni (c), vprintf, (a, b);\n"
+                        "ld.param.b32 %r2, [c];\n}\nst.global.u32 [%rd2], %r2;\n",
+                        kRunTime),
+                 32, buffers);
+  EXPECT_TRUE(report.passed) << words(report);
+  EXPECT_EQ(values_of<std::int32_t>(buffers[0])[5], 0);
+}
+
+TEST(Foreign, AFailedAssertionIsAFinding) {
+  std::vector<EmulatorBuffer> buffers{i32_buffer("o", std::vector<std::int32_t>(32, -1))};
+  const auto report = run_kernel(
+      kernel("{ .param .b64 a;\nst.param.b64 [a], %rd1;\ncall.uni __assertfail, (a);\n}\n",
+             kRunTime),
+      32, buffers);
+  EXPECT_FALSE(report.passed);
+}
+
+// CUTLASS passes tensors by value: a structure of extents, strides and a pointer.
+TEST(Foreign, AStructureTakesAsManyArgumentsAsFillIt) {
+  const std::string text =
+      ".version 8.7\n.target sm_100a\n.address_size 64\n"
+      ".visible .entry k(.param .align 8 .b8 t[16]) {\n.reg .b32 %r<4>; .reg .b64 %rd<4>;\n"
+      "ld.param.u32 %r1, [t];\nld.param.u64 %rd1, [t+8];\nst.global.u32 [%rd1], %r1;\nret;\n}\n";
+  std::vector<EmulatorBuffer> buffers{i32_buffer("o", {-1})};
+  const auto module = load_module(text);
+  const auto report =
+      run(module, recipe_of("k", {1, 1, 1}, {1, 1, 1}, {scalar(42), pointer("o")}), buffers);
+  EXPECT_TRUE(report.passed) << words(report);
+  EXPECT_EQ(values_of<std::int32_t>(buffers[0])[0], 42);
+  const auto wrong = [&](std::vector<LaunchArgument> args) {
+    return emulate(module, recipe_of("k", {1, 1, 1}, {1, 1, 1}, std::move(args)), buffers);
+  };
+  EXPECT_FALSE(wrong({scalar(42)}));
+  EXPECT_FALSE(wrong({pointer("o"), pointer("o"), pointer("o")}));
+  EXPECT_FALSE(wrong({}));
+}
+
+// Triton makes tensor maps from zeros, field by field.
+TEST(Foreign, ATensorMapMayBeMadeFromZeros) {
+  std::string fields;
+  for (const char* f :
+       {"global_address.shared::cta.b1024.b64 [m], %rd1", "rank.shared::cta.b1024.b32 [m], 0",
+        "box_dim.shared::cta.b1024.b32 [m], 0, 32", "global_dim.shared::cta.b1024.b32 [m], 0, 32",
+        "element_stride.shared::cta.b1024.b32 [m], 0, 1", "elemtype.shared::cta.b1024.b32 [m], 3",
+        "swizzle_mode.shared::cta.b1024.b32 [m], 0"}) {
+    fields += std::string("@%p1 tensormap.replace.tile.") + f + ";\n";
+  }
+  std::vector<EmulatorBuffer> buffers{i32_buffer("o", std::vector<std::int32_t>(32, 0))};
+  const auto report =
+      run_kernel(kernel("shl.b32 %r2, %r1, 2;\nmov.u32 %r3, m;\nadd.u32 %r3, %r3, %r2;\n"
+                        "st.shared.u32 [%r3], 0;\nbar.warp.sync -1;\nsetp.eq.u32 %p1, %r1, 0;\n" +
+                            fields,
+                        ".shared .align 128 .b8 m[128];\n"),
+                 32, buffers);
+  EXPECT_TRUE(report.passed) << words(report);
+}
+
+}  // namespace
+}  // namespace attnjit::emulator

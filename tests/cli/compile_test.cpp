@@ -241,7 +241,7 @@ TEST_F(Compile, CacheCommands) {
   EXPECT_EQ(run_json({"cache", "gc", "--max-bytes", "0"}, 0).at("entries_after"), 0);
   expect_bad({"cache", "gc", "--max-bytes", "-1"}, "max_bytes");
 
-  EXPECT_EQ(run({"cache", "import", folder_ / "missing"}).exit_code, 1);
+  EXPECT_EQ(run({"cache", "import", folder_ / "missing"}).exit_code, 2);
   write_text(folder_ / "junk", "junk");
   EXPECT_EQ(run({"cache", "import", folder_ / "junk"}).exit_code, 1);
   EXPECT_EQ(run({"cache", "export", "/dev/null/x"}).exit_code, 1);

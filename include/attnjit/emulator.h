@@ -39,16 +39,16 @@ struct EmulatorBuffer {
 struct EmulatorOptions {
   EmulatorModel model = EmulatorModel::kSilicon;
   std::uint64_t seed = 0;
-  std::uint32_t seeds = 1;                  ///< runs seed, seed + 1, ...; all must pass
+  std::uint32_t seeds = 1;                ///< runs seed, seed + 1, ...; all must pass
   std::uint64_t max_steps = 500'000'000;  ///< warp instructions of one run
   /// isa: the tensor operations that one thread issues for one cta_group run in issue order all the
   /// same. The written waiver of kernels that rely on it.
   bool in_order_issue = false;
-  bool checks = true;                       ///< races, proxies and uninitialised data
-  bool stats = false;                       ///< fill EmulatorReport::stats
-  std::string trace_file;                   ///< Chrome/Perfetto JSON of the last run; empty: none
-  unsigned threads = 0;                     ///< host threads; 0: one a core
-  std::uint32_t max_findings = 64;          ///< a run stops after so many
+  bool checks = true;               ///< races, proxies and uninitialised data
+  bool stats = false;               ///< fill EmulatorReport::stats
+  std::string trace_file;           ///< Chrome/Perfetto JSON of the last run; empty: none
+  unsigned threads = 0;             ///< host threads; 0: one a core
+  std::uint32_t max_findings = 64;  ///< a run stops after so many
 };
 
 enum class FindingKind : std::uint8_t {

@@ -224,7 +224,7 @@ class Warp {
   std::shared_ptr<PendingCopies> tmem_loads, tmem_stores;
   std::vector<u64> written_at;  ///< by row: the count of register writes when it was last written
   u64 writes = 0;
-  u64 wgmma_fence_at = 0;  ///< the count at the last wgmma.fence
+  u64 wgmma_fence_at = 0;     ///< the count at the last wgmma.fence
   bool wgmma_fenced = false;  ///< there was one
   u64 wgmma_issued = 0, wgmma_done = 0;
   std::vector<u32> tmem_rows;  ///< registers that a tcgen05.ld writes, until the wait::ld

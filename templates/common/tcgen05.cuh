@@ -17,10 +17,10 @@ template <int kColumns>
 ATTNJIT_DEVICE void tcgen05_alloc(u32 address_slot) {
   static_assert(kColumns >= 32 && kColumns <= 512 && (kColumns & (kColumns - 1)) == 0,
                 "tensor memory is allocated in powers of two from 32 to 512 columns");
-  asm volatile("tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%0], %1;" ::"r"(
-                   address_slot),
-               "n"(kColumns)
-               : "memory");
+  asm volatile(
+      "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%0], %1;" ::"r"(address_slot),
+      "n"(kColumns)
+      : "memory");
 }
 
 /// tcgen05.relinquish_alloc_permit: a whole warp; the CTA allocates no more.
@@ -31,8 +31,7 @@ ATTNJIT_DEVICE void tcgen05_relinquish_alloc_permit() {
 /// tcgen05.dealloc: a whole warp.
 template <int kColumns>
 ATTNJIT_DEVICE void tcgen05_dealloc(u32 address) {
-  asm volatile("tcgen05.dealloc.cta_group::1.sync.aligned.b32 %0, %1;" ::"r"(address),
-               "n"(kColumns)
+  asm volatile("tcgen05.dealloc.cta_group::1.sync.aligned.b32 %0, %1;" ::"r"(address), "n"(kColumns)
                : "memory");
 }
 
@@ -66,16 +65,16 @@ ATTNJIT_DEVICE void tcgen05_wait_st() {
 // ---- Loads and stores, shape 32x32b (9.7.16.8.3, 9.7.16.8.4, 9.7.16.8.5) ----------------------
 // Lane i of the warp, register r: lane i of the warp's quarter, column r.
 
-#define ATTNJIT_R8(v, b)                                                                          \
+#define ATTNJIT_R8(v, b) \
   v[(b)], v[(b) + 1], v[(b) + 2], v[(b) + 3], v[(b) + 4], v[(b) + 5], v[(b) + 6], v[(b) + 7]
-#define ATTNJIT_OUT8(v, b)                                                                        \
-  "=f"(v[(b)]), "=f"(v[(b) + 1]), "=f"(v[(b) + 2]), "=f"(v[(b) + 3]), "=f"(v[(b) + 4]),           \
+#define ATTNJIT_OUT8(v, b)                                                              \
+  "=f"(v[(b)]), "=f"(v[(b) + 1]), "=f"(v[(b) + 2]), "=f"(v[(b) + 3]), "=f"(v[(b) + 4]), \
       "=f"(v[(b) + 5]), "=f"(v[(b) + 6]), "=f"(v[(b) + 7])
-#define ATTNJIT_INOUT8(v, b)                                                                      \
-  "+f"(v[(b)]), "+f"(v[(b) + 1]), "+f"(v[(b) + 2]), "+f"(v[(b) + 3]), "+f"(v[(b) + 4]),           \
+#define ATTNJIT_INOUT8(v, b)                                                            \
+  "+f"(v[(b)]), "+f"(v[(b) + 1]), "+f"(v[(b) + 2]), "+f"(v[(b) + 3]), "+f"(v[(b) + 4]), \
       "+f"(v[(b) + 5]), "+f"(v[(b) + 6]), "+f"(v[(b) + 7])
-#define ATTNJIT_IN8(c, v, b)                                                                      \
-  c(v[(b)]), c(v[(b) + 1]), c(v[(b) + 2]), c(v[(b) + 3]), c(v[(b) + 4]), c(v[(b) + 5]),           \
+#define ATTNJIT_IN8(c, v, b)                                                            \
+  c(v[(b)]), c(v[(b) + 1]), c(v[(b) + 2]), c(v[(b) + 3]), c(v[(b) + 4]), c(v[(b) + 5]), \
       c(v[(b) + 6]), c(v[(b) + 7])
 
 /// tcgen05.ld.x32 into values[begin..begin+31], which are defined after tcgen05_wait_ld_32.

@@ -6,7 +6,8 @@
 
 namespace attnjit::sm100 {
 
-/// Multiplies a warp's rows of O in tensor memory, 16 columns at a time, the next ones on their way.
+/// Multiplies a warp's rows of O in tensor memory, 16 columns at a time, the next ones on their
+/// way.
 template <class Config>
 ATTNJIT_DEVICE void rescale(u32 o, float factor) {
   constexpr int kBatches = Layout<Config>::kPvColumns / 16;

@@ -19,8 +19,8 @@ constexpr int kTeardownBarrier = 1;
 /// Rows of a product: queries of a softmax warpgroup, one a thread.
 constexpr int kRows = 128;
 
-/// The value, unknown to the compiler: what is computed from it is computed after here, and not kept
-/// in registers from before. Emits nothing.
+/// The value, unknown to the compiler: what is computed from it is computed after here, and not
+/// kept in registers from before. Emits nothing.
 ATTNJIT_DEVICE u32 opaque(u32 value) {
   asm volatile("" : "+r"(value));
   return value;

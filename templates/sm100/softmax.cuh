@@ -48,16 +48,15 @@ template <class Config>
 ATTNJIT_DEVICE void exponentiate(float (&s)[Config::kTileN], float log2_scale, float origin, u32 p,
                                  const Smem<Config>& smem, int warpgroup) {
   constexpr int kFirstPairs = Config::kPvKeys0 / 2;
-  constexpr int kSpread =
-      Config::kExp2FmaPairs <= kFirstPairs ? kFirstPairs : Config::kTileN / 2;
+  constexpr int kSpread = Config::kExp2FmaPairs <= kFirstPairs ? kFirstPairs : Config::kTileN / 2;
 #pragma unroll
   for (int begin = 0; begin < Config::kTileN; begin += 16) {
     u32 words[8];
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
       const int column = begin + 2 * i;
-      const FloatPair x = fma_pair({s[column], s[column + 1]}, {log2_scale, log2_scale},
-                                   {-origin, -origin});
+      const FloatPair x =
+          fma_pair({s[column], s[column + 1]}, {log2_scale, log2_scale}, {-origin, -origin});
       const FloatPair y = by_polynomial<Config::kExp2FmaPairs, kSpread>(column / 2)
                               ? exp2_polynomial(x)
                               : FloatPair{exp2_approx(x.x), exp2_approx(x.y)};
@@ -107,9 +106,7 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
   int s_parity = 0;
   int statistic_parity = 0;
 
-  const auto tell = [&] {
-    arrive_warp(smem.statistic_full(warpgroup));
-  };
+  const auto tell = [&] { arrive_warp(smem.statistic_full(warpgroup)); };
   const auto await_reader = [&] {
     mbarrier_wait(smem.statistic_empty(warpgroup), statistic_parity);
     statistic_parity ^= 1;
@@ -126,12 +123,11 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
                              : KvRange{0, 0x7fffffff};
     const int position = first + row / L::kFused;
     const int head = work.head + row % L::kFused;
-    Coord coord{work.batch, head, work.kv_head, position + shift,
-                0,          arguments.q_len, arguments.kv_len};
+    Coord coord{work.batch,      head, work.kv_head, position + shift, 0, arguments.q_len,
+                arguments.kv_len};
     KvRange visible{0, 0};
     if constexpr (Mask::kInterval) visible = Mask::row(coord.q_idx, coord.kv_len, params);
-    const typename ScoreMod::State state =
-        ScoreMod::prepare(head, arguments.num_q_heads, params);
+    const typename ScoreMod::State state = ScoreMod::prepare(head, arguments.num_q_heads, params);
 
     OnlineRow online;
     const int steps = steps_of(work.tiles(), warpgroup, num_qo);

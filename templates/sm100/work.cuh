@@ -33,10 +33,7 @@ struct WorkList {
   int index;
 
   ATTNJIT_DEVICE WorkList(const Arguments& launch, const P& user, int query_tiles = Config::kNumQo)
-      : arguments(launch),
-        params(user),
-        num_qo(query_tiles),
-        index(static_cast<int>(blockIdx.x)) {}
+      : arguments(launch), params(user), num_qo(query_tiles), index(static_cast<int>(blockIdx.x)) {}
 
   ATTNJIT_DEVICE bool done() const { return index >= arguments.total_tiles; }
   ATTNJIT_DEVICE void advance() { index += static_cast<int>(gridDim.x); }

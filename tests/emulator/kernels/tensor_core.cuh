@@ -1,4 +1,5 @@
-// Wrappers of the sm_100a instructions that the emulator's kernels use; each names its section of PTX ISA 9.1.
+// Wrappers of the sm_100a instructions that the emulator's kernels use; each names its section of
+// PTX ISA 9.1.
 #pragma once
 
 using u32 = unsigned int;
@@ -26,18 +27,24 @@ __device__ inline bool elected() {
 
 // mbarriers, 9.7.13.15.
 __device__ inline void barrier_init(u64* b, u32 count) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(b)), "r"(count) : "memory");
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(b)), "r"(count)
+               : "memory");
 }
-__device__ inline void barrier_fence() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+__device__ inline void barrier_fence() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
 __device__ inline void barrier_expect(u64* b, u32 bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(b)), "r"(bytes) : "memory");
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(b)),
+               "r"(bytes)
+               : "memory");
 }
 __device__ inline void barrier_arrive(u64* b) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(b)) : "memory");
 }
 __device__ inline void barrier_wait(u64* b, u32 parity) {
   asm volatile(
-      "{\n .reg .pred p;\nWAIT:\n mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n @p bra DONE;\n bra "
+      "{\n .reg .pred p;\nWAIT:\n mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n @p bra "
+      "DONE;\n bra "
       "WAIT;\nDONE:\n}" ::"r"(shared_address(b)),
       "r"(parity)
       : "memory");
@@ -50,20 +57,23 @@ __device__ inline void cluster_sync() {
 // Tensor copies, 9.7.9.27.1.
 __device__ inline void load_2d(u32 to, const TensorMap* map, int x, int y, u32 barrier) {
   asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(to),
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, "
+      "%3}], [%4];" ::"r"(to),
       "l"(map), "r"(x), "r"(y), "r"(barrier)
       : "memory");
 }
 __device__ inline void load_2d_pair(u32 to, const TensorMap* map, int x, int y, u32 barrier) {
   asm volatile(
-      "cp.async.bulk.tensor.2d.cta_group::2.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], "
+      "cp.async.bulk.tensor.2d.cta_group::2.shared::cluster.global.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {%2, %3}], "
       "[%4];" ::"r"(to),
       "l"(map), "r"(x), "r"(y), "r"(barrier)
       : "memory");
 }
 __device__ inline void load_3d(u32 to, const TensorMap* map, int x, int y, int z, u64* barrier) {
   asm volatile(
-      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], [%5];" ::"r"(to),
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, "
+      "%3, %4}], [%5];" ::"r"(to),
       "l"(map), "r"(x), "r"(y), "r"(z), "r"(shared_address(barrier))
       : "memory");
 }
@@ -72,41 +82,62 @@ __device__ inline void load_3d(u32 to, const TensorMap* map, int x, int y, int z
 template <int kGroup>
 __device__ inline void tensor_alloc(u32* to, u32 columns) {
   if constexpr (kGroup == 1) {
-    asm volatile("tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%0], %1;" ::"r"(shared_address(to)), "r"(columns) : "memory");
+    asm volatile("tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%0], %1;" ::"r"(
+                     shared_address(to)),
+                 "r"(columns)
+                 : "memory");
     asm volatile("tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;" ::: "memory");
   } else {
-    asm volatile("tcgen05.alloc.cta_group::2.sync.aligned.shared::cta.b32 [%0], %1;" ::"r"(shared_address(to)), "r"(columns) : "memory");
+    asm volatile("tcgen05.alloc.cta_group::2.sync.aligned.shared::cta.b32 [%0], %1;" ::"r"(
+                     shared_address(to)),
+                 "r"(columns)
+                 : "memory");
     asm volatile("tcgen05.relinquish_alloc_permit.cta_group::2.sync.aligned;" ::: "memory");
   }
 }
 template <int kGroup>
 __device__ inline void tensor_free(u32 address, u32 columns) {
   if constexpr (kGroup == 1) {
-    asm volatile("tcgen05.dealloc.cta_group::1.sync.aligned.b32 %0, %1;" ::"r"(address), "r"(columns) : "memory");
+    asm volatile("tcgen05.dealloc.cta_group::1.sync.aligned.b32 %0, %1;" ::"r"(address),
+                 "r"(columns)
+                 : "memory");
   } else {
-    asm volatile("tcgen05.dealloc.cta_group::2.sync.aligned.b32 %0, %1;" ::"r"(address), "r"(columns) : "memory");
+    asm volatile("tcgen05.dealloc.cta_group::2.sync.aligned.b32 %0, %1;" ::"r"(address),
+                 "r"(columns)
+                 : "memory");
   }
 }
-__device__ inline void fence_before() { asm volatile("tcgen05.fence::before_thread_sync;" ::: "memory"); }
-__device__ inline void fence_after() { asm volatile("tcgen05.fence::after_thread_sync;" ::: "memory"); }
+__device__ inline void fence_before() {
+  asm volatile("tcgen05.fence::before_thread_sync;" ::: "memory");
+}
+__device__ inline void fence_after() {
+  asm volatile("tcgen05.fence::after_thread_sync;" ::: "memory");
+}
 __device__ inline void wait_load() { asm volatile("tcgen05.wait::ld.sync.aligned;" ::: "memory"); }
 __device__ inline void wait_store() { asm volatile("tcgen05.wait::st.sync.aligned;" ::: "memory"); }
 
-#define R8(v, i) "=r"(v[i]), "=r"(v[i + 1]), "=r"(v[i + 2]), "=r"(v[i + 3]), "=r"(v[i + 4]), "=r"(v[i + 5]), "=r"(v[i + 6]), "=r"(v[i + 7])
-#define W8(v, i) "r"(v[i]), "r"(v[i + 1]), "r"(v[i + 2]), "r"(v[i + 3]), "r"(v[i + 4]), "r"(v[i + 5]), "r"(v[i + 6]), "r"(v[i + 7])
+#define R8(v, i)                                                                              \
+  "=r"(v[i]), "=r"(v[i + 1]), "=r"(v[i + 2]), "=r"(v[i + 3]), "=r"(v[i + 4]), "=r"(v[i + 5]), \
+      "=r"(v[i + 6]), "=r"(v[i + 7])
+#define W8(v, i)                                                                        \
+  "r"(v[i]), "r"(v[i + 1]), "r"(v[i + 2]), "r"(v[i + 3]), "r"(v[i + 4]), "r"(v[i + 5]), \
+      "r"(v[i + 6]), "r"(v[i + 7])
 
 /// 32 columns of the warp's 32 lanes.
 __device__ inline void tensor_load(u32 address, u32 (&v)[32]) {
   asm volatile(
-      "tcgen05.ld.sync.aligned.32x32b.x32.b32 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+      "tcgen05.ld.sync.aligned.32x32b.x32.b32 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, "
+      "%12, %13, %14, %15, "
       "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, [%32];"
       : R8(v, 0), R8(v, 8), R8(v, 16), R8(v, 24)
       : "r"(address));
 }
 __device__ inline void tensor_store(u32 address, const u32 (&v)[32]) {
   asm volatile(
-      "tcgen05.st.sync.aligned.32x32b.x32.b32 [%32], {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, "
-      "%15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31};" ::W8(v, 0),
+      "tcgen05.st.sync.aligned.32x32b.x32.b32 [%32], {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, "
+      "%11, %12, %13, %14, "
+      "%15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31};" ::W8(
+          v, 0),
       W8(v, 8), W8(v, 16), W8(v, 24), "r"(address)
       : "memory");
 }
@@ -120,12 +151,11 @@ __device__ inline u64 matrix_descriptor(u32 start, u32 leading, u32 stride) {
 // Products, 9.7.16.10.9.1.
 template <int kGroup, bool kFp8>
 __device__ inline void multiply(u32 d, u64 a, u64 b, u32 descriptor, bool accumulate) {
-#define MULTIPLY(GROUP, KIND)                                                                            \
-  asm volatile(                                                                                          \
-      "{\n .reg .pred p;\n setp.ne.u32 p, %4, 0;\n tcgen05.mma.cta_group::" GROUP ".kind::" KIND         \
-      " [%0], %1, %2, %3, p;\n}" ::"r"(d),                                                               \
-      "l"(a), "l"(b), "r"(descriptor), "r"(static_cast<u32>(accumulate))                                 \
-      : "memory")
+#define MULTIPLY(GROUP, KIND)                                                              \
+  asm volatile("{\n .reg .pred p;\n setp.ne.u32 p, %4, 0;\n tcgen05.mma.cta_group::" GROUP \
+               ".kind::" KIND " [%0], %1, %2, %3, p;\n}" ::"r"(d),                         \
+               "l"(a), "l"(b), "r"(descriptor), "r"(static_cast<u32>(accumulate))          \
+               : "memory")
   if constexpr (kGroup == 1 && kFp8) MULTIPLY("1", "f8f6f4");
   if constexpr (kGroup == 1 && !kFp8) MULTIPLY("1", "f16");
   if constexpr (kGroup == 2 && kFp8) MULTIPLY("2", "f8f6f4");
@@ -134,18 +164,21 @@ __device__ inline void multiply(u32 d, u64 a, u64 b, u32 descriptor, bool accumu
 }
 __device__ inline void multiply_tensor(u32 d, u32 a, u64 b, u32 descriptor, bool accumulate) {
   asm volatile(
-      "{\n .reg .pred p;\n setp.ne.u32 p, %4, 0;\n tcgen05.mma.cta_group::1.kind::f16 [%0], [%1], %2, %3, p;\n}" ::"r"(d),
+      "{\n .reg .pred p;\n setp.ne.u32 p, %4, 0;\n tcgen05.mma.cta_group::1.kind::f16 [%0], [%1], "
+      "%2, %3, p;\n}" ::"r"(d),
       "r"(a), "l"(b), "r"(descriptor), "r"(static_cast<u32>(accumulate))
       : "memory");
 }
 /// 9.7.16.12.1
 __device__ inline void commit(u64* barrier) {
-  asm volatile("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%0];" ::"r"(shared_address(barrier)) : "memory");
+  asm volatile("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%0];" ::"r"(
+                   shared_address(barrier))
+               : "memory");
 }
 __device__ inline void commit_pair(u64* barrier) {
   asm volatile(
-      "tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 [%0], %1;" ::"r"(
-          shared_address(barrier)),
+      "tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 "
+      "[%0], %1;" ::"r"(shared_address(barrier)),
       "h"(static_cast<unsigned short>(3))
       : "memory");
 }

@@ -76,6 +76,8 @@ Process run_attnjit(const std::vector<std::string>& arguments, const ProcessOpti
   const auto elapsed = [&] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   };
+  // NOTE: closed before the child starts: a quick one would have written and ended by then.
+  if (options.output == Output::kBrokenPipe) out.close_read();
   pid_t child = -1;
   if (::posix_spawn(&child, ATTNJIT_COMMAND, &actions, nullptr, argv.data(), envp.data()) != 0) {
     throw std::runtime_error("cannot start " ATTNJIT_COMMAND);
@@ -84,7 +86,6 @@ Process run_attnjit(const std::vector<std::string>& arguments, const ProcessOpti
   in.close_read();
   out.close_write();
   err.close_write();
-  if (options.output == Output::kBrokenPipe) out.close_read();
   (void)::signal(SIGPIPE, SIG_IGN);
   // Inputs of the tests fit a pipe's buffer.
   if (::write(in.write, options.input.data(), options.input.size()) < 0 && errno != EPIPE) {

@@ -40,6 +40,6 @@ function(attnjit_test NAME)
   gtest_discover_tests(${NAME} TEST_PREFIX ${NAME}. DISCOVERY_MODE PRE_TEST
     # NOTE: LeakSanitizer crashes over the thread-local storage of libraries that were closed again (the fake and the
     # real driver are); this is its documented switch for that, and leaks are still looked for.
-    PROPERTIES TIMEOUT ${TEST_TIMEOUT} LABELS "${TEST_LABELS}"
-               ENVIRONMENT "ASAN_OPTIONS=intercept_tls_get_addr=0")
+    PROPERTIES TIMEOUT ${TEST_TIMEOUT} ENVIRONMENT ASAN_OPTIONS=intercept_tls_get_addr=0
+               LABELS "${TEST_LABELS}")
 endfunction()

@@ -15,6 +15,8 @@
 
 namespace attnjit {
 
+struct KernelPlan;  // plan.h
+
 /// Overrides by name: a tile, a stage count, a register budget. Which names there are is the
 /// architecture's plan's business; it refuses the others.
 using TuningValues = std::map<std::string, std::int64_t>;
@@ -40,5 +42,20 @@ ATTNJIT_EXPORT Result<Tuning> tuning_from_json(std::string_view json);
 
 /// The row for a spec, or null. `resolved` has every default filled in.
 ATTNJIT_EXPORT const TuningRow* find_tuning(const Tuning& tuning, const AttentionSpec& resolved);
+
+/// A choice that a row can make for a kernel.
+struct TuningKnob {
+  std::string name;
+  /// The values to try. Which of them a kernel can take together with other choices, plan() says.
+  std::vector<std::int64_t> values;
+  std::int64_t chosen = 0;  ///< what the plan has
+};
+
+/// Every choice that a row can make for this kernel. Empty for a plan that is not supported.
+ATTNJIT_EXPORT std::vector<TuningKnob> tuning_knobs(const KernelPlan& plan);
+
+/// What a row matches that is made for this spec: the fields that shape a kernel, with this spec's
+/// values. Heads are left out; max_seq_len is left out where it is 0.
+ATTNJIT_EXPORT std::map<std::string, std::string> tuning_match(const AttentionSpec& resolved);
 
 }  // namespace attnjit

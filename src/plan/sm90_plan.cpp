@@ -2,9 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
-#include <set>
 #include <string_view>
+#include <variant>
 
 #include "attnjit/sm90_plan.h"
 #include "plan/kernel_parameters.h"
@@ -13,7 +14,7 @@ namespace attnjit {
 namespace {
 
 constexpr std::int64_t kMaxSmemBytes = 232448;  // a CTA's, opt-in, on sm_90
-constexpr int kMaxStages = 4;
+constexpr int kMaxStages = 4;                   // what the knobs allow
 
 int round_up(int value, int to) { return (value + to - 1) / to * to; }
 
@@ -89,38 +90,49 @@ Sm90Plan choose(const AttentionSpec& spec) {
   return plan;
 }
 
+/// What a tuning row may choose. NOTE: `attnjit tune` tries what stands here and nothing else.
+struct Knob {
+  std::string_view name;
+  std::variant<int Sm90Plan::*, bool Sm90Plan::*> member;
+  std::vector<std::int64_t> values;
+};
+
+const std::vector<Knob>& knobs() {
+  static const std::vector<Knob> all{
+      {"BN", &Sm90Plan::BN, {64, 80, 96, 112, 128, 144, 160, 176, 192}},
+      {"num_stages", &Sm90Plan::num_stages, {2, 3, 4}},
+      {"num_q_stages", &Sm90Plan::num_q_stages, {1, 2}},
+      {"num_consumers", &Sm90Plan::num_consumers, {2, 3}},
+      {"ping_pong", &Sm90Plan::ping_pong, {0, 1}},
+  };
+  return all;
+}
+
 /// Applies a tuned choice. Errors: kInvalid for a name or value that the template does not take.
 Status apply(const TuningValues& tuned, Sm90Plan& plan) {
   for (const auto& [name, value] : tuned) {
-    // NOTE: named again, because clang before 16 captures no structured bindings.
-    const auto refuse = [&choice = name, &given = value](std::string_view allowed) {
+    const Knob* knob = nullptr;
+    std::vector<std::string_view> names;
+    for (const Knob& one : knobs()) {
+      if (one.name == name) knob = &one;
+      names.push_back(one.name);
+    }
+    if (knob == nullptr) {
       return make_error(
           ErrorCode::kInvalid,
-          fmt::format("{} = {} in a tuning table: sm_90a takes {}", choice, given, allowed),
-          choice);
-    };
-    if (name == "BN") {
-      static const std::set<std::int64_t> kWidths{64, 80, 96, 112, 128, 144, 160, 176, 192};
-      if (kWidths.count(value) == 0) return refuse("64, 80, 96, 112, 128, 144, 160, 176, 192");
-      plan.BN = static_cast<int>(value);
-    } else if (name == "num_stages") {
-      if (value < 2 || value > kMaxStages) return refuse(fmt::format("2 to {}", kMaxStages));
-      plan.num_stages = static_cast<int>(value);
-    } else if (name == "num_q_stages") {
-      if (value < 1 || value > 2) return refuse("1 or 2");
-      plan.num_q_stages = static_cast<int>(value);
-    } else if (name == "num_consumers") {
-      if (value < 2 || value > 3) return refuse("2 or 3");
-      plan.num_consumers = static_cast<int>(value);
-    } else if (name == "ping_pong") {
-      if (value < 0 || value > 1) return refuse("0 or 1");
-      plan.ping_pong = value == 1;
-    } else {
+          fmt::format("'{}' is no choice of an sm_90a plan: {}", name, fmt::join(names, ", ")),
+          name);
+    }
+    if (std::find(knob->values.begin(), knob->values.end(), value) == knob->values.end()) {
       return make_error(ErrorCode::kInvalid,
-                        fmt::format("'{}' is no choice of an sm_90a plan: BN, num_stages, "
-                                    "num_q_stages, num_consumers, ping_pong",
-                                    name),
+                        fmt::format("{} = {} in a tuning table: sm_90a takes {}", name, value,
+                                    fmt::join(knob->values, ", ")),
                         name);
+    }
+    if (const auto* number = std::get_if<int Sm90Plan::*>(&knob->member)) {
+      plan.** number = static_cast<int>(value);
+    } else {
+      plan.*std::get<bool Sm90Plan::*>(knob->member) = value != 0;
     }
   }
   return {};
@@ -232,6 +244,18 @@ void add_deviations(const PlanOptions& options, const AttentionSpec& spec, Kerne
 }
 
 }  // namespace
+
+std::vector<TuningKnob> sm90_knobs(const Sm90Plan& plan) {
+  std::vector<TuningKnob> found;
+  for (const Knob& knob : knobs()) {
+    const auto* number = std::get_if<int Sm90Plan::*>(&knob.member);
+    const std::int64_t chosen = number != nullptr
+                                    ? plan.**number
+                                    : std::int64_t{plan.*std::get<bool Sm90Plan::*>(knob.member)};
+    found.push_back({std::string(knob.name), knob.values, chosen});
+  }
+  return found;
+}
 
 Status make_sm90_plan(const AttentionSpec& resolved, const PlanOptions& options, KernelPlan& plan,
                       const TuningValues* tuned) {

@@ -250,4 +250,15 @@ const TuningRow* find_tuning(const Tuning& tuning, const AttentionSpec& resolved
   return best;
 }
 
+std::map<std::string, std::string> tuning_match(const AttentionSpec& resolved) {
+  std::map<std::string, std::string> match;
+  for (const SpecField& field : spec::spec_fields()) {
+    if (is_option(field) || field.name == "num_q_heads") continue;
+    if (field.name == "max_seq_len" && resolved.max_seq_len == 0) continue;
+    std::string text = std::visit(FieldText{resolved}, field.member);
+    if (text != "null") match[std::string(field.name)] = std::move(text);
+  }
+  return match;
+}
+
 }  // namespace attnjit

@@ -194,6 +194,69 @@ TEST(Sm90Plan, TuningIsAppliedAndChecked) {
   EXPECT_EQ(large.error().code, ErrorCode::kInvalid);
 }
 
+// Each value of each knob is taken or refused with its name, and a plan's own choice can be pinned.
+TEST(Sm90Plan, EveryKnobIsAppliedAndReadBack) {
+  for (const int depth : {64, 128, 256}) {
+    const KernelPlan untuned = plan_of(spec_of(depth));
+    TuningValues pinned;
+    for (const TuningKnob& knob : tuning_knobs(untuned)) {
+      pinned[knob.name] = knob.chosen;
+      EXPECT_NE(std::find(knob.values.begin(), knob.values.end(), knob.chosen), knob.values.end());
+      int taken = 0;
+      for (const std::int64_t value : knob.values) {
+        Tuning tuning;
+        tuning.rows.push_back({{}, {{knob.name, value}}});
+        const Result<KernelPlan> tuned = plan(spec_of(depth), {}, &tuning);
+        if (!tuned) {
+          EXPECT_EQ(tuned.error().code, ErrorCode::kInvalid);
+          continue;
+        }
+        ++taken;
+        // NOTE: a plan may fall back from what does not fit (Q's second buffer), never silently
+        // take another knob's value.
+        for (const TuningKnob& now : tuning_knobs(*tuned)) {
+          if (now.name == knob.name && knob.name != "num_q_stages") {
+            EXPECT_EQ(now.chosen, value) << knob.name << " at depth " << depth;
+          }
+        }
+      }
+      EXPECT_GT(taken, 0) << knob.name;
+    }
+    Tuning tuning;
+    tuning.rows.push_back({{}, pinned});
+    const Result<KernelPlan> again = plan(spec_of(depth), {}, &tuning);
+    ASSERT_TRUE(again.ok()) << again.error().to_string();
+    EXPECT_EQ(constants_of(*again), constants_of(untuned));
+  }
+}
+
+TEST(Sm90Plan, ARowIsMadeForASpecAndItsLikes) {
+  AttentionSpec spec = spec_of(128);
+  const KernelPlan planned = plan_of(spec);
+  Tuning tuning;
+  tuning.rows.push_back({tuning_match(planned.spec), {{"BN", 64}}});
+  const auto keys = [&](const AttentionSpec& asked) {
+    return plan(asked, {}, &tuning).value().sm90->BN;
+  };
+  EXPECT_EQ(keys(spec), 64);
+  spec.num_q_heads = 64;
+  EXPECT_EQ(keys(spec), 64);
+  spec.max_seq_len = 4096;
+  EXPECT_EQ(keys(spec), 64);
+  for (const auto change : {+[](AttentionSpec& s) { s.group = 2; },
+                            +[](AttentionSpec& s) { s.qkv_dtype = Dtype::kFp16; },
+                            +[](AttentionSpec& s) { s.return_lse = true; },
+                            +[](AttentionSpec& s) { s.mask.kind = MaskSpec::Kind::kCausal; },
+                            +[](AttentionSpec& s) { s.ov_depth = 64; }}) {
+    AttentionSpec other = spec;
+    change(other);
+    EXPECT_NE(keys(other), 64);
+  }
+  // A spec with a bound has rows of its own.
+  const std::map<std::string, std::string> bounded = tuning_match(plan_of(spec).spec);
+  EXPECT_EQ(bounded.at("max_seq_len"), "4096");
+}
+
 // Heads and the launch's window are no part of the kernel: specs that differ in them share one.
 TEST(Sm90Plan, LaunchValuesStayOutOfTheConstants) {
   AttentionSpec a = spec_of(128);

@@ -319,6 +319,7 @@ Result<ServiceCore::Fetched> ServiceCore::fetch(Entry& entry, Deadline deadline,
     entry.in_flight = true;
     own = true;
     const bool ignore_disk = entry.disk_rejected;
+    const std::uint64_t flight = entry.flights;
     lock.unlock();
     Result<Fetched> made = no_throw([&]() -> Result<Fetched> {
       if (!ignore_disk) {
@@ -347,6 +348,9 @@ Result<ServiceCore::Fetched> ServiceCore::fetch(Entry& entry, Deadline deadline,
       return std::move(queued).error();
     }
     lock.lock();
+    // NOTE: the flight may have ended already; without this its image would count as one from
+    // memory.
+    waited = entry.flights != flight;
   }
 }
 

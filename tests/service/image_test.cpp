@@ -326,7 +326,9 @@ TEST_F(ImageTest, PrewarmServesAllAndReportsInOrder) {
   ASSERT_TRUE(results[3].error.has_value());
   EXPECT_EQ(results[3].error->code, ErrorCode::kInvalid);
   EXPECT_EQ(results[4].arch, Arch::kSm100a);
-  EXPECT_EQ(compiler_->compiles.load(), 2 + (results[4].outcome == Outcome::kCompiled ? 1 : 0));
+  // A call whose flight a thread of the queue ended at once has still compiled.
+  EXPECT_EQ(results[4].outcome, Outcome::kCompiled);
+  EXPECT_EQ(compiler_->compiles.load(), 3);
   EXPECT_TRUE(service_->prewarm({}, 4).empty());
 }
 

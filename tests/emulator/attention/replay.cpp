@@ -1,11 +1,15 @@
-// Replays attention that was recorded on an H200 (cases.json, recorded.json, recorded.bin): the
-// emulator runs the same generated kernels on the same inputs under the isa model, and its O and
-// LSE must agree with the GPU's to rounding.
+// Replays attention that was recorded on an H200: the emulator runs the PTX that ran there with the
+// same launch on the same inputs under the isa model, and its O and LSE must agree with the GPU's
+// to rounding.
 //
-//     attnjit_attention_replay [--seeds N] [--only NAME] [--record FOLDER MACHINE DATE]
+//     attnjit_attention_replay [--data FOLDER] [--seeds N] [--only NAME]
+//     attnjit_attention_replay [--data FOLDER] --record DUMPS MACHINE DATE
 //
-// --record reads what `attnjit verify --backend gpu --dump FOLDER/NAME` wrote for each case and
-// writes recorded.json and recorded.bin. Exit code 77: there is no NVRTC (ctest: skipped).
+// FOLDER holds cases.json and the recordings: recorded.json, recorded.bin (O and LSE), NAME.ptx and
+// NAME.launch.json. --record, on the machine with the GPU, compiles each case, and takes what
+// `attnjit verify --backend gpu --dump DUMPS/NAME` of the same build wrote; the script `record`
+// beside this file does both. The recordings hold the kernel of their date: later kernels round
+// otherwise, and are held against the reference by other tests.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -18,6 +22,7 @@
 
 #include "base/sha256.h"
 #include "generated_kernel.h"
+#include "plan/launch_json.h"
 #include "verify/npy.h"
 #include "verify/numeric.h"
 
@@ -34,9 +39,11 @@ constexpr double kMaxRelativeNorm = 1e-4;    // norm of O's difference over O's 
 constexpr std::int64_t kMaxLseUlp = 4;       // of f32
 constexpr double kLseFloor = 1.0 / 1048576;  // an LSE near 0 is measured against this as well
 
-std::string path_of(const std::string& name) {
-  return std::string(ATTNJIT_SOURCE_DIR) + "/tests/emulator/attention/" + name;
-}
+struct Folder {
+  std::string path;
+
+  std::string operator/(const std::string& name) const { return path + "/" + name; }
+};
 
 std::string contents(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
@@ -80,7 +87,31 @@ int fail(const std::string& what) {
   return 1;
 }
 
-int record(const Json& cases, const std::string& folder, const char* machine, const char* date) {
+// The kernel of a case and its launch, as files that `attnjit emulate` takes as well.
+Status record_kernel(const Folder& data, const Case& one) {
+  Result<GeneratedKernel> kernel = generate_kernel(one.problem.spec);
+  if (!kernel) return std::move(kernel).error();
+  Result<LaunchRecipe> recipe = launch_of(kernel->plan, one.problem);
+  if (!recipe) return std::move(recipe).error();
+  LaunchDocument launch;
+  launch.recipe = std::move(*recipe);
+  const auto add = [&](const std::string& name, const Tensor& tensor) {
+    LaunchBuffer buffer;
+    buffer.name = name;
+    buffer.dtype = tensor.dtype;
+    buffer.shape.assign(tensor.shape.begin(), tensor.shape.end());
+    launch.buffers.push_back(std::move(buffer));
+  };
+  for (const auto& [name, tensor] : one.problem.tensors) add(name, tensor);
+  add("o", verify::make_tensor(one.problem.spec.qkv_dtype, one.problem.o_shape()));
+  add("lse", verify::make_tensor(Dtype::kF32, one.problem.lse_shape()));
+  std::ofstream(data / (one.name + ".ptx"), std::ios::binary) << kernel->ptx;
+  std::ofstream(data / (one.name + ".launch.json"), std::ios::binary) << launch_to_json(launch);
+  return {};
+}
+
+int record(const Folder& data, const Json& cases, const std::string& folder, const char* machine,
+           const char* date) {
   Json json;
   json["machine"] = machine;
   json["date"] = date;
@@ -102,6 +133,9 @@ int record(const Json& cases, const std::string& folder, const char* machine, co
       if (!input) return fail(input.error().to_string());
       if (input->bytes != verify::widened(tensor).bytes) return fail(one->name + ": " + name);
     }
+    if (Status status = record_kernel(data, *one); !status) {
+      return fail(one->name + ": " + status.error().to_string());
+    }
     json["cases"][one->name] = {{"inputs", digest_of(one->problem)},
                                 {"o", {bytes.size(), o.bytes.size()}},
                                 {"lse", {bytes.size() + o.bytes.size(), lse->bytes.size()}}};
@@ -109,8 +143,8 @@ int record(const Json& cases, const std::string& folder, const char* machine, co
       bytes.append(reinterpret_cast<const char*>(tensor->bytes.data()), tensor->bytes.size());
     }
   }
-  std::ofstream(path_of("recorded.json")) << json.dump(1) << '\n';
-  std::ofstream(path_of("recorded.bin"), std::ios::binary) << bytes;
+  std::ofstream(data / "recorded.json") << json.dump(1) << '\n';
+  std::ofstream(data / "recorded.bin", std::ios::binary) << bytes;
   return 0;
 }
 
@@ -159,9 +193,9 @@ Agreement compare(const Tensor& o, const Tensor& o_gpu, const Tensor& lse, const
   return agreement;
 }
 
-int replay(const Json& cases, std::uint64_t seeds, const std::string& only) {
-  const Json recorded = Json::parse(contents(path_of("recorded.json")));
-  const std::string bytes = contents(path_of("recorded.bin"));
+int replay(const Folder& data, const Json& cases, std::uint64_t seeds, const std::string& only) {
+  const Json recorded = Json::parse(contents(data / "recorded.json"));
+  const std::string bytes = contents(data / "recorded.bin");
   int failures = 0, ran = 0;
   for (const Json& entry : cases.at("cases")) {
     Result<Case> one = read_case(entry);
@@ -171,13 +205,11 @@ int replay(const Json& cases, std::uint64_t seeds, const std::string& only) {
     if (digest_of(one->problem) != answer.at("inputs").get<std::string>()) {
       return fail(one->name + ": the inputs are not those of the recording");
     }
-    Result<GeneratedKernel> kernel = generate_kernel(one->problem.spec);
-    if (!kernel && kernel.error().code == ErrorCode::kEnvironment) return 77;
-    if (!kernel) return fail(one->name + ": " + kernel.error().to_string());
-    Result<PtxModule> module = PtxModule::load(std::move(kernel->ptx));
+    Result<PtxModule> module = PtxModule::load(contents(data / (one->name + ".ptx")));
     if (!module) return fail(one->name + ": " + module.error().to_string());
-    Result<LaunchRecipe> recipe = launch_of(kernel->plan, one->problem);
-    if (!recipe) return fail(one->name + ": " + recipe.error().to_string());
+    Result<LaunchDocument> launch = launch_from_json(contents(data / (one->name + ".launch.json")));
+    if (!launch) return fail(one->name + ": " + launch.error().to_string());
+    const LaunchRecipe& recipe = launch->recipe;
     std::optional<KernelRun> first;
     Agreement agreement;
     std::string problem;
@@ -185,7 +217,7 @@ int replay(const Json& cases, std::uint64_t seeds, const std::string& only) {
       EmulatorOptions options;
       options.model = EmulatorModel::kIsa;
       options.seed = seed;
-      Result<KernelRun> run = run_kernel(*module, *recipe, one->problem, options);
+      Result<KernelRun> run = run_kernel(*module, recipe, one->problem, options);
       if (!run) return fail(one->name + ": " + run.error().to_string());
       if (!run->report.findings.empty()) {
         problem = fmt::format("seed {}: {}", seed, run->report.findings.front().text);
@@ -220,23 +252,30 @@ int replay(const Json& cases, std::uint64_t seeds, const std::string& only) {
 
 int main(int argc, char** argv) {
   using namespace attnjit::emulator;
-  const Json cases = Json::parse(contents(path_of("cases.json")));
-  if (argc == 5 && std::strcmp(argv[1], "--record") == 0) {
-    return record(cases, argv[2], argv[3], argv[4]);
-  }
+  Folder data{std::string(ATTNJIT_SOURCE_DIR) + "/tests/emulator/attention"};
   std::uint64_t seeds = 20;
   std::string only;
-  for (int i = 1; i < argc; i += 2) {
+  const char* const* recording = nullptr;  // folder, machine, date
+  for (int i = 1; i < argc;) {
     const std::string flag = argv[i];
     const char* value = i + 1 < argc ? argv[i + 1] : "";
-    if (flag == "--seeds") {
+    if (flag == "--data") {
+      data.path = value;
+    } else if (flag == "--seeds") {
       seeds = std::strtoull(value, nullptr, 10);
     } else if (flag == "--only") {
       only = value;
+    } else if (flag == "--record" && i + 3 < argc) {
+      recording = argv + i + 1;
     } else {
-      std::fprintf(stderr, "unknown flag: %s\n", flag.c_str());
+      std::fprintf(stderr, "unknown flag, or too few words after it: %s\n", flag.c_str());
       return 2;
     }
+    i += flag == "--record" ? 4 : 2;
   }
-  return replay(cases, seeds, only);
+  const Json cases = Json::parse(contents(data / "cases.json"));
+  if (recording != nullptr) {
+    return record(data, cases, recording[0], recording[1], recording[2]);
+  }
+  return replay(data, cases, seeds, only);
 }

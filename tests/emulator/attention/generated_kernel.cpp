@@ -29,9 +29,9 @@ EmulatorBuffer output_of(const std::string& name, verify::Tensor tensor) {
 
 }  // namespace
 
-Result<GeneratedKernel> generate_kernel(const AttentionSpec& spec) {
+Result<GeneratedKernel> generate_kernel(const AttentionSpec& spec, const PlanOptions& options) {
   GeneratedKernel kernel;
-  Result<KernelPlan> planned = plan(spec);
+  Result<KernelPlan> planned = plan(spec, options);
   if (!planned) return std::move(planned).error();
   kernel.plan = std::move(*planned);
   Result<KernelSource> source = generate(kernel.plan);
@@ -43,6 +43,8 @@ Result<GeneratedKernel> generate_kernel(const AttentionSpec& spec) {
       request, std::chrono::steady_clock::now() + std::chrono::minutes(5));
   if (!image) return std::move(image).error();
   kernel.ptx = std::move(image->ptx);
+  kernel.usage = image->usage;
+  kernel.log = std::move(image->log);
   return kernel;
 }
 

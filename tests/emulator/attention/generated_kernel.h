@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "attnjit/compile.h"
 #include "attnjit/emulator.h"
 #include "attnjit/plan.h"
 #include "verify/problem.h"
@@ -17,10 +18,12 @@ namespace attnjit::emulator {
 struct GeneratedKernel {
   KernelPlan plan;
   std::string ptx;
+  ResourceUsage usage;  ///< what ptxas says of it
+  std::string log;      ///< ptxas's, whole
 };
 
 /// Plans, renders and compiles a spec. Errors: kEnvironment where there is no NVRTC.
-Result<GeneratedKernel> generate_kernel(const AttentionSpec& spec);
+Result<GeneratedKernel> generate_kernel(const AttentionSpec& spec, const PlanOptions& options = {});
 
 /// What one run of a kernel on a problem gave; outputs are uninitialised before.
 struct KernelRun {

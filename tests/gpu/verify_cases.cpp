@@ -1,0 +1,110 @@
+#include "verify_cases.h"
+
+#include <fmt/format.h>
+
+#include <iterator>
+
+namespace attnjit::verify {
+
+MaskSpec mask_of(MaskSpec::Kind kind) {
+  MaskSpec mask;
+  mask.kind = kind;
+  if (kind == MaskSpec::Kind::kSlidingWindow) mask.window = 50;
+  if (kind == MaskSpec::Kind::kChunked) mask.chunk = 37;
+  return mask;
+}
+
+MaskSpec tree(MaskSpec::Kind kind, std::vector<MaskSpec> of) {
+  MaskSpec mask = mask_of(kind);
+  mask.of = std::move(of);
+  return mask;
+}
+
+MaskSpec custom_mask() {
+  MaskSpec mask = mask_of(MaskSpec::Kind::kCustom);
+  mask.custom.name = "documents";
+  mask.custom.code = "p.doc[q_idx] == p.doc[kv_idx] || kv_idx < p.prefix";
+  mask.custom.params = {{"doc", ParamSpec::Type::kI32Array}, {"prefix", ParamSpec::Type::kI32}};
+  return mask;
+}
+
+std::vector<std::pair<std::string, MaskSpec>> masks() {
+  using Kind = MaskSpec::Kind;
+  return {
+      {"null", mask_of(Kind::kNull)},
+      {"causal", mask_of(Kind::kCausal)},
+      {"window", mask_of(Kind::kSlidingWindow)},
+      {"chunked", mask_of(Kind::kChunked)},
+      {"causal-and-chunked", tree(Kind::kAnd, {mask_of(Kind::kCausal), mask_of(Kind::kChunked)})},
+      {"window-or-chunked",
+       tree(Kind::kOr, {mask_of(Kind::kSlidingWindow), mask_of(Kind::kChunked)})},
+      {"custom", custom_mask()},
+      {"causal-and-custom", tree(Kind::kAnd, {mask_of(Kind::kCausal), custom_mask()})}};
+}
+
+std::vector<std::pair<std::string, ScoreModSpec>> score_mods() {
+  ScoreModSpec identity, alibi, softcap, custom;
+  alibi.kind = ScoreModSpec::Kind::kAlibi;
+  softcap.kind = ScoreModSpec::Kind::kSoftcap;
+  softcap.cap = 30;
+  custom.kind = ScoreModSpec::Kind::kCustom;
+  custom.custom.name = "bias";
+  custom.custom.code = "score * p.slope + p.bias[kv_idx] - 0.01f * abs(q_idx - kv_idx)";
+  custom.custom.params = {{"slope", ParamSpec::Type::kF32}, {"bias", ParamSpec::Type::kF32Array}};
+  return {{"identity", identity}, {"alibi", alibi}, {"softcap", softcap}, {"custom", custom}};
+}
+
+void set_constant(MaskSpec& mask) {
+  if (mask.window > 0 || mask.chunk > 0) mask.constant = true;
+  for (MaskSpec& child : mask.of) set_constant(child);
+}
+
+std::vector<Case> cases(Arch arch) {
+  constexpr std::pair<int, int> kDepths[] = {{64, 64}, {128, 128}, {256, 256}, {192, 128}};
+  constexpr std::pair<int, int> kHeads[] = {{2, 1}, {4, 2}, {4, 4}, {3, 3}, {8, 8}, {6, 2}};
+  std::vector<Case> all;
+  const auto add = [&](Dtype dtype, std::pair<int, int> depth, const auto& mask, const auto& mod,
+                       bool sink) {
+    const std::size_t n = all.size();
+    const auto [heads, group] = kHeads[n % std::size(kHeads)];
+    Case one;
+    one.spec.arch = arch;
+    one.spec.num_q_heads = heads;
+    one.spec.group = group;
+    one.spec.qk_depth = depth.first;
+    one.spec.ov_depth = depth.second;
+    one.spec.qkv_dtype = dtype;
+    one.spec.mask = mask.second;
+    one.spec.score_mod = mod.second;
+    one.spec.sink = sink;
+    one.spec.return_lse = n % 7 != 3;
+    const bool constant = n % 3 == 1;
+    if (constant) {
+      set_constant(one.spec.mask);
+      one.spec.score_mod.constant = one.spec.score_mod.kind == ScoreModSpec::Kind::kSoftcap;
+    }
+    one.name = fmt::format("{} {}/{} heads {} group {} {} {}{}{}{}", to_string(dtype), depth.first,
+                           depth.second, heads, group, mask.first, mod.first, sink ? " sink" : "",
+                           constant ? " constant" : "", one.spec.return_lse ? " lse" : "");
+    all.push_back(std::move(one));
+  };
+  for (const Dtype dtype : {Dtype::kBf16, Dtype::kFp16}) {
+    for (const auto& depth : kDepths) {
+      for (const auto& mask : masks()) {
+        for (const auto& mod : score_mods()) {
+          for (const bool sink : {false, true}) add(dtype, depth, mask, mod, sink);
+        }
+      }
+    }
+    // Depths between the usual ones, with two masks.
+    for (const auto& depth : {std::pair{8, 8}, std::pair{40, 40}, std::pair{96, 96},
+                              std::pair{112, 64}, std::pair{160, 160}, std::pair{224, 200}}) {
+      for (const std::size_t mask : {std::size_t{0}, std::size_t{1}}) {
+        add(dtype, depth, masks()[mask], score_mods()[0], false);
+      }
+    }
+  }
+  return all;
+}
+
+}  // namespace attnjit::verify

@@ -1,0 +1,353 @@
+#include "proof_cases.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <initializer_list>
+#include <string_view>
+
+#include "../gpu/verify_cases.h"
+#include "../spec/random_expression.h"
+#include "attnjit/plan.h"
+#include "verify/random.h"
+
+namespace attnjit::sm100 {
+namespace {
+
+using verify::mask_of;
+using verify::tree;
+using Kind = MaskSpec::Kind;
+
+constexpr Dtype kBf = Dtype::kBf16, kFp = Dtype::kFp16;
+
+// The shared enumeration's masks, and a few of this proof's own.
+MaskSpec mask_named(std::string_view name) {
+  for (auto& [known, mask] : verify::masks()) {
+    if (known == name) return mask;
+  }
+  MaskSpec mask;
+  if (name == "window-1") {  // a query sees itself alone
+    mask = mask_of(Kind::kSlidingWindow);
+    mask.window = 1;
+  } else if (name == "window-200") {  // more than a tile of keys
+    mask = mask_of(Kind::kSlidingWindow);
+    mask.window = 200;
+  } else if (name == "chunk-128") {  // whole tiles
+    mask = mask_of(Kind::kChunked);
+    mask.chunk = 128;
+  } else if (name == "nothing") {
+    mask = mask_of(Kind::kCustom);
+    mask.custom.name = "nothing";
+    mask.custom.code = "kv_idx < 0";
+  } else if (name == "thirds") {
+    mask = mask_of(Kind::kCustom);
+    mask.custom.name = "thirds";
+    mask.custom.code = "q_idx % 3 != 0 && kv_idx % 5 == 1";
+  } else if (name == "prefix") {
+    MaskSpec prefix = mask_of(Kind::kCustom);
+    prefix.custom.name = "prefix";
+    prefix.custom.code = "kv_idx < p.prefix";
+    prefix.custom.params = {{"prefix", ParamSpec::Type::kI32}};
+    mask = tree(Kind::kOr, {mask_of(Kind::kCausal), prefix});
+  } else if (name == "two-windows") {
+    mask = tree(Kind::kOr, {mask_named("window-1"), mask_named("window")});
+    mask.of[1].window = 90;
+  } else if (name == "deep") {
+    mask = tree(Kind::kAnd, {mask_of(Kind::kCausal), tree(Kind::kOr, {mask_of(Kind::kChunked),
+                                                                      mask_of(Kind::kSlidingWindow),
+                                                                      verify::custom_mask()})});
+  } else {
+    std::abort();
+  }
+  return mask;
+}
+
+ScoreModSpec score_mod_named(std::string_view name) {
+  for (auto& [known, mod] : verify::score_mods()) {
+    if (known == name) return mod;
+  }
+  std::abort();
+}
+
+struct Row {
+  const char* what;
+  Dtype dtype;
+  int qk_depth, ov_depth;
+  int heads, group;
+  const char* mask;
+  const char* mod;
+  ProofShape shape;
+  // Of "sink", "lse", "bare-lse" (without the sink), "constant", "1q", "2q", "103", "mla",
+  // "fp16-out", "bf16-out".
+  std::vector<std::string_view> with = {};
+};
+
+// Few rows and keys suffice: a tile holds 128 of each (of rows, two tiles a CTA). 141 rows take two
+// query tiles, 300 four; 150 keys take two tiles of 128, 400 four.
+const std::vector<Row>& rows() {
+  // clang-format off
+  static const std::vector<Row> list = {
+      // Masks, both bodies.
+      {"null", kBf, 128, 128, 1, 1, "null", "identity", {1, 141, 150, 1}, {"lse"}},
+      {"null, one query tile", kBf, 128, 128, 1, 1, "null", "identity", {1, 100, 300, 2}, {"lse"}},
+      {"causal", kBf, 128, 128, 1, 1, "causal", "identity", {1, 141, 300, 1}, {"lse"}},
+      {"causal, one query tile", kBf, 128, 128, 1, 1, "causal", "identity", {1, 141, 300, 148}, {"lse"}},
+      {"window", kBf, 128, 128, 1, 1, "window", "identity", {1, 141, 300, 1}, {"lse"}},
+      {"window of one key", kBf, 64, 64, 1, 1, "window-1", "identity", {1, 141, 150, 1}, {"lse"}},
+      {"window of more than a tile", kBf, 64, 64, 1, 1, "window-200", "identity", {1, 141, 400, 1}, {"lse", "constant"}},
+      {"chunked", kBf, 128, 128, 1, 1, "chunked", "identity", {1, 141, 300, 1}, {"lse", "constant"}},
+      {"chunks of whole tiles", kBf, 64, 64, 1, 1, "chunk-128", "identity", {1, 141, 390, 1}, {"lse"}},
+      {"causal and chunked", kBf, 128, 128, 1, 1, "causal-and-chunked", "identity", {1, 141, 200, 1}, {"lse"}},
+      {"window or chunked", kBf, 64, 64, 1, 1, "window-or-chunked", "identity", {1, 141, 260, 1}, {"lse"}},
+      {"two windows", kBf, 64, 64, 1, 1, "two-windows", "identity", {1, 141, 260, 1}, {"lse"}},
+      {"documents", kBf, 128, 128, 1, 1, "custom", "identity", {1, 141, 150, 1}, {"lse"}},
+      {"causal and documents", kBf, 64, 64, 1, 1, "causal-and-custom", "identity", {1, 141, 200, 1}, {"lse"}},
+      {"prefix", kBf, 64, 64, 1, 1, "prefix", "identity", {1, 141, 141, 1}, {"lse"}},
+      {"masks within masks", kBf, 64, 64, 1, 1, "deep", "identity", {1, 141, 150, 1}, {"lse"}},
+      // Score modifications.
+      {"softcap", kBf, 128, 128, 1, 1, "causal", "softcap", {1, 141, 150, 1}, {"lse"}},
+      {"softcap, compiled in", kBf, 64, 64, 1, 1, "null", "softcap", {1, 141, 150, 1}, {"lse", "constant"}},
+      {"alibi", kBf, 128, 128, 3, 1, "causal", "alibi", {1, 60, 150, 1}, {"lse"}},
+      {"alibi without a mask", kFp, 64, 64, 4, 2, "null", "alibi", {1, 70, 150, 1}, {"lse"}},
+      {"custom score", kBf, 64, 64, 2, 2, "null", "custom", {1, 90, 150, 1}, {"lse"}},
+      {"custom score and documents", kBf, 64, 64, 1, 1, "custom", "custom", {1, 141, 150, 1}, {"lse"}},
+      {"softcap and window", kFp, 128, 128, 1, 1, "window", "softcap", {1, 141, 200, 1}, {"lse"}},
+      // Sinks.
+      {"sink", kBf, 64, 64, 2, 1, "causal", "identity", {1, 141, 150, 1}, {"lse", "sink"}},
+      {"sink, one query tile", kBf, 64, 64, 2, 1, "window", "identity", {1, 40, 300, 1}, {"lse", "sink", "1q"}},
+      {"sink that the LSE leaves out", kBf, 64, 64, 2, 2, "null", "identity", {1, 80, 150, 1}, {"lse", "sink", "bare-lse"}},
+      {"sink of rows that see nothing", kBf, 64, 64, 2, 1, "causal", "identity", {1, 150, 40, 1}, {"lse", "sink"}},
+      {"sink, no keys at all", kFp, 64, 64, 2, 1, "null", "identity", {1, 141, 0, 1}, {"lse", "sink"}},
+      {"sink, softcap, group", kBf, 128, 128, 4, 4, "causal", "softcap", {1, 50, 150, 1}, {"lse", "sink"}},
+      // Types.
+      {"fp16", kFp, 128, 128, 1, 1, "null", "identity", {1, 141, 150, 1}, {"lse"}},
+      {"fp16 causal", kFp, 64, 64, 1, 1, "causal", "identity", {1, 300, 300, 1}, {"lse"}},
+      {"bf16 to fp16", kBf, 64, 64, 1, 1, "null", "identity", {1, 141, 150, 1}, {"lse", "fp16-out"}},
+      {"fp16 to bf16", kFp, 128, 128, 1, 1, "causal", "identity", {1, 141, 150, 1}, {"bf16-out"}},
+      // Depths.
+      {"depth 72", kBf, 72, 72, 1, 1, "causal", "identity", {1, 141, 150, 1}, {"lse"}},
+      {"depth 80", kFp, 80, 80, 1, 1, "null", "identity", {1, 141, 150, 1}, {"lse"}},
+      {"depth 88", kBf, 88, 88, 2, 2, "window", "identity", {1, 70, 150, 1}, {"lse"}},
+      {"depth 96", kBf, 96, 96, 1, 1, "causal", "identity", {1, 141, 150, 1}, {"lse"}},
+      {"depth 104", kFp, 104, 104, 1, 1, "causal", "identity", {1, 141, 150, 1}, {"lse", "1q"}},
+      {"depth 112", kBf, 112, 112, 1, 1, "null", "identity", {1, 141, 150, 1}, {"lse"}},
+      {"depth 120", kBf, 120, 120, 1, 1, "chunked", "identity", {1, 141, 150, 1}, {"lse"}},
+      {"depth 192", kBf, 192, 192, 1, 1, "causal", "identity", {1, 141, 150, 1}, {"lse"}},
+      {"depth 192, one query tile", kBf, 192, 192, 1, 1, "null", "identity", {1, 100, 200, 1}, {"lse", "1q"}},
+      {"depth 160", kFp, 160, 160, 1, 1, "null", "identity", {1, 141, 100, 1}, {"lse"}},
+      {"192/128", kBf, 192, 128, 1, 1, "causal", "identity", {1, 141, 300, 1}, {"lse"}},
+      {"192/128, one query tile", kBf, 192, 128, 1, 1, "causal", "identity", {1, 100, 400, 1}, {"lse", "1q"}},
+      {"192/128 prefill of MLA", kBf, 192, 128, 2, 1, "causal", "identity", {1, 141, 200, 1}, {"lse", "mla"}},
+      {"112/64", kBf, 112, 64, 1, 1, "causal", "identity", {1, 141, 150, 1}, {"lse"}},
+      {"128/72", kFp, 128, 72, 1, 1, "null", "identity", {1, 141, 150, 1}, {"lse"}},
+      // Groups of heads.
+      {"group 4 fused", kBf, 128, 128, 8, 4, "causal", "identity", {1, 40, 150, 1}, {"lse"}},
+      {"group 8 fused", kBf, 64, 64, 8, 8, "causal", "identity", {2, 19, 150, 1}, {"lse"}},
+      {"group 128 fused: a position a tile", kBf, 64, 64, 128, 128, "causal", "identity", {1, 3, 130, 1}, {"lse"}},
+      {"group 3 unfused", kBf, 64, 64, 3, 3, "causal", "identity", {1, 141, 150, 1}, {"lse"}},
+      {"group 7 unfused", kFp, 64, 64, 7, 7, "null", "identity", {1, 20, 150, 1}, {"lse"}},
+      {"group 2 of 192", kBf, 192, 192, 2, 2, "causal", "identity", {1, 70, 100, 1}, {"lse"}},
+      // Lengths.
+      {"one query", kBf, 128, 128, 8, 8, "null", "identity", {2, 1, 257, 2}, {"lse"}},
+      {"one query, causal, many SMs", kBf, 64, 64, 4, 1, "causal", "identity", {1, 1, 257, 148}, {"lse"}},
+      {"one key", kBf, 64, 64, 1, 1, "null", "identity", {1, 141, 1, 1}, {"lse"}},
+      {"one key, causal", kFp, 128, 128, 1, 1, "causal", "identity", {1, 141, 1, 1}, {"lse"}},
+      {"no key", kBf, 128, 128, 1, 1, "causal", "identity", {2, 141, 0, 1}, {"lse"}},
+      {"no key, one query tile", kBf, 64, 64, 2, 2, "null", "identity", {1, 30, 0, 2}, {"lse"}},
+      {"more queries than keys, causal", kBf, 128, 128, 1, 1, "causal", "identity", {1, 300, 77, 1}, {"lse"}},
+      {"more queries than keys, window", kBf, 64, 64, 1, 1, "window", "identity", {1, 300, 77, 1}, {"lse"}},
+      {"a mask that shows nothing", kBf, 64, 64, 1, 1, "nothing", "identity", {1, 141, 150, 1}, {"lse"}},
+      {"rows that see nothing among others", kBf, 64, 64, 1, 1, "thirds", "identity", {1, 141, 150, 1}, {"lse"}},
+      {"whole tiles", kBf, 128, 128, 1, 1, "causal", "identity", {1, 256, 256, 1}, {"lse"}},
+      {"one past whole tiles", kBf, 64, 64, 1, 1, "causal", "identity", {1, 257, 257, 1}, {"lse"}},
+      {"one short of whole tiles", kBf, 64, 64, 1, 1, "null", "identity", {1, 255, 383, 1}, {"lse"}},
+      {"many tiles a CTA", kBf, 64, 64, 3, 1, "null", "identity", {3, 33, 70, 2}, {"lse"}},
+      {"many tiles a CTA, one query tile", kBf, 128, 128, 2, 1, "null", "identity", {2, 33, 70, 1}, {"lse", "1q"}},
+      {"without LSE", kBf, 128, 128, 1, 1, "causal", "identity", {1, 141, 150, 1}, {}},
+      // sm_103a: every exponential on the MUFU.
+      {"sm_103a causal", kBf, 128, 128, 1, 1, "causal", "identity", {1, 141, 300, 1}, {"lse", "103"}},
+      {"sm_103a, one query tile", kBf, 64, 64, 1, 1, "null", "identity", {1, 100, 300, 2}, {"lse", "103"}},
+      {"sm_103a 192/128", kFp, 192, 128, 1, 1, "causal", "identity", {1, 141, 200, 1}, {"lse", "103"}},
+      {"sm_103a documents, sink", kBf, 64, 64, 2, 2, "custom", "softcap", {1, 70, 150, 1}, {"lse", "103", "sink"}},
+  };
+  // clang-format on
+  return list;
+}
+
+ProofCase case_of(const Row& row) {
+  const auto with = [&](std::string_view word) {
+    return std::find(row.with.begin(), row.with.end(), word) != row.with.end();
+  };
+  ProofCase one;
+  one.name = row.what;
+  one.shape = row.shape;
+  one.spec.arch = with("103") ? Arch::kSm103a : Arch::kSm100a;
+  one.spec.num_q_heads = row.heads;
+  one.spec.group = row.group;
+  one.spec.qk_depth = row.qk_depth;
+  one.spec.ov_depth = row.ov_depth;
+  one.spec.qkv_dtype = row.dtype;
+  if (with("fp16-out")) one.spec.output_dtype = Dtype::kFp16;
+  if (with("bf16-out")) one.spec.output_dtype = Dtype::kBf16;
+  if (with("mla")) one.spec.mla = Mla::kPrefill;
+  one.spec.mask = mask_named(row.mask);
+  one.spec.score_mod = score_mod_named(row.mod);
+  one.spec.sink = with("sink");
+  one.spec.return_lse = with("lse");
+  one.spec.lse_includes_sink = !with("bare-lse");
+  if (with("constant")) {
+    verify::set_constant(one.spec.mask);
+    one.spec.score_mod.constant = one.spec.score_mod.kind == ScoreModSpec::Kind::kSoftcap;
+  }
+  if (with("1q")) one.options.num_qo = 1;
+  if (with("2q")) one.options.num_qo = 2;
+  return one;
+}
+
+// --- at random -----------------------------------------------------------------------------------
+
+class Draw {
+ public:
+  Draw(std::uint64_t seed, std::uint64_t index) : stream_(seed, "sm100 proof"), at_(index << 16) {}
+
+  std::uint32_t bits() { return stream_.bits(at_++); }
+  int below(int n) { return static_cast<int>(bits() % static_cast<std::uint32_t>(n)); }
+  /// True once in n.
+  bool once_in(int n) { return below(n) == 0; }
+  template <class T>
+  T of(std::initializer_list<T> list) {
+    return *(list.begin() + below(static_cast<int>(list.size())));
+  }
+
+ private:
+  verify::RandomStream stream_;
+  std::uint64_t at_;
+};
+
+MaskSpec random_expression_mask(Draw& draw) {
+  MaskSpec mask = mask_of(Kind::kCustom);
+  mask.custom.name = "drawn";
+  for (;;) {
+    mask.custom.code = spec::random::Generator(draw.bits()).mask()->text();
+    mask.custom.params.clear();
+    for (ParamSpec& param : spec::random::Params::declared()) {
+      if (mask.custom.code.find("p." + param.name) != std::string::npos) {
+        mask.custom.params.push_back(std::move(param));
+      }
+    }
+    // Short ones compile quickly. A constant divisor of zero is refused by the parser, for one.
+    AttentionSpec spec;
+    spec.num_q_heads = 1;
+    spec.qk_depth = 64;
+    spec.mask = mask;
+    if (mask.custom.code.size() < 160 && validate(spec).empty()) return mask;
+  }
+}
+
+MaskSpec random_mask(Draw& draw, int depth) {
+  const int kind = draw.below(depth > 0 ? 12 : 9);
+  if (kind < 2) return mask_of(Kind::kNull);
+  if (kind < 5) return mask_of(Kind::kCausal);
+  MaskSpec mask;
+  if (kind == 5) {
+    mask = mask_of(Kind::kSlidingWindow);
+    mask.window = draw.of({1, 2, 31, 50, 127, 128, 129, 200, 1000000});
+    mask.constant = draw.once_in(3);
+  } else if (kind == 6) {
+    mask = mask_of(Kind::kChunked);
+    mask.chunk = draw.of({1, 7, 37, 64, 128, 160, 1000000});
+    mask.constant = draw.once_in(3);
+  } else if (kind == 7) {
+    mask = verify::custom_mask();
+  } else if (kind == 8) {
+    mask = random_expression_mask(draw);
+  } else {
+    mask = mask_of(draw.once_in(2) ? Kind::kAnd : Kind::kOr);
+    const int children = 2 + draw.below(2);
+    // User's functions have one name each, their parameters one type each.
+    bool custom = false;
+    while (static_cast<int>(mask.of.size()) < children) {
+      MaskSpec child = random_mask(draw, depth - 1);
+      const bool is_custom = child.kind == Kind::kCustom || !child.of.empty();
+      if (custom && is_custom) continue;
+      custom |= is_custom;
+      mask.of.push_back(std::move(child));
+    }
+  }
+  return mask;
+}
+
+AttentionSpec random_spec(Draw& draw) {
+  AttentionSpec spec;
+  spec.arch = draw.once_in(8) ? Arch::kSm103a : Arch::kSm100a;
+  spec.qkv_dtype = draw.of({kBf, kFp});
+  if (draw.once_in(5)) spec.output_dtype = draw.of({kBf, kFp});
+  const int depths = draw.below(10);
+  if (depths < 3) {
+    spec.qk_depth = 64;
+  } else if (depths < 5) {
+    spec.qk_depth = 128;
+  } else if (depths < 7) {
+    spec.qk_depth = 64 + 8 * draw.below(9);
+  } else if (depths == 7) {
+    spec.qk_depth = 136 + 8 * draw.below(8);
+  } else {
+    spec.qk_depth = depths == 8 ? 192 : 72 + 8 * draw.below(16);
+    spec.ov_depth = depths == 8 ? 128 : 64 + 8 * draw.below((spec.qk_depth - 64) / 8);
+  }
+  spec.group = draw.of({1, 1, 1, 2, 2, 3, 4, 5, 6, 8, 16, 64});
+  spec.num_q_heads = spec.group * (spec.group > 8 ? 1 : 1 + draw.below(2));
+  spec.mask = random_mask(draw, 1);
+  const int mod = draw.below(10);
+  const auto mods = verify::score_mods();
+  spec.score_mod = mods[mod < 6 ? 0 : static_cast<std::size_t>(mod - 6)].second;
+  spec.score_mod.constant = spec.score_mod.kind == ScoreModSpec::Kind::kSoftcap && draw.once_in(2);
+  spec.sink = draw.once_in(4);
+  spec.return_lse = !draw.once_in(5);
+  spec.lse_includes_sink = !(spec.sink && draw.once_in(3));
+  return spec;
+}
+
+ProofShape random_shape(Draw& draw, const AttentionSpec& spec) {
+  ProofShape shape;
+  shape.sm_count = draw.of({1, 1, 2, 3, 148});
+  const auto length = [&](int most) {
+    const int edge = draw.of({1, 2, 31, 63, 64, 65, 127, 128, 129, 160, 255, 256, 257, 384, 385});
+    return std::min(draw.once_in(2) ? edge : 1 + draw.below(most), most);
+  };
+  // Tiles of 128 x 128, and what their products cost, are bounded: the proof is to end.
+  const int heads = spec.num_q_heads;
+  const int cost = spec.qk_depth > 128 ? 2 : 1;
+  shape.batch = draw.once_in(4) ? 1 + draw.below(3) : 1;
+  shape.q_len = length(std::max(1, 420 / heads / cost / shape.batch));
+  shape.kv_len = draw.once_in(20) ? 0 : length(heads > 16 ? 200 : 400 / cost);
+  return shape;
+}
+
+}  // namespace
+
+std::vector<ProofCase> named_cases() {
+  std::vector<ProofCase> all;
+  for (const Row& row : rows()) all.push_back(case_of(row));
+  return all;
+}
+
+ProofCase random_case(std::uint64_t seed, std::uint64_t index) {
+  Draw draw(seed, index);
+  ProofCase one;
+  one.name = fmt::format("random {} {}", seed, index);
+  for (;;) {
+    one.spec = random_spec(draw);
+    one.options = {};
+    const int num_qo = draw.below(5);
+    if (num_qo >= 3) one.options.num_qo = num_qo - 2;
+    if (!validate(one.spec, one.options).empty()) continue;
+    const Result<KernelPlan> planned = plan(one.spec, one.options);
+    if (planned && planned->supported) break;
+  }
+  one.shape = random_shape(draw, one.spec);
+  return one;
+}
+
+}  // namespace attnjit::sm100

@@ -23,7 +23,8 @@ class ServiceOptions(Structure):
                 ("compile_threads", c_int32), ("any_build", c_int32), ("reserved", c_int32),
                 ("cache_max_bytes", c_int64), ("failure_ttl_s", c_int64), ("nvrtc_path", c_char_p),
                 ("driver_path", c_char_p), ("helper_path", c_char_p),
-                ("templates_folder", c_char_p), ("log", c_void_p), ("log_context", c_void_p)]
+                ("templates_folder", c_char_p), ("log", c_void_p), ("log_context", c_void_p),
+                ("tuning", c_char_p)]
 
 
 class Statistics(Structure):

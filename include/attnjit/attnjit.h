@@ -28,7 +28,7 @@ extern "C" {
 #endif
 
 /* Raised when a function or a field is added; never for a bug fix. */
-#define ATTNJIT_ABI_VERSION 1
+#define ATTNJIT_ABI_VERSION 2
 
 /* The version of the library that is loaded, e.g. "0.1.0", and of its ABI. */
 ATTNJIT_EXPORT const char* attnjit_version(void);
@@ -100,6 +100,7 @@ typedef struct attnjit_service_options {
   const char* templates_folder;
   attnjit_log_function log; /* NULL: standard error */
   void* log_context;
+  const char* tuning; /* the JSON text of a tuning table that plans are made with; NULL: none */
 } attnjit_service_options;
 
 typedef struct attnjit_statistics {

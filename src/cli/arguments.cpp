@@ -38,6 +38,7 @@ class Parser {
     verify();
     emulate();
     bench();
+    tune();
     cache();
     doctor();
   }
@@ -95,11 +96,15 @@ class Parser {
   }
 
   static void add_spec(CLI::App* app, SpecArguments& spec) {
+    app->add_option("--tuning", spec.tuning, "Tuning table (JSON) that plans are made with")
+        ->type_name("FILE");
+    add_untuned_spec(app, spec);
+  }
+
+  static void add_untuned_spec(CLI::App* app, SpecArguments& spec) {
     app->add_option("--spec", spec.file, "JSON file of the spec; - reads standard input")
         ->type_name("FILE")
         ->group("Spec");
-    app->add_option("--tuning", spec.tuning, "Tuning table (JSON) that plans are made with")
-        ->type_name("FILE");
     for (const spec::SpecFlag& flag : spec::spec_flags()) {
       CLI::Option* option = app->add_option_function<std::string>(
                                    flag.name,
@@ -125,11 +130,20 @@ class Parser {
                     "Keys of a sequence, or N,N,.. one a sequence; default 512")
         ->type_name("N[,N..]")
         ->group(group);
-    app->add_option("--seed", problem.seed, "Seed of the inputs; default 0")->group(group);
+    add_input(app, problem);
+    add_values(app, problem);
+  }
+
+  static void add_input(CLI::App* app, ProblemArguments& problem) {
     app->add_option("--input", problem.input,
                     "normal, large (scores of deviation 8), rising (the maximum grows with kv_idx) "
                     "or spike; default normal")
-        ->group(group);
+        ->group("Problem");
+  }
+
+  static void add_values(CLI::App* app, ProblemArguments& problem) {
+    const char* group = "Problem";
+    app->add_option("--seed", problem.seed, "Seed of the inputs; default 0")->group(group);
     app->add_option("--scale", problem.scale, "Score scale; default 1/sqrt(qk_depth)")
         ->group(group);
     app->add_option("--window", problem.window,
@@ -229,6 +243,24 @@ class Parser {
     app->add_option("--repeats", bench_.repeats, "Samples; the median is reported; default 20");
   }
 
+  void tune() {
+    CLI::App* app = command(
+        "tune", "Time the variants of a spec's kernel on the GPU; write a tuning table", tune_);
+    add_untuned_spec(app, tune_.spec);
+    app->add_option("-o,--output", tune_.output,
+                    "The table to write; a table that is there keeps its other rows")
+        ->type_name("FILE");
+    app->add_option("--shape", tune_.shapes,
+                    "Lengths to time, each once; default 16:1024:1024, 4:4096:4096, 1:16384:16384")
+        ->type_name("BATCH:M:N")
+        ->expected(1)
+        ->take_all();
+    app->add_option("--pairs", tune_.pairs, "Pairs of blocks of each finalist and shape; default 9");
+    app->add_option("--max-variants", tune_.max_variants,
+                    "Variants to try, those nearest to the untuned plan first; default 256");
+    add_values(app, tune_.problem);
+  }
+
   void cache() {
     CLI::App* app = app_.add_subcommand("cache", "Look after the cache of compiled kernels");
     app->require_subcommand(1);
@@ -276,6 +308,7 @@ class Parser {
   VerifyArguments verify_;
   EmulateArguments emulate_;
   BenchArguments bench_;
+  TuneArguments tune_;
   CacheArguments cache_;
   DoctorArguments doctor_;
 };

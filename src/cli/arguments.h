@@ -80,6 +80,15 @@ struct BenchArguments {
   int repeats = 20;
 };
 
+struct TuneArguments {
+  SpecArguments spec;               ///< its tuning is not used
+  ProblemArguments problem;         ///< its launch values; not its lengths
+  std::vector<std::string> shapes;  ///< BATCH:Q_LEN:KV_LEN
+  std::string output;               ///< file of the table; empty: none
+  int pairs = 9;
+  int max_variants = 256;
+};
+
 struct CacheArguments {
   enum class Action { kPath, kList, kStats, kVerify, kGc, kClear, kExport, kImport };
   Action action = Action::kPath;
@@ -95,7 +104,8 @@ struct Arguments {
   std::string command;  ///< "compile"
   bool json = false;
   std::variant<PlanArguments, GenerateArguments, CompileArguments, PrewarmArguments,
-               VerifyArguments, EmulateArguments, BenchArguments, CacheArguments, DoctorArguments>
+               VerifyArguments, EmulateArguments, BenchArguments, TuneArguments, CacheArguments,
+               DoctorArguments>
       values;
 };
 

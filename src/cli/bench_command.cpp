@@ -11,6 +11,7 @@
 #include "verify/draw.h"
 #include "verify/gpu_device.h"
 #include "verify/gpu_problem.h"
+#include "verify/gpu_timer.h"
 #include "verify/meaning.h"
 
 namespace attnjit::cli {
@@ -21,7 +22,6 @@ using verify::Problem;
 
 constexpr double kSampleMs = 2;  // launches are grouped to samples of about this length
 constexpr int kMaxGroup = 200;
-constexpr int kMaxSets = 16;
 
 struct Timing {
   int sets = 1, group = 1;
@@ -46,81 +46,27 @@ double count_pairs(const Problem& problem, const verify::Meaning& meaning) {
   return pairs;
 }
 
-class Bench {
- public:
-  Bench(const Device& device, const Kernel& kernel, const Problem& problem)
-      : device_(device), kernel_(kernel), problem_(problem) {}
-
-  Result<Timing> run(int warmup, int repeats) {
-    Timing timing;
-    if (Status s = prepare(timing); !s) return std::move(s).error();
-    Result<double> once = sample(std::max(1, warmup));
-    if (!once) return std::move(once).error();
-    once = sample(3);
-    if (!once) return std::move(once).error();
-    timing.group =
-        std::clamp(static_cast<int>(std::ceil(kSampleMs / std::max(1e-4, *once))), 1, kMaxGroup);
-    for (int i = 0; i < repeats; ++i) {
-      Result<double> ms = sample(timing.group);
-      if (!ms) return std::move(ms).error();
-      timing.samples.push_back(*ms);
-    }
-    std::sort(timing.samples.begin(), timing.samples.end());
-    return timing;
+Result<Timing> run(const Device& device, const Kernel& kernel, const Problem& problem, int warmup,
+                   int repeats) {
+  Result<verify::GpuTimer> timer = verify::GpuTimer::make(device, problem);
+  if (!timer) return std::move(timer).error();
+  verify::GpuTimer::States states;
+  Timing timing;
+  timing.sets = timer->sets();
+  // NOTE: once more before the group is sized: the first launches load and encode.
+  Result<double> once = timer->time(kernel, states, std::max(1, warmup));
+  if (once) once = timer->time(kernel, states, 3);
+  if (!once) return std::move(once).error();
+  timing.group =
+      std::clamp(static_cast<int>(std::ceil(kSampleMs / std::max(1e-4, *once))), 1, kMaxGroup);
+  for (int i = 0; i < repeats; ++i) {
+    Result<double> ms = timer->time(kernel, states, timing.group);
+    if (!ms) return std::move(ms).error();
+    timing.samples.push_back(*ms);
   }
-
- private:
-  Status prepare(Timing& timing) {
-    Result<DeviceStream> stream = device_.create_stream();
-    if (!stream) return std::move(stream).error();
-    stream_ = std::move(*stream);
-    Result<std::int64_t> free = device_.free_bytes();
-    if (!free) return std::move(free).error();
-    const std::int64_t bytes = GpuProblem::bytes_of(problem_);
-    const std::int64_t wanted =
-        2 * device_.properties().l2_bytes / std::max<std::int64_t>(1, bytes) + 2;
-    const std::int64_t fit =
-        std::max<std::int64_t>(1, *free / 2 / std::max<std::int64_t>(1, bytes));
-    timing.sets = static_cast<int>(std::min({wanted, fit, std::int64_t{kMaxSets}}));
-    for (int i = 0; i < timing.sets; ++i) {
-      Result<GpuProblem> set = GpuProblem::upload(device_, problem_, stream_.stream());
-      if (!set) return std::move(set).error();
-      if (Status s = set->prepare(device_, kernel_); !s) return s;
-      sets_.push_back(std::move(*set));
-    }
-    states_.resize(sets_.size());
-    for (DeviceEvent* event : {&begin_, &end_}) {
-      Result<DeviceEvent> made = device_.create_event();
-      if (!made) return std::move(made).error();
-      *event = std::move(*made);
-    }
-    return {};
-  }
-
-  Result<double> sample(int launches) {
-    void* stream = stream_.stream();
-    if (Status s = device_.record(begin_, stream); !s) return std::move(s).error();
-    for (int i = 0; i < launches; ++i) {
-      next_ = (next_ + 1) % sets_.size();
-      if (Status s = kernel_.launch(sets_[next_].args(), states_[next_]); !s) {
-        return std::move(s).error();
-      }
-    }
-    if (Status s = device_.record(end_, stream); !s) return std::move(s).error();
-    Result<double> ms = device_.elapsed_ms(begin_, end_);
-    if (!ms) return ms;
-    return *ms / launches;
-  }
-
-  const Device& device_;
-  const Kernel& kernel_;
-  const Problem& problem_;
-  DeviceStream stream_;
-  DeviceEvent begin_, end_;
-  std::vector<GpuProblem> sets_;
-  std::vector<LaunchState> states_;
-  std::size_t next_ = 0;
-};
+  std::sort(timing.samples.begin(), timing.samples.end());
+  return timing;
+}
 
 }  // namespace
 
@@ -153,8 +99,7 @@ Result<Report> run_bench(const BenchArguments& arguments) {
   if (!compiled) return std::move(compiled).error();
   Result<std::unique_ptr<Kernel>> kernel = gpu->driver->load(compiled->image, prepared->plan());
   if (!kernel) return std::move(kernel).error();
-  Result<Timing> timing =
-      Bench(gpu->device, **kernel, *problem).run(arguments.warmup, arguments.repeats);
+  Result<Timing> timing = run(gpu->device, **kernel, *problem, arguments.warmup, arguments.repeats);
   if (!timing) return std::move(timing).error();
 
   const AttentionSpec& spec = problem->spec;

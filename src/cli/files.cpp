@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 
 namespace attnjit::cli {
@@ -66,6 +67,39 @@ Status write_file(const std::string& path, std::string_view bytes) {
   const Error error = failed();
   if (::close(descriptor) != 0 || !written) return error;
   return {};
+}
+
+Status replace_file(const std::string& path, std::string_view bytes) {
+  const auto failed = [&] {
+    return make_error(ErrorCode::kIo, fmt::format("cannot be written: {}", std::strerror(errno)),
+                      path);
+  };
+  std::string target = path;
+  if (char* real = ::realpath(path.c_str(), nullptr)) {
+    target = real;
+    std::free(real);
+  } else if (errno != ENOENT) {
+    return failed();
+  }
+  struct stat before {};
+  const bool exists = ::stat(target.c_str(), &before) == 0;
+  if (exists && !S_ISREG(before.st_mode)) {
+    return make_error(ErrorCode::kInvalid, "is no regular file: it cannot be replaced", path);
+  }
+  const std::string temporary = fmt::format("{}.{}.tmp", target, ::getpid());
+  const int descriptor =
+      ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+  if (descriptor < 0) return failed();
+  // NOTE: fsync before rename, or a crash may leave the new name with no bytes.
+  const bool written = write_all(descriptor, bytes) &&
+                       (!exists || ::fchmod(descriptor, before.st_mode & 0777) == 0) &&
+                       ::fsync(descriptor) == 0;
+  Error error = failed();
+  if (::close(descriptor) != 0 && written) error = failed();
+  if (written && ::rename(temporary.c_str(), target.c_str()) == 0) return {};
+  if (written) error = failed();
+  (void)::unlink(temporary.c_str());
+  return error;
 }
 
 }  // namespace attnjit::cli

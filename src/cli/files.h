@@ -16,6 +16,11 @@ Result<std::string> read_file(const std::string& path, std::int64_t max_bytes);
 /// Errors: kIo, field the path.
 Status write_file(const std::string& path, std::string_view bytes);
 
+/// Writes a file so that whoever reads it, and whatever interrupts this, sees the old bytes or the
+/// new ones. A link keeps pointing to the file. Errors: kIo, field the path; kInvalid where it is
+/// there and no regular file.
+Status replace_file(const std::string& path, std::string_view bytes);
+
 /// Writes all bytes to a descriptor; false with errno where that failed.
 bool write_all(int descriptor, std::string_view bytes);
 

@@ -22,6 +22,7 @@ Result<Report> run_prewarm(const PrewarmArguments& arguments);
 Result<Report> run_verify(const VerifyArguments& arguments);
 Result<Report> run_emulate(const EmulateArguments& arguments);
 Result<Report> run_bench(const BenchArguments& arguments);
+Result<Report> run_tune(const TuneArguments& arguments);
 Result<Report> run_cache(const CacheArguments& arguments);
 Result<Report> run_doctor(const DoctorArguments& arguments);
 

@@ -66,6 +66,15 @@ Result<ServiceOptions> options_from_c(const attnjit_service_options* given) {
   options.driver_path = text_or_empty(in.driver_path);
   options.helper_path = text_or_empty(in.helper_path);
   options.templates_folder = text_or_empty(in.templates_folder);
+  if (in.tuning != nullptr) {
+    Result<Tuning> tuning = tuning_from_json(in.tuning);
+    if (!tuning) {
+      Error error = std::move(tuning).error();
+      error.field = error.field.empty() ? "tuning" : "tuning: " + error.field;
+      return error;
+    }
+    options.tuning = std::make_shared<const Tuning>(*std::move(tuning));
+  }
   if (in.log != nullptr) {
     options.log = [log = in.log, context = in.log_context](LogLevel level, std::string_view text) {
       log(context, static_cast<int32_t>(level), text.data(), text.size());

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "attnjit/compile.h"
+#include "attnjit/driver.h"
 #include "attnjit/plan.h"
 #include "verify/problem.h"
 
@@ -39,6 +40,6 @@ class Backend {
 };
 
 /// The first GPU whose architecture is `arch`. Errors: kEnvironment with what was found.
-Result<std::unique_ptr<Backend>> make_gpu_backend(Arch arch);
+Result<std::unique_ptr<Backend>> make_gpu_backend(Arch arch, const DriverOptions& options = {});
 
 }  // namespace attnjit::verify

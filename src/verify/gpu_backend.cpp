@@ -55,8 +55,8 @@ class GpuBackend final : public Backend {
 
 }  // namespace
 
-Result<GpuChoice> open_gpu(Arch arch) {
-  Result<std::shared_ptr<const Driver>> driver = Driver::open();
+Result<GpuChoice> open_gpu(Arch arch, const DriverOptions& options) {
+  Result<std::shared_ptr<const Driver>> driver = Driver::open(options);
   if (!driver) return std::move(driver).error();
   Result<int> count = device_count(**driver);
   if (!count) return std::move(count).error();
@@ -78,8 +78,8 @@ Result<GpuChoice> open_gpu(Arch arch) {
                     "arch");
 }
 
-Result<std::unique_ptr<Backend>> make_gpu_backend(Arch arch) {
-  Result<GpuChoice> gpu = open_gpu(arch);
+Result<std::unique_ptr<Backend>> make_gpu_backend(Arch arch, const DriverOptions& options) {
+  Result<GpuChoice> gpu = open_gpu(arch, options);
   if (!gpu) return std::move(gpu).error();
   return std::unique_ptr<Backend>(std::make_unique<GpuBackend>(std::move(*gpu)));
 }

@@ -14,6 +14,6 @@ struct GpuChoice {
 };
 
 /// Opens the first GPU of an architecture. Errors: kEnvironment with what was found instead.
-Result<GpuChoice> open_gpu(Arch arch);
+Result<GpuChoice> open_gpu(Arch arch, const DriverOptions& options = {});
 
 }  // namespace attnjit::verify

@@ -19,6 +19,7 @@ TEST_F(Usage, HelpAndVersion) {
                                              {"verify", "--help"},
                                              {"emulate", "--help"},
                                              {"bench", "--help"},
+                                             {"tune", "--help"},
                                              {"cache", "--help"},
                                              {"cache", "gc", "--help"},
                                              {"doctor", "--help"}}) {

@@ -140,6 +140,38 @@ int c_abi_versions(void) {
   return 0;
 }
 
+int c_abi_tuning(void) {
+  static const char* const kTables[] = {NULL, "{\"rows\": []}",
+                                        "{\"rows\": [{\"choose\": {\"BN\": 64}}]}"};
+  char keys[3][65];
+  attnjit_service_options options;
+  attnjit_service* service = NULL;
+  attnjit_spec* spec = NULL;
+  attnjit_error* error = NULL;
+  int i = 0;
+
+  memset(&options, 0, sizeof options);
+  options.struct_size = sizeof options;
+  options.no_disk_cache = 1;
+  for (i = 0; i < 3; ++i) {
+    options.tuning = kTables[i];
+    CHECK(attnjit_service_create(&options, &service) == NULL);
+    CHECK(attnjit_spec_prepare(service, kSpec, strlen(kSpec), &spec) == NULL);
+    strcpy(keys[i], attnjit_spec_key(spec));
+    attnjit_spec_free(spec);
+    attnjit_service_destroy(service);
+  }
+  CHECK(strcmp(keys[0], keys[1]) == 0);
+  CHECK(strcmp(keys[0], keys[2]) != 0);
+  options.tuning = "{\"rows\": 3}";
+  error = attnjit_service_create(&options, &service);
+  CHECK(attnjit_error_code(error) == ATTNJIT_INVALID);
+  CHECK(strstr(attnjit_error_field(error), "tuning") != NULL);
+  CHECK(service == NULL);
+  attnjit_error_free(error);
+  return 0;
+}
+
 int c_abi_launch(const char* cache, const char* driver, uint64_t memory) {
   attnjit_service_options options;
   attnjit_service* service = NULL;

@@ -36,6 +36,8 @@ TEST_F(CAbiTest, Errors) { EXPECT_EQ(c_abi_errors(), 0) << "line of c_abi_test.c
 
 TEST_F(CAbiTest, OlderAndNewerCallers) { EXPECT_EQ(c_abi_versions(), 0) << "line of c_abi_test.c"; }
 
+TEST_F(CAbiTest, TuningTables) { EXPECT_EQ(c_abi_tuning(), 0) << "line of c_abi_test.c"; }
+
 TEST_F(CAbiTest, FromSpecToLaunch) {
   fill_cache();
   cuda_.primary(0);

@@ -10,6 +10,7 @@ extern "C" {
 const char* c_abi_spec(void);
 int c_abi_errors(void);
 int c_abi_versions(void);
+int c_abi_tuning(void);
 int c_abi_launch(const char* cache, const char* driver, uint64_t memory);
 #ifdef __cplusplus
 }

@@ -1,0 +1,205 @@
+// attnjit tune: measures which variant of a spec's kernel is fastest on the GPU at hand.
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cstdio>
+#include <ctime>
+
+#include "attnjit/tuning.h"
+#include "cli/files.h"
+#include "cli/json.h"
+#include "cli/report.h"
+#include "cli/session.h"
+#include "cli/spec_source.h"
+#include "tune/table.h"
+#include "tune/tuner.h"
+
+namespace attnjit::cli {
+namespace {
+
+using tune::Fate;
+using tune::Measured;
+using tune::TuneRequest;
+using tune::TuneResult;
+using tune::TuneShape;
+
+constexpr std::int64_t kMaxTableBytes = 16 << 20;
+
+Result<TuneShape> read_shape(const std::string& text) {
+  TuneShape shape;
+  const char* at = text.data();
+  const char* end = at + text.size();
+  for (std::int64_t* value : {&shape.batch, &shape.q_len, &shape.kv_len}) {
+    const auto [stop, status] = std::from_chars(at, end, *value);
+    const bool last = value == &shape.kv_len;
+    if (status != std::errc{} || (last ? stop != end : stop == end || *stop != ':')) {
+      return make_error(ErrorCode::kInvalid,
+                        fmt::format("'{}' is no BATCH:Q_LEN:KV_LEN", text.substr(0, 64)), "shape");
+    }
+    at = last ? stop : stop + 1;
+  }
+  return shape;
+}
+
+Result<std::vector<TuneShape>> read_shapes(const std::vector<std::string>& texts,
+                                           std::int64_t max_seq_len) {
+  std::vector<TuneShape> shapes;
+  for (const std::string& text : texts) {
+    Result<TuneShape> shape = read_shape(text);
+    if (!shape) return std::move(shape).error();
+    shapes.push_back(*shape);
+  }
+  if (!shapes.empty()) return shapes;
+  for (const std::int64_t length : {1024, 4096, 16384}) {
+    if (max_seq_len == 0 || length <= max_seq_len)
+      shapes.push_back({16384 / length, length, length});
+  }
+  if (shapes.empty())
+    shapes.push_back({std::max<std::int64_t>(1, 16384 / max_seq_len), max_seq_len, max_seq_len});
+  return shapes;
+}
+
+Status check_range(const char* flag, std::int64_t value, std::int64_t least, std::int64_t most) {
+  if (value >= least && value <= most) return {};
+  return make_error(ErrorCode::kInvalid,
+                    fmt::format("is {}; allowed: {} to {}", value, least, most), flag);
+}
+
+std::string choice_text(const TuningValues& choose, const TuningValues& untuned) {
+  std::string text;
+  for (const auto& [name, value] : choose) {
+    const auto before = untuned.find(name);
+    if (before != untuned.end() && before->second == value) continue;
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, value);
+  }
+  return text.empty() ? "untuned" : text;
+}
+
+Json result_json(const TuneRequest& request, const TuneResult& result) {
+  const Measured& winner = result.variants[result.winner];
+  Json json;
+  json["device"] = result.device.name;
+  json["sm_count"] = result.device.sm_count;
+  json["driver"] = result.device.driver;
+  json["nvrtc_version"] = result.nvrtc_version;
+  json["arch"] = std::string(to_string(request.spec.arch));
+  json["key"] = winner.key;
+  json["untuned_key"] = result.variants.front().key;
+  json["choose"] = winner.variant.choose;
+  json["ratio"] = winner.ratio;
+  json["control"] = result.control;
+  json["shapes"] = Json::array();
+  for (const TuneShape& shape : request.shapes) {
+    json["shapes"].push_back(
+        {{"batch", shape.batch}, {"q_len", shape.q_len}, {"kv_len", shape.kv_len}});
+  }
+  json["variants"] = Json::array();
+  for (const Measured& measured : result.variants) {
+    Json variant;
+    variant["choose"] = measured.variant.choose;
+    variant["key"] = measured.key.empty() ? Json() : Json(measured.key);
+    variant["outcome"] = std::string(to_string(measured.fate));
+    variant["reason"] = measured.reason.empty() ? Json() : Json(measured.reason);
+    variant["ms"] = measured.ms;
+    variant["ratios"] = measured.ratios;
+    variant["ratio"] = measured.ratios.empty() ? Json() : Json(measured.ratio);
+    json["variants"].push_back(std::move(variant));
+  }
+  json["illegal"] = result.illegal;
+  json["duplicates"] = result.duplicates;
+  json["left_out"] = result.left_out;
+  return json;
+}
+
+std::string result_text(const TuneRequest& request, const TuneResult& result) {
+  const TuningValues& untuned = result.variants.front().variant.choose;
+  std::string text = fmt::format("{}, {} SMs, {}; {} variants\nms a launch at (batch:q_len:kv_len)",
+                                 result.device.name, result.device.sm_count, result.device.driver,
+                                 result.variants.size());
+  for (const TuneShape& shape : request.shapes) {
+    text += fmt::format(" {}:{}:{}", shape.batch, shape.q_len, shape.kv_len);
+  }
+  text += "; times the untuned kernel's\n";
+  std::vector<const Measured*> order;
+  for (const Measured& measured : result.variants) order.push_back(&measured);
+  std::stable_sort(order.begin(), order.end(), [](const Measured* a, const Measured* b) {
+    if (a->fate != b->fate) return a->fate < b->fate;
+    return a->ratio < b->ratio;
+  });
+  for (const Measured* measured : order) {
+    text += fmt::format("{:<12}", to_string(measured->fate));
+    for (const double ms : measured->ms) text += fmt::format(" {:8.4f}", ms);
+    if (!measured->ratios.empty()) text += fmt::format(" {:6.3f}", measured->ratio);
+    text += fmt::format("  {}{}{}\n", choice_text(measured->variant.choose, untuned),
+                        measured->reason.empty() ? "" : ": ", measured->reason);
+  }
+  text += fmt::format("the untuned kernel beside itself: {:.3f}\n", result.control);
+  return text;
+}
+
+}  // namespace
+
+Result<Report> run_tune(const TuneArguments& arguments) {
+  if (Status s = check_range("pairs", arguments.pairs, 5, 1000); !s) return std::move(s).error();
+  if (Status s = check_range("max_variants", arguments.max_variants, 1, 4096); !s) {
+    return std::move(s).error();
+  }
+  Result<SpecDocument> document = read_spec(arguments.spec);
+  if (!document) return std::move(document).error();
+  Result<verify::ProblemRequest> values = read_problem(arguments.problem, document->spec);
+  if (!values) return std::move(values).error();
+  TuneRequest request;
+  request.spec = document->spec;
+  request.options = document->options;
+  request.values = std::move(*values);
+  request.pairs = arguments.pairs;
+  request.max_variants = static_cast<std::size_t>(arguments.max_variants);
+  Result<std::vector<TuneShape>> shapes = read_shapes(arguments.shapes, document->spec.max_seq_len);
+  if (!shapes) return std::move(shapes).error();
+  request.shapes = std::move(*shapes);
+  std::string existing;
+  if (!arguments.output.empty() && ::access(arguments.output.c_str(), F_OK) == 0) {
+    // A table that cannot be kept is told before anything is measured.
+    Result<std::string> text = read_file(arguments.output, kMaxTableBytes);
+    if (!text) return std::move(text).error();
+    existing = std::move(*text);
+    if (Result<Tuning> table = tuning_from_json(existing); !table) {
+      Error error = std::move(table).error();
+      error.field = arguments.output + (error.field.empty() ? "" : ": " + error.field);
+      return error;
+    }
+  }
+
+  const bool terminal = ::isatty(STDERR_FILENO) != 0;
+  const auto progress = [&](std::string_view stage, std::size_t done, std::size_t all) {
+    if (!terminal) return;
+    (void)std::fputs(fmt::format("\r{} {} of {}\033[K", stage, done, all).c_str(), stderr);
+  };
+  const auto services = [](std::shared_ptr<const Tuning> tuning) {
+    return open_service(std::move(tuning));
+  };
+  const Result<TuneResult> result = tune::tune(
+      request, services, [&] { return tune::make_gpu_rig(request.spec.arch); }, progress);
+  if (terminal) (void)std::fputs("\r\033[K", stderr);
+  if (!result) return result.error();
+
+  Report report;
+  Json json = result_json(request, *result);
+  report.text = result_text(request, *result);
+  if (!arguments.output.empty()) {
+    const std::string date = fmt::format("{:%Y-%m-%d %H:%M} UTC", fmt::gmtime(std::time(nullptr)));
+    Result<std::string> table = tune::table_with(existing, request, *result, date);
+    if (!table) return std::move(table).error();
+    if (Status s = replace_file(arguments.output, *table); !s) return std::move(s).error();
+    json["file"] = arguments.output;
+    report.text += fmt::format("written: {}\n", arguments.output);
+  }
+  report.json = to_text(json);
+  return report;
+}
+
+}  // namespace attnjit::cli

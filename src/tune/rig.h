@@ -1,0 +1,48 @@
+// TuningRig: what runs and times a kernel's variants: a GPU, or a test.
+//
+// Thread rules: used by one thread at a time.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "attnjit/compile.h"
+#include "attnjit/driver.h"
+#include "attnjit/plan.h"
+#include "attnjit/result.h"
+#include "verify/backend.h"
+#include "verify/problem.h"
+
+namespace attnjit::tune {
+
+/// What the numbers were measured on.
+struct RigDevice {
+  std::string name;    ///< "NVIDIA H200"
+  std::string driver;  ///< "CUDA 13.0"
+  int sm_count = 0;
+};
+
+class TuningRig {
+ public:
+  virtual ~TuningRig() = default;
+  virtual RigDevice device() const = 0;
+
+  /// Makes a compiled variant ready to run. Numbers are given out by the caller, once each.
+  virtual Status load(std::size_t variant, const KernelPlan& plan,
+                      const std::shared_ptr<const KernelImage>& image) = 0;
+
+  /// Runs a variant once; its outputs were poisoned before.
+  virtual Result<verify::BackendRun> run(std::size_t variant, const verify::Problem& problem) = 0;
+
+  /// Makes the buffers that time() uses; those of the problem before are gone.
+  virtual Status use(const verify::Problem& problem) = 0;
+
+  /// Milliseconds a launch, of `launches` in a row over rotating buffers.
+  virtual Result<double> time(std::size_t variant, int launches) = 0;
+};
+
+/// The first GPU of an architecture. Errors: kEnvironment with what was found instead.
+Result<std::unique_ptr<TuningRig>> make_gpu_rig(Arch arch, const DriverOptions& options = {});
+
+}  // namespace attnjit::tune

@@ -1,0 +1,21 @@
+// Tuning tables as files: what was measured becomes a row, beside the rows that are there.
+//
+// Thread rules: pure functions.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "attnjit/result.h"
+#include "tune/tuner.h"
+
+namespace attnjit::tune {
+
+/// A table's text with the row of this result added, or put in the place of the row that matches
+/// the same. `existing` is the table so far, or empty; what else it holds is kept. `date` is
+/// written as it is. The text is canonical: the same arguments give the same bytes.
+/// Errors: kInvalid where `existing` is no tuning table.
+Result<std::string> table_with(std::string_view existing, const TuneRequest& request,
+                               const TuneResult& result, std::string_view date);
+
+}  // namespace attnjit::tune

@@ -1,0 +1,93 @@
+#include "tune/variants.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <utility>
+
+namespace attnjit::tune {
+namespace {
+
+// What tells one kernel of a spec from another: its constants, and what it is launched with.
+std::string identity(const KernelPlan& plan) {
+  std::string text = fmt::format("{} {} {}", plan.threads, plan.cluster, plan.smem_bytes);
+  for (const ConfigConstant& constant : plan.constants) {
+    text += fmt::format("\n{} {}", constant.name, constant.value);
+  }
+  return text;
+}
+
+std::size_t differing(const TuningValues& a, const TuningValues& b) {
+  std::size_t count = 0;
+  for (const auto& [name, value] : a) {
+    const auto other = b.find(name);
+    if (other == b.end() || other->second != value) ++count;
+  }
+  return count;
+}
+
+TuningValues chosen(const KernelPlan& plan) {
+  TuningValues values;
+  for (const TuningKnob& knob : tuning_knobs(plan)) values[knob.name] = knob.chosen;
+  return values;
+}
+
+}  // namespace
+
+Tuning table_of(TuningValues choose) {
+  Tuning table;
+  if (!choose.empty()) table.rows.push_back({{}, std::move(choose)});
+  return table;
+}
+
+Result<Variants> enumerate_variants(const AttentionSpec& spec, const PlanOptions& options,
+                                    std::size_t most) {
+  // NOTE: an empty table, so that whatever table plans come with by default is left aside.
+  const Tuning untuned;
+  Result<KernelPlan> planned = plan(spec, options, &untuned);
+  if (!planned) return std::move(planned).error();
+  if (!planned->supported) return make_error(ErrorCode::kUnsupported, planned->reason);
+  const std::vector<TuningKnob> knobs = tuning_knobs(*planned);
+  const TuningValues base = chosen(*planned);
+  const Tuning base_table = table_of(base);
+  const Result<KernelPlan> pinned = plan(spec, options, &base_table);
+  if (!pinned || identity(*pinned) != identity(*planned)) {
+    return make_error(ErrorCode::kInternal, "the untuned plan's choices do not give its kernel");
+  }
+
+  Variants variants;
+  std::set<std::string> seen{identity(*planned)};
+  std::vector<Variant> others;
+  std::vector<std::size_t> at(knobs.size(), 0);
+  for (bool more = !knobs.empty(); more;) {
+    TuningValues choose;
+    for (std::size_t i = 0; i < knobs.size(); ++i) choose[knobs[i].name] = knobs[i].values[at[i]];
+    const Tuning table = table_of(choose);
+    Result<KernelPlan> tuned = plan(spec, options, &table);
+    if (!tuned || !tuned->supported) {
+      ++variants.illegal;
+    } else if (seen.insert(identity(*tuned)).second) {
+      others.push_back({std::move(choose), *std::move(tuned)});
+    } else {
+      ++variants.duplicates;
+    }
+    more = false;
+    for (std::size_t i = 0; i < at.size() && !more; ++i) {
+      more = ++at[i] < knobs[i].values.size();
+      if (!more) at[i] = 0;
+    }
+  }
+  std::stable_sort(others.begin(), others.end(), [&](const Variant& a, const Variant& b) {
+    return differing(a.choose, base) < differing(b.choose, base);
+  });
+  const std::size_t kept = std::min(others.size(), most > 0 ? most - 1 : 0);
+  variants.left_out = others.size() - kept;
+  others.resize(kept);
+  variants.list.push_back({base, *std::move(planned)});
+  std::move(others.begin(), others.end(), std::back_inserter(variants.list));
+  return variants;
+}
+
+}  // namespace attnjit::tune

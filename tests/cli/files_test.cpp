@@ -1,0 +1,54 @@
+// Files that a user names are replaced whole or not at all.
+#include "cli/files.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "process.h"
+
+namespace attnjit::cli {
+namespace {
+
+using testing::read_text;
+using testing::TemporaryFolder;
+using testing::write_text;
+
+std::size_t files_in(const std::string& folder) {
+  const std::filesystem::directory_iterator begin(folder), end;
+  return static_cast<std::size_t>(std::distance(begin, end));
+}
+
+TEST(ReplaceFile, KeepsModeAndLinkAndLeavesNothingElse) {
+  const TemporaryFolder folder;
+  ASSERT_TRUE(replace_file(folder / "a", "one").ok());
+  EXPECT_EQ(read_text(folder / "a"), "one");
+  ASSERT_EQ(::chmod((folder / "a").c_str(), 0640), 0);
+  std::filesystem::create_symlink("a", folder / "link");
+  ASSERT_TRUE(replace_file(folder / "link", "two").ok());
+  EXPECT_TRUE(std::filesystem::is_symlink(folder / "link"));
+  EXPECT_EQ(read_text(folder / "a"), "two");
+  struct stat status {};
+  ASSERT_EQ(::stat((folder / "a").c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777, 0640U);
+  EXPECT_EQ(files_in(folder.path()), 2U);
+}
+
+TEST(ReplaceFile, WhatCannotBeReplacedStays) {
+  const TemporaryFolder folder;
+  EXPECT_EQ(replace_file(folder / "missing/a", "x").error().code, ErrorCode::kIo);
+  EXPECT_EQ(replace_file(folder.path(), "x").error().code, ErrorCode::kInvalid);
+  EXPECT_EQ(replace_file("/dev/null", "x").error().code, ErrorCode::kInvalid);
+  // A file in the way of the temporary one: nothing of it is touched.
+  write_text(folder / "a", "old");
+  const std::string temporary = folder / "a." + std::to_string(::getpid()) + ".tmp";
+  write_text(temporary, "another's");
+  EXPECT_EQ(replace_file(folder / "a", "x").error().code, ErrorCode::kIo);
+  EXPECT_EQ(read_text(folder / "a"), "old");
+  EXPECT_EQ(read_text(temporary), "another's");
+}
+
+}  // namespace
+}  // namespace attnjit::cli

@@ -1,0 +1,97 @@
+// attnjit tune where there is no GPU, and tuning tables in the commands that plan with them.
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "cli_test.h"
+
+namespace attnjit::testing {
+namespace {
+
+constexpr const char* kTable =
+    R"({"rows": [{"match": {"arch": "sm_90a", "qk_depth": 64}, "choose": {"BN": 96}}]})";
+
+class Tune : public CliTest {
+ protected:
+  // A driver library in a folder that the loader looks into first.
+  void use_driver(const std::string& library) {
+    std::filesystem::create_directories(folder_ / "driver");
+    std::filesystem::remove(folder_ / "driver/libcuda.so.1");
+    if (library.empty()) {
+      write_text(folder_ / "driver/libcuda.so.1", "no library");
+    } else {
+      std::filesystem::create_symlink(library, folder_ / "driver/libcuda.so.1");
+    }
+    options_.environment["LD_LIBRARY_PATH"] = folder_ / "driver";
+    options_.environment["ATTNJIT_FAKE_KERNEL"] = "attnjit_forward";
+  }
+  bool table_exists() const { return std::filesystem::exists(folder_ / "table.json"); }
+};
+
+TEST_F(Tune, BadInputIsTold) {
+  expect_bad(hopper("tune", {"--shape", "1:2"}), "shape");
+  expect_bad(hopper("tune", {"--shape", "1:2:x"}), "shape");
+  expect_bad(hopper("tune", {"--shape", "1:2:3:4"}), "shape");
+  expect_bad(hopper("tune", {"--shape", "1:0:3"}), "shape");
+  expect_bad(hopper("tune", {"--shape", "-1:5:3"}), "batch");
+  expect_bad(hopper("tune", {"--shape", "1:999999999999:3"}), "q_len");
+  expect_bad(hopper("tune", {"--pairs", "4"}), "pairs");
+  expect_bad(hopper("tune", {"--max-variants", "0"}), "max_variants");
+  expect_bad(hopper("tune", {"--tuning", "x"}));
+  write_text(folder_ / "bad.json", R"({"rows": [{"choose": {"BN": "x"}}]})");
+  expect_bad(hopper("tune", {"-o", folder_ / "bad.json"}), "bad.json");
+  expect_bad(hopper("tune", {"-o", folder_.path()}));
+  EXPECT_EQ(read_text(folder_ / "bad.json"), R"({"rows": [{"choose": {"BN": "x"}}]})");
+}
+
+TEST_F(Tune, WhatIsUnsupportedIsToldBeforeAGpuIsMissed) {
+  use_driver("");
+  EXPECT_EQ(run(hopper("tune", {"--page-size", "64"})).exit_code, 3);
+}
+
+TEST_F(Tune, WithoutAGpuNothingIsMeasuredOrWritten) {
+  use_driver("");
+  const Process process = run(hopper("tune", {"-o", folder_ / "table.json"}));
+  EXPECT_EQ(process.exit_code, 4);
+  EXPECT_EQ(process.out, "");
+  EXPECT_NE(process.err.find("libcuda"), std::string::npos) << process.err;
+  EXPECT_LT(process.seconds, 2) << "compiled before the GPU was missed";
+  const Json json = run_json(hopper("tune", {"-o", folder_ / "table.json"}), 4);
+  EXPECT_EQ(json.at("error").at("code"), "environment");
+  EXPECT_FALSE(table_exists());
+}
+
+// A driver whose kernels do nothing: outputs stay as they were poisoned.
+TEST_F(Tune, AKernelThatIsWrongIsNoChoice) {
+  use_driver(ATTNJIT_FAKE_CUDA);
+  if (!has_nvrtc()) GTEST_SKIP() << "no NVRTC";
+  const Process process = run(
+      hopper("tune", {"--shape", "1:64:64", "--max-variants", "1", "-o", folder_ / "table.json"}));
+  EXPECT_EQ(process.exit_code, 1) << process.err;
+  EXPECT_NE(process.err.find("the untuned kernel is wrong"), std::string::npos) << process.err;
+  EXPECT_FALSE(table_exists());
+}
+
+// A cache that is filled where there is no GPU has the keys that a server with the table asks for.
+TEST_F(Tune, EveryCommandComesToTheSameKeyWithATable) {
+  use_driver("");
+  write_text(folder_ / "table.json", kTable);
+  const std::string table = folder_ / "table.json";
+  const std::string plain = run_json(hopper("generate"), 0).at("key");
+  const std::string tuned = run_json(hopper("generate", {"--tuning", table}), 0).at("key");
+  EXPECT_NE(plain, tuned);
+  EXPECT_EQ(run_json(hopper("plan", {"--tuning", table}), 0).at("kernel").at("BN"), 96);
+  if (!has_nvrtc()) GTEST_SKIP() << "no NVRTC";
+  write_text(folder_ / "manifest.json",
+             R"({"name": "m", "source": "s", "specs": [{"num_q_heads": 8, "group": 2,)"
+             R"( "qk_depth": 64, "mask": "causal"}]})");
+  const Json warmed =
+      run_json({"prewarm", folder_ / "manifest.json", "--arch", "sm_90a", "--tuning", table}, 0);
+  EXPECT_EQ(warmed.at("specs").at(0).at("key"), tuned);
+  const Json compiled = run_json(hopper("compile", {"--tuning", table}), 0);
+  EXPECT_EQ(compiled.at("key"), tuned);
+  EXPECT_EQ(compiled.at("outcome"), "disk");
+}
+
+}  // namespace
+}  // namespace attnjit::testing

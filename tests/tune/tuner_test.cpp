@@ -1,0 +1,167 @@
+// The tuner chooses the fastest variant that is right, and leaves the plan alone where none gains.
+#include "tune/tuner.h"
+
+#include "tune_fixture.h"
+
+namespace attnjit::tune {
+namespace {
+
+class Tuner : public TuneFixture {};
+
+double base(std::int64_t q_len) { return 1e-3 * static_cast<double>(q_len); }
+
+TEST_F(Tuner, TheFastestIsChosenThoughTheClockFalls) {
+  behaviour_.drift = 0.0005;  // from the first block to the last, many times the gain
+  behaviour_.ms = [](const Sm90Plan& plan, std::int64_t q_len) {
+    return base(q_len) * (plan.BN == 96 ? 0.96 : 1) * (plan.ping_pong ? 0.99 : 1) *
+           (plan.num_consumers == 3 ? 1.3 : 1);
+  };
+  const Result<TuneResult> result = run();
+  ASSERT_TRUE(result.ok()) << result.error().to_string();
+  const Measured& winner = result->variants[result->winner];
+  EXPECT_EQ(plan_of(winner).BN, 96);
+  EXPECT_TRUE(plan_of(winner).ping_pong);
+  EXPECT_EQ(plan_of(winner).num_consumers, 2);
+  EXPECT_EQ(winner.fate, Fate::kChosen);
+  EXPECT_NEAR(winner.ratio, 0.96 * 0.99, 0.02);
+  ASSERT_EQ(winner.ratios.size(), 2U);
+  EXPECT_EQ(result->device.name, "Test GPU");
+  EXPECT_EQ(result->nvrtc_version, "13.0.88");
+  int chosen = 0, screened = 0;
+  for (const Measured& measured : result->variants) {
+    chosen += measured.fate == Fate::kChosen ? 1 : 0;
+    screened += measured.fate == Fate::kScreenedOut ? 1 : 0;
+    if (plan_of(measured).num_consumers == 3) {
+      EXPECT_EQ(measured.fate, Fate::kScreenedOut);
+    }
+    EXPECT_EQ(measured.key.size(), 64U);
+  }
+  EXPECT_EQ(chosen, 1);
+  EXPECT_GT(screened, 0);
+}
+
+TEST_F(Tuner, AWrongKernelIsNeverChosen) {
+  for (const verify::InputKind input : {verify::InputKind::kNormal, verify::InputKind::kLarge,
+                                        verify::InputKind::kRising, verify::InputKind::kSpike}) {
+    behaviour_.ms = [](const Sm90Plan& plan, std::int64_t q_len) {
+      return base(q_len) * (plan.BN == 96 ? 0.5 : plan.BN == 112 ? 0.9 : 1);
+    };
+    behaviour_.wrong = [&](const Sm90Plan& plan, verify::InputKind now) {
+      return plan.BN == 96 && now == input;
+    };
+    const Result<TuneResult> result = run();
+    ASSERT_TRUE(result.ok()) << result.error().to_string();
+    EXPECT_EQ(plan_of(result->variants[result->winner]).BN, 112);
+    for (const Measured& measured : result->variants) {
+      if (plan_of(measured).BN != 96) continue;
+      EXPECT_EQ(measured.fate, Fate::kWrong);
+      EXPECT_NE(measured.reason.find("err"), std::string::npos) << measured.reason;
+      EXPECT_TRUE(measured.ms.empty()) << "a wrong kernel was timed";
+    }
+  }
+}
+
+TEST_F(Tuner, AGainWithinTheNoiseIsNone) {
+  behaviour_.ms = [](const Sm90Plan& plan, std::int64_t q_len) {
+    return base(q_len) * (plan.BN == 96 ? 0.995 : 1);
+  };
+  const Result<TuneResult> result = run();
+  ASSERT_TRUE(result.ok());
+  EXPECT_EQ(result->winner, 0U);
+  EXPECT_EQ(result->variants.front().fate, Fate::kChosen);
+  EXPECT_NEAR(result->control, 1, 1e-9);
+}
+
+TEST_F(Tuner, ALossAtOneShapeIsNotBoughtWithAnother) {
+  behaviour_.ms = [](const Sm90Plan& plan, std::int64_t q_len) {
+    const double factor = plan.BN == 96 ? (q_len > 100 ? 0.8 : 1.05) : plan.BN == 112 ? 0.97 : 1;
+    return base(q_len) * factor;
+  };
+  const Result<TuneResult> result = run();
+  ASSERT_TRUE(result.ok());
+  EXPECT_EQ(plan_of(result->variants[result->winner]).BN, 112);
+}
+
+TEST_F(Tuner, WhatDoesNotCompileIsLeftOut) {
+  compiler_->refuses = [](const std::string& source) {
+    return source.find("kTileN = 96;") != std::string::npos;
+  };
+  behaviour_.ms = [](const Sm90Plan& plan, std::int64_t q_len) {
+    return base(q_len) * (plan.BN == 96 ? 0.5 : 1);
+  };
+  const Result<TuneResult> result = run();
+  ASSERT_TRUE(result.ok()) << result.error().to_string();
+  EXPECT_EQ(result->winner, 0U);
+  int refused = 0;
+  for (const Measured& measured : result->variants) {
+    if (plan_of(measured).BN != 96) continue;
+    ++refused;
+    EXPECT_EQ(measured.fate, Fate::kNotCompiled);
+    EXPECT_NE(measured.reason.find("does not compile"), std::string::npos);
+  }
+  EXPECT_GT(refused, 0);
+}
+
+TEST_F(Tuner, WithoutARightUntunedKernelThereIsNothingToCompareWith) {
+  behaviour_.wrong = [](const Sm90Plan& plan, verify::InputKind) { return plan.BN == 128; };
+  Result<TuneResult> result = run();
+  ASSERT_FALSE(result.ok());
+  EXPECT_EQ(result.error().code, ErrorCode::kInternal);
+  behaviour_.wrong = {};
+  compiler_->refuses = [](const std::string&) { return true; };
+  result = run();
+  ASSERT_FALSE(result.ok());
+  EXPECT_EQ(result.error().code, ErrorCode::kCompileFailed);
+}
+
+TEST_F(Tuner, AnErrorOfTheGpuEndsItAndNamesTheVariant) {
+  behaviour_.fails = [](const Sm90Plan& plan) -> Status {
+    if (plan.BN != 96) return {};
+    return make_error(ErrorCode::kDriver, "CUDA_ERROR_ILLEGAL_ADDRESS");
+  };
+  const Result<TuneResult> result = run();
+  ASSERT_FALSE(result.ok());
+  EXPECT_EQ(result.error().code, ErrorCode::kDriver);
+  EXPECT_NE(result.error().message.find("BN 96"), std::string::npos) << result.error().message;
+}
+
+TEST_F(Tuner, InputIsCheckedBeforeTheGpuIsLookedFor) {
+  request_.shapes = {{1, 0, 64}};
+  EXPECT_EQ(run().error().code, ErrorCode::kInvalid);
+  request_.shapes = {{-1, 64, 64}};
+  EXPECT_EQ(run().error().code, ErrorCode::kInvalid);
+  request_.shapes.clear();
+  EXPECT_EQ(run().error().code, ErrorCode::kInvalid);
+  EXPECT_EQ(compiler_->compiles, 0);
+  request_.shapes = {{1, 64, 64}};
+  const Result<TuneResult> result = tune(
+      request_, [this](auto tuning) { return service(std::move(tuning)); },
+      []() -> Result<std::unique_ptr<TuningRig>> {
+        return make_error(ErrorCode::kEnvironment, "no GPU");
+      });
+  EXPECT_EQ(result.error().code, ErrorCode::kEnvironment);
+  EXPECT_EQ(compiler_->compiles, 0) << "minutes of compiles before a GPU is missed";
+}
+
+TEST_F(Tuner, BlocksAreInterleavedAndTurnRound) {
+  request_.max_variants = 3;
+  request_.shapes = {{1, 64, 64}};
+  const Result<TuneResult> result = run();
+  ASSERT_TRUE(result.ok());
+  ASSERT_EQ(result->variants.size(), 3U);
+  const std::vector<std::string> warm{"0", "0", "1", "1", "2", "2", "0", "0"};
+  const std::vector<std::string> forth{"0", "1", "2", "0"}, back{"0", "2", "1", "0"};
+  std::vector<std::string> expected = warm;
+  const auto add = [&](const std::vector<std::string>& more) {
+    expected.insert(expected.end(), more.begin(), more.end());
+  };
+  for (int pair = 0; pair < 2 + request_.pairs; ++pair) {
+    if (pair == 2) add(warm);
+    add(forth);
+    add(back);
+  }
+  EXPECT_EQ(behaviour_.log, expected);
+}
+
+}  // namespace
+}  // namespace attnjit::tune

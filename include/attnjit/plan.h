@@ -25,6 +25,13 @@ struct Deviation {
   std::string reason;
 };
 
+/// An order that the kernel relies on and the PTX ISA does not promise: what the emulator's isa
+/// model must be told to grant (docs/emulator.md, "Two models").
+struct Waiver {
+  std::string name;    ///< as `attnjit emulate --waive` takes it: "in-order-mma"
+  std::string reason;  ///< where the kernel relies on it, and what it would cost not to
+};
+
 /// One member of the generated `struct Config`: `static constexpr TYPE NAME = VALUE;`.
 struct ConfigConstant {
   std::string type;   ///< "int", "bool", "float", "unsigned"
@@ -76,6 +83,7 @@ struct KernelPlan {
   std::vector<MemoryRange> tmem_map;
   std::vector<BarrierPlan> barriers;
   std::vector<Deviation> deviations;
+  std::vector<Waiver> waivers;
 
   std::shared_ptr<const Sm90Plan> sm90;    ///< set for sm_90a
   std::shared_ptr<const Sm100Plan> sm100;  ///< set for sm_100a and sm_103a

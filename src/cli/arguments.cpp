@@ -162,6 +162,17 @@ class Parser {
         ->group(group);
   }
 
+  template <class T>
+  static void add_model(CLI::App* app, T& model, std::vector<std::string>& waivers) {
+    app->add_option("--model", model, "Of the emulator: isa or silicon; default silicon");
+    app->add_option("--waive", waivers,
+                    "Grant the isa model an order that the kernel relies on: in-order-mma; may be "
+                    "repeated; verify grants what the kernel's plan declares")
+        ->type_name("NAME")
+        ->expected(1)
+        ->take_all();
+  }
+
   void plan() {
     CLI::App* app = command("plan", "Show the configuration of a spec's kernel", plan_);
     add_spec(app, plan_.spec);
@@ -214,6 +225,9 @@ class Parser {
     add_spec(app, verify_.spec);
     add_problem(app, verify_.problem);
     app->add_option("--backend", verify_.backend, "auto, gpu or emulator; default auto");
+    add_model(app, verify_.model, verify_.waivers);
+    app->add_option("--seeds", verify_.seeds,
+                    "Seeds of the emulator's scheduler to run; all must pass; default 1");
     app->add_option("--dump", verify_.dump,
                     "Folder for spec.json and every input and output as .npy")
         ->type_name("DIR");
@@ -228,7 +242,7 @@ class Parser {
     app->add_option("--launch", emulate_.launch, "The launch: see docs/emulator.md")
         ->required()
         ->type_name("LAUNCH.json");
-    app->add_option("--model", emulate_.model, "isa or silicon; default silicon");
+    add_model(app, emulate_.model, emulate_.waivers);
     app->add_option("--seed", emulate_.seed, "First seed of the scheduler; default: the launch's");
     app->add_option("--seeds", emulate_.seeds, "Seeds to run; all must pass; default 1");
     app->add_flag("--stats", emulate_.stats, "Count instructions, bytes, conflicts and waits");

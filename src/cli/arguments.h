@@ -62,11 +62,16 @@ struct VerifyArguments {
   ProblemArguments problem;
   std::string backend = "auto";
   std::string dump;
+  // The emulator's.
+  std::optional<std::string> model;
+  std::vector<std::string> waivers;
+  std::optional<std::int64_t> seeds;
 };
 
 struct EmulateArguments {
   std::string ptx, launch;
   std::string model = "silicon";
+  std::vector<std::string> waivers;
   std::optional<std::int64_t> seed;
   std::int64_t seeds = 1;
   bool stats = false;

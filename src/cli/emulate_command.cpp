@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "attnjit/emulator.h"
+#include "cli/emulator_settings.h"
 #include "cli/emulator_text.h"
 #include "cli/files.h"
 #include "cli/json.h"
@@ -22,7 +23,6 @@ using verify::Tensor;
 
 constexpr std::int64_t kMaxPtxBytes = 64 << 20;
 constexpr std::int64_t kMaxLaunchBytes = 16 << 20;
-constexpr std::int64_t kMaxSeeds = 1000000;
 
 Error invalid(std::string field, std::string message) {
   return make_error(ErrorCode::kInvalid, std::move(message), std::move(field));
@@ -249,16 +249,10 @@ std::string finding_text(const Finding& finding) {
 }
 
 Result<Report> run_emulate(const EmulateArguments& arguments) {
-  EmulatorOptions options;
-  if (arguments.model != "isa" && arguments.model != "silicon") {
-    return invalid("model",
-                   fmt::format("is '{}'; allowed: isa, silicon", arguments.model.substr(0, 64)));
-  }
-  options.model = arguments.model == "isa" ? EmulatorModel::kIsa : EmulatorModel::kSilicon;
-  if (arguments.seeds < 1 || arguments.seeds > kMaxSeeds) {
-    return invalid("seeds", fmt::format("is {}; allowed: 1 to {}", arguments.seeds, kMaxSeeds));
-  }
-  options.seeds = static_cast<std::uint32_t>(arguments.seeds);
+  Result<EmulatorOptions> settings =
+      read_emulator_settings(arguments.model, arguments.waivers, arguments.seeds);
+  if (!settings) return std::move(settings).error();
+  EmulatorOptions options = *settings;
   if (arguments.seed && *arguments.seed < 0) {
     return invalid("seed", fmt::format("is {}; allowed: 0 and more", *arguments.seed));
   }

@@ -8,6 +8,7 @@
 
 #include "attnjit/emulator.h"
 #include "base/environment.h"
+#include "cli/emulator_settings.h"
 #include "cli/emulator_text.h"
 #include "verify/numeric.h"
 
@@ -38,6 +39,7 @@ EmulatorBuffer output_buffer(const std::string& name, Tensor tensor) {
 
 class EmulatorBackend final : public verify::Backend {
  public:
+  explicit EmulatorBackend(EmulatorSettings settings) : settings_(std::move(settings)) {}
   std::string name() const override { return "emulator"; }
   std::string device() const override { return "CPU"; }
 
@@ -58,11 +60,23 @@ class EmulatorBackend final : public verify::Backend {
       image_ = image;
     }
 
+    BackendRun run;
+    run.model = settings_.model;
+    if (settings_.model == "isa") {
+      run.waivers = settings_.waivers;
+      for (const Waiver& waiver : plan.waivers) {
+        if (std::find(run.waivers.begin(), run.waivers.end(), waiver.name) == run.waivers.end()) {
+          run.waivers.push_back(waiver.name);
+        }
+      }
+    }
+    const Result<EmulatorOptions> options =
+        read_emulator_settings(settings_.model, run.waivers, settings_.seeds);
+    if (!options) return options.error();
     std::vector<EmulatorBuffer> buffers;
     for (const auto& [name, tensor] : problem.tensors) {
       buffers.push_back(input_buffer(name, tensor));
     }
-    BackendRun run;
     run.o = verify::make_tensor(problem.spec.output_dtype.value_or(problem.spec.qkv_dtype),
                                 problem.o_shape());
     buffers.push_back(output_buffer("o", run.o));
@@ -72,7 +86,7 @@ class EmulatorBackend final : public verify::Backend {
     }
     const bool empty = recipe->grid[0] == 0 || recipe->grid[1] == 0 || recipe->grid[2] == 0;
     if (!empty) {
-      Result<EmulatorReport> report = emulate(*module_, *recipe, buffers);
+      Result<EmulatorReport> report = emulate(*module_, *recipe, buffers, *options);
       if (!report) return std::move(report).error();
       for (const Finding& finding : report->findings) {
         if (!finding.warning) run.findings.push_back(finding_text(finding));
@@ -108,14 +122,18 @@ class EmulatorBackend final : public verify::Backend {
     return std::move(lines).error();
   }
 
+  EmulatorSettings settings_;
   std::shared_ptr<const KernelImage> image_;  // what module_ was made of
   std::optional<PtxModule> module_;
 };
 
 }  // namespace
 
-Result<std::unique_ptr<verify::Backend>> make_emulator_backend() {
-  return std::unique_ptr<verify::Backend>(std::make_unique<EmulatorBackend>());
+Result<std::unique_ptr<verify::Backend>> make_emulator_backend(const EmulatorSettings& settings) {
+  const Result<EmulatorOptions> valid =
+      read_emulator_settings(settings.model, settings.waivers, settings.seeds);
+  if (!valid) return valid.error();
+  return std::unique_ptr<verify::Backend>(std::make_unique<EmulatorBackend>(settings));
 }
 
 }  // namespace attnjit::cli

@@ -1,14 +1,25 @@
 // The emulator as a verification backend, where this build has one.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "attnjit/result.h"
 #include "verify/backend.h"
 
 namespace attnjit::cli {
 
-/// Errors: kUnsupported in a build without the emulator.
-Result<std::unique_ptr<verify::Backend>> make_emulator_backend();
+/// --model, --waive and --seeds. Under isa, a run also grants what its plan declares.
+struct EmulatorSettings {
+  std::string model = "silicon";
+  std::vector<std::string> waivers;
+  std::int64_t seeds = 1;
+};
+
+/// Errors: kInvalid; kUnsupported in a build without the emulator.
+Result<std::unique_ptr<verify::Backend>> make_emulator_backend(
+    const EmulatorSettings& settings = {});
 
 }  // namespace attnjit::cli

@@ -11,7 +11,9 @@ Error not_built() {
 
 }  // namespace
 
-Result<std::unique_ptr<verify::Backend>> make_emulator_backend() { return not_built(); }
+Result<std::unique_ptr<verify::Backend>> make_emulator_backend(const EmulatorSettings&) {
+  return not_built();
+}
 Result<Report> run_emulate(const EmulateArguments&) { return not_built(); }
 
 }  // namespace attnjit::cli

@@ -20,12 +20,24 @@ namespace {
 
 using verify::Backend;
 
-Result<std::unique_ptr<Backend>> choose_backend(const std::string& name, Arch arch) {
-  if (name == "gpu") return verify::make_gpu_backend(arch);
-  if (name == "emulator") return make_emulator_backend();
+Result<std::unique_ptr<Backend>> choose_backend(const VerifyArguments& arguments, Arch arch) {
+  const EmulatorSettings settings{arguments.model.value_or("silicon"), arguments.waivers,
+                                  arguments.seeds.value_or(1)};
+  // A setting of the emulator asks for it.
+  const char* asked = arguments.model              ? "model"
+                      : !arguments.waivers.empty() ? "waive"
+                      : arguments.seeds            ? "seeds"
+                                                   : nullptr;
+  if (arguments.backend == "gpu") {
+    if (asked != nullptr) {
+      return make_error(ErrorCode::kInvalid, "is a setting of the emulator, not of a GPU", asked);
+    }
+    return verify::make_gpu_backend(arch);
+  }
+  if (arguments.backend == "emulator" || asked != nullptr) return make_emulator_backend(settings);
   Result<std::unique_ptr<Backend>> gpu = verify::make_gpu_backend(arch);
   if (gpu) return gpu;
-  Result<std::unique_ptr<Backend>> emulator = make_emulator_backend();
+  Result<std::unique_ptr<Backend>> emulator = make_emulator_backend(settings);
   if (emulator) return emulator;
   Error error = std::move(gpu).error();
   if (error.hint.empty()) error.hint = "run where there is such a GPU";
@@ -80,6 +92,8 @@ Report describe(const Verified& verified, const verify::Problem& problem,
   json["lse_max_abs_err"] = comparison.lse_max_abs_err ? Json(*comparison.lse_max_abs_err) : Json();
   json["tolerance"] = comparison.tolerance;
   json["findings"] = verified.run.findings;
+  json["model"] = verified.run.model.empty() ? Json() : Json(verified.run.model);
+  json["waivers"] = verified.run.waivers;
   json["key"] = verified.key;
   json["arch"] = std::string(to_string(problem.spec.arch));
   json["outcome"] = std::string(to_string(verified.compiled.outcome));
@@ -91,13 +105,18 @@ Report describe(const Verified& verified, const verify::Problem& problem,
   json["kernel_ms"] = verified.run.kernel_ms;
   json["reference_ms"] = verified.reference_ms;
 
+  std::string model;
+  if (!verified.run.model.empty()) model = fmt::format(", {} model", verified.run.model);
+  if (!verified.run.waivers.empty()) {
+    model += fmt::format(" with {} waived", joined(verified.run.waivers));
+  }
   Report report;
   report.json = to_text(json);
   report.text = fmt::format(
-      "{} on {}: batch {}, q_len {}, kv_len {}, {} inputs, seed {}\n"
+      "{} on {}{}: batch {}, q_len {}, kv_len {}, {} inputs, seed {}\n"
       "rel_err {:.2e} (at most {:.0e}), max_row_err {:.2e} (at most {:.0e}), max_abs_err {:.2e}{}\n"
       "{}\n",
-      verified.backend, verified.device, problem.batch, joined(problem.q_lens),
+      verified.backend, verified.device, model, problem.batch, joined(problem.q_lens),
       joined(problem.kv_lens), to_string(request.input), request.seed, comparison.rel_err,
       comparison.tolerance, comparison.max_row_err, 4 * comparison.tolerance,
       comparison.max_abs_err,
@@ -137,7 +156,7 @@ Result<Report> run_verify(const VerifyArguments& arguments) {
   Result<PreparedSpec> prepared = (*service)->prepare(document->spec, document->options);
   if (!prepared) return std::move(prepared).error();
   if (Status s = check_kernel_takes(prepared->plan(), *problem); !s) return std::move(s).error();
-  Result<std::unique_ptr<Backend>> backend = choose_backend(arguments.backend, document->spec.arch);
+  Result<std::unique_ptr<Backend>> backend = choose_backend(arguments, document->spec.arch);
   if (!backend) return std::move(backend).error();
 
   Verified verified;

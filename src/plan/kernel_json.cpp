@@ -180,6 +180,11 @@ Json kernel_to_json(const KernelPlan& plan) {
                           {"reason", deviation.reason}});
   }
   json["deviations"] = std::move(deviations);
+  Json waivers = Json::array();
+  for (const Waiver& waiver : plan.waivers) {
+    waivers.push_back({{"name", waiver.name}, {"reason", waiver.reason}});
+  }
+  json["waivers"] = std::move(waivers);
   if (plan.sm100) add_sm100(*plan.sm100, json);
   if (plan.sm90) add_sm90(*plan.sm90, json);
   json["smem_map"] = ranges_json(plan.smem_map);

@@ -147,6 +147,16 @@ std::string deviations(const Json& kernel) {
   return text;
 }
 
+std::string waivers(const Json& kernel) {
+  if (kernel["waivers"].empty()) return {};
+  std::string text = heading("Orders that the PTX ISA does not promise");
+  for (const Json& entry : kernel["waivers"]) {
+    text += wrapped(fmt::format("{}: {}", shown(entry["name"]), shown(entry["reason"])), kIndent,
+                    "      ");
+  }
+  return text;
+}
+
 std::string launch(const Json& plan) {
   std::string text;
   for (const char* name :
@@ -305,7 +315,8 @@ Result<std::string> plan_to_text(const AttentionSpec& spec, const PlanOptions& o
   if (!json) return json.error();
   const Json plan = Json::parse(*json);
   const Json& kernel = plan["kernel"];
-  std::string text = head(spec, plan) + fields(plan) + deviations(kernel) + launch(plan);
+  std::string text =
+      head(spec, plan) + fields(plan) + deviations(kernel) + waivers(kernel) + launch(plan);
   if (kernel.contains("variants")) {
     for (const Json& variant : kernel["variants"]) text += variant_maps(variant);
   } else {

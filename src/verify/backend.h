@@ -22,6 +22,8 @@ struct BackendRun {
   std::optional<Tensor> lse;
   double kernel_ms = 0;               ///< of one launch; 0 where that has no meaning
   std::vector<std::string> findings;  ///< defects that the numbers need not show; none: good
+  std::string model;                  ///< of the emulator: "isa", "silicon"
+  std::vector<std::string> waivers;   ///< orders that its model was told to grant
 };
 
 class Backend {

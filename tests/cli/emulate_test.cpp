@@ -1,4 +1,6 @@
 // emulate: the launch file, exit codes and outputs, on kernels small enough to read.
+#include <algorithm>
+
 #include "cli_test.h"
 
 namespace attnjit::testing {
@@ -84,6 +86,7 @@ TEST_F(Emulate, BadInputIsTwoAndUnknownPtxIsThree) {
   expect_bad({"emulate", folder_ / "missing.ptx", "--launch", folder_ / "LAUNCH.json"}, "missing");
   expect_bad({"emulate", folder_ / "k.ptx", "--launch", folder_ / "missing.json"}, "missing");
   expect_bad(words({"--model", "magic"}), "model");
+  expect_bad(words({"--waive", "fences"}), "in-order-mma");
   expect_bad(words({"--seeds", "0"}), "seeds");
   expect_bad(words({"--seed", "-1"}), "seed");
   write_launch("1e99", 32);
@@ -140,6 +143,41 @@ TEST_F(Emulate, VerifiesARealKernelAndDumpsIt) {
   EXPECT_NE(read_text(folder_ / "dump/lse.npy").find("(1, 8, 9)"), std::string::npos);
   EXPECT_EQ(run({"plan", "--spec", folder_ / "dump/spec.json"}).exit_code, 0);
   EXPECT_NE(run(words).out.find("passed"), std::string::npos);
+}
+
+// P lies over S (docs/sm100.md): the isa model finds it, and nothing else, unless it is waived.
+TEST_F(Emulate, TheBlackwellKernelReliesOnInOrderIssueAndSaysSo) {
+  if (!has_nvrtc()) GTEST_SKIP() << "there is no NVRTC";
+  const std::vector<std::string> spec{"--num-q-heads", "1",   "--qk-depth", "64", "--q-len", "8",
+                                      "--kv-len",      "400", "--num-qo",   "1"};
+  const auto with = [&](const char* command, std::vector<std::string> more) {
+    more.insert(more.begin(), command);
+    more.insert(more.end(), spec.begin(), spec.end());
+    return more;
+  };
+  const Json verified = run_json(with("verify", {"--model", "isa", "--seeds", "3"}), 0);
+  EXPECT_EQ(verified.at("backend"), "emulator");
+  EXPECT_EQ(verified.at("model"), "isa");
+  EXPECT_EQ(verified.at("waivers"), Json::array({"in-order-mma"}));
+  const Json silicon = run_json(with("verify", {"--backend", "emulator"}), 0);
+  EXPECT_EQ(silicon.at("model"), "silicon");
+  EXPECT_TRUE(silicon.at("waivers").empty());
+  expect_bad(with("verify", {"--backend", "gpu", "--model", "isa"}), "emulator");
+
+  run_json(with("generate", {"--launch", "-o", folder_ / "l"}), 0);
+  std::vector<std::string> compile = with("compile", {"--ptx", folder_ / "l/kernel.ptx"});
+  compile.erase(std::find(compile.begin(), compile.end(), "--q-len"),
+                std::find(compile.begin(), compile.end(), "--num-qo"));
+  run_json(compile, 0);
+  const std::vector<std::string> emulate{"emulate",  folder_ / "l/kernel.ptx",
+                                         "--launch", folder_ / "l/LAUNCH.json",
+                                         "--model",  "isa",
+                                         "--seeds",  "3"};
+  const Json found = run_json(emulate, 1);
+  for (const Json& finding : found.at("findings")) EXPECT_EQ(finding.at("kind"), "race");
+  std::vector<std::string> waived = emulate;
+  waived.insert(waived.end(), {"--waive", "in-order-mma"});
+  EXPECT_TRUE(run_json(waived, 0).at("passed"));
 }
 
 }  // namespace

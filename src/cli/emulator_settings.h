@@ -1,0 +1,19 @@
+// The emulator's settings as the command line spells them.
+//
+// Thread rules: pure functions.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "attnjit/emulator.h"
+
+namespace attnjit::cli {
+
+/// Reads --model, --waive and --seeds. Errors: kInvalid.
+Result<EmulatorOptions> read_emulator_settings(const std::string& model,
+                                               const std::vector<std::string>& waivers,
+                                               std::int64_t seeds);
+
+}  // namespace attnjit::cli

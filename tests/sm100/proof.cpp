@@ -27,13 +27,10 @@
 #include <optional>
 #include <thread>
 
-#include "../emulator/attention/generated_kernel.h"
 #include "../gpu/verify_cases.h"
 #include "attnjit/compile.h"
-#include "attnjit/sm100_plan.h"
 #include "base/sha256.h"
-#include "proof_cases.h"
-#include "verify/compare.h"
+#include "run_case.h"
 
 namespace attnjit::sm100 {
 namespace {
@@ -57,15 +54,6 @@ struct Item {
   std::uint64_t seeds = 1;
 };
 
-struct Judged {
-  bool passed = false;
-  std::string reason;
-  double rel_err = 0, max_row_err = 0, lse_max_abs_err = 0;
-  std::uint64_t steps = 0;
-  double seconds = 0;
-  int query_tiles = 0;  // a CTA: the body that ran
-};
-
 std::string name_of(const ProofCase& one, const Item& item) {
   return fmt::format("{} | {}", one.name, verify::to_string(item.input));
 }
@@ -73,84 +61,6 @@ std::string name_of(const ProofCase& one, const Item& item) {
 std::string shape_text(const ProofShape& shape) {
   return fmt::format("batch {} q_len {} kv_len {} SMs {}", shape.batch, shape.q_len, shape.kv_len,
                      shape.sm_count);
-}
-
-struct Kernel {
-  emulator::GeneratedKernel generated;
-  PtxModule module;
-};
-
-Result<Kernel> make_kernel(const ProofCase& one) {
-  Result<emulator::GeneratedKernel> kernel = emulator::generate_kernel(one.spec, one.options);
-  if (!kernel) return std::move(kernel).error();
-  Result<PtxModule> module = PtxModule::load(kernel->ptx);
-  if (!module) return std::move(module).error();
-  return Kernel{std::move(*kernel), std::move(*module)};
-}
-
-// The query tiles a CTA of the body that a launch chooses.
-int query_tiles_of(const KernelPlan& plan, const LaunchRecipe& recipe) {
-  for (std::size_t i = 0; i < recipe.args.size(); ++i) {
-    if (plan.parameters[i].name == "one_query") {
-      return std::get<std::int32_t>(recipe.args[i].value) != 0 ? 1 : 2;
-    }
-  }
-  return static_cast<int>(plan.sm100->variants.front().num_qo);
-}
-
-Judged judge(const ProofCase& one, const Kernel& kernel, const Item& item, std::uint64_t seed) {
-  Judged judged;
-  const auto begin = Clock::now();
-  verify::ProblemRequest request;
-  request.batch = one.shape.batch;
-  request.q_lens = {one.shape.q_len};
-  request.kv_lens = {one.shape.kv_len};
-  request.input = item.input;
-  request.seed = seed;
-  request.threads = 1;
-  const auto failed = [&](std::string reason) {
-    judged.passed = false;
-    judged.reason = std::move(reason);
-    return judged;
-  };
-  const Result<verify::Problem> problem = verify::make_problem(one.spec, request);
-  if (!problem) return failed(problem.error().to_string());
-  const Result<verify::Reference> reference = verify::compute_reference(*problem, 1);
-  if (!reference) return failed(reference.error().to_string());
-  DeviceShape device;
-  device.sm_count = one.shape.sm_count;
-  const Result<LaunchRecipe> recipe =
-      plan_launch(kernel.generated.plan, problem->launch_shapes(), problem->launch_scalars(),
-                  problem->param_values(), device);
-  if (!recipe) return failed(recipe.error().to_string());
-  judged.query_tiles = query_tiles_of(kernel.generated.plan, *recipe);
-  for (std::uint64_t order = 0; order < item.seeds; ++order) {
-    EmulatorOptions options;
-    options.model = EmulatorModel::kIsa;
-    options.in_order_issue = true;
-    options.seed = order;
-    options.threads = 1;
-    const Result<emulator::KernelRun> run =
-        emulator::run_kernel(kernel.module, *recipe, *problem, options);
-    if (!run) return failed(run.error().to_string());
-    if (!run->report.findings.empty()) {
-      const Finding& finding = run->report.findings.front();
-      return failed(fmt::format("order {}: {} at PTX line {}: {}", order, to_string(finding.kind),
-                                finding.ptx_line, finding.text));
-    }
-    const verify::Comparison comparison =
-        verify::compare(*problem, *reference, run->o, run->lse ? &*run->lse : nullptr,
-                        verify::tolerance_of(problem->spec));
-    if (!comparison.passed) return failed(fmt::format("order {}: {}", order, comparison.reason));
-    judged.steps += run->report.steps;
-    judged.rel_err = std::max(judged.rel_err, comparison.rel_err);
-    judged.max_row_err = std::max(judged.max_row_err, comparison.max_row_err);
-    judged.lse_max_abs_err =
-        std::max(judged.lse_max_abs_err, comparison.lse_max_abs_err.value_or(0));
-  }
-  judged.passed = true;
-  judged.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-  return judged;
 }
 
 // --- the journal ---------------------------------------------------------------------------------
@@ -383,7 +293,7 @@ int run(const Options& options) {
   const auto work = [&] {
     for (std::size_t i = next++; i < cases.size(); i = next++) {
       const ProofCase& one = cases[i];
-      std::optional<Result<Kernel>> kernel;
+      std::optional<Result<ProofKernel>> kernel;
       for (const std::size_t at : items_of[i]) {
         const Item& item = items[at];
         const std::string name = name_of(one, item);
@@ -396,10 +306,13 @@ int run(const Options& options) {
           }
         }
         if (!kernel) kernel = make_kernel(one);
-        if (kernel->ok()) {
-          all[at] = judge(one, **kernel, item, i);
-        } else {
+        const Result<verify::Problem> problem = problem_of(one, item.input, i);
+        if (!kernel->ok()) {
           all[at].reason = kernel->error().to_string();
+        } else if (!problem) {
+          all[at].reason = problem.error().to_string();
+        } else {
+          all[at] = judge(one.shape, **kernel, *problem, item.seeds);
         }
         const std::lock_guard lock(mutex);
         if (all[at].passed) {

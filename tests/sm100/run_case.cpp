@@ -1,0 +1,96 @@
+#include "run_case.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "attnjit/sm100_plan.h"
+#include "verify/compare.h"
+
+namespace attnjit::sm100 {
+namespace {
+
+// The query tiles a CTA of the body that a launch chooses.
+int query_tiles_of(const KernelPlan& plan, const LaunchRecipe& recipe) {
+  for (std::size_t i = 0; i < recipe.args.size(); ++i) {
+    if (plan.parameters[i].name == "one_query") {
+      return std::get<std::int32_t>(recipe.args[i].value) != 0 ? 1 : 2;
+    }
+  }
+  return static_cast<int>(plan.sm100->variants.front().num_qo);
+}
+
+}  // namespace
+
+Result<ProofKernel> make_kernel(const ProofCase& one) {
+  Result<emulator::GeneratedKernel> kernel = emulator::generate_kernel(one.spec, one.options);
+  if (!kernel) return std::move(kernel).error();
+  Result<PtxModule> module = PtxModule::load(kernel->ptx);
+  if (!module) return std::move(module).error();
+  return ProofKernel{std::move(*kernel), std::move(*module)};
+}
+
+EmulatorOptions proof_options(std::uint64_t order) {
+  EmulatorOptions options;
+  options.model = EmulatorModel::kIsa;
+  options.in_order_issue = true;
+  options.seed = order;
+  options.threads = 1;
+  return options;
+}
+
+Result<verify::Problem> problem_of(const ProofCase& one, verify::InputKind input,
+                                   std::uint64_t seed) {
+  verify::ProblemRequest request;
+  request.batch = one.shape.batch;
+  request.q_lens = {one.shape.q_len};
+  request.kv_lens = {one.shape.kv_len};
+  request.input = input;
+  request.seed = seed;
+  request.threads = 1;
+  return verify::make_problem(one.spec, request);
+}
+
+Judged judge(const ProofShape& shape, const ProofKernel& kernel, const verify::Problem& problem,
+             std::uint64_t orders) {
+  Judged judged;
+  const auto begin = std::chrono::steady_clock::now();
+  const auto failed = [&](std::string reason) {
+    judged.reason = std::move(reason);
+    return judged;
+  };
+  const Result<verify::Reference> reference = verify::compute_reference(problem, 1);
+  if (!reference) return failed(reference.error().to_string());
+  DeviceShape device;
+  device.sm_count = shape.sm_count;
+  const Result<LaunchRecipe> recipe =
+      plan_launch(kernel.generated.plan, problem.launch_shapes(), problem.launch_scalars(),
+                  problem.param_values(), device);
+  if (!recipe) return failed(recipe.error().to_string());
+  judged.query_tiles = query_tiles_of(kernel.generated.plan, *recipe);
+  for (std::uint64_t order = 0; order < orders; ++order) {
+    const Result<emulator::KernelRun> run =
+        emulator::run_kernel(kernel.module, *recipe, problem, proof_options(order));
+    if (!run) return failed(run.error().to_string());
+    if (!run->report.findings.empty()) {
+      const Finding& finding = run->report.findings.front();
+      return failed(fmt::format("order {}: {} at PTX line {}: {}", order, to_string(finding.kind),
+                                finding.ptx_line, finding.text));
+    }
+    const verify::Comparison comparison =
+        verify::compare(problem, *reference, run->o, run->lse ? &*run->lse : nullptr,
+                        verify::tolerance_of(problem.spec));
+    if (!comparison.passed) return failed(fmt::format("order {}: {}", order, comparison.reason));
+    judged.steps += run->report.steps;
+    judged.rel_err = std::max(judged.rel_err, comparison.rel_err);
+    judged.max_row_err = std::max(judged.max_row_err, comparison.max_row_err);
+    judged.lse_max_abs_err =
+        std::max(judged.lse_max_abs_err, comparison.lse_max_abs_err.value_or(0));
+  }
+  judged.passed = true;
+  judged.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return judged;
+}
+
+}  // namespace attnjit::sm100

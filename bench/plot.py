@@ -24,7 +24,7 @@ TOP = 84
 
 
 def natural(path):
-    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", path.name)]
+    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", path.stem)]
 
 
 def newest():

@@ -269,7 +269,8 @@ class Parser {
         ->type_name("BATCH:M:N")
         ->expected(1)
         ->take_all();
-    app->add_option("--pairs", tune_.pairs, "Pairs of blocks of each finalist and shape; default 9");
+    app->add_option("--pairs", tune_.pairs,
+                    "Pairs of blocks of each finalist and shape; default 9");
     app->add_option("--max-variants", tune_.max_variants,
                     "Variants to try, those nearest to the untuned plan first; default 256");
     add_values(app, tune_.problem);

@@ -99,7 +99,7 @@ struct CacheArguments {
   Action action = Action::kPath;
   std::string file;               ///< export, import
   std::vector<std::string> keys;  ///< export
-  std::optional<std::int64_t> max_bytes;
+  std::optional<std::string> max_bytes;
   bool dry_run = false;
 };
 

@@ -2,6 +2,9 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include <charconv>
+#include <limits>
+
 #include "cli/json.h"
 #include "cli/report.h"
 #include "cli/session.h"
@@ -129,11 +132,21 @@ Report verify(CubinCache& cache) {
 }
 
 Result<Report> gc(CubinCache& cache, const CacheArguments& arguments) {
-  if (arguments.max_bytes && *arguments.max_bytes < 0) {
-    return make_error(ErrorCode::kInvalid,
-                      fmt::format("is {}; allowed: 0 and more", *arguments.max_bytes), "max_bytes");
+  std::optional<std::int64_t> max_bytes;
+  if (arguments.max_bytes) {
+    // NOTE: read here: the command line's library takes what is too large for the largest number.
+    const std::string& text = *arguments.max_bytes;
+    std::int64_t value = 0;
+    const auto [stop, status] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (status != std::errc{} || stop != text.data() + text.size() || value < 0) {
+      return make_error(ErrorCode::kInvalid,
+                        fmt::format("is '{}'; allowed: 0 to {}", text.substr(0, 64),
+                                    std::numeric_limits<std::int64_t>::max()),
+                        "max_bytes");
+    }
+    max_bytes = value;
   }
-  Result<CacheGcReport> done = cache.gc({arguments.max_bytes, arguments.dry_run});
+  Result<CacheGcReport> done = cache.gc({max_bytes, arguments.dry_run});
   if (!done) return std::move(done).error();
   Json json;
   json["dry_run"] = arguments.dry_run;

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 
 #include "attnjit/manifest.h"
@@ -41,7 +42,8 @@ Result<std::vector<Arch>> read_archs(const std::string& text) {
                       name.substr(0, 64)),
           "arch");
     }
-    archs.push_back(*arch);
+    // Named twice, it is done once.
+    if (std::find(archs.begin(), archs.end(), *arch) == archs.end()) archs.push_back(*arch);
     at = comma + 1;
   }
   return archs;

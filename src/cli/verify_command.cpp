@@ -163,9 +163,8 @@ Result<Report> run_verify(const VerifyArguments& arguments) {
   verified.backend = (*backend)->name();
   verified.device = (*backend)->device();
   verified.key = prepared->key().hex;
-  Result<CompiledKernel> compiled =
-      (*service)->compile(*prepared, compile_deadline(),
-                          (*backend)->needs_ptx() ? PtxNeed::kRequired : PtxNeed::kIfStored);
+  Result<CompiledKernel> compiled = (*service)->compile(
+      *prepared, compile_deadline(), (*backend)->needs_ptx() ? PtxNeed::kRequired : PtxNeed::kSkip);
   if (!compiled) return std::move(compiled).error();
   verified.compiled = std::move(*compiled);
   verify::draw_tensors(*problem, *request);

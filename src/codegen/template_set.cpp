@@ -25,8 +25,9 @@ bool is_template(const std::filesystem::path& path) {
 }
 
 Error bad_folder(const std::string& folder, std::string message) {
-  return make_error(ErrorCode::kIo, std::move(message), folder,
-                    "the folder must hold what the project's templates/ holds");
+  return make_error(ErrorCode::kEnvironment, std::move(message), folder,
+                    "the folder must hold what the project's templates/ holds; unset "
+                    "ATTNJIT_TEMPLATES to use the embedded ones");
 }
 
 }  // namespace

@@ -53,6 +53,9 @@ class Fd {
   int fd_ = -1;
 };
 
+/// What the loader of programs, and shells, end with where a program cannot be started.
+constexpr int kNotStarted = 127;
+
 Error cancelled() { return make_error(ErrorCode::kCancelled, "the compile was cancelled"); }
 
 std::string real_path(const std::string& path) {
@@ -326,12 +329,12 @@ class HelperCompiler final : public Compiler {
         const ssize_t put =
             send(ours.get(), frame.data(), frame.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
         if (put > 0) frame.remove_prefix(static_cast<std::size_t>(put));
-        if (put < 0 && errno != EINTR && errno != EAGAIN) return ended(*child);
+        if (put < 0 && errno != EINTR && errno != EAGAIN) return ended(*child, command);
       }
       if ((events[0].revents & (POLLIN | POLLHUP | POLLERR)) == 0) continue;
       const ssize_t got = recv(ours.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
       if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-      if (got <= 0) return ended(*child);
+      if (got <= 0) return ended(*child, command);
       received.append(buffer.data(), static_cast<std::size_t>(got));
       if (!size && received.size() >= kFrameHeadBytes) {
         Result<std::uint64_t> head =
@@ -367,7 +370,7 @@ class HelperCompiler final : public Compiler {
   }
 
   /// Why a worker ended without an answer.
-  Error ended(Child& child) const {
+  Error ended(Child& child, const std::string& command) const {
     const Child::End end = child.end_after(std::chrono::milliseconds(1000));
     const int signal = end.known && WIFSIGNALED(end.status) ? WTERMSIG(end.status) : 0;
     if (signal == SIGXCPU || end.cpu_seconds >= static_cast<double>(options_.cpu_seconds)) {
@@ -375,6 +378,18 @@ class HelperCompiler final : public Compiler {
                         fmt::format("the compile used more than {} s of CPU time and was ended",
                                     options_.cpu_seconds),
                         {}, "the code is too costly to compile");
+    }
+    if (end.known && WIFEXITED(end.status) && WEXITSTATUS(end.status) == kNotStarted) {
+      return make_error(
+          ErrorCode::kEnvironment,
+          fmt::format("the helper process {} does not start: a shared library that it "
+                      "needs is missing, or is of another version",
+                      command),
+          "helper_path",
+          fmt::format("run `env -i {} --version`: the helper is started without "
+                      "LD_LIBRARY_PATH, so install its libraries, or link them by "
+                      "RPATH",
+                      command));
     }
     // An allocation that fails inside the compiler ends it in one way or another.
     if (end.peak_bytes > options_.memory_bytes / 2) return out_of_memory();

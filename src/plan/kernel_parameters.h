@@ -17,6 +17,9 @@ bool contains(const MaskSpec& mask, MaskSpec::Kind kind);
 /// Why a spec's user parameters or mask scalars cannot be kernel parameters; empty: they can.
 std::string why_no_parameters(const AttentionSpec& spec);
 
+/// What of a spec the forward templates of every architecture lack; empty: nothing.
+std::string why_no_forward(const AttentionSpec& spec);
+
 /// Appends the parameters: the four tensor maps, lse and sink where the spec has them, `integers`,
 /// the scale, the scalars of masks and score modification, the user's parameters.
 void add_forward_parameters(const AttentionSpec& spec, const std::vector<std::string>& integers,

@@ -45,24 +45,7 @@ std::string unsupported_reason(const AttentionSpec& spec, const PlanOptions& opt
     return fmt::format("the {} template has no {} yet", to_string(spec.arch), what);
   };
   if (sm100.reference == "depth512") return missing("depths 256 and 512 (qk_depth)");
-  if (spec.qkv_dtype != Dtype::kBf16 && spec.qkv_dtype != Dtype::kFp16) {
-    return missing(fmt::format("{} operands (qkv_dtype)", to_string(spec.qkv_dtype)));
-  }
-  const Dtype output = spec.output_dtype.value_or(spec.qkv_dtype);
-  if (output != Dtype::kBf16 && output != Dtype::kFp16) {
-    return missing(fmt::format("{} output (output_dtype)", to_string(output)));
-  }
-  const Dtype rope = spec.rope_dtype.value_or(spec.qkv_dtype);
-  if (rope != spec.qkv_dtype || spec.rope_gmem_dtype.value_or(rope) != rope) {
-    return missing("rope part of another type than the rest (rope_dtype, rope_gmem_dtype)");
-  }
-  if (spec.scale_dtype) return missing("per-token scales (scale_dtype)");
-  if (spec.page_size > 0) return missing("paged K and V (page_size)");
-  if (spec.ragged) return missing("ragged batches (ragged)");
-  if (spec.num_partitions > 1) return missing("split of kv_len (num_partitions)");
-  if (contains(spec.mask, MaskSpec::Kind::kMaterialized)) {
-    return missing("materialized masks (mask)");
-  }
+  if (std::string reason = why_no_forward(spec); !reason.empty()) return reason;
   if (options.pair_cta.value_or(false)) return missing("pairs of CTAs (pair_cta)");
   if (options.swizzle_bytes.value_or(128) != 128) {
     return missing(fmt::format("swizzle of {} bytes (swizzle_bytes)", *options.swizzle_bytes));

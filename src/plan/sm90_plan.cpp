@@ -20,27 +20,8 @@ int round_up(int value, int to) { return (value + to - 1) / to * to; }
 
 /// Why the template does not serve a spec; empty: it does.
 std::string unsupported_reason(const AttentionSpec& spec) {
-  const auto missing = [](std::string_view what) {
-    return fmt::format("the sm_90a template has no {} yet", what);
-  };
-  if (spec.mla == Mla::kDecode) return missing("MLA decode (mla: decode)");
-  if (spec.qkv_dtype != Dtype::kBf16 && spec.qkv_dtype != Dtype::kFp16) {
-    return missing(fmt::format("{} operands (qkv_dtype)", to_string(spec.qkv_dtype)));
-  }
-  const Dtype output = spec.output_dtype.value_or(spec.qkv_dtype);
-  if (output != Dtype::kBf16 && output != Dtype::kFp16) {
-    return missing(fmt::format("{} output (output_dtype)", to_string(output)));
-  }
-  const Dtype rope = spec.rope_dtype.value_or(spec.qkv_dtype);
-  if (rope != spec.qkv_dtype || spec.rope_gmem_dtype.value_or(rope) != rope) {
-    return missing("rope part of another type than the rest (rope_dtype, rope_gmem_dtype)");
-  }
-  if (spec.scale_dtype) return missing("per-token scales (scale_dtype)");
-  if (spec.page_size > 0) return missing("paged K and V (page_size)");
-  if (spec.ragged) return missing("ragged batches (ragged)");
-  if (spec.num_partitions > 1) return missing("split of kv_len (num_partitions)");
-  if (contains(spec.mask, MaskSpec::Kind::kMaterialized))
-    return missing("materialized masks (mask)");
+  if (spec.mla == Mla::kDecode) return "the sm_90a template has no MLA decode (mla: decode) yet";
+  if (std::string reason = why_no_forward(spec); !reason.empty()) return reason;
   if (spec.qk_depth > 256) {
     return fmt::format(
         "the sm_90a template takes qk_depth up to 256, not {}: O and P must fit a warpgroup's "

@@ -208,7 +208,7 @@ attnjit_error* attnjit_compile(attnjit_service* service, const attnjit_spec* spe
     if (image == nullptr) return null_argument("image");
     auto compiled = service->service->compile(
         spec->spec, attnjit::deadline_of(timeout_ms),
-        want_ptx != 0 ? attnjit::PtxNeed::kRequired : attnjit::PtxNeed::kIfStored);
+        want_ptx != 0 ? attnjit::PtxNeed::kRequired : attnjit::PtxNeed::kSkip);
     if (!compiled) return std::move(compiled).error();
     *image = new attnjit_image{*std::move(compiled)};
     return {};

@@ -197,6 +197,8 @@ Result<ServiceCore::Fetched> ServiceCore::find_or_compile(const Entry& entry, Pt
       log.warning(stored.error().to_string());
     }
   }
+  // It is on the disk for who wants it; a server holds its kernels without it.
+  if (ptx == PtxNeed::kSkip) image->ptx = {};
   fetched.outcome = from_disk ? Outcome::kDisk : Outcome::kCompiled;
   if (from_disk) fetched.compile_ms = 0;
   fetched.image = std::make_shared<const KernelImage>(*std::move(image));
@@ -231,8 +233,9 @@ void ServiceCore::end_flight(Entry& entry, const Result<Fetched>& result) {
     if (!result && result.error().code != ErrorCode::kCancelled) ++failures;
     entry.changed.notify_all();
   }
+  // NOTE: no warning: whoever asked is told by the result, and would be told twice.
   if (!result && result.error().code != ErrorCode::kCancelled) {
-    log.warning(fmt::format("kernel {}: {}", short_key(entry.key), result.error().to_string()));
+    log.info(fmt::format("kernel {}: {}", short_key(entry.key), result.error().to_string()));
   }
 }
 
@@ -427,6 +430,10 @@ void ServiceCore::queue_background(const std::shared_ptr<PreparedSpec::State>& s
   Entry& entry = *state->entry;
   const auto self = shared_from_this();
   const auto finish = [self, &entry](const Result<const Kernel*>& result) {
+    if (!result && result.error().code != ErrorCode::kCancelled) {
+      self->log.warning(fmt::format("kernel {}, in the background: {}", short_key(entry.key),
+                                    result.error().to_string()));
+    }
     const std::lock_guard lock(entry.mutex);
     entry.queued = false;
     if (!result) self->remember_failure(entry, result.error());

@@ -129,6 +129,53 @@ TEST_F(Compile, UnsupportedIsThree) {
   EXPECT_EQ(run(hopper("verify")).exit_code, 3);
 }
 
+TEST_F(Compile, TemplatesThatAreNotThereAreFour) {
+  fs::create_directories(folder_ / "empty");
+  for (const std::string& folder :
+       {folder_ / "missing", folder_ / "empty", std::string("/dev/null")}) {
+    options_.environment["ATTNJIT_TEMPLATES"] = folder;
+    for (const char* command : {"compile", "generate", "verify"}) {
+      const Json json = run_json(hopper(command), 4);
+      EXPECT_EQ(json.at("error").at("code"), "environment") << folder;
+      EXPECT_NE(last_.err.find("ATTNJIT_TEMPLATES"), std::string::npos) << last_.err;
+    }
+  }
+}
+
+TEST_F(Compile, AFailureIsToldOnce) {
+  if (!has_nvrtc()) GTEST_SKIP() << "no NVRTC";
+  const std::string mask = R"({"kind": "custom", "name": "m", "trusted": true,)"
+                           R"( "code": "return nonexistent_name(q_idx);"})";
+  const auto told = [&] {
+    std::size_t count = 0;
+    const std::string what = "nonexistent_name";
+    for (std::size_t at = 0; (at = last_.err.find(what, at)) != std::string::npos; ++at) ++count;
+    return count;
+  };
+  last_ = run(
+      {"compile", "--arch", "sm_90a", "--num-q-heads", "8", "--qk-depth", "64", "--mask", mask});
+  EXPECT_EQ(last_.exit_code, 1) << last_.err;
+  EXPECT_EQ(told(), 1U) << last_.err;
+  write_text(
+      folder_ / "manifest.json",
+      R"({"name": "m", "source": "s", "specs": [{"num_q_heads": 8, "qk_depth": 64, "mask": )" +
+          mask + "}]}");
+  last_ = run({"prewarm", folder_ / "manifest.json", "--arch", "sm_90a"});
+  EXPECT_EQ(last_.exit_code, 1) << last_.err;
+  EXPECT_EQ(told(), 1U) << last_.err;
+}
+
+TEST_F(Compile, AnArchitectureThatIsNamedTwiceIsDoneOnce) {
+  write_text(folder_ / "manifest.json",
+             R"({"name": "m", "source": "s", "specs": [{"num_q_heads": 8, "qk_depth": 64}]})");
+  options_.environment["ATTNJIT_NVRTC"] = folder_ / "no.so";  // nothing is compiled
+  const Json json =
+      run_json({"prewarm", folder_ / "manifest.json", "--arch", "sm_90a,sm_100a,sm_90a,sm_90a"}, 1);
+  ASSERT_EQ(json.at("specs").size(), 2U);
+  EXPECT_EQ(json.at("specs")[0].at("arch"), "sm_90a");
+  EXPECT_EQ(json.at("specs")[1].at("arch"), "sm_100a");
+}
+
 TEST_F(Compile, VerifyWithoutAGpuIsFour) {
   const Json doctor = Json::parse(run({"doctor", "--json"}).out);
   if (!doctor.at("gpus").empty()) GTEST_SKIP() << "there is a GPU";
@@ -239,7 +286,9 @@ TEST_F(Compile, CacheCommands) {
   EXPECT_EQ(run_json({"cache", "import", folder_ / "bundle"}, 0).at("entries"), 1);
   EXPECT_EQ(run_json(hopper("compile"), 0).at("outcome"), "disk");
   EXPECT_EQ(run_json({"cache", "gc", "--max-bytes", "0"}, 0).at("entries_after"), 0);
-  expect_bad({"cache", "gc", "--max-bytes", "-1"}, "max_bytes");
+  for (const char* bytes : {"-1", "99999999999999999999", "1e3", "1G", "", " 1"}) {
+    expect_bad({"cache", "gc", "--max-bytes", bytes}, "max_bytes");
+  }
 
   EXPECT_EQ(run({"cache", "import", folder_ / "missing"}).exit_code, 2);
   write_text(folder_ / "junk", "junk");

@@ -62,7 +62,7 @@ TEST(TemplateSet, DigestCoversNamesTextsAndTheirBounds) {
 TEST(TemplateSet, FolderErrorsSayWhatIsMissing) {
   const auto absent = TemplateSet::from_folder("/nonexistent/templates");
   ASSERT_FALSE(absent.ok());
-  EXPECT_EQ(absent.error().code, ErrorCode::kIo);
+  EXPECT_EQ(absent.error().code, ErrorCode::kEnvironment);
   const Folder folder;
   folder.write("common/a.cuh", "");
   const auto incomplete = TemplateSet::from_folder(folder.path());

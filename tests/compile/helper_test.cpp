@@ -331,6 +331,17 @@ TEST_F(Helper, AMissingCommandIsNamed) {
   EXPECT_NE(image.error().message.find("/nonexistent/attnjit"), std::string::npos);
 }
 
+// It is no fault of the code, so it must not be remembered as one.
+TEST_F(Helper, ACommandThatDoesNotStartIsOfTheEnvironment) {
+  misbehave("worker-lacks-a-library");
+  const auto image = compile(request_for(test::kSmallKernel), milliseconds(10000));
+  ASSERT_FALSE(image.ok());
+  EXPECT_EQ(image.error().code, ErrorCode::kEnvironment) << image.error().to_string();
+  EXPECT_NE(image.error().message.find("worker-lacks-a-library"), std::string::npos);
+  EXPECT_NE(image.error().hint.find("--version"), std::string::npos);
+  std::filesystem::remove_all(folder_);
+}
+
 TEST_F(Helper, AMissingNvrtcIsNamed) {
   options_.nvrtc_path = "/nonexistent/libnvrtc.so";
   const auto image = compile(request_for(test::kSmallKernel));

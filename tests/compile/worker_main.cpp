@@ -19,6 +19,7 @@ void send(const std::string& bytes) {
 /// Named by the file name under which this program is started (a symbolic link).
 int misbehave(const std::string& mode) {
   if (mode == "worker-exits") return 7;
+  if (mode == "worker-lacks-a-library") return 127;  // as the loader of programs ends
   if (mode == "worker-crashes") {
     std::signal(SIGSEGV, SIG_DFL);
     std::raise(SIGSEGV);

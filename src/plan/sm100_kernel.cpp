@@ -15,26 +15,30 @@ namespace {
 using Names = std::pair<std::string_view, std::string_view>;
 
 // Regions of shared memory and the Config members that hold where they begin; 0 where there is
-// none.
-constexpr std::array<Names, 7> kRegions{{
+// none. The ring's lie elsewhere in the body with one query tile, which has more stages.
+constexpr std::array<Names, 4> kRegions{{
     {"Q", "kQOffset"},
-    {"K ring", "kKOffset"},
-    {"V ring", "kVOffset"},
-    {"K rope", "kKRopeOffset"},
     {"correction", "kCorrectionOffset"},
     {"barriers", "kBarrierOffset"},
     {"tmem address", "kTmemAddressOffset"},
 }};
+constexpr std::array<Names, 3> kRingRegions{{
+    {"K ring", "kKOffset"},
+    {"V ring", "kVOffset"},
+    {"K rope", "kKRopeOffset"},
+}};
 
 // The first barriers of groups that the template addresses by index.
-constexpr std::array<Names, 9> kBarriers{{
+constexpr std::array<Names, 11> kBarriers{{
     {"S0_cons[0]", "kBarSCons"},
     {"C0_prod", "kBarC"},
     {"S0_prod", "kBarSProd"},
     {"Q0_prod", "kBarQProd"},
     {"Q0_cons", "kBarQCons"},
     {"K_prod", "kBarKProd"},
+    {"K_cons", "kBarKCons"},
     {"V_prod", "kBarVProd"},
+    {"V_cons", "kBarVCons"},
     {"O0_prod", "kBarOProd"},
     {"O0_staged", "kBarOStaged"},
 }};
@@ -84,33 +88,44 @@ std::int64_t barrier_index(const Sm100Variant& body, std::string_view name) {
   return found == body.barriers.end() ? 0 : found - body.barriers.begin();
 }
 
-// What the two bodies of a plan have each of their own.
-void add_body(const Sm100Variant& body, const std::string& suffix, Constants& constants) {
-  constants.add_bool("kFusedKv" + suffix, body.use_fused_kv);
+std::int64_t region_begin(const Sm100Variant& body, std::string_view region) {
+  const std::string_view name = body.use_fused_kv && (region == "K ring" || region == "V ring")
+                                    ? std::string_view("KV ring")
+                                    : region;
+  const auto found = std::find_if(body.smem.begin(), body.smem.end(),
+                                  [&](const Sm100SmemRegion& r) { return r.name == name; });
+  return found == body.smem.end() ? 0 : found->begin;
+}
+
+// What the two bodies of a plan have each of their own: rings of other lengths at other places.
+void add_rings(const Sm100Variant& body, const std::string& suffix, Constants& constants) {
   constants.add("kStages" + suffix, body.num_kv_stages);
   constants.add("kRopeBuffers" + suffix, body.num_rope_buffers);
-  constants.add("kKStageBytes" + suffix, body.k_stage_bytes);
-  constants.add("kVStageBytes" + suffix,
-                body.use_fused_kv ? body.k_stage_bytes : body.v_stage_bytes);
+  for (const auto& [region, constant] : kRingRegions) {
+    constants.add(std::string(constant) + suffix, region_begin(body, region));
+  }
+}
+
+// What they share.
+void add_body(const Sm100Variant& body, Constants& constants) {
+  constants.add_bool("kFusedKv", body.use_fused_kv);
+  constants.add("kKStageBytes", body.k_stage_bytes);
+  constants.add("kVStageBytes", body.use_fused_kv ? body.k_stage_bytes : body.v_stage_bytes);
   for (const auto& [region, constant] : kRegions) {
-    const std::string_view name = body.use_fused_kv && (region == "K ring" || region == "V ring")
-                                      ? std::string_view("KV ring")
-                                      : region;
-    const auto found = std::find_if(body.smem.begin(), body.smem.end(),
-                                    [&](const Sm100SmemRegion& r) { return r.name == name; });
-    constants.add(std::string(constant) + suffix, found == body.smem.end() ? 0 : found->begin);
+    constants.add(std::string(constant), region_begin(body, region));
   }
   for (const auto& [barrier, constant] : kBarriers) {
-    const std::string_view name =
-        body.use_fused_kv && (barrier == "K_prod" || barrier == "V_prod") ? "KV_prod" : barrier;
-    constants.add(std::string(constant) + suffix, barrier_index(body, name));
+    const bool in_ring = barrier.starts_with("K_") || barrier.starts_with("V_");
+    const std::string name = body.use_fused_kv && in_ring ? fmt::format("KV{}", barrier.substr(1))
+                                                          : std::string(barrier);
+    constants.add(std::string(constant), barrier_index(body, name));
   }
   std::string arrivals;
   for (const BarrierPlan& barrier : body.barriers) {
     arrivals += fmt::format("{}{}", arrivals.empty() ? "" : ", ", barrier.arrivals);
   }
-  constants.add("kBarriers" + suffix, static_cast<std::int64_t>(body.barriers.size()));
-  constants.add_list("kArrivals" + suffix, body.barriers.size(), arrivals);
+  constants.add("kBarriers", static_cast<std::int64_t>(body.barriers.size()));
+  constants.add_list("kArrivals", body.barriers.size(), arrivals);
 }
 
 void add_constants(const Sm100Plan& sm100, KernelPlan& plan) {
@@ -133,8 +148,9 @@ void add_constants(const Sm100Plan& sm100, KernelPlan& plan) {
   constants.add("kPvKeys0", variant.pv_keys.at(0));
   constants.add("kPvKeys1", variant.pv_keys.at(1));
   constants.add_bool("kSwitchTo1Q", sm100.can_switch_to_1q);
-  add_body(variant, "", constants);
-  if (sm100.can_switch_to_1q) add_body(sm100.variants.back(), "1Q", constants);
+  add_body(variant, constants);
+  add_rings(variant, "", constants);
+  if (sm100.can_switch_to_1q) add_rings(sm100.variants.back(), "1Q", constants);
   for (const MemoryRange& range : variant.tmem) constants.add("kTmem" + range.name, range.begin);
   constants.add("kTmemColumns", variant.tmem_allocated);
   for (const Sm100Role& role : sm100.roles) {

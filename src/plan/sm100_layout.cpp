@@ -44,7 +44,8 @@ void add_barriers(Sm100Variant& variant, const std::string& name, std::int64_t c
 // 4 softmax warps hand over each part of P, and 4 correction warps vouch for O before its first
 // part; a pair's leader hears both CTAs. The others are one tcgen05.commit, one expect_tx or one
 // thread.
-void lay_out_barriers(Sm100Variant& variant, std::int64_t cta_group) {
+void lay_out_barriers(Sm100Variant& variant, std::int64_t cta_group, std::int64_t num_qo,
+                      std::int64_t stages) {
   const int warps = static_cast<int>(4 * cta_group);
   for (int wg = 0; wg < 2; ++wg) {
     for (std::int64_t part = 0; part < variant.num_pv_stages; ++part) {
@@ -58,23 +59,23 @@ void lay_out_barriers(Sm100Variant& variant, std::int64_t cta_group) {
   }
   variant.barriers.push_back({"S0_prod", 1});
   variant.barriers.push_back({"S1_prod", 1});
-  for (std::int64_t tile = 0; tile < variant.num_qo; ++tile) {
+  for (std::int64_t tile = 0; tile < num_qo; ++tile) {
     add_barriers(variant, fmt::format("Q{}_prod", tile), variant.num_qk_stages, 1);
   }
-  for (std::int64_t tile = 0; tile < variant.num_qo; ++tile) {
+  for (std::int64_t tile = 0; tile < num_qo; ++tile) {
     variant.barriers.push_back({fmt::format("Q{}_cons", tile), 1});
   }
   const std::string k = variant.use_fused_kv ? "KV" : "K";
-  const std::int64_t k_barriers = variant.num_kv_stages * variant.num_qk_stages;
+  const std::int64_t k_barriers = stages * variant.num_qk_stages;
   add_barriers(variant, k + "_prod", k_barriers, 1);
   add_barriers(variant, k + "_cons", k_barriers, 1);
   if (!variant.use_fused_kv) {
-    add_barriers(variant, "V_prod", variant.num_kv_stages, 1);
-    add_barriers(variant, "V_cons", variant.num_kv_stages, 1);
+    add_barriers(variant, "V_prod", stages, 1);
+    add_barriers(variant, "V_cons", stages, 1);
   }
   variant.barriers.push_back({"O0_prod", 1});
   variant.barriers.push_back({"O1_prod", 1});
-  for (std::int64_t tile = 0; tile < variant.num_qo; ++tile) {
+  for (std::int64_t tile = 0; tile < num_qo; ++tile) {
     variant.barriers.push_back({fmt::format("O{}_staged", tile), 4});
   }
 }
@@ -129,7 +130,9 @@ Sm100Variant lay_out_fa4(const Sm100Tile& tile, std::int64_t slots, bool fused,
   v.num_pv_stages = 2;
   v.BK0 = v.padded_qk_depth / qk_stages;
   v.BK1 = v.BN;
-  v.num_rope_buffers = fused && v.rope_depth > 0 ? ceil_div(slots, 2) : 0;
+  // One more than half of an even number of slots: with one query tile two Ks follow one another at
+  // the begin of a work tile.
+  v.num_rope_buffers = fused && v.rope_depth > 0 ? slots / 2 + 1 : 0;
   v.num_k_scale_bufs = tile.scale_size == 0 ? 0 : fused ? ceil_div(slots, 2) : v.num_kv_stages;
   // P V begins on three quarters of the tile while the last one is still exponentiated.
   const std::int64_t steps = v.BN / v.MMA_K;
@@ -165,7 +168,8 @@ Sm100Variant lay_out_fa4(const Sm100Tile& tile, std::int64_t slots, bool fused,
   smem.add("k_scale", v.num_k_scale_bufs * v.k_rows_per_cta * tile.scale_size, 128);
   smem.add("correction", kCorrectionBytes, 16);
   smem.add("tmem address", 4, 4);
-  lay_out_barriers(v, cta_group);
+  lay_out_barriers(v, cta_group, std::max(tile.barrier_num_qo, v.num_qo),
+                   std::max(tile.barrier_stages, v.num_kv_stages));
   smem.add("barriers", static_cast<std::int64_t>(v.barriers.size()) * Fa4Config::mbar_size, 8);
   v.smem_bytes = smem.end();
   if (o_bytes <= q_end && !own_rope) {

@@ -26,6 +26,9 @@ struct Sm100Tile {
   std::int64_t swizzle_bytes = 128;
   std::int64_t max_qk_stages = 1;  ///< what K may be staged in
   bool exact_qk_stages = false;    ///< nothing but max_qk_stages will do
+  // Where two bodies share their code they have one list of barriers: that of the larger.
+  std::int64_t barrier_stages = 0;  ///< stages that have barriers; 0: as many as there are
+  std::int64_t barrier_num_qo = 0;  ///< query tiles that have barriers; 0: num_qo
 };
 
 /// The layout with a ring of `slots` K or V tiles; an even count is split into a K and a V ring

@@ -245,7 +245,7 @@ struct Ring {
   bool capped_by_barriers = false;
 };
 
-Ring choose_ring(const Sm100Tile& tile) {
+Ring choose_ring(const Sm100Tile& tile, std::optional<bool> only_fused = std::nullopt) {
   const std::int64_t slot_bytes = lay_out_fa4(tile, 2, false, 1).v_stage_bytes;
   const std::int64_t most = std::min<std::int64_t>(128, kSm100SmemBytes / slot_bytes);
   auto in_memory = [&](std::int64_t slots, bool fused, std::int64_t qk_stages) {
@@ -254,8 +254,9 @@ Ring choose_ring(const Sm100Tile& tile) {
   const bool even_only = tile.exact_qk_stages && tile.max_qk_stages > 1;
   Ring ring;
   for (std::int64_t slots = most; slots >= 2 && ring.slots == 0; --slots) {
-    const bool fused = slots % 2 != 0;
+    const bool fused = only_fused.value_or(slots % 2 != 0);
     if (fused && even_only) continue;
+    if (!fused && slots % 2 != 0) continue;
     if (!fused && in_memory(slots, false, tile.max_qk_stages)) {
       ring = {slots, false, tile.max_qk_stages, false};
     } else if (!even_only && in_memory(slots, fused, 1)) {
@@ -268,6 +269,8 @@ Ring choose_ring(const Sm100Tile& tile) {
   }
   return ring;
 }
+
+std::int64_t stages_of(const Ring& ring) { return ring.fused ? ring.slots : ring.slots / 2; }
 
 std::string ring_reason(const Ring& ring, const Fa4Config& reference, const Sm100Variant& variant,
                         bool rope_uncounted) {
@@ -463,7 +466,8 @@ Result<Sm100Plan> plan_fa4(const AttentionSpec& given, const AttentionSpec& spec
     return unsupported(
         fmt::format("{} K/V stages fit the shared memory; the least is 2", main.num_kv_stages));
   }
-  // The 1Q sibling takes the same tensor maps: its K is staged alike.
+  // The 1Q sibling shares its code: its ring is of the same kind, its K is staged alike, and the
+  // barriers are one list.
   std::optional<Sm100Variant> sibling;
   Ring sibling_ring;
   if (config.num_qo() == 2 && !config.pair_cta && config.qk_depth <= 256) {
@@ -471,8 +475,11 @@ Result<Sm100Plan> plan_fa4(const AttentionSpec& given, const AttentionSpec& spec
     one.num_qo = 1;
     one.max_qk_stages = main.num_qk_stages;
     one.exact_qk_stages = true;
-    sibling_ring = choose_ring(one);
-    Sm100Variant two = main;
+    one.barrier_num_qo = 2;
+    sibling_ring = choose_ring(one, ring.fused);
+    Sm100Tile both = tile;
+    both.barrier_stages = one.barrier_stages = std::max(stages_of(ring), stages_of(sibling_ring));
+    Sm100Variant two = lay_out_fa4(both, ring.slots, ring.fused, ring.qk_stages);
     sibling = lay_out_fa4(one, sibling_ring.slots, sibling_ring.fused, sibling_ring.qk_stages);
     share_small_regions(two, *sibling);
     if (sibling->num_kv_stages >= 2 && fits(two) && fits(*sibling)) {
@@ -491,7 +498,8 @@ Result<Sm100Plan> plan_fa4(const AttentionSpec& given, const AttentionSpec& spec
   if (sibling) {
     const Fa4Config one_reference = reference.switch_1q_config();
     record_ring(one_reference, *sibling, "switch_1q_",
-                ring_reason(sibling_ring, one_reference, *sibling, rope_uncounted),
+                "it shares the code of the body with two query tiles: a ring of the same kind, one "
+                "list of barriers",
                 plan.deviations);
     plan.can_switch_to_1q = true;
     plan.variants.push_back(*std::move(sibling));

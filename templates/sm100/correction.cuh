@@ -77,44 +77,51 @@ template <class Config, class Mask, class Arguments, class P>
 ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
                             const Arguments& arguments, const P& params) {
   using L = Layout<Config>;
-  constexpr bool kShared = Config::kNumQo == 1;  // the warpgroups share the query tile
   const int row = static_cast<int>(threadIdx.x & 127u);
   const int warp = warp_uniform(static_cast<int>(threadIdx.x >> 5));
   const u32 lanes = Tmem<Config>::lanes(warp);
-  // Parities of both warpgroups' barriers, a bit each: warpgroups are counted at run time.
+  // Parities of barriers, a bit a warpgroup or query tile.
   u32 statistic_parity = 0;
   u32 o_parity = 0;
-  int q_parity = 1;
+  u32 q_parity = 3;
 
-  const auto wait = [](u32 barrier, u32& parities, int warpgroup) {
-    mbarrier_wait(barrier, static_cast<int>(parities >> warpgroup & 1u));
-    parities ^= 1u << warpgroup;
+  const auto wait = [](u32 barrier, u32& parities, int index) {
+    mbarrier_wait(barrier, static_cast<int>(parities >> index & 1u));
+    parities ^= 1u << index;
   };
 
   for (WorkList<Config, Mask, Arguments, P> list(arguments, params); !list.done(); list.advance()) {
     const WorkTile work = list.tile();
-    const int tiles = work.tiles();
+    const bool shared = work.num_qo == 1;  // the warpgroups share the query tile
+    const Share share_0 = work.share(0);
+    const Share share_1 = work.share(1);
 
     // O of the tile before has been read: the first products may replace it.
     tcgen05_fence_before();
-    if (steps_of(tiles, 0, Config::kNumQo) > 0) arrive_warp(smem.p_full(0, 0));
-    if (steps_of(tiles, 1, Config::kNumQo) > 0) arrive_warp(smem.p_full(1, 0));
+    if (share_0.steps > 0) arrive_warp(smem.p_full(0, 0));
+    if (share_1.steps > 0) arrive_warp(smem.p_full(1, 0));
 
-    const int later_steps = max(tiles - (kShared ? 2 : 1), 0) * (kShared ? 1 : 2);
+    // In the order in which the products wait for it.
+    const int rounds = work.rounds();
 #pragma unroll 1
-    for (int i = 0; i < later_steps; ++i) {
-      const int warpgroup = i & 1;
-      wait(smem.statistic_full(warpgroup), statistic_parity, warpgroup);
-      const float factor = load_shared(smem.statistic(warpgroup, 0, row));
-      arrive_warp(smem.statistic_empty(warpgroup));
-      // NOTE: O is not being added to: the commit that told of this tile's S came after all earlier
-      // products, and the next ones wait for the arrival below.
-      tcgen05_fence_after();
-      if (__any_sync(0xffffffffu, factor != 1.0f)) {
-        rescale<Config>(tmem.o(warpgroup) + lanes, factor);
+    for (int round = 0; round < rounds; ++round) {
+#pragma unroll 1
+      for (int warpgroup = 0; warpgroup < 2; ++warpgroup) {
+        const Share share = warpgroup == 0 ? share_0 : share_1;
+        const int step = share.step(round);
+        if (step == 0 || !share.has(step)) continue;
+        wait(smem.statistic_full(warpgroup), statistic_parity, warpgroup);
+        const float factor = load_shared(smem.statistic(warpgroup, 0, row));
+        arrive_warp(smem.statistic_empty(warpgroup));
+        // NOTE: O is not being added to: the commit that told of this tile's S came after all
+        // earlier products, and the next ones wait for the arrival below.
+        tcgen05_fence_after();
+        if (__any_sync(0xffffffffu, factor != 1.0f)) {
+          rescale<Config>(tmem.o(warpgroup) + lanes, factor);
+        }
+        tcgen05_fence_before();
+        arrive_warp(smem.p_full(warpgroup, 0));
       }
-      tcgen05_fence_before();
-      arrive_warp(smem.p_full(warpgroup, 0));
     }
 
     const auto statistics = [&](int warpgroup) {
@@ -125,11 +132,11 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
       return read;
     };
 #pragma unroll 1
-    for (int tile = 0; tile < Config::kNumQo; ++tile) {
+    for (int tile = 0; tile < work.num_qo; ++tile) {
       RowStatistics own = statistics(tile);
       float weight_0 = 1.0f;
       float weight_1 = 0.0f;
-      if constexpr (kShared) own = merge(own, statistics(1), weight_0, weight_1);
+      if (shared) own = merge(own, statistics(1), weight_0, weight_1);
       const int position = work.first_position + tile * L::kPositions + row / L::kFused;
       const int head = work.head + row % L::kFused;
       float sink = 0.0f;
@@ -146,16 +153,16 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
       weight_1 *= scale;
 
       // The memory is free of the O before, also where no Q was loaded since.
-      mbarrier_wait(smem.q_empty(tile), q_parity);
-      const bool any = tiles > 0;
-      const bool second = kShared && tiles > 1;
+      wait(smem.q_empty(tile), q_parity, tile);
+      const bool any = (tile == 0 ? share_0 : share_1).steps > 0;
+      const bool second = shared && share_1.steps > 0;
       if (any) wait(smem.o_full(tile), o_parity, tile);
       if (second) wait(smem.o_full(1), o_parity, 1);
       tcgen05_fence_after();
       const u32 o = tmem.o(tile) + lanes;
       const u32 other = tmem.o(1) + lanes;
       const u32 staged = smem.q(tile) + static_cast<u32>(row * 128 + ((row & 7) << 4));
-#pragma unroll 2
+#pragma unroll 1
       for (int column = 0; column < L::kPvColumns; column += 16) {
         float values[16] = {};
         if (any) {
@@ -176,7 +183,6 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
       fence_proxy_async_shared();
       arrive_warp(smem.o_staged(tile));
     }
-    q_parity ^= 1;
   }
   tcgen05_fence_before();
 }

@@ -29,41 +29,15 @@ ATTNJIT_DEVICE void init_barriers(const Smem<Config>& smem) {
   fence_mbarrier_init();
 }
 
-/// The jobs of the last warpgroup's warps, each done by one thread.
-template <class Config, class Mask, class Arguments, class P>
-ATTNJIT_DEVICE void move_and_multiply(u32 base, u32 tmem, const Arguments& arguments,
-                                      const P& params, int warp) {
-  const Smem<Config> smem{opaque(base)};
-  if (!elect_one()) return;
-  if (warp == kMmaWarp) {
-    multiply<Config, Mask>(smem, Tmem<Config>{opaque(tmem)}, arguments, params);
-  } else if (warp == kLoadWarp) {
-    load<Config, Mask>(smem, arguments, params);
-  } else if (warp == kStoreWarp) {
-    store<Config, Mask>(smem, arguments, params);
-  }
-}
-
 template <class Config, class Mask, class ScoreMod, class Arguments, class P>
 ATTNJIT_DEVICE void forward(const Arguments& arguments, const P& params) {
   extern __shared__ __align__(1024) unsigned char dynamic_smem[];
   const u32 base = shared_address(dynamic_smem);
   const Smem<Config> smem{base};
   const int warp = warp_uniform(static_cast<int>(threadIdx.x >> 5));
-  // Calls `body` with the configuration of the body that the launch asks for.
-  const auto with_body = [&](auto body) {
-    if constexpr (Config::kSwitchTo1Q) {
-      if (arguments.one_query != 0) return body(OneQuery<Config>{});
-    }
-    body(Config{});
-  };
-  int num_qo = Config::kNumQo;
-  if constexpr (Config::kSwitchTo1Q) num_qo = arguments.one_query != 0 ? 1 : 2;
 
   if (warp == 0) {
-    if (elect_one()) {
-      with_body([&](auto config) { init_barriers(Smem<decltype(config)>{base}); });
-    }
+    if (elect_one()) init_barriers(smem);
   } else if (warp == kMmaWarp) {
     tcgen05_alloc<Config::kTmemColumns>(smem.tmem_address());
     tcgen05_relinquish_alloc_permit();
@@ -85,19 +59,25 @@ ATTNJIT_DEVICE void forward(const Arguments& arguments, const P& params) {
   if (warp < 8) {
     setmaxnreg_inc<Config::kSoftmaxRegisters>();
     softmax<Config, Mask, ScoreMod>(Smem<Config>{opaque(base)}, Tmem<Config>{opaque(tmem)},
-                                    arguments, params, warp >> 2, num_qo);
+                                    arguments, params, warp >> 2);
   } else if (warp < 12) {
     setmaxnreg_dec<Config::kCorrectionRegisters>();
-    with_body([&](auto config) {
-      using Body = decltype(config);
-      correct<Body, Mask>(Smem<Body>{opaque(base)}, Tmem<Body>{opaque(tmem)}, arguments, params);
-    });
+    correct<Config, Mask>(Smem<Config>{opaque(base)}, Tmem<Config>{opaque(tmem)}, arguments,
+                          params);
     named_barrier_arrive(kTeardownBarrier, 128 + 32);
   } else {
+    // Jobs that one thread each does.
     setmaxnreg_dec<Config::kOtherRegisters>();
-    with_body([&](auto config) {
-      move_and_multiply<decltype(config), Mask>(base, tmem, arguments, params, warp);
-    });
+    if (elect_one()) {
+      const Smem<Config> own{opaque(base)};
+      if (warp == kMmaWarp) {
+        multiply<Config, Mask>(own, Tmem<Config>{opaque(tmem)}, arguments, params);
+      } else if (warp == kLoadWarp) {
+        load<Config, Mask>(own, arguments, params);
+      } else if (warp == kStoreWarp) {
+        store<Config, Mask>(own, arguments, params);
+      }
+    }
     __syncwarp();
     if (warp == kMmaWarp) {
       // The correction warps have read the last O, and before it the softmax warps the last S.

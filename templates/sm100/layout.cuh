@@ -26,36 +26,6 @@ ATTNJIT_DEVICE u32 opaque(u32 value) {
   return value;
 }
 
-/// The second body of a plan that has two: one query tile a CTA, whose KV tiles the two softmax
-/// warpgroups share.
-template <class Config>
-struct OneQuery : Config {
-  static constexpr int kNumQo = 1;
-  static constexpr bool kFusedKv = Config::kFusedKv1Q;
-  static constexpr int kStages = Config::kStages1Q;
-  static constexpr int kQOffset = Config::kQOffset1Q;
-  static constexpr int kKOffset = Config::kKOffset1Q;
-  static constexpr int kVOffset = Config::kVOffset1Q;
-  static constexpr int kKRopeOffset = Config::kKRopeOffset1Q;
-  static constexpr int kRopeBuffers = Config::kRopeBuffers1Q;
-  static constexpr int kKStageBytes = Config::kKStageBytes1Q;
-  static constexpr int kVStageBytes = Config::kVStageBytes1Q;
-  static_assert(Config::kCorrectionOffset == Config::kCorrectionOffset1Q &&
-                    Config::kBarrierOffset == Config::kBarrierOffset1Q &&
-                    Config::kTmemAddressOffset == Config::kTmemAddressOffset1Q &&
-                    Config::kBarSCons == Config::kBarSCons1Q && Config::kBarC == Config::kBarC1Q &&
-                    Config::kBarSProd == Config::kBarSProd1Q,
-                "what the softmax warps use is in one place: both bodies share their code");
-  static constexpr int kBarriers = Config::kBarriers1Q;
-  static constexpr auto& kArrivals = Config::kArrivals1Q;
-  static constexpr int kBarQProd = Config::kBarQProd1Q;
-  static constexpr int kBarQCons = Config::kBarQCons1Q;
-  static constexpr int kBarKProd = Config::kBarKProd1Q;
-  static constexpr int kBarVProd = Config::kBarVProd1Q;
-  static constexpr int kBarOProd = Config::kBarOProd1Q;
-  static constexpr int kBarOStaged = Config::kBarOStaged1Q;
-};
-
 /// Tiles lie as [64-element column block][row][128 bytes] with the 128-byte swizzle: what a TMA box
 /// of 64 columns writes and what a matrix descriptor reads. Q is [query tile][block][128 rows].
 template <class Config>
@@ -99,11 +69,14 @@ struct Layout {
   /// Blocks of K that lie in its stage; the others, its rope part, in a buffer of their own.
   static constexpr int kKStageBlocks = Config::kRopeBuffers > 0 ? kOvBlocks : kQkBlocks;
   static constexpr int kRopeBytes = (kQkBlocks - kKStageBlocks) * kKvBlockBytes;
+  static_assert(Config::kRopeBuffers == 0 || Config::kFusedKv,
+                "in a ring of its own K has its rope part in its stage");
   static_assert(Config::kKStageBytes >= kKStageBlocks * kKvBlockBytes &&
                     Config::kVStageBytes >= kOvBlocks * kKvBlockBytes,
                 "a stage holds a tile");
   static_assert(Config::kQOffset % 1024 == 0 && Config::kKOffset % 1024 == 0 &&
                     Config::kVOffset % 1024 == 0 && Config::kKRopeOffset % 1024 == 0 &&
+                    Config::kKStageBytes % 1024 == 0 && Config::kVStageBytes % 1024 == 0 &&
                     kKvBlockBytes % 1024 == 0,
                 "the 128-byte swizzle repeats every 1024 bytes: tiles begin at multiples of that");
   static_assert(Config::kTmemColumns >= Config::kTmemO1 + kPvColumns,

@@ -42,22 +42,29 @@ ATTNJIT_DEVICE void load_kv_chunk(const KvTile<Config, kIsK>& kv, const Argument
 template <class Config, class Mask, class Arguments, class P>
 ATTNJIT_DEVICE void load(const Smem<Config>& smem, const Arguments& arguments, const P& params) {
   using L = Layout<Config>;
-  KvSequence<Config> kv(smem);
-  int q_parity = 1;
+  using List = WorkList<Config, Mask, Arguments, P>;
+  KvSequence<Config> kv(smem, List::one_query_launch(arguments));
+  u32 q_parity = 3;  // a bit a query tile
 
-  for (WorkList<Config, Mask, Arguments, P> list(arguments, params); !list.done(); list.advance()) {
+  for (List list(arguments, params); !list.done(); list.advance()) {
     const WorkTile work = list.tile();
-    const int tiles = work.tiles();
+    const KvTiles all = work.all();
+    const int tiles = all.count();
 
-    const auto load_k = [&](int rank, bool with_q) {
+    const auto await_q = [&](int tile) {
+      mbarrier_wait(smem.q_empty(tile), static_cast<int>(q_parity >> tile & 1u));
+    };
+    const auto load_k = [&](int rank) {
       const KvTile<Config, true> k = kv.template next<true>();
 #pragma unroll
       for (int chunk = 0; chunk < Config::kQkStages; ++chunk) {
-        load_kv_chunk(k, arguments, work, work.tile_end - 1 - rank, chunk);
-        if (!with_q) continue;
-#pragma unroll
-        for (int tile = 0; tile < Config::kNumQo; ++tile) {
-          if (chunk == 0) mbarrier_wait(smem.q_empty(tile), q_parity);
+        load_kv_chunk(k, arguments, work, all.end - 1 - rank, chunk);
+        if (rank > 0) continue;
+#pragma unroll 1
+        for (int tile = 0; tile < work.num_qo; ++tile) {
+          if (chunk == 0) await_q(tile);
+          // A query tile that sees nothing is not read: its memory is O's alone.
+          if (work.share(tile).steps == 0) continue;
           const u32 full = smem.q_full(tile, chunk);
           mbarrier_arrive_expect_tx(full, L::kChunkBlocks * L::kQBlockBytes);
 #pragma unroll
@@ -67,34 +74,27 @@ ATTNJIT_DEVICE void load(const Smem<Config>& smem, const Arguments& arguments, c
         }
       }
     };
-    const auto load_v = [&](int rank) {
-      load_kv_chunk(kv.template next<false>(), arguments, work, work.tile_end - 1 - rank, 0);
-    };
 
     if (tiles == 0) {
       // NOTE: waits all the same, though it loads nothing: a phase that nobody waited for would
       // make the next wait return a tile too early.
-#pragma unroll
-      for (int tile = 0; tile < Config::kNumQo; ++tile) {
-        mbarrier_wait(smem.q_empty(tile), q_parity);
-      }
-    } else {
-      load_k(0, true);
-      if constexpr (Config::kNumQo == 1) {
-        if (tiles > 1) load_k(1, false);
-      }
-      constexpr int kAhead = Config::kNumQo == 1 ? 2 : 1;
-      for (int rank = 0; rank < tiles; ++rank) {
-        load_v(rank);
-        if (rank + kAhead < tiles) load_k(rank + kAhead, false);
+#pragma unroll 1
+      for (int tile = 0; tile < work.num_qo; ++tile) await_q(tile);
+    }
+    const int ahead = work.num_qo == 1 ? 1 : 0;
+#pragma unroll 1
+    for (int rank = 0; tiles > 0 && rank < tiles + ahead; ++rank) {
+      if (rank < tiles) load_k(rank);
+      if (rank >= ahead) {
+        load_kv_chunk(kv.template next<false>(), arguments, work, all.end - 1 - (rank - ahead), 0);
       }
     }
-    q_parity ^= 1;
+    q_parity ^= work.num_qo == 1 ? 1u : 3u;
   }
 
   // The CTA's memory stays until the products have read, and their barriers have heard of, all.
 #pragma unroll 1
-  for (int i = 0; i < Config::kStages; ++i) {
+  for (int i = 0; i < kv.stages; ++i) {
     const KvTile<Config, true> k = kv.template next<true>();
 #pragma unroll
     for (int chunk = 0; chunk < Config::kQkStages; ++chunk) k.acquire(chunk);

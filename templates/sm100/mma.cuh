@@ -11,107 +11,125 @@
 
 namespace attnjit::sm100 {
 
+/// NOTE: warpgroups are counted at run time: one copy of each product's code serves both, and both
+/// numbers of query tiles. It costs the issuing thread a few selects a product, of a kernel whose
+/// compile time it halves.
 template <class Config>
 struct Products {
   using L = Layout<Config>;
   Smem<Config> smem;
   Tmem<Config> tmem;
-  KvSequence<Config> kv;
-  KvTile<Config, true> k;
-  KvTile<Config, false> v;
-  int q_parity = 0;
-  int p_parity[2] = {0, 0};
+  u32 q_parity = 0;  // a bit a query tile
+  u32 p_parity = 0;  // a bit a warpgroup
 
-  ATTNJIT_DEVICE Products(const Smem<Config>& memory, const Tmem<Config>& columns)
-      : smem(memory), tmem(columns), kv(memory), k{memory, 0, 0, 0}, v{memory, 0, 0, 0} {}
-
-  /// A warpgroup whose products take a K or V tile that no one has taken before; that are its last.
-  template <int kWarpgroup>
-  static constexpr bool kTakes = Config::kNumQo == 1 || kWarpgroup == 0;
-  template <int kWarpgroup>
-  static constexpr bool kReleases = Config::kNumQo == 1 || kWarpgroup == 1;
-
-  /// S = Q K^T of one warpgroup and one KV tile.
-  template <int kWarpgroup>
-  ATTNJIT_DEVICE void qk(bool first) {
-    constexpr int kTile = Config::kNumQo == 1 ? 0 : kWarpgroup;
-    // With one query tile the other warpgroup's first product has waited for it.
-    const bool new_q = first && (Config::kNumQo == 2 || kWarpgroup == 0);
+  /// S = Q K^T of one warpgroup and one KV tile. `product` false: the warpgroup's rows see nothing
+  /// of the tile, which is only released.
+  ATTNJIT_DEVICE void qk(const KvTile<Config, true>& k, int warpgroup, int tile, bool product,
+                         bool new_q, bool release) {
     constexpr u32 kInstruction =
         mma_instruction_descriptor<Config::kBf16, kRows, Config::kTileN, false>();
-    if constexpr (kTakes<kWarpgroup>) k = kv.template next<true>();
     // NOTE: opaque: each step's address is one addition here, and would be one register each where
     // the compiler computed them before the loop over KV tiles.
-    const SmemDescriptor<16> a(opaque(smem.q(kTile)));
-    const u32 s = tmem.s(kWarpgroup);
+    const SmemDescriptor<16> a(opaque(smem.q(tile)));
+    const u32 s = tmem.s(warpgroup);
 #pragma unroll
     for (int chunk = 0; chunk < Config::kQkStages; ++chunk) {
-      if constexpr (kTakes<kWarpgroup>) k.wait(chunk);
-      if (new_q) mbarrier_wait(smem.q_full(kTile, chunk), q_parity);
-      tcgen05_fence_after();
+      k.wait(chunk);
+      if (product) {
+        if (new_q) {
+          mbarrier_wait(smem.q_full(tile, chunk), static_cast<int>(q_parity >> tile & 1u));
+        }
+        tcgen05_fence_after();
 #pragma unroll
-      for (int i = 0; i < L::kChunkSteps; ++i) {
-        const int step = chunk * L::kChunkSteps + i;
-        if (step >= L::kQkSteps) break;
-        const int block = step / 4;
-        const SmemDescriptor<16> b(k.block(block));
-        // NOTE: in-order issue. S takes the columns of the P that the product before this one
-        // reads: products of one thread execute in the order of their issue, which PTX says only
-        // of those with the same accumulator. Every kernel of this design relies on it.
-        tcgen05_mma_ss(s, a.at(block * L::kQBlockBytes + step % 4 * 32), b.at(step % 4 * 32),
-                       kInstruction, step > 0);
+        for (int i = 0; i < L::kChunkSteps; ++i) {
+          const int step = chunk * L::kChunkSteps + i;
+          if (step >= L::kQkSteps) break;
+          const int block = step / 4;
+          const SmemDescriptor<16> b(k.block(block));
+          // NOTE: in-order issue. S takes the columns of the P that the product before this one
+          // reads: products of one thread execute in the order of their issue, which PTX says only
+          // of those with the same accumulator. Every kernel of this design relies on it; the plan
+          // declares it as the waiver in-order-mma.
+          tcgen05_mma_ss(s, a.at(block * L::kQBlockBytes + step % 4 * 32), b.at(step % 4 * 32),
+                         kInstruction, step > 0);
+        }
       }
-      if constexpr (kReleases<kWarpgroup>) k.release(chunk);
+      if (release) k.release(chunk);
     }
-    tcgen05_commit(smem.s_full(kWarpgroup));
+    if (product) tcgen05_commit(smem.s_full(warpgroup));
+    if (product && new_q) q_parity ^= 1u << tile;
   }
 
   /// O += P V of one warpgroup and one KV tile.
-  template <int kWarpgroup>
-  ATTNJIT_DEVICE void pv(bool first, bool last) {
+  ATTNJIT_DEVICE void pv(const KvTile<Config, false>& v, int warpgroup, bool product, bool first,
+                         bool last, bool release) {
     constexpr u32 kInstruction =
         mma_instruction_descriptor<Config::kBf16, kRows, L::kPvColumns, true>();
-    if constexpr (kTakes<kWarpgroup>) {
-      v = kv.template next<false>();
-      v.wait(0);
-    }
-    const SmemDescriptor<L::kKvBlockBytes> b(v.block(0));
-    const u32 p = opaque(tmem.s(kWarpgroup));
-    const u32 o = tmem.o(kWarpgroup);
+    v.wait(0);
+    if (product) {
+      const SmemDescriptor<L::kKvBlockBytes> b(v.block(0));
+      const u32 p = opaque(tmem.s(warpgroup));
+      const u32 o = tmem.o(warpgroup);
+      const int parity = static_cast<int>(p_parity >> warpgroup & 1u);
+      p_parity ^= 1u << warpgroup;
 #pragma unroll
-    for (int part = 0; part < 2; ++part) {
-      mbarrier_wait(smem.p_full(kWarpgroup, part), p_parity[kWarpgroup]);
-      tcgen05_fence_after();
-      const int begin = part == 0 ? 0 : L::kPvSteps0;
-      const int end = part == 0 ? L::kPvSteps0 : L::kPvSteps;
+      for (int part = 0; part < 2; ++part) {
+        mbarrier_wait(smem.p_full(warpgroup, part), parity);
+        tcgen05_fence_after();
+        const int begin = part == 0 ? 0 : L::kPvSteps0;
+        const int end = part == 0 ? L::kPvSteps0 : L::kPvSteps;
 #pragma unroll
-      for (int step = begin; step < end; ++step) {
-        tcgen05_mma_ts(o, p + 8 * step, b.at(step * 16 * 128), kInstruction, step > 0 || !first);
+        for (int step = begin; step < end; ++step) {
+          tcgen05_mma_ts(o, p + 8 * step, b.at(step * 16 * 128), kInstruction, step > 0 || !first);
+        }
       }
     }
-    p_parity[kWarpgroup] ^= 1;
-    if constexpr (kReleases<kWarpgroup>) v.release(0);
-    if (last) tcgen05_commit(smem.o_full(kWarpgroup));
+    if (release) v.release(0);
+    if (last) tcgen05_commit(smem.o_full(warpgroup));
   }
 };
 
 template <class Config, class Mask, class Arguments, class P>
 ATTNJIT_DEVICE void multiply(const Smem<Config>& smem, const Tmem<Config>& tmem,
                              const Arguments& arguments, const P& params) {
-  Products<Config> products(smem, tmem);
-  for (WorkList<Config, Mask, Arguments, P> list(arguments, params); !list.done(); list.advance()) {
-    const int tiles = list.tile().tiles();
-    if (tiles == 0) continue;
-    const int steps_0 = steps_of(tiles, 0, Config::kNumQo);
-    const int steps_1 = steps_of(tiles, 1, Config::kNumQo);
+  using List = WorkList<Config, Mask, Arguments, P>;
+  Products<Config> products{smem, tmem};
+  KvSequence<Config> kv(smem, List::one_query_launch(arguments));
+  for (List list(arguments, params); !list.done(); list.advance()) {
+    const WorkTile work = list.tile();
+    const bool shared = work.num_qo == 1;
+    const Share share_0 = work.share(0);
+    const Share share_1 = work.share(1);
+    const int rounds = work.rounds();
+    KvTile<Config, true> k{};
+    KvTile<Config, false> v{};
+    // P of a round is multiplied in the next one.
 #pragma unroll 1
-    for (int step = 0; step <= steps_0; ++step) {
-      if (step > 0) products.template pv<0>(step == 1, step == steps_0);
-      if (step < steps_0) products.template qk<0>(step == 0);
-      if (step > 0 && step <= steps_1) products.template pv<1>(step == 1, step == steps_1);
-      if (step < steps_1) products.template qk<1>(step == 0);
+    for (int round = 0; rounds > 0 && round <= rounds; ++round) {
+#pragma unroll 1
+      for (int warpgroup = 0; warpgroup < 2; ++warpgroup) {
+        const Share share = warpgroup == 0 ? share_0 : share_1;
+        const int step = share.step(round);
+        const bool has_p = share.has(step - 1);
+        const bool has_s = share.has(step);
+        // With two query tiles the first warpgroup takes a tile and the second gives it back, with
+        // one each has its own.
+        const bool takes_v = shared ? has_p : warpgroup == 0 && round > 0;
+        const bool gives_v = shared ? has_p : warpgroup == 1 && round > 0;
+        const bool takes_k = shared ? has_s : warpgroup == 0 && round < rounds;
+        const bool gives_k = shared ? has_s : warpgroup == 1 && round < rounds;
+        if (takes_v) v = kv.template next<false>();
+        if (has_p || gives_v) {
+          products.pv(v, warpgroup, has_p, step == 1, has_p && step == share.steps, gives_v);
+        }
+        if (takes_k) k = kv.template next<true>();
+        if (has_s || gives_k) {
+          // A query tile that the warpgroups share is waited for once.
+          products.qk(k, warpgroup, shared ? 0 : warpgroup, has_s,
+                      step == 0 && !(shared && warpgroup == 1), gives_k);
+        }
+      }
     }
-    products.q_parity ^= 1;
   }
 }
 

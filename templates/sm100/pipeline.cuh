@@ -6,20 +6,6 @@
 
 namespace attnjit::sm100 {
 
-/// Where a ring stands: the stage to use next, and the parity of its full barrier.
-template <int kStages>
-struct Ring {
-  int stage = 0;
-  int parity = 0;
-
-  ATTNJIT_DEVICE void advance() {
-    if (++stage == kStages) {
-      stage = 0;
-      parity ^= 1;
-    }
-  }
-};
-
 /// A tile of K (kIsK; K-major, in kQkStages chunks) or of V (MN-major, whole) in its stage.
 template <class Config, bool kIsK>
 struct KvTile {
@@ -27,29 +13,23 @@ struct KvTile {
   static constexpr int kChunks = kIsK ? Config::kQkStages : 1;
   static constexpr int kBlocks = kIsK ? L::kQkBlocks : L::kOvBlocks;
   static constexpr int kChunkBytes = kBlocks / kChunks * L::kKvBlockBytes;
-  static constexpr int kFull = kIsK ? Config::kBarKProd : Config::kBarVProd;
-  static constexpr int kEmpty = kFull + Config::kStages * kChunks;
+  static constexpr u32 kEmptyAfterFull =
+      8 * (kIsK ? Config::kBarKCons - Config::kBarKProd : Config::kBarVCons - Config::kBarVProd);
 
-  Smem<Config> smem;
-  int stage, parity;
-  int rope;  ///< K: the buffer of its rope part
+  u32 data;      ///< where its stage begins
+  u32 rope;      ///< K with a rope part apart: where that begins
+  u32 barriers;  ///< the full barrier of its first chunk
+  int parity;    ///< of the full barriers
 
   /// Where column block `block` begins.
   ATTNJIT_DEVICE u32 block(int block) const {
-    if constexpr (kIsK && Config::kRopeBuffers > 0) {
-      if (block >= L::kKStageBlocks) {
-        return smem.base + static_cast<u32>(Config::kKRopeOffset + rope * L::kRopeBytes +
-                                            (block - L::kKStageBlocks) * L::kKvBlockBytes);
-      }
+    if (kIsK && block >= L::kKStageBlocks) {
+      return rope + static_cast<u32>((block - L::kKStageBlocks) * L::kKvBlockBytes);
     }
-    constexpr int kStage = kIsK ? Config::kKStageBytes : Config::kVStageBytes;
-    constexpr int kOffset = kIsK ? Config::kKOffset : Config::kVOffset;
-    return smem.base + static_cast<u32>(kOffset + stage * kStage + block * L::kKvBlockBytes);
+    return data + static_cast<u32>(block * L::kKvBlockBytes);
   }
-  ATTNJIT_DEVICE u32 full(int chunk) const { return smem.barrier(kFull + stage * kChunks + chunk); }
-  ATTNJIT_DEVICE u32 empty(int chunk) const {
-    return smem.barrier(kEmpty + stage * kChunks + chunk);
-  }
+  ATTNJIT_DEVICE u32 full(int chunk) const { return barriers + static_cast<u32>(8 * chunk); }
+  ATTNJIT_DEVICE u32 empty(int chunk) const { return full(chunk) + kEmptyAfterFull; }
 
   /// Producer: waits until the stage is free. NOTE: an empty barrier's first wait is for the parity
   /// before its first phase.
@@ -65,28 +45,66 @@ struct KvTile {
 };
 
 /// The order of tiles through the stages, the same for the producer and the consumer: every K and
-/// every V tile is taken once, in one order.
+/// every V tile is taken once, in one order. Where the rings lie, and how long they are, is one of
+/// the plan's two layouts: a launch with one query tile has the other's memory for stages.
 template <class Config>
 struct KvSequence {
+  using L = Layout<Config>;
+
+  /// Where a ring stands: the stage to use next, and the parity of its full barrier.
+  struct Ring {
+    int stage = 0;
+    int parity = 0;
+  };
+
   Smem<Config> smem;
-  Ring<Config::kStages> k_ring;
-  Ring<Config::kStages> v_ring;
+  int stages, rope_buffers;
+  u32 k_data, v_data, rope_data;
+  Ring k_ring, v_ring;
   int rope = 0;
 
-  ATTNJIT_DEVICE explicit KvSequence(const Smem<Config>& memory) : smem(memory) {}
+  ATTNJIT_DEVICE KvSequence(const Smem<Config>& memory, bool one_query) : smem(memory) {
+    stages = Config::kStages;
+    rope_buffers = Config::kRopeBuffers;
+    int k = Config::kKOffset, v = Config::kVOffset, rope_part = Config::kKRopeOffset;
+    if constexpr (Config::kSwitchTo1Q) {
+      if (one_query) {
+        stages = Config::kStages1Q;
+        rope_buffers = Config::kRopeBuffers1Q;
+        k = Config::kKOffset1Q;
+        v = Config::kVOffset1Q;
+        rope_part = Config::kKRopeOffset1Q;
+      }
+    }
+    k_data = smem.base + static_cast<u32>(k);
+    v_data = smem.base + static_cast<u32>(v);
+    rope_data = smem.base + static_cast<u32>(rope_part);
+  }
 
   template <bool kIsK>
   ATTNJIT_DEVICE KvTile<Config, kIsK> next() {
-    // In a fused ring K and V take slots by turns.
-    Ring<Config::kStages>& ring = kIsK || Config::kFusedKv ? k_ring : v_ring;
-    KvTile<Config, kIsK> tile{smem, ring.stage, ring.parity, rope};
-    ring.advance();
+    using Tile = KvTile<Config, kIsK>;
+    // In a fused ring K and V take slots as they come.
+    Ring& ring = kIsK || Config::kFusedKv ? k_ring : v_ring;
+    Tile tile;
+    tile.data = (kIsK ? k_data : v_data) +
+                static_cast<u32>(ring.stage * (kIsK ? Config::kKStageBytes : Config::kVStageBytes));
+    tile.barriers =
+        smem.barrier((kIsK ? Config::kBarKProd : Config::kBarVProd) + ring.stage * Tile::kChunks);
+    tile.parity = ring.parity;
+    tile.rope = 0;
     if constexpr (kIsK && Config::kRopeBuffers > 0) {
-      // NOTE: a rope buffer is free whenever its K's slot is: K takes every other slot, so the tile
-      // that used the buffer last was in a slot that has been taken since.
-      static_assert(Config::kNumQo == 2 && 2 * Config::kRopeBuffers >= Config::kStages,
-                    "a rope buffer for every other slot of a ring that K and V take by turns");
-      rope = rope + 1 == Config::kRopeBuffers ? 0 : rope + 1;
+      // NOTE: a rope buffer is free whenever its K's slot is. From a K to the one that takes its
+      // buffer next there are 2 kRopeBuffers - 1 slots at least (two Ks may follow one another at
+      // the begin of a work tile), so the slot of the former has been taken since, or is this one.
+      static_assert(2 * Config::kRopeBuffers - 1 >= Config::kStages,
+                    "a K's rope buffer is not taken before its slot");
+      tile.rope = rope_data + static_cast<u32>(rope * L::kRopeBytes);
+      rope = rope + 1 == rope_buffers ? 0 : rope + 1;
+    }
+    if (++ring.stage == stages) {
+      ring.stage = 0;
+      ring.parity ^= 1;
     }
     return tile;
   }

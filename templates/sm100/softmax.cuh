@@ -89,16 +89,13 @@ ATTNJIT_DEVICE float row_sum(const float (&s)[kCount]) {
   return all.x + all.y;
 }
 
-/// `num_qo`: query tiles a CTA, perhaps known only at launch: both bodies share this code.
 template <class Config, class Mask, class ScoreMod, class Arguments, class P>
 ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
-                            const Arguments& arguments, const P& params, int warpgroup,
-                            int num_qo) {
+                            const Arguments& arguments, const P& params, int warpgroup) {
   using L = Layout<Config>;
   constexpr int kBatches = Config::kTileN / 32;
   const int row = static_cast<int>(threadIdx.x & 127u);
   const int warp = warp_uniform(static_cast<int>(threadIdx.x >> 5));
-  const int tile = num_qo == 2 ? warpgroup : 0;
   const u32 s_columns = tmem.s(warpgroup) + Tmem<Config>::lanes(warp);
   const int shift = arguments.kv_len - arguments.q_len;
   const float log2_scale = ScoreMod::kIdentity ? arguments.scale * kLog2e : kLog2e;
@@ -112,15 +109,12 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
     statistic_parity ^= 1;
   };
 
-  for (WorkList<Config, Mask, Arguments, P> list(arguments, params, num_qo); !list.done();
-       list.advance()) {
+  for (WorkList<Config, Mask, Arguments, P> list(arguments, params); !list.done(); list.advance()) {
     const WorkTile work = list.tile();
-    const int first = work.first_position + tile * L::kPositions;
+    const int first = work.first_position + (work.num_qo == 2 ? warpgroup * L::kPositions : 0);
     const int last = min(first + L::kPositions, arguments.q_len) - 1;
-    // Tiles inside core need no mask. Rows past q_len have nothing that could.
-    const KvRange core = first < arguments.q_len
-                             ? Mask::core(first + shift, last + shift, arguments.kv_len, params)
-                             : KvRange{0, 0x7fffffff};
+    // Tiles inside core need no mask.
+    const KvRange core = Mask::core(first + shift, last + shift, arguments.kv_len, params);
     const int position = first + row / L::kFused;
     const int head = work.head + row % L::kFused;
     Coord coord{work.batch,      head, work.kv_head, position + shift, 0, arguments.q_len,
@@ -130,11 +124,10 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
     const typename ScoreMod::State state = ScoreMod::prepare(head, arguments.num_q_heads, params);
 
     OnlineRow online;
-    const int steps = steps_of(work.tiles(), warpgroup, num_qo);
+    const int steps = work.share(warpgroup).steps;
 #pragma unroll 1
     for (int step = 0; step < steps; ++step) {
-      const int rank = num_qo == 2 ? step : 2 * step + warpgroup;
-      const int first_kv = (work.tile_end - 1 - rank) * Config::kTileN;
+      const int first_kv = work.kv_tile(warpgroup, step) * Config::kTileN;
       // Masks are evaluated while the tensor cores make S.
       const bool partial = first_kv < core.begin || core.end - first_kv < Config::kTileN;
       u32 words[kBatches];

@@ -6,40 +6,73 @@
 
 namespace attnjit::sm100 {
 
-/// The query tiles of a CTA: num_qo times 128 rows of one head, or of one group of heads, and the
-/// KV tiles [tile_begin, tile_end) that their mask reaches, which are walked from the last to the
-/// first: those that a causal mask cuts come first.
+/// KV tiles begin <= tile < end.
+struct KvTiles {
+  int begin, end;
+  ATTNJIT_DEVICE int count() const { return max(end - begin, 0); }
+};
+
+/// What a softmax warpgroup does of a work tile: `steps` KV tiles, the first of them in round
+/// `lead`.
+struct Share {
+  int lead, steps;
+
+  /// Which of its KV tiles it is at in a round; any number that has() denies where it is at none.
+  ATTNJIT_DEVICE int step(int round) const { return round - lead; }
+  ATTNJIT_DEVICE bool has(int step) const { return 0 <= step && step < steps; }
+};
+
+/// One or two query tiles of 128 rows of one head, or of one group of heads. KV tiles are walked
+/// from the last to the first: those that a causal mask cuts come first.
+///
+/// With two, warpgroup w has the query tile w, and a round is a KV tile, for both or for the one
+/// whose rows see it. With one the warpgroups share its KV tiles, and a round is two of them: the
+/// first is warpgroup 0's.
 struct WorkTile {
   int batch, head, kv_head;  ///< head: the group's first where heads are fused
   int first_position;
-  int tile_begin, tile_end;
+  int num_qo;
+  KvTiles seen_0, seen_1;  ///< by each query tile's rows
 
-  ATTNJIT_DEVICE int tiles() const { return max(tile_end - tile_begin, 0); }
+  /// What is loaded.
+  ATTNJIT_DEVICE KvTiles all() const {
+    if (num_qo == 1 || seen_1.count() == 0) return seen_0;
+    if (seen_0.count() == 0) return seen_1;
+    return {min(seen_0.begin, seen_1.begin), max(seen_0.end, seen_1.end)};
+  }
+  ATTNJIT_DEVICE int rounds() const {
+    const int tiles = all().count();
+    return num_qo == 1 ? (tiles + 1) >> 1 : tiles;
+  }
+  ATTNJIT_DEVICE Share share(int warpgroup) const {
+    if (num_qo == 1) return {0, (seen_0.count() + 1 - warpgroup) >> 1};
+    const KvTiles own = warpgroup == 0 ? seen_0 : seen_1;
+    return {all().end - own.end, own.count()};
+  }
+  /// Which KV tile a warpgroup's step is about.
+  ATTNJIT_DEVICE int kv_tile(int warpgroup, int step) const {
+    if (num_qo == 1) return seen_0.end - 1 - 2 * step - warpgroup;
+    return (warpgroup == 0 ? seen_0 : seen_1).end - 1 - step;
+  }
 };
-
-/// KV tiles of a warpgroup: all of them, or with one query tile every other one.
-ATTNJIT_DEVICE int steps_of(int tiles, int warpgroup, int num_qo) {
-  return num_qo == 2 ? tiles : (tiles + 1 - warpgroup) >> 1;
-}
 
 /// Walks a CTA's share of the grid: every gridDim.x-th tile. Heads come in sections whose keys and
 /// values fit L2 together; within a section the last queries, the longest under a causal mask, come
 /// first, and its heads follow one another.
 template <class Config, class Mask, class Arguments, class P>
 struct WorkList {
+  using L = Layout<Config>;
   const Arguments& arguments;
   const P& params;
-  int num_qo;
   int index;
 
-  ATTNJIT_DEVICE WorkList(const Arguments& launch, const P& user, int query_tiles = Config::kNumQo)
-      : arguments(launch), params(user), num_qo(query_tiles), index(static_cast<int>(blockIdx.x)) {}
+  ATTNJIT_DEVICE WorkList(const Arguments& launch, const P& user)
+      : arguments(launch), params(user), index(static_cast<int>(blockIdx.x)) {}
 
   ATTNJIT_DEVICE bool done() const { return index >= arguments.total_tiles; }
   ATTNJIT_DEVICE void advance() { index += static_cast<int>(gridDim.x); }
 
   ATTNJIT_DEVICE WorkTile tile() const {
-    using L = Layout<Config>;
     WorkTile work;
     const int section_tiles = arguments.section_heads * arguments.m_tiles;
     const int section = index / section_tiles;
@@ -52,16 +85,31 @@ struct WorkList {
     work.batch = item / heads;
     work.head = (item - work.batch * heads) * L::kFused;
     work.kv_head = work.head / Config::kGroup;
-    const int positions = num_qo * L::kPositions;
+    const bool one = one_query_launch(arguments);
+    const int positions = one ? L::kPositions : Config::kNumQo * L::kPositions;
     work.first_position = (arguments.m_tiles - 1 - rank) * positions;
-    const int last = min(work.first_position + positions, arguments.q_len) - 1;
-    const int shift = arguments.kv_len - arguments.q_len;
-    const KvRange reach =
-        Mask::reach(work.first_position + shift, last + shift, arguments.kv_len, params);
-    work.tile_begin = reach.empty() ? 0 : reach.begin / Config::kTileN;
-    // NOTE: rounds up without forming end + kTileN, which may overflow.
-    work.tile_end = reach.empty() ? 0 : (reach.end - 1) / Config::kTileN + 1;
+    const int second = work.first_position + L::kPositions;
+    // A second query tile past q_len is no work: the warpgroups share the first.
+    work.num_qo = one || second >= arguments.q_len ? 1 : 2;
+    work.seen_0 = seen(work.first_position);
+    work.seen_1 = work.num_qo == 2 ? seen(second) : KvTiles{0, 0};
     return work;
+  }
+
+  /// Whether this launch has one query tile a CTA.
+  ATTNJIT_DEVICE static bool one_query_launch(const Arguments& arguments) {
+    if constexpr (Config::kSwitchTo1Q) return arguments.one_query != 0;
+    return Config::kNumQo == 1;
+  }
+
+ private:
+  ATTNJIT_DEVICE KvTiles seen(int position) const {
+    const int last = min(position + L::kPositions, arguments.q_len) - 1;
+    const int shift = arguments.kv_len - arguments.q_len;
+    const KvRange reach = Mask::reach(position + shift, last + shift, arguments.kv_len, params);
+    if (reach.empty()) return {0, 0};
+    // NOTE: rounds up without forming end + kTileN, which may overflow.
+    return {reach.begin / Config::kTileN, (reach.end - 1) / Config::kTileN + 1};
   }
 };
 

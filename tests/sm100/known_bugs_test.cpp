@@ -506,9 +506,10 @@ TEST_F(Sm100KnownBugs, BarriersAreInitialisedAsThePlanSays) {
   for (const ProofCase& one : kernels_to_read()) {
     const auto kernel = compiled(one);
     ASSERT_TRUE(kernel);
-    std::vector<std::vector<Init>> found = inits_of(kernel->generated.ptx);
+    const std::vector<std::vector<Init>> found = inits_of(kernel->generated.ptx);
     const auto& variants = kernel->generated.plan.sm100->variants;
-    ASSERT_EQ(found.size(), variants.size()) << spec_to_json(one.spec);
+    // The bodies with one and with two query tiles share their code, and one list of barriers.
+    ASSERT_EQ(found.size(), 1U) << spec_to_json(one.spec);
     for (const Sm100Variant& variant : variants) {
       std::vector<Init> planned;
       for (const BarrierPlan& barrier : variant.barriers) {
@@ -516,9 +517,7 @@ TEST_F(Sm100KnownBugs, BarriersAreInitialisedAsThePlanSays) {
             {region(variant, "barriers").begin + static_cast<std::int64_t>(8 * planned.size()),
              barrier.arrivals});
       }
-      const auto same = std::find(found.begin(), found.end(), planned);
-      ASSERT_NE(same, found.end()) << spec_to_json(one.spec) << " num_qo " << variant.num_qo;
-      found.erase(same);
+      EXPECT_EQ(found.front(), planned) << spec_to_json(one.spec) << " num_qo " << variant.num_qo;
     }
   }
 }

@@ -31,6 +31,8 @@ struct Payload {
   std::vector<u8> poison;  ///< empty: all initialised
   void take(const Place& place, std::size_t at, std::size_t bytes);
   void put(const Place& place, std::size_t at, std::size_t bytes) const;
+  /// Whether the bytes that lie there are the same.
+  bool matches(const Place& place, std::size_t at, std::size_t bytes) const;
   bool poisoned(std::size_t at, std::size_t bytes) const;
 };
 

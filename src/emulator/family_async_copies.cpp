@@ -93,6 +93,10 @@ void Payload::put(const Place& place, std::size_t at, std::size_t bytes) const {
   }
 }
 
+bool Payload::matches(const Place& place, std::size_t at, std::size_t bytes) const {
+  return std::memcmp(place.data, data.data() + at, bytes) == 0;
+}
+
 bool Payload::poisoned(std::size_t at, std::size_t bytes) const {
   return !poison.empty() && std::memchr(poison.data() + at, 1, bytes) != nullptr;
 }
@@ -343,7 +347,8 @@ class BulkCopy : public AsyncOp {
         if (begin == end ||
             !cluster.resolve_async(*this, plan.to_shared, address + begin, end - begin, &place))
           continue;
-        cluster.record(*this, place, end - begin, true);
+        const bool same = !plan.reduces && payload_.matches(place, begin, end - begin);
+        cluster.record(*this, place, end - begin, true, same);
         write(cluster, place, begin, end - begin);
       }
       ++phase_;

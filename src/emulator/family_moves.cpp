@@ -31,9 +31,38 @@ Step execute_move_128(Warp& warp, const Op& op, u32 mask) {
   const auto* from = static_cast<const Row*>(warp.source(op.s[0]));
   for (int i = 0; i < 4; ++i) copy[i] = from[i];
   warp.blend(op.d, copy, 4, mask);
-  if (warp.machine->checks)
-    warp.set_poison(op.d, warp.poison_of(op.s[0]), mask, warp.site_of(op.s[0]));
+  if (warp.machine->checks) {
+    warp.set_poison_of_halves(op.d, warp.poison_of_half(op.s[0], false),
+                              warp.poison_of_half(op.s[0], true), mask, warp.site_of(op.s[0]));
+  }
   return Step::kNext;
+}
+
+// s[1]: the register that s[0] is a part of; mode: its low (0) or high (1) half.
+Step execute_unpack(Warp& warp, const Op& op, u32 mask) {
+  const Step step = execute_lane(warp, op, mask);
+  if (warp.machine->checks) {
+    warp.set_poison(op.d, warp.poison_of_half(op.s[1], op.mode != 0), mask, warp.site_of(op.s[1]));
+  }
+  return step;
+}
+
+Step execute_pack(Warp& warp, const Op& op, u32 mask) {
+  const u32 low = warp.machine->checks ? warp.poison_of(op.s[0]) : 0,
+            high = warp.machine->checks ? warp.poison_of(op.s[1]) : 0;
+  const u32 site = low != high ? warp.site_of(op.s[low != 0 ? 0 : 1]) : 0;
+  const Step step = execute_lane(warp, op, mask);
+  if (((low ^ high) & mask) != 0) warp.set_poison_of_halves(op.d, low, high, mask, site);
+  return step;
+}
+
+// A copy of a register that may be half defined.
+Step execute_whole_move(Warp& warp, const Op& op, u32 mask) {
+  if (warp.half_poison.empty()) return execute_lane(warp, op, mask);
+  const u32 low = warp.poison_of_half(op.s[0], false), high = warp.poison_of_half(op.s[0], true);
+  const Step step = execute_lane(warp, op, mask);
+  if (low != high) warp.set_poison_of_halves(op.d, low, high, mask, warp.site_of(op.s[0]));
+  return step;
 }
 
 void emit_move(Decoding& d, Ref to, Ref from, int bits) {
@@ -44,7 +73,8 @@ void emit_move(Decoding& d, Ref to, Ref from, int bits) {
     op.s[0] = from;
     return;
   }
-  d.alu(select_lane(request(LaneOp::kMov, bits_type(bits))), to, bits, {from});
+  Op& op = d.alu(select_lane(request(LaneOp::kMov, bits_type(bits))), to, bits, {from});
+  if (bits == 64) op.execute = execute_whole_move;
 }
 
 // {a, b, ...} to one register.
@@ -66,13 +96,13 @@ bool decode_pack(Decoding& d, int bits) {
         break;
       }
       case 16:
-        d.alu(select_lane({LaneOp::kPack2x16}), target, 32, {low, high});
+        d.alu(select_lane({LaneOp::kPack2x16}), target, 32, {low, high}).execute = execute_pack;
         break;
       case 32:
-        d.alu(select_lane({LaneOp::kPack2x32}), target, 64, {low, high});
+        d.alu(select_lane({LaneOp::kPack2x32}), target, 64, {low, high}).execute = execute_pack;
         break;
       default:
-        d.alu(select_lane({LaneOp::kPack2x64}), target, 128, {low, high});
+        d.alu(select_lane({LaneOp::kPack2x64}), target, 128, {low, high}).execute = execute_pack;
     }
   };
   if (n == 2) {
@@ -106,19 +136,15 @@ bool decode_unpack(Decoding& d, int bits) {
   if (d.failed()) return false;
   const auto half = [&](Ref target, Ref source, bool high, int width) {
     if (target == kNoRef) return;
-    switch (width) {
-      case 16:
-        d.alu(select_lane(request(high ? LaneOp::kUnpackHigh : LaneOp::kUnpackLow, Type::kB16)),
-              target, 32, {source});
-        break;
-      case 32:
-        d.alu(select_lane(request(high ? LaneOp::kUnpackHigh : LaneOp::kUnpackLow, Type::kB32)),
-              target, 32, {source});
-        break;
-      default:
-        // The halves of a 128-bit register lie two rows apart.
-        emit_move(d, target, is_constant(source) ? source : source + (high ? 2 : 0), 64);
-    }
+    // The halves of a 128-bit register lie two rows apart.
+    const bool wide = width == 64;
+    LaneRequest what = request(high ? LaneOp::kUnpackHigh : LaneOp::kUnpackLow, bits_type(width));
+    if (wide) what = request(LaneOp::kMov, Type::kB64);
+    Op& op = d.alu(select_lane(what), target, wide ? 64 : 32,
+                   {wide && high && !is_constant(source) ? source + 2 : source});
+    op.execute = execute_unpack;
+    op.s[1] = source;
+    op.mode = high ? 1 : 0;
   };
   if (element == 8) {
     for (int i = 0; i < n; ++i) {

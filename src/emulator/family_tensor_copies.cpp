@@ -171,7 +171,8 @@ class TensorStore : public AsyncOp {
     if (!cluster.resolve_async(*this, false, map.address + static_cast<u64>(row.global_offset),
                                row.valid, &to))
       return;
-    cluster.record(*this, to, row.valid, true);
+    cluster.record(*this, to, row.valid, true,
+                   !reduces && payload.matches(to, row.first_valid, row.valid));
     if (payload.poisoned(row.first_valid, row.valid)) {
       cluster.report(FindingKind::kUninitialised, issuer, -1, site,
                      "uninitialised shared memory is stored to global memory");

@@ -81,9 +81,11 @@ void Cluster::report_conflict(const Conflict& c, const Warp* warp, int lane, u32
            machine.options.model == EmulatorModel::kSilicon);
     return;
   }
-  // NOTE: warps that write one value to one place are undefined in PTX, harmless on silicon, and
-  // common (Triton's stores of a uniform value, CUB's of a total).
-  const bool harmless = same && c.earlier_is_write && c.proxy == Proxy::kGeneric &&
+  // NOTE: writes of one value to one place are undefined in PTX, harmless on silicon, and common:
+  // warps that store a uniform value (Triton, CUB), a TMA store that all lanes of a warp issue
+  // (FlashAttention-4).
+  const bool harmless = same && c.earlier_is_write &&
+                        (c.proxy == Proxy::kGeneric || c.site == site) &&
                         machine.options.model == EmulatorModel::kSilicon;
   report(FindingKind::kRace, warp, lane, site,
          fmt::format("{} of {} is not ordered after the {} by {} at {}{}",

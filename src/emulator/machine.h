@@ -205,6 +205,11 @@ class Warp {
   std::vector<u32> poison;  ///< by first row of a register: lanes never defined
   std::vector<u32> predicate_poison;
   std::vector<u32> poison_site;  ///< by first row: where the poison came from
+  struct Halves {
+    u64 written = 0;  ///< written_at, when they were true
+    u32 low = 0, high = 0;
+  };
+  std::unordered_map<u32, Halves> half_poison;  ///< by first row, where the halves differ
   std::vector<u8>
       in_flight;  ///< by row: 1 written, 2 read by an asynchronous operation, or the below
   u32 in_flight_rows = 0;
@@ -263,6 +268,10 @@ class Warp {
     return poison[group->row_base + index_of(r)];
   }
   void set_poison(Ref d, u32 value, u32 mask, u32 site);
+  /// The same for the low and the high half of a register: mov packs a value with an undefined one
+  /// and takes it out again.
+  u32 poison_of_half(Ref r, bool high) const;
+  void set_poison_of_halves(Ref d, u32 low, u32 high, u32 mask, u32 site);
   u32 site_of(Ref r) const { return is_row(r) ? poison_site[group->row_base + index_of(r)] : 0; }
   /// Reports a poisoned operand that decides something (an address, a branch, a barrier).
   /// Returns whether it was defined.
@@ -413,7 +422,7 @@ class Cluster {
   void record(Warp& warp, const Op& op, u32 lane, const Place& place, u32 bytes, bool write,
               bool atomic, bool same = false);
   /// The same for an asynchronous operation.
-  void record(const AsyncOp& op, const Place& place, u32 bytes, bool write);
+  void record(const AsyncOp& op, const Place& place, u32 bytes, bool write, bool same = false);
   /// Knowledge that a strong load acquires and a strong store publishes, by generic address.
   void strong_load(Warp& warp, u64 address, bool acquire);
   void strong_store(Warp& warp, u64 address, bool release);

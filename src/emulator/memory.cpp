@@ -231,12 +231,12 @@ void Cluster::record(Warp& warp, const Op& op, u32 lane, const Place& place, u32
   }
 }
 
-void Cluster::record(const AsyncOp& op, const Place& place, u32 bytes, bool write) {
+void Cluster::record(const AsyncOp& op, const Place& place, u32 bytes, bool write, bool same) {
   if (place.shadow == nullptr) return;
   Conflict conflict;
   if (histories.access(*place.shadow, place.offset, bytes, write, write ? op.writer() : op.reader(),
                        &conflict)) {
-    report_conflict(conflict, op.issuer, -1, op.site, write, place);
+    report_conflict(conflict, op.issuer, -1, op.site, write, place, same);
   }
 }
 

@@ -49,6 +49,25 @@ void Warp::set_poison(Ref d, u32 value, u32 mask, u32 site) {
   if ((value & mask) != 0) poison_site[i] = site;
 }
 
+u32 Warp::poison_of_half(Ref r, bool high) const {
+  if (!half_poison.empty() && is_row(r)) {
+    const u32 i = group->row_base + index_of(r);
+    const auto it = half_poison.find(i);
+    if (it != half_poison.end() && it->second.written == written_at[i])
+      return high ? it->second.high : it->second.low;
+  }
+  return poison_of(r);
+}
+
+void Warp::set_poison_of_halves(Ref d, u32 low, u32 high, u32 mask, u32 site) {
+  if (d == kNoRef) return;
+  low = (low & mask) | (poison_of_half(d, false) & ~mask);
+  high = (high & mask) | (poison_of_half(d, true) & ~mask);
+  set_poison(d, low | high, mask, site);
+  const u32 i = group->row_base + index_of(d);
+  if (low != high) half_poison[i] = {written_at[i], low, high};
+}
+
 bool Warp::require_defined(Ref r, u32 mask, const Op& op, const char* role) {
   if (!machine->checks || r == kNoRef) return true;
   const u32 bad = poison_of(r) & mask;

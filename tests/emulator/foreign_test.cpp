@@ -151,5 +151,49 @@ TEST(Foreign, ATensorMapMayBeMadeFromZeros) {
   EXPECT_TRUE(report.passed) << words(report);
 }
 
+// LLVM packs a value with an undefined one and later takes only the value out again.
+TEST(Foreign, HalfOfAPackedRegisterMayBeUndefined) {
+  const auto text = [](const char* taken) {
+    return kernel(std::string("mov.b64 %rd3, {%r1, %r6};\nmov.b64 %rd4, %rd3;\nmov.b64 {") + taken +
+                  "}, %rd4;\nst.global.u32 [%rd2], %r2;\n");
+  };
+  std::vector<EmulatorBuffer> buffers{i32_buffer("o", std::vector<std::int32_t>(32, -1))};
+  const auto report = run_kernel(text("%r2, _"), 32, buffers);
+  EXPECT_TRUE(report.passed) << words(report);
+  EXPECT_EQ(values_of<std::int32_t>(buffers[0])[5], 5);
+  EXPECT_TRUE(has_finding(run_kernel(text("_, %r2"), 32, buffers), FindingKind::kUninitialised));
+}
+
+TEST(Foreign, TheHalvesOf128BitsAreDefinedOnTheirOwn) {
+  const auto text = [](const char* taken) {
+    return kernel(std::string(".reg .b128 %q<2>;\nmov.b128 %q0, {%rd2, %rd6};\n"
+                              "mov.b128 %q1, %q0;\nmov.b128 {") +
+                  taken + "}, %q1;\ncvt.u32.u64 %r2, %rd3;\nst.global.u32 [%rd2], %r2;\n");
+  };
+  std::vector<EmulatorBuffer> buffers{i32_buffer("o", std::vector<std::int32_t>(32, -1))};
+  const auto report = run_kernel(text("%rd3, %rd4"), 32, buffers);
+  EXPECT_TRUE(report.passed) << words(report);
+  EXPECT_TRUE(
+      has_finding(run_kernel(text("%rd4, %rd3"), 32, buffers), FindingKind::kUninitialised));
+}
+
+// All lanes of a warp issue one bulk store of the same bytes (FlashAttention-4's epilogue).
+TEST(Foreign, LanesThatAllIssueTheSameBulkStoreAreAWarningOnSilicon) {
+  const auto text = [](const char* source) {
+    return kernel(std::string("shl.b32 %r2, %r1, 4;\nmov.u32 %r3, s;\nadd.u32 %r2, %r2, %r3;\n"
+                              "st.shared.v4.u32 [%r2], {%r1, 1, 2, 3};\n"
+                              "fence.proxy.async.shared::cta;\nbar.warp.sync -1;\n"
+                              "cp.async.bulk.global.shared::cta.bulk_group [%rd1], [") +
+                      source + "], 16;\ncp.async.bulk.commit_group;\ncp.async.bulk.wait_group 0;\n",
+                  ".shared .align 16 .b8 s[512];\n");
+  };
+  std::vector<EmulatorBuffer> buffers{i32_buffer("o", std::vector<std::int32_t>(4, -1))};
+  const auto report = run_kernel(text("%r3"), 32, buffers);
+  EXPECT_TRUE(report.passed) << words(report);
+  EXPECT_EQ(values_of<std::int32_t>(buffers[0])[3], 3);
+  EXPECT_FALSE(run_kernel(text("%r3"), 32, buffers, EmulatorModel::kIsa).passed);
+  EXPECT_TRUE(has_finding(run_kernel(text("%r2"), 32, buffers), FindingKind::kRace));
+}
+
 }  // namespace
 }  // namespace attnjit::emulator

@@ -53,6 +53,7 @@ class FileSystem {
 
   /// "/" or the working folder, as kFolderPath.
   virtual IoResult<Handle> open_root(bool working_folder) = 0;
+  /// A new file (kCreate) has `mode`, as a new folder has, whatever the umask.
   virtual IoResult<Handle> open(Handle folder, const std::string& name, Open how,
                                 std::uint32_t mode = 0600) = 0;
   /// Closes whatever it returns.

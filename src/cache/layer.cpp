@@ -12,7 +12,7 @@ namespace attnjit::cache {
 namespace {
 
 constexpr const char* kVersionFolder = "v1";
-constexpr std::size_t kFirstRead = 192 * 1024;  // most entries without PTX, in one call
+constexpr std::size_t kFirstRead = 64 * 1024;  // most entries up to their PTX, in one call
 
 const char* room_name(Room which) {
   switch (which) {

@@ -63,7 +63,11 @@ class PosixFileSystem final : public FileSystem {
         flags = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
         break;
     }
-    return opened(::openat(folder, name.c_str(), flags, static_cast<mode_t>(mode)));
+    const IoResult<Handle> file =
+        opened(::openat(folder, name.c_str(), flags, static_cast<mode_t>(mode)));
+    // NOTE: the mode is the layer's, not the umask's: others read a layer that is open to them.
+    if (file.ok() && how == Open::kCreate) (void)::fchmod(file.value, static_cast<mode_t>(mode));
+    return file;
   }
 
   int close(Handle handle) override { return result(::close(handle)); }
@@ -119,7 +123,16 @@ class PosixFileSystem final : public FileSystem {
   }
 
   int make_folder(Handle folder, const std::string& name, std::uint32_t mode) override {
-    return result(::mkdirat(folder, name.c_str(), static_cast<mode_t>(mode)));
+    const int error = result(::mkdirat(folder, name.c_str(), static_cast<mode_t>(mode)));
+    if (error != 0) return error;
+    // NOTE: as in open; by a descriptor, because fchmodat would follow a link.
+    const int made =
+        ::openat(folder, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (made >= 0) {
+      (void)::fchmod(made, static_cast<mode_t>(mode));
+      (void)::close(made);
+    }
+    return 0;
   }
   int rename(Handle from, const std::string& name, Handle to,
              const std::string& new_name) override {

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <functional>
+#include <string>
 #include <string_view>
 
 #include "cache/file_system.h"
@@ -27,9 +29,14 @@ class FaultFileSystem final : public FileSystem {
     error_ = error;
   }
   void fail_nothing() { fail(0, 0, 0); }
+  /// Whether calls that change names are done all the same before they fail, as where the answer of
+  /// a file server is lost and the call is sent again.
+  void do_what_fails(bool done) { done_ = done; }
   long calls() const { return calls_; }
   /// Called before each call with its number and its name.
   std::function<void(long, std::string_view)> before;
+  /// Files that cannot be seen for now: a file server's client that remembers that they were not.
+  std::function<bool(const std::string& name)> hidden;
 
   IoResult<Handle> open_root(bool working_folder) override {
     if (const int error = next("open_root")) return {-1, error};
@@ -38,6 +45,7 @@ class FaultFileSystem final : public FileSystem {
   IoResult<Handle> open(Handle folder, const std::string& name, Open how,
                         std::uint32_t mode) override {
     if (const int error = next("open")) return {-1, error};
+    if (hidden && how == Open::kRead && hidden(name)) return {-1, ENOENT};
     return base_.open(folder, name, how, mode);
   }
   int close(Handle handle) override {
@@ -78,20 +86,20 @@ class FaultFileSystem final : public FileSystem {
   }
   int make_folder(Handle folder, const std::string& name, std::uint32_t mode) override {
     const int error = next("make_folder");
-    return error != 0 ? error : base_.make_folder(folder, name, mode);
+    return error != 0 && !done_ ? error : told(error, base_.make_folder(folder, name, mode));
   }
   int rename(Handle from, const std::string& name, Handle to,
              const std::string& new_name) override {
     const int error = next("rename");
-    return error != 0 ? error : base_.rename(from, name, to, new_name);
+    return error != 0 && !done_ ? error : told(error, base_.rename(from, name, to, new_name));
   }
   int link(Handle from, const std::string& name, Handle to, const std::string& new_name) override {
     const int error = next("link");
-    return error != 0 ? error : base_.link(from, name, to, new_name);
+    return error != 0 && !done_ ? error : told(error, base_.link(from, name, to, new_name));
   }
   int remove(Handle folder, const std::string& name, bool is_folder) override {
     const int error = next("remove");
-    return error != 0 ? error : base_.remove(folder, name, is_folder);
+    return error != 0 && !done_ ? error : told(error, base_.remove(folder, name, is_folder));
   }
   int set_modified(Handle file, std::int64_t modified_ns) override {
     const int error = next("set_modified");
@@ -110,6 +118,7 @@ class FaultFileSystem final : public FileSystem {
   std::uint64_t unique_id() override { return base_.unique_id(); }
 
  private:
+  static int told(int error, int result) { return error != 0 ? error : result; }
   int next(std::string_view name, bool* cut = nullptr) {
     const long call = ++calls_;
     if (before) before(call, name);
@@ -123,6 +132,7 @@ class FaultFileSystem final : public FileSystem {
   std::atomic<long> calls_{0};
   long first_ = 0, last_ = -1;
   int error_ = 0;
+  bool done_ = false;
 };
 
 }  // namespace attnjit::cache

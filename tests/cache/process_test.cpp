@@ -1,58 +1,15 @@
 // Several processes on a real folder: kills at each step, stampedes, stopped and killed holders,
 // evictors against readers. The test runs itself again as its children.
-#include <fcntl.h>
-#include <gtest/gtest.h>
-#include <spawn.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <array>
-#include <cerrno>
-#include <chrono>
-#include <csignal>
-#include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <random>
-#include <thread>
 
-#include "cache/store.h"
-#include "cache_test_util.h"
 #include "fault_file_system.h"
-
-extern char** environ;
+#include "process_fixture.h"
 
 namespace attnjit::cache {
 namespace {
-
-namespace stdfs = std::filesystem;
-using Clock = std::chrono::steady_clock;
-using std::chrono::milliseconds;
-
-CacheOptions options_for(const std::string& folder) {
-  CacheOptions options;
-  options.layers = {folder};
-  return options;
-}
-
-bool get(CubinCache& cache, int number, const std::function<void()>& compiling = {},
-         milliseconds time = milliseconds(60000), bool* from_disk = nullptr) {
-  const auto image = cache.get_or_compile(
-      make_key(number), kBuild, BuildPolicy::kExact, Clock::now() + time,
-      [&]() -> Result<KernelImage> {
-        if (compiling) compiling();
-        return make_image(number, 20000);
-      },
-      from_disk);
-  return image.ok() && same_image(*image, make_image(number, 20000));
-}
-
-void append_byte(const std::string& path) {
-  const int file = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
-  if (file < 0 || ::write(file, "x", 1) != 1) std::abort();
-  ::close(file);
-}
 
 // --- The children --------------------------------------------------------------------------------
 
@@ -139,105 +96,7 @@ int run_child(int argc, char** argv) {
   return 99;
 }
 
-// --- The parent ----------------------------------------------------------------------------------
-
-/// A child process, with pipes to its standard input and from its standard output.
-class Child {
- public:
-  explicit Child(const std::vector<std::string>& arguments) {
-    std::vector<std::string> all = {"test_cache_process", "--child"};
-    all.insert(all.end(), arguments.begin(), arguments.end());
-    std::vector<char*> argv;
-    for (std::string& text : all) argv.push_back(text.data());
-    argv.push_back(nullptr);
-    std::array<int, 2> in{}, out{};
-    if (::pipe2(in.data(), O_CLOEXEC) != 0 || ::pipe2(out.data(), O_CLOEXEC) != 0) std::abort();
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, in[0], 0);
-    posix_spawn_file_actions_adddup2(&actions, out[1], 1);
-    if (::posix_spawn(&pid_, "/proc/self/exe", &actions, nullptr, argv.data(), environ) != 0) {
-      std::abort();
-    }
-    posix_spawn_file_actions_destroy(&actions);
-    ::close(in[0]);
-    ::close(out[1]);
-    to_ = in[1];
-    from_ = out[0];
-  }
-  Child(const Child&) = delete;
-  Child& operator=(const Child&) = delete;
-  ~Child() {
-    if (pid_ > 0) {
-      ::kill(pid_, SIGKILL);
-      wait();
-    }
-    go();
-    ::close(from_);
-  }
-
-  void go() {
-    if (to_ >= 0) ::close(to_);
-    to_ = -1;
-  }
-  void wait_for_a_byte() const {
-    char c = 0;
-    ASSERT_EQ(::read(from_, &c, 1), 1);
-  }
-  void signal(int number) const { ::kill(pid_, number); }
-  /// The exit code, or minus the signal that ended it.
-  int wait() {
-    int status = 0;
-    while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
-    }
-    pid_ = -1;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
-  }
-
- private:
-  pid_t pid_ = -1;
-  int to_ = -1, from_ = -1;
-};
-
-class ProcessTest : public ::testing::Test {
- protected:
-  ProcessTest() { use_base(stdfs::temp_directory_path()); }
-  void use_base(const stdfs::path& parent) {
-    if (!base.empty()) stdfs::remove_all(base);
-    std::string pattern = (parent / "attnjit_cache_XXXXXX").string();
-    if (::mkdtemp(pattern.data()) == nullptr) std::abort();
-    base = pattern;
-    folder = base + "/cache";
-  }
-  ~ProcessTest() override { stdfs::remove_all(base); }
-
-  std::string entry_path(int number) const {
-    const std::string name = file_name(*entry_id(make_key(number), kBuild));
-    return folder + "/v1/entries/" + name.substr(0, 2) + "/" + name;
-  }
-  std::size_t files_in(const std::string& room) const {
-    const stdfs::path path = folder + "/v1/" + room;
-    if (!stdfs::exists(path)) return 0;
-    std::size_t count = 0;
-    for (const auto& entry : stdfs::recursive_directory_iterator(path)) {
-      if (!entry.is_directory()) ++count;
-    }
-    return count;
-  }
-  /// Nothing in the folder is wrong, and it serves and keeps as ever.
-  void expect_sound(const std::string& what) {
-    const auto cache = attnjit::open_cache(options_for(folder));
-    const CacheVerifyReport report = cache->verify();
-    EXPECT_TRUE(report.bad.empty()) << what << ": " << report.bad.front().problem;
-    EXPECT_TRUE(report.unreadable.empty()) << what;
-    EXPECT_TRUE(get(*cache, 1)) << what;
-    bool from_disk = false;
-    EXPECT_TRUE(get(*cache, 1, {}, milliseconds(60000), &from_disk)) << what;
-    EXPECT_TRUE(from_disk) << what;
-  }
-
-  std::string base, folder;
-};
+// --- The tests ----------------------------------------------------------------------------------
 
 TEST_F(ProcessTest, KilledAtEachStepOfPublishing) {
   // In memory where there is such a folder: some three hundred publishes would wait for the disk.

@@ -3,8 +3,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <thread>
 
 #include "compile/cubin.h"
@@ -81,6 +83,32 @@ TEST_F(InProcess, SameBytesInEveryFolderAndThread) {
   }
   for (std::thread& thread : threads) thread.join();
   for (const auto& cubin : cubins) EXPECT_EQ(cubin, first->cubin);
+}
+
+// Variables that compilers and loaders take flags and folders from, and the locale.
+TEST_F(InProcess, TheEnvironmentDoesNotReachTheCompiler) {
+  const auto request = request_for(test::kSmallKernel);
+  const auto plain = compile(request);
+  ASSERT_TRUE(plain.ok()) << plain.error().to_string();
+  const std::pair<const char*, const char*> hostile[] = {
+      {"CPATH", "/tmp"},          {"CPLUS_INCLUDE_PATH", "/tmp"},
+      {"C_INCLUDE_PATH", "/tmp"}, {"NVCC_PREPEND_FLAGS", "-DEVIL -G"},
+      {"CUDA_HOME", "/tmp"},      {"NVCC_APPEND_FLAGS", "-DEVIL -G -O0"},
+      {"CUDA_PATH", "/tmp"},      {"NVRTC_FLAGS", "-G"},
+      {"TMPDIR", "/nonexistent"}, {"LC_ALL", "tr_TR.UTF-8"},
+      {"LANG", "de_DE.UTF-8"},    {"SOURCE_DATE_EPOCH", "1"}};
+  std::vector<std::pair<const char*, std::optional<std::string>>> before;
+  for (const auto& [name, value] : hostile) {
+    const char* old = std::getenv(name);
+    before.emplace_back(name, old != nullptr ? std::optional<std::string>(old) : std::nullopt);
+    setenv(name, value, 1);
+  }
+  const auto changed = make_in_process_compiler()->compile(request, in(milliseconds(60000)));
+  for (const auto& [name, value] : before) {
+    value ? setenv(name, value->c_str(), 1) : unsetenv(name);
+  }
+  ASSERT_TRUE(changed.ok()) << changed.error().to_string();
+  EXPECT_EQ(changed->cubin, plain->cubin);
 }
 
 TEST_F(InProcess, FindsHeadersInMemoryOnly) {

@@ -48,11 +48,21 @@ float special_sum(const ProductOperand& a, const ProductOperand& b, int m, int n
   return std::isnan(sum) ? bits_to_float(0x7FFFFFFF) : static_cast<float>(sum);
 }
 
+// NOTE: no clones under ThreadSanitizer: the loader calls their resolver before the sanitizer is
+// there, and the process dies before main.
+#if defined(__SANITIZE_THREAD__)
+#define ATTNJIT_VECTOR_CLONES
+#else
+#define ATTNJIT_VECTOR_CLONES \
+  __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#endif
+
 /// One row of D. Written as flat loops over n so that the compiler vectorises them.
-__attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default"))) void product_row(
-    const ProductModel& model, int n_count, int k_count, const double* a_value,
-    const std::int32_t* a_exponent, const double* b_value, const std::int32_t* b_exponent,
-    const float* c, std::int32_t* largest, double* scale, double* sum) {
+ATTNJIT_VECTOR_CLONES void product_row(const ProductModel& model, int n_count, int k_count,
+                                       const double* a_value, const std::int32_t* a_exponent,
+                                       const double* b_value, const std::int32_t* b_exponent,
+                                       const float* c, std::int32_t* largest, double* scale,
+                                       double* sum) {
   for (int n = 0; n < n_count; ++n) largest[n] = addend_exponent(c[n]);
   for (int k = 0; k < k_count; ++k) {
     const std::int32_t ea = a_exponent[k];

@@ -11,11 +11,12 @@ namespace attnjit {
 
 /// What the sm_90a template uses. Tiles per depth follow FlashAttention-3 (Shah et al., 2024).
 struct Sm90Plan {
-  int BM = 0;               ///< query rows a CTA: 64 a consumer warpgroup
-  int BN = 0;               ///< keys a KV tile
-  int num_consumers = 0;    ///< consumer warpgroups; one more produces
-  int num_stages = 0;       ///< K tiles, and V tiles, in shared memory
-  int num_q_stages = 0;     ///< Q tiles in shared memory; O is staged there too
+  int BM = 0;             ///< query rows a CTA: 64 a consumer warpgroup
+  int BN = 0;             ///< keys a KV tile
+  int num_consumers = 0;  ///< consumer warpgroups; one more produces
+  int num_stages = 0;     ///< K tiles, and V tiles, in shared memory
+  int num_q_stages = 0;   ///< Q tiles in shared memory; o_blocks says where O is staged
+  int o_blocks = 0;       ///< 64-column blocks of O with memory of their own; 0: O is staged in Q's
   bool ping_pong = false;   ///< consumers take turns at issuing products
   bool pair_tiles = false;  ///< later rows see more keys: a CTA takes long and short tiles in pairs
   int producer_registers = 0;

@@ -148,6 +148,7 @@ void add_sm90(const Sm90Plan& plan, Json& json) {
   json["num_consumers"] = plan.num_consumers;
   json["num_stages"] = plan.num_stages;
   json["num_q_stages"] = plan.num_q_stages;
+  json["o_blocks"] = plan.o_blocks;
   json["ping_pong"] = plan.ping_pong;
   json["pair_tiles"] = plan.pair_tiles;
   json["producer_registers"] = plan.producer_registers;

@@ -96,6 +96,7 @@ Result<LaunchArgument> LaunchValues::value_of(const KernelParameter& parameter) 
   if (name == "kv_len") return LaunchArgument{shapes_.kv_len};
   if (name == "m_tiles") return LaunchArgument{m_tiles};
   if (name == "total_tiles") return LaunchArgument{total_tiles};
+  if (name == "paired_units") return LaunchArgument{paired_units};
   if (name == "total_heads") return LaunchArgument{total_heads};
   if (name == "section_heads") return LaunchArgument{section_heads};
   if (name == "one_query") return LaunchArgument{std::int32_t{one_query ? 1 : 0}};

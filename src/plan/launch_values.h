@@ -44,6 +44,7 @@ class LaunchValues {
 
   std::int32_t m_tiles = 0;
   std::int32_t total_tiles = 0;
+  std::int32_t paired_units = 0;   ///< sm_90: pairs of query tiles before the tail
   std::int32_t total_heads = 0;    ///< sm_100: heads, or groups of them, of all the batch
   std::int32_t section_heads = 1;  ///< sm_100: how many of them share the L2 cache
   bool one_query = false;          ///< sm_100: one query tile a CTA

@@ -12,6 +12,7 @@
 #include "attnjit/sm90_plan.h"
 #include "plan/launch_values.h"
 #include "plan/sm100_plan.h"
+#include "plan/sm90_plan.h"
 
 namespace attnjit {
 namespace {
@@ -52,19 +53,6 @@ Status check_lengths(const LaunchShapes& shapes) {
     }
   }
   return {};
-}
-
-/// CTAs of a launch. Tiles of equal work are shared out evenly, one CTA an SM that loads ahead over
-/// tile borders; unequal ones in pairs of equal work. Where there are too few pairs to share out
-/// evenly, each tile is a CTA and the GPU gives out the next, longest first, as an SM gets free.
-std::int32_t sm90_ctas(const Sm90Plan& sm90, std::int32_t m_tiles, std::int32_t total_tiles,
-                       int sm_count) {
-  const std::int64_t sms = std::max(sm_count, 1);
-  if (total_tiles <= sms) return total_tiles;
-  if (!sm90.pair_tiles) return static_cast<std::int32_t>(sms);
-  const std::int64_t pairs = std::int64_t{total_tiles / m_tiles} * (m_tiles - m_tiles / 2);
-  const std::int64_t slots = (pairs + sms - 1) / sms * sms;
-  return 8 * slots <= 9 * pairs ? static_cast<std::int32_t>(sms) : total_tiles;
 }
 
 Result<LaunchRecipe> plan_sm90_launch(const KernelPlan& plan, const LaunchShapes& shapes,
@@ -110,9 +98,10 @@ Result<LaunchRecipe> plan_sm90_launch(const KernelPlan& plan, const LaunchShapes
   }
   arguments.m_tiles = static_cast<std::int32_t>(m_tiles);
   arguments.total_tiles = static_cast<std::int32_t>(m_tiles * spec.num_q_heads * shapes.batch);
-  const std::int32_t ctas =
-      sm90_ctas(sm90, arguments.m_tiles, arguments.total_tiles, device.sm_count);
-  recipe.grid = {static_cast<std::uint32_t>(ctas), 1, 1};
+  const Sm90Shares shares =
+      sm90_shares(sm90.pair_tiles, arguments.m_tiles, arguments.total_tiles, device.sm_count);
+  arguments.paired_units = shares.paired_units;
+  recipe.grid = {static_cast<std::uint32_t>(shares.ctas), 1, 1};
   Status status = arguments.append_to(recipe);
   if (!status) return status.error();
   return recipe;

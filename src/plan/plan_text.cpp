@@ -110,6 +110,7 @@ std::string fields(const Json& plan) {
       "num_consumers",
       "num_stages",
       "num_q_stages",
+      "o_blocks",
       "ping_pong",
       "pair_tiles",
       "consumer_registers",

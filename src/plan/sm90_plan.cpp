@@ -41,33 +41,31 @@ std::string unsupported_reason(const AttentionSpec& spec) {
 }
 
 /// The tile of a depth. P, S and O live in registers: BN/4 + BN/2 + ov_depth/2 of them a thread.
+/// The choices are measured: docs/performance-sm90.md.
 Sm90Plan choose(const AttentionSpec& spec) {
-  // Masks that compare columns with one end, and no modification: the registers go to the tile.
-  const bool plain =
-      (spec.mask.kind == MaskSpec::Kind::kNull || spec.mask.kind == MaskSpec::Kind::kCausal) &&
-      spec.score_mod.kind == ScoreModSpec::Kind::kIdentity;
-  Sm90Plan plan;
-  plan.num_consumers = 2;
-  // Three consumer warpgroups have 160 registers a thread: S, P and O of depth 64 take 128 of them,
-  // so only masks and modifications that need few of their own leave nothing to spill.
+  // Three consumer warpgroups have 160 registers a thread: S, P and O of depth 64 and 128 take up
+  // to 128 of them, so only masks and modifications that need few of their own leave nothing to
+  // spill.
   const bool light = !contains(spec.mask, MaskSpec::Kind::kOr) &&
                      !contains(spec.mask, MaskSpec::Kind::kCustom) &&
                      (spec.score_mod.kind == ScoreModSpec::Kind::kIdentity ||
                       spec.score_mod.kind == ScoreModSpec::Kind::kAlibi);
-  if (spec.qk_depth <= 64) {
-    plan.num_consumers = light ? 3 : 2;
-    plan.BN = 128;
-  } else if (spec.qk_depth <= 128) {
-    plan.BN = 128;
-  } else if (spec.qk_depth <= 192) {
-    plan.BN = spec.ov_depth <= 128 ? 128 : (plain ? 112 : 96);
-  } else {
-    plan.BN = plain ? 80 : 64;
-  }
+  Sm90Plan plan;
+  plan.num_consumers = light && spec.qk_depth <= 128 ? 3 : 2;
   plan.num_stages = 2;
   plan.num_q_stages = 2;
-  // Turns pay where the softmax takes about as long as the products.
-  plan.ping_pong = spec.qk_depth <= 64;
+  plan.ping_pong = true;
+  if (spec.qk_depth <= 64) {
+    plan.BN = 128;
+  } else if (spec.qk_depth <= 128) {
+    plan.BN = !light ? 128 : (spec.qk_depth <= 96 ? 96 : 80);
+    plan.num_stages = light ? 3 : 2;
+    plan.ping_pong = light;
+  } else if (spec.qk_depth <= 192) {
+    plan.BN = spec.ov_depth <= 128 ? 128 : 96;
+  } else {
+    plan.BN = 64;
+  }
   return plan;
 }
 
@@ -131,9 +129,18 @@ void complete(const AttentionSpec& spec, Sm90Plan& plan) {
   plan.q_bytes = std::int64_t{2} * plan.BM * plan.padded_qk_depth;
   plan.k_bytes = std::int64_t{2} * plan.BN * plan.padded_qk_depth;
   plan.v_bytes = std::int64_t{2} * plan.BN * plan.padded_ov_depth;
-  constexpr std::int64_t kMaxBarrierBytes = 8 * (4 * 3 + 4 * kMaxStages);
+  // Barriers and announcements of work tiles.
+  constexpr std::int64_t kMaxOtherBytes = 8 * (4 * 3 + 4 * kMaxStages) + 32 * 2 * 3;
   const std::int64_t stages_bytes = plan.num_stages * (plan.k_bytes + plan.v_bytes);
-  if (2 * plan.q_bytes + stages_bytes + kMaxBarrierBytes > kMaxSmemBytes) plan.num_q_stages = 1;
+  if (2 * plan.q_bytes + stages_bytes + kMaxOtherBytes > kMaxSmemBytes) plan.num_q_stages = 1;
+  // O is staged in Q's memory where there is another Q to go on with, otherwise in what is left.
+  plan.o_blocks = 0;
+  if (plan.num_q_stages == 1) {
+    const std::int64_t left = kMaxSmemBytes - plan.q_bytes - stages_bytes - kMaxOtherBytes;
+    const std::int64_t block_bytes = std::int64_t{plan.BM} * 128;
+    plan.o_blocks = static_cast<int>(
+        std::clamp<std::int64_t>(left / block_bytes, 0, plan.padded_ov_depth / 64));
+  }
 }
 
 void add_constants(const AttentionSpec& spec, const Sm90Plan& sm90, KernelPlan& plan) {
@@ -161,12 +168,17 @@ void add_constants(const AttentionSpec& spec, const Sm90Plan& sm90, KernelPlan& 
   add_bool("kPairTiles", sm90.pair_tiles);
   add_int("kProducerRegisters", sm90.producer_registers);
   add_int("kConsumerRegisters", sm90.consumer_registers);
+  std::int64_t o_offset = 0;
   for (const MemoryRange& range : plan.smem_map) {
-    if (range.name == "Q and O 0") add_int("kQOffset", range.begin);
+    if (range.name == "Q and O 0" || range.name == "Q 0") add_int("kQOffset", range.begin);
     if (range.name == "K 0") add_int("kKOffset", range.begin);
     if (range.name == "V 0") add_int("kVOffset", range.begin);
+    if (range.name == "O") o_offset = range.begin;
+    if (range.name == "work tiles") add_int("kWorkOffset", range.begin);
     if (range.name == "barriers") add_int("kBarrierOffset", range.begin);
   }
+  add_int("kOBlocks", sm90.o_blocks);
+  add_int("kOOffset", o_offset);
   add_int("kSmemBytes", plan.smem_bytes);
   add_user_constants(spec, plan);
 }
@@ -176,14 +188,19 @@ void add_maps(const Sm90Plan& sm90, KernelPlan& plan) {
     plan.smem_map.push_back({std::move(name), plan.smem_bytes, bytes});
     plan.smem_bytes += bytes;
   };
-  for (int i = 0; i < sm90.num_q_stages; ++i) add(fmt::format("Q and O {}", i), sm90.q_bytes);
+  const std::string q_name = sm90.o_blocks > 0 ? "Q" : "Q and O";
+  for (int i = 0; i < sm90.num_q_stages; ++i) add(fmt::format("{} {}", q_name, i), sm90.q_bytes);
   for (int i = 0; i < sm90.num_stages; ++i) add(fmt::format("K {}", i), sm90.k_bytes);
   for (int i = 0; i < sm90.num_stages; ++i) add(fmt::format("V {}", i), sm90.v_bytes);
+  if (sm90.o_blocks > 0) add("O", std::int64_t{sm90.o_blocks} * sm90.BM * 128);
+  add("work tiles", std::int64_t{32} * sm90.num_q_stages * sm90.num_consumers);
   const int consumer_warps = 4 * sm90.num_consumers;
   for (const char* kind : {"full", "empty"}) {
     for (int i = 0; i < sm90.num_q_stages; ++i) {
       for (int consumer = 0; consumer < sm90.num_consumers; ++consumer) {
-        plan.barriers.push_back({fmt::format("Q {} of {} {}", i, consumer, kind), 1});
+        const bool by_warps = sm90.o_blocks > 0 && kind == std::string_view("empty");
+        plan.barriers.push_back(
+            {fmt::format("Q {} of {} {}", i, consumer, kind), by_warps ? 4 : 1});
       }
     }
   }
@@ -238,6 +255,19 @@ std::vector<TuningKnob> sm90_knobs(const Sm90Plan& plan) {
   return found;
 }
 
+Sm90Shares sm90_shares(bool pair_tiles, std::int32_t m_tiles, std::int32_t total_tiles,
+                       int sm_count) {
+  // Whole rounds of pairs that are left to the tail, beside the last that is none: as few as even
+  // out the rest to 2 %, because the tail's tiles are of many heads, whose K and V share L2.
+  constexpr std::int32_t kTailRounds = 1;
+  Sm90Shares shares;
+  shares.ctas = std::min(total_tiles, std::max(sm_count, 1));
+  if (!pair_tiles) return shares;
+  const std::int32_t pairs = total_tiles / m_tiles * (m_tiles - m_tiles / 2);
+  shares.paired_units = std::max(pairs / shares.ctas - kTailRounds, 0) * shares.ctas;
+  return shares;
+}
+
 Status make_sm90_plan(const AttentionSpec& resolved, const PlanOptions& options, KernelPlan& plan,
                       const TuningValues* tuned) {
   Sm90Plan sm90 = choose(resolved);
@@ -266,8 +296,8 @@ Status make_sm90_plan(const AttentionSpec& resolved, const PlanOptions& options,
         "BN");
   }
   add_constants(resolved, sm90, plan);
-  add_forward_parameters(resolved, {"num_q_heads", "q_len", "kv_len", "m_tiles", "total_tiles"},
-                         plan);
+  add_forward_parameters(
+      resolved, {"num_q_heads", "q_len", "kv_len", "m_tiles", "total_tiles", "paired_units"}, plan);
   add_deviations(options, resolved, plan);
   return {};
 }

@@ -3,6 +3,7 @@
 // Thread rules: pure functions.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "attnjit/plan.h"
@@ -20,5 +21,16 @@ Status make_sm90_plan(const AttentionSpec& resolved, const PlanOptions& options,
 
 /// What a tuning row may choose, with what this plan has.
 std::vector<TuningKnob> sm90_knobs(const Sm90Plan& plan);
+
+/// How a launch deals its query tiles out to CTAs (templates/sm90/work.cuh).
+struct Sm90Shares {
+  std::int32_t ctas = 0;
+  std::int32_t paired_units = 0;  ///< pairs of tiles before the tail: whole rounds of the CTAs
+};
+
+/// The shares of `total_tiles` tiles, `m_tiles` a head, on `sm_count` SMs: one CTA an SM, which
+/// loads ahead over tile borders. pair_tiles: later tiles are longer.
+Sm90Shares sm90_shares(bool pair_tiles, std::int32_t m_tiles, std::int32_t total_tiles,
+                       int sm_count);
 
 }  // namespace attnjit

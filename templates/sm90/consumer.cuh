@@ -83,35 +83,45 @@ ATTNJIT_DEVICE void release_q(const Smem<Config>& smem, int stage, int consumer)
   mbarrier_arrive(smem.q_empty(stage, consumer));
 }
 
-/// Begins to write the warpgroup's O: through its own rows of Q's memory and a TMA store that clips
-/// at q_len. release_q() must follow.
+/// Begins to write the warpgroup's O, by TMA stores that clip at row 0. It is staged in the
+/// warpgroup's own rows of Q's memory, whole, and release_q() must follow; or, where
+/// Config::kOBlocks is set, in memory of its own, that many blocks of 64 columns at a time.
 template <class Config, class Arguments>
 ATTNJIT_DEVICE void store_output(const float (&o)[Layout<Config>::kPvColumns / 2],
                                  const Smem<Config>& smem, const Arguments& arguments,
                                  const WorkTile& work, int stage, int consumer, int warp,
                                  int lane) {
   using L = Layout<Config>;
-  const u32 rows = smem.q(stage, consumer);
+  constexpr bool kOwnMemory = Config::kOBlocks > 0;
+  constexpr int kBlocks = kOwnMemory ? Config::kOBlocks : L::kOvBlocks;
+  constexpr int kBlockBytes = kOwnMemory ? 64 * 128 : L::kQBlockBytes;
+  const u32 rows = kOwnMemory ? smem.o(consumer) : smem.q(stage, consumer);
   const int row = warp * 16 + (lane & 15);
+  const int first_row = work.first_row + consumer * 64;
 #pragma unroll
-  for (int i = 0; i < L::kPvColumns / 16; ++i) {
-    const int chunk = 2 * i + (lane >> 4);  // of 8 columns, 16 bytes
-    // NOTE: the 128-byte swizzle, as the TMA store will undo it; rows begin at a multiple of 1024.
-    const u32 address =
-        rows + chunk / 8 * L::kQBlockBytes + row * 128 + (((chunk & 7) ^ (row & 7)) << 4);
-    stmatrix_x4(address, pack_pair<Config::kOutputBf16>(o[8 * i], o[8 * i + 1]),
-                pack_pair<Config::kOutputBf16>(o[8 * i + 2], o[8 * i + 3]),
-                pack_pair<Config::kOutputBf16>(o[8 * i + 4], o[8 * i + 5]),
-                pack_pair<Config::kOutputBf16>(o[8 * i + 6], o[8 * i + 7]));
-  }
-  fence_proxy_async_shared();
-  named_barrier_sync(kEpilogueBarrier + consumer, 128);
-  if (warp == 0 && elect_one()) {
-    const int first_row = work.first_row + consumer * 64;
-    if (first_row < arguments.q_len) {
+  for (int first = 0; first < L::kOvBlocks; first += kBlocks) {
+    if constexpr (kOwnMemory) {
+      if (warp == 0 && elect_one()) bulk_wait_group_read();
+      named_barrier_sync(kEpilogueBarrier + consumer, 128);
+    }
 #pragma unroll
-      for (int block = 0; block < L::kOvBlocks; ++block) {
-        tma_store_4d(arguments.o_map, rows + block * L::kQBlockBytes, block * 64, first_row,
+    for (int i = 4 * first; i < min(4 * (first + kBlocks), L::kPvColumns / 16); ++i) {
+      const int chunk = 2 * i + (lane >> 4);  // of 8 columns, 16 bytes
+      // NOTE: the 128-byte swizzle, as the TMA store will undo it; rows begin at a multiple of
+      // 1024.
+      const u32 address =
+          rows + (i / 4 - first) * kBlockBytes + row * 128 + (((chunk & 7) ^ (row & 7)) << 4);
+      stmatrix_x4(address, pack_pair<Config::kOutputBf16>(o[8 * i], o[8 * i + 1]),
+                  pack_pair<Config::kOutputBf16>(o[8 * i + 2], o[8 * i + 3]),
+                  pack_pair<Config::kOutputBf16>(o[8 * i + 4], o[8 * i + 5]),
+                  pack_pair<Config::kOutputBf16>(o[8 * i + 6], o[8 * i + 7]));
+    }
+    fence_proxy_async_shared();
+    named_barrier_sync(kEpilogueBarrier + consumer, 128);
+    if (warp == 0 && elect_one() && first_row + 64 > 0) {
+#pragma unroll
+      for (int block = first; block < min(first + kBlocks, L::kOvBlocks); ++block) {
+        tma_store_4d(arguments.o_map, rows + (block - first) * kBlockBytes, block * 64, first_row,
                      work.head, work.batch);
       }
       bulk_commit_group();
@@ -133,28 +143,31 @@ ATTNJIT_DEVICE void consume(const Smem<Config>& smem, const Arguments& arguments
   Ring<Config::kQStages> q_ring;
   int unreleased = -1;  // the stage of Q whose memory still holds the O of the work tile before
   const auto release = [&] {
-    if constexpr (Config::kQStages > 1) {
+    if constexpr (Config::kOBlocks == 0 && Config::kQStages > 1) {
       if (unreleased >= 0 && warp == 0 && elect_one()) release_q(smem, unreleased, consumer);
       unreleased = -1;
     }
   };
   if (consumer == Config::kConsumers - 1) pass_turn<Config>(consumer);
 
-  for (WorkList<Config, Mask, Arguments, P> list(arguments, params); !list.done(); list.advance()) {
-    const WorkTile work = list.tile();
+  while (true) {
+    mbarrier_wait(smem.q_full(q_ring.stage, consumer), q_ring.parity);
+    const WorkTile work = load_work(smem.work(q_ring.stage, consumer));
+    if (work.batch < 0) break;
     const int group_row = work.first_row + consumer * 64;
     const int thread_row = group_row + warp * 16 + (lane >> 2);
-    // Tiles inside core need no mask. A warpgroup past q_len has no row that could need one.
-    const int last_row = min(group_row + 64, arguments.q_len) - 1;
+    // This warpgroup's rows may see fewer tiles than the CTA's; before row 0 they see none.
+    const int last_row = group_row + 63;
+    const WorkTile own = kv_tiles_of<Config, Mask>(work, group_row, last_row, arguments, params);
+    // Tiles inside core need no mask.
     const KvRange core =
-        group_row < arguments.q_len
-            ? Mask::core(group_row + shift, last_row + shift, arguments.kv_len, params)
-            : KvRange{0, 0x7fffffff};
+        Mask::core(max(group_row, 0) + shift, last_row + shift, arguments.kv_len, params);
     const typename ScoreMod::State state =
         ScoreMod::prepare(work.head, arguments.num_q_heads, params);
     ScoreTile tile;
-    tile.coord = {work.batch, work.head,       work.kv_head,    thread_row + shift,
-                  0,          arguments.q_len, arguments.kv_len};
+    tile.coord = {work.batch,         work.head, work.head / Config::kGroup,
+                  thread_row + shift, 0,         arguments.q_len,
+                  arguments.kv_len};
 
     OnlineSoftmax softmax{log2_scale};
     float o[L::kPvColumns / 2];
@@ -171,12 +184,39 @@ ATTNJIT_DEVICE void consume(const Smem<Config>& smem, const Arguments& arguments
       if (masked) mask_scores<Mask>(s, tile, params);
     };
 
+    // Takes part in the pipelines of tiles that no row here sees, and in their turns: one a tile,
+    // without the first of a work tile.
+    const auto skip = [&](int tiles, bool turn) {
+      for (; tiles > 0; --tiles) {
+        mbarrier_wait(smem.k_full(k_ring.stage), k_ring.parity);
+        if (lane == 0) mbarrier_arrive(smem.k_empty(k_ring.stage));
+        k_ring.advance();
+        mbarrier_wait(smem.v_full(v_ring.stage), v_ring.parity);
+        if (lane == 0) mbarrier_arrive(smem.v_empty(v_ring.stage));
+        v_ring.advance();
+        // NOTE: after the memory is handed back, which must not wait for another's turn.
+        if (turn) {
+          await_turn<Config>(consumer);
+          pass_turn<Config>(consumer);
+        }
+        turn = true;
+      }
+    };
+
     const u32 q_address = smem.q(q_ring.stage, consumer);
-    mbarrier_wait(smem.q_full(q_ring.stage, consumer), q_ring.parity);
-    if (work.tile_begin < work.tile_end) {
+    const bool idle = own.tile_begin >= own.tile_end;
+    // Where O has memory of its own, Q is free once the last product has read it.
+    const auto release_early = [&] {
+      if constexpr (Config::kOBlocks > 0) {
+        if (lane == 0) mbarrier_arrive(smem.q_empty(q_ring.stage, consumer));
+      }
+    };
+    if (idle) release_early();
+    skip(work.tile_end - (idle ? work.tile_begin : own.tile_end), !idle);
+    if (!idle) {
       u32 p[Config::kTileN / 4];
       float correction[2];
-      int index = work.tile_end - 1;
+      int index = own.tile_end - 1;
 
       // A tile by itself: S, and P V of the tile before, then the softmax. Serves the first.
       const auto step_alone = [&](bool first) {
@@ -201,6 +241,7 @@ ATTNJIT_DEVICE void consume(const Smem<Config>& smem, const Arguments& arguments
         pin_registers(s);
         // NOTE: each warp arrives for itself: a wgmma wait covers the executing threads' products.
         if (lane == 0) mbarrier_arrive(smem.k_empty(k_ring.stage));
+        if (index == own.tile_begin) release_early();
         k_ring.advance();
         prepare_scores(s, index, !in_core(index));
         softmax.step(s, correction);
@@ -223,6 +264,7 @@ ATTNJIT_DEVICE void consume(const Smem<Config>& smem, const Arguments& arguments
         wgmma_wait<1>();
         pin_registers(s);
         if (lane == 0) mbarrier_arrive(smem.k_empty(k_ring.stage));
+        if (index == own.tile_begin) release_early();
         k_ring.advance();
         prepare_scores(s, index, masked);
         softmax.step(s, correction);
@@ -246,21 +288,21 @@ ATTNJIT_DEVICE void consume(const Smem<Config>& smem, const Arguments& arguments
           step_alone(first);
           first = false;
           --index;
-        } while (!Mask::kHidesNothing && index >= work.tile_begin && !in_core(index));
+        } while (!Mask::kHidesNothing && index >= own.tile_begin && !in_core(index));
         release();
-        for (; index >= work.tile_begin; --index) step(false);
+        for (; index >= own.tile_begin; --index) step(false);
       } else {
         step_alone(true);
         release();
         --index;
         if constexpr (Mask::kHasCore) {
           // Masked tiles, full tiles, masked tiles.
-          while (index >= work.tile_begin) {
-            for (; index >= work.tile_begin && !in_core(index); --index) step(true);
-            for (; index >= work.tile_begin && in_core(index); --index) step(false);
+          while (index >= own.tile_begin) {
+            for (; index >= own.tile_begin && !in_core(index); --index) step(true);
+            for (; index >= own.tile_begin && in_core(index); --index) step(false);
           }
         } else {
-          for (; index >= work.tile_begin; --index) step(true);
+          for (; index >= own.tile_begin; --index) step(true);
         }
       }
       mbarrier_wait(smem.v_full(v_ring.stage), v_ring.parity);
@@ -272,6 +314,7 @@ ATTNJIT_DEVICE void consume(const Smem<Config>& smem, const Arguments& arguments
       pin_registers(o);
       if (lane == 0) mbarrier_arrive(smem.v_empty(v_ring.stage));
       v_ring.advance();
+      if constexpr (!Mask::kFromZero) skip(own.tile_begin - work.tile_begin, true);
     }
 
     float sink = 0.0f;
@@ -284,7 +327,7 @@ ATTNJIT_DEVICE void consume(const Smem<Config>& smem, const Arguments& arguments
                                                                        output_scale[half], lse);
       if constexpr (Config::kReturnLse) {
         const int row = thread_row + 8 * half;
-        if ((lane & 3) == 0 && row < arguments.q_len) {
+        if ((lane & 3) == 0 && row >= 0) {
           const i64 head_row = static_cast<i64>(work.batch) * arguments.num_q_heads + work.head;
           arguments.lse[head_row * arguments.q_len + row] = lse;
         }
@@ -293,15 +336,20 @@ ATTNJIT_DEVICE void consume(const Smem<Config>& smem, const Arguments& arguments
     rescale_output(o, output_scale);
     release();
     store_output<Config>(o, smem, arguments, work, q_ring.stage, consumer, warp, lane);
-    if constexpr (Config::kQStages == 1) {
-      if (warp == 0 && elect_one()) release_q(smem, q_ring.stage, consumer);
-    } else {
-      unreleased = q_ring.stage;
+    if constexpr (Config::kOBlocks == 0) {
+      if constexpr (Config::kQStages == 1) {
+        if (warp == 0 && elect_one()) release_q(smem, q_ring.stage, consumer);
+      } else {
+        unreleased = q_ring.stage;
+      }
     }
     q_ring.advance();
   }
   // NOTE: the memory must outlive the reads of the last store.
   release();
+  if constexpr (Config::kOBlocks > 0) {
+    if (warp == 0 && elect_one()) bulk_wait_group_read();
+  }
 }
 
 }  // namespace attnjit::sm90

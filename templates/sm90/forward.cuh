@@ -5,7 +5,7 @@
 // see common/mask.cuh and common/score_mod.cuh. Arguments has
 //   const TensorMap *q_map, *k_map, *v_map, *o_map   4-D: depth, row, head, batch
 //   float* lse, const float* sink                    where Config::kReturnLse, kSink
-//   int num_q_heads, q_len, kv_len, m_tiles, total_tiles; float scale
+//   int num_q_heads, q_len, kv_len, m_tiles, total_tiles, paired_units; float scale
 #pragma once
 
 #include "sm90/consumer.cuh"
@@ -28,7 +28,8 @@ ATTNJIT_DEVICE void forward(const Arguments& arguments, const P& params) {
 #pragma unroll
     for (int i = 0; i < Config::kQStages * Config::kConsumers; ++i) {
       mbarrier_init(smem.q_full(i / Config::kConsumers, i % Config::kConsumers), 1);
-      mbarrier_init(smem.q_empty(i / Config::kConsumers, i % Config::kConsumers), 1);
+      mbarrier_init(smem.q_empty(i / Config::kConsumers, i % Config::kConsumers),
+                    Config::kOBlocks > 0 ? 4 : 1);
     }
 #pragma unroll
     for (int stage = 0; stage < Config::kStages; ++stage) {

@@ -58,6 +58,19 @@ struct Layout {
                     Config::kVOffset >= Config::kKOffset + Config::kStages * kKBytes &&
                     Config::kBarrierOffset >= Config::kVOffset + Config::kStages * kVBytes,
                 "Q, K, V and the barriers must not overlap");
+  static_assert(Config::kOBlocks == 0 ||
+                    (Config::kOOffset % 1024 == 0 &&
+                     Config::kOOffset >= Config::kVOffset + Config::kStages * kVBytes),
+                "O's own memory lies after V's, at a multiple of the swizzle's 1024 bytes");
+  /// Of a work tile's announcement (sm90/work.cuh).
+  static constexpr int kWorkBytes = 32;
+  static_assert(Config::kWorkOffset % 16 == 0 &&
+                    Config::kWorkOffset >= Config::kVOffset + Config::kStages * kVBytes &&
+                    Config::kWorkOffset >=
+                        Config::kOOffset + Config::kConsumers * Config::kOBlocks * 64 * 128 &&
+                    Config::kBarrierOffset >=
+                        Config::kWorkOffset + kWorkBytes * Config::kQStages * Config::kConsumers,
+                "each consumer has an announcement for each stage of Q, stored 16 bytes at a time");
   static_assert(Config::kBarrierOffset % 8 == 0 &&
                     Config::kSmemBytes >=
                         Config::kBarrierOffset +
@@ -77,6 +90,12 @@ struct Smem {
   }
   ATTNJIT_DEVICE u32 k(int stage) const { return base + Config::kKOffset + stage * L::kKBytes; }
   ATTNJIT_DEVICE u32 v(int stage) const { return base + Config::kVOffset + stage * L::kVBytes; }
+  ATTNJIT_DEVICE u32 o(int consumer) const {
+    return base + Config::kOOffset + consumer * Config::kOBlocks * 64 * 128;
+  }
+  ATTNJIT_DEVICE u32 work(int stage, int consumer) const {
+    return base + Config::kWorkOffset + (stage * Config::kConsumers + consumer) * L::kWorkBytes;
+  }
 
   // Full: the copies of a tile have landed. Empty: its readers are done.
   // Each consumer has its own of Q, so that none waits for another between work tiles.

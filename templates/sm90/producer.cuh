@@ -7,7 +7,9 @@
 namespace attnjit::sm90 {
 
 /// KV tiles are walked from the last to the first: the tiles that a causal mask cuts come first.
-/// V lags K by one tile, in the order in which the consumers need them.
+/// V lags K by one tile, in the order in which the consumers need them. Each work tile is announced
+/// to each consumer with its Q, and the end after the last: the arithmetic of the list would stand
+/// between a consumer's tiles.
 template <class Config, class Mask, class Arguments, class P>
 ATTNJIT_DEVICE void produce(const Smem<Config>& smem, const Arguments& arguments, const P& params) {
   using L = Layout<Config>;
@@ -15,8 +17,10 @@ ATTNJIT_DEVICE void produce(const Smem<Config>& smem, const Arguments& arguments
   Ring<Config::kStages> v_ring;
   Ring<Config::kQStages> q_ring;
 
-  for (WorkList<Config, Mask, Arguments, P> list(arguments, params); !list.done(); list.advance()) {
+  WorkList<Config, Mask, Arguments, P> list(arguments, params);
+  for (; !list.done(); list.advance()) {
     const WorkTile work = list.tile();
+    const int kv_head = work.head / Config::kGroup;
 
     const auto load_k = [&](int tile) {
       const u32 full = smem.k_full(k_ring.stage);
@@ -26,7 +30,7 @@ ATTNJIT_DEVICE void produce(const Smem<Config>& smem, const Arguments& arguments
 #pragma unroll
       for (int block = 0; block < L::kQkBlocks; ++block) {
         tma_load_4d(smem.k(k_ring.stage) + block * L::kKvBlockBytes, arguments.k_map, full,
-                    block * 64, tile * Config::kTileN, work.kv_head, work.batch, kEvictLast);
+                    block * 64, tile * Config::kTileN, kv_head, work.batch, kEvictLast);
       }
       k_ring.advance();
     };
@@ -37,7 +41,7 @@ ATTNJIT_DEVICE void produce(const Smem<Config>& smem, const Arguments& arguments
 #pragma unroll
       for (int block = 0; block < L::kOvBlocks; ++block) {
         tma_load_4d(smem.v(v_ring.stage) + block * L::kKvBlockBytes, arguments.v_map, full,
-                    block * 64, tile * Config::kTileN, work.kv_head, work.batch, kEvictLast);
+                    block * 64, tile * Config::kTileN, kv_head, work.batch, kEvictLast);
       }
       v_ring.advance();
     };
@@ -51,6 +55,7 @@ ATTNJIT_DEVICE void produce(const Smem<Config>& smem, const Arguments& arguments
     for (int consumer = 0; consumer < Config::kConsumers; ++consumer) {
       const u32 full = smem.q_full(q_ring.stage, consumer);
       mbarrier_wait(smem.q_empty(q_ring.stage, consumer), q_ring.parity ^ 1);
+      store_work(smem.work(q_ring.stage, consumer), work);
       if (empty) {
         mbarrier_arrive(full);
         continue;
@@ -70,6 +75,12 @@ ATTNJIT_DEVICE void produce(const Smem<Config>& smem, const Arguments& arguments
       load_v(tile + 1);
     }
     load_v(work.tile_begin);
+  }
+#pragma unroll
+  for (int consumer = 0; consumer < Config::kConsumers; ++consumer) {
+    mbarrier_wait(smem.q_empty(q_ring.stage, consumer), q_ring.parity ^ 1);
+    store_work(smem.work(q_ring.stage, consumer), {-1, 0, 0, 0, 0});
+    mbarrier_arrive(smem.q_full(q_ring.stage, consumer));
   }
 }
 

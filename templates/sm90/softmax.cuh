@@ -41,23 +41,32 @@ ATTNJIT_DEVICE void modify_scores(float (&s)[kCount], const ScoreTile& tile,
   }
 }
 
-/// Hides what the mask does not show, and the columns from kv_len on.
+/// Of a row's columns in a thread, those before `column` of its first: it has 2 of every 8.
+ATTNJIT_DEVICE int columns_before(int column) {
+  return column <= 0 ? 0 : 2 * (column >> 3) + min(column & 7, 2);
+}
+/// A word with its `count` lowest bits set; none below 0, all from 32 on.
+ATTNJIT_DEVICE u32 low_bits(int count) { return ~shift_left(~0u, max(count, 0)); }
+
+/// Hides what the mask does not show, and the columns from kv_len on. NOTE: an interval's columns
+/// are bits of a word, which become predicates seven at a time (R2P); a comparison each costs as
+/// much as the selection.
 template <class Mask, int kCount, class P>
 ATTNJIT_DEVICE void mask_scores(float (&s)[kCount], const ScoreTile& tile, const P& p) {
   if constexpr (Mask::kInterval) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const KvRange row = Mask::row(tile.coord.q_idx + 8 * half, tile.coord.kv_len, p);
-      const int begin = row.begin - tile.first_kv;
-      const int end = row.end - tile.first_kv;
+      const int end = columns_before(row.end - tile.first_kv);
+      const int begin = Mask::kFromZero ? 0 : columns_before(row.begin - tile.first_kv);
 #pragma unroll
-      for (int i = 2 * half; i < kCount; i += 4) {
+      for (int word = 0; word < kCount / 2; word += 32) {
+        u32 visible = low_bits(end - word);
+        if constexpr (!Mask::kFromZero) visible &= ~low_bits(begin - word);
 #pragma unroll
-        for (int e = 0; e < 2; ++e) {
-          const int column = 8 * (i >> 2) + e;
-          bool hidden = column >= end;
-          if constexpr (!Mask::kFromZero) hidden = hidden || column < begin;
-          if (hidden) s[i + e] = -infinity();
+        for (int bit = 0; bit < 32 && word + bit < kCount / 2; ++bit) {
+          float& score = s[2 * (word + bit) - (bit & 1) + 2 * half];
+          score = (visible >> bit & 1) != 0 ? score : -infinity();
         }
       }
     }

@@ -8,70 +8,133 @@ namespace attnjit::sm90 {
 
 /// kTileM query rows of one head, and the KV tiles [tile_begin, tile_end) that its mask reaches.
 struct WorkTile {
-  int batch, head, kv_head;
-  int first_row;
+  int batch, head;
+  int first_row;  ///< negative in a head's first tile, where its rows are no whole number of tiles
   int tile_begin, tile_end;
 };
 
+/// Announces a work tile, in kWorkBytes at `address`, to the consumer that reads it there.
+ATTNJIT_DEVICE void store_work(u32 address, const WorkTile& work) {
+  store_shared_v4(address, static_cast<u32>(work.batch), static_cast<u32>(work.head),
+                  static_cast<u32>(work.first_row), static_cast<u32>(work.tile_begin));
+  store_shared_v4(address + 16, static_cast<u32>(work.tile_end), 0, 0, 0);
+}
+/// What the producer announced; batch is -1 after the last tile.
+ATTNJIT_DEVICE WorkTile load_work(u32 address) {
+  const auto word = [&](int i) {
+    return warp_uniform(static_cast<int>(load_shared_word(address + 4 * i)));
+  };
+  return {word(0), word(1), word(2), word(3), word(4)};
+}
+
+/// a / b of numbers from 0. NOTE: unsigned, which takes half the instructions.
+ATTNJIT_DEVICE int quotient(int a, int b) {
+  return static_cast<int>(static_cast<u32>(a) / static_cast<u32>(b));
+}
+
+/// `work` with the KV tiles that the rows [first_row, last_row] reach, of which those before row 0
+/// are none; no tiles where no row is left.
+template <class Config, class Mask, class Arguments, class P>
+ATTNJIT_DEVICE WorkTile kv_tiles_of(WorkTile work, int first_row, int last_row,
+                                    const Arguments& arguments, const P& params) {
+  const int shift = arguments.kv_len - arguments.q_len;
+  const KvRange reach =
+      Mask::reach(max(first_row, 0) + shift, last_row + shift, arguments.kv_len, params);
+  const bool none = reach.empty() || last_row < 0;
+  work.tile_begin = none ? 0 : reach.begin / Config::kTileN;
+  // NOTE: rounds up without forming end + kTileN, which may overflow.
+  work.tile_end = none ? 0 : (reach.end - 1) / Config::kTileN + 1;
+  return work;
+}
+
 /// Walks a CTA's share of the grid.
 ///
-/// Config::kPairTiles is set where later rows see more keys. A unit of work is then two tiles of
-/// one head, the r-th longest and the r-th shortest, so that all units are as long; otherwise it is
-/// one tile. A CTA takes every gridDim.x-th unit. A head's units are neighbours, so that CTAs that
-/// run together share K and V in L2. Where there are as many CTAs as tiles, each has one, the
-/// longest of all heads first.
+/// A head's tiles are ranked from its last rows to its first, and rows are counted from the end, so
+/// that under a causal mask the tile that is not full is the one with the fewest keys.
+///
+/// Where later rows see more keys (Config::kPairTiles), the work is dealt out in two parts. First
+/// pairs of a long and a short tile of one head, all as long as one another; a CTA takes every
+/// gridDim.x-th pair, and a head's pairs are neighbours, so that CTAs that run together share K and
+/// V in L2. Then the tail, the tiles of the pairs that are left: sorted from the longest to the
+/// shortest and dealt to and fro, which evens out what no number of equal pairs can. The launch
+/// says where the tail begins (paired_units, a multiple of gridDim.x). Otherwise a CTA takes every
+/// gridDim.x-th tile.
 template <class Config, class Mask, class Arguments, class P>
 struct WorkList {
   const Arguments& arguments;
   const P& params;
-  int unit;  ///< of `units`
-  int units;
-  int of_head;  ///< units a head
-  bool paired;
-  bool second = false;  ///< at the shorter tile of a pair
+  int unit;             ///< a pair; from paired_units on, a place in a round of the tail
+  bool second = false;  ///< at the shorter tile of a pair; in the tail: in a round dealt fro
 
   ATTNJIT_DEVICE WorkList(const Arguments& launch, const P& user)
-      : arguments(launch), params(user), unit(static_cast<int>(blockIdx.x)) {
-    paired = Config::kPairTiles && static_cast<int>(gridDim.x) < launch.total_tiles;
-    of_head = paired ? launch.m_tiles - launch.m_tiles / 2 : launch.m_tiles;
-    units = launch.total_tiles / launch.m_tiles * of_head;
-  }
+      : arguments(launch), params(user), unit(static_cast<int>(blockIdx.x)) {}
 
-  ATTNJIT_DEVICE bool done() const { return unit >= units; }
+  ATTNJIT_DEVICE bool done() const {
+    if constexpr (!Config::kPairTiles) return unit >= arguments.total_tiles;
+    return unit >= arguments.paired_units && tail_tile() >= tail_tiles();
+  }
   ATTNJIT_DEVICE void advance() {
-    if (paired && !second && 2 * (unit % of_head) + 1 < arguments.m_tiles) {
-      second = true;
-      return;
+    if constexpr (Config::kPairTiles) {
+      const bool tail = unit >= arguments.paired_units;
+      // With an odd number of tiles the longest is a pair by itself.
+      const bool alone =
+          (arguments.m_tiles & 1) != 0 && unit == quotient(unit, pairs_of_head()) * pairs_of_head();
+      second = !second && (tail || !alone);
+      if (!tail && second) return;
     }
-    second = false;
     unit += static_cast<int>(gridDim.x);
   }
 
   ATTNJIT_DEVICE WorkTile tile() const {
-    WorkTile work;
-    int of_heads, rank;  // the rank among a head's tiles, the last rows first
-    if (Config::kPairTiles && !paired) {
-      const int heads = arguments.total_tiles / arguments.m_tiles;
-      rank = unit / heads;
-      of_heads = unit - rank * heads;
+    int of_heads, rank;
+    if constexpr (Config::kPairTiles) {
+      const int pairs = pairs_of_head();
+      bool shorter = second;
+      if (unit < arguments.paired_units) {
+        of_heads = quotient(unit, pairs);
+        rank = unit - of_heads * pairs;
+      } else {
+        // The pairs left are those from `begun` on of one head, and all those of later heads.
+        const int head = quotient(arguments.paired_units, pairs);
+        const int begun = arguments.paired_units - head * pairs;
+        const int later_heads = heads() - 1 - head;
+        const int left = heads() * pairs - arguments.paired_units;
+        const int place = tail_tile();
+        shorter = place >= left;
+        int item = shorter ? 2 * left - 1 - place : place;
+        const bool only_later = item < begun * later_heads;
+        if (!only_later) item -= begun * later_heads;
+        const int of_rank = only_later ? later_heads : later_heads + 1;
+        rank = quotient(item, of_rank);
+        of_heads = item - rank * of_rank + (only_later ? head + 1 : head);
+        if (!only_later) rank += begun;
+      }
+      if (shorter) rank = 2 * pairs - 1 - rank;
     } else {
-      of_heads = unit / of_head;
-      rank = unit - of_heads * of_head;
-      if (second) rank = arguments.m_tiles - 1 - rank;
+      of_heads = quotient(unit, arguments.m_tiles);
+      rank = unit - of_heads * arguments.m_tiles;
     }
-    const int m_tile = arguments.m_tiles - 1 - rank;
-    work.batch = of_heads / arguments.num_q_heads;
+    WorkTile work;
+    work.batch = quotient(of_heads, arguments.num_q_heads);
     work.head = of_heads - work.batch * arguments.num_q_heads;
-    work.kv_head = work.head / Config::kGroup;
-    work.first_row = m_tile * Config::kTileM;
-    const int last_row = min(work.first_row + Config::kTileM, arguments.q_len) - 1;
-    const int shift = arguments.kv_len - arguments.q_len;
-    const KvRange reach =
-        Mask::reach(work.first_row + shift, last_row + shift, arguments.kv_len, params);
-    work.tile_begin = reach.empty() ? 0 : reach.begin / Config::kTileN;
-    // NOTE: rounds up without forming end + kTileN, which may overflow.
-    work.tile_end = reach.empty() ? 0 : (reach.end - 1) / Config::kTileN + 1;
-    return work;
+    work.first_row = arguments.q_len - (rank + 1) * Config::kTileM;
+    return kv_tiles_of<Config, Mask>(work, work.first_row, work.first_row + Config::kTileM - 1,
+                                     arguments, params);
+  }
+
+ private:
+  ATTNJIT_DEVICE int heads() const { return quotient(arguments.total_tiles, arguments.m_tiles); }
+  ATTNJIT_DEVICE int pairs_of_head() const { return (arguments.m_tiles + 1) >> 1; }
+  ATTNJIT_DEVICE int tail_tiles() const {
+    const int pairs = pairs_of_head();
+    const int single =
+        (arguments.m_tiles & 1) * quotient(arguments.paired_units + pairs - 1, pairs);
+    return arguments.total_tiles - 2 * arguments.paired_units + single;
+  }
+  ATTNJIT_DEVICE int tail_tile() const {
+    const int place = unit - arguments.paired_units;
+    const int cta = static_cast<int>(blockIdx.x);
+    return second ? place - 2 * cta + static_cast<int>(gridDim.x) - 1 : place;
   }
 };
 

@@ -24,8 +24,11 @@ struct Config {
   static constexpr int kQOffset = 0;
   static constexpr int kKOffset = 65536;
   static constexpr int kVOffset = 131072;
-  static constexpr int kBarrierOffset = 196608;
-  static constexpr int kSmemBytes = 196736;
+  static constexpr int kWorkOffset = 196608;
+  static constexpr int kBarrierOffset = 196736;
+  static constexpr int kOBlocks = 0;
+  static constexpr int kOOffset = 0;
+  static constexpr int kSmemBytes = 196864;
 };
 
 #include "sm90/forward.cuh"
@@ -57,6 +60,7 @@ struct Arguments {
   int kv_len;
   int m_tiles;
   int total_tiles;
+  int paired_units;
   float scale;
 };
 
@@ -87,9 +91,10 @@ extern "C" __global__ void __launch_bounds__(Config::kThreads, 1)
                     const __grid_constant__ attnjit::TensorMap v_map,
                     const __grid_constant__ attnjit::TensorMap o_map, float* lse, const float* sink,
                     int num_q_heads, int q_len, int kv_len, int m_tiles, int total_tiles,
-                    float scale, float cap, const int* param_doc, int param_doc_n) {
-  const Arguments arguments{&q_map,      &k_map, &v_map, &o_map,  lse,         sink,
-                            num_q_heads, q_len,  kv_len, m_tiles, total_tiles, scale};
+                    int paired_units, float scale, float cap, const int* param_doc,
+                    int param_doc_n) {
+  const Arguments arguments{&q_map, &k_map, &v_map,  &o_map,      lse,          sink, num_q_heads,
+                            q_len,  kv_len, m_tiles, total_tiles, paired_units, scale};
   const Params params{{cap}, {param_doc, param_doc_n}};
   attnjit::sm90::forward<Config, Mask, ScoreMod>(arguments, params);
 }

@@ -61,7 +61,7 @@ TEST(PlanLaunch, FillsEveryParameterInOrder) {
   ASSERT_TRUE(recipe.ok());
   ASSERT_EQ(recipe->args.size(), plan.parameters.size());
   EXPECT_EQ(recipe->entry, plan.entry);
-  EXPECT_EQ(recipe->block[0], 384u);
+  EXPECT_EQ(recipe->block[0], 512u);
   EXPECT_EQ(recipe->dynamic_smem, plan.smem_bytes);
   EXPECT_EQ(i32_of(argument_of(plan, *recipe, "q_len")), 200);
   EXPECT_EQ(i32_of(argument_of(plan, *recipe, "kv_len")), 1000);

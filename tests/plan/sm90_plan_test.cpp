@@ -9,6 +9,7 @@
 #include "attnjit/plan.h"
 #include "attnjit/tuning.h"
 #include "plan/mask_scalars.h"
+#include "plan/sm90_plan.h"
 
 namespace attnjit {
 namespace {
@@ -89,7 +90,6 @@ TEST(Sm90Plan, SharedMemoryHoldsEachRangeOnce) {
   }
 }
 
-// Depth 128: the example of the template's tests, tests/gpu/sm90_example.cu.
 TEST(Sm90Plan, ConstantsOfDepth128) {
   AttentionSpec spec = spec_of(128);
   spec.mask = mask_of(MaskSpec::Kind::kCausal);
@@ -104,21 +104,24 @@ TEST(Sm90Plan, ConstantsOfDepth128) {
                                                        {"kSink", "true"},
                                                        {"kReturnLse", "true"},
                                                        {"kLseIncludesSink", "true"},
-                                                       {"kConsumers", "2"},
-                                                       {"kThreads", "384"},
-                                                       {"kTileM", "128"},
-                                                       {"kTileN", "128"},
-                                                       {"kStages", "2"},
+                                                       {"kConsumers", "3"},
+                                                       {"kThreads", "512"},
+                                                       {"kTileM", "192"},
+                                                       {"kTileN", "80"},
+                                                       {"kStages", "3"},
                                                        {"kQStages", "2"},
-                                                       {"kPingPong", "false"},
+                                                       {"kPingPong", "true"},
                                                        {"kPairTiles", "true"},
-                                                       {"kProducerRegisters", "24"},
-                                                       {"kConsumerRegisters", "240"},
+                                                       {"kProducerRegisters", "32"},
+                                                       {"kConsumerRegisters", "160"},
                                                        {"kQOffset", "0"},
-                                                       {"kKOffset", "65536"},
-                                                       {"kVOffset", "131072"},
-                                                       {"kBarrierOffset", "196608"},
-                                                       {"kSmemBytes", "196736"}};
+                                                       {"kKOffset", "98304"},
+                                                       {"kVOffset", "159744"},
+                                                       {"kWorkOffset", "221184"},
+                                                       {"kBarrierOffset", "221376"},
+                                                       {"kOBlocks", "0"},
+                                                       {"kOOffset", "0"},
+                                                       {"kSmemBytes", "221568"}};
   EXPECT_EQ(constants, expected);
 }
 
@@ -129,12 +132,75 @@ TEST(Sm90Plan, BarriersCountEachConsumerWarp) {
                                  [&](const BarrierPlan& barrier) { return barrier.name == name; });
     return at == plan.barriers.end() ? -1 : at->arrivals;
   };
-  EXPECT_EQ(plan.barriers.size(), 16u);
+  EXPECT_EQ(plan.barriers.size(), 24u);
   EXPECT_EQ(arrivals("Q 1 of 0 full"), 1);
   EXPECT_EQ(arrivals("Q 0 of 1 empty"), 1);
   EXPECT_EQ(arrivals("K 1 full"), 1);
-  EXPECT_EQ(arrivals("K 0 empty"), 8);
-  EXPECT_EQ(arrivals("V 1 empty"), 8);
+  EXPECT_EQ(arrivals("K 0 empty"), 12);
+  EXPECT_EQ(arrivals("V 1 empty"), 12);
+}
+
+/// The longest CTA's work over the mean, by the dealing that templates/sm90/work.cuh describes:
+/// tile `rank` of a head costs `lengths[rank]`, ranks fall in length.
+double unevenness(const Sm90Shares& shares, const std::vector<int>& lengths, int heads) {
+  const int m_tiles = static_cast<int>(lengths.size());
+  const int pairs = (m_tiles + 1) / 2;
+  std::vector<double> load(static_cast<std::size_t>(shares.ctas), 0.0);
+  std::vector<std::pair<int, int>> left;  // rank, head
+  double total = 0;
+  for (int unit = 0; unit < heads * pairs; ++unit) {
+    const int rank = unit % pairs;
+    const int other = 2 * pairs - 1 - rank;  // one past the last where the longest is alone
+    for (const int tile : {rank, other}) {
+      if (tile >= m_tiles) continue;
+      total += lengths[static_cast<std::size_t>(tile)];
+      if (unit < shares.paired_units) {
+        load[static_cast<std::size_t>(unit % shares.ctas)] +=
+            lengths[static_cast<std::size_t>(tile)];
+      } else {
+        left.emplace_back(tile, unit / pairs);
+      }
+    }
+  }
+  std::sort(left.begin(), left.end());
+  for (std::size_t i = 0; i < left.size(); ++i) {
+    const std::size_t ctas = load.size();
+    const std::size_t at = i % ctas;
+    load[i / ctas % 2 == 0 ? at : ctas - 1 - at] +=
+        lengths[static_cast<std::size_t>(left[i].first)];
+  }
+  return *std::max_element(load.begin(), load.end()) * shares.ctas / total;
+}
+
+TEST(Sm90Plan, SharesOfTilesThatGrowAreEven) {
+  struct {
+    int heads, rows, tile_m, tile_n;
+    double at_most;
+  } const cases[] = {{512, 1024, 192, 128, 1.05}, {256, 2048, 192, 128, 1.04},
+                     {64, 8192, 192, 128, 1.04},  {32, 16384, 192, 128, 1.04},
+                     {256, 1024, 192, 80, 1.10},  {32, 8192, 192, 80, 1.05},
+                     {16, 16384, 192, 80, 1.05},  {128, 1024, 128, 64, 1.10},
+                     {8, 16384, 128, 64, 1.03},   {3, 100, 128, 128, 1.0}};
+  for (const auto& one : cases) {
+    const int m_tiles = (one.rows + one.tile_m - 1) / one.tile_m;
+    std::vector<int> lengths;
+    for (int rank = 0; rank < m_tiles; ++rank) {
+      lengths.push_back((one.rows - rank * one.tile_m + one.tile_n - 1) / one.tile_n + 1);
+    }
+    const Sm90Shares shares = sm90_shares(true, m_tiles, m_tiles * one.heads, 132);
+    EXPECT_EQ(shares.ctas, std::min(132, m_tiles * one.heads));
+    EXPECT_EQ(shares.paired_units % shares.ctas, 0);
+    EXPECT_LE(shares.paired_units, (m_tiles + 1) / 2 * one.heads);
+    EXPECT_LE(unevenness(shares, lengths, one.heads), one.at_most)
+        << one.heads << " heads of " << one.rows;
+  }
+}
+
+TEST(Sm90Plan, SharesOfEvenTilesHaveNoPairs) {
+  EXPECT_EQ(sm90_shares(false, 8, 80, 132).ctas, 80);
+  EXPECT_EQ(sm90_shares(false, 8, 8000, 132).ctas, 132);
+  EXPECT_EQ(sm90_shares(false, 8, 8000, 132).paired_units, 0);
+  EXPECT_EQ(sm90_shares(true, 1, 1 << 30, 0).ctas, 1);
 }
 
 TEST(Sm90Plan, UnsupportedComesWithAReasonThatNamesTheFeature) {

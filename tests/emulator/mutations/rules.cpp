@@ -136,6 +136,11 @@ std::string_view no_damage(std::string_view subject, std::string_view kind, int 
   };
   static constexpr std::string_view kFirstRound =
       "a pipeline's first round: the barrier is free when the kernel begins";
+  static constexpr std::string_view kFirstProduct = "the first P V of a work tile: O is 0";
+  static constexpr std::string_view kFirstKey =
+      "the first K of a work tile: the waits for V's stages came after that K tile's product";
+  static constexpr std::string_view kRingIsShort =
+      "Q of two work tiles ago: one work tile is longer than K's ring, whose waits imply it";
   static constexpr std::string_view kNoTensorAccess =
       "nothing that another thread did with tensor memory comes before: the wait is for TMA, or for the allocation";
   static constexpr std::string_view kFreed =
@@ -143,7 +148,11 @@ std::string_view no_damage(std::string_view subject, std::string_view kind, int 
   static const std::vector<Known> list = {
       {"sm90", "wgmma.fence dropped", {2}, "between two products: the fence before the first covers O and P too"},
       {"sm90", "barrier.sync removed", {0}, "the consumers' turns: they decide the speed, not the data"},
-      {"sm90", "arrival removed", {5}, "a work tile without keys: not executed here"},
+      {"sm90 128", "arrival removed", {11}, "a work tile without keys: not executed here"},
+      {"sm90 64", "arrival removed", {10}, "a work tile without keys: not executed here"},
+      {"sm90 128", "scale-d flipped", {0}, kFirstProduct},
+      {"sm90 192", "scale-d flipped", {0}, kFirstProduct},
+      {"sm90 192", "elect removed: every lane goes on", {0}, "a wait for bulk groups: the other lanes have none"},
       {"sm100 gemm", "tcgen05.fence::after_thread_sync dropped", {0, 1, 2, 3}, kNoTensorAccess},
       {"sm100 pair", "tcgen05.fence::after_thread_sync dropped", {0, 1, 2, 3}, kNoTensorAccess},
       {"sm100 attention", "tcgen05.fence::after_thread_sync dropped", {0, 1}, kNoTensorAccess},
@@ -157,7 +166,12 @@ std::string_view no_damage(std::string_view subject, std::string_view kind, int 
       {"sm100 gemm", "wait removed", {0, 1, 2}, kFirstRound},
       {"sm100 pair", "wait removed", {0, 1, 2}, kFirstRound},
       {"sm100 attention", "wait removed", {0, 1, 2, 3}, kFirstRound},
-      {"sm90", "wait removed", {5}, "the first K of a work tile: the waits for V's stages came after that K tile's product"},
+      {"sm90", "wait removed", {1}, "K of a tile that is skipped: nothing reads it, and the wait for V follows"},
+      {"sm90 128", "wait removed", {11, 15, 17}, kRingIsShort},
+      {"sm90 128", "parity of a wait flipped", {17}, kRingIsShort},
+      {"sm90 64", "wait removed", {10, 14, 16}, kRingIsShort},
+      {"sm90 64", "wait removed", {7}, kFirstKey},
+      {"sm90 128", "wait on the next barrier", {8}, kFirstKey},
       {"sm100 attention", "wait removed", {20}, "the commit that gives S covers the product that read P"},
       {"sm100 attention", "wait removed", {6, 8}, "the commit that frees V's stage covers the product that read K's"},
       {"sm100 gemm", "wait on the next barrier", {0, 4}, kFirstRound},

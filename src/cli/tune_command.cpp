@@ -21,13 +21,13 @@
 namespace attnjit::cli {
 namespace {
 
-using tune::Fate;
 using tune::Measured;
 using tune::TuneRequest;
 using tune::TuneResult;
 using tune::TuneShape;
 
 constexpr std::int64_t kMaxTableBytes = 16 << 20;
+constexpr std::int64_t kTokens = 16384;  // of each shape where none are given
 
 Result<TuneShape> read_shape(const std::string& text) {
   TuneShape shape;
@@ -54,12 +54,11 @@ Result<std::vector<TuneShape>> read_shapes(const std::vector<std::string>& texts
     shapes.push_back(*shape);
   }
   if (!shapes.empty()) return shapes;
+  const std::int64_t most = max_seq_len > 0 ? max_seq_len : kTokens;
   for (const std::int64_t length : {1024, 4096, 16384}) {
-    if (max_seq_len == 0 || length <= max_seq_len)
-      shapes.push_back({16384 / length, length, length});
+    if (length <= most) shapes.push_back({kTokens / length, length, length});
   }
-  if (shapes.empty())
-    shapes.push_back({std::max<std::int64_t>(1, 16384 / max_seq_len), max_seq_len, max_seq_len});
+  if (shapes.empty()) shapes.push_back({kTokens / most, most, most});
   return shapes;
 }
 

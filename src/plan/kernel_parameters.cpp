@@ -65,8 +65,6 @@ std::string why_no_forward(const AttentionSpec& spec) {
     return missing("rope part of another type than the rest (rope_dtype, rope_gmem_dtype)");
   }
   if (spec.scale_dtype) return missing("per-token scales (scale_dtype)");
-  if (spec.page_size > 0) return missing("paged K and V (page_size)");
-  if (spec.ragged) return missing("ragged batches (ragged)");
   if (spec.num_partitions > 1) return missing("split of kv_len (num_partitions)");
   if (contains(spec.mask, MaskSpec::Kind::kMaterialized)) {
     return missing("materialized masks (mask)");
@@ -81,6 +79,14 @@ void add_forward_parameters(const AttentionSpec& spec, const std::vector<std::st
     plan.parameters.push_back({std::move(name), kind, std::move(cuda_type)});
   };
   for (const char* map : {"q_map", "k_map", "v_map", "o_map"}) add(map, Kind::kTensorMap);
+  if (spec.ragged) {
+    add("q_offsets", Kind::kPointer, "const int");
+    add("o", Kind::kPointer, "unsigned char");
+    add("o_row_bytes", Kind::kI64);
+    add("o_head_bytes", Kind::kI64);
+  }
+  if (spec.page_size > 0) add("page_table", Kind::kPointer, "const int");
+  if (spec.page_size > 0 || spec.ragged) add("kv_lens", Kind::kPointer, "const int");
   if (spec.return_lse) add("lse", Kind::kPointer, "float");
   if (spec.sink) add("sink", Kind::kPointer, "const float");
   for (const std::string& name : integers) add(name, Kind::kI32);

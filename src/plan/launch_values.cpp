@@ -53,11 +53,16 @@ Error invalid_launch(std::string field, std::string message) {
 Result<LaunchTensors> launch_tensors(const AttentionSpec& spec, const LaunchShapes& shapes) {
   const int element_bytes = size_of(spec.qkv_dtype);
   const Dtype output = spec.output_dtype.value_or(spec.qkv_dtype);
+  // Ragged: one run of rows. Paged: a page is a batch.
+  const std::int64_t q_batch = spec.ragged ? 1 : shapes.batch;
+  const std::int64_t q_rows = spec.ragged ? shapes.total_q : shapes.q_len;
+  const std::int64_t kv_batch = spec.page_size > 0 ? shapes.num_pages : shapes.batch;
+  const std::int64_t kv_rows = spec.page_size > 0 ? spec.page_size : shapes.kv_len;
   LaunchTensors tensors{
-      {"q", shapes.batch, shapes.q_len, spec.num_q_heads, spec.qk_depth, element_bytes, {}},
-      {"k", shapes.batch, shapes.kv_len, spec.num_kv_heads(), spec.qk_depth, element_bytes, {}},
-      {"v", shapes.batch, shapes.kv_len, spec.num_kv_heads(), spec.ov_depth, element_bytes, {}},
-      {"o", shapes.batch, shapes.q_len, spec.num_q_heads, spec.ov_depth, size_of(output), {}}};
+      {"q", q_batch, q_rows, spec.num_q_heads, spec.qk_depth, element_bytes, {}},
+      {"k", kv_batch, kv_rows, spec.num_kv_heads(), spec.qk_depth, element_bytes, {}},
+      {"v", kv_batch, kv_rows, spec.num_kv_heads(), spec.ov_depth, element_bytes, {}},
+      {"o", q_batch, q_rows, spec.num_q_heads, spec.ov_depth, size_of(output), {}}};
   const struct {
     TensorShape& shape;
     const TensorStrides& given;
@@ -65,7 +70,7 @@ Result<LaunchTensors> launch_tensors(const AttentionSpec& spec, const LaunchShap
       {tensors.q, shapes.q}, {tensors.k, shapes.k}, {tensors.v, shapes.v}, {tensors.o, shapes.o}};
   for (const auto& [shape, given] : all) {
     shape.strides = packed_where_zero(shape, given);
-    if (shape.rows == 0) continue;
+    if (shape.rows == 0 || shape.batch == 0) continue;
     Status status = check_strides(shape);
     if (!status) return status.error();
   }
@@ -90,7 +95,15 @@ Result<LaunchArgument> LaunchValues::value_of(const KernelParameter& parameter) 
   using Kind = KernelParameter::Kind;
   const std::string& name = parameter.name;
   if (parameter.kind == Kind::kTensorMap) return LaunchArgument{LaunchArgument::TensorMap{name}};
-  if (name == "lse" || name == "sink") return LaunchArgument{LaunchArgument::Pointer{name, 0}};
+  if (name == "lse" || name == "sink" || name == "o" || name == "kv_lens" || name == "page_table" ||
+      name == "q_offsets") {
+    return LaunchArgument{LaunchArgument::Pointer{name, 0}};
+  }
+  if (name == "o_row_bytes") return LaunchArgument{o_row_bytes};
+  if (name == "o_head_bytes") return LaunchArgument{o_head_bytes};
+  if (name == "batch") return LaunchArgument{shapes_.batch};
+  if (name == "total_q") return LaunchArgument{shapes_.total_q};
+  if (name == "max_pages") return LaunchArgument{shapes_.max_pages};
   if (name == "num_q_heads") return LaunchArgument{std::int32_t{plan_.spec.num_q_heads}};
   if (name == "q_len") return LaunchArgument{shapes_.q_len};
   if (name == "kv_len") return LaunchArgument{shapes_.kv_len};

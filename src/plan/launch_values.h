@@ -48,6 +48,8 @@ class LaunchValues {
   std::int32_t total_heads = 0;    ///< sm_100: heads, or groups of them, of all the batch
   std::int32_t section_heads = 1;  ///< sm_100: how many of them share the L2 cache
   bool one_query = false;          ///< sm_100: one query tile a CTA
+  std::int64_t o_row_bytes = 0;    ///< strides of o
+  std::int64_t o_head_bytes = 0;
 
   /// Appends the arguments in the order of the plan's parameters. Errors: kInvalid where the launch
   /// lacks a value; kInternal for a parameter that nobody knows.

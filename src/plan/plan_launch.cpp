@@ -41,16 +41,32 @@ TensorMapDescription describe(std::string map, const TensorShape& shape, Dtype d
   return description;
 }
 
-Status check_lengths(const LaunchShapes& shapes) {
+Status check_lengths(const AttentionSpec& spec, const LaunchShapes& shapes) {
   const struct {
     const char* name;
     std::int32_t value;
-  } lengths[] = {{"batch", shapes.batch}, {"q_len", shapes.q_len}, {"kv_len", shapes.kv_len}};
+  } lengths[] = {{"batch", shapes.batch},         {"q_len", shapes.q_len},
+                 {"kv_len", shapes.kv_len},       {"total_q", shapes.total_q},
+                 {"num_pages", shapes.num_pages}, {"max_pages", shapes.max_pages}};
   for (const auto& [name, value] : lengths) {
     if (value < 0 || value > kMaxLength) {
       return invalid_launch(name,
                             fmt::format("{} is {}; 0 to {} is allowed", name, value, kMaxLength));
     }
+  }
+  if (spec.ragged && (shapes.total_q < shapes.q_len ||
+                      shapes.total_q > std::int64_t{shapes.batch} * shapes.q_len)) {
+    return invalid_launch(
+        "total_q", fmt::format("total_q is {}; {} sequences of at most {} rows, one of them so "
+                               "long, have {} to {}",
+                               shapes.total_q, shapes.batch, shapes.q_len, shapes.q_len,
+                               std::int64_t{shapes.batch} * shapes.q_len));
+  }
+  if (spec.page_size > 0 && std::int64_t{shapes.max_pages} * spec.page_size < shapes.kv_len) {
+    return invalid_launch("max_pages",
+                          fmt::format("max_pages is {}; {} keys in pages of {} need {}",
+                                      shapes.max_pages, shapes.kv_len, spec.page_size,
+                                      (shapes.kv_len + spec.page_size - 1) / spec.page_size));
   }
   return {};
 }
@@ -134,7 +150,7 @@ Result<LaunchRecipe> plan_launch(const KernelPlan& plan, const LaunchShapes& sha
   if (!plan.supported) {
     return make_error(ErrorCode::kUnsupported, plan.reason);
   }
-  Status status = check_lengths(shapes);
+  Status status = check_lengths(plan.spec, shapes);
   if (!status) return status.error();
   if (plan.spec.max_seq_len > 0 && shapes.kv_len > plan.spec.max_seq_len) {
     return invalid_launch("kv_len", fmt::format("kv_len {} exceeds the plan's max_seq_len {}",

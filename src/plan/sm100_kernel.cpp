@@ -16,11 +16,12 @@ using Names = std::pair<std::string_view, std::string_view>;
 
 // Regions of shared memory and the Config members that hold where they begin; 0 where there is
 // none. The ring's lie elsewhere in the body with one query tile, which has more stages.
-constexpr std::array<Names, 4> kRegions{{
+constexpr std::array<Names, 5> kRegions{{
     {"Q", "kQOffset"},
     {"correction", "kCorrectionOffset"},
     {"barriers", "kBarrierOffset"},
     {"tmem address", "kTmemAddressOffset"},
+    {"work", "kWorkOffset"},
 }};
 constexpr std::array<Names, 3> kRingRegions{{
     {"K ring", "kKOffset"},
@@ -138,6 +139,8 @@ void add_constants(const Sm100Plan& sm100, KernelPlan& plan) {
   constants.add("kOvDepth", spec.ov_depth);
   constants.add("kGroup", spec.group);
   constants.add_bool("kFuseGqa", variant.fuse_gqa);
+  constants.add("kPageSize", spec.page_size);
+  constants.add_bool("kRagged", spec.ragged);
   constants.add_bool("kSink", spec.sink);
   constants.add_bool("kReturnLse", spec.return_lse);
   constants.add_bool("kLseIncludesSink", spec.lse_includes_sink);
@@ -171,8 +174,14 @@ void fill_sm100_kernel(const Sm100Plan& sm100, KernelPlan& plan) {
   plan.supported = plan.reason.empty();
   if (!plan.supported) return;
   add_constants(sm100, plan);
-  std::vector<std::string> integers{"num_q_heads", "q_len",       "kv_len",       "m_tiles",
-                                    "total_tiles", "total_heads", "section_heads"};
+  std::vector<std::string> integers{"num_q_heads", "total_tiles"};
+  if (plan.spec.ragged) {
+    integers.insert(integers.end(), {"batch", "total_q"});
+  } else {
+    integers.insert(integers.end(), {"q_len", "m_tiles", "total_heads", "section_heads"});
+  }
+  if (plan.spec.page_size > 0) integers.emplace_back("max_pages");
+  if (plan.spec.page_size == 0 && !plan.spec.ragged) integers.emplace_back("kv_len");
   if (sm100.can_switch_to_1q) integers.emplace_back("one_query");
   add_forward_parameters(plan.spec, integers, plan);
 }

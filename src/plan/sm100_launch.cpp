@@ -38,10 +38,10 @@ TensorMapDescription describe(const Sm100TensorMap& map, const TensorShape& shap
       const bool grouped = std::find(map.axes.begin(), map.axes.end(), "group") != map.axes.end();
       extent = grouped ? shape.heads / group : shape.heads;
       stride = shape.strides.head * (grouped ? group : 1);
-    } else if (axis == "row") {
+    } else if (axis == "row" || axis == "page_row") {
       extent = shape.rows;
       stride = shape.strides.row;
-    } else if (axis == "batch") {
+    } else if (axis == "batch" || axis == "page") {
       extent = shape.batch;
       stride = shape.strides.batch;
     }
@@ -55,6 +55,13 @@ TensorMapDescription describe(const Sm100TensorMap& map, const TensorShape& shap
   return description;
 }
 
+// No fewer query tiles than a ragged batch can have: each sequence wastes a tile less a row at
+// most.
+std::int64_t ragged_tiles(const LaunchShapes& shapes, std::int64_t rows) {
+  const std::int64_t longest = (std::int64_t{shapes.q_len} + rows - 1) / rows;
+  return std::min((shapes.total_q + shapes.batch * (rows - 1)) / rows, shapes.batch * longest);
+}
+
 // Whether the body with one query tile a CTA does a launch better: it has the rows of one such tile
 // at most, or two tiles a CTA would leave half of the SMs idle (prefer_1q's rule).
 bool prefers_1q(const Sm100Plan& sm100, const AttentionSpec& spec, const LaunchShapes& shapes,
@@ -64,7 +71,8 @@ bool prefers_1q(const Sm100Plan& sm100, const AttentionSpec& spec, const LaunchS
   const Sm100Variant& one = sm100.variants.back();
   if (shapes.q_len <= one.BM_eff) return true;
   const std::int64_t heads = two.fuse_gqa ? spec.num_kv_heads() : spec.num_q_heads;
-  const std::int64_t tiles = (shapes.q_len + two.BM_eff - 1) / two.BM_eff;
+  const std::int64_t tiles = (std::int64_t{shapes.q_len} + two.BM_eff - 1) / two.BM_eff;
+  if (spec.ragged) return ragged_tiles(shapes, two.BM_eff) * heads <= device.sm_count / 2;
   // NOTE: divided, not multiplied: the product of three 30-bit numbers overflows 64 bits.
   return tiles * heads <= device.sm_count / 2 / std::max(shapes.batch, 1);
 }
@@ -83,7 +91,7 @@ Result<LaunchRecipe> plan_sm100_launch(const KernelPlan& plan, const LaunchShape
   recipe.block = {static_cast<std::uint32_t>(plan.threads), 1, 1};
   recipe.cluster = {static_cast<std::uint32_t>(plan.cluster), 1, 1};
   recipe.dynamic_smem = static_cast<std::uint32_t>(plan.smem_bytes);
-  if (shapes.batch == 0 || shapes.q_len == 0) {
+  if (shapes.batch == 0 || shapes.q_len == 0 || (spec.ragged && shapes.total_q == 0)) {
     recipe.grid = {0, 0, 0};
     return recipe;
   }
@@ -97,25 +105,30 @@ Result<LaunchRecipe> plan_sm100_launch(const KernelPlan& plan, const LaunchShape
     if (map.buffer == "o") shape = &tensors->o;
     // NOTE: a tensor map cannot be empty. Where there are no keys nothing is loaded through K's and
     // V's; they view Q, which is there.
-    if (shape->rows == 0) shape = &tensors->q;
+    if (shape->rows == 0 || shape->batch == 0) shape = &tensors->q;
     const Dtype dtype =
         map.buffer == "o" ? spec.output_dtype.value_or(spec.qkv_dtype) : spec.qkv_dtype;
     recipe.tensor_maps.push_back(describe(map, *shape, dtype, spec.group));
   }
 
   LaunchValues values(plan, shapes, scalars, params);
-  const std::int64_t m_tiles = (shapes.q_len + body.BM_eff - 1) / body.BM_eff;
   const std::int64_t heads = body.fuse_gqa ? spec.num_kv_heads() : spec.num_q_heads;
+  const std::int64_t m_tiles = (std::int64_t{shapes.q_len} + body.BM_eff - 1) / body.BM_eff;
+  const std::int64_t sequences = spec.ragged ? 1 : shapes.batch;
+  const std::int64_t sequence_tiles = spec.ragged ? ragged_tiles(shapes, body.BM_eff) : m_tiles;
   // NOTE: divided, not multiplied: the product of three 30-bit numbers overflows 64 bits.
-  if (m_tiles * heads > kMaxTiles / shapes.batch) {
+  if (sequence_tiles > kMaxTiles || sequence_tiles * heads > kMaxTiles / sequences) {
     return invalid_launch("batch", fmt::format("batch {} x {} heads x {} query tiles exceed {}",
                                                shapes.batch, heads, m_tiles, kMaxTiles));
   }
   values.m_tiles = static_cast<std::int32_t>(m_tiles);
-  values.total_heads = static_cast<std::int32_t>(heads * shapes.batch);
-  values.total_tiles = static_cast<std::int32_t>(m_tiles * heads * shapes.batch);
+  values.total_heads = static_cast<std::int32_t>(heads * sequences);
+  values.total_tiles = static_cast<std::int32_t>(sequence_tiles * heads * sequences);
+  values.o_row_bytes = tensors->o.strides.row * tensors->o.element_bytes;
+  values.o_head_bytes = tensors->o.strides.head * tensors->o.element_bytes;
   values.one_query = one_query;
-  const bool even = even_work(spec.mask);
+  // Sequences of one length, or of many.
+  const bool even = even_work(spec.mask) && spec.page_size == 0 && !spec.ragged;
   if (!even) {
     // Heads that follow one another share K and V where they are of one group.
     const std::int64_t sharers = body.fuse_gqa ? 1 : spec.group;

@@ -168,6 +168,7 @@ Sm100Variant lay_out_fa4(const Sm100Tile& tile, std::int64_t slots, bool fused,
   smem.add("k_scale", v.num_k_scale_bufs * v.k_rows_per_cta * tile.scale_size, 128);
   smem.add("correction", kCorrectionBytes, 16);
   smem.add("tmem address", 4, 4);
+  smem.add("work", tile.ragged ? 8 : 0, 4);
   lay_out_barriers(v, cta_group, std::max(tile.barrier_num_qo, v.num_qo),
                    std::max(tile.barrier_stages, v.num_kv_stages));
   smem.add("barriers", static_cast<std::int64_t>(v.barriers.size()) * Fa4Config::mbar_size, 8);

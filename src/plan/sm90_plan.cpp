@@ -22,6 +22,8 @@ int round_up(int value, int to) { return (value + to - 1) / to * to; }
 std::string unsupported_reason(const AttentionSpec& spec) {
   if (spec.mla == Mla::kDecode) return "the sm_90a template has no MLA decode (mla: decode) yet";
   if (std::string reason = why_no_forward(spec); !reason.empty()) return reason;
+  if (spec.page_size > 0) return "the sm_90a template has no paged K and V (page_size) yet";
+  if (spec.ragged) return "the sm_90a template has no ragged batches (ragged) yet";
   if (spec.qk_depth > 256) {
     return fmt::format(
         "the sm_90a template takes qk_depth up to 256, not {}: O and P must fit a warpgroup's "

@@ -129,6 +129,24 @@ ATTNJIT_DEVICE void prefetch_tensor_map(const TensorMap* map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 
+/// cp.async.bulk.tensor.3d, global to shared (9.7.9.27).
+ATTNJIT_DEVICE void tma_load_3d(u32 destination, const TensorMap* map, u32 barrier, int c0, int c1,
+                                int c2, u64 policy) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+      "[%0], [%1, {%3, %4, %5}], [%2], %6;" ::"r"(destination),
+      "l"(map), "r"(barrier), "r"(c0), "r"(c1), "r"(c2), "l"(policy)
+      : "memory");
+}
+
+/// cp.async.bulk.tensor.3d, shared to global (9.7.9.27): elements out of bounds are left out.
+ATTNJIT_DEVICE void tma_store_3d(const TensorMap* map, u32 source, int c0, int c1, int c2) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(map),
+      "r"(source), "r"(c0), "r"(c1), "r"(c2)
+      : "memory");
+}
+
 /// cp.async.bulk.tensor.4d, global to shared (9.7.9.27). One thread issues it; the barrier gets
 /// the box's bytes, those out of bounds included.
 ATTNJIT_DEVICE void tma_load_4d(u32 destination, const TensorMap* map, u32 barrier, int c0, int c1,
@@ -210,11 +228,23 @@ ATTNJIT_DEVICE void store_shared_v4(u32 address, u32 a, u32 b, u32 c, u32 d) {
                : "memory");
 }
 
+/// st.shared.b32 (9.7.9).
+ATTNJIT_DEVICE void store_shared_word(u32 address, u32 value) {
+  asm volatile("st.shared.b32 [%0], %1;" ::"r"(address), "r"(value) : "memory");
+}
+
 /// ld.shared.b32 (9.7.9).
 ATTNJIT_DEVICE u32 load_shared_word(u32 address) {
   u32 value;
   asm volatile("ld.shared.b32 %0, [%1];" : "=r"(value) : "r"(address) : "memory");
   return value;
+}
+
+/// st.global.v4 (9.7.9): 16 aligned bytes.
+ATTNJIT_DEVICE void store_global_v4(void* address, u32 a, u32 b, u32 c, u32 d) {
+  asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(address), "r"(a), "r"(b), "r"(c),
+               "r"(d)
+               : "memory");
 }
 
 // ---- Arithmetic -------------------------------------------------------------------------------

@@ -73,6 +73,20 @@ ATTNJIT_DEVICE void stage_output(u32 row, int column, const float (&o)[16]) {
   }
 }
 
+/// Writes 16 columns of a row of O to global memory.
+template <class Config>
+ATTNJIT_DEVICE void write_output(unsigned char* row, int column, const float (&o)[16]) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    if (column + 8 * half >= Config::kOvDepth) return;
+    store_global_v4(row + 2 * (column + 8 * half),
+                    pack_pair<Config::kOutputBf16>(o[8 * half], o[8 * half + 1]),
+                    pack_pair<Config::kOutputBf16>(o[8 * half + 2], o[8 * half + 3]),
+                    pack_pair<Config::kOutputBf16>(o[8 * half + 4], o[8 * half + 5]),
+                    pack_pair<Config::kOutputBf16>(o[8 * half + 6], o[8 * half + 7]));
+  }
+}
+
 template <class Config, class Mask, class Arguments, class P>
 ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
                             const Arguments& arguments, const P& params) {
@@ -90,7 +104,8 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
     parities ^= 1u << index;
   };
 
-  for (WorkList<Config, Mask, Arguments, P> list(arguments, params); !list.done(); list.advance()) {
+  for (WorkList<Config, Mask, Arguments, P> list(smem, arguments, params); !list.done();
+       list.advance()) {
     const WorkTile work = list.tile();
     const bool shared = work.num_qo == 1;  // the warpgroups share the query tile
     const Share share_0 = work.share(0);
@@ -144,9 +159,14 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
       float lse;
       const float scale = finish<Config>(own, sink, lse);
       if constexpr (Config::kReturnLse) {
-        if (position < arguments.q_len) {
-          const i64 head_row = static_cast<i64>(work.batch) * arguments.num_q_heads + head;
-          arguments.lse[head_row * arguments.q_len + position] = lse;
+        if (position < work.q_len) {
+          if constexpr (Config::kRagged) {
+            arguments.lse[static_cast<i64>(head) * arguments.total_q + work.q_begin + position] =
+                lse;
+          } else {
+            const i64 head_row = static_cast<i64>(work.batch) * arguments.num_q_heads + head;
+            arguments.lse[head_row * work.q_len + position] = lse;
+          }
         }
       }
       weight_0 *= scale;
@@ -162,6 +182,17 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
       const u32 o = tmem.o(tile) + lanes;
       const u32 other = tmem.o(1) + lanes;
       const u32 staged = smem.q(tile) + static_cast<u32>(row * 128 + ((row & 7) << 4));
+      // Ragged: a TMA store would go on into the next sequence. Rows of a tile that ends past its
+      // own are written from here.
+      const bool direct =
+          Config::kRagged && work.first_position + (tile + 1) * L::kPositions > work.q_len;
+      unsigned char* output = nullptr;
+      if constexpr (Config::kRagged) {
+        if (position < work.q_len) {
+          output = arguments.o + static_cast<i64>(work.q_begin + position) * arguments.o_row_bytes +
+                   head * arguments.o_head_bytes;
+        }
+      }
 #pragma unroll 1
       for (int column = 0; column < L::kPvColumns; column += 16) {
         float values[16] = {};
@@ -178,7 +209,11 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
 #pragma unroll
           for (int i = 0; i < 16; ++i) values[i] = fmaf(others[i], weight_1, values[i]);
         }
-        stage_output<Config>(staged, column, values);
+        if (Config::kRagged && direct) {
+          if (output != nullptr) write_output<Config>(output, column, values);
+        } else {
+          stage_output<Config>(staged, column, values);
+        }
       }
       fence_proxy_async_shared();
       arrive_warp(smem.o_staged(tile));

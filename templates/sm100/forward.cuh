@@ -2,11 +2,17 @@
 //
 // Config: the plan's constants (sm100/layout.cuh says what must hold of them). Mask and ScoreMod:
 // see common/mask.cuh and common/score_mod.cuh. Arguments has
-//   const TensorMap *q_map, *k_map, *v_map, *o_map   Q and O: depth, head, row, batch, with fused
-//                                                    heads depth, group, kv_head, row, batch;
-//                                                    K and V: depth, kv_head, row, batch
+//   const TensorMap *q_map, *k_map, *v_map, *o_map
+//     Q and O: depth, head, row, batch, with fused heads depth, group, kv_head, row, batch; ragged
+//     without batch. K and V: depth, kv_head, row, batch; paged depth, kv_head, row, page
 //   float* lse, const float* sink                    where Config::kReturnLse, kSink
-//   int num_q_heads, q_len, kv_len, m_tiles, total_tiles, total_heads, section_heads
+//   int num_q_heads, m_tiles, total_tiles, total_heads, section_heads
+//   int q_len                                        unless ragged
+//   int kv_len                                       unless paged or ragged; there
+//   const int* kv_lens                               of each sequence
+//   const int* page_table, int max_pages             paged: row b has sequence b's pages
+//   const int* q_offsets, int batch, total_q         ragged: sequence b has the rows from
+//   unsigned char* o, i64 o_row_bytes, o_head_bytes  q_offsets[b] on to q_offsets[b + 1]
 //   int one_query                                    where Config::kSwitchTo1Q
 //   float scale
 #pragma once
@@ -49,6 +55,8 @@ ATTNJIT_DEVICE void forward(const Arguments& arguments, const P& params) {
       prefetch_tensor_map(arguments.v_map);
       prefetch_tensor_map(arguments.o_map);
     }
+  } else if (warp == kSpareWarp) {
+    if constexpr (Config::kRagged) find_work(smem, arguments);
   }
   __syncthreads();
   tcgen05_fence_after();

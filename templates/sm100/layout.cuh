@@ -12,6 +12,7 @@ constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
 constexpr int kMmaWarp = 12;
 constexpr int kLoadWarp = 13;
 constexpr int kStoreWarp = 14;
+constexpr int kSpareWarp = 15;
 
 /// Named barrier: the correction warps have read the last of tensor memory; 0 is the CTA's.
 constexpr int kTeardownBarrier = 1;
@@ -82,6 +83,17 @@ struct Layout {
   static_assert(Config::kTmemColumns >= Config::kTmemO1 + kPvColumns,
                 "S and O of both warpgroups fit the allocated columns");
 
+  /// Rows of a box of K or V: a tile is one box, or one a page. A page of a longer one holds whole
+  /// tiles.
+  static constexpr bool kPaged = Config::kPageSize > 0;
+  static constexpr int kBoxRows =
+      kPaged && Config::kPageSize < Config::kTileN ? Config::kPageSize : Config::kTileN;
+  static_assert(Config::kTileN % kBoxRows == 0 && kBoxRows % 8 == 0 &&
+                    (!kPaged || Config::kPageSize % kBoxRows == 0),
+                "a tile is whole pages or a page whole tiles, of whole swizzle patterns");
+  /// Sequences differ in kv_len.
+  static constexpr bool kKvLens = kPaged || Config::kRagged;
+
   /// Positions of the sequence in 128 rows: with fused heads, kGroup rows are of one position.
   static constexpr int kFused = Config::kFuseGqa ? Config::kGroup : 1;
   static constexpr int kPositions = kRows / kFused;
@@ -104,6 +116,8 @@ struct Smem {
            static_cast<u32>(4 * ((2 * warpgroup + which) * kRows + row));
   }
   ATTNJIT_DEVICE u32 tmem_address() const { return base + Config::kTmemAddressOffset; }
+  /// Ragged batches: the CTA's sequence, and its query tile.
+  ATTNJIT_DEVICE u32 work() const { return base + Config::kWorkOffset; }
 
   ATTNJIT_DEVICE u32 barrier(int index) const {
     return base + Config::kBarrierOffset + static_cast<u32>(8 * index);

@@ -13,7 +13,14 @@ ATTNJIT_DEVICE void load_q_block(const Smem<Config>& smem, const Arguments& argu
   using L = Layout<Config>;
   const u32 destination = smem.q(tile) + static_cast<u32>(block * L::kQBlockBytes);
   const int position = work.first_position + tile * L::kPositions;
-  if constexpr (Config::kFuseGqa) {
+  const int row = work.q_begin + position;
+  // NOTE: ragged: rows past the sequence's end are the next one's. Nothing is made of them.
+  if constexpr (Config::kRagged && Config::kFuseGqa) {
+    tma_load_4d(destination, arguments.q_map, barrier, block * 64, 0, work.kv_head, row,
+                kEvictFirst);
+  } else if constexpr (Config::kRagged) {
+    tma_load_3d(destination, arguments.q_map, barrier, block * 64, work.head, row, kEvictFirst);
+  } else if constexpr (Config::kFuseGqa) {
     tma_load_5d(destination, arguments.q_map, barrier, block * 64, 0, work.kv_head, position,
                 work.batch, kEvictFirst);
   } else {
@@ -26,14 +33,39 @@ ATTNJIT_DEVICE void load_q_block(const Smem<Config>& smem, const Arguments& argu
 template <class Config, bool kIsK, class Arguments>
 ATTNJIT_DEVICE void load_kv_chunk(const KvTile<Config, kIsK>& kv, const Arguments& arguments,
                                   const WorkTile& work, int tile, int chunk) {
+  using L = Layout<Config>;
   constexpr int kBlocks = KvTile<Config, kIsK>::kBlocks / KvTile<Config, kIsK>::kChunks;
+  constexpr int kBoxes = Config::kTileN / L::kBoxRows;
+  const int first = tile * Config::kTileN;
+  const TensorMap* const map = kIsK ? arguments.k_map : arguments.v_map;
+  int pages[kBoxes];
+  if constexpr (L::kPaged) {
+    const int* const table =
+        arguments.page_table + static_cast<i64>(work.batch) * arguments.max_pages;
+#pragma unroll
+    for (int box = 0; box < kBoxes; ++box) {
+      // NOTE: a page past the end has no entry in the table. Number -1 is out of bounds and gives
+      // zeros, which the barrier counts like any other bytes.
+      const int row = first + box * L::kBoxRows;
+      pages[box] = row < work.kv_len ? table[row / Config::kPageSize] : -1;
+    }
+  }
   kv.acquire(chunk);
   kv.expect(chunk);
 #pragma unroll
   for (int i = 0; i < kBlocks; ++i) {
     const int block = chunk * kBlocks + i;
-    tma_load_4d(kv.block(block), kIsK ? arguments.k_map : arguments.v_map, kv.full(chunk),
-                block * 64, work.kv_head, tile * Config::kTileN, work.batch, kEvictLast);
+    if constexpr (L::kPaged) {
+#pragma unroll
+      for (int box = 0; box < kBoxes; ++box) {
+        tma_load_4d(kv.block(block) + static_cast<u32>(box * L::kBoxRows * 128), map,
+                    kv.full(chunk), block * 64, work.kv_head,
+                    kBoxes == 1 ? first % Config::kPageSize : 0, pages[box], kEvictLast);
+      }
+    } else {
+      tma_load_4d(kv.block(block), map, kv.full(chunk), block * 64, work.kv_head, first, work.batch,
+                  kEvictLast);
+    }
   }
 }
 
@@ -43,10 +75,10 @@ template <class Config, class Mask, class Arguments, class P>
 ATTNJIT_DEVICE void load(const Smem<Config>& smem, const Arguments& arguments, const P& params) {
   using L = Layout<Config>;
   using List = WorkList<Config, Mask, Arguments, P>;
-  KvSequence<Config> kv(smem, List::one_query_launch(arguments));
+  KvSequence<Config> kv(smem, one_query_launch<Config>(arguments));
   u32 q_parity = 3;  // a bit a query tile
 
-  for (List list(arguments, params); !list.done(); list.advance()) {
+  for (List list(smem, arguments, params); !list.done(); list.advance()) {
     const WorkTile work = list.tile();
     const KvTiles all = work.all();
     const int tiles = all.count();

@@ -94,8 +94,8 @@ ATTNJIT_DEVICE void multiply(const Smem<Config>& smem, const Tmem<Config>& tmem,
                              const Arguments& arguments, const P& params) {
   using List = WorkList<Config, Mask, Arguments, P>;
   Products<Config> products{smem, tmem};
-  KvSequence<Config> kv(smem, List::one_query_launch(arguments));
-  for (List list(arguments, params); !list.done(); list.advance()) {
+  KvSequence<Config> kv(smem, one_query_launch<Config>(arguments));
+  for (List list(smem, arguments, params); !list.done(); list.advance()) {
     const WorkTile work = list.tile();
     const bool shared = work.num_qo == 1;
     const Share share_0 = work.share(0);

@@ -97,7 +97,6 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
   const int row = static_cast<int>(threadIdx.x & 127u);
   const int warp = warp_uniform(static_cast<int>(threadIdx.x >> 5));
   const u32 s_columns = tmem.s(warpgroup) + Tmem<Config>::lanes(warp);
-  const int shift = arguments.kv_len - arguments.q_len;
   const float log2_scale = ScoreMod::kIdentity ? arguments.scale * kLog2e : kLog2e;
   const u32 slot = smem.statistic(warpgroup, 0, row);
   int s_parity = 0;
@@ -109,16 +108,17 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
     statistic_parity ^= 1;
   };
 
-  for (WorkList<Config, Mask, Arguments, P> list(arguments, params); !list.done(); list.advance()) {
+  for (WorkList<Config, Mask, Arguments, P> list(smem, arguments, params); !list.done();
+       list.advance()) {
     const WorkTile work = list.tile();
     const int first = work.first_position + (work.num_qo == 2 ? warpgroup * L::kPositions : 0);
-    const int last = min(first + L::kPositions, arguments.q_len) - 1;
+    const int last = min(first + L::kPositions, work.q_len) - 1;
+    const int shift = work.kv_len - work.q_len;
     // Tiles inside core need no mask.
-    const KvRange core = Mask::core(first + shift, last + shift, arguments.kv_len, params);
+    const KvRange core = Mask::core(first + shift, last + shift, work.kv_len, params);
     const int position = first + row / L::kFused;
     const int head = work.head + row % L::kFused;
-    Coord coord{work.batch,      head, work.kv_head, position + shift, 0, arguments.q_len,
-                arguments.kv_len};
+    Coord coord{work.batch, head, work.kv_head, position + shift, 0, work.q_len, work.kv_len};
     KvRange visible{0, 0};
     if constexpr (Mask::kInterval) visible = Mask::row(coord.q_idx, coord.kv_len, params);
     const typename ScoreMod::State state = ScoreMod::prepare(head, arguments.num_q_heads, params);

@@ -9,16 +9,26 @@ template <class Config, class Mask, class Arguments, class P>
 ATTNJIT_DEVICE void store(const Smem<Config>& smem, const Arguments& arguments, const P& params) {
   using L = Layout<Config>;
   u32 parity = 0;  // a bit a query tile
-  for (WorkList<Config, Mask, Arguments, P> list(arguments, params); !list.done(); list.advance()) {
+  for (WorkList<Config, Mask, Arguments, P> list(smem, arguments, params); !list.done();
+       list.advance()) {
     const WorkTile work = list.tile();
 #pragma unroll 1
     for (int tile = 0; tile < work.num_qo; ++tile) {
       mbarrier_wait(smem.o_staged(tile), static_cast<int>(parity >> tile & 1u));
       const int position = work.first_position + tile * L::kPositions;
+      const int row = work.q_begin + position;
 #pragma unroll
       for (int block = 0; block < L::kOvBlocks; ++block) {
         const u32 source = smem.q(tile) + static_cast<u32>(block * L::kQBlockBytes);
-        if constexpr (Config::kFuseGqa) {
+        if constexpr (Config::kRagged) {
+          // A tile that ends past its sequence was written by the correction warps.
+          if (position + L::kPositions > work.q_len) break;
+        }
+        if constexpr (Config::kRagged && Config::kFuseGqa) {
+          tma_store_4d(arguments.o_map, source, block * 64, 0, work.kv_head, row);
+        } else if constexpr (Config::kRagged) {
+          tma_store_3d(arguments.o_map, source, block * 64, work.head, row);
+        } else if constexpr (Config::kFuseGqa) {
           tma_store_5d(arguments.o_map, source, block * 64, 0, work.kv_head, position, work.batch);
         } else {
           tma_store_4d(arguments.o_map, source, block * 64, work.head, position, work.batch);

@@ -30,6 +30,8 @@ struct Share {
 /// first is warpgroup 0's.
 struct WorkTile {
   int batch, head, kv_head;  ///< head: the group's first where heads are fused
+  int q_len, kv_len;         ///< of the sequence
+  int q_begin;               ///< ragged: the row of q and o where the sequence begins
   int first_position;
   int num_qo;
   KvTiles seen_0, seen_1;  ///< by each query tile's rows
@@ -56,57 +58,122 @@ struct WorkTile {
   }
 };
 
-/// Walks a CTA's share of the grid: every gridDim.x-th tile. Heads come in sections whose keys and
-/// values fit L2 together; within a section the last queries, the longest under a causal mask, come
-/// first, and its heads follow one another.
+/// Whether a launch has one query tile a CTA.
+template <class Config, class Arguments>
+ATTNJIT_DEVICE bool one_query_launch(const Arguments& arguments) {
+  if constexpr (Config::kSwitchTo1Q) return arguments.one_query != 0;
+  return Config::kNumQo == 1;
+}
+
+/// Positions of a CTA's query tiles.
+template <class Config, class Arguments>
+ATTNJIT_DEVICE int work_positions(const Arguments& arguments) {
+  return (one_query_launch<Config>(arguments) ? 1 : Config::kNumQo) * Layout<Config>::kPositions;
+}
+
+/// Ragged batches: finds the CTA's sequence and the query tile of it, and leaves them in shared
+/// memory; a sequence of -1 where there are fewer tiles than CTAs. One warp. The last tile of a
+/// sequence, the longest under a causal mask, comes first; the heads of a tile follow one another.
+template <class Config, class Arguments>
+ATTNJIT_DEVICE void find_work(const Smem<Config>& smem, const Arguments& arguments) {
+  constexpr u32 kAll = 0xffffffffu;
+  const int lane = static_cast<int>(threadIdx.x & 31u);
+  const int positions = work_positions<Config>(arguments);
+  int rank = static_cast<int>(blockIdx.x) / (arguments.num_q_heads / Layout<Config>::kFused);
+  int sequence = -1;
+  int tile = 0;
+  for (int first = 0; first < arguments.batch; first += 32) {
+    int tiles = 0;
+    if (first + lane < arguments.batch) {
+      const int rows = arguments.q_offsets[first + lane + 1] - arguments.q_offsets[first + lane];
+      tiles = (max(rows, 0) + positions - 1) / positions;
+    }
+    int sum = tiles;  // of the lanes up to this one
+#pragma unroll
+    for (int distance = 1; distance < 32; distance *= 2) {
+      const int below = __shfl_up_sync(kAll, sum, static_cast<u32>(distance));
+      if (lane >= distance) sum += below;
+    }
+    const u32 past = __ballot_sync(kAll, rank < sum);
+    if (past != 0) {
+      const int winner = __ffs(static_cast<int>(past)) - 1;
+      sequence = first + winner;
+      tile = __shfl_sync(kAll, sum, winner) - 1 - rank;
+      break;
+    }
+    rank -= __shfl_sync(kAll, sum, 31);
+  }
+  if (lane == 0) {
+    store_shared_word(smem.work(), static_cast<u32>(sequence));
+    store_shared_word(smem.work() + 4, static_cast<u32>(tile));
+  }
+}
+
+/// Walks a CTA's share of the grid: every gridDim.x-th tile, of ragged batches the one that was
+/// found. Heads come in sections whose keys and values fit L2 together; within a section the last
+/// queries, the longest under a causal mask, come first, and its heads follow one another.
 template <class Config, class Mask, class Arguments, class P>
 struct WorkList {
   using L = Layout<Config>;
+  const Smem<Config>& smem;
   const Arguments& arguments;
   const P& params;
   int index;
 
-  ATTNJIT_DEVICE WorkList(const Arguments& launch, const P& user)
-      : arguments(launch), params(user), index(static_cast<int>(blockIdx.x)) {}
+  ATTNJIT_DEVICE WorkList(const Smem<Config>& memory, const Arguments& launch, const P& user)
+      : smem(memory), arguments(launch), params(user), index(static_cast<int>(blockIdx.x)) {
+    if constexpr (Config::kRagged) {
+      if (static_cast<int>(load_shared_word(smem.work())) < 0) index = arguments.total_tiles;
+    }
+  }
 
   ATTNJIT_DEVICE bool done() const { return index >= arguments.total_tiles; }
   ATTNJIT_DEVICE void advance() { index += static_cast<int>(gridDim.x); }
 
   ATTNJIT_DEVICE WorkTile tile() const {
     WorkTile work;
-    const int section_tiles = arguments.section_heads * arguments.m_tiles;
-    const int section = index / section_tiles;
-    const int in_section = index - section * section_tiles;
-    const int first = section * arguments.section_heads;
-    const int heads_here = min(arguments.section_heads, arguments.total_heads - first);
-    const int rank = in_section / heads_here;
-    const int item = first + in_section - rank * heads_here;
+    int rank;
     const int heads = arguments.num_q_heads / L::kFused;
-    work.batch = item / heads;
-    work.head = (item - work.batch * heads) * L::kFused;
+    if constexpr (Config::kRagged) {
+      work.batch = static_cast<int>(load_shared_word(smem.work()));
+      work.head = index % heads * L::kFused;
+      work.q_begin = arguments.q_offsets[work.batch];
+      work.q_len = arguments.q_offsets[work.batch + 1] - work.q_begin;
+      rank = static_cast<int>(load_shared_word(smem.work() + 4));
+    } else {
+      const int section_tiles = arguments.section_heads * arguments.m_tiles;
+      const int section = index / section_tiles;
+      const int in_section = index - section * section_tiles;
+      const int first = section * arguments.section_heads;
+      const int heads_here = min(arguments.section_heads, arguments.total_heads - first);
+      rank = in_section / heads_here;
+      const int item = first + in_section - rank * heads_here;
+      rank = arguments.m_tiles - 1 - rank;
+      work.batch = item / heads;
+      work.head = (item - work.batch * heads) * L::kFused;
+      work.q_begin = 0;
+      work.q_len = arguments.q_len;
+    }
     work.kv_head = work.head / Config::kGroup;
-    const bool one = one_query_launch(arguments);
-    const int positions = one ? L::kPositions : Config::kNumQo * L::kPositions;
-    work.first_position = (arguments.m_tiles - 1 - rank) * positions;
+    if constexpr (L::kKvLens) {
+      work.kv_len = arguments.kv_lens[work.batch];
+    } else {
+      work.kv_len = arguments.kv_len;
+    }
+    work.first_position = rank * work_positions<Config>(arguments);
     const int second = work.first_position + L::kPositions;
     // A second query tile past q_len is no work: the warpgroups share the first.
-    work.num_qo = one || second >= arguments.q_len ? 1 : 2;
-    work.seen_0 = seen(work.first_position);
-    work.seen_1 = work.num_qo == 2 ? seen(second) : KvTiles{0, 0};
+    work.num_qo = one_query_launch<Config>(arguments) || second >= work.q_len ? 1 : 2;
+    work.seen_0 = seen(work, work.first_position);
+    work.seen_1 = work.num_qo == 2 ? seen(work, second) : KvTiles{0, 0};
     return work;
   }
 
-  /// Whether this launch has one query tile a CTA.
-  ATTNJIT_DEVICE static bool one_query_launch(const Arguments& arguments) {
-    if constexpr (Config::kSwitchTo1Q) return arguments.one_query != 0;
-    return Config::kNumQo == 1;
-  }
-
  private:
-  ATTNJIT_DEVICE KvTiles seen(int position) const {
-    const int last = min(position + L::kPositions, arguments.q_len) - 1;
-    const int shift = arguments.kv_len - arguments.q_len;
-    const KvRange reach = Mask::reach(position + shift, last + shift, arguments.kv_len, params);
+  ATTNJIT_DEVICE KvTiles seen(const WorkTile& work, int position) const {
+    const int last = min(position + L::kPositions, work.q_len) - 1;
+    const int shift = work.kv_len - work.q_len;
+    const KvRange reach = Mask::reach(position + shift, last + shift, work.kv_len, params);
     if (reach.empty()) return {0, 0};
     // NOTE: rounds up without forming end + kTileN, which may overflow.
     return {reach.begin / Config::kTileN, (reach.end - 1) / Config::kTileN + 1};

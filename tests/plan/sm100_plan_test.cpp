@@ -559,6 +559,62 @@ TEST(Sm100Launch, CausalTilesComeOneACtaAndHeadsInSections) {
   EXPECT_EQ(int_argument(plan, launch_of(plan, 1, 300, 0), "section_heads"), 32);
 }
 
+TEST(Sm100Launch, PagesAreATensorOfTheirOwn) {
+  AttentionSpec spec = dense(128);
+  spec.group = 4;
+  spec.page_size = 16;
+  const KernelPlan plan = plan_of(spec);
+  LaunchShapes shapes;
+  shapes.batch = 3;
+  shapes.q_len = 1;
+  shapes.kv_len = 1000;
+  shapes.num_pages = 77;
+  shapes.max_pages = 63;
+  const auto recipe = plan_launch(plan, shapes, {}, {}, {});
+  ASSERT_TRUE(recipe) << recipe.error().to_string();
+  const TensorMapDescription& k = recipe->tensor_maps.at(1);
+  EXPECT_EQ(k.dims, (std::vector<std::uint64_t>{128, 8, 16, 77}));
+  EXPECT_EQ(k.strides, (std::vector<std::uint64_t>{256, 2048, 32768}));
+  EXPECT_EQ(k.box, (std::vector<std::uint32_t>{64, 1, 16, 1}));
+  EXPECT_EQ(int_argument(plan, *recipe, "max_pages"), 63);
+  EXPECT_EQ(int_argument(plan, *recipe, "one_query"), 1);
+  // Sequences differ in length: no CTA has a second tile.
+  EXPECT_EQ(recipe->grid[0], 3U * 8U);
+  shapes.max_pages = 62;
+  const auto few = plan_launch(plan, shapes, {}, {}, {});
+  ASSERT_FALSE(few);
+  EXPECT_EQ(few.error().field, "max_pages");
+}
+
+TEST(Sm100Launch, ARaggedBatchHasNoMoreTilesThanItsRowsFill) {
+  AttentionSpec spec = dense(128);
+  spec.ragged = true;
+  const KernelPlan plan = plan_of(spec);
+  LaunchShapes shapes;
+  shapes.batch = 100;
+  shapes.q_len = 4096;
+  shapes.kv_len = 4096;
+  shapes.total_q = 4096 + 99;  // a prompt among decodes
+  const auto recipe = plan_launch(plan, shapes, {}, {}, {});
+  ASSERT_TRUE(recipe) << recipe.error().to_string();
+  // 16 tiles of 256 rows and 99 of one: a sequence wastes 255 rows at most.
+  const std::int64_t bound = (shapes.total_q + 100 * 255) / 256;
+  EXPECT_EQ(bound, 115);
+  EXPECT_EQ(recipe->grid[0], 32U * bound);
+  EXPECT_EQ(recipe->tensor_maps.at(0).dims, (std::vector<std::uint64_t>{128, 32, 4195}));
+  EXPECT_EQ(recipe->tensor_maps.at(1).dims, (std::vector<std::uint64_t>{128, 32, 4096, 100}));
+  for (const std::int32_t wrong : {0, 4095, 409601}) {
+    shapes.total_q = wrong;
+    const auto bad = plan_launch(plan, shapes, {}, {}, {});
+    ASSERT_FALSE(bad) << wrong;
+    EXPECT_EQ(bad.error().field, "total_q");
+  }
+  shapes.q_len = shapes.total_q = 0;
+  const auto none = plan_launch(plan, shapes, {}, {}, {});
+  ASSERT_TRUE(none);
+  EXPECT_EQ(none->grid[0], 0U);
+}
+
 TEST(Sm100Launch, NothingToDoIsAnEmptyGrid) {
   const KernelPlan plan = plan_of(dense(64));
   EXPECT_EQ(launch_of(plan, 0, 5, 5).grid[0], 0U);

@@ -12,7 +12,7 @@ class Table : public TuneFixture {
  protected:
   Table() {
     behaviour_.ms = [](const Sm90Plan& plan, std::int64_t q_len) {
-      return 1e-3 * static_cast<double>(q_len) * (plan.BN == 96 ? 0.9 : 1);
+      return 1e-3 * static_cast<double>(q_len) * (plan.BN == kFast ? 0.9 : 1);
     };
   }
   std::string table(std::string_view existing) {
@@ -58,7 +58,7 @@ TEST_F(Table, OtherRowsAreKeptAndTheSameSpecsIsReplaced) {
   const std::string twice = table(once);
   const std::string fp16 = last_key_;
   behaviour_.ms = [](const Sm90Plan& plan, std::int64_t q_len) {
-    return 1e-3 * static_cast<double>(q_len) * (plan.BN == 112 ? 0.9 : 1);
+    return 1e-3 * static_cast<double>(q_len) * (plan.BN == kOther ? 0.9 : 1);
   };
   request_.spec.qkv_dtype = Dtype::kBf16;
   const std::string again = table(twice);
@@ -66,8 +66,8 @@ TEST_F(Table, OtherRowsAreKeptAndTheSameSpecsIsReplaced) {
   EXPECT_EQ(json.at("name"), "mine");
   ASSERT_EQ(json.at("rows").size(), 3U);
   EXPECT_EQ(json.at("rows")[0].at("source"), "by hand");
-  EXPECT_EQ(json.at("rows")[1].at("choose").at("BN"), 112);
-  EXPECT_EQ(json.at("rows")[2].at("choose").at("BN"), 96);
+  EXPECT_EQ(json.at("rows")[1].at("choose").at("BN"), kOther);
+  EXPECT_EQ(json.at("rows")[2].at("choose").at("BN"), kFast);
   EXPECT_EQ(key_with(again, request_.spec), last_key_);
   request_.spec.qkv_dtype = Dtype::kFp16;
   EXPECT_EQ(key_with(again, request_.spec), fp16);

@@ -156,6 +156,12 @@ class TuneFixture : public ::testing::Test {
         });
   }
 
+  /// The plan without a table, and two legal tiles that it does not have: tests lean on no choice
+  /// that a measurement may change.
+  static inline const Sm90Plan kUntuned = *plan(small_spec()).value().sm90;
+  static inline const int kFast = kUntuned.BN != 96 ? 96 : 80;
+  static inline const int kOther = kUntuned.BN != 112 ? 112 : 64;
+
   static const Sm90Plan& plan_of(const Measured& measured) { return *measured.variant.plan.sm90; }
 
   TuneRequest request_;

@@ -1,6 +1,8 @@
 // The tuner chooses the fastest variant that is right, and leaves the plan alone where none gains.
 #include "tune/tuner.h"
 
+#include <fmt/format.h>
+
 #include "tune_fixture.h"
 
 namespace attnjit::tune {
@@ -13,15 +15,16 @@ double base(std::int64_t q_len) { return 1e-3 * static_cast<double>(q_len); }
 TEST_F(Tuner, TheFastestIsChosenThoughTheClockFalls) {
   behaviour_.drift = 0.0005;  // from the first block to the last, many times the gain
   behaviour_.ms = [](const Sm90Plan& plan, std::int64_t q_len) {
-    return base(q_len) * (plan.BN == 96 ? 0.96 : 1) * (plan.ping_pong ? 1 : 0.99) *
-           (plan.num_consumers == 2 ? 1.3 : 1);
+    return base(q_len) * (plan.BN == kFast ? 0.96 : 1) *
+           (plan.ping_pong == kUntuned.ping_pong ? 1 : 0.99) *
+           (plan.num_consumers == kUntuned.num_consumers ? 1 : 1.3);
   };
   const Result<TuneResult> result = run();
   ASSERT_TRUE(result.ok()) << result.error().to_string();
   const Measured& winner = result->variants[result->winner];
-  EXPECT_EQ(plan_of(winner).BN, 96);
-  EXPECT_FALSE(plan_of(winner).ping_pong);
-  EXPECT_EQ(plan_of(winner).num_consumers, 3);
+  EXPECT_EQ(plan_of(winner).BN, kFast);
+  EXPECT_NE(plan_of(winner).ping_pong, kUntuned.ping_pong);
+  EXPECT_EQ(plan_of(winner).num_consumers, kUntuned.num_consumers);
   EXPECT_EQ(winner.fate, Fate::kChosen);
   EXPECT_NEAR(winner.ratio, 0.96 * 0.99, 0.02);
   ASSERT_EQ(winner.ratios.size(), 2U);
@@ -31,7 +34,7 @@ TEST_F(Tuner, TheFastestIsChosenThoughTheClockFalls) {
   for (const Measured& measured : result->variants) {
     chosen += measured.fate == Fate::kChosen ? 1 : 0;
     screened += measured.fate == Fate::kScreenedOut ? 1 : 0;
-    if (plan_of(measured).num_consumers == 2) {
+    if (plan_of(measured).num_consumers != kUntuned.num_consumers) {
       EXPECT_EQ(measured.fate, Fate::kScreenedOut);
     }
     EXPECT_EQ(measured.key.size(), 64U);
@@ -44,16 +47,16 @@ TEST_F(Tuner, AWrongKernelIsNeverChosen) {
   for (const verify::InputKind input : {verify::InputKind::kNormal, verify::InputKind::kLarge,
                                         verify::InputKind::kRising, verify::InputKind::kSpike}) {
     behaviour_.ms = [](const Sm90Plan& plan, std::int64_t q_len) {
-      return base(q_len) * (plan.BN == 96 ? 0.5 : plan.BN == 112 ? 0.9 : 1);
+      return base(q_len) * (plan.BN == kFast ? 0.5 : plan.BN == kOther ? 0.9 : 1);
     };
     behaviour_.wrong = [&](const Sm90Plan& plan, verify::InputKind now) {
-      return plan.BN == 96 && now == input;
+      return plan.BN == kFast && now == input;
     };
     const Result<TuneResult> result = run();
     ASSERT_TRUE(result.ok()) << result.error().to_string();
-    EXPECT_EQ(plan_of(result->variants[result->winner]).BN, 112);
+    EXPECT_EQ(plan_of(result->variants[result->winner]).BN, kOther);
     for (const Measured& measured : result->variants) {
-      if (plan_of(measured).BN != 96) continue;
+      if (plan_of(measured).BN != kFast) continue;
       EXPECT_EQ(measured.fate, Fate::kWrong);
       EXPECT_NE(measured.reason.find("err"), std::string::npos) << measured.reason;
       EXPECT_TRUE(measured.ms.empty()) << "a wrong kernel was timed";
@@ -63,7 +66,7 @@ TEST_F(Tuner, AWrongKernelIsNeverChosen) {
 
 TEST_F(Tuner, AGainWithinTheNoiseIsNone) {
   behaviour_.ms = [](const Sm90Plan& plan, std::int64_t q_len) {
-    return base(q_len) * (plan.BN == 96 ? 0.995 : 1);
+    return base(q_len) * (plan.BN == kFast ? 0.995 : 1);
   };
   const Result<TuneResult> result = run();
   ASSERT_TRUE(result.ok());
@@ -74,27 +77,29 @@ TEST_F(Tuner, AGainWithinTheNoiseIsNone) {
 
 TEST_F(Tuner, ALossAtOneShapeIsNotBoughtWithAnother) {
   behaviour_.ms = [](const Sm90Plan& plan, std::int64_t q_len) {
-    const double factor = plan.BN == 96 ? (q_len > 100 ? 0.8 : 1.05) : plan.BN == 112 ? 0.97 : 1;
+    const double factor = plan.BN == kFast    ? (q_len > 100 ? 0.8 : 1.05)
+                          : plan.BN == kOther ? 0.97
+                                              : 1;
     return base(q_len) * factor;
   };
   const Result<TuneResult> result = run();
   ASSERT_TRUE(result.ok());
-  EXPECT_EQ(plan_of(result->variants[result->winner]).BN, 112);
+  EXPECT_EQ(plan_of(result->variants[result->winner]).BN, kOther);
 }
 
 TEST_F(Tuner, WhatDoesNotCompileIsLeftOut) {
   compiler_->refuses = [](const std::string& source) {
-    return source.find("kTileN = 96;") != std::string::npos;
+    return source.find(fmt::format("kTileN = {};", kFast)) != std::string::npos;
   };
   behaviour_.ms = [](const Sm90Plan& plan, std::int64_t q_len) {
-    return base(q_len) * (plan.BN == 96 ? 0.5 : 1);
+    return base(q_len) * (plan.BN == kFast ? 0.5 : 1);
   };
   const Result<TuneResult> result = run();
   ASSERT_TRUE(result.ok()) << result.error().to_string();
   EXPECT_EQ(result->winner, 0U);
   int refused = 0;
   for (const Measured& measured : result->variants) {
-    if (plan_of(measured).BN != 96) continue;
+    if (plan_of(measured).BN != kFast) continue;
     ++refused;
     EXPECT_EQ(measured.fate, Fate::kNotCompiled);
     EXPECT_NE(measured.reason.find("does not compile"), std::string::npos);
@@ -103,7 +108,7 @@ TEST_F(Tuner, WhatDoesNotCompileIsLeftOut) {
 }
 
 TEST_F(Tuner, WithoutARightUntunedKernelThereIsNothingToCompareWith) {
-  behaviour_.wrong = [](const Sm90Plan& plan, verify::InputKind) { return plan.BN == 80; };
+  behaviour_.wrong = [](const Sm90Plan& plan, verify::InputKind) { return plan.BN == kUntuned.BN; };
   Result<TuneResult> result = run();
   ASSERT_FALSE(result.ok());
   EXPECT_EQ(result.error().code, ErrorCode::kInternal);
@@ -116,13 +121,14 @@ TEST_F(Tuner, WithoutARightUntunedKernelThereIsNothingToCompareWith) {
 
 TEST_F(Tuner, AnErrorOfTheGpuEndsItAndNamesTheVariant) {
   behaviour_.fails = [](const Sm90Plan& plan) -> Status {
-    if (plan.BN != 96) return {};
+    if (plan.BN != kFast) return {};
     return make_error(ErrorCode::kDriver, "CUDA_ERROR_ILLEGAL_ADDRESS");
   };
   const Result<TuneResult> result = run();
   ASSERT_FALSE(result.ok());
   EXPECT_EQ(result.error().code, ErrorCode::kDriver);
-  EXPECT_NE(result.error().message.find("BN 96"), std::string::npos) << result.error().message;
+  EXPECT_NE(result.error().message.find(fmt::format("BN {}", kFast)), std::string::npos)
+      << result.error().message;
 }
 
 TEST_F(Tuner, InputIsCheckedBeforeTheGpuIsLookedFor) {

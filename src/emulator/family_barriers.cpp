@@ -159,6 +159,20 @@ bool decode_barrier(Decoding& d) {
   return true;
 }
 
+// What a relaxed arrival publishes: all before the last fence, and the mbarriers' inits before a
+// fence.mbarrier_init (9.7.13.4; CUTLASS begins its clusters so).
+void publish_fenced(Warp& warp) {
+  Cluster& cluster = *warp.cluster;
+  if (!warp.fence_view.generic.empty()) cluster.cluster_arriving.acquire(warp.fence_view);
+  for (auto& cta : cluster.ctas) {
+    for (auto& [address, b] : cta->mbarriers) {
+      if (!b.fenced || b.published || b.init_agent != warp.agent) continue;
+      b.published = true;
+      cluster.published_inits.emplace_back(cta.get(), address);
+    }
+  }
+}
+
 // barrier.cluster: mode 0 arrive, 1 wait; imm: relaxed
 Step execute_cluster_barrier(Warp& warp, const Op& op, u32 mask) {
   Cluster& cluster = *warp.cluster;
@@ -178,7 +192,11 @@ Step execute_cluster_barrier(Warp& warp, const Op& op, u32 mask) {
     }
     warp.cluster_arrived |= mask;
     warp.cluster_generation = cluster.cluster_generation;
-    if (op.imm == 0) warp.release_into(cluster.cluster_arriving);
+    if (op.imm == 0) {
+      warp.release_into(cluster.cluster_arriving);
+    } else {
+      publish_fenced(warp);
+    }
     cluster.cluster_arrived += static_cast<u32>(__builtin_popcount(mask));
     cluster.settle_cluster_barrier();
     cluster.note_progress();
@@ -310,6 +328,9 @@ void Cluster::settle_cluster_barrier() {
   cluster_arrived = 0;
   cluster_completed = cluster_arriving;
   cluster_arriving = {};
+  // NOTE: an init has no clock of its own; once the barrier is complete it is ordered before all.
+  for (const auto& [cta, address] : published_inits) cta->shadow.forget(address, 8);
+  published_inits.clear();
   note_progress();
 }
 

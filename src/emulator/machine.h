@@ -76,6 +76,8 @@ struct Mbarrier {
   u64 phase = 0;
   bool valid = false;
   bool fenced = false;  ///< the init was made visible to asynchronous operations
+  bool published =
+      false;  ///< and by a relaxed arrival at the cluster's barrier to its other threads
   u32 init_agent = 0;
   u32 init_epoch = 0;
   View arriving;              ///< knowledge of the arrivals of the current phase
@@ -380,6 +382,7 @@ class Cluster {
   // barrier.cluster
   u32 cluster_arrived = 0;
   u64 cluster_generation = 0;
+  std::vector<std::pair<Cta*, u32>> published_inits;  ///< mbarriers, in this generation
   View cluster_arriving;
   View cluster_completed;
 

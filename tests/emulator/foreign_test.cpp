@@ -195,5 +195,35 @@ TEST(Foreign, LanesThatAllIssueTheSameBulkStoreAreAWarningOnSilicon) {
   EXPECT_TRUE(has_finding(run_kernel(text("%r2"), 32, buffers), FindingKind::kRace));
 }
 
+// CUTLASS and FlashAttention-4 begin a cluster with a relaxed arrival after fence.mbarrier_init.
+TEST(Foreign, ARelaxedClusterArrivalPublishesFencedInits) {
+  const auto text = [](const char* fence) {
+    return kernel(std::string("mov.u32 %r2, bar;\nmov.u32 %r3, %cluster_ctarank;\n"
+                              "xor.b32 %r3, %r3, 1;\nmapa.shared::cluster.u32 %r3, %r2, %r3;\n"
+                              "setp.eq.u32 %p1, %r1, 0;\n"
+                              "@%p1 mbarrier.init.shared.b64 [%r2], 32;\n") +
+                      fence +
+                      "barrier.cluster.arrive.relaxed;\nbarrier.cluster.wait;\n"
+                      "setp.lt.u32 %p2, %r1, 32;\n@%p2 bra W;\n"
+                      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r3];\nbra D;\n"
+                      "W:\nmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %p3, [%r2], "
+                      "0;\n@!%p3 bra W;\nD:\nbarrier.cluster.arrive;\nbarrier.cluster.wait;\n",
+                  ".shared .align 8 .b8 bar[8];\n");
+  };
+  const auto report_of = [&](const char* fence) {
+    std::vector<EmulatorBuffer> buffers{i32_buffer("o", {-1})};
+    LaunchRecipe recipe = recipe_of("k", {2, 1, 1}, {64, 1, 1}, {pointer("o")});
+    recipe.cluster = {2, 1, 1};
+    EmulatorOptions options;
+    options.model = EmulatorModel::kIsa;
+    options.seeds = 10;
+    return run(load_module(text(fence)), recipe, buffers, options);
+  };
+  EXPECT_TRUE(report_of("fence.mbarrier_init.release.cluster;\n").passed)
+      << words(report_of("fence.mbarrier_init.release.cluster;\n"));
+  EXPECT_TRUE(report_of("fence.acq_rel.cluster;\n").passed);
+  EXPECT_TRUE(has_finding(report_of(""), FindingKind::kRace));
+}
+
 }  // namespace
 }  // namespace attnjit::emulator

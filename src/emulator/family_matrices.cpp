@@ -7,11 +7,13 @@
 
 #include "emulator/decoding.h"
 #include "emulator/executors.h"
+#include "emulator/expansion.h"
 #include "emulator/instruction_table.h"
 #include "emulator/machine.h"
 #include "emulator/model/fragment.h"
 #include "emulator/model/tensor_product.h"
 #include "emulator/number_format.h"
+#include "emulator/warp_products.h"
 
 namespace attnjit::emulator {
 
@@ -41,6 +43,85 @@ const FloatFormat* float_format(Type type) {
 u32 operand_code(Type type, u32 bits) { return type == Type::kTf32 ? bits >> 13 : bits; }
 
 namespace {
+
+/// Where element e (a byte) of register r of a lane lies: the row's address, and the byte in it.
+/// Source of the transposed forms: the copy layouts of CUTLASS's cute/atom/copy_traits_sm100.hpp.
+struct ByteElement {
+  u32 row, column;
+};
+constexpr ByteElement byte_element(u32 lane, u32 r, u32 e, bool transposed, bool store) {
+  if (!transposed) return {8 * r + lane / 4, 4 * (lane % 4) + e};  // m8n16
+  const u32 column = lane / 4 + 8 * (e >> 1);
+  if (store) return {8 * r + 2 * (lane % 4) + (e & 1), column};             // m16n8
+  return {16 * (r >> 1) + 4 * (lane % 4) + 2 * (r & 1) + (e & 1), column};  // m16n16
+}
+
+// list: registers; imm2: rows | trans << 8 | store << 9 | expansion << 10
+Step execute_byte_matrix_copy(Warp& warp, const Op& op, u32 mask) {
+  const Step step = gather_warp(warp, op, mask);
+  if (step != Step::kNext) return step;
+  Cluster& cluster = *warp.cluster;
+  const auto lanes = static_cast<u32>(op.imm2 & 0xFF);
+  const bool transposed = (op.imm2 & 0x100) != 0, store = (op.imm2 & 0x200) != 0;
+  const auto expansion = static_cast<Expansion>(op.imm2 >> 10 & 3);
+  const Ref* list = warp.machine->program.lists.data() + op.list;
+  const bool checks = warp.machine->checks;
+  const u32 needed = lanes == 32 ? ~u32{0} : (u32{1} << lanes) - 1;
+  if (checks && op.s[0] != kNoRef)
+    warp.require_defined(op.s[0], mask & needed, op, "a row's address");
+  u8 rows[32][16] = {}, poison[32][16] = {};
+  Place places[32];
+  bool ok[32] = {};
+  const u32 used = expansion == Expansion::kFrom6 ? 12 : expansion == Expansion::kFrom4 ? 8 : 16;
+  for (u32 lane = 0; lane < lanes; ++lane) {
+    if ((mask >> lane & 1) == 0) continue;
+    ok[lane] = cluster.resolve(warp, op, lane,
+                               op.space == Space::kGeneric ? Space::kGeneric : Space::kShared,
+                               lane_address(warp, op, lane), 16, &places[lane]);
+    if (ok[lane] && places[lane].cta == nullptr) {
+      cluster.report(FindingKind::kSpace, &warp, static_cast<int>(lane), op.site,
+                     "matrices are loaded from and stored to shared memory");
+      ok[lane] = false;
+    }
+    if (!ok[lane]) continue;
+    cluster.record(warp, op, lane, places[lane], used, store, false);
+    if (store) continue;
+    if (expansion == Expansion::kNone) {
+      std::memcpy(rows[lane], places[lane].data, 16);
+      if (places[lane].poison != nullptr) std::memcpy(poison[lane], places[lane].poison, 16);
+    } else {
+      expand(expansion, places[lane].data, rows[lane]);
+      const u8* from = places[lane].poison;
+      if (from != nullptr && std::any_of(from, from + used, [](u8 b) { return b != 0; }))
+        std::memset(poison[lane], 1, 16);
+    }
+  }
+  for (u32 r = 0; r < op.list_count; ++r) {
+    u32 result[32] = {};
+    u32 bad = 0;
+    for (u32 lane = 0; lane < 32; ++lane) {
+      for (u32 e = 0; e < 4; ++e) {
+        const ByteElement at = byte_element(lane, r, e, transposed, store);
+        if (!store) {
+          result[lane] |= static_cast<u32>(rows[at.row][at.column]) << (8 * e);
+          if (poison[at.row][at.column] != 0) bad |= u32{1} << lane;
+          continue;
+        }
+        if (!ok[at.row]) continue;
+        places[at.row].data[at.column] = static_cast<u8>(warp.lane32(list[r], lane) >> (8 * e));
+        if (checks && places[at.row].poison != nullptr)
+          places[at.row].poison[at.column] = warp.poison_of(list[r]) >> lane & 1;
+      }
+    }
+    if (!store && list[r] != kNoRef) {
+      warp.blend(list[r], result, 1, mask);
+      if (checks) warp.set_poison(list[r], bad, mask, op.site);
+    }
+  }
+  if (store) cluster.note_progress();
+  cluster.stats.unit_bytes[store ? "stmatrix" : "ldmatrix"] += lanes * 16;
+  return Step::kNext;
+}
 
 // list: registers; imm2: matrices | trans << 8 | store << 9
 Step execute_matrix_copy(Warp& warp, const Op& op, u32 mask) {
@@ -105,16 +186,28 @@ Step execute_matrix_copy(Warp& warp, const Op& op, u32 mask) {
   return Step::kNext;
 }
 
-// m16n16.trans.b8 (ld) and m16n8.trans.b8 (st), sm_100: 8-bit matrices of 16 rows by 16 or 8.
 bool decode_matrix_copy(Decoding& d, bool store) {
   if (!d.take("sync") || !d.take("aligned")) return d.invalid(".sync.aligned is needed");
-  if (!d.take("m8n8")) return d.unsupported("only .m8n8 is modelled");
+  // sm_100: m16n16.trans (ld) and m16n8.trans (st) of 8 bits, m8n16 of 6 or 4 bits (ld).
+  const int shape = d.take_any({"m8n8", store ? "m16n8" : "m16n16", "m8n16"});
+  if (shape < 0 || (store && shape == 2)) return d.invalid("a shape is needed");
   const int count = d.take_any({"x1", "x2", "x4"});
   if (count < 0) return d.invalid(".x1, .x2 or .x4 is needed");
-  const u32 matrices = 1u << count;
   const bool transposed = d.take("trans");
+  const bool square = shape == 1 && !store;  // 16 rows, two registers
+  if (shape == 1 && (!transposed || (square && count == 2)))
+    return d.invalid(".trans is needed, and at most .x2 of 16x16");
+  if (shape == 2 && transposed) return d.invalid(".m8n16 has no .trans");
+  const u32 matrices = (square ? 2u : 1u) << count;  // registers
   const Space space = d.take_space(Space::kGeneric);
-  if (d.take_type() != Type::kB16) return d.unsupported("only .b16 is modelled");
+  Expansion expansion = Expansion::kNone;
+  if (shape != 0 && !store && d.take("b8x16")) {
+    const int from = d.take_any({"b6x16_p32", "b4x16_p64"});
+    if (from < 0) return d.invalid(".b6x16_p32 or .b4x16_p64 is needed");
+    expansion = from == 0 ? Expansion::kFrom6 : Expansion::kFrom4;
+  } else if (d.take_type() != (shape == 0 ? Type::kB16 : Type::kB8) || shape == 2) {
+    return d.invalid("the type does not fit the shape");
+  }
   if (!d.expect(2, 2) || !d.done()) return false;
   const Operand& vector = d.in.operands[store ? 1 : 0];
   std::vector<Ref> refs;
@@ -132,14 +225,15 @@ bool decode_matrix_copy(Decoding& d, bool store) {
   if (!d.address(d.in.operands[store ? 0 : 1], probe)) return false;
   const u32 list = d.list(refs);
   if (d.failed()) return false;
-  Op& op = d.emit(execute_matrix_copy);
+  Op& op = d.emit(shape == 0 ? execute_matrix_copy : execute_byte_matrix_copy);
   op.space = probe.space;
   op.s[0] = probe.s[0];
   op.imm = probe.imm;
   op.mode = probe.mode;
   op.list = list;
   op.list_count = matrices;
-  op.imm2 = matrices | (transposed ? 0x100u : 0u) | (store ? 0x200u : 0u);
+  op.imm2 = (shape == 0 ? matrices : 8 * matrices) | (transposed ? 0x100u : 0u) |
+            (store ? 0x200u : 0u) | static_cast<u32>(expansion) << 10;
   op.flags = static_cast<u8>(op.flags | kOpAligned);
   return true;
 }
@@ -307,6 +401,11 @@ Step execute_mma(Warp& warp, const Op& op, u32 mask) {
 }
 
 bool decode_mma(Decoding& d) {
+  const bool fp8_apart = (d.has("e4m3") || d.has("e5m2")) && (d.has("m16n8k16") || d.has("f16"));
+  for (const std::string_view name : {"f64", "s4", "u4", "b1", "m8n8k4", "m8n8k16"}) {
+    if (d.has(name)) return decode_warp_product(d, false);
+  }
+  if (fp8_apart && !d.has("kind::f8f6f4")) return decode_warp_product(d, false);
   if (!d.take("sync") || !d.take("aligned")) return d.invalid(".sync.aligned is needed");
   const std::string_view shape = d.take_prefix("m16n8k");
   if (shape.empty()) return d.unsupported("only shapes m16n8kK are modelled");
@@ -365,14 +464,17 @@ bool decode_mma(Decoding& d) {
 }  // namespace
 
 void add_matrices(InstructionTable& t) {
-  t.add({"ldmatrix", "", "matrix", ".m8n8 .x1 .x2 .x4 .trans .b16", "9.7.14.5.15",
-         [](Decoding& d) { return decode_matrix_copy(d, false); }});
-  t.add({"stmatrix", "", "matrix", ".m8n8 .x1 .x2 .x4 .trans .b16", "9.7.14.5.16",
-         [](Decoding& d) { return decode_matrix_copy(d, true); }});
+  t.add({"ldmatrix", "", "matrix",
+         ".m8n8 .b16 .trans; .m16n16.trans .b8; .m16n16.trans and .m8n16 .b8x16 from .b6x16_p32 "
+         "and .b4x16_p64; .x1 .x2 .x4",
+         "9.7.14.5.15", [](Decoding& d) { return decode_matrix_copy(d, false); }});
+  t.add({"stmatrix", "", "matrix", ".m8n8 .b16 .trans; .m16n8.trans .b8; .x1 .x2 .x4",
+         "9.7.14.5.16", [](Decoding& d) { return decode_matrix_copy(d, true); }});
   t.add({"movmatrix", "", "matrix", ".m8n8.trans.b16", "9.7.14.5.17", decode_movmatrix});
   t.add(
       {"mma", ".sync", "matrix",
-       "m16n8k4/8/16/32; f16, bf16, tf32, e4m3, e5m2, s8, u8; f32, f16, s32; bit-equal to an H200",
+       "m16n8k4/8/16/32; f16, bf16, tf32, e4m3, e5m2, s8, u8; f32, f16, s32; bit-equal to an H200; "
+       "m8n8k16/32/128, m16n8k64/128/256; s4, u4, b1; f64 (.rn)",
        "9.7.14.5.14", decode_mma});
 }
 

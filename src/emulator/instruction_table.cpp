@@ -23,6 +23,7 @@ InstructionTable::InstructionTable() {
   add_async_copies(*this);
   add_tensor_copies(*this);
   add_matrices(*this);
+  add_wmma(*this);
   add_wgmma(*this);
   add_tcgen05(*this);
   add_launch_control(*this);

@@ -50,6 +50,7 @@ void add_fences(InstructionTable& table);
 void add_async_copies(InstructionTable& table);
 void add_tensor_copies(InstructionTable& table);
 void add_matrices(InstructionTable& table);
+void add_wmma(InstructionTable& table);
 void add_wgmma(InstructionTable& table);
 void add_tcgen05(InstructionTable& table);
 void add_launch_control(InstructionTable& table);

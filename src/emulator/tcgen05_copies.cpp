@@ -6,6 +6,7 @@
 
 #include "emulator/decoding.h"
 #include "emulator/executors.h"
+#include "emulator/expansion.h"
 #include "emulator/instruction_table.h"
 #include "emulator/model/matrix_descriptor.h"
 #include "emulator/tcgen05_decoding.h"
@@ -15,21 +16,6 @@ namespace attnjit::emulator {
 namespace {
 
 /// How cp expands its elements.
-enum class Expansion : u8 { kNone, kFrom6, kFrom4 };
-
-/// 16 packed elements at the front of 16 bytes, each to a byte: 6-bit types lie at the bottom of
-/// their byte, 4-bit ones in the middle (PTX ISA 9.7.16.9.1).
-void expand(Expansion how, const u8* packed, u8* bytes) {
-  const int bits = how == Expansion::kFrom6 ? 6 : 4;
-  for (int i = 0; i < 16; ++i) {
-    const int bit = i * bits;
-    u32 v = packed[bit / 8];
-    if (bit / 8 + 1 < 16) v |= static_cast<u32>(packed[bit / 8 + 1]) << 8;
-    v = (v >> (bit % 8)) & ((1u << bits) - 1);
-    bytes[i] = static_cast<u8>(bits == 4 ? v << 2 : v);
-  }
-}
-
 class TensorCopy : public TensorOp {
  public:
   CopyShape shape = CopyShape::k128x256b;

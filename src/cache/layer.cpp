@@ -187,14 +187,16 @@ Loaded Layer::load_from(FileSystem::Handle shard_handle, const std::string& name
   return loaded;
 }
 
-Result<std::string> Layer::read_entry(const std::string& name) {
+Result<std::string> Layer::read_entry(const std::string& name, bool* gone) {
   const auto folder = root(false);
   if (!folder) return make_error(ErrorCode::kIo, "the cache folder is gone", path_);
   const OpenedFolder opened = shard(*folder, name, false);
   if (opened.state != OpenedFolder::State::kOpen) {
+    if (gone != nullptr) *gone = opened.state == OpenedFolder::State::kMissing;
     return make_error(ErrorCode::kIo, opened.reason, path_);
   }
   auto bytes = read_whole(fs_, opened.folder.get(), name, kMaxEntryBytes);
+  if (gone != nullptr) *gone = bytes.error == ENOENT;
   if (!bytes.ok()) return make_error(ErrorCode::kIo, error_text(bytes.error), path_);
   return std::move(bytes.value);
 }

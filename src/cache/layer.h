@@ -76,7 +76,8 @@ class Layer {
 
   Loaded load(const std::string& name, const Wanted& wanted);
   /// The bytes of an entry's file, not verified. Errors: kIo.
-  Result<std::string> read_entry(const std::string& name);
+  /// `gone`, if given, tells whether there is no such entry (any more).
+  Result<std::string> read_entry(const std::string& name, bool* gone = nullptr);
   /// The names of every image of a key.
   std::vector<std::string> images_of(const EntryId& id);
 

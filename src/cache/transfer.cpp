@@ -90,8 +90,10 @@ Result<CacheBundleReport> Store::export_bundle(const std::string& path,
       if (sources.contains(file.name)) continue;
       const std::string key = file.name.substr(0, 64);
       if (!chosen.empty() && !chosen.contains(key)) continue;
+      bool gone = false;
+      auto bytes = layer->read_entry(file.name, &gone);
+      if (gone) continue;  // evicted, or cleared, since it was listed
       missing.erase(key);
-      auto bytes = layer->read_entry(file.name);
       if (!bytes) {
         report.bad.push_back({layer->path() + ": " + file.name, bytes.error().message, false});
         continue;

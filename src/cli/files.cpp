@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 
 namespace attnjit::cli {
 namespace {
@@ -69,35 +70,61 @@ Status write_file(const std::string& path, std::string_view bytes) {
   return {};
 }
 
-Status replace_file(const std::string& path, std::string_view bytes) {
-  const auto failed = [&] {
-    return make_error(ErrorCode::kIo, fmt::format("cannot be written: {}", std::strerror(errno)),
-                      path);
-  };
-  std::string target = path;
+namespace {
+
+Error not_written(const std::string& path) {
+  return make_error(ErrorCode::kIo, fmt::format("cannot be written: {}", std::strerror(errno)),
+                    path);
+}
+
+struct Target {
+  std::string path;            // without links
+  std::optional<mode_t> mode;  // of the file that is there
+};
+
+Result<Target> find_target(const std::string& path) {
+  Target target{path, std::nullopt};
   if (char* real = ::realpath(path.c_str(), nullptr)) {
-    target = real;
+    target.path = real;
     std::free(real);
   } else if (errno != ENOENT) {
-    return failed();
+    return not_written(path);
   }
   struct stat before {};
-  const bool exists = ::stat(target.c_str(), &before) == 0;
-  if (exists && !S_ISREG(before.st_mode)) {
+  if (::stat(target.path.c_str(), &before) != 0) return target;
+  if (!S_ISREG(before.st_mode)) {
     return make_error(ErrorCode::kInvalid, "is no regular file: it cannot be replaced", path);
   }
-  const std::string temporary = fmt::format("{}.{}.tmp", target, ::getpid());
+  target.mode = before.st_mode & 0777;
+  return target;
+}
+
+}  // namespace
+
+Status check_replaceable(const std::string& path) {
+  const Result<Target> target = find_target(path);
+  if (!target) return target.error();
+  const std::size_t slash = target->path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : target->path.substr(0, slash + 1);
+  if (::access(folder.c_str(), W_OK | X_OK) != 0) return not_written(path);
+  return {};
+}
+
+Status replace_file(const std::string& path, std::string_view bytes) {
+  const Result<Target> target = find_target(path);
+  if (!target) return target.error();
+  const std::string temporary = fmt::format("{}.{}.tmp", target->path, ::getpid());
   const int descriptor =
       ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
-  if (descriptor < 0) return failed();
+  if (descriptor < 0) return not_written(path);
   // NOTE: fsync before rename, or a crash may leave the new name with no bytes.
   const bool written = write_all(descriptor, bytes) &&
-                       (!exists || ::fchmod(descriptor, before.st_mode & 0777) == 0) &&
+                       (!target->mode || ::fchmod(descriptor, *target->mode) == 0) &&
                        ::fsync(descriptor) == 0;
-  Error error = failed();
-  if (::close(descriptor) != 0 && written) error = failed();
-  if (written && ::rename(temporary.c_str(), target.c_str()) == 0) return {};
-  if (written) error = failed();
+  Error error = not_written(path);
+  if (::close(descriptor) != 0 && written) error = not_written(path);
+  if (written && ::rename(temporary.c_str(), target->path.c_str()) == 0) return {};
+  if (written) error = not_written(path);
   (void)::unlink(temporary.c_str());
   return error;
 }

@@ -21,6 +21,9 @@ Status write_file(const std::string& path, std::string_view bytes);
 /// there and no regular file.
 Status replace_file(const std::string& path, std::string_view bytes);
 
+/// Whether replace_file has a folder to write to and a name that it may take. Errors: as its.
+Status check_replaceable(const std::string& path);
+
 /// Writes all bytes to a descriptor; false with errno where that failed.
 bool write_all(int descriptor, std::string_view bytes);
 

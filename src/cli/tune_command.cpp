@@ -68,6 +68,19 @@ Status check_range(const char* flag, std::int64_t value, std::int64_t least, std
                     fmt::format("is {}; allowed: {} to {}", value, least, most), flag);
 }
 
+/// The text of a table that is there; empty where there is none.
+Result<std::string> read_table(const std::string& path) {
+  if (::access(path.c_str(), F_OK) != 0) return std::string();
+  Result<std::string> text = read_file(path, kMaxTableBytes);
+  if (!text) return text;
+  if (Result<Tuning> table = tuning_from_json(*text); !table) {
+    Error error = std::move(table).error();
+    error.field = path + (error.field.empty() ? "" : ": " + error.field);
+    return error;
+  }
+  return text;
+}
+
 std::string choice_text(const TuningValues& choose, const TuningValues& untuned) {
   std::string text;
   for (const auto& [name, value] : choose) {
@@ -160,17 +173,12 @@ Result<Report> run_tune(const TuneArguments& arguments) {
   Result<std::vector<TuneShape>> shapes = read_shapes(arguments.shapes, document->spec.max_seq_len);
   if (!shapes) return std::move(shapes).error();
   request.shapes = std::move(*shapes);
-  std::string existing;
-  if (!arguments.output.empty() && ::access(arguments.output.c_str(), F_OK) == 0) {
-    // A table that cannot be kept is told before anything is measured.
-    Result<std::string> text = read_file(arguments.output, kMaxTableBytes);
-    if (!text) return std::move(text).error();
-    existing = std::move(*text);
-    if (Result<Tuning> table = tuning_from_json(existing); !table) {
-      Error error = std::move(table).error();
-      error.field = arguments.output + (error.field.empty() ? "" : ": " + error.field);
-      return error;
+  if (!arguments.output.empty()) {
+    // A table that cannot be kept or written is told before anything is measured.
+    if (Result<std::string> text = read_table(arguments.output); !text) {
+      return std::move(text).error();
     }
+    if (Status s = check_replaceable(arguments.output); !s) return std::move(s).error();
   }
 
   const bool terminal = ::isatty(STDERR_FILENO) != 0;
@@ -191,7 +199,10 @@ Result<Report> run_tune(const TuneArguments& arguments) {
   report.text = result_text(request, *result);
   if (!arguments.output.empty()) {
     const std::string date = fmt::format("{:%Y-%m-%d %H:%M} UTC", fmt::gmtime(std::time(nullptr)));
-    Result<std::string> table = tune::table_with(existing, request, *result, date);
+    // Read again: another row may have been measured meanwhile.
+    Result<std::string> existing = read_table(arguments.output);
+    if (!existing) return std::move(existing).error();
+    Result<std::string> table = tune::table_with(*existing, request, *result, date);
     if (!table) return std::move(table).error();
     if (Status s = replace_file(arguments.output, *table); !s) return std::move(s).error();
     json["file"] = arguments.output;

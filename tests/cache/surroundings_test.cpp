@@ -62,10 +62,10 @@ int child_manage(const std::string& folder, unsigned seed, long milliseconds_to_
         static_cast<void>(cache->layers());
         break;
       case 4:
-        // NOTE: an entry that goes meanwhile is missing, or ends the export; what there is, is
-        // whole.
-        if (const auto out = cache->export_bundle(bundle);
-            !out.ok() && out.error().message.find("changed meanwhile") == std::string::npos) {
+        // NOTE: an entry that goes meanwhile is left out, or ends the export; none is called bad.
+        if (const auto out = cache->export_bundle(bundle); out.ok()) {
+          if (!out->bad.empty()) return 10;
+        } else if (out.error().message.find("changed meanwhile") == std::string::npos) {
           return 5;
         }
         break;

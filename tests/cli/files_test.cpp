@@ -41,6 +41,10 @@ TEST(ReplaceFile, WhatCannotBeReplacedStays) {
   EXPECT_EQ(replace_file(folder / "missing/a", "x").error().code, ErrorCode::kIo);
   EXPECT_EQ(replace_file(folder.path(), "x").error().code, ErrorCode::kInvalid);
   EXPECT_EQ(replace_file("/dev/null", "x").error().code, ErrorCode::kInvalid);
+  for (const std::string& path : {folder / "missing/a", folder.path(), std::string("/dev/null")}) {
+    EXPECT_FALSE(check_replaceable(path).ok()) << path;
+  }
+  EXPECT_TRUE(check_replaceable(folder / "new").ok());
   // A file in the way of the temporary one: nothing of it is touched.
   write_text(folder / "a", "old");
   const std::string temporary = folder / "a." + std::to_string(::getpid()) + ".tmp";

@@ -41,6 +41,13 @@ TEST_F(Tune, BadInputIsTold) {
   EXPECT_EQ(read_text(folder_ / "bad.json"), R"({"rows": [{"choose": {"BN": "x"}}]})");
 }
 
+TEST_F(Tune, AnOutputThatCannotBeWrittenIsToldBeforeAnythingIsMeasured) {
+  use_driver("");
+  const Process process = run(hopper("tune", {"-o", folder_ / "missing/table.json"}));
+  EXPECT_EQ(process.exit_code, 1) << process.err;
+  EXPECT_NE(process.err.find("missing/table.json"), std::string::npos) << process.err;
+}
+
 TEST_F(Tune, WhatIsUnsupportedIsToldBeforeAGpuIsMissed) {
   use_driver("");
   EXPECT_EQ(run(hopper("tune", {"--page-size", "64"})).exit_code, 3);

@@ -123,11 +123,13 @@ TEST_F(Sm100KnownBugs, TheLastBarrierLiesInTheMemoryThatIsLaunched) {
   const Result<Problem> problem = problem_of(one, InputKind::kNormal, 1);
   ASSERT_TRUE(problem.ok());
   LaunchRecipe recipe = recipe_of(one, *kernel, *problem);
-  const auto passed = emulator::run_kernel(kernel->module, recipe, *problem, proof_options(0));
+  const auto passed = emulator::run_kernel(kernel->module, recipe, *problem,
+                                           proof_options(kernel->generated.plan, 0));
   ASSERT_TRUE(passed.ok());
   EXPECT_TRUE(passed->report.passed);
   recipe.dynamic_smem -= 8;
-  const auto damaged = emulator::run_kernel(kernel->module, recipe, *problem, proof_options(0));
+  const auto damaged = emulator::run_kernel(kernel->module, recipe, *problem,
+                                            proof_options(kernel->generated.plan, 0));
   ASSERT_TRUE(damaged.ok());
   ASSERT_FALSE(damaged->report.findings.empty());
   EXPECT_EQ(damaged->report.findings.front().kind, FindingKind::kBounds);
@@ -171,7 +173,8 @@ TEST_F(Sm100KnownBugs, TilesThatSeeNothingLieAmongOthers) {
     ASSERT_TRUE(reference.ok());
     for (const std::uint32_t ctas : {1U, 3U}) {
       recipe.grid = {ctas, 1, 1};
-      const auto run = emulator::run_kernel(kernel->module, recipe, *problem, proof_options(ctas));
+      const auto run = emulator::run_kernel(kernel->module, recipe, *problem,
+                                            proof_options(kernel->generated.plan, ctas));
       ASSERT_TRUE(run.ok());
       EXPECT_TRUE(run->report.passed)
           << (run->report.findings.empty() ? "" : run->report.findings.front().text);
@@ -200,7 +203,7 @@ TEST_F(Sm100KnownBugs, ASinkCountsOnceHoweverManyWarpgroupsShareARow) {
       const double n = kv_len;
       fill(problem->tensors.at("sink"), 0, 1, static_cast<float>(std::log(n)));
       const auto run = emulator::run_kernel(kernel->module, recipe_of(one, *kernel, *problem),
-                                            *problem, proof_options(0));
+                                            *problem, proof_options(kernel->generated.plan, 0));
       ASSERT_TRUE(run.ok());
       EXPECT_TRUE(run->report.passed);
       for (const std::int64_t row : {0, 39}) {
@@ -229,7 +232,7 @@ TEST_F(Sm100KnownBugs, NothingPastTheEndOfASequenceIsRead) {
       fill(tensor, tensor.elements() / 2, tensor.elements(), kNan);
     }
     const auto run = emulator::run_kernel(kernel->module, recipe_of(one, *kernel, *problem),
-                                          *problem, proof_options(0));
+                                          *problem, proof_options(kernel->generated.plan, 0));
     ASSERT_TRUE(run.ok());
     EXPECT_TRUE(run->report.passed)
         << (run->report.findings.empty() ? "" : run->report.findings.front().text);
@@ -261,7 +264,8 @@ TEST_F(Sm100KnownBugs, NothingPastTheEndOfASequenceIsWritten) {
     const auto recipe = plan_launch(kernel->generated.plan, shapes, problem->launch_scalars(),
                                     problem->param_values(), device);
     ASSERT_TRUE(recipe.ok()) << recipe.error().to_string();
-    const auto run = emulator::run_kernel(kernel->module, *recipe, *problem, proof_options(0));
+    const auto run = emulator::run_kernel(kernel->module, *recipe, *problem,
+                                          proof_options(kernel->generated.plan, 0));
     ASSERT_TRUE(run.ok());
     EXPECT_TRUE(run->report.passed);
     for (std::int64_t i = 0; i < run->o.elements(); ++i) {
@@ -304,7 +308,7 @@ class Sm100VisibleKeys : public Sm100KnownBugs {
     Tensor& q = problem->tensors.at("q");
     fill(q, 0, q.elements(), 0);
     const auto run = emulator::run_kernel(kernel.module, recipe_of(one, kernel, *problem), *problem,
-                                          proof_options(0));
+                                          proof_options(kernel.generated.plan, 0));
     ASSERT_TRUE(run.ok()) << run.error().to_string();
     EXPECT_TRUE(run->report.passed);
     for (int row = 0; row < one.shape.q_len; ++row) {

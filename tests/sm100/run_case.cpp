@@ -31,10 +31,10 @@ Result<ProofKernel> make_kernel(const ProofCase& one) {
   return ProofKernel{std::move(*kernel), std::move(*module)};
 }
 
-EmulatorOptions proof_options(std::uint64_t order) {
+EmulatorOptions proof_options(const KernelPlan& plan, std::uint64_t order) {
   EmulatorOptions options;
   options.model = EmulatorModel::kIsa;
-  options.in_order_issue = true;
+  for (const Waiver& waiver : plan.waivers) options.in_order_issue |= waiver.name == "in-order-mma";
   options.seed = order;
   options.threads = 1;
   return options;
@@ -70,8 +70,8 @@ Judged judge(const ProofShape& shape, const ProofKernel& kernel, const verify::P
   if (!recipe) return failed(recipe.error().to_string());
   judged.query_tiles = query_tiles_of(kernel.generated.plan, *recipe);
   for (std::uint64_t order = 0; order < orders; ++order) {
-    const Result<emulator::KernelRun> run =
-        emulator::run_kernel(kernel.module, *recipe, problem, proof_options(order));
+    const Result<emulator::KernelRun> run = emulator::run_kernel(
+        kernel.module, *recipe, problem, proof_options(kernel.generated.plan, order));
     if (!run) return failed(run.error().to_string());
     if (!run->report.findings.empty()) {
       const Finding& finding = run->report.findings.front();

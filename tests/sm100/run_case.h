@@ -30,9 +30,9 @@ struct Judged {
   int query_tiles = 0;  ///< a CTA: the body that ran
 };
 
-/// The emulator's options of the proof: isa, with products of one thread in the order of their
-/// issue (docs/sm100.md, "In-order issue").
-EmulatorOptions proof_options(std::uint64_t order);
+/// The emulator's options of the proof: isa, every check, and the orders that the plan declares
+/// that its kernel relies on (docs/sm100.md, "In-order issue").
+EmulatorOptions proof_options(const KernelPlan& plan, std::uint64_t order);
 
 /// The inputs of a case. Errors: make_problem's.
 Result<verify::Problem> problem_of(const ProofCase& one, verify::InputKind input,

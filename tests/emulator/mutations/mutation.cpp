@@ -2,6 +2,8 @@
 
 #include <regex>
 
+#include "template_subject.h"
+
 namespace attnjit::emulator {
 namespace {
 
@@ -30,11 +32,31 @@ std::vector<Line> lines_of(const std::string& ptx, const std::string& entry) {
 
 }  // namespace
 
+Context context_of(const std::string& ptx, int line) {
+  constexpr int kLines = 30;
+  Context context;
+  int number = 0;
+  for (std::size_t at = 0; at < ptx.size() && number <= line + kLines;) {
+    const std::size_t end = std::min(ptx.find('\n', at), ptx.size());
+    const std::string_view text(ptx.data() + at, end - at);
+    at = end + 1;
+    ++number;
+    if (number == line || number < line - kLines) continue;
+    if (text.find_first_not_of("\t {}") == std::string_view::npos ||
+        text.find("//") != std::string_view::npos || text.back() == ':') {
+      continue;
+    }
+    (number < line ? context.before : context.after).append(text).append("\n");
+  }
+  return context;
+}
+
 std::vector<Mutant> mutants_of(const std::string& subject, const std::string& ptx,
                                const std::string& entry) {
   const std::vector<Line> lines = lines_of(ptx, entry);
   std::vector<Mutant> mutants;
-  for (const Rule& rule : rules()) {
+  const bool from_template = subject.starts_with(kTemplatePrefix);
+  for (const Rule& rule : from_template ? template_rules() : rules()) {
     if (!subject.starts_with(rule.subjects)) continue;
     const std::regex pattern(rule.pattern.begin(), rule.pattern.end());
     std::vector<Line> places;
@@ -47,8 +69,10 @@ std::vector<Mutant> mutants_of(const std::string& subject, const std::string& pt
     const int taken = std::min(found, rule.at_most);
     for (int i = 0; i < taken; ++i) {
       const int occurrence = taken == 1 ? 0 : i * (found - 1) / (taken - 1);
-      if (!no_damage(subject, rule.kind, occurrence).empty()) continue;
       const Line& line = places[static_cast<std::size_t>(occurrence)];
+      const bool spared = from_template ? template_spares(rule.kind, context_of(ptx, line.number))
+                                        : !no_damage(subject, rule.kind, occurrence).empty();
+      if (spared) continue;
       Mutant mutant;
       mutant.subject = subject;
       mutant.kind = rule.kind;
@@ -61,7 +85,7 @@ std::vector<Mutant> mutants_of(const std::string& subject, const std::string& pt
       mutants.push_back(std::move(mutant));
     }
   }
-  for (const LaunchRule& rule : launch_rules()) {
+  for (const LaunchRule& rule : from_template ? template_launch_rules() : launch_rules()) {
     if (!subject.starts_with(rule.subjects)) continue;
     Mutant mutant;
     mutant.subject = subject;

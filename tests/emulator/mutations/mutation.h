@@ -49,6 +49,12 @@ std::vector<Mutant> mutants_of(const std::string& subject, const std::string& pt
 /// Why a change at this place is no damage, so that no mutant is made of it; empty: it is one.
 std::string_view no_damage(std::string_view subject, std::string_view kind, int occurrence);
 
+/// The instructions and directives of a text around a line, that line itself left out.
+struct Context {
+  std::string before, after;
+};
+Context context_of(const std::string& ptx, int line);
+
 /// Why a survivor survives; empty: not known.
 std::string_view reason_of(const Mutant& mutant);
 

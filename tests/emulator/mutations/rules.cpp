@@ -1,5 +1,6 @@
 // The damages, and why some of them cannot be seen.
 #include "mutation.h"
+#include "template_subject.h"
 
 namespace attnjit::emulator {
 
@@ -196,6 +197,7 @@ std::string_view no_damage(std::string_view subject, std::string_view kind, int 
 // clang-format on
 
 std::string_view reason_of(const Mutant& mutant) {
+  if (mutant.subject.starts_with(kTemplatePrefix)) return template_reason_of(mutant);
   struct Known {
     std::string_view subjects, kind, reason;
     int occurrence = -1;  // any

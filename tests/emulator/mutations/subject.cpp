@@ -10,6 +10,7 @@
 
 #include "../attention/generated_kernel.h"
 #include "emulator/model/numeric.h"
+#include "template_subject.h"
 #include "verify/compare.h"
 
 namespace attnjit::emulator {
@@ -290,6 +291,9 @@ Result<std::vector<std::unique_ptr<Subject>>> make_subjects() {
   Result<std::unique_ptr<Subject>> tile = attention_tile();
   if (!tile) return std::move(tile).error();
   subjects.push_back(std::move(*tile));
+  Result<std::vector<std::unique_ptr<Subject>>> generated_sm100 = make_template_subjects();
+  if (!generated_sm100) return std::move(generated_sm100).error();
+  for (std::unique_ptr<Subject>& subject : *generated_sm100) subjects.push_back(std::move(subject));
   return subjects;
 }
 

@@ -1,0 +1,186 @@
+// The damages to the generated sm_100a kernels, and why some of them cannot be seen.
+#include "template_subject.h"
+
+namespace attnjit::emulator {
+
+// clang-format off
+const std::vector<Rule>& template_rules() {
+  // $& is the whole match. Inserted registers live in a scope of their own.
+  static const std::vector<Rule> list = {
+      // ---- fences
+      {"sm_100a", "fence.mbarrier_init dropped", "fence.mbarrier_init", R"(fence\.mbarrier_init\S*;)", ";", 2},
+      {"sm_100a", "fence.proxy.async dropped", "fence.proxy.async", R"(fence\.proxy\.async\S*;)", ";", 2},
+      {"sm_100a", "tcgen05.fence::after_thread_sync dropped", "tcgen05.fence::after", R"(tcgen05\.fence\S*;)", ";", 24},
+      {"sm_100a", "tcgen05.fence::before_thread_sync dropped", "tcgen05.fence::before", R"(tcgen05\.fence\S*;)", ";", 12},
+      // ---- waits and arrivals of mbarriers
+      {"sm_100a", "parity of a wait flipped", "mbarrier.try_wait", R"(mbarrier\.try_wait(\S+) (\S+), \[(\S+)\], (\S+);)",
+       "{ .reg .b32 flipped; xor.b32 flipped, $4, 1; mbarrier.try_wait$1 $2, [$3], flipped; }", 12},
+      {"sm_100a", "wait removed", "mbarrier.try_wait", R"(mbarrier\.try_wait(\S+) (\S+), \[(\S+)\], (\S+);)", "setp.eq.u32 $2, 0, 0;", 60},
+      {"sm_100a", "wait on the next barrier", "mbarrier.try_wait", R"(mbarrier\.try_wait(\S+) (\S+), \[(\S+)\], (\S+);)",
+       "mbarrier.try_wait$1 $2, [$3+8], $4;", 8},
+      {"sm_100a", "arrival count one more", "mbarrier.init", R"(mbarrier\.init(\S+) \[(\S+)\], (\S+);)",
+       "{ .reg .b32 count; add.s32 count, $3, 1; mbarrier.init$1 [$2], count; }", 8},
+      {"sm_100a", "arrival count one less", "mbarrier.init", R"(mbarrier\.init(\S+) \[(\S+)\], (\S+);)",
+       "{ .reg .b32 count; sub.s32 count, $3, 1; mbarrier.init$1 [$2], count; }", 8},
+      {"sm_100a", "mbarrier.init removed", "mbarrier.init", R"(mbarrier\.init\S+ \[\S+\], \S+;)", ";", 3},
+      {"sm_100a", "arrival removed", "mbarrier.arrive.shared", R"(mbarrier\.arrive\.shared\S+ _, \[\S+\];)", ";", 30},
+      {"sm_100a", "arrival at the next barrier", "mbarrier.arrive.shared", R"(mbarrier\.arrive\.shared(\S+) _, \[(\S+)\];)", "mbarrier.arrive.shared$1 _, [$2+8];", 4},
+      {"sm_100a", "expect_tx 16 bytes more", "expect_tx", R"((mbarrier\.arrive\.expect_tx\S+ _, \[\S+\]), (\S+);)",
+       "{ .reg .b32 bytes; add.s32 bytes, $2, 16; $1, bytes; }", 3},
+      {"sm_100a", "expect_tx 16 bytes less", "expect_tx", R"((mbarrier\.arrive\.expect_tx\S+ _, \[\S+\]), (\S+);)",
+       "{ .reg .b32 bytes; sub.s32 bytes, $2, 16; $1, bytes; }", 3},
+      {"sm_100a", "expect_tx removed", "expect_tx", R"(mbarrier\.arrive\.expect_tx\S+ _, \[\S+\], \S+;)", ";", 2},
+      {"sm_100a", "elect removed: every lane goes on", "elect.sync", R"(elect\.sync\s+_\|(\S+), \S+;)", "setp.eq.u32 $1, 0, 0;", 5},
+      // ---- bulk tensor copies
+      {"sm_100a", "TMA coordinate one more", ".complete_tx", R"((cp\.async\.bulk\.tensor\S+ \[\S+\]), \[(\S+), \{([^,]+), *([^,}]+)(.*);)",
+       "{ .reg .b32 moved; add.s32 moved, $4, 1; $1, [$2, {$3, moved$5; }", 4},
+      {"sm_100a", "TMA row one more", ".complete_tx", R"((cp\.async\.bulk\.tensor\S+ \[\S+\]), \[(\S+), \{(.*), *([^,}]+), *([^,}]+)\}(.*);)",
+       "{ .reg .b32 moved; add.s32 moved, $4, 1; $1, [$2, {$3, moved, $5}$6; }", 4},
+      {"sm_100a", "TMA destination in the wrong place", ".complete_tx", R"((cp\.async\.bulk\.tensor\S+) \[([^\],]+)\](.*);)",
+       "{ .reg .b32 moved; add.s32 moved, $2, 1024; $1 [moved]$3; }", 4},
+      {"sm_100a", "TMA load removed", ".complete_tx", R"(cp\.async\.bulk\.tensor.*;)", ";", 3},
+      {"sm_100a", "TMA store's coordinate one more", ".bulk_group", R"((cp\.async\.bulk\.tensor\S+) \[(\S+), \{([^,]+), *([^,}]+)(.*);)",
+       "{ .reg .b32 moved; add.s32 moved, $4, 1; $1 [$2, {$3, moved$5; }"},
+      {"sm_100a", "TMA store's source in the wrong place", ".bulk_group", R"((cp\.async\.bulk\.tensor.*), \[(%r\d+)\];)",
+       "{ .reg .b32 moved; add.s32 moved, $2, 1024; $1, [moved]; }", 2},
+      {"sm_100a", "TMA store removed", ".bulk_group", R"(cp\.async\.bulk\.tensor.*;)", ";"},
+      {"sm_100a", "bulk commit_group removed", "bulk.commit_group", R"(cp\.async\.bulk\.commit_group;)", ";", 3},
+      {"sm_100a", "bulk wait_group removed", "bulk.wait_group", R"(cp\.async\.bulk\.wait_group\S* 0;)", ";", 3},
+      // ---- barriers of threads, registers
+      {"sm_100a", "bar.sync removed", "bar.sync", R"(bar\.sync\s+0;)", ";"},
+      {"sm_100a", "teardown's barrier removed", "barrier.sync.aligned", R"(barrier\.sync\.aligned \S+, \S+;)", ";"},
+      {"sm_100a", "teardown's arrival removed", "barrier.arrive.aligned", R"(barrier\.arrive\.aligned \S+, \S+;)", ";"},
+      {"sm_100a", "teardown's barrier counts 32 less", "barrier.sync.aligned", R"(barrier\.sync\.aligned (\S+), (\S+);)",
+       "{ .reg .b32 count; sub.s32 count, $2, 32; barrier.sync.aligned $1, count; }"},
+      {"sm_100a", "setmaxnreg.inc 8 more", "setmaxnreg.inc", R"((setmaxnreg\.inc\S+) 192;)", "$1 200;"},
+      {"sm_100a", "setmaxnreg.dec below the registers in use", "setmaxnreg.dec", R"((setmaxnreg\.dec\S+) \d+;)", "$1 16;", 2},
+      {"sm_100a", "setmaxnreg.dec removed", "setmaxnreg.dec", R"(setmaxnreg\.dec\S+ \d+;)", ";", 2},
+      // ---- tcgen05
+      {"sm_100a", "tcgen05.commit removed", "tcgen05.commit", R"(tcgen05\.commit\S+ \[[^;]*;)", ";", 20},
+      {"sm_100a", "tcgen05.commit to the next barrier", "tcgen05.commit", R"((tcgen05\.commit\S+) \[([^\]]+)\])", "$1 [$2+8]", 6},
+      {"sm_100a", "tcgen05.wait::ld removed", "tcgen05.wait::ld", R"(tcgen05\.wait\S*;)", ";", 8},
+      {"sm_100a", "tcgen05.wait::st removed", "tcgen05.wait::st", R"(tcgen05\.wait\S*;)", ";", 4},
+      {"sm_100a", "tcgen05.mma's D 8 columns off", "tcgen05.mma", R"((tcgen05\.mma\S+) \[(%r\d+)\](.*);)",
+       "{ .reg .b32 moved; add.s32 moved, $2, 8; $1 [moved]$3; }", 6},
+      {"sm_100a", "tcgen05.mma's D 32 lanes off", "tcgen05.mma", R"((tcgen05\.mma\S+) \[(%r\d+)\](.*);)",
+       "{ .reg .b32 moved; add.s32 moved, $2, 2097152; $1 [moved]$3; }"},
+      {"sm_100a", "tcgen05.mma's A 8 columns off", "tcgen05.mma", R"((tcgen05\.mma\S+ \[%r\d+\]), \[(%r\d+)\](.*);)",
+       "{ .reg .b32 moved; add.s32 moved, $2, 8; $1, [moved]$3; }", 4},
+      {"sm_100a", "tcgen05.mma removed", "tcgen05.mma", R"(tcgen05\.mma.*;)", ";", 4},
+      {"sm_100a", "enable-input-d flipped", "setp.ne.b32 p,", R"(setp\.ne\.b32 p,)", "setp.eq.b32 p,", 6},
+      {"sm_100a", "tcgen05.ld a column off", "tcgen05.ld", R"((tcgen05\.ld\S+ \{[^}]*\}), \[(%r\d+)\];)",
+       "{ .reg .b32 moved; add.s32 moved, $2, 1; $1, [moved]; }", 4},
+      {"sm_100a", "tcgen05.ld of another warp's lanes", "tcgen05.ld", R"((tcgen05\.ld\S+ \{[^}]*\}), \[(%r\d+)\];)",
+       "{ .reg .b32 moved; xor.b32 moved, $2, 2097152; $1, [moved]; }", 2},
+      {"sm_100a", "tcgen05.st a column off", "tcgen05.st", R"((tcgen05\.st\S+) \[(%r\d+)\](.*);)",
+       "{ .reg .b32 moved; add.s32 moved, $2, 1; $1 [moved]$3; }", 6},
+      {"sm_100a", "tcgen05.st removed", "tcgen05.st.", R"(tcgen05\.st\..*;)", ";", 3},
+      {"sm_100a", "descriptor: start 32 bytes off", "or.b64", R"(or\.b64\s+(%rd\d+), %rd\d+, 46\d{17};)", "$& xor.b64 $1, $1, 2;", 3},
+      {"sm_100a", "descriptor: start in the next kilobyte", "or.b64", R"(or\.b64\s+(%rd\d+), %rd\d+, 46\d{17};)", "$& xor.b64 $1, $1, 64;", 3},
+      {"sm_100a", "descriptor: stride byte offset halved", "or.b64", R"(or\.b64\s+(%rd\d+), %rd\d+, 46\d{17};)", "$& xor.b64 $1, $1, 0x6000000000;", 3},
+      {"sm_100a", "descriptor: swizzle 64", "or.b64", R"(or\.b64\s+(%rd\d+), %rd\d+, 46\d{17};)", "$& xor.b64 $1, $1, 0xC000000000000000;", 3},
+      {"sm_100a", "descriptor: the fixed field cleared", "or.b64", R"(or\.b64\s+(%rd\d+), %rd\d+, 46\d{17};)", "$& xor.b64 $1, $1, 0x400000000000;", 2},
+      {"sm_100a", "instruction descriptor: N 16 less", "mov.b32", R"(mov\.b32\s+(%r\d+), (13\d{7});)", "$& sub.s32 $1, $1, 262144;", 3},
+      {"sm_100a", "instruction descriptor: M of another size", "mov.b32", R"(mov\.b32\s+(%r\d+), (13\d{7});)", "$& xor.b32 $1, $1, 0x0C000000;", 2},
+      {"sm_100a", "instruction descriptor: B transposed", "mov.b32", R"(mov\.b32\s+(%r\d+), (13\d{7});)", "$& xor.b32 $1, $1, 65536;", 3},
+      {"sm_100a", "instruction descriptor: A of another type", "mov.b32", R"(mov\.b32\s+(%r\d+), (13\d{7});)", "$& xor.b32 $1, $1, 128;", 2},
+      {"sm_100a", "tcgen05.alloc of half the columns", "tcgen05.alloc", R"((tcgen05\.alloc\S+ \[\S+\]), (\S+);)",
+       "{ .reg .b32 half; shr.u32 half, $2, 1; $1, half; }"},
+      {"sm_100a", "tcgen05.dealloc removed", "tcgen05.dealloc", R"(tcgen05\.dealloc.*;)", ";"},
+      {"sm_100a", "tcgen05.dealloc of half the columns", "tcgen05.dealloc", R"((tcgen05\.dealloc\S+ [^,]+), (\S+);)",
+       "{ .reg .b32 half; shr.u32 half, $2, 1; $1, half; }"},
+      // ---- softmax and correction
+      {"sm_100a", "vote for a rescale: none of its lanes", "vote.sync.any", R"(vote\.sync\.any\.pred\s+(%p\d+), (%p\d+), \S+;)", "setp.ne.u32 $1, 0, 0;", 2},
+      {"sm_100a", "statistic written to the next row", "st.shared.f32", R"(st\.shared\.f32 \[(%r\d+)\])", "st.shared.f32 [$1+4]", 3},
+      {"sm_100a", "statistic read from the next row", "ld.shared.f32", R"(ld\.shared\.f32 (%f\d+), \[(%r\d+)\])", "ld.shared.f32 $1, [$2+4]", 4},
+  };
+  return list;
+}
+
+const std::vector<LaunchRule>& template_launch_rules() {
+  static const std::vector<LaunchRule> list = {
+      {"sm_100a", "tensor map without swizzle", "q", 0},
+      {"sm_100a", "tensor map without swizzle", "k", 0},
+      {"sm_100a", "tensor map without swizzle", "v", 0},
+      {"sm_100a", "tensor map without swizzle", "o", 0},
+      {"sm_100a", "tensor map with swizzle 64", "k", 64},
+  };
+  return list;
+}
+// clang-format on
+
+namespace {
+
+// Lines of a Context, each of which ends with a newline.
+std::string_view first_lines(std::string_view text, int count) {
+  std::size_t end = 0;
+  for (; count > 0 && end < text.size(); --count) end = text.find('\n', end) + 1;
+  return text.substr(0, end);
+}
+std::string_view last_lines(std::string_view text, int count) {
+  std::size_t begin = text.size();
+  for (; count > 0 && begin > 0; --count) {
+    begin = begin == 1 ? 0 : text.rfind('\n', begin - 2) + 1;  // npos + 1 is 0: the first line
+  }
+  return text.substr(begin);
+}
+
+bool has(std::string_view text, std::string_view what) {
+  return text.find(what) != std::string_view::npos;
+}
+
+}  // namespace
+
+bool template_spares(std::string_view kind, const Context& context) {
+  const std::string_view before = last_lines(context.before, 1);
+  const std::string_view after = first_lines(context.after, 1);
+  if (kind == "tcgen05.fence::after_thread_sync dropped") {
+    // Nobody did anything with tensor memory before the CTA's first barrier; before the
+    // deallocation tcgen05.wait::ld has completed every load, and the barrier orders the rest.
+    return has(before, "bar.sync") || has(after, "tcgen05.dealloc");
+  }
+  if (kind == "tcgen05.fence::before_thread_sync dropped") {
+    // The same places from the other side: behind the allocation, and before the teardown's
+    // arrival.
+    return has(before, "tcgen05.relinquish") || has(after, "bra.uni") ||
+           (has(after, "mov.b32") && has(context.after, "barrier.arrive"));
+  }
+  return false;
+}
+
+std::string_view template_reason_of(const Mutant& mutant) {
+  if (mutant.kind.find("wait") == std::string::npos &&
+      mutant.kind.find("setmaxnreg") == std::string::npos) {
+    return {};
+  }
+  if (mutant.kind == "setmaxnreg.dec removed") {
+    return "the increases of the others would wait for ever on a GPU; the emulator tells only an "
+           "increase that nobody can make room for any more, and here a warpgroup lives that still "
+           "could";
+  }
+  const Context context = context_of(mutant.ptx, mutant.line);
+  const bool loads = has(context.after, "expect_tx");
+  if (!loads && (mutant.kind == "wait removed" || mutant.kind == "parity of a wait flipped") &&
+      (has(first_lines(context.after, 6), "try_wait") ||
+       has(last_lines(context.before, 6), "try_wait")) &&
+      !has(context.before, ".pragma")) {
+    return "one of two waits, a query tile each, of the load warp for a work tile without keys: "
+           "the "
+           "store warp gives the tiles' memory back in order, so that either wait implies the "
+           "other";
+  }
+  if (mutant.kind == "wait removed" && !loads && has(context.before, ".pragma")) {
+    return "one of the load warp's last waits, so that no commit arrives at a CTA that has exited: "
+           "the emulator lets it";
+  }
+  if (mutant.kind == "wait removed" && loads) {
+    return "the second K of a work tile: Q's memory was waited for before, and with it every "
+           "product of the work tile before";
+  }
+  if (mutant.kind == "wait on the next barrier" && loads) {
+    return "the next stage is given back later: the load waits longer, and is right";
+  }
+  return {};
+}
+
+}  // namespace attnjit::emulator

@@ -83,7 +83,7 @@ ATTNJIT_DEVICE void release_q(const Smem<Config>& smem, int stage, int consumer)
   mbarrier_arrive(smem.q_empty(stage, consumer));
 }
 
-/// Begins to write the warpgroup's O, by TMA stores that clip at row 0. It is staged in the
+/// Begins to write the warpgroup's O, by TMA stores that clip at q_len. It is staged in the
 /// warpgroup's own rows of Q's memory, whole, and release_q() must follow; or, where
 /// Config::kOBlocks is set, in memory of its own, that many blocks of 64 columns at a time.
 template <class Config, class Arguments>
@@ -118,7 +118,7 @@ ATTNJIT_DEVICE void store_output(const float (&o)[Layout<Config>::kPvColumns / 2
     }
     fence_proxy_async_shared();
     named_barrier_sync(kEpilogueBarrier + consumer, 128);
-    if (warp == 0 && elect_one() && first_row + 64 > 0) {
+    if (warp == 0 && elect_one() && first_row >= 0) {
 #pragma unroll
       for (int block = first; block < min(first + kBlocks, L::kOvBlocks); ++block) {
         tma_store_4d(arguments.o_map, rows + (block - first) * kBlockBytes, block * 64, first_row,
@@ -157,7 +157,7 @@ ATTNJIT_DEVICE void consume(const Smem<Config>& smem, const Arguments& arguments
     const int group_row = work.first_row + consumer * 64;
     const int thread_row = group_row + warp * 16 + (lane >> 2);
     // This warpgroup's rows may see fewer tiles than the CTA's; before row 0 they see none.
-    const int last_row = group_row + 63;
+    const int last_row = min(group_row + 64, arguments.q_len) - 1;
     const WorkTile own = kv_tiles_of<Config, Mask>(work, group_row, last_row, arguments, params);
     // Tiles inside core need no mask.
     const KvRange core =
@@ -327,7 +327,7 @@ ATTNJIT_DEVICE void consume(const Smem<Config>& smem, const Arguments& arguments
                                                                        output_scale[half], lse);
       if constexpr (Config::kReturnLse) {
         const int row = thread_row + 8 * half;
-        if ((lane & 3) == 0 && row >= 0) {
+        if ((lane & 3) == 0 && row >= 0 && row < arguments.q_len) {
           const i64 head_row = static_cast<i64>(work.batch) * arguments.num_q_heads + work.head;
           arguments.lse[head_row * arguments.q_len + row] = lse;
         }

@@ -56,7 +56,7 @@ ATTNJIT_DEVICE void produce(const Smem<Config>& smem, const Arguments& arguments
       const u32 full = smem.q_full(q_ring.stage, consumer);
       mbarrier_wait(smem.q_empty(q_ring.stage, consumer), q_ring.parity ^ 1);
       store_work(smem.work(q_ring.stage, consumer), work);
-      if (empty) {
+      if (empty || work.first_row + consumer * 64 < 0) {
         mbarrier_arrive(full);
         continue;
       }

@@ -33,14 +33,15 @@ ATTNJIT_DEVICE int quotient(int a, int b) {
 }
 
 /// `work` with the KV tiles that the rows [first_row, last_row] reach, of which those before row 0
-/// are none; no tiles where no row is left.
+/// and from q_len on are none; no tiles where no row is left.
 template <class Config, class Mask, class Arguments, class P>
 ATTNJIT_DEVICE WorkTile kv_tiles_of(WorkTile work, int first_row, int last_row,
                                     const Arguments& arguments, const P& params) {
   const int shift = arguments.kv_len - arguments.q_len;
+  const int last = min(last_row, arguments.q_len - 1);
   const KvRange reach =
-      Mask::reach(max(first_row, 0) + shift, last_row + shift, arguments.kv_len, params);
-  const bool none = reach.empty() || last_row < 0;
+      Mask::reach(max(first_row, 0) + shift, last + shift, arguments.kv_len, params);
+  const bool none = reach.empty() || last < 0;
   work.tile_begin = none ? 0 : reach.begin / Config::kTileN;
   // NOTE: rounds up without forming end + kTileN, which may overflow.
   work.tile_end = none ? 0 : (reach.end - 1) / Config::kTileN + 1;
@@ -117,7 +118,9 @@ struct WorkList {
     WorkTile work;
     work.batch = quotient(of_heads, arguments.num_q_heads);
     work.head = of_heads - work.batch * arguments.num_q_heads;
-    work.first_row = arguments.q_len - (rank + 1) * Config::kTileM;
+    // NOTE: from whole warpgroups of rows: TMA faults on a box to store that begins before row 0.
+    const int end = (arguments.q_len + 63) / 64 * 64;
+    work.first_row = end - (rank + 1) * Config::kTileM;
     return kv_tiles_of<Config, Mask>(work, work.first_row, work.first_row + Config::kTileM - 1,
                                      arguments, params);
   }

@@ -228,6 +228,9 @@ class Parser {
     add_model(app, verify_.model, verify_.waivers);
     app->add_option("--seeds", verify_.seeds,
                     "Seeds of the emulator's scheduler to run; all must pass; default 1");
+    app->add_option("--sm-count", verify_.sm_count,
+                    "SMs that the emulator's launch is planned for; default 2, so that small "
+                    "problems give a CTA several tiles");
     app->add_option("--dump", verify_.dump,
                     "Folder for spec.json and every input and output as .npy")
         ->type_name("DIR");

@@ -61,8 +61,9 @@ struct VerifyArguments {
   SpecArguments spec;
   ProblemArguments problem;
   std::string backend = "auto";
-  std::string dump;
+  std::optional<std::string> dump;
   // The emulator's.
+  std::optional<std::int64_t> sm_count;
   std::optional<std::string> model;
   std::vector<std::string> waivers;
   std::optional<std::int64_t> seeds;

@@ -28,6 +28,20 @@ Error invalid(std::string field, std::string message) {
   return make_error(ErrorCode::kInvalid, std::move(message), std::move(field));
 }
 
+// An error of a file's contents names the file too.
+Error in_file(Error error, const std::string& path) {
+  const auto name = [&](Error& problem) {
+    if (problem.field.empty() || problem.field == "ptx") {
+      problem.field = path;
+    } else {
+      problem.message = fmt::format("in {}: {}", path, problem.message);
+    }
+  };
+  name(error);
+  for (Error& other : error.others) name(other);
+  return error;
+}
+
 std::int64_t memory_limit() {
   const auto pages = static_cast<std::int64_t>(::sysconf(_SC_PHYS_PAGES));
   const auto page = static_cast<std::int64_t>(::sysconf(_SC_PAGESIZE));
@@ -262,18 +276,14 @@ Result<Report> run_emulate(const EmulateArguments& arguments) {
   Result<std::string> text = read_file(arguments.launch, kMaxLaunchBytes);
   if (!text) return std::move(text).error();
   Result<LaunchDocument> launch = launch_from_json(*text);
-  if (!launch) return std::move(launch).error();
+  if (!launch) return in_file(std::move(launch).error(), arguments.launch);
   options.seed = arguments.seed ? static_cast<std::uint64_t>(*arguments.seed) : launch->seed;
   if (launch->max_steps > 0) options.max_steps = static_cast<std::uint64_t>(launch->max_steps);
 
   Result<std::string> ptx = read_file(arguments.ptx, kMaxPtxBytes);
   if (!ptx) return std::move(ptx).error();
   Result<PtxModule> module = PtxModule::load(std::move(*ptx));
-  if (!module) {
-    Error error = std::move(module).error();
-    if (error.field.empty()) error.field = arguments.ptx;
-    return error;
-  }
+  if (!module) return in_file(std::move(module).error(), arguments.ptx);
 
   const std::string folder = std::filesystem::path(arguments.launch).parent_path().string();
   std::vector<EmulatorBuffer> buffers;
@@ -284,7 +294,11 @@ Result<Report> run_emulate(const EmulateArguments& arguments) {
     buffers.push_back(std::move(*buffer));
   }
   Result<EmulatorReport> emulated = emulate(*module, launch->recipe, buffers, options);
-  if (!emulated) return std::move(emulated).error();
+  if (!emulated) {
+    Error error = std::move(emulated).error();
+    if (error.code == ErrorCode::kInvalid) return in_file(std::move(error), arguments.launch);
+    return error;
+  }
   if (Status s = write_outputs(*launch, buffers, folder); !s) return std::move(s).error();
   return describe(*emulated, arguments.stats);
 }

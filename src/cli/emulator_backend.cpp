@@ -19,6 +19,8 @@ using verify::BackendRun;
 using verify::Problem;
 using verify::Tensor;
 
+constexpr std::int64_t kMaxSms = 1 << 20;
+
 EmulatorBuffer input_buffer(const std::string& name, const Tensor& tensor) {
   EmulatorBuffer buffer;
   buffer.name = name;
@@ -45,9 +47,8 @@ class EmulatorBackend final : public verify::Backend {
 
   Result<BackendRun> run(const KernelPlan& plan, const std::shared_ptr<const KernelImage>& image,
                          const Problem& problem) override {
-    // Few SMs, so that small problems give a CTA several tiles where the kernel loops over them.
     DeviceShape device;
-    device.sm_count = 2;
+    device.sm_count = static_cast<int>(settings_.sm_count);
     Result<LaunchRecipe> recipe = plan_launch(
         plan, problem.launch_shapes(), problem.launch_scalars(), problem.param_values(), device);
     if (!recipe) return std::move(recipe).error();
@@ -133,6 +134,11 @@ Result<std::unique_ptr<verify::Backend>> make_emulator_backend(const EmulatorSet
   const Result<EmulatorOptions> valid =
       read_emulator_settings(settings.model, settings.waivers, settings.seeds);
   if (!valid) return valid.error();
+  if (settings.sm_count < 1 || settings.sm_count > kMaxSms) {
+    return make_error(ErrorCode::kInvalid,
+                      fmt::format("is {}; allowed: 1 to {}", settings.sm_count, kMaxSms),
+                      "sm_count");
+  }
   return std::unique_ptr<verify::Backend>(std::make_unique<EmulatorBackend>(settings));
 }
 

@@ -11,14 +11,16 @@
 
 namespace attnjit::cli {
 
-/// --model, --waive and --seeds. Under isa, a run also grants what its plan declares.
+/// --model, --waive, --seeds and --sm-count. Under isa, a run also grants what its plan declares.
 struct EmulatorSettings {
   std::string model = "silicon";
   std::vector<std::string> waivers;
   std::int64_t seeds = 1;
+  /// Few, so that small problems give a CTA several tiles where the kernel loops over them.
+  std::int64_t sm_count = 2;
 };
 
-/// Errors: kInvalid; kUnsupported in a build without the emulator.
+/// Errors: kInvalid for settings out of range; kUnsupported in a build without the emulator.
 Result<std::unique_ptr<verify::Backend>> make_emulator_backend(
     const EmulatorSettings& settings = {});
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 
 #include "cli/emulator_backend.h"
 #include "cli/json.h"
@@ -22,11 +23,12 @@ using verify::Backend;
 
 Result<std::unique_ptr<Backend>> choose_backend(const VerifyArguments& arguments, Arch arch) {
   const EmulatorSettings settings{arguments.model.value_or("silicon"), arguments.waivers,
-                                  arguments.seeds.value_or(1)};
+                                  arguments.seeds.value_or(1), arguments.sm_count.value_or(2)};
   // A setting of the emulator asks for it.
   const char* asked = arguments.model              ? "model"
                       : !arguments.waivers.empty() ? "waive"
                       : arguments.seeds            ? "seeds"
+                      : arguments.sm_count         ? "sm_count"
                                                    : nullptr;
   if (arguments.backend == "gpu") {
     if (asked != nullptr) {
@@ -54,6 +56,31 @@ Status check_kernel_takes(const KernelPlan& plan, const verify::Problem& problem
                     "lengths that differ need a spec that is paged or ragged: this kernel takes "
                     "one kv_len",
                     "kv_len");
+}
+
+// What would otherwise pass without having compared a number.
+Status check_has_output(const verify::Problem& problem) {
+  for (const std::int64_t extent : problem.o_shape()) {
+    if (extent == 0) {
+      return make_error(ErrorCode::kInvalid, "the launch has no output: nothing can be verified",
+                        problem.batch == 0 ? "batch" : "q_len");
+    }
+  }
+  return {};
+}
+
+// Told before the work, not after it.
+Status check_dump(const std::optional<std::string>& folder) {
+  if (!folder) return {};
+  if (folder->empty()) {
+    return make_error(ErrorCode::kInvalid, "is empty; the name of a folder is needed", "dump");
+  }
+  std::error_code failure;
+  const std::filesystem::file_status status = std::filesystem::status(*folder, failure);
+  if (std::filesystem::exists(status) && !std::filesystem::is_directory(status)) {
+    return make_error(ErrorCode::kInvalid, fmt::format("{} is no folder", *folder), "dump");
+  }
+  return {};
 }
 
 template <class T>
@@ -144,11 +171,13 @@ Result<Report> run_verify(const VerifyArguments& arguments) {
   }
   Result<SpecDocument> document = read_spec(arguments.spec);
   if (!document) return std::move(document).error();
+  if (Status s = check_dump(arguments.dump); !s) return std::move(s).error();
   Result<verify::ProblemRequest> request = read_problem(arguments.problem, document->spec);
   if (!request) return std::move(request).error();
   // Bad input is told before what is unsupported, and that before what the environment lacks.
   Result<verify::Problem> problem = verify::shape_problem(document->spec, *request);
   if (!problem) return std::move(problem).error();
+  if (Status s = check_has_output(*problem); !s) return std::move(s).error();
   Result<std::shared_ptr<const Tuning>> tuning = read_tuning(arguments.spec.tuning);
   if (!tuning) return std::move(tuning).error();
   Result<std::unique_ptr<Service>> service = open_service(std::move(*tuning));
@@ -173,8 +202,8 @@ Result<Report> run_verify(const VerifyArguments& arguments) {
   if (!run) return std::move(run).error();
   verified.run = std::move(*run);
   const verify::Tensor* lse = verified.run.lse ? &*verified.run.lse : nullptr;
-  if (!arguments.dump.empty()) {
-    Status status = verify::dump(arguments.dump, *problem, document->options, verified.run.o, lse);
+  if (arguments.dump) {
+    Status status = verify::dump(*arguments.dump, *problem, document->options, verified.run.o, lse);
     if (!status) return std::move(status).error();
   }
   const auto begin = std::chrono::steady_clock::now();

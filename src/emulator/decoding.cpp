@@ -17,6 +17,7 @@ bool Decoding::unsupported(std::string message) {
     failed_ = true;
     error_ = make_error(ErrorCode::kUnsupported, fmt::format("{}: {}", in.text, message), "ptx");
     error_.line = in.line;
+    error_.column = in.column;
   }
   return false;
 }
@@ -26,6 +27,7 @@ bool Decoding::invalid(std::string message) {
     failed_ = true;
     error_ = make_error(ErrorCode::kInvalid, fmt::format("{}: {}", in.text, message), "ptx");
     error_.line = in.line;
+    error_.column = in.column;
   }
   return false;
 }

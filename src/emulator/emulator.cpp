@@ -59,7 +59,11 @@ Result<PtxModule> PtxModule::load(std::string text) {
     if (!function.has_body) continue;
     emulator::ProgramBuilder builder(state->module);
     auto program = builder.build(function);
-    if (!program) return program.error();
+    if (!program) {
+      Error error = std::move(program).error();
+      if (error.line > 0 && error.column == 0) error.column = 1;  // of a whole declaration
+      return error;
+    }
     if (!function.is_entry) continue;
     state->names.emplace_back(function.name);
     state->programs.emplace(std::string(function.name), std::move(program).value());
@@ -120,6 +124,14 @@ Result<void> check_shape(const emulator::Program& program, const LaunchRecipe& r
                            smem - emulator::kSharedBegin,
                            emulator::kMaxSharedBytes - emulator::kSharedBegin),
                "dynamic_smem");
+  }
+  constexpr std::array<u64, 3> kMostGrid = {0x7fffffff, 65535, 65535};
+  for (std::size_t i = 0; i < 3; ++i) {
+    if (recipe.grid[i] > kMostGrid[i]) {
+      return bad(
+          fmt::format("the grid's {} is {}, at most {}", "xyz"[i], recipe.grid[i], kMostGrid[i]),
+          "grid");
+    }
   }
   const u64 ctas = static_cast<u64>(recipe.grid[0]) * recipe.grid[1] * recipe.grid[2];
   if (ctas > (u64{1} << 31)) return bad("the grid is too large", "grid");

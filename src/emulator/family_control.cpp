@@ -192,6 +192,13 @@ Step execute_call(Warp& warp, const Op& op, u32 mask) {
                          "the local-memory stack overflows");
     return Step::kNext;
   }
+  // The callee's variables are fresh in every call.
+  for (u32 lane = 0; lane < 32 && !warp.local_poison.empty() && callee.local_bytes != 0; ++lane) {
+    if ((mask >> lane & 1) == 0) continue;
+    std::memset(
+        warp.local_poison.data() + static_cast<std::size_t>(lane) * warp.local_bytes + callee_local,
+        1, callee.local_bytes);
+  }
   const Ref* list = program.lists.data() + op.list;
   const u32 results = op.imm & 0xFFFF;
   for (u32 i = results; i < op.list_count && i - results < callee.parameters.size(); ++i) {

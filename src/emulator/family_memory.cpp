@@ -147,6 +147,8 @@ Step execute_load(Warp& warp, const Op& op, u32 mask) {
         u8 any = 0;
         for (u32 b = 0; b < element; ++b) any |= place.poison[v * element + b];
         if (any != 0) poisoned[v] |= u32{1} << lane;
+        if (any != 0 && place.space == Space::kLocal)
+          warp.fresh_local[op.site] = warp.local_offset(place.data);
       }
     }
     if (checks && found) {
@@ -192,6 +194,16 @@ Step execute_load_parameter(Warp& warp, const Op& op, u32 mask) {
     if (warp.machine->checks) warp.set_poison(d, 0, mask, 0);
   }
   return Step::kNext;
+}
+
+/// Whether the value stored to local memory is undefined only because it was made of the very
+/// bytes that it replaces: an unoptimised kernel's bit fields are written so, one after another.
+bool completes_bit_field(const Warp& warp, Ref value, const Place& place, u32 bytes) {
+  constexpr u32 kWidest = 16;
+  const auto read = warp.fresh_local.find(warp.site_of(value));
+  if (read == warp.fresh_local.end()) return false;
+  const u32 to = warp.local_offset(place.data);
+  return to < read->second + kWidest && read->second < to + bytes;
 }
 
 Step execute_store(Warp& warp, const Op& op, u32 mask) {
@@ -245,7 +257,10 @@ Step execute_store(Warp& warp, const Op& op, u32 mask) {
       std::memset(place.poison, 0, bytes);
       if (any_poison) {
         for (u32 v = 0; v < op.vector; ++v) {
-          if ((poisoned[v] >> lane & 1) != 0) std::memset(place.poison + v * element, 1, element);
+          if ((poisoned[v] >> lane & 1) == 0) continue;
+          if (place.space == Space::kLocal && completes_bit_field(warp, list[v], place, bytes))
+            continue;
+          std::memset(place.poison + v * element, 1, element);
         }
       }
     }

@@ -220,6 +220,11 @@ class Warp {
   std::vector<u8> local;
   std::vector<u8> local_poison;
   u32 local_bytes = 0;  ///< a lane
+  /// By site of a load from local memory that was never written: where in the lane's memory.
+  std::unordered_map<u32, u32> fresh_local;
+  u32 local_offset(const u8* at) const {
+    return static_cast<u32>(static_cast<std::size_t>(at - local.data()) % local_bytes);
+  }
 
   std::vector<Group> groups;
   std::vector<Convergence> convergences;

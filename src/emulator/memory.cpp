@@ -9,9 +9,7 @@ namespace attnjit::emulator {
 void ensure_local(Warp& warp) {
   if (!warp.local.empty() || warp.local_bytes == 0) return;
   warp.local.assign(static_cast<std::size_t>(warp.local_bytes) * 32, 0xCD);
-  // NOTE: fresh local memory is not poison: bit fields on an unoptimised kernel's stack are read
-  // before all their bits are written. Undefined values stored there stay undefined.
-  if (warp.machine->checks) warp.local_poison.assign(warp.local.size(), 0);
+  if (warp.machine->checks) warp.local_poison.assign(warp.local.size(), 1);
 }
 
 bool Cluster::resolve_global(u64 address, u64 bytes, Place* place) {

@@ -191,6 +191,7 @@ struct Instruction {
   bool guard_negated = false;
   std::uint32_t scope = 0;  ///< for labels and variables
   int line = 0;
+  int column = 0;
   SourceLocation source;
 };
 

@@ -337,6 +337,7 @@ bool Parser::parse_instruction() {
   if (!parse_guard(instruction)) return false;
   cursor_.peek();
   instruction.line = cursor_.line();
+  instruction.column = cursor_.column();
   instruction.text = cursor_.opcode();
   if (instruction.text.empty()) {
     const char c = cursor_.peek();

@@ -31,8 +31,14 @@ bool Cursor::fail(ErrorCode code, std::string message) {
     failed_ = true;
     error_ = make_error(code, std::move(message), "ptx");
     error_.line = line_;
+    error_.column = column();
   }
   return false;
+}
+
+int Cursor::column() const {
+  const std::size_t before = at_ == 0 ? std::string_view::npos : text_.rfind('\n', at_ - 1);
+  return static_cast<int>(before == std::string_view::npos ? at_ + 1 : at_ - before);
 }
 
 bool Cursor::more() {

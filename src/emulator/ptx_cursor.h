@@ -24,6 +24,7 @@ class Cursor {
   explicit Cursor(std::string_view text) : text_(text) {}
 
   int line() const { return line_; }
+  int column() const;  ///< 1-based, in bytes
   bool failed() const { return failed_; }
   const Error& error() const { return error_; }
   /// Keeps the first failure; always false.

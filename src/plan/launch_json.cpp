@@ -8,12 +8,15 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "spec/json_value.h"
+
 namespace attnjit {
 namespace {
 
 using Json = nlohmann::json;
 using OrderedJson = nlohmann::ordered_json;
 
+constexpr std::size_t kMaxBytes = 16 << 20;
 constexpr std::size_t kMaxItems = 4096;  // buffers, arguments, tensor maps of one file
 
 std::string to_hex(const std::vector<std::uint8_t>& data) {
@@ -84,10 +87,11 @@ class Reader {
  public:
   std::vector<Error> problems;
 
-  void problem(const std::string& field, std::string message) {
-    if (problems.size() < 64) {
-      problems.push_back(make_error(ErrorCode::kInvalid, std::move(message), field));
-    }
+  void problem(const std::string& field, std::string message, int line = 0, int column = 0) {
+    if (problems.size() >= 64) return;
+    problems.push_back(make_error(ErrorCode::kInvalid, std::move(message), field));
+    problems.back().line = line;
+    problems.back().column = column;
   }
 
   /// Whether `json` is an object with no other fields than these.
@@ -195,6 +199,15 @@ void read_triple(Reader& reader, const Json& json, const char* name, bool requir
     return;
   }
   std::copy(values.begin(), values.end(), triple.begin());
+}
+
+// A recipe with an empty grid means that there is nothing to launch; a file with one is a mistake.
+void check_grid(Reader& reader, const std::array<std::uint32_t, 3>& grid) {
+  constexpr std::array<std::uint32_t, 3> kMost = {0x7fffffff, 65535, 65535};
+  for (std::size_t i = 0; i < 3; ++i) {
+    if (grid[i] >= 1 && grid[i] <= kMost[i]) continue;
+    reader.problem("grid", fmt::format("{} is {}; allowed: 1 to {}", "xyz"[i], grid[i], kMost[i]));
+  }
 }
 
 LaunchBuffer read_buffer(Reader& reader, const std::string& name, const Json& json) {
@@ -370,6 +383,17 @@ void check_references(Reader& reader, const LaunchDocument& document) {
   }
 }
 
+void find_duplicates(Reader& reader, const spec::JsonValue& value, const std::string& field) {
+  for (const spec::JsonMember& member : value.members) {
+    const std::string own = Reader::join(field, member.name);
+    if (member.duplicate) reader.problem(own, "is given twice", member.line, member.column);
+    find_duplicates(reader, member.value, own);
+  }
+  for (std::size_t i = 0; i < value.items.size(); ++i) {
+    find_duplicates(reader, value.items[i], fmt::format("{}[{}]", field, i));
+  }
+}
+
 void read(Reader& reader, const Json& json, LaunchDocument& document) {
   if (!reader.object(json, "",
                      {"entry", "grid", "block", "cluster", "dynamic_smem", "seed", "max_steps",
@@ -379,6 +403,7 @@ void read(Reader& reader, const Json& json, LaunchDocument& document) {
   LaunchRecipe& recipe = document.recipe;
   reader.text(json, "", "entry", recipe.entry);
   read_triple(reader, json, "grid", true, recipe.grid);
+  check_grid(reader, recipe.grid);
   read_triple(reader, json, "block", true, recipe.block);
   read_triple(reader, json, "cluster", false, recipe.cluster);
   reader.optional_integer(json, "", "dynamic_smem", recipe.dynamic_smem);
@@ -452,11 +477,21 @@ std::string launch_to_json(const LaunchDocument& document) {
 }
 
 Result<LaunchDocument> launch_from_json(std::string_view text) {
+  // Twice: once for the positions and the names that are given twice, once for the values.
+  const Result<spec::JsonValue> places = spec::parse_json(text, {.max_bytes = kMaxBytes});
+  if (!places) return places.error();
   const Json json = Json::parse(text, nullptr, false);
   if (json.is_discarded()) return make_error(ErrorCode::kInvalid, "the launch is not JSON");
   Reader reader;
   LaunchDocument document;
+  find_duplicates(reader, *places, "");
   read(reader, json, document);
+  for (Error& problem : reader.problems) {
+    if (problem.line != 0) continue;
+    const spec::JsonValue& place = spec::nearest(*places, problem.field);
+    problem.line = place.line;
+    problem.column = place.column;
+  }
   if (!reader.problems.empty()) {
     Error first = std::move(reader.problems.front());
     first.others.assign(std::make_move_iterator(reader.problems.begin() + 1),

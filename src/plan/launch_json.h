@@ -40,9 +40,9 @@ struct LaunchDocument {
 /// The text of a launch. Workspaces that `buffers` does not name are added as u8 buffers.
 std::string launch_to_json(const LaunchDocument& document);
 
-/// Reads a launch. Workspaces come back as buffers. Errors: kInvalid with every problem and its
-/// field: text that is not JSON, an unknown or missing field, a value of the wrong type or range,
-/// an argument or a tensor map that names no buffer.
+/// Reads a launch. Workspaces come back as buffers. Errors: kInvalid with every problem, its field,
+/// line and column: text that is not JSON, an unknown or missing field, one given twice, a value of
+/// the wrong type or range, an argument or a tensor map that names no buffer.
 Result<LaunchDocument> launch_from_json(std::string_view json);
 
 }  // namespace attnjit

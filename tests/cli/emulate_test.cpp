@@ -1,5 +1,6 @@
 // emulate: the launch file, exit codes and outputs, on kernels small enough to read.
 #include <algorithm>
+#include <filesystem>
 
 #include "cli_test.h"
 
@@ -106,6 +107,71 @@ TEST_F(Emulate, BadInputIsTwoAndUnknownPtxIsThree) {
   write_text(folder_ / "k.ptx", odd);
   const Json json = run_json(words(), 3);
   EXPECT_EQ(json.at("error").at("line"), 15);
+}
+
+// Errors of the two files name the file and the place in it.
+TEST_F(Emulate, ErrorsNameTheFileAndThePlace) {
+  const std::string launch = read_text(folder_ / "LAUNCH.json");
+  const auto with = [&](const std::string& from, const std::string& to) {
+    std::string text = launch;
+    text.replace(text.find(from), from.size(), to);
+    write_text(folder_ / "LAUNCH.json", text);
+  };
+  with("\"grid\": [1, 1, 1]", "\"grid\": [1, 0, 1]");
+  expect_bad(words(), folder_ / "LAUNCH.json");
+  const Json json = run_json(words(), 2);
+  EXPECT_EQ(json.at("error").at("field"), "grid");
+  EXPECT_EQ(json.at("error").at("line"), 1);
+  EXPECT_EQ(json.at("error").at("column"), 30);
+  with("\"grid\": [1, 1, 1]", "\"grid\": [1, 65536, 1]");
+  expect_bad(words(), "65535");
+  with("\"seed\": 0", "\"seed\": 0, \"grid\": [1, 1, 1]");
+  expect_bad(words(), "given twice");
+  with("\"seed\": 0", "\"seed\": ,");
+  EXPECT_EQ(run_json(words(), 2).at("error").at("field"), folder_ / "LAUNCH.json");
+  EXPECT_EQ(run_json(words(), 2).at("error").at("line"), 2);
+  write_text(folder_ / "LAUNCH.json", launch);
+  write_text(folder_ / "k.ptx", std::string(kAddOne) + "\n}");
+  const Json ptx = run_json(words(), 2);
+  EXPECT_EQ(ptx.at("error").at("field"), folder_ / "k.ptx");
+  EXPECT_EQ(ptx.at("error").at("line"), 20);
+  EXPECT_EQ(ptx.at("error").at("column"), 1);
+}
+
+// docs/emulator.md: relative to the file, as they are written, `..` and absolute ones too.
+TEST_F(Emulate, PathsMayLeaveTheLaunchsFolder) {
+  write_launch("7", 32);
+  run_json(words(), 0);  // o.npy
+  std::string launch = read_text(folder_ / "LAUNCH.json");
+  const std::string made = R"({"shape": [32], "dtype": "i32", "fill": 7})";
+  std::filesystem::create_directories(folder_ / "sub");
+  for (const std::string& path : {std::string("../o.npy"), std::string(folder_ / "o.npy")}) {
+    std::string text = launch;
+    text.replace(text.find(made), made.size(), R"({"dtype": "i32", "file": ")" + path + R"("})");
+    text.replace(text.find("\"o.npy\""), 7, "\"../again.npy\"");
+    write_text(folder_ / "sub/LAUNCH.json", text);
+    const Json json =
+        run_json({"emulate", folder_ / "k.ptx", "--launch", folder_ / "sub/LAUNCH.json"}, 0);
+    EXPECT_TRUE(json.value("passed", false));
+    const std::string npy = read_text(folder_ / "again.npy");
+    ASSERT_EQ(npy.size(), 128U + 32 * 4);
+    EXPECT_EQ(npy[128], 9);  // 7 + 1, and 1 more
+    std::filesystem::remove(folder_ / "again.npy");
+  }
+}
+
+TEST_F(Emulate, VerifyRefusesWhatComparesNothingAndBadFolders) {
+  const auto verify = [](std::vector<std::string> more) {
+    more.insert(more.end(), {"--backend", "emulator"});
+    return hopper("verify", more);
+  };
+  expect_bad(verify({"--batch", "0"}), "batch");
+  expect_bad(verify({"--q-len", "0", "--kv-len", "5"}), "q_len");
+  expect_bad(verify({"--dump", ""}), "dump");
+  write_text(folder_ / "file", "x");
+  expect_bad(verify({"--dump", folder_ / "file"}), "no folder");
+  expect_bad(verify({"--sm-count", "0"}), "sm_count");
+  expect_bad(hopper("verify", {"--backend", "gpu", "--sm-count", "3"}), "sm_count");
 }
 
 TEST_F(Emulate, GenerateWritesALaunch) {

@@ -242,6 +242,31 @@ TEST(SimtRuns, LocalMemoryIsBounded) {
   EXPECT_EQ(values_of<std::int32_t>(buffers[0])[0], 17);
 }
 
+// Local memory holds nothing at first, and again nothing in the next call of a function. What is
+// only moved about is no defect, nor are bit fields that are written one after another.
+TEST(SimtRuns, FreshLocalMemoryIsUndefined) {
+  const auto run_body = [](const std::string& body) {
+    std::vector<EmulatorBuffer> buffers{i32_buffer("out", {0})};
+    return run(load_module(loop(".local .align 4 .b8 a[16]; .local .align 4 .b8 b[16]; "
+                                "mov.u64 %rd1, a; mov.u64 %rd2, b; " +
+                                body)),
+               recipe_of("k", {1, 1, 1}, {1, 1, 1}, {pointer("out")}), buffers);
+  };
+  const std::string out = " ld.param.u64 %rd2, [out]; st.global.u32 [%rd2], %r1;";
+  const auto fresh = run_body("ld.local.u32 %r1, [%rd1+4];" + out);
+  EXPECT_TRUE(has_finding(fresh, FindingKind::kUninitialised)) << words(fresh);
+  const auto copied = run_body(
+      "ld.local.u32 %r1, [%rd1+4]; st.local.u32 [%rd2+4], %r1; ld.local.u32 %r1, [%rd2+4];" + out);
+  EXPECT_TRUE(has_finding(copied, FindingKind::kUninitialised)) << words(copied);
+  const auto moved = run_body("ld.local.u32 %r1, [%rd1]; st.local.u32 [%rd2], %r1;");
+  EXPECT_TRUE(moved.passed) << words(moved);
+  const auto bits = run_body(
+      "ld.local.u32 %r1, [%rd1]; and.b32 %r1, %r1, -256; or.b32 %r1, %r1, 3; "
+      "st.local.u32 [%rd1], %r1; ld.local.u32 %r1, [%rd1]; and.b32 %r1, %r1, 255;" +
+      out);
+  EXPECT_TRUE(bits.passed) << words(bits);
+}
+
 TEST(SimtRuns, WriteATrace) {
   EmulatorOptions options;
   options.trace_file = ::testing::TempDir() + "emulator_trace.json";

@@ -139,6 +139,42 @@ TEST(LaunchJson, ABadFileIsRefusedWithItsField) {
   EXPECT_EQ(refused([](auto& j) { j["max_steps"] = -1; }), "max_steps");
 }
 
+TEST(LaunchJson, AnEmptyOrImpossibleGridIsRefused) {
+  for (const auto& [grid, value] : std::vector<std::pair<std::string, std::string>>{
+           {"[0, 1, 1]", "x is 0"},
+           {"[1, 0, 1]", "y is 0"},
+           {"[1, 1, 65536]", "z is 65536"},
+           {"[1, 70000, 1]", "y is 70000"},
+           {"[2147483648, 1, 1]", "x is 2147483648"}}) {
+    const Result<LaunchDocument> read =
+        launch_from_json("{\"entry\": \"k\",\n \"grid\": " + grid + ", \"block\": [32, 1, 1]}");
+    ASSERT_FALSE(read.ok()) << grid;
+    EXPECT_EQ(read.error().field, "grid");
+    EXPECT_EQ(read.error().line, 2);
+    EXPECT_EQ(read.error().column, 10);
+    EXPECT_NE(read.error().message.find(value), std::string::npos) << read.error().message;
+  }
+  EXPECT_TRUE(
+      launch_from_json(R"({"entry": "k", "grid": [2147483647, 65535, 65535], "block": [1, 1, 1]})")
+          .ok());
+}
+
+TEST(LaunchJson, WhatIsGivenTwiceIsRefusedWhereItStands) {
+  const Result<LaunchDocument> read = launch_from_json(R"({"entry": "k", "grid": [1, 1, 1],
+  "block": [32, 1, 1], "buffers": {"q": {"shape": [1], "dtype": "f32", "fill": 0},
+  "q": {"shape": [1], "dtype": "f32", "dtype": "i32", "fill": 0}}})");
+  ASSERT_FALSE(read.ok());
+  EXPECT_EQ(read.error().field, "buffers.q");
+  EXPECT_EQ(read.error().line, 3);
+  EXPECT_EQ(read.error().column, 3);
+  ASSERT_EQ(read.error().others.size(), 1U);
+  EXPECT_EQ(read.error().others[0].field, "buffers.q.dtype");
+  EXPECT_EQ(read.error().others[0].column, 39);
+  const Result<LaunchDocument> text = launch_from_json("{\"entry\": \"k\",\n}");
+  ASSERT_FALSE(text.ok());
+  EXPECT_EQ(text.error().line, 2);
+}
+
 // A launch file is anybody's: damaged text must be refused or read, never crash.
 TEST(LaunchJson, SurvivesDamage) {
   const std::string good = launch_to_json(sample());

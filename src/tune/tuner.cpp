@@ -327,7 +327,7 @@ class Tuner {
     finalists_ = {0};
     for (const std::size_t i : fastest) {
       if (finalists_.size() >= kMaxFinalists || ratio_of(i) > best * kFinalistsWithin) break;
-      if (worst_of(i) <= 1 + 2 * kMaxLoss) finalists_.push_back(i);
+      if (worst_of(i) <= 1 + kMaxLoss) finalists_.push_back(i);
     }
     return time_round(finalists_, request_.pairs, "timed");
   }

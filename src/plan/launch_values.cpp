@@ -77,6 +77,15 @@ Result<LaunchTensors> launch_tensors(const AttentionSpec& spec, const LaunchShap
   return tensors;
 }
 
+LaunchRecipe start_recipe(const KernelPlan& plan) {
+  LaunchRecipe recipe;
+  recipe.entry = plan.entry;
+  recipe.block = {static_cast<std::uint32_t>(plan.threads), 1, 1};
+  recipe.cluster = {static_cast<std::uint32_t>(plan.cluster), 1, 1};
+  recipe.dynamic_smem = static_cast<std::uint32_t>(plan.smem_bytes);
+  return recipe;
+}
+
 bool even_work(const MaskSpec& mask) {
   if (mask.kind == MaskSpec::Kind::kCausal) return false;
   return std::all_of(mask.of.begin(), mask.of.end(), even_work);

@@ -32,6 +32,9 @@ struct LaunchTensors {
 };
 Result<LaunchTensors> launch_tensors(const AttentionSpec& spec, const LaunchShapes& shapes);
 
+/// What every launch of a plan has: entry, block, cluster, shared memory.
+LaunchRecipe start_recipe(const KernelPlan& plan);
+
 /// Whether all rows see about as many keys.
 bool even_work(const MaskSpec& mask);
 

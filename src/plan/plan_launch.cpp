@@ -79,11 +79,7 @@ Result<LaunchRecipe> plan_sm90_launch(const KernelPlan& plan, const LaunchShapes
   const Sm90Plan& sm90 = *plan.sm90;
   const Dtype output = spec.output_dtype.value_or(spec.qkv_dtype);
 
-  LaunchRecipe recipe;
-  recipe.entry = plan.entry;
-  recipe.block = {static_cast<std::uint32_t>(plan.threads), 1, 1};
-  recipe.cluster = {static_cast<std::uint32_t>(plan.cluster), 1, 1};
-  recipe.dynamic_smem = static_cast<std::uint32_t>(plan.smem_bytes);
+  LaunchRecipe recipe = start_recipe(plan);
   if (shapes.batch == 0 || shapes.q_len == 0) {
     recipe.grid = {0, 0, 0};
     return recipe;

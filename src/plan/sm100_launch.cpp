@@ -86,11 +86,7 @@ Result<LaunchRecipe> plan_sm100_launch(const KernelPlan& plan, const LaunchShape
   const AttentionSpec& spec = plan.spec;
   const bool one_query = prefers_1q(*plan.sm100, spec, shapes, device);
   const Sm100Variant& body = one_query ? plan.sm100->variants.back() : plan.sm100->variants.front();
-  LaunchRecipe recipe;
-  recipe.entry = plan.entry;
-  recipe.block = {static_cast<std::uint32_t>(plan.threads), 1, 1};
-  recipe.cluster = {static_cast<std::uint32_t>(plan.cluster), 1, 1};
-  recipe.dynamic_smem = static_cast<std::uint32_t>(plan.smem_bytes);
+  LaunchRecipe recipe = start_recipe(plan);
   if (shapes.batch == 0 || shapes.q_len == 0 || (spec.ragged && shapes.total_q == 0)) {
     recipe.grid = {0, 0, 0};
     return recipe;

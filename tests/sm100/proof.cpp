@@ -168,6 +168,8 @@ std::map<std::string, int> features_of(const ProofCase& one) {
   ++counts[std::string(to_string(one.spec.arch))];
   ++counts[std::string(to_string(one.spec.qkv_dtype))];
   if (one.spec.sink) ++counts["sink"];
+  if (one.spec.ragged) ++counts["ragged"];
+  if (one.spec.page_size > 0) ++counts[fmt::format("page_size {}", one.spec.page_size)];
   if (one.spec.return_lse) ++counts["LSE"];
   if (one.shape.kv_len == 0) ++counts["kv_len 0"];
   if (one.shape.kv_len == 1) ++counts["kv_len 1"];
@@ -289,6 +291,8 @@ int run(const Options& options) {
     };
     if (i < named) {
       for (const InputKind input : verify::kInputs) add(input, options.seeds);
+      // Keys in pages, or of sequences of several lengths, stay where they are.
+      if (cases[i].spec.page_size > 0 || cases[i].spec.ragged) continue;
       add(InputKind::kRising, options.seeds);
       items.back().change = Item::Change::kReversed;
       add(InputKind::kNormal, options.seeds);

@@ -165,6 +165,19 @@ const std::vector<Row>& rows() {
       {"many tiles a CTA", kBf, 64, 64, 3, 1, "null", "identity", {3, 33, 70, 2}, {"lse"}},
       {"many tiles a CTA, one query tile", kBf, 128, 128, 2, 1, "null", "identity", {2, 33, 70, 1}, {"lse", "1q"}},
       {"without LSE", kBf, 128, 128, 1, 1, "causal", "identity", {1, 141, 150, 1}, {}},
+      // Pages of K and V, ragged batches.
+      {"pages of 16", kBf, 64, 64, 1, 1, "causal", "identity", {3, 60, 150, 1}, {"lse", "page-16"}},
+      {"pages of 64", kBf, 128, 128, 8, 8, "null", "identity", {4, 20, 300, 1}, {"lse", "page-64"}},
+      {"pages of 128", kFp, 128, 128, 1, 1, "causal", "identity", {2, 141, 300, 1}, {"lse", "page-128"}},
+      {"pages of 512", kBf, 64, 64, 1, 1, "window", "identity", {3, 70, 300, 1}, {"lse", "page-512"}},
+      {"pages of 64, depth 192", kBf, 192, 192, 1, 1, "causal", "identity", {2, 70, 150, 1}, {"lse", "page-64"}},
+      {"pages of 64, 192/128, one query tile", kBf, 192, 128, 1, 1, "causal", "identity", {2, 70, 150, 1}, {"lse", "page-64", "1q"}},
+      {"decoding from pages", kBf, 128, 128, 8, 8, "null", "identity", {5, 1, 260, 148}, {"lse", "page-64", "sink"}},
+      {"ragged", kBf, 128, 128, 1, 1, "null", "identity", {4, 141, 150, 1}, {"lse", "ragged"}},
+      {"ragged causal, group", kBf, 64, 64, 4, 4, "causal", "identity", {5, 80, 150, 1}, {"lse", "ragged"}},
+      {"ragged, one query tile", kFp, 64, 64, 2, 1, "causal", "identity", {4, 150, 200, 1}, {"lse", "ragged", "1q"}},
+      {"ragged and paged", kBf, 128, 128, 2, 2, "causal", "identity", {4, 70, 200, 1}, {"lse", "ragged", "page-64"}},
+      {"ragged and paged, documents, sink", kBf, 64, 64, 2, 1, "causal-and-custom", "softcap", {3, 141, 150, 1}, {"lse", "ragged", "page-16", "sink"}},
       // sm_103a: every exponential on the MUFU.
       {"sm_103a causal", kBf, 128, 128, 1, 1, "causal", "identity", {1, 141, 300, 1}, {"lse", "103"}},
       {"sm_103a, one query tile", kBf, 64, 64, 1, 1, "null", "identity", {1, 100, 300, 2}, {"lse", "103"}},
@@ -190,6 +203,10 @@ ProofCase case_of(const Row& row) {
   one.spec.qkv_dtype = row.dtype;
   if (with("fp16-out")) one.spec.output_dtype = Dtype::kFp16;
   if (with("bf16-out")) one.spec.output_dtype = Dtype::kBf16;
+  one.spec.ragged = with("ragged");
+  for (const int size : {16, 64, 128, 512}) {
+    if (with(fmt::format("page-{}", size))) one.spec.page_size = size;
+  }
   if (with("mla")) one.spec.mla = Mla::kPrefill;
   one.spec.mask = mask_named(row.mask);
   one.spec.score_mod = score_mod_named(row.mod);
@@ -303,6 +320,8 @@ AttentionSpec random_spec(Draw& draw) {
   const auto mods = verify::score_mods();
   spec.score_mod = mods[mod < 6 ? 0 : static_cast<std::size_t>(mod - 6)].second;
   spec.score_mod.constant = spec.score_mod.kind == ScoreModSpec::Kind::kSoftcap && draw.once_in(2);
+  if (draw.once_in(4)) spec.page_size = draw.of({16, 32, 64, 128, 256});
+  spec.ragged = draw.once_in(5);
   spec.sink = draw.once_in(4);
   spec.return_lse = !draw.once_in(5);
   spec.lse_includes_sink = !(spec.sink && draw.once_in(3));
@@ -319,7 +338,8 @@ ProofShape random_shape(Draw& draw, const AttentionSpec& spec) {
   // Tiles of 128 x 128, and what their products cost, are bounded: the proof is to end.
   const int heads = spec.num_q_heads;
   const int cost = spec.qk_depth > 128 ? 2 : 1;
-  shape.batch = draw.once_in(4) ? 1 + draw.below(3) : 1;
+  const bool several = spec.ragged || spec.page_size > 0;
+  shape.batch = several || draw.once_in(4) ? 1 + draw.below(several ? 5 : 3) : 1;
   shape.q_len = length(std::max(1, 420 / heads / cost / shape.batch));
   shape.kv_len = draw.once_in(20) ? 0 : length(heads > 16 ? 200 : 400 / cost);
   return shape;

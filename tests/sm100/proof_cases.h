@@ -11,6 +11,8 @@
 
 namespace attnjit::sm100 {
 
+/// Lengths are the longest sequence's: where a spec is ragged or paged the others are shorter, some
+/// empty (run_case.h, problem_of).
 struct ProofShape {
   int batch = 1, q_len = 0, kv_len = 0;
   /// SMs that the launch is planned for: few of them make a CTA walk several tiles, many of them

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <vector>
 
 #include "attnjit/sm100_plan.h"
 #include "verify/compare.h"
@@ -44,8 +45,15 @@ Result<verify::Problem> problem_of(const ProofCase& one, verify::InputKind input
                                    std::uint64_t seed) {
   verify::ProblemRequest request;
   request.batch = one.shape.batch;
-  request.q_lens = {one.shape.q_len};
-  request.kv_lens = {one.shape.kv_len};
+  // One length, or one a sequence: all of it, none, one, half, all but one, ..
+  const auto lengths = [&](int longest, bool each) {
+    std::vector<std::int64_t> list{longest};
+    const std::int64_t others[] = {0, std::min(1, longest), longest / 2, std::max(longest - 1, 0)};
+    for (int b = 1; each && b < one.shape.batch; ++b) list.push_back(others[(b - 1) % 4]);
+    return list;
+  };
+  request.q_lens = lengths(one.shape.q_len, one.spec.ragged);
+  request.kv_lens = lengths(one.shape.kv_len, one.spec.ragged || one.spec.page_size > 0);
   request.input = input;
   request.seed = seed;
   request.threads = 1;

@@ -200,9 +200,9 @@ void add_maps(const Sm90Plan& sm90, KernelPlan& plan) {
   for (const char* kind : {"full", "empty"}) {
     for (int i = 0; i < sm90.num_q_stages; ++i) {
       for (int consumer = 0; consumer < sm90.num_consumers; ++consumer) {
-        const bool by_warps = sm90.o_blocks > 0 && kind == std::string_view("empty");
-        plan.barriers.push_back(
-            {fmt::format("Q {} of {} {}", i, consumer, kind), by_warps ? 4 : 1});
+        // A consumer's warps each hand Q back.
+        const int arrivals = kind == std::string_view("empty") ? 4 : 1;
+        plan.barriers.push_back({fmt::format("Q {} of {} {}", i, consumer, kind), arrivals});
       }
     }
   }

@@ -75,12 +75,14 @@ ATTNJIT_DEVICE void rescale_output(float (&o)[kCount], const float (&factor)[2])
   for (int i = 0; i < kCount; ++i) o[i] *= factor[(i >> 1) & 1];
 }
 
-/// Hands Q's memory back to the producer, once the store of the O staged there has read it. For the
-/// thread that elect_one() chooses in a consumer's warp 0: bulk groups belong to their thread.
+/// Hands Q's memory back to the producer, once the store of the O staged there has read it; called
+/// by each warp. NOTE: bulk groups belong to their thread: elect_one() chooses the one that stored,
+/// and finds no groups in the other warps.
 template <class Config>
-ATTNJIT_DEVICE void release_q(const Smem<Config>& smem, int stage, int consumer) {
-  bulk_wait_group_read();
-  mbarrier_arrive(smem.q_empty(stage, consumer));
+ATTNJIT_DEVICE void release_q(const Smem<Config>& smem, int stage, int consumer, int lane) {
+  if (elect_one()) bulk_wait_group_read();
+  __syncwarp();
+  if (lane == 0) mbarrier_arrive(smem.q_empty(stage, consumer));
 }
 
 /// Begins to write the warpgroup's O, by TMA stores that clip at q_len. It is staged in the
@@ -144,7 +146,7 @@ ATTNJIT_DEVICE void consume(const Smem<Config>& smem, const Arguments& arguments
   int unreleased = -1;  // the stage of Q whose memory still holds the O of the work tile before
   const auto release = [&] {
     if constexpr (Config::kOBlocks == 0 && Config::kQStages > 1) {
-      if (unreleased >= 0 && warp == 0 && elect_one()) release_q(smem, unreleased, consumer);
+      if (unreleased >= 0) release_q(smem, unreleased, consumer, lane);
       unreleased = -1;
     }
   };
@@ -152,7 +154,7 @@ ATTNJIT_DEVICE void consume(const Smem<Config>& smem, const Arguments& arguments
 
   while (true) {
     mbarrier_wait(smem.q_full(q_ring.stage, consumer), q_ring.parity);
-    const WorkTile work = load_work(smem.work(q_ring.stage, consumer));
+    const WorkTile work = load_work(smem.work(q_ring.stage, consumer), lane);
     if (work.batch < 0) break;
     const int group_row = work.first_row + consumer * 64;
     const int thread_row = group_row + warp * 16 + (lane >> 2);
@@ -338,7 +340,7 @@ ATTNJIT_DEVICE void consume(const Smem<Config>& smem, const Arguments& arguments
     store_output<Config>(o, smem, arguments, work, q_ring.stage, consumer, warp, lane);
     if constexpr (Config::kOBlocks == 0) {
       if constexpr (Config::kQStages == 1) {
-        if (warp == 0 && elect_one()) release_q(smem, q_ring.stage, consumer);
+        release_q(smem, q_ring.stage, consumer, lane);
       } else {
         unreleased = q_ring.stage;
       }

@@ -28,8 +28,7 @@ ATTNJIT_DEVICE void forward(const Arguments& arguments, const P& params) {
 #pragma unroll
     for (int i = 0; i < Config::kQStages * Config::kConsumers; ++i) {
       mbarrier_init(smem.q_full(i / Config::kConsumers, i % Config::kConsumers), 1);
-      mbarrier_init(smem.q_empty(i / Config::kConsumers, i % Config::kConsumers),
-                    Config::kOBlocks > 0 ? 4 : 1);
+      mbarrier_init(smem.q_empty(i / Config::kConsumers, i % Config::kConsumers), 4);
     }
 #pragma unroll
     for (int stage = 0; stage < Config::kStages; ++stage) {

@@ -19,10 +19,14 @@ ATTNJIT_DEVICE void store_work(u32 address, const WorkTile& work) {
                   static_cast<u32>(work.first_row), static_cast<u32>(work.tile_begin));
   store_shared_v4(address + 16, static_cast<u32>(work.tile_end), 0, 0, 0);
 }
-/// What the producer announced; batch is -1 after the last tile.
-ATTNJIT_DEVICE WorkTile load_work(u32 address) {
+/// What the producer announced, for a whole warp; batch is -1 after the last tile. NOTE: lane 0
+/// alone reads, because it is lane 0 that hands the memory back: an arrival orders its own thread's
+/// reads.
+ATTNJIT_DEVICE WorkTile load_work(u32 address, int lane) {
   const auto word = [&](int i) {
-    return warp_uniform(static_cast<int>(load_shared_word(address + 4 * i)));
+    u32 value = 0;
+    if (lane == 0) value = load_shared_word(address + 4 * i);
+    return warp_uniform(static_cast<int>(value));
   };
   return {word(0), word(1), word(2), word(3), word(4)};
 }

@@ -134,7 +134,7 @@ TEST(Sm90Plan, BarriersCountEachConsumerWarp) {
   };
   EXPECT_EQ(plan.barriers.size(), 24u);
   EXPECT_EQ(arrivals("Q 1 of 0 full"), 1);
-  EXPECT_EQ(arrivals("Q 0 of 1 empty"), 1);
+  EXPECT_EQ(arrivals("Q 0 of 1 empty"), 4);
   EXPECT_EQ(arrivals("K 1 full"), 1);
   EXPECT_EQ(arrivals("K 0 empty"), 12);
   EXPECT_EQ(arrivals("V 1 empty"), 12);

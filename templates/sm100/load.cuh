@@ -35,34 +35,47 @@ ATTNJIT_DEVICE void load_kv_chunk(const KvTile<Config, kIsK>& kv, const Argument
                                   const WorkTile& work, int tile, int chunk) {
   using L = Layout<Config>;
   constexpr int kBlocks = KvTile<Config, kIsK>::kBlocks / KvTile<Config, kIsK>::kChunks;
-  constexpr int kBoxes = Config::kTileN / L::kBoxRows;
   const int first = tile * Config::kTileN;
   const TensorMap* const map = kIsK ? arguments.k_map : arguments.v_map;
-  int pages[kBoxes];
   if constexpr (L::kPaged) {
+    constexpr int kBoxes = Config::kTileN / L::kBoxRows;
+    // NOTE: four boxes at a time, and one copy of their code for all blocks: each page and each
+    // address would be a register.
+    constexpr int kAtOnce = kBoxes < 4 ? kBoxes : 4;
     const int* const table =
         arguments.page_table + static_cast<i64>(work.batch) * arguments.max_pages;
+#pragma unroll 1
+    for (int begin = 0; begin < kBoxes; begin += kAtOnce) {
+      int pages[kAtOnce];
 #pragma unroll
-    for (int box = 0; box < kBoxes; ++box) {
-      // NOTE: a page past the end has no entry in the table. Number -1 is out of bounds and gives
-      // zeros, which the barrier counts like any other bytes.
-      const int row = first + box * L::kBoxRows;
-      pages[box] = row < work.kv_len ? table[row / Config::kPageSize] : -1;
-    }
-  }
-  kv.acquire(chunk);
-  kv.expect(chunk);
-#pragma unroll
-  for (int i = 0; i < kBlocks; ++i) {
-    const int block = chunk * kBlocks + i;
-    if constexpr (L::kPaged) {
-#pragma unroll
-      for (int box = 0; box < kBoxes; ++box) {
-        tma_load_4d(kv.block(block) + static_cast<u32>(box * L::kBoxRows * 128), map,
-                    kv.full(chunk), block * 64, work.kv_head,
-                    kBoxes == 1 ? first % Config::kPageSize : 0, pages[box], kEvictLast);
+      for (int i = 0; i < kAtOnce; ++i) {
+        // NOTE: a page past the end has no entry in the table. Number -1 is out of bounds and gives
+        // zeros, which the barrier counts like any other bytes.
+        const int row = first + (begin + i) * L::kBoxRows;
+        pages[i] = row < work.kv_len ? table[row / Config::kPageSize] : -1;
       }
-    } else {
+      if (begin == 0) {
+        kv.acquire(chunk);
+        kv.expect(chunk);
+      }
+#pragma unroll 1
+      for (int block = chunk * kBlocks; block < (chunk + 1) * kBlocks; ++block) {
+        const u32 data = opaque(kv.block(block) + static_cast<u32>(begin * L::kBoxRows * 128));
+#pragma unroll
+        for (int i = 0; i < kAtOnce; ++i) {
+          if (kBoxes % kAtOnce != 0 && begin + i >= kBoxes) break;
+          tma_load_4d(data + static_cast<u32>(i * L::kBoxRows * 128), map, kv.full(chunk),
+                      block * 64, work.kv_head, kBoxes == 1 ? first % Config::kPageSize : 0,
+                      pages[i], kEvictLast);
+        }
+      }
+    }
+  } else {
+    kv.acquire(chunk);
+    kv.expect(chunk);
+#pragma unroll
+    for (int i = 0; i < kBlocks; ++i) {
+      const int block = chunk * kBlocks + i;
       tma_load_4d(kv.block(block), map, kv.full(chunk), block * 64, work.kv_head, first, work.batch,
                   kEvictLast);
     }

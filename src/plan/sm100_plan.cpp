@@ -430,6 +430,20 @@ void record_ring(const Fa4Config& reference, const Sm100Variant& variant, const 
   record("smem_used", reference.smem_used, variant.smem_bytes);
 }
 
+// The pairs of a row's exponentials that are polynomials on the FMA pipe (the table of
+// docs/sm100.md). By cycles of 128 keys: 1024 of MUFU, less 16 a pair, against the tensor cores' 4
+// a column of Q K^T and of P V. Where the MUFU is the bound, three in 16, which is the most that
+// leaves a softmax thread registers enough; where the tensor cores are, a share that gives the MUFU
+// an eighth of slack or so, as FlashAttention-4's. sm_103 doubled the MUFU.
+std::int64_t polynomial_pairs(Arch arch, const Sm100Variant& variant) {
+  if (arch == Arch::kSm103a) return 0;
+  const std::int64_t tensor_cycles =
+      4 * (variant.qk_mma_depth + align_up(variant.ov_depth, variant.MMA_K));
+  const std::int64_t pairs = variant.BN / 2;
+  if (tensor_cycles < 896) return pairs * 3 / 16;
+  return tensor_cycles <= 1024 ? pairs / 8 : pairs / 16;
+}
+
 Result<Sm100Plan> plan_fa4(const AttentionSpec& given, const AttentionSpec& spec,
                            const PlanOptions& options, ConfigKind kind, Tuned& tuned) {
   Sm100Plan plan;
@@ -529,10 +543,8 @@ Result<Sm100Plan> plan_fa4(const AttentionSpec& given, const AttentionSpec& spec
   plan.launch_registers = static_cast<int>(kRegisterFile / plan.threads);
   plan.cluster = static_cast<int>(config.cta_group());
   add_tensor_maps(spec, plan.variants.front(), config.swizzle_mode, plan);
-  // An eighth of the exponentials, where the MUFU pipe is the bound: a quarter has more polynomials
-  // in flight than a softmax thread has registers. sm_103 doubled that pipe.
   plan.exp2_pairs = *keys / 2;
-  plan.exp2_fma_pairs = spec.arch == Arch::kSm103a ? 0 : plan.exp2_pairs / 8;
+  plan.exp2_fma_pairs = polynomial_pairs(spec.arch, plan.variants.front());
   return plan;
 }
 

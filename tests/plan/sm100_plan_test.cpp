@@ -298,6 +298,23 @@ TEST(Sm100Plan, BarriersHaveTheReferencesOrderAndOneArrivalAWarp) {
   }
 }
 
+// The table of docs/sm100.md: more where the MUFU is the bound, fewer where the tensor cores are.
+TEST(Sm100Plan, PolynomialsByWhatBoundsTheLoop) {
+  const auto pairs = [](int qk_depth, int ov_depth, Arch arch = Arch::kSm100a) {
+    AttentionSpec spec = dense(qk_depth);
+    spec.ov_depth = ov_depth;
+    spec.arch = arch;
+    return plan_of(spec).sm100->exp2_fma_pairs;
+  };
+  EXPECT_EQ(pairs(64, 64), 12);
+  EXPECT_EQ(pairs(96, 96), 12);
+  EXPECT_EQ(pairs(112, 112), 8);
+  EXPECT_EQ(pairs(128, 128), 8);
+  EXPECT_EQ(pairs(192, 128), 4);
+  EXPECT_EQ(pairs(192, 192), 2);  // of 32: a tile has 64 keys
+  EXPECT_EQ(pairs(64, 64, Arch::kSm103a), 0);
+}
+
 TEST(Sm100Plan, Depth64IsLoweredFrom192Keys) {
   const KernelPlan result = plan_of(dense(64));
   const Deviation* bn = deviation(result, "BN");

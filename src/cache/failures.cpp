@@ -109,8 +109,8 @@ std::optional<Error> Failures::find(const EntryId& id) {
   return std::move(failure->error);
 }
 
-void Failures::remember(const EntryId& id, const Error& error) {
-  if (ttl_ns_ <= 0) return;
+std::int64_t Failures::remember(const EntryId& id, const Error& error) {
+  if (ttl_ns_ <= 0) return 0;
   const std::int64_t now = fs_.now_ns();
   const std::string name = note_name(id);
   {
@@ -121,10 +121,11 @@ void Failures::remember(const EntryId& id, const Error& error) {
     }
     memory_[name] = Failure{error, now};
   }
-  if (layer_ != nullptr) {
-    // Only saves work; without it the next process compiles, and fails, itself.
-    static_cast<void>(layer_->write_note(Room::kFailures, name, encode_failure(id, error, now)));
-  }
+  if (layer_ == nullptr) return 0;
+  // Only saves work; without it the next process compiles, and fails, itself.
+  const std::string note = encode_failure(id, error, now);
+  if (!layer_->write_note(Room::kFailures, name, note)) return 0;
+  return static_cast<std::int64_t>(note.size());
 }
 
 void Failures::forget_all_in_memory() {

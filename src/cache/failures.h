@@ -35,7 +35,8 @@ class Failures {
 
   /// The error of a failure that is still remembered.
   std::optional<Error> find(const EntryId& id);
-  void remember(const EntryId& id, const Error& error);
+  /// The bytes that were written to the layer.
+  std::int64_t remember(const EntryId& id, const Error& error);
   void forget(const EntryId& id);
   void forget_all_in_memory();
 

@@ -11,6 +11,8 @@
 namespace attnjit::cache {
 namespace {
 
+constexpr std::int64_t kBlockBytes = 4096;  // what a file takes on disk at least
+
 // A leader's failure that says nothing about a request with more time than the leader had.
 bool ran_out_of_time(const Landed& landed, Compiler::Deadline deadline) {
   return !landed.result.ok() && landed.result.error().code == ErrorCode::kTimeout &&
@@ -146,7 +148,8 @@ Result<KernelImage> Store::compile_and_store(const Request& request) {
   } else if (result.error().code == ErrorCode::kCompileFailed ||
              // Not the caller's limit but the compiler's own: it would strike again.
              (result.error().code == ErrorCode::kTimeout && Clock::now() < request.deadline)) {
-    failures_->remember(request.id, result.error());
+    const std::int64_t written = failures_->remember(request.id, result.error());
+    if (written > 0) trim_after_store(std::max(written, kBlockBytes));
   }
   return result;
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "cache/io.h"
 #include "cache/key_lock.h"
@@ -16,6 +17,7 @@ constexpr std::int64_t kSecondNs = 1000000000;
 constexpr std::int64_t kTemporaryAgeNs = 3600 * kSecondNs;
 constexpr std::int64_t kLockAgeNs = 3600 * kSecondNs;
 constexpr std::int64_t kQuarantineShare = 8;  // of the cap
+constexpr std::int64_t kFailuresShare = 16;   // of the cap
 
 bool old(const SeenFile& file, std::int64_t now, std::int64_t age) {
   return file.stat.modified_ns < now - age;
@@ -103,8 +105,21 @@ CacheGcReport trim(Layer& layer, const TrimOptions& options) {
       sweep(Room::kLocks, [&](const SeenFile& file) { return old(file, now, kLockAgeNs); });
   const std::int64_t ttl_ns =
       std::min<std::int64_t>(options.failure_ttl.count(), 10 * 365 * 86400) * kSecondNs;
-  report.removed_failures =
-      sweep(Room::kFailures, [&](const SeenFile& file) { return old(file, now, ttl_ns); });
+  // NOTE: a share, oldest first out: failures are made as fast as somebody sends bad code, and must
+  // not drive out the kernels.
+  std::vector<SeenFile> failures = scan_room(layer, *root, Room::kFailures);
+  std::sort(failures.begin(), failures.end(), [](const SeenFile& a, const SeenFile& b) {
+    return a.stat.modified_ns > b.stat.modified_ns;
+  });
+  std::set<std::string> too_many;
+  std::int64_t kept = 0;
+  for (const SeenFile& file : failures) {
+    kept += file.bytes();
+    if (kept > options.max_bytes / kFailuresShare) too_many.insert(file.name);
+  }
+  report.removed_failures = sweep(Room::kFailures, [&](const SeenFile& file) {
+    return old(file, now, ttl_ns) || too_many.count(file.name) != 0;
+  });
   // The oldest first: names in quarantine begin with the time.
   std::int64_t quarantined = 0;
   for (const SeenFile& file : scan_room(layer, *root, Room::kQuarantine)) {

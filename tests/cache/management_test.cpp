@@ -123,6 +123,36 @@ TEST_F(ManagementTest, StaysUnderTheCapWhoeverWrites) {
   }
 }
 
+// Whoever sends code that does not compile, again and again another one, fills no disk and drives
+// out no kernel.
+TEST_F(ManagementTest, AFloodOfFailuresHasAShareOfItsOwn) {
+  options.max_bytes = 400000;
+  const auto cache = open();
+  for (int number = 0; number < 20; ++number) store(*cache, number);
+  const auto failing = [&](CubinCache& asked, int number, int& compiles) {
+    return asked.get_or_compile(
+        make_key(number), kBuild, BuildPolicy::kExact, in_a_minute(),
+        [&]() -> Result<KernelImage> {
+          ++compiles;
+          return make_error(ErrorCode::kCompileFailed, std::string(3000, 'e'));
+        },
+        nullptr);
+  };
+  int compiles = 0;
+  for (int number = 1000; number < 1600; ++number) {
+    fs.advance_s(1);
+    EXPECT_FALSE(failing(*cache, number, compiles).ok());
+    const CacheLayerInfo info = cache->layers().front();
+    ASSERT_LE(info.entry_bytes + info.other_bytes, options.max_bytes) << number;
+  }
+  EXPECT_EQ(compiles, 600);
+  for (int number = 0; number < 20; ++number) EXPECT_TRUE(has(number)) << number;
+  EXPECT_EQ(cache->statistics().evicted, 0u);
+  // The newest ones are still known to other processes.
+  EXPECT_FALSE(failing(*open(), 1599, compiles).ok());
+  EXPECT_EQ(compiles, 600);
+}
+
 TEST_F(ManagementTest, KeepsNoEntryLargerThanTheCap) {
   options.max_bytes = 1000;
   const auto cache = open();

@@ -293,6 +293,16 @@ Step execute_tensor(Warp& warp, const Op& op, u32 mask) {
                       coordinates[0], kInnerStartAlignment));
       continue;
     }
+    // PTX ISA 9.7.9.27.1.1: an H200 answers with an illegal instruction. Loads may begin before 0.
+    const auto negative = std::find_if(coordinates.begin(), coordinates.end(),
+                                       [](std::int32_t coordinate) { return coordinate < 0; });
+    if ((op.mode & kLoad) == 0 && negative != coordinates.end()) {
+      cluster.report(FindingKind::kBounds, &warp, static_cast<int>(lane), op.site,
+                     fmt::format("the box to store begins at {} in dimension {}: a store's "
+                                 "coordinates must not be negative",
+                                 *negative, negative - coordinates.begin()));
+      continue;
+    }
     auto rows =
         rows_of(*map, coordinates, four, (op.mode & kLoad) != 0 ? BoxUse::kLoad : BoxUse::kStore);
     u32 bytes = 0;

@@ -164,5 +164,39 @@ TEST(Conformance, ApproximateFunctionsAreWithinTheIsasError) {
   }
 }
 
+// Seen on an H200: a store whose box begins before the tensor is an illegal instruction (PTX ISA
+// 9.7.9.27.1.1), where a load's reads zeros. Past the end both are clipped.
+TEST(TensorStore, ABoxThatBeginsBeforeTheTensorIsAFinding) {
+  TensorMapDescription map;
+  map.name = map.buffer = "global";
+  map.dtype = Dtype::kF32;
+  map.dims = {4, 8};
+  map.strides = {16};
+  map.box = {4, 4};
+  map.element_strides = {1, 1};
+  const auto stored_at = [&](std::int32_t column, std::int32_t row) {
+    std::vector<EmulatorBuffer> buffers{f32_buffer("global", std::vector<float>(32, 0.0f)),
+                                        f32_buffer("in", std::vector<float>(16, 1.0f))};
+    LaunchRecipe recipe = recipe_of("store_2", {1, 1, 1}, {64, 1, 1},
+                                    {map_argument("global"), pointer("in"), scalar(column),
+                                     scalar(row), scalar(0), scalar(0), scalar(0), scalar(64)});
+    recipe.dynamic_smem = 64;
+    recipe.tensor_maps = {map};
+    const EmulatorReport report = run(module_of("tma.ptx"), recipe, buffers);
+    double sum = 0;
+    for (const float value : values_of<float>(buffers[0])) sum += value;
+    return std::pair{report, sum};
+  };
+  for (const auto& [row, sum] : {std::pair{0, 16.0}, {6, 8.0}, {8, 0.0}}) {
+    const auto [report, stored] = stored_at(0, row);
+    EXPECT_TRUE(report.passed) << words(report);
+    EXPECT_EQ(stored, sum) << row;
+  }
+  for (const auto& [column, row] : {std::pair{0, -1}, {-4, 0}}) {
+    const EmulatorReport report = stored_at(column, row).first;
+    EXPECT_TRUE(has_finding(report, FindingKind::kBounds)) << words(report);
+  }
+}
+
 }  // namespace
 }  // namespace attnjit::emulator

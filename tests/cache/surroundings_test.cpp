@@ -112,6 +112,30 @@ int child_full(const std::string& folder) {
   return from_disk ? 0 : 9;
 }
 
+/// Uses a cache on a file system that is mounted read-only.
+int child_read_only(const std::string& folder) {
+  if (::unshare(CLONE_NEWNS) != 0 ||
+      ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+      ::mount(folder.c_str(), folder.c_str(), nullptr, MS_BIND, nullptr) != 0 ||
+      ::mount(nullptr, folder.c_str(), nullptr, MS_BIND | MS_REMOUNT | MS_RDONLY, nullptr) != 0) {
+    return 77;
+  }
+  LogLines lines;
+  CacheOptions options = options_for(folder);
+  options.log = lines.sink();
+  const auto cache = attnjit::open_cache(options);
+  bool from_disk = false;
+  if (!get(*cache, 1, {}, milliseconds(60000), &from_disk) || !from_disk) return 2;
+  for (int number = 2; number < 6; ++number) {
+    if (!get(*cache, number, {}, milliseconds(60000), &from_disk) || from_disk) return 3;
+  }
+  if (lines.count(LogLevel::kWarning, "cannot write to the cache") != 1) return 4;
+  if (cache->layers().front().state != CacheLayerInfo::State::kReadOnly) return 5;
+  if (!cache->verify().bad.empty()) return 6;
+  static_cast<void>(cache->gc({0, false}));
+  return get(*cache, 1, {}, milliseconds(60000), &from_disk) && from_disk ? 0 : 7;
+}
+
 /// Asks and stores; is killed at some time.
 int child_work(const std::string& folder, unsigned seed) {
   std::mt19937 random(seed);
@@ -130,6 +154,7 @@ int run_child(int argc, char** argv) {
   const std::string folder = argv[3];
   if (mode == "exit") return child_exit(folder);
   if (mode == "full") return child_full(folder);
+  if (mode == "read-only") return child_read_only(folder);
   if (mode == "work" && argc == 5) {
     return child_work(folder, static_cast<unsigned>(std::atol(argv[4])));
   }
@@ -166,6 +191,14 @@ TEST_F(Surroundings, AFullDiskServesAndKeepsNothingInPart) {
   const int code = Child({"full", folder}).wait();
   if (code == 77) GTEST_SKIP() << "a file system of one's own needs privileges";
   EXPECT_EQ(code, 0);
+}
+
+TEST_F(Surroundings, AReadOnlyMountServesWhatItHas) {
+  ASSERT_TRUE(get(*attnjit::open_cache(options_for(folder)), 1));
+  const int code = Child({"read-only", folder}).wait();
+  if (code == 77) GTEST_SKIP() << "a mount of one's own needs privileges";
+  EXPECT_EQ(code, 0);
+  EXPECT_TRUE(stdfs::exists(entry_path(1)));
 }
 
 TEST_F(Surroundings, ModesDoNotDependOnTheUmask) {

@@ -91,7 +91,7 @@ class Sm100Layouts : public testing::Test {
         plan_launch(kernel.generated.plan, problem->launch_shapes(), problem->launch_scalars(),
                     problem->param_values(), device);
     if (!recipe) return 0;
-    EmulatorOptions options = proof_options(0);
+    EmulatorOptions options = proof_options(kernel.generated.plan, 0);
     options.stats = true;
     const auto run = emulator::run_kernel(kernel.module, *recipe, *problem, options);
     if (!run || !run->report.passed) return 0;

@@ -291,15 +291,45 @@ bool decode_funnel(Decoding& d) {
   return true;
 }
 
+// s[0]: the result, s[1]: q; mode: 0 and, 1 or
+Step execute_lop3_predicate(Warp& warp, const Op& op, u32 mask) {
+  u32 nonzero = 0;
+  for (u32 lane = 0; lane < 32; ++lane)
+    if (warp.lane32(op.s[0], lane) != 0) nonzero |= u32{1} << lane;
+  const u32 q = warp.predicate(op.s[1]);
+  warp.set_predicate(op.d, op.mode == 0 ? nonzero & q : nonzero | q, mask);
+  if (warp.machine->checks)
+    warp.set_poison(op.d, warp.poison_of(op.s[0]) | warp.poison_of(op.s[1]), mask, op.site);
+  return Step::kNext;
+}
+
 bool decode_lop3(Decoding& d) {
-  if (d.has("and") || d.has("or")) return d.unsupported("lop3 with a predicate is not modelled");
+  // lop3.BoolOp d|p, a, b, c, table, q: p = (d != 0) BoolOp q.
+  const int combines = d.take_any({"and", "or"});
   if (bits_of(d.take_type()) != 32) return d.unsupported("lop3 is of .b32");
   u64 table = 0;
-  if (!d.expect(5, 5) || !d.done() || !d.immediate(4, &table)) return false;
-  const Ref a = d.source(1, 32), b = d.source(2, 32), c = d.source(3, 32),
-            to = d.destination(0, 32);
+  const std::size_t operands = combines < 0 ? 5 : 6;
+  if (!d.expect(operands, operands) || !d.done() || !d.immediate(4, &table)) return false;
+  const Ref a = d.source(1, 32), b = d.source(2, 32), c = d.source(3, 32);
+  if (combines < 0) {
+    const Ref to = d.destination(0, 32);
+    if (d.failed()) return false;
+    d.alu(select_lane({LaneOp::kLop3}), to, 32, {a, b, c}).imm = table & 0xFF;
+    return true;
+  }
+  const Operand& pair = d.in.operands[0];
+  if (pair.kind != Operand::Kind::kPair) return d.invalid("two destinations d|p are needed");
+  Ref to = d.destination(pair.parts[0], 32);
+  const Ref predicate = d.destination(pair.parts[1], 1), q = d.source(5, 1);
   if (d.failed()) return false;
+  if (to == kNoRef) to = d.f.scratch(1);
   d.alu(select_lane({LaneOp::kLop3}), to, 32, {a, b, c}).imm = table & 0xFF;
+  Op& op = d.emit(execute_lop3_predicate);
+  op.d = predicate == kNoRef ? d.f.scratch_predicate() : predicate;
+  op.d_rows = 0;
+  op.s[0] = to;
+  op.s[1] = q;
+  op.mode = static_cast<u8>(combines);
   return true;
 }
 
@@ -512,7 +542,7 @@ void add_arithmetic(InstructionTable& t) {
   t.add({"xor", "", "logic", ".b16 .b32 .b64 .pred", "9.7.8.3", decode_logic<LaneOp::kXor, 3>});
   t.add({"not", "", "logic", ".b16 .b32 .b64 .pred", "9.7.8.4", decode_logic<LaneOp::kNot, 4>});
   t.add({"cnot", "", "logic", ".b16 .b32 .b64", "9.7.8.5", simple<LaneOp::kCnot, 1, true>});
-  t.add({"lop3", "", "logic", ".b32", "9.7.8.6", decode_lop3});
+  t.add({"lop3", "", "logic", ".b32; .and .or with predicates", "9.7.8.6", decode_lop3});
   t.add({"shf", "", "logic", ".l .r .wrap .clamp", "9.7.8.7", decode_funnel});
   t.add({"shl", "", "logic", "", "9.7.8.8",
          [](Decoding& d) { return decode_shift(d, LaneOp::kShl); }});

@@ -16,7 +16,7 @@ std::string Cluster::describe_site(u32 index) const {
   return text;
 }
 
-std::string Cluster::describe_agent(u32 agent) const {
+std::string Cluster::describe_agent(u32 agent, u32 site) const {
   const u32 per_cta = machine.warps_per_cta;
   if (agent < agents.first()) {
     return ctas.size() > 1
@@ -24,7 +24,8 @@ std::string Cluster::describe_agent(u32 agent) const {
                : fmt::format("warp {}", agent);
   }
   for (const auto& op : pending) {
-    if (op->lease.agent == agent)
+    // NOTE: an agent is lent again after its operation; the site tells whose access it was.
+    if (op->lease.agent == agent && op->site == site)
       return fmt::format("an operation of the {} in flight", op->unit());
   }
   return "an asynchronous operation";
@@ -68,7 +69,7 @@ void Cluster::report_conflict(const Conflict& c, const Warp* warp, int lane, u32
     report(FindingKind::kProxy, warp, lane, site,
            fmt::format("the async proxy {} {} that {} wrote at {}; they are ordered, but no "
                        "fence.proxy.async lies between",
-                       write ? "overwrites" : "reads", where, describe_agent(c.agent),
+                       write ? "overwrites" : "reads", where, describe_agent(c.agent, c.site),
                        describe_site(c.site)));
     return;
   }
@@ -77,7 +78,7 @@ void Cluster::report_conflict(const Conflict& c, const Warp* warp, int lane, u32
            fmt::format("{} is read after {} wrote it at {}, but no "
                        "tcgen05.fence::after_thread_sync follows the synchronisation that orders "
                        "them",
-                       where, describe_agent(c.agent), describe_site(c.site)),
+                       where, describe_agent(c.agent, c.site), describe_site(c.site)),
            machine.options.model == EmulatorModel::kSilicon);
     return;
   }
@@ -90,7 +91,7 @@ void Cluster::report_conflict(const Conflict& c, const Warp* warp, int lane, u32
   report(FindingKind::kRace, warp, lane, site,
          fmt::format("{} of {} is not ordered after the {} by {} at {}{}",
                      write ? "this write" : "this read", where,
-                     c.earlier_is_write ? "write" : "read", describe_agent(c.agent),
+                     c.earlier_is_write ? "write" : "read", describe_agent(c.agent, c.site),
                      describe_site(c.site), harmless ? "; both wrote the same value" : ""),
          harmless);
 }

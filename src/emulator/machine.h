@@ -448,7 +448,7 @@ class Cluster {
               bool warning = false);
   void report_conflict(const Conflict& conflict, const Warp* warp, int lane, u32 site, bool write,
                        const Place& place, bool same = false);
-  std::string describe_agent(u32 agent) const;
+  std::string describe_agent(u32 agent, u32 site) const;
   std::string describe_site(u32 site) const;
   std::string describe_address(const Cta* cta, u64 offset) const;
 

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "emulator/decoding.h"
@@ -298,6 +299,9 @@ struct Movement {
   int half = 0;
   bool packs = false;
   bool stores = false;
+  int reduces = 0;  ///< .red: 0 no, 1 min, 2 max, over the registers of a thread
+  bool reduces_abs = false, reduces_nan = false;
+  int reduces_type = 0;  ///< 0 f32, 1 u32, 2 s32
 
   int registers() const { return tmem_registers(shape, n); }
   int lanes() const { return shape == TmemShape::k32x32b ? 32 : 16; }
@@ -318,11 +322,32 @@ Movement unpack(u64 v) {
   m.half = static_cast<int>(v >> 24 & 0xFFFF);
   m.packs = (v >> 40 & 1) != 0;
   m.stores = (v >> 41 & 1) != 0;
+  m.reduces = static_cast<int>(v >> 42 & 3);
+  m.reduces_abs = (v >> 44 & 1) != 0;
+  m.reduces_nan = (v >> 45 & 1) != 0;
+  m.reduces_type = static_cast<int>(v >> 46 & 3);
   return m;
 }
 u64 pack(const Movement& m) {
   return static_cast<u64>(m.shape) | static_cast<u64>(m.n) << 8 | static_cast<u64>(m.half) << 24 |
-         (m.packs ? u64{1} << 40 : 0) | (m.stores ? u64{1} << 41 : 0);
+         (m.packs ? u64{1} << 40 : 0) | (m.stores ? u64{1} << 41 : 0) |
+         static_cast<u64>(m.reduces) << 42 | (m.reduces_abs ? u64{1} << 44 : 0) |
+         (m.reduces_nan ? u64{1} << 45 : 0) | static_cast<u64>(m.reduces_type) << 46;
+}
+
+/// One step of tcgen05.ld.red (PTX ISA 9.7.16.8.3; NaN as in min and max).
+u32 reduce(const Movement& m, u32 a, u32 b) {
+  if (m.reduces_type != 0) {
+    const bool less = m.reduces_type == 1 ? a < b : static_cast<s32>(a) < static_cast<s32>(b);
+    return less == (m.reduces == 1) ? a : b;
+  }
+  const float x = bits_to_float(a), y = bits_to_float(b);
+  if (std::isnan(x) || std::isnan(y)) {
+    if (m.reduces_nan || (std::isnan(x) && std::isnan(y))) return 0x7FFFFFFF;
+    return std::isnan(x) ? b : a;
+  }
+  if (x == y) return std::signbit(x) == (m.reduces == 1) ? a : b;  // -0 is less than +0
+  return (x < y) == (m.reduces == 1) ? a : b;
 }
 
 /// A tcgen05.ld or st of a warp.
@@ -351,6 +376,7 @@ class TensorMove : public TensorOp {
           good;
     if (good) {
       for (int r = 0; r < move.registers(); ++r) move_register(memory, r);
+      if (move.reduces != 0) reduce_registers();
       cluster.stats.unit_bytes["tensor memory"] += static_cast<u64>(move.registers()) * 128;
     } else if (!move.stores) {
       for (const u32 row : rows) issuer->poison[row] = ~u32{0};
@@ -361,6 +387,23 @@ class TensorMove : public TensorOp {
   }
 
  private:
+  void reduce_registers() {
+    const auto n = static_cast<std::size_t>(move.registers());
+    u32* to = issuer->rows[rows[n]].lane;
+    u32 bad = 0;
+    for (std::size_t r = 0; r < n; ++r) {
+      for (u32 lane = 0; lane < 32; ++lane) {
+        u32 v = issuer->rows[rows[r]].lane[lane];
+        if (move.reduces_abs) v &= 0x7FFFFFFF;
+        to[lane] = r == 0 ? v : reduce(move, to[lane], v);
+      }
+      if (issuer->machine->checks) bad |= issuer->poison[rows[r]];
+    }
+    if (!issuer->machine->checks) return;
+    issuer->poison[rows[n]] = bad;
+    if (bad != 0) issuer->poison_site[rows[n]] = site;
+  }
+
   void move_register(TensorMemory& memory, int r) {
     const auto at = static_cast<std::size_t>(r);
     u32 bad = 0;
@@ -489,7 +532,9 @@ Step execute_tensor_wait(Warp& warp, const Op& op, u32 mask) {
 
 bool decode_move(Decoding& d, bool stores) {
   d.take(stores ? "st" : "ld");
-  if (d.take("red")) return d.unsupported("tcgen05.ld.red exists on sm_103a, not on sm_100a");
+  const bool reduces = !stores && d.take("red");
+  if (reduces && d.f.builder.module->target.starts_with("sm_100"))
+    return d.unsupported("tcgen05.ld.red exists on sm_103a, not on sm_100a");
   if (!d.take("sync") || !d.take("aligned")) return d.invalid(".sync.aligned is needed");
   Movement m;
   m.stores = stores;
@@ -500,27 +545,44 @@ bool decode_move(Decoding& d, bool stores) {
   if (n < 0) return d.invalid("a number .x1 to .x128 is needed");
   m.n = 1 << n;
   if (m.registers() > 128) return d.invalid("this shape does not have that many repetitions");
-  m.packs = d.take(stores ? "unpack::16b" : "pack::16b");
-  if (d.take_type() != Type::kB32) return d.invalid(".b32 is needed");
   const bool halves = m.shape == TmemShape::k16x32bx2;
-  const std::size_t operands = halves ? 3 : 2;
+  if (reduces) {
+    m.reduces = 1 + d.take_any({"min", "max"});
+    m.reduces_abs = d.take("abs");
+    m.reduces_nan = d.take("NaN");
+    const Type type = d.take_type();
+    m.reduces_type = type == Type::kU32 ? 1 : type == Type::kS32 ? 2 : 0;
+    const bool fits =
+        type == Type::kF32 || (m.reduces_type != 0 && !m.reduces_abs && !m.reduces_nan);
+    if (m.reduces == 0 || !fits || n == 0 || (m.shape != TmemShape::k32x32b && !halves))
+      return d.invalid(
+          ".red takes .32x32b or .16x32bx2, .x2 or more, .min or .max and .f32, .u32 or .s32");
+  } else {
+    m.packs = d.take(stores ? "unpack::16b" : "pack::16b");
+    if (d.take_type() != Type::kB32) return d.invalid(".b32 is needed");
+  }
+  const std::size_t operands = (halves ? 3u : 2u) + (reduces ? 1u : 0u);
   if (!d.expect(operands, operands) || !d.done()) return false;
   const std::size_t vector = stores ? operands - 1 : 0;
   if (halves) {
     u64 half = 0;
-    if (!d.immediate(stores ? 1 : 2, &half)) return false;
+    if (!d.immediate(stores ? 1 : reduces ? 3 : 2, &half)) return false;
     if (half >= kTmemColumns) return d.invalid("the half's offset is a number of columns");
     m.half = static_cast<int>(half);
   }
   if (!d.is(vector, Operand::Kind::kVector) ||
       d.in.operands[vector].parts.size() != static_cast<std::size_t>(m.registers()))
     return d.invalid(fmt::format("a vector of {} registers is needed", m.registers()));
-  const Ref address = tensor_address(d, d.in.operands[stores ? 0 : 1]);
+  const Ref address = tensor_address(d, d.in.operands[stores ? 0 : reduces ? 2 : 1]);
   std::vector<Ref> refs;
   for (const Operand& part : d.in.operands[vector].parts) {
     Ref r = stores ? d.source(part, 32) : d.destination(part, 32);
     if (!stores && r == kNoRef && !d.failed()) r = d.f.scratch(1);  // '_'
     refs.push_back(r);
+  }
+  if (reduces) {
+    const Ref r = d.destination(1, 32);
+    refs.push_back(r == kNoRef && !d.failed() ? d.f.scratch(1) : r);
   }
   if (d.failed()) return false;
   const u32 list = d.list(refs);
@@ -611,7 +673,8 @@ void add_tcgen05_memory(InstructionTable& t) {
   t.add({"tcgen05", ".relinquish_alloc_permit", "tensor memory", "", "9.7.16.7.1",
          decode_relinquish});
   t.add({"tcgen05", ".ld", "tensor memory",
-         ".32x32b .16x64b .16x128b .16x256b .16x32bx2, .x1 to .x128, .pack::16b; asynchronous",
+         ".32x32b .16x64b .16x128b .16x256b .16x32bx2, .x1 to .x128, .pack::16b; .red min max; "
+         "asynchronous",
          "9.7.16.8.3", [](Decoding& d) { return decode_move(d, false); }});
   t.add({"tcgen05", ".st", "tensor memory", "as ld, .unpack::16b; asynchronous", "9.7.16.8.4",
          [](Decoding& d) { return decode_move(d, true); }});

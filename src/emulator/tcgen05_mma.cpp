@@ -51,8 +51,26 @@ Form unpack(u64 v) {
 }
 
 // Places in Op::list.
-enum Slot : u32 { kD, kA, kB, kDescriptor, kEnable, kScaleA, kScaleB, kLanes };
+enum Slot : u32 { kD, kA, kB, kDescriptor, kEnable, kScaleA, kScaleB, kColumns, kLanes };
 constexpr u32 kSlots = kLanes + 8;
+
+/// Which of n columns of B count as zeros (PTX ISA 9.7.16.4.3, by its examples: runs of use-span +
+/// 1 zeros and skip-span + 1 ones, a sub-mask of its own for each part of N where M is below 128).
+std::vector<bool> zero_columns(u64 descriptor, int m, int n) {
+  std::vector<bool> mask(static_cast<std::size_t>(n), false);
+  if ((descriptor >> 39 & 1) == 0) return mask;
+  const int parts = m == 128 ? 1 : m == 64 ? 2 : 4;
+  const int ones = static_cast<int>(descriptor >> 40 & 0xFF) + 1,
+            zeros = static_cast<int>(descriptor >> 48 & 0xFF) + 1;
+  for (int column = 0; column < n; ++column) {
+    const int part = column / (n / parts);
+    const bool begins_with_ones = (descriptor >> (32 + part) & 1) != 0;
+    const int at =
+        (column % (n / parts) + static_cast<int>(descriptor >> (8 * part) & 0xFF)) % (ones + zeros);
+    mask[static_cast<std::size_t>(column)] = begins_with_ones ? at < ones : at >= zeros;
+  }
+  return mask;
+}
 
 /// Codes of an operand, [row][k], and which rows depend on uninitialised memory.
 struct Codes {
@@ -75,6 +93,7 @@ class TensorProduct : public TensorOp {
   u32 d_address = 0, a_address = 0, scale_a = 0, scale_b = 0;
   bool accumulate = false;
   std::array<u32, 8> disabled{};
+  std::vector<bool> zeroed;  ///< columns of B that count as zeros; empty: none
   AccumulatorLayout layout = AccumulatorLayout::kD;
 
   const char* unit() const override { return "tensor core (tcgen05.mma)"; }
@@ -256,6 +275,11 @@ class TensorProduct : public TensorOp {
       if (!read_shared(cluster, cta(c), b, shape.transpose_b, shape.b_format, rows, c * rows,
                        &codes_b_))
         return false;
+    }
+    for (std::size_t n = 0; n < zeroed.size(); ++n) {
+      if (!zeroed[n]) continue;
+      codes_b_.poison[n] = 0;
+      for (int i = 0; i < shape.k; ++i) codes_b_.at(static_cast<int>(n), i) = 0;
     }
     return true;
   }
@@ -584,6 +608,14 @@ void issue(Warp& warp, const Op& op, u32 lane) {
   for (u32 i = 0; i < 8; ++i) {
     if (list[kLanes + i] != kNoRef) product->disabled[i] = warp.lane32(list[kLanes + i], lane);
   }
+  if (list[kColumns] != kNoRef) {
+    const u64 columns = warp.lane64(list[kColumns], lane);
+    if ((columns >> 56 & 0x3F) != 0) {
+      malformed("a column shift in the zero-column mask is not modelled");
+      return;
+    }
+    product->zeroed = zero_columns(columns, shape.m, shape.n);
+  }
   auto event = std::make_shared<TensorEvent>();
   event->kind = TensorEvent::Kind::kMma;
   event->cta_group = form.cta_group;
@@ -603,6 +635,7 @@ Step execute_mma(Warp& warp, const Op& op, u32 mask) {
                                                       "enable-input-d",
                                                       "the address of A's scale factors",
                                                       "the address of B's scale factors",
+                                                      "the zero-column mask",
                                                       "disable-output-lane",
                                                       "disable-output-lane",
                                                       "disable-output-lane",
@@ -682,10 +715,13 @@ bool decode_mma(Decoding& d) {
   }
   refs[kEnable] = d.source(next++, 1);
   if (d.count() > next) {
-    if (form.ws) return d.unsupported("a zero-column mask is not modelled");
     u64 scale = 0;
-    if (!d.immediate(next++, &scale)) return false;
-    if (scale > 15 || (form.kind != MmaKind::kF16 && form.kind != MmaKind::kTf32))
+    if (form.ws) {
+      refs[kColumns] = d.source(next++, 64);
+    } else if (!d.immediate(next++, &scale)) {
+      return false;
+    }
+    if (scale > 15 || (!form.ws && form.kind != MmaKind::kF16 && form.kind != MmaKind::kTf32))
       return d.invalid("scale-input-d is 0 to 15, for kind::f16 and kind::tf32");
     form.scale_d = static_cast<int>(scale);
   }
@@ -707,8 +743,8 @@ void add_tcgen05_mma(InstructionTable& t) {
          "memory; cta_group::1 and ::2; M 64 128 256; disable-output-lane, scale-input-d, "
          "collector usage, .ashift",
          "9.7.16.10.9.1", decode_mma});
-  t.add({"tcgen05", ".mma.ws", "tensor core", "M 32 64 128; no zero-column mask", "9.7.16.10.9.3",
-         decode_mma});
+  t.add({"tcgen05", ".mma.ws", "tensor core", "M 32 64 128; zero-column mask without a shift",
+         "9.7.16.10.9.3", decode_mma});
 }
 
 }  // namespace attnjit::emulator

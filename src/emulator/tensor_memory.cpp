@@ -101,9 +101,9 @@ bool TensorMemory::access(Cluster& cluster, const TensorRange& range, bool write
     }
   }
   if (!found) return true;
-  const std::string earlier =
-      fmt::format("the {} by {} at {}", conflict.earlier_is_write ? "write" : "read",
-                  cluster.describe_agent(conflict.agent), cluster.describe_site(conflict.site));
+  const std::string earlier = fmt::format(
+      "the {} by {} at {}", conflict.earlier_is_write ? "write" : "read",
+      cluster.describe_agent(conflict.agent, conflict.site), cluster.describe_site(conflict.site));
   if (conflict.proxy_only) {
     cluster.report(
         FindingKind::kRace, warp, -1, site,

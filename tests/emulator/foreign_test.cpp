@@ -225,5 +225,54 @@ TEST(Foreign, ARelaxedClusterArrivalPublishesFencedInits) {
   EXPECT_TRUE(has_finding(report_of(""), FindingKind::kRace));
 }
 
+TEST(Foreign, Lop3CombinesWithAPredicate) {
+  std::vector<EmulatorBuffer> buffers{i32_buffer("o", std::vector<std::int32_t>(32, -1))};
+  const auto report = run_kernel(
+      kernel("setp.lt.u32 %p1, %r1, 16;\nlop3.or.b32 %r2|%p2, %r1, 1, 0, 0xC0, %p1;\n"
+             "lop3.and.b32 _|%p3, %r1, 2, 0, 0xC0, !%p1;\nselp.u32 %r3, 10, 0, %p2;\n"
+             "selp.u32 %r4, 100, 0, %p3;\nadd.u32 %r3, %r3, %r4;\nadd.u32 %r3, %r3, %r2;\n"
+             "st.global.u32 [%rd2], %r3;\n"),
+      32, buffers);
+  EXPECT_TRUE(report.passed) << words(report);
+  const auto got = values_of<std::int32_t>(buffers[0]);
+  for (int lane = 0; lane < 32; ++lane) {
+    const int want = (lane & 1) + ((lane & 1) != 0 || lane < 16 ? 10 : 0) +
+                     ((lane & 2) != 0 && lane >= 16 ? 100 : 0);
+    EXPECT_EQ(got[static_cast<std::size_t>(lane)], want) << lane;
+  }
+}
+
+// sm_103a: FlashAttention-4 takes a row's maximum while it loads the scores.
+TEST(Foreign, TensorMemoryLoadsReduce) {
+  const auto text = [](const char* red) {
+    return kernel(std::string("tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [s], 32;\n"
+                              "tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;\n"
+                              "bar.warp.sync -1;\nld.shared.u32 %r2, [s];\n"
+                              "cvt.rn.f32.u32 %r3, %r1;\nmov.b32 %r4, 0fC1200000;\n"
+                              "mov.b32 %r5, 0f7FC00000;\nmov.b32 %r6, 0f40A00000;\n"
+                              "tcgen05.st.sync.aligned.32x32b.x4.b32 [%r2], {%r3,%r4,%r5,%r6};\n"
+                              "tcgen05.wait::st.sync.aligned;\n"
+                              "tcgen05.ld.red.sync.aligned.32x32b.x4.") +
+                      red +
+                      ".f32 {%r8,%r9,%r10,%r11}, %r12, [%r2];\ntcgen05.wait::ld.sync.aligned;\n"
+                      "tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r2, 32;\n"
+                      "st.global.u32 [%rd2], %r12;\n",
+                  ".shared .align 4 .b8 s[4];\n");
+  };
+  const auto run_red = [&](const char* red) {
+    std::vector<EmulatorBuffer> buffers{f32_buffer("o", std::vector<float>(32, -1))};
+    std::string kernel_text = text(red);
+    kernel_text.replace(kernel_text.find("sm_100a"), 7, "sm_103a");
+    const auto report = run_kernel(kernel_text, 32, buffers, EmulatorModel::kIsa);
+    EXPECT_TRUE(report.passed) << words(report);
+    return values_of<float>(buffers[0]);
+  };
+  EXPECT_EQ(run_red("max")[3], 5.0f);
+  EXPECT_EQ(run_red("max")[7], 7.0f);
+  EXPECT_EQ(run_red("min")[7], -10.0f);
+  EXPECT_EQ(run_red("max.abs")[7], 10.0f);
+  EXPECT_NE(run_red("max.NaN")[7], run_red("max.NaN")[7]);
+}
+
 }  // namespace
 }  // namespace attnjit::emulator

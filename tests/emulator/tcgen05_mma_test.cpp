@@ -27,8 +27,20 @@ struct Case {
   bool ue4m3 = false;
   int id = 0;  ///< of both scale factors
   int scale_d = 0;
-  std::uint32_t extra = 0;  ///< bits of the instruction descriptor
+  std::uint32_t extra = 0;    ///< bits of the instruction descriptor
+  std::uint64_t columns = 0;  ///< .ws: the zero-column mask's descriptor; 0: no operand
 };
+
+/// PTX ISA 9.7.16.4.3, example 4 without its shift: the masks of the four parts of N, lowest column
+/// first.
+constexpr std::uint64_t kExample4 = 1u << 8 | 2u << 16 | 1u << 24 | std::uint64_t{3} << 32 |
+                                    std::uint64_t{1} << 39 | std::uint64_t{2} << 40 |
+                                    std::uint64_t{3} << 48;
+bool column_is_zero(const Case& c, int n) {
+  static const char* const kMasks[] = {"1110000111000011", "1100001110000111", "0011100001110000",
+                                       "0001110000111000"};
+  return c.columns != 0 && kMasks[n / 16][n % 16] == '1';
+}
 
 int k_of(const Case& c) {
   switch (c.kind) {
@@ -181,7 +193,9 @@ std::string instruction(const Case& c, const std::string& modifiers = "",
   return fmt::format("tcgen05.mma{}.cta_group::{}.kind::{}{}{} [%td], {}, %db, %id, {}{}%pe{};",
                      c.ws ? ".ws" : "", c.group, kKinds[static_cast<int>(c.kind)], scale, modifiers,
                      c.a_in_tmem ? "[%ta]" : "%da", c.block != 0 ? "[%sa], [%sb], " : "", extra,
-                     c.scale_d != 0 ? fmt::format(", {}", c.scale_d) : std::string());
+                     c.scale_d != 0   ? fmt::format(", {}", c.scale_d)
+                     : c.columns != 0 ? fmt::format(", {}", c.columns)
+                                      : std::string());
 }
 
 constexpr int kD = 0, kA = 256, kScales = 400;  // columns
@@ -287,7 +301,7 @@ void check(const Case& c, const EmulatorOptions& options, const std::string& mod
       for (int n = 0; n < c.n; ++n) {
         const auto at = static_cast<std::size_t>(m * c.n + n);
         double total = c.scale_d != 0 ? std::ldexp(sum[at], -c.scale_d) : sum[at];
-        for (int i = 0; i < k; ++i) {
+        for (int i = 0; i < k && !column_is_zero(c, n); ++i) {
           const int v = c.block != 0 ? i / c.block + c.id : 0;
           const double p = value_of(c, c.a.format, a[static_cast<std::size_t>(m * k + i)]) *
                            value_of(c, c.b.format, b[static_cast<std::size_t>(n * k + i)]) *
@@ -403,6 +417,8 @@ std::vector<Case> cases() {
       true;
   for (const int m : {32, 64, 128})
     add(fmt::format("ws_m{}", m), kF, 1, m, 64, op(bf16), op(bf16)).ws = true;
+  add("ws_zero_columns", kF, 1, 32, 64, op(bf16), op(bf16)).ws = true;
+  list.back().columns = kExample4;
   add("mxf8", MmaKind::kMxf8f6f4, 1, 128, 64, op(e4m3), op(e5m2)).block = 32;
   add("mxf8_ids", MmaKind::kMxf8f6f4, 1, 128, 64, op(e4m3), op(e2m1)).block = 32;
   list.back().id = 3;

@@ -27,7 +27,8 @@ const char* check_common(std::uint64_t bits, const MatrixDescriptor& d) {
   if (((bits >> 14) & 3) != 0 || ((bits >> 30) & 3) != 0) {
     return "reserved bits 14-15 or 30-31 of the matrix descriptor are set";
   }
-  if (d.base_offset != 0) {
+  // NOTE: without a swizzle there is no pattern to begin; Triton fills the field in all the same.
+  if (d.base_offset != 0 && (bits >> 61) != 0) {
     return "the matrix descriptor's base offset is not 0: the swizzle pattern does not begin at an "
            "aligned "
            "address, which this emulator does not model";

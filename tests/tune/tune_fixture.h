@@ -135,6 +135,7 @@ class TuneFixture : public ::testing::Test {
     request_.spec = small_spec();
     request_.shapes = {{4, 64, 64}, {1, 256, 256}};
     request_.pairs = 5;
+    request_.max_variants = 24;  // every single choice, and quick
     behaviour_.ms = [](const Sm90Plan&, std::int64_t q_len) { return 1e-3 * double(q_len); };
   }
 

@@ -13,6 +13,7 @@ class Tuner : public TuneFixture {};
 double base(std::int64_t q_len) { return 1e-3 * static_cast<double>(q_len); }
 
 TEST_F(Tuner, TheFastestIsChosenThoughTheClockFalls) {
+  request_.max_variants = 256;
   behaviour_.drift = 0.0005;  // from the first block to the last, many times the gain
   behaviour_.ms = [](const Sm90Plan& plan, std::int64_t q_len) {
     return base(q_len) * (plan.BN == kFast ? 0.96 : 1) *

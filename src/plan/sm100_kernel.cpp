@@ -30,7 +30,7 @@ constexpr std::array<Names, 3> kRingRegions{{
 }};
 
 // The first barriers of groups that the template addresses by index.
-constexpr std::array<Names, 11> kBarriers{{
+constexpr std::array<Names, 12> kBarriers{{
     {"S0_cons[0]", "kBarSCons"},
     {"C0_prod", "kBarC"},
     {"S0_prod", "kBarSProd"},
@@ -42,6 +42,7 @@ constexpr std::array<Names, 11> kBarriers{{
     {"V_cons", "kBarVCons"},
     {"O0_prod", "kBarOProd"},
     {"O0_staged", "kBarOStaged"},
+    {"tail_prod", "kBarVTail"},
 }};
 
 std::string unsupported_reason(const AttentionSpec& spec, const PlanOptions& options,

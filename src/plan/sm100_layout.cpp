@@ -171,6 +171,7 @@ Sm100Variant lay_out_fa4(const Sm100Tile& tile, std::int64_t slots, bool fused,
   smem.add("work", tile.ragged ? 8 : 0, 4);
   lay_out_barriers(v, cta_group, std::max(tile.barrier_num_qo, v.num_qo),
                    std::max(tile.barrier_stages, v.num_kv_stages));
+  if (tile.kv_lens) v.barriers.push_back({"tail_prod", 1});
   smem.add("barriers", static_cast<std::int64_t>(v.barriers.size()) * Fa4Config::mbar_size, 8);
   v.smem_bytes = smem.end();
   if (o_bytes <= q_end && !own_rope) {

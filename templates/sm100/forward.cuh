@@ -76,6 +76,10 @@ ATTNJIT_DEVICE void forward(const Arguments& arguments, const P& params) {
   } else {
     // Jobs that one thread each does.
     setmaxnreg_dec<Config::kOtherRegisters>();
+    if constexpr (Layout<Config>::kKvLens) {
+      if (warp == kSpareWarp)
+        clear_tail<Config, Mask>(Smem<Config>{opaque(base)}, arguments, params);
+    }
     if (elect_one()) {
       const Smem<Config> own{opaque(base)};
       if (warp == kMmaWarp) {

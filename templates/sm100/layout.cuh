@@ -27,6 +27,12 @@ ATTNJIT_DEVICE u32 opaque(u32 value) {
   return value;
 }
 
+/// One arrival for the warp, after what all its lanes did before.
+ATTNJIT_DEVICE void arrive_warp(u32 barrier) {
+  __syncwarp();
+  if (elect_one()) mbarrier_arrive(barrier);
+}
+
 /// Tiles lie as [64-element column block][row][128 bytes] with the 128-byte swizzle: what a TMA box
 /// of 64 columns writes and what a matrix descriptor reads. Q is [query tile][block][128 rows].
 template <class Config>
@@ -143,6 +149,8 @@ struct Smem {
   }
   /// A query tile's memory is free: the O in it has been read by its store.
   ATTNJIT_DEVICE u32 q_empty(int tile) const { return barrier(Config::kBarQCons + tile); }
+  /// The last V tile of a sequence has landed, rows past its end included.
+  ATTNJIT_DEVICE u32 tail_full() const { return barrier(Config::kBarVTail); }
   /// O is in a query tile's memory.
   ATTNJIT_DEVICE u32 o_staged(int tile) const { return barrier(Config::kBarOStaged + tile); }
 };

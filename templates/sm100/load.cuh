@@ -29,10 +29,10 @@ ATTNJIT_DEVICE void load_q_block(const Smem<Config>& smem, const Arguments& argu
   }
 }
 
-/// Loads a chunk of a tile of K or V.
+/// Loads a chunk of a tile of K or V. `landed`: the barrier that hears of it.
 template <class Config, bool kIsK, class Arguments>
 ATTNJIT_DEVICE void load_kv_chunk(const KvTile<Config, kIsK>& kv, const Arguments& arguments,
-                                  const WorkTile& work, int tile, int chunk) {
+                                  const WorkTile& work, int tile, int chunk, u32 landed) {
   using L = Layout<Config>;
   constexpr int kBlocks = KvTile<Config, kIsK>::kBlocks / KvTile<Config, kIsK>::kChunks;
   const int first = tile * Config::kTileN;
@@ -56,7 +56,7 @@ ATTNJIT_DEVICE void load_kv_chunk(const KvTile<Config, kIsK>& kv, const Argument
       }
       if (begin == 0) {
         kv.acquire(chunk);
-        kv.expect(chunk);
+        mbarrier_arrive_expect_tx(landed, KvTile<Config, kIsK>::kChunkBytes);
       }
 #pragma unroll 1
       for (int block = chunk * kBlocks; block < (chunk + 1) * kBlocks; ++block) {
@@ -64,19 +64,19 @@ ATTNJIT_DEVICE void load_kv_chunk(const KvTile<Config, kIsK>& kv, const Argument
 #pragma unroll
         for (int i = 0; i < kAtOnce; ++i) {
           if (kBoxes % kAtOnce != 0 && begin + i >= kBoxes) break;
-          tma_load_4d(data + static_cast<u32>(i * L::kBoxRows * 128), map, kv.full(chunk),
-                      block * 64, work.kv_head, kBoxes == 1 ? first % Config::kPageSize : 0,
-                      pages[i], kEvictLast);
+          tma_load_4d(data + static_cast<u32>(i * L::kBoxRows * 128), map, landed, block * 64,
+                      work.kv_head, kBoxes == 1 ? first % Config::kPageSize : 0, pages[i],
+                      kEvictLast);
         }
       }
     }
   } else {
     kv.acquire(chunk);
-    kv.expect(chunk);
+    mbarrier_arrive_expect_tx(landed, KvTile<Config, kIsK>::kChunkBytes);
 #pragma unroll
     for (int i = 0; i < kBlocks; ++i) {
       const int block = chunk * kBlocks + i;
-      tma_load_4d(kv.block(block), map, kv.full(chunk), block * 64, work.kv_head, first, work.batch,
+      tma_load_4d(kv.block(block), map, landed, block * 64, work.kv_head, first, work.batch,
                   kEvictLast);
     }
   }
@@ -103,7 +103,7 @@ ATTNJIT_DEVICE void load(const Smem<Config>& smem, const Arguments& arguments, c
       const KvTile<Config, true> k = kv.template next<true>();
 #pragma unroll
       for (int chunk = 0; chunk < Config::kQkStages; ++chunk) {
-        load_kv_chunk(k, arguments, work, all.end - 1 - rank, chunk);
+        load_kv_chunk(k, arguments, work, all.end - 1 - rank, chunk, k.full(chunk));
         if (rank > 0) continue;
 #pragma unroll 1
         for (int tile = 0; tile < work.num_qo; ++tile) {
@@ -131,7 +131,12 @@ ATTNJIT_DEVICE void load(const Smem<Config>& smem, const Arguments& arguments, c
     for (int rank = 0; tiles > 0 && rank < tiles + ahead; ++rank) {
       if (rank < tiles) load_k(rank);
       if (rank >= ahead) {
-        load_kv_chunk(kv.template next<false>(), arguments, work, all.end - 1 - (rank - ahead), 0);
+        const KvTile<Config, false> v = kv.template next<false>();
+        u32 landed = v.full(0);
+        if constexpr (L::kKvLens) {
+          if (rank == ahead && work.ends_past(Config::kTileN)) landed = smem.tail_full();
+        }
+        load_kv_chunk(v, arguments, work, all.end - 1 - (rank - ahead), 0, landed);
       }
     }
     q_parity ^= work.num_qo == 1 ? 1u : 3u;
@@ -145,6 +150,40 @@ ATTNJIT_DEVICE void load(const Smem<Config>& smem, const Arguments& arguments, c
     for (int chunk = 0; chunk < Config::kQkStages; ++chunk) k.acquire(chunk);
     if constexpr (!Config::kFusedKv) kv.template next<false>().acquire(0);
   }
+}
+
+/// The spare warp, where sequences differ in length: zeroes the rows of V that are past the end of
+/// the sequence, and then says that the tile has landed. They are multiplied with P = 0, and what a
+/// page holds there may be NaN. (Where all have one length they are out of the tensor's bounds, and
+/// TMA gives zeros.)
+template <class Config, class Mask, class Arguments, class P>
+ATTNJIT_DEVICE void clear_tail(const Smem<Config>& smem, const Arguments& arguments,
+                               const P& params) {
+  using L = Layout<Config>;
+  static_assert(L::kKvLens, "a CTA has one work tile: the barrier has one phase");
+  const int lane = static_cast<int>(threadIdx.x & 31u);
+  const WorkList<Config, Mask, Arguments, P> list(smem, arguments, params);
+  if (list.done()) return;
+  const WorkTile work = list.tile();
+  if (!work.ends_past(Config::kTileN)) return;
+  const KvTiles all = work.all();
+  // The first V follows one K, or with one query tile two.
+  KvSequence<Config> kv(smem, one_query_launch<Config>(arguments));
+  kv.template next<true>();
+  if (work.num_qo == 1 && all.count() > 1) kv.template next<true>();
+  const KvTile<Config, false> v = kv.template next<false>();
+  mbarrier_wait(smem.tail_full(), 0);
+  const int first = work.kv_len - (all.end - 1) * Config::kTileN;
+#pragma unroll 1
+  for (int row = first + lane / 8; row < Config::kTileN; row += 4) {
+    // Whole rows of 128 bytes: the swizzle stays within them.
+#pragma unroll
+    for (int block = 0; block < L::kOvBlocks; ++block) {
+      store_shared_v4(v.block(block) + static_cast<u32>(row * 128 + lane % 8 * 16), 0, 0, 0, 0);
+    }
+  }
+  fence_proxy_async_shared();
+  arrive_warp(v.full(0));
 }
 
 }  // namespace attnjit::sm100

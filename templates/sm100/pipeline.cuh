@@ -34,10 +34,6 @@ struct KvTile {
   /// Producer: waits until the stage is free. NOTE: an empty barrier's first wait is for the parity
   /// before its first phase.
   ATTNJIT_DEVICE void acquire(int chunk) const { mbarrier_wait(empty(chunk), parity ^ 1); }
-  /// Producer: announces a chunk's bytes.
-  ATTNJIT_DEVICE void expect(int chunk) const {
-    mbarrier_arrive_expect_tx(full(chunk), kChunkBytes);
-  }
   /// Consumer: waits until a chunk has landed.
   ATTNJIT_DEVICE void wait(int chunk) const { mbarrier_wait(full(chunk), parity); }
   /// Consumer: gives a chunk back when this thread's products so far have read it.

@@ -37,12 +37,6 @@ struct OnlineRow {
   }
 };
 
-/// One arrival for the warp, after what all its lanes did before.
-ATTNJIT_DEVICE void arrive_warp(u32 barrier) {
-  __syncwarp();
-  if (elect_one()) mbarrier_arrive(barrier);
-}
-
 /// Replaces scores by probabilities, hands them over to tensor memory at `p` in two parts.
 template <class Config>
 ATTNJIT_DEVICE void exponentiate(float (&s)[Config::kTileN], float log2_scale, float origin, u32 p,

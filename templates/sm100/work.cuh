@@ -51,6 +51,11 @@ struct WorkTile {
     const KvTiles own = warpgroup == 0 ? seen_0 : seen_1;
     return {all().end - own.end, own.count()};
   }
+  /// Whether the KV tile that is walked first ends past the sequence.
+  ATTNJIT_DEVICE bool ends_past(int tile_keys) const {
+    const KvTiles tiles = all();
+    return tiles.count() > 0 && kv_len - (tiles.end - 1) * tile_keys < tile_keys;
+  }
   /// Which KV tile a warpgroup's step is about.
   ATTNJIT_DEVICE int kv_tile(int warpgroup, int step) const {
     if (num_qo == 1) return seen_0.end - 1 - 2 * step - warpgroup;
@@ -109,9 +114,10 @@ ATTNJIT_DEVICE void find_work(const Smem<Config>& smem, const Arguments& argumen
   }
 }
 
-/// Walks a CTA's share of the grid: every gridDim.x-th tile, of ragged batches the one that was
-/// found. Heads come in sections whose keys and values fit L2 together; within a section the last
-/// queries, the longest under a causal mask, come first, and its heads follow one another.
+/// Walks a CTA's share of the grid: every gridDim.x-th tile; where sequences differ in length a CTA
+/// has one, which for ragged batches was found. Heads come in sections whose keys and values fit L2
+/// together; within a section the last queries, the longest under a causal mask, come first, and
+/// its heads follow one another.
 template <class Config, class Mask, class Arguments, class P>
 struct WorkList {
   using L = Layout<Config>;
@@ -128,7 +134,9 @@ struct WorkList {
   }
 
   ATTNJIT_DEVICE bool done() const { return index >= arguments.total_tiles; }
-  ATTNJIT_DEVICE void advance() { index += static_cast<int>(gridDim.x); }
+  ATTNJIT_DEVICE void advance() {
+    index = L::kKvLens ? arguments.total_tiles : index + static_cast<int>(gridDim.x);
+  }
 
   ATTNJIT_DEVICE WorkTile tile() const {
     WorkTile work;

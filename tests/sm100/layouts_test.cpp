@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -140,6 +141,44 @@ TEST_F(Sm100Layouts, PagesAndRaggedRowsUnderMasksThatSkipTiles) {
       spec_of(128, 64, true, tree(Kind::kAnd, {mask_of(Kind::kCausal), std::move(window)}));
   spec.sink = true;
   expect_passes(spec, {{{400, 1, 129}, {700, 600, 129}}, {{200, 300}, {64, 300}}});
+}
+
+// What nobody wrote: rows past the end of a sequence may hold anything, in K and in V.
+TEST_F(Sm100Layouts, RowsPastTheEndMayBeNaN) {
+  for (const bool ragged : {false, true}) {
+    const AttentionSpec spec = spec_of(64, ragged ? 0 : 64, ragged);
+    const auto kernel = compiled(spec);
+    ASSERT_TRUE(kernel);
+    for (const int query_tiles : {1, 2}) {
+      verify::ProblemRequest request;
+      request.batch = 4;
+      request.q_lens = {200};
+      request.kv_lens = {130, 300, 1, 256};
+      request.threads = 1;
+      Result<Problem> problem = verify::make_problem(spec, request);
+      ASSERT_TRUE(problem) << problem.error().to_string();
+      for (const char* name : {"k", "v"}) {
+        verify::Tensor& tensor = problem->tensors[name];
+        const std::int64_t row_elements = std::int64_t{spec.num_kv_heads()} * spec.qk_depth;
+        std::vector<bool> owned(static_cast<std::size_t>(tensor.elements() / row_elements));
+        for (int b = 0; b < request.batch; ++b) {
+          for (int key = 0; key < problem->kv_lens[static_cast<std::size_t>(b)]; ++key) {
+            owned[static_cast<std::size_t>(problem->kv_row(b, key))] = true;
+          }
+        }
+        for (std::size_t row = 0; row < owned.size(); ++row) {
+          if (owned[row]) continue;
+          std::fill_n(tensor.as<std::uint16_t>() + static_cast<std::int64_t>(row) * row_elements,
+                      row_elements, std::uint16_t{0x7fc0});
+        }
+      }
+      ProofShape shape;
+      shape.sm_count = query_tiles == 1 ? 1000 : 1;
+      const Judged judged = judge(shape, *kernel, *problem, 2);
+      EXPECT_TRUE(judged.passed) << judged.reason;
+      EXPECT_EQ(judged.query_tiles, query_tiles);
+    }
+  }
 }
 
 // A half of a work tile whose rows see nothing of a KV tile multiplies nothing, and a second query

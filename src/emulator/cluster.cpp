@@ -53,7 +53,10 @@ bool Cluster::step_async(bool must) {
     AsyncOp& op = *pending[index];
     if (!op.ready(*this)) continue;
     note_progress();
-    if (op.step(*this)) {
+    running = &op;
+    const bool finished = op.step(*this);
+    running = nullptr;
+    if (finished) {
       if (trace.on)
         trace.add({op.issued_at, steps - op.issued_at + 1, linear_index(*op.issuer->cta), -1,
                    op.unit(), op.site});

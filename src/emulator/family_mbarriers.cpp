@@ -235,6 +235,18 @@ Step execute_wait(Warp& warp, const Op& op, u32 mask) {
     }
     return Step::kWait;
   }
+  if (done != 0 && uniform && cta != nullptr && cluster.trace.on) {
+    TraceEvent event;
+    event.kind = TraceEvent::Kind::kWait;
+    event.begin = group.arrived ? group.wait.since : cluster.steps;
+    event.length = cluster.steps - event.begin;
+    event.cta = cluster.linear_index(*warp.cta);
+    event.warp = static_cast<s32>(warp.index);
+    event.site = op.site;
+    event.barrier = first_address & 0xFFFFFF;
+    event.phase = static_cast<s64>(cta->mbarriers.find(first_address & 0xFFFFFF)->second.phase) - 1;
+    cluster.trace.add(event);
+  }
   if (group.arrived && warp.machine->options.stats) {
     cluster.stats.barrier_wait_steps[fmt::format("mbarrier 0x{:x}", first_address & 0xFFFFFF)] +=
         cluster.steps - group.wait.since;

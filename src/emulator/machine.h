@@ -398,6 +398,7 @@ class Cluster {
   bool failed = false;
   bool launch_control_failed = false;
   TraceRecorder trace;
+  const AsyncOp* running = nullptr;  ///< whose step is being taken; null: a warp's
   u32 linear_index(const Cta& cta) const;
   EmulatorStats stats;
   std::vector<u64> op_counts, op_threads;  ///< by row of the instruction table, with stats
@@ -442,6 +443,8 @@ class Cluster {
                        u32 address);
   void mbarrier_complete(u32 address, s64 bytes, const View& knowledge, u32 site, Warp* warp);
   void check_phase(Mbarrier& b);
+  /// Notes an arrival, or bytes, of a warp or of the running asynchronous operation.
+  void trace_arrival(const Mbarrier& b, u32 address, const Warp* warp, u32 site);
 
   // Findings.
   void report(FindingKind kind, const Warp* warp, int lane, u32 site, std::string text,

@@ -64,6 +64,22 @@ void Cluster::mbarrier_expect(Mbarrier& b, s64 bytes, u32 site) {
   note_progress();
 }
 
+void Cluster::trace_arrival(const Mbarrier& b, u32 address, const Warp* warp, u32 site) {
+  const Cta* cta = cta_of(address);
+  if (!trace.on || cta == nullptr) return;
+  TraceEvent event;
+  event.kind = TraceEvent::Kind::kArrival;
+  event.begin = steps;
+  event.issued = running != nullptr ? running->issued_at : steps;
+  event.cta = linear_index(*cta);
+  event.warp = running == nullptr && warp != nullptr ? static_cast<s32>(warp->index) : -1;
+  event.unit = running != nullptr ? running->unit() : "arrivals";
+  event.site = site;
+  event.barrier = address & 0xFFFFFF;
+  event.phase = static_cast<s64>(b.phase);
+  trace.add(event);
+}
+
 void Cluster::mbarrier_arrive(Mbarrier& b, u32 count, const View& knowledge, u32 site, Warp* warp,
                               u32 address) {
   if (count > b.pending) {
@@ -72,6 +88,7 @@ void Cluster::mbarrier_arrive(Mbarrier& b, u32 count, const View& knowledge, u32
                        count, address & 0xFFFFFF, b.pending, b.expected, b.phase));
     count = b.pending;
   }
+  trace_arrival(b, address, warp, site);
   b.arriving.acquire(knowledge);
   b.pending -= count;
   if (b.arrivers.size() < 8) b.arrivers.push_back(site);
@@ -94,6 +111,7 @@ void Cluster::mbarrier_complete(u32 address, s64 bytes, const View& knowledge, u
                        address & 0xFFFFFF),
            machine.options.model == EmulatorModel::kSilicon && ordered);
   }
+  trace_arrival(*b, address, warp, site);
   b->arriving.acquire(knowledge);
   b->tx -= bytes;
   if (b->tx < -kMaxTx)

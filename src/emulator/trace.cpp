@@ -51,6 +51,20 @@ Status write_trace(const std::string& path, const std::vector<TraceEvent>& event
       first = false;
     }
     const Site* site = e.site < program.sites.size() ? &program.sites[e.site] : nullptr;
+    if (e.kind != TraceEvent::Kind::kRun) {
+      const bool wait = e.kind == TraceEvent::Kind::kWait;
+      text += fmt::format(
+          "{}{{\"ph\": \"{}\", \"cat\": \"{}\", \"name\": \"{} 0x{:x} phase {}\", \"pid\": {}, "
+          "\"tid\": {}, "
+          "\"ts\": {}, {}, \"args\": {{\"barrier\": {}, \"phase\": {}, \"issued\": {}, "
+          "\"ptx_line\": {}}}}}",
+          first ? "" : ",\n", wait ? "X" : "i", wait ? "wait" : "arrival", wait ? "wait" : "arrive",
+          e.barrier, e.phase, e.cta, row, e.begin,
+          wait ? fmt::format("\"dur\": {}", e.length) : std::string("\"s\": \"t\""), e.barrier,
+          e.phase, wait ? e.begin : e.issued, site != nullptr ? site->line : 0);
+      first = false;
+      continue;
+    }
     text += fmt::format(
         "{}{{\"ph\": \"X\", \"name\": \"{}\", \"pid\": {}, \"tid\": {}, \"ts\": {}, \"dur\": {}, "
         "\"args\": {{\"ptx_line\": {}, \"source_line\": {}}}}}",

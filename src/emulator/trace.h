@@ -11,14 +11,20 @@
 
 namespace attnjit::emulator {
 
-/// A span in steps of its cluster.
+/// A span in steps of its cluster; or what a warp or a unit has to do with an mbarrier: a wait for
+/// a phase, which takes no time where the phase was complete, or an arrival in one.
 struct TraceEvent {
+  enum class Kind : u8 { kRun, kWait, kArrival };
   u64 begin = 0;
   u64 length = 0;
   u32 cta = 0;    ///< linear in the grid
   s32 warp = -1;  ///< -1: a unit
   const char* unit = nullptr;
   u32 site = 0;
+  Kind kind = Kind::kRun;
+  u32 barrier = 0;  ///< shared address
+  s64 phase = 0;    ///< counted from 0; -1: a wait for the phase before the first
+  u64 issued = 0;   ///< an arrival of a unit: when its operation was issued
 };
 
 /// Events of one cluster, bounded so that a long run stays loadable.

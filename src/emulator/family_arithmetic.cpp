@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <bit>
+#include <cmath>
 #include <cstring>
 
 #include "emulator/decoding.h"
@@ -23,13 +25,45 @@ struct Arithmetic {
   bool bits_only = false;  ///< .b types
 };
 
+// rcp and rsqrt .approx.ftz.f64 (PTX ISA 9.7.3.14, 9.7.3.17): only the upper word of the operand
+// counts, the lower word of the result is zero. mode: 1 for the root.
+Step execute_upper_word(Warp& warp, const Op& op, u32 mask) {
+  u64 result[32] = {};
+  constexpr u64 kSign = u64{1} << 63, kExponent = u64{0x7FF} << 52, kUpper = ~u64{0xFFFFFFFF};
+  const auto flush = [](u64 v) { return (v & kExponent) == 0 ? v & kSign : v; };
+  for (u32 lane = 0; lane < 32; ++lane) {
+    if ((mask >> lane & 1) == 0) continue;
+    const u64 word = warp.lane64(op.s[0], lane);
+    const auto a = std::bit_cast<double>(
+        flush(std::isnan(std::bit_cast<double>(word)) ? word : word & kUpper));
+    const double r =
+        op.mode == 1 ? std::copysign(1.0, a == 0.0 ? a : 1.0) / std::sqrt(std::abs(a)) : 1.0 / a;
+    const bool nan = std::isnan(r) || (op.mode == 1 && a < 0.0);
+    result[lane] = nan ? 0x7FFFFFFF00000000u : flush(std::bit_cast<u64>(r) & kUpper);
+  }
+  warp.blend(op.d, result, 2, mask);
+  if (warp.machine->checks)
+    warp.set_poison(op.d, warp.poison_of(op.s[0]), mask, warp.site_of(op.s[0]));
+  return Step::kNext;
+}
+
+bool emit_upper_word(Decoding& d, LaneOp operation, Ref to, Ref from) {
+  Op& op = d.emit(execute_upper_word);
+  op.d = to == kNoRef ? d.f.scratch(2) : to;
+  op.d_rows = 2;
+  op.s[0] = from;
+  op.mode = operation == LaneOp::kRsqrt ? 1 : 0;
+  return true;
+}
+
 bool decode_simple(Decoding& d, Arithmetic a) {
   LaneRequest r;
   r.op = a.op;
   const int rounding = d.take_any({"rn", "rz", "rm", "rp"});
   constexpr std::array kModes = {Rounding::kNearestEven, Rounding::kTowardZero, Rounding::kDown,
                                  Rounding::kUp};
-  const bool approx = d.take("approx") || d.take("full");
+  const bool approx = d.take("approx");
+  d.take("full");  // the whole range, to two ulps: the quotient will do
   r.ftz = d.take("ftz");
   r.saturate = d.take("sat");
   r.relu = d.take("relu");
@@ -83,7 +117,10 @@ bool decode_simple(Decoding& d, Arithmetic a) {
   if (rounding > 0 && !is_wide_float(r.type))
     return d.unsupported("this rounding mode is not modelled for the type");
   std::size_t sources = a.sources;
+  if (r.magnitude && d.count() != 4) return d.unsupported(".abs alone needs three inputs");
   if ((a.op == LaneOp::kMin || a.op == LaneOp::kMax) && d.count() == 4) {
+    if (r.type != Type::kF32 || r.xorsign)
+      return d.unsupported("three inputs are of .f32, without .xorsign");
     r.op = a.op == LaneOp::kMin ? LaneOp::kMin3 : LaneOp::kMax3;
     sources = 3;
   }
@@ -92,6 +129,7 @@ bool decode_simple(Decoding& d, Arithmetic a) {
   for (std::size_t i = 0; i < sources; ++i) s[i] = d.source(i + 1, bits, r.type);
   const Ref to = d.destination(0, bits);
   if (d.failed()) return false;
+  if (approx && r.ftz && r.type == Type::kF64) return emit_upper_word(d, r.op, to, s[0]);
   const LaneFn lane = select_lane(r);
   Op& op = sources == 1   ? d.alu(lane, to, bits, {s[0]})
            : sources == 2 ? d.alu(lane, to, bits, {s[0], s[1]})
@@ -238,6 +276,7 @@ bool decode_multiply(Decoding& d, bool mad) {
 
 bool decode_24(Decoding& d, bool mad) {
   const int part = d.take_any({"lo", "hi"});
+  const bool saturate = mad && d.take("sat");
   LaneRequest r;
   r.op = part == 1 ? LaneOp::kMul24Hi : LaneOp::kMul24Lo;
   r.type = d.take_type();
@@ -256,7 +295,8 @@ bool decode_24(Decoding& d, bool mad) {
   d.alu(select_lane(r), product, 32, {a, b});
   LaneRequest add;
   add.op = LaneOp::kAdd;
-  add.type = Type::kU32;
+  add.type = saturate ? Type::kS32 : Type::kU32;
+  add.saturate = saturate;
   d.alu(select_lane(add), to, 32, {product, c});
   return !d.failed();
 }
@@ -485,7 +525,7 @@ void add_arithmetic(InstructionTable& t) {
   t.add({"fma", "", "arithmetic", kFloats, "9.7.3.7", simple<LaneOp::kFma, 3>});
   t.add({"mul24", "", "arithmetic", ".lo .hi", "9.7.1.5",
          [](Decoding& d) { return decode_24(d, false); }});
-  t.add({"mad24", "", "arithmetic", ".lo .hi", "9.7.1.6",
+  t.add({"mad24", "", "arithmetic", ".lo .hi, .hi.sat", "9.7.1.6",
          [](Decoding& d) { return decode_24(d, true); }});
   t.add({"div", "", "arithmetic", "integers; f32, f64 .rn .rz .rm .rp; .approx .full",
          "9.7.1.8, 9.7.3.9", simple<LaneOp::kDiv, 2>});

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -120,7 +121,7 @@ bool check_atomic_type(Decoding& d, AtomicOperation operation, Type type) {
       break;
     case AtomicOperation::kExchange:
     case AtomicOperation::kCompareExchange:
-      ok = is_integer || is_float || type == Type::kB16 || type == Type::kU16;
+      ok = is_integer || is_float || type == Type::kB16 || type == Type::kB128;
       break;
     default:
       ok = is_integer;
@@ -208,6 +209,74 @@ Step execute_atomic(Warp& warp, const Op& op, u32 mask) {
   return Step::kNext;
 }
 
+/// exch and cas of 128 bits. list: operand, swap or none, result.
+Step execute_atomic_wide(Warp& warp, const Op& op, u32 mask) {
+  const bool checks = warp.machine->checks;
+  Cluster& cluster = *warp.cluster;
+  if (checks && op.s[0] != kNoRef) warp.require_defined(op.s[0], mask, op, "the address");
+  const Ref* list = warp.machine->program.lists.data() + op.list;
+  const bool cas = static_cast<AtomicOperation>(op.imm2) == AtomicOperation::kCompareExchange;
+  const auto halves = [&](Ref ref, u32 lane) {
+    const auto* row = static_cast<const Row*>(warp.source(ref));
+    return std::array{reinterpret_cast<const u64*>(row)[lane],
+                      reinterpret_cast<const u64*>(row + 2)[lane]};
+  };
+  bool changed = false;
+  const u32 first = cluster.random.below(32);
+  for (u32 i = 0; i < 32; ++i) {
+    const u32 lane = (first + i) % 32;
+    if ((mask >> lane & 1) == 0) continue;
+    const u64 address = lane_address(warp, op, lane);
+    Place place;
+    if (!cluster.resolve(warp, op, lane, op.space, address, 16, &place)) continue;
+    if (place.space != Space::kGlobal && place.cta == nullptr) {
+      cluster.report(FindingKind::kSpace, &warp, static_cast<int>(lane), op.site,
+                     fmt::format("an atomic operation on the {} space", to_string(place.space)));
+      continue;
+    }
+    const std::array<u64, 2> operand = halves(list[0], lane);
+    const std::array<u64, 2> now = cas ? halves(list[1], lane) : operand;
+    std::array<u64, 2> old{};
+    {
+      AtomicLock guard;
+      guard.lock();
+      std::memcpy(old.data(), place.data, 16);
+      if (!cas || old == operand) {
+        changed = changed || old != now;
+        std::memcpy(place.data, now.data(), 16);
+      }
+      guard.unlock();
+    }
+    if (list[2] != kNoRef) {
+      reinterpret_cast<u64*>(warp.row(list[2]))[lane] = old[0];
+      reinterpret_cast<u64*>(warp.row(list[2]) + 2)[lane] = old[1];
+    }
+    if (!checks) continue;
+    bool poisoned = false;
+    if (place.poison != nullptr) {
+      for (u32 b = 0; b < 16; ++b) poisoned = poisoned || place.poison[b] != 0;
+      if (!cas) std::memset(place.poison, 0, 16);
+    }
+    if (list[2] != kNoRef)
+      warp.set_poison(list[2], poisoned ? ~u32{0} : 0, u32{1} << lane, op.site);
+    for (const Ref ref : {list[0], list[1]}) {
+      if (ref != kNoRef && place.space == Space::kGlobal)
+        warp.require_defined(ref, u32{1} << lane, op, "the atomic operation's operand");
+    }
+    cluster.record(warp, op, lane, place, 16, true, true);
+    cluster.strong_load(warp, address, (op.mode & kAcquires) != 0);
+    cluster.strong_store(warp, address, (op.mode & kReleases) != 0);
+  }
+  if (changed) {
+    cluster.note_progress();
+  } else {
+    ++cluster.polls;
+  }
+  if (warp.machine->options.stats)
+    cluster.stats.unit_bytes["atomics"] += static_cast<u64>(__builtin_popcount(mask)) * 16;
+  return Step::kNext;
+}
+
 bool decode_atomic(Decoding& d, bool returns) {
   const Decoding::Semantics semantics = d.take_semantics();
   const Space space = d.take_space(Space::kGeneric);
@@ -259,7 +328,7 @@ bool decode_atomic(Decoding& d, bool returns) {
   if (!d.address(d.in.operands[at], probe)) return false;
   const u32 list = d.list(refs);
   if (d.failed()) return false;
-  Op& op = d.emit(execute_atomic);
+  Op& op = d.emit(bits == 128 ? execute_atomic_wide : execute_atomic);
   op.space = probe.space;
   op.s[0] = probe.s[0];
   op.imm = probe.imm;
@@ -282,7 +351,7 @@ bool decode_atomic(Decoding& d, bool returns) {
 void add_atomics(InstructionTable& t) {
   t.add({"atom", "", "atomic",
          "add min max inc dec and or xor exch cas; u/s/b32, 64, f32, f64, f16(x2), bf16(x2); "
-         "vectors; .relaxed .acquire .release .acq_rel",
+         "vectors; exch and cas of b16 and b128; .relaxed .acquire .release .acq_rel",
          "9.7.13.5", [](Decoding& d) { return decode_atomic(d, true); }});
   t.add({"red", "", "atomic", "as atom", "9.7.13.6",
          [](Decoding& d) { return decode_atomic(d, false); }});

@@ -75,6 +75,7 @@ bool decode_fence(Decoding& d) {
 }
 
 bool decode_membar(Decoding& d) {
+  if (d.has("proxy")) return decode_fence(d);
   d.take_any({"cta", "gl", "sys"});
   if (!d.expect(0, 0) || !d.done()) return false;
   d.emit(execute_fence).mode = kMemory;
@@ -105,7 +106,7 @@ void add_fences(InstructionTable& t) {
          ".sc .acq_rel .acquire .release; .proxy.async .proxy.async::generic .proxy.alias "
          ".proxy.tensormap::generic; .mbarrier_init",
          "9.7.13.4", decode_fence});
-  t.add({"membar", "", "fence", ".cta .gl .sys", "9.7.13.4", decode_membar});
+  t.add({"membar", "", "fence", ".cta .gl .sys .proxy.alias", "9.7.13.4", decode_membar});
 }
 
 void add_miscellaneous(InstructionTable& t) {

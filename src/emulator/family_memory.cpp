@@ -309,6 +309,8 @@ bool decode_load(Decoding& d) {
   if (type == Type::kNone || bits < 8) return d.invalid("a type is needed");
   if (!d.expect(policy ? 3 : 2, policy ? 3 : 2) || !d.done()) return false;
   if (bits * vector > 256) return d.invalid("a load is of at most 32 bytes");
+  if (bits * vector > 128 && space != Space::kGlobal && space != Space::kGeneric)
+    return d.unsupported("more than 16 bytes at once are of the global space");
   if (policy) d.source(2, 64);
 
   std::vector<Ref> refs;
@@ -375,6 +377,8 @@ bool decode_store(Decoding& d) {
   if (type == Type::kNone || bits < 8) return d.invalid("a type is needed");
   if (!d.expect(policy ? 3 : 2, policy ? 3 : 2) || !d.done()) return false;
   if (bits * vector > 256) return d.invalid("a store is of at most 32 bytes");
+  if (bits * vector > 128 && space != Space::kGlobal && space != Space::kGeneric)
+    return d.unsupported("more than 16 bytes at once are of the global space");
   if (policy) d.source(2, 64);
   std::vector<Ref> refs;
   if (d.is(1, Operand::Kind::kVector)) {

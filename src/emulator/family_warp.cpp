@@ -218,6 +218,7 @@ bool decode_match(Decoding& d) {
   if (!d.expect(3, 3) || !d.done()) return false;
   Ref to = kNoRef, p = kNoRef;
   if (d.is(0, Operand::Kind::kPair)) {
+    if (mode == 0) return d.invalid("match.any has no predicate");
     to = d.destination(d.in.operands[0].parts[0], 32);
     p = d.destination(d.in.operands[0].parts[1], 1);
   } else {

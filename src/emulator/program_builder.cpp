@@ -1,10 +1,13 @@
 // Builds a Program: finds what an entry reaches, places variables, decodes functions.
 #include <fmt/format.h>
 
+#include <unordered_set>
+
 #include <algorithm>
 #include <cstring>
 
 #include "emulator/decoding.h"
+#include "emulator/instruction_forms.h"
 #include "emulator/instruction_table.h"
 
 namespace attnjit::emulator {
@@ -388,6 +391,7 @@ Result<void> FunctionDecoder::decode() {
   std::unordered_map<std::string_view, std::vector<std::size_t>> by_root;
   for (std::size_t i = 0; i < rows.size(); ++i) by_root[rows[i].root].push_back(i);
 
+  std::unordered_set<std::string_view> sound;  // spellings whose form is one of PTX's
   begins_.reserve(function.instructions.size() + 1);
   for (const Instruction& instruction : function.instructions) {
     begins_.push_back(static_cast<u32>(code.ops.size()));
@@ -418,6 +422,12 @@ Result<void> FunctionDecoder::decode() {
     if (best == nullptr)
       return error_at(ErrorCode::kUnsupported, instruction.line,
                       fmt::format("{}: unknown form of {}", instruction.text, instruction.root));
+    if (sound.insert(instruction.text).second) {
+      const FormFault fault = form_fault(instruction);
+      if (!fault.text.empty())
+        return error_at(fault.incomplete ? ErrorCode::kInvalid : ErrorCode::kUnsupported,
+                        instruction.line, fmt::format("{}: {}", instruction.text, fault.text));
+    }
     const auto site = static_cast<u32>(builder.program->sites.size());
     builder.program->sites.push_back(
         {instruction.line, instruction.source, instruction.text, static_cast<u16>(best_index)});

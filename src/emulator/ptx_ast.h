@@ -58,6 +58,8 @@ enum class Type : std::uint8_t {
   kUe4m3,
   kU4,
   kS4,
+  kU2,
+  kS2,
   kB1,
   kB1024,
 };

@@ -81,13 +81,13 @@ class Constants {
   KernelPlan& plan_;
 };
 
-// Where a barrier, or the first of its group, stands; 0 where there is none.
+// Where a barrier, or the first of its group, stands; -1, which is no barrier, where there is none.
 std::int64_t barrier_index(const Sm100Variant& body, std::string_view name) {
   const auto found =
       std::find_if(body.barriers.begin(), body.barriers.end(), [&](const BarrierPlan& barrier) {
         return barrier.name == name || barrier.name == fmt::format("{}[0]", name);
       });
-  return found == body.barriers.end() ? 0 : found - body.barriers.begin();
+  return found == body.barriers.end() ? -1 : found - body.barriers.begin();
 }
 
 std::int64_t region_begin(const Sm100Variant& body, std::string_view region) {

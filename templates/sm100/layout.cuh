@@ -100,6 +100,13 @@ struct Layout {
   /// Sequences differ in kv_len.
   static constexpr bool kKvLens = kPaged || Config::kRagged;
 
+  static_assert(Config::kBarSCons >= 0 && Config::kBarC >= 0 && Config::kBarSProd >= 0 &&
+                    Config::kBarQProd >= 0 && Config::kBarQCons >= 0 && Config::kBarKProd >= 0 &&
+                    Config::kBarKCons >= 0 && Config::kBarVProd >= 0 && Config::kBarVCons >= 0 &&
+                    Config::kBarOProd >= 0 && Config::kBarOStaged >= 0 &&
+                    (Config::kBarVTail >= 0) == kKvLens,
+                "the plan has every barrier that the kernel names");
+
   /// Positions of the sequence in 128 rows: with fused heads, kGroup rows are of one position.
   static constexpr int kFused = Config::kFuseGqa ? Config::kGroup : 1;
   static constexpr int kPositions = kRows / kFused;

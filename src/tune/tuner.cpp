@@ -132,8 +132,8 @@ class Tuner {
     auto prepared = (*service)->prepare(request_.spec, request_.options);
     if (!prepared) return failed(std::move(prepared).error());
     compiled.key = prepared->key().hex;
-    auto kernel =
-        (*service)->compile(*prepared, std::chrono::steady_clock::now() + std::chrono::minutes(5));
+    auto kernel = (*service)->compile(
+        *prepared, std::chrono::steady_clock::now() + std::chrono::minutes(5), PtxNeed::kSkip);
     if (!kernel) return failed(std::move(kernel).error());
     compiled.image = kernel->image;
     return compiled;

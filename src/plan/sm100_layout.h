@@ -25,7 +25,7 @@ struct Sm100Tile {
   std::int64_t output_size = 2;
   std::int64_t swizzle_bytes = 128;
   bool ragged = false;
-  bool kv_lens = false;  ///< sequences differ in kv_len
+  bool kv_lens = false;            ///< sequences differ in kv_len
   std::int64_t max_qk_stages = 1;  ///< what K may be staged in
   bool exact_qk_stages = false;    ///< nothing but max_qk_stages will do
   // Where two bodies share their code they have one list of barriers: that of the larger.

@@ -1,0 +1,106 @@
+"""Verifies 50 random specs and every spec of the manifests on the GPU at hand, each with all four inputs.
+
+    verify_many.py ATTNJIT [--seed N] [--jobs N]
+
+Prints what failed with all that repeats it, then one line of counts. Exit code 1 if anything failed.
+"""
+import argparse
+import concurrent.futures
+import glob
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+INPUTS = ("normal", "large", "rising", "spike")
+DOCUMENTS = {"kind": "custom", "name": "documents", "code": "p.doc[q_idx] == p.doc[kv_idx] || kv_idx < p.prefix",
+             "params": [{"name": "doc", "type": "i32[]"}, {"name": "prefix", "type": "i32"}]}
+
+
+def random_mask(rng):
+    def leaf():
+        return rng.choice(["causal", {"kind": "sliding_window", "window": rng.randint(1, 300)},
+                           {"kind": "chunked", "chunk": rng.randint(1, 200)}])
+    kind = rng.choice(["null", "causal", "causal", "sliding_window", "chunked", "and", "or", "custom"])
+    if kind == "sliding_window":
+        return {"kind": kind, "window": rng.randint(1, 300)}
+    if kind == "chunked":
+        return {"kind": kind, "chunk": rng.randint(1, 200)}
+    if kind in ("and", "or"):
+        return {"kind": kind, "of": [leaf(), leaf()]}
+    return DOCUMENTS if kind == "custom" else kind
+
+
+def random_score_mod(rng):
+    kind = rng.choice(["identity", "identity", "alibi", "softcap"])
+    return {"kind": "softcap", "cap": rng.choice([10, 30, 50])} if kind == "softcap" else kind
+
+
+def random_spec(rng):
+    depth = 8 * rng.randint(1, 32) if rng.random() < 0.4 else rng.choice([64, 96, 128, 128, 192, 256])
+    spec = {"arch": "sm_90a", "num_q_heads": rng.choice([1, 2, 4, 8, 24, 60]), "qk_depth": depth,
+            "qkv_dtype": rng.choice(["bf16", "fp16"]), "mask": random_mask(rng), "score_mod": random_score_mod(rng),
+            "sink": rng.random() < 0.4, "return_lse": rng.random() < 0.6}
+    if rng.random() < 0.3:
+        spec["ov_depth"] = 8 * rng.randint(1, depth // 8)
+    if spec["num_q_heads"] % 4 == 0:
+        spec["group"] = rng.choice([1, 2, 4])
+    return spec
+
+
+def random_shape(rng):
+    q_len = rng.choice([1, rng.randint(2, 200), rng.randint(200, 700)])
+    kv_len = rng.choice([rng.randint(1, 100), rng.randint(100, 900)])
+    return ["--batch", str(rng.randint(1, 4)), "--q-len", str(q_len), "--kv-len", str(kv_len), "--seed",
+            str(rng.randint(0, 999))]
+
+
+def jobs_of(rng):
+    for i in range(50):
+        spec = random_spec(rng)
+        for kind in INPUTS:
+            yield f"random {i}", spec, [*random_shape(rng), "--input", kind]
+    for path in sorted(glob.glob(os.path.join(ROOT, "cache", "*.json"))):
+        with open(path) as file:
+            specs = json.load(file)["specs"]
+        for i, spec in enumerate(specs):
+            for kind in INPUTS:
+                yield f"{os.path.basename(path)} {i}", dict(spec, arch="sm_90a"), ["--input", kind]
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("attnjit")
+    parser.add_argument("--seed", type=int, default=20261121)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    arguments = parser.parse_args()
+    folder = tempfile.mkdtemp()
+
+    def run(numbered):
+        number, (name, spec, flags) = numbered
+        path = os.path.join(folder, f"{number}.json")
+        with open(path, "w") as file:
+            json.dump(spec, file)
+        command = [arguments.attnjit, "verify", "--backend", "gpu", "--spec", path, *flags]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        except subprocess.TimeoutExpired:
+            return name, spec, flags, "timeout", ""
+        return name, spec, flags, done.returncode, done.stdout + done.stderr
+
+    passed = unsupported = failed = 0
+    with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
+        for name, spec, flags, code, text in pool.map(run, enumerate(jobs_of(random.Random(arguments.seed)))):
+            passed += code == 0
+            unsupported += code == 3
+            if code not in (0, 3):
+                failed += 1
+                print("FAILED", name, code, json.dumps(spec), *flags, text[-800:], flush=True)
+    print(f"{passed} runs passed, {failed} failed, {unsupported} unsupported")
+    return 1 if failed or not passed else 0
+
+
+sys.exit(main())

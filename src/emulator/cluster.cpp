@@ -36,11 +36,29 @@ void Cluster::start(std::unique_ptr<AsyncOp> op, Warp& issuer, const Op& from) {
   // What the operation itself does is known to whoever learns of its completion, in both proxies.
   // NOTE: the issuer's later accesses are not ordered before the operation.
   ++issuer.epoch;
+  if (machine.options.model == EmulatorModel::kSilicon) {
+    op->warp_steps.reserve(warps_.size());
+    for (const Warp* warp : warps_) op->warp_steps.push_back(warp->steps);
+  }
   pending.push_back(std::move(op));
   note_progress();
 }
 
-bool Cluster::step_async(bool must) {
+bool Cluster::overtakes_a_warp(const AsyncOp& op) {
+  // NOTE: the warp is the next to run, or one that spins could keep both waiting.
+  for (std::size_t i = 0; i < op.warp_steps.size(); ++i) {
+    Warp& warp = *warps_[i];
+    if (warp.live == 0 || warp.steps >= op.warp_steps[i] + kOvertaken) continue;
+    for (Group& g : warp.groups) {
+      if (!group_ready(warp, g)) continue;
+      owed_ = static_cast<u32>(i);
+      return true;
+    }
+  }
+  return false;
+}
+
+bool Cluster::step_async(bool must, bool fair) {
   if (pending.empty()) return false;
   if (!must) {
     if (mood_ == Mood::kLazy && !random.one_in(4096)) return false;
@@ -51,7 +69,7 @@ bool Cluster::step_async(bool must) {
   for (std::size_t i = 0; i < n; ++i) {
     const std::size_t index = (begin + i) % n;
     AsyncOp& op = *pending[index];
-    if (!op.ready(*this)) continue;
+    if (!op.ready(*this) || (fair && overtakes_a_warp(op))) continue;
     note_progress();
     running = &op;
     const bool finished = op.step(*this);
@@ -86,6 +104,7 @@ bool Cluster::group_ready(Warp& warp, Group& group) {
       }
       const u64 phase = it->second.phase;
       ready = w.by_parity ? (phase & 1) != (w.value & 1) : phase != w.value;
+      if (phase > w.value2 && machine.options.model == EmulatorModel::kSilicon) ready = true;
       if (!ready && group.give_up) ready = true;
       // A try_wait may return false at any time.
       if (!ready && mood_ == Mood::kRandom && random.one_in(512)) ready = group.give_up = true;
@@ -290,12 +309,14 @@ bool Cluster::run(u64 quantum) {
       polls = 0;
       continue;
     }
-    step_async(mood_ == Mood::kEager);
+    step_async(mood_ == Mood::kEager, machine.options.model == EmulatorModel::kSilicon);
     // A warp with a ready group: from a random one on; the starved ones last.
     Warp* chosen = nullptr;
     std::size_t group = 0;
     const auto n = static_cast<u32>(warps_.size());
-    const u32 begin = mood_ == Mood::kStarve && !random.one_in(64) ? favourite_ : random.below(n);
+    u32 begin = mood_ == Mood::kStarve && !random.one_in(64) ? favourite_ : random.below(n);
+    if (owed_ < n) begin = owed_;
+    owed_ = kNobody;
     for (u32 i = 0; i < n && chosen == nullptr; ++i) {
       Warp& warp = *warps_[(begin + i) % n];
       if (warp.live == 0) continue;

@@ -210,7 +210,14 @@ Step execute_wait(Warp& warp, const Op& op, u32 mask) {
       continue;
     }
     touch(warp, op, lane, address, false);
-    const bool complete = parity ? (b->phase & 1) != value : (b->phase & 0xFFFFFFFF) != value;
+    // NOTE: hardware wakes a suspended thread when its phase completes, though the next may
+    // complete before it runs; the ISA promises no more than a test.
+    const bool woken = group.arrived && group.wait.kind == Wait::Kind::kMbarrier &&
+                       group.wait.cta == cta && group.wait.address == (address & 0xFFFFFF) &&
+                       b->phase > group.wait.value2 &&
+                       warp.machine->options.model == EmulatorModel::kSilicon;
+    const bool complete =
+        woken || (parity ? (b->phase & 1) != value : (b->phase & 0xFFFFFFFF) != value);
     if (!complete) continue;
     done |= u32{1} << lane;
     if ((op.imm2 & kRelaxed) != 0) {
@@ -230,6 +237,8 @@ Step execute_wait(Warp& warp, const Op& op, u32 mask) {
       group.wait.cta = cta;
       group.wait.address = first_address & 0xFFFFFF;
       group.wait.value = first_value;
+      const auto it = cta->mbarriers.find(first_address & 0xFFFFFF);
+      group.wait.value2 = it == cta->mbarriers.end() ? 0 : it->second.phase;
       group.wait.by_parity = parity;
       group.wait.since = cluster.steps;
     }

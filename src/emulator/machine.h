@@ -118,6 +118,10 @@ struct Group;
 inline constexpr u8 kLoadsTensor = 3;
 inline constexpr u8 kCopiesTensor = 4;
 
+/// Instructions that a runnable warp executes, on silicon, before an operation of a unit is
+/// complete.
+inline constexpr u64 kOvertaken = 64;
+
 /// Registers that setmaxnreg moves between the warps of a CTA.
 inline constexpr u32 kRegistersOfCta = 65536;
 
@@ -319,7 +323,8 @@ class AsyncOp {
   Warp* issuer = nullptr;
   u32 site = 0;
   u64 issued_at = 0;
-  View view;  ///< the issuer's knowledge at issue
+  std::vector<u64> warp_steps;  ///< silicon: every warp's when it was issued
+  View view;                    ///< the issuer's knowledge at issue
   AsyncAgents::Lease lease;
   Proxy proxy = Proxy::kAsync;
   /// What is known to whoever learns that the operation's reads, or all of it, are done.
@@ -463,11 +468,16 @@ class Cluster {
   void check_in_flight(Warp& warp, const Op& op);
   bool unstick();
   void report_deadlock();
-  bool step_async(bool must);
+  bool step_async(bool must, bool fair = false);
+  /// Whether some warp that could run all along has hardly run since the operation began: on
+  /// silicon a copy or a product takes far longer than a warp waits for its turn.
+  bool overtakes_a_warp(const AsyncOp& op);
 
   enum class Mood : u8 { kRandom, kEager, kLazy, kStarve };
   Mood mood_ = Mood::kRandom;
   u32 quantum_ = 32;
+  static constexpr u32 kNobody = ~0u;
+  u32 owed_ = kNobody;  ///< the warp that overtakes_a_warp found
   std::vector<Warp*> warps_;
   u32 favourite_ = 0;
   u64 unstuck_at_ = ~u64{0};

@@ -274,5 +274,33 @@ TEST(Foreign, TensorMemoryLoadsReduce) {
   EXPECT_NE(run_red("max.NaN")[7], run_red("max.NaN")[7]);
 }
 
+// CUTLASS's first TMA tutorial: a warp that only waits has no way to hold the next copy back, so a
+// phase's parity could come round again before it looks. Silicon wakes it in time.
+TEST(Foreign, AWaitingWarpIsNotOvertakenByTwoPhasesOnSilicon) {
+  const std::string text = kernel(
+      "mov.u32 %r2, bar;\nmov.u32 %r3, s;\nsetp.eq.u32 %p1, %r1, 0;\n"
+      "@%p1 mbarrier.init.shared.b64 [%r2], 1;\n@%p1 fence.mbarrier_init.release.cluster;\n"
+      "bar.sync 0;\nmov.u32 %r4, 0;\nNEXT:\n@!%p1 bra WAIT;\n"
+      "mbarrier.arrive.expect_tx.shared.b64 _, [%r2], 16;\n"
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r3], [%rd1], 16, "
+      "[%r2];\nWAIT:\nand.b32 %r5, %r4, 1;\nsetp.lt.u32 %p4, %r1, 32;\nTRY:\n"
+      "@%p4 mbarrier.test_wait.parity.shared.b64 %p2, [%r2], %r5;\n"
+      "@!%p4 mbarrier.try_wait.parity.shared.b64 %p2, [%r2], %r5;\n@!%p2 bra TRY;\n"
+      "add.u32 %r4, %r4, 1;\nsetp.lt.u32 %p3, %r4, 9;\n@%p3 bra NEXT;\n",
+      ".shared .align 16 .b8 s[16];\n.shared .align 8 .b8 bar[8];\n");
+  const auto report_of = [&](EmulatorModel model) {
+    std::vector<EmulatorBuffer> buffers{i32_buffer("o", std::vector<std::int32_t>(4, 1))};
+    EmulatorOptions options;
+    options.model = model;
+    options.seeds = 16;
+    return run(load_module(text), recipe_of("k", {1, 1, 1}, {64, 1, 1}, {pointer("o")}), buffers,
+               options);
+  };
+  const auto silicon = report_of(EmulatorModel::kSilicon);
+  EXPECT_TRUE(silicon.passed) << words(silicon);
+  const auto isa = report_of(EmulatorModel::kIsa);
+  EXPECT_TRUE(has_finding(isa, FindingKind::kDeadlock)) << isa.passed << words(isa);
+}
+
 }  // namespace
 }  // namespace attnjit::emulator

@@ -292,7 +292,7 @@ TEST(Foreign, AWaitingWarpIsNotOvertakenByTwoPhasesOnSilicon) {
     std::vector<EmulatorBuffer> buffers{i32_buffer("o", std::vector<std::int32_t>(4, 1))};
     EmulatorOptions options;
     options.model = model;
-    options.seeds = 16;
+    options.seeds = 40;
     return run(load_module(text), recipe_of("k", {1, 1, 1}, {64, 1, 1}, {pointer("o")}), buffers,
                options);
   };

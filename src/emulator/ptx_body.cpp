@@ -438,7 +438,7 @@ bool Parser::parse_name(Operand& operand, std::string_view name) {
     const auto special = special_register(name, component);
     if (!special) {
       if (component != 0 || name.substr(0, 7) == "%envreg" || name.substr(0, 3) == "%pm" ||
-          name == "%nwarpid") {
+          name == "%nwarpid" || special_register(name, 'x')) {
         return cursor_.fail(ErrorCode::kUnsupported,
                             fmt::format("special register {} is not modelled", name));
       }

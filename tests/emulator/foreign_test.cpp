@@ -302,5 +302,12 @@ TEST(Foreign, AWaitingWarpIsNotOvertakenByTwoPhasesOnSilicon) {
   EXPECT_TRUE(has_finding(isa, FindingKind::kDeadlock)) << isa.passed << words(isa);
 }
 
+// Legal text of old compilers: refused as such, not as an error of the text.
+TEST(Foreign, SpecialRegistersAsVectorsAreRefusedByName) {
+  const auto module = PtxModule::load(kernel("mov.v4.u32 {%r1, %r2, %r3, %r4}, %tid;\n"));
+  ASSERT_FALSE(module);
+  EXPECT_EQ(module.error().code, ErrorCode::kUnsupported) << module.error().to_string();
+}
+
 }  // namespace
 }  // namespace attnjit::emulator

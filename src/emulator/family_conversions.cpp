@@ -224,8 +224,8 @@ bool decode_cvt_pack(Decoding& d) {
   op.s[0] = a;
   op.s[1] = b;
   op.s[2] = c;
-  op.imm = static_cast<u64>(bits) |
-           (to == Type::kS16 || to == Type::kS8 || to == Type::kS4 ? 0x100u : 0u);
+  op.imm =
+      static_cast<u64>(bits) | (is_signed(to) || to == Type::kS4 || to == Type::kS2 ? 0x100u : 0u);
   return true;
 }
 

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <utility>
 
 #include "emulator/decoding.h"
 #include "emulator/executors.h"
@@ -154,10 +155,16 @@ Step execute_mbarrier(Warp& warp, const Op& op, u32 mask) {
         cluster.mbarrier_expect(*b, static_cast<s64>(value), op.site);
         break;
       }
-      case kCompleteTx:
+      case kCompleteTx: {
+        Mbarrier* b = cluster.mbarrier(&warp, op.site, address, "complete_tx");
+        if (b == nullptr) break;
         touch(warp, op, lane, address, false);
+        // The thread itself simulates a completion: no fence.mbarrier_init is owed for that.
+        const bool fenced = std::exchange(b->fenced, true);
         cluster.mbarrier_complete(address, static_cast<s64>(value), {}, op.site, &warp);
+        b->fenced = fenced;
         break;
+      }
       default:
         break;
     }

@@ -18,6 +18,8 @@ namespace {
 
 /// CTAs that are resident at once where they may wait for each other: an sm_100's SMs.
 constexpr u64 kResident = 148;
+/// Shared memory is allocated in units of so many bytes (PTX ISA 10.30).
+constexpr u32 kSharedUnit = 128;
 
 }  // namespace
 
@@ -358,8 +360,9 @@ void Warp::enter_frame(const FunctionCode& code, u32 row_base, u32 predicate_bas
         case SpecialRegister::kLanemaskGt:
           return 0xFFFFFFFFull & ~((u64{2} << lane) - 1);
         case SpecialRegister::kTotalSmemSize:
+          return (smem + kSharedUnit - 1) / kSharedUnit * kSharedUnit;
         case SpecialRegister::kAggrSmemSize:
-          return smem;
+          return (smem + kSharedUnit - 1) / kSharedUnit * kSharedUnit + kSharedBegin;
         case SpecialRegister::kDynamicSmemSize:
           return machine->recipe.dynamic_smem;
         case SpecialRegister::kReservedSmemOffsetEnd:

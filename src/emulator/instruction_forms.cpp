@@ -34,6 +34,7 @@ struct Form {
 #define ATTNJIT_FETCH "{L2::64B|L2::128B|L2::256B}"
 #define ATTNJIT_ATOMIC "{relaxed|acquire|release|acq_rel} {" ATTNJIT_SCOPE "} {L2::cache_hint} "
 #define ATTNJIT_REDUCTION "{relaxed|release} {" ATTNJIT_SCOPE "} {L2::cache_hint} "
+#define ATTNJIT_BARRIER "{shared|shared::cta|shared::cluster}"
 #define ATTNJIT_WORDS "b8|b16|u8|u16|s8|s16|b32|u32|s32|f32"
 #define ATTNJIT_DOUBLES "b64|u64|s64|f64"
 // What a load or store may have beside its vector and type, as the ISA's lines have it.
@@ -222,6 +223,15 @@ constexpr std::array kForms = {
     Form{"barrier", "{cta} red and|or {aligned}", "pred"},
     Form{"barrier", "cluster arrive {release|relaxed} {aligned}", ""},
     Form{"barrier", "cluster wait {acquire} {aligned}", ""},
+    Form{"mbarrier", "init|inval {shared|shared::cta}", "b64"},
+    Form{"mbarrier", "expect_tx|complete_tx {relaxed} {cta|cluster} " ATTNJIT_BARRIER, "b64"},
+    Form{"mbarrier",
+         "arrive|arrive_drop {release|relaxed} {cta|cluster} {expect_tx} " ATTNJIT_BARRIER, "b64"},
+    Form{"mbarrier",
+         "arrive|arrive_drop noComplete {release|relaxed} {cta|cluster} " ATTNJIT_BARRIER, "b64"},
+    Form{"mbarrier",
+         "test_wait|try_wait {parity} {acquire|relaxed} {cta|cluster} {shared|shared::cta}", "b64"},
+    Form{"mbarrier", "pending_count {shared|shared::cta}", "b64"},
     // Among the lanes of a warp.
     Form{"shfl", "sync up|down|bfly|idx", "b32"},
     Form{"vote", "sync all|any|uni", "pred"},
@@ -245,6 +255,7 @@ constexpr std::array kForms = {
 #undef ATTNJIT_FETCH
 #undef ATTNJIT_ATOMIC
 #undef ATTNJIT_REDUCTION
+#undef ATTNJIT_BARRIER
 #undef ATTNJIT_WORDS
 #undef ATTNJIT_DOUBLES
 #undef ATTNJIT_ACCESSES

@@ -275,6 +275,7 @@ bool decode_cp_async(Decoding& d) {
     return true;
   }
   const int level = d.take_any({"ca", "cg"});
+  if (level < 0) return d.invalid(".ca or .cg is needed");
   if (!d.take("shared") && !d.take("shared::cta")) return d.invalid("cp.async goes to .shared");
   if (!d.take("global")) return d.invalid("cp.async comes from .global");
   const bool policy = d.take("L2::cache_hint");
@@ -552,9 +553,11 @@ bool decode_bulk(Decoding& d, bool reduces) {
   if (reduces) {
     AtomicOperation a{};
     if (!take_atomic_operation(d, &a)) return false;
-    d.take("noftz");
+    const bool noftz = d.take("noftz");
     const Type type = d.take_type();
     if (!check_atomic_type(d, a, type)) return false;
+    if (noftz && (a != AtomicOperation::kAdd || (type != Type::kF16 && type != Type::kBf16)))
+      return d.unsupported(".noftz is of .add.f16 and .add.bf16");
     operation = static_cast<u64>(a) | (static_cast<u64>(type) << 8);
     mode |= kReduces;
   }

@@ -97,6 +97,9 @@ bool take_atomic_operation(Decoding& d, AtomicOperation* operation) {
   const int i = d.take_any({"add", "min", "max", "inc", "dec", "and", "or", "xor", "exch", "cas"});
   if (i < 0) return d.invalid("an operation is needed");
   *operation = static_cast<AtomicOperation>(i);
+  if (d.in.root != "atom" &&
+      (*operation == AtomicOperation::kExchange || *operation == AtomicOperation::kCompareExchange))
+    return d.unsupported("only atom exchanges");
   return true;
 }
 

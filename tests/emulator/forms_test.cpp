@@ -50,6 +50,10 @@ TEST(Forms, ModifiersThatPtxDoesNotHaveAreNotModelled) {
            "ld.global.f16 %h0, [%d1];",
            "ld.shared.v4.b64 {%d1, %d2, %d3, %d4}, [%r0];",
            "fence.relaxed.gpu;",
+           "mbarrier.init.relaxed.cta.shared.b64 [%r0], 1;",
+           "cp.reduce.async.bulk.global.shared::cta.bulk_group.exch.b128 [%d1], [%r1], %r2;",
+           "cp.reduce.async.bulk.tensor.1d.global.shared::cta.exch.bulk_group [%d1, {%r2}], [%r1];",
+
            "barrier.cluster.wait.relaxed;",
            "fence.proxy.bogus;",
        }) {

@@ -51,10 +51,10 @@ Context context_of(const std::string& ptx, int line) {
   return context;
 }
 
-std::vector<Mutant> mutants_of(const std::string& subject, const std::string& ptx,
-                               const std::string& entry) {
+Mutants mutants_of(const std::string& subject, const std::string& ptx, const std::string& entry) {
   const std::vector<Line> lines = lines_of(ptx, entry);
-  std::vector<Mutant> mutants;
+  Mutants result;
+  std::vector<Mutant>& mutants = result.mutants;
   const bool from_template = subject.starts_with(kTemplatePrefix);
   for (const Rule& rule : from_template ? template_rules() : rules()) {
     if (!subject.starts_with(rule.subjects)) continue;
@@ -70,14 +70,18 @@ std::vector<Mutant> mutants_of(const std::string& subject, const std::string& pt
     for (int i = 0; i < taken; ++i) {
       const int occurrence = taken == 1 ? 0 : i * (found - 1) / (taken - 1);
       const Line& line = places[static_cast<std::size_t>(occurrence)];
-      const bool spared = from_template ? template_spares(rule.kind, context_of(ptx, line.number))
-                                        : !no_damage(subject, rule.kind, occurrence).empty();
-      if (spared) continue;
       Mutant mutant;
       mutant.subject = subject;
       mutant.kind = rule.kind;
       mutant.occurrence = occurrence;
       mutant.line = line.number;
+      const std::string_view spares = from_template
+                                          ? template_spares(rule.kind, context_of(ptx, line.number))
+                                          : no_damage(subject, rule.kind, occurrence);
+      if (!spares.empty()) {
+        result.spared.push_back({mutant.name(), line.number, spares});
+        continue;
+      }
       mutant.ptx = ptx;
       mutant.ptx.replace(line.begin, line.length,
                          std::regex_replace(ptx.substr(line.begin, line.length), pattern,
@@ -94,7 +98,7 @@ std::vector<Mutant> mutants_of(const std::string& subject, const std::string& pt
     mutant.swizzle = rule.swizzle;
     mutants.push_back(std::move(mutant));
   }
-  return mutants;
+  return result;
 }
 
 }  // namespace attnjit::emulator

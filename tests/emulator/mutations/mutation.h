@@ -42,9 +42,20 @@ struct Mutant {
   std::string name() const { return subject + ": " + kind + " #" + std::to_string(occurrence); }
 };
 
+/// A place where a rule's change is no damage.
+struct Spared {
+  std::string name;
+  int line = 0;
+  std::string_view reason;
+};
+
+struct Mutants {
+  std::vector<Mutant> mutants;
+  std::vector<Spared> spared;
+};
+
 /// The mutants of a subject, in the order of the rules. `entry` is the kernel's name in the text.
-std::vector<Mutant> mutants_of(const std::string& subject, const std::string& ptx,
-                               const std::string& entry);
+Mutants mutants_of(const std::string& subject, const std::string& ptx, const std::string& entry);
 
 /// Why a change at this place is no damage, so that no mutant is made of it; empty: it is one.
 std::string_view no_damage(std::string_view subject, std::string_view kind, int occurrence);

@@ -7,7 +7,7 @@
 // First each kernel as it is must pass all the seeds without a finding. Exit code 1 where less than
 // 95 % are caught (of a sample: where a survivor is not known) or an undamaged kernel fails.
 // --sample N takes every Nth mutant, and one seed for the kernels as they are. --only: mutants
-// whose name holds TEXT. Exit code 77: there is no NVRTC.
+// whose name holds TEXT, or one of several, and their kernels. Exit code 77: there is no NVRTC.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -32,7 +32,8 @@ constexpr double kBar = 0.95;
 struct Options {
   std::size_t sample = 1;
   std::uint64_t seeds = 20;
-  std::string only, report, commit;
+  std::vector<std::string> only;  ///< a mutant's name holds one of them
+  std::string report, commit;
   unsigned threads = 0;
   bool verbose = false;
 };
@@ -123,7 +124,8 @@ Summary summarise(const std::vector<Judged>& all) {
   return summary;
 }
 
-std::string report_of(const std::vector<Judged>& all, const Options& options, double seconds) {
+std::string report_of(const std::vector<Judged>& all, const std::vector<Spared>& spared,
+                      const Options& options, double seconds) {
   const Summary summary = summarise(all);
   std::string text = fmt::format(
       "# Mutations\n\n"
@@ -145,6 +147,12 @@ std::string report_of(const std::vector<Judged>& all, const Options& options, do
     text += fmt::format("- {} (PTX line {}): {}\n", judged->mutant.name(), judged->mutant.line,
                         reason.empty() ? "not explained" : reason);
   }
+  text +=
+      "\n## Places where the same change is no damage\n\nFound as survivors, then read: not run, "
+      "not counted.\n\n";
+  for (const Spared& place : spared) {
+    text += fmt::format("- {} (PTX line {}): {}\n", place.name, place.line, place.reason);
+  }
   text += "\n## How each damage was seen\n\n| damage | seen as (mutants) |\n|---|---|\n";
   for (const auto& [kind, seen] : summary.by_kind) {
     std::string list;
@@ -154,6 +162,12 @@ std::string report_of(const std::vector<Judged>& all, const Options& options, do
     text += fmt::format("| {} | {} |\n", kind, list);
   }
   return text;
+}
+
+bool asked_for(const Options& options, const std::string& name) {
+  return options.only.empty() ||
+         std::any_of(options.only.begin(), options.only.end(),
+                     [&](const std::string& text) { return name.find(text) != std::string::npos; });
 }
 
 int run(const Options& options) {
@@ -168,10 +182,27 @@ int run(const Options& options) {
   std::mutex mutex;
   bool good = true;
 
+  std::vector<Kernel> kernels;
+  kernels.reserve(subjects->size());
+  std::vector<std::pair<const Kernel*, Mutant>> mutants;
+  std::vector<Spared> spared;
+  std::size_t number = 0;
+  for (const std::unique_ptr<Subject>& subject : *subjects) {
+    const std::size_t before = mutants.size() + spared.size();
+    kernels.push_back({subject.get(), 0});
+    Mutants found = mutants_of(subject->name(), subject->ptx(), subject->recipe().entry);
+    for (Mutant& mutant : found.mutants) {
+      if (number++ % options.sample != 0 || !asked_for(options, mutant.name())) continue;
+      mutants.emplace_back(&kernels.back(), std::move(mutant));
+    }
+    for (Spared& place : found.spared) {
+      if (asked_for(options, place.name)) spared.push_back(std::move(place));
+    }
+    if (mutants.size() + spared.size() == before) kernels.pop_back();
+  }
+
   // The kernels as they are.
   const std::uint64_t clean_seeds = options.sample > 1 ? 1 : options.seeds;
-  std::vector<Kernel> kernels(subjects->size());
-  for (std::size_t i = 0; i < kernels.size(); ++i) kernels[i].subject = (*subjects)[i].get();
   in_parallel(kernels.size() * clean_seeds, threads, [&](std::size_t i) {
     Kernel& kernel = kernels[i / clean_seeds];
     Outcome outcome;
@@ -190,16 +221,6 @@ int run(const Options& options) {
   });
   if (!good) return 1;
 
-  std::vector<std::pair<const Kernel*, Mutant>> mutants;
-  std::size_t number = 0;
-  for (const Kernel& kernel : kernels) {
-    for (Mutant& mutant : mutants_of(kernel.subject->name(), kernel.subject->ptx(),
-                                     kernel.subject->recipe().entry)) {
-      const bool taken =
-          number++ % options.sample == 0 && mutant.name().find(options.only) != std::string::npos;
-      if (taken) mutants.emplace_back(&kernel, std::move(mutant));
-    }
-  }
   std::vector<Judged> all(mutants.size());
   in_parallel(mutants.size(), threads, [&](std::size_t i) {
     all[i] = judge(*mutants[i].first, std::move(mutants[i].second), options.seeds);
@@ -221,7 +242,8 @@ int run(const Options& options) {
     std::printf("%-22s %3d of %3d caught\n", subject.c_str(), counts.first, counts.second);
   }
   std::printf("%zu of %zu mutants caught, %.0f s\n", summary.caught, all.size(), seconds);
-  if (!options.report.empty()) std::ofstream(options.report) << report_of(all, options, seconds);
+  if (!options.report.empty())
+    std::ofstream(options.report) << report_of(all, spared, options, seconds);
   if (all.empty()) return 1;
   // A sample is too small for a rate: each of its survivors must be a known one.
   if (options.sample > 1) {
@@ -249,7 +271,7 @@ int main(int argc, char** argv) {
     } else if (flag == "--threads") {
       options.threads = static_cast<unsigned>(number);
     } else if (flag == "--only") {
-      options.only = value;
+      options.only.emplace_back(value);
     } else if (flag == "--report") {
       options.report = value;
     } else if (flag == "--commit") {

@@ -131,21 +131,28 @@ bool has(std::string_view text, std::string_view what) {
 
 }  // namespace
 
-bool template_spares(std::string_view kind, const Context& context) {
+std::string_view template_spares(std::string_view kind, const Context& context) {
   const std::string_view before = last_lines(context.before, 1);
   const std::string_view after = first_lines(context.after, 1);
+  constexpr std::string_view kAllocation =
+      "around the allocation: the fences order asynchronous tcgen05 operations, and before it "
+      "there "
+      "is none";
+  constexpr std::string_view kFreed =
+      "before the deallocation, which is not asynchronous: tcgen05.wait::ld has completed every "
+      "load, and the barrier orders the rest";
   if (kind == "tcgen05.fence::after_thread_sync dropped") {
-    // Nobody did anything with tensor memory before the CTA's first barrier; before the
-    // deallocation tcgen05.wait::ld has completed every load, and the barrier orders the rest.
-    return has(before, "bar.sync") || has(after, "tcgen05.dealloc");
+    if (has(before, "bar.sync")) return kAllocation;
+    if (has(after, "tcgen05.dealloc")) return kFreed;
   }
   if (kind == "tcgen05.fence::before_thread_sync dropped") {
-    // The same places from the other side: behind the allocation, and before the teardown's
-    // arrival.
-    return has(before, "tcgen05.relinquish") || has(after, "bra.uni") ||
-           (has(after, "mov.b32") && has(context.after, "barrier.arrive"));
+    // The same places from the other side.
+    if (has(before, "tcgen05.relinquish")) return kAllocation;
+    if (has(after, "bra.uni") || (has(after, "mov.b32") && has(context.after, "barrier.arrive"))) {
+      return kFreed;
+    }
   }
-  return false;
+  return {};
 }
 
 std::string_view template_reason_of(const Mutant& mutant) {

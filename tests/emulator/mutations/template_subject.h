@@ -20,9 +20,9 @@ Result<std::vector<std::unique_ptr<Subject>>> make_template_subjects();
 const std::vector<Rule>& template_rules();
 const std::vector<LaunchRule>& template_launch_rules();
 
-/// Whether a change there is no damage, so that no mutant is made of it. By what stands around it,
-/// not by its number: the kernel changes.
-bool template_spares(std::string_view kind, const Context& context);
+/// Why a change there is no damage, so that no mutant is made of it; empty: it is one. By what
+/// stands around it, not by its number: the kernel changes.
+std::string_view template_spares(std::string_view kind, const Context& context);
 /// reason_of for these subjects.
 std::string_view template_reason_of(const Mutant& mutant);
 

@@ -259,12 +259,17 @@ void Cluster::run_group(Warp& warp, std::size_t index, u32 budget) {
     ++count;
     const auto active = static_cast<u32>(__builtin_popcount(mask));
     threads += active;
-    if (counting && (op.flags & kOpFirst) != 0) {
+    const u32 pc = group->pc;
+    const FunctionCode* function = group->function;
+    const Step step = op.execute(warp, op, mask);
+    // NOTE: only what has gone on: an operation that waits is executed again.
+    if (counting && (op.flags & kOpFirst) != 0 &&
+        (step == Step::kNext || group->pc != pc || group->function != function ||
+         group->mask == 0)) {
       const u16 info = machine.program.sites[op.site].info;
       ++op_counts[info];
       op_threads[info] += active;
     }
-    const Step step = op.execute(warp, op, mask);
     if (step == Step::kNext) {
       ++group->pc;
       group->converged = false;

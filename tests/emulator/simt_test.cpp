@@ -267,6 +267,35 @@ TEST(SimtRuns, FreshLocalMemoryIsUndefined) {
   EXPECT_TRUE(bits.passed) << words(bits);
 }
 
+// Two CTAs of two warps: what each instruction moves and how the banks meet is known by hand.
+TEST(SimtRuns, CountInstructionsBytesAndConflicts) {
+  EmulatorOptions options;
+  options.stats = true;
+  std::vector<EmulatorBuffer> buffers{i32_buffer("out", std::vector<int>(64))};
+  const auto report = run(
+      load_module(loop(".shared .align 128 .b8 s[8192]; mov.u32 %r1, %tid.x; mov.u32 %r2, s; "
+                       "shl.b32 %r3, %r1, 2; add.u32 %r4, %r2, %r3; st.shared.u32 [%r4], %r1; "
+                       "shl.b32 %r5, %r1, 3; add.u32 %r5, %r2, %r5; bar.sync 0; "
+                       "st.shared.u32 [%r5], %r1; "  // two words a bank: one wavefront more
+                       "shl.b32 %r6, %r1, 7; add.u32 %r6, %r2, %r6; bar.sync 0; "
+                       "st.shared.u32 [%r6], %r1; "  // all words in one bank: 31 more
+                       "ld.param.u64 %rd1, [out]; cvt.u64.u32 %rd2, %r3; add.u64 %rd3, %rd1, %rd2; "
+                       "setp.lt.u32 %p1, %r1, 8; @%p1 st.global.u32 [%rd3], %r1;")),
+      recipe_of("k", {2, 1, 1}, {64, 1, 1}, {pointer("out")}), buffers, options);
+  // Both CTAs write the same numbers: no race is looked for between them.
+  EXPECT_TRUE(report.passed) << words(report);
+  const EmulatorStats& stats = report.stats;
+  EXPECT_EQ(stats.warp_instructions.at("st"), 3 * 4 + 2U);  // warp 1 of a CTA stores nothing
+  EXPECT_EQ(stats.thread_instructions.at("st"), 3 * 128 + 2 * 8U);
+  EXPECT_EQ(stats.warp_instructions.at("bar"), 2 * 4U);
+  EXPECT_EQ(stats.unit_bytes.at("st.shared"), 3 * 128 * 4U);
+  EXPECT_EQ(stats.unit_bytes.at("st.global"), 2 * 8 * 4U);
+  EXPECT_EQ(stats.bank_conflicts, 4 * (1 + 31U));
+  ASSERT_EQ(stats.warp_steps.size(), 2U);
+  EXPECT_EQ(stats.warp_steps[0] + stats.warp_steps[1], report.steps);
+  EXPECT_EQ(stats.mma_operations, 0U);
+}
+
 TEST(SimtRuns, WriteATrace) {
   EmulatorOptions options;
   options.trace_file = ::testing::TempDir() + "emulator_trace.json";

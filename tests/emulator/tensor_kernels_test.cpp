@@ -83,6 +83,49 @@ struct GemmCase {
   std::uint32_t k;
 };
 
+// A tile of 128 by 128 by 64: two copies and four products whose sizes are known.
+TEST(GemmCounts, OfUnitsAndOfTheTrace) {
+  const Numbers a = draw("a", Dtype::kBf16, {128, 64}, 1),
+                b = draw("b", Dtype::kBf16, {128, 64}, 2);
+  std::vector<EmulatorBuffer> buffers{a.buffer, b.buffer, output("c", 128 * 128)};
+  LaunchRecipe recipe =
+      recipe_of("gemm_bf16", {1, 1, 1}, {192, 1, 1},
+                {map_argument("a"), map_argument("b"), pointer("c"), scalar(128), scalar(64)});
+  recipe.tensor_maps = {map_of(a.buffer, {64, 128}), map_of(b.buffer, {64, 128})};
+  recipe.dynamic_smem = 3 * 32768;
+  EmulatorOptions options = isa(1);
+  options.stats = true;
+  options.trace_file = ::testing::TempDir() + "emulator_gemm_trace.json";
+  const EmulatorReport report =
+      run(load_module(test_file("kernels/gemm.sm_100a.ptx")), recipe, buffers, options);
+  ASSERT_TRUE(report.passed) << words(report);
+  EXPECT_EQ(report.stats.unit_bytes.at("TMA load"), 2 * 128 * 64 * 2U);
+  EXPECT_EQ(report.stats.unit_bytes.at("tensor memory"), 128 * 128 * 4U);
+  EXPECT_EQ(report.stats.unit_bytes.at("st.global"), 128 * 128 * 4U);
+  EXPECT_EQ(report.stats.mma_operations, 128 * 128 * 64U);
+  EXPECT_EQ(report.stats.warp_instructions.at("tcgen05.mma"), 4U);
+  EXPECT_EQ(report.stats.warp_instructions.at("tcgen05.ld"), 4 * 4U);
+
+  std::ifstream in(options.trace_file);
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  const auto count = [&](const std::string& what) {
+    std::size_t n = 0;
+    for (std::size_t at = 0; (at = text.find(what, at)) != std::string::npos; ++at) ++n;
+    return n;
+  };
+  // A row of each unit, named once, and one event an operation; the warps' rows beside them.
+  EXPECT_EQ(count("{\"name\": \"TMA load\"}"), 1U);
+  EXPECT_EQ(count("{\"name\": \"tensor core (tcgen05.mma)\"}"), 1U);
+  EXPECT_EQ(count("{\"name\": \"warp "), 6U);
+  const auto row_of = [&](const std::string& name) {
+    const std::size_t end = text.find("\"args\": {\"name\": \"" + name + "\"}");
+    const std::size_t begin = text.rfind("\"tid\": ", end);
+    return text.substr(begin, text.find(',', begin) - begin);
+  };
+  EXPECT_EQ(count(row_of("TMA load") + ", \"ts\""), 2U);
+  EXPECT_EQ(count(row_of("tensor core (tcgen05.mma)") + ", \"ts\""), 4U);
+}
+
 class Gemm : public ::testing::TestWithParam<std::tuple<GemmCase, std::uint64_t>> {};
 INSTANTIATE_TEST_SUITE_P(
     Kernels, Gemm,

@@ -137,6 +137,8 @@ std::string_view no_damage(std::string_view subject, std::string_view kind, int 
     std::string_view reason;
   };
   static constexpr std::string_view kFirstProduct = "the first P V of a work tile: O is 0";
+  static constexpr std::string_view kLastAnnouncement =
+      "the end is announced where the work tile before the last was: the wait for Q of the last one implies that it was read";
   static constexpr std::string_view kAllocation =
       "around the allocation: the fences order asynchronous tcgen05 operations, and before it there is none";
   static constexpr std::string_view kFreed =
@@ -146,7 +148,7 @@ std::string_view no_damage(std::string_view subject, std::string_view kind, int 
       {"sm90", "barrier.sync removed", {0}, "the consumers' turns: they decide the speed, not the data"},
       {"sm90 128", "scale-d flipped", {0}, kFirstProduct},
       {"sm90 192", "scale-d flipped", {0}, kFirstProduct},
-      {"sm90 192", "elect removed: every lane goes on", {0}, "a wait for bulk groups: the other lanes have none"},
+      {"sm90", "elect removed: every lane goes on", {0}, "a wait for bulk groups: the other lanes have none"},
       {"sm100", "tcgen05.fence::after_thread_sync dropped", {0}, kAllocation},
       {"sm100", "tcgen05.fence::before_thread_sync dropped", {0}, kAllocation},
       {"sm100 gemm", "tcgen05.fence::after_thread_sync dropped", {5}, kFreed},
@@ -157,6 +159,8 @@ std::string_view no_damage(std::string_view subject, std::string_view kind, int 
       {"sm100 attention", "tcgen05.fence::before_thread_sync dropped", {4}, kFreed},
       {"sm100 attention", "wait removed", {20}, "the commit that gives S covers the product that read P"},
       {"sm100 attention", "wait removed", {6, 8}, "the commit that frees V's stage covers the product that read K's"},
+      {"sm90 128", "wait removed", {15, 16, 17}, kLastAnnouncement},
+      {"sm90 64", "wait removed", {14, 15, 16}, kLastAnnouncement},
       {"sm90", "wait removed", {1}, "K of a tile that is skipped: nothing here reads it, and its memory is free only when the consumer that does has waited"},
       {"sm100 attention", "wait removed", {0, 2}, "the commit that frees V's stage covers the product that read K's"},
       {"sm100 attention", "wait on the next barrier", {0}, "K's other stage: the load waits longer, and the wait for V implies the right one"},

@@ -193,6 +193,10 @@ std::string_view reason_of(const Mutant& mutant) {
        "the next stage is given back later, so that the load only waits longer; the last stage, "
        "behind which V's barrier lies, was not seen to differ in these shapes",
        8},
+      {"sm90 128", "arrival count one less",
+       "damage that 20 seeds do not show: one consumer's buffer of Q is given back too early only "
+       "where the warp that stores O is the last of four to arrive",
+       11},
       {"sm100 attention", "arrival count one less",
        "one arrival of 128 too few to wait for: the lanes of a warp have all read what it guards "
        "before the first of them arrives here, and the surplus, one a phase, needs 32 phases to "

@@ -682,6 +682,10 @@ bool decode_async_store(Decoding& d, bool reduces) {
   const Type type = d.take_type();
   const int bits = bits_of(type);
   if (bits != 32 && bits != 64) return d.unsupported("a 32- or 64-bit type is needed");
+  if (reduces && !check_atomic_type(d, operation, type)) return false;
+  if (reduces && (type == Type::kF32 || type == Type::kF64))
+    return d.unsupported("red.async is of integers");
+  if (bits * vector > 128) return d.unsupported("at most 16 bytes at once");
   if (!d.expect(3, 3) || !d.done()) return false;
   std::vector<Ref> refs(2, kNoRef);
   bool to_wide = false, bar_wide = false;

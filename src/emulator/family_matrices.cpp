@@ -425,6 +425,7 @@ bool decode_mma(Decoding& d) {
   const bool wide = (dt == Type::kF32 || (dt == Type::kF16 && at == Type::kF16)) && dt == ct;
   if (!integer && !((fp8 || same) && wide))
     return d.unsupported("these operand types are not modelled");
+  if (saturate && !integer) return d.unsupported(".satfinite is of integers");
   const int element = bits_of(at) / 8;
   const bool fits = element == 1   ? (k == 32 || (k == 16 && integer))
                     : element == 2 ? (k == 8 || k == 16)

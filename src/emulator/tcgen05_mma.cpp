@@ -669,16 +669,19 @@ bool decode_mma(Decoding& d) {
   form.shifts_a = d.take("ashift");
   if (form.ws) {
     if (form.cta_group != 1) return d.invalid(".ws needs .cta_group::1");
+    int uses = 0;
     for (const std::string_view buffer : {"b0", "b1", "b2", "b3"}) {
       for (const std::string_view use : {"fill", "use", "lastuse", "discard"})
-        d.take(fmt::format("collector::{}::{}", buffer, use));
+        uses += d.take(fmt::format("collector::{}::{}", buffer, use)) ? 1 : 0;
     }
+    if (uses > 1) return d.invalid("one collector usage is enough");
   } else {
     form.collector = std::max(0, d.take_any({"collector::a::discard", "collector::a::fill",
                                              "collector::a::use", "collector::a::lastuse"}));
   }
   if (form.shifts_a && (form.collector == 1 || form.collector == 2))
     return d.invalid(".ashift goes with neither collector::a::fill nor ::use");
+  if (form.shifts_a && scaled) return d.unsupported(".ashift is not of a block-scaled kind");
   if (scaled) {
     if (form.ws) return d.invalid(".ws has no block-scaled kind");
     if (!d.take("block_scale")) return d.invalid(".block_scale is needed");

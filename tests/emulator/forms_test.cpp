@@ -49,6 +49,11 @@ TEST(Forms, ModifiersThatPtxDoesNotHaveAreNotModelled) {
            "st.acquire.gpu.global.b32 [%d1], %r0;",
            "ld.global.f16 %h0, [%d1];",
            "ld.shared.v4.b64 {%d1, %d2, %d3, %d4}, [%r0];",
+           "red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.f32 [%r0], "
+           "%r1, "
+           "[%r2];",
+           "tcgen05.mma.cta_group::1.kind::mxf4.block_scale.ashift [%r0], [%r1], %d2, %r3, [%r4], "
+           "[%r5], %p0;",
            "fence.relaxed.gpu;",
            "mbarrier.init.relaxed.cta.shared.b64 [%r0], 1;",
            "cp.reduce.async.bulk.global.shared::cta.bulk_group.exch.b128 [%d1], [%r1], %r2;",

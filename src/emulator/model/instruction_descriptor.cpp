@@ -104,6 +104,7 @@ const char* decode_instruction_descriptor(MmaKind kind, std::uint32_t bits,
     if (d.d_type == AccumulatorType::kF16 && kind == MmaKind::kTf32) {
       return "kind::tf32 has no f16 accumulator";
     }
+    if (integer && (d.negate_a || d.negate_b)) return "kind::i8 does not negate";
     if (d.saturate && !integer) return "only kind::i8 saturates";
   }
   if (kind != MmaKind::kI8 && (d.a_format == nullptr || d.b_format == nullptr)) {

@@ -434,14 +434,15 @@ void record_ring(const Fa4Config& reference, const Sm100Variant& variant, const 
 // The pairs of a row's exponentials that are polynomials on the FMA pipe (the table of
 // docs/sm100.md). By cycles of 128 keys: 1024 of MUFU, less 16 a pair, against the tensor cores' 4
 // a column of Q K^T and of P V. Where the MUFU is the bound, three in 16, which is the most that
-// leaves a softmax thread registers enough; where the tensor cores are, a share that gives the MUFU
-// an eighth of slack or so, as FlashAttention-4's. sm_103 doubled the MUFU.
+// leaves a softmax thread registers enough (two in 16 where a kernel has one query tile alone:
+// causal spilt 40 bytes with three); where the tensor cores are, a share that gives the MUFU an
+// eighth of slack or so, as FlashAttention-4's. sm_103 doubled the MUFU.
 std::int64_t polynomial_pairs(Arch arch, const Sm100Variant& variant) {
   if (arch == Arch::kSm103a) return 0;
   const std::int64_t tensor_cycles =
       4 * (variant.qk_mma_depth + align_up(variant.ov_depth, variant.MMA_K));
   const std::int64_t pairs = variant.BN / 2;
-  if (tensor_cycles < 896) return pairs * 3 / 16;
+  if (tensor_cycles < 896 && variant.num_qo == 2) return pairs * 3 / 16;
   return tensor_cycles <= 1024 ? pairs / 8 : pairs / 16;
 }
 

@@ -50,7 +50,9 @@ TEST(MatrixDescriptor, RoundTripsAndRefusesMalformedOnes) {
   EXPECT_NE(decode_tcgen05_descriptor(std::uint64_t{1} << 46 | std::uint64_t{3} << 61, &out),
             nullptr);
   EXPECT_NE(decode_wgmma_descriptor(std::uint64_t{1} << 14, &out), nullptr);
-  EXPECT_NE(decode_wgmma_descriptor(std::uint64_t{1} << 49, &out), nullptr);
+  // A base offset counts where there is a swizzle; without one it means nothing, and compilers that
+  // leave it set are right.
+  EXPECT_EQ(decode_wgmma_descriptor(std::uint64_t{1} << 49, &out), nullptr);
 }
 
 /// Address of an element of a TMA-written tile.

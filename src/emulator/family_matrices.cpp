@@ -410,7 +410,7 @@ bool decode_mma(Decoding& d) {
   const std::string_view shape = d.take_prefix("m16n8k");
   if (shape.empty()) return d.unsupported("only shapes m16n8kK are modelled");
   int k = 0;
-  for (const char ch : shape.substr(6)) k = k * 10 + (ch - '0');
+  for (const char ch : shape.substr(6)) k = std::min(k * 10 + (ch - '0'), 10000);
   if (k != 4 && k != 8 && k != 16 && k != 32)
     return d.unsupported(fmt::format("shape {} is not modelled", shape));
   if (!d.take("row") || !d.take("col")) return d.unsupported("only .row.col is modelled");

@@ -31,6 +31,7 @@
 #include "../gpu/verify_cases.h"
 #include "attnjit/compile.h"
 #include "base/sha256.h"
+#include "report_stamp.h"
 #include "run_case.h"
 
 namespace attnjit::sm100 {
@@ -131,21 +132,6 @@ class Journal {
 };
 
 // --- the report ----------------------------------------------------------------------------------
-
-std::string machine() {
-  std::ifstream in("/proc/cpuinfo");
-  for (std::string line; std::getline(in, line);) {
-    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
-  }
-  return "unknown";
-}
-
-std::string today() {
-  const std::time_t now = std::time(nullptr);
-  std::tm utc{};
-  gmtime_r(&now, &utc);
-  return fmt::format("{:04}-{:02}-{:02}", utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday);
-}
 
 // What of a mask or score modification a table counts.
 void count_mask(const MaskSpec& mask, std::map<std::string, int>& counts) {

@@ -22,6 +22,7 @@
 #include <thread>
 
 #include "mutation.h"
+#include "report_stamp.h"
 #include "subject.h"
 
 namespace attnjit::emulator {
@@ -84,21 +85,6 @@ void in_parallel(std::size_t count, unsigned threads, const Work& work) {
   for (unsigned i = 1; i < threads; ++i) pool.emplace_back(loop);
   loop();
   for (std::thread& thread : pool) thread.join();
-}
-
-std::string machine() {
-  std::ifstream in("/proc/cpuinfo");
-  for (std::string line; std::getline(in, line);) {
-    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
-  }
-  return "unknown";
-}
-
-std::string today() {
-  const std::time_t now = std::time(nullptr);
-  std::tm utc{};
-  gmtime_r(&now, &utc);
-  return fmt::format("{:04}-{:02}-{:02}", utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday);
 }
 
 struct Summary {

@@ -246,9 +246,9 @@ ATTNJIT_DEVICE void consume(const Smem<Config>& smem, const Arguments& arguments
         if (index == own.tile_begin) release_early();
         k_ring.advance();
         prepare_scores(s, index, !in_core(index));
-        softmax.step(s, correction);
+        const bool moved = softmax.step(s, correction);
         pack_probabilities<Config>(p, s);
-        rescale_output(o, correction);
+        if (moved) rescale_output(o, correction);
       };
       // A tile whose softmax runs under P V of the tile before.
       const auto step = [&](bool masked) {
@@ -269,15 +269,13 @@ ATTNJIT_DEVICE void consume(const Smem<Config>& smem, const Arguments& arguments
         if (index == own.tile_begin) release_early();
         k_ring.advance();
         prepare_scores(s, index, masked);
-        softmax.step(s, correction);
+        const bool moved = softmax.step(s, correction);
         wgmma_wait<0>();
         pin_registers(o);
         if (lane == 0) mbarrier_arrive(smem.v_empty(v_ring.stage));
         v_ring.advance();
         pack_probabilities<Config>(p, s);
-        if (__any_sync(0xffffffffu, correction[0] != 1.0f || correction[1] != 1.0f)) {
-          rescale_output(o, correction);
-        }
+        if (moved) rescale_output(o, correction);
       };
 
       // NOTE: a loop for each kind of tile. A test of the kind between S and the softmax ends a

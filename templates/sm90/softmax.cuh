@@ -15,9 +15,9 @@ namespace attnjit::sm90 {
 /// product with the scale is exact: the fused subtraction below leaves 0, not a huge residue.
 constexpr float kMaxFloor = -0x1p+100f;
 
-/// How far, in exponents of 2, scores may exceed the running maximum before it follows them:
-/// probabilities stay below 2^8, and most tiles leave sums and outputs as they are. Source: Zadouri
-/// et al., "FlashAttention-4", 2026.
+/// How far, in exponents of 2, scores may exceed the running maximum before a warp's rows follow
+/// theirs: probabilities stay below 2^8, and most tiles leave sums and outputs as they are. Source:
+/// Zadouri et al., "FlashAttention-4", 2026.
 constexpr float kLazyRescale = 8.0f;
 
 /// Where a thread's registers of one score tile stand.
@@ -105,31 +105,44 @@ struct OnlineSoftmax {
   float maximum[2] = {kMaxFloor, kMaxFloor};
   float sum[2] = {0.0f, 0.0f};  ///< of this lane's columns
 
-  /// Replaces scores by probabilities relative to the new maximum and returns in `correction` what
-  /// earlier sums and outputs are to be multiplied by.
+  /// Replaces scores by probabilities relative to the running maximum. True where a row's maximum
+  /// moved: `correction` then is what earlier outputs are to be multiplied by; the same in the warp.
   template <int kCount>
-  ATTNJIT_DEVICE void step(float (&s)[kCount], float (&correction)[2]) {
+  ATTNJIT_DEVICE bool step(float (&s)[kCount], float (&correction)[2]) {
+    float largest[2];  // of this lane's columns
+    bool keep = true;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      float row_max = maximum[half];
+      largest[half] = maximum[half];
 #pragma unroll
-      for (int i = 2 * half; i < kCount; i += 4) row_max = fmaxf(row_max, fmaxf(s[i], s[i + 1]));
-      row_max = quad_max(row_max);
-      const float below = (maximum[half] - row_max) * log2_scale;
-      const bool keep = below >= -kLazyRescale;
-      row_max = keep ? maximum[half] : row_max;
-      correction[half] = keep ? 1.0f : exp2_approx(below);
-      maximum[half] = row_max;
-      const float origin = row_max * log2_scale;
-      float row_sum = sum[half] * correction[half];
+      for (int i = 2 * half; i < kCount; i += 4) {
+        largest[half] = fmaxf(largest[half], fmaxf(s[i], s[i + 1]));
+      }
+      keep = keep && (maximum[half] - largest[half]) * log2_scale >= -kLazyRescale;
+    }
+    // NOTE: most tiles move no maximum, and a vote tells that sooner than the four shuffles that
+    // make a lane's maximum its row's.
+    const bool moved = !__all_sync(0xffffffffu, keep);
+    if (moved) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const float row_max = quad_max(largest[half]);
+        correction[half] = exp2_approx((maximum[half] - row_max) * log2_scale);
+        maximum[half] = row_max;
+        sum[half] *= correction[half];
+      }
+    }
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float origin = maximum[half] * log2_scale;
 #pragma unroll
       for (int i = 2 * half; i < kCount; i += 4) {
         s[i] = exp2_approx(fmaf(s[i], log2_scale, -origin));
         s[i + 1] = exp2_approx(fmaf(s[i + 1], log2_scale, -origin));
-        row_sum += s[i] + s[i + 1];
+        sum[half] += s[i] + s[i + 1];
       }
-      sum[half] = row_sum;
     }
+    return moved;
   }
 
   /// Ends a row: what its output is to be multiplied by, and its natural LSE. A row that saw

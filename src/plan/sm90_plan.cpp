@@ -52,6 +52,8 @@ Sm90Plan choose(const AttentionSpec& spec) {
                      !contains(spec.mask, MaskSpec::Kind::kCustom) &&
                      (spec.score_mod.kind == ScoreModSpec::Kind::kIdentity ||
                       spec.score_mod.kind == ScoreModSpec::Kind::kAlibi);
+  const bool hides = spec.mask.kind != MaskSpec::Kind::kNull;
+  const bool windowed = hides && !contains(spec.mask, MaskSpec::Kind::kCausal);
   Sm90Plan plan;
   plan.num_consumers = light && spec.qk_depth <= 128 ? 3 : 2;
   plan.num_stages = 2;
@@ -59,10 +61,14 @@ Sm90Plan choose(const AttentionSpec& spec) {
   plan.ping_pong = true;
   if (spec.qk_depth <= 64) {
     plan.BN = 128;
-  } else if (spec.qk_depth <= 128) {
-    plan.BN = !light ? 128 : (spec.qk_depth <= 96 ? 96 : 80);
-    plan.num_stages = light ? 3 : 2;
+    plan.num_stages = light && windowed ? 3 : 2;
+  } else if (spec.qk_depth <= 96 || (spec.qk_depth <= 128 && !light)) {
+    plan.BN = light ? 96 : 128;
     plan.ping_pong = light;
+  } else if (spec.qk_depth <= 128) {
+    plan.BN = hides ? 64 : 80;
+    plan.num_stages = 3;
+    plan.num_q_stages = hides ? 1 : 2;
   } else if (spec.qk_depth <= 192) {
     plan.BN = spec.ov_depth <= 128 ? 128 : 96;
   } else {

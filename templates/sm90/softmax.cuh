@@ -105,8 +105,8 @@ struct OnlineSoftmax {
   float maximum[2] = {kMaxFloor, kMaxFloor};
   float sum[2] = {0.0f, 0.0f};  ///< of this lane's columns
 
-  /// Replaces scores by probabilities relative to the running maximum. True where a row's maximum
-  /// moved: `correction` then is what earlier outputs are to be multiplied by; the same in the warp.
+  /// Replaces scores by probabilities relative to the running maximum. True, in the whole warp,
+  /// where a row's maximum moved: `correction` is then what earlier outputs are to be multiplied by.
   template <int kCount>
   ATTNJIT_DEVICE bool step(float (&s)[kCount], float (&correction)[2]) {
     float largest[2];  // of this lane's columns

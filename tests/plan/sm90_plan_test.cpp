@@ -107,21 +107,21 @@ TEST(Sm90Plan, ConstantsOfDepth128) {
                                                        {"kConsumers", "3"},
                                                        {"kThreads", "512"},
                                                        {"kTileM", "192"},
-                                                       {"kTileN", "80"},
+                                                       {"kTileN", "64"},
                                                        {"kStages", "3"},
-                                                       {"kQStages", "2"},
+                                                       {"kQStages", "1"},
                                                        {"kPingPong", "true"},
                                                        {"kPairTiles", "true"},
                                                        {"kProducerRegisters", "32"},
                                                        {"kConsumerRegisters", "160"},
                                                        {"kQOffset", "0"},
-                                                       {"kKOffset", "98304"},
-                                                       {"kVOffset", "159744"},
-                                                       {"kWorkOffset", "221184"},
-                                                       {"kBarrierOffset", "221376"},
-                                                       {"kOBlocks", "0"},
-                                                       {"kOOffset", "0"},
-                                                       {"kSmemBytes", "221568"}};
+                                                       {"kKOffset", "49152"},
+                                                       {"kVOffset", "98304"},
+                                                       {"kWorkOffset", "196608"},
+                                                       {"kBarrierOffset", "196704"},
+                                                       {"kOBlocks", "2"},
+                                                       {"kOOffset", "147456"},
+                                                       {"kSmemBytes", "196848"}};
   EXPECT_EQ(constants, expected);
 }
 
@@ -178,8 +178,8 @@ TEST(Sm90Plan, SharesOfTilesThatGrowAreEven) {
     double at_most;
   } const cases[] = {{512, 1024, 192, 128, 1.05}, {256, 2048, 192, 128, 1.04},
                      {64, 8192, 192, 128, 1.04},  {32, 16384, 192, 128, 1.04},
-                     {256, 1024, 192, 80, 1.10},  {32, 8192, 192, 80, 1.05},
-                     {16, 16384, 192, 80, 1.05},  {128, 1024, 128, 64, 1.10},
+                     {256, 1024, 192, 64, 1.10},  {32, 8192, 192, 64, 1.05},
+                     {16, 16384, 192, 64, 1.05},  {128, 1024, 128, 64, 1.10},
                      {8, 16384, 128, 64, 1.03},   {3, 100, 128, 128, 1.0}};
   for (const auto& one : cases) {
     const int m_tiles = (one.rows + one.tile_m - 1) / one.tile_m;
@@ -300,15 +300,15 @@ TEST(Sm90Plan, ARowIsMadeForASpecAndItsLikes) {
   AttentionSpec spec = spec_of(128);
   const KernelPlan planned = plan_of(spec);
   Tuning tuning;
-  tuning.rows.push_back({tuning_match(planned.spec), {{"BN", 64}}});
+  tuning.rows.push_back({tuning_match(planned.spec), {{"BN", 112}}});
   const auto keys = [&](const AttentionSpec& asked) {
     return plan(asked, {}, &tuning).value().sm90->BN;
   };
-  EXPECT_EQ(keys(spec), 64);
+  EXPECT_EQ(keys(spec), 112);
   spec.num_q_heads = 64;
-  EXPECT_EQ(keys(spec), 64);
+  EXPECT_EQ(keys(spec), 112);
   spec.max_seq_len = 4096;
-  EXPECT_EQ(keys(spec), 64);
+  EXPECT_EQ(keys(spec), 112);
   for (const auto change : {+[](AttentionSpec& s) { s.group = 2; },
                             +[](AttentionSpec& s) { s.qkv_dtype = Dtype::kFp16; },
                             +[](AttentionSpec& s) { s.return_lse = true; },
@@ -316,7 +316,7 @@ TEST(Sm90Plan, ARowIsMadeForASpecAndItsLikes) {
                             +[](AttentionSpec& s) { s.ov_depth = 64; }}) {
     AttentionSpec other = spec;
     change(other);
-    EXPECT_NE(keys(other), 64);
+    EXPECT_NE(keys(other), 112);
   }
   // A spec with a bound has rows of its own.
   const std::map<std::string, std::string> bounded = tuning_match(plan_of(spec).spec);

@@ -106,7 +106,7 @@ struct OnlineSoftmax {
   float sum[2] = {0.0f, 0.0f};  ///< of this lane's columns
 
   /// Replaces scores by probabilities relative to the running maximum. True, in the whole warp,
-  /// where a row's maximum moved: `correction` is then what earlier outputs are to be multiplied by.
+  /// where a row's maximum moved: earlier outputs are then to be multiplied by `correction`.
   template <int kCount>
   ATTNJIT_DEVICE bool step(float (&s)[kCount], float (&correction)[2]) {
     float largest[2];  // of this lane's columns

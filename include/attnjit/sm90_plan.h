@@ -19,6 +19,7 @@ struct Sm90Plan {
   int o_blocks = 0;       ///< 64-column blocks of O with memory of their own; 0: O is staged in Q's
   bool ping_pong = false;   ///< consumers take turns at issuing products
   bool pair_tiles = false;  ///< later rows see more keys: a CTA takes long and short tiles in pairs
+  bool pack_gqa = false;    ///< a tile's rows are of all the query heads that share a KV head
   int producer_registers = 0;
   int consumer_registers = 0;
   int padded_qk_depth = 0;  ///< elements a row of Q and K in shared memory: whole 64-element blocks

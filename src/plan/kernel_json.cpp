@@ -151,6 +151,7 @@ void add_sm90(const Sm90Plan& plan, Json& json) {
   json["o_blocks"] = plan.o_blocks;
   json["ping_pong"] = plan.ping_pong;
   json["pair_tiles"] = plan.pair_tiles;
+  json["pack_gqa"] = plan.pack_gqa;
   json["producer_registers"] = plan.producer_registers;
   json["consumer_registers"] = plan.consumer_registers;
   json["padded_qk_depth"] = plan.padded_qk_depth;

@@ -20,8 +20,9 @@ namespace {
 // Kernels compute row and key numbers, and a tile past them, in 32 bits.
 constexpr std::int32_t kMaxLength = 1 << 30;
 
-TensorMapDescription describe(std::string map, const TensorShape& shape, Dtype dtype,
-                              int box_rows) {
+// A map of K or V: depth, key, head, batch.
+TensorMapDescription describe_keys(std::string map, const TensorShape& shape, Dtype dtype,
+                                   int box_keys) {
   const auto bytes = [&](std::int64_t stride) {
     return static_cast<std::uint64_t>(stride * shape.element_bytes);
   };
@@ -35,9 +36,21 @@ TensorMapDescription describe(std::string map, const TensorShape& shape, Dtype d
   description.strides = {bytes(shape.strides.row), bytes(shape.strides.head),
                          bytes(shape.strides.batch)};
   description.box = {static_cast<std::uint32_t>(128 / shape.element_bytes),
-                     static_cast<std::uint32_t>(box_rows), 1, 1};
+                     static_cast<std::uint32_t>(box_keys), 1, 1};
   description.element_strides = {1, 1, 1, 1};
   description.swizzle = 128;
+  return description;
+}
+
+// A map of Q or O: depth, head, position, batch; a box is a consumer's 64 rows, of 2^gqa_shift
+// heads.
+TensorMapDescription describe_rows(std::string map, const TensorShape& shape, Dtype dtype,
+                                   int gqa_shift) {
+  TensorMapDescription description = describe_keys(std::move(map), shape, dtype, 64 >> gqa_shift);
+  std::swap(description.dims[1], description.dims[2]);
+  std::swap(description.strides[0], description.strides[1]);
+  std::swap(description.box[1], description.box[2]);
+  description.box[1] = 1U << gqa_shift;
   return description;
 }
 
@@ -88,28 +101,37 @@ Result<LaunchRecipe> plan_sm90_launch(const KernelPlan& plan, const LaunchShapes
   const Result<LaunchTensors> tensors = launch_tensors(spec, shapes);
   if (!tensors) return tensors.error();
   const auto& [q, k, v, o] = *tensors;
-  recipe.tensor_maps.push_back(describe("q_map", q, spec.qkv_dtype, 64));
+  const int gqa_shift = sm90_gqa_shift(sm90, spec);
+  recipe.tensor_maps.push_back(describe_rows("q_map", q, spec.qkv_dtype, gqa_shift));
   if (shapes.kv_len > 0) {
-    recipe.tensor_maps.push_back(describe("k_map", k, spec.qkv_dtype, sm90.BN));
-    recipe.tensor_maps.push_back(describe("v_map", v, spec.qkv_dtype, sm90.BN));
+    recipe.tensor_maps.push_back(describe_keys("k_map", k, spec.qkv_dtype, sm90.BN));
+    recipe.tensor_maps.push_back(describe_keys("v_map", v, spec.qkv_dtype, sm90.BN));
   } else {
     // NOTE: a tensor map cannot be empty. Nothing is loaded through these two; they view Q, which
     // is there.
     for (const char* name : {"k_map", "v_map"}) {
-      recipe.tensor_maps.push_back(describe(name, q, spec.qkv_dtype, sm90.BN));
+      recipe.tensor_maps.push_back(describe_keys(name, q, spec.qkv_dtype, sm90.BN));
     }
   }
-  recipe.tensor_maps.push_back(describe("o_map", o, output, 64));
+  recipe.tensor_maps.push_back(describe_rows("o_map", o, output, gqa_shift));
 
   LaunchValues arguments(plan, shapes, scalars, params);
-  const std::int64_t m_tiles = (std::int64_t{shapes.q_len} + sm90.BM - 1) / sm90.BM;
+  const std::int64_t rows = std::int64_t{shapes.q_len} << gqa_shift;
+  if (rows > kMaxLength) {
+    return invalid_launch(
+        "q_len", fmt::format("q_len is {}; with the {} heads of a group in one tile, 0 to {} is "
+                             "allowed",
+                             shapes.q_len, spec.group, kMaxLength >> gqa_shift));
+  }
+  const std::int64_t m_tiles = (rows + sm90.BM - 1) / sm90.BM;
+  const std::int64_t heads = spec.num_q_heads >> gqa_shift;
   // NOTE: divided, not multiplied: the product of three 30-bit numbers overflows 64 bits.
-  if (m_tiles * spec.num_q_heads > kMaxTiles / shapes.batch) {
+  if (m_tiles * heads > kMaxTiles / shapes.batch) {
     return invalid_launch("batch", fmt::format("batch {} x {} heads x {} query tiles exceed {}",
-                                               shapes.batch, spec.num_q_heads, m_tiles, kMaxTiles));
+                                               shapes.batch, heads, m_tiles, kMaxTiles));
   }
   arguments.m_tiles = static_cast<std::int32_t>(m_tiles);
-  arguments.total_tiles = static_cast<std::int32_t>(m_tiles * spec.num_q_heads * shapes.batch);
+  arguments.total_tiles = static_cast<std::int32_t>(m_tiles * heads * shapes.batch);
   const Sm90Shares shares =
       sm90_shares(sm90.pair_tiles, arguments.m_tiles, arguments.total_tiles, device.sm_count);
   arguments.paired_units = shares.paired_units;

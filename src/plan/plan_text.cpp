@@ -113,6 +113,7 @@ std::string fields(const Json& plan) {
       "o_blocks",
       "ping_pong",
       "pair_tiles",
+      "pack_gqa",
       "consumer_registers",
       "producer_registers",
   };

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <string_view>
 #include <variant>
@@ -128,6 +129,12 @@ Status apply(const TuningValues& tuned, Sm90Plan& plan) {
 /// What follows from the tile.
 void complete(const AttentionSpec& spec, Sm90Plan& plan) {
   plan.pair_tiles = contains(spec.mask, MaskSpec::Kind::kCausal);
+  // A TMA box is the 64 rows of a consumer, whole positions of them. NOTE: two rows of a thread
+  // that have a head each have a score modification's state each, and that spills at depth 192 and
+  // 256.
+  const bool has_state = spec.score_mod.kind == ScoreModSpec::Kind::kAlibi ||
+                         spec.score_mod.kind == ScoreModSpec::Kind::kCustom;
+  plan.pack_gqa = spec.group > 1 && 64 % spec.group == 0 && !(has_state && spec.qk_depth > 128);
   plan.BM = 64 * plan.num_consumers;
   // In all no more than the CTA is launched with: 3 x 168, or 4 x 128.
   plan.producer_registers = plan.num_consumers == 2 ? 24 : 32;
@@ -174,6 +181,7 @@ void add_constants(const AttentionSpec& spec, const Sm90Plan& sm90, KernelPlan& 
   add_int("kQStages", sm90.num_q_stages);
   add_bool("kPingPong", sm90.ping_pong);
   add_bool("kPairTiles", sm90.pair_tiles);
+  add_int("kGqaShift", sm90_gqa_shift(sm90, spec));
   add_int("kProducerRegisters", sm90.producer_registers);
   add_int("kConsumerRegisters", sm90.consumer_registers);
   std::int64_t o_offset = 0;
@@ -274,6 +282,10 @@ Sm90Shares sm90_shares(bool pair_tiles, std::int32_t m_tiles, std::int32_t total
   const std::int32_t pairs = total_tiles / m_tiles * (m_tiles - m_tiles / 2);
   shares.paired_units = std::max(pairs / shares.ctas - kTailRounds, 0) * shares.ctas;
   return shares;
+}
+
+int sm90_gqa_shift(const Sm90Plan& plan, const AttentionSpec& spec) {
+  return plan.pack_gqa ? std::countr_zero(static_cast<std::uint32_t>(spec.group)) : 0;
 }
 
 Status make_sm90_plan(const AttentionSpec& resolved, const PlanOptions& options, KernelPlan& plan,

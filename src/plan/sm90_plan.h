@@ -33,4 +33,8 @@ struct Sm90Shares {
 Sm90Shares sm90_shares(bool pair_tiles, std::int32_t m_tiles, std::int32_t total_tiles,
                        int sm_count);
 
+/// How query rows are numbered: position << shift | head of the group, where a tile's rows are of
+/// all the query heads that share a key-value head; otherwise 0.
+int sm90_gqa_shift(const Sm90Plan& plan, const AttentionSpec& spec);
+
 }  // namespace attnjit

@@ -123,8 +123,8 @@ ATTNJIT_DEVICE void store_output(const float (&o)[Layout<Config>::kPvColumns / 2
     if (warp == 0 && elect_one() && first_row >= 0) {
 #pragma unroll
       for (int block = first; block < min(first + kBlocks, L::kOvBlocks); ++block) {
-        tma_store_4d(arguments.o_map, rows + (block - first) * kBlockBytes, block * 64, first_row,
-                     work.head, work.batch);
+        tma_store_4d(arguments.o_map, rows + (block - first) * kBlockBytes, block * 64, work.head,
+                     first_row >> Config::kGqaShift, work.batch);
       }
       bulk_commit_group();
     }
@@ -138,6 +138,8 @@ ATTNJIT_DEVICE void consume(const Smem<Config>& smem, const Arguments& arguments
   const int lane = static_cast<int>(threadIdx.x & 31u);
   const int warp = warp_uniform(static_cast<int>(threadIdx.x >> 5)) & 3;
   const int shift = arguments.kv_len - arguments.q_len;
+  constexpr int kPack = Config::kGqaShift;
+  const int rows = arguments.q_len << kPack;
   const float log2_scale = ScoreMod::kIdentity ? arguments.scale * kLog2e : kLog2e;
 
   Ring<Config::kStages> k_ring;
@@ -159,17 +161,27 @@ ATTNJIT_DEVICE void consume(const Smem<Config>& smem, const Arguments& arguments
     const int group_row = work.first_row + consumer * 64;
     const int thread_row = group_row + warp * 16 + (lane >> 2);
     // This warpgroup's rows may see fewer tiles than the CTA's; before row 0 they see none.
-    const int last_row = min(group_row + 64, arguments.q_len) - 1;
+    const int last_row = min(group_row + 64, rows) - 1;
     const WorkTile own = kv_tiles_of<Config, Mask>(work, group_row, last_row, arguments, params);
     // Tiles inside core need no mask.
-    const KvRange core =
-        Mask::core(max(group_row, 0) + shift, last_row + shift, arguments.kv_len, params);
-    const typename ScoreMod::State state =
-        ScoreMod::prepare(work.head, arguments.num_q_heads, params);
+    const KvRange core = Mask::core((max(group_row, 0) >> kPack) + shift,
+                                    (last_row >> kPack) + shift, arguments.kv_len, params);
     ScoreTile tile;
-    tile.coord = {work.batch,         work.head, work.head / Config::kGroup,
-                  thread_row + shift, 0,         arguments.q_len,
-                  arguments.kv_len};
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row = thread_row + 8 * half;
+      const int head = work.head + (row & ((1 << kPack) - 1));
+      tile.row[half] = {work.batch,
+                        head,
+                        work.head / Config::kGroup,
+                        (row >> kPack) + shift,
+                        0,
+                        arguments.q_len,
+                        arguments.kv_len};
+    }
+    const typename ScoreMod::State state[2] = {
+        ScoreMod::prepare(tile.row[0].h, arguments.num_q_heads, params),
+        ScoreMod::prepare(tile.row[1].h, arguments.num_q_heads, params)};
 
     OnlineSoftmax softmax{log2_scale};
     float o[L::kPvColumns / 2];
@@ -317,19 +329,20 @@ ATTNJIT_DEVICE void consume(const Smem<Config>& smem, const Arguments& arguments
       if constexpr (!Mask::kFromZero) skip(own.tile_begin - work.tile_begin, true);
     }
 
-    float sink = 0.0f;
-    if constexpr (Config::kSink) sink = arguments.sink[work.head];
     float output_scale[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
+      float sink = 0.0f;
+      if constexpr (Config::kSink) sink = arguments.sink[tile.row[half].h];
       float lse;
       softmax.template finish<Config::kSink, Config::kLseIncludesSink>(half, sink,
                                                                        output_scale[half], lse);
       if constexpr (Config::kReturnLse) {
         const int row = thread_row + 8 * half;
-        if ((lane & 3) == 0 && row >= 0 && row < arguments.q_len) {
-          const i64 head_row = static_cast<i64>(work.batch) * arguments.num_q_heads + work.head;
-          arguments.lse[head_row * arguments.q_len + row] = lse;
+        if ((lane & 3) == 0 && row >= 0 && row < rows) {
+          const i64 head_row =
+              static_cast<i64>(work.batch) * arguments.num_q_heads + tile.row[half].h;
+          arguments.lse[head_row * arguments.q_len + (row >> kPack)] = lse;
         }
       }
     }

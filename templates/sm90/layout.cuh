@@ -22,6 +22,10 @@ struct Layout {
                 "one to three consumer warpgroups fit the register file");
   static_assert(Config::kTileM == 64 * Config::kConsumers,
                 "a consumer warpgroup owns 64 query rows");
+  static_assert(Config::kGqaShift == 0 ||
+                    (Config::kGqaShift <= 6 && 1 << Config::kGqaShift == Config::kGroup),
+                "all the query heads of a group are packed, or none, and a consumer's 64 rows are "
+                "whole positions of them");
   static_assert(Config::kTileN % 16 == 0 && Config::kTileN >= 16 && Config::kTileN <= 256,
                 "a KV tile is one wgmma wide and whole k16 steps of P long");
   static_assert(Config::kThreads == 128 * (Config::kConsumers + 1),

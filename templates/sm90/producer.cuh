@@ -64,7 +64,8 @@ ATTNJIT_DEVICE void produce(const Smem<Config>& smem, const Arguments& arguments
 #pragma unroll
       for (int block = 0; block < L::kQkBlocks; ++block) {
         tma_load_4d(smem.q(q_ring.stage, consumer) + block * L::kQBlockBytes, arguments.q_map, full,
-                    block * 64, work.first_row + consumer * 64, work.head, work.batch, kEvictFirst);
+                    block * 64, work.head, (work.first_row + consumer * 64) >> Config::kGqaShift,
+                    work.batch, kEvictFirst);
       }
     }
     q_ring.advance();

@@ -22,21 +22,22 @@ constexpr float kLazyRescale = 8.0f;
 
 /// Where a thread's registers of one score tile stand.
 struct ScoreTile {
-  Coord coord;   ///< b, h, kv_h, q_len and kv_len are set; q_idx is of the thread's first row
+  Coord row[2];  ///< of the thread's two rows, but for kv_idx
   int first_kv;  ///< kv_idx of the thread's first column
 };
 
 /// Applies scale and score modification; without a modification the scale is left to the softmax.
 template <class ScoreMod, int kCount, class P>
 ATTNJIT_DEVICE void modify_scores(float (&s)[kCount], const ScoreTile& tile,
-                                  const typename ScoreMod::State& state, float scale, const P& p) {
+                                  const typename ScoreMod::State (&state)[2], float scale,
+                                  const P& p) {
   if constexpr (!ScoreMod::kIdentity) {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
-      Coord c = tile.coord;
-      c.q_idx += 8 * ((i >> 1) & 1);
+      const int half = (i >> 1) & 1;
+      Coord c = tile.row[half];
       c.kv_idx = tile.first_kv + 8 * (i >> 2) + (i & 1);
-      s[i] = ScoreMod::apply(state, s[i] * scale, c, p);
+      s[i] = ScoreMod::apply(state[half], s[i] * scale, c, p);
     }
   }
 }
@@ -56,7 +57,7 @@ ATTNJIT_DEVICE void mask_scores(float (&s)[kCount], const ScoreTile& tile, const
   if constexpr (Mask::kInterval) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const KvRange row = Mask::row(tile.coord.q_idx + 8 * half, tile.coord.kv_len, p);
+      const KvRange row = Mask::row(tile.row[half].q_idx, tile.row[half].kv_len, p);
       const int end = columns_before(row.end - tile.first_kv);
       const int begin = Mask::kFromZero ? 0 : columns_before(row.begin - tile.first_kv);
 #pragma unroll
@@ -73,8 +74,7 @@ ATTNJIT_DEVICE void mask_scores(float (&s)[kCount], const ScoreTile& tile, const
   } else {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      Coord c = tile.coord;
-      c.q_idx += 8 * half;
+      Coord c = tile.row[half];
       const typename Mask::RowTest test = Mask::row_test(c, p);
 #pragma unroll
       for (int i = 2 * half; i < kCount; i += 4) {

@@ -6,9 +6,12 @@
 
 namespace attnjit::sm90 {
 
-/// kTileM query rows of one head, and the KV tiles [tile_begin, tile_end) that its mask reaches.
+/// kTileM query rows, and the KV tiles [tile_begin, tile_end) that their mask reaches. A row is
+/// position << kGqaShift | head, of the query heads that share a key-value head; where they are not
+/// packed so, kGqaShift is 0.
 struct WorkTile {
-  int batch, head;
+  int batch;
+  int head;       ///< of packed heads the first
   int first_row;  ///< negative in a head's first tile, where its rows are no whole number of tiles
   int tile_begin, tile_end;
 };
@@ -36,15 +39,15 @@ ATTNJIT_DEVICE int quotient(int a, int b) {
   return static_cast<int>(static_cast<u32>(a) / static_cast<u32>(b));
 }
 
-/// `work` with the KV tiles that the rows [first_row, last_row] reach, of which those before row 0
-/// and from q_len on are none; no tiles where no row is left.
+/// `work` with the KV tiles that the rows [first_row, last_row] reach, of which those before
+/// position 0 and from q_len on are none; no tiles where no row is left.
 template <class Config, class Mask, class Arguments, class P>
 ATTNJIT_DEVICE WorkTile kv_tiles_of(WorkTile work, int first_row, int last_row,
                                     const Arguments& arguments, const P& params) {
   const int shift = arguments.kv_len - arguments.q_len;
-  const int last = min(last_row, arguments.q_len - 1);
-  const KvRange reach =
-      Mask::reach(max(first_row, 0) + shift, last + shift, arguments.kv_len, params);
+  const int first = max(first_row, 0) >> Config::kGqaShift;
+  const int last = min(last_row >> Config::kGqaShift, arguments.q_len - 1);
+  const KvRange reach = Mask::reach(first + shift, last + shift, arguments.kv_len, params);
   const bool none = reach.empty() || last < 0;
   work.tile_begin = none ? 0 : reach.begin / Config::kTileN;
   // NOTE: rounds up without forming end + kTileN, which may overflow.
@@ -54,8 +57,9 @@ ATTNJIT_DEVICE WorkTile kv_tiles_of(WorkTile work, int first_row, int last_row,
 
 /// Walks a CTA's share of the grid.
 ///
-/// A head's tiles are ranked from its last rows to its first, and rows are counted from the end, so
-/// that under a causal mask the tile that is not full is the one with the fewest keys.
+/// A head's tiles (or those of packed heads) are ranked from its last rows to its first, and rows
+/// are counted from the end, so that under a causal mask the tile that is not full is the one with
+/// the fewest keys.
 ///
 /// Where later rows see more keys (Config::kPairTiles), the work is dealt out in two parts. First
 /// pairs of a long and a short tile of one head, all as long as one another; a CTA takes every
@@ -119,11 +123,12 @@ struct WorkList {
       of_heads = quotient(unit, arguments.m_tiles);
       rank = unit - of_heads * arguments.m_tiles;
     }
+    const int heads_of_batch = arguments.num_q_heads >> Config::kGqaShift;
     WorkTile work;
-    work.batch = quotient(of_heads, arguments.num_q_heads);
-    work.head = of_heads - work.batch * arguments.num_q_heads;
+    work.batch = quotient(of_heads, heads_of_batch);
+    work.head = (of_heads - work.batch * heads_of_batch) << Config::kGqaShift;
     // NOTE: from whole warpgroups of rows: TMA faults on a box to store that begins before row 0.
-    const int end = (arguments.q_len + 63) / 64 * 64;
+    const int end = ((arguments.q_len << Config::kGqaShift) + 63) / 64 * 64;
     work.first_row = end - (rank + 1) * Config::kTileM;
     return kv_tiles_of<Config, Mask>(work, work.first_row, work.first_row + Config::kTileM - 1,
                                      arguments, params);

@@ -19,6 +19,7 @@ struct Config {
   static constexpr int kQStages = 2;
   static constexpr bool kPingPong = false;
   static constexpr bool kPairTiles = true;
+  static constexpr int kGqaShift = 3;
   static constexpr int kProducerRegisters = 24;
   static constexpr int kConsumerRegisters = 240;
   static constexpr int kQOffset = 0;

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "attnjit/launch.h"
+#include "attnjit/sm90_plan.h"
 
 namespace attnjit {
 namespace {
@@ -66,8 +67,8 @@ TEST(PlanLaunch, FillsEveryParameterInOrder) {
   EXPECT_EQ(i32_of(argument_of(plan, *recipe, "q_len")), 200);
   EXPECT_EQ(i32_of(argument_of(plan, *recipe, "kv_len")), 1000);
   EXPECT_EQ(i32_of(argument_of(plan, *recipe, "num_q_heads")), 8);
-  EXPECT_EQ(i32_of(argument_of(plan, *recipe, "m_tiles")), 2);
-  EXPECT_EQ(i32_of(argument_of(plan, *recipe, "total_tiles")), 2 * 8 * 3);
+  EXPECT_EQ(i32_of(argument_of(plan, *recipe, "m_tiles")), 5);  // 200 positions of 4 heads
+  EXPECT_EQ(i32_of(argument_of(plan, *recipe, "total_tiles")), 5 * 2 * 3);
   EXPECT_EQ(std::get<LaunchArgument::Pointer>(argument_of(plan, *recipe, "lse").value).buffer,
             "lse");
   EXPECT_EQ(std::get<LaunchArgument::Pointer>(argument_of(plan, *recipe, "sink").value).buffer,
@@ -81,14 +82,58 @@ TEST(PlanLaunch, PackedTensorMaps) {
   ASSERT_TRUE(recipe.ok());
   const TensorMapDescription& q = map_of(*recipe, "q_map");
   EXPECT_EQ(q.buffer, "q");
-  EXPECT_EQ(q.dims, (std::vector<std::uint64_t>{128, 200, 8, 3}));
-  EXPECT_EQ(q.strides, (std::vector<std::uint64_t>{2048, 256, 409600}));
-  EXPECT_EQ(q.box, (std::vector<std::uint32_t>{64, 64, 1, 1}));
+  EXPECT_EQ(q.dims, (std::vector<std::uint64_t>{128, 8, 200, 3}));
+  EXPECT_EQ(q.strides, (std::vector<std::uint64_t>{256, 2048, 409600}));
+  EXPECT_EQ(q.box, (std::vector<std::uint32_t>{64, 4, 16, 1}));
   EXPECT_EQ(q.swizzle, 128);
   const TensorMapDescription& k = map_of(*recipe, "k_map");
   EXPECT_EQ(k.dims, (std::vector<std::uint64_t>{128, 1000, 2, 3}));
   EXPECT_EQ(k.strides, (std::vector<std::uint64_t>{512, 256, 512000}));
-  EXPECT_EQ(map_of(*recipe, "o_map").box[1], 64u);
+  EXPECT_EQ(map_of(*recipe, "o_map").box, q.box);
+}
+
+// The query heads of a group lie in one tile's rows where whole positions fill a TMA box.
+TEST(PlanLaunch, HeadsOfAGroupShareTilesWhereABoxHoldsWholePositions) {
+  struct {
+    int heads, group, depth;
+    ScoreModSpec::Kind mod;
+    bool packed;
+  } const cases[] = {{8, 1, 128, ScoreModSpec::Kind::kIdentity, false},
+                     {8, 8, 128, ScoreModSpec::Kind::kAlibi, true},
+                     {64, 64, 64, ScoreModSpec::Kind::kIdentity, true},
+                     {128, 128, 64, ScoreModSpec::Kind::kIdentity, false},
+                     {6, 3, 128, ScoreModSpec::Kind::kIdentity, false},
+                     {8, 4, 256, ScoreModSpec::Kind::kSoftcap, true},
+                     {8, 4, 256, ScoreModSpec::Kind::kAlibi, false}};
+  for (const auto& one : cases) {
+    AttentionSpec spec = base_spec();
+    spec.num_q_heads = one.heads;
+    spec.group = one.group;
+    spec.qk_depth = one.depth;
+    spec.score_mod.kind = one.mod;
+    if (one.mod == ScoreModSpec::Kind::kSoftcap) spec.score_mod.cap = 30;
+    const KernelPlan plan = plan_of(spec);
+    ASSERT_TRUE(plan.supported) << plan.reason;
+    EXPECT_EQ(plan.sm90->pack_gqa, one.packed) << one.group << " at depth " << one.depth;
+    Result<LaunchRecipe> recipe = plan_launch(plan, shapes_of(2, 100, 300), {}, {});
+    ASSERT_TRUE(recipe.ok()) << recipe.error().to_string();
+    const auto& box = map_of(*recipe, "q_map").box;
+    const unsigned sharers = one.packed ? static_cast<unsigned>(one.group) : 1;
+    EXPECT_EQ(box, (std::vector<std::uint32_t>{64, sharers, 64 / sharers, 1}));
+    const int m_tiles = (100 * static_cast<int>(sharers) + plan.sm90->BM - 1) / plan.sm90->BM;
+    EXPECT_EQ(i32_of(argument_of(plan, *recipe, "m_tiles")), m_tiles);
+    EXPECT_EQ(i32_of(argument_of(plan, *recipe, "total_tiles")),
+              m_tiles * 2 * one.heads / static_cast<int>(sharers));
+  }
+  AttentionSpec spec = base_spec();
+  spec.group = 8;
+  const Result<LaunchRecipe> longest =
+      plan_launch(plan_of(spec), shapes_of(1, 1 << 27, 10), {}, {});
+  EXPECT_TRUE(longest.ok());
+  const Result<LaunchRecipe> longer =
+      plan_launch(plan_of(spec), shapes_of(1, (1 << 27) + 1, 10), {}, {});
+  ASSERT_FALSE(longer.ok());
+  EXPECT_EQ(longer.error().field, "q_len");
 }
 
 TEST(PlanLaunch, TakesStridesAndRefusesThoseThatTmaCannot) {
@@ -124,7 +169,7 @@ TEST(PlanLaunch, EmptyProblems) {
   // Without keys there are outputs to write all the same, and no tensor map may be empty.
   Result<LaunchRecipe> recipe = plan_launch(plan, shapes_of(2, 10, 0), {}, {});
   ASSERT_TRUE(recipe.ok());
-  EXPECT_EQ(recipe->grid[0], 16u);
+  EXPECT_EQ(recipe->grid[0], 4u);  // a tile for each key-value head of both sequences
   for (const TensorMapDescription& map : recipe->tensor_maps) {
     for (const std::uint64_t dim : map.dims) EXPECT_GT(dim, 0u) << map.name;
   }

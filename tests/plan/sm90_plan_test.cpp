@@ -101,6 +101,7 @@ TEST(Sm90Plan, ConstantsOfDepth128) {
                                                        {"kQkDepth", "128"},
                                                        {"kOvDepth", "128"},
                                                        {"kGroup", "4"},
+                                                       {"kGqaShift", "2"},
                                                        {"kSink", "true"},
                                                        {"kReturnLse", "true"},
                                                        {"kLseIncludesSink", "true"},

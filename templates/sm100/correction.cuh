@@ -115,6 +115,9 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
     tcgen05_fence_before();
     if (share_0.steps > 0) arrive_warp(smem.p_full(0, 0));
     if (share_1.steps > 0) arrive_warp(smem.p_full(1, 0));
+    // The statistic of the tile before has been read, and no factor comes before this tile's.
+    if (share_0.steps < 2) arrive_warp(smem.statistic_empty(0));
+    if (share_1.steps < 2) arrive_warp(smem.statistic_empty(1));
 
     // In the order in which the products wait for it.
     const int rounds = work.rounds();
@@ -127,7 +130,7 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
         if (step == 0 || !share.has(step)) continue;
         wait(smem.statistic_full(warpgroup), statistic_parity, warpgroup);
         const float factor = load_shared(smem.statistic(warpgroup, 0, row));
-        arrive_warp(smem.statistic_empty(warpgroup));
+        if (step == share.steps - 1) arrive_warp(smem.statistic_empty(warpgroup));
         // NOTE: O is not being added to: the commit that told of this tile's S came after all
         // earlier products, and the next ones wait for the arrival below.
         tcgen05_fence_after();
@@ -143,7 +146,6 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
       wait(smem.statistic_full(warpgroup), statistic_parity, warpgroup);
       const RowStatistics read{load_shared(smem.statistic(warpgroup, 0, row)),
                                load_shared(smem.statistic(warpgroup, 1, row))};
-      arrive_warp(smem.statistic_empty(warpgroup));
       return read;
     };
 #pragma unroll 1

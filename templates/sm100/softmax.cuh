@@ -158,19 +158,22 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
       const float tile_maximum = max3(fmaxf(maxima[0], maxima[1]), maxima[2], maxima[3]);
       const float factor = online.template renew<Config>(tile_maximum, log2_scale);
       if (step > 0) {
+        // NOTE: the slot is free: this S was issued after correction's arrival for the P before it,
+        // which comes after the read of the statistic before.
         store_shared(slot, factor);
         tell();
       }
       exponentiate<Config>(s, log2_scale, online.maximum * log2_scale, s_columns, smem, warpgroup);
-      // Off the critical path: P is handed over.
-      if (step > 0) await_reader();
+      // Off the critical path: P is handed over. No S follows the last factor that would tell of
+      // its read.
+      if (step == steps - 1) await_reader();
       online.sum += row_sum(s);
     }
+    if (steps == 0) await_reader();
 
     store_shared(slot, online.sum);
     store_shared(slot + 4 * kRows, online.maximum * log2_scale);
     tell();
-    await_reader();
   }
 }
 

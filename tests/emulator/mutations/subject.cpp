@@ -302,14 +302,18 @@ Result<std::vector<std::unique_ptr<Subject>>> make_subjects() {
     MaskSpec::Kind mask;
     std::vector<Lengths> lengths;
   };
-  // The second of each: work tiles of one tile of keys, and of none. 440: the first consumer has
-  // two masked tiles, so that no other's turn implies what it waits for.
+  // The last of each: work tiles of one tile of keys, and of none. With 472 keys the first consumer
+  // has two masked tiles, so that no other's turn implies what it waits for; with 440 the second
+  // has, and the first skips a tile.
   for (const Generated& g :
        {Generated{
-            "sm90 128/128 causal", 128, 128, MaskSpec::Kind::kCausal, {{420, 420}, {420, 150}}},
-        Generated{"sm90 64/64", 64, 64, MaskSpec::Kind::kNull, {{420, 500}, {420, 60}}},
-        Generated{
-            "sm90 192/128 causal", 192, 128, MaskSpec::Kind::kCausal, {{300, 440}, {300, 100}}}}) {
+            "sm90 128/128 causal", 128, 128, MaskSpec::Kind::kCausal, {{420, 500}, {420, 150}}},
+        Generated{"sm90 64/64", 64, 64, MaskSpec::Kind::kNull, {{400, 500}, {420, 60}}},
+        Generated{"sm90 192/128 causal",
+                  192,
+                  128,
+                  MaskSpec::Kind::kCausal,
+                  {{300, 472}, {300, 440}, {300, 100}}}}) {
     Result<std::unique_ptr<Subject>> subject =
         generated(g.name, sm90_spec(g.qk_depth, g.ov_depth, g.mask), g.lengths);
     if (!subject) return std::move(subject).error();

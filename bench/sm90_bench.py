@@ -275,7 +275,7 @@ def run(contenders, options):
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--library", default="build/release/src/libattnjit.so")
+    parser.add_argument("--library", dest="libattnjit", default="build/release/src/libattnjit.so")
     parser.add_argument("--templates", help="a folder that replaces the embedded templates")
     parser.add_argument("--only", help="cells whose names contain one of these, comma-separated")
     parser.add_argument("--pairs", type=int, default=7, help="pairs of blocks a cell; at least 5")
@@ -303,4 +303,4 @@ def write(options, done):
 
 if __name__ == "__main__":
     chosen = arguments()
-    write(chosen, run({"attnjit": Attnjit(chosen.library, chosen.templates)}, chosen))
+    write(chosen, run({"attnjit": Attnjit(chosen.libattnjit, chosen.templates)}, chosen))

@@ -154,7 +154,7 @@ def attnjit_process(options):
     service_options = {"cache_layers": options.cache}
     if options.driver:
         service_options["driver_path"] = options.driver
-    service = attnjit.Service(options.library, **service_options)
+    service = attnjit.Service(options.libattnjit, **service_options)
     lap("service_ms")
     spec = service.prepare({"arch": arch, "num_q_heads": options.heads, "qk_depth": options.depth,
                             **CASES[options.case]})
@@ -218,7 +218,7 @@ def run_process(options, kind, case, cache):
     environment = dict(os.environ, TORCHINDUCTOR_CACHE_DIR=os.path.join(cache, "inductor"),
                        TRITON_CACHE_DIR=os.path.join(cache, "triton"))
     command = [sys.executable, os.path.abspath(__file__), "--process", kind, "--case", case,
-               "--cache", os.path.join(cache, "attnjit"), "--library", options.library]
+               "--cache", os.path.join(cache, "attnjit"), "--library", options.libattnjit]
     for name in ("driver", "batch", "heads", "length", "depth"):
         if getattr(options, name) is not None:
             command += ["--" + name, str(getattr(options, name))]
@@ -275,7 +275,7 @@ PARTS = {"attnjit": ("service_ms", "prepare_ms", "get_ms", "compile_ms", "launch
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--library", default="build/release/src/libattnjit.so")
+    parser.add_argument("--library", dest="libattnjit", default="build/release/src/libattnjit.so")
     parser.add_argument("--driver", help="libcuda; default: as the loader finds it")
     parser.add_argument("--cases", default=",".join(CASES), help="of " + ", ".join(CASES))
     parser.add_argument("--repeats", type=int, default=3)
@@ -299,7 +299,7 @@ def main():
             parser.error(f"--cases: '{case}' is none of " + ", ".join(CASES))
     if options.repeats < 1:
         parser.error("--repeats: at least 1")
-    options.library = os.path.abspath(options.library)
+    options.libattnjit = os.path.abspath(options.libattnjit)
 
     good, record = True, []
     print(f"{'case':<10} {'':<13} {'total ms':>9} {'context':>8}  parts (medians of "

@@ -26,7 +26,7 @@ struct CudaApi;  // the function table, private to the library
 using DevicePointer = std::uint64_t;
 
 struct DriverOptions {
-  std::string library_path;  ///< empty: libcuda.so.1 as the loader finds it
+  std::string driver_path;  ///< empty: libcuda.so.1 as the loader finds it
 };
 
 /// The tensors of a launch, by field. Those that the kernel does not read may be null; those that

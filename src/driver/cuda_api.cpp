@@ -60,7 +60,7 @@ Error cuda_error(const CudaApi& api, cuda::Result code, std::string_view what, s
 
 Result<std::shared_ptr<const CudaApi>> open_cuda_api(const DriverOptions& options) {
   const std::string wanted =
-      options.library_path.empty() ? std::string("libcuda.so.1") : options.library_path;
+      options.driver_path.empty() ? std::string("libcuda.so.1") : options.driver_path;
   // NOTE: never dlclosed: libcuda keeps threads and exit handlers that run its code.
   void* library = dlopen(wanted.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {

@@ -363,7 +363,7 @@ Result<std::shared_ptr<const Driver>> ServiceCore::driver() {
   const std::lock_guard lock(driver_mutex);
   if (opened_driver != nullptr) return opened_driver;
   DriverOptions driver_options;
-  driver_options.library_path = options.driver_path;
+  driver_options.driver_path = options.driver_path;
   auto opened = Driver::open(driver_options);
   if (!opened) return std::move(opened).error();
   opened_driver = *std::move(opened);

@@ -80,7 +80,7 @@ class DriverFixture : public ::testing::Test {
 
   void open() {
     DriverOptions options;
-    options.library_path = ATTNJIT_FAKE_CUDA;
+    options.driver_path = ATTNJIT_FAKE_CUDA;
     auto driver = Driver::open(options);
     ASSERT_TRUE(driver.ok()) << driver.error().to_string();
     driver_ = *std::move(driver);

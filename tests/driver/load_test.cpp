@@ -16,7 +16,7 @@ using LoadTest = DriverFixture;
 
 TEST_F(LoadTest, NoSuchLibraryIsAnEnvironmentErrorThatNamesIt) {
   DriverOptions options;
-  options.library_path = "/nonexistent/libcuda.so.1";
+  options.driver_path = "/nonexistent/libcuda.so.1";
   const auto driver = Driver::open(options);
   ASSERT_FALSE(driver.ok());
   EXPECT_EQ(driver.error().code, ErrorCode::kEnvironment);
@@ -26,7 +26,7 @@ TEST_F(LoadTest, NoSuchLibraryIsAnEnvironmentErrorThatNamesIt) {
 
 TEST_F(LoadTest, LibraryThatIsNoDriverIsRefused) {
   DriverOptions options;
-  options.library_path = "libm.so.6";
+  options.driver_path = "libm.so.6";
   const auto driver = Driver::open(options);
   ASSERT_FALSE(driver.ok());
   EXPECT_EQ(driver.error().code, ErrorCode::kEnvironment);
@@ -36,7 +36,7 @@ TEST_F(LoadTest, LibraryThatIsNoDriverIsRefused) {
 TEST_F(LoadTest, OldDriverIsRefusedWithWhatItLacks) {
   cuda_.version = 11080;
   DriverOptions options;
-  options.library_path = ATTNJIT_FAKE_CUDA;
+  options.driver_path = ATTNJIT_FAKE_CUDA;
   const auto driver = Driver::open(options);
   ASSERT_FALSE(driver.ok());
   EXPECT_EQ(driver.error().code, ErrorCode::kEnvironment);
@@ -56,7 +56,7 @@ TEST_F(LoadTest, OptionalFunctionsMayBeAbsent) {
 TEST_F(LoadTest, FailingInitIsAnEnvironmentErrorWithTheCudaName) {
   cuda_.fail("cuInit", 1, cuda::kNoDevice);
   DriverOptions options;
-  options.library_path = ATTNJIT_FAKE_CUDA;
+  options.driver_path = ATTNJIT_FAKE_CUDA;
   const auto driver = Driver::open(options);
   ASSERT_FALSE(driver.ok());
   EXPECT_EQ(driver.error().code, ErrorCode::kEnvironment);

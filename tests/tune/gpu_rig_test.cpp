@@ -12,7 +12,7 @@ class GpuRig : public ::testing::Test {
   GpuRig() : cuda_(fake::fake_cuda()) {
     cuda_.reset();
     cuda_.kernel_names = {"attnjit_forward"};
-    options_.library_path = ATTNJIT_FAKE_CUDA;
+    options_.driver_path = ATTNJIT_FAKE_CUDA;
   }
   ~GpuRig() override { cuda_.reset(); }
 

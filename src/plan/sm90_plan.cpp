@@ -60,6 +60,7 @@ Sm90Plan choose(const AttentionSpec& spec) {
   plan.num_stages = 2;
   plan.num_q_stages = 2;
   plan.ping_pong = true;
+  plan.pair_tiles = contains(spec.mask, MaskSpec::Kind::kCausal);
   if (spec.qk_depth <= 64) {
     plan.BN = 128;
     plan.num_stages = light && windowed ? 3 : 2;
@@ -92,6 +93,7 @@ const std::vector<Knob>& knobs() {
       {"num_q_stages", &Sm90Plan::num_q_stages, {1, 2}},
       {"num_consumers", &Sm90Plan::num_consumers, {2, 3}},
       {"ping_pong", &Sm90Plan::ping_pong, {0, 1}},
+      {"pair_tiles", &Sm90Plan::pair_tiles, {0, 1}},
   };
   return all;
 }
@@ -128,7 +130,6 @@ Status apply(const TuningValues& tuned, Sm90Plan& plan) {
 
 /// What follows from the tile.
 void complete(const AttentionSpec& spec, Sm90Plan& plan) {
-  plan.pair_tiles = contains(spec.mask, MaskSpec::Kind::kCausal);
   // A TMA box is the 64 rows of a consumer, whole positions of them. NOTE: two rows of a thread
   // that have a head each have a score modification's state each, and that spills at depth 192 and
   // 256.

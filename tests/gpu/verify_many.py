@@ -1,4 +1,4 @@
-"""Verifies 50 random specs and every spec of the manifests on the GPU at hand, each with all four inputs.
+"""Verifies 50 random specs, wide groups and every spec of the manifests on the GPU at hand, each with all four inputs.
 
     verify_many.py ATTNJIT [--seed N] [--jobs N]
 
@@ -63,6 +63,11 @@ def jobs_of(rng):
         spec = random_spec(rng)
         for kind in INPUTS:
             yield f"random {i}", spec, [*random_shape(rng), "--input", kind]
+    for group in (16, 64):  # TMA boxes of 4 positions, and of 1
+        spec = {"arch": "sm_90a", "num_q_heads": 64, "group": group, "qk_depth": 128, "mask": "causal", "sink": True,
+                "score_mod": "alibi", "return_lse": True}
+        for kind in INPUTS:
+            yield f"group {group}", spec, [*random_shape(rng), "--input", kind]
     for path in sorted(glob.glob(os.path.join(ROOT, "cache", "*.json"))):
         with open(path) as file:
             specs = json.load(file)["specs"]

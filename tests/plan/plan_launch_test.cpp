@@ -152,6 +152,31 @@ TEST(PlanLaunch, TakesStridesAndRefusesThoseThatTmaCannot) {
   }
 }
 
+// Rows of Q within a fused QKV row, and O by heads: each map has its own tensor's strides, whatever
+// the order of its dimensions.
+TEST(PlanLaunch, MapsOfQAndOTakeTheirOwnStrides) {
+  for (const int group : {1, 4}) {
+    AttentionSpec spec = base_spec();
+    spec.group = group;
+    LaunchShapes shapes = shapes_of(3, 200, 64);
+    shapes.q = {.batch = 200 * 4096, .row = 4096, .head = 128};
+    shapes.o = {.batch = 8 * 200 * 256, .row = 256, .head = 200 * 256};
+    const Result<LaunchRecipe> recipe = plan_launch(plan_of(spec), shapes, {}, {});
+    ASSERT_TRUE(recipe.ok()) << recipe.error().to_string();
+    const TensorMapDescription& q = map_of(*recipe, "q_map");
+    const TensorMapDescription& o = map_of(*recipe, "o_map");
+    const std::vector<std::uint64_t> dims{128, 8, 200, 3};  // depth, head, position, batch
+    EXPECT_EQ(q.dims, dims);
+    EXPECT_EQ(o.dims, dims);
+    EXPECT_EQ(q.strides, (std::vector<std::uint64_t>{256, 8192, 1638400}));
+    EXPECT_EQ(o.strides, (std::vector<std::uint64_t>{102400, 512, 819200}));
+    EXPECT_EQ(q.buffer, "q");
+    EXPECT_EQ(o.buffer, "o");
+    const auto sharers = static_cast<std::uint32_t>(group);
+    EXPECT_EQ(o.box, (std::vector<std::uint32_t>{64, sharers, 64 / sharers, 1}));
+  }
+}
+
 // A stride over a dimension of one element means nothing; callers pass anything there.
 TEST(PlanLaunch, IgnoresTheStrideOfASingleElement) {
   LaunchShapes shapes = shapes_of(1, 1, 64);

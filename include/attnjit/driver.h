@@ -144,7 +144,7 @@ class ATTNJIT_EXPORT Kernel {
   Status replan(const LaunchArgs& args, LaunchState::Impl& state) const;
   Status move_pointers(const LaunchArgs& args, LaunchState::Impl& state) const;
 
-  std::shared_ptr<Library> library_;
+  std::shared_ptr<Library> loaded_;
   std::uint64_t id_;  // no two kernels of a library have one, unlike addresses
   KernelPlan plan_;
 };

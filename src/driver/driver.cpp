@@ -75,7 +75,7 @@ Result<std::unique_ptr<Kernel>> Driver::load(const std::shared_ptr<const KernelI
   std::unique_ptr<Kernel> kernel(new Kernel(std::move(library), std::move(plan)));
   cuda::Context context = nullptr;
   if (api_->CtxGetCurrent(&context) == cuda::kSuccess && context != nullptr) {
-    Kernel::Library& loaded = *kernel->library_;
+    Kernel::Library& loaded = *kernel->loaded_;
     const auto where = loaded.context_of(nullptr);
     if (!where) return where.error();
     const auto ready = loaded.load_into(kernel->plan_, *where);

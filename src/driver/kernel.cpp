@@ -13,24 +13,24 @@
 namespace attnjit {
 
 Kernel::Kernel(std::shared_ptr<Library> library, KernelPlan plan)
-    : library_(std::move(library)),
-      id_(library_->next_kernel_id.fetch_add(1, std::memory_order_relaxed)),
+    : loaded_(std::move(library)),
+      id_(loaded_->next_kernel_id.fetch_add(1, std::memory_order_relaxed)),
       plan_(std::move(plan)) {}
 
 Kernel::~Kernel() = default;
 
 const KernelPlan& Kernel::plan() const { return plan_; }
-const KernelImage& Kernel::image() const { return *library_->image; }
+const KernelImage& Kernel::image() const { return *loaded_->image; }
 
 std::unique_ptr<Kernel> Kernel::with_plan(KernelPlan plan) const {
-  return std::unique_ptr<Kernel>(new Kernel(library_, std::move(plan)));
+  return std::unique_ptr<Kernel>(new Kernel(loaded_, std::move(plan)));
 }
 
 Status Kernel::prepare(void* stream) const {
   return no_throw([&]() -> Status {
-    const auto where = library_->context_of(stream);
+    const auto where = loaded_->context_of(stream);
     if (!where) return where.error();
-    const auto ready = library_->make_ready(plan_, *where, stream);
+    const auto ready = loaded_->make_ready(plan_, *where, stream);
     if (!ready) return ready.error();
     return {};
   });
@@ -41,11 +41,11 @@ Result<WorkspaceNeed> Kernel::workspace(const LaunchArgs& args) const {
     const auto params = check_params(declared_params(plan_), args.params);
     if (!params) return params.error();
     if (Status shapes = check_shapes(plan_, args); !shapes) return std::move(shapes).error();
-    const auto where = library_->context_of(args.stream);
+    const auto where = loaded_->context_of(args.stream);
     if (!where) return where.error();
-    const auto ready = library_->make_ready(plan_, *where, args.stream);
+    const auto ready = loaded_->make_ready(plan_, *where, args.stream);
     if (!ready) return ready.error();
-    const auto recipe = library_->planner(plan_, args.shapes, args.scalars, *params, ready->device);
+    const auto recipe = loaded_->planner(plan_, args.shapes, args.scalars, *params, ready->device);
     if (!recipe) return recipe.error();
     return total_workspace(recipe->workspaces);
   });
@@ -55,13 +55,13 @@ Status Kernel::replan(const LaunchArgs& args, LaunchState::Impl& state) const {
   const auto params = check_params(declared_params(plan_), args.params);
   if (!params) return params.error();
   if (Status shapes = check_shapes(plan_, args); !shapes) return shapes;
-  const auto where = library_->context_of(args.stream);
+  const auto where = loaded_->context_of(args.stream);
   if (!where) return where.error();
-  const auto ready = library_->make_ready(plan_, *where, args.stream);
+  const auto ready = loaded_->make_ready(plan_, *where, args.stream);
   if (!ready) return ready.error();
-  auto recipe = library_->planner(plan_, args.shapes, args.scalars, *params, ready->device);
+  auto recipe = loaded_->planner(plan_, args.shapes, args.scalars, *params, ready->device);
   if (!recipe) return std::move(recipe).error();
-  state.library = library_;
+  state.loaded = loaded_;
   state.kernel_id = id_;
   state.context_id = where->id;
   state.device = ready->device;
@@ -85,9 +85,9 @@ Status Kernel::launch(const LaunchArgs& args, LaunchState& caller_state) const {
   if (caller_state.impl_ == nullptr) caller_state = LaunchState();
   LaunchState::Impl& state = *caller_state.impl_;
 
-  Change change = state.compare(args, library_.get(), id_);
+  Change change = state.compare(args, loaded_.get(), id_);
   if (change != Change::kPlan) {
-    const auto where = library_->context_of(args.stream);
+    const auto where = loaded_->context_of(args.stream);
     if (!where) return where.error();
     if (where->id != state.context_id) change = Change::kPlan;  // perhaps another device
   }
@@ -107,12 +107,12 @@ Status Kernel::launch(const LaunchArgs& args, LaunchState& caller_state) const {
 
   state.config.stream = static_cast<cuda::Stream>(args.stream);
   // A kernel handle is accepted for a function: the driver takes the stream's context.
-  const cuda::Result code = library_->api->LaunchKernelEx(
-      &state.config, reinterpret_cast<cuda::Function>(library_->kernel), state.arguments.data(),
-      nullptr);
+  const cuda::Result code =
+      loaded_->api->LaunchKernelEx(&state.config, reinterpret_cast<cuda::Function>(loaded_->kernel),
+                                   state.arguments.data(), nullptr);
   if (code != cuda::kSuccess) {
     state.valid = false;
-    return cuda_error(*library_->api, code, "cuLaunchKernelEx");
+    return cuda_error(*loaded_->api, code, "cuLaunchKernelEx");
   }
   ++state.counters.launches;
   return {};

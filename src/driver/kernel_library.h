@@ -72,7 +72,7 @@ struct Kernel::Library {
 
 /// A test's way into a Kernel and a LaunchState.
 struct KernelAccess {
-  static Kernel::Library& library(const Kernel& kernel) { return *kernel.library_; }
+  static Kernel::Library& library(const Kernel& kernel) { return *kernel.loaded_; }
   static LaunchState::Impl& state(LaunchState& state) { return *state.impl_; }
 };
 

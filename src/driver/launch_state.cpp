@@ -66,7 +66,7 @@ bool fits(const LaunchArgument& argument, KernelParameter::Kind kind) {
 
 LaunchState::Impl::Change LaunchState::Impl::compare(const LaunchArgs& args, const void* owner,
                                                      std::uint64_t id) const {
-  if (!valid || library.get() != owner || kernel_id != id || args.shapes != shapes ||
+  if (!valid || loaded.get() != owner || kernel_id != id || args.shapes != shapes ||
       args.scalars != scalars || args.params.size() != params.size()) {
     return Change::kPlan;
   }
@@ -161,7 +161,7 @@ Status LaunchState::Impl::build_maps(const LaunchArgs& args,
       continue;
     }
     if (Status checked = check_tensor_map(description); !checked) return checked;
-    Status encoded = encode_tensor_map(*library->api, description, *address, maps[i].encoded);
+    Status encoded = encode_tensor_map(*loaded->api, description, *address, maps[i].encoded);
     if (!encoded) return encoded;
     maps[i].address = *address;  // only now: a map that failed must not be taken for this one
     ++counters.maps_encoded;
@@ -285,9 +285,9 @@ Status LaunchState::Impl::move_pointers(const KernelPlan& plan, const LaunchArgs
     if (!address) return address.error();
     if (*address == maps[i].address) continue;
     const cuda::Result code =
-        library->api->TensorMapReplaceAddress(&maps[i].encoded, std::bit_cast<void*>(*address));
+        loaded->api->TensorMapReplaceAddress(&maps[i].encoded, std::bit_cast<void*>(*address));
     if (code != cuda::kSuccess) {
-      return cuda_error(*library->api, code,
+      return cuda_error(*loaded->api, code,
                         fmt::format("cuTensorMapReplaceAddress({})", recipe.tensor_maps[i].name));
     }
     maps[i].address = *address;

@@ -42,7 +42,7 @@ struct LaunchState::Impl {
   bool empty = false;  // the grid is: nothing is to be launched
 
   // NOTE: keeps the library, so that its address is not used again for another one.
-  std::shared_ptr<Kernel::Library> library;
+  std::shared_ptr<Kernel::Library> loaded;
   std::uint64_t kernel_id = 0;
   unsigned long long context_id = 0;
   DeviceShape device;

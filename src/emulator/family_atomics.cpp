@@ -136,6 +136,29 @@ namespace {
 
 enum AtomicMode : u8 { kAcquires = 1, kReleases = 2, kReturns = 4 };
 
+/// Where a lane's operation takes place; false where that was reported.
+bool resolve_atomic(Warp& warp, const Op& op, u32 lane, u64 address, u32 bytes, Place* place) {
+  Cluster& cluster = *warp.cluster;
+  if (!cluster.resolve(warp, op, lane, op.space, address, bytes, place)) return false;
+  if (place->space == Space::kGlobal || place->cta != nullptr) return true;
+  cluster.report(FindingKind::kSpace, &warp, static_cast<int>(lane), op.site,
+                 fmt::format("an atomic operation on the {} space", to_string(place->space)));
+  return false;
+}
+
+/// Counts a warp's operation; one that changed nothing may be a poll.
+Step finish_atomic(Warp& warp, u32 mask, u32 bytes, bool changed) {
+  Cluster& cluster = *warp.cluster;
+  if (changed) {
+    cluster.note_progress();
+  } else {
+    ++cluster.polls;
+  }
+  if (warp.machine->options.stats)
+    cluster.stats.unit_bytes["atomics"] += static_cast<u64>(__builtin_popcount(mask)) * bytes;
+  return Step::kNext;
+}
+
 // imm2: the operation. Sources: list[0..vector) operands, then vector comparands' swaps; returns to
 // the next `vector` entries.
 Step execute_atomic(Warp& warp, const Op& op, u32 mask) {
@@ -154,12 +177,7 @@ Step execute_atomic(Warp& warp, const Op& op, u32 mask) {
     if ((mask >> lane & 1) == 0) continue;
     const u64 address = lane_address(warp, op, lane);
     Place place;
-    if (!cluster.resolve(warp, op, lane, op.space, address, bytes, &place)) continue;
-    if (place.space != Space::kGlobal && place.cta == nullptr) {
-      cluster.report(FindingKind::kSpace, &warp, static_cast<int>(lane), op.site,
-                     fmt::format("an atomic operation on the {} space", to_string(place.space)));
-      continue;
-    }
+    if (!resolve_atomic(warp, op, lane, address, bytes, &place)) continue;
     bool poisoned = false;
     {
       AtomicLock guard;
@@ -202,14 +220,7 @@ Step execute_atomic(Warp& warp, const Op& op, u32 mask) {
       cluster.strong_load(warp, address, (op.mode & kAcquires) != 0);
     cluster.strong_store(warp, address, (op.mode & kReleases) != 0);
   }
-  if (changed) {
-    cluster.note_progress();
-  } else {
-    ++cluster.polls;
-  }
-  if (warp.machine->options.stats)
-    cluster.stats.unit_bytes["atomics"] += static_cast<u64>(__builtin_popcount(mask)) * bytes;
-  return Step::kNext;
+  return finish_atomic(warp, mask, bytes, changed);
 }
 
 /// exch and cas of 128 bits. list: operand, swap or none, result.
@@ -231,12 +242,7 @@ Step execute_atomic_wide(Warp& warp, const Op& op, u32 mask) {
     if ((mask >> lane & 1) == 0) continue;
     const u64 address = lane_address(warp, op, lane);
     Place place;
-    if (!cluster.resolve(warp, op, lane, op.space, address, 16, &place)) continue;
-    if (place.space != Space::kGlobal && place.cta == nullptr) {
-      cluster.report(FindingKind::kSpace, &warp, static_cast<int>(lane), op.site,
-                     fmt::format("an atomic operation on the {} space", to_string(place.space)));
-      continue;
-    }
+    if (!resolve_atomic(warp, op, lane, address, 16, &place)) continue;
     const std::array<u64, 2> operand = halves(list[0], lane);
     const std::array<u64, 2> now = cas ? halves(list[1], lane) : operand;
     std::array<u64, 2> old{};
@@ -270,14 +276,7 @@ Step execute_atomic_wide(Warp& warp, const Op& op, u32 mask) {
     cluster.strong_load(warp, address, (op.mode & kAcquires) != 0);
     cluster.strong_store(warp, address, (op.mode & kReleases) != 0);
   }
-  if (changed) {
-    cluster.note_progress();
-  } else {
-    ++cluster.polls;
-  }
-  if (warp.machine->options.stats)
-    cluster.stats.unit_bytes["atomics"] += static_cast<u64>(__builtin_popcount(mask)) * 16;
-  return Step::kNext;
+  return finish_atomic(warp, mask, 16, changed);
 }
 
 bool decode_atomic(Decoding& d, bool returns) {

@@ -54,6 +54,17 @@ struct Form {
   }
 #define ATTNJIT_STORES(vector, types) \
   ATTNJIT_ACCESSES("st", "wb|cg|cs|wt", "release", "", vector, types)
+// What atom and red have in common.
+#define ATTNJIT_UPDATES(root, order)                                              \
+  Form{root, order ATTNJIT_SHARABLE " add", "u32|s32|u64|f32|f64"},               \
+      Form{root, order ATTNJIT_SHARABLE " add noftz", "f16|f16x2|bf16|bf16x2"},   \
+      Form{root, order ATTNJIT_SHARABLE " min|max", "u32|s32|u64|s64"},           \
+      Form{root, order ATTNJIT_SHARABLE " inc|dec", "u32"},                       \
+      Form{root, order ATTNJIT_SHARABLE " and|or|xor", "b32|b64"},                \
+      Form{root, order "{global} add v2|v4", "f32"},                              \
+      Form{root, order "{global} add|min|max noftz v2|v4|v8", "f16|bf16"}, Form { \
+    root, order "{global} add|min|max noftz v2|v4", "f16x2|bf16x2"                \
+  }
 
 constexpr std::array kForms = {
     // Integers.
@@ -185,24 +196,10 @@ constexpr std::array kForms = {
     ATTNJIT_STORES(" {v2|v4}", ATTNJIT_DOUBLES),
     ATTNJIT_STORES("", "b128"),
     Form{"ld st", "mmio relaxed sys {global}", ATTNJIT_WORDS "|" ATTNJIT_DOUBLES "|b128"},
-    Form{"atom", ATTNJIT_ATOMIC ATTNJIT_SHARABLE " add", "u32|s32|u64|f32|f64"},
-    Form{"atom", ATTNJIT_ATOMIC ATTNJIT_SHARABLE " add noftz", "f16|f16x2|bf16|bf16x2"},
-    Form{"atom", ATTNJIT_ATOMIC ATTNJIT_SHARABLE " min|max", "u32|s32|u64|s64"},
-    Form{"atom", ATTNJIT_ATOMIC ATTNJIT_SHARABLE " inc|dec", "u32"},
-    Form{"atom", ATTNJIT_ATOMIC ATTNJIT_SHARABLE " and|or|xor", "b32|b64"},
+    ATTNJIT_UPDATES("atom", ATTNJIT_ATOMIC),
     Form{"atom", ATTNJIT_ATOMIC ATTNJIT_SHARABLE " exch", "b32|b64|b128"},
     Form{"atom", ATTNJIT_ATOMIC ATTNJIT_SHARABLE " cas", "b16|b32|b64|b128"},
-    Form{"atom", ATTNJIT_ATOMIC "{global} add v2|v4", "f32"},
-    Form{"atom", ATTNJIT_ATOMIC "{global} add|min|max noftz v2|v4|v8", "f16|bf16"},
-    Form{"atom", ATTNJIT_ATOMIC "{global} add|min|max noftz v2|v4", "f16x2|bf16x2"},
-    Form{"red", ATTNJIT_REDUCTION ATTNJIT_SHARABLE " add", "u32|s32|u64|f32|f64"},
-    Form{"red", ATTNJIT_REDUCTION ATTNJIT_SHARABLE " add noftz", "f16|f16x2|bf16|bf16x2"},
-    Form{"red", ATTNJIT_REDUCTION ATTNJIT_SHARABLE " min|max", "u32|s32|u64|s64"},
-    Form{"red", ATTNJIT_REDUCTION ATTNJIT_SHARABLE " inc|dec", "u32"},
-    Form{"red", ATTNJIT_REDUCTION ATTNJIT_SHARABLE " and|or|xor", "b32|b64"},
-    Form{"red", ATTNJIT_REDUCTION "{global} add v2|v4", "f32"},
-    Form{"red", ATTNJIT_REDUCTION "{global} add|min|max noftz v2|v4|v8", "f16|bf16"},
-    Form{"red", ATTNJIT_REDUCTION "{global} add|min|max noftz v2|v4", "f16x2|bf16x2"},
+    ATTNJIT_UPDATES("red", ATTNJIT_REDUCTION),
     // Fences and barriers.
     Form{"fence", "{sc|acq_rel|acquire|release} " ATTNJIT_SCOPE, ""},
     Form{"fence", "acquire sync_restrict::shared::cluster cluster", ""},
@@ -261,6 +258,7 @@ constexpr std::array kForms = {
 #undef ATTNJIT_ACCESSES
 #undef ATTNJIT_LOADS
 #undef ATTNJIT_STORES
+#undef ATTNJIT_UPDATES
 
 /// Cuts the next word off a text; empty at its end.
 std::string_view next_word(std::string_view* text, char separator = ' ') {

@@ -1,10 +1,9 @@
 // Builds a Program: finds what an entry reaches, places variables, decodes functions.
 #include <fmt/format.h>
 
-#include <unordered_set>
-
 #include <algorithm>
 #include <cstring>
+#include <unordered_set>
 
 #include "emulator/decoding.h"
 #include "emulator/instruction_forms.h"

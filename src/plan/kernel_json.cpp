@@ -142,6 +142,8 @@ void add_sm100(const Sm100Plan& plan, Json& json) {
   json["variants"] = std::move(variants);
 }
 
+}  // namespace
+
 void add_sm90(const Sm90Plan& plan, Json& json) {
   json["BM"] = plan.BM;
   json["BN"] = plan.BN;
@@ -160,8 +162,6 @@ void add_sm90(const Sm90Plan& plan, Json& json) {
   json["k_bytes"] = plan.k_bytes;
   json["v_bytes"] = plan.v_bytes;
 }
-
-}  // namespace
 
 Json kernel_to_json(const KernelPlan& plan) {
   Json json;

@@ -11,4 +11,7 @@ namespace attnjit {
 
 nlohmann::ordered_json kernel_to_json(const KernelPlan& plan);
 
+/// Adds the fields of Sm90Plan, by their names there.
+void add_sm90(const Sm90Plan& plan, nlohmann::ordered_json& json);
+
 }  // namespace attnjit

@@ -104,26 +104,8 @@ Json sm90_to_json(const KernelPlan& plan) {
     return json;
   }
   const Json kernel = kernel_to_json(plan);
-  for (const char* name : {"BM",
-                           "BN",
-                           "num_consumers",
-                           "num_stages",
-                           "num_q_stages",
-                           "o_blocks",
-                           "ping_pong",
-                           "pair_tiles",
-                           "pack_gqa",
-                           "producer_registers",
-                           "consumer_registers",
-                           "padded_qk_depth",
-                           "padded_ov_depth",
-                           "q_bytes",
-                           "k_bytes",
-                           "v_bytes",
-                           "threads",
-                           "cluster",
-                           "smem_bytes",
-                           "num_mbarriers"}) {
+  add_sm90(*plan.sm90, json);
+  for (const char* name : {"threads", "cluster", "smem_bytes", "num_mbarriers"}) {
     json[name] = kernel[name];
   }
   return json;

@@ -144,8 +144,8 @@ std::string_view no_damage(std::string_view subject, std::string_view kind, int 
   static constexpr std::string_view kFreed =
       "before the deallocation, which is not asynchronous: tcgen05.wait::ld has completed every load, and the barrier orders the rest";
   static const std::vector<Known> list = {
-      {"sm90", "wgmma.fence dropped", {2}, "between two products: the fence before the first covers O and P too"},
-      {"sm90", "barrier.sync removed", {0}, "the consumers' turns: they decide the speed, not the data"},
+      {"sm90 64", "wgmma.fence dropped", {2}, "between two products: the fence before the first covers O and P too"},
+      {"sm90 64", "barrier.sync removed", {0}, "the consumers' turns: they decide the speed, not the data"},
       {"sm90 128", "scale-d flipped", {0}, kFirstProduct},
       {"sm90 192", "scale-d flipped", {0}, kFirstProduct},
       {"sm90", "elect removed: every lane goes on", {0}, "a wait for bulk groups: the other lanes have none"},
@@ -159,7 +159,6 @@ std::string_view no_damage(std::string_view subject, std::string_view kind, int 
       {"sm100 attention", "tcgen05.fence::before_thread_sync dropped", {4}, kFreed},
       {"sm100 attention", "wait removed", {20}, "the commit that gives S covers the product that read P"},
       {"sm100 attention", "wait removed", {6, 8}, "the commit that frees V's stage covers the product that read K's"},
-      {"sm90 128", "wait removed", {15, 16, 17}, kLastAnnouncement},
       {"sm90 64", "wait removed", {14, 15, 16}, kLastAnnouncement},
       {"sm90", "wait removed", {1}, "K of a tile that is skipped: nothing here reads it, and its memory is free only when the consumer that does has waited"},
       {"sm100 attention", "wait removed", {0, 2}, "the commit that frees V's stage covers the product that read K's"},

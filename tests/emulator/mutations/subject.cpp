@@ -127,8 +127,8 @@ Result<std::unique_ptr<Subject>> generated(std::string name, const AttentionSpec
     if (!problem) return std::move(problem).error();
     Result<LaunchRecipe> recipe = launch_of(kernel->plan, *problem);
     if (!recipe) return std::move(recipe).error();
-    // Two CTAs for six tiles of work: each has three, and the memory of Q is handed over; in the
-    // tile that is not full, consumers have no rows. Then one CTA: every buffer of Q several times.
+    // Two CTAs for five tiles of work: the memory of Q is handed over in both; in the tile that is
+    // not full, consumers have no rows. Then one CTA: every buffer of Q several times.
     recipe->grid = {calls.empty() ? 2u : 1u, 1, 1};
     Result<verify::Reference> reference = verify::compute_reference(*problem);
     if (!reference) return std::move(reference).error();

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From disk to a verified image: the cache's hit path, warm page cache, against a bare read and the
 // bare digests.
 #include <benchmark/benchmark.h>

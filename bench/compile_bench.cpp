@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How long compiles take: one alone, two at once, in this process and in the helper.
 //
 //   build/release/bench/compile_bench [SPEC.json] [ATTNJIT_COMMAND]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Speed of the emulator: thread instructions a second on softmax-like code, one host thread.
 #include <benchmark/benchmark.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What Service's hot path costs without a GPU: prepare, find and a compile that is in memory.
 //
 // get and launch need a driver: tests/gpu measures them.

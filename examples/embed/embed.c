@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Embeds attnjit through its C ABI: the same as embed.cpp.
  *
  * Works on a machine with neither NVRTC nor a GPU: it then says what is missing and exits with 4.

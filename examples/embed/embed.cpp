@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Embeds attnjit: plans an attention and asks the Service for its kernel, with every error shown.
 //
 // Works on a machine with neither NVRTC nor a GPU: it then says what is missing and exits with 4.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* attnjit.h: the C ABI, for callers that are not C++ (and for those that want a stable one).
  *
  * Conventions:

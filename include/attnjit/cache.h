@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // CubinCache: compiled images on disk, verified on every load, in layers; the first one is written.
 //
 // Thread rules: every method may be called from any thread; processes may share a folder. The

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Compiler: from a KernelSource to a verified KernelImage, in this process or in a helper process.
 #pragma once
 

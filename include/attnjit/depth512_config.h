@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Depth512Config: the reference tile configuration of the two-CTA attention kernel for depths 256
 // and 512 on sm_100.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Driver, Kernel and launch: compiled images on a GPU, through the CUDA driver API that is opened
 // at run time.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The emulator: executes a LaunchRecipe on the CPU from PTX text and reports what hardware would
 // only show by hanging or by a wrong digit.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Marks what the shared library exports; everything else is hidden.
 #pragma once
 

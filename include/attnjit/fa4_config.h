@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fa4Config: the reference tile configuration of the two-query-tile attention kernel on sm_100, and
 // what its K and V pipelines derive from it.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // LaunchRecipe: the one description of a kernel launch. The driver encodes it, the emulator
 // executes it, `attnjit generate -o` writes it as LAUNCH.json.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // LogSink: where attnjit's messages go; a value handed to whatever logs. There is no global logger.
 //
 // Thread rules: a sink may be called from any thread, several at once.

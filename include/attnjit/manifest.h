@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Manifest: a named list of specs to compile ahead, as `attnjit prewarm` takes it.
 //
 // Thread rules: plain values.

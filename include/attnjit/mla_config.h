@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // MlaConfig: the reference tile configuration of the multi-head-latent-attention prefill kernel on
 // sm_100 (192/128: a 128-wide part and a 64-wide rope part).
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // KernelPlan: everything that is known about a kernel at compile time, derived once from the spec.
 //
 // Planning is pure: no files, no environment, no GPU. Thread rules: plain values.

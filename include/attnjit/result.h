@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Result<T>: a value or a typed Error; no exception crosses attnjit's API.
 //
 // Thread rules: plain values; distinct objects may be used by distinct threads.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Service: the facade that a serving runtime embeds: from a spec to a kernel that can be launched.
 //
 // Thread rules: every method may be called from any thread. Two Services in a process share

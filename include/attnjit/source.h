@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // KernelSource: a plan rendered as CUDA C++ text, with the options to compile it.
 //
 // Generation is pure: the templates come in as a value. Thread rules: plain values.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // AttentionSpec: what a model's attention needs, independent of any GPU kernel.
 //
 // Field names are the JSON names. Thread rules: plain values.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tuning: measured choices of tiles and stages for given specs, as a plain value that planning
 // takes.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The element types and GPU architectures that attnjit knows.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The one place that reads environment variables, and the table of those that attnjit honours.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Logger: where a Service's messages go. A value that is passed down; there is no global one.
 //
 // Thread rules: a Logger may be used from any thread if its sink may.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // no_throw: the wall between attnjit's insides, where the standard library may throw, and its API.
 #pragma once
 

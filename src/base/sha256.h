@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SHA-256 by OpenSSL, and lower-case hex.
 #pragma once
 

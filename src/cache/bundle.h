@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The bundle format: many entries in one file, with a manifest. cache/README.md describes it byte
 // by byte.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Little-endian fields, written to and read from byte strings; the reader never leaves its bounds.
 //
 // Thread rules: plain values.

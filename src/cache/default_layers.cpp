@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // default_cache_layers: the folders that the environment names, else the one under XDG.
 #include <algorithm>
 

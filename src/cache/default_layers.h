@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The cache folders that the environment asks for, as a function of a value.
 //
 // Thread rules: a free function without state.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The entry format: one image of one key and one compiler build as bytes. cache/README.md describes
 // it byte by byte.
 //

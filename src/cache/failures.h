@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Failures: compiles that failed a short while ago, in memory and in the first layer, so that bad
 // code is not compiled again and again.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // FileSystem: the one door from the cache to the file system, so that tests can stand in for it.
 //
 // Thread rules: implementations are safe to call from several threads at once.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Flights: among the threads of a process, one works for a key and the others wait for what it
 // gets.
 //

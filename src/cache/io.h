@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whole reads and writes over the FileSystem seam: interrupted calls are repeated, short ones
 // continued.
 //

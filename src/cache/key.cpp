@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // request_key: what decides an image, as length-prefixed fields, and its SHA-256.
 #include <algorithm>
 #include <vector>

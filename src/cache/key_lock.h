@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // KeyLock: one process at a time compiles a key; a file lock that its holder's death releases.
 //
 // Thread rules: an object belongs to one thread. Two objects exclude each other in one process,

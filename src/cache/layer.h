@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Layer: one cache folder: loads and publishes entries, and moves bad ones aside.
 //
 // Thread rules: every method may be called from any thread; other processes may use the folder at

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The management half of the Store: what `attnjit cache` shows and tidies.
 #include <fmt/format.h>
 

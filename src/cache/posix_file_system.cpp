@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // PosixFileSystem: the FileSystem seam over the system calls, relative to folder descriptors.
 #include <dirent.h>
 #include <fcntl.h>

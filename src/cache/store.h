@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Store: the CubinCache over a FileSystem; see include/attnjit/cache.h for what it promises.
 //
 // Thread rules: every method may be called from any thread.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Export and import: the half of the Store that moves entries between machines.
 #include <fmt/format.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Trim: keeps a layer under its cap, least recently used first, and clears away what was left
 // behind.
 //

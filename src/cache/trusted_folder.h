@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Opening a folder whose content may be handed to the driver: who may have written it is checked on
 // the open descriptor, and no symbolic link of a stranger is followed on the way.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The command line as plain values: one struct a command.
 //
 // Thread rules: plain values.

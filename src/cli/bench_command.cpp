@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // attnjit bench: times a kernel on the GPU with events, over buffers that rotate past the L2 cache.
 #include <fmt/format.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // attnjit cache: path, list, stats, verify, gc, clear, export, import.
 #include <fmt/chrono.h>
 #include <fmt/format.h>

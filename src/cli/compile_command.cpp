@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // attnjit compile
 #include <fmt/format.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // attnjit doctor: what the environment has, and what to do about what it lacks.
 #include <fmt/format.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // attnjit emulate
 #include <fmt/format.h>
 #include <unistd.h>

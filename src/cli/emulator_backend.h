@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The emulator as a verification backend, where this build has one.
 #pragma once
 

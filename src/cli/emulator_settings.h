@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The emulator's settings as the command line spells them.
 //
 // Thread rules: pure functions.

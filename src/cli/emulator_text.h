@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How findings of the emulator are shown.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files that a user names: bounded reading of untrusted input, and writing of results.
 #pragma once
 

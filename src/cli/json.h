@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // JSON of the command line: how values and errors are printed. For .cpp files of this folder only.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writes one launch of a kernel as LAUNCH.json with its inputs as .npy files.
 #pragma once
 

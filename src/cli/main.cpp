@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // attnjit: the command. It reads arguments, runs one command and prints its report; nothing else in
 // the process can write to standard output.
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What stands in for the emulator in a build without it.
 #include "cli/emulator_backend.h"
 #include "cli/report.h"

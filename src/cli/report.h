@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Report: what a command has to say. Commands return it; main alone writes to standard output.
 #pragma once
 

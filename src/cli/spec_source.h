@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From --spec and the fields' flags to a validated spec; from verification flags to a problem.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // attnjit tune: measures which variant of a spec's kernel is fastest on the GPU at hand.
 #include <fmt/chrono.h>
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // attnjit verify
 #include <fmt/format.h>
 

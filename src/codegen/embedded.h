@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The templates as they were when the library was built; the definition is generated.
 #pragma once
 

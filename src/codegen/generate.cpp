@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // generate: a plan's values into attention.cu.tmpl.
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "codegen/include_closure.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which template files a text includes, directly or through others.
 #pragma once
 

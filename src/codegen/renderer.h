@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The strict template renderer: placeholders `/*{name}*/` in, text out.
 //
 // A placeholder is a C comment, so an editor reads an unrendered template as C++. The text of a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The templates that generate renders: those embedded at build, or a folder in their place.
 //
 // Thread rules: a TemplateSet is immutable once made.

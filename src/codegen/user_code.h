@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The parts of a rendered file that come from a spec's mask and score modification.
 //
 // Thread rules: pure functions.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The one gate behind both compilers: what NVRTC gave back becomes a KernelImage, or an Error.
 //
 // Thread rules: pure functions.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads NVRTC's program log: messages of the front end, remarks of ptxas, resource usage, times.
 //
 // Thread rules: pure functions.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the helper process does to itself before hostile code reaches the compiler.
 //
 // Linux only. Thread rules: for a process's only thread.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads what attnjit checks of a cubin: its architecture and its entry symbols.
 //
 // The bytes may come from anywhere; nothing is trusted. Thread rules: pure functions.

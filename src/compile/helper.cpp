@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The compiler in a helper process: hostile code can kill the process, and nothing else.
 #include <dlfcn.h>
 #include <fcntl.h>

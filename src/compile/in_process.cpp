@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The compiler in this process: for code that attnjit printed itself.
 #include <fmt/format.h>
 #include <unistd.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Nvrtc: NVIDIA's run-time compiler as an object, opened at run time and never linked.
 //
 // Thread rules: immutable after open; compile may be called from several threads at once.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where NVRTC is, and which build it is, without opening it.
 //
 // Thread rules: functions of their arguments and the file system; NvrtcLocator is thread-safe.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The helper process: `attnjit compile-worker`. Not for users; HelperCompiler starts it.
 //
 // Thread rules: for main, before anything else has run.

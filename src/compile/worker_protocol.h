@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the compiler's helper process and its parent say to each other: one request, one reply.
 //
 // A frame is a 16-byte head (magic, kind, payload bytes; little-endian) and its payload: fields in

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The part of the CUDA driver API that attnjit uses: its types, declared here so that the library
 // builds where there is no CUDA header, and the table of functions that is filled at run time.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Device: a GPU with its primary context, memory, streams and timing, for whoever runs kernels in
 // this process by itself: verify, bench and the GPU tests. A serving runtime brings its own.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernel: prepare, workspace and launch.
 #include <unistd.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernel::Library: a loaded image and its entry's handle, shared by the Kernels of one key, with
 // the contexts that it was loaded into.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checks of LaunchArgs that need no GPU, and the names by which a recipe calls its buffers.
 //
 // Pure. Thread rules: plain values.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "driver/launch_state.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // LaunchState::Impl: recipe, encoded tensor maps and packed arguments of the last launch.
 //
 // Thread rules: one thread at a time, as LaunchState.

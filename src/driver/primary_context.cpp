@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "driver/primary_context.h"
 
 namespace attnjit {

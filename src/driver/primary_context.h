@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The primary context of a device: how a background thread loads into the context that a framework
 // uses, without keeping a handle that may be destroyed under it.
 //

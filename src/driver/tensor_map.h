@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tensor maps: from the recipe's plain description to what TMA reads.
 //
 // Source: CUDA Driver API, cuTensorMapEncodeTiled. Thread rules: any thread.

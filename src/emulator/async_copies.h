@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the families of asynchronous copies share: groups that threads commit and wait for.
 //
 // Thread rules: confined to a cluster's thread.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The operations of atom, red and of bulk reductions, on one element.
 //
 // Thread rules: apply_atomic is pure; AtomicLock serialises the host threads that run CTAs.

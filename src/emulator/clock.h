@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Vector clocks: what each agent of a cluster knows to have happened.
 //
 // Agents are the warps of a cluster and, beyond them, slots that asynchronous operations borrow.

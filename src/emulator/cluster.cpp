@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The scheduler of a cluster: which lane group or asynchronous operation goes next.
 //
 // Every choice comes from the seed. Four moods: at random; asynchronous operations as soon as

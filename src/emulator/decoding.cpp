@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Modifiers and operands of one instruction, made to operations.
 #include "emulator/decoding.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Decoding of one PTX instruction: its modifiers are taken one by one, its operands resolved, and
 // operations emitted. What is not taken is refused: nothing is skipped.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The emulator's interface: modules, launches, reports.
 #include "attnjit/emulator.h"
 

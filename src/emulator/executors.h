@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Executors that decoding emits on its own (symbols, clocks), and helpers that families share.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // 16 elements of 6 or 4 bits, packed at the front of 16 bytes, each to a byte (PTX ISA 9.7.16.9.1):
 // tcgen05.cp and ldmatrix.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Integer and floating-point arithmetic, logic and shifts.
 #include <fmt/format.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cp.async, bulk copies and reductions, asynchronous stores, and the groups they are waited for in.
 #include <fmt/format.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Atomic operations and reductions on memory.
 #include <fmt/format.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // CTA-wide named barriers, the cluster's barrier, setmaxnreg and griddepcontrol.
 #include <fmt/format.h>
 

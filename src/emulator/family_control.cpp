@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Control flow: branches, calls, returns, exits, traps.
 #include <fmt/format.h>
 

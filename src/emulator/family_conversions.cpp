@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cvt and cvt.pack.
 #include <fmt/format.h>
 

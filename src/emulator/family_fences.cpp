@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fences of memory and of proxies, and instructions that only pass time.
 #include "emulator/decoding.h"
 #include "emulator/instruction_table.h"

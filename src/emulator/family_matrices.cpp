@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Matrices of a warp: ldmatrix, stmatrix, movmatrix and mma.sync.
 #include <fmt/format.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loads and stores, and the cache hints that have no effect on values.
 #include <fmt/format.h>
 

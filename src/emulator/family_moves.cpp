@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Moves: mov with its packing and unpacking forms, cvta, isspacep, and addresses of the cluster.
 #include <fmt/format.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // TMA: tensor copies between global and shared memory, and tensor maps made on the device.
 #include <fmt/format.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operations among the lanes of a warp: shuffles, votes, matches, reductions, election.
 #include <fmt/format.h>
 

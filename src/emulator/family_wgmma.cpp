@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // wgmma: matrix products of a warpgroup, asynchronous, from shared memory and registers.
 //
 // Each warp's sixteen rows are an operation of their own: the rows of D that a warp holds depend on

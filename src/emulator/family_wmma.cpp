@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // wmma.load, wmma.mma and wmma.store, and the mma.sync shapes and types that do not go through the
 // tensor core's f16 path: f64, 4-bit and 1-bit integers, 8x8 tiles, FP8 with k16 or an f16 result.
 //

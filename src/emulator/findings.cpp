@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Findings: positions, states and the deadlock report in words.
 #include <fmt/format.h>
 

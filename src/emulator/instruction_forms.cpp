@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The forms in which PTX has an instruction: which modifiers go with which types.
 #include "emulator/instruction_forms.h"
 

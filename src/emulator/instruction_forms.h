@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The forms in which PTX has an instruction: which modifiers go with which types.
 //
 // A decoder takes modifiers one by one, so that it alone would let pass what each of them may mean

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The instruction table, put together, and its form for the documentation.
 #include "emulator/instruction_table.h"
 

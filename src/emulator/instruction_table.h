@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The table of instructions: the one source for decoding, execution and the documentation.
 //
 // Each family (family_*.cpp) adds its rows: an opcode's root (with the first modifier where that

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Short names for the integers that emulate registers.
 #pragma once
 

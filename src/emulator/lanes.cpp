@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Chooses the lane functions for this CPU; the bit-by-bit conversion of single values.
 #include "emulator/lanes.h"
 

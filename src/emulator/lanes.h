@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lane functions: one arithmetic operation on the 32 lanes of a warp, without any machine state.
 //
 // A register of up to 32 bits is u32[32] (narrower values zero-extended), of 64 bits u64[32], of

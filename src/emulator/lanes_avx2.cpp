@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The lane functions for CPUs with AVX2 and FMA; compiled with those options.
 //
 // NOTE: standard headers' inline functions compiled here could replace the portable ones at link

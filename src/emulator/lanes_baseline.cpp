@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The lane functions for any x86-64.
 #include <algorithm>
 #include <bit>

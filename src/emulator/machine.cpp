@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sets a launch up and runs its grid: clusters in parallel on the host's cores, or, where CTAs may
 // talk through global memory, all together on one thread so that a seed means one run.
 #include "emulator/machine.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The machine that executes a Program: clusters of CTAs, their warps and lane groups, memories,
 // barriers and asynchronous operations.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The mbarrier object: its counts, its phases and what its waiters learn.
 //
 // Source: PTX ISA 9.1, section 9.7.13.15.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Addresses to memory: the spaces, their windows, bounds and alignment.
 #include <fmt/format.h>
 

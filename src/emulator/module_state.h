@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a PtxModule holds: the syntax tree and one decoded program a kernel.
 //
 // Thread rules: immutable.

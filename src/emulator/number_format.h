@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // PTX types as the device models' number formats.
 #pragma once
 

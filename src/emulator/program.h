@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A kernel decoded for execution: micro-operations with resolved operands.
 //
 // Thread rules: immutable once decoded; shared by the threads that run CTAs.

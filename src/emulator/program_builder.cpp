@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Builds a Program: finds what an entry reaches, places variables, decodes functions.
 #include <fmt/format.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The syntax tree of a PTX module: names resolved to registers and scopes, opcodes still text.
 //
 // Thread rules: plain values. string_views point into Module::text, which the module owns.

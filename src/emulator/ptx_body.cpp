@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Function bodies of the PTX parser: scopes, registers, labels, instructions and their operands.
 #include <fmt/format.h>
 

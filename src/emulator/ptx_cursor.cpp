@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The lexical level of the PTX parser: white space, names, numbers, constant expressions.
 #include "emulator/ptx_cursor.h"
 

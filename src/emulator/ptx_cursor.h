@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The characters of a PTX text with a position, comments skipped; the lexical level of the parser.
 //
 // Thread rules: confined to one parse.

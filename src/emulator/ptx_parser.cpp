@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The module level of the PTX parser: header, files, sections, functions with their directives.
 #include "emulator/ptx_parser.h"
 

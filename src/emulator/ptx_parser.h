@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Parses PTX text to the syntax tree of ptx_ast.h.
 //
 // Thread rules: a pure function.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The recursive-descent parser's state, shared by its module level (ptx_parser.cpp), its variables
 // (ptx_variables.cpp) and its function bodies (ptx_body.cpp).
 //

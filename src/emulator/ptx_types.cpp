@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Names and widths of PTX scalar types and state spaces.
 #include <array>
 

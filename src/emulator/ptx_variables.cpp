@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Variables of the PTX parser: types, alignment, extents, initialisers.
 #include <fmt/format.h>
 

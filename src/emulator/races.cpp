@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // FastTrack histories, interned.
 #include "emulator/races.h"
 

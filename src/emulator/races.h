@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Data-race detection: for each 4 bytes of memory, who wrote it last and who has read it since.
 //
 // The method is FastTrack's (Flanagan and Freund, PLDI 2009) with two clocks an agent, so that an

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where the paths of a divergent branch meet: immediate post-dominators.
 //
 // Source: Cooper, Harvey and Kennedy, "A Simple, Fast Dominance Algorithm", on the reversed graph.

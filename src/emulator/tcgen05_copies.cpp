@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tcgen05.cp, shift and commit.
 #include <fmt/format.h>
 

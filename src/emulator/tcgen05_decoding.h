@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the tcgen05 families share in decoding and issue.
 #pragma once
 

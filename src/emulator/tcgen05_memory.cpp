@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tcgen05.alloc, dealloc, relinquish_alloc_permit, ld, st, wait and fence.
 //
 // A ld writes its registers when it executes; until tcgen05.wait::ld a use of them is a finding.

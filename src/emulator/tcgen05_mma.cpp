@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tcgen05.mma: decoding, the checks of its descriptors, and its execution.
 //
 // An operation reads its operands at one time and writes D at a later one, both the scheduler's

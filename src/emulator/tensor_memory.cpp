@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Allocation, shadow state and order of tensor memory.
 #include "emulator/tensor_memory.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tensor memory: a CTA's 128 lanes by 512 columns with their shadow state, and the order that the
 // asynchronous tcgen05 operations of a cluster have among themselves.
 //

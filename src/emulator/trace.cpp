@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Chrome's trace event format (JSON array of complete events, "ph": "X").
 #include "emulator/trace.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operands of a warp: fetching, writing under a mask, poison; the executor of lane functions.
 #include <fmt/format.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the decoders of a warp's matrix products share.
 //
 // Thread rules: pure but for the Decoding, which belongs to its caller.

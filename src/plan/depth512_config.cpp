@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "attnjit/depth512_config.h"
 
 #include <fmt/format.h>

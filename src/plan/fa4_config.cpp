@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "attnjit/fa4_config.h"
 
 #include <fmt/format.h>

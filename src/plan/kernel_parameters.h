@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the forward kernels of all architectures share of a plan: their parameters' tail, the
 // constants of masks and score modifications, and what of a spec neither can take.
 //

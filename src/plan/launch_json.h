@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // LAUNCH.json: a LaunchRecipe with its buffers as a text file, for `attnjit generate -o` and
 // `attnjit emulate`.
 //

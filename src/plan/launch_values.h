@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the launches of all architectures share: tensors with their strides, and the values of
 // kernel parameters by name.
 //

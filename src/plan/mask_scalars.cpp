@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "plan/mask_scalars.h"
 
 #include <fmt/format.h>

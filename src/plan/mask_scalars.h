@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The numbers in a mask tree (window, chunk): their names as kernel parameters and as constants.
 //
 // Thread rules: pure functions.

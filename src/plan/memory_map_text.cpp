@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "plan/memory_map_text.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A memory map as text, drawn to scale.
 //
 // Thread rules: pure functions.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A plan as one flat JSON object: what `attnjit plan --json` prints.
 //
 // Thread rules: pure functions.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // plan_launch: the launch of a plan for given shapes, as a LaunchRecipe.
 //
 // Thread rules: functions of their arguments.

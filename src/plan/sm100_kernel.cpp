@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The template's side of an sm_100 plan: constants, parameters, and which specs it serves.
 #include <fmt/format.h>
 

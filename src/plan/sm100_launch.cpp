@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Launches of the sm_100 kernels.
 #include <fmt/format.h>
 

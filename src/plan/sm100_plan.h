@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The kernel plan of sm_100a and sm_103a.
 //
 // Thread rules: pure functions.

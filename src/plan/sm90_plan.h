@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The kernel plan of sm_90a.
 //
 // Thread rules: pure functions.

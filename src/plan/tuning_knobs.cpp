@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a tuning row can choose for a kernel: asked of the architecture's plan.
 #include <algorithm>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the C ABI's functions share: errors as objects, and structs whose size the caller gives.
 //
 // Thread rules: pure functions.

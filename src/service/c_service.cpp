@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The C ABI's services, specs, kernels and images.
 #include <algorithm>
 #include <chrono>

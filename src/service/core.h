@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ServiceCore: what a Service is made of, shared with the jobs that may outlive it.
 //
 // Thread rules: any thread. Locks, in the order in which they may be taken: Entry::load_mutex,

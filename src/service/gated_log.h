@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GatedLog: a Service's sink until the Service ends; silent afterwards, whoever still runs.
 //
 // Thread rules: any thread, several at once.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Service: the public face of ServiceCore.
 #include "attnjit/service.h"
 

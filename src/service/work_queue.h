@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // WorkQueue: the threads that compile in the background of a Service.
 //
 // Thread rules: any thread may submit; stop() is called once.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The expression language of custom masks and score modifications: a typed AST, parsed from a
 // snippet, printed as CUDA C++ and evaluated on the CPU.
 //

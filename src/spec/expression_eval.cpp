@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Evaluates an expression on the CPU.
 #include <array>
 #include <utility>

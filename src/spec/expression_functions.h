@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The functions that an expression may call, and what each operation of an AST node computes.
 //
 // Thread rules: constant data and pure functions.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Splits a snippet of the expression tier into tokens, refusing whatever is not in the grammar.
 //
 // Thread rules: plain values; a Lexer belongs to one thread at a time.

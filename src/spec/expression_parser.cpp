@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Parses a snippet of the expression tier into a typed AST.
 //
 // Precedence climbing over the operators of C (C17 6.5). Types are settled as nodes are made: each

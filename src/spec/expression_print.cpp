@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Prints an expression as CUDA C++, from the AST alone.
 #include <fmt/format.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Manifest: reads a named list of specs.
 #include "attnjit/manifest.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The names that custom code declares and sees.
 //
 // Thread rules: constant data and pure functions.

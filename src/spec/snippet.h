@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Custom code as a whole: checks a snippet of either tier, and shows where it is wrong.
 //
 // Thread rules: pure functions.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // AttentionSpec: validation and defaults.
 #include "attnjit/spec.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A spec from the command line: a JSON file, flags of the fields' names, or both.
 //
 // Thread rules: distinct objects may be used by distinct threads.

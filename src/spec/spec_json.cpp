@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A spec's JSON: the entry points of reading, and the canonical writer.
 #include <fmt/format.h>
 

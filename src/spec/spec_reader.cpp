@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Turns a JSON object into a SpecDocument, collecting every problem.
 #include "spec/spec_reader.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The lexical check of trusted function bodies: it keeps a body inside its function.
 //
 // Thread rules: pure functions.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The rig that is a GPU.
 #include <fmt/format.h>
 

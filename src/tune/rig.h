@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // TuningRig: what runs and times a kernel's variants: a GPU, or a test.
 //
 // Thread rules: used by one thread at a time.

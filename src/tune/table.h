@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tuning tables as files: what was measured becomes a row, beside the rows that are there.
 //
 // Thread rules: pure functions.

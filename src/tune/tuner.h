@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The tuner: compiles a kernel's variants, verifies them, times those that are right, and says
 // which one is fastest.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The variants of a kernel that a tuning table could choose: every legal combination of the plan's
 // knobs, each kernel once.
 //

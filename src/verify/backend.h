@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Backend: runs a compiled kernel on a Problem, on a GPU or in the emulator.
 //
 // Thread rules: a Backend is used by one thread at a time.

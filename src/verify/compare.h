@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Compares a kernel's outputs with the reference, by the pass rule of the design.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Custom code in double precision, for the reference.
 //
 // Thread rules: a CustomFunction is used by one thread at a time.

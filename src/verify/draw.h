@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Draws the tensors of a Problem from a seed.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writes a problem and a kernel's outputs as spec.json and .npy files, for checks by other
 // programs.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A small double-precision matrix product, the work of the reference.
 #pragma once
 

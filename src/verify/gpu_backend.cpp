@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The GPU backend: the driver room's Device and Kernel, with inputs of a Problem.
 #include <fmt/format.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Chooses the GPU that runs images of an architecture.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GpuProblem: a Problem's tensors in device memory, with the arguments of its launch.
 //
 // Thread rules: used by one thread at a time; dies before its Device.

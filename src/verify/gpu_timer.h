@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GpuTimer: times launches of kernels over copies of one problem that rotate past the L2 cache.
 //
 // Thread rules: used by one thread at a time; dies before its Device.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The meaning of masks and score modifications in double precision: what the reference applies.
 //
 // Thread rules: a Meaning is used by one thread at a time; making one is cheap.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads and writes NumPy's .npy files (format 1.0 to 3.0, little-endian, C order).
 //
 // Format: numpy.lib.format, "Format Version 1.0". A file that is read is untrusted: its header is

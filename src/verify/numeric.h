@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Conversions between float and the 16-bit and 8-bit types of attention, bit-exact.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // parallel_for: runs a loop's iterations on all cores.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads --param NAME=VALUE and NAME=@FILE.npy.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Problem: one attention call with its inputs on the host, in the layouts of the design.
 //
 // Thread rules: plain values.

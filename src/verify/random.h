@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Counter-based random numbers: a value depends on seed, stream and index alone, so neither the
 // order of generation nor the number of threads matters.
 //

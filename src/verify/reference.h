@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The reference: attention in double precision on the CPU, with every meaning of the design.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tensor: a dense host array with its element type: what inputs, outputs and .npy files are.
 //
 // Thread rules: plain values.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What printed user expressions call: the coordinates, parameter arrays and C arithmetic without
 // undefined behaviour. The CPU reference evaluates the same meanings.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Masks as composable types, for every architecture's template.
 //
 // A mask M over launch parameters P has

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Instruction wrappers: one PTX instruction each, named after it, with the section of the PTX
 // ISA 9.0 that has it.
 //

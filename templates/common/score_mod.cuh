@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Score modifications as types, for every architecture's template.
 //
 // A modification M has kIdentity, prepare(head, num_q_heads, p): what is the same for a head's

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tensor memory and fifth-generation tensor-core instructions (tcgen05, PTX ISA 9.7.16), one CTA
 // (cta_group::1), 16-bit operands, f32 accumulators. One instruction each, named after it.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Warpgroup matrix multiply (wgmma, PTX ISA 9.7.15): m64nNk16 with f32 accumulators, bf16 or fp16
 // operands, A from shared memory or registers, B from shared memory.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The correction warpgroup: keeps O relative to the softmax's maximum, and ends it: normalised,
 // with its LSE, in the output's type, in shared memory for the store warp.
 #pragma once

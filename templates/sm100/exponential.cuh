@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // 2^x of a row of scores, most on the MUFU pipe and a share of them on the FMA pipe.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The sm_100a attention forward kernel: sixteen warps with a job each, S, P and O in tensor memory.
 //
 // Config: the plan's constants (sm100/layout.cuh says what must hold of them). Mask and ScoreMod:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shared memory, tensor memory and barriers of the sm_100a forward kernel: what Config must say,
 // and what follows.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The load warp's thread: Q, K and V of every work tile by TMA, as far ahead as the stages allow.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The MMA warp's thread: every product of the CTA, in one order.
 //
 // With two query tiles a and b, KV tiles n = 0, 1, ..: Sa = Qa K0, Sb = Qb K0; then for each n

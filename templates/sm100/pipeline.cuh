@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The pipeline of K and V tiles through shared memory: one type for both (after Modular's
 // TMAConsumerPipeline), in two rings of stages, or in one ring of slots that K and V share.
 #pragma once

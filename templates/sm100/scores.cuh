@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A thread's row of scores: score modifications, and masks as words of 32 columns.
 #pragma once
 

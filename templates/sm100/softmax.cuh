@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A softmax warpgroup: S from tensor memory, P back to it, a row a thread.
 //
 // Source: Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The store warp's thread: O from shared memory by TMA, clipped at q_len.
 #pragma once
 

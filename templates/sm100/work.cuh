@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The work of a CTA: which tiles of queries it computes, in which order, over which keys.
 #pragma once
 

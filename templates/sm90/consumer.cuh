@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A consumer warpgroup: 64 query rows against all their KV tiles.
 //
 // Design: Shah et al., "FlashAttention-3", 2024: S = Q K^T from shared memory, P stays in registers

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The sm_90a attention forward kernel: a producer warpgroup that loads by TMA and one to three
 // consumer warpgroups that compute by wgmma.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shared memory and roles of the sm_90a forward kernel: what Config must say, and what follows.
 #pragma once
 

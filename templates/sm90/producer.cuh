@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The producer: one thread that loads Q, K and V of every work tile by TMA, as far ahead as the
 // pipelines allow.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Online softmax over a warpgroup's 64 rows of scores in wgmma accumulator registers.
 //
 // A thread holds two rows (8 apart) and, of each, 2 columns in every 8; a row is spread over the

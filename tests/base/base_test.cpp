@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tests of the base room: errors, types, digests.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Keys, images and options that the cache's tests share.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Damaged entries: every flipped header byte, every truncation, foreign files. Each is a miss, the
 // caller gets the right image, and the damage is in quarantine.
 #include <gtest/gtest.h>

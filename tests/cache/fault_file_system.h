@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // FaultFileSystem: another file system, in which chosen calls fail, fall short or end the process.
 //
 // Thread rules: every method may be called from any thread; the plan is set while nobody calls.

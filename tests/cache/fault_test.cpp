@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The file system fails: each call in turn, with each errno, and the power at every point. The
 // caller is always served with the right image, and nothing wrong is ever found afterwards.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The entry and bundle formats as bytes, and the keys: golden values, bounds and properties.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What `attnjit cache` calls: list, stats, verify, gc, clear, export and import; and eviction.
 #include <gtest/gtest.h>
 

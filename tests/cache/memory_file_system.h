@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // MemoryFileSystem: a file system in memory that forgets what was not synced when the power fails.
 //
 // Thread rules: every method may be called from any thread, except power_loss and the set-up calls.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Processes on a real folder: children that a test binary starts of itself (--child MODE FOLDER
 // ..), and a folder that they share. A binary that uses this has a main of its own.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Several processes on a real folder: kills at each step, stampedes, stopped and killed holders,
 // evictors against readers. The test runs itself again as its children.
 #include <sys/stat.h>

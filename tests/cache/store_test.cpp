@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The store on a file system in memory: what it finds, keeps, refuses and remembers.
 #include "cache/store.h"
 

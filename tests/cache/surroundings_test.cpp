@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the machine around a cache does to it: full disks, umasks, signals, forks, exits, clocks
 // that go back, file servers that answer late or twice, other versions beside it, and all of it at
 // once.

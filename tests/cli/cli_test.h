@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the command's tests share: a cache folder of their own, and JSON that must be one object.
 #pragma once
 

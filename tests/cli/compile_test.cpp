@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // compile, prewarm and cache on real NVRTC: JSON, exit codes, and a cache that serves.
 #include <filesystem>
 #include <fstream>

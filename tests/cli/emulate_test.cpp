@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // emulate: the launch file, exit codes and outputs, on kernels small enough to read.
 #include <algorithm>
 #include <filesystem>

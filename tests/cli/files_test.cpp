@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files that a user names are replaced whole or not at all.
 #include "cli/files.h"
 

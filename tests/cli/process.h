@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs the attnjit command as a child process and keeps what it printed.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // attnjit tune where there is no GPU, and tuning tables in the commands that plan with them.
 #include <unistd.h>
 

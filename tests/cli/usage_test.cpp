@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Usage, bad input and standard streams: what every command promises.
 #include <filesystem>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // generate: hand-made plans, so that every part of the rendered file is seen.
 #include <gtest/gtest.h>
 

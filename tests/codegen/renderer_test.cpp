@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The renderer is strict both ways and never scans a value.
 #include "codegen/renderer.h"
 

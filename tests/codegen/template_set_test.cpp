@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Template sets: embedded and from a folder are the same; the include closure is exact.
 #include <gtest/gtest.h>
 #include <sys/stat.h>

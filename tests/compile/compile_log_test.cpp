@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The log parser, on logs as NVRTC 13.0 writes them. Needs no NVRTC.
 #include "compile/compile_log.h"
 

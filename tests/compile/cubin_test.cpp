@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The cubin reader holds against any bytes. Needs no NVRTC: the images are built here.
 #include "compile/cubin.h"
 

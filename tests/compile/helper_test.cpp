@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The helper process: right answers, and every way in which it can go wrong. The compiler's own
 // weak points are attacked with the real NVRTC; skipped where there is none.
 #include <dirent.h>

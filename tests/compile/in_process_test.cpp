@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The in-process compiler with the real NVRTC; skipped where there is none. Needs no GPU.
 #include <gtest/gtest.h>
 #include <sys/wait.h>

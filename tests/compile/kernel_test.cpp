@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The real templates through spec, plan, generate and compile; skipped without NVRTC. No GPU.
 #include <gtest/gtest.h>
 

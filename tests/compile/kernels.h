@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Small kernels that the tests of the compile room share.
 #pragma once
 

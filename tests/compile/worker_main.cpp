@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The compile worker alone, in place of the attnjit command; and modes that misbehave on purpose.
 #include <sys/resource.h>
 #include <unistd.h>

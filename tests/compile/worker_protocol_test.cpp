@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The worker's protocol: what is encoded comes back, and any other bytes are refused.
 #include "compile/worker_protocol.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The driver API's types, declared in cuda_api.h, are those of <cuda.h>, where that is installed.
 #include <gtest/gtest.h>
 

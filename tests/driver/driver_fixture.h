@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the driver's tests share: the fake driver opened, a plan, a recipe and arguments that fit.
 #pragma once
 

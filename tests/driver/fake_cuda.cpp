@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The shared library behind FakeCuda: every driver function that attnjit uses.
 #include "fake_cuda.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // FakeCuda: a libcuda without a GPU, as a shared library that Driver opens like the real one.
 //
 // It keeps the rules that attnjit relies on (contexts, lazy loading, stream capture and its modes,

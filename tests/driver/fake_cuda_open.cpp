@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The test's side of FakeCuda: finds the state in the shared library.
 #include <dlfcn.h>
 

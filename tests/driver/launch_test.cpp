@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Launches: what is encoded, what is reused, and what is refused before the driver sees it.
 #include <cmath>
 #include <cstring>

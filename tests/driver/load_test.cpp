@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Opening the driver, loading kernels, contexts and stream capture, against the fake driver.
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A minimal cubin for tests: an ELF file with one entry that the driver room accepts.
 #pragma once
 

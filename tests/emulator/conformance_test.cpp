@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Replays the kernels that were recorded on an H200 (conformance/): the emulator must answer with
 // the same bits, or within the PTX ISA's stated error for approximate functions.
 #include <cmath>

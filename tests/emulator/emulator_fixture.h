@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Helpers for emulator tests: modules from files and text, buffers of typed values, launches.
 #pragma once
 

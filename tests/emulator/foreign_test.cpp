@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What PTX of other compilers does that attnjit's own kernels do not: each test is the shape of a
 // kernel that Triton, nvcc or CUTLASS made and that the emulator once took wrongly.
 #include "emulator_fixture.h"

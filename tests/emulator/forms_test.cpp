@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which modifiers go with which types: what PTX has is decoded, what it does not have is refused.
 #include <array>
 #include <string>

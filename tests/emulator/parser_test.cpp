@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The PTX front end: whole modules, scopes, operands, limits and malformed text.
 #include <gtest/gtest.h>
 

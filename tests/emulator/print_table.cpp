@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Prints the table of instructions of docs/emulator.md (scripts/emulator-table splices it in).
 #include <cstdio>
 

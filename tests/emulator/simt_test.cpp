@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whole kernels compiled by nvcc: arithmetic, divergence, calls, barriers, atomics and findings.
 #include <cmath>
 #include <numeric>

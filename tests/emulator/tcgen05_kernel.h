@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writes the PTX of small tcgen05 kernels: shared memory and tensor memory are filled from images,
 // given instructions run, tensor memory is dumped.
 #pragma once

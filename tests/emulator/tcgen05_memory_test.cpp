@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tcgen05.ld and st in every shape, cp, shift, and the rules of allocation.
 #include <random>
 

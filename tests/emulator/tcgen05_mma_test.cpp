@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tcgen05.mma in its kinds, shapes and layouts against products in double; cp and shift.
 #include <cmath>
 #include <random>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The order of tcgen05 operations under both models, and damages that must be found.
 #include "emulator/model/matrix_descriptor.h"
 #include "tcgen05_kernel.h"

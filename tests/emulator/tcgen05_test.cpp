@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tcgen05 kernels of the emulator's own (kernels/tcgen05.cu): GEMMs and an attention tile, right
 // under the isa model for many seeds, and damaged ones that must be found.
 #include <cmath>

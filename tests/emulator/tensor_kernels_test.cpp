@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whole tcgen05 kernels under the ISA's order: a GEMM of one CTA and of a pair, and an attention
 // tile. ATTNJIT_TEST_SEEDS seeds each: a few in every run, 50 in the proof.
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Small hand-made programs; what they must give is worked out from the ISA's text.
 #include <cstdint>
 #include <string>

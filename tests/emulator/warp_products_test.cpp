@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // wmma, the wider mma.sync shapes and 8-bit matrix copies, against products computed here.
 #include <cmath>
 

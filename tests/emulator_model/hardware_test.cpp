@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The formulas against an H200's own answers: TMA placement, wgmma and mma.sync operands and
 // arithmetic.
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tests of descriptors, operand addresses and layouts: TMA's tiles are the matrix units' operands.
 #include <gtest/gtest.h>
 

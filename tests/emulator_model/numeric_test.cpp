@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tests of the number formats: against known codes, by exhaustion, and against the compiler's own
 // rounding.
 #include "emulator/model/numeric.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads the conformance cases recorded on a GPU: tests/emulator/conformance/recorded.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tests of tensor maps: their bytes, their rules, and the walk over a box with its edges.
 #include "emulator/model/tensor_map.h"
 

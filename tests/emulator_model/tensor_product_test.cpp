@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tests of the tensor cores' arithmetic: the aligned truncating sum, its special values, and scaled
 // blocks.
 #include "emulator/model/tensor_product.h"

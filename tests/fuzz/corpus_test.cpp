@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs the fuzz targets over their seed corpora and over mangled copies of them, in every build.
 #include <gtest/gtest.h>
 

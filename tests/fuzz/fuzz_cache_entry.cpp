@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fuzz target: bytes of the cache as an entry, a bundle and a failure. What decodes must encode to
 // itself; the rest must be refused without a read out of bounds.
 #include <cstdlib>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fuzz target: the reader of cubins.
 #include <algorithm>
 #include <cstdlib>

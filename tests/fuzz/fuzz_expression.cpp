@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fuzz target: the expression parser, printer and evaluator.
 #include <cstdlib>
 #include <string>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // libFuzzer's entry; FUZZ_TARGET names the function of fuzz_targets.h that it runs.
 #include "fuzz_targets.h"
 

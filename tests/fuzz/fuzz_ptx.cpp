@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fuzz target: PTX modules, parsed and decoded.
 #include <cstdlib>
 #include <string>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fuzz target: specs and manifests from JSON.
 #include <cstdlib>
 #include <string>

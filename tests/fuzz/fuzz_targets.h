@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The fuzz targets: each takes any bytes, and aborts where a promise is broken.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fuzz target: the lexical check of trusted bodies.
 #include <cctype>
 #include <cstdlib>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fuzz target: what the compile worker and its parent read of each other, and NVRTC's log. The
 // first byte chooses.
 #include <cstdlib>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The driver and service rooms on a real GPU: contexts, stream capture, tensor maps, and what a
 // launch and a look-up cost. Needs an sm_90a GPU and either NVRTC or a prewarmed cache in
 // ATTNJIT_CACHE_DIR; skips, saying so, where one of them is missing. Measurements are printed as

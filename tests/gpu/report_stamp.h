@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a recorded proof names: the machine that it ran on, and the day.
 //
 // Thread rules: pure functions.

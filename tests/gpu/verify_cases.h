@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The attentions that kernels are verified with: masks, score modifications and their combinations,
 // shared by the matrix (verify_matrix.cpp) and the proof of the sm_100a kernel (tests/sm100).
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs every supported combination of an architecture's kernel, or a sample of them, and compares
 // each with the float64 reference, outputs poisoned before: on a GPU at five shapes with all four
 // kinds of input; in the emulator at three small shapes, each with one kind.

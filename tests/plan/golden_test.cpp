@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every vector of data/config_vectors.json against the JSON that `attnjit plan --json` prints.
 #include <gtest/gtest.h>
 

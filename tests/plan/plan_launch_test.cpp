@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // plan_launch for sm_90a: grids, tensor maps, arguments, and what it refuses.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The maps of `attnjit plan` are to scale, and its text holds for every spec.
 #include "plan/plan_text.h"
 

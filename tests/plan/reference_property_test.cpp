@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random inputs against a second implementation of the published formulas, written apart from the
 // first and in another style: it searches for the stage count instead of computing it.
 #include <gtest/gtest.h>

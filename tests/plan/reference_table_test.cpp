@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every row of data/reference_tables.json, straight against the configurations.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sm100Plan: invariants over random specs, and each known deviation.
 #include "attnjit/sm100_plan.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sm90Plan: what the template serves, and that every plan fits the SM.
 #include "attnjit/sm90_plan.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The C ABI used from C99: each check that fails returns its line. */
 #include "c_abi_test.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The C ABI: from C99 in this process, and from Python through the shared library.
 #include "c_abi_test.h"
 

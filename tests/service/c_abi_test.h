@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What c_abi_test.cpp calls of c_abi_test.c: 0, or the line of the check that failed. */
 #ifndef ATTNJIT_TESTS_SERVICE_C_ABI_TEST_H_
 #define ATTNJIT_TESTS_SERVICE_C_ABI_TEST_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The end of a Service: in time whatever compiles, silent afterwards, and harmless in a fork's
 // child.
 #include <sys/wait.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Service without a GPU: preparing, compiling, one flight a key, deadlines, failures, prewarm.
 #include <fstream>
 

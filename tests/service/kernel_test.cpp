@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Service with a (fake) GPU: get, find, try_get, stream capture, images that the driver rejects.
 #include <filesystem>
 #include <fstream>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the service's tests share: a compiler that the test steers, specs, a folder of one's own and
 // the fake driver.
 #pragma once

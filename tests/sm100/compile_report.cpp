@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The compiler's report on every sm_100a and sm_103a kernel of the manifests in cache/, of the
 // proof's attentions by name, and of random ones: no bytes of spills or stack.
 //

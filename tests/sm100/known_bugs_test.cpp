@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The bugs that other kernels of this design had, each looked for in ours: run in the emulator
 // under the isa model, or read from the plan and the PTX. Skipped without NVRTC.
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Paged and ragged batches, and the work that a work tile leaves out, in the emulator under the isa
 // model. Skipped without NVRTC.
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The proof of the sm_100a kernel: attentions by name and at random, run in the emulator under the
 // isa model with every check, and compared with the float64 reference.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the proof of the sm_100a kernel runs: attentions with their shapes, by name and at random.
 //
 // Thread rules: plain values and pure functions.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs a case of the proof: compiled, executed in the emulator under the isa model with every
 // check, and judged by the numbers.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One long work tile of the sm_100a kernel, traced in the emulator: two query tiles of 128 rows,
 // depth 128, sixteen KV tiles. Says who waited for whom in the steady state, and writes what the
 // drawing of it needs (scripts/sm100-trace).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tests of what useful snippets mean: each is compared with a C++ function of the same meaning.
 #include <gtest/gtest.h>
 

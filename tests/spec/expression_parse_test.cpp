@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tests of what the expression tier refuses, with its places, and of the trusted tier's check.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random expressions: what is parsed and evaluated here means what each says by itself, and what is
 // printed, compiled for the host when this test was built, means it too.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writes a C++ file of random expressions as print_cuda prints them, for expression_random_test.
 #include <cstdio>
 #include <fstream>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What printed expressions call, for the host: the twin of templates/common/expression.cuh, written
 // for tests that compile printed text without a GPU.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random expressions of the snippet language, with a meaning of their own: each is a tree that
 // prints itself with no more brackets than C needs and evaluates itself, knowing nothing of the
 // parser and evaluator that it tests.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tests of a spec from the command line: flags, files, and flags over files.
 #include "spec/spec_flags.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tests of a spec's JSON: reading, every problem with its place, the canonical writer, defaults.
 #include <gtest/gtest.h>
 

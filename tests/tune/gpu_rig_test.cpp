@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The GPU rig against a driver without a GPU: what it loads, launches and times.
 #include "fake_cuda.h"
 #include "test_cubin.h"

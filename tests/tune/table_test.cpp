@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What was measured becomes a row that plans everywhere come to the same key with.
 #include "tune/table.h"
 

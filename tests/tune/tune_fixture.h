@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the tuner's tests share: a small spec, a compiler that makes empty images, and a rig whose
 // kernels are as right and as fast as a test says.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The tuner chooses the fastest variant that is right, and leaves the plan alone where none gains.
 #include "tune/tuner.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The variants are every legal kernel of the plan's knobs, once.
 #include "tune/variants.h"
 

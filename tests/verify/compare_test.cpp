@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The pass rule: each clause fails on its own.
 #include "verify/compare.h"
 

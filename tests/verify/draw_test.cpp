@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Problems: what the four kinds of input are, determinism, and sizes that are refused.
 #include "verify/draw.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The manifests of real models in cache/: each spec is valid, and the shapes are the models'.
 #include <gtest/gtest.h>
 

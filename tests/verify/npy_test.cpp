@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // .npy files: what is written is read, and hostile bytes are refused, never followed.
 #include "verify/npy.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rounding to 16 and 8 bits, against an exhaustive nearest-value search and published bit patterns.
 #include "verify/numeric.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // --param and --dump.
 #include "verify/params.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The reference against a second, naive implementation and against cases worked out by hand: one
 // test for each meaning of the design.
 #include "verify/reference.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which thread and register hold which element: wgmma, mma.sync, ldmatrix, stmatrix and movmatrix.
 //
 // Source: PTX ISA 9.1, sections 9.7.15.5.1 (wgmma), 9.7.14.5 (mma.sync) and 9.7.14.5.15 (ldmatrix).

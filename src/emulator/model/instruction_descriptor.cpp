@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "emulator/model/instruction_descriptor.h"
 
 namespace attnjit::emulator {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tcgen05.mma's 32-bit instruction descriptor, and which shapes each kind allows.
 //
 // Source: PTX ISA 9.1, section 9.7.16.4.2 and table 39. Pure functions.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shared-memory matrix descriptors of wgmma and tcgen05, and where an operand's elements lie.
 //
 // Sources: PTX ISA 9.1, sections 9.7.15.5.1.2 (wgmma) and 9.7.16.4.1 (tcgen05); canonical layouts

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The number formats of PTX below 32 bits, decoded and encoded bit by bit, with PTX's rounding
 // modes.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shared-memory swizzles of TMA, wgmma and tcgen05: an XOR on the absolute shared address.
 //
 // Source: PTX ISA 9.1, section 5.5.7 (swizzling modes). Pure functions.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "emulator/model/tensor_map.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The emulator's own tensor maps: their 128 bytes, the rules of cuTensorMapEncodeTiled, and the
 // walk over a box.
 //

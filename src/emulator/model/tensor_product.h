@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // D = A * B + C as the tensor cores compute it: exact products, one aligned truncating sum an
 // instruction.
 //

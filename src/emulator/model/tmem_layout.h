@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where tcgen05 puts things in tensor memory: ld/st shapes, accumulators, TS operands, scale
 // factors, cp.
 //

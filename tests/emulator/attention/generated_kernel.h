@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention kernels as attnjit generates them, run in the emulator: the subject of the agreement
 // with the H200 and of the mutations.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Replays attention that was recorded on an H200: the emulator runs the PTX that ran there with the
 // same launch on the same inputs under the isa model, and its O and LSE must agree with the GPU's
 // to rounding.

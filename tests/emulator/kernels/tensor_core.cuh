@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Wrappers of the sm_100a instructions that the emulator's kernels use; each names its section of
 // PTX ISA 9.1.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A mutation: one small damage to a kernel's PTX or to its launch, as a person could make it.
 //
 // Thread rules: plain values and pure functions.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Damages kernels in small ways, one at a time, and runs each mutant in the emulator under the isa
 // model until a finding or the numbers give it away: the test of the emulator's checks.
 //

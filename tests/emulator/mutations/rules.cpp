@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The damages, and why some of them cannot be seen.
 #include "mutation.h"
 #include "template_subject.h"

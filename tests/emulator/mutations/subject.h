@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Subject: a kernel that is damaged, with its launch, its inputs and the answer that it must give.
 //
 // Thread rules: immutable once made; run() may be called concurrently.

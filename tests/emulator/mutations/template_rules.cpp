@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The damages to the generated sm_100a kernels, and why some of them cannot be seen.
 #include "template_subject.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The generated sm_100a kernels that are damaged: names begin with kTemplatePrefix, and they have
 // rules of their own (template_rules.cpp).
 #pragma once

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "attnjit/emulator.h"
+#include "source_dir.h"
 
 namespace attnjit {
 namespace {

@@ -8,6 +8,7 @@
 
 #include "attnjit/source.h"
 #include "codegen/include_closure.h"
+#include "source_dir.h"
 
 namespace attnjit {
 namespace {

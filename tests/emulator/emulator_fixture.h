@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "attnjit/emulator.h"
+#include "source_dir.h"
 
 namespace attnjit::emulator {
 

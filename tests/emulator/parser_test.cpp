@@ -9,6 +9,7 @@
 
 #include "attnjit/emulator.h"
 #include "emulator/ptx_parser.h"
+#include "source_dir.h"
 
 namespace attnjit::emulator {
 namespace {

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "source_dir.h"
+
 namespace attnjit::emulator {
 
 class Recorded {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "fuzz_targets.h"
+#include "source_dir.h"
 
 namespace attnjit::fuzz {
 namespace {

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "plan/plan_json.h"
+#include "source_dir.h"
 
 namespace attnjit {
 namespace {

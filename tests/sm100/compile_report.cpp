@@ -28,6 +28,7 @@
 #include "attnjit/plan.h"
 #include "attnjit/source.h"
 #include "proof_cases.h"
+#include "source_dir.h"
 
 namespace attnjit::sm100 {
 namespace {

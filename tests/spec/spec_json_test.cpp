@@ -12,6 +12,7 @@
 
 #include "attnjit/manifest.h"
 #include "attnjit/spec.h"
+#include "source_dir.h"
 
 namespace attnjit {
 namespace {

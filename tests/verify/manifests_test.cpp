@@ -8,6 +8,7 @@
 #include <set>
 
 #include "attnjit/manifest.h"
+#include "source_dir.h"
 
 namespace attnjit {
 namespace {

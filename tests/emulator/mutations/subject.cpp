@@ -11,6 +11,7 @@
 
 #include "../attention/generated_kernel.h"
 #include "emulator/model/numeric.h"
+#include "source_dir.h"
 #include "template_subject.h"
 #include "verify/compare.h"
 

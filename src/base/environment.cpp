@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Reads the environment variables of attnjit; no other file calls getenv.
 #include "base/environment.h"
 
 #include <cstdlib>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Implements the sink that writes messages from a level upwards to standard error.
 #include "base/log.h"
 
 #include <spdlog/sinks/stdout_sinks.h>

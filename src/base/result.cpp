@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Implements Error: the names of its codes, their exit codes and its text for people.
 #include "attnjit/result.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Implements SHA-256 with OpenSSL, and lower-case hexadecimal text.
 #include "base/sha256.h"
 
 #include <openssl/sha.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Holds the names and sizes of element types, and the names of architectures.
 #include "attnjit/types.h"
 
 #include <array>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Encodes and decodes the header and the manifest of a bundle.
 #include "cache/bundle.h"
 
 #include <tuple>

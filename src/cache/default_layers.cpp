@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// default_cache_layers: the folders that the environment names, else the one under XDG.
+// Chooses the cache folders: those that the environment names, else the one under XDG.
 #include <algorithm>
 
 #include "attnjit/cache.h"

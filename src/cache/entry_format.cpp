@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Encodes, decodes and checks cache entries and the names of their files.
 #include "cache/entry_format.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Writes, finds and forgets the notes of compiles that failed a short while ago.
 #include "cache/failures.h"
 
 #include <algorithm>

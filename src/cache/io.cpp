@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Implements whole reads and writes over the FileSystem seam.
 #include "cache/io.h"
 
 #include <system_error>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Takes and releases the file lock of a key, and removes lock files that nobody holds.
 #include "cache/key_lock.h"
 
 #include <cerrno>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Loads, publishes and sets aside the entries of one cache folder.
 #include "cache/layer.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Looks a key up in memory and in the layers, and lets one caller compile it when it is in none.
 #include "cache/store.h"
 
 #include <fmt/format.h>

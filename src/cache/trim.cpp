@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Removes the least recently used entries of a layer, and what was left behind by writers that
+// died.
 #include "cache/trim.h"
 
 #include <fmt/format.h>

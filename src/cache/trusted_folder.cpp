@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Opens a folder component by component, and refuses one that others may write to.
 #include "cache/trusted_folder.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Parses the command line, and holds the help texts of all commands.
 #include "cli/arguments.h"
 
 #include <fmt/format.h>

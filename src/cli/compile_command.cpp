@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// attnjit compile
+// attnjit compile: compiles a spec's kernel, or finds it in the cache, and reports what it uses.
 #include <fmt/format.h>
 
 #include "cli/files.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// attnjit emulate
+// attnjit emulate: runs the launch of a LAUNCH.json in the emulator and reports what it found.
 #include <fmt/format.h>
 #include <unistd.h>
 

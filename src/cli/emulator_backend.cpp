@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Compiles a kernel with line information and runs it in the emulator for `attnjit verify`.
 #include "cli/emulator_backend.h"
 
 #include <fmt/format.h>

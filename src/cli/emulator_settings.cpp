@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Turns the emulator's options on the command line into EmulatorOptions.
 #include "cli/emulator_settings.h"
 
 #include <fmt/format.h>

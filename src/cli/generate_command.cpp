@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// attnjit generate
+// attnjit generate: writes a spec's CUDA source and its compile options.
 #include <fmt/format.h>
 
 #include <filesystem>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Prints an Error as a JSON object.
 #include "cli/json.h"
 
 namespace attnjit::cli {

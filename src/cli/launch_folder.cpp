@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Writes LAUNCH.json and the tensors that it names into a folder.
 #include "cli/launch_folder.h"
 
 #include <fmt/format.h>

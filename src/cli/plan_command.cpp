@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// attnjit plan
+// attnjit plan: prints a spec's plan as JSON or as text with maps of the memories.
 #include <fmt/format.h>
 
 #include "cli/report.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// attnjit prewarm
+// attnjit prewarm: compiles every spec of the manifests into the cache.
 #include <fmt/format.h>
 #include <unistd.h>
 

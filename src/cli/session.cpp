@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Opens the Service and the cache that the environment asks for.
 #include "cli/session.h"
 
 #include "base/environment.h"

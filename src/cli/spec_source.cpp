@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Reads the spec, the shapes and the tuning table that a command line names.
 #include "cli/spec_source.h"
 
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// attnjit verify
+// attnjit verify: runs a spec's kernel and compares its outputs with the reference.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// generate: a plan's values into attention.cu.tmpl.
+// Fills a plan's values into attention.cu.tmpl.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Follows the #include lines of template files.
 #include "codegen/include_closure.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Fills the placeholders of a template, and refuses names that do not match.
 #include "codegen/renderer.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Prints a spec's mask and score modification as CUDA C++.
 #include "codegen/user_code.h"
 
 #include <fmt/format.h>

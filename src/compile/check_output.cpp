@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Checks a compile request, and checks NVRTC's output before it becomes a KernelImage.
 #include "compile/check_output.h"
 
 #include <fmt/format.h>

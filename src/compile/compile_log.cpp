@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Parses the lines of NVRTC's program log.
 #include "compile/compile_log.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Limits the resources and the system calls of the helper process (setrlimit, seccomp).
 #include "compile/confine.h"
 
 #include <linux/audit.h>

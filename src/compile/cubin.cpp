@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Reads the ELF header and the symbol table of a cubin within the bounds of its bytes.
 #include "compile/cubin.h"
 
 #include <elf.h>

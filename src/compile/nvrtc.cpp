@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Opens the NVRTC library, resolves its functions and compiles with them.
 #include "compile/nvrtc.h"
 
 #include <dlfcn.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Searches the usual places for NVRTC, and reads the build id of its ELF file.
 #include "compile/nvrtc_find.h"
 
 #include <dlfcn.h>

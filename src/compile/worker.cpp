@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Runs the helper process: it reads one request, confines itself, compiles and replies.
 #include "compile/worker.h"
 
 #include <dlfcn.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Encodes and decodes the request and the reply of the helper process.
 #include "compile/worker_protocol.h"
 
 #include <bit>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Opens libcuda, resolves its functions, and turns its result codes into Errors with hints.
 #include "driver/cuda_api.h"
 
 #include <dlfcn.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Lists GPUs and their properties, and owns a GPU's memory, streams and events.
 #include "driver/device.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Implements Driver: it opens the CUDA driver and loads an image as a Kernel.
 #include "attnjit/driver.h"
 
 #include <fmt/format.h>

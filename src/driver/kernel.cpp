@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernel: prepare, workspace and launch.
+// Implements Kernel: it prepares a kernel, sizes its workspace and launches it.
 #include <unistd.h>
 
 #include <utility>

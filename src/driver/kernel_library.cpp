@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Loads a cubin with cuLibraryLoadData, and makes its kernel ready in a context.
 #include "driver/kernel_library.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Checks the arguments of a launch against its plan: parameters, shapes and strides.
 #include "driver/launch_args.h"
 
 #include <fmt/format.h>

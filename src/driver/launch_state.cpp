@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Builds the tensor maps and the packed arguments of a launch, and finds out what can be reused.
 #include "driver/launch_state.h"
 
 #include <fmt/format.h>

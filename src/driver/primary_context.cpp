@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Retains a device's primary context, and makes it current for a scope.
 #include "driver/primary_context.h"
 
 namespace attnjit {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Checks a tensor map's description and encodes it with cuTensorMapEncodeTiled.
 #include "driver/tensor_map.h"
 
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The scheduler of a cluster: which lane group or asynchronous operation goes next.
+// Schedules a cluster: it chooses which lane group or asynchronous operation goes next.
 //
 // Every choice comes from the seed. Four moods: at random; asynchronous operations as soon as
 // possible; as late as possible; and one in which some warps only run when no other can.

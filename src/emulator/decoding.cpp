@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Modifiers and operands of one instruction, made to operations.
+// Decodes the modifiers and operands of one instruction to operations.
 #include "emulator/decoding.h"
 
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The emulator's interface: modules, launches, reports.
+// Implements the emulator's interface: modules, launches and reports.
 #include "attnjit/emulator.h"
 
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// mbarrier instructions.
+// Decodes and executes the mbarrier instructions.
 #include <fmt/format.h>
 
 #include <cstring>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// FastTrack histories, interned.
+// Implements the race detector with FastTrack histories, each of which is stored once.
 #include "emulator/races.h"
 
 namespace attnjit::emulator {

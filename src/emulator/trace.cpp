@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chrome's trace event format (JSON array of complete events, "ph": "X").
+// Writes a run's trace in Chrome's trace event format (a JSON array of complete events, "ph": "X").
 #include "emulator/trace.h"
 
 #include <fmt/format.h>

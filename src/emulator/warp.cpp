@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operands of a warp: fetching, writing under a mask, poison; the executor of lane functions.
+// Fetches and writes the operands of a warp under a mask, with poison, and runs lane functions.
 #include <fmt/format.h>
 
 #include <immintrin.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Computes the reference tile configuration for depths 256 and 512.
 #include "attnjit/depth512_config.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Computes the reference tile configuration of the FlashAttention-4 kernel.
 #include "attnjit/fa4_config.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Prints a KernelPlan as JSON, with the fields of its architecture.
 #include "plan/kernel_json.h"
 
 #include <nlohmann/json.hpp>

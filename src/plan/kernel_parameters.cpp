@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Adds the parameters that every forward kernel has, and says which specs no kernel serves.
 #include "plan/kernel_parameters.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Computes the tensors of a launch and the value of each of the kernel's parameters.
 #include "plan/launch_values.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Collects the numbers of a mask tree and the parameters of a spec's custom code.
 #include "plan/mask_scalars.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Draws a memory map in box-drawing characters.
 #include "plan/memory_map_text.h"
 
 #include <algorithm>

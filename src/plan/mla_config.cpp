@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Computes the reference tile configuration of MLA prefill.
 #include "attnjit/mla_config.h"
 
 #include <fmt/format.h>

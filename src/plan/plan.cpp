@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Implements plan(): it resolves the spec and asks the planner of its architecture.
 #include "attnjit/plan.h"
 
 #include <utility>

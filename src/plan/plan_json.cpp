@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Joins a reference configuration and a kernel plan into one JSON object.
 #include "plan/plan_json.h"
 
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// plan_launch: the launch of a plan for given shapes, as a LaunchRecipe.
+// Computes the launch of a plan for given shapes, as a LaunchRecipe.
 //
 // Thread rules: functions of their arguments.
 #include <fmt/format.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Lays out a plan's fields in columns and draws its memory maps.
 #include "plan/plan_text.h"
 
 #include <fmt/format.h>

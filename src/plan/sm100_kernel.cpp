@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The template's side of an sm_100 plan: constants, parameters, and which specs it serves.
+// Fills the template's side of an sm_100 plan: its constants, its parameters and the specs it
+// serves.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launches of the sm_100 kernels.
+// Plans the launches of the sm_100 kernels.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Lays out shared memory, tensor memory and the barriers of an sm_100 kernel variant.
 #include "plan/sm100_layout.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Plans the sm_100a and sm_103a kernels: it chooses tiles, stages, roles and registers.
 #include "plan/sm100_plan.h"
 
 #include <fmt/format.h>

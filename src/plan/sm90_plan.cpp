@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Plans the sm_90a kernel: it chooses tiles, stages and registers.
 #include "plan/sm90_plan.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Reads tuning tables from JSON, and finds the row that a spec matches.
 #include "attnjit/tuning.h"
 
 #include <fmt/format.h>

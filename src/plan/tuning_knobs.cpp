@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a tuning row can choose for a kernel: asked of the architecture's plan.
+// Asks an architecture's planner which values a tuning row can choose.
 #include <algorithm>
 
 #include "attnjit/plan.h"

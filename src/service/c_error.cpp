@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C ABI's errors.
+// Implements the C ABI's errors.
 #include <memory>
 #include <new>
 

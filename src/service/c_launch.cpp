@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C ABI's launches.
+// Implements the C ABI's launches.
 #include <string>
 #include <utility>
 #include <vector>

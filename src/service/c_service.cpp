@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C ABI's services, specs, kernels and images.
+// Implements the C ABI's services, specs, kernels and images.
 #include <algorithm>
 #include <chrono>
 #include <memory>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Implements what a Service does: it prepares specs, finds or compiles images, and loads kernels.
 #include "service/core.h"
 
 #include <dlfcn.h>

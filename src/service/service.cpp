@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Service: the public face of ServiceCore.
+// Implements Service, the public face of ServiceCore.
 #include "attnjit/service.h"
 
 #include <fmt/format.h>

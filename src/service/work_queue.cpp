@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Runs queued compiles on a fixed number of threads until the Service ends.
 #include "service/work_queue.h"
 
 #include <pthread.h>

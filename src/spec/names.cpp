@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The names that custom code declares and sees.
+// Lists the names that custom code declares and sees.
 #include "spec/names.h"
 
 #include <algorithm>

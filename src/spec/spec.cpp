@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// AttentionSpec: validation and defaults.
+// Validates an AttentionSpec and fills in its defaults.
 #include "attnjit/spec.h"
 
 #include <fmt/format.h>

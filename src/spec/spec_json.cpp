@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A spec's JSON: the entry points of reading, and the canonical writer.
+// Implements the entry points that read a spec's JSON, and the canonical writer.
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>

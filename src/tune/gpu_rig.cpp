@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rig that is a GPU.
+// Implements the tuning rig that is a GPU.
 #include <fmt/format.h>
 
 #include <map>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Turns measurements into a row, and puts the row into the text of a tuning table.
 #include "tune/table.h"
 
 #include <algorithm>

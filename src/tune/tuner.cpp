@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Compiles, verifies and times the variants of a kernel, and chooses the fastest that is right.
 #include "tune/tuner.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Enumerates the legal combinations of a plan's knobs.
 #include "tune/variants.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Measures the errors of O and LSE, and applies the pass rule to them.
 #include "verify/compare.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Evaluates custom code on the CPU with the parser and the evaluator of the spec room.
 #include "verify/custom.h"
 
 #include <string_view>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Draws each tensor of a Problem, for each of the four kinds of input.
 #include "verify/draw.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Writes spec.json and a .npy file for each tensor.
 #include "verify/dump.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Computes matrix products in double precision, with clones for several instruction sets.
 #include "verify/gemm.h"
 
 #include <cstring>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The GPU backend: the driver room's Device and Kernel, with inputs of a Problem.
+// Runs a kernel on a Problem's inputs on the GPU, with the driver room's Device and Kernel.
 #include <fmt/format.h>
 
 #include <utility>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Copies a Problem's tensors to the GPU, and the kernel's outputs back.
 #include "verify/gpu_problem.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Uploads copies of a problem until they exceed the L2 cache, and times launches with CUDA events.
 #include "verify/gpu_timer.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Computes which keys each kind of mask shows, and what each score modification makes of a score.
 #include "verify/meaning.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Parses and prints .npy files, and checks every size that a header claims.
 #include "verify/npy.h"
 
 #include <fcntl.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Rounds floats to bf16, fp16 and e4m3, and widens them again.
 #include "verify/numeric.h"
 
 #include <array>

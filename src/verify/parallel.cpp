@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Runs the iterations of a loop on all cores.
 #include "verify/parallel.h"
 
 #include <algorithm>

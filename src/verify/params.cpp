@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Reads the values of custom parameters from the command line and from .npy files.
 #include "verify/params.h"
 
 #include <fmt/format.h>

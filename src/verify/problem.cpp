@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Makes a Problem from a spec and a request, and refuses one that would not fit into memory.
 #include "verify/problem.h"
 
 #include <fmt/format.h>

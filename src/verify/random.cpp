@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Implements Philox 4x32-10 and the uniform and normal numbers made from it.
 #include "verify/random.h"
 
 #include <cmath>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Computes attention in double precision, block by block on all cores.
 #include "verify/reference.h"
 
 #include <algorithm>

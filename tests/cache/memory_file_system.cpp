@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Implements the file system in memory: nodes, handles, and what a power failure keeps.
 #include "memory_file_system.h"
 
 #include <algorithm>

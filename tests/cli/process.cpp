@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Starts the attnjit command with pipes, and reads its output to the end.
 #include "process.h"
 
 #include <fcntl.h>

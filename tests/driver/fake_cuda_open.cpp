@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The test's side of FakeCuda: finds the state in the shared library.
+// Finds the fake driver's state in its shared library, for the tests.
 #include <dlfcn.h>
 
 #include <cstdio>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Names the machine and the day for a recorded proof.
 #include "report_stamp.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Lists the masks, the score modifications and their combinations that kernels are verified with.
 #include "verify_cases.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Lists the named cases of the proof, and draws random ones.
 #include "proof_cases.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Compiles a case of the proof, runs it in the emulator and judges its answer.
 #include "run_case.h"
 
 #include <fmt/format.h>

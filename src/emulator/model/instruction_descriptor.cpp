@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Decodes tcgen05.mma's instruction descriptor and checks its shape.
 #include "emulator/model/instruction_descriptor.h"
 
 namespace attnjit::emulator {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Decodes, encodes and checks the matrix descriptors of wgmma and tcgen05.
 #include "emulator/model/matrix_descriptor.h"
 
 namespace attnjit::emulator {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Decodes and encodes the small number formats, with every rounding mode of PTX.
 #include "emulator/model/numeric.h"
 
 #include <cmath>

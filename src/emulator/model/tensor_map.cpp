@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Makes, checks, encodes and decodes tensor maps, and replaces single fields of them.
 #include "emulator/model/tensor_map.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Computes a matrix product with the tensor cores' exact products and truncating sums.
 #include "emulator/model/tensor_product.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Plans, generates and compiles attention kernels, and runs them in the emulator.
 #include "generated_kernel.h"
 
 #include <chrono>

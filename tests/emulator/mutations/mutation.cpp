@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Applies the rules to the lines of a kernel, and lists the mutants and what was spared.
 #include "mutation.h"
 
 #include <regex>

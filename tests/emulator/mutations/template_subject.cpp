@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Makes the subjects that are generated sm_100a kernels.
 #include "template_subject.h"
 
 #include <fmt/format.h>

@@ -8,10 +8,24 @@ cmake -G Ninja -S "$example" -B "$work/example" -DCMAKE_PREFIX_PATH="$work/prefi
 cmake --build "$work/example" >/dev/null
 export XDG_CACHE_HOME="$work/cache" HOME="$work"
 unset ATTNJIT_CACHE_DIR
+
+fail() { echo "$1 (exit code $rc)"; cat "$work/out" "$work/err"; exit 1; }
+run() { rc=0; "$@" >"$work/out" 2>"$work/err" || rc=$?; }
 for program in embed embed_static embed_c; do
-  rc=0; "$work/example/$program" >"$work/out" 2>"$work/err" || rc=$?
-  # 4 is "the environment lacks NVRTC": planning has to have worked all the same.
-  [[ $rc == 0 || $rc == 4 ]] || { echo "$program exited with $rc"; cat "$work/out" "$work/err"; exit 1; }
-  grep -q '^key [0-9a-f]\{64\}$' "$work/out" || { echo "$program printed no key"; cat "$work/out" "$work/err"; exit 1; }
+  program=$work/example/$program
+  # On this machine: the answer is right, or the driver, a GPU or NVRTC is missing and named.
+  run "$program"
+  case $rc in
+    0) grep -q 'relative error .*: right' "$work/out" || fail "$program checked nothing" ;;
+    4) grep -qE 'NVRTC|CUDA|GPU' "$work/err" || fail "$program does not say what is missing" ;;
+    *) fail "$program failed" ;;
+  esac
+  # Without a GPU that it may use, and without NVRTC.
+  run env CUDA_VISIBLE_DEVICES= "$program"
+  [[ $rc == 4 ]] && grep -qE 'NVRTC|CUDA|GPU' "$work/err" || fail "$program does not say that there is no GPU"
+  run env ATTNJIT_NVRTC="$work/none" XDG_CACHE_HOME="$work/empty" "$program"
+  [[ $rc == 4 ]] && grep -q NVRTC "$work/err" || fail "$program does not say that there is no NVRTC"
+  run "$program" sm_1
+  [[ $rc == 2 ]] || fail "$program takes an architecture that there is not"
 done
 "$work/prefix/bin/attnjit" --version

@@ -13,7 +13,7 @@
 #include "cli/files.h"
 #include "cli/json.h"
 #include "cli/report.h"
-#include "plan/launch_json.h"
+#include "plan/launch/launch_json.h"
 #include "verify/npy.h"
 #include "verify/numeric.h"
 

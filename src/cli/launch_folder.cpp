@@ -6,7 +6,7 @@
 
 #include "cli/files.h"
 #include "cli/spec_source.h"
-#include "plan/launch_json.h"
+#include "plan/launch/launch_json.h"
 #include "verify/npy.h"
 
 namespace attnjit::cli {

@@ -4,8 +4,8 @@
 
 #include "cli/report.h"
 #include "cli/spec_source.h"
-#include "plan/plan_json.h"
-#include "plan/plan_text.h"
+#include "plan/print/plan_json.h"
+#include "plan/print/plan_text.h"
 
 namespace attnjit::cli {
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "attnjit/plan.h"
-#include "attnjit/sm100_plan.h"
 #include "attnjit/tuning.h"
-#include "plan/sm90_plan.h"
+#include "plan/sm100/sm100_plan.h"
+#include "plan/sm90/sm90_plan.h"
 
 namespace attnjit {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "../emulator_model/recorded.h"
 #include "emulator_fixture.h"
-#include "plan/launch_json.h"
+#include "plan/launch/launch_json.h"
 
 namespace attnjit::emulator {
 namespace {

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "plan/plan_json.h"
+#include "plan/print/plan_json.h"
 #include "source_dir.h"
 
 namespace attnjit {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // LAUNCH.json: what is written is read back, and bad files are refused with their field.
-#include "plan/launch_json.h"
+#include "plan/launch/launch_json.h"
 
 #include <gtest/gtest.h>
 

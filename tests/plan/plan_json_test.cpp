@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What `attnjit plan --json` says beyond the vectors: the choice of the configuration, the kernel's
 // side, bad queries, and known flaws of the reference that stay visible.
-#include "plan/plan_json.h"
+#include "plan/print/plan_json.h"
 
 #include <gtest/gtest.h>
 

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "attnjit/launch.h"
-#include "attnjit/sm90_plan.h"
+#include "plan/sm90/sm90_plan.h"
 
 namespace attnjit {
 namespace {

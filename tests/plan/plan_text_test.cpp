@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The maps of `attnjit plan` are to scale, and its text holds for every spec.
-#include "plan/plan_text.h"
+#include "plan/print/plan_text.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <sstream>
 #include <vector>
 
-#include "plan/memory_map_text.h"
+#include "plan/print/memory_map_text.h"
 
 namespace attnjit {
 namespace {

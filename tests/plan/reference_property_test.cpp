@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "plan/reference_json.h"
+#include "plan/reference/reference_json.h"
 
 namespace attnjit {
 namespace {

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "plan/reference_json.h"
+#include "plan/reference/reference_json.h"
 #include "source_dir.h"
 
 namespace attnjit {

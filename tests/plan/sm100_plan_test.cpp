@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sm100Plan: invariants over random specs, and each known deviation.
-#include "attnjit/sm100_plan.h"
+#include "plan/sm100/sm100_plan.h"
 
 #include <gtest/gtest.h>
 

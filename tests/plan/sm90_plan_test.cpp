@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sm90Plan: what the template serves, and that every plan fits the SM.
-#include "attnjit/sm90_plan.h"
+#include "plan/sm90/sm90_plan.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,6 @@
 #include "attnjit/plan.h"
 #include "attnjit/tuning.h"
 #include "plan/mask_scalars.h"
-#include "plan/sm90_plan.h"
 
 namespace attnjit {
 namespace {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "../gpu/verify_cases.h"
-#include "attnjit/sm100_plan.h"
+#include "plan/sm100/sm100_plan.h"
 #include "run_case.h"
 #include "verify/compare.h"
 #include "verify/numeric.h"

@@ -8,7 +8,7 @@
 #include <chrono>
 #include <vector>
 
-#include "attnjit/sm100_plan.h"
+#include "plan/sm100/sm100_plan.h"
 #include "verify/compare.h"
 
 namespace attnjit::sm100 {

@@ -22,7 +22,7 @@
 #include <string>
 #include <vector>
 
-#include "attnjit/sm100_plan.h"
+#include "plan/sm100/sm100_plan.h"
 #include "run_case.h"
 
 namespace attnjit::sm100 {

@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "attnjit/sm90_plan.h"
+#include "plan/sm90/sm90_plan.h"
 #include "tune/tuner.h"
 #include "verify/numeric.h"
 #include "verify/reference.h"

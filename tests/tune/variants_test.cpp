@@ -4,7 +4,7 @@
 
 #include <set>
 
-#include "attnjit/sm100_plan.h"
+#include "plan/sm100/sm100_plan.h"
 #include "tune_fixture.h"
 
 namespace attnjit::tune {

@@ -23,7 +23,7 @@
 
 #include "base/sha256.h"
 #include "generated_kernel.h"
-#include "plan/launch_json.h"
+#include "plan/launch/launch_json.h"
 #include "source_dir.h"
 #include "verify/npy.h"
 #include "verify/numeric.h"

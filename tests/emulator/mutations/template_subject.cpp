@@ -8,7 +8,7 @@
 
 #include "../../gpu/verify_cases.h"
 #include "../attention/generated_kernel.h"
-#include "attnjit/sm100_plan.h"
+#include "plan/sm100/sm100_plan.h"
 #include "verify/compare.h"
 
 namespace attnjit::emulator {

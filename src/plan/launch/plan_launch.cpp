@@ -10,10 +10,9 @@
 #include <optional>
 
 #include "attnjit/launch.h"
-#include "attnjit/sm90_plan.h"
-#include "plan/launch_values.h"
-#include "plan/sm100_plan.h"
-#include "plan/sm90_plan.h"
+#include "plan/launch/launch_values.h"
+#include "plan/sm100/sm100_plan.h"
+#include "plan/sm90/sm90_plan.h"
 
 namespace attnjit {
 namespace {

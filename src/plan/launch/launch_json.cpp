@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes LAUNCH.json, and reads it back with every problem named by its field.
-#include "plan/launch_json.h"
+#include "plan/launch/launch_json.h"
 
 #include <fmt/format.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Draws a memory map in box-drawing characters.
-#include "plan/memory_map_text.h"
+#include "plan/print/memory_map_text.h"
 
 #include <algorithm>
 #include <string_view>

@@ -7,10 +7,10 @@
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 
-#include "attnjit/depth512_config.h"
-#include "attnjit/fa4_config.h"
-#include "attnjit/mla_config.h"
-#include "plan/plan_json.h"
+#include "plan/print/plan_json.h"
+#include "plan/reference/depth512_config.h"
+#include "plan/reference/fa4_config.h"
+#include "plan/reference/mla_config.h"
 
 namespace attnjit {
 

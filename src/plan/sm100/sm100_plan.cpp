@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plans the sm_100a and sm_103a kernels: it chooses tiles, stages, roles and registers.
-#include "plan/sm100_plan.h"
+#include "plan/sm100/sm100_plan.h"
 
 #include <fmt/format.h>
 
@@ -11,9 +11,9 @@
 #include <set>
 #include <utility>
 
-#include "plan/config_math.h"
-#include "plan/reference_json.h"
-#include "plan/sm100_layout.h"
+#include "plan/reference/config_math.h"
+#include "plan/reference/reference_json.h"
+#include "plan/sm100/sm100_layout.h"
 
 namespace attnjit {
 namespace {

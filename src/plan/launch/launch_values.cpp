@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Computes the tensors of a launch and the value of each of the kernel's parameters.
-#include "plan/launch_values.h"
+#include "plan/launch/launch_values.h"
 
 #include <fmt/format.h>
 

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <bit>
 
-#include "plan/launch_values.h"
-#include "plan/sm100_plan.h"
+#include "plan/launch/launch_values.h"
+#include "plan/sm100/sm100_plan.h"
 
 namespace attnjit {
 namespace {

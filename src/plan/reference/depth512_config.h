@@ -9,15 +9,14 @@
 #include <cstdint>
 #include <string>
 
-#include "attnjit/export.h"
-#include "attnjit/fa4_config.h"
 #include "attnjit/types.h"
+#include "plan/reference/fa4_config.h"
 
 namespace attnjit {
 
 // NOLINTBEGIN(readability-identifier-naming): the reference's names.
 
-struct ATTNJIT_EXPORT Depth512Config {
+struct Depth512Config {
   struct Args {
     Dtype qkv_dtype = Dtype::kBf16;
     std::int64_t num_q_heads = 0;

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "plan/kernel_parameters.h"
-#include "plan/sm100_plan.h"
+#include "plan/sm100/sm100_plan.h"
 
 namespace attnjit {
 namespace {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Prints a KernelPlan as JSON, with the fields of its architecture.
-#include "plan/kernel_json.h"
+#include "plan/print/kernel_json.h"
 
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "attnjit/sm100_plan.h"
-#include "attnjit/sm90_plan.h"
+#include "plan/sm100/sm100_plan.h"
+#include "plan/sm90/sm90_plan.h"
 
 namespace attnjit {
 namespace {

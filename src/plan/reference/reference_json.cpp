@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Prints the reference configurations as JSON, and chooses the one that a spec gets.
-#include "plan/reference_json.h"
+#include "plan/reference/reference_json.h"
 
 #include <fmt/format.h>
 

@@ -11,14 +11,13 @@
 #include <optional>
 #include <string>
 
-#include "attnjit/export.h"
 #include "attnjit/types.h"
 
 namespace attnjit {
 
 // NOLINTBEGIN(readability-identifier-naming): the reference's names.
 
-struct ATTNJIT_EXPORT Fa4Config {
+struct Fa4Config {
   /// What a configuration is derived from.
   struct Args {
     Dtype qkv_dtype = Dtype::kBf16;
@@ -124,7 +123,7 @@ struct ATTNJIT_EXPORT Fa4Config {
 };
 
 /// What TMAConsumerPipeline derives from a configuration, for K or for V.
-struct ATTNJIT_EXPORT TmaConsumerPipeline {
+struct TmaConsumerPipeline {
   TmaConsumerPipeline(const Fa4Config& config, bool is_k);
 
   bool is_k_major = false;
@@ -137,7 +136,7 @@ struct ATTNJIT_EXPORT TmaConsumerPipeline {
 
 /// What the oldest kernel of the family (SM100MHA2Q) derives from a configuration: element offsets
 /// of its shared memory, sizes of its tiles. It knew no fused ring, no rope part and no pair.
-struct ATTNJIT_EXPORT Mha2QValues {
+struct Mha2QValues {
   explicit Mha2QValues(const Fa4Config& config);
 
   std::int64_t HalfBM = 0;
@@ -157,9 +156,9 @@ struct ATTNJIT_EXPORT Mha2QValues {
 };
 
 /// Rows of one TMA box of a K or V tile: a whole tile, or a page where pages are smaller.
-ATTNJIT_EXPORT std::int64_t kv_sub_tile_rows(std::int64_t tile_rows, std::int64_t page_size);
+std::int64_t kv_sub_tile_rows(std::int64_t tile_rows, std::int64_t page_size);
 /// TMA boxes a tile.
-ATTNJIT_EXPORT std::int64_t kv_num_sub_tiles(std::int64_t tile_rows, std::int64_t page_size);
+std::int64_t kv_num_sub_tiles(std::int64_t tile_rows, std::int64_t page_size);
 
 // NOLINTEND(readability-identifier-naming)
 

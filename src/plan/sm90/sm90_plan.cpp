@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plans the sm_90a kernel: it chooses tiles, stages and registers.
-#include "plan/sm90_plan.h"
+#include "plan/sm90/sm90_plan.h"
 
 #include <fmt/format.h>
 
@@ -10,7 +10,6 @@
 #include <string_view>
 #include <variant>
 
-#include "attnjit/sm90_plan.h"
 #include "plan/kernel_parameters.h"
 
 namespace attnjit {

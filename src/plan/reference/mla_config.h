@@ -10,15 +10,14 @@
 #include <optional>
 #include <string>
 
-#include "attnjit/export.h"
-#include "attnjit/fa4_config.h"
 #include "attnjit/types.h"
+#include "plan/reference/fa4_config.h"
 
 namespace attnjit {
 
 // NOLINTBEGIN(readability-identifier-naming): the reference's names.
 
-struct ATTNJIT_EXPORT MlaConfig {
+struct MlaConfig {
   struct Args {
     Dtype qkv_dtype = Dtype::kBf16;
     Dtype rope_gmem_dtype = Dtype::kBf16;  ///< of the cache that holds the rope part

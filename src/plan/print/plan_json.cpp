@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Joins a reference configuration and a kernel plan into one JSON object.
-#include "plan/plan_json.h"
+#include "plan/print/plan_json.h"
 
 #include <fmt/format.h>
 
@@ -8,8 +8,8 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "plan/kernel_json.h"
-#include "plan/reference_json.h"
+#include "plan/print/kernel_json.h"
+#include "plan/reference/reference_json.h"
 
 namespace attnjit {
 

@@ -6,8 +6,8 @@
 
 #include <cstdint>
 
-#include "attnjit/depth512_config.h"
-#include "attnjit/sm100_plan.h"
+#include "plan/reference/depth512_config.h"
+#include "plan/sm100/sm100_plan.h"
 
 namespace attnjit {
 

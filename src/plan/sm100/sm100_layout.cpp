@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lays out shared memory, tensor memory and the barriers of an sm_100 kernel variant.
-#include "plan/sm100_layout.h"
+#include "plan/sm100/sm100_layout.h"
 
 #include <fmt/format.h>
 
@@ -8,8 +8,8 @@
 #include <bit>
 #include <string>
 
-#include "attnjit/fa4_config.h"
-#include "plan/config_math.h"
+#include "plan/reference/config_math.h"
+#include "plan/reference/fa4_config.h"
 
 namespace attnjit {
 namespace {

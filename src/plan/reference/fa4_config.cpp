@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Computes the reference tile configuration of the FlashAttention-4 kernel.
-#include "attnjit/fa4_config.h"
+#include "plan/reference/fa4_config.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <numeric>
 
-#include "plan/config_math.h"
+#include "plan/reference/config_math.h"
 
 namespace attnjit {
 namespace {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Computes the reference tile configuration for depths 256 and 512.
-#include "attnjit/depth512_config.h"
+#include "plan/reference/depth512_config.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "plan/config_math.h"
+#include "plan/reference/config_math.h"
 
 namespace attnjit {
 namespace {

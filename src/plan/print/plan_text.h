@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "plan/plan_json.h"
+#include "plan/print/plan_json.h"
 
 namespace attnjit {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lays out a plan's fields in columns and draws its memory maps.
-#include "plan/plan_text.h"
+#include "plan/print/plan_text.h"
 
 #include <fmt/format.h>
 
@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "plan/memory_map_text.h"
+#include "plan/print/memory_map_text.h"
 
 namespace attnjit {
 namespace {

@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "attnjit/emulator.h"
-#include "emulator/ptx_parser.h"
+#include "emulator/ptx/parser.h"
 #include "source_dir.h"
 
 namespace attnjit::emulator {

@@ -1,0 +1,595 @@
+// SPDX-License-Identifier: Apache-2.0
+// Integer and floating-point arithmetic, logic and shifts.
+#include <fmt/format.h>
+
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "emulator/decode/decoding.h"
+#include "emulator/decode/instruction_table.h"
+#include "emulator/machine/machine.h"
+
+namespace attnjit::emulator {
+namespace {
+
+bool is_wide_float(Type t) { return t == Type::kF32 || t == Type::kF64 || t == Type::kF32x2; }
+bool is_small_float(Type t) {
+  return t == Type::kF16 || t == Type::kF16x2 || t == Type::kBf16 || t == Type::kBf16x2;
+}
+
+/// A lane operation with the modifiers that arithmetic shares.
+struct Arithmetic {
+  LaneOp op = LaneOp::kAdd;
+  std::size_t sources = 2;
+  bool bits_only = false;  ///< .b types
+};
+
+// rcp and rsqrt .approx.ftz.f64 (PTX ISA 9.7.3.14, 9.7.3.17): only the upper word of the operand
+// counts, the lower word of the result is zero. mode: 1 for the root.
+Step execute_upper_word(Warp& warp, const Op& op, u32 mask) {
+  u64 result[32] = {};
+  constexpr u64 kSign = u64{1} << 63, kExponent = u64{0x7FF} << 52, kUpper = ~u64{0xFFFFFFFF};
+  const auto flush = [](u64 v) { return (v & kExponent) == 0 ? v & kSign : v; };
+  for (u32 lane = 0; lane < 32; ++lane) {
+    if ((mask >> lane & 1) == 0) continue;
+    const u64 word = warp.lane64(op.s[0], lane);
+    const auto a = std::bit_cast<double>(
+        flush(std::isnan(std::bit_cast<double>(word)) ? word : word & kUpper));
+    const double r =
+        op.mode == 1 ? std::copysign(1.0, a == 0.0 ? a : 1.0) / std::sqrt(std::abs(a)) : 1.0 / a;
+    const bool nan = std::isnan(r) || (op.mode == 1 && a < 0.0);
+    result[lane] = nan ? 0x7FFFFFFF00000000u : flush(std::bit_cast<u64>(r) & kUpper);
+  }
+  warp.blend(op.d, result, 2, mask);
+  if (warp.machine->checks)
+    warp.set_poison(op.d, warp.poison_of(op.s[0]), mask, warp.site_of(op.s[0]));
+  return Step::kNext;
+}
+
+bool emit_upper_word(Decoding& d, LaneOp operation, Ref to, Ref from) {
+  Op& op = d.emit(execute_upper_word);
+  op.d = to == kNoRef ? d.f.scratch(2) : to;
+  op.d_rows = 2;
+  op.s[0] = from;
+  op.mode = operation == LaneOp::kRsqrt ? 1 : 0;
+  return true;
+}
+
+bool decode_simple(Decoding& d, Arithmetic a) {
+  LaneRequest r;
+  r.op = a.op;
+  const int rounding = d.take_any({"rn", "rz", "rm", "rp"});
+  constexpr std::array kModes = {Rounding::kNearestEven, Rounding::kTowardZero, Rounding::kDown,
+                                 Rounding::kUp};
+  const bool approx = d.take("approx");
+  d.take("full");  // the whole range, to two ulps: the quotient will do
+  r.ftz = d.take("ftz");
+  r.saturate = d.take("sat");
+  r.relu = d.take("relu");
+  r.nan = d.take("NaN");
+  if (d.take("xorsign")) {
+    if (!d.take("abs")) return d.invalid(".xorsign needs .abs");
+    r.xorsign = true;
+  } else if ((a.op == LaneOp::kMin || a.op == LaneOp::kMax) && d.take("abs")) {
+    r.magnitude = true;
+  }
+  r.type = d.take_type();
+  if (r.type == Type::kNone) return d.invalid("a type is needed");
+  if (approx) {
+    if (a.op == LaneOp::kDiv) r.op = LaneOp::kDivApprox;
+    if (a.op == LaneOp::kRcp) r.op = LaneOp::kRcpApprox;
+    if (a.op == LaneOp::kSqrt) r.op = LaneOp::kSqrtApprox;
+  }
+  // f32 with one narrow operand, or two.
+  if (r.type == Type::kF32 &&
+      (a.op == LaneOp::kAdd || a.op == LaneOp::kSub || a.op == LaneOp::kFma)) {
+    const Type narrow = d.take_type();
+    if (narrow != Type::kNone) {
+      if (narrow != Type::kF16 && narrow != Type::kBf16)
+        return d.unsupported(fmt::format("type .{} is not modelled here", to_string(narrow)));
+      r.source = narrow;
+      r.op = a.op == LaneOp::kAdd   ? LaneOp::kMixedAdd
+             : a.op == LaneOp::kSub ? LaneOp::kMixedSub
+                                    : LaneOp::kMixedFma;
+      const bool fma = a.op == LaneOp::kFma;
+      if (!d.expect(fma ? 4 : 3, fma ? 4 : 3) || !d.done()) return false;
+      const Ref x = d.source(1, 16);
+      const Ref y = fma ? d.source(2, 16) : d.source(2, 32, Type::kF32);
+      const Ref z = fma ? d.source(3, 32, Type::kF32) : kNoRef;
+      const Ref to = d.destination(0, 32);
+      if (d.failed()) return false;
+      Op& op =
+          fma ? d.alu(select_lane(r), to, 32, {x, y, z}) : d.alu(select_lane(r), to, 32, {x, y});
+      op.imm = r.saturate ? 1 : 0;
+      op.fp_mode = fp_mode(
+          rounding < 0 ? Rounding::kNearestEven : kModes[static_cast<std::size_t>(rounding)],
+          r.ftz);
+      return !d.failed();
+    }
+  }
+  const int bits = bits_of(r.type);
+  if (a.bits_only && r.type != Type::kB16 && r.type != Type::kB32 && r.type != Type::kB64) {
+    // NOTE: typed spellings such as and.u32 are accepted by ptxas for .b32.
+    if (bits != 16 && bits != 32 && bits != 64)
+      return d.unsupported(fmt::format("type .{} is not modelled here", to_string(r.type)));
+  }
+  if (rounding > 0 && !is_wide_float(r.type))
+    return d.unsupported("this rounding mode is not modelled for the type");
+  std::size_t sources = a.sources;
+  if (r.magnitude && d.count() != 4) return d.unsupported(".abs alone needs three inputs");
+  if ((a.op == LaneOp::kMin || a.op == LaneOp::kMax) && d.count() == 4) {
+    if (r.type != Type::kF32 || r.xorsign)
+      return d.unsupported("three inputs are of .f32, without .xorsign");
+    r.op = a.op == LaneOp::kMin ? LaneOp::kMin3 : LaneOp::kMax3;
+    sources = 3;
+  }
+  if (!d.expect(sources + 1, sources + 1) || !d.done()) return false;
+  std::array<Ref, 3> s{kNoRef, kNoRef, kNoRef};
+  for (std::size_t i = 0; i < sources; ++i) s[i] = d.source(i + 1, bits, r.type);
+  const Ref to = d.destination(0, bits);
+  if (d.failed()) return false;
+  if (approx && r.ftz && r.type == Type::kF64) return emit_upper_word(d, r.op, to, s[0]);
+  const LaneFn lane = select_lane(r);
+  Op& op = sources == 1   ? d.alu(lane, to, bits, {s[0]})
+           : sources == 2 ? d.alu(lane, to, bits, {s[0], s[1]})
+                          : d.alu(lane, to, bits, {s[0], s[1], s[2]});
+  if (is_small_float(r.type))
+    op.imm = (r.saturate ? 1u : 0u) | (r.relu ? 2u : 0u) | (r.ftz ? 4u : 0u) | (r.nan ? 8u : 0u) |
+             (r.xorsign ? 16u : 0u);
+  if (r.type == Type::kF32 || r.type == Type::kF64 || r.type == Type::kF32x2) {
+    op.fp_mode = fp_mode(
+        rounding < 0 ? Rounding::kNearestEven : kModes[static_cast<std::size_t>(rounding)], r.ftz);
+  }
+  return !d.failed();
+}
+
+template <LaneOp Operation, std::size_t Sources, bool Bits = false>
+bool simple(Decoding& d) {
+  return decode_simple(d, {Operation, Sources, Bits});
+}
+
+// Carry chains: add.cc, addc, sub.cc, subc, mad.cc, madc.
+enum CarryMode : u8 {
+  kCarrySub = 1,
+  kCarryIn = 2,
+  kCarryOut = 4,
+  kCarryMadLo = 8,
+  kCarryMadHi = 16
+};
+
+Step execute_carry(Warp& warp, const Op& op, u32 mask) {
+  const bool wide = op.bytes == 8;
+  u64 result[32] = {};
+  u32 carry_out = 0;
+  for (u32 lane = 0; lane < 32; ++lane) {
+    if ((mask >> lane & 1) == 0) continue;
+    u64 a = warp.value(op.s[0], lane, wide);
+    u64 b = warp.value(op.s[1], lane, wide);
+    const u64 carry = (op.mode & kCarryIn) != 0 ? (warp.carry >> lane & 1) : 0;
+    if ((op.mode & (kCarryMadLo | kCarryMadHi)) != 0) {
+      u128 product = static_cast<u128>(a) * b;
+      if ((op.type == Type::kS32 || op.type == Type::kS64)) {
+        const s64 sa = wide ? static_cast<s64>(a) : static_cast<s64>(static_cast<s32>(a));
+        const s64 sb = wide ? static_cast<s64>(b) : static_cast<s64>(static_cast<s32>(b));
+        product = static_cast<u128>(static_cast<s128>(sa) * sb);
+      }
+      const int shift = (op.mode & kCarryMadHi) != 0 ? (wide ? 64 : 32) : 0;
+      a = static_cast<u64>(product >> shift);
+      if (!wide) a = static_cast<u32>(a);
+      b = warp.value(op.s[2], lane, wide);
+    }
+    u128 sum;
+    bool out;
+    const u128 one = 1;
+    const int bits = wide ? 64 : 32;
+    if ((op.mode & kCarrySub) != 0) {
+      sum = static_cast<u128>(a) - b - carry;
+      out = static_cast<u128>(a) < static_cast<u128>(b) + carry;  // borrow
+    } else {
+      sum = static_cast<u128>(a) + b + carry;
+      out = sum >= (one << bits);
+    }
+    result[lane] = static_cast<u64>(sum);
+    if (out) carry_out |= u32{1} << lane;
+  }
+  if (wide) {
+    warp.blend(op.d, result, 2, mask);
+  } else {
+    u32 narrow[32];
+    for (int i = 0; i < 32; ++i) narrow[i] = static_cast<u32>(result[i]);
+    warp.blend(op.d, narrow, 1, mask);
+  }
+  if ((op.mode & kCarryOut) != 0) warp.carry = (warp.carry & ~mask) | (carry_out & mask);
+  if (warp.machine->checks) {
+    u32 poison = 0;
+    for (const Ref r : op.s) poison |= warp.poison_of(r);
+    warp.set_poison(op.d, poison, mask, warp.site_of(op.s[0]));
+  }
+  return Step::kNext;
+}
+
+bool decode_carry(Decoding& d, u8 mode) {
+  if ((mode & (kCarryMadLo | kCarryMadHi)) != 0) {
+    const int half = d.take_any({"lo", "hi"});
+    if (half < 0) return d.invalid(".lo or .hi is needed");
+    mode = static_cast<u8>((mode & ~(kCarryMadLo | kCarryMadHi)) |
+                           (half == 0 ? kCarryMadLo : kCarryMadHi));
+  }
+  if (d.take("cc")) mode |= kCarryOut;
+  const Type type = d.take_type();
+  const int bits = bits_of(type);
+  if (bits != 32 && bits != 64) return d.unsupported("carry needs a 32- or 64-bit type");
+  const std::size_t sources = (mode & (kCarryMadLo | kCarryMadHi)) != 0 ? 3 : 2;
+  if (!d.expect(sources + 1, sources + 1) || !d.done()) return false;
+  std::array<Ref, 3> s{kNoRef, kNoRef, kNoRef};
+  for (std::size_t i = 0; i < sources; ++i) s[i] = d.source(i + 1, bits);
+  Ref to = d.destination(0, bits);
+  if (to == kNoRef) to = d.f.scratch(2);
+  if (d.failed()) return false;
+  Op& op = d.emit(execute_carry);
+  op.d = to;
+  op.mode = mode;
+  op.type = type;
+  op.bytes = static_cast<u8>(bits / 8);
+  for (std::size_t i = 0; i < sources; ++i) op.s[i] = s[i];
+  return true;
+}
+
+bool decode_add(Decoding& d) {
+  return d.has("cc") ? decode_carry(d, 0) : simple<LaneOp::kAdd, 2>(d);
+}
+bool decode_sub(Decoding& d) {
+  return d.has("cc") ? decode_carry(d, kCarrySub) : simple<LaneOp::kSub, 2>(d);
+}
+
+// mul and mad: .lo, .hi, .wide for integers; floats otherwise.
+bool decode_multiply(Decoding& d, bool mad) {
+  if (mad && d.has("cc")) return decode_carry(d, kCarryMadLo);
+  const int part = d.take_any({"lo", "hi", "wide"});
+  if (part < 0) {
+    // mad.f32 is fma; mul of integers needs a part.
+    return mad ? simple<LaneOp::kFma, 3>(d) : simple<LaneOp::kMulLo, 2>(d);
+  }
+  LaneRequest r;
+  r.saturate = d.take("sat");
+  r.type = d.take_type();
+  if (r.saturate && (!mad || part != 1 || r.type != Type::kS32))
+    return d.unsupported(".sat is of mad.hi.s32");
+  constexpr std::array kMul = {LaneOp::kMulLo, LaneOp::kMulHi, LaneOp::kMulWide};
+  constexpr std::array kMad = {LaneOp::kMadLo, LaneOp::kMadHi, LaneOp::kMadWide};
+  r.op = (mad ? kMad : kMul)[static_cast<std::size_t>(part)];
+  const int bits = bits_of(r.type);
+  const int result = part == 2 ? bits * 2 : bits;
+  if (!d.expect(mad ? 4 : 3, mad ? 4 : 3) || !d.done()) return false;
+  const Ref a = d.source(1, bits), b = d.source(2, bits);
+  const Ref c = mad ? d.source(3, result) : kNoRef;
+  const Ref to = d.destination(0, result);
+  if (d.failed()) return false;
+  if (mad) {
+    d.alu(select_lane(r), to, result, {a, b, c});
+  } else {
+    d.alu(select_lane(r), to, result, {a, b});
+  }
+  return !d.failed();
+}
+
+bool decode_24(Decoding& d, bool mad) {
+  const int part = d.take_any({"lo", "hi"});
+  const bool saturate = mad && d.take("sat");
+  LaneRequest r;
+  r.op = part == 1 ? LaneOp::kMul24Hi : LaneOp::kMul24Lo;
+  r.type = d.take_type();
+  if (r.type != Type::kU32 && r.type != Type::kS32)
+    return d.unsupported("24-bit products are of 32-bit types");
+  if (!d.expect(mad ? 4 : 3, mad ? 4 : 3) || !d.done()) return false;
+  const Ref a = d.source(1, 32), b = d.source(2, 32);
+  const Ref to = d.destination(0, 32);
+  if (d.failed()) return false;
+  if (!mad) {
+    d.alu(select_lane(r), to, 32, {a, b});
+    return !d.failed();
+  }
+  const Ref c = d.source(3, 32);
+  const Ref product = d.f.scratch(1);
+  d.alu(select_lane(r), product, 32, {a, b});
+  LaneRequest add;
+  add.op = LaneOp::kAdd;
+  add.type = saturate ? Type::kS32 : Type::kU32;
+  add.saturate = saturate;
+  d.alu(select_lane(add), to, 32, {product, c});
+  return !d.failed();
+}
+
+bool decode_shift(Decoding& d, LaneOp op_kind) {
+  LaneRequest r;
+  r.op = op_kind;
+  r.type = d.take_type();
+  const int bits = bits_of(r.type);
+  if (bits != 16 && bits != 32 && bits != 64)
+    return d.unsupported("shifts are of 16, 32 or 64 bits");
+  if (!d.expect(3, 3) || !d.done()) return false;
+  const Ref a = d.source(1, bits), b = d.source(2, 32), to = d.destination(0, bits);
+  if (d.failed()) return false;
+  d.alu(select_lane(r), to, bits, {a, b});
+  return !d.failed();
+}
+
+bool decode_funnel(Decoding& d) {
+  const int direction = d.take_any({"l", "r"});
+  const int kind = d.take_any({"wrap", "clamp"});
+  if (direction < 0 || kind < 0) return d.invalid(".l or .r and .wrap or .clamp are needed");
+  LaneRequest r;
+  r.op = direction == 0 ? (kind == 0 ? LaneOp::kShfLeftWrap : LaneOp::kShfLeftClamp)
+                        : (kind == 0 ? LaneOp::kShfRightWrap : LaneOp::kShfRightClamp);
+  if (bits_of(d.take_type()) != 32) return d.unsupported("shf is of .b32");
+  if (!d.expect(4, 4) || !d.done()) return false;
+  const Ref a = d.source(1, 32), b = d.source(2, 32), c = d.source(3, 32),
+            to = d.destination(0, 32);
+  if (d.failed()) return false;
+  d.alu(select_lane(r), to, 32, {a, b, c});
+  return true;
+}
+
+// s[0]: the result, s[1]: q; mode: 0 and, 1 or
+Step execute_lop3_predicate(Warp& warp, const Op& op, u32 mask) {
+  u32 nonzero = 0;
+  for (u32 lane = 0; lane < 32; ++lane)
+    if (warp.lane32(op.s[0], lane) != 0) nonzero |= u32{1} << lane;
+  const u32 q = warp.predicate(op.s[1]);
+  warp.set_predicate(op.d, op.mode == 0 ? nonzero & q : nonzero | q, mask);
+  if (warp.machine->checks)
+    warp.set_poison(op.d, warp.poison_of(op.s[0]) | warp.poison_of(op.s[1]), mask, op.site);
+  return Step::kNext;
+}
+
+bool decode_lop3(Decoding& d) {
+  // lop3.BoolOp d|p, a, b, c, table, q: p = (d != 0) BoolOp q.
+  const int combines = d.take_any({"and", "or"});
+  if (bits_of(d.take_type()) != 32) return d.unsupported("lop3 is of .b32");
+  u64 table = 0;
+  const std::size_t operands = combines < 0 ? 5 : 6;
+  if (!d.expect(operands, operands) || !d.done() || !d.immediate(4, &table)) return false;
+  const Ref a = d.source(1, 32), b = d.source(2, 32), c = d.source(3, 32);
+  if (combines < 0) {
+    const Ref to = d.destination(0, 32);
+    if (d.failed()) return false;
+    d.alu(select_lane({LaneOp::kLop3}), to, 32, {a, b, c}).imm = table & 0xFF;
+    return true;
+  }
+  const Operand& pair = d.in.operands[0];
+  if (pair.kind != Operand::Kind::kPair) return d.invalid("two destinations d|p are needed");
+  Ref to = d.destination(pair.parts[0], 32);
+  const Ref predicate = d.destination(pair.parts[1], 1), q = d.source(5, 1);
+  if (d.failed()) return false;
+  if (to == kNoRef) to = d.f.scratch(1);
+  d.alu(select_lane({LaneOp::kLop3}), to, 32, {a, b, c}).imm = table & 0xFF;
+  Op& op = d.emit(execute_lop3_predicate);
+  op.d = predicate == kNoRef ? d.f.scratch_predicate() : predicate;
+  op.d_rows = 0;
+  op.s[0] = to;
+  op.s[1] = q;
+  op.mode = static_cast<u8>(combines);
+  return true;
+}
+
+bool decode_prmt(Decoding& d) {
+  if (bits_of(d.take_type()) != 32) return d.unsupported("prmt is of .b32");
+  const int mode = 1 + d.take_any({"f4e", "b4e", "rc8", "ecl", "ecr", "rc16"});
+  if (!d.expect(4, 4) || !d.done()) return false;
+  const Ref a = d.source(1, 32), b = d.source(2, 32), c = d.source(3, 32),
+            to = d.destination(0, 32);
+  if (d.failed()) return false;
+  d.alu(select_lane({LaneOp::kPrmt}), to, 32, {a, b, c}).imm = static_cast<u64>(mode);
+  return true;
+}
+
+bool decode_bit_field(Decoding& d, bool insert) {
+  LaneRequest r;
+  r.op = insert ? LaneOp::kBfi : LaneOp::kBfe;
+  r.type = d.take_type();
+  const int bits = bits_of(r.type);
+  if (bits != 32 && bits != 64) return d.unsupported("bit fields are of 32 or 64 bits");
+  if (!d.expect(insert ? 5 : 4, insert ? 5 : 4) || !d.done()) return false;
+  const Ref to = d.destination(0, bits);
+  const Ref a = d.source(1, bits);
+  const Ref b = d.source(2, insert ? bits : 32), c = d.source(3, 32),
+            e = insert ? d.source(4, 32) : kNoRef;
+  if (d.failed()) return false;
+  if (insert) {
+    d.alu(select_lane(r), to, bits, {a, b, c, e});
+  } else {
+    d.alu(select_lane(r), to, bits, {a, b, c});
+  }
+  return !d.failed();
+}
+
+// popc, clz, bfind: a 32-bit result whatever the source.
+bool decode_count(Decoding& d, LaneOp op_kind) {
+  LaneRequest r;
+  r.op = op_kind;
+  if (op_kind == LaneOp::kBfind && d.take("shiftamt")) r.op = LaneOp::kBfindShift;
+  r.type = d.take_type();
+  const int bits = bits_of(r.type);
+  if (bits != 32 && bits != 64) return d.unsupported("this counts in 32 or 64 bits");
+  if (!d.expect(2, 2) || !d.done()) return false;
+  const Ref a = d.source(1, bits), to = d.destination(0, 32);
+  if (d.failed()) return false;
+  d.alu(select_lane(r), to, 32, {a});
+  return !d.failed();
+}
+
+bool decode_dot(Decoding& d, bool pairs) {
+  LaneRequest r;
+  r.op = LaneOp::kDp4a;
+  if (pairs) {
+    const int half = d.take_any({"lo", "hi"});
+    r.op = half == 1 ? LaneOp::kDp2aHi : LaneOp::kDp2aLo;
+  }
+  const Type a_type = d.take_type(), b_type = d.take_type();
+  if (!d.expect(4, 4) || !d.done()) return false;
+  const Ref a = d.source(1, 32), b = d.source(2, 32), c = d.source(3, 32),
+            to = d.destination(0, 32);
+  if (d.failed()) return false;
+  d.alu(select_lane(r), to, 32, {a, b, c}).imm =
+      (a_type == Type::kS32 ? 1u : 0u) | (b_type == Type::kS32 ? 2u : 0u);
+  return true;
+}
+
+bool decode_words(Decoding& d, LaneOp wrap, LaneOp clamp, std::size_t sources) {
+  LaneRequest r;
+  const int kind = d.take_any({"wrap", "clamp"});
+  r.op = kind == 1 ? clamp : wrap;
+  r.type = d.take_type();
+  if (bits_of(r.type) != 32) return d.unsupported("a 32-bit type is needed");
+  if (!d.expect(sources + 1, sources + 1) || !d.done()) return false;
+  const Ref a = d.source(1, 32), b = d.source(2, 32), c = sources == 3 ? d.source(3, 32) : kNoRef,
+            to = d.destination(0, 32);
+  if (d.failed()) return false;
+  if (sources == 3) {
+    d.alu(select_lane(r), to, 32, {a, b, c});
+  } else {
+    d.alu(select_lane(r), to, 32, {a, b});
+  }
+  return true;
+}
+
+// Logic on registers or predicates.
+Step execute_predicate_logic(Warp& warp, const Op& op, u32 mask) {
+  const u32 a = warp.predicate(op.s[0]);
+  const u32 b = op.s[1] == kNoRef ? 0 : warp.predicate(op.s[1]);
+  u32 r = a;
+  if (op.mode == 1) r = a & b;
+  if (op.mode == 2) r = a | b;
+  if (op.mode == 3) r = a ^ b;
+  if (op.mode == 4) r = ~a;
+  warp.set_predicate(op.d, r, mask);
+  if (warp.machine->checks)
+    warp.set_poison(op.d, warp.poison_of(op.s[0]) | warp.poison_of(op.s[1]), mask, 0);
+  return Step::kNext;
+}
+
+template <LaneOp Operation, u8 Mode>
+bool decode_logic(Decoding& d) {
+  const std::size_t sources = Mode == 4 ? 1 : 2;
+  if (!d.has("pred")) return decode_simple(d, {Operation, sources, true});
+  d.take("pred");
+  if (!d.expect(sources + 1, sources + 1) || !d.done()) return false;
+  const Ref a = d.source(1, 1), b = sources == 2 ? d.source(2, 1) : kNoRef;
+  Ref to = d.destination(0, 1);
+  if (to == kNoRef) to = d.f.scratch_predicate();
+  if (d.failed()) return false;
+  Op& op = d.emit(execute_predicate_logic);
+  op.d = to;
+  op.d_rows = 0;
+  op.s[0] = a;
+  op.s[1] = b;
+  op.mode = Mode;
+  return true;
+}
+
+bool decode_testp(Decoding& d) {
+  const int which =
+      d.take_any({"finite", "infinite", "number", "notanumber", "normal", "subnormal"});
+  LaneRequest r;
+  r.op = LaneOp::kTestp;
+  r.type = d.take_type();
+  if (which < 0) return d.invalid("a test is needed");
+  if (!d.expect(2, 2) || !d.done()) return false;
+  const Ref a = d.source(1, bits_of(r.type)), to = d.destination(0, 1);
+  if (d.failed()) return false;
+  d.alu(select_lane(r), to, 1, {a}).imm = static_cast<u64>(which);
+  return !d.failed();
+}
+
+}  // namespace
+
+void add_arithmetic(InstructionTable& t) {
+  constexpr std::string_view kFloats =
+      "f32, f64, f32x2, f16(x2), bf16(x2), mixed f32.f16/bf16; .rn .rz .rm .rp .ftz .sat";
+  t.add({"add", "", "arithmetic",
+         "u/s16-64, u/s16x2, .cc, .sat; f32, f64, f32x2, f16(x2), bf16(x2), mixed f32.f16/bf16; "
+         ".rn .rz .rm .rp .ftz .sat",
+         "9.7.1.1, 9.7.3.4", decode_add});
+  t.add({"sub", "", "arithmetic", "as add", "9.7.1.2, 9.7.3.5", decode_sub});
+  t.add({"addc", "", "arithmetic", ".cc", "9.7.2.2",
+         [](Decoding& d) { return decode_carry(d, kCarryIn); }});
+  t.add({"subc", "", "arithmetic", ".cc", "9.7.2.4",
+         [](Decoding& d) { return decode_carry(d, kCarryIn | kCarrySub); }});
+  t.add({"madc", "", "arithmetic", ".lo .hi .cc", "9.7.2.6",
+         [](Decoding& d) { return decode_carry(d, kCarryIn | kCarryMadLo); }});
+  t.add({"mul", "", "arithmetic", ".lo .hi .wide of integers; floats as add", "9.7.1.3, 9.7.3.6",
+         [](Decoding& d) { return decode_multiply(d, false); }});
+  t.add({"mad", "", "arithmetic", ".lo .hi .wide .cc of integers; floats as fma",
+         "9.7.1.4, 9.7.3.8", [](Decoding& d) { return decode_multiply(d, true); }});
+  t.add({"fma", "", "arithmetic", kFloats, "9.7.3.7", simple<LaneOp::kFma, 3>});
+  t.add({"mul24", "", "arithmetic", ".lo .hi", "9.7.1.5",
+         [](Decoding& d) { return decode_24(d, false); }});
+  t.add({"mad24", "", "arithmetic", ".lo .hi, .hi.sat", "9.7.1.6",
+         [](Decoding& d) { return decode_24(d, true); }});
+  t.add({"div", "", "arithmetic", "integers; f32, f64 .rn .rz .rm .rp; .approx .full",
+         "9.7.1.8, 9.7.3.9", simple<LaneOp::kDiv, 2>});
+  t.add({"rem", "", "arithmetic", "integers", "9.7.1.9", simple<LaneOp::kRem, 2>});
+  t.add({"abs", "", "arithmetic", "integers, floats; .ftz", "9.7.1.10, 9.7.3.10",
+         simple<LaneOp::kAbs, 1>});
+  t.add({"neg", "", "arithmetic", "integers, floats; .ftz", "9.7.1.11, 9.7.3.11",
+         simple<LaneOp::kNeg, 1>});
+  t.add({"min", "", "arithmetic", "integers, pairs; floats: .ftz .NaN .xorsign.abs, three inputs",
+         "9.7.1.12, 9.7.3.12", simple<LaneOp::kMin, 2>});
+  t.add({"max", "", "arithmetic", "as min", "9.7.1.13, 9.7.3.13", simple<LaneOp::kMax, 2>});
+  t.add({"sad", "", "arithmetic", "", "9.7.1.7", simple<LaneOp::kSad, 3>});
+  t.add({"popc", "", "arithmetic", "", "9.7.1.14",
+         [](Decoding& d) { return decode_count(d, LaneOp::kPopc); }});
+  t.add({"clz", "", "arithmetic", "", "9.7.1.15",
+         [](Decoding& d) { return decode_count(d, LaneOp::kClz); }});
+  t.add({"bfind", "", "arithmetic", ".shiftamt", "9.7.1.16",
+         [](Decoding& d) { return decode_count(d, LaneOp::kBfind); }});
+  t.add({"fns", "", "arithmetic", "", "9.7.1.17",
+         [](Decoding& d) { return decode_words(d, LaneOp::kFns, LaneOp::kFns, 3); }});
+  t.add({"brev", "", "arithmetic", "", "9.7.1.18", simple<LaneOp::kBrev, 1, true>});
+  t.add({"bfe", "", "arithmetic", "", "9.7.1.19",
+         [](Decoding& d) { return decode_bit_field(d, false); }});
+  t.add({"bfi", "", "arithmetic", "", "9.7.1.20",
+         [](Decoding& d) { return decode_bit_field(d, true); }});
+  t.add({"szext", "", "arithmetic", ".wrap .clamp", "9.7.1.21",
+         [](Decoding& d) { return decode_words(d, LaneOp::kSzextWrap, LaneOp::kSzextClamp, 2); }});
+  t.add({"bmsk", "", "arithmetic", ".wrap .clamp", "9.7.1.22",
+         [](Decoding& d) { return decode_words(d, LaneOp::kBmskWrap, LaneOp::kBmskClamp, 2); }});
+  t.add(
+      {"dp4a", "", "arithmetic", "", "9.7.1.23", [](Decoding& d) { return decode_dot(d, false); }});
+  t.add({"dp2a", "", "arithmetic", ".lo .hi", "9.7.1.24",
+         [](Decoding& d) { return decode_dot(d, true); }});
+  t.add({"testp", "", "arithmetic", "", "9.7.3.2", decode_testp});
+  t.add({"copysign", "", "arithmetic", "", "9.7.3.3", simple<LaneOp::kCopysign, 2>});
+  t.add({"rcp", "", "arithmetic", "f32 .rn .rz .rm .rp .approx, f64; correctly rounded", "9.7.3.14",
+         simple<LaneOp::kRcp, 1>});
+  t.add({"sqrt", "", "arithmetic", "f32 .rn .rz .rm .rp .approx, f64; correctly rounded",
+         "9.7.3.16", simple<LaneOp::kSqrt, 1>});
+  t.add({"rsqrt", "", "arithmetic", ".approx f32, f64; correctly rounded in double", "9.7.3.17",
+         simple<LaneOp::kRsqrt, 1>});
+  t.add({"sin", "", "arithmetic", ".approx f32, to the last bit", "9.7.3.18",
+         simple<LaneOp::kSin, 1>});
+  t.add({"cos", "", "arithmetic", ".approx f32, to the last bit", "9.7.3.19",
+         simple<LaneOp::kCos, 1>});
+  t.add({"lg2", "", "arithmetic", ".approx f32, to the last bit", "9.7.3.20",
+         simple<LaneOp::kLg2, 1>});
+  t.add({"ex2", "", "arithmetic", ".approx f32, f16(x2), bf16(x2), to the last bit", "9.7.3.21",
+         simple<LaneOp::kEx2, 1>});
+  t.add({"tanh", "", "arithmetic", ".approx f32, f16(x2), bf16(x2), to the last bit", "9.7.3.22",
+         simple<LaneOp::kTanh, 1>});
+  t.add({"and", "", "logic", ".b16 .b32 .b64 .pred", "9.7.8.1", decode_logic<LaneOp::kAnd, 1>});
+  t.add({"or", "", "logic", ".b16 .b32 .b64 .pred", "9.7.8.2", decode_logic<LaneOp::kOr, 2>});
+  t.add({"xor", "", "logic", ".b16 .b32 .b64 .pred", "9.7.8.3", decode_logic<LaneOp::kXor, 3>});
+  t.add({"not", "", "logic", ".b16 .b32 .b64 .pred", "9.7.8.4", decode_logic<LaneOp::kNot, 4>});
+  t.add({"cnot", "", "logic", ".b16 .b32 .b64", "9.7.8.5", simple<LaneOp::kCnot, 1, true>});
+  t.add({"lop3", "", "logic", ".b32; .and .or with predicates", "9.7.8.6", decode_lop3});
+  t.add({"shf", "", "logic", ".l .r .wrap .clamp", "9.7.8.7", decode_funnel});
+  t.add({"shl", "", "logic", "", "9.7.8.8",
+         [](Decoding& d) { return decode_shift(d, LaneOp::kShl); }});
+  t.add({"shr", "", "logic", "", "9.7.8.9",
+         [](Decoding& d) { return decode_shift(d, LaneOp::kShr); }});
+  t.add({"prmt", "", "logic", "all modes", "9.7.9.7", decode_prmt});
+}
+
+}  // namespace attnjit::emulator

@@ -1,0 +1,361 @@
+// SPDX-License-Identifier: Apache-2.0
+// CTA-wide named barriers, the cluster's barrier, setmaxnreg and griddepcontrol.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "emulator/decode/decoding.h"
+#include "emulator/decode/instruction_table.h"
+#include "emulator/machine/machine.h"
+#include "emulator/memory/tensor_memory.h"
+
+namespace attnjit::emulator {
+namespace {
+
+enum BarrierKind : u8 { kSync, kArrive, kRedPopulation, kRedAnd, kRedOr };
+
+void complete_barrier(Warp& warp, NamedBarrier& b) {
+  ++b.generation;
+  b.completed = b.arriving;
+  b.arriving = {};
+  b.result_population = b.population;
+  b.result_all = b.all;
+  b.result_any = b.any;
+  b.population = 0;
+  b.all = true;
+  b.any = false;
+  b.arrived = 0;
+  b.expected = 0;
+  warp.cluster->note_progress();
+}
+
+// s = {id, count, predicate}
+Step execute_barrier(Warp& warp, const Op& op, u32 mask) {
+  Group& group = *warp.group;
+  const auto kind = static_cast<BarrierKind>(op.mode);
+  if (!group.arrived && (op.flags & kOpAligned) != 0) {
+    const Step step = gather_warp(warp, op, mask);
+    if (step != Step::kNext) return step;
+  }
+  const u32 first = static_cast<u32>(__builtin_ctz(mask));
+  const u32 id = warp.lane32(op.s[0], first);
+  if (id >= 16) {
+    warp.cluster->report(FindingKind::kBarrier, &warp, static_cast<int>(first), op.site,
+                         fmt::format("barrier {}: ids are 0 to 15", id));
+    return Step::kNext;
+  }
+  NamedBarrier& b = warp.cta->barriers[id];
+  if (!group.arrived) {
+    const bool counted = op.s[1] != kNoRef;
+    const u32 count = counted ? warp.lane32(op.s[1], first) : warp.cta->live_threads;
+    if (warp.machine->checks) {
+      warp.require_defined(op.s[0], mask, op, "the barrier's id");
+      warp.require_defined(op.s[1], mask, op, "the barrier's count");
+    }
+    if (counted && (count == 0 || count % 32 != 0)) {
+      warp.cluster->report(
+          FindingKind::kBarrier, &warp, static_cast<int>(first), op.site,
+          fmt::format("barrier {}: a count of {} threads is no multiple of 32", id, count));
+      return Step::kNext;
+    }
+    if (b.arrived != 0 && counted && b.counted && b.expected != count) {
+      warp.cluster->report(
+          FindingKind::kBarrier, &warp, static_cast<int>(first), op.site,
+          fmt::format("barrier {}: this warp counts {} threads, others {}", id, count, b.expected));
+    }
+    b.expected = count;
+    b.counted = counted;
+    // A warp counts whole where the count is given, its missing threads included.
+    const u32 threads =
+        counted && mask == warp.live ? 32 : static_cast<u32>(__builtin_popcount(mask));
+    if (b.arrived + threads > b.expected && counted) {
+      warp.cluster->report(FindingKind::kBarrier, &warp, static_cast<int>(first), op.site,
+                           fmt::format("barrier {}: {} threads arrive where {} are expected", id,
+                                       b.arrived + threads, b.expected));
+    }
+    b.arrived += threads;
+    warp.release_into(b.arriving);
+    if (kind >= kRedPopulation) {
+      const u32 p = warp.predicate(op.s[2]) & mask;
+      if (warp.machine->checks && (warp.poison_of(op.s[2]) & mask) != 0)
+        warp.require_defined(op.s[2], mask, op, "the barrier's predicate");
+      b.population += static_cast<u32>(__builtin_popcount(p));
+      b.all = b.all && p == mask;
+      b.any = b.any || p != 0;
+    }
+    const u64 generation = b.generation;
+    const bool complete = b.arrived >= b.expected;
+    if (complete) complete_barrier(warp, b);
+    warp.cluster->note_progress();
+    if (kind == kArrive) return Step::kNext;
+    if (!complete) {
+      group.arrived = true;
+      group.state = Group::State::kBlocked;
+      group.wait = {};
+      group.wait.kind = Wait::Kind::kNamedBarrier;
+      group.wait.address = id;
+      group.wait.value = generation;
+      group.wait.since = warp.cluster->steps;
+      return Step::kWait;
+    }
+  } else if (b.generation == group.wait.value) {
+    group.state = Group::State::kBlocked;
+    return Step::kWait;
+  }
+  if (group.arrived && warp.machine->options.stats) {
+    warp.cluster->stats.barrier_wait_steps[fmt::format("bar {}", id)] +=
+        warp.cluster->steps - group.wait.since;
+  }
+  group.arrived = false;
+  warp.view.acquire(b.completed);
+  if (kind >= kRedPopulation) {
+    if (kind == kRedPopulation) {
+      u32 result[32];
+      std::fill_n(result, 32, b.result_population);
+      if (op.d != kNoRef) warp.blend(op.d, result, 1, mask);
+    } else if (op.d != kNoRef) {
+      warp.set_predicate(op.d, (kind == kRedAnd ? b.result_all : b.result_any) ? ~u32{0} : 0, mask);
+    }
+    if (warp.machine->checks) warp.set_poison(op.d, 0, mask, 0);
+  }
+  return Step::kNext;
+}
+
+bool decode_barrier(Decoding& d) {
+  const bool is_bar = d.in.root == "bar";
+  d.take("cta");
+  const int what = d.take_any({"sync", "arrive", "red"});
+  if (what < 0) return d.unsupported("this form of the barrier is not modelled");
+  const bool aligned = d.take("aligned") || is_bar;
+  u8 kind = what == 1 ? kArrive : kSync;
+  std::size_t at = 0;
+  Ref to = kNoRef;
+  if (what == 2) {
+    const int op = d.take_any({"popc", "and", "or"});
+    d.take_type();
+    if (op < 0) return d.invalid("an operation is needed");
+    kind = static_cast<u8>(kRedPopulation + op);
+    at = 1;
+    if (!d.expect(3, 4)) return false;
+    to = d.destination(0, op == 0 ? 32 : 1);
+  } else if (!d.expect(what == 1 ? 2 : 1, 2)) {
+    return false;
+  }
+  if (!d.done()) return false;
+  const Ref id = d.source(at, 32);
+  Ref count = kNoRef, p = kNoRef;
+  if (what == 2) {
+    p = d.source(d.count() - 1, 1);
+    if (d.count() == 4) count = d.source(2, 32);
+  } else if (d.count() == 2) {
+    count = d.source(1, 32);
+  }
+  if (d.failed()) return false;
+  Op& op = d.emit(execute_barrier);
+  op.d = to;
+  op.d_rows = kind == kRedPopulation ? 1 : 0;
+  op.s = {id, count, p, kNoRef};
+  op.mode = kind;
+  if (aligned) op.flags = static_cast<u8>(op.flags | kOpAligned);
+  return true;
+}
+
+// What a relaxed arrival publishes: all before the last fence, and the mbarriers' inits before a
+// fence.mbarrier_init (9.7.13.4; CUTLASS begins its clusters so).
+void publish_fenced(Warp& warp) {
+  Cluster& cluster = *warp.cluster;
+  if (!warp.fence_view.generic.empty()) cluster.cluster_arriving.acquire(warp.fence_view);
+  for (auto& cta : cluster.ctas) {
+    for (auto& [address, b] : cta->mbarriers) {
+      if (!b.fenced || b.published || b.init_agent != warp.agent) continue;
+      b.published = true;
+      cluster.published_inits.emplace_back(cta.get(), address);
+    }
+  }
+}
+
+// barrier.cluster: mode 0 arrive, 1 wait; imm: relaxed
+Step execute_cluster_barrier(Warp& warp, const Op& op, u32 mask) {
+  Cluster& cluster = *warp.cluster;
+  Group& group = *warp.group;
+  if ((op.flags & kOpAligned) != 0 && !group.arrived) {
+    const Step step = gather_warp(warp, op, mask);
+    if (step != Step::kNext) return step;
+  }
+  if (op.mode == 0) {
+    for (u32 lane = 0; lane < 32; ++lane) {
+      if ((mask >> lane & 1) == 0) continue;
+      if ((warp.cluster_arrived >> lane & 1) != 0) {
+        cluster.report(FindingKind::kBarrier, &warp, static_cast<int>(lane), op.site,
+                       "barrier.cluster.arrive twice without a wait in between");
+        break;
+      }
+    }
+    warp.cluster_arrived |= mask;
+    warp.cluster_generation = cluster.cluster_generation;
+    if (op.imm == 0) {
+      warp.release_into(cluster.cluster_arriving);
+    } else {
+      publish_fenced(warp);
+    }
+    cluster.cluster_arrived += static_cast<u32>(__builtin_popcount(mask));
+    cluster.settle_cluster_barrier();
+    cluster.note_progress();
+    return Step::kNext;
+  }
+  if ((mask & ~warp.cluster_arrived) != 0 && !group.arrived) {
+    cluster.report(FindingKind::kBarrier, &warp, __builtin_ctz(mask & ~warp.cluster_arrived),
+                   op.site, "barrier.cluster.wait without an arrive before");
+    return Step::kNext;
+  }
+  if (cluster.cluster_generation == warp.cluster_generation) {
+    group.arrived = true;
+    group.state = Group::State::kBlocked;
+    group.wait = {};
+    group.wait.kind = Wait::Kind::kClusterBarrier;
+    group.wait.value = warp.cluster_generation;
+    group.wait.since = cluster.steps;
+    return Step::kWait;
+  }
+  if (group.arrived && warp.machine->options.stats)
+    cluster.stats.barrier_wait_steps["barrier.cluster"] += cluster.steps - group.wait.since;
+  group.arrived = false;
+  warp.cluster_arrived &= ~mask;
+  warp.view.acquire(cluster.cluster_completed);
+  return Step::kNext;
+}
+
+bool decode_cluster_barrier(Decoding& d) {
+  d.take("cluster");
+  const int what = d.take_any({"arrive", "wait"});
+  if (what < 0) return d.invalid(".arrive or .wait is needed");
+  const bool relaxed = d.take("relaxed");
+  d.take("release");
+  d.take("acquire");
+  const bool aligned = d.take("aligned");
+  if (!d.expect(0, 0) || !d.done()) return false;
+  Op& op = d.emit(execute_cluster_barrier);
+  op.mode = static_cast<u8>(what);
+  op.imm = relaxed ? 1 : 0;
+  if (aligned) op.flags = static_cast<u8>(op.flags | kOpAligned);
+  return true;
+}
+
+// mode: 0 inc, 1 dec
+Step execute_setmaxnreg(Warp& warp, const Op& op, u32 mask) {
+  Group& lanes = *warp.group;
+  Cluster& cluster = *warp.cluster;
+  const auto n = static_cast<u32>(op.imm);
+  const bool inc = op.mode == 0;
+  const u32 have = warp.registers_allotted;
+  if (!lanes.arrived) {
+    const Step step = gather_warp(warp, op, mask);
+    if (step != Step::kNext) return step;
+    if (have != 0 && (inc ? n < have : n > have)) {
+      cluster.report(
+          FindingKind::kSetmaxnreg, &warp, -1, op.site,
+          fmt::format("setmaxnreg.{} to {} registers from {}", inc ? "inc" : "dec", n, have));
+    }
+    // All warps of a warpgroup must execute the same one.
+    const u32 group = warp.index / 4;
+    for (Warp& other : warp.cta->warps) {
+      if (other.index / 4 != group || &other == &warp || other.live == 0) continue;
+      if (other.setmaxnreg_count > warp.setmaxnreg_count &&
+          other.setmaxnreg_last.size() > warp.setmaxnreg_count &&
+          other.setmaxnreg_last[warp.setmaxnreg_count] != n) {
+        cluster.report(
+            FindingKind::kSetmaxnreg, &warp, -1, op.site,
+            fmt::format(
+                "warp {} of the same warpgroup asked for {} registers, this one asks for {}",
+                other.index, other.setmaxnreg_last[warp.setmaxnreg_count], n));
+      }
+    }
+    if (warp.setmaxnreg_last.size() < 64) warp.setmaxnreg_last.push_back(n);
+    ++warp.setmaxnreg_count;
+  }
+  // An increase waits until the CTA's other warps have given registers back.
+  if (inc && n > have) {
+    u32 sum = n * 32;
+    for (const Warp& other : warp.cta->warps) {
+      if (&other != &warp) sum += other.registers_allotted * 32;
+    }
+    if (sum > kRegistersOfCta) {
+      lanes.arrived = true;
+      lanes.state = Group::State::kBlocked;
+      lanes.wait = {};
+      lanes.wait.kind = Wait::Kind::kRegisters;
+      lanes.wait.value = cluster.progress;
+      lanes.wait.value2 = sum;
+      lanes.wait.since = cluster.steps;
+      return Step::kWait;
+    }
+  }
+  lanes.arrived = false;
+  warp.registers_allotted = n;
+  cluster.note_progress();
+  return Step::kNext;
+}
+
+bool decode_setmaxnreg(Decoding& d) {
+  const int mode = d.take_any({"inc", "dec"});
+  if (mode < 0 || !d.take("sync") || !d.take("aligned"))
+    return d.invalid(".inc or .dec, and .sync.aligned, are needed");
+  d.take_type();
+  u64 n = 0;
+  if (!d.expect(1, 1) || !d.done() || !d.immediate(0, &n)) return false;
+  if (n < 24 || n > 256 || n % 8 != 0) return d.invalid("the count is 24 to 256 in steps of 8");
+  Op& op = d.emit(execute_setmaxnreg);
+  op.mode = static_cast<u8>(mode);
+  op.imm = n;
+  op.flags = static_cast<u8>(op.flags | kOpAligned);
+  return true;
+}
+
+Step execute_nothing(Warp&, const Op&, u32) { return Step::kNext; }
+
+bool decode_griddepcontrol(Decoding& d) {
+  d.take_any({"wait", "launch_dependents"});
+  if (!d.expect(0, 0) || !d.done()) return false;
+  // One grid runs at a time: its prerequisites are complete.
+  d.emit(execute_nothing);
+  return true;
+}
+
+}  // namespace
+
+void Cluster::settle_cluster_barrier() {
+  if (cluster_arrived == 0 || cluster_arrived < live_threads()) return;
+  ++cluster_generation;
+  cluster_arrived = 0;
+  cluster_completed = cluster_arriving;
+  cluster_arriving = {};
+  // NOTE: an init has no clock of its own; once the barrier is complete it is ordered before all.
+  for (const auto& [cta, address] : published_inits) cta->shadow.forget(address, 8);
+  published_inits.clear();
+  note_progress();
+}
+
+void Cluster::settle_after_exit(Warp& warp) {
+  // Threads that have exited are no longer waited for.
+  for (NamedBarrier& b : warp.cta->barriers) {
+    if (b.arrived != 0 && !b.counted && b.arrived >= warp.cta->live_threads &&
+        warp.cta->live_threads != 0)
+      complete_barrier(warp, b);
+  }
+  settle_cluster_barrier();
+  if (warp.cta->live_threads == 0) check_tensor_leak(*warp.cta);
+}
+
+void add_barriers(InstructionTable& t) {
+  t.add({"bar", "", "barrier", ".sync .arrive .red.popc/and/or", "9.7.13.1", decode_barrier});
+  t.add({"barrier", "", "barrier", "{.cta} .sync .arrive .red, .aligned or not", "9.7.13.1",
+         decode_barrier});
+  t.add({"barrier", ".cluster", "barrier", ".arrive .wait .relaxed .aligned", "9.7.13.3",
+         decode_cluster_barrier});
+  t.add({"setmaxnreg", "", "barrier", "inc waits until the CTA's register file has room",
+         "9.7.20.5", decode_setmaxnreg});
+  t.add({"griddepcontrol", "", "barrier", "no effect: prerequisite grids are complete", "9.7.13.13",
+         decode_griddepcontrol});
+}
+
+}  // namespace attnjit::emulator

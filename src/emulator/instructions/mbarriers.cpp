@@ -1,0 +1,371 @@
+// SPDX-License-Identifier: Apache-2.0
+// Decodes and executes the mbarrier instructions.
+#include <fmt/format.h>
+
+#include <cstring>
+#include <utility>
+
+#include "emulator/decode/decoding.h"
+#include "emulator/decode/instruction_table.h"
+#include "emulator/instructions/executors.h"
+#include "emulator/machine/machine.h"
+
+namespace attnjit::emulator {
+namespace {
+
+enum Kind : u8 { kInit, kInval, kArrive, kArriveDrop, kExpectTx, kCompleteTx, kTestWait, kTryWait };
+// Bits of imm2.
+constexpr u64 kExpects = 1, kRelaxed = 2, kParity = 4, kNoComplete = 8, kRemote = 16;
+
+/// The shared address that a lane names, from a shared or generic address; false after a finding.
+bool shared_address(Warp& warp, const Op& op, u32 lane, u32* out) {
+  u64 a = lane_address(warp, op, lane);
+  if (op.space == Space::kGeneric) {
+    if ((a & kWindowMask) != kSharedWindow) {
+      warp.cluster->report(FindingKind::kSpace, &warp, static_cast<int>(lane), op.site,
+                           fmt::format("0x{:x} is not a generic address of shared memory", a));
+      return false;
+    }
+    a &= ~kWindowMask;
+  }
+  if (a >> 32 != 0) {
+    warp.cluster->report(FindingKind::kSpace, &warp, static_cast<int>(lane), op.site,
+                         fmt::format("0x{:x} is not a shared address", a));
+    return false;
+  }
+  *out = static_cast<u32>(a);
+  const u32 rank = *out >> 24;
+  if (rank != warp.cta->rank && (op.imm2 & kRemote) == 0) {
+    warp.cluster->report(
+        FindingKind::kSpace, &warp, static_cast<int>(lane), op.site,
+        fmt::format("address 0x{:x} is of CTA {}, this operation reaches its own CTA ({}) only",
+                    *out, rank, warp.cta->rank));
+    return false;
+  }
+  return true;
+}
+
+void touch(Warp& warp, const Op& op, u32 lane, u32 address, bool plain) {
+  Cta* cta = warp.cluster->cta_of(address);
+  if (!warp.machine->checks || cta == nullptr) return;
+  Place place;
+  place.offset = address & 0xFFFFFF;
+  place.shadow = &cta->shadow;
+  place.cta = cta;
+  Conflict conflict;
+  if (warp.cluster->histories.access(cta->shadow, place.offset, 8, true, warp.accessor(op, !plain),
+                                     &conflict)) {
+    warp.cluster->report_conflict(conflict, &warp, static_cast<int>(lane), op.site, true, place);
+  }
+}
+
+// s = {address base, count or bytes or state/parity, ...}; d = state or predicate
+Step execute_mbarrier(Warp& warp, const Op& op, u32 mask) {
+  Cluster& cluster = *warp.cluster;
+  const bool checks = warp.machine->checks;
+  const auto kind = static_cast<Kind>(op.vector);
+  if (checks) {
+    if (op.s[0] != kNoRef) warp.require_defined(op.s[0], mask, op, "the address");
+    warp.require_defined(op.s[1], mask, op, "the operand");
+  }
+  View knowledge;
+  if (kind == kArrive || kind == kArriveDrop) {
+    if ((op.imm2 & kRelaxed) == 0) {
+      warp.release_into(knowledge);
+    } else {
+      knowledge = warp.fence_view;
+      join(knowledge.tensor, warp.view.tensor);  // tcgen05.fence::before_thread_sync suffices
+    }
+  }
+  u64 states[32] = {};
+  for (u32 lane = 0; lane < 32; ++lane) {
+    if ((mask >> lane & 1) == 0) continue;
+    u32 address = 0;
+    if (!shared_address(warp, op, lane, &address)) continue;
+    const u32 value = op.s[1] == kNoRef ? 1 : warp.lane32(op.s[1], lane);
+    switch (kind) {
+      case kInit: {
+        Cta* cta = warp.cta;
+        const u32 offset = address & 0xFFFFFF;
+        Place place;
+        if (offset % 8 != 0) {
+          cluster.report(FindingKind::kAlign, &warp, static_cast<int>(lane), op.site,
+                         fmt::format("an mbarrier at 0x{:x}: it is aligned to 8 bytes", offset));
+          break;
+        }
+        if (!cluster.resolve_shared(op, warp, lane, address, 8, true, &place)) break;
+        if (value == 0 || value >= (1u << 20)) {
+          cluster.report(FindingKind::kBarrier, &warp, static_cast<int>(lane), op.site,
+                         fmt::format("a count of {}: it is 1 to 1048575", value));
+          break;
+        }
+        touch(warp, op, lane, address, true);
+        Mbarrier& b = cta->mbarriers[offset];
+        if (b.valid) {
+          cluster.report(
+              FindingKind::kBarrier, &warp, static_cast<int>(lane), op.site,
+              fmt::format("the mbarrier at 0x{:x} is initialised again without mbarrier.inval",
+                          offset));
+        }
+        b = {};
+        b.valid = true;
+        b.expected = b.pending = value;
+        b.init_agent = warp.agent;
+        b.init_epoch = warp.epoch;
+        std::memset(cta->shared.data() + offset, 0x5A, 8);  // opaque
+        if (!cta->shared_poison.empty()) std::memset(cta->shared_poison.data() + offset, 0, 8);
+        cluster.note_progress();
+        break;
+      }
+      case kInval: {
+        Mbarrier* b = cluster.mbarrier(&warp, op.site, address, "mbarrier.inval");
+        if (b == nullptr) break;
+        touch(warp, op, lane, address, true);
+        b->valid = false;
+        if (!warp.cta->shared_poison.empty())
+          std::memset(warp.cta->shared_poison.data() + (address & 0xFFFFFF), 1, 8);
+        cluster.note_progress();
+        break;
+      }
+      case kArrive:
+      case kArriveDrop: {
+        Mbarrier* b = cluster.mbarrier(&warp, op.site, address, "an arrival");
+        if (b == nullptr) break;
+        touch(warp, op, lane, address, false);
+        states[lane] = (b->phase << 32) | b->pending;
+        const bool expects = (op.imm2 & kExpects) != 0;
+        const u32 count = expects ? 1 : value;
+        if (expects) cluster.mbarrier_expect(*b, static_cast<s64>(value), op.site);
+        if (!expects && (value == 0 || value >= (1u << 20))) {
+          cluster.report(FindingKind::kBarrier, &warp, static_cast<int>(lane), op.site,
+                         fmt::format("a count of {}: it is 1 to 1048575", value));
+          break;
+        }
+        if ((op.imm2 & kNoComplete) != 0 && count >= b->pending && b->tx == 0) {
+          cluster.report(FindingKind::kBarrier, &warp, static_cast<int>(lane), op.site,
+                         "arrive.noComplete completes the phase");
+        }
+        if (kind == kArriveDrop) b->expected -= std::min(b->expected, count);
+        cluster.mbarrier_arrive(*b, count, knowledge, op.site, &warp, address);
+        break;
+      }
+      case kExpectTx: {
+        Mbarrier* b = cluster.mbarrier(&warp, op.site, address, "expect_tx");
+        if (b == nullptr) break;
+        touch(warp, op, lane, address, false);
+        cluster.mbarrier_expect(*b, static_cast<s64>(value), op.site);
+        break;
+      }
+      case kCompleteTx: {
+        Mbarrier* b = cluster.mbarrier(&warp, op.site, address, "complete_tx");
+        if (b == nullptr) break;
+        touch(warp, op, lane, address, false);
+        // The thread itself simulates a completion: no fence.mbarrier_init is owed for that.
+        const bool fenced = std::exchange(b->fenced, true);
+        cluster.mbarrier_complete(address, static_cast<s64>(value), {}, op.site, &warp);
+        b->fenced = fenced;
+        break;
+      }
+      default:
+        break;
+    }
+  }
+  if (op.d != kNoRef) {
+    warp.blend(op.d, states, 2, mask);
+    if (checks) warp.set_poison(op.d, 0, mask, 0);
+  }
+  return Step::kNext;
+}
+
+Step execute_wait(Warp& warp, const Op& op, u32 mask) {
+  Cluster& cluster = *warp.cluster;
+  Group& group = *warp.group;
+  const bool checks = warp.machine->checks;
+  if (checks && group.state == Group::State::kReady) {
+    if (op.s[0] != kNoRef) warp.require_defined(op.s[0], mask, op, "the address");
+    warp.require_defined(op.s[1], mask, op, "the phase");
+  }
+  const bool parity = (op.imm2 & kParity) != 0;
+  u32 done = 0;
+  u32 first_address = 0;
+  u64 first_value = 0;
+  bool uniform = true, seen = false;
+  Cta* cta = nullptr;
+  for (u32 lane = 0; lane < 32; ++lane) {
+    if ((mask >> lane & 1) == 0) continue;
+    u32 address = 0;
+    if (!shared_address(warp, op, lane, &address)) {
+      done |= u32{1} << lane;  // told; go on
+      continue;
+    }
+    const u64 value =
+        parity ? (warp.lane32(op.s[1], lane) & 1) : (warp.lane64(op.s[1], lane) >> 32);
+    if (seen && (address != first_address || value != first_value)) uniform = false;
+    const bool repeated = seen && address == first_address && value == first_value;
+    if (!seen) {
+      first_address = address;
+      first_value = value;
+      cta = cluster.cta_of(address);
+    }
+    if (repeated) {
+      if ((done & (u32{1} << static_cast<u32>(__builtin_ctz(mask)))) != 0) done |= u32{1} << lane;
+      continue;
+    }
+    seen = true;
+    Mbarrier* b = cluster.mbarrier(&warp, op.site, address, "a wait");
+    if (b == nullptr) {
+      done |= u32{1} << lane;
+      continue;
+    }
+    touch(warp, op, lane, address, false);
+    // NOTE: hardware wakes a suspended thread when its phase completes, though the next may
+    // complete before it runs; the ISA promises no more than a test.
+    const bool woken = group.arrived && group.wait.kind == Wait::Kind::kMbarrier &&
+                       group.wait.cta == cta && group.wait.address == (address & 0xFFFFFF) &&
+                       b->phase > group.wait.value2 &&
+                       warp.machine->options.model == EmulatorModel::kSilicon;
+    const bool complete =
+        woken || (parity ? (b->phase & 1) != value : (b->phase & 0xFFFFFFFF) != value);
+    if (!complete) continue;
+    done |= u32{1} << lane;
+    if ((op.imm2 & kRelaxed) != 0) {
+      warp.pending_acquire.acquire(b->completed);
+    } else {
+      warp.view.acquire(b->completed);
+    }
+  }
+  const bool try_wait = op.vector == kTryWait;
+  if (done == 0 && try_wait && uniform && cta != nullptr && !group.give_up) {
+    const bool again = group.arrived;
+    group.arrived = true;
+    group.state = Group::State::kBlocked;
+    if (!again) {
+      group.wait = {};
+      group.wait.kind = Wait::Kind::kMbarrier;
+      group.wait.cta = cta;
+      group.wait.address = first_address & 0xFFFFFF;
+      group.wait.value = first_value;
+      const auto it = cta->mbarriers.find(first_address & 0xFFFFFF);
+      group.wait.value2 = it == cta->mbarriers.end() ? 0 : it->second.phase;
+      group.wait.by_parity = parity;
+      group.wait.since = cluster.steps;
+    }
+    return Step::kWait;
+  }
+  if (done != 0 && uniform && cta != nullptr && cluster.trace.on) {
+    TraceEvent event;
+    event.kind = TraceEvent::Kind::kWait;
+    event.begin = group.arrived ? group.wait.since : cluster.steps;
+    event.length = cluster.steps - event.begin;
+    event.cta = cluster.linear_index(*warp.cta);
+    event.warp = static_cast<s32>(warp.index);
+    event.site = op.site;
+    event.barrier = first_address & 0xFFFFFF;
+    event.phase = static_cast<s64>(cta->mbarriers.find(first_address & 0xFFFFFF)->second.phase) - 1;
+    cluster.trace.add(event);
+  }
+  if (group.arrived && warp.machine->options.stats) {
+    cluster.stats.barrier_wait_steps[fmt::format("mbarrier 0x{:x}", first_address & 0xFFFFFF)] +=
+        cluster.steps - group.wait.since;
+  }
+  group.arrived = false;
+  group.give_up = false;
+  if (done == 0) ++cluster.polls;
+  if (op.d != kNoRef) {
+    warp.set_predicate(op.d, done, mask);
+    if (checks) warp.set_poison(op.d, 0, mask, 0);
+  }
+  return Step::kNext;
+}
+
+Step execute_pending_count(Warp& warp, const Op& op, u32 mask) {
+  u32 result[32] = {};
+  for (u32 lane = 0; lane < 32; ++lane) {
+    if ((mask >> lane & 1) != 0) result[lane] = static_cast<u32>(warp.lane64(op.s[0], lane));
+  }
+  warp.blend(op.d, result, 1, mask);
+  if (warp.machine->checks) warp.set_poison(op.d, warp.poison_of(op.s[0]), mask, op.site);
+  return Step::kNext;
+}
+
+bool decode_mbarrier(Decoding& d) {
+  const int kind = d.take_any({"init", "inval", "arrive", "arrive_drop", "expect_tx", "complete_tx",
+                               "test_wait", "try_wait"});
+  if (kind < 0) {
+    if (!d.take("pending_count")) return d.unsupported("this mbarrier operation is not modelled");
+    d.take_type();
+    if (!d.expect(2, 2) || !d.done()) return false;
+    const Ref s = d.source(1, 64), to = d.destination(0, 32);
+    if (d.failed()) return false;
+    Op& op = d.emit(execute_pending_count);
+    op.d = to == kNoRef ? d.f.scratch(1) : to;
+    op.s[0] = s;
+    return true;
+  }
+  u64 flags = 0;
+  const bool waits = kind == kTestWait || kind == kTryWait;
+  const bool arrives = kind == kArrive || kind == kArriveDrop;
+  if (arrives && d.take("expect_tx")) flags |= kExpects;
+  if (arrives && d.take("noComplete")) flags |= kNoComplete;
+  if (waits && d.take("parity")) flags |= kParity;
+  if (d.has("relaxed")) flags |= kRelaxed;
+  d.take_semantics();
+  const Space space = d.take_space(Space::kGeneric);
+  if (space != Space::kGeneric && space != Space::kShared && space != Space::kSharedCluster)
+    return d.invalid("an mbarrier lies in shared memory");
+  if (space == Space::kSharedCluster ||
+      (space == Space::kGeneric && !waits && kind != kInit && kind != kInval))
+    flags |= kRemote;
+  if (d.take_type() != Type::kB64) return d.invalid(".b64 is needed");
+  const bool has_result = arrives || waits;
+  const std::size_t at = has_result ? 1 : 0;
+  std::size_t least = at + 1, most = at + 1;
+  if (kind == kInit || kind == kExpectTx || kind == kCompleteTx || (flags & kExpects) != 0)
+    least = most = at + 2;
+  if (arrives && (flags & kExpects) == 0) most = at + 2;
+  if (waits) {
+    least = at + 2;
+    most = at + 3;
+  }
+  // arrive without a result operand is written by some compilers.
+  if (arrives && d.count() >= 1 && d.is(0, Operand::Kind::kAddress))
+    return d.invalid("a result or '_' is needed");
+  if (!d.expect(least, most) || !d.done()) return false;
+  Ref to = kNoRef;
+  if (arrives) to = d.destination(0, 64);
+  if (waits) to = d.destination(0, 1);
+  Op probe;
+  probe.space = space;
+  if (!d.address(d.in.operands[at], probe)) return false;
+  Ref value = kNoRef;
+  if (d.count() > at + 1) value = d.source(at + 1, waits && (flags & kParity) == 0 ? 64 : 32);
+  if (waits && d.count() > at + 2) d.source(at + 2, 32);
+  if (d.failed()) return false;
+  if (to != kNoRef && space == Space::kSharedCluster)
+    return d.invalid("a remote arrival has no result: '_' is needed");
+  Op& op = d.emit(waits ? execute_wait : execute_mbarrier);
+  op.space = probe.space;
+  op.s[0] = probe.s[0];
+  op.s[1] = value;
+  op.imm = probe.imm;
+  op.imm2 = flags;
+  op.mode = probe.mode;
+  op.vector = static_cast<u8>(kind);
+  op.d = to;
+  op.d_rows = waits ? 0 : 2;
+  if (waits) op.flags = static_cast<u8>(op.flags | kOpPolls);
+  return true;
+}
+
+}  // namespace
+
+void add_mbarriers(InstructionTable& t) {
+  t.add(
+      {"mbarrier", "", "mbarrier",
+       "init inval arrive arrive_drop (.expect_tx .noComplete) expect_tx complete_tx test_wait "
+       "try_wait (.parity) pending_count; .shared::cta .shared::cluster generic; .relaxed .release "
+       ".acquire",
+       "9.7.13.15", decode_mbarrier});
+}
+
+}  // namespace attnjit::emulator

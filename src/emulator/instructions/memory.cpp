@@ -1,0 +1,472 @@
+// SPDX-License-Identifier: Apache-2.0
+// Loads and stores, and the cache hints that have no effect on values.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "emulator/decode/decoding.h"
+#include "emulator/decode/instruction_table.h"
+#include "emulator/instructions/executors.h"
+#include "emulator/machine/machine.h"
+
+namespace attnjit::emulator {
+namespace {
+
+enum MemoryMode : u8 { kStrong = 1, kAcquire = 2, kRelease = 4 };
+// Op::imm2 of a load: rows of each destination.
+
+std::string unit_name(Space space, bool store) {
+  return fmt::format("{}.{}", store ? "st" : "ld",
+                     to_string(space == Space::kSharedCluster ? Space::kShared : space));
+}
+
+/// Extra wavefronts of a shared access: lanes that want different words of one bank.
+u64 conflicts(const u32* addresses, u32 mask, u32 bytes) {
+  // Wide accesses go in parts of 128 bytes: 4-byte lanes all at once, 8-byte in halves, 16 in
+  // quarters.
+  const u32 per_pass = bytes <= 4 ? 32 : bytes == 8 ? 16 : 8;
+  u64 extra = 0;
+  for (u32 first = 0; first < 32; first += per_pass) {
+    u32 words[32][4];
+    u32 counts[32] = {};
+    u32 worst = 0;
+    for (u32 lane = first; lane < first + per_pass; ++lane) {
+      if ((mask >> lane & 1) == 0) continue;
+      for (u32 b = 0; b < std::max(bytes, 4u); b += 4) {
+        const u32 word = (addresses[lane] + b) / 4;
+        const u32 bank = word % 32;
+        bool known = false;
+        for (u32 i = 0; i < std::min(counts[bank], 4u); ++i)
+          known = known || words[bank][i] == word;
+        if (known) continue;
+        if (counts[bank] < 4) words[bank][counts[bank]] = word;
+        ++counts[bank];
+        worst = std::max(worst, counts[bank]);
+      }
+    }
+    if (worst > 1) extra += worst - 1;
+  }
+  return extra;
+}
+
+void count_access(Warp& warp, const Op& op, u32 mask, u32 bytes, Space space, bool store) {
+  Cluster& cluster = *warp.cluster;
+  cluster.stats.unit_bytes[unit_name(space, store)] +=
+      static_cast<u64>(__builtin_popcount(mask)) * bytes;
+  if (space != Space::kShared && space != Space::kSharedCluster) return;
+  u32 addresses[32];
+  for (u32 lane = 0; lane < 32; ++lane)
+    addresses[lane] = static_cast<u32>(lane_address(warp, op, lane)) & 0xFFFFFF;
+  cluster.stats.bank_conflicts += conflicts(addresses, mask, bytes);
+}
+
+/// Consecutive lanes at consecutive addresses of one memory, recorded as one access.
+struct Run {
+  Place place;
+  u32 lane = 0;
+  u32 bytes = 0;
+  bool same = false;  ///< a write of what was there
+  void flush(Warp& warp, const Op& op, bool write, bool atomic) {
+    if (bytes != 0) warp.cluster->record(warp, op, lane, place, bytes, write, atomic, same);
+    bytes = 0;
+  }
+  void add(Warp& warp, const Op& op, u32 at_lane, const Place& p, u32 n, bool write, bool atomic,
+           bool same_value = false) {
+    if (p.shadow == nullptr) return;
+    if (bytes != 0 && p.shadow == place.shadow && p.offset == place.offset + bytes &&
+        same == same_value) {
+      bytes += n;
+      return;
+    }
+    flush(warp, op, write, atomic);
+    place = p;
+    lane = at_lane;
+    bytes = n;
+    same = same_value;
+  }
+};
+
+Step execute_load(Warp& warp, const Op& op, u32 mask) {
+  const bool checks = warp.machine->checks;
+  if (checks && op.s[0] != kNoRef) warp.require_defined(op.s[0], mask, op, "the address");
+  const u32 element = op.bytes;
+  const u32 bytes = element * op.vector;
+  const Ref* list = warp.machine->program.lists.data() + op.list;
+  const bool is_signed = op.type >= Type::kS8 && op.type <= Type::kS64;
+  u32 poisoned[8] = {};
+  Run run;
+  const bool strong = (op.mode & kStrong) != 0;
+  Space space = op.space;
+  for (u32 lane = 0; lane < 32; ++lane) {
+    if ((mask >> lane & 1) == 0) continue;
+    const u64 address = lane_address(warp, op, lane);
+    Place place;
+    const bool found = warp.cluster->resolve(warp, op, lane, op.space, address, bytes, &place);
+    space = place.space;
+    for (u32 v = 0; v < op.vector; ++v) {
+      const Ref d = list[v];
+      if (d == kNoRef) continue;
+      Row* row = warp.row(d);
+      u64 value = 0;
+      if (element == 16) {
+        u64 halves[2] = {0, 0};
+        if (found) std::memcpy(halves, place.data + v * 16, 16);
+        reinterpret_cast<u64*>(row)[lane] = halves[0];
+        reinterpret_cast<u64*>(row + 2)[lane] = halves[1];
+      } else {
+        if (found) {
+          switch (element) {
+            case 1:
+              value = is_signed ? static_cast<u64>(static_cast<s64>(static_cast<s8>(place.data[v])))
+                                : place.data[v];
+              break;
+            case 2: {
+              u16 x;
+              std::memcpy(&x, place.data + v * 2, 2);
+              value = is_signed ? static_cast<u64>(static_cast<s64>(static_cast<s16>(x))) : x;
+              break;
+            }
+            case 4: {
+              u32 x;
+              std::memcpy(&x, place.data + v * 4, 4);
+              value = is_signed ? static_cast<u64>(static_cast<s64>(static_cast<s32>(x))) : x;
+              break;
+            }
+            default:
+              std::memcpy(&value, place.data + v * 8, 8);
+          }
+        }
+        if (op.d_rows == 1) {
+          // A 16-bit register holds 16 bits, whatever the sign.
+          row->lane[lane] = static_cast<u32>(value) & static_cast<u32>(op.imm2);
+        } else {
+          reinterpret_cast<u64*>(row)[lane] = value;
+        }
+      }
+      if (checks && found && place.poison != nullptr) {
+        u8 any = 0;
+        for (u32 b = 0; b < element; ++b) any |= place.poison[v * element + b];
+        if (any != 0) poisoned[v] |= u32{1} << lane;
+        if (any != 0 && place.space == Space::kLocal)
+          warp.fresh_local[op.site] = warp.local_offset(place.data);
+      }
+    }
+    if (checks && found) {
+      run.add(warp, op, lane, place, bytes, false, strong);
+      if (strong) warp.cluster->strong_load(warp, address, (op.mode & kAcquire) != 0);
+    }
+  }
+  if (checks) {
+    run.flush(warp, op, false, strong);
+    for (u32 v = 0; v < op.vector; ++v) warp.set_poison(list[v], poisoned[v], mask, op.site);
+  }
+  if ((op.flags & kOpPolls) != 0) ++warp.cluster->polls;
+  if (warp.machine->options.stats) count_access(warp, op, mask, bytes, space, false);
+  return Step::kNext;
+}
+
+/// Kernel parameters at a fixed offset: the same for every lane.
+Step execute_load_parameter(Warp& warp, const Op& op, u32 mask) {
+  const u32 element = op.bytes;
+  const u32 bytes = element * op.vector;
+  const std::vector<u8>& block = warp.machine->parameters;
+  const Ref* list = warp.machine->program.lists.data() + op.list;
+  const bool is_signed = op.type >= Type::kS8 && op.type <= Type::kS64;
+  for (u32 v = 0; v < op.vector; ++v) {
+    const Ref d = list[v];
+    if (d == kNoRef) continue;
+    u64 value = 0;
+    if (op.imm + bytes <= block.size())
+      std::memcpy(&value, block.data() + op.imm + v * element, std::min(element, 8u));
+    if (is_signed && element < 8) {
+      const int shift = 64 - static_cast<int>(element) * 8;
+      value = static_cast<u64>(static_cast<s64>(value << shift) >> shift);
+    }
+    if (op.d_rows == 1) {
+      u32 lanes[32];
+      for (u32& lane : lanes) lane = static_cast<u32>(value) & static_cast<u32>(op.imm2);
+      warp.blend(d, lanes, 1, mask);
+    } else {
+      u64 lanes[32];
+      for (u64& lane : lanes) lane = value;
+      warp.blend(d, lanes, 2, mask);
+    }
+    if (warp.machine->checks) warp.set_poison(d, 0, mask, 0);
+  }
+  return Step::kNext;
+}
+
+/// Whether the value stored to local memory is undefined only because it was made of the very
+/// bytes that it replaces: an unoptimised kernel's bit fields are written so, one after another.
+bool completes_bit_field(const Warp& warp, Ref value, const Place& place, u32 bytes) {
+  constexpr u32 kWidest = 16;
+  const auto read = warp.fresh_local.find(warp.site_of(value));
+  if (read == warp.fresh_local.end()) return false;
+  const u32 to = warp.local_offset(place.data);
+  return to < read->second + kWidest && read->second < to + bytes;
+}
+
+Step execute_store(Warp& warp, const Op& op, u32 mask) {
+  const bool checks = warp.machine->checks;
+  if (checks && op.s[0] != kNoRef) warp.require_defined(op.s[0], mask, op, "the address");
+  const u32 element = op.bytes;
+  const u32 bytes = element * op.vector;
+  const Ref* list = warp.machine->program.lists.data() + op.list;
+  u32 poisoned[8] = {};
+  bool any_poison = false;
+  if (checks) {
+    for (u32 v = 0; v < op.vector; ++v) {
+      poisoned[v] = warp.poison_of(list[v]) & mask;
+      any_poison = any_poison || poisoned[v] != 0;
+    }
+  }
+  Run run;
+  const bool strong = (op.mode & kStrong) != 0;
+  bool changed = false;
+  Space space = op.space;
+  for (u32 lane = 0; lane < 32; ++lane) {
+    if ((mask >> lane & 1) == 0) continue;
+    const u64 address = lane_address(warp, op, lane);
+    Place place;
+    if (!warp.cluster->resolve(warp, op, lane, op.space, address, bytes, &place)) continue;
+    space = place.space;
+    if (place.space == Space::kParam || place.space == Space::kConst) {
+      warp.cluster->report(FindingKind::kSpace, &warp, static_cast<int>(lane), op.site,
+                           fmt::format("a store to the {} space", to_string(place.space)));
+      continue;
+    }
+    u8 before[64];
+    std::memcpy(before, place.data, bytes);
+    for (u32 v = 0; v < op.vector; ++v) {
+      if (element == 16) {
+        const auto* row = static_cast<const Row*>(warp.source(list[v]));
+        std::memcpy(place.data + v * 16, reinterpret_cast<const u64*>(row) + lane, 8);
+        std::memcpy(place.data + v * 16 + 8, reinterpret_cast<const u64*>(row + 2) + lane, 8);
+      } else if (element == 8) {
+        const u64 value = warp.lane64(list[v], lane);
+        std::memcpy(place.data + v * 8, &value, 8);
+      } else {
+        const u32 value = warp.lane32(list[v], lane);
+        std::memcpy(place.data + v * element, &value, element);
+      }
+    }
+    const bool same = std::memcmp(before, place.data, bytes) == 0;
+    changed = changed || !same;
+    if (!checks) continue;
+    if (place.poison != nullptr) {
+      std::memset(place.poison, 0, bytes);
+      if (any_poison) {
+        for (u32 v = 0; v < op.vector; ++v) {
+          if ((poisoned[v] >> lane & 1) == 0) continue;
+          if (place.space == Space::kLocal && completes_bit_field(warp, list[v], place, bytes))
+            continue;
+          std::memset(place.poison + v * element, 1, element);
+        }
+      }
+    }
+    if (any_poison && place.space == Space::kGlobal) {
+      for (u32 v = 0; v < op.vector; ++v) {
+        if ((poisoned[v] >> lane & 1) == 0) continue;
+        warp.cluster->report(
+            FindingKind::kUninitialised, &warp, static_cast<int>(lane), op.site,
+            fmt::format("a value that depends on uninitialised data{} is stored to global memory",
+                        warp.site_of(list[v]) != 0
+                            ? " (from " + warp.cluster->describe_site(warp.site_of(list[v])) + ")"
+                            : std::string()));
+        break;
+      }
+    }
+    run.add(warp, op, lane, place, bytes, true, strong, same);
+    if (strong) {
+      warp.view.set(warp.agent, warp.epoch);
+      run.flush(warp, op, true, strong);
+      warp.cluster->strong_store(warp, address, (op.mode & kRelease) != 0);
+    }
+  }
+  if (checks) run.flush(warp, op, true, strong);
+  if (changed && space != Space::kLocal) warp.cluster->note_progress();
+  if (warp.machine->options.stats) count_access(warp, op, mask, bytes, space, true);
+  return Step::kNext;
+}
+
+bool take_vector(Decoding& d, u8* vector) {
+  const int v = d.take_any({"v2", "v4", "v8"});
+  *vector = static_cast<u8>(v < 0 ? 1 : 2 << v);
+  return true;
+}
+
+bool decode_load(Decoding& d) {
+  const Decoding::Semantics semantics = d.take_semantics();
+  Space space = d.take_space(Space::kGeneric);
+  d.take("nc");
+  d.take("unified");
+  const bool policy = d.take("L2::cache_hint");
+  d.take_cache_hints();
+  u8 vector = 1;
+  take_vector(d, &vector);
+  const Type type = d.take_type();
+  const int bits = bits_of(type);
+  if (type == Type::kNone || bits < 8) return d.invalid("a type is needed");
+  if (!d.expect(policy ? 3 : 2, policy ? 3 : 2) || !d.done()) return false;
+  if (bits * vector > 256) return d.invalid("a load is of at most 32 bytes");
+  if (bits * vector > 128 && space != Space::kGlobal && space != Space::kGeneric)
+    return d.unsupported("more than 16 bytes at once are of the global space");
+  if (policy) d.source(2, 64);
+
+  std::vector<Ref> refs;
+  int rows = 0;
+  u32 keep = ~u32{0};
+  const auto add = [&](const Operand& operand) {
+    const Ref ref = d.destination(operand, bits, true);
+    if (ref != kNoRef) {
+      const int have = d.width(operand);
+      const int r = have <= 32 ? 1 : have == 64 ? 2 : 4;
+      if (rows != 0 && rows != r) d.unsupported("destinations of different widths");
+      if (bits == 128 && r != 4) d.invalid("a .b128 register is needed");
+      if (bits != 128 && r == 4) d.unsupported("a narrow load into a .b128 register");
+      rows = r;
+      if (have == 16) keep = 0xFFFF;
+      if (have == 8) keep = 0xFF;
+    }
+    refs.push_back(ref);
+  };
+  if (d.is(0, Operand::Kind::kVector)) {
+    if (d.in.operands[0].parts.size() != vector)
+      return d.invalid("the vector has another size than the modifier");
+    for (const Operand& part : d.in.operands[0].parts) add(part);
+  } else {
+    if (vector != 1) return d.invalid("a vector in braces is needed");
+    add(d.in.operands[0]);
+  }
+  Op probe;
+  probe.space = space;
+  if (!d.address(d.in.operands[1], probe)) return false;
+  const u32 list = d.list(refs);
+  if (d.failed()) return false;
+  const bool parameter = probe.space == Space::kParam && probe.s[0] == kNoRef && bits != 128;
+  Op& op = d.emit(parameter ? execute_load_parameter : execute_load);
+  op.space = probe.space;
+  op.s[0] = probe.s[0];
+  op.imm = probe.imm;
+  op.mode = static_cast<u8>(probe.mode | (semantics.strong ? kStrong : 0) |
+                            (semantics.acquire ? kAcquire : 0));
+  op.imm2 = keep;
+  op.list = list;
+  op.list_count = vector;
+  op.type = type;
+  op.bytes = static_cast<u8>(bits / 8);
+  op.vector = vector;
+  op.d_rows = static_cast<u8>(rows == 0 ? 1 : rows);
+  if (parameter && probe.imm + op.bytes * vector > d.f.builder.program->parameter_bytes)
+    return d.invalid("the parameter has fewer bytes");
+  const bool global = probe.space == Space::kGlobal || probe.space == Space::kGeneric;
+  if (semantics.strong) op.flags = static_cast<u8>(op.flags | kOpPolls);
+  if (semantics.strong && global) d.f.builder.program->communicates = true;
+  return true;
+}
+
+bool decode_store(Decoding& d) {
+  const Decoding::Semantics semantics = d.take_semantics();
+  Space space = d.take_space(Space::kGeneric);
+  const bool policy = d.take("L2::cache_hint");
+  d.take_cache_hints();
+  u8 vector = 1;
+  take_vector(d, &vector);
+  const Type type = d.take_type();
+  const int bits = bits_of(type);
+  if (type == Type::kNone || bits < 8) return d.invalid("a type is needed");
+  if (!d.expect(policy ? 3 : 2, policy ? 3 : 2) || !d.done()) return false;
+  if (bits * vector > 256) return d.invalid("a store is of at most 32 bytes");
+  if (bits * vector > 128 && space != Space::kGlobal && space != Space::kGeneric)
+    return d.unsupported("more than 16 bytes at once are of the global space");
+  if (policy) d.source(2, 64);
+  std::vector<Ref> refs;
+  if (d.is(1, Operand::Kind::kVector)) {
+    if (d.in.operands[1].parts.size() != vector)
+      return d.invalid("the vector has another size than the modifier");
+    for (const Operand& part : d.in.operands[1].parts) refs.push_back(d.source(part, bits, type));
+  } else {
+    if (vector != 1) return d.invalid("a vector in braces is needed");
+    refs.push_back(d.source(1, bits, type));
+  }
+  Op probe;
+  probe.space = space;
+  if (!d.address(d.in.operands[0], probe)) return false;
+  if (probe.space == Space::kParam || probe.space == Space::kConst)
+    return d.invalid(fmt::format("the {} space is not written", to_string(probe.space)));
+  const u32 list = d.list(refs);
+  if (d.failed()) return false;
+  Op& op = d.emit(execute_store);
+  op.space = probe.space;
+  op.s[0] = probe.s[0];
+  op.imm = probe.imm;
+  op.mode = static_cast<u8>(probe.mode | (semantics.strong ? kStrong : 0) |
+                            (semantics.release ? kRelease : 0));
+  op.list = list;
+  op.list_count = vector;
+  op.type = type;
+  op.bytes = static_cast<u8>(bits / 8);
+  op.vector = vector;
+  const bool global = probe.space == Space::kGlobal || probe.space == Space::kGeneric;
+  if (semantics.release && global) d.f.builder.program->communicates = true;
+  return true;
+}
+
+Step execute_hint(Warp&, const Op&, u32) { return Step::kNext; }
+
+// Prefetches and policies have no effect on values; their operands are still decoded.
+bool decode_hint(Decoding& d) {
+  d.take_space(Space::kGeneric);
+  for (const std::string_view name :
+       {"L1", "L2", "L2::evict_last", "L2::evict_normal", "tensormap", "uniform", "bulk", "async",
+        "tensor", "1d", "2d", "3d", "4d", "5d", "tile", "L2::cache_hint"})
+    d.take(name);
+  if (!d.expect(1, 3) || !d.done()) return false;
+  bool wide = false;
+  Ref address = kNoRef;
+  if (d.is(0, Operand::Kind::kAddress)) address = d.address_value(d.in.operands[0], &wide);
+  if (d.failed()) return false;
+  Op& op = d.emit(execute_hint);
+  op.s[0] = address;
+  return true;
+}
+
+bool decode_createpolicy(Decoding& d) {
+  d.take_any({"fractional", "range"});
+  if (d.take("cvt")) d.take("L2");
+  while (!d.take_prefix("L2::").empty()) {
+  }
+  d.take("global");
+  d.take_type();
+  if (!d.expect(1, 4) || !d.done()) return false;
+  const Ref to = d.destination(0, 64);
+  if (d.failed()) return false;
+  // The word's meaning is the cache's; CUTLASS's constant for "normal" stands for all.
+  LaneRequest r;
+  r.op = LaneOp::kMov;
+  r.type = Type::kB64;
+  d.alu(select_lane(r), to, 64, {d.constant(0x1000000000000000ull, 64)});
+  return !d.failed();
+}
+
+}  // namespace
+
+void add_memory(InstructionTable& t) {
+  t.add({"ld", "", "memory",
+         "all spaces, types and vectors to 32 bytes; .weak .relaxed .acquire .volatile .nc; cache "
+         "hints have no effect",
+         "9.7.9.8, 9.7.9.9", decode_load});
+  t.add({"ldu", "", "memory", "as ld", "9.7.9.10", decode_load});
+  t.add({"st", "", "memory",
+         "all spaces, types and vectors to 32 bytes; .weak .relaxed .release .volatile", "9.7.9.11",
+         decode_store});
+  t.add({"prefetch", "", "memory", "no effect", "9.7.9.15", decode_hint});
+  t.add({"prefetchu", "", "memory", "no effect", "9.7.9.15", decode_hint});
+  t.add({"applypriority", "", "memory", "no effect", "9.7.9.16", decode_hint});
+  t.add({"discard", "", "memory", "no effect", "9.7.9.17", decode_hint});
+  t.add({"createpolicy", "", "memory", "a policy that has no effect", "9.7.9.18",
+         decode_createpolicy});
+}
+
+}  // namespace attnjit::emulator

@@ -1,0 +1,408 @@
+// SPDX-License-Identifier: Apache-2.0
+// Operations among the lanes of a warp: shuffles, votes, matches, reductions, election.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "emulator/decode/decoding.h"
+#include "emulator/decode/instruction_table.h"
+#include "emulator/machine/machine.h"
+
+namespace attnjit::emulator {
+namespace {
+
+/// The member mask operand, the same in all executing lanes; false where the group must wait.
+bool members(Warp& warp, const Op& op, Ref operand, u32 mask, u32* needed, Step* step) {
+  if (warp.machine->checks) warp.require_defined(operand, mask, op, "the member mask");
+  const u32 m = warp.lane32(operand, static_cast<u32>(__builtin_ctz(mask)));
+  *step = gather_lanes(warp, m);
+  if (*step != Step::kNext) return false;
+  if ((mask & ~m) != 0) {
+    warp.cluster->report(
+        FindingKind::kAligned, &warp, __builtin_ctz(mask & ~m), op.site,
+        fmt::format("lanes 0x{:08x} execute it but are not in its member mask 0x{:08x}", mask & ~m,
+                    m));
+  } else if ((m & warp.live & ~mask) != 0) {
+    warp.cluster->report(FindingKind::kAligned, &warp, __builtin_ctz(m & warp.live & ~mask),
+                         op.site,
+                         fmt::format("lanes 0x{:08x} of the member mask 0x{:08x} do not execute it",
+                                     m & warp.live & ~mask, m));
+  }
+  *needed = m & mask;
+  return true;
+}
+
+/// Runs `body` once for each member mask among the executing lanes: parts of a warp (tiled or
+/// coalesced groups) may execute one instruction with masks of their own.
+template <Execute body, int operand>
+Step by_members(Warp& warp, const Op& op, u32 mask) {
+  const Ref masks = op.s[operand];
+  u32 all = 0, rest = mask;
+  bool same = true;
+  const u32 first = warp.lane32(masks, static_cast<u32>(__builtin_ctz(mask)));
+  for (u32 lane = 0; lane < 32 && !is_constant(masks); ++lane) {
+    if ((mask >> lane & 1) == 0) continue;
+    const u32 m = warp.lane32(masks, lane);
+    all |= m;
+    same = same && m == first;
+  }
+  if (same) return body(warp, op, mask);
+  const Step step = gather_lanes(warp, all);
+  if (step != Step::kNext) return step;
+  while (rest != 0) {
+    const u32 m = warp.lane32(masks, static_cast<u32>(__builtin_ctz(rest)));
+    u32 part = 0;
+    for (u32 lane = 0; lane < 32; ++lane) {
+      if ((rest >> lane & 1) != 0 && warp.lane32(masks, lane) == m) part |= u32{1} << lane;
+    }
+    rest &= ~part;
+    if (const Step done = body(warp, op, part); done != Step::kNext) return done;
+  }
+  return Step::kNext;
+}
+
+void publish(Warp& warp, Ref d, const u32* values, u32 mask, u32 poison, u32 site) {
+  if (d == kNoRef) return;
+  warp.blend(d, values, 1, mask);
+  if (warp.machine->checks) warp.set_poison(d, poison, mask, site);
+}
+
+// d|p, a, b, c, mask: s = {a, b, c, mask}
+Step execute_shuffle(Warp& warp, const Op& op, u32 mask) {
+  u32 needed = 0;
+  Step step{};
+  if (!members(warp, op, op.s[3], mask, &needed, &step)) return step;
+  u32 result[32] = {};
+  u32 predicate = 0, poison = 0;
+  const u32 source_poison = warp.machine->checks ? warp.poison_of(op.s[0]) : 0;
+  for (u32 lane = 0; lane < 32; ++lane) {
+    if ((mask >> lane & 1) == 0) continue;
+    const u32 b = warp.lane32(op.s[1], lane) & 31, c = warp.lane32(op.s[2], lane);
+    const u32 clamp = c & 31, segment = c >> 8 & 31;
+    const u32 last = (lane & segment) | (clamp & ~segment & 31);
+    const u32 first = lane & segment;
+    s32 from = 0;
+    bool in = false;
+    switch (op.mode) {
+      case 0:  // up
+        from = static_cast<s32>(lane) - static_cast<s32>(b);
+        in = from >= static_cast<s32>(last);
+        break;
+      case 1:  // down
+        from = static_cast<s32>(lane + b);
+        in = from <= static_cast<s32>(last);
+        break;
+      case 2:  // bfly
+        from = static_cast<s32>(lane ^ b);
+        in = from <= static_cast<s32>(last);
+        break;
+      default:  // idx
+        from = static_cast<s32>(first | (b & ~segment & 31));
+        in = from <= static_cast<s32>(last);
+    }
+    if (!in) from = static_cast<s32>(lane);
+    const auto source = static_cast<u32>(from) & 31;
+    result[lane] = warp.lane32(op.s[0], source);
+    if (in) predicate |= u32{1} << lane;
+    // A lane that does not take part has nothing to give.
+    if ((source_poison >> source & 1) != 0 || (mask >> source & 1) == 0) poison |= u32{1} << lane;
+  }
+  publish(warp, op.d, result, mask, poison, op.site);
+  if (op.d2 != kNoRef) {
+    warp.set_predicate(op.d2, predicate, mask);
+    if (warp.machine->checks) warp.set_poison(op.d2, 0, mask, 0);
+  }
+  return Step::kNext;
+}
+
+bool decode_shuffle(Decoding& d) {
+  if (!d.take("sync")) return d.unsupported("shfl without .sync does not exist from sm_70 on");
+  const int mode = d.take_any({"up", "down", "bfly", "idx"});
+  if (mode < 0) return d.invalid("a mode is needed");
+  if (bits_of(d.take_type()) != 32) return d.unsupported("shfl is of .b32");
+  if (!d.expect(5, 5) || !d.done()) return false;
+  Ref to = kNoRef, p = kNoRef;
+  if (d.is(0, Operand::Kind::kPair)) {
+    to = d.destination(d.in.operands[0].parts[0], 32);
+    p = d.destination(d.in.operands[0].parts[1], 1);
+  } else {
+    to = d.destination(0, 32);
+  }
+  const Ref a = d.source(1, 32), b = d.source(2, 32), c = d.source(3, 32), m = d.source(4, 32);
+  if (d.failed()) return false;
+  Op& op = d.emit(by_members<execute_shuffle, 3>);
+  op.d = to;
+  op.d2 = p;
+  op.s = {a, b, c, m};
+  op.mode = static_cast<u8>(mode);
+  return true;
+}
+
+// s = {predicate, mask}; mode: 0 all, 1 any, 2 uni, 3 ballot
+Step execute_vote(Warp& warp, const Op& op, u32 mask) {
+  u32 needed = 0;
+  Step step{};
+  if (!members(warp, op, op.s[1], mask, &needed, &step)) return step;
+  const u32 votes = warp.predicate(op.s[0]) & needed;
+  const u32 poison = warp.machine->checks && (warp.poison_of(op.s[0]) & needed) != 0 ? ~u32{0} : 0;
+  if (op.mode == 3) {
+    u32 result[32];
+    std::fill_n(result, 32, votes);
+    publish(warp, op.d, result, mask, poison, op.site);
+    return Step::kNext;
+  }
+  const bool r = op.mode == 0   ? votes == needed
+                 : op.mode == 1 ? votes != 0
+                                : (votes == needed || votes == 0);
+  warp.set_predicate(op.d, r ? ~u32{0} : 0, mask);
+  if (warp.machine->checks) warp.set_poison(op.d, poison, mask, 0);
+  return Step::kNext;
+}
+
+bool decode_vote(Decoding& d) {
+  if (!d.take("sync")) return d.unsupported("vote without .sync does not exist from sm_70 on");
+  const int mode = d.take_any({"all", "any", "uni", "ballot"});
+  d.take_type();
+  if (mode < 0) return d.invalid("a mode is needed");
+  if (!d.expect(3, 3) || !d.done()) return false;
+  const Ref p = d.source(1, 1), m = d.source(2, 32);
+  Ref to = d.destination(0, mode == 3 ? 32 : 1);
+  if (to == kNoRef) to = mode == 3 ? d.f.scratch(1) : d.f.scratch_predicate();
+  if (d.failed()) return false;
+  Op& op = d.emit(by_members<execute_vote, 1>);
+  op.d = to;
+  op.d_rows = mode == 3 ? 1 : 0;
+  op.s[0] = p;
+  op.s[1] = m;
+  op.mode = static_cast<u8>(mode);
+  return true;
+}
+
+// s = {a, mask}; mode: 0 any, 1 all
+Step execute_match(Warp& warp, const Op& op, u32 mask) {
+  u32 needed = 0;
+  Step step{};
+  if (!members(warp, op, op.s[1], mask, &needed, &step)) return step;
+  const bool wide = op.bytes == 8;
+  u32 result[32] = {};
+  bool all = true;
+  u64 first = 0;
+  bool have = false;
+  for (u32 lane = 0; lane < 32; ++lane) {
+    if ((needed >> lane & 1) == 0) continue;
+    const u64 v = warp.value(op.s[0], lane, wide);
+    if (!have) first = v;
+    have = true;
+    all = all && v == first;
+    for (u32 other = 0; other < 32; ++other) {
+      if ((needed >> other & 1) != 0 && warp.value(op.s[0], other, wide) == v)
+        result[lane] |= u32{1} << other;
+    }
+  }
+  if (op.mode == 1) std::fill_n(result, 32, all ? needed : 0);
+  const u32 poison = warp.machine->checks && (warp.poison_of(op.s[0]) & needed) != 0 ? ~u32{0} : 0;
+  publish(warp, op.d, result, mask, poison, op.site);
+  if (op.d2 != kNoRef) {
+    warp.set_predicate(op.d2, all ? ~u32{0} : 0, mask);
+    if (warp.machine->checks) warp.set_poison(op.d2, poison, mask, 0);
+  }
+  return Step::kNext;
+}
+
+bool decode_match(Decoding& d) {
+  const int mode = d.take_any({"any", "all"});
+  if (!d.take("sync") || mode < 0) return d.invalid(".any or .all, and .sync, are needed");
+  const int bits = bits_of(d.take_type());
+  if (bits != 32 && bits != 64) return d.unsupported("match is of .b32 or .b64");
+  if (!d.expect(3, 3) || !d.done()) return false;
+  Ref to = kNoRef, p = kNoRef;
+  if (d.is(0, Operand::Kind::kPair)) {
+    if (mode == 0) return d.invalid("match.any has no predicate");
+    to = d.destination(d.in.operands[0].parts[0], 32);
+    p = d.destination(d.in.operands[0].parts[1], 1);
+  } else {
+    to = d.destination(0, 32);
+  }
+  const Ref a = d.source(1, bits), m = d.source(2, 32);
+  if (d.failed()) return false;
+  Op& op = d.emit(by_members<execute_match, 1>);
+  op.d = to;
+  op.d2 = p;
+  op.s[0] = a;
+  op.s[1] = m;
+  op.bytes = static_cast<u8>(bits / 8);
+  op.mode = static_cast<u8>(mode);
+  return true;
+}
+
+enum Redux : u8 { kReduxAdd, kReduxMin, kReduxMax, kReduxAnd, kReduxOr, kReduxXor };
+
+Step execute_redux(Warp& warp, const Op& op, u32 mask) {
+  u32 needed = 0;
+  Step step{};
+  if (!members(warp, op, op.s[1], mask, &needed, &step)) return step;
+  u32 r = 0;
+  bool first = true;
+  bool nan = false;
+  for (u32 lane = 0; lane < 32; ++lane) {
+    if ((needed >> lane & 1) == 0) continue;
+    u32 v = warp.lane32(op.s[0], lane);
+    if (op.type == Type::kF32) {
+      if ((op.imm & 1) != 0) v &= 0x7FFFFFFFu;
+      const auto f = std::bit_cast<float>(v);
+      if (std::isnan(f)) {
+        nan = nan || (op.imm & 2) != 0;
+        v = 0x7FFFFFFF;
+      }
+      const auto have = std::bit_cast<float>(r);
+      if (first || std::isnan(have)) {
+        r = v;
+      } else if (!std::isnan(f)) {
+        if (f == have) {
+          r = op.mode == kReduxMax ? (r & v) : (r | v);
+        } else if ((f > have) == (op.mode == kReduxMax)) {
+          r = v;
+        }
+      }
+      first = false;
+      continue;
+    }
+    const bool is_signed = op.type == Type::kS32;
+    if (first) {
+      r = v;
+    } else {
+      switch (op.mode) {
+        case kReduxAdd:
+          r += v;
+          break;
+        case kReduxMin:
+          r = is_signed ? static_cast<u32>(std::min(static_cast<s32>(r), static_cast<s32>(v)))
+                        : std::min(r, v);
+          break;
+        case kReduxMax:
+          r = is_signed ? static_cast<u32>(std::max(static_cast<s32>(r), static_cast<s32>(v)))
+                        : std::max(r, v);
+          break;
+        case kReduxAnd:
+          r &= v;
+          break;
+        case kReduxOr:
+          r |= v;
+          break;
+        default:
+          r ^= v;
+      }
+    }
+    first = false;
+  }
+  if (nan) r = 0x7FFFFFFF;
+  u32 result[32];
+  std::fill_n(result, 32, r);
+  const u32 poison = warp.machine->checks && (warp.poison_of(op.s[0]) & needed) != 0 ? ~u32{0} : 0;
+  publish(warp, op.d, result, mask, poison, op.site);
+  return Step::kNext;
+}
+
+bool decode_redux(Decoding& d) {
+  if (!d.take("sync")) return d.invalid(".sync is needed");
+  const int mode = d.take_any({"add", "min", "max", "and", "or", "xor"});
+  const bool abs = d.take("abs"), nan = d.take("NaN");
+  const Type type = d.take_type();
+  if (mode < 0) return d.invalid("an operation is needed");
+  if (bits_of(type) != 32) return d.unsupported("redux is of 32 bits");
+  if (type == Type::kF32 && mode != kReduxMin && mode != kReduxMax)
+    return d.unsupported("redux of .f32 is .min or .max");
+  if (!d.expect(3, 3) || !d.done()) return false;
+  const Ref a = d.source(1, 32, type), m = d.source(2, 32), to = d.destination(0, 32);
+  if (d.failed()) return false;
+  Op& op = d.emit(by_members<execute_redux, 1>);
+  op.d = to;
+  op.s[0] = a;
+  op.s[1] = m;
+  op.type = type;
+  op.mode = static_cast<u8>(mode);
+  op.imm = (abs ? 1u : 0u) | (nan ? 2u : 0u);
+  return true;
+}
+
+// The lowest lane of the member mask, as hardware does.
+Step execute_elect(Warp& warp, const Op& op, u32 mask) {
+  u32 needed = 0;
+  Step step{};
+  if (!members(warp, op, op.s[0], mask, &needed, &step)) return step;
+  const u32 m = warp.lane32(op.s[0], static_cast<u32>(__builtin_ctz(mask))) & warp.live;
+  const u32 leader = m == 0 ? 0 : static_cast<u32>(__builtin_ctz(m));
+  u32 result[32];
+  std::fill_n(result, 32, leader);
+  publish(warp, op.d, result, mask, 0, 0);
+  if (op.d2 != kNoRef) {
+    warp.set_predicate(op.d2, u32{1} << leader, mask);
+    if (warp.machine->checks) warp.set_poison(op.d2, 0, mask, 0);
+  }
+  return Step::kNext;
+}
+
+bool decode_elect(Decoding& d) {
+  if (!d.take("sync")) return d.invalid(".sync is needed");
+  if (!d.expect(2, 2) || !d.done()) return false;
+  if (!d.is(0, Operand::Kind::kPair)) return d.invalid("d|p is needed");
+  const Ref to = d.destination(d.in.operands[0].parts[0], 32),
+            p = d.destination(d.in.operands[0].parts[1], 1);
+  const Ref m = d.source(1, 32);
+  if (d.failed()) return false;
+  Op& op = d.emit(by_members<execute_elect, 0>);
+  op.d = to;
+  op.d2 = p;
+  op.s[0] = m;
+  return true;
+}
+
+Step execute_activemask(Warp& warp, const Op& op, u32 mask) {
+  u32 result[32];
+  std::fill_n(result, 32, mask);
+  publish(warp, op.d, result, mask, 0, 0);
+  return Step::kNext;
+}
+
+bool decode_activemask(Decoding& d) {
+  d.take_type();
+  if (!d.expect(1, 1) || !d.done()) return false;
+  const Ref to = d.destination(0, 32);
+  if (d.failed()) return false;
+  d.emit(execute_activemask).d = to;
+  return true;
+}
+
+Step execute_warp_sync(Warp& warp, const Op& op, u32 mask) {
+  u32 needed = 0;
+  Step step{};
+  if (!members(warp, op, op.s[0], mask, &needed, &step)) return step;
+  return Step::kNext;
+}
+
+bool decode_warp_sync(Decoding& d) {
+  d.take("warp");
+  d.take("sync");
+  if (!d.expect(1, 1) || !d.done()) return false;
+  const Ref m = d.source(0, 32);
+  if (d.failed()) return false;
+  d.emit(by_members<execute_warp_sync, 0>).s[0] = m;
+  return true;
+}
+
+}  // namespace
+
+void add_warp_operations(InstructionTable& t) {
+  t.add({"shfl", "", "warp", ".sync .up .down .bfly .idx", "9.7.9.6", decode_shuffle});
+  t.add({"vote", "", "warp", ".sync .all .any .uni .ballot", "9.7.13.8", decode_vote});
+  t.add({"match", "", "warp", ".any .all .sync .b32 .b64", "9.7.13.10", decode_match});
+  t.add({"redux", "", "warp", ".sync add min max and or xor; f32 min max .abs .NaN", "9.7.13.12",
+         decode_redux});
+  t.add({"elect", ".sync", "warp", "the lowest lane of the mask", "9.7.13.14", decode_elect});
+  t.add({"activemask", "", "warp", "", "9.7.13.11", decode_activemask});
+  t.add({"bar", ".warp.sync", "warp", "", "9.7.13.2", decode_warp_sync});
+}
+
+}  // namespace attnjit::emulator

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fetches and writes the operands of a warp under a mask, with poison, and runs lane functions.
+#include <fmt/format.h>
+
+#include <immintrin.h>
+
+#include <cstring>
+
+#include "emulator/decode/decoding.h"
+#include "emulator/instructions/executors.h"
+#include "emulator/machine/machine.h"
+
+namespace attnjit::emulator {
+
+const void* Warp::source(Ref r) const {
+  if (is_constant(r)) return machine->program.constants.data() + index_of(r);
+  return rows.data() + group->row_base + index_of(r);
+}
+
+u32 Warp::lane32(Ref r, u32 lane) const { return static_cast<const u32*>(source(r))[lane]; }
+
+u64 Warp::lane64(Ref r, u32 lane) const { return static_cast<const u64*>(source(r))[lane]; }
+
+void Warp::blend(Ref d, const void* result, u32 n, u32 mask) {
+  if (n == 1) {
+    auto* out = row(d)->lane;
+    const auto* in = static_cast<const u32*>(result);
+    for (int i = 0; i < 32; ++i) out[i] = (mask & (u32{1} << i)) != 0 ? in[i] : out[i];
+    return;
+  }
+  // Two rows are u64[32]; four are two of them.
+  auto* out = reinterpret_cast<u64*>(row(d));
+  const auto* in = static_cast<const u64*>(result);
+  for (u32 half = 0; half < n / 2; ++half, out += 32, in += 32) {
+    for (int i = 0; i < 32; ++i) out[i] = (mask & (u32{1} << i)) != 0 ? in[i] : out[i];
+  }
+}
+
+void Warp::set_poison(Ref d, u32 value, u32 mask, u32 site) {
+  if (d == kNoRef) return;
+  if (is_predicate(d)) {
+    u32& p = predicate_poison[group->predicate_base + index_of(d)];
+    p = (p & ~mask) | (value & mask);
+    return;
+  }
+  const u32 i = group->row_base + index_of(d);
+  written_at[i] = ++writes;
+  u32& p = poison[i];
+  p = (p & ~mask) | (value & mask);
+  if ((value & mask) != 0) poison_site[i] = site;
+}
+
+u32 Warp::poison_of_half(Ref r, bool high) const {
+  if (!half_poison.empty() && is_row(r)) {
+    const u32 i = group->row_base + index_of(r);
+    const auto it = half_poison.find(i);
+    if (it != half_poison.end() && it->second.written == written_at[i])
+      return high ? it->second.high : it->second.low;
+  }
+  return poison_of(r);
+}
+
+void Warp::set_poison_of_halves(Ref d, u32 low, u32 high, u32 mask, u32 site) {
+  if (d == kNoRef) return;
+  low = (low & mask) | (poison_of_half(d, false) & ~mask);
+  high = (high & mask) | (poison_of_half(d, true) & ~mask);
+  set_poison(d, low | high, mask, site);
+  const u32 i = group->row_base + index_of(d);
+  if (low != high) half_poison[i] = {written_at[i], low, high};
+}
+
+bool Warp::require_defined(Ref r, u32 mask, const Op& op, const char* role) {
+  if (!machine->checks || r == kNoRef) return true;
+  const u32 bad = poison_of(r) & mask;
+  if (bad == 0) return true;
+  const u32 from = site_of(r);
+  cluster->report(
+      FindingKind::kUninitialised, this, __builtin_ctz(bad), op.site,
+      fmt::format("{} depends on uninitialised data{}", role,
+                  from != 0 ? fmt::format(" that came in at {}", cluster->describe_site(from))
+                            : std::string()));
+  // Told once: it is taken as defined from here on.
+  if (is_predicate(r)) {
+    predicate_poison[group->predicate_base + index_of(r)] &= ~mask;
+  } else if (is_row(r)) {
+    poison[group->row_base + index_of(r)] &= ~mask;
+  }
+  return false;
+}
+
+Step execute_lane(Warp& warp, const Op& op, u32 mask) {
+  const void* sources[4];
+  u32 predicates[4];
+  u32 poison = 0;
+  u32 from = 0;
+  const bool checks = warp.machine->checks;
+  for (u32 i = 0; i < op.sources; ++i) {
+    const Ref r = op.s[i];
+    if (is_predicate(r)) {
+      predicates[i] = warp.predicate(r);
+      sources[i] = &predicates[i];
+    } else {
+      sources[i] = warp.source(r);
+    }
+    if (checks) {
+      const u32 p = warp.poison_of(r);
+      if (p != 0) {
+        poison |= p;
+        if (from == 0) from = warp.site_of(r);
+      }
+    }
+  }
+  if (op.fp_mode != 0 && op.fp_mode != kDefaultFpMode) _mm_setcsr(op.fp_mode);
+  if (op.d_rows == 0) {
+    warp.set_predicate(op.d, op.lane(nullptr, sources, op.imm), mask);
+  } else if (mask == ~u32{0}) {
+    op.lane(warp.row(op.d), sources, op.imm);
+  } else {
+    Row result[4];
+    op.lane(result, sources, op.imm);
+    warp.blend(op.d, result, op.d_rows, mask);
+  }
+  if (op.fp_mode != 0 && op.fp_mode != kDefaultFpMode) _mm_setcsr(kDefaultFpMode);
+  if (checks) warp.set_poison(op.d, poison, mask, from);
+  return Step::kNext;
+}
+
+Step execute_symbol(Warp& warp, const Op& op, u32 mask) {
+  const u64 value =
+      op.space == Space::kShared ? warp.cta->base() + op.imm : warp.group->local_base + op.imm;
+  Row result[2];
+  if (op.d_rows == 1) {
+    for (u32& lane : result[0].lane) lane = static_cast<u32>(value);
+  } else {
+    u64 lanes[32];
+    for (u64& lane : lanes) lane = value;
+    std::memcpy(result, lanes, sizeof(lanes));
+  }
+  warp.blend(op.d, result, op.d_rows, mask);
+  warp.set_poison(op.d, 0, mask, 0);
+  return Step::kNext;
+}
+
+Step execute_clock(Warp& warp, const Op& op, u32 mask) {
+  // A clock counts the cluster's steps; the global timer is in nanoseconds of the same.
+  u64 value = warp.cluster->steps * 4;
+  switch (static_cast<SpecialRegister>(op.mode)) {
+    case SpecialRegister::kClockHi:
+    case SpecialRegister::kGlobaltimerHi:
+      value >>= 32;
+      break;
+    default:
+      break;
+  }
+  Row result[2];
+  if (op.d_rows == 1) {
+    for (u32& lane : result[0].lane) lane = static_cast<u32>(value);
+  } else {
+    u64 lanes[32];
+    for (u64& lane : lanes) lane = value;
+    std::memcpy(result, lanes, sizeof(lanes));
+  }
+  warp.blend(op.d, result, op.d_rows, mask);
+  warp.set_poison(op.d, 0, mask, 0);
+  return Step::kNext;
+}
+
+u64 lane_address(const Warp& warp, const Op& op, u32 lane) {
+  u64 address = op.imm;
+  if ((op.mode & kFrameAddress) != 0) address += warp.group->local_base;
+  if ((op.mode & kRankAddress) != 0) address += warp.cta->base();
+  if (op.s[0] == kNoRef) return address;
+  if ((op.mode & 0x80) != 0) return warp.lane64(op.s[0], lane) + address;
+  return static_cast<u32>(warp.lane32(op.s[0], lane) + static_cast<u32>(address));
+}
+
+// ---------------------------------------------------------------------------------------------
+
+Step gather_lanes(Warp& warp, u32 needed) {
+  Group& group = *warp.group;
+  needed &= warp.live;
+  if ((needed & ~group.mask) == 0 || group.forced) {
+    group.forced = false;
+    return Step::kNext;
+  }
+  // Other groups that wait at the same operation join, and the last to come runs for all.
+  u32 here = group.mask;
+  for (const Group& other : warp.groups) {
+    if (&other == &group || other.state != Group::State::kSyncing) continue;
+    if (other.pc == group.pc && other.function == group.function &&
+        other.frames.size() == group.frames.size())
+      here |= other.mask;
+  }
+  if ((needed & ~here) != 0) {
+    group.state = Group::State::kSyncing;
+    group.sync_mask = needed;
+    return Step::kWait;
+  }
+  group.mask = here;
+  for (Group& other : warp.groups) {
+    if (&other == &group || other.state != Group::State::kSyncing) continue;
+    if (other.pc == group.pc && other.function == group.function &&
+        other.frames.size() == group.frames.size()) {
+      other.mask = 0;  // removed by the scheduler
+    }
+  }
+  return Step::kJump;
+}
+
+Step gather_warp(Warp& warp, const Op& op, u32 mask) {
+  const bool forced = warp.group->forced;
+  const Step step = gather_lanes(warp, warp.live);
+  if (step != Step::kNext || forced) return step;
+  if (mask != warp.live) {
+    warp.cluster->report(FindingKind::kAligned, &warp, __builtin_ctz(warp.live & ~mask), op.site,
+                         fmt::format("the predicate is not the same in all lanes: lanes 0x{:08x} "
+                                     "execute an .aligned instruction, 0x{:08x} do not",
+                                     mask, warp.live & ~mask));
+  }
+  return Step::kNext;
+}
+
+}  // namespace attnjit::emulator

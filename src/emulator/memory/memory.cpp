@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+// Addresses to memory: the spaces, their windows, bounds and alignment.
+#include <fmt/format.h>
+
+#include "emulator/instructions/executors.h"
+#include "emulator/machine/machine.h"
+
+namespace attnjit::emulator {
+
+void ensure_local(Warp& warp) {
+  if (!warp.local.empty() || warp.local_bytes == 0) return;
+  warp.local.assign(static_cast<std::size_t>(warp.local_bytes) * 32, 0xCD);
+  if (warp.machine->checks) warp.local_poison.assign(warp.local.size(), 1);
+}
+
+bool Cluster::resolve_global(u64 address, u64 bytes, Place* place) {
+  const u64 slot = (address >> kBufferShift) - 1;
+  if (address < buffer_base(0) || slot >= machine.buffers.size()) return false;
+  GlobalBuffer& buffer = machine.buffers[slot];
+  const u64 base = buffer_base(slot);
+  if (address < base || bytes > buffer.bytes || address - base > buffer.bytes - bytes) return false;
+  place->offset = address - base;
+  place->data = buffer.data + place->offset;
+  place->poison = buffer.poison.empty() ? nullptr : buffer.poison.data() + place->offset;
+  place->cta = nullptr;
+  if (machine.checks) {
+    auto& shadow = global_shadows[static_cast<u32>(slot)];
+    if (shadow == nullptr) {
+      shadow = std::make_unique<AccessShadow>();
+      shadow->resize(buffer.bytes, true);
+      histories.add(shadow.get());
+    }
+    place->shadow = shadow.get();
+  }
+  return true;
+}
+
+bool Cluster::resolve_async(const AsyncOp& op, bool shared, u64 address, u64 bytes, Place* place) {
+  *place = {};
+  if (!shared) {
+    if (resolve_global(address, bytes, place)) return true;
+    const u64 slot = (address >> kBufferShift) - 1;
+    std::string near;
+    if (address >= buffer_base(0) && slot < machine.buffers.size()) {
+      near = fmt::format(": offset {} of buffer {}, which has {} bytes",
+                         static_cast<s64>(address - buffer_base(slot)), machine.buffers[slot].name,
+                         machine.buffers[slot].bytes);
+    }
+    report(FindingKind::kBounds, op.issuer, -1, op.site,
+           fmt::format("{} bytes at global address 0x{:x}{}", bytes, address, near));
+    return false;
+  }
+  Cta* cta = cta_of(static_cast<u32>(address));
+  const u64 offset = address & 0xFFFFFF;
+  if (cta == nullptr) {
+    report(FindingKind::kSpace, op.issuer, -1, op.site,
+           fmt::format("shared address 0x{:x} names CTA {} of a cluster of {}", address,
+                       address >> 24, ctas.size()));
+    return false;
+  }
+  if (offset < kSharedBegin || offset + bytes > cta->shared_end) {
+    report(FindingKind::kBounds, op.issuer, -1, op.site,
+           fmt::format(
+               "{} bytes at shared address 0x{:x}; the CTA's shared memory is 0x{:x} to 0x{:x}",
+               bytes, offset, kSharedBegin, cta->shared_end));
+    return false;
+  }
+  if (cta->live_threads == 0) {
+    report(FindingKind::kSpace, op.issuer, -1, op.site,
+           fmt::format("shared memory of CTA {}, which has exited", cta->rank));
+    return false;
+  }
+  place->space = Space::kShared;
+  place->offset = offset;
+  place->data = cta->shared.data() + offset;
+  place->poison = cta->shared_poison.empty() ? nullptr : cta->shared_poison.data() + offset;
+  place->shadow = machine.checks ? &cta->shadow : nullptr;
+  place->cta = cta;
+  return true;
+}
+
+bool Cluster::resolve_shared(const Op& op, Warp& warp, u32 lane, u32 address, u32 bytes,
+                             bool own_only, Place* place) {
+  Cta* cta = cta_of(address);
+  const u32 offset = address & 0xFFFFFF;
+  if (cta == nullptr || (own_only && cta != warp.cta)) {
+    report(FindingKind::kSpace, &warp, static_cast<int>(lane), op.site,
+           cta == nullptr ? fmt::format("shared address 0x{:x} names CTA {} of a cluster of {}",
+                                        address, address >> 24, ctas.size())
+                          : fmt::format("address 0x{:x} lies in the shared memory of CTA {}, not "
+                                        "of this one ({}): .shared::cluster is needed",
+                                        address, cta->rank, warp.cta->rank));
+    return false;
+  }
+  if (offset < kSharedBegin || bytes > cta->shared_end || offset > cta->shared_end - bytes) {
+    report(FindingKind::kBounds, &warp, static_cast<int>(lane), op.site,
+           fmt::format(
+               "{} bytes at shared address 0x{:x}; the CTA's shared memory is 0x{:x} to 0x{:x}",
+               bytes, offset, kSharedBegin, cta->shared_end));
+    return false;
+  }
+  if (cta != warp.cta && cta->live_threads == 0) {
+    report(FindingKind::kSpace, &warp, static_cast<int>(lane), op.site,
+           fmt::format("shared memory of CTA {}, which has exited", cta->rank));
+    return false;
+  }
+  place->offset = offset;
+  place->data = cta->shared.data() + offset;
+  place->poison = cta->shared_poison.empty() ? nullptr : cta->shared_poison.data() + offset;
+  place->shadow = machine.checks ? &cta->shadow : nullptr;
+  place->cta = cta;
+  return true;
+}
+
+bool Cluster::resolve(Warp& warp, const Op& op, u32 lane, Space space, u64 address, u32 bytes,
+                      Place* place) {
+  if ((address & (bytes - 1)) != 0) {
+    report(FindingKind::kAlign, &warp, static_cast<int>(lane), op.site,
+           fmt::format("address 0x{:x} is not a multiple of {}", address, bytes));
+    return false;
+  }
+  bool own_only = space == Space::kShared;
+  if (space == Space::kGeneric) {
+    const u64 window = address & kWindowMask;
+    if (window == kSharedWindow) {
+      space = Space::kSharedCluster;
+    } else if (window == kLocalWindow) {
+      space = Space::kLocal;
+    } else if (window == kParamWindow) {
+      space = Space::kParam;
+    } else if (window == kConstWindow) {
+      space = Space::kConst;
+    } else {
+      space = Space::kGlobal;
+    }
+    if (space != Space::kGlobal) address &= ~kWindowMask;
+    own_only = false;
+  }
+  *place = {};
+  place->space = space;
+  switch (space) {
+    case Space::kShared:
+    case Space::kSharedCluster:
+      if (address >> 32 != 0) {
+        report(FindingKind::kSpace, &warp, static_cast<int>(lane), op.site,
+               fmt::format("0x{:x} is not a shared address{}", address,
+                           (address & kWindowMask) == kSharedWindow ? " but a generic one" : ""));
+        return false;
+      }
+      return resolve_shared(op, warp, lane, static_cast<u32>(address), bytes, own_only, place);
+    case Space::kGlobal:
+    case Space::kGeneric:
+      if (resolve_global(address, bytes, place)) return true;
+      {
+        const u64 slot = (address >> kBufferShift) - 1;
+        std::string near;
+        if (address >= buffer_base(0) && slot < machine.buffers.size()) {
+          near = fmt::format(": offset {} of buffer {}, which has {} bytes",
+                             static_cast<s64>(address - buffer_base(slot)),
+                             machine.buffers[slot].name.empty() ? "(module variables)"
+                                                                : machine.buffers[slot].name,
+                             machine.buffers[slot].bytes);
+        } else if ((address & kWindowMask) >= kSharedWindow) {
+          report(FindingKind::kSpace, &warp, static_cast<int>(lane), op.site,
+                 fmt::format("0x{:x} is not a global address", address));
+          return false;
+        } else if (address < 65536) {
+          near = " (a null pointer?)";
+        }
+        report(FindingKind::kBounds, &warp, static_cast<int>(lane), op.site,
+               fmt::format("{} bytes at global address 0x{:x}{}", bytes, address, near));
+      }
+      return false;
+    case Space::kLocal: {
+      if (address + bytes > warp.local_bytes || address + bytes < address) {
+        report(FindingKind::kBounds, &warp, static_cast<int>(lane), op.site,
+               fmt::format("{} bytes at local address 0x{:x} of {} bytes", bytes, address,
+                           warp.local_bytes));
+        return false;
+      }
+      ensure_local(warp);
+      const std::size_t at = static_cast<std::size_t>(lane) * warp.local_bytes + address;
+      place->data = warp.local.data() + at;
+      place->poison = warp.local_poison.empty() ? nullptr : warp.local_poison.data() + at;
+      place->offset = address;
+      return true;
+    }
+    case Space::kParam:
+      if (address + bytes > machine.parameters.size() || address + bytes < address) {
+        report(FindingKind::kBounds, &warp, static_cast<int>(lane), op.site,
+               fmt::format("{} bytes at offset {} of {} bytes of parameters", bytes, address,
+                           machine.parameters.size()));
+        return false;
+      }
+      place->data = machine.parameters.data() + address;
+      place->offset = address;
+      return true;
+    case Space::kConst:
+      if (address + bytes > machine.const_data.size() || address + bytes < address) {
+        report(FindingKind::kBounds, &warp, static_cast<int>(lane), op.site,
+               fmt::format("{} bytes at offset {} of {} bytes of constants", bytes, address,
+                           machine.const_data.size()));
+        return false;
+      }
+      place->data = machine.const_data.data() + address;
+      place->offset = address;
+      return true;
+  }
+  return false;
+}
+
+void Cluster::record(Warp& warp, const Op& op, u32 lane, const Place& place, u32 bytes, bool write,
+                     bool atomic, bool same) {
+  if (place.shadow == nullptr) return;
+  if (place.cta != nullptr && !place.cta->mbarriers.empty() && !atomic) {
+    // Plain accesses to a live mbarrier object.
+    for (u64 at = place.offset & ~u64{7}; at < place.offset + bytes; at += 8) {
+      const auto it = place.cta->mbarriers.find(static_cast<u32>(at));
+      if (it == place.cta->mbarriers.end() || !it->second.valid) continue;
+      report(FindingKind::kBarrier, &warp, static_cast<int>(lane), op.site,
+             fmt::format("plain {} of the mbarrier at 0x{:x}, which is in use",
+                         write ? "write" : "read", at));
+      return;
+    }
+  }
+  Conflict conflict;
+  if (histories.access(*place.shadow, place.offset, bytes, write, warp.accessor(op, atomic),
+                       &conflict)) {
+    report_conflict(conflict, &warp, static_cast<int>(lane), op.site, write, place, same);
+  }
+}
+
+void Cluster::record(const AsyncOp& op, const Place& place, u32 bytes, bool write, bool same) {
+  if (place.shadow == nullptr) return;
+  Conflict conflict;
+  if (histories.access(*place.shadow, place.offset, bytes, write, write ? op.writer() : op.reader(),
+                       &conflict)) {
+    report_conflict(conflict, op.issuer, -1, op.site, write, place, same);
+  }
+}
+
+void Cluster::strong_load(Warp& warp, u64 address, bool acquire) {
+  const auto it = strong.find(address);
+  if (it == strong.end()) return;
+  if (acquire) {
+    warp.view.acquire(it->second);
+  } else {
+    warp.pending_acquire.acquire(it->second);
+  }
+}
+
+void Cluster::strong_store(Warp& warp, u64 address, bool release) {
+  if (release) {
+    warp.release_into(strong[address]);
+  } else if (!warp.fence_view.generic.empty()) {
+    strong[address].acquire(warp.fence_view);
+  }
+}
+
+}  // namespace attnjit::emulator

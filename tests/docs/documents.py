@@ -1,0 +1,109 @@
+#!/usr/bin/env python3
+"""Checks what readers of the documents rely on.
+
+- Links between documents lead somewhere, and so do the headings that they name.
+- Files of the repository that a document or a comment names exist.
+- The README's example is the code of examples/embed/embed.cpp, which another test builds and runs.
+- Lines have at most 100 columns, but for what a program writes.
+
+Usage: documents.py [FOLDER]     FOLDER is the repository's root (default: this script's repository).
+"""
+import pathlib
+import re
+import sys
+import textwrap
+import xml.etree.ElementTree
+
+COLUMNS = 100
+ROOMS = ("include", "src", "templates", "tests", "bench", "examples", "docs", "scripts", "cache", "cmake")
+SOURCES = {".cpp", ".h", ".cuh", ".c", ".inc", ".cu", ".tmpl", ".py", ".cmake", ".txt", ".sh", ""}
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+# A path below one of the repository's folders. Capitals and * stand for what the reader puts there.
+NAMED = re.compile(r"(?<![\w/.~-])((?:%s)/[\w./-]*\w)" % "|".join(ROOMS))
+GENERATED = re.compile(r"<!-- table: generated.*?<!-- end of table -->", re.DOTALL)
+
+
+def documents(root):
+    yield from sorted(root.glob("*.md"))
+    for folder in ("docs", "cache", "tests", "examples"):
+        yield from sorted((root / folder).rglob("*.md"))
+
+
+def sources(root):
+    for folder in ROOMS:
+        for path in sorted((root / folder).rglob("*")):
+            if path.is_file() and path.suffix in SOURCES and "corpus" not in path.parts:
+                yield path
+
+
+def anchors(text):
+    """The names by which links reach a document's headings."""
+    names = set()
+    for heading in re.findall(r"^#+ (.+)$", text, re.MULTILINE):
+        words = re.sub(r"[^\w\- ]", "", heading.replace("`", "").lower())
+        names.add(words.strip().replace(" ", "-"))
+    return names
+
+
+def broken_links(path, text):
+    for target in LINK.findall(text):
+        if "://" in target:
+            continue
+        file, _, anchor = target.partition("#")
+        other = (path.parent / file).resolve() if file else path
+        if not other.exists():
+            yield f"links to {target}, which does not exist"
+        elif anchor and anchor not in anchors(other.read_text(encoding="utf-8")):
+            yield f"links to {target}: there is no such heading"
+
+
+def missing_files(root, text):
+    """Files that the text names by their path from the root, and that do not exist."""
+    for name in sorted(set(NAMED.findall(text))):
+        placeholder = re.search(r"\b[A-Z]{2,}\b|\bNAME", pathlib.PurePath(name).name)
+        exists = (root / name).exists() or any(root.glob(name + ".*"))
+        if not exists and not placeholder:
+            yield f"names {name}, which does not exist"
+
+
+def wide_lines(root, path, text):
+    if path.is_relative_to(root / "docs" / "proof"):  # written by the proofs
+        return
+    text = GENERATED.sub(lambda match: "\n" * match.group().count("\n"), text)
+    for number, line in enumerate(text.split("\n"), 1):
+        if len(line) > COLUMNS:
+            yield f"line {number} has {len(line)} columns; {COLUMNS} are allowed"
+
+
+def example_problems(root):
+    """Compares the README's code with the lines of the example that are marked for it."""
+    blocks = re.findall(r"```cpp\n(.*?)```", (root / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    code = (root / "examples/embed/embed.cpp").read_text(encoding="utf-8")
+    marked = re.search(r"NOTE: README\.md shows .*?\n(.*?)^}", code, re.DOTALL | re.MULTILINE)
+    if marked is None:
+        yield "examples/embed/embed.cpp marks no lines for the README"
+    elif blocks != [textwrap.dedent(marked.group(1))]:
+        yield "README.md: its example is not the code that examples/embed/embed.cpp marks"
+
+
+def main():
+    root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parents[2]).resolve()
+    problems = list(example_problems(root))
+    for path in documents(root):
+        text = path.read_text(encoding="utf-8")
+        for problem in (*broken_links(path, text), *missing_files(root, text), *wide_lines(root, path, text)):
+            problems.append(f"{path.relative_to(root)}: {problem}")
+    for path in sources(root):
+        text = path.read_text(encoding="utf-8", errors="replace")
+        for name in sorted(set(re.findall(r"(?<![\w/])(?:docs|cache)/[\w/-]+\.md", text))):
+            if not (root / name).exists():
+                problems.append(f"{path.relative_to(root)}: names {name}, which does not exist")
+    for picture in sorted((root / "docs").rglob("*.svg")):
+        xml.etree.ElementTree.parse(picture)
+    for line in problems:
+        print(line, file=sys.stderr)
+    sys.exit(1 if problems else 0)
+
+
+if __name__ == "__main__":
+    main()

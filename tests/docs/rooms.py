@@ -1,0 +1,46 @@
+#!/usr/bin/env python3
+"""Checks that each room of src/ includes only what docs/design.md allows it to.
+
+Usage: rooms.py [FOLDER]     FOLDER is the repository's root (default: this script's repository).
+"""
+import pathlib
+import re
+import sys
+
+ROW = re.compile(r"^\| `src/(\w+)` \|.*\| ([^|]*) \|$", re.MULTILINE)
+INCLUDE = re.compile(r'^ *# *include "(\w+)/', re.MULTILINE)
+
+
+def allowed_rooms(design):
+    """The rooms that each room may include, by the table of docs/design.md."""
+    allowed = {}
+    for room, text in ROW.findall(design.replace("|  |", "| - |").replace("| |", "| - |")):
+        if text == "every room above":
+            allowed[room] = set(allowed)
+        elif text == "every room":
+            allowed[room] = None
+        else:
+            allowed[room] = set(re.findall(r"\w+", text))
+    return allowed
+
+
+def main():
+    root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parents[2]).resolve()
+    allowed = allowed_rooms((root / "docs/design.md").read_text(encoding="utf-8"))
+    rooms = {path.parent.name for path in (root / "src").glob("*/CMakeLists.txt")}
+    problems = [f"docs/design.md: there is no room src/{room}" for room in sorted(set(allowed) - rooms)]
+    problems += [f"docs/design.md does not list src/{room}" for room in sorted(rooms - set(allowed))]
+    for room in sorted(rooms & set(allowed)):
+        for path in sorted((root / "src" / room).rglob("*")):
+            if path.suffix not in {".h", ".cpp", ".inc"}:
+                continue
+            for other in set(INCLUDE.findall(path.read_text(encoding="utf-8"))) & rooms - {room}:
+                if allowed[room] is not None and other not in allowed[room]:
+                    problems.append(f"{path.relative_to(root)}: src/{room} may not include src/{other}")
+    for line in problems:
+        print(line, file=sys.stderr)
+    sys.exit(1 if problems else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -18,7 +18,7 @@ COLUMNS = 100
 ROOMS = ("include", "src", "templates", "tests", "bench", "examples", "docs", "scripts", "cache", "cmake")
 SOURCES = {".cpp", ".h", ".cuh", ".c", ".inc", ".cu", ".tmpl", ".py", ".cmake", ".txt", ".sh", ""}
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
-# A path below one of the repository's folders. Capitals and * stand for what the reader puts there.
+# A path below one of the folders. NAME and FAMILY stand for what the reader puts there.
 NAMED = re.compile(r"(?<![\w/.~-])((?:%s)/[\w./-]*\w)" % "|".join(ROOMS))
 GENERATED = re.compile(r"<!-- table: generated.*?<!-- end of table -->", re.DOTALL)
 
@@ -60,7 +60,7 @@ def broken_links(path, text):
 def missing_files(root, text):
     """Files that the text names by their path from the root, and that do not exist."""
     for name in sorted(set(NAMED.findall(text))):
-        placeholder = re.search(r"\b[A-Z]{2,}\b|\bNAME", pathlib.PurePath(name).name)
+        placeholder = re.search(r"NAME|FAMILY", name)
         exists = (root / name).exists() or any(root.glob(name + ".*"))
         if not exists and not placeholder:
             yield f"names {name}, which does not exist"

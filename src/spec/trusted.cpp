@@ -33,6 +33,10 @@ constexpr RefusedWord kRefusedWords[] = {
     {"defined", "a preprocessor spelling"},
     {"__VA_OPT__", "a preprocessor spelling"},
     {"__VA_ARGS__", "a preprocessor spelling"},
+    // One key must not give two images.
+    {"__TIME__", "the time of the compile"},
+    {"__DATE__", "the time of the compile"},
+    {"__TIMESTAMP__", "the time of the compile"},
     {"import", "a module declaration"},
     {"module", "a module declaration"},
     {"export", "a module declaration"},

@@ -54,7 +54,7 @@ class LaunchArgs(Structure):
     ] + [("scale", c_float), ("cap", c_float), ("window", c_int32), ("chunk", c_int32),
          ("more_windows", c_int32 * 7), ("more_chunks", c_int32 * 7), ("params", POINTER(Param)),
          ("num_params", c_size_t), ("workspace", c_uint64), ("workspace_bytes", c_int64),
-         ("stream", c_void_p)]
+         ("stream", c_void_p), ("scalars", POINTER(c_double)), ("num_scalars", c_size_t)]
 
 
 class ImageInfo(Structure):

@@ -29,7 +29,7 @@ extern "C" {
 #endif
 
 /* Raised when a function or a field is added; never for a bug fix. */
-#define ATTNJIT_ABI_VERSION 2
+#define ATTNJIT_ABI_VERSION 3
 
 /* The version of the library that is loaded, e.g. "0.1.0", and of its ABI. */
 ATTNJIT_EXPORT const char* attnjit_version(void);
@@ -213,9 +213,10 @@ typedef struct attnjit_launch_args {
   int32_t batch, q_len, kv_len; /* ragged: q_len is the longest; paged: kv_len is */
   int32_t total_q, num_pages, max_pages;
   attnjit_strides q_strides, k_strides, v_strides, o_strides;
-  float scale;             /* 0: 1 / sqrt(qk_depth) */
-  float cap;               /* softcap; 0: the spec's */
-  int32_t window, chunk;   /* of the first sliding_window and chunked mask; 0: the spec's */
+  float scale; /* 0: 1 / sqrt(qk_depth) */
+  /* The numbers of these three kinds, for callers that give no `scalars`; 0: the spec's. */
+  float cap;               /* softcap */
+  int32_t window, chunk;   /* of the first sliding_window and chunked mask */
   int32_t more_windows[7]; /* of the second one, the third, .. */
   int32_t more_chunks[7];
   const attnjit_param* params; /* num_params of them, params[0].struct_size bytes apart */
@@ -223,6 +224,11 @@ typedef struct attnjit_launch_args {
   uint64_t workspace; /* aligned to 256 bytes */
   int64_t workspace_bytes;
   void* stream;
+  /* num_scalars numbers: those of the spec's mask tree in preorder (an operator before what it
+   * combines), then those of its score modification; constant ones count and are not looked at. 0,
+   * or past the end: what the fields above give, or the spec. */
+  const double* scalars;
+  size_t num_scalars;
 } attnjit_launch_args;
 
 /* What a launch keeps from one call to the next: encoded tensor maps, packed arguments. */

@@ -43,20 +43,22 @@ struct DeviceShape {
   std::int64_t max_smem_bytes = 232448;  ///< opt-in, a CTA
 };
 
-/// The run-time scalars of a mask, a score modification and the softmax. A zero stands for the
-/// plan's spec's value.
+/// The run-time numbers of the softmax, the masks and the score modification.
 struct LaunchScalars {
-  float scale = 0;          ///< 0: 1 / sqrt(qk_depth); otherwise positive
-  std::int32_t window = 0;  ///< of the mask tree's first sliding_window in preorder
-  std::int32_t chunk = 0;   ///< of the first chunked
-  float cap = 0;
-  std::array<std::int32_t, 7> more_windows{};  ///< of the second sliding_window, the third, ..
-  std::array<std::int32_t, 7> more_chunks{};
+  float scale = 0;  ///< 0: 1 / sqrt(qk_depth); otherwise positive
+  /// By index in launch_scalar_names(). A 0, and a number past the end, stands for the value of the
+  /// plan's spec; what the spec makes constant is not looked at.
+  std::vector<double> values;
   bool operator==(const LaunchScalars&) const = default;
 };
 
+/// The numbers that a spec's masks and score modification have: those of the mask tree in preorder,
+/// then those of the score modification. A name that comes again gets a suffix: "window",
+/// "window_1", "chunk", "cap".
+ATTNJIT_EXPORT std::vector<std::string> launch_scalar_names(const AttentionSpec& spec);
+
 /// The values that a spec gives, for a launch with a kernel that was perhaps planned for another
-/// spec with the same key: window, chunk and cap are not part of it unless they are constant.
+/// spec with the same key: these numbers are not part of it unless they are constant.
 ATTNJIT_EXPORT LaunchScalars launch_scalars(const AttentionSpec& spec);
 
 /// The value, or for arrays the extent, of one user parameter (p.<name>).

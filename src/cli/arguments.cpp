@@ -5,8 +5,10 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <sstream>
 
+#include "spec/scalars.h"
 #include "spec/spec_flags.h"
 
 namespace attnjit::cli {
@@ -148,20 +150,29 @@ class Parser {
     app->add_option("--seed", problem.seed, "Seed of the inputs; default 0")->group(group);
     app->add_option("--scale", problem.scale, "Score scale; default 1/sqrt(qk_depth)")
         ->group(group);
-    app->add_option("--window", problem.window,
-                    "Window at launch where the spec gives none; default 128")
-        ->group(group);
-    app->add_option("--chunk", problem.chunk,
-                    "Chunk at launch where the spec gives none; default 128")
-        ->group(group);
-    app->add_option("--cap", problem.cap, "Cap at launch where the spec gives none; default 50")
-        ->group(group);
+    for (const spec::ScalarFlag& flag : spec::scalar_flags()) add_scalar(app, problem, flag);
     app->add_option("--param", problem.params,
                     "Value of a parameter of custom code; drawn from the seed where not given")
         ->type_name("NAME=VALUE|NAME=@F.npy")
         ->expected(1)
         ->take_all()
         ->group(group);
+  }
+
+  /// A number of a mask or a score modification that the spec leaves to the launch.
+  static void add_scalar(CLI::App* app, ProblemArguments& problem, const spec::ScalarFlag& flag) {
+    const std::string name(flag.traits.name);
+    std::string flag_name = "--" + name;
+    std::replace(flag_name.begin(), flag_name.end(), '_', '-');
+    const std::string help = fmt::format("The {} at launch where the spec gives none; default {}",
+                                         name, flag.traits.sample);
+    const auto take = [&problem, name](auto value) {
+      problem.scalars[name] = static_cast<double>(value);
+    };
+    CLI::Option* option = flag.is_integer
+                              ? app->add_option_function<std::int64_t>(flag_name, take, help)
+                              : app->add_option_function<double>(flag_name, take, help);
+    option->group("Problem");
   }
 
   template <class T>

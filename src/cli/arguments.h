@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -28,8 +29,8 @@ struct ProblemArguments {
   std::optional<std::string> q_len, kv_len;  ///< M[,M..]
   std::string seed = "0";
   std::string input = "normal";
-  std::optional<double> scale, cap;
-  std::optional<std::int64_t> window, chunk;
+  std::optional<double> scale;
+  std::map<std::string, double> scalars;  ///< of masks and score modification: "window", ..
   std::vector<std::string> params;
 };
 

@@ -6,10 +6,12 @@
 
 #include <charconv>
 #include <cmath>
-#include <limits>
+#include <functional>
+#include <map>
 
 #include "cli/files.h"
-#include "plan/mask_scalars.h"
+#include "spec/names.h"
+#include "spec/scalars.h"
 #include "spec/spec_flags.h"
 #include "verify/params.h"
 
@@ -40,23 +42,27 @@ Result<std::vector<std::int64_t>> read_lengths(const char* flag, const std::stri
   }
 }
 
-Status read_scalar(const char* flag, const std::optional<std::int64_t>& from,
-                   std::optional<std::int32_t>& to) {
-  if (!from) return {};
-  if (*from < 1 || *from > std::numeric_limits<std::int32_t>::max()) {
-    return invalid(flag, fmt::format("is {}; allowed: 1 to 2147483647", *from));
-  }
-  to = static_cast<std::int32_t>(*from);
-  return {};
-}
-
-Status read_scalar(const char* flag, const std::optional<double>& from, std::optional<float>& to) {
+Status read_scale(const std::optional<double>& from, std::optional<float>& to) {
   if (!from) return {};
   const auto value = static_cast<float>(*from);
   if (!std::isfinite(value) || !(value > 0)) {
-    return invalid(flag, fmt::format("is {}; allowed: a positive number", *from));
+    return invalid("scale", fmt::format("is {}; allowed: a positive number", *from));
   }
   to = value;
+  return {};
+}
+
+Status read_scalars(const std::map<std::string, double>& from,
+                    std::map<std::string, double, std::less<>>& to) {
+  for (const spec::ScalarFlag& flag : spec::scalar_flags()) {
+    const auto given = from.find(std::string(flag.traits.name));
+    if (given == from.end()) continue;
+    if (!spec::is_allowed(flag.traits, flag.is_integer, given->second)) {
+      return invalid(given->first, fmt::format("is {}; allowed: {}", given->second,
+                                               spec::allowed(flag.traits, flag.is_integer)));
+    }
+    to.insert(*given);
+  }
   return {};
 }
 
@@ -118,13 +124,11 @@ Result<verify::ProblemRequest> read_problem(const ProblemArguments& arguments,
                                         arguments.input.substr(0, 64)));
   }
   request.input = *input;
-  for (const Status& status : {read_scalar("window", arguments.window, request.window),
-                               read_scalar("chunk", arguments.chunk, request.chunk),
-                               read_scalar("scale", arguments.scale, request.scale),
-                               read_scalar("cap", arguments.cap, request.cap)}) {
-    if (!status) return status.error();
+  if (Status status = read_scale(arguments.scale, request.scale); !status) return status.error();
+  if (Status status = read_scalars(arguments.scalars, request.scalars); !status) {
+    return status.error();
   }
-  const std::vector<ParamSpec> declared = user_parameters(spec);
+  const std::vector<ParamSpec> declared = spec::declared_params(spec);
   for (const std::string& text : arguments.params) {
     Result<verify::ParamArgument> param = verify::parse_param(text, declared);
     if (!param) return std::move(param).error();

@@ -10,8 +10,8 @@
 #include "codegen/renderer.h"
 #include "codegen/source_digest.h"
 #include "codegen/user_code.h"
-#include "plan/mask_scalars.h"
 #include "spec/names.h"
+#include "spec/scalars.h"
 
 namespace attnjit {
 namespace {
@@ -78,20 +78,6 @@ struct Sorted {
   std::vector<std::string> params, param_values;
 };
 
-/// window, window_1, chunk, cap, and mask_.. with the pointer mask: what built-in masks and score
-/// modifications read.
-bool is_scalar(std::string_view name) {
-  for (const std::string_view base : {"window", "chunk"}) {
-    if (name == base) return true;
-    if (name.substr(0, base.size() + 1) == std::string(base) + "_") {
-      const std::string_view digits = name.substr(base.size() + 1);
-      return !digits.empty() &&
-             std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; });
-    }
-  }
-  return name == "cap" || name == "mask" || name.substr(0, 5) == "mask_";
-}
-
 Result<Sorted> sort_parameters(const KernelPlan& plan) {
   Sorted sorted;
   std::vector<std::string> user;  // flat names that belong to user parameters
@@ -99,7 +85,7 @@ Result<Sorted> sort_parameters(const KernelPlan& plan) {
     return std::any_of(plan.parameters.begin(), plan.parameters.end(),
                        [&](const KernelParameter& p) { return p.name == name; });
   };
-  for (const ParamSpec& param : spec::all_params(plan.spec)) {
+  for (const ParamSpec& param : spec::declared_params(plan.spec)) {
     if (const std::string why = spec::why_no_param_name(param.name); !why.empty()) {
       return make_error(ErrorCode::kInvalid,
                         fmt::format("'{}' names a parameter: {}", param.name, why), "params");
@@ -136,15 +122,18 @@ Result<Sorted> sort_parameters(const KernelPlan& plan) {
         names.size() == 1 ? flat : fmt::format("{{{}}}", fmt::join(names, ", ")));
     user.insert(user.end(), names.begin(), names.end());
   }
-  for (const MaskScalar& scalar : mask_scalars(plan.spec.mask)) {
-    if (!scalar.constant && !has(scalar.name)) {
+  std::vector<std::string> scalars;  // what built-in masks and score modifications read
+  for (const spec::SpecScalar& scalar : spec::spec_scalars(plan.spec)) {
+    if (scalar.constant) continue;
+    if (!has(scalar.name)) {
       return defect(fmt::format("the plan has no parameter '{}'", scalar.name));
     }
+    scalars.push_back(scalar.name);
   }
   for (const KernelParameter& parameter : plan.parameters) {
     if (std::find(user.begin(), user.end(), parameter.name) != user.end()) continue;
     const std::string member = fmt::format("  {} {};", member_type(parameter), parameter.name);
-    if (is_scalar(parameter.name)) {
+    if (std::find(scalars.begin(), scalars.end(), parameter.name) != scalars.end()) {
       sorted.scalars.push_back(member);
       sorted.scalar_values.push_back(parameter.name);
       continue;

@@ -3,35 +3,34 @@
 #include "codegen/user_code.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <map>
 #include <set>
+#include <type_traits>
+#include <vector>
 
-#include "plan/mask_scalars.h"
 #include "spec/expression.h"
+#include "spec/kinds.h"
 #include "spec/names.h"
+#include "spec/scalars.h"
 #include "spec/snippet.h"
 
 namespace attnjit {
 namespace {
 
+using spec::Holds;
 using spec::SnippetKind;
 
 class Printer {
  public:
   Printer(const AttentionSpec& spec, std::string_view file, int first_line)
-      : spec_(spec), file_(file), first_line_(first_line) {
-    for (const MaskScalar& scalar : mask_scalars(spec.mask)) {
-      scalars_[scalar.node] =
-          scalar.constant ? "Config::" + scalar.constant_name : "&Scalars::" + scalar.name;
-    }
-  }
+      : spec_(spec), scalars_(spec::spec_scalars(spec)), file_(file), first_line_(first_line) {}
 
   Result<UserCode> print() {
-    Result<std::string> mask = mask_type(spec_.mask, "mask");
+    Result<std::string> mask = type_of(spec_.mask, "mask");
     if (!mask) return std::move(mask).error();
-    Result<std::string> score_mod = score_mod_type();
+    Result<std::string> score_mod = type_of(spec_.score_mod, "score_mod");
     if (!score_mod) return std::move(score_mod).error();
     out_.mask = *std::move(mask);
     out_.score_mod = *std::move(score_mod);
@@ -46,62 +45,46 @@ class Printer {
       "namespace attnjit_user {\n"
       "using namespace attnjit;\n";
 
-  Result<std::string> mask_type(const MaskSpec& mask, const std::string& field) {
-    switch (mask.kind) {
-      case MaskSpec::Kind::kNull:
-        return std::string("attnjit::NullMask");
-      case MaskSpec::Kind::kCausal:
-        return std::string("attnjit::CausalMask");
-      case MaskSpec::Kind::kSlidingWindow:
-        return fmt::format("attnjit::SlidingWindowMask<{}>", scalars_.at(&mask));
-      case MaskSpec::Kind::kChunked:
-        return fmt::format("attnjit::ChunkedMask<{}>", scalars_.at(&mask));
-      case MaskSpec::Kind::kMaterialized:
-        return fmt::format("attnjit::MaterializedMask<{}>",
-                           mask.dtype == Dtype::kU8 ? "unsigned char" : "float");
-      case MaskSpec::Kind::kCustom: {
-        Result<std::string> name = function(mask.custom, SnippetKind::kMask, field);
-        if (!name) return name;
-        return fmt::format("attnjit::CustomMask<attnjit_user::{}>", *name);
-      }
-      case MaskSpec::Kind::kAnd:
-      case MaskSpec::Kind::kOr:
-        return tree_type(mask, field);
+  /// The type of a mask or a score modification. Called in the order of spec_scalars().
+  template <class Node>
+  Result<std::string> type_of(const Node& node, const std::string& field) {
+    const spec::KindRow<Node>& row = spec::row_of(node);
+    const std::string type = fmt::format("attnjit::{}", row.type);
+    std::vector<std::string> arguments;
+    for (std::size_t i = 0; i < row.scalars.size(); ++i) {
+      const spec::SpecScalar& scalar = scalars_[next_scalar_++];
+      arguments.push_back(scalar.constant ? "Config::" + scalar.constant_name
+                                          : "&Scalars::" + scalar.name);
     }
-    return make_error(ErrorCode::kInternal, "a mask of unknown kind", field);
+    if (row.holds == Holds::kCode) {
+      constexpr bool kMask = std::is_same_v<Node, MaskSpec>;
+      Result<std::string> name =
+          function(node.custom, kMask ? SnippetKind::kMask : SnippetKind::kScoreMod, field);
+      if (!name) return name;
+      arguments.push_back("attnjit_user::" + *name);
+    }
+    if constexpr (std::is_same_v<Node, MaskSpec>) {
+      if (row.holds == Holds::kOperands) return tree_type(node, type, field);
+      if (row.holds == Holds::kDtype) {
+        arguments.emplace_back(node.dtype == Dtype::kU8 ? "unsigned char" : "float");
+      }
+    }
+    if (arguments.empty()) return type;
+    return fmt::format("{}<{}>", type, fmt::join(arguments, ", "));
   }
 
   /// AndMask<a, AndMask<b, c>>.
-  Result<std::string> tree_type(const MaskSpec& mask, const std::string& field) {
-    const char* name = mask.kind == MaskSpec::Kind::kAnd ? "AndMask" : "OrMask";
-    std::string type;
+  Result<std::string> tree_type(const MaskSpec& mask, const std::string& type,
+                                const std::string& field) {
+    std::string text;
     for (std::size_t i = 0; i < mask.of.size(); ++i) {
-      Result<std::string> child = mask_type(mask.of[i], fmt::format("{}.of[{}]", field, i));
+      Result<std::string> child = type_of(mask.of[i], fmt::format("{}.of[{}]", field, i));
       if (!child) return child;
       const bool last = i + 1 == mask.of.size();
-      type += last ? *child : fmt::format("attnjit::{}<{}, ", name, *child);
+      text += last ? *child : fmt::format("{}<{}, ", type, *child);
     }
     if (mask.of.empty()) return make_error(ErrorCode::kInternal, "an empty mask", field);
-    return type + std::string(mask.of.size() - 1, '>');
-  }
-
-  Result<std::string> score_mod_type() {
-    const ScoreModSpec& mod = spec_.score_mod;
-    switch (mod.kind) {
-      case ScoreModSpec::Kind::kIdentity:
-        return std::string("attnjit::IdentityScoreMod");
-      case ScoreModSpec::Kind::kAlibi:
-        return std::string("attnjit::AlibiScoreMod");
-      case ScoreModSpec::Kind::kSoftcap:
-        return fmt::format("attnjit::SoftcapScoreMod<attnjit::{}>",
-                           mod.constant ? "ConstantCap<Config>" : "LaunchCap<&Scalars::cap>");
-      case ScoreModSpec::Kind::kCustom: {
-        Result<std::string> name = function(mod.custom, SnippetKind::kScoreMod, "score_mod");
-        if (!name) return name;
-        return fmt::format("attnjit::CustomScoreMod<attnjit_user::{}>", *name);
-      }
-    }
-    return make_error(ErrorCode::kInternal, "a score modification of unknown kind", "score_mod");
+    return text + std::string(mask.of.size() - 1, '>');
   }
 
   /// Prints one snippet as a struct; gives its name.
@@ -170,9 +153,10 @@ class Printer {
   }
 
   const AttentionSpec& spec_;
+  const std::vector<spec::SpecScalar> scalars_;
+  std::size_t next_scalar_ = 0;
   std::string_view file_;
   int first_line_;
-  std::map<const MaskSpec*, std::string> scalars_;
   std::set<std::string> names_;
   std::string body_;
   UserCode out_;

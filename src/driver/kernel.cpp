@@ -10,6 +10,7 @@
 #include "driver/kernel_library.h"
 #include "driver/launch_args.h"
 #include "driver/launch_state.h"
+#include "spec/names.h"
 
 namespace attnjit {
 
@@ -39,7 +40,7 @@ Status Kernel::prepare(void* stream) const {
 
 Result<WorkspaceNeed> Kernel::workspace(const LaunchArgs& args) const {
   return no_throw([&]() -> Result<WorkspaceNeed> {
-    const auto params = check_params(declared_params(plan_), args.params);
+    const auto params = check_params(spec::declared_params(plan_.spec), args.params);
     if (!params) return params.error();
     if (Status shapes = check_shapes(plan_, args); !shapes) return std::move(shapes).error();
     const auto where = loaded_->context_of(args.stream);
@@ -53,7 +54,7 @@ Result<WorkspaceNeed> Kernel::workspace(const LaunchArgs& args) const {
 }
 
 Status Kernel::replan(const LaunchArgs& args, LaunchState::Impl& state) const {
-  const auto params = check_params(declared_params(plan_), args.params);
+  const auto params = check_params(spec::declared_params(plan_.spec), args.params);
   if (!params) return params.error();
   if (Status shapes = check_shapes(plan_, args); !shapes) return shapes;
   const auto where = loaded_->context_of(args.stream);
@@ -73,7 +74,7 @@ Status Kernel::replan(const LaunchArgs& args, LaunchState::Impl& state) const {
 
 Status Kernel::move_pointers(const LaunchArgs& args, LaunchState::Impl& state) const {
   if (!args.params.empty()) {
-    const auto params = check_params(declared_params(plan_), args.params);
+    const auto params = check_params(spec::declared_params(plan_.spec), args.params);
     if (!params) return params.error();
   }
   Status moved = state.move_pointers(plan_, args);

@@ -10,6 +10,8 @@
 #include <string>
 #include <utility>
 
+#include "spec/spec_fields.h"
+
 namespace attnjit {
 namespace {
 
@@ -59,35 +61,6 @@ class Problems {
   std::optional<Error> first_;
 };
 
-void collect(const CustomCode& code, std::vector<ParamSpec>& params) {
-  for (const ParamSpec& param : code.params) {
-    const bool known = std::any_of(params.begin(), params.end(),
-                                   [&](const ParamSpec& p) { return p.name == param.name; });
-    if (!known) params.push_back(param);
-  }
-}
-
-void collect(const MaskSpec& mask, std::vector<ParamSpec>& params) {
-  collect(mask.custom, params);
-  for (const MaskSpec& part : mask.of) collect(part, params);
-}
-
-std::string_view type_name(ParamSpec::Type type) {
-  switch (type) {
-    case ParamSpec::Type::kI32:
-      return "i32";
-    case ParamSpec::Type::kF32:
-      return "f32";
-    case ParamSpec::Type::kI32Array:
-      return "i32[]";
-    case ParamSpec::Type::kF32Array:
-      return "f32[]";
-    case ParamSpec::Type::kI32Matrix:
-      return "i32[][]";
-  }
-  return "unknown";
-}
-
 std::string describe(const LaunchParam& param) {
   if (std::holds_alternative<std::int32_t>(param.value)) return "an i32";
   if (std::holds_alternative<float>(param.value)) return "an f32";
@@ -100,7 +73,7 @@ void convert(const ParamSpec& declared, const LaunchParam& param, ParamValue& va
   const std::string field = kParamField + declared.name;
   const auto wrong_type = [&] {
     problems.add(field, fmt::format("is {}; the spec declares {}", describe(param),
-                                    type_name(declared.type)));
+                                    spec::to_string(declared.type)));
   };
   value.name = declared.name;
   if (declared.type == ParamSpec::Type::kI32) {
@@ -200,13 +173,6 @@ int materialized_element_bytes(const MaskSpec& mask) {
 
 }  // namespace
 
-std::vector<ParamSpec> declared_params(const KernelPlan& plan) {
-  std::vector<ParamSpec> params;
-  collect(plan.spec.mask, params);
-  collect(plan.spec.score_mod.custom, params);
-  return params;
-}
-
 Result<std::vector<ParamValue>> check_params(const std::vector<ParamSpec>& declared,
                                              const std::vector<LaunchParam>& params) {
   Problems problems;
@@ -220,8 +186,8 @@ Result<std::vector<ParamValue>> check_params(const std::vector<ParamSpec>& decla
       found = &param;
     }
     if (found == nullptr) {
-      problems.add(kParamField + wanted.name,
-                   fmt::format("is missing; the spec declares it as {}", type_name(wanted.type)));
+      problems.add(kParamField + wanted.name, fmt::format("is missing; the spec declares it as {}",
+                                                          spec::to_string(wanted.type)));
       continue;
     }
     convert(wanted, *found, values.emplace_back(), problems);
@@ -253,9 +219,6 @@ Status check_shapes(const KernelPlan& plan, const LaunchArgs& args) {
   }
   if (!std::isfinite(args.scalars.scale)) {
     problems.add("scale", fmt::format("is {}; it must be finite", args.scalars.scale));
-  }
-  if (!std::isfinite(args.scalars.cap)) {
-    problems.add("cap", fmt::format("is {}; it must be finite", args.scalars.cap));
   }
   if (problems.any()) return problems.take();
 

@@ -13,9 +13,6 @@
 
 namespace attnjit {
 
-/// The parameters that a plan's custom mask and score modification declare, each name once.
-std::vector<ParamSpec> declared_params(const KernelPlan& plan);
-
 /// The arguments' parameters as plan_launch takes them, in the declared order. Errors: kInvalid for
 /// one that is missing, unknown, given twice or of another type than declared; every problem at
 /// once.

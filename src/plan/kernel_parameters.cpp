@@ -7,14 +7,10 @@
 #include <set>
 #include <utility>
 
-#include "plan/mask_scalars.h"
+#include "spec/names.h"
+#include "spec/scalars.h"
 
 namespace attnjit {
-namespace {
-
-constexpr int kMaxLaunchScalars = 8;  // windows, or chunks, that LaunchScalars can give
-
-}  // namespace
 
 bool contains(const MaskSpec& mask, MaskSpec::Kind kind) {
   if (mask.kind == kind) return true;
@@ -26,10 +22,10 @@ bool contains(const MaskSpec& mask, MaskSpec::Kind kind) {
 
 std::string why_no_parameters(const AttentionSpec& spec) {
   std::set<std::string> names;
-  for (const ParamSpec& param : user_parameters(spec)) {
+  for (const ParamSpec& param : spec::declared_params(spec)) {
     names.insert(param.name);
   }
-  for (const ParamSpec& param : user_parameters(spec)) {
+  for (const ParamSpec& param : spec::declared_params(spec)) {
     const bool array =
         param.type == ParamSpec::Type::kI32Array || param.type == ParamSpec::Type::kF32Array;
     const bool matrix = param.type == ParamSpec::Type::kI32Matrix;
@@ -39,13 +35,6 @@ std::string why_no_parameters(const AttentionSpec& spec) {
       return fmt::format(
           "the parameter {} needs the names {}_n, {}_rows and {}_cols for its extent", param.name,
           param.name, param.name, param.name);
-    }
-  }
-  for (const MaskScalar& scalar : mask_scalars(spec.mask)) {
-    if (!scalar.constant && scalar.position >= kMaxLaunchScalars) {
-      return fmt::format(
-          "a mask tree takes {} windows and {} chunks given at launch; make more of them constant",
-          kMaxLaunchScalars, kMaxLaunchScalars);
     }
   }
   return {};
@@ -93,13 +82,10 @@ void add_forward_parameters(const AttentionSpec& spec, const std::vector<std::st
   if (spec.sink) add("sink", Kind::kPointer, "const float");
   for (const std::string& name : integers) add(name, Kind::kI32);
   add("scale", Kind::kF32);
-  for (const MaskScalar& scalar : mask_scalars(spec.mask)) {
-    if (!scalar.constant) add(scalar.name, Kind::kI32);
+  for (const spec::SpecScalar& scalar : spec::spec_scalars(spec)) {
+    if (!scalar.constant) add(scalar.name, scalar.is_integer ? Kind::kI32 : Kind::kF32);
   }
-  if (spec.score_mod.kind == ScoreModSpec::Kind::kSoftcap && !spec.score_mod.constant) {
-    add("cap", Kind::kF32);
-  }
-  for (const ParamSpec& param : user_parameters(spec)) {
+  for (const ParamSpec& param : spec::declared_params(spec)) {
     const std::string name = "param_" + param.name;
     switch (param.type) {
       case ParamSpec::Type::kI32:
@@ -124,15 +110,16 @@ void add_forward_parameters(const AttentionSpec& spec, const std::vector<std::st
 }
 
 void add_user_constants(const AttentionSpec& spec, KernelPlan& plan) {
-  for (const MaskScalar& scalar : mask_scalars(spec.mask)) {
-    if (scalar.constant) {
-      plan.constants.push_back({"int", scalar.constant_name, std::to_string(scalar.value)});
+  for (const spec::SpecScalar& scalar : spec::spec_scalars(spec)) {
+    if (!scalar.constant) continue;
+    if (scalar.is_integer) {
+      const auto value = static_cast<std::int64_t>(scalar.value);
+      plan.constants.push_back({"int", scalar.constant_name, std::to_string(value)});
+    } else {
+      // Hexadecimal: the same float whatever the locale and the reader's rounding.
+      const auto value = static_cast<float>(scalar.value);
+      plan.constants.push_back({"float", scalar.constant_name, fmt::format("{:a}f", value)});
     }
-  }
-  if (spec.score_mod.kind == ScoreModSpec::Kind::kSoftcap && spec.score_mod.constant) {
-    // Hexadecimal: the same float whatever the locale and the reader's rounding.
-    plan.constants.push_back(
-        {"float", "kCap", fmt::format("{:a}f", static_cast<float>(spec.score_mod.cap))});
   }
 }
 

@@ -15,7 +15,7 @@ namespace attnjit {
 /// Whether a mask tree has a node of a kind.
 bool contains(const MaskSpec& mask, MaskSpec::Kind kind);
 
-/// Why a spec's user parameters or mask scalars cannot be kernel parameters; empty: they can.
+/// Why a spec's user parameters cannot be kernel parameters; empty: they can.
 std::string why_no_parameters(const AttentionSpec& spec);
 
 /// What of a spec the forward templates of every architecture lack; empty: nothing.
@@ -26,7 +26,7 @@ std::string why_no_forward(const AttentionSpec& spec);
 void add_forward_parameters(const AttentionSpec& spec, const std::vector<std::string>& integers,
                             KernelPlan& plan);
 
-/// Appends the windows, chunks and cap that are compiled in.
+/// Appends the numbers of masks and score modification that are compiled in.
 void add_user_constants(const AttentionSpec& spec, KernelPlan& plan);
 
 }  // namespace attnjit

@@ -6,11 +6,11 @@
 
 #include <algorithm>
 #include <optional>
-#include <span>
 #include <utility>
 #include <variant>
 
 #include "spec/json_value.h"
+#include "spec/kinds.h"
 #include "spec/spec_fields.h"
 
 namespace attnjit {
@@ -21,13 +21,6 @@ using spec::JsonValue;
 using spec::SpecField;
 
 std::string quoted(std::string_view name) { return fmt::format("\"{}\"", name); }
-
-std::string_view kind_name(std::span<const spec::KindRow> rows, int kind) {
-  for (const spec::KindRow& row : rows) {
-    if (row.kind == kind) return row.name;
-  }
-  return {};
-}
 
 // What a spec's field is, as canonical JSON text; for a mask or a score modification its kind.
 struct FieldText {
@@ -50,10 +43,10 @@ struct FieldText {
     return spec.*member ? quoted(to_string(*(spec.*member))) : "null";
   }
   std::string operator()(MaskSpec AttentionSpec::*member) const {
-    return quoted(kind_name(spec::mask_kinds(), static_cast<int>((spec.*member).kind)));
+    return quoted(spec::row_of(spec.*member).name);
   }
   std::string operator()(ScoreModSpec AttentionSpec::*member) const {
-    return quoted(kind_name(spec::score_mod_kinds(), static_cast<int>((spec.*member).kind)));
+    return quoted(spec::row_of(spec.*member).name);
   }
   // Plan options are chosen, not matched.
   std::string operator()(std::optional<int> PlanOptions::*) const { return {}; }
@@ -89,8 +82,8 @@ struct MatchText {
   Text operator()(std::optional<Dtype> AttentionSpec::*) const {
     return value.type == JsonValue::Type::kNull ? Text("null") : dtype();
   }
-  Text operator()(MaskSpec AttentionSpec::*) const { return kind(spec::mask_kinds()); }
-  Text operator()(ScoreModSpec AttentionSpec::*) const { return kind(spec::score_mod_kinds()); }
+  Text operator()(MaskSpec AttentionSpec::*) const { return kind<MaskSpec>(); }
+  Text operator()(ScoreModSpec AttentionSpec::*) const { return kind<ScoreModSpec>(); }
   Text operator()(std::optional<int> PlanOptions::*) const { return std::nullopt; }
   Text operator()(std::optional<bool> PlanOptions::*) const { return std::nullopt; }
 
@@ -101,8 +94,9 @@ struct MatchText {
         known && std::find(field.dtypes.begin(), field.dtypes.end(), *known) != field.dtypes.end();
     return good ? Text(quoted(to_string(*known))) : std::nullopt;
   }
-  Text kind(std::span<const spec::KindRow> rows) const {
-    for (const spec::KindRow& row : rows) {
+  template <class Node>
+  Text kind() const {
+    for (const spec::KindRow<Node>& row : spec::kinds<Node>()) {
       if (is_string() && row.name == value.text) return quoted(row.name);
     }
     return std::nullopt;

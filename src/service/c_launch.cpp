@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Implements the C ABI's launches.
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "attnjit/driver.h"
 #include "service/c_abi.h"
+#include "spec/kinds.h"
 
 struct attnjit_launch_state {
   attnjit::LaunchState state;
@@ -14,6 +19,8 @@ struct attnjit_launch_state {
 
 namespace attnjit {
 namespace {
+
+constexpr std::size_t kMaxListed = 4096;  // far more than any spec declares
 
 const Kernel& from_c(const attnjit_kernel* kernel) {
   return *reinterpret_cast<const Kernel*>(kernel);
@@ -56,13 +63,12 @@ Status param_from_c(const attnjit_param& in, LaunchParam& out) {
 }
 
 Status params_from_c(const attnjit_launch_args& in, std::vector<LaunchParam>& out) {
-  constexpr std::size_t kMaxParams = 4096;
   if (in.num_params == 0) {
     out.clear();
     return {};
   }
   if (in.params == nullptr) return null_argument("params");
-  if (in.num_params > kMaxParams) {
+  if (in.num_params > kMaxListed) {
     return make_error(ErrorCode::kInvalid,
                       std::to_string(in.num_params) + " parameters; a spec declares fewer",
                       "params");
@@ -82,7 +88,47 @@ Status params_from_c(const attnjit_launch_args& in, std::vector<LaunchParam>& ou
   return {};
 }
 
-Status args_from_c(const attnjit_launch_args* given, LaunchArgs& out) {
+/// What the old fields give for numbers of the kinds that had fields: asked in the order of launch.
+class OldFields {
+ public:
+  explicit OldFields(const attnjit_launch_args& in) : in_(in) {}
+
+  double next(std::string_view name) {
+    if (name == "window") return nth(in_.window, in_.more_windows, windows_++);
+    if (name == "chunk") return nth(in_.chunk, in_.more_chunks, chunks_++);
+    return name == "cap" ? double{in_.cap} : 0.0;
+  }
+
+ private:
+  static double nth(std::int32_t first, const std::int32_t (&more)[7], std::size_t position) {
+    if (position == 0) return first;
+    return position <= std::size(more) ? more[position - 1] : 0;
+  }
+
+  const attnjit_launch_args& in_;
+  std::size_t windows_ = 0, chunks_ = 0;
+};
+
+Status scalars_from_c(const attnjit_launch_args& in, const AttentionSpec& spec,
+                      std::vector<double>& out) {
+  if (in.num_scalars > kMaxListed) {
+    return make_error(ErrorCode::kInvalid,
+                      std::to_string(in.num_scalars) + " numbers; a spec has fewer", "scalars");
+  }
+  if (in.num_scalars > 0 && in.scalars == nullptr) return null_argument("scalars");
+  out.assign(in.scalars, in.scalars + in.num_scalars);
+  OldFields old(in);
+  std::size_t index = 0;
+  spec::visit_scalars(spec, [&](const spec::ScalarTraits& scalar, const auto&) {
+    const double value = old.next(scalar.name);
+    if (index == out.size()) out.push_back(0);
+    if (out[index] == 0) out[index] = value;
+    ++index;
+  });
+  return {};
+}
+
+Status args_from_c(const attnjit_launch_args* given, const AttentionSpec& spec, LaunchArgs& out) {
   attnjit_launch_args in{};
   if (Status read = read_struct(given, "args", in); !read) return read;
   out.buffers = {in.q,       in.k,          in.v,       in.o,         in.lse,
@@ -99,13 +145,7 @@ Status args_from_c(const attnjit_launch_args* given, LaunchArgs& out) {
   out.shapes.v = from_c(in.v_strides);
   out.shapes.o = from_c(in.o_strides);
   out.scalars.scale = in.scale;
-  out.scalars.window = in.window;
-  out.scalars.chunk = in.chunk;
-  out.scalars.cap = in.cap;
-  static_assert(sizeof in.more_windows == sizeof out.scalars.more_windows);
-  static_assert(sizeof in.more_chunks == sizeof out.scalars.more_chunks);
-  std::memcpy(out.scalars.more_windows.data(), in.more_windows, sizeof in.more_windows);
-  std::memcpy(out.scalars.more_chunks.data(), in.more_chunks, sizeof in.more_chunks);
+  if (Status read = scalars_from_c(in, spec, out.scalars.values); !read) return read;
   out.workspace = in.workspace;
   out.workspace_bytes = in.workspace_bytes;
   out.stream = in.stream;
@@ -152,7 +192,9 @@ attnjit_error* attnjit_workspace(const attnjit_kernel* kernel, const attnjit_lau
     if (args == nullptr) return null_argument("args");
     if (bytes == nullptr) return null_argument("bytes");
     attnjit::LaunchArgs converted;
-    if (Status read = attnjit::args_from_c(args, converted); !read) return read;
+    if (Status read = attnjit::args_from_c(args, attnjit::from_c(kernel).plan().spec, converted);
+        !read)
+      return read;
     const auto need = attnjit::from_c(kernel).workspace(converted);
     if (!need) return need.error();
     *bytes = need->bytes;
@@ -167,7 +209,9 @@ attnjit_error* attnjit_launch(const attnjit_kernel* kernel, const attnjit_launch
     if (kernel == nullptr) return null_argument("kernel");
     if (args == nullptr) return null_argument("args");
     if (state == nullptr) return null_argument("state");
-    if (Status read = attnjit::args_from_c(args, state->args); !read) return read;
+    if (Status read = attnjit::args_from_c(args, attnjit::from_c(kernel).plan().spec, state->args);
+        !read)
+      return read;
     return attnjit::from_c(kernel).launch(state->args, state->state);
   });
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "spec/kinds.h"
 #include "spec/text.h"
 
 namespace attnjit::spec {
@@ -22,8 +23,9 @@ void collect(const CustomCode& custom, std::vector<ParamSpec>& params) {
 }
 
 void collect(const MaskSpec& mask, std::vector<ParamSpec>& params) {
-  if (mask.kind == MaskSpec::Kind::kCustom) collect(mask.custom, params);
-  if (mask.kind == MaskSpec::Kind::kAnd || mask.kind == MaskSpec::Kind::kOr) {
+  const Holds holds = row_of(mask).holds;
+  if (holds == Holds::kCode) collect(mask.custom, params);
+  if (holds == Holds::kOperands) {
     for (const MaskSpec& operand : mask.of) collect(operand, params);
   }
 }
@@ -52,10 +54,10 @@ std::string why_no_param_name(std::string_view name) {
   return {};
 }
 
-std::vector<ParamSpec> all_params(const AttentionSpec& spec) {
+std::vector<ParamSpec> declared_params(const AttentionSpec& spec) {
   std::vector<ParamSpec> params;
   collect(spec.mask, params);
-  if (spec.score_mod.kind == ScoreModSpec::Kind::kCustom) collect(spec.score_mod.custom, params);
+  if (row_of(spec.score_mod).holds == Holds::kCode) collect(spec.score_mod.custom, params);
   return params;
 }
 

@@ -25,7 +25,6 @@ std::string why_no_param_name(std::string_view name);
 
 /// Every parameter that the custom code of a spec declares, each name once, in the order in which
 /// the mask (preorder) and then the score modification declare them.
-/// @pre validate(spec) is empty.
-std::vector<ParamSpec> all_params(const AttentionSpec& spec);
+std::vector<ParamSpec> declared_params(const AttentionSpec& spec);
 
 }  // namespace attnjit::spec

@@ -5,11 +5,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 #include <map>
 #include <utility>
 
+#include "spec/kinds.h"
 #include "spec/names.h"
 #include "spec/snippet.h"
 #include "spec/spec_fields.h"
@@ -18,6 +17,7 @@
 namespace attnjit {
 namespace {
 
+using spec::Holds;
 using spec::in_quotes;
 using spec::SpecField;
 
@@ -108,15 +108,11 @@ class Validator {
       too_large_ = true;
       return;
     }
-    switch (mask.kind) {
-      case MaskSpec::Kind::kSlidingWindow:
-        check_size(path, "window", mask.window, mask.constant);
+    check_scalars(path, mask);
+    switch (spec::row_of(mask).holds) {
+      case Holds::kNothing:
         break;
-      case MaskSpec::Kind::kChunked:
-        check_size(path, "chunk", mask.chunk, mask.constant);
-        break;
-      case MaskSpec::Kind::kAnd:
-      case MaskSpec::Kind::kOr:
+      case Holds::kOperands:
         if (mask.of.size() < 2) {
           problem(path + ".of", fmt::format("has {} mask{}; allowed: at least two", mask.of.size(),
                                             mask.of.size() == 1 ? "" : "s"));
@@ -125,7 +121,7 @@ class Validator {
           check_mask(fmt::format("{}.of[{}]", path, i), mask.of[i], depth + 1, nodes, materialized);
         }
         break;
-      case MaskSpec::Kind::kMaterialized:
+      case Holds::kDtype:
         if (mask.dtype != Dtype::kF32 && mask.dtype != Dtype::kU8) {
           problem(path + ".dtype", fmt::format("is {}; allowed: f32, u8", to_string(mask.dtype)));
         }
@@ -134,41 +130,33 @@ class Validator {
                   "combine them into one tensor");
         }
         break;
-      case MaskSpec::Kind::kCustom:
+      case Holds::kCode:
         check_custom(path, mask.custom, spec::SnippetKind::kMask);
-        break;
-      case MaskSpec::Kind::kNull:
-      case MaskSpec::Kind::kCausal:
         break;
     }
   }
 
-  void check_size(const std::string& path, std::string_view name, std::int64_t value,
-                  bool constant) {
-    const std::string field = fmt::format("{}.{}", path, name);
-    if (value < 0 || value > std::numeric_limits<std::int32_t>::max()) {
-      problem(field, fmt::format("is {}; allowed: an integer, 1 to 2147483647", value));
-    } else if (constant && value == 0) {
-      problem(field, "is missing; allowed with \"constant\": true: an integer, 1 or more",
-              "give it a value, or leave constant out to give it at launch");
+  /// The numbers of a mask or a score modification.
+  template <class Node>
+  void check_scalars(const std::string& path, const Node& node) {
+    for (const spec::KindScalar<Node>& scalar : spec::row_of(node).scalars) {
+      const double value = scalar.get(node);
+      const std::string field = fmt::format("{}.{}", path, scalar.name);
+      if (value != 0 && !spec::is_allowed(scalar, value)) {
+        problem(field, fmt::format("is {}; allowed: {}", value, spec::allowed(scalar)));
+      } else if (value == 0 && node.constant) {
+        problem(
+            field,
+            fmt::format("is missing; allowed with \"constant\": true: {}", spec::allowed(scalar)),
+            "give it a value, or leave constant out to give it at launch");
+      }
     }
   }
 
   void check_score_mod() {
     const ScoreModSpec& mod = spec_.score_mod;
-    if (mod.kind == ScoreModSpec::Kind::kSoftcap) {
-      // NOTE: the kernel holds the cap as f32 and divides by it, so it must be a normal f32.
-      const bool given = mod.cap != 0;
-      const bool normal = mod.cap >= static_cast<double>(std::numeric_limits<float>::min()) &&
-                          mod.cap <= static_cast<double>(std::numeric_limits<float>::max());
-      if (given && !normal) {
-        problem("score_mod.cap",
-                fmt::format("is {}; allowed: a number above 0 within the range of f32", mod.cap));
-      } else if (mod.constant && !given) {
-        problem("score_mod.cap", "is missing; allowed with \"constant\": true: a number above 0",
-                "give it a value, or leave constant out to give it at launch");
-      }
-    } else if (mod.kind == ScoreModSpec::Kind::kCustom) {
+    check_scalars("score_mod", mod);
+    if (spec::row_of(mod).holds == Holds::kCode) {
       check_custom("score_mod", mod.custom, spec::SnippetKind::kScoreMod);
     }
   }

@@ -8,6 +8,7 @@
 #include <array>
 #include <vector>
 
+#include "spec/kinds.h"
 #include "spec/text.h"
 
 namespace attnjit::spec {
@@ -118,48 +119,8 @@ const std::array kFields{
               .help = "two CTAs share one MMA (default: chosen)"},
 };
 
-constexpr std::string_view kConstantWindow[] = {"window", "constant"};
-constexpr std::string_view kConstantChunk[] = {"chunk", "constant"};
-constexpr std::string_view kConstantCap[] = {"cap", "constant"};
-constexpr std::string_view kOf[] = {"of"};
-constexpr std::string_view kDtype[] = {"dtype"};
-constexpr std::string_view kCustom[] = {"name", "code", "trusted", "params"};
-
-template <class Kind>
-constexpr KindRow kind_row(std::string_view name, Kind kind,
-                           std::span<const std::string_view> fields = {}) {
-  return {name, static_cast<int>(kind), fields};
-}
-
-using M = MaskSpec::Kind;
-constexpr KindRow kMaskKinds[] = {
-    kind_row("null", M::kNull),
-    kind_row("causal", M::kCausal),
-    kind_row("sliding_window", M::kSlidingWindow, kConstantWindow),
-    kind_row("chunked", M::kChunked, kConstantChunk),
-    kind_row("and", M::kAnd, kOf),
-    kind_row("or", M::kOr, kOf),
-    kind_row("materialized", M::kMaterialized, kDtype),
-    kind_row("custom", M::kCustom, kCustom),
-};
-
-using S = ScoreModSpec::Kind;
-constexpr KindRow kScoreModKinds[] = {
-    kind_row("identity", S::kIdentity),
-    kind_row("alibi", S::kAlibi),
-    kind_row("softcap", S::kSoftcap, kConstantCap),
-    kind_row("custom", S::kCustom, kCustom),
-};
-
 constexpr std::string_view kMlaNames[] = {"none", "prefill", "decode"};
 constexpr std::string_view kParamTypes[] = {"i32", "f32", "i32[]", "f32[]", "i32[][]"};
-
-std::string kind_names(std::span<const KindRow> kinds) {
-  std::vector<std::string_view> names;
-  names.reserve(kinds.size());
-  for (const KindRow& row : kinds) names.push_back(row.name);
-  return join(names);
-}
 
 struct AllowedText {
   const SpecField& field;
@@ -184,10 +145,10 @@ struct AllowedText {
   std::string operator()(Dtype A::*) const { return dtype(); }
   std::string operator()(std::optional<Dtype> A::*) const { return dtype(); }
   std::string operator()(MaskSpec A::*) const {
-    return "a name or an object with `kind`: " + kind_names(kMaskKinds);
+    return "a name or an object with `kind`: " + join(kind_names<MaskSpec>());
   }
   std::string operator()(ScoreModSpec A::*) const {
-    return "a name or an object with `kind`: " + kind_names(kScoreModKinds);
+    return "a name or an object with `kind`: " + join(kind_names<ScoreModSpec>());
   }
 };
 
@@ -203,9 +164,6 @@ const SpecField* find_field(std::string_view name) {
 }
 
 std::string allowed(const SpecField& field) { return std::visit(AllowedText{field}, field.member); }
-
-std::span<const KindRow> mask_kinds() { return kMaskKinds; }
-std::span<const KindRow> score_mod_kinds() { return kScoreModKinds; }
 
 std::string_view to_string(Mla mla) { return kMlaNames[static_cast<std::size_t>(mla)]; }
 

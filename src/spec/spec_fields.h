@@ -41,15 +41,6 @@ const SpecField* find_field(std::string_view name);
 /// What a field takes, for messages and --help: "an integer, 1 to 16384", "bf16, fp16, e4m3".
 std::string allowed(const SpecField& field);
 
-/// The names of masks and score modifications in JSON, with the fields that each kind takes.
-struct KindRow {
-  std::string_view name;
-  int kind;  ///< MaskSpec::Kind or ScoreModSpec::Kind
-  std::span<const std::string_view> fields;
-};
-std::span<const KindRow> mask_kinds();
-std::span<const KindRow> score_mod_kinds();
-
 std::string_view to_string(Mla mla);
 std::optional<Mla> mla_from_string(std::string_view name);
 std::string_view to_string(ParamSpec::Type type);

@@ -4,10 +4,12 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "attnjit/spec.h"
 #include "spec/json_value.h"
+#include "spec/kinds.h"
 #include "spec/spec_fields.h"
 #include "spec/spec_reader.h"
 #include "spec/text.h"
@@ -16,6 +18,7 @@ namespace attnjit {
 namespace {
 
 using nlohmann::ordered_json;
+using spec::Holds;
 using spec::SpecField;
 
 ordered_json custom_members(ordered_json object, const CustomCode& custom) {
@@ -32,53 +35,37 @@ ordered_json custom_members(ordered_json object, const CustomCode& custom) {
   return object;
 }
 
-ordered_json with_kind(std::string_view kind) {
-  ordered_json object;
-  object["kind"] = kind;
-  return object;
-}
-
 /// A kind that has no member set is written as its name.
 ordered_json name_or_object(ordered_json object) {
   return object.size() == 1 ? ordered_json(object["kind"]) : object;
 }
 
-ordered_json mask_json(const MaskSpec& mask) {
-  ordered_json object = with_kind(spec::mask_kinds()[static_cast<std::size_t>(mask.kind)].name);
-  switch (mask.kind) {
-    case MaskSpec::Kind::kSlidingWindow:
-      if (mask.window != 0) object["window"] = mask.window;
-      if (mask.constant) object["constant"] = true;
-      break;
-    case MaskSpec::Kind::kChunked:
-      if (mask.chunk != 0) object["chunk"] = mask.chunk;
-      if (mask.constant) object["constant"] = true;
-      break;
-    case MaskSpec::Kind::kMaterialized:
-      if (mask.dtype != Dtype::kF32) object["dtype"] = to_string(mask.dtype);
-      break;
-    case MaskSpec::Kind::kAnd:
-    case MaskSpec::Kind::kOr:
-      object["of"] = ordered_json::array();
-      for (const MaskSpec& operand : mask.of) object["of"].push_back(mask_json(operand));
-      break;
-    case MaskSpec::Kind::kCustom:
-      return custom_members(std::move(object), mask.custom);
-    case MaskSpec::Kind::kNull:
-    case MaskSpec::Kind::kCausal:
-      break;
-  }
-  return name_or_object(std::move(object));
+/// A number: an integer is written as one.
+ordered_json number(double value, bool is_integer) {
+  if (is_integer) return static_cast<std::int64_t>(value);
+  return value;
 }
 
-ordered_json score_mod_json(const ScoreModSpec& mod) {
-  ordered_json object = with_kind(spec::score_mod_kinds()[static_cast<std::size_t>(mod.kind)].name);
-  if (mod.kind == ScoreModSpec::Kind::kCustom) {
-    return custom_members(std::move(object), mod.custom);
+/// A mask or a score modification.
+template <class Node>
+ordered_json node_json(const Node& node) {
+  const spec::KindRow<Node>& row = spec::row_of(node);
+  ordered_json object;
+  object["kind"] = row.name;
+  for (const spec::KindScalar<Node>& scalar : row.scalars) {
+    const double value = scalar.get(node);
+    if (value != 0) object[std::string(scalar.name)] = number(value, scalar.is_integer());
   }
-  if (mod.kind == ScoreModSpec::Kind::kSoftcap) {
-    if (mod.cap != 0) object["cap"] = mod.cap;
-    if (mod.constant) object["constant"] = true;
+  if (!row.scalars.empty() && node.constant) object["constant"] = true;
+  if (row.holds == Holds::kCode) return custom_members(std::move(object), node.custom);
+  if constexpr (std::is_same_v<Node, MaskSpec>) {
+    if (row.holds == Holds::kDtype && node.dtype != Dtype::kF32) {
+      object["dtype"] = to_string(node.dtype);
+    }
+    if (row.holds == Holds::kOperands) {
+      object["of"] = ordered_json::array();
+      for (const MaskSpec& operand : node.of) object["of"].push_back(node_json(operand));
+    }
   }
   return name_or_object(std::move(object));
 }
@@ -120,11 +107,11 @@ struct FieldWriter {
     if (attention.*member) put(to_string(*(attention.*member)));
   }
   void operator()(MaskSpec AttentionSpec::*member) const {
-    if ((attention.*member).kind != MaskSpec::Kind::kNull) put(mask_json(attention.*member));
+    if ((attention.*member).kind != MaskSpec::Kind::kNull) put(node_json(attention.*member));
   }
   void operator()(ScoreModSpec AttentionSpec::*member) const {
     if ((attention.*member).kind != ScoreModSpec::Kind::kIdentity) {
-      put(score_mod_json(attention.*member));
+      put(node_json(attention.*member));
     }
   }
   void operator()(std::optional<int> PlanOptions::*member) const {

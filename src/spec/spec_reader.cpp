@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "spec/kinds.h"
 #include "spec/spec_fields.h"
 #include "spec/text.h"
 
@@ -228,12 +229,11 @@ class Reader {
 
   // --- masks and score modifications -----------------------------------------------------------
 
-  /// The row of `kinds` that a name or an object names, its unknown members reported.
-  const KindRow* read_kind(const std::string& path, const JsonValue& value,
-                           std::span<const KindRow> kinds, std::string_view what) {
-    std::vector<std::string_view> names;
-    for (const KindRow& row : kinds) names.push_back(row.name);
-
+  /// The row that a name or an object names, its unknown members reported.
+  template <class Node>
+  const KindRow<Node>* read_kind(const std::string& path, const JsonValue& value,
+                                 std::string_view what) {
+    const std::vector<std::string_view> names = kind_names<Node>();
     const JsonValue* kind = &value;
     std::string field = path;
     if (value.type == Type::kObject) {
@@ -251,18 +251,46 @@ class Reader {
               *kind);
       return nullptr;
     }
-    for (const KindRow& row : kinds) {
+    for (const KindRow<Node>& row : kinds<Node>()) {
       if (row.name != kind->text) continue;
       if (value.type == Type::kObject) {
-        std::vector<std::string_view> fields{"kind"};
-        fields.insert(fields.end(), row.fields.begin(), row.fields.end());
-        check_members(value, path + ".", fmt::format("the {} {}", what, row.name), fields);
+        std::vector<std::string_view> members = member_names(row);
+        members.insert(members.begin(), "kind");
+        check_members(value, path + ".", fmt::format("the {} {}", what, row.name), members);
       }
       return &row;
     }
     problem(field, fmt::format("is {}; allowed: {}", in_quotes(kind->text), join(names)), *kind,
             suggestion(kind->text, names));
     return nullptr;
+  }
+
+  /// A kind's numbers: 0 when left out, which means given at launch.
+  template <class Node>
+  void read_scalars(const std::string& path, const JsonValue& value, const KindRow<Node>& row,
+                    Node& node) {
+    for (const KindScalar<Node>& scalar : row.scalars) {
+      const JsonValue* given = value.find(scalar.name);
+      if (given == nullptr) continue;
+      const std::string field = fmt::format("{}.{}", path, scalar.name);
+      const std::string allowed_text = allowed(scalar) + "; left out: given at launch";
+      if (scalar.is_integer()) {
+        const auto read = integer(field, *given, static_cast<int>(scalar.min),
+                                  static_cast<int>(scalar.max), allowed_text);
+        if (read) scalar.set(node, *read);
+        continue;
+      }
+      const bool number = given->type == Type::kInteger || given->type == Type::kReal;
+      if (number && is_allowed(scalar, given->real)) {
+        scalar.set(node, given->real);
+      } else {
+        problem(field, "is " + describe(*given) + "; allowed: " + allowed_text, *given);
+      }
+    }
+    if (row.scalars.empty()) return;
+    if (const JsonValue* given = value.find("constant")) {
+      node.constant = boolean(path + ".constant", *given).value_or(false);
+    }
   }
 
   void read_mask(const std::string& path, const JsonValue& value, int depth, int& nodes,
@@ -277,41 +305,35 @@ class Reader {
       nodes = std::max(nodes, kMaxMaskNodes + 1);
       return;
     }
-    const KindRow* row = read_kind(path, value, mask_kinds(), "mask");
+    const KindRow<MaskSpec>* row = read_kind<MaskSpec>(path, value, "mask");
     if (row == nullptr) return;
-    mask.kind = static_cast<MaskSpec::Kind>(row->kind);
-    switch (mask.kind) {
-      case MaskSpec::Kind::kSlidingWindow:
-        mask.window = read_size(path + ".window", value.find("window"));
-        read_constant(path, value, mask.constant);
+    mask.kind = row->kind;
+    read_scalars(path, value, *row, mask);
+    switch (row->holds) {
+      case Holds::kNothing:
         break;
-      case MaskSpec::Kind::kChunked:
-        mask.chunk = read_size(path + ".chunk", value.find("chunk"));
-        read_constant(path, value, mask.constant);
-        break;
-      case MaskSpec::Kind::kMaterialized:
-        if (const JsonValue* dtype = value.find("dtype")) {
-          constexpr std::string_view kNames[] = {"f32", "u8"};
-          const auto read = name_of(path + ".dtype", *dtype, "f32, u8", kNames,
-                                    [](std::string_view text) -> std::optional<Dtype> {
-                                      if (text == "f32") return Dtype::kF32;
-                                      if (text == "u8") return Dtype::kU8;
-                                      return std::nullopt;
-                                    });
-          if (read) mask.dtype = *read;
-        }
-        break;
-      case MaskSpec::Kind::kAnd:
-      case MaskSpec::Kind::kOr:
+      case Holds::kOperands:
         read_operands(path + ".of", value, depth, nodes, mask);
         break;
-      case MaskSpec::Kind::kCustom:
+      case Holds::kDtype:
+        read_mask_dtype(path + ".dtype", value.find("dtype"), mask.dtype);
+        break;
+      case Holds::kCode:
         read_custom(path, value, mask.custom);
         break;
-      case MaskSpec::Kind::kNull:
-      case MaskSpec::Kind::kCausal:
-        break;
     }
+  }
+
+  void read_mask_dtype(const std::string& field, const JsonValue* value, Dtype& dtype) {
+    if (value == nullptr) return;
+    constexpr std::string_view kNames[] = {"f32", "u8"};
+    const auto read = name_of(field, *value, "f32, u8", kNames,
+                              [](std::string_view text) -> std::optional<Dtype> {
+                                if (text == "f32") return Dtype::kF32;
+                                if (text == "u8") return Dtype::kU8;
+                                return std::nullopt;
+                              });
+    if (read) dtype = *read;
   }
 
   void read_operands(const std::string& path, const JsonValue& value, int depth, int& nodes,
@@ -330,38 +352,12 @@ class Reader {
     }
   }
 
-  /// window, chunk: 0 when left out, which means given at launch.
-  std::int64_t read_size(const std::string& field, const JsonValue* value) {
-    if (value == nullptr) return 0;
-    return integer(field, *value, 1, INT_MAX, "an integer, 1 or more; left out: given at launch")
-        .value_or(0);
-  }
-
-  void read_constant(const std::string& path, const JsonValue& value, bool& constant) {
-    if (const JsonValue* given = value.find("constant")) {
-      constant = boolean(path + ".constant", *given).value_or(false);
-    }
-  }
-
   void read_score_mod(const std::string& path, const JsonValue& value, ScoreModSpec& mod) {
-    const KindRow* row = read_kind(path, value, score_mod_kinds(), "score modification");
+    const KindRow<ScoreModSpec>* row = read_kind<ScoreModSpec>(path, value, "score modification");
     if (row == nullptr) return;
-    mod.kind = static_cast<ScoreModSpec::Kind>(row->kind);
-    if (mod.kind == ScoreModSpec::Kind::kSoftcap) {
-      if (const JsonValue* cap = value.find("cap")) {
-        const bool number = cap->type == Type::kInteger || cap->type == Type::kReal;
-        if (number && cap->real > 0) {
-          mod.cap = cap->real;
-        } else {
-          problem(path + ".cap",
-                  "is " + describe(*cap) + "; allowed: a number above 0; left out: given at launch",
-                  *cap);
-        }
-      }
-      read_constant(path, value, mod.constant);
-    } else if (mod.kind == ScoreModSpec::Kind::kCustom) {
-      read_custom(path, value, mod.custom);
-    }
+    mod.kind = row->kind;
+    read_scalars(path, value, *row, mod);
+    if (row->holds == Holds::kCode) read_custom(path, value, mod.custom);
   }
 
   void read_custom(const std::string& path, const JsonValue& value, CustomCode& custom) {

@@ -7,7 +7,7 @@
 #include <limits>
 #include <numeric>
 
-#include "plan/mask_scalars.h"
+#include "spec/names.h"
 #include "verify/numeric.h"
 #include "verify/parallel.h"
 #include "verify/random.h"
@@ -235,7 +235,7 @@ class Drawer {
 
   void params() {
     const std::int64_t longest = std::max(problem_.max_q_len, problem_.max_kv_len);
-    for (const ParamSpec& param : user_parameters(spec_)) {
+    for (const ParamSpec& param : spec::declared_params(spec_)) {
       const std::string name = "param_" + param.name;
       const auto given =
           std::find_if(request_.params.begin(), request_.params.end(),

@@ -10,7 +10,8 @@
 #include <cmath>
 #include <limits>
 
-#include "plan/mask_scalars.h"
+#include "spec/kinds.h"
+#include "spec/names.h"
 #include "verify/draw.h"
 
 namespace attnjit::verify {
@@ -54,14 +55,12 @@ std::vector<int> per_sequence(const std::vector<std::int64_t>& lengths, int batc
   return result;
 }
 
-void fill_launch_scalars(MaskSpec& mask, const ProblemRequest& request) {
-  if (mask.kind == MaskSpec::Kind::kSlidingWindow && mask.window == 0) {
-    mask.window = request.window.value_or(128);
-  }
-  if (mask.kind == MaskSpec::Kind::kChunked && mask.chunk == 0) {
-    mask.chunk = request.chunk.value_or(128);
-  }
-  for (MaskSpec& child : mask.of) fill_launch_scalars(child, request);
+void fill_launch_scalars(AttentionSpec& spec, const ProblemRequest& request) {
+  spec::visit_scalars(spec, [&](const auto& scalar, auto& node) {
+    if (scalar.get(node) != 0) return;
+    const auto given = request.scalars.find(scalar.name);
+    scalar.set(node, given != request.scalars.end() ? given->second : scalar.sample);
+  });
 }
 
 Status check_storage(const AttentionSpec& spec) {
@@ -104,7 +103,7 @@ double estimated_bytes(const Problem& problem) {
                  kv_rows * kv_heads * depth * size +
                  double(problem.batch) * problem.max_pages * 4.0;
   const double longest = std::max(problem.max_q_len, problem.max_kv_len);
-  for (const ParamSpec& param : user_parameters(spec)) {
+  for (const ParamSpec& param : spec::declared_params(spec)) {
     if (param.type == ParamSpec::Type::kI32Matrix) bytes += longest * longest * 4;
   }
   if (needs_mask_tensor(spec.mask)) {
@@ -114,7 +113,7 @@ double estimated_bytes(const Problem& problem) {
 }
 
 Status check_params(const AttentionSpec& spec, const std::vector<ParamArgument>& arguments) {
-  const std::vector<ParamSpec> declared = user_parameters(spec);
+  const std::vector<ParamSpec> declared = spec::declared_params(spec);
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const ParamArgument& argument = arguments[i];
     const std::string field = "param " + argument.name;
@@ -216,7 +215,7 @@ LaunchScalars Problem::launch_scalars() const {
 
 std::vector<ParamValue> Problem::param_values() const {
   std::vector<ParamValue> values;
-  for (const ParamSpec& param : user_parameters(spec)) {
+  for (const ParamSpec& param : spec::declared_params(spec)) {
     const Tensor& tensor = at("param_" + param.name);
     ParamValue value;
     value.name = param.name;
@@ -249,11 +248,7 @@ Result<Problem> shape_problem(const AttentionSpec& spec, const ProblemRequest& r
   problem.spec = resolve(spec);
   if (Status status = check_storage(problem.spec); !status) return std::move(status).error();
   if (Status status = check_params(spec, request.params); !status) return std::move(status).error();
-  fill_launch_scalars(problem.spec.mask, request);
-  if (problem.spec.score_mod.kind == ScoreModSpec::Kind::kSoftcap &&
-      problem.spec.score_mod.cap == 0) {
-    problem.spec.score_mod.cap = request.cap.value_or(50.0F);
-  }
+  fill_launch_scalars(problem.spec, request);
   problem.scale = request.scale.value_or(1.0F / std::sqrt(static_cast<float>(spec.qk_depth)));
   if (!std::isfinite(problem.scale) || problem.scale <= 0) {
     return invalid("scale", fmt::format("{}; a positive finite number", problem.scale));

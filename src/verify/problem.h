@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -41,19 +42,19 @@ struct ProblemRequest {
   std::vector<std::int64_t> kv_lens{512};  ///< one, or one a sequence
   std::uint64_t seed = 0;
   InputKind input = InputKind::kNormal;
-  std::optional<float> scale;          ///< unset: 1 / sqrt(qk_depth)
-  std::optional<std::int32_t> window;  ///< where the spec leaves it to the launch; unset: 128
-  std::optional<std::int32_t> chunk;   ///< likewise; unset: 128
-  std::optional<float> cap;            ///< likewise; unset: 50
-  std::vector<ParamArgument> params;   ///< the others are drawn from the seed
-  std::int64_t max_bytes = 0;          ///< of all tensors; 0: half of the machine's memory
-  int threads = 0;                     ///< 0: one a core
+  std::optional<float> scale;  ///< unset: 1 / sqrt(qk_depth)
+  /// By name ("window"): the numbers of masks and score modification that the spec leaves to the
+  /// launch; unset: ScalarTraits::sample.
+  std::map<std::string, double, std::less<>> scalars;
+  std::vector<ParamArgument> params;  ///< the others are drawn from the seed
+  std::int64_t max_bytes = 0;         ///< of all tensors; 0: half of the machine's memory
+  int threads = 0;                    ///< 0: one a core
 };
 
 /// Inputs, by buffer name: q, k, v; and where the spec has them sink, page_table, kv_lens,
 /// q_offsets, q_scale, k_scale, v_scale, mask, param_<name>.
 struct Problem {
-  AttentionSpec spec;  ///< resolved; window, chunk and cap hold the values of this launch
+  AttentionSpec spec;  ///< resolved; the numbers of its masks and score mod are this launch's
   int batch = 1;
   std::vector<int> q_lens, kv_lens;  ///< one a sequence
   int max_q_len = 0, max_kv_len = 0;

@@ -14,6 +14,17 @@ struct Coord {
   int q_len, kv_len;
 };
 
+/// A number of a mask or a score modification: a constant, or a member of the launch parameters
+/// that kValue points to.
+template <auto kValue, class P>
+ATTNJIT_DEVICE auto scalar_value(const P& p) {
+  if constexpr (requires { p.*kValue; }) {
+    return p.*kValue;
+  } else {
+    return kValue;
+  }
+}
+
 /// A user's device array; an index outside it reads 0.
 template <class T>
 struct Array {

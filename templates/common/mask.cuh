@@ -39,16 +39,6 @@ ATTNJIT_DEVICE KvRange longer(KvRange a, KvRange b) {
   return max(b.end - b.begin, 0) > max(a.end - a.begin, 0) ? b : a;
 }
 
-/// A value known at compile time, or a member of the launch parameters.
-template <auto kValue, class P>
-ATTNJIT_DEVICE int mask_value(const P& p) {
-  if constexpr (sizeof(kValue) == sizeof(int) && requires { static_cast<int>(kValue); }) {
-    return kValue;
-  } else {
-    return p.*kValue;
-  }
-}
-
 /// Shared by masks whose row() moves right with q_idx: the ends of a tile of rows bound the rest.
 template <class Self, bool kBeginsAtZero>
 struct MonotoneInterval {
@@ -99,7 +89,7 @@ template <auto kWindow>
 struct SlidingWindowMask : MonotoneInterval<SlidingWindowMask<kWindow>, false> {
   template <class P>
   ATTNJIT_DEVICE static KvRange row(int q_idx, int kv_len, const P& p) {
-    const int window = mask_value<kWindow>(p);
+    const int window = scalar_value<kWindow>(p);
     // NOTE: compared before it is subtracted: q_idx - window may overflow.
     const int begin = window > q_idx ? 0 : q_idx - window + 1;
     return {min(begin, kv_len), min(max(q_idx + 1, 0), kv_len)};
@@ -114,7 +104,7 @@ struct ChunkedMask : MonotoneInterval<ChunkedMask<kChunk>, false> {
   ATTNJIT_DEVICE static KvRange row(int q_idx, int kv_len, const P& p) {
     // NOTE: floor(q_idx / chunk) of a negative q_idx is negative, and no key's is: it sees nothing.
     if (q_idx < 0) return {0, 0};
-    const int chunk = mask_value<kChunk>(p);
+    const int chunk = scalar_value<kChunk>(p);
     const int begin = q_idx / chunk * chunk;
     const int end = kv_len - begin <= chunk ? kv_len : begin + chunk;
     return {min(begin, kv_len), end};

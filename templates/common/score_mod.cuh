@@ -54,8 +54,8 @@ struct AlibiScoreMod {
   }
 };
 
-/// cap * tanh(score / cap). Cap: a type with `static float get(const P&)`.
-template <class Cap>
+/// cap * tanh(score / cap). kCap: a constant, or a pointer to a member of P.
+template <auto kCap>
 struct SoftcapScoreMod {
   static constexpr bool kIdentity = false;
   struct State {
@@ -64,7 +64,7 @@ struct SoftcapScoreMod {
 
   template <class P>
   ATTNJIT_DEVICE static State prepare(int, int, const P& p) {
-    const float cap = Cap::get(p);
+    const float cap = scalar_value<kCap>(p);
     return {cap, 2.0f * kLog2e / cap};
   }
   /// tanh(x) = 1 - 2 / (1 + e^2x): within 3e-7 of it everywhere, where tanh.approx (2^-11 relative)
@@ -73,24 +73,6 @@ struct SoftcapScoreMod {
   ATTNJIT_DEVICE static float apply(const State& state, float score, const Coord&, const P&) {
     const float e = exp2_approx(score * state.twice_log2e_over_cap);
     return fmaf(-2.0f * state.cap, reciprocal_approx(1.0f + e), state.cap);
-  }
-};
-
-/// The cap of a launch: kCap points to a member of the launch parameters.
-template <auto kCap>
-struct LaunchCap {
-  template <class P>
-  ATTNJIT_DEVICE static float get(const P& p) {
-    return p.*kCap;
-  }
-};
-
-/// A cap that is compiled in: Config::kCap.
-template <class Config>
-struct ConstantCap {
-  template <class P>
-  ATTNJIT_DEVICE static float get(const P&) {
-    return Config::kCap;
   }
 };
 

@@ -225,16 +225,26 @@ TEST(PlanLaunch, WindowsComeFromTheLaunchOrTheSpec) {
   const KernelPlan plan = plan_of(spec);
   EXPECT_FALSE(plan_launch(plan, shapes_of(1, 10, 10), {}, {}).ok());
   LaunchScalars scalars;
-  scalars.window = 30;
+  scalars.values = {30};
   Result<LaunchRecipe> recipe = plan_launch(plan, shapes_of(1, 10, 10), scalars, {});
   ASSERT_TRUE(recipe.ok());
   EXPECT_EQ(i32_of(argument_of(plan, *recipe, "window")), 30);
   EXPECT_EQ(i32_of(argument_of(plan, *recipe, "window_1")), 50);
-  scalars.more_windows[0] = 60;
+  scalars.values = {30, 60};
   recipe = plan_launch(plan, shapes_of(1, 10, 10), scalars, {});
   EXPECT_EQ(i32_of(argument_of(plan, *recipe, "window_1")), 60);
-  EXPECT_EQ(launch_scalars(spec).more_windows[0], 50);
-  EXPECT_EQ(launch_scalars(spec).window, 0);
+  EXPECT_EQ(launch_scalars(spec).values, (std::vector<double>{0, 50}));
+  EXPECT_EQ(launch_scalar_names(spec), (std::vector<std::string>{"window", "window_1"}));
+  for (const double bad : {-1.0, 0.5, 2147483648.0, std::numeric_limits<double>::quiet_NaN()}) {
+    scalars.values = {bad};
+    recipe = plan_launch(plan, shapes_of(1, 10, 10), scalars, {});
+    ASSERT_FALSE(recipe.ok()) << bad;
+    EXPECT_EQ(recipe.error().field, "window");
+  }
+  scalars.values = {30, 60, 1};
+  recipe = plan_launch(plan, shapes_of(1, 10, 10), scalars, {});
+  ASSERT_FALSE(recipe.ok());
+  EXPECT_EQ(recipe.error().field, "scalars");
 }
 
 TEST(PlanLaunch, UserParameters) {

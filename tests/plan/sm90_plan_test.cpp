@@ -9,7 +9,6 @@
 
 #include "attnjit/plan.h"
 #include "attnjit/tuning.h"
-#include "plan/mask_scalars.h"
 
 namespace attnjit {
 namespace {
@@ -335,27 +334,6 @@ TEST(Sm90Plan, LaunchValuesStayOutOfTheConstants) {
   EXPECT_EQ(constants_of(plan_of(a)), constants_of(plan_of(b)));
   b.mask.constant = true;
   EXPECT_EQ(constants_of(plan_of(b)).at("kWindow"), "200");
-}
-
-TEST(MaskScalars, AreNumberedInPreorderByKind) {
-  MaskSpec window = mask_of(MaskSpec::Kind::kSlidingWindow);
-  window.window = 7;
-  MaskSpec chunk = mask_of(MaskSpec::Kind::kChunked);
-  chunk.chunk = 9;
-  chunk.constant = true;
-  MaskSpec inner = mask_of(MaskSpec::Kind::kOr);
-  inner.of = {chunk, window};
-  MaskSpec tree = mask_of(MaskSpec::Kind::kAnd);
-  tree.of = {window, inner, window};
-  const std::vector<MaskScalar> scalars = mask_scalars(tree);
-  ASSERT_EQ(scalars.size(), 4u);
-  EXPECT_EQ(scalars[0].name, "window");
-  EXPECT_EQ(scalars[1].name, "chunk");
-  EXPECT_EQ(scalars[1].constant_name, "kChunk");
-  EXPECT_TRUE(scalars[1].constant);
-  EXPECT_EQ(scalars[2].name, "window_1");
-  EXPECT_EQ(scalars[3].constant_name, "kWindow_2");
-  EXPECT_EQ(scalars[3].node, &tree.of[2]);
 }
 
 }  // namespace

@@ -6,6 +6,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+#include <vector>
+
 #include "attnjit/attnjit.h"
 #include "service_fixture.h"
 
@@ -30,6 +36,33 @@ class CAbiTest : public ServiceFixture {
     service_.reset();
     entry_ = spec.plan().entry;
   }
+  static std::vector<std::size_t> arg_sizes_of(const KernelPlan& plan) {
+    std::vector<std::size_t> sizes;
+    for (const KernelParameter& parameter : plan.parameters) {
+      const bool map = parameter.kind == KernelParameter::Kind::kTensorMap;
+      const bool word = parameter.kind == KernelParameter::Kind::kI32 ||
+                        parameter.kind == KernelParameter::Kind::kF32;
+      sizes.push_back(map ? 128 : word ? 4 : 8);
+    }
+    return sizes;
+  }
+  /// An i32 or f32 argument of the last launch.
+  double number_of(const KernelPlan& plan, std::string_view name) {
+    for (std::size_t i = 0; i < plan.parameters.size(); ++i) {
+      if (plan.parameters[i].name != name) continue;
+      const std::vector<std::uint8_t>& bytes = cuda_.launches.back().args.at(i);
+      if (plan.parameters[i].kind == KernelParameter::Kind::kF32) {
+        float value = 0;
+        std::memcpy(&value, bytes.data(), sizeof value);
+        return value;
+      }
+      std::int32_t value = 0;
+      std::memcpy(&value, bytes.data(), sizeof value);
+      return value;
+    }
+    ADD_FAILURE() << "no argument " << name;
+    return 0;
+  }
   std::string entry_;
 };
 
@@ -46,6 +79,94 @@ TEST_F(CAbiTest, FromSpecToLaunch) {
       << "line of c_abi_test.c";
   EXPECT_EQ(cuda_.launches.size(), 4U);
   EXPECT_EQ(cuda_.count("cuLibraryUnload"), 1);
+}
+
+// The numbers of masks and score modification: from the list, else from the old fields, else the
+// spec's. The kernel's arguments tell which.
+TEST_F(CAbiTest, NumbersComeFromTheListOrTheOldFields) {
+  cuda_.primary(0);
+  ServiceOptions steered = options();
+  remake(steered);
+  MaskSpec window;
+  window.kind = MaskSpec::Kind::kSlidingWindow;
+  MaskSpec chunked;
+  chunked.kind = MaskSpec::Kind::kChunked;
+  MaskSpec constant = window;
+  constant.window = 7;
+  constant.constant = true;
+  MaskSpec last = window;
+  last.window = 70;
+  AttentionSpec attention = test_spec();
+  attention.mask.kind = MaskSpec::Kind::kOr;
+  attention.mask.of = {window, constant, chunked, last};
+  attention.score_mod.kind = ScoreModSpec::Kind::kSoftcap;
+  const PreparedSpec spec = prepare(*service_, attention);
+  cuda_.arg_sizes = arg_sizes_of(spec.plan());
+  const auto kernel = service_->get(spec, in(seconds(10)));
+  ASSERT_TRUE(kernel.ok()) << kernel.error().to_string();
+  const auto* handle = reinterpret_cast<const attnjit_kernel*>(*kernel);
+
+  attnjit_launch_args args{};
+  args.struct_size = sizeof args;
+  args.q = args.k = args.v = args.o = 0x10000000;
+  args.batch = 1;
+  args.q_len = args.kv_len = 100;
+  attnjit_launch_state* state = nullptr;
+  ASSERT_EQ(attnjit_launch_state_create(&state), nullptr);
+  using Numbers = std::vector<double>;
+  const auto launched = [&]() -> Numbers {
+    attnjit_error* error = attnjit_launch(handle, &args, state);
+    if (error != nullptr) {
+      ADD_FAILURE() << attnjit_error_text(error);
+      attnjit_error_free(error);
+      return {};
+    }
+    Numbers numbers;
+    for (const char* name : {"window", "chunk", "window_2", "cap"}) {
+      numbers.push_back(number_of(spec.plan(), name));
+    }
+    return numbers;
+  };
+  args.window = 10;
+  args.chunk = 11;
+  args.cap = 1.5F;
+  EXPECT_EQ(launched(), (Numbers{10, 11, 70, 1.5}));
+  args.more_windows[1] = 12;
+  EXPECT_EQ(launched(), (Numbers{10, 11, 12, 1.5}));
+  // In preorder; the constant window counts. Zeros, and what is past the end, leave the rest.
+  const double list[] = {20, 0, 21, 22, 2.5};
+  args.scalars = list;
+  args.num_scalars = 3;
+  EXPECT_EQ(launched(), (Numbers{20, 21, 12, 1.5}));
+  args.num_scalars = 5;
+  EXPECT_EQ(launched(), (Numbers{20, 21, 22, 2.5}));
+
+  const auto refused = [&](const char* field) {
+    attnjit_error* error = attnjit_launch(handle, &args, state);
+    EXPECT_EQ(attnjit_error_code(error), ATTNJIT_INVALID);
+    EXPECT_STREQ(attnjit_error_field(error), field);
+    attnjit_error_free(error);
+  };
+  const double fraction[] = {1.5};
+  args.scalars = fraction;
+  args.num_scalars = 1;
+  refused("window");
+  const double more[] = {1, 1, 1, 1, 1, 1};
+  args.scalars = more;
+  args.num_scalars = 6;
+  refused("scalars");
+  args.scalars = nullptr;
+  refused("scalars");
+  args.num_scalars = 0;
+  args.window = 0;
+  refused("window");
+  // A caller of the version before knows no list.
+  args.scalars = more;
+  args.num_scalars = 6;
+  args.window = 10;
+  args.struct_size = offsetof(attnjit_launch_args, scalars);
+  EXPECT_EQ(launched(), (Numbers{10, 11, 12, 1.5}));
+  attnjit_launch_state_free(state);
 }
 
 TEST_F(CAbiTest, Python) {

@@ -244,12 +244,12 @@ TEST(Draw, LaunchValuesFillWhatTheSpecLeavesOpen) {
   spec.mask.kind = MaskSpec::Kind::kSlidingWindow;
   spec.score_mod.kind = ScoreModSpec::Kind::kSoftcap;
   ProblemRequest request;
-  EXPECT_EQ(make_problem(spec, request).value().launch_scalars().window, 128);
-  request.window = 33;
-  request.cap = 20.0F;
+  EXPECT_EQ(make_problem(spec, request).value().launch_scalars().values,
+            (std::vector<double>{128, 50}));
+  request.scalars["window"] = 33;
+  request.scalars["cap"] = 20;
   const LaunchScalars scalars = make_problem(spec, request).value().launch_scalars();
-  EXPECT_EQ(scalars.window, 33);
-  EXPECT_EQ(scalars.cap, 20.0F);
+  EXPECT_EQ(scalars.values, (std::vector<double>{33, 20}));
   EXPECT_EQ(scalars.scale, 0.125F);
 }
 

@@ -76,7 +76,7 @@ TEST(Dump, WritesEverythingThatExists) {
   ProblemRequest request;
   request.q_lens = {3, 5};
   request.kv_lens = {17, 40};
-  request.window = 9;
+  request.scalars["window"] = 9;
   const Problem problem = make_problem(spec, request).value();
   Tensor o = make_tensor(Dtype::kBf16, problem.o_shape());
   store_float(o, 0, 1.5F);

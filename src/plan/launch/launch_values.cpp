@@ -6,9 +6,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <string_view>
 #include <utility>
+
+#include "spec/names.h"
 
 namespace attnjit {
 namespace {
@@ -94,6 +95,11 @@ bool even_work(const MaskSpec& mask) {
 }
 
 Status LaunchValues::append_to(LaunchRecipe& recipe) const {
+  if (scalars_.values.size() > spec_scalars_.size()) {
+    return invalid_launch("scalars", fmt::format("{} numbers are given; the spec's masks and score "
+                                                 "modification have {}",
+                                                 scalars_.values.size(), spec_scalars_.size()));
+  }
   for (const KernelParameter& parameter : plan_.parameters) {
     Result<LaunchArgument> value = value_of(parameter);
     if (!value) return value.error();
@@ -125,10 +131,9 @@ Result<LaunchArgument> LaunchValues::value_of(const KernelParameter& parameter) 
   if (name == "section_heads") return LaunchArgument{section_heads};
   if (name == "one_query") return LaunchArgument{std::int32_t{one_query ? 1 : 0}};
   if (name == "scale") return scale();
-  if (name == "cap") return cap();
   if (name.compare(0, 6, "param_") == 0) return user_value(parameter);
-  for (const MaskScalar& scalar : mask_scalars(plan_.spec.mask)) {
-    if (scalar.name == name) return mask_value(scalar);
+  for (std::size_t i = 0; i < spec_scalars_.size(); ++i) {
+    if (spec_scalars_[i].name == name) return scalar_value(i);
   }
   return make_error(ErrorCode::kInternal, fmt::format("no value is known for '{}'", name), name);
 }
@@ -144,34 +149,23 @@ Result<LaunchArgument> LaunchValues::scale() const {
   return LaunchArgument{scale};
 }
 
-Result<LaunchArgument> LaunchValues::cap() const {
-  const float cap = scalars_.cap != 0 ? scalars_.cap : static_cast<float>(plan_.spec.score_mod.cap);
-  if (!(cap > 0) || !std::isfinite(cap)) {
-    return invalid_launch(
-        "cap", fmt::format("softcap needs a positive, finite cap at launch, not {}", cap));
+Result<LaunchArgument> LaunchValues::scalar_value(std::size_t index) const {
+  const spec::SpecScalar& scalar = spec_scalars_[index];
+  const double given = index < scalars_.values.size() ? scalars_.values[index] : 0;
+  const double value = given != 0 ? given : scalar.value;
+  if (!spec::is_allowed(scalar.traits, scalar.is_integer, value)) {
+    return invalid_launch(scalar.name,
+                          fmt::format("{} is {}; allowed at launch: {}", scalar.name, value,
+                                      spec::allowed(scalar.traits, scalar.is_integer)));
   }
-  return LaunchArgument{cap};
-}
-
-Result<LaunchArgument> LaunchValues::mask_value(const MaskScalar& scalar) const {
-  const bool window = scalar.node->kind == MaskSpec::Kind::kSlidingWindow;
-  const auto& more = window ? scalars_.more_windows : scalars_.more_chunks;
-  const std::int32_t first = window ? scalars_.window : scalars_.chunk;
-  const std::int32_t given =
-      scalar.position == 0 ? first : more.at(static_cast<std::size_t>(scalar.position - 1));
-  const std::int64_t value = given != 0 ? given : scalar.value;
-  if (value < 1 || value > std::numeric_limits<std::int32_t>::max()) {
-    return invalid_launch(
-        scalar.name, fmt::format("{} must be given at launch, from 1 to {}; it is {}", scalar.name,
-                                 std::numeric_limits<std::int32_t>::max(), value));
-  }
-  return LaunchArgument{static_cast<std::int32_t>(value)};
+  if (scalar.is_integer) return LaunchArgument{static_cast<std::int32_t>(value)};
+  return LaunchArgument{static_cast<float>(value)};
 }
 
 // The parameter whose kernel arguments begin with `name`: itself, or its extents.
 Result<LaunchArgument> LaunchValues::user_value(const KernelParameter& parameter) const {
   using Type = ParamSpec::Type;
-  for (const ParamSpec& declared : user_parameters(plan_.spec)) {
+  for (const ParamSpec& declared : spec::declared_params(plan_.spec)) {
     const std::string own = "param_" + declared.name;
     if (parameter.name.compare(0, own.size(), own) != 0) continue;
     const std::string_view suffix = std::string_view(parameter.name).substr(own.size());

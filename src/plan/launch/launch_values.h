@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "attnjit/launch.h"
-#include "plan/mask_scalars.h"
+#include "spec/scalars.h"
 
 namespace attnjit {
 
@@ -44,7 +44,11 @@ class LaunchValues {
  public:
   LaunchValues(const KernelPlan& plan, const LaunchShapes& shapes, const LaunchScalars& scalars,
                const std::vector<ParamValue>& params)
-      : plan_(plan), shapes_(shapes), scalars_(scalars), params_(params) {}
+      : plan_(plan),
+        spec_scalars_(spec::spec_scalars(plan.spec)),
+        shapes_(shapes),
+        scalars_(scalars),
+        params_(params) {}
 
   std::int32_t m_tiles = 0;
   std::int32_t total_tiles = 0;
@@ -62,11 +66,11 @@ class LaunchValues {
  private:
   Result<LaunchArgument> value_of(const KernelParameter& parameter) const;
   Result<LaunchArgument> scale() const;
-  Result<LaunchArgument> cap() const;
-  Result<LaunchArgument> mask_value(const MaskScalar& scalar) const;
+  Result<LaunchArgument> scalar_value(std::size_t index) const;
   Result<LaunchArgument> user_value(const KernelParameter& parameter) const;
 
   const KernelPlan& plan_;
+  const std::vector<spec::SpecScalar> spec_scalars_;
   const LaunchShapes& shapes_;
   const LaunchScalars& scalars_;
   const std::vector<ParamValue>& params_;

@@ -13,6 +13,7 @@
 #include "plan/launch/launch_values.h"
 #include "plan/sm100/sm100_plan.h"
 #include "plan/sm90/sm90_plan.h"
+#include "spec/scalars.h"
 
 namespace attnjit {
 namespace {
@@ -145,21 +146,16 @@ Result<LaunchRecipe> plan_sm90_launch(const KernelPlan& plan, const LaunchShapes
 
 LaunchScalars launch_scalars(const AttentionSpec& spec) {
   LaunchScalars scalars;
-  for (const MaskScalar& scalar : mask_scalars(spec.mask)) {
-    if (scalar.value < 0 || scalar.value > std::numeric_limits<std::int32_t>::max()) continue;
-    const bool window = scalar.node->kind == MaskSpec::Kind::kSlidingWindow;
-    auto& more = window ? scalars.more_windows : scalars.more_chunks;
-    const auto value = static_cast<std::int32_t>(scalar.value);
-    if (scalar.position == 0) {
-      (window ? scalars.window : scalars.chunk) = value;
-    } else if (static_cast<std::size_t>(scalar.position) <= more.size()) {
-      more[static_cast<std::size_t>(scalar.position - 1)] = value;
-    }
-  }
-  if (spec.score_mod.kind == ScoreModSpec::Kind::kSoftcap) {
-    scalars.cap = static_cast<float>(spec.score_mod.cap);
+  for (const spec::SpecScalar& scalar : spec::spec_scalars(spec)) {
+    scalars.values.push_back(scalar.value);
   }
   return scalars;
+}
+
+std::vector<std::string> launch_scalar_names(const AttentionSpec& spec) {
+  std::vector<std::string> names;
+  for (spec::SpecScalar& scalar : spec::spec_scalars(spec)) names.push_back(std::move(scalar.name));
+  return names;
 }
 
 Result<LaunchRecipe> plan_launch(const KernelPlan& plan, const LaunchShapes& shapes,

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tables of masks and score modifications.
+#include "spec/kinds.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+namespace attnjit::spec {
+namespace {
+
+using M = MaskSpec::Kind;
+using S = ScoreModSpec::Kind;
+
+constexpr double kMaxI32 = std::numeric_limits<std::int32_t>::max();
+// NOTE: the least normal number: softcap divides by it.
+constexpr double kMinF32 = std::numeric_limits<float>::min();
+constexpr double kMaxF32 = std::numeric_limits<float>::max();
+
+constexpr KindScalar<MaskSpec> kWindow[] = {{{"window", 1, kMaxI32, 128}, &MaskSpec::window}};
+constexpr KindScalar<MaskSpec> kChunk[] = {{{"chunk", 1, kMaxI32, 128}, &MaskSpec::chunk}};
+
+constexpr KindRow<MaskSpec> kMasks[] = {
+    {"null", M::kNull, "NullMask"},
+    {"causal", M::kCausal, "CausalMask"},
+    {"sliding_window", M::kSlidingWindow, "SlidingWindowMask", kWindow},
+    {"chunked", M::kChunked, "ChunkedMask", kChunk},
+    {"and", M::kAnd, "AndMask", {}, Holds::kOperands},
+    {"or", M::kOr, "OrMask", {}, Holds::kOperands},
+    {"materialized", M::kMaterialized, "MaterializedMask", {}, Holds::kDtype},
+    {"custom", M::kCustom, "CustomMask", {}, Holds::kCode},
+};
+
+constexpr KindScalar<ScoreModSpec> kCap[] = {{{"cap", kMinF32, kMaxF32, 50}, &ScoreModSpec::cap}};
+
+constexpr KindRow<ScoreModSpec> kScoreMods[] = {
+    {"identity", S::kIdentity, "IdentityScoreMod"},
+    {"alibi", S::kAlibi, "AlibiScoreMod"},
+    {"softcap", S::kSoftcap, "SoftcapScoreMod", kCap},
+    {"custom", S::kCustom, "CustomScoreMod", {}, Holds::kCode},
+};
+
+template <class Node>
+constexpr bool in_order(std::span<const KindRow<Node>> rows) {
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (static_cast<std::size_t>(rows[i].kind) != i) return false;
+    for (const KindScalar<Node>& scalar : rows[i].scalars) {
+      if (scalar.min <= 0 && scalar.max >= 0) return false;
+    }
+  }
+  return true;
+}
+static_assert(in_order<MaskSpec>(kMasks) && in_order<ScoreModSpec>(kScoreMods),
+              "a row for each kind, in the enum's order; a number's range holds no 0");
+
+}  // namespace
+
+template <>
+std::span<const KindRow<MaskSpec>> kinds() {
+  return kMasks;
+}
+template <>
+std::span<const KindRow<ScoreModSpec>> kinds() {
+  return kScoreMods;
+}
+
+std::string allowed(const ScalarTraits& scalar, bool is_integer) {
+  if (is_integer) {
+    const auto min = static_cast<std::int64_t>(scalar.min);
+    if (scalar.max == kMaxI32) return fmt::format("an integer, {} or more", min);
+    return fmt::format("an integer, {} to {}", min, static_cast<std::int64_t>(scalar.max));
+  }
+  if (scalar.min == kMinF32 && scalar.max == kMaxF32) {
+    return "a number above 0 within the range of f32";
+  }
+  return fmt::format("a number, {} to {}", scalar.min, scalar.max);
+}
+
+bool is_allowed(const ScalarTraits& scalar, bool is_integer, double value) {
+  // NOTE: written so that NaN is refused.
+  if (!(value >= scalar.min && value <= scalar.max)) return false;
+  return !is_integer || value == std::floor(value);
+}
+
+}  // namespace attnjit::spec

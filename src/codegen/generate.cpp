@@ -92,7 +92,7 @@ Result<Sorted> sort_parameters(const KernelPlan& plan) {
     }
     const std::string flat = "param_" + param.name;
     std::vector<std::string> names{flat};
-    std::string type;
+    std::string type;  // NOTE: qualified: a parameter before it may be named Array
     switch (param.type) {
       case ParamSpec::Type::kI32:
         type = "int";
@@ -101,15 +101,15 @@ Result<Sorted> sort_parameters(const KernelPlan& plan) {
         type = "float";
         break;
       case ParamSpec::Type::kI32Array:
-        type = "Array<int>";
+        type = "::attnjit::Array<int>";
         names.push_back(flat + "_n");
         break;
       case ParamSpec::Type::kF32Array:
-        type = "Array<float>";
+        type = "::attnjit::Array<float>";
         names.push_back(flat + "_n");
         break;
       case ParamSpec::Type::kI32Matrix:
-        type = "Matrix<int>";
+        type = "::attnjit::Matrix<int>";
         names.push_back(flat + "_rows");
         names.push_back(flat + "_cols");
         break;
@@ -202,8 +202,9 @@ std::vector<std::string> options_of(const KernelPlan& plan, bool trusted) {
       "--no-source-include",
       "--ptxas-options=-v",
   };
-  // A body that ends without a return is undefined: an error rather than a warning.
-  if (trusted) options.emplace_back("--diag-error=940");
+  // A body that ends without a return (940), or returns nothing (117), is undefined: an error
+  // rather than a warning.
+  if (trusted) options.insert(options.end(), {"--diag-error=940", "--diag-error=117"});
   return options;
 }
 

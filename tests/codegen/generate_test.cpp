@@ -70,10 +70,6 @@ struct Config {
 
 #include "sm90/forward.cuh"
 
-using attnjit::Array;
-using attnjit::Coord;
-using attnjit::Matrix;
-
 /// Run-time values of the built-in masks and score modifications.
 struct Scalars {
 };
@@ -212,8 +208,8 @@ TEST(Generate, UserParametersBecomeParams) {
   plan.parameters.push_back({"param_slope", Kind::kF32, ""});
   const auto source = generate(plan, templates());
   ASSERT_TRUE(source.ok()) << source.error().to_string();
-  EXPECT_NE(source->text.find("struct Params : Scalars {\n  Array<int> doc;\n  int near;\n"
-                              "  Matrix<int> bias;\n  float slope;\n};"),
+  EXPECT_NE(source->text.find("struct Params : Scalars {\n  ::attnjit::Array<int> doc;\n"
+                              "  int near;\n  ::attnjit::Matrix<int> bias;\n  float slope;\n};"),
             std::string::npos)
       << source->text;
   EXPECT_NE(source->text.find("const Params params{{}, {param_doc, param_doc_n}, param_near, "

@@ -131,6 +131,22 @@ TEST_F(RealKernel, TrustedCodeCompilesInTheHelperWithItsFaultsInPlace) {
   ASSERT_FALSE(endless.ok());
   EXPECT_EQ(endless.error().field, "mask.of[1].code") << endless.error().to_string();
   EXPECT_NE(endless.error().message.find("return"), std::string::npos);
+  const auto nothing = build("if (q_idx > 3) return true;\\n  return;");
+  ASSERT_FALSE(nothing.ok());
+  EXPECT_EQ(nothing.error().code, ErrorCode::kCompileFailed);
+  EXPECT_EQ(nothing.error().field, "mask.of[1].code") << nothing.error().to_string();
+  EXPECT_EQ(nothing.error().line, 2);
+}
+
+TEST_F(RealKernel, ParametersMayBeNamedAsTheirTypes) {
+  const auto image = compile(
+      R"j({"arch": "sm_90a", "num_q_heads": 8, "qk_depth": 64, "mask": {"kind": "custom", "name": "t",
+           "code": "p.Array + p.Coord + p.Params > p.later[kv_idx] + p.Matrix[0][kv_idx]",
+           "params": [{"name": "Array", "type": "i32"}, {"name": "attnjit", "type": "f32"},
+                      {"name": "Matrix", "type": "i32[][]"}, {"name": "Coord", "type": "i32"},
+                      {"name": "Params", "type": "i32"}, {"name": "later", "type": "f32[]"},
+                      {"name": "last", "type": "i32[][]"}]}})j");
+  EXPECT_TRUE(image.ok()) << image.error().to_string();
 }
 
 }  // namespace

@@ -65,8 +65,7 @@ struct BarrierPlan {
 /// The compiled side of one attention. `supported` false: `reason` says what no template can do
 /// yet.
 struct KernelPlan {
-  AttentionSpec spec;  ///< resolved
-  PlanOptions options;
+  ResolvedSpec spec;
   bool supported = false;
   std::string reason;
 
@@ -93,8 +92,11 @@ struct KernelPlan {
 struct Tuning;  // tuning.h
 
 /// Plans the kernel of a spec. `tuning` may be null; its matching row overrides choices. Errors:
-/// kInvalid with every problem of the spec, or for a tuned name or value that the kernel cannot
-/// take. A valid spec that no template serves yet gives a plan with supported false, not an error.
+/// kInvalid for a tuned name or value that the kernel cannot take. A spec that no template serves
+/// yet gives a plan with supported false, not an error.
+ATTNJIT_EXPORT Result<KernelPlan> plan(const ResolvedSpec& spec, const Tuning* tuning = nullptr);
+
+/// The same of a spec that is resolved here. Errors: also kInvalid with every problem of the spec.
 ATTNJIT_EXPORT Result<KernelPlan> plan(const AttentionSpec& spec, const PlanOptions& options = {},
                                        const Tuning* tuning = nullptr);
 

@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "attnjit/cache.h"
@@ -96,8 +97,14 @@ class ATTNJIT_EXPORT Service {
   static Result<std::unique_ptr<Service>> create(ServiceOptions options = {});
   virtual ~Service();  ///< cancels the queue, kills helpers, joins; within 2 s
 
+  /// Plans and hashes a spec. The same spec again costs a look-up.
+  virtual Result<PreparedSpec> prepare(const ResolvedSpec& spec) = 0;
+  /// Also validates it, unless this Service has seen it. Errors: also every problem of the spec.
   virtual Result<PreparedSpec> prepare(const AttentionSpec& spec,
                                        const PlanOptions& options = {}) = 0;
+  Result<PreparedSpec> prepare(const SpecDocument& document);
+  /// From JSON text, as spec_from_json reads it.
+  Result<PreparedSpec> prepare(std::string_view json);
 
   /// The image, from memory, disk or a compile; needs no GPU. With PtxNeed::kRequired it has its
   /// PTX, if need be by a compile.
@@ -113,6 +120,9 @@ class ATTNJIT_EXPORT Service {
   /// kEnvironment, kDriver.
   virtual Result<const Kernel*> get(const PreparedSpec& spec, Deadline deadline,
                                     void* stream = nullptr) = 0;
+  /// The same with a deadline that far from now.
+  Result<const Kernel*> get(const PreparedSpec& spec, std::chrono::nanoseconds timeout,
+                            void* stream = nullptr);
 
   /// The loaded kernel if it is in memory, else null. Takes no lock and counts nothing.
   virtual const Kernel* find(const PreparedSpec& spec) const noexcept = 0;

@@ -5,9 +5,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "attnjit/result.h"
@@ -122,6 +124,34 @@ struct SpecDocument {
   PlanOptions options;
 
   bool operator==(const SpecDocument&) const = default;
+};
+
+/// A spec that was looked at once: validated, its defaults filled in, its custom code parsed. What
+/// planning, generation and the Service work with, so that none of them does it again. Constant and
+/// cheap to copy; any thread.
+class ATTNJIT_EXPORT ResolvedSpec {
+ public:
+  /// Errors: kInvalid with every problem of the spec, the first carrying the others.
+  static Result<ResolvedSpec> make(const AttentionSpec& spec, const PlanOptions& options = {});
+  /// From JSON text, as spec_from_json reads it.
+  static Result<ResolvedSpec> from_json(std::string_view json);
+  /// Of nothing: AttentionSpec and PlanOptions as they are made.
+  ResolvedSpec();
+
+  /// The spec with its defaults.
+  const AttentionSpec& operator*() const;
+  const AttentionSpec* operator->() const { return &**this; }
+  operator const AttentionSpec&() const { return **this; }
+  /// The spec as its author wrote it.
+  const AttentionSpec& given() const;
+  const PlanOptions& options() const;
+
+  struct State;  // private to the library
+  explicit ResolvedSpec(std::shared_ptr<const State> state) : state_(std::move(state)) {}
+  const State& state() const { return *state_; }
+
+ private:
+  std::shared_ptr<const State> state_;
 };
 
 /// Every problem of a spec: field, value and what is allowed. Empty: valid. Custom code is parsed.

@@ -79,19 +79,19 @@ Result<Report> run_bench(const BenchArguments& arguments) {
                         fmt::format("is {}; allowed: {} to 1000000", value, least), flag);
     }
   }
-  Result<SpecDocument> document = read_spec(arguments.spec);
-  if (!document) return std::move(document).error();
-  Result<verify::ProblemRequest> request = read_problem(arguments.problem, document->spec);
+  Result<ResolvedSpec> spec = read_spec(arguments.spec);
+  if (!spec) return std::move(spec).error();
+  Result<verify::ProblemRequest> request = read_problem(arguments.problem, spec->given());
   if (!request) return std::move(request).error();
-  Result<Problem> problem = verify::shape_problem(document->spec, *request);
+  Result<Problem> problem = verify::shape_problem(spec->given(), *request);
   if (!problem) return std::move(problem).error();
   Result<std::shared_ptr<const Tuning>> tuning = read_tuning(arguments.spec.tuning);
   if (!tuning) return std::move(tuning).error();
   Result<std::unique_ptr<Service>> service = open_service(std::move(*tuning));
   if (!service) return std::move(service).error();
-  Result<PreparedSpec> prepared = (*service)->prepare(document->spec, document->options);
+  Result<PreparedSpec> prepared = (*service)->prepare(*spec);
   if (!prepared) return std::move(prepared).error();
-  Result<verify::GpuChoice> gpu = verify::open_gpu(document->spec.arch);
+  Result<verify::GpuChoice> gpu = verify::open_gpu((*spec)->arch);
   if (!gpu) return std::move(gpu).error();
   verify::draw_tensors(*problem, *request);
   Result<verify::Meaning> meaning = verify::Meaning::of(*problem);
@@ -103,15 +103,15 @@ Result<Report> run_bench(const BenchArguments& arguments) {
   Result<Timing> timing = run(gpu->device, **kernel, *problem, arguments.warmup, arguments.repeats);
   if (!timing) return std::move(timing).error();
 
-  const AttentionSpec& spec = problem->spec;
-  const double pairs = count_pairs(*problem, *meaning) * spec.num_q_heads;
-  const double flops = 2.0 * pairs * (spec.qk_depth + spec.ov_depth);
+  const AttentionSpec& attention = problem->spec;
+  const double pairs = count_pairs(*problem, *meaning) * attention.num_q_heads;
+  const double flops = 2.0 * pairs * (attention.qk_depth + attention.ov_depth);
   const double ms = timing->median();
   const auto bytes = static_cast<double>(GpuProblem::bytes_of(*problem));
   const double tflops = flops / ms * 1e-9;
   Json json;
   json["device"] = gpu->device.properties().name;
-  json["arch"] = std::string(to_string(spec.arch));
+  json["arch"] = std::string(to_string(attention.arch));
   json["key"] = prepared->key().hex;
   json["batch"] = problem->batch;
   json["q_len"] = problem->q_lens;

@@ -11,13 +11,13 @@
 namespace attnjit::cli {
 
 Result<Report> run_compile(const CompileArguments& arguments) {
-  Result<SpecDocument> document = read_spec(arguments.spec);
-  if (!document) return std::move(document).error();
+  Result<ResolvedSpec> spec = read_spec(arguments.spec);
+  if (!spec) return std::move(spec).error();
   Result<std::shared_ptr<const Tuning>> tuning = read_tuning(arguments.spec.tuning);
   if (!tuning) return std::move(tuning).error();
   Result<std::unique_ptr<Service>> service = open_service(std::move(*tuning));
   if (!service) return std::move(service).error();
-  Result<PreparedSpec> prepared = (*service)->prepare(document->spec, document->options);
+  Result<PreparedSpec> prepared = (*service)->prepare(*spec);
   if (!prepared) return std::move(prepared).error();
   Result<CompiledKernel> compiled =
       (*service)->compile(*prepared, compile_deadline(),
@@ -38,7 +38,7 @@ Result<Report> run_compile(const CompileArguments& arguments) {
   const std::int64_t smem = image.usage.static_smem_bytes + plan.smem_bytes;
   Json json;
   json["key"] = prepared->key().hex;
-  json["arch"] = std::string(to_string(plan.spec.arch));
+  json["arch"] = std::string(to_string(plan.spec->arch));
   json["entry"] = plan.entry;
   json["outcome"] = std::string(to_string(compiled->outcome));
   json["compile_ms"] = compiled->compile_ms;
@@ -61,7 +61,7 @@ Result<Report> run_compile(const CompileArguments& arguments) {
       "key      {}\narch     {}\nentry    {}\noutcome  {} in {:.1f} ms ({:.1f} ms in all)\n"
       "kernel   {} registers, {} bytes spilled, {} bytes of stack, {} bytes of shared memory\n"
       "cubin    {} bytes, NVRTC {}\n",
-      prepared->key().hex, to_string(plan.spec.arch), plan.entry, to_string(compiled->outcome),
+      prepared->key().hex, to_string(plan.spec->arch), plan.entry, to_string(compiled->outcome),
       compiled->compile_ms, compiled->total_ms, image.usage.registers, image.usage.spill_bytes,
       image.usage.stack_bytes, smem, image.cubin.size(), image.nvrtc_version);
   return report;

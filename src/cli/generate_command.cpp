@@ -16,8 +16,8 @@
 namespace attnjit::cli {
 namespace {
 
-Status write_folder(const std::string& folder, const KernelSource& source,
-                    const SpecDocument& document, std::vector<std::string>& files) {
+Status write_folder(const std::string& folder, const KernelSource& source, const ResolvedSpec& spec,
+                    std::vector<std::string>& files) {
   const auto write = [&](const std::string& name, const std::string& text) -> Status {
     const std::filesystem::path path = std::filesystem::path(folder) / name;
     std::error_code failure;
@@ -36,7 +36,7 @@ Status write_folder(const std::string& folder, const KernelSource& source,
   std::string options;
   for (const std::string& option : source.options) options += option + "\n";
   if (Status status = write("options.txt", options); !status) return status;
-  return write("spec.json", spec_to_json(document.spec, document.options) + "\n");
+  return write("spec.json", spec_to_json(spec.given(), spec.options()) + "\n");
 }
 
 }  // namespace
@@ -46,11 +46,11 @@ Result<Report> run_generate(const GenerateArguments& arguments) {
     return make_error(ErrorCode::kInvalid, "a launch is written to a folder: give -o DIR",
                       "launch");
   }
-  Result<SpecDocument> document = read_spec(arguments.spec);
-  if (!document) return std::move(document).error();
+  Result<ResolvedSpec> spec = read_spec(arguments.spec);
+  if (!spec) return std::move(spec).error();
   Result<std::shared_ptr<const Tuning>> tuning = read_tuning(arguments.spec.tuning);
   if (!tuning) return std::move(tuning).error();
-  Result<KernelPlan> kernel = plan(document->spec, document->options, tuning->get());
+  Result<KernelPlan> kernel = plan(*spec, tuning->get());
   if (!kernel) return std::move(kernel).error();
   const std::optional<std::string> folder = read_environment().templates;
   Result<TemplateSet> templates =
@@ -76,7 +76,7 @@ Result<Report> run_generate(const GenerateArguments& arguments) {
     for (const SourceFile& header : source->headers) json["headers"][header.name] = header.text;
   } else {
     std::vector<std::string> files;
-    Status status = write_folder(arguments.folder, *source, *document, files);
+    Status status = write_folder(arguments.folder, *source, *spec, files);
     if (!status) return std::move(status).error();
     if (arguments.launch) {
       status = write_launch(arguments.folder, *kernel, arguments.problem, files);

@@ -53,8 +53,8 @@ Status write_launch(const std::string& folder, const KernelPlan& plan,
     launch.buffers.push_back(std::move(buffer));
     launch.out[name] = std::string(name) + ".npy";
   };
-  output("o", plan.spec.output_dtype.value_or(plan.spec.qkv_dtype), problem->o_shape());
-  if (plan.spec.return_lse) output("lse", Dtype::kF32, problem->lse_shape());
+  output("o", plan.spec->output_dtype.value_or(plan.spec->qkv_dtype), problem->o_shape());
+  if (plan.spec->return_lse) output("lse", Dtype::kF32, problem->lse_shape());
   files.push_back(folder + "/LAUNCH.json");
   return write_file(files.back(), launch_to_json(launch));
 }

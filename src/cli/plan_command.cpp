@@ -17,17 +17,17 @@ Result<Report> run_plan(const PlanArguments& arguments) {
                                   arguments.config.substr(0, 64)),
                       "config");
   }
-  Result<SpecDocument> document = read_spec(arguments.spec);
-  if (!document) return std::move(document).error();
+  Result<ResolvedSpec> spec = read_spec(arguments.spec);
+  if (!spec) return std::move(spec).error();
   Result<std::shared_ptr<const Tuning>> tuning = read_tuning(arguments.spec.tuning);
   if (!tuning) return std::move(tuning).error();
   const LaunchQuery query{arguments.max_prompt_len, arguments.batch, arguments.sm_count};
   Report report;
   Result<std::string> json =
-      plan_to_json(document->spec, document->options, *kind, query, tuning->get());
+      plan_to_json(spec->given(), spec->options(), *kind, query, tuning->get());
   if (!json) return std::move(json).error();
   Result<std::string> text =
-      plan_to_text(document->spec, document->options, *kind, query, tuning->get());
+      plan_to_text(spec->given(), spec->options(), *kind, query, tuning->get());
   if (!text) return std::move(text).error();
   report.json = std::move(*json);
   report.text = std::move(*text);

@@ -76,7 +76,7 @@ void show_excerpt(const spec::SpecInput& input, Error& error) {
 
 }  // namespace
 
-Result<SpecDocument> read_spec(const SpecArguments& arguments) {
+Result<ResolvedSpec> read_spec(const SpecArguments& arguments) {
   spec::SpecInput input;
   if (!arguments.file.empty()) {
     Result<std::string> text = read_file(arguments.file, kMaxSpecBytes);
@@ -92,7 +92,7 @@ Result<SpecDocument> read_spec(const SpecArguments& arguments) {
   for (const auto& [field, value] : arguments.flags) {
     if (Status status = input.set(field, value); !status) return std::move(status).error();
   }
-  Result<SpecDocument> read = input.read();
+  Result<ResolvedSpec> read = input.read();
   if (read) return read;
   Error error = std::move(read).error();
   show_excerpt(input, error);

@@ -12,7 +12,7 @@
 namespace attnjit::cli {
 
 /// Errors: kInvalid with every problem of the spec.
-Result<SpecDocument> read_spec(const SpecArguments& arguments);
+Result<ResolvedSpec> read_spec(const SpecArguments& arguments);
 
 /// Errors: kInvalid, named after the flag.
 Result<verify::ProblemRequest> read_problem(const ProblemArguments& arguments,

@@ -161,17 +161,17 @@ Result<Report> run_tune(const TuneArguments& arguments) {
   if (Status s = check_range("max_variants", arguments.max_variants, 1, 4096); !s) {
     return std::move(s).error();
   }
-  Result<SpecDocument> document = read_spec(arguments.spec);
-  if (!document) return std::move(document).error();
-  Result<verify::ProblemRequest> values = read_problem(arguments.problem, document->spec);
+  Result<ResolvedSpec> spec = read_spec(arguments.spec);
+  if (!spec) return std::move(spec).error();
+  Result<verify::ProblemRequest> values = read_problem(arguments.problem, spec->given());
   if (!values) return std::move(values).error();
   TuneRequest request;
-  request.spec = document->spec;
-  request.options = document->options;
+  request.spec = spec->given();
+  request.options = spec->options();
   request.values = std::move(*values);
   request.pairs = arguments.pairs;
   request.max_variants = static_cast<std::size_t>(arguments.max_variants);
-  Result<std::vector<TuneShape>> shapes = read_shapes(arguments.shapes, document->spec.max_seq_len);
+  Result<std::vector<TuneShape>> shapes = read_shapes(arguments.shapes, (*spec)->max_seq_len);
   if (!shapes) return std::move(shapes).error();
   request.shapes = std::move(*shapes);
   if (!arguments.output.empty()) {

@@ -170,23 +170,23 @@ Result<Report> run_verify(const VerifyArguments& arguments) {
         fmt::format("is '{}'; allowed: auto, gpu, emulator", arguments.backend.substr(0, 64)),
         "backend");
   }
-  Result<SpecDocument> document = read_spec(arguments.spec);
-  if (!document) return std::move(document).error();
+  Result<ResolvedSpec> spec = read_spec(arguments.spec);
+  if (!spec) return std::move(spec).error();
   if (Status s = check_dump(arguments.dump); !s) return std::move(s).error();
-  Result<verify::ProblemRequest> request = read_problem(arguments.problem, document->spec);
+  Result<verify::ProblemRequest> request = read_problem(arguments.problem, spec->given());
   if (!request) return std::move(request).error();
   // Bad input is told before what is unsupported, and that before what the environment lacks.
-  Result<verify::Problem> problem = verify::shape_problem(document->spec, *request);
+  Result<verify::Problem> problem = verify::shape_problem(spec->given(), *request);
   if (!problem) return std::move(problem).error();
   if (Status s = check_has_output(*problem); !s) return std::move(s).error();
   Result<std::shared_ptr<const Tuning>> tuning = read_tuning(arguments.spec.tuning);
   if (!tuning) return std::move(tuning).error();
   Result<std::unique_ptr<Service>> service = open_service(std::move(*tuning));
   if (!service) return std::move(service).error();
-  Result<PreparedSpec> prepared = (*service)->prepare(document->spec, document->options);
+  Result<PreparedSpec> prepared = (*service)->prepare(*spec);
   if (!prepared) return std::move(prepared).error();
   if (Status s = check_kernel_takes(prepared->plan(), *problem); !s) return std::move(s).error();
-  Result<std::unique_ptr<Backend>> backend = choose_backend(arguments, document->spec.arch);
+  Result<std::unique_ptr<Backend>> backend = choose_backend(arguments, (*spec)->arch);
   if (!backend) return std::move(backend).error();
 
   Verified verified;
@@ -204,7 +204,7 @@ Result<Report> run_verify(const VerifyArguments& arguments) {
   verified.run = std::move(*run);
   const verify::Tensor* lse = verified.run.lse ? &*verified.run.lse : nullptr;
   if (arguments.dump) {
-    Status status = verify::dump(*arguments.dump, *problem, document->options, verified.run.o, lse);
+    Status status = verify::dump(*arguments.dump, *problem, spec->options(), verified.run.o, lse);
     if (!status) return std::move(status).error();
   }
   const auto begin = std::chrono::steady_clock::now();

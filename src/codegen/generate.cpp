@@ -86,10 +86,6 @@ Result<Sorted> sort_parameters(const KernelPlan& plan) {
                        [&](const KernelParameter& p) { return p.name == name; });
   };
   for (const ParamSpec& param : spec::declared_params(plan.spec)) {
-    if (const std::string why = spec::why_no_param_name(param.name); !why.empty()) {
-      return make_error(ErrorCode::kInvalid,
-                        fmt::format("'{}' names a parameter: {}", param.name, why), "params");
-    }
     const std::string flat = "param_" + param.name;
     std::vector<std::string> names{flat};
     std::string type;  // NOTE: qualified: a parameter before it may be named Array
@@ -173,7 +169,7 @@ std::vector<TemplateValue> values_of(const KernelPlan& plan, const Sorted& sorte
   std::string param_values;
   for (const std::string& value : sorted.param_values) param_values += ", " + value;
   return {
-      {"arch", std::string(to_string(plan.spec.arch))},
+      {"arch", std::string(to_string(plan.spec->arch))},
       {"config", lines(constants)},
       {"kernel_include", fmt::format("#include \"{}\"", plan.kernel_header)},
       {"scalars", lines(sorted.scalars)},
@@ -196,7 +192,7 @@ std::vector<TemplateValue> values_of(const KernelPlan& plan, const Sorted& sorte
 /// makes ptxas report on the kernel, and is recorded in the image.
 std::vector<std::string> options_of(const KernelPlan& plan, bool trusted) {
   std::vector<std::string> options = {
-      fmt::format("--gpu-architecture={}", to_string(plan.spec.arch)),
+      fmt::format("--gpu-architecture={}", to_string(plan.spec->arch)),
       "-std=c++20",
       "-default-device",
       "--no-source-include",
@@ -233,9 +229,7 @@ Result<KernelSource> generate(const KernelPlan& plan, const TemplateSet& templat
   UserCode user;
   int first_line = 1;
   for (int round = 0; round < 2; ++round) {
-    Result<UserCode> printed = print_user_code(plan.spec, kFileName, first_line);
-    if (!printed) return std::move(printed).error();
-    user = *std::move(printed);
+    user = print_user_code(plan.spec, kFileName, first_line);
     rendered = render(file->text, values_of(plan, *sorted, user));
     if (!rendered) return std::move(rendered).error();
     for (const RenderedText::Position& position : rendered->positions) {
@@ -258,7 +252,7 @@ Result<KernelSource> generate(const KernelPlan& plan, const TemplateSet& templat
   used.insert(used.end(), source.headers.begin(), source.headers.end());
   source.template_digest = source_digest(used);
   source.trusted = user.trusted;
-  source.arch = plan.spec.arch;
+  source.arch = plan.spec->arch;
   return source;
 }
 

@@ -6,13 +6,14 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <type_traits>
 #include <vector>
 
 #include "spec/expression.h"
 #include "spec/kinds.h"
-#include "spec/names.h"
+#include "spec/resolved_spec.h"
 #include "spec/scalars.h"
 #include "spec/snippet.h"
 
@@ -24,16 +25,16 @@ using spec::SnippetKind;
 
 class Printer {
  public:
-  Printer(const AttentionSpec& spec, std::string_view file, int first_line)
-      : spec_(spec), scalars_(spec::spec_scalars(spec)), file_(file), first_line_(first_line) {}
+  Printer(const ResolvedSpec& spec, std::string_view file, int first_line)
+      : spec_(*spec),
+        snippets_(spec.state().snippets),
+        scalars_(spec::spec_scalars(spec)),
+        file_(file),
+        first_line_(first_line) {}
 
-  Result<UserCode> print() {
-    Result<std::string> mask = type_of(spec_.mask, "mask");
-    if (!mask) return std::move(mask).error();
-    Result<std::string> score_mod = type_of(spec_.score_mod, "score_mod");
-    if (!score_mod) return std::move(score_mod).error();
-    out_.mask = *std::move(mask);
-    out_.score_mod = *std::move(score_mod);
+  UserCode print() {
+    out_.mask = type_of(spec_.mask, "mask");
+    out_.score_mod = type_of(spec_.score_mod, "score_mod");
     if (!body_.empty()) {
       out_.functions = std::string(kHead) + body_ + "\n}  // namespace attnjit_user\n";
     }
@@ -45,9 +46,10 @@ class Printer {
       "namespace attnjit_user {\n"
       "using namespace attnjit;\n";
 
-  /// The type of a mask or a score modification. Called in the order of spec_scalars().
+  /// The type of a mask or a score modification. Called in the order of spec_scalars() and of the
+  /// snippets.
   template <class Node>
-  Result<std::string> type_of(const Node& node, const std::string& field) {
+  std::string type_of(const Node& node, const std::string& field) {
     const spec::KindRow<Node>& row = spec::row_of(node);
     const std::string type = fmt::format("attnjit::{}", row.type);
     std::vector<std::string> arguments;
@@ -58,10 +60,9 @@ class Printer {
     }
     if (row.holds == Holds::kCode) {
       constexpr bool kMask = std::is_same_v<Node, MaskSpec>;
-      Result<std::string> name =
-          function(node.custom, kMask ? SnippetKind::kMask : SnippetKind::kScoreMod, field);
-      if (!name) return name;
-      arguments.push_back("attnjit_user::" + *name);
+      arguments.push_back(
+          "attnjit_user::" +
+          function(node.custom, kMask ? SnippetKind::kMask : SnippetKind::kScoreMod, field));
     }
     if constexpr (std::is_same_v<Node, MaskSpec>) {
       if (row.holds == Holds::kOperands) return tree_type(node, type, field);
@@ -74,27 +75,19 @@ class Printer {
   }
 
   /// AndMask<a, AndMask<b, c>>.
-  Result<std::string> tree_type(const MaskSpec& mask, const std::string& type,
-                                const std::string& field) {
+  std::string tree_type(const MaskSpec& mask, const std::string& type, const std::string& field) {
     std::string text;
     for (std::size_t i = 0; i < mask.of.size(); ++i) {
-      Result<std::string> child = type_of(mask.of[i], fmt::format("{}.of[{}]", field, i));
-      if (!child) return child;
+      const std::string child = type_of(mask.of[i], fmt::format("{}.of[{}]", field, i));
       const bool last = i + 1 == mask.of.size();
-      text += last ? *child : fmt::format("{}<{}, ", type, *child);
+      text += last ? child : fmt::format("{}<{}, ", type, child);
     }
-    if (mask.of.empty()) return make_error(ErrorCode::kInternal, "an empty mask", field);
     return text + std::string(mask.of.size() - 1, '>');
   }
 
   /// Prints one snippet as a struct; gives its name.
-  Result<std::string> function(const CustomCode& custom, SnippetKind kind,
-                               const std::string& field) {
-    const std::string code_field = field + ".code";
-    // NOTE: the name becomes part of an identifier: whoever made the spec, nothing else may.
-    if (!spec::is_custom_name(custom.name)) {
-      return make_error(ErrorCode::kInvalid, "a name must match [a-z0-9_]{1,64}", field + ".name");
-    }
+  std::string function(const CustomCode& custom, SnippetKind kind, const std::string& field) {
+    const std::optional<spec::Expression>& expression = snippets_[next_snippet_++];
     const bool mask = kind == SnippetKind::kMask;
     const std::string name = unique((mask ? "Mask_" : "ScoreMod_") + custom.name);
     const std::string signature =
@@ -103,16 +96,11 @@ class Printer {
                "Params& p)";
     std::string text;
     if (custom.trusted) {
-      if (Status checked = spec::check_snippet(custom, kind); !checked) {
-        return in_field(std::move(checked).error(), code_field);
-      }
-      text = trusted_body(name, signature, custom.code, code_field);
+      text = trusted_body(name, signature, custom.code, field + ".code");
       out_.trusted = true;
     } else {
-      Result<spec::Expression> parsed = spec::parse_expression(custom.code, kind, custom.params);
-      if (!parsed) return in_field(std::move(parsed).error(), code_field);
       text = fmt::format("\nstruct {} {{\n  {} {{\n    return {};\n  }}\n}};\n", name, signature,
-                         spec::print_cuda(*parsed));
+                         spec::print_cuda(*expression));
     }
     body_ += text;
     out_.key +=
@@ -147,12 +135,9 @@ class Printer {
     return name;
   }
 
-  static Error in_field(Error error, const std::string& field) {
-    error.field = field;
-    return error;
-  }
-
   const AttentionSpec& spec_;
+  const spec::Snippets& snippets_;
+  std::size_t next_snippet_ = 0;
   const std::vector<spec::SpecScalar> scalars_;
   std::size_t next_scalar_ = 0;
   std::string_view file_;
@@ -164,7 +149,7 @@ class Printer {
 
 }  // namespace
 
-Result<UserCode> print_user_code(const AttentionSpec& spec, std::string_view file, int first_line) {
+UserCode print_user_code(const ResolvedSpec& spec, std::string_view file, int first_line) {
   return Printer(spec, file, first_line).print();
 }
 

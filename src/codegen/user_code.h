@@ -6,7 +6,6 @@
 
 #include <string>
 
-#include "attnjit/result.h"
 #include "attnjit/spec.h"
 
 namespace attnjit {
@@ -19,10 +18,8 @@ struct UserCode {
   bool trusted = false;   ///< holds a function body as the user wrote it
 };
 
-/// Prints a resolved spec's mask and score modification. `first_line` is the line of the rendered
-/// file `file` that `functions` begins at: after a trusted body #line leads back there.
-/// Errors: kInvalid with field, line and column where custom code is refused.
-/// @pre validate(spec) is empty.
-Result<UserCode> print_user_code(const AttentionSpec& spec, std::string_view file, int first_line);
+/// Prints a spec's mask and score modification. `first_line` is the line of the rendered file
+/// `file` that `functions` begins at: after a trusted body #line leads back there.
+UserCode print_user_code(const ResolvedSpec& spec, std::string_view file, int first_line);
 
 }  // namespace attnjit

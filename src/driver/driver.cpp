@@ -57,12 +57,12 @@ Result<std::unique_ptr<Kernel>> Driver::load(const std::shared_ptr<const KernelI
                                                         nullptr, nullptr, 0, nullptr, nullptr, 0);
         code != cuda::kSuccess) {
       library->library = nullptr;
-      return load_error(*api_, code, "cuLibraryLoadData", plan.spec.arch);
+      return load_error(*api_, code, "cuLibraryLoadData", plan.spec->arch);
     }
     if (const cuda::Result code =
             api_->LibraryGetKernel(&library->kernel, library->library, plan.entry.c_str());
         code != cuda::kSuccess) {
-      return load_error(*api_, code, "cuLibraryGetKernel", plan.spec.arch);
+      return load_error(*api_, code, "cuLibraryGetKernel", plan.spec->arch);
     }
     unsigned count = 0;
     if (api_->LibraryGetKernelCount != nullptr &&

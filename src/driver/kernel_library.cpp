@@ -176,11 +176,11 @@ Result<ReadyContext> Kernel::Library::load_into_current(const KernelPlan& plan,
 
   cuda::Function function = nullptr;
   if (const cuda::Result code = api->KernelGetFunction(&function, kernel); code != cuda::kSuccess) {
-    return load_error(*api, code, "cuKernelGetFunction", plan.spec.arch);
+    return load_error(*api, code, "cuKernelGetFunction", plan.spec->arch);
   }
   if (api->FuncLoad != nullptr) {
     if (const cuda::Result code = api->FuncLoad(function); code != cuda::kSuccess) {
-      return load_error(*api, code, "cuFuncLoad", plan.spec.arch);
+      return load_error(*api, code, "cuFuncLoad", plan.spec->arch);
     }
   }
   if (plan.smem_bytes > ready.device.max_smem_bytes) {

@@ -292,7 +292,7 @@ DevicePointer address_of(const BufferRef& ref, const LaunchArgs& args) {
 
 std::int64_t alignment_of(std::string_view name, const KernelPlan& plan) {
   if (name == "q" || name == "k" || name == "v" || name == "o") return 16;
-  if (name == "mask") return materialized_element_bytes(plan.spec.mask);
+  if (name == "mask") return materialized_element_bytes(plan.spec->mask);
   return 4;  // f32 and i32: everything else in LaunchBuffers
 }
 

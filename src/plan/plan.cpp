@@ -12,25 +12,23 @@ namespace attnjit {
 
 Result<KernelPlan> plan(const AttentionSpec& spec, const PlanOptions& options,
                         const Tuning* tuning) {
-  std::vector<Error> problems = validate(spec, options);
-  if (!problems.empty()) {
-    Error error = std::move(problems.front());
-    problems.erase(problems.begin());
-    error.others = std::move(problems);
-    return error;
-  }
+  const Result<ResolvedSpec> resolved = ResolvedSpec::make(spec, options);
+  if (!resolved) return resolved.error();
+  return plan(*resolved, tuning);
+}
+
+Result<KernelPlan> plan(const ResolvedSpec& spec, const Tuning* tuning) {
   KernelPlan plan;
-  plan.spec = resolve(spec);
-  plan.options = options;
+  plan.spec = spec;
   const TuningRow* row = tuning == nullptr ? nullptr : find_tuning(*tuning, plan.spec);
   const TuningValues* tuned = row == nullptr ? nullptr : &row->choose;
-  if (plan.spec.arch == Arch::kSm90a) {
-    Status status = make_sm90_plan(plan.spec, options, plan, tuned);
+  if (plan.spec->arch == Arch::kSm90a) {
+    Status status = make_sm90_plan(spec, plan, tuned);
     if (!status) return status.error();
     return plan;
   }
   plan.supported = false;
-  Result<Sm100Plan> sm100 = make_sm100_plan(spec, plan.spec, options, tuned);
+  Result<Sm100Plan> sm100 = make_sm100_plan(spec, tuned);
   if (!sm100) {
     if (sm100.error().code != ErrorCode::kUnsupported) return sm100.error();
     plan.reason = sm100.error().message;

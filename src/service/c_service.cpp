@@ -152,9 +152,7 @@ attnjit_error* attnjit_spec_prepare(attnjit_service* service, const char* json, 
     if (spec == nullptr) return null_argument("spec");
     const std::string_view text =
         length == SIZE_MAX ? std::string_view(json) : std::string_view(json, length);
-    auto document = attnjit::spec_from_json(text);
-    if (!document) return std::move(document).error();
-    auto prepared = service->service->prepare(document->spec, document->options);
+    auto prepared = service->service->prepare(text);
     if (!prepared) return std::move(prepared).error();
     *spec = new attnjit_spec{*std::move(prepared)};
     return {};

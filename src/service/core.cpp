@@ -82,21 +82,23 @@ Error ServiceCore::cancelled_error() const {
 
 // --- Specs --------------------------------------------------------------------------------------
 
-Result<std::shared_ptr<PreparedSpec::State>> ServiceCore::prepare(const AttentionSpec& spec,
-                                                                  const PlanOptions& plan_options) {
+std::shared_ptr<PreparedSpec::State> ServiceCore::find_prepared(const std::string& text) {
+  if (forked()) return nullptr;  // the lock stayed in the parent
+  const std::lock_guard lock(mutex);
+  const auto known = states.find(text);
+  return known == states.end() ? nullptr : known->second;
+}
+
+Result<std::shared_ptr<PreparedSpec::State>> ServiceCore::prepare(const ResolvedSpec& spec,
+                                                                  const std::string& text) {
   const bool child = forked();
-  const std::string text = spec_to_json(spec, plan_options);
-  if (!child) {
-    const std::lock_guard lock(mutex);
-    if (const auto known = states.find(text); known != states.end()) return known->second;
-  }
-  auto planned = plan(spec, plan_options, options.tuning.get());
+  auto planned = plan(spec, options.tuning.get());
   if (!planned) return std::move(planned).error();
   if (!planned->supported) {
     return make_error(ErrorCode::kUnsupported, planned->reason);
   }
-  const auto source = generate(*planned, templates);
-  if (!source) return source.error();
+  auto source = generate(*planned, templates);
+  if (!source) return std::move(source).error();
 
   auto state = std::make_shared<PreparedSpec::State>();
   state->owner = this;
@@ -113,6 +115,7 @@ Result<std::shared_ptr<PreparedSpec::State>> ServiceCore::prepare(const Attentio
     entry->key = state->key;
     entry->plan = state->plan;
     entry->trusted = source->trusted;
+    entry->source = std::make_shared<const KernelSource>(*std::move(source));
   }
   state->entry = entry.get();
   const std::lock_guard entry_lock(entry->mutex);
@@ -140,17 +143,27 @@ std::optional<KernelImage> ServiceCore::find_on_disk(const Entry& entry, PtxNeed
   return cache->find(entry.key, build_id_or_empty(entry), options.build_policy, ptx);
 }
 
-Result<KernelImage> ServiceCore::compile_now(const Entry& entry, PtxNeed ptx, double& compile_ms) {
+Result<KernelSource> ServiceCore::source_of(Entry& entry) {
+  std::shared_ptr<const KernelSource> kept;
+  {
+    const std::lock_guard lock(entry.mutex);
+    kept = entry.source;
+  }
+  if (kept != nullptr) return *kept;
+  return generate(entry.plan, templates);
+}
+
+Result<KernelImage> ServiceCore::compile_now(Entry& entry, PtxNeed ptx, double& compile_ms) {
   if (stopping) return cancelled_error();
   CompileRequest request;
-  auto source = generate(entry.plan, templates);
+  auto source = source_of(entry);
   if (!source) return std::move(source).error();
   request.source = *std::move(source);
   // Stored with its PTX, which NVRTC made on the way: the emulator of a machine without NVRTC runs
   // it, and a load that does not ask for it does not read it.
   request.want_ptx = ptx == PtxNeed::kRequired || cache != nullptr;
   log.debug(
-      fmt::format("compiling {} for {}", short_key(entry.key), to_string(entry.plan.spec.arch)));
+      fmt::format("compiling {} for {}", short_key(entry.key), to_string(entry.plan.spec->arch)));
   const auto begin = Clock::now();
   auto image = compiler_for(entry).compile(request, Clock::now() + kFlightLimit);
   compile_ms = milliseconds_since(begin);
@@ -158,13 +171,13 @@ Result<KernelImage> ServiceCore::compile_now(const Entry& entry, PtxNeed ptx, do
   compile_us_total += static_cast<std::int64_t>(compile_ms * 1000);
   if (image) {
     log.info(fmt::format("compiled {} for {} in {:.0f} ms: {} bytes, {} registers, {} spilled",
-                         short_key(entry.key), to_string(entry.plan.spec.arch), compile_ms,
+                         short_key(entry.key), to_string(entry.plan.spec->arch), compile_ms,
                          image->cubin.size(), image->usage.registers, image->usage.spill_bytes));
   }
   return image;
 }
 
-Result<ServiceCore::Fetched> ServiceCore::find_or_compile(const Entry& entry, PtxNeed ptx,
+Result<ServiceCore::Fetched> ServiceCore::find_or_compile(Entry& entry, PtxNeed ptx,
                                                           bool ignore_disk) {
   Fetched fetched;
   if (options.forbid_compile) {
@@ -220,6 +233,7 @@ void ServiceCore::end_flight(Entry& entry, const Result<Fetched>& result) {
     const std::lock_guard lock(entry.mutex);
     entry.in_flight = entry.flight_waits = false;
     ++entry.flights;
+    entry.source.reset();
     if (result) {
       entry.image = result->image;
       entry.image_from_disk = result->outcome == Outcome::kDisk;

@@ -42,13 +42,15 @@ struct Entry {
   using Clock = std::chrono::steady_clock;
 
   RequestKey key;
-  KernelPlan plan;  // of the first spec; the source is generated from it when it is needed
+  KernelPlan plan;  // of the first spec
   bool trusted = false;
 
   std::mutex load_mutex;  // one thread loads
 
   std::mutex mutex;                 // guards what follows
   std::condition_variable changed;  // a flight ended
+  // Rendered for the key; kept until the first flight ends, and rendered anew for a later one.
+  std::shared_ptr<const KernelSource> source;
   std::shared_ptr<const KernelImage> image;
   bool image_from_disk = false;
   bool in_flight = false;      // somebody finds or compiles the image
@@ -83,8 +85,11 @@ struct ServiceCore : std::enable_shared_from_this<ServiceCore> {
   static Error forked_error();
   Error cancelled_error() const;
 
-  Result<std::shared_ptr<PreparedSpec::State>> prepare(const AttentionSpec& spec,
-                                                       const PlanOptions& plan_options);
+  /// Of a spec that was prepared before, by its canonical text; else null.
+  std::shared_ptr<PreparedSpec::State> find_prepared(const std::string& text);
+  /// @param text the canonical text of the spec as given
+  Result<std::shared_ptr<PreparedSpec::State>> prepare(const ResolvedSpec& spec,
+                                                       const std::string& text);
 
   struct Fetched {
     std::shared_ptr<const KernelImage> image;
@@ -138,15 +143,16 @@ struct ServiceCore : std::enable_shared_from_this<ServiceCore> {
   std::mutex driver_mutex;
   std::shared_ptr<const Driver> opened_driver;
 
-  std::atomic<std::uint64_t> memory_hits{0}, disk_hits{0}, remote_hits{0}, compiles{0}, failures{0},
-      waits{0};
+  std::atomic<std::uint64_t> memory_hits{0}, disk_hits{0}, remote_hits{0}, compiles{0}, failures{0}, waits{0};
   std::atomic<std::int64_t> compile_us_total{0};
 
  private:
   Compiler& compiler_for(const Entry& entry) const;
   std::string build_id_or_empty(const Entry& entry) const;
-  Result<KernelImage> compile_now(const Entry& entry, PtxNeed ptx, double& compile_ms);
-  Result<Fetched> find_or_compile(const Entry& entry, PtxNeed ptx, bool ignore_disk);
+  /// What the compiler is given: the source that is kept, or a new one.
+  Result<KernelSource> source_of(Entry& entry);
+  Result<KernelImage> compile_now(Entry& entry, PtxNeed ptx, double& compile_ms);
+  Result<Fetched> find_or_compile(Entry& entry, PtxNeed ptx, bool ignore_disk);
   std::optional<KernelImage> find_on_disk(const Entry& entry, PtxNeed ptx);
   void fly(Entry& entry, PtxNeed ptx);
   void queue_flight(Entry& entry, PtxNeed ptx);

@@ -35,9 +35,26 @@ class ServiceImpl final : public Service {
     core_->shut_down(ServiceCore::Clock::now() + kShutDownLimit);
   }
 
+  using Service::prepare;
+
+  Result<PreparedSpec> prepare(const ResolvedSpec& spec) override {
+    return no_throw([&]() -> Result<PreparedSpec> {
+      const std::string text = spec_to_json(spec.given(), spec.options());
+      if (auto known = core_->find_prepared(text)) return PreparedSpec(std::move(known));
+      auto state = core_->prepare(spec, text);
+      if (!state) return std::move(state).error();
+      return PreparedSpec(*std::move(state));
+    });
+  }
+
   Result<PreparedSpec> prepare(const AttentionSpec& spec, const PlanOptions& options) override {
     return no_throw([&]() -> Result<PreparedSpec> {
-      auto state = core_->prepare(spec, options);
+      // NOTE: looked for first: validating costs more than the rest of a second call.
+      const std::string text = spec_to_json(spec, options);
+      if (auto known = core_->find_prepared(text)) return PreparedSpec(std::move(known));
+      const auto resolved = ResolvedSpec::make(spec, options);
+      if (!resolved) return resolved.error();
+      auto state = core_->prepare(*resolved, text);
       if (!state) return std::move(state).error();
       return PreparedSpec(*std::move(state));
     });
@@ -61,6 +78,8 @@ class ServiceImpl final : public Service {
       return kernel;
     });
   }
+
+  using Service::get;
 
   Result<const Kernel*> get(const PreparedSpec& spec, Deadline deadline, void* stream) override {
     if (const Kernel* kernel = find(spec)) {
@@ -218,7 +237,7 @@ class ServiceImpl final : public Service {
   }
 
   void warm(const SpecDocument& document, PrewarmResult& result) {
-    const auto prepared = prepare(document.spec, document.options);
+    const auto prepared = prepare(document);
     if (!prepared) {
       result.error = prepared.error();
       return;
@@ -264,6 +283,26 @@ const KernelPlan& PreparedSpec::plan() const { return state_->plan; }
 const RequestKey& PreparedSpec::key() const { return state_->key; }
 
 Service::~Service() = default;
+
+Result<PreparedSpec> Service::prepare(const SpecDocument& document) {
+  return prepare(document.spec, document.options);
+}
+
+Result<PreparedSpec> Service::prepare(std::string_view json) {
+  return no_throw([&]() -> Result<PreparedSpec> {
+    const auto resolved = ResolvedSpec::from_json(json);
+    if (!resolved) return resolved.error();
+    return prepare(*resolved);
+  });
+}
+
+Result<const Kernel*> Service::get(const PreparedSpec& spec, std::chrono::nanoseconds timeout,
+                                   void* stream) {
+  const auto now = std::chrono::steady_clock::now();
+  // NOTE: compared before it is added: now + timeout may overflow.
+  const Deadline deadline = timeout < Deadline::max() - now ? now + timeout : Deadline::max();
+  return get(spec, deadline, stream);
+}
 
 Result<std::unique_ptr<Service>> Service::create(ServiceOptions options) {
   return no_throw([&]() -> Result<std::unique_ptr<Service>> {

@@ -42,7 +42,9 @@ Result<SpecDocument> read_entry(const JsonValue& entry, std::size_t index) {
     return problem(path + "arch", "is no field of a manifest's spec", member.line, member.column,
                    "leave it out: the architecture is chosen when the manifest is used");
   }
-  return spec::read_spec(entry, path);
+  Result<ResolvedSpec> read = spec::read_spec(entry, path);
+  if (!read) return std::move(read).error();
+  return SpecDocument{read->given(), read->options()};
 }
 
 }  // namespace

@@ -1,21 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Custom code as a whole: checks a snippet of either tier, and shows where it is wrong.
+// Shows where custom code is wrong.
 #include "spec/snippet.h"
 
 #include <algorithm>
-#include <utility>
-
-#include "spec/expression.h"
-#include "spec/trusted.h"
 
 namespace attnjit::spec {
-
-Status check_snippet(const CustomCode& custom, SnippetKind kind) {
-  if (custom.trusted) return check_trusted_code(custom.code);
-  Result<Expression> parsed = parse_expression(custom.code, kind, custom.params);
-  if (!parsed) return std::move(parsed).error();
-  return {};
-}
 
 std::string caret_excerpt(std::string_view code, int line, int column) {
   constexpr std::size_t kContext = 60;

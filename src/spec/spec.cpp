@@ -10,9 +10,11 @@
 
 #include "spec/kinds.h"
 #include "spec/names.h"
+#include "spec/resolved_spec.h"
 #include "spec/snippet.h"
 #include "spec/spec_fields.h"
 #include "spec/text.h"
+#include "spec/trusted.h"
 
 namespace attnjit {
 namespace {
@@ -28,7 +30,7 @@ class Validator {
  public:
   explicit Validator(const AttentionSpec& attention) : spec_(attention) {}
 
-  std::vector<Error> run(const PlanOptions& options) {
+  spec::CheckedSpec run(const PlanOptions& options) {
     for (const SpecField& field : spec::spec_fields()) {
       std::visit([&](auto member) { check(field, member, options); }, field.member);
     }
@@ -37,7 +39,7 @@ class Validator {
     int nodes = 0;
     check_mask("mask", spec_.mask, 1, nodes, materialized);
     check_score_mod();
-    return std::move(problems_);
+    return {std::move(problems_), std::move(snippets_)};
   }
 
  private:
@@ -184,13 +186,22 @@ class Validator {
     }
     // NOTE: with a bad declaration the snippet would only repeat that problem.
     if (!good) return;
-    if (Status status = spec::check_snippet(custom, kind); !status) {
-      Error error = std::move(status).error();
+    const auto bad_code = [&](Error error) {
       error.field = path + ".code";
       if (problems_.size() < static_cast<std::size_t>(spec::kMaxProblems)) {
         problems_.push_back(std::move(error));
       }
+    };
+    if (custom.trusted) {
+      if (Status status = spec::check_trusted_code(custom.code); !status) {
+        bad_code(std::move(status).error());
+      }
+      snippets_.emplace_back();
+      return;
     }
+    Result<spec::Expression> parsed = spec::parse_expression(custom.code, kind, custom.params);
+    if (!parsed) return bad_code(std::move(parsed).error());
+    snippets_.emplace_back(*std::move(parsed));
   }
 
   bool check_param(const std::string& path, const CustomCode& custom, std::size_t index) {
@@ -224,6 +235,7 @@ class Validator {
 
   const AttentionSpec& spec_;
   std::vector<Error> problems_;
+  spec::Snippets snippets_;
   bool too_large_ = false;
   std::map<std::string_view, const CustomCode*> masks_;
   std::map<std::string_view, ParamSpec::Type> params_;
@@ -231,8 +243,12 @@ class Validator {
 
 }  // namespace
 
-std::vector<Error> validate(const AttentionSpec& attention, const PlanOptions& options) {
+spec::CheckedSpec spec::check_spec(const AttentionSpec& attention, const PlanOptions& options) {
   return Validator(attention).run(options);
+}
+
+std::vector<Error> validate(const AttentionSpec& attention, const PlanOptions& options) {
+  return spec::check_spec(attention, options).problems;
 }
 
 AttentionSpec resolve(const AttentionSpec& attention) {

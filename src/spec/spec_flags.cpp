@@ -161,8 +161,8 @@ Status SpecInput::set(std::string_view name, std::string_view text) {
   return {};
 }
 
-Result<SpecDocument> SpecInput::read() const {
-  Result<SpecDocument> read = read_spec(root_);
+Result<ResolvedSpec> SpecInput::read() const {
+  Result<ResolvedSpec> read = read_spec(root_);
   if (bad_flags_.empty()) return read;
   std::vector<Error> problems = bad_flags_;
   if (!read) {

@@ -43,7 +43,7 @@ class SpecInput {
   Status set(std::string_view field, std::string_view text);
 
   /// Reads and validates. Errors: every problem, the first carrying the others.
-  Result<SpecDocument> read() const;
+  Result<ResolvedSpec> read() const;
 
   /// The snippet's line that a problem of read() names, with a caret below its column; empty for a
   /// problem that is not in a snippet.

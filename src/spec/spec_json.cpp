@@ -8,10 +8,8 @@
 #include <utility>
 
 #include "attnjit/spec.h"
-#include "spec/json_value.h"
 #include "spec/kinds.h"
 #include "spec/spec_fields.h"
-#include "spec/spec_reader.h"
 #include "spec/text.h"
 
 namespace attnjit {
@@ -125,9 +123,9 @@ struct FieldWriter {
 }  // namespace
 
 Result<SpecDocument> spec_from_json(std::string_view json) {
-  Result<spec::JsonValue> root = spec::parse_json(json);
-  if (!root) return std::move(root).error();
-  return spec::read_spec(*root);
+  Result<ResolvedSpec> resolved = ResolvedSpec::from_json(json);
+  if (!resolved) return std::move(resolved).error();
+  return SpecDocument{resolved->given(), resolved->options()};
 }
 
 std::string spec_to_json(const AttentionSpec& attention, const PlanOptions& options) {

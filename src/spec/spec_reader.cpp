@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns a JSON object into a SpecDocument, collecting every problem.
+// Turns a JSON object into a ResolvedSpec, collecting every problem.
 #include "spec/spec_reader.h"
 
 #include <fmt/format.h>
@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "spec/kinds.h"
+#include "spec/resolved_spec.h"
 #include "spec/spec_fields.h"
 #include "spec/text.h"
 
@@ -438,12 +439,14 @@ bool already_reported(std::span<const Error> problems, std::string_view field) {
 
 }  // namespace
 
-Result<SpecDocument> read_spec(const JsonValue& root, const std::string& path) {
+Result<ResolvedSpec> read_spec(const JsonValue& root, const std::string& path) {
   std::vector<Error> problems;
   SpecDocument document;
+  CheckedSpec checked;
   Reader(problems).read(root, document);
   if (root.type == JsonValue::Type::kObject) {
-    std::vector<Error> found = validate(document.spec, document.options);
+    checked = check_spec(document.spec, document.options);
+    std::vector<Error>& found = checked.problems;
     std::erase_if(found,
                   [&](const Error& error) { return already_reported(problems, error.field); });
     for (Error& error : found) {
@@ -455,7 +458,7 @@ Result<SpecDocument> read_spec(const JsonValue& root, const std::string& path) {
       problems.push_back(std::move(error));
     }
   }
-  if (problems.empty()) return document;
+  if (problems.empty()) return resolved_spec(std::move(document), std::move(checked.snippets));
   if (!path.empty()) {
     for (Error& error : problems) error.field = path + error.field;
   }

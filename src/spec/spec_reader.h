@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns a JSON object into a SpecDocument, collecting every problem.
+// Turns a JSON object into a ResolvedSpec, collecting every problem.
 //
 // Thread rules: pure functions.
 #pragma once
@@ -14,6 +14,6 @@ namespace attnjit::spec {
 
 /// Reads and validates. `path` prefixes the fields of errors ("specs[3].").
 /// Errors carry the JSON position, or, for a snippet, the position within its code.
-Result<SpecDocument> read_spec(const JsonValue& root, const std::string& path = {});
+Result<ResolvedSpec> read_spec(const JsonValue& root, const std::string& path = {});
 
 }  // namespace attnjit::spec

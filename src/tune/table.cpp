@@ -31,7 +31,7 @@ Json row_json(const TuneRequest& request, const TuneResult& result, std::string_
   measured["sm_count"] = result.device.sm_count;
   measured["driver"] = result.device.driver;
   measured["nvrtc"] = result.nvrtc_version;
-  measured["num_q_heads"] = untuned.variant.plan.spec.num_q_heads;
+  measured["num_q_heads"] = untuned.variant.plan.spec->num_q_heads;
   measured["key"] = winner.key;
   measured["untuned_key"] = untuned.key;
   measured["variants"] = result.variants.size();

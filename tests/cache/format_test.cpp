@@ -338,8 +338,14 @@ TEST(RequestKeyTest, EachInputSeparates) {
 TEST(RequestKeyTest, WhatDoesNotReachTheCompilerDoesNotMatter) {
   const std::string key = key_of(make_input());
   const std::vector<std::function<void(Input&)>> changes = {
-      [](Input& i) { i.plan.spec.num_q_heads = 77; },  // two specs, one plan and text
-      [](Input& i) { i.plan.options.num_qo = 2; },
+      [](Input& i) {  // two specs, one plan and text
+        AttentionSpec spec;
+        spec.num_q_heads = 77;
+        spec.qk_depth = 64;
+        PlanOptions options;
+        options.num_qo = 2;
+        i.plan.spec = ResolvedSpec::make(spec, options).value();
+      },
       [](Input& i) { i.plan.supported = true; },
       [](Input& i) { i.plan.reason = "said in words"; },
       [](Input& i) {

@@ -15,13 +15,18 @@
 
 namespace attnjit {
 
-inline KernelPlan test_plan() {
+inline AttentionSpec test_spec() {
+  AttentionSpec spec;
+  spec.arch = Arch::kSm90a;
+  spec.num_q_heads = 8;
+  spec.group = 2;
+  spec.qk_depth = 128;
+  return spec;
+}
+
+inline KernelPlan test_plan(const AttentionSpec& spec = test_spec()) {
   KernelPlan plan;
-  plan.spec.arch = Arch::kSm90a;
-  plan.spec.num_q_heads = 8;
-  plan.spec.group = 2;
-  plan.spec.qk_depth = plan.spec.ov_depth = 128;
-  plan.spec.output_dtype = Dtype::kBf16;
+  plan.spec = ResolvedSpec::make(spec).value();
   plan.supported = true;
   plan.entry = "attnjit_kernel";
   plan.threads = 384;

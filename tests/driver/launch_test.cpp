@@ -423,18 +423,22 @@ class ParamTest : public LaunchTest {
  protected:
   void SetUp() override {
     LaunchTest::SetUp();
-    KernelPlan plan = test_plan();
     using Type = ParamSpec::Type;
+    AttentionSpec spec = test_spec();
     MaskSpec custom;
     custom.kind = MaskSpec::Kind::kCustom;
-    custom.custom.params = {{"doc", Type::kI32Array}, {"limit", Type::kI32}};
-    plan.spec.mask.kind = MaskSpec::Kind::kAnd;
-    plan.spec.mask.of = {MaskSpec{}, custom};
-    plan.spec.score_mod.kind = ScoreModSpec::Kind::kCustom;
-    plan.spec.score_mod.custom.params = {{"bias", Type::kF32Array},
-                                         {"gain", Type::kF32},
-                                         {"table", Type::kI32Matrix},
-                                         {"limit", Type::kI32}};
+    custom.custom = {"m", "true", false, {{"doc", Type::kI32Array}, {"limit", Type::kI32}}};
+    spec.mask.kind = MaskSpec::Kind::kAnd;
+    spec.mask.of = {MaskSpec{}, custom};
+    spec.score_mod.kind = ScoreModSpec::Kind::kCustom;
+    spec.score_mod.custom = {"s",
+                             "score",
+                             false,
+                             {{"bias", Type::kF32Array},
+                              {"gain", Type::kF32},
+                              {"table", Type::kI32Matrix},
+                              {"limit", Type::kI32}}};
+    KernelPlan plan = test_plan(spec);
     using Kind = KernelParameter::Kind;
     plan.parameters.push_back({"param_doc", Kind::kPointer, "const int"});
     plan.parameters.push_back({"param_doc_n", Kind::kI32, ""});

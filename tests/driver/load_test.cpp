@@ -134,8 +134,9 @@ TEST_F(LoadTest, DestroyedContextLeavesNoStaleHandle) {
 TEST_F(LoadTest, WrongArchSaysWhichArchTheDeviceHas) {
   open();
   cuda_.primary(0);
-  KernelPlan plan = test_plan();
-  plan.spec.arch = Arch::kSm100a;
+  AttentionSpec spec = test_spec();
+  spec.arch = Arch::kSm100a;
+  const KernelPlan plan = test_plan(spec);
   for (const char* function : {"cuLibraryLoadData", "cuKernelGetFunction", "cuFuncLoad"}) {
     cuda_.fail(function, 1, cuda::kNoBinaryForGpu);
     const auto kernel = driver_->load(image(100), plan);

@@ -294,7 +294,9 @@ TEST_F(GpuTest, ImageOfAnotherArchitectureIsRefusedWithAHint) {
   ASSERT_EQ(image->cubin[49], 90) << "the ABI of this cubin is another one; adapt the test";
   image->cubin[49] = 100;
   KernelPlan plan = causal_->plan();
-  plan.spec.arch = Arch::kSm100a;
+  AttentionSpec other = *plan.spec;
+  other.arch = Arch::kSm100a;
+  plan.spec = ResolvedSpec::make(other).value();
   const auto kernel = driver_->load(image, plan);
   ASSERT_FALSE(kernel.ok());
   std::printf("%s\n", kernel.error().to_string().c_str());

@@ -194,7 +194,7 @@ void check_plan(const KernelPlan& plan, const std::string& what) {
   }
   EXPECT_GE(p.exp2_fma_pairs, 0);
   EXPECT_LE(p.exp2_fma_pairs, p.exp2_pairs);
-  if (plan.spec.arch == Arch::kSm103a) {
+  if (plan.spec->arch == Arch::kSm103a) {
     EXPECT_EQ(p.exp2_fma_pairs, 0);
   }
 }

@@ -79,6 +79,8 @@ def main():
     fails(launch, "invalid", "k")
     fails(lambda: service.launch(kernel, state, **dict(tensors, params={"doc": 1.5, "first": 4})),
           "invalid", "param_doc")
+    fails(lambda: service.launch(kernel, state, **dict(tensors, scalars=[1.0])), "invalid",
+          "scalars")
 
     statistics = service.statistics()
     assert statistics["disk_hits"] == 1 and statistics["compiles"] == 0

@@ -189,7 +189,8 @@ TEST_F(EndTest, ManyThreadsDoEverythingAtOnce) {
               break;
             default: {
               const Kernel* kernel = service_->find(*prepared);
-              if (kernel != nullptr && kernel->plan().spec.mask.window != spec.mask.window) ++wrong;
+              if (kernel != nullptr && kernel->plan().spec->mask.window != spec.mask.window)
+                ++wrong;
               (void)service_->statistics();
             }
           }

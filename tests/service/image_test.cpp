@@ -17,8 +17,8 @@ TEST_F(ImageTest, EqualSpecsAreOneStateAndEqualKeysOneImage) {
   const PreparedSpec wide = prepare(*service_, window_spec(4096));
   EXPECT_EQ(narrow.key().hex, wide.key().hex);
   EXPECT_NE(narrow.key().hex, a.key().hex);
-  EXPECT_EQ(narrow.plan().spec.mask.window, 128);
-  EXPECT_EQ(wide.plan().spec.mask.window, 4096);
+  EXPECT_EQ(narrow.plan().spec->mask.window, 128);
+  EXPECT_EQ(wide.plan().spec->mask.window, 4096);
   ASSERT_TRUE(service_->compile(narrow, in(seconds(10))).ok());
   const auto other = service_->compile(wide, in(seconds(10)));
   ASSERT_TRUE(other.ok());

@@ -45,12 +45,12 @@ TEST_F(KernelTest, SpecsOfOneKeyShareTheLibraryAndKeepTheirPlans) {
   ASSERT_TRUE(kernel.ok()) << kernel.error().to_string();
   const Kernel* other = service_->find(wide);
   ASSERT_NE(other, nullptr) << "one load serves both";
-  EXPECT_EQ((*kernel)->plan().spec.mask.window, 128);
-  EXPECT_EQ(other->plan().spec.mask.window, 4096);
+  EXPECT_EQ((*kernel)->plan().spec->mask.window, 128);
+  EXPECT_EQ(other->plan().spec->mask.window, 4096);
   // One that is prepared later too.
   const PreparedSpec late = prepare(*service_, window_spec(77));
   ASSERT_NE(service_->find(late), nullptr);
-  EXPECT_EQ(service_->find(late)->plan().spec.mask.window, 77);
+  EXPECT_EQ(service_->find(late)->plan().spec->mask.window, 77);
   EXPECT_EQ(cuda_.count("cuLibraryLoadData"), 1);
 }
 

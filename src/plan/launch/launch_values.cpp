@@ -121,7 +121,7 @@ Result<LaunchArgument> LaunchValues::value_of(const KernelParameter& parameter) 
   if (name == "batch") return LaunchArgument{shapes_.batch};
   if (name == "total_q") return LaunchArgument{shapes_.total_q};
   if (name == "max_pages") return LaunchArgument{shapes_.max_pages};
-  if (name == "num_q_heads") return LaunchArgument{std::int32_t{plan_.spec.num_q_heads}};
+  if (name == "num_q_heads") return LaunchArgument{std::int32_t{plan_.spec->num_q_heads}};
   if (name == "q_len") return LaunchArgument{shapes_.q_len};
   if (name == "kv_len") return LaunchArgument{shapes_.kv_len};
   if (name == "m_tiles") return LaunchArgument{m_tiles};
@@ -142,7 +142,7 @@ Result<LaunchArgument> LaunchValues::scale() const {
   const float scale =
       scalars_.scale != 0
           ? scalars_.scale
-          : static_cast<float>(1.0 / std::sqrt(static_cast<double>(plan_.spec.qk_depth)));
+          : static_cast<float>(1.0 / std::sqrt(static_cast<double>(plan_.spec->qk_depth)));
   if (!(scale > 0) || !std::isfinite(scale)) {
     return invalid_launch("scale", fmt::format("scale must be positive and finite, not {}", scale));
   }

@@ -166,9 +166,9 @@ Result<LaunchRecipe> plan_launch(const KernelPlan& plan, const LaunchShapes& sha
   }
   Status status = check_lengths(plan.spec, shapes);
   if (!status) return status.error();
-  if (plan.spec.max_seq_len > 0 && shapes.kv_len > plan.spec.max_seq_len) {
+  if (plan.spec->max_seq_len > 0 && shapes.kv_len > plan.spec->max_seq_len) {
     return invalid_launch("kv_len", fmt::format("kv_len {} exceeds the plan's max_seq_len {}",
-                                                shapes.kv_len, plan.spec.max_seq_len));
+                                                shapes.kv_len, plan.spec->max_seq_len));
   }
   if (plan.smem_bytes > device.max_smem_bytes) {
     return make_error(

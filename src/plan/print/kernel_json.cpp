@@ -167,7 +167,7 @@ void add_sm90(const Sm90Plan& plan, Json& json) {
 
 Json kernel_to_json(const KernelPlan& plan) {
   Json json;
-  json["arch"] = std::string(to_string(plan.spec.arch));
+  json["arch"] = std::string(to_string(plan.spec->arch));
   json["supported"] = plan.supported;
   json["reason"] = plan.reason;
   json["entry"] = plan.entry;

@@ -102,7 +102,7 @@ Json sm90_to_json(const KernelPlan& plan) {
   if (!plan.sm90) {
     json["supported"] = false;
     json["reason"] = fmt::format("config sm90 is the plan of sm_90a; the spec's arch is {}",
-                                 to_string(plan.spec.arch));
+                                 to_string(plan.spec->arch));
     return json;
   }
   const Json kernel = kernel_to_json(plan);

@@ -173,18 +173,18 @@ void add_constants(const Sm100Plan& sm100, KernelPlan& plan) {
 }  // namespace
 
 void fill_sm100_kernel(const Sm100Plan& sm100, KernelPlan& plan) {
-  plan.reason = unsupported_reason(plan.spec, plan.options, sm100);
+  plan.reason = unsupported_reason(plan.spec, plan.spec.options(), sm100);
   plan.supported = plan.reason.empty();
   if (!plan.supported) return;
   add_constants(sm100, plan);
   std::vector<std::string> integers{"num_q_heads", "total_tiles"};
-  if (plan.spec.ragged) {
+  if (plan.spec->ragged) {
     integers.insert(integers.end(), {"batch", "total_q"});
   } else {
     integers.insert(integers.end(), {"q_len", "m_tiles", "total_heads", "section_heads"});
   }
-  if (plan.spec.page_size > 0) integers.emplace_back("max_pages");
-  if (plan.spec.page_size == 0 && !plan.spec.ragged) integers.emplace_back("kv_len");
+  if (plan.spec->page_size > 0) integers.emplace_back("max_pages");
+  if (plan.spec->page_size == 0 && !plan.spec->ragged) integers.emplace_back("kv_len");
   if (sm100.can_switch_to_1q) integers.emplace_back("one_query");
   add_forward_parameters(plan.spec, integers, plan);
 }

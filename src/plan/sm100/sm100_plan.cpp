@@ -448,8 +448,9 @@ std::int64_t polynomial_pairs(Arch arch, const Sm100Variant& variant) {
   return tensor_cycles <= 1024 ? pairs / 8 : pairs / 16;
 }
 
-Result<Sm100Plan> plan_fa4(const AttentionSpec& given, const AttentionSpec& spec,
-                           const PlanOptions& options, ConfigKind kind, Tuned& tuned) {
+Result<Sm100Plan> plan_fa4(const ResolvedSpec& resolved, ConfigKind kind, Tuned& tuned) {
+  const AttentionSpec& spec = *resolved;
+  const PlanOptions& options = resolved.options();
   Sm100Plan plan;
   plan.reference = std::string(to_string(kind));
   // Sizes count what the kernel loads; deviations are from what the reference counts.
@@ -457,8 +458,8 @@ Result<Sm100Plan> plan_fa4(const AttentionSpec& given, const AttentionSpec& spec
   if (mla && options.pair_cta.value_or(false)) return unsupported("pair_cta is not for mla");
   const Fa4Config config =
       mla ? MlaConfig(mla_args(spec, options)).fa4_config : Fa4Config(fa4_args(spec, options));
-  const Fa4Config reference =
-      mla ? MlaConfig(mla_args(given, options)).fa4_config : Fa4Config(fa4_args(given, options));
+  const Fa4Config reference = mla ? MlaConfig(mla_args(resolved.given(), options)).fa4_config
+                                  : Fa4Config(fa4_args(resolved.given(), options));
   if (config.ov_depth != spec.ov_depth) {
     return unsupported(fmt::format("ov_depth is {}; mla has qk_depth less the rope part's 64, {}",
                                    spec.ov_depth, config.ov_depth));
@@ -600,20 +601,20 @@ Result<Sm100Plan> plan_depth512(const AttentionSpec& spec, const PlanOptions& op
 
 }  // namespace
 
-Result<Sm100Plan> make_sm100_plan(const AttentionSpec& given, const AttentionSpec& resolved,
-                                  const PlanOptions& options, const TuningValues* values) {
-  if (std::optional<Error> error = check_shape(resolved)) return *std::move(error);
+Result<Sm100Plan> make_sm100_plan(const ResolvedSpec& resolved, const TuningValues* values) {
+  const AttentionSpec& spec = *resolved;
+  if (std::optional<Error> error = check_shape(spec)) return *std::move(error);
   Tuned tuned(values);
-  const ConfigKind kind = resolve_config_kind(ConfigKind::kAuto, resolved, options);
+  const ConfigKind kind = resolve_config_kind(ConfigKind::kAuto, spec, resolved.options());
   Result<Sm100Plan> plan = kind == ConfigKind::kDepth512
-                               ? plan_depth512(resolved, options, tuned)
-                               : plan_fa4(given, resolved, options, kind, tuned);
+                               ? plan_depth512(spec, resolved.options(), tuned)
+                               : plan_fa4(resolved, kind, tuned);
   if (!plan) return plan;
   Status status = tuned.take_into("exp2_fma_pairs", 0, plan->exp2_pairs, 1, plan->exp2_fma_pairs);
   if (!status) return status.error();
   status = tuned.check_all_known();
   if (!status) return status.error();
-  if (resolved.qkv_dtype == Dtype::kE4m3) {
+  if (spec.qkv_dtype == Dtype::kE4m3) {
     // 2^(2 + 6) = 256 stays below e4m3's 448 until the maximum is renewed.
     plan->rescale_threshold = 2;
     plan->p_bias = 6;

@@ -119,11 +119,9 @@ struct Sm100Plan {
 inline constexpr std::int64_t kSm100SmemBytes = 232448;
 inline constexpr std::int64_t kSm100MaxBarriers = 64;
 
-/// Plans the kernel. `given` is the spec as the caller wrote it, `resolved` with its defaults.
-/// Errors: kUnsupported with the reason where no configuration serves the spec; kInvalid for a
-/// tuned name or value that cannot be.
-Result<Sm100Plan> make_sm100_plan(const AttentionSpec& given, const AttentionSpec& resolved,
-                                  const PlanOptions& options, const TuningValues* tuned);
+/// Plans the kernel. Errors: kUnsupported with the reason where no configuration serves the spec;
+/// kInvalid for a tuned name or value that cannot be.
+Result<Sm100Plan> make_sm100_plan(const ResolvedSpec& spec, const TuningValues* tuned);
 
 /// Fills the generic side of a plan from its Sm100Plan: constants, maps, barriers, deviations.
 void fill_from_sm100(std::shared_ptr<const Sm100Plan> sm100, KernelPlan& plan);

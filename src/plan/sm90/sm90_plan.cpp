@@ -290,15 +290,14 @@ int sm90_gqa_shift(const Sm90Plan& plan, const AttentionSpec& spec) {
   return plan.pack_gqa ? std::countr_zero(static_cast<std::uint32_t>(spec.group)) : 0;
 }
 
-Status make_sm90_plan(const AttentionSpec& resolved, const PlanOptions& options, KernelPlan& plan,
-                      const TuningValues* tuned) {
-  Sm90Plan sm90 = choose(resolved);
+Status make_sm90_plan(const ResolvedSpec& spec, KernelPlan& plan, const TuningValues* tuned) {
+  Sm90Plan sm90 = choose(*spec);
   if (tuned != nullptr) {
     Status status = apply(*tuned, sm90);
     if (!status) return status;
   }
-  complete(resolved, sm90);
-  plan.reason = unsupported_reason(resolved);
+  complete(*spec, sm90);
+  plan.reason = unsupported_reason(*spec);
   plan.supported = plan.reason.empty();
   plan.sm90 = std::make_shared<const Sm90Plan>(sm90);
   if (!plan.supported) return {};
@@ -317,10 +316,10 @@ Status make_sm90_plan(const AttentionSpec& resolved, const PlanOptions& options,
                     sm90.num_stages, plan.smem_bytes, kMaxSmemBytes),
         "BN");
   }
-  add_constants(resolved, sm90, plan);
+  add_constants(*spec, sm90, plan);
   add_forward_parameters(
-      resolved, {"num_q_heads", "q_len", "kv_len", "m_tiles", "total_tiles", "paired_units"}, plan);
-  add_deviations(options, resolved, plan);
+      *spec, {"num_q_heads", "q_len", "kv_len", "m_tiles", "total_tiles", "paired_units"}, plan);
+  add_deviations(spec.options(), *spec, plan);
   return {};
 }
 

@@ -36,9 +36,9 @@ struct Sm90Plan {
 };
 
 /// Fills the sm_90a side of a plan: constants, parameters, barriers, maps, supported and reason.
-/// `resolved` has every default filled in. `tuned` holds what a tuning row overrides, or is null.
+/// `tuned` holds what a tuning row overrides, or is null.
 /// Errors: kInvalid for a tuned name or value that this plan cannot take.
-Status make_sm90_plan(const AttentionSpec& resolved, const PlanOptions& options, KernelPlan& plan,
+Status make_sm90_plan(const ResolvedSpec& spec, KernelPlan& plan,
                       const TuningValues* tuned = nullptr);
 
 /// What a tuning row may choose, with what this plan has.

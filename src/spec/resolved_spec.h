@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a ResolvedSpec holds, and how one is made.
+//
+// Thread rules: constant values and pure functions.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "attnjit/spec.h"
+#include "spec/expression.h"
+
+namespace attnjit {
+
+namespace spec {
+
+/// The custom code of a mask tree in preorder, then a score modification's: parsed; nothing for a
+/// trusted body, which was checked and stays text.
+using Snippets = std::vector<std::optional<Expression>>;
+
+/// What came of looking at a spec: its problems, and, where it has none, its custom code.
+struct CheckedSpec {
+  std::vector<Error> problems;
+  Snippets snippets;
+};
+CheckedSpec check_spec(const AttentionSpec& spec, const PlanOptions& options);
+
+/// @pre check_spec found no problem of this document, and gave `snippets`.
+ResolvedSpec resolved_spec(SpecDocument document, Snippets snippets);
+
+}  // namespace spec
+
+struct ResolvedSpec::State {
+  AttentionSpec given;
+  AttentionSpec spec;  ///< with its defaults
+  PlanOptions options;
+  spec::Snippets snippets;
+};
+
+}  // namespace attnjit

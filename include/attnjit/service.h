@@ -47,11 +47,12 @@ struct ServiceOptions {
 };
 
 /// How a request was served.
-enum class Outcome : std::uint8_t { kMemory, kDisk, kRemote, kCompiled };
+/// NOTE: the C ABI's numbers; 2 is its ATTNJIT_OUTCOME_REMOTE, which nothing gives yet.
+enum class Outcome : std::uint8_t { kMemory = 0, kDisk = 1, kCompiled = 3 };
 ATTNJIT_EXPORT std::string_view to_string(Outcome outcome);
 
 struct ServiceStatistics {
-  std::uint64_t memory_hits = 0, disk_hits = 0, remote_hits = 0, compiles = 0, failures = 0;
+  std::uint64_t memory_hits = 0, disk_hits = 0, compiles = 0, failures = 0;
   std::uint64_t waits = 0;  ///< requests that waited for another's compile
   std::uint64_t quarantined = 0;
   double compile_ms_total = 0;

@@ -26,7 +26,6 @@ namespace {
 
 static_assert(static_cast<int>(Outcome::kMemory) == ATTNJIT_OUTCOME_MEMORY);
 static_assert(static_cast<int>(Outcome::kDisk) == ATTNJIT_OUTCOME_DISK);
-static_assert(static_cast<int>(Outcome::kRemote) == ATTNJIT_OUTCOME_REMOTE);
 static_assert(static_cast<int>(Outcome::kCompiled) == ATTNJIT_OUTCOME_COMPILED);
 
 std::string text_or_empty(const char* text) { return text == nullptr ? std::string() : text; }
@@ -132,7 +131,6 @@ attnjit_error* attnjit_service_statistics(const attnjit_service* service,
     attnjit_statistics out{};
     out.memory_hits = now.memory_hits;
     out.disk_hits = now.disk_hits;
-    out.remote_hits = now.remote_hits;
     out.compiles = now.compiles;
     out.failures = now.failures;
     out.waits = now.waits;

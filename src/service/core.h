@@ -143,7 +143,7 @@ struct ServiceCore : std::enable_shared_from_this<ServiceCore> {
   std::mutex driver_mutex;
   std::shared_ptr<const Driver> opened_driver;
 
-  std::atomic<std::uint64_t> memory_hits{0}, disk_hits{0}, remote_hits{0}, compiles{0}, failures{0}, waits{0};
+  std::atomic<std::uint64_t> memory_hits{0}, disk_hits{0}, compiles{0}, failures{0}, waits{0};
   std::atomic<std::int64_t> compile_us_total{0};
 
  private:

@@ -190,7 +190,6 @@ class ServiceImpl final : public Service {
     ServiceStatistics statistics;
     statistics.memory_hits = core_->memory_hits;
     statistics.disk_hits = core_->disk_hits;
-    statistics.remote_hits = core_->remote_hits;
     statistics.compiles = core_->compiles;
     statistics.failures = core_->failures;
     statistics.waits = core_->waits;
@@ -271,8 +270,6 @@ std::string_view to_string(Outcome outcome) {
       return "memory";
     case Outcome::kDisk:
       return "disk";
-    case Outcome::kRemote:
-      return "remote";
     case Outcome::kCompiled:
       return "compiled";
   }

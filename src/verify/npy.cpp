@@ -12,6 +12,8 @@
 #include <cstring>
 #include <optional>
 
+#include "spec/text.h"
+
 namespace attnjit::verify {
 namespace {
 
@@ -57,7 +59,7 @@ class HeaderParser {
         which = 2;
         good = tuple(shape);
       } else {
-        return fmt::format("unknown key '{}' in the header", key.substr(0, 32));
+        return fmt::format("unknown key '{}' in the header", spec::printable(key, 32));
       }
       if (!good) return fmt::format("the header's {} cannot be read", key);
       if (seen[which]) return fmt::format("the header names {} twice", key);
@@ -172,7 +174,7 @@ Result<Header> parse_header(std::string_view data, const std::string& name) {
   if (!known) {
     return bad(name, fmt::format("element type '{}'; little-endian f2, f4, f8, i1 to i8, u1 to u8 "
                                  "and b1 are read",
-                                 descr.substr(0, 32)));
+                                 spec::printable(descr, 32)));
   }
   std::int64_t bytes = size_of(header.tensor.dtype);
   for (const std::int64_t extent : header.tensor.shape) {

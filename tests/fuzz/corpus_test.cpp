@@ -54,6 +54,11 @@ void run(const std::string& name, void (*target)(std::string_view)) {
 TEST(FuzzCorpus, Expression) { run("expression", fuzz_expression); }
 TEST(FuzzCorpus, Trusted) { run("trusted", fuzz_trusted); }
 TEST(FuzzCorpus, SpecJson) { run("spec_json", fuzz_spec_json); }
+TEST(FuzzCorpus, Manifest) { run("manifest", fuzz_manifest); }
+TEST(FuzzCorpus, LaunchJson) { run("launch_json", fuzz_launch_json); }
+TEST(FuzzCorpus, Tuning) { run("tuning", fuzz_tuning); }
+TEST(FuzzCorpus, Template) { run("template", fuzz_template); }
+TEST(FuzzCorpus, Npy) { run("npy", fuzz_npy); }
 TEST(FuzzCorpus, Cubin) { run("cubin", fuzz_cubin); }
 TEST(FuzzCorpus, Worker) { run("worker", fuzz_worker); }
 TEST(FuzzCorpus, CacheEntry) { run("cache_entry", fuzz_cache_entry); }

@@ -19,6 +19,21 @@ void fuzz_trusted(std::string_view input);
 /// Specs and manifests: what is read must be valid, resolve, and survive writing and reading.
 void fuzz_spec_json(std::string_view input);
 
+/// Manifests: what is wrong in a spec is told in its place, and the others are served.
+void fuzz_manifest(std::string_view input);
+
+/// LAUNCH.json: what is read survives writing and reading.
+void fuzz_launch_json(std::string_view input);
+
+/// Tuning tables: whatever one says, a plan is made with it or refuses it.
+void fuzz_tuning(std::string_view input);
+
+/// Templates: a first line that is the value of a placeholder, then the text around it.
+void fuzz_template(std::string_view input);
+
+/// .npy files: what is read has the bytes that its shape asks for, and survives writing.
+void fuzz_npy(std::string_view input);
+
 /// Cubins: no byte makes the reader leave them; what it lists is there.
 void fuzz_cubin(std::string_view input);
 

@@ -196,9 +196,10 @@ class Service:
     def launch_state(self):
         return Handle(self._create("launch_state_create"), self._calls["launch_state_free"])
 
-    def launch_args(self, *, q, k, v, o, params=None, stream=None, **fields):
-        """LaunchArgs of tensors. `fields` are further tensors (lse, sink, ..) and scalars by their
-        names; `params` maps names of the spec's parameters to int, float or tensors."""
+    def launch_args(self, *, q, k, v, o, params=None, scalars=(), stream=None, **fields):
+        """LaunchArgs of tensors. `fields` are further tensors (lse, sink, ..) and numbers by their
+        names; `params` maps names of the spec's parameters to int, float or tensors; `scalars` are
+        the numbers of the spec's masks in preorder, then of its score modification."""
         args = LaunchArgs(sizeof(LaunchArgs), batch=q.shape[0], q_len=q.shape[1],
                           kv_len=k.shape[1], stream=stream)
         for name, tensor in (("q", q), ("k", k), ("v", v), ("o", o)):
@@ -209,6 +210,7 @@ class Service:
             setattr(args, name + "_strides", Strides(batch, row, head))
         for name, value in fields.items():
             setattr(args, name, value.data_ptr() if hasattr(value, "data_ptr") else value)
+        args.scalars, args.num_scalars = (c_double * len(scalars))(*scalars), len(scalars)
         if params:
             array = (Param * len(params))()
             for out, (name, value) in zip(array, params.items()):

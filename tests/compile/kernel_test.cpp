@@ -116,8 +116,12 @@ TEST_F(RealKernel, TrustedCodeCompilesInTheHelperWithItsFaultsInPlace) {
     request.source = *std::move(source);
     return helper->compile(request, test::in(std::chrono::milliseconds(60000)));
   };
-  const auto good = build("const int b = q_idx - kv_idx; // distance\\nreturn b < p.w;");
-  EXPECT_TRUE(good.ok()) << good.error().to_string();
+  const std::string body = "const int b = q_idx - kv_idx; // distance\\nreturn b < p.w;";
+  const auto good = build(body);
+  ASSERT_TRUE(good.ok()) << good.error().to_string();
+  const auto again = build(body);
+  ASSERT_TRUE(again.ok());
+  EXPECT_EQ(again->cubin, good->cubin);
   const auto indexed = build("return p.a[q_idx] > 0.0f && p.m[q_idx][kv_idx] > p.w;");
   EXPECT_TRUE(indexed.ok()) << indexed.error().to_string();
   const auto unknown = build("const int d = q_idx;\\n  return d < nope;");

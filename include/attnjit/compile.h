@@ -15,7 +15,7 @@ namespace attnjit {
 
 /// What the compiler says of a kernel.
 struct ResourceUsage {
-  int registers = 0;    ///< a thread, of the entry
+  int registers = 0;    ///< per thread, of the entry
   int spill_bytes = 0;  ///< stores + loads
   int stack_bytes = 0;
   int static_smem_bytes = 0;
@@ -33,9 +33,12 @@ struct CompileTimes {
 /// A compiled kernel that passed every check.
 struct KernelImage {
   std::vector<std::uint8_t> cubin;
-  std::string ptx;  ///< empty unless asked for
-  std::vector<std::string> entries;
+  std::string ptx;                   ///< empty unless asked for
+  std::vector<std::string> entries;  ///< in the order of KernelPlan::kernels
+  /// Of the whole image: registers, static_smem_bytes and barriers are the main entry's (the
+  /// first), spill_bytes and stack_bytes are sums.
   ResourceUsage usage;
+  std::vector<ResourceUsage> entry_usage;  ///< as entries
   CompileTimes times;
   std::string nvrtc_version;  ///< "13.0.88"-like where the build is known, else "13.0"
   std::string log;

@@ -88,13 +88,14 @@ class ATTNJIT_EXPORT LaunchState {
   LaunchState(LaunchState&&) noexcept;
   LaunchState& operator=(LaunchState&&) noexcept;
 
-  /// What was done over the state's life; tests and tuning read it.
+  /// What was done over the state's life; tests and tuning read it. A call counts as one launch
+  /// however many kernels its plan has.
   struct Counters {
     std::uint64_t launches = 0, plans = 0, maps_encoded = 0, maps_moved = 0;
   };
   const Counters& counters() const;
-  /// The recipe of the last launch; null before the first.
-  const LaunchRecipe* recipe() const;
+  /// The launches of the last call; null before the first.
+  const LaunchSequence* sequence() const;
   /// Forgets everything but the counters: the next launch plans and encodes anew.
   void reset();
 
@@ -163,9 +164,10 @@ class ATTNJIT_EXPORT Driver {
   const CudaApi& api() const { return *api_; }  ///< for the rooms; incomplete outside
   std::shared_ptr<const CudaApi> share() const { return api_; }
 
-  /// Loads an image and checks that it holds exactly the plan's entry. Into the current context, if
-  /// there is one, it is loaded whole (see Kernel::prepare). Allowed while other threads capture.
-  /// Errors: kDriver; kCorrupt where the image is damaged or does not hold what its plan says.
+  /// Loads an image and checks that it holds exactly the plan's entries. Into the current context,
+  /// if there is one, it is loaded whole (see Kernel::prepare). Allowed while other threads
+  /// capture. Errors: kDriver; kCorrupt where the image is damaged or does not hold what its plan
+  /// says.
   Result<std::unique_ptr<Kernel>> load(const std::shared_ptr<const KernelImage>& image,
                                        KernelPlan plan) const;
 

@@ -123,10 +123,16 @@ class ATTNJIT_EXPORT PtxModule {
   std::shared_ptr<const State> state_;
 };
 
-/// Executes a launch; the buffers hold the results afterwards (of the last seed, or of the first
-/// seed with a finding). Workspaces of the recipe that no buffer names are allocated: zeroed, or
-/// uninitialised. Errors: kInvalid for a recipe that does not fit the module or the buffers;
-/// kUnsupported. A defect of the kernel is not an error but a finding in the report.
+/// Executes the launches of a sequence in order over shared buffers, which hold the results
+/// afterwards (of the last seed, or of the first seed with a finding). Workspaces that no buffer
+/// names are allocated: zeroed, or uninitialised. The report counts all launches. Errors: kInvalid
+/// for a recipe that does not fit the module or the buffers; kUnsupported. A defect of a kernel is
+/// not an error but a finding in the report.
+ATTNJIT_EXPORT Result<EmulatorReport> emulate(const PtxModule& module,
+                                              const LaunchSequence& sequence,
+                                              std::vector<EmulatorBuffer>& buffers,
+                                              const EmulatorOptions& options = {});
+/// The same for one launch without workspaces.
 ATTNJIT_EXPORT Result<EmulatorReport> emulate(const PtxModule& module, const LaunchRecipe& recipe,
                                               std::vector<EmulatorBuffer>& buffers,
                                               const EmulatorOptions& options = {});

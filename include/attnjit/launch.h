@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// LaunchRecipe: the one description of a kernel launch. The driver encodes it, the emulator
-// executes it, `attnjit generate -o` writes it as LAUNCH.json.
+// LaunchRecipe: the one description of a kernel launch; a LaunchSequence holds those of a plan. The
+// driver encodes them, the emulator executes them, `attnjit generate -o` writes LAUNCH.json.
 //
 // plan_launch is pure. Thread rules: plain values.
 #pragma once
@@ -82,6 +82,7 @@ struct TensorMapDescription {
   std::vector<std::uint32_t> element_strides;  ///< 1 unless said otherwise
   int swizzle = 0;                             ///< 0, 32, 64, 128
   OutOfBounds oob = OutOfBounds::kZero;
+  BufferId id = {};  ///< of the buffer, where plan_launch made the description
   bool operator==(const TensorMapDescription&) const = default;
 };
 
@@ -90,10 +91,12 @@ struct LaunchArgument {
   struct Pointer {
     std::string buffer;  ///< empty: a null pointer
     std::int64_t offset = 0;
+    BufferId id = {};  ///< of the buffer, where plan_launch made the argument
     bool operator==(const Pointer&) const = default;
   };
   struct TensorMap {
     std::string name;
+    std::uint32_t index = 0;  ///< into LaunchRecipe::tensor_maps, where plan_launch made it
     bool operator==(const TensorMap&) const = default;
   };
   struct Bytes {
@@ -104,15 +107,15 @@ struct LaunchArgument {
   bool operator==(const LaunchArgument&) const = default;
 };
 
-/// Device memory that the kernel needs beside the tensors: the caller provides it.
+/// Device memory that kernels need beside the tensors: the caller provides it.
 struct Workspace {
   std::string name;
   std::int64_t bytes = 0;
-  bool zeroed = false;  ///< must be zero before the first launch; the kernel leaves it zero
+  bool zeroed = false;  ///< must be zero before the first launch; the kernels leave it zero
   bool operator==(const Workspace&) const = default;
 };
 
-/// A kernel launch, whole. Buffers are names: q, k, v, o, lse, sink, page_table, kv_lens,
+/// The launch of one kernel, whole. Buffers are names: q, k, v, o, lse, sink, page_table, kv_lens,
 /// q_offsets, q_scale, k_scale, v_scale, mask, param_<name>, and the workspaces' names.
 struct LaunchRecipe {
   std::string entry;
@@ -121,17 +124,25 @@ struct LaunchRecipe {
   std::array<std::uint32_t, 3> cluster{1, 1, 1};
   std::uint32_t dynamic_smem = 0;
   std::vector<TensorMapDescription> tensor_maps;
-  std::vector<LaunchArgument> args;  ///< in KernelPlan::parameters' order
-  std::vector<Workspace> workspaces;
+  std::vector<LaunchArgument> args;  ///< in the order of PlannedKernel::parameters
   bool operator==(const LaunchRecipe&) const = default;
 };
 
-/// Plans a launch. Errors: kInvalid for shapes that the plan cannot take (each with its name and
-/// what is allowed), a missing user parameter among them; kUnsupported. An empty problem (batch,
-/// q_len or total_q of 0) gives a grid of zero: nothing is to be launched.
-ATTNJIT_EXPORT Result<LaunchRecipe> plan_launch(const KernelPlan& plan, const LaunchShapes& shapes,
-                                                const LaunchScalars& scalars,
-                                                const std::vector<ParamValue>& params,
-                                                const DeviceShape& device = {});
+/// The launches of a plan's kernels, one after another on one stream, over shared buffers and
+/// workspaces.
+struct LaunchSequence {
+  std::vector<LaunchRecipe> launches;  ///< empty: there is nothing to launch
+  std::vector<Workspace> workspaces;   ///< in the order of KernelPlan::workspaces
+  bool operator==(const LaunchSequence&) const = default;
+};
+
+/// Plans the launches of a call. Errors: kInvalid for shapes that the plan cannot take (each with
+/// its name and what is allowed), a missing user parameter among them; kUnsupported. An empty
+/// problem (batch, q_len or total_q of 0) gives a sequence without launches.
+ATTNJIT_EXPORT Result<LaunchSequence> plan_launch(const KernelPlan& plan,
+                                                  const LaunchShapes& shapes,
+                                                  const LaunchScalars& scalars,
+                                                  const std::vector<ParamValue>& params,
+                                                  const DeviceShape& device = {});
 
 }  // namespace attnjit

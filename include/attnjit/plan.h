@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "attnjit/result.h"
@@ -40,13 +41,86 @@ struct ConfigConstant {
   std::string value;  ///< a C++ literal
 };
 
-/// One argument of the kernel's entry, in order. The renderer prints the entry's parameter list
-/// from these, and plan_launch fills them: neither knows more than this list.
+/// A buffer of a launch: one of the caller's tensors, an array of custom code, or a workspace.
+struct BufferId {
+  enum class Kind : std::uint8_t {
+    kNone,  ///< a name of a launch file's own
+    kQ,
+    kK,
+    kV,
+    kO,
+    kLse,
+    kSink,
+    kPageTable,
+    kKvLens,
+    kQOffsets,
+    kQScale,
+    kKScale,
+    kVScale,
+    kMask,
+    kParam,      ///< `index` counts the parameters that the spec's custom code declares
+    kWorkspace,  ///< `index` counts the plan's workspaces
+  };
+  Kind kind = Kind::kNone;
+  std::uint32_t index = 0;
+  bool operator==(const BufferId&) const = default;
+};
+
+/// The tensor maps of the attention kernels. Their names are "q_map", "k_map", ..
+enum class TensorMapId : std::uint8_t { kQ, kK, kV, kO, kQRope, kKRope };
+
+/// Numbers that a launch computes from its shapes.
+enum class LaunchNumber : std::uint8_t {
+  kBatch,
+  kNumQHeads,
+  kQLen,
+  kKvLen,
+  kTotalQ,
+  kMaxPages,
+  kMTiles,        ///< query tiles of the longest sequence
+  kTotalTiles,    ///< work tiles of the launch
+  kPairedUnits,   ///< sm_90: pairs of query tiles before the tail
+  kTotalHeads,    ///< sm_100: heads, or groups of them, of the whole batch
+  kSectionHeads,  ///< sm_100: how many of them share the L2 cache
+  kOneQuery,      ///< sm_100: 1 for the body with one query tile per CTA
+  kOBatchBytes,   ///< strides of O
+  kORowBytes,
+  kOHeadBytes,
+  kScale,        ///< of the scores before the softmax
+  kRows,         ///< merge: rows of O in the whole batch, heads included
+  kRowsPerHead,  ///< merge: of them, how many one head of one batch has
+};
+
+/// A number of a mask or a score modification, by its index among the spec's.
+struct ScalarSource {
+  std::uint32_t index = 0;
+  bool operator==(const ScalarSource&) const = default;
+};
+
+/// One kernel argument of a parameter that custom code declares.
+struct ParamSource {
+  enum class Part : std::uint8_t {
+    kValue,    ///< the number, or the array's address
+    kExtent0,  ///< elements of an array, rows of a matrix
+    kExtent1,  ///< columns of a matrix
+  };
+  std::uint32_t index = 0;  ///< among the parameters that the spec declares
+  Part part = Part::kValue;
+  bool operator==(const ParamSource&) const = default;
+};
+
+/// What a launch fills a kernel parameter with.
+using ParameterSource =
+    std::variant<LaunchNumber, TensorMapId, BufferId, ScalarSource, ParamSource>;
+
+/// One parameter of a kernel's entry, in order. It is made once, by the planner: the renderer
+/// prints it by its group, plan_launch fills it by its source, the driver packs it by its kind.
 struct KernelParameter {
   enum class Kind : std::uint8_t { kTensorMap, kPointer, kI32, kI64, kF32 };
-  std::string name;  ///< unique; what plan_launch fills it by
+  std::string name;  ///< unique within the entry
   Kind kind = Kind::kI32;
   std::string cuda_type;  ///< kPointer: the pointee's CUDA spelling, e.g. "const float"
+  ParameterSource source = {};
 };
 
 /// A range of shared or tensor memory with its purpose, for the maps that `attnjit plan` draws.
@@ -62,31 +136,48 @@ struct BarrierPlan {
   int arrivals = 1;
 };
 
-/// The compiled side of one attention. `supported` false: `reason` says what no template can do
-/// yet.
-struct KernelPlan {
-  ResolvedSpec spec;
-  bool supported = false;
-  std::string reason;
+/// Device memory that the kernels of a plan need beside the tensors. Its size follows from a
+/// launch's shapes (launch.h, Workspace).
+struct PlannedWorkspace {
+  std::string name;     ///< as LAUNCH.json names it: "partial_o"
+  bool zeroed = false;  ///< must be zero before the first launch; the kernels leave it zero
+};
 
-  std::string entry;  ///< the entry symbol
-  std::string
-      kernel_header;  ///< under templates/, what the rendered file includes: "sm90/forward.cuh"
-  int threads = 0;    ///< a CTA
-  int cluster = 1;    ///< CTAs a cluster
+/// One kernel of a plan: an entry of the plan's module.
+struct PlannedKernel {
+  std::string entry;            ///< the entry symbol
+  std::string kernel_header;    ///< under templates/, what defines its body: "sm90/forward.cuh"
+  int threads = 0;              ///< per CTA
+  int cluster = 1;              ///< CTAs per cluster
   std::int64_t smem_bytes = 0;  ///< dynamic shared memory of a launch
-  int min_registers = 0;  ///< what setmaxnreg budgets start from (registers a thread at launch)
+  int launch_registers = 0;     ///< per thread at launch: what setmaxnreg budgets start from
 
   std::vector<ConfigConstant> constants;
   std::vector<KernelParameter> parameters;
   std::vector<MemoryRange> smem_map;
   std::vector<MemoryRange> tmem_map;
   std::vector<BarrierPlan> barriers;
+};
+
+/// The compiled side of one attention: a sequence of one or more kernels, which are the entries of
+/// one module. `supported` false: `reason` says what no template can do yet.
+struct KernelPlan {
+  ResolvedSpec spec;
+  bool supported = false;
+  std::string reason;
+
+  /// In the order of their launches; never empty.
+  std::vector<PlannedKernel> kernels = std::vector<PlannedKernel>(1);
+  std::vector<PlannedWorkspace> workspaces;
   std::vector<Deviation> deviations;
   std::vector<Waiver> waivers;
 
   std::shared_ptr<const Sm90Plan> sm90;    ///< set for sm_90a
   std::shared_ptr<const Sm100Plan> sm100;  ///< set for sm_100a and sm_103a
+
+  /// The kernel that computes the attention: the first.
+  PlannedKernel& main() { return kernels.front(); }
+  const PlannedKernel& main() const { return kernels.front(); }
 };
 
 struct Tuning;  // tuning.h

@@ -100,6 +100,9 @@ struct AttentionSpec {
   bool sink = false;
   bool return_lse = false;
   bool lse_includes_sink = true;
+  /// o and lse hold a partial attention over other keys before the launch; afterwards they hold the
+  /// merge of that and of this one.
+  bool accumulate = false;
   int num_partitions = 1;  ///< split of kv_len; 0: chosen at launch
   int max_seq_len = 0;     ///< 0: dynamic
   MaskSpec mask;

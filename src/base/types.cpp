@@ -45,23 +45,4 @@ std::optional<Dtype> dtype_from_string(std::string_view name) {
 
 int size_of(Dtype dtype) { return row(dtype).size; }
 
-std::string_view to_string(Arch arch) {
-  switch (arch) {
-    case Arch::kSm90a:
-      return "sm_90a";
-    case Arch::kSm100a:
-      return "sm_100a";
-    case Arch::kSm103a:
-      return "sm_103a";
-  }
-  return "unknown";
-}
-
-std::optional<Arch> arch_from_string(std::string_view name) {
-  for (Arch arch : {Arch::kSm90a, Arch::kSm100a, Arch::kSm103a}) {
-    if (to_string(arch) == name) return arch;
-  }
-  return std::nullopt;
-}
-
 }  // namespace attnjit

@@ -44,6 +44,24 @@ bool from_hex(std::string_view text, std::uint8_t* bytes, std::size_t size) {
   return true;
 }
 
+void encode(const ResourceUsage& usage, ByteWriter& out) {
+  out.i32(usage.registers);
+  out.i32(usage.spill_bytes);
+  out.i32(usage.stack_bytes);
+  out.i32(usage.static_smem_bytes);
+  out.i32(usage.barriers);
+}
+
+ResourceUsage decode_usage(ByteReader& in) {
+  ResourceUsage usage;
+  usage.registers = in.i32();
+  usage.spill_bytes = in.i32();
+  usage.stack_bytes = in.i32();
+  usage.static_smem_bytes = in.i32();
+  usage.barriers = in.i32();
+  return usage;
+}
+
 std::string encode_metadata(const RequestKey& key, std::string_view build_id,
                             const KernelImage& image) {
   ByteWriter out;
@@ -52,11 +70,9 @@ std::string encode_metadata(const RequestKey& key, std::string_view build_id,
   out.string(image.nvrtc_version);
   out.u32(static_cast<std::uint32_t>(image.entries.size()));
   for (const std::string& name : image.entries) out.string(name);
-  out.i32(image.usage.registers);
-  out.i32(image.usage.spill_bytes);
-  out.i32(image.usage.stack_bytes);
-  out.i32(image.usage.static_smem_bytes);
-  out.i32(image.usage.barriers);
+  encode(image.usage, out);
+  out.u32(static_cast<std::uint32_t>(image.entry_usage.size()));
+  for (const ResourceUsage& usage : image.entry_usage) encode(usage, out);
   out.f64(image.times.frontend_ms);
   out.f64(image.times.optimizer_ms);
   out.f64(image.times.ptxas_ms);
@@ -76,11 +92,10 @@ bool decode_metadata(std::string_view bytes, Entry& entry) {
   for (std::uint32_t i = 0; i < names; ++i) {
     entry.image.entries.push_back(in.string(kMaxNameBytes));
   }
-  entry.image.usage.registers = in.i32();
-  entry.image.usage.spill_bytes = in.i32();
-  entry.image.usage.stack_bytes = in.i32();
-  entry.image.usage.static_smem_bytes = in.i32();
-  entry.image.usage.barriers = in.i32();
+  entry.image.usage = decode_usage(in);
+  const std::uint32_t usages = in.u32();
+  if (!in.ok() || usages > kMaxEntryNames) return false;
+  for (std::uint32_t i = 0; i < usages; ++i) entry.image.entry_usage.push_back(decode_usage(in));
   entry.image.times.frontend_ms = in.f64();
   entry.image.times.optimizer_ms = in.f64();
   entry.image.times.ptxas_ms = in.f64();

@@ -15,7 +15,7 @@
 
 namespace attnjit::cache {
 
-inline constexpr std::uint32_t kFormatVersion = 1;
+inline constexpr std::uint32_t kFormatVersion = 2;
 inline constexpr std::size_t kHeaderBytes = 328;
 
 /// Upper bounds of what an entry may hold; what exceeds one is never written and never read.

@@ -15,23 +15,26 @@ namespace {
 // give the same bytes. A field that is added, dropped or moved needs a new kFormatVersion.
 std::string plan_material(const KernelPlan& plan) {
   cache::ByteWriter out;
-  out.string(plan.entry);
-  out.string(plan.kernel_header);
-  out.i64(plan.threads);
-  out.i64(plan.cluster);
-  out.i64(plan.smem_bytes);
-  out.i64(plan.min_registers);
-  out.u64(plan.constants.size());
-  for (const ConfigConstant& constant : plan.constants) {
-    out.string(constant.type);
-    out.string(constant.name);
-    out.string(constant.value);
-  }
-  out.u64(plan.parameters.size());
-  for (const KernelParameter& parameter : plan.parameters) {
-    out.string(parameter.name);
-    out.u32(static_cast<std::uint32_t>(parameter.kind));
-    out.string(parameter.cuda_type);
+  out.u64(plan.kernels.size());
+  for (const PlannedKernel& kernel : plan.kernels) {
+    out.string(kernel.entry);
+    out.string(kernel.kernel_header);
+    out.i64(kernel.threads);
+    out.i64(kernel.cluster);
+    out.i64(kernel.smem_bytes);
+    out.i64(kernel.launch_registers);
+    out.u64(kernel.constants.size());
+    for (const ConfigConstant& constant : kernel.constants) {
+      out.string(constant.type);
+      out.string(constant.name);
+      out.string(constant.value);
+    }
+    out.u64(kernel.parameters.size());
+    for (const KernelParameter& parameter : kernel.parameters) {
+      out.string(parameter.name);
+      out.u32(static_cast<std::uint32_t>(parameter.kind));
+      out.string(parameter.cuda_type);
+    }
   }
   return std::move(out).bytes();
 }

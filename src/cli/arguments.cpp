@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include "base/architectures.h"
 #include "spec/scalars.h"
 #include "spec/spec_flags.h"
 
@@ -225,7 +226,8 @@ class Parser {
         ->required()
         ->type_name("MANIFEST");
     app->add_option("--arch", prewarm_.archs,
-                    "sm_90a, sm_100a, sm_103a: one or several; default sm_100a")
+                    architecture_names() + ": one or several; default " +
+                        std::string(to_string(AttentionSpec{}.arch)))
         ->type_name("A[,B]");
     app->add_option("-j,--jobs", prewarm_.jobs, "Compiles at once; default: one a core");
     app->add_option("--tuning", prewarm_.tuning, "Tuning table (JSON) that plans are made with")

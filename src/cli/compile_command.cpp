@@ -35,11 +35,11 @@ Result<Report> run_compile(const CompileArguments& arguments) {
     if (Status s = write_file(arguments.ptx, image.ptx); !s) return std::move(s).error();
   }
 
-  const std::int64_t smem = image.usage.static_smem_bytes + plan.smem_bytes;
+  const std::int64_t smem = image.usage.static_smem_bytes + plan.main().smem_bytes;
   Json json;
   json["key"] = prepared->key().hex;
   json["arch"] = std::string(to_string(plan.spec->arch));
-  json["entry"] = plan.entry;
+  json["entry"] = plan.main().entry;
   json["outcome"] = std::string(to_string(compiled->outcome));
   json["compile_ms"] = compiled->compile_ms;
   json["total_ms"] = compiled->total_ms;
@@ -54,6 +54,16 @@ Result<Report> run_compile(const CompileArguments& arguments) {
   json["smem_bytes"] = smem;
   json["cubin_bytes"] = image.cubin.size();
   json["nvrtc_version"] = image.nvrtc_version;
+  json["kernels"] = Json::array();
+  for (std::size_t i = 0; i < plan.kernels.size() && i < image.entry_usage.size(); ++i) {
+    const ResourceUsage& usage = image.entry_usage[i];
+    json["kernels"].push_back(
+        {{"entry", plan.kernels[i].entry},
+         {"registers", usage.registers},
+         {"spill_bytes", usage.spill_bytes},
+         {"stack_bytes", usage.stack_bytes},
+         {"smem_bytes", usage.static_smem_bytes + plan.kernels[i].smem_bytes}});
+  }
 
   Report report;
   report.json = to_text(json);
@@ -61,9 +71,10 @@ Result<Report> run_compile(const CompileArguments& arguments) {
       "key      {}\narch     {}\nentry    {}\noutcome  {} in {:.1f} ms ({:.1f} ms in all)\n"
       "kernel   {} registers, {} bytes spilled, {} bytes of stack, {} bytes of shared memory\n"
       "cubin    {} bytes, NVRTC {}\n",
-      prepared->key().hex, to_string(plan.spec->arch), plan.entry, to_string(compiled->outcome),
-      compiled->compile_ms, compiled->total_ms, image.usage.registers, image.usage.spill_bytes,
-      image.usage.stack_bytes, smem, image.cubin.size(), image.nvrtc_version);
+      prepared->key().hex, to_string(plan.spec->arch), plan.main().entry,
+      to_string(compiled->outcome), compiled->compile_ms, compiled->total_ms, image.usage.registers,
+      image.usage.spill_bytes, image.usage.stack_bytes, smem, image.cubin.size(),
+      image.nvrtc_version);
   return report;
 }
 

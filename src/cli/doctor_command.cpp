@@ -4,6 +4,7 @@
 
 #include "attnjit/driver.h"
 #include "attnjit/source.h"
+#include "base/architectures.h"
 #include "base/environment.h"
 #include "cli/json.h"
 #include "cli/report.h"
@@ -67,10 +68,10 @@ class Doctor {
     json["found"] = true;
     json["version"] = version;
     json["archs"] = Json::array();
-    for (const Arch arch : {Arch::kSm90a, Arch::kSm100a, Arch::kSm103a}) {
-      Status status = (*library)->supports(arch);
+    for (const ArchTraits& traits : architectures()) {
+      Status status = (*library)->supports(traits.arch);
       if (status) {
-        json["archs"].push_back(std::string(to_string(arch)));
+        json["archs"].push_back(std::string(traits.name));
       } else {
         problem(status.error(), "use a newer NVRTC for this architecture");
       }

@@ -294,7 +294,7 @@ Result<Report> run_emulate(const EmulateArguments& arguments) {
     if (!buffer) return std::move(buffer).error();
     buffers.push_back(std::move(*buffer));
   }
-  Result<EmulatorReport> emulated = emulate(*module, launch->recipe, buffers, options);
+  Result<EmulatorReport> emulated = emulate(*module, launch->sequence, buffers, options);
   if (!emulated) {
     Error error = std::move(emulated).error();
     if (error.code == ErrorCode::kInvalid) return in_file(std::move(error), arguments.launch);

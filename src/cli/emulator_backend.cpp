@@ -51,9 +51,9 @@ class EmulatorBackend final : public verify::Backend {
                          const Problem& problem) override {
     DeviceShape device;
     device.sm_count = static_cast<int>(settings_.sm_count);
-    Result<LaunchRecipe> recipe = plan_launch(
+    Result<LaunchSequence> sequence = plan_launch(
         plan, problem.launch_shapes(), problem.launch_scalars(), problem.param_values(), device);
-    if (!recipe) return std::move(recipe).error();
+    if (!sequence) return std::move(sequence).error();
     if (!module_ || image_ != image) {
       Result<std::string> ptx = ptx_with_lines(plan, *image);
       if (!ptx) return std::move(ptx).error();
@@ -87,13 +87,10 @@ class EmulatorBackend final : public verify::Backend {
       run.lse = verify::make_tensor(Dtype::kF32, problem.lse_shape());
       buffers.push_back(output_buffer("lse", *run.lse));
     }
-    const bool empty = recipe->grid[0] == 0 || recipe->grid[1] == 0 || recipe->grid[2] == 0;
-    if (!empty) {
-      Result<EmulatorReport> report = emulate(*module_, *recipe, buffers, *options);
-      if (!report) return std::move(report).error();
-      for (const Finding& finding : report->findings) {
-        if (!finding.warning) run.findings.push_back(finding_text(finding));
-      }
+    Result<EmulatorReport> report = emulate(*module_, *sequence, buffers, *options);
+    if (!report) return std::move(report).error();
+    for (const Finding& finding : report->findings) {
+      if (!finding.warning) run.findings.push_back(finding_text(finding));
     }
     for (EmulatorBuffer& buffer : buffers) {
       if (buffer.name == "o") run.o.bytes = std::move(buffer.data);

@@ -28,12 +28,12 @@ Status write_launch(const std::string& folder, const KernelPlan& plan,
   if (!request) return std::move(request).error();
   Result<verify::Problem> problem = verify::make_problem(plan.spec, *request);
   if (!problem) return std::move(problem).error();
-  Result<LaunchRecipe> recipe = plan_launch(plan, problem->launch_shapes(),
-                                            problem->launch_scalars(), problem->param_values());
-  if (!recipe) return std::move(recipe).error();
+  Result<LaunchSequence> sequence = plan_launch(plan, problem->launch_shapes(),
+                                                problem->launch_scalars(), problem->param_values());
+  if (!sequence) return std::move(sequence).error();
 
   LaunchDocument launch;
-  launch.recipe = std::move(*recipe);
+  launch.sequence = std::move(*sequence);
   launch.seed = request->seed;
   for (const auto& [name, tensor] : problem->tensors) {
     const std::string file = name + ".npy";

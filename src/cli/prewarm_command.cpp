@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "attnjit/manifest.h"
+#include "base/architectures.h"
 #include "cli/files.h"
 #include "cli/json.h"
 #include "cli/report.h"
@@ -37,11 +38,10 @@ Result<std::vector<Arch>> read_archs(const std::string& text) {
     const std::string name = text.substr(at, comma - at);
     const std::optional<Arch> arch = arch_from_string(name);
     if (!arch) {
-      return make_error(
-          ErrorCode::kInvalid,
-          fmt::format("is '{}'; allowed: sm_90a, sm_100a, sm_103a, with commas between",
-                      name.substr(0, 64)),
-          "arch");
+      return make_error(ErrorCode::kInvalid,
+                        fmt::format("is '{}'; allowed: {}, with commas between", name.substr(0, 64),
+                                    architecture_names()),
+                        "arch");
     }
     // Named twice, it is done once.
     if (std::find(archs.begin(), archs.end(), *arch) == archs.end()) archs.push_back(*arch);

@@ -50,7 +50,7 @@ Result<std::unique_ptr<Backend>> choose_backend(const VerifyArguments& arguments
 // A kernel that takes no kv_lens would read every sequence at full length.
 Status check_kernel_takes(const KernelPlan& plan, const verify::Problem& problem) {
   if (!problem.kv_lens_differ()) return {};
-  const bool takes = std::any_of(plan.parameters.begin(), plan.parameters.end(),
+  const bool takes = std::any_of(plan.main().parameters.begin(), plan.main().parameters.end(),
                                  [](const KernelParameter& p) { return p.name == "kv_lens"; });
   if (takes) return {};
   return make_error(ErrorCode::kInvalid,

@@ -4,19 +4,22 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <variant>
 
 #include "attnjit/source.h"
 #include "codegen/include_closure.h"
 #include "codegen/renderer.h"
 #include "codegen/source_digest.h"
 #include "codegen/user_code.h"
+#include "plan/signature.h"
 #include "spec/names.h"
 #include "spec/scalars.h"
 
 namespace attnjit {
 namespace {
 
-constexpr const char* kTemplate = "attention.cu.tmpl";
+constexpr const char* kTemplate = "attention.cu.tmpl";  // of a plan's main kernel
+constexpr const char* kStepTemplate = "step.cu.tmpl";   // of each that follows it
 constexpr const char* kFileName = "attention.cu";
 
 Error defect(std::string message) {
@@ -71,74 +74,73 @@ std::string entry_parameter(const KernelParameter& parameter) {
   return fmt::format("{} {}", member_type(parameter), parameter.name);
 }
 
-/// The parameters of an entry, sorted into the structs of the rendered file.
-struct Sorted {
-  std::vector<std::string> arguments, argument_values;
-  std::vector<std::string> scalars, scalar_values;
-  std::vector<std::string> params, param_values;
+/// The type of a parameter of custom code, as that code sees it.
+std::string device_type(const ParamShape& shape) {
+  const char* const element = shape.element == Dtype::kF32 ? "float" : "int";
+  switch (shape.rank) {
+    case 1:
+      return fmt::format("::attnjit::Array<{}>", element);
+    case 2:
+      return fmt::format("::attnjit::Matrix<{}>", element);
+    default:
+      return element;
+  }
+}
+
+/// A struct of the rendered file: its members, and the values that the entry gives them.
+struct StructText {
+  std::vector<std::string> members, values;
 };
 
-Result<Sorted> sort_parameters(const KernelPlan& plan) {
-  Sorted sorted;
-  std::vector<std::string> user;  // flat names that belong to user parameters
-  const auto has = [&plan](const std::string& name) {
-    return std::any_of(plan.parameters.begin(), plan.parameters.end(),
-                       [&](const KernelParameter& p) { return p.name == name; });
-  };
-  for (const ParamSpec& param : spec::declared_params(plan.spec)) {
-    const std::string flat = "param_" + param.name;
-    std::vector<std::string> names{flat};
-    std::string type;  // NOTE: qualified: a parameter before it may be named Array
-    switch (param.type) {
-      case ParamSpec::Type::kI32:
-        type = "int";
-        break;
-      case ParamSpec::Type::kF32:
-        type = "float";
-        break;
-      case ParamSpec::Type::kI32Array:
-        type = "::attnjit::Array<int>";
-        names.push_back(flat + "_n");
-        break;
-      case ParamSpec::Type::kF32Array:
-        type = "::attnjit::Array<float>";
-        names.push_back(flat + "_n");
-        break;
-      case ParamSpec::Type::kI32Matrix:
-        type = "::attnjit::Matrix<int>";
-        names.push_back(flat + "_rows");
-        names.push_back(flat + "_cols");
-        break;
-    }
-    for (const std::string& name : names) {
-      if (!has(name)) return defect(fmt::format("the plan has no parameter '{}'", name));
-    }
-    sorted.params.push_back(fmt::format("  {} {};", type, param.name));
-    sorted.param_values.push_back(
-        names.size() == 1 ? flat : fmt::format("{{{}}}", fmt::join(names, ", ")));
-    user.insert(user.end(), names.begin(), names.end());
-  }
-  std::vector<std::string> scalars;  // what built-in masks and score modifications read
-  for (const spec::SpecScalar& scalar : spec::spec_scalars(plan.spec)) {
-    if (scalar.constant) continue;
-    if (!has(scalar.name)) {
-      return defect(fmt::format("the plan has no parameter '{}'", scalar.name));
-    }
-    scalars.push_back(scalar.name);
-  }
-  for (const KernelParameter& parameter : plan.parameters) {
-    if (std::find(user.begin(), user.end(), parameter.name) != user.end()) continue;
-    const std::string member = fmt::format("  {} {};", member_type(parameter), parameter.name);
-    if (std::find(scalars.begin(), scalars.end(), parameter.name) != scalars.end()) {
-      sorted.scalars.push_back(member);
-      sorted.scalar_values.push_back(parameter.name);
+/// The parameters of an entry, each in the struct of its group.
+struct EntryText {
+  StructText arguments, scalars, params;
+};
+
+EntryText entry_text(const PlannedKernel& kernel, const std::vector<ParamSpec>& declared) {
+  EntryText text;
+  std::vector<std::vector<std::string>> parts(declared.size());  // of each p.<name>
+  for (const KernelParameter& parameter : kernel.parameters) {
+    if (const auto* param = std::get_if<ParamSource>(&parameter.source)) {
+      parts.at(param->index).push_back(parameter.name);
       continue;
     }
+    const bool scalar = std::holds_alternative<ScalarSource>(parameter.source);
     const bool map = parameter.kind == KernelParameter::Kind::kTensorMap;
-    sorted.arguments.push_back(member);
-    sorted.argument_values.push_back((map ? "&" : "") + parameter.name);
+    StructText& group = scalar ? text.scalars : text.arguments;
+    group.members.push_back(fmt::format("  {} {};", member_type(parameter), parameter.name));
+    group.values.push_back((map ? "&" : "") + parameter.name);
   }
-  return sorted;
+  for (std::size_t i = 0; i < declared.size(); ++i) {
+    const std::string type = device_type(shape_of(declared[i].type));
+    text.params.members.push_back(fmt::format("  {} {};", type, declared[i].name));
+    text.params.values.push_back(
+        parts[i].size() == 1 ? parts[i].front() : fmt::format("{{{}}}", fmt::join(parts[i], ", ")));
+  }
+  return text;
+}
+
+/// A defect of a plan whose main kernel lacks a parameter that the user's functions name.
+Status check_parameters(const KernelPlan& plan, const std::vector<ParamSpec>& declared) {
+  const std::vector<KernelParameter>& parameters = plan.main().parameters;
+  const auto missing = [](const std::string& name) {
+    return defect(fmt::format("the plan has no parameter '{}'", name));
+  };
+  const std::vector<spec::SpecScalar> scalars = spec::spec_scalars(plan.spec);
+  for (std::uint32_t i = 0; i < scalars.size(); ++i) {
+    const bool there = std::any_of(parameters.begin(), parameters.end(), [&](const auto& p) {
+      return p.source == ParameterSource(ScalarSource{i});
+    });
+    if (!scalars[i].constant && !there) return missing(scalars[i].name);
+  }
+  for (std::uint32_t i = 0; i < declared.size(); ++i) {
+    const auto parts = std::count_if(parameters.begin(), parameters.end(), [&](const auto& p) {
+      const auto* source = std::get_if<ParamSource>(&p.source);
+      return source != nullptr && source->index == i;
+    });
+    if (parts != 1 + shape_of(declared[i].type).rank) return missing("p." + declared[i].name);
+  }
+  return {};
 }
 
 /// "sm90/forward.cuh" -> "sm90::forward".
@@ -154,38 +156,46 @@ std::string function_of(std::string_view header) {
   return name;
 }
 
-std::vector<TemplateValue> values_of(const KernelPlan& plan, const Sorted& sorted,
-                                     const UserCode& user) {
+/// What both templates show of a kernel.
+std::vector<TemplateValue> kernel_values(const PlannedKernel& kernel, const StructText& arguments) {
   std::vector<std::string> constants, parameters;
-  for (const ConfigConstant& constant : plan.constants) {
+  for (const ConfigConstant& constant : kernel.constants) {
     constants.push_back(fmt::format("  static constexpr {} {} = {};", constant.type, constant.name,
                                     constant.value));
   }
-  for (const KernelParameter& parameter : plan.parameters) {
+  for (const KernelParameter& parameter : kernel.parameters) {
     parameters.push_back("    " + entry_parameter(parameter));
   }
-  std::string attributes = fmt::format("__launch_bounds__({}, 1)", plan.threads);
-  if (plan.cluster > 1) attributes += fmt::format(" __cluster_dims__({}, 1, 1)", plan.cluster);
-  std::string param_values;
-  for (const std::string& value : sorted.param_values) param_values += ", " + value;
+  std::string attributes = fmt::format("__launch_bounds__({}, 1)", kernel.threads);
+  if (kernel.cluster > 1) {
+    attributes += fmt::format(" __cluster_dims__({}, 1, 1)", kernel.cluster);
+  }
   return {
-      {"arch", std::string(to_string(plan.spec->arch))},
       {"config", lines(constants)},
-      {"kernel_include", fmt::format("#include \"{}\"", plan.kernel_header)},
-      {"scalars", lines(sorted.scalars)},
-      {"params", lines(sorted.params)},
-      {"arguments", lines(sorted.arguments)},
-      {"user_functions", user.functions},
-      {"mask", user.mask},
-      {"score_mod", user.score_mod},
+      {"kernel_include", fmt::format("#include \"{}\"", kernel.kernel_header)},
+      {"arguments", lines(arguments.members)},
       {"attributes", attributes},
-      {"entry", plan.entry},
+      {"entry", kernel.entry},
       {"parameters", fmt::format("{}", fmt::join(parameters, ",\n"))},
-      {"argument_values", wrapped(sorted.argument_values, 28)},
-      {"scalar_values", wrapped(sorted.scalar_values, 24)},
-      {"param_values", param_values},
-      {"kernel_function", function_of(plan.kernel_header)},
+      {"argument_values", wrapped(arguments.values, 28)},
+      {"kernel_function", function_of(kernel.kernel_header)},
   };
+}
+
+std::vector<TemplateValue> main_values(const KernelPlan& plan, const EntryText& text,
+                                       const UserCode& user) {
+  std::string param_values;
+  for (const std::string& value : text.params.values) param_values += ", " + value;
+  std::vector<TemplateValue> values = kernel_values(plan.main(), text.arguments);
+  values.insert(values.end(), {{"arch", std::string(to_string(plan.spec->arch))},
+                               {"scalars", lines(text.scalars.members)},
+                               {"params", lines(text.params.members)},
+                               {"user_functions", user.functions},
+                               {"mask", user.mask},
+                               {"score_mod", user.score_mod},
+                               {"scalar_values", wrapped(text.scalars.values, 24)},
+                               {"param_values", param_values}});
+  return values;
 }
 
 /// NOTE: everything here decides the image and is part of the key; no path may be among it. -v
@@ -204,51 +214,81 @@ std::vector<std::string> options_of(const KernelPlan& plan, bool trusted) {
   return options;
 }
 
-}  // namespace
-
-Result<KernelSource> generate(const KernelPlan& plan, const TemplateSet& templates) {
+/// The plan and the set go together. Errors: kUnsupported, kInternal.
+Status check_plan(const KernelPlan& plan, const TemplateSet& templates) {
   const auto unsupported = [](std::string reason) {
     return make_error(ErrorCode::kUnsupported, std::move(reason), "spec");
   };
   if (!plan.supported) {
     return unsupported(plan.reason.empty() ? "no template serves this spec" : plan.reason);
   }
-  const SourceFile* file = templates.find(kTemplate);
-  if (file == nullptr) return unsupported(fmt::format("the templates hold no {}", kTemplate));
-  if (templates.find(plan.kernel_header) == nullptr) {
-    return unsupported(fmt::format("the templates hold no {}", plan.kernel_header));
+  for (std::size_t i = 0; i < plan.kernels.size(); ++i) {
+    const PlannedKernel& kernel = plan.kernels[i];
+    const char* const file = i == 0 ? kTemplate : kStepTemplate;
+    if (templates.find(file) == nullptr) {
+      return unsupported(fmt::format("the templates hold no {}", file));
+    }
+    if (templates.find(kernel.kernel_header) == nullptr) {
+      return unsupported(fmt::format("the templates hold no {}", kernel.kernel_header));
+    }
+    if (kernel.entry.empty() || kernel.threads <= 0 || function_of(kernel.kernel_header).empty()) {
+      return defect("the plan names no entry, threads or kernel header");
+    }
   }
-  if (plan.entry.empty() || plan.threads <= 0 || function_of(plan.kernel_header).empty()) {
-    return defect("the plan names no entry, threads or kernel header");
-  }
-  Result<Sorted> sorted = sort_parameters(plan);
-  if (!sorted) return std::move(sorted).error();
+  return {};
+}
 
+/// The main kernel, with the user's functions.
+Result<std::string> render_main(const KernelPlan& plan, const SourceFile& file, UserCode& user) {
+  const std::vector<ParamSpec> declared = spec::declared_params(plan.spec);
+  if (Status checked = check_parameters(plan, declared); !checked) return checked.error();
+  const EntryText text = entry_text(plan.main(), declared);
   // Once to learn the line of the user's functions, once with it: its digits change no line.
   Result<RenderedText> rendered = RenderedText{};
-  UserCode user;
   int first_line = 1;
   for (int round = 0; round < 2; ++round) {
     user = print_user_code(plan.spec, kFileName, first_line);
-    rendered = render(file->text, values_of(plan, *sorted, user));
+    rendered = render(file.text, main_values(plan, text, user));
     if (!rendered) return std::move(rendered).error();
     for (const RenderedText::Position& position : rendered->positions) {
       if (position.name == "user_functions") first_line = position.line;
     }
   }
+  return std::move(rendered->text);
+}
+
+}  // namespace
+
+Result<KernelSource> generate(const KernelPlan& plan, const TemplateSet& templates) {
+  if (Status checked = check_plan(plan, templates); !checked) return checked.error();
+  const SourceFile& main = *templates.find(kTemplate);
+  UserCode user;
+  Result<std::string> text = render_main(plan, main, user);
+  if (!text) return std::move(text).error();
 
   KernelSource source;
   source.name = kFileName;
-  source.text = std::move(rendered->text);
-  // NOTE: over the include line, not the rendered text: user code names no file.
-  Result<std::vector<SourceFile>> headers =
-      include_closure(templates, kFileName, fmt::format("#include \"{}\"\n", plan.kernel_header));
+  source.text = *std::move(text);
+  std::vector<SourceFile> used{main};
+  // NOTE: over the include lines, not the rendered text: user code names no file.
+  std::string includes;
+  for (std::size_t i = 0; i < plan.kernels.size(); ++i) {
+    const PlannedKernel& kernel = plan.kernels[i];
+    includes += fmt::format("#include \"{}\"\n", kernel.kernel_header);
+    source.entries.push_back(kernel.entry);
+    if (i == 0) continue;
+    const SourceFile& step = *templates.find(kStepTemplate);
+    Result<RenderedText> rendered =
+        render(step.text, kernel_values(kernel, entry_text(kernel, {}).arguments));
+    if (!rendered) return std::move(rendered).error();
+    source.text += rendered->text;
+    if (i == 1) used.push_back(step);
+  }
+  Result<std::vector<SourceFile>> headers = include_closure(templates, kFileName, includes);
   if (!headers) return std::move(headers).error();
   source.headers = *std::move(headers);
   source.options = options_of(plan, user.trusted);
-  source.entries = {plan.entry};
   source.user_code = std::move(user.key);
-  std::vector<SourceFile> used{*file};
   used.insert(used.end(), source.headers.begin(), source.headers.end());
   source.template_digest = source_digest(used);
   source.trusted = user.trusted;

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "base/architectures.h"
 #include "compile/compile_log.h"
 #include "compile/cubin.h"
 
@@ -110,6 +111,24 @@ Status check_request(const CompileRequest& request) {
   return {};
 }
 
+namespace {
+
+/// The usage of an image. Functions that were not inlined count too.
+ResourceUsage sum_of(const std::vector<ResourceUsage>& entries,
+                     const std::vector<FunctionUsage>& functions) {
+  ResourceUsage sum = entries.front();
+  sum.spill_bytes = 0;
+  sum.stack_bytes = 0;
+  for (const ResourceUsage& entry : entries) sum.stack_bytes += entry.stack_bytes;
+  for (const FunctionUsage& function : functions) {
+    sum.spill_bytes += function.spill_bytes;
+    sum.stack_bytes = std::max(sum.stack_bytes, function.stack_bytes);
+  }
+  return sum;
+}
+
+}  // namespace
+
 Result<KernelImage> check_output(const CompileRequest& request, CompileOutput output) {
   const KernelSource& source = request.source;
   std::vector<std::string_view> files{source.name};
@@ -136,7 +155,7 @@ Result<KernelImage> check_output(const CompileRequest& request, CompileOutput ou
                   "user code may not define kernels");
   }
   const std::string_view arch = to_string(source.arch);
-  const int sm = sm_number(source.arch);
+  const int sm = traits_of(source.arch).sm;
   const std::string target = fmt::format("\n.target {}", arch);
   if ((cubin->sm != 0 && cubin->sm != sm) ||
       (!output.ptx.empty() && output.ptx.find(target) == std::string::npos)) {
@@ -144,20 +163,17 @@ Result<KernelImage> check_output(const CompileRequest& request, CompileOutput ou
   }
 
   KernelImage image;
-  bool reported = false;
-  for (const FunctionUsage& usage : log.functions) {
-    image.usage.spill_bytes += usage.spill_bytes;
-    image.usage.stack_bytes = std::max(image.usage.stack_bytes, usage.stack_bytes);
-    if (usage.name != source.entries.front() || usage.registers <= 0) continue;
-    reported = true;
-    image.usage.registers = usage.registers;
-    image.usage.barriers = usage.barriers;
-    image.usage.static_smem_bytes = usage.static_smem_bytes;
+  for (const std::string& entry : source.entries) {
+    const auto usage = std::find_if(
+        log.functions.begin(), log.functions.end(),
+        [&](const FunctionUsage& one) { return one.name == entry && one.registers > 0; });
+    if (usage == log.functions.end()) {
+      return own_defect(request, log, fmt::format("ptxas did not report on {}", entry));
+    }
+    image.entry_usage.push_back({usage->registers, usage->spill_bytes, usage->stack_bytes,
+                                 usage->static_smem_bytes, usage->barriers});
   }
-  if (!reported) {
-    return own_defect(request, log,
-                      fmt::format("ptxas did not report on {}", source.entries.front()));
-  }
+  image.usage = sum_of(image.entry_usage, log.functions);
   image.cubin = std::move(output.cubin);
   image.entries = source.entries;
   image.times = log.times;

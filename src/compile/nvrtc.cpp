@@ -9,6 +9,8 @@
 #include <climits>
 #include <cstdlib>
 
+#include "base/architectures.h"
+
 namespace attnjit {
 namespace {
 
@@ -23,18 +25,6 @@ int flow_callback(void* payload, void*) {
 }
 
 }  // namespace
-
-int sm_number(Arch arch) {
-  switch (arch) {
-    case Arch::kSm90a:
-      return 90;
-    case Arch::kSm100a:
-      return 100;
-    case Arch::kSm103a:
-      return 103;
-  }
-  return 0;
-}
 
 Result<std::shared_ptr<const Nvrtc>> Nvrtc::open(const std::string& path) {
   // NOTE: never unloaded: NVRTC registers handlers that run when the process ends.
@@ -86,12 +76,13 @@ Result<std::shared_ptr<const Nvrtc>> Nvrtc::open(const std::string& path) {
 }
 
 Status Nvrtc::supports(Arch arch) const {
-  const int number = sm_number(arch);
+  const int number = traits_of(arch).sm;
   if (std::find(archs_.begin(), archs_.end(), number) != archs_.end()) return {};
+  const int least = traits_of(arch).least_nvrtc;
   return make_error(ErrorCode::kEnvironment,
                     fmt::format("NVRTC {}.{} at {} cannot compile for {}", major_, minor_, path_,
                                 to_string(arch)),
-                    "arch", "sm_90a needs NVRTC 12.0, sm_100a 12.8, sm_103a 12.9");
+                    "arch", fmt::format("it needs NVRTC {}.{}", least / 1000, least % 1000 / 10));
 }
 
 CompileOutput Nvrtc::compile(const CompileRequest& request,

@@ -16,9 +16,6 @@
 
 namespace attnjit {
 
-/// 90 for sm_90a: the number in NVRTC's list of architectures and in a cubin's header.
-int sm_number(Arch arch);
-
 /// What NVRTC gave back, unjudged: see check_output.
 struct CompileOutput {
   int result = 0;           ///< nvrtcResult

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <type_traits>
 
+#include "base/architectures.h"
+
 namespace attnjit {
 namespace {
 
@@ -156,7 +158,7 @@ Result<WorkerRequest> decode_request(std::string_view payload) {
   }
   for (std::uint64_t i = in.count(); i > 0 && in.ok(); --i) source.options.emplace_back(in.text());
   if (!in.done()) return corrupt("a request that does not fill its frame");
-  if (arch > static_cast<std::uint8_t>(Arch::kSm103a)) return corrupt("an unknown architecture");
+  if (arch >= architectures().size()) return corrupt("an unknown architecture");
   if (request.memory_bytes <= 0 || request.cpu_seconds <= 0) return corrupt("no limits");
   source.arch = static_cast<Arch>(arch);
   return request;

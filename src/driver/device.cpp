@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "base/architectures.h"
 #include "driver/cuda_api.h"
 
 namespace attnjit {
@@ -20,9 +21,9 @@ cuda::Event event_of(void* event) { return static_cast<cuda::Event>(event); }
 }  // namespace
 
 std::optional<Arch> DeviceProperties::arch() const {
-  if (major == 9 && minor == 0) return Arch::kSm90a;
-  if (major == 10 && minor == 0) return Arch::kSm100a;
-  if (major == 10 && minor == 3) return Arch::kSm103a;
+  for (const ArchTraits& traits : architectures()) {
+    if (traits.sm == 10 * major + minor) return traits.arch;
+  }
   return std::nullopt;
 }
 

@@ -46,8 +46,12 @@ Result<std::unique_ptr<Kernel>> Driver::load(const std::shared_ptr<const KernelI
   // NOTE: cuLibraryLoadData is given no size and believes the ELF headers: they are checked first.
   const Result<CubinSummary> cubin = read_cubin(image->cubin);
   if (!cubin) return cubin.error();
-  if (std::find(cubin->entries.begin(), cubin->entries.end(), plan.entry) == cubin->entries.end()) {
-    return make_error(ErrorCode::kCorrupt, fmt::format("the image has no kernel {}", plan.entry),
+  for (const PlannedKernel& planned : plan.kernels) {
+    if (std::find(cubin->entries.begin(), cubin->entries.end(), planned.entry) !=
+        cubin->entries.end()) {
+      continue;
+    }
+    return make_error(ErrorCode::kCorrupt, fmt::format("the image has no kernel {}", planned.entry),
                       "image", "compile it again (attnjit cache verify finds bad entries)");
   }
   auto library = std::make_shared<Kernel::Library>(api_, image);
@@ -59,10 +63,14 @@ Result<std::unique_ptr<Kernel>> Driver::load(const std::shared_ptr<const KernelI
       library->library = nullptr;
       return load_error(*api_, code, "cuLibraryLoadData", plan.spec->arch);
     }
-    if (const cuda::Result code =
-            api_->LibraryGetKernel(&library->kernel, library->library, plan.entry.c_str());
-        code != cuda::kSuccess) {
-      return load_error(*api_, code, "cuLibraryGetKernel", plan.spec->arch);
+    for (const PlannedKernel& planned : plan.kernels) {
+      cuda::KernelHandle kernel = nullptr;
+      if (const cuda::Result code =
+              api_->LibraryGetKernel(&kernel, library->library, planned.entry.c_str());
+          code != cuda::kSuccess) {
+        return load_error(*api_, code, "cuLibraryGetKernel", plan.spec->arch);
+      }
+      library->kernels.push_back(kernel);
     }
     unsigned count = 0;
     if (api_->LibraryGetKernelCount != nullptr &&

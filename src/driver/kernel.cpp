@@ -10,9 +10,22 @@
 #include "driver/kernel_library.h"
 #include "driver/launch_args.h"
 #include "driver/launch_state.h"
+#include "plan/launch/tensors.h"
 #include "spec/names.h"
 
 namespace attnjit {
+
+namespace {
+
+// NOTE: before a context is asked for, which a caller without a GPU has not.
+Status check_shapes(const KernelPlan& plan, const LaunchArgs& args) {
+  const Result<LaunchTensors> tensors = launch_tensors(plan.spec, args.shapes);
+  if (!tensors) return tensors.error();
+  const Result<float> scale = softmax_scale(plan.spec, args.scalars);
+  return scale ? Status() : Status(scale.error());
+}
+
+}  // namespace
 
 Kernel::Kernel(std::shared_ptr<Library> library, KernelPlan plan)
     : loaded_(std::move(library)),
@@ -42,32 +55,33 @@ Result<WorkspaceNeed> Kernel::workspace(const LaunchArgs& args) const {
   return no_throw([&]() -> Result<WorkspaceNeed> {
     const auto params = check_params(spec::declared_params(plan_.spec), args.params);
     if (!params) return params.error();
-    if (Status shapes = check_shapes(plan_, args); !shapes) return std::move(shapes).error();
+    if (Status checked = check_shapes(plan_, args); !checked) return std::move(checked).error();
     const auto where = loaded_->context_of(args.stream);
     if (!where) return where.error();
     const auto ready = loaded_->make_ready(plan_, *where, args.stream);
     if (!ready) return ready.error();
-    const auto recipe = loaded_->planner(plan_, args.shapes, args.scalars, *params, ready->device);
-    if (!recipe) return recipe.error();
-    return total_workspace(recipe->workspaces);
+    const auto sequence =
+        loaded_->planner(plan_, args.shapes, args.scalars, *params, ready->device);
+    if (!sequence) return sequence.error();
+    return total_workspace(sequence->workspaces);
   });
 }
 
 Status Kernel::replan(const LaunchArgs& args, LaunchState::Impl& state) const {
   const auto params = check_params(spec::declared_params(plan_.spec), args.params);
   if (!params) return params.error();
-  if (Status shapes = check_shapes(plan_, args); !shapes) return shapes;
+  if (Status checked = check_shapes(plan_, args); !checked) return checked;
   const auto where = loaded_->context_of(args.stream);
   if (!where) return where.error();
   const auto ready = loaded_->make_ready(plan_, *where, args.stream);
   if (!ready) return ready.error();
-  auto recipe = loaded_->planner(plan_, args.shapes, args.scalars, *params, ready->device);
-  if (!recipe) return std::move(recipe).error();
+  auto sequence = loaded_->planner(plan_, args.shapes, args.scalars, *params, ready->device);
+  if (!sequence) return std::move(sequence).error();
   state.loaded = loaded_;
   state.kernel_id = id_;
   state.context_id = where->id;
   state.device = ready->device;
-  if (Status built = state.build(plan_, args, *std::move(recipe)); !built) return built;
+  if (Status built = state.build(plan_, args, *std::move(sequence)); !built) return built;
   state.remember(args);
   return {};
 }
@@ -77,7 +91,7 @@ Status Kernel::move_pointers(const LaunchArgs& args, LaunchState::Impl& state) c
     const auto params = check_params(spec::declared_params(plan_.spec), args.params);
     if (!params) return params.error();
   }
-  Status moved = state.move_pointers(plan_, args);
+  Status moved = state.move_pointers(args);
   if (moved) state.remember(args);
   return moved;
 }
@@ -102,19 +116,22 @@ Status Kernel::launch(const LaunchArgs& args, LaunchState& caller_state) const {
     if (!made) return made;
     state.valid = true;
   }
-  if (state.empty) return {};
+  if (state.launches.empty()) return {};
   if (state.workspace_need.bytes > 0) {
     if (Status checked = state.check_workspace(args); !checked) return checked;
   }
 
-  state.config.stream = static_cast<cuda::Stream>(args.stream);
-  // A kernel handle is accepted for a function: the driver takes the stream's context.
-  const cuda::Result code =
-      loaded_->api->LaunchKernelEx(&state.config, reinterpret_cast<cuda::Function>(loaded_->kernel),
-                                   state.arguments.data(), nullptr);
-  if (code != cuda::kSuccess) {
-    state.valid = false;
-    return cuda_error(*loaded_->api, code, "cuLaunchKernelEx");
+  for (std::size_t i = 0; i < state.launches.size(); ++i) {
+    BoundLaunch& launch = *state.launches[i];
+    launch.config.stream = static_cast<cuda::Stream>(args.stream);
+    // A kernel handle is accepted for a function: the driver takes the stream's context.
+    const cuda::Result code = loaded_->api->LaunchKernelEx(
+        &launch.config, reinterpret_cast<cuda::Function>(loaded_->kernels[i]),
+        launch.arguments.data(), nullptr);
+    if (code != cuda::kSuccess) {
+      state.valid = false;
+      return cuda_error(*loaded_->api, code, "cuLaunchKernelEx");
+    }
   }
   ++state.counters.launches;
   return {};

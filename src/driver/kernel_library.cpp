@@ -174,39 +174,49 @@ Result<ReadyContext> Kernel::Library::load_into_current(const KernelPlan& plan,
   ready.device.max_smem_bytes =
       attribute(*api, device, cuda::kAttributeMaxSharedMemoryPerBlockOptin);
 
+  for (std::size_t i = 0; i < kernels.size(); ++i) {
+    Status loaded = load_kernel(plan.kernels[i], kernels[i], plan.spec->arch, device, ready.device);
+    if (!loaded) return std::move(loaded).error();
+  }
+  const std::lock_guard lock(ready_mutex_);
+  ready_.push_back(ready);
+  return ready;
+}
+
+Status Kernel::Library::load_kernel(const PlannedKernel& planned, cuda::KernelHandle kernel,
+                                    Arch arch, cuda::Device device,
+                                    const DeviceShape& shape) const {
   cuda::Function function = nullptr;
   if (const cuda::Result code = api->KernelGetFunction(&function, kernel); code != cuda::kSuccess) {
-    return load_error(*api, code, "cuKernelGetFunction", plan.spec->arch);
+    return load_error(*api, code, "cuKernelGetFunction", arch);
   }
   if (api->FuncLoad != nullptr) {
     if (const cuda::Result code = api->FuncLoad(function); code != cuda::kSuccess) {
-      return load_error(*api, code, "cuFuncLoad", plan.spec->arch);
+      return load_error(*api, code, "cuFuncLoad", arch);
     }
   }
-  if (plan.smem_bytes > ready.device.max_smem_bytes) {
+  if (planned.smem_bytes > shape.max_smem_bytes) {
     return make_error(ErrorCode::kUnsupported,
                       fmt::format("the kernel needs {} bytes of shared memory a CTA, device {} "
                                   "has {}",
-                                  plan.smem_bytes, device, ready.device.max_smem_bytes));
+                                  planned.smem_bytes, device, shape.max_smem_bytes));
   }
   // NOTE: on the kernel and device, not the function: the attribute then holds in every context of
   // the device, also in one made after this one is destroyed.
   if (const cuda::Result code =
           api->KernelSetAttribute(cuda::kFunctionMaxDynamicSharedSizeBytes,
-                                  static_cast<int>(plan.smem_bytes), kernel, device);
+                                  static_cast<int>(planned.smem_bytes), kernel, device);
       code != cuda::kSuccess) {
     return cuda_error(*api, code, "cuKernelSetAttribute(MAX_DYNAMIC_SHARED_SIZE_BYTES)");
   }
-  if (plan.cluster > 8) {
+  if (planned.cluster > 8) {
     if (const cuda::Result code = api->KernelSetAttribute(
             cuda::kFunctionNonPortableClusterSizeAllowed, 1, kernel, device);
         code != cuda::kSuccess) {
       return cuda_error(*api, code, "cuKernelSetAttribute(NON_PORTABLE_CLUSTER_SIZE_ALLOWED)");
     }
   }
-  const std::lock_guard lock(ready_mutex_);
-  ready_.push_back(ready);
-  return ready;
+  return {};
 }
 
 }  // namespace attnjit

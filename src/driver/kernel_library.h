@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernel::Library: a loaded image and its entry's handle, shared by the Kernels of one key, with
+// Kernel::Library: a loaded image and its entries' handles, shared by the Kernels of one key, with
 // the contexts that it was loaded into.
 //
 // Thread rules: any thread.
@@ -21,9 +21,10 @@
 namespace attnjit {
 
 /// plan_launch's type: a seam for tests of what the driver does with any recipe.
-using LaunchPlanner = Result<LaunchRecipe> (*)(const KernelPlan&, const LaunchShapes&,
-                                               const LaunchScalars&, const std::vector<ParamValue>&,
-                                               const DeviceShape&);
+using LaunchPlanner = Result<LaunchSequence> (*)(const KernelPlan&, const LaunchShapes&,
+                                                 const LaunchScalars&,
+                                                 const std::vector<ParamValue>&,
+                                                 const DeviceShape&);
 
 /// A context that the kernel is loaded into. Ids are never used twice, unlike context handles.
 struct ReadyContext {
@@ -59,12 +60,14 @@ struct Kernel::Library {
   const std::shared_ptr<const KernelImage> image;
   const pid_t pid;
   cuda::Library library = nullptr;
-  cuda::KernelHandle kernel = nullptr;
+  std::vector<cuda::KernelHandle> kernels;  // as KernelPlan::kernels
   LaunchPlanner planner = &plan_launch;
   std::atomic<std::uint64_t> next_kernel_id{1};
 
  private:
   Result<ReadyContext> load_into_current(const KernelPlan& plan, unsigned long long id);
+  Status load_kernel(const PlannedKernel& planned, cuda::KernelHandle kernel, Arch arch,
+                     cuda::Device device, const DeviceShape& shape) const;
 
   std::mutex load_mutex_;           // held while the driver loads
   mutable std::mutex ready_mutex_;  // guards ready_; held for a look-up only

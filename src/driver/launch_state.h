@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// LaunchState::Impl: recipe, encoded tensor maps and packed arguments of the last launch.
+// LaunchState::Impl: recipes, encoded tensor maps and packed arguments of the last call.
 //
 // Thread rules: one thread at a time, as LaunchState.
 #pragma once
@@ -16,53 +16,25 @@
 
 namespace attnjit {
 
-struct LaunchState::Impl {
-  enum class Change : std::uint8_t {
-    kNone,
-    kPointers,  ///< addresses only: the recipe stays
-    kPlan,      ///< anything else
-  };
-
-  /// What differs between these arguments and the last launch's.
-  Change compare(const LaunchArgs& args, const void* owner, std::uint64_t kernel_id) const;
-
-  /// Makes everything anew. Maps whose description and address stayed are kept.
-  /// @pre check_params and check_shapes passed.
-  Status build(const KernelPlan& plan, const LaunchArgs& args, LaunchRecipe new_recipe);
+/// One launch of a sequence, bound to a call's buffers: what cuLaunchKernelEx takes.
+/// NOTE: `arguments` and `config` point into the object, which must not move once it is built.
+struct BoundLaunch {
+  /// Makes everything anew. A map of `old` whose description and address stayed is kept.
+  Status build(const CudaApi& api, const KernelPlan& plan, const PlannedKernel& kernel,
+               const LaunchRecipe& recipe, const std::vector<Workspace>& workspaces,
+               const LaunchArgs& args, const BoundLaunch* old, const LaunchRecipe* old_recipe,
+               LaunchState::Counters& counters);
 
   /// Points maps and arguments at the new addresses.
-  Status move_pointers(const KernelPlan& plan, const LaunchArgs& args);
-
-  /// The arguments' workspace is there, aligned and large enough.
-  Status check_workspace(const LaunchArgs& args) const;
-
-  void remember(const LaunchArgs& args);
-
-  Counters counters;
-  bool valid = false;  // everything below describes the last launch
-  bool empty = false;  // the grid is: nothing is to be launched
-
-  // NOTE: keeps the library, so that its address is not used again for another one.
-  std::shared_ptr<Kernel::Library> loaded;
-  std::uint64_t kernel_id = 0;
-  unsigned long long context_id = 0;
-  DeviceShape device;
-
-  LaunchBuffers buffers;
-  LaunchShapes shapes;
-  LaunchScalars scalars;
-  std::vector<LaunchParam> params;
-  DevicePointer workspace = 0;
-
-  LaunchRecipe recipe;
-  WorkspaceNeed workspace_need;
+  Status move_pointers(const CudaApi& api, const LaunchRecipe& recipe, const LaunchArgs& args,
+                       LaunchState::Counters& counters);
 
   struct Map {
     cuda::TensorMap encoded{};
     BufferRef buffer;
     DevicePointer address = 0;
   };
-  std::vector<Map> maps;  // as recipe.tensor_maps
+  std::vector<Map> maps;  // as LaunchRecipe::tensor_maps
 
   struct PointerSlot {
     std::size_t argument = 0;
@@ -77,14 +49,52 @@ struct LaunchState::Impl {
   cuda::LaunchAttribute cluster{};
 
  private:
-  Result<DevicePointer> map_address(const TensorMapDescription& map, const BufferRef& buffer,
-                                    const LaunchArgs& args) const;
-  Result<DevicePointer> pointer_value(const KernelPlan& plan, const PointerSlot& slot,
-                                      const LaunchArgs& args) const;
-  Status build_maps(const LaunchArgs& args, const std::vector<TensorMapDescription>& old_maps,
-                    std::vector<Map> old);
-  Status build_arguments(const KernelPlan& plan, const LaunchArgs& args);
-  Status build_config(const KernelPlan& plan);
+  Status build_arguments(const KernelPlan& plan, const PlannedKernel& kernel,
+                         const LaunchRecipe& recipe, const std::vector<Workspace>& workspaces,
+                         const LaunchArgs& args);
+  Status build_config(const PlannedKernel& kernel, const LaunchRecipe& recipe);
+};
+
+struct LaunchState::Impl {
+  enum class Change : std::uint8_t {
+    kNone,
+    kPointers,  ///< addresses only: the recipe stays
+    kPlan,      ///< anything else
+  };
+
+  /// What differs between these arguments and the last launch's.
+  Change compare(const LaunchArgs& args, const void* owner, std::uint64_t kernel_id) const;
+
+  /// Makes everything anew. Maps whose description and address stayed are kept.
+  /// @pre check_params passed.
+  Status build(const KernelPlan& plan, const LaunchArgs& args, LaunchSequence new_sequence);
+
+  /// Points maps and arguments at the new addresses.
+  Status move_pointers(const LaunchArgs& args);
+
+  /// The arguments' workspace is there, aligned and large enough.
+  Status check_workspace(const LaunchArgs& args) const;
+
+  void remember(const LaunchArgs& args);
+
+  Counters counters;
+  bool valid = false;  // everything below describes the last launch
+
+  // NOTE: keeps the library, so that its address is not used again for another one.
+  std::shared_ptr<Kernel::Library> loaded;
+  std::uint64_t kernel_id = 0;
+  unsigned long long context_id = 0;
+  DeviceShape device;
+
+  LaunchBuffers buffers;
+  LaunchShapes shapes;
+  LaunchScalars scalars;
+  std::vector<LaunchParam> params;
+  DevicePointer workspace = 0;
+
+  LaunchSequence sequence;
+  WorkspaceNeed workspace_need;
+  std::vector<std::unique_ptr<BoundLaunch>> launches;  // as sequence.launches
 };
 
 }  // namespace attnjit

@@ -89,6 +89,15 @@ class Validator {
       problem("group", fmt::format("is {}; allowed: a divisor of num_q_heads, which is {}",
                                    spec_.group, spec_.num_q_heads));
     }
+    if (spec_.accumulate && !spec_.return_lse) {
+      problem("accumulate", "is true; allowed with return_lse: an LSE says how much a part counts");
+    }
+    if (spec_.accumulate && spec_.sink && !spec_.lse_includes_sink) {
+      problem(
+          "accumulate",
+          "is true; allowed with a sink where lse_includes_sink is true: an LSE without it does "
+          "not say how much a part counts");
+    }
     if (spec_.mla != Mla::kNone && spec_.qk_depth >= 1 && spec_.qk_depth <= kRopeDepth) {
       problem("qk_depth",
               fmt::format("is {}; allowed with mla {}: above {}, the rope's part of it",

@@ -8,6 +8,7 @@
 #include <array>
 #include <vector>
 
+#include "base/architectures.h"
 #include "spec/kinds.h"
 #include "spec/text.h"
 
@@ -91,6 +92,9 @@ const std::array kFields{
     SpecField{.name = "lse_includes_sink",
               .member = &A::lse_includes_sink,
               .help = "the LSE counts the sink (default true)"},
+    SpecField{.name = "accumulate",
+              .member = &A::accumulate,
+              .help = "merge into the o and lse that the call is given"},
     SpecField{.name = "num_partitions",
               .member = &A::num_partitions,
               .help = "parts that kv_len is split into; 0: chosen at launch",
@@ -140,7 +144,7 @@ struct AllowedText {
   std::string operator()(std::optional<int> O::*) const { return integer(); }
   std::string operator()(bool A::*) const { return "true, false"; }
   std::string operator()(std::optional<bool> O::*) const { return "true, false"; }
-  std::string operator()(Arch A::*) const { return "sm_90a, sm_100a, sm_103a"; }
+  std::string operator()(Arch A::*) const { return architecture_names(); }
   std::string operator()(Mla A::*) const { return join(kMlaNames); }
   std::string operator()(Dtype A::*) const { return dtype(); }
   std::string operator()(std::optional<Dtype> A::*) const { return dtype(); }

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/architectures.h"
 #include "spec/kinds.h"
 #include "spec/resolved_spec.h"
 #include "spec/spec_fields.h"
@@ -188,9 +189,10 @@ class Reader {
       if (const auto read = reader.boolean(name(), value)) document.spec.*member = *read;
     }
     void operator()(Arch AttentionSpec::*member) const {
-      constexpr std::string_view kNames[] = {"sm_90a", "sm_100a", "sm_103a"};
+      std::vector<std::string_view> names;
+      for (const ArchTraits& traits : architectures()) names.push_back(traits.name);
       const auto read =
-          reader.name_of(name(), value, allowed(field), kNames,
+          reader.name_of(name(), value, allowed(field), names,
                          [](std::string_view text) { return arch_from_string(text); });
       if (read) document.spec.*member = *read;
     }

@@ -14,8 +14,9 @@ namespace {
 
 // What tells one kernel of a spec from another: its constants, and what it is launched with.
 std::string identity(const KernelPlan& plan) {
-  std::string text = fmt::format("{} {} {}", plan.threads, plan.cluster, plan.smem_bytes);
-  for (const ConfigConstant& constant : plan.constants) {
+  std::string text =
+      fmt::format("{} {} {}", plan.main().threads, plan.main().cluster, plan.main().smem_bytes);
+  for (const ConfigConstant& constant : plan.main().constants) {
     text += fmt::format("\n{} {}", constant.name, constant.value);
   }
   return text;

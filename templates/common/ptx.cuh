@@ -346,4 +346,21 @@ ATTNJIT_DEVICE u32 pack_pair(float low, float high) {
   return pair;
 }
 
+/// The same pair as floats: x from the low half. bf16 is the upper half of an f32; cvt.f32.f16
+/// (9.7.9.21).
+template <bool kBf16>
+ATTNJIT_DEVICE FloatPair unpack_pair(u32 pair) {
+  FloatPair result;
+  if constexpr (kBf16) {
+    result.x = __uint_as_float(pair << 16);
+    result.y = __uint_as_float(pair & 0xffff0000u);
+  } else {
+    asm("{ .reg .b16 low, high; mov.b32 {low, high}, %2; cvt.f32.f16 %0, low; cvt.f32.f16 %1, "
+        "high; }"
+        : "=f"(result.x), "=f"(result.y)
+        : "r"(pair));
+  }
+  return result;
+}
+
 }  // namespace attnjit

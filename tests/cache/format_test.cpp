@@ -238,15 +238,15 @@ struct Input {
 
 Input make_input() {
   Input input;
-  input.plan.entry = "attnjit_fwd";
-  input.plan.kernel_header = "sm90/forward.cuh";
-  input.plan.threads = 384;
-  input.plan.cluster = 1;
-  input.plan.smem_bytes = 200000;
-  input.plan.min_registers = 168;
-  input.plan.constants = {{"int", "kBlockM", "128"}, {"bool", "kCausal", "true"}};
-  input.plan.parameters = {{"q", KernelParameter::Kind::kTensorMap, ""},
-                           {"lse", KernelParameter::Kind::kPointer, "float"}};
+  input.plan.main().entry = "attnjit_fwd";
+  input.plan.main().kernel_header = "sm90/forward.cuh";
+  input.plan.main().threads = 384;
+  input.plan.main().cluster = 1;
+  input.plan.main().smem_bytes = 200000;
+  input.plan.main().launch_registers = 168;
+  input.plan.main().constants = {{"int", "kBlockM", "128"}, {"bool", "kCausal", "true"}};
+  input.plan.main().parameters = {{"q", KernelParameter::Kind::kTensorMap, ""},
+                                  {"lse", KernelParameter::Kind::kPointer, "float"}};
   input.source.name = "attention.cu";
   input.source.text = "extern \"C\" __global__ void attnjit_fwd() {}";
   input.source.headers = {{"common/ptx.cuh", "// ptx"}, {"common/mask.cuh", "// mask"}};
@@ -278,21 +278,21 @@ TEST(RequestKeyTest, IsTheSameInEveryRelease) {
 TEST(RequestKeyTest, EachInputSeparates) {
   const std::vector<std::function<void(Input&)>> changes = {
       [](Input&) {},
-      [](Input& i) { i.plan.entry += "x"; },
-      [](Input& i) { i.plan.kernel_header = "sm90/other.cuh"; },
-      [](Input& i) { i.plan.threads = 256; },
-      [](Input& i) { i.plan.cluster = 2; },
-      [](Input& i) { i.plan.smem_bytes += 1; },
-      [](Input& i) { i.plan.min_registers = 160; },
-      [](Input& i) { i.plan.constants[0].type = "unsigned"; },
-      [](Input& i) { i.plan.constants[0].name = "kBlockN"; },
-      [](Input& i) { i.plan.constants[0].value = "64"; },
-      [](Input& i) { std::swap(i.plan.constants[0], i.plan.constants[1]); },
-      [](Input& i) { i.plan.constants.pop_back(); },
-      [](Input& i) { i.plan.parameters[0].name = "k"; },
-      [](Input& i) { i.plan.parameters[0].kind = KernelParameter::Kind::kI64; },
-      [](Input& i) { i.plan.parameters[1].cuda_type = "const float"; },
-      [](Input& i) { i.plan.parameters.pop_back(); },
+      [](Input& i) { i.plan.main().entry += "x"; },
+      [](Input& i) { i.plan.main().kernel_header = "sm90/other.cuh"; },
+      [](Input& i) { i.plan.main().threads = 256; },
+      [](Input& i) { i.plan.main().cluster = 2; },
+      [](Input& i) { i.plan.main().smem_bytes += 1; },
+      [](Input& i) { i.plan.main().launch_registers = 160; },
+      [](Input& i) { i.plan.main().constants[0].type = "unsigned"; },
+      [](Input& i) { i.plan.main().constants[0].name = "kBlockN"; },
+      [](Input& i) { i.plan.main().constants[0].value = "64"; },
+      [](Input& i) { std::swap(i.plan.main().constants[0], i.plan.main().constants[1]); },
+      [](Input& i) { i.plan.main().constants.pop_back(); },
+      [](Input& i) { i.plan.main().parameters[0].name = "k"; },
+      [](Input& i) { i.plan.main().parameters[0].kind = KernelParameter::Kind::kI64; },
+      [](Input& i) { i.plan.main().parameters[1].cuda_type = "const float"; },
+      [](Input& i) { i.plan.main().parameters.pop_back(); },
       [](Input& i) { i.source.name = "other.cu"; },
       [](Input& i) { i.source.text += " "; },
       [](Input& i) { i.source.headers[0].text += " "; },
@@ -320,7 +320,7 @@ TEST(RequestKeyTest, EachInputSeparates) {
         i.source.headers = {{"common/mask.cuh", "// mask"}, {"common/ptx.cuh// ", "ptx"}};
       },
       [](Input& i) {
-        i.plan.constants[0] = {"in", "tkBlockM", "128"};
+        i.plan.main().constants[0] = {"in", "tkBlockM", "128"};
       },
       [](Input& i) {
         i.source.entries = {};

@@ -32,15 +32,15 @@ KernelPlan plan_of(const MaskSpec& mask, const ScoreModSpec& score_mod = {},
   KernelPlan plan;
   plan.spec = ResolvedSpec::make(spec).value();
   plan.supported = true;
-  plan.entry = "attnjit_forward";
-  plan.kernel_header = "sm90/forward.cuh";
-  plan.threads = 384;
-  plan.constants = {{"int", "kTileM", "128"}, {"bool", "kSink", "false"}};
-  plan.parameters = {{"tm_q", Kind::kTensorMap, ""},
-                     {"lse", Kind::kPointer, "float"},
-                     {"kv_len", Kind::kI32, ""},
-                     {"stride", Kind::kI64, ""},
-                     {"scale", Kind::kF32, ""}};
+  plan.main().entry = "attnjit_forward";
+  plan.main().kernel_header = "sm90/forward.cuh";
+  plan.main().threads = 384;
+  plan.main().constants = {{"int", "kTileM", "128"}, {"bool", "kSink", "false"}};
+  plan.main().parameters = {{"tm_q", Kind::kTensorMap, ""},
+                            {"lse", Kind::kPointer, "float"},
+                            {"kv_len", Kind::kI32, ""},
+                            {"stride", Kind::kI64, ""},
+                            {"scale", Kind::kF32, ""}};
   return plan;
 }
 
@@ -153,8 +153,8 @@ TEST(Generate, ComposesMasks) {
   MaskSpec all = of_kind(MaskSpec::Kind::kAnd);
   all.of = {of_kind(MaskSpec::Kind::kCausal), any};
   KernelPlan plan = plan_of(all);
-  plan.parameters.push_back({"window_1", Kind::kI32, ""});
-  plan.parameters.push_back({"chunk", Kind::kI32, ""});
+  plan.main().parameters.push_back({"window_1", Kind::kI32, "", ScalarSource{1}});
+  plan.main().parameters.push_back({"chunk", Kind::kI32, "", ScalarSource{2}});
   const auto source = generate(plan, templates());
   ASSERT_TRUE(source.ok()) << source.error().to_string();
   EXPECT_NE(source->text.find("using Mask = attnjit::AndMask<attnjit::CausalMask, "
@@ -175,7 +175,7 @@ TEST(Generate, ComposesScoreMods) {
             std::string::npos);
   mod.kind = ScoreModSpec::Kind::kSoftcap;
   KernelPlan plan = plan_of({}, mod);
-  plan.parameters.push_back({"cap", Kind::kF32, ""});
+  plan.main().parameters.push_back({"cap", Kind::kF32, "", ScalarSource{0}});
   EXPECT_NE(generate(plan, templates())->text.find("attnjit::SoftcapScoreMod<&Scalars::cap>"),
             std::string::npos);
   mod.cap = 30;
@@ -202,13 +202,17 @@ TEST(Generate, UserParametersBecomeParams) {
   const auto incomplete = generate(plan, templates());
   ASSERT_FALSE(incomplete.ok());
   EXPECT_EQ(incomplete.error().code, ErrorCode::kInternal);
-  for (const char* name : {"param_doc", "param_bias"}) {
-    plan.parameters.push_back({name, Kind::kPointer, "const int"});
-  }
-  for (const char* name : {"param_doc_n", "param_near", "param_bias_rows", "param_bias_cols"}) {
-    plan.parameters.push_back({name, Kind::kI32, ""});
-  }
-  plan.parameters.push_back({"param_slope", Kind::kF32, ""});
+  using Part = ParamSource::Part;
+  std::vector<KernelParameter>& parameters = plan.main().parameters;
+  const std::vector<KernelParameter> declared{
+      {"param_doc", Kind::kPointer, "const int", ParamSource{0, Part::kValue}},
+      {"param_doc_n", Kind::kI32, "", ParamSource{0, Part::kExtent0}},
+      {"param_near", Kind::kI32, "", ParamSource{1, Part::kValue}},
+      {"param_bias", Kind::kPointer, "const int", ParamSource{2, Part::kValue}},
+      {"param_bias_rows", Kind::kI32, "", ParamSource{2, Part::kExtent0}},
+      {"param_bias_cols", Kind::kI32, "", ParamSource{2, Part::kExtent1}},
+      {"param_slope", Kind::kF32, "", ParamSource{3, Part::kValue}}};
+  parameters.insert(parameters.end(), declared.begin(), declared.end());
   const auto source = generate(plan, templates());
   ASSERT_TRUE(source.ok()) << source.error().to_string();
   EXPECT_NE(source->text.find("struct Params : Scalars {\n  ::attnjit::Array<int> doc;\n"
@@ -299,7 +303,7 @@ TEST(Generate, WhatNoTemplateServesIsUnsupported) {
   EXPECT_EQ(refused.error().code, ErrorCode::kUnsupported);
   EXPECT_EQ(refused.error().message, "because");
   plan.supported = true;
-  plan.kernel_header = "sm100/mla.cuh";
+  plan.main().kernel_header = "sm100/mla.cuh";
   EXPECT_EQ(generate(plan, templates()).error().code, ErrorCode::kUnsupported);
   const TemplateSet empty(std::vector<SourceFile>{});
   EXPECT_EQ(generate(plan, empty).error().code, ErrorCode::kUnsupported);

@@ -28,25 +28,26 @@ inline KernelPlan test_plan(const AttentionSpec& spec = test_spec()) {
   KernelPlan plan;
   plan.spec = ResolvedSpec::make(spec).value();
   plan.supported = true;
-  plan.entry = "attnjit_kernel";
-  plan.threads = 384;
-  plan.smem_bytes = 100000;
+  plan.main().entry = "attnjit_kernel";
+  plan.main().threads = 384;
+  plan.main().smem_bytes = 100000;
   using Kind = KernelParameter::Kind;
-  plan.parameters = {{"q_map", Kind::kTensorMap, ""},
-                     {"k_map", Kind::kTensorMap, ""},
-                     {"o", Kind::kPointer, "__nv_bfloat16"},
-                     {"lse", Kind::kPointer, "float"},
-                     {"q_len", Kind::kI32, ""},
-                     {"stride", Kind::kI64, ""},
-                     {"scale", Kind::kF32, ""}};
+  plan.main().parameters = {{"q_map", Kind::kTensorMap, ""},
+                            {"k_map", Kind::kTensorMap, ""},
+                            {"o", Kind::kPointer, "__nv_bfloat16"},
+                            {"lse", Kind::kPointer, "float"},
+                            {"q_len", Kind::kI32, ""},
+                            {"stride", Kind::kI64, ""},
+                            {"scale", Kind::kF32, ""}};
   return plan;
 }
 
-inline TensorMapDescription test_map(const std::string& name, const std::string& buffer,
-                                     std::uint64_t rows) {
+inline TensorMapDescription test_map(const std::string& name, BufferId::Kind id,
+                                     const std::string& buffer, std::uint64_t rows) {
   TensorMapDescription map;
   map.name = name;
   map.buffer = buffer;
+  map.id = {id, 0};
   map.dims = {128, 8, rows, 2};
   map.strides = {256, 2048, 2048 * rows};
   map.box = {64, 1, 64, 1};
@@ -62,12 +63,13 @@ inline LaunchRecipe test_recipe(const LaunchShapes& shapes, const LaunchScalars&
                  static_cast<std::uint32_t>(shapes.batch)};
   recipe.block = {384, 1, 1};
   recipe.dynamic_smem = 100000;
-  recipe.tensor_maps = {test_map("q_map", "q", static_cast<std::uint64_t>(shapes.q_len)),
-                        test_map("k_map", "k", static_cast<std::uint64_t>(shapes.kv_len))};
-  recipe.args = {{LaunchArgument::TensorMap{"q_map"}},
-                 {LaunchArgument::TensorMap{"k_map"}},
-                 {LaunchArgument::Pointer{"o", 0}},
-                 {LaunchArgument::Pointer{"", 0}},
+  recipe.tensor_maps = {
+      test_map("q_map", BufferId::Kind::kQ, "q", static_cast<std::uint64_t>(shapes.q_len)),
+      test_map("k_map", BufferId::Kind::kK, "k", static_cast<std::uint64_t>(shapes.kv_len))};
+  recipe.args = {{LaunchArgument::TensorMap{"q_map", 0}},
+                 {LaunchArgument::TensorMap{"k_map", 1}},
+                 {LaunchArgument::Pointer{"o", 0, {BufferId::Kind::kO, 0}}},
+                 {LaunchArgument::Pointer{}},
                  {shapes.q_len},
                  {std::int64_t{1} << 33},
                  {scalars.scale}};
@@ -100,8 +102,9 @@ class DriverFixture : public ::testing::Test {
   }
 
   /// A kernel whose recipes come from `planner_`.
-  Result<std::unique_ptr<Kernel>> load(KernelPlan plan = test_plan()) {
-    auto kernel = driver_->load(image(), std::move(plan));
+  Result<std::unique_ptr<Kernel>> load(KernelPlan plan = test_plan(),
+                                       const std::shared_ptr<const KernelImage>& from = image()) {
+    auto kernel = driver_->load(from, std::move(plan));
     if (kernel) KernelAccess::library(**kernel).planner = &DriverFixture::plan_by_test;
     return kernel;
   }
@@ -122,19 +125,29 @@ class DriverFixture : public ::testing::Test {
   fake::FakeCuda& cuda_;
   std::shared_ptr<const Driver> driver_;
   static inline TestPlanner planner_;
+  static inline std::vector<LaunchRecipe> next_launches_;  // after the planner's
+  static inline std::vector<Workspace> workspaces_;
 
   void SetUp() override {
+    next_launches_.clear();
+    workspaces_.clear();
     planner_ = [](const KernelPlan&, const LaunchShapes& shapes, const LaunchScalars& scalars,
                   const std::vector<ParamValue>&,
                   const DeviceShape&) { return test_recipe(shapes, scalars); };
   }
 
  private:
-  static Result<LaunchRecipe> plan_by_test(const KernelPlan& plan, const LaunchShapes& shapes,
-                                           const LaunchScalars& scalars,
-                                           const std::vector<ParamValue>& params,
-                                           const DeviceShape& device) {
-    return planner_(plan, shapes, scalars, params, device);
+  static Result<LaunchSequence> plan_by_test(const KernelPlan& plan, const LaunchShapes& shapes,
+                                             const LaunchScalars& scalars,
+                                             const std::vector<ParamValue>& params,
+                                             const DeviceShape& device) {
+    Result<LaunchRecipe> recipe = planner_(plan, shapes, scalars, params, device);
+    if (!recipe) return recipe.error();
+    LaunchSequence sequence;
+    if (recipe->grid[0] > 0) sequence.launches.push_back(*std::move(recipe));
+    sequence.launches.insert(sequence.launches.end(), next_launches_.begin(), next_launches_.end());
+    sequence.workspaces = workspaces_;
+    return sequence;
   }
 };
 

@@ -33,6 +33,7 @@ class State final : public FakeCuda {
     const char* name = std::getenv("ATTNJIT_FAKE_KERNEL");  // for a process without a test in it
     kernel_names = {name != nullptr ? name : "attnjit_kernel"};
     arg_sizes.clear();
+    arg_sizes_of.clear();
     contexts.clear();
     contexts.emplace_back();  // handle 0 is null
     streams.clear();
@@ -500,11 +501,23 @@ Result library_unload(cuda::Library library) {
   fake.loaded = false;
   return s.unsafe_call();
 }
+// A kernel's handle: its library's index, and above it the kernel's among the names.
+constexpr std::size_t kLibraries = std::size_t{1} << 20;
+template <class Handle>
+std::size_t library_index(Handle kernel) {
+  return static_cast<std::size_t>(State::index_of(kernel)) % kLibraries;
+}
+template <class Handle>
+std::size_t kernel_index(Handle kernel) {
+  return static_cast<std::size_t>(State::index_of(kernel)) / kLibraries;
+}
+
 Result library_get_kernel(cuda::KernelHandle* kernel, cuda::Library library, const char* name) {
   FAKE_ENTER("cuLibraryGetKernel");
-  for (const std::string& known : s.kernel_names) {
-    if (known != name) continue;
-    *kernel = reinterpret_cast<cuda::KernelHandle>(library);  // one kernel a library will do
+  for (std::size_t i = 0; i < s.kernel_names.size(); ++i) {
+    if (s.kernel_names[i] != name) continue;
+    *kernel = State::handle<cuda::KernelHandle>(static_cast<std::size_t>(State::index_of(library)) +
+                                                i * kLibraries);
     return cuda::kSuccess;
   }
   return cuda::kNotFound;
@@ -520,7 +533,7 @@ Result kernel_get_function(cuda::Function* function, cuda::KernelHandle kernel) 
   const FakeContext* context = s.current();
   if (context == nullptr) return cuda::kInvalidContext;
   if (!context->alive) return cuda::kContextIsDestroyed;
-  s.libraries.at(static_cast<std::size_t>(State::index_of(kernel))).contexts.insert(context->id);
+  s.libraries.at(library_index(kernel)).contexts.insert(context->id);
   *function = reinterpret_cast<cuda::Function>(kernel);
   return cuda::kSuccess;
 }
@@ -535,8 +548,7 @@ Result kernel_set_attribute(int attribute, int value, cuda::KernelHandle kernel,
     if (value > s.devices.at(static_cast<std::size_t>(device)).max_smem) {
       return cuda::kInvalidValue;
     }
-    s.libraries.at(static_cast<std::size_t>(State::index_of(kernel))).max_dynamic_smem[device] =
-        value;
+    s.libraries.at(library_index(kernel)).max_dynamic_smem[device] = value;
   }
   return cuda::kSuccess;
 }
@@ -549,7 +561,7 @@ Result launch_kernel(const cuda::LaunchConfig* config, cuda::Function function, 
   if (context_index == 0) return cuda::kInvalidContext;
   const FakeContext& context = s.contexts[static_cast<std::size_t>(context_index)];
   if (!context.alive) return cuda::kContextIsDestroyed;
-  FakeLibrary& library = s.libraries.at(static_cast<std::size_t>(State::index_of(function)));
+  FakeLibrary& library = s.libraries.at(library_index(function));
   if (!library.loaded) return cuda::kInvalidHandle;
   if (library.contexts.count(context.id) == 0) {
     // Lazy loading: allowed, but not while the stream captures.
@@ -570,10 +582,14 @@ Result launch_kernel(const cuda::LaunchConfig* config, cuda::Function function, 
   launch.config = *config;
   if (config->num_attributes > 0) launch.attribute = config->attributes[0];
   launch.function = function;
+  launch.kernel = s.kernel_names.at(kernel_index(function));
+  const auto other = s.arg_sizes_of.find(launch.kernel);
+  const std::vector<std::size_t>& sizes =
+      other == s.arg_sizes_of.end() ? s.arg_sizes : other->second;
   launch.context_id = context.id;
-  for (std::size_t i = 0; i < s.arg_sizes.size(); ++i) {
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
     const auto* bytes = static_cast<const std::uint8_t*>(args[i]);
-    launch.args.emplace_back(bytes, bytes + s.arg_sizes[i]);
+    launch.args.emplace_back(bytes, bytes + sizes[i]);
   }
   // A benchmark launches more often than a test wants to remember.
   if (s.launches.size() < 10000) s.launches.push_back(std::move(launch));

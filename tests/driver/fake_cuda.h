@@ -30,9 +30,10 @@ struct FakeDevice {
 struct FakeLaunch {
   cuda::LaunchConfig config{};
   cuda::LaunchAttribute attribute{};  // the first one
+  std::string kernel;                 // its name
   void* function = nullptr;
   unsigned long long context_id = 0;
-  std::vector<std::vector<std::uint8_t>> args;  // as many as arg_sizes says
+  std::vector<std::vector<std::uint8_t>> args;  // as many as arg_sizes, or arg_sizes_of, says
 };
 
 struct FakeEncode {
@@ -102,6 +103,7 @@ class FakeCuda {
   std::vector<FakeDevice> devices;
   std::vector<std::string> kernel_names;  // that every loaded image has
   std::vector<std::size_t> arg_sizes;
+  std::map<std::string, std::vector<std::size_t>> arg_sizes_of;  // of kernels that differ, by name
   std::vector<FakeContext> contexts;
   std::vector<FakeStream> streams;
   std::vector<FakeLibrary> libraries;

@@ -19,8 +19,8 @@ class LaunchTest : public DriverFixture {
     load_kernel(test_plan());
   }
 
-  void load_kernel(KernelPlan plan) {
-    auto kernel = load(std::move(plan));
+  void load_kernel(KernelPlan plan, const std::shared_ptr<const KernelImage>& from = image()) {
+    auto kernel = load(std::move(plan), from);
     ASSERT_TRUE(kernel.ok()) << kernel.error().to_string();
     kernel_ = *std::move(kernel);
   }
@@ -71,8 +71,8 @@ TEST_F(LaunchTest, EncodesTheRecipe) {
   EXPECT_EQ(argument<std::int32_t>(0, 4), 300);
   EXPECT_EQ(argument<std::int64_t>(0, 5), std::int64_t{1} << 33);
   EXPECT_EQ(argument<float>(0, 6), 0.125F);
-  ASSERT_NE(state_.recipe(), nullptr);
-  EXPECT_EQ(state_.recipe()->entry, "attnjit_kernel");
+  ASSERT_NE(state_.sequence(), nullptr);
+  EXPECT_EQ(state_.sequence()->launches.at(0).entry, "attnjit_kernel");
 }
 
 TEST_F(LaunchTest, ClusterBecomesAnAttribute) {
@@ -143,7 +143,7 @@ TEST_F(LaunchTest, MovedAndResetStatesWork) {
   ASSERT_TRUE(kernel_->launch(args(), taken).ok());
   EXPECT_EQ(taken.counters().plans, 1U);
   taken.reset();
-  EXPECT_EQ(taken.recipe(), nullptr);
+  EXPECT_EQ(taken.sequence(), nullptr);
   ASSERT_TRUE(kernel_->launch(args(), taken).ok());
   EXPECT_EQ(taken.counters().plans, 2U);
   EXPECT_EQ(cuda_.launches[0].args, cuda_.launches[2].args);
@@ -221,7 +221,8 @@ TEST_F(LaunchTest, StrideOfADimensionOfOneIsIgnored) {
 TEST_F(LaunchTest, SizesThatNoMemoryHasAreRefused) {
   LaunchArgs arguments = args();
   arguments.shapes.batch = std::numeric_limits<std::int32_t>::max();
-  arguments.shapes.q_len = std::numeric_limits<std::int32_t>::max();
+  expect_refused(arguments, ErrorCode::kInvalid, "batch");
+  arguments.shapes.batch = arguments.shapes.q_len = 1 << 30;
   expect_refused(arguments, ErrorCode::kInvalid, "q");
   arguments = args();
   arguments.shapes.batch = -1;
@@ -276,11 +277,11 @@ TEST_F(LaunchTest, RecipesThatDoNotFitThePlanAreDefects) {
   expect_refused(args(), ErrorCode::kInternal, "");
   with([](LaunchRecipe& r) { r.args[4].value = 1.0F; });
   expect_refused(args(), ErrorCode::kInternal, "");
-  with([](LaunchRecipe& r) { r.args[0].value = LaunchArgument::TensorMap{"none"}; });
+  with([](LaunchRecipe& r) { r.args[0].value = LaunchArgument::TensorMap{"none", 2}; });
   expect_refused(args(), ErrorCode::kInternal, "");
-  with([](LaunchRecipe& r) { r.args[2].value = LaunchArgument::Pointer{"none", 0}; });
+  with([](LaunchRecipe& r) { r.args[2].value = LaunchArgument::Pointer{"none", 0, {}}; });
   expect_refused(args(), ErrorCode::kInternal, "");
-  with([](LaunchRecipe& r) { r.tensor_maps[0].buffer = "none"; });
+  with([](LaunchRecipe& r) { r.tensor_maps[0].id = {}; });
   expect_refused(args(), ErrorCode::kInternal, "");
   with([](LaunchRecipe& r) { r.dynamic_smem = 100001; });
   expect_refused(args(), ErrorCode::kInternal, "");
@@ -336,7 +337,7 @@ TEST_F(LaunchTest, OffsetsCountForAddressAndAlignment) {
                 const std::vector<ParamValue>&, const DeviceShape&) {
     LaunchRecipe recipe = test_recipe(shapes, scalars);
     recipe.tensor_maps[1].offset = 256;
-    recipe.args[2].value = LaunchArgument::Pointer{"o", 64};
+    recipe.args[2].value = LaunchArgument::Pointer{"o", 64, {BufferId::Kind::kO, 0}};
     return recipe;
   };
   ASSERT_TRUE(kernel_->launch(args(), state_).ok());
@@ -345,11 +346,11 @@ TEST_F(LaunchTest, OffsetsCountForAddressAndAlignment) {
 }
 
 TEST_F(LaunchTest, WorkspaceIsCheckedAndDividedUp) {
+  workspaces_ = {{"partial_o", 1000, false}, {"counters", 4, true}};
   planner_ = [](const KernelPlan&, const LaunchShapes& shapes, const LaunchScalars& scalars,
                 const std::vector<ParamValue>&, const DeviceShape&) {
     LaunchRecipe recipe = test_recipe(shapes, scalars);
-    recipe.workspaces = {{"partial_o", 1000, false}, {"counters", 4, true}};
-    recipe.args[2].value = LaunchArgument::Pointer{"counters", 0};
+    recipe.args[2].value = LaunchArgument::Pointer{"counters", 0, {BufferId::Kind::kWorkspace, 1}};
     return recipe;
   };
   LaunchArgs arguments = args();
@@ -370,6 +371,70 @@ TEST_F(LaunchTest, WorkspaceIsCheckedAndDividedUp) {
   // A warm state notices a workspace that shrank.
   arguments.workspace_bytes = 8;
   expect_refused(arguments, ErrorCode::kInvalid, "workspace");
+}
+
+class TwoKernelsTest : public LaunchTest {
+ protected:
+  void SetUp() override {
+    LaunchTest::SetUp();
+    cuda_.kernel_names = {"attnjit_kernel", "attnjit_second"};
+    KernelPlan plan = test_plan();
+    PlannedKernel second;
+    second.entry = "attnjit_second";
+    second.threads = 128;
+    second.parameters = {{"o", KernelParameter::Kind::kPointer, "float"},
+                         {"partial", KernelParameter::Kind::kPointer, "const float"}};
+    plan.kernels.push_back(second);
+    plan.workspaces = {{"partial", false}};
+    LaunchRecipe recipe;
+    recipe.entry = second.entry;
+    recipe.grid = {7, 1, 1};
+    recipe.block = {128, 1, 1};
+    recipe.args = {{LaunchArgument::Pointer{"o", 0, {BufferId::Kind::kO, 0}}},
+                   {LaunchArgument::Pointer{"partial", 0, {BufferId::Kind::kWorkspace, 0}}}};
+    next_launches_ = {recipe};
+    workspaces_ = {{"partial", 512, false}};
+    cuda_.arg_sizes_of["attnjit_second"] = {8, 8};
+    auto image = std::make_shared<KernelImage>();
+    image->cubin = fake::make_cubin({"attnjit_kernel", "attnjit_second"}, 90);
+    image->entries = {"attnjit_kernel", "attnjit_second"};
+    load_kernel(plan, image);
+    arguments_ = args();
+    arguments_.workspace = 0x70000;
+    arguments_.workspace_bytes = 512;
+  }
+  LaunchArgs arguments_;
+};
+
+TEST_F(TwoKernelsTest, AreLaunchedInOrderOverSharedBuffers) {
+  const Status launched = kernel_->launch(arguments_, state_);
+  ASSERT_TRUE(launched.ok()) << launched.error().to_string();
+  ASSERT_EQ(cuda_.launches.size(), 2U);
+  EXPECT_EQ(cuda_.launches[0].kernel, "attnjit_kernel");
+  EXPECT_EQ(cuda_.launches[1].kernel, "attnjit_second");
+  EXPECT_EQ(cuda_.launches[1].config.grid_x, 7U);
+  EXPECT_EQ(argument<std::uint64_t>(1, 0), 0x40000U);
+  EXPECT_EQ(argument<std::uint64_t>(1, 1), 0x70000U);
+  EXPECT_EQ(state_.counters().launches, 1U);
+}
+
+TEST_F(TwoKernelsTest, MovedBuffersReachBoth) {
+  ASSERT_TRUE(kernel_->launch(arguments_, state_).ok());
+  arguments_.buffers.o = 0x60000;
+  arguments_.workspace = 0x80000;
+  ASSERT_TRUE(kernel_->launch(arguments_, state_).ok());
+  EXPECT_EQ(state_.counters().plans, 1U);
+  EXPECT_EQ(argument<std::uint64_t>(2, 2), 0x60000U);
+  EXPECT_EQ(argument<std::uint64_t>(3, 0), 0x60000U);
+  EXPECT_EQ(argument<std::uint64_t>(3, 1), 0x80000U);
+}
+
+TEST_F(TwoKernelsTest, AMissingWorkspaceLaunchesNeither) {
+  arguments_.workspace = 0;
+  expect_refused(arguments_, ErrorCode::kInvalid, "workspace");
+  const auto need = kernel_->workspace(args());
+  ASSERT_TRUE(need.ok());
+  EXPECT_EQ(need->bytes, 512);
 }
 
 TEST_F(LaunchTest, NoContextIsAnEnvironmentError) {
@@ -440,14 +505,14 @@ class ParamTest : public LaunchTest {
                               {"limit", Type::kI32}}};
     KernelPlan plan = test_plan(spec);
     using Kind = KernelParameter::Kind;
-    plan.parameters.push_back({"param_doc", Kind::kPointer, "const int"});
-    plan.parameters.push_back({"param_doc_n", Kind::kI32, ""});
+    plan.main().parameters.push_back({"param_doc", Kind::kPointer, "const int"});
+    plan.main().parameters.push_back({"param_doc_n", Kind::kI32, ""});
     cuda_.arg_sizes.insert(cuda_.arg_sizes.end(), {8, 4});
     planner_ = [this](const KernelPlan&, const LaunchShapes& shapes, const LaunchScalars& scalars,
                       const std::vector<ParamValue>& params, const DeviceShape&) {
       seen_ = params;
       LaunchRecipe recipe = test_recipe(shapes, scalars);
-      recipe.args.push_back({LaunchArgument::Pointer{"param_doc", 0}});
+      recipe.args.push_back({LaunchArgument::Pointer{"param_doc", 0, {BufferId::Kind::kParam, 0}}});
       recipe.args.push_back({params[0].extent[0]});
       return recipe;
     };

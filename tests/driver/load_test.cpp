@@ -76,7 +76,7 @@ TEST_F(LoadTest, LoadsWithoutAContextAndUnloadsOnce) {
   {
     const auto kernel = load();
     ASSERT_TRUE(kernel.ok()) << kernel.error().to_string();
-    EXPECT_EQ((*kernel)->plan().entry, "attnjit_kernel");
+    EXPECT_EQ((*kernel)->plan().main().entry, "attnjit_kernel");
     EXPECT_EQ(cuda_.count("cuLibraryLoadData"), 1);
     EXPECT_EQ(cuda_.count("cuKernelGetFunction"), 0);
     const auto other = (*kernel)->with_plan(test_plan());
@@ -153,7 +153,7 @@ TEST_F(LoadTest, TooMuchSharedMemoryIsRefusedBeforeTheLaunch) {
   open();
   cuda_.primary(0);
   KernelPlan plan = test_plan();
-  plan.smem_bytes = 300000;
+  plan.main().smem_bytes = 300000;
   const auto kernel = load(plan);
   ASSERT_FALSE(kernel.ok());
   EXPECT_EQ(kernel.error().code, ErrorCode::kUnsupported);

@@ -49,7 +49,7 @@ Replay replay(const Recorded& recorded, const nlohmann::json& c, std::uint64_t s
   EmulatorOptions options;
   options.seed = seed;
   auto report =
-      emulate(module_of(c.at("ptx").get<std::string>()), document->recipe, r.buffers, options);
+      emulate(module_of(c.at("ptx").get<std::string>()), document->sequence, r.buffers, options);
   if (!report) {
     ADD_FAILURE() << c.at("name") << ": " << report.error().to_string();
     return r;

@@ -310,8 +310,8 @@ TEST_F(GpuTest, MovingAMapIsEncodingItAnew) {
   const Tensors tensors = make_tensors();
   LaunchState state;
   ASSERT_TRUE((*kernel)->launch(args_of(tensors, nullptr), state).ok());
-  ASSERT_NE(state.recipe(), nullptr);
-  for (const TensorMapDescription& map : state.recipe()->tensor_maps) {
+  ASSERT_NE(state.sequence(), nullptr);
+  for (const TensorMapDescription& map : state.sequence()->launches.at(0).tensor_maps) {
     cuda::TensorMap moved, fresh;
     ASSERT_TRUE(encode_tensor_map(api(), map, tensors.q, moved).ok());
     ASSERT_TRUE(encode_tensor_map(api(), map, tensors.k + 4096, fresh).ok());

@@ -15,7 +15,7 @@ namespace {
 
 LaunchDocument sample() {
   LaunchDocument document;
-  LaunchRecipe& recipe = document.recipe;
+  LaunchRecipe& recipe = document.sequence.launches.emplace_back();
   recipe.entry = "kernel";
   recipe.grid = {4, 2, 1};
   recipe.block = {384, 1, 1};
@@ -83,23 +83,23 @@ TEST(LaunchJson, Format) {
 TEST(LaunchJson, FloatsAreExactAndNonFiniteOnesTravelAsBytes) {
   LaunchDocument document = sample();
   for (const float value : {0.1f, -0.0f, 1e-45f, 3.4e38f}) {
-    document.recipe.args = {{value}};
+    document.sequence.launches[0].args = {{value}};
     Result<LaunchDocument> read = launch_from_json(launch_to_json(document));
     ASSERT_TRUE(read.ok());
-    const float back = std::get<float>(read->recipe.args[0].value);
+    const float back = std::get<float>(read->sequence.launches[0].args[0].value);
     EXPECT_EQ(std::signbit(back), std::signbit(value));
     EXPECT_EQ(back, value);
   }
-  document.recipe.args = {{std::numeric_limits<float>::infinity()}};
+  document.sequence.launches[0].args = {{std::numeric_limits<float>::infinity()}};
   Result<LaunchDocument> read = launch_from_json(launch_to_json(document));
   ASSERT_TRUE(read.ok());
-  EXPECT_EQ(std::get<LaunchArgument::Bytes>(read->recipe.args[0].value).data,
+  EXPECT_EQ(std::get<LaunchArgument::Bytes>(read->sequence.launches[0].args[0].value).data,
             (std::vector<std::uint8_t>{0, 0, 0x80, 0x7f}));
 }
 
 TEST(LaunchJson, WorkspacesBecomeBuffers) {
   LaunchDocument document = sample();
-  document.recipe.workspaces = {{"semaphore", 64, true}, {"partials", 128, false}};
+  document.sequence.workspaces = {{"semaphore", 64, true}, {"partials", 128, false}};
   const nlohmann::json json = nlohmann::json::parse(launch_to_json(document));
   EXPECT_EQ(json["buffers"]["semaphore"],
             (nlohmann::json{{"shape", {64}}, {"dtype", "u8"}, {"fill", 0.0}}));

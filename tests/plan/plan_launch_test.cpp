@@ -4,6 +4,7 @@
 
 #include <limits>
 
+#include "../one_launch.h"
 #include "attnjit/launch.h"
 #include "plan/sm90/sm90_plan.h"
 
@@ -43,8 +44,8 @@ const TensorMapDescription& map_of(const LaunchRecipe& recipe, const std::string
 
 LaunchArgument argument_of(const KernelPlan& plan, const LaunchRecipe& recipe,
                            const std::string& name) {
-  for (std::size_t i = 0; i < plan.parameters.size(); ++i) {
-    if (plan.parameters[i].name == name) return recipe.args.at(i);
+  for (std::size_t i = 0; i < plan.main().parameters.size(); ++i) {
+    if (plan.main().parameters[i].name == name) return recipe.args.at(i);
   }
   ADD_FAILURE() << "no parameter " << name;
   return {std::int32_t{0}};
@@ -59,12 +60,12 @@ TEST(PlanLaunch, FillsEveryParameterInOrder) {
   spec.return_lse = true;
   spec.sink = true;
   const KernelPlan plan = plan_of(spec);
-  Result<LaunchRecipe> recipe = plan_launch(plan, shapes_of(3, 200, 1000), {}, {});
+  Result<LaunchRecipe> recipe = one_launch(plan, shapes_of(3, 200, 1000), {}, {});
   ASSERT_TRUE(recipe.ok());
-  ASSERT_EQ(recipe->args.size(), plan.parameters.size());
-  EXPECT_EQ(recipe->entry, plan.entry);
+  ASSERT_EQ(recipe->args.size(), plan.main().parameters.size());
+  EXPECT_EQ(recipe->entry, plan.main().entry);
   EXPECT_EQ(recipe->block[0], 512u);
-  EXPECT_EQ(recipe->dynamic_smem, plan.smem_bytes);
+  EXPECT_EQ(recipe->dynamic_smem, plan.main().smem_bytes);
   EXPECT_EQ(i32_of(argument_of(plan, *recipe, "q_len")), 200);
   EXPECT_EQ(i32_of(argument_of(plan, *recipe, "kv_len")), 1000);
   EXPECT_EQ(i32_of(argument_of(plan, *recipe, "num_q_heads")), 8);
@@ -79,7 +80,7 @@ TEST(PlanLaunch, FillsEveryParameterInOrder) {
 
 TEST(PlanLaunch, PackedTensorMaps) {
   const KernelPlan plan = plan_of(base_spec());
-  Result<LaunchRecipe> recipe = plan_launch(plan, shapes_of(3, 200, 1000), {}, {});
+  Result<LaunchRecipe> recipe = one_launch(plan, shapes_of(3, 200, 1000), {}, {});
   ASSERT_TRUE(recipe.ok());
   const TensorMapDescription& q = map_of(*recipe, "q_map");
   EXPECT_EQ(q.buffer, "q");
@@ -116,7 +117,7 @@ TEST(PlanLaunch, HeadsOfAGroupShareTilesWhereABoxHoldsWholePositions) {
     const KernelPlan plan = plan_of(spec);
     ASSERT_TRUE(plan.supported) << plan.reason;
     EXPECT_EQ(plan.sm90->pack_gqa, one.packed) << one.group << " at depth " << one.depth;
-    Result<LaunchRecipe> recipe = plan_launch(plan, shapes_of(2, 100, 300), {}, {});
+    Result<LaunchRecipe> recipe = one_launch(plan, shapes_of(2, 100, 300), {}, {});
     ASSERT_TRUE(recipe.ok()) << recipe.error().to_string();
     const auto& box = map_of(*recipe, "q_map").box;
     const unsigned sharers = one.packed ? static_cast<unsigned>(one.group) : 1;
@@ -128,11 +129,10 @@ TEST(PlanLaunch, HeadsOfAGroupShareTilesWhereABoxHoldsWholePositions) {
   }
   AttentionSpec spec = base_spec();
   spec.group = 8;
-  const Result<LaunchRecipe> longest =
-      plan_launch(plan_of(spec), shapes_of(1, 1 << 27, 10), {}, {});
+  const Result<LaunchRecipe> longest = one_launch(plan_of(spec), shapes_of(1, 1 << 27, 10), {}, {});
   EXPECT_TRUE(longest.ok());
   const Result<LaunchRecipe> longer =
-      plan_launch(plan_of(spec), shapes_of(1, (1 << 27) + 1, 10), {}, {});
+      one_launch(plan_of(spec), shapes_of(1, (1 << 27) + 1, 10), {}, {});
   ASSERT_FALSE(longer.ok());
   EXPECT_EQ(longer.error().field, "q_len");
 }
@@ -141,12 +141,12 @@ TEST(PlanLaunch, TakesStridesAndRefusesThoseThatTmaCannot) {
   const KernelPlan plan = plan_of(base_spec());
   LaunchShapes shapes = shapes_of(2, 64, 64);
   shapes.k = {.batch = 1 << 20, .row = 1024, .head = 256};
-  Result<LaunchRecipe> recipe = plan_launch(plan, shapes, {}, {});
+  Result<LaunchRecipe> recipe = one_launch(plan, shapes, {}, {});
   ASSERT_TRUE(recipe.ok());
   EXPECT_EQ(map_of(*recipe, "k_map").strides, (std::vector<std::uint64_t>{2048, 512, 2 << 20}));
   for (const std::int64_t bad : {std::int64_t{129}, std::int64_t{-1024}, std::int64_t{1} << 39}) {
     shapes.k.row = bad;
-    recipe = plan_launch(plan, shapes, {}, {});
+    recipe = one_launch(plan, shapes, {}, {});
     ASSERT_FALSE(recipe.ok()) << bad;
     EXPECT_EQ(recipe.error().code, ErrorCode::kInvalid);
     EXPECT_EQ(recipe.error().field, "k.row");
@@ -162,7 +162,7 @@ TEST(PlanLaunch, MapsOfQAndOTakeTheirOwnStrides) {
     LaunchShapes shapes = shapes_of(3, 200, 64);
     shapes.q = {.batch = 200 * 4096, .row = 4096, .head = 128};
     shapes.o = {.batch = 8 * 200 * 256, .row = 256, .head = 200 * 256};
-    const Result<LaunchRecipe> recipe = plan_launch(plan_of(spec), shapes, {}, {});
+    const Result<LaunchRecipe> recipe = one_launch(plan_of(spec), shapes, {}, {});
     ASSERT_TRUE(recipe.ok()) << recipe.error().to_string();
     const TensorMapDescription& q = map_of(*recipe, "q_map");
     const TensorMapDescription& o = map_of(*recipe, "o_map");
@@ -182,18 +182,18 @@ TEST(PlanLaunch, MapsOfQAndOTakeTheirOwnStrides) {
 TEST(PlanLaunch, IgnoresTheStrideOfASingleElement) {
   LaunchShapes shapes = shapes_of(1, 1, 64);
   shapes.q = {.batch = 3, .row = 5, .head = 128};
-  EXPECT_TRUE(plan_launch(plan_of(base_spec()), shapes, {}, {}).ok());
+  EXPECT_TRUE(one_launch(plan_of(base_spec()), shapes, {}, {}).ok());
 }
 
 TEST(PlanLaunch, EmptyProblems) {
   const KernelPlan plan = plan_of(base_spec());
   for (const LaunchShapes& shapes : {shapes_of(0, 10, 10), shapes_of(2, 0, 10)}) {
-    Result<LaunchRecipe> recipe = plan_launch(plan, shapes, {}, {});
+    Result<LaunchRecipe> recipe = one_launch(plan, shapes, {}, {});
     ASSERT_TRUE(recipe.ok());
     EXPECT_EQ(recipe->grid[0], 0u);
   }
   // Without keys there are outputs to write all the same, and no tensor map may be empty.
-  Result<LaunchRecipe> recipe = plan_launch(plan, shapes_of(2, 10, 0), {}, {});
+  Result<LaunchRecipe> recipe = one_launch(plan, shapes_of(2, 10, 0), {}, {});
   ASSERT_TRUE(recipe.ok());
   EXPECT_EQ(recipe->grid[0], 4u);  // a tile for each key-value head of both sequences
   for (const TensorMapDescription& map : recipe->tensor_maps) {
@@ -204,15 +204,15 @@ TEST(PlanLaunch, EmptyProblems) {
 TEST(PlanLaunch, RefusesWhatOverflows) {
   const KernelPlan plan = plan_of(base_spec());
   const std::int32_t huge = std::numeric_limits<std::int32_t>::max();
-  EXPECT_FALSE(plan_launch(plan, shapes_of(1, huge, 10), {}, {}).ok());
-  EXPECT_FALSE(plan_launch(plan, shapes_of(1, 10, huge), {}, {}).ok());
-  EXPECT_FALSE(plan_launch(plan, shapes_of(-1, 10, 10), {}, {}).ok());
-  EXPECT_FALSE(plan_launch(plan, shapes_of(1 << 30, 1 << 20, 10), {}, {}).ok());
+  EXPECT_FALSE(one_launch(plan, shapes_of(1, huge, 10), {}, {}).ok());
+  EXPECT_FALSE(one_launch(plan, shapes_of(1, 10, huge), {}, {}).ok());
+  EXPECT_FALSE(one_launch(plan, shapes_of(-1, 10, 10), {}, {}).ok());
+  EXPECT_FALSE(one_launch(plan, shapes_of(1 << 30, 1 << 20, 10), {}, {}).ok());
   LaunchScalars scalars;
   scalars.scale = -1;
-  EXPECT_FALSE(plan_launch(plan, shapes_of(1, 10, 10), scalars, {}).ok());
+  EXPECT_FALSE(one_launch(plan, shapes_of(1, 10, 10), scalars, {}).ok());
   scalars.scale = std::numeric_limits<float>::quiet_NaN();
-  EXPECT_FALSE(plan_launch(plan, shapes_of(1, 10, 10), scalars, {}).ok());
+  EXPECT_FALSE(one_launch(plan, shapes_of(1, 10, 10), scalars, {}).ok());
 }
 
 TEST(PlanLaunch, WindowsComeFromTheLaunchOrTheSpec) {
@@ -223,26 +223,26 @@ TEST(PlanLaunch, WindowsComeFromTheLaunchOrTheSpec) {
   spec.mask.of = {window, window};
   spec.mask.of[1].window = 50;
   const KernelPlan plan = plan_of(spec);
-  EXPECT_FALSE(plan_launch(plan, shapes_of(1, 10, 10), {}, {}).ok());
+  EXPECT_FALSE(one_launch(plan, shapes_of(1, 10, 10), {}, {}).ok());
   LaunchScalars scalars;
   scalars.values = {30};
-  Result<LaunchRecipe> recipe = plan_launch(plan, shapes_of(1, 10, 10), scalars, {});
+  Result<LaunchRecipe> recipe = one_launch(plan, shapes_of(1, 10, 10), scalars, {});
   ASSERT_TRUE(recipe.ok());
   EXPECT_EQ(i32_of(argument_of(plan, *recipe, "window")), 30);
   EXPECT_EQ(i32_of(argument_of(plan, *recipe, "window_1")), 50);
   scalars.values = {30, 60};
-  recipe = plan_launch(plan, shapes_of(1, 10, 10), scalars, {});
+  recipe = one_launch(plan, shapes_of(1, 10, 10), scalars, {});
   EXPECT_EQ(i32_of(argument_of(plan, *recipe, "window_1")), 60);
   EXPECT_EQ(launch_scalars(spec).values, (std::vector<double>{0, 50}));
   EXPECT_EQ(launch_scalar_names(spec), (std::vector<std::string>{"window", "window_1"}));
   for (const double bad : {-1.0, 0.5, 2147483648.0, std::numeric_limits<double>::quiet_NaN()}) {
     scalars.values = {bad};
-    recipe = plan_launch(plan, shapes_of(1, 10, 10), scalars, {});
+    recipe = one_launch(plan, shapes_of(1, 10, 10), scalars, {});
     ASSERT_FALSE(recipe.ok()) << bad;
     EXPECT_EQ(recipe.error().field, "window");
   }
   scalars.values = {30, 60, 1};
-  recipe = plan_launch(plan, shapes_of(1, 10, 10), scalars, {});
+  recipe = one_launch(plan, shapes_of(1, 10, 10), scalars, {});
   ASSERT_FALSE(recipe.ok());
   EXPECT_EQ(recipe.error().field, "scalars");
 }
@@ -259,7 +259,7 @@ TEST(PlanLaunch, UserParameters) {
   const KernelPlan plan = plan_of(spec);
   std::vector<ParamValue> values = {
       {"bound", 0.5f, {}}, {"column", 3, {}}, {"doc", 0, {77, 0}}, {"table", 0, {5, 6}}};
-  Result<LaunchRecipe> recipe = plan_launch(plan, shapes_of(1, 10, 10), {}, values);
+  Result<LaunchRecipe> recipe = one_launch(plan, shapes_of(1, 10, 10), {}, values);
   ASSERT_TRUE(recipe.ok());
   EXPECT_EQ(std::get<LaunchArgument::Pointer>(argument_of(plan, *recipe, "param_doc").value).buffer,
             "param_doc");
@@ -270,7 +270,7 @@ TEST(PlanLaunch, UserParameters) {
   EXPECT_FLOAT_EQ(std::get<float>(argument_of(plan, *recipe, "param_bound").value), 0.5f);
 
   values.pop_back();
-  recipe = plan_launch(plan, shapes_of(1, 10, 10), {}, values);
+  recipe = one_launch(plan, shapes_of(1, 10, 10), {}, values);
   ASSERT_FALSE(recipe.ok());
   EXPECT_EQ(recipe.error().field, "param_table");
 }
@@ -280,7 +280,7 @@ TEST(PlanLaunch, AnUnsupportedPlanIsNotLaunched) {
   spec.qkv_dtype = Dtype::kE4m3;
   const Result<KernelPlan> planned = plan(spec);
   ASSERT_TRUE(planned.ok());
-  const Result<LaunchRecipe> recipe = plan_launch(*planned, shapes_of(1, 10, 10), {}, {});
+  const Result<LaunchRecipe> recipe = one_launch(*planned, shapes_of(1, 10, 10), {}, {});
   ASSERT_FALSE(recipe.ok());
   EXPECT_EQ(recipe.error().code, ErrorCode::kUnsupported);
 }

@@ -10,9 +10,11 @@
 #include <random>
 #include <string>
 
+#include "../one_launch.h"
 #include "attnjit/launch.h"
 #include "attnjit/plan.h"
 #include "attnjit/tuning.h"
+#include "plan/signature.h"
 
 namespace attnjit {
 namespace {
@@ -48,12 +50,13 @@ void check_variant(const Sm100Variant& v, const AttentionSpec& spec, const std::
   SCOPED_TRACE(what);
   I end = 0;
   for (const Sm100SmemRegion& region : v.smem) {
-    EXPECT_GE(region.begin, end) << region.name;
-    EXPECT_GT(region.size, 0) << region.name;
-    EXPECT_EQ(region.begin % region.alignment, 0) << region.name;
-    if (region.name == "Q" || region.name.find("ring") != std::string::npos ||
-        region.name.find("rope") != std::string::npos) {
-      EXPECT_GE(region.alignment, 256) << region.name;
+    EXPECT_GE(region.begin, end) << to_string(region.region);
+    EXPECT_GT(region.size, 0) << to_string(region.region);
+    EXPECT_EQ(region.begin % region.alignment, 0) << to_string(region.region);
+    if (to_string(region.region) == "Q" ||
+        to_string(region.region).find("ring") != std::string::npos ||
+        to_string(region.region).find("rope") != std::string::npos) {
+      EXPECT_GE(region.alignment, 256) << to_string(region.region);
     }
     end = region.begin + region.size;
   }
@@ -62,14 +65,14 @@ void check_variant(const Sm100Variant& v, const AttentionSpec& spec, const std::
   // O lies in the tiles' memory and nowhere near the barriers.
   ASSERT_FALSE(v.smem_overlays.empty());
   for (const Sm100SmemRegion& region : v.smem) {
-    if (region.name != "correction") continue;
+    if (to_string(region.region) != "correction") continue;
     for (const Sm100Overlay& overlay : v.smem_overlays) {
       EXPECT_LE(overlay.begin + overlay.size, region.begin);
     }
   }
   I columns = 0;
-  for (const MemoryRange& range : v.tmem) {
-    EXPECT_EQ(range.begin, columns) << range.name;
+  for (const Sm100TmemRange& range : v.tmem) {
+    EXPECT_EQ(range.begin, columns) << to_string(range.region);
     columns = range.begin + range.size;
   }
   EXPECT_EQ(v.tmem_used, columns);
@@ -77,16 +80,16 @@ void check_variant(const Sm100Variant& v, const AttentionSpec& spec, const std::
   EXPECT_LE(columns, v.tmem_allocated);
   EXPECT_TRUE(std::has_single_bit(static_cast<std::uint64_t>(v.tmem_allocated)));
   for (const Sm100Overlay& overlay : v.tmem_overlays) {
-    const auto under = std::find_if(v.tmem.begin(), v.tmem.end(), [&](const MemoryRange& range) {
+    const auto under = std::find_if(v.tmem.begin(), v.tmem.end(), [&](const Sm100TmemRange& range) {
       return overlay.begin >= range.begin &&
              overlay.begin + overlay.size <= range.begin + range.size;
     });
     ASSERT_NE(under, v.tmem.end()) << overlay.name;
-    EXPECT_EQ(under->name[0], 'S') << overlay.name;
+    EXPECT_EQ(to_string(under->region)[0], 'S') << overlay.name;
   }
   EXPECT_LE(static_cast<I>(v.barriers.size()), kSm100MaxBarriers);
   std::map<std::string, int> names;
-  for (const BarrierPlan& barrier : v.barriers) {
+  for (const Sm100BarrierPlan& barrier : v.barriers) {
     EXPECT_EQ(names[barrier.name]++, 0) << barrier.name;
     EXPECT_GE(barrier.arrivals, 1);
   }
@@ -105,13 +108,13 @@ void check_variant(const Sm100Variant& v, const AttentionSpec& spec, const std::
     EXPECT_TRUE(spec.page_size % v.BK1 == 0 || v.BK1 % spec.page_size == 0);
   }
   for (const Sm100SmemRegion& region : v.smem) {
-    if (region.name == "K ring") {
+    if (to_string(region.region) == "K ring") {
       EXPECT_EQ(region.size, v.num_kv_stages * v.k_stage_bytes);
     }
-    if (region.name == "V ring") {
+    if (to_string(region.region) == "V ring") {
       EXPECT_EQ(region.size, v.num_kv_stages * v.v_stage_bytes);
     }
-    if (region.name == "KV ring") {
+    if (to_string(region.region) == "KV ring") {
       EXPECT_EQ(region.size, v.num_kv_stages * std::max(v.k_stage_bytes, v.v_stage_bytes));
     }
   }
@@ -128,7 +131,7 @@ void check_plan(const KernelPlan& plan, const std::string& what) {
     most = std::max(most, variant.smem_bytes);
   }
   EXPECT_EQ(p.smem_bytes, most);
-  EXPECT_EQ(plan.smem_bytes, most);
+  EXPECT_EQ(plan.main().smem_bytes, most);
   EXPECT_EQ(p.variants.size(), p.can_switch_to_1q ? 2U : 1U);
   if (p.can_switch_to_1q) {
     // The two bodies share their tensor maps.
@@ -144,7 +147,7 @@ void check_plan(const KernelPlan& plan, const std::string& what) {
     for (const char* name : {"correction", "tmem address", "barriers"}) {
       const auto region = [&](const Sm100Variant& v) {
         return std::find_if(v.smem.begin(), v.smem.end(),
-                            [&](const Sm100SmemRegion& r) { return r.name == name; });
+                            [&](const Sm100SmemRegion& r) { return to_string(r.region) == name; });
       };
       EXPECT_EQ(region(two)->begin, region(one)->begin) << name;
     }
@@ -171,16 +174,14 @@ void check_plan(const KernelPlan& plan, const std::string& what) {
   EXPECT_LE(total, 65536);
   EXPECT_LE(p.launch_registers * p.threads, 65536);
   for (const Sm100TensorMap& map : p.tensor_maps) {
-    ASSERT_EQ(map.axes.size(), map.box.size()) << map.name;
-    EXPECT_LE(map.box.size(), 5U) << map.name;
+    ASSERT_EQ(map.axes.size(), map.box.size()) << name_of(map.id);
+    EXPECT_LE(map.box.size(), 5U) << name_of(map.id);
     for (const I extent : map.box) {
-      EXPECT_GE(extent, 1) << map.name;
-      EXPECT_LE(extent, 256) << map.name;
+      EXPECT_GE(extent, 1) << name_of(map.id);
+      EXPECT_LE(extent, 256) << name_of(map.id);
     }
-    EXPECT_GE(map.copies, 1) << map.name;
-    const auto dtype = dtype_from_string(map.dtype);
-    ASSERT_TRUE(dtype) << map.name;
-    EXPECT_LE(map.box[0] * size_of(*dtype), map.swizzle) << map.name;
+    EXPECT_GE(map.copies, 1) << name_of(map.id);
+    EXPECT_LE(map.box[0] * size_of(map.dtype), map.swizzle) << name_of(map.id);
   }
   std::map<std::string, int> names;
   for (const Deviation& entry : plan.deviations) {
@@ -189,7 +190,7 @@ void check_plan(const KernelPlan& plan, const std::string& what) {
     EXPECT_FALSE(entry.reason.empty()) << entry.name;
   }
   names.clear();
-  for (const ConfigConstant& constant : plan.constants) {
+  for (const ConfigConstant& constant : plan.main().constants) {
     EXPECT_EQ(names[constant.name]++, 0) << constant.name;
   }
   EXPECT_GE(p.exp2_fma_pairs, 0);
@@ -238,15 +239,15 @@ TEST(Sm100Plan, InvariantsHoldForRandomSpecs) {
     EXPECT_EQ(result.supported, result.reason.empty());
     if (result.supported) {
       ++supported;
-      EXPECT_FALSE(result.constants.empty());
-      EXPECT_FALSE(result.parameters.empty());
+      EXPECT_FALSE(result.main().constants.empty());
+      EXPECT_FALSE(result.main().parameters.empty());
     }
     if (!result.sm100) {
       ++unsupported;
       continue;
     }
     ++planned;
-    ++references[result.sm100->reference];
+    ++references[std::string(to_string(result.sm100->reference))];
     check_plan(result, spec_to_json(spec, options));
     if (HasFailure()) return;
   }
@@ -272,8 +273,8 @@ TEST(Sm100Plan, IsTheReferenceWhereNothingDeviates) {
   EXPECT_EQ(deviation(result, "BN"), nullptr);
   EXPECT_EQ(deviation(result, "num_kv_stages"), nullptr);
   EXPECT_TRUE(result.sm100->can_switch_to_1q);
-  EXPECT_EQ(result.threads, 512);
-  EXPECT_EQ(result.min_registers, 128);
+  EXPECT_EQ(result.main().threads, 512);
+  EXPECT_EQ(result.main().launch_registers, 128);
 }
 
 TEST(Sm100Plan, BarriersHaveTheReferencesOrderAndOneArrivalAWarp) {
@@ -292,10 +293,10 @@ TEST(Sm100Plan, BarriersHaveTheReferencesOrderAndOneArrivalAWarp) {
   expected.emplace_back("O1_prod", 1);
   expected.emplace_back("O0_staged", 4);
   expected.emplace_back("O1_staged", 4);
-  ASSERT_EQ(result.barriers.size(), expected.size());
+  ASSERT_EQ(result.main().barriers.size(), expected.size());
   for (std::size_t i = 0; i < expected.size(); ++i) {
-    EXPECT_EQ(result.barriers[i].name, expected[i].first);
-    EXPECT_EQ(result.barriers[i].arrivals, expected[i].second) << expected[i].first;
+    EXPECT_EQ(result.main().barriers[i].name, expected[i].first);
+    EXPECT_EQ(result.main().barriers[i].arrivals, expected[i].second) << expected[i].first;
   }
 }
 
@@ -337,8 +338,10 @@ TEST(Sm100Plan, CountsTheRopePartWithoutRopeDtype) {
   const Sm100Variant& v = unset.sm100->variants.front();
   I k_bytes = 0;
   for (const Sm100SmemRegion& region : v.smem) {
-    if (region.name == "KV ring" || region.name == "K rope") k_bytes += region.size;
-    if (region.name == "K ring" || region.name == "V ring") k_bytes += region.size;
+    if (to_string(region.region) == "KV ring" || to_string(region.region) == "K rope")
+      k_bytes += region.size;
+    if (to_string(region.region) == "K ring" || to_string(region.region) == "V ring")
+      k_bytes += region.size;
   }
   const I k_tile = 128 * 192 * 2;
   const I v_tile = 128 * 128 * 2;
@@ -348,10 +351,11 @@ TEST(Sm100Plan, CountsTheRopePartWithoutRopeDtype) {
   // With the default written out it is the same kernel.
   spec.rope_dtype = Dtype::kBf16;
   const KernelPlan set = plan_of(spec);
-  EXPECT_EQ(set.smem_bytes, unset.smem_bytes);
-  ASSERT_EQ(set.constants.size(), unset.constants.size());
-  for (std::size_t i = 0; i < set.constants.size(); ++i) {
-    EXPECT_EQ(set.constants[i].value, unset.constants[i].value) << set.constants[i].name;
+  EXPECT_EQ(set.main().smem_bytes, unset.main().smem_bytes);
+  ASSERT_EQ(set.main().constants.size(), unset.main().constants.size());
+  for (std::size_t i = 0; i < set.main().constants.size(); ++i) {
+    EXPECT_EQ(set.main().constants[i].value, unset.main().constants[i].value)
+        << set.main().constants[i].name;
   }
 }
 
@@ -370,12 +374,12 @@ TEST(Sm100Plan, CapsTheStagesAtSixtyFourBarriers) {
   const KernelPlan one = plan_of(spec, options);
   ASSERT_NE(deviation(one, "num_kv_stages"), nullptr);
   EXPECT_EQ(deviation(one, "num_kv_stages")->actual, "24");
-  EXPECT_LE(one.barriers.size(), 64U);
+  EXPECT_LE(one.main().barriers.size(), 64U);
   options.num_qo = 2;
   options.pair_cta = true;
   spec = dense(128, Dtype::kE4m3);
   const KernelPlan pair = plan_of(spec, options);
-  EXPECT_LE(pair.barriers.size(), 64U);
+  EXPECT_LE(pair.main().barriers.size(), 64U);
   EXPECT_EQ(pair.sm100->variants.front().num_qk_stages, 2);
 }
 
@@ -383,18 +387,18 @@ TEST(Sm100Plan, OLiesOverQAndWhereItIsWiderOverTheRing) {
   const KernelPlan half = plan_of(dense(128));
   EXPECT_EQ(half.sm100->variants.front().smem_overlays[1].begin, 32768);
   EXPECT_EQ(half.sm100->variants.front().smem_overlays[1].size, 32768);
-  EXPECT_EQ(half.smem_map[0].size, 65536);
+  EXPECT_EQ(half.main().smem_map[0].size, 65536);
   const KernelPlan fp8 = plan_of(dense(128, Dtype::kE4m3));
   const Sm100Variant& v = fp8.sm100->variants.front();
   EXPECT_EQ(v.smem[0].size, 32768);
   EXPECT_EQ(v.smem_overlays[0].size, 65536);
-  EXPECT_EQ(v.smem[1].name, "K ring");
+  EXPECT_TRUE(v.smem[1].region == Sm100Region::kKRing);
   // The first half of O is written while the ring is still read: it must fit Q's memory.
   AttentionSpec wide = dense(128, Dtype::kE4m3);
   wide.output_dtype = Dtype::kF32;
   const KernelPlan beside = plan_of(wide);
   const Sm100Variant& w = beside.sm100->variants.front();
-  EXPECT_EQ(w.smem[1].name, "O beside Q");
+  EXPECT_TRUE(w.smem[1].region == Sm100Region::kOBesideQ);
   EXPECT_EQ(w.smem[0].size + w.smem[1].size, 128 * 128 * 4);
 }
 
@@ -402,9 +406,9 @@ TEST(Sm100Plan, PairDoublesTheSoftmaxArrivals) {
   PlanOptions options;
   options.pair_cta = true;
   const KernelPlan result = plan_of(dense(128), options);
-  EXPECT_EQ(result.cluster, 2);
-  EXPECT_EQ(result.barriers[0].arrivals, 16);
-  EXPECT_EQ(result.barriers[1].arrivals, 8);
+  EXPECT_EQ(result.main().cluster, 2);
+  EXPECT_EQ(result.main().barriers[0].arrivals, 16);
+  EXPECT_EQ(result.main().barriers[1].arrivals, 8);
   EXPECT_FALSE(result.sm100->can_switch_to_1q);
 }
 
@@ -495,9 +499,9 @@ TEST(Sm100Plan, Depth512) {
   for (const int depth : {256, 512}) {
     const KernelPlan result = plan_of(dense(depth));
     ASSERT_NE(result.sm100, nullptr);
-    EXPECT_EQ(result.sm100->reference, "depth512");
-    EXPECT_EQ(result.threads, 384);
-    EXPECT_EQ(result.cluster, 2);
+    EXPECT_EQ(result.sm100->reference, ConfigKind::kDepth512);
+    EXPECT_EQ(result.main().threads, 384);
+    EXPECT_EQ(result.main().cluster, 2);
     check_plan(result, std::to_string(depth));
   }
 }
@@ -506,8 +510,9 @@ TEST(Sm100Plan, Depth512) {
 
 std::int32_t int_argument(const KernelPlan& plan, const LaunchRecipe& recipe,
                           const std::string& name) {
-  for (std::size_t i = 0; i < plan.parameters.size(); ++i) {
-    if (plan.parameters[i].name == name) return std::get<std::int32_t>(recipe.args.at(i).value);
+  for (std::size_t i = 0; i < plan.main().parameters.size(); ++i) {
+    if (plan.main().parameters[i].name == name)
+      return std::get<std::int32_t>(recipe.args.at(i).value);
   }
   ADD_FAILURE() << name;
   return -1;
@@ -521,7 +526,7 @@ LaunchRecipe launch_of(const KernelPlan& plan, std::int32_t batch, std::int32_t 
   shapes.kv_len = kv_len;
   DeviceShape device;
   device.sm_count = sm_count;
-  Result<LaunchRecipe> recipe = plan_launch(plan, shapes, {}, {}, device);
+  Result<LaunchRecipe> recipe = one_launch(plan, shapes, {}, {}, device);
   if (!recipe) {
     ADD_FAILURE() << recipe.error().to_string();
     return {};
@@ -546,7 +551,7 @@ TEST(Sm100Launch, ShortOrFewPromptsTakeOneQueryTile) {
   }
   PlanOptions one;
   one.num_qo = 1;
-  for (const KernelParameter& parameter : plan_of(dense(128), one).parameters) {
+  for (const KernelParameter& parameter : plan_of(dense(128), one).main().parameters) {
     EXPECT_NE(parameter.name, "one_query");
   }
 }
@@ -588,7 +593,7 @@ TEST(Sm100Launch, PagesAreATensorOfTheirOwn) {
   shapes.kv_len = 1000;
   shapes.num_pages = 77;
   shapes.max_pages = 63;
-  const auto recipe = plan_launch(plan, shapes, {}, {}, {});
+  const auto recipe = one_launch(plan, shapes, {}, {}, {});
   ASSERT_TRUE(recipe) << recipe.error().to_string();
   const TensorMapDescription& k = recipe->tensor_maps.at(1);
   EXPECT_EQ(k.dims, (std::vector<std::uint64_t>{128, 8, 16, 77}));
@@ -599,7 +604,7 @@ TEST(Sm100Launch, PagesAreATensorOfTheirOwn) {
   // Sequences differ in length: no CTA has a second tile.
   EXPECT_EQ(recipe->grid[0], 3U * 8U);
   shapes.max_pages = 62;
-  const auto few = plan_launch(plan, shapes, {}, {}, {});
+  const auto few = one_launch(plan, shapes, {}, {}, {});
   ASSERT_FALSE(few);
   EXPECT_EQ(few.error().field, "max_pages");
 }
@@ -613,7 +618,7 @@ TEST(Sm100Launch, ARaggedBatchHasNoMoreTilesThanItsRowsFill) {
   shapes.q_len = 4096;
   shapes.kv_len = 4096;
   shapes.total_q = 4096 + 99;  // a prompt among decodes
-  const auto recipe = plan_launch(plan, shapes, {}, {}, {});
+  const auto recipe = one_launch(plan, shapes, {}, {}, {});
   ASSERT_TRUE(recipe) << recipe.error().to_string();
   // 16 tiles of 256 rows and 99 of one: a sequence wastes 255 rows at most.
   const std::int64_t bound = (shapes.total_q + 100 * 255) / 256;
@@ -623,12 +628,12 @@ TEST(Sm100Launch, ARaggedBatchHasNoMoreTilesThanItsRowsFill) {
   EXPECT_EQ(recipe->tensor_maps.at(1).dims, (std::vector<std::uint64_t>{128, 32, 4096, 100}));
   for (const std::int32_t wrong : {0, 4095, 409601}) {
     shapes.total_q = wrong;
-    const auto bad = plan_launch(plan, shapes, {}, {}, {});
+    const auto bad = one_launch(plan, shapes, {}, {}, {});
     ASSERT_FALSE(bad) << wrong;
     EXPECT_EQ(bad.error().field, "total_q");
   }
   shapes.q_len = shapes.total_q = 0;
-  const auto none = plan_launch(plan, shapes, {}, {}, {});
+  const auto none = one_launch(plan, shapes, {}, {}, {});
   ASSERT_TRUE(none);
   EXPECT_EQ(none->grid[0], 0U);
 }

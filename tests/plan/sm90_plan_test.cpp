@@ -37,7 +37,8 @@ KernelPlan plan_of(const AttentionSpec& spec, const PlanOptions& options = {}) {
 
 std::map<std::string, std::string> constants_of(const KernelPlan& plan) {
   std::map<std::string, std::string> constants;
-  for (const ConfigConstant& constant : plan.constants) constants[constant.name] = constant.value;
+  for (const ConfigConstant& constant : plan.main().constants)
+    constants[constant.name] = constant.value;
   return constants;
 }
 
@@ -55,13 +56,13 @@ TEST(Sm90Plan, FitsTheSmForEveryDepth) {
           continue;
         }
         const Sm90Plan& sm90 = *plan.sm90;
-        EXPECT_LE(plan.smem_bytes, 232448) << qk << "/" << ov;
-        EXPECT_EQ(plan.threads, 128 * (sm90.num_consumers + 1));
+        EXPECT_LE(plan.main().smem_bytes, 232448) << qk << "/" << ov;
+        EXPECT_EQ(plan.main().threads, 128 * (sm90.num_consumers + 1));
         EXPECT_EQ(sm90.BM, 64 * sm90.num_consumers);
         // setmaxnreg only moves what the CTA was launched with; more of it never comes.
         EXPECT_LE(sm90.producer_registers + sm90.num_consumers * sm90.consumer_registers,
-                  (sm90.num_consumers + 1) * plan.min_registers);
-        EXPECT_LE(plan.threads * plan.min_registers, 65536);
+                  (sm90.num_consumers + 1) * plan.main().launch_registers);
+        EXPECT_LE(plan.main().threads * plan.main().launch_registers, 65536);
         // S, P and O of a thread, and a few more, without spilling.
         EXPECT_LE(sm90.BN / 2 + sm90.BN / 4 + (ov + 31) / 32 * 32 / 2 + 24, sm90.consumer_registers)
             << qk << "/" << ov;
@@ -75,17 +76,18 @@ TEST(Sm90Plan, SharedMemoryHoldsEachRangeOnce) {
   for (const int depth : {64, 128, 192, 256}) {
     const KernelPlan plan = plan_of(spec_of(depth));
     std::int64_t at = 0;
-    for (const MemoryRange& range : plan.smem_map) {
+    for (const MemoryRange& range : plan.main().smem_map) {
       EXPECT_EQ(range.begin, at) << range.name;
       if (range.name != "barriers") {
         EXPECT_EQ(range.begin % 1024, 0) << range.name;
       }
       at += range.size;
     }
-    EXPECT_EQ(at, plan.smem_bytes);
+    EXPECT_EQ(at, plan.main().smem_bytes);
     const auto constants = constants_of(plan);
-    EXPECT_EQ(constants.at("kSmemBytes"), std::to_string(plan.smem_bytes));
-    EXPECT_EQ(plan.smem_map.back().size, 8 * static_cast<std::int64_t>(plan.barriers.size()));
+    EXPECT_EQ(constants.at("kSmemBytes"), std::to_string(plan.main().smem_bytes));
+    EXPECT_EQ(plan.main().smem_map.back().size,
+              8 * static_cast<std::int64_t>(plan.main().barriers.size()));
   }
 }
 
@@ -128,11 +130,11 @@ TEST(Sm90Plan, ConstantsOfDepth128) {
 TEST(Sm90Plan, BarriersCountEachConsumerWarp) {
   const KernelPlan plan = plan_of(spec_of(128));
   const auto arrivals = [&](const std::string& name) {
-    const auto at = std::find_if(plan.barriers.begin(), plan.barriers.end(),
+    const auto at = std::find_if(plan.main().barriers.begin(), plan.main().barriers.end(),
                                  [&](const BarrierPlan& barrier) { return barrier.name == name; });
-    return at == plan.barriers.end() ? -1 : at->arrivals;
+    return at == plan.main().barriers.end() ? -1 : at->arrivals;
   };
-  EXPECT_EQ(plan.barriers.size(), 24u);
+  EXPECT_EQ(plan.main().barriers.size(), 24u);
   EXPECT_EQ(arrivals("Q 1 of 0 full"), 1);
   EXPECT_EQ(arrivals("Q 0 of 1 empty"), 4);
   EXPECT_EQ(arrivals("K 1 full"), 1);
@@ -209,7 +211,7 @@ TEST(Sm90Plan, UnsupportedComesWithAReasonThatNamesTheFeature) {
     change(spec);
     const KernelPlan plan = plan_of(spec);
     EXPECT_FALSE(plan.supported);
-    EXPECT_TRUE(plan.parameters.empty());
+    EXPECT_TRUE(plan.main().parameters.empty());
     return plan.reason;
   };
   EXPECT_NE(reason([](AttentionSpec& s) { s.qkv_dtype = Dtype::kE4m3; }).find("e4m3"),

@@ -164,7 +164,7 @@ TEST_F(EndTest, ManyThreadsDoEverythingAtOnce) {
     cuda_.primary(0);
     std::vector<std::thread> threads;
     std::atomic<int> wrong{0};
-    const std::string entry = prepare(*service_).plan().entry;
+    const std::string entry = prepare(*service_).plan().main().entry;
     for (unsigned t = 0; t < 8; ++t) {
       threads.emplace_back([&, t] {
         std::minstd_rand random(t + 1);

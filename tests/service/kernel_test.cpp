@@ -213,7 +213,7 @@ class RejectedTest : public ServiceFixture {
     auto cache = open_cache(cache_options);
     KernelImage bad;
     bad.cubin.assign(4096, 0x5a);
-    bad.entries = {spec.plan().entry};
+    bad.entries = {spec.plan().main().entry};
     bad.nvrtc_version = "13.0.88";
     ASSERT_TRUE(cache->store(spec.key(), compiler_->build_id().value(), bad).ok());
   }

@@ -177,7 +177,7 @@ class ServiceFixture : public ::testing::Test {
     auto prepared = service.prepare(spec);
     EXPECT_TRUE(prepared.ok()) << prepared.error().to_string();
     if (!prepared) std::abort();
-    cuda_.kernel_names = {prepared->plan().entry};
+    cuda_.kernel_names = {prepared->plan().main().entry};
     return *std::move(prepared);
   }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "../gpu/verify_cases.h"
+#include "../one_launch.h"
 #include "plan/sm100/sm100_plan.h"
 #include "run_case.h"
 #include "verify/compare.h"
@@ -71,8 +72,8 @@ class Sm100KnownBugs : public testing::Test {
                                 const Problem& problem) {
     DeviceShape device;
     device.sm_count = one.shape.sm_count;
-    return *plan_launch(kernel.generated.plan, problem.launch_shapes(), problem.launch_scalars(),
-                        problem.param_values(), device);
+    return *one_launch(kernel.generated.plan, problem.launch_shapes(), problem.launch_scalars(),
+                       problem.param_values(), device);
   }
 };
 
@@ -103,8 +104,9 @@ void for_each_plan(const Check& check) {
 }
 
 const Sm100SmemRegion& region(const Sm100Variant& variant, const std::string& name) {
-  const auto found = std::find_if(variant.smem.begin(), variant.smem.end(),
-                                  [&](const Sm100SmemRegion& r) { return r.name == name; });
+  const auto found =
+      std::find_if(variant.smem.begin(), variant.smem.end(),
+                   [&](const Sm100SmemRegion& r) { return to_string(r.region) == name; });
   EXPECT_NE(found, variant.smem.end()) << name;
   return *found;
 }
@@ -114,8 +116,8 @@ TEST_F(Sm100KnownBugs, TheLastBarrierLiesInTheMemoryThatIsLaunched) {
   for_each_plan([](const KernelPlan& plan, const Sm100Variant& variant, const std::string& name) {
     const Sm100SmemRegion& barriers = region(variant, "barriers");
     EXPECT_EQ(barriers.size, static_cast<std::int64_t>(8 * variant.barriers.size())) << name;
-    EXPECT_LE(barriers.begin + barriers.size, plan.smem_bytes) << name;
-    EXPECT_LE(plan.smem_bytes, kSm100SmemBytes) << name;
+    EXPECT_LE(barriers.begin + barriers.size, plan.main().smem_bytes) << name;
+    EXPECT_LE(plan.main().smem_bytes, kSm100SmemBytes) << name;
   });
   // That the emulator would see it: 8 bytes less.
   const ProofCase one = dense(64, 1);
@@ -262,8 +264,8 @@ TEST_F(Sm100KnownBugs, NothingPastTheEndOfASequenceIsWritten) {
     shapes.q = shapes.o = {150 * 64, 64, 64};
     DeviceShape device;
     device.sm_count = 1;
-    const auto recipe = plan_launch(kernel->generated.plan, shapes, problem->launch_scalars(),
-                                    problem->param_values(), device);
+    const auto recipe = one_launch(kernel->generated.plan, shapes, problem->launch_scalars(),
+                                   problem->param_values(), device);
     ASSERT_TRUE(recipe.ok()) << recipe.error().to_string();
     const auto run = emulator::run_kernel(kernel->module, *recipe, *problem,
                                           proof_options(kernel->generated.plan, 0));
@@ -415,7 +417,8 @@ TEST_F(Sm100KnownBugs, TensorMemorysAddressHasMemoryOfItsOwn) {
       return begin + size <= slot.begin || slot.begin + slot.size <= begin;
     };
     for (const Sm100SmemRegion& other : variant.smem) {
-      EXPECT_TRUE(&other == &slot || apart(other.begin, other.size)) << name << other.name;
+      EXPECT_TRUE(&other == &slot || apart(other.begin, other.size))
+          << name << to_string(other.region);
     }
     for (const Sm100Overlay& overlay : variant.smem_overlays) {
       EXPECT_TRUE(apart(overlay.begin, overlay.size)) << name << overlay.name;
@@ -517,7 +520,7 @@ TEST_F(Sm100KnownBugs, BarriersAreInitialisedAsThePlanSays) {
     ASSERT_EQ(found.size(), 1U) << spec_to_json(one.spec);
     for (const Sm100Variant& variant : variants) {
       std::vector<Init> planned;
-      for (const BarrierPlan& barrier : variant.barriers) {
+      for (const Sm100BarrierPlan& barrier : variant.barriers) {
         planned.push_back(
             {region(variant, "barriers").begin + static_cast<std::int64_t>(8 * planned.size()),
              barrier.arrivals});
@@ -538,7 +541,7 @@ TEST_F(Sm100KnownBugs, RegisterBudgetsAreHonoured) {
     std::map<int, int> budgets;  // by warpgroup
     for (const Sm100Role& role : sm100.roles) {
       const auto [known, fresh] = budgets.emplace(role.first_warp / 4, role.registers);
-      EXPECT_EQ(known->second, role.registers) << role.name;
+      EXPECT_EQ(known->second, role.registers) << to_string(role.id);
     }
     int sum = 0;
     for (const auto& [warpgroup, registers] : budgets) {

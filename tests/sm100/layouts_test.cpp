@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "../gpu/verify_cases.h"
+#include "../one_launch.h"
 #include "run_case.h"
 
 namespace attnjit::sm100 {
@@ -90,8 +91,8 @@ class Sm100Layouts : public testing::Test {
     DeviceShape device;
     device.sm_count = 1;
     const Result<LaunchRecipe> recipe =
-        plan_launch(kernel.generated.plan, problem->launch_shapes(), problem->launch_scalars(),
-                    problem->param_values(), device);
+        one_launch(kernel.generated.plan, problem->launch_shapes(), problem->launch_scalars(),
+                   problem->param_values(), device);
     if (!recipe) return 0;
     EmulatorOptions options = proof_options(kernel.generated.plan, 0);
     options.stats = true;

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <vector>
 
+#include "../one_launch.h"
 #include "plan/sm100/sm100_plan.h"
 #include "verify/compare.h"
 
@@ -17,7 +18,7 @@ namespace {
 // The query tiles a CTA of the body that a launch chooses.
 int query_tiles_of(const KernelPlan& plan, const LaunchRecipe& recipe) {
   for (std::size_t i = 0; i < recipe.args.size(); ++i) {
-    if (plan.parameters[i].name == "one_query") {
+    if (plan.main().parameters[i].name == "one_query") {
       return std::get<std::int32_t>(recipe.args[i].value) != 0 ? 1 : 2;
     }
   }
@@ -75,8 +76,8 @@ Judged judge(const ProofShape& shape, const ProofKernel& kernel, const verify::P
   DeviceShape device;
   device.sm_count = shape.sm_count;
   const Result<LaunchRecipe> recipe =
-      plan_launch(kernel.generated.plan, problem.launch_shapes(), problem.launch_scalars(),
-                  problem.param_values(), device);
+      one_launch(kernel.generated.plan, problem.launch_shapes(), problem.launch_scalars(),
+                 problem.param_values(), device);
   if (!recipe) return failed(recipe.error().to_string());
   judged.query_tiles = query_tiles_of(kernel.generated.plan, *recipe);
   for (std::uint64_t order = 0; order < orders; ++order) {

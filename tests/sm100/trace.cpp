@@ -22,6 +22,7 @@
 #include <string>
 #include <vector>
 
+#include "../one_launch.h"
 #include "plan/sm100/sm100_plan.h"
 #include "run_case.h"
 
@@ -42,7 +43,8 @@ struct Event {
 // The role of a row of the trace: a warp's, or a unit's.
 std::string role_of(const KernelPlan& plan, int row, const std::string& name) {
   for (const Sm100Role& role : plan.sm100->roles) {
-    if (row >= role.first_warp && row < role.first_warp + role.num_warps) return role.name;
+    if (row >= role.first_warp && row < role.first_warp + role.num_warps)
+      return std::string(to_string(role.id));
   }
   return name;
 }
@@ -126,7 +128,7 @@ int run(const std::string& out, std::uint64_t order) {
   if (!problem) return 1;
   DeviceShape device;
   device.sm_count = 1;
-  const Result<LaunchRecipe> recipe = plan_launch(
+  const Result<LaunchRecipe> recipe = one_launch(
       plan, problem->launch_shapes(), problem->launch_scalars(), problem->param_values(), device);
   if (!recipe) return 1;
   EmulatorOptions options = proof_options(plan, order);

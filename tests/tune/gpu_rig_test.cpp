@@ -52,7 +52,7 @@ TEST_F(GpuRig, TimesVariantsInTurnOverBuffersOfEachProblem) {
       EXPECT_NEAR(*ms, 0.5, 1e-6);  // the fake's 1.5 ms, of three launches
       ASSERT_EQ(cuda_.launches.size(), before + 3);
       EXPECT_EQ(cuda_.launches.back().config.dynamic_smem,
-                static_cast<unsigned>(variants.list[variant].plan.smem_bytes));
+                static_cast<unsigned>(variants.list[variant].plan.main().smem_bytes));
     }
   }
 }

@@ -12,7 +12,7 @@ namespace {
 
 std::string constants_of(const KernelPlan& plan) {
   std::string text;
-  for (const ConfigConstant& constant : plan.constants) {
+  for (const ConfigConstant& constant : plan.main().constants) {
     text += constant.name + "=" + constant.value + ";";
   }
   return text;
@@ -38,7 +38,7 @@ TEST(Variants, EachKernelOnceTheUntunedFirst) {
     EXPECT_TRUE(seen.insert(constants_of(variant.plan)).second);
     const Tuning table = table_of(variant.choose);
     EXPECT_EQ(constants_of(plan(small_spec(), {}, &table).value()), constants_of(variant.plan));
-    EXPECT_LE(variant.plan.smem_bytes, 232448);
+    EXPECT_LE(variant.plan.main().smem_bytes, 232448);
   }
 }
 

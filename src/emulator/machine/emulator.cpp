@@ -139,8 +139,8 @@ Result<void> check_shape(const emulator::Program& program, const LaunchRecipe& r
   return {};
 }
 
-Result<void> place_buffers(const LaunchRecipe& recipe, std::vector<EmulatorBuffer>& buffers,
-                           bool checks, Launch* launch) {
+Result<void> place_buffers(const std::vector<Workspace>& workspaces,
+                           std::vector<EmulatorBuffer>& buffers, bool checks, Launch* launch) {
   for (EmulatorBuffer& b : buffers) {
     u64 elements = 1;
     for (const u64 extent : b.shape) {
@@ -166,7 +166,7 @@ Result<void> place_buffers(const LaunchRecipe& recipe, std::vector<EmulatorBuffe
     }
     launch->buffers.push_back(std::move(g));
   }
-  for (const Workspace& w : recipe.workspaces) {
+  for (const Workspace& w : workspaces) {
     bool given = false;
     for (const auto& other : launch->buffers) given = given || other.name == w.name;
     if (given || w.bytes <= 0) continue;
@@ -302,58 +302,34 @@ void add_stats(EmulatorStats& into, const EmulatorStats& from) {
 
 }  // namespace
 
-Result<EmulatorReport> emulate(const PtxModule& module, const LaunchRecipe& recipe,
-                               std::vector<EmulatorBuffer>& buffers,
-                               const EmulatorOptions& options) {
-  const auto it = module.state().programs.find(recipe.entry);
-  if (it == module.state().programs.end())
-    return bad(fmt::format("the module has no kernel {}", recipe.entry), "entry");
-  const emulator::Program& program = *it->second;
-  if (auto checked = check_shape(program, recipe); !checked) return checked.error();
+namespace {
 
-  EmulatorReport report;
-  std::uint32_t findings_told = 0, warnings_told = 0;
-  report.passed = true;
-  std::vector<std::vector<u8>> initial;
-  if (options.seeds > 1) {
-    for (const EmulatorBuffer& b : buffers) initial.push_back(b.data);
+/// The kernels of a sequence, checked. Errors: kInvalid.
+Result<std::vector<const emulator::Program*>> find_programs(const PtxModule& module,
+                                                            const LaunchSequence& sequence) {
+  std::vector<const emulator::Program*> programs;
+  for (const LaunchRecipe& recipe : sequence.launches) {
+    const auto it = module.state().programs.find(recipe.entry);
+    if (it == module.state().programs.end())
+      return bad(fmt::format("the module has no kernel {}", recipe.entry), "entry");
+    if (auto checked = check_shape(*it->second, recipe); !checked) return checked.error();
+    programs.push_back(it->second.get());
   }
-  for (std::uint32_t run = 0; run < std::max<std::uint32_t>(options.seeds, 1); ++run) {
-    if (run != 0) {
-      for (std::size_t i = 0; i < buffers.size(); ++i)
-        std::memcpy(buffers[i].data.data(), initial[i].data(), initial[i].size());
-    }
-    emulator::Machine machine(program, recipe, options, options.seed + run);
-    Launch launch;
-    launch.own.reserve(buffers.size() + recipe.workspaces.size() + recipe.args.size() + 2);
-    launch.own.push_back(program.global_image);
-    emulator::GlobalBuffer globals;
-    globals.data = launch.own.back().data();
-    globals.bytes = launch.own.back().size();
-    launch.buffers.push_back(std::move(globals));
-    if (auto placed = place_buffers(recipe, buffers, options.checks, &launch); !placed)
-      return placed.error();
-    if (auto encoded = encode_parameters(program, recipe, &launch); !encoded)
-      return encoded.error();
-    machine.parameters = std::move(launch.parameters);
-    machine.buffers = std::move(launch.buffers);
-    const auto begin = std::chrono::steady_clock::now();
-    machine.run();
-    report.seconds +=
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    report.steps += machine.total_steps;
-    report.thread_steps += machine.total_thread_steps;
-    add_stats(report.stats, machine.stats);
-    if (!options.trace_file.empty()) {
-      if (Status written = emulator::write_trace(options.trace_file, machine.trace, program);
-          !written)
-        return written.error();
-    }
+  return programs;
+}
+
+/// Collects the findings of all runs: those of one kind at one line are one, with a count.
+class Findings {
+ public:
+  Findings(std::uint32_t most, EmulatorReport& report) : most_(most), report_(report) {}
+
+  /// Whether one of them fails the run.
+  bool add(std::vector<Finding>& findings) {
     bool failed = false;
-    for (Finding& finding : machine.findings) {
+    for (Finding& finding : findings) {
       failed = failed || !finding.warning;
       bool known = false;
-      for (Finding& other : report.findings) {
+      for (Finding& other : report_.findings) {
         if (other.kind == finding.kind && other.ptx_line == finding.ptx_line &&
             other.warning == finding.warning) {
           other.count += finding.count;
@@ -361,17 +337,90 @@ Result<EmulatorReport> emulate(const PtxModule& module, const LaunchRecipe& reci
           break;
         }
       }
-      std::uint32_t& told = finding.warning ? warnings_told : findings_told;
-      if (known || told >= options.max_findings) continue;
+      std::uint32_t& told = finding.warning ? warnings_told_ : findings_told_;
+      if (known || told >= most_) continue;
       ++told;
-      report.findings.push_back(std::move(finding));
+      report_.findings.push_back(std::move(finding));
     }
-    if (failed) {
-      report.passed = false;
-      break;
+    return failed;
+  }
+
+ private:
+  std::uint32_t most_;
+  EmulatorReport& report_;
+  std::uint32_t findings_told_ = 0, warnings_told_ = 0;
+};
+
+/// Runs one launch over `memory`, which carries what is initialised from launch to launch.
+/// Returns whether it passed.
+Result<bool> run_launch(const emulator::Program& program, const LaunchRecipe& recipe,
+                        const EmulatorOptions& options, u64 seed, Launch* memory,
+                        Findings* findings, EmulatorReport* report) {
+  const std::size_t own = memory->own.size();
+  const std::size_t placed = memory->buffers.size();
+  memory->own.push_back(program.global_image);
+  memory->buffers[0].data = memory->own.back().data();
+  memory->buffers[0].bytes = memory->own.back().size();
+  if (auto encoded = encode_parameters(program, recipe, memory); !encoded) return encoded.error();
+  emulator::Machine machine(program, recipe, options, seed);
+  machine.parameters = std::move(memory->parameters);
+  machine.buffers = std::move(memory->buffers);
+  const auto begin = std::chrono::steady_clock::now();
+  machine.run();
+  report->seconds +=
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  report->steps += machine.total_steps;
+  report->thread_steps += machine.total_thread_steps;
+  add_stats(report->stats, machine.stats);
+  if (!options.trace_file.empty()) {
+    if (Status written = emulator::write_trace(options.trace_file, machine.trace, program);
+        !written)
+      return written.error();
+  }
+  memory->buffers = std::move(machine.buffers);
+  memory->buffers.resize(placed);
+  memory->own.resize(own);
+  return !findings->add(machine.findings);
+}
+
+}  // namespace
+
+Result<EmulatorReport> emulate(const PtxModule& module, const LaunchSequence& sequence,
+                               std::vector<EmulatorBuffer>& buffers,
+                               const EmulatorOptions& options) {
+  const auto programs = find_programs(module, sequence);
+  if (!programs) return programs.error();
+  EmulatorReport report;
+  report.passed = true;
+  Findings findings(options.max_findings, report);
+  std::vector<std::vector<u8>> initial;
+  if (options.seeds > 1) {
+    for (const EmulatorBuffer& b : buffers) initial.push_back(b.data);
+  }
+  for (std::uint32_t run = 0; run < std::max<std::uint32_t>(options.seeds, 1) && report.passed;
+       ++run) {
+    if (run != 0) {
+      for (std::size_t i = 0; i < buffers.size(); ++i)
+        std::memcpy(buffers[i].data.data(), initial[i].data(), initial[i].size());
+    }
+    Launch memory;
+    memory.buffers.emplace_back();  // [0] is the module's variables
+    if (auto placed = place_buffers(sequence.workspaces, buffers, options.checks, &memory); !placed)
+      return placed.error();
+    for (std::size_t i = 0; i < programs->size() && report.passed; ++i) {
+      const auto passed = run_launch(*(*programs)[i], sequence.launches[i], options,
+                                     options.seed + run, &memory, &findings, &report);
+      if (!passed) return passed.error();
+      report.passed = *passed;
     }
   }
   return report;
+}
+
+Result<EmulatorReport> emulate(const PtxModule& module, const LaunchRecipe& recipe,
+                               std::vector<EmulatorBuffer>& buffers,
+                               const EmulatorOptions& options) {
+  return emulate(module, LaunchSequence{{recipe}, {}}, buffers, options);
 }
 
 }  // namespace attnjit

@@ -191,24 +191,26 @@ class Reader {
   }
 };
 
-void read_triple(Reader& reader, const Json& json, const char* name, bool required,
-                 std::array<std::uint32_t, 3>& triple) {
+void read_triple(Reader& reader, const Json& json, const std::string& field, const char* name,
+                 bool required, std::array<std::uint32_t, 3>& triple) {
   std::vector<std::uint32_t> values;
-  reader.list(json, "", name, required, values);
+  reader.list(json, field, name, required, values);
   if (values.empty()) return;
   if (values.size() != 3) {
-    reader.problem(name, "must be [x, y, z]");
+    reader.problem(Reader::join(field, name), "must be [x, y, z]");
     return;
   }
   std::copy(values.begin(), values.end(), triple.begin());
 }
 
 // A recipe with an empty grid means that there is nothing to launch; a file with one is a mistake.
-void check_grid(Reader& reader, const std::array<std::uint32_t, 3>& grid) {
+void check_grid(Reader& reader, const std::string& field,
+                const std::array<std::uint32_t, 3>& grid) {
   constexpr std::array<std::uint32_t, 3> kMost = {0x7fffffff, 65535, 65535};
   for (std::size_t i = 0; i < 3; ++i) {
     if (grid[i] >= 1 && grid[i] <= kMost[i]) continue;
-    reader.problem("grid", fmt::format("{} is {}; allowed: 1 to {}", "xyz"[i], grid[i], kMost[i]));
+    reader.problem(Reader::join(field, "grid"),
+                   fmt::format("{} is {}; allowed: 1 to {}", "xyz"[i], grid[i], kMost[i]));
   }
 }
 
@@ -246,10 +248,11 @@ LaunchBuffer read_buffer(Reader& reader, const std::string& name, const Json& js
   return buffer;
 }
 
-TensorMapDescription read_map(Reader& reader, const std::string& name, const Json& json) {
+TensorMapDescription read_map(Reader& reader, const std::string& launch, const std::string& name,
+                              const Json& json) {
   TensorMapDescription map;
   map.name = name;
-  const std::string field = Reader::join("tensor_maps", name);
+  const std::string field = Reader::join(Reader::join(launch, "tensor_maps"), name);
   if (!reader.object(json, field,
                      {"buffer", "offset", "dtype", "dims", "strides", "box", "element_strides",
                       "swizzle", "oob"})) {
@@ -351,36 +354,32 @@ LaunchArgument read_argument(Reader& reader, const std::string& field, const Jso
   return argument;
 }
 
-/// Every name that an argument, a map or an output refers to must be there.
-void check_references(Reader& reader, const LaunchDocument& document) {
-  const auto has_buffer = [&](const std::string& name) {
-    return std::any_of(document.buffers.begin(), document.buffers.end(),
-                       [&](const LaunchBuffer& buffer) { return buffer.name == name; });
-  };
-  const LaunchRecipe& recipe = document.recipe;
+bool has_buffer(const LaunchDocument& document, const std::string& name) {
+  return std::any_of(document.buffers.begin(), document.buffers.end(),
+                     [&](const LaunchBuffer& buffer) { return buffer.name == name; });
+}
+
+/// Every name that an argument or a map of a launch refers to must be there.
+void check_references(Reader& reader, const std::string& field, const LaunchDocument& document,
+                      const LaunchRecipe& recipe) {
   for (const TensorMapDescription& map : recipe.tensor_maps) {
-    if (!has_buffer(map.buffer)) {
-      reader.problem(fmt::format("tensor_maps.{}.buffer", map.name),
+    if (!has_buffer(document, map.buffer)) {
+      reader.problem(Reader::join(field, fmt::format("tensor_maps.{}.buffer", map.name)),
                      fmt::format("no buffer is named '{}'", map.buffer));
     }
   }
   for (std::size_t i = 0; i < recipe.args.size(); ++i) {
     const auto* pointer = std::get_if<LaunchArgument::Pointer>(&recipe.args[i].value);
-    if (pointer != nullptr && !pointer->buffer.empty() && !has_buffer(pointer->buffer)) {
-      reader.problem(fmt::format("args[{}].ptr", i),
+    if (pointer != nullptr && !pointer->buffer.empty() && !has_buffer(document, pointer->buffer)) {
+      reader.problem(Reader::join(field, fmt::format("args[{}].ptr", i)),
                      fmt::format("no buffer is named '{}'", pointer->buffer));
     }
     const auto* named = std::get_if<LaunchArgument::TensorMap>(&recipe.args[i].value);
     if (named != nullptr &&
         std::none_of(recipe.tensor_maps.begin(), recipe.tensor_maps.end(),
                      [&](const TensorMapDescription& map) { return map.name == named->name; })) {
-      reader.problem(fmt::format("args[{}].tensor_map", i),
+      reader.problem(Reader::join(field, fmt::format("args[{}].tensor_map", i)),
                      fmt::format("no tensor map is named '{}'", named->name));
-    }
-  }
-  for (const auto& [name, file] : document.out) {
-    if (!has_buffer(name)) {
-      reader.problem(Reader::join("out", name), fmt::format("no buffer is named '{}'", name));
     }
   }
 }
@@ -396,19 +395,59 @@ void find_duplicates(Reader& reader, const spec::JsonValue& value, const std::st
   }
 }
 
-void read(Reader& reader, const Json& json, LaunchDocument& document) {
-  if (!reader.object(json, "",
-                     {"entry", "grid", "block", "cluster", "dynamic_smem", "seed", "max_steps",
-                      "buffers", "tensor_maps", "args", "out"})) {
+/// One launch: `field` is empty where it is the file's only one, whose fields are the file's.
+LaunchRecipe read_launch(Reader& reader, const std::string& field, const Json& json) {
+  LaunchRecipe recipe;
+  reader.text(json, field, "entry", recipe.entry);
+  read_triple(reader, json, field, "grid", true, recipe.grid);
+  check_grid(reader, field, recipe.grid);
+  read_triple(reader, json, field, "block", true, recipe.block);
+  read_triple(reader, json, field, "cluster", false, recipe.cluster);
+  reader.optional_integer(json, field, "dynamic_smem", recipe.dynamic_smem);
+  if (json.contains("tensor_maps") &&
+      reader.object(json["tensor_maps"], Reader::join(field, "tensor_maps"), {})) {
+    for (const auto& item : json["tensor_maps"].items()) {
+      recipe.tensor_maps.push_back(read_map(reader, field, item.key(), item.value()));
+    }
+  }
+  if (json.contains("args")) {
+    const Json& args = json["args"];
+    const std::string own = Reader::join(field, "args");
+    if (!args.is_array() || args.size() > kMaxItems) {
+      reader.problem(own, fmt::format("must be an array of at most {}", kMaxItems));
+    } else {
+      for (std::size_t i = 0; i < args.size(); ++i) {
+        recipe.args.push_back(read_argument(reader, fmt::format("{}[{}]", own, i), args[i]));
+      }
+    }
+  }
+  return recipe;
+}
+
+void read_launches(Reader& reader, const Json& json, LaunchDocument& document) {
+  if (!json.is_array() || json.empty() || json.size() > kMaxItems) {
+    reader.problem("launches", fmt::format("must be an array of 1 to {}", kMaxItems));
     return;
   }
-  LaunchRecipe& recipe = document.recipe;
-  reader.text(json, "", "entry", recipe.entry);
-  read_triple(reader, json, "grid", true, recipe.grid);
-  check_grid(reader, recipe.grid);
-  read_triple(reader, json, "block", true, recipe.block);
-  read_triple(reader, json, "cluster", false, recipe.cluster);
-  reader.optional_integer(json, "", "dynamic_smem", recipe.dynamic_smem);
+  for (std::size_t i = 0; i < json.size(); ++i) {
+    const std::string field = fmt::format("launches[{}]", i);
+    if (!reader.object(
+            json[i], field,
+            {"entry", "grid", "block", "cluster", "dynamic_smem", "tensor_maps", "args"})) {
+      continue;
+    }
+    document.sequence.launches.push_back(read_launch(reader, field, json[i]));
+  }
+}
+
+void read(Reader& reader, const Json& json, LaunchDocument& document) {
+  const bool several = json.is_object() && json.contains("launches");
+  if (several ? !reader.object(json, "", {"launches", "seed", "max_steps", "buffers", "out"})
+              : !reader.object(json, "",
+                               {"entry", "grid", "block", "cluster", "dynamic_smem", "seed",
+                                "max_steps", "buffers", "tensor_maps", "args", "out"})) {
+    return;
+  }
   reader.optional_integer(json, "", "seed", document.seed);
   reader.optional_integer(json, "", "max_steps", document.max_steps);
   if (document.max_steps < 0) reader.problem("max_steps", "must not be negative");
@@ -417,20 +456,10 @@ void read(Reader& reader, const Json& json, LaunchDocument& document) {
       document.buffers.push_back(read_buffer(reader, item.key(), item.value()));
     }
   }
-  if (json.contains("tensor_maps") && reader.object(json["tensor_maps"], "tensor_maps", {})) {
-    for (const auto& item : json["tensor_maps"].items()) {
-      recipe.tensor_maps.push_back(read_map(reader, item.key(), item.value()));
-    }
-  }
-  if (json.contains("args")) {
-    const Json& args = json["args"];
-    if (!args.is_array() || args.size() > kMaxItems) {
-      reader.problem("args", fmt::format("must be an array of at most {}", kMaxItems));
-    } else {
-      for (std::size_t i = 0; i < args.size(); ++i) {
-        recipe.args.push_back(read_argument(reader, fmt::format("args[{}]", i), args[i]));
-      }
-    }
+  if (several) {
+    read_launches(reader, json["launches"], document);
+  } else {
+    document.sequence.launches.push_back(read_launch(reader, "", json));
   }
   if (json.contains("out") && reader.object(json["out"], "out", {})) {
     for (const auto& item : json["out"].items()) {
@@ -441,36 +470,65 @@ void read(Reader& reader, const Json& json, LaunchDocument& document) {
       }
     }
   }
-  check_references(reader, document);
+  const std::vector<LaunchRecipe>& launches = document.sequence.launches;
+  for (std::size_t i = 0; i < launches.size(); ++i) {
+    check_references(reader, several ? fmt::format("launches[{}]", i) : std::string(), document,
+                     launches[i]);
+  }
+  for (const auto& [name, file] : document.out) {
+    if (!has_buffer(document, name)) {
+      reader.problem(Reader::join("out", name), fmt::format("no buffer is named '{}'", name));
+    }
+  }
 }
 
-}  // namespace
-
-std::string launch_to_json(const LaunchDocument& document) {
-  const LaunchRecipe& recipe = document.recipe;
-  OrderedJson json;
+void add_head(const LaunchRecipe& recipe, OrderedJson& json) {
   json["entry"] = recipe.entry;
   json["grid"] = recipe.grid;
   json["block"] = recipe.block;
   json["cluster"] = recipe.cluster;
   json["dynamic_smem"] = recipe.dynamic_smem;
-  json["seed"] = document.seed;
-  if (document.max_steps > 0) json["max_steps"] = document.max_steps;
-  OrderedJson buffers = OrderedJson::object();
-  for (const LaunchBuffer& buffer : document.buffers) buffers[buffer.name] = to_json(buffer);
-  for (const Workspace& workspace : recipe.workspaces) {
-    if (buffers.contains(workspace.name)) continue;
-    LaunchBuffer buffer{workspace.name, Dtype::kU8, {}, {workspace.bytes}, std::nullopt};
-    if (workspace.zeroed) buffer.fill = 0;
-    buffers[workspace.name] = to_json(buffer);
-  }
-  json["buffers"] = std::move(buffers);
+}
+
+void add_arguments(const LaunchRecipe& recipe, OrderedJson& json) {
   OrderedJson maps = OrderedJson::object();
   for (const TensorMapDescription& map : recipe.tensor_maps) maps[map.name] = to_json(map);
   json["tensor_maps"] = std::move(maps);
   OrderedJson args = OrderedJson::array();
   for (const LaunchArgument& argument : recipe.args) args.push_back(to_json(argument));
   json["args"] = std::move(args);
+}
+
+}  // namespace
+
+std::string launch_to_json(const LaunchDocument& document) {
+  const std::vector<LaunchRecipe>& launches = document.sequence.launches;
+  const bool one = launches.size() == 1;
+  OrderedJson json;
+  if (one) add_head(launches.front(), json);
+  json["seed"] = document.seed;
+  if (document.max_steps > 0) json["max_steps"] = document.max_steps;
+  OrderedJson buffers = OrderedJson::object();
+  for (const LaunchBuffer& buffer : document.buffers) buffers[buffer.name] = to_json(buffer);
+  for (const Workspace& workspace : document.sequence.workspaces) {
+    if (buffers.contains(workspace.name)) continue;
+    LaunchBuffer buffer{workspace.name, Dtype::kU8, {}, {workspace.bytes}, std::nullopt};
+    if (workspace.zeroed) buffer.fill = 0;
+    buffers[workspace.name] = to_json(buffer);
+  }
+  json["buffers"] = std::move(buffers);
+  if (one) {
+    add_arguments(launches.front(), json);
+  } else {
+    OrderedJson list = OrderedJson::array();
+    for (const LaunchRecipe& recipe : launches) {
+      OrderedJson launch;
+      add_head(recipe, launch);
+      add_arguments(recipe, launch);
+      list.push_back(std::move(launch));
+    }
+    json["launches"] = std::move(list);
+  }
   OrderedJson out = OrderedJson::object();
   for (const auto& [name, file] : document.out) out[name] = file;
   json["out"] = std::move(out);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// LAUNCH.json: a LaunchRecipe with its buffers as a text file, for `attnjit generate -o` and
-// `attnjit emulate`.
+// LAUNCH.json: the launches of a plan with their buffers as a text file, for `attnjit generate -o`
+// and `attnjit emulate`.
 //
 // The format is docs/emulator.md's; paths are relative to the file. Thread rules: pure functions.
 #pragma once
@@ -29,7 +29,7 @@ struct LaunchBuffer {
 
 /// A launch as a file holds it.
 struct LaunchDocument {
-  LaunchRecipe recipe;  ///< its workspaces are among the buffers of the file
+  LaunchSequence sequence;  ///< its workspaces are among the buffers of the file
   std::vector<LaunchBuffer> buffers;
   std::map<std::string, std::string> out;  ///< buffer name to the .npy file that it is written to
   std::uint64_t seed = 0;

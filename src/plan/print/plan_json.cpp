@@ -8,61 +8,16 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "base/architectures.h"
 #include "plan/print/kernel_json.h"
+#include "plan/print/plan_document.h"
 #include "plan/reference/reference_json.h"
 
 namespace attnjit {
 
 using Json = nlohmann::ordered_json;
 
-std::string_view to_string(ConfigKind kind) {
-  switch (kind) {
-    case ConfigKind::kAuto:
-      return "auto";
-    case ConfigKind::kFa4:
-      return "fa4";
-    case ConfigKind::kMla:
-      return "mla";
-    case ConfigKind::kDepth512:
-      return "depth512";
-    case ConfigKind::kSm90:
-      return "sm90";
-  }
-  return "auto";
-}
-
-std::optional<ConfigKind> config_kind_from_string(std::string_view name) {
-  for (ConfigKind kind : {ConfigKind::kAuto, ConfigKind::kFa4, ConfigKind::kMla,
-                          ConfigKind::kDepth512, ConfigKind::kSm90}) {
-    if (to_string(kind) == name) return kind;
-  }
-  return std::nullopt;
-}
-
-ConfigKind resolve_config_kind(ConfigKind kind, const AttentionSpec& spec,
-                               const PlanOptions& options) {
-  if (kind != ConfigKind::kAuto) return kind;
-  if (spec.arch == Arch::kSm90a) return ConfigKind::kSm90;
-  if (options.num_qo) return ConfigKind::kFa4;
-  if (spec.mla != Mla::kNone) return ConfigKind::kMla;
-  if (spec.qk_depth == 256 || spec.qk_depth == 512) return ConfigKind::kDepth512;
-  return ConfigKind::kFa4;
-}
-
 namespace {
-
-// SMs of the full chip where the query names none.
-std::int64_t default_sm_count(Arch arch) {
-  switch (arch) {
-    case Arch::kSm90a:
-      return 132;
-    case Arch::kSm100a:
-      return 148;
-    case Arch::kSm103a:
-      return 160;
-  }
-  return 148;
-}
 
 Result<std::uint32_t> in_range(std::int64_t value, std::int64_t least, std::int64_t most,
                                const char* name) {
@@ -82,7 +37,7 @@ Result<std::optional<ResolvedQuery>> resolve_query(const LaunchQuery& query,
   const auto batch = in_range(query.batch.value_or(1), 1, kMost, "batch");
   if (!batch) return batch.error();
   const auto sms =
-      in_range(query.sm_count.value_or(default_sm_count(spec.arch)), 1, 1 << 20, "sm_count");
+      in_range(query.sm_count.value_or(traits_of(spec.arch).sm_count), 1, 1 << 20, "sm_count");
   if (!sms) return sms.error();
   if (!query.max_prompt_len) return std::optional<ResolvedQuery>();
   resolved.max_prompt_len = *prompt;
@@ -115,8 +70,9 @@ Json sm90_to_json(const KernelPlan& plan) {
 
 }  // namespace
 
-Result<std::string> plan_to_json(const AttentionSpec& spec, const PlanOptions& options,
-                                 ConfigKind kind, const LaunchQuery& query, const Tuning* tuning) {
+Result<PlanDocument> plan_document(const AttentionSpec& spec, const PlanOptions& options,
+                                   ConfigKind kind, const LaunchQuery& query,
+                                   const Tuning* tuning) {
   Result<KernelPlan> planned = plan(spec, options, tuning);
   if (!planned) return planned.error();
   const Result<std::optional<ResolvedQuery>> asked = resolve_query(query, spec);
@@ -131,7 +87,14 @@ Result<std::string> plan_to_json(const AttentionSpec& spec, const PlanOptions& o
   }
   json["arch"] = std::string(to_string(spec.arch));
   json["kernel"] = kernel_to_json(*planned);
-  return json.dump(2, ' ', false, Json::error_handler_t::replace);
+  return PlanDocument{*std::move(planned), std::move(json)};
+}
+
+Result<std::string> plan_to_json(const AttentionSpec& spec, const PlanOptions& options,
+                                 ConfigKind kind, const LaunchQuery& query, const Tuning* tuning) {
+  const Result<PlanDocument> document = plan_document(spec, options, kind, query, tuning);
+  if (!document) return document.error();
+  return document->json.dump(2, ' ', false, Json::error_handler_t::replace);
 }
 
 }  // namespace attnjit

@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "plan/print/memory_map_text.h"
+#include "plan/print/plan_document.h"
+#include "plan/sm100/sm100_plan.h"
 
 namespace attnjit {
 namespace {
@@ -173,36 +175,40 @@ std::string launch(const Json& plan) {
   return text.empty() ? text : heading("Launch") + text;
 }
 
-// One cell a stage, so that the ring is seen.
-void add_cells(std::vector<MapCell>& cells, const Json& region, std::int64_t parts,
+// One cell per stage, so that the ring is seen.
+void add_cells(std::vector<MapCell>& cells, const Sm100SmemRegion& region, std::int64_t parts,
                const std::string& label) {
-  const std::int64_t begin = region["begin"];
-  const std::int64_t size = region["size"];
-  if (parts < 1 || size % parts != 0) parts = 1;
+  if (parts < 1 || region.size % parts != 0) parts = 1;
   for (std::int64_t i = 0; i < parts; ++i) {
-    cells.push_back({parts == 1 ? label : fmt::format("{}{}", label, i), begin + size / parts * i,
-                     size / parts});
+    cells.push_back({parts == 1 ? label : fmt::format("{}{}", label, i),
+                     region.begin + region.size / parts * i, region.size / parts});
   }
 }
 
-std::vector<MapCell> smem_cells(const Json& variant) {
+std::vector<MapCell> smem_cells(const Sm100Variant& variant) {
   std::vector<MapCell> cells;
-  for (const Json& region : variant["smem_map"]) {
-    const std::string name = region["name"];
-    if (name == "Q") {
-      add_cells(cells, region, variant["num_qo"], "Q");
-    } else if (name == "Q rope") {
-      add_cells(cells, region, 1, "Qr");
-    } else if (name == "KV ring") {
-      add_cells(cells, region, variant["num_kv_stages"], "KV");
-    } else if (name == "K ring") {
-      add_cells(cells, region, variant["num_kv_stages"], "K");
-    } else if (name == "V ring") {
-      add_cells(cells, region, variant["num_kv_stages"], "V");
-    } else if (name == "K rope") {
-      add_cells(cells, region, variant["num_rope_buffers"], "Kr");
-    } else {
-      add_cells(cells, region, 1, name);
+  for (const Sm100SmemRegion& region : variant.smem) {
+    switch (region.region) {
+      case Sm100Region::kQ:
+        add_cells(cells, region, variant.num_qo, "Q");
+        break;
+      case Sm100Region::kQRope:
+        add_cells(cells, region, 1, "Qr");
+        break;
+      case Sm100Region::kKvRing:
+        add_cells(cells, region, variant.num_kv_stages, "KV");
+        break;
+      case Sm100Region::kKRing:
+        add_cells(cells, region, variant.num_kv_stages, "K");
+        break;
+      case Sm100Region::kVRing:
+        add_cells(cells, region, variant.num_kv_stages, "V");
+        break;
+      case Sm100Region::kKRope:
+        add_cells(cells, region, variant.num_rope_buffers, "Kr");
+        break;
+      default:
+        add_cells(cells, region, 1, std::string(to_string(region.region)));
     }
   }
   return cells;
@@ -254,7 +260,7 @@ std::string barrier_table(const Json& barriers) {
       kIndent, "      ");
 }
 
-std::string variant_maps(const Json& variant) {
+std::string variant_maps(const Sm100Variant& body, const Json& variant) {
   constexpr std::int64_t kSmem = 232448;
   constexpr std::int64_t kTmem = 512;
   const std::int64_t queries = variant["num_qo"];
@@ -266,7 +272,7 @@ std::string variant_maps(const Json& variant) {
                           kTmemWidth, kIndent);
   text += fmt::format("\n{}Shared memory: {} of {} bytes, {}\n", kIndent,
                       variant["smem_bytes"].get<std::int64_t>(), kSmem, smem_scale(kSmem));
-  text += draw_memory_map(smem_cells(variant), cells_of(variant["smem_overlays"]), kSmem, kBarWidth,
+  text += draw_memory_map(smem_cells(body), cells_of(variant["smem_overlays"]), kSmem, kBarWidth,
                           kIndent);
   for (const Json& overlay : variant["smem_overlays"]) {
     text += wrapped(fmt::format("{} ({} bytes): once {}", shown(overlay["name"]),
@@ -315,14 +321,17 @@ std::string roles(const Json& kernel) {
 
 Result<std::string> plan_to_text(const AttentionSpec& spec, const PlanOptions& options,
                                  ConfigKind kind, const LaunchQuery& query, const Tuning* tuning) {
-  const Result<std::string> json = plan_to_json(spec, options, kind, query, tuning);
-  if (!json) return json.error();
-  const Json plan = Json::parse(*json);
+  const Result<PlanDocument> document = plan_document(spec, options, kind, query, tuning);
+  if (!document) return document.error();
+  const Json& plan = document->json;
   const Json& kernel = plan["kernel"];
   std::string text =
       head(spec, plan) + fields(plan) + deviations(kernel) + waivers(kernel) + launch(plan);
-  if (kernel.contains("variants")) {
-    for (const Json& variant : kernel["variants"]) text += variant_maps(variant);
+  if (document->plan.sm100 != nullptr) {
+    const std::vector<Sm100Variant>& bodies = document->plan.sm100->variants;
+    for (std::size_t i = 0; i < bodies.size(); ++i) {
+      text += variant_maps(bodies[i], kernel["variants"][i]);
+    }
   } else {
     text += plain_maps(kernel);
   }

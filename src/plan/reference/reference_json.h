@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 
-#include "plan/print/plan_json.h"
+#include "plan/reference/config_kind.h"
 #include "plan/reference/depth512_config.h"
 #include "plan/reference/fa4_config.h"
 #include "plan/reference/mla_config.h"

@@ -8,96 +8,125 @@
 #include <string_view>
 #include <utility>
 
-#include "plan/kernel_parameters.h"
+#include "plan/forward_support.h"
+#include "plan/signature.h"
 #include "plan/sm100/sm100_plan.h"
 
 namespace attnjit {
 namespace {
 
-using Names = std::pair<std::string_view, std::string_view>;
-
 // Regions of shared memory and the Config members that hold where they begin; 0 where there is
 // none. The ring's lie elsewhere in the body with one query tile, which has more stages.
-constexpr std::array<Names, 5> kRegions{{
-    {"Q", "kQOffset"},
-    {"correction", "kCorrectionOffset"},
-    {"barriers", "kBarrierOffset"},
-    {"tmem address", "kTmemAddressOffset"},
-    {"work", "kWorkOffset"},
+struct RegionConstant {
+  Sm100Region region;
+  const char* name;
+};
+constexpr std::array<RegionConstant, 5> kRegions{{
+    {Sm100Region::kQ, "kQOffset"},
+    {Sm100Region::kCorrection, "kCorrectionOffset"},
+    {Sm100Region::kBarriers, "kBarrierOffset"},
+    {Sm100Region::kTmemAddress, "kTmemAddressOffset"},
+    {Sm100Region::kWork, "kWorkOffset"},
 }};
-constexpr std::array<Names, 3> kRingRegions{{
-    {"K ring", "kKOffset"},
-    {"V ring", "kVOffset"},
-    {"K rope", "kKRopeOffset"},
-}};
-
-// The first barriers of groups that the template addresses by index.
-constexpr std::array<Names, 12> kBarriers{{
-    {"S0_cons[0]", "kBarSCons"},
-    {"C0_prod", "kBarC"},
-    {"S0_prod", "kBarSProd"},
-    {"Q0_prod", "kBarQProd"},
-    {"Q0_cons", "kBarQCons"},
-    {"K_prod", "kBarKProd"},
-    {"K_cons", "kBarKCons"},
-    {"V_prod", "kBarVProd"},
-    {"V_cons", "kBarVCons"},
-    {"O0_prod", "kBarOProd"},
-    {"O0_staged", "kBarOStaged"},
-    {"tail_prod", "kBarVTail"},
+constexpr std::array<RegionConstant, 3> kRingRegions{{
+    {Sm100Region::kKRing, "kKOffset"},
+    {Sm100Region::kVRing, "kVOffset"},
+    {Sm100Region::kKRope, "kKRopeOffset"},
 }};
 
-std::string unsupported_reason(const AttentionSpec& spec, const PlanOptions& options,
-                               const Sm100Plan& sm100) {
-  const auto missing = [&](std::string_view what) {
-    return fmt::format("the {} template has no {} yet", to_string(spec.arch), what);
-  };
-  if (sm100.reference == "depth512") return missing("depths 256 and 512 (qk_depth)");
-  if (std::string reason = why_no_forward(spec); !reason.empty()) return reason;
-  if (options.pair_cta.value_or(false)) return missing("pairs of CTAs (pair_cta)");
-  if (options.swizzle_bytes.value_or(128) != 128) {
-    return missing(fmt::format("swizzle of {} bytes (swizzle_bytes)", *options.swizzle_bytes));
-  }
-  return why_no_parameters(spec);
-}
+// The groups of barriers that the template addresses by the index of their first.
+struct BarrierConstant {
+  Sm100Barrier group;
+  const char* name;
+};
+constexpr std::array<BarrierConstant, 12> kBarriers{{
+    {Sm100Barrier::kSCons, "kBarSCons"},
+    {Sm100Barrier::kCProd, "kBarC"},
+    {Sm100Barrier::kSProd, "kBarSProd"},
+    {Sm100Barrier::kQProd, "kBarQProd"},
+    {Sm100Barrier::kQCons, "kBarQCons"},
+    {Sm100Barrier::kKProd, "kBarKProd"},
+    {Sm100Barrier::kKCons, "kBarKCons"},
+    {Sm100Barrier::kVProd, "kBarVProd"},
+    {Sm100Barrier::kVCons, "kBarVCons"},
+    {Sm100Barrier::kOProd, "kBarOProd"},
+    {Sm100Barrier::kOStaged, "kBarOStaged"},
+    {Sm100Barrier::kVTail, "kBarVTail"},
+}};
+
+struct TmemConstant {
+  Sm100TmemRegion region;
+  const char* name;
+};
+constexpr std::array<TmemConstant, 4> kTmemRegions{{
+    {Sm100TmemRegion::kS0, "kTmemS0"},
+    {Sm100TmemRegion::kS1, "kTmemS1"},
+    {Sm100TmemRegion::kO0, "kTmemO0"},
+    {Sm100TmemRegion::kO1, "kTmemO1"},
+}};
+
+struct RoleConstant {
+  Sm100Role::Id role;
+  const char* name;
+};
+constexpr std::array<RoleConstant, 3> kRoles{{
+    {Sm100Role::Id::kSoftmax0, "kSoftmaxRegisters"},
+    {Sm100Role::Id::kCorrection, "kCorrectionRegisters"},
+    {Sm100Role::Id::kMma, "kOtherRegisters"},
+}};
 
 class Constants {
  public:
-  explicit Constants(KernelPlan& plan) : plan_(plan) {}
+  explicit Constants(std::vector<ConfigConstant>& list) : list_(list) {}
   void add(std::string name, std::int64_t value) {
-    plan_.constants.push_back({"int", std::move(name), std::to_string(value)});
+    list_.push_back({"int", std::move(name), std::to_string(value)});
   }
   void add_list(const std::string& name, std::size_t size, const std::string& values) {
-    plan_.constants.push_back(
-        {"int", fmt::format("{}[{}]", name, size), fmt::format("{{{}}}", values)});
+    list_.push_back({"int", fmt::format("{}[{}]", name, size), fmt::format("{{{}}}", values)});
   }
   void add_bool(std::string name, bool value) {
-    plan_.constants.push_back({"bool", std::move(name), value ? "true" : "false"});
+    list_.push_back({"bool", std::move(name), value ? "true" : "false"});
   }
   void add_float(std::string name, double value) {
-    plan_.constants.push_back(
-        {"float", std::move(name), fmt::format("{:a}f", static_cast<float>(value))});
+    list_.push_back({"float", std::move(name), fmt::format("{:a}f", static_cast<float>(value))});
   }
 
  private:
-  KernelPlan& plan_;
+  std::vector<ConfigConstant>& list_;
 };
 
-// Where a barrier, or the first of its group, stands; -1, which is no barrier, where there is none.
-std::int64_t barrier_index(const Sm100Variant& body, std::string_view name) {
+// What stands in for K's and V's where the two share a ring.
+Sm100Barrier fused(Sm100Barrier group) {
+  switch (group) {
+    case Sm100Barrier::kKProd:
+    case Sm100Barrier::kVProd:
+      return Sm100Barrier::kKvProd;
+    case Sm100Barrier::kKCons:
+    case Sm100Barrier::kVCons:
+      return Sm100Barrier::kKvCons;
+    default:
+      return group;
+  }
+}
+
+Sm100Region fused(Sm100Region region) {
+  const bool ring = region == Sm100Region::kKRing || region == Sm100Region::kVRing;
+  return ring ? Sm100Region::kKvRing : region;
+}
+
+// Where the first barrier of a group stands; -1, which is no barrier, where there is none.
+std::int64_t barrier_index(const Sm100Variant& body, Sm100Barrier group) {
+  if (body.use_fused_kv) group = fused(group);
   const auto found =
-      std::find_if(body.barriers.begin(), body.barriers.end(), [&](const BarrierPlan& barrier) {
-        return barrier.name == name || barrier.name == fmt::format("{}[0]", name);
-      });
+      std::find_if(body.barriers.begin(), body.barriers.end(),
+                   [&](const Sm100BarrierPlan& barrier) { return barrier.group == group; });
   return found == body.barriers.end() ? -1 : found - body.barriers.begin();
 }
 
-std::int64_t region_begin(const Sm100Variant& body, std::string_view region) {
-  const std::string_view name = body.use_fused_kv && (region == "K ring" || region == "V ring")
-                                    ? std::string_view("KV ring")
-                                    : region;
+std::int64_t region_begin(const Sm100Variant& body, Sm100Region region) {
+  if (body.use_fused_kv) region = fused(region);
   const auto found = std::find_if(body.smem.begin(), body.smem.end(),
-                                  [&](const Sm100SmemRegion& r) { return r.name == name; });
+                                  [&](const Sm100SmemRegion& r) { return r.region == region; });
   return found == body.smem.end() ? 0 : found->begin;
 }
 
@@ -116,26 +145,23 @@ void add_body(const Sm100Variant& body, Constants& constants) {
   constants.add("kKStageBytes", body.k_stage_bytes);
   constants.add("kVStageBytes", body.use_fused_kv ? body.k_stage_bytes : body.v_stage_bytes);
   for (const auto& [region, constant] : kRegions) {
-    constants.add(std::string(constant), region_begin(body, region));
+    constants.add(constant, region_begin(body, region));
   }
-  for (const auto& [barrier, constant] : kBarriers) {
-    const bool in_ring = barrier.starts_with("K_") || barrier.starts_with("V_");
-    const std::string name = body.use_fused_kv && in_ring ? fmt::format("KV{}", barrier.substr(1))
-                                                          : std::string(barrier);
-    constants.add(std::string(constant), barrier_index(body, name));
+  for (const auto& [group, constant] : kBarriers) {
+    constants.add(constant, barrier_index(body, group));
   }
   std::string arrivals;
-  for (const BarrierPlan& barrier : body.barriers) {
+  for (const Sm100BarrierPlan& barrier : body.barriers) {
     arrivals += fmt::format("{}{}", arrivals.empty() ? "" : ", ", barrier.arrivals);
   }
   constants.add("kBarriers", static_cast<std::int64_t>(body.barriers.size()));
   constants.add_list("kArrivals", body.barriers.size(), arrivals);
 }
 
-void add_constants(const Sm100Plan& sm100, KernelPlan& plan) {
-  const AttentionSpec& spec = plan.spec;
+std::vector<ConfigConstant> constants_of(const AttentionSpec& spec, const Sm100Plan& sm100) {
+  std::vector<ConfigConstant> list;
   const Sm100Variant& variant = sm100.variants.front();
-  Constants constants(plan);
+  Constants constants(list);
   constants.add_bool("kBf16", spec.qkv_dtype == Dtype::kBf16);
   constants.add_bool("kOutputBf16", spec.output_dtype.value_or(spec.qkv_dtype) == Dtype::kBf16);
   constants.add("kQkDepth", spec.qk_depth);
@@ -157,36 +183,125 @@ void add_constants(const Sm100Plan& sm100, KernelPlan& plan) {
   add_body(variant, constants);
   add_rings(variant, "", constants);
   if (sm100.can_switch_to_1q) add_rings(sm100.variants.back(), "1Q", constants);
-  for (const MemoryRange& range : variant.tmem) constants.add("kTmem" + range.name, range.begin);
+  for (const auto& [region, constant] : kTmemRegions) {
+    for (const Sm100TmemRange& range : variant.tmem) {
+      if (range.region == region) constants.add(constant, range.begin);
+    }
+  }
   constants.add("kTmemColumns", variant.tmem_allocated);
-  for (const Sm100Role& role : sm100.roles) {
-    if (role.name == "softmax 0") constants.add("kSoftmaxRegisters", role.registers);
-    if (role.name == "correction") constants.add("kCorrectionRegisters", role.registers);
-    if (role.name == "mma") constants.add("kOtherRegisters", role.registers);
+  for (const auto& [id, constant] : kRoles) {
+    for (const Sm100Role& role : sm100.roles) {
+      if (role.id == id) constants.add(constant, role.registers);
+    }
   }
   constants.add("kExp2FmaPairs", sm100.exp2_fma_pairs);
   constants.add_float("kRescaleThreshold", sm100.rescale_threshold);
   constants.add("kSmemBytes", sm100.smem_bytes);
-  add_user_constants(spec, plan);
+  add_user_constants(spec, list);
+  return list;
+}
+
+std::vector<LaunchNumber> numbers_of(const AttentionSpec& spec, const Sm100Plan& sm100) {
+  using enum LaunchNumber;
+  std::vector<LaunchNumber> numbers{kNumQHeads, kTotalTiles};
+  if (spec.ragged) {
+    numbers.insert(numbers.end(), {kBatch, kTotalQ});
+  } else {
+    numbers.insert(numbers.end(), {kQLen, kMTiles, kTotalHeads, kSectionHeads});
+  }
+  if (spec.page_size > 0) numbers.push_back(kMaxPages);
+  if (spec.page_size == 0 && !spec.ragged) numbers.push_back(kKvLen);
+  if (sm100.can_switch_to_1q) numbers.push_back(kOneQuery);
+  return numbers;
+}
+
+template <class Enum, std::size_t kSize>
+std::string_view name_in(const std::array<std::string_view, kSize>& names, Enum value) {
+  return names.at(static_cast<std::size_t>(value));
 }
 
 }  // namespace
 
-void fill_sm100_kernel(const Sm100Plan& sm100, KernelPlan& plan) {
-  plan.reason = unsupported_reason(plan.spec, plan.spec.options(), sm100);
-  plan.supported = plan.reason.empty();
-  if (!plan.supported) return;
-  add_constants(sm100, plan);
-  std::vector<std::string> integers{"num_q_heads", "total_tiles"};
-  if (plan.spec->ragged) {
-    integers.insert(integers.end(), {"batch", "total_q"});
-  } else {
-    integers.insert(integers.end(), {"q_len", "m_tiles", "total_heads", "section_heads"});
+std::string_view to_string(Sm100Role::Id id) {
+  static constexpr std::array<std::string_view, 8> kNames{
+      "softmax", "softmax 0", "softmax 1", "correction", "mma", "load", "store", "spare"};
+  return name_in(kNames, id);
+}
+
+std::string_view to_string(Sm100Region region) {
+  static constexpr std::array<std::string_view, 15> kNames{"Q",
+                                                           "Q rope",
+                                                           "O beside Q",
+                                                           "P",
+                                                           "KV ring",
+                                                           "K ring",
+                                                           "V ring",
+                                                           "K rope",
+                                                           "O beyond the ring",
+                                                           "q_scale",
+                                                           "k_scale",
+                                                           "correction",
+                                                           "tmem address",
+                                                           "work",
+                                                           "barriers"};
+  return name_in(kNames, region);
+}
+
+std::string_view to_string(Sm100TmemRegion region) {
+  static constexpr std::array<std::string_view, 9> kNames{"S0",   "S1",   "O0",     "O1",   "O",
+                                                          "O_lo", "O_hi", "S_even", "S_odd"};
+  return name_in(kNames, region);
+}
+
+std::string_view to_string(MapAxis axis) {
+  static constexpr std::array<std::string_view, 8> kNames{"depth", "group",    "head", "kv_head",
+                                                          "row",   "page_row", "page", "batch"};
+  return name_in(kNames, axis);
+}
+
+std::string sm100_unsupported_reason(const ResolvedSpec& resolved, const Sm100Plan& sm100) {
+  const AttentionSpec& spec = *resolved;
+  const PlanOptions& options = resolved.options();
+  const auto missing = [&](std::string_view what) {
+    return fmt::format("the {} template has no {} yet", to_string(spec.arch), what);
+  };
+  if (sm100.reference == ConfigKind::kDepth512) return missing("depths 256 and 512 (qk_depth)");
+  if (std::string reason = unsupported_everywhere(spec); !reason.empty()) return reason;
+  if (options.pair_cta.value_or(false)) return missing("pairs of CTAs (pair_cta)");
+  if (options.swizzle_bytes.value_or(128) != 128) {
+    return missing(fmt::format("swizzle of {} bytes (swizzle_bytes)", *options.swizzle_bytes));
   }
-  if (plan.spec->page_size > 0) integers.emplace_back("max_pages");
-  if (plan.spec->page_size == 0 && !plan.spec->ragged) integers.emplace_back("kv_len");
-  if (sm100.can_switch_to_1q) integers.emplace_back("one_query");
-  add_forward_parameters(plan.spec, integers, plan);
+  return why_no_parameters(spec);
+}
+
+Status fill_from_sm100(const Sm100Plan& sm100, KernelPlan& plan) {
+  const Sm100Variant& variant = sm100.variants.front();
+  PlannedKernel& kernel = plan.main();
+  kernel.entry = "attnjit_forward";
+  kernel.kernel_header = "sm100/forward.cuh";
+  kernel.threads = sm100.threads;
+  kernel.cluster = sm100.cluster;
+  kernel.smem_bytes = sm100.smem_bytes;
+  kernel.launch_registers = sm100.launch_registers;
+  for (const Sm100SmemRegion& region : variant.smem) {
+    kernel.smem_map.push_back({std::string(to_string(region.region)), region.begin, region.size});
+  }
+  for (const Sm100TmemRange& range : variant.tmem) {
+    kernel.tmem_map.push_back({std::string(to_string(range.region)), range.begin, range.size});
+  }
+  for (const Sm100BarrierPlan& barrier : variant.barriers) {
+    kernel.barriers.push_back({barrier.name, barrier.arrivals});
+  }
+  plan.deviations = sm100.deviations;
+  plan.waivers = {
+      {"in-order-mma",
+       "S of a KV tile takes the columns of the P that the product issued before it reads "
+       "(templates/sm100/mma.cuh, Products::qk); a wait for that product between the two would "
+       "leave the tensor cores idle for its latency, twice a KV tile"}};
+  if (!plan.supported) return {};
+  kernel.constants = constants_of(plan.spec, sm100);
+  kernel.parameters = forward_parameters(plan, numbers_of(plan.spec, sm100));
+  return {};
 }
 
 }  // namespace attnjit

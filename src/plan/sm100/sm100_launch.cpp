@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <bit>
 
-#include "plan/launch/launch_values.h"
+#include "plan/launch/arguments.h"
+#include "plan/launch/family_launch.h"
+#include "plan/signature.h"
 #include "plan/sm100/sm100_plan.h"
 
 namespace attnjit {
@@ -15,44 +17,63 @@ namespace {
 constexpr std::int64_t kL2Bytes = std::int64_t{50} << 20;
 
 // A tensor map by the plan's axes.
-TensorMapDescription describe(const Sm100TensorMap& map, const TensorShape& shape, Dtype dtype,
+TensorMapDescription describe(const Sm100TensorMap& map, const TensorView& tensor,
                               std::int64_t group) {
+  const bool grouped =
+      std::find(map.axes.begin(), map.axes.end(), MapAxis::kGroup) != map.axes.end();
   TensorMapDescription description;
-  description.name = map.name;
-  description.buffer = shape.name;
-  description.dtype = dtype;
+  description.dtype = tensor.dtype;
   description.swizzle = map.swizzle;
   for (std::size_t i = 0; i < map.axes.size(); ++i) {
-    const std::string& axis = map.axes[i];
     std::int64_t extent = 1;
     std::int64_t stride = 1;
-    if (axis == "depth") {
-      extent = shape.depth;
-    } else if (axis == "group") {
-      extent = group;
-      stride = shape.strides.head;
-    } else if (axis == "head") {
-      extent = shape.heads;
-      stride = shape.strides.head;
-    } else if (axis == "kv_head") {
-      // Of Q and O: groups of heads.
-      const bool grouped = std::find(map.axes.begin(), map.axes.end(), "group") != map.axes.end();
-      extent = grouped ? shape.heads / group : shape.heads;
-      stride = shape.strides.head * (grouped ? group : 1);
-    } else if (axis == "row" || axis == "page_row") {
-      extent = shape.rows;
-      stride = shape.strides.row;
-    } else if (axis == "batch" || axis == "page") {
-      extent = shape.batch;
-      stride = shape.strides.batch;
+    switch (map.axes[i]) {
+      case MapAxis::kDepth:
+        extent = tensor.depth;
+        break;
+      case MapAxis::kGroup:
+        extent = group;
+        stride = tensor.strides.head;
+        break;
+      case MapAxis::kHead:
+        extent = tensor.heads;
+        stride = tensor.strides.head;
+        break;
+      case MapAxis::kKvHead:  // of Q and O: groups of heads
+        extent = grouped ? tensor.heads / group : tensor.heads;
+        stride = tensor.strides.head * (grouped ? group : 1);
+        break;
+      case MapAxis::kRow:
+      case MapAxis::kPageRow:
+        extent = tensor.rows;
+        stride = tensor.strides.row;
+        break;
+      case MapAxis::kBatch:
+      case MapAxis::kPage:
+        extent = tensor.batch;
+        stride = tensor.strides.batch;
+        break;
     }
     description.dims.push_back(static_cast<std::uint64_t>(extent));
     if (i > 0) {
-      description.strides.push_back(static_cast<std::uint64_t>(stride * shape.element_bytes));
+      description.strides.push_back(static_cast<std::uint64_t>(stride * tensor.element_bytes()));
     }
     description.box.push_back(static_cast<std::uint32_t>(map.box[i]));
     description.element_strides.push_back(1);
   }
+  return description;
+}
+
+TensorMapDescription describe(const KernelPlan& plan, const LaunchTensors& tensors,
+                              TensorMapId id) {
+  const std::vector<Sm100TensorMap>& maps = plan.sm100->tensor_maps;
+  const auto map = std::find_if(maps.begin(), maps.end(),
+                                [&](const Sm100TensorMap& one) { return one.id == id; });
+  // NOTE: a tensor map cannot be empty. Where there are no keys nothing is loaded through K's and
+  // V's; they view Q, which is there.
+  const TensorMapId viewed = tensor_of(tensors, id).empty() ? TensorMapId::kQ : id;
+  TensorMapDescription description = describe(*map, tensor_of(tensors, viewed), plan.spec->group);
+  description.id = buffer_of(plan, viewed);
   return description;
 }
 
@@ -61,6 +82,12 @@ TensorMapDescription describe(const Sm100TensorMap& map, const TensorShape& shap
 std::int64_t ragged_tiles(const LaunchShapes& shapes, std::int64_t rows) {
   const std::int64_t longest = (std::int64_t{shapes.q_len} + rows - 1) / rows;
   return std::min((shapes.total_q + shapes.batch * (rows - 1)) / rows, shapes.batch * longest);
+}
+
+// Whether all rows see about as many keys.
+bool even_work(const MaskSpec& mask) {
+  if (mask.kind == MaskSpec::Kind::kCausal) return false;
+  return std::all_of(mask.of.begin(), mask.of.end(), even_work);
 }
 
 // Whether the body with one query tile a CTA does a launch better: it has the rows of one such tile
@@ -80,50 +107,26 @@ bool prefers_1q(const Sm100Plan& sm100, const AttentionSpec& spec, const LaunchS
 
 }  // namespace
 
-Result<LaunchRecipe> plan_sm100_launch(const KernelPlan& plan, const LaunchShapes& shapes,
-                                       const LaunchScalars& scalars,
-                                       const std::vector<ParamValue>& params,
-                                       const DeviceShape& device) {
+Result<LaunchRecipe> plan_sm100_launch(const KernelPlan& plan, const LaunchRequest& request) {
   const AttentionSpec& spec = plan.spec;
-  const bool one_query = prefers_1q(*plan.sm100, spec, shapes, device);
+  const LaunchShapes& shapes = request.shapes;
+  const LaunchTensors& tensors = request.tensors;
+  const bool one_query = prefers_1q(*plan.sm100, spec, shapes, request.device);
   const Sm100Variant& body = one_query ? plan.sm100->variants.back() : plan.sm100->variants.front();
-  LaunchRecipe recipe = start_recipe(plan);
-  if (shapes.batch == 0 || shapes.q_len == 0 || (spec.ragged && shapes.total_q == 0)) {
-    recipe.grid = {0, 0, 0};
-    return recipe;
-  }
-
-  const Result<LaunchTensors> tensors = launch_tensors(spec, shapes);
-  if (!tensors) return tensors.error();
-  for (const Sm100TensorMap& map : plan.sm100->tensor_maps) {
-    const TensorShape* shape = &tensors->q;
-    if (map.buffer == "k") shape = &tensors->k;
-    if (map.buffer == "v") shape = &tensors->v;
-    if (map.buffer == "o") shape = &tensors->o;
-    // NOTE: a tensor map cannot be empty. Where there are no keys nothing is loaded through K's and
-    // V's; they view Q, which is there.
-    if (shape->rows == 0 || shape->batch == 0) shape = &tensors->q;
-    const Dtype dtype =
-        map.buffer == "o" ? spec.output_dtype.value_or(spec.qkv_dtype) : spec.qkv_dtype;
-    recipe.tensor_maps.push_back(describe(map, *shape, dtype, spec.group));
-  }
-
-  LaunchValues values(plan, shapes, scalars, params);
   const std::int64_t heads = body.fuse_gqa ? spec.num_kv_heads() : spec.num_q_heads;
   const std::int64_t m_tiles = (std::int64_t{shapes.q_len} + body.BM_eff - 1) / body.BM_eff;
   const std::int64_t sequences = spec.ragged ? 1 : shapes.batch;
   const std::int64_t sequence_tiles = spec.ragged ? ragged_tiles(shapes, body.BM_eff) : m_tiles;
   // NOTE: divided, not multiplied: the product of three 30-bit numbers overflows 64 bits.
   if (sequence_tiles > kMaxTiles || sequence_tiles * heads > kMaxTiles / sequences) {
-    return invalid_launch("batch", fmt::format("batch {} x {} heads x {} query tiles exceed {}",
-                                               shapes.batch, heads, m_tiles, kMaxTiles));
+    return make_error(ErrorCode::kInvalid,
+                      fmt::format("batch {} x {} heads x {} query tiles exceed {}", shapes.batch,
+                                  heads, m_tiles, kMaxTiles),
+                      "batch");
   }
-  values.m_tiles = static_cast<std::int32_t>(m_tiles);
-  values.total_heads = static_cast<std::int32_t>(heads * sequences);
-  values.total_tiles = static_cast<std::int32_t>(sequence_tiles * heads * sequences);
-  values.o_row_bytes = tensors->o.strides.row * tensors->o.element_bytes;
-  values.o_head_bytes = tensors->o.strides.head * tensors->o.element_bytes;
-  values.one_query = one_query;
+  const auto total_heads = static_cast<std::int32_t>(heads * sequences);
+  const auto total_tiles = static_cast<std::int32_t>(sequence_tiles * heads * sequences);
+  std::int32_t section_heads = 1;
   // Sequences of one length, or of many.
   const bool even = even_work(spec.mask) && spec.page_size == 0 && !spec.ragged;
   if (!even) {
@@ -132,18 +135,25 @@ Result<LaunchRecipe> plan_sm100_launch(const KernelPlan& plan, const LaunchShape
     const std::int64_t bytes = std::max<std::int64_t>(
         1, std::int64_t{shapes.kv_len} * (spec.qk_depth + spec.ov_depth) * size_of(spec.qkv_dtype));
     const std::int64_t fitting = std::clamp<std::int64_t>(kL2Bytes / bytes * sharers, 1, 1 << 20);
-    values.section_heads = static_cast<std::int32_t>(std::min<std::int64_t>(
-        values.total_heads,
+    section_heads = static_cast<std::int32_t>(std::min<std::int64_t>(
+        total_heads,
         static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(fitting)))));
   }
+  ArgumentValues values{plan, request.scalars, request.params,
+                        LaunchNumbers(spec, shapes, request.scale),
+                        [&](TensorMapId map) { return describe(plan, tensors, map); }};
+  values.numbers.set(LaunchNumber::kMTiles, static_cast<std::int32_t>(m_tiles));
+  values.numbers.set(LaunchNumber::kTotalTiles, total_tiles);
+  values.numbers.set(LaunchNumber::kTotalHeads, total_heads);
+  values.numbers.set(LaunchNumber::kSectionHeads, section_heads);
+  values.numbers.set(LaunchNumber::kOneQuery, std::int32_t{one_query ? 1 : 0});
+  values.numbers.set(LaunchNumber::kORowBytes, tensors.o.strides.row * tensors.o.element_bytes());
+  values.numbers.set(LaunchNumber::kOHeadBytes, tensors.o.strides.head * tensors.o.element_bytes());
   // A CTA takes every grid-th tile. Tiles of equal work are shared out evenly, one CTA an SM that
   // loads ahead over tile borders; of unequal ones the GPU gives out the next as an SM gets free.
   const std::int32_t ctas =
-      even ? std::min(values.total_tiles, std::max(device.sm_count, 1)) : values.total_tiles;
-  recipe.grid = {static_cast<std::uint32_t>(ctas), 1, 1};
-  Status status = values.append_to(recipe);
-  if (!status) return status.error();
-  return recipe;
+      even ? std::min(total_tiles, std::max(request.device.sm_count, 1)) : total_tiles;
+  return make_recipe(plan.main(), static_cast<std::uint32_t>(ctas), values);
 }
 
 }  // namespace attnjit

@@ -21,10 +21,10 @@ class SmemBuilder {
   explicit SmemBuilder(Sm100Variant& variant) : variant_(variant) {}
 
   // Appends a region; one of no bytes is left out. Returns where it begins.
-  std::int64_t add(std::string name, std::int64_t size, std::int64_t alignment) {
+  std::int64_t add(Sm100Region region, std::int64_t size, std::int64_t alignment) {
     const std::int64_t begin = align_up(end_, alignment);
     if (size <= 0) return begin;
-    variant_.smem.push_back({std::move(name), begin, size, alignment});
+    variant_.smem.push_back({region, begin, size, alignment});
     end_ = begin + size;
     return begin;
   }
@@ -35,10 +35,11 @@ class SmemBuilder {
   std::int64_t end_ = 0;
 };
 
-void add_barriers(Sm100Variant& variant, const std::string& name, std::int64_t count,
-                  int arrivals) {
+void add_barriers(Sm100Variant& variant, Sm100Barrier group, const std::string& name,
+                  std::int64_t count, int arrivals) {
   for (std::int64_t i = 0; i < count; ++i) {
-    variant.barriers.push_back({count == 1 ? name : fmt::format("{}[{}]", name, i), arrivals});
+    variant.barriers.push_back(
+        {group, count == 1 ? name : fmt::format("{}[{}]", name, i), arrivals});
   }
 }
 
@@ -51,41 +52,47 @@ void lay_out_barriers(Sm100Variant& variant, std::int64_t cta_group, std::int64_
   const int warps = static_cast<int>(4 * cta_group);
   for (int wg = 0; wg < 2; ++wg) {
     for (std::int64_t part = 0; part < variant.num_pv_stages; ++part) {
-      variant.barriers.push_back(
-          {fmt::format("S{}_cons[{}]", wg, part), part == 0 ? 2 * warps : warps});
+      variant.barriers.push_back({Sm100Barrier::kSCons, fmt::format("S{}_cons[{}]", wg, part),
+                                  part == 0 ? 2 * warps : warps});
     }
   }
   for (int wg = 0; wg < 2; ++wg) {
-    variant.barriers.push_back({fmt::format("C{}_prod", wg), 4});
-    variant.barriers.push_back({fmt::format("C{}_cons", wg), 4});
+    variant.barriers.push_back({Sm100Barrier::kCProd, fmt::format("C{}_prod", wg), 4});
+    variant.barriers.push_back({Sm100Barrier::kCCons, fmt::format("C{}_cons", wg), 4});
   }
-  variant.barriers.push_back({"S0_prod", 1});
-  variant.barriers.push_back({"S1_prod", 1});
+  variant.barriers.push_back({Sm100Barrier::kSProd, "S0_prod", 1});
+  variant.barriers.push_back({Sm100Barrier::kSProd, "S1_prod", 1});
   for (std::int64_t tile = 0; tile < num_qo; ++tile) {
-    add_barriers(variant, fmt::format("Q{}_prod", tile), variant.num_qk_stages, 1);
+    add_barriers(variant, Sm100Barrier::kQProd, fmt::format("Q{}_prod", tile),
+                 variant.num_qk_stages, 1);
   }
   for (std::int64_t tile = 0; tile < num_qo; ++tile) {
-    variant.barriers.push_back({fmt::format("Q{}_cons", tile), 1});
+    variant.barriers.push_back({Sm100Barrier::kQCons, fmt::format("Q{}_cons", tile), 1});
   }
-  const std::string k = variant.use_fused_kv ? "KV" : "K";
   const std::int64_t k_barriers = stages * variant.num_qk_stages;
-  add_barriers(variant, k + "_prod", k_barriers, 1);
-  add_barriers(variant, k + "_cons", k_barriers, 1);
-  if (!variant.use_fused_kv) {
-    add_barriers(variant, "V_prod", stages, 1);
-    add_barriers(variant, "V_cons", stages, 1);
+  if (variant.use_fused_kv) {
+    add_barriers(variant, Sm100Barrier::kKvProd, "KV_prod", k_barriers, 1);
+    add_barriers(variant, Sm100Barrier::kKvCons, "KV_cons", k_barriers, 1);
+  } else {
+    add_barriers(variant, Sm100Barrier::kKProd, "K_prod", k_barriers, 1);
+    add_barriers(variant, Sm100Barrier::kKCons, "K_cons", k_barriers, 1);
+    add_barriers(variant, Sm100Barrier::kVProd, "V_prod", stages, 1);
+    add_barriers(variant, Sm100Barrier::kVCons, "V_cons", stages, 1);
   }
-  variant.barriers.push_back({"O0_prod", 1});
-  variant.barriers.push_back({"O1_prod", 1});
+  variant.barriers.push_back({Sm100Barrier::kOProd, "O0_prod", 1});
+  variant.barriers.push_back({Sm100Barrier::kOProd, "O1_prod", 1});
   for (std::int64_t tile = 0; tile < num_qo; ++tile) {
-    variant.barriers.push_back({fmt::format("O{}_staged", tile), 4});
+    variant.barriers.push_back({Sm100Barrier::kOStaged, fmt::format("O{}_staged", tile), 4});
   }
 }
 
 void lay_out_tmem(Sm100Variant& variant, std::int64_t qkv_size) {
   const std::int64_t bn = variant.BN;
   const std::int64_t ov = variant.padded_ov_depth;
-  variant.tmem = {{"S0", 0, bn}, {"S1", bn, bn}, {"O0", 2 * bn, ov}, {"O1", 2 * bn + ov, ov}};
+  variant.tmem = {{Sm100TmemRegion::kS0, 0, bn},
+                  {Sm100TmemRegion::kS1, bn, bn},
+                  {Sm100TmemRegion::kO0, 2 * bn, ov},
+                  {Sm100TmemRegion::kO1, 2 * bn + ov, ov}};
   variant.tmem_used = 2 * (bn + ov);
   variant.tmem_allocated = static_cast<std::int64_t>(
       std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(variant.tmem_used, 32))));
@@ -150,31 +157,33 @@ Sm100Variant lay_out_fa4(const Sm100Tile& tile, std::int64_t slots, bool fused,
   SmemBuilder smem(v);
   // A rope part like the rest is a part of each query tile.
   const bool own_rope = tile.rope_size != q;
-  smem.add("Q", v.BM * (own_rope ? nope_columns : v.padded_qk_depth) * q, tile_alignment);
-  smem.add("Q rope", own_rope ? v.BM * v.rope_depth * tile.rope_size : 0, 1024);
+  smem.add(Sm100Region::kQ, v.BM * (own_rope ? nope_columns : v.padded_qk_depth) * q,
+           tile_alignment);
+  smem.add(Sm100Region::kQRope, own_rope ? v.BM * v.rope_depth * tile.rope_size : 0, 1024);
   const std::int64_t q_end = smem.end();
   // O takes Q's place: the first half when both tiles' Q K^T are done, the second when all is.
   const std::int64_t o_bytes = v.BM * v.padded_ov_depth * tile.output_size;
   const std::int64_t o_first = tile.num_qo == 2 ? o_bytes / 2 : 0;
-  smem.add("O beside Q", o_first - q_end, 1024);
+  smem.add(Sm100Region::kOBesideQ, o_first - q_end, 1024);
   if (fused) {
-    smem.add("KV ring", slots * v.k_stage_bytes, tile_alignment);
-    smem.add("K rope", v.num_rope_buffers * k_rope_bytes, 1024);
+    smem.add(Sm100Region::kKvRing, slots * v.k_stage_bytes, tile_alignment);
+    smem.add(Sm100Region::kKRope, v.num_rope_buffers * k_rope_bytes, 1024);
   } else {
-    smem.add("K ring", v.num_kv_stages * v.k_stage_bytes, tile_alignment);
-    smem.add("V ring", v.num_kv_stages * v.v_stage_bytes, tile_alignment);
+    smem.add(Sm100Region::kKRing, v.num_kv_stages * v.k_stage_bytes, tile_alignment);
+    smem.add(Sm100Region::kVRing, v.num_kv_stages * v.v_stage_bytes, tile_alignment);
   }
   const std::int64_t ring_end = smem.end();
-  smem.add("O beyond the ring", o_bytes - ring_end, 1024);
-  smem.add("q_scale", v.BM * tile.scale_size, 128);
-  smem.add("k_scale", v.num_k_scale_bufs * v.k_rows_per_cta * tile.scale_size, 128);
-  smem.add("correction", kCorrectionBytes, 16);
-  smem.add("tmem address", 4, 4);
-  smem.add("work", tile.ragged ? 8 : 0, 4);
+  smem.add(Sm100Region::kOBeyondRing, o_bytes - ring_end, 1024);
+  smem.add(Sm100Region::kQScale, v.BM * tile.scale_size, 128);
+  smem.add(Sm100Region::kKScale, v.num_k_scale_bufs * v.k_rows_per_cta * tile.scale_size, 128);
+  smem.add(Sm100Region::kCorrection, kCorrectionBytes, 16);
+  smem.add(Sm100Region::kTmemAddress, 4, 4);
+  smem.add(Sm100Region::kWork, tile.ragged ? 8 : 0, 4);
   lay_out_barriers(v, cta_group, std::max(tile.barrier_num_qo, v.num_qo),
                    std::max(tile.barrier_stages, v.num_kv_stages));
-  if (tile.kv_lens) v.barriers.push_back({"tail_prod", 1});
-  smem.add("barriers", static_cast<std::int64_t>(v.barriers.size()) * Fa4Config::mbar_size, 8);
+  if (tile.kv_lens) v.barriers.push_back({Sm100Barrier::kVTail, "tail_prod", 1});
+  smem.add(Sm100Region::kBarriers,
+           static_cast<std::int64_t>(v.barriers.size()) * Fa4Config::mbar_size, 8);
   v.smem_bytes = smem.end();
   if (o_bytes <= q_end && !own_rope) {
     for (std::int64_t i = 0; i < tile.num_qo; ++i) {
@@ -190,14 +199,15 @@ Sm100Variant lay_out_fa4(const Sm100Tile& tile, std::int64_t slots, bool fused,
 
 void share_small_regions(Sm100Variant& a, Sm100Variant& b) {
   const auto correction = [](Sm100Variant& v) {
-    return std::find_if(v.smem.begin(), v.smem.end(),
-                        [](const Sm100SmemRegion& region) { return region.name == "correction"; });
+    return std::find_if(v.smem.begin(), v.smem.end(), [](const Sm100SmemRegion& region) {
+      return region.region == Sm100Region::kCorrection;
+    });
   };
   const std::int64_t begin = std::max(correction(a)->begin, correction(b)->begin);
   for (Sm100Variant* v : {&a, &b}) {
-    const std::int64_t shift = begin - correction(*v)->begin;
-    for (auto region = correction(*v); region != v->smem.end(); ++region) region->begin += shift;
-    v->smem_bytes += shift;
+    const std::int64_t moved = begin - correction(*v)->begin;
+    for (auto region = correction(*v); region != v->smem.end(); ++region) region->begin += moved;
+    v->smem_bytes += moved;
   }
 }
 
@@ -230,33 +240,36 @@ Sm100Variant lay_out_depth512(const Depth512Config& config, std::int64_t output_
   v.v_stage_bytes = config.kv_stage_bytes;
 
   SmemBuilder smem(v);
-  smem.add("Q", config.q_bytes, 1024);
-  smem.add("P", config.p_buffer_bytes, 1024);
-  smem.add("KV ring", slots * config.kv_stage_bytes, 1024);
+  smem.add(Sm100Region::kQ, config.q_bytes, 1024);
+  smem.add(Sm100Region::kP, config.p_buffer_bytes, 1024);
+  smem.add(Sm100Region::kKvRing, slots * config.kv_stage_bytes, 1024);
   // NOTE: a float a softmax thread; at depth 512 two threads share one of the 64 rows.
-  smem.add("correction", 128 * 4, 16);
-  v.barriers = {{"Q_prod", 1}, {"S_even_prod", 1}, {"S_odd_prod", 1}, {"P_prod", 512},
-                {"P_cons", 1}, {"C_prod", 128},    {"C_cons", 128},   {"O_prod", 1}};
+  smem.add(Sm100Region::kCorrection, 128 * 4, 16);
+  v.barriers = {{Sm100Barrier::kQProd, "Q_prod", 1},     {Sm100Barrier::kSProd, "S_even_prod", 1},
+                {Sm100Barrier::kSProd, "S_odd_prod", 1}, {Sm100Barrier::kPProd, "P_prod", 512},
+                {Sm100Barrier::kPCons, "P_cons", 1},     {Sm100Barrier::kCProd, "C_prod", 128},
+                {Sm100Barrier::kCCons, "C_cons", 128},   {Sm100Barrier::kOProd, "O_prod", 1}};
   if (config.split_o) {
-    v.barriers.push_back({"O_hi_prod", 1});
-    v.barriers.push_back({"O_hi_rescaled", 256});
+    v.barriers.push_back({Sm100Barrier::kOProd, "O_hi_prod", 1});
+    v.barriers.push_back({Sm100Barrier::kORescaled, "O_hi_rescaled", 256});
   }
-  add_barriers(v, "KV_prod", slots, 1);
-  add_barriers(v, "KV_cons", slots, 1);
-  smem.add("barriers", static_cast<std::int64_t>(v.barriers.size()) * Depth512Config::mbar_size, 8);
-  smem.add("tmem address", 4, 4);
+  add_barriers(v, Sm100Barrier::kKvProd, "KV_prod", slots, 1);
+  add_barriers(v, Sm100Barrier::kKvCons, "KV_cons", slots, 1);
+  smem.add(Sm100Region::kBarriers,
+           static_cast<std::int64_t>(v.barriers.size()) * Depth512Config::mbar_size, 8);
+  smem.add(Sm100Region::kTmemAddress, 4, 4);
   v.smem_bytes = smem.end();
   v.smem_overlays = {
       {"O", 0, config.BM * config.ov_depth * output_size, "every MMA of the tile is done"}};
   const std::int64_t s_columns = config.TMEM_S_odd - config.TMEM_S_even;
   if (config.split_o) {
-    v.tmem = {{"O_lo", 0, config.TMEM_O_hi},
-              {"O_hi", config.TMEM_O_hi, config.TMEM_S_even - config.TMEM_O_hi}};
+    v.tmem = {{Sm100TmemRegion::kOLo, 0, config.TMEM_O_hi},
+              {Sm100TmemRegion::kOHi, config.TMEM_O_hi, config.TMEM_S_even - config.TMEM_O_hi}};
   } else {
-    v.tmem = {{"O", 0, config.TMEM_S_even}};
+    v.tmem = {{Sm100TmemRegion::kO, 0, config.TMEM_S_even}};
   }
-  v.tmem.push_back({"S_even", config.TMEM_S_even, s_columns});
-  v.tmem.push_back({"S_odd", config.TMEM_S_odd, s_columns});
+  v.tmem.push_back({Sm100TmemRegion::kSEven, config.TMEM_S_even, s_columns});
+  v.tmem.push_back({Sm100TmemRegion::kSOdd, config.TMEM_S_odd, s_columns});
   v.tmem_used = config.tmem_used;
   v.tmem_allocated = static_cast<std::int64_t>(
       std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(v.tmem_used, 32))));

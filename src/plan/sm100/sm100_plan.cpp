@@ -8,11 +8,11 @@
 #include <array>
 #include <numeric>
 #include <optional>
-#include <set>
 #include <utility>
 
 #include "plan/reference/config_math.h"
 #include "plan/reference/reference_json.h"
+#include "plan/sm100/sm100_knobs.h"
 #include "plan/sm100/sm100_layout.h"
 
 namespace attnjit {
@@ -30,55 +30,8 @@ Error unsupported(std::string reason) {
   return make_error(ErrorCode::kUnsupported, std::move(reason));
 }
 
-Error bad_tuning(const std::string& name, std::string message) {
-  return make_error(ErrorCode::kInvalid, std::move(message), "tuning." + name);
-}
-
 constexpr const char* kWholeGroups =
     "a CTA's Q tile holds no whole group of heads, and a TMA box takes whole groups";
-
-// A tuning row's values, each taken at most once; what nobody took is unknown.
-class Tuned {
- public:
-  explicit Tuned(const TuningValues* values) : values_(values) {}
-
-  std::optional<std::int64_t> take(const char* name) {
-    known_.insert(name);
-    if (values_ == nullptr) return std::nullopt;
-    const auto found = values_->find(name);
-    if (found == values_->end()) return std::nullopt;
-    return found->second;
-  }
-
-  // Takes a value within bounds and on a grid into `target`.
-  Status take_into(const char* name, std::int64_t least, std::int64_t most, std::int64_t step,
-                   std::int64_t& target) {
-    const std::optional<std::int64_t> value = take(name);
-    if (!value) return {};
-    if (*value < least || *value > most || (*value - least) % step != 0) {
-      return bad_tuning(
-          name, fmt::format("is {}; allowed: {} to {}{}", *value, least, most,
-                            step > 1 ? fmt::format(" in steps of {}", step) : std::string()));
-    }
-    target = *value;
-    return {};
-  }
-
-  Status check_all_known() const {
-    if (values_ == nullptr) return {};
-    for (const auto& [name, value] : *values_) {
-      if (known_.count(name) == 0) {
-        return bad_tuning(
-            name, fmt::format("is no choice of this kernel; allowed: {}", fmt::join(known_, ", ")));
-      }
-    }
-    return {};
-  }
-
- private:
-  const TuningValues* values_;
-  std::set<std::string> known_;
-};
 
 template <class T>
 void deviate(std::vector<Deviation>& deviations, const char* name, const T& reference,
@@ -130,17 +83,18 @@ struct Budgets {
   std::int64_t other = 0;
 };
 
-Status take_budgets(Tuned& tuned, std::int64_t softmax_warpgroups, Budgets& budgets) {
-  for (const auto& [name, target] : {std::pair{"softmax_registers", &budgets.softmax},
-                                     std::pair{"correction_registers", &budgets.correction},
-                                     std::pair{"other_registers", &budgets.other}}) {
-    Status status = tuned.take_into(name, 24, 256, 8, *target);
+Status take_budgets(const Sm100Tuning& tuned, std::int64_t softmax_warpgroups, Budgets& budgets) {
+  for (const auto& [choice, target] :
+       {std::pair{&Sm100Tuning::softmax_registers, &budgets.softmax},
+        std::pair{&Sm100Tuning::correction_registers, &budgets.correction},
+        std::pair{&Sm100Tuning::other_registers, &budgets.other}}) {
+    Status status = tuned.take(choice, 24, 256, 8, *target);
     if (!status) return status;
   }
   const std::int64_t total =
       128 * (softmax_warpgroups * budgets.softmax + budgets.correction + budgets.other);
   if (total > kRegisterFile) {
-    return bad_tuning("softmax_registers",
+    return bad_choice(&Sm100Tuning::softmax_registers,
                       fmt::format("with correction_registers and other_registers takes {} "
                                   "registers; allowed: {}",
                                   total, kRegisterFile));
@@ -149,67 +103,66 @@ Status take_budgets(Tuned& tuned, std::int64_t softmax_warpgroups, Budgets& budg
 }
 
 std::vector<Sm100Role> fa4_roles(const Budgets& budgets) {
+  using Id = Sm100Role::Id;
   const int softmax = static_cast<int>(budgets.softmax);
   const int other = static_cast<int>(budgets.other);
-  return {{"softmax 0", 0, 4, softmax},
-          {"softmax 1", 4, 4, softmax},
-          {"correction", 8, 4, static_cast<int>(budgets.correction)},
-          {"mma", 12, 1, other},
-          {"load", 13, 1, other},
-          {"store", 14, 1, other},
-          {"spare", 15, 1, other}};
+  return {{Id::kSoftmax0, 0, 4, softmax},
+          {Id::kSoftmax1, 4, 4, softmax},
+          {Id::kCorrection, 8, 4, static_cast<int>(budgets.correction)},
+          {Id::kMma, 12, 1, other},
+          {Id::kLoad, 13, 1, other},
+          {Id::kStore, 14, 1, other},
+          {Id::kSpare, 15, 1, other}};
 }
 
 std::vector<Sm100Role> depth512_roles(const Budgets& budgets) {
+  using Id = Sm100Role::Id;
   const int other = static_cast<int>(budgets.other);
-  return {{"softmax", 0, 4, static_cast<int>(budgets.softmax)},
-          {"correction", 4, 4, static_cast<int>(budgets.correction)},
-          {"mma", 8, 1, other},
-          {"load", 9, 1, other},
-          {"spare", 10, 2, other}};
+  return {{Id::kSoftmax, 0, 4, static_cast<int>(budgets.softmax)},
+          {Id::kCorrection, 4, 4, static_cast<int>(budgets.correction)},
+          {Id::kMma, 8, 1, other},
+          {Id::kLoad, 9, 1, other},
+          {Id::kSpare, 10, 2, other}};
 }
 
 // --- tensor maps ---------------------------------------------------------------------------------
 
 void add_tensor_maps(const AttentionSpec& spec, const Sm100Variant& variant,
                      std::int64_t swizzle_bytes, Sm100Plan& plan) {
-  const std::string dtype(to_string(spec.qkv_dtype));
+  const Dtype dtype = spec.qkv_dtype;
   const std::int64_t columns = swizzle_bytes / size_of(spec.qkv_dtype);
   const bool own_rope = variant.rope_depth > 0 && spec.rope_dtype != spec.qkv_dtype;
   const std::int64_t qk_columns = own_rope ? variant.padded_ov_depth : variant.padded_qk_depth;
-  auto rows_map = [&](const char* name, const char* buffer, std::string element,
-                      std::int64_t box_columns, std::int64_t all_columns, int swizzle) {
+  auto rows_map = [&](TensorMapId id, Dtype element, std::int64_t box_columns,
+                      std::int64_t all_columns, int swizzle) {
     Sm100TensorMap map;
-    map.name = name;
-    map.buffer = buffer;
-    map.dtype = std::move(element);
+    map.id = id;
+    map.dtype = element;
     if (variant.fuse_gqa) {
-      map.axes = {"depth", "group", "kv_head", "row"};
+      map.axes = {MapAxis::kDepth, MapAxis::kGroup, MapAxis::kKvHead, MapAxis::kRow};
       map.box = {box_columns, spec.group, 1, variant.q_tile_rows / spec.group};
     } else {
-      map.axes = {"depth", "head", "row"};
+      map.axes = {MapAxis::kDepth, MapAxis::kHead, MapAxis::kRow};
       map.box = {box_columns, 1, variant.q_tile_rows};
     }
     if (!spec.ragged) {
-      map.axes.emplace_back("batch");
+      map.axes.push_back(MapAxis::kBatch);
       map.box.push_back(1);
     }
     map.swizzle = swizzle;
     map.copies = ceil_div(all_columns, box_columns);
     plan.tensor_maps.push_back(std::move(map));
   };
-  auto kv_map = [&](const char* name, const char* buffer, std::string element,
-                    std::int64_t box_columns, std::int64_t all_columns, std::int64_t rows,
-                    int swizzle) {
+  auto kv_map = [&](TensorMapId id, Dtype element, std::int64_t box_columns,
+                    std::int64_t all_columns, std::int64_t rows, int swizzle) {
     Sm100TensorMap map;
-    map.name = name;
-    map.buffer = buffer;
-    map.dtype = std::move(element);
+    map.id = id;
+    map.dtype = element;
     const std::int64_t box_rows = kv_sub_tile_rows(rows, spec.page_size);
     if (spec.page_size > 0) {
-      map.axes = {"depth", "kv_head", "page_row", "page"};
+      map.axes = {MapAxis::kDepth, MapAxis::kKvHead, MapAxis::kPageRow, MapAxis::kPage};
     } else {
-      map.axes = {"depth", "kv_head", "row", "batch"};
+      map.axes = {MapAxis::kDepth, MapAxis::kKvHead, MapAxis::kRow, MapAxis::kBatch};
     }
     map.box = {box_columns, 1, box_rows, 1};
     map.swizzle = swizzle;
@@ -217,23 +170,22 @@ void add_tensor_maps(const AttentionSpec& spec, const Sm100Variant& variant,
     plan.tensor_maps.push_back(std::move(map));
   };
   const int swizzle = static_cast<int>(swizzle_bytes);
-  rows_map("q_map", "q", dtype, columns, qk_columns, swizzle);
-  kv_map("k_map", "k", dtype, columns, qk_columns / variant.num_qk_stages, variant.k_rows_per_cta,
-         swizzle);
+  rows_map(TensorMapId::kQ, dtype, columns, qk_columns, swizzle);
+  kv_map(TensorMapId::kK, dtype, columns, qk_columns / variant.num_qk_stages,
+         variant.k_rows_per_cta, swizzle);
   if (own_rope) {
-    const std::string rope(to_string(*spec.rope_dtype));
+    const Dtype rope = *spec.rope_dtype;
     const int rope_swizzle = size_of(*spec.rope_dtype) == 1 ? 64 : 128;
     const std::int64_t rope_columns = rope_swizzle / size_of(*spec.rope_dtype);
-    rows_map("q_rope_map", "q", rope, rope_columns, variant.rope_depth, rope_swizzle);
-    kv_map("k_rope_map", "k", rope, rope_columns, variant.rope_depth, variant.k_rows_per_cta,
+    rows_map(TensorMapId::kQRope, rope, rope_columns, variant.rope_depth, rope_swizzle);
+    kv_map(TensorMapId::kKRope, rope, rope_columns, variant.rope_depth, variant.k_rows_per_cta,
            rope_swizzle);
   }
-  const std::int64_t v_rows = plan.reference == "depth512" ? variant.BK1 : variant.BN;
-  kv_map("v_map", "v", dtype, std::min(columns, variant.v_cols_per_cta), variant.v_cols_per_cta,
+  const std::int64_t v_rows = plan.reference == ConfigKind::kDepth512 ? variant.BK1 : variant.BN;
+  kv_map(TensorMapId::kV, dtype, std::min(columns, variant.v_cols_per_cta), variant.v_cols_per_cta,
          v_rows, swizzle);
   const Dtype output = spec.output_dtype.value_or(spec.qkv_dtype);
-  rows_map("o_map", "o", std::string(to_string(output)), 128 / size_of(output),
-           variant.padded_ov_depth, 128);
+  rows_map(TensorMapId::kO, output, 128 / size_of(output), variant.padded_ov_depth, 128);
 }
 
 // --- the kernels of Fa4Config and MlaConfig ------------------------------------------------------
@@ -291,7 +243,7 @@ std::string ring_reason(const Ring& ring, const Fa4Config& reference, const Sm10
                     kSm100MaxBarriers, reference.num_mbarriers()));
   }
   for (const Sm100SmemRegion& region : variant.smem) {
-    if (region.name == "O beside Q") {
+    if (region.region == Sm100Region::kOBesideQ) {
       reasons.push_back(fmt::format("O needs {} bytes beside Q", region.size));
     }
   }
@@ -327,8 +279,8 @@ Sm100Tile tile_of(const AttentionSpec& spec, const Fa4Config& config) {
 }
 
 // The keys a tile, lowered to what a thread's row fits and to whole batches of columns.
-Result<std::int64_t> choose_keys(const AttentionSpec& spec, const Fa4Config& config, Tuned& tuned,
-                                 Sm100Plan& plan) {
+Result<std::int64_t> choose_keys(const AttentionSpec& spec, const Fa4Config& config,
+                                 const Sm100Tuning& tuned, Sm100Plan& plan) {
   std::int64_t keys = config.BN;
   std::string reason;
   if (keys > kMaxRowKeys) {
@@ -349,15 +301,15 @@ Result<std::int64_t> choose_keys(const AttentionSpec& spec, const Fa4Config& con
     if (!reason.empty()) reason += "; ";
     reason += fmt::format("{} keys fit pages of {}, {} do not", keys, spec.page_size, lowered);
   }
-  const std::optional<std::int64_t> asked = tuned.take("BN");
+  const std::optional<std::int64_t> asked = tuned.BN;
   if (asked) {
     const std::int64_t most = std::min(kMaxRowKeys, align_down(256 - config.padded_ov_depth, 32));
     if (*asked < 64 || *asked > most || *asked % kColumnBatch != 0) {
-      return bad_tuning(
-          "BN", fmt::format("is {}; allowed: 64 to {} in steps of {}", *asked, most, kColumnBatch));
+      return bad_choice(&Sm100Tuning::BN, fmt::format("is {}; allowed: 64 to {} in steps of {}",
+                                                      *asked, most, kColumnBatch));
     }
     if (std::optional<Error> error = check_pages(spec.page_size, *asked, config.MMA_K())) {
-      return bad_tuning("BN", error->message);
+      return bad_choice(&Sm100Tuning::BN, error->message);
     }
     keys = *asked;
     reason = "tuned";
@@ -373,28 +325,29 @@ Result<std::int64_t> choose_keys(const AttentionSpec& spec, const Fa4Config& con
 }
 
 // A tuned ring: what the row leaves open stays as chosen.
-Result<Ring> tune_ring(const Sm100Tile& tile, Ring ring, Tuned& tuned) {
-  const std::optional<std::int64_t> fused = tuned.take("use_fused_kv");
-  const std::optional<std::int64_t> stages = tuned.take("num_kv_stages");
-  const std::optional<std::int64_t> qk_stages = tuned.take("num_qk_stages");
+Result<Ring> tune_ring(const Sm100Tile& tile, Ring ring, const Sm100Tuning& tuned) {
+  const std::optional<std::int64_t> fused = tuned.use_fused_kv;
+  const std::optional<std::int64_t> stages = tuned.num_kv_stages;
+  const std::optional<std::int64_t> qk_stages = tuned.num_qk_stages;
   if (!fused && !stages && !qk_stages) return ring;
   if (fused) {
     if (*fused != 0 && *fused != 1) {
-      return bad_tuning("use_fused_kv", fmt::format("is {}; allowed: 0, 1", *fused));
+      return bad_choice(&Sm100Tuning::use_fused_kv, fmt::format("is {}; allowed: 0, 1", *fused));
     }
     ring.slots = stages || ring.fused == (*fused == 1) ? ring.slots : align_down(ring.slots, 2);
     ring.fused = *fused == 1;
   }
   if (stages) {
     if (*stages < 2 || *stages > 64) {
-      return bad_tuning("num_kv_stages", fmt::format("is {}; allowed: 2 to 64", *stages));
+      return bad_choice(&Sm100Tuning::num_kv_stages,
+                        fmt::format("is {}; allowed: 2 to 64", *stages));
     }
     ring.slots = ring.fused ? *stages : 2 * *stages;
   }
   if (ring.fused) ring.qk_stages = 1;
   if (qk_stages) {
     if (*qk_stages != 1 && (ring.fused || *qk_stages != tile.max_qk_stages)) {
-      return bad_tuning("num_qk_stages",
+      return bad_choice(&Sm100Tuning::num_qk_stages,
                         fmt::format("is {}; allowed: 1{}", *qk_stages,
                                     ring.fused || tile.max_qk_stages == 1
                                         ? std::string()
@@ -405,7 +358,7 @@ Result<Ring> tune_ring(const Sm100Tile& tile, Ring ring, Tuned& tuned) {
   ring.capped_by_barriers = false;
   const Sm100Variant variant = lay_out_fa4(tile, ring.slots, ring.fused, ring.qk_stages);
   if (variant.num_kv_stages < 2 || !fits(variant)) {
-    return bad_tuning("num_kv_stages",
+    return bad_choice(&Sm100Tuning::num_kv_stages,
                       fmt::format("is {}: takes {} bytes of shared memory and {} barriers; "
                                   "allowed: {} and {}",
                                   variant.num_kv_stages, variant.smem_bytes,
@@ -448,11 +401,12 @@ std::int64_t polynomial_pairs(Arch arch, const Sm100Variant& variant) {
   return tensor_cycles <= 1024 ? pairs / 8 : pairs / 16;
 }
 
-Result<Sm100Plan> plan_fa4(const ResolvedSpec& resolved, ConfigKind kind, Tuned& tuned) {
+Result<Sm100Plan> plan_fa4(const ResolvedSpec& resolved, ConfigKind kind,
+                           const Sm100Tuning& tuned) {
   const AttentionSpec& spec = *resolved;
   const PlanOptions& options = resolved.options();
   Sm100Plan plan;
-  plan.reference = std::string(to_string(kind));
+  plan.reference = kind;
   // Sizes count what the kernel loads; deviations are from what the reference counts.
   const bool mla = kind == ConfigKind::kMla;
   if (mla && options.pair_cta.value_or(false)) return unsupported("pair_cta is not for mla");
@@ -556,20 +510,20 @@ Result<Sm100Plan> plan_fa4(const ResolvedSpec& resolved, ConfigKind kind, Tuned&
 // --- the kernel of Depth512Config ----------------------------------------------------------------
 
 Result<Sm100Plan> plan_depth512(const AttentionSpec& spec, const PlanOptions& options,
-                                Tuned& tuned) {
+                                const Sm100Tuning& tuned) {
   const Depth512Config config(depth512_args(spec, options));
   if (!config.supported()) return unsupported(config.unsupported_reason());
   if (std::optional<Error> error = check_pages(spec.page_size, config.BN / 2, config.MMA_K())) {
     return *std::move(error);
   }
   Sm100Plan plan;
-  plan.reference = "depth512";
+  plan.reference = ConfigKind::kDepth512;
   const std::int64_t output_size = size_of(spec.output_dtype.value_or(spec.qkv_dtype));
   std::int64_t slots = config.num_kv_stages;
   while (slots > 2 && !fits(lay_out_depth512(config, output_size, slots))) --slots;
   const std::int64_t most = slots;
   const std::int64_t least = std::max<std::int64_t>(2, config.num_qk_stages);
-  Status status = tuned.take_into("num_kv_stages", least, most, 1, slots);
+  Status status = tuned.take(&Sm100Tuning::num_kv_stages, least, most, 1, slots);
   if (!status) return status.error();
   Sm100Variant variant = lay_out_depth512(config, output_size, slots);
   if (slots < least || !fits(variant)) {
@@ -604,15 +558,17 @@ Result<Sm100Plan> plan_depth512(const AttentionSpec& spec, const PlanOptions& op
 Result<Sm100Plan> make_sm100_plan(const ResolvedSpec& resolved, const TuningValues* values) {
   const AttentionSpec& spec = *resolved;
   if (std::optional<Error> error = check_shape(spec)) return *std::move(error);
-  Tuned tuned(values);
   const ConfigKind kind = resolve_config_kind(ConfigKind::kAuto, spec, resolved.options());
+  const Result<Sm100Tuning> tuned = Sm100Tuning::read(values, kind);
+  const Sm100Tuning choices = tuned ? *tuned : Sm100Tuning();
   Result<Sm100Plan> plan = kind == ConfigKind::kDepth512
-                               ? plan_depth512(spec, resolved.options(), tuned)
-                               : plan_fa4(resolved, kind, tuned);
+                               ? plan_depth512(spec, resolved.options(), choices)
+                               : plan_fa4(resolved, kind, choices);
   if (!plan) return plan;
-  Status status = tuned.take_into("exp2_fma_pairs", 0, plan->exp2_pairs, 1, plan->exp2_fma_pairs);
-  if (!status) return status.error();
-  status = tuned.check_all_known();
+  // A spec that no tiles serve is unsupported, whatever a row chooses for it.
+  if (!tuned) return tuned.error();
+  Status status =
+      choices.take(&Sm100Tuning::exp2_fma_pairs, 0, plan->exp2_pairs, 1, plan->exp2_fma_pairs);
   if (!status) return status.error();
   if (spec.qkv_dtype == Dtype::kE4m3) {
     // 2^(2 + 6) = 256 stays below e4m3's 448 until the maximum is renewed.
@@ -623,29 +579,6 @@ Result<Sm100Plan> make_sm100_plan(const ResolvedSpec& resolved, const TuningValu
     plan->smem_bytes = std::max(plan->smem_bytes, variant.smem_bytes);
   }
   return plan;
-}
-
-void fill_from_sm100(std::shared_ptr<const Sm100Plan> sm100, KernelPlan& plan) {
-  const Sm100Variant& variant = sm100->variants.front();
-  plan.entry = "attnjit_forward";
-  plan.kernel_header = "sm100/forward.cuh";
-  plan.threads = sm100->threads;
-  plan.cluster = sm100->cluster;
-  plan.smem_bytes = sm100->smem_bytes;
-  plan.min_registers = sm100->launch_registers;
-  for (const Sm100SmemRegion& region : variant.smem) {
-    plan.smem_map.push_back({region.name, region.begin, region.size});
-  }
-  plan.tmem_map = variant.tmem;
-  plan.barriers = variant.barriers;
-  plan.deviations = sm100->deviations;
-  plan.waivers = {
-      {"in-order-mma",
-       "S of a KV tile takes the columns of the P that the product issued before it reads "
-       "(templates/sm100/mma.cuh, Products::qk); a wait for that product between the two would "
-       "leave the tensor cores idle for its latency, twice a KV tile"}};
-  fill_sm100_kernel(*sm100, plan);
-  plan.sm100 = std::move(sm100);
 }
 
 }  // namespace attnjit

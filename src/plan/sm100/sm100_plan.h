@@ -7,13 +7,14 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "attnjit/launch.h"
 #include "attnjit/plan.h"
 #include "attnjit/tuning.h"
+#include "plan/reference/config_kind.h"
 
 namespace attnjit {
 
@@ -22,15 +23,48 @@ namespace attnjit {
 /// A group of warps that does one job. All roles of a warpgroup have one register budget: PTX wants
 /// every warp of a warpgroup to execute the same setmaxnreg.
 struct Sm100Role {
-  std::string name;
+  enum class Id : std::uint8_t {
+    kSoftmax,
+    kSoftmax0,
+    kSoftmax1,
+    kCorrection,
+    kMma,
+    kLoad,
+    kStore,
+    kSpare
+  };
+  Id id = Id::kSpare;
   int first_warp = 0;
   int num_warps = 0;
-  int registers = 0;  ///< a thread, after setmaxnreg
+  int registers = 0;  ///< per thread, after setmaxnreg
 };
+/// "softmax 0", "mma", ..
+std::string_view to_string(Sm100Role::Id id);
+
+/// What a range of shared memory is for.
+enum class Sm100Region : std::uint8_t {
+  kQ,
+  kQRope,
+  kOBesideQ,
+  kP,
+  kKvRing,
+  kKRing,
+  kVRing,
+  kKRope,
+  kOBeyondRing,
+  kQScale,
+  kKScale,
+  kCorrection,
+  kTmemAddress,
+  kWork,
+  kBarriers,
+};
+/// "Q", "KV ring", ..
+std::string_view to_string(Sm100Region region);
 
 /// A range of shared memory. Ranges do not overlap.
 struct Sm100SmemRegion {
-  std::string name;
+  Sm100Region region = Sm100Region::kQ;
   std::int64_t begin = 0;  ///< bytes from the dynamic shared memory's start, which is 1024-aligned
   std::int64_t size = 0;
   std::int64_t alignment = 4;
@@ -45,15 +79,60 @@ struct Sm100Overlay {
   std::string when;  ///< why its place is free by then
 };
 
+/// What tensor memory holds.
+enum class Sm100TmemRegion : std::uint8_t { kS0, kS1, kO0, kO1, kO, kOLo, kOHi, kSEven, kSOdd };
+/// "S0", "O_lo", ..
+std::string_view to_string(Sm100TmemRegion region);
+
+/// A range of tensor-memory columns.
+struct Sm100TmemRange {
+  Sm100TmemRegion region = Sm100TmemRegion::kS0;
+  std::int64_t begin = 0;
+  std::int64_t size = 0;
+};
+
+/// What a group of barriers is for. `cons` barriers hand memory back, `prod` ones announce it.
+enum class Sm100Barrier : std::uint8_t {
+  kSCons,
+  kCProd,
+  kCCons,
+  kSProd,
+  kQProd,
+  kQCons,
+  kKvProd,
+  kKvCons,
+  kKProd,
+  kKCons,
+  kVProd,
+  kVCons,
+  kOProd,
+  kOStaged,
+  kVTail,
+  kPProd,
+  kPCons,
+  kORescaled,
+};
+
+/// An mbarrier of a group, with its own name ("S0_cons[1]").
+struct Sm100BarrierPlan {
+  Sm100Barrier group = Sm100Barrier::kSCons;
+  std::string name;
+  int arrivals = 1;
+};
+
+/// A dimension of a tensor map.
+enum class MapAxis : std::uint8_t { kDepth, kGroup, kHead, kKvHead, kRow, kPageRow, kPage, kBatch };
+/// "depth", "kv_head", ..
+std::string_view to_string(MapAxis axis);
+
 /// The kind of a tensor map: everything but the run-time extents and strides.
 struct Sm100TensorMap {
-  std::string name;               ///< of the kernel's parameter
-  std::string buffer;             ///< q, k, v, o
-  std::string dtype;              ///< Dtype's name
-  std::vector<std::string> axes;  ///< innermost first: depth, group, head, row, page, batch
+  TensorMapId id = TensorMapId::kQ;
+  Dtype dtype = Dtype::kBf16;
+  std::vector<MapAxis> axes;      ///< innermost first
   std::vector<std::int64_t> box;  ///< elements along the axes
   int swizzle = 128;              ///< bytes; 0: none
-  std::int64_t copies = 1;        ///< TMA instructions a tile
+  std::int64_t copies = 1;        ///< TMA instructions per tile
 };
 
 /// One body of the kernel: with two query tiles a CTA, or one.
@@ -90,13 +169,13 @@ struct Sm100Variant {
   std::int64_t smem_bytes = 0;      ///< dynamic
   std::vector<Sm100SmemRegion> smem;
   std::vector<Sm100Overlay> smem_overlays;
-  std::vector<MemoryRange> tmem;
+  std::vector<Sm100TmemRange> tmem;
   std::vector<Sm100Overlay> tmem_overlays;
-  std::vector<BarrierPlan> barriers;  ///< in memory order
+  std::vector<Sm100BarrierPlan> barriers;  ///< in memory order
 };
 
 struct Sm100Plan {
-  std::string reference;               ///< "fa4", "mla", "depth512"
+  ConfigKind reference = ConfigKind::kFa4;  ///< where its tiles come from
   std::vector<Sm100Variant> variants;  ///< the launched one first; its 1Q sibling where it switches
   bool can_switch_to_1q = false;       ///< the 2Q body may branch to the 1Q body for short prompts
   std::int64_t smem_bytes = 0;         ///< of a launch: the largest of the variants
@@ -123,16 +202,19 @@ inline constexpr std::int64_t kSm100MaxBarriers = 64;
 /// kInvalid for a tuned name or value that cannot be.
 Result<Sm100Plan> make_sm100_plan(const ResolvedSpec& spec, const TuningValues* tuned);
 
-/// Fills the generic side of a plan from its Sm100Plan: constants, maps, barriers, deviations.
-void fill_from_sm100(std::shared_ptr<const Sm100Plan> sm100, KernelPlan& plan);
+/// Why the template does not serve a spec; empty: it does.
+std::string sm100_unsupported_reason(const ResolvedSpec& spec, const Sm100Plan& sm100);
 
-/// Fills plan.constants and plan.parameters, supported and reason: what the template takes.
-void fill_sm100_kernel(const Sm100Plan& sm100, KernelPlan& plan);
+/// Fills the kernel of a plan from its Sm100Plan: maps, barriers, deviations; where the plan is
+/// supported its constants and parameters too.
+/// @pre plan.supported and plan.workspaces are filled.
+Status fill_from_sm100(const Sm100Plan& sm100, KernelPlan& plan);
 
-/// Plans a launch of a supported sm_100 plan; plan_launch has checked the lengths.
-Result<LaunchRecipe> plan_sm100_launch(const KernelPlan& plan, const LaunchShapes& shapes,
-                                       const LaunchScalars& scalars,
-                                       const std::vector<ParamValue>& params,
-                                       const DeviceShape& device);
+struct LaunchRequest;
+/// Plans a launch of the kernel.
+Result<LaunchRecipe> plan_sm100_launch(const KernelPlan& plan, const LaunchRequest& request);
+
+/// What a tuning row may choose, with what this plan has.
+std::vector<TuningKnob> sm100_knobs(const Sm100Plan& plan);
 
 }  // namespace attnjit

@@ -5,44 +5,23 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <string_view>
 #include <variant>
 
-#include "plan/kernel_parameters.h"
+#include "plan/forward_support.h"
+#include "plan/signature.h"
 
 namespace attnjit {
 namespace {
 
 constexpr std::int64_t kMaxSmemBytes = 232448;  // a CTA's, opt-in, on sm_90
 constexpr int kMaxStages = 4;                   // what the knobs allow
+constexpr int kRegisterFile = 65536;            // of an SM
 
 int round_up(int value, int to) { return (value + to - 1) / to * to; }
-
-/// Why the template does not serve a spec; empty: it does.
-std::string unsupported_reason(const AttentionSpec& spec) {
-  if (spec.mla == Mla::kDecode) return "the sm_90a template has no MLA decode (mla: decode) yet";
-  if (std::string reason = why_no_forward(spec); !reason.empty()) return reason;
-  if (spec.page_size > 0) return "the sm_90a template has no paged K and V (page_size) yet";
-  if (spec.ragged) return "the sm_90a template has no ragged batches (ragged) yet";
-  if (spec.qk_depth > 256) {
-    return fmt::format(
-        "the sm_90a template takes qk_depth up to 256, not {}: O and P must fit a warpgroup's "
-        "registers",
-        spec.qk_depth);
-  }
-  if (spec.ov_depth > spec.qk_depth) {
-    return fmt::format("the sm_90a template takes ov_depth up to qk_depth ({}), not {}",
-                       spec.qk_depth, spec.ov_depth);
-  }
-  if (spec.qk_depth % 8 != 0 || spec.ov_depth % 8 != 0) {
-    return fmt::format(
-        "TMA needs rows of whole 16 bytes: qk_depth {} and ov_depth {} must be multiples of 8",
-        spec.qk_depth, spec.ov_depth);
-  }
-  return why_no_parameters(spec);
-}
 
 /// The tile of a depth. P, S and O live in registers: BN/4 + BN/2 + ov_depth/2 of them a thread.
 /// The choices are measured: docs/performance-sm90.md.
@@ -160,12 +139,75 @@ void complete(const AttentionSpec& spec, Sm90Plan& plan) {
   }
 }
 
-void add_constants(const AttentionSpec& spec, const Sm90Plan& sm90, KernelPlan& plan) {
+/// Shared memory and barriers, in their order.
+void lay_out(Sm90Plan& plan) {
+  const auto add = [&](Sm90Region region, int stage, std::int64_t bytes) {
+    plan.smem.push_back({region, stage, plan.smem_bytes, bytes});
+    plan.smem_bytes += bytes;
+  };
+  for (int i = 0; i < plan.num_q_stages; ++i) add(Sm90Region::kQ, i, plan.q_bytes);
+  for (int i = 0; i < plan.num_stages; ++i) add(Sm90Region::kK, i, plan.k_bytes);
+  for (int i = 0; i < plan.num_stages; ++i) add(Sm90Region::kV, i, plan.v_bytes);
+  if (plan.o_blocks > 0) add(Sm90Region::kO, 0, std::int64_t{plan.o_blocks} * plan.BM * 128);
+  add(Sm90Region::kWork, 0, std::int64_t{32} * plan.num_q_stages * plan.num_consumers);
+
+  // One thread announces what TMA will bring; one lane of each warp that read it hands it back.
+  constexpr int kProducer = 1;
+  constexpr int kConsumerWarps = 4;
+  const auto add_q_barriers = [&](const char* kind, int arrivals) {
+    for (int i = 0; i < plan.num_q_stages; ++i) {
+      for (int consumer = 0; consumer < plan.num_consumers; ++consumer) {
+        plan.barriers.push_back({fmt::format("Q {} of {} {}", i, consumer, kind), arrivals});
+      }
+    }
+  };
+  const auto add_barriers = [&](const char* tile, const char* kind, int arrivals) {
+    for (int i = 0; i < plan.num_stages; ++i) {
+      plan.barriers.push_back({fmt::format("{} {} {}", tile, i, kind), arrivals});
+    }
+  };
+  add_q_barriers("full", kProducer);
+  add_q_barriers("empty", kConsumerWarps);
+  for (const char* tile : {"K", "V"}) {
+    add_barriers(tile, "full", kProducer);
+    add_barriers(tile, "empty", kConsumerWarps * plan.num_consumers);
+  }
+  add(Sm90Region::kBarriers, 0, std::int64_t{8} * static_cast<std::int64_t>(plan.barriers.size()));
+}
+
+std::string name_of(const Sm90SmemRange& range, const Sm90Plan& plan) {
+  switch (range.region) {
+    case Sm90Region::kQ:
+      return fmt::format("{} {}", plan.o_blocks > 0 ? "Q" : "Q and O", range.stage);
+    case Sm90Region::kK:
+      return fmt::format("K {}", range.stage);
+    case Sm90Region::kV:
+      return fmt::format("V {}", range.stage);
+    case Sm90Region::kO:
+      return "O";
+    case Sm90Region::kWork:
+      return "work tiles";
+    case Sm90Region::kBarriers:
+      return "barriers";
+  }
+  return {};
+}
+
+/// Where a region begins: its first stage. 0 where there is none.
+std::int64_t begin_of(Sm90Region region, const Sm90Plan& plan) {
+  for (const Sm90SmemRange& range : plan.smem) {
+    if (range.region == region) return range.begin;
+  }
+  return 0;
+}
+
+std::vector<ConfigConstant> constants_of(const AttentionSpec& spec, const Sm90Plan& sm90) {
+  std::vector<ConfigConstant> constants;
   const auto add_int = [&](std::string name, std::int64_t value) {
-    plan.constants.push_back({"int", std::move(name), std::to_string(value)});
+    constants.push_back({"int", std::move(name), std::to_string(value)});
   };
   const auto add_bool = [&](std::string name, bool value) {
-    plan.constants.push_back({"bool", std::move(name), value ? "true" : "false"});
+    constants.push_back({"bool", std::move(name), value ? "true" : "false"});
   };
   add_bool("kBf16", spec.qkv_dtype == Dtype::kBf16);
   add_bool("kOutputBf16", spec.output_dtype.value_or(spec.qkv_dtype) == Dtype::kBf16);
@@ -176,7 +218,7 @@ void add_constants(const AttentionSpec& spec, const Sm90Plan& sm90, KernelPlan& 
   add_bool("kReturnLse", spec.return_lse);
   add_bool("kLseIncludesSink", spec.lse_includes_sink);
   add_int("kConsumers", sm90.num_consumers);
-  add_int("kThreads", plan.threads);
+  add_int("kThreads", sm90.threads());
   add_int("kTileM", sm90.BM);
   add_int("kTileN", sm90.BN);
   add_int("kStages", sm90.num_stages);
@@ -186,75 +228,37 @@ void add_constants(const AttentionSpec& spec, const Sm90Plan& sm90, KernelPlan& 
   add_int("kGqaShift", sm90_gqa_shift(sm90, spec));
   add_int("kProducerRegisters", sm90.producer_registers);
   add_int("kConsumerRegisters", sm90.consumer_registers);
-  std::int64_t o_offset = 0;
-  for (const MemoryRange& range : plan.smem_map) {
-    if (range.name == "Q and O 0" || range.name == "Q 0") add_int("kQOffset", range.begin);
-    if (range.name == "K 0") add_int("kKOffset", range.begin);
-    if (range.name == "V 0") add_int("kVOffset", range.begin);
-    if (range.name == "O") o_offset = range.begin;
-    if (range.name == "work tiles") add_int("kWorkOffset", range.begin);
-    if (range.name == "barriers") add_int("kBarrierOffset", range.begin);
-  }
+  add_int("kQOffset", begin_of(Sm90Region::kQ, sm90));
+  add_int("kKOffset", begin_of(Sm90Region::kK, sm90));
+  add_int("kVOffset", begin_of(Sm90Region::kV, sm90));
+  add_int("kWorkOffset", begin_of(Sm90Region::kWork, sm90));
+  add_int("kBarrierOffset", begin_of(Sm90Region::kBarriers, sm90));
   add_int("kOBlocks", sm90.o_blocks);
-  add_int("kOOffset", o_offset);
-  add_int("kSmemBytes", plan.smem_bytes);
-  add_user_constants(spec, plan);
+  add_int("kOOffset", begin_of(Sm90Region::kO, sm90));
+  add_int("kSmemBytes", sm90.smem_bytes);
+  add_user_constants(spec, constants);
+  return constants;
 }
 
-void add_maps(const Sm90Plan& sm90, KernelPlan& plan) {
-  const auto add = [&](std::string name, std::int64_t bytes) {
-    plan.smem_map.push_back({std::move(name), plan.smem_bytes, bytes});
-    plan.smem_bytes += bytes;
-  };
-  const std::string q_name = sm90.o_blocks > 0 ? "Q" : "Q and O";
-  for (int i = 0; i < sm90.num_q_stages; ++i) add(fmt::format("{} {}", q_name, i), sm90.q_bytes);
-  for (int i = 0; i < sm90.num_stages; ++i) add(fmt::format("K {}", i), sm90.k_bytes);
-  for (int i = 0; i < sm90.num_stages; ++i) add(fmt::format("V {}", i), sm90.v_bytes);
-  if (sm90.o_blocks > 0) add("O", std::int64_t{sm90.o_blocks} * sm90.BM * 128);
-  add("work tiles", std::int64_t{32} * sm90.num_q_stages * sm90.num_consumers);
-  const int consumer_warps = 4 * sm90.num_consumers;
-  for (const char* kind : {"full", "empty"}) {
-    for (int i = 0; i < sm90.num_q_stages; ++i) {
-      for (int consumer = 0; consumer < sm90.num_consumers; ++consumer) {
-        // A consumer's warps each hand Q back.
-        const int arrivals = kind == std::string_view("empty") ? 4 : 1;
-        plan.barriers.push_back({fmt::format("Q {} of {} {}", i, consumer, kind), arrivals});
-      }
-    }
-  }
-  struct {
-    const char* name;
-    int arrivals;
-  } const kinds[] = {{"K {} full", 1},
-                     {"K {} empty", consumer_warps},
-                     {"V {} full", 1},
-                     {"V {} empty", consumer_warps}};
-  for (const auto& kind : kinds) {
-    for (int i = 0; i < sm90.num_stages; ++i) {
-      plan.barriers.push_back({fmt::format(fmt::runtime(kind.name), i), kind.arrivals});
-    }
-  }
-  add("barriers", std::int64_t{8} * static_cast<std::int64_t>(plan.barriers.size()));
-}
-
-void add_deviations(const PlanOptions& options, const AttentionSpec& spec, KernelPlan& plan) {
+void add_deviations(const Sm90Plan& sm90, KernelPlan& plan) {
   const auto add = [&](std::string name, std::string asked, std::string actual,
                        std::string reason) {
     plan.deviations.push_back(
         {std::move(name), std::move(asked), std::move(actual), std::move(reason)});
   };
+  const PlanOptions& options = plan.spec.options();
   if (options.swizzle_bytes && *options.swizzle_bytes != 128) {
     add("swizzle_bytes", std::to_string(*options.swizzle_bytes), "128",
         "the sm_90a template pads rows to whole 128-byte blocks");
   }
   if (options.num_qo) {
-    add("num_qo", std::to_string(*options.num_qo), std::to_string(plan.sm90->num_consumers),
+    add("num_qo", std::to_string(*options.num_qo), std::to_string(sm90.num_consumers),
         "query tiles a CTA are consumer warpgroups of 64 rows on sm_90a");
   }
   if (options.pair_cta.value_or(false)) {
     add("pair_cta", "true", "false", "sm_90a has no MMA of two CTAs");
   }
-  if (spec.num_partitions == 0) {
+  if (plan.spec->num_partitions == 0) {
     add("num_partitions", "chosen at launch", "1", "the sm_90a template does not split kv_len yet");
   }
 }
@@ -273,53 +277,69 @@ std::vector<TuningKnob> sm90_knobs(const Sm90Plan& plan) {
   return found;
 }
 
-Sm90Shares sm90_shares(bool pair_tiles, std::int32_t m_tiles, std::int32_t total_tiles,
-                       int sm_count) {
-  // Whole rounds of pairs that are left to the tail, beside the last that is none: as few as even
-  // out the rest to 2 %, because the tail's tiles are of many heads, whose K and V share L2.
-  constexpr std::int32_t kTailRounds = 1;
-  Sm90Shares shares;
-  shares.ctas = std::min(total_tiles, std::max(sm_count, 1));
-  if (!pair_tiles) return shares;
-  const std::int32_t pairs = total_tiles / m_tiles * (m_tiles - m_tiles / 2);
-  shares.paired_units = std::max(pairs / shares.ctas - kTailRounds, 0) * shares.ctas;
-  return shares;
-}
-
 int sm90_gqa_shift(const Sm90Plan& plan, const AttentionSpec& spec) {
   return plan.pack_gqa ? std::countr_zero(static_cast<std::uint32_t>(spec.group)) : 0;
 }
 
-Status make_sm90_plan(const ResolvedSpec& spec, KernelPlan& plan, const TuningValues* tuned) {
-  Sm90Plan sm90 = choose(*spec);
-  if (tuned != nullptr) {
-    Status status = apply(*tuned, sm90);
-    if (!status) return status;
+std::string sm90_unsupported_reason(const AttentionSpec& spec) {
+  if (spec.mla == Mla::kDecode) return "the sm_90a template has no MLA decode (mla: decode) yet";
+  if (std::string reason = unsupported_everywhere(spec); !reason.empty()) return reason;
+  if (spec.page_size > 0) return "the sm_90a template has no paged K and V (page_size) yet";
+  if (spec.ragged) return "the sm_90a template has no ragged batches (ragged) yet";
+  if (spec.qk_depth > 256) {
+    return fmt::format(
+        "the sm_90a template takes qk_depth up to 256, not {}: O and P must fit a warpgroup's "
+        "registers",
+        spec.qk_depth);
   }
-  complete(*spec, sm90);
-  plan.reason = unsupported_reason(*spec);
-  plan.supported = plan.reason.empty();
-  plan.sm90 = std::make_shared<const Sm90Plan>(sm90);
-  if (!plan.supported) return {};
+  if (spec.ov_depth > spec.qk_depth) {
+    return fmt::format("the sm_90a template takes ov_depth up to qk_depth ({}), not {}",
+                       spec.qk_depth, spec.ov_depth);
+  }
+  if (spec.qk_depth % 8 != 0 || spec.ov_depth % 8 != 0) {
+    return fmt::format(
+        "TMA needs rows of whole 16 bytes: qk_depth {} and ov_depth {} must be multiples of 8",
+        spec.qk_depth, spec.ov_depth);
+  }
+  return why_no_parameters(spec);
+}
 
-  plan.entry = "attnjit_forward";
-  plan.kernel_header = "sm90/forward.cuh";
-  plan.threads = 128 * (sm90.num_consumers + 1);
-  plan.cluster = 1;
-  plan.min_registers = 65536 / plan.threads / 8 * 8;
-  add_maps(sm90, plan);
-  if (plan.smem_bytes > kMaxSmemBytes) {
+Result<Sm90Plan> make_sm90_plan(const AttentionSpec& resolved, const TuningValues* tuned) {
+  Sm90Plan plan = choose(resolved);
+  if (tuned != nullptr) {
+    Status status = apply(*tuned, plan);
+    if (!status) return status.error();
+  }
+  complete(resolved, plan);
+  lay_out(plan);
+  return plan;
+}
+
+Status fill_from_sm90(const Sm90Plan& sm90, KernelPlan& plan) {
+  if (sm90.smem_bytes > kMaxSmemBytes) {
     // Only a tuning table can ask for this; the choices above are tested to fit.
     return make_error(
         ErrorCode::kInvalid,
         fmt::format("BN {} with {} stages needs {} bytes of shared memory; a CTA has {}", sm90.BN,
-                    sm90.num_stages, plan.smem_bytes, kMaxSmemBytes),
+                    sm90.num_stages, sm90.smem_bytes, kMaxSmemBytes),
         "BN");
   }
-  add_constants(*spec, sm90, plan);
-  add_forward_parameters(
-      *spec, {"num_q_heads", "q_len", "kv_len", "m_tiles", "total_tiles", "paired_units"}, plan);
-  add_deviations(spec.options(), *spec, plan);
+  constexpr std::array kNumbers{LaunchNumber::kNumQHeads,  LaunchNumber::kQLen,
+                                LaunchNumber::kKvLen,      LaunchNumber::kMTiles,
+                                LaunchNumber::kTotalTiles, LaunchNumber::kPairedUnits};
+  PlannedKernel& kernel = plan.main();
+  kernel.entry = "attnjit_forward";
+  kernel.kernel_header = "sm90/forward.cuh";
+  kernel.threads = sm90.threads();
+  kernel.launch_registers = kRegisterFile / kernel.threads / 8 * 8;
+  kernel.smem_bytes = sm90.smem_bytes;
+  for (const Sm90SmemRange& range : sm90.smem) {
+    kernel.smem_map.push_back({name_of(range, sm90), range.begin, range.size});
+  }
+  kernel.barriers = sm90.barriers;
+  kernel.constants = constants_of(plan.spec, sm90);
+  kernel.parameters = forward_parameters(plan, kNumbers);
+  add_deviations(sm90, plan);
   return {};
 }
 

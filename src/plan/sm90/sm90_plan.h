@@ -5,18 +5,32 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
+#include "attnjit/launch.h"
 #include "attnjit/plan.h"
 #include "attnjit/spec.h"
 #include "attnjit/tuning.h"
 
 namespace attnjit {
 
+/// What a range of shared memory is for.
+enum class Sm90Region : std::uint8_t { kQ, kK, kV, kO, kWork, kBarriers };
+
+/// A range of shared memory; a stage of Q, K or V has one each.
+struct Sm90SmemRange {
+  Sm90Region region = Sm90Region::kQ;
+  int stage = 0;
+  std::int64_t begin = 0;
+  std::int64_t size = 0;
+  bool operator==(const Sm90SmemRange&) const = default;
+};
+
 /// What the sm_90a template uses. Tiles per depth follow FlashAttention-3 (Shah et al., 2024).
 struct Sm90Plan {
-  int BM = 0;             ///< query rows a CTA: 64 a consumer warpgroup
-  int BN = 0;             ///< keys a KV tile
+  int BM = 0;             ///< query rows per CTA: 64 per consumer warpgroup
+  int BN = 0;             ///< keys per KV tile
   int num_consumers = 0;  ///< consumer warpgroups; one more produces
   int num_stages = 0;     ///< K tiles, and V tiles, in shared memory
   int num_q_stages = 0;   ///< Q tiles in shared memory; o_blocks says where O is staged
@@ -26,20 +40,35 @@ struct Sm90Plan {
   bool pack_gqa = false;    ///< a tile's rows are of all the query heads that share a KV head
   int producer_registers = 0;
   int consumer_registers = 0;
-  int padded_qk_depth = 0;  ///< elements a row of Q and K in shared memory: whole 64-element blocks
+  int padded_qk_depth =
+      0;  ///< elements per row of Q and K in shared memory: whole 64-element blocks
   int padded_ov_depth = 0;
-  std::int64_t q_bytes = 0;  ///< a stage
-  std::int64_t k_bytes = 0;  ///< a stage
-  std::int64_t v_bytes = 0;  ///< a stage
+  std::int64_t q_bytes = 0;           ///< per stage
+  std::int64_t k_bytes = 0;           ///< per stage
+  std::int64_t v_bytes = 0;           ///< per stage
+  std::vector<Sm90SmemRange> smem;    ///< ascending, without gaps
+  std::vector<BarrierPlan> barriers;  ///< in memory order
+  std::int64_t smem_bytes = 0;
+  double rescale_threshold = 8;  ///< log2: O is rescaled when the maximum grows by more
 
-  bool operator==(const Sm90Plan&) const = default;
+  int threads() const { return 128 * (num_consumers + 1); }
 };
 
-/// Fills the sm_90a side of a plan: constants, parameters, barriers, maps, supported and reason.
-/// `tuned` holds what a tuning row overrides, or is null.
-/// Errors: kInvalid for a tuned name or value that this plan cannot take.
-Status make_sm90_plan(const ResolvedSpec& spec, KernelPlan& plan,
-                      const TuningValues* tuned = nullptr);
+/// Plans the kernel. `resolved` has every default filled in; `tuned` holds what a tuning row
+/// overrides, or is null. Errors: kInvalid for a tuned name or value that this plan cannot take.
+Result<Sm90Plan> make_sm90_plan(const AttentionSpec& resolved, const TuningValues* tuned);
+
+/// Why the template does not serve a spec; empty: it does.
+std::string sm90_unsupported_reason(const AttentionSpec& resolved);
+
+/// Fills the kernel of a supported plan from its Sm90Plan, and what deviates from what was asked.
+/// Errors: kInvalid where a tuned choice does not fit the shared memory.
+/// @pre plan.workspaces is filled.
+Status fill_from_sm90(const Sm90Plan& sm90, KernelPlan& plan);
+
+struct LaunchRequest;
+/// Plans a launch of the kernel.
+Result<LaunchRecipe> plan_sm90_launch(const KernelPlan& plan, const LaunchRequest& request);
 
 /// What a tuning row may choose, with what this plan has.
 std::vector<TuningKnob> sm90_knobs(const Sm90Plan& plan);
@@ -50,7 +79,7 @@ struct Sm90Shares {
   std::int32_t paired_units = 0;  ///< pairs of tiles before the tail: whole rounds of the CTAs
 };
 
-/// The shares of `total_tiles` tiles, `m_tiles` a head, on `sm_count` SMs: one CTA an SM, which
+/// The shares of `total_tiles` tiles, `m_tiles` per head, on `sm_count` SMs: one CTA per SM, which
 /// loads ahead over tile borders. pair_tiles: later tiles are longer.
 Sm90Shares sm90_shares(bool pair_tiles, std::int32_t m_tiles, std::int32_t total_tiles,
                        int sm_count);

@@ -4,6 +4,7 @@
 
 #include <chrono>
 
+#include "../../one_launch.h"
 #include "attnjit/compile.h"
 #include "attnjit/source.h"
 #include "verify/numeric.h"
@@ -51,8 +52,8 @@ Result<GeneratedKernel> generate_kernel(const AttentionSpec& spec, const PlanOpt
 }
 
 Result<LaunchRecipe> launch_of(const KernelPlan& plan, const verify::Problem& problem) {
-  return plan_launch(plan, problem.launch_shapes(), problem.launch_scalars(),
-                     problem.param_values());
+  return one_launch(plan, problem.launch_shapes(), problem.launch_scalars(),
+                    problem.param_values());
 }
 
 Result<KernelRun> run_kernel(const PtxModule& module, const LaunchRecipe& recipe,

@@ -96,7 +96,7 @@ Status record_kernel(const Folder& data, const Case& one) {
   Result<LaunchRecipe> recipe = launch_of(kernel->plan, one.problem);
   if (!recipe) return std::move(recipe).error();
   LaunchDocument launch;
-  launch.recipe = std::move(*recipe);
+  launch.sequence.launches = {std::move(*recipe)};
   const auto add = [&](const std::string& name, const Tensor& tensor) {
     LaunchBuffer buffer;
     buffer.name = name;
@@ -211,7 +211,7 @@ int replay(const Folder& data, const Json& cases, std::uint64_t seeds, const std
     if (!module) return fail(one->name + ": " + module.error().to_string());
     Result<LaunchDocument> launch = launch_from_json(contents(data / (one->name + ".launch.json")));
     if (!launch) return fail(one->name + ": " + launch.error().to_string());
-    const LaunchRecipe& recipe = launch->recipe;
+    const LaunchRecipe& recipe = launch->sequence.launches.at(0);
     std::optional<KernelRun> first;
     Agreement agreement;
     std::string problem;

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "../../gpu/verify_cases.h"
+#include "../../one_launch.h"
 #include "../attention/generated_kernel.h"
 #include "plan/sm100/sm100_plan.h"
 #include "verify/compare.h"
@@ -96,14 +97,14 @@ Result<Body> body_of(const KernelPlan& plan, const Call& call) {
   if (!reference) return std::move(reference).error();
   DeviceShape device;
   device.sm_count = call.sm_count;
-  Result<LaunchRecipe> recipe = plan_launch(
+  Result<LaunchRecipe> recipe = one_launch(
       plan, problem->launch_shapes(), problem->launch_scalars(), problem->param_values(), device);
   if (!recipe) return std::move(recipe).error();
   // One CTA: it has a second tile of work, and every buffer is handed over. A section a head: tiles
   // with keys come after some without.
   recipe->grid = {1, 1, 1};
   for (std::size_t i = 0; i < recipe->args.size(); ++i) {
-    if (plan.parameters[i].name == "section_heads") recipe->args[i].value = std::int32_t{1};
+    if (plan.main().parameters[i].name == "section_heads") recipe->args[i].value = std::int32_t{1};
   }
   return Body{std::move(*problem), std::move(*reference), std::move(*recipe)};
 }

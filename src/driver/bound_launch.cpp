@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+// BoundLaunch: one launch of a sequence, with its maps encoded and its arguments packed.
+#include <fmt/format.h>
+
+#include <array>
+#include <bit>
+#include <utility>
+
+#include "driver/launch_state.h"
+#include "driver/tensor_map.h"
+
+namespace attnjit {
+namespace {
+
+Error internal(std::string message) {
+  return make_error(ErrorCode::kInternal, std::move(message), {}, "report this defect");
+}
+
+const char* kind_name(KernelParameter::Kind kind) {
+  switch (kind) {
+    case KernelParameter::Kind::kTensorMap:
+      return "tensor map";
+    case KernelParameter::Kind::kPointer:
+      return "pointer";
+    case KernelParameter::Kind::kI32:
+      return "i32";
+    case KernelParameter::Kind::kI64:
+      return "i64";
+    case KernelParameter::Kind::kF32:
+      return "f32";
+  }
+  return "unknown";
+}
+
+bool fits(const LaunchArgument& argument, KernelParameter::Kind kind) {
+  switch (kind) {
+    case KernelParameter::Kind::kTensorMap:
+      return std::holds_alternative<LaunchArgument::TensorMap>(argument.value);
+    case KernelParameter::Kind::kPointer:
+      return std::holds_alternative<LaunchArgument::Pointer>(argument.value);
+    case KernelParameter::Kind::kI32:
+      return std::holds_alternative<std::int32_t>(argument.value);
+    case KernelParameter::Kind::kI64:
+      return std::holds_alternative<std::int64_t>(argument.value);
+    case KernelParameter::Kind::kF32:
+      return std::holds_alternative<float>(argument.value);
+  }
+  return false;
+}
+
+Error null_pointer(const std::string& name) {
+  return make_error(ErrorCode::kInvalid, "is a null pointer; the kernel uses it", name);
+}
+
+Result<DevicePointer> map_address(const TensorMapDescription& map, const BufferRef& buffer,
+                                  const LaunchArgs& args) {
+  const DevicePointer base = address_of(buffer, args);
+  if (base == 0) return null_pointer(map.buffer);
+  const DevicePointer address = base + static_cast<DevicePointer>(map.offset);
+  if (address % 16 != 0) {
+    return make_error(ErrorCode::kInvalid,
+                      fmt::format("is at {:#x}, not a multiple of 16", address), map.buffer,
+                      "TMA reads at multiples of 16 bytes");
+  }
+  return address;
+}
+
+Result<DevicePointer> pointer_value(const LaunchRecipe& recipe,
+                                    const BoundLaunch::PointerSlot& slot, const LaunchArgs& args) {
+  if (slot.buffer.id.kind == BufferId::Kind::kNone) return DevicePointer{0};
+  const std::string& name =
+      std::get<LaunchArgument::Pointer>(recipe.args[slot.argument].value).buffer;
+  const DevicePointer base = address_of(slot.buffer, args);
+  if (base == 0) {
+    // An array parameter without elements has no address, and no index of it is inside.
+    if (slot.buffer.id.kind == BufferId::Kind::kParam) return DevicePointer{0};
+    return null_pointer(name);
+  }
+  if (base % static_cast<DevicePointer>(slot.buffer.alignment) != 0) {
+    return make_error(ErrorCode::kInvalid,
+                      fmt::format("is at {:#x}, not a multiple of {}", base, slot.buffer.alignment),
+                      name);
+  }
+  return base + static_cast<DevicePointer>(slot.offset);
+}
+
+}  // namespace
+
+Status BoundLaunch::build(const CudaApi& api, const KernelPlan& plan, const PlannedKernel& kernel,
+                          const LaunchRecipe& recipe, const std::vector<Workspace>& workspaces,
+                          const LaunchArgs& args, const BoundLaunch* old,
+                          const LaunchRecipe* old_recipe, LaunchState::Counters& counters) {
+  maps.resize(recipe.tensor_maps.size());
+  for (std::size_t i = 0; i < maps.size(); ++i) {
+    const TensorMapDescription& description = recipe.tensor_maps[i];
+    const auto buffer = find_buffer(description.id, plan, args, workspaces);
+    if (!buffer) return buffer.error();
+    const auto address = map_address(description, *buffer, args);
+    if (!address) return address.error();
+    maps[i].buffer = *buffer;
+    if (old != nullptr && i < old->maps.size() && old->maps[i].address == *address &&
+        old_recipe->tensor_maps[i] == description) {
+      maps[i].encoded = old->maps[i].encoded;
+      maps[i].address = *address;
+      continue;
+    }
+    if (Status checked = check_tensor_map(description); !checked) return checked;
+    if (Status encoded = encode_tensor_map(api, description, *address, maps[i].encoded); !encoded) {
+      return encoded;
+    }
+    maps[i].address = *address;  // only now: a map that failed must not be taken for this one
+    ++counters.maps_encoded;
+  }
+  if (Status built = build_arguments(plan, kernel, recipe, workspaces, args); !built) return built;
+  return build_config(kernel, recipe);
+}
+
+Status BoundLaunch::build_arguments(const KernelPlan& plan, const PlannedKernel& kernel,
+                                    const LaunchRecipe& recipe,
+                                    const std::vector<Workspace>& workspaces,
+                                    const LaunchArgs& args) {
+  const std::size_t count = recipe.args.size();
+  if (count != kernel.parameters.size()) {
+    return internal(fmt::format("the recipe has {} arguments, the kernel {} parameters", count,
+                                kernel.parameters.size()));
+  }
+  values.assign(count, 0);
+  arguments.assign(count, nullptr);
+  for (std::size_t i = 0; i < count; ++i) {
+    const LaunchArgument& argument = recipe.args[i];
+    const KernelParameter& parameter = kernel.parameters[i];
+    if (!fits(argument, parameter.kind)) {
+      return internal(
+          fmt::format("argument {} ({}) is no {}", i, parameter.name, kind_name(parameter.kind)));
+    }
+    arguments[i] = &values[i];
+    if (const auto* integer = std::get_if<std::int32_t>(&argument.value)) {
+      // NOTE: little-endian: the kernel reads the first four bytes.
+      values[i] = static_cast<std::uint32_t>(*integer);
+    } else if (const auto* wide = std::get_if<std::int64_t>(&argument.value)) {
+      values[i] = static_cast<std::uint64_t>(*wide);
+    } else if (const auto* real = std::get_if<float>(&argument.value)) {
+      values[i] = std::bit_cast<std::uint32_t>(*real);
+    } else if (const auto* map = std::get_if<LaunchArgument::TensorMap>(&argument.value)) {
+      if (map->index >= maps.size()) {
+        return internal(fmt::format("argument {} ({}) names an unknown tensor map {}", i,
+                                    parameter.name, map->name));
+      }
+      arguments[i] = &maps[map->index].encoded;
+    } else if (const auto* pointer = std::get_if<LaunchArgument::Pointer>(&argument.value)) {
+      PointerSlot slot;
+      slot.argument = i;
+      slot.offset = pointer->offset;
+      if (!pointer->buffer.empty()) {
+        const auto buffer = find_buffer(pointer->id, plan, args, workspaces);
+        if (!buffer) return buffer.error();
+        slot.buffer = *buffer;
+      }
+      const auto value = pointer_value(recipe, slot, args);
+      if (!value) return value.error();
+      values[i] = *value;
+      pointers.push_back(slot);
+    }
+  }
+  return {};
+}
+
+Status BoundLaunch::build_config(const PlannedKernel& kernel, const LaunchRecipe& recipe) {
+  constexpr std::uint32_t kMaxGridX = 0x7fffffff, kMaxGridYZ = 65535;
+  if (recipe.grid[0] > kMaxGridX || recipe.grid[1] > kMaxGridYZ || recipe.grid[2] > kMaxGridYZ) {
+    return make_error(
+        ErrorCode::kInvalid,
+        fmt::format("the grid {}x{}x{} exceeds {}x{}x{}", recipe.grid[0], recipe.grid[1],
+                    recipe.grid[2], kMaxGridX, kMaxGridYZ, kMaxGridYZ),
+        "shapes", "split the batch over several launches");
+  }
+  if (recipe.dynamic_smem > kernel.smem_bytes) {
+    return internal(fmt::format("the recipe asks for {} bytes of shared memory, the plan for {}",
+                                recipe.dynamic_smem, kernel.smem_bytes));
+  }
+  config.grid_x = recipe.grid[0];
+  config.grid_y = recipe.grid[1];
+  config.grid_z = recipe.grid[2];
+  config.block_x = recipe.block[0];
+  config.block_y = recipe.block[1];
+  config.block_z = recipe.block[2];
+  config.dynamic_smem = recipe.dynamic_smem;
+  if (recipe.cluster != std::array<std::uint32_t, 3>{1, 1, 1}) {
+    cluster.id = cuda::kLaunchAttributeClusterDimension;
+    cluster.value.cluster.x = recipe.cluster[0];
+    cluster.value.cluster.y = recipe.cluster[1];
+    cluster.value.cluster.z = recipe.cluster[2];
+    config.attributes = &cluster;
+    config.num_attributes = 1;
+  }
+  return {};
+}
+
+Status BoundLaunch::move_pointers(const CudaApi& api, const LaunchRecipe& recipe,
+                                  const LaunchArgs& args, LaunchState::Counters& counters) {
+  for (std::size_t i = 0; i < maps.size(); ++i) {
+    const auto address = map_address(recipe.tensor_maps[i], maps[i].buffer, args);
+    if (!address) return address.error();
+    if (*address == maps[i].address) continue;
+    const cuda::Result code =
+        api.TensorMapReplaceAddress(&maps[i].encoded, std::bit_cast<void*>(*address));
+    if (code != cuda::kSuccess) {
+      return cuda_error(api, code,
+                        fmt::format("cuTensorMapReplaceAddress({})", recipe.tensor_maps[i].name));
+    }
+    maps[i].address = *address;
+    ++counters.maps_moved;
+  }
+  for (const PointerSlot& slot : pointers) {
+    const auto value = pointer_value(recipe, slot, args);
+    if (!value) return value.error();
+    values[slot.argument] = *value;
+  }
+  return {};
+}
+
+}  // namespace attnjit

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of kernel families, and what asks it.
+#include "plan/family.h"
+
+#include <utility>
+
+#include "plan/print/kernel_json.h"
+#include "plan/sm100/sm100_plan.h"
+#include "plan/sm90/sm90_plan.h"
+
+namespace attnjit {
+namespace {
+
+Status plan_sm90(const TuningValues* tuned, KernelPlan& plan) {
+  Result<Sm90Plan> sm90 = make_sm90_plan(plan.spec, tuned);
+  if (!sm90) return sm90.error();
+  plan.sm90 = std::make_shared<const Sm90Plan>(*std::move(sm90));
+  plan.reason = sm90_unsupported_reason(plan.spec);
+  plan.supported = plan.reason.empty();
+  return plan.supported ? fill_from_sm90(*plan.sm90, plan) : Status();
+}
+
+Status plan_sm100(const TuningValues* tuned, KernelPlan& plan) {
+  Result<Sm100Plan> sm100 = make_sm100_plan(plan.spec, tuned);
+  if (!sm100) {
+    if (sm100.error().code != ErrorCode::kUnsupported) return sm100.error();
+    plan.reason = sm100.error().message;
+    return {};
+  }
+  plan.sm100 = std::make_shared<const Sm100Plan>(*std::move(sm100));
+  plan.reason = sm100_unsupported_reason(plan.spec, *plan.sm100);
+  plan.supported = plan.reason.empty();
+  return fill_from_sm100(*plan.sm100, plan);
+}
+
+constexpr KernelFamily kSm90{
+    &plan_sm90,
+    &plan_sm90_launch,
+    [](const KernelPlan& plan) { return sm90_knobs(*plan.sm90); },
+    [](const KernelPlan& plan, nlohmann::ordered_json& json) {
+      if (plan.sm90 != nullptr) add_sm90(*plan.sm90, json);
+    },
+};
+constexpr KernelFamily kSm100{
+    &plan_sm100,
+    &plan_sm100_launch,
+    [](const KernelPlan& plan) { return sm100_knobs(*plan.sm100); },
+    [](const KernelPlan& plan, nlohmann::ordered_json& json) {
+      if (plan.sm100 != nullptr) add_sm100(*plan.sm100, json);
+    },
+};
+
+}  // namespace
+
+const KernelFamily& family_of(Arch arch) {
+  switch (arch) {
+    case Arch::kSm90a:
+      return kSm90;
+    case Arch::kSm100a:
+    case Arch::kSm103a:
+      return kSm100;
+  }
+  return kSm100;
+}
+
+std::vector<TuningKnob> tuning_knobs(const KernelPlan& plan) {
+  return plan.supported ? family_of(plan.spec->arch).knobs(plan) : std::vector<TuningKnob>();
+}
+
+}  // namespace attnjit

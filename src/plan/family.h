@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernel families, one per generation of GPU, and which of them serves an architecture.
+//
+// Thread rules: constant data.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <vector>
+
+#include "attnjit/launch.h"
+#include "attnjit/plan.h"
+#include "attnjit/tuning.h"
+#include "plan/launch/family_launch.h"
+
+namespace attnjit {
+
+/// What a family knows to do. Siblings: a new one is a folder beside sm90/ and sm100/, and a row.
+struct KernelFamily {
+  /// Plans the kernel of a spec into a plan that has its spec and its workspaces. `tuned` may be
+  /// null. Errors: kInvalid
+  /// for a tuned name or value that the kernel cannot take. A spec that the family does not serve
+  /// leaves `supported` false with the reason.
+  Status (*plan)(const TuningValues* tuned, KernelPlan& plan);
+  /// Plans a launch of the main kernel of a supported plan.
+  Result<LaunchRecipe> (*launch)(const KernelPlan& plan, const LaunchRequest& request);
+  /// What a tuning row may choose, with what a supported plan has.
+  std::vector<TuningKnob> (*knobs)(const KernelPlan& plan);
+  /// Adds the family's own fields to the plan's JSON.
+  void (*print)(const KernelPlan& plan, nlohmann::ordered_json& json);
+};
+
+const KernelFamily& family_of(Arch arch);
+
+}  // namespace attnjit

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// What of a spec the forward templates of every architecture lack.
+#include "plan/forward_support.h"
+
+#include <fmt/format.h>
+
+#include <string_view>
+
+namespace attnjit {
+
+bool contains(const MaskSpec& mask, MaskSpec::Kind kind) {
+  if (mask.kind == kind) return true;
+  for (const MaskSpec& child : mask.of) {
+    if (contains(child, kind)) return true;
+  }
+  return false;
+}
+
+std::string unsupported_everywhere(const AttentionSpec& spec) {
+  const auto missing = [&](std::string_view what) {
+    return fmt::format("the {} template has no {} yet", to_string(spec.arch), what);
+  };
+  if (spec.qkv_dtype != Dtype::kBf16 && spec.qkv_dtype != Dtype::kFp16) {
+    return missing(fmt::format("{} operands (qkv_dtype)", to_string(spec.qkv_dtype)));
+  }
+  const Dtype output = spec.output_dtype.value_or(spec.qkv_dtype);
+  if (output != Dtype::kBf16 && output != Dtype::kFp16) {
+    return missing(fmt::format("{} output (output_dtype)", to_string(output)));
+  }
+  const Dtype rope = spec.rope_dtype.value_or(spec.qkv_dtype);
+  if (rope != spec.qkv_dtype || spec.rope_gmem_dtype.value_or(rope) != rope) {
+    return missing("rope part of another type than the rest (rope_dtype, rope_gmem_dtype)");
+  }
+  if (spec.scale_dtype) return missing("per-token scales (scale_dtype)");
+  if (spec.num_partitions > 1) return missing("split of kv_len (num_partitions)");
+  if (contains(spec.mask, MaskSpec::Kind::kMaterialized)) {
+    return missing("materialized masks (mask)");
+  }
+  return {};
+}
+
+}  // namespace attnjit

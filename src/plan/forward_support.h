@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// What of a spec the forward templates of every architecture lack, and questions about its mask.
+//
+// Thread rules: pure functions.
+#pragma once
+
+#include <string>
+
+#include "attnjit/spec.h"
+
+namespace attnjit {
+
+/// Whether a mask tree has a node of a kind.
+bool contains(const MaskSpec& mask, MaskSpec::Kind kind);
+
+/// What no forward template can do of a spec; empty: nothing.
+std::string unsupported_everywhere(const AttentionSpec& spec);
+
+}  // namespace attnjit

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fills the arguments of a launch, one function per kind of source.
+#include "plan/launch/arguments.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "plan/signature.h"
+#include "spec/names.h"
+#include "spec/scalars.h"
+
+namespace attnjit {
+namespace {
+
+Error invalid_launch(std::string field, std::string message) {
+  return make_error(ErrorCode::kInvalid, std::move(message), std::move(field));
+}
+
+class Filler {
+ public:
+  Filler(const ArgumentValues& values, LaunchRecipe& recipe)
+      : values_(values),
+        recipe_(recipe),
+        scalars_(spec::spec_scalars(values.plan.spec)),
+        declared_(spec::declared_params(values.plan.spec)) {}
+
+  Status check() const {
+    if (values_.scalars.values.size() <= scalars_.size()) return {};
+    return invalid_launch("scalars", fmt::format("{} numbers are given; the spec's masks and score "
+                                                 "modification have {}",
+                                                 values_.scalars.values.size(), scalars_.size()));
+  }
+
+  Result<LaunchArgument> operator()(LaunchNumber number) const {
+    const LaunchNumbers::Value& value = values_.numbers.get(number);
+    if (const auto* i32 = std::get_if<std::int32_t>(&value)) return LaunchArgument{*i32};
+    if (const auto* i64 = std::get_if<std::int64_t>(&value)) return LaunchArgument{*i64};
+    if (const auto* f32 = std::get_if<float>(&value)) return LaunchArgument{*f32};
+    const std::string name(name_of(number));
+    return make_error(ErrorCode::kInternal, fmt::format("no value is known for '{}'", name), name);
+  }
+
+  Result<LaunchArgument> operator()(TensorMapId map) const {
+    LaunchArgument::TensorMap argument;
+    argument.name = std::string(name_of(map));
+    argument.index = static_cast<std::uint32_t>(recipe_.tensor_maps.size());
+    TensorMapDescription description = values_.describe(map);
+    description.name = argument.name;
+    description.buffer = name_of(values_.plan, description.id);
+    recipe_.tensor_maps.push_back(std::move(description));
+    return LaunchArgument{std::move(argument)};
+  }
+
+  Result<LaunchArgument> operator()(BufferId buffer) const {
+    return LaunchArgument{LaunchArgument::Pointer{name_of(values_.plan, buffer), 0, buffer}};
+  }
+
+  Result<LaunchArgument> operator()(ScalarSource source) const {
+    const spec::SpecScalar& scalar = scalars_.at(source.index);
+    const std::vector<double>& all = values_.scalars.values;
+    const double given = source.index < all.size() ? all[source.index] : 0;
+    const double value = given != 0 ? given : scalar.value;
+    if (!spec::is_allowed(scalar.traits, scalar.is_integer, value)) {
+      return invalid_launch(scalar.name,
+                            fmt::format("{} is {}; allowed at launch: {}", scalar.name, value,
+                                        spec::allowed(scalar.traits, scalar.is_integer)));
+    }
+    if (scalar.is_integer) return LaunchArgument{static_cast<std::int32_t>(value)};
+    return LaunchArgument{static_cast<float>(value)};
+  }
+
+  Result<LaunchArgument> operator()(ParamSource source) const {
+    using Part = ParamSource::Part;
+    const ParamSpec& declared = declared_.at(source.index);
+    const ParamShape shape = shape_of(declared.type);
+    const BufferId buffer{BufferId::Kind::kParam, source.index};
+    const std::string own = name_of(values_.plan, buffer);
+    const auto given =
+        std::find_if(values_.params.begin(), values_.params.end(),
+                     [&](const ParamValue& value) { return value.name == declared.name; });
+    if (given == values_.params.end()) {
+      return invalid_launch(own, fmt::format("the parameter p.{} was not given", declared.name));
+    }
+    if (shape.rank == 0) return number_of(declared, shape, own, *given);
+    const auto extents_end = given->extent.begin() + shape.rank;
+    if (std::any_of(given->extent.begin(), extents_end, [](auto extent) { return extent < 0; })) {
+      return invalid_launch(own, fmt::format("the extent of p.{} is negative", declared.name));
+    }
+    if (source.part == Part::kExtent0) return LaunchArgument{given->extent[0]};
+    if (source.part == Part::kExtent1) return LaunchArgument{given->extent[1]};
+    // An array without elements has no address, and no index of it is inside.
+    if (std::find(given->extent.begin(), extents_end, 0) != extents_end) {
+      return LaunchArgument{LaunchArgument::Pointer{}};
+    }
+    return LaunchArgument{LaunchArgument::Pointer{own, 0, buffer}};
+  }
+
+ private:
+  static Result<LaunchArgument> number_of(const ParamSpec& declared, const ParamShape& shape,
+                                          const std::string& own, const ParamValue& given) {
+    const auto* integer = std::get_if<std::int32_t>(&given.scalar);
+    if (shape.element == Dtype::kF32) {
+      if (integer == nullptr) return LaunchArgument{std::get<float>(given.scalar)};
+      return LaunchArgument{static_cast<float>(*integer)};
+    }
+    if (integer != nullptr) return LaunchArgument{*integer};
+    return invalid_launch(own, fmt::format("p.{} is an i32; a float was given", declared.name));
+  }
+
+  const ArgumentValues& values_;
+  LaunchRecipe& recipe_;
+  const std::vector<spec::SpecScalar> scalars_;
+  const std::vector<ParamSpec> declared_;
+};
+
+}  // namespace
+
+LaunchNumbers::LaunchNumbers(const AttentionSpec& spec, const LaunchShapes& shapes, float scale) {
+  set(LaunchNumber::kBatch, shapes.batch);
+  set(LaunchNumber::kNumQHeads, std::int32_t{spec.num_q_heads});
+  set(LaunchNumber::kQLen, shapes.q_len);
+  set(LaunchNumber::kKvLen, shapes.kv_len);
+  set(LaunchNumber::kTotalQ, shapes.total_q);
+  set(LaunchNumber::kMaxPages, shapes.max_pages);
+  set(LaunchNumber::kScale, scale);
+}
+
+Result<LaunchRecipe> make_recipe(const PlannedKernel& kernel, std::uint32_t ctas,
+                                 const ArgumentValues& values) {
+  LaunchRecipe recipe;
+  recipe.entry = kernel.entry;
+  recipe.grid = {ctas, 1, 1};
+  recipe.block = {static_cast<std::uint32_t>(kernel.threads), 1, 1};
+  recipe.cluster = {static_cast<std::uint32_t>(kernel.cluster), 1, 1};
+  recipe.dynamic_smem = static_cast<std::uint32_t>(kernel.smem_bytes);
+  const Filler filler(values, recipe);
+  if (Status checked = filler.check(); !checked) return checked.error();
+  for (const KernelParameter& parameter : kernel.parameters) {
+    Result<LaunchArgument> argument = std::visit(filler, parameter.source);
+    if (!argument) return argument.error();
+    recipe.args.push_back(*std::move(argument));
+  }
+  return recipe;
+}
+
+}  // namespace attnjit

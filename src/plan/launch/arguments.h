@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// The arguments of a launch, filled by the sources of a kernel's parameters.
+//
+// Thread rules: plain values and pure functions.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <variant>
+#include <vector>
+
+#include "attnjit/launch.h"
+
+namespace attnjit {
+
+/// The numbers that a launch computed from its shapes, each by what it is.
+class LaunchNumbers {
+ public:
+  LaunchNumbers() = default;
+  /// Those that follow from spec and shapes alone.
+  LaunchNumbers(const AttentionSpec& spec, const LaunchShapes& shapes, float scale);
+
+  void set(LaunchNumber number, std::int32_t value) { at(number) = value; }
+  void set(LaunchNumber number, std::int64_t value) { at(number) = value; }
+  void set(LaunchNumber number, float value) { at(number) = value; }
+
+  using Value = std::variant<std::monostate, std::int32_t, std::int64_t, float>;
+  const Value& get(LaunchNumber number) const {
+    return values_.at(static_cast<std::size_t>(number));
+  }
+
+ private:
+  Value& at(LaunchNumber number) { return values_.at(static_cast<std::size_t>(number)); }
+  std::array<Value, 18> values_;
+};
+
+/// What the parameters of a kernel are filled from.
+struct ArgumentValues {
+  const KernelPlan& plan;
+  LaunchScalars scalars;
+  std::vector<ParamValue> params;
+  LaunchNumbers numbers;
+  std::function<TensorMapDescription(TensorMapId)> describe;  ///< all but name and buffer
+};
+
+/// What every launch of a kernel has: entry, block, cluster, shared memory, arguments and the
+/// tensor maps that they name. Errors: kInvalid where the launch lacks a value; kInternal for a
+/// number that was not computed.
+Result<LaunchRecipe> make_recipe(const PlannedKernel& kernel, std::uint32_t ctas,
+                                 const ArgumentValues& values);
+
+}  // namespace attnjit

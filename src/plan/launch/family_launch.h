@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// What plan_launch hands to an architecture's family.
+//
+// Thread rules: plain values.
+#pragma once
+
+#include <vector>
+
+#include "attnjit/launch.h"
+#include "plan/launch/tensors.h"
+
+namespace attnjit {
+
+/// A call, with its tensors derived and checked. O is what the attention kernel writes: the
+/// caller's, or a workspace.
+struct LaunchRequest {
+  const LaunchShapes& shapes;
+  const LaunchScalars& scalars;
+  const std::vector<ParamValue>& params;
+  const DeviceShape& device;
+  const LaunchTensors& tensors;
+  float scale;
+};
+
+inline constexpr std::int64_t kMaxTiles = 1 << 30;
+
+/// The tensor that a map of an attention kernel views.
+const TensorView& tensor_of(const LaunchTensors& tensors, TensorMapId map);
+
+}  // namespace attnjit

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shapes and strides of a launch's tensors.
+#include "plan/launch/tensors.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "base/problems.h"
+#include "plan/signature.h"
+
+namespace attnjit {
+namespace {
+
+constexpr std::int64_t kMaxStrideBytes = std::int64_t{1} << 40;  // cuTensorMapEncodeTiled
+constexpr std::int64_t kMaxTensorBytes = std::int64_t{1} << 48;  // the GPU's virtual addresses
+constexpr std::int64_t kTmaStep = 16;                            // bytes
+
+void check_lengths(const AttentionSpec& spec, const LaunchShapes& shapes, Problems& problems) {
+  const struct {
+    const char* name;
+    std::int32_t value;
+  } lengths[] = {{"batch", shapes.batch},         {"q_len", shapes.q_len},
+                 {"kv_len", shapes.kv_len},       {"total_q", shapes.total_q},
+                 {"num_pages", shapes.num_pages}, {"max_pages", shapes.max_pages}};
+  for (const auto& [name, value] : lengths) {
+    if (value < 0 || value > kMaxLength) {
+      problems.add(name, fmt::format("{} is {}; 0 to {} is allowed", name, value, kMaxLength));
+    }
+  }
+  if (problems.any()) return;
+  if (spec.ragged && (shapes.total_q < shapes.q_len ||
+                      shapes.total_q > std::int64_t{shapes.batch} * shapes.q_len)) {
+    problems.add("total_q", fmt::format("total_q is {}; {} sequences of at most {} rows, one of "
+                                        "them so long, have {} to {}",
+                                        shapes.total_q, shapes.batch, shapes.q_len, shapes.q_len,
+                                        std::int64_t{shapes.batch} * shapes.q_len));
+  }
+  if (spec.page_size > 0 && std::int64_t{shapes.max_pages} * spec.page_size < shapes.kv_len) {
+    problems.add("max_pages", fmt::format("max_pages is {}; {} keys in pages of {} need {}",
+                                          shapes.max_pages, shapes.kv_len, spec.page_size,
+                                          (shapes.kv_len + spec.page_size - 1) / spec.page_size));
+  }
+  if (spec.max_seq_len > 0 && shapes.kv_len > spec.max_seq_len) {
+    problems.add("kv_len", fmt::format("kv_len {} exceeds the plan's max_seq_len {}", shapes.kv_len,
+                                       spec.max_seq_len));
+  }
+}
+
+/// Fills packed strides in for zeros. A dimension of one element gets a packed stride whatever was
+/// asked: nothing is ever reached through it, and frameworks leave anything there.
+/// @pre the packed tensor's size is below kMaxTensorBytes.
+void pack_zeros(TensorView& tensor) {
+  TensorStrides& strides = tensor.strides;
+  if (strides.head == 0 || tensor.heads == 1) strides.head = tensor.depth;
+  if (strides.row == 0 || tensor.rows == 1) strides.row = tensor.heads * tensor.depth;
+  if (strides.batch == 0 || tensor.batch == 1) {
+    strides.batch = tensor.rows * tensor.heads * tensor.depth;
+  }
+}
+
+bool packed_size_overflows(const TensorView& tensor) {
+  std::int64_t bytes = tensor.depth * tensor.element_bytes();
+  for (const std::int64_t count : {tensor.heads, tensor.rows, tensor.batch}) {
+    if (__builtin_mul_overflow(bytes, count, &bytes)) return true;
+  }
+  return bytes >= kMaxTensorBytes;
+}
+
+void check_strides(const TensorView& tensor, Problems& problems) {
+  const std::string name(name_of(tensor.tensor));
+  const std::int64_t element = tensor.element_bytes();
+  const struct {
+    const char* name;
+    std::int64_t stride, count;
+  } dimensions[] = {{"head", tensor.strides.head, tensor.heads},
+                    {"row", tensor.strides.row, tensor.rows},
+                    {"batch", tensor.strides.batch, tensor.batch}};
+  std::int64_t last = (tensor.depth - 1) * element;
+  bool overflow = false;
+  for (const auto& [dimension, stride, count] : dimensions) {
+    const std::string field = fmt::format("{}.{}", name, dimension);
+    if (stride <= 0 || stride >= kMaxStrideBytes / element) {
+      problems.add(field, fmt::format("the stride of {} from one {} to the next is {} elements; it "
+                                      "must lie in 1..{}",
+                                      name, dimension, stride, kMaxStrideBytes / element - 1));
+      return;
+    }
+    if (stride * element % kTmaStep != 0) {
+      problems.add(field,
+                   fmt::format("the stride of {} from one {} to the next is {} elements, {} bytes, "
+                               "not a multiple of {}",
+                               name, dimension, stride, stride * element, kTmaStep),
+                   "pad the rows: TMA steps in units of 16 bytes");
+      return;
+    }
+    std::int64_t extent = 0;
+    overflow = overflow || __builtin_mul_overflow(stride * element, count - 1, &extent) ||
+               __builtin_add_overflow(last, extent, &last);
+  }
+  if (overflow || last >= kMaxTensorBytes) {
+    problems.add(name, fmt::format("[{}, {}, {}, {}] spans more than 2^48 bytes", tensor.batch,
+                                   tensor.rows, tensor.heads, tensor.depth));
+  }
+}
+
+}  // namespace
+
+Result<LaunchTensors> launch_tensors(const AttentionSpec& spec, const LaunchShapes& shapes) {
+  using Buffer = BufferId::Kind;
+  Problems problems;
+  check_lengths(spec, shapes, problems);
+  if (problems.any()) return problems.take();
+  const Dtype output = spec.output_dtype.value_or(spec.qkv_dtype);
+  const int ov_depth = spec.ov_depth > 0 ? spec.ov_depth : spec.qk_depth;
+  const std::int64_t q_batch = spec.ragged ? 1 : shapes.batch;
+  const std::int64_t q_rows = spec.ragged ? shapes.total_q : shapes.q_len;
+  const std::int64_t kv_batch = spec.page_size > 0 ? shapes.num_pages : shapes.batch;
+  const std::int64_t kv_rows = spec.page_size > 0 ? spec.page_size : shapes.kv_len;
+  const int kv_heads = spec.num_kv_heads();
+  LaunchTensors tensors{
+      {Buffer::kQ, spec.qkv_dtype, q_batch, q_rows, spec.num_q_heads, spec.qk_depth, shapes.q},
+      {Buffer::kK, spec.qkv_dtype, kv_batch, kv_rows, kv_heads, spec.qk_depth, shapes.k},
+      {Buffer::kV, spec.qkv_dtype, kv_batch, kv_rows, kv_heads, ov_depth, shapes.v},
+      {Buffer::kO, output, q_batch, q_rows, spec.num_q_heads, ov_depth, shapes.o}};
+  for (TensorView* tensor : {&tensors.q, &tensors.k, &tensors.v, &tensors.o}) {
+    if (packed_size_overflows(*tensor)) {
+      problems.add(std::string(name_of(tensor->tensor)),
+                   fmt::format("[{}, {}, {}, {}] is more than 2^48 bytes", tensor->batch,
+                               tensor->rows, tensor->heads, tensor->depth));
+      continue;
+    }
+    pack_zeros(*tensor);
+    if (!tensor->empty()) check_strides(*tensor, problems);
+  }
+  if (problems.any()) return problems.take();
+  return tensors;
+}
+
+Result<float> softmax_scale(const AttentionSpec& spec, const LaunchScalars& scalars) {
+  const float scale = scalars.scale != 0
+                          ? scalars.scale
+                          : static_cast<float>(1.0 / std::sqrt(static_cast<double>(spec.qk_depth)));
+  if (!(scale > 0) || !std::isfinite(scale)) {
+    return make_error(ErrorCode::kInvalid,
+                      fmt::format("scale must be positive and finite, not {}", scale), "scale");
+  }
+  return scale;
+}
+
+TensorView packed(TensorView tensor) {
+  tensor.strides = {};
+  pack_zeros(tensor);
+  return tensor;
+}
+
+}  // namespace attnjit

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tensors of a launch: their shapes and strides, derived and checked in this one place for
+// plan_launch and for the driver.
+//
+// Thread rules: plain values and pure functions.
+#pragma once
+
+#include <cstdint>
+
+#include "attnjit/launch.h"
+
+namespace attnjit {
+
+/// Kernels compute row and key numbers, and a tile past them, in 32 bits.
+inline constexpr std::int32_t kMaxLength = 1 << 30;
+
+/// A tensor [batch, rows, heads, depth] of a launch. A ragged Q or O has one batch of all rows; a
+/// page of a paged K or V counts as a batch.
+struct TensorView {
+  BufferId::Kind tensor = BufferId::Kind::kQ;
+  Dtype dtype = Dtype::kBf16;
+  std::int64_t batch = 0, rows = 0, heads = 0, depth = 0;
+  TensorStrides strides;  ///< in elements, none zero
+
+  int element_bytes() const { return size_of(dtype); }
+  bool empty() const { return batch == 0 || rows == 0; }
+};
+
+struct LaunchTensors {
+  TensorView q, k, v, o;
+};
+
+/// The tensors of a launch, with packed strides where none were given. Errors: kInvalid, every
+/// problem at once: lengths out of range, strides that TMA cannot take, sizes that no memory has.
+Result<LaunchTensors> launch_tensors(const AttentionSpec& spec, const LaunchShapes& shapes);
+
+/// The factor of the scores: given, or 1 / sqrt(qk_depth). Errors: kInvalid where it is not
+/// positive and finite.
+Result<float> softmax_scale(const AttentionSpec& spec, const LaunchScalars& scalars);
+
+/// The same tensor without gaps.
+TensorView packed(TensorView tensor);
+
+}  // namespace attnjit

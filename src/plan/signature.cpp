@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tables of launch numbers, tensor maps and buffers, and the parameter lists made from them.
+#include "plan/signature.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <set>
+#include <utility>
+
+#include "plan/merge/merge_plan.h"
+#include "spec/names.h"
+#include "spec/scalars.h"
+
+namespace attnjit {
+namespace {
+
+using Kind = KernelParameter::Kind;
+using Buffer = BufferId::Kind;
+
+template <class Key, class Row, std::size_t kSize>
+constexpr bool in_order(const std::array<Row, kSize>& rows, Key Row::*key) {
+  for (std::size_t i = 0; i < kSize; ++i) {
+    if (static_cast<std::size_t>(rows[i].*key) != i) return false;
+  }
+  return true;
+}
+
+struct NumberRow {
+  LaunchNumber number;
+  std::string_view name;
+  Kind kind;
+};
+constexpr std::array<NumberRow, 18> kNumbers{{
+    {LaunchNumber::kBatch, "batch", Kind::kI32},
+    {LaunchNumber::kNumQHeads, "num_q_heads", Kind::kI32},
+    {LaunchNumber::kQLen, "q_len", Kind::kI32},
+    {LaunchNumber::kKvLen, "kv_len", Kind::kI32},
+    {LaunchNumber::kTotalQ, "total_q", Kind::kI32},
+    {LaunchNumber::kMaxPages, "max_pages", Kind::kI32},
+    {LaunchNumber::kMTiles, "m_tiles", Kind::kI32},
+    {LaunchNumber::kTotalTiles, "total_tiles", Kind::kI32},
+    {LaunchNumber::kPairedUnits, "paired_units", Kind::kI32},
+    {LaunchNumber::kTotalHeads, "total_heads", Kind::kI32},
+    {LaunchNumber::kSectionHeads, "section_heads", Kind::kI32},
+    {LaunchNumber::kOneQuery, "one_query", Kind::kI32},
+    {LaunchNumber::kOBatchBytes, "o_batch_bytes", Kind::kI64},
+    {LaunchNumber::kORowBytes, "o_row_bytes", Kind::kI64},
+    {LaunchNumber::kOHeadBytes, "o_head_bytes", Kind::kI64},
+    {LaunchNumber::kScale, "scale", Kind::kF32},
+    {LaunchNumber::kRows, "rows", Kind::kI64},
+    {LaunchNumber::kRowsPerHead, "rows_per_head", Kind::kI64},
+}};
+static_assert(in_order(kNumbers, &NumberRow::number));
+
+struct MapRow {
+  TensorMapId map;
+  std::string_view name;
+  Buffer buffer;
+};
+constexpr std::array<MapRow, 6> kMaps{{
+    {TensorMapId::kQ, "q_map", Buffer::kQ},
+    {TensorMapId::kK, "k_map", Buffer::kK},
+    {TensorMapId::kV, "v_map", Buffer::kV},
+    {TensorMapId::kO, "o_map", Buffer::kO},
+    {TensorMapId::kQRope, "q_rope_map", Buffer::kQ},
+    {TensorMapId::kKRope, "k_rope_map", Buffer::kK},
+}};
+static_assert(in_order(kMaps, &MapRow::map));
+
+struct BufferRow {
+  Buffer buffer;
+  std::string_view name;
+};
+constexpr std::array<BufferRow, 14> kBuffers{{
+    {Buffer::kNone, ""},
+    {Buffer::kQ, "q"},
+    {Buffer::kK, "k"},
+    {Buffer::kV, "v"},
+    {Buffer::kO, "o"},
+    {Buffer::kLse, "lse"},
+    {Buffer::kSink, "sink"},
+    {Buffer::kPageTable, "page_table"},
+    {Buffer::kKvLens, "kv_lens"},
+    {Buffer::kQOffsets, "q_offsets"},
+    {Buffer::kQScale, "q_scale"},
+    {Buffer::kKScale, "k_scale"},
+    {Buffer::kVScale, "v_scale"},
+    {Buffer::kMask, "mask"},
+}};
+static_assert(in_order(kBuffers, &BufferRow::buffer));
+
+// The names of an array's extents, after the array's own.
+constexpr std::array<std::string_view, 1> kArrayExtents{"_n"};
+constexpr std::array<std::string_view, 2> kMatrixExtents{"_rows", "_cols"};
+
+std::span<const std::string_view> extent_suffixes(int rank) {
+  if (rank == 1) return kArrayExtents;
+  if (rank == 2) return kMatrixExtents;
+  return {};
+}
+
+constexpr std::string_view kParamPrefix = "param_";
+
+void add_user_parameters(const AttentionSpec& spec, std::vector<KernelParameter>& parameters) {
+  using Part = ParamSource::Part;
+  const std::vector<ParamSpec> declared = spec::declared_params(spec);
+  for (std::uint32_t i = 0; i < declared.size(); ++i) {
+    const ParamShape shape = shape_of(declared[i].type);
+    const std::string name = std::string(kParamPrefix) + declared[i].name;
+    const bool real = shape.element == Dtype::kF32;
+    const Kind number = real ? Kind::kF32 : Kind::kI32;
+    parameters.push_back({name, shape.rank == 0 ? number : Kind::kPointer,
+                          shape.rank == 0 ? "" : (real ? "const float" : "const int"),
+                          ParamSource{i, Part::kValue}});
+    Part part = Part::kExtent0;
+    for (const std::string_view suffix : extent_suffixes(shape.rank)) {
+      parameters.push_back({name + std::string(suffix), Kind::kI32, "", ParamSource{i, part}});
+      part = Part::kExtent1;
+    }
+  }
+}
+
+}  // namespace
+
+ParamShape shape_of(ParamSpec::Type type) {
+  switch (type) {
+    case ParamSpec::Type::kI32:
+      return {Dtype::kI32, 0};
+    case ParamSpec::Type::kF32:
+      return {Dtype::kF32, 0};
+    case ParamSpec::Type::kI32Array:
+      return {Dtype::kI32, 1};
+    case ParamSpec::Type::kF32Array:
+      return {Dtype::kF32, 1};
+    case ParamSpec::Type::kI32Matrix:
+      return {Dtype::kI32, 2};
+  }
+  return {};
+}
+
+std::string_view name_of(LaunchNumber number) {
+  return kNumbers.at(static_cast<std::size_t>(number)).name;
+}
+
+std::string_view name_of(TensorMapId map) { return kMaps.at(static_cast<std::size_t>(map)).name; }
+
+std::string_view tensor_name(TensorMapId map) {
+  return name_of(kMaps.at(static_cast<std::size_t>(map)).buffer);
+}
+
+std::string_view name_of(BufferId::Kind buffer) {
+  return kBuffers.at(static_cast<std::size_t>(buffer)).name;
+}
+
+std::string name_of(const KernelPlan& plan, BufferId buffer) {
+  if (buffer.kind == Buffer::kParam) {
+    return std::string(kParamPrefix) + spec::declared_params(plan.spec).at(buffer.index).name;
+  }
+  if (buffer.kind == Buffer::kWorkspace) return plan.workspaces.at(buffer.index).name;
+  return std::string(name_of(buffer.kind));
+}
+
+BufferId buffer_of(const KernelPlan& plan, TensorMapId map) {
+  return forward_buffer(plan, kMaps.at(static_cast<std::size_t>(map)).buffer);
+}
+
+KernelParameter parameter(LaunchNumber number) {
+  const NumberRow& row = kNumbers.at(static_cast<std::size_t>(number));
+  return {std::string(row.name), row.kind, "", number};
+}
+
+KernelParameter parameter(TensorMapId map) {
+  return {std::string(name_of(map)), Kind::kTensorMap, "", map};
+}
+
+KernelParameter parameter(std::string name, BufferId buffer, std::string cuda_type) {
+  return {std::move(name), Kind::kPointer, std::move(cuda_type), buffer};
+}
+
+std::vector<KernelParameter> forward_parameters(const KernelPlan& plan,
+                                                std::span<const LaunchNumber> numbers) {
+  const AttentionSpec& spec = plan.spec;
+  std::vector<KernelParameter> parameters;
+  for (const TensorMapId map :
+       {TensorMapId::kQ, TensorMapId::kK, TensorMapId::kV, TensorMapId::kO}) {
+    parameters.push_back(parameter(map));
+  }
+  const auto add_array = [&](Buffer buffer, const char* cuda_type) {
+    parameters.push_back(
+        parameter(std::string(name_of(buffer)), forward_buffer(plan, buffer), cuda_type));
+  };
+  if (spec.ragged) {
+    add_array(Buffer::kQOffsets, "const int");
+    add_array(Buffer::kO, "unsigned char");
+    parameters.push_back(parameter(LaunchNumber::kORowBytes));
+    parameters.push_back(parameter(LaunchNumber::kOHeadBytes));
+  }
+  if (spec.page_size > 0) add_array(Buffer::kPageTable, "const int");
+  if (spec.page_size > 0 || spec.ragged) add_array(Buffer::kKvLens, "const int");
+  if (spec.return_lse) add_array(Buffer::kLse, "float");
+  if (spec.sink) add_array(Buffer::kSink, "const float");
+  for (const LaunchNumber number : numbers) parameters.push_back(parameter(number));
+  parameters.push_back(parameter(LaunchNumber::kScale));
+  const std::vector<spec::SpecScalar> scalars = spec::spec_scalars(spec);
+  for (std::uint32_t i = 0; i < scalars.size(); ++i) {
+    if (scalars[i].constant) continue;
+    parameters.push_back(
+        {scalars[i].name, scalars[i].is_integer ? Kind::kI32 : Kind::kF32, "", ScalarSource{i}});
+  }
+  add_user_parameters(spec, parameters);
+  return parameters;
+}
+
+std::string why_no_parameters(const AttentionSpec& spec) {
+  const std::vector<ParamSpec> declared = spec::declared_params(spec);
+  std::set<std::string> names;
+  for (const ParamSpec& param : declared) names.insert(param.name);
+  for (const ParamSpec& param : declared) {
+    for (const std::string_view suffix : extent_suffixes(shape_of(param.type).rank)) {
+      if (names.count(param.name + std::string(suffix)) == 0) continue;
+      return fmt::format(
+          "the parameter {} needs the names {}_n, {}_rows and {}_cols for its extent", param.name,
+          param.name, param.name, param.name);
+    }
+  }
+  return {};
+}
+
+void add_user_constants(const AttentionSpec& spec, std::vector<ConfigConstant>& constants) {
+  for (const spec::SpecScalar& scalar : spec::spec_scalars(spec)) {
+    if (!scalar.constant) continue;
+    if (scalar.is_integer) {
+      const auto value = static_cast<std::int64_t>(scalar.value);
+      constants.push_back({"int", scalar.constant_name, std::to_string(value)});
+    } else {
+      // Hexadecimal: the same float whatever the locale and the reader's rounding.
+      const auto value = static_cast<float>(scalar.value);
+      constants.push_back({"float", scalar.constant_name, fmt::format("{:a}f", value)});
+    }
+  }
+}
+
+}  // namespace attnjit

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// The parameters of kernel entries: what they are called, what they are, what a launch fills them
+// with. A kernel's list is made here once; the renderer, plan_launch and the driver read it.
+//
+// Thread rules: pure functions.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "attnjit/plan.h"
+
+namespace attnjit {
+
+/// What a parameter of custom code is: a number (rank 0), an array or a matrix.
+struct ParamShape {
+  Dtype element = Dtype::kI32;
+  int rank = 0;
+};
+ParamShape shape_of(ParamSpec::Type type);
+
+std::string_view name_of(LaunchNumber number);
+std::string_view name_of(TensorMapId map);
+/// @pre a tensor of the caller's: neither a parameter nor a workspace.
+std::string_view name_of(BufferId::Kind buffer);
+/// The tensor that a map views: "q", "k", ..
+std::string_view tensor_name(TensorMapId map);
+/// The name of a buffer in a launch of this plan.
+std::string name_of(const KernelPlan& plan, BufferId buffer);
+
+/// The buffer whose elements a tensor map of an attention kernel describes.
+BufferId buffer_of(const KernelPlan& plan, TensorMapId map);
+
+KernelParameter parameter(LaunchNumber number);
+KernelParameter parameter(TensorMapId map);
+/// `cuda_type`: of what the pointer points at.
+KernelParameter parameter(std::string name, BufferId buffer, std::string cuda_type);
+
+/// The parameters of an attention kernel: the four tensor maps, the arrays that the spec asks for,
+/// `numbers`, the scale, the numbers of masks and score modification, and what custom code
+/// declares.
+/// @pre plan.workspaces is filled.
+std::vector<KernelParameter> forward_parameters(const KernelPlan& plan,
+                                                std::span<const LaunchNumber> numbers);
+
+/// Why the parameters of a spec's custom code cannot be kernel parameters; empty: they can.
+std::string why_no_parameters(const AttentionSpec& spec);
+
+/// The constants of masks and score modification that are compiled in.
+void add_user_constants(const AttentionSpec& spec, std::vector<ConfigConstant>& constants);
+
+}  // namespace attnjit

@@ -24,7 +24,8 @@ class ServiceOptions(Structure):
                 ("cache_max_bytes", c_int64), ("failure_ttl_s", c_int64), ("nvrtc_path", c_char_p),
                 ("driver_path", c_char_p), ("helper_path", c_char_p),
                 ("templates_folder", c_char_p), ("log", c_void_p), ("log_context", c_void_p),
-                ("tuning", c_char_p)]
+                ("tuning", c_char_p), ("accept_unconfined_helper", c_int32),
+                ("reserved2", c_int32)]
 
 
 class Statistics(Structure):

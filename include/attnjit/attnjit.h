@@ -102,6 +102,9 @@ typedef struct attnjit_service_options {
   attnjit_log_function log; /* NULL: standard error */
   void* log_context;
   const char* tuning; /* the JSON text of a tuning table that plans are made with; NULL: none */
+  /* nonzero: trusted code is compiled also where the helper's system calls cannot be filtered */
+  int32_t accept_unconfined_helper;
+  int32_t reserved2; /* zero */
 } attnjit_service_options;
 
 typedef struct attnjit_statistics {

@@ -63,7 +63,9 @@ class ATTNJIT_EXPORT Compiler {
   virtual Result<std::string> build_id() = 0;
 
   /// Compiles and checks. Errors: kCompileFailed with line and column in the user's snippet where
-  /// the fault lies there; kTimeout; kCancelled; kEnvironment.
+  /// the fault lies there; kTimeout; kCancelled; kEnvironment for every fault that is not the
+  /// code's (no memory, a helper that something else ended, an incomplete NVRTC): the caller may
+  /// remember the others, and never this one.
   virtual Result<KernelImage> compile(const CompileRequest& request, Deadline deadline) = 0;
 
   /// Makes running and future compiles end with kCancelled as soon as they can.
@@ -79,6 +81,9 @@ struct HelperOptions {
   std::int64_t memory_bytes = std::int64_t{4} << 30;  ///< RLIMIT_AS of a helper
   int cpu_seconds = 60;                               ///< RLIMIT_CPU of a helper
   std::chrono::milliseconds wall_clock{30000};        ///< killed after this, whatever the deadline
+  /// Trusted code is refused (kEnvironment) where the helper's system calls cannot be filtered,
+  /// for it could do there all that its user may do. True: it is compiled all the same.
+  bool accept_unconfined = false;
 };
 
 /// `attnjit compile-worker` in a process of its own per compile: hostile code can kill it, and

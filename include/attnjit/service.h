@@ -31,11 +31,12 @@ struct ServiceOptions {
   std::int64_t cache_max_bytes = std::int64_t{1} << 30;
   std::chrono::seconds failure_ttl{300};
   BuildPolicy build_policy = BuildPolicy::kExact;
-  bool forbid_compile = false;     ///< any compile at run time is kCompileForbidden
-  bool compile_in_helper = false;  ///< untrusted code too; trusted code always is
-  int compile_threads = 0;         ///< background compiles; 0: number of cores
-  std::string nvrtc_path;          ///< empty: ATTNJIT_NVRTC, then found
-  std::string driver_path;         ///< libcuda; empty: as the loader finds it
+  bool forbid_compile = false;            ///< any compile at run time is kCompileForbidden
+  bool compile_in_helper = false;         ///< untrusted code too; trusted code always is
+  bool accept_unconfined_helper = false;  ///< HelperOptions::accept_unconfined
+  int compile_threads = 0;                ///< background compiles; 0: number of cores
+  std::string nvrtc_path;                 ///< empty: ATTNJIT_NVRTC, then found
+  std::string driver_path;                ///< libcuda; empty: as the loader finds it
   std::string helper_path;
   std::string templates_folder;          ///< empty: ATTNJIT_TEMPLATES, then the embedded ones
   std::shared_ptr<const Tuning> tuning;  ///< what plans are made with; may be null

@@ -106,6 +106,11 @@ class Parser {
     add_untuned_spec(app, spec);
   }
 
+  static void add_helper(CLI::App* app, bool& accept_unconfined) {
+    app->add_flag("--accept-unconfined-helper", accept_unconfined,
+                  "Compile trusted code also where system calls cannot be filtered (seccomp)");
+  }
+
   static void add_untuned_spec(CLI::App* app, SpecArguments& spec) {
     app->add_option("--spec", spec.file, "JSON file of the spec; - reads standard input")
         ->type_name("FILE")
@@ -214,6 +219,7 @@ class Parser {
     CLI::App* app =
         command("compile", "Compile a spec's kernel, or find it in the cache", compile_);
     add_spec(app, compile_.spec);
+    add_helper(app, compile_.spec.accept_unconfined_helper);
     app->add_option("-o,--output", compile_.cubin, "Write the cubin")->type_name("F.cubin");
     app->add_option("--ptx", compile_.ptx, "Write the PTX")->type_name("FILE");
   }
@@ -232,12 +238,14 @@ class Parser {
     app->add_option("-j,--jobs", prewarm_.jobs, "Compiles at once; default: one a core");
     app->add_option("--tuning", prewarm_.tuning, "Tuning table (JSON) that plans are made with")
         ->type_name("FILE");
+    add_helper(app, prewarm_.accept_unconfined_helper);
   }
 
   void verify() {
     CLI::App* app =
         command("verify", "Run a spec's kernel and compare it with a float64 reference", verify_);
     add_spec(app, verify_.spec);
+    add_helper(app, verify_.spec.accept_unconfined_helper);
     add_problem(app, verify_.problem);
     app->add_option("--backend", verify_.backend, "auto, gpu or emulator; default auto");
     add_model(app, verify_.model, verify_.waivers);
@@ -270,6 +278,7 @@ class Parser {
   void bench() {
     CLI::App* app = command("bench", "Time a spec's kernel on the GPU", bench_);
     add_spec(app, bench_.spec);
+    add_helper(app, bench_.spec.accept_unconfined_helper);
     add_problem(app, bench_.problem);
     app->add_option("--warmup", bench_.warmup, "Launches before timing; default 5");
     app->add_option("--repeats", bench_.repeats, "Samples; the median is reported; default 20");
@@ -279,6 +288,7 @@ class Parser {
     CLI::App* app = command(
         "tune", "Time the variants of a spec's kernel on the GPU; write a tuning table", tune_);
     add_untuned_spec(app, tune_.spec);
+    add_helper(app, tune_.spec.accept_unconfined_helper);
     app->add_option("-o,--output", tune_.output,
                     "The table to write; a table that is there keeps its other rows")
         ->type_name("FILE");

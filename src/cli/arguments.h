@@ -20,7 +20,8 @@ namespace attnjit::cli {
 struct SpecArguments {
   std::string file;  ///< empty: none; "-": standard input
   std::vector<std::pair<std::string, std::string>> flags;
-  std::string tuning;  ///< file of a tuning table; empty: none
+  std::string tuning;                     ///< file of a tuning table; empty: none
+  bool accept_unconfined_helper = false;  ///< for the commands that compile
 };
 
 /// The shapes and inputs of one attention call, for verify and bench.
@@ -57,6 +58,7 @@ struct PrewarmArguments {
   std::string archs;
   int jobs = 0;
   std::string tuning;
+  bool accept_unconfined_helper = false;
 };
 
 struct VerifyArguments {

@@ -15,7 +15,8 @@ Result<Report> run_compile(const CompileArguments& arguments) {
   if (!spec) return std::move(spec).error();
   Result<std::shared_ptr<const Tuning>> tuning = read_tuning(arguments.spec.tuning);
   if (!tuning) return std::move(tuning).error();
-  Result<std::unique_ptr<Service>> service = open_service(std::move(*tuning));
+  Result<std::unique_ptr<Service>> service =
+      open_service(std::move(*tuning), arguments.spec.accept_unconfined_helper);
   if (!service) return std::move(service).error();
   Result<PreparedSpec> prepared = (*service)->prepare(*spec);
   if (!prepared) return std::move(prepared).error();

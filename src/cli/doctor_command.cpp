@@ -64,6 +64,11 @@ class Doctor {
       line("nvrtc", location->path + " cannot be opened");
       return problem(library.error(), todo);
     }
+    // NOTE: tried, not looked at: its parts may lie anywhere that the dynamic linker looks.
+    if (const Status works = (*library)->try_out(); !works) {
+      line("nvrtc", location->path + " does not compile");
+      return problem(works.error(), todo);
+    }
     const std::string version = fmt::format("{}.{}", (*library)->major(), (*library)->minor());
     json["found"] = true;
     json["version"] = version;

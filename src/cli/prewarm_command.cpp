@@ -103,7 +103,8 @@ Result<Report> run_prewarm(const PrewarmArguments& arguments) {
   if (Status s = read_rows(arguments, *archs, rows, requests); !s) return std::move(s).error();
   Result<std::shared_ptr<const Tuning>> tuning = read_tuning(arguments.tuning);
   if (!tuning) return std::move(tuning).error();
-  Result<std::unique_ptr<Service>> service = open_service(std::move(*tuning));
+  Result<std::unique_ptr<Service>> service =
+      open_service(std::move(*tuning), arguments.accept_unconfined_helper);
   if (!service) return std::move(service).error();
 
   const bool terminal = ::isatty(STDERR_FILENO) != 0;

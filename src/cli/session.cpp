@@ -7,9 +7,11 @@
 
 namespace attnjit::cli {
 
-Result<std::unique_ptr<Service>> open_service(std::shared_ptr<const Tuning> tuning) {
+Result<std::unique_ptr<Service>> open_service(std::shared_ptr<const Tuning> tuning,
+                                              bool accept_unconfined_helper) {
   ServiceOptions options;
   options.tuning = std::move(tuning);
+  options.accept_unconfined_helper = accept_unconfined_helper;
   return Service::create(std::move(options));
 }
 

@@ -10,7 +10,8 @@ namespace attnjit::cli {
 
 /// A Service with the caches, NVRTC and templates that the environment names.
 /// `tuning` may be null.
-Result<std::unique_ptr<Service>> open_service(std::shared_ptr<const Tuning> tuning);
+Result<std::unique_ptr<Service>> open_service(std::shared_ptr<const Tuning> tuning,
+                                              bool accept_unconfined_helper);
 
 /// The cache as the environment names it.
 std::unique_ptr<CubinCache> open_command_cache();

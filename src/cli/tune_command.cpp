@@ -187,8 +187,8 @@ Result<Report> run_tune(const TuneArguments& arguments) {
     if (!terminal) return;
     (void)std::fputs(fmt::format("\r{} {} of {}\033[K", stage, done, all).c_str(), stderr);
   };
-  const auto services = [](std::shared_ptr<const Tuning> tuning) {
-    return open_service(std::move(tuning));
+  const auto services = [&](std::shared_ptr<const Tuning> tuning) {
+    return open_service(std::move(tuning), arguments.spec.accept_unconfined_helper);
   };
   const Result<TuneResult> result = tune::tune(
       request, services, [&] { return tune::make_gpu_rig(request.spec.arch); }, progress);

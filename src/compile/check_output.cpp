@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "base/architectures.h"
 #include "compile/compile_log.h"
@@ -60,7 +61,7 @@ std::vector<Error> user_errors(const ParsedLog& log) {
 
 /// Why NVRTC refused.
 Error refusal(const CompileRequest& request, const CompileOutput& output, const ParsedLog& log) {
-  if (output.result == kNvrtcOutOfMemory) return failed("the compiler ran out of memory");
+  if (std::optional<Error> fault = fault_of_environment(output)) return *std::move(fault);
   std::vector<Error> errors = user_errors(log);
   if (!errors.empty()) {
     Error first = std::move(errors.front());

@@ -17,7 +17,7 @@ Status check_request(const CompileRequest& request);
 /// after a failed compile it still hands out an empty cubin with success, and it ignores or
 /// serialises instructions with a remark only. Errors: kCompileFailed, with the place in the user's
 /// snippet where the fault lies there; kInternal where attnjit's own source is at fault, with the
-/// log.
+/// log; kEnvironment where neither is (see fault_of_environment).
 Result<KernelImage> check_output(const CompileRequest& request, CompileOutput output);
 
 }  // namespace attnjit

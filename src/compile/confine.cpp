@@ -11,6 +11,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <csignal>
 #include <cstddef>
@@ -39,102 +41,143 @@ constexpr std::uint32_t kAuditArch = AUDIT_ARCH_AARCH64;
 #error "attnjit runs on x86-64 and AArch64"
 #endif
 
-bool limit(__rlimit_resource which, rlim_t soft, rlim_t hard) {
-  const struct rlimit both = {soft, hard};
-  return setrlimit(which, &both) == 0;
+/// Sets both limits, or keeps a hard limit that is lower: only root could raise it. Returns the
+/// hard limit that is in force; nullopt: the kernel refused.
+std::optional<rlim_t> lower(__rlimit_resource which, rlim_t soft, rlim_t hard) {
+  struct rlimit limit {};
+  if (getrlimit(which, &limit) != 0) return std::nullopt;
+  limit.rlim_max = std::min(hard, limit.rlim_max);
+  limit.rlim_cur = std::min(soft, limit.rlim_max);
+  if (setrlimit(which, &limit) != 0) return std::nullopt;
+  return limit.rlim_max;
 }
 
-bool limit(__rlimit_resource which, rlim_t value) { return limit(which, value, value); }
+std::optional<rlim_t> lower(__rlimit_resource which, rlim_t value) {
+  return lower(which, value, value);
+}
 
-/// System calls that answer "permission denied".
-const std::vector<long>& refused() {
-  static const std::vector<long> calls = {
-#ifdef SYS_open
-      SYS_open,
-      SYS_creat,
-      SYS_stat,
-      SYS_lstat,
-      SYS_access,
-      SYS_readlink,
-      SYS_unlink,
-      SYS_rename,
-      SYS_link,
-      SYS_symlink,
-      SYS_mkdir,
-      SYS_rmdir,
-      SYS_chmod,
-      SYS_chown,
-      SYS_lchown,
-      SYS_mknod,
-      SYS_utime,
-      SYS_utimes,
-      SYS_fork,
-      SYS_vfork,
+// The calls that NVRTC 12.9 and 13.0 were seen to make (strace), and their like that libc makes in
+// their place on another machine or release.
+constexpr long kAllowed[] = {
+    // Memory of its own.
+    SYS_brk,
+    SYS_mmap,
+    SYS_munmap,
+    SYS_mremap,
+    SYS_mprotect,
+    SYS_madvise,
+    // Files that are open already: the socket, /dev/null.
+    SYS_read,
+    SYS_readv,
+    SYS_pread64,
+    SYS_write,
+    SYS_writev,
+    SYS_lseek,
+    SYS_fstat,
+    SYS_close,
+    // Clocks.
+    SYS_clock_gettime,
+    SYS_clock_getres,
+    SYS_clock_nanosleep,
+    SYS_nanosleep,
+    SYS_gettimeofday,
+    SYS_times,
+    SYS_getrusage,
+    // Itself, and the size of the machine.
+    SYS_getpid,
+    SYS_gettid,
+    SYS_getcwd,
+    SYS_getrandom,
+    SYS_sysinfo,
+    SYS_uname,
+    // Threads.
+    SYS_futex,
+    SYS_sched_yield,
+    SYS_set_robust_list,
+    SYS_rseq,
+    // Handlers of its own signals.
+    SYS_rt_sigaction,
+    SYS_rt_sigprocmask,
+    SYS_rt_sigreturn,
+    SYS_sigaltstack,
+    SYS_restart_syscall,
+    SYS_exit,
+    SYS_exit_group,
+};
+
+/// The filter, instruction by instruction.
+class Filter {
+ public:
+  Filter() {
+    add(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, arch));
+    jump(BPF_JEQ, kAuditArch, 1, 0);
+    add(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS);
+    add(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr));
+#if defined(__x86_64__)
+    // The x32 calls have numbers of their own.
+    jump(BPF_JGE, 0x40000000, 0, 1);
+    add(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS);
 #endif
-      SYS_openat,
-      SYS_openat2,
-      SYS_open_by_handle_at,
-      SYS_statx,
-      SYS_faccessat,
-      SYS_faccessat2,
-      SYS_readlinkat,
-      SYS_unlinkat,
-      SYS_renameat2,
-      SYS_linkat,
-      SYS_symlinkat,
-      SYS_mkdirat,
-      SYS_mknodat,
-      SYS_fchmodat,
-      SYS_fchownat,
-      SYS_utimensat,
-      SYS_truncate,
-      SYS_chdir,
-      SYS_chroot,
-      SYS_pivot_root,
-      SYS_mount,
-      SYS_umount2,
-      SYS_execve,
-      SYS_execveat,
-      SYS_ptrace,
-      SYS_process_vm_readv,
-      SYS_process_vm_writev,
-      SYS_kill,
-      SYS_pidfd_open,
-      SYS_pidfd_send_signal,
-      SYS_pidfd_getfd,
-      SYS_socket,
-      SYS_socketpair,
-      SYS_connect,
-      SYS_bind,
-      SYS_listen,
-      SYS_accept,
-      SYS_accept4,
-      SYS_bpf,
-      SYS_perf_event_open,
-      SYS_userfaultfd,
-      SYS_io_uring_setup,
-      SYS_keyctl,
-      SYS_add_key,
-      SYS_request_key,
-      SYS_unshare,
-      SYS_setns,
-      SYS_memfd_create,
-      SYS_inotify_init1,
-      SYS_fanotify_init,
-      SYS_name_to_handle_at,
-      SYS_shmget,
-      SYS_msgget,
-      SYS_semget,
-      SYS_mq_open,
-      SYS_setxattr,
-      SYS_getxattr,
-      SYS_init_module,
-      SYS_finit_module,
-      SYS_kexec_load,
-      SYS_reboot,
+  }
+
+  void allow(long call) { answer(call, SECCOMP_RET_ALLOW); }
+
+  void answer(long call, std::uint32_t what) {
+    jump(BPF_JEQ, static_cast<std::uint32_t>(call), 0, 1);
+    add(BPF_RET | BPF_K, what);
+  }
+
+  /// Allows a call if every check holds, and denies it if one does not.
+  struct Check {
+    unsigned argument;
+    enum Kind { kIs, kHas, kHasNoneOf } kind;
+    std::uint32_t value;
   };
-  return calls;
-}
+  void allow_if(long call, const std::vector<Check>& checks) {
+    std::vector<sock_filter> body;
+    for (const Check& check : checks) {
+      // NOTE: the kernel reads process ids, resources and clone's flags from the low half alone.
+      const auto low =
+          static_cast<std::uint32_t>(offsetof(seccomp_data, args) + 8 * check.argument);
+      const auto test = static_cast<unsigned short>(
+          BPF_JMP | BPF_K | (check.kind == Check::kIs ? BPF_JEQ : BPF_JSET));
+      const bool wanted = check.kind != Check::kHasNoneOf;
+      body.push_back(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, low));
+      body.push_back(BPF_JUMP(test, check.value, static_cast<std::uint8_t>(wanted ? 1 : 0),
+                              static_cast<std::uint8_t>(wanted ? 0 : 1)));
+      body.push_back(BPF_STMT(BPF_RET | BPF_K, kDeny));
+    }
+    jump(BPF_JEQ, static_cast<std::uint32_t>(call), 0, static_cast<std::uint8_t>(body.size() + 1));
+    code_.insert(code_.end(), body.begin(), body.end());
+    add(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+  }
+
+  bool install() {
+    add(BPF_RET | BPF_K, kDeny);
+    const sock_fprog program = {static_cast<unsigned short>(code_.size()), code_.data()};
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+           prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+  }
+
+  static constexpr std::uint32_t error(int number) {
+    return SECCOMP_RET_ERRNO | (static_cast<std::uint32_t>(number) & SECCOMP_RET_DATA);
+  }
+
+ private:
+  static constexpr std::uint32_t kDeny =
+      SECCOMP_RET_ERRNO | (static_cast<std::uint32_t>(EACCES) & SECCOMP_RET_DATA);
+
+  void add(unsigned code, std::uint32_t value) {
+    code_.push_back(BPF_STMT(static_cast<unsigned short>(code), value));
+  }
+  void jump(unsigned test, std::uint32_t value, std::uint8_t yes, std::uint8_t no) {
+    code_.push_back(BPF_JUMP(static_cast<unsigned short>(BPF_JMP | BPF_K | test), value, yes, no));
+  }
+
+  std::vector<sock_filter> code_;
+};
+
+static_assert(std::endian::native == std::endian::little, "the low half of an argument is first");
 
 }  // namespace
 
@@ -144,49 +187,45 @@ bool die_with_parent(pid_t parent) {
   return getppid() == parent;
 }
 
-bool limit_resources(std::int64_t memory_bytes, int cpu_seconds) {
-  bool done = limit(RLIMIT_CORE, 0);
+std::optional<ResourceLimits> limit_resources(const ResourceLimits& wanted) {
   // Its only file is the table of times.
-  done = limit(RLIMIT_FSIZE, 1 << 20) && done;
+  if (!lower(RLIMIT_CORE, 0) || !lower(RLIMIT_FSIZE, 1 << 20)) return std::nullopt;
   // NOTE: the hard limit comes later, or the kernel would skip SIGXCPU, which tells the reason.
-  const auto cpu = static_cast<rlim_t>(cpu_seconds);
-  done = limit(RLIMIT_CPU, cpu, cpu + 1) && done;
-  if (!kSanitized) done = limit(RLIMIT_AS, static_cast<rlim_t>(memory_bytes)) && done;
-  return done;
+  const auto cpu = static_cast<rlim_t>(wanted.cpu_seconds);
+  const auto cpu_given = lower(RLIMIT_CPU, cpu, cpu + 1);
+  const auto memory = static_cast<rlim_t>(wanted.memory_bytes);
+  const auto memory_given = kSanitized ? memory : lower(RLIMIT_AS, memory);
+  if (!cpu_given || !memory_given) return std::nullopt;
+  return ResourceLimits{static_cast<std::int64_t>(*memory_given),
+                        static_cast<int>(std::min(*cpu_given, cpu))};
 }
 
 bool confine() {
   // NOTE: a sanitizer makes pipes of its own to see what memory is there.
-  if (!kSanitized) limit(RLIMIT_NOFILE, 0);
-  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return false;
-  constexpr std::uint32_t kDeny = SECCOMP_RET_ERRNO | (EACCES & SECCOMP_RET_DATA);
-  std::vector<sock_filter> filter = {
-    BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, arch)),
-    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kAuditArch, 1, 0),
-    BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
-    BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-#if defined(__x86_64__)
-    // The x32 calls have numbers of their own.
-    BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 0x40000000, 0, 1),
-    BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+  if (!kSanitized) lower(RLIMIT_NOFILE, 0);
+  Filter filter;
+  for (const long call : kAllowed) filter.allow(call);
+  if (kSanitized) {
+#ifdef SYS_pipe
+    filter.allow(SYS_pipe);
 #endif
-    // clone3's flags lie in memory, out of the filter's sight; libc falls back to clone.
-    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<std::uint32_t>(SYS_clone3), 0, 1),
-    BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (ENOSYS & SECCOMP_RET_DATA)),
-  };
-  for (const long call : refused()) {
-    filter.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<std::uint32_t>(call), 0, 1));
-    filter.push_back(BPF_STMT(BPF_RET | BPF_K, kDeny));
+    filter.allow(SYS_pipe2);
   }
-  // Threads may be made, processes may not.
-  filter.push_back(
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<std::uint32_t>(SYS_clone), 0, 3));
-  filter.push_back(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args)));
-  filter.push_back(BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, CLONE_THREAD, 1, 0));
-  filter.push_back(BPF_STMT(BPF_RET | BPF_K, kDeny));
-  filter.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
-  const sock_fprog program = {static_cast<unsigned short>(filter.size()), filter.data()};
-  return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+  using Check = Filter::Check;
+  // Threads, made as libc makes them, and no process. clone3's flags lie in memory, out of the
+  // filter's sight; where it does not exist, libc uses clone.
+  constexpr std::uint32_t kThreadFlags = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SYSVSEM |
+                                         CLONE_SIGHAND | CLONE_THREAD | CLONE_SETTLS |
+                                         CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID;
+  filter.allow_if(SYS_clone,
+                  {{0, Check::kHasNoneOf, ~kThreadFlags}, {0, Check::kHas, CLONE_THREAD}});
+  filter.answer(SYS_clone3, Filter::error(ENOSYS));
+  // abort and raise.
+  filter.allow_if(SYS_tgkill, {{0, Check::kIs, static_cast<std::uint32_t>(getpid())}});
+  // NVRTC raises its own stack limit for a compile.
+  filter.allow_if(SYS_prlimit64, {{0, Check::kIs, 0}, {1, Check::kIs, RLIMIT_STACK}});
+  filter.allow_if(SYS_sched_getaffinity, {{0, Check::kIs, 0}});
+  return filter.install();
 }
 
 }  // namespace attnjit

@@ -7,20 +7,30 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <optional>
 
 namespace attnjit {
 
 /// Asks the kernel to kill this process when its parent ends. False: the parent has ended already.
 bool die_with_parent(pid_t parent);
 
-/// Core dumps off, address space, CPU time and file size limited. NOTE: under a sanitizer the
-/// address space stays unlimited, for its shadow memory alone is larger than any limit.
-bool limit_resources(std::int64_t memory_bytes, int cpu_seconds);
+/// What a process may use of its machine.
+struct ResourceLimits {
+  std::int64_t memory_bytes = 0;  ///< of address space
+  int cpu_seconds = 0;
+};
 
-/// Leaves to the process what a compiler needs of the kernel (memory, the files that are open):
-/// no file is opened or looked up, no process or program started, no socket made, no other process
-/// signalled. Files are refused twice, by a system call filter and by a descriptor limit of zero
-/// (without the limit under a sanitizer).
+/// Limits address space, CPU time and file size, and turns core dumps off. Returns what is in force
+/// from now on: a lower limit that this process inherited stays. nullopt: the kernel takes no
+/// limits. NOTE: under a sanitizer the address space stays unlimited, for its shadow memory alone
+/// is larger than any limit.
+std::optional<ResourceLimits> limit_resources(const ResourceLimits& wanted);
+
+/// Gives up every system call but those on a short list: memory of its own, the files that are open
+/// already, clocks, threads, signals to itself. Everything else answers EACCES, so this process can
+/// open or look up no file, change none, make no socket, start no process or program, and reach no
+/// other process. Files are refused once more by a descriptor limit of zero (not under a
+/// sanitizer).
 /// False: the kernel took no filter; the descriptor limit stands all the same.
 bool confine();
 

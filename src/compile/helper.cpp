@@ -1,16 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The compiler in a helper process: hostile code can kill the process, and nothing else.
 #include <dlfcn.h>
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
-#include <spawn.h>
 #include <sys/eventfd.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -25,6 +20,7 @@
 
 #include "attnjit/compile.h"
 #include "compile/check_output.h"
+#include "compile/child.h"
 #include "compile/nvrtc.h"
 #include "compile/nvrtc_find.h"
 #include "compile/worker.h"
@@ -34,25 +30,6 @@ namespace attnjit {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-class Fd {
- public:
-  Fd() = default;
-  explicit Fd(int fd) : fd_(fd) {}
-  Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Fd& operator=(Fd&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~Fd() { reset(); }
-  void reset() {
-    if (fd_ >= 0) close(std::exchange(fd_, -1));
-  }
-  int get() const { return fd_; }
-
- private:
-  int fd_ = -1;
-};
 
 /// What the loader of programs, and shells, end with where a program cannot be started.
 constexpr int kNotStarted = 127;
@@ -99,118 +76,24 @@ Result<std::string> find_helper(const std::string& given) {
                     "helper_path", "trusted code compiles in a process of that command");
 }
 
-/// A child process that is ours to end: never outlives the object, never left as a zombie.
-class Child {
- public:
-  struct End {
-    bool known = false;  ///< false: somebody else in this process reaped it
-    int status = 0;
-    double cpu_seconds = 0;
-    std::int64_t peak_bytes = 0;
-  };
+/// Signals by which a compiler dies of the code that it compiles. Every other one was sent to it.
+bool is_crash(int signal) {
+  return signal == SIGSEGV || signal == SIGBUS || signal == SIGABRT || signal == SIGILL ||
+         signal == SIGFPE || signal == SIGTRAP || signal == SIGSYS || signal == SIGXFSZ;
+}
 
-  /// Starts the worker with `socket` as its only connection. Errors: kEnvironment, kIo.
-  static Result<Child> start(const std::string& command, int socket) {
-    posix_spawn_file_actions_t actions;
-    posix_spawnattr_t attributes;
-    if (posix_spawn_file_actions_init(&actions) != 0) return out_of("memory");
-    if (posix_spawnattr_init(&attributes) != 0) {
-      posix_spawn_file_actions_destroy(&actions);
-      return out_of("memory");
-    }
-    sigset_t all, none;
-    sigfillset(&all);
-    sigemptyset(&none);
-    int failed = 0;
-    const auto require = [&failed](int result) { failed = failed != 0 ? failed : result; };
-    // NOTE: first, for a host that closed its standard descriptors has `socket` among them.
-    require(posix_spawn_file_actions_adddup2(&actions, socket, kWorkerSocket));
-    require(posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0));
-    require(posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0));
-    require(posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0));
-    require(posix_spawn_file_actions_addclosefrom_np(&actions, kWorkerSocket + 1));
-    require(posix_spawnattr_setsigdefault(&attributes, &all));
-    require(posix_spawnattr_setsigmask(&attributes, &none));
-    require(posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK));
-    std::string parent = std::to_string(getpid());
-    std::string name = kCompileWorkerCommand;
-    std::string path = command;
-    const std::array<char*, 4> argv = {path.data(), name.data(), parent.data(), nullptr};
-    const std::array<char*, 1> environment = {nullptr};
-    Child child;
-    if (failed == 0) {
-      failed = posix_spawn(&child.pid_, command.c_str(), &actions, &attributes, argv.data(),
-                           environment.data());
-      if (failed != 0) child.pid_ = -1;
-    }
-    posix_spawnattr_destroy(&attributes);
-    posix_spawn_file_actions_destroy(&actions);
-    if (failed != 0) {
-      return make_error(ErrorCode::kEnvironment,
-                        fmt::format("cannot start {}: {}", command, std::strerror(failed)),
-                        "helper_path");
-    }
-    child.pidfd_ = Fd(static_cast<int>(syscall(SYS_pidfd_open, child.pid_, 0)));
-    return child;
-  }
+std::string name_of(int signal) {
+  const char* name = sigabbrev_np(signal);
+  return fmt::format("SIG{}", name != nullptr ? name : "?");
+}
 
-  Child(Child&& other) noexcept
-      : pid_(std::exchange(other.pid_, -1)), pidfd_(std::move(other.pidfd_)) {}
-  Child& operator=(Child&&) = delete;
-  ~Child() {
-    if (pid_ > 0) end();
-  }
-
-  int pidfd() const { return pidfd_.get(); }  ///< readable once it has ended; may be -1
-
-  /// Kills it if it still runs, and reaps it.
-  End end() {
-    kill_now();
-    return reap();
-  }
-
-  /// Gives a process whose socket closed the time to die of what it is dying of.
-  End end_after(std::chrono::milliseconds grace) {
-    pollfd ended = {pidfd_.get(), POLLIN, 0};
-    if (pidfd_.get() >= 0) poll(&ended, 1, static_cast<int>(grace.count()));
-    return end();
-  }
-
- private:
-  Child() = default;
-  static Error out_of(const char* what) {
-    return make_error(ErrorCode::kIo, fmt::format("out of {}", what));
-  }
-
-  void kill_now() const {
-    // NOTE: by descriptor where possible: a host that reaps our child lets its number be reused.
-    if (pidfd_.get() >= 0) {
-      syscall(SYS_pidfd_send_signal, pidfd_.get(), SIGKILL, nullptr, 0);
-    } else {
-      kill(pid_, SIGKILL);
-    }
-  }
-
-  End reap() {
-    End end;
-    struct rusage usage {};
-    pid_t got = -1;
-    do {
-      got = wait4(pid_, &end.status, 0, &usage);
-    } while (got < 0 && errno == EINTR);
-    end.known = got == pid_;
-    const auto seconds = [](const timeval& time) {
-      return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
-    };
-    end.cpu_seconds = seconds(usage.ru_utime) + seconds(usage.ru_stime);
-    end.peak_bytes = std::int64_t{usage.ru_maxrss} * 1024;
-    pid_ = -1;
-    pidfd_.reset();
-    return end;
-  }
-
-  pid_t pid_ = -1;
-  Fd pidfd_;
+/// A worker at work, and how far the talk with it is.
+struct Worker {
+  Child child;
+  Fd socket;
+  std::string_view unsent;           ///< of the request
+  std::string received;              ///< not taken yet
+  std::optional<WorkerReady> ready;  ///< empty: the code has not reached the compiler
 };
 
 class HelperCompiler final : public Compiler {
@@ -228,7 +111,7 @@ class HelperCompiler final : public Compiler {
   }
 
   Result<KernelImage> compile(const CompileRequest& request, Deadline deadline) override {
-    const Clock::time_point start = Clock::now();
+    const Clock::time_point start_time = Clock::now();
     if (Status same = same_process(); !same) return std::move(same).error();
     if (Status valid = check_request(request); !valid) return std::move(valid).error();
     if (cancelled_) return cancelled();
@@ -243,34 +126,38 @@ class HelperCompiler final : public Compiler {
     message.build_id = nvrtc->build_id;
     message.memory_bytes = std::max<std::int64_t>(options_.memory_bytes, 1);
     message.cpu_seconds = std::max(options_.cpu_seconds, 1);
+    message.must_confine = request.source.trusted && !options_.accept_unconfined;
     const std::string frame = encode(message);
     if (frame.size() > kMaxPayloadBytes) {
       return make_error(ErrorCode::kInvalid, "the source is too long", "source");
     }
-    const Clock::time_point limit = std::min(deadline, start + options_.wall_clock);
-    Result<std::string> payload = converse(*command, frame, limit, deadline);
-    if (!payload) return std::move(payload).error();
-    Result<WorkerReply> reply = decode_reply(*payload);
-    if (!reply) return broken_reply(reply.error());
-    if (!reply->problem.empty()) {
-      return make_error(ErrorCode::kEnvironment, std::move(reply->problem), nvrtc->path);
+    Result<Worker> worker = start(*command, frame);
+    if (!worker) return std::move(worker).error();
+    const Talk talk{*worker, *command, std::min(deadline, start_time + options_.wall_clock),
+                    deadline};
+    Result<std::string> first = receive(talk, WorkerFrame::kReady);
+    if (!first) return std::move(first).error();
+    Result<WorkerReady> ready = decode_ready(*first);
+    if (!ready) return broken(talk, ready.error());
+    if (!ready->problem.empty()) {
+      return make_error(ErrorCode::kEnvironment, std::move(ready->problem), nvrtc->path);
     }
-    const std::string version = fmt::format("{}.{}", reply->nvrtc_major, reply->nvrtc_minor);
-    // NOTE: an allocation that fails is an error of the source to the front end.
-    const bool no_memory = reply->output.result != kNvrtcSuccess &&
-                           (reply->output.result == kNvrtcOutOfMemory ||
-                            reply->output.log.find(": out of memory") != std::string::npos);
-    Result<KernelImage> image = check_output(request, std::move(reply->output));
-    if (!image && no_memory) {
-      Error error = out_of_memory();
-      error.field = image.error().field;
-      error.line = image.error().line;
-      error.column = image.error().column;
-      return error;
-    }
+    if (message.must_confine && !ready->confined) return unconfined();
+    worker->ready = *std::move(ready);
+    Result<std::string> second = receive(talk, WorkerFrame::kOutput);
+    if (!second) return std::move(second).error();
+    Result<CompileOutput> output = decode_output(*second);
+    if (!output) return broken(talk, output.error());
+
+    if (ran_out_of_memory(*output)) return out_of_memory(*worker->ready);
+    Result<KernelImage> image = check_output(request, *std::move(output));
     if (!image) return image;
-    if (image->nvrtc_version.empty()) image->nvrtc_version = version;
-    image->times.total_ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+    if (image->nvrtc_version.empty()) {
+      image->nvrtc_version =
+          fmt::format("{}.{}", worker->ready->nvrtc_major, worker->ready->nvrtc_minor);
+    }
+    image->times.total_ms =
+        std::chrono::duration<double, std::milli>(Clock::now() - start_time).count();
     return image;
   }
 
@@ -289,98 +176,141 @@ class HelperCompiler final : public Compiler {
                       "make a new one after fork");
   }
 
-  static Error broken_reply(const Error& why) {
-    return make_error(ErrorCode::kCompileFailed,
-                      "the helper process sent an answer that is none: " + why.message);
-  }
+  /// A worker and the times of one compile.
+  struct Talk {
+    Worker& worker;
+    const std::string& command;
+    Clock::time_point limit;  ///< the deadline, or the helper's own wall clock
+    Deadline deadline;
+  };
 
-  /// Sends the request to a new worker and receives the payload of its reply.
-  Result<std::string> converse(const std::string& command, std::string_view frame,
-                               Clock::time_point limit, Deadline deadline) {
+  /// Starts a worker that will be sent `frame`.
+  static Result<Worker> start(const std::string& command, std::string_view frame) {
     std::array<int, 2> ends{};
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
       return make_error(ErrorCode::kIo,
                         fmt::format("cannot make a socket: {}", std::strerror(errno)));
     }
-    const Fd ours(ends[0]);
-    Fd theirs(ends[1]);
+    Fd ours(ends[0]);
+    const Fd theirs(ends[1]);
     Result<Child> child = Child::start(command, theirs.get());
     if (!child) return std::move(child).error();
-    theirs.reset();
+    return Worker{*std::move(child), std::move(ours), frame, {}, {}};
+  }
 
-    std::string received;
-    std::optional<std::uint64_t> size;
+  /// Sends what is left of the request, and receives the payload of the next frame.
+  Result<std::string> receive(const Talk& talk, WorkerFrame kind) {
+    Worker& worker = talk.worker;
     std::array<char, 64 << 10> buffer;
     for (;;) {
-      const auto left =
-          std::chrono::duration_cast<std::chrono::milliseconds>(limit - Clock::now()).count();
-      if (left <= 0) {
-        child->end();
-        return too_late(limit, deadline);
+      if (worker.received.size() >= kFrameHeadBytes) {
+        const Result<std::uint64_t> size =
+            decode_head(std::string_view(worker.received).substr(0, kFrameHeadBytes), kind);
+        if (!size) return broken(talk, size.error());
+        if (worker.received.size() >= kFrameHeadBytes + *size) {
+          std::string payload = worker.received.substr(kFrameHeadBytes, *size);
+          worker.received.erase(0, kFrameHeadBytes + *size);
+          if (kind == WorkerFrame::kOutput && !worker.received.empty()) {
+            return broken(talk, make_error(ErrorCode::kCorrupt, "more bytes than it announced"));
+          }
+          return payload;
+        }
       }
+      const auto left =
+          std::chrono::duration_cast<std::chrono::milliseconds>(talk.limit - Clock::now()).count();
+      if (left <= 0) return too_late(talk);
       std::array<pollfd, 2> events = {
-          pollfd{ours.get(), static_cast<short>(POLLIN | (frame.empty() ? 0 : POLLOUT)), 0},
+          pollfd{worker.socket.get(),
+                 static_cast<short>(POLLIN | (worker.unsent.empty() ? 0 : POLLOUT)), 0},
           pollfd{cancel_event_.get(), POLLIN, 0}};
       const int timeout = static_cast<int>(std::min<std::int64_t>(left + 1, 60000));
       if (poll(events.data(), events.size(), timeout) < 0 && errno != EINTR) {
         return make_error(ErrorCode::kIo, fmt::format("poll: {}", std::strerror(errno)));
       }
       if (cancelled_) return cancelled();
-      if (!frame.empty() && (events[0].revents & POLLOUT) != 0) {
-        const ssize_t put =
-            send(ours.get(), frame.data(), frame.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (put > 0) frame.remove_prefix(static_cast<std::size_t>(put));
-        if (put < 0 && errno != EINTR && errno != EAGAIN) return ended(*child, command);
+      if (!worker.unsent.empty() && (events[0].revents & POLLOUT) != 0) {
+        const ssize_t put = send(worker.socket.get(), worker.unsent.data(), worker.unsent.size(),
+                                 MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (put > 0) worker.unsent.remove_prefix(static_cast<std::size_t>(put));
+        // A worker that reads no more may have said why: that is read to its end.
+        if (put < 0 && errno != EINTR && errno != EAGAIN) worker.unsent = {};
       }
       if ((events[0].revents & (POLLIN | POLLHUP | POLLERR)) == 0) continue;
-      const ssize_t got = recv(ours.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
+      const ssize_t got = recv(worker.socket.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
       if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-      if (got <= 0) return ended(*child, command);
-      received.append(buffer.data(), static_cast<std::size_t>(got));
-      if (!size && received.size() >= kFrameHeadBytes) {
-        Result<std::uint64_t> head =
-            decode_head(std::string_view(received).substr(0, kFrameHeadBytes), WorkerFrame::kReply);
-        if (!head) return broken_reply(head.error());
-        size = *head;
-      }
-      if (size && received.size() > kFrameHeadBytes + *size) {
-        return broken_reply(make_error(ErrorCode::kCorrupt, "more bytes than it announced"));
-      }
-      if (size && received.size() == kFrameHeadBytes + *size) {
-        received.erase(0, kFrameHeadBytes);
-        return received;
-      }
+      if (got <= 0) return ended(talk);
+      worker.received.append(buffer.data(), static_cast<std::size_t>(got));
     }
   }
 
-  Error too_late(Clock::time_point limit, Deadline deadline) const {
-    if (limit == deadline) {
+  // --- What went wrong. What is not the code's fault is kEnvironment, which nobody remembers.
+  // -----
+
+  Error unconfined() const {
+    return make_error(
+        ErrorCode::kEnvironment,
+        "this system takes no system call filter (seccomp), so trusted code could do in the helper "
+        "process all that its user may do; it was not compiled",
+        "accept_unconfined_helper",
+        "allow seccomp filters for this process, or accept the risk: "
+        "ServiceOptions::accept_unconfined_helper, --accept-unconfined-helper");
+  }
+
+  static Error broken(const Talk& talk, const Error& why) {
+    if (!talk.worker.ready) {
+      return make_error(
+          ErrorCode::kEnvironment,
+          fmt::format("{} is no compile worker of this version: {}", talk.command, why.message),
+          "helper_path", "install the attnjit command of this library's version");
+    }
+    return make_error(ErrorCode::kCompileFailed,
+                      "the helper process sent an answer that is none: " + why.message);
+  }
+
+  Error too_late(const Talk& talk) const {
+    Worker& worker = talk.worker;
+    const Child::End end = worker.child.end();
+    if (talk.limit == talk.deadline) {
       return make_error(ErrorCode::kTimeout, "the deadline passed before the compile ended");
     }
-    return make_error(ErrorCode::kTimeout,
-                      fmt::format("the compile took longer than {} ms and was ended",
-                                  options_.wall_clock.count()),
-                      {}, "the code is too costly to compile");
-  }
-
-  Error out_of_memory() const {
-    return make_error(ErrorCode::kCompileFailed,
-                      fmt::format("the compile needed more than the {} MiB that it may have",
-                                  options_.memory_bytes >> 20),
-                      {}, "the code is too costly to compile");
-  }
-
-  /// Why a worker ended without an answer.
-  Error ended(Child& child, const std::string& command) const {
-    const Child::End end = child.end_after(std::chrono::milliseconds(1000));
-    const int signal = end.known && WIFSIGNALED(end.status) ? WTERMSIG(end.status) : 0;
-    if (signal == SIGXCPU || end.cpu_seconds >= static_cast<double>(options_.cpu_seconds)) {
-      return make_error(ErrorCode::kTimeout,
-                        fmt::format("the compile used more than {} s of CPU time and was ended",
-                                    options_.cpu_seconds),
-                        {}, "the code is too costly to compile");
+    const auto limit_ms = options_.wall_clock.count();
+    // The compiler computes and waits for nothing.
+    if (!worker.ready || end.cpu_seconds * 4000 < static_cast<double>(limit_ms)) {
+      return make_error(
+          ErrorCode::kEnvironment,
+          fmt::format(
+              "the compile did not end within {} ms, of which it had {:.1f} s of processor time",
+              limit_ms, end.cpu_seconds),
+          {}, "the machine is too busy, or the helper process was stopped: try again");
     }
-    if (end.known && WIFEXITED(end.status) && WEXITSTATUS(end.status) == kNotStarted) {
+    return make_error(ErrorCode::kTimeout,
+                      fmt::format("the compile took longer than {} ms and was ended", limit_ms), {},
+                      "the code is too costly to compile");
+  }
+
+  Error out_of_memory(const WorkerReady& ready) const {
+    const bool ours = ready.memory_bytes >= options_.memory_bytes;
+    return make_error(ours ? ErrorCode::kCompileFailed : ErrorCode::kEnvironment,
+                      fmt::format("the compile needed more than the {} MiB that it may have",
+                                  ready.memory_bytes >> 20),
+                      {},
+                      ours ? "the code is too costly to compile"
+                           : "the limit is this process's own (ulimit -v): raise it");
+  }
+
+  Error out_of_cpu(const WorkerReady& ready) const {
+    const bool ours = ready.cpu_seconds >= options_.cpu_seconds;
+    return make_error(
+        ours ? ErrorCode::kTimeout : ErrorCode::kEnvironment,
+        fmt::format("the compile used more than {} s of CPU time and was ended", ready.cpu_seconds),
+        {},
+        ours ? "the code is too costly to compile"
+             : "the limit is this process's own (ulimit -t): raise it");
+  }
+
+  /// Why a worker ended before it was ready.
+  static Error not_started(const Child::End& end, const std::string& command) {
+    if (end.exit_code() == kNotStarted) {
       return make_error(
           ErrorCode::kEnvironment,
           fmt::format("the helper process {} does not start: a shared library that it "
@@ -392,14 +322,38 @@ class HelperCompiler final : public Compiler {
                       "RPATH",
                       command));
     }
-    // An allocation that fails inside the compiler ends it in one way or another.
-    if (end.peak_bytes > options_.memory_bytes / 2) return out_of_memory();
-    const char* name = signal != 0 ? sigabbrev_np(signal) : nullptr;
-    std::string what = "ended without an answer";
-    if (signal != 0) what = fmt::format("crashed (SIG{})", name != nullptr ? name : "?");
-    if (end.known && WIFEXITED(end.status)) {
-      what = fmt::format("ended with exit code {}", WEXITSTATUS(end.status));
+    std::string how = "ended";
+    if (end.signal() != 0) how = fmt::format("was ended by {}", name_of(end.signal()));
+    if (end.exit_code() >= 0) how = fmt::format("ended with exit code {}", end.exit_code());
+    return make_error(
+        ErrorCode::kEnvironment,
+        fmt::format("the helper process {} {} before it reached the code", command, how),
+        "helper_path",
+        "it has to be the attnjit command of this library's version, and to have the memory and "
+        "the processor time to start");
+  }
+
+  /// Why a worker ended without an answer.
+  Error ended(const Talk& talk) const {
+    const Child::End end = talk.worker.child.end_after(std::chrono::milliseconds(1000));
+    if (!talk.worker.ready) return not_started(end, talk.command);
+    const WorkerReady& ready = *talk.worker.ready;
+    const int signal = end.signal();
+    // NOTE: the kernel counts in ticks, so a process may die of its limit a little before it.
+    if (signal == SIGXCPU || signal == SIGKILL) {
+      if (end.cpu_seconds + 0.5 >= ready.cpu_seconds) return out_of_cpu(ready);
     }
+    if (!end.known || (signal != 0 && !is_crash(signal))) {
+      const std::string how = signal != 0 ? "was ended from outside by " + name_of(signal)
+                                          : "ended, and another part of this process reaped it";
+      return make_error(ErrorCode::kEnvironment, "the helper process " + how, {},
+                        "try again; where it was SIGKILL the machine may be out of memory");
+    }
+    // An allocation that fails inside the compiler ends it in one way or another.
+    if (end.peak_bytes > ready.memory_bytes / 2) return out_of_memory(ready);
+    std::string what = "ended without an answer";
+    if (signal != 0) what = fmt::format("crashed ({})", name_of(signal));
+    if (end.exit_code() >= 0) what = fmt::format("ended with exit code {}", end.exit_code());
     return make_error(ErrorCode::kCompileFailed, "the compiler " + what, {},
                       "the code makes NVRTC fail; nothing else is harmed");
   }

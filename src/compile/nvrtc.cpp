@@ -85,6 +85,46 @@ Status Nvrtc::supports(Arch arch) const {
                     "arch", fmt::format("it needs NVRTC {}.{}", least / 1000, least % 1000 / 10));
 }
 
+bool ran_out_of_memory(const CompileOutput& output) {
+  return output.result == kNvrtcOutOfMemory ||
+         (output.result != kNvrtcSuccess &&
+          (output.log.find(": out of memory") != std::string::npos ||
+           output.log.find("Memory allocation failure") != std::string::npos));
+}
+
+std::optional<Error> fault_of_environment(const CompileOutput& output) {
+  if (ran_out_of_memory(output)) {
+    return make_error(ErrorCode::kEnvironment, "the compiler ran out of memory", "nvrtc",
+                      "give this process more (ulimit -v, the container's limit), or try again");
+  }
+  if (output.result == kNvrtcBuiltins) {
+    return make_error(ErrorCode::kEnvironment,
+                      fmt::format("NVRTC is not complete, or ran out of memory or descriptors "
+                                  "({}): {}",
+                                  output.result_name, output.log.substr(0, 500)),
+                      "nvrtc",
+                      "install the whole of NVRTC: libnvrtc-builtins.so beside libnvrtc.so, of the "
+                      "same release");
+  }
+  if (output.result == kNvrtcTimeFile) {
+    return make_error(ErrorCode::kEnvironment, "NVRTC cannot write its table of times", "nvrtc");
+  }
+  return std::nullopt;
+}
+
+Status Nvrtc::try_out() const {
+  CompileRequest request;
+  request.source.name = "empty.cu";
+  request.source.text = "extern \"C\" __global__ void empty() {}";
+  const CompileOutput output = compile(request, nullptr);
+  if (output.result == kNvrtcSuccess) return {};
+  if (std::optional<Error> fault = fault_of_environment(output)) return *std::move(fault);
+  return make_error(ErrorCode::kEnvironment,
+                    fmt::format("NVRTC at {} does not compile an empty kernel: {} ({}): {}", path_,
+                                output.result_name, output.result, output.log.substr(0, 500)),
+                    "nvrtc");
+}
+
 CompileOutput Nvrtc::compile(const CompileRequest& request,
                              const std::function<bool()>& should_stop) const {
   std::vector<std::string> options = request.source.options;

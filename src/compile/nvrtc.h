@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,8 +32,18 @@ enum NvrtcResult : int {
   kNvrtcOutOfMemory = 1,
   kNvrtcInvalidOption = 5,
   kNvrtcCompilation = 6,
+  kNvrtcBuiltins = 7,   ///< libnvrtc-builtins is missing, or does not open
+  kNvrtcTimeFile = 12,  ///< the table of times could not be written
   kNvrtcCancelled = 16,
 };
+
+/// The compiler failed for want of memory. NOTE: an allocation that fails is an error of the source
+/// to the front end.
+bool ran_out_of_memory(const CompileOutput& output);
+
+/// Why NVRTC failed through no fault of the code (no memory, a library of its own missing), as
+/// kEnvironment; nullopt where it did not fail, or the code may be to blame.
+std::optional<Error> fault_of_environment(const CompileOutput& output);
 
 class Nvrtc {
  public:
@@ -46,6 +57,10 @@ class Nvrtc {
 
   /// kEnvironment where this NVRTC is too old for an architecture.
   Status supports(Arch arch) const;
+
+  /// Compiles an empty kernel: tells whether everything is there that a compile needs. Errors:
+  /// kEnvironment.
+  Status try_out() const;
 
   /// Compiles; never fails by itself. `should_stop` is polled from the compiler now and then (it
   /// may take seconds until it is); it may be called from other threads.

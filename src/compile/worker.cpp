@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs the helper process: it reads one request, confines itself, compiles and replies.
+// Runs the helper process: it reads one request, confines itself, says so, and compiles.
 #include "compile/worker.h"
 
 #include <dlfcn.h>
 #include <fmt/format.h>
-#include <glob.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <charconv>
+#include <csignal>
 #include <cstring>
+#include <memory>
 #include <string>
 
 #include "compile/confine.h"
@@ -54,46 +55,41 @@ Result<WorkerRequest> receive() {
   return decode_request(payload);
 }
 
-/// NVRTC opens its builtins when it first compiles; no file can be opened by then.
-void preload_builtins(const std::string& nvrtc_path) {
-  const std::string pattern =
-      nvrtc_path.substr(0, nvrtc_path.rfind('/') + 1) + "libnvrtc-builtins.so.*";
-  glob_t found{};
-  if (glob(pattern.c_str(), 0, nullptr, &found) == 0) {
-    for (std::size_t i = 0; i < found.gl_pathc; ++i) {
-      dlopen(found.gl_pathv[i], RTLD_LAZY | RTLD_GLOBAL | RTLD_NODELETE);
-    }
-  }
-  globfree(&found);
+/// NVRTC opens its builtins when it first compiles; no file can be opened by then. They lie beside
+/// it, or where the dynamic linker finds their name. NVRTC itself says where they are missing.
+void preload_builtins(const Nvrtc& nvrtc) {
+  const std::string name = fmt::format("libnvrtc-builtins.so.{}.{}", nvrtc.major(), nvrtc.minor());
+  const std::string beside = nvrtc.path().substr(0, nvrtc.path().rfind('/') + 1) + name;
+  constexpr int kMode = RTLD_LAZY | RTLD_GLOBAL | RTLD_NODELETE;
+  if (dlopen(beside.c_str(), kMode) == nullptr) dlopen(name.c_str(), kMode);
 }
 
-WorkerReply serve(const WorkerRequest& request) {
-  WorkerReply reply;
-  if (!limit_resources(request.memory_bytes, request.cpu_seconds)) {
-    reply.problem = "the kernel takes no resource limits";
-    return reply;
-  }
+/// All that can go wrong through no fault of the code. @param nvrtc null if there is a problem
+WorkerReady prepare(const WorkerRequest& request, std::shared_ptr<const Nvrtc>& nvrtc) {
+  WorkerReady ready;
+  const auto problem = [&ready](std::string what) {
+    ready.problem = std::move(what);
+    return ready;
+  };
+  const auto limits = limit_resources({request.memory_bytes, request.cpu_seconds});
+  if (!limits) return problem("the kernel takes no resource limits");
+  ready.memory_bytes = limits->memory_bytes;
+  ready.cpu_seconds = limits->cpu_seconds;
   const Result<std::string> build_id = library_build_id(request.nvrtc_path);
   if (!build_id || *build_id != request.build_id) {
-    reply.problem = fmt::format("{} is not the library that it was", request.nvrtc_path);
-    return reply;
+    return problem(fmt::format("{} is not the library that it was", request.nvrtc_path));
   }
-  preload_builtins(request.nvrtc_path);
-  const Result<std::shared_ptr<const Nvrtc>> nvrtc = Nvrtc::open(request.nvrtc_path);
-  if (!nvrtc) {
-    reply.problem = nvrtc.error().message;
-    return reply;
+  Result<std::shared_ptr<const Nvrtc>> opened = Nvrtc::open(request.nvrtc_path);
+  if (!opened) return problem(opened.error().message);
+  if (const Status supported = (*opened)->supports(request.compile.source.arch); !supported) {
+    return problem(supported.error().message);
   }
-  if (const Status supported = (*nvrtc)->supports(request.compile.source.arch); !supported) {
-    reply.problem = supported.error().message;
-    return reply;
-  }
-  reply.nvrtc_major = (*nvrtc)->major();
-  reply.nvrtc_minor = (*nvrtc)->minor();
-  reply.confined = confine();
-  reply.output = (*nvrtc)->compile(request.compile, nullptr);
-  if (reply.output.log.size() > kMaxLogBytes) reply.output.log.resize(kMaxLogBytes);
-  return reply;
+  preload_builtins(**opened);
+  ready.nvrtc_major = (*opened)->major();
+  ready.nvrtc_minor = (*opened)->minor();
+  ready.confined = confine();
+  nvrtc = *std::move(opened);
+  return ready;
 }
 
 }  // namespace
@@ -104,12 +100,20 @@ int run_compile_worker(int argc, const char* const* argv) {
   const char* end = argv[2] + std::strlen(argv[2]);
   if (std::from_chars(argv[2], end, parent).ptr != end || parent <= 0) return kBadUsage;
   if (!die_with_parent(parent)) return kNoParent;
+  // NOTE: a terminal's Ctrl-C goes to the parent too, and is the parent's to judge: if it ends, so
+  // does this process. NVRTC sets handlers of its own where it finds these not ignored.
+  for (const int number : {SIGINT, SIGQUIT, SIGHUP}) std::signal(number, SIG_IGN);
   // NOTE: a folder that exists: where getcwd fails, NVRTC reads a buffer that it never wrote.
   if (chdir("/") != 0) return kNoParent;
   const Result<WorkerRequest> request = receive();
   if (!request) return kNoRequest;
-  const WorkerReply reply = serve(*request);
-  const bool sent = write_exactly(kWorkerSocket, encode(reply));
+  std::shared_ptr<const Nvrtc> nvrtc;
+  const WorkerReady ready = prepare(*request, nvrtc);
+  if (!write_exactly(kWorkerSocket, encode(ready))) return kNoReply;
+  if (!ready.problem.empty() || (request->must_confine && !ready.confined)) _exit(kServed);
+  CompileOutput output = nvrtc->compile(request->compile, nullptr);
+  if (output.log.size() > kMaxLogBytes) output.log.resize(kMaxLogBytes);
+  const bool sent = write_exactly(kWorkerSocket, encode(output));
   // NOTE: no destructor or exit handler runs after hostile code did.
   _exit(sent ? kServed : kNoReply);
 }

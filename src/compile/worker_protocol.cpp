@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Encodes and decodes the request and the reply of the helper process.
+// Encodes and decodes what the helper process and its parent send each other.
 #include "compile/worker_protocol.h"
 
 #include <bit>
@@ -13,7 +13,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "frames are little-endian");
 
-constexpr std::uint32_t kMagic = 0x314a5441;  // "ATJ1"
+constexpr std::uint32_t kMagic = 0x324a5441;  // "ATJ2"
 constexpr std::uint64_t kMaxItems = 4096;
 
 Error corrupt(const char* what) { return make_error(ErrorCode::kCorrupt, what, "compile-worker"); }
@@ -98,6 +98,7 @@ std::string encode(const WorkerRequest& request) {
   out.text(request.build_id);
   out.number(request.memory_bytes);
   out.number(static_cast<std::int32_t>(request.cpu_seconds));
+  out.number(static_cast<std::uint8_t>(request.must_confine));
   out.number(static_cast<std::uint8_t>(request.compile.line_info));
   out.number(static_cast<std::uint8_t>(source.arch));
   out.text(source.name);
@@ -112,13 +113,19 @@ std::string encode(const WorkerRequest& request) {
   return std::move(out).frame();
 }
 
-std::string encode(const WorkerReply& reply) {
-  Writer out(WorkerFrame::kReply);
-  out.text(reply.problem);
-  out.number(static_cast<std::int32_t>(reply.nvrtc_major));
-  out.number(static_cast<std::int32_t>(reply.nvrtc_minor));
-  out.number(static_cast<std::uint8_t>(reply.confined));
-  const CompileOutput& output = reply.output;
+std::string encode(const WorkerReady& ready) {
+  Writer out(WorkerFrame::kReady);
+  out.text(ready.problem);
+  out.number(static_cast<std::int32_t>(ready.nvrtc_major));
+  out.number(static_cast<std::int32_t>(ready.nvrtc_minor));
+  out.number(static_cast<std::uint8_t>(ready.confined));
+  out.number(ready.memory_bytes);
+  out.number(static_cast<std::int32_t>(ready.cpu_seconds));
+  return std::move(out).frame();
+}
+
+std::string encode(const CompileOutput& output) {
+  Writer out(WorkerFrame::kOutput);
   out.number(static_cast<std::int32_t>(output.result));
   out.text(output.result_name);
   out.text(output.log);
@@ -146,6 +153,7 @@ Result<WorkerRequest> decode_request(std::string_view payload) {
   request.build_id = in.text();
   request.memory_bytes = in.number<std::int64_t>();
   request.cpu_seconds = in.number<std::int32_t>();
+  request.must_confine = in.boolean();
   request.compile.line_info = in.boolean();
   const auto arch = in.number<std::uint8_t>();
   source.name = in.text();
@@ -157,29 +165,37 @@ Result<WorkerRequest> decode_request(std::string_view payload) {
     source.headers.push_back(std::move(header));
   }
   for (std::uint64_t i = in.count(); i > 0 && in.ok(); --i) source.options.emplace_back(in.text());
-  if (!in.done()) return corrupt("a request that does not fill its frame");
+  if (!in.done()) return corrupt("a frame that its fields do not fill");
   if (arch >= architectures().size()) return corrupt("an unknown architecture");
   if (request.memory_bytes <= 0 || request.cpu_seconds <= 0) return corrupt("no limits");
   source.arch = static_cast<Arch>(arch);
   return request;
 }
 
-Result<WorkerReply> decode_reply(std::string_view payload) {
+Result<WorkerReady> decode_ready(std::string_view payload) {
   Reader in(payload);
-  WorkerReply reply;
-  reply.problem = in.text();
-  reply.nvrtc_major = in.number<std::int32_t>();
-  reply.nvrtc_minor = in.number<std::int32_t>();
-  reply.confined = in.boolean();
-  CompileOutput& output = reply.output;
+  WorkerReady ready;
+  ready.problem = in.text();
+  ready.nvrtc_major = in.number<std::int32_t>();
+  ready.nvrtc_minor = in.number<std::int32_t>();
+  ready.confined = in.boolean();
+  ready.memory_bytes = in.number<std::int64_t>();
+  ready.cpu_seconds = in.number<std::int32_t>();
+  if (!in.done()) return corrupt("a frame that its fields do not fill");
+  return ready;
+}
+
+Result<CompileOutput> decode_output(std::string_view payload) {
+  Reader in(payload);
+  CompileOutput output;
   output.result = in.number<std::int32_t>();
   output.result_name = in.text();
   output.log = in.text();
   const std::string_view cubin = in.text();
   output.cubin.assign(cubin.begin(), cubin.end());
   output.ptx = in.text();
-  if (!in.done()) return corrupt("a reply that does not fill its frame");
-  return reply;
+  if (!in.done()) return corrupt("a frame that its fields do not fill");
+  return output;
 }
 
 }  // namespace attnjit

@@ -45,7 +45,7 @@ Result<ServiceOptions> options_from_c(const attnjit_service_options* given) {
   if (given == nullptr) return options;
   attnjit_service_options in{};
   if (Status read = read_struct(given, "options", in); !read) return std::move(read).error();
-  if (in.reserved != 0) {
+  if (in.reserved != 0 || in.reserved2 != 0) {
     return make_error(ErrorCode::kInvalid, "options.reserved is not zero", "options");
   }
   if (in.cache_max_bytes < 0) {
@@ -56,6 +56,7 @@ Result<ServiceOptions> options_from_c(const attnjit_service_options* given) {
   options.use_disk_cache = in.no_disk_cache == 0;
   options.forbid_compile = in.forbid_compile != 0;
   options.compile_in_helper = in.compile_in_helper != 0;
+  options.accept_unconfined_helper = in.accept_unconfined_helper != 0;
   options.compile_threads = in.compile_threads;
   options.build_policy = in.any_build != 0 ? BuildPolicy::kAny : BuildPolicy::kExact;
   if (in.cache_max_bytes > 0) options.cache_max_bytes = in.cache_max_bytes;

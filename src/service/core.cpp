@@ -61,6 +61,7 @@ ServiceCore::ServiceCore(const ServiceOptions& service_options, LogSink sink,
     HelperOptions helper_options;
     helper_options.helper_path = options.helper_path;
     helper_options.nvrtc_path = options.nvrtc_path;
+    helper_options.accept_unconfined = options.accept_unconfined_helper;
     helper = make_helper_compiler(helper_options);
   }
 }

@@ -209,5 +209,13 @@ TEST_F(Usage, DoctorTellsWhatIsMissing) {
   EXPECT_FALSE(run({"doctor"}).out.empty());
 }
 
+TEST_F(Usage, DoctorFindsNoNvrtcInOneThatDoesNotCompile) {
+  options_.environment["ATTNJIT_NVRTC"] = ATTNJIT_FAKE_NVRTC_INCOMPLETE;
+  const Json json = run_json({"doctor"}, 4);
+  EXPECT_FALSE(json.at("nvrtc").at("found"));
+  EXPECT_NE(json.at("problems").at(0).at("what").get<std::string>().find("libnvrtc-builtins"),
+            std::string::npos);
+}
+
 }  // namespace
 }  // namespace attnjit::testing

@@ -1,116 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 // The helper process: right answers, and every way in which it can go wrong. The compiler's own
 // weak points are attacked with the real NVRTC; skipped where there is none.
-#include <dirent.h>
-#include <gtest/gtest.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
+#include <array>
 #include <csignal>
-#include <filesystem>
 #include <fstream>
-#include <functional>
-#include <set>
 #include <thread>
 
-#include "kernels.h"
+#include "helper_fixture.h"
 
 namespace attnjit {
 namespace {
-
-using std::chrono::milliseconds;
-using test::in;
-using test::request_for;
-using test::with_user_code;
-
-constexpr milliseconds kLong(60000);
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
-
-/// The open descriptors of this process.
-std::set<std::string> open_fds() {
-  std::set<std::string> fds;
-  DIR* folder = opendir("/proc/self/fd");
-  while (const dirent* entry = readdir(folder)) {
-    if (entry->d_name[0] != '.' && std::stoi(entry->d_name) != dirfd(folder)) {
-      fds.insert(entry->d_name);
-    }
-  }
-  closedir(folder);
-  return fds;
-}
-
-bool has_children() {
-  // No child at all, living or dead: waitpid has nobody to wait for.
-  return !(waitpid(-1, nullptr, WNOHANG) == -1 && errno == ECHILD);
-}
 
 double peak_mib() {
   struct rusage usage {};
   getrusage(RUSAGE_SELF, &usage);
   return static_cast<double>(usage.ru_maxrss) / 1024;
-}
-
-/// Each test ends as it began: no descriptor more, no child left.
-class Helper : public testing::Test {
- protected:
-  void SetUp() override {
-    if (const auto id = make_in_process_compiler()->build_id(); !id.ok()) {
-      GTEST_SKIP() << id.error().to_string();
-    }
-    options_.helper_path = ATTNJIT_TEST_WORKER;
-    before_ = open_fds();
-  }
-  void TearDown() override {
-    EXPECT_EQ(open_fds(), before_);
-    EXPECT_FALSE(has_children());
-  }
-  Result<KernelImage> compile(const CompileRequest& request, milliseconds time = kLong) {
-    return make_helper_compiler(options_)->compile(request, in(time));
-  }
-  /// The same program under a name that makes it misbehave.
-  void misbehave(const std::string& mode) {
-    folder_ = testing::TempDir() + "attnjit_worker_XXXXXX";
-    ASSERT_NE(mkdtemp(folder_.data()), nullptr);
-    options_.helper_path = folder_ + "/" + mode;
-    std::filesystem::create_symlink(ATTNJIT_TEST_WORKER, options_.helper_path);
-  }
-  ~Helper() override {
-    if (!folder_.empty()) std::filesystem::remove_all(folder_);
-  }
-
-  HelperOptions options_;
-  std::string folder_;
-  std::set<std::string> before_;
-};
-
-CompileRequest trusted(const std::string& body) {
-  CompileRequest request = request_for(with_user_code(body));
-  request.source.trusted = true;
-  return request;
-}
-
-/// Code that closes the function it stands in, which the lexical check of trusted code refuses:
-/// members may then follow, templates among them.
-CompileRequest escaped(const std::string& members, const std::string& expression) {
-  return trusted("return true; }\n" + members + "\nstatic bool rest() { return " + expression +
-                 ";");
-}
-
-/// 2^22 instantiations: minutes of CPU time and gigabytes.
-CompileRequest template_bomb() {
-  return escaped(
-      "template <int N, int M> static constexpr int g() {\n"
-      "  if constexpr (N > 0) return g<N - 1, 2 * M>() + g<N - 1, 2 * M + 1>();\n"
-      "  else return M & 1;\n}",
-      "g<22, 0>() > 3");
 }
 
 /// An expression of 2^30 terms.
@@ -193,9 +100,7 @@ TEST_F(Helper, MacroBombEndsInTime) {
   const auto start = std::chrono::steady_clock::now();
   const auto image = compile(macro_bomb());
   ASSERT_FALSE(image.ok());
-  EXPECT_TRUE(image.error().code == ErrorCode::kTimeout ||
-              image.error().code == ErrorCode::kCompileFailed)
-      << image.error().to_string();
+  EXPECT_TRUE(ended_by_a_bound(image.error())) << image.error().to_string();
   EXPECT_LT(std::chrono::steady_clock::now() - start, milliseconds(7000));
   EXPECT_LT(peak_mib(), kSanitized ? 2048 : 512);
 }
@@ -223,7 +128,7 @@ TEST_F(Helper, TemplateBombEndsInTime) {
   const auto start = std::chrono::steady_clock::now();
   const auto image = compile(template_bomb());
   ASSERT_FALSE(image.ok());
-  EXPECT_EQ(image.error().code, ErrorCode::kTimeout) << image.error().to_string();
+  EXPECT_TRUE(ended_by_a_bound(image.error())) << image.error().to_string();
   EXPECT_NE(image.error().message.find("1500 ms"), std::string::npos);
   EXPECT_LT(std::chrono::steady_clock::now() - start, milliseconds(6500));
 }
@@ -244,9 +149,7 @@ TEST_F(Helper, EndlessRecursionEndsInTime) {
   for (const CompileRequest& request : cases) {
     const auto image = compile(request);
     ASSERT_FALSE(image.ok()) << request.source.text;
-    EXPECT_TRUE(image.error().code == ErrorCode::kTimeout ||
-                image.error().code == ErrorCode::kCompileFailed)
-        << image.error().to_string();
+    EXPECT_TRUE(ended_by_a_bound(image.error())) << image.error().to_string();
     EXPECT_EQ(image.error().message.find("not allowed here"), std::string::npos)
         << "not the code that was meant: " << image.error().to_string();
   }
@@ -268,9 +171,7 @@ TEST_F(Helper, DeepNestingNeverHarmsTheParent) {
   const auto image =
       compile(trusted("return " + std::string(200000, '(') + "1" + std::string(200000, ')') + ";"));
   if (!image.ok()) {
-    EXPECT_TRUE(image.error().code == ErrorCode::kTimeout ||
-                image.error().code == ErrorCode::kCompileFailed)
-        << image.error().to_string();
+    EXPECT_TRUE(ended_by_a_bound(image.error())) << image.error().to_string();
   }
 }
 
@@ -282,11 +183,6 @@ TEST_F(Helper, ADeadlineIsKeptAndNamed) {
   EXPECT_EQ(image.error().code, ErrorCode::kTimeout);
   EXPECT_NE(image.error().message.find("deadline"), std::string::npos);
   EXPECT_LT(std::chrono::steady_clock::now() - start, milliseconds(2000));
-  options_.wall_clock = milliseconds(200);
-  const auto slow = compile(request_for(test::kSmallKernel));
-  ASSERT_FALSE(slow.ok());
-  EXPECT_EQ(slow.error().code, ErrorCode::kTimeout);
-  EXPECT_NE(slow.error().message.find("200 ms"), std::string::npos) << slow.error().to_string();
 }
 
 TEST_F(Helper, CancelEndsRunningAndFutureCompiles) {
@@ -313,8 +209,8 @@ TEST_F(Helper, CancelEndsRunningAndFutureCompiles) {
 
 TEST_F(Helper, WorkersThatAnswerNonsenseAreFailures) {
   for (const char* mode :
-       {"worker-exits", "worker-crashes", "worker-closes", "worker-babbles", "worker-stops-short",
-        "worker-talks-on", "worker-announces-too-much", "worker-lies"}) {
+       {"worker-exits", "worker-dies-of-11", "worker-dies-of-6", "worker-closes", "worker-babbles",
+        "worker-stops-short", "worker-talks-on", "worker-announces-too-much", "worker-lies"}) {
     misbehave(mode);
     const auto image = compile(request_for(test::kSmallKernel), milliseconds(10000));
     ASSERT_FALSE(image.ok()) << mode;

@@ -17,32 +17,49 @@ void send(const std::string& bytes) {
   static_cast<void>(!write(attnjit::kWorkerSocket, bytes.data(), bytes.size()));
 }
 
-/// Named by the file name under which this program is started (a symbolic link).
-int misbehave(const std::string& mode) {
-  if (mode == "worker-exits") return 7;
-  if (mode == "worker-lacks-a-library") return 127;  // as the loader of programs ends
-  if (mode == "worker-crashes") {
-    std::signal(SIGSEGV, SIG_DFL);
-    std::raise(SIGSEGV);
+std::string ready() {
+  attnjit::WorkerReady ready;
+  ready.confined = true;
+  ready.memory_bytes = std::int64_t{1} << 40;
+  ready.cpu_seconds = 3600;
+  return attnjit::encode(ready);
+}
+
+/// Named by the file name under which this program is started (a symbolic link): "worker-MODE", or
+/// "worker-early-MODE" before the code could have reached the compiler.
+int misbehave(std::string mode) {
+  if (mode == "lacks-a-library") return 127;  // as the loader of programs ends
+  const std::string early = "early-";
+  if (mode.rfind(early, 0) == 0) {
+    mode.erase(0, early.size());
+  } else {
+    send(ready());
   }
-  if (mode == "worker-hangs") {
+  if (mode == "exits") return 7;
+  if (mode.rfind("dies-of-", 0) == 0) {
+    const int signal = std::atoi(mode.c_str() + 8);
+    std::signal(signal, SIG_DFL);
+    std::raise(signal);
+  }
+  if (mode == "hangs") {
     for (;;) pause();
   }
-  if (mode == "worker-closes") {
+  if (mode == "closes") {
     close(attnjit::kWorkerSocket);
     for (;;) pause();
   }
-  if (mode == "worker-babbles") send(std::string(4096, 'x'));
-  if (mode == "worker-stops-short") send(attnjit::encode(attnjit::WorkerReply{}).substr(0, 40));
-  if (mode == "worker-talks-on") send(attnjit::encode(attnjit::WorkerReply{}) + "more");
-  if (mode == "worker-announces-too-much") {
-    std::string frame = attnjit::encode(attnjit::WorkerReply{});
+  const std::string answer = encode(attnjit::CompileOutput{});
+  if (mode == "babbles") send(std::string(4096, 'x'));
+  if (mode == "stops-short") send(answer.substr(0, 40));
+  if (mode == "talks-on") send(answer + "more");
+  if (mode == "announces-too-much") {
+    std::string frame = answer;
     frame[15] = '\x7f';
     send(frame);
   }
-  if (mode == "worker-lies") {
+  if (mode == "lies") {
     // Success, and no image.
-    send(attnjit::encode(attnjit::WorkerReply{}));
+    send(answer);
     pause();
   }
   return 0;
@@ -53,7 +70,7 @@ int misbehave(const std::string& mode) {
 int main(int argc, char** argv) {
   const char* slash = std::strrchr(argv[0], '/');
   const std::string name = slash != nullptr ? slash + 1 : argv[0];
-  if (name.rfind("worker-", 0) == 0) return misbehave(name);
+  if (name.rfind("worker-", 0) == 0) return misbehave(name.substr(7));
   if (argc < 2 || std::strcmp(argv[1], attnjit::kCompileWorkerCommand) != 0) return 2;
   return attnjit::run_compile_worker(argc, argv);
 }

@@ -33,10 +33,12 @@ void fuzz_worker(std::string_view input) {
   const char choice = input[0];
   const std::string copy(input.substr(1));
   if (choice == 'h') {
-    const Result<std::uint64_t> size = decode_head(copy, WorkerFrame::kReply);
+    const Result<std::uint64_t> size = decode_head(copy, WorkerFrame::kOutput);
     require(!size || (*size <= kMaxPayloadBytes && copy.size() == kFrameHeadBytes));
   } else if (choice == 'q') {
     check(decode_request(copy), copy, WorkerFrame::kRequest);
+  } else if (choice == 'y') {
+    check(decode_ready(copy), copy, WorkerFrame::kReady);
   } else if (choice == 'l') {
     const ParsedLog log = parse_log(copy, {"attention.cu"});
     require(log.text.size() <= copy.size() + 1);
@@ -45,7 +47,7 @@ void fuzz_worker(std::string_view input) {
       require(message.file == "attention.cu" || message.file.rfind("user:", 0) == 0);
     }
   } else {
-    check(decode_reply(copy), copy, WorkerFrame::kReply);
+    check(decode_output(copy), copy, WorkerFrame::kOutput);
   }
 }
 

@@ -133,8 +133,10 @@ class Validator {
         }
         break;
       case Holds::kDtype:
-        if (mask.dtype != Dtype::kF32 && mask.dtype != Dtype::kU8) {
-          problem(path + ".dtype", fmt::format("is {}; allowed: f32, u8", to_string(mask.dtype)));
+        if (std::find(std::begin(spec::kMaskDtypes), std::end(spec::kMaskDtypes), mask.dtype) ==
+            std::end(spec::kMaskDtypes)) {
+          problem(path + ".dtype", fmt::format("is {}; allowed: {}", to_string(mask.dtype),
+                                               spec::join(spec::dtype_names(spec::kMaskDtypes))));
         }
         if (++materialized == 2) {
           problem(path, "is the second materialized mask; allowed: one",

@@ -134,11 +134,7 @@ struct AllowedText {
     if (field.max == INT_MAX) return fmt::format("an integer, {} or more", field.min);
     return fmt::format("an integer, {} to {}", field.min, field.max);
   }
-  std::string dtype() const {
-    std::vector<std::string_view> names;
-    for (const Dtype type : field.dtypes) names.push_back(attnjit::to_string(type));
-    return join(names);
-  }
+  std::string dtype() const { return join(dtype_names(field.dtypes)); }
 
   std::string operator()(int A::*) const { return integer(); }
   std::string operator()(std::optional<int> O::*) const { return integer(); }
@@ -168,6 +164,14 @@ const SpecField* find_field(std::string_view name) {
 }
 
 std::string allowed(const SpecField& field) { return std::visit(AllowedText{field}, field.member); }
+
+std::span<const std::string_view> mla_names() { return kMlaNames; }
+
+std::vector<std::string_view> dtype_names(std::span<const Dtype> dtypes) {
+  std::vector<std::string_view> names;
+  for (const Dtype dtype : dtypes) names.push_back(attnjit::to_string(dtype));
+  return names;
+}
 
 std::string_view to_string(Mla mla) { return kMlaNames[static_cast<std::size_t>(mla)]; }
 

@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 #include "attnjit/spec.h"
 
@@ -42,10 +43,15 @@ const SpecField* find_field(std::string_view name);
 std::string allowed(const SpecField& field);
 
 std::string_view to_string(Mla mla);
+std::span<const std::string_view> mla_names();
 std::optional<Mla> mla_from_string(std::string_view name);
 std::string_view to_string(ParamSpec::Type type);
 std::optional<ParamSpec::Type> param_type_from_string(std::string_view name);
 std::span<const std::string_view> param_type_names();
+
+/// The element types of a materialized mask, and their names.
+inline constexpr Dtype kMaskDtypes[] = {Dtype::kF32, Dtype::kU8};
+std::vector<std::string_view> dtype_names(std::span<const Dtype> dtypes);
 
 /// Bounds that hold for every spec, so that hostile size ends in an error.
 inline constexpr int kMaxMaskNodes = 64;

@@ -148,6 +148,17 @@ class Reader {
     return std::nullopt;
   }
 
+  /// One of several element types.
+  std::optional<Dtype> dtype_of(const std::string& field, const JsonValue& value,
+                                const std::string& allowed_text, std::span<const Dtype> dtypes) {
+    const auto parse = [&](std::string_view text) -> std::optional<Dtype> {
+      const auto type = dtype_from_string(text);
+      const bool known = type && std::find(dtypes.begin(), dtypes.end(), *type) != dtypes.end();
+      return known ? type : std::nullopt;
+    };
+    return name_of(field, value, allowed_text, dtype_names(dtypes), parse);
+  }
+
   // --- top-level fields, by the type of their member -------------------------------------------
 
   struct FieldVisitor {
@@ -169,15 +180,7 @@ class Reader {
       return read;
     }
     std::optional<Dtype> dtype() const {
-      std::vector<std::string_view> names;
-      for (const Dtype type : field.dtypes) names.push_back(attnjit::to_string(type));
-      const auto parse = [this](std::string_view text) -> std::optional<Dtype> {
-        const auto type = dtype_from_string(text);
-        const bool known = type && std::find(field.dtypes.begin(), field.dtypes.end(), *type) !=
-                                       field.dtypes.end();
-        return known ? type : std::nullopt;
-      };
-      return reader.name_of(name(), value, allowed(field), names, parse);
+      return reader.dtype_of(name(), value, allowed(field), field.dtypes);
     }
     /// An optional field may be null: left to its default.
     bool is_unset() const { return value.type == Type::kNull; }
@@ -197,8 +200,7 @@ class Reader {
       if (read) document.spec.*member = *read;
     }
     void operator()(Mla AttentionSpec::*member) const {
-      constexpr std::string_view kNames[] = {"none", "prefill", "decode"};
-      const auto read = reader.name_of(name(), value, allowed(field), kNames,
+      const auto read = reader.name_of(name(), value, allowed(field), mla_names(),
                                        [](std::string_view text) { return mla_from_string(text); });
       if (read) document.spec.*member = *read;
     }
@@ -329,13 +331,7 @@ class Reader {
 
   void read_mask_dtype(const std::string& field, const JsonValue* value, Dtype& dtype) {
     if (value == nullptr) return;
-    constexpr std::string_view kNames[] = {"f32", "u8"};
-    const auto read = name_of(field, *value, "f32, u8", kNames,
-                              [](std::string_view text) -> std::optional<Dtype> {
-                                if (text == "f32") return Dtype::kF32;
-                                if (text == "u8") return Dtype::kU8;
-                                return std::nullopt;
-                              });
+    const auto read = dtype_of(field, *value, join(dtype_names(kMaskDtypes)), kMaskDtypes);
     if (read) dtype = *read;
   }
 

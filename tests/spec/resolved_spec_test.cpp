@@ -48,7 +48,7 @@ TEST(ResolvedSpec, HoldsItsSnippetsInPreorderTheScoreModificationLast) {
   inner.of = {custom("b", "return true;", true), custom("c", "q_idx > 1")};
   MaskSpec tree;
   tree.kind = MaskSpec::Kind::kAnd;
-  tree.of = {custom("a", "q_idx"), inner, MaskSpec{}};
+  tree.of = {custom("a", "q_idx > 0"), inner, MaskSpec{}};
   AttentionSpec spec = spec_with(tree);
   spec.score_mod.kind = ScoreModSpec::Kind::kCustom;
   spec.score_mod.custom = {"s", "score", false, {}};
@@ -58,7 +58,7 @@ TEST(ResolvedSpec, HoldsItsSnippetsInPreorderTheScoreModificationLast) {
   ASSERT_EQ(snippets.size(), 4U);
   ASSERT_TRUE(snippets[0] && !snippets[1] && snippets[2] && snippets[3]);
   EXPECT_EQ(spec::print_cuda(*snippets[0]),
-            spec::print_cuda(*spec::parse_expression("q_idx", spec::SnippetKind::kMask, {})));
+            spec::print_cuda(*spec::parse_expression("q_idx > 0", spec::SnippetKind::kMask, {})));
   EXPECT_EQ(snippets[2]->root().op, spec::ExprOp::kGreater);
   EXPECT_EQ(snippets[3]->kind, spec::SnippetKind::kScoreMod);
 }

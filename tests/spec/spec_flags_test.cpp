@@ -28,6 +28,7 @@ TEST(SpecFlags, ThereIsOneForEachField) {
                            "--sink",
                            "--return-lse",
                            "--lse-includes-sink",
+                           "--accumulate",
                            "--num-partitions",
                            "--max-seq-len",
                            "--mask",
@@ -37,7 +38,7 @@ TEST(SpecFlags, ThereIsOneForEachField) {
                            "--pair-cta"}) {
     EXPECT_EQ(names.count(name), 1U) << name;
   }
-  EXPECT_EQ(names.size(), 23U);
+  EXPECT_EQ(names.size(), 24U);
 }
 
 TEST(SpecInput, FlagsAloneMakeASpec) {
@@ -53,13 +54,13 @@ TEST(SpecInput, FlagsAloneMakeASpec) {
     const Status status = input.set(flag, text);
     ASSERT_TRUE(status) << status.error().to_string();
   }
-  const Result<SpecDocument> read = input.read();
+  const Result<ResolvedSpec> read = input.read();
   ASSERT_TRUE(read) << read.error().to_string();
-  EXPECT_EQ(read->spec.mask.kind, MaskSpec::Kind::kCausal);
-  EXPECT_EQ(read->spec.score_mod.cap, 30.0);
-  EXPECT_TRUE(read->spec.ragged);
-  EXPECT_EQ(read->options.pair_cta, false);
-  EXPECT_EQ(read->options.num_qo, 1);
+  EXPECT_EQ(read->given().mask.kind, MaskSpec::Kind::kCausal);
+  EXPECT_EQ(read->given().score_mod.cap, 30.0);
+  EXPECT_TRUE(read->given().ragged);
+  EXPECT_EQ(read->options().pair_cta, false);
+  EXPECT_EQ(read->options().num_qo, 1);
 }
 
 TEST(SpecInput, FlagsReplaceFieldsOfTheFileBeforeAnythingIsRead) {
@@ -70,12 +71,12 @@ TEST(SpecInput, FlagsReplaceFieldsOfTheFileBeforeAnythingIsRead) {
   ASSERT_TRUE(input->set("qk-depth", "64"));
   ASSERT_TRUE(input->set("--num-qo", "null"));
   ASSERT_TRUE(input->set("mask", R"({"kind": "chunked", "chunk": 16})"));
-  const Result<SpecDocument> read = input->read();
+  const Result<ResolvedSpec> read = input->read();
   ASSERT_TRUE(read) << read.error().to_string();
-  EXPECT_EQ(read->spec.num_q_heads, 32);
-  EXPECT_EQ(read->spec.qk_depth, 64);
-  EXPECT_FALSE(read->options.num_qo);
-  EXPECT_EQ(read->spec.mask.chunk, 16);
+  EXPECT_EQ(read->given().num_q_heads, 32);
+  EXPECT_EQ(read->given().qk_depth, 64);
+  EXPECT_FALSE(read->options().num_qo);
+  EXPECT_EQ(read->given().mask.chunk, 16);
 }
 
 TEST(SpecInput, BadFlagTextIsRefusedWithTheField) {
@@ -92,7 +93,7 @@ TEST(SpecInput, BadFlagTextIsRefusedWithTheField) {
     ASSERT_TRUE(input.set("num_q_heads", "8"));
     ASSERT_TRUE(input.set("qk_depth", "64"));
     ASSERT_TRUE(input.set(flag, text));
-    const Result<SpecDocument> read = input.read();
+    const Result<ResolvedSpec> read = input.read();
     ASSERT_FALSE(read) << flag << " " << text;
     EXPECT_EQ(read.error().code, ErrorCode::kInvalid);
     EXPECT_EQ(read.error().field, flag);
@@ -114,7 +115,7 @@ TEST(SpecInput, BadFlagsAreReportedTogetherWithEverythingElse) {
   ASSERT_TRUE(input.set("qk_depth", "abc"));
   ASSERT_TRUE(input.set("mask", "{"));
   ASSERT_TRUE(input.set("group", "0"));
-  const Result<SpecDocument> read = input.read();
+  const Result<ResolvedSpec> read = input.read();
   ASSERT_FALSE(read);
   std::vector<std::string> fields{read.error().field};
   for (const Error& error : read.error().others) fields.push_back(error.field);
@@ -125,7 +126,7 @@ TEST(SpecInput, ReadReportsProblemsOfFlagsLikeThoseOfAFile) {
   SpecInput input;
   ASSERT_TRUE(input.set("num_q_heads", "0"));
   ASSERT_TRUE(input.set("mask", "casual"));
-  const Result<SpecDocument> read = input.read();
+  const Result<ResolvedSpec> read = input.read();
   ASSERT_FALSE(read);
   EXPECT_EQ(read.error().field, "num_q_heads");
   ASSERT_EQ(read.error().others.size(), 2U);
@@ -139,7 +140,7 @@ TEST(SpecInput, ProblemsOfSnippetsHaveAnExcerpt) {
   ASSERT_TRUE(input.set("qk_depth", "64"));
   ASSERT_TRUE(input.set("mask", R"({"kind": "and", "of": ["causal", {"kind": "custom", "name": "m",
                                     "code": "true\n  && foo"}]})"));
-  const Result<SpecDocument> read = input.read();
+  const Result<ResolvedSpec> read = input.read();
   ASSERT_FALSE(read);
   ASSERT_EQ(read.error().others.size(), 1U);
   EXPECT_EQ(input.excerpt(read.error()), "");

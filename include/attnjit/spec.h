@@ -117,6 +117,7 @@ struct PlanOptions {
   std::optional<int> swizzle_bytes;  ///< 32, 64, 128
   std::optional<int> num_qo;         ///< 1 or 2 query tiles a CTA
   std::optional<bool> pair_cta;      ///< two CTAs share one MMA
+  std::optional<bool> debug_waits;   ///< waits end in time and tell which did not; unset: off
 
   bool operator==(const PlanOptions&) const = default;
 };

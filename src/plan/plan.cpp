@@ -6,6 +6,7 @@
 
 #include "attnjit/tuning.h"
 #include "plan/family.h"
+#include "plan/launch/wait_records.h"
 #include "plan/merge/merge_plan.h"
 
 namespace attnjit {
@@ -23,6 +24,7 @@ Result<KernelPlan> plan(const ResolvedSpec& spec, const Tuning* tuning) {
   const TuningRow* row = tuning == nullptr ? nullptr : find_tuning(*tuning, plan.spec);
   const TuningValues* tuned = row == nullptr ? nullptr : &row->choose;
   add_merge_workspaces(plan);
+  if (has_wait_records(plan)) plan.workspaces.push_back({kWaitRecords, true});
   if (Status made = family_of(plan.spec->arch).plan(tuned, plan); !made) return made.error();
   if (plan.supported) add_merge_kernel(plan);
   return plan;

@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "plan/launch/wait_records.h"
 #include "plan/merge/merge_plan.h"
 #include "spec/names.h"
 #include "spec/scalars.h"
@@ -201,6 +202,10 @@ std::vector<KernelParameter> forward_parameters(const KernelPlan& plan,
   if (spec.return_lse) add_array(Buffer::kLse, "float");
   if (spec.sink) add_array(Buffer::kSink, "const float");
   for (const LaunchNumber number : numbers) parameters.push_back(parameter(number));
+  if (has_wait_records(plan)) {
+    const auto last = static_cast<std::uint32_t>(plan.workspaces.size() - 1);
+    parameters.push_back(parameter(kWaitRecords, {Buffer::kWorkspace, last}, "unsigned int"));
+  }
   parameters.push_back(parameter(LaunchNumber::kScale));
   const std::vector<spec::SpecScalar> scalars = spec::spec_scalars(spec);
   for (std::uint32_t i = 0; i < scalars.size(); ++i) {

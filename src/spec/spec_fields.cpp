@@ -121,6 +121,9 @@ const std::array kFields{
     SpecField{.name = "pair_cta",
               .member = &O::pair_cta,
               .help = "two CTAs share one MMA (default: chosen)"},
+    SpecField{.name = "debug_waits",
+              .member = &O::debug_waits,
+              .help = "bound each wait in time, and record one that does not end (default: off)"},
 };
 
 constexpr std::string_view kMlaNames[] = {"none", "prefill", "decode"};

@@ -16,8 +16,8 @@ struct Coord {
 
 /// A number of a mask or a score modification: a constant, or a member of the launch parameters
 /// that kValue points to.
-template <auto kValue, class P>
-ATTNJIT_DEVICE auto scalar_value(const P& p) {
+template <auto kValue, class Params>
+ATTNJIT_DEVICE auto scalar_value(const Params& p) {
   if constexpr (requires { p.*kValue; }) {
     return p.*kValue;
   } else {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Masks as composable types, for every architecture's template.
 //
-// A mask M over launch parameters P has
+// A mask M over launch parameters Params has
 //   RowTest, row_test(c, p)         what is the same for all keys of c's query, computed once
 //   visible(test, c, p)             does this query see this key
 //   reach(first, last, kv_len, p)   keys outside it are hidden from every query in [first, last]
@@ -47,21 +47,21 @@ struct MonotoneInterval {
   static constexpr bool kHidesNothing = false;
   static constexpr bool kHasCore = true;
 
-  template <class P>
-  ATTNJIT_DEVICE static KvRange reach(int first, int last, int kv_len, const P& p) {
+  template <class Params>
+  ATTNJIT_DEVICE static KvRange reach(int first, int last, int kv_len, const Params& p) {
     return {Self::row(first, kv_len, p).begin, Self::row(last, kv_len, p).end};
   }
-  template <class P>
-  ATTNJIT_DEVICE static KvRange core(int first, int last, int kv_len, const P& p) {
+  template <class Params>
+  ATTNJIT_DEVICE static KvRange core(int first, int last, int kv_len, const Params& p) {
     return {Self::row(last, kv_len, p).begin, Self::row(first, kv_len, p).end};
   }
   using RowTest = KvRange;
-  template <class P>
-  ATTNJIT_DEVICE static RowTest row_test(const Coord& c, const P& p) {
+  template <class Params>
+  ATTNJIT_DEVICE static RowTest row_test(const Coord& c, const Params& p) {
     return Self::row(c.q_idx, c.kv_len, p);
   }
-  template <class P>
-  ATTNJIT_DEVICE static bool visible(const RowTest& test, const Coord& c, const P&) {
+  template <class Params>
+  ATTNJIT_DEVICE static bool visible(const RowTest& test, const Coord& c, const Params&) {
     return test.holds(c.kv_idx);
   }
 };
@@ -70,25 +70,25 @@ struct MonotoneInterval {
 struct NullMask : MonotoneInterval<NullMask, true> {
   static constexpr bool kHidesNothing = true;
 
-  template <class P>
-  ATTNJIT_DEVICE static KvRange row(int, int kv_len, const P&) {
+  template <class Params>
+  ATTNJIT_DEVICE static KvRange row(int, int kv_len, const Params&) {
     return {0, kv_len};
   }
 };
 
 /// kv_idx <= q_idx.
 struct CausalMask : MonotoneInterval<CausalMask, true> {
-  template <class P>
-  ATTNJIT_DEVICE static KvRange row(int q_idx, int kv_len, const P&) {
+  template <class Params>
+  ATTNJIT_DEVICE static KvRange row(int q_idx, int kv_len, const Params&) {
     return {0, min(max(q_idx + 1, 0), kv_len)};
   }
 };
 
-/// q_idx - window < kv_idx <= q_idx. kWindow: a constant, or a pointer to a member of P.
+/// q_idx - window < kv_idx <= q_idx. kWindow: a constant, or a pointer to a member of Params.
 template <auto kWindow>
 struct SlidingWindowMask : MonotoneInterval<SlidingWindowMask<kWindow>, false> {
-  template <class P>
-  ATTNJIT_DEVICE static KvRange row(int q_idx, int kv_len, const P& p) {
+  template <class Params>
+  ATTNJIT_DEVICE static KvRange row(int q_idx, int kv_len, const Params& p) {
     const int window = scalar_value<kWindow>(p);
     // NOTE: compared before it is subtracted: q_idx - window may overflow.
     const int begin = window > q_idx ? 0 : q_idx - window + 1;
@@ -100,8 +100,8 @@ struct SlidingWindowMask : MonotoneInterval<SlidingWindowMask<kWindow>, false> {
 /// P.
 template <auto kChunk>
 struct ChunkedMask : MonotoneInterval<ChunkedMask<kChunk>, false> {
-  template <class P>
-  ATTNJIT_DEVICE static KvRange row(int q_idx, int kv_len, const P& p) {
+  template <class Params>
+  ATTNJIT_DEVICE static KvRange row(int q_idx, int kv_len, const Params& p) {
     // NOTE: floor(q_idx / chunk) of a negative q_idx is negative, and no key's is: it sees nothing.
     if (q_idx < 0) return {0, 0};
     const int chunk = scalar_value<kChunk>(p);
@@ -119,86 +119,85 @@ struct CustomMask {
   static constexpr bool kHidesNothing = false;
   static constexpr bool kHasCore = false;
 
-  template <class P>
-  ATTNJIT_DEVICE static KvRange reach(int, int, int kv_len, const P&) {
+  template <class Params>
+  ATTNJIT_DEVICE static KvRange reach(int, int, int kv_len, const Params&) {
     return {0, kv_len};
   }
-  template <class P>
-  ATTNJIT_DEVICE static KvRange core(int, int, int, const P&) {
+  template <class Params>
+  ATTNJIT_DEVICE static KvRange core(int, int, int, const Params&) {
     return {0, 0};
   }
   struct RowTest {};
-  template <class P>
-  ATTNJIT_DEVICE static RowTest row_test(const Coord&, const P&) {
+  template <class Params>
+  ATTNJIT_DEVICE static RowTest row_test(const Coord&, const Params&) {
     return {};
   }
-  template <class P>
-  ATTNJIT_DEVICE static bool visible(const RowTest&, const Coord& c, const P& p) {
+  template <class Params>
+  ATTNJIT_DEVICE static bool visible(const RowTest&, const Coord& c, const Params& p) {
     return User::visible(c, p);
+  }
+};
+
+/// Two masks, each asked about a row once.
+template <class A, class B>
+struct MaskPair {
+  struct RowTest {
+    typename A::RowTest a;
+    typename B::RowTest b;
+  };
+  template <class Params>
+  ATTNJIT_DEVICE static RowTest row_test(const Coord& c, const Params& p) {
+    return {A::row_test(c, p), B::row_test(c, p)};
   }
 };
 
 /// What both masks show.
 template <class A, class B>
-struct AndMask {
+struct AndMask : MaskPair<A, B> {
   static constexpr bool kInterval = A::kInterval && B::kInterval;
   static constexpr bool kFromZero = A::kFromZero && B::kFromZero;
   static constexpr bool kHidesNothing = A::kHidesNothing && B::kHidesNothing;
   static constexpr bool kHasCore = A::kHasCore && B::kHasCore;
 
-  template <class P>
-  ATTNJIT_DEVICE static KvRange row(int q_idx, int kv_len, const P& p) {
+  template <class Params>
+  ATTNJIT_DEVICE static KvRange row(int q_idx, int kv_len, const Params& p) {
     return intersect(A::row(q_idx, kv_len, p), B::row(q_idx, kv_len, p));
   }
-  template <class P>
-  ATTNJIT_DEVICE static KvRange reach(int first, int last, int kv_len, const P& p) {
+  template <class Params>
+  ATTNJIT_DEVICE static KvRange reach(int first, int last, int kv_len, const Params& p) {
     return intersect(A::reach(first, last, kv_len, p), B::reach(first, last, kv_len, p));
   }
-  template <class P>
-  ATTNJIT_DEVICE static KvRange core(int first, int last, int kv_len, const P& p) {
+  template <class Params>
+  ATTNJIT_DEVICE static KvRange core(int first, int last, int kv_len, const Params& p) {
     return intersect(A::core(first, last, kv_len, p), B::core(first, last, kv_len, p));
   }
-  struct RowTest {
-    typename A::RowTest a;
-    typename B::RowTest b;
-  };
-  template <class P>
-  ATTNJIT_DEVICE static RowTest row_test(const Coord& c, const P& p) {
-    return {A::row_test(c, p), B::row_test(c, p)};
-  }
-  template <class P>
-  ATTNJIT_DEVICE static bool visible(const RowTest& test, const Coord& c, const P& p) {
-    // NOTE: & and |, not && and ||: a branch an element costs more than the second test.
+  template <class Params>
+  ATTNJIT_DEVICE static bool visible(const typename MaskPair<A, B>::RowTest& test, const Coord& c,
+                                     const Params& p) {
+    // NOTE: & and |, not && and ||: a branch per element costs more than the second test.
     return A::visible(test.a, c, p) & B::visible(test.b, c, p);
   }
 };
 
 /// What either mask shows. Two runs of keys need not be one, so rows have no interval.
 template <class A, class B>
-struct OrMask {
+struct OrMask : MaskPair<A, B> {
   static constexpr bool kInterval = false;
   static constexpr bool kFromZero = false;
   static constexpr bool kHidesNothing = A::kHidesNothing || B::kHidesNothing;
   static constexpr bool kHasCore = A::kHasCore || B::kHasCore;
 
-  template <class P>
-  ATTNJIT_DEVICE static KvRange reach(int first, int last, int kv_len, const P& p) {
+  template <class Params>
+  ATTNJIT_DEVICE static KvRange reach(int first, int last, int kv_len, const Params& p) {
     return hull(A::reach(first, last, kv_len, p), B::reach(first, last, kv_len, p));
   }
-  template <class P>
-  ATTNJIT_DEVICE static KvRange core(int first, int last, int kv_len, const P& p) {
+  template <class Params>
+  ATTNJIT_DEVICE static KvRange core(int first, int last, int kv_len, const Params& p) {
     return longer(A::core(first, last, kv_len, p), B::core(first, last, kv_len, p));
   }
-  struct RowTest {
-    typename A::RowTest a;
-    typename B::RowTest b;
-  };
-  template <class P>
-  ATTNJIT_DEVICE static RowTest row_test(const Coord& c, const P& p) {
-    return {A::row_test(c, p), B::row_test(c, p)};
-  }
-  template <class P>
-  ATTNJIT_DEVICE static bool visible(const RowTest& test, const Coord& c, const P& p) {
+  template <class Params>
+  ATTNJIT_DEVICE static bool visible(const typename MaskPair<A, B>::RowTest& test, const Coord& c,
+                                     const Params& p) {
     return A::visible(test.a, c, p) | B::visible(test.b, c, p);
   }
 };

@@ -47,6 +47,28 @@ ATTNJIT_DEVICE bool elect_one() {
 /// shfl.sync.idx (9.7.9): lane 0's value; tells the compiler that it is the same in the warp.
 ATTNJIT_DEVICE int warp_uniform(int value) { return __shfl_sync(0xffffffffu, value, 0); }
 
+/// The value, unknown to the compiler: what is computed from it is computed after here, and not
+/// kept in registers from before. Emits nothing.
+ATTNJIT_DEVICE u32 opaque(u32 value) {
+  asm volatile("" : "+r"(value));
+  return value;
+}
+
+/// trap (9.7.20): ends the grid with an error.
+ATTNJIT_DEVICE void trap() { asm volatile("trap;"); }
+
+/// nanosleep (9.7.20): for 0 to 2 `nanoseconds`.
+ATTNJIT_DEVICE void nanosleep(u32 nanoseconds) {
+  asm volatile("nanosleep.u32 %0;" ::"r"(nanoseconds));
+}
+
+/// %globaltimer (10): nanoseconds.
+ATTNJIT_DEVICE u64 global_timer() {
+  u64 time;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(time)::"memory");
+  return time;
+}
+
 // ---- mbarrier (9.7.13.15) ---------------------------------------------------------------------
 
 /// mbarrier.init (9.7.13.15).
@@ -82,6 +104,19 @@ ATTNJIT_DEVICE void mbarrier_wait(u32 barrier, int parity) {
         : "r"(barrier), "r"(parity)
         : "memory");
   } while (done == 0);
+}
+
+/// mbarrier.test_wait.parity (9.7.13.15): does not wait.
+ATTNJIT_DEVICE bool mbarrier_test(u32 barrier, int parity) {
+  u32 done;
+  asm volatile(
+      "{\n.reg .pred p;\n"
+      "mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+      "selp.u32 %0, 1, 0, p;\n}"
+      : "=r"(done)
+      : "r"(barrier), "r"(parity)
+      : "memory");
+  return done != 0;
 }
 
 // ---- Barriers, fences, registers --------------------------------------------------------------
@@ -124,6 +159,10 @@ ATTNJIT_DEVICE void setmaxnreg_inc() {
 /// L2 cache policies as createpolicy (9.7.9) makes them for the whole access.
 constexpr u64 kEvictFirst = 0x12F0000000000000ull;
 constexpr u64 kEvictLast = 0x14F0000000000000ull;
+
+/// The policy of K and V, whose tiles are kept for the other work tiles that read them. Where there
+/// is none (a decode, all of whose heads are in one tile), they would only push others out.
+ATTNJIT_DEVICE u64 kv_policy(bool read_once) { return read_once ? kEvictFirst : kEvictLast; }
 
 /// prefetch.tensormap (9.7.9).
 ATTNJIT_DEVICE void prefetch_tensor_map(const TensorMap* map) {
@@ -344,6 +383,15 @@ ATTNJIT_DEVICE u32 pack_pair(float low, float high) {
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
   }
   return pair;
+}
+
+/// Neighbours of a row as pairs.
+template <bool kBf16, int kPairs>
+ATTNJIT_DEVICE void pack_pairs(u32 (&pairs)[kPairs], const float (&values)[2 * kPairs]) {
+#pragma unroll
+  for (int i = 0; i < kPairs; ++i) {
+    pairs[i] = pack_pair<kBf16>(values[2 * i], values[2 * i + 1]);
+  }
 }
 
 /// The same pair as floats: x from the low half. bf16 is the upper half of an f32; cvt.f32.f16

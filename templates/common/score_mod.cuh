@@ -11,17 +11,22 @@ namespace attnjit {
 
 struct NoState {};
 
-/// The score as it is.
-struct IdentityScoreMod {
-  static constexpr bool kIdentity = true;
+/// Shared by modifications for which nothing of a head is computed.
+struct Stateless {
   using State = NoState;
 
-  template <class P>
-  ATTNJIT_DEVICE static State prepare(int, int, const P&) {
+  template <class Params>
+  ATTNJIT_DEVICE static State prepare(int, int, const Params&) {
     return {};
   }
-  template <class P>
-  ATTNJIT_DEVICE static float apply(const State&, float score, const Coord&, const P&) {
+};
+
+/// The score as it is.
+struct IdentityScoreMod : Stateless {
+  static constexpr bool kIdentity = true;
+
+  template <class Params>
+  ATTNJIT_DEVICE static float apply(const State&, float score, const Coord&, const Params&) {
     return score;
   }
 };
@@ -44,17 +49,18 @@ struct AlibiScoreMod {
     float slope;
   };
 
-  template <class P>
-  ATTNJIT_DEVICE static State prepare(int head, int num_q_heads, const P&) {
+  template <class Params>
+  ATTNJIT_DEVICE static State prepare(int head, int num_q_heads, const Params&) {
     return {alibi_slope(head, num_q_heads)};
   }
-  template <class P>
-  ATTNJIT_DEVICE static float apply(const State& state, float score, const Coord& c, const P&) {
+  template <class Params>
+  ATTNJIT_DEVICE static float apply(const State& state, float score, const Coord& c,
+                                    const Params&) {
     return score - state.slope * fabsf(static_cast<float>(c.q_idx - c.kv_idx));
   }
 };
 
-/// cap * tanh(score / cap). kCap: a constant, or a pointer to a member of P.
+/// cap * tanh(score / cap). kCap: a constant, or a pointer to a member of Params.
 template <auto kCap>
 struct SoftcapScoreMod {
   static constexpr bool kIdentity = false;
@@ -62,15 +68,15 @@ struct SoftcapScoreMod {
     float cap, twice_log2e_over_cap;
   };
 
-  template <class P>
-  ATTNJIT_DEVICE static State prepare(int, int, const P& p) {
+  template <class Params>
+  ATTNJIT_DEVICE static State prepare(int, int, const Params& p) {
     const float cap = scalar_value<kCap>(p);
     return {cap, 2.0f * kLog2e / cap};
   }
   /// tanh(x) = 1 - 2 / (1 + e^2x): within 3e-7 of it everywhere, where tanh.approx (2^-11 relative)
   /// is too coarse for fp16. A large x gives e^2x = inf and 1, a large negative one 0 and -1.
-  template <class P>
-  ATTNJIT_DEVICE static float apply(const State& state, float score, const Coord&, const P&) {
+  template <class Params>
+  ATTNJIT_DEVICE static float apply(const State& state, float score, const Coord&, const Params&) {
     const float e = exp2_approx(score * state.twice_log2e_over_cap);
     return fmaf(-2.0f * state.cap, reciprocal_approx(1.0f + e), state.cap);
   }
@@ -78,16 +84,11 @@ struct SoftcapScoreMod {
 
 /// A user's modification: User::apply(score, c, p).
 template <class User>
-struct CustomScoreMod {
+struct CustomScoreMod : Stateless {
   static constexpr bool kIdentity = false;
-  using State = NoState;
 
-  template <class P>
-  ATTNJIT_DEVICE static State prepare(int, int, const P&) {
-    return {};
-  }
-  template <class P>
-  ATTNJIT_DEVICE static float apply(const State&, float score, const Coord& c, const P& p) {
+  template <class Params>
+  ATTNJIT_DEVICE static float apply(const State&, float score, const Coord& c, const Params& p) {
     return User::apply(score, c, p);
   }
 };

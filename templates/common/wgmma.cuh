@@ -110,24 +110,25 @@ struct Wgmma;
       "+f"(d[117]), "+f"(d[118]), "+f"(d[119]), "+f"(d[120]), "+f"(d[121]), "+f"(d[122]), \
       "+f"(d[123]), "+f"(d[124]), "+f"(d[125]), "+f"(d[126]), "+f"(d[127])
 
-#define ATTNJIT_WGMMA_SS(N, C, A, B, P)                                                      \
-  template <bool kBf16>                                                                      \
-  ATTNJIT_DEVICE static void ss(float(&d)[C], u64 a, u64 b, int accumulate) {                \
-    if constexpr (kBf16) {                                                                   \
-      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " P                                     \
-                   ", 0;\n"                                                                  \
-                   "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.bf16.bf16 {" ATTNJIT_D##C \
-                   "}, " A ", " B ", p, 1, 1, 0, 0;\n}"                                      \
-                   : ATTNJIT_O##C                                                            \
-                   : "l"(a), "l"(b), "r"(accumulate));                                       \
-    } else {                                                                                 \
-      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " P                                     \
-                   ", 0;\n"                                                                  \
-                   "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.f16.f16 {" ATTNJIT_D##C   \
-                   "}, " A ", " B ", p, 1, 1, 0, 0;\n}"                                      \
-                   : ATTNJIT_O##C                                                            \
-                   : "l"(a), "l"(b), "r"(accumulate));                                       \
-    }                                                                                        \
+// One instruction: A's operands as the asm names them, what follows B's and the predicate, and the
+// asm's inputs.
+#define ATTNJIT_WGMMA(N, C, TYPE, A, B, P, REST, ...)                                            \
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " P                                             \
+               ", 0;\n"                                                                          \
+               "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" ATTNJIT_D##C \
+               "}, " A ", " B ", p, " REST ";\n}"                                                \
+               : ATTNJIT_O##C                                                                    \
+               : __VA_ARGS__)
+
+// Both of an N with C accumulator registers a thread. The operands are numbered from C on.
+#define ATTNJIT_WGMMA_SS(N, C, A, B, P)                                                    \
+  template <bool kBf16>                                                                    \
+  ATTNJIT_DEVICE static void ss(float(&d)[C], u64 a, u64 b, int accumulate) {              \
+    if constexpr (kBf16) {                                                                 \
+      ATTNJIT_WGMMA(N, C, "bf16", A, B, P, "1, 1, 0, 0", "l"(a), "l"(b), "r"(accumulate)); \
+    } else {                                                                               \
+      ATTNJIT_WGMMA(N, C, "f16", A, B, P, "1, 1, 0, 0", "l"(a), "l"(b), "r"(accumulate));  \
+    }                                                                                      \
   }
 
 #define ATTNJIT_WGMMA_RS(N, C, A0, A1, A2, A3, B, P)                                         \
@@ -135,19 +136,11 @@ struct Wgmma;
   ATTNJIT_DEVICE static void rs(float(&d)[C], u32 a0, u32 a1, u32 a2, u32 a3, u64 b,         \
                                 int accumulate) {                                            \
     if constexpr (kBf16) {                                                                   \
-      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " P                                     \
-                   ", 0;\n"                                                                  \
-                   "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.bf16.bf16 {" ATTNJIT_D##C \
-                   "}, {" A0 "," A1 "," A2 "," A3 "}, " B ", p, 1, 1, 1;\n}"                 \
-                   : ATTNJIT_O##C                                                            \
-                   : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b), "r"(accumulate));           \
+      ATTNJIT_WGMMA(N, C, "bf16", "{" A0 "," A1 "," A2 "," A3 "}", B, P, "1, 1, 1", "r"(a0), \
+                    "r"(a1), "r"(a2), "r"(a3), "l"(b), "r"(accumulate));                     \
     } else {                                                                                 \
-      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " P                                     \
-                   ", 0;\n"                                                                  \
-                   "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.f16.f16 {" ATTNJIT_D##C   \
-                   "}, {" A0 "," A1 "," A2 "," A3 "}, " B ", p, 1, 1, 1;\n}"                 \
-                   : ATTNJIT_O##C                                                            \
-                   : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b), "r"(accumulate));           \
+      ATTNJIT_WGMMA(N, C, "f16", "{" A0 "," A1 "," A2 "," A3 "}", B, P, "1, 1, 1", "r"(a0),  \
+                    "r"(a1), "r"(a2), "r"(a3), "l"(b), "r"(accumulate));                     \
     }                                                                                        \
   }
 

@@ -11,7 +11,7 @@ namespace attnjit::sm100 {
 /// way.
 template <class Config>
 ATTNJIT_DEVICE void rescale(u32 o, float factor) {
-  constexpr int kBatches = Layout<Config>::kPvColumns / 16;
+  constexpr int kBatches = LayoutOf<Config>::kPvColumns / 16;
   float values[2][16];
   tcgen05_ld_16(values[0], 0, o);
 #pragma unroll
@@ -30,34 +30,6 @@ ATTNJIT_DEVICE void rescale(u32 o, float factor) {
   tcgen05_wait_st();
 }
 
-/// A row's sum, relative to its maximum (log2).
-struct RowStatistics {
-  float sum, maximum;
-};
-
-/// Both as one: what each is to be multiplied by to be relative to the same maximum.
-ATTNJIT_DEVICE RowStatistics merge(RowStatistics a, RowStatistics b, float& of_a, float& of_b) {
-  const float maximum = fmaxf(a.maximum, b.maximum);
-  of_a = exp2_approx(a.maximum - maximum);
-  of_b = exp2_approx(b.maximum - maximum);
-  return {a.sum * of_a + b.sum * of_b, maximum};
-}
-
-/// Ends a row: what its output is to be multiplied by, and its natural LSE. A row that saw
-/// nothing gets 0 and -inf, or with a sink 0 and the sink.
-template <class Config>
-ATTNJIT_DEVICE float finish(RowStatistics own, float sink, float& lse) {
-  RowStatistics total = own;
-  float rescale = 1.0f;
-  if constexpr (Config::kSink) {
-    float ignored;
-    total = merge(own, {1.0f, sink * kLog2e}, rescale, ignored);
-  }
-  const RowStatistics shown = Config::kLseIncludesSink ? total : own;
-  lse = shown.sum == 0.0f ? -infinity() : (shown.maximum + log2_approx(shown.sum)) * kLn2;
-  return total.sum == 0.0f ? 0.0f : rescale / total.sum;
-}
-
 /// Writes 16 columns of a row of O to shared memory, swizzled as the TMA store will undo it.
 /// `row`: where the row begins, with the 16-byte unit that the swizzle takes its column 0 to.
 template <class Config>
@@ -65,7 +37,7 @@ ATTNJIT_DEVICE void stage_output(u32 row, int column, const float (&o)[16]) {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int chunk = column / 8 + half;  // of 16 bytes
-    const u32 block = static_cast<u32>(chunk / 8 * Layout<Config>::kQBlockBytes);
+    const u32 block = static_cast<u32>(chunk / 8 * LayoutOf<Config>::kQBlockBytes);
     store_shared_v4((row ^ static_cast<u32>((chunk & 7) << 4)) + block,
                     pack_pair<Config::kOutputBf16>(o[8 * half], o[8 * half + 1]),
                     pack_pair<Config::kOutputBf16>(o[8 * half + 2], o[8 * half + 3]),
@@ -88,10 +60,10 @@ ATTNJIT_DEVICE void write_output(unsigned char* row, int column, const float (&o
   }
 }
 
-template <class Config, class Mask, class Arguments, class P>
+template <class Config, class Mask, class Arguments, class Params>
 ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
-                            const Arguments& arguments, const P& params) {
-  using L = Layout<Config>;
+                            const Arguments& arguments, const Params& params) {
+  using Layout = LayoutOf<Config>;
   const int row = static_cast<int>(threadIdx.x & 127u);
   const int warp = warp_uniform(static_cast<int>(threadIdx.x >> 5));
   const u32 lanes = Tmem<Config>::lanes(warp);
@@ -100,12 +72,12 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
   u32 o_parity = 0;
   u32 q_parity = 3;
 
-  const auto wait = [](u32 barrier, u32& parities, int index) {
-    mbarrier_wait(barrier, static_cast<int>(parities >> index & 1u));
+  const auto wait = [&](u32 barrier, u32& parities, int index) {
+    smem.wait(barrier, static_cast<int>(parities >> index & 1u));
     parities ^= 1u << index;
   };
 
-  for (WorkList<Config, Mask, Arguments, P> list(smem, arguments, params); !list.done();
+  for (WorkList<Config, Mask, Arguments, Params> list(smem, arguments, params); !list.done();
        list.advance()) {
     const WorkTile work = list.tile();
     const bool shared = work.num_qo == 1;  // the warpgroups share the query tile
@@ -155,12 +127,12 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
       float weight_0 = 1.0f;
       float weight_1 = 0.0f;
       if (shared) own = merge(own, statistics(1), weight_0, weight_1);
-      const int position = work.first_position + tile * L::kPositions + row / L::kFused;
-      const int head = work.head + row % L::kFused;
+      const int position = work.first_position + tile * Layout::kPositions + row / Layout::kFused;
+      const int head = work.head + row % Layout::kFused;
       float sink = 0.0f;
       if constexpr (Config::kSink) sink = arguments.sink[head];
       float lse;
-      const float scale = finish<Config>(own, sink, lse);
+      const float scale = finish_row<Config>(own, sink, lse);
       if constexpr (Config::kReturnLse) {
         if (position < work.q_len) {
           if constexpr (Config::kRagged) {
@@ -184,11 +156,11 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
       tcgen05_fence_after();
       const u32 o = tmem.o(tile) + lanes;
       const u32 other = tmem.o(1) + lanes;
-      const u32 staged = smem.q(tile) + static_cast<u32>(row * 128 + ((row & 7) << 4));
+      const u32 staged = smem.q(tile) + static_cast<u32>(row * kBlockRowBytes + ((row & 7) << 4));
       // Ragged: a TMA store would go on into the next sequence. Rows of a tile that ends past its
       // own are written from here.
       const bool direct =
-          Config::kRagged && work.first_position + (tile + 1) * L::kPositions > work.q_len;
+          Config::kRagged && work.first_position + (tile + 1) * Layout::kPositions > work.q_len;
       unsigned char* output = nullptr;
       if constexpr (Config::kRagged) {
         if (position < work.q_len) {
@@ -197,7 +169,7 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
         }
       }
 #pragma unroll 1
-      for (int column = 0; column < L::kPvColumns; column += 16) {
+      for (int column = 0; column < Layout::kPvColumns; column += 16) {
         float values[16] = {};
         if (any) {
           tcgen05_ld_16(values, 0, o + column);

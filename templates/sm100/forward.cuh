@@ -16,6 +16,7 @@
 //   unsigned char* o, i64 o_row_bytes, o_head_bytes  q_offsets[b] on to q_offsets[b + 1]
 //   int one_query                                    where Config::kSwitchTo1Q
 //   float scale
+//   unsigned* wait_records                           where Config::kDebugWaits
 #pragma once
 
 #include "sm100/correction.cuh"
@@ -26,25 +27,18 @@
 
 namespace attnjit::sm100 {
 
-/// Initialises the barriers: one thread.
-template <class Config>
-ATTNJIT_DEVICE void init_barriers(const Smem<Config>& smem) {
-#pragma unroll
-  for (int i = 0; i < Config::kBarriers; ++i) {
-    mbarrier_init(smem.barrier(i), Config::kArrivals[i]);
-  }
-  fence_mbarrier_init();
-}
-
-template <class Config, class Mask, class ScoreMod, class Arguments, class P>
-ATTNJIT_DEVICE void forward(const Arguments& arguments, const P& params) {
-  extern __shared__ __align__(1024) unsigned char dynamic_smem[];
+template <class Config, class Mask, class ScoreMod, class Arguments, class Params>
+ATTNJIT_DEVICE void forward(const Arguments& arguments, const Params& params) {
+  extern __shared__ __align__(kSwizzlePeriod) unsigned char dynamic_smem[];
   const u32 base = shared_address(dynamic_smem);
-  const Smem<Config> smem{base};
+  const Smem<Config> smem(base, arguments);
   const int warp = warp_uniform(static_cast<int>(threadIdx.x >> 5));
 
   if (warp == 0) {
-    if (elect_one()) init_barriers(smem);
+    if (elect_one()) {
+      check_alignment(base);
+      init_barriers<Config>(smem.barrier(0));
+    }
   } else if (warp == kMmaWarp) {
     tcgen05_alloc<Config::kTmemColumns>(smem.tmem_address());
     tcgen05_relinquish_alloc_permit();
@@ -67,22 +61,22 @@ ATTNJIT_DEVICE void forward(const Arguments& arguments, const P& params) {
   // role, the role with the fewest registers would make all others spill.
   if (warp < 8) {
     setmaxnreg_inc<Config::kSoftmaxRegisters>();
-    softmax<Config, Mask, ScoreMod>(Smem<Config>{opaque(base)}, Tmem<Config>{opaque(tmem)},
-                                    arguments, params, warp >> 2);
+    softmax<Config, Mask, ScoreMod>(Smem<Config>(opaque(base), arguments),
+                                    Tmem<Config>{opaque(tmem)}, arguments, params, warp >> 2);
   } else if (warp < 12) {
     setmaxnreg_dec<Config::kCorrectionRegisters>();
-    correct<Config, Mask>(Smem<Config>{opaque(base)}, Tmem<Config>{opaque(tmem)}, arguments,
-                          params);
-    named_barrier_arrive(kTeardownBarrier, 128 + 32);
+    correct<Config, Mask>(Smem<Config>(opaque(base), arguments), Tmem<Config>{opaque(tmem)},
+                          arguments, params);
+    named_barrier_arrive(kTeardownBarrier, kTeardownThreads);
   } else {
     // Jobs that one thread each does.
     setmaxnreg_dec<Config::kOtherRegisters>();
-    if constexpr (Layout<Config>::kKvLens) {
+    if constexpr (LayoutOf<Config>::kKvLens) {
       if (warp == kSpareWarp)
-        clear_tail<Config, Mask>(Smem<Config>{opaque(base)}, arguments, params);
+        clear_tail<Config, Mask>(Smem<Config>(opaque(base), arguments), arguments, params);
     }
     if (elect_one()) {
-      const Smem<Config> own{opaque(base)};
+      const Smem<Config> own(opaque(base), arguments);
       if (warp == kMmaWarp) {
         multiply<Config, Mask>(own, Tmem<Config>{opaque(tmem)}, arguments, params);
       } else if (warp == kLoadWarp) {
@@ -94,7 +88,7 @@ ATTNJIT_DEVICE void forward(const Arguments& arguments, const P& params) {
     __syncwarp();
     if (warp == kMmaWarp) {
       // The correction warps have read the last O, and before it the softmax warps the last S.
-      named_barrier_sync(kTeardownBarrier, 128 + 32);
+      named_barrier_sync(kTeardownBarrier, kTeardownThreads);
       tcgen05_fence_after();
       tcgen05_dealloc<Config::kTmemColumns>(tmem);
     }

@@ -3,11 +3,12 @@
 // and what follows.
 #pragma once
 
+#include "common/blocks.cuh"
+#include "common/integers.cuh"
 #include "common/tcgen05.cuh"
+#include "common/waits.cuh"
 
 namespace attnjit::sm100 {
-
-constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
 
 // Warps by rank in the CTA. Warpgroups 0 and 1 are softmax, 2 correction, 3 has a warp a job.
 constexpr int kMmaWarp = 12;
@@ -17,16 +18,11 @@ constexpr int kSpareWarp = 15;
 
 /// Named barrier: the correction warps have read the last of tensor memory; 0 is the CTA's.
 constexpr int kTeardownBarrier = 1;
+/// The four correction warps, which arrive, and the MMA warp.
+constexpr int kTeardownThreads = 128 + 32;
 
 /// Rows of a product: queries of a softmax warpgroup, one a thread.
 constexpr int kRows = 128;
-
-/// The value, unknown to the compiler: what is computed from it is computed after here, and not
-/// kept in registers from before. Emits nothing.
-ATTNJIT_DEVICE u32 opaque(u32 value) {
-  asm volatile("" : "+r"(value));
-  return value;
-}
 
 /// One arrival for the warp, after what all its lanes did before.
 ATTNJIT_DEVICE void arrive_warp(u32 barrier) {
@@ -34,10 +30,10 @@ ATTNJIT_DEVICE void arrive_warp(u32 barrier) {
   if (elect_one()) mbarrier_arrive(barrier);
 }
 
-/// Tiles lie as [64-element column block][row][128 bytes] with the 128-byte swizzle: what a TMA box
-/// of 64 columns writes and what a matrix descriptor reads. Q is [query tile][block][128 rows].
+/// Tiles lie in blocks of columns (common/blocks.cuh): [block][row], and Q as [query tile][block]
+/// [128 rows].
 template <class Config>
-struct Layout {
+struct LayoutOf {
   static_assert(Config::kQkDepth % 8 == 0 && Config::kOvDepth % 8 == 0,
                 "rows are multiples of 16 bytes: TMA strides are");
   static_assert(Config::kOvDepth >= 8 && Config::kOvDepth <= Config::kQkDepth,
@@ -58,8 +54,8 @@ struct Layout {
   static_assert(!Config::kFusedKv || Config::kQkStages == 1,
                 "a slot that K and V share has one barrier");
 
-  static constexpr int kQkBlocks = ceil_div(Config::kQkDepth, 64);
-  static constexpr int kOvBlocks = ceil_div(Config::kOvDepth, 64);
+  static constexpr int kQkBlocks = ceil_div(Config::kQkDepth, kBlockColumns);
+  static constexpr int kOvBlocks = ceil_div(Config::kOvDepth, kBlockColumns);
   /// k16 steps of Q K^T, the last perhaps over zero-filled columns; k16 steps of P V.
   static constexpr int kQkSteps = ceil_div(Config::kQkDepth, 16);
   static constexpr int kPvSteps0 = Config::kPvKeys0 / 16;
@@ -71,9 +67,9 @@ struct Layout {
   static constexpr int kChunkSteps = 4 * kChunkBlocks;
   static_assert(kChunkBlocks * Config::kQkStages == kQkBlocks, "chunks are whole blocks");
 
-  static constexpr int kQBlockBytes = kRows * 128;
+  static constexpr int kQBlockBytes = kRows * kBlockRowBytes;
   static constexpr int kQTileBytes = kQkBlocks * kQBlockBytes;
-  static constexpr int kKvBlockBytes = Config::kTileN * 128;
+  static constexpr int kKvBlockBytes = Config::kTileN * kBlockRowBytes;
   /// Blocks of K that lie in its stage; the others, its rope part, in a buffer of their own.
   static constexpr int kKStageBlocks = Config::kRopeBuffers > 0 ? kOvBlocks : kQkBlocks;
   static constexpr int kRopeBytes = (kQkBlocks - kKStageBlocks) * kKvBlockBytes;
@@ -82,10 +78,12 @@ struct Layout {
   static_assert(Config::kKStageBytes >= kKStageBlocks * kKvBlockBytes &&
                     Config::kVStageBytes >= kOvBlocks * kKvBlockBytes,
                 "a stage holds a tile");
-  static_assert(Config::kQOffset % 1024 == 0 && Config::kKOffset % 1024 == 0 &&
-                    Config::kVOffset % 1024 == 0 && Config::kKRopeOffset % 1024 == 0 &&
-                    Config::kKStageBytes % 1024 == 0 && Config::kVStageBytes % 1024 == 0 &&
-                    kKvBlockBytes % 1024 == 0,
+  static_assert(Config::kQOffset % kSwizzlePeriod == 0 && Config::kKOffset % kSwizzlePeriod == 0 &&
+                    Config::kVOffset % kSwizzlePeriod == 0 &&
+                    Config::kKRopeOffset % kSwizzlePeriod == 0 &&
+                    Config::kKStageBytes % kSwizzlePeriod == 0 &&
+                    Config::kVStageBytes % kSwizzlePeriod == 0 &&
+                    kKvBlockBytes % kSwizzlePeriod == 0,
                 "the 128-byte swizzle repeats every 1024 bytes: tiles begin at multiples of that");
   static_assert(Config::kTmemColumns >= Config::kTmemO1 + kPvColumns,
                 "S and O of both warpgroups fit the allocated columns");
@@ -116,13 +114,17 @@ struct Layout {
 
 /// Addresses in the shared window. Barriers: docs/sm100.md has who arrives and who waits.
 template <class Config>
-struct Smem {
-  using L = Layout<Config>;
+struct Smem : Waits<Config::kDebugWaits> {
+  using Layout = LayoutOf<Config>;
   u32 base;
+
+  template <class Arguments>
+  ATTNJIT_DEVICE Smem(u32 begin, const Arguments& arguments)
+      : Waits<Config::kDebugWaits>(begin + Config::kBarrierOffset, arguments), base(begin) {}
 
   /// The query tile `tile`, whose memory O takes afterwards.
   ATTNJIT_DEVICE u32 q(int tile) const {
-    return base + Config::kQOffset + static_cast<u32>(tile * L::kQTileBytes);
+    return base + Config::kQOffset + static_cast<u32>(tile * Layout::kQTileBytes);
   }
   /// What a softmax thread tells the correction warps: a factor or a sum, and a maximum.
   ATTNJIT_DEVICE u32 statistic(int warpgroup, int which, int row) const {

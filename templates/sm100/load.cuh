@@ -11,35 +11,37 @@ namespace attnjit::sm100 {
 template <class Config, class Arguments>
 ATTNJIT_DEVICE void load_q_block(const Smem<Config>& smem, const Arguments& arguments,
                                  const WorkTile& work, int tile, int block, u32 barrier) {
-  using L = Layout<Config>;
-  const u32 destination = smem.q(tile) + static_cast<u32>(block * L::kQBlockBytes);
-  const int position = work.first_position + tile * L::kPositions;
+  using Layout = LayoutOf<Config>;
+  const u32 destination = smem.q(tile) + static_cast<u32>(block * Layout::kQBlockBytes);
+  const int position = work.first_position + tile * Layout::kPositions;
   const int row = work.q_begin + position;
   // NOTE: ragged: rows past the sequence's end are the next one's. Nothing is made of them.
   if constexpr (Config::kRagged && Config::kFuseGqa) {
-    tma_load_4d(destination, arguments.q_map, barrier, block * 64, 0, work.kv_head, row,
+    tma_load_4d(destination, arguments.q_map, barrier, block * kBlockColumns, 0, work.kv_head, row,
                 kEvictFirst);
   } else if constexpr (Config::kRagged) {
-    tma_load_3d(destination, arguments.q_map, barrier, block * 64, work.head, row, kEvictFirst);
-  } else if constexpr (Config::kFuseGqa) {
-    tma_load_5d(destination, arguments.q_map, barrier, block * 64, 0, work.kv_head, position,
-                work.batch, kEvictFirst);
-  } else {
-    tma_load_4d(destination, arguments.q_map, barrier, block * 64, work.head, position, work.batch,
+    tma_load_3d(destination, arguments.q_map, barrier, block * kBlockColumns, work.head, row,
                 kEvictFirst);
+  } else if constexpr (Config::kFuseGqa) {
+    tma_load_5d(destination, arguments.q_map, barrier, block * kBlockColumns, 0, work.kv_head,
+                position, work.batch, kEvictFirst);
+  } else {
+    tma_load_4d(destination, arguments.q_map, barrier, block * kBlockColumns, work.head, position,
+                work.batch, kEvictFirst);
   }
 }
 
 /// Loads a chunk of a tile of K or V. `landed`: the barrier that hears of it.
 template <class Config, bool kIsK, class Arguments>
-ATTNJIT_DEVICE void load_kv_chunk(const KvTile<Config, kIsK>& kv, const Arguments& arguments,
-                                  const WorkTile& work, int tile, int chunk, u32 landed) {
-  using L = Layout<Config>;
+ATTNJIT_DEVICE void load_kv_chunk(const Smem<Config>& smem, const KvTile<Config, kIsK>& kv,
+                                  const Arguments& arguments, const WorkTile& work, int tile,
+                                  int chunk, u32 landed) {
+  using Layout = LayoutOf<Config>;
   constexpr int kBlocks = KvTile<Config, kIsK>::kBlocks / KvTile<Config, kIsK>::kChunks;
   const int first = tile * Config::kTileN;
   const TensorMap* const map = kIsK ? arguments.k_map : arguments.v_map;
-  if constexpr (L::kPaged) {
-    constexpr int kBoxes = Config::kTileN / L::kBoxRows;
+  if constexpr (Layout::kPaged) {
+    constexpr int kBoxes = Config::kTileN / Layout::kBoxRows;
     // NOTE: four boxes at a time, and one copy of their code for all blocks: each page and each
     // address would be a register.
     constexpr int kAtOnce = kBoxes < 4 ? kBoxes : 4;
@@ -52,43 +54,45 @@ ATTNJIT_DEVICE void load_kv_chunk(const KvTile<Config, kIsK>& kv, const Argument
       for (int i = 0; i < kAtOnce; ++i) {
         // NOTE: a page past the end has no entry in the table. Number -1 is out of bounds and gives
         // zeros, which the barrier counts like any other bytes.
-        const int row = first + (begin + i) * L::kBoxRows;
+        const int row = first + (begin + i) * Layout::kBoxRows;
         pages[i] = row < work.kv_len ? table[row / Config::kPageSize] : -1;
       }
       if (begin == 0) {
-        kv.acquire(chunk);
+        kv.acquire(smem, chunk);
         mbarrier_arrive_expect_tx(landed, KvTile<Config, kIsK>::kChunkBytes);
       }
 #pragma unroll 1
       for (int block = chunk * kBlocks; block < (chunk + 1) * kBlocks; ++block) {
-        const u32 data = opaque(kv.block(block) + static_cast<u32>(begin * L::kBoxRows * 128));
+        const u32 data =
+            opaque(kv.block(block) + static_cast<u32>(begin * Layout::kBoxRows * kBlockRowBytes));
 #pragma unroll
         for (int i = 0; i < kAtOnce; ++i) {
           if (kBoxes % kAtOnce != 0 && begin + i >= kBoxes) break;
-          tma_load_4d(data + static_cast<u32>(i * L::kBoxRows * 128), map, landed, block * 64,
-                      work.kv_head, kBoxes == 1 ? first % Config::kPageSize : 0, pages[i],
-                      kEvictLast);
+          tma_load_4d(data + static_cast<u32>(i * Layout::kBoxRows * kBlockRowBytes), map, landed,
+                      block * kBlockColumns, work.kv_head,
+                      kBoxes == 1 ? first % Config::kPageSize : 0, pages[i], kEvictLast);
         }
       }
     }
   } else {
-    kv.acquire(chunk);
+    kv.acquire(smem, chunk);
     mbarrier_arrive_expect_tx(landed, KvTile<Config, kIsK>::kChunkBytes);
 #pragma unroll
     for (int i = 0; i < kBlocks; ++i) {
       const int block = chunk * kBlocks + i;
-      tma_load_4d(kv.block(block), map, landed, block * 64, work.kv_head, first, work.batch,
-                  kEvictLast);
+      tma_load_4d(kv.block(block), map, landed, block * kBlockColumns, work.kv_head, first,
+                  work.batch, kEvictLast);
     }
   }
 }
 
 /// Takes K and V in the order of the products (sm100/mma.cuh): with two query tiles K and V by
 /// turns, with one a K tile ahead.
-template <class Config, class Mask, class Arguments, class P>
-ATTNJIT_DEVICE void load(const Smem<Config>& smem, const Arguments& arguments, const P& params) {
-  using L = Layout<Config>;
-  using List = WorkList<Config, Mask, Arguments, P>;
+template <class Config, class Mask, class Arguments, class Params>
+ATTNJIT_DEVICE void load(const Smem<Config>& smem, const Arguments& arguments,
+                         const Params& params) {
+  using Layout = LayoutOf<Config>;
+  using List = WorkList<Config, Mask, Arguments, Params>;
   KvSequence<Config> kv(smem, one_query_launch<Config>(arguments));
   u32 q_parity = 3;  // a bit a query tile
 
@@ -98,13 +102,13 @@ ATTNJIT_DEVICE void load(const Smem<Config>& smem, const Arguments& arguments, c
     const int tiles = all.count();
 
     const auto await_q = [&](int tile) {
-      mbarrier_wait(smem.q_empty(tile), static_cast<int>(q_parity >> tile & 1u));
+      smem.wait(smem.q_empty(tile), static_cast<int>(q_parity >> tile & 1u));
     };
     const auto load_k = [&](int rank) {
       const KvTile<Config, true> k = kv.template next<true>();
 #pragma unroll
       for (int chunk = 0; chunk < Config::kQkStages; ++chunk) {
-        load_kv_chunk(k, arguments, work, all.end - 1 - rank, chunk, k.full(chunk));
+        load_kv_chunk(smem, k, arguments, work, all.end - 1 - rank, chunk, k.full(chunk));
         if (rank > 0) continue;
 #pragma unroll 1
         for (int tile = 0; tile < work.num_qo; ++tile) {
@@ -112,10 +116,10 @@ ATTNJIT_DEVICE void load(const Smem<Config>& smem, const Arguments& arguments, c
           // A query tile that sees nothing is not read: its memory is O's alone.
           if (work.share(tile).steps == 0) continue;
           const u32 full = smem.q_full(tile, chunk);
-          mbarrier_arrive_expect_tx(full, L::kChunkBlocks * L::kQBlockBytes);
+          mbarrier_arrive_expect_tx(full, Layout::kChunkBlocks * Layout::kQBlockBytes);
 #pragma unroll
-          for (int i = 0; i < L::kChunkBlocks; ++i) {
-            load_q_block(smem, arguments, work, tile, chunk * L::kChunkBlocks + i, full);
+          for (int i = 0; i < Layout::kChunkBlocks; ++i) {
+            load_q_block(smem, arguments, work, tile, chunk * Layout::kChunkBlocks + i, full);
           }
         }
       }
@@ -134,10 +138,10 @@ ATTNJIT_DEVICE void load(const Smem<Config>& smem, const Arguments& arguments, c
       if (rank >= ahead) {
         const KvTile<Config, false> v = kv.template next<false>();
         u32 landed = v.full(0);
-        if constexpr (L::kKvLens) {
+        if constexpr (Layout::kKvLens) {
           if (rank == ahead && work.ends_past(Config::kTileN)) landed = smem.tail_full();
         }
-        load_kv_chunk(v, arguments, work, all.end - 1 - (rank - ahead), 0, landed);
+        load_kv_chunk(smem, v, arguments, work, all.end - 1 - (rank - ahead), 0, landed);
       }
     }
     q_parity ^= work.num_qo == 1 ? 1u : 3u;
@@ -148,8 +152,8 @@ ATTNJIT_DEVICE void load(const Smem<Config>& smem, const Arguments& arguments, c
   for (int i = 0; i < kv.stages; ++i) {
     const KvTile<Config, true> k = kv.template next<true>();
 #pragma unroll
-    for (int chunk = 0; chunk < Config::kQkStages; ++chunk) k.acquire(chunk);
-    if constexpr (!Config::kFusedKv) kv.template next<false>().acquire(0);
+    for (int chunk = 0; chunk < Config::kQkStages; ++chunk) k.acquire(smem, chunk);
+    if constexpr (!Config::kFusedKv) kv.template next<false>().acquire(smem, 0);
   }
 }
 
@@ -157,13 +161,13 @@ ATTNJIT_DEVICE void load(const Smem<Config>& smem, const Arguments& arguments, c
 /// the sequence, and then says that the tile has landed. They are multiplied with P = 0, and what a
 /// page holds there may be NaN. (Where all have one length they are out of the tensor's bounds, and
 /// TMA gives zeros.)
-template <class Config, class Mask, class Arguments, class P>
+template <class Config, class Mask, class Arguments, class Params>
 ATTNJIT_DEVICE void clear_tail(const Smem<Config>& smem, const Arguments& arguments,
-                               const P& params) {
-  using L = Layout<Config>;
-  static_assert(L::kKvLens, "a CTA has one work tile: the barrier has one phase");
+                               const Params& params) {
+  using Layout = LayoutOf<Config>;
+  static_assert(Layout::kKvLens, "a CTA has one work tile: the barrier has one phase");
   const int lane = static_cast<int>(threadIdx.x & 31u);
-  const WorkList<Config, Mask, Arguments, P> list(smem, arguments, params);
+  const WorkList<Config, Mask, Arguments, Params> list(smem, arguments, params);
   if (list.done()) return;
   const WorkTile work = list.tile();
   if (!work.ends_past(Config::kTileN)) return;
@@ -173,14 +177,15 @@ ATTNJIT_DEVICE void clear_tail(const Smem<Config>& smem, const Arguments& argume
   kv.template next<true>();
   if (work.num_qo == 1 && all.count() > 1) kv.template next<true>();
   const KvTile<Config, false> v = kv.template next<false>();
-  mbarrier_wait(smem.tail_full(), 0);
+  smem.wait(smem.tail_full(), 0);
   const int first = work.kv_len - (all.end - 1) * Config::kTileN;
 #pragma unroll 1
   for (int row = first + lane / 8; row < Config::kTileN; row += 4) {
     // Whole rows of 128 bytes: the swizzle stays within them.
 #pragma unroll
-    for (int block = 0; block < L::kOvBlocks; ++block) {
-      store_shared_v4(v.block(block) + static_cast<u32>(row * 128 + lane % 8 * 16), 0, 0, 0, 0);
+    for (int block = 0; block < Layout::kOvBlocks; ++block) {
+      store_shared_v4(v.block(block) + static_cast<u32>(row * kBlockRowBytes + lane % 8 * 16), 0, 0,
+                      0, 0);
     }
   }
   fence_proxy_async_shared();

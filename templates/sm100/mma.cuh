@@ -17,8 +17,8 @@ namespace attnjit::sm100 {
 /// compile time it halves.
 template <class Config>
 struct Products {
-  using L = Layout<Config>;
-  Smem<Config> smem;
+  using Layout = LayoutOf<Config>;
+  const Smem<Config>& smem;
   Tmem<Config> tmem;
   u32 q_parity = 0;  // a bit a query tile
   u32 p_parity = 0;  // a bit a warpgroup
@@ -35,23 +35,23 @@ struct Products {
     const u32 s = tmem.s(warpgroup);
 #pragma unroll
     for (int chunk = 0; chunk < Config::kQkStages; ++chunk) {
-      k.wait(chunk);
+      k.wait(smem, chunk);
       if (product) {
         if (new_q) {
-          mbarrier_wait(smem.q_full(tile, chunk), static_cast<int>(q_parity >> tile & 1u));
+          smem.wait(smem.q_full(tile, chunk), static_cast<int>(q_parity >> tile & 1u));
         }
         tcgen05_fence_after();
 #pragma unroll
-        for (int i = 0; i < L::kChunkSteps; ++i) {
-          const int step = chunk * L::kChunkSteps + i;
-          if (step >= L::kQkSteps) break;
+        for (int i = 0; i < Layout::kChunkSteps; ++i) {
+          const int step = chunk * Layout::kChunkSteps + i;
+          if (step >= Layout::kQkSteps) break;
           const int block = step / 4;
           const SmemDescriptor<16> b(k.block(block));
           // NOTE: in-order issue. S takes the columns of the P that the product before this one
           // reads: products of one thread execute in the order of their issue, which PTX says only
           // of those with the same accumulator. Every kernel of this design relies on it; the plan
           // declares it as the waiver in-order-mma.
-          tcgen05_mma_ss(s, a.at(block * L::kQBlockBytes + step % 4 * 32), b.at(step % 4 * 32),
+          tcgen05_mma_ss(s, a.at(block * Layout::kQBlockBytes + step % 4 * 32), b.at(step % 4 * 32),
                          kInstruction, step > 0);
         }
       }
@@ -65,23 +65,24 @@ struct Products {
   ATTNJIT_DEVICE void pv(const KvTile<Config, false>& v, int warpgroup, bool product, bool first,
                          bool last, bool release) {
     constexpr u32 kInstruction =
-        mma_instruction_descriptor<Config::kBf16, kRows, L::kPvColumns, true>();
-    v.wait(0);
+        mma_instruction_descriptor<Config::kBf16, kRows, Layout::kPvColumns, true>();
+    v.wait(smem, 0);
     if (product) {
-      const SmemDescriptor<L::kKvBlockBytes> b(v.block(0));
+      const SmemDescriptor<Layout::kKvBlockBytes> b(v.block(0));
       const u32 p = opaque(tmem.s(warpgroup));
       const u32 o = tmem.o(warpgroup);
       const int parity = static_cast<int>(p_parity >> warpgroup & 1u);
       p_parity ^= 1u << warpgroup;
 #pragma unroll
       for (int part = 0; part < 2; ++part) {
-        mbarrier_wait(smem.p_full(warpgroup, part), parity);
+        smem.wait(smem.p_full(warpgroup, part), parity);
         tcgen05_fence_after();
-        const int begin = part == 0 ? 0 : L::kPvSteps0;
-        const int end = part == 0 ? L::kPvSteps0 : L::kPvSteps;
+        const int begin = part == 0 ? 0 : Layout::kPvSteps0;
+        const int end = part == 0 ? Layout::kPvSteps0 : Layout::kPvSteps;
 #pragma unroll
         for (int step = begin; step < end; ++step) {
-          tcgen05_mma_ts(o, p + 8 * step, b.at(step * 16 * 128), kInstruction, step > 0 || !first);
+          tcgen05_mma_ts(o, p + 8 * step, b.at(step * 16 * kBlockRowBytes), kInstruction,
+                         step > 0 || !first);
         }
       }
     }
@@ -90,10 +91,10 @@ struct Products {
   }
 };
 
-template <class Config, class Mask, class Arguments, class P>
+template <class Config, class Mask, class Arguments, class Params>
 ATTNJIT_DEVICE void multiply(const Smem<Config>& smem, const Tmem<Config>& tmem,
-                             const Arguments& arguments, const P& params) {
-  using List = WorkList<Config, Mask, Arguments, P>;
+                             const Arguments& arguments, const Params& params) {
+  using List = WorkList<Config, Mask, Arguments, Params>;
   Products<Config> products{smem, tmem};
   KvSequence<Config> kv(smem, one_query_launch<Config>(arguments));
   for (List list(smem, arguments, params); !list.done(); list.advance()) {

@@ -3,6 +3,7 @@
 // TMAConsumerPipeline), in two rings of stages, or in one ring of slots that K and V share.
 #pragma once
 
+#include "common/ring.cuh"
 #include "sm100/layout.cuh"
 
 namespace attnjit::sm100 {
@@ -10,10 +11,10 @@ namespace attnjit::sm100 {
 /// A tile of K (kIsK; K-major, in kQkStages chunks) or of V (MN-major, whole) in its stage.
 template <class Config, bool kIsK>
 struct KvTile {
-  using L = Layout<Config>;
+  using Layout = LayoutOf<Config>;
   static constexpr int kChunks = kIsK ? Config::kQkStages : 1;
-  static constexpr int kBlocks = kIsK ? L::kQkBlocks : L::kOvBlocks;
-  static constexpr int kChunkBytes = kBlocks / kChunks * L::kKvBlockBytes;
+  static constexpr int kBlocks = kIsK ? Layout::kQkBlocks : Layout::kOvBlocks;
+  static constexpr int kChunkBytes = kBlocks / kChunks * Layout::kKvBlockBytes;
   static constexpr u32 kEmptyAfterFull =
       8 * (kIsK ? Config::kBarKCons - Config::kBarKProd : Config::kBarVCons - Config::kBarVProd);
 
@@ -24,19 +25,23 @@ struct KvTile {
 
   /// Where column block `block` begins.
   ATTNJIT_DEVICE u32 block(int block) const {
-    if (kIsK && block >= L::kKStageBlocks) {
-      return rope + static_cast<u32>((block - L::kKStageBlocks) * L::kKvBlockBytes);
+    if (kIsK && block >= Layout::kKStageBlocks) {
+      return rope + static_cast<u32>((block - Layout::kKStageBlocks) * Layout::kKvBlockBytes);
     }
-    return data + static_cast<u32>(block * L::kKvBlockBytes);
+    return data + static_cast<u32>(block * Layout::kKvBlockBytes);
   }
   ATTNJIT_DEVICE u32 full(int chunk) const { return barriers + static_cast<u32>(8 * chunk); }
   ATTNJIT_DEVICE u32 empty(int chunk) const { return full(chunk) + kEmptyAfterFull; }
 
   /// Producer: waits until the stage is free. NOTE: an empty barrier's first wait is for the parity
   /// before its first phase.
-  ATTNJIT_DEVICE void acquire(int chunk) const { mbarrier_wait(empty(chunk), parity ^ 1); }
+  ATTNJIT_DEVICE void acquire(const Smem<Config>& smem, int chunk) const {
+    smem.wait(empty(chunk), parity ^ 1);
+  }
   /// Consumer: waits until a chunk has landed.
-  ATTNJIT_DEVICE void wait(int chunk) const { mbarrier_wait(full(chunk), parity); }
+  ATTNJIT_DEVICE void wait(const Smem<Config>& smem, int chunk) const {
+    smem.wait(full(chunk), parity);
+  }
   /// Consumer: gives a chunk back when this thread's products so far have read it.
   ATTNJIT_DEVICE void release(int chunk) const { tcgen05_commit(empty(chunk)); }
 };
@@ -46,15 +51,9 @@ struct KvTile {
 /// the plan's two layouts: a launch with one query tile has the other's memory for stages.
 template <class Config>
 struct KvSequence {
-  using L = Layout<Config>;
+  using Layout = LayoutOf<Config>;
 
-  /// Where a ring stands: the stage to use next, and the parity of its full barrier.
-  struct Ring {
-    int stage = 0;
-    int parity = 0;
-  };
-
-  Smem<Config> smem;
+  const Smem<Config>& smem;
   int stages, rope_buffers;
   u32 k_data, v_data, rope_data;
   Ring k_ring, v_ring;
@@ -96,13 +95,10 @@ struct KvSequence {
       // the begin of a work tile), so the slot of the former has been taken since, or is this one.
       static_assert(2 * Config::kRopeBuffers - 1 >= Config::kStages,
                     "a K's rope buffer is not taken before its slot");
-      tile.rope = rope_data + static_cast<u32>(rope * L::kRopeBytes);
+      tile.rope = rope_data + static_cast<u32>(rope * Layout::kRopeBytes);
       rope = rope + 1 == rope_buffers ? 0 : rope + 1;
     }
-    if (++ring.stage == stages) {
-      ring.stage = 0;
-      ring.parity ^= 1;
-    }
+    ring.advance(stages);
     return tile;
   }
 };

@@ -2,18 +2,16 @@
 // A thread's row of scores: score modifications, and masks as words of 32 columns.
 #pragma once
 
+#include "common/integers.cuh"
 #include "common/mask.cuh"
 #include "common/score_mod.cuh"
 
 namespace attnjit::sm100 {
 
-/// The lowest `count` bits, all for 32 and more, none for 0 and less.
-ATTNJIT_DEVICE u32 low_bits(int count) { return ~shift_left(0xffffffffu, max(count, 0)); }
-
 /// Which of 32 columns from c.kv_idx on the row sees. `row`: the keys it sees where the mask has
 /// intervals.
-template <class Mask, class P>
-ATTNJIT_DEVICE u32 visible_word(Coord c, const KvRange& row, const P& p) {
+template <class Mask, class Params>
+ATTNJIT_DEVICE u32 visible_word(Coord c, const KvRange& row, const Params& p) {
   const int first = c.kv_idx;
   if constexpr (Mask::kInterval) {
     u32 word = low_bits(row.end - first);
@@ -42,9 +40,9 @@ ATTNJIT_DEVICE void hide(float (&scores)[kCount], int begin, u32 word) {
 
 /// Applies scale and score modification to scores[begin..begin+31], c.kv_idx being the first's.
 /// Without a modification the scale is left to the exponential.
-template <class ScoreMod, int kCount, class P>
+template <class ScoreMod, int kCount, class Params>
 ATTNJIT_DEVICE void modify(float (&scores)[kCount], int begin, Coord c,
-                           const typename ScoreMod::State& state, float scale, const P& p) {
+                           const typename ScoreMod::State& state, float scale, const Params& p) {
   if constexpr (!ScoreMod::kIdentity) {
     const int first = c.kv_idx;
 #pragma unroll

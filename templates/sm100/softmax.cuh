@@ -1,21 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // A softmax warpgroup: S from tensor memory, P back to it, a row a thread.
 //
-// Source: Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018;
-// FlashAttention-4 (Dao et al., 2026): O is corrected by another warpgroup, and only when the
-// maximum has grown by more than a threshold.
+// Source: FlashAttention-4 (Dao et al., 2026): O is corrected by another warpgroup, and only when
+// the maximum has grown by more than a threshold.
 #pragma once
 
+#include "common/online.cuh"
 #include "sm100/exponential.cuh"
 #include "sm100/scores.cuh"
 #include "sm100/work.cuh"
 
 namespace attnjit::sm100 {
-
-/// The least running maximum. NOTE: finite, so that a row that sees nothing subtracts it without
-/// making NaN: hidden scores are -inf, and exp2(-inf + finite) is 0. A power of two, so that its
-/// product with the scale is exact.
-constexpr float kMaxFloor = -0x1p+100f;
 
 /// The running state of a row. Scores are in units of which `log2_scale` makes exponents of 2;
 /// log2_scale > 0.
@@ -84,10 +79,10 @@ ATTNJIT_DEVICE float row_sum(const float (&s)[kCount]) {
   return all.x + all.y;
 }
 
-template <class Config, class Mask, class ScoreMod, class Arguments, class P>
+template <class Config, class Mask, class ScoreMod, class Arguments, class Params>
 ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
-                            const Arguments& arguments, const P& params, int warpgroup) {
-  using L = Layout<Config>;
+                            const Arguments& arguments, const Params& params, int warpgroup) {
+  using Layout = LayoutOf<Config>;
   constexpr int kBatches = Config::kTileN / 32;
   const int row = static_cast<int>(threadIdx.x & 127u);
   const int warp = warp_uniform(static_cast<int>(threadIdx.x >> 5));
@@ -97,23 +92,23 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
   int s_parity = 0;
   int statistic_parity = 0;
 
-  const auto tell = [&] { arrive_warp(smem.statistic_full(warpgroup)); };
-  const auto await_reader = [&] {
-    mbarrier_wait(smem.statistic_empty(warpgroup), statistic_parity);
+  const auto hand_over_statistic = [&] { arrive_warp(smem.statistic_full(warpgroup)); };
+  const auto await_statistic_read = [&] {
+    smem.wait(smem.statistic_empty(warpgroup), statistic_parity);
     statistic_parity ^= 1;
   };
 
-  for (WorkList<Config, Mask, Arguments, P> list(smem, arguments, params); !list.done();
+  for (WorkList<Config, Mask, Arguments, Params> list(smem, arguments, params); !list.done();
        list.advance()) {
     const WorkTile work = list.tile();
-    const int first = work.first_position + (work.num_qo == 2 ? warpgroup * L::kPositions : 0);
-    const int last = min(first + L::kPositions, work.q_len) - 1;
-    const int shift = work.kv_len - work.q_len;
+    const int first = work.first_position + (work.num_qo == 2 ? warpgroup * Layout::kPositions : 0);
+    const int last = min(first + Layout::kPositions, work.q_len) - 1;
+    const int first_q_idx = work.kv_len - work.q_len;  // of position 0
     // Tiles inside core need no mask.
-    const KvRange core = Mask::core(first + shift, last + shift, work.kv_len, params);
-    const int position = first + row / L::kFused;
-    const int head = work.head + row % L::kFused;
-    Coord coord{work.batch, head, work.kv_head, position + shift, 0, work.q_len, work.kv_len};
+    const KvRange core = Mask::core(first + first_q_idx, last + first_q_idx, work.kv_len, params);
+    const int position = first + row / Layout::kFused;
+    const int head = work.head + row % Layout::kFused;
+    Coord coord{work.batch, head, work.kv_head, position + first_q_idx, 0, work.q_len, work.kv_len};
     KvRange visible{0, 0};
     if constexpr (Mask::kInterval) visible = Mask::row(coord.q_idx, coord.kv_len, params);
     const typename ScoreMod::State state = ScoreMod::prepare(head, arguments.num_q_heads, params);
@@ -134,7 +129,7 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
         }
       }
 
-      mbarrier_wait(smem.s_full(warpgroup), s_parity);
+      smem.wait(smem.s_full(warpgroup), s_parity);
       s_parity ^= 1;
       tcgen05_fence_after();
       float s[Config::kTileN];
@@ -162,19 +157,19 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
         // NOTE: the slot is free: this S was issued after correction's arrival for the P before it,
         // which comes after the read of the statistic before.
         store_shared(slot, factor);
-        tell();
+        hand_over_statistic();
       }
       exponentiate<Config>(s, log2_scale, online.maximum * log2_scale, s_columns, smem, warpgroup);
       // Off the critical path: P is handed over. No S follows the last factor that would tell of
       // its read.
-      if (step == steps - 1) await_reader();
+      if (step == steps - 1) await_statistic_read();
       online.sum += row_sum(s);
     }
-    if (steps == 0) await_reader();
+    if (steps == 0) await_statistic_read();
 
     store_shared(slot, online.sum);
     store_shared(slot + 4 * kRows, online.maximum * log2_scale);
-    tell();
+    hand_over_statistic();
   }
 }
 

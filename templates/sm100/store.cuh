@@ -6,33 +6,36 @@
 
 namespace attnjit::sm100 {
 
-template <class Config, class Mask, class Arguments, class P>
-ATTNJIT_DEVICE void store(const Smem<Config>& smem, const Arguments& arguments, const P& params) {
-  using L = Layout<Config>;
+template <class Config, class Mask, class Arguments, class Params>
+ATTNJIT_DEVICE void store(const Smem<Config>& smem, const Arguments& arguments,
+                          const Params& params) {
+  using Layout = LayoutOf<Config>;
   u32 parity = 0;  // a bit a query tile
-  for (WorkList<Config, Mask, Arguments, P> list(smem, arguments, params); !list.done();
+  for (WorkList<Config, Mask, Arguments, Params> list(smem, arguments, params); !list.done();
        list.advance()) {
     const WorkTile work = list.tile();
 #pragma unroll 1
     for (int tile = 0; tile < work.num_qo; ++tile) {
-      mbarrier_wait(smem.o_staged(tile), static_cast<int>(parity >> tile & 1u));
-      const int position = work.first_position + tile * L::kPositions;
+      smem.wait(smem.o_staged(tile), static_cast<int>(parity >> tile & 1u));
+      const int position = work.first_position + tile * Layout::kPositions;
       const int row = work.q_begin + position;
 #pragma unroll
-      for (int block = 0; block < L::kOvBlocks; ++block) {
-        const u32 source = smem.q(tile) + static_cast<u32>(block * L::kQBlockBytes);
+      for (int block = 0; block < Layout::kOvBlocks; ++block) {
+        const u32 source = smem.q(tile) + static_cast<u32>(block * Layout::kQBlockBytes);
         if constexpr (Config::kRagged) {
           // A tile that ends past its sequence was written by the correction warps.
-          if (position + L::kPositions > work.q_len) break;
+          if (position + Layout::kPositions > work.q_len) break;
         }
         if constexpr (Config::kRagged && Config::kFuseGqa) {
-          tma_store_4d(arguments.o_map, source, block * 64, 0, work.kv_head, row);
+          tma_store_4d(arguments.o_map, source, block * kBlockColumns, 0, work.kv_head, row);
         } else if constexpr (Config::kRagged) {
-          tma_store_3d(arguments.o_map, source, block * 64, work.head, row);
+          tma_store_3d(arguments.o_map, source, block * kBlockColumns, work.head, row);
         } else if constexpr (Config::kFuseGqa) {
-          tma_store_5d(arguments.o_map, source, block * 64, 0, work.kv_head, position, work.batch);
+          tma_store_5d(arguments.o_map, source, block * kBlockColumns, 0, work.kv_head, position,
+                       work.batch);
         } else {
-          tma_store_4d(arguments.o_map, source, block * 64, work.head, position, work.batch);
+          tma_store_4d(arguments.o_map, source, block * kBlockColumns, work.head, position,
+                       work.batch);
         }
       }
       bulk_commit_group();

@@ -74,7 +74,7 @@ ATTNJIT_DEVICE bool one_query_launch(const Arguments& arguments) {
 /// Positions of a CTA's query tiles.
 template <class Config, class Arguments>
 ATTNJIT_DEVICE int work_positions(const Arguments& arguments) {
-  return (one_query_launch<Config>(arguments) ? 1 : Config::kNumQo) * Layout<Config>::kPositions;
+  return (one_query_launch<Config>(arguments) ? 1 : Config::kNumQo) * LayoutOf<Config>::kPositions;
 }
 
 /// Ragged batches: finds the CTA's sequence and the query tile of it, and leaves them in shared
@@ -85,7 +85,7 @@ ATTNJIT_DEVICE void find_work(const Smem<Config>& smem, const Arguments& argumen
   constexpr u32 kAll = 0xffffffffu;
   const int lane = static_cast<int>(threadIdx.x & 31u);
   const int positions = work_positions<Config>(arguments);
-  int rank = static_cast<int>(blockIdx.x) / (arguments.num_q_heads / Layout<Config>::kFused);
+  int rank = static_cast<int>(blockIdx.x) / (arguments.num_q_heads / LayoutOf<Config>::kFused);
   int sequence = -1;
   int tile = 0;
   for (int first = 0; first < arguments.batch; first += 32) {
@@ -119,15 +119,15 @@ ATTNJIT_DEVICE void find_work(const Smem<Config>& smem, const Arguments& argumen
 /// has one, which for ragged batches was found. Heads come in sections whose keys and values fit L2
 /// together; within a section the last queries, the longest under a causal mask, come first, and
 /// its heads follow one another.
-template <class Config, class Mask, class Arguments, class P>
+template <class Config, class Mask, class Arguments, class Params>
 struct WorkList {
-  using L = Layout<Config>;
+  using Layout = LayoutOf<Config>;
   const Smem<Config>& smem;
   const Arguments& arguments;
-  const P& params;
+  const Params& params;
   int index;
 
-  ATTNJIT_DEVICE WorkList(const Smem<Config>& memory, const Arguments& launch, const P& user)
+  ATTNJIT_DEVICE WorkList(const Smem<Config>& memory, const Arguments& launch, const Params& user)
       : smem(memory), arguments(launch), params(user), index(static_cast<int>(blockIdx.x)) {
     if constexpr (Config::kRagged) {
       if (static_cast<int>(load_shared_word(smem.work())) < 0) index = arguments.total_tiles;
@@ -136,16 +136,18 @@ struct WorkList {
 
   ATTNJIT_DEVICE bool done() const { return index >= arguments.total_tiles; }
   ATTNJIT_DEVICE void advance() {
-    index = L::kKvLens ? arguments.total_tiles : index + static_cast<int>(gridDim.x);
+    index = Layout::kKvLens ? arguments.total_tiles : index + static_cast<int>(gridDim.x);
   }
 
+  /// The work tile that the list is at; asked for once.
   ATTNJIT_DEVICE WorkTile tile() const {
+    smem.next_work_tile();
     WorkTile work;
     int rank;
-    const int heads = arguments.num_q_heads / L::kFused;
+    const int heads = arguments.num_q_heads / Layout::kFused;
     if constexpr (Config::kRagged) {
       work.batch = static_cast<int>(load_shared_word(smem.work()));
-      work.head = index % heads * L::kFused;
+      work.head = index % heads * Layout::kFused;
       work.q_begin = arguments.q_offsets[work.batch];
       work.q_len = arguments.q_offsets[work.batch + 1] - work.q_begin;
       rank = static_cast<int>(load_shared_word(smem.work() + 4));
@@ -159,18 +161,18 @@ struct WorkList {
       const int item = first + in_section - rank * heads_here;
       rank = arguments.m_tiles - 1 - rank;
       work.batch = item / heads;
-      work.head = (item - work.batch * heads) * L::kFused;
+      work.head = (item - work.batch * heads) * Layout::kFused;
       work.q_begin = 0;
       work.q_len = arguments.q_len;
     }
     work.kv_head = work.head / Config::kGroup;
-    if constexpr (L::kKvLens) {
+    if constexpr (Layout::kKvLens) {
       work.kv_len = arguments.kv_lens[work.batch];
     } else {
       work.kv_len = arguments.kv_len;
     }
     work.first_position = rank * work_positions<Config>(arguments);
-    const int second = work.first_position + L::kPositions;
+    const int second = work.first_position + Layout::kPositions;
     // A second query tile past q_len is no work: the warpgroups share the first.
     work.num_qo = one_query_launch<Config>(arguments) || second >= work.q_len ? 1 : 2;
     work.seen_0 = seen(work, work.first_position);
@@ -180,9 +182,10 @@ struct WorkList {
 
  private:
   ATTNJIT_DEVICE KvTiles seen(const WorkTile& work, int position) const {
-    const int last = min(position + L::kPositions, work.q_len) - 1;
-    const int shift = work.kv_len - work.q_len;
-    const KvRange reach = Mask::reach(position + shift, last + shift, work.kv_len, params);
+    const int last = min(position + Layout::kPositions, work.q_len) - 1;
+    const int first_q_idx = work.kv_len - work.q_len;  // of position 0
+    const KvRange reach =
+        Mask::reach(position + first_q_idx, last + first_q_idx, work.kv_len, params);
     if (reach.empty()) return {0, 0};
     // NOTE: rounds up without forming end + kTileN, which may overflow.
     return {reach.begin / Config::kTileN, (reach.end - 1) / Config::kTileN + 1};

@@ -7,363 +7,325 @@
 // softmax runs under another's (ping-pong).
 #pragma once
 
+#include "sm90/output.cuh"
+#include "sm90/products.cuh"
 #include "sm90/softmax.cuh"
-#include "sm90/work.cuh"
 
 namespace attnjit::sm90 {
 
-/// Named barriers; 0 is the whole CTA's.
-constexpr int kTurnBarrier = 1;      ///< + consumer: its turn to issue products
-constexpr int kEpilogueBarrier = 4;  ///< + consumer: its O is in shared memory
+/// A consumer's rows of one work tile, and what they have come to so far. KV tiles are walked from
+/// the last to the first.
+template <class Config, class ScoreMod>
+struct QueryRows {
+  WorkTile work;  ///< as announced: what the whole CTA walks
+  WorkTile own;   ///< with the KV tiles that these rows see
+  KvRange core;   ///< KV tiles inside it need no mask
+  int index;      ///< the KV tile that is next
+  int first_row;  ///< the first of the thread's two rows, which are 8 apart
+  u32 q_address;
+  ScoreTile scores;
+  typename ScoreMod::State state[2];
+  OnlineSoftmax<Config> softmax;
+  float (&o)[LayoutOf<Config>::kPvColumns / 2];
+  u32 (&p)[Config::kTileN / 4];
 
-template <class Config>
-ATTNJIT_DEVICE void await_turn(int consumer) {
-  if constexpr (Config::kPingPong) named_barrier_sync(kTurnBarrier + consumer, 256);
-}
-
-template <class Config>
-ATTNJIT_DEVICE void pass_turn(int consumer) {
-  if constexpr (Config::kPingPong) {
-    const int next = consumer == Config::kConsumers - 1 ? 0 : consumer + 1;
-    named_barrier_arrive(kTurnBarrier + next, 256);
+  ATTNJIT_DEVICE bool left() const { return index >= own.tile_begin; }
+  ATTNJIT_DEVICE bool in_core() const {
+    const int first = index * Config::kTileN;
+    return first >= core.begin && core.end - first >= Config::kTileN;
   }
-}
+};
 
-/// Issues S = Q K^T of one tile.
-template <class Config>
-ATTNJIT_DEVICE void issue_qk(float (&s)[Config::kTileN / 2], u32 q_address, u32 k_address) {
-  using L = Layout<Config>;
-  const u64 q = matrix_descriptor<16>(q_address);
-  const u64 k = matrix_descriptor<16>(k_address);
-#pragma unroll
-  for (int step = 0; step < L::kQkSteps; ++step) {
-    const int in_block = step % 4 * 32;
-    Wgmma<Config::kTileN>::template ss<Config::kBf16>(
-        s, q + (step / 4 * L::kQBlockBytes + in_block) / 16,
-        k + (step / 4 * L::kKvBlockBytes + in_block) / 16, step > 0);
+/// A consumer: where it stands in the pipelines, and what it does of a work tile.
+///
+/// S of a tile is made while P V of the tile before is: tile(). The first tiles of a work tile
+/// stand by themselves, first_tile(), and after the last one a product is left, last_product().
+/// Tiles that its rows do not see, but others of the CTA do, it lets pass: skip().
+template <class Config, class Mask, class ScoreMod, class Arguments, class Params>
+struct Consumer {
+  using Layout = LayoutOf<Config>;
+  using Rows = QueryRows<Config, ScoreMod>;
+  using Scores = float[Config::kTileN / 2];
+  /// Where O is staged: in memory of its own, or in Q's, which it then holds until it is stored.
+  static constexpr bool kOwnO = Config::kOBlocks > 0;
+
+  const Smem<Config>& smem;
+  const Arguments& arguments;
+  const Params& params;
+  int rank;  ///< among the consumers
+  int lane;
+  int warp;  ///< of the warpgroup's four
+  float log2_scale;
+  Ring k_ring;
+  Ring v_ring;
+  Ring q_ring;
+  int unreleased = -1;  ///< the stage of Q whose memory holds the O of the work tile before
+
+  ATTNJIT_DEVICE Consumer(const Smem<Config>& memory, const Arguments& launch, const Params& user,
+                          int consumer)
+      : smem(memory),
+        arguments(launch),
+        params(user),
+        rank(consumer),
+        lane(static_cast<int>(threadIdx.x & 31u)),
+        warp(warp_uniform(static_cast<int>(threadIdx.x >> 5)) & 3),
+        log2_scale(ScoreMod::kIdentity ? launch.scale * kLog2e : kLog2e) {}
+
+  // ---- Handing memory back. Each warp arrives for itself.
+
+  ATTNJIT_DEVICE void release_k() {
+    if (lane == 0) mbarrier_arrive(smem.k_empty(k_ring.stage));
+    k_ring.advance(Config::kStages);
   }
-  wgmma_commit();
-}
-
-/// Issues O += P V of one tile.
-template <class Config>
-ATTNJIT_DEVICE void issue_pv(float (&o)[Layout<Config>::kPvColumns / 2],
-                             const u32 (&p)[Config::kTileN / 4], u32 v_address) {
-  using L = Layout<Config>;
-  const u64 v = matrix_descriptor<L::kKvBlockBytes>(v_address);
-#pragma unroll
-  for (int step = 0; step < L::kPvSteps; ++step) {
-    Wgmma<L::kPvColumns>::template rs<Config::kBf16>(o, p[4 * step], p[4 * step + 1],
-                                                     p[4 * step + 2], p[4 * step + 3],
-                                                     v + step * (16 * 128) / 16, 1);
+  ATTNJIT_DEVICE void release_v() {
+    if (lane == 0) mbarrier_arrive(smem.v_empty(v_ring.stage));
+    v_ring.advance(Config::kStages);
   }
-  wgmma_commit();
-}
-
-/// Rounds probabilities to the operand type.
-template <class Config>
-ATTNJIT_DEVICE void pack_probabilities(u32 (&p)[Config::kTileN / 4],
-                                       const float (&s)[Config::kTileN / 2]) {
-#pragma unroll
-  for (int i = 0; i < Config::kTileN / 4; ++i) {
-    p[i] = pack_pair<Config::kBf16>(s[2 * i], s[2 * i + 1]);
-  }
-}
-
-template <int kCount>
-ATTNJIT_DEVICE void rescale_output(float (&o)[kCount], const float (&factor)[2]) {
-#pragma unroll
-  for (int i = 0; i < kCount; ++i) o[i] *= factor[(i >> 1) & 1];
-}
-
-/// Hands Q's memory back to the producer, once the store of the O staged there has read it; called
-/// by each warp. NOTE: bulk groups belong to their thread: elect_one() chooses the one that stored,
-/// and finds no groups in the other warps.
-template <class Config>
-ATTNJIT_DEVICE void release_q(const Smem<Config>& smem, int stage, int consumer, int lane) {
-  if (elect_one()) bulk_wait_group_read();
-  __syncwarp();
-  if (lane == 0) mbarrier_arrive(smem.q_empty(stage, consumer));
-}
-
-/// Begins to write the warpgroup's O, by TMA stores that clip at q_len. It is staged in the
-/// warpgroup's own rows of Q's memory, whole, and release_q() must follow; or, where
-/// Config::kOBlocks is set, in memory of its own, that many blocks of 64 columns at a time.
-template <class Config, class Arguments>
-ATTNJIT_DEVICE void store_output(const float (&o)[Layout<Config>::kPvColumns / 2],
-                                 const Smem<Config>& smem, const Arguments& arguments,
-                                 const WorkTile& work, int stage, int consumer, int warp,
-                                 int lane) {
-  using L = Layout<Config>;
-  constexpr bool kOwnMemory = Config::kOBlocks > 0;
-  constexpr int kBlocks = kOwnMemory ? Config::kOBlocks : L::kOvBlocks;
-  constexpr int kBlockBytes = kOwnMemory ? 64 * 128 : L::kQBlockBytes;
-  const u32 rows = kOwnMemory ? smem.o(consumer) : smem.q(stage, consumer);
-  const int row = warp * 16 + (lane & 15);
-  const int first_row = work.first_row + consumer * 64;
-#pragma unroll
-  for (int first = 0; first < L::kOvBlocks; first += kBlocks) {
-    if constexpr (kOwnMemory) {
-      if (warp == 0 && elect_one()) bulk_wait_group_read();
-      named_barrier_sync(kEpilogueBarrier + consumer, 128);
-    }
-#pragma unroll
-    for (int i = 4 * first; i < min(4 * (first + kBlocks), L::kPvColumns / 16); ++i) {
-      const int chunk = 2 * i + (lane >> 4);  // of 8 columns, 16 bytes
-      // NOTE: the 128-byte swizzle, as the TMA store will undo it; rows begin at a multiple of
-      // 1024.
-      const u32 address =
-          rows + (i / 4 - first) * kBlockBytes + row * 128 + (((chunk & 7) ^ (row & 7)) << 4);
-      stmatrix_x4(address, pack_pair<Config::kOutputBf16>(o[8 * i], o[8 * i + 1]),
-                  pack_pair<Config::kOutputBf16>(o[8 * i + 2], o[8 * i + 3]),
-                  pack_pair<Config::kOutputBf16>(o[8 * i + 4], o[8 * i + 5]),
-                  pack_pair<Config::kOutputBf16>(o[8 * i + 6], o[8 * i + 7]));
-    }
-    fence_proxy_async_shared();
-    named_barrier_sync(kEpilogueBarrier + consumer, 128);
-    if (warp == 0 && elect_one() && first_row >= 0) {
-#pragma unroll
-      for (int block = first; block < min(first + kBlocks, L::kOvBlocks); ++block) {
-        tma_store_4d(arguments.o_map, rows + (block - first) * kBlockBytes, block * 64, work.head,
-                     first_row >> Config::kGqaShift, work.batch);
-      }
-      bulk_commit_group();
+  /// Where O has memory of its own, Q is free once the last product has read it.
+  ATTNJIT_DEVICE void release_q_early() {
+    if constexpr (kOwnO) {
+      if (lane == 0) mbarrier_arrive(smem.q_empty(q_ring.stage, rank));
     }
   }
-}
-
-template <class Config, class Mask, class ScoreMod, class Arguments, class P>
-ATTNJIT_DEVICE void consume(const Smem<Config>& smem, const Arguments& arguments, const P& params,
-                            int consumer) {
-  using L = Layout<Config>;
-  const int lane = static_cast<int>(threadIdx.x & 31u);
-  const int warp = warp_uniform(static_cast<int>(threadIdx.x >> 5)) & 3;
-  const int shift = arguments.kv_len - arguments.q_len;
-  constexpr int kPack = Config::kGqaShift;
-  const int rows = arguments.q_len << kPack;
-  const float log2_scale = ScoreMod::kIdentity ? arguments.scale * kLog2e : kLog2e;
-
-  Ring<Config::kStages> k_ring;
-  Ring<Config::kStages> v_ring;
-  Ring<Config::kQStages> q_ring;
-  int unreleased = -1;  // the stage of Q whose memory still holds the O of the work tile before
-  const auto release = [&] {
-    if constexpr (Config::kOBlocks == 0 && Config::kQStages > 1) {
-      if (unreleased >= 0) release_q(smem, unreleased, consumer, lane);
+  /// Otherwise, where there is another Q to go on with, once O has been stored under its products.
+  ATTNJIT_DEVICE void release_q_late() {
+    if constexpr (!kOwnO && Config::kQStages > 1) {
+      if (unreleased >= 0) release_q(smem, unreleased, rank, lane);
       unreleased = -1;
     }
-  };
-  if (consumer == Config::kConsumers - 1) pass_turn<Config>(consumer);
+  }
 
-  while (true) {
-    mbarrier_wait(smem.q_full(q_ring.stage, consumer), q_ring.parity);
-    const WorkTile work = load_work(smem.work(q_ring.stage, consumer), lane);
-    if (work.batch < 0) break;
-    const int group_row = work.first_row + consumer * 64;
-    const int thread_row = group_row + warp * 16 + (lane >> 2);
-    // This warpgroup's rows may see fewer tiles than the CTA's; before row 0 they see none.
-    const int last_row = min(group_row + 64, rows) - 1;
-    const WorkTile own = kv_tiles_of<Config, Mask>(work, group_row, last_row, arguments, params);
-    // Tiles inside core need no mask.
-    const KvRange core = Mask::core((max(group_row, 0) >> kPack) + shift,
-                                    (last_row >> kPack) + shift, arguments.kv_len, params);
-    ScoreTile tile;
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int row = thread_row + 8 * half;
-      const int head = work.head + (row & ((1 << kPack) - 1));
-      tile.row[half] = {work.batch,
-                        head,
-                        work.head / Config::kGroup,
-                        (row >> kPack) + shift,
-                        0,
-                        arguments.q_len,
-                        arguments.kv_len};
+  // ---- Products
+
+  ATTNJIT_DEVICE void await_k() { smem.wait(smem.k_full(k_ring.stage), k_ring.parity); }
+  ATTNJIT_DEVICE void await_v() { smem.wait(smem.v_full(v_ring.stage), v_ring.parity); }
+
+  ATTNJIT_DEVICE void begin_qk(Scores& s, const Rows& rows) {
+    issue_qk<Config>(s, rows.q_address, smem.k(k_ring.stage));
+  }
+  ATTNJIT_DEVICE void begin_pv(Rows& rows) {
+    issue_pv<Config>(rows.o, rows.p, smem.v(v_ring.stage));
+  }
+  /// NOTE: a wgmma wait covers the executing threads' products, so each warp hands back for itself.
+  template <int kPending>
+  ATTNJIT_DEVICE void end_qk(Scores& s, const Rows& rows) {
+    wgmma_wait<kPending>();
+    pin_registers(s);
+    if (lane == 0) mbarrier_arrive(smem.k_empty(k_ring.stage));
+    if (rows.index == rows.own.tile_begin) release_q_early();
+    k_ring.advance(Config::kStages);
+  }
+  ATTNJIT_DEVICE void end_pv(Rows& rows) {
+    wgmma_wait<0>();
+    pin_registers(rows.o);
+    release_v();
+  }
+  /// O += P V of the tile before, by itself.
+  ATTNJIT_DEVICE void product_pv(Rows& rows) {
+    await_v();
+    pin_registers(rows.o);
+    pin_registers(rows.p);
+    wgmma_fence();
+    begin_pv(rows);
+    end_pv(rows);
+  }
+
+  // ---- Scores to probabilities
+
+  /// Modifies and masks. True, in the whole warp, where earlier outputs are to be multiplied by
+  /// `correction`.
+  ATTNJIT_DEVICE bool softmax(Scores& s, Rows& rows, bool masked, float (&correction)[2]) {
+    rows.scores.first_kv = rows.index * Config::kTileN + 2 * (lane & 3);
+    modify_scores<ScoreMod>(s, rows.scores, rows.state, arguments.scale, params);
+    if (masked) mask_scores<Mask>(s, rows.scores, params);
+    return rows.softmax.step(s, correction);
+  }
+
+  // ---- KV tiles
+
+  /// A tile by itself: P V of the tile before, unless there is none, then S, then the softmax.
+  ATTNJIT_DEVICE void first_tile(Rows& rows, bool none_before) {
+    Scores s;
+    float correction[2];
+    await_k();
+    if (!none_before) {
+      await_turn<Config>(rank);
+      product_pv(rows);
     }
-    const typename ScoreMod::State state[2] = {
-        ScoreMod::prepare(tile.row[0].h, arguments.num_q_heads, params),
-        ScoreMod::prepare(tile.row[1].h, arguments.num_q_heads, params)};
+    wgmma_fence();
+    begin_qk(s, rows);
+    if (!none_before) pass_turn<Config>(rank);
+    end_qk<0>(s, rows);
+    const bool moved = softmax(s, rows, !rows.in_core(), correction);
+    pack_pairs<Config::kBf16>(rows.p, s);
+    if (moved) rescale_output(rows.o, correction);
+  }
 
-    OnlineSoftmax softmax{log2_scale};
-    float o[L::kPvColumns / 2];
-#pragma unroll
-    for (int i = 0; i < L::kPvColumns / 2; ++i) o[i] = 0.0f;
+  /// A tile whose softmax runs under P V of the tile before.
+  ATTNJIT_DEVICE void tile(Rows& rows, bool masked) {
+    Scores s;
+    float correction[2];
+    await_k();
+    await_turn<Config>(rank);
+    pin_registers(rows.o);
+    pin_registers(rows.p);
+    wgmma_fence();
+    begin_qk(s, rows);
+    await_v();
+    wgmma_fence();
+    begin_pv(rows);
+    pass_turn<Config>(rank);
+    end_qk<1>(s, rows);
+    const bool moved = softmax(s, rows, masked, correction);
+    end_pv(rows);
+    pack_pairs<Config::kBf16>(rows.p, s);
+    if (moved) rescale_output(rows.o, correction);
+  }
 
-    const auto in_core = [&](int index) {
-      const int first = index * Config::kTileN;
-      return first >= core.begin && core.end - first >= Config::kTileN;
-    };
-    const auto prepare_scores = [&](float(&s)[Config::kTileN / 2], int index, bool masked) {
-      tile.first_kv = index * Config::kTileN + 2 * (lane & 3);
-      modify_scores<ScoreMod>(s, tile, state, arguments.scale, params);
-      if (masked) mask_scores<Mask>(s, tile, params);
-    };
+  /// O += P V of the last tile.
+  ATTNJIT_DEVICE void last_product(Rows& rows) { product_pv(rows); }
 
-    // Takes part in the pipelines of tiles that no row here sees, and in their turns: one a tile,
-    // without the first of a work tile.
-    const auto skip = [&](int tiles, bool turn) {
-      for (; tiles > 0; --tiles) {
-        mbarrier_wait(smem.k_full(k_ring.stage), k_ring.parity);
-        if (lane == 0) mbarrier_arrive(smem.k_empty(k_ring.stage));
-        k_ring.advance();
-        mbarrier_wait(smem.v_full(v_ring.stage), v_ring.parity);
-        if (lane == 0) mbarrier_arrive(smem.v_empty(v_ring.stage));
-        v_ring.advance();
-        // NOTE: after the memory is handed back, which must not wait for another's turn.
-        if (turn) {
-          await_turn<Config>(consumer);
-          pass_turn<Config>(consumer);
-        }
-        turn = true;
+  /// Takes part in the pipelines of tiles that no row here sees, and in their turns: one a tile,
+  /// without the first of a work tile.
+  ATTNJIT_DEVICE void skip(int tiles, bool turn) {
+    for (; tiles > 0; --tiles) {
+      await_k();
+      release_k();
+      await_v();
+      release_v();
+      // NOTE: after the memory is handed back, which must not wait for another's turn.
+      if (turn) {
+        await_turn<Config>(rank);
+        pass_turn<Config>(rank);
       }
-    };
+      turn = true;
+    }
+  }
 
-    const u32 q_address = smem.q(q_ring.stage, consumer);
-    const bool idle = own.tile_begin >= own.tile_end;
-    // Where O has memory of its own, Q is free once the last product has read it.
-    const auto release_early = [&] {
-      if constexpr (Config::kOBlocks > 0) {
-        if (lane == 0) mbarrier_arrive(smem.q_empty(q_ring.stage, consumer));
-      }
-    };
-    if (idle) release_early();
-    skip(work.tile_end - (idle ? work.tile_begin : own.tile_end), !idle);
-    if (!idle) {
-      u32 p[Config::kTileN / 4];
-      float correction[2];
-      int index = own.tile_end - 1;
-
-      // A tile by itself: S, and P V of the tile before, then the softmax. Serves the first.
-      const auto step_alone = [&](bool first) {
-        float s[Config::kTileN / 2];
-        mbarrier_wait(smem.k_full(k_ring.stage), k_ring.parity);
-        if (!first) {
-          await_turn<Config>(consumer);
-          mbarrier_wait(smem.v_full(v_ring.stage), v_ring.parity);
-          pin_registers(o);
-          pin_registers(p);
-          wgmma_fence();
-          issue_pv<Config>(o, p, smem.v(v_ring.stage));
-          wgmma_wait<0>();
-          pin_registers(o);
-          if (lane == 0) mbarrier_arrive(smem.v_empty(v_ring.stage));
-          v_ring.advance();
+  /// The KV tiles that these rows see. NOTE: a loop for each kind of tile. A test of the kind
+  /// between S and the softmax ends a basic block there; what follows is scheduled worse, and that
+  /// cost 7 to 10 %. Each loop costs compile time, so there are no more than the mask can use.
+  ATTNJIT_DEVICE void walk(Rows& rows) {
+    if constexpr (Mask::kFromZero) {
+      // Masked tiles come first, and beyond the first tile seldom more than one.
+      bool first = true;
+      do {
+        first_tile(rows, first);
+        first = false;
+        --rows.index;
+      } while (!Mask::kHidesNothing && rows.left() && !rows.in_core());
+      release_q_late();
+      for (; rows.left(); --rows.index) tile(rows, false);
+    } else {
+      first_tile(rows, true);
+      release_q_late();
+      --rows.index;
+      if constexpr (Mask::kHasCore) {
+        // Masked tiles, full tiles, masked tiles.
+        while (rows.left()) {
+          for (; rows.left() && !rows.in_core(); --rows.index) tile(rows, true);
+          for (; rows.left() && rows.in_core(); --rows.index) tile(rows, false);
         }
-        wgmma_fence();
-        issue_qk<Config>(s, q_address, smem.k(k_ring.stage));
-        if (!first) pass_turn<Config>(consumer);
-        wgmma_wait<0>();
-        pin_registers(s);
-        // NOTE: each warp arrives for itself: a wgmma wait covers the executing threads' products.
-        if (lane == 0) mbarrier_arrive(smem.k_empty(k_ring.stage));
-        if (index == own.tile_begin) release_early();
-        k_ring.advance();
-        prepare_scores(s, index, !in_core(index));
-        const bool moved = softmax.step(s, correction);
-        pack_probabilities<Config>(p, s);
-        if (moved) rescale_output(o, correction);
-      };
-      // A tile whose softmax runs under P V of the tile before.
-      const auto step = [&](bool masked) {
-        float s[Config::kTileN / 2];
-        mbarrier_wait(smem.k_full(k_ring.stage), k_ring.parity);
-        await_turn<Config>(consumer);
-        pin_registers(o);
-        pin_registers(p);
-        wgmma_fence();
-        issue_qk<Config>(s, q_address, smem.k(k_ring.stage));
-        mbarrier_wait(smem.v_full(v_ring.stage), v_ring.parity);
-        wgmma_fence();
-        issue_pv<Config>(o, p, smem.v(v_ring.stage));
-        pass_turn<Config>(consumer);
-        wgmma_wait<1>();
-        pin_registers(s);
-        if (lane == 0) mbarrier_arrive(smem.k_empty(k_ring.stage));
-        if (index == own.tile_begin) release_early();
-        k_ring.advance();
-        prepare_scores(s, index, masked);
-        const bool moved = softmax.step(s, correction);
-        wgmma_wait<0>();
-        pin_registers(o);
-        if (lane == 0) mbarrier_arrive(smem.v_empty(v_ring.stage));
-        v_ring.advance();
-        pack_probabilities<Config>(p, s);
-        if (moved) rescale_output(o, correction);
-      };
-
-      // NOTE: a loop for each kind of tile. A test of the kind between S and the softmax ends a
-      // basic block there; what follows is scheduled worse, and that cost 7 to 10 %. Each loop
-      // costs compile time, so there are no more than the mask can use.
-      if constexpr (Mask::kFromZero) {
-        // Masked tiles come first, and beyond the first tile seldom more than one.
-        bool first = true;
-        do {
-          step_alone(first);
-          first = false;
-          --index;
-        } while (!Mask::kHidesNothing && index >= own.tile_begin && !in_core(index));
-        release();
-        for (; index >= own.tile_begin; --index) step(false);
       } else {
-        step_alone(true);
-        release();
-        --index;
-        if constexpr (Mask::kHasCore) {
-          // Masked tiles, full tiles, masked tiles.
-          while (index >= own.tile_begin) {
-            for (; index >= own.tile_begin && !in_core(index); --index) step(true);
-            for (; index >= own.tile_begin && in_core(index); --index) step(false);
-          }
-        } else {
-          for (; index >= own.tile_begin; --index) step(true);
-        }
+        for (; rows.left(); --rows.index) tile(rows, true);
       }
-      mbarrier_wait(smem.v_full(v_ring.stage), v_ring.parity);
-      pin_registers(o);
-      pin_registers(p);
-      wgmma_fence();
-      issue_pv<Config>(o, p, smem.v(v_ring.stage));
-      wgmma_wait<0>();
-      pin_registers(o);
-      if (lane == 0) mbarrier_arrive(smem.v_empty(v_ring.stage));
-      v_ring.advance();
-      if constexpr (!Mask::kFromZero) skip(own.tile_begin - work.tile_begin, true);
     }
+  }
 
+  // ---- Work tiles
+
+  /// Ends the rows: LSE, and O on its way to global memory.
+  ATTNJIT_DEVICE void finish(Rows& rows) {
     float output_scale[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
+      const int head = rows.scores.row[half].h;
       float sink = 0.0f;
-      if constexpr (Config::kSink) sink = arguments.sink[tile.row[half].h];
+      if constexpr (Config::kSink) sink = arguments.sink[head];
       float lse;
-      softmax.template finish<Config::kSink, Config::kLseIncludesSink>(half, sink,
-                                                                       output_scale[half], lse);
+      output_scale[half] = finish_row<Config>(rows.softmax.statistics(half), sink, lse);
       if constexpr (Config::kReturnLse) {
-        const int row = thread_row + 8 * half;
-        if ((lane & 3) == 0 && row >= 0 && row < rows) {
-          const i64 head_row =
-              static_cast<i64>(work.batch) * arguments.num_q_heads + tile.row[half].h;
-          arguments.lse[head_row * arguments.q_len + (row >> kPack)] = lse;
+        const int row = rows.first_row + 8 * half;
+        if ((lane & 3) == 0 && row >= 0 && row < arguments.q_len << Config::kGqaShift) {
+          const i64 head_row = static_cast<i64>(rows.work.batch) * arguments.num_q_heads + head;
+          arguments.lse[head_row * arguments.q_len + (row >> Config::kGqaShift)] = lse;
         }
       }
     }
-    rescale_output(o, output_scale);
-    release();
-    store_output<Config>(o, smem, arguments, work, q_ring.stage, consumer, warp, lane);
-    if constexpr (Config::kOBlocks == 0) {
+    rescale_output(rows.o, output_scale);
+    release_q_late();
+    store_output<Config>(rows.o, smem, arguments, rows.work, q_ring.stage, rank, warp, lane);
+    if constexpr (!kOwnO) {
       if constexpr (Config::kQStages == 1) {
-        release_q(smem, q_ring.stage, consumer, lane);
+        release_q(smem, q_ring.stage, rank, lane);
       } else {
         unreleased = q_ring.stage;
       }
     }
-    q_ring.advance();
+    q_ring.advance(Config::kQStages);
   }
-  // NOTE: the memory must outlive the reads of the last store.
-  release();
-  if constexpr (Config::kOBlocks > 0) {
-    if (warp == 0 && elect_one()) bulk_wait_group_read();
+
+  ATTNJIT_DEVICE void work_tile(const WorkTile& work) {
+    constexpr int kShift = Config::kGqaShift;
+    float o[Layout::kPvColumns / 2];
+    u32 p[Config::kTileN / 4];
+    Rows rows{.work = work, .softmax = {log2_scale}, .o = o, .p = p};
+    const int group_row = work.first_row + rank * kConsumerRows;
+    rows.first_row = group_row + warp * kWarpRows + (lane >> 2);
+    // These rows may see fewer tiles than the CTA's; before row 0 they see none.
+    const int last_row = min(group_row + kConsumerRows, arguments.q_len << kShift) - 1;
+    const int first_q_idx = arguments.kv_len - arguments.q_len;  // of position 0
+    rows.own = kv_tiles_of<Config, Mask>(work, group_row, last_row, arguments, params);
+    rows.core = Mask::core((max(group_row, 0) >> kShift) + first_q_idx,
+                           (last_row >> kShift) + first_q_idx, arguments.kv_len, params);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row = rows.first_row + 8 * half;
+      const int head = work.head + (row & ((1 << kShift) - 1));
+      rows.scores.row[half] = {work.batch,
+                               head,
+                               work.head / Config::kGroup,
+                               (row >> kShift) + first_q_idx,
+                               0,
+                               arguments.q_len,
+                               arguments.kv_len};
+    }
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      rows.state[half] = ScoreMod::prepare(rows.scores.row[half].h, arguments.num_q_heads, params);
+    }
+#pragma unroll
+    for (int i = 0; i < Layout::kPvColumns / 2; ++i) o[i] = 0.0f;
+
+    rows.q_address = smem.q(q_ring.stage, rank);
+    const bool idle = rows.own.tile_begin >= rows.own.tile_end;
+    if (idle) release_q_early();
+    skip(work.tile_end - (idle ? work.tile_begin : rows.own.tile_end), !idle);
+    if (!idle) {
+      rows.index = rows.own.tile_end - 1;
+      walk(rows);
+      last_product(rows);
+      if constexpr (!Mask::kFromZero) skip(rows.own.tile_begin - work.tile_begin, true);
+    }
+    finish(rows);
   }
-}
+
+  /// All work tiles that the producer announces.
+  ATTNJIT_DEVICE void run() {
+    if (rank == Config::kConsumers - 1) pass_turn<Config>(rank);
+    while (true) {
+      smem.wait(smem.q_full(q_ring.stage, rank), q_ring.parity);
+      const WorkTile work = load_work(smem.work(q_ring.stage, rank), lane);
+      if (work.batch < 0) break;
+      smem.next_work_tile();
+      work_tile(work);
+    }
+    // NOTE: the memory must outlive the reads of the last store.
+    release_q_late();
+    if constexpr (kOwnO) {
+      if (warp == 0 && elect_one()) bulk_wait_group_read();
+    }
+  }
+};
 
 }  // namespace attnjit::sm90

@@ -8,6 +8,7 @@
 //   const TensorMap *k_map, *v_map   4-D: depth, key, head, batch; a box is kTileN keys
 //   float* lse, const float* sink                    where Config::kReturnLse, kSink
 //   int num_q_heads, q_len, kv_len, m_tiles, total_tiles, paired_units; float scale
+//   unsigned* wait_records                           where Config::kDebugWaits
 #pragma once
 
 #include "sm90/consumer.cuh"
@@ -15,42 +16,31 @@
 
 namespace attnjit::sm90 {
 
-template <class Config, class Mask, class ScoreMod, class Arguments, class P>
-ATTNJIT_DEVICE void forward(const Arguments& arguments, const P& params) {
-  extern __shared__ __align__(1024) unsigned char dynamic_smem[];
-  const Smem<Config> smem{shared_address(dynamic_smem)};
+template <class Config, class Mask, class ScoreMod, class Arguments, class Params>
+ATTNJIT_DEVICE void forward(const Arguments& arguments, const Params& params) {
+  extern __shared__ __align__(kSwizzlePeriod) unsigned char dynamic_smem[];
+  const Smem<Config> smem(shared_address(dynamic_smem), arguments);
   const int warpgroup = warp_uniform(static_cast<int>(threadIdx.x >> 7));
 
   if (threadIdx.x == 0) {
+    check_alignment(smem.base);
     prefetch_tensor_map(arguments.q_map);
     prefetch_tensor_map(arguments.k_map);
     prefetch_tensor_map(arguments.v_map);
     prefetch_tensor_map(arguments.o_map);
-    constexpr int kConsumerWarps = 4 * Config::kConsumers;
-#pragma unroll
-    for (int i = 0; i < Config::kQStages * Config::kConsumers; ++i) {
-      mbarrier_init(smem.q_full(i / Config::kConsumers, i % Config::kConsumers), 1);
-      mbarrier_init(smem.q_empty(i / Config::kConsumers, i % Config::kConsumers), 4);
-    }
-#pragma unroll
-    for (int stage = 0; stage < Config::kStages; ++stage) {
-      mbarrier_init(smem.k_full(stage), 1);
-      mbarrier_init(smem.k_empty(stage), kConsumerWarps);
-      mbarrier_init(smem.v_full(stage), 1);
-      mbarrier_init(smem.v_empty(stage), kConsumerWarps);
-    }
-    fence_mbarrier_init();
+    init_barriers<Config>(smem.barrier(0));
   }
   __syncthreads();
 
   if (warpgroup == 0) {
     setmaxnreg_dec<Config::kProducerRegisters>();
     if (warp_uniform(static_cast<int>(threadIdx.x >> 5)) == 0 && elect_one()) {
-      produce<Config, Mask>(smem, arguments, params);
+      Producer<Config, Mask, Arguments, Params>{smem, arguments, params}.run();
     }
   } else {
     setmaxnreg_inc<Config::kConsumerRegisters>();
-    consume<Config, Mask, ScoreMod>(smem, arguments, params, warpgroup - 1);
+    Consumer<Config, Mask, ScoreMod, Arguments, Params>(smem, arguments, params, warpgroup - 1)
+        .run();
   }
 }
 

@@ -2,16 +2,33 @@
 // Shared memory and roles of the sm_90a forward kernel: what Config must say, and what follows.
 #pragma once
 
+#include "common/blocks.cuh"
+#include "common/integers.cuh"
+#include "common/ring.cuh"
+#include "common/waits.cuh"
 #include "common/wgmma.cuh"
 
 namespace attnjit::sm90 {
 
-constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
+constexpr int kWarpgroupThreads = 128;
 
-/// Tiles lie as [64-element column block][row][128 bytes] with the 128-byte swizzle: what a TMA box
-/// of 64 columns writes and what a wgmma descriptor reads.
+/// Rows of a wgmma, and of them a warp's.
+constexpr int kConsumerRows = 64;
+constexpr int kWarpRows = 16;
+/// Columns of A, and rows of B, that a wgmma multiplies.
+constexpr int kStepColumns = 16;
+
+constexpr int kMaxConsumers = 3;
+
+/// Named barriers; 0 is the whole CTA's.
+constexpr int kTurnBarrier = 1;  ///< + consumer: its turn to issue products
+constexpr int kEpilogueBarrier = kTurnBarrier + kMaxConsumers;  ///< + consumer: its O is staged
+/// A turn's: the consumer that passes it, and the one that takes it.
+constexpr int kTurnThreads = 2 * kWarpgroupThreads;
+
+/// Tiles lie in blocks of columns (common/blocks.cuh): [block][row].
 template <class Config>
-struct Layout {
+struct LayoutOf {
   static_assert(Config::kQkDepth % 8 == 0 && Config::kQkDepth >= 8 && Config::kQkDepth <= 256,
                 "a row of Q and K is 8 to 256 elements, a multiple of 8: TMA strides are multiples "
                 "of 16 bytes");
@@ -21,7 +38,7 @@ struct Layout {
                 "staged in Q's memory");
   static_assert(Config::kConsumers >= 1 && Config::kConsumers <= 3,
                 "one to three consumer warpgroups fit the register file");
-  static_assert(Config::kTileM == 64 * Config::kConsumers,
+  static_assert(Config::kTileM == kConsumerRows * Config::kConsumers,
                 "a consumer warpgroup owns 64 query rows");
   static_assert(Config::kGqaShift == 0 ||
                     (Config::kGqaShift <= 6 && 1 << Config::kGqaShift == Config::kGroup),
@@ -29,7 +46,7 @@ struct Layout {
                 "whole positions of them");
   static_assert(Config::kTileN % 16 == 0 && Config::kTileN >= 16 && Config::kTileN <= 256,
                 "a KV tile is one wgmma wide and whole k16 steps of P long");
-  static_assert(Config::kThreads == 128 * (Config::kConsumers + 1),
+  static_assert(Config::kThreads == kWarpgroupThreads * (Config::kConsumers + 1),
                 "a producer warpgroup and the consumers");
   static_assert(Config::kStages >= 2, "K and V need two stages each to be loaded ahead");
   static_assert(Config::kQStages == 1 || Config::kQStages == 2,
@@ -42,100 +59,91 @@ struct Layout {
                     (Config::kConsumers + 1) * kLaunchRegisters,
                 "the warpgroups' registers must not exceed what the CTA is launched with");
 
-  static constexpr int kQkBlocks = ceil_div(Config::kQkDepth, 64);
-  static constexpr int kOvBlocks = ceil_div(Config::kOvDepth, 64);
+  static constexpr int kQkBlocks = ceil_div(Config::kQkDepth, kBlockColumns);
+  static constexpr int kOvBlocks = ceil_div(Config::kOvDepth, kBlockColumns);
   /// k16 steps of Q K^T; past kQkDepth the rows are zero-filled.
   static constexpr int kQkSteps = ceil_div(Config::kQkDepth, 16);
   static constexpr int kPvSteps = Config::kTileN / 16;
   /// Columns of the P V product: kOvDepth, rounded up within the zero-filled block.
   static constexpr int kPvColumns = 32 * ceil_div(Config::kOvDepth, 32);
 
-  static constexpr int kQBlockBytes = Config::kTileM * 128;
-  static constexpr int kKvBlockBytes = Config::kTileN * 128;
+  static constexpr int kQBlockBytes = Config::kTileM * kBlockRowBytes;
+  static constexpr int kKvBlockBytes = Config::kTileN * kBlockRowBytes;
+  /// A consumer's rows of a block of Q, or of O.
+  static constexpr int kConsumerBlockBytes = kConsumerRows * kBlockRowBytes;
   static constexpr int kQBytes = kQkBlocks * kQBlockBytes;
   static constexpr int kKBytes = kQkBlocks * kKvBlockBytes;
   static constexpr int kVBytes = kOvBlocks * kKvBlockBytes;
 
-  static_assert(Config::kQOffset % 1024 == 0 && Config::kKOffset % 1024 == 0 &&
-                    Config::kVOffset % 1024 == 0 && kKBytes % 1024 == 0 && kVBytes % 1024 == 0,
+  static_assert(Config::kQOffset % kSwizzlePeriod == 0 && Config::kKOffset % kSwizzlePeriod == 0 &&
+                    Config::kVOffset % kSwizzlePeriod == 0 && kKBytes % kSwizzlePeriod == 0 &&
+                    kVBytes % kSwizzlePeriod == 0,
                 "the 128-byte swizzle repeats every 1024 bytes: tiles begin at multiples of that");
   static_assert(Config::kKOffset >= Config::kQOffset + Config::kQStages * kQBytes &&
                     Config::kVOffset >= Config::kKOffset + Config::kStages * kKBytes &&
                     Config::kBarrierOffset >= Config::kVOffset + Config::kStages * kVBytes,
                 "Q, K, V and the barriers must not overlap");
   static_assert(Config::kOBlocks == 0 ||
-                    (Config::kOOffset % 1024 == 0 &&
+                    (Config::kOOffset % kSwizzlePeriod == 0 &&
                      Config::kOOffset >= Config::kVOffset + Config::kStages * kVBytes),
                 "O's own memory lies after V's, at a multiple of the swizzle's 1024 bytes");
   /// Of a work tile's announcement (sm90/work.cuh).
   static constexpr int kWorkBytes = 32;
   static_assert(Config::kWorkOffset % 16 == 0 &&
                     Config::kWorkOffset >= Config::kVOffset + Config::kStages * kVBytes &&
-                    Config::kWorkOffset >=
-                        Config::kOOffset + Config::kConsumers * Config::kOBlocks * 64 * 128 &&
+                    Config::kWorkOffset >= Config::kOOffset + Config::kConsumers *
+                                                                  Config::kOBlocks *
+                                                                  kConsumerBlockBytes &&
                     Config::kBarrierOffset >=
                         Config::kWorkOffset + kWorkBytes * Config::kQStages * Config::kConsumers,
                 "each consumer has an announcement for each stage of Q, stored 16 bytes at a time");
   static_assert(Config::kBarrierOffset % 8 == 0 &&
-                    Config::kSmemBytes >=
-                        Config::kBarrierOffset +
-                            8 * (2 * Config::kQStages * Config::kConsumers + 4 * Config::kStages),
+                    Config::kSmemBytes >= Config::kBarrierOffset + 8 * Config::kBarriers,
                 "the barriers need 8 aligned bytes each");
+  static_assert(Config::kBarriers ==
+                    2 * Config::kQStages * Config::kConsumers + 4 * Config::kStages,
+                "the plan has every barrier that the kernel names");
   static_assert(Config::kSmemBytes <= 232448, "a CTA has at most 227 KiB of shared memory");
 };
 
 /// Addresses in the shared window.
 template <class Config>
-struct Smem {
-  using L = Layout<Config>;
-  u32 base;
+struct Smem : CtaMemory<Config> {
+  using Layout = LayoutOf<Config>;
+  using CtaMemory<Config>::CtaMemory;
+  using CtaMemory<Config>::barrier;
+  using CtaMemory<Config>::base;
 
   ATTNJIT_DEVICE u32 q(int stage, int consumer) const {
-    return base + Config::kQOffset + stage * L::kQBytes + consumer * 64 * 128;
+    return base + Config::kQOffset + stage * Layout::kQBytes +
+           consumer * Layout::kConsumerBlockBytes;
   }
-  ATTNJIT_DEVICE u32 k(int stage) const { return base + Config::kKOffset + stage * L::kKBytes; }
-  ATTNJIT_DEVICE u32 v(int stage) const { return base + Config::kVOffset + stage * L::kVBytes; }
+  ATTNJIT_DEVICE u32 k(int stage) const {
+    return base + Config::kKOffset + stage * Layout::kKBytes;
+  }
+  ATTNJIT_DEVICE u32 v(int stage) const {
+    return base + Config::kVOffset + stage * Layout::kVBytes;
+  }
   ATTNJIT_DEVICE u32 o(int consumer) const {
-    return base + Config::kOOffset + consumer * Config::kOBlocks * 64 * 128;
+    return base + Config::kOOffset + consumer * Config::kOBlocks * Layout::kConsumerBlockBytes;
   }
   ATTNJIT_DEVICE u32 work(int stage, int consumer) const {
-    return base + Config::kWorkOffset + (stage * Config::kConsumers + consumer) * L::kWorkBytes;
+    return base + Config::kWorkOffset +
+           (stage * Config::kConsumers + consumer) * Layout::kWorkBytes;
   }
 
   // Full: the copies of a tile have landed. Empty: its readers are done.
   // Each consumer has its own of Q, so that none waits for another between work tiles.
-  ATTNJIT_DEVICE u32 q_full(int stage, int consumer) const { return q_barrier(0, stage, consumer); }
+  ATTNJIT_DEVICE u32 q_full(int stage, int consumer) const {
+    return barrier(Config::kBarQFull + stage * Config::kConsumers + consumer);
+  }
   ATTNJIT_DEVICE u32 q_empty(int stage, int consumer) const {
-    return q_barrier(1, stage, consumer);
+    return barrier(Config::kBarQEmpty + stage * Config::kConsumers + consumer);
   }
-  ATTNJIT_DEVICE u32 k_full(int stage) const { return barrier(0, stage); }
-  ATTNJIT_DEVICE u32 k_empty(int stage) const { return barrier(1, stage); }
-  ATTNJIT_DEVICE u32 v_full(int stage) const { return barrier(2, stage); }
-  ATTNJIT_DEVICE u32 v_empty(int stage) const { return barrier(3, stage); }
-
- private:
-  ATTNJIT_DEVICE u32 q_barrier(int kind, int stage, int consumer) const {
-    return base + Config::kBarrierOffset +
-           8 * ((kind * Config::kQStages + stage) * Config::kConsumers + consumer);
-  }
-  ATTNJIT_DEVICE u32 barrier(int kind, int stage) const {
-    return base + Config::kBarrierOffset +
-           8 * (2 * Config::kQStages * Config::kConsumers + kind * Config::kStages + stage);
-  }
-};
-
-/// Where a pipeline stands: the stage to use next, and the parity of its full barrier.
-template <int kStages>
-struct Ring {
-  int stage = 0;
-  int parity = 0;
-
-  ATTNJIT_DEVICE void advance() {
-    if (++stage == kStages) {
-      stage = 0;
-      parity ^= 1;
-    }
-  }
+  ATTNJIT_DEVICE u32 k_full(int stage) const { return barrier(Config::kBarKFull + stage); }
+  ATTNJIT_DEVICE u32 k_empty(int stage) const { return barrier(Config::kBarKEmpty + stage); }
+  ATTNJIT_DEVICE u32 v_full(int stage) const { return barrier(Config::kBarVFull + stage); }
+  ATTNJIT_DEVICE u32 v_empty(int stage) const { return barrier(Config::kBarVEmpty + stage); }
 };
 
 }  // namespace attnjit::sm90

@@ -11,79 +11,94 @@ namespace attnjit::sm90 {
 /// V lags K by one tile, in the order in which the consumers need them. Each work tile is announced
 /// to each consumer with its Q, and the end after the last: the arithmetic of the list would stand
 /// between a consumer's tiles.
-template <class Config, class Mask, class Arguments, class P>
-ATTNJIT_DEVICE void produce(const Smem<Config>& smem, const Arguments& arguments, const P& params) {
-  using L = Layout<Config>;
-  Ring<Config::kStages> k_ring;
-  Ring<Config::kStages> v_ring;
-  Ring<Config::kQStages> q_ring;
+template <class Config, class Mask, class Arguments, class Params>
+struct Producer {
+  using Layout = LayoutOf<Config>;
 
-  WorkList<Config, Mask, Arguments, P> list(arguments, params);
-  for (; !list.done(); list.advance()) {
-    const WorkTile work = list.tile();
-    const int kv_head = work.head / Config::kGroup;
+  const Smem<Config>& smem;
+  const Arguments& arguments;
+  const Params& params;
+  Ring k_ring = {};
+  Ring v_ring = {};
+  Ring q_ring = {};
+  WorkTile work = {};
+  int kv_head = 0;
 
-    const auto load_k = [&](int tile) {
-      const u32 full = smem.k_full(k_ring.stage);
-      // NOTE: an empty barrier's first wait is for the parity before its first phase.
-      mbarrier_wait(smem.k_empty(k_ring.stage), k_ring.parity ^ 1);
-      mbarrier_arrive_expect_tx(full, L::kKBytes);
+  /// Loads a KV tile of kBlocks blocks to `data`, the stage that `ring` is at, when it is free.
+  template <int kBlocks>
+  ATTNJIT_DEVICE void load_kv(Ring& ring, u32 data, const TensorMap* map, u32 full, u32 empty,
+                              int tile) {
+    smem.wait(empty, ring.parity ^ 1);
+    mbarrier_arrive_expect_tx(full, kBlocks * Layout::kKvBlockBytes);
 #pragma unroll
-      for (int block = 0; block < L::kQkBlocks; ++block) {
-        tma_load_4d(smem.k(k_ring.stage) + block * L::kKvBlockBytes, arguments.k_map, full,
-                    block * 64, tile * Config::kTileN, kv_head, work.batch, kEvictLast);
-      }
-      k_ring.advance();
-    };
-    const auto load_v = [&](int tile) {
-      const u32 full = smem.v_full(v_ring.stage);
-      mbarrier_wait(smem.v_empty(v_ring.stage), v_ring.parity ^ 1);
-      mbarrier_arrive_expect_tx(full, L::kVBytes);
-#pragma unroll
-      for (int block = 0; block < L::kOvBlocks; ++block) {
-        tma_load_4d(smem.v(v_ring.stage) + block * L::kKvBlockBytes, arguments.v_map, full,
-                    block * 64, tile * Config::kTileN, kv_head, work.batch, kEvictLast);
-      }
-      v_ring.advance();
-    };
+    for (int block = 0; block < kBlocks; ++block) {
+      tma_load_4d(data + block * Layout::kKvBlockBytes, map, full, block * kBlockColumns,
+                  tile * Config::kTileN, kv_head, work.batch, kEvictLast);
+    }
+    ring.advance(Config::kStages);
+  }
+  ATTNJIT_DEVICE void load_k(int tile) {
+    const int stage = k_ring.stage;
+    load_kv<Layout::kQkBlocks>(k_ring, smem.k(stage), arguments.k_map, smem.k_full(stage),
+                               smem.k_empty(stage), tile);
+  }
+  ATTNJIT_DEVICE void load_v(int tile) {
+    const int stage = v_ring.stage;
+    load_kv<Layout::kOvBlocks>(v_ring, smem.v(stage), arguments.v_map, smem.v_full(stage),
+                               smem.v_empty(stage), tile);
+  }
 
-    const bool empty = work.tile_begin >= work.tile_end;
-    if (!empty) load_k(work.tile_end - 1);
-
-      // Q's memory is handed over for every work tile, also for one without keys: O is staged in
-      // it.
+  /// Hands Q's memory over to each consumer, with the work tile. NOTE: also where there are no keys
+  /// and Q is not loaded: O is staged in it.
+  ATTNJIT_DEVICE void load_q(bool no_keys) {
 #pragma unroll
     for (int consumer = 0; consumer < Config::kConsumers; ++consumer) {
-      const u32 full = smem.q_full(q_ring.stage, consumer);
-      mbarrier_wait(smem.q_empty(q_ring.stage, consumer), q_ring.parity ^ 1);
-      store_work(smem.work(q_ring.stage, consumer), work);
-      if (empty || work.first_row + consumer * 64 < 0) {
+      const u32 full = announce(work, consumer);
+      const int first_row = work.first_row + consumer * kConsumerRows;
+      if (no_keys || first_row < 0) {
         mbarrier_arrive(full);
         continue;
       }
-      mbarrier_arrive_expect_tx(full, L::kQBytes / Config::kConsumers);
+      mbarrier_arrive_expect_tx(full, Layout::kQBytes / Config::kConsumers);
 #pragma unroll
-      for (int block = 0; block < L::kQkBlocks; ++block) {
-        tma_load_4d(smem.q(q_ring.stage, consumer) + block * L::kQBlockBytes, arguments.q_map, full,
-                    block * 64, work.head, (work.first_row + consumer * 64) >> Config::kGqaShift,
+      for (int block = 0; block < Layout::kQkBlocks; ++block) {
+        tma_load_4d(smem.q(q_ring.stage, consumer) + block * Layout::kQBlockBytes, arguments.q_map,
+                    full, block * kBlockColumns, work.head, first_row >> Config::kGqaShift,
                     work.batch, kEvictFirst);
       }
     }
-    q_ring.advance();
-    if (empty) continue;
+    q_ring.advance(Config::kQStages);
+  }
 
-    for (int tile = work.tile_end - 2; tile >= work.tile_begin; --tile) {
-      load_k(tile);
-      load_v(tile + 1);
+  /// Tells a consumer of a work tile when it has given Q's memory back; returns the barrier that is
+  /// to say so.
+  ATTNJIT_DEVICE u32 announce(const WorkTile& tile, int consumer) {
+    smem.wait(smem.q_empty(q_ring.stage, consumer), q_ring.parity ^ 1);
+    store_work(smem.work(q_ring.stage, consumer), tile);
+    return smem.q_full(q_ring.stage, consumer);
+  }
+
+  ATTNJIT_DEVICE void run() {
+    WorkList<Config, Mask, Arguments, Params> list(arguments, params);
+    for (; !list.done(); list.advance()) {
+      work = list.tile();
+      smem.next_work_tile();
+      kv_head = work.head / Config::kGroup;
+      const bool no_keys = work.tile_begin >= work.tile_end;
+      if (!no_keys) load_k(work.tile_end - 1);
+      load_q(no_keys);
+      if (no_keys) continue;
+      for (int tile = work.tile_end - 2; tile >= work.tile_begin; --tile) {
+        load_k(tile);
+        load_v(tile + 1);
+      }
+      load_v(work.tile_begin);
     }
-    load_v(work.tile_begin);
-  }
 #pragma unroll
-  for (int consumer = 0; consumer < Config::kConsumers; ++consumer) {
-    mbarrier_wait(smem.q_empty(q_ring.stage, consumer), q_ring.parity ^ 1);
-    store_work(smem.work(q_ring.stage, consumer), {-1, 0, 0, 0, 0});
-    mbarrier_arrive(smem.q_full(q_ring.stage, consumer));
+    for (int consumer = 0; consumer < Config::kConsumers; ++consumer) {
+      mbarrier_arrive(announce({-1, 0, 0, 0, 0}, consumer));
+    }
   }
-}
+};
 
 }  // namespace attnjit::sm90

@@ -2,24 +2,15 @@
 // Online softmax over a warpgroup's 64 rows of scores in wgmma accumulator registers.
 //
 // A thread holds two rows (8 apart) and, of each, 2 columns in every 8; a row is spread over the
-// four lanes of a quad. Source: Milakov and Gimelshein, "Online normalizer calculation for
-// softmax", 2018; Dao, "FlashAttention-2", 2023.
+// four lanes of a quad. Source: Dao, "FlashAttention-2", 2023.
 #pragma once
 
+#include "common/integers.cuh"
 #include "common/mask.cuh"
+#include "common/online.cuh"
 #include "common/score_mod.cuh"
 
 namespace attnjit::sm90 {
-
-/// The least running maximum. NOTE: finite, so that a row that sees nothing subtracts it without
-/// making NaN: hidden scores are -inf, and exp2(-inf + finite) is 0. A power of two, so that its
-/// product with the scale is exact: the fused subtraction below leaves 0, not a huge residue.
-constexpr float kMaxFloor = -0x1p+100f;
-
-/// How far, in exponents of 2, scores may exceed the running maximum before a warp's rows follow
-/// theirs: probabilities stay below 2^8, and most tiles leave sums and outputs as they are. Source:
-/// Zadouri et al., "FlashAttention-4", 2026.
-constexpr float kLazyRescale = 8.0f;
 
 /// Where a thread's registers of one score tile stand.
 struct ScoreTile {
@@ -28,10 +19,10 @@ struct ScoreTile {
 };
 
 /// Applies scale and score modification; without a modification the scale is left to the softmax.
-template <class ScoreMod, int kCount, class P>
+template <class ScoreMod, int kCount, class Params>
 ATTNJIT_DEVICE void modify_scores(float (&s)[kCount], const ScoreTile& tile,
                                   const typename ScoreMod::State (&state)[2], float scale,
-                                  const P& p) {
+                                  const Params& p) {
   if constexpr (!ScoreMod::kIdentity) {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
@@ -47,14 +38,12 @@ ATTNJIT_DEVICE void modify_scores(float (&s)[kCount], const ScoreTile& tile,
 ATTNJIT_DEVICE int columns_before(int column) {
   return column <= 0 ? 0 : 2 * (column >> 3) + min(column & 7, 2);
 }
-/// A word with its `count` lowest bits set; none below 0, all from 32 on.
-ATTNJIT_DEVICE u32 low_bits(int count) { return ~shift_left(~0u, max(count, 0)); }
 
 /// Hides what the mask does not show, and the columns from kv_len on. NOTE: an interval's columns
 /// are bits of a word, which become predicates seven at a time (R2P); a comparison each costs as
 /// much as the selection.
-template <class Mask, int kCount, class P>
-ATTNJIT_DEVICE void mask_scores(float (&s)[kCount], const ScoreTile& tile, const P& p) {
+template <class Mask, int kCount, class Params>
+ATTNJIT_DEVICE void mask_scores(float (&s)[kCount], const ScoreTile& tile, const Params& p) {
   if constexpr (Mask::kInterval) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -101,6 +90,7 @@ ATTNJIT_DEVICE float quad_sum(float x) {
 
 /// The running state of a thread's two rows. Scores are in units of which `log2_scale` makes
 /// exponents of 2; log2_scale > 0.
+template <class Config>
 struct OnlineSoftmax {
   float log2_scale;
   float maximum[2] = {kMaxFloor, kMaxFloor};
@@ -119,7 +109,10 @@ struct OnlineSoftmax {
       for (int i = 2 * half; i < kCount; i += 4) {
         largest[half] = fmaxf(largest[half], fmaxf(s[i], s[i + 1]));
       }
-      keep = keep && (maximum[half] - largest[half]) * log2_scale >= -kLazyRescale;
+      // How far, in exponents of 2, scores may exceed the running maximum before a warp's rows
+      // follow theirs: probabilities stay below 2^threshold, and most tiles leave sums and outputs
+      // as they are. Source: Zadouri et al., "FlashAttention-4", 2026.
+      keep = keep && (maximum[half] - largest[half]) * log2_scale >= -Config::kRescaleThreshold;
     }
     // NOTE: most tiles move no maximum, and a vote tells that sooner than the four shuffles that
     // make a lane's maximum its row's.
@@ -146,25 +139,9 @@ struct OnlineSoftmax {
     return moved;
   }
 
-  /// Ends a row: what its output is to be multiplied by, and its natural LSE. A row that saw
-  /// nothing gets 0 and -inf, or with a sink 0 and the sink.
-  template <bool kSink, bool kLseIncludesSink>
-  ATTNJIT_DEVICE void finish(int half, float sink, float& output_scale, float& lse) {
-    const float own_max = maximum[half] * log2_scale;
-    const float own_sum = quad_sum(sum[half]);
-    float total_max = own_max;
-    float total = own_sum;
-    float rescale = 1.0f;
-    if constexpr (kSink) {
-      const float sink_log2 = sink * kLog2e;
-      total_max = fmaxf(own_max, sink_log2);
-      rescale = exp2_approx(own_max - total_max);
-      total = own_sum * rescale + exp2_approx(sink_log2 - total_max);
-    }
-    output_scale = total == 0.0f ? 0.0f : rescale / total;
-    const float lse_max = kLseIncludesSink ? total_max : own_max;
-    const float lse_sum = kLseIncludesSink ? total : own_sum;
-    lse = lse_sum == 0.0f ? -infinity() : fmaf(lse_max, kLn2, log2_approx(lse_sum) * kLn2);
+  /// Of a row, in all four lanes of its quad.
+  ATTNJIT_DEVICE RowStatistics statistics(int half) const {
+    return {quad_sum(sum[half]), maximum[half] * log2_scale};
   }
 };
 

@@ -42,13 +42,14 @@ ATTNJIT_DEVICE int quotient(int a, int b) {
 
 /// `work` with the KV tiles that the rows [first_row, last_row] reach, of which those before
 /// position 0 and from q_len on are none; no tiles where no row is left.
-template <class Config, class Mask, class Arguments, class P>
+template <class Config, class Mask, class Arguments, class Params>
 ATTNJIT_DEVICE WorkTile kv_tiles_of(WorkTile work, int first_row, int last_row,
-                                    const Arguments& arguments, const P& params) {
-  const int shift = arguments.kv_len - arguments.q_len;
+                                    const Arguments& arguments, const Params& params) {
+  const int first_q_idx = arguments.kv_len - arguments.q_len;  // of position 0
   const int first = max(first_row, 0) >> Config::kGqaShift;
   const int last = min(last_row >> Config::kGqaShift, arguments.q_len - 1);
-  const KvRange reach = Mask::reach(first + shift, last + shift, arguments.kv_len, params);
+  const KvRange reach =
+      Mask::reach(first + first_q_idx, last + first_q_idx, arguments.kv_len, params);
   const bool none = reach.empty() || last < 0;
   work.tile_begin = none ? 0 : reach.begin / Config::kTileN;
   // NOTE: rounds up without forming end + kTileN, which may overflow.
@@ -69,14 +70,14 @@ ATTNJIT_DEVICE WorkTile kv_tiles_of(WorkTile work, int first_row, int last_row,
 /// shortest and dealt to and fro, which evens out what no number of equal pairs can. The launch
 /// says where the tail begins (paired_units, a multiple of gridDim.x). Otherwise a CTA takes every
 /// gridDim.x-th tile.
-template <class Config, class Mask, class Arguments, class P>
+template <class Config, class Mask, class Arguments, class Params>
 struct WorkList {
   const Arguments& arguments;
-  const P& params;
+  const Params& params;
   int unit;             ///< a pair; from paired_units on, a place in a round of the tail
   bool second = false;  ///< at the shorter tile of a pair; in the tail: in a round dealt fro
 
-  ATTNJIT_DEVICE WorkList(const Arguments& launch, const P& user)
+  ATTNJIT_DEVICE WorkList(const Arguments& launch, const Params& user)
       : arguments(launch), params(user), unit(static_cast<int>(blockIdx.x)) {}
 
   ATTNJIT_DEVICE bool done() const {
@@ -129,7 +130,8 @@ struct WorkList {
     work.batch = quotient(of_heads, heads_of_batch);
     work.head = (of_heads - work.batch * heads_of_batch) << Config::kGqaShift;
     // NOTE: from whole warpgroups of rows: TMA faults on a box to store that begins before row 0.
-    const int end = ((arguments.q_len << Config::kGqaShift) + 63) / 64 * 64;
+    const int end = ((arguments.q_len << Config::kGqaShift) + kConsumerRows - 1) / kConsumerRows *
+                    kConsumerRows;
     work.first_row = end - (rank + 1) * Config::kTileM;
     return kv_tiles_of<Config, Mask>(work, work.first_row, work.first_row + Config::kTileM - 1,
                                      arguments, params);

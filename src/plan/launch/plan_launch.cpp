@@ -9,6 +9,7 @@
 #include "attnjit/launch.h"
 #include "plan/family.h"
 #include "plan/launch/family_launch.h"
+#include "plan/launch/wait_records.h"
 #include "plan/merge/merge_plan.h"
 #include "spec/scalars.h"
 
@@ -71,6 +72,9 @@ Result<LaunchSequence> plan_launch(const KernelPlan& plan, const LaunchShapes& s
   if (!forward) return forward.error();
   sequence.launches.push_back(*std::move(forward));
   if (Status added = add_merge_launch(plan, o, device, sequence); !added) return added.error();
+  if (has_wait_records(plan)) {
+    sequence.workspaces.push_back({kWaitRecords, kWaitRecordsBytes, true});
+  }
   return sequence;
 }
 

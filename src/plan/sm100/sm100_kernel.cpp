@@ -158,7 +158,8 @@ void add_body(const Sm100Variant& body, Constants& constants) {
   constants.add_list("kArrivals", body.barriers.size(), arrivals);
 }
 
-std::vector<ConfigConstant> constants_of(const AttentionSpec& spec, const Sm100Plan& sm100) {
+std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm100Plan& sm100) {
+  const AttentionSpec& spec = *resolved;
   std::vector<ConfigConstant> list;
   const Sm100Variant& variant = sm100.variants.front();
   Constants constants(list);
@@ -196,6 +197,7 @@ std::vector<ConfigConstant> constants_of(const AttentionSpec& spec, const Sm100P
   }
   constants.add("kExp2FmaPairs", sm100.exp2_fma_pairs);
   constants.add_float("kRescaleThreshold", sm100.rescale_threshold);
+  constants.add_bool("kDebugWaits", resolved.options().debug_waits.value_or(false));
   constants.add("kSmemBytes", sm100.smem_bytes);
   add_user_constants(spec, list);
   return list;

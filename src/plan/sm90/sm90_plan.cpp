@@ -139,6 +139,33 @@ void complete(const AttentionSpec& spec, Sm90Plan& plan) {
   }
 }
 
+/// The mbarriers, in the order in which they lie in shared memory: a full and an empty one for each
+/// stage of K and of V, and of Q for each consumer.
+struct BarrierGroup {
+  const char* constant;  ///< the Config member that holds the rank of the first
+  const char* tile;
+  const char* state;
+  bool of_consumers;
+  int count;
+  int arrivals;
+};
+
+std::vector<BarrierGroup> barrier_groups(const Sm90Plan& plan) {
+  // One thread announces what TMA will bring; one lane of each warp that read it hands it back.
+  constexpr int kProducer = 1;
+  constexpr int kConsumerWarps = 4;
+  const int all_warps = kConsumerWarps * plan.num_consumers;
+  const int of_q = plan.num_q_stages * plan.num_consumers;
+  return {
+      {"kBarQFull", "Q", "full", true, of_q, kProducer},
+      {"kBarQEmpty", "Q", "empty", true, of_q, kConsumerWarps},
+      {"kBarKFull", "K", "full", false, plan.num_stages, kProducer},
+      {"kBarKEmpty", "K", "empty", false, plan.num_stages, all_warps},
+      {"kBarVFull", "V", "full", false, plan.num_stages, kProducer},
+      {"kBarVEmpty", "V", "empty", false, plan.num_stages, all_warps},
+  };
+}
+
 /// Shared memory and barriers, in their order.
 void lay_out(Sm90Plan& plan) {
   const auto add = [&](Sm90Region region, int stage, std::int64_t bytes) {
@@ -151,26 +178,14 @@ void lay_out(Sm90Plan& plan) {
   if (plan.o_blocks > 0) add(Sm90Region::kO, 0, std::int64_t{plan.o_blocks} * plan.BM * 128);
   add(Sm90Region::kWork, 0, std::int64_t{32} * plan.num_q_stages * plan.num_consumers);
 
-  // One thread announces what TMA will bring; one lane of each warp that read it hands it back.
-  constexpr int kProducer = 1;
-  constexpr int kConsumerWarps = 4;
-  const auto add_q_barriers = [&](const char* kind, int arrivals) {
-    for (int i = 0; i < plan.num_q_stages; ++i) {
-      for (int consumer = 0; consumer < plan.num_consumers; ++consumer) {
-        plan.barriers.push_back({fmt::format("Q {} of {} {}", i, consumer, kind), arrivals});
-      }
+  for (const BarrierGroup& group : barrier_groups(plan)) {
+    for (int i = 0; i < group.count; ++i) {
+      const std::string which = group.of_consumers ? fmt::format("{} of {}", i / plan.num_consumers,
+                                                                 i % plan.num_consumers)
+                                                   : std::to_string(i);
+      plan.barriers.push_back(
+          {fmt::format("{} {} {}", group.tile, which, group.state), group.arrivals});
     }
-  };
-  const auto add_barriers = [&](const char* tile, const char* kind, int arrivals) {
-    for (int i = 0; i < plan.num_stages; ++i) {
-      plan.barriers.push_back({fmt::format("{} {} {}", tile, i, kind), arrivals});
-    }
-  };
-  add_q_barriers("full", kProducer);
-  add_q_barriers("empty", kConsumerWarps);
-  for (const char* tile : {"K", "V"}) {
-    add_barriers(tile, "full", kProducer);
-    add_barriers(tile, "empty", kConsumerWarps * plan.num_consumers);
   }
   add(Sm90Region::kBarriers, 0, std::int64_t{8} * static_cast<std::int64_t>(plan.barriers.size()));
 }
@@ -201,7 +216,8 @@ std::int64_t begin_of(Sm90Region region, const Sm90Plan& plan) {
   return 0;
 }
 
-std::vector<ConfigConstant> constants_of(const AttentionSpec& spec, const Sm90Plan& sm90) {
+std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm90Plan& sm90) {
+  const AttentionSpec& spec = *resolved;
   std::vector<ConfigConstant> constants;
   const auto add_int = [&](std::string name, std::int64_t value) {
     constants.push_back({"int", std::move(name), std::to_string(value)});
@@ -226,6 +242,9 @@ std::vector<ConfigConstant> constants_of(const AttentionSpec& spec, const Sm90Pl
   add_bool("kPingPong", sm90.ping_pong);
   add_bool("kPairTiles", sm90.pair_tiles);
   add_int("kGqaShift", sm90_gqa_shift(sm90, spec));
+  add_bool("kDebugWaits", resolved.options().debug_waits.value_or(false));
+  constants.push_back({"float", "kRescaleThreshold",
+                       fmt::format("{:a}f", static_cast<float>(sm90.rescale_threshold))});
   add_int("kProducerRegisters", sm90.producer_registers);
   add_int("kConsumerRegisters", sm90.consumer_registers);
   add_int("kQOffset", begin_of(Sm90Region::kQ, sm90));
@@ -233,6 +252,16 @@ std::vector<ConfigConstant> constants_of(const AttentionSpec& spec, const Sm90Pl
   add_int("kVOffset", begin_of(Sm90Region::kV, sm90));
   add_int("kWorkOffset", begin_of(Sm90Region::kWork, sm90));
   add_int("kBarrierOffset", begin_of(Sm90Region::kBarriers, sm90));
+  int first_barrier = 0;
+  for (const BarrierGroup& group : barrier_groups(sm90)) {
+    add_int(group.constant, first_barrier);
+    first_barrier += group.count;
+  }
+  std::vector<int> arrivals;
+  for (const BarrierPlan& barrier : sm90.barriers) arrivals.push_back(barrier.arrivals);
+  add_int("kBarriers", static_cast<std::int64_t>(arrivals.size()));
+  constants.push_back({"int", fmt::format("kArrivals[{}]", arrivals.size()),
+                       fmt::format("{{{}}}", fmt::join(arrivals, ", "))});
   add_int("kOBlocks", sm90.o_blocks);
   add_int("kOOffset", begin_of(Sm90Region::kO, sm90));
   add_int("kSmemBytes", sm90.smem_bytes);

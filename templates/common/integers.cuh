@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// Integer arithmetic of every kernel.
+#pragma once
+
+#include "common/ptx.cuh"
+
+namespace attnjit {
+
+/// a / b rounded up, for a >= 0 and b > 0.
+constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
+
+/// A word with its `count` lowest bits set; none below 0, all from 32 on.
+ATTNJIT_DEVICE u32 low_bits(int count) { return ~shift_left(~0u, max(count, 0)); }
+
+}  // namespace attnjit

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is said of a row of scores by online softmax, in every kernel: the sum of its probabilities
+// and the maximum that they are relative to.
+//
+// Source: Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018.
+#pragma once
+
+#include "common/ptx.cuh"
+
+namespace attnjit {
+
+/// The least running maximum. NOTE: finite, so that a row that sees nothing subtracts it without
+/// making NaN: hidden scores are -inf, and exp2(-inf + finite) is 0. A power of two, so that its
+/// product with the scale is exact: the fused subtraction that follows leaves 0, not a huge
+/// residue.
+constexpr float kMaxFloor = -0x1p+100f;
+
+/// A row's sum of probabilities, relative to its maximum (log2).
+struct RowStatistics {
+  float sum, maximum;
+};
+
+/// Both as one: what each is to be multiplied by to be relative to the same maximum.
+ATTNJIT_DEVICE RowStatistics merge(RowStatistics a, RowStatistics b, float& of_a, float& of_b) {
+  const float maximum = fmaxf(a.maximum, b.maximum);
+  of_a = exp2_approx(a.maximum - maximum);
+  of_b = exp2_approx(b.maximum - maximum);
+  return {a.sum * of_a + b.sum * of_b, maximum};
+}
+
+/// Ends a row: what its output is to be multiplied by, and its natural LSE. A row that saw nothing
+/// gets 0 and -inf, or with a sink 0 and the sink.
+template <class Config>
+ATTNJIT_DEVICE float finish_row(RowStatistics own, float sink, float& lse) {
+  RowStatistics total = own;
+  float rescale = 1.0f;
+  if constexpr (Config::kSink) {
+    float of_sink;
+    total = merge(own, {1.0f, sink * kLog2e}, rescale, of_sink);
+  }
+  const RowStatistics shown = Config::kLseIncludesSink ? total : own;
+  lse = shown.sum == 0.0f ? -infinity() : fmaf(shown.maximum, kLn2, log2_approx(shown.sum) * kLn2);
+  return total.sum == 0.0f ? 0.0f : rescale / total.sum;
+}
+
+}  // namespace attnjit

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// The walk of a pipeline through its stages.
+#pragma once
+
+#include "common/ptx.cuh"
+
+namespace attnjit {
+
+/// Where a pipeline stands: the stage to use next, and the parity of its full barrier. An empty
+/// barrier is one phase behind: the producer waits for the other parity, and its first wait for
+/// the phase before the first, which counts as passed.
+struct Ring {
+  int stage = 0;
+  int parity = 0;
+
+  ATTNJIT_DEVICE void advance(int stages) {
+    if (++stage == stages) {
+      stage = 0;
+      parity ^= 1;
+    }
+  }
+};
+
+}  // namespace attnjit

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// A CTA's mbarriers: where they lie, their initialisation, and the waits at them, which can be
+// bounded in time to find out why a kernel hangs.
+#pragma once
+
+#include "common/blocks.cuh"
+#include "common/ptx.cuh"
+
+namespace attnjit {
+
+/// Initialises the plan's barriers, which begin at `first`: one thread.
+template <class Config>
+ATTNJIT_DEVICE void init_barriers(u32 first) {
+#pragma unroll
+  for (int i = 0; i < Config::kBarriers; ++i) mbarrier_init(first + 8 * i, Config::kArrivals[i]);
+  fence_mbarrier_init();
+}
+
+/// Traps unless shared memory begins where swizzled tiles can: one thread. NOTE: opaque: the
+/// compiler believes the declared alignment, and another variable in shared memory could break it.
+ATTNJIT_DEVICE void check_alignment(u32 base) {
+  if (opaque(base) % kSwizzlePeriod != 0) trap();
+}
+
+/// The waits of a CTA. With kBounded (the plan's option debug_waits) a wait that takes too long is
+/// written down in the launch's buffer `wait_records` and ends the kernel with a trap, and roles
+/// sleep for random times before they wait. docs/bring-up.md has the buffer's words.
+template <bool kBounded>
+struct Waits {
+  template <class Arguments>
+  ATTNJIT_DEVICE Waits(u32, const Arguments&) {}
+
+  ATTNJIT_DEVICE void wait(u32 barrier, int parity) const { mbarrier_wait(barrier, parity); }
+  /// Says that the thread goes on to its next work tile.
+  ATTNJIT_DEVICE void next_work_tile() const {}
+};
+
+template <>
+struct Waits<true> {
+  static constexpr u32 kHeaderWords = 8;
+  static constexpr u32 kRecordWords = 8;
+  static constexpr u32 kMaxRecords = 127;
+  static constexpr u32 kDefaultMicroseconds = 2'000'000;
+
+  // NOTE: no more state than this: each word is a register of every role.
+  u32 first_barrier;
+  u32* buffer;
+  u32 seed;
+  mutable int work_tile = -1;
+
+  template <class Arguments>
+  ATTNJIT_DEVICE Waits(u32 first, const Arguments& arguments)
+      : first_barrier(first), buffer(arguments.wait_records), seed(buffer[1]) {}
+
+  ATTNJIT_DEVICE void next_work_tile() const { ++work_tile; }
+
+  ATTNJIT_DEVICE void wait(u32 barrier, int parity) const {
+    if (seed != 0) sleep(barrier);
+    if (mbarrier_test(barrier, parity)) return;
+    const u32 bound = bound_1024ns();
+    const u32 begin = now_1024ns();
+    do {
+      nanosleep(32);
+      if (now_1024ns() - begin > bound) give_up(barrier, parity);
+    } while (!mbarrier_test(barrier, parity));
+  }
+
+ private:
+  /// The global timer in units of 1024 ns, which wrap after 73 minutes.
+  ATTNJIT_DEVICE static u32 now_1024ns() { return static_cast<u32>(global_timer() >> 10); }
+  ATTNJIT_DEVICE u32 bound_1024ns() const {
+    return buffer[2] != 0 ? buffer[2] : kDefaultMicroseconds;
+  }
+
+  /// One time in four, up to 4 microseconds: by the seed, the barrier, the warp and the time.
+  ATTNJIT_DEVICE void sleep(u32 barrier) const {
+    u32 random = seed ^ barrier << 16 ^ threadIdx.x >> 5 ^ static_cast<u32>(global_timer());
+    random = (random ^ random >> 15) * 2654435769u;
+    random = (random ^ random >> 13) * 1664525u;
+    if (random >> 30 == 0) nanosleep(random >> 18 & 4095u);
+  }
+
+  ATTNJIT_DEVICE void give_up(u32 barrier, int parity) const {
+    const u32 lane = threadIdx.x & 31u;
+    if (lane + 1 == static_cast<u32>(__ffs(static_cast<int>(__activemask())))) {
+      const u32 rank = atomicAdd(buffer, 1u);
+      if (rank < kMaxRecords) {
+        u32* const record = buffer + kHeaderWords + rank * kRecordWords;
+        record[0] = blockIdx.x;
+        record[1] = threadIdx.x >> 5;
+        record[2] = static_cast<u32>(work_tile);
+        record[3] = (barrier - first_barrier) / 8;
+        record[4] = static_cast<u32>(parity);
+        record[5] = lane;
+      }
+      __threadfence_system();
+    }
+    // The waits of the others are over about now: they are to be written down, too.
+    const u32 begin = now_1024ns();
+    while (now_1024ns() - begin < bound_1024ns() / 4) nanosleep(1000);
+    trap();
+  }
+};
+
+/// The shared memory of a CTA, by its begin, and its barriers by their rank in the plan.
+template <class Config>
+struct CtaMemory : Waits<Config::kDebugWaits> {
+  u32 base;
+
+  template <class Arguments>
+  ATTNJIT_DEVICE CtaMemory(u32 begin, const Arguments& arguments)
+      : Waits<Config::kDebugWaits>(begin + Config::kBarrierOffset, arguments), base(begin) {}
+
+  ATTNJIT_DEVICE u32 barrier(int index) const {
+    return base + Config::kBarrierOffset + static_cast<u32>(8 * index);
+  }
+};
+
+}  // namespace attnjit

@@ -11,7 +11,7 @@ namespace attnjit::sm100 {
 /// way.
 template <class Config>
 ATTNJIT_DEVICE void rescale(u32 o, float factor) {
-  constexpr int kBatches = LayoutOf<Config>::kPvColumns / 16;
+  constexpr int kBatches = LayoutOf<Config>::kOutputColumns / 16;
   float values[2][16];
   tcgen05_ld_16(values[0], 0, o);
 #pragma unroll
@@ -34,29 +34,27 @@ ATTNJIT_DEVICE void rescale(u32 o, float factor) {
 /// `row`: where the row begins, with the 16-byte unit that the swizzle takes its column 0 to.
 template <class Config>
 ATTNJIT_DEVICE void stage_output(u32 row, int column, const float (&o)[16]) {
+  u32 words[8];
+  pack_pairs<Config::kOutputBf16>(words, o);
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int chunk = column / 8 + half;  // of 16 bytes
     const u32 block = static_cast<u32>(chunk / 8 * LayoutOf<Config>::kQBlockBytes);
-    store_shared_v4((row ^ static_cast<u32>((chunk & 7) << 4)) + block,
-                    pack_pair<Config::kOutputBf16>(o[8 * half], o[8 * half + 1]),
-                    pack_pair<Config::kOutputBf16>(o[8 * half + 2], o[8 * half + 3]),
-                    pack_pair<Config::kOutputBf16>(o[8 * half + 4], o[8 * half + 5]),
-                    pack_pair<Config::kOutputBf16>(o[8 * half + 6], o[8 * half + 7]));
+    store_shared_v4((row ^ static_cast<u32>((chunk & 7) << 4)) + block, words[4 * half],
+                    words[4 * half + 1], words[4 * half + 2], words[4 * half + 3]);
   }
 }
 
 /// Writes 16 columns of a row of O to global memory.
 template <class Config>
 ATTNJIT_DEVICE void write_output(unsigned char* row, int column, const float (&o)[16]) {
+  u32 words[8];
+  pack_pairs<Config::kOutputBf16>(words, o);
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     if (column + 8 * half >= Config::kOvDepth) return;
-    store_global_v4(row + 2 * (column + 8 * half),
-                    pack_pair<Config::kOutputBf16>(o[8 * half], o[8 * half + 1]),
-                    pack_pair<Config::kOutputBf16>(o[8 * half + 2], o[8 * half + 3]),
-                    pack_pair<Config::kOutputBf16>(o[8 * half + 4], o[8 * half + 5]),
-                    pack_pair<Config::kOutputBf16>(o[8 * half + 6], o[8 * half + 7]));
+    store_global_v4(row + 2 * (column + 8 * half), words[4 * half], words[4 * half + 1],
+                    words[4 * half + 2], words[4 * half + 3]);
   }
 }
 
@@ -169,7 +167,7 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
         }
       }
 #pragma unroll 1
-      for (int column = 0; column < Layout::kPvColumns; column += 16) {
+      for (int column = 0; column < Layout::kOutputColumns; column += 16) {
         float values[16] = {};
         if (any) {
           tcgen05_ld_16(values, 0, o + column);

@@ -60,8 +60,12 @@ struct LayoutOf {
   static constexpr int kQkSteps = ceil_div(Config::kQkDepth, 16);
   static constexpr int kPvSteps0 = Config::kPvKeys0 / 16;
   static constexpr int kPvSteps = Config::kTileN / 16;
-  /// Columns of P V: kOvDepth, rounded up within the zero-filled block.
-  static constexpr int kPvColumns = 16 * ceil_div(Config::kOvDepth, 16);
+  /// Columns of P V: whole blocks, the last perhaps filled up with zeros. NOTE: PTX's canonical
+  /// layouts of an MN-major operand (9.7.16.4) are whole swizzle atoms of 64 elements wide, and
+  /// no published kernel multiplies a part of one (docs/sm100.md).
+  static constexpr int kPvColumns = kBlockColumns * kOvBlocks;
+  /// Columns of O that are read.
+  static constexpr int kOutputColumns = 16 * ceil_div(Config::kOvDepth, 16);
   /// Q and K arrive in kQkStages chunks of columns, each with its barrier.
   static constexpr int kChunkBlocks = kQkBlocks / Config::kQkStages;
   static constexpr int kChunkSteps = 4 * kChunkBlocks;
@@ -85,7 +89,10 @@ struct LayoutOf {
                     Config::kVStageBytes % kSwizzlePeriod == 0 &&
                     kKvBlockBytes % kSwizzlePeriod == 0,
                 "the 128-byte swizzle repeats every 1024 bytes: tiles begin at multiples of that");
-  static_assert(Config::kTmemColumns >= Config::kTmemO1 + kPvColumns,
+  static_assert(Config::kTmemColumns >= Config::kTmemO1 + kPvColumns &&
+                    Config::kTmemO1 >= Config::kTmemO0 + kPvColumns &&
+                    Config::kTmemO0 >= Config::kTmemS1 + Config::kTileN &&
+                    Config::kTmemS1 >= Config::kTmemS0 + Config::kTileN,
                 "S and O of both warpgroups fit the allocated columns");
 
   /// Rows of a box of K or V: a tile is one box, or one a page. A page of a longer one holds whole
@@ -114,13 +121,11 @@ struct LayoutOf {
 
 /// Addresses in the shared window. Barriers: docs/sm100.md has who arrives and who waits.
 template <class Config>
-struct Smem : Waits<Config::kDebugWaits> {
+struct Smem : CtaMemory<Config> {
   using Layout = LayoutOf<Config>;
-  u32 base;
-
-  template <class Arguments>
-  ATTNJIT_DEVICE Smem(u32 begin, const Arguments& arguments)
-      : Waits<Config::kDebugWaits>(begin + Config::kBarrierOffset, arguments), base(begin) {}
+  using CtaMemory<Config>::CtaMemory;
+  using CtaMemory<Config>::barrier;
+  using CtaMemory<Config>::base;
 
   /// The query tile `tile`, whose memory O takes afterwards.
   ATTNJIT_DEVICE u32 q(int tile) const {
@@ -135,9 +140,6 @@ struct Smem : Waits<Config::kDebugWaits> {
   /// Ragged batches: the CTA's sequence, and its query tile.
   ATTNJIT_DEVICE u32 work() const { return base + Config::kWorkOffset; }
 
-  ATTNJIT_DEVICE u32 barrier(int index) const {
-    return base + Config::kBarrierOffset + static_cast<u32>(8 * index);
-  }
   /// S of a warpgroup is in tensor memory.
   ATTNJIT_DEVICE u32 s_full(int warpgroup) const { return barrier(Config::kBarSProd + warpgroup); }
   /// Part `part` of P is in tensor memory; the first also says that O may be added to.

@@ -35,7 +35,7 @@ ATTNJIT_DEVICE void load_q_block(const Smem<Config>& smem, const Arguments& argu
 template <class Config, bool kIsK, class Arguments>
 ATTNJIT_DEVICE void load_kv_chunk(const Smem<Config>& smem, const KvTile<Config, kIsK>& kv,
                                   const Arguments& arguments, const WorkTile& work, int tile,
-                                  int chunk, u32 landed) {
+                                  int chunk, u32 landed, u64 policy) {
   using Layout = LayoutOf<Config>;
   constexpr int kBlocks = KvTile<Config, kIsK>::kBlocks / KvTile<Config, kIsK>::kChunks;
   const int first = tile * Config::kTileN;
@@ -70,7 +70,7 @@ ATTNJIT_DEVICE void load_kv_chunk(const Smem<Config>& smem, const KvTile<Config,
           if (kBoxes % kAtOnce != 0 && begin + i >= kBoxes) break;
           tma_load_4d(data + static_cast<u32>(i * Layout::kBoxRows * kBlockRowBytes), map, landed,
                       block * kBlockColumns, work.kv_head,
-                      kBoxes == 1 ? first % Config::kPageSize : 0, pages[i], kEvictLast);
+                      kBoxes == 1 ? first % Config::kPageSize : 0, pages[i], policy);
         }
       }
     }
@@ -81,7 +81,7 @@ ATTNJIT_DEVICE void load_kv_chunk(const Smem<Config>& smem, const KvTile<Config,
     for (int i = 0; i < kBlocks; ++i) {
       const int block = chunk * kBlocks + i;
       tma_load_4d(kv.block(block), map, landed, block * kBlockColumns, work.kv_head, first,
-                  work.batch, kEvictLast);
+                  work.batch, policy);
     }
   }
 }
@@ -100,6 +100,8 @@ ATTNJIT_DEVICE void load(const Smem<Config>& smem, const Arguments& arguments,
     const WorkTile work = list.tile();
     const KvTiles all = work.all();
     const int tiles = all.count();
+    const u64 policy = kv_policy(Layout::kFused == Config::kGroup &&
+                                 work.q_len <= work_positions<Config>(arguments));
 
     const auto await_q = [&](int tile) {
       smem.wait(smem.q_empty(tile), static_cast<int>(q_parity >> tile & 1u));
@@ -108,7 +110,7 @@ ATTNJIT_DEVICE void load(const Smem<Config>& smem, const Arguments& arguments,
       const KvTile<Config, true> k = kv.template next<true>();
 #pragma unroll
       for (int chunk = 0; chunk < Config::kQkStages; ++chunk) {
-        load_kv_chunk(smem, k, arguments, work, all.end - 1 - rank, chunk, k.full(chunk));
+        load_kv_chunk(smem, k, arguments, work, all.end - 1 - rank, chunk, k.full(chunk), policy);
         if (rank > 0) continue;
 #pragma unroll 1
         for (int tile = 0; tile < work.num_qo; ++tile) {
@@ -141,7 +143,7 @@ ATTNJIT_DEVICE void load(const Smem<Config>& smem, const Arguments& arguments,
         if constexpr (Layout::kKvLens) {
           if (rank == ahead && work.ends_past(Config::kTileN)) landed = smem.tail_full();
         }
-        load_kv_chunk(smem, v, arguments, work, all.end - 1 - (rank - ahead), 0, landed);
+        load_kv_chunk(smem, v, arguments, work, all.end - 1 - (rank - ahead), 0, landed, policy);
       }
     }
     q_parity ^= work.num_qo == 1 ? 1u : 3u;

@@ -129,6 +129,10 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
         }
       }
 
+      // The statistic's slot is free: correction arrives for a P behind its read of the statistic
+      // before. NOTE: this S was issued after that arrival, but a commit hands on nothing of what
+      // its thread had acquired. The barriers of S and of P have a phase each step.
+      if (step > 0) smem.wait(smem.p_full(warpgroup, 0), s_parity ^ 1);
       smem.wait(smem.s_full(warpgroup), s_parity);
       s_parity ^= 1;
       tcgen05_fence_after();
@@ -154,8 +158,6 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
       const float tile_maximum = max3(fmaxf(maxima[0], maxima[1]), maxima[2], maxima[3]);
       const float factor = online.template renew<Config>(tile_maximum, log2_scale);
       if (step > 0) {
-        // NOTE: the slot is free: this S was issued after correction's arrival for the P before it,
-        // which comes after the read of the statistic before.
         store_shared(slot, factor);
         hand_over_statistic();
       }

@@ -23,6 +23,7 @@ struct Producer {
   Ring q_ring = {};
   WorkTile work = {};
   int kv_head = 0;
+  u64 policy = kv_policy(1 << Config::kGqaShift == Config::kGroup && arguments.m_tiles == 1);
 
   /// Loads a KV tile of kBlocks blocks to `data`, the stage that `ring` is at, when it is free.
   template <int kBlocks>
@@ -33,7 +34,7 @@ struct Producer {
 #pragma unroll
     for (int block = 0; block < kBlocks; ++block) {
       tma_load_4d(data + block * Layout::kKvBlockBytes, map, full, block * kBlockColumns,
-                  tile * Config::kTileN, kv_head, work.batch, kEvictLast);
+                  tile * Config::kTileN, kv_head, work.batch, policy);
     }
     ring.advance(Config::kStages);
   }

@@ -156,6 +156,8 @@ inline constexpr int kOobNan = 1;
   X(CtxSynchronize, 2000, ())                                                                          \
   X(MemAlloc, 3020, (cuda::DevicePtr*, std::size_t))                                                   \
   X(MemFree, 3020, (cuda::DevicePtr))                                                                  \
+  X(MemHostAlloc, 2020, (void**, std::size_t, unsigned))                                               \
+  X(MemFreeHost, 2000, (void*))                                                                        \
   X(MemGetInfo, 3020, (std::size_t*, std::size_t*))                                                    \
   X(MemcpyHtoDAsync, 3020, (cuda::DevicePtr, const void*, std::size_t, cuda::Stream))                  \
   X(MemcpyDtoHAsync, 3020, (void*, cuda::DevicePtr, std::size_t, cuda::Stream))                        \

@@ -3,6 +3,7 @@
 #include "driver/device.h"
 
 #include <fmt/format.h>
+#include <cstring>
 
 #include "base/architectures.h"
 #include "driver/cuda_api.h"
@@ -91,6 +92,10 @@ void DeviceBuffer::release() {
   bytes_ = 0;
 }
 
+HostBuffer::~HostBuffer() {
+  if (data_ != nullptr) (void)api_->MemFreeHost(data_);
+}
+
 DeviceStream::~DeviceStream() {
   if (stream_ != nullptr) (void)api_->StreamDestroy(stream_of(stream_));
 }
@@ -146,6 +151,20 @@ Result<DeviceBuffer> Device::allocate(std::int64_t bytes) const {
   buffer.api_ = api_;
   buffer.pointer_ = pointer;
   buffer.bytes_ = bytes;
+  return buffer;
+}
+
+Result<HostBuffer> Device::allocate_host(std::int64_t bytes) const {
+  constexpr unsigned kMapped = 2;  // CU_MEMHOSTALLOC_DEVICEMAP
+  HostBuffer buffer;
+  const auto size = static_cast<std::size_t>(bytes);
+  const cuda::Result code = api_->MemHostAlloc(&buffer.data_, size, kMapped);
+  if (code != cuda::kSuccess) {
+    buffer.data_ = nullptr;
+    return cuda_error(*api_, code, fmt::format("cuMemHostAlloc({} bytes)", bytes));
+  }
+  buffer.api_ = api_;
+  std::memset(buffer.data_, 0, size);
   return buffer;
 }
 

@@ -71,6 +71,32 @@ class DeviceBuffer {
   std::int64_t bytes_ = 0;
 };
 
+/// Host memory that kernels reach at the same address, freed with its owner. What they wrote there
+/// can be read after an error that no device memory outlives.
+class HostBuffer {
+ public:
+  HostBuffer() = default;
+  ~HostBuffer();
+  HostBuffer(HostBuffer&& other) noexcept { swap(other); }
+  HostBuffer& operator=(HostBuffer&& other) noexcept {
+    HostBuffer taken(std::move(other));
+    swap(taken);
+    return *this;
+  }
+
+  void* data() const { return data_; }
+  DevicePointer pointer() const { return reinterpret_cast<DevicePointer>(data_); }
+
+ private:
+  friend class Device;
+  void swap(HostBuffer& other) noexcept {
+    std::swap(api_, other.api_);
+    std::swap(data_, other.data_);
+  }
+  std::shared_ptr<const CudaApi> api_;
+  void* data_ = nullptr;
+};
+
 /// A non-blocking stream, or (stream() null) the default stream where none was created.
 class DeviceStream {
  public:
@@ -125,6 +151,8 @@ class Device {
 
   /// At least 256-byte aligned. 0 bytes: a buffer with a null pointer.
   Result<DeviceBuffer> allocate(std::int64_t bytes) const;
+  /// Zeroed. @pre bytes > 0
+  Result<HostBuffer> allocate_host(std::int64_t bytes) const;
   Result<std::int64_t> free_bytes() const;
 
   // Enqueued on the stream; host memory must live until the stream is synchronised.

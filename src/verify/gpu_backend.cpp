@@ -28,7 +28,9 @@ class GpuBackend final : public Backend {
     if (!stream) return std::move(stream).error();
     Result<GpuProblem> gpu = GpuProblem::upload(device, problem, stream->stream());
     if (!gpu) return std::move(gpu).error();
-    if (Status status = gpu->prepare(device, **kernel); !status) return std::move(status).error();
+    if (Status status = gpu->prepare(device, **kernel, problem.seed); !status) {
+      return std::move(status).error();
+    }
 
     Result<DeviceEvent> begin = device.create_event();
     if (!begin) return std::move(begin).error();
@@ -38,7 +40,13 @@ class GpuBackend final : public Backend {
     if (Status s = device.record(*begin, stream->stream()); !s) return std::move(s).error();
     if (Status s = (*kernel)->launch(gpu->args(), state); !s) return std::move(s).error();
     if (Status s = device.record(*end, stream->stream()); !s) return std::move(s).error();
-    if (Status s = device.synchronize(stream->stream()); !s) return std::move(s).error();
+    if (Status s = device.synchronize(stream->stream()); !s) {
+      Error error = std::move(s).error();
+      if (const std::string waits = gpu->unended_waits(plan); !waits.empty()) {
+        error.message += "; waits that did not end:\n" + waits;
+      }
+      return error;
+    }
 
     BackendRun run;
     if (Status s = gpu->download(device, problem, run.o, run.lse, run.findings); !s) {

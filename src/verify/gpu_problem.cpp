@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <utility>
+
+#include "plan/launch/wait_records.h"
 
 namespace attnjit::verify {
 namespace {
@@ -84,16 +87,32 @@ Result<GpuProblem> GpuProblem::upload(const Device& device, const Problem& probl
   return gpu;
 }
 
-Status GpuProblem::prepare(const Device& device, const Kernel& kernel) {
+std::string GpuProblem::unended_waits(const KernelPlan& plan) const {
+  if (wait_words_ == nullptr) return {};
+  return describe_waits(plan, {wait_words_, kWaitRecordsWords});
+}
+
+Status GpuProblem::prepare(const Device& device, const Kernel& kernel, std::uint64_t seed) {
   Result<WorkspaceNeed> need = kernel.workspace(args_);
   if (!need) return std::move(need).error();
   if (need->bytes == 0) return {};
+  args_.workspace_bytes = need->bytes;
+  if (has_wait_records(kernel.plan())) {
+    Result<HostBuffer> host = device.allocate_host(need->bytes);
+    if (!host) return std::move(host).error();
+    // NOTE: wait_records is the plan's last workspace.
+    wait_words_ = reinterpret_cast<std::uint32_t*>(static_cast<std::byte*>(host->data()) +
+                                                   need->bytes - kWaitRecordsBytes);
+    wait_words_[kWaitSeedWord] = static_cast<std::uint32_t>(seed);
+    args_.workspace = host->pointer();
+    host_workspace_ = std::move(*host);
+    return {};
+  }
   Result<DeviceBuffer> buffer = device.allocate(need->bytes);
   if (!buffer) return std::move(buffer).error();
   Status status =
       device.fill(buffer->pointer(), need->zeroed ? 0 : kPoison, need->bytes, args_.stream);
   args_.workspace = buffer->pointer();
-  args_.workspace_bytes = need->bytes;
   buffers_["workspace"] = std::move(*buffer);
   return status;
 }

@@ -4,6 +4,7 @@
 // Thread rules: used by one thread at a time; dies before its Device.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 
@@ -18,8 +19,12 @@ class GpuProblem {
   /// Uploads the inputs; o and lse are poisoned, with a poisoned band behind each.
   static Result<GpuProblem> upload(const Device& device, const Problem& problem, void* stream);
 
-  /// Fills in the workspace for a kernel. Call before launching it.
-  Status prepare(const Device& device, const Kernel& kernel);
+  /// Fills in the workspace for a kernel. Call before launching it. Of a kernel whose waits are
+  /// bounded (debug_waits) it lies in host memory, with the seed of the kernel's random sleeps.
+  Status prepare(const Device& device, const Kernel& kernel, std::uint64_t seed = 0);
+
+  /// What such a kernel left there, as text; empty: all its waits ended. Works after an error.
+  std::string unended_waits(const KernelPlan& plan) const;
 
   const LaunchArgs& args() const { return args_; }
 
@@ -33,6 +38,8 @@ class GpuProblem {
 
  private:
   std::map<std::string, DeviceBuffer> buffers_;
+  HostBuffer host_workspace_;
+  std::uint32_t* wait_words_ = nullptr;  // in it
   LaunchArgs args_;
 };
 

@@ -245,6 +245,7 @@ Result<Problem> shape_problem(const AttentionSpec& spec, const ProblemRequest& r
   if (!batch) return std::move(batch).error();
 
   Problem problem;
+  problem.seed = request.seed;
   problem.spec = resolve(spec);
   if (Status status = check_storage(problem.spec); !status) return std::move(status).error();
   if (Status status = check_params(spec, request.params); !status) return std::move(status).error();

@@ -61,6 +61,7 @@ struct Problem {
   std::int64_t total_q = 0;  ///< rows of q over all sequences
   int num_pages = 0, max_pages = 0;
   float scale = 1;
+  std::uint64_t seed = 0;  ///< of the inputs
   std::map<std::string, Tensor> tensors;
 
   const Tensor& at(const std::string& name) const { return tensors.find(name)->second; }

@@ -54,8 +54,12 @@ ATTNJIT_DEVICE u32 opaque(u32 value) {
   return value;
 }
 
-/// trap (9.7.20): ends the grid with an error.
-ATTNJIT_DEVICE void trap() { asm volatile("trap;"); }
+/// trap (9.7.20): ends the grid with an error. NOTE: nothing comes after it, and ptxas does not
+/// know that of the instruction: without the exit its callers' registers stay alive.
+[[noreturn]] ATTNJIT_DEVICE void trap() {
+  asm volatile("trap;\n\texit;");
+  __builtin_unreachable();
+}
 
 /// nanosleep (9.7.20): for 0 to 2 `nanoseconds`.
 ATTNJIT_DEVICE void nanosleep(u32 nanoseconds) {

@@ -45,17 +45,16 @@ struct Waits<true> {
   // NOTE: no more state than this: each word is a register of every role.
   u32 first_barrier;
   u32* buffer;
-  u32 seed;
   mutable int work_tile = -1;
 
   template <class Arguments>
   ATTNJIT_DEVICE Waits(u32 first, const Arguments& arguments)
-      : first_barrier(first), buffer(arguments.wait_records), seed(buffer[1]) {}
+      : first_barrier(first), buffer(arguments.wait_records) {}
 
   ATTNJIT_DEVICE void next_work_tile() const { ++work_tile; }
 
   ATTNJIT_DEVICE void wait(u32 barrier, int parity) const {
-    if (seed != 0) sleep(barrier);
+    if (const u32 seed = buffer[1]; seed != 0) sleep(seed, barrier);
     if (mbarrier_test(barrier, parity)) return;
     const u32 bound = bound_1024ns();
     const u32 begin = now_1024ns();
@@ -73,7 +72,7 @@ struct Waits<true> {
   }
 
   /// One time in four, up to 4 microseconds: by the seed, the barrier, the warp and the time.
-  ATTNJIT_DEVICE void sleep(u32 barrier) const {
+  ATTNJIT_DEVICE static void sleep(u32 seed, u32 barrier) {
     u32 random = seed ^ barrier << 16 ^ threadIdx.x >> 5 ^ static_cast<u32>(global_timer());
     random = (random ^ random >> 15) * 2654435769u;
     random = (random ^ random >> 13) * 1664525u;

@@ -372,6 +372,16 @@ Result mem_free(cuda::DevicePtr pointer) {
   FAKE_ENTER("cuMemFree");
   return cuda::kSuccess;
 }
+Result mem_host_alloc(void** pointer, std::size_t bytes, unsigned) {
+  FAKE_ENTER("cuMemHostAlloc");
+  *pointer = ::operator new (bytes, std::align_val_t{256});
+  return cuda::kSuccess;
+}
+Result mem_free_host(void* pointer) {
+  ::operator delete (pointer, std::align_val_t{256});
+  FAKE_ENTER("cuMemFreeHost");
+  return cuda::kSuccess;
+}
 Result mem_get_info(std::size_t* free, std::size_t* total) {
   FAKE_ENTER("cuMemGetInfo");
   *free = *total = std::size_t{1} << 30;
@@ -660,6 +670,8 @@ const Export kExports[] = {
     {"cuCtxSynchronize", address_of(ctx_synchronize)},
     {"cuMemAlloc", address_of(mem_alloc)},
     {"cuMemFree", address_of(mem_free)},
+    {"cuMemHostAlloc", address_of(mem_host_alloc)},
+    {"cuMemFreeHost", address_of(mem_free_host)},
     {"cuMemGetInfo", address_of(mem_get_info)},
     {"cuMemcpyHtoDAsync", address_of(memcpy_htod)},
     {"cuMemcpyDtoHAsync", address_of(memcpy_dtoh)},

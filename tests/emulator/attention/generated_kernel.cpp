@@ -57,7 +57,8 @@ Result<LaunchRecipe> launch_of(const KernelPlan& plan, const verify::Problem& pr
 }
 
 Result<KernelRun> run_kernel(const PtxModule& module, const LaunchRecipe& recipe,
-                             const verify::Problem& problem, const EmulatorOptions& options) {
+                             const verify::Problem& problem, const EmulatorOptions& options,
+                             std::map<std::string, std::vector<std::uint8_t>> workspaces) {
   std::vector<EmulatorBuffer> buffers;
   for (const auto& [name, tensor] : problem.tensors) buffers.push_back(buffer_of(name, tensor));
   KernelRun run;
@@ -68,12 +69,21 @@ Result<KernelRun> run_kernel(const PtxModule& module, const LaunchRecipe& recipe
     run.lse = verify::make_tensor(Dtype::kF32, problem.lse_shape());
     buffers.push_back(output_of("lse", *run.lse));
   }
+  for (auto& [name, bytes] : workspaces) {
+    EmulatorBuffer buffer;
+    buffer.name = name;
+    buffer.dtype = Dtype::kU8;
+    buffer.shape = {bytes.size()};
+    buffer.data = std::move(bytes);
+    buffers.push_back(std::move(buffer));
+  }
   Result<EmulatorReport> report = emulate(module, recipe, buffers, options);
   if (!report) return std::move(report).error();
   run.report = std::move(*report);
   for (EmulatorBuffer& buffer : buffers) {
     if (buffer.name == "o") run.o.bytes = std::move(buffer.data);
     if (buffer.name == "lse") run.lse->bytes = std::move(buffer.data);
+    if (workspaces.contains(buffer.name)) run.workspaces[buffer.name] = std::move(buffer.data);
   }
   return run;
 }

@@ -5,6 +5,8 @@
 // Thread rules: plain values and pure functions.
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -31,11 +33,14 @@ struct KernelRun {
   EmulatorReport report;
   verify::Tensor o;
   std::optional<verify::Tensor> lse;
+  std::map<std::string, std::vector<std::uint8_t>> workspaces;
 };
 
-/// `recipe` is plan_launch's for the problem, perhaps damaged.
+/// `recipe` is plan_launch's for the problem, perhaps damaged. `workspaces` holds those that the
+/// kernel has, as they are before it runs.
 Result<KernelRun> run_kernel(const PtxModule& module, const LaunchRecipe& recipe,
-                             const verify::Problem& problem, const EmulatorOptions& options);
+                             const verify::Problem& problem, const EmulatorOptions& options,
+                             std::map<std::string, std::vector<std::uint8_t>> workspaces = {});
 
 /// plan_launch with what the problem says.
 Result<LaunchRecipe> launch_of(const KernelPlan& plan, const verify::Problem& problem);

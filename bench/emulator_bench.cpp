@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Speed of the emulator: thread instructions a second on softmax-like code, one host thread.
+// Speed of the emulator: thread instructions per second on softmax-like code, one host thread.
 #include <benchmark/benchmark.h>
 
 #include <cstring>

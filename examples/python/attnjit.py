@@ -4,7 +4,7 @@
     spec = service.prepare({"arch": "sm_90a", "num_q_heads": 32, "group": 4, "qk_depth": 128,
                             "mask": "causal"})
     kernel = service.get(spec)              # compiled, or found in the cache; loaded
-    state = service.launch_state()          # one a stream: keeps the encoded tensor maps
+    state = service.launch_state()          # one per stream: keeps the encoded tensor maps
     service.launch(kernel, state, q=q, k=k, v=v, o=o, stream=torch.cuda.current_stream().cuda_stream)
 
 Tensors are anything with data_ptr(), shape and stride() (torch): q, o [batch, q_len, heads, depth],

@@ -71,7 +71,7 @@ ATTNJIT_EXPORT const char* attnjit_error_hint(const attnjit_error* error);
 /* 1-based position in the snippet or the JSON text; 0: none. */
 ATTNJIT_EXPORT int32_t attnjit_error_line(const attnjit_error* error);
 ATTNJIT_EXPORT int32_t attnjit_error_column(const attnjit_error* error);
-/* Everything, a line a problem. */
+/* Everything, one line per problem. */
 ATTNJIT_EXPORT const char* attnjit_error_text(const attnjit_error* error);
 /* Further problems of the same request; they belong to `error` and are not freed. NULL: no such. */
 ATTNJIT_EXPORT size_t attnjit_error_count_others(const attnjit_error* error);
@@ -163,7 +163,7 @@ typedef struct attnjit_image_info {
   const char* ptx; /* terminated; "" unless it was asked for */
   size_t ptx_bytes;
   int32_t outcome;
-  int32_t registers; /* a thread */
+  int32_t registers; /* per thread */
   int32_t spill_bytes;
   int32_t stack_bytes;
   int32_t static_smem_bytes;

@@ -13,7 +13,7 @@
 
 namespace attnjit {
 
-/// What the compiler says of a kernel.
+/// What the compiler reports on a kernel.
 struct ResourceUsage {
   int registers = 0;    ///< per thread, of the entry
   int spill_bytes = 0;  ///< stores + loads
@@ -50,8 +50,8 @@ struct CompileRequest {
   bool line_info = false;  ///< for the emulator's PTX only, never for production code
 };
 
-/// Request to image. Implementations are safe to call from several threads at once; different
-/// requests compile in parallel.
+/// Turns a request into an image. Implementations are safe to call from several threads at once;
+/// different requests compile in parallel.
 class ATTNJIT_EXPORT Compiler {
  public:
   using Deadline = std::chrono::steady_clock::time_point;

@@ -3,7 +3,7 @@
 // at run time.
 //
 // Thread rules: Driver and Kernel may be used from any thread. A LaunchState belongs to its caller
-// and is used by one thread at a time (one state a stream and kernel is the natural choice).
+// and is used by one thread at a time (one state per stream and kernel is the natural choice).
 #pragma once
 
 #include <array>

@@ -48,7 +48,7 @@ struct EmulatorOptions {
   bool checks = true;               ///< races, proxies and uninitialised data
   bool stats = false;               ///< fill EmulatorReport::stats
   std::string trace_file;           ///< Chrome/Perfetto JSON of the last run; empty: none
-  unsigned threads = 0;             ///< host threads; 0: one a core
+  unsigned threads = 0;             ///< host threads; 0: one per core
   std::uint32_t max_findings = 64;  ///< a run stops after so many
 };
 

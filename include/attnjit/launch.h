@@ -25,7 +25,7 @@ struct TensorStrides {
   bool operator==(const TensorStrides&) const = default;
 };
 
-/// The run-time shape of a call. Strides of zero mean packed, in the layouts of docs (design.md).
+/// The run-time shape of a call. Strides of zero mean packed, in the layouts of docs/spec.md.
 struct LaunchShapes {
   std::int32_t batch = 1;
   std::int32_t q_len = 0;    ///< of a sequence; ragged: the longest
@@ -40,7 +40,7 @@ struct LaunchShapes {
 /// What of a device decides a launch. Never read from a GPU by plan_launch itself.
 struct DeviceShape {
   int sm_count = 132;
-  std::int64_t max_smem_bytes = 232448;  ///< opt-in, a CTA
+  std::int64_t max_smem_bytes = 232448;  ///< opt-in, per CTA
 };
 
 /// The run-time numbers of the softmax, the masks and the score modification.

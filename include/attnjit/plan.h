@@ -21,7 +21,7 @@ struct Sm100Plan;
 
 /// Where the kernel's plan leaves the reference configuration, and why.
 struct Deviation {
-  std::string name;  ///< the field, under the seeds' name
+  std::string name;  ///< the field, under the reference's name
   std::string reference;
   std::string actual;
   std::string reason;

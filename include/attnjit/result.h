@@ -49,7 +49,7 @@ struct Error {
   std::string hint;           ///< what to do; may be empty
   std::vector<Error> others;  ///< further problems of the same request, each without others
 
-  /// One line a problem: "field: message (line l, column c); hint".
+  /// One line per problem: "field: message (line l, column c); hint".
   ATTNJIT_EXPORT std::string to_string() const;
 };
 

@@ -86,16 +86,16 @@ struct ScoreModSpec {
 struct AttentionSpec {
   Arch arch = Arch::kSm100a;
   int num_q_heads = 0;
-  int group = 1;                         ///< query heads a key-value head
-  int qk_depth = 0;                      ///< elements a row of Q and K
-  int ov_depth = 0;                      ///< elements a row of V and O; 0: qk_depth
+  int group = 1;                         ///< query heads per key-value head
+  int qk_depth = 0;                      ///< elements per row of Q and K
+  int ov_depth = 0;                      ///< elements per row of V and O; 0: qk_depth
   Dtype qkv_dtype = Dtype::kBf16;        ///< bf16, fp16, e4m3
   std::optional<Dtype> output_dtype;     ///< default: qkv_dtype, bf16 for e4m3
   std::optional<Dtype> rope_dtype;       ///< what the MMA sees of the rope part
   std::optional<Dtype> rope_gmem_dtype;  ///< how the rope part lies in memory
   std::optional<Dtype> scale_dtype;      ///< per-token scales
   Mla mla = Mla::kNone;
-  int page_size = 0;  ///< rows of K and V a page; 0: not paged
+  int page_size = 0;  ///< rows of K and V per page; 0: not paged
   bool ragged = false;
   bool sink = false;
   bool return_lse = false;
@@ -115,7 +115,7 @@ struct AttentionSpec {
 /// Choices about the kernel rather than the attention; unset: chosen by the planner.
 struct PlanOptions {
   std::optional<int> swizzle_bytes;  ///< 32, 64, 128
-  std::optional<int> num_qo;         ///< 1 or 2 query tiles a CTA
+  std::optional<int> num_qo;         ///< 1 or 2 query tiles per CTA
   std::optional<bool> pair_cta;      ///< two CTAs share one MMA
   std::optional<bool> debug_waits;   ///< waits end in time and tell which did not; unset: off
 

@@ -18,8 +18,8 @@ namespace attnjit {
 
 struct KernelPlan;  // plan.h
 
-/// Overrides by name: a tile, a stage count, a register budget. Which names there are is the
-/// architecture's plan's business; it refuses the others.
+/// Overrides by name: a tile, a stage count, a register budget. The planner of the architecture
+/// knows the names, and refuses all others.
 using TuningValues = std::map<std::string, std::int64_t>;
 
 /// One row of a tuning table: a pattern of spec fields, and what is chosen where it matches.
@@ -48,7 +48,7 @@ ATTNJIT_EXPORT const TuningRow* find_tuning(const Tuning& tuning, const Attentio
 /// A choice that a row can make for a kernel.
 struct TuningKnob {
   std::string name;
-  /// The values to try. Which of them a kernel can take together with other choices, plan() says.
+  /// The values to try. plan() says which of them a kernel can take together with other choices.
   std::vector<std::int64_t> values;
   std::int64_t chosen = 0;  ///< what the plan has
 };
@@ -56,7 +56,7 @@ struct TuningKnob {
 /// Every choice that a row can make for this kernel. Empty for a plan that is not supported.
 ATTNJIT_EXPORT std::vector<TuningKnob> tuning_knobs(const KernelPlan& plan);
 
-/// What a row matches that is made for this spec: the fields that shape a kernel, with this spec's
+/// What a row that is made for this spec matches: the fields that shape a kernel, with this spec's
 /// values. Heads are left out; max_seq_len is left out where it is 0.
 ATTNJIT_EXPORT std::map<std::string, std::string> tuning_match(const AttentionSpec& resolved);
 

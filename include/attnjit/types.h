@@ -30,7 +30,7 @@ enum class Dtype : std::uint8_t {
 
 ATTNJIT_EXPORT std::string_view to_string(Dtype dtype);
 ATTNJIT_EXPORT std::optional<Dtype> dtype_from_string(std::string_view name);
-/// Bytes an element.
+/// Bytes per element.
 ATTNJIT_EXPORT int size_of(Dtype dtype);
 
 /// GPU architectures, exact: a cubin for sm_100a runs on nothing else.

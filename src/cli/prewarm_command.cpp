@@ -95,7 +95,7 @@ Result<Report> run_prewarm(const PrewarmArguments& arguments) {
   if (!archs) return std::move(archs).error();
   if (arguments.jobs < 0 || arguments.jobs > 1024) {
     return make_error(ErrorCode::kInvalid,
-                      fmt::format("is {}; allowed: 0 (one a core) to 1024", arguments.jobs),
+                      fmt::format("is {}; allowed: 0 (one per core) to 1024", arguments.jobs),
                       "jobs");
   }
   std::vector<Row> rows;

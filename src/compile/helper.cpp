@@ -264,7 +264,7 @@ class HelperCompiler final : public Compiler {
           "helper_path", "install the attnjit command of this library's version");
     }
     return make_error(ErrorCode::kCompileFailed,
-                      "the helper process sent an answer that is none: " + why.message);
+                      "the helper process sent a malformed answer: " + why.message);
   }
 
   Error too_late(const Talk& talk) const {

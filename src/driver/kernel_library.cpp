@@ -197,7 +197,7 @@ Status Kernel::Library::load_kernel(const PlannedKernel& planned, cuda::KernelHa
   }
   if (planned.smem_bytes > shape.max_smem_bytes) {
     return make_error(ErrorCode::kUnsupported,
-                      fmt::format("the kernel needs {} bytes of shared memory a CTA, device {} "
+                      fmt::format("the kernel needs {} bytes of shared memory per CTA, device {} "
                                   "has {}",
                                   planned.smem_bytes, device, shape.max_smem_bytes));
   }

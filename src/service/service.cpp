@@ -306,7 +306,7 @@ Result<std::unique_ptr<Service>> Service::create(ServiceOptions options) {
     const Environment environment = read_environment();
     if (options.compile_threads < 0) {
       return make_error(ErrorCode::kInvalid,
-                        fmt::format("{} threads; 0 means one a core", options.compile_threads),
+                        fmt::format("{} threads; 0 means one per core", options.compile_threads),
                         "compile_threads");
     }
     if (options.nvrtc_path.empty() && environment.nvrtc) options.nvrtc_path = *environment.nvrtc;

@@ -235,7 +235,7 @@ class Validator {
     if (!added && known->second != param.type) {
       problem(path + ".type",
               fmt::format("is {}, but the parameter {} of other custom code is {}; allowed: one "
-                          "type, since a parameter's name has one value a launch",
+                          "type, since a parameter's name has one value per launch",
                           spec::to_string(param.type), in_quotes(param.name),
                           spec::to_string(known->second)),
               "rename one of them");

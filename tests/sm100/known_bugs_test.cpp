@@ -278,7 +278,7 @@ TEST_F(Sm100KnownBugs, NothingPastTheEndOfASequenceIsWritten) {
   }
 }
 
-// Whether a query sees a key, by the design's words.
+// Whether a query sees a key, by the words of docs/spec.md.
 bool sees(const MaskSpec& mask, int q_idx, int kv_idx) {
   switch (mask.kind) {
     case Kind::kNull:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a PtxModule holds: the syntax tree and one decoded program a kernel.
+// What a PtxModule holds: the syntax tree and one decoded program per kernel.
 //
 // Thread rules: immutable.
 #pragma once

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run's trace for Chrome's or Perfetto's viewer: a row a warp, and a row for each kind of unit.
+// A run's trace for Chrome's or Perfetto's viewer: one row per warp, and one per kind of unit.
 //
 // Thread rules: a TraceRecorder belongs to a cluster; write_trace is a pure function of its input.
 #pragma once

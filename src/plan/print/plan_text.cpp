@@ -299,7 +299,7 @@ std::string roles(const Json& kernel) {
     const int first = role["first_warp"];
     const int last = first + role["num_warps"].get<int>() - 1;
     text +=
-        fmt::format("{}{:<8}{:<16}{:>4} registers a thread\n", kIndent,
+        fmt::format("{}{:<8}{:<16}{:>4} registers per thread\n", kIndent,
                     first == last ? fmt::format("{}", first) : fmt::format("{}-{}", first, last),
                     shown(role["name"]), role["registers"].get<int>());
   }

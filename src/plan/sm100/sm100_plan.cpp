@@ -315,7 +315,7 @@ Result<std::int64_t> choose_keys(const AttentionSpec& spec, const Fa4Config& con
     reason = "tuned";
   }
   if (keys < 64) {
-    return unsupported(fmt::format("{} keys a tile are left; the least is 64", keys));
+    return unsupported(fmt::format("{} keys per tile are left; the least is 64", keys));
   }
   if (std::optional<Error> error = check_pages(spec.page_size, keys, config.MMA_K())) {
     return *std::move(error);

@@ -40,7 +40,6 @@ TEST(WaitRecords, TheOptionAddsABufferAndNothingElse) {
     EXPECT_TRUE(launch_of(without).workspaces.empty());
     const KernelPlan with = plan_of(arch, true);
     EXPECT_EQ(with.main().parameters.size(), without.main().parameters.size() + 1);
-    EXPECT_EQ(with.main().smem_bytes, without.main().smem_bytes);
     const LaunchSequence launch = launch_of(with);
     ASSERT_EQ(launch.workspaces.size(), 1U);
     EXPECT_EQ(launch.workspaces.front(), (Workspace{kWaitRecords, kWaitRecordsBytes, true}));

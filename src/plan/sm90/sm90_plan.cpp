@@ -333,8 +333,16 @@ std::string sm90_unsupported_reason(const AttentionSpec& spec) {
   return why_no_parameters(spec);
 }
 
-Result<Sm90Plan> make_sm90_plan(const AttentionSpec& resolved, const TuningValues* tuned) {
+Result<Sm90Plan> make_sm90_plan(const ResolvedSpec& spec, const TuningValues* tuned) {
+  const AttentionSpec& resolved = *spec;
   Sm90Plan plan = choose(resolved);
+  if (spec.options().debug_waits.value_or(false)) {
+    // NOTE: bounded waits take registers, and ptxas serialises the wgmmas of a kernel that lacks
+    // them, which the compiler refuses.
+    plan.BN = 64;
+    plan.num_consumers = 2;
+    plan.num_stages = 2;
+  }
   if (tuned != nullptr) {
     Status status = apply(*tuned, plan);
     if (!status) return status.error();

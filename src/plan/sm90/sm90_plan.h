@@ -54,9 +54,9 @@ struct Sm90Plan {
   int threads() const { return 128 * (num_consumers + 1); }
 };
 
-/// Plans the kernel. `resolved` has every default filled in; `tuned` holds what a tuning row
-/// overrides, or is null. Errors: kInvalid for a tuned name or value that this plan cannot take.
-Result<Sm90Plan> make_sm90_plan(const AttentionSpec& resolved, const TuningValues* tuned);
+/// Plans the kernel. `tuned` holds what a tuning row overrides, or is null. Errors: kInvalid for a
+/// tuned name or value that this plan cannot take.
+Result<Sm90Plan> make_sm90_plan(const ResolvedSpec& spec, const TuningValues* tuned);
 
 /// Why the template does not serve a spec; empty: it does.
 std::string sm90_unsupported_reason(const AttentionSpec& resolved);

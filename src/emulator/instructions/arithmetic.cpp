@@ -32,8 +32,7 @@ Step execute_upper_word(Warp& warp, const Op& op, u32 mask) {
   u64 result[32] = {};
   constexpr u64 kSign = u64{1} << 63, kExponent = u64{0x7FF} << 52, kUpper = ~u64{0xFFFFFFFF};
   const auto flush = [](u64 v) { return (v & kExponent) == 0 ? v & kSign : v; };
-  for (u32 lane = 0; lane < 32; ++lane) {
-    if ((mask >> lane & 1) == 0) continue;
+  for (const u32 lane : lanes_of(mask)) {
     const u64 word = warp.lane64(op.s[0], lane);
     const auto a = std::bit_cast<double>(
         flush(std::isnan(std::bit_cast<double>(word)) ? word : word & kUpper));
@@ -163,8 +162,7 @@ Step execute_carry(Warp& warp, const Op& op, u32 mask) {
   const bool wide = op.bytes == 8;
   u64 result[32] = {};
   u32 carry_out = 0;
-  for (u32 lane = 0; lane < 32; ++lane) {
-    if ((mask >> lane & 1) == 0) continue;
+  for (const u32 lane : lanes_of(mask)) {
     u64 a = warp.value(op.s[0], lane, wide);
     u64 b = warp.value(op.s[1], lane, wide);
     const u64 carry = (op.mode & kCarryIn) != 0 ? (warp.carry >> lane & 1) : 0;

@@ -151,8 +151,7 @@ Step execute_cp_async(Warp& warp, const Op& op, u32 mask) {
   }
   auto copies = std::make_unique<ThreadCopies>();
   const auto bytes = static_cast<u32>(op.imm2);
-  for (u32 lane = 0; lane < 32; ++lane) {
-    if ((mask >> lane & 1) == 0) continue;
+  for (const u32 lane : lanes_of(mask)) {
     LaneCopy c{lane, 0, warp.lane64(op.s[1], lane), bytes, bytes};
     u32 to = 0;
     if (!shared_operand(warp, op, lane, warp.value(op.s[0], lane, (op.mode & 1) != 0), false, &to))
@@ -215,16 +214,15 @@ Step execute_arrive_on_copies(Warp& warp, const Op& op, u32 mask) {
   // Lanes that name one mbarrier arrive together.
   u32 left = mask;
   while (left != 0) {
-    const u32 first = static_cast<u32>(__builtin_ctz(left));
+    const u32 first = lowest_lane(left);
     u32 address = 0;
     if (!shared_operand(warp, op, first, lane_address(warp, op, first), op.space == Space::kGeneric,
                         &address))
       return Step::kNext;
     u32 same = 0;
-    for (u32 lane = first; lane < 32; ++lane) {
+    for (const u32 lane : lanes_of(left)) {
       u32 other = 0;
-      if ((left >> lane & 1) != 0 &&
-          shared_operand(warp, op, lane, lane_address(warp, op, lane), op.space == Space::kGeneric,
+      if (shared_operand(warp, op, lane, lane_address(warp, op, lane), op.space == Space::kGeneric,
                          &other) &&
           other == address)
         same |= u32{1} << lane;
@@ -420,8 +418,7 @@ Step execute_bulk(Warp& warp, const Op& op, u32 mask) {
         "the mbarrier's address",    "the multicast mask",   "the byte mask"};
     for (u32 i = 0; i < 6; ++i) warp.require_defined(list[i], mask, op, kRoles[i]);
   }
-  for (u32 lane = 0; lane < 32; ++lane) {
-    if ((mask >> lane & 1) == 0) continue;
+  for (const u32 lane : lanes_of(mask)) {
     auto copy = std::make_unique<BulkCopy>();
     const auto value = [&](u32 i) { return warp.value(list[i], lane, (op.imm >> i & 1) != 0); };
     copy->plan.to_shared = (op.mode & kToShared) != 0;
@@ -632,8 +629,7 @@ Step execute_async_store(Warp& warp, const Op& op, u32 mask) {
   const Ref* list = warp.machine->program.lists.data() + op.list;
   warp.require_defined(list[0], mask, op, "the address");
   warp.require_defined(list[1], mask, op, "the mbarrier's address");
-  for (u32 lane = 0; lane < 32; ++lane) {
-    if ((mask >> lane & 1) == 0) continue;
+  for (const u32 lane : lanes_of(mask)) {
     auto store = std::make_unique<AsyncStore>();
     u32 to = 0;
     if (!shared_operand(warp, op, lane, warp.value(list[0], lane, (op.imm & 1) != 0), false, &to))
@@ -716,8 +712,7 @@ bool decode_async_store(Decoding& d, bool reduces) {
 
 /// st.bulk: zeroes, like a copy without a source.
 Step execute_store_bulk(Warp& warp, const Op& op, u32 mask) {
-  for (u32 lane = 0; lane < 32; ++lane) {
-    if ((mask >> lane & 1) == 0) continue;
+  for (const u32 lane : lanes_of(mask)) {
     u32 address = 0;
     if (!shared_operand(warp, op, lane, warp.value(op.s[0], lane, (op.mode & 1) != 0), false,
                         &address))

@@ -37,7 +37,7 @@ Step execute_barrier(Warp& warp, const Op& op, u32 mask) {
     const Step step = gather_warp(warp, op, mask);
     if (step != Step::kNext) return step;
   }
-  const u32 first = static_cast<u32>(__builtin_ctz(mask));
+  const u32 first = lowest_lane(mask);
   const u32 id = warp.lane32(op.s[0], first);
   if (id >= 16) {
     warp.cluster->report(FindingKind::kBarrier, &warp, static_cast<int>(first), op.site,
@@ -183,8 +183,7 @@ Step execute_cluster_barrier(Warp& warp, const Op& op, u32 mask) {
     if (step != Step::kNext) return step;
   }
   if (op.mode == 0) {
-    for (u32 lane = 0; lane < 32; ++lane) {
-      if ((mask >> lane & 1) == 0) continue;
+    for (const u32 lane : lanes_of(mask)) {
       if ((warp.cluster_arrived >> lane & 1) != 0) {
         cluster.report(FindingKind::kBarrier, &warp, static_cast<int>(lane), op.site,
                        "barrier.cluster.arrive twice without a wait in between");

@@ -53,7 +53,7 @@ Step execute_branch_table(Warp& warp, const Op& op, u32 mask) {
   const std::vector<u32>& table = warp.machine->program.tables[op.target];
   warp.require_defined(op.s[0], mask, op, "the branch");
   // One target at a time; the others come back to this operation.
-  const u32 first = static_cast<u32>(__builtin_ctz(mask));
+  const u32 first = lowest_lane(mask);
   const u32 index = warp.lane32(op.s[0], first);
   if (index >= table.size()) {
     warp.cluster->report(FindingKind::kBounds, &warp, static_cast<int>(first), op.site,
@@ -61,8 +61,8 @@ Step execute_branch_table(Warp& warp, const Op& op, u32 mask) {
     return Step::kNext;
   }
   u32 same = 0;
-  for (u32 lane = first; lane < 32; ++lane) {
-    if ((mask >> lane & 1) != 0 && warp.lane32(op.s[0], lane) == index) same |= u32{1} << lane;
+  for (const u32 lane : lanes_of(mask)) {
+    if (warp.lane32(op.s[0], lane) == index) same |= u32{1} << lane;
   }
   Group& group = *warp.group;
   if (same == group.mask) {
@@ -126,8 +126,7 @@ Step execute_return(Warp& warp, const Op& op, u32 mask) {
   const u32 results = call.imm & 0xFFFF;
   for (u32 i = 0; i < results && i < callee.results.size(); ++i) {
     const u64 bytes = callee.results[i].bytes;
-    for (u32 lane = 0; lane < 32; ++lane) {
-      if ((mask >> lane & 1) == 0) continue;
+    for (const u32 lane : lanes_of(mask)) {
       const std::size_t base = static_cast<std::size_t>(lane) * warp.local_bytes;
       const std::size_t to = base + frame.local_base + list[i],
                         from = base + callee_local + callee.results[i].offset;
@@ -152,11 +151,11 @@ Step execute_call(Warp& warp, const Op& op, u32 mask) {
   u32 target = op.target;
   if (op.s[0] != kNoRef) {
     warp.require_defined(op.s[0], mask, op, "the call's target");
-    const u32 first = static_cast<u32>(__builtin_ctz(mask));
+    const u32 first = lowest_lane(mask);
     const u64 handle = warp.lane64(op.s[0], first);
     u32 same = 0;
-    for (u32 lane = 0; lane < 32; ++lane) {
-      if ((mask >> lane & 1) != 0 && warp.lane64(op.s[0], lane) == handle) same |= u32{1} << lane;
+    for (const u32 lane : lanes_of(mask)) {
+      if (warp.lane64(op.s[0], lane) == handle) same |= u32{1} << lane;
     }
     mask = same;
     if (handle == 0 || handle >= program.functions.size() + 1 || handle == 1) {
@@ -194,8 +193,8 @@ Step execute_call(Warp& warp, const Op& op, u32 mask) {
     return Step::kNext;
   }
   // The callee's variables are fresh in every call.
-  for (u32 lane = 0; lane < 32 && !warp.local_poison.empty() && callee.local_bytes != 0; ++lane) {
-    if ((mask >> lane & 1) == 0) continue;
+  const bool fresh = !warp.local_poison.empty() && callee.local_bytes != 0;
+  for (const u32 lane : lanes_of(fresh ? mask : 0)) {
     std::memset(
         warp.local_poison.data() + static_cast<std::size_t>(lane) * warp.local_bytes + callee_local,
         1, callee.local_bytes);
@@ -204,8 +203,7 @@ Step execute_call(Warp& warp, const Op& op, u32 mask) {
   const u32 results = op.imm & 0xFFFF;
   for (u32 i = results; i < op.list_count && i - results < callee.parameters.size(); ++i) {
     const ParameterPlace& p = callee.parameters[i - results];
-    for (u32 lane = 0; lane < 32; ++lane) {
-      if ((mask >> lane & 1) == 0) continue;
+    for (const u32 lane : lanes_of(mask)) {
       const std::size_t base = static_cast<std::size_t>(lane) * warp.local_bytes;
       const std::size_t from = base + caller_local + list[i], to = base + callee_local + p.offset;
       if (from + p.bytes > warp.local.size()) continue;
@@ -250,8 +248,7 @@ Step execute_assertion(Warp& warp, const Op& op, u32 mask) {
 Step execute_print(Warp& warp, const Op& op, u32 mask) {
   ensure_local(warp);
   const Ref* list = warp.machine->program.lists.data() + op.list;
-  for (u32 lane = 0; lane < 32; ++lane) {
-    if ((mask >> lane & 1) == 0 || op.imm == 0) continue;
+  for (const u32 lane : lanes_of(op.imm == 0 ? 0 : mask)) {
     const std::size_t at =
         static_cast<std::size_t>(lane) * warp.local_bytes + warp.group->local_base + list[0];
     if (at + 4 > warp.local.size()) continue;

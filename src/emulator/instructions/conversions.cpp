@@ -62,8 +62,7 @@ Step execute_convert(Warp& warp, const Op& op, u32 mask) {
   const bool wide_source = bits_of(from.element) == 64;
   const bool wide_result = op.d_rows == 2;
   u64 result[32] = {};
-  for (u32 lane = 0; lane < 32; ++lane) {
-    if ((mask >> lane & 1) == 0) continue;
+  for (const u32 lane : lanes_of(mask)) {
     u64 value = 0;
     if (to.count == 2 && from.count == 1) {
       // d, a, b: a goes to the upper part.
@@ -187,8 +186,7 @@ Step execute_cvt_pack(Warp& warp, const Op& op, u32 mask) {
   const bool to_signed = (op.imm & 0x100) != 0;
   const s64 high = to_signed ? (s64{1} << (bits - 1)) - 1 : (s64{1} << bits) - 1;
   const s64 low = to_signed ? -high - 1 : 0;
-  for (u32 lane = 0; lane < 32; ++lane) {
-    if ((mask >> lane & 1) == 0) continue;
+  for (const u32 lane : lanes_of(mask)) {
     const auto clamp = [&](u32 v) {
       s64 x = static_cast<s32>(v);
       x = x > high ? high : x < low ? low : x;

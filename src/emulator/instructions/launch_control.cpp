@@ -52,8 +52,7 @@ Step execute_try_cancel(Warp& warp, const Op& op, u32 mask) {
   Cluster& cluster = *warp.cluster;
   warp.require_defined(op.s[0], mask, op, "the response's address");
   warp.require_defined(op.s[1], mask, op, "the mbarrier's address");
-  for (u32 lane = 0; lane < 32; ++lane) {
-    if ((mask >> lane & 1) == 0) continue;
+  for (const u32 lane : lanes_of(mask)) {
     if (cluster.launch_control_failed) {
       cluster.report(FindingKind::kBarrier, &warp, static_cast<int>(lane), op.site,
                      "try_cancel after a response that said there is nothing left");
@@ -95,8 +94,7 @@ u32 word(const Warp& warp, Ref r, u32 lane, u32 i) {
 
 Step execute_is_canceled(Warp& warp, const Op& op, u32 mask) {
   u32 result = 0;
-  for (u32 lane = 0; lane < 32; ++lane) {
-    if ((mask >> lane & 1) == 0) continue;
+  for (const u32 lane : lanes_of(mask)) {
     const u32 flag = word(warp, op.s[0], lane, 3);
     if (flag == kTaken) {
       result |= u32{1} << lane;
@@ -120,8 +118,7 @@ Step execute_first_ctaid(Warp& warp, const Op& op, u32 mask) {
     if (list[i] == kNoRef) continue;
     u32 result[32] = {};
     u32 poison = warp.machine->checks ? warp.poison_of(op.s[0]) : 0;
-    for (u32 lane = 0; lane < 32; ++lane) {
-      if ((mask >> lane & 1) == 0) continue;
+    for (const u32 lane : lanes_of(mask)) {
       const auto component = static_cast<u32>(op.imm) + i;
       result[lane] = component < 3 ? word(warp, op.s[0], lane, component) : 0;
       // Of a response without a cluster the value is undefined.

@@ -74,8 +74,7 @@ Step execute_byte_matrix_copy(Warp& warp, const Op& op, u32 mask) {
   Place places[32];
   bool ok[32] = {};
   const u32 used = expansion == Expansion::kFrom6 ? 12 : expansion == Expansion::kFrom4 ? 8 : 16;
-  for (u32 lane = 0; lane < lanes; ++lane) {
-    if ((mask >> lane & 1) == 0) continue;
+  for (const u32 lane : lanes_of(mask & needed)) {
     ok[lane] = cluster.resolve(warp, op, lane,
                                op.space == Space::kGeneric ? Space::kGeneric : Space::kShared,
                                lane_address(warp, op, lane), 16, &places[lane]);
@@ -140,8 +139,7 @@ Step execute_matrix_copy(Warp& warp, const Op& op, u32 mask) {
   // Row addresses come from lanes 8i to 8i + 7 for matrix i.
   Place rows[32];
   bool ok[32] = {};
-  for (u32 lane = 0; lane < lanes; ++lane) {
-    if ((mask >> lane & 1) == 0) continue;
+  for (const u32 lane : lanes_of(mask & needed)) {
     ok[lane] = cluster.resolve(warp, op, lane,
                                op.space == Space::kGeneric ? Space::kGeneric : Space::kShared,
                                lane_address(warp, op, lane), 16, &rows[lane]);

@@ -78,8 +78,7 @@ Step execute_mbarrier(Warp& warp, const Op& op, u32 mask) {
     }
   }
   u64 states[32] = {};
-  for (u32 lane = 0; lane < 32; ++lane) {
-    if ((mask >> lane & 1) == 0) continue;
+  for (const u32 lane : lanes_of(mask)) {
     u32 address = 0;
     if (!shared_address(warp, op, lane, &address)) continue;
     const u32 value = op.s[1] == kNoRef ? 1 : warp.lane32(op.s[1], lane);
@@ -191,8 +190,7 @@ Step execute_wait(Warp& warp, const Op& op, u32 mask) {
   u64 first_value = 0;
   bool uniform = true, seen = false;
   Cta* cta = nullptr;
-  for (u32 lane = 0; lane < 32; ++lane) {
-    if ((mask >> lane & 1) == 0) continue;
+  for (const u32 lane : lanes_of(mask)) {
     u32 address = 0;
     if (!shared_address(warp, op, lane, &address)) {
       done |= u32{1} << lane;  // told; go on
@@ -208,7 +206,7 @@ Step execute_wait(Warp& warp, const Op& op, u32 mask) {
       cta = cluster.cta_of(address);
     }
     if (repeated) {
-      if ((done & (u32{1} << static_cast<u32>(__builtin_ctz(mask)))) != 0) done |= u32{1} << lane;
+      if ((done & (u32{1} << lowest_lane(mask))) != 0) done |= u32{1} << lane;
       continue;
     }
     seen = true;
@@ -280,9 +278,7 @@ Step execute_wait(Warp& warp, const Op& op, u32 mask) {
 
 Step execute_pending_count(Warp& warp, const Op& op, u32 mask) {
   u32 result[32] = {};
-  for (u32 lane = 0; lane < 32; ++lane) {
-    if ((mask >> lane & 1) != 0) result[lane] = static_cast<u32>(warp.lane64(op.s[0], lane));
-  }
+  for (const u32 lane : lanes_of(mask)) result[lane] = static_cast<u32>(warp.lane64(op.s[0], lane));
   warp.blend(op.d, result, 1, mask);
   if (warp.machine->checks) warp.set_poison(op.d, warp.poison_of(op.s[0]), mask, op.site);
   return Step::kNext;

@@ -98,8 +98,7 @@ Step execute_load(Warp& warp, const Op& op, u32 mask) {
   Run run;
   const bool strong = (op.mode & kStrong) != 0;
   Space space = op.space;
-  for (u32 lane = 0; lane < 32; ++lane) {
-    if ((mask >> lane & 1) == 0) continue;
+  for (const u32 lane : lanes_of(mask)) {
     const u64 address = lane_address(warp, op, lane);
     Place place;
     const bool found = warp.cluster->resolve(warp, op, lane, op.space, address, bytes, &place);
@@ -225,8 +224,7 @@ Step execute_store(Warp& warp, const Op& op, u32 mask) {
   const bool strong = (op.mode & kStrong) != 0;
   bool changed = false;
   Space space = op.space;
-  for (u32 lane = 0; lane < 32; ++lane) {
-    if ((mask >> lane & 1) == 0) continue;
+  for (const u32 lane : lanes_of(mask)) {
     const u64 address = lane_address(warp, op, lane);
     Place place;
     if (!warp.cluster->resolve(warp, op, lane, op.space, address, bytes, &place)) continue;

@@ -244,8 +244,7 @@ bool decode_cvta(Decoding& d) {
 
 Step execute_isspacep(Warp& warp, const Op& op, u32 mask) {
   u32 result = 0;
-  for (u32 lane = 0; lane < 32; ++lane) {
-    if ((mask >> lane & 1) == 0) continue;
+  for (const u32 lane : lanes_of(mask)) {
     const u64 a = warp.lane64(op.s[0], lane);
     const u64 window = window_of(op.space);
     bool in = (a & kWindowMask) == window;
@@ -277,8 +276,7 @@ bool decode_isspacep(Decoding& d) {
 Step execute_mapa(Warp& warp, const Op& op, u32 mask) {
   const bool wide = op.bytes == 8;
   u64 result[32] = {};
-  for (u32 lane = 0; lane < 32; ++lane) {
-    if ((mask >> lane & 1) == 0) continue;
+  for (const u32 lane : lanes_of(mask)) {
     const u64 a = warp.value(op.s[0], lane, wide);
     if (op.mode == 1) {
       result[lane] = a >> 24 & 0xFF;

@@ -121,8 +121,7 @@ Step execute_copy(Warp& warp, const Op& op, u32 mask) {
   const bool defined = warp.require_defined(op.s[0], mask, op, "the tensor-memory address") &&
                        warp.require_defined(op.s[1], mask, op, "the matrix descriptor");
   if (!check_cta_group(warp, op, cta_group) || !defined) return Step::kNext;
-  for (u32 lane = 0; lane < 32; ++lane) {
-    if ((mask >> lane & 1) == 0) continue;
+  for (const u32 lane : lanes_of(mask)) {
     auto copy = std::make_unique<TensorCopy>();
     copy->shape = static_cast<CopyShape>(op.mode);
     copy->expansion = static_cast<Expansion>(op.imm >> 8 & 0xFF);
@@ -152,8 +151,7 @@ Step execute_shift(Warp& warp, const Op& op, u32 mask) {
   const int cta_group = static_cast<int>(op.imm);
   const bool defined = warp.require_defined(op.s[0], mask, op, "the tensor-memory address");
   if (!check_cta_group(warp, op, cta_group) || !defined) return Step::kNext;
-  for (u32 lane = 0; lane < 32; ++lane) {
-    if ((mask >> lane & 1) == 0) continue;
+  for (const u32 lane : lanes_of(mask)) {
     auto shift = std::make_unique<TensorShift>();
     shift->address = warp.lane32(op.s[0], lane);
     if (tmem_lane(shift->address) % 32 != 0 || tmem_lane(shift->address) >= kTmemLanes) {
@@ -258,8 +256,7 @@ Step execute_commit(Warp& warp, const Op& op, u32 mask) {
   const bool defined = warp.require_defined(op.s[0], mask, op, "the mbarrier's address") &&
                        warp.require_defined(op.s[1], mask, op, "the mask of CTAs");
   if (!check_cta_group(warp, op, cta_group) || !defined) return Step::kNext;
-  for (u32 lane = 0; lane < 32; ++lane) {
-    if ((mask >> lane & 1) == 0) continue;
+  for (const u32 lane : lanes_of(mask)) {
     u64 address = lane_address(warp, op, lane);
     if (op.space == Space::kGeneric) {
       if ((address & kWindowMask) != kSharedWindow) {

@@ -32,9 +32,9 @@ Ref tensor_address(Decoding& d, const Operand& operand) {
 
 bool uniform(Warp& warp, const Op& op, u32 mask, Ref r, const char* what) {
   warp.require_defined(r, mask, op, what);
-  const u32 first = warp.lane32(r, static_cast<u32>(__builtin_ctz(mask)));
-  for (u32 lane = 0; lane < 32; ++lane) {
-    if ((mask >> lane & 1) == 0 || warp.lane32(r, lane) == first) continue;
+  const u32 first = warp.lane32(r, lowest_lane(mask));
+  for (const u32 lane : lanes_of(mask)) {
+    if (warp.lane32(r, lane) == first) continue;
     warp.cluster->report(FindingKind::kAligned, &warp, static_cast<int>(lane), op.site,
                          fmt::format("{} is not the same in all lanes", what));
     return false;
@@ -85,7 +85,7 @@ Step execute_alloc(Warp& warp, const Op& op, u32 mask) {
   if (step != Step::kNext) return step;
   Cluster& cluster = *warp.cluster;
   Group& group = *warp.group;
-  const auto lane = static_cast<u32>(__builtin_ctz(mask));
+  const auto lane = lowest_lane(mask);
   const int cta_group = static_cast<int>(op.imm2);
   TensorMemory& memory = tensor_memory(*warp.cta);
   if (!group.arrived) {
@@ -185,7 +185,7 @@ Step execute_dealloc(Warp& warp, const Op& op, u32 mask) {
   if (step != Step::kNext) return step;
   Cluster& cluster = *warp.cluster;
   Group& group = *warp.group;
-  const auto lane = static_cast<u32>(__builtin_ctz(mask));
+  const auto lane = lowest_lane(mask);
   const int cta_group = static_cast<int>(op.imm2);
   if (!group.arrived) {
     uniform(warp, op, mask, op.s[0], "the address");
@@ -455,7 +455,7 @@ Step execute_move(Warp& warp, const Op& op, u32 mask) {
   if (step != Step::kNext) return step;
   Cluster& cluster = *warp.cluster;
   if (!uniform(warp, op, mask, op.s[0], "the tensor-memory address")) return Step::kNext;
-  const u32 address = warp.lane32(op.s[0], static_cast<u32>(__builtin_ctz(mask)));
+  const u32 address = warp.lane32(op.s[0], lowest_lane(mask));
   auto move = std::make_unique<TensorMove>();
   move->move = unpack(op.imm2);
   const Ref* list = warp.machine->program.lists.data() + op.list;

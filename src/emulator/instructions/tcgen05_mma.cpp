@@ -649,9 +649,7 @@ Step execute_mma(Warp& warp, const Op& op, u32 mask) {
   for (u32 i = 0; i < kSlots; ++i)
     defined = warp.require_defined(list[i], mask, op, kRoles[i]) && defined;
   if (!check_cta_group(warp, op, unpack(op.imm).cta_group) || !defined) return Step::kNext;
-  for (u32 lane = 0; lane < 32; ++lane) {
-    if ((mask >> lane & 1) != 0) issue(warp, op, lane);
-  }
+  for (const u32 lane : lanes_of(mask)) issue(warp, op, lane);
   return Step::kNext;
 }
 

@@ -256,8 +256,7 @@ Step execute_tensor(Warp& warp, const Op& op, u32 mask) {
     warp.require_defined(list[3], mask, op, "the multicast mask");
     for (u32 i = 4; i < op.list_count; ++i) warp.require_defined(list[i], mask, op, "a coordinate");
   }
-  for (u32 lane = 0; lane < 32; ++lane) {
-    if ((mask >> lane & 1) == 0) continue;
+  for (const u32 lane : lanes_of(mask)) {
     const auto map = map_at(warp, op, lane, warp.lane64(list[1], lane));
     if (!map) continue;
     const bool four = (op.mode & kFourRows) != 0;
@@ -445,8 +444,7 @@ bool decode_tensor(Decoding& d, bool reduces) {
 
 // s = {address, value}; imm: field; imm2: ordinal; mode: 1 wide address, 2 wide value
 Step execute_replace(Warp& warp, const Op& op, u32 mask) {
-  for (u32 lane = 0; lane < 32; ++lane) {
-    if ((mask >> lane & 1) == 0) continue;
+  for (const u32 lane : lanes_of(mask)) {
     Place place;
     const u64 address = warp.value(op.s[0], lane, (op.mode & 1) != 0);
     if (!warp.cluster->resolve(warp, op, lane, op.space, address, 64, &place)) continue;
@@ -506,7 +504,7 @@ bool decode_replace(Decoding& d) {
 Step execute_copy_map(Warp& warp, const Op& op, u32 mask) {
   const Step step = gather_warp(warp, op, mask);
   if (step != Step::kNext) return step;
-  const u32 lane = static_cast<u32>(__builtin_ctz(mask));
+  const u32 lane = lowest_lane(mask);
   Place to, from;
   const u64 destination = warp.lane64(op.s[0], lane),
             source = warp.value(op.s[1], lane, (op.mode & 1) != 0);

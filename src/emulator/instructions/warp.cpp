@@ -16,7 +16,7 @@ namespace {
 /// The member mask operand, the same in all executing lanes; false where the group must wait.
 bool members(Warp& warp, const Op& op, Ref operand, u32 mask, u32* needed, Step* step) {
   if (warp.machine->checks) warp.require_defined(operand, mask, op, "the member mask");
-  const u32 m = warp.lane32(operand, static_cast<u32>(__builtin_ctz(mask)));
+  const u32 m = warp.lane32(operand, lowest_lane(mask));
   *step = gather_lanes(warp, m);
   if (*step != Step::kNext) return false;
   if ((mask & ~m) != 0) {
@@ -41,7 +41,7 @@ Step by_members(Warp& warp, const Op& op, u32 mask) {
   const Ref masks = op.s[operand];
   u32 all = 0, rest = mask;
   bool same = true;
-  const u32 first = warp.lane32(masks, static_cast<u32>(__builtin_ctz(mask)));
+  const u32 first = warp.lane32(masks, lowest_lane(mask));
   for (u32 lane = 0; lane < 32 && !is_constant(masks); ++lane) {
     if ((mask >> lane & 1) == 0) continue;
     const u32 m = warp.lane32(masks, lane);
@@ -52,10 +52,10 @@ Step by_members(Warp& warp, const Op& op, u32 mask) {
   const Step step = gather_lanes(warp, all);
   if (step != Step::kNext) return step;
   while (rest != 0) {
-    const u32 m = warp.lane32(masks, static_cast<u32>(__builtin_ctz(rest)));
+    const u32 m = warp.lane32(masks, lowest_lane(rest));
     u32 part = 0;
-    for (u32 lane = 0; lane < 32; ++lane) {
-      if ((rest >> lane & 1) != 0 && warp.lane32(masks, lane) == m) part |= u32{1} << lane;
+    for (const u32 lane : lanes_of(rest)) {
+      if (warp.lane32(masks, lane) == m) part |= u32{1} << lane;
     }
     rest &= ~part;
     if (const Step done = body(warp, op, part); done != Step::kNext) return done;
@@ -77,8 +77,7 @@ Step execute_shuffle(Warp& warp, const Op& op, u32 mask) {
   u32 result[32] = {};
   u32 predicate = 0, poison = 0;
   const u32 source_poison = warp.machine->checks ? warp.poison_of(op.s[0]) : 0;
-  for (u32 lane = 0; lane < 32; ++lane) {
-    if ((mask >> lane & 1) == 0) continue;
+  for (const u32 lane : lanes_of(mask)) {
     const u32 b = warp.lane32(op.s[1], lane) & 31, c = warp.lane32(op.s[2], lane);
     const u32 clamp = c & 31, segment = c >> 8 & 31;
     const u32 last = (lane & segment) | (clamp & ~segment & 31);
@@ -190,8 +189,7 @@ Step execute_match(Warp& warp, const Op& op, u32 mask) {
   bool all = true;
   u64 first = 0;
   bool have = false;
-  for (u32 lane = 0; lane < 32; ++lane) {
-    if ((needed >> lane & 1) == 0) continue;
+  for (const u32 lane : lanes_of(needed)) {
     const u64 v = warp.value(op.s[0], lane, wide);
     if (!have) first = v;
     have = true;
@@ -246,8 +244,7 @@ Step execute_redux(Warp& warp, const Op& op, u32 mask) {
   u32 r = 0;
   bool first = true;
   bool nan = false;
-  for (u32 lane = 0; lane < 32; ++lane) {
-    if ((needed >> lane & 1) == 0) continue;
+  for (const u32 lane : lanes_of(needed)) {
     u32 v = warp.lane32(op.s[0], lane);
     if (op.type == Type::kF32) {
       if ((op.imm & 1) != 0) v &= 0x7FFFFFFFu;
@@ -332,8 +329,8 @@ Step execute_elect(Warp& warp, const Op& op, u32 mask) {
   u32 needed = 0;
   Step step{};
   if (!members(warp, op, op.s[0], mask, &needed, &step)) return step;
-  const u32 m = warp.lane32(op.s[0], static_cast<u32>(__builtin_ctz(mask))) & warp.live;
-  const u32 leader = m == 0 ? 0 : static_cast<u32>(__builtin_ctz(m));
+  const u32 m = warp.lane32(op.s[0], lowest_lane(mask)) & warp.live;
+  const u32 leader = m == 0 ? 0 : lowest_lane(m);
   u32 result[32];
   std::fill_n(result, 32, leader);
   publish(warp, op.d, result, mask, 0, 0);

@@ -289,9 +289,9 @@ Step execute_wgmma(Warp& warp, const Op& op, u32 mask) {
   product->shape = shape;
   const auto descriptor = [&](Ref r, MatrixDescriptor* out, const char* name) {
     if (warp.machine->checks) warp.require_defined(r, mask, op, "the matrix descriptor");
-    const u64 bits = warp.lane64(r, static_cast<u32>(__builtin_ctz(mask)));
-    for (u32 lane = 0; lane < 32; ++lane) {
-      if ((mask >> lane & 1) != 0 && warp.lane64(r, lane) != bits) {
+    const u64 bits = warp.lane64(r, lowest_lane(mask));
+    for (const u32 lane : lanes_of(mask)) {
+      if (warp.lane64(r, lane) != bits) {
         cluster.report(FindingKind::kDescriptor, &warp, static_cast<int>(lane), op.site,
                        fmt::format("the descriptor of {} is not the same in all lanes", name));
         break;

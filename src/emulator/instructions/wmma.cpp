@@ -126,8 +126,7 @@ void for_each_piece(Warp& warp, const Op& op, u32 mask, bool write, F&& f) {
   const u32 width = op.type == Type::kF64 ? 64 : 32;
   const u32 step = bits < 8 ? 8 / bits : 1;  // elements of one piece
   const u32 bytes = bits < 8 ? 1 : bits / 8;
-  for (u32 lane = 0; lane < 32; ++lane) {
-    if ((mask >> lane & 1) == 0) continue;
+  for (const u32 lane : lanes_of(mask)) {
     const u64 base = lane_address(warp, op, lane);
     const u64 stride = warp.lane32(op.s[1], lane);
     for (u32 r = 0; r < op.list_count; ++r) {

@@ -382,8 +382,7 @@ void Warp::enter_frame(const FunctionCode& code, u32 row_base, u32 predicate_bas
     poison[row_base + index_of(s.row)] &= ~mask;
     Row* r = rows.data() + row_base + index_of(s.row);
     const bool wide = bits_of(s.special) == 64;
-    for (u32 lane = 0; lane < 32; ++lane) {
-      if ((mask >> lane & 1) == 0) continue;
+    for (const u32 lane : lanes_of(mask)) {
       const u64 v = value(lane);
       if (wide) {
         std::memcpy(reinterpret_cast<u8*>(r) + lane * 8, &v, 8);

@@ -18,6 +18,7 @@
 
 #include "attnjit/emulator.h"
 #include "emulator/decode/program.h"
+#include "emulator/lanes/lane_mask.h"
 #include "emulator/machine/clock.h"
 #include "emulator/machine/trace.h"
 #include "emulator/memory/races.h"

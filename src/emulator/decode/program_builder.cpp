@@ -9,6 +9,7 @@
 #include "emulator/decode/decoding.h"
 #include "emulator/decode/instruction_forms.h"
 #include "emulator/decode/instruction_table.h"
+#include "emulator/memory/shared_address.h"
 
 namespace attnjit::emulator {
 namespace {
@@ -69,7 +70,8 @@ int ProgramBuilder::function_index(std::string_view name) {
 VariablePlace ProgramBuilder::place_shared(const Variable& variable) {
   shared_end_ = static_cast<u32>(align_up(shared_end_, variable.align));
   const VariablePlace place{Space::kShared, shared_end_};
-  shared_end_ = static_cast<u32>(std::min<u64>(shared_end_ + variable.bytes, u64{1} << 24));
+  shared_end_ =
+      static_cast<u32>(std::min<u64>(shared_end_ + variable.bytes, SharedAddress::kWindowBytes));
   return place;
 }
 

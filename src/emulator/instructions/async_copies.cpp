@@ -60,7 +60,8 @@ Step wait_group(Warp& warp, std::vector<std::shared_ptr<PendingCopies>>& groups,
   return Step::kNext;
 }
 
-bool shared_operand(Warp& warp, const Op& op, u32 lane, u64 value, bool generic, u32* address) {
+bool shared_operand(Warp& warp, const Op& op, u32 lane, u64 value, bool generic,
+                    SharedAddress* address) {
   if (generic || (value >> 32) != 0) {
     if ((value & kWindowMask) != kSharedWindow) {
       warp.cluster->report(FindingKind::kSpace, &warp, static_cast<int>(lane), op.site,
@@ -69,7 +70,7 @@ bool shared_operand(Warp& warp, const Op& op, u32 lane, u64 value, bool generic,
     }
     value &= ~kWindowMask;
   }
-  *address = static_cast<u32>(value);
+  *address = SharedAddress(static_cast<u32>(value));
   return true;
 }
 
@@ -108,7 +109,8 @@ namespace {
 
 struct LaneCopy {
   u32 lane;
-  u64 to, from;
+  SharedAddress to;
+  u64 from;
   u32 bytes, source_bytes;
 };
 
@@ -125,12 +127,12 @@ class ThreadCopies : public AsyncOp {
       payload.data.assign(c.bytes, 0);
       if (c.source_bytes != 0) {
         Place from;
-        if (!cluster.resolve_async(*this, false, c.from, c.source_bytes, &from)) continue;
+        if (!cluster.resolve_async(*this, c.from, c.source_bytes, &from)) continue;
         cluster.record(*this, from, c.source_bytes, false);
         payload.take(from, 0, c.source_bytes);
       }
       Place to;
-      if (!cluster.resolve_async(*this, true, c.to, c.bytes, &to)) continue;
+      if (!cluster.resolve_async(*this, c.to, c.bytes, &to)) continue;
       cluster.record(*this, to, c.bytes, true);
       payload.put(to, 0, c.bytes);
       cluster.stats.unit_bytes["cp.async"] += c.bytes;
@@ -152,20 +154,19 @@ Step execute_cp_async(Warp& warp, const Op& op, u32 mask) {
   auto copies = std::make_unique<ThreadCopies>();
   const auto bytes = static_cast<u32>(op.imm2);
   for (const u32 lane : lanes_of(mask)) {
-    LaneCopy c{lane, 0, warp.lane64(op.s[1], lane), bytes, bytes};
-    u32 to = 0;
-    if (!shared_operand(warp, op, lane, warp.value(op.s[0], lane, (op.mode & 1) != 0), false, &to))
+    LaneCopy c{lane, {}, warp.lane64(op.s[1], lane), bytes, bytes};
+    if (!shared_operand(warp, op, lane, warp.value(op.s[0], lane, (op.mode & 1) != 0), false,
+                        &c.to))
       continue;
-    c.to = to;
     c.from &= (c.from & kWindowMask) == 0 ? ~u64{0} : ~kWindowMask;
     if (op.s[2] != kNoRef)
       c.source_bytes = is_predicate(op.s[2])
                            ? ((warp.predicate(op.s[2]) >> lane & 1) != 0 ? 0 : bytes)
                            : std::min(bytes, warp.lane32(op.s[2], lane));
-    if (c.to % bytes != 0 || (c.source_bytes != 0 && c.from % bytes != 0)) {
-      warp.cluster->report(
-          FindingKind::kAlign, &warp, static_cast<int>(lane), op.site,
-          fmt::format("addresses 0x{:x} and 0x{:x} are not multiples of {}", c.to, c.from, bytes));
+    if (c.to.bits() % bytes != 0 || (c.source_bytes != 0 && c.from % bytes != 0)) {
+      warp.cluster->report(FindingKind::kAlign, &warp, static_cast<int>(lane), op.site,
+                           fmt::format("addresses 0x{:x} and 0x{:x} are not multiples of {}",
+                                       c.to.bits(), c.from, bytes));
       continue;
     }
     copies->copies.push_back(c);
@@ -193,7 +194,7 @@ Step execute_wait_group(Warp& warp, const Op& op, u32 mask) {
 class ArriveOnCopies : public AsyncOp {
  public:
   std::vector<std::shared_ptr<PendingCopies>> groups;
-  u32 address = 0;
+  SharedAddress address;
   u32 count = 1;
   ArriveOnCopies() { proxy = Proxy::kGeneric; }
   const char* unit() const override { return "copy engine (cp.async.mbarrier.arrive)"; }
@@ -215,13 +216,13 @@ Step execute_arrive_on_copies(Warp& warp, const Op& op, u32 mask) {
   u32 left = mask;
   while (left != 0) {
     const u32 first = lowest_lane(left);
-    u32 address = 0;
+    SharedAddress address;
     if (!shared_operand(warp, op, first, lane_address(warp, op, first), op.space == Space::kGeneric,
                         &address))
       return Step::kNext;
     u32 same = 0;
     for (const u32 lane : lanes_of(left)) {
-      u32 other = 0;
+      SharedAddress other;
       if (shared_operand(warp, op, lane, lane_address(warp, op, lane), op.space == Space::kGeneric,
                          &other) &&
           other == address)
@@ -306,8 +307,13 @@ bool decode_cp_async(Decoding& d) {
 // --------------------------------------------------------------------------------------
 // cp.async.bulk
 
+/// Where a bulk copy reads or writes: an address of shared or of global memory.
+struct BulkPlace {
+  bool shared = false;
+  u64 address = 0;
+};
+
 struct BulkPlan {
-  bool to_shared = false, from_shared = false;
   bool reduces = false;
   AtomicOperation operation = AtomicOperation::kAdd;
   Type type = Type::kNone;
@@ -317,9 +323,9 @@ struct BulkPlan {
 class BulkCopy : public AsyncOp {
  public:
   BulkPlan plan;
-  u64 from = 0;
-  std::vector<u64> to;
-  std::vector<u32> barriers;  ///< one a destination, or none: bulk group
+  BulkPlace from;
+  std::vector<BulkPlace> to;
+  std::vector<SharedAddress> barriers;  ///< one a destination, or none: bulk group
   u32 bytes = 0;
   u32 byte_mask = 0xFFFF;
   std::shared_ptr<PendingCopies> group;
@@ -328,7 +334,7 @@ class BulkCopy : public AsyncOp {
     if (phase_ == 0) {
       payload_.data.assign(bytes, 0);
       Place place;
-      if (bytes != 0 && cluster.resolve_async(*this, plan.from_shared, from, bytes, &place)) {
+      if (bytes != 0 && resolve(cluster, from, 0, bytes, &place)) {
         cluster.record(*this, place, bytes, false);
         payload_.take(place, 0, bytes);
       }
@@ -342,11 +348,9 @@ class BulkCopy : public AsyncOp {
     if (phase_ < 3) {
       const u32 middle = bytes / 32 * 16;
       const u32 begin = phase_ == 1 ? 0 : middle, end = phase_ == 1 ? middle : bytes;
-      for (const u64 address : to) {
+      for (const BulkPlace& target : to) {
         Place place;
-        if (begin == end ||
-            !cluster.resolve_async(*this, plan.to_shared, address + begin, end - begin, &place))
-          continue;
+        if (begin == end || !resolve(cluster, target, begin, end - begin, &place)) continue;
         const bool same = !plan.reduces && payload_.matches(place, begin, end - begin);
         cluster.record(*this, place, end - begin, true, same);
         write(cluster, place, begin, end - begin);
@@ -359,11 +363,17 @@ class BulkCopy : public AsyncOp {
       --group->unwritten;
       group->write_done.acquire(all_done());
     }
-    for (const u32 b : barriers) cluster.mbarrier_complete(b, bytes, all_done(), site, issuer);
+    for (const SharedAddress b : barriers)
+      cluster.mbarrier_complete(b, bytes, all_done(), site, issuer);
     return true;
   }
 
  private:
+  bool resolve(Cluster& cluster, const BulkPlace& at, u32 begin, u32 n, Place* place) {
+    if (!at.shared) return cluster.resolve_async(*this, at.address + begin, n, place);
+    const SharedAddress address(static_cast<u32>(at.address));
+    return cluster.resolve_async(*this, address + begin, n, place);
+  }
   void write(Cluster& cluster, const Place& place, u32 begin, u32 n) {
     if (place.cta == nullptr && payload_.poisoned(begin, n)) {
       cluster.report(FindingKind::kUninitialised, issuer, -1, site,
@@ -421,33 +431,31 @@ Step execute_bulk(Warp& warp, const Op& op, u32 mask) {
   for (const u32 lane : lanes_of(mask)) {
     auto copy = std::make_unique<BulkCopy>();
     const auto value = [&](u32 i) { return warp.value(list[i], lane, (op.imm >> i & 1) != 0); };
-    copy->plan.to_shared = (op.mode & kToShared) != 0;
-    copy->plan.from_shared = (op.mode & kFromShared) != 0;
     copy->plan.reduces = (op.mode & kReduces) != 0;
     copy->plan.operation = static_cast<AtomicOperation>(op.imm2 & 0xFF);
     copy->plan.type = static_cast<Type>(op.imm2 >> 8 & 0xFF);
     copy->bytes = static_cast<u32>(value(2));
-    u64 to = value(0);
-    copy->from = value(1);
-    u32 shared = 0;
-    if (copy->plan.to_shared) {
-      if (!shared_operand(warp, op, lane, to, false, &shared)) continue;
-      to = shared;
+    BulkPlace to{(op.mode & kToShared) != 0, value(0)};
+    copy->from = {(op.mode & kFromShared) != 0, value(1)};
+    SharedAddress target, source;
+    if (to.shared) {
+      if (!shared_operand(warp, op, lane, to.address, false, &target)) continue;
+      to.address = target.bits();
     }
-    if (copy->plan.from_shared) {
-      if (!shared_operand(warp, op, lane, copy->from, false, &shared)) continue;
-      copy->from = shared;
-      if (shared >> 24 != warp.cta->rank) {
+    if (copy->from.shared) {
+      if (!shared_operand(warp, op, lane, copy->from.address, false, &source)) continue;
+      copy->from.address = source.bits();
+      if (source.rank() != warp.cta->rank) {
         warp.cluster->report(FindingKind::kSpace, &warp, static_cast<int>(lane), op.site,
                              "the source lies in another CTA's shared memory");
         continue;
       }
     }
-    if (copy->bytes % 16 != 0 || to % 16 != 0 || copy->from % 16 != 0) {
+    if (copy->bytes % 16 != 0 || to.address % 16 != 0 || copy->from.address % 16 != 0) {
       warp.cluster->report(
           FindingKind::kAlign, &warp, static_cast<int>(lane), op.site,
           fmt::format("a bulk copy of {} bytes from 0x{:x} to 0x{:x}: all must be multiples of 16",
-                      copy->bytes, copy->from, to));
+                      copy->bytes, copy->from.address, to.address));
       continue;
     }
     if ((op.mode & kGroup) != 0) {
@@ -457,24 +465,22 @@ Step execute_bulk(Warp& warp, const Op& op, u32 mask) {
       ++copy->group->unread;
       ++copy->group->unwritten;
     } else {
-      u32 barrier = 0;
+      SharedAddress barrier;
       if (!shared_operand(warp, op, lane, value(3), false, &barrier)) continue;
       if ((op.mode & kMulticast) != 0) {
-        const u64 targets = value(4) & 0xFFFF;
-        for (u32 rank = 0; rank < 16; ++rank) {
-          if ((targets >> rank & 1) == 0) continue;
-          copy->to.push_back((to & 0xFFFFFF) | (static_cast<u64>(rank) << 24));
-          copy->barriers.push_back((barrier & 0xFFFFFF) | (rank << 24));
+        for (const u32 rank : lanes_of(static_cast<u32>(value(4)) & 0xFFFF)) {
+          copy->to.push_back({true, target.in(rank).bits()});
+          copy->barriers.push_back(barrier.in(rank));
         }
       } else {
         copy->to = {to};
         copy->barriers = {barrier};
-        if ((barrier >> 24) != (to >> 24)) {
+        if (barrier.rank() != target.rank()) {
           warp.cluster->report(FindingKind::kSpace, &warp, static_cast<int>(lane), op.site,
                                "the mbarrier lies in another CTA than the destination");
         }
       }
-      if ((op.mode & kToOwn) != 0 && (to >> 24) != warp.cta->rank) {
+      if ((op.mode & kToOwn) != 0 && target.rank() != warp.cta->rank) {
         warp.cluster->report(FindingKind::kSpace, &warp, static_cast<int>(lane), op.site,
                              "a .shared::cta destination in another CTA");
         continue;
@@ -594,8 +600,7 @@ bool decode_bulk(Decoding& d, bool reduces) {
 
 class AsyncStore : public AsyncOp {
  public:
-  u64 to = 0;
-  u32 barrier = 0;
+  SharedAddress to, barrier;
   u32 element = 0;
   bool reduces = false;
   AtomicOperation operation = AtomicOperation::kAdd;
@@ -605,7 +610,7 @@ class AsyncStore : public AsyncOp {
   bool step(Cluster& cluster) override {
     const auto bytes = static_cast<u32>(payload.data.size());
     Place place;
-    if (cluster.resolve_async(*this, true, to, bytes, &place)) {
+    if (cluster.resolve_async(*this, to, bytes, &place)) {
       cluster.record(*this, place, bytes, true);
       if (reduces) {
         for (u32 i = 0; i < bytes; i += element) {
@@ -631,17 +636,16 @@ Step execute_async_store(Warp& warp, const Op& op, u32 mask) {
   warp.require_defined(list[1], mask, op, "the mbarrier's address");
   for (const u32 lane : lanes_of(mask)) {
     auto store = std::make_unique<AsyncStore>();
-    u32 to = 0;
-    if (!shared_operand(warp, op, lane, warp.value(list[0], lane, (op.imm & 1) != 0), false, &to))
+    if (!shared_operand(warp, op, lane, warp.value(list[0], lane, (op.imm & 1) != 0), false,
+                        &store->to))
       continue;
     if (!shared_operand(warp, op, lane, warp.value(list[1], lane, (op.imm & 2) != 0), false,
                         &store->barrier))
       continue;
-    if (to >> 24 != store->barrier >> 24) {
+    if (store->to.rank() != store->barrier.rank()) {
       warp.cluster->report(FindingKind::kSpace, &warp, static_cast<int>(lane), op.site,
                            "the mbarrier lies in another CTA than the destination");
     }
-    store->to = to;
     store->element = op.bytes;
     store->reduces = op.mode == 1;
     store->operation = static_cast<AtomicOperation>(op.imm2);
@@ -655,10 +659,10 @@ Step execute_async_store(Warp& warp, const Op& op, u32 mask) {
         std::memset(store->payload.poison.data() + v * op.bytes, 1, op.bytes);
       }
     }
-    if (to % (op.bytes * op.vector) != 0) {
-      warp.cluster->report(
-          FindingKind::kAlign, &warp, static_cast<int>(lane), op.site,
-          fmt::format("address 0x{:x} is not a multiple of {}", to, op.bytes * op.vector));
+    if (store->to.bits() % (op.bytes * op.vector) != 0) {
+      warp.cluster->report(FindingKind::kAlign, &warp, static_cast<int>(lane), op.site,
+                           fmt::format("address 0x{:x} is not a multiple of {}", store->to.bits(),
+                                       op.bytes * op.vector));
       continue;
     }
     warp.cluster->start(std::move(store), warp, op);
@@ -713,19 +717,20 @@ bool decode_async_store(Decoding& d, bool reduces) {
 /// st.bulk: zeroes, like a copy without a source.
 Step execute_store_bulk(Warp& warp, const Op& op, u32 mask) {
   for (const u32 lane : lanes_of(mask)) {
-    u32 address = 0;
+    SharedAddress address;
     if (!shared_operand(warp, op, lane, warp.value(op.s[0], lane, (op.mode & 1) != 0), false,
                         &address))
       continue;
     const u64 bytes = warp.lane64(op.s[1], lane);
     Place place;
-    if (bytes % 8 != 0 || address % 8 != 0) {
+    if (bytes % 8 != 0 || address.offset() % 8 != 0) {
       warp.cluster->report(FindingKind::kAlign, &warp, static_cast<int>(lane), op.site,
                            "st.bulk: address and size are multiples of 8");
       continue;
     }
     if (!warp.cluster->resolve_shared(
-            op, warp, lane, address, static_cast<u32>(std::min<u64>(bytes, 1 << 24)), true, &place))
+            op, warp, lane, address,
+            static_cast<u32>(std::min<u64>(bytes, SharedAddress::kWindowBytes)), true, &place))
       continue;
     warp.cluster->record(warp, op, lane, place, static_cast<u32>(bytes), true, false);
     std::memset(place.data, 0, bytes);

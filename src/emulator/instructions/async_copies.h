@@ -22,9 +22,10 @@ void commit_group(std::vector<std::shared_ptr<PendingCopies>>& groups, u32 mask)
 Step wait_group(Warp& warp, std::vector<std::shared_ptr<PendingCopies>>& groups, Wait::Kind kind,
                 u32 mask, u64 allowed, bool open_too, bool reads_only);
 
-/// The shared address (with rank) that a lane's operand names, generic or not; false after a
+/// The shared address that a lane's operand names, generic or not; false after a
 /// finding.
-bool shared_operand(Warp& warp, const Op& op, u32 lane, u64 value, bool generic, u32* address);
+bool shared_operand(Warp& warp, const Op& op, u32 lane, u64 value, bool generic,
+                    SharedAddress* address);
 
 /// The bytes of a copy on their way, with their poison.
 struct Payload {

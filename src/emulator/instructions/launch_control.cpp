@@ -20,7 +20,7 @@ constexpr u32 kNothingLeft = 0x7C1C0000;
 
 class TryCancel : public AsyncOp {
  public:
-  std::vector<u32> responses, barriers;
+  std::vector<SharedAddress> responses, barriers;
   const char* unit() const override { return "launch control"; }
   bool step(Cluster& cluster) override {
     if (!asked_) {
@@ -32,7 +32,7 @@ class TryCancel : public AsyncOp {
     }
     for (std::size_t i = 0; i < responses.size(); ++i) {
       Place place;
-      if (cluster.resolve_async(*this, true, responses[i], 16, &place)) {
+      if (cluster.resolve_async(*this, responses[i], 16, &place)) {
         cluster.record(*this, place, 16, true);
         std::memcpy(place.data, answer_.data(), 16);
         if (place.poison != nullptr) std::memset(place.poison, 0, 16);
@@ -59,23 +59,22 @@ Step execute_try_cancel(Warp& warp, const Op& op, u32 mask) {
       continue;
     }
     auto request = std::make_unique<TryCancel>();
-    u32 response = 0, barrier = 0;
+    SharedAddress response, barrier;
     if (!shared_operand(warp, op, lane, warp.value(op.s[0], lane, (op.mode & 2) != 0), false,
                         &response))
       continue;
     if (!shared_operand(warp, op, lane, warp.value(op.s[1], lane, (op.mode & 4) != 0), false,
                         &barrier))
       continue;
-    if (response % 16 != 0) {
-      cluster.report(
-          FindingKind::kAlign, &warp, static_cast<int>(lane), op.site,
-          fmt::format("the response at 0x{:x} is not aligned to 16", response & 0xFFFFFF));
+    if (response.offset() % 16 != 0) {
+      cluster.report(FindingKind::kAlign, &warp, static_cast<int>(lane), op.site,
+                     fmt::format("the response at 0x{:x} is not aligned to 16", response.offset()));
       continue;
     }
     if ((op.mode & 1) != 0) {
       for (u32 rank = 0; rank < cluster.ctas.size(); ++rank) {
-        request->responses.push_back((response & 0xFFFFFF) | (rank << 24));
-        request->barriers.push_back((barrier & 0xFFFFFF) | (rank << 24));
+        request->responses.push_back(response.in(rank));
+        request->barriers.push_back(barrier.in(rank));
       }
     } else {
       request->responses.push_back(response);

@@ -18,7 +18,7 @@ enum Kind : u8 { kInit, kInval, kArrive, kArriveDrop, kExpectTx, kCompleteTx, kT
 constexpr u64 kExpects = 1, kRelaxed = 2, kParity = 4, kNoComplete = 8, kRemote = 16;
 
 /// The shared address that a lane names, from a shared or generic address; false after a finding.
-bool shared_address(Warp& warp, const Op& op, u32 lane, u32* out) {
+bool shared_address(Warp& warp, const Op& op, u32 lane, SharedAddress* out) {
   u64 a = lane_address(warp, op, lane);
   if (op.space == Space::kGeneric) {
     if ((a & kWindowMask) != kSharedWindow) {
@@ -33,23 +33,23 @@ bool shared_address(Warp& warp, const Op& op, u32 lane, u32* out) {
                          fmt::format("0x{:x} is not a shared address", a));
     return false;
   }
-  *out = static_cast<u32>(a);
-  const u32 rank = *out >> 24;
+  *out = SharedAddress(static_cast<u32>(a));
+  const u32 rank = out->rank();
   if (rank != warp.cta->rank && (op.imm2 & kRemote) == 0) {
     warp.cluster->report(
         FindingKind::kSpace, &warp, static_cast<int>(lane), op.site,
         fmt::format("address 0x{:x} is of CTA {}, this operation reaches its own CTA ({}) only",
-                    *out, rank, warp.cta->rank));
+                    out->bits(), rank, warp.cta->rank));
     return false;
   }
   return true;
 }
 
-void touch(Warp& warp, const Op& op, u32 lane, u32 address, bool plain) {
+void touch(Warp& warp, const Op& op, u32 lane, SharedAddress address, bool plain) {
   Cta* cta = warp.cluster->cta_of(address);
   if (!warp.machine->checks || cta == nullptr) return;
   Place place;
-  place.offset = address & 0xFFFFFF;
+  place.offset = address.offset();
   place.shadow = &cta->shadow;
   place.cta = cta;
   Conflict conflict;
@@ -79,13 +79,13 @@ Step execute_mbarrier(Warp& warp, const Op& op, u32 mask) {
   }
   u64 states[32] = {};
   for (const u32 lane : lanes_of(mask)) {
-    u32 address = 0;
+    SharedAddress address;
     if (!shared_address(warp, op, lane, &address)) continue;
     const u32 value = op.s[1] == kNoRef ? 1 : warp.lane32(op.s[1], lane);
     switch (kind) {
       case kInit: {
         Cta* cta = warp.cta;
-        const u32 offset = address & 0xFFFFFF;
+        const u32 offset = address.offset();
         Place place;
         if (offset % 8 != 0) {
           cluster.report(FindingKind::kAlign, &warp, static_cast<int>(lane), op.site,
@@ -122,7 +122,7 @@ Step execute_mbarrier(Warp& warp, const Op& op, u32 mask) {
         touch(warp, op, lane, address, true);
         b->valid = false;
         if (!warp.cta->shared_poison.empty())
-          std::memset(warp.cta->shared_poison.data() + (address & 0xFFFFFF), 1, 8);
+          std::memset(warp.cta->shared_poison.data() + address.offset(), 1, 8);
         cluster.note_progress();
         break;
       }
@@ -186,12 +186,12 @@ Step execute_wait(Warp& warp, const Op& op, u32 mask) {
   }
   const bool parity = (op.imm2 & kParity) != 0;
   u32 done = 0;
-  u32 first_address = 0;
+  SharedAddress first_address;
   u64 first_value = 0;
   bool uniform = true, seen = false;
   Cta* cta = nullptr;
   for (const u32 lane : lanes_of(mask)) {
-    u32 address = 0;
+    SharedAddress address;
     if (!shared_address(warp, op, lane, &address)) {
       done |= u32{1} << lane;  // told; go on
       continue;
@@ -219,7 +219,7 @@ Step execute_wait(Warp& warp, const Op& op, u32 mask) {
     // NOTE: hardware wakes a suspended thread when its phase completes, though the next may
     // complete before it runs; the ISA promises no more than a test.
     const bool woken = group.arrived && group.wait.kind == Wait::Kind::kMbarrier &&
-                       group.wait.cta == cta && group.wait.address == (address & 0xFFFFFF) &&
+                       group.wait.cta == cta && group.wait.address == address.offset() &&
                        b->phase > group.wait.value2 &&
                        warp.machine->options.model == EmulatorModel::kSilicon;
     const bool complete =
@@ -241,9 +241,9 @@ Step execute_wait(Warp& warp, const Op& op, u32 mask) {
       group.wait = {};
       group.wait.kind = Wait::Kind::kMbarrier;
       group.wait.cta = cta;
-      group.wait.address = first_address & 0xFFFFFF;
+      group.wait.address = first_address.offset();
       group.wait.value = first_value;
-      const auto it = cta->mbarriers.find(first_address & 0xFFFFFF);
+      const auto it = cta->mbarriers.find(first_address.offset());
       group.wait.value2 = it == cta->mbarriers.end() ? 0 : it->second.phase;
       group.wait.by_parity = parity;
       group.wait.since = cluster.steps;
@@ -258,12 +258,12 @@ Step execute_wait(Warp& warp, const Op& op, u32 mask) {
     event.cta = cluster.linear_index(*warp.cta);
     event.warp = static_cast<s32>(warp.index);
     event.site = op.site;
-    event.barrier = first_address & 0xFFFFFF;
-    event.phase = static_cast<s64>(cta->mbarriers.find(first_address & 0xFFFFFF)->second.phase) - 1;
+    event.barrier = first_address.offset();
+    event.phase = static_cast<s64>(cta->mbarriers.find(first_address.offset())->second.phase) - 1;
     cluster.trace.add(event);
   }
   if (group.arrived && warp.machine->options.stats) {
-    cluster.stats.barrier_wait_steps[fmt::format("mbarrier 0x{:x}", first_address & 0xFFFFFF)] +=
+    cluster.stats.barrier_wait_steps[fmt::format("mbarrier 0x{:x}", first_address.offset())] +=
         cluster.steps - group.wait.since;
   }
   group.arrived = false;

@@ -57,7 +57,7 @@ void count_access(Warp& warp, const Op& op, u32 mask, u32 bytes, Space space, bo
   if (space != Space::kShared && space != Space::kSharedCluster) return;
   u32 addresses[32];
   for (u32 lane = 0; lane < 32; ++lane)
-    addresses[lane] = static_cast<u32>(lane_address(warp, op, lane)) & 0xFFFFFF;
+    addresses[lane] = SharedAddress(static_cast<u32>(lane_address(warp, op, lane))).offset();
   cluster.stats.bank_conflicts += conflicts(addresses, mask, bytes);
 }
 

@@ -248,7 +248,8 @@ Step execute_isspacep(Warp& warp, const Op& op, u32 mask) {
     const u64 a = warp.lane64(op.s[0], lane);
     const u64 window = window_of(op.space);
     bool in = (a & kWindowMask) == window;
-    if (op.space == Space::kShared && in) in = (a >> 24 & 0xFF) == warp.cta->rank;
+    if (op.space == Space::kShared && in)
+      in = SharedAddress(static_cast<u32>(a)).rank() == warp.cta->rank;
     if (op.space == Space::kGlobal) in = (a & kWindowMask) < kSharedWindow;
     if (in) result |= u32{1} << lane;
   }
@@ -279,7 +280,7 @@ Step execute_mapa(Warp& warp, const Op& op, u32 mask) {
   for (const u32 lane : lanes_of(mask)) {
     const u64 a = warp.value(op.s[0], lane, wide);
     if (op.mode == 1) {
-      result[lane] = a >> 24 & 0xFF;
+      result[lane] = SharedAddress(static_cast<u32>(a)).rank();
       continue;
     }
     const u32 rank = warp.lane32(op.s[1], lane);
@@ -288,7 +289,9 @@ Step execute_mapa(Warp& warp, const Op& op, u32 mask) {
           FindingKind::kBounds, &warp, static_cast<int>(lane), op.site,
           fmt::format("rank {} in a cluster of {}", rank, warp.cluster->ctas.size()));
     }
-    result[lane] = (a & ~u64{0xFF000000}) | (static_cast<u64>(rank & 0xFF) << 24);
+    // The window of a generic address lies above the 32 bits.
+    result[lane] =
+        (a & ~u64{0xFFFFFFFF}) | SharedAddress(static_cast<u32>(a)).in(rank & 0xFF).bits();
   }
   if (op.d_rows == 2) {
     warp.blend(op.d, result, 2, mask);

@@ -231,7 +231,7 @@ bool decode_shift(Decoding& d) {
 class TensorCommit : public AsyncOp {
  public:
   TensorOrder::Tracked tracked;
-  std::vector<u32> barriers;
+  std::vector<SharedAddress> barriers;
   const char* unit() const override { return "tensor core (tcgen05.commit)"; }
   bool ready(Cluster&) override {
     return std::all_of(tracked.pending.begin(), tracked.pending.end(),
@@ -241,7 +241,7 @@ class TensorCommit : public AsyncOp {
     View knowledge = view;
     knowledge.acquire(tracked.done);
     for (const auto& e : tracked.pending) knowledge.acquire(e->done_view);
-    for (const u32 address : barriers) {
+    for (const SharedAddress address : barriers) {
       if (Mbarrier* b = cluster.mbarrier(issuer, site, address, "tcgen05.commit"))
         cluster.mbarrier_arrive(*b, 1, knowledge, site, issuer, address);
     }
@@ -273,15 +273,12 @@ Step execute_commit(Warp& warp, const Op& op, u32 mask) {
       address &= ~kWindowMask;
     }
     auto commit = std::make_unique<TensorCommit>();
-    const auto shared = static_cast<u32>(address);
+    const SharedAddress shared(static_cast<u32>(address));
     if (op.s[1] == kNoRef) {
       commit->barriers = {shared};
     } else {
-      const u32 targets = warp.lane32(op.s[1], lane) & 0xFFFF;
-      for (u32 rank = 0; rank < 16; ++rank) {
-        if ((targets >> rank & 1) != 0)
-          commit->barriers.push_back((shared & 0xFFFFFF) | rank << 24);
-      }
+      for (const u32 rank : lanes_of(warp.lane32(op.s[1], lane) & 0xFFFF))
+        commit->barriers.push_back(shared.in(rank));
     }
     commit->tracked = tensor_order(cluster).tracked(warp, lane, cta_group);
     // commit implies fence::before_thread_sync.

@@ -54,18 +54,17 @@ std::vector<BoxRow> rows_of(const TensorMap& map, const std::array<std::int32_t,
   return rows;
 }
 
-/// Calls visit(shared address, bytes, offset in the row) for each contiguous piece of a row.
+/// Calls visit(address, bytes, offset in the row) for each contiguous piece of a row.
 template <class Visit>
-void for_each_piece(const TensorMap& map, u64 tile, const BoxRow& row, Visit&& visit) {
+void for_each_piece(const TensorMap& map, SharedAddress tile, const BoxRow& row, Visit&& visit) {
   if (map.swizzle == Swizzle::kNone) {
-    visit(tile + row.shared_offset, row.bytes, 0u);
+    visit(tile + static_cast<u32>(row.shared_offset), row.bytes, 0u);
     return;
   }
-  // Swizzles move whole 16-byte chunks; the rank bits stay.
+  // Swizzles move whole 16-byte chunks.
   for (u32 at = 0; at < row.bytes; at += 16) {
-    const u64 linear = tile + row.shared_offset + at;
-    const u64 address = (linear & ~u64{0xFFFFFF}) |
-                        swizzle_address(map.swizzle, static_cast<u32>(linear & 0xFFFFFF));
+    const SharedAddress linear = tile + static_cast<u32>(row.shared_offset) + at;
+    const SharedAddress address(linear.rank(), swizzle_address(map.swizzle, linear.offset()));
     visit(address, std::min<u32>(16, row.bytes - at), at);
   }
 }
@@ -73,8 +72,7 @@ void for_each_piece(const TensorMap& map, u64 tile, const BoxRow& row, Visit&& v
 // ------------------------------------------------------------------------------------------------
 
 struct Target {
-  u64 tile = 0;  ///< shared address with rank
-  u32 barrier = 0;
+  SharedAddress tile, barrier;
 };
 
 class TensorLoad : public AsyncOp {
@@ -108,16 +106,16 @@ class TensorLoad : public AsyncOp {
     }
     if (row.valid != 0) {
       Place from;
-      if (cluster.resolve_async(*this, false, map.address + static_cast<u64>(row.global_offset),
-                                row.valid, &from)) {
+      if (cluster.resolve_async(*this, map.address + static_cast<u64>(row.global_offset), row.valid,
+                                &from)) {
         cluster.record(*this, from, row.valid, false);
         payload.take(from, row.first_valid, row.valid);
       }
     }
     for (const Target& t : targets) {
-      for_each_piece(map, t.tile, row, [&](u64 address, u32 bytes, u32 at) {
+      for_each_piece(map, t.tile, row, [&](SharedAddress address, u32 bytes, u32 at) {
         Place to;
-        if (!cluster.resolve_async(*this, true, address, bytes, &to)) return;
+        if (!cluster.resolve_async(*this, address, bytes, &to)) return;
         cluster.record(*this, to, bytes, true);
         payload.put(to, at, bytes);
       });
@@ -131,7 +129,7 @@ class TensorStore : public AsyncOp {
  public:
   TensorMap map;
   std::vector<BoxRow> rows;
-  u64 tile = 0;
+  SharedAddress tile;
   bool reduces = false;
   AtomicOperation operation = AtomicOperation::kAdd;
   std::shared_ptr<PendingCopies> group;
@@ -141,9 +139,9 @@ class TensorStore : public AsyncOp {
       payloads_.resize(rows.size());
       for (std::size_t i = 0; i < rows.size(); ++i) {
         payloads_[i].data.resize(rows[i].bytes);
-        for_each_piece(map, tile, rows[i], [&](u64 address, u32 bytes, u32 at) {
+        for_each_piece(map, tile, rows[i], [&](SharedAddress address, u32 bytes, u32 at) {
           Place from;
-          if (!cluster.resolve_async(*this, true, address, bytes, &from)) return;
+          if (!cluster.resolve_async(*this, address, bytes, &from)) return;
           cluster.record(*this, from, bytes, false);
           payloads_[i].take(from, at, bytes);
         });
@@ -169,8 +167,8 @@ class TensorStore : public AsyncOp {
   void write(Cluster& cluster, const BoxRow& row, const Payload& payload) {
     if (row.valid == 0) return;
     Place to;
-    if (!cluster.resolve_async(*this, false, map.address + static_cast<u64>(row.global_offset),
-                               row.valid, &to))
+    if (!cluster.resolve_async(*this, map.address + static_cast<u64>(row.global_offset), row.valid,
+                               &to))
       return;
     cluster.record(*this, to, row.valid, true,
                    !reduces && payload.matches(to, row.first_valid, row.valid));
@@ -269,21 +267,21 @@ Step execute_tensor(Warp& warp, const Op& op, u32 mask) {
     std::array<std::int32_t, 5> coordinates{};
     for (u32 i = 4; i < op.list_count && i < 9; ++i)
       coordinates[i - 4] = static_cast<std::int32_t>(warp.lane32(list[i], lane));
-    u32 tile = 0;
+    SharedAddress tile;
     if (!shared_operand(warp, op, lane, warp.value(list[0], lane, (op.imm & 1) != 0), false, &tile))
       continue;
-    if (tile % 128 != 0) {
+    if (tile.offset() % 128 != 0) {
       cluster.report(
           FindingKind::kAlign, &warp, static_cast<int>(lane), op.site,
-          fmt::format("the tile at shared address 0x{:x} is not aligned to 128", tile & 0xFFFFFF));
+          fmt::format("the tile at shared address 0x{:x} is not aligned to 128", tile.offset()));
       continue;
     }
     const u32 pattern = map->swizzle == Swizzle::kNone ? 128 : swizzle_span(map->swizzle) * 8;
-    if (tile % pattern != 0 && map->swizzle != Swizzle::kNone) {
+    if (tile.offset() % pattern != 0 && map->swizzle != Swizzle::kNone) {
       cluster.report(FindingKind::kAlign, &warp, static_cast<int>(lane), op.site,
                      fmt::format("the tile at shared address 0x{:x} begins inside the swizzle's "
                                  "pattern of {} bytes: its rows are rotated",
-                                 tile & 0xFFFFFF, pattern),
+                                 tile.offset(), pattern),
                      true);
     }
     if (static_cast<s64>(coordinates[0]) * map->element_bytes() % kInnerStartAlignment != 0) {
@@ -314,7 +312,7 @@ Step execute_tensor(Warp& warp, const Op& op, u32 mask) {
       store->tile = tile;
       store->reduces = (op.mode & kReduces) != 0;
       store->operation = static_cast<AtomicOperation>(op.imm2);
-      if (tile >> 24 != warp.cta->rank) {
+      if (tile.rank() != warp.cta->rank) {
         cluster.report(FindingKind::kSpace, &warp, static_cast<int>(lane), op.site,
                        "the source lies in another CTA's shared memory");
         continue;
@@ -334,7 +332,7 @@ Step execute_tensor(Warp& warp, const Op& op, u32 mask) {
     load->map = *map;
     load->rows = std::move(rows);
     load->set_bytes(bytes);
-    u32 barrier = 0;
+    SharedAddress barrier;
     if (!shared_operand(warp, op, lane, warp.value(list[2], lane, (op.imm & 4) != 0), false,
                         &barrier))
       continue;
@@ -343,21 +341,19 @@ Step execute_tensor(Warp& warp, const Op& op, u32 mask) {
       if (targets == 0)
         cluster.report(FindingKind::kDescriptor, &warp, static_cast<int>(lane), op.site,
                        "the multicast mask is empty");
-      for (u32 r = 0; r < 16; ++r) {
-        if ((targets >> r & 1) == 0) continue;
+      for (const u32 r : lanes_of(targets)) {
         // cta_group::2: the signal goes to the CTA of each pair that the mbarrier's address names.
-        const u32 to = (op.mode & kPair) != 0 ? ((r & ~1u) | (barrier >> 24 & 1)) : r;
-        load->targets.push_back(
-            {(tile & 0xFFFFFFu) | (static_cast<u64>(r) << 24), (barrier & 0xFFFFFF) | (to << 24)});
+        const u32 to = (op.mode & kPair) != 0 ? ((r & ~1u) | (barrier.rank() & 1)) : r;
+        load->targets.push_back({tile.in(r), barrier.in(to)});
       }
     } else {
       load->targets.push_back({tile, barrier});
-      if (barrier >> 24 != tile >> 24 &&
-          ((op.mode & kPair) == 0 || (barrier >> 25) != (tile >> 25))) {
+      if (barrier.rank() != tile.rank() &&
+          ((op.mode & kPair) == 0 || barrier.rank() / 2 != tile.rank() / 2)) {
         cluster.report(FindingKind::kSpace, &warp, static_cast<int>(lane), op.site,
                        "the mbarrier lies in another CTA than the destination");
       }
-      if ((op.mode & kToOwn) != 0 && tile >> 24 != warp.cta->rank) {
+      if ((op.mode & kToOwn) != 0 && tile.rank() != warp.cta->rank) {
         cluster.report(FindingKind::kSpace, &warp, static_cast<int>(lane), op.site,
                        "a .shared::cta destination in another CTA");
         continue;

@@ -92,8 +92,7 @@ class WarpProduct : public AsyncOp {
   /// Bytes at an 18-bit offset of the CTA's own shared memory.
   bool chunk(Cluster& cluster, u32 address, u8* bytes, u8* poisoned) {
     Place place;
-    if (!cluster.resolve_async(*this, true, issuer->cta->base() | (address & 0x3FFFF), 16, &place))
-      return false;
+    if (!cluster.resolve_async(*this, issuer->cta->at(address & 0x3FFFF), 16, &place)) return false;
     cluster.record(*this, place, 16, false);
     std::memcpy(bytes, place.data, 16);
     *poisoned = place.poison != nullptr && std::memchr(place.poison, 1, 16) != nullptr ? 1 : 0;

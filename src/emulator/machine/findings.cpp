@@ -129,8 +129,8 @@ void Cluster::report_deadlock() {
       } else {
         switch (w.kind) {
           case Wait::Kind::kMbarrier: {
-            text += fmt::format("waits for the mbarrier at 0x{:x} of CTA {}, ",
-                                w.address & 0xFFFFFF, w.cta->rank);
+            text +=
+                fmt::format("waits for the mbarrier at 0x{:x} of CTA {}, ", w.address, w.cta->rank);
             text += w.by_parity ? fmt::format("parity {}", w.value & 1)
                                 : fmt::format("phase {}", w.value);
             const auto it = w.cta->mbarriers.find(w.address);

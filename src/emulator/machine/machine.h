@@ -22,6 +22,7 @@
 #include "emulator/machine/clock.h"
 #include "emulator/machine/trace.h"
 #include "emulator/memory/races.h"
+#include "emulator/memory/shared_address.h"
 
 namespace attnjit::emulator {
 
@@ -370,7 +371,8 @@ class Cta {
   std::vector<std::vector<u32>> wgmma_sites;  ///< by warpgroup: its instructions in order
   std::shared_ptr<TensorMemory> tmem;         ///< null until it is used
 
-  u32 base() const { return rank << 24; }
+  /// The place at an offset of its shared memory.
+  SharedAddress at(u32 offset) const { return {rank, offset}; }
 };
 
 class Cluster {
@@ -419,19 +421,19 @@ class Cluster {
   }
   u32 live_threads() const;
   void start(std::unique_ptr<AsyncOp> op, Warp& issuer, const Op& from);
-  Cta* cta_of(u32 shared_address) {
-    const u32 rank = shared_address >> 24;
-    return rank < ctas.size() ? ctas[rank].get() : nullptr;
+  Cta* cta_of(SharedAddress address) {
+    return address.rank() < ctas.size() ? ctas[address.rank()].get() : nullptr;
   }
 
   // Addresses. All report a finding and return false where there is nothing of that kind.
   bool resolve(Warp& warp, const Op& op, u32 lane, Space space, u64 address, u32 bytes,
                Place* place);
-  bool resolve_shared(const Op& op, Warp& warp, u32 lane, u32 address, u32 bytes, bool own_only,
-                      Place* place);
+  bool resolve_shared(const Op& op, Warp& warp, u32 lane, SharedAddress address, u32 bytes,
+                      bool own_only, Place* place);
   bool resolve_global(u64 address, u64 bytes, Place* place);
-  /// Memory of an asynchronous operation: shared (with rank) or global.
-  bool resolve_async(const AsyncOp& op, bool shared, u64 address, u64 bytes, Place* place);
+  /// Memory of an asynchronous operation: shared, or at a global address.
+  bool resolve_async(const AsyncOp& op, SharedAddress address, u64 bytes, Place* place);
+  bool resolve_async(const AsyncOp& op, u64 address, u64 bytes, Place* place);
 
   /// Records an access for race detection; reports a conflict. `same`: a write of the bytes that
   /// were there.
@@ -444,14 +446,15 @@ class Cluster {
   void strong_store(Warp& warp, u64 address, bool release);
 
   // memory/mbarrier.cpp
-  Mbarrier* mbarrier(Warp* warp, u32 site, u32 address, const char* what);
+  Mbarrier* mbarrier(Warp* warp, u32 site, SharedAddress address, const char* what);
   void mbarrier_expect(Mbarrier& b, s64 bytes, u32 site);
   void mbarrier_arrive(Mbarrier& b, u32 count, const View& knowledge, u32 site, Warp* warp,
-                       u32 address);
-  void mbarrier_complete(u32 address, s64 bytes, const View& knowledge, u32 site, Warp* warp);
+                       SharedAddress address);
+  void mbarrier_complete(SharedAddress address, s64 bytes, const View& knowledge, u32 site,
+                         Warp* warp);
   void check_phase(Mbarrier& b);
   /// Notes an arrival, or bytes, of a warp or of the running asynchronous operation.
-  void trace_arrival(const Mbarrier& b, u32 address, const Warp* warp, u32 site);
+  void trace_arrival(const Mbarrier& b, SharedAddress address, const Warp* warp, u32 site);
 
   // Findings.
   void report(FindingKind kind, const Warp* warp, int lane, u32 site, std::string text,

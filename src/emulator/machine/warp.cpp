@@ -126,8 +126,8 @@ Step execute_lane(Warp& warp, const Op& op, u32 mask) {
 }
 
 Step execute_symbol(Warp& warp, const Op& op, u32 mask) {
-  const u64 value =
-      op.space == Space::kShared ? warp.cta->base() + op.imm : warp.group->local_base + op.imm;
+  const u64 value = op.space == Space::kShared ? warp.cta->at(0).bits() + op.imm
+                                               : warp.group->local_base + op.imm;
   Row result[2];
   if (op.d_rows == 1) {
     for (u32& lane : result[0].lane) lane = static_cast<u32>(value);
@@ -168,7 +168,7 @@ Step execute_clock(Warp& warp, const Op& op, u32 mask) {
 u64 lane_address(const Warp& warp, const Op& op, u32 lane) {
   u64 address = op.imm;
   if ((op.mode & kFrameAddress) != 0) address += warp.group->local_base;
-  if ((op.mode & kRankAddress) != 0) address += warp.cta->base();
+  if ((op.mode & kRankAddress) != 0) address += warp.cta->at(0).bits();
   if (op.s[0] == kNoRef) return address;
   if ((op.mode & 0x80) != 0) return warp.lane64(op.s[0], lane) + address;
   return static_cast<u32>(warp.lane32(op.s[0], lane) + static_cast<u32>(address));

@@ -13,15 +13,15 @@ constexpr s64 kMaxTx = (1 << 20) - 1;
 
 }  // namespace
 
-Mbarrier* Cluster::mbarrier(Warp* warp, u32 site, u32 address, const char* what) {
+Mbarrier* Cluster::mbarrier(Warp* warp, u32 site, SharedAddress address, const char* what) {
   Cta* cta = cta_of(address);
   if (cta == nullptr) {
     report(FindingKind::kSpace, warp, -1, site,
-           fmt::format("{} at 0x{:x}, which names CTA {} of a cluster of {}", what, address,
-                       address >> 24, ctas.size()));
+           fmt::format("{} at 0x{:x}, which names CTA {} of a cluster of {}", what, address.bits(),
+                       address.rank(), ctas.size()));
     return nullptr;
   }
-  const u32 offset = address & 0xFFFFFF;
+  const u32 offset = address.offset();
   if (offset % 8 != 0) {
     report(FindingKind::kAlign, warp, -1, site,
            fmt::format("{} at 0x{:x}: an mbarrier is aligned to 8 bytes", what, offset));
@@ -65,7 +65,7 @@ void Cluster::mbarrier_expect(Mbarrier& b, s64 bytes, u32 site) {
   note_progress();
 }
 
-void Cluster::trace_arrival(const Mbarrier& b, u32 address, const Warp* warp, u32 site) {
+void Cluster::trace_arrival(const Mbarrier& b, SharedAddress address, const Warp* warp, u32 site) {
   const Cta* cta = cta_of(address);
   if (!trace.on || cta == nullptr) return;
   TraceEvent event;
@@ -76,17 +76,17 @@ void Cluster::trace_arrival(const Mbarrier& b, u32 address, const Warp* warp, u3
   event.warp = running == nullptr && warp != nullptr ? static_cast<s32>(warp->index) : -1;
   event.unit = running != nullptr ? running->unit() : "arrivals";
   event.site = site;
-  event.barrier = address & 0xFFFFFF;
+  event.barrier = address.offset();
   event.phase = static_cast<s64>(b.phase);
   trace.add(event);
 }
 
 void Cluster::mbarrier_arrive(Mbarrier& b, u32 count, const View& knowledge, u32 site, Warp* warp,
-                              u32 address) {
+                              SharedAddress address) {
   if (count > b.pending) {
     report(FindingKind::kBarrier, warp, -1, site,
            fmt::format("{} arrivals at the mbarrier 0x{:x} where {} of {} are pending in phase {}",
-                       count, address & 0xFFFFFF, b.pending, b.expected, b.phase));
+                       count, address.offset(), b.pending, b.expected, b.phase));
     count = b.pending;
   }
   trace_arrival(b, address, warp, site);
@@ -96,7 +96,7 @@ void Cluster::mbarrier_arrive(Mbarrier& b, u32 count, const View& knowledge, u32
   check_phase(b);
 }
 
-void Cluster::mbarrier_complete(u32 address, s64 bytes, const View& knowledge, u32 site,
+void Cluster::mbarrier_complete(SharedAddress address, s64 bytes, const View& knowledge, u32 site,
                                 Warp* warp) {
   Mbarrier* b = mbarrier(warp, site, address, "complete_tx");
   if (b == nullptr) return;
@@ -109,7 +109,7 @@ void Cluster::mbarrier_complete(u32 address, s64 bytes, const View& knowledge, u
     report(FindingKind::kBarrier, warp, -1, site,
            fmt::format("the mbarrier at 0x{:x} is used by an asynchronous operation but no "
                        "fence.mbarrier_init followed its init",
-                       address & 0xFFFFFF),
+                       address.offset()),
            machine.options.model == EmulatorModel::kSilicon && ordered);
   }
   trace_arrival(*b, address, warp, site);

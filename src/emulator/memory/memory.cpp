@@ -35,27 +35,29 @@ bool Cluster::resolve_global(u64 address, u64 bytes, Place* place) {
   return true;
 }
 
-bool Cluster::resolve_async(const AsyncOp& op, bool shared, u64 address, u64 bytes, Place* place) {
+bool Cluster::resolve_async(const AsyncOp& op, u64 address, u64 bytes, Place* place) {
   *place = {};
-  if (!shared) {
-    if (resolve_global(address, bytes, place)) return true;
-    const u64 slot = (address >> kBufferShift) - 1;
-    std::string near;
-    if (address >= buffer_base(0) && slot < machine.buffers.size()) {
-      near = fmt::format(": offset {} of buffer {}, which has {} bytes",
-                         static_cast<s64>(address - buffer_base(slot)), machine.buffers[slot].name,
-                         machine.buffers[slot].bytes);
-    }
-    report(FindingKind::kBounds, op.issuer, -1, op.site,
-           fmt::format("{} bytes at global address 0x{:x}{}", bytes, address, near));
-    return false;
+  if (resolve_global(address, bytes, place)) return true;
+  const u64 slot = (address >> kBufferShift) - 1;
+  std::string near;
+  if (address >= buffer_base(0) && slot < machine.buffers.size()) {
+    near = fmt::format(": offset {} of buffer {}, which has {} bytes",
+                       static_cast<s64>(address - buffer_base(slot)), machine.buffers[slot].name,
+                       machine.buffers[slot].bytes);
   }
-  Cta* cta = cta_of(static_cast<u32>(address));
-  const u64 offset = address & 0xFFFFFF;
+  report(FindingKind::kBounds, op.issuer, -1, op.site,
+         fmt::format("{} bytes at global address 0x{:x}{}", bytes, address, near));
+  return false;
+}
+
+bool Cluster::resolve_async(const AsyncOp& op, SharedAddress address, u64 bytes, Place* place) {
+  *place = {};
+  Cta* cta = cta_of(address);
+  const u32 offset = address.offset();
   if (cta == nullptr) {
     report(FindingKind::kSpace, op.issuer, -1, op.site,
-           fmt::format("shared address 0x{:x} names CTA {} of a cluster of {}", address,
-                       address >> 24, ctas.size()));
+           fmt::format("shared address 0x{:x} names CTA {} of a cluster of {}", address.bits(),
+                       address.rank(), ctas.size()));
     return false;
   }
   if (offset < kSharedBegin || offset + bytes > cta->shared_end) {
@@ -79,17 +81,17 @@ bool Cluster::resolve_async(const AsyncOp& op, bool shared, u64 address, u64 byt
   return true;
 }
 
-bool Cluster::resolve_shared(const Op& op, Warp& warp, u32 lane, u32 address, u32 bytes,
+bool Cluster::resolve_shared(const Op& op, Warp& warp, u32 lane, SharedAddress address, u32 bytes,
                              bool own_only, Place* place) {
   Cta* cta = cta_of(address);
-  const u32 offset = address & 0xFFFFFF;
+  const u32 offset = address.offset();
   if (cta == nullptr || (own_only && cta != warp.cta)) {
     report(FindingKind::kSpace, &warp, static_cast<int>(lane), op.site,
            cta == nullptr ? fmt::format("shared address 0x{:x} names CTA {} of a cluster of {}",
-                                        address, address >> 24, ctas.size())
+                                        address.bits(), address.rank(), ctas.size())
                           : fmt::format("address 0x{:x} lies in the shared memory of CTA {}, not "
                                         "of this one ({}): .shared::cluster is needed",
-                                        address, cta->rank, warp.cta->rank));
+                                        address.bits(), cta->rank, warp.cta->rank));
     return false;
   }
   if (offset < kSharedBegin || bytes > cta->shared_end || offset > cta->shared_end - bytes) {
@@ -147,7 +149,8 @@ bool Cluster::resolve(Warp& warp, const Op& op, u32 lane, Space space, u64 addre
                            (address & kWindowMask) == kSharedWindow ? " but a generic one" : ""));
         return false;
       }
-      return resolve_shared(op, warp, lane, static_cast<u32>(address), bytes, own_only, place);
+      return resolve_shared(op, warp, lane, SharedAddress(static_cast<u32>(address)), bytes,
+                            own_only, place);
     case Space::kGlobal:
     case Space::kGeneric:
       if (resolve_global(address, bytes, place)) return true;

@@ -223,10 +223,10 @@ Ref Decoding::source(const Operand& operand, int bits, Type type) {
       Ref ref;
       if (clock) {
         ref = f.scratch(have == 64 ? 2 : 1);
-        Op& op = emit(execute_clock);
+        Op& op = emit<execute_clock>({operand.special == SpecialRegister::kClockHi ||
+                                      operand.special == SpecialRegister::kGlobaltimerHi});
         op.d = ref;
         op.d_rows = have == 64 ? 2 : 1;
-        op.mode = static_cast<u8>(operand.special);
       } else {
         ref = f.special_ref(operand.special);
       }
@@ -257,11 +257,9 @@ Ref Decoding::source(const Operand& operand, int bits, Type type) {
       if (place->space != Space::kShared && place->space != Space::kLocal)
         return constant(place->offset + operand.value, bits);
       const Ref ref = f.scratch(bits == 64 ? 2 : 1);
-      Op& op = emit(execute_symbol);
+      Op& op = emit<execute_symbol>({place->space, place->offset + operand.value});
       op.d = ref;
       op.d_rows = bits == 64 ? 2 : 1;
-      op.space = place->space;
-      op.imm = place->offset + operand.value;
       return ref;
     }
     default:
@@ -303,27 +301,28 @@ bool Decoding::immediate(std::size_t i, u64* value) {
   return true;
 }
 
-bool Decoding::address(const Operand& operand, Op& op) {
+bool Decoding::address(const Operand& operand, Space space, Address* address, Ref* base) {
   if (failed_) return false;
   if (operand.kind != Operand::Kind::kAddress) return invalid("an address in brackets is needed");
-  op.imm = operand.value;
+  *address = {};
+  *base = kNoRef;
+  address->offset = operand.value;
+  address->space = space;
+  address->wide = true;
   if (operand.has_symbol) {
     const VariablePlace* place = f.find_variable(operand.symbol, in.scope);
     if (place == nullptr) return invalid(fmt::format("{} is not declared", operand.symbol));
-    op.imm += place->offset;
-    if (op.space == Space::kGeneric || place->space == Space::kLocal) op.space = place->space;
-    if (place->space == Space::kLocal) op.mode = static_cast<u8>(op.mode | kFrameAddress);
-    if (place->space == Space::kShared) op.mode = static_cast<u8>(op.mode | kRankAddress);
-    op.mode = static_cast<u8>(op.mode | kWideAddress);
+    address->offset += place->offset;
+    if (space == Space::kGeneric || place->space == Space::kLocal) address->space = place->space;
+    if (place->space == Space::kLocal) address->origin = Address::Origin::kFrame;
+    if (place->space == Space::kShared) address->origin = Address::Origin::kCta;
     return true;
   }
   if (operand.reg != kNoRegister) {
     const int have = bits_of(f.function.registers[operand.reg].type);
     if (have != 32 && have != 64) return invalid("an address register has 32 or 64 bits");
-    op.s[0] = f.register_ref(operand.reg);
-    if (have == 64) op.mode = static_cast<u8>(op.mode | kWideAddress);
-  } else {
-    op.mode = static_cast<u8>(op.mode | kWideAddress);
+    *base = f.register_ref(operand.reg);
+    address->wide = have == 64;
   }
   return true;
 }
@@ -367,9 +366,8 @@ u32 Decoding::list(const std::vector<Ref>& refs) {
   return at;
 }
 
-Op& Decoding::emit(Execute execute) {
+Op& Decoding::append() {
   Op op;
-  op.execute = execute;
   op.site = site_;
   if (in.guard != kNoRegister) {
     op.guard = f.register_ref(in.guard);
@@ -381,13 +379,11 @@ Op& Decoding::emit(Execute execute) {
   return f.code.ops.back();
 }
 
-Op& Decoding::alu(LaneFn lane, Ref d, int d_bits, std::initializer_list<Ref> sources) {
+Op& Decoding::append_lane(LaneFn lane, Ref d, int d_bits, std::initializer_list<Ref> sources) {
   if (lane == nullptr) unsupported("this combination of types and modifiers is not modelled");
-  Op& op = emit(execute_lane);
-  op.lane = lane;
+  Op& op = append();
   op.d = d;
   op.d_rows = d_bits == 1 ? 0 : d_bits <= 32 ? 1 : d_bits == 64 ? 2 : 4;
-  op.sources = static_cast<u8>(sources.size());
   std::size_t i = 0;
   for (const Ref s : sources) op.s[i++] = s;
   // NOTE: '_' as the result still executes, into a scratch register.

@@ -66,6 +66,12 @@ class FunctionDecoder {
   friend class Decoding;
 };
 
+/// What a lane function needs beside its sources.
+struct LaneControl {
+  u64 imm = 0;      ///< see LaneOp
+  u32 fp_mode = 0;  ///< 0: does not matter
+};
+
 class Decoding {
  public:
   Decoding(FunctionDecoder& decoder, const Instruction& instruction, u32 site);
@@ -115,27 +121,39 @@ class Decoding {
   int width(const Operand& operand) const;  ///< of a register; 0 for others
   /// An immediate integer.
   bool immediate(std::size_t i, u64* value);
-  /// An address: op.s[0] and op.imm (offset); for symbols the space may be refined. `op.type` is
-  /// left alone. Sets op.mode bit 7 where the base is 64-bit.
-  bool address(const Operand& operand, Op& op);
+  /// An address in brackets; where it names a variable, its space takes the place of a generic
+  /// one. `base` is for Op::s[0].
+  bool address(const Operand& operand, Space space, Address* address, Ref* base);
   /// The address as one value in a register of 64 bits (or 32 where the base is).
   Ref address_value(const Operand& operand, bool* wide);
   Ref constant(u64 value, int bits);
   u32 list(const std::vector<Ref>& refs);
 
   // Emission.
-  Op& emit(Execute execute);
-  Op& alu(LaneFn lane, Ref d, int d_bits, std::initializer_list<Ref> sources);
+  template <auto f>
+  Op& emit(const ArgumentsOf<f>& arguments = {}) {
+    Op& op = append();
+    op.bind<f>(arguments);
+    return op;
+  }
+  /// A function on lanes; f: an executor that does more than execute_lane.
+  template <auto f = execute_lane>
+  Op& alu(LaneFn lane, Ref d, int d_bits, std::initializer_list<Ref> sources,
+          LaneControl control = {}) {
+    Op& op = append_lane(lane, d, d_bits, sources);
+    op.bind<f>({lane, control.imm, control.fp_mode, static_cast<u8>(sources.size())});
+    return op;
+  }
 
  private:
+  Op& append();
+  Op& append_lane(LaneFn lane, Ref d, int d_bits, std::initializer_list<Ref> sources);
   std::vector<bool> taken_;
   u32 site_;
   bool first_ = true;
   bool failed_ = false;
   Error error_;
 };
-
-inline constexpr u8 kWideAddress = 0x80;
 
 class ProgramBuilder {
  public:
@@ -163,8 +181,5 @@ class ProgramBuilder {
   u32 shared_end_ = kSharedBegin;
   friend class FunctionDecoder;
 };
-
-/// Execution of lane functions; shared by the families.
-Step execute_lane(Warp& warp, const Op& op, u32 mask);
 
 }  // namespace attnjit::emulator

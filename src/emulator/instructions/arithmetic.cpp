@@ -26,9 +26,13 @@ struct Arithmetic {
   bool bits_only = false;  ///< .b types
 };
 
-// rcp and rsqrt .approx.ftz.f64 (PTX ISA 9.7.3.14, 9.7.3.17): only the upper word of the operand
-// counts, the lower word of the result is zero. mode: 1 for the root.
-Step execute_upper_word(Warp& warp, const Op& op, u32 mask) {
+/// rcp and rsqrt .approx.ftz.f64 (PTX ISA 9.7.3.14, 9.7.3.17): only the upper word of the operand
+/// counts, the lower word of the result is zero.
+struct UpperWord {
+  bool root = false;
+};
+
+Step execute_upper_word(Warp& warp, const Op& op, const UpperWord& what, u32 mask) {
   u64 result[32] = {};
   constexpr u64 kSign = u64{1} << 63, kExponent = u64{0x7FF} << 52, kUpper = ~u64{0xFFFFFFFF};
   const auto flush = [](u64 v) { return (v & kExponent) == 0 ? v & kSign : v; };
@@ -37,8 +41,8 @@ Step execute_upper_word(Warp& warp, const Op& op, u32 mask) {
     const auto a = std::bit_cast<double>(
         flush(std::isnan(std::bit_cast<double>(word)) ? word : word & kUpper));
     const double r =
-        op.mode == 1 ? std::copysign(1.0, a == 0.0 ? a : 1.0) / std::sqrt(std::abs(a)) : 1.0 / a;
-    const bool nan = std::isnan(r) || (op.mode == 1 && a < 0.0);
+        what.root ? std::copysign(1.0, a == 0.0 ? a : 1.0) / std::sqrt(std::abs(a)) : 1.0 / a;
+    const bool nan = std::isnan(r) || (what.root && a < 0.0);
     result[lane] = nan ? 0x7FFFFFFF00000000u : flush(std::bit_cast<u64>(r) & kUpper);
   }
   warp.blend(op.d, result, 2, mask);
@@ -48,11 +52,10 @@ Step execute_upper_word(Warp& warp, const Op& op, u32 mask) {
 }
 
 bool emit_upper_word(Decoding& d, LaneOp operation, Ref to, Ref from) {
-  Op& op = d.emit(execute_upper_word);
+  Op& op = d.emit<execute_upper_word>({operation == LaneOp::kRsqrt});
   op.d = to == kNoRef ? d.f.scratch(2) : to;
   op.d_rows = 2;
   op.s[0] = from;
-  op.mode = operation == LaneOp::kRsqrt ? 1 : 0;
   return true;
 }
 
@@ -62,6 +65,8 @@ bool decode_simple(Decoding& d, Arithmetic a) {
   const int rounding = d.take_any({"rn", "rz", "rm", "rp"});
   constexpr std::array kModes = {Rounding::kNearestEven, Rounding::kTowardZero, Rounding::kDown,
                                  Rounding::kUp};
+  const Rounding mode =
+      rounding < 0 ? Rounding::kNearestEven : kModes[static_cast<std::size_t>(rounding)];
   const bool approx = d.take("approx");
   d.take("full");  // the whole range, to two ulps: the quotient will do
   r.ftz = d.take("ftz");
@@ -99,12 +104,12 @@ bool decode_simple(Decoding& d, Arithmetic a) {
       const Ref z = fma ? d.source(3, 32, Type::kF32) : kNoRef;
       const Ref to = d.destination(0, 32);
       if (d.failed()) return false;
-      Op& op =
-          fma ? d.alu(select_lane(r), to, 32, {x, y, z}) : d.alu(select_lane(r), to, 32, {x, y});
-      op.imm = r.saturate ? 1 : 0;
-      op.fp_mode = fp_mode(
-          rounding < 0 ? Rounding::kNearestEven : kModes[static_cast<std::size_t>(rounding)],
-          r.ftz);
+      const LaneControl control{r.saturate ? 1u : 0u, fp_mode(mode, r.ftz)};
+      if (fma) {
+        d.alu(select_lane(r), to, 32, {x, y, z}, control);
+      } else {
+        d.alu(select_lane(r), to, 32, {x, y}, control);
+      }
       return !d.failed();
     }
   }
@@ -131,15 +136,17 @@ bool decode_simple(Decoding& d, Arithmetic a) {
   if (d.failed()) return false;
   if (approx && r.ftz && r.type == Type::kF64) return emit_upper_word(d, r.op, to, s[0]);
   const LaneFn lane = select_lane(r);
-  Op& op = sources == 1   ? d.alu(lane, to, bits, {s[0]})
-           : sources == 2 ? d.alu(lane, to, bits, {s[0], s[1]})
-                          : d.alu(lane, to, bits, {s[0], s[1], s[2]});
+  LaneControl control;
   if (is_small_float(r.type))
-    op.imm = (r.saturate ? 1u : 0u) | (r.relu ? 2u : 0u) | (r.ftz ? 4u : 0u) | (r.nan ? 8u : 0u) |
-             (r.xorsign ? 16u : 0u);
-  if (r.type == Type::kF32 || r.type == Type::kF64 || r.type == Type::kF32x2) {
-    op.fp_mode = fp_mode(
-        rounding < 0 ? Rounding::kNearestEven : kModes[static_cast<std::size_t>(rounding)], r.ftz);
+    control.imm = (r.saturate ? 1u : 0u) | (r.relu ? 2u : 0u) | (r.ftz ? 4u : 0u) |
+                  (r.nan ? 8u : 0u) | (r.xorsign ? 16u : 0u);
+  if (is_wide_float(r.type)) control.fp_mode = fp_mode(mode, r.ftz);
+  if (sources == 1) {
+    d.alu(lane, to, bits, {s[0]}, control);
+  } else if (sources == 2) {
+    d.alu(lane, to, bits, {s[0], s[1]}, control);
+  } else {
+    d.alu(lane, to, bits, {s[0], s[1], s[2]}, control);
   }
   return !d.failed();
 }
@@ -150,30 +157,32 @@ bool simple(Decoding& d) {
 }
 
 // Carry chains: add.cc, addc, sub.cc, subc, mad.cc, madc.
-enum CarryMode : u8 {
-  kCarrySub = 1,
-  kCarryIn = 2,
-  kCarryOut = 4,
-  kCarryMadLo = 8,
-  kCarryMadHi = 16
+struct Carry {
+  enum class Operation : u8 { kAdd, kSubtract, kMultiplyLow, kMultiplyHigh };
+  Operation operation = Operation::kAdd;  ///< a product's half is added to the third source
+  bool in = false, out = false;
+  bool wide = false;  ///< of 64 bits
+  bool is_signed = false;
+
+  bool multiplies() const { return operation >= Operation::kMultiplyLow; }
 };
 
-Step execute_carry(Warp& warp, const Op& op, u32 mask) {
-  const bool wide = op.bytes == 8;
+Step execute_carry(Warp& warp, const Op& op, const Carry& what, u32 mask) {
+  const bool wide = what.wide;
   u64 result[32] = {};
   u32 carry_out = 0;
   for (const u32 lane : lanes_of(mask)) {
     u64 a = warp.value(op.s[0], lane, wide);
     u64 b = warp.value(op.s[1], lane, wide);
-    const u64 carry = (op.mode & kCarryIn) != 0 ? (warp.carry >> lane & 1) : 0;
-    if ((op.mode & (kCarryMadLo | kCarryMadHi)) != 0) {
+    const u64 carry = what.in ? (warp.carry >> lane & 1) : 0;
+    if (what.multiplies()) {
       u128 product = static_cast<u128>(a) * b;
-      if ((op.type == Type::kS32 || op.type == Type::kS64)) {
+      if (what.is_signed) {
         const s64 sa = wide ? static_cast<s64>(a) : static_cast<s64>(static_cast<s32>(a));
         const s64 sb = wide ? static_cast<s64>(b) : static_cast<s64>(static_cast<s32>(b));
         product = static_cast<u128>(static_cast<s128>(sa) * sb);
       }
-      const int shift = (op.mode & kCarryMadHi) != 0 ? (wide ? 64 : 32) : 0;
+      const int shift = what.operation == Carry::Operation::kMultiplyHigh ? (wide ? 64 : 32) : 0;
       a = static_cast<u64>(product >> shift);
       if (!wide) a = static_cast<u32>(a);
       b = warp.value(op.s[2], lane, wide);
@@ -182,7 +191,7 @@ Step execute_carry(Warp& warp, const Op& op, u32 mask) {
     bool out;
     const u128 one = 1;
     const int bits = wide ? 64 : 32;
-    if ((op.mode & kCarrySub) != 0) {
+    if (what.operation == Carry::Operation::kSubtract) {
       sum = static_cast<u128>(a) - b - carry;
       out = static_cast<u128>(a) < static_cast<u128>(b) + carry;  // borrow
     } else {
@@ -199,7 +208,7 @@ Step execute_carry(Warp& warp, const Op& op, u32 mask) {
     for (int i = 0; i < 32; ++i) narrow[i] = static_cast<u32>(result[i]);
     warp.blend(op.d, narrow, 1, mask);
   }
-  if ((op.mode & kCarryOut) != 0) warp.carry = (warp.carry & ~mask) | (carry_out & mask);
+  if (what.out) warp.carry = (warp.carry & ~mask) | (carry_out & mask);
   if (warp.machine->checks) {
     u32 poison = 0;
     for (const Ref r : op.s) poison |= warp.poison_of(r);
@@ -208,43 +217,43 @@ Step execute_carry(Warp& warp, const Op& op, u32 mask) {
   return Step::kNext;
 }
 
-bool decode_carry(Decoding& d, u8 mode) {
-  if ((mode & (kCarryMadLo | kCarryMadHi)) != 0) {
+bool decode_carry(Decoding& d, Carry::Operation operation, bool in) {
+  Carry what{operation, in};
+  if (what.multiplies()) {
     const int half = d.take_any({"lo", "hi"});
     if (half < 0) return d.invalid(".lo or .hi is needed");
-    mode = static_cast<u8>((mode & ~(kCarryMadLo | kCarryMadHi)) |
-                           (half == 0 ? kCarryMadLo : kCarryMadHi));
+    what.operation = half == 0 ? Carry::Operation::kMultiplyLow : Carry::Operation::kMultiplyHigh;
   }
-  if (d.take("cc")) mode |= kCarryOut;
+  what.out = d.take("cc");
   const Type type = d.take_type();
   const int bits = bits_of(type);
+  what.wide = bits == 64;
+  what.is_signed = type == Type::kS32 || type == Type::kS64;
   if (bits != 32 && bits != 64) return d.unsupported("carry needs a 32- or 64-bit type");
-  const std::size_t sources = (mode & (kCarryMadLo | kCarryMadHi)) != 0 ? 3 : 2;
+  const std::size_t sources = what.multiplies() ? 3 : 2;
   if (!d.expect(sources + 1, sources + 1) || !d.done()) return false;
   std::array<Ref, 3> s{kNoRef, kNoRef, kNoRef};
   for (std::size_t i = 0; i < sources; ++i) s[i] = d.source(i + 1, bits);
   Ref to = d.destination(0, bits);
   if (to == kNoRef) to = d.f.scratch(2);
   if (d.failed()) return false;
-  Op& op = d.emit(execute_carry);
+  Op& op = d.emit<execute_carry>(what);
   op.d = to;
-  op.mode = mode;
-  op.type = type;
-  op.bytes = static_cast<u8>(bits / 8);
   for (std::size_t i = 0; i < sources; ++i) op.s[i] = s[i];
   return true;
 }
 
 bool decode_add(Decoding& d) {
-  return d.has("cc") ? decode_carry(d, 0) : simple<LaneOp::kAdd, 2>(d);
+  return d.has("cc") ? decode_carry(d, Carry::Operation::kAdd, false) : simple<LaneOp::kAdd, 2>(d);
 }
 bool decode_sub(Decoding& d) {
-  return d.has("cc") ? decode_carry(d, kCarrySub) : simple<LaneOp::kSub, 2>(d);
+  return d.has("cc") ? decode_carry(d, Carry::Operation::kSubtract, false)
+                     : simple<LaneOp::kSub, 2>(d);
 }
 
 // mul and mad: .lo, .hi, .wide for integers; floats otherwise.
 bool decode_multiply(Decoding& d, bool mad) {
-  if (mad && d.has("cc")) return decode_carry(d, kCarryMadLo);
+  if (mad && d.has("cc")) return decode_carry(d, Carry::Operation::kMultiplyLow, false);
   const int part = d.take_any({"lo", "hi", "wide"});
   if (part < 0) {
     // mad.f32 is fma; mul of integers needs a part.
@@ -330,13 +339,17 @@ bool decode_funnel(Decoding& d) {
   return true;
 }
 
-// s[0]: the result, s[1]: q; mode: 0 and, 1 or
-Step execute_lop3_predicate(Warp& warp, const Op& op, u32 mask) {
+struct Lop3Predicate {
+  bool ors = false;  ///< or ands
+};
+
+// s[0]: the result, s[1]: q
+Step execute_lop3_predicate(Warp& warp, const Op& op, const Lop3Predicate& with, u32 mask) {
   u32 nonzero = 0;
   for (u32 lane = 0; lane < 32; ++lane)
     if (warp.lane32(op.s[0], lane) != 0) nonzero |= u32{1} << lane;
   const u32 q = warp.predicate(op.s[1]);
-  warp.set_predicate(op.d, op.mode == 0 ? nonzero & q : nonzero | q, mask);
+  warp.set_predicate(op.d, with.ors ? nonzero | q : nonzero & q, mask);
   if (warp.machine->checks)
     warp.set_poison(op.d, warp.poison_of(op.s[0]) | warp.poison_of(op.s[1]), mask, op.site);
   return Step::kNext;
@@ -353,7 +366,7 @@ bool decode_lop3(Decoding& d) {
   if (combines < 0) {
     const Ref to = d.destination(0, 32);
     if (d.failed()) return false;
-    d.alu(select_lane({LaneOp::kLop3}), to, 32, {a, b, c}).imm = table & 0xFF;
+    d.alu(select_lane({LaneOp::kLop3}), to, 32, {a, b, c}, {table & 0xFF});
     return true;
   }
   const Operand& pair = d.in.operands[0];
@@ -362,13 +375,12 @@ bool decode_lop3(Decoding& d) {
   const Ref predicate = d.destination(pair.parts[1], 1), q = d.source(5, 1);
   if (d.failed()) return false;
   if (to == kNoRef) to = d.f.scratch(1);
-  d.alu(select_lane({LaneOp::kLop3}), to, 32, {a, b, c}).imm = table & 0xFF;
-  Op& op = d.emit(execute_lop3_predicate);
+  d.alu(select_lane({LaneOp::kLop3}), to, 32, {a, b, c}, {table & 0xFF});
+  Op& op = d.emit<execute_lop3_predicate>({combines == 1});
   op.d = predicate == kNoRef ? d.f.scratch_predicate() : predicate;
   op.d_rows = 0;
   op.s[0] = to;
   op.s[1] = q;
-  op.mode = static_cast<u8>(combines);
   return true;
 }
 
@@ -379,7 +391,7 @@ bool decode_prmt(Decoding& d) {
   const Ref a = d.source(1, 32), b = d.source(2, 32), c = d.source(3, 32),
             to = d.destination(0, 32);
   if (d.failed()) return false;
-  d.alu(select_lane({LaneOp::kPrmt}), to, 32, {a, b, c}).imm = static_cast<u64>(mode);
+  d.alu(select_lane({LaneOp::kPrmt}), to, 32, {a, b, c}, {static_cast<u64>(mode)});
   return true;
 }
 
@@ -430,8 +442,8 @@ bool decode_dot(Decoding& d, bool pairs) {
   const Ref a = d.source(1, 32), b = d.source(2, 32), c = d.source(3, 32),
             to = d.destination(0, 32);
   if (d.failed()) return false;
-  d.alu(select_lane(r), to, 32, {a, b, c}).imm =
-      (a_type == Type::kS32 ? 1u : 0u) | (b_type == Type::kS32 ? 2u : 0u);
+  d.alu(select_lane(r), to, 32, {a, b, c},
+        {(a_type == Type::kS32 ? 1u : 0u) | (b_type == Type::kS32 ? 2u : 0u)});
   return true;
 }
 
@@ -454,23 +466,25 @@ bool decode_words(Decoding& d, LaneOp wrap, LaneOp clamp, std::size_t sources) {
 }
 
 // Logic on registers or predicates.
+enum class Logic : u8 { kAnd, kOr, kXor, kNot };
+
+template <Logic logic>
 Step execute_predicate_logic(Warp& warp, const Op& op, u32 mask) {
   const u32 a = warp.predicate(op.s[0]);
   const u32 b = op.s[1] == kNoRef ? 0 : warp.predicate(op.s[1]);
-  u32 r = a;
-  if (op.mode == 1) r = a & b;
-  if (op.mode == 2) r = a | b;
-  if (op.mode == 3) r = a ^ b;
-  if (op.mode == 4) r = ~a;
+  const u32 r = logic == Logic::kAnd   ? a & b
+                : logic == Logic::kOr  ? a | b
+                : logic == Logic::kXor ? a ^ b
+                                       : ~a;
   warp.set_predicate(op.d, r, mask);
   if (warp.machine->checks)
     warp.set_poison(op.d, warp.poison_of(op.s[0]) | warp.poison_of(op.s[1]), mask, 0);
   return Step::kNext;
 }
 
-template <LaneOp Operation, u8 Mode>
+template <LaneOp Operation, Logic logic>
 bool decode_logic(Decoding& d) {
-  const std::size_t sources = Mode == 4 ? 1 : 2;
+  const std::size_t sources = logic == Logic::kNot ? 1 : 2;
   if (!d.has("pred")) return decode_simple(d, {Operation, sources, true});
   d.take("pred");
   if (!d.expect(sources + 1, sources + 1) || !d.done()) return false;
@@ -478,12 +492,11 @@ bool decode_logic(Decoding& d) {
   Ref to = d.destination(0, 1);
   if (to == kNoRef) to = d.f.scratch_predicate();
   if (d.failed()) return false;
-  Op& op = d.emit(execute_predicate_logic);
+  Op& op = d.emit<execute_predicate_logic<logic>>();
   op.d = to;
   op.d_rows = 0;
   op.s[0] = a;
   op.s[1] = b;
-  op.mode = Mode;
   return true;
 }
 
@@ -497,7 +510,7 @@ bool decode_testp(Decoding& d) {
   if (!d.expect(2, 2) || !d.done()) return false;
   const Ref a = d.source(1, bits_of(r.type)), to = d.destination(0, 1);
   if (d.failed()) return false;
-  d.alu(select_lane(r), to, 1, {a}).imm = static_cast<u64>(which);
+  d.alu(select_lane(r), to, 1, {a}, {static_cast<u64>(which)});
   return !d.failed();
 }
 
@@ -512,11 +525,11 @@ void add_arithmetic(InstructionTable& t) {
          "9.7.1.1, 9.7.3.4", decode_add});
   t.add({"sub", "", "arithmetic", "as add", "9.7.1.2, 9.7.3.5", decode_sub});
   t.add({"addc", "", "arithmetic", ".cc", "9.7.2.2",
-         [](Decoding& d) { return decode_carry(d, kCarryIn); }});
+         [](Decoding& d) { return decode_carry(d, Carry::Operation::kAdd, true); }});
   t.add({"subc", "", "arithmetic", ".cc", "9.7.2.4",
-         [](Decoding& d) { return decode_carry(d, kCarryIn | kCarrySub); }});
+         [](Decoding& d) { return decode_carry(d, Carry::Operation::kSubtract, true); }});
   t.add({"madc", "", "arithmetic", ".lo .hi .cc", "9.7.2.6",
-         [](Decoding& d) { return decode_carry(d, kCarryIn | kCarryMadLo); }});
+         [](Decoding& d) { return decode_carry(d, Carry::Operation::kMultiplyLow, true); }});
   t.add({"mul", "", "arithmetic", ".lo .hi .wide of integers; floats as add", "9.7.1.3, 9.7.3.6",
          [](Decoding& d) { return decode_multiply(d, false); }});
   t.add({"mad", "", "arithmetic", ".lo .hi .wide .cc of integers; floats as fma",
@@ -576,10 +589,14 @@ void add_arithmetic(InstructionTable& t) {
          simple<LaneOp::kEx2, 1>});
   t.add({"tanh", "", "arithmetic", ".approx f32, f16(x2), bf16(x2), to the last bit", "9.7.3.22",
          simple<LaneOp::kTanh, 1>});
-  t.add({"and", "", "logic", ".b16 .b32 .b64 .pred", "9.7.8.1", decode_logic<LaneOp::kAnd, 1>});
-  t.add({"or", "", "logic", ".b16 .b32 .b64 .pred", "9.7.8.2", decode_logic<LaneOp::kOr, 2>});
-  t.add({"xor", "", "logic", ".b16 .b32 .b64 .pred", "9.7.8.3", decode_logic<LaneOp::kXor, 3>});
-  t.add({"not", "", "logic", ".b16 .b32 .b64 .pred", "9.7.8.4", decode_logic<LaneOp::kNot, 4>});
+  t.add({"and", "", "logic", ".b16 .b32 .b64 .pred", "9.7.8.1",
+         decode_logic<LaneOp::kAnd, Logic::kAnd>});
+  t.add({"or", "", "logic", ".b16 .b32 .b64 .pred", "9.7.8.2",
+         decode_logic<LaneOp::kOr, Logic::kOr>});
+  t.add({"xor", "", "logic", ".b16 .b32 .b64 .pred", "9.7.8.3",
+         decode_logic<LaneOp::kXor, Logic::kXor>});
+  t.add({"not", "", "logic", ".b16 .b32 .b64 .pred", "9.7.8.4",
+         decode_logic<LaneOp::kNot, Logic::kNot>});
   t.add({"cnot", "", "logic", ".b16 .b32 .b64", "9.7.8.5", simple<LaneOp::kCnot, 1, true>});
   t.add({"lop3", "", "logic", ".b32; .and .or with predicates", "9.7.8.6", decode_lop3});
   t.add({"shf", "", "logic", ".l .r .wrap .clamp", "9.7.8.7", decode_funnel});

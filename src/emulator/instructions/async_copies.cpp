@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "emulator/decode/decoding.h"
@@ -145,18 +146,22 @@ class ThreadCopies : public AsyncOp {
   }
 };
 
-// s = {to, from, source bytes or predicate}; imm2: bytes
-Step execute_cp_async(Warp& warp, const Op& op, u32 mask) {
+struct CopyBytes {
+  u32 bytes = 0;
+  bool to_wide = false;  ///< the destination's address has 64 bits
+};
+
+// s = {to, from, source bytes or ignore-src predicate}
+Step execute_cp_async(Warp& warp, const Op& op, const CopyBytes& what, u32 mask) {
   if (warp.machine->checks) {
     warp.require_defined(op.s[0], mask, op, "the destination's address");
     warp.require_defined(op.s[1], mask, op, "the source's address");
   }
   auto copies = std::make_unique<ThreadCopies>();
-  const auto bytes = static_cast<u32>(op.imm2);
+  const u32 bytes = what.bytes;
   for (const u32 lane : lanes_of(mask)) {
     LaneCopy c{lane, {}, warp.lane64(op.s[1], lane), bytes, bytes};
-    if (!shared_operand(warp, op, lane, warp.value(op.s[0], lane, (op.mode & 1) != 0), false,
-                        &c.to))
+    if (!shared_operand(warp, op, lane, warp.value(op.s[0], lane, what.to_wide), false, &c.to))
       continue;
     c.from &= (c.from & kWindowMask) == 0 ? ~u64{0} : ~kWindowMask;
     if (op.s[2] != kNoRef)
@@ -178,16 +183,26 @@ Step execute_cp_async(Warp& warp, const Op& op, u32 mask) {
   return Step::kNext;
 }
 
-Step execute_commit(Warp& warp, const Op& op, u32 mask) {
-  commit_group(op.mode == 0 ? warp.cp_groups : warp.bulk_groups, mask);
+struct GroupCommit {
+  bool bulk = false;  ///< of cp.async.bulk, or of cp.async
+};
+
+Step execute_commit(Warp& warp, const Op&, const GroupCommit& what, u32 mask) {
+  commit_group(what.bulk ? warp.bulk_groups : warp.cp_groups, mask);
   return Step::kNext;
 }
 
-// mode: 0 cp.async, 1 bulk; imm: groups allowed; imm2: 1 reads only, 2 open too
-Step execute_wait_group(Warp& warp, const Op& op, u32 mask) {
-  return wait_group(warp, op.mode == 0 ? warp.cp_groups : warp.bulk_groups,
-                    op.mode == 0 ? Wait::Kind::kAsyncGroup : Wait::Kind::kBulkGroup, mask, op.imm,
-                    (op.imm2 & 2) != 0, (op.imm2 & 1) != 0);
+struct GroupWait {
+  bool bulk = false;
+  bool reads_only = false;  ///< .read
+  bool open_too = false;    ///< wait_all
+  u64 allowed = 0;          ///< groups that may be pending
+};
+
+Step execute_wait_group(Warp& warp, const Op&, const GroupWait& what, u32 mask) {
+  return wait_group(warp, what.bulk ? warp.bulk_groups : warp.cp_groups,
+                    what.bulk ? Wait::Kind::kBulkGroup : Wait::Kind::kAsyncGroup, mask,
+                    what.allowed, what.open_too, what.reads_only);
 }
 
 /// cp.async.mbarrier.arrive: arrives when the copies issued before are done.
@@ -211,19 +226,25 @@ class ArriveOnCopies : public AsyncOp {
   }
 };
 
-Step execute_arrive_on_copies(Warp& warp, const Op& op, u32 mask) {
+struct CopyArrival {
+  Address address;
+  bool counted = false;  ///< .noinc: the barrier's count includes the arrival
+};
+
+Step execute_arrive_on_copies(Warp& warp, const Op& op, const CopyArrival& arrival, u32 mask) {
+  const bool generic = arrival.address.space == Space::kGeneric;
   // Lanes that name one mbarrier arrive together.
   u32 left = mask;
   while (left != 0) {
     const u32 first = lowest_lane(left);
     SharedAddress address;
-    if (!shared_operand(warp, op, first, lane_address(warp, op, first), op.space == Space::kGeneric,
+    if (!shared_operand(warp, op, first, lane_address(warp, op, arrival.address, first), generic,
                         &address))
       return Step::kNext;
     u32 same = 0;
     for (const u32 lane : lanes_of(left)) {
       SharedAddress other;
-      if (shared_operand(warp, op, lane, lane_address(warp, op, lane), op.space == Space::kGeneric,
+      if (shared_operand(warp, op, lane, lane_address(warp, op, arrival.address, lane), generic,
                          &other) &&
           other == address)
         same |= u32{1} << lane;
@@ -233,7 +254,7 @@ Step execute_arrive_on_copies(Warp& warp, const Op& op, u32 mask) {
     arrive->groups = warp.cp_groups;
     arrive->address = address;
     arrive->count = static_cast<u32>(__builtin_popcount(same));
-    if (op.imm2 == 0) {
+    if (!arrival.counted) {
       if (Mbarrier* b = warp.cluster->mbarrier(&warp, op.site, address, "an arrival"))
         b->pending += arrive->count;
     }
@@ -246,7 +267,7 @@ bool decode_cp_async(Decoding& d) {
   d.take("async");
   if (d.take("commit_group")) {
     if (!d.expect(0, 0) || !d.done()) return false;
-    d.emit(execute_commit);
+    d.emit<execute_commit>();
     return true;
   }
   const bool all = d.take("wait_all");
@@ -254,24 +275,20 @@ bool decode_cp_async(Decoding& d) {
     u64 n = 0;
     if (!d.expect(all ? 0 : 1, all ? 0 : 1) || !d.done() || (!all && !d.immediate(0, &n)))
       return false;
-    Op& op = d.emit(execute_wait_group);
-    op.imm = n;
-    op.imm2 = all ? 2 : 0;
+    d.emit<execute_wait_group>({.open_too = all, .allowed = n});
     return true;
   }
   if (d.take("mbarrier")) {
     if (!d.take("arrive")) return d.invalid(".arrive is needed");
-    const bool noinc = d.take("noinc");
-    Op probe;
-    probe.space = d.take_space(Space::kGeneric);
+    CopyArrival arrival;
+    arrival.counted = d.take("noinc");
+    const Space space = d.take_space(Space::kGeneric);
     d.take_type();
-    if (!d.expect(1, 1) || !d.done() || !d.address(d.in.operands[0], probe)) return false;
-    Op& op = d.emit(execute_arrive_on_copies);
-    op.space = probe.space;
-    op.s[0] = probe.s[0];
-    op.imm = probe.imm;
-    op.mode = probe.mode;
-    op.imm2 = noinc ? 1 : 0;
+    Ref base = kNoRef;
+    if (!d.expect(1, 1) || !d.done() ||
+        !d.address(d.in.operands[0], space, &arrival.address, &base))
+      return false;
+    d.emit<execute_arrive_on_copies>(arrival).s[0] = base;
     return true;
   }
   const int level = d.take_any({"ca", "cg"});
@@ -295,12 +312,10 @@ bool decode_cp_async(Decoding& d) {
     size = d.width(operand) == 1 ? d.source(operand, 1) : d.source(operand, 32);
   }
   if (d.failed()) return false;
-  Op& op = d.emit(execute_cp_async);
+  Op& op = d.emit<execute_cp_async>({static_cast<u32>(bytes), to_wide});
   op.s[0] = to;
   op.s[1] = from;
   op.s[2] = size;
-  op.imm2 = bytes;
-  op.mode = to_wide ? 1 : 0;
   return true;
 }
 
@@ -313,8 +328,8 @@ struct BulkPlace {
   u64 address = 0;
 };
 
-struct BulkPlan {
-  bool reduces = false;
+struct Reduction {
+  bool on = false;
   AtomicOperation operation = AtomicOperation::kAdd;
   Type type = Type::kNone;
 };
@@ -322,7 +337,7 @@ struct BulkPlan {
 /// A bulk copy or reduction: reads its source, then writes in two parts, then signals.
 class BulkCopy : public AsyncOp {
  public:
-  BulkPlan plan;
+  Reduction reduction;
   BulkPlace from;
   std::vector<BulkPlace> to;
   std::vector<SharedAddress> barriers;  ///< one a destination, or none: bulk group
@@ -351,7 +366,7 @@ class BulkCopy : public AsyncOp {
       for (const BulkPlace& target : to) {
         Place place;
         if (begin == end || !resolve(cluster, target, begin, end - begin, &place)) continue;
-        const bool same = !plan.reduces && payload_.matches(place, begin, end - begin);
+        const bool same = !reduction.on && payload_.matches(place, begin, end - begin);
         cluster.record(*this, place, end - begin, true, same);
         write(cluster, place, begin, end - begin);
       }
@@ -379,7 +394,7 @@ class BulkCopy : public AsyncOp {
       cluster.report(FindingKind::kUninitialised, issuer, -1, site,
                      "uninitialised shared memory is copied to global memory");
     }
-    if (!plan.reduces) {
+    if (!reduction.on) {
       if (byte_mask == 0xFFFF) {
         payload_.put(place, begin, n);
         return;
@@ -394,14 +409,14 @@ class BulkCopy : public AsyncOp {
       }
       return;
     }
-    const auto element = static_cast<u32>(bits_of(plan.type) / 8);
+    const auto element = static_cast<u32>(bits_of(reduction.type) / 8);
     AtomicLock lock;
     lock.lock();
     for (u32 i = 0; i + element <= n; i += element) {
       u64 a = 0, b = 0;
       std::memcpy(&a, place.data + i, element);
       std::memcpy(&b, payload_.data.data() + begin + i, element);
-      const u64 r = apply_atomic(plan.operation, plan.type, a, b, 0);
+      const u64 r = apply_atomic(reduction.operation, reduction.type, a, b, 0);
       std::memcpy(place.data + i, &r, element);
     }
     lock.unlock();
@@ -410,33 +425,31 @@ class BulkCopy : public AsyncOp {
   Payload payload_;
 };
 
-enum BulkMode : u8 {
-  kToShared = 1,
-  kFromShared = 2,
-  kGroup = 4,
-  kMulticast = 8,
-  kReduces = 16,
-  kToOwn = 32
+/// Op::list: the operands, as in BulkSlot. They end with a group, or else at an mbarrier.
+struct Bulk {
+  bool to_shared = false, from_shared = false;
+  bool group = false;
+  bool multicast = false;
+  bool to_own = false;                                            ///< to .shared::cta
+  bool to_wide = false, from_wide = false, barrier_wide = false;  ///< addresses of 64 bits
+  Reduction reduction;
 };
-// list: to, from, size, mbar, mask, byte mask; imm: bit i: list[i] is 64-bit; imm2: operation |
-// type << 8
-Step execute_bulk(Warp& warp, const Op& op, u32 mask) {
+enum BulkSlot : u32 { kTo, kFrom, kSize, kBarrier, kTargets, kByteMask, kBulkSlots };
+
+Step execute_bulk(Warp& warp, const Op& op, const Bulk& bulk, u32 mask) {
   const Ref* list = warp.machine->program.lists.data() + op.list;
   if (warp.machine->checks) {
-    constexpr const char* kRoles[] = {
+    constexpr std::array<const char*, kBulkSlots> kRoles = {
         "the destination's address", "the source's address", "the size",
         "the mbarrier's address",    "the multicast mask",   "the byte mask"};
-    for (u32 i = 0; i < 6; ++i) warp.require_defined(list[i], mask, op, kRoles[i]);
+    for (u32 i = 0; i < kBulkSlots; ++i) warp.require_defined(list[i], mask, op, kRoles[i]);
   }
   for (const u32 lane : lanes_of(mask)) {
     auto copy = std::make_unique<BulkCopy>();
-    const auto value = [&](u32 i) { return warp.value(list[i], lane, (op.imm >> i & 1) != 0); };
-    copy->plan.reduces = (op.mode & kReduces) != 0;
-    copy->plan.operation = static_cast<AtomicOperation>(op.imm2 & 0xFF);
-    copy->plan.type = static_cast<Type>(op.imm2 >> 8 & 0xFF);
-    copy->bytes = static_cast<u32>(value(2));
-    BulkPlace to{(op.mode & kToShared) != 0, value(0)};
-    copy->from = {(op.mode & kFromShared) != 0, value(1)};
+    copy->reduction = bulk.reduction;
+    copy->bytes = warp.lane32(list[kSize], lane);
+    BulkPlace to{bulk.to_shared, warp.value(list[kTo], lane, bulk.to_wide)};
+    copy->from = {bulk.from_shared, warp.value(list[kFrom], lane, bulk.from_wide)};
     SharedAddress target, source;
     if (to.shared) {
       if (!shared_operand(warp, op, lane, to.address, false, &target)) continue;
@@ -458,17 +471,19 @@ Step execute_bulk(Warp& warp, const Op& op, u32 mask) {
                       copy->bytes, copy->from.address, to.address));
       continue;
     }
-    if ((op.mode & kGroup) != 0) {
+    if (bulk.group) {
       copy->to = {to};
-      if (list[5] != kNoRef) copy->byte_mask = static_cast<u32>(value(5)) & 0xFFFF;
+      if (list[kByteMask] != kNoRef) copy->byte_mask = warp.lane32(list[kByteMask], lane) & 0xFFFF;
       copy->group = open_group(warp.bulk_groups, u32{1} << lane);
       ++copy->group->unread;
       ++copy->group->unwritten;
     } else {
       SharedAddress barrier;
-      if (!shared_operand(warp, op, lane, value(3), false, &barrier)) continue;
-      if ((op.mode & kMulticast) != 0) {
-        for (const u32 rank : lanes_of(static_cast<u32>(value(4)) & 0xFFFF)) {
+      if (!shared_operand(warp, op, lane, warp.value(list[kBarrier], lane, bulk.barrier_wide),
+                          false, &barrier))
+        continue;
+      if (bulk.multicast) {
+        for (const u32 rank : lanes_of(warp.lane32(list[kTargets], lane) & 0xFFFF)) {
           copy->to.push_back({true, target.in(rank).bits()});
           copy->barriers.push_back(barrier.in(rank));
         }
@@ -480,7 +495,7 @@ Step execute_bulk(Warp& warp, const Op& op, u32 mask) {
                                "the mbarrier lies in another CTA than the destination");
         }
       }
-      if ((op.mode & kToOwn) != 0 && target.rank() != warp.cta->rank) {
+      if (bulk.to_own && target.rank() != warp.cta->rank) {
         warp.cluster->report(FindingKind::kSpace, &warp, static_cast<int>(lane), op.site,
                              "a .shared::cta destination in another CTA");
         continue;
@@ -491,25 +506,20 @@ Step execute_bulk(Warp& warp, const Op& op, u32 mask) {
   return Step::kNext;
 }
 
-Step execute_nothing(Warp&, const Op&, u32) { return Step::kNext; }
-
 bool decode_bulk(Decoding& d, bool reduces) {
   d.take("async");
   d.take("reduce");
   d.take("bulk");
   if (!reduces && d.take("commit_group")) {
     if (!d.expect(0, 0) || !d.done()) return false;
-    d.emit(execute_commit).mode = 1;
+    d.emit<execute_commit>({.bulk = true});
     return true;
   }
   if (!reduces && d.take("wait_group")) {
     const bool read = d.take("read");
     u64 n = 0;
     if (!d.expect(1, 1) || !d.done() || !d.immediate(0, &n)) return false;
-    Op& op = d.emit(execute_wait_group);
-    op.mode = 1;
-    op.imm = n;
-    op.imm2 = read ? 1 : 0;
+    d.emit<execute_wait_group>({.bulk = true, .reads_only = read, .allowed = n});
     return true;
   }
   const bool policy = d.take("L2::cache_hint");
@@ -521,7 +531,7 @@ bool decode_bulk(Decoding& d, bool reduces) {
     d.address_value(d.in.operands[0], &wide);
     d.source(1, 32);
     if (d.failed()) return false;
-    d.emit(execute_nothing);
+    d.emit<execute_nothing>();
     return true;
   }
   const bool group = d.take("bulk_group");
@@ -539,58 +549,49 @@ bool decode_bulk(Decoding& d, bool reduces) {
     return -1;
   };
   const int to = first_space();
-  const bool cluster = d.take("shared::cluster"), cta = d.take("shared::cta"),
-             global = d.take("global");
-  u8 mode = 0;
+  d.take("shared::cluster");
+  const bool cta = d.take("shared::cta"), global = d.take("global");
+  Bulk bulk;
+  bulk.group = group;
+  bulk.multicast = multicast;
   if (to == 2 && cta && group) {
-    mode = kFromShared | kGroup;
+    bulk.from_shared = true;
   } else if (to == 0 && cta && !global) {
-    mode = kToShared | kFromShared;
+    bulk.to_shared = bulk.from_shared = true;
   } else if ((to == 0 || to == 1) && global) {
-    mode = static_cast<u8>(kToShared | (to == 1 ? kToOwn : 0));
+    bulk.to_shared = true;
+    bulk.to_own = to == 1;
   } else {
     return d.invalid("these state spaces are not a bulk copy's");
   }
-  (void)cluster;
-  if (multicast) mode |= kMulticast;
-  u64 operation = 0;
   if (reduces) {
-    AtomicOperation a{};
-    if (!take_atomic_operation(d, &a)) return false;
+    Reduction& r = bulk.reduction;
+    r.on = true;
+    if (!take_atomic_operation(d, &r.operation)) return false;
     const bool noftz = d.take("noftz");
-    const Type type = d.take_type();
-    if (!check_atomic_type(d, a, type)) return false;
-    if (noftz && (a != AtomicOperation::kAdd || (type != Type::kF16 && type != Type::kBf16)))
+    r.type = d.take_type();
+    if (!check_atomic_type(d, r.operation, r.type)) return false;
+    if (noftz &&
+        (r.operation != AtomicOperation::kAdd || (r.type != Type::kF16 && r.type != Type::kBf16)))
       return d.unsupported(".noftz is of .add.f16 and .add.bf16");
-    operation = static_cast<u64>(a) | (static_cast<u64>(type) << 8);
-    mode |= kReduces;
   }
   const std::size_t operands =
       3 + (barrier ? 1 : 0) + (multicast ? 1 : 0) + (policy ? 1 : 0) + (masked ? 1 : 0);
   if (!d.expect(operands, operands) || !d.done()) return false;
-  std::vector<Ref> refs(6, kNoRef);
-  u64 wide_bits = 0;
-  const auto address = [&](std::size_t operand, u32 slot) {
-    bool wide = false;
-    refs[slot] = d.address_value(d.in.operands[operand], &wide);
-    if (wide) wide_bits |= u64{1} << slot;
-  };
-  address(0, 0);
-  address(1, 1);
-  refs[2] = d.source(2, 32);
+  std::vector<Ref> refs(kBulkSlots, kNoRef);
+  refs[kTo] = d.address_value(d.in.operands[0], &bulk.to_wide);
+  refs[kFrom] = d.address_value(d.in.operands[1], &bulk.from_wide);
+  refs[kSize] = d.source(2, 32);
   std::size_t next = 3;
-  if (barrier) address(next++, 3);
-  if (multicast) refs[4] = d.source(next++, 16);
+  if (barrier) refs[kBarrier] = d.address_value(d.in.operands[next++], &bulk.barrier_wide);
+  if (multicast) refs[kTargets] = d.source(next++, 16);
   if (policy) d.source(next++, 64);
-  if (masked) refs[5] = d.source(next++, 16);
+  if (masked) refs[kByteMask] = d.source(next++, 16);
   if (d.failed()) return false;
   const u32 list = d.list(refs);
-  Op& op = d.emit(execute_bulk);
+  Op& op = d.emit<execute_bulk>(bulk);
   op.list = list;
-  op.list_count = 6;
-  op.imm = wide_bits;
-  op.imm2 = operation;
-  op.mode = mode;
+  op.list_count = kBulkSlots;
   if (reduces && to == 2) d.f.builder.program->communicates = true;
   return true;
 }
@@ -602,9 +603,7 @@ class AsyncStore : public AsyncOp {
  public:
   SharedAddress to, barrier;
   u32 element = 0;
-  bool reduces = false;
-  AtomicOperation operation = AtomicOperation::kAdd;
-  Type type = Type::kNone;
+  Reduction reduction;
   Payload payload;
   const char* unit() const override { return "asynchronous store"; }
   bool step(Cluster& cluster) override {
@@ -612,12 +611,12 @@ class AsyncStore : public AsyncOp {
     Place place;
     if (cluster.resolve_async(*this, to, bytes, &place)) {
       cluster.record(*this, place, bytes, true);
-      if (reduces) {
+      if (reduction.on) {
         for (u32 i = 0; i < bytes; i += element) {
           u64 a = 0, b = 0;
           std::memcpy(&a, place.data + i, element);
           std::memcpy(&b, payload.data.data() + i, element);
-          const u64 r = apply_atomic(operation, type, a, b, 0);
+          const u64 r = apply_atomic(reduction.operation, reduction.type, a, b, 0);
           std::memcpy(place.data + i, &r, element);
         }
       } else {
@@ -629,40 +628,46 @@ class AsyncStore : public AsyncOp {
   }
 };
 
-// list: address, mbar, values...; imm: bits of width; imm2: operation
-Step execute_async_store(Warp& warp, const Op& op, u32 mask) {
+/// Op::list: the address, the mbarrier's address, then the values.
+struct Store {
+  u32 element = 0;  ///< bytes
+  u32 elements = 1;
+  bool to_wide = false, barrier_wide = false;  ///< addresses of 64 bits
+  Reduction reduction;
+
+  u32 bytes() const { return element * elements; }
+};
+
+Step execute_async_store(Warp& warp, const Op& op, const Store& what, u32 mask) {
   const Ref* list = warp.machine->program.lists.data() + op.list;
   warp.require_defined(list[0], mask, op, "the address");
   warp.require_defined(list[1], mask, op, "the mbarrier's address");
   for (const u32 lane : lanes_of(mask)) {
     auto store = std::make_unique<AsyncStore>();
-    if (!shared_operand(warp, op, lane, warp.value(list[0], lane, (op.imm & 1) != 0), false,
-                        &store->to))
+    if (!shared_operand(warp, op, lane, warp.value(list[0], lane, what.to_wide), false, &store->to))
       continue;
-    if (!shared_operand(warp, op, lane, warp.value(list[1], lane, (op.imm & 2) != 0), false,
+    if (!shared_operand(warp, op, lane, warp.value(list[1], lane, what.barrier_wide), false,
                         &store->barrier))
       continue;
     if (store->to.rank() != store->barrier.rank()) {
       warp.cluster->report(FindingKind::kSpace, &warp, static_cast<int>(lane), op.site,
                            "the mbarrier lies in another CTA than the destination");
     }
-    store->element = op.bytes;
-    store->reduces = op.mode == 1;
-    store->operation = static_cast<AtomicOperation>(op.imm2);
-    store->type = op.type;
-    store->payload.data.resize(static_cast<std::size_t>(op.bytes) * op.vector);
-    for (u32 v = 0; v < op.vector; ++v) {
-      const u64 value = warp.value(list[2 + v], lane, op.bytes == 8);
-      std::memcpy(store->payload.data.data() + v * op.bytes, &value, op.bytes);
+    store->element = what.element;
+    store->reduction = what.reduction;
+    store->payload.data.resize(what.bytes());
+    for (u32 v = 0; v < what.elements; ++v) {
+      const u64 value = warp.value(list[2 + v], lane, what.element == 8);
+      std::memcpy(store->payload.data.data() + v * what.element, &value, what.element);
       if (warp.machine->checks && (warp.poison_of(list[2 + v]) >> lane & 1) != 0) {
         store->payload.poison.resize(store->payload.data.size());
-        std::memset(store->payload.poison.data() + v * op.bytes, 1, op.bytes);
+        std::memset(store->payload.poison.data() + v * what.element, 1, what.element);
       }
     }
-    if (store->to.bits() % (op.bytes * op.vector) != 0) {
-      warp.cluster->report(FindingKind::kAlign, &warp, static_cast<int>(lane), op.site,
-                           fmt::format("address 0x{:x} is not a multiple of {}", store->to.bits(),
-                                       op.bytes * op.vector));
+    if (store->to.bits() % what.bytes() != 0) {
+      warp.cluster->report(
+          FindingKind::kAlign, &warp, static_cast<int>(lane), op.site,
+          fmt::format("address 0x{:x} is not a multiple of {}", store->to.bits(), what.bytes()));
       continue;
     }
     warp.cluster->start(std::move(store), warp, op);
@@ -676,22 +681,22 @@ bool decode_async_store(Decoding& d, bool reduces) {
   if (!d.take("shared::cluster")) return d.unsupported("only .shared::cluster is modelled");
   if (!d.take("mbarrier::complete_tx::bytes"))
     return d.unsupported(".mbarrier::complete_tx::bytes is needed");
-  AtomicOperation operation{};
-  if (reduces && !take_atomic_operation(d, &operation)) return false;
+  Store store;
+  store.reduction.on = reduces;
+  if (reduces && !take_atomic_operation(d, &store.reduction.operation)) return false;
   const int v = d.take_any({"v2", "v4"});
   const u8 vector = static_cast<u8>(v < 0 ? 1 : 2 << v);
   const Type type = d.take_type();
   const int bits = bits_of(type);
   if (bits != 32 && bits != 64) return d.unsupported("a 32- or 64-bit type is needed");
-  if (reduces && !check_atomic_type(d, operation, type)) return false;
+  if (reduces && !check_atomic_type(d, store.reduction.operation, type)) return false;
   if (reduces && (type == Type::kF32 || type == Type::kF64))
     return d.unsupported("red.async is of integers");
   if (bits * vector > 128) return d.unsupported("at most 16 bytes at once");
   if (!d.expect(3, 3) || !d.done()) return false;
   std::vector<Ref> refs(2, kNoRef);
-  bool to_wide = false, bar_wide = false;
-  refs[0] = d.address_value(d.in.operands[0], &to_wide);
-  refs[1] = d.address_value(d.in.operands[2], &bar_wide);
+  refs[0] = d.address_value(d.in.operands[0], &store.to_wide);
+  refs[1] = d.address_value(d.in.operands[2], &store.barrier_wide);
   if (d.is(1, Operand::Kind::kVector)) {
     if (d.in.operands[1].parts.size() != vector)
       return d.invalid("the vector has another size than the modifier");
@@ -702,24 +707,24 @@ bool decode_async_store(Decoding& d, bool reduces) {
   }
   if (d.failed()) return false;
   const u32 list = d.list(refs);
-  Op& op = d.emit(execute_async_store);
+  store.element = static_cast<u32>(bits / 8);
+  store.elements = vector;
+  store.reduction.type = type;
+  Op& op = d.emit<execute_async_store>(store);
   op.list = list;
   op.list_count = static_cast<u32>(refs.size());
-  op.imm = (to_wide ? 1u : 0u) | (bar_wide ? 2u : 0u);
-  op.imm2 = static_cast<u64>(operation);
-  op.bytes = static_cast<u8>(bits / 8);
-  op.vector = vector;
-  op.type = type;
-  op.mode = reduces ? 1 : 0;
   return true;
 }
 
-/// st.bulk: zeroes, like a copy without a source.
-Step execute_store_bulk(Warp& warp, const Op& op, u32 mask) {
+struct BulkZeroes {
+  bool wide = false;  ///< the address has 64 bits
+};
+
+/// st.bulk: zeroes, like a copy without a source. s = {address, bytes}
+Step execute_store_bulk(Warp& warp, const Op& op, const BulkZeroes& what, u32 mask) {
   for (const u32 lane : lanes_of(mask)) {
     SharedAddress address;
-    if (!shared_operand(warp, op, lane, warp.value(op.s[0], lane, (op.mode & 1) != 0), false,
-                        &address))
+    if (!shared_operand(warp, op, lane, warp.value(op.s[0], lane, what.wide), false, &address))
       continue;
     const u64 bytes = warp.lane64(op.s[1], lane);
     Place place;
@@ -750,10 +755,9 @@ bool decode_store_bulk(Decoding& d) {
   bool wide = false;
   const Ref to = d.address_value(d.in.operands[0], &wide), size = d.source(1, 64);
   if (d.failed()) return false;
-  Op& op = d.emit(execute_store_bulk);
+  Op& op = d.emit<execute_store_bulk>({wide});
   op.s[0] = to;
   op.s[1] = size;
-  op.mode = wide ? 1 : 0;
   return true;
 }
 

@@ -135,12 +135,25 @@ bool check_atomic_type(Decoding& d, AtomicOperation operation, Type type) {
 
 namespace {
 
-enum AtomicMode : u8 { kAcquires = 1, kReleases = 2, kReturns = 4 };
+/// Op::list: an operand for each element, then what cas stores, then, where it returns, the
+/// results.
+struct Atomic {
+  Address address;
+  AtomicOperation operation = AtomicOperation::kAdd;
+  Type type = Type::kNone;
+  u8 element = 0;  ///< bytes
+  u8 elements = 1;
+  bool acquires = false, releases = false;
+  bool returns = false;
+
+  bool swaps() const { return operation == AtomicOperation::kCompareExchange; }
+};
 
 /// Where a lane's operation takes place; false where that was reported.
-bool resolve_atomic(Warp& warp, const Op& op, u32 lane, u64 address, u32 bytes, Place* place) {
+bool resolve_atomic(Warp& warp, const Op& op, Space space, u32 lane, u64 address, u32 bytes,
+                    Place* place) {
   Cluster& cluster = *warp.cluster;
-  if (!cluster.resolve(warp, op, lane, op.space, address, bytes, place)) return false;
+  if (!cluster.resolve(warp, op, lane, space, address, bytes, place)) return false;
   if (place->space == Space::kGlobal || place->cta != nullptr) return true;
   cluster.report(FindingKind::kSpace, &warp, static_cast<int>(lane), op.site,
                  fmt::format("an atomic operation on the {} space", to_string(place->space)));
@@ -160,40 +173,38 @@ Step finish_atomic(Warp& warp, u32 mask, u32 bytes, bool changed) {
   return Step::kNext;
 }
 
-// imm2: the operation. Sources: list[0..vector) operands, then vector comparands' swaps; returns to
-// the next `vector` entries.
-Step execute_atomic(Warp& warp, const Op& op, u32 mask) {
+Step execute_atomic(Warp& warp, const Op& op, const Atomic& atomic, u32 mask) {
   const bool checks = warp.machine->checks;
   Cluster& cluster = *warp.cluster;
   if (checks && op.s[0] != kNoRef) warp.require_defined(op.s[0], mask, op, "the address");
-  const auto operation = static_cast<AtomicOperation>(op.imm2);
   const Ref* list = warp.machine->program.lists.data() + op.list;
-  const u32 element = op.bytes, bytes = element * op.vector;
-  const bool cas = operation == AtomicOperation::kCompareExchange;
+  const u32 element = atomic.element, elements = atomic.elements, bytes = element * elements;
+  const bool cas = atomic.swaps();
   bool changed = false;
   // Lanes go in an order that the seed decides: no kernel may rely on one.
   const u32 first = cluster.random.below(32);
   for (u32 i = 0; i < 32; ++i) {
     const u32 lane = (first + i) % 32;
     if ((mask >> lane & 1) == 0) continue;
-    const u64 address = lane_address(warp, op, lane);
+    const u64 address = lane_address(warp, op, atomic.address, lane);
     Place place;
-    if (!resolve_atomic(warp, op, lane, address, bytes, &place)) continue;
+    if (!resolve_atomic(warp, op, atomic.address.space, lane, address, bytes, &place)) continue;
     bool poisoned = false;
     {
       AtomicLock guard;
       guard.lock();
-      for (u32 v = 0; v < op.vector; ++v) {
+      for (u32 v = 0; v < elements; ++v) {
         u64 old = 0;
         std::memcpy(&old, place.data + v * element, element);
         const u64 b = warp.value(list[v], lane, element == 8);
-        const u64 c = cas ? warp.value(list[op.vector + v], lane, element == 8) : 0;
+        const u64 c = cas ? warp.value(list[elements + v], lane, element == 8) : 0;
         const u64 element_mask = element == 8 ? ~u64{0} : (u64{1} << (element * 8)) - 1;
-        const u64 now = apply_atomic(operation, op.type, old, b & element_mask, c & element_mask);
+        const u64 now =
+            apply_atomic(atomic.operation, atomic.type, old, b & element_mask, c & element_mask);
         changed = changed || now != old;
         std::memcpy(place.data + v * element, &now, element);
-        if ((op.mode & kReturns) != 0) {
-          const Ref d = list[op.vector * 2 + v];
+        if (atomic.returns) {
+          const Ref d = list[elements * 2 + v];
           if (d != kNoRef) {
             if (element == 8) {
               reinterpret_cast<u64*>(warp.row(d))[lane] = old;
@@ -208,29 +219,28 @@ Step execute_atomic(Warp& warp, const Op& op, u32 mask) {
     if (!checks) continue;
     if (place.poison != nullptr) {
       for (u32 b = 0; b < bytes; ++b) poisoned = poisoned || place.poison[b] != 0;
-      if (operation == AtomicOperation::kExchange) std::memset(place.poison, 0, bytes);
+      if (atomic.operation == AtomicOperation::kExchange) std::memset(place.poison, 0, bytes);
     }
-    for (u32 v = 0; v < op.vector; ++v) {
-      if ((op.mode & kReturns) != 0 && list[op.vector * 2 + v] != kNoRef)
-        warp.set_poison(list[op.vector * 2 + v], poisoned ? ~u32{0} : 0, u32{1} << lane, op.site);
+    for (u32 v = 0; v < elements; ++v) {
+      if (atomic.returns && list[elements * 2 + v] != kNoRef)
+        warp.set_poison(list[elements * 2 + v], poisoned ? ~u32{0} : 0, u32{1} << lane, op.site);
       if ((warp.poison_of(list[v]) >> lane & 1) != 0 && place.space == Space::kGlobal)
         warp.require_defined(list[v], u32{1} << lane, op, "the atomic operation's operand");
     }
     cluster.record(warp, op, lane, place, bytes, true, true);
-    if ((op.mode & kAcquires) != 0 || (op.mode & kReturns) != 0)
-      cluster.strong_load(warp, address, (op.mode & kAcquires) != 0);
-    cluster.strong_store(warp, address, (op.mode & kReleases) != 0);
+    if (atomic.acquires || atomic.returns) cluster.strong_load(warp, address, atomic.acquires);
+    cluster.strong_store(warp, address, atomic.releases);
   }
   return finish_atomic(warp, mask, bytes, changed);
 }
 
-/// exch and cas of 128 bits. list: operand, swap or none, result.
-Step execute_atomic_wide(Warp& warp, const Op& op, u32 mask) {
+/// exch and cas of 128 bits.
+Step execute_atomic_wide(Warp& warp, const Op& op, const Atomic& atomic, u32 mask) {
   const bool checks = warp.machine->checks;
   Cluster& cluster = *warp.cluster;
   if (checks && op.s[0] != kNoRef) warp.require_defined(op.s[0], mask, op, "the address");
   const Ref* list = warp.machine->program.lists.data() + op.list;
-  const bool cas = static_cast<AtomicOperation>(op.imm2) == AtomicOperation::kCompareExchange;
+  const bool cas = atomic.swaps();
   const auto halves = [&](Ref ref, u32 lane) {
     const auto* row = static_cast<const Row*>(warp.source(ref));
     return std::array{reinterpret_cast<const u64*>(row)[lane],
@@ -241,9 +251,9 @@ Step execute_atomic_wide(Warp& warp, const Op& op, u32 mask) {
   for (u32 i = 0; i < 32; ++i) {
     const u32 lane = (first + i) % 32;
     if ((mask >> lane & 1) == 0) continue;
-    const u64 address = lane_address(warp, op, lane);
+    const u64 address = lane_address(warp, op, atomic.address, lane);
     Place place;
-    if (!resolve_atomic(warp, op, lane, address, 16, &place)) continue;
+    if (!resolve_atomic(warp, op, atomic.address.space, lane, address, 16, &place)) continue;
     const std::array<u64, 2> operand = halves(list[0], lane);
     const std::array<u64, 2> now = cas ? halves(list[1], lane) : operand;
     std::array<u64, 2> old{};
@@ -274,8 +284,8 @@ Step execute_atomic_wide(Warp& warp, const Op& op, u32 mask) {
         warp.require_defined(ref, u32{1} << lane, op, "the atomic operation's operand");
     }
     cluster.record(warp, op, lane, place, 16, true, true);
-    cluster.strong_load(warp, address, (op.mode & kAcquires) != 0);
-    cluster.strong_store(warp, address, (op.mode & kReleases) != 0);
+    cluster.strong_load(warp, address, atomic.acquires);
+    cluster.strong_store(warp, address, atomic.releases);
   }
   return finish_atomic(warp, mask, 16, changed);
 }
@@ -326,25 +336,24 @@ bool decode_atomic(Decoding& d, bool returns) {
       refs.push_back(d.destination(to, bits));
     }
   }
-  Op probe;
-  probe.space = space;
-  if (!d.address(d.in.operands[at], probe)) return false;
+  Atomic atomic;
+  Ref base = kNoRef;
+  if (!d.address(d.in.operands[at], space, &atomic.address, &base)) return false;
   const u32 list = d.list(refs);
   if (d.failed()) return false;
-  Op& op = d.emit(bits == 128 ? execute_atomic_wide : execute_atomic);
-  op.space = probe.space;
-  op.s[0] = probe.s[0];
-  op.imm = probe.imm;
-  op.imm2 = static_cast<u64>(operation);
-  op.mode = static_cast<u8>(probe.mode | (semantics.acquire ? kAcquires : 0) |
-                            (semantics.release ? kReleases : 0) | (returns ? kReturns : 0));
+  atomic.operation = operation;
+  atomic.type = type;
+  atomic.element = static_cast<u8>(bits / 8);
+  atomic.elements = vector;
+  atomic.acquires = semantics.acquire;
+  atomic.releases = semantics.release;
+  atomic.returns = returns;
+  Op& op = bits == 128 ? d.emit<execute_atomic_wide>(atomic) : d.emit<execute_atomic>(atomic);
+  op.s[0] = base;
   op.list = list;
   op.list_count = static_cast<u32>(refs.size());
-  op.type = type;
-  op.bytes = static_cast<u8>(bits / 8);
-  op.vector = vector;
-  op.flags = static_cast<u8>(op.flags | kOpPolls);
-  if (probe.space == Space::kGlobal || probe.space == Space::kGeneric)
+  op.set(kOpPolls);
+  if (atomic.address.space == Space::kGlobal || atomic.address.space == Space::kGeneric)
     d.f.builder.program->communicates = true;
   return true;
 }

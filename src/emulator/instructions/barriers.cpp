@@ -3,16 +3,22 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "emulator/decode/decoding.h"
 #include "emulator/decode/instruction_table.h"
+#include "emulator/instructions/executors.h"
 #include "emulator/machine/machine.h"
 #include "emulator/memory/tensor_memory.h"
 
 namespace attnjit::emulator {
 namespace {
 
-enum BarrierKind : u8 { kSync, kArrive, kRedPopulation, kRedAnd, kRedOr };
+enum class BarrierKind : u8 { kSync, kArrive, kPopulation, kAnd, kOr };
+struct Barrier {
+  BarrierKind kind = BarrierKind::kSync;
+  bool reduces() const { return kind >= BarrierKind::kPopulation; }
+};
 
 void complete_barrier(Warp& warp, NamedBarrier& b) {
   ++b.generation;
@@ -30,10 +36,9 @@ void complete_barrier(Warp& warp, NamedBarrier& b) {
 }
 
 // s = {id, count, predicate}
-Step execute_barrier(Warp& warp, const Op& op, u32 mask) {
+Step execute_barrier(Warp& warp, const Op& op, const Barrier& barrier, u32 mask) {
   Group& group = *warp.group;
-  const auto kind = static_cast<BarrierKind>(op.mode);
-  if (!group.arrived && (op.flags & kOpAligned) != 0) {
+  if (!group.arrived && op.has(kOpAligned)) {
     const Step step = gather_warp(warp, op, mask);
     if (step != Step::kNext) return step;
   }
@@ -75,7 +80,7 @@ Step execute_barrier(Warp& warp, const Op& op, u32 mask) {
     }
     b.arrived += threads;
     warp.release_into(b.arriving);
-    if (kind >= kRedPopulation) {
+    if (barrier.reduces()) {
       const u32 p = warp.predicate(op.s[2]) & mask;
       if (warp.machine->checks && (warp.poison_of(op.s[2]) & mask) != 0)
         warp.require_defined(op.s[2], mask, op, "the barrier's predicate");
@@ -87,7 +92,7 @@ Step execute_barrier(Warp& warp, const Op& op, u32 mask) {
     const bool complete = b.arrived >= b.expected;
     if (complete) complete_barrier(warp, b);
     warp.cluster->note_progress();
-    if (kind == kArrive) return Step::kNext;
+    if (barrier.kind == BarrierKind::kArrive) return Step::kNext;
     if (!complete) {
       group.arrived = true;
       group.state = Group::State::kBlocked;
@@ -108,13 +113,15 @@ Step execute_barrier(Warp& warp, const Op& op, u32 mask) {
   }
   group.arrived = false;
   warp.view.acquire(b.completed);
-  if (kind >= kRedPopulation) {
-    if (kind == kRedPopulation) {
+  if (barrier.reduces()) {
+    if (barrier.kind == BarrierKind::kPopulation) {
       u32 result[32];
       std::fill_n(result, 32, b.result_population);
       if (op.d != kNoRef) warp.blend(op.d, result, 1, mask);
     } else if (op.d != kNoRef) {
-      warp.set_predicate(op.d, (kind == kRedAnd ? b.result_all : b.result_any) ? ~u32{0} : 0, mask);
+      warp.set_predicate(
+          op.d, (barrier.kind == BarrierKind::kAnd ? b.result_all : b.result_any) ? ~u32{0} : 0,
+          mask);
     }
     if (warp.machine->checks) warp.set_poison(op.d, 0, mask, 0);
   }
@@ -127,14 +134,16 @@ bool decode_barrier(Decoding& d) {
   const int what = d.take_any({"sync", "arrive", "red"});
   if (what < 0) return d.unsupported("this form of the barrier is not modelled");
   const bool aligned = d.take("aligned") || is_bar;
-  u8 kind = what == 1 ? kArrive : kSync;
+  BarrierKind kind = what == 1 ? BarrierKind::kArrive : BarrierKind::kSync;
   std::size_t at = 0;
   Ref to = kNoRef;
   if (what == 2) {
     const int op = d.take_any({"popc", "and", "or"});
+    constexpr std::array kReductions = {BarrierKind::kPopulation, BarrierKind::kAnd,
+                                        BarrierKind::kOr};
     d.take_type();
     if (op < 0) return d.invalid("an operation is needed");
-    kind = static_cast<u8>(kRedPopulation + op);
+    kind = kReductions[static_cast<std::size_t>(op)];
     at = 1;
     if (!d.expect(3, 4)) return false;
     to = d.destination(0, op == 0 ? 32 : 1);
@@ -151,12 +160,11 @@ bool decode_barrier(Decoding& d) {
     count = d.source(1, 32);
   }
   if (d.failed()) return false;
-  Op& op = d.emit(execute_barrier);
+  Op& op = d.emit<execute_barrier>({kind});
   op.d = to;
-  op.d_rows = kind == kRedPopulation ? 1 : 0;
+  op.d_rows = kind == BarrierKind::kPopulation ? 1 : 0;
   op.s = {id, count, p, kNoRef};
-  op.mode = kind;
-  if (aligned) op.flags = static_cast<u8>(op.flags | kOpAligned);
+  if (aligned) op.set(kOpAligned);
   return true;
 }
 
@@ -174,15 +182,19 @@ void publish_fenced(Warp& warp) {
   }
 }
 
-// barrier.cluster: mode 0 arrive, 1 wait; imm: relaxed
-Step execute_cluster_barrier(Warp& warp, const Op& op, u32 mask) {
+struct ClusterBarrier {
+  bool waits = false;  ///< or arrives
+  bool relaxed = false;
+};
+
+Step execute_cluster_barrier(Warp& warp, const Op& op, const ClusterBarrier& barrier, u32 mask) {
   Cluster& cluster = *warp.cluster;
   Group& group = *warp.group;
-  if ((op.flags & kOpAligned) != 0 && !group.arrived) {
+  if (op.has(kOpAligned) && !group.arrived) {
     const Step step = gather_warp(warp, op, mask);
     if (step != Step::kNext) return step;
   }
-  if (op.mode == 0) {
+  if (!barrier.waits) {
     for (const u32 lane : lanes_of(mask)) {
       if ((warp.cluster_arrived >> lane & 1) != 0) {
         cluster.report(FindingKind::kBarrier, &warp, static_cast<int>(lane), op.site,
@@ -192,7 +204,7 @@ Step execute_cluster_barrier(Warp& warp, const Op& op, u32 mask) {
     }
     warp.cluster_arrived |= mask;
     warp.cluster_generation = cluster.cluster_generation;
-    if (op.imm == 0) {
+    if (!barrier.relaxed) {
       warp.release_into(cluster.cluster_arriving);
     } else {
       publish_fenced(warp);
@@ -233,19 +245,21 @@ bool decode_cluster_barrier(Decoding& d) {
   d.take("acquire");
   const bool aligned = d.take("aligned");
   if (!d.expect(0, 0) || !d.done()) return false;
-  Op& op = d.emit(execute_cluster_barrier);
-  op.mode = static_cast<u8>(what);
-  op.imm = relaxed ? 1 : 0;
-  if (aligned) op.flags = static_cast<u8>(op.flags | kOpAligned);
+  Op& op = d.emit<execute_cluster_barrier>({what == 1, relaxed});
+  if (aligned) op.set(kOpAligned);
   return true;
 }
 
-// mode: 0 inc, 1 dec
-Step execute_setmaxnreg(Warp& warp, const Op& op, u32 mask) {
+struct RegisterLimit {
+  bool increases = false;
+  u32 registers = 0;
+};
+
+Step execute_setmaxnreg(Warp& warp, const Op& op, const RegisterLimit& limit, u32 mask) {
   Group& lanes = *warp.group;
   Cluster& cluster = *warp.cluster;
-  const auto n = static_cast<u32>(op.imm);
-  const bool inc = op.mode == 0;
+  const u32 n = limit.registers;
+  const bool inc = limit.increases;
   const u32 have = warp.registers_allotted;
   if (!lanes.arrived) {
     const Step step = gather_warp(warp, op, mask);
@@ -303,20 +317,16 @@ bool decode_setmaxnreg(Decoding& d) {
   u64 n = 0;
   if (!d.expect(1, 1) || !d.done() || !d.immediate(0, &n)) return false;
   if (n < 24 || n > 256 || n % 8 != 0) return d.invalid("the count is 24 to 256 in steps of 8");
-  Op& op = d.emit(execute_setmaxnreg);
-  op.mode = static_cast<u8>(mode);
-  op.imm = n;
-  op.flags = static_cast<u8>(op.flags | kOpAligned);
+  Op& op = d.emit<execute_setmaxnreg>({mode == 0, static_cast<u32>(n)});
+  op.set(kOpAligned);
   return true;
 }
-
-Step execute_nothing(Warp&, const Op&, u32) { return Step::kNext; }
 
 bool decode_griddepcontrol(Decoding& d) {
   d.take_any({"wait", "launch_dependents"});
   if (!d.expect(0, 0) || !d.done()) return false;
   // One grid runs at a time: its prerequisites are complete.
-  d.emit(execute_nothing);
+  d.emit<execute_nothing>();
   return true;
 }
 

@@ -33,12 +33,27 @@ bool is_small(Type t) {
   return t == Type::kF16 || t == Type::kF16x2 || t == Type::kBf16 || t == Type::kBf16x2;
 }
 
-// mode: 0 no combination, 1 and, 2 or, 3 xor; s[0] the raw comparison, s[1] the combined predicate.
-Step execute_combine(Warp& warp, const Op& op, u32 mask) {
+struct Combination {
+  enum class Operator : u8 { kNone, kAnd, kOr, kXor };
+  Operator with = Operator::kNone;
+};
+
+// s[0]: the raw comparison, s[1]: the predicate that it is combined with
+Step execute_combine(Warp& warp, const Op& op, const Combination& combination, u32 mask) {
   const u32 raw = warp.predicate(op.s[0]);
   const u32 c = op.s[1] == kNoRef ? ~u32{0} : warp.predicate(op.s[1]);
   const auto combine = [&](u32 t) {
-    return op.mode == 1 ? (t & c) : op.mode == 2 ? (t | c) : op.mode == 3 ? (t ^ c) : t;
+    switch (combination.with) {
+      case Combination::Operator::kAnd:
+        return t & c;
+      case Combination::Operator::kOr:
+        return t | c;
+      case Combination::Operator::kXor:
+        return t ^ c;
+      case Combination::Operator::kNone:
+        break;
+    }
+    return t;
   };
   const u32 p = combine(raw), q = combine(~raw);
   if (warp.machine->checks) {
@@ -53,12 +68,13 @@ Step execute_combine(Warp& warp, const Op& op, u32 mask) {
 
 struct Comparison {
   LaneRequest request;
-  int combine = -1;
+  Combination combination;
+  bool combines() const { return combination.with != Combination::Operator::kNone; }
 };
 
 bool take_comparison(Decoding& d, Comparison* c) {
   if (!take_compare(d, &c->request.compare)) return false;
-  c->combine = d.take_any({"and", "or", "xor"});
+  c->combination.with = static_cast<Combination::Operator>(1 + d.take_any({"and", "or", "xor"}));
   c->request.op = LaneOp::kSetp;
   c->request.ftz = d.take("ftz");
   return true;
@@ -76,26 +92,25 @@ bool settle_type(Decoding& d, Comparison* c, Type type) {
 }
 
 Op& emit_comparison(Decoding& d, const Comparison& c, Ref to, Ref a, Ref b, bool high) {
-  const LaneFn lane = select_lane(c.request);
-  Op& op = d.alu(lane, to, 1, {a, b});
+  LaneControl control;
   const Type t = c.request.type;
   if (is_small(t)) {
-    op.imm = static_cast<u64>(c.request.compare) | (high ? 0x100u : 0u) |
-             (c.request.ftz ? (u64{4} << 16) : 0u);
+    control.imm = static_cast<u64>(c.request.compare) | (high ? 0x100u : 0u) |
+                  (c.request.ftz ? (u64{4} << 16) : 0u);
   } else if (t == Type::kF32 || t == Type::kF64) {
-    op.fp_mode = fp_mode(Rounding::kNearestEven, c.request.ftz);
+    control.fp_mode = fp_mode(Rounding::kNearestEven, c.request.ftz);
   }
-  return op;
+  return d.alu(select_lane(c.request), to, 1, {a, b}, control);
 }
 
 bool decode_setp(Decoding& d) {
   Comparison c;
   if (!take_comparison(d, &c) || !settle_type(d, &c, d.take_type())) return false;
-  const std::size_t operands = c.combine >= 0 ? 4 : 3;
+  const std::size_t operands = c.combines() ? 4 : 3;
   if (!d.expect(operands, operands) || !d.done()) return false;
   const int bits = bits_of(c.request.type);
   const Ref a = d.source(1, bits, c.request.type), b = d.source(2, bits, c.request.type);
-  const Ref with = c.combine >= 0 ? d.source(3, 1) : kNoRef;
+  const Ref with = c.combines() ? d.source(3, 1) : kNoRef;
   const bool pair = d.is(0, Operand::Kind::kPair);
   Ref p = kNoRef, q = kNoRef;
   if (pair) {
@@ -113,28 +128,26 @@ bool decode_setp(Decoding& d) {
     emit_comparison(d, c, high, a, b, true);
     for (const auto& [to, raw] : {std::pair{p, low}, std::pair{q, high}}) {
       if (to == kNoRef) continue;
-      Op& op = d.emit(execute_combine);
+      Op& op = d.emit<execute_combine>(c.combination);
       op.d = to;
       op.d_rows = 0;
       op.s[0] = raw;
       op.s[1] = with;
-      op.mode = static_cast<u8>(c.combine + 1);
     }
     return !d.failed();
   }
-  if (!pair && c.combine < 0) {
+  if (!pair && !c.combines()) {
     emit_comparison(d, c, p, a, b, false);
     return !d.failed();
   }
   const Ref raw = d.f.scratch_predicate();
   emit_comparison(d, c, raw, a, b, false);
-  Op& op = d.emit(execute_combine);
+  Op& op = d.emit<execute_combine>(c.combination);
   op.d = p;
   op.d2 = q;
   op.d_rows = 0;
   op.s[0] = raw;
   op.s[1] = with;
-  op.mode = static_cast<u8>(c.combine + 1);
   return !d.failed();
 }
 
@@ -144,7 +157,7 @@ bool decode_set(Decoding& d) {
   const Type result = d.take_type();
   const Type type = d.take_type();
   if (!settle_type(d, &c, type)) return false;
-  const std::size_t operands = c.combine >= 0 ? 4 : 3;
+  const std::size_t operands = c.combines() ? 4 : 3;
   if (!d.expect(operands, operands) || !d.done()) return false;
   u64 truth = 0;
   switch (result) {
@@ -176,7 +189,7 @@ bool decode_set(Decoding& d) {
   const bool halves = type == Type::kF16x2 || type == Type::kBf16x2;
   const int bits = bits_of(c.request.type);
   const Ref a = d.source(1, bits, c.request.type), b = d.source(2, bits, c.request.type);
-  const Ref with = c.combine >= 0 ? d.source(3, 1) : kNoRef;
+  const Ref with = c.combines() ? d.source(3, 1) : kNoRef;
   const Ref to = d.destination(0, bits_of(result));
   if (d.failed()) return false;
   Ref part[2] = {to, kNoRef};
@@ -188,31 +201,30 @@ bool decode_set(Decoding& d) {
   for (int half = 0; half < (halves ? 2 : 1); ++half) {
     Ref p = d.f.scratch_predicate();
     emit_comparison(d, c, p, a, b, half == 1);
-    if (c.combine >= 0) {
+    if (c.combines()) {
       const Ref combined = d.f.scratch_predicate();
-      Op& op = d.emit(execute_combine);
+      Op& op = d.emit<execute_combine>(c.combination);
       op.d = combined;
       op.d_rows = 0;
       op.s[0] = p;
       op.s[1] = with;
-      op.mode = static_cast<u8>(c.combine + 1);
       p = combined;
     }
-    d.alu(select_lane({LaneOp::kSetpResult}), part[half], 32, {p}).imm = truth;
+    d.alu(select_lane({LaneOp::kSetpResult}), part[half], 32, {p}, {truth});
   }
   if (halves) d.alu(select_lane({LaneOp::kPack2x16}), to, 32, {part[0], part[1]});
   return !d.failed();
 }
 
 // selp keeps the poison of the chosen operand only.
-Step execute_select(Warp& warp, const Op& op, u32 mask) {
+Step execute_select(Warp& warp, const Op& op, const LaneOperation& lane, u32 mask) {
   const u32 p = warp.predicate(op.s[2]);
   const void* sources[3] = {warp.source(op.s[0]), warp.source(op.s[1]), &p};
   if (mask == ~u32{0}) {
-    op.lane(warp.row(op.d), sources, 0);
+    lane.function(warp.row(op.d), sources, 0);
   } else {
     Row result[2];
-    op.lane(result, sources, 0);
+    lane.function(result, sources, 0);
     warp.blend(op.d, result, op.d_rows, mask);
   }
   if (warp.machine->checks) {
@@ -237,8 +249,7 @@ bool decode_selp(Decoding& d) {
   const Ref a = d.source(1, bits, original), b = d.source(2, bits, original), p = d.source(3, 1),
             to = d.destination(0, bits);
   if (d.failed()) return false;
-  Op& op = d.alu(select_lane(r), to, bits, {a, b, p});
-  op.execute = execute_select;
+  d.alu<execute_select>(select_lane(r), to, bits, {a, b, p});
   return !d.failed();
 }
 
@@ -260,9 +271,9 @@ bool decode_slct(Decoding& d) {
   compare.op = LaneOp::kSetp;
   compare.type = selector;
   compare.compare = Compare::kGe;
-  d.alu(select_lane(compare), p, 1, {c, d.constant(0, 32)}).fp_mode =
-      fp_mode(Rounding::kNearestEven, ftz);
-  d.alu(select_lane(r), to, bits, {a, b, p}).execute = execute_select;
+  d.alu(select_lane(compare), p, 1, {c, d.constant(0, 32)},
+        {.fp_mode = fp_mode(Rounding::kNearestEven, ftz)});
+  d.alu<execute_select>(select_lane(r), to, bits, {a, b, p});
   return !d.failed();
 }
 

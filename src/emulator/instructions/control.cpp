@@ -85,6 +85,12 @@ Step execute_branch_table(Warp& warp, const Op& op, u32 mask) {
   return step;
 }
 
+/// A call's places in local memory are in Op::list: those of its results, then of its arguments.
+struct Call {
+  u32 results = 0;
+};
+Step execute_call(Warp& warp, const Op& op, const Call& call, u32 mask);
+
 void leave_convergences(Warp& warp, u32 lanes) {
   for (Convergence& c : warp.convergences) {
     c.participants &= ~lanes;
@@ -123,7 +129,7 @@ Step execute_return(Warp& warp, const Op& op, u32 mask) {
   // Results: from the callee's variables to the caller's.
   const Op& call = *frame.call;
   const Ref* list = warp.machine->program.lists.data() + call.list;
-  const u32 results = call.imm & 0xFFFF;
+  const u32 results = call.arguments<execute_call>().results;
   for (u32 i = 0; i < results && i < callee.results.size(); ++i) {
     const u64 bytes = callee.results[i].bytes;
     for (const u32 lane : lanes_of(mask)) {
@@ -145,7 +151,7 @@ Step execute_return(Warp& warp, const Op& op, u32 mask) {
   return Step::kJump;
 }
 
-Step execute_call(Warp& warp, const Op& op, u32 mask) {
+Step execute_call(Warp& warp, const Op& op, const Call& call, u32 mask) {
   Group& group = *warp.group;
   const Program& program = warp.machine->program;
   u32 target = op.target;
@@ -200,7 +206,7 @@ Step execute_call(Warp& warp, const Op& op, u32 mask) {
         1, callee.local_bytes);
   }
   const Ref* list = program.lists.data() + op.list;
-  const u32 results = op.imm & 0xFFFF;
+  const u32 results = call.results;
   for (u32 i = results; i < op.list_count && i - results < callee.parameters.size(); ++i) {
     const ParameterPlace& p = callee.parameters[i - results];
     for (const u32 lane : lanes_of(mask)) {
@@ -243,12 +249,11 @@ Step execute_assertion(Warp& warp, const Op& op, u32 mask) {
   return execute_exit(warp, op, mask);
 }
 
-// list: the result's place and the arguments'; imm: how many results. Prints nothing: standard
-// output is for results.
-Step execute_print(Warp& warp, const Op& op, u32 mask) {
+// Prints nothing: standard output is for results.
+Step execute_print(Warp& warp, const Op& op, const Call& call, u32 mask) {
   ensure_local(warp);
   const Ref* list = warp.machine->program.lists.data() + op.list;
-  for (const u32 lane : lanes_of(op.imm == 0 ? 0 : mask)) {
+  for (const u32 lane : lanes_of(call.results == 0 ? 0 : mask)) {
     const std::size_t at =
         static_cast<std::size_t>(lane) * warp.local_bytes + warp.group->local_base + list[0];
     if (at + 4 > warp.local.size()) continue;
@@ -258,8 +263,6 @@ Step execute_print(Warp& warp, const Op& op, u32 mask) {
   return Step::kNext;
 }
 
-Step execute_nothing(Warp&, const Op&, u32) { return Step::kNext; }
-
 bool decode_branch(Decoding& d) {
   d.take("uni");
   if (!d.expect(1, 1) || !d.done()) return false;
@@ -267,8 +270,8 @@ bool decode_branch(Decoding& d) {
   const Label* label = d.f.find_label(d.in.operands[0].symbol, d.in.scope);
   if (label == nullptr)
     return d.invalid(fmt::format("label {} is not defined", d.in.operands[0].symbol));
-  Op& op = d.emit(execute_branch);
-  op.flags = static_cast<u8>(op.flags | kOpBranches);
+  Op& op = d.emit<execute_branch>();
+  op.set(kOpBranches);
   d.f.want_label(d.f.code.ops.size() - 1, label->position);
   return true;
 }
@@ -287,9 +290,9 @@ bool decode_branch_table(Decoding& d) {
       if (label == nullptr) return d.invalid(fmt::format("label {} is not defined", name));
       targets.push_back(label->position);
     }
-    Op& op = d.emit(execute_branch_table);
+    Op& op = d.emit<execute_branch_table>();
     op.s[0] = index;
-    op.flags = static_cast<u8>(op.flags | kOpTable);
+    op.set(kOpTable);
     op.target = static_cast<u32>(d.f.builder.program->tables.size());
     d.f.builder.program->tables.push_back(std::move(targets));
     return true;
@@ -302,14 +305,15 @@ bool decode_call(Decoding& d) {
   if (!d.expect(4, 4) || !d.done()) return false;
   const Operand& target = d.in.operands[1];
   std::vector<Ref> places;
-  u64 results = 0;
+  Call call;
   Ref pointer = kNoRef;
   int index = 0;
   bool prints = false;
   if (target.kind == Operand::Kind::kSymbol) {
     if (target.symbol == "__assertfail") {
       d.f.reconverge_next();
-      return d.emit(execute_assertion).execute != nullptr;
+      d.emit<execute_assertion>();
+      return true;
     }
     prints = target.symbol == "vprintf";
     if (target.symbol == "malloc" || target.symbol == "free") {
@@ -331,32 +335,31 @@ bool decode_call(Decoding& d) {
       if (place == nullptr || place->space != Space::kLocal)
         return d.invalid(fmt::format("{} is not a .param variable", operand.symbol));
       places.push_back(static_cast<Ref>(place->offset));
-      if (list == 0) ++results;
+      if (list == 0) ++call.results;
     }
   }
   const u32 list = d.list(places);
-  Op& op = d.emit(prints ? execute_print : execute_call);
+  Op& op = prints ? d.emit<execute_print>(call) : d.emit<execute_call>(call);
   op.target = static_cast<u32>(index);
   op.s[0] = pointer;
   op.list = list;
   op.list_count = static_cast<u32>(places.size());
-  op.imm = results;
   // What follows a call is where its lanes meet again.
   d.f.reconverge_next();
   return true;
 }
 
-bool decode_ends(Decoding& d, Execute execute) {
+template <auto f>
+bool decode_ends(Decoding& d) {
   d.take("uni");
   if (!d.expect(0, 0) || !d.done()) return false;
-  Op& op = d.emit(execute);
-  op.flags = static_cast<u8>(op.flags | kOpEnds);
+  d.emit<f>().set(kOpEnds);
   return true;
 }
 
 bool decode_nothing(Decoding& d) {
   if (!d.expect(0, 2) || !d.done()) return false;
-  d.emit(execute_nothing);
+  d.emit<execute_nothing>();
   return true;
 }
 
@@ -369,12 +372,9 @@ void add_control(InstructionTable& table) {
   table.add({"call", "", "control",
              ".uni; direct, and indirect through a register; arguments in .param", "9.7.12.6",
              decode_call});
-  table.add({"ret", "", "control", ".uni", "9.7.12.7",
-             [](Decoding& d) { return decode_ends(d, execute_return); }});
-  table.add({"exit", "", "control", "", "9.7.12.8",
-             [](Decoding& d) { return decode_ends(d, execute_exit); }});
-  table.add({"trap", "", "control", "a finding", "9.7.20.4",
-             [](Decoding& d) { return decode_ends(d, execute_trap); }});
+  table.add({"ret", "", "control", ".uni", "9.7.12.7", decode_ends<execute_return>});
+  table.add({"exit", "", "control", "", "9.7.12.8", decode_ends<execute_exit>});
+  table.add({"trap", "", "control", "a finding", "9.7.20.4", decode_ends<execute_trap>});
   table.add({"brkpt", "", "control", "no effect", "9.7.20.1", decode_nothing});
   table.add({"pmevent", "", "control", "no effect", "9.7.20.3", [](Decoding& d) {
                d.take("mask");

@@ -45,20 +45,26 @@ bool is_signed(Type t) { return t >= Type::kS8 && t <= Type::kS64; }
 bool is_float(Type t) { return !is_integer(t) && t != Type::kPred; }
 
 /// Pairs of types that PTX converts between and this file does one value at a time.
-Step execute_convert(Warp& warp, const Op& op, u32 mask) {
-  const auto to = packed(static_cast<Type>(op.imm2 & 0xFF));
-  const auto from = packed(static_cast<Type>(op.imm2 >> 8 & 0xFF));
-  const u64 flags = op.imm2 >> 16;
+struct Conversion {
+  Type to = Type::kNone, from = Type::kNone;
+  Rounding rounding = Rounding::kNearestEven;
+  bool integer_rounding = false;
+  bool ftz = false, saturate = false, satfinite = false, relu = false;
+};
+
+Step execute_convert(Warp& warp, const Op& op, const Conversion& conversion, u32 mask) {
+  const auto to = packed(conversion.to);
+  const auto from = packed(conversion.from);
   LaneRequest one;
   one.op = LaneOp::kConvert;
   one.type = to.element;
   one.source = from.element;
-  one.rounding = static_cast<Rounding>(flags & 7);
-  one.integer_rounding = (flags & 8) != 0;
-  one.ftz = (flags & 16) != 0;
-  one.saturate = (flags & 32) != 0;
-  one.satfinite = (flags & 64) != 0;
-  one.relu = (flags & 128) != 0;
+  one.rounding = conversion.rounding;
+  one.integer_rounding = conversion.integer_rounding;
+  one.ftz = conversion.ftz;
+  one.saturate = conversion.saturate;
+  one.satfinite = conversion.satfinite;
+  one.relu = conversion.relu;
   const bool wide_source = bits_of(from.element) == 64;
   const bool wide_result = op.d_rows == 2;
   u64 result[32] = {};
@@ -146,25 +152,27 @@ bool decode_cvt(Decoding& d) {
 
   const LaneFn lane = select_lane(r);
   if (lane != nullptr) {
-    Op& op = two ? d.alu(lane, target, result_bits, {a, b}) : d.alu(lane, target, result_bits, {a});
+    LaneControl control;
     if (is_integer(r.type) && is_integer(r.source)) {
-      op.imm =
+      control.imm =
           static_cast<u64>(to_bits) | (r.saturate ? (is_signed(r.type) ? 0x200u : 0x100u) : 0u);
     } else {
-      op.imm = r.saturate ? 1 : 0;
-      if (r.type == Type::kF64) op.imm = r.ftz ? 1 : 0;
-      if (!r.integer_rounding) op.fp_mode = fp_mode(r.rounding, false);
+      control.imm = r.saturate ? 1 : 0;
+      if (r.type == Type::kF64) control.imm = r.ftz ? 1 : 0;
+      if (!r.integer_rounding) control.fp_mode = fp_mode(r.rounding, false);
+    }
+    if (two) {
+      d.alu(lane, target, result_bits, {a, b}, control);
+    } else {
+      d.alu(lane, target, result_bits, {a}, control);
     }
   } else {
-    Op& op = d.emit(execute_convert);
+    Op& op = d.emit<execute_convert>(
+        {r.type, r.source, r.rounding, r.integer_rounding, r.ftz, r.saturate, r.satfinite, r.relu});
     op.d = target;
     op.d_rows = result_bits == 64 ? 2 : 1;
     op.s[0] = a;
     op.s[1] = b;
-    const u64 flags = static_cast<u64>(r.rounding) | (r.integer_rounding ? 8u : 0u) |
-                      (r.ftz ? 16u : 0u) | (r.saturate ? 32u : 0u) | (r.satfinite ? 64u : 0u) |
-                      (r.relu ? 128u : 0u);
-    op.imm2 = static_cast<u64>(r.type) | (static_cast<u64>(r.source) << 8) | (flags << 16);
   }
   if (wider && to_ref != kNoRef) {
     // The result fills a wider register: sign- or zero-extended.
@@ -174,16 +182,21 @@ bool decode_cvt(Decoding& d) {
     const int full = have <= 32 ? 32 : 64;
     if (is_signed(r.type) || extend) {
       widen.type = full == 64 ? Type::kU64 : Type::kU32;
-      d.alu(select_lane(widen), to_ref, full, {target}).imm = static_cast<u64>(have);
+      d.alu(select_lane(widen), to_ref, full, {target}, {static_cast<u64>(have)});
     }
   }
   return !d.failed();
 }
 
-Step execute_cvt_pack(Warp& warp, const Op& op, u32 mask) {
+struct IntegerPack {
+  int bits = 8;  ///< of an element
+  bool to_signed = false;
+};
+
+Step execute_cvt_pack(Warp& warp, const Op& op, const IntegerPack& pack, u32 mask) {
   u32 result[32] = {};
-  const auto bits = static_cast<int>(op.imm & 0xFF);
-  const bool to_signed = (op.imm & 0x100) != 0;
+  const int bits = pack.bits;
+  const bool to_signed = pack.to_signed;
   const s64 high = to_signed ? (s64{1} << (bits - 1)) - 1 : (s64{1} << bits) - 1;
   const s64 low = to_signed ? -high - 1 : 0;
   for (const u32 lane : lanes_of(mask)) {
@@ -218,13 +231,11 @@ bool decode_cvt_pack(Decoding& d) {
   const Ref a = d.source(1, 32), b = d.source(2, 32),
             c = third == Type::kNone ? kNoRef : d.source(3, 32), to_ref = d.destination(0, 32);
   if (d.failed()) return false;
-  Op& op = d.emit(execute_cvt_pack);
+  Op& op = d.emit<execute_cvt_pack>({bits, is_signed(to) || to == Type::kS4 || to == Type::kS2});
   op.d = to_ref == kNoRef ? d.f.scratch(1) : to_ref;
   op.s[0] = a;
   op.s[1] = b;
   op.s[2] = c;
-  op.imm =
-      static_cast<u64>(bits) | (is_signed(to) || to == Type::kS4 || to == Type::kS2 ? 0x100u : 0u);
   return true;
 }
 

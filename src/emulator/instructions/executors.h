@@ -2,21 +2,27 @@
 // Executors that decoding emits on its own (symbols, clocks), and helpers that families share.
 #pragma once
 
-#include "emulator/decode/program.h"
+#include "emulator/decode/operation.h"
 
 namespace attnjit::emulator {
 
-/// d = the address of a shared or local variable (op.imm its offset).
-Step execute_symbol(Warp& warp, const Op& op, u32 mask);
-/// d = a clock (op.mode: the special register).
-Step execute_clock(Warp& warp, const Op& op, u32 mask);
+/// The address of a shared or local variable.
+struct SymbolAddress {
+  Space space = Space::kShared;
+  u64 offset = 0;
+};
+Step execute_symbol(Warp& warp, const Op& op, const SymbolAddress& symbol, u32 mask);
 
-// Bits of Op::mode for operations with an address in s[0] and imm.
-inline constexpr u8 kFrameAddress = 0x40;  ///< imm is relative to the frame's local memory
-inline constexpr u8 kRankAddress = 0x20;   ///< imm is an offset in the CTA's own shared memory
+struct ClockReading {
+  bool high = false;  ///< the upper word
+};
+Step execute_clock(Warp& warp, const Op& op, const ClockReading& clock, u32 mask);
 
-/// The address that a lane computes from s[0] and imm.
-u64 lane_address(const Warp& warp, const Op& op, u32 lane);
+/// Does nothing: of instructions that have no effect here.
+Step execute_nothing(Warp& warp, const Op& op, u32 mask);
+
+/// What an address operand (with Op::s[0]) is in a lane.
+u64 lane_address(const Warp& warp, const Op& op, const Address& address, u32 lane);
 
 /// Makes the warp's local memory, at its first use: most kernels have none, and a thread may ask
 /// for half a megabyte.

@@ -7,55 +7,57 @@
 namespace attnjit::emulator {
 namespace {
 
-enum Fence : u8 { kMemory, kProxyAsync, kMbarrierInit, kOther };
+enum class FenceKind : u8 { kMemory, kProxyAsync, kMbarrierInit, kNone };
+struct Fence {
+  FenceKind kind = FenceKind::kMemory;
+};
 
-Step execute_fence(Warp& warp, const Op& op, u32) {
-  switch (op.mode) {
-    case kMemory:
+Step execute_fence(Warp& warp, const Op&, const Fence& fence, u32) {
+  switch (fence.kind) {
+    case FenceKind::kMemory:
       warp.view.acquire(warp.pending_acquire);
       warp.pending_acquire = {};
       warp.fence_view = {};
       warp.release_into(warp.fence_view);
       break;
-    case kProxyAsync:
+    case FenceKind::kProxyAsync:
       warp.view.set(warp.agent, warp.epoch);
       warp.view.fence_proxy();
       // What comes after the fence is not covered by it.
       ++warp.epoch;
       break;
-    case kMbarrierInit:
+    case FenceKind::kMbarrierInit:
       for (auto& cta : warp.cluster->ctas) {
         for (auto& [address, b] : cta->mbarriers) {
           if (b.init_agent == warp.agent) b.fenced = true;
         }
       }
       break;
-    default:
+    case FenceKind::kNone:
       break;
   }
   return Step::kNext;
 }
 
 bool decode_fence(Decoding& d) {
-  u8 mode = kMemory;
+  Fence fence;
   if (d.take("mbarrier_init")) {
-    mode = kMbarrierInit;
+    fence.kind = FenceKind::kMbarrierInit;
     d.take("release");
     d.take("cluster");
   } else if (d.take("proxy")) {
     if (d.take("async")) {
-      mode = kProxyAsync;
+      fence.kind = FenceKind::kProxyAsync;
       d.take_any({"global", "shared::cta", "shared::cluster"});
     } else if (d.take("async::generic")) {
-      mode = kProxyAsync;
+      fence.kind = FenceKind::kProxyAsync;
       d.take_any({"acquire", "release"});
       d.take_any({"sync_restrict::shared::cluster", "sync_restrict::shared::cta"});
       d.take("cluster");
     } else if (d.take("alias")) {
-      mode = kOther;
+      fence.kind = FenceKind::kNone;
     } else if (d.take("tensormap::generic")) {
       // The map's bytes are read when the copy is issued, in order.
-      mode = kMemory;
       d.take_semantics();
     } else {
       return d.unsupported("this proxy fence is not modelled");
@@ -71,7 +73,7 @@ bool decode_fence(Decoding& d) {
     d.address_value(d.in.operands[0], &wide);
   }
   if (d.failed()) return false;
-  d.emit(execute_fence).mode = mode;
+  d.emit<execute_fence>(fence);
   return true;
 }
 
@@ -79,7 +81,7 @@ bool decode_membar(Decoding& d) {
   if (d.has("proxy")) return decode_fence(d);
   d.take_any({"cta", "gl", "sys"});
   if (!d.expect(0, 0) || !d.done()) return false;
-  d.emit(execute_fence).mode = kMemory;
+  d.emit<execute_fence>({FenceKind::kMemory});
   return true;
 }
 
@@ -96,7 +98,7 @@ bool decode_sleep(Decoding& d) {
   if (!d.expect(1, 1) || !d.done()) return false;
   const Ref n = d.source(0, 32);
   if (d.failed()) return false;
-  d.emit(execute_sleep).s[0] = n;
+  d.emit<execute_sleep>().s[0] = n;
   return true;
 }
 

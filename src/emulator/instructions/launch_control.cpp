@@ -47,8 +47,13 @@ class TryCancel : public AsyncOp {
   std::array<u32, 4> answer_{};
 };
 
-// s = {response, mbarrier}; mode: 1 multicast, 2 response wide, 4 mbarrier wide
-Step execute_try_cancel(Warp& warp, const Op& op, u32 mask) {
+struct Request {
+  bool multicast = false;
+  bool response_wide = false, barrier_wide = false;  ///< addresses of 64 bits
+};
+
+// s = {response, mbarrier}
+Step execute_try_cancel(Warp& warp, const Op& op, const Request& what, u32 mask) {
   Cluster& cluster = *warp.cluster;
   warp.require_defined(op.s[0], mask, op, "the response's address");
   warp.require_defined(op.s[1], mask, op, "the mbarrier's address");
@@ -60,10 +65,10 @@ Step execute_try_cancel(Warp& warp, const Op& op, u32 mask) {
     }
     auto request = std::make_unique<TryCancel>();
     SharedAddress response, barrier;
-    if (!shared_operand(warp, op, lane, warp.value(op.s[0], lane, (op.mode & 2) != 0), false,
+    if (!shared_operand(warp, op, lane, warp.value(op.s[0], lane, what.response_wide), false,
                         &response))
       continue;
-    if (!shared_operand(warp, op, lane, warp.value(op.s[1], lane, (op.mode & 4) != 0), false,
+    if (!shared_operand(warp, op, lane, warp.value(op.s[1], lane, what.barrier_wide), false,
                         &barrier))
       continue;
     if (response.offset() % 16 != 0) {
@@ -71,7 +76,7 @@ Step execute_try_cancel(Warp& warp, const Op& op, u32 mask) {
                      fmt::format("the response at 0x{:x} is not aligned to 16", response.offset()));
       continue;
     }
-    if ((op.mode & 1) != 0) {
+    if (what.multicast) {
       for (u32 rank = 0; rank < cluster.ctas.size(); ++rank) {
         request->responses.push_back(response.in(rank));
         request->barriers.push_back(barrier.in(rank));
@@ -110,15 +115,19 @@ Step execute_is_canceled(Warp& warp, const Op& op, u32 mask) {
   return Step::kNext;
 }
 
-// list: the destinations; imm: the first component
-Step execute_first_ctaid(Warp& warp, const Op& op, u32 mask) {
+/// Components of the taken cluster's first CTA, to the registers in Op::list.
+struct FirstCta {
+  u32 component = 0;  ///< of the first register
+};
+
+Step execute_first_ctaid(Warp& warp, const Op& op, const FirstCta& first, u32 mask) {
   const Ref* list = warp.machine->program.lists.data() + op.list;
   for (u32 i = 0; i < op.list_count; ++i) {
     if (list[i] == kNoRef) continue;
     u32 result[32] = {};
     u32 poison = warp.machine->checks ? warp.poison_of(op.s[0]) : 0;
     for (const u32 lane : lanes_of(mask)) {
-      const auto component = static_cast<u32>(op.imm) + i;
+      const u32 component = first.component + i;
       result[lane] = component < 3 ? word(warp, op.s[0], lane, component) : 0;
       // Of a response without a cluster the value is undefined.
       if (word(warp, op.s[0], lane, 3) != kTaken) poison |= u32{1} << lane;
@@ -142,11 +151,9 @@ bool decode_launch_control(Decoding& d) {
     const Ref response = d.address_value(d.in.operands[0], &response_wide);
     const Ref barrier = d.address_value(d.in.operands[1], &barrier_wide);
     if (d.failed()) return false;
-    Op& op = d.emit(execute_try_cancel);
+    Op& op = d.emit<execute_try_cancel>({multicast, response_wide, barrier_wide});
     op.s[0] = response;
     op.s[1] = barrier;
-    op.mode =
-        static_cast<u8>((multicast ? 1 : 0) | (response_wide ? 2 : 0) | (barrier_wide ? 4 : 0));
     // Which cluster is taken must depend on the seed alone.
     d.f.builder.program->communicates = true;
     d.f.builder.program->steals = true;
@@ -161,7 +168,7 @@ bool decode_launch_control(Decoding& d) {
     if (to == kNoRef) to = d.f.scratch_predicate();
     const Ref q = d.source(1, 128);
     if (d.failed()) return false;
-    Op& op = d.emit(execute_is_canceled);
+    Op& op = d.emit<execute_is_canceled>();
     op.d = to;
     op.d_rows = 0;
     op.s[0] = q;
@@ -185,10 +192,9 @@ bool decode_launch_control(Decoding& d) {
   const Ref q = d.source(1, 128);
   if (d.failed()) return false;
   const u32 list = d.list(refs);
-  Op& op = d.emit(execute_first_ctaid);
+  Op& op = d.emit<execute_first_ctaid>({component == 3 ? 0 : static_cast<u32>(component)});
   op.list = list;
   op.list_count = static_cast<u32>(refs.size());
-  op.imm = component == 3 ? 0 : static_cast<u64>(component);
   op.s[0] = q;
   return true;
 }

@@ -57,14 +57,26 @@ constexpr ByteElement byte_element(u32 lane, u32 r, u32 e, bool transposed, bool
   return {16 * (r >> 1) + 4 * (lane % 4) + 2 * (r & 1) + (e & 1), column};  // m16n16
 }
 
-// list: registers; imm2: rows | trans << 8 | store << 9 | expansion << 10
-Step execute_byte_matrix_copy(Warp& warp, const Op& op, u32 mask) {
+/// ldmatrix and stmatrix, of the registers in Op::list.
+struct MatrixCopy {
+  Address address;
+  u32 rows = 0;  ///< as many lanes name the address of one
+  bool transposed = false;
+  bool store = false;
+  Expansion expansion = Expansion::kNone;
+
+  Space space() const {
+    return address.space == Space::kGeneric ? Space::kGeneric : Space::kShared;
+  }
+};
+
+Step execute_byte_matrix_copy(Warp& warp, const Op& op, const MatrixCopy& copy, u32 mask) {
   const Step step = gather_warp(warp, op, mask);
   if (step != Step::kNext) return step;
   Cluster& cluster = *warp.cluster;
-  const auto lanes = static_cast<u32>(op.imm2 & 0xFF);
-  const bool transposed = (op.imm2 & 0x100) != 0, store = (op.imm2 & 0x200) != 0;
-  const auto expansion = static_cast<Expansion>(op.imm2 >> 10 & 3);
+  const u32 lanes = copy.rows;
+  const bool transposed = copy.transposed, store = copy.store;
+  const Expansion expansion = copy.expansion;
   const Ref* list = warp.machine->program.lists.data() + op.list;
   const bool checks = warp.machine->checks;
   const u32 needed = lanes == 32 ? ~u32{0} : (u32{1} << lanes) - 1;
@@ -75,9 +87,8 @@ Step execute_byte_matrix_copy(Warp& warp, const Op& op, u32 mask) {
   bool ok[32] = {};
   const u32 used = expansion == Expansion::kFrom6 ? 12 : expansion == Expansion::kFrom4 ? 8 : 16;
   for (const u32 lane : lanes_of(mask & needed)) {
-    ok[lane] = cluster.resolve(warp, op, lane,
-                               op.space == Space::kGeneric ? Space::kGeneric : Space::kShared,
-                               lane_address(warp, op, lane), 16, &places[lane]);
+    ok[lane] = cluster.resolve(warp, op, lane, copy.space(),
+                               lane_address(warp, op, copy.address, lane), 16, &places[lane]);
     if (ok[lane] && places[lane].cta == nullptr) {
       cluster.report(FindingKind::kSpace, &warp, static_cast<int>(lane), op.site,
                      "matrices are loaded from and stored to shared memory");
@@ -123,16 +134,15 @@ Step execute_byte_matrix_copy(Warp& warp, const Op& op, u32 mask) {
   return Step::kNext;
 }
 
-// list: registers; imm2: matrices | trans << 8 | store << 9
-Step execute_matrix_copy(Warp& warp, const Op& op, u32 mask) {
+Step execute_matrix_copy(Warp& warp, const Op& op, const MatrixCopy& copy, u32 mask) {
   const Step step = gather_warp(warp, op, mask);
   if (step != Step::kNext) return step;
   Cluster& cluster = *warp.cluster;
-  const auto matrices = static_cast<u32>(op.imm2 & 0xFF);
-  const bool transposed = (op.imm2 & 0x100) != 0, store = (op.imm2 & 0x200) != 0;
+  const u32 matrices = op.list_count;
+  const bool transposed = copy.transposed, store = copy.store;
   const Ref* list = warp.machine->program.lists.data() + op.list;
   const bool checks = warp.machine->checks;
-  const u32 lanes = matrices * 8;
+  const u32 lanes = copy.rows;
   const u32 needed = lanes == 32 ? ~u32{0} : (u32{1} << lanes) - 1;
   if (checks && op.s[0] != kNoRef)
     warp.require_defined(op.s[0], mask & needed, op, "a row's address");
@@ -140,9 +150,8 @@ Step execute_matrix_copy(Warp& warp, const Op& op, u32 mask) {
   Place rows[32];
   bool ok[32] = {};
   for (const u32 lane : lanes_of(mask & needed)) {
-    ok[lane] = cluster.resolve(warp, op, lane,
-                               op.space == Space::kGeneric ? Space::kGeneric : Space::kShared,
-                               lane_address(warp, op, lane), 16, &rows[lane]);
+    ok[lane] = cluster.resolve(warp, op, lane, copy.space(),
+                               lane_address(warp, op, copy.address, lane), 16, &rows[lane]);
     if (ok[lane] && rows[lane].cta == nullptr) {
       cluster.report(FindingKind::kSpace, &warp, static_cast<int>(lane), op.site,
                      "matrices are loaded from and stored to shared memory");
@@ -219,21 +228,20 @@ bool decode_matrix_copy(Decoding& d, bool store) {
     add(vector);
   }
   if (refs.size() != matrices) return d.invalid(fmt::format("{} registers are needed", matrices));
-  Op probe;
-  probe.space = space;
-  if (!d.address(d.in.operands[store ? 0 : 1], probe)) return false;
+  MatrixCopy copy;
+  Ref base = kNoRef;
+  if (!d.address(d.in.operands[store ? 0 : 1], space, &copy.address, &base)) return false;
   const u32 list = d.list(refs);
   if (d.failed()) return false;
-  Op& op = d.emit(shape == 0 ? execute_matrix_copy : execute_byte_matrix_copy);
-  op.space = probe.space;
-  op.s[0] = probe.s[0];
-  op.imm = probe.imm;
-  op.mode = probe.mode;
+  copy.rows = 8 * matrices;
+  copy.transposed = transposed;
+  copy.store = store;
+  copy.expansion = expansion;
+  Op& op = shape == 0 ? d.emit<execute_matrix_copy>(copy) : d.emit<execute_byte_matrix_copy>(copy);
+  op.s[0] = base;
   op.list = list;
   op.list_count = matrices;
-  op.imm2 = (shape == 0 ? matrices : 8 * matrices) | (transposed ? 0x100u : 0u) |
-            (store ? 0x200u : 0u) | static_cast<u32>(expansion) << 10;
-  op.flags = static_cast<u8>(op.flags | kOpAligned);
+  op.set(kOpAligned);
   return true;
 }
 
@@ -267,30 +275,31 @@ bool decode_movmatrix(Decoding& d) {
   if (!d.expect(2, 2) || !d.done()) return false;
   const Ref a = d.source(1, 32), to = d.destination(0, 32);
   if (d.failed()) return false;
-  Op& op = d.emit(execute_movmatrix);
+  Op& op = d.emit<execute_movmatrix>();
   op.d = to == kNoRef ? d.f.scratch(1) : to;
   op.s[0] = a;
-  op.flags = static_cast<u8>(op.flags | kOpAligned);
+  op.set(kOpAligned);
   return true;
 }
 
 // ---------------------------------------------------------------------------------------- mma.sync
 
-// list: d, a, b, c; imm: n | k << 8 | d_regs << 16 | a_regs << 24 | b_regs << 32 | c_regs << 40;
-// imm2: d type | a << 8 | b << 16 | c << 24 | saturate << 32
-Step execute_mma(Warp& warp, const Op& op, u32 mask) {
+/// m16n8kK. Op::list: the registers of D, A, B and C.
+struct WarpProduct {
+  u8 k = 0;
+  u8 d_registers = 0, a_registers = 0, b_registers = 0, c_registers = 0;
+  Type d = Type::kNone, a = Type::kNone, b = Type::kNone, c = Type::kNone;
+  bool saturate = false;
+};
+
+Step execute_mma(Warp& warp, const Op& op, const WarpProduct& product, u32 mask) {
   const Step step = gather_warp(warp, op, mask);
   if (step != Step::kNext) return step;
   const Ref* list = warp.machine->program.lists.data() + op.list;
-  const auto k = static_cast<int>(op.imm >> 8 & 0xFF);
-  const auto d_regs = static_cast<u32>(op.imm >> 16 & 0xFF),
-             a_regs = static_cast<u32>(op.imm >> 24 & 0xFF),
-             b_regs = static_cast<u32>(op.imm >> 32 & 0xFF),
-             c_regs = static_cast<u32>(op.imm >> 40 & 0xFF);
-  const auto d_type = static_cast<Type>(op.imm2 & 0xFF),
-             a_type = static_cast<Type>(op.imm2 >> 8 & 0xFF),
-             b_type = static_cast<Type>(op.imm2 >> 16 & 0xFF),
-             c_type = static_cast<Type>(op.imm2 >> 24 & 0xFF);
+  const int k = product.k;
+  const u32 d_regs = product.d_registers, a_regs = product.a_registers,
+            b_regs = product.b_registers, c_regs = product.c_registers;
+  const Type d_type = product.d, a_type = product.a, b_type = product.b, c_type = product.c;
   const Ref* d = list;
   const Ref* a = d + d_regs;
   const Ref* b = a + a_regs;
@@ -332,7 +341,7 @@ Step execute_mma(Warp& warp, const Op& op, u32 mask) {
             static_cast<std::int32_t>(warp.lane32(c[i], lane));
       }
     }
-    integer_product(av.data(), bv.data(), 16, 8, k, (op.imm2 >> 32 & 1) != 0, cv.data(), dv.data());
+    integer_product(av.data(), bv.data(), 16, 8, k, product.saturate, cv.data(), dv.data());
     for (u32 lane = 0; lane < 32; ++lane) {
       for (int i = 0; i < 4; ++i) {
         const Element at = mma_d(static_cast<int>(lane), i);
@@ -449,15 +458,12 @@ bool decode_mma(Decoding& d) {
   }
   if (d.failed()) return false;
   const u32 list = d.list(refs);
-  Op& op = d.emit(execute_mma);
+  const auto count = [](std::size_t n) { return static_cast<u8>(n); };
+  Op& op = d.emit<execute_mma>({static_cast<u8>(k), count(d_regs), count(a_regs), count(b_regs),
+                                count(c_regs), dt, at, bt, ct, saturate});
   op.list = list;
   op.list_count = static_cast<u32>(refs.size());
-  op.imm = 8u | (static_cast<u64>(k) << 8) | (static_cast<u64>(d_regs) << 16) |
-           (static_cast<u64>(a_regs) << 24) | (static_cast<u64>(b_regs) << 32) |
-           (static_cast<u64>(c_regs) << 40);
-  op.imm2 = static_cast<u64>(dt) | (static_cast<u64>(at) << 8) | (static_cast<u64>(bt) << 16) |
-            (static_cast<u64>(ct) << 24) | (saturate ? u64{1} << 32 : 0);
-  op.flags = static_cast<u8>(op.flags | kOpAligned);
+  op.set(kOpAligned);
   return true;
 }
 

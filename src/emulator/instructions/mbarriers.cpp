@@ -13,14 +13,36 @@
 namespace attnjit::emulator {
 namespace {
 
-enum Kind : u8 { kInit, kInval, kArrive, kArriveDrop, kExpectTx, kCompleteTx, kTestWait, kTryWait };
-// Bits of imm2.
-constexpr u64 kExpects = 1, kRelaxed = 2, kParity = 4, kNoComplete = 8, kRemote = 16;
+enum class Kind : u8 {
+  kInit,
+  kInval,
+  kArrive,
+  kArriveDrop,
+  kExpectTx,
+  kCompleteTx,
+  kTestWait,
+  kTryWait
+};
+
+/// Op::s[1]: the count, the bytes, or what is waited for; Op::d: the state or the predicate.
+struct BarrierOperation {
+  Address address;
+  Kind kind = Kind::kInit;
+  bool expects = false;  ///< an arrival with .expect_tx
+  bool no_complete = false;
+  bool parity = false;  ///< a wait names the phase's parity, else its state
+  bool relaxed = false;
+  bool remote = false;  ///< reaches other CTAs' shared memory
+
+  bool waits() const { return kind == Kind::kTestWait || kind == Kind::kTryWait; }
+  bool arrives() const { return kind == Kind::kArrive || kind == Kind::kArriveDrop; }
+};
 
 /// The shared address that a lane names, from a shared or generic address; false after a finding.
-bool shared_address(Warp& warp, const Op& op, u32 lane, SharedAddress* out) {
-  u64 a = lane_address(warp, op, lane);
-  if (op.space == Space::kGeneric) {
+bool shared_address(Warp& warp, const Op& op, const BarrierOperation& operation, u32 lane,
+                    SharedAddress* out) {
+  u64 a = lane_address(warp, op, operation.address, lane);
+  if (operation.address.space == Space::kGeneric) {
     if ((a & kWindowMask) != kSharedWindow) {
       warp.cluster->report(FindingKind::kSpace, &warp, static_cast<int>(lane), op.site,
                            fmt::format("0x{:x} is not a generic address of shared memory", a));
@@ -35,7 +57,7 @@ bool shared_address(Warp& warp, const Op& op, u32 lane, SharedAddress* out) {
   }
   *out = SharedAddress(static_cast<u32>(a));
   const u32 rank = out->rank();
-  if (rank != warp.cta->rank && (op.imm2 & kRemote) == 0) {
+  if (rank != warp.cta->rank && !operation.remote) {
     warp.cluster->report(
         FindingKind::kSpace, &warp, static_cast<int>(lane), op.site,
         fmt::format("address 0x{:x} is of CTA {}, this operation reaches its own CTA ({}) only",
@@ -59,18 +81,16 @@ void touch(Warp& warp, const Op& op, u32 lane, SharedAddress address, bool plain
   }
 }
 
-// s = {address base, count or bytes or state/parity, ...}; d = state or predicate
-Step execute_mbarrier(Warp& warp, const Op& op, u32 mask) {
+Step execute_mbarrier(Warp& warp, const Op& op, const BarrierOperation& operation, u32 mask) {
   Cluster& cluster = *warp.cluster;
   const bool checks = warp.machine->checks;
-  const auto kind = static_cast<Kind>(op.vector);
   if (checks) {
     if (op.s[0] != kNoRef) warp.require_defined(op.s[0], mask, op, "the address");
     warp.require_defined(op.s[1], mask, op, "the operand");
   }
   View knowledge;
-  if (kind == kArrive || kind == kArriveDrop) {
-    if ((op.imm2 & kRelaxed) == 0) {
+  if (operation.arrives()) {
+    if (!operation.relaxed) {
       warp.release_into(knowledge);
     } else {
       knowledge = warp.fence_view;
@@ -80,10 +100,10 @@ Step execute_mbarrier(Warp& warp, const Op& op, u32 mask) {
   u64 states[32] = {};
   for (const u32 lane : lanes_of(mask)) {
     SharedAddress address;
-    if (!shared_address(warp, op, lane, &address)) continue;
+    if (!shared_address(warp, op, operation, lane, &address)) continue;
     const u32 value = op.s[1] == kNoRef ? 1 : warp.lane32(op.s[1], lane);
-    switch (kind) {
-      case kInit: {
+    switch (operation.kind) {
+      case Kind::kInit: {
         Cta* cta = warp.cta;
         const u32 offset = address.offset();
         Place place;
@@ -116,7 +136,7 @@ Step execute_mbarrier(Warp& warp, const Op& op, u32 mask) {
         cluster.note_progress();
         break;
       }
-      case kInval: {
+      case Kind::kInval: {
         Mbarrier* b = cluster.mbarrier(&warp, op.site, address, "mbarrier.inval");
         if (b == nullptr) break;
         touch(warp, op, lane, address, true);
@@ -126,13 +146,13 @@ Step execute_mbarrier(Warp& warp, const Op& op, u32 mask) {
         cluster.note_progress();
         break;
       }
-      case kArrive:
-      case kArriveDrop: {
+      case Kind::kArrive:
+      case Kind::kArriveDrop: {
         Mbarrier* b = cluster.mbarrier(&warp, op.site, address, "an arrival");
         if (b == nullptr) break;
         touch(warp, op, lane, address, false);
         states[lane] = (b->phase << 32) | b->pending;
-        const bool expects = (op.imm2 & kExpects) != 0;
+        const bool expects = operation.expects;
         const u32 count = expects ? 1 : value;
         if (expects) cluster.mbarrier_expect(*b, static_cast<s64>(value), op.site);
         if (!expects && (value == 0 || value >= (1u << 20))) {
@@ -140,22 +160,22 @@ Step execute_mbarrier(Warp& warp, const Op& op, u32 mask) {
                          fmt::format("a count of {}: it is 1 to 1048575", value));
           break;
         }
-        if ((op.imm2 & kNoComplete) != 0 && count >= b->pending && b->tx == 0) {
+        if (operation.no_complete && count >= b->pending && b->tx == 0) {
           cluster.report(FindingKind::kBarrier, &warp, static_cast<int>(lane), op.site,
                          "arrive.noComplete completes the phase");
         }
-        if (kind == kArriveDrop) b->expected -= std::min(b->expected, count);
+        if (operation.kind == Kind::kArriveDrop) b->expected -= std::min(b->expected, count);
         cluster.mbarrier_arrive(*b, count, knowledge, op.site, &warp, address);
         break;
       }
-      case kExpectTx: {
+      case Kind::kExpectTx: {
         Mbarrier* b = cluster.mbarrier(&warp, op.site, address, "expect_tx");
         if (b == nullptr) break;
         touch(warp, op, lane, address, false);
         cluster.mbarrier_expect(*b, static_cast<s64>(value), op.site);
         break;
       }
-      case kCompleteTx: {
+      case Kind::kCompleteTx: {
         Mbarrier* b = cluster.mbarrier(&warp, op.site, address, "complete_tx");
         if (b == nullptr) break;
         touch(warp, op, lane, address, false);
@@ -165,8 +185,9 @@ Step execute_mbarrier(Warp& warp, const Op& op, u32 mask) {
         b->fenced = fenced;
         break;
       }
-      default:
-        break;
+      case Kind::kTestWait:
+      case Kind::kTryWait:
+        break;  // execute_wait
     }
   }
   if (op.d != kNoRef) {
@@ -176,7 +197,7 @@ Step execute_mbarrier(Warp& warp, const Op& op, u32 mask) {
   return Step::kNext;
 }
 
-Step execute_wait(Warp& warp, const Op& op, u32 mask) {
+Step execute_wait(Warp& warp, const Op& op, const BarrierOperation& operation, u32 mask) {
   Cluster& cluster = *warp.cluster;
   Group& group = *warp.group;
   const bool checks = warp.machine->checks;
@@ -184,7 +205,7 @@ Step execute_wait(Warp& warp, const Op& op, u32 mask) {
     if (op.s[0] != kNoRef) warp.require_defined(op.s[0], mask, op, "the address");
     warp.require_defined(op.s[1], mask, op, "the phase");
   }
-  const bool parity = (op.imm2 & kParity) != 0;
+  const bool parity = operation.parity;
   u32 done = 0;
   SharedAddress first_address;
   u64 first_value = 0;
@@ -192,7 +213,7 @@ Step execute_wait(Warp& warp, const Op& op, u32 mask) {
   Cta* cta = nullptr;
   for (const u32 lane : lanes_of(mask)) {
     SharedAddress address;
-    if (!shared_address(warp, op, lane, &address)) {
+    if (!shared_address(warp, op, operation, lane, &address)) {
       done |= u32{1} << lane;  // told; go on
       continue;
     }
@@ -226,13 +247,13 @@ Step execute_wait(Warp& warp, const Op& op, u32 mask) {
         woken || (parity ? (b->phase & 1) != value : (b->phase & 0xFFFFFFFF) != value);
     if (!complete) continue;
     done |= u32{1} << lane;
-    if ((op.imm2 & kRelaxed) != 0) {
+    if (operation.relaxed) {
       warp.pending_acquire.acquire(b->completed);
     } else {
       warp.view.acquire(b->completed);
     }
   }
-  const bool try_wait = op.vector == kTryWait;
+  const bool try_wait = operation.kind == Kind::kTryWait;
   if (done == 0 && try_wait && uniform && cta != nullptr && !group.give_up) {
     const bool again = group.arrived;
     group.arrived = true;
@@ -293,32 +314,32 @@ bool decode_mbarrier(Decoding& d) {
     if (!d.expect(2, 2) || !d.done()) return false;
     const Ref s = d.source(1, 64), to = d.destination(0, 32);
     if (d.failed()) return false;
-    Op& op = d.emit(execute_pending_count);
+    Op& op = d.emit<execute_pending_count>();
     op.d = to == kNoRef ? d.f.scratch(1) : to;
     op.s[0] = s;
     return true;
   }
-  u64 flags = 0;
-  const bool waits = kind == kTestWait || kind == kTryWait;
-  const bool arrives = kind == kArrive || kind == kArriveDrop;
-  if (arrives && d.take("expect_tx")) flags |= kExpects;
-  if (arrives && d.take("noComplete")) flags |= kNoComplete;
-  if (waits && d.take("parity")) flags |= kParity;
-  if (d.has("relaxed")) flags |= kRelaxed;
+  BarrierOperation operation;
+  operation.kind = static_cast<Kind>(kind);
+  const bool waits = operation.waits(), arrives = operation.arrives();
+  operation.expects = arrives && d.take("expect_tx");
+  operation.no_complete = arrives && d.take("noComplete");
+  operation.parity = waits && d.take("parity");
+  operation.relaxed = d.has("relaxed");
   d.take_semantics();
   const Space space = d.take_space(Space::kGeneric);
   if (space != Space::kGeneric && space != Space::kShared && space != Space::kSharedCluster)
     return d.invalid("an mbarrier lies in shared memory");
-  if (space == Space::kSharedCluster ||
-      (space == Space::kGeneric && !waits && kind != kInit && kind != kInval))
-    flags |= kRemote;
+  const bool own = waits || operation.kind == Kind::kInit || operation.kind == Kind::kInval;
+  operation.remote = space == Space::kSharedCluster || (space == Space::kGeneric && !own);
   if (d.take_type() != Type::kB64) return d.invalid(".b64 is needed");
   const bool has_result = arrives || waits;
   const std::size_t at = has_result ? 1 : 0;
   std::size_t least = at + 1, most = at + 1;
-  if (kind == kInit || kind == kExpectTx || kind == kCompleteTx || (flags & kExpects) != 0)
+  if (operation.kind == Kind::kInit || operation.kind == Kind::kExpectTx ||
+      operation.kind == Kind::kCompleteTx || operation.expects)
     least = most = at + 2;
-  if (arrives && (flags & kExpects) == 0) most = at + 2;
+  if (arrives && !operation.expects) most = at + 2;
   if (waits) {
     least = at + 2;
     most = at + 3;
@@ -330,26 +351,20 @@ bool decode_mbarrier(Decoding& d) {
   Ref to = kNoRef;
   if (arrives) to = d.destination(0, 64);
   if (waits) to = d.destination(0, 1);
-  Op probe;
-  probe.space = space;
-  if (!d.address(d.in.operands[at], probe)) return false;
+  Ref base = kNoRef;
+  if (!d.address(d.in.operands[at], space, &operation.address, &base)) return false;
   Ref value = kNoRef;
-  if (d.count() > at + 1) value = d.source(at + 1, waits && (flags & kParity) == 0 ? 64 : 32);
+  if (d.count() > at + 1) value = d.source(at + 1, waits && !operation.parity ? 64 : 32);
   if (waits && d.count() > at + 2) d.source(at + 2, 32);
   if (d.failed()) return false;
   if (to != kNoRef && space == Space::kSharedCluster)
     return d.invalid("a remote arrival has no result: '_' is needed");
-  Op& op = d.emit(waits ? execute_wait : execute_mbarrier);
-  op.space = probe.space;
-  op.s[0] = probe.s[0];
+  Op& op = waits ? d.emit<execute_wait>(operation) : d.emit<execute_mbarrier>(operation);
+  op.s[0] = base;
   op.s[1] = value;
-  op.imm = probe.imm;
-  op.imm2 = flags;
-  op.mode = probe.mode;
-  op.vector = static_cast<u8>(kind);
   op.d = to;
   op.d_rows = waits ? 0 : 2;
-  if (waits) op.flags = static_cast<u8>(op.flags | kOpPolls);
+  if (waits) op.set(kOpPolls);
   return true;
 }
 

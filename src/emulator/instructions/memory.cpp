@@ -13,8 +13,19 @@
 namespace attnjit::emulator {
 namespace {
 
-enum MemoryMode : u8 { kStrong = 1, kAcquire = 2, kRelease = 4 };
-// Op::imm2 of a load: rows of each destination.
+/// A load or a store of the registers in Op::list.
+struct Access {
+  Address address;
+  Type type = Type::kNone;
+  u8 element = 0;   ///< bytes
+  u8 elements = 1;  ///< registers
+  bool strong = false;
+  bool orders = false;  ///< a load acquires, a store releases
+  u32 keep = ~u32{0};   ///< load: the bits that fit the registers
+
+  u32 bytes() const { return u32{element} * elements; }
+  bool is_signed() const { return type >= Type::kS8 && type <= Type::kS64; }
+};
 
 std::string unit_name(Space space, bool store) {
   return fmt::format("{}.{}", store ? "st" : "ld",
@@ -50,15 +61,17 @@ u64 conflicts(const u32* addresses, u32 mask, u32 bytes) {
   return extra;
 }
 
-void count_access(Warp& warp, const Op& op, u32 mask, u32 bytes, Space space, bool store) {
+void count_access(Warp& warp, const Op& op, const Access& access, u32 mask, Space space,
+                  bool store) {
   Cluster& cluster = *warp.cluster;
   cluster.stats.unit_bytes[unit_name(space, store)] +=
-      static_cast<u64>(__builtin_popcount(mask)) * bytes;
+      static_cast<u64>(__builtin_popcount(mask)) * access.bytes();
   if (space != Space::kShared && space != Space::kSharedCluster) return;
   u32 addresses[32];
   for (u32 lane = 0; lane < 32; ++lane)
-    addresses[lane] = SharedAddress(static_cast<u32>(lane_address(warp, op, lane))).offset();
-  cluster.stats.bank_conflicts += conflicts(addresses, mask, bytes);
+    addresses[lane] =
+        SharedAddress(static_cast<u32>(lane_address(warp, op, access.address, lane))).offset();
+  cluster.stats.bank_conflicts += conflicts(addresses, mask, access.bytes());
 }
 
 /// Consecutive lanes at consecutive addresses of one memory, recorded as one access.
@@ -87,23 +100,24 @@ struct Run {
   }
 };
 
-Step execute_load(Warp& warp, const Op& op, u32 mask) {
+Step execute_load(Warp& warp, const Op& op, const Access& access, u32 mask) {
   const bool checks = warp.machine->checks;
   if (checks && op.s[0] != kNoRef) warp.require_defined(op.s[0], mask, op, "the address");
-  const u32 element = op.bytes;
-  const u32 bytes = element * op.vector;
+  const u32 element = access.element;
+  const u32 bytes = access.bytes();
   const Ref* list = warp.machine->program.lists.data() + op.list;
-  const bool is_signed = op.type >= Type::kS8 && op.type <= Type::kS64;
+  const bool is_signed = access.is_signed();
   u32 poisoned[8] = {};
   Run run;
-  const bool strong = (op.mode & kStrong) != 0;
-  Space space = op.space;
+  const bool strong = access.strong;
+  Space space = access.address.space;
   for (const u32 lane : lanes_of(mask)) {
-    const u64 address = lane_address(warp, op, lane);
+    const u64 address = lane_address(warp, op, access.address, lane);
     Place place;
-    const bool found = warp.cluster->resolve(warp, op, lane, op.space, address, bytes, &place);
+    const bool found =
+        warp.cluster->resolve(warp, op, lane, access.address.space, address, bytes, &place);
     space = place.space;
-    for (u32 v = 0; v < op.vector; ++v) {
+    for (u32 v = 0; v < access.elements; ++v) {
       const Ref d = list[v];
       if (d == kNoRef) continue;
       Row* row = warp.row(d);
@@ -138,7 +152,7 @@ Step execute_load(Warp& warp, const Op& op, u32 mask) {
         }
         if (op.d_rows == 1) {
           // A 16-bit register holds 16 bits, whatever the sign.
-          row->lane[lane] = static_cast<u32>(value) & static_cast<u32>(op.imm2);
+          row->lane[lane] = static_cast<u32>(value) & access.keep;
         } else {
           reinterpret_cast<u64*>(row)[lane] = value;
         }
@@ -153,38 +167,39 @@ Step execute_load(Warp& warp, const Op& op, u32 mask) {
     }
     if (checks && found) {
       run.add(warp, op, lane, place, bytes, false, strong);
-      if (strong) warp.cluster->strong_load(warp, address, (op.mode & kAcquire) != 0);
+      if (strong) warp.cluster->strong_load(warp, address, access.orders);
     }
   }
   if (checks) {
     run.flush(warp, op, false, strong);
-    for (u32 v = 0; v < op.vector; ++v) warp.set_poison(list[v], poisoned[v], mask, op.site);
+    for (u32 v = 0; v < access.elements; ++v) warp.set_poison(list[v], poisoned[v], mask, op.site);
   }
-  if ((op.flags & kOpPolls) != 0) ++warp.cluster->polls;
-  if (warp.machine->options.stats) count_access(warp, op, mask, bytes, space, false);
+  if (op.has(kOpPolls)) ++warp.cluster->polls;
+  if (warp.machine->options.stats) count_access(warp, op, access, mask, space, false);
   return Step::kNext;
 }
 
 /// Kernel parameters at a fixed offset: the same for every lane.
-Step execute_load_parameter(Warp& warp, const Op& op, u32 mask) {
-  const u32 element = op.bytes;
-  const u32 bytes = element * op.vector;
+Step execute_load_parameter(Warp& warp, const Op& op, const Access& access, u32 mask) {
+  const u32 element = access.element;
+  const u32 bytes = access.bytes();
   const std::vector<u8>& block = warp.machine->parameters;
   const Ref* list = warp.machine->program.lists.data() + op.list;
-  const bool is_signed = op.type >= Type::kS8 && op.type <= Type::kS64;
-  for (u32 v = 0; v < op.vector; ++v) {
+  const bool is_signed = access.is_signed();
+  for (u32 v = 0; v < access.elements; ++v) {
     const Ref d = list[v];
     if (d == kNoRef) continue;
     u64 value = 0;
-    if (op.imm + bytes <= block.size())
-      std::memcpy(&value, block.data() + op.imm + v * element, std::min(element, 8u));
+    if (access.address.offset + bytes <= block.size())
+      std::memcpy(&value, block.data() + access.address.offset + v * element,
+                  std::min(element, 8u));
     if (is_signed && element < 8) {
       const int shift = 64 - static_cast<int>(element) * 8;
       value = static_cast<u64>(static_cast<s64>(value << shift) >> shift);
     }
     if (op.d_rows == 1) {
       u32 lanes[32];
-      for (u32& lane : lanes) lane = static_cast<u32>(value) & static_cast<u32>(op.imm2);
+      for (u32& lane : lanes) lane = static_cast<u32>(value) & access.keep;
       warp.blend(d, lanes, 1, mask);
     } else {
       u64 lanes[32];
@@ -206,28 +221,29 @@ bool completes_bit_field(const Warp& warp, Ref value, const Place& place, u32 by
   return to < read->second + kWidest && read->second < to + bytes;
 }
 
-Step execute_store(Warp& warp, const Op& op, u32 mask) {
+Step execute_store(Warp& warp, const Op& op, const Access& access, u32 mask) {
   const bool checks = warp.machine->checks;
   if (checks && op.s[0] != kNoRef) warp.require_defined(op.s[0], mask, op, "the address");
-  const u32 element = op.bytes;
-  const u32 bytes = element * op.vector;
+  const u32 element = access.element;
+  const u32 bytes = access.bytes();
   const Ref* list = warp.machine->program.lists.data() + op.list;
   u32 poisoned[8] = {};
   bool any_poison = false;
   if (checks) {
-    for (u32 v = 0; v < op.vector; ++v) {
+    for (u32 v = 0; v < access.elements; ++v) {
       poisoned[v] = warp.poison_of(list[v]) & mask;
       any_poison = any_poison || poisoned[v] != 0;
     }
   }
   Run run;
-  const bool strong = (op.mode & kStrong) != 0;
+  const bool strong = access.strong;
   bool changed = false;
-  Space space = op.space;
+  Space space = access.address.space;
   for (const u32 lane : lanes_of(mask)) {
-    const u64 address = lane_address(warp, op, lane);
+    const u64 address = lane_address(warp, op, access.address, lane);
     Place place;
-    if (!warp.cluster->resolve(warp, op, lane, op.space, address, bytes, &place)) continue;
+    if (!warp.cluster->resolve(warp, op, lane, access.address.space, address, bytes, &place))
+      continue;
     space = place.space;
     if (place.space == Space::kParam || place.space == Space::kConst) {
       warp.cluster->report(FindingKind::kSpace, &warp, static_cast<int>(lane), op.site,
@@ -236,7 +252,7 @@ Step execute_store(Warp& warp, const Op& op, u32 mask) {
     }
     u8 before[64];
     std::memcpy(before, place.data, bytes);
-    for (u32 v = 0; v < op.vector; ++v) {
+    for (u32 v = 0; v < access.elements; ++v) {
       if (element == 16) {
         const auto* row = static_cast<const Row*>(warp.source(list[v]));
         std::memcpy(place.data + v * 16, reinterpret_cast<const u64*>(row) + lane, 8);
@@ -255,7 +271,7 @@ Step execute_store(Warp& warp, const Op& op, u32 mask) {
     if (place.poison != nullptr) {
       std::memset(place.poison, 0, bytes);
       if (any_poison) {
-        for (u32 v = 0; v < op.vector; ++v) {
+        for (u32 v = 0; v < access.elements; ++v) {
           if ((poisoned[v] >> lane & 1) == 0) continue;
           if (place.space == Space::kLocal && completes_bit_field(warp, list[v], place, bytes))
             continue;
@@ -264,7 +280,7 @@ Step execute_store(Warp& warp, const Op& op, u32 mask) {
       }
     }
     if (any_poison && place.space == Space::kGlobal) {
-      for (u32 v = 0; v < op.vector; ++v) {
+      for (u32 v = 0; v < access.elements; ++v) {
         if ((poisoned[v] >> lane & 1) == 0) continue;
         warp.cluster->report(
             FindingKind::kUninitialised, &warp, static_cast<int>(lane), op.site,
@@ -279,12 +295,12 @@ Step execute_store(Warp& warp, const Op& op, u32 mask) {
     if (strong) {
       warp.view.set(warp.agent, warp.epoch);
       run.flush(warp, op, true, strong);
-      warp.cluster->strong_store(warp, address, (op.mode & kRelease) != 0);
+      warp.cluster->strong_store(warp, address, access.orders);
     }
   }
   if (checks) run.flush(warp, op, true, strong);
   if (changed && space != Space::kLocal) warp.cluster->note_progress();
-  if (warp.machine->options.stats) count_access(warp, op, mask, bytes, space, true);
+  if (warp.machine->options.stats) count_access(warp, op, access, mask, space, true);
   return Step::kNext;
 }
 
@@ -337,29 +353,28 @@ bool decode_load(Decoding& d) {
     if (vector != 1) return d.invalid("a vector in braces is needed");
     add(d.in.operands[0]);
   }
-  Op probe;
-  probe.space = space;
-  if (!d.address(d.in.operands[1], probe)) return false;
+  Access access;
+  Ref base = kNoRef;
+  if (!d.address(d.in.operands[1], space, &access.address, &base)) return false;
   const u32 list = d.list(refs);
   if (d.failed()) return false;
-  const bool parameter = probe.space == Space::kParam && probe.s[0] == kNoRef && bits != 128;
-  Op& op = d.emit(parameter ? execute_load_parameter : execute_load);
-  op.space = probe.space;
-  op.s[0] = probe.s[0];
-  op.imm = probe.imm;
-  op.mode = static_cast<u8>(probe.mode | (semantics.strong ? kStrong : 0) |
-                            (semantics.acquire ? kAcquire : 0));
-  op.imm2 = keep;
+  access.type = type;
+  access.element = static_cast<u8>(bits / 8);
+  access.elements = vector;
+  access.strong = semantics.strong;
+  access.orders = semantics.acquire;
+  access.keep = keep;
+  const bool parameter = access.address.space == Space::kParam && base == kNoRef && bits != 128;
+  Op& op = parameter ? d.emit<execute_load_parameter>(access) : d.emit<execute_load>(access);
+  op.s[0] = base;
   op.list = list;
   op.list_count = vector;
-  op.type = type;
-  op.bytes = static_cast<u8>(bits / 8);
-  op.vector = vector;
   op.d_rows = static_cast<u8>(rows == 0 ? 1 : rows);
-  if (parameter && probe.imm + op.bytes * vector > d.f.builder.program->parameter_bytes)
+  if (parameter && access.address.offset + access.bytes() > d.f.builder.program->parameter_bytes)
     return d.invalid("the parameter has fewer bytes");
-  const bool global = probe.space == Space::kGlobal || probe.space == Space::kGeneric;
-  if (semantics.strong) op.flags = static_cast<u8>(op.flags | kOpPolls);
+  const bool global =
+      access.address.space == Space::kGlobal || access.address.space == Space::kGeneric;
+  if (semantics.strong) op.set(kOpPolls);
   if (semantics.strong && global) d.f.builder.program->communicates = true;
   return true;
 }
@@ -388,30 +403,27 @@ bool decode_store(Decoding& d) {
     if (vector != 1) return d.invalid("a vector in braces is needed");
     refs.push_back(d.source(1, bits, type));
   }
-  Op probe;
-  probe.space = space;
-  if (!d.address(d.in.operands[0], probe)) return false;
-  if (probe.space == Space::kParam || probe.space == Space::kConst)
-    return d.invalid(fmt::format("the {} space is not written", to_string(probe.space)));
+  Access access;
+  Ref base = kNoRef;
+  if (!d.address(d.in.operands[0], space, &access.address, &base)) return false;
+  if (access.address.space == Space::kParam || access.address.space == Space::kConst)
+    return d.invalid(fmt::format("the {} space is not written", to_string(access.address.space)));
   const u32 list = d.list(refs);
   if (d.failed()) return false;
-  Op& op = d.emit(execute_store);
-  op.space = probe.space;
-  op.s[0] = probe.s[0];
-  op.imm = probe.imm;
-  op.mode = static_cast<u8>(probe.mode | (semantics.strong ? kStrong : 0) |
-                            (semantics.release ? kRelease : 0));
+  access.type = type;
+  access.element = static_cast<u8>(bits / 8);
+  access.elements = vector;
+  access.strong = semantics.strong;
+  access.orders = semantics.release;
+  Op& op = d.emit<execute_store>(access);
+  op.s[0] = base;
   op.list = list;
   op.list_count = vector;
-  op.type = type;
-  op.bytes = static_cast<u8>(bits / 8);
-  op.vector = vector;
-  const bool global = probe.space == Space::kGlobal || probe.space == Space::kGeneric;
+  const bool global =
+      access.address.space == Space::kGlobal || access.address.space == Space::kGeneric;
   if (semantics.release && global) d.f.builder.program->communicates = true;
   return true;
 }
-
-Step execute_hint(Warp&, const Op&, u32) { return Step::kNext; }
 
 // Prefetches and policies have no effect on values; their operands are still decoded.
 bool decode_hint(Decoding& d) {
@@ -425,8 +437,7 @@ bool decode_hint(Decoding& d) {
   Ref address = kNoRef;
   if (d.is(0, Operand::Kind::kAddress)) address = d.address_value(d.in.operands[0], &wide);
   if (d.failed()) return false;
-  Op& op = d.emit(execute_hint);
-  op.s[0] = address;
+  d.emit<execute_nothing>().s[0] = address;
   return true;
 }
 

@@ -39,43 +39,48 @@ Step execute_move_128(Warp& warp, const Op& op, u32 mask) {
   return Step::kNext;
 }
 
-// s[1]: the register that s[0] is a part of; mode: its low (0) or high (1) half.
-Step execute_unpack(Warp& warp, const Op& op, u32 mask) {
-  const Step step = execute_lane(warp, op, mask);
+// s[1]: the register that s[0] is a half of.
+template <bool high>
+Step execute_unpack(Warp& warp, const Op& op, const LaneOperation& lane, u32 mask) {
+  const Step step = execute_lane(warp, op, lane, mask);
   if (warp.machine->checks) {
-    warp.set_poison(op.d, warp.poison_of_half(op.s[1], op.mode != 0), mask, warp.site_of(op.s[1]));
+    warp.set_poison(op.d, warp.poison_of_half(op.s[1], high), mask, warp.site_of(op.s[1]));
   }
   return step;
 }
 
-Step execute_pack(Warp& warp, const Op& op, u32 mask) {
+Step execute_pack(Warp& warp, const Op& op, const LaneOperation& lane, u32 mask) {
   const u32 low = warp.machine->checks ? warp.poison_of(op.s[0]) : 0,
             high = warp.machine->checks ? warp.poison_of(op.s[1]) : 0;
   const u32 site = low != high ? warp.site_of(op.s[low != 0 ? 0 : 1]) : 0;
-  const Step step = execute_lane(warp, op, mask);
+  const Step step = execute_lane(warp, op, lane, mask);
   if (((low ^ high) & mask) != 0) warp.set_poison_of_halves(op.d, low, high, mask, site);
   return step;
 }
 
 // A copy of a register that may be half defined.
-Step execute_whole_move(Warp& warp, const Op& op, u32 mask) {
-  if (warp.half_poison.empty()) return execute_lane(warp, op, mask);
+Step execute_whole_move(Warp& warp, const Op& op, const LaneOperation& lane, u32 mask) {
+  if (warp.half_poison.empty()) return execute_lane(warp, op, lane, mask);
   const u32 low = warp.poison_of_half(op.s[0], false), high = warp.poison_of_half(op.s[0], true);
-  const Step step = execute_lane(warp, op, mask);
+  const Step step = execute_lane(warp, op, lane, mask);
   if (low != high) warp.set_poison_of_halves(op.d, low, high, mask, warp.site_of(op.s[0]));
   return step;
 }
 
 void emit_move(Decoding& d, Ref to, Ref from, int bits) {
   if (bits == 128) {
-    Op& op = d.emit(execute_move_128);
+    Op& op = d.emit<execute_move_128>();
     op.d = to;
     op.d_rows = 4;
     op.s[0] = from;
     return;
   }
-  Op& op = d.alu(select_lane(request(LaneOp::kMov, bits_type(bits))), to, bits, {from});
-  if (bits == 64) op.execute = execute_whole_move;
+  const LaneFn lane = select_lane(request(LaneOp::kMov, bits_type(bits)));
+  if (bits == 64) {
+    d.alu<execute_whole_move>(lane, to, bits, {from});
+  } else {
+    d.alu(lane, to, bits, {from});
+  }
 }
 
 // {a, b, ...} to one register.
@@ -97,13 +102,13 @@ bool decode_pack(Decoding& d, int bits) {
         break;
       }
       case 16:
-        d.alu(select_lane({LaneOp::kPack2x16}), target, 32, {low, high}).execute = execute_pack;
+        d.alu<execute_pack>(select_lane({LaneOp::kPack2x16}), target, 32, {low, high});
         break;
       case 32:
-        d.alu(select_lane({LaneOp::kPack2x32}), target, 64, {low, high}).execute = execute_pack;
+        d.alu<execute_pack>(select_lane({LaneOp::kPack2x32}), target, 64, {low, high});
         break;
       default:
-        d.alu(select_lane({LaneOp::kPack2x64}), target, 128, {low, high}).execute = execute_pack;
+        d.alu<execute_pack>(select_lane({LaneOp::kPack2x64}), target, 128, {low, high});
     }
   };
   if (n == 2) {
@@ -141,11 +146,11 @@ bool decode_unpack(Decoding& d, int bits) {
     const bool wide = width == 64;
     LaneRequest what = request(high ? LaneOp::kUnpackHigh : LaneOp::kUnpackLow, bits_type(width));
     if (wide) what = request(LaneOp::kMov, Type::kB64);
-    Op& op = d.alu(select_lane(what), target, wide ? 64 : 32,
-                   {wide && high && !is_constant(source) ? source + 2 : source});
-    op.execute = execute_unpack;
+    const LaneFn lane = select_lane(what);
+    const Ref part = wide && high && !is_constant(source) ? source + 2 : source;
+    Op& op = high ? d.alu<execute_unpack<true>>(lane, target, wide ? 64 : 32, {part})
+                  : d.alu<execute_unpack<false>>(lane, target, wide ? 64 : 32, {part});
     op.s[1] = source;
-    op.mode = high ? 1 : 0;
   };
   if (element == 8) {
     for (int i = 0; i < n; ++i) {
@@ -187,7 +192,7 @@ bool decode_mov(Decoding& d) {
     Ref to = d.destination(0, 1);
     if (to == kNoRef) to = d.f.scratch_predicate();
     if (d.failed()) return false;
-    Op& op = d.emit(execute_move_predicate);
+    Op& op = d.emit<execute_move_predicate>();
     op.d = to;
     op.d_rows = 0;
     op.s[0] = a;
@@ -242,15 +247,19 @@ bool decode_cvta(Decoding& d) {
   return !d.failed();
 }
 
-Step execute_isspacep(Warp& warp, const Op& op, u32 mask) {
+struct SpaceTest {
+  Space space = Space::kGlobal;
+};
+
+Step execute_isspacep(Warp& warp, const Op& op, const SpaceTest& test, u32 mask) {
   u32 result = 0;
   for (const u32 lane : lanes_of(mask)) {
     const u64 a = warp.lane64(op.s[0], lane);
-    const u64 window = window_of(op.space);
+    const u64 window = window_of(test.space);
     bool in = (a & kWindowMask) == window;
-    if (op.space == Space::kShared && in)
+    if (test.space == Space::kShared && in)
       in = SharedAddress(static_cast<u32>(a)).rank() == warp.cta->rank;
-    if (op.space == Space::kGlobal) in = (a & kWindowMask) < kSharedWindow;
+    if (test.space == Space::kGlobal) in = (a & kWindowMask) < kSharedWindow;
     if (in) result |= u32{1} << lane;
   }
   warp.set_predicate(op.d, result, mask);
@@ -265,21 +274,25 @@ bool decode_isspacep(Decoding& d) {
   if (!d.expect(2, 2) || !d.done()) return false;
   const Ref a = d.source(1, 64), to = d.destination(0, 1);
   if (d.failed()) return false;
-  Op& op = d.emit(execute_isspacep);
+  Op& op = d.emit<execute_isspacep>({space});
   op.d = to == kNoRef ? d.f.scratch_predicate() : to;
   op.d_rows = 0;
   op.s[0] = a;
-  op.space = space;
   return true;
 }
 
-// mapa: the same offset in the CTA of a rank; getctarank: the rank in an address.
-Step execute_mapa(Warp& warp, const Op& op, u32 mask) {
-  const bool wide = op.bytes == 8;
+/// mapa: the same offset in the CTA of a rank; getctarank: the rank in an address.
+struct RankMapping {
+  bool wide = false;  ///< an address of 64 bits
+  bool rank_only = false;
+};
+
+Step execute_mapa(Warp& warp, const Op& op, const RankMapping& mapping, u32 mask) {
+  const bool wide = mapping.wide;
   u64 result[32] = {};
   for (const u32 lane : lanes_of(mask)) {
     const u64 a = warp.value(op.s[0], lane, wide);
-    if (op.mode == 1) {
+    if (mapping.rank_only) {
       result[lane] = SharedAddress(static_cast<u32>(a)).rank();
       continue;
     }
@@ -324,13 +337,11 @@ bool decode_mapa(Decoding& d, bool rank_only) {
   const int result = rank_only ? 32 : bits;
   const Ref to = d.destination(0, result);
   if (d.failed()) return false;
-  Op& op = d.emit(execute_mapa);
+  Op& op = d.emit<execute_mapa>({bits == 64, rank_only});
   op.d = to == kNoRef ? d.f.scratch(2) : to;
   op.d_rows = result == 64 ? 2 : 1;
   op.s[0] = a;
   op.s[1] = b;
-  op.bytes = static_cast<u8>(bits / 8);
-  op.mode = rank_only ? 1 : 0;
   return true;
 }
 

@@ -7,9 +7,9 @@
 
 #include "emulator/decode/decoding.h"
 #include "emulator/decode/instruction_table.h"
-#include "emulator/decode/tcgen05_decoding.h"
 #include "emulator/instructions/executors.h"
 #include "emulator/instructions/expansion.h"
+#include "emulator/instructions/tcgen05.h"
 #include "emulator/memory/tensor_memory.h"
 #include "emulator/model/matrix_descriptor.h"
 
@@ -115,16 +115,21 @@ class TensorShift : public TensorOp {
   }
 };
 
-// s = {address, descriptor}; mode: shape; imm: cta_group | expansion << 8
-Step execute_copy(Warp& warp, const Op& op, u32 mask) {
-  const int cta_group = static_cast<int>(op.imm & 0xFF);
+struct Copy {
+  int cta_group = 1;
+  CopyShape shape = CopyShape::k128x256b;
+  Expansion expansion = Expansion::kNone;
+};
+
+// s = {address, descriptor}
+Step execute_copy(Warp& warp, const Op& op, const Copy& what, u32 mask) {
   const bool defined = warp.require_defined(op.s[0], mask, op, "the tensor-memory address") &&
                        warp.require_defined(op.s[1], mask, op, "the matrix descriptor");
-  if (!check_cta_group(warp, op, cta_group) || !defined) return Step::kNext;
+  if (!check_cta_group(warp, op, what.cta_group) || !defined) return Step::kNext;
   for (const u32 lane : lanes_of(mask)) {
     auto copy = std::make_unique<TensorCopy>();
-    copy->shape = static_cast<CopyShape>(op.mode);
-    copy->expansion = static_cast<Expansion>(op.imm >> 8 & 0xFF);
+    copy->shape = what.shape;
+    copy->expansion = what.expansion;
     copy->address = warp.lane32(op.s[0], lane);
     const u64 bits = warp.lane64(op.s[1], lane);
     if (const char* problem = decode_tcgen05_descriptor(bits, &copy->from)) {
@@ -141,16 +146,19 @@ Step execute_copy(Warp& warp, const Op& op, u32 mask) {
     auto event = std::make_shared<TensorEvent>();
     event->kind = copy->shape == CopyShape::k4x256b ? TensorEvent::Kind::kCopy4x256b
                                                     : TensorEvent::Kind::kCopy;
-    event->cta_group = cta_group;
+    event->cta_group = what.cta_group;
     tensor_order(*warp.cluster).issue(std::move(copy), warp, lane, op, std::move(event));
   }
   return Step::kNext;
 }
 
-Step execute_shift(Warp& warp, const Op& op, u32 mask) {
-  const int cta_group = static_cast<int>(op.imm);
+struct Shift {
+  int cta_group = 1;
+};
+
+Step execute_shift(Warp& warp, const Op& op, const Shift& what, u32 mask) {
   const bool defined = warp.require_defined(op.s[0], mask, op, "the tensor-memory address");
-  if (!check_cta_group(warp, op, cta_group) || !defined) return Step::kNext;
+  if (!check_cta_group(warp, op, what.cta_group) || !defined) return Step::kNext;
   for (const u32 lane : lanes_of(mask)) {
     auto shift = std::make_unique<TensorShift>();
     shift->address = warp.lane32(op.s[0], lane);
@@ -162,7 +170,7 @@ Step execute_shift(Warp& warp, const Op& op, u32 mask) {
     }
     auto event = std::make_shared<TensorEvent>();
     event->kind = TensorEvent::Kind::kShift;
-    event->cta_group = cta_group;
+    event->cta_group = what.cta_group;
     tensor_order(*warp.cluster).issue(std::move(shift), warp, lane, op, std::move(event));
   }
   return Step::kNext;
@@ -205,11 +213,9 @@ bool decode_copy(Decoding& d) {
   if (!d.expect(2, 2) || !d.done()) return false;
   const Ref to = tensor_address(d, d.in.operands[0]), from = d.source(1, 64);
   if (d.failed()) return false;
-  Op& op = d.emit(execute_copy);
+  Op& op = d.emit<execute_copy>({group, s, expansion});
   op.s[0] = to;
   op.s[1] = from;
-  op.mode = static_cast<u8>(s);
-  op.imm = static_cast<u64>(group) | static_cast<u64>(expansion) << 8;
   return true;
 }
 
@@ -220,9 +226,7 @@ bool decode_shift(Decoding& d) {
   if (!d.expect(1, 1) || !d.done()) return false;
   const Ref at = tensor_address(d, d.in.operands[0]);
   if (d.failed()) return false;
-  Op& op = d.emit(execute_shift);
-  op.s[0] = at;
-  op.imm = static_cast<u64>(group);
+  d.emit<execute_shift>({group}).s[0] = at;
   return true;
 }
 
@@ -249,16 +253,20 @@ class TensorCommit : public AsyncOp {
   }
 };
 
-// s = {address base, CTA mask}; imm: address offset; mode: address bits; imm2: cta_group
-Step execute_commit(Warp& warp, const Op& op, u32 mask) {
+struct Commit {
+  Address address;
+  int cta_group = 1;
+};
+
+// s = {the mbarrier's address, the mask of CTAs}
+Step execute_commit(Warp& warp, const Op& op, const Commit& what, u32 mask) {
   Cluster& cluster = *warp.cluster;
-  const int cta_group = static_cast<int>(op.imm2);
   const bool defined = warp.require_defined(op.s[0], mask, op, "the mbarrier's address") &&
                        warp.require_defined(op.s[1], mask, op, "the mask of CTAs");
-  if (!check_cta_group(warp, op, cta_group) || !defined) return Step::kNext;
+  if (!check_cta_group(warp, op, what.cta_group) || !defined) return Step::kNext;
   for (const u32 lane : lanes_of(mask)) {
-    u64 address = lane_address(warp, op, lane);
-    if (op.space == Space::kGeneric) {
+    u64 address = lane_address(warp, op, what.address, lane);
+    if (what.address.space == Space::kGeneric) {
       if ((address & kWindowMask) != kSharedWindow) {
         // NOTE: silicon takes the low 32 bits, which are the shared address either way; compilers
         // are known to rely on it.
@@ -280,7 +288,7 @@ Step execute_commit(Warp& warp, const Op& op, u32 mask) {
       for (const u32 rank : lanes_of(warp.lane32(op.s[1], lane) & 0xFFFF))
         commit->barriers.push_back(shared.in(rank));
     }
-    commit->tracked = tensor_order(cluster).tracked(warp, lane, cta_group);
+    commit->tracked = tensor_order(cluster).tracked(warp, lane, what.cta_group);
     // commit implies fence::before_thread_sync.
     join(warp.view.tensor, warp.tensor_known);
     cluster.start(std::move(commit), warp, op);
@@ -292,22 +300,21 @@ bool decode_commit(Decoding& d) {
   d.take("commit");
   const int group = take_cta_group(d);
   if (!d.take("mbarrier::arrive::one")) return d.invalid(".mbarrier::arrive::one is needed");
-  Op probe;
-  probe.space = d.take("shared::cluster") ? Space::kSharedCluster : Space::kGeneric;
+  Commit commit;
+  commit.cta_group = group;
+  const Space space = d.take("shared::cluster") ? Space::kSharedCluster : Space::kGeneric;
   const bool multicast = d.take("multicast::cluster");
   if (d.take_type() != Type::kB64) return d.invalid(".b64 is needed");
   const std::size_t operands = multicast ? 2 : 1;
-  if (!d.expect(operands, operands) || !d.done() || !d.address(d.in.operands[0], probe))
+  Ref base = kNoRef;
+  if (!d.expect(operands, operands) || !d.done() ||
+      !d.address(d.in.operands[0], space, &commit.address, &base))
     return false;
   const Ref targets = multicast ? d.source(1, 16) : kNoRef;
   if (d.failed()) return false;
-  Op& op = d.emit(execute_commit);
-  op.space = probe.space;
-  op.s[0] = probe.s[0];
+  Op& op = d.emit<execute_commit>(commit);
+  op.s[0] = base;
   op.s[1] = targets;
-  op.imm = probe.imm;
-  op.mode = probe.mode;
-  op.imm2 = static_cast<u64>(group);
   return true;
 }
 

@@ -11,8 +11,8 @@
 
 #include "emulator/decode/decoding.h"
 #include "emulator/decode/instruction_table.h"
-#include "emulator/decode/tcgen05_decoding.h"
 #include "emulator/instructions/executors.h"
+#include "emulator/instructions/tcgen05.h"
 #include "emulator/memory/tensor_memory.h"
 
 namespace attnjit::emulator {
@@ -58,10 +58,10 @@ Step wait_for_memory(Warp& warp) {
   return Step::kWait;
 }
 
-void store_address(Warp& warp, const Op& op, u32 lane, u32 column) {
-  const u64 address = lane_address(warp, op, lane);
+void store_address(Warp& warp, const Op& op, const Address& to, u32 lane, u32 column) {
+  const u64 address = lane_address(warp, op, to, lane);
   Place place;
-  if (!warp.cluster->resolve(warp, op, lane, op.space, address, 4, &place)) return;
+  if (!warp.cluster->resolve(warp, op, lane, to.space, address, 4, &place)) return;
   if (place.cta != warp.cta) {
     warp.cluster->report(FindingKind::kSpace, &warp, static_cast<int>(lane), op.site,
                          "the address goes to the CTA's own shared memory");
@@ -79,17 +79,22 @@ bool valid_columns(Warp& warp, const Op& op, u32 columns) {
   return false;
 }
 
-// s = {address of the result, columns}; mode: address bits; imm2: cta_group
-Step execute_alloc(Warp& warp, const Op& op, u32 mask) {
+struct Allocation {
+  Address address;
+  int cta_group = 1;
+};
+
+// s = {address of the result, columns}
+Step execute_alloc(Warp& warp, const Op& op, const Allocation& allocation, u32 mask) {
   const Step step = gather_warp(warp, op, mask);
   if (step != Step::kNext) return step;
   Cluster& cluster = *warp.cluster;
   Group& group = *warp.group;
   const auto lane = lowest_lane(mask);
-  const int cta_group = static_cast<int>(op.imm2);
+  const int cta_group = allocation.cta_group;
   TensorMemory& memory = tensor_memory(*warp.cta);
   if (!group.arrived) {
-    if (op.s[0] != kNoRef && op.space != Space::kGeneric)
+    if (op.s[0] != kNoRef && allocation.address.space != Space::kGeneric)
       uniform(warp, op, mask, op.s[0], "the address");
     uniform(warp, op, mask, op.s[1], "the number of columns");
     if (!check_cta_group(warp, op, cta_group)) return Step::kNext;
@@ -117,7 +122,7 @@ Step execute_alloc(Warp& warp, const Op& op, u32 mask) {
     const u32 column = places[cluster.random.below(static_cast<u32>(places.size()))];
     memory.allocate(column, columns, warp, op.site);
     group.arrived = false;
-    store_address(warp, op, lane, column);
+    store_address(warp, op, allocation.address, lane, column);
     cluster.note_progress();
     return Step::kNext;
   }
@@ -156,7 +161,7 @@ Step execute_alloc(Warp& warp, const Op& op, u32 mask) {
   const u32 column = memory.request.column;
   memory.request = {};
   group.arrived = false;
-  store_address(warp, op, lane, column);
+  store_address(warp, op, allocation.address, lane, column);
   cluster.note_progress();
   return Step::kNext;
 }
@@ -179,14 +184,18 @@ void deallocate(Warp& warp, const Op& op, u32 column, u32 columns) {
   memory.free(column);
 }
 
-// s = {address, columns}; imm2: cta_group
-Step execute_dealloc(Warp& warp, const Op& op, u32 mask) {
+struct CtaGroup {
+  int size = 1;
+};
+
+// s = {address, columns}
+Step execute_dealloc(Warp& warp, const Op& op, const CtaGroup& ctas, u32 mask) {
   const Step step = gather_warp(warp, op, mask);
   if (step != Step::kNext) return step;
   Cluster& cluster = *warp.cluster;
   Group& group = *warp.group;
   const auto lane = lowest_lane(mask);
-  const int cta_group = static_cast<int>(op.imm2);
+  const int cta_group = ctas.size;
   if (!group.arrived) {
     uniform(warp, op, mask, op.s[0], "the address");
     uniform(warp, op, mask, op.s[1], "the number of columns");
@@ -230,11 +239,10 @@ Step execute_dealloc(Warp& warp, const Op& op, u32 mask) {
   return Step::kNext;
 }
 
-Step execute_relinquish(Warp& warp, const Op& op, u32 mask) {
+Step execute_relinquish(Warp& warp, const Op& op, const CtaGroup& ctas, u32 mask) {
   const Step step = gather_warp(warp, op, mask);
   if (step != Step::kNext) return step;
-  if (check_cta_group(warp, op, static_cast<int>(op.imm2)))
-    tensor_memory(*warp.cta).relinquished = true;
+  if (check_cta_group(warp, op, ctas.size)) tensor_memory(*warp.cta).relinquished = true;
   return Step::kNext;
 }
 
@@ -242,10 +250,14 @@ bool decode_alloc(Decoding& d) {
   d.take("alloc");
   const int group = take_cta_group(d);
   if (!d.take("sync") || !d.take("aligned")) return d.invalid(".sync.aligned is needed");
-  Op probe;
-  probe.space = d.take("shared::cta") ? Space::kShared : Space::kGeneric;
+  Allocation allocation;
+  allocation.cta_group = group;
+  Ref base = kNoRef;
+  const Space space = d.take("shared::cta") ? Space::kShared : Space::kGeneric;
   if (d.take_type() != Type::kB32) return d.invalid(".b32 is needed");
-  if (!d.expect(2, 2) || !d.done() || !d.address(d.in.operands[0], probe)) return false;
+  if (!d.expect(2, 2) || !d.done() ||
+      !d.address(d.in.operands[0], space, &allocation.address, &base))
+    return false;
   const Ref columns = d.source(1, 32);
   if (d.failed()) return false;
   if (d.is(1, Operand::Kind::kInteger)) {
@@ -253,14 +265,10 @@ bool decode_alloc(Decoding& d) {
     if (n < 32 || n > kTmemColumns || (n & (n - 1)) != 0)
       return d.invalid("the number of columns is a power of two from 32 to 512");
   }
-  Op& op = d.emit(execute_alloc);
-  op.space = probe.space;
-  op.s[0] = probe.s[0];
-  op.imm = probe.imm;
-  op.mode = probe.mode;
+  Op& op = d.emit<execute_alloc>(allocation);
+  op.s[0] = base;
   op.s[1] = columns;
-  op.imm2 = static_cast<u64>(group);
-  op.flags = static_cast<u8>(op.flags | kOpAligned);
+  op.set(kOpAligned);
   d.f.builder.program->uses_tmem = true;
   return true;
 }
@@ -273,11 +281,10 @@ bool decode_dealloc(Decoding& d) {
   if (!d.expect(2, 2) || !d.done()) return false;
   const Ref address = d.source(0, 32), columns = d.source(1, 32);
   if (d.failed()) return false;
-  Op& op = d.emit(execute_dealloc);
+  Op& op = d.emit<execute_dealloc>({group});
   op.s[0] = address;
   op.s[1] = columns;
-  op.imm2 = static_cast<u64>(group);
-  op.flags = static_cast<u8>(op.flags | kOpAligned);
+  op.set(kOpAligned);
   return true;
 }
 
@@ -286,9 +293,7 @@ bool decode_relinquish(Decoding& d) {
   const int group = take_cta_group(d);
   if (!d.take("sync") || !d.take("aligned")) return d.invalid(".sync.aligned is needed");
   if (!d.expect(0, 0) || !d.done()) return false;
-  Op& op = d.emit(execute_relinquish);
-  op.imm2 = static_cast<u64>(group);
-  op.flags = static_cast<u8>(op.flags | kOpAligned);
+  d.emit<execute_relinquish>({group}).set(kOpAligned);
   return true;
 }
 
@@ -300,9 +305,10 @@ struct Movement {
   int half = 0;
   bool packs = false;
   bool stores = false;
-  int reduces = 0;  ///< .red: 0 no, 1 min, 2 max, over the registers of a thread
+  enum class Reduction : u8 { kNone, kMin, kMax };
+  Reduction reduces = Reduction::kNone;  ///< .red, over the registers of a thread
   bool reduces_abs = false, reduces_nan = false;
-  int reduces_type = 0;  ///< 0 f32, 1 u32, 2 s32
+  Type reduces_type = Type::kF32;
 
   int registers() const { return tmem_registers(shape, n); }
   int lanes() const { return shape == TmemShape::k32x32b ? 32 : 16; }
@@ -316,39 +322,21 @@ struct Movement {
   }
 };
 
-Movement unpack(u64 v) {
-  Movement m;
-  m.shape = static_cast<TmemShape>(v & 0xFF);
-  m.n = static_cast<int>(v >> 8 & 0xFFFF);
-  m.half = static_cast<int>(v >> 24 & 0xFFFF);
-  m.packs = (v >> 40 & 1) != 0;
-  m.stores = (v >> 41 & 1) != 0;
-  m.reduces = static_cast<int>(v >> 42 & 3);
-  m.reduces_abs = (v >> 44 & 1) != 0;
-  m.reduces_nan = (v >> 45 & 1) != 0;
-  m.reduces_type = static_cast<int>(v >> 46 & 3);
-  return m;
-}
-u64 pack(const Movement& m) {
-  return static_cast<u64>(m.shape) | static_cast<u64>(m.n) << 8 | static_cast<u64>(m.half) << 24 |
-         (m.packs ? u64{1} << 40 : 0) | (m.stores ? u64{1} << 41 : 0) |
-         static_cast<u64>(m.reduces) << 42 | (m.reduces_abs ? u64{1} << 44 : 0) |
-         (m.reduces_nan ? u64{1} << 45 : 0) | static_cast<u64>(m.reduces_type) << 46;
-}
-
 /// One step of tcgen05.ld.red (PTX ISA 9.7.16.8.3; NaN as in min and max).
 u32 reduce(const Movement& m, u32 a, u32 b) {
-  if (m.reduces_type != 0) {
-    const bool less = m.reduces_type == 1 ? a < b : static_cast<s32>(a) < static_cast<s32>(b);
-    return less == (m.reduces == 1) ? a : b;
+  const bool min = m.reduces == Movement::Reduction::kMin;
+  if (m.reduces_type != Type::kF32) {
+    const bool less =
+        m.reduces_type == Type::kU32 ? a < b : static_cast<s32>(a) < static_cast<s32>(b);
+    return less == min ? a : b;
   }
   const float x = bits_to_float(a), y = bits_to_float(b);
   if (std::isnan(x) || std::isnan(y)) {
     if (m.reduces_nan || (std::isnan(x) && std::isnan(y))) return 0x7FFFFFFF;
     return std::isnan(x) ? b : a;
   }
-  if (x == y) return std::signbit(x) == (m.reduces == 1) ? a : b;  // -0 is less than +0
-  return (x < y) == (m.reduces == 1) ? a : b;
+  if (x == y) return std::signbit(x) == min ? a : b;  // -0 is less than +0
+  return (x < y) == min ? a : b;
 }
 
 /// A tcgen05.ld or st of a warp.
@@ -377,7 +365,7 @@ class TensorMove : public TensorOp {
           good;
     if (good) {
       for (int r = 0; r < move.registers(); ++r) move_register(memory, r);
-      if (move.reduces != 0) reduce_registers();
+      if (move.reduces != Movement::Reduction::kNone) reduce_registers();
       cluster.stats.unit_bytes["tensor memory"] += static_cast<u64>(move.registers()) * 128;
     } else if (!move.stores) {
       for (const u32 row : rows) issuer->poison[row] = ~u32{0};
@@ -449,15 +437,15 @@ class TensorMove : public TensorOp {
   }
 };
 
-// s = {address}; list: registers; imm2: the movement
-Step execute_move(Warp& warp, const Op& op, u32 mask) {
+// s = {address}; list: registers
+Step execute_move(Warp& warp, const Op& op, const Movement& movement, u32 mask) {
   const Step step = gather_warp(warp, op, mask);
   if (step != Step::kNext) return step;
   Cluster& cluster = *warp.cluster;
   if (!uniform(warp, op, mask, op.s[0], "the tensor-memory address")) return Step::kNext;
   const u32 address = warp.lane32(op.s[0], lowest_lane(mask));
   auto move = std::make_unique<TensorMove>();
-  move->move = unpack(op.imm2);
+  move->move = movement;
   const Ref* list = warp.machine->program.lists.data() + op.list;
   const u32 base = warp.group->row_base;
   const u32 quarter = warp.index % 4 * 32;
@@ -501,26 +489,29 @@ Step execute_move(Warp& warp, const Op& op, u32 mask) {
   return Step::kNext;
 }
 
-// mode: 0 ld, 1 st
-Step execute_tensor_wait(Warp& warp, const Op& op, u32 mask) {
+struct TensorWait {
+  bool stores = false;  ///< or loads
+};
+
+Step execute_tensor_wait(Warp& warp, const Op& op, const TensorWait& what, u32 mask) {
   Group& group = *warp.group;
   if (!group.arrived) {
     const Step step = gather_warp(warp, op, mask);
     if (step != Step::kNext) return step;
   }
-  auto& pending = op.mode == 0 ? warp.tmem_loads : warp.tmem_stores;
+  auto& pending = what.stores ? warp.tmem_stores : warp.tmem_loads;
   if (pending != nullptr && pending->unwritten != 0) {
     group.arrived = true;
     group.state = Group::State::kBlocked;
     group.wait = {};
-    group.wait.kind = op.mode == 0 ? Wait::Kind::kTmemLoad : Wait::Kind::kTmemStore;
+    group.wait.kind = what.stores ? Wait::Kind::kTmemStore : Wait::Kind::kTmemLoad;
     group.wait.since = warp.cluster->steps;
     return Step::kWait;
   }
   group.arrived = false;
   if (pending != nullptr) learn(warp, pending->write_done);
   pending = nullptr;
-  if (op.mode == 0) {
+  if (!what.stores) {
     for (const u32 row : warp.tmem_rows) {
       if (warp.in_flight[row] < kLoadsTensor) continue;
       warp.in_flight[row] = 0;
@@ -548,14 +539,15 @@ bool decode_move(Decoding& d, bool stores) {
   if (m.registers() > 128) return d.invalid("this shape does not have that many repetitions");
   const bool halves = m.shape == TmemShape::k16x32bx2;
   if (reduces) {
-    m.reduces = 1 + d.take_any({"min", "max"});
+    m.reduces = static_cast<Movement::Reduction>(1 + d.take_any({"min", "max"}));
     m.reduces_abs = d.take("abs");
     m.reduces_nan = d.take("NaN");
     const Type type = d.take_type();
-    m.reduces_type = type == Type::kU32 ? 1 : type == Type::kS32 ? 2 : 0;
-    const bool fits =
-        type == Type::kF32 || (m.reduces_type != 0 && !m.reduces_abs && !m.reduces_nan);
-    if (m.reduces == 0 || !fits || n == 0 || (m.shape != TmemShape::k32x32b && !halves))
+    m.reduces_type = type;
+    const bool integer = type == Type::kU32 || type == Type::kS32;
+    const bool fits = type == Type::kF32 || (integer && !m.reduces_abs && !m.reduces_nan);
+    if (m.reduces == Movement::Reduction::kNone || !fits || n == 0 ||
+        (m.shape != TmemShape::k32x32b && !halves))
       return d.invalid(
           ".red takes .32x32b or .16x32bx2, .x2 or more, .min or .max and .f32, .u32 or .s32");
   } else {
@@ -587,12 +579,11 @@ bool decode_move(Decoding& d, bool stores) {
   }
   if (d.failed()) return false;
   const u32 list = d.list(refs);
-  Op& op = d.emit(execute_move);
+  Op& op = d.emit<execute_move>(m);
   op.s[0] = address;
   op.list = list;
   op.list_count = static_cast<u32>(refs.size());
-  op.imm2 = pack(m);
-  op.flags = static_cast<u8>(op.flags | kOpAligned);
+  op.set(kOpAligned);
   return true;
 }
 
@@ -601,15 +592,16 @@ bool decode_tensor_wait(Decoding& d) {
   if (!stores) d.take("wait::ld");
   if (!d.take("sync") || !d.take("aligned")) return d.invalid(".sync.aligned is needed");
   if (!d.expect(0, 0) || !d.done()) return false;
-  Op& op = d.emit(execute_tensor_wait);
-  op.mode = stores ? 1 : 0;
-  op.flags = static_cast<u8>(op.flags | kOpAligned);
+  d.emit<execute_tensor_wait>({stores}).set(kOpAligned);
   return true;
 }
 
-// mode: 0 before_thread_sync, 1 after_thread_sync
-Step execute_tensor_fence(Warp& warp, const Op& op, u32) {
-  if (op.mode == 0) {
+struct TensorFence {
+  bool after = false;  ///< ::after_thread_sync, or ::before_thread_sync
+};
+
+Step execute_tensor_fence(Warp& warp, const Op&, const TensorFence& fence, u32) {
+  if (!fence.after) {
     join(warp.view.tensor, warp.tensor_known);
   } else {
     join(warp.tensor_known, warp.view.tensor);
@@ -626,7 +618,7 @@ bool decode_tensor_fence(Decoding& d) {
   const int mode = d.take_any({"fence::before_thread_sync", "fence::after_thread_sync"});
   if (mode < 0) return d.unsupported("this tcgen05 instruction is not modelled");
   if (!d.expect(0, 0) || !d.done()) return false;
-  d.emit(execute_tensor_fence).mode = static_cast<u8>(mode);
+  d.emit<execute_tensor_fence>({mode == 1});
   return true;
 }
 

@@ -11,7 +11,7 @@
 
 #include "emulator/decode/decoding.h"
 #include "emulator/decode/instruction_table.h"
-#include "emulator/decode/tcgen05_decoding.h"
+#include "emulator/instructions/tcgen05.h"
 #include "emulator/memory/tensor_memory.h"
 #include "emulator/model/instruction_descriptor.h"
 #include "emulator/model/matrix_descriptor.h"
@@ -20,7 +20,7 @@
 namespace attnjit::emulator {
 namespace {
 
-/// What the opcode says; packed in Op::imm.
+/// What the opcode says.
 struct Form {
   MmaKind kind = MmaKind::kF16;
   int cta_group = 1;
@@ -29,27 +29,7 @@ struct Form {
   bool shifts_a = false;
   int block = 0;  ///< elements a scale factor; 0: not block-scaled
   int scale_d = 0;
-  int collector = 0;  ///< 0 discard, 1 fill, 2 use, 3 lastuse
 };
-
-u64 pack(const Form& f) {
-  return static_cast<u64>(f.kind) | static_cast<u64>(f.cta_group) << 8 | (f.ws ? 1u << 12 : 0u) |
-         (f.a_in_tmem ? 1u << 13 : 0u) | (f.shifts_a ? 1u << 14 : 0u) |
-         static_cast<u64>(f.block) << 16 | static_cast<u64>(f.scale_d) << 24 |
-         static_cast<u64>(f.collector) << 32;
-}
-Form unpack(u64 v) {
-  Form f;
-  f.kind = static_cast<MmaKind>(v & 0xFF);
-  f.cta_group = static_cast<int>(v >> 8 & 0xF);
-  f.ws = (v >> 12 & 1) != 0;
-  f.a_in_tmem = (v >> 13 & 1) != 0;
-  f.shifts_a = (v >> 14 & 1) != 0;
-  f.block = static_cast<int>(v >> 16 & 0xFF);
-  f.scale_d = static_cast<int>(v >> 24 & 0xFF);
-  f.collector = static_cast<int>(v >> 32 & 0xF);
-  return f;
-}
 
 // Places in Op::list.
 enum Slot : u32 { kD, kA, kB, kDescriptor, kEnable, kScaleA, kScaleB, kColumns, kLanes };
@@ -527,9 +507,8 @@ const char* check_major(const FloatFormat* format, bool transposed, const Matrix
 }
 
 /// Issues the operation of one lane; reports what is malformed and then issues nothing.
-void issue(Warp& warp, const Op& op, u32 lane) {
+void issue(Warp& warp, const Op& op, const Form& form, u32 lane) {
   Cluster& cluster = *warp.cluster;
-  const Form form = unpack(op.imm);
   const Ref* list = warp.machine->program.lists.data() + op.list;
   const auto malformed = [&](const std::string& text) {
     cluster.report(FindingKind::kDescriptor, &warp, static_cast<int>(lane), op.site, text);
@@ -626,8 +605,7 @@ void issue(Warp& warp, const Op& op, u32 lane) {
   tensor_order(cluster).issue(std::move(product), warp, lane, op, std::move(event));
 }
 
-// list: the slots; imm: the form
-Step execute_mma(Warp& warp, const Op& op, u32 mask) {
+Step execute_mma(Warp& warp, const Op& op, const Form& form, u32 mask) {
   const Ref* list = warp.machine->program.lists.data() + op.list;
   constexpr std::array<const char*, kSlots> kRoles = {"the address of D",
                                                       "the address or descriptor of A",
@@ -648,8 +626,8 @@ Step execute_mma(Warp& warp, const Op& op, u32 mask) {
   bool defined = true;
   for (u32 i = 0; i < kSlots; ++i)
     defined = warp.require_defined(list[i], mask, op, kRoles[i]) && defined;
-  if (!check_cta_group(warp, op, unpack(op.imm).cta_group) || !defined) return Step::kNext;
-  for (const u32 lane : lanes_of(mask)) issue(warp, op, lane);
+  if (!check_cta_group(warp, op, form.cta_group) || !defined) return Step::kNext;
+  for (const u32 lane : lanes_of(mask)) issue(warp, op, form, lane);
   return Step::kNext;
 }
 
@@ -666,6 +644,7 @@ bool decode_mma(Decoding& d) {
   form.kind = static_cast<MmaKind>(kind);
   const bool scaled = kind >= static_cast<int>(MmaKind::kMxf8f6f4);
   form.shifts_a = d.take("ashift");
+  int collector = -1;
   if (form.ws) {
     if (form.cta_group != 1) return d.invalid(".ws needs .cta_group::1");
     int uses = 0;
@@ -675,10 +654,11 @@ bool decode_mma(Decoding& d) {
     }
     if (uses > 1) return d.invalid("one collector usage is enough");
   } else {
-    form.collector = std::max(0, d.take_any({"collector::a::discard", "collector::a::fill",
-                                             "collector::a::use", "collector::a::lastuse"}));
+    // NOTE: the collector keeps A for a later product; only which uses go together is checked.
+    collector = d.take_any({"collector::a::discard", "collector::a::fill", "collector::a::use",
+                            "collector::a::lastuse"});
   }
-  if (form.shifts_a && (form.collector == 1 || form.collector == 2))
+  if (form.shifts_a && (collector == 1 || collector == 2))
     return d.invalid(".ashift goes with neither collector::a::fill nor ::use");
   if (form.shifts_a && scaled) return d.unsupported(".ashift is not of a block-scaled kind");
   if (scaled) {
@@ -730,10 +710,9 @@ bool decode_mma(Decoding& d) {
   if (!d.expect(next, next)) return false;
   if (d.failed()) return false;
   const u32 list = d.list(refs);
-  Op& op = d.emit(execute_mma);
+  Op& op = d.emit<execute_mma>(form);
   op.list = list;
   op.list_count = kSlots;
-  op.imm = pack(form);
   return true;
 }
 

@@ -233,31 +233,36 @@ std::optional<TensorMap> map_at(Warp& warp, const Op& op, u32 lane, u64 address)
   return map;
 }
 
-enum TensorMode : u8 {
-  kLoad = 1,
-  kReduces = 2,
-  kFourRows = 4,
-  kMulticast = 8,
-  kPair = 16,
-  kToOwn = 32
+struct TensorTransfer {
+  bool load = false;       ///< or store
+  bool four_rows = false;  ///< tile::gather4, tile::scatter4
+  bool multicast = false;
+  bool pair = false;                             ///< cta_group::2
+  bool to_own = false;                           ///< to .shared::cta
+  bool tile_wide = false, barrier_wide = false;  ///< addresses of 64 bits
+  bool reduces = false;
+  AtomicOperation operation = AtomicOperation::kAdd;
+  int dimensions = 1;
 };
-// list: shared address, map, mbar, mask, coordinates...; imm: bits of width, rank << 8; imm2:
-// operation
-Step execute_tensor(Warp& warp, const Op& op, u32 mask) {
+/// Op::list: these, then the coordinates.
+enum TensorSlot : u32 { kTile, kMap, kBarrier, kTargets, kCoordinates };
+
+Step execute_tensor(Warp& warp, const Op& op, const TensorTransfer& what, u32 mask) {
   Cluster& cluster = *warp.cluster;
   const Ref* list = warp.machine->program.lists.data() + op.list;
-  const auto rank = static_cast<int>(op.imm >> 8 & 0xFF);
+  const int rank = what.dimensions;
   if (warp.machine->checks) {
-    warp.require_defined(list[0], mask, op, "the shared address");
-    warp.require_defined(list[1], mask, op, "the tensor map's address");
-    warp.require_defined(list[2], mask, op, "the mbarrier's address");
-    warp.require_defined(list[3], mask, op, "the multicast mask");
-    for (u32 i = 4; i < op.list_count; ++i) warp.require_defined(list[i], mask, op, "a coordinate");
+    warp.require_defined(list[kTile], mask, op, "the shared address");
+    warp.require_defined(list[kMap], mask, op, "the tensor map's address");
+    warp.require_defined(list[kBarrier], mask, op, "the mbarrier's address");
+    warp.require_defined(list[kTargets], mask, op, "the multicast mask");
+    for (u32 i = kCoordinates; i < op.list_count; ++i)
+      warp.require_defined(list[i], mask, op, "a coordinate");
   }
   for (const u32 lane : lanes_of(mask)) {
-    const auto map = map_at(warp, op, lane, warp.lane64(list[1], lane));
+    const auto map = map_at(warp, op, lane, warp.lane64(list[kMap], lane));
     if (!map) continue;
-    const bool four = (op.mode & kFourRows) != 0;
+    const bool four = what.four_rows;
     if (map->rank != (four ? 2 : rank)) {
       cluster.report(FindingKind::kDescriptor, &warp, static_cast<int>(lane), op.site,
                      fmt::format("the tensor map has {} dimensions, the instruction {}", map->rank,
@@ -265,10 +270,11 @@ Step execute_tensor(Warp& warp, const Op& op, u32 mask) {
       continue;
     }
     std::array<std::int32_t, 5> coordinates{};
-    for (u32 i = 4; i < op.list_count && i < 9; ++i)
-      coordinates[i - 4] = static_cast<std::int32_t>(warp.lane32(list[i], lane));
+    for (u32 i = kCoordinates; i < op.list_count && i < kCoordinates + 5; ++i)
+      coordinates[i - kCoordinates] = static_cast<std::int32_t>(warp.lane32(list[i], lane));
     SharedAddress tile;
-    if (!shared_operand(warp, op, lane, warp.value(list[0], lane, (op.imm & 1) != 0), false, &tile))
+    if (!shared_operand(warp, op, lane, warp.value(list[kTile], lane, what.tile_wide), false,
+                        &tile))
       continue;
     if (tile.offset() % 128 != 0) {
       cluster.report(
@@ -294,24 +300,23 @@ Step execute_tensor(Warp& warp, const Op& op, u32 mask) {
     // PTX ISA 9.7.9.27.1.1: an H200 answers with an illegal instruction. Loads may begin before 0.
     const auto negative = std::find_if(coordinates.begin(), coordinates.end(),
                                        [](std::int32_t coordinate) { return coordinate < 0; });
-    if ((op.mode & kLoad) == 0 && negative != coordinates.end()) {
+    if (!what.load && negative != coordinates.end()) {
       cluster.report(FindingKind::kBounds, &warp, static_cast<int>(lane), op.site,
                      fmt::format("the box to store begins at {} in dimension {}: a store's "
                                  "coordinates must not be negative",
                                  *negative, negative - coordinates.begin()));
       continue;
     }
-    auto rows =
-        rows_of(*map, coordinates, four, (op.mode & kLoad) != 0 ? BoxUse::kLoad : BoxUse::kStore);
+    auto rows = rows_of(*map, coordinates, four, what.load ? BoxUse::kLoad : BoxUse::kStore);
     u32 bytes = 0;
     for (const BoxRow& row : rows) bytes += row.bytes;
-    if ((op.mode & kLoad) == 0) {
+    if (!what.load) {
       auto store = std::make_unique<TensorStore>();
       store->map = *map;
       store->rows = std::move(rows);
       store->tile = tile;
-      store->reduces = (op.mode & kReduces) != 0;
-      store->operation = static_cast<AtomicOperation>(op.imm2);
+      store->reduces = what.reduces;
+      store->operation = what.operation;
       if (tile.rank() != warp.cta->rank) {
         cluster.report(FindingKind::kSpace, &warp, static_cast<int>(lane), op.site,
                        "the source lies in another CTA's shared memory");
@@ -333,27 +338,26 @@ Step execute_tensor(Warp& warp, const Op& op, u32 mask) {
     load->rows = std::move(rows);
     load->set_bytes(bytes);
     SharedAddress barrier;
-    if (!shared_operand(warp, op, lane, warp.value(list[2], lane, (op.imm & 4) != 0), false,
+    if (!shared_operand(warp, op, lane, warp.value(list[kBarrier], lane, what.barrier_wide), false,
                         &barrier))
       continue;
-    if ((op.mode & kMulticast) != 0) {
-      const u32 targets = warp.lane32(list[3], lane) & 0xFFFF;
+    if (what.multicast) {
+      const u32 targets = warp.lane32(list[kTargets], lane) & 0xFFFF;
       if (targets == 0)
         cluster.report(FindingKind::kDescriptor, &warp, static_cast<int>(lane), op.site,
                        "the multicast mask is empty");
       for (const u32 r : lanes_of(targets)) {
         // cta_group::2: the signal goes to the CTA of each pair that the mbarrier's address names.
-        const u32 to = (op.mode & kPair) != 0 ? ((r & ~1u) | (barrier.rank() & 1)) : r;
+        const u32 to = what.pair ? ((r & ~1u) | (barrier.rank() & 1)) : r;
         load->targets.push_back({tile.in(r), barrier.in(to)});
       }
     } else {
       load->targets.push_back({tile, barrier});
-      if (barrier.rank() != tile.rank() &&
-          ((op.mode & kPair) == 0 || barrier.rank() / 2 != tile.rank() / 2)) {
+      if (barrier.rank() != tile.rank() && (!what.pair || barrier.rank() / 2 != tile.rank() / 2)) {
         cluster.report(FindingKind::kSpace, &warp, static_cast<int>(lane), op.site,
                        "the mbarrier lies in another CTA than the destination");
       }
-      if ((op.mode & kToOwn) != 0 && tile.rank() != warp.cta->rank) {
+      if (what.to_own && tile.rank() != warp.cta->rank) {
         cluster.report(FindingKind::kSpace, &warp, static_cast<int>(lane), op.site,
                        "a .shared::cta destination in another CTA");
         continue;
@@ -363,8 +367,6 @@ Step execute_tensor(Warp& warp, const Op& op, u32 mask) {
   }
   return Step::kNext;
 }
-
-Step execute_nothing(Warp&, const Op&, u32) { return Step::kNext; }
 
 bool decode_tensor(Decoding& d, bool reduces) {
   for (const std::string_view name : {"async", "reduce", "bulk", "tensor"}) d.take(name);
@@ -380,7 +382,7 @@ bool decode_tensor(Decoding& d, bool reduces) {
     d.take("L2");
     d.take("global");
     if (!d.expect(1, 2) || !d.done()) return false;
-    d.emit(execute_nothing);
+    d.emit<execute_nothing>();
     return true;
   }
   const bool group = d.take("bulk_group");
@@ -391,12 +393,15 @@ bool decode_tensor(Decoding& d, bool reduces) {
   const bool cluster = d.take("shared::cluster"), cta = d.take("shared::cta");
   if (!d.take("global")) return d.invalid(".global is needed");
   if (group == barrier) return d.invalid(".bulk_group or .mbarrier::complete_tx::bytes is needed");
-  u64 operation = 0;
-  if (reduces) {
-    AtomicOperation a{};
-    if (!take_atomic_operation(d, &a)) return false;
-    operation = static_cast<u64>(a);
-  }
+  TensorTransfer transfer;
+  transfer.load = !group;
+  transfer.four_rows = four;
+  transfer.multicast = multicast;
+  transfer.pair = pair;
+  transfer.to_own = cta && !cluster && !group;
+  transfer.reduces = reduces;
+  transfer.dimensions = dimensions;
+  if (reduces && !take_atomic_operation(d, &transfer.operation)) return false;
   if (group ? !cta : !(cluster || cta)) return d.invalid("a shared space is needed");
   const std::size_t operands = (group ? 2 : 3) + (multicast ? 1 : 0) + (policy ? 1 : 0);
   if (!d.expect(operands, operands) || !d.done()) return false;
@@ -405,47 +410,44 @@ bool decode_tensor(Decoding& d, bool reduces) {
   const Operand& tile = d.in.operands[group ? 1 : 0];
   if (!map.has_coordinates || map.parts.size() != coordinates)
     return d.invalid(fmt::format("{} coordinates are needed", coordinates));
-  std::vector<Ref> refs(4, kNoRef);
-  u64 wide_bits = 0;
-  bool wide = false;
-  refs[0] = d.address_value(tile, &wide);
-  if (wide) wide_bits |= 1;
+  std::vector<Ref> refs(kCoordinates, kNoRef);
+  refs[kTile] = d.address_value(tile, &transfer.tile_wide);
   Operand map_address = map;
   map_address.parts.clear();
   map_address.has_coordinates = false;
-  refs[1] = d.address_value(map_address, &wide);
+  bool wide = false;
+  refs[kMap] = d.address_value(map_address, &wide);
   if (!d.failed() && !wide) return d.invalid("a tensor map's address has 64 bits");
-  if (barrier) {
-    refs[2] = d.address_value(d.in.operands[2], &wide);
-    if (wide) wide_bits |= 4;
-  }
-  if (multicast) refs[3] = d.source(3, 16);
+  if (barrier) refs[kBarrier] = d.address_value(d.in.operands[2], &transfer.barrier_wide);
+  if (multicast) refs[kTargets] = d.source(3, 16);
   if (policy) d.source(d.count() - 1, 64);
   for (const Operand& c : map.parts) refs.push_back(d.source(c, 32));
   if (d.failed()) return false;
   const u32 list = d.list(refs);
-  Op& op = d.emit(execute_tensor);
+  Op& op = d.emit<execute_tensor>(transfer);
   op.list = list;
   op.list_count = static_cast<u32>(refs.size());
-  op.imm = wide_bits | (static_cast<u64>(dimensions) << 8);
-  op.imm2 = operation;
-  op.mode = static_cast<u8>((group ? 0 : kLoad) | (reduces ? kReduces : 0) |
-                            (four ? kFourRows : 0) | (multicast ? kMulticast : 0) |
-                            (pair ? kPair : 0) | (cta && !cluster && !group ? kToOwn : 0));
   if (reduces) d.f.builder.program->communicates = true;
   return true;
 }
 
 // ------------------------------------------------------------------------------------------------
 
-// s = {address, value}; imm: field; imm2: ordinal; mode: 1 wide address, 2 wide value
-Step execute_replace(Warp& warp, const Op& op, u32 mask) {
+struct Replacement {
+  TensorMapField field{};
+  int ordinal = 0;
+  Space space = Space::kGeneric;
+  bool address_wide = false, value_wide = false;  ///< of 64 bits
+};
+
+// s = {address, value}
+Step execute_replace(Warp& warp, const Op& op, const Replacement& what, u32 mask) {
   for (const u32 lane : lanes_of(mask)) {
     Place place;
-    const u64 address = warp.value(op.s[0], lane, (op.mode & 1) != 0);
-    if (!warp.cluster->resolve(warp, op, lane, op.space, address, 64, &place)) continue;
+    const u64 address = warp.value(op.s[0], lane, what.address_wide);
+    if (!warp.cluster->resolve(warp, op, lane, what.space, address, 64, &place)) continue;
     Place rest;
-    if (!warp.cluster->resolve(warp, op, lane, op.space, address + 64, 64, &rest)) continue;
+    if (!warp.cluster->resolve(warp, op, lane, what.space, address + 64, 64, &rest)) continue;
     warp.cluster->record(warp, op, lane, place, 128, true, false);
     auto map = decode_partial_tensor_map(reinterpret_cast<const std::byte*>(place.data));
     if (!map) {
@@ -453,10 +455,9 @@ Step execute_replace(Warp& warp, const Op& op, u32 mask) {
                            "the 128 bytes are not a tensor map");
       continue;
     }
-    const u64 value = is_constant(op.s[1]) || (op.mode & 2) == 0 ? warp.lane32(op.s[1], lane)
-                                                                 : warp.lane64(op.s[1], lane);
-    if (const char* problem = replace_field(&*map, static_cast<TensorMapField>(op.imm),
-                                            static_cast<int>(op.imm2), value)) {
+    const u64 value = is_constant(op.s[1]) || !what.value_wide ? warp.lane32(op.s[1], lane)
+                                                               : warp.lane64(op.s[1], lane);
+    if (const char* problem = replace_field(&*map, what.field, what.ordinal, value)) {
       warp.cluster->report(FindingKind::kDescriptor, &warp, static_cast<int>(lane), op.site,
                            problem);
       continue;
@@ -487,23 +488,25 @@ bool decode_replace(Decoding& d) {
   bool wide = false;
   const Ref a = d.address_value(d.in.operands[0], &wide), v = d.source(ordinal ? 2 : 1, bits);
   if (d.failed()) return false;
-  Op& op = d.emit(execute_replace);
+  Op& op = d.emit<execute_replace>(
+      {static_cast<TensorMapField>(field), static_cast<int>(which), space, wide, bits == 64});
   op.s[0] = a;
   op.s[1] = v;
-  op.space = space;
-  op.imm = static_cast<u64>(field);
-  op.imm2 = which;
-  op.mode = static_cast<u8>((wide ? 1 : 0) | (bits == 64 ? 2 : 0));
   return true;
 }
 
-Step execute_copy_map(Warp& warp, const Op& op, u32 mask) {
+struct MapCopy {
+  bool from_wide = false;  ///< the source's address has 64 bits
+};
+
+// s = {to, from}
+Step execute_copy_map(Warp& warp, const Op& op, const MapCopy& what, u32 mask) {
   const Step step = gather_warp(warp, op, mask);
   if (step != Step::kNext) return step;
   const u32 lane = lowest_lane(mask);
   Place to, from;
   const u64 destination = warp.lane64(op.s[0], lane),
-            source = warp.value(op.s[1], lane, (op.mode & 1) != 0);
+            source = warp.value(op.s[1], lane, what.from_wide);
   for (u32 half = 0; half < 128; half += 64) {
     if (!warp.cluster->resolve(warp, op, lane, Space::kGeneric, destination + half, 64, &to))
       return Step::kNext;
@@ -531,11 +534,10 @@ bool decode_copy_map(Decoding& d) {
             from = d.address_value(d.in.operands[1], &from_wide);
   if (d.failed()) return false;
   if (!to_wide) return d.invalid("a global address has 64 bits");
-  Op& op = d.emit(execute_copy_map);
+  Op& op = d.emit<execute_copy_map>({from_wide});
   op.s[0] = to;
   op.s[1] = from;
-  op.mode = from_wide ? 1 : 0;
-  op.flags = static_cast<u8>(op.flags | kOpAligned);
+  op.set(kOpAligned);
   return true;
 }
 

@@ -34,21 +34,19 @@ bool members(Warp& warp, const Op& op, Ref operand, u32 mask, u32* needed, Step*
   return true;
 }
 
-/// Runs `body` once for each member mask among the executing lanes: parts of a warp (tiled or
+/// Runs body(lanes) once for each member mask among the executing lanes: parts of a warp (tiled or
 /// coalesced groups) may execute one instruction with masks of their own.
-template <Execute body, int operand>
-Step by_members(Warp& warp, const Op& op, u32 mask) {
-  const Ref masks = op.s[operand];
+template <class Body>
+Step by_members(Warp& warp, Ref masks, u32 mask, Body&& body) {
   u32 all = 0, rest = mask;
   bool same = true;
   const u32 first = warp.lane32(masks, lowest_lane(mask));
-  for (u32 lane = 0; lane < 32 && !is_constant(masks); ++lane) {
-    if ((mask >> lane & 1) == 0) continue;
+  for (const u32 lane : lanes_of(is_constant(masks) ? 0 : mask)) {
     const u32 m = warp.lane32(masks, lane);
     all |= m;
     same = same && m == first;
   }
-  if (same) return body(warp, op, mask);
+  if (same) return body(mask);
   const Step step = gather_lanes(warp, all);
   if (step != Step::kNext) return step;
   while (rest != 0) {
@@ -58,7 +56,7 @@ Step by_members(Warp& warp, const Op& op, u32 mask) {
       if (warp.lane32(masks, lane) == m) part |= u32{1} << lane;
     }
     rest &= ~part;
-    if (const Step done = body(warp, op, part); done != Step::kNext) return done;
+    if (const Step done = body(part); done != Step::kNext) return done;
   }
   return Step::kNext;
 }
@@ -69,8 +67,13 @@ void publish(Warp& warp, Ref d, const u32* values, u32 mask, u32 poison, u32 sit
   if (warp.machine->checks) warp.set_poison(d, poison, mask, site);
 }
 
+struct Shuffle {
+  enum class Mode : u8 { kUp, kDown, kButterfly, kIndex };
+  Mode mode = Mode::kUp;
+};
+
 // d|p, a, b, c, mask: s = {a, b, c, mask}
-Step execute_shuffle(Warp& warp, const Op& op, u32 mask) {
+Step shuffle(Warp& warp, const Op& op, const Shuffle& what, u32 mask) {
   u32 needed = 0;
   Step step{};
   if (!members(warp, op, op.s[3], mask, &needed, &step)) return step;
@@ -84,20 +87,20 @@ Step execute_shuffle(Warp& warp, const Op& op, u32 mask) {
     const u32 first = lane & segment;
     s32 from = 0;
     bool in = false;
-    switch (op.mode) {
-      case 0:  // up
+    switch (what.mode) {
+      case Shuffle::Mode::kUp:
         from = static_cast<s32>(lane) - static_cast<s32>(b);
         in = from >= static_cast<s32>(last);
         break;
-      case 1:  // down
+      case Shuffle::Mode::kDown:
         from = static_cast<s32>(lane + b);
         in = from <= static_cast<s32>(last);
         break;
-      case 2:  // bfly
+      case Shuffle::Mode::kButterfly:
         from = static_cast<s32>(lane ^ b);
         in = from <= static_cast<s32>(last);
         break;
-      default:  // idx
+      case Shuffle::Mode::kIndex:
         from = static_cast<s32>(first | (b & ~segment & 31));
         in = from <= static_cast<s32>(last);
     }
@@ -116,6 +119,10 @@ Step execute_shuffle(Warp& warp, const Op& op, u32 mask) {
   return Step::kNext;
 }
 
+Step execute_shuffle(Warp& warp, const Op& op, const Shuffle& what, u32 mask) {
+  return by_members(warp, op.s[3], mask, [&](u32 part) { return shuffle(warp, op, what, part); });
+}
+
 bool decode_shuffle(Decoding& d) {
   if (!d.take("sync")) return d.unsupported("shfl without .sync does not exist from sm_70 on");
   const int mode = d.take_any({"up", "down", "bfly", "idx"});
@@ -131,33 +138,41 @@ bool decode_shuffle(Decoding& d) {
   }
   const Ref a = d.source(1, 32), b = d.source(2, 32), c = d.source(3, 32), m = d.source(4, 32);
   if (d.failed()) return false;
-  Op& op = d.emit(by_members<execute_shuffle, 3>);
+  Op& op = d.emit<execute_shuffle>({static_cast<Shuffle::Mode>(mode)});
   op.d = to;
   op.d2 = p;
   op.s = {a, b, c, m};
-  op.mode = static_cast<u8>(mode);
   return true;
 }
 
-// s = {predicate, mask}; mode: 0 all, 1 any, 2 uni, 3 ballot
-Step execute_vote(Warp& warp, const Op& op, u32 mask) {
+struct Vote {
+  enum class Mode : u8 { kAll, kAny, kUniform, kBallot };
+  Mode mode = Mode::kAll;
+};
+
+// s = {predicate, mask}
+Step vote(Warp& warp, const Op& op, const Vote& what, u32 mask) {
   u32 needed = 0;
   Step step{};
   if (!members(warp, op, op.s[1], mask, &needed, &step)) return step;
   const u32 votes = warp.predicate(op.s[0]) & needed;
   const u32 poison = warp.machine->checks && (warp.poison_of(op.s[0]) & needed) != 0 ? ~u32{0} : 0;
-  if (op.mode == 3) {
+  if (what.mode == Vote::Mode::kBallot) {
     u32 result[32];
     std::fill_n(result, 32, votes);
     publish(warp, op.d, result, mask, poison, op.site);
     return Step::kNext;
   }
-  const bool r = op.mode == 0   ? votes == needed
-                 : op.mode == 1 ? votes != 0
-                                : (votes == needed || votes == 0);
+  const bool r = what.mode == Vote::Mode::kAll   ? votes == needed
+                 : what.mode == Vote::Mode::kAny ? votes != 0
+                                                 : (votes == needed || votes == 0);
   warp.set_predicate(op.d, r ? ~u32{0} : 0, mask);
   if (warp.machine->checks) warp.set_poison(op.d, poison, mask, 0);
   return Step::kNext;
+}
+
+Step execute_vote(Warp& warp, const Op& op, const Vote& what, u32 mask) {
+  return by_members(warp, op.s[1], mask, [&](u32 part) { return vote(warp, op, what, part); });
 }
 
 bool decode_vote(Decoding& d) {
@@ -167,24 +182,30 @@ bool decode_vote(Decoding& d) {
   if (mode < 0) return d.invalid("a mode is needed");
   if (!d.expect(3, 3) || !d.done()) return false;
   const Ref p = d.source(1, 1), m = d.source(2, 32);
-  Ref to = d.destination(0, mode == 3 ? 32 : 1);
-  if (to == kNoRef) to = mode == 3 ? d.f.scratch(1) : d.f.scratch_predicate();
+  const Vote what{static_cast<Vote::Mode>(mode)};
+  const bool ballot = what.mode == Vote::Mode::kBallot;
+  Ref to = d.destination(0, ballot ? 32 : 1);
+  if (to == kNoRef) to = ballot ? d.f.scratch(1) : d.f.scratch_predicate();
   if (d.failed()) return false;
-  Op& op = d.emit(by_members<execute_vote, 1>);
+  Op& op = d.emit<execute_vote>(what);
   op.d = to;
-  op.d_rows = mode == 3 ? 1 : 0;
+  op.d_rows = ballot ? 1 : 0;
   op.s[0] = p;
   op.s[1] = m;
-  op.mode = static_cast<u8>(mode);
   return true;
 }
 
-// s = {a, mask}; mode: 0 any, 1 all
-Step execute_match(Warp& warp, const Op& op, u32 mask) {
+struct Match {
+  bool all = false;   ///< or any
+  bool wide = false;  ///< of 64 bits
+};
+
+// s = {a, mask}
+Step match(Warp& warp, const Op& op, const Match& what, u32 mask) {
   u32 needed = 0;
   Step step{};
   if (!members(warp, op, op.s[1], mask, &needed, &step)) return step;
-  const bool wide = op.bytes == 8;
+  const bool wide = what.wide;
   u32 result[32] = {};
   bool all = true;
   u64 first = 0;
@@ -199,7 +220,7 @@ Step execute_match(Warp& warp, const Op& op, u32 mask) {
         result[lane] |= u32{1} << other;
     }
   }
-  if (op.mode == 1) std::fill_n(result, 32, all ? needed : 0);
+  if (what.all) std::fill_n(result, 32, all ? needed : 0);
   const u32 poison = warp.machine->checks && (warp.poison_of(op.s[0]) & needed) != 0 ? ~u32{0} : 0;
   publish(warp, op.d, result, mask, poison, op.site);
   if (op.d2 != kNoRef) {
@@ -207,6 +228,10 @@ Step execute_match(Warp& warp, const Op& op, u32 mask) {
     if (warp.machine->checks) warp.set_poison(op.d2, poison, mask, 0);
   }
   return Step::kNext;
+}
+
+Step execute_match(Warp& warp, const Op& op, const Match& what, u32 mask) {
+  return by_members(warp, op.s[1], mask, [&](u32 part) { return match(warp, op, what, part); });
 }
 
 bool decode_match(Decoding& d) {
@@ -225,19 +250,25 @@ bool decode_match(Decoding& d) {
   }
   const Ref a = d.source(1, bits), m = d.source(2, 32);
   if (d.failed()) return false;
-  Op& op = d.emit(by_members<execute_match, 1>);
+  Op& op = d.emit<execute_match>({mode == 1, bits == 64});
   op.d = to;
   op.d2 = p;
   op.s[0] = a;
   op.s[1] = m;
-  op.bytes = static_cast<u8>(bits / 8);
-  op.mode = static_cast<u8>(mode);
   return true;
 }
 
-enum Redux : u8 { kReduxAdd, kReduxMin, kReduxMax, kReduxAnd, kReduxOr, kReduxXor };
+struct Redux {
+  enum class Operation : u8 { kAdd, kMin, kMax, kAnd, kOr, kXor };
+  Operation operation = Operation::kAdd;
+  Type type = Type::kU32;
+  bool magnitude = false;  ///< .abs
+  bool nan = false;        ///< .NaN
+};
 
-Step execute_redux(Warp& warp, const Op& op, u32 mask) {
+// s = {a, mask}
+Step redux(Warp& warp, const Op& op, const Redux& what, u32 mask) {
+  const bool max = what.operation == Redux::Operation::kMax;
   u32 needed = 0;
   Step step{};
   if (!members(warp, op, op.s[1], mask, &needed, &step)) return step;
@@ -246,11 +277,11 @@ Step execute_redux(Warp& warp, const Op& op, u32 mask) {
   bool nan = false;
   for (const u32 lane : lanes_of(needed)) {
     u32 v = warp.lane32(op.s[0], lane);
-    if (op.type == Type::kF32) {
-      if ((op.imm & 1) != 0) v &= 0x7FFFFFFFu;
+    if (what.type == Type::kF32) {
+      if (what.magnitude) v &= 0x7FFFFFFFu;
       const auto f = std::bit_cast<float>(v);
       if (std::isnan(f)) {
-        nan = nan || (op.imm & 2) != 0;
+        nan = nan || what.nan;
         v = 0x7FFFFFFF;
       }
       const auto have = std::bit_cast<float>(r);
@@ -258,37 +289,37 @@ Step execute_redux(Warp& warp, const Op& op, u32 mask) {
         r = v;
       } else if (!std::isnan(f)) {
         if (f == have) {
-          r = op.mode == kReduxMax ? (r & v) : (r | v);
-        } else if ((f > have) == (op.mode == kReduxMax)) {
+          r = max ? (r & v) : (r | v);
+        } else if ((f > have) == max) {
           r = v;
         }
       }
       first = false;
       continue;
     }
-    const bool is_signed = op.type == Type::kS32;
+    const bool is_signed = what.type == Type::kS32;
     if (first) {
       r = v;
     } else {
-      switch (op.mode) {
-        case kReduxAdd:
+      switch (what.operation) {
+        case Redux::Operation::kAdd:
           r += v;
           break;
-        case kReduxMin:
+        case Redux::Operation::kMin:
           r = is_signed ? static_cast<u32>(std::min(static_cast<s32>(r), static_cast<s32>(v)))
                         : std::min(r, v);
           break;
-        case kReduxMax:
+        case Redux::Operation::kMax:
           r = is_signed ? static_cast<u32>(std::max(static_cast<s32>(r), static_cast<s32>(v)))
                         : std::max(r, v);
           break;
-        case kReduxAnd:
+        case Redux::Operation::kAnd:
           r &= v;
           break;
-        case kReduxOr:
+        case Redux::Operation::kOr:
           r |= v;
           break;
-        default:
+        case Redux::Operation::kXor:
           r ^= v;
       }
     }
@@ -302,30 +333,35 @@ Step execute_redux(Warp& warp, const Op& op, u32 mask) {
   return Step::kNext;
 }
 
+Step execute_redux(Warp& warp, const Op& op, const Redux& what, u32 mask) {
+  return by_members(warp, op.s[1], mask, [&](u32 part) { return redux(warp, op, what, part); });
+}
+
 bool decode_redux(Decoding& d) {
   if (!d.take("sync")) return d.invalid(".sync is needed");
   const int mode = d.take_any({"add", "min", "max", "and", "or", "xor"});
-  const bool abs = d.take("abs"), nan = d.take("NaN");
-  const Type type = d.take_type();
+  Redux what;
+  what.magnitude = d.take("abs");
+  what.nan = d.take("NaN");
+  const Type type = what.type = d.take_type();
   if (mode < 0) return d.invalid("an operation is needed");
+  what.operation = static_cast<Redux::Operation>(mode);
   if (bits_of(type) != 32) return d.unsupported("redux is of 32 bits");
-  if (type == Type::kF32 && mode != kReduxMin && mode != kReduxMax)
+  if (type == Type::kF32 && what.operation != Redux::Operation::kMin &&
+      what.operation != Redux::Operation::kMax)
     return d.unsupported("redux of .f32 is .min or .max");
   if (!d.expect(3, 3) || !d.done()) return false;
   const Ref a = d.source(1, 32, type), m = d.source(2, 32), to = d.destination(0, 32);
   if (d.failed()) return false;
-  Op& op = d.emit(by_members<execute_redux, 1>);
+  Op& op = d.emit<execute_redux>(what);
   op.d = to;
   op.s[0] = a;
   op.s[1] = m;
-  op.type = type;
-  op.mode = static_cast<u8>(mode);
-  op.imm = (abs ? 1u : 0u) | (nan ? 2u : 0u);
   return true;
 }
 
 // The lowest lane of the member mask, as hardware does.
-Step execute_elect(Warp& warp, const Op& op, u32 mask) {
+Step elect(Warp& warp, const Op& op, u32 mask) {
   u32 needed = 0;
   Step step{};
   if (!members(warp, op, op.s[0], mask, &needed, &step)) return step;
@@ -341,6 +377,10 @@ Step execute_elect(Warp& warp, const Op& op, u32 mask) {
   return Step::kNext;
 }
 
+Step execute_elect(Warp& warp, const Op& op, u32 mask) {
+  return by_members(warp, op.s[0], mask, [&](u32 part) { return elect(warp, op, part); });
+}
+
 bool decode_elect(Decoding& d) {
   if (!d.take("sync")) return d.invalid(".sync is needed");
   if (!d.expect(2, 2) || !d.done()) return false;
@@ -349,7 +389,7 @@ bool decode_elect(Decoding& d) {
             p = d.destination(d.in.operands[0].parts[1], 1);
   const Ref m = d.source(1, 32);
   if (d.failed()) return false;
-  Op& op = d.emit(by_members<execute_elect, 0>);
+  Op& op = d.emit<execute_elect>();
   op.d = to;
   op.d2 = p;
   op.s[0] = m;
@@ -368,15 +408,19 @@ bool decode_activemask(Decoding& d) {
   if (!d.expect(1, 1) || !d.done()) return false;
   const Ref to = d.destination(0, 32);
   if (d.failed()) return false;
-  d.emit(execute_activemask).d = to;
+  d.emit<execute_activemask>().d = to;
   return true;
 }
 
-Step execute_warp_sync(Warp& warp, const Op& op, u32 mask) {
+Step warp_sync(Warp& warp, const Op& op, u32 mask) {
   u32 needed = 0;
   Step step{};
   if (!members(warp, op, op.s[0], mask, &needed, &step)) return step;
   return Step::kNext;
+}
+
+Step execute_warp_sync(Warp& warp, const Op& op, u32 mask) {
+  return by_members(warp, op.s[0], mask, [&](u32 part) { return warp_sync(warp, op, part); });
 }
 
 bool decode_warp_sync(Decoding& d) {
@@ -385,7 +429,7 @@ bool decode_warp_sync(Decoding& d) {
   if (!d.expect(1, 1) || !d.done()) return false;
   const Ref m = d.source(0, 32);
   if (d.failed()) return false;
-  d.emit(by_members<execute_warp_sync, 0>).s[0] = m;
+  d.emit<execute_warp_sync>().s[0] = m;
   return true;
 }
 

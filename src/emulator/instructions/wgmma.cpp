@@ -19,6 +19,7 @@
 namespace attnjit::emulator {
 namespace {
 
+/// Of mma_async. Op::list: the registers of D and, where it lies there, of A.
 struct Shape {
   int n = 0, k = 0;
   Type d = Type::kF32, a = Type::kBf16, b = Type::kBf16;
@@ -27,30 +28,6 @@ struct Shape {
   bool transpose_a = false, transpose_b = false;
   bool saturate = false;
 };
-
-/// Packed in Op::imm.
-u64 pack(const Shape& s) {
-  return static_cast<u64>(s.n) | (static_cast<u64>(s.k) << 16) | (static_cast<u64>(s.d) << 24) |
-         (static_cast<u64>(s.a) << 32) | (static_cast<u64>(s.b) << 40) |
-         (s.a_in_registers ? u64{1} << 48 : 0) | (s.negate_a ? u64{1} << 49 : 0) |
-         (s.negate_b ? u64{1} << 50 : 0) | (s.transpose_a ? u64{1} << 51 : 0) |
-         (s.transpose_b ? u64{1} << 52 : 0) | (s.saturate ? u64{1} << 53 : 0);
-}
-Shape unpack(u64 v) {
-  Shape s;
-  s.n = static_cast<int>(v & 0xFFFF);
-  s.k = static_cast<int>(v >> 16 & 0xFF);
-  s.d = static_cast<Type>(v >> 24 & 0xFF);
-  s.a = static_cast<Type>(v >> 32 & 0xFF);
-  s.b = static_cast<Type>(v >> 40 & 0xFF);
-  s.a_in_registers = (v >> 48 & 1) != 0;
-  s.negate_a = (v >> 49 & 1) != 0;
-  s.negate_b = (v >> 50 & 1) != 0;
-  s.transpose_a = (v >> 51 & 1) != 0;
-  s.transpose_b = (v >> 52 & 1) != 0;
-  s.saturate = (v >> 53 & 1) != 0;
-  return s;
-}
 
 bool is_integer(Type t) { return t == Type::kS8 || t == Type::kU8; }
 
@@ -259,13 +236,12 @@ void refresh_in_flight(Warp& warp) {
   }
 }
 
-// list: D..., A...; s = {a descriptor, b descriptor, scale-d predicate}
-Step execute_wgmma(Warp& warp, const Op& op, u32 mask) {
+// s = {a descriptor, b descriptor, scale-d predicate}
+Step execute_wgmma(Warp& warp, const Op& op, const Shape& shape, u32 mask) {
   const Step step = gather_warp(warp, op, mask);
   if (step != Step::kNext) return step;
   Cluster& cluster = *warp.cluster;
   Cta& cta = *warp.cta;
-  const Shape shape = unpack(op.imm);
   const u32 group_index = warp.index / 4;
   if (warp.live != ~u32{0} || (group_index + 1) * 4 > cta.warps.size()) {
     cluster.report(FindingKind::kAligned, &warp, -1, op.site,
@@ -360,18 +336,23 @@ Step execute_wgmma(Warp& warp, const Op& op, u32 mask) {
   return Step::kNext;
 }
 
-// mode: 0 fence, 1 commit, 2 wait
-Step execute_wgmma_sync(Warp& warp, const Op& op, u32 mask) {
+struct Synchronisation {
+  enum class Kind : u8 { kFence, kCommit, kWait };
+  Kind kind = Kind::kFence;
+  u64 allowed = 0;  ///< a wait: groups that may be pending
+};
+
+Step execute_wgmma_sync(Warp& warp, const Op& op, const Synchronisation& what, u32 mask) {
   const Step step = gather_warp(warp, op, mask);
   if (step != Step::kNext) return step;
-  if (op.mode == 0) {
+  if (what.kind == Synchronisation::Kind::kFence) {
     warp.wgmma_fence_at = warp.writes;
     warp.wgmma_fenced = true;
-  } else if (op.mode == 1) {
+  } else if (what.kind == Synchronisation::Kind::kCommit) {
     commit_group(warp.wgmma_groups, mask);
   } else {
     const Step waited =
-        wait_group(warp, warp.wgmma_groups, Wait::Kind::kWgmma, mask, op.imm, false, false);
+        wait_group(warp, warp.wgmma_groups, Wait::Kind::kWgmma, mask, what.allowed, false, false);
     if (waited == Step::kNext) refresh_in_flight(warp);
     return waited;
   }
@@ -388,10 +369,7 @@ bool decode_wgmma(Decoding& d) {
     if (!d.expect(what == 2 ? 1 : 0, what == 2 ? 1 : 0) || !d.done() ||
         (what == 2 && !d.immediate(0, &n)))
       return false;
-    Op& op = d.emit(execute_wgmma_sync);
-    op.mode = static_cast<u8>(what);
-    op.imm = n;
-    op.flags = static_cast<u8>(op.flags | kOpAligned);
+    d.emit<execute_wgmma_sync>({static_cast<Synchronisation::Kind>(what), n}).set(kOpAligned);
     return true;
   }
   Shape s;
@@ -456,14 +434,13 @@ bool decode_wgmma(Decoding& d) {
   }
   if (!d.expect(next, next) || !d.done()) return false;
   const u32 list = d.list(refs);
-  Op& op = d.emit(execute_wgmma);
+  Op& op = d.emit<execute_wgmma>(s);
   op.list = list;
   op.list_count = static_cast<u32>(refs.size());
   op.s[0] = a;
   op.s[1] = b;
   op.s[2] = scale;
-  op.imm = pack(s);
-  op.flags = static_cast<u8>(op.flags | kOpAligned);
+  op.set(kOpAligned);
   return true;
 }
 

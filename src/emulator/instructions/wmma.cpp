@@ -100,47 +100,40 @@ bool take_registers(Decoding& d, const Operand& operand, u32 count, int bits, bo
 
 // ------------------------------------------------------------------------------- load and store
 
-// s[0], imm: the address; s[1]: the stride in elements; list: registers; type;
-// imm2: m | n << 8 | k << 16 | role << 32 | row-major << 40 | distinct << 48
+/// Of the registers in Op::list. Op::s[1]: the stride in elements.
 struct Movement {
-  Shape shape;
-  Role role;
-  bool row_major;
-  u32 distinct;
+  Address address;
+  Type type = Type::kNone;
+  Role role = Role::kA;
+  bool row_major = false;
+  u8 distinct = 0;
+  u16 m = 0, n = 0, k = 0;
 };
-Movement movement_of(const Op& op) {
-  return {{static_cast<u32>(op.imm2 & 0xFF), static_cast<u32>(op.imm2 >> 8 & 0xFF),
-           static_cast<u32>(op.imm2 >> 16 & 0xFFFF)},
-          static_cast<Role>(op.imm2 >> 32 & 0xFF),
-          (op.imm2 >> 40 & 1) != 0,
-          static_cast<u32>(op.imm2 >> 48)};
-}
 
 /// Calls f(lane, register, first bit in it, place, bytes) for every piece of a fragment: whole
 /// elements, or bytes of narrower ones.
 template <class F>
-void for_each_piece(Warp& warp, const Op& op, u32 mask, bool write, F&& f) {
+void for_each_piece(Warp& warp, const Op& op, const Movement& m, u32 mask, bool write, F&& f) {
   Cluster& cluster = *warp.cluster;
-  const Movement m = movement_of(op);
-  const u32 bits = static_cast<u32>(bits_of(op.type));
-  const u32 width = op.type == Type::kF64 ? 64 : 32;
+  const u32 bits = static_cast<u32>(bits_of(m.type));
+  const u32 width = m.type == Type::kF64 ? 64 : 32;
   const u32 step = bits < 8 ? 8 / bits : 1;  // elements of one piece
   const u32 bytes = bits < 8 ? 1 : bits / 8;
   for (const u32 lane : lanes_of(mask)) {
-    const u64 base = lane_address(warp, op, lane);
+    const u64 base = lane_address(warp, op, m.address, lane);
     const u64 stride = warp.lane32(op.s[1], lane);
     for (u32 r = 0; r < op.list_count; ++r) {
       for (u32 e = 0; e < width / bits; e += step) {
         const u32 at = r % m.distinct;
-        const Element element =
-            m.role == Role::kAccumulator
-                ? accumulator(m.shape.m, lane, at * (width / bits) + e)
-                : multiplicand(m.role, m.role == Role::kA ? m.shape.m : m.shape.n, m.shape.k,
-                               width / bits, lane, at, e);
+        const Element element = m.role == Role::kAccumulator
+                                    ? accumulator(m.m, lane, at * (width / bits) + e)
+                                    : multiplicand(m.role, m.role == Role::kA ? m.m : m.n, m.k,
+                                                   width / bits, lane, at, e);
         const u64 index = m.row_major ? static_cast<u64>(element.row) * stride + element.column
                                       : static_cast<u64>(element.column) * stride + element.row;
         Place place;
-        if (!cluster.resolve(warp, op, lane, op.space, base + index * bits / 8, bytes, &place))
+        if (!cluster.resolve(warp, op, lane, m.address.space, base + index * bits / 8, bytes,
+                             &place))
           continue;
         cluster.record(warp, op, lane, place, bytes, write, false);
         f(lane, r, e * bits, place, bytes);
@@ -149,7 +142,7 @@ void for_each_piece(Warp& warp, const Op& op, u32 mask, bool write, F&& f) {
   }
 }
 
-Step execute_fragment_load(Warp& warp, const Op& op, u32 mask) {
+Step execute_fragment_load(Warp& warp, const Op& op, const Movement& movement, u32 mask) {
   const Step step = gather_warp(warp, op, mask);
   if (step != Step::kNext) return step;
   const bool checks = warp.machine->checks;
@@ -160,7 +153,7 @@ Step execute_fragment_load(Warp& warp, const Op& op, u32 mask) {
   const Ref* list = warp.machine->program.lists.data() + op.list;
   std::array<std::array<u64, 32>, 8> values{};
   std::array<u32, 8> poison{};
-  for_each_piece(warp, op, mask, false,
+  for_each_piece(warp, op, movement, mask, false,
                  [&](u32 lane, u32 r, u32 bit, const Place& place, u32 bytes) {
                    u64 v = 0;
                    std::memcpy(&v, place.data, bytes);
@@ -170,7 +163,7 @@ Step execute_fragment_load(Warp& warp, const Op& op, u32 mask) {
                      if (place.poison[b] != 0) poison[r] |= u32{1} << lane;
                  });
   for (u32 r = 0; r < op.list_count; ++r) {
-    if (op.type == Type::kF64) {
+    if (movement.type == Type::kF64) {
       warp.blend(list[r], values[r].data(), 2, mask);
     } else {
       u32 narrow[32];
@@ -182,7 +175,7 @@ Step execute_fragment_load(Warp& warp, const Op& op, u32 mask) {
   return Step::kNext;
 }
 
-Step execute_fragment_store(Warp& warp, const Op& op, u32 mask) {
+Step execute_fragment_store(Warp& warp, const Op& op, const Movement& movement, u32 mask) {
   const Step step = gather_warp(warp, op, mask);
   if (step != Step::kNext) return step;
   const bool checks = warp.machine->checks;
@@ -192,8 +185,8 @@ Step execute_fragment_store(Warp& warp, const Op& op, u32 mask) {
   }
   const Ref* list = warp.machine->program.lists.data() + op.list;
   for_each_piece(
-      warp, op, mask, true, [&](u32 lane, u32 r, u32 bit, const Place& place, u32 bytes) {
-        const u64 v = warp.value(list[r], lane, op.type == Type::kF64) >> bit;
+      warp, op, movement, mask, true, [&](u32 lane, u32 r, u32 bit, const Place& place, u32 bytes) {
+        const u64 v = warp.value(list[r], lane, movement.type == Type::kF64) >> bit;
         std::memcpy(place.data, &v, bytes);
         if (!checks) return;
         const bool bad = (warp.poison_of(list[r]) >> lane & 1) != 0;
@@ -235,9 +228,9 @@ bool decode_fragment_move(Decoding& d, bool store) {
   if (!take_registers(d, d.in.operands[store ? 1 : 0], fragment.registers,
                       type == Type::kF64 ? 64 : 32, !store, &refs))
     return false;
-  Op probe;
-  probe.space = space;
-  if (!d.address(d.in.operands[store ? 0 : 1], probe)) return false;
+  Movement movement;
+  Ref base = kNoRef;
+  if (!d.address(d.in.operands[store ? 0 : 1], space, &movement.address, &base)) return false;
   // Without a stride: the leading extent of the matrix.
   const u32 rows = role == Role::kB ? shape.k : shape.m,
             columns = role == Role::kA ? shape.k : shape.n;
@@ -245,49 +238,35 @@ bool decode_fragment_move(Decoding& d, bool store) {
       d.count() == 3 ? d.source(2, 32) : d.constant(layout == 0 ? columns : rows, 32);
   const u32 list = d.list(refs);
   if (d.failed()) return false;
-  Op& op = d.emit(store ? execute_fragment_store : execute_fragment_load);
-  op.space = probe.space;
-  op.s[0] = probe.s[0];
+  movement.type = type;
+  movement.role = role;
+  movement.row_major = layout == 0;
+  movement.distinct = static_cast<u8>(fragment.distinct);
+  movement.m = static_cast<u16>(shape.m);
+  movement.n = static_cast<u16>(shape.n);
+  movement.k = static_cast<u16>(shape.k);
+  Op& op =
+      store ? d.emit<execute_fragment_store>(movement) : d.emit<execute_fragment_load>(movement);
+  op.s[0] = base;
   op.s[1] = stride;
-  op.imm = probe.imm;
-  op.mode = probe.mode;
-  op.type = type;
   op.list = list;
   op.list_count = static_cast<u32>(refs.size());
-  op.imm2 = shape.m | u64{shape.n} << 8 | u64{shape.k} << 16 | static_cast<u64>(role) << 32 |
-            (layout == 0 ? u64{1} << 40 : 0) | u64{fragment.distinct} << 48;
-  op.flags = static_cast<u8>(op.flags | kOpAligned);
+  op.set(kOpAligned);
   return true;
 }
 
 // ------------------------------------------------------------------------------------- products
 
-// list: d, a, b, c; imm: m | n << 8 | k << 16 | d_regs << 32 | a_regs << 40 | b_regs << 48 |
-// c_regs << 56; imm2: types d, a, b, c | saturate << 32 | (1 xor, 2 and) << 33 | distinct of a <<
-// 40 | of b << 48
+/// Op::list: the registers of D, A, B and C.
 struct Product {
-  Shape shape;
-  u32 d_regs, a_regs, b_regs, c_regs, a_distinct, b_distinct;
-  Type d_type, a_type, b_type, c_type;
-  bool saturate;
-  u32 bit_operation;
+  enum class Bits : u8 { kNone, kXor, kAnd };  ///< .xor.popc, .and.popc
+  u16 m = 0, n = 0, k = 0;
+  u8 d_regs = 0, a_regs = 0, b_regs = 0, c_regs = 0;
+  u8 a_distinct = 0, b_distinct = 0;
+  Type d_type = Type::kNone, a_type = Type::kNone, b_type = Type::kNone, c_type = Type::kNone;
+  bool saturate = false;
+  Bits bits = Bits::kNone;
 };
-Product product_of(const Op& op) {
-  const auto field = [](u64 v, int at) { return static_cast<u32>(v >> at & 0xFF); };
-  return {{field(op.imm, 0), field(op.imm, 8), static_cast<u32>(op.imm >> 16 & 0xFFFF)},
-          field(op.imm, 32),
-          field(op.imm, 40),
-          field(op.imm, 48),
-          field(op.imm, 56),
-          field(op.imm2, 40),
-          field(op.imm2, 48),
-          static_cast<Type>(field(op.imm2, 0)),
-          static_cast<Type>(field(op.imm2, 8)),
-          static_cast<Type>(field(op.imm2, 16)),
-          static_cast<Type>(field(op.imm2, 24)),
-          (op.imm2 >> 32 & 1) != 0,
-          static_cast<u32>(op.imm2 >> 33 & 3)};
-}
 
 /// Calls f(row or column, k, code) for every element of a multiplicand.
 template <class F>
@@ -317,18 +296,18 @@ std::int32_t widened(Type type, u64 code) {
   return v;
 }
 
-Step execute_product(Warp& warp, const Op& op, u32 mask) {
+Step execute_product(Warp& warp, const Op& op, const Product& p, u32 mask) {
   const Step step = gather_warp(warp, op, mask);
   if (step != Step::kNext) return step;
-  const Product p = product_of(op);
-  const u32 m = p.shape.m, n = p.shape.n, k = p.shape.k;
+  const u32 m = p.m, n = p.n, k = p.k;
   const Ref* d = warp.machine->program.lists.data() + op.list;
   const Ref* a = d + p.d_regs;
   const Ref* b = a + p.a_regs;
   const Ref* c = b + p.b_regs;
   u32 poison = 0;
   if (warp.machine->checks) {
-    for (u32 i = 0; i < p.a_regs + p.b_regs + p.c_regs; ++i) poison |= warp.poison_of(a[i]);
+    const u32 sources = u32{p.a_regs} + p.b_regs + p.c_regs;
+    for (u32 i = 0; i < sources; ++i) poison |= warp.poison_of(a[i]);
   }
   const u32 elements = m * n / 32;  // of the accumulator, a lane
   const auto cell = [&](u32 lane, u32 i) {
@@ -362,7 +341,7 @@ Step execute_product(Warp& warp, const Op& op, u32 mask) {
     for (u32 lane = 0; lane < 32; ++lane)
       for (u32 i = 0; i < elements; ++i)
         dv[cell(lane, i)] = static_cast<std::int32_t>(warp.lane32(c[i], lane));
-    if (p.bit_operation == 1) {
+    if (p.bits == Product::Bits::kXor) {
       for (u32 row = 0; row < m; ++row) {
         for (u32 column = 0; column < n; ++column) {
           u32 sum = static_cast<u32>(dv[row * n + column]);
@@ -468,10 +447,11 @@ bool decode_warp_product(Decoding& d, bool wmma) {
   if (!wmma && (first != 0 || second != 1)) return d.unsupported("only .row.col is modelled");
   d.take("rn");
   const bool saturate = d.take("satfinite");
-  u32 bit_operation = 0;
-  if (d.take("xor")) bit_operation = 1;
-  if (d.take("and")) bit_operation = 2;
-  if (bit_operation != 0 && !d.take("popc")) return d.invalid(".popc is needed");
+  using Bits = Product::Bits;
+  Bits bit_operation = Bits::kNone;
+  if (d.take("xor")) bit_operation = Bits::kXor;
+  if (d.take("and")) bit_operation = Bits::kAnd;
+  if (bit_operation != Bits::kNone && !d.take("popc")) return d.invalid(".popc is needed");
   Type dt = d.take_type(), at = d.take_type(), bt = d.take_type(), ct = d.take_type();
   if (bt == Type::kNone) {  // wmma of f16 names only the accumulators' types
     ct = at;
@@ -481,7 +461,8 @@ bool decode_warp_product(Decoding& d, bool wmma) {
   const bool fp8 =
       (at == Type::kE4m3 || at == Type::kE5m2) && (bt == Type::kE4m3 || bt == Type::kE5m2);
   const bool integer = integer_type(at) && integer_type(bt) && dt == Type::kS32 && ct == dt &&
-                       bits_of(at) == bits_of(bt) && (at == Type::kB1) == (bit_operation != 0);
+                       bits_of(at) == bits_of(bt) &&
+                       (at == Type::kB1) == (bit_operation != Bits::kNone);
   const bool half = at == bt && (at == Type::kF16 || at == Type::kBf16 || at == Type::kTf32);
   const auto wide = [&](Type t) {
     return t == Type::kF32 || (t == Type::kF16 && (fp8 || at == t));
@@ -503,15 +484,26 @@ bool decode_warp_product(Decoding& d, bool wmma) {
       !take_registers(d, d.in.operands[3], c_regs, bits, false, &refs))
     return false;
   const u32 list = d.list(refs);
-  Op& op = d.emit(execute_product);
+  Product product;
+  product.m = static_cast<u16>(shape.m);
+  product.n = static_cast<u16>(shape.n);
+  product.k = static_cast<u16>(shape.k);
+  product.d_regs = static_cast<u8>(d_regs);
+  product.a_regs = static_cast<u8>(a.registers);
+  product.b_regs = static_cast<u8>(b.registers);
+  product.c_regs = static_cast<u8>(c_regs);
+  product.a_distinct = static_cast<u8>(a.distinct);
+  product.b_distinct = static_cast<u8>(b.distinct);
+  product.d_type = dt;
+  product.a_type = at;
+  product.b_type = bt;
+  product.c_type = ct;
+  product.saturate = saturate;
+  product.bits = bit_operation;
+  Op& op = d.emit<execute_product>(product);
   op.list = list;
   op.list_count = static_cast<u32>(refs.size());
-  op.imm = shape.m | u64{shape.n} << 8 | u64{shape.k} << 16 | u64{d_regs} << 32 |
-           u64{a.registers} << 40 | u64{b.registers} << 48 | u64{c_regs} << 56;
-  op.imm2 = static_cast<u64>(dt) | static_cast<u64>(at) << 8 | static_cast<u64>(bt) << 16 |
-            static_cast<u64>(ct) << 24 | (saturate ? u64{1} << 32 : 0) | u64{bit_operation} << 33 |
-            u64{a.distinct} << 40 | u64{b.distinct} << 48;
-  op.flags = static_cast<u8>(op.flags | kOpAligned);
+  op.set(kOpAligned);
   return true;
 }
 

@@ -88,13 +88,13 @@ bool Warp::require_defined(Ref r, u32 mask, const Op& op, const char* role) {
   return false;
 }
 
-Step execute_lane(Warp& warp, const Op& op, u32 mask) {
+Step execute_lane(Warp& warp, const Op& op, const LaneOperation& lane, u32 mask) {
   const void* sources[4];
   u32 predicates[4];
   u32 poison = 0;
   u32 from = 0;
   const bool checks = warp.machine->checks;
-  for (u32 i = 0; i < op.sources; ++i) {
+  for (u32 i = 0; i < lane.sources; ++i) {
     const Ref r = op.s[i];
     if (is_predicate(r)) {
       predicates[i] = warp.predicate(r);
@@ -110,24 +110,29 @@ Step execute_lane(Warp& warp, const Op& op, u32 mask) {
       }
     }
   }
-  if (op.fp_mode != 0 && op.fp_mode != kDefaultFpMode) _mm_setcsr(op.fp_mode);
+  if (lane.fp_mode != 0 && lane.fp_mode != kDefaultFpMode) _mm_setcsr(lane.fp_mode);
   if (op.d_rows == 0) {
-    warp.set_predicate(op.d, op.lane(nullptr, sources, op.imm), mask);
+    warp.set_predicate(op.d, lane.function(nullptr, sources, lane.imm), mask);
   } else if (mask == ~u32{0}) {
-    op.lane(warp.row(op.d), sources, op.imm);
+    lane.function(warp.row(op.d), sources, lane.imm);
   } else {
     Row result[4];
-    op.lane(result, sources, op.imm);
+    lane.function(result, sources, lane.imm);
     warp.blend(op.d, result, op.d_rows, mask);
   }
-  if (op.fp_mode != 0 && op.fp_mode != kDefaultFpMode) _mm_setcsr(kDefaultFpMode);
+  if (lane.fp_mode != 0 && lane.fp_mode != kDefaultFpMode) _mm_setcsr(kDefaultFpMode);
   if (checks) warp.set_poison(op.d, poison, mask, from);
   return Step::kNext;
 }
 
-Step execute_symbol(Warp& warp, const Op& op, u32 mask) {
-  const u64 value = op.space == Space::kShared ? warp.cta->at(0).bits() + op.imm
-                                               : warp.group->local_base + op.imm;
+template struct Executor<execute_lane>;
+
+Step execute_nothing(Warp&, const Op&, u32) { return Step::kNext; }
+
+namespace {
+
+/// One value to all lanes of d.
+Step set_all(Warp& warp, const Op& op, u64 value, u32 mask) {
   Row result[2];
   if (op.d_rows == 1) {
     for (u32& lane : result[0].lane) lane = static_cast<u32>(value);
@@ -141,37 +146,27 @@ Step execute_symbol(Warp& warp, const Op& op, u32 mask) {
   return Step::kNext;
 }
 
-Step execute_clock(Warp& warp, const Op& op, u32 mask) {
+}  // namespace
+
+Step execute_symbol(Warp& warp, const Op& op, const SymbolAddress& symbol, u32 mask) {
+  const u64 origin =
+      symbol.space == Space::kShared ? warp.cta->at(0).bits() : warp.group->local_base;
+  return set_all(warp, op, origin + symbol.offset, mask);
+}
+
+Step execute_clock(Warp& warp, const Op& op, const ClockReading& clock, u32 mask) {
   // A clock counts the cluster's steps; the global timer is in nanoseconds of the same.
-  u64 value = warp.cluster->steps * 4;
-  switch (static_cast<SpecialRegister>(op.mode)) {
-    case SpecialRegister::kClockHi:
-    case SpecialRegister::kGlobaltimerHi:
-      value >>= 32;
-      break;
-    default:
-      break;
-  }
-  Row result[2];
-  if (op.d_rows == 1) {
-    for (u32& lane : result[0].lane) lane = static_cast<u32>(value);
-  } else {
-    u64 lanes[32];
-    for (u64& lane : lanes) lane = value;
-    std::memcpy(result, lanes, sizeof(lanes));
-  }
-  warp.blend(op.d, result, op.d_rows, mask);
-  warp.set_poison(op.d, 0, mask, 0);
-  return Step::kNext;
+  const u64 value = warp.cluster->steps * 4;
+  return set_all(warp, op, clock.high ? value >> 32 : value, mask);
 }
 
-u64 lane_address(const Warp& warp, const Op& op, u32 lane) {
-  u64 address = op.imm;
-  if ((op.mode & kFrameAddress) != 0) address += warp.group->local_base;
-  if ((op.mode & kRankAddress) != 0) address += warp.cta->at(0).bits();
-  if (op.s[0] == kNoRef) return address;
-  if ((op.mode & 0x80) != 0) return warp.lane64(op.s[0], lane) + address;
-  return static_cast<u32>(warp.lane32(op.s[0], lane) + static_cast<u32>(address));
+u64 lane_address(const Warp& warp, const Op& op, const Address& address, u32 lane) {
+  u64 at = address.offset;
+  if (address.origin == Address::Origin::kFrame) at += warp.group->local_base;
+  if (address.origin == Address::Origin::kCta) at += warp.cta->at(0).bits();
+  if (op.s[0] == kNoRef) return at;
+  if (address.wide) return warp.lane64(op.s[0], lane) + at;
+  return static_cast<u32>(warp.lane32(op.s[0], lane) + static_cast<u32>(at));
 }
 
 // ---------------------------------------------------------------------------------------------

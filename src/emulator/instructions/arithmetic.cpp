@@ -174,7 +174,7 @@ Step execute_carry(Warp& warp, const Op& op, const Carry& what, u32 mask) {
   for (const u32 lane : lanes_of(mask)) {
     u64 a = warp.value(op.s[0], lane, wide);
     u64 b = warp.value(op.s[1], lane, wide);
-    const u64 carry = what.in ? (warp.carry >> lane & 1) : 0;
+    const u64 carry = what.in ? (warp.registers.carry >> lane & 1) : 0;
     if (what.multiplies()) {
       u128 product = static_cast<u128>(a) * b;
       if (what.is_signed) {
@@ -208,7 +208,7 @@ Step execute_carry(Warp& warp, const Op& op, const Carry& what, u32 mask) {
     for (int i = 0; i < 32; ++i) narrow[i] = static_cast<u32>(result[i]);
     warp.blend(op.d, narrow, 1, mask);
   }
-  if (what.out) warp.carry = (warp.carry & ~mask) | (carry_out & mask);
+  if (what.out) warp.registers.carry = (warp.registers.carry & ~mask) | (carry_out & mask);
   if (warp.machine->checks) {
     u32 poison = 0;
     for (const Ref r : op.s) poison |= warp.poison_of(r);

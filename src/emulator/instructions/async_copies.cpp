@@ -52,9 +52,9 @@ Step wait_group(Warp& warp, std::vector<std::shared_ptr<PendingCopies>>& groups,
     if ((g.mask & mask) == 0 || (!g.committed && !open_too)) continue;
     if (g.committed) ++newer;
     if (newer <= allowed && g.committed) continue;
-    warp.view.acquire(reads_only ? g.read_done : g.write_done);
+    warp.clocks.view.acquire(reads_only ? g.read_done : g.write_done);
     // Its own copies need no tcgen05.fence before its tensor operations.
-    if (!reads_only) join(warp.tensor_fenced, g.write_done.generic);
+    if (!reads_only) join(warp.clocks.tensor_fenced, g.write_done.generic);
     if (!reads_only) g.mask &= ~mask;
   }
   std::erase_if(groups, [](const auto& g) { return g->mask == 0 && g->unwritten == 0; });
@@ -176,7 +176,7 @@ Step execute_cp_async(Warp& warp, const Op& op, const CopyBytes& what, u32 mask)
     }
     copies->copies.push_back(c);
   }
-  copies->group = open_group(warp.cp_groups, mask);
+  copies->group = open_group(warp.copies.async, mask);
   ++copies->group->unread;
   ++copies->group->unwritten;
   warp.cluster->start(std::move(copies), warp, op);
@@ -188,7 +188,7 @@ struct GroupCommit {
 };
 
 Step execute_commit(Warp& warp, const Op&, const GroupCommit& what, u32 mask) {
-  commit_group(what.bulk ? warp.bulk_groups : warp.cp_groups, mask);
+  commit_group(what.bulk ? warp.copies.bulk : warp.copies.async, mask);
   return Step::kNext;
 }
 
@@ -200,7 +200,7 @@ struct GroupWait {
 };
 
 Step execute_wait_group(Warp& warp, const Op&, const GroupWait& what, u32 mask) {
-  return wait_group(warp, what.bulk ? warp.bulk_groups : warp.cp_groups,
+  return wait_group(warp, what.bulk ? warp.copies.bulk : warp.copies.async,
                     what.bulk ? Wait::Kind::kBulkGroup : Wait::Kind::kAsyncGroup, mask,
                     what.allowed, what.open_too, what.reads_only);
 }
@@ -251,7 +251,7 @@ Step execute_arrive_on_copies(Warp& warp, const Op& op, const CopyArrival& arriv
     }
     left &= ~(same | (u32{1} << first));
     auto arrive = std::make_unique<ArriveOnCopies>();
-    arrive->groups = warp.cp_groups;
+    arrive->groups = warp.copies.async;
     arrive->address = address;
     arrive->count = static_cast<u32>(__builtin_popcount(same));
     if (!arrival.counted) {
@@ -474,7 +474,7 @@ Step execute_bulk(Warp& warp, const Op& op, const Bulk& bulk, u32 mask) {
     if (bulk.group) {
       copy->to = {to};
       if (list[kByteMask] != kNoRef) copy->byte_mask = warp.lane32(list[kByteMask], lane) & 0xFFFF;
-      copy->group = open_group(warp.bulk_groups, u32{1} << lane);
+      copy->group = open_group(warp.copies.bulk, u32{1} << lane);
       ++copy->group->unread;
       ++copy->group->unwritten;
     } else {

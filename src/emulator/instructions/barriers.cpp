@@ -112,7 +112,7 @@ Step execute_barrier(Warp& warp, const Op& op, const Barrier& barrier, u32 mask)
         warp.cluster->steps - group.wait.since;
   }
   group.arrived = false;
-  warp.view.acquire(b.completed);
+  warp.clocks.view.acquire(b.completed);
   if (barrier.reduces()) {
     if (barrier.kind == BarrierKind::kPopulation) {
       u32 result[32];
@@ -172,7 +172,8 @@ bool decode_barrier(Decoding& d) {
 // fence.mbarrier_init (9.7.13.4; CUTLASS begins its clusters so).
 void publish_fenced(Warp& warp) {
   Cluster& cluster = *warp.cluster;
-  if (!warp.fence_view.generic.empty()) cluster.cluster_arriving.acquire(warp.fence_view);
+  if (!warp.clocks.fence_view.generic.empty())
+    cluster.cluster_arriving.acquire(warp.clocks.fence_view);
   for (auto& cta : cluster.ctas) {
     for (auto& [address, b] : cta->mbarriers) {
       if (!b.fenced || b.published || b.init_agent != warp.agent) continue;
@@ -196,14 +197,14 @@ Step execute_cluster_barrier(Warp& warp, const Op& op, const ClusterBarrier& bar
   }
   if (!barrier.waits) {
     for (const u32 lane : lanes_of(mask)) {
-      if ((warp.cluster_arrived >> lane & 1) != 0) {
+      if ((warp.cluster_barrier.arrived >> lane & 1) != 0) {
         cluster.report(FindingKind::kBarrier, &warp, static_cast<int>(lane), op.site,
                        "barrier.cluster.arrive twice without a wait in between");
         break;
       }
     }
-    warp.cluster_arrived |= mask;
-    warp.cluster_generation = cluster.cluster_generation;
+    warp.cluster_barrier.arrived |= mask;
+    warp.cluster_barrier.generation = cluster.cluster_generation;
     if (!barrier.relaxed) {
       warp.release_into(cluster.cluster_arriving);
     } else {
@@ -214,25 +215,26 @@ Step execute_cluster_barrier(Warp& warp, const Op& op, const ClusterBarrier& bar
     cluster.note_progress();
     return Step::kNext;
   }
-  if ((mask & ~warp.cluster_arrived) != 0 && !group.arrived) {
-    cluster.report(FindingKind::kBarrier, &warp, __builtin_ctz(mask & ~warp.cluster_arrived),
-                   op.site, "barrier.cluster.wait without an arrive before");
+  if ((mask & ~warp.cluster_barrier.arrived) != 0 && !group.arrived) {
+    cluster.report(FindingKind::kBarrier, &warp,
+                   __builtin_ctz(mask & ~warp.cluster_barrier.arrived), op.site,
+                   "barrier.cluster.wait without an arrive before");
     return Step::kNext;
   }
-  if (cluster.cluster_generation == warp.cluster_generation) {
+  if (cluster.cluster_generation == warp.cluster_barrier.generation) {
     group.arrived = true;
     group.state = Group::State::kBlocked;
     group.wait = {};
     group.wait.kind = Wait::Kind::kClusterBarrier;
-    group.wait.value = warp.cluster_generation;
+    group.wait.value = warp.cluster_barrier.generation;
     group.wait.since = cluster.steps;
     return Step::kWait;
   }
   if (group.arrived && warp.machine->options.stats)
     cluster.stats.barrier_wait_steps["barrier.cluster"] += cluster.steps - group.wait.since;
   group.arrived = false;
-  warp.cluster_arrived &= ~mask;
-  warp.view.acquire(cluster.cluster_completed);
+  warp.cluster_barrier.arrived &= ~mask;
+  warp.clocks.view.acquire(cluster.cluster_completed);
   return Step::kNext;
 }
 
@@ -260,7 +262,7 @@ Step execute_setmaxnreg(Warp& warp, const Op& op, const RegisterLimit& limit, u3
   Cluster& cluster = *warp.cluster;
   const u32 n = limit.registers;
   const bool inc = limit.increases;
-  const u32 have = warp.registers_allotted;
+  const u32 have = warp.allotment.registers;
   if (!lanes.arrived) {
     const Step step = gather_warp(warp, op, mask);
     if (step != Step::kNext) return step;
@@ -273,24 +275,24 @@ Step execute_setmaxnreg(Warp& warp, const Op& op, const RegisterLimit& limit, u3
     const u32 group = warp.index / 4;
     for (Warp& other : warp.cta->warps) {
       if (other.index / 4 != group || &other == &warp || other.live == 0) continue;
-      if (other.setmaxnreg_count > warp.setmaxnreg_count &&
-          other.setmaxnreg_last.size() > warp.setmaxnreg_count &&
-          other.setmaxnreg_last[warp.setmaxnreg_count] != n) {
+      if (other.allotment.changes > warp.allotment.changes &&
+          other.allotment.asked.size() > warp.allotment.changes &&
+          other.allotment.asked[warp.allotment.changes] != n) {
         cluster.report(
             FindingKind::kSetmaxnreg, &warp, -1, op.site,
             fmt::format(
                 "warp {} of the same warpgroup asked for {} registers, this one asks for {}",
-                other.index, other.setmaxnreg_last[warp.setmaxnreg_count], n));
+                other.index, other.allotment.asked[warp.allotment.changes], n));
       }
     }
-    if (warp.setmaxnreg_last.size() < 64) warp.setmaxnreg_last.push_back(n);
-    ++warp.setmaxnreg_count;
+    if (warp.allotment.asked.size() < 64) warp.allotment.asked.push_back(n);
+    ++warp.allotment.changes;
   }
   // An increase waits until the CTA's other warps have given registers back.
   if (inc && n > have) {
     u32 sum = n * 32;
     for (const Warp& other : warp.cta->warps) {
-      if (&other != &warp) sum += other.registers_allotted * 32;
+      if (&other != &warp) sum += other.allotment.registers * 32;
     }
     if (sum > kRegistersOfCta) {
       lanes.arrived = true;
@@ -304,7 +306,7 @@ Step execute_setmaxnreg(Warp& warp, const Op& op, const RegisterLimit& limit, u3
     }
   }
   lanes.arrived = false;
-  warp.registers_allotted = n;
+  warp.allotment.registers = n;
   cluster.note_progress();
   return Step::kNext;
 }

@@ -133,13 +133,13 @@ Step execute_return(Warp& warp, const Op& op, u32 mask) {
   for (u32 i = 0; i < results && i < callee.results.size(); ++i) {
     const u64 bytes = callee.results[i].bytes;
     for (const u32 lane : lanes_of(mask)) {
-      const std::size_t base = static_cast<std::size_t>(lane) * warp.local_bytes;
+      const std::size_t base = static_cast<std::size_t>(lane) * warp.local.lane_bytes;
       const std::size_t to = base + frame.local_base + list[i],
                         from = base + callee_local + callee.results[i].offset;
-      if (to + bytes > warp.local.size() || from + bytes > warp.local.size()) continue;
-      std::memmove(warp.local.data() + to, warp.local.data() + from, bytes);
-      if (!warp.local_poison.empty())
-        std::memmove(warp.local_poison.data() + to, warp.local_poison.data() + from, bytes);
+      if (to + bytes > warp.local.bytes.size() || from + bytes > warp.local.bytes.size()) continue;
+      std::memmove(warp.local.bytes.data() + to, warp.local.bytes.data() + from, bytes);
+      if (!warp.local.poison.empty())
+        std::memmove(warp.local.poison.data() + to, warp.local.poison.data() + from, bytes);
     }
   }
   group.function = frame.function;
@@ -193,29 +193,29 @@ Step execute_call(Warp& warp, const Op& op, const Call& call, u32 mask) {
   ensure_local(warp);
   const u32 caller_local = group.local_base;
   const u32 callee_local = (caller_local + group.function->local_bytes + 15) & ~15u;
-  if (callee_local + callee.local_bytes > warp.local_bytes) {
+  if (callee_local + callee.local_bytes > warp.local.lane_bytes) {
     warp.cluster->report(FindingKind::kBounds, &warp, -1, op.site,
                          "the local-memory stack overflows");
     return Step::kNext;
   }
   // The callee's variables are fresh in every call.
-  const bool fresh = !warp.local_poison.empty() && callee.local_bytes != 0;
+  const bool fresh = !warp.local.poison.empty() && callee.local_bytes != 0;
   for (const u32 lane : lanes_of(fresh ? mask : 0)) {
-    std::memset(
-        warp.local_poison.data() + static_cast<std::size_t>(lane) * warp.local_bytes + callee_local,
-        1, callee.local_bytes);
+    std::memset(warp.local.poison.data() + static_cast<std::size_t>(lane) * warp.local.lane_bytes +
+                    callee_local,
+                1, callee.local_bytes);
   }
   const Ref* list = program.lists.data() + op.list;
   const u32 results = call.results;
   for (u32 i = results; i < op.list_count && i - results < callee.parameters.size(); ++i) {
     const ParameterPlace& p = callee.parameters[i - results];
     for (const u32 lane : lanes_of(mask)) {
-      const std::size_t base = static_cast<std::size_t>(lane) * warp.local_bytes;
+      const std::size_t base = static_cast<std::size_t>(lane) * warp.local.lane_bytes;
       const std::size_t from = base + caller_local + list[i], to = base + callee_local + p.offset;
-      if (from + p.bytes > warp.local.size()) continue;
-      std::memmove(warp.local.data() + to, warp.local.data() + from, p.bytes);
-      if (!warp.local_poison.empty())
-        std::memmove(warp.local_poison.data() + to, warp.local_poison.data() + from, p.bytes);
+      if (from + p.bytes > warp.local.bytes.size()) continue;
+      std::memmove(warp.local.bytes.data() + to, warp.local.bytes.data() + from, p.bytes);
+      if (!warp.local.poison.empty())
+        std::memmove(warp.local.poison.data() + to, warp.local.poison.data() + from, p.bytes);
     }
   }
   Frame frame{group.function,       group.pc + 1,     group.row_base,
@@ -255,10 +255,10 @@ Step execute_print(Warp& warp, const Op& op, const Call& call, u32 mask) {
   const Ref* list = warp.machine->program.lists.data() + op.list;
   for (const u32 lane : lanes_of(call.results == 0 ? 0 : mask)) {
     const std::size_t at =
-        static_cast<std::size_t>(lane) * warp.local_bytes + warp.group->local_base + list[0];
-    if (at + 4 > warp.local.size()) continue;
-    std::memset(warp.local.data() + at, 0, 4);
-    if (!warp.local_poison.empty()) std::memset(warp.local_poison.data() + at, 0, 4);
+        static_cast<std::size_t>(lane) * warp.local.lane_bytes + warp.group->local_base + list[0];
+    if (at + 4 > warp.local.bytes.size()) continue;
+    std::memset(warp.local.bytes.data() + at, 0, 4);
+    if (!warp.local.poison.empty()) std::memset(warp.local.poison.data() + at, 0, 4);
   }
   return Step::kNext;
 }

@@ -15,16 +15,16 @@ struct Fence {
 Step execute_fence(Warp& warp, const Op&, const Fence& fence, u32) {
   switch (fence.kind) {
     case FenceKind::kMemory:
-      warp.view.acquire(warp.pending_acquire);
-      warp.pending_acquire = {};
-      warp.fence_view = {};
-      warp.release_into(warp.fence_view);
+      warp.clocks.view.acquire(warp.clocks.pending_acquire);
+      warp.clocks.pending_acquire = {};
+      warp.clocks.fence_view = {};
+      warp.release_into(warp.clocks.fence_view);
       break;
     case FenceKind::kProxyAsync:
-      warp.view.set(warp.agent, warp.epoch);
-      warp.view.fence_proxy();
+      warp.clocks.view.set(warp.agent, warp.clocks.epoch);
+      warp.clocks.view.fence_proxy();
       // What comes after the fence is not covered by it.
-      ++warp.epoch;
+      ++warp.clocks.epoch;
       break;
     case FenceKind::kMbarrierInit:
       for (auto& cta : warp.cluster->ctas) {

@@ -93,8 +93,9 @@ Step execute_mbarrier(Warp& warp, const Op& op, const BarrierOperation& operatio
     if (!operation.relaxed) {
       warp.release_into(knowledge);
     } else {
-      knowledge = warp.fence_view;
-      join(knowledge.tensor, warp.view.tensor);  // tcgen05.fence::before_thread_sync suffices
+      knowledge = warp.clocks.fence_view;
+      join(knowledge.tensor,
+           warp.clocks.view.tensor);  // tcgen05.fence::before_thread_sync suffices
     }
   }
   u64 states[32] = {};
@@ -130,7 +131,7 @@ Step execute_mbarrier(Warp& warp, const Op& op, const BarrierOperation& operatio
         b.valid = true;
         b.expected = b.pending = value;
         b.init_agent = warp.agent;
-        b.init_epoch = warp.epoch;
+        b.init_epoch = warp.clocks.epoch;
         std::memset(cta->shared.data() + offset, 0x5A, 8);  // opaque
         if (!cta->shared_poison.empty()) std::memset(cta->shared_poison.data() + offset, 0, 8);
         cluster.note_progress();
@@ -248,9 +249,9 @@ Step execute_wait(Warp& warp, const Op& op, const BarrierOperation& operation, u
     if (!complete) continue;
     done |= u32{1} << lane;
     if (operation.relaxed) {
-      warp.pending_acquire.acquire(b->completed);
+      warp.clocks.pending_acquire.acquire(b->completed);
     } else {
-      warp.view.acquire(b->completed);
+      warp.clocks.view.acquire(b->completed);
     }
   }
   const bool try_wait = operation.kind == Kind::kTryWait;

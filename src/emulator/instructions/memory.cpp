@@ -162,7 +162,7 @@ Step execute_load(Warp& warp, const Op& op, const Access& access, u32 mask) {
         for (u32 b = 0; b < element; ++b) any |= place.poison[v * element + b];
         if (any != 0) poisoned[v] |= u32{1} << lane;
         if (any != 0 && place.space == Space::kLocal)
-          warp.fresh_local[op.site] = warp.local_offset(place.data);
+          warp.local.fresh[op.site] = warp.local.offset_of(place.data);
       }
     }
     if (checks && found) {
@@ -215,9 +215,9 @@ Step execute_load_parameter(Warp& warp, const Op& op, const Access& access, u32 
 /// bytes that it replaces: an unoptimised kernel's bit fields are written so, one after another.
 bool completes_bit_field(const Warp& warp, Ref value, const Place& place, u32 bytes) {
   constexpr u32 kWidest = 16;
-  const auto read = warp.fresh_local.find(warp.site_of(value));
-  if (read == warp.fresh_local.end()) return false;
-  const u32 to = warp.local_offset(place.data);
+  const auto read = warp.local.fresh.find(warp.site_of(value));
+  if (read == warp.local.fresh.end()) return false;
+  const u32 to = warp.local.offset_of(place.data);
   return to < read->second + kWidest && read->second < to + bytes;
 }
 
@@ -293,7 +293,7 @@ Step execute_store(Warp& warp, const Op& op, const Access& access, u32 mask) {
     }
     run.add(warp, op, lane, place, bytes, true, strong, same);
     if (strong) {
-      warp.view.set(warp.agent, warp.epoch);
+      warp.clocks.view.set(warp.agent, warp.clocks.epoch);
       run.flush(warp, op, true, strong);
       warp.cluster->strong_store(warp, address, access.orders);
     }

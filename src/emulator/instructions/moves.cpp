@@ -60,7 +60,7 @@ Step execute_pack(Warp& warp, const Op& op, const LaneOperation& lane, u32 mask)
 
 // A copy of a register that may be half defined.
 Step execute_whole_move(Warp& warp, const Op& op, const LaneOperation& lane, u32 mask) {
-  if (warp.half_poison.empty()) return execute_lane(warp, op, lane, mask);
+  if (warp.registers.half_poison.empty()) return execute_lane(warp, op, lane, mask);
   const u32 low = warp.poison_of_half(op.s[0], false), high = warp.poison_of_half(op.s[0], true);
   const Step step = execute_lane(warp, op, lane, mask);
   if (low != high) warp.set_poison_of_halves(op.d, low, high, mask, warp.site_of(op.s[0]));

@@ -290,7 +290,7 @@ Step execute_commit(Warp& warp, const Op& op, const Commit& what, u32 mask) {
     }
     commit->tracked = tensor_order(cluster).tracked(warp, lane, what.cta_group);
     // commit implies fence::before_thread_sync.
-    join(warp.view.tensor, warp.tensor_known);
+    join(warp.clocks.view.tensor, warp.clocks.tensor_known);
     cluster.start(std::move(commit), warp, op);
   }
   return Step::kNext;

@@ -368,7 +368,7 @@ class TensorMove : public TensorOp {
       if (move.reduces != Movement::Reduction::kNone) reduce_registers();
       cluster.stats.unit_bytes["tensor memory"] += static_cast<u64>(move.registers()) * 128;
     } else if (!move.stores) {
-      for (const u32 row : rows) issuer->poison[row] = ~u32{0};
+      for (const u32 row : rows) issuer->registers.poison[row] = ~u32{0};
     }
     --group->unwritten;
     group->write_done.acquire(view);
@@ -378,19 +378,19 @@ class TensorMove : public TensorOp {
  private:
   void reduce_registers() {
     const auto n = static_cast<std::size_t>(move.registers());
-    u32* to = issuer->rows[rows[n]].lane;
+    u32* to = issuer->registers.rows[rows[n]].lane;
     u32 bad = 0;
     for (std::size_t r = 0; r < n; ++r) {
       for (u32 lane = 0; lane < 32; ++lane) {
-        u32 v = issuer->rows[rows[r]].lane[lane];
+        u32 v = issuer->registers.rows[rows[r]].lane[lane];
         if (move.reduces_abs) v &= 0x7FFFFFFF;
         to[lane] = r == 0 ? v : reduce(move, to[lane], v);
       }
-      if (issuer->machine->checks) bad |= issuer->poison[rows[r]];
+      if (issuer->machine->checks) bad |= issuer->registers.poison[rows[r]];
     }
     if (!issuer->machine->checks) return;
-    issuer->poison[rows[n]] = bad;
-    if (bad != 0) issuer->poison_site[rows[n]] = site;
+    issuer->registers.poison[rows[n]] = bad;
+    if (bad != 0) issuer->registers.poison_site[rows[n]] = site;
   }
 
   void move_register(TensorMemory& memory, int r) {
@@ -427,12 +427,12 @@ class TensorMove : public TensorOp {
         v = (v & 0xFFFF) | memory.cell(cell_lane, cell_column + 1) << 16;
         p |= memory.poison(cell_lane, cell_column + 1);
       }
-      issuer->rows[rows[at]].lane[t] = v;
+      issuer->registers.rows[rows[at]].lane[t] = v;
       if (p != 0) bad |= u32{1} << t;
     }
     if (!move.stores && issuer->machine->checks) {
-      issuer->poison[rows[at]] = bad;
-      if (bad != 0) issuer->poison_site[rows[at]] = site;
+      issuer->registers.poison[rows[at]] = bad;
+      if (bad != 0) issuer->registers.poison_site[rows[at]] = site;
     }
   }
 };
@@ -462,7 +462,7 @@ Step execute_move(Warp& warp, const Op& op, const Movement& movement, u32 mask) 
   }
   move->first_lane = lane;
   move->column = tmem_column(address);
-  auto& pending = move->move.stores ? warp.tmem_stores : warp.tmem_loads;
+  auto& pending = move->move.stores ? warp.tensor.stores : warp.tensor.loads;
   if (pending == nullptr) pending = std::make_shared<PendingCopies>();
   move->group = pending;
   ++pending->unwritten;
@@ -471,14 +471,14 @@ Step execute_move(Warp& warp, const Op& op, const Movement& movement, u32 mask) 
     if (!move->move.stores) {
       const u32 row = base + index_of(r);
       move->rows.push_back(row);
-      if (warp.in_flight[row] < kLoadsTensor) {
-        warp.tmem_rows.push_back(row);
-        ++warp.in_flight_rows;
+      if (!awaits_tensor_load(warp.registers.in_flight[row])) {
+        warp.tensor.rows.push_back(row);
+        ++warp.registers.in_flight_rows;
       }
-      warp.in_flight[row] = kLoadsTensor;
+      warp.registers.in_flight[row] = InFlight::kLoadsTensor;
       continue;
     }
-    if (is_row(r) && warp.in_flight[base + index_of(r)] >= kLoadsTensor) {
+    if (is_row(r) && awaits_tensor_load(warp.registers.in_flight[base + index_of(r)])) {
       report_unwaited_load(warp, op.site, "stores");
     }
     const auto* from = static_cast<const u32*>(warp.source(r));
@@ -499,7 +499,7 @@ Step execute_tensor_wait(Warp& warp, const Op& op, const TensorWait& what, u32 m
     const Step step = gather_warp(warp, op, mask);
     if (step != Step::kNext) return step;
   }
-  auto& pending = what.stores ? warp.tmem_stores : warp.tmem_loads;
+  auto& pending = what.stores ? warp.tensor.stores : warp.tensor.loads;
   if (pending != nullptr && pending->unwritten != 0) {
     group.arrived = true;
     group.state = Group::State::kBlocked;
@@ -512,12 +512,12 @@ Step execute_tensor_wait(Warp& warp, const Op& op, const TensorWait& what, u32 m
   if (pending != nullptr) learn(warp, pending->write_done);
   pending = nullptr;
   if (!what.stores) {
-    for (const u32 row : warp.tmem_rows) {
-      if (warp.in_flight[row] < kLoadsTensor) continue;
-      warp.in_flight[row] = 0;
-      --warp.in_flight_rows;
+    for (const u32 row : warp.tensor.rows) {
+      if (!awaits_tensor_load(warp.registers.in_flight[row])) continue;
+      warp.registers.in_flight[row] = InFlight::kNo;
+      --warp.registers.in_flight_rows;
     }
-    warp.tmem_rows.clear();
+    warp.tensor.rows.clear();
   }
   return Step::kNext;
 }
@@ -602,14 +602,14 @@ struct TensorFence {
 
 Step execute_tensor_fence(Warp& warp, const Op&, const TensorFence& fence, u32) {
   if (!fence.after) {
-    join(warp.view.tensor, warp.tensor_known);
+    join(warp.clocks.view.tensor, warp.clocks.tensor_known);
   } else {
-    join(warp.tensor_known, warp.view.tensor);
+    join(warp.clocks.tensor_known, warp.clocks.view.tensor);
     // What relaxed waits saw counts too: the fence itself orders.
-    join(warp.tensor_known, warp.pending_acquire.tensor);
-    join(warp.view.generic, warp.tensor_known);
-    join(warp.tensor_fenced, warp.view.generic);
-    join(warp.tensor_fenced, warp.pending_acquire.generic);
+    join(warp.clocks.tensor_known, warp.clocks.pending_acquire.tensor);
+    join(warp.clocks.view.generic, warp.clocks.tensor_known);
+    join(warp.clocks.tensor_fenced, warp.clocks.view.generic);
+    join(warp.clocks.tensor_fenced, warp.clocks.pending_acquire.generic);
   }
   return Step::kNext;
 }
@@ -634,14 +634,14 @@ void report_unwaited_load(Warp& warp, u32 site, const char* what) {
                        warp.machine->options.model == EmulatorModel::kSilicon);
   complete_tensor_loads(warp);
   if (warp.machine->options.model != EmulatorModel::kSilicon) return;
-  if (warp.tmem_loads != nullptr) learn(warp, warp.tmem_loads->write_done);
-  warp.tmem_loads = nullptr;
-  for (const u32 row : warp.tmem_rows) {  // told once a wait
-    if (warp.in_flight[row] < kLoadsTensor) continue;
-    warp.in_flight[row] = 0;
-    --warp.in_flight_rows;
+  if (warp.tensor.loads != nullptr) learn(warp, warp.tensor.loads->write_done);
+  warp.tensor.loads = nullptr;
+  for (const u32 row : warp.tensor.rows) {  // told once a wait
+    if (!awaits_tensor_load(warp.registers.in_flight[row])) continue;
+    warp.registers.in_flight[row] = InFlight::kNo;
+    --warp.registers.in_flight_rows;
   }
-  warp.tmem_rows.clear();
+  warp.tensor.rows.clear();
 }
 
 void complete_tensor_loads(Warp& warp) {

@@ -327,7 +327,7 @@ Step execute_tensor(Warp& warp, const Op& op, const TensorTransfer& what, u32 ma
                        "this tensor type has no reductions");
         continue;
       }
-      store->group = open_group(warp.bulk_groups, u32{1} << lane);
+      store->group = open_group(warp.copies.bulk, u32{1} << lane);
       ++store->group->unread;
       ++store->group->unwritten;
       cluster.start(std::move(store), warp, op);

@@ -40,7 +40,7 @@ class WarpProduct : public AsyncOp {
   u64 sequence = 0;
   std::shared_ptr<PendingCopies> group;
   const char* unit() const override { return "tensor core (wgmma)"; }
-  bool ready(Cluster&) override { return issuer->wgmma_done == sequence; }
+  bool ready(Cluster&) override { return issuer->wgmma.done == sequence; }
   bool step(Cluster& cluster) override {
     const int n = shape.n, k = shape.k, element = bits_of(shape.a) / 8;
     codes_a_.assign(static_cast<std::size_t>(16 * k), 0);
@@ -57,7 +57,7 @@ class WarpProduct : public AsyncOp {
     read_operand(cluster, b, shape.transpose_b, element, 0, n, &codes_b_, &poison_b_);
     multiply();
     cluster.stats.mma_operations += static_cast<u64>(16 * n * k);
-    ++issuer->wgmma_done;
+    ++issuer->wgmma.done;
     --group->unread;
     --group->unwritten;
     group->read_done.acquire(reads_done());
@@ -121,8 +121,8 @@ class WarpProduct : public AsyncOp {
         for (int e = 0; e < per_register; ++e) {
           const Element at = wgmma_a(lane, j, e, element);
           codes_a_[static_cast<std::size_t>(at.row * shape.k + at.column)] =
-              (issuer->rows[row].lane[lane] >> (8 * element * e)) & mask;
-          if ((issuer->poison[row] >> lane & 1) != 0)
+              (issuer->registers.rows[row].lane[lane] >> (8 * element * e)) & mask;
+          if ((issuer->registers.poison[row] >> lane & 1) != 0)
             poison_a_[static_cast<std::size_t>(at.row)] = 1;
         }
       }
@@ -147,7 +147,7 @@ class WarpProduct : public AsyncOp {
           for (int i = 0; i < values; ++i) {
             const Element at = wgmma_d(lane, i);
             c[static_cast<std::size_t>(at.row * n + at.column)] =
-                static_cast<std::int32_t>(issuer->rows[reg_of(i)].lane[lane]);
+                static_cast<std::int32_t>(issuer->registers.rows[reg_of(i)].lane[lane]);
           }
         }
       }
@@ -156,7 +156,7 @@ class WarpProduct : public AsyncOp {
       for (int lane = 0; lane < 32; ++lane) {
         for (int i = 0; i < values; ++i) {
           const Element at = wgmma_d(lane, i);
-          issuer->rows[reg_of(i)].lane[lane] =
+          issuer->registers.rows[reg_of(i)].lane[lane] =
               static_cast<u32>(r[static_cast<std::size_t>(at.row * n + at.column)]);
         }
       }
@@ -183,7 +183,7 @@ class WarpProduct : public AsyncOp {
         for (int lane = 0; lane < 32; ++lane) {
           for (int i = 0; i < values; ++i) {
             const Element at = wgmma_d(lane, i);
-            const u32 bits = issuer->rows[reg_of(i)].lane[lane];
+            const u32 bits = issuer->registers.rows[reg_of(i)].lane[lane];
             c[static_cast<std::size_t>(at.row * n + at.column)] =
                 half ? half_to_float(static_cast<u16>(bits >> (16 * (i % 2))))
                      : bits_to_float(bits);
@@ -197,7 +197,7 @@ class WarpProduct : public AsyncOp {
         for (int i = 0; i < values; ++i) {
           const Element at = wgmma_d(lane, i);
           const float v = r[static_cast<std::size_t>(at.row * n + at.column)];
-          u32& to = issuer->rows[reg_of(i)].lane[lane];
+          u32& to = issuer->registers.rows[reg_of(i)].lane[lane];
           if (half) {
             const int shift = 16 * (i % 2);
             to = (to & ~(0xFFFFu << shift)) | (static_cast<u32>(float_to_half_rn(v)) << shift);
@@ -216,10 +216,10 @@ class WarpProduct : public AsyncOp {
             poison_b_[static_cast<std::size_t>(at.column)] != 0)
           bad |= u32{1} << lane;
       }
-      u32& p = issuer->poison[reg_of(i)];
+      u32& p = issuer->registers.poison[reg_of(i)];
       const bool fresh = !half || i % 2 == 0;
       p = accumulate || !fresh ? (p | bad) : bad;
-      if (bad != 0) issuer->poison_site[reg_of(i)] = site;
+      if (bad != 0) issuer->registers.poison_site[reg_of(i)] = site;
     }
   }
   std::vector<u32> codes_a_, codes_b_;
@@ -227,12 +227,12 @@ class WarpProduct : public AsyncOp {
 };
 
 void refresh_in_flight(Warp& warp) {
-  std::fill(warp.in_flight.begin(), warp.in_flight.end(), u8{0});
-  warp.in_flight_rows = 0;
-  for (const auto& g : warp.wgmma_groups) {
-    for (const u32 row : g->rows_read) warp.in_flight[row] = 2;
-    for (const u32 row : g->rows_written) warp.in_flight[row] = 1;
-    warp.in_flight_rows += static_cast<u32>(g->rows_read.size() + g->rows_written.size());
+  std::fill(warp.registers.in_flight.begin(), warp.registers.in_flight.end(), InFlight::kNo);
+  warp.registers.in_flight_rows = 0;
+  for (const auto& g : warp.wgmma.groups) {
+    for (const u32 row : g->rows_read) warp.registers.in_flight[row] = InFlight::kRead;
+    for (const u32 row : g->rows_written) warp.registers.in_flight[row] = InFlight::kWritten;
+    warp.registers.in_flight_rows += static_cast<u32>(g->rows_read.size() + g->rows_written.size());
   }
 }
 
@@ -250,12 +250,12 @@ Step execute_wgmma(Warp& warp, const Op& op, const Shape& shape, u32 mask) {
   // The four warps of a warpgroup execute the same instructions.
   if (cta.wgmma_sites.size() <= group_index) cta.wgmma_sites.resize(group_index + 1);
   auto& sites = cta.wgmma_sites[group_index];
-  if (warp.wgmma_issued < sites.size()) {
-    if (sites[warp.wgmma_issued] != op.site) {
+  if (warp.wgmma.issued < sites.size()) {
+    if (sites[warp.wgmma.issued] != op.site) {
       cluster.report(FindingKind::kAligned, &warp, -1, op.site,
                      fmt::format("another warp of the warpgroup executes the wgmma at {} instead",
-                                 cluster.describe_site(sites[warp.wgmma_issued])));
-      sites[warp.wgmma_issued] = op.site;
+                                 cluster.describe_site(sites[warp.wgmma.issued])));
+      sites[warp.wgmma.issued] = op.site;
     }
   } else if (sites.size() < (1u << 20)) {
     sites.push_back(op.site);
@@ -298,15 +298,15 @@ Step execute_wgmma(Warp& warp, const Op& op, const Shape& shape, u32 mask) {
     product->a_rows.push_back(base + index_of(list[i]));
   if (warp.machine->checks) {
     // PTX ISA 9.7.15.7.1: before the first wgmma.mma_async of a warpgroup, whatever it reads.
-    if (!warp.wgmma_fenced) {
+    if (!warp.wgmma.fenced) {
       cluster.report(FindingKind::kRace, &warp, -1, op.site,
                      "the first wgmma.mma_async comes without a wgmma.fence before it");
-      warp.wgmma_fenced = true;
+      warp.wgmma.fenced = true;
     }
     for (const auto& rows : {product->d_rows, product->a_rows}) {
       bool told = false;
       for (const u32 row : rows) {
-        if (warp.written_at[row] > warp.wgmma_fence_at && !told) {
+        if (warp.registers.written_at[row] > warp.wgmma.fence_at && !told) {
           cluster.report(FindingKind::kRace, &warp, -1, op.site,
                          "a register of this wgmma was written after the last wgmma.fence");
           told = true;
@@ -314,7 +314,7 @@ Step execute_wgmma(Warp& warp, const Op& op, const Shape& shape, u32 mask) {
       }
     }
     for (const u32 row : product->a_rows) {
-      if (warp.in_flight[row] == 1) {
+      if (warp.registers.in_flight[row] == InFlight::kWritten) {
         cluster.report(FindingKind::kRace, &warp, -1, op.site,
                        "a register of A is still being written by an earlier wgmma: "
                        "wgmma.wait_group is needed");
@@ -322,16 +322,17 @@ Step execute_wgmma(Warp& warp, const Op& op, const Shape& shape, u32 mask) {
       }
     }
   }
-  product->sequence = warp.wgmma_issued++;
-  product->group = open_group(warp.wgmma_groups, mask);
+  product->sequence = warp.wgmma.issued++;
+  product->group = open_group(warp.wgmma.groups, mask);
   ++product->group->unread;
   ++product->group->unwritten;
   auto& g = *product->group;
   g.rows_written.insert(g.rows_written.end(), product->d_rows.begin(), product->d_rows.end());
   g.rows_read.insert(g.rows_read.end(), product->a_rows.begin(), product->a_rows.end());
-  for (const u32 row : product->a_rows) warp.in_flight[row] = 2;
-  for (const u32 row : product->d_rows) warp.in_flight[row] = 1;
-  warp.in_flight_rows += static_cast<u32>(product->a_rows.size() + product->d_rows.size());
+  for (const u32 row : product->a_rows) warp.registers.in_flight[row] = InFlight::kRead;
+  for (const u32 row : product->d_rows) warp.registers.in_flight[row] = InFlight::kWritten;
+  warp.registers.in_flight_rows +=
+      static_cast<u32>(product->a_rows.size() + product->d_rows.size());
   cluster.start(std::move(product), warp, op);
   return Step::kNext;
 }
@@ -346,13 +347,13 @@ Step execute_wgmma_sync(Warp& warp, const Op& op, const Synchronisation& what, u
   const Step step = gather_warp(warp, op, mask);
   if (step != Step::kNext) return step;
   if (what.kind == Synchronisation::Kind::kFence) {
-    warp.wgmma_fence_at = warp.writes;
-    warp.wgmma_fenced = true;
+    warp.wgmma.fence_at = warp.registers.writes;
+    warp.wgmma.fenced = true;
   } else if (what.kind == Synchronisation::Kind::kCommit) {
-    commit_group(warp.wgmma_groups, mask);
+    commit_group(warp.wgmma.groups, mask);
   } else {
     const Step waited =
-        wait_group(warp, warp.wgmma_groups, Wait::Kind::kWgmma, mask, what.allowed, false, false);
+        wait_group(warp, warp.wgmma.groups, Wait::Kind::kWgmma, mask, what.allowed, false, false);
     if (waited == Step::kNext) refresh_in_flight(warp);
     return waited;
   }

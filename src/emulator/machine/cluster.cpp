@@ -31,12 +31,12 @@ void Cluster::start(std::unique_ptr<AsyncOp> op, Warp& issuer, const Op& from) {
   op->issuer = &issuer;
   op->site = from.site;
   op->issued_at = steps;
-  issuer.view.set(issuer.agent, issuer.epoch);
-  op->view = issuer.view;
-  op->lease = agents.borrow(issuer.view.generic);
+  issuer.clocks.view.set(issuer.agent, issuer.clocks.epoch);
+  op->view = issuer.clocks.view;
+  op->lease = agents.borrow(issuer.clocks.view.generic);
   // What the operation itself does is known to whoever learns of its completion, in both proxies.
   // NOTE: the issuer's later accesses are not ordered before the operation.
-  ++issuer.epoch;
+  ++issuer.clocks.epoch;
   if (machine.options.model == EmulatorModel::kSilicon) {
     op->warp_steps.reserve(warps_.size());
     for (const Warp* warp : warps_) op->warp_steps.push_back(warp->steps);
@@ -120,9 +120,9 @@ bool Cluster::group_ready(Warp& warp, Group& group) {
     case Wait::Kind::kAsyncGroup:
     case Wait::Kind::kBulkGroup:
     case Wait::Kind::kWgmma: {
-      auto& groups = w.kind == Wait::Kind::kAsyncGroup  ? warp.cp_groups
-                     : w.kind == Wait::Kind::kBulkGroup ? warp.bulk_groups
-                                                        : warp.wgmma_groups;
+      auto& groups = w.kind == Wait::Kind::kAsyncGroup  ? warp.copies.async
+                     : w.kind == Wait::Kind::kBulkGroup ? warp.copies.bulk
+                                                        : warp.wgmma.groups;
       u64 pending_groups = 0;
       ready = true;
       for (std::size_t i = groups.size(); i-- > 0;) {
@@ -137,10 +137,10 @@ bool Cluster::group_ready(Warp& warp, Group& group) {
       break;
     }
     case Wait::Kind::kTmemLoad:
-      ready = warp.tmem_loads == nullptr || warp.tmem_loads->unwritten == 0;
+      ready = warp.tensor.loads == nullptr || warp.tensor.loads->unwritten == 0;
       break;
     case Wait::Kind::kTmemStore:
-      ready = warp.tmem_stores == nullptr || warp.tmem_stores->unwritten == 0;
+      ready = warp.tensor.stores == nullptr || warp.tensor.stores->unwritten == 0;
       break;
     case Wait::Kind::kTmemAlloc:
     case Wait::Kind::kRegisters:
@@ -150,10 +150,7 @@ bool Cluster::group_ready(Warp& warp, Group& group) {
       ready = false;
       break;
   }
-  if (ready) {
-    group.state = Group::State::kReady;
-    warp.wait_steps += steps - w.since;
-  }
+  if (ready) group.state = Group::State::kReady;
   return ready;
 }
 
@@ -256,7 +253,7 @@ void Cluster::run_group(Warp& warp, std::size_t index, u32 budget) {
         continue;
       }
     }
-    if (warp.in_flight_rows != 0 && checks) check_in_flight(warp, op);
+    if (warp.registers.in_flight_rows != 0 && checks) check_in_flight(warp, op);
     ++count;
     const auto active = static_cast<u32>(__builtin_popcount(mask));
     threads += active;
@@ -440,14 +437,14 @@ void Cluster::check_in_flight(Warp& warp, const Op& op) {
   bool copies = false;
   const auto check = [&](Ref r, bool writes) {
     if (r == kNoRef || !is_row(r)) return;
-    u8& state = warp.in_flight[base + index_of(r)];
-    if (state == 0 || (state == 2 && !writes)) return;
-    if (state == kCopiesTensor && writes) {
-      state = 0;
-      --warp.in_flight_rows;
+    InFlight& state = warp.registers.in_flight[base + index_of(r)];
+    if (state == InFlight::kNo || (state == InFlight::kRead && !writes)) return;
+    if (state == InFlight::kCopiesTensor && writes) {
+      state = InFlight::kNo;
+      --warp.registers.in_flight_rows;
       return;
     }
-    if (state >= kLoadsTensor) {
+    if (awaits_tensor_load(state)) {
       complete_tensor_loads(warp);
       // Compilers move a loaded register before the wait; the copy is no more usable than it.
       if (!writes && machine.program.sites[op.site].text.starts_with("mov")) {
@@ -455,14 +452,15 @@ void Cluster::check_in_flight(Warp& warp, const Op& op) {
         return;
       }
       report_unwaited_load(warp, op.site, writes ? "writes" : "reads");
-      if (state != 0) --warp.in_flight_rows;
-      state = 0;
+      if (state != InFlight::kNo) --warp.registers.in_flight_rows;
+      state = InFlight::kNo;
       return;
     }
     report(FindingKind::kRace, &warp, -1, op.site,
            fmt::format("{} a register that an asynchronous operation in flight {}",
-                       writes ? "writes" : "reads", state == 1 ? "will write" : "may still read"));
-    state = 0;  // told once
+                       writes ? "writes" : "reads",
+                       state == InFlight::kWritten ? "will write" : "may still read"));
+    state = InFlight::kNo;  // told once
   };
   if (op.execute == nullptr) return;
   check(op.d, true);
@@ -474,12 +472,12 @@ void Cluster::check_in_flight(Warp& warp, const Op& op) {
   }
   for (const Ref r : {op.d, op.d2}) {
     if (!copies || r == kNoRef || !is_row(r)) continue;
-    u8& state = warp.in_flight[base + index_of(r)];
-    if (state < kLoadsTensor) {
-      warp.tmem_rows.push_back(base + index_of(r));
-      ++warp.in_flight_rows;
+    InFlight& state = warp.registers.in_flight[base + index_of(r)];
+    if (!awaits_tensor_load(state)) {
+      warp.tensor.rows.push_back(base + index_of(r));
+      ++warp.registers.in_flight_rows;
     }
-    state = kCopiesTensor;
+    state = InFlight::kCopiesTensor;
   }
 }
 

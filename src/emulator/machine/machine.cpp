@@ -228,12 +228,11 @@ Cluster::Cluster(Machine& m, std::array<u32, 3> first, u64 cluster_seed)
       warp.agent = cta->rank * machine.warps_per_cta + w;
       const u32 threads = std::min<u32>(32, machine.threads_per_cta - w * 32);
       warp.live = threads == 32 ? ~u32{0} : (u32{1} << threads) - 1;
-      warp.initial = warp.live;
       // The compiler's count at entry is not in the PTX: as many as the block allows.
-      warp.registers_allotted =
+      warp.allotment.registers =
           program.maxnreg != 0 ? program.maxnreg
                                : std::min<u32>(255, 65536 / (machine.warps_per_cta * 32) / 8 * 8);
-      warp.local_bytes = (program.local_stack + 15) & ~15u;
+      warp.local.lane_bytes = (program.local_stack + 15) & ~15u;
       // NOTE: groups must not move while an operation adds one: a warp has at most 32, and as many
       // that just became empty.
       warp.groups.reserve(80);
@@ -243,7 +242,7 @@ Cluster::Cluster(Machine& m, std::array<u32, 3> first, u64 cluster_seed)
       warp.groups.push_back(group);
       warp.group = &warp.groups.front();
       warp.enter_frame(entry, 0, 0, ~u32{0});
-      warp.view.set(warp.agent, warp.epoch);
+      warp.clocks.view.set(warp.agent, warp.clocks.epoch);
       warps_.push_back(&warp);
     }
   }
@@ -256,23 +255,24 @@ u32 Cluster::linear_index(const Cta& cta) const {
 }
 
 void Warp::enter_frame(const FunctionCode& code, u32 row_base, u32 predicate_base, u32 mask) {
-  if (rows.size() < row_base + code.rows) {
-    rows.resize(row_base + code.rows);
-    poison.resize(rows.size());
-    poison_site.resize(rows.size());
-    in_flight.resize(rows.size());
-    written_at.resize(rows.size());
+  if (registers.rows.size() < row_base + code.rows) {
+    registers.rows.resize(row_base + code.rows);
+    registers.poison.resize(registers.rows.size());
+    registers.poison_site.resize(registers.rows.size());
+    registers.in_flight.resize(registers.rows.size());
+    registers.written_at.resize(registers.rows.size());
   }
-  if (predicates.size() < predicate_base + code.predicates) {
-    predicates.resize(predicate_base + code.predicates);
-    predicate_poison.resize(predicates.size());
+  if (registers.predicates.size() < predicate_base + code.predicates) {
+    registers.predicates.resize(predicate_base + code.predicates);
+    registers.predicate_poison.resize(registers.predicates.size());
   }
   if (machine->checks) {
-    for (u32 i = 0; i < code.rows; ++i) poison[row_base + i] |= mask;
-    for (u32 i = 1; i < code.predicates; ++i) predicate_poison[predicate_base + i] |= mask;
+    for (u32 i = 0; i < code.rows; ++i) registers.poison[row_base + i] |= mask;
+    for (u32 i = 1; i < code.predicates; ++i)
+      registers.predicate_poison[predicate_base + i] |= mask;
   }
-  predicates[predicate_base] &= ~mask;
-  predicate_poison[predicate_base] &= ~mask;
+  registers.predicates[predicate_base] &= ~mask;
+  registers.predicate_poison[predicate_base] &= ~mask;
   const auto& block = machine->recipe.block;
   const auto& grid = machine->recipe.grid;
   const auto& shape = machine->cluster_shape;
@@ -374,13 +374,13 @@ void Warp::enter_frame(const FunctionCode& code, u32 row_base, u32 predicate_bas
       }
     };
     if (is_predicate(s.row)) {
-      u32& p = predicates[predicate_base + index_of(s.row)];
+      u32& p = registers.predicates[predicate_base + index_of(s.row)];
       p = (p & ~mask) | (value(0) != 0 ? mask : 0);
-      predicate_poison[predicate_base + index_of(s.row)] &= ~mask;
+      registers.predicate_poison[predicate_base + index_of(s.row)] &= ~mask;
       continue;
     }
-    poison[row_base + index_of(s.row)] &= ~mask;
-    Row* r = rows.data() + row_base + index_of(s.row);
+    registers.poison[row_base + index_of(s.row)] &= ~mask;
+    Row* r = registers.rows.data() + row_base + index_of(s.row);
     const bool wide = bits_of(s.special) == 64;
     for (const u32 lane : lanes_of(mask)) {
       const u64 v = value(lane);

@@ -18,9 +18,8 @@
 
 #include "attnjit/emulator.h"
 #include "emulator/decode/program.h"
-#include "emulator/lanes/lane_mask.h"
-#include "emulator/machine/clock.h"
 #include "emulator/machine/trace.h"
+#include "emulator/machine/warp.h"
 #include "emulator/memory/races.h"
 #include "emulator/memory/shared_address.h"
 
@@ -103,213 +102,6 @@ struct NamedBarrier {
 };
 
 // ---------------------------------------------------------------------------------------------
-// Warps
-
-struct Frame {
-  const FunctionCode* function = nullptr;
-  u32 return_pc = 0;
-  u32 row_base = 0;
-  u32 predicate_base = 0;
-  u32 local_base = 0;
-  const Op* call = nullptr;
-};
-
-struct Group;
-
-/// Warp::in_flight of a register that a tcgen05.ld writes, and of a copy of one: usable after
-/// tcgen05.wait::ld.
-inline constexpr u8 kLoadsTensor = 3;
-inline constexpr u8 kCopiesTensor = 4;
-
-/// Instructions that a runnable warp executes, on silicon, before an operation of a unit is
-/// complete.
-inline constexpr u64 kOvertaken = 64;
-
-/// Registers that setmaxnreg moves between the warps of a CTA.
-inline constexpr u32 kRegistersOfCta = 65536;
-
-/// What a group waits for: tested by the scheduler before the operation is run again.
-struct Wait {
-  enum class Kind : u8 {
-    kNone,
-    kMbarrier,
-    kNamedBarrier,
-    kClusterBarrier,
-    kAsyncGroup,
-    kBulkGroup,
-    kWgmma,
-    kTmemLoad,
-    kTmemStore,
-    kTmemAlloc,
-    kRegisters,
-    kForever
-  };
-  Kind kind = Kind::kNone;
-  Cta* cta = nullptr;
-  u32 address = 0;  ///< mbarrier: shared address; named barrier: id
-  u64 value = 0;    ///< mbarrier: parity or phase; group waits: how many may be pending
-  u64 value2 = 0;
-  bool by_parity = false;
-  u64 since = 0;
-};
-
-/// Lanes of a warp that run together.
-struct Group {
-  enum class State : u8 { kReady, kConverging, kSyncing, kBlocked };
-  State state = State::kReady;
-  u32 pc = 0;
-  u32 mask = 0;
-  const FunctionCode* function = nullptr;
-  u32 row_base = 0;
-  u32 predicate_base = 0;
-  u32 local_base = 0;
-  std::vector<Frame> frames;
-  Wait wait;
-  bool arrived = false;    ///< the arrival half of the operation at pc has been done
-  bool give_up = false;    ///< a try_wait is to return false now
-  bool converged = false;  ///< the reconvergence at pc has been settled
-  bool forced = false;     ///< runs an .aligned or .sync operation without the missing lanes
-  u32 sync_mask = 0;       ///< kSyncing: the lanes it needs
-  u32 polls = 0;
-};
-
-/// A point where the paths of a divergent branch meet.
-struct Convergence {
-  u32 pc = 0;
-  u32 depth = 0;
-  u32 participants = 0;
-  u32 arrived = 0;
-};
-
-/// An asynchronous group count, by lane's mask: cp.async and bulk groups are per thread; the lanes
-/// of a group act together, so they are kept by warp with the mask of the committing lanes.
-struct PendingCopies {
-  u32 mask = 0;
-  u32 issued = 0;  ///< operations of the group not yet read / written
-  u32 unread = 0;
-  u32 unwritten = 0;
-  bool committed = false;
-  std::vector<u32> rows_written, rows_read;  ///< wgmma: registers in flight
-  View read_done;
-  View write_done;
-};
-
-class Warp {
- public:
-  Cta* cta = nullptr;
-  Cluster* cluster = nullptr;
-  Machine* machine = nullptr;
-  u32 index = 0;  ///< in the CTA
-  u32 agent = 0;  ///< in the cluster's clocks
-  u32 live = 0;   ///< lanes that exist and have not exited
-  u32 initial = 0;
-
-  View view;
-  u32 epoch = 1;
-  View fence_view;       ///< what strong stores after a fence publish
-  View pending_acquire;  ///< what strong loads saw, acquired by a fence
-
-  std::vector<Row> rows;
-  std::vector<u32> predicates;
-  std::vector<u32> poison;  ///< by first row of a register: lanes never defined
-  std::vector<u32> predicate_poison;
-  std::vector<u32> poison_site;  ///< by first row: where the poison came from
-  struct Halves {
-    u64 written = 0;  ///< written_at, when they were true
-    u32 low = 0, high = 0;
-  };
-  std::unordered_map<u32, Halves> half_poison;  ///< by first row, where the halves differ
-  std::vector<u8>
-      in_flight;  ///< by row: 1 written, 2 read by an asynchronous operation, or the below
-  u32 in_flight_rows = 0;
-  u32 carry = 0;  ///< the condition code's carry
-
-  std::vector<u8> local;
-  std::vector<u8> local_poison;
-  u32 local_bytes = 0;  ///< a lane
-  /// By site of a load from local memory that was never written: where in the lane's memory.
-  std::unordered_map<u32, u32> fresh_local;
-  u32 local_offset(const u8* at) const {
-    return static_cast<u32>(static_cast<std::size_t>(at - local.data()) % local_bytes);
-  }
-
-  std::vector<Group> groups;
-  std::vector<Convergence> convergences;
-  Group* group = nullptr;  ///< the one that runs
-
-  std::vector<std::shared_ptr<PendingCopies>> cp_groups;    ///< cp.async; the last is open
-  std::vector<std::shared_ptr<PendingCopies>> bulk_groups;  ///< cp.async.bulk; the last is open
-  std::vector<std::shared_ptr<PendingCopies>> wgmma_groups;
-  std::shared_ptr<PendingCopies> tmem_loads, tmem_stores;
-  std::vector<u64> written_at;  ///< by row: the count of register writes when it was last written
-  u64 writes = 0;
-  u64 wgmma_fence_at = 0;     ///< the count at the last wgmma.fence
-  bool wgmma_fenced = false;  ///< there was one
-  u64 wgmma_issued = 0, wgmma_done = 0;
-  std::vector<u32> tmem_rows;  ///< registers that a tcgen05.ld writes, until the wait::ld
-  Clock tensor_known;          ///< tensor operations that the next ones are ordered after
-  Clock tensor_fenced;         ///< View::generic at the last tcgen05.fence::after_thread_sync
-  u32 registers_allotted = 0;  ///< setmaxnreg
-  u32 setmaxnreg_count = 0;
-  std::vector<u32> setmaxnreg_last;  ///< its values, in order
-  u32 cluster_arrived = 0;           ///< lanes between barrier.cluster.arrive and .wait
-  u64 cluster_generation = 0;
-  u64 steps = 0;
-  u64 wait_steps = 0;
-  u64 last_group = 0;
-
-  // Operand access, in the frame of the running group.
-  Row* row(Ref r) { return rows.data() + group->row_base + index_of(r); }
-  const void* source(Ref r) const;
-  u32 lane32(Ref r, u32 lane) const;
-  u64 lane64(Ref r, u32 lane) const;
-  u64 value(Ref r, u32 lane, bool wide) const { return wide ? lane64(r, lane) : lane32(r, lane); }
-  u32 predicate(Ref r) const {
-    const u32 v = predicates[group->predicate_base + index_of(r)];
-    return (r & kConstant) != 0 ? ~v : v;
-  }
-  void set_predicate(Ref r, u32 value, u32 mask) {
-    u32& p = predicates[group->predicate_base + index_of(r)];
-    p = (p & ~mask) | (value & mask);
-  }
-  /// Copies lanes in `mask` of a result to a register of n rows.
-  void blend(Ref d, const void* result, u32 n, u32 mask);
-
-  // Poison, where checks are on.
-  u32 poison_of(Ref r) const {
-    if (r == kNoRef || is_constant(r)) return 0;
-    if (is_predicate(r)) return predicate_poison[group->predicate_base + index_of(r)];
-    return poison[group->row_base + index_of(r)];
-  }
-  void set_poison(Ref d, u32 value, u32 mask, u32 site);
-  /// The same for the low and the high half of a register: mov packs a value with an undefined one
-  /// and takes it out again.
-  u32 poison_of_half(Ref r, bool high) const;
-  void set_poison_of_halves(Ref d, u32 low, u32 high, u32 mask, u32 site);
-  u32 site_of(Ref r) const { return is_row(r) ? poison_site[group->row_base + index_of(r)] : 0; }
-  /// Reports a poisoned operand that decides something (an address, a branch, a barrier).
-  /// Returns whether it was defined.
-  bool require_defined(Ref r, u32 mask, const Op& op, const char* role);
-
-  /// Makes room for a function's registers at these bases and sets its special registers; its
-  /// registers are undefined in the lanes of `mask`.
-  void enter_frame(const FunctionCode& code, u32 row_base, u32 predicate_base, u32 mask);
-
-  u32 any_lane() const { return static_cast<u32>(__builtin_ctz(group->mask)); }
-  /// Starts a new epoch of this agent: what it did so far is what a release publishes.
-  void release_into(View& into) {
-    view.set(agent, epoch);
-    view.set_async(agent, std::max(at(view.async, agent), 0u));
-    into.acquire(view);
-    ++epoch;
-  }
-  Accessor accessor(const Op& op, bool atomic = false) {
-    view.set(agent, epoch);
-    return {agent, epoch, op.site, Proxy::kGeneric, atomic, &view};
-  }
-};
-
-// ---------------------------------------------------------------------------------------------
 // Asynchronous operations
 
 /// One operation of a unit (copy engine, tensor core) in flight. step() does its next part; the
@@ -349,7 +141,7 @@ class AsyncOp {
   }
   Accessor writer() const { return {lease.agent, lease.write_epoch, site, proxy, false, &view}; }
   bool needs_fence = false;  ///< reads shared memory as a tcgen05 operation does
-  Clock fenced;              ///< the issuer's Warp::tensor_fenced
+  Clock fenced;              ///< the issuer's WarpClocks::tensor_fenced
 };
 
 // ---------------------------------------------------------------------------------------------
@@ -535,12 +327,5 @@ class Machine {
   void out_of_memory();
   void run_together();
 };
-
-/// Brings the lanes together that a .sync operation names. kNext: they are here. kJump: they have
-/// just joined the group, run the operation again for all. kWait: the group is parked.
-Step gather_lanes(Warp& warp, u32 needed);
-
-/// gather_lanes for an .aligned operation: every thread of the warp, none predicated off.
-Step gather_warp(Warp& warp, const Op& op, u32 mask);
 
 }  // namespace attnjit::emulator

@@ -14,7 +14,7 @@ namespace attnjit::emulator {
 
 const void* Warp::source(Ref r) const {
   if (is_constant(r)) return machine->program.constants.data() + index_of(r);
-  return rows.data() + group->row_base + index_of(r);
+  return registers.rows.data() + group->row_base + index_of(r);
 }
 
 u32 Warp::lane32(Ref r, u32 lane) const { return static_cast<const u32*>(source(r))[lane]; }
@@ -39,22 +39,22 @@ void Warp::blend(Ref d, const void* result, u32 n, u32 mask) {
 void Warp::set_poison(Ref d, u32 value, u32 mask, u32 site) {
   if (d == kNoRef) return;
   if (is_predicate(d)) {
-    u32& p = predicate_poison[group->predicate_base + index_of(d)];
+    u32& p = registers.predicate_poison[group->predicate_base + index_of(d)];
     p = (p & ~mask) | (value & mask);
     return;
   }
   const u32 i = group->row_base + index_of(d);
-  written_at[i] = ++writes;
-  u32& p = poison[i];
+  registers.written_at[i] = ++registers.writes;
+  u32& p = registers.poison[i];
   p = (p & ~mask) | (value & mask);
-  if ((value & mask) != 0) poison_site[i] = site;
+  if ((value & mask) != 0) registers.poison_site[i] = site;
 }
 
 u32 Warp::poison_of_half(Ref r, bool high) const {
-  if (!half_poison.empty() && is_row(r)) {
+  if (!registers.half_poison.empty() && is_row(r)) {
     const u32 i = group->row_base + index_of(r);
-    const auto it = half_poison.find(i);
-    if (it != half_poison.end() && it->second.written == written_at[i])
+    const auto it = registers.half_poison.find(i);
+    if (it != registers.half_poison.end() && it->second.written == registers.written_at[i])
       return high ? it->second.high : it->second.low;
   }
   return poison_of(r);
@@ -66,7 +66,7 @@ void Warp::set_poison_of_halves(Ref d, u32 low, u32 high, u32 mask, u32 site) {
   high = (high & mask) | (poison_of_half(d, true) & ~mask);
   set_poison(d, low | high, mask, site);
   const u32 i = group->row_base + index_of(d);
-  if (low != high) half_poison[i] = {written_at[i], low, high};
+  if (low != high) registers.half_poison[i] = {registers.written_at[i], low, high};
 }
 
 bool Warp::require_defined(Ref r, u32 mask, const Op& op, const char* role) {
@@ -81,9 +81,9 @@ bool Warp::require_defined(Ref r, u32 mask, const Op& op, const char* role) {
                             : std::string()));
   // Told once: it is taken as defined from here on.
   if (is_predicate(r)) {
-    predicate_poison[group->predicate_base + index_of(r)] &= ~mask;
+    registers.predicate_poison[group->predicate_base + index_of(r)] &= ~mask;
   } else if (is_row(r)) {
-    poison[group->row_base + index_of(r)] &= ~mask;
+    registers.poison[group->row_base + index_of(r)] &= ~mask;
   }
   return false;
 }

@@ -8,9 +8,9 @@
 namespace attnjit::emulator {
 
 void ensure_local(Warp& warp) {
-  if (!warp.local.empty() || warp.local_bytes == 0) return;
-  warp.local.assign(static_cast<std::size_t>(warp.local_bytes) * 32, 0xCD);
-  if (warp.machine->checks) warp.local_poison.assign(warp.local.size(), 1);
+  if (!warp.local.bytes.empty() || warp.local.lane_bytes == 0) return;
+  warp.local.bytes.assign(static_cast<std::size_t>(warp.local.lane_bytes) * 32, 0xCD);
+  if (warp.machine->checks) warp.local.poison.assign(warp.local.bytes.size(), 1);
 }
 
 bool Cluster::resolve_global(u64 address, u64 bytes, Place* place) {
@@ -175,16 +175,16 @@ bool Cluster::resolve(Warp& warp, const Op& op, u32 lane, Space space, u64 addre
       }
       return false;
     case Space::kLocal: {
-      if (address + bytes > warp.local_bytes || address + bytes < address) {
+      if (address + bytes > warp.local.lane_bytes || address + bytes < address) {
         report(FindingKind::kBounds, &warp, static_cast<int>(lane), op.site,
                fmt::format("{} bytes at local address 0x{:x} of {} bytes", bytes, address,
-                           warp.local_bytes));
+                           warp.local.lane_bytes));
         return false;
       }
       ensure_local(warp);
-      const std::size_t at = static_cast<std::size_t>(lane) * warp.local_bytes + address;
-      place->data = warp.local.data() + at;
-      place->poison = warp.local_poison.empty() ? nullptr : warp.local_poison.data() + at;
+      const std::size_t at = static_cast<std::size_t>(lane) * warp.local.lane_bytes + address;
+      place->data = warp.local.bytes.data() + at;
+      place->poison = warp.local.poison.empty() ? nullptr : warp.local.poison.data() + at;
       place->offset = address;
       return true;
     }
@@ -246,17 +246,17 @@ void Cluster::strong_load(Warp& warp, u64 address, bool acquire) {
   const auto it = strong.find(address);
   if (it == strong.end()) return;
   if (acquire) {
-    warp.view.acquire(it->second);
+    warp.clocks.view.acquire(it->second);
   } else {
-    warp.pending_acquire.acquire(it->second);
+    warp.clocks.pending_acquire.acquire(it->second);
   }
 }
 
 void Cluster::strong_store(Warp& warp, u64 address, bool release) {
   if (release) {
     warp.release_into(strong[address]);
-  } else if (!warp.fence_view.generic.empty()) {
-    strong[address].acquire(warp.fence_view);
+  } else if (!warp.clocks.fence_view.generic.empty()) {
+    strong[address].acquire(warp.clocks.fence_view);
   }
 }
 

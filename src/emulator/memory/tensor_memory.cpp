@@ -251,7 +251,7 @@ void TensorOrder::issue(std::unique_ptr<TensorOp> op, Warp& warp, u32 lane, cons
   // Of other threads, where a synchronisation orders the issues, and completed ones of this one.
   for (const auto& e : recent_) {
     if (!pipelined(*e, *event) || !share_cta(*e, *event)) continue;
-    const Clock& known = silicon ? warp.view.generic : warp.tensor_known;
+    const Clock& known = silicon ? warp.clocks.view.generic : warp.clocks.tensor_known;
     if (e->thread == event->thread || at(known, e->lease.agent) >= e->lease.issue_epoch)
       after.push_back(e);
   }
@@ -259,16 +259,16 @@ void TensorOrder::issue(std::unique_ptr<TensorOp> op, Warp& warp, u32 lane, cons
   op->after = std::move(after);
   TensorOp* started = op.get();
   cluster.start(std::move(op), warp, from);
-  started->view.tensor = warp.tensor_known;
-  started->fenced = warp.tensor_fenced;
+  started->view.tensor = warp.clocks.tensor_known;
+  started->fenced = warp.clocks.tensor_fenced;
   started->needs_fence = true;
   if (event->kind == TensorEvent::Kind::kMma) started->view.acquire(thread.copies);
   event->lease = started->lease;
   // That the operation was issued is known to the issuer; that it is complete is not.
-  warp.view.set(event->lease.agent, event->lease.issue_epoch);
-  if (warp.tensor_known.size() <= event->lease.agent)
-    warp.tensor_known.resize(event->lease.agent + 1);
-  warp.tensor_known[event->lease.agent] = event->lease.issue_epoch;
+  warp.clocks.view.set(event->lease.agent, event->lease.issue_epoch);
+  if (warp.clocks.tensor_known.size() <= event->lease.agent)
+    warp.clocks.tensor_known.resize(event->lease.agent + 1);
+  warp.clocks.tensor_known[event->lease.agent] = event->lease.issue_epoch;
   thread.pending.push_back(event);
   thread.last = event;
   recent_.push_back(std::move(event));
@@ -290,14 +290,14 @@ TensorOrder& tensor_order(Cluster& cluster) {
 void issue_tensor_access(std::unique_ptr<TensorOp> op, Warp& warp, const Op& from) {
   TensorOp* started = op.get();
   warp.cluster->start(std::move(op), warp, from);
-  started->view.tensor = warp.tensor_known;
+  started->view.tensor = warp.clocks.tensor_known;
 }
 
 void learn(Warp& warp, const View& view) {
   // NOTE: not View::acquire: others learn of it through a tcgen05.fence only.
-  join(warp.view.generic, view.generic);
-  join(warp.view.async, view.async);
-  join(warp.tensor_known, view.tensor);
+  join(warp.clocks.view.generic, view.generic);
+  join(warp.clocks.view.async, view.async);
+  join(warp.clocks.tensor_known, view.tensor);
 }
 
 }  // namespace attnjit::emulator

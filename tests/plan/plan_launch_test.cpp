@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // plan_launch for sm_90a: grids, tensor maps, arguments, and what it refuses.
 #include <gtest/gtest.h>
+#include <algorithm>
 
 #include <limits>
 
@@ -283,6 +284,59 @@ TEST(PlanLaunch, AnUnsupportedPlanIsNotLaunched) {
   const Result<LaunchRecipe> recipe = one_launch(*planned, shapes_of(1, 10, 10), {}, {});
   ASSERT_FALSE(recipe.ok());
   EXPECT_EQ(recipe.error().code, ErrorCode::kUnsupported);
+}
+
+TEST(Accumulate, AddsAMergeAndItsWorkspaces) {
+  for (const Arch arch : {Arch::kSm90a, Arch::kSm100a}) {
+    AttentionSpec spec = base_spec();
+    spec.arch = arch;
+    spec.return_lse = true;
+    const KernelPlan one = plan_of(spec);
+    EXPECT_EQ(one.kernels.size(), 1U);
+    EXPECT_TRUE(one.workspaces.empty());
+    spec.accumulate = true;
+    const KernelPlan two = plan_of(spec);
+    ASSERT_EQ(two.kernels.size(), 2U);
+    EXPECT_EQ(two.kernels[1].entry, "attnjit_merge");
+    const auto sequence = plan_launch(two, shapes_of(3, 100, 500), {}, {});
+    ASSERT_TRUE(sequence.ok()) << sequence.error().to_string();
+    ASSERT_EQ(sequence->launches.size(), 2U);
+    const std::int64_t rows = std::int64_t{3} * 100 * two.spec->num_q_heads;
+    EXPECT_EQ(sequence->workspaces,
+              (std::vector<Workspace>{{"partial_o", rows * two.spec->ov_depth * 2, false},
+                                      {"partial_lse", rows * 4, false}}));
+    // The attention writes the workspaces, the merge the caller's tensors.
+    const auto map = std::find_if(sequence->launches[0].tensor_maps.begin(),
+                                  sequence->launches[0].tensor_maps.end(),
+                                  [](const auto& one_map) { return one_map.name == "o_map"; });
+    ASSERT_NE(map, sequence->launches[0].tensor_maps.end());
+    EXPECT_EQ(map->buffer, "partial_o");
+    EXPECT_EQ(std::get<LaunchArgument::Pointer>(sequence->launches[1].args.at(0).value).buffer,
+              "o");
+    EXPECT_EQ(std::get<std::int64_t>(sequence->launches[1].args.at(4).value), rows);
+  }
+}
+
+TEST(Accumulate, StridesOfOAreTheMergesAlone) {
+  AttentionSpec spec = base_spec();
+  spec.return_lse = spec.accumulate = true;
+  const KernelPlan plan = plan_of(spec);
+  LaunchShapes shapes = shapes_of(1, 100, 500);
+  const auto packed = plan_launch(plan, shapes, {}, {});
+  shapes.o.row = 4096 * 16;
+  const auto strided = plan_launch(plan, shapes, {}, {});
+  ASSERT_TRUE(packed.ok() && strided.ok());
+  EXPECT_EQ(packed->launches[0], strided->launches[0]);
+  EXPECT_EQ(std::get<std::int64_t>(strided->launches[1].args.at(7).value), 4096 * 16 * 2);
+}
+
+TEST(Accumulate, NothingToComputeIsNothingToMerge) {
+  AttentionSpec spec = base_spec();
+  spec.return_lse = spec.accumulate = true;
+  const auto sequence = plan_launch(plan_of(spec), shapes_of(2, 0, 500), {}, {});
+  ASSERT_TRUE(sequence.ok());
+  EXPECT_TRUE(sequence->launches.empty());
+  EXPECT_TRUE(sequence->workspaces.empty());
 }
 
 }  // namespace

@@ -73,7 +73,7 @@ class ParseCountTest : public ServiceFixture {
 
   void compile(const Result<PreparedSpec>& spec) {
     ASSERT_TRUE(spec.ok()) << spec.error().to_string();
-    cuda_.kernel_names = {spec->plan().entry};
+    cuda_.kernel_names = {spec->plan().main().entry};
     const auto kernel = service_->get(*spec, seconds(20));
     ASSERT_TRUE(kernel.ok()) << kernel.error().to_string();
     EXPECT_EQ(compiler_->compiles, 1);
@@ -124,7 +124,7 @@ TEST_F(ParseCountTest, ALaterCompileRendersAnewAndParsesNothing) {
 TEST_F(ParseCountTest, DurationsThatNoClockHoldsAreDeadlinesWithoutEnd) {
   const auto spec = service_->prepare(custom_spec());
   ASSERT_TRUE(spec.ok());
-  cuda_.kernel_names = {spec->plan().entry};
+  cuda_.kernel_names = {spec->plan().main().entry};
   EXPECT_TRUE(service_->get(*spec, std::chrono::nanoseconds::max()).ok());
   const auto other = service_->prepare(window_spec(3));
   ASSERT_TRUE(other.ok());

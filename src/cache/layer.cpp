@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "cache/io.h"
+#include "compile/cubin.h"
 
 namespace attnjit::cache {
 namespace {
@@ -175,6 +176,16 @@ Loaded Layer::load_from(FileSystem::Handle shard_handle, const std::string& name
   }
   auto entry = decode_sections(*header, {buffer.get(), have}, wanted.material, wanted.parts);
   if (!entry) return bad(entry.error().message);
+  if (wanted.arch != nullptr && *wanted.arch != entry->arch) {
+    return bad(fmt::format("it is for {}, and its key for {}", to_string(entry->arch),
+                           to_string(*wanted.arch)));
+  }
+  if (wanted.judge_cubin) {
+    if (const Status sound = check_cubin(entry->image.cubin, entry->arch, entry->image.entries);
+        !sound) {
+      return bad(sound.error().message);
+    }
+  }
   loaded.state = Loaded::State::kHit;
   loaded.entry = *std::move(entry);
 

@@ -44,6 +44,8 @@ struct Loaded {
 struct Wanted {
   const EntryId* id = nullptr;            ///< null: whatever the file's name says
   const std::string* material = nullptr;  ///< null: verified by its digest
+  const Arch* arch = nullptr;             ///< null: whatever the metadata say
+  bool judge_cubin = false;  ///< the cubin passes the compiler's gate (check_cubin); needs its part
   Parts parts;
   bool stamp = false;     ///< note the use
   bool set_aside = true;  ///< move a bad entry to quarantine

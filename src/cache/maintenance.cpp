@@ -105,6 +105,8 @@ std::vector<CacheEntryInfo> Store::list() {
 
 CacheVerifyReport Store::verify() {
   CacheVerifyReport report;
+  Wanted everything;
+  everything.judge_cubin = true;
   for (const auto& layer : layers_) {
     OpenedFolder why;
     const auto root = layer->root(false, &why);
@@ -116,7 +118,7 @@ CacheVerifyReport Store::verify() {
     }
     const std::size_t before = report.unreadable.size();
     for (const SeenFile& file : scan_entries(*layer, *root, &report.unreadable)) {
-      const Loaded loaded = layer->load(file.name, {});
+      const Loaded loaded = layer->load(file.name, everything);
       const std::string path = entry_path(*layer, file.name);
       if (loaded.state == Loaded::State::kMiss) continue;  // evicted since the scan
       ++report.checked;

@@ -40,6 +40,7 @@ std::optional<KernelImage> Store::look_up(const RequestKey& key, const EntryId& 
                                           PtxNeed ptx) {
   Wanted wanted;
   wanted.material = &key.material;
+  wanted.arch = &key.arch;
   wanted.parts.ptx = ptx != PtxNeed::kSkip;
   wanted.stamp = true;
   const auto serves = [&](const Loaded& loaded) {

@@ -11,6 +11,7 @@
 #include "cache/io.h"
 #include "cache/store.h"
 #include "cache/trim.h"
+#include "compile/cubin.h"
 
 namespace attnjit::cache {
 namespace {
@@ -222,6 +223,11 @@ Result<CacheBundleReport> Store::import_bundle(const std::string& path) {
     if (!entry || entry->id != row.id) {
       report.bad.push_back(
           {name, entry ? "the manifest names another key or build" : entry.error().message, false});
+      continue;
+    }
+    if (const Status sound = check_cubin(entry->image.cubin, entry->arch, entry->image.entries);
+        !sound) {
+      report.bad.push_back({name, sound.error().message, false});
       continue;
     }
     if (static_cast<std::int64_t>(bytes.size()) > options_.max_bytes) {

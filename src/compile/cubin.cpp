@@ -4,11 +4,14 @@
 
 #include <elf.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstring>
 #include <optional>
 #include <string_view>
+
+#include "compile/nvrtc.h"
 
 namespace attnjit {
 namespace {
@@ -121,6 +124,24 @@ Result<CubinSummary> read_cubin(std::span<const std::uint8_t> span) {
   if (!has_symbols) return corrupt("no symbol table");
   std::sort(summary.entries.begin(), summary.entries.end());
   return summary;
+}
+
+Status check_cubin(std::span<const std::uint8_t> bytes, Arch arch,
+                   std::vector<std::string> entries) {
+  const Result<CubinSummary> cubin = read_cubin(bytes);
+  if (!cubin) return cubin.error();
+  std::sort(entries.begin(), entries.end());
+  if (cubin->entries != entries) {
+    return make_error(ErrorCode::kCorrupt,
+                      fmt::format("the image holds the entries [{}], not exactly [{}]",
+                                  fmt::join(cubin->entries, ", "), fmt::join(entries, ", ")),
+                      {}, "user code may not define kernels");
+  }
+  if (cubin->sm != 0 && cubin->sm != sm_number(arch)) {
+    return make_error(ErrorCode::kCorrupt, fmt::format("the image is for sm_{}, not for {}",
+                                                       cubin->sm, to_string(arch)));
+  }
+  return {};
 }
 
 }  // namespace attnjit

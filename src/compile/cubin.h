@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "attnjit/result.h"
+#include "attnjit/types.h"
 
 namespace attnjit {
 
@@ -21,5 +22,10 @@ struct CubinSummary {
 /// Parses a cubin's ELF header, section table and symbol table. Errors: kCorrupt with what is
 /// wrong.
 Result<CubinSummary> read_cubin(std::span<const std::uint8_t> bytes);
+
+/// The gate that every image passes, fresh or stored: it is a cubin for `arch`, and its kernels are
+/// exactly `entries`. Errors: kCorrupt with what is wrong.
+Status check_cubin(std::span<const std::uint8_t> bytes, Arch arch,
+                   std::vector<std::string> entries);
 
 }  // namespace attnjit

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "../driver/test_cubin.h"
 #include "attnjit/cache.h"
 #include "base/sha256.h"
 
@@ -21,7 +22,8 @@ inline RequestKey make_key(int number) {
   return key;
 }
 
-/// Pseudo-random bytes that depend on `number`, so that a mix-up of two images shows.
+/// A cubin that ends in pseudo-random bytes, which depend on `number`, so that a mix-up of two
+/// images shows. `cubin_bytes` is the least size.
 inline KernelImage make_image(int number, std::size_t cubin_bytes = 1500,
                               std::size_t ptx_bytes = 300) {
   KernelImage image;
@@ -32,11 +34,12 @@ inline KernelImage make_image(int number, std::size_t cubin_bytes = 1500,
     state ^= state << 5;
     return static_cast<std::uint8_t>(state >> 11);
   };
-  for (std::size_t i = 0; i < cubin_bytes; ++i) image.cubin.push_back(next());
+  image.entries = {"attnjit_kernel_" + std::to_string(number)};
+  image.cubin = fake::make_cubin(image.entries, 100);
+  while (image.cubin.size() < cubin_bytes) image.cubin.push_back(next());
   for (std::size_t i = 0; i < ptx_bytes; ++i) {
     image.ptx.push_back(static_cast<char>('a' + next() % 26));
   }
-  image.entries = {"attnjit_kernel_" + std::to_string(number)};
   image.usage = {168, 0, 16, 1024, 7};
   image.times = {1.5, 2.5, 3.5, 7.5};
   image.nvrtc_version = "13.0.88";

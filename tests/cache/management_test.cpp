@@ -327,6 +327,34 @@ TEST_F(ManagementTest, VerifyReadsEverythingAndSetsTheBadAside) {
   EXPECT_EQ(cache->verify().bad.size(), 1u);
 }
 
+// Digests that fit do not make a kernel of what is none.
+TEST_F(ManagementTest, VerifyAndImportPutAnImageThroughTheCompilersGate) {
+  const auto damage = [](int number) {
+    KernelImage image = make_image(number);
+    if (number == 1) image.cubin = fake::make_cubin(image.entries, 90);
+    if (number == 2) image.cubin = fake::make_cubin({"another_kernel"}, 100);
+    if (number == 3) image.cubin.assign(1000, 0x5a);
+    return image;
+  };
+  const auto cache = open();
+  for (int number = 1; number <= 4; ++number) {
+    ASSERT_TRUE(cache->store(make_key(number), kBuild, damage(number)).ok());
+  }
+  ASSERT_TRUE(cache->export_bundle("/home/u/all.bundle").ok());
+  const CacheVerifyReport verified = cache->verify();
+  EXPECT_EQ(verified.checked, 4);
+  EXPECT_EQ(verified.good, 1);
+  ASSERT_EQ(verified.bad.size(), 3u);
+  for (int number = 1; number <= 4; ++number) EXPECT_EQ(has(number), number == 4) << number;
+
+  ASSERT_TRUE(cache->clear().ok());
+  const auto imported = cache->import_bundle("/home/u/all.bundle");
+  ASSERT_TRUE(imported.ok()) << imported.error().to_string();
+  EXPECT_EQ(imported->entries, 1);
+  EXPECT_EQ(imported->bad.size(), 3u);
+  for (int number = 1; number <= 4; ++number) EXPECT_EQ(has(number), number == 4) << number;
+}
+
 TEST_F(ManagementTest, ClearTakesAllThatIsOursAndNothingElse) {
   const auto cache = open();
   for (int number = 1; number <= 4; ++number) store(*cache, number);

@@ -270,6 +270,15 @@ TEST_F(StoreTest, RefusesFoldersThatOthersCouldHaveFilled) {
   }
 }
 
+TEST_F(StoreTest, AnEntryForAnotherArchitectureThanItsKeysIsNoHit) {
+  RequestKey forged = make_key(1);
+  forged.arch = Arch::kSm90a;
+  const auto cache = open();
+  ASSERT_TRUE(cache->store(forged, kBuild, make_image(1)).ok());
+  EXPECT_FALSE(cache->find(make_key(1), kBuild, BuildPolicy::kExact));
+  EXPECT_FALSE(fs.exists(entry_path(make_key(1)))) << "it is in quarantine";
+}
+
 TEST_F(StoreTest, FollowsLinksOfItsOwnUser) {
   fs.make_path("/scratch/u", 1000, 0700);
   fs.put_symlink("/home/u/.cache", "../../scratch/./u", 1000);

@@ -100,13 +100,9 @@ std::optional<Error> Failures::find(const EntryId& id) {
     }
   }
   if (layer_ == nullptr) return std::nullopt;
-  const auto root = layer_->root(false);
-  if (!root) return std::nullopt;
-  const OpenedFolder folder = layer_->room(*root, Room::kFailures, false);
-  if (folder.state != OpenedFolder::State::kOpen) return std::nullopt;
-  const auto bytes = read_whole(fs_, folder.folder.get(), name, kMaxFailureBytes);
-  if (!bytes.ok()) return std::nullopt;
-  auto failure = decode_failure(bytes.value, id);
+  const auto bytes = layer_->read_note(Room::kFailures, name, kMaxFailureBytes);
+  if (!bytes) return std::nullopt;
+  auto failure = decode_failure(*bytes, id);
   if (!failure || !fresh(failure->failed_ns)) return std::nullopt;
   return std::move(failure->error);
 }

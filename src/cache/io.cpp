@@ -40,23 +40,6 @@ int write_all(FileSystem& fs, FileSystem::Handle file, const void* data, std::si
   return 0;
 }
 
-IoResult<std::string> read_whole(FileSystem& fs, FileSystem::Handle folder, const std::string& name,
-                                 std::size_t limit) {
-  auto file = open_file(fs, folder, name, FileSystem::Open::kRead);
-  if (!file.ok()) return {{}, file.error};
-  const auto stat = uninterrupted([&] { return fs.stat(file.value.get()); });
-  if (!stat.ok()) return {{}, stat.error};
-  if (stat.value.type != FileStat::Type::kFile) return {{}, EINVAL};
-  if (stat.value.size < 0 || static_cast<std::uint64_t>(stat.value.size) > limit) {
-    return {{}, EFBIG};
-  }
-  std::string text(static_cast<std::size_t>(stat.value.size), '\0');
-  const auto read = read_up_to(fs, file.value.get(), text.data(), text.size());
-  if (!read.ok()) return {{}, read.error};
-  text.resize(read.value);
-  return {std::move(text)};
-}
-
 std::string error_text(int error) { return std::generic_category().message(error); }
 
 }  // namespace attnjit::cache

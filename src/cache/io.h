@@ -43,10 +43,6 @@ IoResult<std::size_t> read_up_to(FileSystem& fs, FileSystem::Handle file, void* 
 /// Writes all, or gives an errno.
 int write_all(FileSystem& fs, FileSystem::Handle file, const void* data, std::size_t size);
 
-/// A whole file of at most `limit` bytes; EFBIG beyond.
-IoResult<std::string> read_whole(FileSystem& fs, FileSystem::Handle folder, const std::string& name,
-                                 std::size_t limit);
-
 /// The errno's text.
 std::string error_text(int error);
 

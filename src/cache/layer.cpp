@@ -150,7 +150,9 @@ Loaded Layer::load_from(FileSystem::Handle shard_handle, const std::string& name
   const auto stat = uninterrupted([&] { return fs_.stat(file.value.get()); });
   if (!stat.ok()) return unreadable(stat.error);
   loaded.stat = stat.value;
-  if (stat.value.type != FileStat::Type::kFile) return bad("it is not a regular file");
+  if (std::string problem = trust_.file_problem(stat.value); !problem.empty()) {
+    return bad("it " + problem);
+  }
   if (stat.value.size < static_cast<std::int64_t>(kHeaderBytes) ||
       static_cast<std::uint64_t>(stat.value.size) > kMaxEntryBytes) {
     return bad(fmt::format("it has {} bytes", stat.value.size));
@@ -200,6 +202,23 @@ Loaded Layer::load_from(FileSystem::Handle shard_handle, const std::string& name
   return loaded;
 }
 
+IoResult<std::string> Layer::read_file(FileSystem::Handle folder, const std::string& name,
+                                       std::size_t limit) {
+  auto file = open_file(fs_, folder, name, FileSystem::Open::kRead);
+  if (!file.ok()) return {{}, file.error};
+  const auto stat = uninterrupted([&] { return fs_.stat(file.value.get()); });
+  if (!stat.ok()) return {{}, stat.error};
+  if (!trust_.file_problem(stat.value).empty()) return {{}, EPERM};
+  if (stat.value.size < 0 || static_cast<std::uint64_t>(stat.value.size) > limit) {
+    return {{}, EFBIG};
+  }
+  std::string text(static_cast<std::size_t>(stat.value.size), '\0');
+  const auto read = read_up_to(fs_, file.value.get(), text.data(), text.size());
+  if (!read.ok()) return {{}, read.error};
+  text.resize(read.value);
+  return {std::move(text)};
+}
+
 Result<std::string> Layer::read_entry(const std::string& name, bool* gone) {
   const auto folder = root(false);
   if (!folder) return make_error(ErrorCode::kIo, "the cache folder is gone", path_);
@@ -208,9 +227,20 @@ Result<std::string> Layer::read_entry(const std::string& name, bool* gone) {
     if (gone != nullptr) *gone = opened.state == OpenedFolder::State::kMissing;
     return make_error(ErrorCode::kIo, opened.reason, path_);
   }
-  auto bytes = read_whole(fs_, opened.folder.get(), name, kMaxEntryBytes);
+  auto bytes = read_file(opened.folder.get(), name, kMaxEntryBytes);
   if (gone != nullptr) *gone = bytes.error == ENOENT;
   if (!bytes.ok()) return make_error(ErrorCode::kIo, error_text(bytes.error), path_);
+  return std::move(bytes.value);
+}
+
+std::optional<std::string> Layer::read_note(Room which, const std::string& name,
+                                            std::size_t limit) {
+  const auto folder = root(false);
+  if (!folder) return std::nullopt;
+  const OpenedFolder opened = room(*folder, which, false);
+  if (opened.state != OpenedFolder::State::kOpen) return std::nullopt;
+  auto bytes = read_file(opened.folder.get(), name, limit);
+  if (!bytes.ok()) return std::nullopt;
   return std::move(bytes.value);
 }
 

@@ -88,6 +88,8 @@ class Layer {
   Status publish(const std::string& name, std::string_view bytes);
   /// The same in another room; not synced (what may be lost at a power failure).
   Status write_note(Room which, const std::string& name, std::string_view bytes);
+  /// What write_note wrote; nullopt: it is not there, cannot be read, or others may write to it.
+  std::optional<std::string> read_note(Room which, const std::string& name, std::size_t limit);
 
   /// Removes shard/name if it is still the file that was seen; true when it is gone.
   bool remove_if_same(const Root& root, std::string_view name, const FileStat& seen);
@@ -104,6 +106,9 @@ class Layer {
   static constexpr std::int64_t kStampGranularityNs = std::int64_t{60} * 1000000000;
 
  private:
+  /// A whole file that nobody else may write to; EPERM where others may, EFBIG beyond `limit`.
+  IoResult<std::string> read_file(FileSystem::Handle folder, const std::string& name,
+                                  std::size_t limit);
   Loaded load_from(FileSystem::Handle shard, const std::string& name, const Wanted& wanted);
   /// error: an errno, 0: written.
   struct Written {

@@ -137,7 +137,14 @@ bool Trust::owner(std::uint32_t id) const {
 }
 
 std::string Trust::folder_problem(const FileStat& stat) const {
-  if (stat.type != FileStat::Type::kFolder) return "is not a folder";
+  return stat.type == FileStat::Type::kFolder ? writer_problem(stat) : "is not a folder";
+}
+
+std::string Trust::file_problem(const FileStat& stat) const {
+  return stat.type == FileStat::Type::kFile ? writer_problem(stat) : "is not a regular file";
+}
+
+std::string Trust::writer_problem(const FileStat& stat) const {
   if (!owner(stat.owner)) {
     return fmt::format("belongs to user {}, not to user {} or root", stat.owner, user);
   }

@@ -22,6 +22,11 @@ struct Trust {
   /// Empty, or why the folder is not to be trusted: it belongs to someone else, or its group or
   /// anyone may write to it.
   std::string folder_problem(const FileStat& stat) const;
+  /// The same of a file in such a folder.
+  std::string file_problem(const FileStat& stat) const;
+
+ private:
+  std::string writer_problem(const FileStat& stat) const;
 };
 
 struct OpenedFolder {

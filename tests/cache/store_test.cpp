@@ -279,6 +279,39 @@ TEST_F(StoreTest, AnEntryForAnotherArchitectureThanItsKeysIsNoHit) {
   EXPECT_FALSE(fs.exists(entry_path(make_key(1)))) << "it is in quarantine";
 }
 
+// A copy of a cache may have lost what its folder's mode kept from others.
+TEST_F(StoreTest, RefusesFilesThatOthersCouldHaveWritten) {
+  const std::string path = entry_path(make_key(1));
+  const std::vector<std::function<void(const std::string&)>> spoils = {
+      [&](const std::string& file) { fs.set_owner(file, 1001); },
+      [&](const std::string& file) { fs.set_mode(file, 0660); },
+      [&](const std::string& file) { fs.set_mode(file, 0666); },
+  };
+  for (const auto& spoil : spoils) {
+    ASSERT_TRUE(open()->store(make_key(1), kBuild, make_image(1)).ok());
+    spoil(path);
+    EXPECT_FALSE(open()->find(make_key(1), kBuild, BuildPolicy::kExact));
+    EXPECT_FALSE(fs.exists(path)) << "it is in quarantine";
+  }
+  // Nor is a failure believed that somebody else may have written.
+  const auto fail = [&] {
+    return open()->get_or_compile(
+        make_key(2), kBuild, BuildPolicy::kExact, in_a_minute(),
+        [&]() -> Result<KernelImage> {
+          ++compiles;
+          return make_error(ErrorCode::kCompileFailed, "bad code");
+        },
+        nullptr);
+  };
+  ASSERT_FALSE(fail().ok());
+  ASSERT_FALSE(fail().ok());
+  EXPECT_EQ(compiles, 1);
+  fs.set_mode("/home/u/cache/v1/failures/" + file_name(*entry_id(make_key(2), kBuild)) + ".failed",
+              0666);
+  ASSERT_FALSE(fail().ok());
+  EXPECT_EQ(compiles, 2);
+}
+
 TEST_F(StoreTest, FollowsLinksOfItsOwnUser) {
   fs.make_path("/scratch/u", 1000, 0700);
   fs.put_symlink("/home/u/.cache", "../../scratch/./u", 1000);

@@ -11,19 +11,19 @@ namespace attnjit::cache {
 KeyLock::State KeyLock::try_acquire() {
   FileSystem& fs = layer_.fs();
   for (int attempt = 0; attempt < 16; ++attempt) {
+    const auto root = layer_.root(true);
+    if (!root) return State::kUnavailable;
+    // NOTE: not kept open while the lock is held: the compile needs descriptors too, and where few
+    // are allowed, one that is held here is one that it lacks.
+    const OpenedFolder folder = layer_.room(*root, Room::kLocks, true);
+    if (folder.error == ENOENT || folder.error == ESTALE) {
+      layer_.forget_root();
+      continue;
+    }
+    if (folder.state != OpenedFolder::State::kOpen) return State::kUnavailable;
     if (!file_) {
-      const auto root = layer_.root(true);
-      if (!root) return State::kUnavailable;
-      folder_ = layer_.room(*root, Room::kLocks, true);
-      if (folder_.state != OpenedFolder::State::kOpen) {
-        if (folder_.error == ENOENT || folder_.error == ESTALE) {
-          layer_.forget_root();
-          continue;
-        }
-        return State::kUnavailable;
-      }
       auto opened =
-          open_file(fs, folder_.folder.get(), name_, FileSystem::Open::kLock, root->file_mode());
+          open_file(fs, folder.folder.get(), name_, FileSystem::Open::kLock, root->file_mode());
       if (opened.error == ENOENT || opened.error == ESTALE) {
         layer_.forget_root();
         continue;
@@ -41,7 +41,7 @@ KeyLock::State KeyLock::try_acquire() {
     // NOTE: whoever cleans up may have removed the file between our open and our lock; then the
     // next process locks a new file of that name, and both would hold "the" lock.
     const auto ours = uninterrupted([&] { return fs.stat(file_.get()); });
-    const auto named = uninterrupted([&] { return fs.stat_at(folder_.folder.get(), name_); });
+    const auto named = uninterrupted([&] { return fs.stat_at(folder.folder.get(), name_); });
     if (ours.ok() && named.ok() && ours.value.same_file(named.value)) {
       held_ = true;
       return State::kHeld;

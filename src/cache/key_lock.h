@@ -32,7 +32,6 @@ class KeyLock {
  private:
   Layer& layer_;
   const std::string name_;
-  OpenedFolder folder_;
   File file_;
   bool held_ = false;
 };

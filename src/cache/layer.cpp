@@ -66,9 +66,8 @@ std::shared_ptr<const Layer::Root> Layer::root(bool create, OpenedFolder* why) {
   };
   OpenedFolder base = open_trusted_path(fs_, trust_, path_, create);
   if (base.state != OpenedFolder::State::kOpen) return give_up(std::move(base));
-  opened->base = std::move(base.folder);
   opened->stat = base.stat;
-  OpenedFolder version = open_trusted_child(fs_, trust_, opened->base.get(), kVersionFolder, create,
+  OpenedFolder version = open_trusted_child(fs_, trust_, base.folder.get(), kVersionFolder, create,
                                             opened->folder_mode());
   if (version.state != OpenedFolder::State::kOpen) return give_up(std::move(version));
   opened->version = std::move(version.folder);

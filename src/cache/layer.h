@@ -55,8 +55,8 @@ class Layer {
  public:
   /// Handles of the folder, open as long as anybody uses them.
   struct Root {
-    File base, version, entries;
-    FileStat stat;  ///< of the base
+    File version, entries;
+    FileStat stat;  ///< of the layer's folder
     std::uint32_t folder_mode() const { return 0700 | (stat.mode & 0055); }
     std::uint32_t file_mode() const { return 0600 | (stat.mode & 0044); }
   };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Several processes on a real folder: kills at each step, stampedes, stopped and killed holders,
 // evictors against readers. The test runs itself again as its children.
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <fstream>
@@ -136,12 +137,14 @@ TEST_F(ProcessTest, KilledAtRandomTimes) {
   }
 }
 
-TEST_F(ProcessTest, SixteenProcessesOfFourThreadsCompileThreeKeysThreeTimes) {
-  for (int round = 0; round < 3; ++round) {
+TEST_F(ProcessTest, ManyProcessesOfFourThreadsCompileThreeKeysOnce) {
+  int round = 0;
+  for (const int processes : {16, 16, 32, 128}) {
+    SCOPED_TRACE(processes);
     stdfs::remove_all(folder);
-    const std::string counts = base + "/count" + std::to_string(round) + ".";
+    const std::string counts = base + "/count" + std::to_string(round++) + ".";
     std::vector<std::unique_ptr<Child>> children;
-    for (int i = 0; i < 16; ++i) {
+    for (int i = 0; i < processes; ++i) {
       children.push_back(
           std::make_unique<Child>(std::vector<std::string>{"stampede", folder, counts}));
     }
@@ -151,6 +154,26 @@ TEST_F(ProcessTest, SixteenProcessesOfFourThreadsCompileThreeKeysThreeTimes) {
       EXPECT_EQ(stdfs::file_size(counts + std::to_string(number)), 1u) << "key " << number;
     }
     EXPECT_EQ(files_in("temp"), 0u);
+  }
+}
+
+// A compile opens a library, and needs a descriptor for that, however few this process may have.
+TEST_F(ProcessTest, FewDescriptorsAreLeftToTheCompile) {
+  for (rlim_t most = 4; most <= 20; ++most) {
+    stdfs::remove_all(folder);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::close_range(3, ~0U, 0);
+      const struct rlimit limit = {most, most};
+      if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) ::_exit(2);
+      const auto cache = attnjit::open_cache(options_for(folder));
+      bool opened = false;
+      const bool got = get(*cache, 1, [&] { opened = ::open("/dev/null", O_RDONLY) >= 0; });
+      ::_exit(got && opened ? 0 : 1);
+    }
+    int status = -1;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << most << " descriptors";
   }
 }
 

@@ -116,7 +116,8 @@ struct CacheGcReport {
   std::int64_t entries_after = 0, bytes_after = 0;
   std::int64_t removed_temporary = 0, removed_locks = 0, removed_failures = 0;
   std::int64_t removed_quarantined = 0;
-  std::vector<std::string> removed;  ///< entries, oldest use first
+  std::int64_t removed_of_older_versions = 0;  ///< files of older format versions, long unused
+  std::vector<std::string> removed;            ///< entries, oldest use first
 };
 
 struct CacheClearReport {

@@ -106,6 +106,8 @@ bool decode_metadata(std::string_view bytes, Entry& entry) {
 
 }  // namespace
 
+std::string version_folder(std::uint32_t version) { return "v" + std::to_string(version); }
+
 std::optional<EntryId> entry_id(const RequestKey& key, std::string_view build_id) {
   EntryId id;
   if (!from_hex(key.hex, id.key.data(), id.key.size())) return std::nullopt;

@@ -16,6 +16,8 @@
 namespace attnjit::cache {
 
 inline constexpr std::uint32_t kFormatVersion = 2;
+/// The folder of a layer that holds everything of a format version: "v1".
+std::string version_folder(std::uint32_t version = kFormatVersion);
 inline constexpr std::size_t kHeaderBytes = 328;
 
 /// Upper bounds of what an entry may hold; what exceeds one is never written and never read.

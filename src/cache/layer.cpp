@@ -14,7 +14,6 @@
 namespace attnjit::cache {
 namespace {
 
-constexpr const char* kVersionFolder = "v1";
 constexpr std::size_t kFirstRead = 64 * 1024;  // most entries up to their PTX, in one call
 
 const char* room_name(Room which) {
@@ -67,8 +66,8 @@ std::shared_ptr<const Layer::Root> Layer::root(bool create, OpenedFolder* why) {
   OpenedFolder base = open_trusted_path(fs_, trust_, path_, create);
   if (base.state != OpenedFolder::State::kOpen) return give_up(std::move(base));
   opened->stat = base.stat;
-  OpenedFolder version = open_trusted_child(fs_, trust_, base.folder.get(), kVersionFolder, create,
-                                            opened->folder_mode());
+  OpenedFolder version = open_trusted_child(fs_, trust_, base.folder.get(), version_folder(),
+                                            create, opened->folder_mode());
   if (version.state != OpenedFolder::State::kOpen) return give_up(std::move(version));
   opened->version = std::move(version.folder);
   OpenedFolder entries = open_trusted_child(

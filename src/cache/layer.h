@@ -67,6 +67,7 @@ class Layer {
   bool writable() const { return writable_; }
   FileSystem& fs() const { return fs_; }
   const Logger& log() const { return log_; }
+  const Trust& trust() const { return trust_; }
 
   /// The open folder, or null with the reason in *why (if not null). `create`: made where missing.
   std::shared_ptr<const Root> root(bool create, OpenedFolder* why = nullptr);

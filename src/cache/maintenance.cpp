@@ -16,7 +16,7 @@ namespace {
 constexpr std::int64_t kSecondNs = 1000000000;
 
 std::string entry_path(const Layer& layer, const std::string& name) {
-  return layer.path() + "/v1/entries/" + name.substr(0, 2) + "/" + name;
+  return layer.path() + "/" + version_folder() + "/entries/" + name.substr(0, 2) + "/" + name;
 }
 
 Error no_layer() {
@@ -136,7 +136,8 @@ CacheVerifyReport Store::verify() {
     }
     for (std::size_t i = before; i < report.unreadable.size(); ++i) {
       if (report.unreadable[i].path.starts_with("entries/")) {
-        report.unreadable[i].path = layer->path() + "/v1/" + report.unreadable[i].path;
+        report.unreadable[i].path =
+            layer->path() + "/" + version_folder() + "/" + report.unreadable[i].path;
       }
     }
   }

@@ -10,6 +10,7 @@
 
 #include "cache/io.h"
 #include "cache/key_lock.h"
+#include "cache/older_versions.h"
 
 namespace attnjit::cache {
 namespace {
@@ -79,6 +80,7 @@ CacheGcReport trim(Layer& layer, const TrimOptions& options) {
   if (!root) return report;
   FileSystem& fs = layer.fs();
   const std::int64_t now = fs.now_ns();
+  report.removed_of_older_versions = remove_older_versions(layer, options.dry_run);
   std::int64_t other_bytes = 0;
 
   const auto sweep = [&](Room which, auto&& leftover) {

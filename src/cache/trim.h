@@ -42,7 +42,8 @@ struct TrimOptions {
   std::chrono::seconds failure_ttl{300};
 };
 
-/// Removes temporary files and locks that were left behind, failures that are past their time, and
+/// Removes temporary files, locks and older format versions that were left behind, failures that
+/// are past their time, and
 /// then entries until everything together is within max_bytes.
 CacheGcReport trim(Layer& layer, const TrimOptions& options);
 

@@ -159,6 +159,7 @@ Result<Report> gc(CubinCache& cache, const CacheArguments& arguments) {
   json["removed_locks"] = done->removed_locks;
   json["removed_failures"] = done->removed_failures;
   json["removed_quarantined"] = done->removed_quarantined;
+  json["removed_of_older_versions"] = done->removed_of_older_versions;
   json["removed"] = done->removed;
   Report report;
   report.json = to_text(json);

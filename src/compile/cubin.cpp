@@ -137,7 +137,7 @@ Status check_cubin(std::span<const std::uint8_t> bytes, Arch arch,
                                   fmt::join(cubin->entries, ", "), fmt::join(entries, ", ")),
                       {}, "user code may not define kernels");
   }
-  if (cubin->sm != 0 && cubin->sm != sm_number(arch)) {
+  if (cubin->sm != 0 && cubin->sm != traits_of(arch).sm) {
     return make_error(ErrorCode::kCorrupt, fmt::format("the image is for sm_{}, not for {}",
                                                        cubin->sm, to_string(arch)));
   }

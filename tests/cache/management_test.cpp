@@ -276,6 +276,33 @@ TEST_F(ManagementTest, GcRemovesWhatWasLeftBehind) {
   EXPECT_TRUE(finds(*cache, 1));
 }
 
+TEST_F(ManagementTest, GcRemovesOlderVersionsThatNobodyUsesAnyMore) {
+  const auto cache = open();
+  store(*cache, 1);
+  for (const char* path : {"/home/u/cache/v0/entries/00", "/home/u/cache/v0/locks",
+                           "/home/u/cache/v2/entries/00", "/home/u/cache/v01"}) {
+    fs.make_path(path, 1000, 0700);
+  }
+  const std::string old = "/home/u/cache/v0/entries/00/unused",
+                    used = "/home/u/cache/v0/locks/used";
+  const std::string newer = "/home/u/cache/v2/entries/00/newer", other = "/home/u/cache/v01/other";
+  for (const std::string& file : {old, newer, other}) fs.put_file(file, "x");
+  fs.advance_s(29 * 86400);
+  EXPECT_EQ(cache->gc()->removed_of_older_versions, 0);
+  fs.put_file(used, "x");
+  fs.advance_s(2 * 86400);
+  EXPECT_EQ(cache->gc({{}, true})->removed_of_older_versions, 1);
+  EXPECT_TRUE(fs.exists(old)) << "a dry run";
+  EXPECT_EQ(cache->gc()->removed_of_older_versions, 1);
+  EXPECT_FALSE(fs.exists("/home/u/cache/v0/entries"));
+  for (const std::string& file : {used, newer, other}) EXPECT_TRUE(fs.exists(file)) << file;
+  fs.advance_s(30 * 86400);
+  EXPECT_EQ(cache->gc()->removed_of_older_versions, 1);
+  EXPECT_FALSE(fs.exists("/home/u/cache/v0"));
+  for (const std::string& file : {newer, other}) EXPECT_TRUE(fs.exists(file)) << file;
+  EXPECT_TRUE(finds(*cache, 1));
+}
+
 TEST_F(ManagementTest, ALockThatWasCleanedUpIsNotHeldByTwo) {
   const auto cache = open();
   store(*cache, 1);

@@ -43,6 +43,7 @@ struct CacheOptions {
   /// read and may be missing or unreadable. Empty: no disk cache.
   std::vector<std::string> layers;
   std::int64_t max_bytes = std::int64_t{1} << 30;  ///< of the first layer, on disk
+  std::int64_t max_files = 65536;                  ///< of the first layer, whatever their size
   std::chrono::seconds failure_ttl{300};  ///< how long a failed compile is remembered; 0: not
   /// How long to wait at most for another thread or process that compiles the same key before
   /// compiling alone; never more than half of the time that is left to the deadline.

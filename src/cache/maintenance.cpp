@@ -151,8 +151,10 @@ Result<CacheGcReport> Store::gc(const CacheGcOptions& options) {
     if (why.state == OpenedFolder::State::kMissing) return CacheGcReport{};
     return make_error(ErrorCode::kIo, why.reason, layers_.front()->path());
   }
-  CacheGcReport report = trim(*layers_.front(), {options.max_bytes.value_or(options_.max_bytes),
-                                                 options.dry_run, options_.failure_ttl});
+  CacheGcReport report =
+      trim(*layers_.front(), {{options.max_bytes.value_or(options_.max_bytes), options_.max_files},
+                              options.dry_run,
+                              options_.failure_ttl});
   if (!options.dry_run) count_.evicted += report.removed.size();
   return report;
 }

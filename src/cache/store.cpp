@@ -112,13 +112,15 @@ void Store::trim_after_store(std::int64_t stored_bytes) {
   // A look at every file for each store would be exact, and slow in a full cache: so only when a
   // 64th of the cap was written. Trimming leaves that much free, so one process alone never leaves
   // the cache above its cap.
-  const std::int64_t slack = trim_slack(options_.max_bytes);
-  const std::int64_t before = bytes_since_trim_.fetch_add(stored_bytes);
-  if (before >= 0 && before + stored_bytes < slack) return;
+  constexpr std::int64_t kStoredFiles = 2;  // an entry or a failure, and its lock
+  const Cap slack = trim_slack(cap());
+  const std::int64_t bytes = bytes_since_trim_.fetch_add(stored_bytes);
+  const std::int64_t files = files_since_trim_.fetch_add(kStoredFiles) + kStoredFiles;
+  if (bytes >= 0 && bytes + stored_bytes < slack.bytes && files < slack.files) return;
   if (trimming_.test_and_set()) return;  // another thread is at it
   bytes_since_trim_ = 0;
-  const CacheGcReport report =
-      trim(*layers_.front(), {options_.max_bytes - slack, false, options_.failure_ttl});
+  files_since_trim_ = 0;
+  const CacheGcReport report = trim(*layers_.front(), {cap() - slack, false, options_.failure_ttl});
   count_.evicted += report.removed.size();
   trimming_.clear();
 }

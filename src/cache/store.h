@@ -13,6 +13,7 @@
 #include "cache/failures.h"
 #include "cache/flights.h"
 #include "cache/layer.h"
+#include "cache/trim.h"
 
 namespace attnjit::cache {
 
@@ -59,6 +60,7 @@ class Store final : public CubinCache {
   Result<KernelImage> compile_and_store(const Request& request);
   /// Until when to wait for somebody else's compile.
   Clock::time_point patience(Compiler::Deadline deadline) const;
+  Cap cap() const { return {options_.max_bytes, options_.max_files}; }
   /// Evicts when enough was written since the last look.
   void trim_after_store(std::int64_t stored_bytes);
 
@@ -70,6 +72,7 @@ class Store final : public CubinCache {
   Flights flights_;
 
   std::atomic<std::int64_t> bytes_since_trim_{-1};  ///< -1: never looked
+  std::atomic<std::int64_t> files_since_trim_{0};
   std::atomic_flag trimming_ = ATOMIC_FLAG_INIT;
   std::atomic_flag store_warned_ = ATOMIC_FLAG_INIT;
   std::atomic_flag lock_warned_ = ATOMIC_FLAG_INIT;

@@ -244,7 +244,7 @@ Result<CacheBundleReport> Store::import_bundle(const std::string& path) {
     ++report.entries;
     report.bytes += static_cast<std::int64_t>(bytes.size());
   }
-  const CacheGcReport trimmed = trim(layer, {options_.max_bytes, false, options_.failure_ttl});
+  const CacheGcReport trimmed = trim(layer, {cap(), false, options_.failure_ttl});
   count_.evicted += trimmed.removed.size();
   return report;
 }

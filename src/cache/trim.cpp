@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <set>
 
 #include "cache/io.h"
@@ -20,11 +21,27 @@ constexpr std::int64_t kSecondNs = 1000000000;
 // its entry and nothing else.
 constexpr std::int64_t kTemporaryAgeNs = 3600 * kSecondNs;
 constexpr std::int64_t kLockAgeNs = 3600 * kSecondNs;
-constexpr std::int64_t kQuarantineShare = 8;  // of the cap
-constexpr std::int64_t kFailuresShare = 16;   // of the cap
+// What part of the cap each may have; the oldest goes first.
+constexpr std::int64_t kQuarantineShare = 8;
+constexpr std::int64_t kFailuresShare = 16;
+constexpr std::int64_t kLocksShare = 16;
 
 bool old(const SeenFile& file, std::int64_t now, std::int64_t age) {
   return file.stat.modified_ns < now - age;
+}
+
+/// The names of the oldest files, without which the others are within `cap`.
+std::set<std::string> surplus(std::vector<SeenFile> files, const Cap& cap) {
+  std::sort(files.begin(), files.end(), [](const SeenFile& a, const SeenFile& b) {
+    return a.stat.modified_ns > b.stat.modified_ns;
+  });
+  std::set<std::string> names;
+  std::int64_t bytes = 0, count = 0;
+  for (const SeenFile& file : files) {
+    bytes += file.bytes();
+    if (cap.exceeded_by(bytes, ++count)) names.insert(file.name);
+  }
+  return names;
 }
 
 }  // namespace
@@ -81,7 +98,7 @@ CacheGcReport trim(Layer& layer, const TrimOptions& options) {
   FileSystem& fs = layer.fs();
   const std::int64_t now = fs.now_ns();
   report.removed_of_older_versions = remove_older_versions(layer, options.dry_run);
-  std::int64_t other_bytes = 0;
+  std::int64_t other_bytes = 0, other_files = 0;
 
   const auto sweep = [&](Room which, auto&& leftover) {
     std::int64_t removed = 0;
@@ -89,41 +106,39 @@ CacheGcReport trim(Layer& layer, const TrimOptions& options) {
     if (folder.state != OpenedFolder::State::kOpen) return removed;
     for (const SeenFile& file : scan_room(layer, *root, which)) {
       if (leftover(file)) {
+        // A lock may go whatever its age, unless somebody holds it.
         const bool gone =
             options.dry_run ||
-            (which == Room::kLocks
-                 ? remove_stale_lock(fs, folder.folder.get(), file.name, now - kLockAgeNs)
-                 : uninterrupted(
-                       [&] { return fs.remove(folder.folder.get(), file.name, false); }) == 0);
+            (which == Room::kLocks ? remove_stale_lock(fs, folder.folder.get(), file.name,
+                                                       std::numeric_limits<std::int64_t>::max())
+                                   : uninterrupted([&] {
+                                       return fs.remove(folder.folder.get(), file.name, false);
+                                     }) == 0);
         if (gone) {
           ++removed;
           continue;
         }
       }
       other_bytes += file.bytes();
+      ++other_files;
     }
     return removed;
   };
   report.removed_temporary = sweep(
       Room::kTemporary, [&](const SeenFile& file) { return old(file, now, kTemporaryAgeNs); });
-  report.removed_locks =
-      sweep(Room::kLocks, [&](const SeenFile& file) { return old(file, now, kLockAgeNs); });
+  // NOTE: shares, because failures, and locks, are made as fast as somebody sends bad code, and
+  // must not drive out the kernels.
+  const auto too_many_locks =
+      surplus(scan_room(layer, *root, Room::kLocks), options.cap.share(kLocksShare));
+  report.removed_locks = sweep(Room::kLocks, [&](const SeenFile& file) {
+    return old(file, now, kLockAgeNs) || too_many_locks.count(file.name) != 0;
+  });
   const std::int64_t ttl_ns =
       std::min<std::int64_t>(options.failure_ttl.count(), 10 * 365 * 86400) * kSecondNs;
-  // NOTE: a share, oldest first out: failures are made as fast as somebody sends bad code, and must
-  // not drive out the kernels.
-  std::vector<SeenFile> failures = scan_room(layer, *root, Room::kFailures);
-  std::sort(failures.begin(), failures.end(), [](const SeenFile& a, const SeenFile& b) {
-    return a.stat.modified_ns > b.stat.modified_ns;
-  });
-  std::set<std::string> too_many;
-  std::int64_t kept = 0;
-  for (const SeenFile& file : failures) {
-    kept += file.bytes();
-    if (kept > options.max_bytes / kFailuresShare) too_many.insert(file.name);
-  }
+  const auto too_many_failures =
+      surplus(scan_room(layer, *root, Room::kFailures), options.cap.share(kFailuresShare));
   report.removed_failures = sweep(Room::kFailures, [&](const SeenFile& file) {
-    return old(file, now, ttl_ns) || too_many.count(file.name) != 0;
+    return old(file, now, ttl_ns) || too_many_failures.count(file.name) != 0;
   });
   // The oldest first: names in quarantine begin with the time.
   std::int64_t quarantined = 0;
@@ -131,7 +146,7 @@ CacheGcReport trim(Layer& layer, const TrimOptions& options) {
     quarantined += file.bytes();
   }
   report.removed_quarantined = sweep(Room::kQuarantine, [&](const SeenFile& file) {
-    if (quarantined <= options.max_bytes / kQuarantineShare) return false;
+    if (quarantined <= options.cap.share(kQuarantineShare).bytes) return false;
     quarantined -= file.bytes();
     return true;
   });
@@ -145,7 +160,10 @@ CacheGcReport trim(Layer& layer, const TrimOptions& options) {
     return std::pair(a.stat.modified_ns, a.name) < std::pair(b.stat.modified_ns, b.name);
   });
   for (const SeenFile& file : entries) {
-    if (report.bytes_after + other_bytes <= options.max_bytes) break;
+    if (!options.cap.exceeded_by(report.bytes_after + other_bytes,
+                                 report.entries_after + other_files)) {
+      break;
+    }
     if (!options.dry_run && !layer.remove_if_same(*root, file.name, file.stat)) continue;
     report.bytes_after -= file.bytes();
     --report.entries_after;

@@ -30,21 +30,35 @@ std::vector<SeenFile> scan_entries(Layer& layer, const Layer::Root& root,
 /// Every file of another room, by name.
 std::vector<SeenFile> scan_room(Layer& layer, const Layer::Root& root, Room which);
 
+/// How much a layer may hold.
+struct Cap {
+  std::int64_t bytes = 0;
+  std::int64_t files = 0;
+
+  Cap operator-(const Cap& other) const { return {bytes - other.bytes, files - other.files}; }
+  /// A share of it, for what must not drive out the kernels.
+  Cap share(std::int64_t parts) const { return {bytes / parts, files / parts}; }
+  bool exceeded_by(std::int64_t used_bytes, std::int64_t used_files) const {
+    return used_bytes > bytes || used_files > files;
+  }
+};
+
 /// How far below the cap a trim goes after a store, so that the next ones need no look.
-inline std::int64_t trim_slack(std::int64_t max_bytes) {
-  constexpr std::int64_t kWorthwhile = std::int64_t{64} << 20;
-  return max_bytes >= kWorthwhile ? max_bytes / 64 : 0;
+inline Cap trim_slack(const Cap& cap) {
+  constexpr std::int64_t kWorthwhileBytes = std::int64_t{64} << 20, kWorthwhileFiles = 1024;
+  return {cap.bytes >= kWorthwhileBytes ? cap.bytes / 64 : 0,
+          cap.files >= kWorthwhileFiles ? cap.files / 64 : 0};
 }
 
 struct TrimOptions {
-  std::int64_t max_bytes = 0;
+  Cap cap;
   bool dry_run = false;
   std::chrono::seconds failure_ttl{300};
 };
 
 /// Removes temporary files, locks and older format versions that were left behind, failures that
 /// are past their time, and
-/// then entries until everything together is within max_bytes.
+/// then entries until everything together is within the cap.
 CacheGcReport trim(Layer& layer, const TrimOptions& options);
 
 }  // namespace attnjit::cache

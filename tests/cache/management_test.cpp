@@ -154,6 +154,37 @@ TEST_F(ManagementTest, AFloodOfFailuresHasAShareOfItsOwn) {
   EXPECT_EQ(compiles, 600);
 }
 
+TEST_F(ManagementTest, TheNumberOfFilesHasACapToo) {
+  options.max_files = 64;
+  const auto cache = open();
+  const auto files = [&] { return fs.files("/home/u/cache").size(); };
+  for (int number = 0; number < 200; ++number) {
+    fs.advance_s(1);
+    ASSERT_TRUE(cache
+                    ->get_or_compile(
+                        make_key(number), kBuild, BuildPolicy::kExact, in_a_minute(),
+                        [&]() -> Result<KernelImage> { return make_image(number); }, nullptr)
+                    .ok());
+    // The lock of the compile that goes on is there yet.
+    ASSERT_LE(files(), 64U + 1) << number;
+    EXPECT_TRUE(has(number)) << number;
+  }
+  // Code that does not compile has a share, and its locks have one: kernels stay.
+  for (int number = 1000; number < 1200; ++number) {
+    fs.advance_s(1);
+    ASSERT_FALSE(cache
+                     ->get_or_compile(
+                         make_key(number), kBuild, BuildPolicy::kExact, in_a_minute(),
+                         [&]() -> Result<KernelImage> {
+                           return make_error(ErrorCode::kCompileFailed, "bad code");
+                         },
+                         nullptr)
+                     .ok());
+    ASSERT_LE(files(), 64U + 1) << number;
+  }
+  EXPECT_GE(cache->list().size(), 50U);
+}
+
 TEST_F(ManagementTest, KeepsNoEntryLargerThanTheCap) {
   options.max_bytes = 1000;
   const auto cache = open();

@@ -11,7 +11,7 @@
 #include <optional>
 #include <string_view>
 
-#include "compile/nvrtc.h"
+#include "base/architectures.h"
 
 namespace attnjit {
 namespace {

@@ -203,6 +203,11 @@ Result<ServiceCore::Fetched> ServiceCore::find_or_compile(Entry& entry, PtxNeed 
     // A library is there, but it does not open, or does not know this architecture: as good as
     // none.
     if (auto stored = cache->find(entry.key, {}, options.build_policy, ptx)) {
+      if (!nvrtc_warned.test_and_set()) {
+        log.warning(
+            fmt::format("{}; what is in the cache is served, whatever NVRTC made it (said once)",
+                        image.error().to_string()));
+      }
       image = *std::move(stored);
       from_disk = true;
     }

@@ -130,6 +130,7 @@ struct ServiceCore : std::enable_shared_from_this<ServiceCore> {
   std::shared_ptr<Compiler> helper;
   WorkQueue queue;
   std::atomic<bool> stopping{false};
+  std::atomic_flag nvrtc_warned = ATOMIC_FLAG_INIT;  ///< that it does not compile
 
   // Calls of the Service that may wait: its end waits for them.
   std::mutex calls_mutex;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Service without a GPU: preparing, compiling, one flight a key, deadlines, failures, prewarm.
+#include <algorithm>
 #include <fstream>
 
 #include "service_fixture.h"
@@ -133,6 +134,7 @@ TEST_F(ImageTest, PrewarmedCacheServesAMachineWhoseNvrtcDoesNotOpen) {
   cached.cache_layers = {folder_.path()};
   remake(cached);
   ASSERT_TRUE(service_->compile(prepare(*service_), in(seconds(10))).ok());
+  ASSERT_TRUE(service_->compile(prepare(*service_, test_spec(16)), in(seconds(10))).ok());
   service_.reset();
   auto broken = std::make_shared<FakeCompiler>();
   broken->build = "a-library-that-is-no-nvrtc";
@@ -143,6 +145,16 @@ TEST_F(ImageTest, PrewarmedCacheServesAMachineWhoseNvrtcDoesNotOpen) {
   ASSERT_TRUE(hit.ok()) << hit.error().to_string();
   EXPECT_EQ(hit->outcome, Outcome::kDisk);
   EXPECT_EQ(hit->compile_ms, 0);
+  ASSERT_TRUE(service_->compile(prepare(*service_, test_spec(16)), in(seconds(10))).ok());
+  {
+    const std::lock_guard lock(log_mutex_);
+    EXPECT_EQ(std::count_if(log_.begin(), log_.end(),
+                            [](const std::string& line) {
+                              return line.find("not NVRTC") != std::string::npos;
+                            }),
+              1)
+        << "it is said, and once";
+  }
   const auto miss = service_->compile(prepare(*service_, trusted_spec()), in(seconds(10)));
   ASSERT_FALSE(miss.ok());
   EXPECT_EQ(miss.error().code, ErrorCode::kEnvironment);

@@ -4,13 +4,17 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <optional>
+#include <thread>
 
 namespace attnjit::cli {
 namespace {
@@ -35,6 +39,39 @@ Result<std::string> read_descriptor(int descriptor, const std::string& path,
   }
 }
 
+/// How long a FIFO's other end may take to come.
+constexpr std::chrono::milliseconds kFifoPatience{5000};
+
+/// Waits until somebody has written to a FIFO. False: nobody did.
+bool await_writer(int descriptor) {
+  const auto limit = std::chrono::steady_clock::now() + kFifoPatience;
+  for (;;) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+        limit - std::chrono::steady_clock::now());
+    // NOTE: before the first writer came there is no hang-up to be told of.
+    pollfd written = {descriptor, POLLIN, 0};
+    const int ready =
+        ::poll(&written, 1, static_cast<int>(std::max<std::int64_t>(left.count(), 0)));
+    if (ready > 0) return true;
+    if (ready == 0 || errno != EINTR) return false;
+  }
+}
+
+/// Opens to write without O_NONBLOCK; a FIFO that nobody reads gives ENXIO after a while.
+int open_to_write(const std::string& path) {
+  const auto limit = std::chrono::steady_clock::now() + kFifoPatience;
+  int descriptor = -1;
+  for (;;) {
+    descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK, 0666);
+    if (descriptor >= 0 || errno != ENXIO || std::chrono::steady_clock::now() >= limit) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  if (descriptor < 0) return descriptor;
+  const int flags = ::fcntl(descriptor, F_GETFL);
+  if (flags >= 0) (void)::fcntl(descriptor, F_SETFL, flags & ~O_NONBLOCK);
+  return descriptor;
+}
+
 }  // namespace
 
 Result<std::string> read_file(const std::string& path, std::int64_t max_bytes) {
@@ -44,6 +81,11 @@ Result<std::string> read_file(const std::string& path, std::int64_t max_bytes) {
   if (descriptor < 0) return unreadable(path, std::strerror(errno));
   const int flags = ::fcntl(descriptor, F_GETFL);
   if (flags >= 0) (void)::fcntl(descriptor, F_SETFL, flags & ~O_NONBLOCK);
+  struct stat status {};
+  if (::fstat(descriptor, &status) == 0 && S_ISFIFO(status.st_mode) && !await_writer(descriptor)) {
+    ::close(descriptor);
+    return unreadable(path, "it is a FIFO, and nobody writes to it");
+  }
   Result<std::string> text = read_descriptor(descriptor, path, max_bytes);
   ::close(descriptor);
   return text;
@@ -64,7 +106,7 @@ Status write_file(const std::string& path, std::string_view bytes) {
     return make_error(ErrorCode::kIo, fmt::format("cannot be written: {}", std::strerror(errno)),
                       path);
   };
-  const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  const int descriptor = open_to_write(path);
   if (descriptor < 0) return failed();
   const bool written = write_all(descriptor, bytes);
   const Error error = failed();

@@ -6,7 +6,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
+#include <fstream>
+#include <string>
+#include <thread>
 
 #include "process.h"
 
@@ -53,6 +57,47 @@ TEST(ReplaceFile, WhatCannotBeReplacedStays) {
   EXPECT_EQ(replace_file(folder / "a", "x").error().code, ErrorCode::kIo);
   EXPECT_EQ(read_text(folder / "a"), "old");
   EXPECT_EQ(read_text(temporary), "another's");
+}
+
+// --- FIFOs, whose other end may come a moment later ----------------------------------------------
+
+TEST(Files, AFifoIsReadOnceItsWriterCame) {
+  testing::TemporaryFolder folder;
+  const std::string path = folder / "fifo";
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  std::thread writer([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    std::ofstream(path) << "late";
+  });
+  const Result<std::string> text = read_file(path, 1000);
+  writer.join();
+  ASSERT_TRUE(text.ok()) << text.error().to_string();
+  EXPECT_EQ(*text, "late");
+}
+
+TEST(Files, AFifoIsWrittenOnceItsReaderCame) {
+  testing::TemporaryFolder folder;
+  const std::string path = folder / "fifo";
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  std::string got;
+  std::thread reader([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    std::ifstream(path) >> got;
+  });
+  const Status written = write_file(path, "late");
+  reader.join();
+  EXPECT_TRUE(written.ok()) << written.error().to_string();
+  EXPECT_EQ(got, "late");
+}
+
+TEST(Files, AFifoWithNobodyAtItsOtherEndIsAnErrorNotAHang) {
+  testing::TemporaryFolder folder;
+  const std::string path = folder / "fifo";
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(read_file(path, 1000).error().code, ErrorCode::kInvalid);
+  EXPECT_EQ(write_file(path, "text").error().code, ErrorCode::kIo);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30));
 }
 
 }  // namespace

@@ -352,6 +352,28 @@ TEST(SimtRuns, AreReproducibleBySeed) {
   }
 }
 
+TEST(SimtRuns, TheLimitOfStepsIsOneOfTheWholeRun) {
+  const PtxModule module = load_module(
+      ".version 9.0\n.target sm_90a\n.address_size 64\n.visible .entry k()\n{\n"
+      ".reg .u32 r;\nmov.u32 r, 1;\nadd.u32 r, r, 1;\nret;\n}\n");
+  std::vector<EmulatorBuffer> none;
+  EmulatorOptions options;
+  for (const unsigned threads : {1u, 4u}) {
+    options.threads = threads;
+    options.max_steps = 3000;
+    const auto enough = run(module, recipe_of("k", {1000, 1, 1}, {32, 1, 1}, {}), none, options);
+    EXPECT_TRUE(enough.passed) << words(enough);
+    EXPECT_EQ(enough.steps, 3000u);
+    options.max_steps = 2900;
+    const auto short_of = run(module, recipe_of("k", {1000, 1, 1}, {32, 1, 1}, {}), none, options);
+    EXPECT_TRUE(has_finding(short_of, FindingKind::kSteps));
+    options.max_steps = 1000;
+    const auto huge =
+        run(module, recipe_of("k", {0x7fffffff, 1, 1}, {32, 1, 1}, {}), none, options);
+    EXPECT_TRUE(has_finding(huge, FindingKind::kSteps));
+  }
+}
+
 TEST(SimtRuns, RefuseLaunchesThatDoNotFit) {
   std::vector<EmulatorBuffer> buffers{f32_buffer("out", {1})};
   EXPECT_FALSE(emulate(simt(), recipe_of("nothing", {1, 1, 1}, {1, 1, 1}, {}), buffers).ok());

@@ -296,9 +296,15 @@ bool Cluster::run(u64 quantum) {
       return true;
     }
     if (machine.stop.load(std::memory_order_relaxed)) return true;
+    while (steps >= step_limit_) {
+      const u64 more = machine.take_steps(machine.step_share);
+      if (more == 0) break;
+      step_limit_ += more;
+    }
     if (steps >= step_limit_) {
-      report(FindingKind::kSteps, nullptr, -1, 0,
-             fmt::format("the limit of {} warp instructions is reached", step_limit_));
+      report(
+          FindingKind::kSteps, nullptr, -1, 0,
+          fmt::format("the limit of {} warp instructions is reached", machine.options.max_steps));
       failed = true;
       return true;
     }

@@ -25,7 +25,13 @@ constexpr u32 kSharedUnit = 128;
 }  // namespace
 
 Machine::Machine(const Program& p, const LaunchRecipe& r, const EmulatorOptions& o, u64 s)
-    : program(p), recipe(r), options(o), checks(o.checks), seed(s) {
+    : program(p),
+      recipe(r),
+      options(o),
+      checks(o.checks),
+      seed(s),
+      step_share(1 + std::min<u64>(o.max_steps >> 16, 1023)),
+      steps_left_(o.max_steps) {
   threads_per_cta = recipe.block[0] * recipe.block[1] * recipe.block[2];
   warps_per_cta = (threads_per_cta + 31) / 32;
   cluster_shape = recipe.cluster;
@@ -68,6 +74,11 @@ void Machine::out_of_memory() {
 }
 
 void Machine::merge(Cluster& cluster) {
+  if (cluster.steps > cluster.steps_taken()) {
+    take_steps(cluster.steps - cluster.steps_taken());
+  } else {
+    steps_left_ += cluster.steps_taken() - cluster.steps;
+  }
   total_steps += cluster.steps;
   total_thread_steps += cluster.thread_steps;
   if (cluster.trace.on) {
@@ -92,6 +103,15 @@ void Machine::merge(Cluster& cluster) {
   for (const auto& cta : cluster.ctas) {
     for (const Warp& warp : cta->warps) stats.warp_steps[warp.index] += warp.steps;
   }
+}
+
+u64 Machine::take_steps(u64 wanted) {
+  u64 left = steps_left_.load();
+  u64 taken = 0;
+  do {
+    taken = std::min(left, wanted);
+  } while (!steps_left_.compare_exchange_weak(left, left - taken));
+  return taken;
 }
 
 bool Machine::take_cluster(std::array<u32, 3>* first_cta) {
@@ -185,7 +205,6 @@ Cluster::Cluster(Machine& m, std::array<u32, 3> first, u64 cluster_seed)
   mood_ = static_cast<Mood>(machine.seed % 4);
   constexpr std::array<u32, 4> kQuanta = {64, 8, 256, 2};
   quantum_ = kQuanta[(machine.seed / 4) % 4];
-  step_limit_ = machine.options.max_steps;
   trace.on = !machine.options.trace_file.empty();
   const auto& shape = machine.cluster_shape;
   const u32 size = shape[0] * shape[1] * shape[2];

@@ -175,6 +175,8 @@ class Cluster {
   /// Runs until every thread has exited, a deadlock, or `quantum` further steps. True: finished.
   bool run(u64 quantum);
 
+  u64 steps_taken() const { return step_limit_; }  ///< of the machine's
+
   Machine& machine;
   std::vector<std::unique_ptr<Cta>> ctas;
   Random random;
@@ -278,7 +280,7 @@ class Cluster {
   std::vector<Warp*> warps_;
   u32 favourite_ = 0;
   u64 unstuck_at_ = ~u64{0};
-  u64 step_limit_ = 0;
+  u64 step_limit_ = 0;  ///< as many as were taken of the machine's
   u64 seen_progress_ = 0;
 };
 
@@ -292,6 +294,7 @@ class Machine {
   const EmulatorOptions& options;
   bool checks;
   u64 seed;
+  u64 step_share;  ///< that a cluster takes at once: what unfinished ones hold must not matter
   std::vector<u8> parameters;
   std::vector<GlobalBuffer> buffers;  ///< [0] is the module's variables
   std::vector<u8> const_data;
@@ -306,6 +309,10 @@ class Machine {
   /// Runs the whole grid.
   void run();
 
+  /// Warp instructions for a cluster to execute, of those that the run has left: at most `wanted`;
+  /// 0: none.
+  u64 take_steps(u64 wanted);
+
   /// Cluster launch control: takes a cluster that has not started; false where none is left.
   bool take_cluster(std::array<u32, 3>* first_cta);
 
@@ -316,6 +323,7 @@ class Machine {
 
  private:
   void merge(Cluster& cluster);
+  std::atomic<u64> steps_left_;
   std::mutex mutex_;
   u32 findings_told_ = 0;
   u32 warnings_told_ = 0;

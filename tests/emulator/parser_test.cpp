@@ -2,6 +2,7 @@
 // The PTX front end: whole modules, scopes, operands, limits and malformed text.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstring>
 #include <fstream>
 #include <random>
@@ -285,6 +286,37 @@ TEST(Parser, EverySpellingDecodesOrIsRefusedAsUnsupported) {
   RecordProperty("unsupported", refused_text);
   EXPECT_GT(decoded, 250);
   EXPECT_LT(unsupported, 40) << refused_text;
+}
+
+// What is linear takes a second at most; what is quadratic takes minutes.
+TEST(LargeModules, TakeLinearTime) {
+  const std::string head = ".version 9.0\n.target sm_100a\n.address_size 64\n";
+  std::string variables = head, functions = head;
+  for (int i = 0; i < 200000; ++i) {
+    variables += ".global .u32 v" + std::to_string(i) + ";\n";
+  }
+  variables += ".visible .entry k()\n{ ret; }\n";
+  for (int i = 0; i < 60000; ++i) {
+    functions += ".func f" + std::to_string(i) + "()\n{ ret; }\n";
+  }
+  std::string labels, table = "t: .branchtargets ";
+  for (int i = 0; i < 20000; ++i) {
+    table += (i == 0 ? "l" : ", l") + std::to_string(i);
+    labels += "l" + std::to_string(i) + ": add.u32 r, r, 1;\n";
+  }
+  const std::string branches = head + ".visible .entry k()\n{ .reg .u32 r;\nmov.u32 r, %tid.x;\n" +
+                               table + ";\nbrx.idx r, t;\n" + labels + "ret; }\n";
+  for (const std::string& text : {variables, functions, branches}) {
+    const auto begin = std::chrono::steady_clock::now();
+    const auto module = PtxModule::load(text);
+    EXPECT_TRUE(module.ok()) << module.error().to_string();
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20))
+        << text.substr(head.size(), 20);
+  }
+  const auto twice = PtxModule::load(head + ".global .u32 v;\n.extern .global .u32 v;\n" +
+                                     ".global .u32 w;\n.global .u32 v;\n");
+  ASSERT_FALSE(twice.ok());
+  EXPECT_NE(twice.error().message.find("v is declared twice"), std::string::npos);
 }
 
 TEST(Documentation, TableIsTheOneThatDecodes) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whole kernels compiled by nvcc: arithmetic, divergence, calls, barriers, atomics and findings.
+#include <chrono>
 #include <cmath>
 #include <numeric>
 
@@ -371,6 +372,28 @@ TEST(SimtRuns, TheLimitOfStepsIsOneOfTheWholeRun) {
     const auto huge =
         run(module, recipe_of("k", {0x7fffffff, 1, 1}, {32, 1, 1}, {}), none, options);
     EXPECT_TRUE(has_finding(huge, FindingKind::kSteps));
+  }
+}
+
+TEST(SimtRuns, ABulkCopyThatNoCtaHoldsIsRefusedAtOnce) {
+  const auto kernel = [](const std::string& copy) {
+    return load_module(
+        ".version 9.0\n.target sm_90a\n.address_size 64\n.visible .entry k(.param .u64 in)\n{\n"
+        ".reg .b64 g;\n.reg .b32 s, m, n;\n.shared .align 128 .b8 room[1024];\n"
+        ".shared .align 8 .b64 bar;\nld.param.u64 g, [in];\nmov.u32 s, room;\nmov.u32 m, bar;\n"
+        "mov.u32 n, 67108864;\n" +
+        copy + "\nret;\n}\n");
+  };
+  for (const char* copy :
+       {"cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [s], [g], n, [m];",
+        "cp.async.bulk.global.shared::cta.bulk_group [g], [s], n;"}) {
+    std::vector<EmulatorBuffer> buffers{
+        f32_buffer("in", std::vector<float>(std::size_t{16} << 20, 1.0f))};
+    const auto begin = std::chrono::steady_clock::now();
+    const auto report =
+        run(kernel(copy), recipe_of("k", {1, 1, 1}, {256, 1, 1}, {pointer("in")}), buffers);
+    EXPECT_TRUE(has_finding(report, FindingKind::kBounds)) << words(report);
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5)) << copy;
   }
 }
 

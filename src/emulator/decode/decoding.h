@@ -165,6 +165,8 @@ class ProgramBuilder {
   std::shared_ptr<Program> program;
   /// Index in Program::functions of a called function; -1 where there is none of that name.
   int function_index(std::string_view name);
+  void want(std::string_view name);
+  void want_if_called(std::string_view symbol);
   /// Whether the program begins at a kernel (else at a function that is only checked).
   bool root_is_kernel() const { return root_is_kernel_; }
   Result<void> place_variables();
@@ -174,7 +176,8 @@ class ProgramBuilder {
   u32 constant_row(u64 low, u64 high, int rows);
 
  private:
-  std::vector<std::string_view> wanted_;
+  std::vector<std::string_view> wanted_;  ///< functions, in the order of their indices
+  std::unordered_map<std::string_view, int> wanted_indices_;
   bool root_is_kernel_ = true;
   std::unordered_map<std::string_view, VariablePlace> variables_;
   std::unordered_map<std::string, u32> constant_rows_;

@@ -22,13 +22,6 @@ Error error_at(ErrorCode code, int line, std::string message) {
 
 u64 align_up(u64 v, u64 a) { return (v + a - 1) / a * a; }
 
-const Function* find_function(const Module& module, std::string_view name) {
-  for (const Function& f : module.functions) {
-    if (f.name == name) return &f;
-  }
-  return nullptr;
-}
-
 void visit_symbols(const Operand& operand, const auto& visit) {
   if (operand.has_symbol) visit(operand.symbol);
   for (const Operand& part : operand.parts) visit_symbols(part, visit);
@@ -61,10 +54,19 @@ u32 ProgramBuilder::constant_row(u64 low, u64 high, int rows) {
 }
 
 int ProgramBuilder::function_index(std::string_view name) {
-  for (std::size_t i = 0; i < wanted_.size(); ++i) {
-    if (wanted_[i] == name) return static_cast<int>(i);
+  const auto found = wanted_indices_.find(name);
+  return found == wanted_indices_.end() ? -1 : found->second;
+}
+
+void ProgramBuilder::want(std::string_view name) {
+  if (wanted_indices_.emplace(name, static_cast<int>(wanted_.size())).second) {
+    wanted_.push_back(name);
   }
-  return -1;
+}
+
+void ProgramBuilder::want_if_called(std::string_view symbol) {
+  const Function* called = module->find_function(symbol);
+  if (called != nullptr && !called->is_entry && called->has_body) want(symbol);
 }
 
 VariablePlace ProgramBuilder::place_shared(const Variable& variable) {
@@ -94,21 +96,19 @@ Result<void> ProgramBuilder::place_variables() {
   // Only what the reachable functions name, so that a module of many kernels fits.
   std::unordered_map<std::string_view, bool> named;
   for (const std::string_view name : wanted_) {
-    for (const Instruction& i : find_function(*module, name)->instructions) {
+    for (const Instruction& i : module->find_function(name)->instructions) {
       for (const Operand& operand : i.operands)
         visit_symbols(operand, [&](std::string_view s) { named[s] = true; });
     }
   }
-  std::vector<const Variable*> all;
+  std::unordered_set<std::string_view> defined;
   for (const Variable& v : module->variables) {
     for (const InitialiserSymbol& s : v.symbols) named[s.symbol] = true;
+    if (!v.is_extern) defined.insert(v.name);
   }
   for (const Variable& v : module->variables) {
     if (v.is_extern && !v.unsized && v.space != Space::kShared) {
-      bool defined = false;
-      for (const Variable& other : module->variables)
-        defined = defined || (other.name == v.name && !other.is_extern);
-      if (defined) continue;
+      if (defined.count(v.name) != 0) continue;
       if (named.count(v.name) != 0)
         return error_at(ErrorCode::kUnsupported, v.line,
                         fmt::format("extern variable {} is defined in another module", v.name));
@@ -144,7 +144,7 @@ Result<void> ProgramBuilder::place_variables() {
         if (s.generic && target->space == Space::kConst) value |= kConstWindow;
       } else if (const int f = function_index(s.symbol); f >= 0) {
         value = static_cast<u64>(f) + 1;
-      } else if (find_function(*module, s.symbol) == nullptr) {
+      } else if (module->find_function(s.symbol) == nullptr) {
         return error_at(ErrorCode::kInvalid, v.line,
                         fmt::format("{} in an initialiser is not declared", s.symbol));
       }
@@ -158,38 +158,23 @@ Result<void> ProgramBuilder::place_variables() {
 Result<std::shared_ptr<Program>> ProgramBuilder::build(const Function& entry) {
   program = std::make_shared<Program>();
   program->module = module;
-  wanted_ = {entry.name};
+  want(entry.name);
   root_is_kernel_ = entry.is_entry;
   // Called functions, and any whose address is taken.
   for (std::size_t i = 0; i < wanted_.size(); ++i) {
-    const Function* f = find_function(*module, wanted_[i]);
+    const Function* f = module->find_function(wanted_[i]);
     for (const Instruction& instruction : f->instructions) {
       for (const Operand& operand : instruction.operands) {
-        visit_symbols(operand, [&](std::string_view symbol) {
-          const Function* called = find_function(*module, symbol);
-          if (called != nullptr && !called->is_entry && called->has_body &&
-              function_index(symbol) < 0)
-            wanted_.push_back(symbol);
-        });
+        visit_symbols(operand, [&](std::string_view symbol) { want_if_called(symbol); });
       }
-      for (const TargetTable& table : f->tables) {
-        for (const std::string_view target : table.targets) {
-          const Function* called = find_function(*module, target);
-          if (called != nullptr && !called->is_entry && called->has_body &&
-              function_index(target) < 0)
-            wanted_.push_back(target);
-        }
-      }
+    }
+    for (const TargetTable& table : f->tables) {
+      for (const std::string_view target : table.targets) want_if_called(target);
     }
   }
   // Functions whose address is in an initialiser can be called through it.
   for (const Variable& v : module->variables) {
-    for (const InitialiserSymbol& s : v.symbols) {
-      const Function* called = find_function(*module, s.symbol);
-      if (called != nullptr && !called->is_entry && called->has_body &&
-          function_index(s.symbol) < 0)
-        wanted_.push_back(s.symbol);
-    }
+    for (const InitialiserSymbol& s : v.symbols) want_if_called(s.symbol);
   }
   if (auto placed = place_variables(); !placed) return placed.error();
   program->functions.resize(wanted_.size());
@@ -209,7 +194,7 @@ Result<std::shared_ptr<Program>> ProgramBuilder::build(const Function& entry) {
   // decoders place theirs, in this order, from where the module's end.
   const u32 module_end = shared_end_;
   for (const std::string_view name : wanted_) {
-    for (const Variable& v : find_function(*module, name)->variables) {
+    for (const Variable& v : module->find_function(name)->variables) {
       if (v.space != Space::kShared) continue;
       if (v.unsized) {
         program->uses_dynamic_smem = true;
@@ -228,7 +213,7 @@ Result<std::shared_ptr<Program>> ProgramBuilder::build(const Function& entry) {
   }
 
   for (std::size_t i = 0; i < wanted_.size(); ++i) {
-    const Function& f = *find_function(*module, wanted_[i]);
+    const Function& f = *module->find_function(wanted_[i]);
     FunctionCode& code = program->functions[i];
     code.name = f.name;
     FunctionDecoder decoder(*this, f, code);

@@ -36,12 +36,14 @@ void find_reconvergence(FunctionCode& code, const Program& program) {
   const auto blocks = static_cast<u32>(first.size());
   const u32 exit = blocks;  // the virtual exit
   std::vector<std::vector<u32>> successors(blocks + 1), predecessors(blocks + 1);
+  std::vector<u32> last_from(blocks + 1, exit);  // the block whose edge came last; exit: none
   for (u32 b = 0; b < blocks; ++b) {
     const u32 last = (b + 1 < blocks ? first[b + 1] : n) - 1;
     const Op& op = ops[last];
     const bool guarded = op.guard != kNoRef && op.guard != kTrue;
     const auto edge = [&](u32 to) {
-      if (std::find(successors[b].begin(), successors[b].end(), to) != successors[b].end()) return;
+      if (last_from[to] == b) return;
+      last_from[to] = b;
       successors[b].push_back(to);
       predecessors[to].push_back(b);
     };

@@ -347,9 +347,15 @@ class BulkCopy : public AsyncOp {
   const char* unit() const override { return "bulk-copy engine"; }
   bool step(Cluster& cluster) override {
     if (phase_ == 0) {
-      payload_.data.assign(bytes, 0);
       Place place;
-      if (bytes != 0 && resolve(cluster, from, 0, bytes, &place)) {
+      // More than any CTA has: told at once, for to carry so much takes seconds.
+      const BulkPlace* room = from.shared                        ? &from
+                              : !to.empty() && to.front().shared ? &to.front()
+                                                                 : nullptr;
+      const bool fits = room == nullptr || bytes <= kMaxSharedBytes;
+      if (!fits) static_cast<void>(resolve(cluster, *room, 0, bytes, &place));
+      payload_.data.assign(fits ? bytes : 0, 0);
+      if (bytes != 0 && fits && resolve(cluster, from, 0, bytes, &place)) {
         cluster.record(*this, place, bytes, false);
         payload_.take(place, 0, bytes);
       }
@@ -365,7 +371,10 @@ class BulkCopy : public AsyncOp {
       const u32 begin = phase_ == 1 ? 0 : middle, end = phase_ == 1 ? middle : bytes;
       for (const BulkPlace& target : to) {
         Place place;
-        if (begin == end || !resolve(cluster, target, begin, end - begin, &place)) continue;
+        if (begin == end || payload_.data.empty() ||
+            !resolve(cluster, target, begin, end - begin, &place)) {
+          continue;
+        }
         const bool same = !reduction.on && payload_.matches(place, begin, end - begin);
         cluster.record(*this, place, end - begin, true, same);
         write(cluster, place, begin, end - begin);

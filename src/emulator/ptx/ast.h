@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 namespace attnjit::emulator {
@@ -279,6 +280,13 @@ struct Module {
   std::vector<std::string> files;  ///< by .file index
   std::vector<Variable> variables;
   std::vector<Function> functions;
+  std::unordered_map<std::string_view, std::size_t> function_indices;  ///< the first of each name
+
+  /// The function of a name; null: there is none.
+  const Function* find_function(std::string_view name) const {
+    const auto found = function_indices.find(name);
+    return found == function_indices.end() ? nullptr : &functions[found->second];
+  }
 };
 
 }  // namespace attnjit::emulator

@@ -221,6 +221,7 @@ bool Parser::parse_function(bool is_entry, bool is_extern) {
   function.scopes.push_back({});
   register_scopes_.assign(1, {});
   open_scopes_.assign(1, 0);
+  declared_.clear();
   location_ = {};
   while (cursor_.peek() == '.') {
     const std::string_view attribute = cursor_.directive();
@@ -252,26 +253,29 @@ bool Parser::parse_function(bool is_entry, bool is_extern) {
   if (!parse_performance_directives(function)) return false;
   if (cursor_.accept(';')) {
     // A declaration; the definition follows, or the call of it fails to decode.
-    if (!is_extern) {
-      for (const Function& other : module_.functions) {
-        if (other.name == function.name) return true;
-      }
+    if (is_extern || module_.find_function(function.name) == nullptr) {
+      add_function(std::move(function));
     }
-    module_.functions.push_back(std::move(function));
     return true;
   }
   if (!cursor_.expect('{')) return false;
   function.has_body = true;
   if (!parse_body(function)) return false;
-  for (Function& other : module_.functions) {
-    if (other.name != function.name) continue;
-    if (other.has_body)
-      return cursor_.invalid(fmt::format("function {} is defined twice", function.name));
-    other = std::move(function);
+  const auto known = module_.function_indices.find(function.name);
+  if (known == module_.function_indices.end()) {
+    add_function(std::move(function));
     return true;
   }
-  module_.functions.push_back(std::move(function));
+  Function& other = module_.functions[known->second];
+  if (other.has_body)
+    return cursor_.invalid(fmt::format("function {} is defined twice", function.name));
+  other = std::move(function);
   return true;
+}
+
+void Parser::add_function(Function function) {
+  module_.function_indices.emplace(function.name, module_.functions.size());
+  module_.functions.push_back(std::move(function));
 }
 
 Result<Module> parse_ptx(std::string text) {

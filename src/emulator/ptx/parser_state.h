@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "emulator/ptx/ast.h"
@@ -43,6 +44,7 @@ class Parser {
   bool parse_file();
   bool parse_linked();
   bool parse_function(bool is_entry, bool is_extern);
+  void add_function(Function function);
   bool parse_performance_directives(Function& function);
   bool parse_parameters(std::vector<Variable>& into, std::vector<RegisterId>* registers,
                         Function& function);
@@ -80,11 +82,13 @@ class Parser {
   Module& module_;
   Cursor cursor_;
   std::uint64_t data_bytes_ = 0;
+  std::unordered_set<std::string_view> declared_in_module_;  ///< variables, but extern ones
 
   // The function being parsed.
   Function* function_ = nullptr;
   std::vector<RegisterScope> register_scopes_;  ///< by scope
   std::vector<std::uint32_t> open_scopes_;
+  std::unordered_map<std::uint32_t, std::unordered_set<std::string_view>> declared_;  ///< by scope
   SourceLocation location_;
 };
 

@@ -163,6 +163,8 @@ bool Parser::parse_variables(Space space, bool is_extern, std::uint32_t scope,
   shape.is_extern = is_extern;
   shape.scope = scope;
   if (!parse_type_and_alignment(shape)) return false;
+  std::unordered_set<std::string_view>& declared =
+      &into == &module_.variables ? declared_in_module_ : declared_[scope];
   do {
     Variable variable = shape;
     variable.line = cursor_.line();
@@ -177,11 +179,8 @@ bool Parser::parse_variables(Space space, bool is_extern, std::uint32_t scope,
     if (variable.unsized && !is_extern)
       return cursor_.invalid("an array without a size must be .extern");
     if (variable.unsized) variable.bytes = 0;
-    for (Variable& other : into) {
-      if (other.name != variable.name || other.scope != variable.scope) continue;
-      if (!other.is_extern && !is_extern && space != Space::kParam) {
-        return cursor_.invalid(fmt::format("variable {} is declared twice", variable.name));
-      }
+    if (!is_extern && !declared.insert(variable.name).second && space != Space::kParam) {
+      return cursor_.invalid(fmt::format("variable {} is declared twice", variable.name));
     }
     into.push_back(std::move(variable));
     if (into.size() > (1u << 20))

@@ -9,11 +9,10 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
-#include <exception>
-#include <new>
 #include <system_error>
 #include <thread>
 
+#include "base/no_throw.h"
 #include "cli/arguments.h"
 #include "cli/files.h"
 #include "cli/json.h"
@@ -114,17 +113,22 @@ int fail(const Console& console, const std::string& command, bool json, const Er
   return finish(console, json ? error_object(error) : "", exit_code(error.code));
 }
 
-int run(const Console& console, int argc, char** argv) {
-  attnjit::cli::ParsedArguments parsed = attnjit::cli::parse_arguments(argc, argv);
-  // Also where --json was eaten as the value of another flag.
+/// Also where it was eaten as the value of another flag, or where nothing could be parsed.
+bool wants_json(int argc, char** argv) {
   bool json = false;
   for (int i = 1; i < argc; ++i) json = json || std::strcmp(argv[i], "--json") == 0;
+  return json;
+}
+
+int run(const Console& console, int argc, char** argv) {
+  attnjit::cli::ParsedArguments parsed = attnjit::cli::parse_arguments(argc, argv);
+  const bool json = wants_json(argc, argv);
   if (!parsed.arguments) {
     if (parsed.exit_code == 0) return finish(console, parsed.output, 0);
     return fail(console, "", json, *parsed.error);
   }
   const attnjit::cli::Arguments& arguments = *parsed.arguments;
-  Result<Report> report = std::visit(Run{}, arguments.values);
+  Result<Report> report = attnjit::no_throw([&] { return std::visit(Run{}, arguments.values); });
   if (!report) return fail(console, " " + arguments.command, json, report.error());
   if (!report->note.empty()) {
     Console::message(fmt::format("attnjit {}: {}\n", arguments.command, report->note));
@@ -142,11 +146,6 @@ int main(int argc, char** argv) {
   (void)std::signal(SIGPIPE, SIG_IGN);
   take_interrupts();
   const Console console;
-  try {
-    return run(console, argc, argv);
-  } catch (const std::bad_alloc&) {
-    return fail(console, "", false, make_error(ErrorCode::kInternal, "out of memory"));
-  } catch (const std::exception& defect) {
-    return fail(console, "", false, make_error(ErrorCode::kInternal, defect.what()));
-  }
+  const Result<int> code = attnjit::no_throw([&] { return Result<int>(run(console, argc, argv)); });
+  return code ? *code : fail(console, "", wants_json(argc, argv), code.error());
 }

@@ -111,6 +111,16 @@ TEST_F(Emulate, BadInputIsTwoAndUnknownPtxIsThree) {
 }
 
 // Errors of the two files name the file and the place in it.
+TEST_F(Emulate, WithoutMemoryIsFourAndOneJsonObject) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer needs all address space";
+#endif
+  write_launch("7", 100'000'000);
+  options_.memory_mib = 300;
+  const Json json = run_json(words(), 4);
+  EXPECT_EQ(json.value("/error/code"_json_pointer, ""), "environment") << last_.out;
+}
+
 TEST_F(Emulate, ErrorsNameTheFileAndThePlace) {
   const std::string launch = read_text(folder_ / "LAUNCH.json");
   const auto with = [&](const std::string& from, const std::string& to) {

@@ -61,6 +61,10 @@ Process run_attnjit(const std::vector<std::string>& arguments, const ProcessOpti
   }
   std::vector<std::string> words{ATTNJIT_COMMAND};
   words.insert(words.end(), arguments.begin(), arguments.end());
+  if (options.memory_mib > 0) {
+    const std::string limit = std::to_string(options.memory_mib * 1024);
+    words.insert(words.begin(), {"/bin/sh", "-c", "ulimit -v " + limit + "; exec \"$0\" \"$@\""});
+  }
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
@@ -81,7 +85,7 @@ Process run_attnjit(const std::vector<std::string>& arguments, const ProcessOpti
   // NOTE: closed before the child starts: a quick one would have written and ended by then.
   if (options.output == Output::kBrokenPipe) out.close_read();
   pid_t child = -1;
-  if (::posix_spawn(&child, ATTNJIT_COMMAND, &actions, nullptr, argv.data(), envp.data()) != 0) {
+  if (::posix_spawn(&child, argv.front(), &actions, nullptr, argv.data(), envp.data()) != 0) {
     throw std::runtime_error("cannot start " ATTNJIT_COMMAND);
   }
   posix_spawn_file_actions_destroy(&actions);

@@ -22,6 +22,7 @@ struct ProcessOptions {
   std::string input;                               ///< standard input
   Output output = Output::kKept;                   ///< what standard output is
   double kill_after_s = 60;                        ///< SIGKILL after this
+  long memory_mib = 0;                             ///< of address space; 0: not limited
   int interrupt_after_ms = -1;                     ///< SIGINT after this; -1: never
 };
 

@@ -8,6 +8,8 @@
 #include <memory>
 #include <string>
 
+#include "base/printable.h"
+
 namespace attnjit {
 
 LogSink make_stderr_sink(std::string_view level) {
@@ -16,7 +18,8 @@ LogSink make_stderr_sink(std::string_view level) {
   logger->set_pattern("[%H:%M:%S.%e] [%l] %v");
   logger->set_level(spdlog::level::from_str(std::string(level)));
   return [logger](LogLevel severity, std::string_view text) {
-    const spdlog::string_view_t view(text.data(), text.size());
+    const std::string shown = printable(text);
+    const spdlog::string_view_t view(shown);
     switch (severity) {
       case LogLevel::kDebug:
         logger->debug(view);

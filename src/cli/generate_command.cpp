@@ -68,6 +68,7 @@ Result<Report> run_generate(const GenerateArguments& arguments) {
   json["template_digest"] = source->template_digest;
   Report report;
   if (arguments.folder.empty()) {
+    report.verbatim = true;
     report.text = "// Compile options:";
     for (const std::string& option : source->options) report.text += " " + option;
     report.text += "\n" + source->text;

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "base/no_throw.h"
+#include "base/printable.h"
 #include "cli/arguments.h"
 #include "cli/files.h"
 #include "cli/json.h"
@@ -109,7 +110,7 @@ int finish(const Console& console, const std::string& output, int code) {
 }
 
 int fail(const Console& console, const std::string& command, bool json, const Error& error) {
-  Console::message(fmt::format("attnjit{}: {}\n", command, error.to_string()));
+  Console::message(attnjit::printable(fmt::format("attnjit{}: {}\n", command, error.to_string())));
   return finish(console, json ? error_object(error) : "", exit_code(error.code));
 }
 
@@ -131,9 +132,11 @@ int run(const Console& console, int argc, char** argv) {
   Result<Report> report = attnjit::no_throw([&] { return std::visit(Run{}, arguments.values); });
   if (!report) return fail(console, " " + arguments.command, json, report.error());
   if (!report->note.empty()) {
-    Console::message(fmt::format("attnjit {}: {}\n", arguments.command, report->note));
+    Console::message(
+        attnjit::printable(fmt::format("attnjit {}: {}\n", arguments.command, report->note)));
   }
-  return finish(console, arguments.json ? report->json : report->text, report->exit_code);
+  const std::string text = report->verbatim ? report->text : attnjit::printable(report->text);
+  return finish(console, arguments.json ? report->json : text, report->exit_code);
 }
 
 }  // namespace

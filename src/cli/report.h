@@ -11,9 +11,10 @@ namespace attnjit::cli {
 
 struct Report {
   int exit_code = 0;
-  std::string text;  ///< for people
-  std::string json;  ///< one object, with --json
-  std::string note;  ///< for standard error either way; may be empty
+  std::string text;       ///< for people
+  std::string json;       ///< one object, with --json
+  std::string note;       ///< for standard error either way; may be empty
+  bool verbatim = false;  ///< text is source code: its bytes are printed as they are
 };
 
 Result<Report> run_plan(const PlanArguments& arguments);

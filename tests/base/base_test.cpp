@@ -4,6 +4,7 @@
 
 #include "attnjit/result.h"
 #include "attnjit/types.h"
+#include "base/printable.h"
 #include "base/sha256.h"
 
 namespace attnjit {
@@ -34,6 +35,18 @@ TEST(Dtype, NamesRoundTrip) {
   }
   EXPECT_EQ(dtype_from_string("f16"), Dtype::kFp16);
   EXPECT_EQ(dtype_from_string("float"), std::nullopt);
+}
+
+TEST(Printable, KeepsTextAndEscapesWhatATerminalObeys) {
+  EXPECT_EQ(printable("a\tb\nµ €😀"), "a\tb\nµ €😀");
+  EXPECT_EQ(printable("\x1b[2J\r\x07\x7f"), "\\x1b[2J\\x0d\\x07\\x7f");
+  EXPECT_EQ(printable("\xc2\x9b"
+                      "1m"),
+            "\\xc2\\x9b1m")
+      << "CSI, as UTF-8";
+  EXPECT_EQ(printable("\x9b\xff\xe2\x82"), "\\x9b\\xff\\xe2\\x82") << "no UTF-8";
+  EXPECT_EQ(printable("\xc0\x9b\xed\xa0\x80"), "\\xc0\\x9b\\xed\\xa0\\x80") << "nor these";
+  EXPECT_EQ(printable(std::string_view("\0x", 2)), "\\x00x");
 }
 
 }  // namespace

@@ -121,6 +121,20 @@ TEST_F(Emulate, WithoutMemoryIsFourAndOneJsonObject) {
   EXPECT_EQ(json.value("/error/code"_json_pointer, ""), "environment") << last_.out;
 }
 
+// A launch file may come from anybody: nothing in it reaches the terminal as a command.
+TEST_F(Emulate, WhatIsPrintedIsNoTerminalCommand) {
+  std::string launch = read_text(folder_ / "LAUNCH.json");
+  launch.replace(launch.find("add_one"), 7, "\\u001b]0;title\\u0007\\u009b2J");
+  write_text(folder_ / "LAUNCH.json", launch);
+  const Process process = run(words());
+  EXPECT_NE(process.exit_code, 0);
+  for (const char* bad : {"\x1b", "\x07", "\xc2\x9b"}) {
+    EXPECT_EQ((process.out + process.err).find(bad), std::string::npos);
+  }
+  EXPECT_NE((process.out + process.err).find("\\x1b]0;title\\x07"), std::string::npos)
+      << process.err;
+}
+
 TEST_F(Emulate, ErrorsNameTheFileAndThePlace) {
   const std::string launch = read_text(folder_ / "LAUNCH.json");
   const auto with = [&](const std::string& from, const std::string& to) {

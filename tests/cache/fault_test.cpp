@@ -97,7 +97,7 @@ class World {
     const auto found = cache->find(make_key(1), "", BuildPolicy::kExact);
     ASSERT_EQ(found.has_value(), true);
     EXPECT_TRUE(same_image(*found, make_image(1)));
-    EXPECT_EQ(memory.open_handles(), 3u) << "the open cache's own";
+    EXPECT_EQ(memory.open_handles(), 2u) << "the open cache's own";
   }
 
  private:

@@ -319,8 +319,8 @@ TEST_F(ManagementTest, GcRemovesOlderVersionsThatNobodyUsesAnyMore) {
   const std::string newer = "/home/u/cache/v2/entries/00/newer", other = "/home/u/cache/v01/other";
   for (const std::string& file : {old, newer, other}) fs.put_file(file, "x");
   fs.advance_s(29 * 86400);
-  EXPECT_EQ(cache->gc()->removed_of_older_versions, 0);
   fs.put_file(used, "x");
+  EXPECT_EQ(cache->gc()->removed_of_older_versions, 0);
   fs.advance_s(2 * 86400);
   EXPECT_EQ(cache->gc({{}, true})->removed_of_older_versions, 1);
   EXPECT_TRUE(fs.exists(old)) << "a dry run";

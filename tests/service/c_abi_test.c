@@ -57,6 +57,12 @@ int c_abi_errors(void) {
   attnjit_error_free(error);
 
   options.struct_size = sizeof options;
+  options.reserved2 = 1;
+  error = attnjit_service_create(&options, &service);
+  CHECK(attnjit_error_code(error) == ATTNJIT_INVALID);
+  attnjit_error_free(error);
+  options.reserved2 = 0;
+  options.accept_unconfined_helper = 1;
   options.no_disk_cache = 1;
   CHECK(attnjit_service_create(&options, &service) == NULL);
 

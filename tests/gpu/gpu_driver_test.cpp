@@ -359,8 +359,9 @@ TEST_F(GpuTest, LaunchCostsAtMostAMicrosecondMoreThanBare) {
   grown.shapes.kv_len = 65;
   LaunchState state;
   ASSERT_TRUE((*kernel)->launch(args, state).ok());
-  const LaunchState::Impl& impl = KernelAccess::state(state);
-  auto* const function = reinterpret_cast<cuda::Function>(KernelAccess::library(**kernel).kernel);
+  BoundLaunch& bound = *KernelAccess::state(state).launches.at(0);
+  auto* const function =
+      reinterpret_cast<cuda::Function>(KernelAccess::library(**kernel).kernels.at(0));
 
   LaunchState reused, alternating, replanned, anew;
   struct Way {
@@ -374,8 +375,7 @@ TEST_F(GpuTest, LaunchCostsAtMostAMicrosecondMoreThanBare) {
   Way ways[] = {
       {"bare cuLaunchKernelEx",
        [&](int) {
-         auto& arguments = const_cast<std::vector<void*>&>(impl.arguments);
-         if (api().LaunchKernelEx(&impl.config, function, arguments.data(), nullptr) !=
+         if (api().LaunchKernelEx(&bound.config, function, bound.arguments.data(), nullptr) !=
              cuda::kSuccess) {
            ADD_FAILURE();
          }

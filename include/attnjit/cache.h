@@ -20,7 +20,7 @@
 
 namespace attnjit {
 
-/// What identifies a kernel whoever compiles it: SHA-256, hex, over length-prefixed material.
+/// What identifies a kernel, whoever compiles it: the SHA-256 of length-prefixed material, in hex.
 struct RequestKey {
   std::string hex;       ///< 64 lower-case characters
   std::string material;  ///< the bytes that were hashed; stored in the entry and compared on load
@@ -173,7 +173,7 @@ class ATTNJIT_EXPORT CubinCache {
   virtual Result<CacheClearReport> clear() = 0;
   /// Writes the verified entries of all layers (or of `keys`, if not empty) to one file. The same
   /// entries give the same bytes. A key that no layer has is reported in `bad`. Errors: kInvalid
-  /// where a key is none or `path` is there and is no regular file, kIo.
+  /// where a key is malformed, or `path` exists and is no regular file; kIo.
   virtual Result<CacheBundleReport> export_bundle(const std::string& path,
                                                   const std::vector<std::string>& keys = {}) = 0;
   /// Merges a bundle into the first layer. Each entry is verified as on load. Errors: kCorrupt

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Service without a GPU: preparing, compiling, one flight a key, deadlines, failures, prewarm.
+// Service without a GPU: preparing, compiling, one flight per key, deadlines, failures, prewarm.
 #include <algorithm>
 #include <fstream>
 

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "spec/json_value.h"
+#include "spec/text.h"
 
 namespace attnjit {
 namespace {
@@ -20,6 +21,7 @@ using OrderedJson = nlohmann::ordered_json;
 
 constexpr std::size_t kMaxBytes = 16 << 20;
 constexpr std::size_t kMaxItems = 4096;  // buffers, arguments, tensor maps of one file
+constexpr std::size_t kMaxMessage = 512;
 
 std::string to_hex(const std::vector<std::uint8_t>& data) {
   std::string hex;
@@ -89,9 +91,11 @@ class Reader {
  public:
   std::vector<Error> problems;
 
-  void problem(const std::string& field, std::string message, int line = 0, int column = 0) {
+  void problem(const std::string& field, const std::string& message, int line = 0, int column = 0) {
     if (problems.size() >= 64) return;
-    problems.push_back(make_error(ErrorCode::kInvalid, std::move(message), field));
+    // Names and values of the file stand in both: a terminal gets to see no control character.
+    problems.push_back(make_error(ErrorCode::kInvalid, spec::printable(message, kMaxMessage),
+                                  spec::printable(field, kMaxMessage)));
     problems.back().line = line;
     problems.back().column = column;
   }

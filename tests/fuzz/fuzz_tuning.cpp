@@ -21,7 +21,8 @@ void fuzz_tuning(std::string_view input) {
     if (!planned) {
       check_error(planned.error());
     } else if (planned->supported) {
-      require(planned->threads > 0 && planned->smem_bytes <= 232448);
+      const PlannedKernel& kernel = planned->main();
+      require(kernel.threads > 0 && kernel.smem_bytes <= 232448);
     }
   }
 }

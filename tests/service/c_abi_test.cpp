@@ -34,11 +34,11 @@ class CAbiTest : public ServiceFixture {
     const auto compiled = service_->compile(spec, in(seconds(10)));
     ASSERT_TRUE(compiled.ok()) << compiled.error().to_string();
     service_.reset();
-    entry_ = spec.plan().entry;
+    entry_ = spec.plan().main().entry;
   }
   static std::vector<std::size_t> arg_sizes_of(const KernelPlan& plan) {
     std::vector<std::size_t> sizes;
-    for (const KernelParameter& parameter : plan.parameters) {
+    for (const KernelParameter& parameter : plan.main().parameters) {
       const bool map = parameter.kind == KernelParameter::Kind::kTensorMap;
       const bool word = parameter.kind == KernelParameter::Kind::kI32 ||
                         parameter.kind == KernelParameter::Kind::kF32;
@@ -48,10 +48,10 @@ class CAbiTest : public ServiceFixture {
   }
   /// An i32 or f32 argument of the last launch.
   double number_of(const KernelPlan& plan, std::string_view name) {
-    for (std::size_t i = 0; i < plan.parameters.size(); ++i) {
-      if (plan.parameters[i].name != name) continue;
+    for (std::size_t i = 0; i < plan.main().parameters.size(); ++i) {
+      if (plan.main().parameters[i].name != name) continue;
       const std::vector<std::uint8_t>& bytes = cuda_.launches.back().args.at(i);
-      if (plan.parameters[i].kind == KernelParameter::Kind::kF32) {
+      if (plan.main().parameters[i].kind == KernelParameter::Kind::kF32) {
         float value = 0;
         std::memcpy(&value, bytes.data(), sizeof value);
         return value;

@@ -55,6 +55,11 @@ __device__ void load_role(const TensorMap* q, const TensorMap* k, const TensorMa
     barrier_wait(&b->v_free[s], parity);
     load_tile(tiles + kTile * (3 + s), v, j * static_cast<int>(kKeys), head, &b->v_full[s]);
   }
+  // The barriers stay until the last commits have arrived.
+  for (int j = blocks; j < blocks + 2; ++j) {
+    barrier_wait(&b->k_free[j % 2], (j / 2 + 1) % 2);
+    barrier_wait(&b->v_free[j % 2], (j / 2 + 1) % 2);
+  }
 }
 
 __device__ void multiply_role(u32 tensor, u32 tiles, Barriers* b, int blocks) {
@@ -141,6 +146,7 @@ __device__ void softmax_role(u32 tensor, Barriers* b, float* scale, float* sums,
   scale[row] = largest;
   sums[row] = sum;
   barrier_arrive(&b->scale_full);
+  for (int j = blocks; j < blocks + 2; ++j) barrier_wait(&b->p_free[j % 2], (j / 2 + 1) % 2);
 }
 
 __device__ void correction_role(u32 tensor, Barriers* b, const float* scale, const float* sums, int blocks,

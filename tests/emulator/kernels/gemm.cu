@@ -66,6 +66,8 @@ __device__ void gemm(const TensorMap* map_a, const TensorMap* map_b, float* c, i
           load_2d_pair(to + L::kABytes, map_b, k, blockIdx.y * kColumns + rank * L::kBRows, leader);
         }
       }
+      // The barriers stay until the last commits have arrived.
+      for (u32 i = stages; i < stages + kStages; ++i) barrier_wait(&empty[i % kStages], (i / kStages + 1) % 2);
     }
   } else if (warp == 1) {
     if (rank == 0 && elected()) {

@@ -94,6 +94,8 @@ template <int G, bool F8> DI void gemm(const TMap* ma, const TMap* mb, float* c,
         if (G == 1) { tma2(sa + st * ABYTES, ma, bar + 8 * st, s * KT, m0); tma2(sb + st * BBYTES, mb, bar + 8 * st, s * KT, n0); }
         else { tma2_pair(sa + st * ABYTES, ma, bar + 8 * st, s * KT, m0); tma2_pair(sb + st * BBYTES, mb, bar + 8 * st, s * KT, n0 + (int)rank * BROWS); }
       }
+      // The barriers stay until the last commits have arrived.
+      for (int s = steps; s < steps + ST; s++) mbar_wait(bar + 8 * (ST + s % ST), ((s / ST) & 1) ^ 1);
     }
   } else if (warp == 1 && rank == 0) {
     if (elect()) {
@@ -161,6 +163,8 @@ extern "C" __global__ void __launch_bounds__(256, 1) attention(const __grid_cons
         mbar_expect(bar + 8 * VF, TILE);
         tma2(sv, &mv, bar + 8 * VF, 0, j * 128);
       }
+      mbar_wait(bar + 8 * KE, (tiles & 1) ^ 1);
+      mbar_wait(bar + 8 * VE, (tiles & 1) ^ 1);
     }
   } else if (warp == 1) {
     if (elect()) {

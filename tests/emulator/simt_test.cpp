@@ -281,10 +281,10 @@ TEST(SimtRuns, CountInstructionsBytesAndConflicts) {
                        "st.shared.u32 [%r5], %r1; "  // two words a bank: one wavefront more
                        "shl.b32 %r6, %r1, 7; add.u32 %r6, %r2, %r6; bar.sync 0; "
                        "st.shared.u32 [%r6], %r1; "  // all words in one bank: 31 more
+                       "mov.u32 %r7, %ctaid.x; shl.b32 %r7, %r7, 7; add.u32 %r3, %r3, %r7; "
                        "ld.param.u64 %rd1, [out]; cvt.u64.u32 %rd2, %r3; add.u64 %rd3, %rd1, %rd2; "
                        "setp.lt.u32 %p1, %r1, 8; @%p1 st.global.u32 [%rd3], %r1;")),
       recipe_of("k", {2, 1, 1}, {64, 1, 1}, {pointer("out")}), buffers, options);
-  // Both CTAs write the same numbers: no race is looked for between them.
   EXPECT_TRUE(report.passed) << words(report);
   const EmulatorStats& stats = report.stats;
   EXPECT_EQ(stats.warp_instructions.at("st"), 3 * 4 + 2U);  // warp 1 of a CTA stores nothing

@@ -57,7 +57,11 @@ Step wait_group(Warp& warp, std::vector<std::shared_ptr<PendingCopies>>& groups,
     if (!reads_only) join(warp.clocks.tensor_fenced, g.write_done.generic);
     if (!reads_only) g.mask &= ~mask;
   }
-  std::erase_if(groups, [](const auto& g) { return g->mask == 0 && g->unwritten == 0; });
+  std::erase_if(groups, [&](const auto& g) {
+    const bool done = g->mask == 0 && g->unwritten == 0;
+    if (done && kind == Wait::Kind::kAsyncGroup) warp.clocks.copied.acquire(g->write_done);
+    return done;
+  });
   return Step::kNext;
 }
 
@@ -179,7 +183,7 @@ Step execute_cp_async(Warp& warp, const Op& op, const CopyBytes& what, u32 mask)
   copies->group = open_group(warp.copies.async, mask);
   ++copies->group->unread;
   ++copies->group->unwritten;
-  warp.cluster->start(std::move(copies), warp, op);
+  warp.cluster->start(std::move(copies), warp, op, mask);
   return Step::kNext;
 }
 
@@ -209,6 +213,7 @@ Step execute_wait_group(Warp& warp, const Op&, const GroupWait& what, u32 mask) 
 class ArriveOnCopies : public AsyncOp {
  public:
   std::vector<std::shared_ptr<PendingCopies>> groups;
+  View earlier;  ///< copies that were waited for
   SharedAddress address;
   u32 count = 1;
   ArriveOnCopies() { proxy = Proxy::kGeneric; }
@@ -218,7 +223,9 @@ class ArriveOnCopies : public AsyncOp {
                        [](const auto& g) { return g->unwritten == 0; });
   }
   bool step(Cluster& cluster) override {
-    View knowledge = view;
+    // Of its thread's other instructions the arrival says nothing: PTX ISA 8.9.1.1.
+    View knowledge = all_done();
+    knowledge.acquire(earlier);
     for (const auto& g : groups) knowledge.acquire(g->write_done);
     if (Mbarrier* b = cluster.mbarrier(issuer, site, address, "an arrival"))
       cluster.mbarrier_arrive(*b, count, knowledge, site, issuer, address);
@@ -252,13 +259,14 @@ Step execute_arrive_on_copies(Warp& warp, const Op& op, const CopyArrival& arriv
     left &= ~(same | (u32{1} << first));
     auto arrive = std::make_unique<ArriveOnCopies>();
     arrive->groups = warp.copies.async;
+    arrive->earlier = warp.clocks.copied;
     arrive->address = address;
     arrive->count = static_cast<u32>(__builtin_popcount(same));
     if (!arrival.counted) {
       if (Mbarrier* b = warp.cluster->mbarrier(&warp, op.site, address, "an arrival"))
         b->pending += arrive->count;
     }
-    warp.cluster->start(std::move(arrive), warp, op);
+    warp.cluster->start(std::move(arrive), warp, op, same);
   }
   return Step::kNext;
 }
@@ -510,7 +518,7 @@ Step execute_bulk(Warp& warp, const Op& op, const Bulk& bulk, u32 mask) {
         continue;
       }
     }
-    warp.cluster->start(std::move(copy), warp, op);
+    warp.cluster->start(std::move(copy), warp, op, u32{1} << lane);
   }
   return Step::kNext;
 }
@@ -679,7 +687,7 @@ Step execute_async_store(Warp& warp, const Op& op, const Store& what, u32 mask) 
           fmt::format("address 0x{:x} is not a multiple of {}", store->to.bits(), what.bytes()));
       continue;
     }
-    warp.cluster->start(std::move(store), warp, op);
+    warp.cluster->start(std::move(store), warp, op, u32{1} << lane);
   }
   return Step::kNext;
 }
@@ -746,7 +754,7 @@ Step execute_store_bulk(Warp& warp, const Op& op, const BulkZeroes& what, u32 ma
             op, warp, lane, address,
             static_cast<u32>(std::min<u64>(bytes, SharedAddress::kWindowBytes)), true, &place))
       continue;
-    warp.cluster->record(warp, op, lane, place, static_cast<u32>(bytes), true, false);
+    warp.cluster->record(warp, op, {u32{1} << lane}, place, static_cast<u32>(bytes), true, false);
     std::memset(place.data, 0, bytes);
     if (place.poison != nullptr) std::memset(place.poison, 0, bytes);
   }

@@ -227,9 +227,9 @@ Step execute_atomic(Warp& warp, const Op& op, const Atomic& atomic, u32 mask) {
       if ((warp.poison_of(list[v]) >> lane & 1) != 0 && place.space == Space::kGlobal)
         warp.require_defined(list[v], u32{1} << lane, op, "the atomic operation's operand");
     }
-    cluster.record(warp, op, lane, place, bytes, true, true);
+    cluster.record(warp, op, {u32{1} << lane}, place, bytes, true, true);
     if (atomic.acquires || atomic.returns) cluster.strong_load(warp, address, atomic.acquires);
-    cluster.strong_store(warp, address, atomic.releases);
+    cluster.strong_store(warp, lane, address, atomic.releases);
   }
   return finish_atomic(warp, mask, bytes, changed);
 }
@@ -283,9 +283,9 @@ Step execute_atomic_wide(Warp& warp, const Op& op, const Atomic& atomic, u32 mas
       if (ref != kNoRef && place.space == Space::kGlobal)
         warp.require_defined(ref, u32{1} << lane, op, "the atomic operation's operand");
     }
-    cluster.record(warp, op, lane, place, 16, true, true);
+    cluster.record(warp, op, {u32{1} << lane}, place, 16, true, true);
     cluster.strong_load(warp, address, atomic.acquires);
-    cluster.strong_store(warp, address, atomic.releases);
+    cluster.strong_store(warp, lane, address, atomic.releases);
   }
   return finish_atomic(warp, mask, 16, changed);
 }

@@ -79,7 +79,7 @@ Step execute_barrier(Warp& warp, const Op& op, const Barrier& barrier, u32 mask)
                                        b.arrived + threads, b.expected));
     }
     b.arrived += threads;
-    warp.release_into(b.arriving);
+    warp.release_into(b.arriving, mask);
     if (barrier.reduces()) {
       const u32 p = warp.predicate(op.s[2]) & mask;
       if (warp.machine->checks && (warp.poison_of(op.s[2]) & mask) != 0)
@@ -176,7 +176,7 @@ void publish_fenced(Warp& warp) {
     cluster.cluster_arriving.acquire(warp.clocks.fence_view);
   for (auto& cta : cluster.ctas) {
     for (auto& [address, b] : cta->mbarriers) {
-      if (!b.fenced || b.published || b.init_agent != warp.agent) continue;
+      if (b.fence_epoch == 0 || b.published || b.init_agent != warp.agent) continue;
       b.published = true;
       cluster.published_inits.emplace_back(cta.get(), address);
     }
@@ -206,7 +206,7 @@ Step execute_cluster_barrier(Warp& warp, const Op& op, const ClusterBarrier& bar
     warp.cluster_barrier.arrived |= mask;
     warp.cluster_barrier.generation = cluster.cluster_generation;
     if (!barrier.relaxed) {
-      warp.release_into(cluster.cluster_arriving);
+      warp.release_into(cluster.cluster_arriving, mask);
     } else {
       publish_fenced(warp);
     }
@@ -341,9 +341,29 @@ void Cluster::settle_cluster_barrier() {
   cluster_completed = cluster_arriving;
   cluster_arriving = {};
   // NOTE: an init has no clock of its own; once the barrier is complete it is ordered before all.
-  for (const auto& [cta, address] : published_inits) cta->shadow.forget(address, 8);
+  for (const auto& [cta, address] : published_inits) {
+    cta->shadow.forget(address, 8);
+    cta->mbarriers[address].ordered = true;
+  }
   published_inits.clear();
   note_progress();
+}
+
+void Cluster::check_exit(Cta& cta) {
+  if (!machine.checks) return;
+  const bool isa = machine.options.model == EmulatorModel::kIsa;
+  for (u32 agent = 0; agent < cta.visits.size(); ++agent) {
+    const Cta::Visit& v = cta.visits[agent];
+    if (v.epoch == 0 || cta.exit_view.knows(agent, v.epoch, v.lanes)) continue;
+    // NOTE: silicon keeps what a CTA's own operations need (CUTLASS's kernels of one CTA do not
+    // drain their pipelines).
+    report(
+        FindingKind::kBounds, &cta.warps[0], -1, v.site,
+        fmt::format("CTA {} exits, and no thread of it knows that the access to its shared memory "
+                    "by {} is over",
+                    cta.rank, describe_agent(agent, v.site)),
+        !isa && !v.foreign);
+  }
 }
 
 void Cluster::settle_after_exit(Warp& warp) {
@@ -354,7 +374,10 @@ void Cluster::settle_after_exit(Warp& warp) {
       complete_barrier(warp, b);
   }
   settle_cluster_barrier();
-  if (warp.cta->live_threads == 0) check_tensor_leak(*warp.cta);
+  if (warp.cta->live_threads == 0) {
+    check_tensor_leak(*warp.cta);
+    check_exit(*warp.cta);
+  }
 }
 
 void add_barriers(InstructionTable& t) {

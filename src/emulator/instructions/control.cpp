@@ -100,6 +100,7 @@ void leave_convergences(Warp& warp, u32 lanes) {
 
 Step execute_exit(Warp& warp, const Op&, u32 mask) {
   Group& group = *warp.group;
+  warp.publish(warp.cta->exit_view, mask);
   warp.live &= ~mask;
   warp.cta->live_threads -= static_cast<u32>(__builtin_popcount(mask));
   leave_convergences(warp, mask);

@@ -7,31 +7,41 @@
 namespace attnjit::emulator {
 namespace {
 
-enum class FenceKind : u8 { kMemory, kProxyAsync, kMbarrierInit, kNone };
+enum class FenceKind : u8 { kMemory, kProxyAsync, kMbarrierInit, kMapRelease, kMapAcquire, kNone };
 struct Fence {
   FenceKind kind = FenceKind::kMemory;
+  u8 spaces = kAllSpaces;  ///< of kProxyAsync
 };
 
-Step execute_fence(Warp& warp, const Op&, const Fence& fence, u32) {
+// s = {the tensor map of kMapAcquire}
+Step execute_fence(Warp& warp, const Op& op, const Fence& fence, u32 mask) {
   switch (fence.kind) {
     case FenceKind::kMemory:
+    case FenceKind::kMapRelease:
+    case FenceKind::kMapAcquire:
       warp.clocks.view.acquire(warp.clocks.pending_acquire);
       warp.clocks.pending_acquire = {};
       warp.clocks.fence_view = {};
-      warp.release_into(warp.clocks.fence_view);
+      if (fence.kind == FenceKind::kMapRelease) warp.clocks.maps_released = warp.clocks.epoch;
+      warp.release_into(warp.clocks.fence_view, mask);
+      if (fence.kind != FenceKind::kMapAcquire || op.s[0] == kNoRef) break;
+      for (const u32 lane : lanes_of(mask)) {
+        Clock& known = warp.clocks.maps_acquired[warp.lane64(op.s[0], lane)];
+        known = warp.clocks.view.generic;
+        View::raise(known, warp.agent, warp.clocks.epoch);
+      }
       break;
     case FenceKind::kProxyAsync:
-      warp.clocks.view.set(warp.agent, warp.clocks.epoch);
-      warp.clocks.view.fence_proxy();
-      // What comes after the fence is not covered by it.
-      ++warp.clocks.epoch;
+      warp.fence_proxy(fence.spaces, mask);
       break;
     case FenceKind::kMbarrierInit:
       for (auto& cta : warp.cluster->ctas) {
         for (auto& [address, b] : cta->mbarriers) {
-          if (b.init_agent == warp.agent) b.fenced = true;
+          if (b.init_agent == warp.agent && (b.init_lanes & mask) != 0 && b.fence_epoch == 0)
+            b.fence_epoch = warp.clocks.epoch + 1;
         }
       }
+      ++warp.clocks.epoch;
       break;
     case FenceKind::kNone:
       break;
@@ -48,17 +58,18 @@ bool decode_fence(Decoding& d) {
   } else if (d.take("proxy")) {
     if (d.take("async")) {
       fence.kind = FenceKind::kProxyAsync;
-      d.take_any({"global", "shared::cta", "shared::cluster"});
+      const int space = d.take_any({"global", "shared::cta", "shared::cluster"});
+      if (space >= 0) fence.spaces = space == 0 ? kGlobalSpace : kSharedSpace;
     } else if (d.take("async::generic")) {
       fence.kind = FenceKind::kProxyAsync;
       d.take_any({"acquire", "release"});
-      d.take_any({"sync_restrict::shared::cluster", "sync_restrict::shared::cta"});
+      if (d.take_any({"sync_restrict::shared::cluster", "sync_restrict::shared::cta"}) >= 0)
+        fence.spaces = kSharedSpace;
       d.take("cluster");
     } else if (d.take("alias")) {
       fence.kind = FenceKind::kNone;
     } else if (d.take("tensormap::generic")) {
-      // The map's bytes are read when the copy is issued, in order.
-      d.take_semantics();
+      fence.kind = d.take_semantics().acquire ? FenceKind::kMapAcquire : FenceKind::kMapRelease;
     } else {
       return d.unsupported("this proxy fence is not modelled");
     }
@@ -68,12 +79,14 @@ bool decode_fence(Decoding& d) {
     d.take_any({"cta", "cluster", "gpu", "sys"});
   }
   if (!d.expect(0, 2) || !d.done()) return false;
+  Ref address = kNoRef;
   if (d.count() != 0) {
     bool wide = false;
-    d.address_value(d.in.operands[0], &wide);
+    address = d.address_value(d.in.operands[0], &wide);
+    if (!d.failed() && !wide) return d.invalid("a tensor map's address has 64 bits");
   }
   if (d.failed()) return false;
-  d.emit<execute_fence>(fence);
+  d.emit<execute_fence>(fence).s[0] = address;
   return true;
 }
 

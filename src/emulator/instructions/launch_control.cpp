@@ -85,7 +85,7 @@ Step execute_try_cancel(Warp& warp, const Op& op, const Request& what, u32 mask)
       request->responses.push_back(response);
       request->barriers.push_back(barrier);
     }
-    cluster.start(std::move(request), warp, op);
+    cluster.start(std::move(request), warp, op, u32{1} << lane);
   }
   return Step::kNext;
 }

@@ -95,7 +95,7 @@ Step execute_byte_matrix_copy(Warp& warp, const Op& op, const MatrixCopy& copy, 
       ok[lane] = false;
     }
     if (!ok[lane]) continue;
-    cluster.record(warp, op, lane, places[lane], used, store, false);
+    cluster.record(warp, op, {mask}, places[lane], used, store, false);
     if (store) continue;
     if (expansion == Expansion::kNone) {
       std::memcpy(rows[lane], places[lane].data, 16);
@@ -157,7 +157,7 @@ Step execute_matrix_copy(Warp& warp, const Op& op, const MatrixCopy& copy, u32 m
                      "matrices are loaded from and stored to shared memory");
       ok[lane] = false;
     }
-    if (ok[lane]) cluster.record(warp, op, lane, rows[lane], 16, store, false);
+    if (ok[lane]) cluster.record(warp, op, {mask}, rows[lane], 16, store, false);
   }
   for (u32 m = 0; m < matrices; ++m) {
     u32 result[32] = {};

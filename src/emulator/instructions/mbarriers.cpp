@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <cstring>
-#include <utility>
 
 #include "emulator/decode/decoding.h"
 #include "emulator/decode/instruction_table.h"
@@ -33,6 +32,7 @@ struct BarrierOperation {
   bool parity = false;  ///< a wait names the phase's parity, else its state
   bool relaxed = false;
   bool remote = false;  ///< reaches other CTAs' shared memory
+  bool cluster_scope = false;
 
   bool waits() const { return kind == Kind::kTestWait || kind == Kind::kTryWait; }
   bool arrives() const { return kind == Kind::kArrive || kind == Kind::kArriveDrop; }
@@ -75,23 +75,50 @@ void touch(Warp& warp, const Op& op, u32 lane, SharedAddress address, bool plain
   place.shadow = &cta->shadow;
   place.cta = cta;
   Conflict conflict;
-  if (warp.cluster->histories.access(cta->shadow, place.offset, 8, true, warp.accessor(op, !plain),
-                                     &conflict)) {
+  if (warp.cluster->histories.access(cta->shadow, place.offset, 8, true,
+                                     warp.accessor(op, {u32{1} << lane}, !plain), &conflict)) {
     warp.cluster->report_conflict(conflict, &warp, static_cast<int>(lane), op.site, true, place);
   }
+}
+
+/// A try_wait may return false at any time: at each place at once when it is first reached, and one
+/// time in eight later, so that a missing loop shows.
+bool impatient(Warp& warp, const Op& op) {
+  if (warp.group->arrived) return false;
+  return warp.first_time(op.site) || warp.cluster->random.one_in(8);
+}
+
+/// Holds an arrival back, mostly, when its place is first reached, until the others have gone as
+/// far as they can: so that they wait for it.
+bool delayed(Warp& warp, const Op& op) {
+  Group& group = *warp.group;
+  if (group.arrived) {
+    group.arrived = false;
+    return false;
+  }
+  if (!warp.first_time(op.site) || warp.cluster->random.one_in(4)) return false;
+  group.arrived = true;
+  group.state = Group::State::kBlocked;
+  group.wait = {};
+  group.wait.kind = Wait::Kind::kOthers;
+  group.wait.since = warp.cluster->steps;
+  return true;
 }
 
 Step execute_mbarrier(Warp& warp, const Op& op, const BarrierOperation& operation, u32 mask) {
   Cluster& cluster = *warp.cluster;
   const bool checks = warp.machine->checks;
+  const bool isa = warp.machine->options.model == EmulatorModel::kIsa;
   if (checks) {
     if (op.s[0] != kNoRef) warp.require_defined(op.s[0], mask, op, "the address");
     warp.require_defined(op.s[1], mask, op, "the operand");
   }
+  if (operation.arrives() && delayed(warp, op)) return Step::kWait;
   View knowledge;
+  const u32 epoch = warp.clocks.epoch;
   if (operation.arrives()) {
     if (!operation.relaxed) {
-      warp.release_into(knowledge);
+      warp.release_into(knowledge, mask);
     } else {
       knowledge = warp.clocks.fence_view;
       join(knowledge.tensor,
@@ -132,6 +159,7 @@ Step execute_mbarrier(Warp& warp, const Op& op, const BarrierOperation& operatio
         b.expected = b.pending = value;
         b.init_agent = warp.agent;
         b.init_epoch = warp.clocks.epoch;
+        b.init_lanes = u32{1} << lane;
         std::memset(cta->shared.data() + offset, 0x5A, 8);  // opaque
         if (!cta->shared_poison.empty()) std::memset(cta->shared_poison.data() + offset, 0, 8);
         cluster.note_progress();
@@ -166,7 +194,14 @@ Step execute_mbarrier(Warp& warp, const Op& op, const BarrierOperation& operatio
                          "arrive.noComplete completes the phase");
         }
         if (operation.kind == Kind::kArriveDrop) b->expected -= std::min(b->expected, count);
-        cluster.mbarrier_arrive(*b, count, knowledge, op.site, &warp, address);
+        Cta* cta = cluster.cta_of(address);
+        const bool remote = cta != warp.cta;
+        if (remote && !operation.relaxed)
+          cta->visit(warp.agent, epoch, u32{1} << lane, op.site, true);
+        // A release at CTA scope says nothing to the threads of another CTA (8.8).
+        const bool heard = !remote || !isa || operation.cluster_scope;
+        cluster.mbarrier_arrive(*b, count, heard ? knowledge : View{}, op.site, &warp, address,
+                                remote && isa);
         break;
       }
       case Kind::kExpectTx: {
@@ -181,9 +216,7 @@ Step execute_mbarrier(Warp& warp, const Op& op, const BarrierOperation& operatio
         if (b == nullptr) break;
         touch(warp, op, lane, address, false);
         // The thread itself simulates a completion: no fence.mbarrier_init is owed for that.
-        const bool fenced = std::exchange(b->fenced, true);
         cluster.mbarrier_complete(address, static_cast<s64>(value), {}, op.site, &warp);
-        b->fenced = fenced;
         break;
       }
       case Kind::kTestWait:
@@ -248,14 +281,14 @@ Step execute_wait(Warp& warp, const Op& op, const BarrierOperation& operation, u
         woken || (parity ? (b->phase & 1) != value : (b->phase & 0xFFFFFFFF) != value);
     if (!complete) continue;
     done |= u32{1} << lane;
-    if (operation.relaxed) {
-      warp.clocks.pending_acquire.acquire(b->completed);
-    } else {
-      warp.clocks.view.acquire(b->completed);
-    }
+    const bool cluster_scope =
+        operation.cluster_scope || warp.machine->options.model == EmulatorModel::kSilicon;
+    cluster.mbarrier_acquire(*b, operation.relaxed ? warp.clocks.pending_acquire : warp.clocks.view,
+                             cluster_scope);
   }
   const bool try_wait = operation.kind == Kind::kTryWait;
-  if (done == 0 && try_wait && uniform && cta != nullptr && !group.give_up) {
+  if (done == 0 && try_wait && uniform && cta != nullptr && !group.give_up &&
+      !impatient(warp, op)) {
     const bool again = group.arrived;
     group.arrived = true;
     group.state = Group::State::kBlocked;
@@ -327,7 +360,7 @@ bool decode_mbarrier(Decoding& d) {
   operation.no_complete = arrives && d.take("noComplete");
   operation.parity = waits && d.take("parity");
   operation.relaxed = d.has("relaxed");
-  d.take_semantics();
+  operation.cluster_scope = d.take_semantics().scope == 2;
   const Space space = d.take_space(Space::kGeneric);
   if (space != Space::kGeneric && space != Space::kShared && space != Space::kSharedCluster)
     return d.invalid("an mbarrier lies in shared memory");

@@ -74,27 +74,42 @@ void count_access(Warp& warp, const Op& op, const Access& access, u32 mask, Spac
   cluster.stats.bank_conflicts += conflicts(addresses, mask, access.bytes());
 }
 
-/// Consecutive lanes at consecutive addresses of one memory, recorded as one access.
+/// Consecutive lanes at consecutive addresses of one memory, or lanes at one address, recorded as
+/// one access.
 struct Run {
   Place place;
-  u32 lane = 0;
+  AccessLanes lanes;
+  u32 last = 0;  ///< lane
   u32 bytes = 0;
   bool same = false;  ///< a write of what was there
   void flush(Warp& warp, const Op& op, bool write, bool atomic) {
-    if (bytes != 0) warp.cluster->record(warp, op, lane, place, bytes, write, atomic, same);
+    if (bytes != 0) warp.cluster->record(warp, op, lanes, place, bytes, write, atomic, same);
     bytes = 0;
   }
-  void add(Warp& warp, const Op& op, u32 at_lane, const Place& p, u32 n, bool write, bool atomic,
+  void add(Warp& warp, const Op& op, u32 lane, const Place& p, u32 n, bool write, bool atomic,
            bool same_value = false) {
     if (p.shadow == nullptr) return;
-    if (bytes != 0 && p.shadow == place.shadow && p.offset == place.offset + bytes &&
-        same == same_value) {
-      bytes += n;
-      return;
+    const u32 bit = u32{1} << lane;
+    if (bytes != 0 && p.shadow == place.shadow && same == same_value) {
+      if (lane == last + 1 && p.offset == place.offset + bytes &&
+          (lanes.bytes_each == n || bytes == n)) {
+        lanes.mask |= bit;
+        lanes.bytes_each = n;
+        lanes.origin = place.offset;
+        last = lane;
+        bytes += n;
+        return;
+      }
+      if (lanes.bytes_each == 0 && p.offset == place.offset && bytes == n) {
+        lanes.mask |= bit;
+        last = lane;
+        return;
+      }
     }
     flush(warp, op, write, atomic);
     place = p;
-    lane = at_lane;
+    lanes = {bit};
+    last = lane;
     bytes = n;
     same = same_value;
   }
@@ -293,9 +308,8 @@ Step execute_store(Warp& warp, const Op& op, const Access& access, u32 mask) {
     }
     run.add(warp, op, lane, place, bytes, true, strong, same);
     if (strong) {
-      warp.clocks.view.set(warp.agent, warp.clocks.epoch);
       run.flush(warp, op, true, strong);
-      warp.cluster->strong_store(warp, address, access.orders);
+      warp.cluster->strong_store(warp, lane, address, access.orders);
     }
   }
   if (checks) run.flush(warp, op, true, strong);

@@ -242,9 +242,13 @@ class TensorCommit : public AsyncOp {
                        [](const auto& e) { return e->done; });
   }
   bool step(Cluster& cluster) override {
-    View knowledge = view;
-    knowledge.acquire(tracked.done);
+    // The products that it tracks, and the operations that these came after: of its thread's other
+    // instructions, and of what that acquired, it says nothing (PTX ISA 9.7.16.12.1).
+    View knowledge = tracked.done;
     for (const auto& e : tracked.pending) knowledge.acquire(e->done_view);
+    knowledge.keep_operations(cluster.agents.first());
+    join(knowledge.tensor, view.tensor);
+    knowledge.set(lease.agent, lease.write_epoch);
     for (const SharedAddress address : barriers) {
       if (Mbarrier* b = cluster.mbarrier(issuer, site, address, "tcgen05.commit"))
         cluster.mbarrier_arrive(*b, 1, knowledge, site, issuer, address);
@@ -291,7 +295,7 @@ Step execute_commit(Warp& warp, const Op& op, const Commit& what, u32 mask) {
     commit->tracked = tensor_order(cluster).tracked(warp, lane, what.cta_group);
     // commit implies fence::before_thread_sync.
     join(warp.clocks.view.tensor, warp.clocks.tensor_known);
-    cluster.start(std::move(commit), warp, op);
+    cluster.start(std::move(commit), warp, op, u32{1} << lane);
   }
   return Step::kNext;
 }

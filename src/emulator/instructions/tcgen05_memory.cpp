@@ -67,7 +67,7 @@ void store_address(Warp& warp, const Op& op, const Address& to, u32 lane, u32 co
                          "the address goes to the CTA's own shared memory");
     return;
   }
-  warp.cluster->record(warp, op, lane, place, 4, true, false);
+  warp.cluster->record(warp, op, {warp.group->mask}, place, 4, true, false);
   std::memcpy(place.data, &column, 4);
   if (place.poison != nullptr) std::memset(place.poison, 0, 4);
 }
@@ -180,7 +180,8 @@ void deallocate(Warp& warp, const Op& op, u32 column, u32 columns) {
     return;
   }
   // Freeing is the last access: every other must have come before it.
-  memory.access(cluster, {0, kTmemLanes, column, columns}, true, warp.accessor(op), &warp, op.site);
+  memory.access(cluster, {0, kTmemLanes, column, columns}, true,
+                warp.accessor(op, {warp.group->mask}), &warp, op.site);
   memory.free(column);
 }
 

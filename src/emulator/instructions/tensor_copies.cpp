@@ -218,6 +218,7 @@ std::optional<TensorMap> map_at(Warp& warp, const Op& op, u32 lane, u64 address)
                          "a tensor map in shared memory cannot be used: copy it to global memory");
     return std::nullopt;
   }
+  warp.cluster->check_map(warp, op, lane, address, place);
   auto map = decode_tensor_map(reinterpret_cast<const std::byte*>(place.data));
   if (!map) {
     warp.cluster->report(FindingKind::kDescriptor, &warp, static_cast<int>(lane), op.site,
@@ -330,7 +331,7 @@ Step execute_tensor(Warp& warp, const Op& op, const TensorTransfer& what, u32 ma
       store->group = open_group(warp.copies.bulk, u32{1} << lane);
       ++store->group->unread;
       ++store->group->unwritten;
-      cluster.start(std::move(store), warp, op);
+      cluster.start(std::move(store), warp, op, u32{1} << lane);
       continue;
     }
     auto load = std::make_unique<TensorLoad>();
@@ -363,7 +364,7 @@ Step execute_tensor(Warp& warp, const Op& op, const TensorTransfer& what, u32 ma
         continue;
       }
     }
-    cluster.start(std::move(load), warp, op);
+    cluster.start(std::move(load), warp, op, u32{1} << lane);
   }
   return Step::kNext;
 }
@@ -448,7 +449,7 @@ Step execute_replace(Warp& warp, const Op& op, const Replacement& what, u32 mask
     if (!warp.cluster->resolve(warp, op, lane, what.space, address, 64, &place)) continue;
     Place rest;
     if (!warp.cluster->resolve(warp, op, lane, what.space, address + 64, 64, &rest)) continue;
-    warp.cluster->record(warp, op, lane, place, 128, true, false);
+    warp.cluster->record(warp, op, {u32{1} << lane}, place, 128, true, false);
     auto map = decode_partial_tensor_map(reinterpret_cast<const std::byte*>(place.data));
     if (!map) {
       warp.cluster->report(FindingKind::kDescriptor, &warp, static_cast<int>(lane), op.site,
@@ -512,11 +513,12 @@ Step execute_copy_map(Warp& warp, const Op& op, const MapCopy& what, u32 mask) {
       return Step::kNext;
     if (!warp.cluster->resolve(warp, op, lane, Space::kShared, source + half, 64, &from))
       return Step::kNext;
-    warp.cluster->record(warp, op, lane, from, 64, false, false);
-    warp.cluster->record(warp, op, lane, to, 64, true, false);
+    warp.cluster->record(warp, op, {mask}, from, 64, false, false);
+    warp.cluster->record(warp, op, {mask}, to, 64, true, false);
     std::memcpy(to.data, from.data, 64);
     if (to.poison != nullptr) std::memset(to.poison, 0, 64);
   }
+  warp.clocks.maps_released = warp.clocks.epoch++;
   warp.cluster->note_progress();
   return Step::kNext;
 }

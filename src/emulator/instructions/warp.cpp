@@ -416,6 +416,7 @@ Step warp_sync(Warp& warp, const Op& op, u32 mask) {
   u32 needed = 0;
   Step step{};
   if (!members(warp, op, op.s[0], mask, &needed, &step)) return step;
+  warp.synchronise_lanes(needed);
   return Step::kNext;
 }
 

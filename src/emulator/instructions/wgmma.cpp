@@ -333,7 +333,7 @@ Step execute_wgmma(Warp& warp, const Op& op, const Shape& shape, u32 mask) {
   for (const u32 row : product->d_rows) warp.registers.in_flight[row] = InFlight::kWritten;
   warp.registers.in_flight_rows +=
       static_cast<u32>(product->a_rows.size() + product->d_rows.size());
-  cluster.start(std::move(product), warp, op);
+  cluster.start(std::move(product), warp, op, mask);
   return Step::kNext;
 }
 

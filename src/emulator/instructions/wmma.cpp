@@ -135,7 +135,7 @@ void for_each_piece(Warp& warp, const Op& op, const Movement& m, u32 mask, bool 
         if (!cluster.resolve(warp, op, lane, m.address.space, base + index * bits / 8, bytes,
                              &place))
           continue;
-        cluster.record(warp, op, lane, place, bytes, write, false);
+        cluster.record(warp, op, {mask}, place, bytes, write, false);
         f(lane, r, e * bits, place, bytes);
       }
     }

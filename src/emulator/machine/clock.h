@@ -21,32 +21,77 @@ inline void join(Clock& into, const Clock& from) {
   for (std::size_t i = 0; i < from.size(); ++i) into[i] = std::max(into[i], from[i]);
 }
 
-/// Knowledge in three senses: what happened before; which generic-proxy writes the async proxy is
-/// guaranteed to see (everything that happened before a fence.proxy.async); and which tensor
-/// operations a tcgen05.fence::after_thread_sync orders before those that follow it.
+/// Lanes of one agent are told apart where only some of them are known: a clock by agent and lane.
+inline constexpr u32 kLanesOfAgent = 32;
+
+/// State spaces that a proxy fence covers.
+enum FenceSpaces : u8 { kSharedSpace = 1, kGlobalSpace = 2, kAllSpaces = 3 };
+
+/// Knowledge in four senses: what happened before; which generic-proxy writes to shared and to
+/// global memory the async proxy is guaranteed to see (everything that happened before a
+/// fence.proxy.async); and which tensor operations a tcgen05.fence::after_thread_sync orders before
+/// those that follow it.
 struct View {
   Clock generic;
   Clock async;
+  Clock async_global;
   Clock tensor;
+  Clock lanes;        ///< as generic, of single lanes of warps that are not known as a whole
+  Clock lanes_async;  ///< as async and async_global
 
   void acquire(const View& from) {
     join(generic, from.generic);
     join(async, from.async);
+    join(async_global, from.async_global);
     join(tensor, from.tensor);
+    join(lanes, from.lanes);
+    join(lanes_async, from.lanes_async);
   }
-  /// The agent's own async-proxy events, or its fence, reach the async proxy.
-  void fence_proxy() { join(async, generic); }
-  void set(u32 agent, u32 epoch) {
-    if (generic.size() <= agent) generic.resize(agent + 1);
-    generic[agent] = std::max(generic[agent], epoch);
+  /// Whether what these lanes of an agent did up to an epoch happened before.
+  bool knows(u32 agent, u32 epoch, u32 of_lanes) const {
+    return at(generic, agent) >= epoch || knows_lanes(lanes, agent, epoch, of_lanes);
   }
-  void set_async(u32 agent, u32 epoch) {
-    if (async.size() <= agent) async.resize(agent + 1);
-    async[agent] = std::max(async[agent], epoch);
+  /// Whether the async proxy sees what they wrote.
+  bool fenced(u32 agent, u32 epoch, u32 of_lanes, bool global) const {
+    return at(global ? async_global : async, agent) >= epoch ||
+           knows_lanes(lanes_async, agent, epoch, of_lanes);
   }
-  void set_tensor(u32 agent, u32 epoch) {
-    if (tensor.size() <= agent) tensor.resize(agent + 1);
-    tensor[agent] = std::max(tensor[agent], epoch);
+  void fence_proxy(u8 spaces) {
+    if ((spaces & kSharedSpace) != 0) join(async, generic);
+    if ((spaces & kGlobalSpace) != 0) join(async_global, generic);
+    join(lanes_async, lanes);
+  }
+  void set(u32 agent, u32 epoch) { raise(generic, agent, epoch); }
+  void set_tensor(u32 agent, u32 epoch) { raise(tensor, agent, epoch); }
+  void set_lanes(u32 agent, u32 mask, u32 epoch) { raise_lanes(lanes, agent, mask, epoch); }
+
+  /// Leaves what is known of asynchronous operations: of agents from `first` on.
+  void keep_operations(u32 first) {
+    std::fill_n(generic.begin(), std::min<std::size_t>(generic.size(), first), 0u);
+    async.clear();
+    async_global.clear();
+    lanes.clear();
+    lanes_async.clear();
+  }
+
+  static void raise(Clock& clock, u32 agent, u32 epoch) {
+    if (clock.size() <= agent) clock.resize(agent + 1);
+    clock[agent] = std::max(clock[agent], epoch);
+  }
+  static void raise_lanes(Clock& clock, u32 agent, u32 mask, u32 epoch) {
+    for (u32 lane = 0; lane < kLanesOfAgent; ++lane) {
+      if ((mask >> lane & 1) != 0) raise(clock, agent * kLanesOfAgent + lane, epoch);
+    }
+  }
+
+ private:
+  static bool knows_lanes(const Clock& clock, u32 agent, u32 epoch, u32 of_lanes) {
+    if (clock.size() <= agent * kLanesOfAgent || of_lanes == 0) return false;
+    for (u32 lane = 0; lane < kLanesOfAgent; ++lane) {
+      if ((of_lanes >> lane & 1) != 0 && at(clock, agent * kLanesOfAgent + lane) < epoch)
+        return false;
+    }
+    return true;
   }
 };
 

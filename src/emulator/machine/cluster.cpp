@@ -27,12 +27,11 @@ u32 Cluster::live_threads() const {
   return n;
 }
 
-void Cluster::start(std::unique_ptr<AsyncOp> op, Warp& issuer, const Op& from) {
+void Cluster::start(std::unique_ptr<AsyncOp> op, Warp& issuer, const Op& from, u32 lanes) {
   op->issuer = &issuer;
   op->site = from.site;
   op->issued_at = steps;
-  issuer.clocks.view.set(issuer.agent, issuer.clocks.epoch);
-  op->view = issuer.clocks.view;
+  issuer.publish(op->view, lanes);
   op->lease = agents.borrow(issuer.clocks.view.generic);
   // What the operation itself does is known to whoever learns of its completion, in both proxies.
   // NOTE: the issuer's later accesses are not ordered before the operation.
@@ -145,6 +144,9 @@ bool Cluster::group_ready(Warp& warp, Group& group) {
     case Wait::Kind::kTmemAlloc:
     case Wait::Kind::kRegisters:
       ready = progress != w.value;
+      break;
+    case Wait::Kind::kOthers:
+      ready = random.one_in(64);
       break;
     case Wait::Kind::kForever:
       ready = false;
@@ -344,6 +346,7 @@ bool Cluster::run(u64 quantum) {
       }
     }
     if (chosen == nullptr) {
+      if (release_delayed()) continue;
       if (step_async(true)) continue;
       if (unstick()) continue;
       report_deadlock();
@@ -354,6 +357,23 @@ bool Cluster::run(u64 quantum) {
     run_group(*chosen, group, budget);
   }
   return true;
+}
+
+/// Nothing else can run: one of the arrivals that were held back.
+bool Cluster::release_delayed() {
+  const auto n = static_cast<u32>(warps_.size());
+  const u32 begin = random.below(n);
+  for (u32 i = 0; i < n; ++i) {
+    Warp& warp = *warps_[(begin + i) % n];
+    if (warp.live == 0) continue;
+    for (Group& g : warp.groups) {
+      if (g.mask == 0 || g.state != Group::State::kBlocked || g.wait.kind != Wait::Kind::kOthers)
+        continue;
+      g.state = Group::State::kReady;
+      return true;
+    }
+  }
+  return false;
 }
 
 /// Nothing can run: first the waits that need not last, then the ones that are errors of the warp.

@@ -39,20 +39,8 @@ std::string Cluster::describe_address(const Cta* cta, u64 offset) const {
 
 void Cluster::report(FindingKind kind, const Warp* warp, int lane, u32 site_index, std::string text,
                      bool warning) {
-  Finding finding;
-  finding.kind = kind;
+  Finding finding = machine.finding_at(kind, site_index, std::move(text));
   finding.warning = warning;
-  finding.seed = machine.seed;
-  if (site_index < machine.program.sites.size()) {
-    const Site& site = machine.program.sites[site_index];
-    finding.ptx_line = site.line;
-    finding.source_line = static_cast<int>(site.source.line);
-    const auto& files = machine.program.module->files;
-    if (site.source.file < files.size()) finding.source_file = files[site.source.file];
-    finding.text = fmt::format("{}: {}", site.text.substr(0, 80), text);
-  } else {
-    finding.text = std::move(text);
-  }
   if (warp != nullptr) {
     finding.cta = warp->cta->id;
     finding.warp = static_cast<int>(warp->index);
@@ -89,6 +77,15 @@ void Cluster::report_conflict(const Conflict& c, const Warp* warp, int lane, u32
   const bool harmless = same && c.earlier_is_write &&
                         (c.proxy == Proxy::kGeneric || c.site == site) &&
                         machine.options.model == EmulatorModel::kSilicon;
+  if (c.lanes_only) {
+    report(FindingKind::kRace, warp, lane, site,
+           fmt::format("{} of {} is not ordered after the {} by other lanes of this warp at {}: no "
+                       "bar.warp.sync lies between",
+                       write ? "this write" : "this read", where,
+                       c.earlier_is_write ? "write" : "read", describe_site(c.site)),
+           same && c.earlier_is_write && machine.options.model == EmulatorModel::kSilicon);
+    return;
+  }
   report(FindingKind::kRace, warp, lane, site,
          fmt::format("{} of {} is not ordered after the {} by {} at {}{}",
                      write ? "this write" : "this read", where,

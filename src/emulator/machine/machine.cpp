@@ -73,7 +73,47 @@ void Machine::out_of_memory() {
   stop = true;
 }
 
-void Machine::merge(Cluster& cluster) {
+Finding Machine::finding_at(FindingKind kind, u32 index, std::string text) const {
+  Finding finding;
+  finding.kind = kind;
+  finding.seed = seed;
+  if (index >= program.sites.size()) {
+    finding.text = std::move(text);
+    return finding;
+  }
+  const Site& site = program.sites[index];
+  finding.ptx_line = site.line;
+  finding.source_line = static_cast<int>(site.source.line);
+  const auto& files = program.module->files;
+  if (site.source.file < files.size()) finding.source_file = files[site.source.file];
+  finding.text = fmt::format("{}: {}", site.text.substr(0, 80), text);
+  return finding;
+}
+
+void Machine::check_clusters() {
+  for (const ClusterRaces::Race& race : cluster_races_.find()) {
+    add_finding(finding_at(
+        FindingKind::kRace, race.later.site,
+        fmt::format("this {} of offset {} of a global buffer, in cluster {}, is not ordered with "
+                    "the {} in cluster {} at line {}: nothing orders clusters",
+                    race.later.written ? "write" : "read", race.offset, race.later.cluster,
+                    race.earlier.written ? "write" : "read", race.earlier.cluster,
+                    program.sites[race.earlier.site].line)));
+  }
+}
+
+void Machine::merge(Cluster& cluster, u64 index) {
+  // NOTE: clusters that communicate may order their accesses, which is not followed.
+  if (checks && !program.communicates) {
+    for (const auto& [buffer, shadow] : cluster.global_shadows) {
+      std::vector<ClusterRaces::Access> accesses;
+      cluster.histories.for_each_touched(*shadow, [&](const Histories::Touched& t) {
+        ClusterRaces::append(accesses, {t.begin, t.end, index, t.site, t.written, t.atomic});
+      });
+      const std::lock_guard lock(mutex_);
+      cluster_races_.add(buffer, std::move(accesses));
+    }
+  }
   if (cluster.steps > cluster.steps_taken()) {
     take_steps(cluster.steps - cluster.steps_taken());
   } else {
@@ -130,6 +170,7 @@ void Machine::run() {
     }
   } else {
     run_parallel();
+    check_clusters();
   }
 }
 
@@ -143,7 +184,7 @@ void Machine::run_parallel() {
         Cluster cluster(*this, cluster_origin(index), seed * 0x9E3779B97F4A7C15ull + index);
         while (!cluster.run(~u64{0} >> 1)) {
         }
-        merge(cluster);
+        merge(cluster, index);
         if (cluster.failed) stop = true;
       }
     } catch (const std::bad_alloc&) {
@@ -190,10 +231,10 @@ void Machine::run_together() {
     cluster.seen_progress_ = now;
     if (!finished) continue;
     if (cluster.failed) stop = true;
-    merge(cluster);
+    merge(cluster, 0);
     resident.erase(resident.begin() + static_cast<std::ptrdiff_t>(i));
   }
-  for (const auto& cluster : resident) merge(*cluster);
+  for (const auto& cluster : resident) merge(*cluster, 0);
 }
 
 // ---------------------------------------------------------------------------------------------
@@ -261,7 +302,6 @@ Cluster::Cluster(Machine& m, std::array<u32, 3> first, u64 cluster_seed)
       warp.groups.push_back(group);
       warp.group = &warp.groups.front();
       warp.enter_frame(entry, 0, 0, ~u32{0});
-      warp.clocks.view.set(warp.agent, warp.clocks.epoch);
       warps_.push_back(&warp);
     }
   }

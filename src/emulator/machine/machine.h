@@ -7,6 +7,7 @@
 // thread that runs the cluster.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <memory>
@@ -20,6 +21,7 @@
 #include "emulator/decode/program.h"
 #include "emulator/machine/trace.h"
 #include "emulator/machine/warp.h"
+#include "emulator/memory/cluster_races.h"
 #include "emulator/memory/races.h"
 #include "emulator/memory/shared_address.h"
 
@@ -77,13 +79,17 @@ struct Mbarrier {
   s64 tx = 0;
   u64 phase = 0;
   bool valid = false;
-  bool fenced = false;  ///< the init was made visible to asynchronous operations
-  bool published =
-      false;  ///< and by a relaxed arrival at the cluster's barrier to its other threads
   u32 init_agent = 0;
   u32 init_epoch = 0;
-  View arriving;              ///< knowledge of the arrivals of the current phase
-  View completed;             ///< of all completed phases
+  u32 init_lanes = 0;
+  u32 fence_epoch = 0;     ///< of the fence.mbarrier_init after it; 0: none
+  bool published = false;  ///< by a relaxed arrival at the cluster's barrier to its other threads
+  bool ordered = false;    ///< which is complete: the init comes before all that follows
+  bool told = false;       ///< that a use is not ordered after the init
+  View arriving;           ///< knowledge of the arrivals of the current phase
+  View completed;          ///< of all completed phases
+  /// The same of other CTAs' threads under the isa model: acquired at cluster scope only.
+  View arriving_remote, completed_remote;
   u64 last_change = 0;        ///< step, for the deadlock report
   std::vector<u32> arrivers;  ///< sites of recent arrivals, for the report
 };
@@ -122,16 +128,16 @@ class AsyncOp {
   View view;                    ///< the issuer's knowledge at issue
   AsyncAgents::Lease lease;
   Proxy proxy = Proxy::kAsync;
-  /// What is known to whoever learns that the operation's reads, or all of it, are done.
+  /// What is known to whoever learns that the operation's reads, or all of it, are done. Of its
+  /// issuer's earlier instructions nothing: PTX ISA 8.9.1.1.
   View reads_done() const {
-    View v = view;
+    View v;
     v.set(lease.agent, lease.read_epoch);
     return v;
   }
   View all_done() const {
-    View v = view;
+    View v;
     v.set(lease.agent, lease.write_epoch);
-    if (proxy == Proxy::kAsync) v.set_async(lease.agent, lease.write_epoch);
     return v;
   }
   Accessor reader() const {
@@ -162,6 +168,23 @@ class Cta {
   u32 live_threads = 0;
   std::vector<std::vector<u32>> wgmma_sites;  ///< by warpgroup: its instructions in order
   std::shared_ptr<TensorMemory> tmem;         ///< null until it is used
+
+  /// The last access to the CTA's shared memory by an asynchronous operation, or by a warp of
+  /// another CTA: it must come before the CTA's exit.
+  struct Visit {
+    u32 epoch = 0;
+    u32 lanes = 0;
+    u32 site = 0;
+    bool foreign = false;  ///< from another CTA
+  };
+  std::vector<Visit> visits;  ///< by agent
+  View exit_view;             ///< what the threads that have exited knew
+
+  void visit(u32 agent, u32 epoch, u32 lanes, u32 site, bool foreign) {
+    if (visits.size() <= agent) visits.resize(agent + 1);
+    Visit& v = visits[agent];
+    if (v.epoch <= epoch) v = {epoch, lanes, site, foreign};
+  }
 
   /// The place at an offset of its shared memory.
   SharedAddress at(u32 offset) const { return {rank, offset}; }
@@ -214,7 +237,8 @@ class Cluster {
     polls = 0;
   }
   u32 live_threads() const;
-  void start(std::unique_ptr<AsyncOp> op, Warp& issuer, const Op& from);
+  /// `lanes`: of the issuer, that the operation comes after.
+  void start(std::unique_ptr<AsyncOp> op, Warp& issuer, const Op& from, u32 lanes);
   Cta* cta_of(SharedAddress address) {
     return address.rank() < ctas.size() ? ctas[address.rank()].get() : nullptr;
   }
@@ -231,19 +255,28 @@ class Cluster {
 
   /// Records an access for race detection; reports a conflict. `same`: a write of the bytes that
   /// were there.
-  void record(Warp& warp, const Op& op, u32 lane, const Place& place, u32 bytes, bool write,
-              bool atomic, bool same = false);
+  void record(Warp& warp, const Op& op, const AccessLanes& lanes, const Place& place, u32 bytes,
+              bool write, bool atomic, bool same = false);
   /// The same for an asynchronous operation.
   void record(const AsyncOp& op, const Place& place, u32 bytes, bool write, bool same = false);
+  /// Reports a tensor map that the kernel wrote and a copy uses without the proxy's fences.
+  void check_map(Warp& warp, const Op& op, u32 lane, u64 address, const Place& place);
   /// Knowledge that a strong load acquires and a strong store publishes, by generic address.
   void strong_load(Warp& warp, u64 address, bool acquire);
-  void strong_store(Warp& warp, u64 address, bool release);
+  void strong_store(Warp& warp, u32 lane, u64 address, bool release);
+
+  /// Reports accesses to a CTA's shared memory that do not come before its exit.
+  void check_exit(Cta& cta);
 
   // memory/mbarrier.cpp
   Mbarrier* mbarrier(Warp* warp, u32 site, SharedAddress address, const char* what);
   void mbarrier_expect(Mbarrier& b, s64 bytes, u32 site);
+  /// `remote`: released by a thread of another CTA.
   void mbarrier_arrive(Mbarrier& b, u32 count, const View& knowledge, u32 site, Warp* warp,
-                       SharedAddress address);
+                       SharedAddress address, bool remote = false);
+  /// What a wait that saw a phase complete acquires.
+  void mbarrier_acquire(const Mbarrier& b, View& into, bool cluster_scope) const;
+  void check_init(Mbarrier& b, Cta& cta, u32 offset, const Warp* warp, u32 site);
   void mbarrier_complete(SharedAddress address, s64 bytes, const View& knowledge, u32 site,
                          Warp* warp);
   void check_phase(Mbarrier& b);
@@ -279,6 +312,7 @@ class Cluster {
   u32 owed_ = kNobody;  ///< the warp that overtakes_a_warp found
   std::vector<Warp*> warps_;
   u32 favourite_ = 0;
+  bool release_delayed();
   u64 unstuck_at_ = ~u64{0};
   u64 step_limit_ = 0;  ///< as many as were taken of the machine's
   u64 seen_progress_ = 0;
@@ -317,12 +351,16 @@ class Machine {
   bool take_cluster(std::array<u32, 3>* first_cta);
 
   void add_finding(Finding finding);
+  /// A finding at a place of the program, of no thread.
+  Finding finding_at(FindingKind kind, u32 site, std::string text) const;
   std::vector<Finding> findings;
   EmulatorStats stats;
   std::vector<TraceEvent> trace;
 
  private:
-  void merge(Cluster& cluster);
+  void merge(Cluster& cluster, u64 index);
+  void check_clusters();
+  ClusterRaces cluster_races_;
   std::atomic<u64> steps_left_;
   std::mutex mutex_;
   u32 findings_told_ = 0;

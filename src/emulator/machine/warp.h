@@ -52,6 +52,7 @@ struct Wait {
     kTmemStore,
     kTmemAlloc,
     kRegisters,
+    kOthers,  ///< until no other group can run
     kForever
   };
   Kind kind = Kind::kNone;
@@ -150,11 +151,20 @@ struct LocalMemory {
 /// What a warp knows to have happened.
 struct WarpClocks {
   View view;
-  u32 epoch = 1;         ///< of what it does now
-  View fence_view;       ///< what strong stores after a fence publish
-  View pending_acquire;  ///< what strong loads saw, acquired by a fence
-  Clock tensor_known;    ///< tensor operations that the next ones are ordered after
-  Clock tensor_fenced;   ///< view.generic at the last tcgen05.fence::after_thread_sync
+  u32 epoch = 1;          ///< of what it does now
+  u32 unsynced = 0;       ///< lanes that accessed memory since all lanes last synchronised
+  u32 last_access = 0;    ///< the epoch of the last access
+  View fence_view;        ///< what strong stores after a fence publish
+  View pending_acquire;   ///< what strong loads saw, acquired by a fence
+  Clock tensor_known;     ///< tensor operations that the next ones are ordered after
+  Clock tensor_fenced;    ///< view.generic at the last tcgen05.fence::after_thread_sync
+  View copied;            ///< cp.async of groups that were waited for
+  u32 maps_released = 0;  ///< tensor maps written up to this epoch were released to their proxy
+  std::unordered_map<u64, Clock> maps_acquired;  ///< by address, at the tensormap proxy's acquire
+
+  u32 unsynced_lanes(u32 agent) const {
+    return at(view.generic, agent) >= last_access ? 0 : unsynced;
+  }
 };
 
 /// The copies that a warp has issued; the last group is open.
@@ -201,7 +211,8 @@ class Warp {
   u32 live = 0;  ///< lanes that exist and have not exited
   std::vector<Group> groups;
   std::vector<Convergence> convergences;
-  Group* group = nullptr;  ///< the one that runs
+  Group* group = nullptr;    ///< the one that runs
+  std::vector<u32> reached;  ///< sites of the mbarrier operations that were delayed once; sorted
   u64 steps = 0;
 
   RegisterFile registers;
@@ -255,17 +266,53 @@ class Warp {
   void enter_frame(const FunctionCode& code, u32 row_base, u32 predicate_base, u32 mask);
 
   u32 any_lane() const { return static_cast<u32>(__builtin_ctz(group->mask)); }
-  /// Starts a new epoch of this agent: what it did so far is what a release publishes.
-  void release_into(View& into) {
-    View& view = clocks.view;
-    view.set(agent, clocks.epoch);
-    view.set_async(agent, std::max(at(view.async, agent), 0u));
-    into.acquire(view);
+  /// What lanes know to have happened: what the warp does, and what they did themselves. The warp's
+  /// accesses as a whole only where no other lane made one since the lanes last synchronised.
+  void publish(View& into, u32 lanes) const {
+    into.acquire(clocks.view);
+    if ((clocks.unsynced_lanes(agent) & ~lanes) == 0) {
+      into.set(agent, clocks.epoch);
+    } else {
+      into.set_lanes(agent, lanes & clocks.unsynced, clocks.epoch);
+    }
+  }
+  /// A release by some lanes. Starts a new epoch of this agent: what was done so far is published.
+  void release_into(View& into, u32 lanes) {
+    publish(into, lanes);
     ++clocks.epoch;
   }
-  Accessor accessor(const Op& op, bool atomic = false) {
-    clocks.view.set(agent, clocks.epoch);
-    return {agent, clocks.epoch, op.site, Proxy::kGeneric, atomic, &clocks.view};
+  /// These lanes wait for each other (bar.warp.sync).
+  void synchronise_lanes(u32 lanes) {
+    if ((live & ~lanes) == 0) {
+      clocks.view.set(agent, clocks.epoch);
+    } else {
+      clocks.view.set_lanes(agent, lanes & clocks.unsynced, clocks.epoch);
+    }
+    ++clocks.epoch;
+  }
+  /// fence.proxy.async by some lanes. What comes after it is not covered by it.
+  void fence_proxy(u8 spaces, u32 lanes) {
+    View& view = clocks.view;
+    view.fence_proxy(spaces);
+    if ((clocks.unsynced_lanes(agent) & ~lanes) == 0) {
+      if ((spaces & kSharedSpace) != 0) View::raise(view.async, agent, clocks.epoch);
+      if ((spaces & kGlobalSpace) != 0) View::raise(view.async_global, agent, clocks.epoch);
+    } else {
+      View::raise_lanes(view.lanes_async, agent, lanes & clocks.unsynced, clocks.epoch);
+    }
+    ++clocks.epoch;
+  }
+  Accessor accessor(const Op& op, const AccessLanes& lanes, bool atomic = false) {
+    clocks.unsynced = clocks.unsynced_lanes(agent) | lanes.mask;
+    clocks.last_access = clocks.epoch;
+    return {agent, clocks.epoch, op.site, Proxy::kGeneric, atomic, &clocks.view, nullptr, 0, lanes};
+  }
+  /// Whether this is the first time that the warp is delayed at this place.
+  bool first_time(u32 site) {
+    const auto it = std::lower_bound(reached.begin(), reached.end(), site);
+    if (it != reached.end() && *it == site) return false;
+    reached.insert(it, site);
+    return true;
   }
 };
 

@@ -41,7 +41,65 @@ Mbarrier* Cluster::mbarrier(Warp* warp, u32 site, SharedAddress address, const c
                it == cta->mbarriers.end() ? ": it was never initialised" : ": it was invalidated"));
     return nullptr;
   }
+  if (cta->live_threads == 0) {
+    // NOTE: a commit may outlive its own CTA on silicon where nobody waits for it (CUTLASS's
+    // kernels of one CTA do not drain their pipelines).
+    const bool own = running != nullptr && running->issuer->cta == cta;
+    report(FindingKind::kBounds, warp, -1, site,
+           fmt::format("{} at 0x{:x} of CTA {}, which has exited", what, offset, cta->rank),
+           own && machine.options.model == EmulatorModel::kSilicon);
+    return nullptr;
+  }
+  if (machine.checks) check_init(it->second, *cta, offset, warp, site);
   return &it->second;
+}
+
+void Cluster::check_init(Mbarrier& b, Cta& cta, u32 offset, const Warp* warp, u32 site) {
+  if (running != nullptr) {
+    cta.visit(running->lease.agent, running->lease.write_epoch, ~u32{0}, site,
+              running->issuer->cta != &cta);
+    // An asynchronous operation's use: a strong access like any other.
+    Accessor accessor = running->writer();
+    accessor.atomic = true;
+    Conflict conflict;
+    Place place;
+    place.cta = &cta;
+    place.offset = offset;
+    if (histories.access(cta.shadow, offset, 8, true, accessor, &conflict) &&
+        !conflict.proxy_only && !conflict.fence_only && !b.told) {
+      b.told = true;
+      report_conflict(conflict, warp, -1, site, true, place);
+    }
+  }
+  if (b.ordered || b.told) return;
+  const View& view = running != nullptr ? running->view : warp->clocks.view;
+  const bool own = running == nullptr && warp->agent == b.init_agent;
+  if (!own && !view.knows(b.init_agent, b.init_epoch, b.init_lanes)) {
+    b.told = true;
+    report(FindingKind::kRace, warp, -1, site,
+           fmt::format(
+               "the mbarrier at 0x{:x} of CTA {} is used by {}, but its init is not ordered "
+               "before",
+               offset, cta.rank, running != nullptr ? "an asynchronous operation" : "this thread"));
+    return;
+  }
+  if (running == nullptr) return;
+  if (b.fence_epoch != 0 && view.knows(b.init_agent, b.fence_epoch, b.init_lanes)) return;
+  if (view.fenced(b.init_agent, b.init_epoch, b.init_lanes, false)) return;
+  b.told = true;
+  // NOTE: on silicon a barrier after the init is enough (CUTLASS's tutorials and Triton rely on it,
+  // with cluster barriers too).
+  report(FindingKind::kBarrier, warp, -1, site,
+         fmt::format("the mbarrier at 0x{:x} is used by an asynchronous operation but no "
+                     "fence.mbarrier_init between its init and the synchronisation that orders "
+                     "them",
+                     offset),
+         machine.options.model == EmulatorModel::kSilicon);
+}
+
+void Cluster::mbarrier_acquire(const Mbarrier& b, View& into, bool cluster_scope) const {
+  into.acquire(b.completed);
+  if (cluster_scope) into.acquire(b.completed_remote);
 }
 
 void Cluster::check_phase(Mbarrier& b) {
@@ -52,6 +110,8 @@ void Cluster::check_phase(Mbarrier& b) {
   b.pending = b.expected;
   b.completed.acquire(b.arriving);
   b.arriving = {};
+  b.completed_remote.acquire(b.arriving_remote);
+  b.arriving_remote = {};
   b.arrivers.clear();
 }
 
@@ -82,7 +142,7 @@ void Cluster::trace_arrival(const Mbarrier& b, SharedAddress address, const Warp
 }
 
 void Cluster::mbarrier_arrive(Mbarrier& b, u32 count, const View& knowledge, u32 site, Warp* warp,
-                              SharedAddress address) {
+                              SharedAddress address, bool remote) {
   if (count > b.pending) {
     report(FindingKind::kBarrier, warp, -1, site,
            fmt::format("{} arrivals at the mbarrier 0x{:x} where {} of {} are pending in phase {}",
@@ -90,7 +150,7 @@ void Cluster::mbarrier_arrive(Mbarrier& b, u32 count, const View& knowledge, u32
     count = b.pending;
   }
   trace_arrival(b, address, warp, site);
-  b.arriving.acquire(knowledge);
+  (remote ? b.arriving_remote : b.arriving).acquire(knowledge);
   b.pending -= count;
   if (b.arrivers.size() < 8) b.arrivers.push_back(site);
   check_phase(b);
@@ -100,18 +160,6 @@ void Cluster::mbarrier_complete(SharedAddress address, s64 bytes, const View& kn
                                 Warp* warp) {
   Mbarrier* b = mbarrier(warp, site, address, "complete_tx");
   if (b == nullptr) return;
-  if (!b->fenced) {
-    b->fenced = true;  // told once
-    // NOTE: on silicon a barrier after the init is enough (CUTLASS's tutorials and Triton rely on
-    // it, with cluster barriers too).
-    const bool ordered = (warp != nullptr && warp->agent == b->init_agent) ||
-                         at(knowledge.generic, b->init_agent) >= b->init_epoch;
-    report(FindingKind::kBarrier, warp, -1, site,
-           fmt::format("the mbarrier at 0x{:x} is used by an asynchronous operation but no "
-                       "fence.mbarrier_init followed its init",
-                       address.offset()),
-           machine.options.model == EmulatorModel::kSilicon && ordered);
-  }
   trace_arrival(*b, address, warp, site);
   b->arriving.acquire(knowledge);
   b->tx -= bytes;

@@ -212,34 +212,65 @@ bool Cluster::resolve(Warp& warp, const Op& op, u32 lane, Space space, u64 addre
   return false;
 }
 
-void Cluster::record(Warp& warp, const Op& op, u32 lane, const Place& place, u32 bytes, bool write,
-                     bool atomic, bool same) {
+void Cluster::record(Warp& warp, const Op& op, const AccessLanes& lanes, const Place& place,
+                     u32 bytes, bool write, bool atomic, bool same) {
   if (place.shadow == nullptr) return;
+  const int lane = __builtin_ctz(lanes.mask);
   if (place.cta != nullptr && !place.cta->mbarriers.empty() && !atomic) {
     // Plain accesses to a live mbarrier object.
     for (u64 at = place.offset & ~u64{7}; at < place.offset + bytes; at += 8) {
       const auto it = place.cta->mbarriers.find(static_cast<u32>(at));
       if (it == place.cta->mbarriers.end() || !it->second.valid) continue;
-      report(FindingKind::kBarrier, &warp, static_cast<int>(lane), op.site,
+      report(FindingKind::kBarrier, &warp, lane, op.site,
              fmt::format("plain {} of the mbarrier at 0x{:x}, which is in use",
                          write ? "write" : "read", at));
       return;
     }
   }
+  if (place.cta != nullptr && place.cta != warp.cta)
+    place.cta->visit(warp.agent, warp.clocks.epoch, lanes.mask, op.site, true);
   Conflict conflict;
-  if (histories.access(*place.shadow, place.offset, bytes, write, warp.accessor(op, atomic),
+  if (histories.access(*place.shadow, place.offset, bytes, write, warp.accessor(op, lanes, atomic),
                        &conflict)) {
-    report_conflict(conflict, &warp, static_cast<int>(lane), op.site, write, place, same);
+    report_conflict(conflict, &warp, lane, op.site, write, place, same);
   }
 }
 
 void Cluster::record(const AsyncOp& op, const Place& place, u32 bytes, bool write, bool same) {
   if (place.shadow == nullptr) return;
+  if (place.cta != nullptr && op.proxy != Proxy::kGeneric)
+    place.cta->visit(op.lease.agent, write ? op.lease.write_epoch : op.lease.read_epoch, ~u32{0},
+                     op.site, op.issuer->cta != place.cta);
   Conflict conflict;
   if (histories.access(*place.shadow, place.offset, bytes, write, write ? op.writer() : op.reader(),
                        &conflict)) {
     report_conflict(conflict, op.issuer, -1, op.site, write, place, same);
   }
+}
+
+void Cluster::check_map(Warp& warp, const Op& op, u32 lane, u64 address, const Place& place) {
+  if (place.shadow == nullptr) return;
+  bool told = false;
+  histories.for_each_write(*place.shadow, place.offset, 128, [&](u32 agent, u32 epoch, u32 site) {
+    if (told) return;
+    const std::string written =
+        fmt::format("the tensor map at 0x{:x} was written by {} at {}", address,
+                    describe_agent(agent, site), describe_site(site));
+    const auto it = warp.clocks.maps_acquired.find(address);
+    if (agent != warp.agent && !warp.clocks.view.knows(agent, epoch, ~u32{0})) {
+      told = true;
+      report(FindingKind::kRace, &warp, static_cast<int>(lane), op.site,
+             written + ", and nothing orders its use after that");
+    } else if (it == warp.clocks.maps_acquired.end() || at(it->second, agent) < epoch) {
+      told = true;
+      report(FindingKind::kProxy, &warp, static_cast<int>(lane), op.site,
+             written + ", and no fence.proxy.tensormap::generic.acquire of it lies between");
+    } else if (agent < warps_.size() && warps_[agent]->clocks.maps_released < epoch) {
+      told = true;
+      report(FindingKind::kProxy, &warp, static_cast<int>(lane), op.site,
+             written + ", and no fence.proxy.tensormap::generic.release follows that");
+    }
+  });
 }
 
 void Cluster::strong_load(Warp& warp, u64 address, bool acquire) {
@@ -252,9 +283,9 @@ void Cluster::strong_load(Warp& warp, u64 address, bool acquire) {
   }
 }
 
-void Cluster::strong_store(Warp& warp, u64 address, bool release) {
+void Cluster::strong_store(Warp& warp, u32 lane, u64 address, bool release) {
   if (release) {
-    warp.release_into(strong[address]);
+    warp.release_into(strong[address], u32{1} << lane);
   } else if (!warp.clocks.fence_view.generic.empty()) {
     strong[address].acquire(warp.clocks.fence_view);
   }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Data-race detection: for each 4 bytes of memory, who wrote it last and who has read it since.
 //
-// The method is FastTrack's (Flanagan and Freund, PLDI 2009) with two clocks an agent, so that an
-// order that lacks only a proxy fence is told apart from no order. Histories are interned: a cell
-// is the number of a history, and an access maps histories to histories, computed once for each
-// distinct one that it meets.
+// The method is FastTrack's (Flanagan and Freund, PLDI 2009) with several clocks an agent, so that
+// an order that lacks only a proxy fence is told apart from no order. Histories are interned: a
+// cell is the number of a history, and an access maps histories to histories, computed once for
+// each distinct one that it meets.
 // Thread rules: confined to a cluster's thread.
 #pragma once
 
@@ -18,6 +18,18 @@ namespace attnjit::emulator {
 
 enum class Proxy : u8 { kGeneric, kAsync, kTensor };
 
+/// Which lanes of a warp make an access of many bytes: all of `mask` every byte; or, with
+/// bytes_each, consecutive lanes consecutive bytes, the first of `mask` those at `origin`.
+struct AccessLanes {
+  u32 mask = ~u32{0};
+  u32 bytes_each = 0;
+  u64 origin = 0;  ///< an offset in the memory
+
+  bool operator==(const AccessLanes&) const = default;
+  /// The lanes of bytes [begin, end).
+  u32 at(u64 begin, u64 end) const;
+};
+
 /// Who accesses, with what knowledge.
 struct Accessor {
   u32 agent = 0;
@@ -30,12 +42,14 @@ struct Accessor {
   /// tcgen05.fence::after_thread_sync; null: no such fence is needed.
   const Clock* fenced = nullptr;
   u32 issuer = 0;
+  AccessLanes lanes{};  ///< of a warp
 };
 
 /// An access that the new one is not ordered after.
 struct Conflict {
   bool proxy_only = false;  ///< ordered, but for the missing proxy fence (or tcgen05.fence)
   bool fence_only = false;  ///< ordered, but for the missing tcgen05.fence::after_thread_sync
+  bool lanes_only = false;  ///< of one warp: its lanes lack a bar.warp.sync
   bool earlier_is_write = false;
   u32 agent = 0;
   u32 site = 0;
@@ -45,11 +59,9 @@ struct Conflict {
 /// The histories of one memory, 4 bytes a cell, in pages made as needed.
 class AccessShadow {
  public:
-  /// `sparse`: reads of a page that was never written leave no trace (global memory, most of which
-  /// is only read).
-  void resize(std::size_t bytes, bool sparse = false) {
+  void resize(std::size_t bytes, bool global = false) {
     pages_.resize((bytes + kPageBytes - 1) / kPageBytes);
-    sparse_ = sparse;
+    global_ = global;
   }
   bool empty() const { return pages_.empty(); }
   void forget(std::size_t offset, std::size_t bytes);
@@ -59,10 +71,8 @@ class AccessShadow {
   static constexpr std::size_t kPageCells = 1024;
   static constexpr std::size_t kPageBytes = kPageCells * 4;
   std::vector<std::unique_ptr<u32[]>> pages_;
-  bool sparse_ = false;
+  bool global_ = false;
 };
-
-class Histories;
 
 class Histories {
  public:
@@ -76,6 +86,43 @@ class Histories {
   bool access(AccessShadow& shadow, std::size_t offset, std::size_t bytes, bool write,
               const Accessor& accessor, Conflict* conflict);
 
+  /// Calls visit(agent, epoch, site) for each last write in bytes [offset, offset + bytes).
+  template <class Visit>
+  void for_each_write(const AccessShadow& shadow, std::size_t offset, std::size_t bytes,
+                      Visit&& visit) const {
+    for (std::size_t cell = offset / 4; cell * 4 < offset + bytes; ++cell) {
+      const std::size_t page = cell / AccessShadow::kPageCells;
+      if (page >= shadow.pages_.size() || shadow.pages_[page] == nullptr) continue;
+      const History& h = histories_[shadow.pages_[page][cell % AccessShadow::kPageCells]];
+      if (h.epoch != 0) visit(h.agent, h.epoch, h.site);
+    }
+  }
+
+  /// What a cluster did to a run of cells of one memory, as another cluster may conflict with it.
+  struct Touched {
+    u64 begin = 0, end = 0;  ///< bytes
+    bool written = false;
+    bool atomic = false;  ///< all of it by strong accesses
+    u32 site = 0;
+  };
+  /// Calls visit(Touched) for each run of cells with one history.
+  template <class Visit>
+  void for_each_touched(const AccessShadow& shadow, Visit&& visit) const {
+    for (std::size_t page = 0; page < shadow.pages_.size(); ++page) {
+      if (shadow.pages_[page] == nullptr) continue;
+      const u32* cells = shadow.pages_[page].get();
+      for (std::size_t i = 0; i < AccessShadow::kPageCells;) {
+        std::size_t end = i + 1;
+        while (end < AccessShadow::kPageCells && cells[end] == cells[i]) ++end;
+        if (cells[i] != 0) {
+          const u64 base = page * AccessShadow::kPageBytes;
+          visit(touched(histories_[cells[i]], base + i * 4, base + end * 4));
+        }
+        i = end;
+      }
+    }
+  }
+
  private:
   struct Reader {
     u32 agent;
@@ -84,6 +131,7 @@ class Histories {
     Proxy proxy;
     bool atomic;
     u8 bytes;  ///< mask of the cell's bytes
+    AccessLanes lanes;
   };
   struct History {
     u32 agent = 0;
@@ -92,11 +140,24 @@ class Histories {
     Proxy proxy = Proxy::kGeneric;
     bool atomic = false;
     u8 bytes = 0;
+    AccessLanes lanes;
     std::vector<Reader> readers;
   };
+  /// A cell that is being accessed.
+  struct Cell {
+    u64 offset;
+    u8 bytes;     ///< mask
+    bool global;  ///< of global memory
+  };
 
-  static bool check_write(const History& h, u8 bytes, const Accessor& a, Conflict* conflict);
-  static bool check_readers(const History& h, u8 bytes, const Accessor& a, Conflict* conflict);
+  enum class Order : u8 { kOrdered, kNoProxyFence, kNone, kNoTensorFence };
+  template <class Earlier>
+  static Order order(const Earlier& earlier, bool was_write, const Cell& cell, const Accessor& a);
+  static bool check_write(const History& h, const Cell& cell, const Accessor& a,
+                          Conflict* conflict);
+  static bool check_readers(const History& h, const Cell& cell, const Accessor& a,
+                            Conflict* conflict);
+  static Touched touched(const History& h, u64 begin, u64 end);
   u32 next(u32 id, u8 bytes, bool write, const Accessor& a);
   u32 make(History history);
   void collect();

@@ -258,7 +258,7 @@ void TensorOrder::issue(std::unique_ptr<TensorOp> op, Warp& warp, u32 lane, cons
   op->event = event;
   op->after = std::move(after);
   TensorOp* started = op.get();
-  cluster.start(std::move(op), warp, from);
+  cluster.start(std::move(op), warp, from, u32{1} << lane);
   started->view.tensor = warp.clocks.tensor_known;
   started->fenced = warp.clocks.tensor_fenced;
   started->needs_fence = true;
@@ -289,7 +289,7 @@ TensorOrder& tensor_order(Cluster& cluster) {
 
 void issue_tensor_access(std::unique_ptr<TensorOp> op, Warp& warp, const Op& from) {
   TensorOp* started = op.get();
-  warp.cluster->start(std::move(op), warp, from);
+  warp.cluster->start(std::move(op), warp, from, warp.group->mask);
   started->view.tensor = warp.clocks.tensor_known;
 }
 

@@ -87,6 +87,10 @@ class EmulatorBackend final : public verify::Backend {
       run.lse = verify::make_tensor(Dtype::kF32, problem.lse_shape());
       buffers.push_back(output_buffer("lse", *run.lse));
     }
+    if (problem.spec.accumulate) {
+      buffers.back() = input_buffer("lse", problem.lse_before());
+      buffers[buffers.size() - 2].uninitialised = false;  // o: NaN that is read and does not count
+    }
     Result<EmulatorReport> report = emulate(*module_, *sequence, buffers, *options);
     if (!report) return std::move(report).error();
     for (const Finding& finding : report->findings) {

@@ -55,6 +55,13 @@ Status write_launch(const std::string& folder, const KernelPlan& plan,
   };
   output("o", plan.spec->output_dtype.value_or(plan.spec->qkv_dtype), problem->o_shape());
   if (plan.spec->return_lse) output("lse", Dtype::kF32, problem->lse_shape());
+  if (plan.spec->accumulate) {
+    launch.buffers.back().file = "lse_before.npy";
+    launch.buffers.back().shape.clear();
+    files.push_back(folder + "/lse_before.npy");
+    if (Status s = verify::write_npy(files.back(), problem->lse_before()); !s) return s;
+    launch.buffers[launch.buffers.size() - 2].fill = 0;  // o: it does not count
+  }
   files.push_back(folder + "/LAUNCH.json");
   return write_file(files.back(), launch_to_json(launch));
 }

@@ -59,6 +59,14 @@ Result<GpuProblem> GpuProblem::upload(const Device& device, const Problem& probl
     if (!buffer) return std::move(buffer).error();
     Status status = device.fill(buffer->pointer(), kPoison, bytes, stream);
     if (!status) return std::move(status).error();
+    if (is_lse && problem.spec.accumulate) {
+      const Tensor before = problem.lse_before();
+      status = device.upload(buffer->pointer(), before.bytes.data(),
+                             static_cast<std::int64_t>(before.bytes.size()), stream);
+      // NOTE: `before` is read until the stream has copied it.
+      if (status) status = device.synchronize(stream);
+      if (!status) return std::move(status).error();
+    }
     gpu.buffers_[is_lse ? "lse" : "o"] = std::move(*buffer);
   }
   if (Status status = device.synchronize(stream); !status) return std::move(status).error();

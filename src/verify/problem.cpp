@@ -191,6 +191,12 @@ std::vector<std::int64_t> Problem::lse_shape() const {
   return {batch, spec.num_q_heads, max_q_len};
 }
 
+Tensor Problem::lse_before() const {
+  Tensor lse = make_tensor(Dtype::kF32, lse_shape());
+  std::fill_n(lse.as<float>(), lse.elements(), -std::numeric_limits<float>::infinity());
+  return lse;
+}
+
 bool Problem::kv_lens_differ() const {
   return std::any_of(kv_lens.begin(), kv_lens.end(),
                      [&](int length) { return length != max_kv_len; });

@@ -76,6 +76,9 @@ struct Problem {
 
   std::vector<std::int64_t> o_shape() const;
   std::vector<std::int64_t> lse_shape() const;
+  /// The lse that a launch which accumulates is given: of a pair that saw no key, whose o is NaN.
+  /// The merge with it is the attention itself.
+  Tensor lse_before() const;
   /// True where the sequences' kv_len differ, so that a kernel must be given kv_lens.
   bool kv_lens_differ() const;
 

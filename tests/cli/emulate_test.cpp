@@ -271,5 +271,36 @@ TEST_F(Emulate, TheBlackwellKernelReliesOnInOrderIssueAndSaysSo) {
   EXPECT_TRUE(run_json(waived, 0).at("passed"));
 }
 
+// A plan of two kernels: what each of the commands says and does with it.
+TEST_F(Emulate, RunsPlansOfSeveralKernels) {
+  if (!has_nvrtc()) GTEST_SKIP() << "there is no NVRTC";
+  const auto words = [&](const std::string& command, std::vector<std::string> more) {
+    more.insert(more.begin(), {"--return-lse", "--accumulate"});
+    return hopper(command, more);
+  };
+  const std::vector<std::string> shape{"--q-len", "70", "--kv-len", "50"};
+  std::vector<std::string> more = shape;
+  more.insert(more.end(), {"--backend", "emulator"});
+  EXPECT_TRUE(run_json(words("verify", more), 0).at("passed"));
+
+  const Json compiled = run_json(words("compile", {"--ptx", folder_ / "kernel.ptx"}), 0);
+  ASSERT_EQ(compiled.at("kernels").size(), 2U);
+  EXPECT_EQ(compiled.at("kernels")[0].at("entry"), "attnjit_forward");
+  EXPECT_EQ(compiled.at("kernels")[1].at("entry"), "attnjit_merge");
+  EXPECT_EQ(compiled.at("registers"), compiled.at("kernels")[0].at("registers"));
+  EXPECT_EQ(compiled.at("smem_bytes"), compiled.at("kernels")[0].at("smem_bytes"));
+
+  more = shape;
+  more.insert(more.end(), {"--launch", "-o", folder_ / "l"});
+  run_json(words("generate", more), 0);
+  const Json launch = Json::parse(read_text(folder_ / "l/LAUNCH.json"));
+  ASSERT_EQ(launch.at("launches").size(), 2U);
+  EXPECT_EQ(launch.at("launches")[1].at("entry"), "attnjit_merge");
+  EXPECT_TRUE(launch.at("buffers").contains("partial_o"));
+  EXPECT_TRUE(
+      run_json({"emulate", folder_ / "kernel.ptx", "--launch", folder_ / "l/LAUNCH.json"}, 0)
+          .at("passed"));
+}
+
 }  // namespace
 }  // namespace attnjit::testing

@@ -63,6 +63,31 @@ TEST(LaunchJson, RoundTrips) {
 }
 
 // The text as documented, field by field: readers elsewhere depend on it.
+TEST(LaunchJson, SeveralLaunchesShareTheBuffers) {
+  LaunchDocument document = sample();
+  document.sequence.launches.push_back(document.sequence.launches[0]);
+  document.sequence.launches[1].entry = "second";
+  const nlohmann::json json = nlohmann::json::parse(launch_to_json(document));
+  EXPECT_FALSE(json.contains("entry"));
+  ASSERT_EQ(json["launches"].size(), 2U);
+  EXPECT_EQ(json["launches"][1]["entry"], "second");
+  EXPECT_FALSE(json["launches"][0].contains("buffers"));
+  const Result<LaunchDocument> read = launch_from_json(json.dump());
+  ASSERT_TRUE(read.ok()) << read.error().to_string();
+  EXPECT_EQ(read->sequence, document.sequence);
+
+  nlohmann::json bad = json;
+  bad["launches"][1]["args"][1]["ptr"] = "nowhere";
+  Result<LaunchDocument> refused = launch_from_json(bad.dump());
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().field, "launches[1].args[1].ptr");
+  bad = json;
+  bad["launches"][0]["seed"] = 1;
+  refused = launch_from_json(bad.dump());
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().field, "launches[0].seed");
+}
+
 TEST(LaunchJson, Format) {
   const nlohmann::json json = nlohmann::json::parse(launch_to_json(sample()));
   EXPECT_EQ(json["grid"], (nlohmann::json{4, 2, 1}));

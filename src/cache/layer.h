@@ -22,7 +22,7 @@
 
 namespace attnjit::cache {
 
-/// The folders below <layer>/v1.
+/// The folders below that of the format version.
 enum class Room : std::uint8_t { kEntries, kTemporary, kLocks, kFailures, kQuarantine };
 
 /// What a load found.

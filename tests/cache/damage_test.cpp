@@ -21,7 +21,7 @@ class DamageTest : public ::testing::Test {
   }
   std::string path(int number = 1) const {
     const std::string name = file_name(*entry_id(make_key(number), kBuild));
-    return "/home/u/cache/v1/entries/" + name.substr(0, 2) + "/" + name;
+    return "/home/u/cache/v2/entries/" + name.substr(0, 2) + "/" + name;
   }
   /// Puts `bytes` in the entry's place and asks for it.
   void expect_recompiled(const std::string& bytes, const std::string& what) {
@@ -42,7 +42,7 @@ class DamageTest : public ::testing::Test {
     ASSERT_EQ(compiles, 1) << what;
     ASSERT_EQ(cache->statistics().quarantined, quarantined + 1) << what;
     ASSERT_TRUE(fs.data(path()) == whole) << what << ": a good entry is in place again";
-    ASSERT_LE(fs.files("/home/u/cache/v1/quarantine").size(), Layer::kMaxQuarantined) << what;
+    ASSERT_LE(fs.files("/home/u/cache/v2/quarantine").size(), Layer::kMaxQuarantined) << what;
   }
 
   const RequestKey key = make_key(1);
@@ -94,7 +94,7 @@ TEST_F(DamageTest, AnEntryUnderAnotherNameIsAMiss) {
   expect_recompiled(other, "the entry of another key");
   ASSERT_TRUE(cache->store(key, "another build", make_image(3)));
   const std::string name = file_name(*entry_id(key, "another build"));
-  expect_recompiled(fs.data("/home/u/cache/v1/entries/" + name.substr(0, 2) + "/" + name),
+  expect_recompiled(fs.data("/home/u/cache/v2/entries/" + name.substr(0, 2) + "/" + name),
                     "the entry of another build");
 }
 
@@ -130,14 +130,14 @@ TEST_F(DamageTest, QuarantineHoldsTheNewestFew) {
     fs.put_file(path(), "bad " + std::to_string(i));
     EXPECT_FALSE(cache->find(key, kBuild, BuildPolicy::kExact));
   }
-  const auto files = fs.files("/home/u/cache/v1/quarantine");
+  const auto files = fs.files("/home/u/cache/v2/quarantine");
   ASSERT_EQ(files.size(), Layer::kMaxQuarantined);
   EXPECT_EQ(fs.data(files.front()), "bad 10");
   EXPECT_EQ(fs.data(files.back()), "bad " + std::to_string(Layer::kMaxQuarantined + 9));
 }
 
 TEST_F(DamageTest, WithoutAQuarantineABadEntryIsRemoved) {
-  fs.put_file("/home/u/cache/v1/quarantine", "a file where the folder should be");
+  fs.put_file("/home/u/cache/v2/quarantine", "a file where the folder should be");
   fs.put_file(path(), "bad");
   EXPECT_FALSE(cache->find(key, kBuild, BuildPolicy::kExact));
   EXPECT_FALSE(fs.exists(path()));

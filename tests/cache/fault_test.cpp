@@ -49,7 +49,7 @@ class World {
 
   std::string entry_path() const {
     const std::string name = file_name(*entry_id(make_key(1), kBuild));
-    return "/home/u/cache/v1/entries/" + name.substr(0, 2) + "/" + name;
+    return "/home/u/cache/v2/entries/" + name.substr(0, 2) + "/" + name;
   }
 
   /// The scene's request: right image, or the failure that its compile gives.

@@ -25,7 +25,7 @@ class ManagementTest : public ::testing::Test {
   std::unique_ptr<CubinCache> open() { return open_cache(options, fs); }
   static std::string entry_path(int number, const std::string& layer = "/home/u/cache") {
     const std::string name = file_name(*entry_id(make_key(number), kBuild));
-    return layer + "/v1/entries/" + name.substr(0, 2) + "/" + name;
+    return layer + "/v2/entries/" + name.substr(0, 2) + "/" + name;
   }
   bool has(int number) { return fs.exists(entry_path(number)); }
   void store(CubinCache& cache, int number) {
@@ -108,7 +108,7 @@ TEST_F(ManagementTest, EvictsTheLeastRecentlyUsedWhenTheCapIsReached) {
   EXPECT_FALSE(has(2)) << "the oldest use";
   for (int number = 3; number <= 5; ++number) EXPECT_TRUE(has(number)) << number;
   EXPECT_EQ(cache->statistics().evicted, 1u);
-  EXPECT_TRUE(fs.files("/home/u/cache/v1/temp").empty());
+  EXPECT_TRUE(fs.files("/home/u/cache/v2/temp").empty());
 }
 
 TEST_F(ManagementTest, StaysUnderTheCapWhoeverWrites) {
@@ -240,8 +240,8 @@ TEST_F(ManagementTest, SparesWhatWasReplacedOrUsedMeanwhile) {
     EXPECT_TRUE(raced);
     racing.before = nullptr;
     EXPECT_TRUE(finds(*cache, 1));
-    EXPECT_TRUE(fs.files("/home/u/cache/v1/temp").empty());
-    EXPECT_TRUE(fs.files("/home/u/cache/v1/quarantine").empty());
+    EXPECT_TRUE(fs.files("/home/u/cache/v2/temp").empty());
+    EXPECT_TRUE(fs.files("/home/u/cache/v2/quarantine").empty());
   };
   race([&](const FileStat& stat) { return racer.remove_if_same(*racer_root, name, stat); });
   race([&](const FileStat& stat) { return racer.quarantine(*racer_root, name, stat, "a test"); });
@@ -287,7 +287,7 @@ TEST_F(ManagementTest, GcRemovesWhatWasLeftBehind) {
               []() -> Result<KernelImage> { return make_error(ErrorCode::kCompileFailed, "x"); },
               nullptr)
           .ok());
-  fs.put_file("/home/u/cache/v1/temp/killed", "half an entry");
+  fs.put_file("/home/u/cache/v2/temp/killed", "half an entry");
   Trust trust;
   trust.user = 1000;
   Layer layer(fs, "/home/u/cache", true, trust, Logger());
@@ -303,7 +303,7 @@ TEST_F(ManagementTest, GcRemovesWhatWasLeftBehind) {
   EXPECT_EQ(report->removed_temporary, 1);
   EXPECT_EQ(report->removed_failures, 1);
   EXPECT_EQ(report->removed_locks, 1) << "not the one that is held";
-  EXPECT_TRUE(fs.exists("/home/u/cache/v1/locks/held.lock"));
+  EXPECT_TRUE(fs.exists("/home/u/cache/v2/locks/held.lock"));
   EXPECT_TRUE(finds(*cache, 1));
 }
 
@@ -311,12 +311,12 @@ TEST_F(ManagementTest, GcRemovesOlderVersionsThatNobodyUsesAnyMore) {
   const auto cache = open();
   store(*cache, 1);
   for (const char* path : {"/home/u/cache/v0/entries/00", "/home/u/cache/v0/locks",
-                           "/home/u/cache/v2/entries/00", "/home/u/cache/v01"}) {
+                           "/home/u/cache/v3/entries/00", "/home/u/cache/v01"}) {
     fs.make_path(path, 1000, 0700);
   }
   const std::string old = "/home/u/cache/v0/entries/00/unused",
                     used = "/home/u/cache/v0/locks/used";
-  const std::string newer = "/home/u/cache/v2/entries/00/newer", other = "/home/u/cache/v01/other";
+  const std::string newer = "/home/u/cache/v3/entries/00/newer", other = "/home/u/cache/v01/other";
   for (const std::string& file : {old, newer, other}) fs.put_file(file, "x");
   fs.advance_s(29 * 86400);
   fs.put_file(used, "x");
@@ -443,7 +443,7 @@ TEST_F(ManagementTest, ClearTakesAllThatIsOursAndNothingElse) {
 TEST_F(ManagementTest, LayersTellTheirState) {
   fs.make_path("/home/u/foreign", 1001, 0755);
   fs.make_path("/home/u/lower", 1000, 0755);
-  fs.make_path("/home/u/lower/v1/entries", 1000, 0755);
+  fs.make_path("/home/u/lower/v2/entries", 1000, 0755);
   options.layers = {"/home/u/cache", "/home/u/foreign", "/home/u/missing", "/home/u/lower"};
   const auto cache = open();
   EXPECT_EQ(cache->layers()[0].state, CacheLayerInfo::State::kMissing);

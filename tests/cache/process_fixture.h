@@ -127,10 +127,10 @@ class ProcessTest : public ::testing::Test {
 
   std::string entry_path(int number) const {
     const std::string name = file_name(*entry_id(make_key(number), kBuild));
-    return folder + "/v1/entries/" + name.substr(0, 2) + "/" + name;
+    return folder + "/v2/entries/" + name.substr(0, 2) + "/" + name;
   }
   std::size_t files_in(const std::string& room) const {
-    const stdfs::path path = folder + "/v1/" + room;
+    const stdfs::path path = folder + "/v2/" + room;
     if (!stdfs::exists(path)) return 0;
     std::size_t count = 0;
     for (const auto& entry : stdfs::recursive_directory_iterator(path)) {

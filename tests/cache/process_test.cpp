@@ -297,7 +297,7 @@ TEST_F(ProcessTest, MakesItsFolderPrivate) {
   const auto cache = attnjit::open_cache(options_for(base + "/a/b"));
   EXPECT_TRUE(get(*cache, 1));
   ::umask(old);
-  for (const char* made : {"/a", "/a/b", "/a/b/v1", "/a/b/v1/entries"}) {
+  for (const char* made : {"/a", "/a/b", "/a/b/v2", "/a/b/v2/entries"}) {
     EXPECT_EQ(stdfs::status(base + made).permissions(), stdfs::perms::owner_all) << made;
   }
 }

@@ -25,7 +25,7 @@ class StoreTest : public ::testing::Test {
   std::string entry_path(const RequestKey& key, const std::string& build = kBuild,
                          const std::string& layer = "/home/u/cache") {
     const std::string name = file_name(*entry_id(key, build));
-    return layer + "/v1/entries/" + name.substr(0, 2) + "/" + name;
+    return layer + "/v2/entries/" + name.substr(0, 2) + "/" + name;
   }
   /// get_or_compile with a fake compiler that counts.
   Result<KernelImage> get(CubinCache& cache, int number, bool* from_disk = nullptr) {
@@ -207,8 +207,8 @@ TEST_F(StoreTest, MakesItsFoldersForTheUserAlone) {
   fs.make_path("/x", 1000, 0755);
   options.layers = {"/x/a/b/attnjit"};
   ASSERT_TRUE(get(*open(), 1).ok());
-  for (const char* folder : {"/x/a", "/x/a/b", "/x/a/b/attnjit", "/x/a/b/attnjit/v1",
-                             "/x/a/b/attnjit/v1/entries", "/x/a/b/attnjit/v1/temp"}) {
+  for (const char* folder : {"/x/a", "/x/a/b", "/x/a/b/attnjit", "/x/a/b/attnjit/v2",
+                             "/x/a/b/attnjit/v2/entries", "/x/a/b/attnjit/v2/temp"}) {
     EXPECT_EQ(fs.mode(folder), 0700u) << folder;
   }
   EXPECT_EQ(fs.mode(entry_path(make_key(1), kBuild, "/x/a/b/attnjit")), 0600u);
@@ -218,7 +218,7 @@ TEST_F(StoreTest, AFolderThatIsReadableForOthersGetsReadableEntries) {
   fs.make_path("/srv/cache", 1000, 0755);
   options.layers = {"/srv/cache"};
   ASSERT_TRUE(get(*open(), 1).ok());
-  EXPECT_EQ(fs.mode("/srv/cache/v1"), 0755u);
+  EXPECT_EQ(fs.mode("/srv/cache/v2"), 0755u);
   EXPECT_EQ(fs.mode(entry_path(make_key(1), kBuild, "/srv/cache")), 0644u);
 }
 
@@ -233,10 +233,10 @@ TEST_F(StoreTest, RefusesFoldersThatOthersCouldHaveFilled) {
       {"group-writable", [&] { fs.set_mode("/home/u/cache", 0770); }},
       {"world-writable", [&] { fs.set_mode("/home/u/cache", 0707); }},
       {"world-writable and sticky", [&] { fs.set_mode("/home/u/cache", 01777); }},
-      {"foreign version folder", [&] { fs.set_owner("/home/u/cache/v1", 1001); }},
-      {"writable entries folder", [&] { fs.set_mode("/home/u/cache/v1/entries", 0777); }},
+      {"foreign version folder", [&] { fs.set_owner("/home/u/cache/v2", 1001); }},
+      {"writable entries folder", [&] { fs.set_mode("/home/u/cache/v2/entries", 0777); }},
       {"foreign shard",
-       [&] { fs.set_owner("/home/u/cache/v1/entries/" + make_key(1).hex.substr(0, 2), 1001); }},
+       [&] { fs.set_owner("/home/u/cache/v2/entries/" + make_key(1).hex.substr(0, 2), 1001); }},
       {"a stranger's link",
        [&] {
          fs.remove_tree("/home/u/cache");
@@ -306,7 +306,7 @@ TEST_F(StoreTest, RefusesFilesThatOthersCouldHaveWritten) {
   ASSERT_FALSE(fail().ok());
   ASSERT_FALSE(fail().ok());
   EXPECT_EQ(compiles, 1);
-  fs.set_mode("/home/u/cache/v1/failures/" + file_name(*entry_id(make_key(2), kBuild)) + ".failed",
+  fs.set_mode("/home/u/cache/v2/failures/" + file_name(*entry_id(make_key(2), kBuild)) + ".failed",
               0666);
   ASSERT_FALSE(fail().ok());
   EXPECT_EQ(compiles, 2);
@@ -329,7 +329,7 @@ TEST_F(StoreTest, AnEndlessLinkIsAnErrorNotAHang) {
 TEST_F(StoreTest, BelievesRootAndConfiguredOwners) {
   ASSERT_TRUE(get(*open(), 1).ok());
   for (const std::uint32_t owner : {0u, 1001u}) {
-    for (const char* folder : {"/home/u/cache", "/home/u/cache/v1", "/home/u/cache/v1/entries"}) {
+    for (const char* folder : {"/home/u/cache", "/home/u/cache/v2", "/home/u/cache/v2/entries"}) {
       fs.set_owner(folder, owner);
       fs.set_mode(folder, 0755);
     }
@@ -412,7 +412,7 @@ TEST_F(StoreTest, ADamagedFailureIsForgotten) {
                    ->get_or_compile(make_key(1), kBuild, BuildPolicy::kExact, in_a_minute(),
                                     failing, nullptr)
                    .ok());
-  const auto notes = fs.files("/home/u/cache/v1/failures");
+  const auto notes = fs.files("/home/u/cache/v2/failures");
   ASSERT_EQ(notes.size(), 1u);
   const std::string whole = fs.data(notes[0]);
   for (std::size_t i = 0; i < whole.size(); ++i) {
@@ -467,7 +467,7 @@ TEST_F(StoreTest, RefusesToKeepWhatIsNoImage) {
                       make_key(1), kBuild, BuildPolicy::kExact, in_a_minute(),
                       [&]() -> Result<KernelImage> { return empty; }, nullptr)
                   .ok());
-  EXPECT_TRUE(fs.files("/home/u/cache/v1/entries").empty());
+  EXPECT_TRUE(fs.files("/home/u/cache/v2/entries").empty());
 }
 
 TEST_F(StoreTest, ACallbackThatThrowsIsAnError) {
@@ -496,7 +496,7 @@ TEST_F(StoreTest, LeavesNothingOpenAndNothingTemporary) {
   {
     const auto cache = open();
     for (int number = 0; number < 5; ++number) ASSERT_TRUE(get(*cache, number).ok());
-    EXPECT_TRUE(fs.files("/home/u/cache/v1/temp").empty());
+    EXPECT_TRUE(fs.files("/home/u/cache/v2/temp").empty());
     EXPECT_LE(fs.open_handles(), 2u);
   }
   EXPECT_EQ(fs.open_handles(), 0u);
@@ -720,7 +720,7 @@ TEST_F(StoreTest, ALockFileThatIsRemovedUnderneathDoesNotStopAnyone) {
                   ->get_or_compile(
                       make_key(1), kBuild, BuildPolicy::kExact, in_a_minute(),
                       [&]() -> Result<KernelImage> {
-                        fs.remove_tree("/home/u/cache/v1/locks");
+                        fs.remove_tree("/home/u/cache/v2/locks");
                         EXPECT_TRUE(get(*other, 1).ok());
                         return make_image(1);
                       },

@@ -212,7 +212,7 @@ TEST_F(Surroundings, ModesDoNotDependOnTheUmask) {
       const auto cache = attnjit::open_cache(options_for(folder));
       EXPECT_TRUE(get(*cache, 1));
       ::umask(old);
-      for (const char* made : {"/v1", "/v1/entries", "/v1/temp", "/v1/locks"}) {
+      for (const char* made : {"/v2", "/v2/entries", "/v2/temp", "/v2/locks"}) {
         EXPECT_EQ(mode_of(folder + made), layer) << made << " under " << mask;
       }
       EXPECT_EQ(mode_of(entry_path(1)), layer & 0666) << "under " << mask;
@@ -295,7 +295,7 @@ TEST_F(Surroundings, ALayerThatIsALinkIsTheFolderItPointsTo) {
   stdfs::create_directory_symlink("real", folder);
   const auto cache = attnjit::open_cache(options_for(folder));
   ASSERT_TRUE(get(*cache, 1));
-  EXPECT_TRUE(stdfs::exists(base + "/real/v1/entries"));
+  EXPECT_TRUE(stdfs::exists(base + "/real/v2/entries"));
   // By its own name it is the same cache.
   const auto direct = attnjit::open_cache(options_for(base + "/real"));
   EXPECT_TRUE(direct->find(make_key(1), kBuild, BuildPolicy::kExact));
@@ -305,7 +305,7 @@ TEST_F(Surroundings, ALayerThatIsALinkIsTheFolderItPointsTo) {
   stdfs::create_directory_symlink("elsewhere", folder);
   EXPECT_TRUE(get(*cache, 2));
   expect_sound("pointed elsewhere");
-  EXPECT_TRUE(stdfs::exists(base + "/elsewhere/v1/entries"));
+  EXPECT_TRUE(stdfs::exists(base + "/elsewhere/v2/entries"));
   // And into nothing: served, not kept.
   stdfs::remove(folder);
   stdfs::create_directory_symlink("nothing", folder);
@@ -383,7 +383,7 @@ class Remote : public ::testing::Test {
   }
   std::string entry_path(int number) const {
     const std::string name = file_name(*entry_id(make_key(number), kBuild));
-    return "/home/u/cache/v1/entries/" + name.substr(0, 2) + "/" + name;
+    return "/home/u/cache/v2/entries/" + name.substr(0, 2) + "/" + name;
   }
 
   MemoryFileSystem fs;
@@ -437,7 +437,7 @@ TEST_F(Remote, AClockThatGoesBackADay) {
   options.max_bytes = 12000;  // five entries or so
   const auto cache = open_cache(options, fs);
   ASSERT_TRUE(get(*cache, 1));
-  fs.put_file("/home/u/cache/v1/temp/0123456789abcdef", "left behind");
+  fs.put_file("/home/u/cache/v2/temp/0123456789abcdef", "left behind");
   fs.advance_s(-86400);
   bool from_disk = false;
   EXPECT_TRUE(get(*cache, 1, &from_disk));
@@ -455,13 +455,13 @@ TEST_F(Remote, AClockThatGoesBackADay) {
   // What was left behind goes once it is an hour old by the new clock.
   fs.advance_s(86400 + 7200);
   ASSERT_TRUE(cache->gc().ok());
-  EXPECT_FALSE(fs.exists("/home/u/cache/v1/temp/0123456789abcdef"));
+  EXPECT_FALSE(fs.exists("/home/u/cache/v2/temp/0123456789abcdef"));
 }
 
 TEST_F(Remote, OtherVersionsLiveBesideThisOne) {
   fs.make_path("/home/u/cache", 1000, 0700);
-  fs.make_path("/home/u/cache/v2/entries/00", 1000, 0700);
-  fs.put_file("/home/u/cache/v2/entries/00/of the future", "unknown");
+  fs.make_path("/home/u/cache/v3/entries/00", 1000, 0700);
+  fs.put_file("/home/u/cache/v3/entries/00/of the future", "unknown");
   fs.make_path("/home/u/cache/v0", 1000, 0700);
   fs.put_file("/home/u/cache/v0/of the past", "unknown");
   const auto cache = open_cache(options, fs);
@@ -469,7 +469,7 @@ TEST_F(Remote, OtherVersionsLiveBesideThisOne) {
   ASSERT_TRUE(get(*cache, 2));
   // An entry of another version that somebody copied into this one's folder.
   std::string newer = fs.data(entry_path(1));
-  newer[8] = 2;
+  newer[8] = 3;
   fs.put_file(entry_path(1), newer);
   bool from_disk = true;
   EXPECT_TRUE(get(*cache, 1, &from_disk));
@@ -477,7 +477,7 @@ TEST_F(Remote, OtherVersionsLiveBesideThisOne) {
   EXPECT_EQ(cache->statistics().quarantined, 1U);
   ASSERT_TRUE(cache->gc({0, false}).ok());
   ASSERT_TRUE(cache->clear().ok());
-  EXPECT_EQ(fs.data("/home/u/cache/v2/entries/00/of the future"), "unknown");
+  EXPECT_EQ(fs.data("/home/u/cache/v3/entries/00/of the future"), "unknown");
   EXPECT_EQ(fs.data("/home/u/cache/v0/of the past"), "unknown");
 }
 

@@ -130,5 +130,24 @@ TEST(PlanText, ShowsTheDeviationAndTheMaps) {
   }
 }
 
+TEST(PlanText, NamesTheKernelsThatFollow) {
+  AttentionSpec spec;
+  spec.arch = Arch::kSm90a;
+  spec.num_q_heads = 8;
+  spec.qk_depth = 64;
+  spec.return_lse = true;
+  const auto one = plan_to_text(spec, {}, ConfigKind::kAuto, {}, nullptr);
+  ASSERT_TRUE(one.ok());
+  EXPECT_EQ(one->find("Then"), std::string::npos);
+  spec.accumulate = true;
+  const auto two = plan_to_text(spec, {}, ConfigKind::kAuto, {}, nullptr);
+  ASSERT_TRUE(two.ok());
+  EXPECT_NE(two->find("attnjit_merge"), std::string::npos);
+  EXPECT_NE(two->find("partial_o, partial_lse"), std::string::npos);
+  const auto json = plan_to_json(spec, {});
+  ASSERT_TRUE(json.ok());
+  EXPECT_NE(json->find("\"then\""), std::string::npos);
+}
+
 }  // namespace
 }  // namespace attnjit

@@ -39,7 +39,7 @@ void add_merge_kernel(KernelPlan& plan) {
   const AttentionSpec& spec = plan.spec;
   PlannedKernel kernel;
   kernel.entry = "attnjit_merge";
-  kernel.kernel_header = "merge/merge.cuh";
+  kernel.kernel_header = "partials/merge.cuh";
   kernel.threads = kThreads;
   const bool bf16 = spec.output_dtype.value_or(spec.qkv_dtype) == Dtype::kBf16;
   kernel.constants = {{"int", "kThreads", std::to_string(kThreads)},

@@ -317,6 +317,22 @@ std::string roles(const Json& kernel) {
   return text;
 }
 
+// What the plan launches after its main kernel.
+std::string next_kernels(const KernelPlan& plan) {
+  if (plan.kernels.size() == 1) return {};
+  std::string text = heading("Then");
+  for (std::size_t i = 1; i < plan.kernels.size(); ++i) {
+    text += fmt::format("{}{:<20}{:>4} threads per CTA, {} parameters\n", kIndent,
+                        plan.kernels[i].entry, plan.kernels[i].threads,
+                        plan.kernels[i].parameters.size());
+  }
+  std::string names;
+  for (const PlannedWorkspace& workspace : plan.workspaces) {
+    names += (names.empty() ? "" : ", ") + workspace.name;
+  }
+  return text + fmt::format("{}workspaces: {}\n", kIndent, names);
+}
+
 }  // namespace
 
 Result<std::string> plan_to_text(const AttentionSpec& spec, const PlanOptions& options,
@@ -335,7 +351,7 @@ Result<std::string> plan_to_text(const AttentionSpec& spec, const PlanOptions& o
   } else {
     text += plain_maps(kernel);
   }
-  return text + roles(kernel);
+  return text + roles(kernel) + next_kernels(document->plan);
 }
 
 }  // namespace attnjit

@@ -5,7 +5,7 @@
 
 #include "common/ptx.cuh"
 
-namespace attnjit::merge {
+namespace attnjit::partials {
 
 /// A factor's share of an element. NOTE: what a pair that saw no key holds in O may be anything, a
 /// NaN too: it must not be multiplied by the factor 0.
@@ -58,4 +58,4 @@ ATTNJIT_DEVICE void merge(const Arguments& arguments) {
   }
 }
 
-}  // namespace attnjit::merge
+}  // namespace attnjit::partials

@@ -94,9 +94,9 @@ struct Waits<true> {
       }
       __threadfence_system();
     }
-    // The waits of the others are over about now: they are to be written down, too.
+    // The waits that had begun by now are to be written down, too.
     const u32 begin = now_1024ns();
-    while (now_1024ns() - begin < bound_1024ns() / 4) nanosleep(1000);
+    while (now_1024ns() - begin < bound_1024ns()) nanosleep(1000);
     trap();
   }
 };

@@ -319,10 +319,10 @@ struct Consumer {
   ATTNJIT_DEVICE void run() {
     if (rank == Config::kConsumers - 1) pass_turn<Config>(rank);
     while (true) {
+      smem.next_work_tile();
       smem.wait(smem.q_full(q_ring.stage, rank), q_ring.parity);
       const WorkTile work = load_work(smem.work(q_ring.stage, rank), lane);
       if (work.batch < 0) break;
-      smem.next_work_tile();
       work_tile(work);
     }
     // NOTE: the memory must outlive the reads of the last store.

@@ -173,6 +173,9 @@ TEST_P(DebugWaits, MisalignedSharedMemoryTraps) {
   ASSERT_NE(at, std::string::npos);
   ptx.replace(at, std::strlen(".extern .shared .align 1024"), ".extern .shared .align 16");
   ptx.insert(at, ".shared .align 16 .b8 another[16];\n");
+  const std::size_t body = ptx.find("\n{\n", ptx.find(".entry"));
+  ASSERT_NE(body, std::string::npos);
+  ptx.insert(body + 3, "{ .reg .u32 used; mov.u32 used, another; }\n");
   auto module = PtxModule::load(ptx);
   ASSERT_TRUE(module.ok()) << module.error().to_string();
   const auto recipe = launch_of(kernel->plan, problem_);

@@ -558,7 +558,9 @@ Result kernel_set_attribute(int attribute, int value, cuda::KernelHandle kernel,
     if (value > s.devices.at(static_cast<std::size_t>(device)).max_smem) {
       return cuda::kInvalidValue;
     }
-    s.libraries.at(library_index(kernel)).max_dynamic_smem[device] = value;
+    FakeLibrary& library = s.libraries.at(library_index(kernel));
+    library.max_dynamic_smem_of[{kernel_index(kernel), device}] = value;
+    if (kernel_index(kernel) == 0) library.max_dynamic_smem[device] = value;
   }
   return cuda::kSuccess;
 }
@@ -585,7 +587,8 @@ Result launch_kernel(const cuda::LaunchConfig* config, cuda::Function function, 
     return cuda::kInvalidValue;
   }
   if (config->dynamic_smem > 49152 &&
-      static_cast<int>(config->dynamic_smem) > library.max_dynamic_smem[context.device]) {
+      static_cast<int>(config->dynamic_smem) >
+          library.max_dynamic_smem_of[{kernel_index(function), context.device}]) {
     return cuda::kInvalidValue;
   }
   FakeLaunch launch;

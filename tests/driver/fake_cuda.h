@@ -63,7 +63,8 @@ struct FakeLibrary {
   bool loaded = true;
   std::vector<std::uint8_t> head;         // the first bytes that were loaded
   std::set<unsigned long long> contexts;  // ids of those it is loaded into
-  std::map<int, int> max_dynamic_smem;    // by device
+  std::map<int, int> max_dynamic_smem;    // of the first kernel, by device
+  std::map<std::pair<std::size_t, int>, int> max_dynamic_smem_of;  // by kernel and device
 };
 
 class FakeCuda {

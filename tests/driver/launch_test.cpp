@@ -3,6 +3,8 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <new>
+#include <stdexcept>
 
 #include "driver_fixture.h"
 
@@ -249,6 +251,11 @@ TEST_F(LaunchTest, ThrowingPlannerDoesNotThrowThroughTheApi) {
   planner_ = [](const KernelPlan&, const LaunchShapes&, const LaunchScalars&,
                 const std::vector<ParamValue>&,
                 const DeviceShape&) -> Result<LaunchRecipe> { throw std::bad_alloc(); };
+  expect_refused(args(), ErrorCode::kEnvironment, "");  // memory ran out: no defect
+  planner_ = [](const KernelPlan&, const LaunchShapes&, const LaunchScalars&,
+                const std::vector<ParamValue>&, const DeviceShape&) -> Result<LaunchRecipe> {
+    throw std::runtime_error("a defect");
+  };
   expect_refused(args(), ErrorCode::kInternal, "");
 }
 

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <limits>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,8 @@ struct Case {
   AttentionSpec spec;
   std::vector<std::int64_t> q_lens, kv_lens;
 };
+
+void PrintTo(const Case& one, std::ostream* out) { *out << one.name; }
 
 AttentionSpec spec_of(Arch arch) {
   AttentionSpec spec;

@@ -130,14 +130,15 @@ class Parser {
 
   static void add_problem(CLI::App* app, ProblemArguments& problem) {
     const char* group = "Problem";
-    app->add_option("--batch", problem.batch, "Sequences; default: as many as the longer list")
+    app->add_option("--batch", problem.batch,
+                    "Number of sequences; default: the length of the longer list")
         ->group(group);
     app->add_option("--q-len", problem.q_len,
-                    "Queries of a sequence, or M,M,.. one a sequence (ragged); default 256")
+                    "Queries per sequence, or one number for each (M,M,..: ragged); default 256")
         ->type_name("M[,M..]")
         ->group(group);
     app->add_option("--kv-len", problem.kv_len,
-                    "Keys of a sequence, or N,N,.. one a sequence; default 512")
+                    "Keys per sequence, or one number for each (N,N,..); default 512")
         ->type_name("N[,N..]")
         ->group(group);
     add_input(app, problem);
@@ -183,10 +184,11 @@ class Parser {
 
   template <class T>
   static void add_model(CLI::App* app, T& model, std::vector<std::string>& waivers) {
-    app->add_option("--model", model, "Of the emulator: isa or silicon; default silicon");
-    app->add_option("--waive", waivers,
-                    "Grant the isa model an order that the kernel relies on: in-order-mma; may be "
-                    "repeated; verify grants what the kernel's plan declares")
+    app->add_option("--model", model, "The emulator's model, isa or silicon; default silicon");
+    app->add_option(
+           "--waive", waivers,
+           "Grant an order that the isa model does not promise: in-order-mma; may be repeated. "
+           "verify also grants what the kernel's plan declares")
         ->type_name("NAME")
         ->expected(1)
         ->take_all();
@@ -198,9 +200,10 @@ class Parser {
     app->add_option("--config", plan_.config,
                     "auto, fa4, mla, depth512 or sm90: the configuration to show; default auto");
     app->add_option("--max-prompt-len", plan_.max_prompt_len,
-                    "Longest query of a launch: answers 1Q or 2Q");
-    app->add_option("--batch", plan_.batch, "Sequences of that launch");
-    app->add_option("--sm-count", plan_.sm_count, "SMs of the GPU; default: the full chip");
+                    "Longest query of a launch; the plan then says whether it uses 1Q or 2Q");
+    app->add_option("--batch", plan_.batch, "Number of sequences of that launch");
+    app->add_option("--sm-count", plan_.sm_count,
+                    "Number of SMs of the GPU; default: the full chip's");
   }
 
   void generate() {
@@ -235,7 +238,7 @@ class Parser {
                     architecture_names() + ": one or several; default " +
                         std::string(to_string(AttentionSpec{}.arch)))
         ->type_name("A[,B]");
-    app->add_option("-j,--jobs", prewarm_.jobs, "Compiles at once; default: one a core");
+    app->add_option("-j,--jobs", prewarm_.jobs, "Compiles at once; default: one per core");
     app->add_option("--tuning", prewarm_.tuning, "Tuning table (JSON) that plans are made with")
         ->type_name("FILE");
     add_helper(app, prewarm_.accept_unconfined_helper);
@@ -297,8 +300,7 @@ class Parser {
         ->type_name("BATCH:M:N")
         ->expected(1)
         ->take_all();
-    app->add_option("--pairs", tune_.pairs,
-                    "Pairs of blocks of each finalist and shape; default 9");
+    app->add_option("--pairs", tune_.pairs, "Pairs of blocks per finalist and shape; default 9");
     app->add_option("--max-variants", tune_.max_variants,
                     "Variants to try, those nearest to the untuned plan first; default 256");
     add_values(app, tune_.problem);
@@ -319,9 +321,9 @@ class Parser {
       });
       return sub;
     };
-    action("path", "Where the cache is: its layers, the written one first", Action::kPath);
-    action("list", "Every image: key, architecture, size, last use", Action::kList);
-    action("stats", "Entries and bytes of each layer", Action::kStats);
+    action("path", "Show where the cache is: its layers, the written one first", Action::kPath);
+    action("list", "List every image: key, architecture, size, last use", Action::kList);
+    action("stats", "Count the entries and bytes of each layer", Action::kStats);
     action("verify", "Read and check every entry; bad ones are put aside", Action::kVerify);
     CLI::App* gc =
         action("gc", "Remove leftovers and, above the cap, the least recently used", Action::kGc);
@@ -338,7 +340,8 @@ class Parser {
   }
 
   void doctor() {
-    command("doctor", "What was found (NVRTC, driver, GPU, cache), and what to do about the rest",
+    command("doctor",
+            "Report what was found (NVRTC, driver, GPU, cache), and what to do about the rest",
             doctor_);
   }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command line as plain values: one struct a command.
+// The command line as plain values: one struct per command.
 //
 // Thread rules: plain values.
 #pragma once

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compares a kernel's outputs with the reference, by the pass rule of the design.
+// Compares a kernel's outputs with the reference, by the pass rule of docs/command-line.md.
 #pragma once
 
 #include <optional>

@@ -34,8 +34,9 @@ Result<int> resolve_batch(const ProblemRequest& request) {
   for (const auto& [name, list] :
        {std::pair{"q_len", &request.q_lens}, std::pair{"kv_len", &request.kv_lens}}) {
     if (list->size() != 1 && static_cast<std::int64_t>(list->size()) != batch) {
-      return invalid(name, fmt::format("{} lengths for a batch of {}; one, or one a sequence",
-                                       list->size(), batch));
+      return invalid(name,
+                     fmt::format("{} lengths for a batch of {}; give one, or one per sequence",
+                                 list->size(), batch));
     }
     for (const std::int64_t length : *list) {
       if (length < 0 || length > kMaxLength) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Problem: one attention call with its inputs on the host, in the layouts of the design.
+// Problem: one attention call with its inputs on the host, in the layouts of docs/spec.md.
 //
 // Thread rules: plain values.
 #pragma once

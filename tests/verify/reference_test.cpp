@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The reference against a second, naive implementation and against cases worked out by hand: one
-// test for each meaning of the design.
+// test for each meaning of docs/spec.md.
 #include "verify/reference.h"
 
 #include <gtest/gtest.h>

@@ -35,10 +35,11 @@ TEST(SpecFlags, ThereIsOneForEachField) {
                            "--score-mod",
                            "--swizzle-bytes",
                            "--num-qo",
+                           "--debug-waits",
                            "--pair-cta"}) {
     EXPECT_EQ(names.count(name), 1U) << name;
   }
-  EXPECT_EQ(names.size(), 24U);
+  EXPECT_EQ(names.size(), 25U);
 }
 
 TEST(SpecInput, FlagsAloneMakeASpec) {

@@ -15,7 +15,7 @@ Status plan_sm90(const TuningValues* tuned, KernelPlan& plan) {
   Result<Sm90Plan> sm90 = make_sm90_plan(plan.spec, tuned);
   if (!sm90) return sm90.error();
   plan.sm90 = std::make_shared<const Sm90Plan>(*std::move(sm90));
-  plan.reason = sm90_unsupported_reason(plan.spec);
+  plan.reason = sm90_unsupported_reason(plan.spec, *plan.sm90);
   plan.supported = plan.reason.empty();
   return plan.supported ? fill_from_sm90(*plan.sm90, plan) : Status();
 }

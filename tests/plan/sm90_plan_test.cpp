@@ -244,15 +244,39 @@ TEST(Sm90Plan, MlaPrefillIsServedInOneType) {
   EXPECT_TRUE(plan_of(spec).supported);
 }
 
-TEST(Sm90Plan, OptionsThatDoNotApplyAreDeviations) {
-  PlanOptions options;
-  options.num_qo = 2;
-  options.pair_cta = true;
-  const KernelPlan plan = plan_of(spec_of(128), options);
-  EXPECT_TRUE(plan.supported);
-  ASSERT_EQ(plan.deviations.size(), 2u);
-  EXPECT_EQ(plan.deviations[0].name, "num_qo");
-  EXPECT_FALSE(plan.deviations[0].reason.empty());
+// What was asked for is done or refused; a deviation is the planner's own choice.
+TEST(Sm90Plan, OptionsThatCannotBeHadAreUnsupported) {
+  const auto with = [](auto set) {
+    PlanOptions options;
+    set(options);
+    return plan_of(spec_of(128), options);
+  };
+  const KernelPlan pair = with([](PlanOptions& o) { o.pair_cta = true; });
+  EXPECT_FALSE(pair.supported);
+  EXPECT_NE(pair.reason.find("pair_cta"), std::string::npos) << pair.reason;
+  const KernelPlan swizzle = with([](PlanOptions& o) { o.swizzle_bytes = 64; });
+  EXPECT_FALSE(swizzle.supported);
+  EXPECT_NE(swizzle.reason.find("swizzle_bytes"), std::string::npos) << swizzle.reason;
+  // Three consumer warpgroups; with a mask that needs more registers, two.
+  const KernelPlan three = with([](PlanOptions& o) { o.num_qo = 2; });
+  EXPECT_FALSE(three.supported);
+  EXPECT_NE(three.reason.find("num_qo"), std::string::npos) << three.reason;
+  PlanOptions two;
+  two.num_qo = 2;
+  EXPECT_TRUE(plan_of(spec_of(192, 128), two).supported);
+
+  const KernelPlan had = with([](PlanOptions& o) {
+    o.pair_cta = false;
+    o.swizzle_bytes = 128;
+  });
+  EXPECT_TRUE(had.supported) << had.reason;
+  EXPECT_TRUE(had.deviations.empty());
+  AttentionSpec chosen = spec_of(128);
+  chosen.num_partitions = 0;
+  const KernelPlan split = plan_of(chosen);
+  EXPECT_TRUE(split.supported) << split.reason;
+  ASSERT_EQ(split.deviations.size(), 1U);
+  EXPECT_EQ(split.deviations[0].name, "num_partitions");
 }
 
 TEST(Sm90Plan, TuningIsAppliedAndChecked) {

@@ -269,26 +269,10 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm9
   return constants;
 }
 
-void add_deviations(const Sm90Plan& sm90, KernelPlan& plan) {
-  const auto add = [&](std::string name, std::string asked, std::string actual,
-                       std::string reason) {
-    plan.deviations.push_back(
-        {std::move(name), std::move(asked), std::move(actual), std::move(reason)});
-  };
-  const PlanOptions& options = plan.spec.options();
-  if (options.swizzle_bytes && *options.swizzle_bytes != 128) {
-    add("swizzle_bytes", std::to_string(*options.swizzle_bytes), "128",
-        "the sm_90a template pads rows to whole 128-byte blocks");
-  }
-  if (options.num_qo) {
-    add("num_qo", std::to_string(*options.num_qo), std::to_string(sm90.num_consumers),
-        "query tiles a CTA are consumer warpgroups of 64 rows on sm_90a");
-  }
-  if (options.pair_cta.value_or(false)) {
-    add("pair_cta", "true", "false", "sm_90a has no MMA of two CTAs");
-  }
+void add_deviations(KernelPlan& plan) {
   if (plan.spec->num_partitions == 0) {
-    add("num_partitions", "chosen at launch", "1", "the sm_90a template does not split kv_len yet");
+    plan.deviations.push_back({"num_partitions", "chosen at launch", "1",
+                               "the sm_90a template does not split kv_len yet"});
   }
 }
 
@@ -310,7 +294,8 @@ int sm90_gqa_shift(const Sm90Plan& plan, const AttentionSpec& spec) {
   return plan.pack_gqa ? std::countr_zero(static_cast<std::uint32_t>(spec.group)) : 0;
 }
 
-std::string sm90_unsupported_reason(const AttentionSpec& spec) {
+std::string sm90_unsupported_reason(const ResolvedSpec& resolved, const Sm90Plan& plan) {
+  const AttentionSpec& spec = *resolved;
   if (spec.mla == Mla::kDecode) return "the sm_90a template has no MLA decode (mla: decode) yet";
   if (std::string reason = unsupported_everywhere(spec); !reason.empty()) return reason;
   if (spec.page_size > 0) return "the sm_90a template has no paged K and V (page_size) yet";
@@ -329,6 +314,22 @@ std::string sm90_unsupported_reason(const AttentionSpec& spec) {
     return fmt::format(
         "TMA needs rows of whole 16 bytes: qk_depth {} and ov_depth {} must be multiples of 8",
         spec.qk_depth, spec.ov_depth);
+  }
+  // What was asked for and cannot be had is no deviation: those are the planner's own choices.
+  const PlanOptions& options = resolved.options();
+  if (options.pair_cta.value_or(false)) {
+    return "sm_90a has no MMA of two CTAs (pair_cta)";
+  }
+  if (options.swizzle_bytes.value_or(128) != 128) {
+    return fmt::format(
+        "the sm_90a template pads rows to whole 128-byte blocks; swizzle_bytes is {}",
+        *options.swizzle_bytes);
+  }
+  if (options.num_qo && *options.num_qo != plan.num_consumers) {
+    return fmt::format(
+        "query tiles per CTA are consumer warpgroups of 64 rows on sm_90a: {} of them for this "
+        "spec; num_qo is {}",
+        plan.num_consumers, *options.num_qo);
   }
   return why_no_parameters(spec);
 }
@@ -376,7 +377,7 @@ Status fill_from_sm90(const Sm90Plan& sm90, KernelPlan& plan) {
   kernel.barriers = sm90.barriers;
   kernel.constants = constants_of(plan.spec, sm90);
   kernel.parameters = forward_parameters(plan, kNumbers);
-  add_deviations(sm90, plan);
+  add_deviations(plan);
   return {};
 }
 

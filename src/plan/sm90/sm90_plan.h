@@ -59,7 +59,7 @@ struct Sm90Plan {
 Result<Sm90Plan> make_sm90_plan(const ResolvedSpec& spec, const TuningValues* tuned);
 
 /// Why the template does not serve a spec; empty: it does.
-std::string sm90_unsupported_reason(const AttentionSpec& resolved);
+std::string sm90_unsupported_reason(const ResolvedSpec& spec, const Sm90Plan& plan);
 
 /// Fills the kernel of a supported plan from its Sm90Plan, and what deviates from what was asked.
 /// Errors: kInvalid where a tuned choice does not fit the shared memory.

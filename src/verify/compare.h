@@ -16,9 +16,11 @@ namespace attnjit::verify {
 struct Comparison {
   double tolerance = 0;
   double max_abs_err = 0;
-  /// Norm of the difference over the norm of the reference. In both measures a norm counts for at
-  /// least that of as many of o's smallest precise numbers (2^-14 for fp16, 2^-120 otherwise):
-  /// where a sink outweighs every key by so much, o's own rounding is all that there is to see.
+  /// Norm of the difference over the norm of the reference. In both measures the norm of a row
+  /// counts for at least two floors: that of a row of o's smallest precise numbers (2^-14 for fp16,
+  /// 2^-126 otherwise), and 2^-118 / tolerance times the norm of the row of sums over all keys of
+  /// |v|. Where a sink outweighs every key by so much, the rounding of o and what vanishes in f32
+  /// exponentials are all that there is to see (compare.cpp has the derivation).
   double rel_err = 0;
   double max_row_err = 0;  ///< the same of the worst row (one query of one head)
   std::optional<double> lse_max_abs_err;
@@ -30,7 +32,7 @@ struct Comparison {
 double tolerance_of(const AttentionSpec& spec);
 
 /// `lse` null: the kernel returned none.
-/// @pre o and lse have Problem::o_shape and lse_shape
+/// @pre o and lse have Problem::o_shape and lse_shape; tolerance > 0
 Comparison compare(const Problem& problem, const Reference& reference, const Tensor& o,
                    const Tensor* lse, double tolerance);
 

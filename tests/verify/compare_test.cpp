@@ -92,6 +92,36 @@ TEST_F(Compare, RoundingOfSubnormalOutputsIsNoFinding) {
   EXPECT_FALSE(compare(problem_, reference_, half, &lse_, 2e-3).passed);
 }
 
+// A sink so far above every score that the weights leave f32: outputs of 2.6e-37 that a kernel
+// flushed to 0. The bound is what 9 keys can lose, 2^-118 of each |v|.
+TEST_F(Compare, WeightsThatVanishInF32AreNoFinding) {
+  const auto row_of_weight = [&](double weight) {
+    for (int d = 0; d < 64; ++d) {
+      double value = 0;
+      for (int key = 0; key < 9; ++key) {
+        value += double{load_float(problem_.at("v"), (std::int64_t{key} * 2 + 1) * 64 + d)};
+      }
+      reference_.o[3 * 64 + d] = weight * value;
+      o_.as<float>()[3 * 64 + d] = 0;
+    }
+  };
+  row_of_weight(std::ldexp(1.0, -126));
+  EXPECT_GT(std::fabs(reference_.o[3 * 64]), 1e-39);
+  EXPECT_TRUE(judge().passed) << judge().reason;
+  row_of_weight(std::ldexp(1.0, -118));
+  EXPECT_TRUE(judge().passed) << judge().reason;
+  // A weight that f32 holds is lost: of a row, and of every row.
+  row_of_weight(std::ldexp(1.0, -112));
+  EXPECT_FALSE(judge().passed);
+  row_of_weight(std::ldexp(1.0, -100));
+  EXPECT_FALSE(judge().passed);
+  for (std::int64_t i = 0; i < o_.elements(); ++i) {
+    reference_.o[i] = std::ldexp(1.0, -104);
+    o_.as<float>()[i] = static_cast<float>(1.02 * reference_.o[i]);
+  }
+  EXPECT_FALSE(judge().passed);
+}
+
 TEST_F(Compare, NanAndInfinityFail) {
   for (const float bad : {std::nanf(""), std::numeric_limits<float>::infinity()}) {
     const float saved = o_.as<float>()[17];

@@ -9,11 +9,11 @@
 #include "cli/report.h"
 #include "cli/session.h"
 #include "cli/spec_source.h"
-#include "verify/draw.h"
 #include "verify/gpu_device.h"
 #include "verify/gpu_problem.h"
 #include "verify/gpu_timer.h"
-#include "verify/meaning.h"
+#include "verify/mask_and_score_mod.h"
+#include "verify/random_inputs.h"
 
 namespace attnjit::cli {
 namespace {
@@ -32,13 +32,13 @@ struct Timing {
 
 // Pairs of a query and a key that the mask's row ranges hold: exact for null, causal, window, chunk
 // and `and` of them, an upper bound for others.
-double count_pairs(const Problem& problem, const verify::Meaning& meaning) {
+double count_pairs(const Problem& problem, const verify::MaskAndScoreMod& rules) {
   double pairs = 0;
   for (int b = 0; b < problem.batch; ++b) {
     const std::int64_t kv_len = problem.kv_lens[b];
     for (int row = 0; row < problem.q_lens[b]; ++row) {
       const verify::KeyRange range =
-          meaning.visible_range(row + problem.kv_lens[b] - problem.q_lens[b], problem.kv_lens[b]);
+          rules.visible_range(row + problem.kv_lens[b] - problem.q_lens[b], problem.kv_lens[b]);
       const std::int64_t begin = std::clamp<std::int64_t>(range.begin, 0, kv_len);
       const std::int64_t end = std::clamp<std::int64_t>(range.end, 0, kv_len);
       pairs += static_cast<double>(std::max<std::int64_t>(0, end - begin));
@@ -94,9 +94,9 @@ Result<Report> run_bench(const BenchArguments& arguments) {
   if (!prepared) return std::move(prepared).error();
   Result<verify::GpuChoice> gpu = verify::open_gpu((*spec)->arch);
   if (!gpu) return std::move(gpu).error();
-  verify::draw_tensors(*problem, *request);
-  Result<verify::Meaning> meaning = verify::Meaning::of(*problem);
-  if (!meaning) return std::move(meaning).error();
+  verify::fill_random_inputs(*problem, *request);
+  Result<verify::MaskAndScoreMod> rules = verify::MaskAndScoreMod::of(*problem);
+  if (!rules) return std::move(rules).error();
   Result<CompiledKernel> compiled = (*service)->compile(*prepared, compile_deadline());
   if (!compiled) return std::move(compiled).error();
   Result<std::unique_ptr<Kernel>> kernel = gpu->driver->load(compiled->image, prepared->plan());
@@ -105,7 +105,7 @@ Result<Report> run_bench(const BenchArguments& arguments) {
   if (!timing) return std::move(timing).error();
 
   const AttentionSpec& attention = problem->spec;
-  const double pairs = count_pairs(*problem, *meaning) * attention.num_q_heads;
+  const double pairs = count_pairs(*problem, *rules) * attention.num_q_heads;
   const double flops = 2.0 * pairs * (attention.qk_depth + attention.ov_depth);
   const double ms = timing->median();
   const auto bytes = static_cast<double>(GpuProblem::bytes_of(*problem));

@@ -120,8 +120,8 @@ Result<verify::ProblemRequest> read_problem(const ProblemArguments& arguments,
   }
   const auto input = verify::input_kind_from_string(arguments.input);
   if (!input) {
-    return invalid("input", fmt::format("is '{}'; allowed: normal, large, rising, spike",
-                                        arguments.input.substr(0, 64)));
+    return invalid("input", fmt::format("is '{}'; allowed: {}", arguments.input.substr(0, 64),
+                                        verify::input_kind_names()));
   }
   request.input = *input;
   if (Status status = read_scale(arguments.scale, request.scale); !status) return status.error();

@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "verify/compare.h"
-#include "verify/draw.h"
+#include "verify/random_inputs.h"
 #include "verify/reference.h"
 
 namespace attnjit::tune {
@@ -191,10 +191,9 @@ class Tuner {
   std::vector<std::pair<TuneShape, verify::InputKind>> small_problems() const {
     using verify::InputKind;
     std::vector<std::pair<TuneShape, InputKind>> problems{
-        {{2, 200, 600}, InputKind::kNormal},
-        {{1, 333, 333}, InputKind::kLarge},
-        {{1, 65, 1100}, InputKind::kRising},
-        {{1, 129, 700}, InputKind::kSpike},
+        {{2, 200, 600}, InputKind::kNormal}, {{1, 333, 333}, InputKind::kLarge},
+        {{1, 65, 1100}, InputKind::kRising}, {{1, 65, 1100}, InputKind::kFalling},
+        {{1, 129, 700}, InputKind::kSpike},  {{1, 129, 700}, InputKind::kRaised},
     };
     const std::int64_t most = request_.spec.max_seq_len;
     for (auto& [shape, input] : problems) {

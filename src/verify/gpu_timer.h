@@ -16,7 +16,7 @@ namespace attnjit::verify {
 class GpuTimer {
  public:
   /// Uploads the copies: enough to pass twice the L2 cache, at most 16, at most half of the free
-  /// memory. The tensors must be drawn. The device must outlive the timer.
+  /// memory. The tensors must be filled. The device must outlive the timer.
   static Result<GpuTimer> make(const Device& device, const Problem& problem);
 
   /// What a kernel keeps from one launch to the next, one a copy.

@@ -12,12 +12,13 @@
 
 #include "spec/kinds.h"
 #include "spec/names.h"
-#include "verify/draw.h"
+#include "verify/random_inputs.h"
 
 namespace attnjit::verify {
 namespace {
 
-constexpr std::array<std::string_view, 4> kInputNames{"normal", "large", "rising", "spike"};
+constexpr std::array<std::string_view, kInputKinds.size()> kInputNames{
+    "normal", "large", "rising", "falling", "spike", "raised"};
 constexpr std::int64_t kMaxLength = std::int64_t{1} << 30;
 constexpr std::int64_t kMaxBatch = std::int64_t{1} << 20;
 
@@ -165,6 +166,8 @@ std::optional<InputKind> input_kind_from_string(std::string_view name) {
   return std::nullopt;
 }
 
+std::string input_kind_names() { return fmt::format("{}", fmt::join(kInputNames, ", ")); }
+
 std::int64_t Problem::first_q_row(int b) const {
   if (!spec.ragged) return std::int64_t{b} * max_q_len;
   return at("q_offsets").as<std::int32_t>()[b];
@@ -243,7 +246,7 @@ std::vector<ParamValue> Problem::param_values() const {
 
 Result<Problem> make_problem(const AttentionSpec& spec, const ProblemRequest& request) {
   Result<Problem> problem = shape_problem(spec, request);
-  if (problem) draw_tensors(*problem, request);
+  if (problem) fill_random_inputs(*problem, request);
   return problem;
 }
 

@@ -4,6 +4,7 @@
 // Thread rules: plain values.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -19,14 +20,24 @@
 
 namespace attnjit::verify {
 
-/// How q, k and v are drawn.
+/// How q, k and v are made. A kernel that walks the keys forwards rescales its outputs at every
+/// tile of rising inputs, one that walks them backwards at every tile of falling ones, and either
+/// where raised keys come after the others.
 enum class InputKind : std::uint8_t {
-  kNormal,  ///< N(0, 1)
-  kLarge,   ///< scores with standard deviation 8
-  kRising,  ///< the row maximum grows with kv_idx, so that every tile rescales
-  kSpike,   ///< a few keys whose scores are 20 to 40 above the others', and large values there
+  kNormal,   ///< N(0, 1); memory that belongs to no row is NaN (elsewhere it is large)
+  kLarge,    ///< scores with standard deviation 8
+  kRising,   ///< a row's scores grow with kv_idx
+  kFalling,  ///< they fall with kv_idx
+  kSpike,    ///< a few keys whose scores are 20 to 40 above the others', and large values there
+  kRaised,   ///< small scores but for a few keys in one half, which just make FA4 rescale
 };
+/// Every proof uses all of them.
+inline constexpr std::array<InputKind, 6> kInputKinds{InputKind::kNormal, InputKind::kLarge,
+                                                      InputKind::kRising, InputKind::kFalling,
+                                                      InputKind::kSpike,  InputKind::kRaised};
 std::string_view to_string(InputKind kind);
+/// "normal, large, ..": for messages.
+std::string input_kind_names();
 std::optional<InputKind> input_kind_from_string(std::string_view name);
 
 /// A value given by the caller for one user parameter.
@@ -46,7 +57,7 @@ struct ProblemRequest {
   /// By name ("window"): the numbers of masks and score modification that the spec leaves to the
   /// launch; unset: ScalarTraits::sample.
   std::map<std::string, double, std::less<>> scalars;
-  std::vector<ParamArgument> params;  ///< the others are drawn from the seed
+  std::vector<ParamArgument> params;  ///< the others are made from the seed
   std::int64_t max_bytes = 0;         ///< of all tensors; 0: half of the machine's memory
   int threads = 0;                    ///< 0: one a core
 };
@@ -92,7 +103,7 @@ struct Problem {
 /// verification does not know (a rope part of another dtype, per-token scales).
 Result<Problem> shape_problem(const AttentionSpec& spec, const ProblemRequest& request);
 
-/// shape_problem and draw_tensors.
+/// shape_problem and fill_random_inputs (random_inputs.h).
 Result<Problem> make_problem(const AttentionSpec& spec, const ProblemRequest& request);
 
 }  // namespace attnjit::verify

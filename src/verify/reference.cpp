@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "verify/gemm.h"
-#include "verify/meaning.h"
+#include "verify/mask_and_score_mod.h"
 #include "verify/numeric.h"
 #include "verify/parallel.h"
 
@@ -27,15 +27,16 @@ struct Task {
 
 class BlockWorker {
  public:
-  BlockWorker(const Problem& problem, const Meaning& meaning, const Task& task, Reference& out)
-      : problem_(problem), spec_(problem.spec), meaning_(meaning), task_(task), out_(out) {}
+  BlockWorker(const Problem& problem, const MaskAndScoreMod& rules, const Task& task,
+              Reference& out)
+      : problem_(problem), spec_(problem.spec), rules_(rules), task_(task), out_(out) {}
 
   void run() {
     load_queries();
     const int kv_len = problem_.kv_lens[task_.b];
     KeyRange range{kv_len, 0};
     for (int r = 0; r < rows(); ++r) {
-      const KeyRange row = meaning_.visible_range(coordinate(r, 0).q_idx, kv_len);
+      const KeyRange row = rules_.visible_range(coordinate(r, 0).q_idx, kv_len);
       range.begin = std::min(range.begin, std::max<std::int64_t>(row.begin, 0));
       range.end = std::max(range.end, std::min<std::int64_t>(row.end, kv_len));
     }
@@ -87,7 +88,7 @@ class BlockWorker {
     bool any = false;
     for (int r = 0; r < rows(); ++r) {
       for (int j = 0; j < count; ++j) {
-        const bool sees = meaning_.visible(coordinate(r, key + j));
+        const bool sees = rules_.visible(coordinate(r, key + j));
         visible_[static_cast<std::size_t>(r) * kKeyBlock + j] = sees ? 1 : 0;
         any = any || sees;
       }
@@ -124,7 +125,7 @@ class BlockWorker {
         score[j] = kMinusInfinity;
         continue;
       }
-      score[j] = meaning_.modify(score[j], coordinate(r, key + j));
+      score[j] = rules_.modify(score[j], coordinate(r, key + j));
       maximum = std::max(maximum, score[j]);
     }
     if (maximum == kMinusInfinity) {
@@ -176,7 +177,7 @@ class BlockWorker {
 
   const Problem& problem_;
   const AttentionSpec& spec_;
-  const Meaning& meaning_;
+  const MaskAndScoreMod& rules_;
   const Task task_;
   Reference& out_;
   std::vector<double> q_, k_, v_, row_, scores_, acc_, max_, sum_;
@@ -199,7 +200,8 @@ std::vector<Task> split(const Problem& problem) {
 }  // namespace
 
 Result<Reference> compute_reference(const Problem& problem, int threads) {
-  if (Result<Meaning> meaning = Meaning::of(problem); !meaning) return std::move(meaning).error();
+  if (Result<MaskAndScoreMod> rules = MaskAndScoreMod::of(problem); !rules)
+    return std::move(rules).error();
   Reference reference;
   const std::int64_t rows =
       problem.spec.ragged ? problem.total_q : std::int64_t{problem.batch} * problem.max_q_len;
@@ -208,8 +210,8 @@ Result<Reference> compute_reference(const Problem& problem, int threads) {
   reference.lse.resize(static_cast<std::size_t>(rows * problem.spec.num_q_heads));
   const std::vector<Task> tasks = split(problem);
   parallel_for(static_cast<std::int64_t>(tasks.size()), threads, [&](std::int64_t i) {
-    const Result<Meaning> meaning = Meaning::of(problem);  // one a thread, see there
-    BlockWorker(problem, *meaning, tasks[static_cast<std::size_t>(i)], reference).run();
+    const Result<MaskAndScoreMod> rules = MaskAndScoreMod::of(problem);  // one a thread, see there
+    BlockWorker(problem, *rules, tasks[static_cast<std::size_t>(i)], reference).run();
   });
   return reference;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reference: attention in double precision on the CPU, with every meaning of the design.
+// The reference: attention in double precision on the CPU, with everything that a spec can ask for.
 #pragma once
 
 #include <vector>
@@ -17,7 +17,7 @@ struct Reference {
 
 /// Computes attention on the inputs as rounded. A row that sees nothing gives 0 and an LSE of -inf,
 /// or of the sink. Blocked over keys with the online softmax of Milakov and Gimelshein ("Online
-/// normalizer calculation for softmax", 2018). Errors: kUnsupported as Meaning::of.
+/// normalizer calculation for softmax", 2018). Errors: kUnsupported as MaskAndScoreMod::of.
 /// `threads` 0: one a core.
 Result<Reference> compute_reference(const Problem& problem, int threads = 0);
 

@@ -8,57 +8,7 @@
 #include <cstddef>
 #include <iterator>
 
-#include "verify/numeric.h"
-
 namespace attnjit::verify {
-
-void reverse_keys(Problem& problem) {
-  for (const char* name : {"k", "v"}) {
-    Tensor& tensor = problem.tensors.at(name);
-    const std::size_t bytes = tensor.bytes.size();
-    const auto rows = static_cast<std::size_t>(problem.max_kv_len);
-    if (bytes == 0) continue;
-    const std::size_t row = bytes / static_cast<std::size_t>(problem.batch) / rows;
-    for (std::size_t begin = 0; begin < bytes; begin += rows * row) {
-      for (std::size_t i = 0; i < rows / 2; ++i) {
-        const auto at = tensor.bytes.begin() + static_cast<std::ptrdiff_t>(begin);
-        const auto first = static_cast<std::ptrdiff_t>(i * row);
-        const auto last = static_cast<std::ptrdiff_t>((rows - 1 - i) * row);
-        std::swap_ranges(at + first, at + first + static_cast<std::ptrdiff_t>(row), at + last);
-      }
-    }
-  }
-}
-
-void raise_keys(Problem& problem, int tile) {
-  constexpr float kQuery = 8;  // of every query along depth 0
-  constexpr double kRaise =
-      6.6;  // above the others, whose scores are within 0.8 of 0; 8 ln 2 = 5.5
-  constexpr float kQuieter = 0.25F;
-  const auto raised = [&](std::int64_t key) {
-    return key % tile == 0 && key < problem.max_kv_len / 2;
-  };
-  const int depth = problem.spec.qk_depth;
-  Tensor& q = problem.tensors.at("q");
-  for (std::int64_t i = 0; i < q.elements(); i += depth) store_float(q, i, kQuery);
-  Tensor& k = problem.tensors.at("k");
-  const std::int64_t heads = problem.spec.num_kv_heads();
-  for (std::int64_t i = 0; i < k.elements(); ++i) {
-    const bool up = raised(i / (heads * depth) % problem.max_kv_len);
-    if (i % depth != 0) {
-      store_float(k, i, up ? 0 : kQuieter * load_float(k, i));
-    } else {
-      store_float(k, i, up ? static_cast<float>(kRaise) / (problem.scale * kQuery) : 0);
-    }
-  }
-  // Means over many keys would vanish: what all the others have is a number a column.
-  Tensor& v = problem.tensors.at("v");
-  const std::int64_t columns = problem.spec.ov_depth;
-  for (std::int64_t i = 0; i < v.elements(); ++i) {
-    if (raised(i / (heads * columns) % problem.max_kv_len)) continue;
-    store_float(v, i, kQuieter * load_float(v, i) + static_cast<float>(i % columns % 5 - 2));
-  }
-}
 
 MaskSpec mask_of(MaskSpec::Kind kind) {
   MaskSpec mask;

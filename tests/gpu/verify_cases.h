@@ -14,21 +14,6 @@
 
 namespace attnjit::verify {
 
-/// Every proof uses all four.
-inline constexpr InputKind kInputs[] = {InputKind::kNormal, InputKind::kLarge, InputKind::kRising,
-                                        InputKind::kSpike};
-
-/// Turns K and V's rows around. Of rising inputs it makes falling ones: a kernel that walks the
-/// keys backwards rescales at every tile of those.
-/// @pre neither paged nor of several lengths
-void reverse_keys(Problem& problem);
-
-/// Of normal inputs: scores small but for one key in every `tile` of the first half of the keys,
-/// far enough above the others for FA4 to rescale O (8 powers of two) and yet of no more weight
-/// than all others together, whose values do not cancel: what becomes of the O before shows.
-/// @pre as reverse_keys
-void raise_keys(Problem& problem, int tile);
-
 /// A mask of one kind, with a window of 50 or chunks of 37: neither divides a tile of keys.
 MaskSpec mask_of(MaskSpec::Kind kind);
 /// `and` or `or` of masks.

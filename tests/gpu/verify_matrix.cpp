@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs every supported combination of an architecture's kernel, or a sample of them, and compares
-// each with the float64 reference, outputs poisoned before: on a GPU at five shapes with all four
-// kinds of input; in the emulator at three small shapes, each with one kind.
+// each with the float64 reference, outputs poisoned before: on a GPU at five shapes with every
+// kind of input; in the emulator at three small shapes, each with one kind.
 //
 //     attnjit_verify_matrix [--backend gpu|emulator] [--arch A] [--sample N] [--threads T]
 //                           [--json FILE]
@@ -92,16 +92,16 @@ class Worker {
     if (backend_->name() == "emulator") {
       for (std::size_t i = 0; i < std::size(kSmallShapes); ++i) {
         run_one(one, prepared->plan(), compiled->image, kSmallShapes[i],
-                kInputs[(seed + i) % std::size(kInputs)], seed);
+                kInputKinds[(seed + i) % kInputKinds.size()], seed);
       }
       if (one.spec.arch != Arch::kSm90a) {
         run_one(one, prepared->plan(), compiled->image, kLongerShape,
-                kInputs[(seed + 3) % std::size(kInputs)], seed);
+                kInputKinds[(seed + 3) % kInputKinds.size()], seed);
       }
       return;
     }
     for (const Shape& shape : kShapes) {
-      for (const InputKind input : kInputs) {
+      for (const InputKind input : kInputKinds) {
         run_one(one, prepared->plan(), compiled->image, shape, input, seed);
       }
     }

@@ -6,9 +6,8 @@
 //                         [--index I] [--random-seeds N] [--shard I/N] [--threads T]
 //                         [--journal FILE] [--report FILE --commit NAME]
 //
-// Named attentions (whose name holds TEXT; every Nth) take all four inputs, and two more with
-// which this kernel, which walks the keys backwards, rescales O, and --seeds orders of time each;
-// the --random attentions that the generator makes of seed S take one input by turns and
+// Named attentions (whose name holds TEXT; every Nth) take every input and --seeds orders of time
+// each; the --random attentions that the generator makes of seed S take one input by turns and
 // --random-seeds orders;
 // --index I: that one alone, with every input. What passed is written to the journal and not run
 // again by the same program: an interrupted proof is resumed. Under isa, the order that the plan
@@ -55,17 +54,10 @@ struct Item {
   std::size_t of = 0;  // of the cases
   InputKind input = InputKind::kNormal;
   std::uint64_t seeds = 1;
-  // What is done to the inputs, for a kernel that walks the keys backwards: of rising ones falling
-  // ones, of normal ones raised keys.
-  enum class Change { kNone, kReversed, kRaised } change = Change::kNone;
-  std::string input_name() const {
-    if (change == Change::kReversed) return "falling";
-    return change == Change::kRaised ? "raised" : std::string(verify::to_string(input));
-  }
 };
 
 std::string name_of(const ProofCase& one, const Item& item) {
-  return fmt::format("{} | {}", one.name, item.input_name());
+  return fmt::format("{} | {}", one.name, verify::to_string(item.input));
 }
 
 std::string shape_text(const ProofShape& shape) {
@@ -178,8 +170,9 @@ std::string report_of(const std::vector<ProofCase>& cases, const std::vector<Ite
   double seconds = 0;
   for (std::size_t i = 0; i < items.size(); ++i) {
     const AttentionSpec& spec = cases[items[i].of].spec;
-    const std::string by = fmt::format(
-        "{}, {}", to_string(spec.output_dtype.value_or(spec.qkv_dtype)), items[i].input_name());
+    const std::string by =
+        fmt::format("{}, {}", to_string(spec.output_dtype.value_or(spec.qkv_dtype)),
+                    verify::to_string(items[i].input));
     for (Of* of : {&by_input[by], &by_case[items[i].of]}) {
       ++of->items;
       of->passed += all[i].passed ? 1 : 0;
@@ -197,9 +190,7 @@ std::string report_of(const std::vector<ProofCase>& cases, const std::vector<Ite
   std::string text = fmt::format(
       "# The sm_100a kernel in the emulator\n\n"
       "Written by `attnjit_sm100_proof --report` (tests/sm100); not edited by hand.\n\n"
-      "{} attentions by name, all four inputs and two more that make it rescale, {} orders of time "
-      "each; {} at "
-      "random (seed {}), an "
+      "{} attentions by name, every input, {} orders of time each; {} at random (seed {}), an "
       "input by turns, {} orders\neach: {} runs, {:.1f} thousand million warp instructions. "
       "**{} of {} passed.** Model isa, every check; products of one\nthread are granted the order "
       "of their issue (docs/sm100.md). {}, {}, commit {}, {:.0f} core-minutes.\n\n"
@@ -277,15 +268,9 @@ int run(const Options& options) {
       items.push_back({i, input, seeds});
     };
     if (i < named) {
-      for (const InputKind input : verify::kInputs) add(input, options.seeds);
-      // Keys in pages, or of sequences of several lengths, stay where they are.
-      if (cases[i].spec.page_size > 0 || cases[i].spec.ragged) continue;
-      add(InputKind::kRising, options.seeds);
-      items.back().change = Item::Change::kReversed;
-      add(InputKind::kNormal, options.seeds);
-      items.back().change = Item::Change::kRaised;
+      for (const InputKind input : verify::kInputKinds) add(input, options.seeds);
     } else {
-      add(verify::kInputs[(i - named) % std::size(verify::kInputs)], options.random_seeds);
+      add(verify::kInputKinds[(i - named) % verify::kInputKinds.size()], options.random_seeds);
     }
   }
   std::vector<Judged> all(items.size());
@@ -310,9 +295,7 @@ int run(const Options& options) {
           }
         }
         if (!kernel) kernel = make_kernel(one);
-        Result<verify::Problem> problem = problem_of(one, item.input, i);
-        if (problem && item.change == Item::Change::kReversed) verify::reverse_keys(*problem);
-        if (problem && item.change == Item::Change::kRaised) verify::raise_keys(*problem, 64);
+        const Result<verify::Problem> problem = problem_of(one, item.input, i);
         if (!kernel->ok()) {
           all[at].reason = kernel->error().to_string();
         } else if (!problem) {

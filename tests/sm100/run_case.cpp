@@ -27,8 +27,9 @@ int query_tiles_of(const KernelPlan& plan, const LaunchRecipe& recipe) {
 
 }  // namespace
 
-Result<ProofKernel> make_kernel(const ProofCase& one) {
-  Result<emulator::GeneratedKernel> kernel = emulator::generate_kernel(one.spec, one.options);
+Result<ProofKernel> make_kernel(const ProofCase& one, const TemplateSet& templates) {
+  Result<emulator::GeneratedKernel> kernel =
+      emulator::generate_kernel(one.spec, one.options, templates);
   if (!kernel) return std::move(kernel).error();
   Result<PtxModule> module = PtxModule::load(kernel->ptx);
   if (!module) return std::move(module).error();

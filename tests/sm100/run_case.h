@@ -20,7 +20,8 @@ struct ProofKernel {
 };
 
 /// Errors: kEnvironment where there is no NVRTC; kUnsupported for what the template does not serve.
-Result<ProofKernel> make_kernel(const ProofCase& one);
+Result<ProofKernel> make_kernel(const ProofCase& one,
+                                const TemplateSet& templates = TemplateSet::embedded());
 
 struct Judged {
   bool passed = false;

@@ -3,7 +3,7 @@
 #include "fake_cuda.h"
 #include "test_cubin.h"
 #include "tune_fixture.h"
-#include "verify/draw.h"
+#include "verify/random_inputs.h"
 
 namespace attnjit::tune {
 namespace {

@@ -84,7 +84,7 @@ class FakeRig final : public TuningRig {
       ++problem_;
     }
     verify::BackendRun run = answer_;
-    const auto input = static_cast<verify::InputKind>((problem_ - 1) % 4);
+    const auto input = verify::kInputKinds[(problem_ - 1) % verify::kInputKinds.size()];
     if (behaviour_.wrong && behaviour_.wrong(plan, input)) {
       // One row of one head: what a tile's end would get wrong.
       for (std::int64_t d = 0; d < 8; ++d) verify::store_float(run.o, d, 3);

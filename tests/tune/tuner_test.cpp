@@ -46,8 +46,7 @@ TEST_F(Tuner, TheFastestIsChosenThoughTheClockFalls) {
 }
 
 TEST_F(Tuner, AWrongKernelIsNeverChosen) {
-  for (const verify::InputKind input : {verify::InputKind::kNormal, verify::InputKind::kLarge,
-                                        verify::InputKind::kRising, verify::InputKind::kSpike}) {
+  for (const verify::InputKind input : verify::kInputKinds) {
     behaviour_.ms = [](const Sm90Plan& plan, std::int64_t q_len) {
       return base(q_len) * (plan.BN == kFast ? 0.5 : plan.BN == kOther ? 0.9 : 1);
     };

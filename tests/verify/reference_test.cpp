@@ -10,7 +10,7 @@
 #include <limits>
 
 #include "verify/gemm.h"
-#include "verify/meaning.h"
+#include "verify/mask_and_score_mod.h"
 #include "verify/numeric.h"
 
 namespace attnjit::verify {
@@ -159,8 +159,7 @@ TEST(Gemm, AgreesWithThreeLoops) {
 }
 
 TEST(Reference, NullMaskInEveryInputAndDtype) {
-  for (const InputKind input :
-       {InputKind::kNormal, InputKind::kLarge, InputKind::kRising, InputKind::kSpike}) {
+  for (const InputKind input : kInputKinds) {
     for (const Dtype dtype : {Dtype::kBf16, Dtype::kFp16, Dtype::kE4m3}) {
       AttentionSpec spec = small();
       spec.qkv_dtype = dtype;

@@ -6,7 +6,6 @@
 
 #include "../../one_launch.h"
 #include "attnjit/compile.h"
-#include "attnjit/source.h"
 #include "verify/numeric.h"
 
 namespace attnjit::emulator {
@@ -32,12 +31,13 @@ EmulatorBuffer output_of(const std::string& name, verify::Tensor tensor) {
 
 }  // namespace
 
-Result<GeneratedKernel> generate_kernel(const AttentionSpec& spec, const PlanOptions& options) {
+Result<GeneratedKernel> generate_kernel(const AttentionSpec& spec, const PlanOptions& options,
+                                        const TemplateSet& templates) {
   GeneratedKernel kernel;
   Result<KernelPlan> planned = plan(spec, options);
   if (!planned) return std::move(planned).error();
   kernel.plan = std::move(*planned);
-  Result<KernelSource> source = generate(kernel.plan);
+  Result<KernelSource> source = generate(kernel.plan, templates);
   if (!source) return std::move(source).error();
   CompileRequest request;
   request.source = std::move(*source);

@@ -14,6 +14,7 @@
 #include "attnjit/compile.h"
 #include "attnjit/emulator.h"
 #include "attnjit/plan.h"
+#include "attnjit/source.h"
 #include "verify/problem.h"
 
 namespace attnjit::emulator {
@@ -26,7 +27,8 @@ struct GeneratedKernel {
 };
 
 /// Plans, renders and compiles a spec. Errors: kEnvironment where there is no NVRTC.
-Result<GeneratedKernel> generate_kernel(const AttentionSpec& spec, const PlanOptions& options = {});
+Result<GeneratedKernel> generate_kernel(const AttentionSpec& spec, const PlanOptions& options = {},
+                                        const TemplateSet& templates = TemplateSet::embedded());
 
 /// What one run of a kernel on a problem gave; outputs are uninitialised before.
 struct KernelRun {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Computes which keys each kind of mask shows, and what each score modification makes of a score.
-#include "verify/meaning.h"
+#include "verify/mask_and_score_mod.h"
 
 #include <algorithm>
 #include <cmath>
@@ -160,22 +160,22 @@ double alibi_slope(int h, int heads) {
   return std::exp2(-8.0 * (2 * (h - power) + 1) / (2 * power));
 }
 
-Result<Meaning> Meaning::of(const Problem& problem) {
-  Meaning meaning;
+Result<MaskAndScoreMod> MaskAndScoreMod::of(const Problem& problem) {
+  MaskAndScoreMod rules;
   Result<Visible> visible = visibility(problem.spec.mask, problem);
   if (!visible) return std::move(visible).error();
   Result<Modify> modify = modification(problem);
   if (!modify) return std::move(modify).error();
-  meaning.visible_ = std::move(*visible);
-  meaning.range_ = range_of(problem.spec.mask);
-  meaning.modify_ = std::move(*modify);
+  rules.visible_ = std::move(*visible);
+  rules.range_ = range_of(problem.spec.mask);
+  rules.modify_ = std::move(*modify);
   if (has_bias(problem.spec.mask)) {
-    meaning.modify_ = [tensor = &problem.at("mask"), inner = std::move(meaning.modify_)](
-                          double score, const spec::Coordinates& at) {
+    rules.modify_ = [tensor = &problem.at("mask"), inner = std::move(rules.modify_)](
+                        double score, const spec::Coordinates& at) {
       return inner(score, at) + double{tensor->as<float>()[mask_index(*tensor, at)]};
     };
   }
-  return meaning;
+  return rules;
 }
 
 }  // namespace attnjit::verify

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Draws each tensor of a Problem, for each of the four kinds of input.
-#include "verify/draw.h"
+// Makes each tensor of a Problem, for each kind of input.
+#include "verify/random_inputs.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <optional>
 
 #include "spec/names.h"
 #include "verify/numeric.h"
@@ -19,12 +20,19 @@ namespace {
 // two (5.55) within which FA4 puts a rescale off.
 constexpr double kRisePerKey = 0.1;
 constexpr double kMaxRise = 800;
+// Raised keys: every query has kQuery along the raised dimension, so that a raised key's score is
+// kRaise, which is above the others', within 0.8 of 0, by more than the 8 powers of two (5.55) and
+// yet by so little that the others' share of an output shows.
+constexpr double kQuery = 8;
+constexpr double kRaise = 6.6;
+constexpr double kQuieter = 0.25;
+constexpr int kKeysPerRaise = 64;
 constexpr float kGarbage = 96;  // exact in e4m3
 constexpr std::uint64_t kKeysPerSpike = 61;
 
-class Drawer {
+class InputMaker {
  public:
-  Drawer(Problem& problem, const ProblemRequest& request)
+  InputMaker(Problem& problem, const ProblemRequest& request)
       : problem_(problem), spec_(problem.spec), request_(request) {
     // score = sum over depth of q k, times this
     dot_scale_ = double{problem.scale} * spec_.qk_depth;
@@ -36,7 +44,7 @@ class Drawer {
     }
   }
 
-  void draw() {
+  void make() {
     small_tensors();
     queries();
     keys_and_values();
@@ -62,6 +70,20 @@ class Drawer {
       return true;
     }
     return RandomStream(request_.seed, "spikes").bits((head << 32) + kv_idx) % kKeysPerSpike == 0;
+  }
+
+  // Of raised inputs, which dimension of q and k raises a key: 0 one of the first half of the keys,
+  // 1 one of the second half. A query has one of the two, by turns: the first half's maximum comes
+  // last to a kernel that walks the keys backwards, the second half's to one that walks forwards.
+  static int raising_dimension(std::int64_t row, int head) {
+    return static_cast<int>((row + head) % 2);
+  }
+  std::optional<int> raised_along(int b, int kv_idx) const {
+    const int kv_len = problem_.kv_lens[b];
+    const bool first = kv_idx < kv_len / 2;
+    const int from_end = first ? kv_idx : kv_len - 1 - kv_idx;
+    if (from_end % kKeysPerRaise != 0) return std::nullopt;
+    return first ? 0 : 1;
   }
 
   void small_tensors() {
@@ -145,10 +167,18 @@ class Drawer {
           for (int d = 0; d < spec_.qk_depth; ++d) {
             const std::int64_t within = std::int64_t{h} * spec_.qk_depth + d;
             double value = stream.normal(logical * row_elements + within);
-            if (request_.input == InputKind::kLarge) {
-              value *= large_;
-            } else if (request_.input != InputKind::kNormal) {
-              value = direction(kv_head, d) + 0.5 * value;
+            switch (request_.input) {
+              case InputKind::kNormal:
+                break;
+              case InputKind::kLarge:
+                value *= large_;
+                break;
+              case InputKind::kRaised:
+                if (d < 2) value = d == raising_dimension(row, h) ? kQuery : 0;
+                break;
+              default:
+                value = direction(kv_head, d) + 0.5 * value;
+                break;
             }
             store_float(q, (first + row) * row_elements + within,
                         static_cast<float>(value * inverse));
@@ -187,6 +217,7 @@ class Drawer {
     for (int h = 0; h < kv_heads; ++h) {
       double along = 0;  // times the head's direction
       double noise = 1, v_size = 1;
+      std::optional<int> raised;
       switch (request_.input) {
         case InputKind::kNormal:
           break;
@@ -194,14 +225,23 @@ class Drawer {
           noise = large_;
           break;
         case InputKind::kRising:
-          along = std::min(200.0, rise_ * kv_idx / dot_scale_);
+        case InputKind::kFalling: {
+          const int steps =
+              request_.input == InputKind::kRising ? kv_idx : problem_.kv_lens[b] - 1 - kv_idx;
+          along = std::min(200.0, rise_ * steps / dot_scale_);
           noise = 0.5;
           break;
+        }
         case InputKind::kSpike:
           if (is_spike(b, h, kv_idx)) {
             along = (20 + 20 * height_stream.uniform(logical * kv_heads + h)) / dot_scale_;
             v_size = 16;
           }
+          break;
+        case InputKind::kRaised:
+          raised = raised_along(b, kv_idx);
+          noise = raised ? 0 : kQuieter;
+          v_size = raised ? 1 : kQuieter;
           break;
       }
       const double k_inverse = 1 / scale_of("k_scale", b, h);
@@ -211,22 +251,30 @@ class Drawer {
       for (int d = 0; d < spec_.qk_depth; ++d) {
         double value = noise * k_stream.normal(k_logical + d);
         if (along != 0) value += along * direction(h, d);
+        if (request_.input == InputKind::kRaised && d < 2) {
+          value = raised == d ? kRaise / (double{problem_.scale} * kQuery) : 0;
+        }
         store_float(k, k_first + d, static_cast<float>(value * k_inverse));
       }
       const std::int64_t v_first = (row * kv_heads + h) * spec_.ov_depth;
       const std::uint64_t v_logical = (logical * kv_heads + h) * spec_.ov_depth;
       for (int d = 0; d < spec_.ov_depth; ++d) {
         // Absorbed MLA keeps one tensor: V is the first part of K.
-        const float value =
-            spec_.mla == Mla::kDecode
-                ? load_float(k, k_first + d)
-                : static_cast<float>(v_size * v_stream.normal(v_logical + d) * v_inverse);
-        store_float(v, v_first + d, value);
+        if (spec_.mla == Mla::kDecode) {
+          store_float(v, v_first + d, load_float(k, k_first + d));
+          continue;
+        }
+        double value = v_size * v_stream.normal(v_logical + d);
+        // A mean over many keys would vanish: what all but the raised ones share is a number a
+        // column, so that an output shows what became of them.
+        if (request_.input == InputKind::kRaised && !raised) value += d % 5 - 2;
+        store_float(v, v_first + d, static_cast<float>(value * v_inverse));
       }
     }
   }
 
   void fill_garbage(Tensor& tensor) const {
+    if (request_.input == InputKind::kNormal) return poison(tensor);
     const std::int64_t depth = tensor.shape.back();
     for (std::int64_t i = 0; i < tensor.elements(); ++i) {
       store_float(tensor, i, (i / depth + i) % 2 == 0 ? kGarbage : -kGarbage);
@@ -304,8 +352,8 @@ class Drawer {
 
 }  // namespace
 
-void draw_tensors(Problem& problem, const ProblemRequest& request) {
-  Drawer(problem, request).draw();
+void fill_random_inputs(Problem& problem, const ProblemRequest& request) {
+  InputMaker(problem, request).make();
 }
 
 }  // namespace attnjit::verify

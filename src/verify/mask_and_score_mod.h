@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The meaning of masks and score modifications in double precision: what the reference applies.
+// A spec's mask and score modification in double precision, as the reference applies them.
 //
-// Thread rules: a Meaning is used by one thread at a time; making one is cheap.
+// Thread rules: a MaskAndScoreMod is used by one thread at a time; making one is cheap.
 #pragma once
 
 #include <cstdint>
@@ -30,10 +30,10 @@ constexpr std::int64_t floor_divide(std::int64_t a, std::int64_t b) {
 
 /// The spec's mask and score modification with a problem's run-time values.
 /// @pre the Problem outlives it
-class Meaning {
+class MaskAndScoreMod {
  public:
   /// Errors: kUnsupported for trusted code, which has no reference.
-  static Result<Meaning> of(const Problem& problem);
+  static Result<MaskAndScoreMod> of(const Problem& problem);
 
   KeyRange visible_range(int q_idx, int kv_len) const { return range_(q_idx, kv_len); }
   bool visible(const spec::Coordinates& at) const { return visible_(at); }

@@ -146,9 +146,11 @@ class Parser {
   }
 
   static void add_input(CLI::App* app, ProblemArguments& problem) {
-    app->add_option("--input", problem.input,
-                    "normal, large (scores of deviation 8), rising (the maximum grows with kv_idx) "
-                    "or spike; default normal")
+    app->add_option(
+           "--input", problem.input,
+           "normal, large (scores of deviation 8), rising or falling (a row's scores grow or "
+           "fall with kv_idx), spike or raised (a few keys above all others); default "
+           "normal")
         ->group("Problem");
   }
 
@@ -215,6 +217,8 @@ class Parser {
         ->type_name("DIR");
     app->add_flag("--launch", generate_.launch,
                   "Also write LAUNCH.json and its inputs, for attnjit emulate; needs -o");
+    app->add_option("--sm-count", generate_.sm_count,
+                    "SMs that the launch is planned for; default 132 (verify's emulator: 2)");
     add_problem(app, generate_.problem);
   }
 

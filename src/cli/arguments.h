@@ -43,8 +43,9 @@ struct PlanArguments {
 
 struct GenerateArguments {
   SpecArguments spec;
-  std::string folder;   ///< empty: standard output
-  bool launch = false;  ///< also LAUNCH.json and its inputs
+  std::string folder;                    ///< empty: standard output
+  bool launch = false;                   ///< also LAUNCH.json and its inputs
+  std::optional<std::int64_t> sm_count;  ///< that the launch is planned for
   ProblemArguments problem;
 };
 

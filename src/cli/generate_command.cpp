@@ -39,6 +39,23 @@ Status write_folder(const std::string& folder, const KernelSource& source, const
   return write("spec.json", spec_to_json(spec.given(), spec.options()) + "\n");
 }
 
+// What LAUNCH.json is planned for. Errors: kInvalid.
+Result<DeviceShape> read_device(const GenerateArguments& arguments) {
+  constexpr std::int64_t kMaxSms = 1 << 20;
+  DeviceShape device;
+  if (!arguments.sm_count) return device;
+  if (!arguments.launch) {
+    return make_error(ErrorCode::kInvalid, "is of the launch: give --launch", "sm_count");
+  }
+  if (*arguments.sm_count < 1 || *arguments.sm_count > kMaxSms) {
+    return make_error(ErrorCode::kInvalid,
+                      fmt::format("is {}; allowed: 1 to {}", *arguments.sm_count, kMaxSms),
+                      "sm_count");
+  }
+  device.sm_count = static_cast<int>(*arguments.sm_count);
+  return device;
+}
+
 }  // namespace
 
 Result<Report> run_generate(const GenerateArguments& arguments) {
@@ -46,6 +63,8 @@ Result<Report> run_generate(const GenerateArguments& arguments) {
     return make_error(ErrorCode::kInvalid, "a launch is written to a folder: give -o DIR",
                       "launch");
   }
+  Result<DeviceShape> device = read_device(arguments);
+  if (!device) return std::move(device).error();
   Result<ResolvedSpec> spec = read_spec(arguments.spec);
   if (!spec) return std::move(spec).error();
   Result<std::shared_ptr<const Tuning>> tuning = read_tuning(arguments.spec.tuning);
@@ -80,7 +99,7 @@ Result<Report> run_generate(const GenerateArguments& arguments) {
     Status status = write_folder(arguments.folder, *source, *spec, files);
     if (!status) return std::move(status).error();
     if (arguments.launch) {
-      status = write_launch(arguments.folder, *kernel, arguments.problem, files);
+      status = write_launch(arguments.folder, *kernel, arguments.problem, *device, files);
       if (!status) return std::move(status).error();
     }
     for (const std::string& file : files) report.text += file + "\n";

@@ -23,13 +23,14 @@ verify::Tensor storable(const verify::Tensor& tensor) {
 }  // namespace
 
 Status write_launch(const std::string& folder, const KernelPlan& plan,
-                    const ProblemArguments& arguments, std::vector<std::string>& files) {
+                    const ProblemArguments& arguments, const DeviceShape& device,
+                    std::vector<std::string>& files) {
   Result<verify::ProblemRequest> request = read_problem(arguments, plan.spec);
   if (!request) return std::move(request).error();
   Result<verify::Problem> problem = verify::make_problem(plan.spec, *request);
   if (!problem) return std::move(problem).error();
-  Result<LaunchSequence> sequence = plan_launch(plan, problem->launch_shapes(),
-                                                problem->launch_scalars(), problem->param_values());
+  Result<LaunchSequence> sequence = plan_launch(
+      plan, problem->launch_shapes(), problem->launch_scalars(), problem->param_values(), device);
   if (!sequence) return std::move(sequence).error();
 
   LaunchDocument launch;

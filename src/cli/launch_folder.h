@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "attnjit/launch.h"
 #include "attnjit/plan.h"
 #include "cli/arguments.h"
 
@@ -12,6 +13,7 @@ namespace attnjit::cli {
 
 /// Adds the written files to `files`. Errors: those of the problem and of plan_launch; kIo.
 Status write_launch(const std::string& folder, const KernelPlan& plan,
-                    const ProblemArguments& arguments, std::vector<std::string>& files);
+                    const ProblemArguments& arguments, const DeviceShape& device,
+                    std::vector<std::string>& files);
 
 }  // namespace attnjit::cli

@@ -185,18 +185,59 @@ TEST_F(Emulate, PathsMayLeaveTheLaunchsFolder) {
   }
 }
 
-TEST_F(Emulate, VerifyRefusesWhatComparesNothingAndBadFolders) {
+TEST_F(Emulate, VerifyRefusesBadFoldersAndSmCounts) {
   const auto verify = [](std::vector<std::string> more) {
     more.insert(more.end(), {"--backend", "emulator"});
     return hopper("verify", more);
   };
-  expect_bad(verify({"--batch", "0"}), "batch");
-  expect_bad(verify({"--q-len", "0", "--kv-len", "5"}), "q_len");
   expect_bad(verify({"--dump", ""}), "dump");
   write_text(folder_ / "file", "x");
   expect_bad(verify({"--dump", folder_ / "file"}), "no folder");
   expect_bad(verify({"--sm-count", "0"}), "sm_count");
   expect_bad(hopper("verify", {"--backend", "gpu", "--sm-count", "3"}), "sm_count");
+}
+
+// Any q_len and batch: a launch without queries has nothing to do, and is right.
+TEST_F(Emulate, VerifiesLaunchesWithoutQueries) {
+  if (!has_nvrtc()) GTEST_SKIP() << "there is no NVRTC";
+  const std::vector<std::string> ragged{
+      "verify",  "--num-q-heads", "1",        "--qk-depth", "64",        "--ragged", "--return-lse",
+      "--q-len", "0,0",           "--kv-len", "5,0",        "--backend", "emulator"};
+  for (const std::vector<std::string>& words :
+       {ragged, hopper("verify", {"--q-len", "0", "--kv-len", "5", "--backend", "emulator"}),
+        hopper("verify", {"--batch", "0", "--backend", "emulator"})}) {
+    const Json json = run_json(words, 0);
+    EXPECT_TRUE(json.at("passed"));
+    EXPECT_EQ(json.at("rel_err"), 0);
+    EXPECT_NE(run(words).out.find("no queries"), std::string::npos);
+  }
+  // And its LAUNCH.json is one that runs.
+  std::vector<std::string> words = ragged;
+  words.resize(words.size() - 2);
+  words[0] = "generate";
+  words.insert(words.end(), {"--launch", "-o", folder_ / "l"});
+  run_json(words, 0);
+  run_json({"compile", "--num-q-heads", "1", "--qk-depth", "64", "--ragged", "--return-lse",
+            "--ptx", folder_ / "l/kernel.ptx"},
+           0);
+  EXPECT_TRUE(
+      run_json({"emulate", folder_ / "l/kernel.ptx", "--launch", folder_ / "l/LAUNCH.json"}, 0)
+          .at("passed"));
+}
+
+TEST_F(Emulate, GenerateWritesTheLaunchOfAnyNumberOfSms) {
+  const auto grid = [&](std::vector<std::string> more) {
+    more.insert(more.end(), {"--launch", "-o", folder_ / "l", "--q-len", "1000"});
+    run_json(hopper("generate", more), 0);
+    return Json::parse(read_text(folder_ / "l/LAUNCH.json")).at("grid").at(0).get<int>();
+  };
+  EXPECT_EQ(grid({"--sm-count", "2"}), 2);
+  EXPECT_GT(grid({}), 2);
+  for (const char* count : {"0", "-1", "2000000"}) {
+    expect_bad(hopper("generate", {"--launch", "-o", folder_ / "l", "--sm-count", count}),
+               "sm_count");
+  }
+  expect_bad(hopper("generate", {"--sm-count", "2"}), "--launch");
 }
 
 TEST_F(Emulate, GenerateWritesALaunch) {

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Applies the rules to the lines of a kernel, and lists the mutants and what was spared.
+// Makes mutants: finds the places of each rule in a kernel's text and changes them one at a time.
 #include "mutation.h"
 
+#include <algorithm>
+#include <optional>
 #include <regex>
 
-#include "template_subject.h"
+#include "generated_subjects.h"
 
 namespace attnjit::emulator {
 namespace {
@@ -32,6 +34,114 @@ std::vector<Line> lines_of(const std::string& ptx, const std::string& entry) {
   return lines;
 }
 
+class Maker {
+ public:
+  Maker(const std::string& subject, const std::string& ptx, const std::string& entry)
+      : subject_(subject), ptx_(ptx), lines_(lines_of(ptx, entry)) {}
+
+  void apply(const Rule& rule) {
+    if (!subject_.starts_with(rule.subjects)) return;
+    const std::regex pattern(rule.pattern.begin(), rule.pattern.end());
+    std::vector<Place> places;
+    for (const Line& line : lines_) {
+      const std::string text = text_of(line);
+      if (text.find(rule.find) == std::string::npos) continue;
+      if (std::regex_search(text, pattern)) places.push_back({&line, nullptr});
+    }
+    take(rule.kind, places, rule.at_most, [&](const Place& place) {
+      std::string ptx = ptx_;
+      ptx.replace(place.line->begin, place.line->length,
+                  std::regex_replace(text_of(*place.line), pattern, std::string(rule.replacement)));
+      return ptx;
+    });
+  }
+
+  void apply(const MoveRule& rule) {
+    if (!subject_.starts_with(rule.subjects)) return;
+    const std::regex pattern(rule.pattern.begin(), rule.pattern.end());
+    const std::regex across(rule.across.begin(), rule.across.end());
+    std::vector<Place> places;
+    for (std::size_t i = 0; i < lines_.size(); ++i) {
+      if (!std::regex_search(text_of(lines_[i]), pattern)) continue;
+      if (const Line* target = neighbour(i, rule.down, across)) {
+        places.push_back({&lines_[i], target});
+      }
+    }
+    take(rule.kind, places, rule.at_most, [&](const Place& place) {
+      const std::string moved = text_of(*place.line) + "\n";
+      std::string ptx = ptx_;
+      if (rule.down) {
+        ptx.insert(place.target->begin + place.target->length + 1, moved);
+        ptx.erase(place.line->begin, moved.size());
+      } else {
+        ptx.erase(place.line->begin, moved.size());
+        ptx.insert(place.target->begin, moved);
+      }
+      return ptx;
+    });
+  }
+
+  void apply(const LaunchRule& rule) {
+    if (!subject_.starts_with(rule.subjects)) return;
+    Mutant mutant;
+    mutant.subject = subject_;
+    mutant.kind = std::string(rule.kind) + ": " + std::string(rule.map);
+    mutant.map = rule.map;
+    mutant.swizzle = rule.swizzle;
+    result_.mutants.push_back(std::move(mutant));
+  }
+
+  Mutants result() && { return std::move(result_); }
+
+ private:
+  struct Place {
+    const Line* line;
+    const Line* target;  // what a line is moved across
+  };
+
+  std::string text_of(const Line& line) const { return ptx_.substr(line.begin, line.length); }
+
+  // The nearest line that matches, within what belongs together.
+  const Line* neighbour(std::size_t at, bool down, const std::regex& across) const {
+    constexpr std::size_t kNear = 24;
+    for (std::size_t step = 1; step <= kNear; ++step) {
+      if (down ? at + step >= lines_.size() : step > at) return nullptr;
+      const Line& line = lines_[down ? at + step : at - step];
+      if (std::regex_search(text_of(line), across)) return &line;
+    }
+    return nullptr;
+  }
+
+  template <class Change>
+  void take(std::string_view kind, const std::vector<Place>& places, int at_most,
+            const Change& change) {
+    const auto found = static_cast<int>(places.size());
+    const int taken = std::min(found, at_most);
+    for (int i = 0; i < taken; ++i) {
+      const int occurrence = taken == 1 ? 0 : i * (found - 1) / (taken - 1);
+      const Place& place = places[static_cast<std::size_t>(occurrence)];
+      Mutant mutant;
+      mutant.subject = subject_;
+      mutant.kind = kind;
+      mutant.occurrence = occurrence;
+      mutant.line = place.line->number;
+      const std::string_view spares =
+          no_damage(subject_, kind, occurrence, context_of(ptx_, mutant.line));
+      if (!spares.empty()) {
+        result_.spared.push_back({mutant.name(), mutant.line, spares});
+        continue;
+      }
+      mutant.ptx = change(place);
+      result_.mutants.push_back(std::move(mutant));
+    }
+  }
+
+  const std::string& subject_;
+  const std::string& ptx_;
+  const std::vector<Line> lines_;
+  Mutants result_;
+};
+
 }  // namespace
 
 Context context_of(const std::string& ptx, int line) {
@@ -54,53 +164,15 @@ Context context_of(const std::string& ptx, int line) {
 }
 
 Mutants mutants_of(const std::string& subject, const std::string& ptx, const std::string& entry) {
-  const std::vector<Line> lines = lines_of(ptx, entry);
-  Mutants result;
-  std::vector<Mutant>& mutants = result.mutants;
+  Maker maker(subject, ptx, entry);
   const bool from_template = subject.starts_with(kTemplatePrefix);
-  for (const Rule& rule : from_template ? template_rules() : rules()) {
-    if (!subject.starts_with(rule.subjects)) continue;
-    const std::regex pattern(rule.pattern.begin(), rule.pattern.end());
-    std::vector<Line> places;
-    for (const Line& line : lines) {
-      const std::string text = ptx.substr(line.begin, line.length);
-      if (text.find(rule.find) == std::string::npos) continue;
-      if (std::regex_search(text, pattern)) places.push_back(line);
-    }
-    const auto found = static_cast<int>(places.size());
-    const int taken = std::min(found, rule.at_most);
-    for (int i = 0; i < taken; ++i) {
-      const int occurrence = taken == 1 ? 0 : i * (found - 1) / (taken - 1);
-      const Line& line = places[static_cast<std::size_t>(occurrence)];
-      Mutant mutant;
-      mutant.subject = subject;
-      mutant.kind = rule.kind;
-      mutant.occurrence = occurrence;
-      mutant.line = line.number;
-      const std::string_view spares = from_template
-                                          ? template_spares(rule.kind, context_of(ptx, line.number))
-                                          : no_damage(subject, rule.kind, occurrence);
-      if (!spares.empty()) {
-        result.spared.push_back({mutant.name(), line.number, spares});
-        continue;
-      }
-      mutant.ptx = ptx;
-      mutant.ptx.replace(line.begin, line.length,
-                         std::regex_replace(ptx.substr(line.begin, line.length), pattern,
-                                            std::string(rule.replacement)));
-      mutants.push_back(std::move(mutant));
-    }
-  }
+  for (const Rule& rule : from_template ? template_rules() : rules()) maker.apply(rule);
+  for (const Rule& rule : order_rules()) maker.apply(rule);
+  for (const MoveRule& rule : move_rules()) maker.apply(rule);
   for (const LaunchRule& rule : from_template ? template_launch_rules() : launch_rules()) {
-    if (!subject.starts_with(rule.subjects)) continue;
-    Mutant mutant;
-    mutant.subject = subject;
-    mutant.kind = std::string(rule.kind) + ": " + std::string(rule.map);
-    mutant.map = rule.map;
-    mutant.swizzle = rule.swizzle;
-    mutants.push_back(std::move(mutant));
+    maker.apply(rule);
   }
-  return result;
+  return std::move(maker).result();
 }
 
 }  // namespace attnjit::emulator

@@ -21,7 +21,18 @@ struct Rule {
   int at_most = 1;
 };
 
-/// A damage to the launch: another swizzle or box in a tensor map.
+/// A damage that moves a line across another one: below the first, or above the last, of the lines
+/// near it that match `across`. A place is a line that matches `pattern` and has such a neighbour.
+struct MoveRule {
+  std::string_view subjects;
+  std::string_view kind;
+  std::string_view pattern;  ///< ECMAScript, of the line that is moved
+  bool down;
+  std::string_view across;  ///< ECMAScript
+  int at_most = 1;
+};
+
+/// A damage to the launch: another swizzle in a tensor map.
 struct LaunchRule {
   std::string_view subjects;
   std::string_view kind;
@@ -29,13 +40,20 @@ struct LaunchRule {
   int swizzle;
 };
 
+/// Of the hand-written kernels and of the generated sm_90a ones (rules.cpp).
 const std::vector<Rule>& rules();
 const std::vector<LaunchRule>& launch_rules();
+/// Of the generated sm_100a kernels (template_rules.cpp).
+const std::vector<Rule>& template_rules();
+const std::vector<LaunchRule>& template_launch_rules();
+/// Of how threads wait for one another, in every kernel (order_rules.cpp).
+const std::vector<Rule>& order_rules();
+const std::vector<MoveRule>& move_rules();
 
 /// A damaged kernel.
 struct Mutant {
   std::string subject, kind;
-  int occurrence = 0;  ///< among the pattern's places
+  int occurrence = 0;  ///< among the rule's places
   int line = 0;        ///< of the PTX, 1-based; 0: the launch is damaged
   std::string ptx;     ///< empty: the launch is damaged
   std::string map;     ///< of the launch
@@ -58,14 +76,16 @@ struct Mutants {
 /// The mutants of a subject, in the order of the rules. `entry` is the kernel's name in the text.
 Mutants mutants_of(const std::string& subject, const std::string& ptx, const std::string& entry);
 
-/// Why a change at this place is no damage, so that no mutant is made of it; empty: it is one.
-std::string_view no_damage(std::string_view subject, std::string_view kind, int occurrence);
-
 /// The instructions and directives of a text around a line, that line itself left out.
 struct Context {
   std::string before, after;
 };
 Context context_of(const std::string& ptx, int line);
+
+/// Why a change at this place is no damage, so that no mutant is made of it; empty: it is one. By
+/// what stands around it where that tells, since the kernels change.
+std::string_view no_damage(std::string_view subject, std::string_view kind, int occurrence,
+                           const Context& context);
 
 /// Why a survivor survives; empty: not known.
 std::string_view reason_of(const Mutant& mutant);

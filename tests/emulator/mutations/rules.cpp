@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The damages, and why some of them cannot be seen.
+// The damages to the hand-written kernels and to the generated sm_90a ones.
 #include "mutation.h"
-#include "template_subject.h"
 
 namespace attnjit::emulator {
 
@@ -18,7 +17,7 @@ const std::vector<Rule>& rules() {
       // ---- waits of mbarriers
       {"", "parity of a wait flipped", "mbarrier.try_wait", R"(mbarrier\.try_wait(\S+) (\S+), \[(\S+)\], (\S+);)",
        "{ .reg .b32 flipped; xor.b32 flipped, $4, 1; mbarrier.try_wait$1 $2, [$3], flipped; }", 4},
-      {"sm90", "wait removed", "mbarrier.try_wait", R"(mbarrier\.try_wait(\S+) (\S+), \[(\S+)\], (\S+);)", "setp.eq.u32 $2, 0, 0;", 20},
+      {"sm90", "wait removed", "mbarrier.try_wait", R"(mbarrier\.try_wait(\S+) (\S+), \[(\S+)\], (\S+);)", "setp.eq.u32 $2, 0, 0;", 60},
       {"sm100", "wait removed", "mbarrier.try_wait", R"(mbarrier\.try_wait(\S+) (\S+), \[(\S+)\], (\S+);)", "setp.eq.u32 $2, 0, 0;", 10},
       {"", "wait on the next barrier", "mbarrier.try_wait", R"(mbarrier\.try_wait(\S+) (\S+), \[(\S+)\], (\S+);)",
        "mbarrier.try_wait$1 $2, [$3+8], $4;", 3},
@@ -131,85 +130,6 @@ const std::vector<LaunchRule>& launch_rules() {
   };
   return list;
 }
-std::string_view no_damage(std::string_view subject, std::string_view kind, int occurrence) {
-  struct Known {
-    std::string_view subjects, kind;
-    std::vector<int> occurrences;
-    std::string_view reason;
-  };
-  static constexpr std::string_view kFirstProduct = "the first P V of a work tile: O is 0";
-  static constexpr std::string_view kLastAnnouncement =
-      "the end is announced where the work tile before the last was: the wait for Q of the last one implies that it was read";
-  static constexpr std::string_view kAllocation =
-      "around the allocation: the fences order asynchronous tcgen05 operations, and before it there is none";
-  static constexpr std::string_view kFreed =
-      "before the deallocation, which is not asynchronous: tcgen05.wait::ld has completed every load, and the barrier orders the rest";
-  static const std::vector<Known> list = {
-      {"sm90 64", "wgmma.fence dropped", {2}, "between two products: the fence before the first covers O and P too"},
-      {"sm90 64", "barrier.sync removed", {0}, "the consumers' turns: they decide the speed, not the data"},
-      {"sm90 128", "scale-d flipped", {0}, kFirstProduct},
-      {"sm90 192", "scale-d flipped", {0}, kFirstProduct},
-      {"sm90", "elect removed: every lane goes on", {0}, "a wait for bulk groups: the other lanes have none"},
-      {"sm100", "tcgen05.fence::after_thread_sync dropped", {0}, kAllocation},
-      {"sm100", "tcgen05.fence::before_thread_sync dropped", {0}, kAllocation},
-      {"sm100 gemm", "tcgen05.fence::after_thread_sync dropped", {5}, kFreed},
-      {"sm100 pair", "tcgen05.fence::after_thread_sync dropped", {5}, kFreed},
-      {"sm100 attention", "tcgen05.fence::after_thread_sync dropped", {8}, kFreed},
-      {"sm100 gemm", "tcgen05.fence::before_thread_sync dropped", {1}, kFreed},
-      {"sm100 pair", "tcgen05.fence::before_thread_sync dropped", {1}, kFreed},
-      {"sm100 attention", "tcgen05.fence::before_thread_sync dropped", {4}, kFreed},
-      {"sm100 attention", "wait removed", {20}, "the commit that gives S covers the product that read P"},
-      {"sm100 attention", "wait removed", {6, 8}, "the commit that frees V's stage covers the product that read K's"},
-      {"sm90 64", "wait removed", {14, 15, 16}, kLastAnnouncement},
-      {"sm90", "wait removed", {1}, "K of a tile that is skipped: nothing here reads it, and its memory is free only when the consumer that does has waited"},
-      {"sm100 attention", "wait removed", {0, 2}, "the commit that frees V's stage covers the product that read K's"},
-      {"sm100 attention", "wait on the next barrier", {0}, "K's other stage: the load waits longer, and the wait for V implies the right one"},
-      {"sm100 attention", "wait on the next barrier", {12}, "the other S is given back later: the product waits longer, and is right"},
-      {"sm100 attention", "tcgen05.fence::before_thread_sync dropped", {1}, "S is overwritten after P of the same tile was waited for: the fence before that arrival covers the load of S"},
-      {"sm100 gemm", "tcgen05.commit removed", {2}, "the loop's remainder, the last step: nobody waits for its stage any more"},
-      {"sm100 pair", "tcgen05.commit removed", {2}, "the loop's remainder, the last step: nobody waits for its stage any more"},
-      {"sm100 pair", "bar.sync removed", {0, 1}, "the cluster's barrier beside it covers the CTA"},
-      {"sm100 pair", "cluster barrier removed", {2}, "every product of the pair was committed and seen before"},
-  };
-  for (const Known& known : list) {
-    if (!subject.starts_with(known.subjects) || kind != known.kind) continue;
-    for (const int n : known.occurrences) {
-      if (n == occurrence) return known.reason;
-    }
-  }
-  return {};
-}
-
 // clang-format on
-
-std::string_view reason_of(const Mutant& mutant) {
-  if (mutant.subject.starts_with(kTemplatePrefix)) return template_reason_of(mutant);
-  struct Known {
-    std::string_view subjects, kind, reason;
-    int occurrence = -1;  // any
-  };
-  static const std::vector<Known> list = {
-      {"sm90 128", "wait on the next barrier",
-       "the next stage is given back later, so that the load only waits longer; the last stage, "
-       "behind which V's barrier lies, was not seen to differ in these shapes",
-       8},
-      {"sm90 128", "arrival count one less",
-       "damage that 20 seeds do not show: one consumer's buffer of Q is given back too early only "
-       "where the warp that stores O is the last of four to arrive",
-       11},
-      {"sm100 attention", "arrival count one less",
-       "one arrival of 128 too few to wait for: the lanes of a warp have all read what it guards "
-       "before the first of them arrives here, and the surplus, one a phase, needs 32 phases to "
-       "stand for a warp",
-       20},
-  };
-  for (const Known& known : list) {
-    if (mutant.subject.starts_with(known.subjects) && mutant.kind == known.kind &&
-        (known.occurrence < 0 || known.occurrence == mutant.occurrence)) {
-      return known.reason;
-    }
-  }
-  return {};
-}
 
 }  // namespace attnjit::emulator

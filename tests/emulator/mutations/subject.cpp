@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes the subjects that are damaged: generated sm_90a kernels, two GEMMs and an attention tile.
+// The hand-written kernels that are damaged: matrix products of one CTA and of two, an attention
+// tile.
 #include "subject.h"
 
 #include <fmt/format.h>
@@ -10,10 +11,9 @@
 #include <iterator>
 #include <random>
 
-#include "../attention/generated_kernel.h"
+#include "attention_subject.h"
 #include "emulator/model/numeric.h"
 #include "source_dir.h"
-#include "template_subject.h"
 #include "verify/compare.h"
 
 namespace attnjit::emulator {
@@ -25,132 +25,13 @@ std::string file_contents(const std::string& name) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-EmulatorOptions isa(std::uint64_t seed, std::uint64_t max_steps) {
-  EmulatorOptions options;
-  options.model = EmulatorModel::kIsa;
-  options.seed = seed;
-  options.max_steps = max_steps;
-  options.threads = 1;
-  return options;
-}
-
-// The finding, if there is one that is no warning.
-Outcome outcome_of(const EmulatorReport& report) {
-  Outcome outcome;
-  outcome.steps = report.steps;
-  for (const Finding& finding : report.findings) {
-    if (finding.warning) continue;
-    outcome.caught = true;
-    outcome.by = to_string(finding.kind);
-    outcome.evidence = fmt::format("line {}: {}", finding.ptx_line, finding.text);
-    break;
-  }
-  return outcome;
-}
-
-Outcome refused(const Error& error) { return {true, "refused", error.to_string(), 0}; }
-
-void judge(Outcome& outcome, const verify::Problem& problem, const verify::Reference& reference,
-           const KernelRun& run, double tolerance) {
-  if (outcome.caught) return;
-  const verify::Comparison comparison =
-      verify::compare(problem, reference, run.o, run.lse ? &*run.lse : nullptr, tolerance);
-  if (comparison.passed) return;
-  outcome.caught = true;
-  outcome.by = "numbers";
-  outcome.evidence = comparison.reason;
-}
-
-/// A problem with its launch.
-struct Call {
-  verify::Problem problem;
-  verify::Reference reference;
-  LaunchRecipe recipe;
-};
-
-/// An attention kernel, with the verification's inputs, reference and rule; all calls must pass.
-class AttentionSubject final : public Subject {
- public:
-  AttentionSubject(std::string name, std::string ptx, std::vector<Call> calls)
-      : calls_(std::move(calls)) {
-    name_ = std::move(name);
-    ptx_ = std::move(ptx);
-    recipe_ = calls_.front().recipe;
-  }
-
-  Outcome run(const PtxModule& module, const LaunchRecipe& recipe, std::uint64_t seed,
-              std::uint64_t max_steps) const override {
-    Outcome outcome;
-    for (const Call& call : calls_) {
-      LaunchRecipe launch = call.recipe;
-      for (std::size_t i = 0; i < launch.tensor_maps.size(); ++i) {
-        launch.tensor_maps[i].swizzle = recipe.tensor_maps[i].swizzle;
-      }
-      const Result<KernelRun> run = run_kernel(module, launch, call.problem, isa(seed, max_steps));
-      if (!run) return refused(run.error());
-      const std::uint64_t steps = outcome.steps;
-      outcome = outcome_of(run->report);
-      outcome.steps += steps;
-      // The tolerance of 16-bit inputs, whatever the output is.
-      AttentionSpec spec = call.problem.spec;
-      spec.output_dtype = spec.qkv_dtype;
-      judge(outcome, call.problem, call.reference, *run, verify::tolerance_of(spec));
-      if (outcome.caught) break;
-    }
-    return outcome;
-  }
-
- private:
-  std::vector<Call> calls_;
-};
-
-Result<verify::Problem> problem_of(const AttentionSpec& spec, std::int64_t batch, std::int64_t q,
-                                   std::int64_t kv) {
+Result<verify::Problem> problem_of(const AttentionSpec& spec, std::int64_t q, std::int64_t kv) {
   verify::ProblemRequest request;
-  request.batch = batch;
   request.q_lens = {q};
   request.kv_lens = {kv};
   request.seed = 11;
-  // NOTE: normal inputs: every key has a share in every row, so that no tile can be wrong unseen.
   request.input = verify::InputKind::kNormal;
   return verify::make_problem(spec, request);
-}
-
-struct Lengths {
-  std::int64_t q, kv;
-};
-
-Result<std::unique_ptr<Subject>> generated(std::string name, const AttentionSpec& spec,
-                                           const std::vector<Lengths>& lengths) {
-  Result<GeneratedKernel> kernel = generate_kernel(spec);
-  if (!kernel) return std::move(kernel).error();
-  std::vector<Call> calls;
-  for (const Lengths& length : lengths) {
-    Result<verify::Problem> problem = problem_of(spec, 1, length.q, length.kv);
-    if (!problem) return std::move(problem).error();
-    Result<LaunchRecipe> recipe = launch_of(kernel->plan, *problem);
-    if (!recipe) return std::move(recipe).error();
-    // Two CTAs for five tiles of work: the memory of Q is handed over in both; in the tile that is
-    // not full, consumers have no rows. Then one CTA: every buffer of Q several times.
-    recipe->grid = {calls.empty() ? 2u : 1u, 1, 1};
-    Result<verify::Reference> reference = verify::compute_reference(*problem);
-    if (!reference) return std::move(reference).error();
-    calls.push_back({std::move(*problem), std::move(*reference), std::move(*recipe)});
-  }
-  return std::unique_ptr<Subject>(std::make_unique<AttentionSubject>(
-      std::move(name), std::move(kernel->ptx), std::move(calls)));
-}
-
-AttentionSpec sm90_spec(int qk_depth, int ov_depth, MaskSpec::Kind mask) {
-  AttentionSpec spec;
-  spec.arch = Arch::kSm90a;
-  spec.num_q_heads = 2;
-  spec.group = 2;
-  spec.qk_depth = qk_depth;
-  spec.ov_depth = ov_depth;
-  spec.return_lse = true;
-  spec.mask.kind = mask;
-  return spec;
 }
 
 TensorMapDescription map_of(const std::string& name, Dtype dtype, std::vector<std::uint64_t> dims,
@@ -179,7 +60,7 @@ Result<std::unique_ptr<Subject>> attention_tile() {
   spec.return_lse = true;
   spec.output_dtype = Dtype::kF32;
   constexpr std::uint64_t kRows = 100, kKeys = 1100, kDepth = 128;
-  Result<verify::Problem> problem = problem_of(spec, 1, kRows, kKeys);
+  Result<verify::Problem> problem = problem_of(spec, kRows, kKeys);
   if (!problem) return std::move(problem).error();
   Result<verify::Reference> reference = verify::compute_reference(*problem);
   if (!reference) return std::move(reference).error();
@@ -200,8 +81,11 @@ Result<std::unique_ptr<Subject>> attention_tile() {
                         map_of("v", Dtype::kBf16, {kDepth, kKeys, 1}, {64, 128, 1})};
   std::vector<Call> calls;
   calls.push_back({std::move(*problem), std::move(*reference), std::move(recipe)});
+  // The tolerance of 16-bit inputs: O is f32.
+  spec.output_dtype = spec.qkv_dtype;
   return std::unique_ptr<Subject>(std::make_unique<AttentionSubject>(
-      "sm100 attention", file_contents("attention_tile.sm_100a.ptx"), std::move(calls)));
+      "sm100 attention", file_contents("attention_tile.sm_100a.ptx"), std::move(calls), false,
+      verify::tolerance_of(spec)));
 }
 
 /// C = A B^T, f32 from bf16.
@@ -246,8 +130,8 @@ class GemmSubject final : public Subject {
     c.data.assign(std::size_t{kM} * kN * 4, 0xFF);  // NaN
     c.uninitialised = true;
     std::vector<EmulatorBuffer> buffers{a_, b_, std::move(c)};
-    Result<EmulatorReport> report = emulate(module, recipe, buffers, isa(seed, max_steps));
-    if (!report) return refused(report.error());
+    Result<EmulatorReport> report = emulate(module, recipe, buffers, isa_options(seed, max_steps));
+    if (!report) return {true, "refused", report.error().to_string(), 0};
     Outcome outcome = outcome_of(*report);
     if (outcome.caught) return outcome;
     for (std::size_t i = 0; i < expected_.size(); ++i) {
@@ -297,39 +181,35 @@ class GemmSubject final : public Subject {
 
 }  // namespace
 
-Result<std::vector<std::unique_ptr<Subject>>> make_subjects() {
-  std::vector<std::unique_ptr<Subject>> subjects;
-  struct Generated {
-    const char* name;
-    int qk_depth, ov_depth;
-    MaskSpec::Kind mask;
-    std::vector<Lengths> lengths;
-  };
-  // The last of each: work tiles of one tile of keys, and of none. With 472 keys the first consumer
-  // has two masked tiles, so that no other's turn implies what it waits for; with 440 the second
-  // has, and the first skips a tile.
-  for (const Generated& g :
-       {Generated{
-            "sm90 128/128 causal", 128, 128, MaskSpec::Kind::kCausal, {{420, 500}, {420, 150}}},
-        Generated{"sm90 64/64", 64, 64, MaskSpec::Kind::kNull, {{400, 500}, {420, 60}}},
-        Generated{"sm90 192/128 causal",
-                  192,
-                  128,
-                  MaskSpec::Kind::kCausal,
-                  {{300, 472}, {300, 440}, {300, 100}}}}) {
-    Result<std::unique_ptr<Subject>> subject =
-        generated(g.name, sm90_spec(g.qk_depth, g.ov_depth, g.mask), g.lengths);
-    if (!subject) return std::move(subject).error();
-    subjects.push_back(std::move(*subject));
+EmulatorOptions isa_options(std::uint64_t seed, std::uint64_t max_steps) {
+  EmulatorOptions options;
+  options.model = EmulatorModel::kIsa;
+  options.seed = seed;
+  options.max_steps = max_steps;
+  options.threads = 1;
+  return options;
+}
+
+Outcome outcome_of(const EmulatorReport& report) {
+  Outcome outcome;
+  outcome.steps = report.steps;
+  for (const Finding& finding : report.findings) {
+    if (finding.warning) continue;
+    outcome.caught = true;
+    outcome.by = to_string(finding.kind);
+    outcome.evidence = fmt::format("line {}: {}", finding.ptx_line, finding.text);
+    break;
   }
+  return outcome;
+}
+
+Result<std::vector<std::unique_ptr<Subject>>> make_written_subjects() {
+  std::vector<std::unique_ptr<Subject>> subjects;
   subjects.push_back(std::make_unique<GemmSubject>("sm100 gemm", "gemm_bf16", 1));
   subjects.push_back(std::make_unique<GemmSubject>("sm100 pair", "gemm_bf16_pair", 2));
   Result<std::unique_ptr<Subject>> tile = attention_tile();
   if (!tile) return std::move(tile).error();
   subjects.push_back(std::move(*tile));
-  Result<std::vector<std::unique_ptr<Subject>>> generated_sm100 = make_template_subjects();
-  if (!generated_sm100) return std::move(generated_sm100).error();
-  for (std::unique_ptr<Subject>& subject : *generated_sm100) subjects.push_back(std::move(subject));
   return subjects;
 }
 

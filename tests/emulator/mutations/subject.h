@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -38,8 +37,13 @@ class Subject {
   LaunchRecipe recipe_;
 };
 
-/// "sm90 128/128 causal", "sm90 64/64", "sm90 192/128", "sm100 gemm", "sm100 pair", "sm100
-/// attention". Errors: kEnvironment where there is no NVRTC.
-Result<std::vector<std::unique_ptr<Subject>>> make_subjects();
+/// How every subject is run: the isa model with every check, one thread.
+EmulatorOptions isa_options(std::uint64_t seed, std::uint64_t max_steps);
+
+/// The first finding, if there is one that is no warning, and the steps.
+Outcome outcome_of(const EmulatorReport& report);
+
+/// The hand-written kernels: "sm100 gemm", "sm100 pair" (of two CTAs) and "sm100 attention".
+Result<std::vector<std::unique_ptr<Subject>>> make_written_subjects();
 
 }  // namespace attnjit::emulator

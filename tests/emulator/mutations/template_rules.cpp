@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The damages to the generated sm_100a kernels, and why some of them cannot be seen.
-#include "template_subject.h"
+// The damages to the generated sm_100a kernels.
+#include "mutation.h"
 
 namespace attnjit::emulator {
 
@@ -109,86 +109,5 @@ const std::vector<LaunchRule>& template_launch_rules() {
   return list;
 }
 // clang-format on
-
-namespace {
-
-// Lines of a Context, each of which ends with a newline.
-std::string_view first_lines(std::string_view text, int count) {
-  std::size_t end = 0;
-  for (; count > 0 && end < text.size(); --count) end = text.find('\n', end) + 1;
-  return text.substr(0, end);
-}
-std::string_view last_lines(std::string_view text, int count) {
-  std::size_t begin = text.size();
-  for (; count > 0 && begin > 0; --count) {
-    begin = begin == 1 ? 0 : text.rfind('\n', begin - 2) + 1;  // npos + 1 is 0: the first line
-  }
-  return text.substr(begin);
-}
-
-bool has(std::string_view text, std::string_view what) {
-  return text.find(what) != std::string_view::npos;
-}
-
-}  // namespace
-
-std::string_view template_spares(std::string_view kind, const Context& context) {
-  const std::string_view before = last_lines(context.before, 1);
-  const std::string_view after = first_lines(context.after, 1);
-  constexpr std::string_view kAllocation =
-      "around the allocation: the fences order asynchronous tcgen05 operations, and before it "
-      "there "
-      "is none";
-  constexpr std::string_view kFreed =
-      "before the deallocation, which is not asynchronous: tcgen05.wait::ld has completed every "
-      "load, and the barrier orders the rest";
-  if (kind == "tcgen05.fence::after_thread_sync dropped") {
-    if (has(before, "bar.sync")) return kAllocation;
-    if (has(after, "tcgen05.dealloc")) return kFreed;
-  }
-  if (kind == "tcgen05.fence::before_thread_sync dropped") {
-    // The same places from the other side.
-    if (has(before, "tcgen05.relinquish")) return kAllocation;
-    if (has(after, "bra.uni") || (has(after, "mov.b32") && has(context.after, "barrier.arrive"))) {
-      return kFreed;
-    }
-  }
-  return {};
-}
-
-std::string_view template_reason_of(const Mutant& mutant) {
-  if (mutant.kind.find("wait") == std::string::npos &&
-      mutant.kind.find("setmaxnreg") == std::string::npos) {
-    return {};
-  }
-  if (mutant.kind == "setmaxnreg.dec removed") {
-    return "the increases of the others would wait for ever on a GPU; the emulator tells only an "
-           "increase that nobody can make room for any more, and here a warpgroup lives that still "
-           "could";
-  }
-  const Context context = context_of(mutant.ptx, mutant.line);
-  const bool loads = has(context.after, "expect_tx");
-  if (!loads && (mutant.kind == "wait removed" || mutant.kind == "parity of a wait flipped") &&
-      (has(first_lines(context.after, 6), "try_wait") ||
-       has(last_lines(context.before, 6), "try_wait")) &&
-      !has(context.before, ".pragma")) {
-    return "one of two waits, a query tile each, of the load warp for a work tile without keys: "
-           "the "
-           "store warp gives the tiles' memory back in order, so that either wait implies the "
-           "other";
-  }
-  if (mutant.kind == "wait removed" && !loads && has(context.before, ".pragma")) {
-    return "one of the load warp's last waits, so that no commit arrives at a CTA that has exited: "
-           "the emulator lets it";
-  }
-  if (mutant.kind == "wait removed" && loads) {
-    return "the second K of a work tile: Q's memory was waited for before, and with it every "
-           "product of the work tile before";
-  }
-  if (mutant.kind == "wait on the next barrier" && loads) {
-    return "the next stage is given back later: the load waits longer, and is right";
-  }
-  return {};
-}
 
 }  // namespace attnjit::emulator

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+// The generated kernels that are damaged, with the calls that reach what is in them.
+#include "generated_subjects.h"
+
+#include <algorithm>
+#include <functional>
+
+#include "../attention/generated_kernel.h"
+#include "attention_subject.h"
+#include "verify/compare.h"
+
+namespace attnjit::emulator {
+namespace {
+
+using Kind = MaskSpec::Kind;
+using verify::InputKind;
+
+/// One of a subject's problems. NOTE: normal inputs: every key has a share in every row, so that no
+/// tile can be wrong unseen; raised ones where O is to be rescaled.
+struct Shape {
+  std::vector<std::int64_t> q_lens, kv_lens;
+  int sm_count;
+  InputKind input = InputKind::kNormal;
+};
+
+struct Description {
+  const char* name;
+  AttentionSpec spec;
+  std::vector<Shape> shapes;
+};
+
+AttentionSpec spec_of(Arch arch, int qk_depth, int ov_depth, int heads, int group, Kind mask) {
+  AttentionSpec spec;
+  spec.arch = arch;
+  spec.num_q_heads = heads;
+  spec.group = group;
+  spec.qk_depth = qk_depth;
+  spec.ov_depth = ov_depth;
+  spec.mask.kind = mask;
+  spec.return_lse = true;
+  return spec;
+}
+
+AttentionSpec with(AttentionSpec spec, const std::function<void(AttentionSpec&)>& change) {
+  change(spec);
+  return spec;
+}
+
+Result<Call> call_of(const KernelPlan& plan, const Shape& shape) {
+  verify::ProblemRequest request;
+  request.q_lens = shape.q_lens;
+  request.kv_lens = shape.kv_lens;
+  request.seed = 11;
+  request.input = shape.input;
+  Result<verify::Problem> problem = verify::make_problem(plan.spec, request);
+  if (!problem) return std::move(problem).error();
+  Result<verify::Reference> reference = verify::compute_reference(*problem);
+  if (!reference) return std::move(reference).error();
+  DeviceShape device;
+  device.sm_count = shape.sm_count;
+  Result<LaunchRecipe> recipe = plan_launch(
+      plan, problem->launch_shapes(), problem->launch_scalars(), problem->param_values(), device);
+  if (!recipe) return std::move(recipe).error();
+  // The sm_100a kernel for sequences of one length walks as many tiles as the grid leaves it: one
+  // CTA takes them all, and every buffer is handed over. A section per head: tiles with keys come
+  // after some without.
+  if (plan.spec.arch != Arch::kSm90a && plan.spec.page_size == 0 && !plan.spec.ragged) {
+    recipe->grid = {1, 1, 1};
+    for (std::size_t i = 0; i < recipe->args.size(); ++i) {
+      if (plan.parameters[i].name == "section_heads") recipe->args[i].value = std::int32_t{1};
+    }
+  }
+  return Call{std::move(*problem), std::move(*reference), std::move(*recipe)};
+}
+
+Result<std::unique_ptr<Subject>> make(const Description& of) {
+  Result<GeneratedKernel> kernel = generate_kernel(of.spec);
+  if (!kernel) return std::move(kernel).error();
+  std::vector<Call> calls;
+  for (const Shape& shape : of.shapes) {
+    Result<Call> call = call_of(kernel->plan, shape);
+    if (!call) return std::move(call).error();
+    calls.push_back(std::move(*call));
+  }
+  const bool in_order_issue =
+      std::any_of(kernel->plan.waivers.begin(), kernel->plan.waivers.end(),
+                  [](const Waiver& waiver) { return waiver.name == "in-order-mma"; });
+  return std::unique_ptr<Subject>(
+      std::make_unique<AttentionSubject>(of.name, std::move(kernel->ptx), std::move(calls),
+                                         in_order_issue, verify::tolerance_of(kernel->plan.spec)));
+}
+
+std::vector<Description> sm90_subjects() {
+  constexpr Arch kArch = Arch::kSm90a;
+  // Two CTAs for several tiles of work: the memory of Q is handed over in both; in the tile that is
+  // not full, consumers have no rows. Then one CTA: every buffer of Q several times, and work tiles
+  // of one tile of keys, and of none. With 472 keys the first consumer has two masked tiles, so
+  // that no other's turn implies what it waits for; with 440 the second has, and the first skips a
+  // tile.
+  return {
+      {"sm90 128/128 causal",
+       spec_of(kArch, 128, 128, 2, 2, Kind::kCausal),
+       {{{420}, {500}, 2}, {{420}, {150}, 1}}},
+      {"sm90 64/64",
+       spec_of(kArch, 64, 64, 2, 2, Kind::kNull),
+       {{{400}, {500}, 2}, {{420}, {60}, 1}}},
+      {"sm90 192/128 causal",
+       spec_of(kArch, 192, 128, 2, 2, Kind::kCausal),
+       {{{300}, {472}, 2}, {{300}, {440}, 1}, {{300}, {100}, 1}}},
+      {"sm90 96/64 window",
+       with(spec_of(kArch, 96, 64, 8, 4, Kind::kSlidingWindow),
+            [](AttentionSpec& spec) {
+              spec.mask.window = 130;
+              spec.score_mod.kind = ScoreModSpec::Kind::kSoftcap;
+              spec.score_mod.cap = 30;
+              spec.qkv_dtype = Dtype::kFp16;
+              spec.sink = true;
+            }),
+       {{{70}, {420}, 2}, {{45}, {300}, 1, InputKind::kRaised}}},
+  };
+}
+
+std::vector<Description> sm100_subjects() {
+  constexpr Arch kArch = Arch::kSm100a;
+  constexpr InputKind kRaised = InputKind::kRaised;
+  // More than 128 rows: two query tiles per CTA, on one SM; fewer rows, or many SMs: one. Counts of
+  // KV tiles that the stages divide and do not, odd and even; with a causal mask and few keys, work
+  // tiles that see nothing among others.
+  return {
+      {"sm_100a 128 causal",
+       with(spec_of(kArch, 128, 128, 2, 1, Kind::kCausal),
+            [](AttentionSpec& spec) { spec.sink = true; }),
+       {{{150}, {440}, 1},
+        {{150}, {440}, 1, kRaised},
+        {{60}, {330}, 1},
+        {{60}, {440}, 1, kRaised},
+        {{300}, {30}, 1},
+        {{300}, {30}, 148}}},
+      {"sm_100a 64 group",
+       spec_of(kArch, 64, 64, 8, 4, Kind::kCausal),
+       {{{40}, {1030}, 1},
+        {{40}, {500}, 1, kRaised},
+        {{20}, {1100}, 1},
+        {{20}, {500}, 1, kRaised},
+        {{150}, {30}, 1},
+        {{150}, {30}, 148}}},
+      {"sm_100a 192/128",
+       spec_of(kArch, 192, 128, 2, 1, Kind::kCausal),
+       {{{150}, {430}, 1},
+        {{150}, {430}, 1, kRaised},
+        {{60}, {330}, 1},
+        {{60}, {430}, 1, kRaised},
+        {{300}, {30}, 1},
+        {{300}, {30}, 148}}},
+      // Sequences with and without keys, pages that are not full.
+      {"sm_100a 128 paged",
+       with(spec_of(kArch, 128, 128, 2, 1, Kind::kCausal),
+            [](AttentionSpec& spec) { spec.page_size = 64; }),
+       {{{150}, {430, 0, 97}, 1},
+        {{150}, {600}, 1, kRaised},
+        {{20}, {1100, 30}, 148},
+        {{20}, {600}, 148, kRaised}}},
+      // Sequences of all lengths, of none as well; several heads in a tile, masked and modified.
+      {"sm_100a 64 ragged",
+       with(spec_of(kArch, 64, 64, 4, 4, Kind::kSlidingWindow),
+            [](AttentionSpec& spec) {
+              spec.mask.window = 300;
+              spec.score_mod.kind = ScoreModSpec::Kind::kSoftcap;
+              spec.score_mod.cap = 30;
+              spec.qkv_dtype = Dtype::kFp16;
+              spec.ragged = true;
+              spec.page_size = 16;
+              spec.sink = true;
+            }),
+       {{{70, 0, 9, 33}, {1100, 40, 0, 31}, 1},
+        {{70, 40}, {700, 30}, 1, kRaised},
+        {{20, 0, 1}, {1100, 7, 3}, 148},
+        {{20}, {600}, 148, kRaised}}},
+      // Work tiles of equal work: a CTA takes several, and loads ahead over their borders.
+      {"sm_100a 96 alibi",
+       with(spec_of(kArch, 96, 96, 3, 1, Kind::kNull),
+            [](AttentionSpec& spec) { spec.score_mod.kind = ScoreModSpec::Kind::kAlibi; }),
+       {{{150}, {260}, 1},
+        {{150}, {400}, 1, kRaised},
+        {{60}, {260}, 1},
+        {{60}, {530}, 1, kRaised}}},
+  };
+}
+
+}  // namespace
+
+Result<std::vector<std::unique_ptr<Subject>>> make_generated_subjects() {
+  std::vector<std::unique_ptr<Subject>> subjects;
+  for (const std::vector<Description>& list : {sm90_subjects(), sm100_subjects()}) {
+    for (const Description& of : list) {
+      Result<std::unique_ptr<Subject>> subject = make(of);
+      if (!subject) return std::move(subject).error();
+      subjects.push_back(std::move(*subject));
+    }
+  }
+  return subjects;
+}
+
+}  // namespace attnjit::emulator

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels of the templates that are damaged: names begin with "sm90" or with kTemplatePrefix.
+//
+// Thread rules: pure functions.
+#pragma once
+
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "subject.h"
+
+namespace attnjit::emulator {
+
+inline constexpr std::string_view kTemplatePrefix = "sm_100a";
+
+/// Launches of several work tiles per CTA, in pages, of ragged batches, with masks, score
+/// modifications, sinks and packed heads. Errors: kEnvironment where there is no NVRTC.
+Result<std::vector<std::unique_ptr<Subject>>> make_generated_subjects();
+
+}  // namespace attnjit::emulator

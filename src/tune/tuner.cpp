@@ -192,8 +192,8 @@ class Tuner {
     using verify::InputKind;
     std::vector<std::pair<TuneShape, InputKind>> problems{
         {{2, 200, 600}, InputKind::kNormal}, {{1, 333, 333}, InputKind::kLarge},
-        {{1, 65, 1100}, InputKind::kRising}, {{1, 65, 1100}, InputKind::kFalling},
-        {{1, 129, 700}, InputKind::kSpike},  {{1, 129, 700}, InputKind::kRaised},
+        {{1, 65, 1100}, InputKind::kRising}, {{1, 70, 1100}, InputKind::kFalling},
+        {{1, 129, 700}, InputKind::kSpike},  {{1, 130, 700}, InputKind::kRaised},
     };
     const std::int64_t most = request_.spec.max_seq_len;
     for (auto& [shape, input] : problems) {

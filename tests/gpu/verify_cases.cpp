@@ -63,6 +63,17 @@ void set_constant(MaskSpec& mask) {
   for (MaskSpec& child : mask.of) set_constant(child);
 }
 
+std::vector<std::int64_t> mixed_lengths(std::int64_t longest, std::int64_t batch,
+                                        std::uint64_t turn) {
+  const std::int64_t others[] = {0, std::min<std::int64_t>(1, longest), longest / 2,
+                                 std::max<std::int64_t>(longest - 1, 0)};
+  std::vector<std::int64_t> lengths;
+  for (std::int64_t b = 0; b < batch; ++b) {
+    lengths.push_back(b == 0 ? longest : others[(static_cast<std::uint64_t>(b - 1) + turn) % 4]);
+  }
+  return lengths;
+}
+
 std::vector<Case> cases(Arch arch) {
   constexpr std::pair<int, int> kDepths[] = {{64, 64}, {128, 128}, {256, 256}, {192, 128}};
   constexpr std::pair<int, int> kHeads[] = {{2, 1}, {4, 2}, {4, 4}, {3, 3}, {8, 8}, {6, 2}};
@@ -105,6 +116,19 @@ std::vector<Case> cases(Arch arch) {
                               std::pair{112, 64}, std::pair{160, 160}, std::pair{224, 200}}) {
       for (const std::size_t mask : {std::size_t{0}, std::size_t{1}}) {
         add(dtype, depth, masks()[mask], score_mods()[0], false);
+      }
+    }
+  }
+  // Sequences of several lengths.
+  for (const int page_size : {0, 16, 64, 256}) {
+    for (const bool ragged : {false, true}) {
+      if (page_size == 0 && !ragged) continue;
+      for (const std::size_t mask : {std::size_t{0}, std::size_t{1}, std::size_t{5}}) {
+        add(mask == 1 ? Dtype::kFp16 : Dtype::kBf16, kDepths[all.size() % 2], masks()[mask],
+            score_mods()[all.size() % 3], ragged);
+        all.back().spec.page_size = page_size;
+        all.back().spec.ragged = ragged;
+        all.back().name += fmt::format(" page_size {}{}", page_size, ragged ? " ragged" : "");
       }
     }
   }

@@ -5,6 +5,7 @@
 // Thread rules: plain values and pure functions.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,13 +30,19 @@ std::vector<std::pair<std::string, ScoreModSpec>> score_mods();
 /// Compiles windows and chunks in, of a whole tree.
 void set_constant(MaskSpec& mask);
 
+/// Lengths of the sequences of a batch: the longest, none, one, half, all but one, .. `turn` begins
+/// the list after the longest elsewhere, so that with two turns rows without keys come up, keys
+/// without rows, and more rows than keys.
+std::vector<std::int64_t> mixed_lengths(std::int64_t longest, std::int64_t batch,
+                                        std::uint64_t turn);
+
 struct Case {
   std::string name;
   AttentionSpec spec;
 };
 
 /// Every combination of types, depths, masks, score modifications and sinks, with heads, groups,
-/// LSE and constants by turns.
+/// LSE and constants by turns; then pages, ragged batches and both, with some of the masks.
 std::vector<Case> cases(Arch arch);
 
 }  // namespace attnjit::verify

@@ -1,6 +1,6 @@
-"""Verifies 50 random specs, wide groups and every spec of the manifests on the GPU at hand, each with all four inputs.
+"""Verifies 50 random specs, wide groups and every spec of the manifests on the GPU at hand, each with every input.
 
-    verify_many.py ATTNJIT [--seed N] [--jobs N]
+    verify_many.py ATTNJIT [--seed N] [--jobs N] [--arch A] [--backend gpu|emulator]
 
 Prints what failed with all that repeats it, then one line of counts. Exit code 1 if anything failed.
 """
@@ -15,7 +15,7 @@ import sys
 import tempfile
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
-INPUTS = ("normal", "large", "rising", "spike")
+INPUTS = ("normal", "large", "rising", "falling", "spike", "raised")
 DOCUMENTS = {"kind": "custom", "name": "documents", "code": "p.doc[q_idx] == p.doc[kv_idx] || kv_idx < p.prefix",
              "params": [{"name": "doc", "type": "i32[]"}, {"name": "prefix", "type": "i32"}]}
 
@@ -39,41 +39,54 @@ def random_score_mod(rng):
     return {"kind": "softcap", "cap": rng.choice([10, 30, 50])} if kind == "softcap" else kind
 
 
-def random_spec(rng):
+def random_spec(rng, arch):
     depth = 8 * rng.randint(1, 32) if rng.random() < 0.4 else rng.choice([64, 96, 128, 128, 192, 256])
-    spec = {"arch": "sm_90a", "num_q_heads": rng.choice([1, 2, 4, 8, 24, 60]), "qk_depth": depth,
+    spec = {"arch": arch, "num_q_heads": rng.choice([1, 2, 4, 8, 24, 60]), "qk_depth": depth,
             "qkv_dtype": rng.choice(["bf16", "fp16"]), "mask": random_mask(rng), "score_mod": random_score_mod(rng),
             "sink": rng.random() < 0.4, "return_lse": rng.random() < 0.6}
     if rng.random() < 0.3:
         spec["ov_depth"] = 8 * rng.randint(1, depth // 8)
     if spec["num_q_heads"] % 4 == 0:
         spec["group"] = rng.choice([1, 2, 4])
+    if arch != "sm_90a":  # which has neither yet
+        if rng.random() < 0.3:
+            spec["page_size"] = rng.choice([16, 64, 256])
+        if rng.random() < 0.3:
+            spec["ragged"] = True
     return spec
 
 
-def random_shape(rng):
-    q_len = rng.choice([1, rng.randint(2, 200), rng.randint(200, 700)])
-    kv_len = rng.choice([rng.randint(1, 100), rng.randint(100, 900)])
-    return ["--batch", str(rng.randint(1, 4)), "--q-len", str(q_len), "--kv-len", str(kv_len), "--seed",
-            str(rng.randint(0, 999))]
+def random_shape(rng, spec):
+    """Rows and keys, no rows and no keys at times; of each sequence its own where the kernel takes them."""
+    def q_len():
+        return rng.choice([0 if rng.random() < 0.2 else 1, rng.randint(2, 200), rng.randint(200, 700)])
+
+    def kv_len():
+        return 0 if rng.random() < 0.1 else rng.choice([rng.randint(1, 100), rng.randint(100, 900)])
+    batch = rng.randint(1, 4)
+    ragged = spec.get("ragged", False)
+    q_lens = [q_len() for _ in range(batch if ragged else 1)]
+    kv_lens = [kv_len() for _ in range(batch if ragged or "page_size" in spec else 1)]
+    return ["--batch", str(batch), "--q-len", ",".join(map(str, q_lens)), "--kv-len", ",".join(map(str, kv_lens)),
+            "--seed", str(rng.randint(0, 999))]
 
 
-def jobs_of(rng):
+def jobs_of(rng, arch):
     for i in range(50):
-        spec = random_spec(rng)
+        spec = random_spec(rng, arch)
         for kind in INPUTS:
-            yield f"random {i}", spec, [*random_shape(rng), "--input", kind]
+            yield f"random {i}", spec, [*random_shape(rng, spec), "--input", kind]
     for group in (16, 64):  # TMA boxes of 4 positions, and of 1
-        spec = {"arch": "sm_90a", "num_q_heads": 64, "group": group, "qk_depth": 128, "mask": "causal", "sink": True,
+        spec = {"arch": arch, "num_q_heads": 64, "group": group, "qk_depth": 128, "mask": "causal", "sink": True,
                 "score_mod": "alibi", "return_lse": True}
         for kind in INPUTS:
-            yield f"group {group}", spec, [*random_shape(rng), "--input", kind]
+            yield f"group {group}", spec, [*random_shape(rng, spec), "--input", kind]
     for path in sorted(glob.glob(os.path.join(ROOT, "cache", "*.json"))):
         with open(path) as file:
             specs = json.load(file)["specs"]
         for i, spec in enumerate(specs):
             for kind in INPUTS:
-                yield f"{os.path.basename(path)} {i}", dict(spec, arch="sm_90a"), ["--input", kind]
+                yield f"{os.path.basename(path)} {i}", dict(spec, arch=arch), ["--input", kind]
 
 
 def main():
@@ -81,6 +94,8 @@ def main():
     parser.add_argument("attnjit")
     parser.add_argument("--seed", type=int, default=20261121)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--arch", default="sm_90a")
+    parser.add_argument("--backend", default="gpu", choices=("gpu", "emulator"))
     arguments = parser.parse_args()
     folder = tempfile.mkdtemp()
 
@@ -89,7 +104,7 @@ def main():
         path = os.path.join(folder, f"{number}.json")
         with open(path, "w") as file:
             json.dump(spec, file)
-        command = [arguments.attnjit, "verify", "--backend", "gpu", "--spec", path, *flags]
+        command = [arguments.attnjit, "verify", "--backend", arguments.backend, "--spec", path, *flags]
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=60)
         except subprocess.TimeoutExpired:
@@ -98,7 +113,7 @@ def main():
 
     passed = unsupported = failed = 0
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-        for name, spec, flags, code, text in pool.map(run, enumerate(jobs_of(random.Random(arguments.seed)))):
+        for name, spec, flags, code, text in pool.map(run, enumerate(jobs_of(random.Random(arguments.seed), arguments.arch))):
             passed += code == 0
             unsupported += code == 3
             if code not in (0, 3):

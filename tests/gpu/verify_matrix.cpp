@@ -123,6 +123,10 @@ class Worker {
     request.batch = shape.batch;
     request.q_lens = {shape.q_len};
     request.kv_lens = {shape.kv_len};
+    if (one.spec.ragged) request.q_lens = mixed_lengths(shape.q_len, shape.batch, 0);
+    if (one.spec.ragged || one.spec.page_size > 0) {
+      request.kv_lens = mixed_lengths(shape.kv_len, shape.batch, seed);
+    }
     request.input = input;
     request.seed = seed;
     request.threads = 1;

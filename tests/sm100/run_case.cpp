@@ -8,6 +8,7 @@
 #include <chrono>
 #include <vector>
 
+#include "../gpu/verify_cases.h"
 #include "../one_launch.h"
 #include "plan/sm100/sm100_plan.h"
 #include "verify/compare.h"
@@ -49,15 +50,12 @@ Result<verify::Problem> problem_of(const ProofCase& one, verify::InputKind input
                                    std::uint64_t seed) {
   verify::ProblemRequest request;
   request.batch = one.shape.batch;
-  // One length, or one a sequence: all of it, none, one, half, all but one, ..
-  const auto lengths = [&](int longest, bool each) {
-    std::vector<std::int64_t> list{longest};
-    const std::int64_t others[] = {0, std::min(1, longest), longest / 2, std::max(longest - 1, 0)};
-    for (int b = 1; each && b < one.shape.batch; ++b) list.push_back(others[(b - 1) % 4]);
-    return list;
-  };
-  request.q_lens = lengths(one.shape.q_len, one.spec.ragged);
-  request.kv_lens = lengths(one.shape.kv_len, one.spec.ragged || one.spec.page_size > 0);
+  request.q_lens = {one.shape.q_len};
+  request.kv_lens = {one.shape.kv_len};
+  if (one.spec.ragged) request.q_lens = verify::mixed_lengths(one.shape.q_len, one.shape.batch, 0);
+  if (one.spec.ragged || one.spec.page_size > 0) {
+    request.kv_lens = verify::mixed_lengths(one.shape.kv_len, one.shape.batch, seed);
+  }
   request.input = input;
   request.seed = seed;
   request.threads = 1;

@@ -103,7 +103,7 @@ class Maker {
 
   // The nearest line that matches, within what belongs together.
   const Line* neighbour(std::size_t at, bool down, const std::regex& across) const {
-    constexpr std::size_t kNear = 24;
+    constexpr std::size_t kNear = 60;
     for (std::size_t step = 1; step <= kNear; ++step) {
       if (down ? at + step >= lines_.size() : step > at) return nullptr;
       const Line& line = lines_[down ? at + step : at - step];

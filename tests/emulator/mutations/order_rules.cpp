@@ -8,12 +8,14 @@ namespace attnjit::emulator {
 const std::vector<Rule>& order_rules() {
   // $& is the whole match. Inserted registers live in a scope of their own.
   static const std::vector<Rule> list = {
-      {"", "arrival made relaxed", "mbarrier.arrive.shared", R"(mbarrier\.arrive\.shared)", "mbarrier.arrive.relaxed.cta.shared", 10},
-      {"", "wait made relaxed", "mbarrier.try_wait", R"(mbarrier\.try_wait\.parity\.shared)", "mbarrier.try_wait.parity.relaxed.cta.shared", 10},
+      {"", "arrival made relaxed", "mbarrier.arrive", R"(mbarrier\.arrive(?:\.release\.cluster)?\.shared)", "mbarrier.arrive.relaxed.cluster.shared", 10},
+      {"", "wait made relaxed", "mbarrier.try_wait", R"(mbarrier\.try_wait\.parity(?:\.acquire\.cluster)?\.shared)", "mbarrier.try_wait.parity.relaxed.cluster.shared", 10},
       {"", "retry loop removed", "mbarrier.try_wait", R"(mbarrier\.try_wait(\S+) (\S+), \[(\S+)\], (\S+);)", "$& setp.eq.u32 $2, 0, 0;", 12},
-      {"", "parity of a wait always 0", "mbarrier.try_wait", R"(mbarrier\.try_wait(\S+) (\S+), \[(\S+)\], (\S+);)", "mbarrier.try_wait$1 $2, [$3], 0;", 6},
-      {"", "parity of a wait always 1", "mbarrier.try_wait", R"(mbarrier\.try_wait(\S+) (\S+), \[(\S+)\], (\S+);)", "mbarrier.try_wait$1 $2, [$3], 1;", 6},
-      {"", "arrival twice", "mbarrier.arrive.shared", R"((mbarrier\.arrive\.shared\S+ _, \[\S+\];))", "$1 $1", 4},
+      {"", "parity of a wait always 0", "mbarrier.try_wait", R"(mbarrier\.try_wait(\S+) (\S+), \[(\S+)\], (\S+);)", "mbarrier.try_wait$1 $2, [$3], 0;", 3},
+      {"", "parity of a wait always 1", "mbarrier.try_wait", R"(mbarrier\.try_wait(\S+) (\S+), \[(\S+)\], (\S+);)", "mbarrier.try_wait$1 $2, [$3], 1;", 3},
+      {"", "arrival twice", "mbarrier.arrive", R"(mbarrier\.arrive(\.release\.cluster)?\.shared\S+ _, \[\S+\];)", "$& $&", 4},
+      {"sm90 exchange", "arrival removed", "mbarrier.arrive", R"(mbarrier\.arrive\S+ _, \[\S+\];)", ";", 2},
+      {"sm90 exchange", "cluster barrier removed", "barrier.cluster.wait", R"(barrier\.cluster\.wait\S*;)", ";", 2},
       {"", "arrival count doubled", "mbarrier.init", R"(mbarrier\.init(\S+) \[(\S+)\], (\S+);)",
        "{ .reg .b32 count; shl.b32 count, $3, 1; mbarrier.init$1 [$2], count; }", 3},
       {"", "expect_tx of half the bytes", "expect_tx", R"((mbarrier\.arrive\.expect_tx\S+ _, \[\S+\]), (\S+);)",
@@ -21,6 +23,8 @@ const std::vector<Rule>& order_rules() {
       {"", "expect_tx of twice the bytes", "expect_tx", R"((mbarrier\.arrive\.expect_tx\S+ _, \[\S+\]), (\S+);)",
        "{ .reg .b32 bytes; shl.b32 bytes, $2, 1; $1, bytes; }", 2},
       {"", "barrier of a warp removed", "bar.warp.sync", R"(bar\.warp\.sync\s+-1;)", ";", 20},
+      {"", "wait at CTA scope", ".acquire.cluster", R"((mbarrier\.try_wait\S*)\.acquire\.cluster)", "$1.acquire.cta", 6},
+      {"", "arrival at CTA scope", ".release.cluster", R"((mbarrier\.arrive\S*)\.release\.cluster)", "$1.release.cta", 6},
       {"", "cluster barrier's arrival made relaxed", "barrier.cluster.arrive", R"(barrier\.cluster\.arrive\.aligned;)", "barrier.cluster.arrive.relaxed.aligned;", 3},
       {"", "fence.proxy.async of another state space", "fence.proxy.async", R"(fence\.proxy\.async\.shared::cta;)", "fence.proxy.async.global;", 2},
   };

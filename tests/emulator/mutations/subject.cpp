@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The hand-written kernels that are damaged: matrix products of one CTA and of two, an attention
-// tile.
+// tile, and an exchange between two CTAs.
 #include "subject.h"
 
 #include <fmt/format.h>
@@ -179,6 +179,55 @@ class GemmSubject final : public Subject {
   std::vector<double> expected_, size_;
 };
 
+/// Two CTAs that hand numbers to one another: what the cluster's scope orders.
+class ExchangeSubject final : public Subject {
+ public:
+  ExchangeSubject() {
+    name_ = "sm90 exchange";
+    ptx_ = file_contents("exchange.sm_90a.ptx");
+    recipe_.entry = "exchange";
+    recipe_.grid = {2, 1, 1};
+    recipe_.block = {kThreads, 1, 1};
+    recipe_.cluster = {2, 1, 1};
+    recipe_.dynamic_smem = 544;
+    recipe_.args = {pointer("out"), {static_cast<std::int32_t>(kRounds)}};
+  }
+
+  Outcome run(const PtxModule& module, const LaunchRecipe& recipe, std::uint64_t seed,
+              std::uint64_t max_steps) const override {
+    EmulatorBuffer out;
+    out.name = "out";
+    out.dtype = Dtype::kI32;
+    out.shape = {2, kThreads};
+    out.data.assign(std::size_t{2} * kThreads * 4, 0xFF);
+    out.uninitialised = true;
+    std::vector<EmulatorBuffer> buffers{std::move(out)};
+    Result<EmulatorReport> report = emulate(module, recipe, buffers, isa_options(seed, max_steps));
+    if (!report) return {true, "refused", report.error().to_string(), 0};
+    Outcome outcome = outcome_of(*report);
+    for (std::uint32_t i = 0; i < 2 * kThreads && !outcome.caught; ++i) {
+      std::uint32_t got = 0;
+      std::memcpy(&got, buffers[0].data.data() + std::size_t{i} * 4, 4);
+      if (got == expected(i / kThreads, i % kThreads)) continue;
+      outcome.caught = true;
+      outcome.by = "numbers";
+      outcome.evidence = fmt::format("out[{}] is {}", i, got);
+    }
+    return outcome;
+  }
+
+ private:
+  static constexpr std::uint32_t kThreads = 64, kRounds = 9;
+
+  static std::uint32_t expected(std::uint32_t rank, std::uint32_t thread) {
+    std::uint32_t sum = 0;
+    for (std::uint32_t round = 0; round < kRounds; ++round) {
+      sum = 3 * sum + ((rank ^ 1) + 1) * 1000003 + (thread ^ 33) * 31 + round * 7919;
+    }
+    return sum;
+  }
+};
+
 }  // namespace
 
 EmulatorOptions isa_options(std::uint64_t seed, std::uint64_t max_steps) {
@@ -210,6 +259,7 @@ Result<std::vector<std::unique_ptr<Subject>>> make_written_subjects() {
   Result<std::unique_ptr<Subject>> tile = attention_tile();
   if (!tile) return std::move(tile).error();
   subjects.push_back(std::move(*tile));
+  subjects.push_back(std::make_unique<ExchangeSubject>());
   return subjects;
 }
 

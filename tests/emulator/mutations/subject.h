@@ -43,7 +43,8 @@ EmulatorOptions isa_options(std::uint64_t seed, std::uint64_t max_steps);
 /// The first finding, if there is one that is no warning, and the steps.
 Outcome outcome_of(const EmulatorReport& report);
 
-/// The hand-written kernels: "sm100 gemm", "sm100 pair" (of two CTAs) and "sm100 attention".
+/// The hand-written kernels: "sm100 gemm", "sm100 pair" (of two CTAs), "sm100 attention", and "sm90
+/// exchange" (between two CTAs).
 Result<std::vector<std::unique_ptr<Subject>>> make_written_subjects();
 
 }  // namespace attnjit::emulator

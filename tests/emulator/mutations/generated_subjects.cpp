@@ -64,7 +64,7 @@ Result<Call> call_of(const KernelPlan& plan, const Shape& shape) {
   // The sm_100a kernel for sequences of one length walks as many tiles as the grid leaves it: one
   // CTA takes them all, and every buffer is handed over. A section per head: tiles with keys come
   // after some without.
-  if (plan.spec.arch != Arch::kSm90a && plan.spec.page_size == 0 && !plan.spec.ragged) {
+  if (problem->spec.arch != Arch::kSm90a && problem->spec.page_size == 0 && !problem->spec.ragged) {
     recipe->grid = {1, 1, 1};
     for (std::size_t i = 0; i < recipe->args.size(); ++i) {
       if (plan.parameters[i].name == "section_heads") recipe->args[i].value = std::int32_t{1};

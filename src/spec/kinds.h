@@ -3,7 +3,7 @@
 // validator, the printer of types, the launch and the command line's flags all read these rows.
 //
 // What a kind means is said twice on purpose: by its device type (templates/common/) and by the
-// reference that checks it (src/verify/meaning.cpp).
+// reference that checks it (src/verify/mask_and_score_mod.cpp).
 //
 // Thread rules: constant data and pure functions.
 #pragma once

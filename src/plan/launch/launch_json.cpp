@@ -207,7 +207,7 @@ void read_triple(Reader& reader, const Json& json, const std::string& field, con
   std::copy(values.begin(), values.end(), triple.begin());
 }
 
-// A recipe with an empty grid means that there is nothing to launch; a file with one is a mistake.
+// NOTE: where there is nothing to launch there are no launches: an empty grid is a mistake.
 void check_grid(Reader& reader, const std::string& field,
                 const std::array<std::uint32_t, 3>& grid) {
   constexpr std::array<std::uint32_t, 3> kMost = {0x7fffffff, 65535, 65535};
@@ -429,8 +429,8 @@ LaunchRecipe read_launch(Reader& reader, const std::string& field, const Json& j
 }
 
 void read_launches(Reader& reader, const Json& json, LaunchDocument& document) {
-  if (!json.is_array() || json.empty() || json.size() > kMaxItems) {
-    reader.problem("launches", fmt::format("must be an array of 1 to {}", kMaxItems));
+  if (!json.is_array() || json.size() > kMaxItems) {
+    reader.problem("launches", fmt::format("must be an array of at most {}", kMaxItems));
     return;
   }
   for (std::size_t i = 0; i < json.size(); ++i) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "../../one_launch.h"
 #include "../attention/generated_kernel.h"
 #include "attention_subject.h"
 #include "verify/compare.h"
@@ -58,7 +59,7 @@ Result<Call> call_of(const KernelPlan& plan, const Shape& shape) {
   if (!reference) return std::move(reference).error();
   DeviceShape device;
   device.sm_count = shape.sm_count;
-  Result<LaunchRecipe> recipe = plan_launch(
+  Result<LaunchRecipe> recipe = one_launch(
       plan, problem->launch_shapes(), problem->launch_scalars(), problem->param_values(), device);
   if (!recipe) return std::move(recipe).error();
   // The sm_100a kernel for sequences of one length walks as many tiles as the grid leaves it: one
@@ -67,7 +68,8 @@ Result<Call> call_of(const KernelPlan& plan, const Shape& shape) {
   if (problem->spec.arch != Arch::kSm90a && problem->spec.page_size == 0 && !problem->spec.ragged) {
     recipe->grid = {1, 1, 1};
     for (std::size_t i = 0; i < recipe->args.size(); ++i) {
-      if (plan.parameters[i].name == "section_heads") recipe->args[i].value = std::int32_t{1};
+      if (plan.main().parameters[i].name == "section_heads")
+        recipe->args[i].value = std::int32_t{1};
     }
   }
   return Call{std::move(*problem), std::move(*reference), std::move(*recipe)};

@@ -2,7 +2,7 @@
 include(CMakePackageConfigHelpers)
 
 # The command installs itself (src/cli).
-install(TARGETS attnjit_shared attnjit_static EXPORT attnjitTargets
+install(TARGETS attnjit_shared attnjit_static attnjit_emulator_static EXPORT attnjitTargets
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY include/attnjit DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(EXPORT attnjitTargets NAMESPACE attnjit:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/attnjit)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The emulator: executes a LaunchRecipe on the CPU from PTX text and reports what hardware would
-// only show by hanging or by a wrong digit.
+// only show by hanging or by a wrong digit. It is a library of its own: link attnjit::emulator.
 //
 // Thread rules: a PtxModule is immutable after load and may be shared by threads; emulate() may be
 // called concurrently as long as the calls do not share buffers.

@@ -1,18 +1,24 @@
 #!/usr/bin/env bash
-# find_package.sh BUILD EXAMPLE: installs BUILD into a private prefix, builds EXAMPLE against it, runs it.
+# find_package.sh BUILD EXAMPLES: installs BUILD into a private prefix, builds the examples against it, runs them.
 set -euo pipefail
-build=$1 example=$2
+build=$1 examples=$2
 work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
 DESTDIR='' cmake --install "$build" --prefix "$work/prefix" >/dev/null
-cmake -G Ninja -S "$example" -B "$work/example" -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_BUILD_TYPE=Debug >/dev/null
-cmake --build "$work/example" >/dev/null
+for example in embed emulate; do
+  cmake -G Ninja -S "$examples/$example" -B "$work/$example" -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_BUILD_TYPE=Debug >/dev/null
+  cmake --build "$work/$example" >/dev/null
+done
 export XDG_CACHE_HOME="$work/cache" HOME="$work"
 unset ATTNJIT_CACHE_DIR
 
 fail() { echo "$1 (exit code $rc)"; cat "$work/out" "$work/err"; exit 1; }
 run() { rc=0; "$@" >"$work/out" 2>"$work/err" || rc=$?; }
+# The emulator needs nothing that a machine may lack.
+run "$work/emulate/emulate"
+[[ $rc == 0 ]] && grep -q 'iota: .* right' "$work/out" && grep -q 'clash: PTX line 22: .*not ordered' "$work/out" ||
+  fail "emulate does not find what is right and what is wrong"
 for program in embed embed_static embed_c; do
-  program=$work/example/$program
+  program=$work/embed/$program
   # On this machine: the answer is right, or the driver, a GPU or NVRTC is missing and named.
   run "$program"
   case $rc in

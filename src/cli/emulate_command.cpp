@@ -8,12 +8,12 @@
 #include <limits>
 
 #include "attnjit/emulator.h"
-#include "cli/emulator_settings.h"
-#include "cli/emulator_text.h"
 #include "cli/files.h"
 #include "cli/json.h"
 #include "cli/report.h"
 #include "plan/launch/launch_json.h"
+#include "verify/emulator_settings.h"
+#include "verify/finding_text.h"
 #include "verify/npy.h"
 #include "verify/numeric.h"
 
@@ -230,7 +230,7 @@ Report describe(const EmulatorReport& emulated, bool with_stats) {
   for (const Finding& finding : emulated.findings) {
     json[finding.warning ? "warnings" : "findings"].push_back(finding_json(finding));
     warnings += finding.warning ? 1 : 0;
-    report.text += (finding.warning ? "warning: " : "") + finding_text(finding) + "\n";
+    report.text += (finding.warning ? "warning: " : "") + verify::finding_text(finding) + "\n";
   }
   json["steps"] = emulated.steps;
   json["thread_steps"] = emulated.thread_steps;
@@ -253,19 +253,9 @@ Report describe(const EmulatorReport& emulated, bool with_stats) {
 
 }  // namespace
 
-std::string finding_text(const Finding& finding) {
-  std::string place;
-  if (finding.source_line > 0) {
-    place = fmt::format("{}:{}, ", finding.source_file, finding.source_line);
-  }
-  return fmt::format("{}: {} ({}PTX line {}, CTA {},{},{}, warp {}, lane {}, seed {})",
-                     to_string(finding.kind), finding.text, place, finding.ptx_line, finding.cta[0],
-                     finding.cta[1], finding.cta[2], finding.warp, finding.lane, finding.seed);
-}
-
 Result<Report> run_emulate(const EmulateArguments& arguments) {
   Result<EmulatorOptions> settings =
-      read_emulator_settings(arguments.model, arguments.waivers, arguments.seeds);
+      verify::read_emulator_settings(arguments.model, arguments.waivers, arguments.seeds);
   if (!settings) return std::move(settings).error();
   EmulatorOptions options = *settings;
   if (arguments.seed && *arguments.seed < 0) {

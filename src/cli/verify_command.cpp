@@ -6,7 +6,6 @@
 #include <chrono>
 #include <filesystem>
 
-#include "cli/emulator_backend.h"
 #include "cli/json.h"
 #include "cli/report.h"
 #include "cli/session.h"
@@ -14,6 +13,7 @@
 #include "verify/backend.h"
 #include "verify/compare.h"
 #include "verify/dump.h"
+#include "verify/emulator_backend.h"
 #include "verify/random_inputs.h"
 #include "verify/reference.h"
 
@@ -23,8 +23,9 @@ namespace {
 using verify::Backend;
 
 Result<std::unique_ptr<Backend>> choose_backend(const VerifyArguments& arguments, Arch arch) {
-  const EmulatorSettings settings{arguments.model.value_or("silicon"), arguments.waivers,
-                                  arguments.seeds.value_or(1), arguments.sm_count.value_or(2)};
+  const verify::EmulatorSettings settings{arguments.model.value_or("silicon"), arguments.waivers,
+                                          arguments.seeds.value_or(1),
+                                          arguments.sm_count.value_or(2)};
   // A setting of the emulator asks for it.
   const char* asked = arguments.model              ? "model"
                       : !arguments.waivers.empty() ? "waive"
@@ -37,14 +38,11 @@ Result<std::unique_ptr<Backend>> choose_backend(const VerifyArguments& arguments
     }
     return verify::make_gpu_backend(arch);
   }
-  if (arguments.backend == "emulator" || asked != nullptr) return make_emulator_backend(settings);
+  if (arguments.backend == "emulator" || asked != nullptr)
+    return verify::make_emulator_backend(settings);
   Result<std::unique_ptr<Backend>> gpu = verify::make_gpu_backend(arch);
   if (gpu) return gpu;
-  Result<std::unique_ptr<Backend>> emulator = make_emulator_backend(settings);
-  if (emulator) return emulator;
-  Error error = std::move(gpu).error();
-  if (error.hint.empty()) error.hint = "run where there is such a GPU";
-  return error;
+  return verify::make_emulator_backend(settings);
 }
 
 // A kernel that takes no kv_lens would read every sequence at full length.

@@ -34,7 +34,7 @@ class Backend {
   virtual std::string name() const = 0;
   /// The machine: "NVIDIA H200".
   virtual std::string device() const = 0;
-  /// Whether images must carry the PTX of a compile with line information.
+  /// Whether images must carry their PTX.
   virtual bool needs_ptx() const { return false; }
   /// Errors: those of the launch.
   virtual Result<BackendRun> run(const KernelPlan& plan,

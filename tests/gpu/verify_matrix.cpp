@@ -23,9 +23,9 @@
 #include <thread>
 
 #include "attnjit/service.h"
-#include "cli/emulator_backend.h"
 #include "verify/backend.h"
 #include "verify/compare.h"
+#include "verify/emulator_backend.h"
 #include "verify_cases.h"
 
 namespace attnjit::verify {
@@ -79,7 +79,8 @@ class Worker {
       return;
     }
     Result<CompiledKernel> compiled =
-        service_.compile(*prepared, std::chrono::steady_clock::now() + std::chrono::minutes(5));
+        service_.compile(*prepared, std::chrono::steady_clock::now() + std::chrono::minutes(5),
+                         backend_->needs_ptx() ? PtxNeed::kRequired : PtxNeed::kSkip);
     if (!compiled && compiled.error().code == ErrorCode::kEnvironment) {
       totals_.lacking = true;
       return;
@@ -172,7 +173,7 @@ Json to_json(const Totals& totals, const std::string& device, double seconds) {
 }
 
 Result<std::unique_ptr<Backend>> open_backend(const Options& options) {
-  return options.emulator ? cli::make_emulator_backend() : make_gpu_backend(options.arch);
+  return options.emulator ? make_emulator_backend() : make_gpu_backend(options.arch);
 }
 
 int run_matrix(const Options& options) {

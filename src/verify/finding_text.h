@@ -6,9 +6,9 @@
 
 #include "attnjit/emulator.h"
 
-namespace attnjit::cli {
+namespace attnjit::verify {
 
 /// "race: text (forward.cuh:120, PTX line 800, CTA 0,0,0, warp 3, lane 0)".
 std::string finding_text(const Finding& finding);
 
-}  // namespace attnjit::cli
+}  // namespace attnjit::verify

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiles a kernel with line information and runs it in the emulator for `attnjit verify`.
-#include "cli/emulator_backend.h"
+// Runs a kernel's PTX in the emulator, with line information where there is something to find.
+#include "verify/emulator_backend.h"
 
 #include <fmt/format.h>
 
@@ -10,16 +10,12 @@
 
 #include "attnjit/emulator.h"
 #include "base/environment.h"
-#include "cli/emulator_settings.h"
-#include "cli/emulator_text.h"
+#include "verify/emulator_settings.h"
+#include "verify/finding_text.h"
 #include "verify/numeric.h"
 
-namespace attnjit::cli {
+namespace attnjit::verify {
 namespace {
-
-using verify::BackendRun;
-using verify::Problem;
-using verify::Tensor;
 
 constexpr std::int64_t kMaxSms = 1 << 20;
 
@@ -35,17 +31,19 @@ EmulatorBuffer input_buffer(const std::string& name, const Tensor& tensor) {
 }
 
 EmulatorBuffer output_buffer(const std::string& name, Tensor tensor) {
-  verify::poison(tensor);
+  poison(tensor);
   EmulatorBuffer buffer = input_buffer(name, tensor);
   buffer.uninitialised = true;
   return buffer;
 }
 
-class EmulatorBackend final : public verify::Backend {
+class EmulatorBackend final : public Backend {
  public:
   explicit EmulatorBackend(EmulatorSettings settings) : settings_(std::move(settings)) {}
   std::string name() const override { return "emulator"; }
   std::string device() const override { return "CPU"; }
+
+  bool needs_ptx() const override { return true; }
 
   Result<BackendRun> run(const KernelPlan& plan, const std::shared_ptr<const KernelImage>& image,
                          const Problem& problem) override {
@@ -55,9 +53,7 @@ class EmulatorBackend final : public verify::Backend {
         plan, problem.launch_shapes(), problem.launch_scalars(), problem.param_values(), device);
     if (!sequence) return std::move(sequence).error();
     if (!module_ || image_ != image) {
-      Result<std::string> ptx = ptx_with_lines(plan, *image);
-      if (!ptx) return std::move(ptx).error();
-      Result<PtxModule> module = PtxModule::load(std::move(*ptx));
+      Result<PtxModule> module = PtxModule::load(image->ptx);
       if (!module) return std::move(module).error();
       module_ = std::move(*module);
       image_ = image;
@@ -76,22 +72,43 @@ class EmulatorBackend final : public verify::Backend {
     const Result<EmulatorOptions> options =
         read_emulator_settings(settings_.model, run.waivers, settings_.seeds);
     if (!options) return options.error();
+    if (Status s = execute(*module_, *sequence, problem, *options, run); !s) {
+      return std::move(s).error();
+    }
+    if (run.findings.empty()) return run;
+
+    // The image's PTX names no source lines. The same code with them gives the same findings.
+    Result<std::string> ptx = ptx_with_lines(plan);
+    if (!ptx) return run;
+    Result<PtxModule> lines = PtxModule::load(std::move(*ptx));
+    if (!lines) return std::move(lines).error();
+    BackendRun again = run;
+    if (Status s = execute(*lines, *sequence, problem, *options, again); !s) {
+      return std::move(s).error();
+    }
+    return again.findings.empty() ? run : again;
+  }
+
+ private:
+  static Status execute(const PtxModule& module, const LaunchSequence& sequence,
+                        const Problem& problem, const EmulatorOptions& options, BackendRun& run) {
     std::vector<EmulatorBuffer> buffers;
     for (const auto& [name, tensor] : problem.tensors) {
       buffers.push_back(input_buffer(name, tensor));
     }
-    run.o = verify::make_tensor(problem.spec.output_dtype.value_or(problem.spec.qkv_dtype),
-                                problem.o_shape());
+    run.o =
+        make_tensor(problem.spec.output_dtype.value_or(problem.spec.qkv_dtype), problem.o_shape());
     buffers.push_back(output_buffer("o", run.o));
     if (problem.spec.return_lse) {
-      run.lse = verify::make_tensor(Dtype::kF32, problem.lse_shape());
+      run.lse = make_tensor(Dtype::kF32, problem.lse_shape());
       buffers.push_back(output_buffer("lse", *run.lse));
     }
     if (problem.spec.accumulate) {
       buffers.back() = input_buffer("lse", problem.lse_before());
       buffers[buffers.size() - 2].uninitialised = false;  // o: NaN that is read and does not count
     }
-    Result<EmulatorReport> report = emulate(*module_, *sequence, buffers, *options);
+    run.findings.clear();
+    Result<EmulatorReport> report = emulate(module, sequence, buffers, options);
     if (!report) return std::move(report).error();
     for (const Finding& finding : report->findings) {
       if (!finding.warning) run.findings.push_back(finding_text(finding));
@@ -100,13 +117,12 @@ class EmulatorBackend final : public verify::Backend {
       if (buffer.name == "o") run.o.bytes = std::move(buffer.data);
       if (buffer.name == "lse") run.lse->bytes = std::move(buffer.data);
     }
-    return run;
+    return {};
   }
 
- private:
-  // The PTX of a compile with line information, so that findings name source lines. Where there is
-  // no NVRTC but the cache had PTX, that one: it is the same code without lines.
-  static Result<std::string> ptx_with_lines(const KernelPlan& plan, const KernelImage& image) {
+  /// The PTX of a compile with line information, so that findings name source lines. No cache has
+  /// it: it is needed only where something is wrong.
+  static Result<std::string> ptx_with_lines(const KernelPlan& plan) {
     const std::optional<std::string> folder = read_environment().templates;
     Result<TemplateSet> templates =
         folder ? TemplateSet::from_folder(*folder) : Result<TemplateSet>(TemplateSet::embedded());
@@ -121,9 +137,8 @@ class EmulatorBackend final : public verify::Backend {
         request.source.trusted ? make_helper_compiler() : make_in_process_compiler();
     Result<KernelImage> lines =
         compiler->compile(request, std::chrono::steady_clock::now() + std::chrono::minutes(5));
-    if (lines) return std::move(lines->ptx);
-    if (lines.error().code == ErrorCode::kEnvironment && !image.ptx.empty()) return image.ptx;
-    return std::move(lines).error();
+    if (!lines) return std::move(lines).error();
+    return std::move(lines->ptx);
   }
 
   EmulatorSettings settings_;
@@ -133,7 +148,7 @@ class EmulatorBackend final : public verify::Backend {
 
 }  // namespace
 
-Result<std::unique_ptr<verify::Backend>> make_emulator_backend(const EmulatorSettings& settings) {
+Result<std::unique_ptr<Backend>> make_emulator_backend(const EmulatorSettings& settings) {
   const Result<EmulatorOptions> valid =
       read_emulator_settings(settings.model, settings.waivers, settings.seeds);
   if (!valid) return valid.error();
@@ -142,7 +157,7 @@ Result<std::unique_ptr<verify::Backend>> make_emulator_backend(const EmulatorSet
                       fmt::format("is {}; allowed: 1 to {}", settings.sm_count, kMaxSms),
                       "sm_count");
   }
-  return std::unique_ptr<verify::Backend>(std::make_unique<EmulatorBackend>(settings));
+  return std::unique_ptr<Backend>(std::make_unique<EmulatorBackend>(settings));
 }
 
-}  // namespace attnjit::cli
+}  // namespace attnjit::verify

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The emulator's settings as the command line spells them.
+// The emulator's settings as people spell them.
 //
 // Thread rules: pure functions.
 #pragma once
@@ -10,11 +10,11 @@
 
 #include "attnjit/emulator.h"
 
-namespace attnjit::cli {
+namespace attnjit::verify {
 
 /// Reads --model, --waive and --seeds. Errors: kInvalid.
 Result<EmulatorOptions> read_emulator_settings(const std::string& model,
                                                const std::vector<std::string>& waivers,
                                                std::int64_t seeds);
 
-}  // namespace attnjit::cli
+}  // namespace attnjit::verify

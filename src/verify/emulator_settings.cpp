@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns the emulator's options on the command line into EmulatorOptions.
-#include "cli/emulator_settings.h"
+// Turns the emulator's settings, as people spell them, into EmulatorOptions.
+#include "verify/emulator_settings.h"
 
 #include <fmt/format.h>
 
-namespace attnjit::cli {
+namespace attnjit::verify {
 namespace {
 
 constexpr std::int64_t kMaxSeeds = 1000000;
@@ -36,4 +36,4 @@ Result<EmulatorOptions> read_emulator_settings(const std::string& model,
   return options;
 }
 
-}  // namespace attnjit::cli
+}  // namespace attnjit::verify

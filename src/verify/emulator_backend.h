@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The emulator as a verification backend, where this build has one.
+// The emulator as a verification backend.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 #include "attnjit/result.h"
 #include "verify/backend.h"
 
-namespace attnjit::cli {
+namespace attnjit::verify {
 
 /// --model, --waive, --seeds and --sm-count. Under isa, a run also grants what its plan declares.
 struct EmulatorSettings {
@@ -21,8 +21,7 @@ struct EmulatorSettings {
   std::int64_t sm_count = 2;
 };
 
-/// Errors: kInvalid for settings out of range; kUnsupported in a build without the emulator.
-Result<std::unique_ptr<verify::Backend>> make_emulator_backend(
-    const EmulatorSettings& settings = {});
+/// Errors: kInvalid for settings out of range.
+Result<std::unique_ptr<Backend>> make_emulator_backend(const EmulatorSettings& settings = {});
 
-}  // namespace attnjit::cli
+}  // namespace attnjit::verify

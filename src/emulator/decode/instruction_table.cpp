@@ -11,6 +11,7 @@ namespace emulator {
 
 InstructionTable::InstructionTable() {
   add_arithmetic(*this);
+  add_logic(*this);
   add_comparisons(*this);
   add_conversions(*this);
   add_moves(*this);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of instructions: the one source for decoding, execution and the documentation.
 //
-// Each family (family_*.cpp) adds its rows: an opcode's root (with the first modifier where that
-// decides, as in "cp.async"), what it is, and the function that decodes it to operations.
+// Each family (instructions/*.cpp) adds its rows: an opcode's root (with the first modifier where
+// that decides, as in "cp.async"), what it is, and the function that decodes it to operations.
 // Thread rules: built once, immutable.
 #pragma once
 
@@ -38,6 +38,7 @@ class InstructionTable {
 
 // The families.
 void add_arithmetic(InstructionTable& table);
+void add_logic(InstructionTable& table);
 void add_comparisons(InstructionTable& table);
 void add_conversions(InstructionTable& table);
 void add_moves(InstructionTable& table);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Integer and floating-point arithmetic, logic and shifts.
+// Integer and floating-point arithmetic.
 #include <fmt/format.h>
 
 #include <array>
@@ -9,6 +9,8 @@
 
 #include "emulator/decode/decoding.h"
 #include "emulator/decode/instruction_table.h"
+#include "emulator/instructions/arithmetic.h"
+#include "emulator/instructions/carry.h"
 #include "emulator/machine/machine.h"
 
 namespace attnjit::emulator {
@@ -18,13 +20,6 @@ bool is_wide_float(Type t) { return t == Type::kF32 || t == Type::kF64 || t == T
 bool is_small_float(Type t) {
   return t == Type::kF16 || t == Type::kF16x2 || t == Type::kBf16 || t == Type::kBf16x2;
 }
-
-/// A lane operation with the modifiers that arithmetic shares.
-struct Arithmetic {
-  LaneOp op = LaneOp::kAdd;
-  std::size_t sources = 2;
-  bool bits_only = false;  ///< .b types
-};
 
 /// rcp and rsqrt .approx.ftz.f64 (PTX ISA 9.7.3.14, 9.7.3.17): only the upper word of the operand
 /// counts, the lower word of the result is zero.
@@ -58,6 +53,8 @@ bool emit_upper_word(Decoding& d, LaneOp operation, Ref to, Ref from) {
   op.s[0] = from;
   return true;
 }
+
+}  // namespace
 
 bool decode_simple(Decoding& d, Arithmetic a) {
   LaneRequest r;
@@ -151,97 +148,7 @@ bool decode_simple(Decoding& d, Arithmetic a) {
   return !d.failed();
 }
 
-template <LaneOp Operation, std::size_t Sources, bool Bits = false>
-bool simple(Decoding& d) {
-  return decode_simple(d, {Operation, Sources, Bits});
-}
-
-// Carry chains: add.cc, addc, sub.cc, subc, mad.cc, madc.
-struct Carry {
-  enum class Operation : u8 { kAdd, kSubtract, kMultiplyLow, kMultiplyHigh };
-  Operation operation = Operation::kAdd;  ///< a product's half is added to the third source
-  bool in = false, out = false;
-  bool wide = false;  ///< of 64 bits
-  bool is_signed = false;
-
-  bool multiplies() const { return operation >= Operation::kMultiplyLow; }
-};
-
-Step execute_carry(Warp& warp, const Op& op, const Carry& what, u32 mask) {
-  const bool wide = what.wide;
-  u64 result[32] = {};
-  u32 carry_out = 0;
-  for (const u32 lane : lanes_of(mask)) {
-    u64 a = warp.value(op.s[0], lane, wide);
-    u64 b = warp.value(op.s[1], lane, wide);
-    const u64 carry = what.in ? (warp.registers.carry >> lane & 1) : 0;
-    if (what.multiplies()) {
-      u128 product = static_cast<u128>(a) * b;
-      if (what.is_signed) {
-        const s64 sa = wide ? static_cast<s64>(a) : static_cast<s64>(static_cast<s32>(a));
-        const s64 sb = wide ? static_cast<s64>(b) : static_cast<s64>(static_cast<s32>(b));
-        product = static_cast<u128>(static_cast<s128>(sa) * sb);
-      }
-      const int shift = what.operation == Carry::Operation::kMultiplyHigh ? (wide ? 64 : 32) : 0;
-      a = static_cast<u64>(product >> shift);
-      if (!wide) a = static_cast<u32>(a);
-      b = warp.value(op.s[2], lane, wide);
-    }
-    u128 sum;
-    bool out;
-    const u128 one = 1;
-    const int bits = wide ? 64 : 32;
-    if (what.operation == Carry::Operation::kSubtract) {
-      sum = static_cast<u128>(a) - b - carry;
-      out = static_cast<u128>(a) < static_cast<u128>(b) + carry;  // borrow
-    } else {
-      sum = static_cast<u128>(a) + b + carry;
-      out = sum >= (one << bits);
-    }
-    result[lane] = static_cast<u64>(sum);
-    if (out) carry_out |= u32{1} << lane;
-  }
-  if (wide) {
-    warp.blend(op.d, result, 2, mask);
-  } else {
-    u32 narrow[32];
-    for (int i = 0; i < 32; ++i) narrow[i] = static_cast<u32>(result[i]);
-    warp.blend(op.d, narrow, 1, mask);
-  }
-  if (what.out) warp.registers.carry = (warp.registers.carry & ~mask) | (carry_out & mask);
-  if (warp.machine->checks) {
-    u32 poison = 0;
-    for (const Ref r : op.s) poison |= warp.poison_of(r);
-    warp.set_poison(op.d, poison, mask, warp.site_of(op.s[0]));
-  }
-  return Step::kNext;
-}
-
-bool decode_carry(Decoding& d, Carry::Operation operation, bool in) {
-  Carry what{operation, in};
-  if (what.multiplies()) {
-    const int half = d.take_any({"lo", "hi"});
-    if (half < 0) return d.invalid(".lo or .hi is needed");
-    what.operation = half == 0 ? Carry::Operation::kMultiplyLow : Carry::Operation::kMultiplyHigh;
-  }
-  what.out = d.take("cc");
-  const Type type = d.take_type();
-  const int bits = bits_of(type);
-  what.wide = bits == 64;
-  what.is_signed = type == Type::kS32 || type == Type::kS64;
-  if (bits != 32 && bits != 64) return d.unsupported("carry needs a 32- or 64-bit type");
-  const std::size_t sources = what.multiplies() ? 3 : 2;
-  if (!d.expect(sources + 1, sources + 1) || !d.done()) return false;
-  std::array<Ref, 3> s{kNoRef, kNoRef, kNoRef};
-  for (std::size_t i = 0; i < sources; ++i) s[i] = d.source(i + 1, bits);
-  Ref to = d.destination(0, bits);
-  if (to == kNoRef) to = d.f.scratch(2);
-  if (d.failed()) return false;
-  Op& op = d.emit<execute_carry>(what);
-  op.d = to;
-  for (std::size_t i = 0; i < sources; ++i) op.s[i] = s[i];
-  return true;
-}
+namespace {
 
 bool decode_add(Decoding& d) {
   return d.has("cc") ? decode_carry(d, Carry::Operation::kAdd, false) : simple<LaneOp::kAdd, 2>(d);
@@ -307,92 +214,6 @@ bool decode_24(Decoding& d, bool mad) {
   add.saturate = saturate;
   d.alu(select_lane(add), to, 32, {product, c});
   return !d.failed();
-}
-
-bool decode_shift(Decoding& d, LaneOp op_kind) {
-  LaneRequest r;
-  r.op = op_kind;
-  r.type = d.take_type();
-  const int bits = bits_of(r.type);
-  if (bits != 16 && bits != 32 && bits != 64)
-    return d.unsupported("shifts are of 16, 32 or 64 bits");
-  if (!d.expect(3, 3) || !d.done()) return false;
-  const Ref a = d.source(1, bits), b = d.source(2, 32), to = d.destination(0, bits);
-  if (d.failed()) return false;
-  d.alu(select_lane(r), to, bits, {a, b});
-  return !d.failed();
-}
-
-bool decode_funnel(Decoding& d) {
-  const int direction = d.take_any({"l", "r"});
-  const int kind = d.take_any({"wrap", "clamp"});
-  if (direction < 0 || kind < 0) return d.invalid(".l or .r and .wrap or .clamp are needed");
-  LaneRequest r;
-  r.op = direction == 0 ? (kind == 0 ? LaneOp::kShfLeftWrap : LaneOp::kShfLeftClamp)
-                        : (kind == 0 ? LaneOp::kShfRightWrap : LaneOp::kShfRightClamp);
-  if (bits_of(d.take_type()) != 32) return d.unsupported("shf is of .b32");
-  if (!d.expect(4, 4) || !d.done()) return false;
-  const Ref a = d.source(1, 32), b = d.source(2, 32), c = d.source(3, 32),
-            to = d.destination(0, 32);
-  if (d.failed()) return false;
-  d.alu(select_lane(r), to, 32, {a, b, c});
-  return true;
-}
-
-struct Lop3Predicate {
-  bool ors = false;  ///< or ands
-};
-
-// s[0]: the result, s[1]: q
-Step execute_lop3_predicate(Warp& warp, const Op& op, const Lop3Predicate& with, u32 mask) {
-  u32 nonzero = 0;
-  for (u32 lane = 0; lane < 32; ++lane)
-    if (warp.lane32(op.s[0], lane) != 0) nonzero |= u32{1} << lane;
-  const u32 q = warp.predicate(op.s[1]);
-  warp.set_predicate(op.d, with.ors ? nonzero | q : nonzero & q, mask);
-  if (warp.machine->checks)
-    warp.set_poison(op.d, warp.poison_of(op.s[0]) | warp.poison_of(op.s[1]), mask, op.site);
-  return Step::kNext;
-}
-
-bool decode_lop3(Decoding& d) {
-  // lop3.BoolOp d|p, a, b, c, table, q: p = (d != 0) BoolOp q.
-  const int combines = d.take_any({"and", "or"});
-  if (bits_of(d.take_type()) != 32) return d.unsupported("lop3 is of .b32");
-  u64 table = 0;
-  const std::size_t operands = combines < 0 ? 5 : 6;
-  if (!d.expect(operands, operands) || !d.done() || !d.immediate(4, &table)) return false;
-  const Ref a = d.source(1, 32), b = d.source(2, 32), c = d.source(3, 32);
-  if (combines < 0) {
-    const Ref to = d.destination(0, 32);
-    if (d.failed()) return false;
-    d.alu(select_lane({LaneOp::kLop3}), to, 32, {a, b, c}, {table & 0xFF});
-    return true;
-  }
-  const Operand& pair = d.in.operands[0];
-  if (pair.kind != Operand::Kind::kPair) return d.invalid("two destinations d|p are needed");
-  Ref to = d.destination(pair.parts[0], 32);
-  const Ref predicate = d.destination(pair.parts[1], 1), q = d.source(5, 1);
-  if (d.failed()) return false;
-  if (to == kNoRef) to = d.f.scratch(1);
-  d.alu(select_lane({LaneOp::kLop3}), to, 32, {a, b, c}, {table & 0xFF});
-  Op& op = d.emit<execute_lop3_predicate>({combines == 1});
-  op.d = predicate == kNoRef ? d.f.scratch_predicate() : predicate;
-  op.d_rows = 0;
-  op.s[0] = to;
-  op.s[1] = q;
-  return true;
-}
-
-bool decode_prmt(Decoding& d) {
-  if (bits_of(d.take_type()) != 32) return d.unsupported("prmt is of .b32");
-  const int mode = 1 + d.take_any({"f4e", "b4e", "rc8", "ecl", "ecr", "rc16"});
-  if (!d.expect(4, 4) || !d.done()) return false;
-  const Ref a = d.source(1, 32), b = d.source(2, 32), c = d.source(3, 32),
-            to = d.destination(0, 32);
-  if (d.failed()) return false;
-  d.alu(select_lane({LaneOp::kPrmt}), to, 32, {a, b, c}, {static_cast<u64>(mode)});
-  return true;
 }
 
 bool decode_bit_field(Decoding& d, bool insert) {
@@ -462,41 +283,6 @@ bool decode_words(Decoding& d, LaneOp wrap, LaneOp clamp, std::size_t sources) {
   } else {
     d.alu(select_lane(r), to, 32, {a, b});
   }
-  return true;
-}
-
-// Logic on registers or predicates.
-enum class Logic : u8 { kAnd, kOr, kXor, kNot };
-
-template <Logic logic>
-Step execute_predicate_logic(Warp& warp, const Op& op, u32 mask) {
-  const u32 a = warp.predicate(op.s[0]);
-  const u32 b = op.s[1] == kNoRef ? 0 : warp.predicate(op.s[1]);
-  const u32 r = logic == Logic::kAnd   ? a & b
-                : logic == Logic::kOr  ? a | b
-                : logic == Logic::kXor ? a ^ b
-                                       : ~a;
-  warp.set_predicate(op.d, r, mask);
-  if (warp.machine->checks)
-    warp.set_poison(op.d, warp.poison_of(op.s[0]) | warp.poison_of(op.s[1]), mask, 0);
-  return Step::kNext;
-}
-
-template <LaneOp Operation, Logic logic>
-bool decode_logic(Decoding& d) {
-  const std::size_t sources = logic == Logic::kNot ? 1 : 2;
-  if (!d.has("pred")) return decode_simple(d, {Operation, sources, true});
-  d.take("pred");
-  if (!d.expect(sources + 1, sources + 1) || !d.done()) return false;
-  const Ref a = d.source(1, 1), b = sources == 2 ? d.source(2, 1) : kNoRef;
-  Ref to = d.destination(0, 1);
-  if (to == kNoRef) to = d.f.scratch_predicate();
-  if (d.failed()) return false;
-  Op& op = d.emit<execute_predicate_logic<logic>>();
-  op.d = to;
-  op.d_rows = 0;
-  op.s[0] = a;
-  op.s[1] = b;
   return true;
 }
 
@@ -589,22 +375,6 @@ void add_arithmetic(InstructionTable& t) {
          simple<LaneOp::kEx2, 1>});
   t.add({"tanh", "", "arithmetic", ".approx f32, f16(x2), bf16(x2), to the last bit", "9.7.3.22",
          simple<LaneOp::kTanh, 1>});
-  t.add({"and", "", "logic", ".b16 .b32 .b64 .pred", "9.7.8.1",
-         decode_logic<LaneOp::kAnd, Logic::kAnd>});
-  t.add({"or", "", "logic", ".b16 .b32 .b64 .pred", "9.7.8.2",
-         decode_logic<LaneOp::kOr, Logic::kOr>});
-  t.add({"xor", "", "logic", ".b16 .b32 .b64 .pred", "9.7.8.3",
-         decode_logic<LaneOp::kXor, Logic::kXor>});
-  t.add({"not", "", "logic", ".b16 .b32 .b64 .pred", "9.7.8.4",
-         decode_logic<LaneOp::kNot, Logic::kNot>});
-  t.add({"cnot", "", "logic", ".b16 .b32 .b64", "9.7.8.5", simple<LaneOp::kCnot, 1, true>});
-  t.add({"lop3", "", "logic", ".b32; .and .or with predicates", "9.7.8.6", decode_lop3});
-  t.add({"shf", "", "logic", ".l .r .wrap .clamp", "9.7.8.7", decode_funnel});
-  t.add({"shl", "", "logic", "", "9.7.8.8",
-         [](Decoding& d) { return decode_shift(d, LaneOp::kShl); }});
-  t.add({"shr", "", "logic", "", "9.7.8.9",
-         [](Decoding& d) { return decode_shift(d, LaneOp::kShr); }});
-  t.add({"prmt", "", "logic", "all modes", "9.7.9.7", decode_prmt});
 }
 
 }  // namespace attnjit::emulator

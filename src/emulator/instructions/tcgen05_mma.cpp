@@ -599,9 +599,7 @@ void issue(Warp& warp, const Op& op, const Form& form, u32 lane) {
   auto event = std::make_shared<TensorEvent>();
   event->kind = TensorEvent::Kind::kMma;
   event->cta_group = form.cta_group;
-  event->accumulator = u64{product->d_address} | static_cast<u64>(shape.n) << 32 |
-                       static_cast<u64>(shape.m) << 42 | static_cast<u64>(form.kind) << 52 |
-                       (form.ws ? u64{1} << 60 : 0);
+  event->accumulator = {product->d_address, shape.m, shape.n, form.kind, form.ws};
   tensor_order(cluster).issue(std::move(product), warp, lane, op, std::move(event));
 }
 

@@ -9,12 +9,14 @@
 #pragma once
 
 #include <array>
+#include <compare>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "emulator/machine/machine.h"
+#include "emulator/model/instruction_descriptor.h"
 #include "emulator/model/tmem_layout.h"
 
 namespace attnjit::emulator {
@@ -90,15 +92,24 @@ bool check_cta_group(Warp& warp, const Op& op, int cta_group);
 /// At a CTA's exit: everything must have been freed.
 void check_tensor_leak(Cta& cta);
 
+/// What an mma accumulates in: products of one of these are ordered among themselves.
+struct TensorAccumulator {
+  u32 address = 0;
+  int m = 0, n = 0;
+  MmaKind kind = MmaKind::kF16;
+  bool ws = false;
+  auto operator<=>(const TensorAccumulator&) const = default;
+};
+
 /// An mma, cp or shift, as long as others may be ordered after it.
 struct TensorEvent {
   enum class Kind : u8 { kMma, kCopy, kCopy4x256b, kShift };
   Kind kind = Kind::kMma;
   u32 thread = 0;  ///< agent * 32 + lane
   int cta_group = 1;
-  Cta* cta = nullptr;   ///< the issuer's
-  Cta* peer = nullptr;  ///< cta_group::2: the other one
-  u64 accumulator = 0;  ///< of an mma: its address and shape
+  Cta* cta = nullptr;             ///< the issuer's
+  Cta* peer = nullptr;            ///< cta_group::2: the other one
+  TensorAccumulator accumulator;  ///< of an mma
   AsyncAgents::Lease lease;
   bool done = false;
   View done_view;
@@ -142,7 +153,7 @@ class TensorOrder {
     View done;
     View copies;  ///< of the completed cp and shift
     std::shared_ptr<TensorEvent> last;
-    std::map<u64, std::shared_ptr<TensorEvent>> accumulators;
+    std::map<TensorAccumulator, std::shared_ptr<TensorEvent>> accumulators;
   };
   void settle(Thread& thread);
   std::map<u64, Thread> threads_;

@@ -134,6 +134,7 @@ ATTNJIT_DEVICE void load(const Smem<Config>& smem, const Arguments& arguments,
       for (int tile = 0; tile < work.num_qo; ++tile) await_q(tile);
     }
     const int ahead = work.num_qo == 1 ? 1 : 0;
+    KvTile<Config, false> first_v = {};
 #pragma unroll 1
     for (int rank = 0; tiles > 0 && rank < tiles + ahead; ++rank) {
       if (rank < tiles) load_k(rank);
@@ -141,7 +142,15 @@ ATTNJIT_DEVICE void load(const Smem<Config>& smem, const Arguments& arguments,
         const KvTile<Config, false> v = kv.template next<false>();
         u32 landed = v.full(0);
         if constexpr (Layout::kKvLens) {
-          if (rank == ahead && work.ends_past(Config::kTileN)) landed = smem.tail_full();
+          if (work.ends_past(Config::kTileN)) {
+            if (rank == ahead) {
+              landed = smem.tail_full();
+              first_v = v;
+            }
+            // NOTE: the zeroes behind the sequence's end are there before anything is loaded over
+            // them. The commit that frees the stage hands on the products' reads, not those stores.
+            if (rank == ahead + 1) first_v.wait(smem, 0);
+          }
         }
         load_kv_chunk(smem, v, arguments, work, all.end - 1 - (rank - ahead), 0, landed, policy);
       }

@@ -49,7 +49,7 @@ TEST_F(EntryFormatTest, HasTheDocumentedLayout) {
   EXPECT_EQ(bytes.substr(0, 8),
             "\x89"
             "ATNJ\r\n\x1a");
-  EXPECT_EQ(bytes.substr(8, 8), std::string("\x01\0\0\0\x48\x01\0\0", 8));
+  EXPECT_EQ(bytes.substr(8, 8), std::string("\x02\0\0\0\x48\x01\0\0", 8));
   ByteReader in(std::string_view(bytes).substr(16));
   EXPECT_EQ(in.u64(), bytes.size());
   EXPECT_EQ(in.i64(), 1700000000);
@@ -70,7 +70,7 @@ TEST_F(EntryFormatTest, HasTheDocumentedLayout) {
   EXPECT_EQ(in.digest(), sha256(std::string_view(bytes).substr(0, 296)));
   EXPECT_EQ(at, bytes.size());
   EXPECT_EQ(to_hex(sha256(bytes)),
-            "3d8e585e84944e992a37650b830742f5814868544d2206f384d93bfa9b3c8db7");
+            "ea7727c666f9d5a2fe4029b430e5dd4a3cfa651ddc63d124f9cda990d9e69e97");
 }
 
 TEST_F(EntryFormatTest, NamesAnEntryAfterItsKeyAndBuild) {
@@ -271,8 +271,8 @@ TEST(RequestKeyTest, IsTheDigestOfItsMaterial) {
 // The same in every release that keeps the format version: caches are shipped.
 TEST(RequestKeyTest, IsTheSameInEveryRelease) {
   EXPECT_EQ(key_of(make_input()),
-            "0c55302eaeeae57b67a5aa2567e56da2a9b98f7d0d0cd53551fe901e69668fe3");
-  EXPECT_EQ(key_of(Input{}), "bddde249065d8043545271c15d33ddadab85d6b56103640ee275caaa03ca24f8");
+            "9a678af2d66ae7d2c46c97262d8d84dcf24e2906bb64d0f4077a2e9ebd9699e7");
+  EXPECT_EQ(key_of(Input{}), "923cc1ab8fb29b231440333110bc9a58cc9dcdab180a967fecd6ba78e7bcdc6b");
 }
 
 TEST(RequestKeyTest, EachInputSeparates) {

@@ -283,7 +283,10 @@ TEST_F(StoreTest, AnEntryForAnotherArchitectureThanItsKeysIsNoHit) {
 TEST_F(StoreTest, RefusesFilesThatOthersCouldHaveWritten) {
   const std::string path = entry_path(make_key(1));
   const std::vector<std::function<void(const std::string&)>> spoils = {
-      [&](const std::string& file) { fs.set_owner(file, 1001); },
+      [&](const std::string& file) {
+        fs.set_owner(file, 1001);
+        fs.set_mode(file, 0644);  // one that may not be read is only a miss
+      },
       [&](const std::string& file) { fs.set_mode(file, 0660); },
       [&](const std::string& file) { fs.set_mode(file, 0666); },
   };

@@ -89,8 +89,12 @@ int step_of(const std::string& role, bool waits, const std::string& barrier, lon
   const auto n = static_cast<int>(phase);
   const bool mma = role == "mma";
   if (n < 0) return -1;
-  // S full and P full of tile n.
-  if (barrier.starts_with("S")) return mma && waits ? n + 1 : n;
+  // S full and P full of tile n. A softmax waits for the P before (an arrival of correction's that
+  // says that the statistic's slot is free).
+  if (barrier.starts_with("S")) {
+    const bool before = mma || barrier.find("_cons") != std::string::npos;
+    return waits && before ? n + 1 : n;
+  }
   // The factor of tile n is the phase n - 1: the first tile has none.
   if (barrier.starts_with("C")) return n + 1;
   if (barrier.starts_with("K") || barrier.starts_with("V_")) {

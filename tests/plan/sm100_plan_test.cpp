@@ -551,7 +551,8 @@ TEST(Sm100Launch, ShortOrFewPromptsTakeOneQueryTile) {
   }
   PlanOptions one;
   one.num_qo = 1;
-  for (const KernelParameter& parameter : plan_of(dense(128), one).main().parameters) {
+  const KernelPlan one_tile = plan_of(dense(128), one);
+  for (const KernelParameter& parameter : one_tile.main().parameters) {
     EXPECT_NE(parameter.name, "one_query");
   }
 }

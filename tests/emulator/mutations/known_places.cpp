@@ -29,8 +29,7 @@ std::string_view no_damage_by_context(std::string_view kind, const Context& cont
   const std::string_view after = first_lines(context.after, 1);
   constexpr std::string_view kAllocation =
       "around the allocation: the fences order asynchronous tcgen05 operations, and before it "
-      "there "
-      "is none";
+      "there is none";
   constexpr std::string_view kFreed =
       "before the deallocation, which is not asynchronous: tcgen05.wait::ld has completed every "
       "load, and the barrier orders the rest";

@@ -2,6 +2,7 @@
 // Rounds floats to bf16, fp16 and e4m3, and widens them again.
 #include "verify/numeric.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
@@ -174,7 +175,7 @@ Tensor widened(const Tensor& tensor) {
 
 void poison(Tensor& tensor) {
   // All bits set is a NaN in bf16, fp16, e4m3, f32 and f64 alike.
-  std::memset(tensor.bytes.data(), 0xff, tensor.bytes.size());
+  std::fill(tensor.bytes.begin(), tensor.bytes.end(), std::uint8_t{0xff});
 }
 
 }  // namespace attnjit::verify

@@ -2,8 +2,8 @@
 // The PTX front end: whole modules, scopes, operands, limits and malformed text.
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <cstring>
+#include <ctime>
 #include <fstream>
 #include <random>
 #include <sstream>
@@ -288,7 +288,8 @@ TEST(Parser, EverySpellingDecodesOrIsRefusedAsUnsupported) {
   EXPECT_LT(unsupported, 40) << refused_text;
 }
 
-// What is linear takes a second at most; what is quadratic takes minutes.
+// What is linear takes seconds of processor time at most, sanitized too; what is quadratic takes
+// minutes. The clock of the wall would measure what else the machine does.
 TEST(LargeModules, TakeLinearTime) {
   const std::string head = ".version 9.0\n.target sm_100a\n.address_size 64\n";
   std::string variables = head, functions = head;
@@ -307,11 +308,10 @@ TEST(LargeModules, TakeLinearTime) {
   const std::string branches = head + ".visible .entry k()\n{ .reg .u32 r;\nmov.u32 r, %tid.x;\n" +
                                table + ";\nbrx.idx r, t;\n" + labels + "ret; }\n";
   for (const std::string& text : {variables, functions, branches}) {
-    const auto begin = std::chrono::steady_clock::now();
+    const std::clock_t begin = std::clock();
     const auto module = PtxModule::load(text);
     EXPECT_TRUE(module.ok()) << module.error().to_string();
-    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20))
-        << text.substr(head.size(), 20);
+    EXPECT_LT(std::clock() - begin, 20 * CLOCKS_PER_SEC) << text.substr(head.size(), 20);
   }
   const auto twice = PtxModule::load(head + ".global .u32 v;\n.extern .global .u32 v;\n" +
                                      ".global .u32 w;\n.global .u32 v;\n");

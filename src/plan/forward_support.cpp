@@ -16,6 +16,8 @@ bool contains(const MaskSpec& mask, MaskSpec::Kind kind) {
   return false;
 }
 
+bool has_kv_lens(const AttentionSpec& spec) { return spec.page_size > 0 || spec.ragged; }
+
 std::string unsupported_everywhere(const AttentionSpec& spec) {
   const auto missing = [&](std::string_view what) {
     return fmt::format("the {} template has no {} yet", to_string(spec.arch), what);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What of a spec the forward templates of every architecture lack, and questions about its mask.
+// What of a spec the forward templates of every architecture lack, and questions about it.
 //
 // Thread rules: pure functions.
 #pragma once
@@ -12,6 +12,9 @@ namespace attnjit {
 
 /// Whether a mask tree has a node of a kind.
 bool contains(const MaskSpec& mask, MaskSpec::Kind kind);
+
+/// Whether sequences differ in length: the kernel reads each one's from kv_lens.
+bool has_kv_lens(const AttentionSpec& spec);
 
 /// What no forward template can do of a spec; empty: nothing.
 std::string unsupported_everywhere(const AttentionSpec& spec);

@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "plan/forward_support.h"
 #include "plan/launch/wait_records.h"
 #include "plan/merge/merge_plan.h"
 #include "spec/names.h"
@@ -198,7 +199,7 @@ std::vector<KernelParameter> forward_parameters(const KernelPlan& plan,
     parameters.push_back(parameter(LaunchNumber::kOHeadBytes));
   }
   if (spec.page_size > 0) add_array(Buffer::kPageTable, "const int");
-  if (spec.page_size > 0 || spec.ragged) add_array(Buffer::kKvLens, "const int");
+  if (has_kv_lens(spec)) add_array(Buffer::kKvLens, "const int");
   if (spec.return_lse) add_array(Buffer::kLse, "float");
   if (spec.sink) add_array(Buffer::kSink, "const float");
   for (const LaunchNumber number : numbers) parameters.push_back(parameter(number));

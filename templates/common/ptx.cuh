@@ -277,6 +277,14 @@ ATTNJIT_DEVICE void store_shared_word(u32 address, u32 value) {
   asm volatile("st.shared.b32 [%0], %1;" ::"r"(address), "r"(value) : "memory");
 }
 
+/// ld.shared.v4.u32 (9.7.9.8).
+ATTNJIT_DEVICE void load_shared_v4(u32 address, u32& a, u32& b, u32& c, u32& d) {
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(a), "=r"(b), "=r"(c), "=r"(d)
+               : "r"(address)
+               : "memory");
+}
+
 /// ld.shared.b32 (9.7.9).
 ATTNJIT_DEVICE u32 load_shared_word(u32 address) {
   u32 value;

@@ -251,9 +251,17 @@ struct Consumer {
       output_scale[half] = finish_row<Config>(rows.softmax.statistics(half), sink, lse);
       if constexpr (Config::kReturnLse) {
         const int row = rows.first_row + 8 * half;
-        if ((lane & 3) == 0 && row >= 0 && row < arguments.q_len << Config::kGqaShift) {
-          const i64 head_row = static_cast<i64>(rows.work.batch) * arguments.num_q_heads + head;
-          arguments.lse[head_row * arguments.q_len + (row >> Config::kGqaShift)] = lse;
+        const int q_len = lengths_of<Config>(rows.work, arguments).q;
+        if ((lane & 3) == 0 && row >= 0 && row < q_len << Config::kGqaShift) {
+          const int position = row >> Config::kGqaShift;
+          if constexpr (Config::kRagged) {
+            arguments
+                .lse[static_cast<i64>(head) * arguments.total_q + rows.work.q_begin + position] =
+                lse;
+          } else {
+            const i64 head_row = static_cast<i64>(rows.work.batch) * arguments.num_q_heads + head;
+            arguments.lse[head_row * q_len + position] = lse;
+          }
         }
       }
     }
@@ -278,22 +286,19 @@ struct Consumer {
     const int group_row = work.first_row + rank * kConsumerRows;
     rows.first_row = group_row + warp * kWarpRows + (lane >> 2);
     // These rows may see fewer tiles than the CTA's; before row 0 they see none.
-    const int last_row = min(group_row + kConsumerRows, arguments.q_len << kShift) - 1;
-    const int first_q_idx = arguments.kv_len - arguments.q_len;  // of position 0
+    const Lengths lengths = lengths_of<Config>(work, arguments);
+    const int last_row = min(group_row + kConsumerRows, lengths.q << kShift) - 1;
+    const int first_q_idx = lengths.first_q_idx();
     rows.own = kv_tiles_of<Config, Mask>(work, group_row, last_row, arguments, params);
     rows.core = Mask::core((max(group_row, 0) >> kShift) + first_q_idx,
-                           (last_row >> kShift) + first_q_idx, arguments.kv_len, params);
+                           (last_row >> kShift) + first_q_idx, lengths.kv, params);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int row = rows.first_row + 8 * half;
       const int head = work.head + (row & ((1 << kShift) - 1));
-      rows.scores.row[half] = {work.batch,
-                               head,
-                               work.head / Config::kGroup,
-                               (row >> kShift) + first_q_idx,
-                               0,
-                               arguments.q_len,
-                               arguments.kv_len};
+      rows.scores.row[half] = {
+          work.batch, head,      work.head / Config::kGroup, (row >> kShift) + first_q_idx, 0,
+          lengths.q,  lengths.kv};
     }
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -321,7 +326,7 @@ struct Consumer {
     while (true) {
       smem.next_work_tile();
       smem.wait(smem.q_full(q_ring.stage, rank), q_ring.parity);
-      const WorkTile work = load_work(smem.work(q_ring.stage, rank), lane);
+      const WorkTile work = load_work<Config>(smem.work(q_ring.stage, rank), lane);
       if (work.batch < 0) break;
       work_tile(work);
     }

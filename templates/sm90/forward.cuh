@@ -8,11 +8,18 @@
 //   const TensorMap *k_map, *v_map   4-D: depth, key, head, batch; a box is kTileN keys
 //   float* lse, const float* sink                    where Config::kReturnLse, kSink
 //   int num_q_heads, q_len, kv_len, m_tiles, total_tiles, paired_units; float scale
+// Where sequences differ in length (pages, ragged batches) it has, for m_tiles to paired_units,
+//   const int* kv_lens; int batch                    of each; q_len and kv_len are the longest's
+//   const int* page_table; int max_pages             where Config::kPageSize; k_map and v_map are
+//                                                    depth, row, head, page; a box is kBoxKeys rows
+//   const int* q_offsets; int total_q                where Config::kRagged: sequence b has the rows
+//   unsigned char* o; i64 o_row_bytes, o_head_bytes  from q_offsets[b] on to q_offsets[b + 1]
 //   unsigned* wait_records                           where Config::kDebugWaits
 #pragma once
 
 #include "sm90/consumer.cuh"
 #include "sm90/producer.cuh"
+#include "sm90/sequence_producer.cuh"
 
 namespace attnjit::sm90 {
 
@@ -34,8 +41,13 @@ ATTNJIT_DEVICE void forward(const Arguments& arguments, const Params& params) {
 
   if (warpgroup == 0) {
     setmaxnreg_dec<Config::kProducerRegisters>();
-    if (warp_uniform(static_cast<int>(threadIdx.x >> 5)) == 0 && elect_one()) {
-      Producer<Config, Mask, Arguments, Params>{smem, arguments, params}.run();
+    if (warp_uniform(static_cast<int>(threadIdx.x >> 5)) == 0) {
+      if constexpr (LayoutOf<Config>::kKvLens) {
+        const int lane = static_cast<int>(threadIdx.x & 31u);
+        SequenceProducer<Config, Mask, Arguments, Params>{smem, arguments, params, lane}.run();
+      } else if (elect_one()) {
+        Producer<Config, Mask, Arguments, Params>{smem, arguments, params}.run();
+      }
     }
   } else {
     setmaxnreg_inc<Config::kConsumerRegisters>();

@@ -59,6 +59,14 @@ struct LayoutOf {
                     (Config::kConsumers + 1) * kLaunchRegisters,
                 "the warpgroups' registers must not exceed what the CTA is launched with");
 
+  static constexpr bool kPaged = Config::kPageSize > 0;
+  /// Sequences differ in length: a work tile says how long its own is.
+  static constexpr bool kKvLens = kPaged || Config::kRagged;
+  static_assert(Config::kTileN % Config::kBoxKeys == 0 && Config::kBoxKeys % 8 == 0 &&
+                    Config::kBoxKeys <= 256 &&
+                    (kPaged ? Config::kPageSize : Config::kTileN) % Config::kBoxKeys == 0,
+                "a KV tile is whole boxes, each of one page and of whole swizzle periods");
+
   static constexpr int kQkBlocks = ceil_div(Config::kQkDepth, kBlockColumns);
   static constexpr int kOvBlocks = ceil_div(Config::kOvDepth, kBlockColumns);
   /// k16 steps of Q K^T; past kQkDepth the rows are zero-filled.
@@ -101,7 +109,7 @@ struct LayoutOf {
                     Config::kSmemBytes >= Config::kBarrierOffset + 8 * Config::kBarriers,
                 "the barriers need 8 aligned bytes each");
   static_assert(Config::kBarriers ==
-                    2 * Config::kQStages * Config::kConsumers + 4 * Config::kStages,
+                    2 * Config::kQStages * Config::kConsumers + 4 * Config::kStages + kKvLens,
                 "the plan has every barrier that the kernel names");
   static_assert(Config::kSmemBytes <= 232448, "a CTA has at most 227 KiB of shared memory");
 };
@@ -144,6 +152,8 @@ struct Smem : CtaMemory<Config> {
   ATTNJIT_DEVICE u32 k_empty(int stage) const { return barrier(Config::kBarKEmpty + stage); }
   ATTNJIT_DEVICE u32 v_full(int stage) const { return barrier(Config::kBarVFull + stage); }
   ATTNJIT_DEVICE u32 v_empty(int stage) const { return barrier(Config::kBarVEmpty + stage); }
+  /// The copies of a V tile have landed in which rows past the end are still to be zeroed.
+  ATTNJIT_DEVICE u32 tail_full() const { return barrier(Config::kBarVTail); }
 };
 
 }  // namespace attnjit::sm90

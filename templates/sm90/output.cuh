@@ -16,6 +16,35 @@ ATTNJIT_DEVICE void release_q(const Smem<Config>& smem, int stage, int consumer,
   if (lane == 0) mbarrier_arrive(smem.q_empty(stage, consumer));
 }
 
+/// Copies staged rows of O to global memory: `blocks` blocks from block `first_block` on, of the
+/// rows that are the sequence's own. A whole warpgroup; `thread` is of it.
+template <class Config, class Arguments>
+ATTNJIT_DEVICE void copy_rows(u32 staged, int block_bytes, int first_block, int blocks,
+                              const Arguments& arguments, const WorkTile& work, int first_row,
+                              int thread) {
+  constexpr int kChunks = kBlockRowBytes / 16;  // of a block's row
+  const int rows = work.q_len << Config::kGqaShift;
+#pragma unroll 1
+  for (int i = thread; i < kConsumerRows * kChunks; i += kWarpgroupThreads) {
+    const int row = first_row + i / kChunks;
+    if (row < 0 || row >= rows) continue;
+    const int head = work.head + (row & ((1 << Config::kGqaShift) - 1));
+    const i64 position = work.q_begin + (row >> Config::kGqaShift);
+    unsigned char* const output =
+        arguments.o + position * arguments.o_row_bytes + head * arguments.o_head_bytes;
+    const u32 source =
+        staged + i / kChunks * kBlockRowBytes + ((i % kChunks ^ i / kChunks % kChunks) << 4);
+#pragma unroll 1
+    for (int block = 0; block < blocks; ++block) {
+      const int column = (first_block + block) * kBlockColumns + i % kChunks * 8;
+      if (column >= Config::kOvDepth) break;
+      u32 a, b, c, d;
+      load_shared_v4(source + block * block_bytes, a, b, c, d);
+      store_global_v4(output + 2 * column, a, b, c, d);
+    }
+  }
+}
+
 /// Begins to write the warpgroup's O, by TMA stores that clip at q_len. It is staged in the
 /// warpgroup's own rows of Q's memory, whole, and release_q() must follow; or, where
 /// Config::kOBlocks is set, in memory of its own, that many blocks of 64 columns at a time.
@@ -34,6 +63,9 @@ ATTNJIT_DEVICE void store_output(const float (&o)[LayoutOf<Config>::kPvColumns /
   const u32 rows = kOwnMemory ? smem.o(consumer) : smem.q(stage, consumer);
   const int row = warp * kWarpRows + (lane & 15);
   const int first_row = work.first_row + consumer * kConsumerRows;
+  // A TMA store would go on into the next sequence's rows.
+  const bool by_threads = Config::kRagged && first_row + kConsumerRows > work.q_len
+                                                                             << Config::kGqaShift;
 #pragma unroll
   for (int first = 0; first < Layout::kOvBlocks; first += kBlocks) {
     if constexpr (kOwnMemory) {
@@ -55,11 +87,18 @@ ATTNJIT_DEVICE void store_output(const float (&o)[LayoutOf<Config>::kPvColumns /
     }
     fence_proxy_async_shared();
     named_barrier_sync(kEpilogueBarrier + consumer, kWarpgroupThreads);
-    if (warp == 0 && elect_one() && first_row >= 0) {
+    if constexpr (Config::kRagged) {
+      if (by_threads) {
+        copy_rows<Config>(rows, kBlockBytes, first, min(kBlocks, Layout::kOvBlocks - first),
+                          arguments, work, first_row, warp * 32 + lane);
+      }
+    }
+    if (warp == 0 && elect_one() && first_row >= 0 && !by_threads) {
 #pragma unroll
       for (int block = first; block < min(first + kBlocks, Layout::kOvBlocks); ++block) {
         tma_store_4d(arguments.o_map, rows + (block - first) * kBlockBytes, block * kBlockColumns,
-                     work.head, first_row >> Config::kGqaShift, work.batch);
+                     work.head, work.q_begin + (first_row >> Config::kGqaShift),
+                     q_batch<Config>(work));
       }
       bulk_commit_group();
     }

@@ -75,7 +75,7 @@ struct Producer {
   /// to say so.
   ATTNJIT_DEVICE u32 announce(const WorkTile& tile, int consumer) {
     smem.wait(smem.q_empty(q_ring.stage, consumer), q_ring.parity ^ 1);
-    store_work(smem.work(q_ring.stage, consumer), tile);
+    store_work<Config>(smem.work(q_ring.stage, consumer), tile);
     return smem.q_full(q_ring.stage, consumer);
   }
 

@@ -15,24 +15,57 @@ struct WorkTile {
   int head;       ///< of packed heads the first
   int first_row;  ///< negative in a head's first tile, where its rows are no whole number of tiles
   int tile_begin, tile_end;
+  // Where sequences differ in length (LayoutOf::kKvLens): the tile's own.
+  int q_begin = 0;  ///< ragged: its first row in q and o
+  int q_len = 0, kv_len = 0;
 };
 
+/// How long a work tile's sequence is.
+struct Lengths {
+  int q, kv;
+  /// q_idx of position 0.
+  ATTNJIT_DEVICE int first_q_idx() const { return kv - q; }
+};
+template <class Config, class Arguments>
+ATTNJIT_DEVICE Lengths lengths_of(const WorkTile& work, const Arguments& arguments) {
+  if constexpr (LayoutOf<Config>::kKvLens) {
+    return {work.q_len, work.kv_len};
+  } else {
+    return {arguments.q_len, arguments.kv_len};
+  }
+}
+
+/// The batch's coordinate in the maps of Q and O: a ragged batch is one run of rows.
+template <class Config>
+ATTNJIT_DEVICE int q_batch(const WorkTile& work) {
+  return Config::kRagged ? 0 : work.batch;
+}
+
 /// Announces a work tile, in kWorkBytes at `address`, to the consumer that reads it there.
+template <class Config>
 ATTNJIT_DEVICE void store_work(u32 address, const WorkTile& work) {
   store_shared_v4(address, static_cast<u32>(work.batch), static_cast<u32>(work.head),
                   static_cast<u32>(work.first_row), static_cast<u32>(work.tile_begin));
-  store_shared_v4(address + 16, static_cast<u32>(work.tile_end), 0, 0, 0);
+  store_shared_v4(address + 16, static_cast<u32>(work.tile_end), static_cast<u32>(work.q_begin),
+                  static_cast<u32>(work.q_len), static_cast<u32>(work.kv_len));
 }
 /// What the producer announced, for a whole warp; batch is -1 after the last tile. NOTE: lane 0
 /// alone reads, because it is lane 0 that hands the memory back: an arrival orders its own thread's
 /// reads.
+template <class Config>
 ATTNJIT_DEVICE WorkTile load_work(u32 address, int lane) {
   const auto word = [&](int i) {
     u32 value = 0;
     if (lane == 0) value = load_shared_word(address + 4 * i);
     return warp_uniform(static_cast<int>(value));
   };
-  return {word(0), word(1), word(2), word(3), word(4)};
+  WorkTile work{word(0), word(1), word(2), word(3), word(4)};
+  if constexpr (LayoutOf<Config>::kKvLens) {
+    work.q_begin = word(5);
+    work.q_len = word(6);
+    work.kv_len = word(7);
+  }
+  return work;
 }
 
 /// a / b of numbers from 0. NOTE: unsigned, which takes half the instructions.
@@ -45,11 +78,11 @@ ATTNJIT_DEVICE int quotient(int a, int b) {
 template <class Config, class Mask, class Arguments, class Params>
 ATTNJIT_DEVICE WorkTile kv_tiles_of(WorkTile work, int first_row, int last_row,
                                     const Arguments& arguments, const Params& params) {
-  const int first_q_idx = arguments.kv_len - arguments.q_len;  // of position 0
+  const Lengths lengths = lengths_of<Config>(work, arguments);
+  const int first_q_idx = lengths.first_q_idx();
   const int first = max(first_row, 0) >> Config::kGqaShift;
-  const int last = min(last_row >> Config::kGqaShift, arguments.q_len - 1);
-  const KvRange reach =
-      Mask::reach(first + first_q_idx, last + first_q_idx, arguments.kv_len, params);
+  const int last = min(last_row >> Config::kGqaShift, lengths.q - 1);
+  const KvRange reach = Mask::reach(first + first_q_idx, last + first_q_idx, lengths.kv, params);
   const bool none = reach.empty() || last < 0;
   work.tile_begin = none ? 0 : reach.begin / Config::kTileN;
   // NOTE: rounds up without forming end + kTileN, which may overflow.

@@ -119,13 +119,17 @@ std::vector<Case> cases(Arch arch) {
       }
     }
   }
-  // Sequences of several lengths.
-  for (const int page_size : {0, 16, 64, 256}) {
+  // Sequences of several lengths. sm_100 takes a page that a tile holds whole times.
+  const std::vector<int> pages = arch == Arch::kSm90a
+                                     ? std::vector<int>{0, 8, 16, 32, 40, 64, 128, 256}
+                                     : std::vector<int>{0, 16, 64, 256};
+  for (const int page_size : pages) {
     for (const bool ragged : {false, true}) {
       if (page_size == 0 && !ragged) continue;
-      for (const std::size_t mask : {std::size_t{0}, std::size_t{1}, std::size_t{5}}) {
-        add(mask == 1 ? Dtype::kFp16 : Dtype::kBf16, kDepths[all.size() % 2], masks()[mask],
-            score_mods()[all.size() % 3], ragged);
+      for (const auto& mask : masks()) {
+        const std::size_t n = all.size();
+        add(n % 2 == 0 ? Dtype::kBf16 : Dtype::kFp16, kDepths[n % 5 % std::size(kDepths)], mask,
+            score_mods()[n % 3], ragged);
         all.back().spec.page_size = page_size;
         all.back().spec.ragged = ragged;
         all.back().name += fmt::format(" page_size {}{}", page_size, ragged ? " ragged" : "");

@@ -48,11 +48,10 @@ def random_spec(rng, arch):
         spec["ov_depth"] = 8 * rng.randint(1, depth // 8)
     if spec["num_q_heads"] % 4 == 0:
         spec["group"] = rng.choice([1, 2, 4])
-    if arch != "sm_90a":  # which has neither yet
-        if rng.random() < 0.3:
-            spec["page_size"] = rng.choice([16, 64, 256])
-        if rng.random() < 0.3:
-            spec["ragged"] = True
+    if rng.random() < 0.3:
+        spec["page_size"] = rng.choice([8, 16, 40, 64, 256] if arch == "sm_90a" else [16, 64, 256])
+    if rng.random() < 0.3:
+        spec["ragged"] = True
     return spec
 
 

@@ -95,6 +95,45 @@ TEST(PlanLaunch, PackedTensorMaps) {
   EXPECT_EQ(map_of(*recipe, "o_map").box, q.box);
 }
 
+TEST(PlanLaunch, PagesAndRaggedRows) {
+  AttentionSpec spec = base_spec();
+  spec.page_size = 24;
+  spec.ragged = true;
+  const KernelPlan plan = plan_of(spec);
+  LaunchShapes shapes = shapes_of(3, 200, 70);
+  shapes.total_q = 210;
+  shapes.num_pages = 11;
+  shapes.max_pages = 5;
+  shapes.o = {.batch = 0, .row = 2048, .head = 256};
+  const Result<LaunchRecipe> recipe = one_launch(plan, shapes, {}, {});
+  ASSERT_TRUE(recipe.ok()) << recipe.error().to_string();
+  const TensorMapDescription& k = map_of(*recipe, "k_map");
+  EXPECT_EQ(k.dims, (std::vector<std::uint64_t>{128, 24, 2, 11}));
+  EXPECT_EQ(k.strides, (std::vector<std::uint64_t>{512, 256, 24 * 512}));
+  EXPECT_EQ(k.box, (std::vector<std::uint32_t>{64, 8, 1, 1}));
+  EXPECT_EQ(map_of(*recipe, "v_map").box, k.box);
+  EXPECT_EQ(map_of(*recipe, "q_map").dims, (std::vector<std::uint64_t>{128, 8, 210, 1}));
+  EXPECT_EQ(i32_of(argument_of(plan, *recipe, "batch")), 3);
+  EXPECT_EQ(i32_of(argument_of(plan, *recipe, "q_len")), 200);
+  EXPECT_EQ(i32_of(argument_of(plan, *recipe, "total_q")), 210);
+  EXPECT_EQ(i32_of(argument_of(plan, *recipe, "max_pages")), 5);
+  EXPECT_EQ(std::get<std::int64_t>(argument_of(plan, *recipe, "o_row_bytes").value), 4096);
+  EXPECT_EQ(std::get<std::int64_t>(argument_of(plan, *recipe, "o_head_bytes").value), 512);
+  // 840 rows of heads in tiles of 192: three sequences waste less than a tile each.
+  EXPECT_EQ(plan.sm90->BM, 192);
+  EXPECT_EQ(recipe->grid[0], 2U * ((840 + 3 * 191) / 192));
+}
+
+TEST(PlanLaunch, NoPagesAreLoadedWhereThereAreNone) {
+  AttentionSpec spec = base_spec();
+  spec.page_size = 16;
+  const KernelPlan plan = plan_of(spec);
+  const Result<LaunchRecipe> recipe = one_launch(plan, shapes_of(3, 5, 0), {}, {});
+  ASSERT_TRUE(recipe.ok()) << recipe.error().to_string();
+  EXPECT_EQ(map_of(*recipe, "k_map").buffer, "q");
+  EXPECT_EQ(recipe->grid[0], 6U);
+}
+
 // The query heads of a group lie in one tile's rows where whole positions fill a TMA box.
 TEST(PlanLaunch, HeadsOfAGroupShareTilesWhereABoxHoldsWholePositions) {
   struct {

@@ -111,6 +111,9 @@ TEST(Sm90Plan, ConstantsOfDepth128) {
       {"kThreads", "512"},
       {"kTileM", "192"},
       {"kTileN", "64"},
+      {"kPageSize", "0"},
+      {"kBoxKeys", "64"},
+      {"kRagged", "false"},
       {"kStages", "3"},
       {"kQStages", "1"},
       {"kPingPong", "true"},
@@ -151,6 +154,43 @@ TEST(Sm90Plan, BarriersCountEachConsumerWarp) {
   EXPECT_EQ(arrivals("K 1 full"), 1);
   EXPECT_EQ(arrivals("K 0 empty"), 12);
   EXPECT_EQ(arrivals("V 1 empty"), 12);
+}
+
+// A TMA box is of one page, and whole boxes make a tile.
+TEST(Sm90Plan, BoxesAreOfOnePage) {
+  for (const int depth : {40, 64, 96, 128, 192, 256}) {
+    for (const bool ragged : {false, true}) {
+      for (int page = 0; page <= 1024; page += 8) {
+        AttentionSpec spec = spec_of(depth);
+        spec.page_size = page;
+        spec.ragged = ragged;
+        const KernelPlan plan = plan_of(spec);
+        ASSERT_TRUE(plan.supported) << page << ": " << plan.reason;
+        const Sm90Plan& sm90 = *plan.sm90;
+        EXPECT_EQ(sm90.BN % sm90.box_keys, 0) << page;
+        EXPECT_EQ(page % sm90.box_keys, 0) << page;
+        EXPECT_EQ(sm90.box_keys % 8, 0) << page;
+        EXPECT_EQ(sm90.box_keys == sm90.BN, page % sm90.BN == 0) << page;
+        EXPECT_EQ(sm90.kv_lens, page > 0 || ragged);
+        const auto constants = constants_of(plan);
+        EXPECT_EQ(constants.at("kBoxKeys"), std::to_string(sm90.box_keys));
+        EXPECT_EQ(constants.contains("kBarVTail"), sm90.kv_lens);
+      }
+    }
+  }
+}
+
+TEST(Sm90Plan, TilesOfSequencesThatDifferAreNotPaired) {
+  AttentionSpec spec = spec_of(128);
+  spec.mask = mask_of(MaskSpec::Kind::kCausal);
+  EXPECT_TRUE(plan_of(spec).sm90->pair_tiles);
+  spec.ragged = true;
+  EXPECT_FALSE(plan_of(spec).sm90->pair_tiles);
+  Tuning tuning;
+  tuning.rows.push_back({{}, {{"pair_tiles", 1}}});
+  const Result<KernelPlan> paired = plan(spec, {}, &tuning);
+  ASSERT_FALSE(paired.ok());
+  EXPECT_EQ(paired.error().field, "pair_tiles");
 }
 
 /// The longest CTA's work over the mean, by the dealing that templates/sm90/work.cuh describes:
@@ -228,6 +268,8 @@ TEST(Sm90Plan, UnsupportedComesWithAReasonThatNamesTheFeature) {
   EXPECT_NE(reason([](AttentionSpec& s) { s.qkv_dtype = Dtype::kE4m3; }).find("e4m3"),
             std::string::npos);
   EXPECT_NE(reason([](AttentionSpec& s) { s.num_partitions = 4; }).find("num_partitions"),
+            std::string::npos);
+  EXPECT_NE(reason([](AttentionSpec& s) { s.page_size = 20; }).find("page_size"),
             std::string::npos);
   EXPECT_NE(reason([](AttentionSpec& s) {
               s.mla = Mla::kDecode;

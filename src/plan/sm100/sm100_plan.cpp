@@ -10,6 +10,7 @@
 #include <optional>
 #include <utility>
 
+#include "plan/forward_support.h"
 #include "plan/reference/config_math.h"
 #include "plan/reference/reference_json.h"
 #include "plan/sm100/sm100_knobs.h"
@@ -268,7 +269,7 @@ Sm100Tile tile_of(const AttentionSpec& spec, const Fa4Config& config) {
   tile.output_size = size_of(spec.output_dtype.value_or(spec.qkv_dtype));
   tile.swizzle_bytes = config.swizzle_mode;
   tile.ragged = spec.ragged;
-  tile.kv_lens = spec.ragged || spec.page_size > 0;
+  tile.kv_lens = has_kv_lens(spec);
   const std::int64_t swizzle_elements = tile.swizzle_bytes / tile.qkv_size;
   // K is staged in chunks of one element type only.
   if (!tile.is_mla && (config.rope_depth() == 0 || tile.rope_size == tile.qkv_size)) {

@@ -13,7 +13,7 @@
 namespace attnjit {
 namespace {
 
-// A map of K or V: depth, key, head, batch.
+// A map of K or V: depth, key, head, batch; of pages depth, row, head, page.
 TensorMapDescription describe_keys(const TensorView& tensor, int box_keys) {
   const auto bytes = [&](std::int64_t stride) {
     return static_cast<std::uint64_t>(stride * tensor.element_bytes());
@@ -51,7 +51,7 @@ TensorMapDescription describe(const KernelPlan& plan, const LaunchTensors& tenso
   const TensorMapId viewed = tensor_of(tensors, map).empty() ? TensorMapId::kQ : map;
   const TensorView& tensor = tensor_of(tensors, viewed);
   TensorMapDescription description =
-      keys ? describe_keys(tensor, plan.sm90->BN)
+      keys ? describe_keys(tensor, plan.sm90->box_keys)
            : describe_rows(tensor, sm90_gqa_shift(*plan.sm90, plan.spec));
   description.id = buffer_of(plan, viewed);
   return description;
@@ -94,7 +94,14 @@ Result<LaunchRecipe> plan_sm90_launch(const KernelPlan& plan, const LaunchReques
                                   heads, m_tiles, kMaxTiles),
                       "batch");
   }
-  const auto total_tiles = static_cast<std::int32_t>(m_tiles * heads * shapes.batch);
+  std::int64_t all_tiles = m_tiles * shapes.batch;  // of a head
+  if (spec.ragged) {
+    // No fewer than the batch can have: each sequence wastes a tile less a row at most.
+    const std::int64_t all_rows =
+        (std::int64_t{shapes.total_q} << gqa_shift) + std::int64_t{shapes.batch} * (sm90.BM - 1);
+    all_tiles = std::min(all_tiles, all_rows / sm90.BM);
+  }
+  const auto total_tiles = static_cast<std::int32_t>(all_tiles * heads);
   const Sm90Shares shares = sm90_shares(sm90.pair_tiles, static_cast<std::int32_t>(m_tiles),
                                         total_tiles, request.device.sm_count);
   ArgumentValues values{plan, request.scalars, request.params,
@@ -103,6 +110,9 @@ Result<LaunchRecipe> plan_sm90_launch(const KernelPlan& plan, const LaunchReques
   values.numbers.set(LaunchNumber::kMTiles, static_cast<std::int32_t>(m_tiles));
   values.numbers.set(LaunchNumber::kTotalTiles, total_tiles);
   values.numbers.set(LaunchNumber::kPairedUnits, shares.paired_units);
+  const TensorView& o = request.tensors.o;
+  values.numbers.set(LaunchNumber::kORowBytes, o.strides.row * o.element_bytes());
+  values.numbers.set(LaunchNumber::kOHeadBytes, o.strides.head * o.element_bytes());
   return make_recipe(plan.main(), static_cast<std::uint32_t>(shares.ctas), values);
 }
 

@@ -5,9 +5,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cmath>
+#include <numeric>
 #include <string_view>
 #include <variant>
 
@@ -20,6 +20,7 @@ namespace {
 constexpr std::int64_t kMaxSmemBytes = 232448;  // a CTA's, opt-in, on sm_90
 constexpr int kMaxStages = 4;                   // what the knobs allow
 constexpr int kRegisterFile = 65536;            // of an SM
+constexpr int kSwizzleRows = 8;                 // of 128 bytes: the period of the swizzle
 
 int round_up(int value, int to) { return (value + to - 1) / to * to; }
 
@@ -40,7 +41,8 @@ Sm90Plan choose(const AttentionSpec& spec) {
   plan.num_stages = 2;
   plan.num_q_stages = 2;
   plan.ping_pong = true;
-  plan.pair_tiles = contains(spec.mask, MaskSpec::Kind::kCausal);
+  plan.kv_lens = has_kv_lens(spec);
+  plan.pair_tiles = !plan.kv_lens && contains(spec.mask, MaskSpec::Kind::kCausal);
   if (spec.qk_depth <= 64) {
     plan.BN = 128;
     plan.num_stages = light && windowed ? 3 : 2;
@@ -48,7 +50,8 @@ Sm90Plan choose(const AttentionSpec& spec) {
     plan.BN = light ? 96 : 128;
     plan.ping_pong = light;
   } else if (spec.qk_depth <= 128) {
-    plan.BN = hides ? 64 : 80;
+    // Pages seldom divide 80.
+    plan.BN = hides || spec.page_size > 0 ? 64 : 80;
     plan.num_stages = 3;
     plan.num_q_stages = hides ? 1 : 2;
   } else if (spec.qk_depth <= 192) {
@@ -66,24 +69,26 @@ struct Knob {
   std::vector<std::int64_t> values;
 };
 
-const std::vector<Knob>& knobs() {
-  static const std::vector<Knob> all{
+std::vector<Knob> knobs_of(const Sm90Plan& plan) {
+  std::vector<Knob> all{
       {"BN", &Sm90Plan::BN, {64, 80, 96, 112, 128, 144, 160, 176, 192}},
       {"num_stages", &Sm90Plan::num_stages, {2, 3, 4}},
       {"num_q_stages", &Sm90Plan::num_q_stages, {1, 2}},
       {"num_consumers", &Sm90Plan::num_consumers, {2, 3}},
       {"ping_pong", &Sm90Plan::ping_pong, {0, 1}},
-      {"pair_tiles", &Sm90Plan::pair_tiles, {0, 1}},
   };
+  // Tiles are paired where the launch knows how long they are.
+  if (!plan.kv_lens) all.push_back({"pair_tiles", &Sm90Plan::pair_tiles, {0, 1}});
   return all;
 }
 
 /// Applies a tuned choice. Errors: kInvalid for a name or value that the template does not take.
 Status apply(const TuningValues& tuned, Sm90Plan& plan) {
+  const std::vector<Knob> knobs = knobs_of(plan);
   for (const auto& [name, value] : tuned) {
     const Knob* knob = nullptr;
     std::vector<std::string_view> names;
-    for (const Knob& one : knobs()) {
+    for (const Knob& one : knobs) {
       if (one.name == name) knob = &one;
       names.push_back(one.name);
     }
@@ -117,6 +122,7 @@ void complete(const AttentionSpec& spec, Sm90Plan& plan) {
                          spec.score_mod.kind == ScoreModSpec::Kind::kCustom;
   plan.pack_gqa = spec.group > 1 && 64 % spec.group == 0 && !(has_state && spec.qk_depth > 128);
   plan.BM = 64 * plan.num_consumers;
+  plan.box_keys = spec.page_size > 0 ? std::gcd(spec.page_size, plan.BN) : plan.BN;
   // In all no more than the CTA is launched with: 3 x 168, or 4 x 128.
   plan.producer_registers = plan.num_consumers == 2 ? 24 : 32;
   plan.consumer_registers = plan.num_consumers == 2 ? 240 : 160;
@@ -126,7 +132,7 @@ void complete(const AttentionSpec& spec, Sm90Plan& plan) {
   plan.k_bytes = std::int64_t{2} * plan.BN * plan.padded_qk_depth;
   plan.v_bytes = std::int64_t{2} * plan.BN * plan.padded_ov_depth;
   // Barriers and announcements of work tiles.
-  constexpr std::int64_t kMaxOtherBytes = 8 * (4 * 3 + 4 * kMaxStages) + 32 * 2 * 3;
+  constexpr std::int64_t kMaxOtherBytes = 8 * (4 * 3 + 4 * kMaxStages + 1) + 32 * 2 * 3;
   const std::int64_t stages_bytes = plan.num_stages * (plan.k_bytes + plan.v_bytes);
   if (2 * plan.q_bytes + stages_bytes + kMaxOtherBytes > kMaxSmemBytes) plan.num_q_stages = 1;
   // O is staged in Q's memory where there is another Q to go on with, otherwise in what is left.
@@ -140,7 +146,7 @@ void complete(const AttentionSpec& spec, Sm90Plan& plan) {
 }
 
 /// The mbarriers, in the order in which they lie in shared memory: a full and an empty one for each
-/// stage of K and of V, and of Q for each consumer.
+/// stage of K and of V, and of Q for each consumer; and one for the V tile that ends a sequence.
 struct BarrierGroup {
   const char* constant;  ///< the Config member that holds the rank of the first
   const char* tile;
@@ -156,7 +162,7 @@ std::vector<BarrierGroup> barrier_groups(const Sm90Plan& plan) {
   constexpr int kConsumerWarps = 4;
   const int all_warps = kConsumerWarps * plan.num_consumers;
   const int of_q = plan.num_q_stages * plan.num_consumers;
-  return {
+  std::vector<BarrierGroup> groups{
       {"kBarQFull", "Q", "full", true, of_q, kProducer},
       {"kBarQEmpty", "Q", "empty", true, of_q, kConsumerWarps},
       {"kBarKFull", "K", "full", false, plan.num_stages, kProducer},
@@ -164,6 +170,8 @@ std::vector<BarrierGroup> barrier_groups(const Sm90Plan& plan) {
       {"kBarVFull", "V", "full", false, plan.num_stages, kProducer},
       {"kBarVEmpty", "V", "empty", false, plan.num_stages, all_warps},
   };
+  if (plan.kv_lens) groups.push_back({"kBarVTail", "V tail", "full", false, 1, kProducer});
+  return groups;
 }
 
 /// Shared memory and barriers, in their order.
@@ -237,6 +245,9 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm9
   add_int("kThreads", sm90.threads());
   add_int("kTileM", sm90.BM);
   add_int("kTileN", sm90.BN);
+  add_int("kPageSize", spec.page_size);
+  add_int("kBoxKeys", sm90.box_keys);
+  add_bool("kRagged", spec.ragged);
   add_int("kStages", sm90.num_stages);
   add_int("kQStages", sm90.num_q_stages);
   add_bool("kPingPong", sm90.ping_pong);
@@ -269,6 +280,17 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm9
   return constants;
 }
 
+std::vector<LaunchNumber> numbers_of(const AttentionSpec& spec) {
+  using enum LaunchNumber;
+  if (!has_kv_lens(spec)) {
+    return {kNumQHeads, kQLen, kKvLen, kMTiles, kTotalTiles, kPairedUnits};
+  }
+  std::vector<LaunchNumber> numbers{kNumQHeads, kBatch, kQLen, kKvLen};
+  if (spec.ragged) numbers.push_back(kTotalQ);
+  if (spec.page_size > 0) numbers.push_back(kMaxPages);
+  return numbers;
+}
+
 void add_deviations(KernelPlan& plan) {
   if (plan.spec->num_partitions == 0) {
     plan.deviations.push_back({"num_partitions", "chosen at launch", "1",
@@ -280,7 +302,7 @@ void add_deviations(KernelPlan& plan) {
 
 std::vector<TuningKnob> sm90_knobs(const Sm90Plan& plan) {
   std::vector<TuningKnob> found;
-  for (const Knob& knob : knobs()) {
+  for (const Knob& knob : knobs_of(plan)) {
     const auto* number = std::get_if<int Sm90Plan::*>(&knob.member);
     const std::int64_t chosen = number != nullptr
                                     ? plan.**number
@@ -298,8 +320,12 @@ std::string sm90_unsupported_reason(const ResolvedSpec& resolved, const Sm90Plan
   const AttentionSpec& spec = *resolved;
   if (spec.mla == Mla::kDecode) return "the sm_90a template has no MLA decode (mla: decode) yet";
   if (std::string reason = unsupported_everywhere(spec); !reason.empty()) return reason;
-  if (spec.page_size > 0) return "the sm_90a template has no paged K and V (page_size) yet";
-  if (spec.ragged) return "the sm_90a template has no ragged batches (ragged) yet";
+  if (spec.page_size % kSwizzleRows != 0) {
+    return fmt::format(
+        "the sm_90a template takes pages of a multiple of {} rows, not {} (page_size): a TMA box "
+        "is whole periods of the swizzle",
+        kSwizzleRows, spec.page_size);
+  }
   if (spec.qk_depth > 256) {
     return fmt::format(
         "the sm_90a template takes qk_depth up to 256, not {}: O and P must fit a warpgroup's "
@@ -362,9 +388,6 @@ Status fill_from_sm90(const Sm90Plan& sm90, KernelPlan& plan) {
                     sm90.num_stages, sm90.smem_bytes, kMaxSmemBytes),
         "BN");
   }
-  constexpr std::array kNumbers{LaunchNumber::kNumQHeads,  LaunchNumber::kQLen,
-                                LaunchNumber::kKvLen,      LaunchNumber::kMTiles,
-                                LaunchNumber::kTotalTiles, LaunchNumber::kPairedUnits};
   PlannedKernel& kernel = plan.main();
   kernel.entry = "attnjit_forward";
   kernel.kernel_header = "sm90/forward.cuh";
@@ -376,7 +399,7 @@ Status fill_from_sm90(const Sm90Plan& sm90, KernelPlan& plan) {
   }
   kernel.barriers = sm90.barriers;
   kernel.constants = constants_of(plan.spec, sm90);
-  kernel.parameters = forward_parameters(plan, kNumbers);
+  kernel.parameters = forward_parameters(plan, numbers_of(plan.spec));
   add_deviations(plan);
   return {};
 }

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// The work of a CTA where sequences differ in length: found on the device, by the producer's warp.
+#pragma once
+
+#include "sm90/work.cuh"
+
+namespace attnjit::sm90 {
+
+/// Walks a CTA's share of the grid: every gridDim.x-th tile of all the sequences'. Sequences come
+/// in their order, of each its heads (or those of packed heads), of a head its tiles from the last
+/// rows to the first: tiles that run together share K and V in L2. A whole warp; 32 sequences at a
+/// time.
+///
+/// NOTE: what the launch's tensors say is not believed: rows are kept within total_q, and a
+/// sequence's within q_len, so that no offsets can make a CTA write outside of O and the LSE, nor
+/// the sum of the tiles overflow. Its keys are kept within kv_len, for which the page table has
+/// entries.
+template <class Config, class Mask, class Arguments, class Params>
+struct SequenceList {
+  static constexpr u32 kAll = 0xffffffffu;
+
+  const Arguments& arguments;
+  const Params& params;
+  int lane;
+  int first = 0;  ///< of the sequences at hand, a lane each
+  int begin = 0;  ///< tiles of those before
+  int sum = 0;    ///< tiles of the sequences at hand up to the lane's
+  int index;      ///< of the tile that the list is at
+
+  ATTNJIT_DEVICE SequenceList(const Arguments& launch, const Params& user, int lane_of_warp)
+      : arguments(launch), params(user), lane(lane_of_warp), index(static_cast<int>(blockIdx.x)) {
+    count_tiles();
+    find();
+  }
+
+  ATTNJIT_DEVICE bool done() const { return first >= arguments.batch; }
+  ATTNJIT_DEVICE void advance() {
+    index += static_cast<int>(gridDim.x);
+    find();
+  }
+
+  ATTNJIT_DEVICE WorkTile tile() const {
+    const int place = index - begin;
+    const int winner = __ffs(static_cast<int>(__ballot_sync(kAll, place < sum))) - 1;
+    const int before = winner == 0 ? 0 : __shfl_sync(kAll, sum, winner - 1);
+    WorkTile work;
+    work.batch = first + winner;
+    work.q_begin = row_begin(work.batch);
+    work.q_len = rows_of(work.batch);
+    work.kv_len = min(max(arguments.kv_lens[work.batch], 0), arguments.kv_len);
+    const int tiles = tiles_of(work.q_len);
+    const int head = quotient(place - before, tiles);
+    const int rank = place - before - head * tiles;
+    work.head = head << Config::kGqaShift;
+    // NOTE: from whole warpgroups of rows: TMA faults on a box to store that begins before row 0.
+    const int end = ceil_div(work.q_len << Config::kGqaShift, kConsumerRows) * kConsumerRows;
+    work.first_row = end - (rank + 1) * Config::kTileM;
+    return kv_tiles_of<Config, Mask>(work, work.first_row, work.first_row + Config::kTileM - 1,
+                                     arguments, params);
+  }
+
+ private:
+  /// Rows of q before a sequence, where they lie one behind another, and its own.
+  ATTNJIT_DEVICE int row_begin(int sequence) const {
+    if constexpr (Config::kRagged) {
+      return min(max(arguments.q_offsets[sequence], 0), arguments.total_q);
+    } else {
+      return 0;
+    }
+  }
+  ATTNJIT_DEVICE int rows_of(int sequence) const {
+    if constexpr (Config::kRagged) {
+      // NOTE: kept in order before it is subtracted, which may overflow.
+      const int begin = row_begin(sequence);
+      const int end = max(min(arguments.q_offsets[sequence + 1], arguments.total_q), begin);
+      return min(end - begin, arguments.q_len);
+    } else {
+      return arguments.q_len;
+    }
+  }
+  ATTNJIT_DEVICE int tiles_of(int q_len) const {
+    return ceil_div(q_len << Config::kGqaShift, Config::kTileM);
+  }
+
+  ATTNJIT_DEVICE void count_tiles() {
+    const int sequence = first + lane;
+    sum = 0;
+    if (sequence < arguments.batch) {
+      sum = tiles_of(rows_of(sequence)) * (arguments.num_q_heads >> Config::kGqaShift);
+    }
+#pragma unroll
+    for (int distance = 1; distance < 32; distance *= 2) {
+      const int below = __shfl_up_sync(kAll, sum, static_cast<u32>(distance));
+      if (lane >= distance) sum += below;
+    }
+  }
+
+  /// Goes on to the sequences among which the tile is.
+  ATTNJIT_DEVICE void find() {
+    while (!done()) {
+      const int here = __shfl_sync(kAll, sum, 31);
+      if (index - begin < here) return;
+      begin += here;
+      first += 32;
+      count_tiles();
+    }
+  }
+};
+
+}  // namespace attnjit::sm90

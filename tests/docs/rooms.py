@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
-"""Checks that each room of src/ includes only what docs/design.md allows it to.
+"""Checks that each room of src/ includes only what docs/design.md allows it to, and that nothing stands at the root of
+the repository that docs/design.md does not name.
 
 Usage: rooms.py [FOLDER]     FOLDER is the repository's root (default: this script's repository).
 """
+import fnmatch
 import pathlib
 import re
 import sys
 
 ROW = re.compile(r"^\| `src/(\w+)` \|.*\| ([^|]*) \|$", re.MULTILINE)
+FIRST_COLUMN = re.compile(r"^\| ((?:`[\w./]+`(?:, )?)+) \|", re.MULTILINE)
 INCLUDE = re.compile(r'^ *# *include "(\w+)/', re.MULTILINE)
 
 
@@ -24,11 +27,22 @@ def allowed_rooms(design):
     return allowed
 
 
+def strangers(root, design):
+    """What stands at the root, is not ignored by Git, and is in no table of docs/design.md."""
+    owned = {name.split("/")[0] for cell in FIRST_COLUMN.findall(design) for name in re.findall(r"`([^`]+)`", cell)}
+    ignored = [line.strip("/") for line in (root / ".gitignore").read_text(encoding="utf-8").split()]
+    for name in sorted(path.name for path in root.iterdir()):
+        if name not in owned and not name.startswith(".") and not any(fnmatch.fnmatch(name, i) for i in ignored):
+            yield name
+
+
 def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parents[2]).resolve()
-    allowed = allowed_rooms((root / "docs/design.md").read_text(encoding="utf-8"))
+    design = (root / "docs/design.md").read_text(encoding="utf-8")
+    allowed = allowed_rooms(design)
     rooms = {path.parent.name for path in (root / "src").glob("*/CMakeLists.txt")}
     problems = [f"docs/design.md: there is no room src/{room}" for room in sorted(set(allowed) - rooms)]
+    problems += [f"{name}: docs/design.md names no such thing at the root" for name in strangers(root, design)]
     problems += [f"docs/design.md does not list src/{room}" for room in sorted(rooms - set(allowed))]
     for room in sorted(rooms & set(allowed)):
         for path in sorted((root / "src" / room).rglob("*")):

@@ -3,7 +3,7 @@
 // depth 128, sixteen KV tiles. Says who waited for whom in the steady state, and writes what the
 // drawing of it needs (scripts/sm100-trace).
 //
-//     attnjit_sm100_trace [--out FILE.json] [--order N]
+//     attnjit_sm100_trace --out FILE.json [--order N]
 //
 // A role's step is its turn in the loop over KV tiles. Exit code 1 where in some step of the steady
 // state a role waits for a step of another that itself waits for that step: neither could be ahead
@@ -203,11 +203,15 @@ int run(const std::string& out, std::uint64_t order) {
 }  // namespace attnjit::sm100
 
 int main(int argc, char** argv) {
-  std::string out = "sm100_trace.json";
+  std::string out;
   std::uint64_t order = 0;
   for (int i = 1; i + 1 < argc; i += 2) {
     if (std::strcmp(argv[i], "--out") == 0) out = argv[i + 1];
     if (std::strcmp(argv[i], "--order") == 0) order = std::strtoull(argv[i + 1], nullptr, 10);
+  }
+  if (out.empty()) {
+    std::fprintf(stderr, "usage: attnjit_sm100_trace --out FILE.json [--order N]\n");
+    return 2;
   }
   return attnjit::sm100::run(out, order);
 }

@@ -41,8 +41,8 @@ void softmax(benchmark::State& state) {
   LaunchRecipe recipe;
   recipe.entry = "rows";
   recipe.block = {256, 1, 1};
-  recipe.args = {{LaunchArgument::Pointer{"o", 0}},
-                 {LaunchArgument::Pointer{"x", 0}},
+  recipe.args = {{KernelArgument::Pointer{"o", 0}},
+                 {KernelArgument::Pointer{"x", 0}},
                  {std::int32_t{64}},
                  {0.125f}};
   EmulatorOptions options;

@@ -11,7 +11,7 @@ namespace attnjit {
 /// The launch; an empty grid where there is nothing to launch.
 inline Result<LaunchRecipe> one_launch(const KernelPlan& plan, const LaunchShapes& shapes,
                                        const LaunchScalars& scalars,
-                                       const std::vector<ParamValue>& params,
+                                       const std::vector<UserParamShape>& params,
                                        const DeviceShape& device = {}) {
   Result<LaunchSequence> sequence = plan_launch(plan, shapes, scalars, params, device);
   if (!sequence) return sequence.error();

@@ -51,7 +51,7 @@ attnjit::Result<Run> run(const attnjit::PtxModule& module, const char* kernel) {
   attnjit::LaunchRecipe recipe;
   recipe.entry = kernel;
   recipe.block = {kThreads, 1, 1};
-  recipe.args = {{attnjit::LaunchArgument::Pointer{"out", 0}}};
+  recipe.args = {{attnjit::KernelArgument::Pointer{"out", 0}}};
 
   attnjit::EmulatorBuffer out;
   out.name = "out";

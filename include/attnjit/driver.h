@@ -53,11 +53,11 @@ struct DeviceArray {
   bool operator==(const DeviceArray&) const = default;
 };
 
-/// The value of one p.<name> of the spec.
-struct LaunchParam {
+/// What a launch gives for one user parameter (p.<name>).
+struct UserParam {
   std::string name;
   std::variant<std::int32_t, float, DeviceArray> value = std::int32_t{0};
-  bool operator==(const LaunchParam&) const = default;
+  bool operator==(const UserParam&) const = default;
 };
 
 /// Everything that a launch takes. Strides that are given (not zero) are multiples of 16 bytes
@@ -66,8 +66,8 @@ struct LaunchArgs {
   LaunchBuffers buffers;
   LaunchShapes shapes;
   LaunchScalars scalars;
-  std::vector<LaunchParam> params;  ///< one for each parameter that the spec declares, any order
-  DevicePointer workspace = 0;      ///< aligned to 256 bytes; see Kernel::workspace
+  std::vector<UserParam> params;  ///< one for each parameter that the spec declares, any order
+  DevicePointer workspace = 0;    ///< aligned to 256 bytes; see Kernel::workspace
   std::int64_t workspace_bytes = 0;
   void* stream = nullptr;  ///< a CUstream of the context to launch in; null: the default stream
 };

@@ -61,12 +61,13 @@ ATTNJIT_EXPORT std::vector<std::string> launch_scalar_names(const AttentionSpec&
 /// spec with the same key: these numbers are not part of it unless they are constant.
 ATTNJIT_EXPORT LaunchScalars launch_scalars(const AttentionSpec& spec);
 
-/// The value, or for arrays the extent, of one user parameter (p.<name>).
-struct ParamValue {
+/// What planning a launch needs of one user parameter (p.<name>): a number's value, or an array's
+/// extent.
+struct UserParamShape {
   std::string name;
   std::variant<std::int32_t, float> scalar = std::int32_t{0};
   std::array<std::int32_t, 2> extent{0, 0};  ///< arrays: elements; matrices: rows, columns
-  bool operator==(const ParamValue&) const = default;
+  bool operator==(const UserParamShape&) const = default;
 };
 
 /// A tensor map, plain: what cuTensorMapEncodeTiled is given.
@@ -87,7 +88,7 @@ struct TensorMapDescription {
 };
 
 /// One kernel argument.
-struct LaunchArgument {
+struct KernelArgument {
   struct Pointer {
     std::string buffer;  ///< empty: a null pointer
     std::int64_t offset = 0;
@@ -104,7 +105,7 @@ struct LaunchArgument {
     bool operator==(const Bytes&) const = default;
   };
   std::variant<Pointer, std::int32_t, std::int64_t, float, TensorMap, Bytes> value;
-  bool operator==(const LaunchArgument&) const = default;
+  bool operator==(const KernelArgument&) const = default;
 };
 
 /// Device memory that kernels need beside the tensors: the caller provides it.
@@ -124,7 +125,7 @@ struct LaunchRecipe {
   std::array<std::uint32_t, 3> cluster{1, 1, 1};
   std::uint32_t dynamic_smem = 0;
   std::vector<TensorMapDescription> tensor_maps;
-  std::vector<LaunchArgument> args;  ///< in the order of PlannedKernel::parameters
+  std::vector<KernelArgument> args;  ///< in the order of PlannedKernel::parameters
   bool operator==(const LaunchRecipe&) const = default;
 };
 
@@ -142,7 +143,7 @@ struct LaunchSequence {
 ATTNJIT_EXPORT Result<LaunchSequence> plan_launch(const KernelPlan& plan,
                                                   const LaunchShapes& shapes,
                                                   const LaunchScalars& scalars,
-                                                  const std::vector<ParamValue>& params,
+                                                  const std::vector<UserParamShape>& params,
                                                   const DeviceShape& device = {});
 
 }  // namespace attnjit

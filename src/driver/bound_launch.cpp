@@ -32,12 +32,12 @@ const char* kind_name(KernelParameter::Kind kind) {
   return "unknown";
 }
 
-bool fits(const LaunchArgument& argument, KernelParameter::Kind kind) {
+bool fits(const KernelArgument& argument, KernelParameter::Kind kind) {
   switch (kind) {
     case KernelParameter::Kind::kTensorMap:
-      return std::holds_alternative<LaunchArgument::TensorMap>(argument.value);
+      return std::holds_alternative<KernelArgument::TensorMap>(argument.value);
     case KernelParameter::Kind::kPointer:
-      return std::holds_alternative<LaunchArgument::Pointer>(argument.value);
+      return std::holds_alternative<KernelArgument::Pointer>(argument.value);
     case KernelParameter::Kind::kI32:
       return std::holds_alternative<std::int32_t>(argument.value);
     case KernelParameter::Kind::kI64:
@@ -69,7 +69,7 @@ Result<DevicePointer> pointer_value(const LaunchRecipe& recipe,
                                     const BoundLaunch::PointerSlot& slot, const LaunchArgs& args) {
   if (slot.buffer.id.kind == BufferId::Kind::kNone) return DevicePointer{0};
   const std::string& name =
-      std::get<LaunchArgument::Pointer>(recipe.args[slot.argument].value).buffer;
+      std::get<KernelArgument::Pointer>(recipe.args[slot.argument].value).buffer;
   const DevicePointer base = address_of(slot.buffer, args);
   if (base == 0) {
     // An array parameter without elements has no address, and no index of it is inside.
@@ -127,7 +127,7 @@ Status BoundLaunch::build_arguments(const KernelPlan& plan, const PlannedKernel&
   values.assign(count, 0);
   arguments.assign(count, nullptr);
   for (std::size_t i = 0; i < count; ++i) {
-    const LaunchArgument& argument = recipe.args[i];
+    const KernelArgument& argument = recipe.args[i];
     const KernelParameter& parameter = kernel.parameters[i];
     if (!fits(argument, parameter.kind)) {
       return internal(
@@ -141,13 +141,13 @@ Status BoundLaunch::build_arguments(const KernelPlan& plan, const PlannedKernel&
       values[i] = static_cast<std::uint64_t>(*wide);
     } else if (const auto* real = std::get_if<float>(&argument.value)) {
       values[i] = std::bit_cast<std::uint32_t>(*real);
-    } else if (const auto* map = std::get_if<LaunchArgument::TensorMap>(&argument.value)) {
+    } else if (const auto* map = std::get_if<KernelArgument::TensorMap>(&argument.value)) {
       if (map->index >= maps.size()) {
         return internal(fmt::format("argument {} ({}) names an unknown tensor map {}", i,
                                     parameter.name, map->name));
       }
       arguments[i] = &maps[map->index].encoded;
-    } else if (const auto* pointer = std::get_if<LaunchArgument::Pointer>(&argument.value)) {
+    } else if (const auto* pointer = std::get_if<KernelArgument::Pointer>(&argument.value)) {
       PointerSlot slot;
       slot.argument = i;
       slot.offset = pointer->offset;

@@ -23,7 +23,7 @@ namespace attnjit {
 /// plan_launch's type: a seam for tests of what the driver does with any recipe.
 using LaunchPlanner = Result<LaunchSequence> (*)(const KernelPlan&, const LaunchShapes&,
                                                  const LaunchScalars&,
-                                                 const std::vector<ParamValue>&,
+                                                 const std::vector<UserParamShape>&,
                                                  const DeviceShape&);
 
 /// A context that the kernel is loaded into. Ids are never used twice, unlike context handles.

@@ -52,14 +52,14 @@ const Field* field_of(BufferId::Kind tensor) {
 const std::string kParamField = "param_";
 constexpr std::int64_t kMaxWorkspaceBytes = std::int64_t{1} << 48;  // the GPU's virtual addresses
 
-std::string describe(const LaunchParam& param) {
+std::string describe(const UserParam& param) {
   if (std::holds_alternative<std::int32_t>(param.value)) return "an i32";
   if (std::holds_alternative<float>(param.value)) return "an f32";
   return fmt::format("an array of {}", to_string(std::get<DeviceArray>(param.value).dtype));
 }
 
 /// Fills `value` from `param`; a problem is added where the type or an extent is wrong.
-void convert(const ParamSpec& declared, const LaunchParam& param, ParamValue& value,
+void convert(const ParamSpec& declared, const UserParam& param, UserParamShape& value,
              Problems& problems) {
   const std::string field = kParamField + declared.name;
   const auto wrong_type = [&] {
@@ -116,14 +116,14 @@ std::int64_t aligned_bytes(const Workspace& workspace) {
 
 }  // namespace
 
-Result<std::vector<ParamValue>> check_params(const std::vector<ParamSpec>& declared,
-                                             const std::vector<LaunchParam>& params) {
+Result<std::vector<UserParamShape>> check_params(const std::vector<ParamSpec>& declared,
+                                                 const std::vector<UserParam>& params) {
   Problems problems;
-  std::vector<ParamValue> values;
+  std::vector<UserParamShape> values;
   values.reserve(declared.size());
   for (const ParamSpec& wanted : declared) {
-    const LaunchParam* found = nullptr;
-    for (const LaunchParam& param : params) {
+    const UserParam* found = nullptr;
+    for (const UserParam& param : params) {
       if (param.name != wanted.name) continue;
       if (found != nullptr) problems.add(kParamField + wanted.name, "is given twice");
       found = &param;
@@ -135,7 +135,7 @@ Result<std::vector<ParamValue>> check_params(const std::vector<ParamSpec>& decla
     }
     convert(wanted, *found, values.emplace_back(), problems);
   }
-  for (const LaunchParam& param : params) {
+  for (const UserParam& param : params) {
     const bool known = std::any_of(declared.begin(), declared.end(),
                                    [&](const ParamSpec& p) { return p.name == param.name; });
     if (!known) problems.add(kParamField + param.name, "is not a parameter of the spec");

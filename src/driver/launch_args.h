@@ -16,8 +16,8 @@ namespace attnjit {
 /// The arguments' parameters as plan_launch takes them, in the declared order. Errors: kInvalid for
 /// one that is missing, unknown, given twice or of another type than declared; every problem at
 /// once.
-Result<std::vector<ParamValue>> check_params(const std::vector<ParamSpec>& declared,
-                                             const std::vector<LaunchParam>& params);
+Result<std::vector<UserParamShape>> check_params(const std::vector<ParamSpec>& declared,
+                                                 const std::vector<UserParam>& params);
 
 /// Where a launch's arguments hold a buffer.
 struct BufferRef {

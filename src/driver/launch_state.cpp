@@ -13,7 +13,7 @@ namespace attnjit {
 namespace {
 
 /// Whether two parameters differ in nothing but an address.
-bool same_but_address(const LaunchParam& a, const LaunchParam& b) {
+bool same_but_address(const UserParam& a, const UserParam& b) {
   if (a.value.index() != b.value.index() || a.name != b.name) return false;
   const auto* x = std::get_if<DeviceArray>(&a.value);
   if (x == nullptr) return a.value == b.value;
@@ -21,7 +21,7 @@ bool same_but_address(const LaunchParam& a, const LaunchParam& b) {
   return x->dtype == y.dtype && x->extent == y.extent;
 }
 
-DevicePointer address_in(const LaunchParam& param) {
+DevicePointer address_in(const UserParam& param) {
   const auto* array = std::get_if<DeviceArray>(&param.value);
   return array == nullptr ? 0 : array->pointer;
 }

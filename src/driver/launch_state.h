@@ -89,7 +89,7 @@ struct LaunchState::Impl {
   LaunchBuffers buffers;
   LaunchShapes shapes;
   LaunchScalars scalars;
-  std::vector<LaunchParam> params;
+  std::vector<UserParam> params;
   DevicePointer workspace = 0;
 
   LaunchSequence sequence;

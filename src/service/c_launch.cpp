@@ -30,7 +30,7 @@ TensorStrides from_c(const attnjit_strides& strides) {
   return {strides.batch, strides.row, strides.head};
 }
 
-Status param_from_c(const attnjit_param& in, LaunchParam& out) {
+Status param_from_c(const attnjit_param& in, UserParam& out) {
   if (in.name == nullptr) return null_argument("params.name");
   if (in.reserved != 0) {
     return make_error(ErrorCode::kInvalid, "reserved is not zero", std::string("param_") + in.name);
@@ -62,7 +62,7 @@ Status param_from_c(const attnjit_param& in, LaunchParam& out) {
   }
 }
 
-Status params_from_c(const attnjit_launch_args& in, std::vector<LaunchParam>& out) {
+Status params_from_c(const attnjit_launch_args& in, std::vector<UserParam>& out) {
   if (in.num_params == 0) {
     out.clear();
     return {};

@@ -90,7 +90,7 @@ class Tuner {
   }
 
  private:
-  void tell(std::string_view stage, std::size_t done, std::size_t all) const {
+  void report_progress(std::string_view stage, std::size_t done, std::size_t all) const {
     if (progress_) progress_(stage, done, all);
   }
 
@@ -151,7 +151,7 @@ class Tuner {
       for (std::size_t i = next++; i < count; i = next++) {
         compiled[i] = compile_one(services, result_.variants[i].variant);
         const std::lock_guard lock(told);
-        tell("compiled", ++done, count);
+        report_progress("compiled", ++done, count);
       }
     };
     std::vector<std::thread> threads;
@@ -238,7 +238,7 @@ class Tuner {
         result_.variants[i].reason = fmt::format("{} inputs: {}", verify::to_string(input), *wrong);
       }
       alive_ = std::move(right);
-      tell("verified", ++done, problems.size());
+      report_progress("verified", ++done, problems.size());
     }
     return {};
   }
@@ -309,7 +309,7 @@ class Tuner {
       if (!problem) return std::move(problem).error();
       if (Status s = rig_->use(*problem); !s) return s;
       if (Status s = time_shape(variants, pairs, controls); !s) return s;
-      tell(stage, ++done, request_.shapes.size());
+      report_progress(stage, ++done, request_.shapes.size());
     }
     for (const std::size_t i : variants) {
       result_.variants[i].ratio = geometric_mean(result_.variants[i].ratios);

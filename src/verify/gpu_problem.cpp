@@ -78,10 +78,10 @@ Result<GpuProblem> GpuProblem::upload(const Device& device, const Problem& probl
     const auto found = gpu.buffers_.find(name);
     if (found != gpu.buffers_.end()) gpu.args_.buffers.*member = found->second.pointer();
   }
-  for (const ParamValue& value : problem.param_values()) {
+  for (const UserParamShape& value : problem.param_values()) {
     const std::string name = "param_" + value.name;
     const Tensor& tensor = problem.at(name);
-    LaunchParam param;
+    UserParam param;
     param.name = value.name;
     if (!tensor.shape.empty()) {
       param.value = DeviceArray{gpu.buffers_[name].pointer(), tensor.dtype, value.extent};

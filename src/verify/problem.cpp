@@ -223,11 +223,11 @@ LaunchScalars Problem::launch_scalars() const {
   return scalars;
 }
 
-std::vector<ParamValue> Problem::param_values() const {
-  std::vector<ParamValue> values;
+std::vector<UserParamShape> Problem::param_values() const {
+  std::vector<UserParamShape> values;
   for (const ParamSpec& param : spec::declared_params(spec)) {
     const Tensor& tensor = at("param_" + param.name);
-    ParamValue value;
+    UserParamShape value;
     value.name = param.name;
     if (tensor.shape.empty()) {
       if (tensor.dtype == Dtype::kF32) {

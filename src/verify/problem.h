@@ -95,7 +95,7 @@ struct Problem {
 
   LaunchShapes launch_shapes() const;
   LaunchScalars launch_scalars() const;
-  std::vector<ParamValue> param_values() const;
+  std::vector<UserParamShape> param_values() const;
 };
 
 /// A problem without its tensors: shapes and scalars, checked. Errors: kInvalid with the field

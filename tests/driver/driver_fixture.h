@@ -66,10 +66,10 @@ inline LaunchRecipe test_recipe(const LaunchShapes& shapes, const LaunchScalars&
   recipe.tensor_maps = {
       test_map("q_map", BufferId::Kind::kQ, "q", static_cast<std::uint64_t>(shapes.q_len)),
       test_map("k_map", BufferId::Kind::kK, "k", static_cast<std::uint64_t>(shapes.kv_len))};
-  recipe.args = {{LaunchArgument::TensorMap{"q_map", 0}},
-                 {LaunchArgument::TensorMap{"k_map", 1}},
-                 {LaunchArgument::Pointer{"o", 0, {BufferId::Kind::kO, 0}}},
-                 {LaunchArgument::Pointer{}},
+  recipe.args = {{KernelArgument::TensorMap{"q_map", 0}},
+                 {KernelArgument::TensorMap{"k_map", 1}},
+                 {KernelArgument::Pointer{"o", 0, {BufferId::Kind::kO, 0}}},
+                 {KernelArgument::Pointer{}},
                  {shapes.q_len},
                  {std::int64_t{1} << 33},
                  {scalars.scale}};
@@ -78,7 +78,7 @@ inline LaunchRecipe test_recipe(const LaunchShapes& shapes, const LaunchScalars&
 
 using TestPlanner =
     std::function<Result<LaunchRecipe>(const KernelPlan&, const LaunchShapes&, const LaunchScalars&,
-                                       const std::vector<ParamValue>&, const DeviceShape&)>;
+                                       const std::vector<UserParamShape>&, const DeviceShape&)>;
 
 /// The fake driver, opened anew for each test.
 class DriverFixture : public ::testing::Test {
@@ -132,14 +132,14 @@ class DriverFixture : public ::testing::Test {
     next_launches_.clear();
     workspaces_.clear();
     planner_ = [](const KernelPlan&, const LaunchShapes& shapes, const LaunchScalars& scalars,
-                  const std::vector<ParamValue>&,
+                  const std::vector<UserParamShape>&,
                   const DeviceShape&) { return test_recipe(shapes, scalars); };
   }
 
  private:
   static Result<LaunchSequence> plan_by_test(const KernelPlan& plan, const LaunchShapes& shapes,
                                              const LaunchScalars& scalars,
-                                             const std::vector<ParamValue>& params,
+                                             const std::vector<UserParamShape>& params,
                                              const DeviceShape& device) {
     Result<LaunchRecipe> recipe = planner_(plan, shapes, scalars, params, device);
     if (!recipe) return recipe.error();

@@ -79,7 +79,7 @@ TEST_F(LaunchTest, EncodesTheRecipe) {
 
 TEST_F(LaunchTest, ClusterBecomesAnAttribute) {
   planner_ = [](const KernelPlan&, const LaunchShapes& shapes, const LaunchScalars& scalars,
-                const std::vector<ParamValue>&, const DeviceShape&) {
+                const std::vector<UserParamShape>&, const DeviceShape&) {
     LaunchRecipe recipe = test_recipe(shapes, scalars);
     recipe.grid[0] = 4;
     recipe.cluster = {2, 1, 1};
@@ -241,7 +241,7 @@ TEST_F(LaunchTest, NotFiniteScaleIsRefused) {
 
 TEST_F(LaunchTest, PlannersErrorIsPassedOn) {
   planner_ = [](const KernelPlan&, const LaunchShapes&, const LaunchScalars&,
-                const std::vector<ParamValue>&, const DeviceShape&) -> Result<LaunchRecipe> {
+                const std::vector<UserParamShape>&, const DeviceShape&) -> Result<LaunchRecipe> {
     return make_error(ErrorCode::kInvalid, "too long", "kv_len");
   };
   expect_refused(args(), ErrorCode::kInvalid, "kv_len");
@@ -249,11 +249,11 @@ TEST_F(LaunchTest, PlannersErrorIsPassedOn) {
 
 TEST_F(LaunchTest, ThrowingPlannerDoesNotThrowThroughTheApi) {
   planner_ = [](const KernelPlan&, const LaunchShapes&, const LaunchScalars&,
-                const std::vector<ParamValue>&,
+                const std::vector<UserParamShape>&,
                 const DeviceShape&) -> Result<LaunchRecipe> { throw std::bad_alloc(); };
   expect_refused(args(), ErrorCode::kEnvironment, "");  // memory ran out: no defect
   planner_ = [](const KernelPlan&, const LaunchShapes&, const LaunchScalars&,
-                const std::vector<ParamValue>&, const DeviceShape&) -> Result<LaunchRecipe> {
+                const std::vector<UserParamShape>&, const DeviceShape&) -> Result<LaunchRecipe> {
     throw std::runtime_error("a defect");
   };
   expect_refused(args(), ErrorCode::kInternal, "");
@@ -262,7 +262,7 @@ TEST_F(LaunchTest, ThrowingPlannerDoesNotThrowThroughTheApi) {
 TEST_F(LaunchTest, PlannerSeesTheDevice) {
   DeviceShape seen;
   planner_ = [&seen](const KernelPlan&, const LaunchShapes& shapes, const LaunchScalars& scalars,
-                     const std::vector<ParamValue>&, const DeviceShape& device) {
+                     const std::vector<UserParamShape>&, const DeviceShape& device) {
     seen = device;
     return test_recipe(shapes, scalars);
   };
@@ -274,7 +274,7 @@ TEST_F(LaunchTest, PlannerSeesTheDevice) {
 TEST_F(LaunchTest, RecipesThatDoNotFitThePlanAreDefects) {
   const auto with = [&](auto change) {
     planner_ = [change](const KernelPlan&, const LaunchShapes& shapes, const LaunchScalars& scalars,
-                        const std::vector<ParamValue>&, const DeviceShape&) {
+                        const std::vector<UserParamShape>&, const DeviceShape&) {
       LaunchRecipe recipe = test_recipe(shapes, scalars);
       change(recipe);
       return recipe;
@@ -284,9 +284,9 @@ TEST_F(LaunchTest, RecipesThatDoNotFitThePlanAreDefects) {
   expect_refused(args(), ErrorCode::kInternal, "");
   with([](LaunchRecipe& r) { r.args[4].value = 1.0F; });
   expect_refused(args(), ErrorCode::kInternal, "");
-  with([](LaunchRecipe& r) { r.args[0].value = LaunchArgument::TensorMap{"none", 2}; });
+  with([](LaunchRecipe& r) { r.args[0].value = KernelArgument::TensorMap{"none", 2}; });
   expect_refused(args(), ErrorCode::kInternal, "");
-  with([](LaunchRecipe& r) { r.args[2].value = LaunchArgument::Pointer{"none", 0, {}}; });
+  with([](LaunchRecipe& r) { r.args[2].value = KernelArgument::Pointer{"none", 0, {}}; });
   expect_refused(args(), ErrorCode::kInternal, "");
   with([](LaunchRecipe& r) { r.tensor_maps[0].id = {}; });
   expect_refused(args(), ErrorCode::kInternal, "");
@@ -321,7 +321,7 @@ TEST_F(LaunchTest, TensorMapsThatTmaCannotTakeAreRefusedWithTheReason) {
              m.oob = TensorMapDescription::OutOfBounds::kNan;
            }}) {
     planner_ = [change](const KernelPlan&, const LaunchShapes& shapes, const LaunchScalars& scalars,
-                        const std::vector<ParamValue>&, const DeviceShape&) {
+                        const std::vector<UserParamShape>&, const DeviceShape&) {
       LaunchRecipe recipe = test_recipe(shapes, scalars);
       change(recipe.tensor_maps[1]);
       return recipe;
@@ -341,10 +341,10 @@ TEST_F(LaunchTest, MapThatFailedToEncodeIsNotTakenForEncoded) {
 
 TEST_F(LaunchTest, OffsetsCountForAddressAndAlignment) {
   planner_ = [](const KernelPlan&, const LaunchShapes& shapes, const LaunchScalars& scalars,
-                const std::vector<ParamValue>&, const DeviceShape&) {
+                const std::vector<UserParamShape>&, const DeviceShape&) {
     LaunchRecipe recipe = test_recipe(shapes, scalars);
     recipe.tensor_maps[1].offset = 256;
-    recipe.args[2].value = LaunchArgument::Pointer{"o", 64, {BufferId::Kind::kO, 0}};
+    recipe.args[2].value = KernelArgument::Pointer{"o", 64, {BufferId::Kind::kO, 0}};
     return recipe;
   };
   ASSERT_TRUE(kernel_->launch(args(), state_).ok());
@@ -355,9 +355,9 @@ TEST_F(LaunchTest, OffsetsCountForAddressAndAlignment) {
 TEST_F(LaunchTest, WorkspaceIsCheckedAndDividedUp) {
   workspaces_ = {{"partial_o", 1000, false}, {"counters", 4, true}};
   planner_ = [](const KernelPlan&, const LaunchShapes& shapes, const LaunchScalars& scalars,
-                const std::vector<ParamValue>&, const DeviceShape&) {
+                const std::vector<UserParamShape>&, const DeviceShape&) {
     LaunchRecipe recipe = test_recipe(shapes, scalars);
-    recipe.args[2].value = LaunchArgument::Pointer{"counters", 0, {BufferId::Kind::kWorkspace, 1}};
+    recipe.args[2].value = KernelArgument::Pointer{"counters", 0, {BufferId::Kind::kWorkspace, 1}};
     return recipe;
   };
   LaunchArgs arguments = args();
@@ -397,8 +397,8 @@ class TwoKernelsTest : public LaunchTest {
     recipe.entry = second.entry;
     recipe.grid = {7, 1, 1};
     recipe.block = {128, 1, 1};
-    recipe.args = {{LaunchArgument::Pointer{"o", 0, {BufferId::Kind::kO, 0}}},
-                   {LaunchArgument::Pointer{"partial", 0, {BufferId::Kind::kWorkspace, 0}}}};
+    recipe.args = {{KernelArgument::Pointer{"o", 0, {BufferId::Kind::kO, 0}}},
+                   {KernelArgument::Pointer{"partial", 0, {BufferId::Kind::kWorkspace, 0}}}};
     next_launches_ = {recipe};
     workspaces_ = {{"partial", 512, false}};
     cuda_.arg_sizes_of["attnjit_second"] = {8, 8};
@@ -465,7 +465,7 @@ TEST_F(LaunchTest, AnotherDevicesContextIsPreparedAndPlannedFor) {
   cuda_.primary(1);
   int sm_count = 0;
   planner_ = [&sm_count](const KernelPlan&, const LaunchShapes& shapes,
-                         const LaunchScalars& scalars, const std::vector<ParamValue>&,
+                         const LaunchScalars& scalars, const std::vector<UserParamShape>&,
                          const DeviceShape& device) {
     sm_count = device.sm_count;
     return test_recipe(shapes, scalars);
@@ -516,10 +516,10 @@ class ParamTest : public LaunchTest {
     plan.main().parameters.push_back({"param_doc_n", Kind::kI32, ""});
     cuda_.arg_sizes.insert(cuda_.arg_sizes.end(), {8, 4});
     planner_ = [this](const KernelPlan&, const LaunchShapes& shapes, const LaunchScalars& scalars,
-                      const std::vector<ParamValue>& params, const DeviceShape&) {
+                      const std::vector<UserParamShape>& params, const DeviceShape&) {
       seen_ = params;
       LaunchRecipe recipe = test_recipe(shapes, scalars);
-      recipe.args.push_back({LaunchArgument::Pointer{"param_doc", 0, {BufferId::Kind::kParam, 0}}});
+      recipe.args.push_back({KernelArgument::Pointer{"param_doc", 0, {BufferId::Kind::kParam, 0}}});
       recipe.args.push_back({params[0].extent[0]});
       return recipe;
     };
@@ -532,7 +532,7 @@ class ParamTest : public LaunchTest {
                     {"limit", 9}};
   }
   LaunchArgs good_;
-  std::vector<ParamValue> seen_;
+  std::vector<UserParamShape> seen_;
 };
 
 TEST_F(ParamTest, AreGivenInTheDeclaredOrder) {
@@ -578,37 +578,37 @@ TEST_F(ParamTest, EmptyArrayMayBeNull) {
 TEST_F(ParamTest, WrongOnesAreRefusedByName) {
   struct Case {
     const char* what;
-    void (*change)(std::vector<LaunchParam>&);
+    void (*change)(std::vector<UserParam>&);
     const char* field;
   };
   const Case cases[] = {
-      {"missing", [](std::vector<LaunchParam>& p) { p.pop_back(); }, "param_limit"},
+      {"missing", [](std::vector<UserParam>& p) { p.pop_back(); }, "param_limit"},
       {"unknown",
-       [](std::vector<LaunchParam>& p) {
+       [](std::vector<UserParam>& p) {
          p.push_back({"foo", 1});
        },
        "param_foo"},
-      {"twice", [](std::vector<LaunchParam>& p) { p.push_back(p[0]); }, "param_gain"},
-      {"i32 for f32", [](std::vector<LaunchParam>& p) { p[0].value = 1; }, "param_gain"},
-      {"f32 for i32", [](std::vector<LaunchParam>& p) { p[4].value = 1.0F; }, "param_limit"},
-      {"scalar for array", [](std::vector<LaunchParam>& p) { p[1].value = 1; }, "param_doc"},
-      {"array for scalar", [](std::vector<LaunchParam>& p) { p[0].value = p[1].value; },
+      {"twice", [](std::vector<UserParam>& p) { p.push_back(p[0]); }, "param_gain"},
+      {"i32 for f32", [](std::vector<UserParam>& p) { p[0].value = 1; }, "param_gain"},
+      {"f32 for i32", [](std::vector<UserParam>& p) { p[4].value = 1.0F; }, "param_limit"},
+      {"scalar for array", [](std::vector<UserParam>& p) { p[1].value = 1; }, "param_doc"},
+      {"array for scalar", [](std::vector<UserParam>& p) { p[0].value = p[1].value; },
        "param_gain"},
-      {"f32 array for i32 array", [](std::vector<LaunchParam>& p) { p[1].value = p[2].value; },
+      {"f32 array for i32 array", [](std::vector<UserParam>& p) { p[1].value = p[2].value; },
        "param_doc"},
-      {"null", [](std::vector<LaunchParam>& p) { std::get<DeviceArray>(p[1].value).pointer = 0; },
+      {"null", [](std::vector<UserParam>& p) { std::get<DeviceArray>(p[1].value).pointer = 0; },
        "param_doc"},
       {"misaligned",
-       [](std::vector<LaunchParam>& p) { std::get<DeviceArray>(p[1].value).pointer = 0x80002; },
+       [](std::vector<UserParam>& p) { std::get<DeviceArray>(p[1].value).pointer = 0x80002; },
        "param_doc"},
       {"negative",
-       [](std::vector<LaunchParam>& p) { std::get<DeviceArray>(p[1].value).extent[0] = -1; },
+       [](std::vector<UserParam>& p) { std::get<DeviceArray>(p[1].value).extent[0] = -1; },
        "param_doc"},
       {"negative columns",
-       [](std::vector<LaunchParam>& p) { std::get<DeviceArray>(p[3].value).extent[1] = -1; },
+       [](std::vector<UserParam>& p) { std::get<DeviceArray>(p[3].value).extent[1] = -1; },
        "param_table"},
       {"too large",
-       [](std::vector<LaunchParam>& p) {
+       [](std::vector<UserParam>& p) {
          std::get<DeviceArray>(p[3].value).extent = {65536, 65536};
        },
        "param_table"},

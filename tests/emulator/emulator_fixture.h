@@ -57,18 +57,18 @@ inline EmulatorBuffer i32_buffer(const std::string& name, const std::vector<std:
   return buffer_of(name, Dtype::kI32, v);
 }
 
-inline LaunchArgument pointer(const std::string& name, std::int64_t offset = 0) {
-  return {LaunchArgument::Pointer{name, offset}};
+inline KernelArgument pointer(const std::string& name, std::int64_t offset = 0) {
+  return {KernelArgument::Pointer{name, offset}};
 }
-inline LaunchArgument scalar(std::int32_t v) { return {v}; }
-inline LaunchArgument scalar(float v) { return {v}; }
-inline LaunchArgument map_argument(const std::string& name) {
-  return {LaunchArgument::TensorMap{name}};
+inline KernelArgument scalar(std::int32_t v) { return {v}; }
+inline KernelArgument scalar(float v) { return {v}; }
+inline KernelArgument map_argument(const std::string& name) {
+  return {KernelArgument::TensorMap{name}};
 }
 
 inline LaunchRecipe recipe_of(const std::string& entry, std::array<std::uint32_t, 3> grid,
                               std::array<std::uint32_t, 3> block,
-                              std::vector<LaunchArgument> args) {
+                              std::vector<KernelArgument> args) {
   LaunchRecipe r;
   r.entry = entry;
   r.grid = grid;

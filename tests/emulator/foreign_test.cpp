@@ -124,7 +124,7 @@ TEST(Foreign, AStructureTakesAsManyArgumentsAsFillIt) {
       run(module, recipe_of("k", {1, 1, 1}, {1, 1, 1}, {scalar(42), pointer("o")}), buffers);
   EXPECT_TRUE(report.passed) << words(report);
   EXPECT_EQ(values_of<std::int32_t>(buffers[0])[0], 42);
-  const auto wrong = [&](std::vector<LaunchArgument> args) {
+  const auto wrong = [&](std::vector<KernelArgument> args) {
     return emulate(module, recipe_of("k", {1, 1, 1}, {1, 1, 1}, std::move(args)), buffers);
   };
   EXPECT_FALSE(wrong({scalar(42)}));

@@ -33,13 +33,13 @@ LaunchDocument sample() {
   map.swizzle = 128;
   map.oob = TensorMapDescription::OutOfBounds::kNan;
   recipe.tensor_maps = {map};
-  recipe.args = {{LaunchArgument::TensorMap{"q_map"}},
-                 {LaunchArgument::Pointer{"q", 16}},
-                 {LaunchArgument::Pointer{"", 0}},
+  recipe.args = {{KernelArgument::TensorMap{"q_map"}},
+                 {KernelArgument::Pointer{"q", 16}},
+                 {KernelArgument::Pointer{"", 0}},
                  {std::int32_t{-5}},
                  {std::int64_t{1} << 40},
                  {0.1f},
-                 {LaunchArgument::Bytes{{0, 255, 16}}}};
+                 {KernelArgument::Bytes{{0, 255, 16}}}};
   document.buffers = {{"q", Dtype::kBf16, "q.npy", {}, std::nullopt},
                       {"o", Dtype::kFp16, "", {3, 4}, std::nullopt},
                       {"w", Dtype::kI32, "", {7}, 0.0}};
@@ -118,7 +118,7 @@ TEST(LaunchJson, FloatsAreExactAndNonFiniteOnesTravelAsBytes) {
   document.sequence.launches[0].args = {{std::numeric_limits<float>::infinity()}};
   Result<LaunchDocument> read = launch_from_json(launch_to_json(document));
   ASSERT_TRUE(read.ok());
-  EXPECT_EQ(std::get<LaunchArgument::Bytes>(read->sequence.launches[0].args[0].value).data,
+  EXPECT_EQ(std::get<KernelArgument::Bytes>(read->sequence.launches[0].args[0].value).data,
             (std::vector<std::uint8_t>{0, 0, 0x80, 0x7f}));
 }
 

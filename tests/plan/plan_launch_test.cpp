@@ -43,7 +43,7 @@ const TensorMapDescription& map_of(const LaunchRecipe& recipe, const std::string
   return recipe.tensor_maps.front();
 }
 
-LaunchArgument argument_of(const KernelPlan& plan, const LaunchRecipe& recipe,
+KernelArgument argument_of(const KernelPlan& plan, const LaunchRecipe& recipe,
                            const std::string& name) {
   for (std::size_t i = 0; i < plan.main().parameters.size(); ++i) {
     if (plan.main().parameters[i].name == name) return recipe.args.at(i);
@@ -52,7 +52,7 @@ LaunchArgument argument_of(const KernelPlan& plan, const LaunchRecipe& recipe,
   return {std::int32_t{0}};
 }
 
-std::int32_t i32_of(const LaunchArgument& argument) {
+std::int32_t i32_of(const KernelArgument& argument) {
   return std::get<std::int32_t>(argument.value);
 }
 
@@ -72,9 +72,9 @@ TEST(PlanLaunch, FillsEveryParameterInOrder) {
   EXPECT_EQ(i32_of(argument_of(plan, *recipe, "num_q_heads")), 8);
   EXPECT_EQ(i32_of(argument_of(plan, *recipe, "m_tiles")), 5);  // 200 positions of 4 heads
   EXPECT_EQ(i32_of(argument_of(plan, *recipe, "total_tiles")), 5 * 2 * 3);
-  EXPECT_EQ(std::get<LaunchArgument::Pointer>(argument_of(plan, *recipe, "lse").value).buffer,
+  EXPECT_EQ(std::get<KernelArgument::Pointer>(argument_of(plan, *recipe, "lse").value).buffer,
             "lse");
-  EXPECT_EQ(std::get<LaunchArgument::Pointer>(argument_of(plan, *recipe, "sink").value).buffer,
+  EXPECT_EQ(std::get<KernelArgument::Pointer>(argument_of(plan, *recipe, "sink").value).buffer,
             "sink");
   EXPECT_FLOAT_EQ(std::get<float>(argument_of(plan, *recipe, "scale").value), 0.08838834764831845f);
 }
@@ -297,11 +297,11 @@ TEST(PlanLaunch, UserParameters) {
                              {"column", ParamSpec::Type::kI32},
                              {"bound", ParamSpec::Type::kF32}};
   const KernelPlan plan = plan_of(spec);
-  std::vector<ParamValue> values = {
+  std::vector<UserParamShape> values = {
       {"bound", 0.5f, {}}, {"column", 3, {}}, {"doc", 0, {77, 0}}, {"table", 0, {5, 6}}};
   Result<LaunchRecipe> recipe = one_launch(plan, shapes_of(1, 10, 10), {}, values);
   ASSERT_TRUE(recipe.ok());
-  EXPECT_EQ(std::get<LaunchArgument::Pointer>(argument_of(plan, *recipe, "param_doc").value).buffer,
+  EXPECT_EQ(std::get<KernelArgument::Pointer>(argument_of(plan, *recipe, "param_doc").value).buffer,
             "param_doc");
   EXPECT_EQ(i32_of(argument_of(plan, *recipe, "param_doc_n")), 77);
   EXPECT_EQ(i32_of(argument_of(plan, *recipe, "param_table_rows")), 5);
@@ -350,7 +350,7 @@ TEST(Accumulate, AddsAMergeAndItsWorkspaces) {
                                   [](const auto& one_map) { return one_map.name == "o_map"; });
     ASSERT_NE(map, sequence->launches[0].tensor_maps.end());
     EXPECT_EQ(map->buffer, "partial_o");
-    EXPECT_EQ(std::get<LaunchArgument::Pointer>(sequence->launches[1].args.at(0).value).buffer,
+    EXPECT_EQ(std::get<KernelArgument::Pointer>(sequence->launches[1].args.at(0).value).buffer,
               "o");
     EXPECT_EQ(std::get<std::int64_t>(sequence->launches[1].args.at(4).value), rows);
   }

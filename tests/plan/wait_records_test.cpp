@@ -44,8 +44,8 @@ TEST(WaitRecords, TheOptionAddsABufferAndNothingElse) {
     ASSERT_EQ(launch.workspaces.size(), 1U);
     EXPECT_EQ(launch.workspaces.front(), (Workspace{kWaitRecords, kWaitRecordsBytes, true}));
     const auto& args = launch.launches.at(0).args;
-    const auto is_buffer = [](const LaunchArgument& argument) {
-      const auto* pointer = std::get_if<LaunchArgument::Pointer>(&argument.value);
+    const auto is_buffer = [](const KernelArgument& argument) {
+      const auto* pointer = std::get_if<KernelArgument::Pointer>(&argument.value);
       return pointer != nullptr && pointer->buffer == kWaitRecords;
     };
     EXPECT_EQ(std::count_if(args.begin(), args.end(), is_buffer), 1);

@@ -253,7 +253,7 @@ TEST(RandomInputs, ParametersAreDrawnOrTaken) {
   for (int i = 0; i < 90; ++i) {
     EXPECT_LE(std::fabs(problem.at("param_w").as<float>()[i]), 1);
   }
-  const std::vector<ParamValue> given = problem.param_values();
+  const std::vector<UserParamShape> given = problem.param_values();
   ASSERT_EQ(given.size(), 5U);
   EXPECT_EQ(given[0].extent[0], 90);
   EXPECT_EQ(std::get<std::int32_t>(given[1].scalar), 42);

@@ -214,7 +214,7 @@ Result<std::vector<u8>> argument_bytes(const LaunchRecipe& recipe, std::size_t i
     return std::vector<u8>(data, data + bytes);
   };
   const auto& value = recipe.args[i].value;
-  if (const auto* p = std::get_if<LaunchArgument::Pointer>(&value)) {
+  if (const auto* p = std::get_if<KernelArgument::Pointer>(&value)) {
     u64 address = 0;
     if (!p->buffer.empty()) {
       const int b = find_buffer(*launch, p->buffer);
@@ -230,7 +230,7 @@ Result<std::vector<u8>> argument_bytes(const LaunchRecipe& recipe, std::size_t i
   }
   if (const auto* i64 = std::get_if<std::int64_t>(&value)) return raw(i64, 8);
   if (const auto* f32 = std::get_if<float>(&value)) return raw(f32, 4);
-  if (const auto* map = std::get_if<LaunchArgument::TensorMap>(&value)) {
+  if (const auto* map = std::get_if<KernelArgument::TensorMap>(&value)) {
     auto bytes = encode_map(recipe, *launch, map->name);
     if (!bytes) return bytes.error();
     if (room != 8) return raw(bytes->data(), bytes->size());
@@ -245,7 +245,7 @@ Result<std::vector<u8>> argument_bytes(const LaunchRecipe& recipe, std::size_t i
     std::memcpy(launch->own.back().data(), bytes->data(), bytes->size());
     return raw(&address, 8);
   }
-  return std::get<LaunchArgument::Bytes>(value).data;
+  return std::get<KernelArgument::Bytes>(value).data;
 }
 
 // A parameter that is a structure takes as many arguments as fill it, each at its alignment.
@@ -268,7 +268,7 @@ Result<void> encode_parameters(const emulator::Program& program, const LaunchRec
       }
       auto bytes = argument_bytes(recipe, next, place.bytes - filled, launch);
       if (!bytes) return bytes.error();
-      const bool scalar = !std::holds_alternative<LaunchArgument::Bytes>(recipe.args[next].value);
+      const bool scalar = !std::holds_alternative<KernelArgument::Bytes>(recipe.args[next].value);
       const std::size_t align = scalar ? std::min<std::size_t>(bytes->size(), 64) : 1;
       filled = (filled + align - 1) / align * align;
       if (bytes->empty() || filled + bytes->size() > place.bytes) {

@@ -34,31 +34,31 @@ class Filler {
                                                  values_.scalars.values.size(), scalars_.size()));
   }
 
-  Result<LaunchArgument> operator()(LaunchNumber number) const {
+  Result<KernelArgument> operator()(LaunchNumber number) const {
     const LaunchNumbers::Value& value = values_.numbers.get(number);
-    if (const auto* i32 = std::get_if<std::int32_t>(&value)) return LaunchArgument{*i32};
-    if (const auto* i64 = std::get_if<std::int64_t>(&value)) return LaunchArgument{*i64};
-    if (const auto* f32 = std::get_if<float>(&value)) return LaunchArgument{*f32};
+    if (const auto* i32 = std::get_if<std::int32_t>(&value)) return KernelArgument{*i32};
+    if (const auto* i64 = std::get_if<std::int64_t>(&value)) return KernelArgument{*i64};
+    if (const auto* f32 = std::get_if<float>(&value)) return KernelArgument{*f32};
     const std::string name(name_of(number));
     return make_error(ErrorCode::kInternal, fmt::format("no value is known for '{}'", name), name);
   }
 
-  Result<LaunchArgument> operator()(TensorMapId map) const {
-    LaunchArgument::TensorMap argument;
+  Result<KernelArgument> operator()(TensorMapId map) const {
+    KernelArgument::TensorMap argument;
     argument.name = std::string(name_of(map));
     argument.index = static_cast<std::uint32_t>(recipe_.tensor_maps.size());
     TensorMapDescription description = values_.describe(map);
     description.name = argument.name;
     description.buffer = name_of(values_.plan, description.id);
     recipe_.tensor_maps.push_back(std::move(description));
-    return LaunchArgument{std::move(argument)};
+    return KernelArgument{std::move(argument)};
   }
 
-  Result<LaunchArgument> operator()(BufferId buffer) const {
-    return LaunchArgument{LaunchArgument::Pointer{name_of(values_.plan, buffer), 0, buffer}};
+  Result<KernelArgument> operator()(BufferId buffer) const {
+    return KernelArgument{KernelArgument::Pointer{name_of(values_.plan, buffer), 0, buffer}};
   }
 
-  Result<LaunchArgument> operator()(ScalarSource source) const {
+  Result<KernelArgument> operator()(ScalarSource source) const {
     const spec::SpecScalar& scalar = scalars_.at(source.index);
     const std::vector<double>& all = values_.scalars.values;
     const double given = source.index < all.size() ? all[source.index] : 0;
@@ -68,11 +68,11 @@ class Filler {
                             fmt::format("{} is {}; allowed at launch: {}", scalar.name, value,
                                         spec::allowed(scalar.traits, scalar.is_integer)));
     }
-    if (scalar.is_integer) return LaunchArgument{static_cast<std::int32_t>(value)};
-    return LaunchArgument{static_cast<float>(value)};
+    if (scalar.is_integer) return KernelArgument{static_cast<std::int32_t>(value)};
+    return KernelArgument{static_cast<float>(value)};
   }
 
-  Result<LaunchArgument> operator()(ParamSource source) const {
+  Result<KernelArgument> operator()(ParamSource source) const {
     using Part = ParamSource::Part;
     const ParamSpec& declared = declared_.at(source.index);
     const ParamShape shape = shape_of(declared.type);
@@ -80,7 +80,7 @@ class Filler {
     const std::string own = name_of(values_.plan, buffer);
     const auto given =
         std::find_if(values_.params.begin(), values_.params.end(),
-                     [&](const ParamValue& value) { return value.name == declared.name; });
+                     [&](const UserParamShape& value) { return value.name == declared.name; });
     if (given == values_.params.end()) {
       return invalid_launch(own, fmt::format("the parameter p.{} was not given", declared.name));
     }
@@ -89,24 +89,24 @@ class Filler {
     if (std::any_of(given->extent.begin(), extents_end, [](auto extent) { return extent < 0; })) {
       return invalid_launch(own, fmt::format("the extent of p.{} is negative", declared.name));
     }
-    if (source.part == Part::kExtent0) return LaunchArgument{given->extent[0]};
-    if (source.part == Part::kExtent1) return LaunchArgument{given->extent[1]};
+    if (source.part == Part::kExtent0) return KernelArgument{given->extent[0]};
+    if (source.part == Part::kExtent1) return KernelArgument{given->extent[1]};
     // An array without elements has no address, and no index of it is inside.
     if (std::find(given->extent.begin(), extents_end, 0) != extents_end) {
-      return LaunchArgument{LaunchArgument::Pointer{}};
+      return KernelArgument{KernelArgument::Pointer{}};
     }
-    return LaunchArgument{LaunchArgument::Pointer{own, 0, buffer}};
+    return KernelArgument{KernelArgument::Pointer{own, 0, buffer}};
   }
 
  private:
-  static Result<LaunchArgument> number_of(const ParamSpec& declared, const ParamShape& shape,
-                                          const std::string& own, const ParamValue& given) {
+  static Result<KernelArgument> number_of(const ParamSpec& declared, const ParamShape& shape,
+                                          const std::string& own, const UserParamShape& given) {
     const auto* integer = std::get_if<std::int32_t>(&given.scalar);
     if (shape.element == Dtype::kF32) {
-      if (integer == nullptr) return LaunchArgument{std::get<float>(given.scalar)};
-      return LaunchArgument{static_cast<float>(*integer)};
+      if (integer == nullptr) return KernelArgument{std::get<float>(given.scalar)};
+      return KernelArgument{static_cast<float>(*integer)};
     }
-    if (integer != nullptr) return LaunchArgument{*integer};
+    if (integer != nullptr) return KernelArgument{*integer};
     return invalid_launch(own, fmt::format("p.{} is an i32; a float was given", declared.name));
   }
 
@@ -139,7 +139,7 @@ Result<LaunchRecipe> make_recipe(const PlannedKernel& kernel, std::uint32_t ctas
   const Filler filler(values, recipe);
   if (Status checked = filler.check(); !checked) return checked.error();
   for (const KernelParameter& parameter : kernel.parameters) {
-    Result<LaunchArgument> argument = std::visit(filler, parameter.source);
+    Result<KernelArgument> argument = std::visit(filler, parameter.source);
     if (!argument) return argument.error();
     recipe.args.push_back(*std::move(argument));
   }

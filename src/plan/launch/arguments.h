@@ -39,7 +39,7 @@ class LaunchNumbers {
 struct ArgumentValues {
   const KernelPlan& plan;
   LaunchScalars scalars;
-  std::vector<ParamValue> params;
+  std::vector<UserParamShape> params;
   LaunchNumbers numbers;
   std::function<TensorMapDescription(TensorMapId)> describe;  ///< all but name and buffer
 };

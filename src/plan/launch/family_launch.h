@@ -16,7 +16,7 @@ namespace attnjit {
 struct LaunchRequest {
   const LaunchShapes& shapes;
   const LaunchScalars& scalars;
-  const std::vector<ParamValue>& params;
+  const std::vector<UserParamShape>& params;
   const DeviceShape& device;
   const LaunchTensors& tensors;
   float scale;

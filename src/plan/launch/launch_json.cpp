@@ -43,9 +43,9 @@ OrderedJson to_json(const TensorMapDescription& map) {
   return json;
 }
 
-OrderedJson to_json(const LaunchArgument& argument) {
+OrderedJson to_json(const KernelArgument& argument) {
   OrderedJson json;
-  if (const auto* pointer = std::get_if<LaunchArgument::Pointer>(&argument.value)) {
+  if (const auto* pointer = std::get_if<KernelArgument::Pointer>(&argument.value)) {
     json["ptr"] = pointer->buffer;
     json["offset"] = pointer->offset;
   } else if (const auto* i32 = std::get_if<std::int32_t>(&argument.value)) {
@@ -60,10 +60,10 @@ OrderedJson to_json(const LaunchArgument& argument) {
       const auto* bytes = reinterpret_cast<const std::uint8_t*>(f32);
       json["bytes"] = to_hex({bytes, bytes + sizeof(float)});
     }
-  } else if (const auto* map = std::get_if<LaunchArgument::TensorMap>(&argument.value)) {
+  } else if (const auto* map = std::get_if<KernelArgument::TensorMap>(&argument.value)) {
     json["tensor_map"] = map->name;
   } else {
-    json["bytes"] = to_hex(std::get<LaunchArgument::Bytes>(argument.value).data);
+    json["bytes"] = to_hex(std::get<KernelArgument::Bytes>(argument.value).data);
   }
   return json;
 }
@@ -310,8 +310,8 @@ std::optional<std::vector<std::uint8_t>> from_hex(const std::string& hex) {
   return data;
 }
 
-LaunchArgument read_argument(Reader& reader, const std::string& field, const Json& json) {
-  LaunchArgument argument{std::int32_t{0}};
+KernelArgument read_argument(Reader& reader, const std::string& field, const Json& json) {
+  KernelArgument argument{std::int32_t{0}};
   if (!reader.object(json, field, {"ptr", "offset", "i32", "i64", "f32", "tensor_map", "bytes"})) {
     return argument;
   }
@@ -322,7 +322,7 @@ LaunchArgument read_argument(Reader& reader, const std::string& field, const Jso
     return argument;
   }
   if (json.contains("ptr")) {
-    LaunchArgument::Pointer pointer;
+    KernelArgument::Pointer pointer;
     reader.text(json, field, "ptr", pointer.buffer);
     reader.optional_integer(json, field, "offset", pointer.offset);
     argument.value = pointer;
@@ -341,7 +341,7 @@ LaunchArgument read_argument(Reader& reader, const std::string& field, const Jso
       argument.value = static_cast<float>(json["f32"].get<double>());
     }
   } else if (json.contains("tensor_map")) {
-    LaunchArgument::TensorMap map;
+    KernelArgument::TensorMap map;
     reader.text(json, field, "tensor_map", map.name);
     argument.value = map;
   } else {
@@ -351,7 +351,7 @@ LaunchArgument read_argument(Reader& reader, const std::string& field, const Jso
       if (!data || data->size() > 4096) {
         reader.problem(Reader::join(field, "bytes"), "must be at most 4096 bytes in hexadecimal");
       } else {
-        argument.value = LaunchArgument::Bytes{*std::move(data)};
+        argument.value = KernelArgument::Bytes{*std::move(data)};
       }
     }
   }
@@ -373,12 +373,12 @@ void check_references(Reader& reader, const std::string& field, const LaunchDocu
     }
   }
   for (std::size_t i = 0; i < recipe.args.size(); ++i) {
-    const auto* pointer = std::get_if<LaunchArgument::Pointer>(&recipe.args[i].value);
+    const auto* pointer = std::get_if<KernelArgument::Pointer>(&recipe.args[i].value);
     if (pointer != nullptr && !pointer->buffer.empty() && !has_buffer(document, pointer->buffer)) {
       reader.problem(Reader::join(field, fmt::format("args[{}].ptr", i)),
                      fmt::format("no buffer is named '{}'", pointer->buffer));
     }
-    const auto* named = std::get_if<LaunchArgument::TensorMap>(&recipe.args[i].value);
+    const auto* named = std::get_if<KernelArgument::TensorMap>(&recipe.args[i].value);
     if (named != nullptr &&
         std::none_of(recipe.tensor_maps.begin(), recipe.tensor_maps.end(),
                      [&](const TensorMapDescription& map) { return map.name == named->name; })) {
@@ -499,7 +499,7 @@ void add_arguments(const LaunchRecipe& recipe, OrderedJson& json) {
   for (const TensorMapDescription& map : recipe.tensor_maps) maps[map.name] = to_json(map);
   json["tensor_maps"] = std::move(maps);
   OrderedJson args = OrderedJson::array();
-  for (const LaunchArgument& argument : recipe.args) args.push_back(to_json(argument));
+  for (const KernelArgument& argument : recipe.args) args.push_back(to_json(argument));
   json["args"] = std::move(args);
 }
 

@@ -47,7 +47,7 @@ std::vector<std::string> launch_scalar_names(const AttentionSpec& spec) {
 
 Result<LaunchSequence> plan_launch(const KernelPlan& plan, const LaunchShapes& shapes,
                                    const LaunchScalars& scalars,
-                                   const std::vector<ParamValue>& params,
+                                   const std::vector<UserParamShape>& params,
                                    const DeviceShape& device) {
   if (!plan.supported) {
     return make_error(ErrorCode::kUnsupported, plan.reason);

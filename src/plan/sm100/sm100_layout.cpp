@@ -109,7 +109,7 @@ bool fits(const Sm100Variant& variant) {
          static_cast<std::int64_t>(variant.barriers.size()) <= kSm100MaxBarriers;
 }
 
-Sm100Variant lay_out_fa4(const Sm100Tile& tile, std::int64_t slots, bool fused,
+Sm100Variant lay_out_fa4(const Sm100LayoutRequest& tile, std::int64_t slots, bool fused,
                          std::int64_t qk_stages) {
   Sm100Variant v;
   const std::int64_t q = tile.qkv_size;

@@ -12,7 +12,7 @@
 namespace attnjit {
 
 /// What a variant's layout is made from; sizes in bytes an element.
-struct Sm100Tile {
+struct Sm100LayoutRequest {
   std::int64_t num_qo = 2;
   bool pair_cta = false;
   bool is_mla = false;
@@ -36,7 +36,7 @@ struct Sm100Tile {
 
 /// The layout with a ring of `slots` K or V tiles; an even count is split into a K and a V ring
 /// unless `fused`.
-Sm100Variant lay_out_fa4(const Sm100Tile& tile, std::int64_t slots, bool fused,
+Sm100Variant lay_out_fa4(const Sm100LayoutRequest& tile, std::int64_t slots, bool fused,
                          std::int64_t qk_stages);
 
 /// Moves the small regions (statistics, barriers) of both bodies of a kernel to the same place, so

@@ -200,7 +200,7 @@ struct Ring {
   bool capped_by_barriers = false;
 };
 
-Ring choose_ring(const Sm100Tile& tile, std::optional<bool> only_fused = std::nullopt) {
+Ring choose_ring(const Sm100LayoutRequest& tile, std::optional<bool> only_fused = std::nullopt) {
   const std::int64_t slot_bytes = lay_out_fa4(tile, 2, false, 1).v_stage_bytes;
   const std::int64_t most = std::min<std::int64_t>(128, kSm100SmemBytes / slot_bytes);
   auto in_memory = [&](std::int64_t slots, bool fused, std::int64_t qk_stages) {
@@ -254,8 +254,8 @@ std::string ring_reason(const Ring& ring, const Fa4Config& reference, const Sm10
   return fmt::format("{}", fmt::join(reasons, "; "));
 }
 
-Sm100Tile tile_of(const AttentionSpec& spec, const Fa4Config& config) {
-  Sm100Tile tile;
+Sm100LayoutRequest tile_of(const AttentionSpec& spec, const Fa4Config& config) {
+  Sm100LayoutRequest tile;
   tile.num_qo = config.num_qo();
   tile.pair_cta = config.pair_cta;
   tile.is_mla = config.args.is_mla;
@@ -326,7 +326,7 @@ Result<std::int64_t> choose_keys(const AttentionSpec& spec, const Fa4Config& con
 }
 
 // A tuned ring: what the row leaves open stays as chosen.
-Result<Ring> tune_ring(const Sm100Tile& tile, Ring ring, const Sm100Tuning& tuned) {
+Result<Ring> tune_ring(const Sm100LayoutRequest& tile, Ring ring, const Sm100Tuning& tuned) {
   const std::optional<std::int64_t> fused = tuned.use_fused_kv;
   const std::optional<std::int64_t> stages = tuned.num_kv_stages;
   const std::optional<std::int64_t> qk_stages = tuned.num_qk_stages;
@@ -428,7 +428,7 @@ Result<Sm100Plan> plan_fa4(const ResolvedSpec& resolved, ConfigKind kind,
 
   const Result<std::int64_t> keys = choose_keys(spec, config, tuned, plan);
   if (!keys) return keys.error();
-  Sm100Tile tile = tile_of(spec, config);
+  Sm100LayoutRequest tile = tile_of(spec, config);
   tile.BN = *keys;
   Ring ring = choose_ring(tile);
   Result<Ring> chosen = tune_ring(tile, ring, tuned);
@@ -446,13 +446,13 @@ Result<Sm100Plan> plan_fa4(const ResolvedSpec& resolved, ConfigKind kind,
   std::optional<Sm100Variant> sibling;
   Ring sibling_ring;
   if (config.num_qo() == 2 && !config.pair_cta && config.qk_depth <= 256) {
-    Sm100Tile one = tile;
+    Sm100LayoutRequest one = tile;
     one.num_qo = 1;
     one.max_qk_stages = main.num_qk_stages;
     one.exact_qk_stages = true;
     one.barrier_num_qo = 2;
     sibling_ring = choose_ring(one, ring.fused);
-    Sm100Tile both = tile;
+    Sm100LayoutRequest both = tile;
     both.barrier_stages = one.barrier_stages = std::max(stages_of(ring), stages_of(sibling_ring));
     Sm100Variant two = lay_out_fa4(both, ring.slots, ring.fused, ring.qk_stages);
     sibling = lay_out_fa4(one, sibling_ring.slots, sibling_ring.fused, sibling_ring.qk_stages);

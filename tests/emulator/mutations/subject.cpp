@@ -49,8 +49,8 @@ TensorMapDescription map_of(const std::string& name, Dtype dtype, std::vector<st
   return map;
 }
 
-LaunchArgument map_argument(const std::string& name) { return {LaunchArgument::TensorMap{name}}; }
-LaunchArgument pointer(const std::string& name) { return {LaunchArgument::Pointer{name, 0}}; }
+KernelArgument map_argument(const std::string& name) { return {KernelArgument::TensorMap{name}}; }
+KernelArgument pointer(const std::string& name) { return {KernelArgument::Pointer{name, 0}}; }
 
 Result<std::unique_ptr<Subject>> attention_tile() {
   AttentionSpec spec;

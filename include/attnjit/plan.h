@@ -89,6 +89,7 @@ enum class LaunchNumber : std::uint8_t {
   kScale,        ///< of the scores before the softmax
   kRows,         ///< merge: rows of O in the whole batch, heads included
   kRowsPerHead,  ///< merge: of them, how many one head of one batch has
+  kCount,        ///< no number: how many there are
 };
 
 /// A number of a mask or a score modification, by its index among the spec's.

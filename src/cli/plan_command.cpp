@@ -22,15 +22,11 @@ Result<Report> run_plan(const PlanArguments& arguments) {
   Result<std::shared_ptr<const Tuning>> tuning = read_tuning(arguments.spec.tuning);
   if (!tuning) return std::move(tuning).error();
   const LaunchQuery query{arguments.max_prompt_len, arguments.batch, arguments.sm_count};
+  const Result<PlanDocument> document = plan_document(*spec, *kind, query, tuning->get());
+  if (!document) return document.error();
   Report report;
-  Result<std::string> json =
-      plan_to_json(spec->given(), spec->options(), *kind, query, tuning->get());
-  if (!json) return std::move(json).error();
-  Result<std::string> text =
-      plan_to_text(spec->given(), spec->options(), *kind, query, tuning->get());
-  if (!text) return std::move(text).error();
-  report.json = std::move(*json);
-  report.text = std::move(*text);
+  report.json = plan_to_json(*document);
+  report.text = plan_to_text(*document);
   return report;
 }
 

@@ -8,28 +8,13 @@
 
 #include "driver/launch_state.h"
 #include "driver/tensor_map.h"
+#include "plan/signature.h"
 
 namespace attnjit {
 namespace {
 
 Error internal(std::string message) {
   return make_error(ErrorCode::kInternal, std::move(message), {}, "report this defect");
-}
-
-const char* kind_name(KernelParameter::Kind kind) {
-  switch (kind) {
-    case KernelParameter::Kind::kTensorMap:
-      return "tensor map";
-    case KernelParameter::Kind::kPointer:
-      return "pointer";
-    case KernelParameter::Kind::kI32:
-      return "i32";
-    case KernelParameter::Kind::kI64:
-      return "i64";
-    case KernelParameter::Kind::kF32:
-      return "f32";
-  }
-  return "unknown";
 }
 
 bool fits(const KernelArgument& argument, KernelParameter::Kind kind) {
@@ -131,7 +116,7 @@ Status BoundLaunch::build_arguments(const KernelPlan& plan, const PlannedKernel&
     const KernelParameter& parameter = kernel.parameters[i];
     if (!fits(argument, parameter.kind)) {
       return internal(
-          fmt::format("argument {} ({}) is no {}", i, parameter.name, kind_name(parameter.kind)));
+          fmt::format("argument {} ({}) is no {}", i, parameter.name, to_string(parameter.kind)));
     }
     arguments[i] = &values[i];
     if (const auto* integer = std::get_if<std::int32_t>(&argument.value)) {

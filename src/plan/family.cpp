@@ -4,8 +4,9 @@
 
 #include <utility>
 
-#include "plan/print/kernel_json.h"
+#include "plan/sm100/sm100_json.h"
 #include "plan/sm100/sm100_plan.h"
+#include "plan/sm90/sm90_json.h"
 #include "plan/sm90/sm90_plan.h"
 
 namespace attnjit {

@@ -17,9 +17,8 @@ namespace attnjit {
 /// What a family knows to do. Siblings: a new one is a folder beside sm90/ and sm100/, and a row.
 struct KernelFamily {
   /// Plans the kernel of a spec into a plan that has its spec and its workspaces. `tuned` may be
-  /// null. Errors: kInvalid
-  /// for a tuned name or value that the kernel cannot take. A spec that the family does not serve
-  /// leaves `supported` false with the reason.
+  /// null. A spec that the family does not serve leaves `supported` false with the reason. Errors:
+  /// kInvalid for a tuned name or value that the kernel cannot take.
   Status (*plan)(const TuningValues* tuned, KernelPlan& plan);
   /// Plans a launch of the main kernel of a supported plan.
   Result<LaunchRecipe> (*launch)(const KernelPlan& plan, const LaunchRequest& request);

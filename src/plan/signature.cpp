@@ -33,7 +33,7 @@ struct NumberRow {
   std::string_view name;
   Kind kind;
 };
-constexpr std::array<NumberRow, 18> kNumbers{{
+constexpr std::array<NumberRow, static_cast<std::size_t>(LaunchNumber::kCount)> kNumbers{{
     {LaunchNumber::kBatch, "batch", Kind::kI32},
     {LaunchNumber::kNumQHeads, "num_q_heads", Kind::kI32},
     {LaunchNumber::kQLen, "q_len", Kind::kI32},
@@ -139,6 +139,22 @@ ParamShape shape_of(ParamSpec::Type type) {
       return {Dtype::kI32, 2};
   }
   return {};
+}
+
+std::string_view to_string(KernelParameter::Kind kind) {
+  switch (kind) {
+    case KernelParameter::Kind::kTensorMap:
+      return "tensor_map";
+    case KernelParameter::Kind::kPointer:
+      return "pointer";
+    case KernelParameter::Kind::kI32:
+      return "i32";
+    case KernelParameter::Kind::kI64:
+      return "i64";
+    case KernelParameter::Kind::kF32:
+      return "f32";
+  }
+  return "i32";
 }
 
 std::string_view name_of(LaunchNumber number) {

@@ -21,6 +21,8 @@ struct ParamShape {
 };
 ParamShape shape_of(ParamSpec::Type type);
 
+/// "tensor_map", "pointer", "i32", ..
+std::string_view to_string(KernelParameter::Kind kind);
 std::string_view name_of(LaunchNumber number);
 std::string_view name_of(TensorMapId map);
 /// @pre a tensor of the caller's: neither a parameter nor a workspace.

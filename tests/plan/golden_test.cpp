@@ -5,7 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "plan/print/plan_json.h"
+#include "printed_plan.h"
 #include "source_dir.h"
 
 namespace attnjit {
@@ -29,12 +29,12 @@ Json plan_of(const Json& spec, ConfigKind kind, const LaunchQuery& query = {}) {
     ADD_FAILURE() << document.error().to_string();
     return Json::object();
   }
-  const Result<std::string> text = plan_to_json(document->spec, document->options, kind, query);
-  if (!text) {
-    ADD_FAILURE() << text.error().to_string();
+  const Result<PlanDocument> plan = document_of(document->spec, document->options, kind, query);
+  if (!plan) {
+    ADD_FAILURE() << plan.error().to_string();
     return Json::object();
   }
-  return Json::parse(*text);
+  return Json::parse(plan_to_json(*plan));
 }
 
 // `expected` holds nothing that `actual` does not hold with the same value; objects recursively.

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // What `attnjit plan --json` says beyond the vectors: the choice of the configuration, the kernel's
 // side, bad queries, and known flaws of the reference that stay visible.
-#include "plan/print/plan_json.h"
 
 #include <gtest/gtest.h>
 
 #include <map>
 #include <nlohmann/json.hpp>
 #include <random>
+
+#include "printed_plan.h"
 
 namespace attnjit {
 namespace {
@@ -21,12 +22,12 @@ Json plan_of(const std::string& spec, ConfigKind kind = ConfigKind::kAuto,
     ADD_FAILURE() << document.error().to_string();
     return Json::object();
   }
-  const Result<std::string> text = plan_to_json(document->spec, document->options, kind, query);
-  if (!text) {
-    ADD_FAILURE() << text.error().to_string();
+  const Result<PlanDocument> plan = document_of(document->spec, document->options, kind, query);
+  if (!plan) {
+    ADD_FAILURE() << plan.error().to_string();
     return Json::object();
   }
-  return Json::parse(*text);
+  return Json::parse(plan_to_json(*plan));
 }
 
 TEST(PlanJson, AutoChoosesTheConfiguration) {
@@ -169,21 +170,21 @@ TEST(PlanJson, QueriesOutOfRangeAreRefusedByName) {
   for (const std::int64_t bad : {std::int64_t{-1}, std::int64_t{1} << 31, INT64_MIN, INT64_MAX}) {
     LaunchQuery query;
     query.max_prompt_len = bad;
-    const Result<std::string> prompt = plan_to_json(spec, {}, ConfigKind::kAuto, query);
+    const Result<PlanDocument> prompt = document_of(spec, {}, ConfigKind::kAuto, query);
     ASSERT_FALSE(prompt);
     EXPECT_EQ(prompt.error().field, "max_prompt_len");
     EXPECT_EQ(prompt.error().code, ErrorCode::kInvalid);
     query.max_prompt_len = 1;
     query.batch = bad;
-    EXPECT_EQ(plan_to_json(spec, {}, ConfigKind::kAuto, query).error().field, "batch");
+    EXPECT_EQ(document_of(spec, {}, ConfigKind::kAuto, query).error().field, "batch");
     query.batch = 1;
     query.sm_count = bad;
-    EXPECT_EQ(plan_to_json(spec, {}, ConfigKind::kAuto, query).error().field, "sm_count");
+    EXPECT_EQ(document_of(spec, {}, ConfigKind::kAuto, query).error().field, "sm_count");
   }
 }
 
 TEST(PlanJson, InvalidSpecsAreErrors) {
-  const Result<std::string> result = plan_to_json(AttentionSpec{}, {});
+  const Result<PlanDocument> result = document_of(AttentionSpec{});
   ASSERT_FALSE(result);
   EXPECT_EQ(result.error().code, ErrorCode::kInvalid);
   EXPECT_FALSE(result.error().others.empty());
@@ -212,9 +213,9 @@ TEST(PlanJson, WhereTheKernelDiffersADeviationSaysWhy) {
     if (rng() % 3 == 0) options.num_qo = pick({1, 2});
     if (rng() % 3 == 0) options.swizzle_bytes = pick({32, 64, 128});
     if (rng() % 4 == 0 && spec.mla == Mla::kNone) options.pair_cta = true;
-    const Result<std::string> text = plan_to_json(spec, options);
-    ASSERT_TRUE(text) << text.error().to_string();
-    const Json plan = Json::parse(*text);
+    const Result<PlanDocument> document = document_of(spec, options);
+    ASSERT_TRUE(document) << document.error().to_string();
+    const Json plan = Json::parse(plan_to_json(*document));
     const Json& kernel = plan["kernel"];
     if (!kernel.contains("variants")) continue;
     ++compared;
@@ -261,10 +262,11 @@ TEST(PlanJson, EveryValidSpecPrints) {
       LaunchQuery query;
       query.max_prompt_len = 2147483647;
       query.batch = 2147483647;
-      const Result<std::string> text = plan_to_json(spec, options, kind, query);
-      ASSERT_TRUE(text) << text.error().to_string();
-      const Json plan = Json::parse(*text);
-      EXPECT_EQ(plan["supported"], plan["reason"] == "") << *text;
+      const Result<PlanDocument> document = document_of(spec, options, kind, query);
+      ASSERT_TRUE(document) << document.error().to_string();
+      const std::string text = plan_to_json(*document);
+      const Json plan = Json::parse(text);
+      EXPECT_EQ(plan["supported"], plan["reason"] == "") << text;
       ++printed;
     }
   }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "plan/print/memory_map_text.h"
+#include "printed_plan.h"
 
 namespace attnjit {
 namespace {
@@ -109,9 +110,9 @@ TEST(PlanText, FitsATerminalForEverySpec) {
                                 ConfigKind::kDepth512, ConfigKind::kSm90};
     LaunchQuery query;
     if (rng() % 2) query.max_prompt_len = 100;
-    const Result<std::string> text = plan_to_text(spec, options, kinds[rng() % 5], query);
-    ASSERT_TRUE(text) << text.error().to_string();
-    for (const std::string& line : lines_of(*text)) {
+    const Result<PlanDocument> plan = document_of(spec, options, kinds[rng() % 5], query);
+    ASSERT_TRUE(plan) << plan.error().to_string();
+    for (const std::string& line : lines_of(plan_to_text(*plan))) {
       EXPECT_LE(glyphs_of(line).size(), 100U) << line;
     }
   }
@@ -121,12 +122,11 @@ TEST(PlanText, ShowsTheDeviationAndTheMaps) {
   AttentionSpec spec;
   spec.num_q_heads = 8;
   spec.qk_depth = 64;
-  const Result<std::string> text = plan_to_text(spec, {});
-  ASSERT_TRUE(text);
+  const std::string text = plan_to_text(document_of(spec).value());
   for (const char* part : {"config fa4: supported", "BN: 128 instead of 192",
                            "Tensor memory: 384 of 512 columns, one character is 8 columns",
                            "│      S0       │", "softmax 1", "k_map", "S0_cons (8)"}) {
-    EXPECT_NE(text->find(part), std::string::npos) << part << "\n" << *text;
+    EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
   }
 }
 
@@ -136,17 +136,13 @@ TEST(PlanText, NamesTheKernelsThatFollow) {
   spec.num_q_heads = 8;
   spec.qk_depth = 64;
   spec.return_lse = true;
-  const auto one = plan_to_text(spec, {}, ConfigKind::kAuto, {}, nullptr);
-  ASSERT_TRUE(one.ok());
-  EXPECT_EQ(one->find("Then"), std::string::npos);
+  EXPECT_EQ(plan_to_text(document_of(spec).value()).find("Then"), std::string::npos);
   spec.accumulate = true;
-  const auto two = plan_to_text(spec, {}, ConfigKind::kAuto, {}, nullptr);
-  ASSERT_TRUE(two.ok());
-  EXPECT_NE(two->find("attnjit_merge"), std::string::npos);
-  EXPECT_NE(two->find("partial_o, partial_lse"), std::string::npos);
-  const auto json = plan_to_json(spec, {});
-  ASSERT_TRUE(json.ok());
-  EXPECT_NE(json->find("\"then\""), std::string::npos);
+  const PlanDocument two = document_of(spec).value();
+  const std::string text = plan_to_text(two);
+  EXPECT_NE(text.find("attnjit_merge"), std::string::npos);
+  EXPECT_NE(text.find("partial_o, partial_lse"), std::string::npos);
+  EXPECT_NE(plan_to_json(two).find("\"then\""), std::string::npos);
 }
 
 }  // namespace

@@ -6,6 +6,8 @@
 #include <string_view>
 
 #include "attnjit/source.h"
+#include "plan/print/plan_json.h"
+#include "plan/print/plan_text.h"
 #include "service_fixture.h"
 #include "spec/expression.h"
 
@@ -106,6 +108,17 @@ TEST_F(ParseCountTest, FromADocumentOrAResolvedSpecToItsKernel) {
   EXPECT_NE(service_->find(*again), nullptr);
   EXPECT_EQ(parses, 3);
   EXPECT_EQ(renderings, 1);
+}
+
+TEST_F(ParseCountTest, APlanIsShownWithoutParsing) {
+  const auto resolved = ResolvedSpec::make(custom_spec());
+  ASSERT_TRUE(resolved.ok());
+  EXPECT_EQ(parses, 3);
+  const auto document = plan_document(*resolved);
+  ASSERT_TRUE(document.ok());
+  EXPECT_FALSE(plan_to_json(*document).empty());
+  EXPECT_FALSE(plan_to_text(*document).empty());
+  EXPECT_EQ(parses, 3);
 }
 
 // The source is kept until the first flight ends, and not longer.

@@ -32,7 +32,7 @@ class LaunchNumbers {
 
  private:
   Value& at(LaunchNumber number) { return values_.at(static_cast<std::size_t>(number)); }
-  std::array<Value, 18> values_;
+  std::array<Value, static_cast<std::size_t>(LaunchNumber::kCount)> values_;
 };
 
 /// What the parameters of a kernel are filled from.

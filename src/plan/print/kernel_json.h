@@ -12,8 +12,4 @@ namespace attnjit {
 
 nlohmann::ordered_json kernel_to_json(const KernelPlan& plan);
 
-/// Adds the fields of a family's plan, by their names there.
-void add_sm90(const Sm90Plan& plan, nlohmann::ordered_json& json);
-void add_sm100(const Sm100Plan& plan, nlohmann::ordered_json& json);
-
 }  // namespace attnjit

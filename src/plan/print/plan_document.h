@@ -4,11 +4,23 @@
 // Thread rules: pure functions.
 #pragma once
 
+#include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 
-#include "plan/print/plan_json.h"
+#include "attnjit/plan.h"
+#include "attnjit/tuning.h"
+#include "plan/reference/config_kind.h"
 
 namespace attnjit {
+
+/// A launch that the 1Q or 2Q choice is asked for. Without max_prompt_len there is no answer;
+/// batch defaults to 1, sm_count to the architecture's full chip.
+struct LaunchQuery {
+  std::optional<std::int64_t> max_prompt_len;
+  std::optional<std::int64_t> batch;
+  std::optional<std::int64_t> sm_count;
+};
 
 struct PlanDocument {
   KernelPlan plan;
@@ -17,8 +29,9 @@ struct PlanDocument {
 
 /// The configuration's fields and methods under their names, `config`, `supported` and `reason`
 /// beside them, and under `kernel` what the kernel really uses. An unsupported configuration is
-/// shown all the same. Errors: kInvalid as plan()'s, and for a query out of range.
-Result<PlanDocument> plan_document(const AttentionSpec& spec, const PlanOptions& options,
-                                   ConfigKind kind, const LaunchQuery& query, const Tuning* tuning);
+/// shown all the same. `tuning` may be null. Errors: kInvalid as plan()'s, and for a query out of
+/// range.
+Result<PlanDocument> plan_document(const ResolvedSpec& spec, ConfigKind kind = ConfigKind::kAuto,
+                                   const LaunchQuery& query = {}, const Tuning* tuning = nullptr);
 
 }  // namespace attnjit

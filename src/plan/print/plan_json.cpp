@@ -10,8 +10,8 @@
 
 #include "base/architectures.h"
 #include "plan/print/kernel_json.h"
-#include "plan/print/plan_document.h"
 #include "plan/reference/reference_json.h"
+#include "plan/sm90/sm90_json.h"
 
 namespace attnjit {
 
@@ -70,31 +70,29 @@ Json sm90_to_json(const KernelPlan& plan) {
 
 }  // namespace
 
-Result<PlanDocument> plan_document(const AttentionSpec& spec, const PlanOptions& options,
-                                   ConfigKind kind, const LaunchQuery& query,
-                                   const Tuning* tuning) {
-  Result<KernelPlan> planned = plan(spec, options, tuning);
+Result<PlanDocument> plan_document(const ResolvedSpec& spec, ConfigKind kind,
+                                   const LaunchQuery& query, const Tuning* tuning) {
+  Result<KernelPlan> planned = plan(spec, tuning);
   if (!planned) return planned.error();
-  const Result<std::optional<ResolvedQuery>> asked = resolve_query(query, spec);
+  // NOTE: a reference configuration is of the spec as it was written: what it leaves out counts.
+  const AttentionSpec& given = spec.given();
+  const Result<std::optional<ResolvedQuery>> asked = resolve_query(query, given);
   if (!asked) return asked.error();
   const ResolvedQuery* question = asked->has_value() ? &**asked : nullptr;
-  const ConfigKind chosen = resolve_config_kind(kind, spec, options);
+  const ConfigKind chosen = resolve_config_kind(kind, given, spec.options());
   Json json;
   if (chosen == ConfigKind::kSm90) {
     json = sm90_to_json(*planned);
   } else {
-    json = reference_to_json(spec, options, chosen, question);
+    json = reference_to_json(given, spec.options(), chosen, question);
   }
-  json["arch"] = std::string(to_string(spec.arch));
+  json["arch"] = std::string(to_string(given.arch));
   json["kernel"] = kernel_to_json(*planned);
   return PlanDocument{*std::move(planned), std::move(json)};
 }
 
-Result<std::string> plan_to_json(const AttentionSpec& spec, const PlanOptions& options,
-                                 ConfigKind kind, const LaunchQuery& query, const Tuning* tuning) {
-  const Result<PlanDocument> document = plan_document(spec, options, kind, query, tuning);
-  if (!document) return document.error();
-  return document->json.dump(2, ' ', false, Json::error_handler_t::replace);
+std::string plan_to_json(const PlanDocument& document) {
+  return document.json.dump(2, ' ', false, Json::error_handler_t::replace);
 }
 
 }  // namespace attnjit

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "plan/print/memory_map_text.h"
-#include "plan/print/plan_document.h"
 #include "plan/sm100/sm100_plan.h"
 
 namespace attnjit {
@@ -65,9 +64,7 @@ std::string heading(const std::string& title) {
 std::string head(const AttentionSpec& spec, const Json& plan) {
   std::string text = fmt::format("{}, {} query heads", to_string(spec.arch), spec.num_q_heads);
   if (spec.group > 1) text += fmt::format(" in groups of {}", spec.group);
-  const AttentionSpec resolved = resolve(spec);
-  text += fmt::format(", depth {}/{}, {}", resolved.qk_depth, resolved.ov_depth,
-                      to_string(spec.qkv_dtype));
+  text += fmt::format(", depth {}/{}, {}", spec.qk_depth, spec.ov_depth, to_string(spec.qkv_dtype));
   if (spec.page_size > 0) text += fmt::format(", pages of {}", spec.page_size);
   if (spec.ragged) text += ", ragged";
   if (spec.sink) text += ", sink";
@@ -335,23 +332,20 @@ std::string next_kernels(const KernelPlan& plan) {
 
 }  // namespace
 
-Result<std::string> plan_to_text(const AttentionSpec& spec, const PlanOptions& options,
-                                 ConfigKind kind, const LaunchQuery& query, const Tuning* tuning) {
-  const Result<PlanDocument> document = plan_document(spec, options, kind, query, tuning);
-  if (!document) return document.error();
-  const Json& plan = document->json;
+std::string plan_to_text(const PlanDocument& document) {
+  const Json& plan = document.json;
   const Json& kernel = plan["kernel"];
-  std::string text =
-      head(spec, plan) + fields(plan) + deviations(kernel) + waivers(kernel) + launch(plan);
-  if (document->plan.sm100 != nullptr) {
-    const std::vector<Sm100Variant>& bodies = document->plan.sm100->variants;
+  std::string text = head(document.plan.spec, plan) + fields(plan) + deviations(kernel) +
+                     waivers(kernel) + launch(plan);
+  if (document.plan.sm100 != nullptr) {
+    const std::vector<Sm100Variant>& bodies = document.plan.sm100->variants;
     for (std::size_t i = 0; i < bodies.size(); ++i) {
       text += variant_maps(bodies[i], kernel["variants"][i]);
     }
   } else {
     text += plain_maps(kernel);
   }
-  return text + roles(kernel) + next_kernels(document->plan);
+  return text + roles(kernel) + next_kernels(document.plan);
 }
 
 }  // namespace attnjit

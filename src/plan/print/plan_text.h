@@ -6,13 +6,11 @@
 
 #include <string>
 
-#include "plan/print/plan_json.h"
+#include "plan/print/plan_document.h"
 
 namespace attnjit {
 
-/// UTF-8 text of several lines, no colours. Errors: as plan_to_json's.
-Result<std::string> plan_to_text(const AttentionSpec& spec, const PlanOptions& options,
-                                 ConfigKind kind = ConfigKind::kAuto, const LaunchQuery& query = {},
-                                 const Tuning* tuning = nullptr);
+/// UTF-8 text of several lines, no colours.
+std::string plan_to_text(const PlanDocument& document);
 
 }  // namespace attnjit

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Prints an Sm90Plan as JSON.
+#include "plan/sm90/sm90_json.h"
+
+#include "plan/print/json_fields.h"
+#include "plan/sm90/sm90_plan.h"
+
+namespace attnjit {
+namespace {
+
+const Field<Sm90Plan> kSm90Fields[] = {
+    {"BM", &Sm90Plan::BM},
+    {"BN", &Sm90Plan::BN},
+    {"box_keys", &Sm90Plan::box_keys},
+    {"num_consumers", &Sm90Plan::num_consumers},
+    {"num_stages", &Sm90Plan::num_stages},
+    {"num_q_stages", &Sm90Plan::num_q_stages},
+    {"o_blocks", &Sm90Plan::o_blocks},
+    {"ping_pong", &Sm90Plan::ping_pong},
+    {"pair_tiles", &Sm90Plan::pair_tiles},
+    {"kv_lens", &Sm90Plan::kv_lens},
+    {"pack_gqa", &Sm90Plan::pack_gqa},
+    {"producer_registers", &Sm90Plan::producer_registers},
+    {"consumer_registers", &Sm90Plan::consumer_registers},
+    {"padded_qk_depth", &Sm90Plan::padded_qk_depth},
+    {"padded_ov_depth", &Sm90Plan::padded_ov_depth},
+    {"q_bytes", &Sm90Plan::q_bytes},
+    {"k_bytes", &Sm90Plan::k_bytes},
+    {"v_bytes", &Sm90Plan::v_bytes},
+};
+
+}  // namespace
+
+void add_sm90(const Sm90Plan& plan, nlohmann::ordered_json& json) {
+  add_fields(kSm90Fields, plan, json);
+}
+
+}  // namespace attnjit

@@ -48,7 +48,8 @@ ATTNJIT_EXPORT const TuningRow* find_tuning(const Tuning& tuning, const Attentio
 /// A choice that a row can make for a kernel.
 struct TuningKnob {
   std::string name;
-  /// The values to try. plan() says which of them a kernel can take together with other choices.
+  /// The values that `attnjit tune` tries; plan() says which of them a kernel can take together
+  /// with other choices. Empty: a row may choose it, but it is left alone.
   std::vector<std::int64_t> values;
   std::int64_t chosen = 0;  ///< what the plan has
 };

@@ -31,10 +31,10 @@ std::size_t differing(const TuningValues& a, const TuningValues& b) {
   return count;
 }
 
-TuningValues chosen(const KernelPlan& plan) {
-  TuningValues values;
-  for (const TuningKnob& knob : tuning_knobs(plan)) values[knob.name] = knob.chosen;
-  return values;
+std::vector<TuningKnob> knobs_to_turn(const KernelPlan& plan) {
+  std::vector<TuningKnob> knobs = tuning_knobs(plan);
+  std::erase_if(knobs, [](const TuningKnob& knob) { return knob.values.empty(); });
+  return knobs;
 }
 
 }  // namespace
@@ -52,8 +52,9 @@ Result<Variants> enumerate_variants(const AttentionSpec& spec, const PlanOptions
   Result<KernelPlan> planned = plan(spec, options, &untuned);
   if (!planned) return std::move(planned).error();
   if (!planned->supported) return make_error(ErrorCode::kUnsupported, planned->reason);
-  const std::vector<TuningKnob> knobs = tuning_knobs(*planned);
-  const TuningValues base = chosen(*planned);
+  const std::vector<TuningKnob> knobs = knobs_to_turn(*planned);
+  TuningValues base;
+  for (const TuningKnob& knob : knobs) base[knob.name] = knob.chosen;
   const Tuning base_table = table_of(base);
   const Result<KernelPlan> pinned = plan(spec, options, &base_table);
   if (!pinned || identity(*pinned) != identity(*planned)) {

@@ -2,6 +2,7 @@
 // What `attnjit plan --json` says beyond the vectors: the choice of the configuration, the kernel's
 // side, bad queries, and known flaws of the reference that stay visible.
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <map>
@@ -233,6 +234,28 @@ TEST(PlanJson, WhereTheKernelDiffersADeviationSaysWhy) {
   }
   EXPECT_GT(compared, 100);
   EXPECT_GT(differences, 100);
+}
+
+TEST(PlanJson, EachKnobThatIsShownCanBeChosen) {
+  for (const char* arch : {"sm_90a", "sm_100a"}) {
+    const Result<ResolvedSpec> spec = ResolvedSpec::from_json(
+        fmt::format(R"({{"arch": "{}", "num_q_heads": 8, "qk_depth": 128}})", arch));
+    ASSERT_TRUE(spec.ok());
+    const PlanDocument untuned = plan_document(*spec).value();
+    const Json kernel = Json::parse(plan_to_json(untuned))["kernel"];
+    EXPECT_GE(kernel["knobs"].size(), 6U) << arch;
+    int tried = 0;
+    for (const auto& [name, knob] : kernel["knobs"].items()) {
+      tried += knob["values"].empty() ? 0 : 1;
+      Tuning tuning;
+      tuning.rows.push_back({{}, {{name, knob["chosen"].get<std::int64_t>()}}});
+      const Result<PlanDocument> pinned = plan_document(*spec, ConfigKind::kAuto, {}, &tuning);
+      ASSERT_TRUE(pinned.ok()) << pinned.error().to_string();
+      EXPECT_EQ(Json::parse(plan_to_json(*pinned))["kernel"]["constants"], kernel["constants"])
+          << name << " on " << arch;
+    }
+    EXPECT_GE(tried, 4) << arch;
+  }
 }
 
 TEST(PlanJson, EveryValidSpecPrints) {

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "attnjit/tuning.h"
 #include "plan/family.h"
 #include "plan/print/json_fields.h"
 #include "plan/signature.h"
@@ -54,6 +55,15 @@ Json ranges_json(const std::vector<MemoryRange>& ranges) {
   return json;
 }
 
+// What a tuning row may choose.
+void add_knobs(const KernelPlan& plan, Json& json) {
+  Json knobs = Json::object();
+  for (const TuningKnob& knob : tuning_knobs(plan)) {
+    knobs[knob.name] = {{"chosen", knob.chosen}, {"values", knob.values}};
+  }
+  json["knobs"] = std::move(knobs);
+}
+
 // The kernels after the main one, and what the kernels hand to each other.
 void add_sequence(const KernelPlan& plan, Json& json) {
   if (plan.kernels.size() == 1) return;
@@ -95,6 +105,7 @@ Json kernel_to_json(const KernelPlan& plan) {
   }
   json["waivers"] = std::move(waivers);
   family_of(plan.spec->arch).print(plan, json);
+  add_knobs(plan, json);
   json["smem_map"] = ranges_json(plan.main().smem_map);
   json["tmem_map"] = ranges_json(plan.main().tmem_map);
   json["barriers"] = barriers_json(plan.main().barriers);

@@ -6,10 +6,13 @@
 
 #include <cstdint>
 #include <optional>
+#include <string_view>
+#include <vector>
 
 #include "attnjit/result.h"
 #include "attnjit/tuning.h"
 #include "plan/reference/config_kind.h"
+#include "plan/sm100/sm100_plan.h"
 
 namespace attnjit {
 
@@ -36,5 +39,45 @@ struct Sm100Tuning {
 
 /// An error of a choice: kInvalid, under its name.
 Error bad_choice(Sm100Tuning::Choice Sm100Tuning::*choice, std::string message);
+
+struct Sm100Knob {
+  using Values = std::vector<std::int64_t>;
+  std::string_view name;
+  Sm100Tuning::Choice Sm100Tuning::*choice;
+  bool any_kernel;  ///< also the kernel of Depth512Config has it
+  std::int64_t (*chosen)(const Sm100Plan&);
+  Values (*to_try)(const Sm100Plan&);  ///< null: a row may choose it, `attnjit tune` does not
+};
+
+/// An eighth of a row's exponentials at a time, to a half.
+Sm100Knob::Values polynomial_shares(const Sm100Plan& plan);
+/// The registers per thread of the first role that is `id`, or whatever the first role is.
+std::int64_t registers_of(const Sm100Plan& plan, std::optional<Sm100Role::Id> id);
+
+// NOTE: `attnjit tune` tries what stands here and nothing else, in this order.
+inline constexpr Sm100Knob kSm100Knobs[] = {
+    {"BN", &Sm100Tuning::BN, false, [](const Sm100Plan& plan) { return plan.variants.front().BN; },
+     [](const Sm100Plan&) {
+       return Sm100Knob::Values{64, 96, 128, 160};
+     }},
+    {"use_fused_kv", &Sm100Tuning::use_fused_kv, false,
+     [](const Sm100Plan& plan) { return std::int64_t{plan.variants.front().use_fused_kv}; },
+     [](const Sm100Plan&) {
+       return Sm100Knob::Values{0, 1};
+     }},
+    {"num_kv_stages", &Sm100Tuning::num_kv_stages, true,
+     [](const Sm100Plan& plan) { return plan.variants.front().num_kv_stages; },
+     [](const Sm100Plan&) { return Sm100Knob::Values{2, 3, 4, 5, 6, 8, 10, 12}; }},
+    {"exp2_fma_pairs", &Sm100Tuning::exp2_fma_pairs, true,
+     [](const Sm100Plan& plan) { return plan.exp2_fma_pairs; }, &polynomial_shares},
+    {"num_qk_stages", &Sm100Tuning::num_qk_stages, false,
+     [](const Sm100Plan& plan) { return plan.variants.front().num_qk_stages; }, nullptr},
+    {"softmax_registers", &Sm100Tuning::softmax_registers, true,
+     [](const Sm100Plan& plan) { return registers_of(plan, std::nullopt); }, nullptr},
+    {"correction_registers", &Sm100Tuning::correction_registers, true,
+     [](const Sm100Plan& plan) { return registers_of(plan, Sm100Role::Id::kCorrection); }, nullptr},
+    {"other_registers", &Sm100Tuning::other_registers, true,
+     [](const Sm100Plan& plan) { return registers_of(plan, Sm100Role::Id::kMma); }, nullptr},
+};
 
 }  // namespace attnjit

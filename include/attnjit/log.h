@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // LogSink: where attnjit's messages go; a value handed to whatever logs. There is no global logger.
 //
-// Thread rules: a sink may be called from any thread, several at once.
+// Thread rules: a sink may be called from any thread, several at once. It should not throw.
 #pragma once
 
 #include <cstdint>

@@ -128,8 +128,9 @@ void Store::trim_after_store(std::int64_t stored_bytes) {
 Store::Clock::time_point Store::patience(Compiler::Deadline deadline) const {
   const auto now = Clock::now();
   if (deadline <= now) return now;
-  const Clock::duration half = (deadline - now) / 2;
-  return now + std::min<Clock::duration>(half, options_.max_wait);
+  // NOTE: in milliseconds: the largest of them are no number of nanoseconds.
+  const auto half = std::chrono::duration_cast<std::chrono::milliseconds>((deadline - now) / 2);
+  return now + std::min(half, options_.max_wait);
 }
 
 Result<KernelImage> Store::compile_and_store(const Request& request) {

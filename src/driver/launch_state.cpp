@@ -111,13 +111,18 @@ LaunchState::~LaunchState() = default;
 LaunchState::LaunchState(LaunchState&& other) noexcept = default;
 LaunchState& LaunchState::operator=(LaunchState&& other) noexcept = default;
 
-const LaunchState::Counters& LaunchState::counters() const { return impl_->counters; }
+// NOTE: what was moved from has no Impl: it is as new.
+const LaunchState::Counters& LaunchState::counters() const {
+  static constexpr Counters kNone;
+  return impl_ == nullptr ? kNone : impl_->counters;
+}
 
 const LaunchSequence* LaunchState::sequence() const {
-  return impl_->valid ? &impl_->sequence : nullptr;
+  return impl_ != nullptr && impl_->valid ? &impl_->sequence : nullptr;
 }
 
 void LaunchState::reset() {
+  if (impl_ == nullptr) return;
   const Counters counters = impl_->counters;
   *impl_ = Impl{};
   impl_->counters = counters;

@@ -74,6 +74,12 @@ Status params_from_c(const attnjit_launch_args& in, std::vector<UserParam>& out)
                       "params");
   }
   const std::size_t step = in.params[0].struct_size;
+  if (step % alignof(attnjit_param) != 0) {
+    return make_error(ErrorCode::kInvalid,
+                      "params[0].struct_size is " + std::to_string(step) + ", not a multiple of " +
+                          std::to_string(alignof(attnjit_param)),
+                      "params", "set it to sizeof the struct");
+  }
   const auto* bytes = reinterpret_cast<const unsigned char*>(in.params);
   out.resize(in.num_params);
   for (std::size_t i = 0; i < in.num_params; ++i) {

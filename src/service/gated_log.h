@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "attnjit/log.h"
+#include "base/no_throw.h"
 
 namespace attnjit {
 
@@ -21,11 +22,17 @@ class GatedLog {
   }
 
   /// A sink that may outlive the Service: a compile that cannot be stopped may still want to log,
-  /// when what the user's sink refers to is gone.
+  /// when what the user's sink refers to is gone. It never throws: what the user's sink throws is
+  /// dropped with its message.
   LogSink sink() const {
     return [gate = gate_](LogLevel level, std::string_view text) {
       const std::shared_lock lock(gate->mutex);
-      if (gate->sink) gate->sink(level, text);
+      if (!gate->sink) return;
+      // NOTE: threads of the Service log, and an exception would end the process there.
+      (void)no_throw([&]() -> Status {
+        gate->sink(level, text);
+        return {};
+      });
     };
   }
 

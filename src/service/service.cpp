@@ -20,6 +20,7 @@ namespace {
 
 // The Service's end is promised within 2 s; what follows the waiting takes the rest.
 constexpr std::chrono::milliseconds kShutDownLimit{1800};
+constexpr std::chrono::years kLongestTtl{10};
 
 class ServiceImpl final : public Service {
  public:
@@ -133,12 +134,19 @@ class ServiceImpl final : public Service {
         if (entry.queued) return static_cast<const Kernel*>(nullptr);
         entry.queued = true;
       }
-      std::optional<int> device;
-      if (const auto driver = core_->driver_at_hand()) {
-        device = device_of_current_primary_context(driver->api());
-      }
-      core_->queue_background(spec.state(), device);
-      return static_cast<const Kernel*>(nullptr);
+      Status queued = no_throw([&]() -> Status {
+        std::optional<int> device;
+        if (const auto driver = core_->driver_at_hand()) {
+          device = device_of_current_primary_context(driver->api());
+        }
+        core_->queue_background(spec.state(), device);
+        return {};
+      });
+      if (queued) return static_cast<const Kernel*>(nullptr);
+      // NOTE: a later call is to try again, not to wait for what was never queued.
+      const std::lock_guard lock(entry.mutex);
+      entry.queued = false;
+      return std::move(queued).error();
     });
   }
 
@@ -162,7 +170,11 @@ class ServiceImpl final : public Service {
     std::mutex progress_mutex;
     const auto work = [&] {
       for (std::size_t i = next++; i < specs.size(); i = next++) {
-        warm(specs[i], results[i]);
+        Status warmed = no_throw([&]() -> Status {
+          warm(specs[i], results[i]);
+          return {};
+        });
+        if (!warmed) results[i].error = std::move(warmed).error();
         if (!progress) continue;
         const std::lock_guard lock(progress_mutex);
         (void)no_throw([&]() -> Status {
@@ -309,6 +321,8 @@ Result<std::unique_ptr<Service>> Service::create(ServiceOptions options) {
                         fmt::format("{} threads; 0 means one per core", options.compile_threads),
                         "compile_threads");
     }
+    // NOTE: the largest numbers of seconds are no number of nanoseconds, which clocks count.
+    options.failure_ttl = std::min<std::chrono::seconds>(options.failure_ttl, kLongestTtl);
     if (options.nvrtc_path.empty() && environment.nvrtc) options.nvrtc_path = *environment.nvrtc;
     LogSink sink = options.log;
     if (!sink) sink = make_stderr_sink(environment.log_level.value_or("warning"));

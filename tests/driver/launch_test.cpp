@@ -144,6 +144,10 @@ TEST_F(LaunchTest, MovedAndResetStatesWork) {
   LaunchState taken = std::move(state_);
   ASSERT_TRUE(kernel_->launch(args(), taken).ok());
   EXPECT_EQ(taken.counters().plans, 1U);
+  // What was moved from is as new.
+  state_.reset();
+  EXPECT_EQ(state_.counters().launches, 0U);
+  EXPECT_EQ(state_.sequence(), nullptr);
   taken.reset();
   EXPECT_EQ(taken.sequence(), nullptr);
   ASSERT_TRUE(kernel_->launch(args(), taken).ok());

@@ -279,6 +279,12 @@ int c_abi_launch(const char* cache, const char* driver, uint64_t memory) {
   CHECK(attnjit_error_code(error) == ATTNJIT_INVALID);
   attnjit_error_free(error);
   params[1].known.type = ATTNJIT_PARAM_I32_ARRAY;
+  params[0].known.struct_size = sizeof params[0] - 1;
+  error = attnjit_launch(kernel, &args, state);
+  CHECK(attnjit_error_code(error) == ATTNJIT_INVALID);
+  CHECK(strcmp(attnjit_error_field(error), "params") == 0);
+  attnjit_error_free(error);
+  params[0].known.struct_size = sizeof params[0];
   params[1].field_of_the_future = 1;
   error = attnjit_launch(kernel, &args, state);
   CHECK(attnjit_error_code(error) == ATTNJIT_INVALID);

@@ -257,6 +257,31 @@ TEST_F(ImageTest, FailureIsRememberedUntilItsTimeIsOver) {
   EXPECT_EQ(compiler_->compiles, 2);
 }
 
+TEST_F(ImageTest, FailureIsRememberedForAsLongAsNoClockCounts) {
+  ServiceOptions long_memory = options();
+  long_memory.failure_ttl = seconds::max();
+  remake(long_memory);
+  const PreparedSpec spec = prepare(*service_);
+  compiler_->failure = make_error(ErrorCode::kCompileFailed, "no such name", "mask");
+  for (int i = 0; i < 3; ++i) EXPECT_FALSE(service_->compile(spec, in(seconds(10))).ok());
+  EXPECT_EQ(compiler_->compiles, 1);
+}
+
+TEST_F(ImageTest, ThrowingLogSinkStopsNothing) {
+  ServiceOptions throwing = options();
+  std::atomic<int> messages{0};
+  throwing.log = [&](LogLevel, std::string_view) {
+    ++messages;
+    throw 42;
+  };
+  remake(throwing);
+  const PreparedSpec spec = prepare(*service_);
+  compiler_->failure = make_error(ErrorCode::kCompileFailed, "no such name", "mask");
+  EXPECT_FALSE(service_->compile(spec, in(seconds(10))).ok());
+  EXPECT_GE(messages, 1);
+  service_.reset();
+}
+
 TEST_F(ImageTest, EnvironmentFailureIsNotRemembered) {
   remake(options());
   const PreparedSpec spec = prepare(*service_);

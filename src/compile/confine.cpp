@@ -16,6 +16,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstddef>
+#include <iterator>
 #include <vector>
 
 namespace attnjit {
@@ -200,17 +201,22 @@ std::optional<ResourceLimits> limit_resources(const ResourceLimits& wanted) {
                         static_cast<int>(std::min(*cpu_given, cpu))};
 }
 
+std::vector<long> allowed_calls() {
+  std::vector<long> calls(std::begin(kAllowed), std::end(kAllowed));
+  if (kSanitized) {
+#ifdef SYS_pipe
+    calls.push_back(SYS_pipe);
+#endif
+    calls.push_back(SYS_pipe2);
+  }
+  return calls;
+}
+
 bool confine() {
   // NOTE: a sanitizer makes pipes of its own to see what memory is there.
   if (!kSanitized) lower(RLIMIT_NOFILE, 0);
   Filter filter;
-  for (const long call : kAllowed) filter.allow(call);
-  if (kSanitized) {
-#ifdef SYS_pipe
-    filter.allow(SYS_pipe);
-#endif
-    filter.allow(SYS_pipe2);
-  }
+  for (const long call : allowed_calls()) filter.allow(call);
   using Check = Filter::Check;
   // Threads, made as libc makes them, and no process. clone3's flags lie in memory, out of the
   // filter's sight; where it does not exist, libc uses clone.

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 namespace attnjit {
 
@@ -26,12 +27,15 @@ struct ResourceLimits {
 /// is larger than any limit.
 std::optional<ResourceLimits> limit_resources(const ResourceLimits& wanted);
 
+/// The system calls that confine() leaves whatever their arguments are. Some others it leaves with
+/// the right arguments only.
+std::vector<long> allowed_calls();
+
 /// Gives up every system call but those on a short list: memory of its own, the files that are open
 /// already, clocks, threads, signals to itself. Everything else answers EACCES, so this process can
 /// open or look up no file, change none, make no socket, start no process or program, and reach no
 /// other process. Files are refused once more by a descriptor limit of zero (not under a
-/// sanitizer).
-/// False: the kernel took no filter; the descriptor limit stands all the same.
+/// sanitizer). False: the kernel took no filter; the descriptor limit stands all the same.
 bool confine();
 
 }  // namespace attnjit

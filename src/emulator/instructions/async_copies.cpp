@@ -11,6 +11,7 @@
 #include "emulator/instructions/async_copies.h"
 #include "emulator/instructions/atomic_operation.h"
 #include "emulator/instructions/executors.h"
+#include "emulator/instructions/operands.h"
 
 namespace attnjit::emulator {
 
@@ -714,14 +715,7 @@ bool decode_async_store(Decoding& d, bool reduces) {
   std::vector<Ref> refs(2, kNoRef);
   refs[0] = d.address_value(d.in.operands[0], &store.to_wide);
   refs[1] = d.address_value(d.in.operands[2], &store.barrier_wide);
-  if (d.is(1, Operand::Kind::kVector)) {
-    if (d.in.operands[1].parts.size() != vector)
-      return d.invalid("the vector has another size than the modifier");
-    for (const Operand& part : d.in.operands[1].parts) refs.push_back(d.source(part, bits, type));
-  } else {
-    if (vector != 1) return d.invalid("a vector in braces is needed");
-    refs.push_back(d.source(1, bits, type));
-  }
+  if (!take_stored(d, d.in.operands[1], vector, bits, type, &refs)) return false;
   if (d.failed()) return false;
   const u32 list = d.list(refs);
   store.element = static_cast<u32>(bits / 8);

@@ -13,6 +13,7 @@
 #include "emulator/decode/instruction_table.h"
 #include "emulator/instructions/atomic_operation.h"
 #include "emulator/instructions/executors.h"
+#include "emulator/instructions/operands.h"
 #include "emulator/machine/machine.h"
 
 namespace attnjit::emulator {
@@ -173,22 +174,31 @@ Step finish_atomic(Warp& warp, u32 mask, u32 bytes, bool changed) {
   return Step::kNext;
 }
 
-Step execute_atomic(Warp& warp, const Op& op, const Atomic& atomic, u32 mask) {
-  const bool checks = warp.machine->checks;
-  Cluster& cluster = *warp.cluster;
-  if (checks && op.s[0] != kNoRef) warp.require_defined(op.s[0], mask, op, "the address");
-  const Ref* list = warp.machine->program.lists.data() + op.list;
-  const u32 element = atomic.element, elements = atomic.elements, bytes = element * elements;
-  const bool cas = atomic.swaps();
-  bool changed = false;
-  // Lanes go in an order that the seed decides: no kernel may rely on one.
-  const u32 first = cluster.random.below(32);
+/// Calls f(lane, address, place) for the lanes whose address holds `bytes` bytes. They go in an
+/// order that the seed decides: no kernel may rely on one.
+template <class F>
+void for_each_place(Warp& warp, const Op& op, const Atomic& atomic, u32 bytes, u32 mask, F&& f) {
+  if (warp.machine->checks && op.s[0] != kNoRef)
+    warp.require_defined(op.s[0], mask, op, "the address");
+  const u32 first = warp.cluster->random.below(32);
   for (u32 i = 0; i < 32; ++i) {
     const u32 lane = (first + i) % 32;
     if ((mask >> lane & 1) == 0) continue;
     const u64 address = lane_address(warp, op, atomic.address, lane);
     Place place;
-    if (!resolve_atomic(warp, op, atomic.address.space, lane, address, bytes, &place)) continue;
+    if (resolve_atomic(warp, op, atomic.address.space, lane, address, bytes, &place))
+      f(lane, address, place);
+  }
+}
+
+Step execute_atomic(Warp& warp, const Op& op, const Atomic& atomic, u32 mask) {
+  const bool checks = warp.machine->checks;
+  Cluster& cluster = *warp.cluster;
+  const Ref* list = warp.machine->program.lists.data() + op.list;
+  const u32 element = atomic.element, elements = atomic.elements, bytes = element * elements;
+  const bool cas = atomic.swaps();
+  bool changed = false;
+  for_each_place(warp, op, atomic, bytes, mask, [&](u32 lane, u64 address, const Place& place) {
     bool poisoned = false;
     {
       AtomicLock guard;
@@ -216,7 +226,7 @@ Step execute_atomic(Warp& warp, const Op& op, const Atomic& atomic, u32 mask) {
       }
       guard.unlock();
     }
-    if (!checks) continue;
+    if (!checks) return;
     if (place.poison != nullptr) {
       for (u32 b = 0; b < bytes; ++b) poisoned = poisoned || place.poison[b] != 0;
       if (atomic.operation == AtomicOperation::kExchange) std::memset(place.poison, 0, bytes);
@@ -230,7 +240,7 @@ Step execute_atomic(Warp& warp, const Op& op, const Atomic& atomic, u32 mask) {
     cluster.record(warp, op, {u32{1} << lane}, place, bytes, true, true);
     if (atomic.acquires || atomic.returns) cluster.strong_load(warp, address, atomic.acquires);
     cluster.strong_store(warp, lane, address, atomic.releases);
-  }
+  });
   return finish_atomic(warp, mask, bytes, changed);
 }
 
@@ -238,7 +248,6 @@ Step execute_atomic(Warp& warp, const Op& op, const Atomic& atomic, u32 mask) {
 Step execute_atomic_wide(Warp& warp, const Op& op, const Atomic& atomic, u32 mask) {
   const bool checks = warp.machine->checks;
   Cluster& cluster = *warp.cluster;
-  if (checks && op.s[0] != kNoRef) warp.require_defined(op.s[0], mask, op, "the address");
   const Ref* list = warp.machine->program.lists.data() + op.list;
   const bool cas = atomic.swaps();
   const auto halves = [&](Ref ref, u32 lane) {
@@ -247,13 +256,7 @@ Step execute_atomic_wide(Warp& warp, const Op& op, const Atomic& atomic, u32 mas
                       reinterpret_cast<const u64*>(row + 2)[lane]};
   };
   bool changed = false;
-  const u32 first = cluster.random.below(32);
-  for (u32 i = 0; i < 32; ++i) {
-    const u32 lane = (first + i) % 32;
-    if ((mask >> lane & 1) == 0) continue;
-    const u64 address = lane_address(warp, op, atomic.address, lane);
-    Place place;
-    if (!resolve_atomic(warp, op, atomic.address.space, lane, address, 16, &place)) continue;
+  for_each_place(warp, op, atomic, 16, mask, [&](u32 lane, u64 address, const Place& place) {
     const std::array<u64, 2> operand = halves(list[0], lane);
     const std::array<u64, 2> now = cas ? halves(list[1], lane) : operand;
     std::array<u64, 2> old{};
@@ -271,7 +274,7 @@ Step execute_atomic_wide(Warp& warp, const Op& op, const Atomic& atomic, u32 mas
       reinterpret_cast<u64*>(warp.row(list[2]))[lane] = old[0];
       reinterpret_cast<u64*>(warp.row(list[2]) + 2)[lane] = old[1];
     }
-    if (!checks) continue;
+    if (!checks) return;
     bool poisoned = false;
     if (place.poison != nullptr) {
       for (u32 b = 0; b < 16; ++b) poisoned = poisoned || place.poison[b] != 0;
@@ -286,7 +289,7 @@ Step execute_atomic_wide(Warp& warp, const Op& op, const Atomic& atomic, u32 mas
     cluster.record(warp, op, {u32{1} << lane}, place, 16, true, true);
     cluster.strong_load(warp, address, atomic.acquires);
     cluster.strong_store(warp, lane, address, atomic.releases);
-  }
+  });
   return finish_atomic(warp, mask, 16, changed);
 }
 
@@ -298,8 +301,7 @@ bool decode_atomic(Decoding& d, bool returns) {
   d.take("noftz");
   const bool policy = d.take("L2::cache_hint");
   d.take_cache_hints();
-  const int v = d.take_any({"v2", "v4", "v8"});
-  const u8 vector = static_cast<u8>(v < 0 ? 1 : 2 << v);
+  const u8 vector = take_vector(d);
   const Type type = d.take_type();
   if (!check_atomic_type(d, operation, type)) return false;
   const int bits = bits_of(type);

@@ -6,6 +6,7 @@
 
 #include "emulator/decode/decoding.h"
 #include "emulator/decode/instruction_table.h"
+#include "emulator/instructions/operands.h"
 #include "emulator/machine/machine.h"
 
 namespace attnjit::emulator {
@@ -66,7 +67,6 @@ Step execute_convert(Warp& warp, const Op& op, const Conversion& conversion, u32
   one.satfinite = conversion.satfinite;
   one.relu = conversion.relu;
   const bool wide_source = bits_of(from.element) == 64;
-  const bool wide_result = op.d_rows == 2;
   u64 result[32] = {};
   for (const u32 lane : lanes_of(mask)) {
     u64 value = 0;
@@ -84,13 +84,7 @@ Step execute_convert(Warp& warp, const Op& op, const Conversion& conversion, u32
     }
     result[lane] = value;
   }
-  if (wide_result) {
-    warp.blend(op.d, result, 2, mask);
-  } else {
-    u32 narrow[32];
-    for (int i = 0; i < 32; ++i) narrow[i] = static_cast<u32>(result[i]);
-    warp.blend(op.d, narrow, 1, mask);
-  }
+  blend_result(warp, op.d, result, op.d_rows == 2, mask);
   if (warp.machine->checks)
     warp.set_poison(op.d, warp.poison_of(op.s[0]) | warp.poison_of(op.s[1]), mask,
                     warp.site_of(op.s[0]));

@@ -10,38 +10,13 @@
 #include "emulator/decode/instruction_table.h"
 #include "emulator/instructions/executors.h"
 #include "emulator/instructions/expansion.h"
-#include "emulator/instructions/number_format.h"
 #include "emulator/instructions/warp_products.h"
+#include "emulator/lanes/number_format.h"
 #include "emulator/machine/machine.h"
 #include "emulator/model/fragment.h"
 #include "emulator/model/tensor_product.h"
 
 namespace attnjit::emulator {
-
-const FloatFormat* float_format(Type type) {
-  switch (type) {
-    case Type::kF16:
-      return &kFormatF16;
-    case Type::kBf16:
-      return &kFormatBf16;
-    case Type::kTf32:
-      return &kFormatTf32;
-    case Type::kE4m3:
-      return &kFormatE4m3;
-    case Type::kE5m2:
-      return &kFormatE5m2;
-    case Type::kE2m1:
-      return &kFormatE2m1;
-    case Type::kE2m3:
-      return &kFormatE2m3;
-    case Type::kE3m2:
-      return &kFormatE3m2;
-    default:
-      return nullptr;
-  }
-}
-
-u32 operand_code(Type type, u32 bits) { return type == Type::kTf32 ? bits >> 13 : bits; }
 
 namespace {
 

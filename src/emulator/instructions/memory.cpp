@@ -8,6 +8,7 @@
 #include "emulator/decode/decoding.h"
 #include "emulator/decode/instruction_table.h"
 #include "emulator/instructions/executors.h"
+#include "emulator/instructions/operands.h"
 #include "emulator/machine/machine.h"
 
 namespace attnjit::emulator {
@@ -318,9 +319,26 @@ Step execute_store(Warp& warp, const Op& op, const Access& access, u32 mask) {
   return Step::kNext;
 }
 
-bool take_vector(Decoding& d, u8* vector) {
-  const int v = d.take_any({"v2", "v4", "v8"});
-  *vector = static_cast<u8>(v < 0 ? 1 : 2 << v);
+/// What follows the space of ld and st.
+struct AccessHead {
+  u8 vector = 1;
+  Type type = Type::kNone;
+  int bits = 0;
+};
+
+bool take_access(Decoding& d, Space space, const char* what, AccessHead* head) {
+  const bool policy = d.take("L2::cache_hint");
+  d.take_cache_hints();
+  head->vector = take_vector(d);
+  head->type = d.take_type();
+  head->bits = bits_of(head->type);
+  if (head->type == Type::kNone || head->bits < 8) return d.invalid("a type is needed");
+  if (!d.expect(policy ? 3 : 2, policy ? 3 : 2) || !d.done()) return false;
+  const int all = head->bits * head->vector;
+  if (all > 256) return d.invalid(fmt::format("a {} is of at most 32 bytes", what));
+  if (all > 128 && space != Space::kGlobal && space != Space::kGeneric)
+    return d.unsupported("more than 16 bytes at once are of the global space");
+  if (policy) d.source(2, 64);
   return true;
 }
 
@@ -329,18 +347,11 @@ bool decode_load(Decoding& d) {
   Space space = d.take_space(Space::kGeneric);
   d.take("nc");
   d.take("unified");
-  const bool policy = d.take("L2::cache_hint");
-  d.take_cache_hints();
-  u8 vector = 1;
-  take_vector(d, &vector);
-  const Type type = d.take_type();
-  const int bits = bits_of(type);
-  if (type == Type::kNone || bits < 8) return d.invalid("a type is needed");
-  if (!d.expect(policy ? 3 : 2, policy ? 3 : 2) || !d.done()) return false;
-  if (bits * vector > 256) return d.invalid("a load is of at most 32 bytes");
-  if (bits * vector > 128 && space != Space::kGlobal && space != Space::kGeneric)
-    return d.unsupported("more than 16 bytes at once are of the global space");
-  if (policy) d.source(2, 64);
+  AccessHead head;
+  if (!take_access(d, space, "load", &head)) return false;
+  const u8 vector = head.vector;
+  const Type type = head.type;
+  const int bits = head.bits;
 
   std::vector<Ref> refs;
   int rows = 0;
@@ -396,27 +407,13 @@ bool decode_load(Decoding& d) {
 bool decode_store(Decoding& d) {
   const Decoding::Semantics semantics = d.take_semantics();
   Space space = d.take_space(Space::kGeneric);
-  const bool policy = d.take("L2::cache_hint");
-  d.take_cache_hints();
-  u8 vector = 1;
-  take_vector(d, &vector);
-  const Type type = d.take_type();
-  const int bits = bits_of(type);
-  if (type == Type::kNone || bits < 8) return d.invalid("a type is needed");
-  if (!d.expect(policy ? 3 : 2, policy ? 3 : 2) || !d.done()) return false;
-  if (bits * vector > 256) return d.invalid("a store is of at most 32 bytes");
-  if (bits * vector > 128 && space != Space::kGlobal && space != Space::kGeneric)
-    return d.unsupported("more than 16 bytes at once are of the global space");
-  if (policy) d.source(2, 64);
+  AccessHead head;
+  if (!take_access(d, space, "store", &head)) return false;
+  const u8 vector = head.vector;
+  const Type type = head.type;
+  const int bits = head.bits;
   std::vector<Ref> refs;
-  if (d.is(1, Operand::Kind::kVector)) {
-    if (d.in.operands[1].parts.size() != vector)
-      return d.invalid("the vector has another size than the modifier");
-    for (const Operand& part : d.in.operands[1].parts) refs.push_back(d.source(part, bits, type));
-  } else {
-    if (vector != 1) return d.invalid("a vector in braces is needed");
-    refs.push_back(d.source(1, bits, type));
-  }
+  if (!take_stored(d, d.in.operands[1], vector, bits, type, &refs)) return false;
   Access access;
   Ref base = kNoRef;
   if (!d.address(d.in.operands[0], space, &access.address, &base)) return false;

@@ -5,6 +5,7 @@
 #include "emulator/decode/decoding.h"
 #include "emulator/decode/instruction_table.h"
 #include "emulator/instructions/executors.h"
+#include "emulator/instructions/operands.h"
 #include "emulator/machine/machine.h"
 
 namespace attnjit::emulator {
@@ -306,13 +307,7 @@ Step execute_mapa(Warp& warp, const Op& op, const RankMapping& mapping, u32 mask
     result[lane] =
         (a & ~u64{0xFFFFFFFF}) | SharedAddress(static_cast<u32>(a)).in(rank & 0xFF).bits();
   }
-  if (op.d_rows == 2) {
-    warp.blend(op.d, result, 2, mask);
-  } else {
-    u32 narrow[32];
-    for (int i = 0; i < 32; ++i) narrow[i] = static_cast<u32>(result[i]);
-    warp.blend(op.d, narrow, 1, mask);
-  }
+  blend_result(warp, op.d, result, op.d_rows == 2, mask);
   if (warp.machine->checks)
     warp.set_poison(op.d, warp.poison_of(op.s[0]) | warp.poison_of(op.s[1]), mask,
                     warp.site_of(op.s[0]));

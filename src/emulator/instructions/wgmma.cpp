@@ -11,7 +11,7 @@
 #include "emulator/decode/decoding.h"
 #include "emulator/decode/instruction_table.h"
 #include "emulator/instructions/async_copies.h"
-#include "emulator/instructions/number_format.h"
+#include "emulator/lanes/number_format.h"
 #include "emulator/model/fragment.h"
 #include "emulator/model/matrix_descriptor.h"
 #include "emulator/model/tensor_product.h"

@@ -13,8 +13,9 @@
 #include "emulator/decode/decoding.h"
 #include "emulator/decode/instruction_table.h"
 #include "emulator/instructions/executors.h"
-#include "emulator/instructions/number_format.h"
+#include "emulator/instructions/operands.h"
 #include "emulator/instructions/warp_products.h"
+#include "emulator/lanes/number_format.h"
 #include "emulator/machine/machine.h"
 #include "emulator/model/fragment.h"
 #include "emulator/model/tensor_product.h"
@@ -142,14 +143,19 @@ void for_each_piece(Warp& warp, const Op& op, const Movement& m, u32 mask, bool 
   }
 }
 
-Step execute_fragment_load(Warp& warp, const Op& op, const Movement& movement, u32 mask) {
+/// Waits for the warp. Its address and its stride are to be defined.
+Step gather_fragment(Warp& warp, const Op& op, u32 mask) {
   const Step step = gather_warp(warp, op, mask);
+  if (step != Step::kNext || !warp.machine->checks) return step;
+  if (op.s[0] != kNoRef) warp.require_defined(op.s[0], mask, op, "the address");
+  warp.require_defined(op.s[1], mask, op, "the stride");
+  return step;
+}
+
+Step execute_fragment_load(Warp& warp, const Op& op, const Movement& movement, u32 mask) {
+  const Step step = gather_fragment(warp, op, mask);
   if (step != Step::kNext) return step;
   const bool checks = warp.machine->checks;
-  if (checks) {
-    if (op.s[0] != kNoRef) warp.require_defined(op.s[0], mask, op, "the address");
-    warp.require_defined(op.s[1], mask, op, "the stride");
-  }
   const Ref* list = warp.machine->program.lists.data() + op.list;
   std::array<std::array<u64, 32>, 8> values{};
   std::array<u32, 8> poison{};
@@ -163,26 +169,16 @@ Step execute_fragment_load(Warp& warp, const Op& op, const Movement& movement, u
                      if (place.poison[b] != 0) poison[r] |= u32{1} << lane;
                  });
   for (u32 r = 0; r < op.list_count; ++r) {
-    if (movement.type == Type::kF64) {
-      warp.blend(list[r], values[r].data(), 2, mask);
-    } else {
-      u32 narrow[32];
-      for (u32 lane = 0; lane < 32; ++lane) narrow[lane] = static_cast<u32>(values[r][lane]);
-      warp.blend(list[r], narrow, 1, mask);
-    }
+    blend_result(warp, list[r], values[r].data(), movement.type == Type::kF64, mask);
     if (checks) warp.set_poison(list[r], poison[r], mask, op.site);
   }
   return Step::kNext;
 }
 
 Step execute_fragment_store(Warp& warp, const Op& op, const Movement& movement, u32 mask) {
-  const Step step = gather_warp(warp, op, mask);
+  const Step step = gather_fragment(warp, op, mask);
   if (step != Step::kNext) return step;
   const bool checks = warp.machine->checks;
-  if (checks) {
-    if (op.s[0] != kNoRef) warp.require_defined(op.s[0], mask, op, "the address");
-    warp.require_defined(op.s[1], mask, op, "the stride");
-  }
   const Ref* list = warp.machine->program.lists.data() + op.list;
   for_each_piece(
       warp, op, movement, mask, true, [&](u32 lane, u32 r, u32 bit, const Place& place, u32 bytes) {

@@ -5,35 +5,10 @@
 #include <bit>
 #include <cmath>
 
+#include "emulator/lanes/number_format.h"
+
 namespace attnjit::emulator {
 namespace {
-
-const FloatFormat* format_of(Type type) {
-  switch (type) {
-    case Type::kF16:
-      return &kFormatF16;
-    case Type::kBf16:
-      return &kFormatBf16;
-    case Type::kF32:
-      return &kFormatF32;
-    case Type::kTf32:
-      return &kFormatTf32;
-    case Type::kE4m3:
-      return &kFormatE4m3;
-    case Type::kE5m2:
-      return &kFormatE5m2;
-    case Type::kE2m1:
-      return &kFormatE2m1;
-    case Type::kE2m3:
-      return &kFormatE2m3;
-    case Type::kE3m2:
-      return &kFormatE3m2;
-    case Type::kUe8m0:
-      return &kFormatUe8m0;
-    default:
-      return nullptr;
-  }
-}
 
 bool is_signed(Type t) {
   return t == Type::kS8 || t == Type::kS16 || t == Type::kS32 || t == Type::kS64;
@@ -69,8 +44,8 @@ LaneFn select_lane(const LaneRequest& request) {
 }
 
 u64 convert_scalar(const LaneRequest& r, u64 bits) {
-  const FloatFormat* from = format_of(r.source);
-  const FloatFormat* to = format_of(r.type);
+  const FloatFormat* from = float_format(r.source);
+  const FloatFormat* to = float_format(r.type);
   const bool from_float = from != nullptr || r.source == Type::kF64;
   const bool to_float = to != nullptr || r.type == Type::kF64;
   double v = 0;

@@ -8,7 +8,7 @@
 
 namespace attnjit::emulator {
 
-/// nullptr for types that are no small float.
+/// nullptr for types that are no float of at most 32 bits.
 const FloatFormat* float_format(Type type);
 
 /// An operand's bits as the format's code: tf32 lies in the high 19 bits of 32.

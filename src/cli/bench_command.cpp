@@ -30,8 +30,8 @@ struct Timing {
   double median() const { return samples[samples.size() / 2]; }
 };
 
-// Pairs of a query and a key that the mask's row ranges hold: exact for null, causal, window, chunk
-// and `and` of them, an upper bound for others.
+// Pairs of a query and a key that the mask's row ranges hold: exact where a row sees every key of
+// its range, an upper bound elsewhere.
 double count_pairs(const Problem& problem, const verify::MaskAndScoreMod& rules) {
   double pairs = 0;
   for (int b = 0; b < problem.batch; ++b) {
@@ -85,21 +85,17 @@ Result<Report> run_bench(const BenchArguments& arguments) {
   if (!request) return std::move(request).error();
   Result<Problem> problem = verify::shape_problem(spec->given(), *request);
   if (!problem) return std::move(problem).error();
-  Result<std::shared_ptr<const Tuning>> tuning = read_tuning(arguments.spec.tuning);
-  if (!tuning) return std::move(tuning).error();
-  Result<std::unique_ptr<Service>> service =
-      open_service(std::move(*tuning), arguments.spec.accept_unconfined_helper);
-  if (!service) return std::move(service).error();
-  Result<PreparedSpec> prepared = (*service)->prepare(*spec);
-  if (!prepared) return std::move(prepared).error();
+  Result<Session> session = open_session(arguments.spec, *spec);
+  if (!session) return std::move(session).error();
+  const PreparedSpec& prepared = session->prepared;
   Result<verify::GpuChoice> gpu = verify::open_gpu((*spec)->arch);
   if (!gpu) return std::move(gpu).error();
   verify::fill_random_inputs(*problem, *request);
   Result<verify::MaskAndScoreMod> rules = verify::MaskAndScoreMod::of(*problem);
   if (!rules) return std::move(rules).error();
-  Result<CompiledKernel> compiled = (*service)->compile(*prepared, compile_deadline());
+  Result<CompiledKernel> compiled = session->service->compile(prepared, compile_deadline());
   if (!compiled) return std::move(compiled).error();
-  Result<std::unique_ptr<Kernel>> kernel = gpu->driver->load(compiled->image, prepared->plan());
+  Result<std::unique_ptr<Kernel>> kernel = gpu->driver->load(compiled->image, prepared.plan());
   if (!kernel) return std::move(kernel).error();
   Result<Timing> timing = run(gpu->device, **kernel, *problem, arguments.warmup, arguments.repeats);
   if (!timing) return std::move(timing).error();
@@ -113,7 +109,7 @@ Result<Report> run_bench(const BenchArguments& arguments) {
   Json json;
   json["device"] = gpu->device.properties().name;
   json["arch"] = std::string(to_string(attention.arch));
-  json["key"] = prepared->key().hex;
+  json["key"] = prepared.key().hex;
   json["batch"] = problem->batch;
   json["q_len"] = problem->q_lens;
   json["kv_len"] = problem->kv_lens;

@@ -13,20 +13,16 @@ namespace attnjit::cli {
 Result<Report> run_compile(const CompileArguments& arguments) {
   Result<ResolvedSpec> spec = read_spec(arguments.spec);
   if (!spec) return std::move(spec).error();
-  Result<std::shared_ptr<const Tuning>> tuning = read_tuning(arguments.spec.tuning);
-  if (!tuning) return std::move(tuning).error();
-  Result<std::unique_ptr<Service>> service =
-      open_service(std::move(*tuning), arguments.spec.accept_unconfined_helper);
-  if (!service) return std::move(service).error();
-  Result<PreparedSpec> prepared = (*service)->prepare(*spec);
-  if (!prepared) return std::move(prepared).error();
+  Result<Session> session = open_session(arguments.spec, *spec);
+  if (!session) return std::move(session).error();
+  const PreparedSpec& prepared = session->prepared;
   Result<CompiledKernel> compiled =
-      (*service)->compile(*prepared, compile_deadline(),
-                          arguments.ptx.empty() ? PtxNeed::kIfStored : PtxNeed::kRequired);
+      session->service->compile(prepared, compile_deadline(),
+                                arguments.ptx.empty() ? PtxNeed::kIfStored : PtxNeed::kRequired);
   if (!compiled) return std::move(compiled).error();
 
   const KernelImage& image = *compiled->image;
-  const KernelPlan& plan = prepared->plan();
+  const KernelPlan& plan = prepared.plan();
   if (!arguments.cubin.empty()) {
     const std::string_view bytes(reinterpret_cast<const char*>(image.cubin.data()),
                                  image.cubin.size());
@@ -38,7 +34,7 @@ Result<Report> run_compile(const CompileArguments& arguments) {
 
   const std::int64_t smem = image.usage.static_smem_bytes + plan.main().smem_bytes;
   Json json;
-  json["key"] = prepared->key().hex;
+  json["key"] = prepared.key().hex;
   json["arch"] = std::string(to_string(plan.spec->arch));
   json["entry"] = plan.main().entry;
   json["outcome"] = std::string(to_string(compiled->outcome));
@@ -72,7 +68,7 @@ Result<Report> run_compile(const CompileArguments& arguments) {
       "key      {}\narch     {}\nentry    {}\noutcome  {} in {:.1f} ms ({:.1f} ms in all)\n"
       "kernel   {} registers, {} bytes spilled, {} bytes of stack, {} bytes of shared memory\n"
       "cubin    {} bytes, NVRTC {}\n",
-      prepared->key().hex, to_string(plan.spec->arch), plan.main().entry,
+      prepared.key().hex, to_string(plan.spec->arch), plan.main().entry,
       to_string(compiled->outcome), compiled->compile_ms, compiled->total_ms, image.usage.registers,
       image.usage.spill_bytes, image.usage.stack_bytes, smem, image.cubin.size(),
       image.nvrtc_version);

@@ -4,6 +4,7 @@
 
 #include "base/environment.h"
 #include "base/log.h"
+#include "cli/spec_source.h"
 
 namespace attnjit::cli {
 
@@ -13,6 +14,17 @@ Result<std::unique_ptr<Service>> open_service(std::shared_ptr<const Tuning> tuni
   options.tuning = std::move(tuning);
   options.accept_unconfined_helper = accept_unconfined_helper;
   return Service::create(std::move(options));
+}
+
+Result<Session> open_session(const SpecArguments& arguments, const ResolvedSpec& spec) {
+  Result<std::shared_ptr<const Tuning>> tuning = read_tuning(arguments.tuning);
+  if (!tuning) return std::move(tuning).error();
+  Result<std::unique_ptr<Service>> service =
+      open_service(std::move(*tuning), arguments.accept_unconfined_helper);
+  if (!service) return std::move(service).error();
+  Result<PreparedSpec> prepared = (*service)->prepare(spec);
+  if (!prepared) return std::move(prepared).error();
+  return Session{std::move(*service), std::move(*prepared)};
 }
 
 std::unique_ptr<CubinCache> open_command_cache() {

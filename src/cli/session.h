@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the commands share: a Service made from the environment.
+// What the commands share: a Service made from the environment, and the cache.
 #pragma once
 
 #include <memory>
 
 #include "attnjit/service.h"
+#include "cli/arguments.h"
 
 namespace attnjit::cli {
 
@@ -12,6 +13,15 @@ namespace attnjit::cli {
 /// `tuning` may be null.
 Result<std::unique_ptr<Service>> open_service(std::shared_ptr<const Tuning> tuning,
                                               bool accept_unconfined_helper);
+
+/// A Service with the spec that a command works on.
+struct Session {
+  std::unique_ptr<Service> service;
+  PreparedSpec prepared;
+};
+/// Reads the tuning table that `arguments` name, opens the Service and prepares the spec. Errors:
+/// as read_tuning, open_service and Service::prepare.
+Result<Session> open_session(const SpecArguments& arguments, const ResolvedSpec& spec);
 
 /// The cache as the environment names it.
 std::unique_ptr<CubinCache> open_command_cache();

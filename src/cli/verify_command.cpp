@@ -167,28 +167,24 @@ Result<Report> run_verify(const VerifyArguments& arguments) {
   // Bad input is told before what is unsupported, and that before what the environment lacks.
   Result<verify::Problem> problem = verify::shape_problem(spec->given(), *request);
   if (!problem) return std::move(problem).error();
-  Result<std::shared_ptr<const Tuning>> tuning = read_tuning(arguments.spec.tuning);
-  if (!tuning) return std::move(tuning).error();
-  Result<std::unique_ptr<Service>> service =
-      open_service(std::move(*tuning), arguments.spec.accept_unconfined_helper);
-  if (!service) return std::move(service).error();
-  Result<PreparedSpec> prepared = (*service)->prepare(*spec);
-  if (!prepared) return std::move(prepared).error();
-  if (Status s = check_kernel_takes(prepared->plan(), *problem); !s) return std::move(s).error();
+  Result<Session> session = open_session(arguments.spec, *spec);
+  if (!session) return std::move(session).error();
+  const PreparedSpec& prepared = session->prepared;
+  if (Status s = check_kernel_takes(prepared.plan(), *problem); !s) return std::move(s).error();
   Result<std::unique_ptr<Backend>> backend = choose_backend(arguments, (*spec)->arch);
   if (!backend) return std::move(backend).error();
 
   Verified verified;
   verified.backend = (*backend)->name();
   verified.device = (*backend)->device();
-  verified.key = prepared->key().hex;
-  Result<CompiledKernel> compiled = (*service)->compile(
-      *prepared, compile_deadline(), (*backend)->needs_ptx() ? PtxNeed::kRequired : PtxNeed::kSkip);
+  verified.key = prepared.key().hex;
+  Result<CompiledKernel> compiled = session->service->compile(
+      prepared, compile_deadline(), (*backend)->needs_ptx() ? PtxNeed::kRequired : PtxNeed::kSkip);
   if (!compiled) return std::move(compiled).error();
   verified.compiled = std::move(*compiled);
   verify::fill_random_inputs(*problem, *request);
   Result<verify::BackendRun> run =
-      (*backend)->run(prepared->plan(), verified.compiled.image, *problem);
+      (*backend)->run(prepared.plan(), verified.compiled.image, *problem);
   if (!run) return std::move(run).error();
   verified.run = std::move(*run);
   const verify::Tensor* lse = verified.run.lse ? &*verified.run.lse : nullptr;

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "plan/reference/config_math.h"
+#include "plan/reference/config_room.h"
 
 namespace attnjit {
 namespace {
@@ -165,22 +166,7 @@ std::string Fa4Config::unsupported_reason() const {
   if (ov_depth > qk_depth) {
     return fmt::format("ov_depth {} is above qk_depth {}", ov_depth, qk_depth);
   }
-  if (BN < 64) {
-    return fmt::format(
-        "two score tiles beside two output accumulators of {} columns leave BN = {} in {} columns "
-        "of tensor memory; the least is 64",
-        padded_ov_depth, BN, sm100_tmem_cols);
-  }
-  if (num_kv_stages < 2) {
-    return fmt::format("{} K/V stages fit the shared memory; the least is 2", num_kv_stages);
-  }
-  if (tmem_used > sm100_tmem_cols) {
-    return fmt::format("needs {} columns of tensor memory of {}", tmem_used, sm100_tmem_cols);
-  }
-  if (smem_used > sm100_smem_carveout) {
-    return fmt::format("needs {} bytes of shared memory of {}", smem_used, sm100_smem_carveout);
-  }
-  return {};
+  return why_no_room(*this, padded_ov_depth);
 }
 
 std::string Fa4Config::description() const {

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "plan/reference/config_math.h"
+#include "plan/reference/config_room.h"
 
 namespace attnjit {
 namespace {
@@ -82,22 +83,7 @@ std::string MlaConfig::unsupported_reason() const {
   }
   if (num_qo() != 1 && num_qo() != 2) return fmt::format("num_qo is {}; allowed: 1, 2", num_qo());
   if (group < 1) return fmt::format("group is {}; allowed: 1 or more", group);
-  if (BN < 64) {
-    return fmt::format(
-        "two score tiles beside two output accumulators of {} columns leave BN = {} in {} columns "
-        "of tensor memory; the least is 64",
-        fa4_config.padded_ov_depth, BN, sm100_tmem_cols);
-  }
-  if (num_kv_stages < 2) {
-    return fmt::format("{} K/V stages fit the shared memory; the least is 2", num_kv_stages);
-  }
-  if (tmem_used > sm100_tmem_cols) {
-    return fmt::format("needs {} columns of tensor memory of {}", tmem_used, sm100_tmem_cols);
-  }
-  if (smem_used > sm100_smem_carveout) {
-    return fmt::format("needs {} bytes of shared memory of {}", smem_used, sm100_smem_carveout);
-  }
-  return {};
+  return why_no_room(*this, fa4_config.padded_ov_depth);
 }
 
 }  // namespace attnjit

@@ -73,6 +73,19 @@ void add_launch(Json& json, const Config& config, const Fa4Config& switched,
   }
 }
 
+template <class Config>
+void add_tile(Json& json, const Config& config) {
+  json["MMA_M"] = config.MMA_M;
+  json["MMA_K"] = config.MMA_K();
+  json["BM"] = config.BM;
+  json["BN"] = config.BN;
+  json["BK0"] = config.BK0;
+  json["BK1"] = config.BK1;
+  json["BM_eff"] = config.BM_eff();
+  json["PairBM_eff"] = config.PairBM_eff();
+  json["fuse_gqa"] = config.fuse_gqa;
+}
+
 void add_fa4(Json& json, const Fa4Config& config) {
   json["qkv_dtype"] = std::string(to_string(config.args.qkv_dtype));
   json["rope_dtype"] = name_or_null(config.args.rope_dtype);
@@ -91,15 +104,7 @@ void add_fa4(Json& json, const Fa4Config& config) {
   json["num_qo"] = config.num_qo();
   json["pair_cta"] = config.pair_cta;
   json["cta_group"] = config.cta_group();
-  json["MMA_M"] = config.MMA_M;
-  json["MMA_K"] = config.MMA_K();
-  json["BM"] = config.BM;
-  json["BN"] = config.BN;
-  json["BK0"] = config.BK0;
-  json["BK1"] = config.BK1;
-  json["BM_eff"] = config.BM_eff();
-  json["PairBM_eff"] = config.PairBM_eff();
-  json["fuse_gqa"] = config.fuse_gqa;
+  add_tile(json, config);
   json["TMEM_S0"] = Fa4Config::TMEM_S0;
   json["TMEM_S1"] = config.TMEM_S1;
   json["TMEM_P0"] = config.TMEM_P0;
@@ -209,15 +214,7 @@ Json depth512_json(const AttentionSpec& spec, const PlanOptions& options) {
   json["pair_cta"] = true;
   json["cta_group"] = Depth512Config::cta_group;
   json["split_o"] = config.split_o;
-  json["MMA_M"] = config.MMA_M;
-  json["MMA_K"] = config.MMA_K();
-  json["BM"] = config.BM;
-  json["BN"] = config.BN;
-  json["BK0"] = config.BK0;
-  json["BK1"] = config.BK1;
-  json["BM_eff"] = config.BM_eff();
-  json["PairBM_eff"] = config.PairBM_eff();
-  json["fuse_gqa"] = config.fuse_gqa;
+  add_tile(json, config);
   json["num_kv_stages"] = config.num_kv_stages;
   json["num_qk_stages"] = config.num_qk_stages;
   json["v_cols_per_cta"] = config.v_cols_per_cta;
@@ -241,21 +238,27 @@ Json depth512_json(const AttentionSpec& spec, const PlanOptions& options) {
   return json;
 }
 
-}  // namespace
-
-Fa4Config::Args fa4_args(const AttentionSpec& spec, const PlanOptions& options) {
-  Fa4Config::Args args;
+// What Fa4Config and Depth512Config take alike.
+template <class Args>
+void fill_args(const AttentionSpec& spec, const PlanOptions& options, Args& args) {
   args.qkv_dtype = spec.qkv_dtype;
-  args.rope_dtype = spec.rope_dtype;
-  args.is_mla = spec.mla != Mla::kNone;
-  if (args.is_mla && !args.rope_dtype) args.rope_dtype = spec.qkv_dtype;
-  args.scale_dtype = spec.scale_dtype;
   args.num_q_heads = spec.num_q_heads;
   args.group = spec.group;
   args.qk_depth = spec.qk_depth;
   args.ov_depth = ov_depth_of(spec);
   args.swizzle_mode = options.swizzle_bytes.value_or(default_swizzle(spec.qkv_dtype));
   args.page_size = spec.page_size;
+}
+
+}  // namespace
+
+Fa4Config::Args fa4_args(const AttentionSpec& spec, const PlanOptions& options) {
+  Fa4Config::Args args;
+  fill_args(spec, options, args);
+  args.rope_dtype = spec.rope_dtype;
+  args.is_mla = spec.mla != Mla::kNone;
+  if (args.is_mla && !args.rope_dtype) args.rope_dtype = spec.qkv_dtype;
+  args.scale_dtype = spec.scale_dtype;
   args.pair_cta = options.pair_cta.value_or(false);
   args.num_qo = options.num_qo.value_or(2);
   return args;
@@ -277,13 +280,7 @@ MlaConfig::Args mla_args(const AttentionSpec& spec, const PlanOptions& options) 
 
 Depth512Config::Args depth512_args(const AttentionSpec& spec, const PlanOptions& options) {
   Depth512Config::Args args;
-  args.qkv_dtype = spec.qkv_dtype;
-  args.num_q_heads = spec.num_q_heads;
-  args.group = spec.group;
-  args.qk_depth = spec.qk_depth;
-  args.ov_depth = ov_depth_of(spec);
-  args.swizzle_mode = options.swizzle_bytes.value_or(default_swizzle(spec.qkv_dtype));
-  args.page_size = spec.page_size;
+  fill_args(spec, options, args);
   return args;
 }
 

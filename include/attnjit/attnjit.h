@@ -4,11 +4,11 @@
  * Conventions:
  * 1. A function that can fail returns an attnjit_error*: NULL is success; otherwise the caller owns
  *    it and frees it with attnjit_error_free. Results come through the last pointer arguments,
- * which are set to NULL or 0 on failure. There is no thread-local state and no last error.
+ *    which are set to NULL or 0 on failure. There is no thread-local state and no last error.
  * 2. Structs begin with `size_t struct_size`, set to sizeof by the caller. Fields beyond the
- * caller's size count as zero, and zero is every field's default: a struct that was cleared and
- * given its size is valid. A struct larger than this library knows is accepted if its unknown tail
- * is zero, and refused otherwise. Fields are only ever added at the end.
+ *    caller's size count as zero, and zero is every field's default: a struct that was cleared and
+ *    given its size is valid. A struct larger than this library knows is accepted if its unknown
+ *    tail is zero, and refused otherwise. Fields are only ever added at the end.
  * 3. Handles are opaque. A kernel belongs to its service and lives as long; specs, images, states
  *    and errors belong to the caller. NULL is accepted by every free function.
  * 4. Text is UTF-8. Text that is returned belongs to the handle that it was asked of.
@@ -42,8 +42,7 @@ typedef struct attnjit_image attnjit_image;
 typedef struct attnjit_launch_state attnjit_launch_state;
 typedef struct attnjit_error attnjit_error;
 
-/* --- Errors ------------------------------------------------------------------------------------
- */
+/* --- Errors ---------------------------------------------------------------------------------- */
 
 enum {
   ATTNJIT_OK = 0,
@@ -78,8 +77,7 @@ ATTNJIT_EXPORT size_t attnjit_error_count_others(const attnjit_error* error);
 ATTNJIT_EXPORT const attnjit_error* attnjit_error_other(const attnjit_error* error, size_t index);
 ATTNJIT_EXPORT void attnjit_error_free(attnjit_error* error);
 
-/* --- Service -----------------------------------------------------------------------------------
- */
+/* --- Service --------------------------------------------------------------------------------- */
 
 /* level: 0 debug, 1 info, 2 warning, 3 error. Called from any thread; text is not terminated. */
 typedef void (*attnjit_log_function)(void* context, int32_t level, const char* text, size_t length);
@@ -87,7 +85,7 @@ typedef void (*attnjit_log_function)(void* context, int32_t level, const char* t
 typedef struct attnjit_service_options {
   size_t struct_size;
   const char* cache_layers;  /* folders A:B:C, the first is written; NULL: the default */
-  int32_t no_disk_cache;     /* nonzero: nothing is read or written */
+  int32_t no_disk_cache;     /* nonzero: no folder is read or written */
   int32_t forbid_compile;    /* nonzero: a compile is ATTNJIT_COMPILE_FORBIDDEN */
   int32_t compile_in_helper; /* nonzero: untrusted code too */
   int32_t compile_threads;   /* 0: number of cores */
@@ -122,8 +120,7 @@ ATTNJIT_EXPORT void attnjit_service_destroy(attnjit_service* service);
 ATTNJIT_EXPORT attnjit_error* attnjit_service_statistics(const attnjit_service* service,
                                                          attnjit_statistics* statistics);
 
-/* --- Specs and kernels -------------------------------------------------------------------------
- */
+/* --- Specs and kernels ----------------------------------------------------------------------- */
 
 /* From the JSON of a spec (`length` bytes, or SIZE_MAX: terminated). */
 ATTNJIT_EXPORT attnjit_error* attnjit_spec_prepare(attnjit_service* service, const char* json,
@@ -146,8 +143,7 @@ ATTNJIT_EXPORT attnjit_error* attnjit_try_get(attnjit_service* service, const at
 /* Loads the kernel into the stream's context, so that launches there can be captured. */
 ATTNJIT_EXPORT attnjit_error* attnjit_kernel_prepare(const attnjit_kernel* kernel, void* stream);
 
-/* --- Images ------------------------------------------------------------------------------------
- */
+/* --- Images ---------------------------------------------------------------------------------- */
 
 enum {
   ATTNJIT_OUTCOME_MEMORY = 0,
@@ -182,8 +178,7 @@ ATTNJIT_EXPORT attnjit_error* attnjit_image_get_info(const attnjit_image* image,
                                                      attnjit_image_info* info);
 ATTNJIT_EXPORT void attnjit_image_free(attnjit_image* image);
 
-/* --- Launch ------------------------------------------------------------------------------------
- */
+/* --- Launch ---------------------------------------------------------------------------------- */
 
 /* Elements from one to the next; zeros: packed. */
 typedef struct attnjit_strides {
@@ -245,8 +240,8 @@ ATTNJIT_EXPORT attnjit_error* attnjit_workspace(const attnjit_kernel* kernel,
                                                 const attnjit_launch_args* args, int64_t* bytes,
                                                 int32_t* zeroed);
 
-/* Enqueues the kernel on args->stream, in the stream's context. An empty problem launches nothing.
- */
+/* Enqueues the kernel on args->stream, in the stream's context. An empty problem launches
+ * nothing. */
 ATTNJIT_EXPORT attnjit_error* attnjit_launch(const attnjit_kernel* kernel,
                                              const attnjit_launch_args* args,
                                              attnjit_launch_state* state);

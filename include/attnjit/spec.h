@@ -139,7 +139,7 @@ class ATTNJIT_EXPORT ResolvedSpec {
   static Result<ResolvedSpec> make(const AttentionSpec& spec, const PlanOptions& options = {});
   /// From JSON text, as spec_from_json reads it.
   static Result<ResolvedSpec> from_json(std::string_view json);
-  /// Of nothing: AttentionSpec and PlanOptions as they are made.
+  /// Holds a default AttentionSpec, which is not valid: something to assign to.
   ResolvedSpec();
 
   /// The spec with its defaults.

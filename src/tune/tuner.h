@@ -47,7 +47,7 @@ struct Measured {
   std::string key;  ///< of the kernel with this choice; empty where it could not be prepared
   Fate fate = Fate::kScreenedOut;
   std::string reason;      ///< what was wrong
-  std::vector<double> ms;  ///< a launch, the median over the last blocks, by shape
+  std::vector<double> ms;  ///< per launch, the median over the last blocks, by shape
   /// Its time over the untuned kernel's, medians of the ratios within a pair of blocks: by shape,
   /// and their geometric mean; less than 1 is faster. Not measured: empty and 0.
   std::vector<double> ratios;

@@ -534,7 +534,7 @@ void issue(Warp& warp, const Op& op, const Form& form, u32 lane) {
     const int vectors = shape.k / form.block;
     for (const int id : {shape.sfa_id, shape.sfb_id}) {
       if (id + vectors > 4 || id % vectors != 0) {
-        malformed(fmt::format("a scale factor id of {} for {} scale factors a row", id, vectors));
+        malformed(fmt::format("a scale factor id of {} for {} scale factors per row", id, vectors));
         return;
       }
     }

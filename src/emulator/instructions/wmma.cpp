@@ -26,7 +26,7 @@ namespace {
 enum class Role : u8 { kA, kB, kAccumulator };
 
 /// Element e (low bits first) of register r of a lane; the column is k for A, the row is k for B.
-/// `extent` rows (A) or columns (B) of k elements; `per` elements a register.
+/// `extent` rows (A) or columns (B) of k elements; `per` elements per register.
 Element multiplicand(Role role, u32 extent, u32 k, u32 per, u32 lane, u32 r, u32 e) {
   const u32 group = lane / 4, thread = lane % 4;
   const u32 across = k / (4 * per);  // registers along k

@@ -43,7 +43,7 @@ constexpr std::uint32_t mn_major_chunk(const MatrixDescriptor& d, std::uint32_t 
   if (d.swizzle == Swizzle::kNone) {
     return d.start + mn_chunk * d.stride + (k % 8) * 16 + (k / 8) * d.leading;
   }
-  const std::uint32_t width = swizzle_span(d.swizzle) / 16;  // chunks a row of the pattern
+  const std::uint32_t width = swizzle_span(d.swizzle) / 16;  // chunks per row of the pattern
   const std::uint32_t rows = d.swizzle == Swizzle::k128BAtom32B ? 4 : 8;
   return swizzle_address(d.swizzle, d.start + (mn_chunk % width) * 16 +
                                         (mn_chunk / width) * d.leading + (k % rows) * width * 16 +

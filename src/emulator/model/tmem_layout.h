@@ -2,8 +2,8 @@
 // Where tcgen05 puts things in tensor memory: ld/st shapes, accumulators, TS operands, scale
 // factors, cp.
 //
-// Tensor memory is 128 lanes by 512 columns of 32 bits a CTA; an address has the lane in bits 31:16
-// and the column in bits 15:0. Sources: PTX ISA 9.1, sections 9.7.16.2.3 (ld/st
+// Tensor memory is 128 lanes by 512 columns of 32 bits per CTA; an address has the lane in bits
+// 31:16 and the column in bits 15:0. Sources: PTX ISA 9.1, sections 9.7.16.2.3 (ld/st
 // shapes), 9.7.16.10.5 (data paths), 9.7.16.10.7 (scale factors), 9.7.16.9 (cp). Pure functions.
 #pragma once
 

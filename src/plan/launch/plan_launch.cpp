@@ -58,7 +58,7 @@ Result<LaunchSequence> plan_launch(const KernelPlan& plan, const LaunchShapes& s
     if (kernel.smem_bytes <= device.max_smem_bytes) continue;
     return make_error(
         ErrorCode::kUnsupported,
-        fmt::format("the kernel needs {} bytes of shared memory a CTA; the device has {}",
+        fmt::format("the kernel needs {} bytes of shared memory per CTA; the device has {}",
                     kernel.smem_bytes, device.max_smem_bytes));
   }
   LaunchSequence sequence;

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "attnjit/launch.h"
 #include "plan/print/memory_map_text.h"
 #include "plan/sm100/sm100_plan.h"
 
@@ -22,6 +23,7 @@ using Json = nlohmann::ordered_json;
 constexpr int kWidth = 96;      // of every line
 constexpr int kBarWidth = 90;   // of shared memory
 constexpr int kTmemWidth = 65;  // a character is 8 columns
+constexpr std::int64_t kSmem = DeviceShape{}.max_smem_bytes;
 const char* const kIndent = "  ";
 
 std::string shown(const Json& value) {
@@ -258,7 +260,6 @@ std::string barrier_table(const Json& barriers) {
 }
 
 std::string variant_maps(const Sm100Variant& body, const Json& variant) {
-  constexpr std::int64_t kSmem = 232448;
   constexpr std::int64_t kTmem = 512;
   const std::int64_t queries = variant["num_qo"];
   std::string text = heading(
@@ -280,7 +281,6 @@ std::string variant_maps(const Sm100Variant& body, const Json& variant) {
 }
 
 std::string plain_maps(const Json& kernel) {
-  constexpr std::int64_t kSmem = 232448;
   if (kernel["smem_map"].empty()) return {};
   std::string text = heading("Memory");
   text += fmt::format("{}Shared memory: {} of {} bytes, {}\n", kIndent,
@@ -307,7 +307,7 @@ std::string roles(const Json& kernel) {
       box +=
           fmt::format("{}{} {}", i == 0 ? "" : ", ", shown(map["axes"][i]), shown(map["box"][i]));
     }
-    text += fmt::format("{}{:<12}{:<6}swizzle {:<5}{} box{} a tile of ({})\n", kIndent,
+    text += fmt::format("{}{:<12}{:<6}swizzle {:<5}{} box{} per tile of ({})\n", kIndent,
                         shown(map["name"]), shown(map["dtype"]), shown(map["swizzle"]),
                         shown(map["copies"]), map["copies"] == 1 ? "" : "es", box);
   }

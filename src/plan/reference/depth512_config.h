@@ -41,8 +41,8 @@ struct Depth512Config {
 
   bool split_o = false;    ///< O's columns in two halves, one a CTA
   std::int64_t MMA_M = 0;  ///< of the CTA pair
-  std::int64_t BM = 0;     ///< query rows a CTA: MMA_M / 2
-  std::int64_t BN = 0;     ///< keys a tile
+  std::int64_t BM = 0;     ///< query rows per CTA: MMA_M / 2
+  std::int64_t BN = 0;     ///< keys per tile
   std::int64_t BK0 = 0;    ///< columns of a staged K tile
   std::int64_t BK1 = 0;    ///< rows of a V tile: BN / 2
   std::int64_t qk_depth = 0;

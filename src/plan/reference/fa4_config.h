@@ -50,8 +50,8 @@ struct Fa4Config {
   Args args;  ///< as given
 
   std::int64_t MMA_M = 0;  ///< rows of one MMA
-  std::int64_t BM = 0;     ///< query rows a CTA
-  std::int64_t BN = 0;     ///< keys a tile; 0: none fits the tensor memory
+  std::int64_t BM = 0;     ///< query rows per CTA
+  std::int64_t BN = 0;     ///< keys per tile; 0: none fits the tensor memory
   std::int64_t BK0 = 0;    ///< columns of a staged K tile
   std::int64_t BK1 = 0;    ///< rows of a V tile
   std::int64_t qk_depth = 0;
@@ -157,7 +157,7 @@ struct Mha2QValues {
 
 /// Rows of one TMA box of a K or V tile: a whole tile, or a page where pages are smaller.
 std::int64_t kv_sub_tile_rows(std::int64_t tile_rows, std::int64_t page_size);
-/// TMA boxes a tile.
+/// TMA boxes per tile.
 std::int64_t kv_num_sub_tiles(std::int64_t tile_rows, std::int64_t page_size);
 
 // NOLINTEND(readability-identifier-naming)

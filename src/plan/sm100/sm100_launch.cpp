@@ -91,7 +91,7 @@ bool even_work(const MaskSpec& mask) {
 }
 
 // Whether the body with one query tile a CTA does a launch better: it has the rows of one such tile
-// at most, or two tiles a CTA would leave half of the SMs idle (prefer_1q's rule).
+// at most, or two tiles per CTA would leave half of the SMs idle (prefer_1q's rule).
 bool prefers_1q(const Sm100Plan& sm100, const AttentionSpec& spec, const LaunchShapes& shapes,
                 const DeviceShape& device) {
   if (!sm100.can_switch_to_1q) return false;

@@ -11,7 +11,7 @@
 
 namespace attnjit {
 
-/// What a variant's layout is made from; sizes in bytes an element.
+/// What a variant's layout is made from; sizes in bytes per element.
 struct Sm100LayoutRequest {
   std::int64_t num_qo = 2;
   bool pair_cta = false;

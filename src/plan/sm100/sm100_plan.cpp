@@ -24,7 +24,7 @@ namespace {
 constexpr std::int64_t kMaxRowKeys = 160;
 // FA4's tile at every depth; four steps of 32 columns, so that P splits three to one.
 constexpr std::int64_t kLoweredKeys = 128;
-constexpr std::int64_t kColumnBatch = 32;  // columns a tcgen05.ld, and bits a mask word
+constexpr std::int64_t kColumnBatch = 32;  // columns per tcgen05.ld, and bits per mask word
 constexpr std::int64_t kRegisterFile = 65536;
 
 Error unsupported(std::string reason) {
@@ -279,7 +279,7 @@ Sm100LayoutRequest tile_of(const AttentionSpec& spec, const Fa4Config& config) {
   return tile;
 }
 
-// The keys a tile, lowered to what a thread's row fits and to whole batches of columns.
+// The keys per tile, lowered to what a thread's row fits and to whole batches of columns.
 Result<std::int64_t> choose_keys(const AttentionSpec& spec, const Fa4Config& config,
                                  const Sm100Tuning& tuned, Sm100Plan& plan) {
   std::int64_t keys = config.BN;

@@ -135,7 +135,7 @@ struct Sm100TensorMap {
   std::int64_t copies = 1;        ///< TMA instructions per tile
 };
 
-/// One body of the kernel: with two query tiles a CTA, or one.
+/// One body of the kernel: with two query tiles per CTA, or one.
 struct Sm100Variant {
   std::int64_t num_qo = 2;
   std::int64_t MMA_M = 0;
@@ -181,7 +181,7 @@ struct Sm100Plan {
   std::int64_t smem_bytes = 0;         ///< of a launch: the largest of the variants
   int threads = 512;
   int cluster = 1;
-  int launch_registers = 128;  ///< a thread, at launch
+  int launch_registers = 128;  ///< per thread, at launch
   std::vector<Sm100Role> roles;
   std::vector<Sm100TensorMap> tensor_maps;
   std::int64_t exp2_pairs = 0;      ///< f32x2 exponentials of a row of a tile
@@ -195,7 +195,7 @@ struct Sm100Plan {
 
 /// What shared memory a CTA may have on sm_100 and sm_103, and how many barriers one warp
 /// initialises in two waves.
-inline constexpr std::int64_t kSm100SmemBytes = 232448;
+inline constexpr std::int64_t kSm100SmemBytes = DeviceShape{}.max_smem_bytes;
 inline constexpr std::int64_t kSm100MaxBarriers = 64;
 
 /// Plans the kernel. Errors: kUnsupported with the reason where no configuration serves the spec;

@@ -342,7 +342,7 @@ void Cluster::settle_cluster_barrier() {
   cluster_arriving = {};
   // NOTE: an init has no clock of its own; once the barrier is complete it is ordered before all.
   for (const auto& [cta, address] : published_inits) {
-    cta->shadow.forget(address, 8);
+    histories.forget(cta->shadow, address, 8);
     cta->mbarriers[address].ordered = true;
   }
   published_inits.clear();

@@ -105,9 +105,10 @@ void Machine::check_clusters() {
 void Machine::merge(Cluster& cluster, u64 index) {
   // NOTE: clusters that communicate may order their accesses, which is not followed.
   if (checks && !program.communicates) {
-    for (const auto& [buffer, shadow] : cluster.global_shadows) {
+    for (u32 buffer = 0; buffer < cluster.global_shadows.size(); ++buffer) {
+      const AccessShadow& shadow = cluster.global_shadows[buffer];
       std::vector<ClusterRaces::Access> accesses;
-      cluster.histories.for_each_touched(*shadow, [&](const Histories::Touched& t) {
+      cluster.histories.for_each_touched(shadow, [&](const Histories::Touched& t) {
         ClusterRaces::append(accesses, {t.begin, t.end, index, t.site, t.written, t.atomic});
       });
       const std::lock_guard lock(mutex_);
@@ -244,6 +245,7 @@ Cluster::Cluster(Machine& m, std::array<u32, 3> first, u64 cluster_seed)
       random(cluster_seed),
       agents(m.warps_per_cta * m.cluster_shape[0] * m.cluster_shape[1] * m.cluster_shape[2]) {
   mood_ = static_cast<Mood>(machine.seed % 4);
+  if (machine.checks) global_shadows.resize(machine.buffers.size());
   constexpr std::array<u32, 4> kQuanta = {64, 8, 256, 2};
   quantum_ = kQuanta[(machine.seed / 4) % 4];
   trace.on = !machine.options.trace_file.empty();
@@ -272,7 +274,6 @@ Cluster::Cluster(Machine& m, std::array<u32, 3> first, u64 cluster_seed)
     if (machine.checks) {
       cta->shared_poison.assign(end + 16, 1);
       cta->shadow.resize(end + 16);
-      histories.add(&cta->shadow);
     }
     cta->live_threads = machine.threads_per_cta;
     cta->warps.resize(machine.warps_per_cta);

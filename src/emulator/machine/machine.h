@@ -206,9 +206,9 @@ class Cluster {
   Histories histories;
   AsyncAgents agents;
   std::vector<std::unique_ptr<AsyncOp>> pending;
-  std::unordered_map<u64, View> strong;  ///< by address: what release stores published
-  std::unordered_map<u32, std::unique_ptr<AccessShadow>> global_shadows;  ///< by buffer
-  std::shared_ptr<TensorOrder> tensor_order;                              ///< null until it is used
+  std::unordered_map<u64, View> strong;       ///< by address: what release stores published
+  std::vector<AccessShadow> global_shadows;   ///< by buffer
+  std::shared_ptr<TensorOrder> tensor_order;  ///< null until it is used
 
   // barrier.cluster
   u32 cluster_arrived = 0;

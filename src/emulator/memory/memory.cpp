@@ -24,13 +24,9 @@ bool Cluster::resolve_global(u64 address, u64 bytes, Place* place) {
   place->poison = buffer.poison.empty() ? nullptr : buffer.poison.data() + place->offset;
   place->cta = nullptr;
   if (machine.checks) {
-    auto& shadow = global_shadows[static_cast<u32>(slot)];
-    if (shadow == nullptr) {
-      shadow = std::make_unique<AccessShadow>();
-      shadow->resize(buffer.bytes, true);
-      histories.add(shadow.get());
-    }
-    place->shadow = shadow.get();
+    AccessShadow& shadow = global_shadows[slot];
+    if (shadow.empty()) shadow.resize(buffer.bytes, true);
+    place->shadow = &shadow;
   }
   return true;
 }

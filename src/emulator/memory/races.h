@@ -2,9 +2,9 @@
 // Data-race detection: for each 4 bytes of memory, who wrote it last and who has read it since.
 //
 // The method is FastTrack's (Flanagan and Freund, PLDI 2009) with several clocks an agent, so that
-// an order that lacks only a proxy fence is told apart from no order. Histories are interned: a
-// cell is the number of a history, and an access maps histories to histories, computed once for
-// each distinct one that it meets.
+// an order that lacks only a proxy fence is told apart from no order. A cell is the number of a
+// history. Cells that had the same accesses share one: an access computes what becomes of a history
+// once for each that it meets, and changes it in place where it meets all of its cells.
 // Thread rules: confined to a cluster's thread.
 #pragma once
 
@@ -64,7 +64,6 @@ class AccessShadow {
     global_ = global;
   }
   bool empty() const { return pages_.empty(); }
-  void forget(std::size_t offset, std::size_t bytes);
 
  private:
   friend class Histories;
@@ -77,14 +76,37 @@ class AccessShadow {
 class Histories {
  public:
   Histories();
-  /// A shadow must be registered while it is used, for garbage collection.
-  void add(AccessShadow* shadow) { shadows_.push_back(shadow); }
+
+  /// An access to a cell, as it is remembered.
+  struct Access {
+    u32 agent = 0;
+    u32 epoch = 0;
+    u32 site = 0;
+    Proxy proxy = Proxy::kGeneric;
+    bool atomic = false;
+    u8 bytes = 0;        ///< mask of the cell's bytes
+    bool apart = false;  ///< each lane of lanes.mask by itself
+    AccessLanes lanes;
+  };
+  /// A cell that is being accessed.
+  struct Cell {
+    u64 offset;
+    u8 bytes;     ///< mask
+    bool global;  ///< of global memory
+  };
+  enum class Order : u8 { kOrdered, kNoProxyFence, kNone, kNoTensorFence };
+  /// What lies between an access and an earlier one: the rule, without the book-keeping.
+  static Order order(const Access& earlier, bool was_write, const Cell& cell, const Accessor& a);
 
   /// Records an access of bytes [offset, offset + bytes). Returns whether it conflicts; the first
   /// conflict found fills `conflict`. Bytes are rounded out to cells; accesses narrower than a cell
   /// (partial) only conflict with overlapping bytes.
   bool access(AccessShadow& shadow, std::size_t offset, std::size_t bytes, bool write,
               const Accessor& accessor, Conflict* conflict);
+  /// Forgets all accesses to bytes [offset, offset + bytes), rounded out to cells.
+  void forget(AccessShadow& shadow, std::size_t offset, std::size_t bytes);
+  /// How many histories cells have.
+  std::size_t size() const { return histories_.size() - 1 - free_.size(); }
 
   /// Calls visit(agent, epoch, site) for each last write in bytes [offset, offset + bytes).
   template <class Visit>
@@ -93,8 +115,8 @@ class Histories {
     for (std::size_t cell = offset / 4; cell * 4 < offset + bytes; ++cell) {
       const std::size_t page = cell / AccessShadow::kPageCells;
       if (page >= shadow.pages_.size() || shadow.pages_[page] == nullptr) continue;
-      const History& h = histories_[shadow.pages_[page][cell % AccessShadow::kPageCells]];
-      if (h.epoch != 0) visit(h.agent, h.epoch, h.site);
+      const Access& write = histories_[shadow.pages_[page][cell % AccessShadow::kPageCells]].write;
+      if (write.epoch != 0) visit(write.agent, write.epoch, write.site);
     }
   }
 
@@ -124,48 +146,31 @@ class Histories {
   }
 
  private:
-  struct Reader {
-    u32 agent;
-    u32 epoch;
-    u32 site;
-    Proxy proxy;
-    bool atomic;
-    u8 bytes;  ///< mask of the cell's bytes
-    AccessLanes lanes;
+  /// A read; or, of one warp in one epoch, the reads by single lanes: each knows of its own only.
+  struct Readers : Access {
+    std::vector<u32> sites;  ///< by lane, where they differ
   };
   struct History {
-    u32 agent = 0;
-    u32 epoch = 0;  ///< 0: never written
-    u32 site = 0;
-    Proxy proxy = Proxy::kGeneric;
-    bool atomic = false;
-    u8 bytes = 0;
-    AccessLanes lanes;
-    std::vector<Reader> readers;
+    Access write;  ///< epoch 0: never written
+    std::vector<Readers> readers;
+    std::size_t cells = 0;  ///< that have it
   };
-  /// A cell that is being accessed.
-  struct Cell {
-    u64 offset;
-    u8 bytes;     ///< mask
-    bool global;  ///< of global memory
-  };
-
-  enum class Order : u8 { kOrdered, kNoProxyFence, kNone, kNoTensorFence };
-  template <class Earlier>
-  static Order order(const Earlier& earlier, bool was_write, const Cell& cell, const Accessor& a);
+  template <class Visit>
+  static bool any_reader(const History& h, const Accessor& a, Visit&& visit);
   static bool check_write(const History& h, const Cell& cell, const Accessor& a,
                           Conflict* conflict);
   static bool check_readers(const History& h, const Cell& cell, const Accessor& a,
                             Conflict* conflict);
+  static bool differs_by_cell(const History& h, bool global, bool write, const Accessor& a);
   static Touched touched(const History& h, u64 begin, u64 end);
-  u32 next(u32 id, u8 bytes, bool write, const Accessor& a);
-  u32 make(History history);
-  void collect();
+  static bool is_known(const History& h, u8 bytes, bool write, const Accessor& a);
+  static void add_read(History& h, u8 bytes, const Accessor& a);
+  u32 next(u32 id, std::size_t cells, u8 bytes, bool write, const Accessor& a);
+  u32 make();
+  void move(u32* cells, std::size_t count, u32 from, u32 to);
 
-  std::vector<History> histories_;
+  std::vector<History> histories_;  ///< [0]: no access
   std::vector<u32> free_;
-  std::vector<AccessShadow*> shadows_;
-  std::size_t collect_at_ = std::size_t{1} << 16;
 };
 
 }  // namespace attnjit::emulator

@@ -25,10 +25,7 @@ TensorMemory::TensorMemory(Cluster& cluster, Cta& cta) : cta_(&cta) {
   constexpr std::size_t kCells = std::size_t{kTmemLanes} * kTmemColumns;
   data_.assign(kCells, kGarbage);
   poison_.assign(kCells, 1);
-  if (cluster.machine.checks) {
-    shadow_.resize(kCells * 4);
-    cluster.histories.add(&shadow_);
-  }
+  if (cluster.machine.checks) shadow_.resize(kCells * 4);
 }
 
 bool TensorMemory::is_free(u32 column, u32 columns) const {
@@ -59,7 +56,8 @@ void TensorMemory::free(u32 column) {
   const auto it = std::find_if(allocations.begin(), allocations.end(),
                                [&](const Allocation& a) { return a.column == column; });
   for (u32 unit = column / 32; unit < (column + it->columns) / 32; ++unit) taken_[unit] = false;
-  shadow_.forget(std::size_t{column} * kTmemLanes * 4, std::size_t{it->columns} * kTmemLanes * 4);
+  cta_->cluster->histories.forget(shadow_, std::size_t{column} * kTmemLanes * 4,
+                                  std::size_t{it->columns} * kTmemLanes * 4);
   allocations.erase(it);
 }
 

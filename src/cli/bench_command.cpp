@@ -26,7 +26,7 @@ constexpr int kMaxGroup = 200;
 
 struct Timing {
   int sets = 1, group = 1;
-  std::vector<double> samples;  // milliseconds a launch, sorted
+  std::vector<double> samples;  // milliseconds per launch, sorted
   double median() const { return samples[samples.size() / 2]; }
 };
 

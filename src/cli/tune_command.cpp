@@ -130,9 +130,9 @@ Json result_json(const TuneRequest& request, const TuneResult& result) {
 
 std::string result_text(const TuneRequest& request, const TuneResult& result) {
   const TuningValues& untuned = result.variants.front().variant.choose;
-  std::string text = fmt::format("{}, {} SMs, {}; {} variants\nms a launch at (batch:q_len:kv_len)",
-                                 result.device.name, result.device.sm_count, result.device.driver,
-                                 result.variants.size());
+  std::string text = fmt::format(
+      "{}, {} SMs, {}; {} variants\nms per launch at (batch:q_len:kv_len)", result.device.name,
+      result.device.sm_count, result.device.driver, result.variants.size());
   for (const TuneShape& shape : request.shapes) {
     text += fmt::format(" {}:{}:{}", shape.batch, shape.q_len, shape.kv_len);
   }

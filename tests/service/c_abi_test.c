@@ -283,6 +283,7 @@ int c_abi_launch(const char* cache, const char* driver, uint64_t memory) {
   error = attnjit_launch(kernel, &args, state);
   CHECK(attnjit_error_code(error) == ATTNJIT_INVALID);
   CHECK(strcmp(attnjit_error_field(error), "params") == 0);
+  CHECK(strstr(attnjit_error_message(error), "multiple") != NULL);
   attnjit_error_free(error);
   params[0].known.struct_size = sizeof params[0];
   params[1].field_of_the_future = 1;

@@ -262,7 +262,7 @@ Step execute_arrive_on_copies(Warp& warp, const Op& op, const CopyArrival& arriv
     arrive->groups = warp.copies.async;
     arrive->earlier = warp.clocks.copied;
     arrive->address = address;
-    arrive->count = static_cast<u32>(__builtin_popcount(same));
+    arrive->count = count_lanes(same);
     if (!arrival.counted) {
       if (Mbarrier* b = warp.cluster->mbarrier(&warp, op.site, address, "an arrival"))
         b->pending += arrive->count;

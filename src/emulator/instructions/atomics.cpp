@@ -170,7 +170,7 @@ Step finish_atomic(Warp& warp, u32 mask, u32 bytes, bool changed) {
     ++cluster.polls;
   }
   if (warp.machine->options.stats)
-    cluster.stats.unit_bytes["atomics"] += static_cast<u64>(__builtin_popcount(mask)) * bytes;
+    cluster.stats.unit_bytes["atomics"] += u64{count_lanes(mask)} * bytes;
   return Step::kNext;
 }
 

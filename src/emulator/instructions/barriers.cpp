@@ -71,8 +71,7 @@ Step execute_barrier(Warp& warp, const Op& op, const Barrier& barrier, u32 mask)
     b.expected = count;
     b.counted = counted;
     // A warp counts whole where the count is given, its missing threads included.
-    const u32 threads =
-        counted && mask == warp.live ? 32 : static_cast<u32>(__builtin_popcount(mask));
+    const u32 threads = counted && mask == warp.live ? 32 : count_lanes(mask);
     if (b.arrived + threads > b.expected && counted) {
       warp.cluster->report(FindingKind::kBarrier, &warp, static_cast<int>(first), op.site,
                            fmt::format("barrier {}: {} threads arrive where {} are expected", id,
@@ -84,7 +83,7 @@ Step execute_barrier(Warp& warp, const Op& op, const Barrier& barrier, u32 mask)
       const u32 p = warp.predicate(op.s[2]) & mask;
       if (warp.machine->checks && (warp.poison_of(op.s[2]) & mask) != 0)
         warp.require_defined(op.s[2], mask, op, "the barrier's predicate");
-      b.population += static_cast<u32>(__builtin_popcount(p));
+      b.population += count_lanes(p);
       b.all = b.all && p == mask;
       b.any = b.any || p != 0;
     }
@@ -210,7 +209,7 @@ Step execute_cluster_barrier(Warp& warp, const Op& op, const ClusterBarrier& bar
     } else {
       publish_fenced(warp);
     }
-    cluster.cluster_arrived += static_cast<u32>(__builtin_popcount(mask));
+    cluster.cluster_arrived += count_lanes(mask);
     cluster.settle_cluster_barrier();
     cluster.note_progress();
     return Step::kNext;

@@ -102,7 +102,7 @@ Step execute_exit(Warp& warp, const Op&, u32 mask) {
   Group& group = *warp.group;
   warp.publish(warp.cta->exit_view, mask);
   warp.live &= ~mask;
-  warp.cta->live_threads -= static_cast<u32>(__builtin_popcount(mask));
+  warp.cta->live_threads -= count_lanes(mask);
   leave_convergences(warp, mask);
   warp.cluster->settle_after_exit(warp);
   warp.cluster->note_progress();

@@ -65,14 +65,13 @@ u64 conflicts(const u32* addresses, u32 mask, u32 bytes) {
 void count_access(Warp& warp, const Op& op, const Access& access, u32 mask, Space space,
                   bool store) {
   Cluster& cluster = *warp.cluster;
-  cluster.stats.unit_bytes[unit_name(space, store)] +=
-      static_cast<u64>(__builtin_popcount(mask)) * access.bytes();
+  cluster.stats.unit_bytes[unit_name(space, store)] += u64{count_lanes(mask)} * access.bytes();
   if (space != Space::kShared && space != Space::kSharedCluster) return;
-  u32 addresses[32];
+  const LaneAddresses addresses(warp, op, access.address);
+  u32 offsets[32];
   for (u32 lane = 0; lane < 32; ++lane)
-    addresses[lane] =
-        SharedAddress(static_cast<u32>(lane_address(warp, op, access.address, lane))).offset();
-  cluster.stats.bank_conflicts += conflicts(addresses, mask, access.bytes());
+    offsets[lane] = SharedAddress(static_cast<u32>(addresses[lane])).offset();
+  cluster.stats.bank_conflicts += conflicts(offsets, mask, access.bytes());
 }
 
 /// Consecutive lanes at consecutive addresses of one memory, or lanes at one address, recorded as
@@ -93,7 +92,7 @@ struct Run {
     const u32 bit = u32{1} << lane;
     if (bytes != 0 && p.shadow == place.shadow && same == same_value) {
       if (lane == last + 1 && p.offset == place.offset + bytes &&
-          (lanes.bytes_each == n || bytes == n)) {
+          (lanes.bytes_each == n || (bytes == n && lane == lowest_lane(lanes.mask) + 1))) {
         lanes.mask |= bit;
         lanes.bytes_each = n;
         lanes.origin = place.offset;
@@ -116,77 +115,112 @@ struct Run {
   }
 };
 
+/// Lanes that read global memory apart, and read again what they had read.
+u32 repeated_reads(const Warp& warp, const Place* places, u32 lanes, u32 bytes) {
+  const u32 others = lanes & (lanes - 1);
+  if (others == 0) return 0;
+  const Place& first = places[lowest_lane(lanes)];
+  const u64 step = places[lowest_lane(others)].offset - first.offset;
+  if (first.space != Space::kGlobal || step == 0 || step == bytes) return 0;
+  u64 offsets[32];
+  for (const u32 lane : lanes_of(lanes)) {
+    if (places[lane].shadow != first.shadow) return 0;
+    offsets[lane] = places[lane].offset;
+  }
+  return warp.cluster->histories.repeated_reads(*first.shadow, offsets, lanes, bytes, warp.agent,
+                                                warp.clocks.epoch);
+}
+
+/// What each lane of `mask` finds, as a T, `at` bytes into its place; 0 where there is none.
+template <class T, class To>
+void fetch(const Place* places, u32 at, u32 mask, u32 resolved, u32 keep, To* lanes) {
+  for (const u32 lane : lanes_of(mask)) {
+    T value{};
+    if ((resolved >> lane & 1) != 0) std::memcpy(&value, places[lane].data + at, sizeof value);
+    lanes[lane] = static_cast<To>(value);
+    if constexpr (sizeof(To) == 4) lanes[lane] &= keep;
+  }
+}
+
+template <class To>
+void fetch(const Access& access, const Place* places, u32 at, u32 mask, u32 resolved, To* lanes) {
+  const auto as = [&](auto type) {
+    fetch<decltype(type)>(places, at, mask, resolved, access.keep, lanes);
+  };
+  const bool is_signed = access.is_signed();
+  switch (access.element) {
+    case 1:
+      return is_signed ? as(s8{}) : as(u8{});
+    case 2:
+      return is_signed ? as(s16{}) : as(u16{});
+    case 4:
+      return is_signed ? as(s32{}) : as(u32{});
+    default:
+      return as(u64{});
+  }
+}
+
+/// The lanes of each register that find poison.
+void find_poison(Warp& warp, const Op& op, const Access& access, const Place* places, u32 lanes,
+                 u32* poisoned) {
+  const Ref* list = warp.machine->program.lists.data() + op.list;
+  for (const u32 lane : lanes_of(lanes)) {
+    const Place& place = places[lane];
+    if (place.poison == nullptr) continue;
+    for (u32 v = 0; v < access.elements; ++v) {
+      const u8* begin = place.poison + v * access.element;
+      if (list[v] == kNoRef ||
+          std::all_of(begin, begin + access.element, [](u8 poison) { return poison == 0; }))
+        continue;
+      poisoned[v] |= u32{1} << lane;
+      if (place.space == Space::kLocal)
+        warp.local.fresh[op.site] = warp.local.offset_of(place.data);
+    }
+  }
+}
+
 Step execute_load(Warp& warp, const Op& op, const Access& access, u32 mask) {
   const bool checks = warp.machine->checks;
   if (checks && op.s[0] != kNoRef) warp.require_defined(op.s[0], mask, op, "the address");
   const u32 element = access.element;
   const u32 bytes = access.bytes();
   const Ref* list = warp.machine->program.lists.data() + op.list;
-  const bool is_signed = access.is_signed();
-  u32 poisoned[8] = {};
-  Run run;
-  const bool strong = access.strong;
   Space space = access.address.space;
+  const LaneAddresses lane_addresses(warp, op, access.address);
+  u64 addresses[32];
+  Place places[32];
+  u32 resolved = 0;
   for (const u32 lane : lanes_of(mask)) {
-    const u64 address = lane_address(warp, op, access.address, lane);
-    Place place;
-    const bool found =
-        warp.cluster->resolve(warp, op, lane, access.address.space, address, bytes, &place);
-    space = place.space;
-    for (u32 v = 0; v < access.elements; ++v) {
-      const Ref d = list[v];
-      if (d == kNoRef) continue;
-      Row* row = warp.row(d);
-      u64 value = 0;
-      if (element == 16) {
-        u64 halves[2] = {0, 0};
-        if (found) std::memcpy(halves, place.data + v * 16, 16);
-        reinterpret_cast<u64*>(row)[lane] = halves[0];
-        reinterpret_cast<u64*>(row + 2)[lane] = halves[1];
-      } else {
-        if (found) {
-          switch (element) {
-            case 1:
-              value = is_signed ? static_cast<u64>(static_cast<s64>(static_cast<s8>(place.data[v])))
-                                : place.data[v];
-              break;
-            case 2: {
-              u16 x;
-              std::memcpy(&x, place.data + v * 2, 2);
-              value = is_signed ? static_cast<u64>(static_cast<s64>(static_cast<s16>(x))) : x;
-              break;
-            }
-            case 4: {
-              u32 x;
-              std::memcpy(&x, place.data + v * 4, 4);
-              value = is_signed ? static_cast<u64>(static_cast<s64>(static_cast<s32>(x))) : x;
-              break;
-            }
-            default:
-              std::memcpy(&value, place.data + v * 8, 8);
-          }
-        }
-        if (op.d_rows == 1) {
-          // A 16-bit register holds 16 bits, whatever the sign.
-          row->lane[lane] = static_cast<u32>(value) & access.keep;
-        } else {
-          reinterpret_cast<u64*>(row)[lane] = value;
-        }
-      }
-      if (checks && found && place.poison != nullptr) {
-        u8 any = 0;
-        for (u32 b = 0; b < element; ++b) any |= place.poison[v * element + b];
-        if (any != 0) poisoned[v] |= u32{1} << lane;
-        if (any != 0 && place.space == Space::kLocal)
-          warp.local.fresh[op.site] = warp.local.offset_of(place.data);
-      }
+    // NOTE: the load may write the register that has the address.
+    addresses[lane] = lane_addresses[lane];
+    if (warp.cluster->resolve(warp, op, lane, access.address.space, addresses[lane], bytes,
+                              &places[lane]))
+      resolved |= u32{1} << lane;
+    space = places[lane].space;
+  }
+  for (u32 v = 0; v < access.elements; ++v) {
+    const Ref d = list[v];
+    if (d == kNoRef) continue;
+    Row* row = warp.row(d);
+    const u32 at = v * element;
+    if (op.d_rows == 1) {
+      fetch(access, places, at, mask, resolved, row->lane);
+    } else {
+      fetch(access, places, at, mask, resolved, reinterpret_cast<u64*>(row));
     }
-    if (checks && found) {
-      run.add(warp, op, lane, place, bytes, false, strong);
-      if (strong) warp.cluster->strong_load(warp, address, access.orders);
-    }
+    if (element == 16)
+      fetch(access, places, at + 8, mask, resolved, reinterpret_cast<u64*>(row + 2));
   }
   if (checks) {
+    u32 poisoned[8] = {};
+    find_poison(warp, op, access, places, resolved, poisoned);
+    Run run;
+    const bool strong = access.strong;
+    if (!strong) resolved &= ~repeated_reads(warp, places, resolved, bytes);
+    for (const u32 lane : lanes_of(resolved)) {
+      run.add(warp, op, lane, places[lane], bytes, false, strong);
+      if (strong) warp.cluster->strong_load(warp, addresses[lane], access.orders);
+    }
     run.flush(warp, op, false, strong);
     for (u32 v = 0; v < access.elements; ++v) warp.set_poison(list[v], poisoned[v], mask, op.site);
   }
@@ -255,8 +289,9 @@ Step execute_store(Warp& warp, const Op& op, const Access& access, u32 mask) {
   const bool strong = access.strong;
   bool changed = false;
   Space space = access.address.space;
+  const LaneAddresses addresses(warp, op, access.address);
   for (const u32 lane : lanes_of(mask)) {
-    const u64 address = lane_address(warp, op, access.address, lane);
+    const u64 address = addresses[lane];
     Place place;
     if (!warp.cluster->resolve(warp, op, lane, access.address.space, address, bytes, &place))
       continue;

@@ -32,6 +32,14 @@ class LanesOf {
 /// The lanes whose bits are set, lowest first.
 inline LanesOf lanes_of(u32 mask) { return LanesOf(mask); }
 
+/// How many there are.
+/// NOTE: std::popcount is a call where the machine need not have the instruction.
+inline u32 count_lanes(u32 mask) {
+  mask -= mask >> 1 & 0x55555555;
+  mask = (mask & 0x33333333) + (mask >> 2 & 0x33333333);
+  return ((mask + (mask >> 4)) & 0x0F0F0F0F) * 0x01010101 >> 24;
+}
+
 /// The lowest lane. @pre mask is not 0
 inline u32 lowest_lane(u32 mask) { return static_cast<u32>(__builtin_ctz(mask)); }
 

@@ -257,7 +257,7 @@ void Cluster::run_group(Warp& warp, std::size_t index, u32 budget) {
     }
     if (warp.registers.in_flight_rows != 0 && checks) check_in_flight(warp, op);
     ++count;
-    const auto active = static_cast<u32>(__builtin_popcount(mask));
+    const auto active = count_lanes(mask);
     threads += active;
     const u32 pc = group->pc;
     const FunctionCode* function = group->function;

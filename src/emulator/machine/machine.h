@@ -243,9 +243,17 @@ class Cluster {
     return address.rank() < ctas.size() ? ctas[address.rank()].get() : nullptr;
   }
 
-  // Addresses. All report a finding and return false where there is nothing of that kind.
+  // Addresses. All but resolve_global report a finding where there is nothing of that kind, and
+  // return false.
   bool resolve(Warp& warp, const Op& op, u32 lane, Space space, u64 address, u32 bytes,
-               Place* place);
+               Place* place) {
+    // Most accesses are right, and to global memory.
+    const bool global =
+        space == Space::kGlobal || (space == Space::kGeneric && (address & kWindowMask) == 0);
+    if (global && (address & (bytes - 1)) == 0 && resolve_global(address, bytes, place))
+      return true;
+    return resolve_any(warp, op, lane, space, address, bytes, place);
+  }
   bool resolve_shared(const Op& op, Warp& warp, u32 lane, SharedAddress address, u32 bytes,
                       bool own_only, Place* place);
   bool resolve_global(u64 address, u64 bytes, Place* place);
@@ -294,6 +302,8 @@ class Cluster {
 
  private:
   friend class Machine;
+  bool resolve_any(Warp& warp, const Op& op, u32 lane, Space space, u64 address, u32 bytes,
+                   Place* place);
   void run_group(Warp& warp, std::size_t group, u32 budget);
   bool group_ready(Warp& warp, Group& group);
   bool settle_warp(Warp& warp);
@@ -373,5 +383,22 @@ class Machine {
   void out_of_memory();
   void run_together();
 };
+
+inline bool Cluster::resolve_global(u64 address, u64 bytes, Place* place) {
+  const u64 slot = (address >> kBufferShift) - 1;
+  if (address < buffer_base(0) || slot >= machine.buffers.size()) return false;
+  GlobalBuffer& buffer = machine.buffers[slot];
+  const u64 base = buffer_base(slot);
+  if (address < base || bytes > buffer.bytes || address - base > buffer.bytes - bytes) return false;
+  const u64 offset = address - base;
+  AccessShadow* shadow = nullptr;
+  if (machine.checks) {
+    shadow = &global_shadows[slot];
+    if (shadow->empty()) shadow->resize(buffer.bytes, true);
+  }
+  u8* poison = buffer.poison.empty() ? nullptr : buffer.poison.data() + offset;
+  *place = {buffer.data + offset, poison, shadow, offset, nullptr, Space::kGlobal};
+  return true;
+}
 
 }  // namespace attnjit::emulator

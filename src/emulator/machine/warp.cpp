@@ -160,13 +160,16 @@ Step execute_clock(Warp& warp, const Op& op, const ClockReading& clock, u32 mask
   return set_all(warp, op, clock.high ? value >> 32 : value, mask);
 }
 
-u64 lane_address(const Warp& warp, const Op& op, const Address& address, u32 lane) {
-  u64 at = address.offset;
-  if (address.origin == Address::Origin::kFrame) at += warp.group->local_base;
-  if (address.origin == Address::Origin::kCta) at += warp.cta->at(0).bits();
-  if (op.s[0] == kNoRef) return at;
-  if (address.wide) return warp.lane64(op.s[0], lane) + at;
-  return static_cast<u32>(warp.lane32(op.s[0], lane) + static_cast<u32>(at));
+LaneAddresses::LaneAddresses(const Warp& warp, const Op& op, const Address& address)
+    : offset_(address.offset) {
+  if (address.origin == Address::Origin::kFrame) offset_ += warp.group->local_base;
+  if (address.origin == Address::Origin::kCta) offset_ += warp.cta->at(0).bits();
+  if (op.s[0] == kNoRef) return;
+  if (address.wide) {
+    wide_ = static_cast<const u64*>(warp.source(op.s[0]));
+  } else {
+    narrow_ = static_cast<const u32*>(warp.source(op.s[0]));
+  }
 }
 
 // ---------------------------------------------------------------------------------------------

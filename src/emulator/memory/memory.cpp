@@ -13,24 +13,6 @@ void ensure_local(Warp& warp) {
   if (warp.machine->checks) warp.local.poison.assign(warp.local.bytes.size(), 1);
 }
 
-bool Cluster::resolve_global(u64 address, u64 bytes, Place* place) {
-  const u64 slot = (address >> kBufferShift) - 1;
-  if (address < buffer_base(0) || slot >= machine.buffers.size()) return false;
-  GlobalBuffer& buffer = machine.buffers[slot];
-  const u64 base = buffer_base(slot);
-  if (address < base || bytes > buffer.bytes || address - base > buffer.bytes - bytes) return false;
-  place->offset = address - base;
-  place->data = buffer.data + place->offset;
-  place->poison = buffer.poison.empty() ? nullptr : buffer.poison.data() + place->offset;
-  place->cta = nullptr;
-  if (machine.checks) {
-    AccessShadow& shadow = global_shadows[slot];
-    if (shadow.empty()) shadow.resize(buffer.bytes, true);
-    place->shadow = &shadow;
-  }
-  return true;
-}
-
 bool Cluster::resolve_async(const AsyncOp& op, u64 address, u64 bytes, Place* place) {
   *place = {};
   if (resolve_global(address, bytes, place)) return true;
@@ -110,8 +92,8 @@ bool Cluster::resolve_shared(const Op& op, Warp& warp, u32 lane, SharedAddress a
   return true;
 }
 
-bool Cluster::resolve(Warp& warp, const Op& op, u32 lane, Space space, u64 address, u32 bytes,
-                      Place* place) {
+bool Cluster::resolve_any(Warp& warp, const Op& op, u32 lane, Space space, u64 address, u32 bytes,
+                          Place* place) {
   if ((address & (bytes - 1)) != 0) {
     report(FindingKind::kAlign, &warp, static_cast<int>(lane), op.site,
            fmt::format("address 0x{:x} is not a multiple of {}", address, bytes));

@@ -301,6 +301,43 @@ bool Histories::access(AccessShadow& shadow, std::size_t offset, std::size_t byt
   return found;
 }
 
+// NOTE: in passes, so that the lanes' cache misses overlap.
+u32 Histories::repeated_reads(const AccessShadow& shadow, const u64* offsets, u32 lanes, u32 bytes,
+                              u32 agent, u32 epoch) const {
+  constexpr std::size_t kPageCells = AccessShadow::kPageCells;
+  if (bytes % 4 != 0) return 0;
+  const History* histories[kLanesOfAgent];
+  const Readers* readers[kLanesOfAgent];
+  u32 unwritten = 0;
+  for (const u32 lane : lanes_of(lanes)) {
+    const std::size_t cell = offsets[lane] / 4;
+    const u32* cells = shadow.pages_[cell / kPageCells].get();
+    if (cells == nullptr) continue;
+    cells += cell % kPageCells;
+    if (alike(cells, bytes / 4) != bytes / 4) continue;
+    histories[lane] = &histories_[*cells];
+    __builtin_prefetch(histories[lane]);
+    unwritten |= u32{1} << lane;
+  }
+  for (const u32 lane : lanes_of(unwritten)) {
+    if (histories[lane]->write.epoch != 0) unwritten &= ~(u32{1} << lane);
+    readers[lane] = histories[lane]->readers.data();
+    __builtin_prefetch(readers[lane]);
+    __builtin_prefetch(readers[lane] + 1);
+    __builtin_prefetch(readers[lane] + 2);
+  }
+  u32 repeated = 0;
+  for (const u32 lane : lanes_of(unwritten)) {
+    const Readers* end = readers[lane] + histories[lane]->readers.size();
+    for (const Readers* r = readers[lane]; r != end; ++r) {
+      if (r->apart && r->agent == agent && r->epoch == epoch && !r->atomic &&
+          r->bytes == kWholeCell && r->proxy == Proxy::kGeneric)
+        repeated |= r->lanes.mask & u32{1} << lane;
+    }
+  }
+  return repeated;
+}
+
 void Histories::forget(AccessShadow& shadow, std::size_t offset, std::size_t bytes) {
   constexpr std::size_t kPageCells = AccessShadow::kPageCells;
   const std::size_t end = (offset + bytes + 3) / 4;

@@ -103,6 +103,10 @@ class Histories {
   /// (partial) only conflict with overlapping bytes.
   bool access(AccessShadow& shadow, std::size_t offset, std::size_t bytes, bool write,
               const Accessor& accessor, Conflict* conflict);
+  /// Of lanes that read `bytes` each at `offsets`, plainly and one by one: those whose reads are
+  /// remembered and cannot conflict, because nobody has written there.
+  u32 repeated_reads(const AccessShadow& shadow, const u64* offsets, u32 lanes, u32 bytes,
+                     u32 agent, u32 epoch) const;
   /// Forgets all accesses to bytes [offset, offset + bytes), rounded out to cells.
   void forget(AccessShadow& shadow, std::size_t offset, std::size_t bytes);
   /// How many histories cells have.

@@ -135,6 +135,19 @@ TEST(Holes, GlobalReadThenWriteByAnotherWarp) {
   expect_clean({thread(0, read) + "bar.sync 0;\n" + thread(32, write)});
 }
 
+TEST(Holes, AcquireIntoTheRegisterOfItsAddress) {
+  const auto program = [](const std::string& semantics) {
+    return Program{
+        "mov.u64 %rd7,1;\n" +
+        thread(0, "st.global.b32 [%rd2+64],%r30; st.release.gpu.global.u64 [%rd2],%rd7;\n") +
+        thread(32, "WAIT: mov.u64 %rd5,%rd2; ld." + semantics +
+                       ".gpu.global.u64 %rd5,[%rd5]; setp.ne.u64 %p7,%rd5,1; @%p7 bra WAIT;\n"
+                       "ld.global.b32 %r31,[%rd2+64]; st.global.b32 [%rd2+68],%r31;\n")};
+  };
+  expect_found(program("relaxed"), FindingKind::kRace);
+  expect_clean(program("acquire"));
+}
+
 TEST(Holes, BulkStoreThenReadOfWhatItStores) {
   const std::string read = "ld.global.b32 %r31,[%rd2]; st.global.b32 [%rd2+64],%r31;\n";
   const auto program = [&](const char* group) {
@@ -453,6 +466,20 @@ TEST(Holes, LanesThatReadEachOther) {
   expect_clean({own + "ld.shared.b32 %r5,[%r4];\n", 32});
   expect_found({own + "xor.b32 %r5,%r4,4; ld.shared.b32 %r5,[%r5];\n", 32}, FindingKind::kRace);
   expect_clean({own + "bar.warp.sync -1; xor.b32 %r5,%r4,4; ld.shared.b32 %r5,[%r5];\n", 32});
+}
+
+TEST(Holes, LanesThatShareAWordBesideAnothers) {
+  // Lane 0 reads word 0, and each lane after it the word of the lane before.
+  const auto program = [](const std::string& writer) {
+    return Program{
+        "max.u32 %r4,%r3,1; sub.u32 %r4,%r4,1; shl.b32 %r4,%r4,2;\n"
+        "add.u32 %r4,%r4,%r12; ld.shared.b32 %r31,[%r4];\n"
+        "setp.eq.u32 %p5,%r3," +
+            writer + "; @%p5 st.shared.b32 [%r12+4],%r30;\n",
+        32};
+  };
+  expect_found(program("3"), FindingKind::kRace);
+  expect_clean(program("2"));
 }
 
 TEST(Holes, ElectedArrivalForItsWarp) {

@@ -76,6 +76,7 @@ enum class LaunchNumber : std::uint8_t {
   kQLen,
   kKvLen,
   kTotalQ,
+  kNumPages,
   kMaxPages,
   kMTiles,        ///< query tiles of the longest sequence
   kTotalTiles,    ///< work tiles of the launch
@@ -86,6 +87,12 @@ enum class LaunchNumber : std::uint8_t {
   kOBatchBytes,   ///< strides of O
   kORowBytes,
   kOHeadBytes,
+  kKPageBytes,  ///< sm_90: strides of K and V in pages
+  kKRowBytes,
+  kKHeadBytes,
+  kVPageBytes,
+  kVRowBytes,
+  kVHeadBytes,
   kScale,        ///< of the scores before the softmax
   kRows,         ///< merge: rows of O in the whole batch, heads included
   kRowsPerHead,  ///< merge: of them, how many one head of one batch has

@@ -39,6 +39,7 @@ constexpr std::array<NumberRow, static_cast<std::size_t>(LaunchNumber::kCount)> 
     {LaunchNumber::kQLen, "q_len", Kind::kI32},
     {LaunchNumber::kKvLen, "kv_len", Kind::kI32},
     {LaunchNumber::kTotalQ, "total_q", Kind::kI32},
+    {LaunchNumber::kNumPages, "num_pages", Kind::kI32},
     {LaunchNumber::kMaxPages, "max_pages", Kind::kI32},
     {LaunchNumber::kMTiles, "m_tiles", Kind::kI32},
     {LaunchNumber::kTotalTiles, "total_tiles", Kind::kI32},
@@ -49,6 +50,12 @@ constexpr std::array<NumberRow, static_cast<std::size_t>(LaunchNumber::kCount)> 
     {LaunchNumber::kOBatchBytes, "o_batch_bytes", Kind::kI64},
     {LaunchNumber::kORowBytes, "o_row_bytes", Kind::kI64},
     {LaunchNumber::kOHeadBytes, "o_head_bytes", Kind::kI64},
+    {LaunchNumber::kKPageBytes, "k_page_bytes", Kind::kI64},
+    {LaunchNumber::kKRowBytes, "k_row_bytes", Kind::kI64},
+    {LaunchNumber::kKHeadBytes, "k_head_bytes", Kind::kI64},
+    {LaunchNumber::kVPageBytes, "v_page_bytes", Kind::kI64},
+    {LaunchNumber::kVRowBytes, "v_row_bytes", Kind::kI64},
+    {LaunchNumber::kVHeadBytes, "v_head_bytes", Kind::kI64},
     {LaunchNumber::kScale, "scale", Kind::kF32},
     {LaunchNumber::kRows, "rows", Kind::kI64},
     {LaunchNumber::kRowsPerHead, "rows_per_head", Kind::kI64},
@@ -197,13 +204,11 @@ KernelParameter parameter(std::string name, BufferId buffer, std::string cuda_ty
 }
 
 std::vector<KernelParameter> forward_parameters(const KernelPlan& plan,
+                                                std::span<const TensorMapId> maps,
                                                 std::span<const LaunchNumber> numbers) {
   const AttentionSpec& spec = plan.spec;
   std::vector<KernelParameter> parameters;
-  for (const TensorMapId map :
-       {TensorMapId::kQ, TensorMapId::kK, TensorMapId::kV, TensorMapId::kO}) {
-    parameters.push_back(parameter(map));
-  }
+  for (const TensorMapId map : maps) parameters.push_back(parameter(map));
   const auto add_array = [&](Buffer buffer, const char* cuda_type) {
     parameters.push_back(
         parameter(std::string(name_of(buffer)), forward_buffer(plan, buffer), cuda_type));

@@ -5,6 +5,7 @@
 // Thread rules: pure functions.
 #pragma once
 
+#include <array>
 #include <span>
 #include <string>
 #include <string_view>
@@ -40,11 +41,16 @@ KernelParameter parameter(TensorMapId map);
 /// `cuda_type`: of what the pointer points at.
 KernelParameter parameter(std::string name, BufferId buffer, std::string cuda_type);
 
-/// The parameters of an attention kernel: the four tensor maps, the arrays that the spec asks for,
+/// The tensor maps of an attention kernel that takes all of its tensors by TMA.
+inline constexpr std::array kForwardMaps{TensorMapId::kQ, TensorMapId::kK, TensorMapId::kV,
+                                         TensorMapId::kO};
+
+/// The parameters of an attention kernel: tensor maps, the arrays that the spec asks for,
 /// `numbers`, the scale, the numbers of masks and score modification, and what custom code
 /// declares.
 /// @pre plan.workspaces is filled.
 std::vector<KernelParameter> forward_parameters(const KernelPlan& plan,
+                                                std::span<const TensorMapId> maps,
                                                 std::span<const LaunchNumber> numbers);
 
 /// Why the parameters of a spec's custom code cannot be kernel parameters; empty: they can.

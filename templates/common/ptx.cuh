@@ -292,6 +292,18 @@ ATTNJIT_DEVICE u32 load_shared_word(u32 address) {
   return value;
 }
 
+/// cp.async (9.7.9.25.3): 16 aligned bytes from global to shared memory, or 16 zeros.
+ATTNJIT_DEVICE void copy_16_or_zeros(u32 destination, const void* source, bool copy) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(destination), "l"(source),
+               "r"(copy ? 16 : 0)
+               : "memory");
+}
+
+/// cp.async.mbarrier.arrive.noinc (9.7.13.15): arrives when this thread's copies so far are done.
+ATTNJIT_DEVICE void arrive_after_copies(u32 barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier) : "memory");
+}
+
 /// st.global.v4 (9.7.9): 16 aligned bytes.
 ATTNJIT_DEVICE void store_global_v4(void* address, u32 a, u32 b, u32 c, u32 d) {
   asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(address), "r"(a), "r"(b), "r"(c),

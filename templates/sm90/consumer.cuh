@@ -97,8 +97,15 @@ struct Consumer {
 
   // ---- Products
 
-  ATTNJIT_DEVICE void await_k() { smem.wait(smem.k_full(k_ring.stage), k_ring.parity); }
-  ATTNJIT_DEVICE void await_v() { smem.wait(smem.v_full(v_ring.stage), v_ring.parity); }
+  /// NOTE: wgmma reads through the async proxy what cp.async wrote through the generic one.
+  ATTNJIT_DEVICE void await_k() {
+    smem.wait(smem.k_full(k_ring.stage), k_ring.parity);
+    if constexpr (Config::kRowCopies) fence_proxy_async_shared();
+  }
+  ATTNJIT_DEVICE void await_v() {
+    smem.wait(smem.v_full(v_ring.stage), v_ring.parity);
+    if constexpr (Config::kRowCopies) fence_proxy_async_shared();
+  }
 
   ATTNJIT_DEVICE void begin_qk(Scores& s, const Rows& rows) {
     issue_qk<Config>(s, rows.q_address, smem.k(k_ring.stage));

@@ -14,11 +14,16 @@
 //                                                    depth, row, head, page; a box is kBoxKeys rows
 //   const int* q_offsets; int total_q                where Config::kRagged: sequence b has the rows
 //   unsigned char* o; i64 o_row_bytes, o_head_bytes  from q_offsets[b] on to q_offsets[b + 1]
+// and where Config::kRowCopies, for k_map and v_map,
+//   const unsigned char *k, *v; int num_pages
+//   i64 k_page_bytes, k_row_bytes, k_head_bytes, v_page_bytes, v_row_bytes, v_head_bytes
 //   unsigned* wait_records                           where Config::kDebugWaits
 #pragma once
 
+#include "sm90/box_copies.cuh"
 #include "sm90/consumer.cuh"
 #include "sm90/producer.cuh"
+#include "sm90/row_copies.cuh"
 #include "sm90/sequence_producer.cuh"
 
 namespace attnjit::sm90 {
@@ -32,8 +37,10 @@ ATTNJIT_DEVICE void forward(const Arguments& arguments, const Params& params) {
   if (threadIdx.x == 0) {
     check_alignment(smem.base);
     prefetch_tensor_map(arguments.q_map);
-    prefetch_tensor_map(arguments.k_map);
-    prefetch_tensor_map(arguments.v_map);
+    if constexpr (!Config::kRowCopies) {
+      prefetch_tensor_map(arguments.k_map);
+      prefetch_tensor_map(arguments.v_map);
+    }
     prefetch_tensor_map(arguments.o_map);
     init_barriers<Config>(smem.barrier(0));
   }
@@ -41,10 +48,19 @@ ATTNJIT_DEVICE void forward(const Arguments& arguments, const Params& params) {
 
   if (warpgroup == 0) {
     setmaxnreg_dec<Config::kProducerRegisters>();
-    if (warp_uniform(static_cast<int>(threadIdx.x >> 5)) == 0) {
+    const int warp = warp_uniform(static_cast<int>(threadIdx.x >> 5));
+    const int lane = static_cast<int>(threadIdx.x & 31u);
+    if constexpr (Config::kRowCopies) {
+      using Copies = RowCopies<Config, Arguments>;
+      SequenceProducer<Config, Mask, Copies, Arguments, Params>{
+          smem, arguments, params, Copies{smem, arguments, warp, lane}, warp, lane}
+          .run();
+    } else if (warp == 0) {
       if constexpr (LayoutOf<Config>::kKvLens) {
-        const int lane = static_cast<int>(threadIdx.x & 31u);
-        SequenceProducer<Config, Mask, Arguments, Params>{smem, arguments, params, lane}.run();
+        using Copies = BoxCopies<Config, Arguments>;
+        SequenceProducer<Config, Mask, Copies, Arguments, Params>{
+            smem, arguments, params, Copies{smem, arguments, lane}, warp, lane}
+            .run();
       } else if (elect_one()) {
         Producer<Config, Mask, Arguments, Params>{smem, arguments, params}.run();
       }

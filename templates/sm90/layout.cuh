@@ -20,6 +20,9 @@ constexpr int kStepColumns = 16;
 
 constexpr int kMaxConsumers = 3;
 
+/// Warps of the producer that copy K and V where Config::kRowCopies.
+constexpr int kRowCopyWarps = 4;
+
 /// Named barriers; 0 is the whole CTA's.
 constexpr int kTurnBarrier = 1;  ///< + consumer: its turn to issue products
 constexpr int kEpilogueBarrier = kTurnBarrier + kMaxConsumers;  ///< + consumer: its O is staged
@@ -62,9 +65,10 @@ struct LayoutOf {
   static constexpr bool kPaged = Config::kPageSize > 0;
   /// Sequences differ in length: a work tile says how long its own is.
   static constexpr bool kKvLens = kPaged || Config::kRagged;
-  static_assert(Config::kTileN % Config::kBoxKeys == 0 && Config::kBoxKeys % 8 == 0 &&
-                    Config::kBoxKeys <= 256 &&
-                    (kPaged ? Config::kPageSize : Config::kTileN) % Config::kBoxKeys == 0,
+  static_assert(Config::kRowCopies ||
+                    (Config::kTileN % Config::kBoxKeys == 0 && Config::kBoxKeys % 8 == 0 &&
+                     Config::kBoxKeys <= 256 &&
+                     (kPaged ? Config::kPageSize : Config::kTileN) % Config::kBoxKeys == 0),
                 "a KV tile is whole boxes, each of one page and of whole swizzle periods");
 
   static constexpr int kQkBlocks = ceil_div(Config::kQkDepth, kBlockColumns);
@@ -108,8 +112,8 @@ struct LayoutOf {
   static_assert(Config::kBarrierOffset % 8 == 0 &&
                     Config::kSmemBytes >= Config::kBarrierOffset + 8 * Config::kBarriers,
                 "the barriers need 8 aligned bytes each");
-  static_assert(Config::kBarriers ==
-                    2 * Config::kQStages * Config::kConsumers + 4 * Config::kStages + kKvLens,
+  static_assert(Config::kBarriers == 2 * Config::kQStages * Config::kConsumers +
+                                         4 * Config::kStages + (kKvLens && !Config::kRowCopies),
                 "the plan has every barrier that the kernel names");
   static_assert(Config::kSmemBytes <= 232448, "a CTA has at most 227 KiB of shared memory");
 };

@@ -41,6 +41,15 @@ ATTNJIT_DEVICE int q_batch(const WorkTile& work) {
   return Config::kRagged ? 0 : work.batch;
 }
 
+/// The page that holds a key; -1 where that is past the sequence's end, whose pages alone have an
+/// entry in the table.
+template <class Config, class Arguments>
+ATTNJIT_DEVICE int page_of(int key, const WorkTile& work, const Arguments& arguments) {
+  if (key >= work.kv_len) return -1;
+  return arguments
+      .page_table[static_cast<i64>(work.batch) * arguments.max_pages + key / Config::kPageSize];
+}
+
 /// Announces a work tile, in kWorkBytes at `address`, to the consumer that reads it there.
 template <class Config>
 ATTNJIT_DEVICE void store_work(u32 address, const WorkTile& work) {

@@ -121,7 +121,7 @@ std::vector<Case> cases(Arch arch) {
   }
   // Sequences of several lengths. sm_100 takes a page that a tile holds whole times.
   const std::vector<int> pages = arch == Arch::kSm90a
-                                     ? std::vector<int>{0, 8, 16, 32, 40, 64, 128, 256}
+                                     ? std::vector<int>{0, 1, 3, 8, 16, 40, 64, 256}
                                      : std::vector<int>{0, 16, 64, 256};
   for (const int page_size : pages) {
     for (const bool ragged : {false, true}) {

@@ -49,7 +49,7 @@ def random_spec(rng, arch):
     if spec["num_q_heads"] % 4 == 0:
         spec["group"] = rng.choice([1, 2, 4])
     if rng.random() < 0.3:
-        spec["page_size"] = rng.choice([8, 16, 40, 64, 256] if arch == "sm_90a" else [16, 64, 256])
+        spec["page_size"] = rng.choice([1, 5, 8, 16, 40, 64, 256] if arch == "sm_90a" else [16, 64, 256])
     if rng.random() < 0.3:
         spec["ragged"] = True
     return spec

@@ -113,6 +113,7 @@ TEST(Sm90Plan, ConstantsOfDepth128) {
       {"kTileN", "64"},
       {"kPageSize", "0"},
       {"kBoxKeys", "64"},
+      {"kRowCopies", "false"},
       {"kRagged", "false"},
       {"kStages", "3"},
       {"kQStages", "1"},
@@ -175,6 +176,39 @@ TEST(Sm90Plan, BoxesAreOfOnePage) {
         const auto constants = constants_of(plan);
         EXPECT_EQ(constants.at("kBoxKeys"), std::to_string(sm90.box_keys));
         EXPECT_EQ(constants.contains("kBarVTail"), sm90.kv_lens);
+      }
+    }
+  }
+}
+
+// Pages that hold no whole boxes are copied row by row, by registers that the consumers do without.
+TEST(Sm90Plan, RowsOfOtherPagesAreCopied) {
+  for (const int depth : {40, 64, 96, 128, 192, 256}) {
+    for (const MaskSpec::Kind mask : {MaskSpec::Kind::kNull, MaskSpec::Kind::kCustom}) {
+      for (const int page : {1, 2, 3, 4, 7, 12, 20, 100, 1023}) {
+        AttentionSpec spec = spec_of(depth);
+        spec.page_size = page;
+        spec.mask = mask_of(mask);
+        if (mask == MaskSpec::Kind::kCustom) {
+          spec.mask.custom.name = "m";
+          spec.mask.custom.code = "q_idx > kv_idx";
+        }
+        const KernelPlan plan = plan_of(spec);
+        ASSERT_TRUE(plan.supported) << page << ": " << plan.reason;
+        const Sm90Plan& sm90 = *plan.sm90;
+        EXPECT_TRUE(sm90.row_copies);
+        EXPECT_LE(sm90.BN, 128);
+        EXPECT_LE(sm90.producer_registers + sm90.num_consumers * sm90.consumer_registers,
+                  (sm90.num_consumers + 1) * plan.main().launch_registers);
+        EXPECT_LE(sm90.BN / 2 + sm90.BN / 4 + depth / 2 + 24, sm90.consumer_registers);
+        for (const KernelParameter& parameter : plan.main().parameters) {
+          EXPECT_NE(parameter.name, "k_map");
+          EXPECT_NE(parameter.name, "v_map");
+        }
+        for (const TuningKnob& knob : tuning_knobs(plan)) {
+          if (knob.name != "BN") continue;
+          EXPECT_EQ(*std::max_element(knob.values.begin(), knob.values.end()), 128);
+        }
       }
     }
   }
@@ -268,8 +302,6 @@ TEST(Sm90Plan, UnsupportedComesWithAReasonThatNamesTheFeature) {
   EXPECT_NE(reason([](AttentionSpec& s) { s.qkv_dtype = Dtype::kE4m3; }).find("e4m3"),
             std::string::npos);
   EXPECT_NE(reason([](AttentionSpec& s) { s.num_partitions = 4; }).find("num_partitions"),
-            std::string::npos);
-  EXPECT_NE(reason([](AttentionSpec& s) { s.page_size = 20; }).find("page_size"),
             std::string::npos);
   EXPECT_NE(reason([](AttentionSpec& s) {
               s.mla = Mla::kDecode;

@@ -135,6 +135,9 @@ class Sm90Sequences : public testing::Test {
     EXPECT_TRUE(comparison.passed) << spec_to_json(problem.spec) << ": " << comparison.reason;
   }
 
+  static void expect_layouts(int rows);
+  static void expect_no_harm(int page_size);
+
   static void expect_passes(const AttentionSpec& spec, const std::vector<Lengths>& batches) {
     const auto kernel = compiled(spec);
     ASSERT_TRUE(kernel);
@@ -157,6 +160,21 @@ TEST_F(Sm90Sequences, PagesShorterThanATileAndLonger) {
     SCOPED_TRACE(page_size);
     expect_passes(spec_of(64, page_size, false),
                   {{{70}, {200, 129, 64}}, {{1}, {1, 0, 150, 17}}, {{193}, {128, 130}}});
+  }
+}
+
+TEST_F(Sm90Sequences, PagesThatHoldNoWholeBoxes) {
+  for (const int page_size : {1, 2, 5, 12, 100}) {
+    SCOPED_TRACE(page_size);
+    expect_passes(spec_of(64, page_size, false),
+                  {{{70}, {200, 129, 64}}, {{1}, {1, 0, 150, 17}}, {{193}, {128, 130}}});
+  }
+  for (const auto& [qk_depth, ov_depth] :
+       {std::pair{40, 24}, {96, 96}, {128, 128}, {192, 128}, {256, 200}}) {
+    SCOPED_TRACE(qk_depth);
+    AttentionSpec spec = with_group(spec_of(qk_depth, 1, true), 4, 4);
+    spec.ov_depth = ov_depth;
+    expect_passes(spec, {{{80, 1, 0}, {150, 133, 7}}});
   }
 }
 
@@ -219,19 +237,20 @@ struct View {
 
 // The layouts that serving runtimes keep: a page's rows or its heads first, K and V apart, by turns
 // of pages or in one row.
-TEST_F(Sm90Sequences, PagesInTheLayoutsOfRuntimes) {
-  constexpr int kHeads = 2, kDepth = 64, kRows = 16;
-  const AttentionSpec spec = with_group(spec_of(kDepth, kRows, true), 4, 2);
+void Sm90Sequences::expect_layouts(int rows) {
+  SCOPED_TRACE(rows);
+  constexpr int kHeads = 2, kDepth = 64;
+  const AttentionSpec spec = with_group(spec_of(kDepth, rows, true), 4, 2);
   const auto kernel = compiled(spec);
   ASSERT_TRUE(kernel);
-  constexpr std::int64_t kPage = kRows * kHeads * kDepth;
+  const std::int64_t page_elements = std::int64_t{rows} * kHeads * kDepth;
   const View views[] = {
-      {"NHD", {kPage, kHeads * kDepth, kDepth}},
-      {"HND", {kPage, kDepth, kRows * kDepth}},
-      {"NHD, K and V by pages", {2 * kPage, kHeads * kDepth, kDepth}},
-      {"HND, K and V by pages", {2 * kPage, kDepth, kRows * kDepth}},
-      {"NHD, K and V by rows", {2 * kPage, 2 * kHeads * kDepth, 2 * kDepth}},
-      {"HND, K and V by rows", {2 * kPage, 2 * kDepth, 2 * kRows * kDepth}},
+      {"NHD", {page_elements, kHeads * kDepth, kDepth}},
+      {"HND", {page_elements, kDepth, rows * kDepth}},
+      {"NHD, K and V by pages", {2 * page_elements, kHeads * kDepth, kDepth}},
+      {"HND, K and V by pages", {2 * page_elements, kDepth, rows * kDepth}},
+      {"NHD, K and V by rows", {2 * page_elements, 2 * kHeads * kDepth, 2 * kDepth}},
+      {"HND, K and V by rows", {2 * page_elements, 2 * kDepth, 2 * rows * kDepth}},
   };
   for (const View& view : views) {
     SCOPED_TRACE(view.name);
@@ -244,7 +263,7 @@ TEST_F(Sm90Sequences, PagesInTheLayoutsOfRuntimes) {
       std::fill_n(to.as<std::uint16_t>(), to.elements(), std::uint16_t{0x7fc0});  // NaN
       for (std::int64_t i = 0; i < from.elements(); ++i) {
         const std::int64_t depth = i % kDepth, head = i / kDepth % kHeads,
-                           row = i / kDepth / kHeads % kRows, page = i / kPage;
+                           row = i / kDepth / kHeads % rows, page = i / page_elements;
         to.as<std::uint16_t>()[page * view.strides.batch + row * view.strides.row +
                                head * view.strides.head + depth] = from.as<std::uint16_t>()[i];
       }
@@ -259,10 +278,15 @@ TEST_F(Sm90Sequences, PagesInTheLayoutsOfRuntimes) {
   }
 }
 
+TEST_F(Sm90Sequences, PagesInTheLayoutsOfRuntimes) {
+  for (const int rows : {16, 1, 6}) expect_layouts(rows);
+}
+
 // What a launch's tensors hold is not known on the host. Whatever they hold: no wait without an
 // end, no access outside of a tensor. Sequences that share rows write them both, in no order.
-TEST_F(Sm90Sequences, WrongTablesAndLengthsDoNoHarm) {
-  const AttentionSpec spec = spec_of(64, 16, true);
+void Sm90Sequences::expect_no_harm(int page_size) {
+  SCOPED_TRACE(page_size);
+  const AttentionSpec spec = spec_of(64, page_size, true);
   const auto kernel = compiled(spec);
   ASSERT_TRUE(kernel);
   const Lengths lengths{{70, 5, 64}, {100, 30, 64}};
@@ -285,6 +309,10 @@ TEST_F(Sm90Sequences, WrongTablesAndLengthsDoNoHarm) {
   change("q_offsets", {kMin, 70, kMax, -5});
   change("q_offsets", {kMax, kMin, kMax, kMin});
   change("q_offsets", {0, 0, 0, kMax});
+}
+
+TEST_F(Sm90Sequences, WrongTablesAndLengthsDoNoHarm) {
+  for (const int page_size : {16, 3}) expect_no_harm(page_size);
 }
 
 // A wait that is bounded in time does what one that is not does.

@@ -302,7 +302,7 @@ Status fill_from_sm100(const Sm100Plan& sm100, KernelPlan& plan) {
        "leave the tensor cores idle for its latency, twice a KV tile"}};
   if (!plan.supported) return {};
   kernel.constants = constants_of(plan.spec, sm100);
-  kernel.parameters = forward_parameters(plan, numbers_of(plan.spec, sm100));
+  kernel.parameters = forward_parameters(plan, kForwardMaps, numbers_of(plan.spec, sm100));
   return {};
 }
 

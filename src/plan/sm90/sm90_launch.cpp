@@ -113,6 +113,14 @@ Result<LaunchRecipe> plan_sm90_launch(const KernelPlan& plan, const LaunchReques
   const TensorView& o = request.tensors.o;
   values.numbers.set(LaunchNumber::kORowBytes, o.strides.row * o.element_bytes());
   values.numbers.set(LaunchNumber::kOHeadBytes, o.strides.head * o.element_bytes());
+  const TensorView& k = request.tensors.k;
+  values.numbers.set(LaunchNumber::kKPageBytes, k.strides.batch * k.element_bytes());
+  values.numbers.set(LaunchNumber::kKRowBytes, k.strides.row * k.element_bytes());
+  values.numbers.set(LaunchNumber::kKHeadBytes, k.strides.head * k.element_bytes());
+  const TensorView& v = request.tensors.v;
+  values.numbers.set(LaunchNumber::kVPageBytes, v.strides.batch * v.element_bytes());
+  values.numbers.set(LaunchNumber::kVRowBytes, v.strides.row * v.element_bytes());
+  values.numbers.set(LaunchNumber::kVHeadBytes, v.strides.head * v.element_bytes());
   return make_recipe(plan.main(), static_cast<std::uint32_t>(shares.ctas), values);
 }
 

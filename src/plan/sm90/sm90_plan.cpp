@@ -5,13 +5,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <numeric>
 #include <string_view>
+#include <utility>
 #include <variant>
 
 #include "plan/forward_support.h"
+#include "plan/merge/merge_plan.h"
 #include "plan/signature.h"
 
 namespace attnjit {
@@ -42,6 +45,7 @@ Sm90Plan choose(const AttentionSpec& spec) {
   plan.num_q_stages = 2;
   plan.ping_pong = true;
   plan.kv_lens = has_kv_lens(spec);
+  plan.row_copies = spec.page_size % kSwizzleRows != 0;
   plan.pair_tiles = !plan.kv_lens && contains(spec.mask, MaskSpec::Kind::kCausal);
   if (spec.qk_depth <= 64) {
     plan.BN = 128;
@@ -59,6 +63,7 @@ Sm90Plan choose(const AttentionSpec& spec) {
   } else {
     plan.BN = 64;
   }
+  if (plan.row_copies) plan.BN = std::min(plan.BN, 64);
   return plan;
 }
 
@@ -70,8 +75,11 @@ struct Knob {
 };
 
 std::vector<Knob> knobs_of(const Sm90Plan& plan) {
+  // A lane of the four warps that copy finds a row.
+  std::vector<std::int64_t> keys{64, 80, 96, 112, 128};
+  if (!plan.row_copies) keys.insert(keys.end(), {144, 160, 176, 192});
   std::vector<Knob> all{
-      {"BN", &Sm90Plan::BN, {64, 80, 96, 112, 128, 144, 160, 176, 192}},
+      {"BN", &Sm90Plan::BN, std::move(keys)},
       {"num_stages", &Sm90Plan::num_stages, {2, 3, 4}},
       {"num_q_stages", &Sm90Plan::num_q_stages, {1, 2}},
       {"num_consumers", &Sm90Plan::num_consumers, {2, 3}},
@@ -123,9 +131,11 @@ void complete(const AttentionSpec& spec, Sm90Plan& plan) {
   plan.pack_gqa = spec.group > 1 && 64 % spec.group == 0 && !(has_state && spec.qk_depth > 128);
   plan.BM = 64 * plan.num_consumers;
   plan.box_keys = spec.page_size > 0 ? std::gcd(spec.page_size, plan.BN) : plan.BN;
+  if (plan.row_copies) plan.box_keys = 0;
   // In all no more than the CTA is launched with: 3 x 168, or 4 x 128.
-  plan.producer_registers = plan.num_consumers == 2 ? 24 : 32;
-  plan.consumer_registers = plan.num_consumers == 2 ? 240 : 160;
+  const int spare = plan.row_copies ? 16 : 0;
+  plan.producer_registers = plan.num_consumers == 2 ? 24 + spare : 32;
+  plan.consumer_registers = plan.num_consumers == 2 ? 240 - spare / 2 : 160;
   plan.padded_qk_depth = round_up(spec.qk_depth, 64);
   plan.padded_ov_depth = round_up(spec.ov_depth, 64);
   plan.q_bytes = std::int64_t{2} * plan.BM * plan.padded_qk_depth;
@@ -146,7 +156,8 @@ void complete(const AttentionSpec& spec, Sm90Plan& plan) {
 }
 
 /// The mbarriers, in the order in which they lie in shared memory: a full and an empty one for each
-/// stage of K and of V, and of Q for each consumer; and one for the V tile that ends a sequence.
+/// stage of K and of V, and of Q for each consumer; and where TMA brings the V tile that ends a
+/// sequence, one for that.
 struct BarrierGroup {
   const char* constant;  ///< the Config member that holds the rank of the first
   const char* tile;
@@ -160,17 +171,20 @@ std::vector<BarrierGroup> barrier_groups(const Sm90Plan& plan) {
   // One thread announces what TMA will bring; one lane of each warp that read it hands it back.
   constexpr int kProducer = 1;
   constexpr int kConsumerWarps = 4;
+  constexpr int kWarpgroup = 128;  // each thread of which copies
   const int all_warps = kConsumerWarps * plan.num_consumers;
   const int of_q = plan.num_q_stages * plan.num_consumers;
+  const int of_kv = plan.row_copies ? kWarpgroup : kProducer;
   std::vector<BarrierGroup> groups{
       {"kBarQFull", "Q", "full", true, of_q, kProducer},
       {"kBarQEmpty", "Q", "empty", true, of_q, kConsumerWarps},
-      {"kBarKFull", "K", "full", false, plan.num_stages, kProducer},
+      {"kBarKFull", "K", "full", false, plan.num_stages, of_kv},
       {"kBarKEmpty", "K", "empty", false, plan.num_stages, all_warps},
-      {"kBarVFull", "V", "full", false, plan.num_stages, kProducer},
+      {"kBarVFull", "V", "full", false, plan.num_stages, of_kv},
       {"kBarVEmpty", "V", "empty", false, plan.num_stages, all_warps},
   };
-  if (plan.kv_lens) groups.push_back({"kBarVTail", "V tail", "full", false, 1, kProducer});
+  if (plan.kv_lens && !plan.row_copies)
+    groups.push_back({"kBarVTail", "V tail", "full", false, 1, kProducer});
   return groups;
 }
 
@@ -247,6 +261,7 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm9
   add_int("kTileN", sm90.BN);
   add_int("kPageSize", spec.page_size);
   add_int("kBoxKeys", sm90.box_keys);
+  add_bool("kRowCopies", sm90.row_copies);
   add_bool("kRagged", spec.ragged);
   add_int("kStages", sm90.num_stages);
   add_int("kQStages", sm90.num_q_stages);
@@ -280,7 +295,7 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm9
   return constants;
 }
 
-std::vector<LaunchNumber> numbers_of(const AttentionSpec& spec) {
+std::vector<LaunchNumber> numbers_of(const AttentionSpec& spec, const Sm90Plan& sm90) {
   using enum LaunchNumber;
   if (!has_kv_lens(spec)) {
     return {kNumQHeads, kQLen, kKvLen, kMTiles, kTotalTiles, kPairedUnits};
@@ -288,7 +303,23 @@ std::vector<LaunchNumber> numbers_of(const AttentionSpec& spec) {
   std::vector<LaunchNumber> numbers{kNumQHeads, kBatch, kQLen, kKvLen};
   if (spec.ragged) numbers.push_back(kTotalQ);
   if (spec.page_size > 0) numbers.push_back(kMaxPages);
+  if (sm90.row_copies) {
+    numbers.insert(numbers.end(), {kNumPages, kKPageBytes, kKRowBytes, kKHeadBytes, kVPageBytes,
+                                   kVRowBytes, kVHeadBytes});
+  }
   return numbers;
+}
+
+std::vector<KernelParameter> parameters_of(const KernelPlan& plan, const Sm90Plan& sm90) {
+  const std::vector<LaunchNumber> numbers = numbers_of(plan.spec, sm90);
+  if (!sm90.row_copies) return forward_parameters(plan, kForwardMaps, numbers);
+  constexpr std::array kRowMaps{TensorMapId::kQ, TensorMapId::kO};
+  std::vector<KernelParameter> parameters = forward_parameters(plan, kRowMaps, numbers);
+  for (const auto tensor : {BufferId::Kind::kK, BufferId::Kind::kV}) {
+    parameters.push_back(parameter(std::string(name_of(tensor)), forward_buffer(plan, tensor),
+                                   "const unsigned char"));
+  }
+  return parameters;
 }
 
 void add_deviations(KernelPlan& plan) {
@@ -320,12 +351,6 @@ std::string sm90_unsupported_reason(const ResolvedSpec& resolved, const Sm90Plan
   const AttentionSpec& spec = *resolved;
   if (spec.mla == Mla::kDecode) return "the sm_90a template has no MLA decode (mla: decode) yet";
   if (std::string reason = unsupported_everywhere(spec); !reason.empty()) return reason;
-  if (spec.page_size % kSwizzleRows != 0) {
-    return fmt::format(
-        "the sm_90a template takes pages of a multiple of {} rows, not {} (page_size): a TMA box "
-        "is whole periods of the swizzle",
-        kSwizzleRows, spec.page_size);
-  }
   if (spec.qk_depth > 256) {
     return fmt::format(
         "the sm_90a template takes qk_depth up to 256, not {}: O and P must fit a warpgroup's "
@@ -399,7 +424,7 @@ Status fill_from_sm90(const Sm90Plan& sm90, KernelPlan& plan) {
   }
   kernel.barriers = sm90.barriers;
   kernel.constants = constants_of(plan.spec, sm90);
-  kernel.parameters = forward_parameters(plan, numbers_of(plan.spec));
+  kernel.parameters = parameters_of(plan, sm90);
   add_deviations(plan);
   return {};
 }

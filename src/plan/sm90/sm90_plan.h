@@ -31,7 +31,7 @@ struct Sm90SmemRange {
 struct Sm90Plan {
   int BM = 0;             ///< query rows per CTA: 64 per consumer warpgroup
   int BN = 0;             ///< keys per KV tile
-  int box_keys = 0;       ///< keys per TMA box of K and V: all of one page
+  int box_keys = 0;       ///< keys per TMA box of K and V: all of one page; 0 with row_copies
   int num_consumers = 0;  ///< consumer warpgroups; one more produces
   int num_stages = 0;     ///< K tiles, and V tiles, in shared memory
   int num_q_stages = 0;   ///< Q tiles in shared memory; o_blocks says where O is staged
@@ -39,6 +39,7 @@ struct Sm90Plan {
   bool ping_pong = false;   ///< consumers take turns at issuing products
   bool pair_tiles = false;  ///< later rows see more keys: a CTA takes long and short tiles in pairs
   bool kv_lens = false;     ///< sequences differ in length: a warp finds its work on the device
+  bool row_copies = false;  ///< K and V are copied row by row: pages do not hold whole TMA boxes
   bool pack_gqa = false;    ///< a tile's rows are of all the query heads that share a KV head
   int producer_registers = 0;
   int consumer_registers = 0;

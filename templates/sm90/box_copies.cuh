@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copies of K and V by TMA where sequences differ in length: boxes of one page each, and zeros past
+// a sequence's end.
+#pragma once
+
+#include "sm90/work.cuh"
+
+namespace attnjit::sm90 {
+
+/// A warp that loads KV tiles in boxes of kBoxKeys keys, a lane each, so that the page table is
+/// read once for a tile's K and V.
+template <class Config, class Arguments>
+struct BoxCopies {
+  using Layout = LayoutOf<Config>;
+  static constexpr int kBoxes = Config::kTileN / Config::kBoxKeys;  // of a block of columns
+  static_assert(kBoxes <= 32, "a lane loads a box");
+  static constexpr int kLaneGroups = 32 / kBoxes;  // lanes that load a block of columns each
+
+  const Smem<Config>& smem;
+  const Arguments& arguments;
+  int lane;
+  Ring k_ring = {};
+  Ring v_ring = {};
+  WorkTile work = {};
+  int kv_head = 0;
+  u64 policy = 0;
+  int tail_stage = -1;  ///< of V: its rows past the end are to be zeroed
+  int tail_parity = 0;
+
+  /// Goes on to the next work tile.
+  ATTNJIT_DEVICE void begin(const WorkTile& tile) {
+    work = tile;
+    kv_head = work.head / Config::kGroup;
+    policy = kv_policy(1 << Config::kGqaShift == Config::kGroup &&
+                       work.q_len << Config::kGqaShift <= Config::kTileM);
+  }
+
+  /// Where the lane's box of a tile lies: a page, or the sequence. NOTE: a page past the end has no
+  /// entry in the table. Number -1 is out of bounds and gives zeros, which the barrier counts like
+  /// any other bytes.
+  ATTNJIT_DEVICE int place_of(int tile) const {
+    if constexpr (Layout::kPaged) {
+      return page_of<Config>(tile * Config::kTileN + lane % kBoxes * Config::kBoxKeys, work,
+                             arguments);
+    } else {
+      return work.batch;
+    }
+  }
+
+  /// Loads a KV tile of kBlocks blocks to `data`, when the stage is free; `full` hears of it.
+  template <int kBlocks>
+  ATTNJIT_DEVICE void load_kv(Ring& ring, u32 data, const TensorMap* map, u32 full, u32 empty,
+                              int tile, int place) {
+    smem.wait(empty, ring.parity ^ 1);
+    if (lane == 0) mbarrier_arrive_expect_tx(full, kBlocks * Layout::kKvBlockBytes);
+    __syncwarp();
+    const int box = lane % kBoxes;
+    const int key = tile * Config::kTileN + box * Config::kBoxKeys;
+    const int row = Layout::kPaged ? key % Config::kPageSize : key;
+    if (lane < kBoxes * kLaneGroups) {
+#pragma unroll
+      for (int first = 0; first < kBlocks; first += kLaneGroups) {
+        const int block = first + lane / kBoxes;
+        if (block >= kBlocks) break;
+        tma_load_4d(
+            data + block * Layout::kKvBlockBytes + box * (Config::kBoxKeys * kBlockRowBytes), map,
+            full, block * kBlockColumns, row, kv_head, place, policy);
+      }
+    }
+    __syncwarp();
+    ring.advance(Config::kStages);
+  }
+  ATTNJIT_DEVICE void load_k(int tile, int place) {
+    const int stage = k_ring.stage;
+    load_kv<Layout::kQkBlocks>(k_ring, smem.k(stage), arguments.k_map, smem.k_full(stage),
+                               smem.k_empty(stage), tile, place);
+  }
+  ATTNJIT_DEVICE void load_v(int tile, int place) {
+    const int stage = v_ring.stage;
+    const bool tail =
+        tile == work.tile_end - 1 && work.kv_len - tile * Config::kTileN < Config::kTileN;
+    finish();
+    if (tail) tail_stage = stage;
+    load_kv<Layout::kOvBlocks>(v_ring, smem.v(stage), arguments.v_map,
+                               tail ? smem.tail_full() : smem.v_full(stage), smem.v_empty(stage),
+                               tile, place);
+  }
+
+  /// Zeroes the rows of V that are past the sequence's end, where the last V tile has some, and
+  /// says that it is there. They are multiplied with P = 0, and what lies there may be NaN. Called
+  /// a load later, so that the copy is not waited for.
+  ATTNJIT_DEVICE void finish() {
+    if (tail_stage < 0) return;
+    smem.wait(smem.tail_full(), tail_parity);
+    tail_parity ^= 1;
+    const int first = work.kv_len - (work.tile_end - 1) * Config::kTileN;
+#pragma unroll 1
+    for (int row = first + lane / 8; row < Config::kTileN; row += 4) {
+      // Whole rows of 128 bytes: the swizzle stays within them.
+#pragma unroll
+      for (int block = 0; block < Layout::kOvBlocks; ++block) {
+        store_shared_v4(smem.v(tail_stage) + block * Layout::kKvBlockBytes + row * kBlockRowBytes +
+                            lane % 8 * 16,
+                        0, 0, 0, 0);
+      }
+    }
+    fence_proxy_async_shared();
+    __syncwarp();
+    if (lane == 0) mbarrier_arrive(smem.v_full(tail_stage));
+    tail_stage = -1;
+  }
+};
+
+}  // namespace attnjit::sm90

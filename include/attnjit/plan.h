@@ -93,8 +93,9 @@ enum class LaunchNumber : std::uint8_t {
   kVPageBytes,
   kVRowBytes,
   kVHeadBytes,
+  kPartitions,   ///< parts that the keys are split into
   kScale,        ///< of the scores before the softmax
-  kRows,         ///< merge: rows of O in the whole batch, heads included
+  kRows,         ///< rows of O in the whole batch, heads included
   kRowsPerHead,  ///< merge: of them, how many one head of one batch has
   kCount,        ///< no number: how many there are
 };

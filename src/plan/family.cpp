@@ -36,6 +36,7 @@ Status plan_sm100(const TuningValues* tuned, KernelPlan& plan) {
 
 constexpr KernelFamily kSm90{
     &plan_sm90,
+    &sm90_partitions,
     &plan_sm90_launch,
     [](const KernelPlan& plan) { return sm90_knobs(*plan.sm90); },
     [](const KernelPlan& plan, nlohmann::ordered_json& json) {
@@ -44,6 +45,7 @@ constexpr KernelFamily kSm90{
 };
 constexpr KernelFamily kSm100{
     &plan_sm100,
+    [](const KernelPlan&, const LaunchShapes&, const DeviceShape&) { return 1; },
     &plan_sm100_launch,
     [](const KernelPlan& plan) { return sm100_knobs(*plan.sm100); },
     [](const KernelPlan& plan, nlohmann::ordered_json& json) {

@@ -34,7 +34,6 @@ std::string unsupported_everywhere(const AttentionSpec& spec) {
     return missing("rope part of another type than the rest (rope_dtype, rope_gmem_dtype)");
   }
   if (spec.scale_dtype) return missing("per-token scales (scale_dtype)");
-  if (spec.num_partitions > 1) return missing("split of kv_len (num_partitions)");
   if (contains(spec.mask, MaskSpec::Kind::kMaterialized)) {
     return missing("materialized masks (mask)");
   }

@@ -56,6 +56,7 @@ constexpr std::array<NumberRow, static_cast<std::size_t>(LaunchNumber::kCount)> 
     {LaunchNumber::kVPageBytes, "v_page_bytes", Kind::kI64},
     {LaunchNumber::kVRowBytes, "v_row_bytes", Kind::kI64},
     {LaunchNumber::kVHeadBytes, "v_head_bytes", Kind::kI64},
+    {LaunchNumber::kPartitions, "partitions", Kind::kI32},
     {LaunchNumber::kScale, "scale", Kind::kF32},
     {LaunchNumber::kRows, "rows", Kind::kI64},
     {LaunchNumber::kRowsPerHead, "rows_per_head", Kind::kI64},

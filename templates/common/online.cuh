@@ -30,11 +30,11 @@ ATTNJIT_DEVICE RowStatistics merge(RowStatistics a, RowStatistics b, float& of_a
 
 /// Ends a row: what its output is to be multiplied by, and its natural LSE. A row that saw nothing
 /// gets 0 and -inf, or with a sink 0 and the sink.
-template <class Config>
+template <class Config, bool kSink = Config::kSink>
 ATTNJIT_DEVICE float finish_row(RowStatistics own, float sink, float& lse) {
   RowStatistics total = own;
   float rescale = 1.0f;
-  if constexpr (Config::kSink) {
+  if constexpr (kSink) {
     float of_sink;
     total = merge(own, {1.0f, sink * kLog2e}, rescale, of_sink);
   }

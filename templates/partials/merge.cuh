@@ -1,26 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
-// Merges two partial attentions over different keys: O = sum_i exp(lse_i - lse) O_i with
+// Merges partial attentions over different keys: O = sum_i exp(lse_i - lse) O_i with
 // lse = log(sum_i exp(lse_i)).
 #pragma once
 
+#include "common/integers.cuh"
 #include "common/ptx.cuh"
 
 namespace attnjit::partials {
 
-/// A factor's share of an element. NOTE: what a pair that saw no key holds in O may be anything, a
-/// NaN too: it must not be multiplied by the factor 0.
-ATTNJIT_DEVICE float share(float factor, float value) {
-  return factor == 0.0f ? 0.0f : factor * value;
+/// The largest (or the sum) of a warp's values, in every lane.
+ATTNJIT_DEVICE float warp_max(float x) {
+#pragma unroll
+  for (int lanes = 1; lanes < 32; lanes *= 2) x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, lanes));
+  return x;
+}
+ATTNJIT_DEVICE float warp_sum(float x) {
+#pragma unroll
+  for (int lanes = 1; lanes < 32; lanes *= 2) x += __shfl_xor_sync(0xffffffffu, x, lanes);
+  return x;
 }
 
-/// A warp merges row after row of `partial_o` into `o`. Rows are numbered as LSE is: batch, head,
-/// position; partial_o is packed as [batch, position, head, depth].
+/// Two neighbours of a partial O.
+template <class Config>
+ATTNJIT_DEVICE FloatPair load_partial(const unsigned char* partial_o, long long word) {
+  if constexpr (Config::kPartialF32) {
+    const float* const pair = reinterpret_cast<const float*>(partial_o) + 2 * word;
+    return {pair[0], pair[1]};
+  } else {
+    return unpack_pair<Config::kBf16>(reinterpret_cast<const u32*>(partial_o)[word]);
+  }
+}
+
+/// A warp merges row after row of the partials, of which there are `partitions`, into `o`; with
+/// kAccumulate what o and lse hold is one more. Rows are numbered as LSE is: batch, head, position;
+/// partial_o is packed as [partition, batch, position, head, depth].
+///
+/// NOTE: the O of a pair that saw no key may be anything, a NaN too, or was never written: it is
+/// not looked at.
 template <class Config, class Arguments>
 ATTNJIT_DEVICE void merge(const Arguments& arguments) {
-  constexpr float kLog2e = 1.4426950408889634f;
-  constexpr float kLn2 = 0.6931471805599453f;
   constexpr int kWarps = Config::kThreads / 32;
   constexpr int kWords = Config::kDepth / 2;
+  constexpr int kLaneWords = ceil_div(kWords, 32);
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const long long step = static_cast<long long>(gridDim.x) * kWarps;
@@ -33,28 +54,65 @@ ATTNJIT_DEVICE void merge(const Arguments& arguments) {
     u32* const o =
         reinterpret_cast<u32*>(arguments.o + batch * arguments.o_batch_bytes +
                                position * arguments.o_row_bytes + head * arguments.o_head_bytes);
-    const u32* const partial =
-        reinterpret_cast<const u32*>(arguments.partial_o) +
-        ((batch * arguments.rows_per_head + position) * Config::kHeads + head) * kWords;
+    const long long o_row = (batch * arguments.rows_per_head + position) * Config::kHeads + head;
 
-    const float old_lse = arguments.lse[row];
-    const float new_lse = arguments.partial_lse[row];
-    const float top = fmaxf(old_lse, new_lse);
-    const bool nothing = top == -infinity();
-    const float old_weight = nothing ? 0.0f : exp2_approx((old_lse - top) * kLog2e);
-    const float new_weight = nothing ? 0.0f : exp2_approx((new_lse - top) * kLog2e);
-    const float sum = old_weight + new_weight;
-    const float scale = nothing ? 0.0f : 1.0f / sum;
-    for (int word = lane; word < kWords; word += 32) {
-      const FloatPair a = unpack_pair<Config::kBf16>(o[word]);
-      const FloatPair b = unpack_pair<Config::kBf16>(partial[word]);
-      o[word] =
-          pack_pair<Config::kBf16>(share(old_weight * scale, a.x) + share(new_weight * scale, b.x),
-                                   share(old_weight * scale, a.y) + share(new_weight * scale, b.y));
+    float top = -infinity();
+    for (int i = lane; i < arguments.partitions; i += 32) {
+      top = fmaxf(top, arguments.partial_lse[i * arguments.rows + row]);
     }
-    // Every lane has read the row's old LSE before one writes the new.
-    __syncwarp();
-    if (lane == 0) arguments.lse[row] = nothing ? -infinity() : top + kLn2 * log2_approx(sum);
+    top = warp_max(top);
+    float old_lse = -infinity();
+    if constexpr (Config::kAccumulate) old_lse = arguments.lse[row];
+    float sink = -infinity();
+    if constexpr (Config::kSink) sink = arguments.sink[head];
+    top = fmaxf(top, fmaxf(old_lse, sink));
+    const bool nothing = top == -infinity();
+    const auto weight = [&](float lse) {
+      return nothing ? 0.0f : exp2_approx((lse - top) * kLog2e);
+    };
+
+    float sum = 0.0f;
+    for (int i = lane; i < arguments.partitions; i += 32) {
+      sum += weight(arguments.partial_lse[i * arguments.rows + row]);
+    }
+    sum = warp_sum(sum) + weight(old_lse);
+    const float total = sum + weight(sink);
+    const float scale = nothing ? 0.0f : 1.0f / total;
+
+    FloatPair merged[kLaneWords] = {};
+    const auto add = [&](float factor, const auto& load) {
+      if (factor == 0.0f) return;
+#pragma unroll
+      for (int i = 0; i < kLaneWords; ++i) {
+        const int word = lane + 32 * i;
+        if (word >= kWords) break;
+        const FloatPair pair = load(word);
+        merged[i].x = fmaf(factor, pair.x, merged[i].x);
+        merged[i].y = fmaf(factor, pair.y, merged[i].y);
+      }
+    };
+    if constexpr (Config::kAccumulate) {
+      add(weight(old_lse) * scale, [&](int word) { return unpack_pair<Config::kBf16>(o[word]); });
+    }
+    for (int part = 0; part < arguments.partitions; ++part) {
+      const long long partial_row = part * arguments.rows + o_row;
+      add(weight(arguments.partial_lse[part * arguments.rows + row]) * scale, [&](int word) {
+        return load_partial<Config>(arguments.partial_o, partial_row * kWords + word);
+      });
+    }
+#pragma unroll
+    for (int i = 0; i < kLaneWords; ++i) {
+      const int word = lane + 32 * i;
+      if (word < kWords) o[word] = pack_pair<Config::kBf16>(merged[i].x, merged[i].y);
+    }
+    if constexpr (Config::kReturnLse) {
+      const float shown = Config::kLseIncludesSink ? total : sum;
+      // Every lane has read the row's old LSE before one writes the new.
+      __syncwarp();
+      if (lane == 0) {
+        arguments.lse[row] = shown == 0.0f ? -infinity() : top + kLn2 * log2_approx(shown);
+      }
+    }
   }
 }
 

@@ -248,6 +248,13 @@ struct Consumer {
 
   /// Ends the rows: LSE, and O on its way to global memory.
   ATTNJIT_DEVICE void finish(Rows& rows) {
+    if constexpr (Config::kSplit) {
+      if (arguments.partitions > 1) {
+        finish_part(rows);
+        q_ring.advance(Config::kQStages);
+        return;
+      }
+    }
     float output_scale[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -285,6 +292,34 @@ struct Consumer {
     q_ring.advance(Config::kQStages);
   }
 
+  /// Ends the rows of a partition, whose sink is the merge's.
+  ATTNJIT_DEVICE void finish_part(Rows& rows) {
+    if constexpr (!kOwnO) release_q(smem, q_ring.stage, rank, lane);
+    float output_scale[2];
+    bool seen[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float lse;
+      output_scale[half] = finish_row<Config, false>(rows.softmax.statistics(half), 0.0f, lse);
+      seen[half] = is_row(rows, half) && lse != -infinity();
+      if ((lane & 3) == 0 && is_row(rows, half)) {
+        const int position = (rows.first_row + 8 * half) >> Config::kGqaShift;
+        arguments
+            .partial_lse[rows.work.partition * arguments.rows +
+                         lse_row<Config>(rows.work, rows.scores.row[half].h, position, arguments)] =
+            lse;
+      }
+    }
+    rescale_output(rows.o, output_scale);
+    store_partial<Config>(rows.o, arguments, rows.work, rows.first_row, seen, lane);
+  }
+
+  /// Whether one of the thread's two rows is the sequence's.
+  ATTNJIT_DEVICE bool is_row(const Rows& rows, int half) const {
+    const int row = rows.first_row + 8 * half;
+    return row >= 0 && row < lengths_of<Config>(rows.work, arguments).q << Config::kGqaShift;
+  }
+
   ATTNJIT_DEVICE void work_tile(const WorkTile& work) {
     constexpr int kShift = Config::kGqaShift;
     float o[Layout::kPvColumns / 2];
@@ -297,6 +332,10 @@ struct Consumer {
     const int last_row = min(group_row + kConsumerRows, lengths.q << kShift) - 1;
     const int first_q_idx = lengths.first_q_idx();
     rows.own = kv_tiles_of<Config, Mask>(work, group_row, last_row, arguments, params);
+    if constexpr (Config::kSplit) {
+      rows.own.tile_begin = max(rows.own.tile_begin, work.tile_begin);
+      rows.own.tile_end = min(rows.own.tile_end, work.tile_end);
+    }
     rows.core = Mask::core((max(group_row, 0) >> kShift) + first_q_idx,
                            (last_row >> kShift) + first_q_idx, lengths.kv, params);
 #pragma unroll

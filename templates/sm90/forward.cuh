@@ -17,7 +17,10 @@
 // and where Config::kRowCopies, for k_map and v_map,
 //   const unsigned char *k, *v; int num_pages
 //   i64 k_page_bytes, k_row_bytes, k_head_bytes, v_page_bytes, v_row_bytes, v_head_bytes
-//   unsigned* wait_records                           where Config::kDebugWaits
+// and where Config::kSplit, for the partitions' results, which a merge follows,
+//   float *partial_o, *partial_lse; int partitions; i64 rows
+// and where Config::kDebugWaits
+//   unsigned* wait_records
 #pragma once
 
 #include "sm90/box_copies.cuh"

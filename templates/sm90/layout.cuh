@@ -100,7 +100,7 @@ struct LayoutOf {
                      Config::kOOffset >= Config::kVOffset + Config::kStages * kVBytes),
                 "O's own memory lies after V's, at a multiple of the swizzle's 1024 bytes");
   /// Of a work tile's announcement (sm90/work.cuh).
-  static constexpr int kWorkBytes = 32;
+  static constexpr int kWorkBytes = Config::kSplit ? 48 : 32;
   static_assert(Config::kWorkOffset % 16 == 0 &&
                     Config::kWorkOffset >= Config::kVOffset + Config::kStages * kVBytes &&
                     Config::kWorkOffset >= Config::kOOffset + Config::kConsumers *

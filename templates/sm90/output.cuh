@@ -45,6 +45,30 @@ ATTNJIT_DEVICE void copy_rows(u32 staged, int block_bytes, int first_block, int 
   }
 }
 
+/// Writes a thread's two rows of the O of a partition, which is f32. `seen`: whether the row saw a
+/// key; otherwise nobody reads it.
+template <class Config, class Arguments>
+ATTNJIT_DEVICE void store_partial(const float (&o)[LayoutOf<Config>::kPvColumns / 2],
+                                  const Arguments& arguments, const WorkTile& work, int first_row,
+                                  const bool (&seen)[2], int lane) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    if (!seen[half]) continue;
+    const int row = first_row + 8 * half;
+    const int head = work.head + (row & ((1 << Config::kGqaShift) - 1));
+    i64 position = work.q_begin + (row >> Config::kGqaShift);
+    if constexpr (!Config::kRagged) position += static_cast<i64>(work.batch) * arguments.q_len;
+    float* const output = arguments.partial_o + (work.partition * arguments.rows +
+                                                 position * arguments.num_q_heads + head) *
+                                                    Config::kOvDepth;
+#pragma unroll
+    for (int i = 2 * half; i < LayoutOf<Config>::kPvColumns / 2; i += 4) {
+      const int column = 8 * (i >> 2) + 2 * (lane & 3);
+      if (column < Config::kOvDepth) store_global_v2(output + column, o[i], o[i + 1]);
+    }
+  }
+}
+
 /// Begins to write the warpgroup's O, by TMA stores that clip at q_len. It is staged in the
 /// warpgroup's own rows of Q's memory, whole, and release_q() must follow; or, where
 /// Config::kOBlocks is set, in memory of its own, that many blocks of 64 columns at a time.

@@ -80,7 +80,7 @@ struct Producer {
   }
 
   ATTNJIT_DEVICE void run() {
-    WorkList<Config, Mask, Arguments, Params> list(arguments, params);
+    WorkListOf<Config, Mask, Arguments, Params> list(arguments, params);
     for (; !list.done(); list.advance()) {
       work = list.tile();
       smem.next_work_tile();

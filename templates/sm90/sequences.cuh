@@ -8,8 +8,8 @@ namespace attnjit::sm90 {
 
 /// Walks a CTA's share of the grid: every gridDim.x-th tile of all the sequences'. Sequences come
 /// in their order, of each its heads (or those of packed heads), of a head its tiles from the last
-/// rows to the first: tiles that run together share K and V in L2. A whole warp; 32 sequences at a
-/// time.
+/// rows to the first, and of a tile the parts of its keys: tiles that run together share K and V in
+/// L2. A whole warp; 32 sequences at a time.
 ///
 /// NOTE: what the launch's tensors say is not believed: rows are kept within total_q, and a
 /// sequence's within q_len, so that no offsets can make a CTA write outside of O and the LSE, nor
@@ -48,15 +48,22 @@ struct SequenceList {
     work.q_begin = row_begin(work.batch);
     work.q_len = rows_of(work.batch);
     work.kv_len = min(max(arguments.kv_lens[work.batch], 0), arguments.kv_len);
+    int tile = place - before;  // of the sequence's
+    if constexpr (Config::kSplit) {
+      tile = quotient(place - before, arguments.partitions);
+      work.partition = place - before - tile * arguments.partitions;
+    }
     const int tiles = tiles_of(work.q_len);
-    const int head = quotient(place - before, tiles);
-    const int rank = place - before - head * tiles;
+    const int head = quotient(tile, tiles);
+    const int rank = tile - head * tiles;
     work.head = head << Config::kGqaShift;
     // NOTE: from whole warpgroups of rows: TMA faults on a box to store that begins before row 0.
     const int end = ceil_div(work.q_len << Config::kGqaShift, kConsumerRows) * kConsumerRows;
     work.first_row = end - (rank + 1) * Config::kTileM;
-    return kv_tiles_of<Config, Mask>(work, work.first_row, work.first_row + Config::kTileM - 1,
+    work = kv_tiles_of<Config, Mask>(work, work.first_row, work.first_row + Config::kTileM - 1,
                                      arguments, params);
+    if constexpr (Config::kSplit) work = part_of(work, arguments);
+    return work;
   }
 
  private:
@@ -87,6 +94,7 @@ struct SequenceList {
     sum = 0;
     if (sequence < arguments.batch) {
       sum = tiles_of(rows_of(sequence)) * (arguments.num_q_heads >> Config::kGqaShift);
+      if constexpr (Config::kSplit) sum *= arguments.partitions;
     }
 #pragma unroll
     for (int distance = 1; distance < 32; distance *= 2) {

@@ -18,6 +18,7 @@ struct WorkTile {
   // Where sequences differ in length (LayoutOf::kKvLens): the tile's own.
   int q_begin = 0;  ///< ragged: its first row in q and o
   int q_len = 0, kv_len = 0;
+  int partition = 0;  ///< of the KV tiles that the rows reach, where Config::kSplit
 };
 
 /// How long a work tile's sequence is.
@@ -57,6 +58,7 @@ ATTNJIT_DEVICE void store_work(u32 address, const WorkTile& work) {
                   static_cast<u32>(work.first_row), static_cast<u32>(work.tile_begin));
   store_shared_v4(address + 16, static_cast<u32>(work.tile_end), static_cast<u32>(work.q_begin),
                   static_cast<u32>(work.q_len), static_cast<u32>(work.kv_len));
+  if constexpr (Config::kSplit) store_shared_word(address + 32, static_cast<u32>(work.partition));
 }
 /// What the producer announced, for a whole warp; batch is -1 after the last tile. NOTE: lane 0
 /// alone reads, because it is lane 0 that hands the memory back: an arrival orders its own thread's
@@ -74,6 +76,7 @@ ATTNJIT_DEVICE WorkTile load_work(u32 address, int lane) {
     work.q_len = word(6);
     work.kv_len = word(7);
   }
+  if constexpr (Config::kSplit) work.partition = word(8);
   return work;
 }
 
@@ -97,6 +100,44 @@ ATTNJIT_DEVICE WorkTile kv_tiles_of(WorkTile work, int first_row, int last_row,
   // NOTE: rounds up without forming end + kTileN, which may overflow.
   work.tile_end = none ? 0 : (reach.end - 1) / Config::kTileN + 1;
   return work;
+}
+
+/// The part of a work tile's KV tiles that is its partition's: of as many tiles as the others', but
+/// for the last ones, which may have fewer or none.
+template <class Arguments>
+ATTNJIT_DEVICE WorkTile part_of(WorkTile work, const Arguments& arguments) {
+  const int each = ceil_div(work.tile_end - work.tile_begin, arguments.partitions);
+  work.tile_begin += work.partition * each;
+  work.tile_end = min(work.tile_end, work.tile_begin + each);
+  return work;
+}
+
+/// Where a row of a head stands among all rows of O, in the order of the LSE.
+template <class Config, class Arguments>
+ATTNJIT_DEVICE i64 lse_row(const WorkTile& work, int head, int position,
+                           const Arguments& arguments) {
+  if constexpr (Config::kRagged) {
+    return static_cast<i64>(head) * arguments.total_q + work.q_begin + position;
+  } else {
+    const i64 head_row = static_cast<i64>(work.batch) * arguments.num_q_heads + head;
+    return head_row * arguments.q_len + position;
+  }
+}
+
+/// The tile of a rank among those of a head, heads counted over the whole batch.
+template <class Config, class Mask, class Arguments, class Params>
+ATTNJIT_DEVICE WorkTile tile_of_head(int of_heads, int rank, const Arguments& arguments,
+                                     const Params& params) {
+  const int heads_of_batch = arguments.num_q_heads >> Config::kGqaShift;
+  WorkTile work;
+  work.batch = quotient(of_heads, heads_of_batch);
+  work.head = (of_heads - work.batch * heads_of_batch) << Config::kGqaShift;
+  // NOTE: from whole warpgroups of rows: TMA faults on a box to store that begins before row 0.
+  const int end =
+      ((arguments.q_len << Config::kGqaShift) + kConsumerRows - 1) / kConsumerRows * kConsumerRows;
+  work.first_row = end - (rank + 1) * Config::kTileM;
+  return kv_tiles_of<Config, Mask>(work, work.first_row, work.first_row + Config::kTileM - 1,
+                                   arguments, params);
 }
 
 /// Walks a CTA's share of the grid.
@@ -167,16 +208,7 @@ struct WorkList {
       of_heads = quotient(unit, arguments.m_tiles);
       rank = unit - of_heads * arguments.m_tiles;
     }
-    const int heads_of_batch = arguments.num_q_heads >> Config::kGqaShift;
-    WorkTile work;
-    work.batch = quotient(of_heads, heads_of_batch);
-    work.head = (of_heads - work.batch * heads_of_batch) << Config::kGqaShift;
-    // NOTE: from whole warpgroups of rows: TMA faults on a box to store that begins before row 0.
-    const int end = ((arguments.q_len << Config::kGqaShift) + kConsumerRows - 1) / kConsumerRows *
-                    kConsumerRows;
-    work.first_row = end - (rank + 1) * Config::kTileM;
-    return kv_tiles_of<Config, Mask>(work, work.first_row, work.first_row + Config::kTileM - 1,
-                                     arguments, params);
+    return tile_of_head<Config, Mask>(of_heads, rank, arguments, params);
   }
 
  private:
@@ -194,5 +226,49 @@ struct WorkList {
     return second ? place - 2 * cta + static_cast<int>(gridDim.x) - 1 : place;
   }
 };
+
+/// As WorkList, where the keys may be split: a CTA then takes every gridDim.x-th part of a tile. A
+/// tile's parts are neighbours.
+template <class Config, class Mask, class Arguments, class Params>
+struct PartList {
+  WorkList<Config, Mask, Arguments, Params> whole;  ///< where there is one partition
+  int unit;                                         ///< a part of a tile
+
+  ATTNJIT_DEVICE PartList(const Arguments& launch, const Params& user)
+      : whole(launch, user), unit(static_cast<int>(blockIdx.x)) {}
+
+  ATTNJIT_DEVICE bool done() const {
+    return split() ? unit >= whole.arguments.total_tiles : whole.done();
+  }
+  ATTNJIT_DEVICE void advance() {
+    if (!split()) whole.advance();
+    unit += static_cast<int>(gridDim.x);
+  }
+  ATTNJIT_DEVICE WorkTile tile() const {
+    if (!split()) return whole.tile();
+    const Arguments& arguments = whole.arguments;
+    const int tile = quotient(unit, arguments.partitions);
+    const int of_heads = quotient(tile, arguments.m_tiles);
+    WorkTile work = tile_of_head<Config, Mask>(of_heads, tile - of_heads * arguments.m_tiles,
+                                               arguments, whole.params);
+    work.partition = unit - tile * arguments.partitions;
+    return part_of(work, arguments);
+  }
+
+ private:
+  ATTNJIT_DEVICE bool split() const { return whole.arguments.partitions > 1; }
+};
+
+template <bool kSplit, class... Types>
+struct ListOf {
+  using Type = WorkList<Types...>;
+};
+template <class... Types>
+struct ListOf<true, Types...> {
+  using Type = PartList<Types...>;
+};
+/// The list that a launch of sequences of one length walks.
+template <class Config, class... Types>
+using WorkListOf = typename ListOf<Config::kSplit, Config, Types...>::Type;
 
 }  // namespace attnjit::sm90

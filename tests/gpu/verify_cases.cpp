@@ -123,6 +123,7 @@ std::vector<Case> cases(Arch arch) {
   const std::vector<int> pages = arch == Arch::kSm90a
                                      ? std::vector<int>{0, 1, 3, 8, 16, 40, 64, 256}
                                      : std::vector<int>{0, 16, 64, 256};
+  constexpr int kPartitions[] = {1, 3, 0};  // 0: chosen at launch
   for (const int page_size : pages) {
     for (const bool ragged : {false, true}) {
       if (page_size == 0 && !ragged) continue;
@@ -132,7 +133,9 @@ std::vector<Case> cases(Arch arch) {
             score_mods()[n % 3], ragged);
         all.back().spec.page_size = page_size;
         all.back().spec.ragged = ragged;
-        all.back().name += fmt::format(" page_size {}{}", page_size, ragged ? " ragged" : "");
+        if (arch == Arch::kSm90a) all.back().spec.num_partitions = kPartitions[n / 3 % 3];
+        all.back().name += fmt::format(" page_size {}{} partitions {}", page_size,
+                                       ragged ? " ragged" : "", all.back().spec.num_partitions);
       }
     }
   }

@@ -52,6 +52,8 @@ def random_spec(rng, arch):
         spec["page_size"] = rng.choice([1, 5, 8, 16, 40, 64, 256] if arch == "sm_90a" else [16, 64, 256])
     if rng.random() < 0.3:
         spec["ragged"] = True
+    if arch == "sm_90a" and rng.random() < 0.3:
+        spec["num_partitions"] = rng.choice([0, 2, 5])
     return spec
 
 

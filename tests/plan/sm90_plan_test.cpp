@@ -115,6 +115,7 @@ TEST(Sm90Plan, ConstantsOfDepth128) {
       {"kBoxKeys", "64"},
       {"kRowCopies", "false"},
       {"kRagged", "false"},
+      {"kSplit", "false"},
       {"kStages", "3"},
       {"kQStages", "1"},
       {"kPingPong", "true"},
@@ -283,6 +284,59 @@ TEST(Sm90Plan, SharesOfTilesThatGrowAreEven) {
   }
 }
 
+TEST(Sm90Plan, PartitionsFillTheSms) {
+  AttentionSpec spec = spec_of(128);
+  spec.page_size = 64;
+  spec.num_partitions = 0;
+  const auto partitions = [&](int batch, int kv_len, int q_len = 1) {
+    const KernelPlan plan = plan_of(spec);
+    LaunchShapes shapes;
+    shapes.batch = batch;
+    shapes.q_len = q_len;
+    shapes.kv_len = kv_len;
+    return sm90_partitions(plan, shapes, {});
+  };
+  // 2 tiles a sequence; 132 SMs.
+  EXPECT_EQ(partitions(66, 8192), 1);
+  EXPECT_EQ(partitions(1, 64), 1);
+  EXPECT_EQ(partitions(1, 0), 1);
+  EXPECT_EQ(partitions(33, 8192), 2);
+  EXPECT_EQ(partitions(1, 1 << 20), 64);
+  EXPECT_EQ(partitions(67, 8192), 5);  // one round would leave most SMs idle in the second
+  EXPECT_EQ(partitions(1000, 8192), 1);
+  EXPECT_EQ(partitions(1 << 30, 1 << 30, 1 << 20), 1);
+  spec.num_partitions = 7;
+  EXPECT_EQ(partitions(66, 8192), 7);
+  spec.num_partitions = 1;
+  EXPECT_EQ(partitions(1, 8192), 1);
+}
+
+TEST(Sm90Plan, PartitionsAreWorkTilesAndWorkspace) {
+  AttentionSpec spec = spec_of(128);
+  spec.num_partitions = 3;
+  spec.sink = true;
+  const KernelPlan plan = plan_of(spec);
+  ASSERT_EQ(plan.kernels.size(), 2U);
+  EXPECT_EQ(constants_of(plan).at("kSplit"), "true");
+  LaunchShapes shapes;
+  shapes.batch = 2;
+  shapes.q_len = 5;
+  shapes.kv_len = 100;
+  const Result<LaunchSequence> sequence = plan_launch(plan, shapes, {}, {});
+  ASSERT_TRUE(sequence.ok()) << sequence.error().to_string();
+  ASSERT_EQ(sequence->launches.size(), 2U);
+  EXPECT_EQ(sequence->launches[0].grid[0], 2U * 2 * 3);
+  ASSERT_EQ(sequence->workspaces.size(), 2U);
+  EXPECT_EQ(sequence->workspaces[0].bytes, 3 * (2 * 5 * 8) * 128 * 4);
+  EXPECT_EQ(sequence->workspaces[1].bytes, 3 * (2 * 5 * 8) * 4);
+  // 2^17 x 2 x 1366 tiles fit, and three times as many do not.
+  shapes.batch = 1 << 17;
+  shapes.q_len = 1 << 16;
+  const Result<LaunchSequence> many = plan_launch(plan, shapes, {}, {});
+  ASSERT_FALSE(many.ok());
+  EXPECT_EQ(many.error().field, "batch");
+}
+
 TEST(Sm90Plan, SharesOfEvenTilesHaveNoPairs) {
   EXPECT_EQ(sm90_shares(false, 8, 80, 132).ctas, 80);
   EXPECT_EQ(sm90_shares(false, 8, 8000, 132).ctas, 132);
@@ -301,7 +355,11 @@ TEST(Sm90Plan, UnsupportedComesWithAReasonThatNamesTheFeature) {
   };
   EXPECT_NE(reason([](AttentionSpec& s) { s.qkv_dtype = Dtype::kE4m3; }).find("e4m3"),
             std::string::npos);
-  EXPECT_NE(reason([](AttentionSpec& s) { s.num_partitions = 4; }).find("num_partitions"),
+  EXPECT_NE(reason([](AttentionSpec& s) {
+              s.num_partitions = 4;
+              s.accumulate = true;
+              s.return_lse = true;
+            }).find("num_partitions"),
             std::string::npos);
   EXPECT_NE(reason([](AttentionSpec& s) {
               s.mla = Mla::kDecode;
@@ -347,10 +405,13 @@ TEST(Sm90Plan, OptionsThatCannotBeHadAreUnsupported) {
   EXPECT_TRUE(had.deviations.empty());
   AttentionSpec chosen = spec_of(128);
   chosen.num_partitions = 0;
-  const KernelPlan split = plan_of(chosen);
-  EXPECT_TRUE(split.supported) << split.reason;
-  ASSERT_EQ(split.deviations.size(), 1U);
-  EXPECT_EQ(split.deviations[0].name, "num_partitions");
+  EXPECT_TRUE(plan_of(chosen).deviations.empty());
+  chosen.accumulate = true;
+  chosen.return_lse = true;
+  const KernelPlan whole = plan_of(chosen);
+  EXPECT_TRUE(whole.supported) << whole.reason;
+  ASSERT_EQ(whole.deviations.size(), 1U);
+  EXPECT_EQ(whole.deviations[0].name, "num_partitions");
 }
 
 TEST(Sm90Plan, TuningIsAppliedAndChecked) {

@@ -1,38 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batches of sequences that differ in length, in pages and ragged, on sm_90a: in the emulator under
-// the isa model. Skipped without NVRTC.
-#include <gtest/gtest.h>
-
+// Batches of sequences that differ in length, in pages and ragged, on sm_90a.
 #include <algorithm>
 #include <limits>
-#include <memory>
-#include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
-#include "../emulator/attention/generated_kernel.h"
-#include "../gpu/verify_cases.h"
-#include "../one_launch.h"
-#include "verify/compare.h"
+#include "sm90_fixture.h"
 
-namespace attnjit {
+namespace attnjit::sm90 {
 namespace {
-
-using verify::InputKind;
-using verify::mask_of;
-using verify::Problem;
-using verify::tree;
-using Kind = MaskSpec::Kind;
-
-struct Lengths {
-  std::vector<std::int64_t> q, kv;
-};
-
-struct Kernel {
-  emulator::GeneratedKernel generated;
-  PtxModule module;
-};
 
 AttentionSpec spec_of(int qk_depth, int page_size, bool ragged,
                       const MaskSpec& mask = mask_of(Kind::kCausal)) {
@@ -47,112 +23,10 @@ AttentionSpec spec_of(int qk_depth, int page_size, bool ragged,
   return spec;
 }
 
-AttentionSpec with_group(AttentionSpec spec, int heads, int group) {
-  spec.num_q_heads = heads;
-  spec.group = group;
-  return spec;
-}
-
-class Sm90Sequences : public testing::Test {
+class Sm90Sequences : public Sm90Kernel {
  protected:
-  void SetUp() override {
-    if (const auto id = make_in_process_compiler()->build_id(); !id.ok()) {
-      GTEST_SKIP() << id.error().to_string();
-    }
-  }
-
-  // Null where it failed, which is told.
-  static std::unique_ptr<Kernel> compiled(const AttentionSpec& spec) {
-    Result<emulator::GeneratedKernel> kernel = emulator::generate_kernel(spec);
-    if (!kernel) {
-      ADD_FAILURE() << kernel.error().to_string();
-      return nullptr;
-    }
-    Result<PtxModule> module = PtxModule::load(kernel->ptx);
-    if (!module) {
-      ADD_FAILURE() << module.error().to_string();
-      return nullptr;
-    }
-    return std::make_unique<Kernel>(Kernel{std::move(*kernel), std::move(*module)});
-  }
-
-  // NOTE: with normal inputs all memory that belongs to no sequence is NaN: rows of the last page,
-  // spare pages, keys past kv_len.
-  static std::optional<Problem> problem_of(const AttentionSpec& spec, const Lengths& lengths,
-                                           InputKind input = InputKind::kNormal,
-                                           std::uint64_t seed = 0) {
-    verify::ProblemRequest request;
-    request.batch = static_cast<int>(lengths.kv.size());
-    request.q_lens = lengths.q;
-    request.kv_lens = lengths.kv;
-    request.input = input;
-    request.seed = seed;
-    request.threads = 1;
-    Result<Problem> problem = verify::make_problem(spec, request);
-    if (problem) return std::move(*problem);
-    ADD_FAILURE() << problem.error().to_string();
-    return std::nullopt;
-  }
-
-  static LaunchRecipe launch_of(const Kernel& kernel, const Problem& problem,
-                                const LaunchShapes& shapes, int sm_count) {
-    DeviceShape device;
-    device.sm_count = sm_count;
-    Result<LaunchRecipe> recipe = one_launch(
-        kernel.generated.plan, shapes, problem.launch_scalars(), problem.param_values(), device);
-    EXPECT_TRUE(recipe.ok()) << (recipe.ok() ? "" : recipe.error().to_string());
-    return recipe.ok() ? *recipe : LaunchRecipe{};
-  }
-
-  // What the kernel did; findings are failures, but for those of the kinds that are allowed.
-  static std::optional<emulator::KernelRun> run(const Kernel& kernel, const Problem& problem,
-                                                const LaunchRecipe& recipe, std::uint64_t seed = 0,
-                                                const std::set<FindingKind>& allowed = {}) {
-    EmulatorOptions options;
-    options.model = EmulatorModel::kIsa;
-    options.seed = seed;
-    options.threads = 1;
-    Result<emulator::KernelRun> result =
-        emulator::run_kernel(kernel.module, recipe, problem, options);
-    if (!result) {
-      ADD_FAILURE() << result.error().to_string();
-      return std::nullopt;
-    }
-    for (const Finding& finding : result->report.findings) {
-      if (allowed.contains(finding.kind)) continue;
-      ADD_FAILURE() << to_string(finding.kind) << " at PTX line " << finding.ptx_line << ": "
-                    << finding.text;
-    }
-    return std::move(*result);
-  }
-
-  static void expect_right(const Problem& problem, const emulator::KernelRun& run) {
-    const Result<verify::Reference> reference = verify::compute_reference(problem, 1);
-    ASSERT_TRUE(reference.ok()) << reference.error().to_string();
-    const verify::Comparison comparison =
-        verify::compare(problem, *reference, run.o, run.lse ? &*run.lse : nullptr,
-                        verify::tolerance_of(problem.spec));
-    EXPECT_TRUE(comparison.passed) << spec_to_json(problem.spec) << ": " << comparison.reason;
-  }
-
   static void expect_layouts(int rows);
   static void expect_no_harm(int page_size);
-
-  static void expect_passes(const AttentionSpec& spec, const std::vector<Lengths>& batches) {
-    const auto kernel = compiled(spec);
-    ASSERT_TRUE(kernel);
-    for (std::size_t i = 0; i < batches.size(); ++i) {
-      const auto problem = problem_of(spec, batches[i], static_cast<InputKind>(i % 4), i);
-      ASSERT_TRUE(problem);
-      const LaunchRecipe recipe =
-          launch_of(*kernel, *problem, problem->launch_shapes(), i % 2 == 0 ? 2 : 132);
-      for (const std::uint64_t seed : {0, 1}) {
-        const auto done = run(*kernel, *problem, recipe, seed);
-        ASSERT_TRUE(done) << "batch " << i;
-        expect_right(*problem, *done);
-      }
-    }
-  }
 };
 
 TEST_F(Sm90Sequences, PagesShorterThanATileAndLonger) {
@@ -272,7 +146,7 @@ void Sm90Sequences::expect_layouts(int rows) {
     LaunchShapes shapes = problem.launch_shapes();
     shapes.k = view.strides;
     shapes.v = view.strides;
-    const auto done = run(*kernel, problem, launch_of(*kernel, problem, shapes, 132));
+    const auto done = run(*kernel, problem, launches_of(*kernel, problem, shapes, 132));
     ASSERT_TRUE(done);
     expect_right(*packed, *done);
   }
@@ -297,7 +171,7 @@ void Sm90Sequences::expect_no_harm(int page_size) {
     ASSERT_LE(static_cast<std::int64_t>(values.size()), problem->tensors.at(tensor).elements());
     std::copy(values.begin(), values.end(), at);
     for (const int sm_count : {1, 132}) {
-      run(*kernel, *problem, launch_of(*kernel, *problem, problem->launch_shapes(), sm_count), 0,
+      run(*kernel, *problem, launches_of(*kernel, *problem, problem->launch_shapes(), sm_count), 0,
           {FindingKind::kRace, FindingKind::kProxy});
     }
   };
@@ -326,4 +200,4 @@ TEST_F(Sm90Sequences, BoundedWaits) {
 }
 
 }  // namespace
-}  // namespace attnjit
+}  // namespace attnjit::sm90

@@ -20,6 +20,7 @@ struct LaunchRequest {
   const DeviceShape& device;
   const LaunchTensors& tensors;
   float scale;
+  std::int32_t partitions;  ///< that the keys are split into
 };
 
 inline constexpr std::int64_t kMaxTiles = 1 << 30;

@@ -67,11 +67,14 @@ Result<LaunchSequence> plan_launch(const KernelPlan& plan, const LaunchShapes& s
   if (!scale) return scale.error();
   const TensorView o = tensors->o;
   if (forward_buffer(plan, BufferId::Kind::kO).kind != BufferId::Kind::kO) tensors->o = packed(o);
+  const KernelFamily& family = family_of(plan.spec->arch);
+  const std::int32_t partitions = family.partitions(plan, shapes, device);
   Result<LaunchRecipe> forward =
-      family_of(plan.spec->arch).launch(plan, {shapes, scalars, params, device, *tensors, *scale});
+      family.launch(plan, {shapes, scalars, params, device, *tensors, *scale, partitions});
   if (!forward) return forward.error();
   sequence.launches.push_back(*std::move(forward));
-  if (Status added = add_merge_launch(plan, o, device, sequence); !added) return added.error();
+  if (Status added = add_merge_launch(plan, o, partitions, device, sequence); !added)
+    return added.error();
   if (has_wait_records(plan)) {
     sequence.workspaces.push_back({kWaitRecords, kWaitRecordsBytes, true});
   }

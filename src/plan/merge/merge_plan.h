@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The merge kernel: it combines partial attentions, pairs of O and LSE over different keys, into
-// one. A plan that accumulates computes its own pair into workspaces and merges it into the
-// caller's o and lse.
+// one. A plan that splits the keys computes a pair per partition into workspaces; one that
+// accumulates computes its own pair there, and merges it into the caller's o and lse.
 //
 // Thread rules: pure functions.
 #pragma once
@@ -12,19 +12,26 @@
 
 namespace attnjit {
 
+// The plan's workspaces, in their order.
+enum : std::uint32_t { kPartialO, kPartialLse };
+
+/// Whether launches may split the keys of a spec into partitions.
+bool splits(const AttentionSpec& spec);
+
 /// The buffer that the attention kernel of a plan takes for `tensor`: o and lse are workspaces
-/// where a merge follows.
+/// where it accumulates.
 BufferId forward_buffer(const KernelPlan& plan, BufferId::Kind tensor);
 
-/// Declares the workspaces of a plan that accumulates; nothing for another plan.
+/// Declares the workspaces of a plan that splits or accumulates; nothing for another plan.
 void add_merge_workspaces(KernelPlan& plan);
 
-/// Appends the merge kernel to a plan that accumulates; nothing for another plan.
+/// Appends the merge kernel to a plan that splits or accumulates; nothing for another plan.
 void add_merge_kernel(KernelPlan& plan);
 
 /// Appends the merge into `o`, the caller's, and the sizes of the workspaces to the launches of a
-/// plan that accumulates; nothing for another plan.
-Status add_merge_launch(const KernelPlan& plan, const TensorView& o, const DeviceShape& device,
-                        LaunchSequence& sequence);
+/// plan that splits or accumulates; nothing for another plan. One partition is merged only into
+/// what the caller has.
+Status add_merge_launch(const KernelPlan& plan, const TensorView& o, std::int32_t partitions,
+                        const DeviceShape& device, LaunchSequence& sequence);
 
 }  // namespace attnjit

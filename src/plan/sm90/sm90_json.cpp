@@ -20,6 +20,7 @@ const Field<Sm90Plan> kSm90Fields[] = {
     {"pair_tiles", &Sm90Plan::pair_tiles},
     {"kv_lens", &Sm90Plan::kv_lens},
     {"row_copies", &Sm90Plan::row_copies},
+    {"split", &Sm90Plan::split},
     {"pack_gqa", &Sm90Plan::pack_gqa},
     {"producer_registers", &Sm90Plan::producer_registers},
     {"consumer_registers", &Sm90Plan::consumer_registers},

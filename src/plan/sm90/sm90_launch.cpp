@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <utility>
+#include <variant>
 
 #include "plan/launch/arguments.h"
 #include "plan/launch/family_launch.h"
+#include "plan/merge/merge_plan.h"
 #include "plan/signature.h"
 #include "plan/sm90/sm90_plan.h"
 
@@ -57,6 +59,29 @@ TensorMapDescription describe(const KernelPlan& plan, const LaunchTensors& tenso
   return description;
 }
 
+// The query tiles of a head (or those of packed heads), all sequences together: no fewer than there
+// can be.
+std::int64_t tiles_of_head(const KernelPlan& plan, const LaunchShapes& shapes) {
+  const int rows = plan.sm90->BM;
+  const int shift = sm90_gqa_shift(*plan.sm90, plan.spec);
+  const std::int64_t longest = ((std::int64_t{shapes.q_len} << shift) + rows - 1) / rows;
+  if (!plan.spec->ragged) return longest * shapes.batch;
+  // Each sequence wastes a tile less a row at most.
+  const std::int64_t all_rows =
+      (std::int64_t{shapes.total_q} << shift) + std::int64_t{shapes.batch} * (rows - 1);
+  return std::min(longest * shapes.batch, all_rows / rows);
+}
+
+// One partition is written as O and LSE: there are no workspaces.
+void forget_partials(const KernelPlan& plan, LaunchRecipe& recipe) {
+  for (std::size_t i = 0; i < recipe.args.size(); ++i) {
+    const auto* buffer = std::get_if<BufferId>(&plan.main().parameters[i].source);
+    const bool partial = buffer != nullptr && buffer->kind == BufferId::Kind::kWorkspace &&
+                         buffer->index <= kPartialLse;
+    if (partial) recipe.args[i] = {KernelArgument::Pointer{}};
+  }
+}
+
 }  // namespace
 
 Sm90Shares sm90_shares(bool pair_tiles, std::int32_t m_tiles, std::int32_t total_tiles,
@@ -70,6 +95,35 @@ Sm90Shares sm90_shares(bool pair_tiles, std::int32_t m_tiles, std::int32_t total
   const std::int32_t pairs = total_tiles / m_tiles * (m_tiles - m_tiles / 2);
   shares.paired_units = std::max(pairs / shares.ctas - kTailRounds, 0) * shares.ctas;
   return shares;
+}
+
+std::int32_t sm90_partitions(const KernelPlan& plan, const LaunchShapes& shapes,
+                             const DeviceShape& device) {
+  if (!splits(plan.spec)) return 1;
+  if (plan.spec->num_partitions > 1) return plan.spec->num_partitions;
+  // The number that takes the least time, in units of a KV tile: a round of the SMs is a part, and
+  // as much as a KV tile to begin and end it; a merge takes as much as some KV tiles.
+  constexpr std::int64_t kMaxPartitions = 64;
+  constexpr std::int64_t kMergeTiles = 3;
+  const std::int64_t kv_tiles = (std::int64_t{shapes.kv_len} + plan.sm90->BN - 1) / plan.sm90->BN;
+  const std::int64_t heads = plan.spec->num_q_heads >> sm90_gqa_shift(*plan.sm90, plan.spec);
+  const std::int64_t sms = std::max(device.sm_count, 1);
+  // NOTE: where there are many tiles, how many does not matter, and the product may overflow.
+  const std::int64_t tiles = std::min<std::int64_t>(tiles_of_head(plan, shapes), 1 << 20) * heads;
+  std::int64_t best = 1;
+  std::int64_t least = 0;
+  for (std::int64_t parts = 1; parts <= std::clamp<std::int64_t>(kv_tiles, 1, kMaxPartitions);
+       ++parts) {
+    const std::int64_t rounds = (tiles * parts + sms - 1) / sms;
+    const std::int64_t time =
+        rounds * ((kv_tiles + parts - 1) / parts + 1) + (parts > 1 ? kMergeTiles : 0);
+    // More parts are more partial results: they are to gain something.
+    if (parts == 1 || time * 16 < least * 15) {
+      best = parts;
+      least = time;
+    }
+  }
+  return static_cast<std::int32_t>(best);
 }
 
 Result<LaunchRecipe> plan_sm90_launch(const KernelPlan& plan, const LaunchRequest& request) {
@@ -87,30 +141,27 @@ Result<LaunchRecipe> plan_sm90_launch(const KernelPlan& plan, const LaunchReques
   }
   const std::int64_t m_tiles = (rows + sm90.BM - 1) / sm90.BM;
   const std::int64_t heads = spec.num_q_heads >> gqa_shift;
-  // NOTE: divided, not multiplied: the product of three 30-bit numbers overflows 64 bits.
-  if (m_tiles * heads > kMaxTiles / shapes.batch) {
+  // NOTE: divided, not multiplied: the product of four such numbers overflows 64 bits.
+  if (m_tiles * heads > kMaxTiles / shapes.batch / request.partitions) {
     return make_error(ErrorCode::kInvalid,
-                      fmt::format("batch {} x {} heads x {} query tiles exceed {}", shapes.batch,
-                                  heads, m_tiles, kMaxTiles),
+                      fmt::format("batch {} x {} heads x {} query tiles x {} partitions exceed {}",
+                                  shapes.batch, heads, m_tiles, request.partitions, kMaxTiles),
                       "batch");
   }
-  std::int64_t all_tiles = m_tiles * shapes.batch;  // of a head
-  if (spec.ragged) {
-    // No fewer than the batch can have: each sequence wastes a tile less a row at most.
-    const std::int64_t all_rows =
-        (std::int64_t{shapes.total_q} << gqa_shift) + std::int64_t{shapes.batch} * (sm90.BM - 1);
-    all_tiles = std::min(all_tiles, all_rows / sm90.BM);
-  }
-  const auto total_tiles = static_cast<std::int32_t>(all_tiles * heads);
-  const Sm90Shares shares = sm90_shares(sm90.pair_tiles, static_cast<std::int32_t>(m_tiles),
-                                        total_tiles, request.device.sm_count);
+  const auto total_tiles =
+      static_cast<std::int32_t>(tiles_of_head(plan, shapes) * heads * request.partitions);
+  const Sm90Shares shares =
+      sm90_shares(sm90.pair_tiles && request.partitions == 1, static_cast<std::int32_t>(m_tiles),
+                  total_tiles, request.device.sm_count);
   ArgumentValues values{plan, request.scalars, request.params,
                         LaunchNumbers(spec, shapes, request.scale),
                         [&](TensorMapId map) { return describe(plan, request.tensors, map); }};
   values.numbers.set(LaunchNumber::kMTiles, static_cast<std::int32_t>(m_tiles));
   values.numbers.set(LaunchNumber::kTotalTiles, total_tiles);
   values.numbers.set(LaunchNumber::kPairedUnits, shares.paired_units);
+  values.numbers.set(LaunchNumber::kPartitions, request.partitions);
   const TensorView& o = request.tensors.o;
+  values.numbers.set(LaunchNumber::kRows, o.batch * o.rows * o.heads);
   values.numbers.set(LaunchNumber::kORowBytes, o.strides.row * o.element_bytes());
   values.numbers.set(LaunchNumber::kOHeadBytes, o.strides.head * o.element_bytes());
   const TensorView& k = request.tensors.k;
@@ -121,7 +172,10 @@ Result<LaunchRecipe> plan_sm90_launch(const KernelPlan& plan, const LaunchReques
   values.numbers.set(LaunchNumber::kVPageBytes, v.strides.batch * v.element_bytes());
   values.numbers.set(LaunchNumber::kVRowBytes, v.strides.row * v.element_bytes());
   values.numbers.set(LaunchNumber::kVHeadBytes, v.strides.head * v.element_bytes());
-  return make_recipe(plan.main(), static_cast<std::uint32_t>(shares.ctas), values);
+  Result<LaunchRecipe> recipe =
+      make_recipe(plan.main(), static_cast<std::uint32_t>(shares.ctas), values);
+  if (recipe && sm90.split && request.partitions == 1) forget_partials(plan, *recipe);
+  return recipe;
 }
 
 }  // namespace attnjit

@@ -22,6 +22,8 @@ namespace {
 
 constexpr std::int64_t kMaxSmemBytes = 232448;  // a CTA's, opt-in, on sm_90
 constexpr int kMaxStages = 4;                   // what the knobs allow
+constexpr std::int64_t kWorkBytes = 32;         // an announcement of a work tile
+constexpr std::int64_t kMaxWorkBytes = 48;      // and of a partition
 constexpr int kRegisterFile = 65536;            // of an SM
 constexpr int kSwizzleRows = 8;                 // of 128 bytes: the period of the swizzle
 
@@ -45,6 +47,7 @@ Sm90Plan choose(const AttentionSpec& spec) {
   plan.num_q_stages = 2;
   plan.ping_pong = true;
   plan.kv_lens = has_kv_lens(spec);
+  plan.split = splits(spec);
   plan.row_copies = spec.page_size % kSwizzleRows != 0;
   plan.pair_tiles = !plan.kv_lens && contains(spec.mask, MaskSpec::Kind::kCausal);
   if (spec.qk_depth <= 64) {
@@ -142,7 +145,7 @@ void complete(const AttentionSpec& spec, Sm90Plan& plan) {
   plan.k_bytes = std::int64_t{2} * plan.BN * plan.padded_qk_depth;
   plan.v_bytes = std::int64_t{2} * plan.BN * plan.padded_ov_depth;
   // Barriers and announcements of work tiles.
-  constexpr std::int64_t kMaxOtherBytes = 8 * (4 * 3 + 4 * kMaxStages + 1) + 32 * 2 * 3;
+  constexpr std::int64_t kMaxOtherBytes = 8 * (4 * 3 + 4 * kMaxStages + 1) + kMaxWorkBytes * 2 * 3;
   const std::int64_t stages_bytes = plan.num_stages * (plan.k_bytes + plan.v_bytes);
   if (2 * plan.q_bytes + stages_bytes + kMaxOtherBytes > kMaxSmemBytes) plan.num_q_stages = 1;
   // O is staged in Q's memory where there is another Q to go on with, otherwise in what is left.
@@ -198,7 +201,8 @@ void lay_out(Sm90Plan& plan) {
   for (int i = 0; i < plan.num_stages; ++i) add(Sm90Region::kK, i, plan.k_bytes);
   for (int i = 0; i < plan.num_stages; ++i) add(Sm90Region::kV, i, plan.v_bytes);
   if (plan.o_blocks > 0) add(Sm90Region::kO, 0, std::int64_t{plan.o_blocks} * plan.BM * 128);
-  add(Sm90Region::kWork, 0, std::int64_t{32} * plan.num_q_stages * plan.num_consumers);
+  add(Sm90Region::kWork, 0,
+      (plan.split ? kMaxWorkBytes : kWorkBytes) * plan.num_q_stages * plan.num_consumers);
 
   for (const BarrierGroup& group : barrier_groups(plan)) {
     for (int i = 0; i < group.count; ++i) {
@@ -263,6 +267,7 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm9
   add_int("kBoxKeys", sm90.box_keys);
   add_bool("kRowCopies", sm90.row_copies);
   add_bool("kRagged", spec.ragged);
+  add_bool("kSplit", sm90.split);
   add_int("kStages", sm90.num_stages);
   add_int("kQStages", sm90.num_q_stages);
   add_bool("kPingPong", sm90.ping_pong);
@@ -297,10 +302,13 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm9
 
 std::vector<LaunchNumber> numbers_of(const AttentionSpec& spec, const Sm90Plan& sm90) {
   using enum LaunchNumber;
+  std::vector<LaunchNumber> numbers{kNumQHeads, kQLen, kKvLen};
+  if (sm90.split) numbers.insert(numbers.end(), {kPartitions, kRows});
   if (!has_kv_lens(spec)) {
-    return {kNumQHeads, kQLen, kKvLen, kMTiles, kTotalTiles, kPairedUnits};
+    numbers.insert(numbers.end(), {kMTiles, kTotalTiles, kPairedUnits});
+    return numbers;
   }
-  std::vector<LaunchNumber> numbers{kNumQHeads, kBatch, kQLen, kKvLen};
+  numbers.push_back(kBatch);
   if (spec.ragged) numbers.push_back(kTotalQ);
   if (spec.page_size > 0) numbers.push_back(kMaxPages);
   if (sm90.row_copies) {
@@ -312,20 +320,29 @@ std::vector<LaunchNumber> numbers_of(const AttentionSpec& spec, const Sm90Plan& 
 
 std::vector<KernelParameter> parameters_of(const KernelPlan& plan, const Sm90Plan& sm90) {
   const std::vector<LaunchNumber> numbers = numbers_of(plan.spec, sm90);
-  if (!sm90.row_copies) return forward_parameters(plan, kForwardMaps, numbers);
   constexpr std::array kRowMaps{TensorMapId::kQ, TensorMapId::kO};
-  std::vector<KernelParameter> parameters = forward_parameters(plan, kRowMaps, numbers);
-  for (const auto tensor : {BufferId::Kind::kK, BufferId::Kind::kV}) {
-    parameters.push_back(parameter(std::string(name_of(tensor)), forward_buffer(plan, tensor),
-                                   "const unsigned char"));
+  std::vector<KernelParameter> parameters = sm90.row_copies
+                                                ? forward_parameters(plan, kRowMaps, numbers)
+                                                : forward_parameters(plan, kForwardMaps, numbers);
+  if (sm90.row_copies) {
+    for (const auto tensor : {BufferId::Kind::kK, BufferId::Kind::kV}) {
+      parameters.push_back(parameter(std::string(name_of(tensor)), forward_buffer(plan, tensor),
+                                     "const unsigned char"));
+    }
+  }
+  if (sm90.split) {
+    for (const std::uint32_t workspace : {kPartialO, kPartialLse}) {
+      parameters.push_back(parameter(plan.workspaces.at(workspace).name,
+                                     {BufferId::Kind::kWorkspace, workspace}, "float"));
+    }
   }
   return parameters;
 }
 
 void add_deviations(KernelPlan& plan) {
-  if (plan.spec->num_partitions == 0) {
+  if (plan.spec->num_partitions == 0 && !splits(plan.spec)) {
     plan.deviations.push_back({"num_partitions", "chosen at launch", "1",
-                               "the sm_90a template does not split kv_len yet"});
+                               "a launch that accumulates does not split the keys yet"});
   }
 }
 
@@ -351,6 +368,9 @@ std::string sm90_unsupported_reason(const ResolvedSpec& resolved, const Sm90Plan
   const AttentionSpec& spec = *resolved;
   if (spec.mla == Mla::kDecode) return "the sm_90a template has no MLA decode (mla: decode) yet";
   if (std::string reason = unsupported_everywhere(spec); !reason.empty()) return reason;
+  if (spec.num_partitions > 1 && spec.accumulate) {
+    return "a launch that accumulates does not split the keys (num_partitions) yet";
+  }
   if (spec.qk_depth > 256) {
     return fmt::format(
         "the sm_90a template takes qk_depth up to 256, not {}: O and P must fit a warpgroup's "

@@ -40,6 +40,7 @@ struct Sm90Plan {
   bool pair_tiles = false;  ///< later rows see more keys: a CTA takes long and short tiles in pairs
   bool kv_lens = false;     ///< sequences differ in length: a warp finds its work on the device
   bool row_copies = false;  ///< K and V are copied row by row: pages do not hold whole TMA boxes
+  bool split = false;       ///< launches may split the keys into partitions
   bool pack_gqa = false;    ///< a tile's rows are of all the query heads that share a KV head
   int producer_registers = 0;
   int consumer_registers = 0;
@@ -68,6 +69,10 @@ std::string sm90_unsupported_reason(const ResolvedSpec& spec, const Sm90Plan& pl
 /// Errors: kInvalid where a tuned choice does not fit the shared memory.
 /// @pre plan.workspaces is filled.
 Status fill_from_sm90(const Sm90Plan& sm90, KernelPlan& plan);
+
+/// The parts that a launch splits the keys into.
+std::int32_t sm90_partitions(const KernelPlan& plan, const LaunchShapes& shapes,
+                             const DeviceShape& device);
 
 struct LaunchRequest;
 /// Plans a launch of the kernel.

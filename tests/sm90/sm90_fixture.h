@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the tests of the sm_90a kernel share: launches in the emulator under the isa model, and
+// their comparison with the reference. Skipped without NVRTC.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "../emulator/attention/generated_kernel.h"
+#include "../gpu/verify_cases.h"
+#include "verify/compare.h"
+#include "verify/numeric.h"
+
+namespace attnjit::sm90 {
+
+using verify::InputKind;
+using verify::mask_of;
+using verify::Problem;
+using verify::tree;
+using Kind = MaskSpec::Kind;
+
+struct Lengths {
+  std::vector<std::int64_t> q, kv;
+};
+
+struct Kernel {
+  emulator::GeneratedKernel generated;
+  PtxModule module;
+};
+
+/// What a launch wrote.
+struct Outputs {
+  verify::Tensor o;
+  std::optional<verify::Tensor> lse;
+};
+
+inline AttentionSpec with_group(AttentionSpec spec, int heads, int group) {
+  spec.num_q_heads = heads;
+  spec.group = group;
+  return spec;
+}
+
+class Sm90Kernel : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (const auto id = make_in_process_compiler()->build_id(); !id.ok()) {
+      GTEST_SKIP() << id.error().to_string();
+    }
+  }
+
+  // Null where it failed, which is told.
+  static std::unique_ptr<Kernel> compiled(const AttentionSpec& spec) {
+    Result<emulator::GeneratedKernel> kernel = emulator::generate_kernel(spec);
+    if (!kernel) {
+      ADD_FAILURE() << kernel.error().to_string();
+      return nullptr;
+    }
+    Result<PtxModule> module = PtxModule::load(kernel->ptx);
+    if (!module) {
+      ADD_FAILURE() << module.error().to_string();
+      return nullptr;
+    }
+    return std::make_unique<Kernel>(Kernel{std::move(*kernel), std::move(*module)});
+  }
+
+  // NOTE: with normal inputs all memory that belongs to no sequence is NaN: rows of the last page,
+  // spare pages, keys past kv_len.
+  static std::optional<Problem> problem_of(const AttentionSpec& spec, const Lengths& lengths,
+                                           InputKind input = InputKind::kNormal,
+                                           std::uint64_t seed = 0) {
+    verify::ProblemRequest request;
+    request.batch = static_cast<int>(lengths.kv.size());
+    request.q_lens = lengths.q;
+    request.kv_lens = lengths.kv;
+    request.input = input;
+    request.seed = seed;
+    request.threads = 1;
+    Result<Problem> problem = verify::make_problem(spec, request);
+    if (problem) return std::move(*problem);
+    ADD_FAILURE() << problem.error().to_string();
+    return std::nullopt;
+  }
+
+  static LaunchSequence launches_of(const Kernel& kernel, const Problem& problem,
+                                    const LaunchShapes& shapes, int sm_count) {
+    DeviceShape device;
+    device.sm_count = sm_count;
+    Result<LaunchSequence> sequence = plan_launch(
+        kernel.generated.plan, shapes, problem.launch_scalars(), problem.param_values(), device);
+    EXPECT_TRUE(sequence.ok()) << (sequence.ok() ? "" : sequence.error().to_string());
+    return sequence.ok() ? *sequence : LaunchSequence{};
+  }
+
+  // What the launches wrote; findings are failures, but for those of the kinds that are allowed.
+  static std::optional<Outputs> run(const Kernel& kernel, const Problem& problem,
+                                    const LaunchSequence& sequence, std::uint64_t seed = 0,
+                                    const std::set<FindingKind>& allowed = {}) {
+    EmulatorOptions options;
+    options.model = EmulatorModel::kIsa;
+    options.seed = seed;
+    options.threads = 1;
+    std::vector<EmulatorBuffer> buffers;
+    for (const auto& [name, tensor] : problem.tensors) {
+      buffers.push_back(buffer_of(name, tensor));
+    }
+    Outputs outputs;
+    outputs.o = verify::make_tensor(*kernel.generated.plan.spec->output_dtype, problem.o_shape());
+    verify::poison(outputs.o);
+    buffers.push_back(buffer_of("o", outputs.o));
+    buffers.back().uninitialised = true;
+    if (problem.spec.return_lse) {
+      outputs.lse = verify::make_tensor(Dtype::kF32, problem.lse_shape());
+      verify::poison(*outputs.lse);
+      buffers.push_back(buffer_of("lse", *outputs.lse));
+      buffers.back().uninitialised = true;
+    }
+    const Result<EmulatorReport> report = emulate(kernel.module, sequence, buffers, options);
+    if (!report) {
+      ADD_FAILURE() << report.error().to_string();
+      return std::nullopt;
+    }
+    for (const Finding& finding : report->findings) {
+      if (allowed.contains(finding.kind)) continue;
+      ADD_FAILURE() << to_string(finding.kind) << " at PTX line " << finding.ptx_line << ": "
+                    << finding.text;
+    }
+    for (EmulatorBuffer& buffer : buffers) {
+      if (buffer.name == "o") outputs.o.bytes = std::move(buffer.data);
+      if (buffer.name == "lse") outputs.lse->bytes = std::move(buffer.data);
+    }
+    return outputs;
+  }
+
+  static void expect_right(const Problem& problem, const Outputs& run) {
+    const Result<verify::Reference> reference = verify::compute_reference(problem, 1);
+    ASSERT_TRUE(reference.ok()) << reference.error().to_string();
+    const verify::Comparison comparison =
+        verify::compare(problem, *reference, run.o, run.lse ? &*run.lse : nullptr,
+                        verify::tolerance_of(problem.spec));
+    EXPECT_TRUE(comparison.passed) << spec_to_json(problem.spec) << ": " << comparison.reason;
+  }
+
+  static void expect_passes(const AttentionSpec& spec, const std::vector<Lengths>& batches) {
+    const auto kernel = compiled(spec);
+    ASSERT_TRUE(kernel);
+    for (std::size_t i = 0; i < batches.size(); ++i) {
+      const auto problem = problem_of(spec, batches[i], static_cast<InputKind>(i % 4), i);
+      ASSERT_TRUE(problem);
+      const LaunchSequence sequence =
+          launches_of(*kernel, *problem, problem->launch_shapes(), i % 2 == 0 ? 2 : 132);
+      for (const std::uint64_t seed : {0, 1}) {
+        const auto done = run(*kernel, *problem, sequence, seed);
+        ASSERT_TRUE(done) << "batch " << i;
+        expect_right(*problem, *done);
+      }
+    }
+  }
+
+ private:
+  static EmulatorBuffer buffer_of(const std::string& name, const verify::Tensor& tensor) {
+    EmulatorBuffer buffer;
+    buffer.name = name;
+    buffer.dtype = tensor.dtype;
+    buffer.shape.assign(tensor.shape.begin(), tensor.shape.end());
+    buffer.data = tensor.bytes;
+    return buffer;
+  }
+};
+
+}  // namespace attnjit::sm90

@@ -159,7 +159,10 @@ struct PlannedKernel {
   int threads = 0;              ///< per CTA
   int cluster = 1;              ///< CTAs per cluster
   std::int64_t smem_bytes = 0;  ///< dynamic shared memory of a launch
-  int launch_registers = 0;     ///< per thread at launch: what setmaxnreg budgets start from
+  /// It may begin before the kernel before it has ended (programmatic dependent launch), and waits
+  /// for its end itself.
+  bool overlaps = false;
+  int launch_registers = 0;  ///< per thread at launch: what setmaxnreg budgets start from
 
   std::vector<ConfigConstant> constants;
   std::vector<KernelParameter> parameters;

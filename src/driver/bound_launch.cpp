@@ -171,13 +171,18 @@ Status BoundLaunch::build_config(const PlannedKernel& kernel, const LaunchRecipe
   config.block_z = recipe.block[2];
   config.dynamic_smem = recipe.dynamic_smem;
   if (recipe.cluster != std::array<std::uint32_t, 3>{1, 1, 1}) {
+    cuda::LaunchAttribute& cluster = attributes.at(config.num_attributes++);
     cluster.id = cuda::kLaunchAttributeClusterDimension;
     cluster.value.cluster.x = recipe.cluster[0];
     cluster.value.cluster.y = recipe.cluster[1];
     cluster.value.cluster.z = recipe.cluster[2];
-    config.attributes = &cluster;
-    config.num_attributes = 1;
   }
+  if (kernel.overlaps) {
+    cuda::LaunchAttribute& early = attributes.at(config.num_attributes++);
+    early.id = cuda::kLaunchAttributeProgrammaticStreamSerialization;
+    early.value.programmatic_stream_serialization_allowed = 1;
+  }
+  if (config.num_attributes > 0) config.attributes = attributes.data();
   return {};
 }
 

@@ -77,6 +77,7 @@ inline constexpr unsigned kStreamNonBlocking = 1;
 
 // CUlaunchAttributeID
 inline constexpr int kLaunchAttributeClusterDimension = 4;
+inline constexpr int kLaunchAttributeProgrammaticStreamSerialization = 6;
 
 struct LaunchAttribute {
   int id;
@@ -86,6 +87,7 @@ struct LaunchAttribute {
     struct {
       unsigned x, y, z;
     } cluster;
+    int programmatic_stream_serialization_allowed;
   } value;
 };
 static_assert(sizeof(LaunchAttribute) == 72, "CUlaunchAttribute is 72 bytes");

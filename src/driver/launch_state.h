@@ -4,6 +4,7 @@
 // Thread rules: one thread at a time, as LaunchState.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -46,7 +47,7 @@ struct BoundLaunch {
   std::vector<void*> arguments;       // what cuLaunchKernelEx takes
 
   cuda::LaunchConfig config{};
-  cuda::LaunchAttribute cluster{};
+  std::array<cuda::LaunchAttribute, 2> attributes{};  // config counts those in use
 
  private:
   Status build_arguments(const KernelPlan& plan, const PlannedKernel& kernel,

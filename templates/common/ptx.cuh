@@ -61,6 +61,13 @@ ATTNJIT_DEVICE u32 opaque(u32 value) {
   __builtin_unreachable();
 }
 
+/// griddepcontrol.launch_dependents (9.7.13.13): the next grid may begin, where the launch allows
+/// that, once every CTA has said so or ended.
+ATTNJIT_DEVICE void launch_dependents() { asm volatile("griddepcontrol.launch_dependents;"); }
+
+/// griddepcontrol.wait (9.7.13.13): the grid before has ended, and what it wrote is seen.
+ATTNJIT_DEVICE void await_prerequisites() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+
 /// nanosleep (9.7.20): for 0 to 2 `nanoseconds`.
 ATTNJIT_DEVICE void nanosleep(u32 nanoseconds) {
   asm volatile("nanosleep.u32 %0;" ::"r"(nanoseconds));

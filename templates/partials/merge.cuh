@@ -44,6 +44,7 @@ ATTNJIT_DEVICE void merge(const Arguments& arguments) {
   constexpr int kLaneWords = ceil_div(kWords, 32);
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int warp = static_cast<int>(threadIdx.x) / 32;
+  await_prerequisites();
   const long long step = static_cast<long long>(gridDim.x) * kWarps;
   for (long long row = static_cast<long long>(blockIdx.x) * kWarps + warp; row < arguments.rows;
        row += step) {

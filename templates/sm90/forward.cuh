@@ -38,6 +38,8 @@ ATTNJIT_DEVICE void forward(const Arguments& arguments, const Params& params) {
   const int warpgroup = warp_uniform(static_cast<int>(threadIdx.x >> 7));
 
   if (threadIdx.x == 0) {
+    // The merge: its CTAs find room as this grid's end.
+    if constexpr (Config::kSplit) launch_dependents();
     check_alignment(smem.base);
     prefetch_tensor_map(arguments.q_map);
     if constexpr (!Config::kRowCopies) {

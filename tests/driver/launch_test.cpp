@@ -393,6 +393,7 @@ class TwoKernelsTest : public LaunchTest {
     PlannedKernel second;
     second.entry = "attnjit_second";
     second.threads = 128;
+    second.overlaps = true;
     second.parameters = {{"o", KernelParameter::Kind::kPointer, "float"},
                          {"partial", KernelParameter::Kind::kPointer, "const float"}};
     plan.kernels.push_back(second);
@@ -424,6 +425,11 @@ TEST_F(TwoKernelsTest, AreLaunchedInOrderOverSharedBuffers) {
   EXPECT_EQ(cuda_.launches[0].kernel, "attnjit_kernel");
   EXPECT_EQ(cuda_.launches[1].kernel, "attnjit_second");
   EXPECT_EQ(cuda_.launches[1].config.grid_x, 7U);
+  EXPECT_EQ(cuda_.launches[0].config.num_attributes, 0U);
+  ASSERT_EQ(cuda_.launches[1].config.num_attributes, 1U);
+  const cuda::LaunchAttribute& early = cuda_.launches[1].attribute;
+  EXPECT_EQ(early.id, cuda::kLaunchAttributeProgrammaticStreamSerialization);
+  EXPECT_EQ(early.value.programmatic_stream_serialization_allowed, 1);
   EXPECT_EQ(argument<std::uint64_t>(1, 0), 0x40000U);
   EXPECT_EQ(argument<std::uint64_t>(1, 1), 0x70000U);
   EXPECT_EQ(state_.counters().launches, 1U);

@@ -44,6 +44,7 @@ void add_merge_kernel(KernelPlan& plan) {
   kernel.entry = "attnjit_merge";
   kernel.kernel_header = "partials/merge.cuh";
   kernel.threads = kThreads;
+  kernel.overlaps = true;
   // A pair of a plan that accumulates has the sink; the partitions leave it to the merge.
   const bool sink = spec.sink && !spec.accumulate;
   const bool bf16 = spec.output_dtype.value_or(spec.qkv_dtype) == Dtype::kBf16;

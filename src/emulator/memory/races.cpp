@@ -307,7 +307,6 @@ u32 Histories::repeated_reads(const AccessShadow& shadow, const u64* offsets, u3
   constexpr std::size_t kPageCells = AccessShadow::kPageCells;
   if (bytes % 4 != 0) return 0;
   const History* histories[kLanesOfAgent];
-  const Readers* readers[kLanesOfAgent];
   u32 unwritten = 0;
   for (const u32 lane : lanes_of(lanes)) {
     const std::size_t cell = offsets[lane] / 4;
@@ -321,18 +320,14 @@ u32 Histories::repeated_reads(const AccessShadow& shadow, const u64* offsets, u3
   }
   for (const u32 lane : lanes_of(unwritten)) {
     if (histories[lane]->write.epoch != 0) unwritten &= ~(u32{1} << lane);
-    readers[lane] = histories[lane]->readers.data();
-    __builtin_prefetch(readers[lane]);
-    __builtin_prefetch(readers[lane] + 1);
-    __builtin_prefetch(readers[lane] + 2);
+    for (const Readers& r : histories[lane]->readers) __builtin_prefetch(&r);
   }
   u32 repeated = 0;
   for (const u32 lane : lanes_of(unwritten)) {
-    const Readers* end = readers[lane] + histories[lane]->readers.size();
-    for (const Readers* r = readers[lane]; r != end; ++r) {
-      if (r->apart && r->agent == agent && r->epoch == epoch && !r->atomic &&
-          r->bytes == kWholeCell && r->proxy == Proxy::kGeneric)
-        repeated |= r->lanes.mask & u32{1} << lane;
+    for (const Readers& r : histories[lane]->readers) {
+      if (r.apart && r.agent == agent && r.epoch == epoch && !r.atomic && r.bytes == kWholeCell &&
+          r.proxy == Proxy::kGeneric)
+        repeated |= r.lanes.mask & u32{1} << lane;
     }
   }
   return repeated;

@@ -39,7 +39,8 @@ std::int64_t registers_of(const Sm100Plan& plan, std::optional<Sm100Role::Id> id
 Result<Sm100Tuning> Sm100Tuning::read(const TuningValues* values, ConfigKind kind) {
   Sm100Tuning tuning;
   if (values == nullptr) return tuning;
-  for (const auto& [name, value] : *values) {
+  for (const TuningValues::value_type& choice : *values) {
+    const std::string& name = choice.first;
     const auto* knob = std::find_if(std::begin(kSm100Knobs), std::end(kSm100Knobs),
                                     [&](const Sm100Knob& one) { return one.name == name; });
     if (knob == std::end(kSm100Knobs) || !applies(*knob, kind)) {
@@ -52,7 +53,7 @@ Result<Sm100Tuning> Sm100Tuning::read(const TuningValues* values, ConfigKind kin
           fmt::format("is no choice of this kernel; allowed: {}", fmt::join(names, ", ")),
           "tuning." + name);
     }
-    tuning.*(knob->choice) = value;
+    tuning.*(knob->choice) = choice.second;
   }
   return tuning;
 }

@@ -311,6 +311,27 @@ ATTNJIT_DEVICE void arrive_after_copies(u32 barrier) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier) : "memory");
 }
 
+/// ld.global (9.7.9) of a word, or a zero. NOTE: predicated, not behind a branch: the loads of
+/// several calls are on their way at a time.
+ATTNJIT_DEVICE u32 load_global_or_zero(const void* address, bool load) {
+  u32 value;
+  asm volatile("{ .reg .pred p; setp.ne.u32 p, %2, 0; mov.b32 %0, 0; @p ld.global.b32 %0, [%1]; }"
+               : "=r"(value)
+               : "l"(address), "r"(static_cast<u32>(load))
+               : "memory");
+  return value;
+}
+
+/// The same of two words, 8 aligned bytes.
+ATTNJIT_DEVICE void load_global_v2_or_zeros(const void* address, bool load, u32& a, u32& b) {
+  asm volatile(
+      "{ .reg .pred p; setp.ne.u32 p, %3, 0; mov.b32 %0, 0; mov.b32 %1, 0; "
+      "@p ld.global.v2.b32 {%0, %1}, [%2]; }"
+      : "=&r"(a), "=&r"(b)
+      : "l"(address), "r"(static_cast<u32>(load))
+      : "memory");
+}
+
 /// st.global.v2 (9.7.9): 8 aligned bytes.
 ATTNJIT_DEVICE void store_global_v2(float* address, float a, float b) {
   asm volatile("st.global.v2.f32 [%0], {%1, %2};" ::"l"(address), "f"(a), "f"(b) : "memory");

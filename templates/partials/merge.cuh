@@ -20,14 +20,15 @@ ATTNJIT_DEVICE float warp_sum(float x) {
   return x;
 }
 
-/// Two neighbours of a partial O.
+/// Two neighbours of a partial O, or zeros.
 template <class Config>
-ATTNJIT_DEVICE FloatPair load_partial(const unsigned char* partial_o, long long word) {
+ATTNJIT_DEVICE FloatPair load_partial(const unsigned char* partial_o, long long word, bool load) {
   if constexpr (Config::kPartialF32) {
-    const float* const pair = reinterpret_cast<const float*>(partial_o) + 2 * word;
-    return {pair[0], pair[1]};
+    u32 a, b;
+    load_global_v2_or_zeros(partial_o + 8 * word, load, a, b);
+    return {__uint_as_float(a), __uint_as_float(b)};
   } else {
-    return unpack_pair<Config::kBf16>(reinterpret_cast<const u32*>(partial_o)[word]);
+    return unpack_pair<Config::kBf16>(load_global_or_zero(partial_o + 4 * word, load));
   }
 }
 
@@ -42,6 +43,7 @@ ATTNJIT_DEVICE void merge(const Arguments& arguments) {
   constexpr int kWarps = Config::kThreads / 32;
   constexpr int kWords = Config::kDepth / 2;
   constexpr int kLaneWords = ceil_div(kWords, 32);
+  constexpr int kBatch = 8;  // parts that are loaded together; it divides a warp's lanes
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int warp = static_cast<int>(threadIdx.x) / 32;
   await_prerequisites();
@@ -81,25 +83,50 @@ ATTNJIT_DEVICE void merge(const Arguments& arguments) {
     const float scale = nothing ? 0.0f : 1.0f / total;
 
     FloatPair merged[kLaneWords] = {};
-    const auto add = [&](float factor, const auto& load) {
-      if (factor == 0.0f) return;
+    const auto add = [&](float factor, const FloatPair(&pairs)[kLaneWords]) {
 #pragma unroll
       for (int i = 0; i < kLaneWords; ++i) {
-        const int word = lane + 32 * i;
-        if (word >= kWords) break;
-        const FloatPair pair = load(word);
-        merged[i].x = fmaf(factor, pair.x, merged[i].x);
-        merged[i].y = fmaf(factor, pair.y, merged[i].y);
+        merged[i].x = fmaf(factor, pairs[i].x, merged[i].x);
+        merged[i].y = fmaf(factor, pairs[i].y, merged[i].y);
       }
     };
     if constexpr (Config::kAccumulate) {
-      add(weight(old_lse) * scale, [&](int word) { return unpack_pair<Config::kBf16>(o[word]); });
+      const float factor = weight(old_lse) * scale;
+      FloatPair pairs[kLaneWords];
+#pragma unroll
+      for (int i = 0; i < kLaneWords; ++i) {
+        const int word = lane + 32 * i;
+        pairs[i] = unpack_pair<Config::kBf16>(
+            load_global_or_zero(o + word, factor != 0.0f && word < kWords));
+      }
+      add(factor, pairs);
     }
-    for (int part = 0; part < arguments.partitions; ++part) {
-      const long long partial_row = part * arguments.rows + o_row;
-      add(weight(arguments.partial_lse[part * arguments.rows + row]) * scale, [&](int word) {
-        return load_partial<Config>(arguments.partial_o, partial_row * kWords + word);
-      });
+    // NOTE: factors come from other lanes and not from memory, and O comes before it is needed:
+    // several parts of it are on their way at a time.
+    for (int first = 0; first < arguments.partitions; first += 32) {
+      const int own = first + lane;
+      const float lse = own < arguments.partitions
+                            ? arguments.partial_lse[own * arguments.rows + row]
+                            : -infinity();
+      const float own_factor = weight(lse) * scale;
+      const int parts = min(arguments.partitions - first, 32);
+      for (int begin = 0; begin < parts; begin += kBatch) {
+        float factor[kBatch];
+        FloatPair pairs[kBatch][kLaneWords];
+#pragma unroll
+        for (int i = 0; i < kBatch; ++i) {
+          factor[i] = __shfl_sync(0xffffffffu, own_factor, begin + i);
+          const long long partial_row = (first + begin + i) * arguments.rows + o_row;
+#pragma unroll
+          for (int j = 0; j < kLaneWords; ++j) {
+            const int word = lane + 32 * j;
+            pairs[i][j] = load_partial<Config>(arguments.partial_o, partial_row * kWords + word,
+                                               factor[i] != 0.0f && word < kWords);
+          }
+        }
+#pragma unroll
+        for (int i = 0; i < kBatch; ++i) add(factor[i], pairs[i]);
+      }
     }
 #pragma unroll
     for (int i = 0; i < kLaneWords; ++i) {

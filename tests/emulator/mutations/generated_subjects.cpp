@@ -122,6 +122,37 @@ std::vector<Description> sm90_subjects() {
   };
 }
 
+// NOTE: their names do not begin as the others' do, of which places are known by their number.
+std::vector<Description> sequence_subjects() {
+  constexpr Arch kArch = Arch::kSm90a;
+  // Sequences with and without keys, of all lengths and of none; pages that are not full, of
+  // several boxes and of a part of one; one CTA and two.
+  return {
+      {"pages, sm90 128/128",
+       with(spec_of(kArch, 128, 128, 4, 4, Kind::kCausal),
+            [](AttentionSpec& spec) { spec.page_size = 48; }),
+       {{{70}, {410, 0, 97}, 2}, {{20}, {300, 30}, 1}}},
+      {"rows, sm90 128/64",
+       with(spec_of(kArch, 128, 64, 2, 2, Kind::kCausal),
+            [](AttentionSpec& spec) {
+              spec.page_size = 3;
+              spec.ragged = true;
+            }),
+       {{{70, 0, 9, 33}, {400, 40, 0, 31}, 1}, {{20, 1}, {300, 30}, 2}}},
+      {"ragged, sm90 64/64",
+       with(spec_of(kArch, 64, 64, 4, 4, Kind::kSlidingWindow),
+            [](AttentionSpec& spec) {
+              spec.mask.window = 200;
+              spec.score_mod.kind = ScoreModSpec::Kind::kSoftcap;
+              spec.score_mod.cap = 30;
+              spec.qkv_dtype = Dtype::kFp16;
+              spec.ragged = true;
+              spec.sink = true;
+            }),
+       {{{70, 0, 9, 33}, {500, 40, 0, 31}, 1}, {{70, 40}, {300, 30}, 2, InputKind::kRaised}}},
+  };
+}
+
 std::vector<Description> sm100_subjects() {
   constexpr Arch kArch = Arch::kSm100a;
   constexpr InputKind kRaised = InputKind::kRaised;
@@ -191,9 +222,13 @@ std::vector<Description> sm100_subjects() {
 
 }  // namespace
 
-Result<std::vector<std::unique_ptr<Subject>>> make_generated_subjects() {
-  std::vector<std::unique_ptr<Subject>> subjects;
-  for (const std::vector<Description>& list : {sm90_subjects(), sm100_subjects()}) {
+namespace {
+
+using Subjects = std::vector<std::unique_ptr<Subject>>;
+
+Result<Subjects> make_all(const std::vector<std::vector<Description>>& lists) {
+  Subjects subjects;
+  for (const std::vector<Description>& list : lists) {
     for (const Description& of : list) {
       Result<std::unique_ptr<Subject>> subject = make(of);
       if (!subject) return std::move(subject).error();
@@ -202,5 +237,11 @@ Result<std::vector<std::unique_ptr<Subject>>> make_generated_subjects() {
   }
   return subjects;
 }
+
+}  // namespace
+
+Result<Subjects> make_generated_subjects() { return make_all({sm90_subjects(), sm100_subjects()}); }
+
+Result<Subjects> make_sequence_subjects() { return make_all({sequence_subjects()}); }
 
 }  // namespace attnjit::emulator

@@ -18,4 +18,7 @@ inline constexpr std::string_view kTemplatePrefix = "sm_100a";
 /// modifications, sinks and packed heads. Errors: kEnvironment where there is no NVRTC.
 Result<std::vector<std::unique_ptr<Subject>>> make_generated_subjects();
 
+/// The same of the sm_90a kernel where sequences differ in length.
+Result<std::vector<std::unique_ptr<Subject>>> make_sequence_subjects();
+
 }  // namespace attnjit::emulator

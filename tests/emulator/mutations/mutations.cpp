@@ -161,12 +161,13 @@ bool asked_for(const Options& options, const std::string& name) {
 int run(const Options& options) {
   const auto begin = std::chrono::steady_clock::now();
   Result<std::vector<std::unique_ptr<Subject>>> subjects = make_generated_subjects();
-  if (subjects) {
-    Result<std::vector<std::unique_ptr<Subject>>> written = make_written_subjects();
-    if (!written) {
-      subjects = std::move(written).error();
+  for (const auto make : {&make_written_subjects, &make_sequence_subjects}) {
+    if (!subjects) break;
+    Result<std::vector<std::unique_ptr<Subject>>> more = make();
+    if (!more) {
+      subjects = std::move(more).error();
     } else {
-      for (std::unique_ptr<Subject>& subject : *written) subjects->push_back(std::move(subject));
+      for (std::unique_ptr<Subject>& subject : *more) subjects->push_back(std::move(subject));
     }
   }
   if (!subjects) {

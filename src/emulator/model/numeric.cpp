@@ -149,7 +149,7 @@ float round_toward_zero(double value) {
   const auto nearest = static_cast<float>(value);
   if (std::isinf(nearest) && !std::isinf(value)) return nearest;  // beyond f32's range: infinity
   if (std::fabs(static_cast<double>(nearest)) > std::fabs(value)) {
-    return std::nextafterf(nearest, 0.0f);
+    return bits_to_float(float_to_bits(nearest) - 1);
   }
   return nearest;
 }

@@ -212,7 +212,7 @@ class RandomProgram {
   std::size_t asynchronous(Warp& warp) {
     View view;
     warp.publish(view, lanes());
-    const auto lease = agents_.borrow(warp.clocks.view.generic);
+    const auto lease = agents_.borrow(warp.clocks.view.generic, warp.clocks.tensor_known);
     agents_.give_back(lease);
     ++warp.clocks.epoch;
     const bool write = one_in(2);

@@ -121,8 +121,8 @@ Step execute_mbarrier(Warp& warp, const Op& op, const BarrierOperation& operatio
       warp.release_into(knowledge, mask);
     } else {
       knowledge = warp.clocks.fence_view;
-      join(knowledge.tensor,
-           warp.clocks.view.tensor);  // tcgen05.fence::before_thread_sync suffices
+      // tcgen05.fence::before_thread_sync suffices.
+      warp.clocks.publish_tensor(knowledge.tensor, mask);
     }
   }
   u64 states[32] = {};

@@ -294,7 +294,7 @@ Step execute_commit(Warp& warp, const Op& op, const Commit& what, u32 mask) {
     }
     commit->tracked = tensor_order(cluster).tracked(warp, lane, what.cta_group);
     // commit implies fence::before_thread_sync.
-    join(warp.clocks.view.tensor, warp.clocks.tensor_known);
+    warp.clocks.fence_tensor_before(u32{1} << lane);
     cluster.start(std::move(commit), warp, op, u32{1} << lane);
   }
   return Step::kNext;

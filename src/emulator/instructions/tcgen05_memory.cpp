@@ -601,9 +601,9 @@ struct TensorFence {
   bool after = false;  ///< ::after_thread_sync, or ::before_thread_sync
 };
 
-Step execute_tensor_fence(Warp& warp, const Op&, const TensorFence& fence, u32) {
+Step execute_tensor_fence(Warp& warp, const Op&, const TensorFence& fence, u32 mask) {
   if (!fence.after) {
-    join(warp.clocks.view.tensor, warp.clocks.tensor_known);
+    warp.clocks.fence_tensor_before(mask);
   } else {
     join(warp.clocks.tensor_known, warp.clocks.view.tensor);
     // What relaxed waits saw counts too: the fence itself orders.

@@ -360,13 +360,26 @@ bool decode_redux(Decoding& d) {
   return true;
 }
 
-// The lowest lane of the member mask, as hardware does.
+// The lowest lane of the member mask, as hardware does; under isa in every second seed any other:
+// which one is elected is not promised, only that it is the same one for a mask.
+u32 leader_of(const Warp& warp, u32 members) {
+  const Machine& machine = *warp.machine;
+  if (members == 0) return 0;
+  u32 left = members;
+  if (machine.options.model == EmulatorModel::kIsa && machine.seed % 2 != 0) {
+    for (u32 n = Random(machine.seed ^ members).below(static_cast<u32>(__builtin_popcount(left)));
+         n > 0; --n)
+      left &= left - 1;
+  }
+  return lowest_lane(left);
+}
+
 Step elect(Warp& warp, const Op& op, u32 mask) {
   u32 needed = 0;
   Step step{};
   if (!members(warp, op, op.s[0], mask, &needed, &step)) return step;
   const u32 m = warp.lane32(op.s[0], lowest_lane(mask)) & warp.live;
-  const u32 leader = m == 0 ? 0 : lowest_lane(m);
+  const u32 leader = leader_of(warp, m);
   u32 result[32];
   std::fill_n(result, 32, leader);
   publish(warp, op.d, result, mask, 0, 0);
@@ -442,7 +455,8 @@ void add_warp_operations(InstructionTable& t) {
   t.add({"match", "", "warp", ".any .all .sync .b32 .b64", "9.7.13.10", decode_match});
   t.add({"redux", "", "warp", ".sync add min max and or xor; f32 min max .abs .NaN", "9.7.13.12",
          decode_redux});
-  t.add({"elect", ".sync", "warp", "the lowest lane of the mask", "9.7.13.14", decode_elect});
+  t.add({"elect", ".sync", "warp", "the lowest lane of the mask; under isa any", "9.7.13.14",
+         decode_elect});
   t.add({"activemask", "", "warp", "", "9.7.13.11", decode_activemask});
   t.add({"bar", ".warp.sync", "warp", "", "9.7.13.2", decode_warp_sync});
 }

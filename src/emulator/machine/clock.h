@@ -21,6 +21,13 @@ inline void join(Clock& into, const Clock& from) {
   for (std::size_t i = 0; i < from.size(); ++i) into[i] = std::max(into[i], from[i]);
 }
 
+inline bool covers(const Clock& clock, const Clock& other) {
+  for (u32 agent = 0; agent < other.size(); ++agent) {
+    if (at(clock, agent) < other[agent]) return false;
+  }
+  return true;
+}
+
 /// Lanes of one agent are told apart where only some of them are known: a clock by agent and lane.
 inline constexpr u32 kLanesOfAgent = 32;
 
@@ -96,8 +103,9 @@ struct View {
 };
 
 /// The epochs of asynchronous operations. A slot is borrowed by one operation at a time, and by
-/// another only when its issuer knows that everything under the slot's name has completed; so a
-/// clock entry never claims an order that was not established.
+/// another only when its issuer knows that everything under the slot's name has completed, and a
+/// tensor operation's only when a tcgen05.fence said so; so a clock entry never claims an order that
+/// was not established.
 class AsyncAgents {
  public:
   explicit AsyncAgents(u32 first) : first_(first) {}
@@ -108,9 +116,11 @@ class AsyncAgents {
     u32 write_epoch = 0;  ///< of its writes
     u32 issue_epoch = 0;  ///< of its issue: known, it says nothing about either
   };
-  Lease borrow(const Clock& issuer) {
+  /// For an issuer who knows this, and of tensor operations that.
+  Lease borrow(const Clock& known, const Clock& tensor_known) {
     for (std::size_t i = 0; i < slots_.size(); ++i) {
-      Slot& slot = slots_[i];
+      const Slot& slot = slots_[i];
+      const Clock& issuer = slot.tensor ? tensor_known : known;
       if (!slot.busy && at(issuer, first_ + static_cast<u32>(i)) >= slot.epoch) return lease(i);
     }
     if (slots_.size() >= kMaxSlots) {
@@ -122,6 +132,8 @@ class AsyncAgents {
     slots_.emplace_back();
     return lease(slots_.size() - 1);
   }
+  /// The lease is a tensor operation's.
+  void mark_tensor(const Lease& lease) { slots_[lease.agent - first_].tensor = true; }
   void give_back(const Lease& lease) { slots_[lease.agent - first_].busy = false; }
   u32 first() const { return first_; }
 
@@ -130,10 +142,12 @@ class AsyncAgents {
   struct Slot {
     u32 epoch = 0;
     bool busy = false;
+    bool tensor = false;  ///< the last borrower was a tensor operation
   };
   Lease lease(std::size_t i) {
     Slot& slot = slots_[i];
     slot.busy = true;
+    slot.tensor = false;
     slot.epoch += 3;
     return {first_ + static_cast<u32>(i), slot.epoch - 1, slot.epoch, slot.epoch - 2};
   }

@@ -32,7 +32,7 @@ void Cluster::start(std::unique_ptr<AsyncOp> op, Warp& issuer, const Op& from, u
   op->site = from.site;
   op->issued_at = steps;
   issuer.publish(op->view, lanes);
-  op->lease = agents.borrow(issuer.clocks.view.generic);
+  op->lease = agents.borrow(issuer.clocks.view.generic, issuer.clocks.tensor_known);
   // What the operation itself does is known to whoever learns of its completion, in both proxies.
   // NOTE: the issuer's later accesses are not ordered before the operation.
   ++issuer.clocks.epoch;

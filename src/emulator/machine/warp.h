@@ -157,6 +157,8 @@ struct WarpClocks {
   View fence_view;        ///< what strong stores after a fence publish
   View pending_acquire;   ///< what strong loads saw, acquired by a fence
   Clock tensor_known;     ///< tensor operations that the next ones are ordered after
+  Clock tensor_before;    ///< those that a tcgen05.fence::before_thread_sync of some lanes covered
+  u32 before_lanes = 0;   ///< these lanes
   Clock tensor_fenced;    ///< view.generic at the last tcgen05.fence::after_thread_sync
   View copied;            ///< cp.async of groups that were waited for
   u32 maps_released = 0;  ///< tensor maps written up to this epoch were released to their proxy
@@ -164,6 +166,18 @@ struct WarpClocks {
 
   u32 unsynced_lanes(u32 agent) const {
     return at(view.generic, agent) >= last_access ? 0 : unsynced;
+  }
+  /// tcgen05.fence::before_thread_sync by some lanes. What all lanes know by now is no longer these
+  /// lanes' own.
+  void fence_tensor_before(u32 lanes) {
+    if (covers(view.tensor, tensor_before)) before_lanes = 0;
+    join(tensor_before, tensor_known);
+    before_lanes |= lanes;
+  }
+  /// What these lanes hand on of the tensor operations that the fence covered.
+  void publish_tensor(Clock& into, u32 lanes) const {
+    join(into, view.tensor);
+    if ((before_lanes & ~lanes) == 0) join(into, tensor_before);
   }
 };
 
@@ -267,9 +281,11 @@ class Warp {
 
   u32 any_lane() const { return static_cast<u32>(__builtin_ctz(group->mask)); }
   /// What lanes know to have happened: what the warp does, and what they did themselves. The warp's
-  /// accesses as a whole only where no other lane made one since the lanes last synchronised.
+  /// accesses as a whole only where no other lane made one since the lanes last synchronised, and
+  /// its tensor operations where no other lane executed the fence before.
   void publish(View& into, u32 lanes) const {
     into.acquire(clocks.view);
+    clocks.publish_tensor(into.tensor, lanes);
     if ((clocks.unsynced_lanes(agent) & ~lanes) == 0) {
       into.set(agent, clocks.epoch);
     } else {
@@ -283,6 +299,7 @@ class Warp {
   }
   /// These lanes wait for each other (bar.warp.sync).
   void synchronise_lanes(u32 lanes) {
+    clocks.publish_tensor(clocks.view.tensor, lanes);
     if ((live & ~lanes) == 0) {
       clocks.view.set(agent, clocks.epoch);
     } else {

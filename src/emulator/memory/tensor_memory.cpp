@@ -262,6 +262,7 @@ void TensorOrder::issue(std::unique_ptr<TensorOp> op, Warp& warp, u32 lane, cons
   started->needs_fence = true;
   if (event->kind == TensorEvent::Kind::kMma) started->view.acquire(thread.copies);
   event->lease = started->lease;
+  cluster.agents.mark_tensor(event->lease);
   // That the operation was issued is known to the issuer; that it is complete is not.
   warp.clocks.view.set(event->lease.agent, event->lease.issue_epoch);
   if (warp.clocks.tensor_known.size() <= event->lease.agent)
@@ -288,6 +289,7 @@ TensorOrder& tensor_order(Cluster& cluster) {
 void issue_tensor_access(std::unique_ptr<TensorOp> op, Warp& warp, const Op& from) {
   TensorOp* started = op.get();
   warp.cluster->start(std::move(op), warp, from, warp.group->mask);
+  warp.cluster->agents.mark_tensor(started->lease);
   started->view.tensor = warp.clocks.tensor_known;
 }
 

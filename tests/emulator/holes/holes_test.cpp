@@ -517,6 +517,26 @@ TEST(Holes, ElectedStoreForItsWarp) {
   expect_clean(program("bar.warp.sync -1;\n"));
 }
 
+// What a warp stores to tensor memory, one lane says that it is there.
+TEST(Holes, ElectedArrivalForTheFencesOfItsWarp) {
+  const auto program = [](const std::string& sync) {
+    return Program{kInit + kAlloc + "setp.ne.u32 %p6,%r2,0; @%p6 bra OTHER;\n" +
+                       "tcgen05.st.sync.aligned.32x32b.x1.b32 [%r20],{%r3};\n"
+                       "tcgen05.wait::st.sync.aligned; tcgen05.fence::before_thread_sync;\n" +
+                       sync +
+                       "@%p0 mbarrier.arrive.shared::cta.b64 _,[%r11];\n"
+                       "OTHER: setp.ne.u32 %p6,%r2,4; @%p6 bra REST;\n" +
+                       wait(0) +
+                       "tcgen05.fence::after_thread_sync;\n"
+                       "tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r31},[%r20];\n"
+                       "tcgen05.wait::ld.sync.aligned; REST:\n" +
+                       kFree,
+                   160};
+  };
+  expect_found(program(""), FindingKind::kRace, kSeeds, {EmulatorModel::kIsa});
+  expect_clean(program("bar.warp.sync -1;\n"));
+}
+
 TEST(Holes, ElectedProxyFenceBeforeTheLanesMeet) {
   const auto program = [](const std::string& before, const std::string& after) {
     return Program{"shl.b32 %r4,%r3,2; add.u32 %r4,%r4,%r10; st.shared.b32 [%r4],%r3;\n" + before +

@@ -104,8 +104,8 @@ struct View {
 
 /// The epochs of asynchronous operations. A slot is borrowed by one operation at a time, and by
 /// another only when its issuer knows that everything under the slot's name has completed, and a
-/// tensor operation's only when a tcgen05.fence said so; so a clock entry never claims an order that
-/// was not established.
+/// tensor operation's only when a tcgen05.fence said so; so a clock entry never claims an order
+/// that was not established.
 class AsyncAgents {
  public:
   explicit AsyncAgents(u32 first) : first_(first) {}

@@ -43,6 +43,21 @@ TEST(Manifests, EverySpecIsValidAndOnce) {
   }
 }
 
+// What is served in pages of one size is served in those of the other.
+TEST(Manifests, PagesOf16And64) {
+  for (const auto& [name, manifest] : read_all()) {
+    std::map<int, std::set<std::string>> of_size;
+    for (const Result<SpecDocument>& spec : manifest.specs) {
+      AttentionSpec other = spec->spec;
+      other.page_size = 0;
+      if (spec->spec.page_size > 0) of_size[spec->spec.page_size].insert(spec_to_json(other));
+    }
+    EXPECT_EQ(of_size.size(), 2U) << name;
+    EXPECT_FALSE(of_size[16].empty()) << name;
+    EXPECT_EQ(of_size[16], of_size[64]) << name;
+  }
+}
+
 // The first spec of each manifest is the model's dense prefill.
 TEST(Manifests, ShapesAreTheModels) {
   struct Shape {

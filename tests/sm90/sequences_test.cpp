@@ -109,37 +109,56 @@ struct View {
   TensorStrides strides;  // from page to page, row to row, head to head
 };
 
-// The layouts that serving runtimes keep: a page's rows or its heads first, K and V apart, by turns
-// of pages or in one row.
+// The layouts that serving runtimes keep: a page's rows or its heads first; K and V apart, by turns
+// of pages, or each row of K before its row of V, of several layers or of one (vLLM's
+// KVCacheLayout: layers, blocks, heads, rows of a block, content); and pools of slots (SGLang).
+std::vector<View> views_of(std::int64_t rows, std::int64_t pages, std::int64_t heads,
+                           std::int64_t depth) {
+  constexpr std::int64_t kLayers = 3;
+  const std::int64_t content = 2 * depth;
+  const std::int64_t page = rows * heads * depth, block = rows * heads * content;
+  std::vector<View> views{
+      {"NHD", {page, heads * depth, depth}},
+      {"HND", {page, depth, rows * depth}},
+      {"NHD, K and V by pages", {2 * page, heads * depth, depth}},
+      {"HND, K and V by pages", {2 * page, depth, rows * depth}},
+      {"LBHNC", {block, content, rows * content}},
+      {"LBNHC", {block, heads * content, content}},
+      {"LHBNC", {rows * content, content, pages * rows * content}},
+      {"BLHNC", {kLayers * block, content, rows * content}},
+      {"BLNHC", {kLayers * block, heads * content, content}},
+      {"BHLNC", {kLayers * block, content, kLayers * rows * content}},
+  };
+  // Nothing is reached through the stride of a page's only row.
+  if (rows == 1) views.push_back({"[slots, heads, depth]", {page, 1, depth}});
+  return views;
+}
+
 void Sm90Sequences::expect_layouts(int rows) {
   SCOPED_TRACE(rows);
   constexpr int kHeads = 2, kDepth = 64;
   const AttentionSpec spec = with_group(spec_of(kDepth, rows, true), 4, 2);
   const auto kernel = compiled(spec);
   ASSERT_TRUE(kernel);
-  const std::int64_t page_elements = std::int64_t{rows} * kHeads * kDepth;
-  const View views[] = {
-      {"NHD", {page_elements, kHeads * kDepth, kDepth}},
-      {"HND", {page_elements, kDepth, rows * kDepth}},
-      {"NHD, K and V by pages", {2 * page_elements, kHeads * kDepth, kDepth}},
-      {"HND, K and V by pages", {2 * page_elements, kDepth, rows * kDepth}},
-      {"NHD, K and V by rows", {2 * page_elements, 2 * kHeads * kDepth, 2 * kDepth}},
-      {"HND, K and V by rows", {2 * page_elements, 2 * kDepth, 2 * rows * kDepth}},
-  };
-  for (const View& view : views) {
+  const auto packed = problem_of(spec, {{20, 1}, {50, 35}});
+  ASSERT_TRUE(packed);
+  const std::int64_t pages = packed->num_pages;
+  for (const View& view : views_of(rows, pages, kHeads, kDepth)) {
     SCOPED_TRACE(view.name);
-    const auto packed = problem_of(spec, {{20, 1}, {50, 35}});
-    ASSERT_TRUE(packed);
+    const auto& [of_page, of_row, of_head] = view.strides;
     Problem problem = *packed;
     for (const char* name : {"k", "v"}) {
       const verify::Tensor& from = packed->tensors.at(name);
-      verify::Tensor to = verify::make_tensor(from.dtype, {from.shape[0] * view.strides.batch});
+      // Up to the last element and no further.
+      verify::Tensor to = verify::make_tensor(
+          from.dtype,
+          {(pages - 1) * of_page + (rows - 1) * of_row + (kHeads - 1) * of_head + kDepth});
       std::fill_n(to.as<std::uint16_t>(), to.elements(), std::uint16_t{0x7fc0});  // NaN
       for (std::int64_t i = 0; i < from.elements(); ++i) {
         const std::int64_t depth = i % kDepth, head = i / kDepth % kHeads,
-                           row = i / kDepth / kHeads % rows, page = i / page_elements;
-        to.as<std::uint16_t>()[page * view.strides.batch + row * view.strides.row +
-                               head * view.strides.head + depth] = from.as<std::uint16_t>()[i];
+                           row = i / kDepth / kHeads % rows, page = i / kDepth / kHeads / rows;
+        to.as<std::uint16_t>()[page * of_page + row * of_row + head * of_head + depth] =
+            from.as<std::uint16_t>()[i];
       }
       problem.tensors.at(name) = std::move(to);
     }

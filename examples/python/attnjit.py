@@ -55,7 +55,9 @@ class LaunchArgs(Structure):
     ] + [("scale", c_float), ("cap", c_float), ("window", c_int32), ("chunk", c_int32),
          ("more_windows", c_int32 * 7), ("more_chunks", c_int32 * 7), ("params", POINTER(Param)),
          ("num_params", c_size_t), ("workspace", c_uint64), ("workspace_bytes", c_int64),
-         ("stream", c_void_p), ("scalars", POINTER(c_double)), ("num_scalars", c_size_t)]
+         ("stream", c_void_p), ("scalars", POINTER(c_double)), ("num_scalars", c_size_t),
+         ("kv_offsets", c_uint64), ("pairs_o", c_uint64), ("pairs_lse", c_uint64),
+         ("total_kv", c_int32), ("num_pairs", c_int32)]
 
 
 class ImageInfo(Structure):

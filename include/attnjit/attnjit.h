@@ -29,7 +29,7 @@ extern "C" {
 #endif
 
 /* Raised when a function or a field is added; never for a bug fix. */
-#define ATTNJIT_ABI_VERSION 3
+#define ATTNJIT_ABI_VERSION 4
 
 /* The version of the library that is loaded, e.g. "0.1.0", and of its ABI. */
 ATTNJIT_EXPORT const char* attnjit_version(void);
@@ -227,6 +227,10 @@ typedef struct attnjit_launch_args {
    * or past the end: what the fields above give, or the spec. */
   const double* scalars;
   size_t num_scalars;
+  uint64_t kv_offsets;         /* ragged_kv: i32 [batch + 1] */
+  uint64_t pairs_o, pairs_lse; /* merge: [num_pairs, as o, packed], f32 [num_pairs, as lse] */
+  int32_t total_kv;            /* ragged_kv: rows of k */
+  int32_t num_pairs;           /* merge */
 } attnjit_launch_args;
 
 /* What a launch keeps from one call to the next: encoded tensor maps, packed arguments. */

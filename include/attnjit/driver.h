@@ -31,8 +31,8 @@ struct DriverOptions {
 };
 
 /// The tensors of a launch, by field. Those that the kernel does not read may be null; those that
-/// it reads must be non-null unless the problem is empty. q, k, v and o are aligned to 16 bytes,
-/// all others to their element.
+/// it reads must be non-null unless the problem is empty. q, k, v, o and pairs_o are aligned to
+/// 16 bytes, all others to their element.
 struct LaunchBuffers {
   DevicePointer q = 0, k = 0, v = 0, o = 0;
   DevicePointer lse = 0;                                ///< f32
@@ -40,6 +40,9 @@ struct LaunchBuffers {
   DevicePointer page_table = 0;                         ///< i32 [batch, max_pages]
   DevicePointer kv_lens = 0;                            ///< i32 [batch]
   DevicePointer q_offsets = 0;                          ///< i32 [batch + 1]
+  DevicePointer kv_offsets = 0;                         ///< i32 [batch + 1]
+  DevicePointer pairs_o = 0;                            ///< merge: [num_pairs, as o, packed]
+  DevicePointer pairs_lse = 0;                          ///< merge: f32 [num_pairs, as lse]
   DevicePointer q_scale = 0, k_scale = 0, v_scale = 0;  ///< f32 [batch, num_kv_heads]
   DevicePointer mask = 0;  ///< materialized: f32 or u8 [batch or 1, heads or 1, q_len, kv_len]
   bool operator==(const LaunchBuffers&) const = default;

@@ -29,10 +29,12 @@ struct TensorStrides {
 struct LaunchShapes {
   std::int32_t batch = 1;
   std::int32_t q_len = 0;    ///< of a sequence; ragged: the longest
-  std::int32_t kv_len = 0;   ///< of a sequence; paged: the longest
+  std::int32_t kv_len = 0;   ///< of a sequence; paged or ragged: the longest
   std::int32_t total_q = 0;  ///< ragged: rows of q
   std::int32_t num_pages = 0;
   std::int32_t max_pages = 0;  ///< columns of page_table
+  std::int32_t total_kv = 0;   ///< ragged_kv: rows of k
+  std::int32_t num_pairs = 0;  ///< merge: pairs in pairs_o and pairs_lse
   TensorStrides q, k, v, o;
   bool operator==(const LaunchShapes&) const = default;
 };
@@ -117,7 +119,8 @@ struct Workspace {
 };
 
 /// The launch of one kernel, whole. Buffers are names: q, k, v, o, lse, sink, page_table, kv_lens,
-/// q_offsets, q_scale, k_scale, v_scale, mask, param_<name>, and the workspaces' names.
+/// q_offsets, kv_offsets, pairs_o, pairs_lse, q_scale, k_scale, v_scale, mask, param_<name>, and
+/// the workspaces' names.
 struct LaunchRecipe {
   std::string entry;
   std::array<std::uint32_t, 3> grid{1, 1, 1};

@@ -54,6 +54,9 @@ struct BufferId {
     kPageTable,
     kKvLens,
     kQOffsets,
+    kKvOffsets,
+    kPairsO,
+    kPairsLse,
     kQScale,
     kKScale,
     kVScale,
@@ -76,6 +79,7 @@ enum class LaunchNumber : std::uint8_t {
   kQLen,
   kKvLen,
   kTotalQ,
+  kTotalKv,
   kNumPages,
   kMaxPages,
   kMTiles,        ///< query tiles of the longest sequence

@@ -97,14 +97,21 @@ struct AttentionSpec {
   Mla mla = Mla::kNone;
   int page_size = 0;  ///< rows of K and V per page; 0: not paged
   bool ragged = false;
+  bool ragged_kv = false;  ///< k and v lie one behind another, by kv_offsets
+  /// kv_lens leave out the rows of this call: a sequence's kv_len is its entry and its q_len.
+  bool kv_lens_exclude_new = false;
   bool sink = false;
   bool return_lse = false;
   bool lse_includes_sink = true;
+  /// The kernel merges pairs of o and lse that attentions of this spec wrote, over different keys.
+  bool merge = false;
   /// o and lse hold a partial attention over other keys before the launch; afterwards they hold the
   /// merge of that and of this one.
   bool accumulate = false;
   int num_partitions = 1;  ///< split of kv_len; 0: chosen at launch
-  int max_seq_len = 0;     ///< 0: dynamic
+  /// n: each partition holds n keys, the first those from 0 on; 0: num_partitions says how many
+  int partition_keys = 0;
+  int max_seq_len = 0;  ///< 0: dynamic
   MaskSpec mask;
   ScoreModSpec score_mod;
 

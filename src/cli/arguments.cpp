@@ -141,6 +141,8 @@ class Parser {
                     "Keys per sequence, or one number for each (N,N,..); default 512")
         ->type_name("N[,N..]")
         ->group(group);
+    app->add_option("--pairs", problem.pairs, "Pairs of o and lse that a merge is given; default 2")
+        ->group(group);
     add_input(app, problem);
     add_values(app, problem);
   }

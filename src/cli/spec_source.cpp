@@ -104,6 +104,7 @@ Result<verify::ProblemRequest> read_problem(const ProblemArguments& arguments,
                                             const AttentionSpec& spec) {
   verify::ProblemRequest request;
   request.batch = arguments.batch;
+  request.pairs = arguments.pairs;
   const char* end = arguments.seed.data() + arguments.seed.size();
   const auto [stop, parsed] = std::from_chars(arguments.seed.data(), end, request.seed);
   if (parsed != std::errc{} || stop != end) {

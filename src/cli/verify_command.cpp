@@ -48,12 +48,13 @@ Result<std::unique_ptr<Backend>> choose_backend(const VerifyArguments& arguments
 // A kernel that takes no kv_lens would read every sequence at full length.
 Status check_kernel_takes(const KernelPlan& plan, const verify::Problem& problem) {
   if (!problem.kv_lens_differ()) return {};
-  const bool takes = std::any_of(plan.main().parameters.begin(), plan.main().parameters.end(),
-                                 [](const KernelParameter& p) { return p.name == "kv_lens"; });
+  const bool takes = std::any_of(
+      plan.main().parameters.begin(), plan.main().parameters.end(),
+      [](const KernelParameter& p) { return p.name == "kv_lens" || p.name == "kv_offsets"; });
   if (takes) return {};
   return make_error(ErrorCode::kInvalid,
-                    "lengths that differ need a spec that is paged or ragged: this kernel takes "
-                    "one kv_len",
+                    "lengths that differ need a spec with page_size, ragged or ragged_kv: this "
+                    "kernel takes one kv_len",
                     "kv_len");
 }
 

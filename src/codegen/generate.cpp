@@ -214,6 +214,11 @@ std::vector<std::string> options_of(const KernelPlan& plan, bool trusted) {
   return options;
 }
 
+/// The template of a plan's kernel. The kernel of a merge has none before it, nor a user's code.
+const char* template_of(const KernelPlan& plan, std::size_t kernel) {
+  return kernel == 0 && !plan.spec->merge ? kTemplate : kStepTemplate;
+}
+
 /// The plan and the set go together. Errors: kUnsupported, kInternal.
 Status check_plan(const KernelPlan& plan, const TemplateSet& templates) {
   const auto unsupported = [](std::string reason) {
@@ -224,7 +229,7 @@ Status check_plan(const KernelPlan& plan, const TemplateSet& templates) {
   }
   for (std::size_t i = 0; i < plan.kernels.size(); ++i) {
     const PlannedKernel& kernel = plan.kernels[i];
-    const char* const file = i == 0 ? kTemplate : kStepTemplate;
+    const char* const file = template_of(plan, i);
     if (templates.find(file) == nullptr) {
       return unsupported(fmt::format("the templates hold no {}", file));
     }
@@ -257,32 +262,34 @@ Result<std::string> render_main(const KernelPlan& plan, const SourceFile& file, 
   return std::move(rendered->text);
 }
 
+/// A kernel that no user's function is part of.
+Result<std::string> render_step(const PlannedKernel& kernel, const SourceFile& file) {
+  Result<RenderedText> rendered =
+      render(file.text, kernel_values(kernel, entry_text(kernel, {}).arguments));
+  if (!rendered) return std::move(rendered).error();
+  return std::move(rendered->text);
+}
+
 }  // namespace
 
 Result<KernelSource> generate(const KernelPlan& plan, const TemplateSet& templates) {
   if (Status checked = check_plan(plan, templates); !checked) return checked.error();
-  const SourceFile& main = *templates.find(kTemplate);
   UserCode user;
-  Result<std::string> text = render_main(plan, main, user);
-  if (!text) return std::move(text).error();
-
   KernelSource source;
   source.name = kFileName;
-  source.text = *std::move(text);
-  std::vector<SourceFile> used{main};
+  std::vector<SourceFile> used;
   // NOTE: over the include lines, not the rendered text: user code names no file.
   std::string includes;
   for (std::size_t i = 0; i < plan.kernels.size(); ++i) {
     const PlannedKernel& kernel = plan.kernels[i];
     includes += fmt::format("#include \"{}\"\n", kernel.kernel_header);
     source.entries.push_back(kernel.entry);
-    if (i == 0) continue;
-    const SourceFile& step = *templates.find(kStepTemplate);
-    Result<RenderedText> rendered =
-        render(step.text, kernel_values(kernel, entry_text(kernel, {}).arguments));
-    if (!rendered) return std::move(rendered).error();
-    source.text += rendered->text;
-    if (i == 1) used.push_back(step);
+    const SourceFile& file = *templates.find(template_of(plan, i));
+    const bool main = file.name == kTemplate;
+    Result<std::string> text = main ? render_main(plan, file, user) : render_step(kernel, file);
+    if (!text) return std::move(text).error();
+    source.text += *text;
+    if (used.empty() || used.back().name != file.name) used.push_back(file);
   }
   Result<std::vector<SourceFile>> headers = include_closure(templates, kFileName, includes);
   if (!headers) return std::move(headers).error();

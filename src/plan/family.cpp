@@ -2,8 +2,11 @@
 // The table of kernel families, and what asks it.
 #include "plan/family.h"
 
+#include <nlohmann/json.hpp>
 #include <utility>
+#include <vector>
 
+#include "plan/merge/merge_plan.h"
 #include "plan/sm100/sm100_json.h"
 #include "plan/sm100/sm100_plan.h"
 #include "plan/sm90/sm90_json.h"
@@ -53,10 +56,19 @@ constexpr KernelFamily kSm100{
     },
 };
 
+constexpr KernelFamily kMerge{
+    [](const TuningValues*, KernelPlan& plan) { return plan_merge(plan); },
+    [](const KernelPlan&, const LaunchShapes&, const DeviceShape&) { return 1; },
+    &plan_merge_launch,
+    [](const KernelPlan&) { return std::vector<TuningKnob>(); },
+    [](const KernelPlan&, nlohmann::ordered_json&) {},
+};
+
 }  // namespace
 
-const KernelFamily& family_of(Arch arch) {
-  switch (arch) {
+const KernelFamily& family_of(const AttentionSpec& spec) {
+  if (spec.merge) return kMerge;
+  switch (spec.arch) {
     case Arch::kSm90a:
       return kSm90;
     case Arch::kSm100a:
@@ -67,7 +79,7 @@ const KernelFamily& family_of(Arch arch) {
 }
 
 std::vector<TuningKnob> tuning_knobs(const KernelPlan& plan) {
-  return plan.supported ? family_of(plan.spec->arch).knobs(plan) : std::vector<TuningKnob>();
+  return plan.supported ? family_of(plan.spec).knobs(plan) : std::vector<TuningKnob>();
 }
 
 }  // namespace attnjit

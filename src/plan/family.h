@@ -31,6 +31,7 @@ struct KernelFamily {
   void (*print)(const KernelPlan& plan, nlohmann::ordered_json& json);
 };
 
-const KernelFamily& family_of(Arch arch);
+/// The family of a spec's kernel: a merge has its own, otherwise it is the architecture's.
+const KernelFamily& family_of(const AttentionSpec& spec);
 
 }  // namespace attnjit

@@ -16,7 +16,11 @@ bool contains(const MaskSpec& mask, MaskSpec::Kind kind) {
   return false;
 }
 
-bool has_kv_lens(const AttentionSpec& spec) { return spec.page_size > 0 || spec.ragged; }
+bool lengths_differ(const AttentionSpec& spec) {
+  return spec.page_size > 0 || spec.ragged || spec.ragged_kv;
+}
+
+bool has_kv_lens(const AttentionSpec& spec) { return lengths_differ(spec) && !spec.ragged_kv; }
 
 std::string unsupported_everywhere(const AttentionSpec& spec) {
   const auto missing = [&](std::string_view what) {

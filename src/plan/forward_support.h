@@ -13,7 +13,10 @@ namespace attnjit {
 /// Whether a mask tree has a node of a kind.
 bool contains(const MaskSpec& mask, MaskSpec::Kind kind);
 
-/// Whether sequences differ in length: the kernel reads each one's from kv_lens.
+/// Whether sequences differ in length: the kernel finds each one's on the device.
+bool lengths_differ(const AttentionSpec& spec);
+
+/// Whether the kernel reads the keys of each sequence from kv_lens.
 bool has_kv_lens(const AttentionSpec& spec);
 
 /// What no forward template can do of a spec; empty: nothing.

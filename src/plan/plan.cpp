@@ -25,8 +25,8 @@ Result<KernelPlan> plan(const ResolvedSpec& spec, const Tuning* tuning) {
   const TuningValues* tuned = row == nullptr ? nullptr : &row->choose;
   add_merge_workspaces(plan);
   if (has_wait_records(plan)) plan.workspaces.push_back({kWaitRecords, true});
-  if (Status made = family_of(plan.spec->arch).plan(tuned, plan); !made) return made.error();
-  if (plan.supported) add_merge_kernel(plan);
+  if (Status made = family_of(plan.spec).plan(tuned, plan); !made) return made.error();
+  if (plan.supported && merges(plan.spec)) plan.kernels.push_back(merge_kernel(plan));
   return plan;
 }
 

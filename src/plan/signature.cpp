@@ -39,6 +39,7 @@ constexpr std::array<NumberRow, static_cast<std::size_t>(LaunchNumber::kCount)> 
     {LaunchNumber::kQLen, "q_len", Kind::kI32},
     {LaunchNumber::kKvLen, "kv_len", Kind::kI32},
     {LaunchNumber::kTotalQ, "total_q", Kind::kI32},
+    {LaunchNumber::kTotalKv, "total_kv", Kind::kI32},
     {LaunchNumber::kNumPages, "num_pages", Kind::kI32},
     {LaunchNumber::kMaxPages, "max_pages", Kind::kI32},
     {LaunchNumber::kMTiles, "m_tiles", Kind::kI32},
@@ -82,7 +83,7 @@ struct BufferRow {
   Buffer buffer;
   std::string_view name;
 };
-constexpr std::array<BufferRow, 14> kBuffers{{
+constexpr std::array<BufferRow, 17> kBuffers{{
     {Buffer::kNone, ""},
     {Buffer::kQ, "q"},
     {Buffer::kK, "k"},
@@ -93,6 +94,9 @@ constexpr std::array<BufferRow, 14> kBuffers{{
     {Buffer::kPageTable, "page_table"},
     {Buffer::kKvLens, "kv_lens"},
     {Buffer::kQOffsets, "q_offsets"},
+    {Buffer::kKvOffsets, "kv_offsets"},
+    {Buffer::kPairsO, "pairs_o"},
+    {Buffer::kPairsLse, "pairs_lse"},
     {Buffer::kQScale, "q_scale"},
     {Buffer::kKScale, "k_scale"},
     {Buffer::kVScale, "v_scale"},
@@ -221,6 +225,7 @@ std::vector<KernelParameter> forward_parameters(const KernelPlan& plan,
     parameters.push_back(parameter(LaunchNumber::kOHeadBytes));
   }
   if (spec.page_size > 0) add_array(Buffer::kPageTable, "const int");
+  if (spec.ragged_kv) add_array(Buffer::kKvOffsets, "const int");
   if (has_kv_lens(spec)) add_array(Buffer::kKvLens, "const int");
   if (spec.return_lse) add_array(Buffer::kLse, "float");
   if (spec.sink) add_array(Buffer::kSink, "const float");

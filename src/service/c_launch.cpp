@@ -137,15 +137,30 @@ Status scalars_from_c(const attnjit_launch_args& in, const AttentionSpec& spec,
 Status args_from_c(const attnjit_launch_args* given, const AttentionSpec& spec, LaunchArgs& out) {
   attnjit_launch_args in{};
   if (Status read = read_struct(given, "args", in); !read) return read;
-  out.buffers = {in.q,       in.k,          in.v,       in.o,         in.lse,
-                 in.sink,    in.page_table, in.kv_lens, in.q_offsets, in.q_scale,
-                 in.k_scale, in.v_scale,    in.mask};
+  out.buffers = {.q = in.q,
+                 .k = in.k,
+                 .v = in.v,
+                 .o = in.o,
+                 .lse = in.lse,
+                 .sink = in.sink,
+                 .page_table = in.page_table,
+                 .kv_lens = in.kv_lens,
+                 .q_offsets = in.q_offsets,
+                 .kv_offsets = in.kv_offsets,
+                 .pairs_o = in.pairs_o,
+                 .pairs_lse = in.pairs_lse,
+                 .q_scale = in.q_scale,
+                 .k_scale = in.k_scale,
+                 .v_scale = in.v_scale,
+                 .mask = in.mask};
   out.shapes.batch = in.batch;
   out.shapes.q_len = in.q_len;
   out.shapes.kv_len = in.kv_len;
   out.shapes.total_q = in.total_q;
   out.shapes.num_pages = in.num_pages;
   out.shapes.max_pages = in.max_pages;
+  out.shapes.total_kv = in.total_kv;
+  out.shapes.num_pairs = in.num_pairs;
   out.shapes.q = from_c(in.q_strides);
   out.shapes.k = from_c(in.k_strides);
   out.shapes.v = from_c(in.v_strides);

@@ -84,6 +84,13 @@ class Validator {
   template <class Member>
   void check(const SpecField&, Member, const PlanOptions&) {}  // every value is good, or see below
 
+  bool asks_for_more_than_a_merge() const {
+    return spec_.mla != Mla::kNone || spec_.page_size != 0 || spec_.ragged_kv ||
+           spec_.kv_lens_exclude_new || spec_.sink || spec_.num_partitions != 1 ||
+           spec_.partition_keys != 0 || spec_.mask.kind != MaskSpec::Kind::kNull ||
+           spec_.score_mod.kind != ScoreModSpec::Kind::kIdentity;
+  }
+
   void check_shape() {
     if (spec_.group >= 1 && spec_.num_q_heads >= 1 && spec_.num_q_heads % spec_.group != 0) {
       problem("group", fmt::format("is {}; allowed: a divisor of num_q_heads, which is {}",
@@ -97,6 +104,24 @@ class Validator {
           "accumulate",
           "is true; allowed with a sink where lse_includes_sink is true: an LSE without it does "
           "not say how much a part counts");
+    }
+    if (spec_.merge && asks_for_more_than_a_merge()) {
+      problem(
+          "merge",
+          "is true; allowed with arch, heads, depths, dtypes, ragged, return_lse and accumulate "
+          "alone",
+          "leave out what the pairs were computed with");
+    }
+    if (spec_.ragged_kv && spec_.page_size > 0) {
+      problem("ragged_kv",
+              "is true; allowed without pages: a page_table says where their rows are");
+    }
+    if (spec_.kv_lens_exclude_new && (spec_.ragged_kv || (spec_.page_size == 0 && !spec_.ragged))) {
+      problem("kv_lens_exclude_new",
+              "is true; allowed with kv_lens: with page_size or ragged, without ragged_kv");
+    }
+    if (spec_.partition_keys > 0 && spec_.num_partitions != 1) {
+      problem("num_partitions", spec::partitions_beside_keys(spec_.num_partitions));
     }
     if (spec_.mla != Mla::kNone && spec_.qk_depth >= 1 && spec_.qk_depth <= kRopeDepth) {
       problem("qk_depth",

@@ -85,6 +85,12 @@ const std::array kFields{
               .min = 0,
               .max = 1 << 20},
     SpecField{.name = "ragged", .member = &A::ragged, .help = "sequences packed by q_offsets"},
+    SpecField{.name = "ragged_kv",
+              .member = &A::ragged_kv,
+              .help = "keys and values of the sequences packed by kv_offsets"},
+    SpecField{.name = "kv_lens_exclude_new",
+              .member = &A::kv_lens_exclude_new,
+              .help = "kv_lens leave out the rows of this call, which the cache holds already"},
     SpecField{.name = "sink", .member = &A::sink, .help = "one extra logit per head in the sum"},
     SpecField{.name = "return_lse",
               .member = &A::return_lse,
@@ -92,6 +98,9 @@ const std::array kFields{
     SpecField{.name = "lse_includes_sink",
               .member = &A::lse_includes_sink,
               .help = "the LSE counts the sink (default true)"},
+    SpecField{.name = "merge",
+              .member = &A::merge,
+              .help = "a kernel that merges pairs of o and lse over different keys"},
     SpecField{.name = "accumulate",
               .member = &A::accumulate,
               .help = "merge into the o and lse that the call is given"},
@@ -100,6 +109,11 @@ const std::array kFields{
               .help = "parts that kv_len is split into; 0: chosen at launch",
               .min = 0,
               .max = 65535},
+    SpecField{.name = "partition_keys",
+              .member = &A::partition_keys,
+              .help = "keys of each partition, whatever else is in the batch; 0: not fixed",
+              .min = 0,
+              .max = 1 << 30},
     SpecField{.name = "max_seq_len",
               .member = &A::max_seq_len,
               .help = "bound on q_len and kv_len that the kernel may rely on; 0: none",
@@ -165,6 +179,11 @@ const SpecField* find_field(std::string_view name) {
 }
 
 std::string allowed(const SpecField& field) { return std::visit(AllowedText{field}, field.member); }
+
+std::string partitions_beside_keys(int num_partitions) {
+  return fmt::format("is {}; allowed with partition_keys: no num_partitions of its own",
+                     num_partitions);
+}
 
 std::span<const std::string_view> mla_names() { return kMlaNames; }
 

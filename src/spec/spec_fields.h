@@ -42,6 +42,9 @@ const SpecField* find_field(std::string_view name);
 /// What a field takes, for messages and --help: "an integer, 1 to 16384", "bf16, fp16, e4m3".
 std::string allowed(const SpecField& field);
 
+/// What is wrong with num_partitions where partition_keys is given as well.
+std::string partitions_beside_keys(int num_partitions);
+
 std::string_view to_string(Mla mla);
 std::span<const std::string_view> mla_names();
 std::optional<Mla> mla_from_string(std::string_view name);

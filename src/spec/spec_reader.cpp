@@ -60,6 +60,11 @@ class Reader {
         problem(std::string(field.name), "is missing; allowed: " + allowed(field), root);
       }
     }
+    // NOTE: an AttentionSpec does not tell a 1 that was written from the default.
+    const JsonValue* partitions = root.find("num_partitions");
+    if (partitions != nullptr && document.spec.partition_keys > 0) {
+      problem("num_partitions", partitions_beside_keys(document.spec.num_partitions), *partitions);
+    }
   }
 
  private:

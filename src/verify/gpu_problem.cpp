@@ -15,7 +15,7 @@ namespace {
 constexpr std::int64_t kGuardBytes = 4096;
 constexpr std::uint8_t kPoison = 0xff;  // a NaN in every float type
 
-constexpr std::array<std::pair<const char*, DevicePointer LaunchBuffers::*>, 13> kBuffers{{
+constexpr std::array<std::pair<const char*, DevicePointer LaunchBuffers::*>, 16> kBuffers{{
     {"q", &LaunchBuffers::q},
     {"k", &LaunchBuffers::k},
     {"v", &LaunchBuffers::v},
@@ -25,6 +25,9 @@ constexpr std::array<std::pair<const char*, DevicePointer LaunchBuffers::*>, 13>
     {"page_table", &LaunchBuffers::page_table},
     {"kv_lens", &LaunchBuffers::kv_lens},
     {"q_offsets", &LaunchBuffers::q_offsets},
+    {"kv_offsets", &LaunchBuffers::kv_offsets},
+    {"pairs_o", &LaunchBuffers::pairs_o},
+    {"pairs_lse", &LaunchBuffers::pairs_lse},
     {"q_scale", &LaunchBuffers::q_scale},
     {"k_scale", &LaunchBuffers::k_scale},
     {"v_scale", &LaunchBuffers::v_scale},

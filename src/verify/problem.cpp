@@ -10,6 +10,7 @@
 #include <cmath>
 #include <limits>
 
+#include "plan/launch/tensors.h"
 #include "spec/kinds.h"
 #include "spec/names.h"
 #include "verify/random_inputs.h"
@@ -19,7 +20,6 @@ namespace {
 
 constexpr std::array<std::string_view, kInputKinds.size()> kInputNames{
     "normal", "large", "rising", "falling", "spike", "raised"};
-constexpr std::int64_t kMaxLength = std::int64_t{1} << 30;
 constexpr std::int64_t kMaxBatch = std::int64_t{1} << 20;
 
 Error invalid(std::string field, std::string message) {
@@ -97,7 +97,11 @@ double estimated_bytes(const Problem& problem) {
   const double kv_heads = spec.num_kv_heads();
   const double size = size_of(spec.qkv_dtype);
   const double q_rows = static_cast<double>(problem.total_q) * heads;
+  if (spec.merge) {
+    return q_rows * spec.ov_depth * (16.0 + problem.num_pairs * double(size_of(problem.o_dtype())));
+  }
   double kv_rows = double(problem.batch) * problem.max_kv_len;
+  if (spec.ragged_kv) kv_rows = static_cast<double>(problem.total_kv);
   if (spec.page_size > 0) kv_rows = double(problem.num_pages) * spec.page_size;
   const double depth = spec.qk_depth + spec.ov_depth;
   // o is held as the output, as its copy from the device and as the double reference.
@@ -174,6 +178,7 @@ std::int64_t Problem::first_q_row(int b) const {
 }
 
 std::int64_t Problem::kv_row(int b, int kv_idx) const {
+  if (spec.ragged_kv) return std::int64_t{at("kv_offsets").as<std::int32_t>()[b]} + kv_idx;
   if (spec.page_size == 0) return std::int64_t{b} * max_kv_len + kv_idx;
   const std::int32_t page =
       at("page_table").as<std::int32_t>()[std::int64_t{b} * max_pages + kv_idx / spec.page_size];
@@ -185,6 +190,11 @@ std::int64_t Problem::lse_index(int b, int h, int row) const {
   return (std::int64_t{b} * spec.num_q_heads + h) * max_q_len + row;
 }
 
+std::int64_t Problem::pair_row(int pair, int b, int h, int row) const {
+  const std::int64_t rows = spec.ragged ? total_q : std::int64_t{batch} * max_q_len;
+  return (pair * rows + first_q_row(b) + row) * spec.num_q_heads + h;
+}
+
 std::vector<std::int64_t> Problem::o_shape() const {
   if (spec.ragged) return {total_q, spec.num_q_heads, spec.ov_depth};
   return {batch, max_q_len, spec.num_q_heads, spec.ov_depth};
@@ -194,6 +204,8 @@ std::vector<std::int64_t> Problem::lse_shape() const {
   if (spec.ragged) return {spec.num_q_heads, total_q};
   return {batch, spec.num_q_heads, max_q_len};
 }
+
+Dtype Problem::o_dtype() const { return spec.output_dtype.value_or(spec.qkv_dtype); }
 
 Tensor Problem::lse_before() const {
   Tensor lse = make_tensor(Dtype::kF32, lse_shape());
@@ -212,6 +224,8 @@ LaunchShapes Problem::launch_shapes() const {
   shapes.q_len = max_q_len;
   shapes.kv_len = max_kv_len;
   shapes.total_q = spec.ragged ? static_cast<std::int32_t>(total_q) : 0;
+  shapes.num_pairs = num_pairs;
+  shapes.total_kv = spec.ragged_kv ? static_cast<std::int32_t>(total_kv) : 0;
   shapes.num_pages = num_pages;
   shapes.max_pages = max_pages;
   return shapes;
@@ -267,11 +281,26 @@ Result<Problem> shape_problem(const AttentionSpec& spec, const ProblemRequest& r
 
   problem.batch = *batch;
   problem.q_lens = per_sequence(request.q_lens, *batch);
-  problem.kv_lens = per_sequence(request.kv_lens, *batch);
+  if (spec.merge) {
+    if (request.pairs < 1 || request.pairs > kMaxPairs) {
+      return invalid("pairs", fmt::format("{}; 1 to {} is allowed", request.pairs, kMaxPairs));
+    }
+    problem.num_pairs = static_cast<int>(request.pairs);
+  }
+  // A merge is not asked over how many keys its pairs are.
+  problem.kv_lens =
+      per_sequence(spec.merge ? std::vector<std::int64_t>{0} : request.kv_lens, *batch);
   for (int b = 0; b < *batch; ++b) {
     problem.max_q_len = std::max(problem.max_q_len, problem.q_lens[b]);
     problem.max_kv_len = std::max(problem.max_kv_len, problem.kv_lens[b]);
     problem.total_q += problem.q_lens[b];
+    problem.total_kv += problem.kv_lens[b];
+    if (spec.kv_lens_exclude_new && problem.kv_lens[b] < problem.q_lens[b]) {
+      return invalid("kv_len",
+                     fmt::format("{} keys for {} rows; with kv_lens_exclude_new the rows' "
+                                 "own keys are among them",
+                                 problem.kv_lens[b], problem.q_lens[b]));
+    }
     if (!spec.ragged && problem.q_lens[b] != problem.q_lens[0]) {
       return invalid("q_len", "lengths that differ need \"ragged\": true in the spec");
     }
@@ -292,9 +321,12 @@ Result<Problem> shape_problem(const AttentionSpec& spec, const ProblemRequest& r
     pages += 2;
   }
   constexpr std::int64_t kMaxRows = std::numeric_limits<std::int32_t>::max();
-  if (problem.total_q > kMaxRows || pages > kMaxRows) {
-    return invalid("batch", fmt::format("{} query rows and {} pages in all; at most {} of each",
-                                        problem.total_q, pages, kMaxRows));
+  const std::int64_t keys = spec.ragged_kv ? problem.total_kv : 0;  // that 32 bits count
+  if (problem.total_q > kMaxRows || pages > kMaxRows || keys > kMaxRows) {
+    return invalid(
+        "batch",
+        fmt::format("{} query rows, {} pages and {} ragged keys in all; at most {} of each",
+                    problem.total_q, pages, keys, kMaxRows));
   }
   problem.num_pages = static_cast<int>(pages);
 

@@ -54,6 +54,7 @@ struct ProblemRequest {
   std::uint64_t seed = 0;
   InputKind input = InputKind::kNormal;
   std::optional<float> scale;  ///< unset: 1 / sqrt(qk_depth)
+  std::int64_t pairs = 2;      ///< merge: how many
   /// By name ("window"): the numbers of masks and score modification that the spec leaves to the
   /// launch; unset: ScalarTraits::sample.
   std::map<std::string, double, std::less<>> scalars;
@@ -63,14 +64,17 @@ struct ProblemRequest {
 };
 
 /// Inputs, by buffer name: q, k, v; and where the spec has them sink, page_table, kv_lens,
-/// q_offsets, q_scale, k_scale, v_scale, mask, param_<name>.
+/// q_offsets, kv_offsets, q_scale, k_scale, v_scale, mask, param_<name>. Of a merge pairs_o,
+/// pairs_lse, and where it is ragged q_offsets.
 struct Problem {
   AttentionSpec spec;  ///< resolved; the numbers of its masks and score mod are this launch's
   int batch = 1;
   std::vector<int> q_lens, kv_lens;  ///< one a sequence
   int max_q_len = 0, max_kv_len = 0;
-  std::int64_t total_q = 0;  ///< rows of q over all sequences
+  std::int64_t total_q = 0;   ///< rows of q over all sequences
+  std::int64_t total_kv = 0;  ///< keys of all sequences
   int num_pages = 0, max_pages = 0;
+  int num_pairs = 0;  ///< merge
   float scale = 1;
   std::uint64_t seed = 0;  ///< of the inputs
   std::map<std::string, Tensor> tensors;
@@ -80,13 +84,17 @@ struct Problem {
 
   /// Row of sequence b's first query in q and o, flattened over [batch, q_len] or [total_q].
   std::int64_t first_q_row(int b) const;
-  /// Row of a key in k and v, flattened over [batch, kv_len] or [num_pages, page_size].
+  /// Row of a key in k and v, flattened over [batch, kv_len], [num_pages, page_size] or [total_kv].
   std::int64_t kv_row(int b, int kv_idx) const;
   /// Index of a query's LSE in [batch, heads, q_len] or [heads, total_q].
   std::int64_t lse_index(int b, int h, int row) const;
 
+  /// Row of a pair's o in pairs_o, heads counted as rows.
+  std::int64_t pair_row(int pair, int b, int h, int row) const;
+
   std::vector<std::int64_t> o_shape() const;
   std::vector<std::int64_t> lse_shape() const;
+  Dtype o_dtype() const;
   /// The lse that a launch which accumulates is given: of a pair that saw no key, whose o is NaN.
   /// The merge with it is the attention itself.
   Tensor lse_before() const;

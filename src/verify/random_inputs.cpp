@@ -46,6 +46,7 @@ class InputMaker {
 
   void make() {
     small_tensors();
+    if (spec_.merge) return pairs();
     queries();
     keys_and_values();
     params();
@@ -86,22 +87,31 @@ class InputMaker {
     return first ? 0 : 1;
   }
 
+  /// Where sequences that lie one behind another begin, and where the last one ends.
+  static Tensor offsets_of(const std::vector<int>& lengths) {
+    Tensor offsets = make_tensor(Dtype::kI32, {static_cast<std::int64_t>(lengths.size()) + 1});
+    std::int32_t at = 0;
+    std::int32_t* next = offsets.as<std::int32_t>();
+    for (const int length : lengths) {
+      *next++ = at;
+      at += length;
+    }
+    *next = at;
+    return offsets;
+  }
+
   void small_tensors() {
     auto& tensors = problem_.tensors;
     const int batch = problem_.batch;
-    if (spec_.ragged) {
-      Tensor offsets = make_tensor(Dtype::kI32, {batch + 1});
-      std::int32_t at = 0;
-      for (int b = 0; b < batch; ++b) {
-        offsets.as<std::int32_t>()[b] = at;
-        at += problem_.q_lens[b];
-      }
-      offsets.as<std::int32_t>()[batch] = at;
-      tensors["q_offsets"] = std::move(offsets);
-    }
-    if (spec_.ragged || spec_.page_size > 0 || problem_.kv_lens_differ()) {
+    if (spec_.ragged) tensors["q_offsets"] = offsets_of(problem_.q_lens);
+    if (spec_.ragged_kv) {
+      tensors["kv_offsets"] = offsets_of(problem_.kv_lens);
+    } else if (!spec_.merge && (spec_.ragged || spec_.page_size > 0 || problem_.kv_lens_differ())) {
       Tensor lens = make_tensor(Dtype::kI32, {batch});
-      std::copy(problem_.kv_lens.begin(), problem_.kv_lens.end(), lens.as<std::int32_t>());
+      for (int b = 0; b < batch; ++b) {
+        const int rows = spec_.kv_lens_exclude_new ? problem_.q_lens[b] : 0;
+        lens.as<std::int32_t>()[b] = problem_.kv_lens[b] - rows;
+      }
       tensors["kv_lens"] = std::move(lens);
     }
     if (spec_.page_size > 0) page_table();
@@ -151,6 +161,38 @@ class InputMaker {
     problem_.tensors["page_table"] = std::move(table);
   }
 
+  /// What a merge is given: of every four pairs of a row one saw no key. Its o is NaN.
+  void pairs() {
+    std::vector<std::int64_t> o_shape = problem_.o_shape(), lse_shape = problem_.lse_shape();
+    o_shape.insert(o_shape.begin(), problem_.num_pairs);
+    lse_shape.insert(lse_shape.begin(), problem_.num_pairs);
+    Tensor o = make_tensor(problem_.o_dtype(), std::move(o_shape));
+    Tensor lse = make_tensor(Dtype::kF32, std::move(lse_shape));
+    poison(o);
+    const RandomStream o_stream(request_.seed, "o"), lse_stream(request_.seed, "lse");
+    const double spread = request_.input == InputKind::kNormal ? 1 : 8;
+    for (int pair = 0; pair < problem_.num_pairs; ++pair) {
+      for (int b = 0; b < problem_.batch; ++b) {
+        for (int h = 0; h < spec_.num_q_heads; ++h) {
+          for (int row = 0; row < problem_.q_lens[b]; ++row) {
+            const std::int64_t at =
+                pair * (lse.elements() / problem_.num_pairs) + problem_.lse_index(b, h, row);
+            const bool seen = lse_stream.bits(at) % 4 != 0;
+            lse.as<float>()[at] = seen ? static_cast<float>(spread * lse_stream.normal(at))
+                                       : -std::numeric_limits<float>::infinity();
+            if (!seen) continue;
+            const std::int64_t first = problem_.pair_row(pair, b, h, row) * spec_.ov_depth;
+            for (int d = 0; d < spec_.ov_depth; ++d) {
+              store_float(o, first + d, static_cast<float>(o_stream.normal(first + d)));
+            }
+          }
+        }
+      }
+    }
+    problem_.tensors["pairs_o"] = std::move(o);
+    problem_.tensors["pairs_lse"] = std::move(lse);
+  }
+
   void queries() {
     std::vector<std::int64_t> shape = problem_.o_shape();
     shape.back() = spec_.qk_depth;
@@ -193,6 +235,7 @@ class InputMaker {
     const int kv_heads = spec_.num_kv_heads();
     const auto shape = [&](int depth) -> std::vector<std::int64_t> {
       if (spec_.page_size > 0) return {problem_.num_pages, spec_.page_size, kv_heads, depth};
+      if (spec_.ragged_kv) return {problem_.total_kv, kv_heads, depth};
       return {problem_.batch, problem_.max_kv_len, kv_heads, depth};
     };
     Tensor k = make_tensor(spec_.qkv_dtype, shape(spec_.qk_depth));

@@ -197,6 +197,27 @@ std::vector<Task> split(const Problem& problem) {
   return tasks;
 }
 
+// A row of a merge: the sum of what its pairs hold, by the shares that their LSEs give them.
+void merge_row(const Problem& problem, int b, int h, int row, Reference& out) {
+  const std::int64_t index = problem.lse_index(b, h, row);
+  const Tensor& pairs_lse = problem.at("pairs_lse");
+  const std::int64_t step = pairs_lse.elements() / problem.num_pairs;
+  const int depth = problem.spec.ov_depth;
+  double sum = 0;
+  double* o = &out.o[static_cast<std::size_t>(problem.pair_row(0, b, h, row) * depth)];
+  std::vector<double> part(static_cast<std::size_t>(depth));
+  for (int pair = 0; pair < problem.num_pairs; ++pair) {
+    const double share = std::exp(double{pairs_lse.as<float>()[pair * step + index]});
+    if (share == 0) continue;
+    load_doubles(problem.at("pairs_o"), problem.pair_row(pair, b, h, row) * depth, depth,
+                 part.data());
+    for (int d = 0; d < depth; ++d) o[d] += share * part[static_cast<std::size_t>(d)];
+    sum += share;
+  }
+  for (int d = 0; d < depth && sum > 0; ++d) o[d] /= sum;
+  out.lse[static_cast<std::size_t>(index)] = sum > 0 ? std::log(sum) : kMinusInfinity;
+}
+
 }  // namespace
 
 Result<Reference> compute_reference(const Problem& problem, int threads) {
@@ -208,6 +229,16 @@ Result<Reference> compute_reference(const Problem& problem, int threads) {
   reference.o.resize(static_cast<std::size_t>(rows * problem.spec.num_q_heads) *
                      problem.spec.ov_depth);
   reference.lse.resize(static_cast<std::size_t>(rows * problem.spec.num_q_heads));
+  if (problem.spec.merge) {
+    for (int b = 0; b < problem.batch; ++b) {
+      for (int h = 0; h < problem.spec.num_q_heads; ++h) {
+        for (int row = 0; row < problem.q_lens[static_cast<std::size_t>(b)]; ++row) {
+          merge_row(problem, b, h, row, reference);
+        }
+      }
+    }
+    return reference;
+  }
   const std::vector<Task> tasks = split(problem);
   parallel_for(static_cast<std::int64_t>(tasks.size()), threads, [&](std::int64_t i) {
     const Result<MaskAndScoreMod> rules = MaskAndScoreMod::of(problem);  // one a thread, see there

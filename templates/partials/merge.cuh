@@ -102,21 +102,26 @@ ATTNJIT_DEVICE void merge(const Arguments& arguments) {
       add(factor, pairs);
     }
     // NOTE: factors come from other lanes and not from memory, and O comes before it is needed:
-    // several parts of it are on their way at a time.
+    // several parts of it are on their way at a time. Parts that do not count are passed over, so
+    // that a row's bits do not depend on how many there are.
     for (int first = 0; first < arguments.partitions; first += 32) {
       const int own = first + lane;
       const float lse = own < arguments.partitions
                             ? arguments.partial_lse[own * arguments.rows + row]
                             : -infinity();
       const float own_factor = weight(lse) * scale;
-      const int parts = min(arguments.partitions - first, 32);
-      for (int begin = 0; begin < parts; begin += kBatch) {
+      // NOTE: where an LSE is NaN all factors are, also those of lanes that have no part.
+      u32 left = __ballot_sync(0xffffffffu, own < arguments.partitions && own_factor != 0.0f);
+      while (left != 0) {
         float factor[kBatch];
         FloatPair pairs[kBatch][kLaneWords];
 #pragma unroll
         for (int i = 0; i < kBatch; ++i) {
-          factor[i] = __shfl_sync(0xffffffffu, own_factor, begin + i);
-          const long long partial_row = (first + begin + i) * arguments.rows + o_row;
+          const int part = left != 0 ? __ffs(static_cast<int>(left)) - 1 : 0;
+          const float its_factor = __shfl_sync(0xffffffffu, own_factor, part);
+          factor[i] = left != 0 ? its_factor : 0.0f;
+          left &= left - 1;
+          const long long partial_row = (first + part) * arguments.rows + o_row;
 #pragma unroll
           for (int j = 0; j < kLaneWords; ++j) {
             const int word = lane + 32 * j;

@@ -43,7 +43,7 @@ struct BoxCopies {
       return page_of<Config>(tile * Config::kTileN + lane % kBoxes * Config::kBoxKeys, work,
                              arguments);
     } else {
-      return work.batch;
+      return Config::kRaggedKv ? 0 : work.batch;
     }
   }
 
@@ -56,7 +56,7 @@ struct BoxCopies {
     __syncwarp();
     const int box = lane % kBoxes;
     const int key = tile * Config::kTileN + box * Config::kBoxKeys;
-    const int row = Layout::kPaged ? key % Config::kPageSize : key;
+    const int row = Layout::kPaged ? key % Config::kPageSize : work.kv_begin + key;
     if (lane < kBoxes * kLaneGroups) {
 #pragma unroll
       for (int first = 0; first < kBlocks; first += kLaneGroups) {

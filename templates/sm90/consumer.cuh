@@ -249,7 +249,7 @@ struct Consumer {
   /// Ends the rows: LSE, and O on its way to global memory.
   ATTNJIT_DEVICE void finish(Rows& rows) {
     if constexpr (Config::kSplit) {
-      if (arguments.partitions > 1) {
+      if (is_merged()) {
         finish_part(rows);
         q_ring.advance(Config::kQStages);
         return;
@@ -292,6 +292,11 @@ struct Consumer {
     q_ring.advance(Config::kQStages);
   }
 
+  /// Whether a merge follows, which the rows are left to.
+  ATTNJIT_DEVICE bool is_merged() const {
+    return Config::kMergeOnePart || arguments.partitions > 1;
+  }
+
   /// Ends the rows of a partition, whose sink is the merge's.
   ATTNJIT_DEVICE void finish_part(Rows& rows) {
     if constexpr (!kOwnO) release_q(smem, q_ring.stage, rank, lane);
@@ -310,8 +315,28 @@ struct Consumer {
             lse;
       }
     }
+    if constexpr (Config::kPartitionTiles > 0) empty_parts(rows);
     rescale_output(rows.o, output_scale);
     store_partial<Config>(rows.o, arguments, rows.work, rows.first_row, seen, lane);
+  }
+
+  /// Says that the partitions which are no work for the sequence saw no key, with its first one.
+  /// The merge reads the LSE of each.
+  ATTNJIT_DEVICE void empty_parts(const Rows& rows) {
+    const PartRange parts =
+        parts_of<Config, Mask>(lengths_of<Config>(rows.work, arguments), arguments, params);
+    if (rows.work.partition != parts.begin) return;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      if (!is_row(rows, half)) continue;
+      const int position = (rows.first_row + 8 * half) >> Config::kGqaShift;
+      const i64 row = lse_row<Config>(rows.work, rows.scores.row[half].h, position, arguments);
+#pragma unroll 1
+      for (int part = lane & 3; part < arguments.partitions; part += 4) {
+        if (part >= parts.begin && part < parts.end) continue;
+        arguments.partial_lse[part * arguments.rows + row] = -infinity();
+      }
+    }
   }
 
   /// Whether one of the thread's two rows is the sequence's.

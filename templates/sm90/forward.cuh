@@ -10,6 +10,8 @@
 //   int num_q_heads, q_len, kv_len, m_tiles, total_tiles, paired_units; float scale
 // Where sequences differ in length (pages, ragged batches) it has, for m_tiles to paired_units,
 //   const int* kv_lens; int batch                    of each; q_len and kv_len are the longest's
+//   const int* kv_offsets; int total_kv              where Config::kRaggedKv, for kv_lens: sequence
+//                                                    b has the keys from kv_offsets[b] on
 //   const int* page_table; int max_pages             where Config::kPageSize; k_map and v_map are
 //                                                    depth, row, head, page; a box is kBoxKeys rows
 //   const int* q_offsets; int total_q                where Config::kRagged: sequence b has the rows

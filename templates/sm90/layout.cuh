@@ -64,7 +64,7 @@ struct LayoutOf {
 
   static constexpr bool kPaged = Config::kPageSize > 0;
   /// Sequences differ in length: a work tile says how long its own is.
-  static constexpr bool kKvLens = kPaged || Config::kRagged;
+  static constexpr bool kKvLens = kPaged || Config::kRagged || Config::kRaggedKv;
   static_assert(Config::kRowCopies ||
                     (Config::kTileN % Config::kBoxKeys == 0 && Config::kBoxKeys % 8 == 0 &&
                      Config::kBoxKeys <= 256 &&

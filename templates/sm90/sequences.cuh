@@ -47,11 +47,13 @@ struct SequenceList {
     work.batch = first + winner;
     work.q_begin = row_begin(work.batch);
     work.q_len = rows_of(work.batch);
-    work.kv_len = min(max(arguments.kv_lens[work.batch], 0), arguments.kv_len);
+    work.kv_begin = key_begin(work.batch);
+    work.kv_len = keys_of(work.batch, work.q_len);
     int tile = place - before;  // of the sequence's
     if constexpr (Config::kSplit) {
-      tile = quotient(place - before, arguments.partitions);
-      work.partition = place - before - tile * arguments.partitions;
+      const PartRange parts = parts_of<Config, Mask>({work.q_len, work.kv_len}, arguments, params);
+      tile = quotient(place - before, parts.count());
+      work.partition = parts.begin + place - before - tile * parts.count();
     }
     const int tiles = tiles_of(work.q_len);
     const int head = quotient(tile, tiles);
@@ -62,7 +64,7 @@ struct SequenceList {
     work.first_row = end - (rank + 1) * Config::kTileM;
     work = kv_tiles_of<Config, Mask>(work, work.first_row, work.first_row + Config::kTileM - 1,
                                      arguments, params);
-    if constexpr (Config::kSplit) work = part_of(work, arguments);
+    if constexpr (Config::kSplit) work = part_of<Config>(work, arguments);
     return work;
   }
 
@@ -85,6 +87,26 @@ struct SequenceList {
       return arguments.q_len;
     }
   }
+  /// Rows of k before a sequence, where they lie one behind another, and its own: `rows` of them
+  /// are this call's.
+  ATTNJIT_DEVICE int key_begin(int sequence) const {
+    if constexpr (Config::kRaggedKv) {
+      return min(max(arguments.kv_offsets[sequence], 0), arguments.total_kv);
+    } else {
+      return 0;
+    }
+  }
+  ATTNJIT_DEVICE int keys_of(int sequence, int rows) const {
+    if constexpr (Config::kRaggedKv) {
+      const int begin = key_begin(sequence);
+      const int end = max(min(arguments.kv_offsets[sequence + 1], arguments.total_kv), begin);
+      return min(end - begin, arguments.kv_len);
+    } else {
+      const int keys = min(max(arguments.kv_lens[sequence], 0), arguments.kv_len);
+      // NOTE: not keys + rows, which may overflow.
+      return Config::kKvLensExcludeNew ? keys + min(rows, arguments.kv_len - keys) : keys;
+    }
+  }
   ATTNJIT_DEVICE int tiles_of(int q_len) const {
     return ceil_div(q_len << Config::kGqaShift, Config::kTileM);
   }
@@ -93,8 +115,11 @@ struct SequenceList {
     const int sequence = first + lane;
     sum = 0;
     if (sequence < arguments.batch) {
-      sum = tiles_of(rows_of(sequence)) * (arguments.num_q_heads >> Config::kGqaShift);
-      if constexpr (Config::kSplit) sum *= arguments.partitions;
+      const int rows = rows_of(sequence);
+      sum = tiles_of(rows) * (arguments.num_q_heads >> Config::kGqaShift);
+      if constexpr (Config::kSplit) {
+        sum *= parts_of<Config, Mask>({rows, keys_of(sequence, rows)}, arguments, params).count();
+      }
     }
 #pragma unroll
     for (int distance = 1; distance < 32; distance *= 2) {

@@ -100,7 +100,7 @@ struct OnlineSoftmax {
   /// where a row's maximum moved: earlier outputs are then to be multiplied by `correction`.
   template <int kCount>
   ATTNJIT_DEVICE bool step(float (&s)[kCount], float (&correction)[2]) {
-    float largest[2];  // of this lane's columns
+    float largest[2];  // of this lane's columns; where rows move by themselves, of the row's
     bool keep = true;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -112,15 +112,18 @@ struct OnlineSoftmax {
       // How far, in exponents of 2, scores may exceed the running maximum before a warp's rows
       // follow theirs: probabilities stay below 2^threshold, and most tiles leave sums and outputs
       // as they are. Source: Zadouri et al., "FlashAttention-4", 2026.
-      keep = keep && (maximum[half] - largest[half]) * log2_scale >= -Config::kRescaleThreshold;
+      if constexpr (Config::kRescaleByRow) largest[half] = quad_max(largest[half]);
+      const bool stays = (maximum[half] - largest[half]) * log2_scale >= -Config::kRescaleThreshold;
+      if (Config::kRescaleByRow && stays) largest[half] = maximum[half];  // its correction is 1
+      keep = keep && stays;
     }
     // NOTE: most tiles move no maximum, and a vote tells that sooner than the four shuffles that
-    // make a lane's maximum its row's.
+    // make a lane's maximum its row's. With kRescaleByRow it only spares work that changes no bit.
     const bool moved = !__all_sync(0xffffffffu, keep);
     if (moved) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const float row_max = quad_max(largest[half]);
+        const float row_max = Config::kRescaleByRow ? largest[half] : quad_max(largest[half]);
         correction[half] = exp2_approx((maximum[half] - row_max) * log2_scale);
         maximum[half] = row_max;
         sum[half] *= correction[half];

@@ -18,6 +18,7 @@ struct WorkTile {
   // Where sequences differ in length (LayoutOf::kKvLens): the tile's own.
   int q_begin = 0;  ///< ragged: its first row in q and o
   int q_len = 0, kv_len = 0;
+  int kv_begin = 0;   ///< ragged_kv: its first row in k and v; the producer's alone
   int partition = 0;  ///< of the KV tiles that the rows reach, where Config::kSplit
 };
 
@@ -102,14 +103,43 @@ ATTNJIT_DEVICE WorkTile kv_tiles_of(WorkTile work, int first_row, int last_row,
   return work;
 }
 
-/// The part of a work tile's KV tiles that is its partition's: of as many tiles as the others', but
-/// for the last ones, which may have fewer or none.
-template <class Arguments>
+/// The part of a work tile's KV tiles that is its partition's. Where Config::kPartitionTiles is
+/// set, a partition is so many tiles, counted from key 0; otherwise it has as many of the tiles
+/// that are reached as the others have, but for the last ones, which may have fewer or none.
+template <class Config, class Arguments>
 ATTNJIT_DEVICE WorkTile part_of(WorkTile work, const Arguments& arguments) {
-  const int each = ceil_div(work.tile_end - work.tile_begin, arguments.partitions);
-  work.tile_begin += work.partition * each;
-  work.tile_end = min(work.tile_end, work.tile_begin + each);
+  if constexpr (Config::kPartitionTiles > 0) {
+    const int begin = work.partition * Config::kPartitionTiles;
+    work.tile_begin = max(work.tile_begin, begin);
+    work.tile_end = min(work.tile_end, begin + Config::kPartitionTiles);
+  } else {
+    const int each = ceil_div(work.tile_end - work.tile_begin, arguments.partitions);
+    work.tile_begin += work.partition * each;
+    work.tile_end = min(work.tile_end, work.tile_begin + each);
+  }
   return work;
+}
+
+/// Partitions begin <= partition < end.
+struct PartRange {
+  int begin, end;
+  ATTNJIT_DEVICE int count() const { return end - begin; }
+};
+
+/// The partitions that are work for a sequence's tiles: those with keys that its rows reach, where
+/// the partitions' keys are fixed, and at least one. A consumer says of the others that they have
+/// no keys (Consumer::empty_parts).
+template <class Config, class Mask, class Arguments, class Params>
+ATTNJIT_DEVICE PartRange parts_of(Lengths lengths, const Arguments& arguments,
+                                  const Params& params) {
+  if constexpr (Config::kPartitionTiles > 0) {
+    constexpr int kKeys = Config::kPartitionTiles * Config::kTileN;
+    const KvRange reach = Mask::reach(lengths.first_q_idx(), lengths.kv - 1, lengths.kv, params);
+    if (reach.empty()) return {0, 1};
+    return {quotient(reach.begin, kKeys), quotient(reach.end - 1, kKeys) + 1};
+  } else {
+    return {0, arguments.partitions};
+  }
 }
 
 /// Where a row of a head stands among all rows of O, in the order of the LSE.
@@ -232,13 +262,19 @@ struct WorkList {
 template <class Config, class Mask, class Arguments, class Params>
 struct PartList {
   WorkList<Config, Mask, Arguments, Params> whole;  ///< where there is one partition
+  PartRange parts;                                  ///< of each tile
   int unit;                                         ///< a part of a tile
 
   ATTNJIT_DEVICE PartList(const Arguments& launch, const Params& user)
-      : whole(launch, user), unit(static_cast<int>(blockIdx.x)) {}
+      : whole(launch, user),
+        parts(parts_of<Config, Mask>({launch.q_len, launch.kv_len}, launch, user)),
+        unit(static_cast<int>(blockIdx.x)) {}
 
   ATTNJIT_DEVICE bool done() const {
-    return split() ? unit >= whole.arguments.total_tiles : whole.done();
+    // NOTE: divided first: all the partitions of all the tiles, which the launch counts, are an
+    // int.
+    const int tiles = quotient(whole.arguments.total_tiles, whole.arguments.partitions);
+    return split() ? unit >= tiles * parts.count() : whole.done();
   }
   ATTNJIT_DEVICE void advance() {
     if (!split()) whole.advance();
@@ -247,12 +283,12 @@ struct PartList {
   ATTNJIT_DEVICE WorkTile tile() const {
     if (!split()) return whole.tile();
     const Arguments& arguments = whole.arguments;
-    const int tile = quotient(unit, arguments.partitions);
+    const int tile = quotient(unit, parts.count());
     const int of_heads = quotient(tile, arguments.m_tiles);
     WorkTile work = tile_of_head<Config, Mask>(of_heads, tile - of_heads * arguments.m_tiles,
                                                arguments, whole.params);
-    work.partition = unit - tile * arguments.partitions;
-    return part_of(work, arguments);
+    work.partition = parts.begin + unit - tile * parts.count();
+    return part_of<Config>(work, arguments);
   }
 
  private:

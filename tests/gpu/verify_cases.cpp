@@ -124,20 +124,36 @@ std::vector<Case> cases(Arch arch) {
                                      ? std::vector<int>{0, 1, 3, 8, 16, 40, 64, 256}
                                      : std::vector<int>{0, 16, 64, 256};
   constexpr int kPartitions[] = {1, 3, 0};  // 0: chosen at launch
+  const auto add_sequences = [&](int page_size, bool ragged, bool ragged_kv) {
+    for (const auto& mask : masks()) {
+      const std::size_t n = all.size();
+      add(n % 2 == 0 ? Dtype::kBf16 : Dtype::kFp16, kDepths[n % 5 % std::size(kDepths)], mask,
+          score_mods()[n % 3], ragged);
+      Case& one = all.back();
+      one.spec.page_size = page_size;
+      one.spec.ragged = ragged;
+      one.spec.ragged_kv = ragged_kv;
+      if (arch == Arch::kSm90a) {
+        one.spec.kv_lens_exclude_new = !ragged_kv && n % 5 == 2;
+        if (n / 3 % 4 == 3) {
+          one.spec.partition_keys = 64 * static_cast<int>(1 + n % 3);
+        } else {
+          one.spec.num_partitions = kPartitions[n / 3 % 4];
+        }
+      }
+      one.name += fmt::format(" page_size {}{}{}{} partitions {} keys {}", page_size,
+                              ragged ? " ragged" : "", ragged_kv ? " ragged_kv" : "",
+                              one.spec.kv_lens_exclude_new ? " kv_lens_exclude_new" : "",
+                              one.spec.num_partitions, one.spec.partition_keys);
+    }
+  };
   for (const int page_size : pages) {
     for (const bool ragged : {false, true}) {
-      if (page_size == 0 && !ragged) continue;
-      for (const auto& mask : masks()) {
-        const std::size_t n = all.size();
-        add(n % 2 == 0 ? Dtype::kBf16 : Dtype::kFp16, kDepths[n % 5 % std::size(kDepths)], mask,
-            score_mods()[n % 3], ragged);
-        all.back().spec.page_size = page_size;
-        all.back().spec.ragged = ragged;
-        if (arch == Arch::kSm90a) all.back().spec.num_partitions = kPartitions[n / 3 % 3];
-        all.back().name += fmt::format(" page_size {}{} partitions {}", page_size,
-                                       ragged ? " ragged" : "", all.back().spec.num_partitions);
-      }
+      if (page_size > 0 || ragged) add_sequences(page_size, ragged, false);
     }
+  }
+  if (arch == Arch::kSm90a) {
+    for (const bool ragged : {false, true}) add_sequences(0, ragged, true);
   }
   return all;
 }

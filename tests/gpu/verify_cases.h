@@ -43,7 +43,7 @@ struct Case {
 
 /// Every combination of types, depths, masks, score modifications and sinks, with heads, groups,
 /// LSE and constants by turns; then pages, ragged batches and both, with all masks, and on sm_90a
-/// with partitions of the keys by turns.
+/// ragged keys, and partitions and lengths that leave out the call's rows by turns.
 std::vector<Case> cases(Arch arch);
 
 }  // namespace attnjit::verify

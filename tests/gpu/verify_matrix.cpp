@@ -125,8 +125,14 @@ class Worker {
     request.q_lens = {shape.q_len};
     request.kv_lens = {shape.kv_len};
     if (one.spec.ragged) request.q_lens = mixed_lengths(shape.q_len, shape.batch, 0);
-    if (one.spec.ragged || one.spec.page_size > 0) {
+    if (one.spec.ragged || one.spec.ragged_kv || one.spec.page_size > 0) {
       request.kv_lens = mixed_lengths(shape.kv_len, shape.batch, seed);
+    }
+    if (one.spec.kv_lens_exclude_new) {
+      // The rows' own keys are among them.
+      for (std::size_t b = 0; b < request.kv_lens.size(); ++b) {
+        request.kv_lens[b] += request.q_lens[one.spec.ragged ? b : 0];
+      }
     }
     request.input = input;
     request.seed = seed;

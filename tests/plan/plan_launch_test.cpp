@@ -124,6 +124,33 @@ TEST(PlanLaunch, PagesAndRaggedRows) {
   EXPECT_EQ(recipe->grid[0], 2U * ((840 + 3 * 191) / 192));
 }
 
+TEST(PlanLaunch, RaggedKeysAreOneRunOfRows) {
+  AttentionSpec spec = base_spec();
+  spec.ragged_kv = true;
+  const KernelPlan plan = plan_of(spec);
+  LaunchShapes shapes = shapes_of(3, 200, 70);
+  shapes.total_kv = 101;
+  const Result<LaunchRecipe> recipe = one_launch(plan, shapes, {}, {});
+  ASSERT_TRUE(recipe.ok()) << recipe.error().to_string();
+  const TensorMapDescription& k = map_of(*recipe, "k_map");
+  EXPECT_EQ(k.dims, (std::vector<std::uint64_t>{128, 101, 2, 1}));
+  EXPECT_EQ(k.strides, (std::vector<std::uint64_t>{512, 256, 101 * 512}));
+  EXPECT_EQ(map_of(*recipe, "q_map").dims, (std::vector<std::uint64_t>{128, 8, 200, 3}));
+  EXPECT_EQ(i32_of(argument_of(plan, *recipe, "total_kv")), 101);
+  const auto pointer = [&](const char* name) {
+    return std::get<KernelArgument::Pointer>(argument_of(plan, *recipe, name).value).buffer;
+  };
+  EXPECT_EQ(pointer("kv_offsets"), "kv_offsets");
+  EXPECT_TRUE(std::none_of(plan.main().parameters.begin(), plan.main().parameters.end(),
+                           [](const KernelParameter& p) { return p.name == "kv_lens"; }));
+  for (const int total : {69, 211}) {
+    shapes.total_kv = total;
+    const Result<LaunchRecipe> refused = one_launch(plan, shapes, {}, {});
+    ASSERT_FALSE(refused.ok()) << total;
+    EXPECT_EQ(refused.error().field, "total_kv");
+  }
+}
+
 TEST(PlanLaunch, NoPagesAreLoadedWhereThereAreNone) {
   AttentionSpec spec = base_spec();
   spec.page_size = 16;

@@ -115,7 +115,12 @@ TEST(Sm90Plan, ConstantsOfDepth128) {
       {"kBoxKeys", "64"},
       {"kRowCopies", "false"},
       {"kRagged", "false"},
+      {"kRaggedKv", "false"},
+      {"kKvLensExcludeNew", "false"},
       {"kSplit", "false"},
+      {"kPartitionTiles", "0"},
+      {"kMergeOnePart", "false"},
+      {"kRescaleByRow", "false"},
       {"kStages", "3"},
       {"kQStages", "1"},
       {"kPingPong", "true"},
@@ -337,6 +342,60 @@ TEST(Sm90Plan, PartitionsAreWorkTilesAndWorkspace) {
   EXPECT_EQ(many.error().field, "batch");
 }
 
+TEST(Sm90Plan, PartitionsOfFixedKeysAreWholeTiles) {
+  const struct {
+    int depth, keys, tile;
+  } cases[] = {{64, 512, 128},  {64, 192, 96},      {96, 192, 96},
+               {96, 512, 64},   {128, 320, 80},     {128, 64, 64},
+               {192, 2048, 64}, {192, 96 * 64, 96}, {256, 1 << 30, 64}};
+  for (const auto& [depth, keys, tile] : cases) {
+    SCOPED_TRACE(keys);
+    AttentionSpec spec = spec_of(depth);
+    spec.mask.kind = MaskSpec::Kind::kNull;
+    spec.partition_keys = keys;
+    const KernelPlan plan = plan_of(spec);
+    ASSERT_TRUE(plan.supported) << plan.reason;
+    EXPECT_EQ(plan.sm90->BN, tile);
+    EXPECT_EQ(constants_of(plan).at("kPartitionTiles"), std::to_string(keys / tile));
+    EXPECT_EQ(constants_of(plan).at("kRescaleByRow"), "true");
+    LaunchShapes shapes;
+    shapes.q_len = 1;
+    for (const int partitions : {1, 3}) {
+      shapes.kv_len = static_cast<int>(
+          std::min<std::int64_t>(std::int64_t{keys} * (partitions - 1) + 1, 1 << 30));
+      for (const int sm_count : {1, 132}) {
+        EXPECT_EQ(sm90_partitions(plan, shapes, {.sm_count = sm_count}),
+                  keys == 1 << 30 ? 1 : partitions);
+      }
+    }
+    shapes.kv_len = 0;
+    EXPECT_EQ(sm90_partitions(plan, shapes, {}), 1);
+  }
+  EXPECT_EQ(constants_of(plan_of(spec_of(128))).at("kRescaleByRow"), "false");
+}
+
+// One partition is written as O and LSE, unless a sink is still to be added: the merge adds it in
+// other steps than the attention kernel would.
+TEST(Sm90Plan, OnePartitionOfFixedKeysIsMergedWhereThereIsASink) {
+  for (const bool sink : {false, true}) {
+    AttentionSpec spec = spec_of(128);
+    spec.partition_keys = 256;
+    spec.sink = sink;
+    LaunchShapes shapes;
+    shapes.q_len = 5;
+    shapes.kv_len = 256;
+    const Result<LaunchSequence> one = plan_launch(plan_of(spec), shapes, {}, {});
+    ASSERT_TRUE(one.ok()) << one.error().to_string();
+    EXPECT_EQ(one->launches.size(), sink ? 2U : 1U);
+    EXPECT_EQ(one->workspaces.at(0).bytes, sink ? 5 * 8 * 128 * 4 : 0);
+    shapes.kv_len = 257;
+    const Result<LaunchSequence> two = plan_launch(plan_of(spec), shapes, {}, {});
+    ASSERT_TRUE(two.ok()) << two.error().to_string();
+    EXPECT_EQ(two->launches.size(), 2U);
+    EXPECT_EQ(two->workspaces.at(0).bytes, 2 * 5 * 8 * 128 * 4);
+  }
+}
+
 TEST(Sm90Plan, SharesOfEvenTilesHaveNoPairs) {
   EXPECT_EQ(sm90_shares(false, 8, 80, 132).ctas, 80);
   EXPECT_EQ(sm90_shares(false, 8, 8000, 132).ctas, 132);
@@ -360,6 +419,14 @@ TEST(Sm90Plan, UnsupportedComesWithAReasonThatNamesTheFeature) {
               s.accumulate = true;
               s.return_lse = true;
             }).find("num_partitions"),
+            std::string::npos);
+  EXPECT_NE(reason([](AttentionSpec& s) {
+              s.partition_keys = 64;
+              s.accumulate = true;
+              s.return_lse = true;
+            }).find("partition_keys"),
+            std::string::npos);
+  EXPECT_NE(reason([](AttentionSpec& s) { s.partition_keys = 100; }).find("multiples of 64"),
             std::string::npos);
   EXPECT_NE(reason([](AttentionSpec& s) {
               s.mla = Mla::kDecode;
@@ -427,6 +494,13 @@ TEST(Sm90Plan, TuningIsAppliedAndChecked) {
   EXPECT_FALSE(tuned({{"BN", 100}}).ok());
   EXPECT_FALSE(tuned({{"num_stages", 1}}).ok());
   EXPECT_FALSE(tuned({{"BK", 64}}).ok());
+  AttentionSpec parts = spec_of(128);
+  parts.partition_keys = 512;
+  Tuning wide;
+  wide.rows.push_back({{}, {{"BN", 80}}});
+  const Result<KernelPlan> uneven = plan(parts, {}, &wide);
+  ASSERT_FALSE(uneven.ok());
+  EXPECT_EQ(uneven.error().field, "BN");
   const Result<KernelPlan> large = tuned({{"BN", 192}, {"num_stages", 4}});
   ASSERT_FALSE(large.ok());
   EXPECT_EQ(large.error().code, ErrorCode::kInvalid);

@@ -169,6 +169,48 @@ TEST_F(CAbiTest, NumbersComeFromTheListOrTheOldFields) {
   attnjit_launch_state_free(state);
 }
 
+// What a merge is given, by a caller of this version and of the one before.
+TEST_F(CAbiTest, PairsAreMerged) {
+  cuda_.primary(0);
+  remake(options());
+  AttentionSpec attention = test_spec();
+  attention.mask = {};
+  attention.return_lse = true;
+  attention.merge = true;
+  const PreparedSpec spec = prepare(*service_, attention);
+  cuda_.arg_sizes = arg_sizes_of(spec.plan());
+  const auto kernel = service_->get(spec, in(seconds(10)));
+  ASSERT_TRUE(kernel.ok()) << kernel.error().to_string();
+  const auto* handle = reinterpret_cast<const attnjit_kernel*>(*kernel);
+  attnjit_launch_args args{};
+  args.struct_size = sizeof args;
+  args.o = 0x10000000;
+  args.lse = 0x20000000;
+  args.pairs_o = 0x30000000;
+  args.pairs_lse = 0x40000000;
+  args.batch = 2;
+  args.q_len = 100;
+  args.num_pairs = 3;
+  attnjit_launch_state* state = nullptr;
+  ASSERT_EQ(attnjit_launch_state_create(&state), nullptr);
+  attnjit_error* error = attnjit_launch(handle, &args, state);
+  ASSERT_EQ(error, nullptr) << attnjit_error_text(error);
+  EXPECT_EQ(number_of(spec.plan(), "partitions"), 3);
+  EXPECT_EQ(number_of(spec.plan(), "partial_o"), 0x30000000);
+  EXPECT_EQ(number_of(spec.plan(), "partial_lse"), 0x40000000);
+  const auto refused = [&](const char* field) {
+    error = attnjit_launch(handle, &args, state);
+    EXPECT_EQ(attnjit_error_code(error), ATTNJIT_INVALID);
+    EXPECT_STREQ(attnjit_error_field(error), field);
+    attnjit_error_free(error);
+  };
+  args.pairs_lse = 0;
+  refused("pairs_lse");
+  args.struct_size = offsetof(attnjit_launch_args, kv_offsets);
+  refused("num_pairs");
+  attnjit_launch_state_free(state);
+}
+
 TEST_F(CAbiTest, Python) {
   if (*ATTNJIT_SANITIZED != '\0') GTEST_SKIP() << "python3 has no " ATTNJIT_SANITIZED " runtime";
   if (access("/usr/bin/env", X_OK) != 0) GTEST_SKIP() << "no /usr/bin/env";

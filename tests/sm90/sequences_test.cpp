@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Batches of sequences that differ in length, in pages and ragged, on sm_90a.
 #include <algorithm>
+#include <cstring>
 #include <limits>
 #include <string>
 #include <vector>
@@ -26,7 +27,11 @@ AttentionSpec spec_of(int qk_depth, int page_size, bool ragged,
 class Sm90Sequences : public Sm90Kernel {
  protected:
   static void expect_layouts(int rows);
-  static void expect_no_harm(int page_size);
+  struct Changed {
+    const char* tensor;
+    std::vector<std::int32_t> values;
+  };
+  static void expect_no_harm(const AttentionSpec& spec, const std::vector<Changed>& changes);
 };
 
 TEST_F(Sm90Sequences, PagesShorterThanATileAndLonger) {
@@ -104,6 +109,57 @@ TEST_F(Sm90Sequences, MasksThatSkipTilesAndModifications) {
   expect_passes(spec, {{{40}, {130, 40, 0}}});
 }
 
+TEST_F(Sm90Sequences, RaggedKeys) {
+  AttentionSpec spec = with_group(spec_of(64, 0, false), 4, 2);
+  spec.ragged_kv = true;
+  expect_passes(spec, {{{70}, {200, 129, 0, 64}}, {{1}, {1, 300}}});
+  spec = with_group(spec_of(192, 0, true), 4, 2);
+  spec.ov_depth = 128;
+  spec.ragged_kv = true;
+  expect_passes(spec, {{{130, 1, 70, 0, 64}, {130, 70, 200, 5, 150}}, {{1, 5}, {0, 0}}});
+  spec = with_group(spec_of(96, 0, true, mask_of(Kind::kSlidingWindow)), 3, 3);
+  spec.ragged_kv = true;
+  spec.sink = true;
+  spec.partition_keys = 192;
+  expect_passes(spec, {{{20, 3, 1}, {500, 33, 90}}});
+}
+
+// Rows past a sequence's end are the next one's keys. What they hold does not matter, NaN or not.
+TEST_F(Sm90Sequences, ANeighboursKeysAreNotSeen) {
+  AttentionSpec spec = spec_of(64, 0, true);
+  spec.ragged_kv = true;
+  const auto kernel = compiled(spec);
+  ASSERT_TRUE(kernel);
+  const auto problem = problem_of(spec, {{7, 3}, {70, 50}});
+  ASSERT_TRUE(problem);
+  Problem poisoned = *problem;
+  for (const char* name : {"k", "v"}) {
+    verify::Tensor& tensor = poisoned.tensors.at(name);
+    const std::int64_t first = problem->kv_row(1, 0) * spec.num_q_heads * spec.qk_depth;
+    std::fill(tensor.as<std::uint16_t>() + first, tensor.as<std::uint16_t>() + tensor.elements(),
+              std::uint16_t{0x7fc0});
+  }
+  const auto done =
+      run(*kernel, *problem, launches_of(*kernel, *problem, problem->launch_shapes(), 2));
+  const auto same =
+      run(*kernel, poisoned, launches_of(*kernel, poisoned, poisoned.launch_shapes(), 2));
+  ASSERT_TRUE(done && same);
+  const auto bytes = static_cast<std::size_t>(7 * spec.num_q_heads * spec.qk_depth * 2);
+  EXPECT_EQ(std::memcmp(done->o.bytes.data(), same->o.bytes.data(), bytes), 0);
+}
+
+// Lengths that leave out the rows of the call, whose keys the cache holds already.
+TEST_F(Sm90Sequences, LengthsWithoutTheNewRows) {
+  for (const auto& [page_size, ragged] : {std::pair{0, true}, {16, false}, {3, true}}) {
+    SCOPED_TRACE(page_size);
+    AttentionSpec spec = spec_of(64, page_size, ragged);
+    spec.kv_lens_exclude_new = true;
+    std::vector<Lengths> batches{{{70}, {200, 70, 134}}, {{1}, {1, 300}}};
+    if (ragged) batches = {{{70, 1, 0, 5}, {200, 1, 64, 5}}};
+    expect_passes(spec, batches);
+  }
+}
+
 struct View {
   const char* name;
   TensorStrides strides;  // from page to page, row to row, head to head
@@ -177,12 +233,11 @@ TEST_F(Sm90Sequences, PagesInTheLayoutsOfRuntimes) {
 
 // What a launch's tensors hold is not known on the host. Whatever they hold: no wait without an
 // end, no access outside of a tensor. Sequences that share rows write them both, in no order.
-void Sm90Sequences::expect_no_harm(int page_size) {
-  SCOPED_TRACE(page_size);
-  const AttentionSpec spec = spec_of(64, page_size, true);
+void Sm90Sequences::expect_no_harm(const AttentionSpec& spec, const std::vector<Changed>& changes) {
+  SCOPED_TRACE(spec_to_json(spec));
   const auto kernel = compiled(spec);
   ASSERT_TRUE(kernel);
-  const Lengths lengths{{70, 5, 64}, {100, 30, 64}};
+  const Lengths lengths{{70, 5, 64}, {100, 30, 64}};  // 194 keys in all
   const auto change = [&](const char* tensor, const std::vector<std::int32_t>& values) {
     auto problem = problem_of(spec, lengths);
     ASSERT_TRUE(problem);
@@ -194,18 +249,28 @@ void Sm90Sequences::expect_no_harm(int page_size) {
           {FindingKind::kRace, FindingKind::kProxy});
     }
   };
-  constexpr std::int32_t kMax = std::numeric_limits<std::int32_t>::max();
-  constexpr std::int32_t kMin = std::numeric_limits<std::int32_t>::min();
-  change("page_table", {kMax, kMin, -1, 1 << 20});
-  change("kv_lens", {-7, 500, kMin});
-  change("q_offsets", {0, 139, 20, 139});
-  change("q_offsets", {kMin, 70, kMax, -5});
-  change("q_offsets", {kMax, kMin, kMax, kMin});
-  change("q_offsets", {0, 0, 0, kMax});
+  for (const auto& [tensor, values] : changes) change(tensor, values);
 }
 
 TEST_F(Sm90Sequences, WrongTablesAndLengthsDoNoHarm) {
-  for (const int page_size : {16, 3}) expect_no_harm(page_size);
+  constexpr std::int32_t kMax = std::numeric_limits<std::int32_t>::max();
+  constexpr std::int32_t kMin = std::numeric_limits<std::int32_t>::min();
+  const std::vector<Changed> wrong{
+      {"page_table", {kMax, kMin, -1, 1 << 20}}, {"kv_lens", {-7, 500, kMin}},
+      {"q_offsets", {0, 139, 20, 139}},          {"q_offsets", {kMin, 70, kMax, -5}},
+      {"q_offsets", {kMax, kMin, kMax, kMin}},   {"q_offsets", {0, 0, 0, kMax}}};
+  for (const int page_size : {16, 3}) expect_no_harm(spec_of(64, page_size, true), wrong);
+  AttentionSpec spec = spec_of(64, 16, true);
+  spec.kv_lens_exclude_new = true;
+  spec.partition_keys = 64;
+  expect_no_harm(spec, {{"kv_lens", {kMax, kMax, kMax}}, {"kv_lens", {kMin, 99, -1}}});
+  spec = spec_of(64, 0, true);
+  spec.ragged_kv = true;
+  expect_no_harm(spec, {{"kv_offsets", {0, 190, 20, 194}},
+                        {"kv_offsets", {kMin, 70, kMax, -5}},
+                        {"kv_offsets", {kMax, kMin, kMax, kMin}},
+                        {"kv_offsets", {0, 0, 0, kMax}},
+                        {"kv_offsets", {194, 193, 194, kMax}}});
 }
 
 // A wait that is bounded in time does what one that is not does.

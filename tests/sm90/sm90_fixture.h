@@ -34,10 +34,11 @@ struct Kernel {
   PtxModule module;
 };
 
-/// What a launch wrote.
+/// What a launch wrote, and what it took.
 struct Outputs {
   verify::Tensor o;
   std::optional<verify::Tensor> lse;
+  std::uint64_t thread_steps = 0;
 };
 
 inline AttentionSpec with_group(AttentionSpec spec, int heads, int group) {
@@ -98,9 +99,11 @@ class Sm90Kernel : public testing::Test {
   }
 
   // What the launches wrote; findings are failures, but for those of the kinds that are allowed.
+  // `before`: what o and lse hold where the launch accumulates; null: a pair that saw no key.
   static std::optional<Outputs> run(const Kernel& kernel, const Problem& problem,
                                     const LaunchSequence& sequence, std::uint64_t seed = 0,
-                                    const std::set<FindingKind>& allowed = {}) {
+                                    const std::set<FindingKind>& allowed = {},
+                                    const Outputs* before = nullptr) {
     EmulatorOptions options;
     options.model = EmulatorModel::kIsa;
     options.seed = seed;
@@ -120,6 +123,12 @@ class Sm90Kernel : public testing::Test {
       buffers.push_back(buffer_of("lse", *outputs.lse));
       buffers.back().uninitialised = true;
     }
+    if (problem.spec.accumulate) {
+      EmulatorBuffer& o = buffers[buffers.size() - 2];
+      o.uninitialised = false;
+      if (before != nullptr) o.data = before->o.bytes;
+      buffers.back() = buffer_of("lse", before != nullptr ? *before->lse : problem.lse_before());
+    }
     const Result<EmulatorReport> report = emulate(kernel.module, sequence, buffers, options);
     if (!report) {
       ADD_FAILURE() << report.error().to_string();
@@ -130,6 +139,7 @@ class Sm90Kernel : public testing::Test {
       ADD_FAILURE() << to_string(finding.kind) << " at PTX line " << finding.ptx_line << ": "
                     << finding.text;
     }
+    outputs.thread_steps = report->thread_steps;
     for (EmulatorBuffer& buffer : buffers) {
       if (buffer.name == "o") outputs.o.bytes = std::move(buffer.data);
       if (buffer.name == "lse") outputs.lse->bytes = std::move(buffer.data);

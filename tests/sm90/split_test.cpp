@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Launches that split the keys into partitions and merge them, on sm_90a.
-#include <cstring>
 #include <vector>
 
 #include "plan/sm90/sm90_plan.h"
@@ -103,23 +102,6 @@ TEST_F(Sm90Split, ChosenAtLaunch) {
     ASSERT_TRUE(done);
     expect_right(*long_rows, *done);
   }
-}
-
-// With a fixed number of partitions a sequence's bits do not depend on its batch mates, nor on how
-// many SMs there are.
-TEST_F(Sm90Split, BitsOfASequenceAreItsOwn) {
-  const AttentionSpec spec = of_sequences(spec_of(64, 3), 16, true);
-  const auto kernel = compiled(spec);
-  ASSERT_TRUE(kernel);
-  const auto alone = problem_of(spec, {{9}, {400}});
-  const auto among = problem_of(spec, {{9, 70, 1}, {400, 70, 200}});
-  ASSERT_TRUE(alone && among);
-  const auto first =
-      run(*kernel, *alone, launches_of(*kernel, *alone, alone->launch_shapes(), 132));
-  const auto second = run(*kernel, *among, launches_of(*kernel, *among, among->launch_shapes(), 2));
-  ASSERT_TRUE(first && second);
-  ASSERT_LE(first->o.bytes.size(), second->o.bytes.size());
-  EXPECT_EQ(std::memcmp(first->o.bytes.data(), second->o.bytes.data(), first->o.bytes.size()), 0);
 }
 
 }  // namespace

@@ -87,8 +87,9 @@ TEST(SpecJson, EveryFieldIsReadAndWrittenInTheOrderOfTheTable) {
   const std::string all =
       R"({"arch":"sm_90a","num_q_heads":16,"group":4,"qk_depth":192,"ov_depth":128,)"
       R"("qkv_dtype":"e4m3","output_dtype":"fp16","rope_dtype":"bf16","rope_gmem_dtype":"fp16",)"
-      R"("scale_dtype":"f32","mla":"prefill","page_size":16,"ragged":true,"sink":true,)"
-      R"("return_lse":true,"lse_includes_sink":false,"num_partitions":0,"max_seq_len":4096,)"
+      R"("scale_dtype":"f32","mla":"prefill","page_size":16,"ragged":true,)"
+      R"("kv_lens_exclude_new":true,"sink":true,)"
+      R"("return_lse":true,"lse_includes_sink":false,"partition_keys":512,"max_seq_len":4096,)"
       R"("mask":{"kind":"or","of":["causal",{"kind":"sliding_window","window":4,"constant":true},)"
       R"({"kind":"chunked","chunk":8},{"kind":"materialized","dtype":"u8"},"sliding_window"]},)"
       R"("score_mod":{"kind":"softcap","cap":0.1,"constant":true},)"
@@ -96,6 +97,14 @@ TEST(SpecJson, EveryFieldIsReadAndWrittenInTheOrderOfTheTable) {
   const Result<SpecDocument> read = spec_from_json(all);
   ASSERT_TRUE(read) << read.error().to_string();
   EXPECT_EQ(spec_to_json(read->spec, read->options), all);
+  // Those that do not go with the others.
+  for (const std::string text :
+       {R"({"num_q_heads":1,"qk_depth":64,"ragged_kv":true,"num_partitions":0})",
+        R"({"num_q_heads":1,"qk_depth":64,"return_lse":true,"merge":true,"accumulate":true})"}) {
+    const Result<SpecDocument> other = spec_from_json(text);
+    ASSERT_TRUE(other) << other.error().to_string();
+    EXPECT_EQ(spec_to_json(other->spec, other->options), text);
+  }
 }
 
 TEST(SpecJson, NullLeavesAnOptionalFieldUnset) {
@@ -184,6 +193,17 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{R"("ragged": 1)", "ragged", "is 1; allowed: true, false"},
         BadCase{R"("ragged": "true")", "ragged", "is the string \"true\""},
         BadCase{R"("num_partitions": -1)", "num_partitions", "is -1"},
+        BadCase{R"("ragged_kv": true, "page_size": 16)", "ragged_kv", "without pages"},
+        BadCase{R"("kv_lens_exclude_new": true)", "kv_lens_exclude_new", "with kv_lens"},
+        BadCase{R"("kv_lens_exclude_new": true, "ragged": true, "ragged_kv": true)",
+                "kv_lens_exclude_new", "without ragged_kv"},
+        BadCase{R"("merge": true, "page_size": 16)", "merge", "alone"},
+        BadCase{R"("merge": true, "mask": "causal")", "merge", "alone"},
+        BadCase{R"("merge": true, "sink": true)", "merge", "alone"},
+        BadCase{R"("partition_keys": -1)", "partition_keys", "is -1"},
+        BadCase{R"("partition_keys": 2147483647)", "partition_keys", "1073741824"},
+        BadCase{R"("partition_keys": 64, "num_partitions": 0)", "num_partitions", "partition_keys"},
+        BadCase{R"("partition_keys": 64, "num_partitions": 1)", "num_partitions", "partition_keys"},
         BadCase{R"("max_seq_len": 2147483648)", "max_seq_len", "is 2147483648"},
         BadCase{R"("swizzle_bytes": 16)", "swizzle_bytes", "is 16; allowed: 32, 64, 128"},
         BadCase{R"("num_qo": 3)", "num_qo", "is 3; allowed: 1, 2"},
@@ -384,10 +404,13 @@ class RandomSpec {
     if (coin()) spec.scale_dtype = Dtype::kF32;
     if (coin()) spec.page_size = below(300);
     spec.ragged = coin();
+    spec.ragged_kv = spec.page_size == 0 && coin();
+    spec.kv_lens_exclude_new = !spec.ragged_kv && (spec.ragged || spec.page_size > 0) && coin();
     spec.sink = coin();
     spec.return_lse = coin();
     spec.lse_includes_sink = coin();
     spec.num_partitions = below(4);
+    if (spec.num_partitions == 1 && coin()) spec.partition_keys = below(1 << 20);
     spec.max_seq_len = coin() ? 0 : below(1 << 20);
     spec.mask = mask(0);
     spec.score_mod = score_mod();

@@ -124,6 +124,7 @@ LaunchNumbers::LaunchNumbers(const AttentionSpec& spec, const LaunchShapes& shap
   set(LaunchNumber::kQLen, shapes.q_len);
   set(LaunchNumber::kKvLen, shapes.kv_len);
   set(LaunchNumber::kTotalQ, shapes.total_q);
+  set(LaunchNumber::kTotalKv, shapes.total_kv);
   set(LaunchNumber::kNumPages, shapes.num_pages);
   set(LaunchNumber::kMaxPages, shapes.max_pages);
   set(LaunchNumber::kScale, scale);

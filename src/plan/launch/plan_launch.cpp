@@ -67,7 +67,7 @@ Result<LaunchSequence> plan_launch(const KernelPlan& plan, const LaunchShapes& s
   if (!scale) return scale.error();
   const TensorView o = tensors->o;
   if (forward_buffer(plan, BufferId::Kind::kO).kind != BufferId::Kind::kO) tensors->o = packed(o);
-  const KernelFamily& family = family_of(plan.spec->arch);
+  const KernelFamily& family = family_of(plan.spec);
   const std::int32_t partitions = family.partitions(plan, shapes, device);
   Result<LaunchRecipe> forward =
       family.launch(plan, {shapes, scalars, params, device, *tensors, *scale, partitions});

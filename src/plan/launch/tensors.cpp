@@ -24,20 +24,23 @@ void check_lengths(const AttentionSpec& spec, const LaunchShapes& shapes, Proble
     std::int32_t value;
   } lengths[] = {{"batch", shapes.batch},         {"q_len", shapes.q_len},
                  {"kv_len", shapes.kv_len},       {"total_q", shapes.total_q},
-                 {"num_pages", shapes.num_pages}, {"max_pages", shapes.max_pages}};
+                 {"num_pages", shapes.num_pages}, {"max_pages", shapes.max_pages},
+                 {"total_kv", shapes.total_kv}};
   for (const auto& [name, value] : lengths) {
     if (value < 0 || value > kMaxLength) {
       problems.add(name, fmt::format("{} is {}; 0 to {} is allowed", name, value, kMaxLength));
     }
   }
   if (problems.any()) return;
-  if (spec.ragged && (shapes.total_q < shapes.q_len ||
-                      shapes.total_q > std::int64_t{shapes.batch} * shapes.q_len)) {
-    problems.add("total_q", fmt::format("total_q is {}; {} sequences of at most {} rows, one of "
-                                        "them so long, have {} to {}",
-                                        shapes.total_q, shapes.batch, shapes.q_len, shapes.q_len,
-                                        std::int64_t{shapes.batch} * shapes.q_len));
-  }
+  const auto check_total = [&](const char* name, std::int32_t total, std::int32_t longest) {
+    const std::int64_t most = std::int64_t{shapes.batch} * longest;
+    if (total >= longest && total <= most) return;
+    problems.add(name, fmt::format("{} is {}; {} sequences of at most {} rows, one of them so "
+                                   "long, have {} to {}",
+                                   name, total, shapes.batch, longest, longest, most));
+  };
+  if (spec.ragged) check_total("total_q", shapes.total_q, shapes.q_len);
+  if (spec.ragged_kv) check_total("total_kv", shapes.total_kv, shapes.kv_len);
   if (spec.page_size > 0 && std::int64_t{shapes.max_pages} * spec.page_size < shapes.kv_len) {
     problems.add("max_pages", fmt::format("max_pages is {}; {} keys in pages of {} need {}",
                                           shapes.max_pages, shapes.kv_len, spec.page_size,
@@ -117,8 +120,15 @@ Result<LaunchTensors> launch_tensors(const AttentionSpec& spec, const LaunchShap
   const int ov_depth = spec.ov_depth > 0 ? spec.ov_depth : spec.qk_depth;
   const std::int64_t q_batch = spec.ragged ? 1 : shapes.batch;
   const std::int64_t q_rows = spec.ragged ? shapes.total_q : shapes.q_len;
-  const std::int64_t kv_batch = spec.page_size > 0 ? shapes.num_pages : shapes.batch;
-  const std::int64_t kv_rows = spec.page_size > 0 ? spec.page_size : shapes.kv_len;
+  std::int64_t kv_batch = shapes.batch;
+  std::int64_t kv_rows = shapes.kv_len;
+  if (spec.page_size > 0) {
+    kv_batch = shapes.num_pages;
+    kv_rows = spec.page_size;
+  } else if (spec.ragged_kv) {
+    kv_batch = 1;
+    kv_rows = shapes.total_kv;
+  }
   const int kv_heads = spec.num_kv_heads();
   LaunchTensors tensors{
       {Buffer::kQ, spec.qkv_dtype, q_batch, q_rows, spec.num_q_heads, spec.qk_depth, shapes.q},

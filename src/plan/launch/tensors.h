@@ -14,8 +14,11 @@ namespace attnjit {
 /// Kernels compute row and key numbers, and a tile past them, in 32 bits.
 inline constexpr std::int32_t kMaxLength = 1 << 30;
 
-/// A tensor [batch, rows, heads, depth] of a launch. A ragged Q or O has one batch of all rows; a
-/// page of a paged K or V counts as a batch.
+/// Pairs of a merge.
+inline constexpr std::int32_t kMaxPairs = 65535;
+
+/// A tensor [batch, rows, heads, depth] of a launch. A ragged one has one batch of all rows; a page
+/// of a paged K or V counts as a batch.
 struct TensorView {
   BufferId::Kind tensor = BufferId::Kind::kQ;
   Dtype dtype = Dtype::kBf16;

@@ -2,6 +2,8 @@
 // The merge kernel of plans that split or accumulate, and its launch.
 #include "plan/merge/merge_plan.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -18,17 +20,61 @@ constexpr int kCtasPerSm = 16;              // a row is one short read: many are
 
 BufferId workspace(std::uint32_t index) { return {BufferId::Kind::kWorkspace, index}; }
 
-bool merges(const AttentionSpec& spec) { return spec.accumulate || splits(spec); }
+constexpr int kMaxDepth = 512;                                  // what a lane holds of a row
+constexpr std::int64_t kMaxPairsBytes = std::int64_t{1} << 48;  // the GPU's virtual addresses
+
+/// Where the kernel finds the pairs: the caller's, or what the attention kernel wrote.
+BufferId pairs_of(const AttentionSpec& spec, BufferId::Kind given, std::uint32_t written) {
+  return spec.merge ? BufferId{given, 0} : workspace(written);
+}
+
+std::string unsupported_merge(const ResolvedSpec& resolved) {
+  const Dtype dtype = resolved->output_dtype.value_or(resolved->qkv_dtype);
+  if (dtype != Dtype::kBf16 && dtype != Dtype::kFp16) {
+    return fmt::format("a merge takes pairs of bf16 or fp16, not {} (output_dtype)",
+                       to_string(dtype));
+  }
+  if (resolved->ov_depth % 8 != 0 || resolved->ov_depth > kMaxDepth) {
+    return fmt::format("a merge takes an ov_depth that is a multiple of 8, up to {}, not {}",
+                       kMaxDepth, resolved->ov_depth);
+  }
+  if (!(resolved.options() == PlanOptions{})) return "a merge takes no plan options";
+  return {};
+}
+
+/// A launch of the kernel: `pairs` of them into `o`.
+Result<LaunchRecipe> merge_launch(const KernelPlan& plan, const PlannedKernel& kernel,
+                                  const TensorView& o, std::int32_t pairs,
+                                  const DeviceShape& device) {
+  const std::int64_t rows = o.batch * o.rows * o.heads;
+  ArgumentValues values{plan, {}, {}, {}, {}};
+  values.numbers.set(LaunchNumber::kPartitions, pairs);
+  values.numbers.set(LaunchNumber::kRows, rows);
+  values.numbers.set(LaunchNumber::kRowsPerHead, o.rows);
+  values.numbers.set(LaunchNumber::kOBatchBytes, o.strides.batch * o.element_bytes());
+  values.numbers.set(LaunchNumber::kORowBytes, o.strides.row * o.element_bytes());
+  values.numbers.set(LaunchNumber::kOHeadBytes, o.strides.head * o.element_bytes());
+  const std::int64_t ctas = std::min((rows + kRowsPerCta - 1) / kRowsPerCta,
+                                     std::int64_t{kCtasPerSm} * std::max(device.sm_count, 1));
+  return make_recipe(kernel, static_cast<std::uint32_t>(ctas), values);
+}
 
 }  // namespace
 
+bool merges(const AttentionSpec& spec) { return !spec.merge && (spec.accumulate || splits(spec)); }
+
 bool splits(const AttentionSpec& spec) {
-  return spec.arch == Arch::kSm90a && spec.num_partitions != 1 && !spec.accumulate;
+  const bool parts = spec.num_partitions != 1 || spec.partition_keys > 0;
+  return spec.arch == Arch::kSm90a && parts && !spec.accumulate && !spec.merge;
 }
 
+bool merges_one_part(const AttentionSpec& spec) { return spec.partition_keys > 0 && spec.sink; }
+
 BufferId forward_buffer(const KernelPlan& plan, BufferId::Kind tensor) {
-  if (plan.spec->accumulate && tensor == BufferId::Kind::kO) return workspace(kPartialO);
-  if (plan.spec->accumulate && tensor == BufferId::Kind::kLse) return workspace(kPartialLse);
+  if (plan.spec->accumulate && !plan.spec->merge) {
+    if (tensor == BufferId::Kind::kO) return workspace(kPartialO);
+    if (tensor == BufferId::Kind::kLse) return workspace(kPartialLse);
+  }
   return {tensor, 0};
 }
 
@@ -37,14 +83,13 @@ void add_merge_workspaces(KernelPlan& plan) {
   plan.workspaces = {{"partial_o", false}, {"partial_lse", false}};
 }
 
-void add_merge_kernel(KernelPlan& plan) {
-  if (!merges(plan.spec)) return;
+PlannedKernel merge_kernel(const KernelPlan& plan) {
   const AttentionSpec& spec = plan.spec;
   PlannedKernel kernel;
   kernel.entry = "attnjit_merge";
   kernel.kernel_header = "partials/merge.cuh";
   kernel.threads = kThreads;
-  kernel.overlaps = true;
+  kernel.overlaps = !spec.merge;
   // A pair of a plan that accumulates has the sink; the partitions leave it to the merge.
   const bool sink = spec.sink && !spec.accumulate;
   const bool bf16 = spec.output_dtype.value_or(spec.qkv_dtype) == Dtype::kBf16;
@@ -59,8 +104,10 @@ void add_merge_kernel(KernelPlan& plan) {
                       {"bool", "kLseIncludesSink", spec.lse_includes_sink ? "true" : "false"}};
   kernel.parameters = {
       parameter("o", {BufferId::Kind::kO, 0}, "unsigned char"),
-      parameter("partial_o", workspace(kPartialO), "const unsigned char"),
-      parameter("partial_lse", workspace(kPartialLse), "const float"),
+      parameter("partial_o", pairs_of(spec, BufferId::Kind::kPairsO, kPartialO),
+                "const unsigned char"),
+      parameter("partial_lse", pairs_of(spec, BufferId::Kind::kPairsLse, kPartialLse),
+                "const float"),
       parameter(LaunchNumber::kPartitions),
       parameter(LaunchNumber::kRows),
       parameter(LaunchNumber::kRowsPerHead),
@@ -74,7 +121,33 @@ void add_merge_kernel(KernelPlan& plan) {
   if (sink) {
     kernel.parameters.push_back(parameter("sink", {BufferId::Kind::kSink, 0}, "const float"));
   }
-  plan.kernels.push_back(std::move(kernel));
+  return kernel;
+}
+
+Status plan_merge(KernelPlan& plan) {
+  plan.reason = unsupported_merge(plan.spec);
+  plan.supported = plan.reason.empty();
+  if (plan.supported) plan.main() = merge_kernel(plan);
+  return {};
+}
+
+Result<LaunchRecipe> plan_merge_launch(const KernelPlan& plan, const LaunchRequest& request) {
+  const TensorView& o = request.tensors.o;
+  const std::int32_t pairs = request.shapes.num_pairs;
+  if (pairs < 1 || pairs > kMaxPairs) {
+    return make_error(ErrorCode::kInvalid,
+                      fmt::format("num_pairs is {}; 1 to {} is allowed", pairs, kMaxPairs),
+                      "num_pairs");
+  }
+  // NOTE: divided, not multiplied: a tensor may have 2^48 bytes.
+  const std::int64_t pair_bytes = o.batch * o.rows * o.heads * o.depth * o.element_bytes();
+  if (pair_bytes > kMaxPairsBytes / pairs) {
+    return make_error(
+        ErrorCode::kInvalid,
+        fmt::format("{} pairs of {} bytes are more than 2^48 bytes", pairs, pair_bytes),
+        "num_pairs");
+  }
+  return merge_launch(plan, plan.main(), o, pairs, request.device);
 }
 
 Status add_merge_launch(const KernelPlan& plan, const TensorView& o, std::int32_t partitions,
@@ -82,23 +155,14 @@ Status add_merge_launch(const KernelPlan& plan, const TensorView& o, std::int32_
   if (!merges(plan.spec)) return {};
   const std::int64_t rows = o.batch * o.rows * o.heads;
   const bool split = splits(plan.spec);
-  const std::int64_t pairs = split && partitions == 1 ? 0 : rows * partitions;
+  const bool written_whole = split && partitions == 1 && !merges_one_part(plan.spec);
+  const std::int64_t pairs = written_whole ? 0 : rows * partitions;
   const std::int64_t element_bytes = split ? std::int64_t{sizeof(float)} : o.element_bytes();
   sequence.workspaces = {
       {plan.workspaces.at(kPartialO).name, pairs * o.depth * element_bytes, false},
       {plan.workspaces.at(kPartialLse).name, pairs * std::int64_t{sizeof(float)}, false}};
   if (pairs == 0) return {};
-  ArgumentValues values{plan, {}, {}, {}, {}};
-  values.numbers.set(LaunchNumber::kPartitions, partitions);
-  values.numbers.set(LaunchNumber::kRows, rows);
-  values.numbers.set(LaunchNumber::kRowsPerHead, o.rows);
-  values.numbers.set(LaunchNumber::kOBatchBytes, o.strides.batch * o.element_bytes());
-  values.numbers.set(LaunchNumber::kORowBytes, o.strides.row * o.element_bytes());
-  values.numbers.set(LaunchNumber::kOHeadBytes, o.strides.head * o.element_bytes());
-  const std::int64_t ctas = std::min((rows + kRowsPerCta - 1) / kRowsPerCta,
-                                     std::int64_t{kCtasPerSm} * std::max(device.sm_count, 1));
-  Result<LaunchRecipe> recipe =
-      make_recipe(plan.kernels.back(), static_cast<std::uint32_t>(ctas), values);
+  Result<LaunchRecipe> recipe = merge_launch(plan, plan.kernels.back(), o, partitions, device);
   if (!recipe) return recipe.error();
   sequence.launches.push_back(*std::move(recipe));
   return {};

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // The merge kernel: it combines partial attentions, pairs of O and LSE over different keys, into
 // one. A plan that splits the keys computes a pair per partition into workspaces; one that
-// accumulates computes its own pair there, and merges it into the caller's o and lse.
+// accumulates computes its own pair there, and merges it into the caller's o and lse. The plan of a
+// spec with `merge` has this kernel alone, which merges pairs of the caller's.
 //
 // Thread rules: pure functions.
 #pragma once
 
 #include "attnjit/launch.h"
 #include "attnjit/plan.h"
+#include "plan/launch/family_launch.h"
 #include "plan/launch/tensors.h"
 
 namespace attnjit {
@@ -15,8 +17,15 @@ namespace attnjit {
 // The plan's workspaces, in their order.
 enum : std::uint32_t { kPartialO, kPartialLse };
 
+/// Whether an attention kernel's launch is followed by a merge, or may be.
+bool merges(const AttentionSpec& spec);
+
 /// Whether launches may split the keys of a spec into partitions.
 bool splits(const AttentionSpec& spec);
+
+/// Whether a launch of one partition is merged as well. Then its rows have the same bits as in
+/// a launch of several: a sink is added by the merge in other steps than by the attention kernel.
+bool merges_one_part(const AttentionSpec& spec);
 
 /// The buffer that the attention kernel of a plan takes for `tensor`: o and lse are workspaces
 /// where it accumulates.
@@ -25,12 +34,19 @@ BufferId forward_buffer(const KernelPlan& plan, BufferId::Kind tensor);
 /// Declares the workspaces of a plan that splits or accumulates; nothing for another plan.
 void add_merge_workspaces(KernelPlan& plan);
 
-/// Appends the merge kernel to a plan that splits or accumulates; nothing for another plan.
-void add_merge_kernel(KernelPlan& plan);
+/// The merge kernel of a plan.
+/// @pre plan.workspaces is filled.
+PlannedKernel merge_kernel(const KernelPlan& plan);
+
+/// Plans the kernel of a spec with `merge`.
+Status plan_merge(KernelPlan& plan);
+
+/// Plans its launch.
+Result<LaunchRecipe> plan_merge_launch(const KernelPlan& plan, const LaunchRequest& request);
 
 /// Appends the merge into `o`, the caller's, and the sizes of the workspaces to the launches of a
 /// plan that splits or accumulates; nothing for another plan. One partition is merged only into
-/// what the caller has.
+/// what the caller has, and where merges_one_part() says so.
 Status add_merge_launch(const KernelPlan& plan, const TensorView& o, std::int32_t partitions,
                         const DeviceShape& device, LaunchSequence& sequence);
 

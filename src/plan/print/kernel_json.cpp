@@ -104,7 +104,7 @@ Json kernel_to_json(const KernelPlan& plan) {
     waivers.push_back({{"name", waiver.name}, {"reason", waiver.reason}});
   }
   json["waivers"] = std::move(waivers);
-  family_of(plan.spec->arch).print(plan, json);
+  family_of(plan.spec).print(plan, json);
   add_knobs(plan, json);
   json["smem_map"] = ranges_json(plan.main().smem_map);
   json["tmem_map"] = ranges_json(plan.main().tmem_map);

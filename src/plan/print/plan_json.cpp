@@ -81,7 +81,11 @@ Result<PlanDocument> plan_document(const ResolvedSpec& spec, ConfigKind kind,
   const ResolvedQuery* question = asked->has_value() ? &**asked : nullptr;
   const ConfigKind chosen = resolve_config_kind(kind, given, spec.options());
   Json json;
-  if (chosen == ConfigKind::kSm90) {
+  if (given.merge) {
+    json["config"] = "merge";
+    json["supported"] = planned->supported;
+    json["reason"] = planned->reason;
+  } else if (chosen == ConfigKind::kSm90) {
     json = sm90_to_json(*planned);
   } else {
     json = reference_to_json(given, spec.options(), chosen, question);

@@ -69,6 +69,7 @@ std::string head(const AttentionSpec& spec, const Json& plan) {
   text += fmt::format(", depth {}/{}, {}", spec.qk_depth, spec.ov_depth, to_string(spec.qkv_dtype));
   if (spec.page_size > 0) text += fmt::format(", pages of {}", spec.page_size);
   if (spec.ragged) text += ", ragged";
+  if (spec.ragged_kv) text += ", ragged keys";
   if (spec.sink) text += ", sink";
   text += "\n";
   text +=

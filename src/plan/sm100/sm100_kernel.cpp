@@ -270,6 +270,11 @@ std::string sm100_unsupported_reason(const ResolvedSpec& resolved, const Sm100Pl
   if (sm100.reference == ConfigKind::kDepth512) return missing("depths 256 and 512 (qk_depth)");
   if (std::string reason = unsupported_everywhere(spec); !reason.empty()) return reason;
   if (spec.num_partitions > 1) return missing("split of kv_len (num_partitions)");
+  if (spec.ragged_kv) return missing("ragged keys and values (ragged_kv)");
+  if (spec.kv_lens_exclude_new) {
+    return missing("kv_lens without the rows of the call (kv_lens_exclude_new)");
+  }
+  if (spec.partition_keys > 0) return missing("split of kv_len (partition_keys)");
   if (options.pair_cta.value_or(false)) return missing("pairs of CTAs (pair_cta)");
   if (options.swizzle_bytes.value_or(128) != 128) {
     return missing(fmt::format("swizzle of {} bytes (swizzle_bytes)", *options.swizzle_bytes));

@@ -21,6 +21,8 @@ const Field<Sm90Plan> kSm90Fields[] = {
     {"kv_lens", &Sm90Plan::kv_lens},
     {"row_copies", &Sm90Plan::row_copies},
     {"split", &Sm90Plan::split},
+    {"partition_tiles", &Sm90Plan::partition_tiles},
+    {"rescale_by_row", &Sm90Plan::rescale_by_row},
     {"pack_gqa", &Sm90Plan::pack_gqa},
     {"producer_registers", &Sm90Plan::producer_registers},
     {"consumer_registers", &Sm90Plan::consumer_registers},

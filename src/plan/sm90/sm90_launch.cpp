@@ -101,6 +101,9 @@ std::int32_t sm90_partitions(const KernelPlan& plan, const LaunchShapes& shapes,
                              const DeviceShape& device) {
   if (!splits(plan.spec)) return 1;
   if (plan.spec->num_partitions > 1) return plan.spec->num_partitions;
+  if (const int keys = plan.spec->partition_keys; keys > 0) {
+    return std::max((shapes.kv_len + keys - 1) / keys, 1);
+  }
   // The number that takes the least time, in units of a KV tile: a round of the SMs is a part, and
   // as much as a KV tile to begin and end it; a merge takes as much as some KV tiles.
   constexpr std::int64_t kMaxPartitions = 64;
@@ -174,7 +177,8 @@ Result<LaunchRecipe> plan_sm90_launch(const KernelPlan& plan, const LaunchReques
   values.numbers.set(LaunchNumber::kVHeadBytes, v.strides.head * v.element_bytes());
   Result<LaunchRecipe> recipe =
       make_recipe(plan.main(), static_cast<std::uint32_t>(shares.ctas), values);
-  if (recipe && sm90.split && request.partitions == 1) forget_partials(plan, *recipe);
+  const bool written_whole = request.partitions == 1 && !merges_one_part(spec);
+  if (recipe && sm90.split && written_whole) forget_partials(plan, *recipe);
   return recipe;
 }
 

@@ -26,6 +26,7 @@ constexpr std::int64_t kWorkBytes = 32;         // an announcement of a work til
 constexpr std::int64_t kMaxWorkBytes = 48;      // and of a partition
 constexpr int kRegisterFile = 65536;            // of an SM
 constexpr int kSwizzleRows = 8;                 // of 128 bytes: the period of the swizzle
+constexpr int kPartitionStep = 64;              // of partition_keys: the shortest KV tile
 
 int round_up(int value, int to) { return (value + to - 1) / to * to; }
 
@@ -46,7 +47,7 @@ Sm90Plan choose(const AttentionSpec& spec) {
   plan.num_stages = 2;
   plan.num_q_stages = 2;
   plan.ping_pong = true;
-  plan.kv_lens = has_kv_lens(spec);
+  plan.kv_lens = lengths_differ(spec);
   plan.split = splits(spec);
   plan.row_copies = spec.page_size % kSwizzleRows != 0;
   plan.pair_tiles = !plan.kv_lens && contains(spec.mask, MaskSpec::Kind::kCausal);
@@ -121,6 +122,29 @@ Status apply(const TuningValues& tuned, Sm90Plan& plan) {
       plan.*std::get<bool Sm90Plan::*>(knob->member) = value != 0;
     }
   }
+  return {};
+}
+
+/// Makes partitions of `keys` keys whole KV tiles: the longest that are, up to the one chosen.
+/// Errors: kInvalid for a tile of a tuning row that is none.
+Status fit_partitions(int keys, const TuningValues* tuned, Sm90Plan& plan) {
+  plan.rescale_by_row = true;
+  if (keys % kPartitionStep != 0) return {};  // not served
+  if (tuned != nullptr && tuned->contains("BN") && keys % plan.BN != 0) {
+    return make_error(
+        ErrorCode::kInvalid,
+        fmt::format("BN = {} in a tuning table: partition_keys {} is no multiple", plan.BN, keys),
+        "BN");
+  }
+  int longest = kPartitionStep;
+  for (const Knob& knob : knobs_of(plan)) {
+    if (knob.name != "BN") continue;
+    for (const std::int64_t value : knob.values) {
+      if (value <= plan.BN && keys % value == 0) longest = static_cast<int>(value);
+    }
+  }
+  plan.BN = longest;
+  plan.partition_tiles = keys / plan.BN;
   return {};
 }
 
@@ -267,7 +291,12 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm9
   add_int("kBoxKeys", sm90.box_keys);
   add_bool("kRowCopies", sm90.row_copies);
   add_bool("kRagged", spec.ragged);
+  add_bool("kRaggedKv", spec.ragged_kv);
+  add_bool("kKvLensExcludeNew", spec.kv_lens_exclude_new);
   add_bool("kSplit", sm90.split);
+  add_int("kPartitionTiles", sm90.partition_tiles);
+  add_bool("kMergeOnePart", merges_one_part(spec));
+  add_bool("kRescaleByRow", sm90.rescale_by_row);
   add_int("kStages", sm90.num_stages);
   add_int("kQStages", sm90.num_q_stages);
   add_bool("kPingPong", sm90.ping_pong);
@@ -304,12 +333,13 @@ std::vector<LaunchNumber> numbers_of(const AttentionSpec& spec, const Sm90Plan& 
   using enum LaunchNumber;
   std::vector<LaunchNumber> numbers{kNumQHeads, kQLen, kKvLen};
   if (sm90.split) numbers.insert(numbers.end(), {kPartitions, kRows});
-  if (!has_kv_lens(spec)) {
+  if (!sm90.kv_lens) {
     numbers.insert(numbers.end(), {kMTiles, kTotalTiles, kPairedUnits});
     return numbers;
   }
   numbers.push_back(kBatch);
   if (spec.ragged) numbers.push_back(kTotalQ);
+  if (spec.ragged_kv) numbers.push_back(kTotalKv);
   if (spec.page_size > 0) numbers.push_back(kMaxPages);
   if (sm90.row_copies) {
     numbers.insert(numbers.end(), {kNumPages, kKPageBytes, kKRowBytes, kKHeadBytes, kVPageBytes,
@@ -368,8 +398,14 @@ std::string sm90_unsupported_reason(const ResolvedSpec& resolved, const Sm90Plan
   const AttentionSpec& spec = *resolved;
   if (spec.mla == Mla::kDecode) return "the sm_90a template has no MLA decode (mla: decode) yet";
   if (std::string reason = unsupported_everywhere(spec); !reason.empty()) return reason;
-  if (spec.num_partitions > 1 && spec.accumulate) {
-    return "a launch that accumulates does not split the keys (num_partitions) yet";
+  if ((spec.num_partitions > 1 || spec.partition_keys > 0) && spec.accumulate) {
+    return fmt::format("a launch that accumulates does not split the keys ({}) yet",
+                       spec.partition_keys > 0 ? "partition_keys" : "num_partitions");
+  }
+  if (spec.partition_keys % kPartitionStep != 0) {
+    return fmt::format(
+        "partition_keys is {}; the sm_90a template takes multiples of {} keys, the shortest tile",
+        spec.partition_keys, kPartitionStep);
   }
   if (spec.qk_depth > 256) {
     return fmt::format(
@@ -418,6 +454,11 @@ Result<Sm90Plan> make_sm90_plan(const ResolvedSpec& spec, const TuningValues* tu
   if (tuned != nullptr) {
     Status status = apply(*tuned, plan);
     if (!status) return status.error();
+  }
+  if (resolved.partition_keys > 0) {
+    if (Status fitted = fit_partitions(resolved.partition_keys, tuned, plan); !fitted) {
+      return fitted.error();
+    }
   }
   complete(resolved, plan);
   lay_out(plan);

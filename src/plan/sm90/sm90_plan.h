@@ -41,7 +41,11 @@ struct Sm90Plan {
   bool kv_lens = false;     ///< sequences differ in length: a warp finds its work on the device
   bool row_copies = false;  ///< K and V are copied row by row: pages do not hold whole TMA boxes
   bool split = false;       ///< launches may split the keys into partitions
-  bool pack_gqa = false;    ///< a tile's rows are of all the query heads that share a KV head
+  int partition_tiles = 0;  ///< KV tiles of each partition; 0: the launch says how many there are
+  /// A row's maximum moves when its own scores say so, not those of the rows beside it: its bits
+  /// are then its own.
+  bool rescale_by_row = false;
+  bool pack_gqa = false;  ///< a tile's rows are of all the query heads that share a KV head
   int producer_registers = 0;
   int consumer_registers = 0;
   int padded_qk_depth =

@@ -114,10 +114,10 @@ class Sm90Invariance : public Sm90Kernel {
 TEST_F(Sm90Invariance, PartitionsOfFixedKeysAreRight) {
   expect_passes(spec_of(64, 128), {{{70}, {500}}, {{1}, {400}}, {{60}, {40}}, {{3}, {0}}});
   expect_passes(spec_of(128, 64, mask_of(Kind::kNull)), {{{40}, {300}}, {{1}, {20}}});
-  expect_passes(spec_of(192, 192, window_of(50)), {{{40}, {700}}, {{1}, {1000}}});
-  expect_passes(of_sequences(spec_of(128, 128), 16, false), {{{1}, {900, 0, 31, 200}}});
+  expect_passes(spec_of(192, 192, window_of(50)), {{{40}, {400}}});
+  expect_passes(of_sequences(spec_of(128, 128), 16, false), {{{1}, {500, 0, 31}}});
   expect_passes(of_sequences(spec_of(64, 128, window_of(100)), 1, true),
-                {{{1, 30, 0, 2}, {700, 30, 4, 0}}});
+                {{{1, 30, 0, 2}, {400, 30, 4, 0}}});
   AttentionSpec spec = with_group(of_sequences(spec_of(64, 64), 0, true), 3, 3);
   spec.sink = true;
   expect_passes(spec, {{{7, 0, 1}, {200, 9, 400}}, {{5, 1}, {60, 1}}});

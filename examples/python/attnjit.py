@@ -57,7 +57,8 @@ class LaunchArgs(Structure):
          ("num_params", c_size_t), ("workspace", c_uint64), ("workspace_bytes", c_int64),
          ("stream", c_void_p), ("scalars", POINTER(c_double)), ("num_scalars", c_size_t),
          ("kv_offsets", c_uint64), ("pairs_o", c_uint64), ("pairs_lse", c_uint64),
-         ("total_kv", c_int32), ("num_pairs", c_int32)]
+         ("total_kv", c_int32), ("num_pairs", c_int32), ("overlap", c_int32),
+         ("reserved", c_int32)]
 
 
 class ImageInfo(Structure):

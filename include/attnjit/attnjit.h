@@ -231,6 +231,10 @@ typedef struct attnjit_launch_args {
   uint64_t pairs_o, pairs_lse; /* merge: [num_pairs, as o, packed], f32 [num_pairs, as lse] */
   int32_t total_kv;            /* ragged_kv: rows of k */
   int32_t num_pairs;           /* merge */
+  /* Nonzero: it may begin before the launch before it on the stream has ended, and waits for its
+   * end before it reads or writes. Of no effect on kernels that cannot. */
+  int32_t overlap;
+  int32_t reserved; /* zero */
 } attnjit_launch_args;
 
 /* What a launch keeps from one call to the next: encoded tensor maps, packed arguments. */

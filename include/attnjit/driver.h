@@ -73,6 +73,10 @@ struct LaunchArgs {
   DevicePointer workspace = 0;    ///< aligned to 256 bytes; see Kernel::workspace
   std::int64_t workspace_bytes = 0;
   void* stream = nullptr;  ///< a CUstream of the context to launch in; null: the default stream
+  /// The launch may begin before the one before it on the stream has ended, and waits for its end
+  /// before it reads or writes (programmatic dependent launch). Of no effect where the plan's first
+  /// kernel does not wait: PlannedKernel::overlaps.
+  bool overlap = false;
 };
 
 /// Device memory that a launch needs beside its tensors.

@@ -84,6 +84,7 @@ struct TensorMapDescription {
   std::vector<std::uint32_t> box;              ///< elements
   std::vector<std::uint32_t> element_strides;  ///< 1 unless said otherwise
   int swizzle = 0;                             ///< 0, 32, 64, 128
+  int l2_bytes = 256;                          ///< that L2 fetches at least: 0, 64, 128, 256
   OutOfBounds oob = OutOfBounds::kZero;
   BufferId id = {};  ///< of the buffer, where plan_launch made the description
   bool operator==(const TensorMapDescription&) const = default;

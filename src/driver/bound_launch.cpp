@@ -97,7 +97,8 @@ Status BoundLaunch::build(const CudaApi& api, const KernelPlan& plan, const Plan
     ++counters.maps_encoded;
   }
   if (Status built = build_arguments(plan, kernel, recipe, workspaces, args); !built) return built;
-  return build_config(kernel, recipe);
+  const bool first = &kernel == &plan.kernels.front();
+  return build_config(kernel, recipe, kernel.overlaps && (!first || args.overlap));
 }
 
 Status BoundLaunch::build_arguments(const KernelPlan& plan, const PlannedKernel& kernel,
@@ -150,7 +151,8 @@ Status BoundLaunch::build_arguments(const KernelPlan& plan, const PlannedKernel&
   return {};
 }
 
-Status BoundLaunch::build_config(const PlannedKernel& kernel, const LaunchRecipe& recipe) {
+Status BoundLaunch::build_config(const PlannedKernel& kernel, const LaunchRecipe& recipe,
+                                 bool overlap) {
   constexpr std::uint32_t kMaxGridX = 0x7fffffff, kMaxGridYZ = 65535;
   if (recipe.grid[0] > kMaxGridX || recipe.grid[1] > kMaxGridYZ || recipe.grid[2] > kMaxGridYZ) {
     return make_error(
@@ -177,7 +179,7 @@ Status BoundLaunch::build_config(const PlannedKernel& kernel, const LaunchRecipe
     cluster.value.cluster.y = recipe.cluster[1];
     cluster.value.cluster.z = recipe.cluster[2];
   }
-  if (kernel.overlaps) {
+  if (overlap) {
     cuda::LaunchAttribute& early = attributes.at(config.num_attributes++);
     early.id = cuda::kLaunchAttributeProgrammaticStreamSerialization;
     early.value.programmatic_stream_serialization_allowed = 1;

@@ -127,7 +127,12 @@ enum TensorMapSwizzle : int {
   kSwizzle128B = 3
 };
 inline constexpr int kInterleaveNone = 0;
-inline constexpr int kL2Promotion256B = 3;
+enum : std::uint8_t {
+  kL2PromotionNone = 0,
+  kL2Promotion64B = 1,
+  kL2Promotion128B = 2,
+  kL2Promotion256B = 3
+};
 inline constexpr int kOobZero = 0;
 inline constexpr int kOobNan = 1;
 

@@ -35,7 +35,7 @@ Error internal(std::string message) {
 LaunchState::Impl::Change LaunchState::Impl::compare(const LaunchArgs& args, const void* owner,
                                                      std::uint64_t id) const {
   if (!valid || loaded.get() != owner || kernel_id != id || args.shapes != shapes ||
-      args.scalars != scalars || args.params.size() != params.size()) {
+      args.scalars != scalars || args.overlap != overlap || args.params.size() != params.size()) {
     return Change::kPlan;
   }
   bool moved = args.buffers != buffers || args.workspace != workspace;
@@ -52,6 +52,7 @@ void LaunchState::Impl::remember(const LaunchArgs& args) {
   scalars = args.scalars;
   params = args.params;
   workspace = args.workspace;
+  overlap = args.overlap;
 }
 
 Status LaunchState::Impl::check_workspace(const LaunchArgs& args) const {

@@ -53,7 +53,7 @@ struct BoundLaunch {
   Status build_arguments(const KernelPlan& plan, const PlannedKernel& kernel,
                          const LaunchRecipe& recipe, const std::vector<Workspace>& workspaces,
                          const LaunchArgs& args);
-  Status build_config(const PlannedKernel& kernel, const LaunchRecipe& recipe);
+  Status build_config(const PlannedKernel& kernel, const LaunchRecipe& recipe, bool overlap);
 };
 
 struct LaunchState::Impl {
@@ -92,6 +92,7 @@ struct LaunchState::Impl {
   LaunchScalars scalars;
   std::vector<UserParam> params;
   DevicePointer workspace = 0;
+  bool overlap = false;
 
   LaunchSequence sequence;
   WorkspaceNeed workspace_need;

@@ -61,6 +61,19 @@ int swizzle_of(int bytes) {
   }
 }
 
+int l2_promotion_of(int bytes) {
+  switch (bytes) {
+    case 64:
+      return cuda::kL2Promotion64B;
+    case 128:
+      return cuda::kL2Promotion128B;
+    case 256:
+      return cuda::kL2Promotion256B;
+    default:
+      return cuda::kL2PromotionNone;
+  }
+}
+
 }  // namespace
 
 Status check_tensor_map(const TensorMapDescription& map) {
@@ -105,6 +118,9 @@ Status check_tensor_map(const TensorMapDescription& map) {
     return bad(
         fmt::format("the box's inner {} bytes exceed the swizzle of {}", inner, map.swizzle));
   }
+  if (map.l2_bytes != 0 && map.l2_bytes != 64 && map.l2_bytes != 128 && map.l2_bytes != 256) {
+    return bad(fmt::format("l2_bytes {} is not 0, 64, 128 or 256", map.l2_bytes));
+  }
   if (map.oob == TensorMapDescription::OutOfBounds::kNan && !is_float(map.dtype)) {
     return bad(fmt::format("NaN fill of {}", to_string(map.dtype)));
   }
@@ -118,7 +134,7 @@ Status encode_tensor_map(const CudaApi& api, const TensorMapDescription& map, De
       &out, type_of(map.dtype), static_cast<std::uint32_t>(map.dims.size()),
       std::bit_cast<void*>(address), map.dims.data(), map.strides.data(), map.box.data(),
       map.element_strides.empty() ? ones.data() : map.element_strides.data(), cuda::kInterleaveNone,
-      swizzle_of(map.swizzle), cuda::kL2Promotion256B,
+      swizzle_of(map.swizzle), l2_promotion_of(map.l2_bytes),
       map.oob == TensorMapDescription::OutOfBounds::kNan ? cuda::kOobNan : cuda::kOobZero);
   if (code != cuda::kSuccess) {
     return cuda_error(api, code, fmt::format("cuTensorMapEncodeTiled({})", map.name));

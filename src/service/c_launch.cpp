@@ -170,6 +170,7 @@ Status args_from_c(const attnjit_launch_args* given, const AttentionSpec& spec, 
   out.workspace = in.workspace;
   out.workspace_bytes = in.workspace_bytes;
   out.stream = in.stream;
+  out.overlap = in.overlap != 0;
   return params_from_c(in, out.params);
 }
 

@@ -46,6 +46,7 @@ ATTNJIT_DEVICE void merge(const Arguments& arguments) {
   constexpr int kBatch = 8;  // parts that are loaded together; it divides a warp's lanes
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int warp = static_cast<int>(threadIdx.x) / 32;
+  if (threadIdx.x == 0) launch_dependents();
   await_prerequisites();
   const long long step = static_cast<long long>(gridDim.x) * kWarps;
   for (long long row = static_cast<long long>(blockIdx.x) * kWarps + warp; row < arguments.rows;

@@ -66,6 +66,7 @@ TEST_F(LaunchTest, EncodesTheRecipe) {
   EXPECT_EQ(cuda_.encodes[0].strides, (std::vector<std::uint64_t>{256, 2048, 2048 * 300}));
   EXPECT_EQ(cuda_.encodes[0].box, (std::vector<std::uint32_t>{64, 1, 64, 1}));
   EXPECT_EQ(cuda_.encodes[0].swizzle, cuda::kSwizzle128B);
+  EXPECT_EQ(cuda_.encodes[0].l2_promotion, cuda::kL2Promotion256B);
   EXPECT_EQ(cuda_.encodes[0].oob, cuda::kOobZero);
   EXPECT_EQ(argument<std::uint64_t>(0, 1), 0x20000U) << "the fake writes the address first";
   EXPECT_EQ(argument<std::uint64_t>(0, 2), 0x40000U);
@@ -313,6 +314,7 @@ TEST_F(LaunchTest, TensorMapsThatTmaCannotTakeAreRefusedWithTheReason) {
            [](TensorMapDescription& m) { m.box[2] = 0; },
            [](TensorMapDescription& m) { m.element_strides[1] = 9; },
            [](TensorMapDescription& m) { m.swizzle = 48; },
+           [](TensorMapDescription& m) { m.l2_bytes = 32; },
            [](TensorMapDescription& m) { m.strides.pop_back(); },
            [](TensorMapDescription& m) {
              m.dims.clear();
@@ -390,6 +392,7 @@ class TwoKernelsTest : public LaunchTest {
     LaunchTest::SetUp();
     cuda_.kernel_names = {"attnjit_kernel", "attnjit_second"};
     KernelPlan plan = test_plan();
+    plan.main().overlaps = true;
     PlannedKernel second;
     second.entry = "attnjit_second";
     second.threads = 128;
@@ -433,6 +436,27 @@ TEST_F(TwoKernelsTest, AreLaunchedInOrderOverSharedBuffers) {
   EXPECT_EQ(argument<std::uint64_t>(1, 0), 0x40000U);
   EXPECT_EQ(argument<std::uint64_t>(1, 1), 0x70000U);
   EXPECT_EQ(state_.counters().launches, 1U);
+}
+
+// The first of a plan's kernels may run before the launch before it has ended only where that is
+// asked for, from launch to launch.
+TEST_F(TwoKernelsTest, TheFirstOverlapsWhereItIsAsked) {
+  for (const bool overlap : {true, false, true}) {
+    arguments_.overlap = overlap;
+    cuda_.launches.clear();
+    ASSERT_TRUE(kernel_->launch(arguments_, state_).ok());
+    ASSERT_EQ(cuda_.launches.size(), 2U);
+    EXPECT_EQ(cuda_.launches[0].config.num_attributes, overlap ? 1U : 0U);
+    EXPECT_EQ(cuda_.launches[1].config.num_attributes, 1U);
+  }
+}
+
+TEST_F(LaunchTest, KernelsThatDoNotWaitNeverOverlap) {
+  LaunchArgs arguments = args();
+  arguments.overlap = true;
+  ASSERT_TRUE(kernel_->launch(arguments, state_).ok());
+  ASSERT_EQ(cuda_.launches.size(), 1U);
+  EXPECT_EQ(cuda_.launches[0].config.num_attributes, 0U);
 }
 
 TEST_F(TwoKernelsTest, MovedBuffersReachBoth) {

@@ -31,6 +31,7 @@ LaunchDocument sample() {
   map.box = {64, 8};
   map.element_strides = {1, 2};
   map.swizzle = 128;
+  map.l2_bytes = 128;
   map.oob = TensorMapDescription::OutOfBounds::kNan;
   recipe.tensor_maps = {map};
   recipe.args = {{KernelArgument::TensorMap{"q_map"}},
@@ -153,6 +154,8 @@ TEST(LaunchJson, ABadFileIsRefusedWithItsField) {
             "buffers.o.shape");
   EXPECT_EQ(refused([](auto& j) { j["tensor_maps"]["q_map"]["buffer"] = "x"; }),
             "tensor_maps.q_map.buffer");
+  EXPECT_EQ(refused([](auto& j) { j["tensor_maps"]["q_map"]["l2_bytes"] = 96; }),
+            "tensor_maps.q_map.l2_bytes");
   EXPECT_EQ(refused([](auto& j) { j["tensor_maps"]["q_map"]["swizzle"] = 96; }),
             "tensor_maps.q_map.swizzle");
   EXPECT_EQ(refused([](auto& j) { j["tensor_maps"]["q_map"]["box"] = {64}; }), "tensor_maps.q_map");

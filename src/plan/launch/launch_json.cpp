@@ -39,6 +39,7 @@ OrderedJson to_json(const TensorMapDescription& map) {
   json["box"] = map.box;
   json["element_strides"] = map.element_strides;
   json["swizzle"] = map.swizzle;
+  if (map.l2_bytes != TensorMapDescription().l2_bytes) json["l2_bytes"] = map.l2_bytes;
   json["oob"] = map.oob == TensorMapDescription::OutOfBounds::kNan ? "nan" : "zero";
   return json;
 }
@@ -259,7 +260,7 @@ TensorMapDescription read_map(Reader& reader, const std::string& launch, const s
   const std::string field = Reader::join(Reader::join(launch, "tensor_maps"), name);
   if (!reader.object(json, field,
                      {"buffer", "offset", "dtype", "dims", "strides", "box", "element_strides",
-                      "swizzle", "oob"})) {
+                      "swizzle", "l2_bytes", "oob"})) {
     return map;
   }
   reader.text(json, field, "buffer", map.buffer);
@@ -271,6 +272,7 @@ TensorMapDescription read_map(Reader& reader, const std::string& launch, const s
   reader.list(json, field, "element_strides", false, map.element_strides);
   if (map.element_strides.empty()) map.element_strides.assign(map.dims.size(), 1);
   reader.optional_integer(json, field, "swizzle", map.swizzle);
+  reader.optional_integer(json, field, "l2_bytes", map.l2_bytes);
   const std::size_t rank = map.dims.size();
   if (rank < 1 || rank > 5 || map.strides.size() + 1 != rank || map.box.size() != rank ||
       map.element_strides.size() != rank) {
@@ -279,6 +281,9 @@ TensorMapDescription read_map(Reader& reader, const std::string& launch, const s
   }
   if (map.swizzle != 0 && map.swizzle != 32 && map.swizzle != 64 && map.swizzle != 128) {
     reader.problem(Reader::join(field, "swizzle"), "must be 0, 32, 64 or 128");
+  }
+  if (map.l2_bytes != 0 && map.l2_bytes != 64 && map.l2_bytes != 128 && map.l2_bytes != 256) {
+    reader.problem(Reader::join(field, "l2_bytes"), "must be 0, 64, 128 or 256");
   }
   if (json.contains("oob")) {
     std::string oob;

@@ -164,8 +164,9 @@ struct PlannedKernel {
   int cluster = 1;              ///< CTAs per cluster
   std::int64_t smem_bytes = 0;  ///< dynamic shared memory of a launch
   /// It may begin before the kernel before it has ended (programmatic dependent launch), and waits
-  /// for its end itself.
+  /// for its end itself. The first kernel of a plan does so where a launch asks for it.
   bool overlaps = false;
+  int ctas_per_sm = 1;       ///< that are to be resident at once
   int launch_registers = 0;  ///< per thread at launch: what setmaxnreg budgets start from
 
   std::vector<ConfigConstant> constants;

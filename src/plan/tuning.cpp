@@ -252,6 +252,7 @@ std::map<std::string, std::string> tuning_match(const AttentionSpec& resolved) {
     const auto* number = std::get_if<int AttentionSpec::*>(&field.member);
     const auto is = [&](auto member) { return number != nullptr && *number == member; };
     if (is_option(field) || is(&AttentionSpec::num_q_heads)) continue;
+    if (is(&AttentionSpec::max_q_len) && resolved.max_q_len == 0) continue;
     if (is(&AttentionSpec::max_seq_len) && resolved.max_seq_len == 0) continue;
     std::string text = std::visit(FieldText{resolved}, field.member);
     if (text != "null") match[std::string(field.name)] = std::move(text);

@@ -305,6 +305,10 @@ Result<Problem> shape_problem(const AttentionSpec& spec, const ProblemRequest& r
       return invalid("q_len", "lengths that differ need \"ragged\": true in the spec");
     }
   }
+  if (spec.max_q_len > 0 && problem.max_q_len > spec.max_q_len) {
+    return invalid("q_len", fmt::format("{}; the spec's max_q_len is {}", problem.max_q_len,
+                                        spec.max_q_len));
+  }
   if (spec.max_seq_len > 0 && problem.max_kv_len > spec.max_seq_len) {
     return invalid("kv_len", fmt::format("{}; the spec's max_seq_len is {}", problem.max_kv_len,
                                          spec.max_seq_len));

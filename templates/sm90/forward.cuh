@@ -40,8 +40,8 @@ ATTNJIT_DEVICE void forward(const Arguments& arguments, const Params& params) {
   const int warpgroup = warp_uniform(static_cast<int>(threadIdx.x >> 7));
 
   if (threadIdx.x == 0) {
-    // The merge: its CTAs find room as this grid's end.
-    if constexpr (Config::kSplit) launch_dependents();
+    // What comes next finds room as CTAs of this grid end: the merge, or another launch.
+    if constexpr (Config::kOverlaps) launch_dependents();
     check_alignment(smem.base);
     prefetch_tensor_map(arguments.q_map);
     if constexpr (!Config::kRowCopies) {
@@ -51,6 +51,8 @@ ATTNJIT_DEVICE void forward(const Arguments& arguments, const Params& params) {
     prefetch_tensor_map(arguments.o_map);
     init_barriers<Config>(smem.barrier(0));
   }
+  // NOTE: before anything is read or written: the launch before may still write it, or read it.
+  if constexpr (Config::kOverlaps) await_prerequisites();
   __syncthreads();
 
   if (warpgroup == 0) {

@@ -55,7 +55,7 @@ struct LayoutOf {
   static_assert(Config::kQStages == 1 || Config::kQStages == 2,
                 "Q has one buffer, or two: the next work tile's is loaded during this one");
   /// Registers a thread at launch: the register file's share, in steps of 8.
-  static constexpr int kLaunchRegisters = 65536 / Config::kThreads / 8 * 8;
+  static constexpr int kLaunchRegisters = 65536 / (Config::kThreads * Config::kCtasPerSm) / 8 * 8;
   // NOTE: against what the CTA was launched with, not the register file: setmaxnreg.inc waits for
   // ever for registers that its own CTA never had.
   static_assert(Config::kProducerRegisters + Config::kConsumers * Config::kConsumerRegisters <=
@@ -115,7 +115,9 @@ struct LayoutOf {
   static_assert(Config::kBarriers == 2 * Config::kQStages * Config::kConsumers +
                                          4 * Config::kStages + (kKvLens && !Config::kRowCopies),
                 "the plan has every barrier that the kernel names");
-  static_assert(Config::kSmemBytes <= 232448, "a CTA has at most 227 KiB of shared memory");
+  // NOTE: a CTA takes 1 KiB more for itself.
+  static_assert(Config::kCtasPerSm * (Config::kSmemBytes + 1024) <= 233472,
+                "an SM has 228 KiB of shared memory");
 };
 
 /// Addresses in the shared window.

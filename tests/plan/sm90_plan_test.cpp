@@ -307,13 +307,63 @@ TEST(Sm90Plan, PartitionsFillTheSms) {
   EXPECT_EQ(partitions(1, 0), 1);
   EXPECT_EQ(partitions(33, 8192), 2);
   EXPECT_EQ(partitions(1, 1 << 20), 64);
-  EXPECT_EQ(partitions(67, 8192), 5);  // one round would leave most SMs idle in the second
+  EXPECT_GT(partitions(67, 8192), 1);  // one would leave most SMs idle in the second round
   EXPECT_EQ(partitions(1000, 8192), 1);
   EXPECT_EQ(partitions(1 << 30, 1 << 30, 1 << 20), 1);
   spec.num_partitions = 7;
   EXPECT_EQ(partitions(66, 8192), 7);
   spec.num_partitions = 1;
   EXPECT_EQ(partitions(1, 8192), 1);
+}
+
+// The numbers of parts that took the least time on an H200, or within 3 % of it.
+TEST(Sm90Plan, PartitionsOfDecodes) {
+  AttentionSpec spec = spec_of(128);
+  spec.num_q_heads = 32;
+  spec.page_size = 64;
+  spec.num_partitions = 0;
+  spec.max_q_len = 1;
+  const struct {
+    int batch, kv_len, least, most;
+  } cases[] = {{1, 1024, 6, 8},   {1, 8192, 11, 16}, {1, 32768, 16, 22}, {8, 1024, 1, 2},
+               {8, 8192, 2, 4},   {8, 32768, 4, 4},  {64, 1024, 1, 1},   {64, 8192, 1, 1},
+               {256, 1024, 1, 1}, {256, 32768, 1, 1}};
+  const KernelPlan plan = plan_of(spec);
+  for (const auto& one : cases) {
+    LaunchShapes shapes;
+    shapes.batch = one.batch;
+    shapes.q_len = 1;
+    shapes.kv_len = one.kv_len;
+    const int parts = sm90_partitions(plan, shapes, {});
+    EXPECT_GE(parts, one.least) << one.batch << " x " << one.kv_len;
+    EXPECT_LE(parts, one.most) << one.batch << " x " << one.kv_len;
+  }
+}
+
+// Few rows: one consumer, and two CTAs per SM where their memory fits.
+TEST(Sm90Plan, DecodesHaveABodyOfTheirOwn) {
+  for (const int depth : {32, 64, 96, 128, 192, 256}) {
+    for (const int page : {0, 1, 16, 48, 64}) {
+      AttentionSpec spec = spec_of(depth);
+      spec.page_size = page;
+      spec.max_q_len = 16;  // x 4 heads
+      const KernelPlan plan = plan_of(spec);
+      ASSERT_TRUE(plan.supported) << plan.reason;
+      const Sm90Plan& sm90 = *plan.sm90;
+      EXPECT_EQ(sm90.ctas_per_sm, depth <= 128 ? 2 : 1) << depth;
+      EXPECT_EQ(sm90.num_consumers, depth <= 128 ? 1 : 2) << depth;
+      EXPECT_LE(sm90.ctas_per_sm * (plan.main().smem_bytes + 1024), 233472);
+      EXPECT_LE(plan.main().threads * plan.main().launch_registers * sm90.ctas_per_sm, 65536);
+      EXPECT_LE(sm90.producer_registers + sm90.num_consumers * sm90.consumer_registers,
+                (sm90.num_consumers + 1) * plan.main().launch_registers);
+      EXPECT_TRUE(plan.main().overlaps);
+      for (const TuningKnob& knob : tuning_knobs(plan)) {
+        EXPECT_EQ(std::count(knob.values.begin(), knob.values.end(), knob.chosen), 1) << knob.name;
+      }
+      spec.max_q_len = 17;
+      EXPECT_EQ(plan_of(spec).sm90->ctas_per_sm, 1);
+    }
+  }
 }
 
 TEST(Sm90Plan, PartitionsAreWorkTilesAndWorkspace) {

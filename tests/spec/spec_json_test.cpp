@@ -89,7 +89,8 @@ TEST(SpecJson, EveryFieldIsReadAndWrittenInTheOrderOfTheTable) {
       R"("qkv_dtype":"e4m3","output_dtype":"fp16","rope_dtype":"bf16","rope_gmem_dtype":"fp16",)"
       R"("scale_dtype":"f32","mla":"prefill","page_size":16,"ragged":true,)"
       R"("kv_lens_exclude_new":true,"sink":true,)"
-      R"("return_lse":true,"lse_includes_sink":false,"partition_keys":512,"max_seq_len":4096,)"
+      R"("return_lse":true,"lse_includes_sink":false,"partition_keys":512,"max_q_len":2,)"
+      R"("max_seq_len":4096,)"
       R"("mask":{"kind":"or","of":["causal",{"kind":"sliding_window","window":4,"constant":true},)"
       R"({"kind":"chunked","chunk":8},{"kind":"materialized","dtype":"u8"},"sliding_window"]},)"
       R"("score_mod":{"kind":"softcap","cap":0.1,"constant":true},)"
@@ -411,6 +412,7 @@ class RandomSpec {
     spec.lse_includes_sink = coin();
     spec.num_partitions = below(4);
     if (spec.num_partitions == 1 && coin()) spec.partition_keys = below(1 << 20);
+    spec.max_q_len = coin() ? 0 : below(9);
     spec.max_seq_len = coin() ? 0 : below(1 << 20);
     spec.mask = mask(0);
     spec.score_mod = score_mod();

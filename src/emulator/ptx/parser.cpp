@@ -4,10 +4,23 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "emulator/ptx/parser_state.h"
 
 namespace attnjit::emulator {
 namespace {
+
+/// Where several CTAs are to run on an SM at once, each has its share of the registers.
+void share_registers(Function& function, std::uint32_t min_ctas) {
+  constexpr std::uint32_t kRegisterFile = 65536;  // of an SM; registers come in steps of 8
+  if (min_ctas == 1 || function.maxnreg != 0) return;
+  const std::uint32_t(&threads)[3] =
+      function.required_threads[0] != 0 ? function.required_threads : function.max_threads;
+  const std::uint64_t count =
+      std::uint64_t{std::max(threads[0], 1U)} * std::max(threads[1], 1U) * std::max(threads[2], 1U);
+  function.maxnreg = static_cast<std::uint32_t>(kRegisterFile / (count * min_ctas) / 8 * 8);
+}
 
 constexpr std::size_t kMaxText = std::size_t{256} << 20;
 constexpr std::uint64_t kMaxFiles = 1 << 16;
@@ -140,8 +153,12 @@ bool Parser::parse_threads(std::uint32_t (&into)[3]) {
 }
 
 bool Parser::parse_performance_directives(Function& function) {
+  std::uint32_t min_ctas = 1;
   for (;;) {
-    if (cursor_.peek() != '.') return !cursor_.failed();
+    if (cursor_.peek() != '.') {
+      share_registers(function, min_ctas);
+      return !cursor_.failed();
+    }
     const std::string_view name = cursor_.directive();
     std::uint32_t ignored[3];
     if (name == "maxntid") {
@@ -153,7 +170,10 @@ bool Parser::parse_performance_directives(Function& function) {
     } else if (name == "maxnreg") {
       if (!parse_threads(ignored)) return false;
       function.maxnreg = ignored[0];
-    } else if (name == "minnctapersm" || name == "maxnctapersm" || name == "maxclusterrank") {
+    } else if (name == "minnctapersm") {
+      if (!parse_threads(ignored)) return false;
+      min_ctas = std::max(ignored[0], 1U);
+    } else if (name == "maxnctapersm" || name == "maxclusterrank") {
       if (!parse_threads(ignored)) return false;
     } else if (name == "explicitcluster" || name == "blocksareclusters" || name == "noreturn" ||
                name == "abi_preserve") {

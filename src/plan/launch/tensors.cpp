@@ -46,6 +46,10 @@ void check_lengths(const AttentionSpec& spec, const LaunchShapes& shapes, Proble
                                           shapes.max_pages, shapes.kv_len, spec.page_size,
                                           (shapes.kv_len + spec.page_size - 1) / spec.page_size));
   }
+  if (spec.max_q_len > 0 && shapes.q_len > spec.max_q_len) {
+    problems.add("q_len", fmt::format("q_len {} exceeds the plan's max_q_len {}", shapes.q_len,
+                                      spec.max_q_len));
+  }
   if (spec.max_seq_len > 0 && shapes.kv_len > spec.max_seq_len) {
     problems.add("kv_len", fmt::format("kv_len {} exceeds the plan's max_seq_len {}", shapes.kv_len,
                                        spec.max_seq_len));

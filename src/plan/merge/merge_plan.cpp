@@ -89,7 +89,7 @@ PlannedKernel merge_kernel(const KernelPlan& plan) {
   kernel.entry = "attnjit_merge";
   kernel.kernel_header = "partials/merge.cuh";
   kernel.threads = kThreads;
-  kernel.overlaps = !spec.merge;
+  kernel.overlaps = true;
   // A pair of a plan that accumulates has the sink; the partitions leave it to the merge.
   const bool sink = spec.sink && !spec.accumulate;
   const bool bf16 = spec.output_dtype.value_or(spec.qkv_dtype) == Dtype::kBf16;

@@ -112,6 +112,7 @@ std::string fields(const Json& plan) {
       "num_mbarriers",
       "num_threads",
       "num_consumers",
+      "ctas_per_sm",
       "num_stages",
       "num_q_stages",
       "o_blocks",

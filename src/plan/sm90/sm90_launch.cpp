@@ -55,6 +55,7 @@ TensorMapDescription describe(const KernelPlan& plan, const LaunchTensors& tenso
   TensorMapDescription description =
       keys ? describe_keys(tensor, plan.sm90->box_keys)
            : describe_rows(tensor, sm90_gqa_shift(*plan.sm90, plan.spec));
+  if (keys) description.l2_bytes = plan.sm90->l2_bytes;
   description.id = buffer_of(plan, viewed);
   return description;
 }
@@ -72,6 +73,64 @@ std::int64_t tiles_of_head(const KernelPlan& plan, const LaunchShapes& shapes) {
   return std::min(longest * shapes.batch, all_rows / rows);
 }
 
+// The CTAs that run at once.
+int ctas_of(const Sm90Plan& plan, const DeviceShape& device) {
+  return plan.ctas_per_sm * std::max(device.sm_count, 1);
+}
+
+// How long a launch takes whose keys are split, in microseconds, to compare numbers of parts with.
+// Fitted on an H200 to decodes of depth 128: docs/performance-sm90.md.
+class SplitTimes {
+ public:
+  SplitTimes(const Sm90Plan& plan, const AttentionSpec& spec, const DeviceShape& device)
+      : sms_(std::max(device.sm_count, 1)),
+        memory_(kSharedBytes * static_cast<double>(sms_)),
+        partial_row_bytes_(4.0 * spec.ov_depth),
+        kv_bytes_(static_cast<double>(plan.k_bytes + plan.v_bytes)) {
+    const double alone = kv_bytes_ / (plan.row_copies ? kAloneRowBytes : kAloneBytes);
+    const double flop = 2.0 * plan.BM * plan.BN * (spec.qk_depth + spec.ov_depth);
+    computed_alone_ = flop / kFlop;
+    loaded_alone_ = alone;
+    ctas_per_sm_ = plan.ctas_per_sm;
+  }
+
+  /// `tiles` query tiles of `kv_tiles` KV tiles each, `rows` rows of O in all.
+  double of(std::int64_t parts, std::int64_t tiles, std::int64_t kv_tiles, double rows) const {
+    const std::int64_t rounds = (tiles * parts + sms_ - 1) / sms_;
+    const std::int64_t longest = (kv_tiles + parts - 1) / parts;
+    // Of an SM's CTAs one computes while another waits for its loads.
+    const double waiting =
+        rounds > 1 && ctas_per_sm_ > 1 ? loaded_alone_ / kTwoCtas : loaded_alone_;
+    const double sm = static_cast<double>(rounds * longest) * std::max(waiting, computed_alone_);
+    // A decode's keys are read once; query tiles of one head share theirs in L2, and compute
+    // longer.
+    const double memory =
+        static_cast<double>(tiles) * static_cast<double>(kv_tiles) * kv_bytes_ / memory_;
+    const double main = std::max(sm, memory) + std::min(sm, memory) / 4;
+    if (parts == 1) return main;
+    const double written = static_cast<double>(parts) * rows * partial_row_bytes_;
+    return main + kMerge + kMergePart * static_cast<double>(parts) + 2 * written / memory_;
+  }
+
+ private:
+  // Bytes of K and V that an SM loads per microsecond: while the others idle, and while all load.
+  static constexpr double kAloneBytes = 57e3;
+  static constexpr double kAloneRowBytes = 22e3;  // where rows are copied one by one
+  static constexpr double kSharedBytes = 34e3;
+  static constexpr double kTwoCtas = 1.6;  // how much more two CTAs load than one
+  static constexpr double kFlop = 5e6;     // of an SM per microsecond
+  static constexpr double kMerge = 2.5;
+  static constexpr double kMergePart = 0.125;
+
+  std::int64_t sms_;
+  double memory_;  // bytes per microsecond
+  double partial_row_bytes_;
+  double kv_bytes_;  // of a KV tile
+  double computed_alone_ = 0;
+  double loaded_alone_ = 0;
+  int ctas_per_sm_ = 1;
+};
+
 // One partition is written as O and LSE: there are no workspaces.
 void forget_partials(const KernelPlan& plan, LaunchRecipe& recipe) {
   for (std::size_t i = 0; i < recipe.args.size(); ++i) {
@@ -84,13 +143,12 @@ void forget_partials(const KernelPlan& plan, LaunchRecipe& recipe) {
 
 }  // namespace
 
-Sm90Shares sm90_shares(bool pair_tiles, std::int32_t m_tiles, std::int32_t total_tiles,
-                       int sm_count) {
+Sm90Shares sm90_shares(bool pair_tiles, std::int32_t m_tiles, std::int32_t total_tiles, int ctas) {
   // Whole rounds of pairs that are left to the tail, beside the last that is none: as few as even
   // out the rest to 2 %, because the tail's tiles are of many heads, whose K and V share L2.
   constexpr std::int32_t kTailRounds = 1;
   Sm90Shares shares;
-  shares.ctas = std::min(total_tiles, std::max(sm_count, 1));
+  shares.ctas = std::min(total_tiles, std::max(ctas, 1));
   if (!pair_tiles) return shares;
   const std::int32_t pairs = total_tiles / m_tiles * (m_tiles - m_tiles / 2);
   shares.paired_units = std::max(pairs / shares.ctas - kTailRounds, 0) * shares.ctas;
@@ -99,32 +157,29 @@ Sm90Shares sm90_shares(bool pair_tiles, std::int32_t m_tiles, std::int32_t total
 
 std::int32_t sm90_partitions(const KernelPlan& plan, const LaunchShapes& shapes,
                              const DeviceShape& device) {
-  if (!splits(plan.spec)) return 1;
-  if (plan.spec->num_partitions > 1) return plan.spec->num_partitions;
-  if (const int keys = plan.spec->partition_keys; keys > 0) {
+  const AttentionSpec& spec = plan.spec;
+  if (!splits(spec)) return 1;
+  if (spec.num_partitions > 1) return spec.num_partitions;
+  if (const int keys = spec.partition_keys; keys > 0) {
     return std::max((shapes.kv_len + keys - 1) / keys, 1);
   }
-  // The number that takes the least time, in units of a KV tile: a round of the SMs is a part, and
-  // as much as a KV tile to begin and end it; a merge takes as much as some KV tiles.
   constexpr std::int64_t kMaxPartitions = 64;
-  constexpr std::int64_t kMergeTiles = 3;
-  const std::int64_t kv_tiles = (std::int64_t{shapes.kv_len} + plan.sm90->BN - 1) / plan.sm90->BN;
-  const std::int64_t heads = plan.spec->num_q_heads >> sm90_gqa_shift(*plan.sm90, plan.spec);
-  const std::int64_t sms = std::max(device.sm_count, 1);
+  const Sm90Plan& sm90 = *plan.sm90;
+  const std::int64_t kv_tiles = (std::int64_t{shapes.kv_len} + sm90.BN - 1) / sm90.BN;
+  const std::int64_t heads = spec.num_q_heads >> sm90_gqa_shift(sm90, spec);
   // NOTE: where there are many tiles, how many does not matter, and the product may overflow.
   const std::int64_t tiles = std::min<std::int64_t>(tiles_of_head(plan, shapes), 1 << 20) * heads;
+  const std::int64_t positions =
+      spec.ragged ? shapes.total_q : std::int64_t{shapes.batch} * shapes.q_len;
+  const double rows = static_cast<double>(positions) * spec.num_q_heads;
+  const SplitTimes times(sm90, spec, device);
   std::int64_t best = 1;
-  std::int64_t least = 0;
-  for (std::int64_t parts = 1; parts <= std::clamp<std::int64_t>(kv_tiles, 1, kMaxPartitions);
-       ++parts) {
-    const std::int64_t rounds = (tiles * parts + sms - 1) / sms;
-    const std::int64_t time =
-        rounds * ((kv_tiles + parts - 1) / parts + 1) + (parts > 1 ? kMergeTiles : 0);
-    // More parts are more partial results: they are to gain something.
-    if (parts == 1 || time * 16 < least * 15) {
-      best = parts;
-      least = time;
-    }
+  double least = times.of(1, tiles, kv_tiles, rows);
+  for (std::int64_t parts = 2; parts <= std::min(kv_tiles, kMaxPartitions); ++parts) {
+    const double time = times.of(parts, tiles, kv_tiles, rows);
+    if (time >= least) continue;
+    best = parts;
+    least = time;
   }
   return static_cast<std::int32_t>(best);
 }
@@ -155,7 +210,7 @@ Result<LaunchRecipe> plan_sm90_launch(const KernelPlan& plan, const LaunchReques
       static_cast<std::int32_t>(tiles_of_head(plan, shapes) * heads * request.partitions);
   const Sm90Shares shares =
       sm90_shares(sm90.pair_tiles && request.partitions == 1, static_cast<std::int32_t>(m_tiles),
-                  total_tiles, request.device.sm_count);
+                  total_tiles, ctas_of(sm90, request.device));
   ArgumentValues values{plan, request.scalars, request.params,
                         LaunchNumbers(spec, shapes, request.scale),
                         [&](TensorMapId map) { return describe(plan, request.tensors, map); }};

@@ -21,14 +21,42 @@ namespace attnjit {
 namespace {
 
 constexpr std::int64_t kMaxSmemBytes = 232448;  // a CTA's, opt-in, on sm_90
-constexpr int kMaxStages = 4;                   // what the knobs allow
-constexpr std::int64_t kWorkBytes = 32;         // an announcement of a work tile
-constexpr std::int64_t kMaxWorkBytes = 48;      // and of a partition
-constexpr int kRegisterFile = 65536;            // of an SM
-constexpr int kSwizzleRows = 8;                 // of 128 bytes: the period of the swizzle
-constexpr int kPartitionStep = 64;              // of partition_keys: the shortest KV tile
+constexpr int kMaxStages = 6;                   // what the knobs allow
+constexpr std::int64_t kSmSmemBytes = 233472;   // of an SM, with what the system takes of a CTA's
+constexpr std::int64_t kSystemSmemBytes = 1024;
+constexpr std::int64_t kWorkBytes = 32;     // an announcement of a work tile
+constexpr std::int64_t kMaxWorkBytes = 48;  // and of a partition
+constexpr int kRegisterFile = 65536;        // of an SM
+constexpr int kConsumerRows = 64;           // of a wgmma
+constexpr int kSwizzleRows = 8;             // of 128 bytes: the period of the swizzle
+constexpr int kPartitionStep = 64;          // of partition_keys: the shortest KV tile
 
 int round_up(int value, int to) { return (value + to - 1) / to * to; }
+
+/// Whether a launch has so few rows that those of all the heads of a group fit one consumer.
+bool decodes(const AttentionSpec& spec) {
+  return spec.max_q_len > 0 && std::int64_t{spec.max_q_len} * spec.group <= kConsumerRows;
+}
+
+/// The tile of a launch of few rows, which waits for K and V: 64 rows, and two CTAs per SM where
+/// they fit, so that one loads while the other begins or ends a work tile.
+void choose_decode(const AttentionSpec& spec, Sm90Plan& plan) {
+  // Bytes per CTA. More at a time cost bandwidth; copies of rows take longer to arrive.
+  const int loaded_ahead = plan.row_copies ? 98304 : 65536;
+  plan.BN = 64;
+  plan.pair_tiles = false;
+  // NOTE: 256 cost 3 % of the memory's bandwidth: nobody comes back for what was not asked for.
+  plan.l2_bytes = 128;
+  const int q_bytes = 2 * kConsumerRows * round_up(spec.qk_depth, 64);
+  const int tile_bytes = 2 * plan.BN * (round_up(spec.qk_depth, 64) + round_up(spec.ov_depth, 64));
+  plan.num_stages = std::clamp(loaded_ahead / tile_bytes, 2, 4);
+  constexpr int kOtherBytes = 2048;
+  const bool two = q_bytes + plan.num_stages * tile_bytes + kOtherBytes <= kSmSmemBytes / 2;
+  plan.num_consumers = two ? 1 : 2;
+  plan.ctas_per_sm = two ? 2 : 1;
+  plan.num_q_stages = 1;
+  plan.ping_pong = !two;
+}
 
 /// The tile of a depth. P, S and O live in registers: BN/4 + BN/2 + ov_depth/2 of them a thread.
 /// The choices are measured: docs/performance-sm90.md.
@@ -49,6 +77,7 @@ Sm90Plan choose(const AttentionSpec& spec) {
   plan.ping_pong = true;
   plan.kv_lens = lengths_differ(spec);
   plan.split = splits(spec);
+  plan.overlaps = plan.split || decodes(spec);
   plan.row_copies = spec.page_size % kSwizzleRows != 0;
   plan.pair_tiles = !plan.kv_lens && contains(spec.mask, MaskSpec::Kind::kCausal);
   if (spec.qk_depth <= 64) {
@@ -67,6 +96,7 @@ Sm90Plan choose(const AttentionSpec& spec) {
   } else {
     plan.BN = 64;
   }
+  if (decodes(spec)) choose_decode(spec, plan);
   if (plan.row_copies) plan.BN = std::min(plan.BN, 64);
   return plan;
 }
@@ -84,11 +114,13 @@ std::vector<Knob> knobs_of(const Sm90Plan& plan) {
   if (!plan.row_copies) keys.insert(keys.end(), {144, 160, 176, 192});
   std::vector<Knob> all{
       {"BN", &Sm90Plan::BN, std::move(keys)},
-      {"num_stages", &Sm90Plan::num_stages, {2, 3, 4}},
+      {"num_stages", &Sm90Plan::num_stages, {2, 3, 4, 5, 6}},
       {"num_q_stages", &Sm90Plan::num_q_stages, {1, 2}},
-      {"num_consumers", &Sm90Plan::num_consumers, {2, 3}},
-      {"ping_pong", &Sm90Plan::ping_pong, {0, 1}},
   };
+  if (plan.num_consumers > 1) {
+    all.push_back({"num_consumers", &Sm90Plan::num_consumers, {2, 3}});
+    all.push_back({"ping_pong", &Sm90Plan::ping_pong, {0, 1}});
+  }
   // Tiles are paired where the launch knows how long they are.
   if (!plan.kv_lens) all.push_back({"pair_tiles", &Sm90Plan::pair_tiles, {0, 1}});
   return all;
@@ -148,6 +180,11 @@ Status fit_partitions(int keys, const TuningValues* tuned, Sm90Plan& plan) {
   return {};
 }
 
+/// A CTA's share of an SM's shared memory.
+std::int64_t smem_room(const Sm90Plan& plan) {
+  return std::min(kMaxSmemBytes, kSmSmemBytes / plan.ctas_per_sm - kSystemSmemBytes);
+}
+
 /// What follows from the tile.
 void complete(const AttentionSpec& spec, Sm90Plan& plan) {
   // A TMA box is the 64 rows of a consumer, whole positions of them. NOTE: two rows of a thread
@@ -163,6 +200,10 @@ void complete(const AttentionSpec& spec, Sm90Plan& plan) {
   const int spare = plan.row_copies ? 16 : 0;
   plan.producer_registers = plan.num_consumers == 2 ? 24 + spare : 32;
   plan.consumer_registers = plan.num_consumers == 2 ? 240 - spare / 2 : 160;
+  if (plan.num_consumers == 1) {
+    plan.producer_registers = 24 + spare;
+    plan.consumer_registers = 232 - spare;
+  }
   plan.padded_qk_depth = round_up(spec.qk_depth, 64);
   plan.padded_ov_depth = round_up(spec.ov_depth, 64);
   plan.q_bytes = std::int64_t{2} * plan.BM * plan.padded_qk_depth;
@@ -170,12 +211,13 @@ void complete(const AttentionSpec& spec, Sm90Plan& plan) {
   plan.v_bytes = std::int64_t{2} * plan.BN * plan.padded_ov_depth;
   // Barriers and announcements of work tiles.
   constexpr std::int64_t kMaxOtherBytes = 8 * (4 * 3 + 4 * kMaxStages + 1) + kMaxWorkBytes * 2 * 3;
+  const std::int64_t room = smem_room(plan);
   const std::int64_t stages_bytes = plan.num_stages * (plan.k_bytes + plan.v_bytes);
-  if (2 * plan.q_bytes + stages_bytes + kMaxOtherBytes > kMaxSmemBytes) plan.num_q_stages = 1;
+  if (2 * plan.q_bytes + stages_bytes + kMaxOtherBytes > room) plan.num_q_stages = 1;
   // O is staged in Q's memory where there is another Q to go on with, otherwise in what is left.
   plan.o_blocks = 0;
   if (plan.num_q_stages == 1) {
-    const std::int64_t left = kMaxSmemBytes - plan.q_bytes - stages_bytes - kMaxOtherBytes;
+    const std::int64_t left = room - plan.q_bytes - stages_bytes - kMaxOtherBytes;
     const std::int64_t block_bytes = std::int64_t{plan.BM} * 128;
     plan.o_blocks = static_cast<int>(
         std::clamp<std::int64_t>(left / block_bytes, 0, plan.padded_ov_depth / 64));
@@ -285,6 +327,7 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm9
   add_bool("kLseIncludesSink", spec.lse_includes_sink);
   add_int("kConsumers", sm90.num_consumers);
   add_int("kThreads", sm90.threads());
+  add_int("kCtasPerSm", sm90.ctas_per_sm);
   add_int("kTileM", sm90.BM);
   add_int("kTileN", sm90.BN);
   add_int("kPageSize", spec.page_size);
@@ -293,6 +336,7 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm9
   add_bool("kRagged", spec.ragged);
   add_bool("kRaggedKv", spec.ragged_kv);
   add_bool("kKvLensExcludeNew", spec.kv_lens_exclude_new);
+  add_bool("kOverlaps", sm90.overlaps);
   add_bool("kSplit", sm90.split);
   add_int("kPartitionTiles", sm90.partition_tiles);
   add_bool("kMergeOnePart", merges_one_part(spec));
@@ -449,6 +493,7 @@ Result<Sm90Plan> make_sm90_plan(const ResolvedSpec& spec, const TuningValues* tu
     // them, which the compiler refuses.
     plan.BN = 64;
     plan.num_consumers = 2;
+    plan.ctas_per_sm = 1;
     plan.num_stages = 2;
   }
   if (tuned != nullptr) {
@@ -466,19 +511,21 @@ Result<Sm90Plan> make_sm90_plan(const ResolvedSpec& spec, const TuningValues* tu
 }
 
 Status fill_from_sm90(const Sm90Plan& sm90, KernelPlan& plan) {
-  if (sm90.smem_bytes > kMaxSmemBytes) {
+  if (sm90.smem_bytes > smem_room(sm90)) {
     // Only a tuning table can ask for this; the choices above are tested to fit.
     return make_error(
         ErrorCode::kInvalid,
         fmt::format("BN {} with {} stages needs {} bytes of shared memory; a CTA has {}", sm90.BN,
-                    sm90.num_stages, sm90.smem_bytes, kMaxSmemBytes),
+                    sm90.num_stages, sm90.smem_bytes, smem_room(sm90)),
         "BN");
   }
   PlannedKernel& kernel = plan.main();
   kernel.entry = "attnjit_forward";
   kernel.kernel_header = "sm90/forward.cuh";
   kernel.threads = sm90.threads();
-  kernel.launch_registers = kRegisterFile / kernel.threads / 8 * 8;
+  kernel.ctas_per_sm = sm90.ctas_per_sm;
+  kernel.overlaps = sm90.overlaps;
+  kernel.launch_registers = kRegisterFile / (kernel.threads * kernel.ctas_per_sm) / 8 * 8;
   kernel.smem_bytes = sm90.smem_bytes;
   for (const Sm90SmemRange& range : sm90.smem) {
     kernel.smem_map.push_back({name_of(range, sm90), range.begin, range.size});

@@ -33,6 +33,7 @@ struct Sm90Plan {
   int BN = 0;             ///< keys per KV tile
   int box_keys = 0;       ///< keys per TMA box of K and V: all of one page; 0 with row_copies
   int num_consumers = 0;  ///< consumer warpgroups; one more produces
+  int ctas_per_sm = 1;    ///< that run at once
   int num_stages = 0;     ///< K tiles, and V tiles, in shared memory
   int num_q_stages = 0;   ///< Q tiles in shared memory; o_blocks says where O is staged
   int o_blocks = 0;       ///< 64-column blocks of O with memory of their own; 0: O is staged in Q's
@@ -40,12 +41,14 @@ struct Sm90Plan {
   bool pair_tiles = false;  ///< later rows see more keys: a CTA takes long and short tiles in pairs
   bool kv_lens = false;     ///< sequences differ in length: a warp finds its work on the device
   bool row_copies = false;  ///< K and V are copied row by row: pages do not hold whole TMA boxes
+  bool overlaps = false;    ///< waits for the end of the launch before it: PlannedKernel::overlaps
   bool split = false;       ///< launches may split the keys into partitions
   int partition_tiles = 0;  ///< KV tiles of each partition; 0: the launch says how many there are
   /// A row's maximum moves when its own scores say so, not those of the rows beside it: its bits
   /// are then its own.
   bool rescale_by_row = false;
   bool pack_gqa = false;  ///< a tile's rows are of all the query heads that share a KV head
+  int l2_bytes = 256;     ///< that L2 fetches for a copy of K or V, at least
   int producer_registers = 0;
   int consumer_registers = 0;
   int padded_qk_depth =
@@ -91,10 +94,9 @@ struct Sm90Shares {
   std::int32_t paired_units = 0;  ///< pairs of tiles before the tail: whole rounds of the CTAs
 };
 
-/// The shares of `total_tiles` tiles, `m_tiles` per head, on `sm_count` SMs: one CTA per SM, which
-/// loads ahead over tile borders. pair_tiles: later tiles are longer.
-Sm90Shares sm90_shares(bool pair_tiles, std::int32_t m_tiles, std::int32_t total_tiles,
-                       int sm_count);
+/// The shares of `total_tiles` tiles, `m_tiles` per head, for `ctas` CTAs that run at once, which
+/// load ahead over tile borders. pair_tiles: later tiles are longer.
+Sm90Shares sm90_shares(bool pair_tiles, std::int32_t m_tiles, std::int32_t total_tiles, int ctas);
 
 /// How query rows are numbered: position << shift | head of the group, where a tile's rows are of
 /// all the query heads that share a key-value head; otherwise 0.

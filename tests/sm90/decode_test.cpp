@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// The body for launches of few rows (max_q_len), on sm_90a.
+#include <vector>
+
+#include "plan/sm90/sm90_plan.h"
+#include "sm90_fixture.h"
+
+namespace attnjit::sm90 {
+namespace {
+
+AttentionSpec spec_of(int qk_depth, int max_q_len, int page_size, int partitions) {
+  AttentionSpec spec;
+  spec.arch = Arch::kSm90a;
+  spec.num_q_heads = 8;
+  spec.group = 4;
+  spec.qk_depth = qk_depth;
+  spec.max_q_len = max_q_len;
+  spec.page_size = page_size;
+  spec.num_partitions = partitions;
+  spec.return_lse = true;
+  spec.mask = mask_of(Kind::kCausal);
+  return spec;
+}
+
+using Sm90Decode = Sm90Kernel;
+
+TEST_F(Sm90Decode, PagesOfAnySize) {
+  const std::vector<Lengths> batches{{{1}, {500, 0, 31, 200}}, {{1}, {64, 65}}};
+  for (const int page : {64, 16, 1, 48}) {
+    SCOPED_TRACE(page);
+    expect_passes(spec_of(128, 1, page, 1), batches);
+    expect_passes(spec_of(128, 1, page, 3), batches);
+  }
+}
+
+TEST_F(Sm90Decode, Depths) {
+  for (const int depth : {64, 96, 192, 256}) {
+    SCOPED_TRACE(depth);
+    AttentionSpec spec = spec_of(depth, 1, 32, 2);
+    if (depth == 192) spec.ov_depth = 128;
+    expect_passes(spec, {{{1}, {300, 70}}});
+  }
+}
+
+// Several rows, as speculative decoding has them; groups that are packed into a tile, and not.
+TEST_F(Sm90Decode, SeveralRows) {
+  const std::vector<Lengths> batches{{{4}, {200, 3, 0}}, {{1}, {129}}};
+  for (const int group : {1, 2, 8, 16}) {
+    SCOPED_TRACE(group);
+    expect_passes(with_group(spec_of(64, 4, 16, 2), 16, group), batches);
+  }
+  expect_passes(with_group(spec_of(64, 4, 16, 2), 6, 3), batches);
+  AttentionSpec ragged = spec_of(128, 4, 16, 2);
+  ragged.ragged = true;
+  ragged.sink = true;
+  expect_passes(ragged, {{{4, 0, 1, 2}, {200, 5, 100, 1}}});
+}
+
+TEST_F(Sm90Decode, WithoutPages) {
+  expect_passes(spec_of(128, 2, 0, 1), {{{2}, {300}}, {{1}, {0}}});
+  expect_passes(spec_of(64, 2, 0, 3), {{{2}, {300}}});
+}
+
+TEST_F(Sm90Decode, MoreRowsThanTheBoundAreRefused) {
+  const auto kernel = compiled(spec_of(128, 2, 16, 1));
+  ASSERT_TRUE(kernel);
+  EXPECT_EQ(kernel->generated.plan.sm90->num_consumers, 1);
+  LaunchShapes shapes;
+  shapes.batch = 1;
+  shapes.q_len = 3;
+  shapes.kv_len = 100;
+  shapes.num_pages = shapes.max_pages = 8;
+  const Result<LaunchSequence> sequence = plan_launch(kernel->generated.plan, shapes, {}, {});
+  ASSERT_FALSE(sequence);
+  EXPECT_EQ(sequence.error().code, ErrorCode::kInvalid);
+  EXPECT_EQ(sequence.error().field, "q_len");
+}
+
+}  // namespace
+}  // namespace attnjit::sm90

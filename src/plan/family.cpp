@@ -48,7 +48,7 @@ constexpr KernelFamily kSm90{
 };
 constexpr KernelFamily kSm100{
     &plan_sm100,
-    [](const KernelPlan&, const LaunchShapes&, const DeviceShape&) { return 1; },
+    nullptr,
     &plan_sm100_launch,
     [](const KernelPlan& plan) { return sm100_knobs(*plan.sm100); },
     [](const KernelPlan& plan, nlohmann::ordered_json& json) {
@@ -58,7 +58,7 @@ constexpr KernelFamily kSm100{
 
 constexpr KernelFamily kMerge{
     [](const TuningValues*, KernelPlan& plan) { return plan_merge(plan); },
-    [](const KernelPlan&, const LaunchShapes&, const DeviceShape&) { return 1; },
+    nullptr,
     &plan_merge_launch,
     [](const KernelPlan&) { return std::vector<TuningKnob>(); },
     [](const KernelPlan&, nlohmann::ordered_json&) {},

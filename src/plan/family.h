@@ -20,7 +20,8 @@ struct KernelFamily {
   /// null. A spec that the family does not serve leaves `supported` false with the reason. Errors:
   /// kInvalid for a tuned name or value that the kernel cannot take.
   Status (*plan)(const TuningValues* tuned, KernelPlan& plan);
-  /// The parts that a launch of a supported plan splits the keys into.
+  /// The parts that a launch of a supported plan splits the keys into; null: the family does not
+  /// split them.
   std::int32_t (*partitions)(const KernelPlan& plan, const LaunchShapes& shapes,
                              const DeviceShape& device);
   /// Plans a launch of the main kernel of a supported plan.

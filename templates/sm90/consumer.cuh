@@ -264,18 +264,9 @@ struct Consumer {
       float lse;
       output_scale[half] = finish_row<Config>(rows.softmax.statistics(half), sink, lse);
       if constexpr (Config::kReturnLse) {
-        const int row = rows.first_row + 8 * half;
-        const int q_len = lengths_of<Config>(rows.work, arguments).q;
-        if ((lane & 3) == 0 && row >= 0 && row < q_len << Config::kGqaShift) {
-          const int position = row >> Config::kGqaShift;
-          if constexpr (Config::kRagged) {
-            arguments
-                .lse[static_cast<i64>(head) * arguments.total_q + rows.work.q_begin + position] =
-                lse;
-          } else {
-            const i64 head_row = static_cast<i64>(rows.work.batch) * arguments.num_q_heads + head;
-            arguments.lse[head_row * q_len + position] = lse;
-          }
+        if ((lane & 3) == 0 && is_row(rows, half)) {
+          const int position = (rows.first_row + 8 * half) >> Config::kGqaShift;
+          arguments.lse[lse_row<Config>(rows.work, head, position, arguments)] = lse;
         }
       }
     }

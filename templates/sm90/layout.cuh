@@ -99,15 +99,16 @@ struct LayoutOf {
                     (Config::kOOffset % kSwizzlePeriod == 0 &&
                      Config::kOOffset >= Config::kVOffset + Config::kStages * kVBytes),
                 "O's own memory lies after V's, at a multiple of the swizzle's 1024 bytes");
-  /// Of a work tile's announcement (sm90/work.cuh).
-  static constexpr int kWorkBytes = Config::kSplit ? 48 : 32;
+  static_assert(Config::kWorkBytes >= (Config::kSplit ? 36 : 32),
+                "an announcement has nine words with a partition, and eight without");
   static_assert(Config::kWorkOffset % 16 == 0 &&
                     Config::kWorkOffset >= Config::kVOffset + Config::kStages * kVBytes &&
                     Config::kWorkOffset >= Config::kOOffset + Config::kConsumers *
                                                                   Config::kOBlocks *
                                                                   kConsumerBlockBytes &&
-                    Config::kBarrierOffset >=
-                        Config::kWorkOffset + kWorkBytes * Config::kQStages * Config::kConsumers,
+                    Config::kBarrierOffset >= Config::kWorkOffset + Config::kWorkBytes *
+                                                                        Config::kQStages *
+                                                                        Config::kConsumers,
                 "each consumer has an announcement for each stage of Q, stored 16 bytes at a time");
   static_assert(Config::kBarrierOffset % 8 == 0 &&
                     Config::kSmemBytes >= Config::kBarrierOffset + 8 * Config::kBarriers,
@@ -143,7 +144,7 @@ struct Smem : CtaMemory<Config> {
   }
   ATTNJIT_DEVICE u32 work(int stage, int consumer) const {
     return base + Config::kWorkOffset +
-           (stage * Config::kConsumers + consumer) * Layout::kWorkBytes;
+           (stage * Config::kConsumers + consumer) * Config::kWorkBytes;
   }
 
   // Full: the copies of a tile have landed. Empty: its readers are done.

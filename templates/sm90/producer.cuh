@@ -3,7 +3,7 @@
 // pipelines allow.
 #pragma once
 
-#include "sm90/work.cuh"
+#include "sm90/query_copies.cuh"
 
 namespace attnjit::sm90 {
 
@@ -54,29 +54,16 @@ struct Producer {
   ATTNJIT_DEVICE void load_q(bool no_keys) {
 #pragma unroll
     for (int consumer = 0; consumer < Config::kConsumers; ++consumer) {
-      const u32 full = announce(work, consumer);
-      const int first_row = work.first_row + consumer * kConsumerRows;
-      if (no_keys || first_row < 0) {
-        mbarrier_arrive(full);
-        continue;
-      }
-      mbarrier_arrive_expect_tx(full, Layout::kQBytes / Config::kConsumers);
-#pragma unroll
-      for (int block = 0; block < Layout::kQkBlocks; ++block) {
-        tma_load_4d(smem.q(q_ring.stage, consumer) + block * Layout::kQBlockBytes, arguments.q_map,
-                    full, block * kBlockColumns, work.head, first_row >> Config::kGqaShift,
-                    work.batch, kEvictFirst);
-      }
+      announce(work, consumer);
+      load_q_rows(smem, arguments, work, q_ring.stage, consumer, no_keys);
     }
     q_ring.advance(Config::kQStages);
   }
 
-  /// Tells a consumer of a work tile when it has given Q's memory back; returns the barrier that is
-  /// to say so.
-  ATTNJIT_DEVICE u32 announce(const WorkTile& tile, int consumer) {
+  /// Tells a consumer of a work tile when it has given Q's memory back.
+  ATTNJIT_DEVICE void announce(const WorkTile& tile, int consumer) {
     smem.wait(smem.q_empty(q_ring.stage, consumer), q_ring.parity ^ 1);
     store_work<Config>(smem.work(q_ring.stage, consumer), tile);
-    return smem.q_full(q_ring.stage, consumer);
   }
 
   ATTNJIT_DEVICE void run() {
@@ -97,7 +84,8 @@ struct Producer {
     }
 #pragma unroll
     for (int consumer = 0; consumer < Config::kConsumers; ++consumer) {
-      mbarrier_arrive(announce({-1, 0, 0, 0, 0}, consumer));
+      announce({-1, 0, 0, 0, 0}, consumer);
+      mbarrier_arrive(smem.q_full(q_ring.stage, consumer));
     }
   }
 };

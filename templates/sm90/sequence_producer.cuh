@@ -3,6 +3,7 @@
 // loads Q; its Copies load K and V.
 #pragma once
 
+#include "sm90/query_copies.cuh"
 #include "sm90/sequences.cuh"
 
 namespace attnjit::sm90 {
@@ -29,21 +30,7 @@ struct SequenceProducer {
     for (int consumer = 0; consumer < Config::kConsumers; ++consumer) {
       announce(work, consumer);
       if (warp != 0 || lane != 0) continue;
-      const u32 full = smem.q_full(q_ring.stage, consumer);
-      const int first_row = work.first_row + consumer * kConsumerRows;
-      if (no_keys || first_row < 0) {
-        mbarrier_arrive(full);
-        continue;
-      }
-      mbarrier_arrive_expect_tx(full, Layout::kQBytes / Config::kConsumers);
-#pragma unroll
-      for (int block = 0; block < Layout::kQkBlocks; ++block) {
-        // NOTE: ragged: rows past the sequence's end are the next one's. Nothing is made of them.
-        tma_load_4d(smem.q(q_ring.stage, consumer) + block * Layout::kQBlockBytes, arguments.q_map,
-                    full, block * kBlockColumns, work.head,
-                    work.q_begin + (first_row >> Config::kGqaShift), q_batch<Config>(work),
-                    kEvictFirst);
-      }
+      load_q_rows(smem, arguments, work, q_ring.stage, consumer, no_keys);
     }
     __syncwarp();
     q_ring.advance(Config::kQStages);

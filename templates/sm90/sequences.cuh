@@ -59,9 +59,7 @@ struct SequenceList {
     const int head = quotient(tile, tiles);
     const int rank = tile - head * tiles;
     work.head = head << Config::kGqaShift;
-    // NOTE: from whole warpgroups of rows: TMA faults on a box to store that begins before row 0.
-    const int end = ceil_div(work.q_len << Config::kGqaShift, kConsumerRows) * kConsumerRows;
-    work.first_row = end - (rank + 1) * Config::kTileM;
+    work.first_row = first_row_of<Config>(rank, work.q_len << Config::kGqaShift);
     work = kv_tiles_of<Config, Mask>(work, work.first_row, work.first_row + Config::kTileM - 1,
                                      arguments, params);
     if constexpr (Config::kSplit) work = part_of<Config>(work, arguments);

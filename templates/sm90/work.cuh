@@ -142,6 +142,13 @@ ATTNJIT_DEVICE PartRange parts_of(Lengths lengths, const Arguments& arguments,
   }
 }
 
+/// The first row of the tile of a rank among those of `rows` rows, from the last to the first.
+template <class Config>
+ATTNJIT_DEVICE int first_row_of(int rank, int rows) {
+  // NOTE: from whole warpgroups of rows: TMA faults on a box to store that begins before row 0.
+  return ceil_div(rows, kConsumerRows) * kConsumerRows - (rank + 1) * Config::kTileM;
+}
+
 /// Where a row of a head stands among all rows of O, in the order of the LSE.
 template <class Config, class Arguments>
 ATTNJIT_DEVICE i64 lse_row(const WorkTile& work, int head, int position,
@@ -162,10 +169,7 @@ ATTNJIT_DEVICE WorkTile tile_of_head(int of_heads, int rank, const Arguments& ar
   WorkTile work;
   work.batch = quotient(of_heads, heads_of_batch);
   work.head = (of_heads - work.batch * heads_of_batch) << Config::kGqaShift;
-  // NOTE: from whole warpgroups of rows: TMA faults on a box to store that begins before row 0.
-  const int end =
-      ((arguments.q_len << Config::kGqaShift) + kConsumerRows - 1) / kConsumerRows * kConsumerRows;
-  work.first_row = end - (rank + 1) * Config::kTileM;
+  work.first_row = first_row_of<Config>(rank, arguments.q_len << Config::kGqaShift);
   return kv_tiles_of<Config, Mask>(work, work.first_row, work.first_row + Config::kTileM - 1,
                                    arguments, params);
 }

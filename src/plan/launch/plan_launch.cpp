@@ -68,7 +68,8 @@ Result<LaunchSequence> plan_launch(const KernelPlan& plan, const LaunchShapes& s
   const TensorView o = tensors->o;
   if (forward_buffer(plan, BufferId::Kind::kO).kind != BufferId::Kind::kO) tensors->o = packed(o);
   const KernelFamily& family = family_of(plan.spec);
-  const std::int32_t partitions = family.partitions(plan, shapes, device);
+  const std::int32_t partitions =
+      family.partitions == nullptr ? 1 : family.partitions(plan, shapes, device);
   Result<LaunchRecipe> forward =
       family.launch(plan, {shapes, scalars, params, device, *tensors, *scale, partitions});
   if (!forward) return forward.error();

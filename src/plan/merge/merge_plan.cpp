@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "plan/family.h"
 #include "plan/launch/arguments.h"
 #include "plan/signature.h"
 
@@ -65,7 +66,7 @@ bool merges(const AttentionSpec& spec) { return !spec.merge && (spec.accumulate 
 
 bool splits(const AttentionSpec& spec) {
   const bool parts = spec.num_partitions != 1 || spec.partition_keys > 0;
-  return spec.arch == Arch::kSm90a && parts && !spec.accumulate && !spec.merge;
+  return parts && family_of(spec).partitions != nullptr && !spec.accumulate;
 }
 
 bool merges_one_part(const AttentionSpec& spec) { return spec.partition_keys > 0 && spec.sink; }

@@ -24,12 +24,10 @@ constexpr std::int64_t kMaxSmemBytes = 232448;  // a CTA's, opt-in, on sm_90
 constexpr int kMaxStages = 6;                   // what the knobs allow
 constexpr std::int64_t kSmSmemBytes = 233472;   // of an SM, with what the system takes of a CTA's
 constexpr std::int64_t kSystemSmemBytes = 1024;
-constexpr std::int64_t kWorkBytes = 32;     // an announcement of a work tile
-constexpr std::int64_t kMaxWorkBytes = 48;  // and of a partition
-constexpr int kRegisterFile = 65536;        // of an SM
-constexpr int kConsumerRows = 64;           // of a wgmma
-constexpr int kSwizzleRows = 8;             // of 128 bytes: the period of the swizzle
-constexpr int kPartitionStep = 64;          // of partition_keys: the shortest KV tile
+constexpr int kRegisterFile = 65536;  // of an SM
+constexpr int kConsumerRows = 64;     // of a wgmma
+constexpr int kSwizzleRows = 8;       // of 128 bytes: the period of the swizzle
+constexpr int kPartitionStep = 64;    // of partition_keys: the shortest KV tile
 
 int round_up(int value, int to) { return (value + to - 1) / to * to; }
 
@@ -180,6 +178,9 @@ Status fit_partitions(int keys, const TuningValues* tuned, Sm90Plan& plan) {
   return {};
 }
 
+/// Of the announcement of a work tile (templates/sm90/work.cuh), stored 16 bytes at a time.
+int work_bytes(const Sm90Plan& plan) { return plan.split ? 48 : 32; }
+
 /// A CTA's share of an SM's shared memory.
 std::int64_t smem_room(const Sm90Plan& plan) {
   return std::min(kMaxSmemBytes, kSmSmemBytes / plan.ctas_per_sm - kSystemSmemBytes);
@@ -210,14 +211,15 @@ void complete(const AttentionSpec& spec, Sm90Plan& plan) {
   plan.k_bytes = std::int64_t{2} * plan.BN * plan.padded_qk_depth;
   plan.v_bytes = std::int64_t{2} * plan.BN * plan.padded_ov_depth;
   // Barriers and announcements of work tiles.
-  constexpr std::int64_t kMaxOtherBytes = 8 * (4 * 3 + 4 * kMaxStages + 1) + kMaxWorkBytes * 2 * 3;
+  const std::int64_t other_bytes =
+      8 * (4 * 3 + 4 * kMaxStages + 1) + std::int64_t{work_bytes(plan)} * 2 * 3;
   const std::int64_t room = smem_room(plan);
   const std::int64_t stages_bytes = plan.num_stages * (plan.k_bytes + plan.v_bytes);
-  if (2 * plan.q_bytes + stages_bytes + kMaxOtherBytes > room) plan.num_q_stages = 1;
+  if (2 * plan.q_bytes + stages_bytes + other_bytes > room) plan.num_q_stages = 1;
   // O is staged in Q's memory where there is another Q to go on with, otherwise in what is left.
   plan.o_blocks = 0;
   if (plan.num_q_stages == 1) {
-    const std::int64_t left = room - plan.q_bytes - stages_bytes - kMaxOtherBytes;
+    const std::int64_t left = room - plan.q_bytes - stages_bytes - other_bytes;
     const std::int64_t block_bytes = std::int64_t{plan.BM} * 128;
     plan.o_blocks = static_cast<int>(
         std::clamp<std::int64_t>(left / block_bytes, 0, plan.padded_ov_depth / 64));
@@ -268,7 +270,7 @@ void lay_out(Sm90Plan& plan) {
   for (int i = 0; i < plan.num_stages; ++i) add(Sm90Region::kV, i, plan.v_bytes);
   if (plan.o_blocks > 0) add(Sm90Region::kO, 0, std::int64_t{plan.o_blocks} * plan.BM * 128);
   add(Sm90Region::kWork, 0,
-      (plan.split ? kMaxWorkBytes : kWorkBytes) * plan.num_q_stages * plan.num_consumers);
+      std::int64_t{work_bytes(plan)} * plan.num_q_stages * plan.num_consumers);
 
   for (const BarrierGroup& group : barrier_groups(plan)) {
     for (int i = 0; i < group.count; ++i) {
@@ -354,6 +356,7 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm9
   add_int("kQOffset", begin_of(Sm90Region::kQ, sm90));
   add_int("kKOffset", begin_of(Sm90Region::kK, sm90));
   add_int("kVOffset", begin_of(Sm90Region::kV, sm90));
+  add_int("kWorkBytes", work_bytes(sm90));
   add_int("kWorkOffset", begin_of(Sm90Region::kWork, sm90));
   add_int("kBarrierOffset", begin_of(Sm90Region::kBarriers, sm90));
   int first_barrier = 0;

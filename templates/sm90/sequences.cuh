@@ -11,6 +11,9 @@ namespace attnjit::sm90 {
 /// rows to the first, and of a tile the parts of its keys: tiles that run together share K and V in
 /// L2. A whole warp; 32 sequences at a time.
 ///
+/// In a ragged batch the second half of the CTAs begin with the last of their tiles. Prompts, which
+/// compute, and decodes, which load, stand together in a batch, and so they run together.
+///
 /// NOTE: what the launch's tensors say is not believed: rows are kept within total_q, and a
 /// sequence's within q_len, so that no offsets can make a CTA write outside of O and the LSE, nor
 /// the sum of the tiles overflow. Its keys are kept within kv_len, for which the page table has
@@ -26,16 +29,22 @@ struct SequenceList {
   int begin = 0;  ///< tiles of those before
   int sum = 0;    ///< tiles of the sequences at hand up to the lane's
   int index;      ///< of the tile that the list is at
+  bool backward = Config::kRagged && blockIdx.x >= gridDim.x / 2;
 
   ATTNJIT_DEVICE SequenceList(const Arguments& launch, const Params& user, int lane_of_warp)
       : arguments(launch), params(user), lane(lane_of_warp), index(static_cast<int>(blockIdx.x)) {
     count_tiles();
+    if (backward) {
+      while (first + 32 < arguments.batch) next();
+      const int left = begin + at_hand() - 1 - index;
+      if (left > 0) index += quotient(left, step()) * step();
+    }
     find();
   }
 
-  ATTNJIT_DEVICE bool done() const { return first >= arguments.batch; }
+  ATTNJIT_DEVICE bool done() const { return first >= arguments.batch || index < 0; }
   ATTNJIT_DEVICE void advance() {
-    index += static_cast<int>(gridDim.x);
+    index += backward ? -step() : step();
     find();
   }
 
@@ -67,6 +76,10 @@ struct SequenceList {
   }
 
  private:
+  ATTNJIT_DEVICE static int step() { return static_cast<int>(gridDim.x); }
+  /// Tiles of the sequences at hand.
+  ATTNJIT_DEVICE int at_hand() const { return __shfl_sync(kAll, sum, 31); }
+
   /// Rows of q before a sequence, where they lie one behind another, and its own.
   ATTNJIT_DEVICE int row_begin(int sequence) const {
     if constexpr (Config::kRagged) {
@@ -126,14 +139,25 @@ struct SequenceList {
     }
   }
 
-  /// Goes on to the sequences among which the tile is.
+  /// Goes on to the next sequences.
+  ATTNJIT_DEVICE void next() {
+    begin += at_hand();
+    first += 32;
+    count_tiles();
+  }
+
+  /// Goes to the sequences among which the tile is.
   ATTNJIT_DEVICE void find() {
     while (!done()) {
-      const int here = __shfl_sync(kAll, sum, 31);
-      if (index - begin < here) return;
-      begin += here;
-      first += 32;
-      count_tiles();
+      if (index < begin) {
+        first -= 32;
+        count_tiles();
+        begin -= at_hand();
+      } else if (index - begin >= at_hand()) {
+        next();
+      } else {
+        return;
+      }
     }
   }
 };

@@ -131,6 +131,8 @@ class Attnjit:
                 "group": problem.heads // KV_HEADS, "qk_depth": DEPTH, "page_size": problem.page,
                 "mask": "causal", "ragged": not problem.decode,
                 "num_partitions": 0 if problem.decode else 1, **self.spec}
+        if problem.decode:
+            spec.setdefault("max_q_len", 1)
         kernel = self.service.get(self.service.prepare(spec))
         out, launches = [], []
         for q, table in zip(problem.q, problem.tables):
@@ -143,7 +145,7 @@ class Attnjit:
             args = self.service.launch_args(
                 **tensors, k=problem.k, v=problem.v, page_table=table, kv_lens=problem.kv_lens,
                 batch=problem.batch, q_len=max(problem.rows), kv_len=max(problem.keys),
-                num_pages=problem.k.shape[0], max_pages=table.shape[1])
+                num_pages=problem.k.shape[0], max_pages=table.shape[1], overlap=1)
             needed, zeroed = self.service.workspace(kernel, args)
             if needed > self.workspace.numel():
                 # NOTE: earlier graphs are gone: each cell is measured before the next is prepared.
@@ -162,7 +164,8 @@ class Attnjit:
 
 
 class Fa3:
-    """FlashAttention-3 through a library without PyTorch, its scheduler's metadata given."""
+    """FlashAttention-3 through a library without PyTorch, its scheduler's metadata given. With
+    two_calls prompts and decodes of a mixed batch are two calls."""
 
     class Args(ctypes.Structure):
         _fields_ = [(name, ctypes.c_void_p) for name in
@@ -173,7 +176,8 @@ class Fa3:
              "page_table_stride", "causal", "window_left", "window_right", "num_splits",
              "metadata_given", "out_num_splits", "out_pack_gqa", "is_fp16")]
 
-    def __init__(self, library):
+    def __init__(self, library, two_calls=False):
+        self.two_calls = two_calls
         self.lib = ctypes.CDLL(library)
         for name in ("fa3_fwd", "fa3_metadata"):
             getattr(self.lib, name).argtypes = [ctypes.c_void_p, ctypes.c_void_p]
@@ -186,34 +190,49 @@ class Fa3:
             raise RuntimeError(f"{name}: {code}")
 
     def prepare(self, problem):
+        if self.two_calls and (problem.decode or max(problem.rows) == min(problem.rows)):
+            return None
+        prompts = sum(rows > 1 for rows in problem.rows)
+        parts = [(0, prompts), (prompts, problem.batch)] if self.two_calls else [(0, problem.batch)]
         launches, out = [], []
         for q, table in zip(problem.q, problem.tables):
             o = problem.new_o()
-            lse = torch.empty(problem.total_q * problem.heads, device="cuda")
-            meta = torch.zeros(4 * (problem.batch + 4) + 8, device="cuda", dtype=torch.int32)
             # Entries past a sequence's keys are read.
             table = torch.where(table == 2**31 - 1, 0, table)
-            args = self.Args(
-                q=q.data_ptr(), k=problem.k.data_ptr(), v=problem.v.data_ptr(), o=o.data_ptr(),
-                lse=lse.data_ptr(), seqused_k=problem.kv_lens.data_ptr(),
-                page_table=table.data_ptr(), meta=meta.data_ptr(),
-                oaccum=self.o_parts.data_ptr(), lseaccum=self.lse_parts.data_ptr(),
-                oaccum_floats=self.o_parts.numel(), batch=problem.batch,
-                seqlen_q=max(problem.rows), total_q=problem.total_q,
-                seqlen_k=table.shape[1] * problem.page, h=problem.heads, hk=KV_HEADS, d=DEPTH,
-                page_size=problem.page, num_pages=problem.k.shape[0],
-                page_table_stride=table.stride(0), causal=1, window_left=-1, window_right=-1)
-            if not problem.decode:
-                args.cu_seqlens_q = problem.q_offsets.data_ptr()
-            self.call("fa3_metadata", args)
-            args.metadata_given = 1
+            calls = [self.arguments(problem, q, o, table, *part) for part in parts]
 
-            def launch(args=args, keep=(q, table, lse, meta)):
-                self.call("fa3_fwd", args)
+            def launch(calls=calls):
+                for args, _ in calls:
+                    self.call("fa3_fwd", args)
 
             launches.append(launch)
             out.append(o)
         return launches, out
+
+    def arguments(self, problem, q, o, table, first, last):
+        """Args of the sequences from first to last, and what they point to."""
+        rows, keys = problem.rows[first:last], problem.keys[first:last]
+        begin = sum(problem.rows[:first])
+        q, o = q[begin:begin + sum(rows)], o[begin:begin + sum(rows)]
+        table = table[first:last, :max(problem.pages[first:last])].contiguous()
+        kv_lens = problem.kv_lens[first:last].contiguous()
+        offsets = problem.q_offsets[first:last + 1] - begin
+        lse = torch.empty(sum(rows) * problem.heads, device="cuda")
+        meta = torch.zeros(4 * (len(rows) + 4) + 8, device="cuda", dtype=torch.int32)
+        args = self.Args(
+            q=q.data_ptr(), k=problem.k.data_ptr(), v=problem.v.data_ptr(), o=o.data_ptr(),
+            lse=lse.data_ptr(), seqused_k=kv_lens.data_ptr(), page_table=table.data_ptr(),
+            meta=meta.data_ptr(), oaccum=self.o_parts.data_ptr(),
+            lseaccum=self.lse_parts.data_ptr(), oaccum_floats=self.o_parts.numel(),
+            batch=len(rows), seqlen_q=max(rows), total_q=sum(rows),
+            seqlen_k=table.shape[1] * problem.page, h=problem.heads, hk=KV_HEADS, d=DEPTH,
+            page_size=problem.page, num_pages=problem.k.shape[0],
+            page_table_stride=table.stride(0), causal=1, window_left=-1, window_right=-1)
+        if max(rows) > 1:
+            args.cu_seqlens_q = offsets.data_ptr()
+        self.call("fa3_metadata", args)
+        args.metadata_given = 1
+        return args, (q, o, table, kv_lens, offsets, lse, meta)
 
 
 class FlashInfer:
@@ -359,6 +378,7 @@ def contenders_of(options):
         found["attnjit " + name] = Attnjit(library, templates, tuning, **fields)
     if options.fa3:
         found["fa3"] = Fa3(options.fa3)
+        found["fa3 twice"] = Fa3(options.fa3, two_calls=True)
     else:
         print("# no FA3: --fa3 names no library")
     try:
@@ -402,7 +422,8 @@ def main():
     chosen = [cell for cell in cells()
               if (not options.only or any(cell["name"].startswith(p)
                                           for p in options.only.split(",")))
-              and not (options.skip and any(p in cell["name"] + "." for p in options.skip.split(",")))]
+              and not (options.skip and any(part in cell["name"] + "."
+                                           for part in options.skip.split(",")))]
     if not chosen:
         parser.error("--only and --skip leave no cell")
     tokens = max(max(sum(cell["keys"]), 2 * MIN_ROTATION_BYTES // (KV_HEADS * DEPTH * 4))

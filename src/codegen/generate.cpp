@@ -166,7 +166,8 @@ std::vector<TemplateValue> kernel_values(const PlannedKernel& kernel, const Stru
   for (const KernelParameter& parameter : kernel.parameters) {
     parameters.push_back("    " + entry_parameter(parameter));
   }
-  std::string attributes = fmt::format("__launch_bounds__({}, {})", kernel.threads, kernel.ctas_per_sm);
+  std::string attributes =
+      fmt::format("__launch_bounds__({}, {})", kernel.threads, kernel.ctas_per_sm);
   if (kernel.cluster > 1) {
     attributes += fmt::format(" __cluster_dims__({}, 1, 1)", kernel.cluster);
   }

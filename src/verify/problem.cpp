@@ -306,8 +306,8 @@ Result<Problem> shape_problem(const AttentionSpec& spec, const ProblemRequest& r
     }
   }
   if (spec.max_q_len > 0 && problem.max_q_len > spec.max_q_len) {
-    return invalid("q_len", fmt::format("{}; the spec's max_q_len is {}", problem.max_q_len,
-                                        spec.max_q_len));
+    return invalid(
+        "q_len", fmt::format("{}; the spec's max_q_len is {}", problem.max_q_len, spec.max_q_len));
   }
   if (spec.max_seq_len > 0 && problem.max_kv_len > spec.max_seq_len) {
     return invalid("kv_len", fmt::format("{}; the spec's max_seq_len is {}", problem.max_kv_len,

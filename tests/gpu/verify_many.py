@@ -54,13 +54,18 @@ def random_spec(rng, arch):
         spec["ragged"] = True
     if arch == "sm_90a" and rng.random() < 0.3:
         spec["num_partitions"] = rng.choice([0, 2, 5])
+    elif arch == "sm_90a" and rng.random() < 0.2:
+        spec["partition_keys"] = 64 * rng.randint(1, 4)
+    if rng.random() < 0.3:
+        spec["max_q_len"] = rng.randint(1, 8)
     return spec
 
 
 def random_shape(rng, spec):
     """Rows and keys, no rows and no keys at times; of each sequence its own where the kernel takes them."""
     def q_len():
-        return rng.choice([0 if rng.random() < 0.2 else 1, rng.randint(2, 200), rng.randint(200, 700)])
+        rows = rng.choice([0 if rng.random() < 0.2 else 1, rng.randint(2, 200), rng.randint(200, 700)])
+        return min(rows, spec.get("max_q_len", rows))
 
     def kv_len():
         return 0 if rng.random() < 0.1 else rng.choice([rng.randint(1, 100), rng.randint(100, 900)])

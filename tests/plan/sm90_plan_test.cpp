@@ -108,6 +108,9 @@ TEST(Sm90Plan, ConstantsOfDepth128) {
       {"kReturnLse", "true"},
       {"kLseIncludesSink", "true"},
       {"kConsumers", "3"},
+      {"kCtasPerSm", "1"},
+      {"kOverlaps", "false"},
+      {"kWorkBytes", "32"},
       {"kThreads", "512"},
       {"kTileM", "192"},
       {"kTileN", "64"},
@@ -307,8 +310,8 @@ TEST(Sm90Plan, PartitionsFillTheSms) {
   EXPECT_EQ(partitions(1, 0), 1);
   EXPECT_EQ(partitions(33, 8192), 2);
   EXPECT_EQ(partitions(1, 1 << 20), 64);
-  EXPECT_GT(partitions(67, 8192), 1);  // one would leave most SMs idle in the second round
-  EXPECT_EQ(partitions(1000, 8192), 1);
+  EXPECT_GT(partitions(67, 8192), 1);    // one would leave most SMs idle in the second round
+  EXPECT_EQ(partitions(1056, 8192), 1);  // whole rounds
   EXPECT_EQ(partitions(1 << 30, 1 << 30, 1 << 20), 1);
   spec.num_partitions = 7;
   EXPECT_EQ(partitions(66, 8192), 7);

@@ -24,7 +24,7 @@ TEST(SpecFlags, ThereIsOneForEachField) {
                            "--debug-waits",    "--pair-cta"}) {
     EXPECT_EQ(names.count(name), 1U) << name;
   }
-  EXPECT_EQ(names.size(), 29U);
+  EXPECT_EQ(names.size(), 30U);
 }
 
 TEST(SpecInput, FlagsAloneMakeASpec) {

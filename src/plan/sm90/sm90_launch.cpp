@@ -106,7 +106,7 @@ class SplitTimes {
     // longer.
     const double memory =
         static_cast<double>(tiles) * static_cast<double>(kv_tiles) * kv_bytes_ / memory_;
-    const double main = std::max(sm, memory) + std::min(sm, memory) / 4;
+    const double main = std::max(sm, memory) + std::min(sm, memory) / 3;
     if (parts == 1) return main;
     const double written = static_cast<double>(parts) * rows * partial_row_bytes_;
     return main + kMerge + kMergePart * static_cast<double>(parts) + 2 * written / memory_;
@@ -164,6 +164,7 @@ std::int32_t sm90_partitions(const KernelPlan& plan, const LaunchShapes& shapes,
     return std::max((shapes.kv_len + keys - 1) / keys, 1);
   }
   constexpr std::int64_t kMaxPartitions = 64;
+  constexpr double kWorthwhile = 0.995;
   const Sm90Plan& sm90 = *plan.sm90;
   const std::int64_t kv_tiles = (std::int64_t{shapes.kv_len} + sm90.BN - 1) / sm90.BN;
   const std::int64_t heads = spec.num_q_heads >> sm90_gqa_shift(sm90, spec);
@@ -177,7 +178,8 @@ std::int32_t sm90_partitions(const KernelPlan& plan, const LaunchShapes& shapes,
   double least = times.of(1, tiles, kv_tiles, rows);
   for (std::int64_t parts = 2; parts <= std::min(kv_tiles, kMaxPartitions); ++parts) {
     const double time = times.of(parts, tiles, kv_tiles, rows);
-    if (time >= least) continue;
+    // More parts are more partial results: they are to gain something.
+    if (time > least * kWorthwhile) continue;
     best = parts;
     least = time;
   }

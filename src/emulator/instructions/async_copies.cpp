@@ -53,7 +53,12 @@ Step wait_group(Warp& warp, std::vector<std::shared_ptr<PendingCopies>>& groups,
     if ((g.mask & mask) == 0 || (!g.committed && !open_too)) continue;
     if (g.committed) ++newer;
     if (newer <= allowed && g.committed) continue;
-    warp.clocks.view.acquire(reads_only ? g.read_done : g.write_done);
+    const View& done = reads_only ? g.read_done : g.write_done;
+    if (kind == Wait::Kind::kBulkGroup) {
+      warp.clocks.drain(done, mask, warp.live);
+    } else {
+      warp.clocks.view.acquire(done);
+    }
     // Its own copies need no tcgen05.fence before its tensor operations.
     if (!reads_only) join(warp.clocks.tensor_fenced, g.write_done.generic);
     if (!reads_only) g.mask &= ~mask;

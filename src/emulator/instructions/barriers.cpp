@@ -323,11 +323,24 @@ bool decode_setmaxnreg(Decoding& d) {
   return true;
 }
 
+struct GridDependency {
+  bool wait = false;  ///< for the launch before; or the next one may begin
+};
+
+// One launch runs at a time. What may overlap is judged by who has waited.
+Step execute_grid_dependency(Warp& warp, const Op&, const GridDependency& dependency, u32) {
+  if (dependency.wait) {
+    warp.clocks.view.set(warp.cluster->grid_before, 1);
+  } else {
+    warp.machine->launches_dependents = true;
+  }
+  return Step::kNext;
+}
+
 bool decode_griddepcontrol(Decoding& d) {
-  d.take_any({"wait", "launch_dependents"});
+  const int which = d.take_any({"wait", "launch_dependents"});
   if (!d.expect(0, 0) || !d.done()) return false;
-  // One grid runs at a time: its prerequisites are complete.
-  d.emit<execute_nothing>();
+  d.emit<execute_grid_dependency>({.wait = which == 0});
   return true;
 }
 
@@ -387,7 +400,8 @@ void add_barriers(InstructionTable& t) {
          decode_cluster_barrier});
   t.add({"setmaxnreg", "", "barrier", "inc waits until the CTA's register file has room",
          "9.7.20.5", decode_setmaxnreg});
-  t.add({"griddepcontrol", "", "barrier", "no effect: prerequisite grids are complete", "9.7.13.13",
+  t.add({"griddepcontrol", "", "barrier",
+         ".wait .launch_dependents: grids run in turn, what may overlap is judged", "9.7.13.13",
          decode_griddepcontrol});
 }
 

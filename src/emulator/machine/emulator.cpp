@@ -84,6 +84,7 @@ struct Launch {
   std::vector<u8> parameters;
   std::vector<emulator::GlobalBuffer> buffers;
   std::vector<std::vector<u8>> own;  ///< workspaces and tensor maps in memory
+  bool launches_dependents = false;  ///< the launch before may still run
 };
 
 Result<void> check_shape(const emulator::Program& program, const LaunchRecipe& recipe) {
@@ -365,6 +366,10 @@ Result<bool> run_launch(const emulator::Program& program, const LaunchRecipe& re
   emulator::Machine machine(program, recipe, options, seed);
   machine.parameters = std::move(memory->parameters);
   machine.buffers = std::move(memory->buffers);
+  for (emulator::GlobalBuffer& buffer : machine.buffers) {
+    buffer.before = memory->launches_dependents ? buffer.uses : emulator::BufferUses{};
+    buffer.uses = {};
+  }
   const auto begin = std::chrono::steady_clock::now();
   machine.run();
   report->seconds +=
@@ -377,6 +382,7 @@ Result<bool> run_launch(const emulator::Program& program, const LaunchRecipe& re
         !written)
       return written.error();
   }
+  memory->launches_dependents = machine.launches_dependents;
   memory->buffers = std::move(machine.buffers);
   memory->buffers.resize(placed);
   memory->own.resize(own);

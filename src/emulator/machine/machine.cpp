@@ -103,6 +103,13 @@ void Machine::check_clusters() {
 }
 
 void Machine::merge(Cluster& cluster, u64 index) {
+  {
+    const std::lock_guard lock(mutex_);
+    for (std::size_t i = 0; i < cluster.uses.size(); ++i) {
+      buffers[i].uses.read |= cluster.uses[i].read;
+      buffers[i].uses.written |= cluster.uses[i].written;
+    }
+  }
   // NOTE: clusters that communicate may order their accesses, which is not followed.
   if (checks && !program.communicates) {
     for (u32 buffer = 0; buffer < cluster.global_shadows.size(); ++buffer) {
@@ -243,9 +250,13 @@ void Machine::run_together() {
 Cluster::Cluster(Machine& m, std::array<u32, 3> first, u64 cluster_seed)
     : machine(m),
       random(cluster_seed),
-      agents(m.warps_per_cta * m.cluster_shape[0] * m.cluster_shape[1] * m.cluster_shape[2]) {
+      grid_before(m.warps_per_cta * m.cluster_shape[0] * m.cluster_shape[1] * m.cluster_shape[2]),
+      agents(grid_before + 1) {
   mood_ = static_cast<Mood>(machine.seed % 4);
-  if (machine.checks) global_shadows.resize(machine.buffers.size());
+  if (machine.checks) {
+    global_shadows.resize(machine.buffers.size());
+    uses.resize(machine.buffers.size());
+  }
   constexpr std::array<u32, 4> kQuanta = {64, 8, 256, 2};
   quantum_ = kQuanta[(machine.seed / 4) % 4];
   trace.on = !machine.options.trace_file.empty();

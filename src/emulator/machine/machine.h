@@ -53,11 +53,18 @@ class Random {
 // ---------------------------------------------------------------------------------------------
 // Memory
 
+/// What a launch did with a buffer.
+struct BufferUses {
+  bool read = false, written = false;
+};
+
 struct GlobalBuffer {
   std::string name;
   u8* data = nullptr;
   u64 bytes = 0;
   std::vector<u8> poison;  ///< a byte each, 1: uninitialised; empty: all initialised, or no checks
+  BufferUses uses;         ///< by this launch
+  BufferUses before;       ///< by the launch before, where it may still run
 };
 
 /// Memory found at an address.
@@ -204,10 +211,13 @@ class Cluster {
   std::vector<std::unique_ptr<Cta>> ctas;
   Random random;
   Histories histories;
+  /// The agent that stands for the launch before: its epoch 1 is known behind griddepcontrol.wait.
+  const u32 grid_before;
   AsyncAgents agents;
   std::vector<std::unique_ptr<AsyncOp>> pending;
   std::unordered_map<u64, View> strong;       ///< by address: what release stores published
   std::vector<AccessShadow> global_shadows;   ///< by buffer
+  std::vector<BufferUses> uses;               ///< by buffer
   std::shared_ptr<TensorOrder> tensor_order;  ///< null until it is used
 
   // barrier.cluster
@@ -294,6 +304,9 @@ class Cluster {
   // Findings.
   void report(FindingKind kind, const Warp* warp, int lane, u32 site, std::string text,
               bool warning = false);
+  /// Global memory: what the launch before uses too, where it may still run, is to be waited for.
+  void note_use(const View& view, const Warp* warp, int lane, u32 site, const Place& place,
+                bool write);
   void report_conflict(const Conflict& conflict, const Warp* warp, int lane, u32 site, bool write,
                        const Place& place, bool same = false);
   std::string describe_agent(u32 agent, u32 site) const;
@@ -348,6 +361,7 @@ class Machine {
 
   std::atomic<u64> total_steps{0};
   std::atomic<u64> total_thread_steps{0};
+  std::atomic<bool> launches_dependents{false};  ///< the next launch may begin before this one ends
   std::atomic<bool> stop{false};
 
   /// Runs the whole grid.

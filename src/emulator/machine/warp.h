@@ -161,6 +161,8 @@ struct WarpClocks {
   u32 before_lanes = 0;   ///< these lanes
   Clock tensor_fenced;    ///< view.generic at the last tcgen05.fence::after_thread_sync
   View copied;            ///< cp.async of groups that were waited for
+  View drained;           ///< bulk copies of groups that only some lanes waited for
+  u32 drained_lanes = 0;  ///< these lanes
   u32 maps_released = 0;  ///< tensor maps written up to this epoch were released to their proxy
   std::unordered_map<u64, Clock> maps_acquired;  ///< by address, at the tensormap proxy's acquire
 
@@ -173,6 +175,22 @@ struct WarpClocks {
     if (covers(view.tensor, tensor_before)) before_lanes = 0;
     join(tensor_before, tensor_known);
     before_lanes |= lanes;
+  }
+  /// Some lanes have waited for bulk copies, of `all` that live. What all wait for, all know.
+  void drain(const View& done, u32 lanes, u32 all) {
+    if ((all & ~lanes) == 0) {
+      view.acquire(done);
+    } else {
+      drained.acquire(done);
+      drained_lanes |= lanes;
+    }
+  }
+  /// These lanes, by themselves or together, know what they have waited for.
+  void share_drained(u32 lanes) {
+    if (drained_lanes == 0 || (drained_lanes & ~lanes) != 0) return;
+    view.acquire(drained);
+    drained = {};
+    drained_lanes = 0;
   }
   /// What these lanes hand on of the tensor operations that the fence covered.
   void publish_tensor(Clock& into, u32 lanes) const {
@@ -285,6 +303,7 @@ class Warp {
   /// its tensor operations where no other lane executed the fence before.
   void publish(View& into, u32 lanes) const {
     into.acquire(clocks.view);
+    if ((clocks.drained_lanes & ~lanes) == 0) into.acquire(clocks.drained);
     clocks.publish_tensor(into.tensor, lanes);
     if ((clocks.unsynced_lanes(agent) & ~lanes) == 0) {
       into.set(agent, clocks.epoch);
@@ -300,6 +319,7 @@ class Warp {
   /// These lanes wait for each other (bar.warp.sync).
   void synchronise_lanes(u32 lanes) {
     clocks.publish_tensor(clocks.view.tensor, lanes);
+    clocks.share_drained(lanes);
     if ((live & ~lanes) == 0) {
       clocks.view.set(agent, clocks.epoch);
     } else {
@@ -320,6 +340,7 @@ class Warp {
     ++clocks.epoch;
   }
   Accessor accessor(const Op& op, const AccessLanes& lanes, bool atomic = false) {
+    if ((lanes.mask & ~clocks.drained_lanes) == 0) clocks.share_drained(~u32{0});
     clocks.unsynced = clocks.unsynced_lanes(agent) | lanes.mask;
     clocks.last_access = clocks.epoch;
     return {agent, clocks.epoch, op.site, Proxy::kGeneric, atomic, &clocks.view, nullptr, 0, lanes};

@@ -207,6 +207,7 @@ void Cluster::record(Warp& warp, const Op& op, const AccessLanes& lanes, const P
   }
   if (place.cta != nullptr && place.cta != warp.cta)
     place.cta->visit(warp.agent, warp.clocks.epoch, lanes.mask, op.site, true);
+  note_use(warp.clocks.view, &warp, lane, op.site, place, write);
   Conflict conflict;
   if (histories.access(*place.shadow, place.offset, bytes, write, warp.accessor(op, lanes, atomic),
                        &conflict)) {
@@ -214,8 +215,25 @@ void Cluster::record(Warp& warp, const Op& op, const AccessLanes& lanes, const P
   }
 }
 
+void Cluster::note_use(const View& view, const Warp* warp, int lane, u32 site, const Place& place,
+                       bool write) {
+  if (place.cta != nullptr) return;
+  const auto slot = static_cast<std::size_t>(place.shadow - global_shadows.data());
+  if (slot >= uses.size()) return;
+  (write ? uses[slot].written : uses[slot].read) = true;
+  const GlobalBuffer& buffer = machine.buffers[slot];
+  if (!buffer.before.written && !(write && buffer.before.read)) return;
+  if (view.knows(grid_before, 1, ~u32{0})) return;
+  report(FindingKind::kRace, warp, lane, site,
+         fmt::format("this {} of buffer {} is not ordered after what the launch before does with "
+                     "it: that one executes griddepcontrol.launch_dependents and may still run, "
+                     "and no griddepcontrol.wait lies before",
+                     write ? "write" : "read", buffer.name));
+}
+
 void Cluster::record(const AsyncOp& op, const Place& place, u32 bytes, bool write, bool same) {
   if (place.shadow == nullptr) return;
+  note_use(op.view, op.issuer, -1, op.site, place, write);
   if (place.cta != nullptr && op.proxy != Proxy::kGeneric)
     place.cta->visit(op.lease.agent, write ? op.lease.write_epoch : op.lease.read_epoch, ~u32{0},
                      op.site, op.issuer->cta != place.cta);

@@ -537,6 +537,57 @@ TEST(Holes, ElectedArrivalForTheFencesOfItsWarp) {
   expect_clean(program("bar.warp.sync -1;\n"));
 }
 
+// A lane has waited for the copy that reads what another lane then says is free.
+TEST(Holes, ElectedWaitForBulkCopiesOfItsWarp) {
+  const auto program = [](const std::string& sync) {
+    return Program{kInit +
+                   "setp.ne.u32 %p6,%r2,0; @%p6 bra OTHER; setp.eq.u32 %p7,%r3,5;\n"
+                   "@%p7 st.shared.v4.b32 [%r10],{%r30,%r30,%r30,%r30};\n"
+                   "@%p7 fence.proxy.async.shared::cta; bar.warp.sync -1; @!%p7 bra MEET;\n"
+                   "cp.async.bulk.global.shared::cta.bulk_group [%rd2],[%r10],16;\n"
+                   "cp.async.bulk.commit_group; cp.async.bulk.wait_group.read 0; MEET:\n" +
+                   sync +
+                   "@%p0 mbarrier.arrive.shared::cta.b64 _,[%r11];\n"
+                   "@%p7 cp.async.bulk.wait_group 0; bra REST;\n"
+                   "OTHER: " +
+                   wait(0) + "@%p0 st.shared.b32 [%r10],%r3; REST:\n"};
+  };
+  expect_found(program(""), FindingKind::kRace);
+  expect_clean(program("bar.warp.sync -1;\n"));
+}
+
+// The second grid reads what the first writes, which lets it begin early.
+TEST(Holes, GridThatDoesNotWaitForTheOneBefore) {
+  const auto passes = [](const std::string& launch, const std::string& wait, const char* access) {
+    const std::string head =
+        "(.param .u64 p)\n{\n.reg .b32 %r<4>; .reg .b64 %rd<2>; ld.param.u64 %rd1,[p];\n"
+        "mov.u32 %r1,%tid.x; mul.wide.u32 %rd0,%r1,4; add.u64 %rd1,%rd1,%rd0;\n";
+    const PtxModule module =
+        load_module(".version 9.0\n.target sm_90a\n.address_size 64\n.visible .entry a" + head +
+                    launch + "st.global.b32 [%rd1],%r1; ret;\n}\n.visible .entry b" + head + wait +
+                    access + " ret;\n}\n");
+    std::vector<EmulatorBuffer> buffers{i32_buffer("o", std::vector<std::int32_t>(64, 0))};
+    LaunchSequence sequence;
+    for (const char* entry : {"a", "b"}) {
+      sequence.launches.push_back(recipe_of(entry, {1, 1, 1}, {64, 1, 1}, {pointer("o")}));
+    }
+    const auto report = emulate(module, sequence, buffers, {});
+    EXPECT_TRUE(report) << report.error().to_string();
+    return report && report->passed;
+  };
+  const std::string launch = "griddepcontrol.launch_dependents;\n";
+  // One warp waits for both.
+  const std::string wait =
+      "setp.ge.u32 %p1,%r1,32; @!%p1 griddepcontrol.wait; @%p1 nanosleep.u32 9; bar.sync 0;\n";
+  for (const char* access :
+       {"ld.global.b32 %r2,[%rd1]; st.global.b32 [%rd1],%r2;", "st.global.b32 [%rd1],%r1;"}) {
+    EXPECT_FALSE(passes(launch, "", access));
+    EXPECT_TRUE(passes("", "", access)) << "the first grid has ended";
+    EXPECT_TRUE(passes(launch, "griddepcontrol.wait;\n", access));
+    EXPECT_TRUE(passes(launch, ".reg .pred %p<2>;" + wait, access)) << "a barrier hands it on";
+  }
+}
+
 TEST(Holes, ElectedProxyFenceBeforeTheLanesMeet) {
   const auto program = [](const std::string& before, const std::string& after) {
     return Program{"shl.b32 %r4,%r3,2; add.u32 %r4,%r4,%r10; st.shared.b32 [%r4],%r3;\n" + before +

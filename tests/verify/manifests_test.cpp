@@ -58,6 +58,21 @@ TEST(Manifests, PagesOf16And64) {
   }
 }
 
+// A decode has one row, or a draft's four.
+TEST(Manifests, DecodesOfOneRowAndOfFour) {
+  for (const auto& [name, manifest] : read_all()) {
+    std::map<int, std::set<std::string>> of_rows;
+    for (const Result<SpecDocument>& spec : manifest.specs) {
+      AttentionSpec other = spec->spec;
+      other.max_q_len = 0;
+      if (spec->spec.num_partitions == 0) of_rows[spec->spec.max_q_len].insert(spec_to_json(other));
+    }
+    if (of_rows.empty()) continue;
+    EXPECT_EQ(of_rows.size(), 2U) << name;
+    EXPECT_EQ(of_rows[1], of_rows[4]) << name;
+  }
+}
+
 // The first spec of each manifest is the model's dense prefill.
 TEST(Manifests, ShapesAreTheModels) {
   struct Shape {

@@ -25,16 +25,16 @@ AttentionSpec spec_of(int qk_depth, int max_q_len, int page_size, int partitions
 using Sm90Decode = Sm90Kernel;
 
 TEST_F(Sm90Decode, PagesOfAnySize) {
-  const std::vector<Lengths> batches{{{1}, {500, 0, 31, 200}}, {{1}, {64, 65}}};
-  for (const int page : {64, 16, 1, 48}) {
-    SCOPED_TRACE(page);
-    expect_passes(spec_of(128, 1, page, 1), batches);
-    expect_passes(spec_of(128, 1, page, 3), batches);
+  const struct { int page_size, partitions; } cases[] = {{64, 1}, {16, 3}, {1, 3}, {48, 1}};
+  for (const auto& [page_size, partitions] : cases) {
+    SCOPED_TRACE(page_size);
+    expect_passes(spec_of(128, 1, page_size, partitions),
+                  {{{1}, {300, 0, 31, 200}}, {{1}, {64, 65}}});
   }
 }
 
 TEST_F(Sm90Decode, Depths) {
-  for (const int depth : {64, 96, 192, 256}) {
+  for (const int depth : {64, 192, 256}) {
     SCOPED_TRACE(depth);
     AttentionSpec spec = spec_of(depth, 1, 32, 2);
     if (depth == 192) spec.ov_depth = 128;
@@ -45,7 +45,7 @@ TEST_F(Sm90Decode, Depths) {
 // Several rows, as speculative decoding has them; groups that are packed into a tile, and not.
 TEST_F(Sm90Decode, SeveralRows) {
   const std::vector<Lengths> batches{{{4}, {200, 3, 0}}, {{1}, {129}}};
-  for (const int group : {1, 2, 8, 16}) {
+  for (const int group : {1, 16}) {
     SCOPED_TRACE(group);
     expect_passes(with_group(spec_of(64, 4, 16, 2), 16, group), batches);
   }

@@ -161,7 +161,8 @@ std::int32_t sm90_partitions(const KernelPlan& plan, const LaunchShapes& shapes,
   if (!splits(spec)) return 1;
   if (spec.num_partitions > 1) return spec.num_partitions;
   if (const int keys = spec.partition_keys; keys > 0) {
-    return std::max((shapes.kv_len + keys - 1) / keys, 1);
+    // NOTE: rounds up without forming kv_len + keys, which may overflow.
+    return shapes.kv_len == 0 ? 1 : (shapes.kv_len - 1) / keys + 1;
   }
   constexpr std::int64_t kMaxPartitions = 64;
   constexpr double kWorthwhile = 0.995;

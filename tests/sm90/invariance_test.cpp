@@ -77,10 +77,9 @@ class Sm90Invariance : public Sm90Kernel {
   static void copy_rows(const Problem& source, std::int64_t from, Problem& batch, std::int64_t to,
                         int count, const char* name) {
     const verify::Tensor& tensor = source.at(name);
-    const auto bytes = static_cast<std::size_t>(row_bytes(tensor));
-    std::memcpy(batch.tensors[name].bytes.data() + static_cast<std::size_t>(to) * bytes,
-                tensor.bytes.data() + static_cast<std::size_t>(from) * bytes,
-                bytes * static_cast<std::size_t>(count));
+    const std::int64_t bytes = row_bytes(tensor);
+    std::copy_n(tensor.bytes.begin() + from * bytes, count * bytes,
+                batch.tensors[name].bytes.begin() + to * bytes);
   }
   static std::int64_t row_bytes(const verify::Tensor& tensor) {
     const std::size_t rank = tensor.shape.size();

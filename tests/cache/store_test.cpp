@@ -505,6 +505,32 @@ TEST_F(StoreTest, LeavesNothingOpenAndNothingTemporary) {
   EXPECT_EQ(fs.open_handles(), 0u);
 }
 
+/// A compile of key 1 that another thread begins, and that goes on until this object's end.
+class SlowCompile {
+ public:
+  explicit SlowCompile(CubinCache& cache)
+      : thread_([&] {
+          static_cast<void>(cache.get_or_compile(
+              make_key(1), kBuild, BuildPolicy::kExact, in_a_minute(),
+              [&]() -> Result<KernelImage> {
+                begun_ = true;
+                while (!ended_) std::this_thread::yield();
+                return make_image(1);
+              },
+              nullptr));
+        }) {
+    while (!begun_) std::this_thread::yield();
+  }
+  ~SlowCompile() {
+    ended_ = true;
+    thread_.join();
+  }
+
+ private:
+  std::atomic<bool> begun_{false}, ended_{false};
+  std::thread thread_;
+};
+
 // --- One compile a key ---------------------------------------------------------------------------
 
 TEST_F(StoreTest, ThreadsOfSeveralCachesCompileAKeyOnce) {
@@ -581,18 +607,7 @@ TEST_F(StoreTest, DifferentKeysCompileAtTheSameTime) {
 TEST_F(StoreTest, AWaiterCompilesAloneWhenTheHolderDoesNotEnd) {
   options.max_wait = std::chrono::milliseconds(50);
   const auto holder = open();
-  std::atomic<bool> holding{false}, release{false};
-  std::thread slow([&] {
-    static_cast<void>(holder->get_or_compile(
-        make_key(1), kBuild, BuildPolicy::kExact, in_a_minute(),
-        [&]() -> Result<KernelImage> {
-          holding = true;
-          while (!release) std::this_thread::yield();
-          return make_image(1);
-        },
-        nullptr));
-  });
-  while (!holding) std::this_thread::yield();
+  SlowCompile slow(*holder);
   // A thread of the same process and another process.
   for (CubinCache* cache : {holder.get(), open().release()}) {
     const int before = compiles;
@@ -603,25 +618,12 @@ TEST_F(StoreTest, AWaiterCompilesAloneWhenTheHolderDoesNotEnd) {
     if (cache != holder.get()) delete cache;
   }
   EXPECT_EQ(holder->statistics().alone, 1u);
-  release = true;
-  slow.join();
 }
 
 TEST_F(StoreTest, AWaiterOfAnotherProcessCompilesAloneAtHalfOfItsTime) {
   options.max_wait = std::chrono::milliseconds::max();  // more than a clock counts
   const auto holder = open();
-  std::atomic<bool> holding{false}, release{false};
-  std::thread slow([&] {
-    static_cast<void>(holder->get_or_compile(
-        make_key(1), kBuild, BuildPolicy::kExact, in_a_minute(),
-        [&]() -> Result<KernelImage> {
-          holding = true;
-          while (!release) std::this_thread::yield();
-          return make_image(1);
-        },
-        nullptr));
-  });
-  while (!holding) std::this_thread::yield();
+  SlowCompile slow(*holder);
   const auto other = open();
   const auto begin = std::chrono::steady_clock::now();
   std::chrono::steady_clock::duration waited{};
@@ -636,8 +638,6 @@ TEST_F(StoreTest, AWaiterOfAnotherProcessCompilesAloneAtHalfOfItsTime) {
   EXPECT_GE(waited, std::chrono::milliseconds(150));
   EXPECT_LT(waited, std::chrono::milliseconds(390));
   EXPECT_EQ(other->statistics().alone, 1u);
-  release = true;
-  slow.join();
 }
 
 TEST_F(StoreTest, ADeadlineThatHasPassedIsATimeoutUnlessTheImageIsThere) {

@@ -16,21 +16,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-Json plan_of(const std::string& spec, ConfigKind kind = ConfigKind::kAuto,
-             const LaunchQuery& query = {}) {
-  const Result<SpecDocument> document = spec_from_json(spec);
-  if (!document) {
-    ADD_FAILURE() << document.error().to_string();
-    return Json::object();
-  }
-  const Result<PlanDocument> plan = document_of(document->spec, document->options, kind, query);
-  if (!plan) {
-    ADD_FAILURE() << plan.error().to_string();
-    return Json::object();
-  }
-  return Json::parse(plan_to_json(*plan));
-}
-
 TEST(PlanJson, AutoChoosesTheConfiguration) {
   EXPECT_EQ(plan_of(R"({"num_q_heads": 8, "qk_depth": 128})")["config"], "fa4");
   EXPECT_EQ(plan_of(R"({"num_q_heads": 8, "qk_depth": 256})")["config"], "depth512");

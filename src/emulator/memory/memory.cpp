@@ -167,25 +167,19 @@ bool Cluster::resolve_any(Warp& warp, const Op& op, u32 lane, Space space, u64 a
       return true;
     }
     case Space::kParam:
-      if (address + bytes > machine.parameters.size() || address + bytes < address) {
+    case Space::kConst: {
+      const bool param = space == Space::kParam;
+      auto& bank = param ? machine.parameters : machine.const_data;
+      if (address + bytes > bank.size() || address + bytes < address) {
         report(FindingKind::kBounds, &warp, static_cast<int>(lane), op.site,
-               fmt::format("{} bytes at offset {} of {} bytes of parameters", bytes, address,
-                           machine.parameters.size()));
+               fmt::format("{} bytes at offset {} of {} bytes of {}", bytes, address, bank.size(),
+                           param ? "parameters" : "constants"));
         return false;
       }
-      place->data = machine.parameters.data() + address;
+      place->data = bank.data() + address;
       place->offset = address;
       return true;
-    case Space::kConst:
-      if (address + bytes > machine.const_data.size() || address + bytes < address) {
-        report(FindingKind::kBounds, &warp, static_cast<int>(lane), op.site,
-               fmt::format("{} bytes at offset {} of {} bytes of constants", bytes, address,
-                           machine.const_data.size()));
-        return false;
-      }
-      place->data = machine.const_data.data() + address;
-      place->offset = address;
-      return true;
+    }
   }
   return false;
 }

@@ -42,6 +42,7 @@ Step execute_fence(Warp& warp, const Op& op, const Fence& fence, u32 mask) {
         }
       }
       ++warp.clocks.epoch;
+      warp.clocks.touch(mask, warp.agent);
       break;
     case FenceKind::kNone:
       break;

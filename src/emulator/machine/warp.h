@@ -153,7 +153,7 @@ struct WarpClocks {
   View view;
   u32 epoch = 1;          ///< of what it does now
   u32 unsynced = 0;       ///< lanes that accessed memory since all lanes last synchronised
-  u32 last_access = 0;    ///< the epoch of the last access
+  u32 last_access = 0;    ///< the epoch of the last access, or of a fence of inits
   View fence_view;        ///< what strong stores after a fence publish
   View pending_acquire;   ///< what strong loads saw, acquired by a fence
   Clock tensor_known;     ///< tensor operations that the next ones are ordered after
@@ -168,6 +168,11 @@ struct WarpClocks {
 
   u32 unsynced_lanes(u32 agent) const {
     return at(view.generic, agent) >= last_access ? 0 : unsynced;
+  }
+  /// These lanes do, in this epoch, what the others learn of when all synchronise.
+  void touch(u32 lanes, u32 agent) {
+    unsynced = unsynced_lanes(agent) | lanes;
+    last_access = epoch;
   }
   /// tcgen05.fence::before_thread_sync by some lanes. What all lanes know by now is no longer these
   /// lanes' own.
@@ -341,8 +346,7 @@ class Warp {
   }
   Accessor accessor(const Op& op, const AccessLanes& lanes, bool atomic = false) {
     if ((lanes.mask & ~clocks.drained_lanes) == 0) clocks.share_drained(~u32{0});
-    clocks.unsynced = clocks.unsynced_lanes(agent) | lanes.mask;
-    clocks.last_access = clocks.epoch;
+    clocks.touch(lanes.mask, agent);
     return {agent, clocks.epoch, op.site, Proxy::kGeneric, atomic, &clocks.view, nullptr, 0, lanes};
   }
   /// Whether this is the first time that the warp is delayed at this place.

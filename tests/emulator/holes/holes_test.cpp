@@ -289,11 +289,18 @@ TEST(Holes, ACopyMayOverwriteWhatAnotherCopyHasRead) {
 TEST(Holes, FenceOfInitAfterTheBarrier) {
   const std::string init = "@%p1 bra S1; mbarrier.init.shared::cta.b64 [%r11],1;\n";
   const std::string fence = "fence.mbarrier_init.release.cluster;\n";
-  const std::string use = thread(
-      32, kExpect + kCopy + wait(0) + "ld.shared.b32 %r31,[%r10]; st.global.b32 [%rd2],%r31;\n");
-  expect_found({init + "S1: bar.sync 0; @%p1 bra S2;\n" + fence + "S2:\n" + use},
-               FindingKind::kBarrier, kSeeds, {EmulatorModel::kIsa});
-  expect_clean({init + fence + "S1: bar.sync 0;\n" + use});
+  const auto used_by = [](int n) {
+    return thread(
+        n, kExpect + kCopy + wait(0) + "ld.shared.b32 %r31,[%r10]; st.global.b32 [%rd2],%r31;\n");
+  };
+  const std::string late = init + "S1: bar.sync 0; @%p1 bra S2;\n" + fence + "S2:\n";
+  expect_found({late + used_by(32)}, FindingKind::kBarrier, kSeeds, {EmulatorModel::kIsa});
+  // Another lane of the warp knows of the fence after bar.warp.sync, and the thread itself at once.
+  expect_found({late + used_by(1)}, FindingKind::kBarrier, kSeeds, {EmulatorModel::kIsa});
+  expect_clean(
+      {late + "setp.ge.u32 %p5,%r1,32; @%p5 bra S3; bar.warp.sync 0xffffffff; S3:\n" + used_by(1)});
+  expect_clean({late + used_by(0)});
+  expect_clean({init + fence + "S1: bar.sync 0;\n" + used_by(32)});
 }
 
 TEST(Holes, MulticastBeforeThePeerHasInitialised) {

@@ -32,7 +32,7 @@ import time
 import torch
 
 sys.path.insert(0, os.environ.get("ATTNJIT_PYTHON") or os.path.join(
-    os.path.dirname(os.path.abspath(__file__)), "..", "examples", "python"))
+    os.path.dirname(os.path.abspath(__file__)), "..", "python"))
 import attnjit  # noqa: E402
 
 KV_HEADS, DEPTH = 8, 128

@@ -3,7 +3,7 @@
 
     python3 bench/sm90_bench.py --library build/release/src/libattnjit.so [--json F] [--only 128.causal]
 
-Builds nothing: attnjit comes in through its C ABI (examples/python/attnjit.py), the others through
+Builds nothing: attnjit comes in through its C ABI (python/attnjit), the others through
 PyTorch. Every contender gets the same N(0,1) tensors, in buffers that rotate; they run in turn, in
 blocks of launches, with an 8192^3 bf16 matrix product between them; the order turns round from one
 pair of blocks to the next. A time is the median over the pairs, a ratio the median of the ratios
@@ -26,7 +26,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 sys.path.insert(0, os.environ.get("ATTNJIT_PYTHON") or os.path.join(
-    os.path.dirname(os.path.abspath(__file__)), "..", "examples", "python"))
+    os.path.dirname(os.path.abspath(__file__)), "..", "python"))
 import attnjit  # noqa: E402
 
 TOKENS, WIDTH = 16384, 2048

@@ -33,7 +33,7 @@ import time
 from ctypes import byref, c_char_p, c_int, c_int32, c_size_t, c_uint, c_uint64, c_void_p
 
 BINDING = os.environ.get("ATTNJIT_PYTHON") or os.path.join(
-    os.path.dirname(os.path.abspath(__file__)), "..", "examples", "python")
+    os.path.dirname(os.path.abspath(__file__)), "..", "python")
 WINDOW, CAP = 1024, 20.0
 CASES = {
     "causal": {"mask": "causal"},

@@ -29,6 +29,7 @@ function(attnjit_room NAME)
   foreach(dep IN LISTS ROOM_DEPS)
     target_link_libraries(attnjit_${NAME} PUBLIC attnjit_${dep})
   endforeach()
+  set_property(GLOBAL APPEND PROPERTY ATTNJIT_ROOMS ${NAME})
 endfunction()
 
 function(attnjit_test NAME)

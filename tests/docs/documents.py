@@ -15,7 +15,8 @@ import textwrap
 import xml.etree.ElementTree
 
 COLUMNS = 100
-ROOMS = ("include", "src", "templates", "tests", "bench", "examples", "docs", "scripts", "cache", "cmake")
+ROOMS = ("include", "src", "templates", "tests", "bench", "examples", "docs", "scripts", "cache", "cmake",
+         "python")
 SOURCES = {".cpp", ".h", ".cuh", ".c", ".inc", ".cu", ".tmpl", ".py", ".cmake", ".txt", ".sh", ""}
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 # A path below one of the folders. NAME and FAMILY stand for what the reader puts there.
@@ -25,7 +26,7 @@ GENERATED = re.compile(r"<!-- table: generated.*?<!-- end of table -->", re.DOTA
 
 def documents(root):
     yield from sorted(root.glob("*.md"))
-    for folder in ("docs", "cache", "tests", "examples"):
+    for folder in ("docs", "cache", "tests", "examples", "python"):
         yield from sorted((root / folder).rglob("*.md"))
 
 

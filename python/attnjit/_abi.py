@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The C ABI of attnjit.h through ctypes: its structs and functions, each said once.
+
+tests/python/abi_test.py compares this file with include/attnjit/attnjit.h.
+"""
+from __future__ import annotations
+
+import ctypes
+import os
+from ctypes import (CFUNCTYPE, POINTER, Structure, byref, c_char_p, c_double, c_float, c_int32,
+                    c_int64, c_size_t, c_uint32, c_uint64, c_void_p, sizeof)
+from typing import Any, Optional
+
+from ._errors import AttnjitError, error_class
+
+LogFunction = CFUNCTYPE(None, c_void_p, c_int32, c_void_p, c_size_t)
+
+
+class ServiceOptions(Structure):
+    _fields_ = [("struct_size", c_size_t), ("cache_layers", c_char_p), ("no_disk_cache", c_int32),
+                ("forbid_compile", c_int32), ("compile_in_helper", c_int32),
+                ("compile_threads", c_int32), ("any_build", c_int32), ("reserved", c_int32),
+                ("cache_max_bytes", c_int64), ("failure_ttl_s", c_int64), ("nvrtc_path", c_char_p),
+                ("driver_path", c_char_p), ("helper_path", c_char_p),
+                ("templates_folder", c_char_p), ("log", LogFunction), ("log_context", c_void_p),
+                ("tuning", c_char_p), ("accept_unconfined_helper", c_int32),
+                ("reserved2", c_int32)]
+
+
+class Statistics(Structure):
+    _fields_ = [("struct_size", c_size_t)] + [
+        (name, c_uint64) for name in ("memory_hits", "disk_hits", "remote_hits", "compiles",
+                                      "failures", "waits", "quarantined", "queued")
+    ] + [("compile_ms_total", c_double)]
+
+
+class Strides(Structure):
+    _fields_ = [("batch", c_int64), ("row", c_int64), ("head", c_int64)]
+
+
+class Param(Structure):
+    _fields_ = [("struct_size", c_size_t), ("name", c_char_p), ("type", c_int32), ("i32", c_int32),
+                ("f32", c_float), ("extent", c_int32 * 2), ("reserved", c_int32),
+                ("pointer", c_uint64)]
+
+
+# attnjit_param.type by the type's name in a spec.
+PARAM_TYPES = {"i32": 0, "f32": 1, "i32[]": 2, "f32[]": 3, "i32[][]": 4}
+
+
+class LaunchArgs(Structure):
+    _fields_ = [("struct_size", c_size_t)] + [
+        (name, c_uint64) for name in ("q", "k", "v", "o", "lse", "sink", "page_table", "kv_lens",
+                                      "q_offsets", "q_scale", "k_scale", "v_scale", "mask")
+    ] + [(name, c_int32) for name in ("batch", "q_len", "kv_len", "total_q", "num_pages",
+                                      "max_pages")] + [
+        (name, Strides) for name in ("q_strides", "k_strides", "v_strides", "o_strides")
+    ] + [("scale", c_float), ("cap", c_float), ("window", c_int32), ("chunk", c_int32),
+         ("more_windows", c_int32 * 7), ("more_chunks", c_int32 * 7), ("params", POINTER(Param)),
+         ("num_params", c_size_t), ("workspace", c_uint64), ("workspace_bytes", c_int64),
+         ("stream", c_void_p), ("scalars", POINTER(c_double)), ("num_scalars", c_size_t),
+         ("kv_offsets", c_uint64), ("pairs_o", c_uint64), ("pairs_lse", c_uint64),
+         ("total_kv", c_int32), ("num_pairs", c_int32), ("overlap", c_int32),
+         ("reserved", c_int32)]
+
+
+class ImageInfo(Structure):
+    _fields_ = [("struct_size", c_size_t), ("cubin", c_void_p), ("cubin_bytes", c_size_t),
+                ("ptx", c_char_p), ("ptx_bytes", c_size_t), ("outcome", c_int32),
+                ("registers", c_int32), ("spill_bytes", c_int32), ("stack_bytes", c_int32),
+                ("static_smem_bytes", c_int32), ("reserved", c_int32), ("compile_ms", c_double),
+                ("total_ms", c_double), ("nvrtc_version", c_char_p)]
+
+
+# attnjit_image_info.outcome
+OUTCOMES = ("memory", "disk", "remote", "compiled")
+
+# The C name of each struct.
+STRUCTS = {"attnjit_service_options": ServiceOptions, "attnjit_statistics": Statistics,
+           "attnjit_strides": Strides, "attnjit_param": Param, "attnjit_launch_args": LaunchArgs,
+           "attnjit_image_info": ImageInfo}
+
+# name without attnjit_: (result, arguments). A function that can fail has the result _ERROR.
+_ERROR = c_void_p
+FUNCTIONS = {
+    "version": (c_char_p, []),
+    "abi_version": (c_uint32, []),
+    "error_code": (c_int32, [c_void_p]),
+    "error_code_name": (c_char_p, [c_void_p]),
+    "error_message": (c_char_p, [c_void_p]),
+    "error_field": (c_char_p, [c_void_p]),
+    "error_hint": (c_char_p, [c_void_p]),
+    "error_line": (c_int32, [c_void_p]),
+    "error_column": (c_int32, [c_void_p]),
+    "error_text": (c_char_p, [c_void_p]),
+    "error_count_others": (c_size_t, [c_void_p]),
+    "error_other": (c_void_p, [c_void_p, c_size_t]),
+    "error_free": (None, [c_void_p]),
+    "service_create": (_ERROR, [POINTER(ServiceOptions), POINTER(c_void_p)]),
+    "service_destroy": (None, [c_void_p]),
+    "service_statistics": (_ERROR, [c_void_p, POINTER(Statistics)]),
+    "spec_prepare": (_ERROR, [c_void_p, c_char_p, c_size_t, POINTER(c_void_p)]),
+    "spec_key": (c_char_p, [c_void_p]),
+    "spec_free": (None, [c_void_p]),
+    "get": (_ERROR, [c_void_p, c_void_p, c_int64, c_void_p, POINTER(c_void_p)]),
+    "find": (c_void_p, [c_void_p, c_void_p]),
+    "try_get": (_ERROR, [c_void_p, c_void_p, POINTER(c_void_p)]),
+    "kernel_prepare": (_ERROR, [c_void_p, c_void_p]),
+    "compile": (_ERROR, [c_void_p, c_void_p, c_int64, c_int32, POINTER(c_void_p)]),
+    "image_get_info": (_ERROR, [c_void_p, POINTER(ImageInfo)]),
+    "image_free": (None, [c_void_p]),
+    "launch_state_create": (_ERROR, [POINTER(c_void_p)]),
+    "launch_state_reset": (None, [c_void_p]),
+    "launch_state_free": (None, [c_void_p]),
+    "workspace": (_ERROR, [c_void_p, POINTER(LaunchArgs), POINTER(c_int64), POINTER(c_int32)]),
+    "launch": (_ERROR, [c_void_p, POINTER(LaunchArgs), c_void_p]),
+}
+
+_FOLDER = os.path.dirname(os.path.abspath(__file__))
+
+
+def library_path() -> str:
+    """The library that this package carries."""
+    return os.path.join(_FOLDER, "libattnjit.so")
+
+
+def command_path() -> str:
+    """The attnjit command that this package carries."""
+    return os.path.join(_FOLDER, "attnjit")
+
+
+class Library:
+    """A loaded libattnjit: its functions by their names without attnjit_.
+
+    Any thread may use it: it holds no state of its own.
+    """
+
+    def __init__(self, path: str) -> None:
+        loaded = ctypes.CDLL(path)
+        self.path = path
+        for name, (result, arguments) in FUNCTIONS.items():
+            function = getattr(loaded, "attnjit_" + name)
+            function.restype, function.argtypes = result, arguments
+            setattr(self, name, function)
+
+    def __getattr__(self, name: str) -> Any:  # only for names that the constructor did not set
+        raise AttributeError(f"libattnjit has no function {name}")
+
+    def check(self, error: Optional[int]) -> None:
+        """Raises what a function that can fail returned, and frees it."""
+        if error:
+            exception = self._exception(error)
+            self.error_free(error)
+            raise exception
+
+    def create(self, name: str, *arguments: Any) -> c_void_p:
+        """The handle that a function writes through its last argument."""
+        result = c_void_p()
+        self.check(getattr(self, name)(*arguments, byref(result)))
+        return result
+
+    def _exception(self, error: int, text: Optional[str] = None) -> AttnjitError:
+        def read(part: str) -> str:
+            return getattr(self, "error_" + part)(error).decode("utf-8", "replace")
+
+        code = read("code_name")
+        return error_class(code)(
+            read("text"), code=code, message=read("message"), field=read("field"),
+            hint=read("hint"), line=self.error_line(error), column=self.error_column(error),
+            others=[self._exception(self.error_other(error, i))
+                    for i in range(self.error_count_others(error))])
+
+
+def new(struct: type, **fields: Any) -> Any:
+    """A struct of the C ABI with its size filled in."""
+    return struct(sizeof(struct), **fields)

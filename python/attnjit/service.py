@@ -1,0 +1,282 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Service: kernels on demand, for callers that want control over specs, waits and launches.
+
+    service = attnjit.Service()
+    spec = service.prepare({"arch": "sm_90a", "num_q_heads": 32, "group": 4, "qk_depth": 128,
+                            "mask": "causal"})
+    kernel = service.get(spec)              # compiled, or found in the cache; loaded
+    state = service.launch_state()          # one per stream and kernel
+    service.launch(kernel, state, q=q, k=k, v=v, o=o, stream=stream)
+
+Any thread may use a Service; a launch state belongs to one thread at a time.
+"""
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import sys
+from ctypes import byref, c_double, c_int32, c_int64
+from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple, Union
+
+from . import _abi
+from ._abi import LaunchArgs, Library, Param, Strides, new
+from ._nvrtc import nvrtc_path
+from ._tensors import dtype_name, view
+
+# level ("debug", "info", "warning", "error"), text
+Log = Callable[[str, str], None]
+_LEVELS = ("debug", "info", "warning", "error")
+
+
+class _Handle:
+    """A handle of the C ABI, freed with its owner."""
+
+    def __init__(self, pointer: int, free: Callable[[int], None]) -> None:
+        self.pointer: Optional[int] = pointer
+        self._free = free
+
+    def close(self) -> None:
+        """Frees it now. A second call does nothing."""
+        pointer, self.pointer = getattr(self, "pointer", None), None
+        if pointer is not None:
+            self._free(pointer)
+
+    __del__ = close
+
+
+class Spec(_Handle):
+    """A spec that a Service validated, planned and hashed."""
+
+    key: str = ""  #: 64 hex digits: what the cache files its kernel under
+
+
+class LaunchState(_Handle):
+    """What a launch keeps from one call to the next: encoded tensor maps, packed arguments."""
+
+
+class Kernel:
+    """A loaded kernel. It lives as long as its Service, which it keeps alive."""
+
+    __slots__ = ("pointer", "service")
+
+    def __init__(self, pointer: int, service: "Service") -> None:
+        self.pointer, self.service = pointer, service
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Kernel) and self.pointer == other.pointer
+
+    def __hash__(self) -> int:
+        return hash(self.pointer)
+
+
+class Service:
+    """Plans, compiles, caches and loads kernels. Two of them share nothing.
+
+    Args:
+        library: the path of libattnjit; None: the one that this package carries.
+        log: a function of level and text, called from any thread; None: standard error.
+        options: the fields of attnjit_service_options by their names, e.g. cache_layers,
+            forbid_compile, compile_threads, nvrtc_path, tuning.
+    """
+
+    def __init__(self, library: Optional[str] = None, *, log: Optional[Log] = None,
+                 **options: Union[str, int, None]) -> None:
+        self._library = Library(library or _abi.library_path())
+        self._process = os.getpid()
+        if options.get("nvrtc_path") is None:
+            options["nvrtc_path"] = nvrtc_path()
+        given: Dict[str, Any] = {name: value.encode() if isinstance(value, str) else value
+                                 for name, value in options.items() if value is not None}
+        if log is not None:
+            given["log"] = _abi.LogFunction(_log_to(log))
+        self._log = given.get("log")  # NOTE: kept alive: the library calls it
+        pointer = self._library.create("service_create",
+                                       byref(new(_abi.ServiceOptions, **given)))
+        self._service = _Handle(pointer.value, self._library.service_destroy)
+
+    def close(self) -> None:
+        """Ends the Service within 2 s; its kernels are gone afterwards."""
+        self._service.close()
+
+    def __enter__(self) -> "Service":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def forked(self) -> bool:
+        """True in a child of the process that made it: make another one there."""
+        return self._process != os.getpid()
+
+    def version(self) -> Tuple[str, int]:
+        """The library's version, and that of its C ABI."""
+        return self._library.version().decode(), self._library.abi_version()
+
+    def statistics(self) -> Dict[str, float]:
+        """Counts of hits, compiles, failures and waits, by the names of attnjit_statistics."""
+        out = new(_abi.Statistics)
+        self._library.check(self._library.service_statistics(self._service.pointer, byref(out)))
+        return {name: getattr(out, name) for name, _ in _abi.Statistics._fields_[1:]}
+
+    def prepare(self, spec: Union[str, Mapping[str, Any]]) -> Spec:
+        """A spec, as a dict or as JSON text (docs/spec.md), validated, planned and hashed."""
+        text = (spec if isinstance(spec, str) else json.dumps(spec)).encode()
+        pointer = self._library.create("spec_prepare", self._service.pointer, text, len(text))
+        prepared = Spec(pointer.value, self._library.spec_free)
+        prepared.key = self._library.spec_key(prepared.pointer).decode()
+        return prepared
+
+    def key(self, spec: Spec) -> str:
+        """What the cache files the kernel under: 64 hex digits."""
+        return spec.key
+
+    def compile(self, spec: Spec, timeout_ms: int = -1, want_ptx: bool = False) -> Dict[str, Any]:
+        """The image: its cubin, and what the compiler says of it. Needs no GPU."""
+        pointer = self._library.create("compile", self._service.pointer, spec.pointer, timeout_ms,
+                                       int(want_ptx))
+        image = _Handle(pointer.value, self._library.image_free)
+        info = new(_abi.ImageInfo)
+        self._library.check(self._library.image_get_info(image.pointer, byref(info)))
+        result = {"cubin": ctypes.string_at(info.cubin, info.cubin_bytes),
+                  "ptx": info.ptx.decode(), "outcome": _abi.OUTCOMES[info.outcome],
+                  "nvrtc_version": info.nvrtc_version.decode()}
+        for name in ("registers", "spill_bytes", "stack_bytes", "static_smem_bytes", "compile_ms",
+                     "total_ms"):
+            result[name] = getattr(info, name)
+        image.close()
+        return result
+
+    def get(self, spec: Spec, timeout_ms: int = -1, stream: Optional[int] = None) -> Kernel:
+        """The loaded kernel, compiled if need be; `stream` tells whether a capture is going on."""
+        pointer = self._library.create("get", self._service.pointer, spec.pointer, timeout_ms,
+                                       stream)
+        return Kernel(pointer.value, self)
+
+    def find(self, spec: Spec) -> Optional[Kernel]:
+        """The kernel if it is loaded, else None. Never blocks."""
+        pointer = self._library.find(self._service.pointer, spec.pointer)
+        return Kernel(pointer, self) if pointer else None
+
+    def try_get(self, spec: Spec) -> Optional[Kernel]:
+        """The kernel, or None and a compile in the background. Never blocks."""
+        pointer = self._library.create("try_get", self._service.pointer, spec.pointer)
+        return Kernel(pointer.value, self) if pointer.value else None
+
+    def prepare_kernel(self, kernel: Kernel, stream: Optional[int] = None) -> None:
+        """Loads the kernel into the stream's context, so that launches there can be captured."""
+        self._library.check(self._library.kernel_prepare(kernel.pointer, stream))
+
+    def launch_state(self) -> LaunchState:
+        """The state of the launches of one kernel on one stream."""
+        pointer = self._library.create("launch_state_create")
+        return LaunchState(pointer.value, self._library.launch_state_free)
+
+    def launch_args(self, *, q: Any, k: Any, v: Any, o: Any,
+                    params: Optional[Mapping[str, Any]] = None, scalars: Sequence[float] = (),
+                    stream: Optional[int] = None, **fields: Any) -> LaunchArgs:
+        """The arguments of a launch.
+
+        q, o [batch, q_len, heads, depth] and k, v [batch, kv_len, heads, depth] are torch tensors
+        or whatever has DLPack, with any strides but for a contiguous last dimension.
+
+        Args:
+            params: values of the spec's parameters by their names: int, float or tensors.
+            scalars: the numbers of the spec's masks in preorder, then of its score modification.
+            fields: further tensors (lse, sink, page_table, ..) and numbers (batch, q_len, kv_len,
+                scale, ..) by the names of attnjit_launch_args.
+        """
+        args = new(LaunchArgs, stream=stream)
+        args.keep_alive = [(q, k, v, o, fields, params)]
+        for name, given in (("q", q), ("k", k), ("v", v), ("o", o)):
+            tensor = view(given, stream)
+            args.keep_alive.append(tensor)
+            batch, row, head, one = tensor.stride()
+            if one != 1 and tensor.shape[3] != 1:
+                raise ValueError(name + ": the last dimension must be contiguous")
+            setattr(args, name, tensor.data_ptr())
+            setattr(args, name + "_strides", Strides(batch, row, head))
+            if name == "q":
+                args.batch, args.q_len = tensor.shape[:2]
+            elif name == "k":
+                args.kv_len = tensor.shape[1]
+        for name, value in fields.items():
+            if value is None:
+                continue
+            if not isinstance(value, (int, float)):
+                value = view(value, stream)
+                args.keep_alive.append(value)
+                value = value.data_ptr()
+            setattr(args, name, value)
+        args.scalars, args.num_scalars = (c_double * len(scalars))(*scalars), len(scalars)
+        if params:
+            args.params, args.num_params = param_array(params, stream, args.keep_alive), len(params)
+        return args
+
+    def workspace(self, kernel: Kernel, args: LaunchArgs) -> Tuple[int, bool]:
+        """The bytes of device memory that such launches need beside their tensors, and whether it
+        must be zero before the first launch (kernels leave it zero)."""
+        needed, zeroed = c_int64(), c_int32()
+        self._library.check(self._library.workspace(kernel.pointer, byref(args), byref(needed),
+                                                    byref(zeroed)))
+        return needed.value, bool(zeroed.value)
+
+    def launch(self, kernel: Kernel, state: LaunchState, **tensors: Any) -> None:
+        """Enqueues the kernel; the arguments are those of launch_args."""
+        args = self.launch_args(**tensors)
+        self._library.check(self._library.launch(kernel.pointer, byref(args), state.pointer))
+
+    def prepare_launch(self, kernel: Kernel, state: LaunchState,
+                       args: LaunchArgs) -> Callable[[], None]:
+        """A function without arguments that launches: for loops that launch the same again."""
+        function, check = self._library.launch, self._library.check
+
+        def launch(kernel: int = kernel.pointer, pointer: Any = byref(args),
+                   state: Optional[int] = state.pointer,
+                   keep_alive: Any = (args, state, kernel)) -> None:
+            error = function(kernel, pointer, state)
+            if error:
+                check(error)
+
+        return launch
+
+
+def param_array(params: Mapping[str, Any], stream: Optional[int], keep_alive: list) -> Any:
+    """The array of attnjit_param for values by their names."""
+    array = (Param * len(params))()
+    for out, (name, value) in zip(array, params.items()):
+        out.struct_size, out.name = ctypes.sizeof(Param), name.encode()
+        if isinstance(value, float):
+            out.type, out.f32 = _abi.PARAM_TYPES["f32"], value
+        elif isinstance(value, int):
+            out.type, out.i32 = _abi.PARAM_TYPES["i32"], value
+        else:
+            tensor = view(value, stream)
+            keep_alive.append(tensor)
+            out.type = _abi.PARAM_TYPES[param_type(tensor)]
+            out.pointer = tensor.data_ptr()
+            out.extent[:len(tensor.shape)] = list(tensor.shape)
+    keep_alive.append(array)
+    return array
+
+
+def param_type(tensor: Any) -> str:
+    """The type in a spec of an array that is a parameter, e.g. "i32[]"."""
+    element = {"int32": "i32", "float32": "f32"}.get(dtype_name(tensor.dtype))
+    kind = f"{element}{'[]' * len(tensor.shape)}"
+    if kind not in _abi.PARAM_TYPES:
+        kinds = ", ".join(name for name in _abi.PARAM_TYPES if "[" in name)
+        raise TypeError(f"an array of {dtype_name(tensor.dtype)} with {len(tensor.shape)} "
+                        f"dimensions is no parameter; allowed: {kinds}")
+    return kind
+
+
+def _log_to(log: Log) -> Callable[..., None]:
+    def write(_: Any, level: int, text: int, length: int) -> None:
+        try:
+            log(_LEVELS[level], ctypes.string_at(text, length).decode("utf-8", "replace"))
+        except Exception as error:  # NOTE: nothing may be thrown into the library
+            print(f"attnjit: the log function failed: {error!r}", file=sys.stderr)
+
+    return write

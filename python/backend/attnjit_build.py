@@ -1,0 +1,158 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Builds the wheel and the source distribution of attnjit, with the standard library alone.
+
+It is the build backend that pyproject.toml names (PEP 517), and what scripts/wheel runs:
+
+    attnjit_build.py wheel BUILD_FOLDER DIST      from a CMake build folder with attnjit_python built
+    attnjit_build.py sdist DIST
+
+The wheel holds no Python ABI: the library is opened through ctypes. Its platform tag is the oldest
+glibc that has every symbol that the two binaries need. The same tree gives the same wheel.
+"""
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import os
+import pathlib
+import re
+import stat
+import subprocess
+import sys
+import tarfile
+import zipfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+NEWEST_GLIBC = (2, 35)  # that of the images that serving runtimes ship
+MAX_BYTES = 12 << 20
+NATIVE = ("attnjit", "libattnjit.so")
+MODIFIED = (2026, 1, 1, 0, 0, 0)  # of every file in the wheel: its content alone decides its bytes
+# A source distribution has what the build reads, and its tests stay behind.
+SOURCES = ("CMakeLists.txt", "LICENSE", "README.md", "cmake", "include", "pyproject.toml", "python",
+           "src", "templates")
+
+
+def version() -> str:
+    """The version that CMakeLists.txt says."""
+    text = (ROOT / "CMakeLists.txt").read_text(encoding="utf-8")
+    return re.search(r"project\(attnjit VERSION ([\d.]+)", text).group(1)
+
+
+def project(field: str) -> str:
+    """A string of pyproject.toml. NOTE: Python 3.9 has no TOML parser, and the file is ours."""
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    return re.search(rf'^{field} = \[?"([^"]+)"', text, re.MULTILINE).group(1)
+
+
+def metadata() -> str:
+    lines = [("Metadata-Version", "2.4"), ("Name", "attnjit"), ("Version", version()),
+             ("Summary", project("description")), ("License-Expression", project("license")),
+             ("License-File", "LICENSE"), ("Requires-Python", project("requires-python")),
+             ("Requires-Dist", project("dependencies")),
+             ("Description-Content-Type", "text/markdown")]
+    head = "".join(f"{name}: {value}\n" for name, value in lines)
+    return head + "\n" + (ROOT / project("readme")).read_text(encoding="utf-8")
+
+
+def needed_glibc(binary: pathlib.Path) -> tuple[int, int]:
+    """The newest version of glibc that the binary's symbols name."""
+    listed = subprocess.run(["objdump", "-T", binary], check=True, capture_output=True, text=True)
+    found = re.findall(r"\(GLIBC_(\d+)\.(\d+)", listed.stdout)
+    return max((int(major), int(minor)) for major, minor in found)
+
+
+def platform_tag(binaries: list[pathlib.Path]) -> str:
+    glibc = max(needed_glibc(binary) for binary in binaries)
+    if glibc > NEWEST_GLIBC:
+        raise SystemExit(f"wheel: the binaries need glibc {glibc}; images have {NEWEST_GLIBC}")
+    return f"manylinux_{glibc[0]}_{glibc[1]}_x86_64"
+
+
+def modules() -> dict[str, bytes]:
+    """The Python files of the package, and what must be what CMake says."""
+    folder = ROOT / "python/attnjit"
+    return {f"attnjit/{path.relative_to(folder).as_posix()}": path.read_bytes()
+            for path in sorted(folder.rglob("*"))
+            if path.suffix == ".py" or path.name == "py.typed"}
+
+
+def write_wheel(build: pathlib.Path, dist: pathlib.Path) -> pathlib.Path:
+    """The wheel from a build folder's binaries."""
+    binaries = [build / "python/attnjit" / name for name in NATIVE]
+    tag = f"py3-none-{platform_tag(binaries)}"
+    info = f"attnjit-{version()}.dist-info"
+    files = modules()
+    files.update({f"attnjit/{path.name}": path.read_bytes() for path in binaries})
+    files[f"{info}/METADATA"] = metadata().encode()
+    files[f"{info}/WHEEL"] = (f"Wheel-Version: 1.0\nGenerator: attnjit_build\n"
+                              f"Root-Is-Purelib: false\nTag: {tag}\n").encode()
+    files[f"{info}/entry_points.txt"] = (
+        f"[console_scripts]\nattnjit = {project('attnjit')}\n").encode()
+    files[f"{info}/licenses/LICENSE"] = (ROOT / "LICENSE").read_bytes()
+    record = ""
+    for name, data in files.items():
+        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+        record += f"{name},sha256={digest},{len(data)}\n"
+    files[f"{info}/RECORD"] = (record + f"{info}/RECORD,,\n").encode()
+
+    dist.mkdir(parents=True, exist_ok=True)
+    wheel = dist / f"attnjit-{version()}-{tag}.whl"
+    with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in files.items():
+            entry = zipfile.ZipInfo(name, MODIFIED)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            executable = name == "attnjit/attnjit"
+            entry.external_attr = (stat.S_IFREG | (0o755 if executable else 0o644)) << 16
+            archive.writestr(entry, data)
+    if wheel.stat().st_size > MAX_BYTES:
+        raise SystemExit(f"wheel: {wheel.stat().st_size} bytes; at most {MAX_BYTES}")
+    return wheel
+
+
+def write_sdist(dist: pathlib.Path) -> pathlib.Path:
+    """The source distribution: pip builds the wheel from it with CMake and Debian's packages."""
+    base = f"attnjit-{version()}"
+    listed = [path for name in SOURCES for path in sorted((ROOT / name).rglob("*"))]
+    listed += [ROOT / name for name in SOURCES]
+    dist.mkdir(parents=True, exist_ok=True)
+    sdist = dist / f"{base}.tar.gz"
+    with tarfile.open(sdist, "w:gz", format=tarfile.PAX_FORMAT) as archive:
+        for path in sorted(listed):
+            if path.is_file() and "__pycache__" not in path.parts:
+                archive.add(path, f"{base}/{path.relative_to(ROOT)}", recursive=False)
+        data = metadata().encode()
+        entry = tarfile.TarInfo(f"{base}/PKG-INFO")
+        entry.size = len(data)
+        archive.addfile(entry, io.BytesIO(data))
+    return sdist
+
+
+def cmake_build() -> pathlib.Path:
+    """A build folder with the native part, for an installation from the sources."""
+    build = ROOT / "build/wheel"
+    subprocess.run(["cmake", "-S", ROOT, "-B", build, "-DCMAKE_BUILD_TYPE=Release",
+                    "-DATTNJIT_BUILD_TESTS=OFF", "-DATTNJIT_BUILD_BENCH=OFF"], check=True)
+    subprocess.run(["cmake", "--build", build, "--target", "attnjit_python", "--parallel",
+                    str(os.cpu_count() or 1)], check=True)
+    return build
+
+
+# The hooks of PEP 517.
+def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
+    return write_wheel(cmake_build(), pathlib.Path(wheel_directory)).name
+
+
+def build_sdist(sdist_directory, config_settings=None):
+    return write_sdist(pathlib.Path(sdist_directory)).name
+
+
+def main() -> None:
+    kind, *folders = sys.argv[1:]
+    paths = [pathlib.Path(folder) for folder in folders]
+    print(write_wheel(*paths) if kind == "wheel" else write_sdist(*paths))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The wheel in an empty environment: wheel_test.py SOURCE_FOLDER BUILD_FOLDER.
+
+It is built from the build folder's binaries and installed with what it requires; then the first
+example of python/README.md runs, and the command, with the NVRTC of its wheel. Nothing else is
+installed there: no torch, no numpy.
+"""
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+source, build = map(pathlib.Path, sys.argv[1:3])
+wheels = build / "python/wheels"  # NVRTC is downloaded once per build folder
+
+
+def run(*command, **options):
+    """The command's standard output; its failure is the test's."""
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True,
+                          **options)
+    assert done.returncode == 0, f"{command}: {done.returncode}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+if not list(wheels.glob("nvidia_cuda_nvrtc-*.whl")):
+    fetched = subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps",
+                              "--only-binary=:all:", "--retries", "1", "--timeout", "20", "--dest",
+                              wheels, "nvidia-cuda-nvrtc>=13.0"], capture_output=True, text=True)
+    if fetched.returncode:
+        print("skipped: nvidia-cuda-nvrtc cannot be downloaded\n" + fetched.stderr)
+        sys.exit(77)
+
+with tempfile.TemporaryDirectory() as folder:
+    folder = pathlib.Path(folder)
+    backend = source / "python/backend/attnjit_build.py"
+    wheel = pathlib.Path(run(sys.executable, "-B", backend, "wheel", build, folder).strip())
+    again = pathlib.Path(run(sys.executable, "-B", backend, "wheel", build, folder / "2").strip())
+    assert wheel.read_bytes() == again.read_bytes(), "the wheel is another one each time"
+    assert re.fullmatch(r"attnjit-[\d.]+-py3-none-manylinux_2_\d\d_x86_64\.whl", wheel.name), wheel
+
+    run(sys.executable, "-m", "venv", "--without-pip", folder / "venv")
+    python = folder / "venv/bin/python"
+    run(sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-index",
+        "--find-links", wheels, wheel)
+    # As a user's shell: no Python path, no toolkit of CUDA_HOME, a cache of its own.
+    environment = {"PATH": os.environ["PATH"], "HOME": str(folder),
+                   "ATTNJIT_CACHE_DIR": str(folder / "cache")}
+    modules = run(python, "-c", "import sys, attnjit; print(*sys.modules)", env=environment)
+    assert not {"torch", "numpy"} & set(modules.split()), "imports what it does not require"
+
+    doctor = subprocess.run([folder / "venv/bin/attnjit", "doctor", "--json"], env=environment,
+                            capture_output=True, text=True, cwd=folder)
+    assert doctor.returncode in (0, 4), doctor.stderr  # 4: there is no GPU
+    path = json.loads(doctor.stdout)["nvrtc"]["path"]
+    assert path.startswith(str(folder / "venv")), f"NVRTC is {path}, not the wheel's"
+
+    readme = (source / "python/README.md").read_text(encoding="utf-8")
+    example = re.search(r"```python\n(.*?)```", readme, re.DOTALL).group(1)
+    printed = run(python, "-c", example, env=environment, cwd=folder)
+    assert "registers" in printed, printed
+    print(f"{wheel.name}, {wheel.stat().st_size} bytes, with {path}\n{printed}")

@@ -31,7 +31,7 @@ struct BoxCopies {
   ATTNJIT_DEVICE void begin(const WorkTile& tile) {
     work = tile;
     kv_head = work.head / Config::kGroup;
-    policy = kv_policy(1 << Config::kGqaShift == Config::kGroup &&
+    policy = kv_policy(Layout::kPackedHeads == Config::kGroup &&
                        work.q_len << Config::kGqaShift <= Config::kTileM);
   }
 

@@ -330,10 +330,11 @@ struct Consumer {
     }
   }
 
-  /// Whether one of the thread's two rows is the sequence's.
+  /// Whether one of the thread's two rows is the sequence's, and of a head.
   ATTNJIT_DEVICE bool is_row(const Rows& rows, int half) const {
     const int row = rows.first_row + 8 * half;
-    return row >= 0 && row < lengths_of<Config>(rows.work, arguments).q << Config::kGqaShift;
+    return row >= 0 && row < lengths_of<Config>(rows.work, arguments).q << Config::kGqaShift &&
+           has_head<Config>(row);
   }
 
   ATTNJIT_DEVICE void work_tile(const WorkTile& work) {
@@ -357,7 +358,7 @@ struct Consumer {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int row = rows.first_row + 8 * half;
-      const int head = work.head + (row & ((1 << kShift) - 1));
+      const int head = work.head + head_of_row<Config>(row);
       rows.scores.row[half] = {
           work.batch, head,      work.head / Config::kGroup, (row >> kShift) + first_q_idx, 0,
           lengths.q,  lengths.kv};

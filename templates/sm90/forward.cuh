@@ -4,7 +4,9 @@
 //
 // Config: the plan's constants (sm90/layout.cuh says what must hold of them). Mask and ScoreMod:
 // see common/mask.cuh and common/score_mod.cuh. Arguments has
-//   const TensorMap *q_map, *o_map   4-D: depth, head, position, batch; a box is 64 rows
+//   const TensorMap *q_map, *o_map   4-D: depth, head, position, batch; a box is 64 rows. 5-D where
+//                                    some have no head: depth, head of the group, position, group,
+//                                    batch; a box is clipped at the group's end
 //   const TensorMap *k_map, *v_map   4-D: depth, key, head, batch; a box is kTileN keys
 //   float* lse, const float* sink                    where Config::kReturnLse, kSink
 //   int num_q_heads, q_len, kv_len, m_tiles, total_tiles, paired_units; float scale

@@ -43,8 +43,11 @@ struct LayoutOf {
                 "one to three consumer warpgroups fit the register file");
   static_assert(Config::kTileM == kConsumerRows * Config::kConsumers,
                 "a consumer warpgroup owns 64 query rows");
-  static_assert(Config::kGqaShift == 0 ||
-                    (Config::kGqaShift <= 6 && 1 << Config::kGqaShift == Config::kGroup),
+  /// Query heads in the rows of one position: those of a group, or one. The rows are a power of
+  /// two; where the heads are not, the last rows have no head.
+  static constexpr int kPackedHeads = Config::kGqaShift > 0 ? Config::kGroup : 1;
+  static constexpr bool kRowsWithoutHead = kPackedHeads != 1 << Config::kGqaShift;
+  static_assert(Config::kGqaShift <= 6 && kPackedHeads <= 1 << Config::kGqaShift,
                 "all the query heads of a group are packed, or none, and a consumer's 64 rows are "
                 "whole positions of them");
   static_assert(Config::kTileN % 16 == 0 && Config::kTileN >= 16 && Config::kTileN <= 256,

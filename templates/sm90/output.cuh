@@ -27,8 +27,8 @@ ATTNJIT_DEVICE void copy_rows(u32 staged, int block_bytes, int first_block, int 
 #pragma unroll 1
   for (int i = thread; i < kConsumerRows * kChunks; i += kWarpgroupThreads) {
     const int row = first_row + i / kChunks;
-    if (row < 0 || row >= rows) continue;
-    const int head = work.head + (row & ((1 << Config::kGqaShift) - 1));
+    if (row < 0 || row >= rows || !has_head<Config>(row)) continue;
+    const int head = work.head + head_of_row<Config>(row);
     const i64 position = work.q_begin + (row >> Config::kGqaShift);
     unsigned char* const output =
         arguments.o + position * arguments.o_row_bytes + head * arguments.o_head_bytes;
@@ -55,7 +55,7 @@ ATTNJIT_DEVICE void store_partial(const float (&o)[LayoutOf<Config>::kPvColumns 
   for (int half = 0; half < 2; ++half) {
     if (!seen[half]) continue;
     const int row = first_row + 8 * half;
-    const int head = work.head + (row & ((1 << Config::kGqaShift) - 1));
+    const int head = work.head + head_of_row<Config>(row);
     i64 position = work.q_begin + (row >> Config::kGqaShift);
     if constexpr (!Config::kRagged) position += static_cast<i64>(work.batch) * arguments.q_len;
     float* const output = arguments.partial_o + (work.partition * arguments.rows +
@@ -120,9 +120,15 @@ ATTNJIT_DEVICE void store_output(const float (&o)[LayoutOf<Config>::kPvColumns /
     if (warp == 0 && elect_one() && first_row >= 0 && !by_threads) {
 #pragma unroll
       for (int block = first; block < min(first + kBlocks, Layout::kOvBlocks); ++block) {
-        tma_store_4d(arguments.o_map, rows + (block - first) * kBlockBytes, block * kBlockColumns,
-                     work.head, work.q_begin + (first_row >> Config::kGqaShift),
-                     q_batch<Config>(work));
+        const u32 source = rows + (block - first) * kBlockBytes;
+        const int position = work.q_begin + (first_row >> Config::kGqaShift);
+        if constexpr (Layout::kRowsWithoutHead) {
+          tma_store_5d(arguments.o_map, source, block * kBlockColumns, 0, position,
+                       work.head / Config::kGroup, q_batch<Config>(work));
+        } else {
+          tma_store_4d(arguments.o_map, source, block * kBlockColumns, work.head, position,
+                       q_batch<Config>(work));
+        }
       }
       bulk_commit_group();
     }

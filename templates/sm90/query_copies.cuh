@@ -24,8 +24,14 @@ ATTNJIT_DEVICE void load_q_rows(const Smem<Config>& smem, const Arguments& argum
   if constexpr (Config::kRagged) position += work.q_begin;
 #pragma unroll
   for (int block = 0; block < Layout::kQkBlocks; ++block) {
-    tma_load_4d(smem.q(stage, consumer) + block * Layout::kQBlockBytes, arguments.q_map, full,
-                block * kBlockColumns, work.head, position, q_batch<Config>(work), kEvictFirst);
+    const u32 destination = smem.q(stage, consumer) + block * Layout::kQBlockBytes;
+    if constexpr (Layout::kRowsWithoutHead) {
+      tma_load_5d(destination, arguments.q_map, full, block * kBlockColumns, 0, position,
+                  work.head / Config::kGroup, q_batch<Config>(work), kEvictFirst);
+    } else {
+      tma_load_4d(destination, arguments.q_map, full, block * kBlockColumns, work.head, position,
+                  q_batch<Config>(work), kEvictFirst);
+    }
   }
 }
 

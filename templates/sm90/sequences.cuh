@@ -67,7 +67,7 @@ struct SequenceList {
     const int tiles = tiles_of(work.q_len);
     const int head = quotient(tile, tiles);
     const int rank = tile - head * tiles;
-    work.head = head << Config::kGqaShift;
+    work.head = first_head_of<Config>(head);
     work.first_row = first_row_of<Config>(rank, work.q_len << Config::kGqaShift);
     work = kv_tiles_of<Config, Mask>(work, work.first_row, work.first_row + Config::kTileM - 1,
                                      arguments, params);
@@ -127,7 +127,7 @@ struct SequenceList {
     sum = 0;
     if (sequence < arguments.batch) {
       const int rows = rows_of(sequence);
-      sum = tiles_of(rows) * (arguments.num_q_heads >> Config::kGqaShift);
+      sum = tiles_of(rows) * packs_of<Config>(arguments.num_q_heads);
       if constexpr (Config::kSplit) {
         sum *= parts_of<Config, Mask>({rows, keys_of(sequence, rows)}, arguments, params).count();
       }

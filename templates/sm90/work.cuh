@@ -9,7 +9,7 @@ namespace attnjit::sm90 {
 
 /// kTileM query rows, and the KV tiles [tile_begin, tile_end) that their mask reaches. A row is
 /// position << kGqaShift | head, of the query heads that share a key-value head; where they are not
-/// packed so, kGqaShift is 0.
+/// packed so, kGqaShift is 0. Where the heads are no power of two, rows without a head fill it up.
 struct WorkTile {
   int batch;
   int head;       ///< of packed heads the first
@@ -52,6 +52,18 @@ ATTNJIT_DEVICE int page_of(int key, const WorkTile& work, const Arguments& argum
       .page_table[static_cast<i64>(work.batch) * arguments.max_pages + key / Config::kPageSize];
 }
 
+/// Which of the packed heads a row is of. A row without a head counts as the last one's.
+template <class Config>
+ATTNJIT_DEVICE int head_of_row(int row) {
+  const int head = row & ((1 << Config::kGqaShift) - 1);
+  return LayoutOf<Config>::kRowsWithoutHead ? min(head, Config::kGroup - 1) : head;
+}
+template <class Config>
+ATTNJIT_DEVICE bool has_head(int row) {
+  return !LayoutOf<Config>::kRowsWithoutHead ||
+         (row & ((1 << Config::kGqaShift) - 1)) < Config::kGroup;
+}
+
 /// Announces a work tile, in kWorkBytes at `address`, to the consumer that reads it there.
 template <class Config>
 ATTNJIT_DEVICE void store_work(u32 address, const WorkTile& work) {
@@ -84,6 +96,17 @@ ATTNJIT_DEVICE WorkTile load_work(u32 address, int lane) {
 /// a / b of numbers from 0. NOTE: unsigned, which takes half the instructions.
 ATTNJIT_DEVICE int quotient(int a, int b) {
   return static_cast<int>(static_cast<u32>(a) / static_cast<u32>(b));
+}
+
+/// How many times the packed heads go into `heads`, and the first head of the n-th time.
+template <class Config>
+ATTNJIT_DEVICE int packs_of(int heads) {
+  return LayoutOf<Config>::kRowsWithoutHead ? quotient(heads, Config::kGroup)
+                                            : heads >> Config::kGqaShift;
+}
+template <class Config>
+ATTNJIT_DEVICE int first_head_of(int pack) {
+  return LayoutOf<Config>::kRowsWithoutHead ? pack * Config::kGroup : pack << Config::kGqaShift;
 }
 
 /// `work` with the KV tiles that the rows [first_row, last_row] reach, of which those before
@@ -165,10 +188,10 @@ ATTNJIT_DEVICE i64 lse_row(const WorkTile& work, int head, int position,
 template <class Config, class Mask, class Arguments, class Params>
 ATTNJIT_DEVICE WorkTile tile_of_head(int of_heads, int rank, const Arguments& arguments,
                                      const Params& params) {
-  const int heads_of_batch = arguments.num_q_heads >> Config::kGqaShift;
+  const int heads_of_batch = packs_of<Config>(arguments.num_q_heads);
   WorkTile work;
   work.batch = quotient(of_heads, heads_of_batch);
-  work.head = (of_heads - work.batch * heads_of_batch) << Config::kGqaShift;
+  work.head = first_head_of<Config>(of_heads - work.batch * heads_of_batch);
   work.first_row = first_row_of<Config>(rank, arguments.q_len << Config::kGqaShift);
   return kv_tiles_of<Config, Mask>(work, work.first_row, work.first_row + Config::kTileM - 1,
                                    arguments, params);

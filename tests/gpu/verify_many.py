@@ -46,8 +46,7 @@ def random_spec(rng, arch):
             "sink": rng.random() < 0.4, "return_lse": rng.random() < 0.6}
     if rng.random() < 0.3:
         spec["ov_depth"] = 8 * rng.randint(1, depth // 8)
-    if spec["num_q_heads"] % 4 == 0:
-        spec["group"] = rng.choice([1, 2, 4])
+    spec["group"] = rng.choice([group for group in (1, 2, 3, 4, 5, 6, 12) if spec["num_q_heads"] % group == 0])
     if rng.random() < 0.3:
         spec["page_size"] = rng.choice([1, 5, 8, 16, 40, 64, 256] if arch == "sm_90a" else [16, 64, 256])
     if rng.random() < 0.3:

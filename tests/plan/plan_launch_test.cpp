@@ -194,6 +194,17 @@ TEST(PlanLaunch, HeadsOfAGroupShareTilesWhereABoxHoldsWholePositions) {
     EXPECT_EQ(i32_of(argument_of(plan, *recipe, "total_tiles")),
               m_tiles * 2 * one.heads / static_cast<int>(sharers));
   }
+  // A decode packs any group; a box of the next power of two ends with the group's heads.
+  AttentionSpec decode = base_spec();
+  decode.num_q_heads = 12;
+  decode.group = 6;
+  decode.max_q_len = 4;
+  Result<LaunchRecipe> packed = one_launch(plan_of(decode), shapes_of(2, 3, 300), {}, {});
+  ASSERT_TRUE(packed.ok()) << packed.error().to_string();
+  const TensorMapDescription& q = map_of(*packed, "q_map");
+  EXPECT_EQ(q.dims, (std::vector<std::uint64_t>{128, 6, 3, 2, 2}));
+  EXPECT_EQ(q.strides, (std::vector<std::uint64_t>{256, 12 * 256, 6 * 256, 3 * 12 * 256}));
+  EXPECT_EQ(q.box, (std::vector<std::uint32_t>{64, 8, 8, 1, 1}));
   AttentionSpec spec = base_spec();
   spec.group = 8;
   const Result<LaunchRecipe> longest = one_launch(plan_of(spec), shapes_of(1, 1 << 27, 10), {}, {});

@@ -56,6 +56,31 @@ TEST_F(Sm90Decode, SeveralRows) {
   expect_passes(ragged, {{{4, 0, 1, 2}, {200, 5, 100, 1}}});
 }
 
+// A group's heads and rows that are nobody's: these read no sink or slope of a head that does not
+// exist, and write nothing.
+TEST_F(Sm90Decode, GroupsThatAreNoPowerOfTwo) {
+  const struct {
+    int group, max_q_len, page_size, partitions;
+  } cases[] = {{3, 4, 16, 1}, {5, 1, 64, 2},  {6, 8, 0, 1},
+               {7, 2, 1, 2},  {12, 4, 16, 1}, {12, 4, 0, 3}};
+  for (const auto& [group, max_q_len, page_size, partitions] : cases) {
+    SCOPED_TRACE(group);
+    AttentionSpec spec =
+        with_group(spec_of(64, max_q_len, page_size, partitions), 2 * group, group);
+    spec.sink = true;
+    spec.score_mod.kind = ScoreModSpec::Kind::kAlibi;
+    EXPECT_TRUE(compiled(spec)->generated.plan.sm90->pack_gqa);
+    const std::vector<std::int64_t> kv =
+        page_size > 0 ? std::vector<std::int64_t>{200, 3, 0} : std::vector<std::int64_t>{200};
+    expect_passes(spec, {{{max_q_len}, kv}, {{1}, {129}}});
+  }
+  AttentionSpec ragged = with_group(spec_of(128, 4, 16, 0), 12, 6);
+  ragged.ragged = true;
+  expect_passes(ragged, {{{4, 0, 1, 2}, {200, 5, 100, 1}}});
+  // 6 heads of 9 rows are 54 rows, and 72 with those that are nobody's.
+  EXPECT_FALSE(compiled(with_group(spec_of(64, 9, 16, 1), 6, 6))->generated.plan.sm90->pack_gqa);
+}
+
 TEST_F(Sm90Decode, WithoutPages) {
   expect_passes(spec_of(128, 2, 0, 1), {{{2}, {300}}, {{1}, {0}}});
   expect_passes(spec_of(64, 2, 0, 3), {{{2}, {300}}});

@@ -35,13 +35,21 @@ TensorMapDescription describe_keys(const TensorView& tensor, int box_keys) {
 }
 
 // A map of Q or O: depth, head, position, batch; a box is a consumer's 64 rows, of 2^gqa_shift
-// heads.
-TensorMapDescription describe_rows(const TensorView& tensor, int gqa_shift) {
+// heads. Where those are more than are packed: depth, head of the group, position, group, batch, so
+// that a box ends with the group.
+TensorMapDescription describe_rows(const TensorView& tensor, int gqa_shift, int packed_heads) {
   TensorMapDescription description = describe_keys(tensor, 64 >> gqa_shift);
   std::swap(description.dims[1], description.dims[2]);
   std::swap(description.strides[0], description.strides[1]);
   std::swap(description.box[1], description.box[2]);
   description.box[1] = 1U << gqa_shift;
+  if (packed_heads == 1 << gqa_shift) return description;
+  const auto heads = static_cast<std::uint64_t>(packed_heads);
+  description.dims.insert(description.dims.end() - 1, description.dims[1] / heads);
+  description.dims[1] = heads;
+  description.strides.insert(description.strides.end() - 1, description.strides[0] * heads);
+  description.box.push_back(1);
+  description.element_strides.push_back(1);
   return description;
 }
 
@@ -54,7 +62,8 @@ TensorMapDescription describe(const KernelPlan& plan, const LaunchTensors& tenso
   const TensorView& tensor = tensor_of(tensors, viewed);
   TensorMapDescription description =
       keys ? describe_keys(tensor, plan.sm90->box_keys)
-           : describe_rows(tensor, sm90_gqa_shift(*plan.sm90, plan.spec));
+           : describe_rows(tensor, sm90_gqa_shift(*plan.sm90, plan.spec),
+                           sm90_packed_heads(*plan.sm90, plan.spec));
   if (keys) description.l2_bytes = plan.sm90->l2_bytes;
   description.id = buffer_of(plan, viewed);
   return description;
@@ -168,7 +177,7 @@ std::int32_t sm90_partitions(const KernelPlan& plan, const LaunchShapes& shapes,
   constexpr double kWorthwhile = 0.995;
   const Sm90Plan& sm90 = *plan.sm90;
   const std::int64_t kv_tiles = (std::int64_t{shapes.kv_len} + sm90.BN - 1) / sm90.BN;
-  const std::int64_t heads = spec.num_q_heads >> sm90_gqa_shift(sm90, spec);
+  const std::int64_t heads = spec.num_q_heads / sm90_packed_heads(sm90, spec);
   // NOTE: where there are many tiles, how many does not matter, and the product may overflow.
   const std::int64_t tiles = std::min<std::int64_t>(tiles_of_head(plan, shapes), 1 << 20) * heads;
   const std::int64_t positions =
@@ -201,7 +210,7 @@ Result<LaunchRecipe> plan_sm90_launch(const KernelPlan& plan, const LaunchReques
                       "q_len");
   }
   const std::int64_t m_tiles = (rows + sm90.BM - 1) / sm90.BM;
-  const std::int64_t heads = spec.num_q_heads >> gqa_shift;
+  const std::int64_t heads = spec.num_q_heads / sm90_packed_heads(sm90, spec);
   // NOTE: divided, not multiplied: the product of four such numbers overflows 64 bits.
   if (m_tiles * heads > kMaxTiles / shapes.batch / request.partitions) {
     return make_error(ErrorCode::kInvalid,

@@ -31,6 +31,9 @@ constexpr int kPartitionStep = 64;    // of partition_keys: the shortest KV tile
 
 int round_up(int value, int to) { return (value + to - 1) / to * to; }
 
+/// Of the rows of a position: a power of two, no fewer than the group's heads.
+int rows_shift(int group) { return std::bit_width(static_cast<std::uint32_t>(group - 1)); }
+
 /// Whether a launch has so few rows that those of all the heads of a group fit one consumer.
 bool decodes(const AttentionSpec& spec) {
   return spec.max_q_len > 0 && std::int64_t{spec.max_q_len} * spec.group <= kConsumerRows;
@@ -193,7 +196,11 @@ void complete(const AttentionSpec& spec, Sm90Plan& plan) {
   // 256.
   const bool has_state = spec.score_mod.kind == ScoreModSpec::Kind::kAlibi ||
                          spec.score_mod.kind == ScoreModSpec::Kind::kCustom;
-  plan.pack_gqa = spec.group > 1 && 64 % spec.group == 0 && !(has_state && spec.qk_depth > 128);
+  // A decode waits for memory: rows that are nobody's cost it nothing, and a group that is loaded
+  // once for all its heads saves the others' loads.
+  const bool fits = kConsumerRows % spec.group == 0 ||
+                    (decodes(spec) && spec.max_q_len << rows_shift(spec.group) <= kConsumerRows);
+  plan.pack_gqa = spec.group > 1 && fits && !(has_state && spec.qk_depth > 128);
   plan.BM = 64 * plan.num_consumers;
   plan.box_keys = spec.page_size > 0 ? std::gcd(spec.page_size, plan.BN) : plan.BN;
   if (plan.row_copies) plan.box_keys = 0;
@@ -438,7 +445,11 @@ std::vector<TuningKnob> sm90_knobs(const Sm90Plan& plan) {
 }
 
 int sm90_gqa_shift(const Sm90Plan& plan, const AttentionSpec& spec) {
-  return plan.pack_gqa ? std::countr_zero(static_cast<std::uint32_t>(spec.group)) : 0;
+  return plan.pack_gqa ? rows_shift(spec.group) : 0;
+}
+
+int sm90_packed_heads(const Sm90Plan& plan, const AttentionSpec& spec) {
+  return plan.pack_gqa ? spec.group : 1;
 }
 
 std::string sm90_unsupported_reason(const ResolvedSpec& resolved, const Sm90Plan& plan) {

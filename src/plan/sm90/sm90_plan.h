@@ -99,7 +99,10 @@ struct Sm90Shares {
 Sm90Shares sm90_shares(bool pair_tiles, std::int32_t m_tiles, std::int32_t total_tiles, int ctas);
 
 /// How query rows are numbered: position << shift | head of the group, where a tile's rows are of
-/// all the query heads that share a key-value head; otherwise 0.
+/// all the query heads that share a key-value head; otherwise 0. Rows whose number would be a head
+/// past the group's are nobody's.
 int sm90_gqa_shift(const Sm90Plan& plan, const AttentionSpec& spec);
+/// The query heads in a tile's rows: a group's, or one.
+int sm90_packed_heads(const Sm90Plan& plan, const AttentionSpec& spec);
 
 }  // namespace attnjit

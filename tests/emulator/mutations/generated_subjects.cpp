@@ -105,7 +105,7 @@ std::vector<Description> sm90_subjects() {
        {{{420}, {500}, 2}, {{420}, {150}, 1}}},
       {"sm90 64/64",
        spec_of(kArch, 64, 64, 2, 2, Kind::kNull),
-       {{{400}, {500}, 2}, {{420}, {60}, 1}}},
+       {{{400}, {500}, 2}, {{420}, {60, 60}, 1}, {{420}, {200}, 1}}},
       {"sm90 192/128 causal",
        spec_of(kArch, 192, 128, 2, 2, Kind::kCausal),
        {{{300}, {472}, 2}, {{300}, {440}, 1}, {{300}, {100}, 1}}},
@@ -131,14 +131,15 @@ std::vector<Description> sequence_subjects() {
       {"pages, sm90 128/128",
        with(spec_of(kArch, 128, 128, 4, 4, Kind::kCausal),
             [](AttentionSpec& spec) { spec.page_size = 48; }),
-       {{{70}, {410, 0, 97}, 2}, {{20}, {300, 30}, 1}}},
+       {{{70}, {410, 0, 97}, 2}, {{20}, {190, 190, 194, 300, 30, 64}, 1}}},
       {"rows, sm90 128/64",
        with(spec_of(kArch, 128, 64, 2, 2, Kind::kCausal),
             [](AttentionSpec& spec) {
               spec.page_size = 3;
               spec.ragged = true;
             }),
-       {{{70, 0, 9, 33}, {400, 40, 0, 31}, 1}, {{20, 1}, {300, 30}, 2}}},
+       {{{96, 40, 96, 33, 20, 0, 9, 12, 5}, {400, 190, 290, 31, 200, 40, 0, 70, 20}, 1},
+        {{20, 1}, {300, 30}, 2}}},
       {"ragged, sm90 64/64",
        with(spec_of(kArch, 64, 64, 4, 4, Kind::kSlidingWindow),
             [](AttentionSpec& spec) {
@@ -197,7 +198,7 @@ std::vector<Description> sm100_subjects() {
       {"sm_100a 64 ragged",
        with(spec_of(kArch, 64, 64, 4, 4, Kind::kSlidingWindow),
             [](AttentionSpec& spec) {
-              spec.mask.window = 300;
+              spec.mask.window = 900;
               spec.score_mod.kind = ScoreModSpec::Kind::kSoftcap;
               spec.score_mod.cap = 30;
               spec.qkv_dtype = Dtype::kFp16;
@@ -216,7 +217,9 @@ std::vector<Description> sm100_subjects() {
        {{{150}, {260}, 1},
         {{150}, {400}, 1, kRaised},
         {{60}, {260}, 1},
-        {{60}, {530}, 1, kRaised}}},
+        {{60}, {530}, 1, kRaised},
+        {{150}, {100}, 1},
+        {{150}, {0}, 1}}},
   };
 }
 
@@ -226,10 +229,12 @@ namespace {
 
 using Subjects = std::vector<std::unique_ptr<Subject>>;
 
-Result<Subjects> make_all(const std::vector<std::vector<Description>>& lists) {
+Result<Subjects> make_all(const std::vector<std::vector<Description>>& lists,
+                          const Wanted& wanted) {
   Subjects subjects;
   for (const std::vector<Description>& list : lists) {
     for (const Description& of : list) {
+      if (!wanted(of.name)) continue;
       Result<std::unique_ptr<Subject>> subject = make(of);
       if (!subject) return std::move(subject).error();
       subjects.push_back(std::move(*subject));
@@ -240,8 +245,12 @@ Result<Subjects> make_all(const std::vector<std::vector<Description>>& lists) {
 
 }  // namespace
 
-Result<Subjects> make_generated_subjects() { return make_all({sm90_subjects(), sm100_subjects()}); }
+Result<Subjects> make_generated_subjects(const Wanted& wanted) {
+  return make_all({sm90_subjects(), sm100_subjects()}, wanted);
+}
 
-Result<Subjects> make_sequence_subjects() { return make_all({sequence_subjects()}); }
+Result<Subjects> make_sequence_subjects(const Wanted& wanted) {
+  return make_all({sequence_subjects()}, wanted);
+}
 
 }  // namespace attnjit::emulator

@@ -16,9 +16,9 @@ inline constexpr std::string_view kTemplatePrefix = "sm_100a";
 
 /// Launches of several work tiles per CTA, in pages, of ragged batches, with masks, score
 /// modifications, sinks and packed heads. Errors: kEnvironment where there is no NVRTC.
-Result<std::vector<std::unique_ptr<Subject>>> make_generated_subjects();
+Result<std::vector<std::unique_ptr<Subject>>> make_generated_subjects(const Wanted& wanted);
 
 /// The same of the sm_90a kernel where sequences differ in length.
-Result<std::vector<std::unique_ptr<Subject>>> make_sequence_subjects();
+Result<std::vector<std::unique_ptr<Subject>>> make_sequence_subjects(const Wanted& wanted);
 
 }  // namespace attnjit::emulator

@@ -36,8 +36,8 @@ std::vector<Line> lines_of(const std::string& ptx, const std::string& entry) {
 
 class Maker {
  public:
-  Maker(const std::string& subject, const std::string& ptx, const std::string& entry)
-      : subject_(subject), ptx_(ptx), lines_(lines_of(ptx, entry)) {}
+  Maker(const std::string& subject, const std::string& ptx, const LaunchRecipe& launch)
+      : subject_(subject), ptx_(ptx), launch_(launch), lines_(lines_of(ptx, launch.entry)) {}
 
   void apply(const Rule& rule) {
     if (!subject_.starts_with(rule.subjects)) return;
@@ -83,6 +83,12 @@ class Maker {
 
   void apply(const LaunchRule& rule) {
     if (!subject_.starts_with(rule.subjects)) return;
+    const auto& maps = launch_.tensor_maps;
+    if (std::none_of(maps.begin(), maps.end(), [&](const TensorMapDescription& map) {
+          return map.name == rule.map || map.buffer == rule.map;
+        })) {
+      return;
+    }
     Mutant mutant;
     mutant.subject = subject_;
     mutant.kind = std::string(rule.kind) + ": " + std::string(rule.map);
@@ -138,6 +144,7 @@ class Maker {
 
   const std::string& subject_;
   const std::string& ptx_;
+  const LaunchRecipe& launch_;
   const std::vector<Line> lines_;
   Mutants result_;
 };
@@ -163,8 +170,8 @@ Context context_of(const std::string& ptx, int line) {
   return context;
 }
 
-Mutants mutants_of(const std::string& subject, const std::string& ptx, const std::string& entry) {
-  Maker maker(subject, ptx, entry);
+Mutants mutants_of(const std::string& subject, const std::string& ptx, const LaunchRecipe& launch) {
+  Maker maker(subject, ptx, launch);
   const bool from_template = subject.starts_with(kTemplatePrefix);
   for (const Rule& rule : from_template ? template_rules() : rules()) maker.apply(rule);
   for (const Rule& rule : order_rules()) maker.apply(rule);

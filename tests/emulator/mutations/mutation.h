@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "attnjit/emulator.h"
+
 namespace attnjit::emulator {
 
 /// One kind of damage. Every line of the kernel that holds `find` and matches `pattern` is a place
@@ -73,8 +75,8 @@ struct Mutants {
   std::vector<Spared> spared;
 };
 
-/// The mutants of a subject, in the order of the rules. `entry` is the kernel's name in the text.
-Mutants mutants_of(const std::string& subject, const std::string& ptx, const std::string& entry);
+/// The mutants of a subject, in the order of the rules.
+Mutants mutants_of(const std::string& subject, const std::string& ptx, const LaunchRecipe& launch);
 
 /// The instructions and directives of a text around a line, that line itself left out.
 struct Context {

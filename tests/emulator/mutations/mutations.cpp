@@ -2,30 +2,37 @@
 // Damages kernels in small ways, one at a time, and runs each mutant in the emulator under the isa
 // model until a finding or the numbers give it away: the test of the emulator's checks.
 //
-//     attnjit_mutations [--sample N] [--seeds N] [--only TEXT] [--threads T] [--verbose 1]
-//                       [--report FILE --commit NAME]
+//     attnjit_mutations [--sample N] [--seeds N] [--subject TEXT] [--only TEXT] [--threads T]
+//                       [--verbose 1] [--verdicts FILE] [--report FILE --commit NAME]
+//     attnjit_mutations --subject TEXT --write FILE.ptx
+//     attnjit_mutations --subject TEXT --try FILE.ptx [--seeds N]
 //
 // First each kernel as it is must pass all the seeds without a finding. Exit code 1 where less than
 // 97 % are caught (of a sample: where a survivor is not known) or an undamaged kernel fails.
-// --sample N takes every Nth mutant, and one seed for the kernels as they are. --only: mutants
-// whose name holds TEXT, or one of several, and their kernels. Exit code 77: there is no NVRTC.
+// --sample N takes every Nth mutant, and one seed for the kernels as they are. --subject: kernels
+// whose name begins with TEXT, or with one of several. --only: mutants whose name holds TEXT, or
+// one of several, and their kernels. --verdicts: what FILE knows is not run again, and what is
+// found is added to it (verdict.h). --write: the first such kernel as it is. --try: FILE, damaged
+// by hand, in its place; exit code 0 where it is caught. Exit code 77: there is no NVRTC.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "generated_subjects.h"
 #include "mutation.h"
 #include "report_stamp.h"
 #include "subject.h"
+#include "verdict.h"
 
 namespace attnjit::emulator {
 namespace {
@@ -35,16 +42,17 @@ constexpr double kBar = 0.97;
 struct Options {
   std::size_t sample = 1;
   std::uint64_t seeds = 20;
-  std::vector<std::string> only;  ///< a mutant's name holds one of them
-  std::string report, commit;
+  std::vector<std::string> subjects;  ///< a kernel's name begins with one of them
+  std::vector<std::string> only;      ///< a mutant's name holds one of them
+  std::string verdicts, report, commit, write, tried;
   unsigned threads = 0;
   bool verbose = false;
 };
 
 struct Judged {
   Mutant mutant;
-  Outcome outcome;
-  std::uint64_t seed = 0;
+  Verdict verdict;
+  std::string evidence;
 };
 
 // Which undamaged kernel a mutant is of, and how many steps that one takes.
@@ -53,27 +61,50 @@ struct Kernel {
   std::uint64_t steps = 0;
 };
 
-Judged judge(const Kernel& kernel, Mutant mutant, std::uint64_t seeds) {
+// What runs of one thread take.
+class CoreSeconds {
+ public:
+  double elapsed() const { return now() - begin_; }
+
+ private:
+  static double now() {
+    timespec time{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+  }
+  double begin_ = now();
+};
+
+// The seeds from the first on, until one gives the kernel away.
+Judged judge(const Subject& subject, Mutant mutant, std::uint64_t first_seed, std::uint64_t seeds,
+             std::uint64_t max_steps) {
+  const CoreSeconds time;
   Judged judged;
   judged.mutant = std::move(mutant);
-  LaunchRecipe recipe = kernel.subject->recipe();
+  LaunchRecipe recipe = subject.recipe();
   for (TensorMapDescription& map : recipe.tensor_maps) {
     if (map.name == judged.mutant.map || map.buffer == judged.mutant.map) {
       map.swizzle = judged.mutant.swizzle;
     }
   }
-  const std::string& text = judged.mutant.ptx.empty() ? kernel.subject->ptx() : judged.mutant.ptx;
-  Result<PtxModule> module = PtxModule::load(text);
+  Verdict& verdict = judged.verdict;
+  const Result<PtxModule> module =
+      PtxModule::load(judged.mutant.ptx.empty() ? subject.ptx() : judged.mutant.ptx);
   if (!module) {
-    judged.outcome = {true, "refused", module.error().to_string(), 0};
+    verdict = {true, "refused", 0, 0, time.elapsed()};
+    judged.evidence = module.error().to_string();
     return judged;
   }
-  // A mutant that never ends takes more than that; all that end take much less.
-  const std::uint64_t max_steps = 20 * kernel.steps;
-  for (; judged.seed < seeds; ++judged.seed) {
-    judged.outcome = kernel.subject->run(*module, recipe, judged.seed, max_steps);
-    if (judged.outcome.caught) break;
+  for (verdict.seed = first_seed; verdict.seed < first_seed + seeds && !verdict.caught;
+       ++verdict.seed) {
+    const Outcome outcome = subject.run(*module, recipe, verdict.seed, max_steps);
+    verdict.caught = outcome.caught;
+    verdict.by = outcome.by;
+    verdict.steps = outcome.steps;
+    judged.evidence = outcome.evidence;
   }
+  --verdict.seed;  // the last one
+  verdict.seconds = time.elapsed();
   return judged;
 }
 
@@ -101,8 +132,8 @@ Summary summarise(const std::vector<Judged>& all) {
   for (const Judged& judged : all) {
     auto& of_subject = summary.by_subject[judged.mutant.subject];
     ++of_subject.second;
-    ++summary.by_kind[judged.mutant.kind][judged.outcome.caught ? judged.outcome.by : "survived"];
-    if (judged.outcome.caught) {
+    ++summary.by_kind[judged.mutant.kind][judged.verdict.caught ? judged.verdict.by : "survived"];
+    if (judged.verdict.caught) {
       ++summary.caught;
       ++of_subject.first;
     } else {
@@ -120,11 +151,12 @@ std::string report_of(const std::vector<Judged>& all, const std::vector<Spared>&
       "Written by `attnjit_mutations --report` (tests/emulator/mutations); not edited by hand.\n\n"
       "{} of {} mutants caught ({:.1f} %; the bar is 97 %) under the isa model within {} seeds. "
       "Every "
-      "kernel as it is\npasses the same seeds without a finding. {}, {}, commit {}, {:.0f} s.\n\n"
+      "kernel as it is\npasses the same seeds without a finding. {}, {}, commit {}, {:.0f} "
+      "core-minutes.\n\n"
       "| kernel | caught | mutants |\n|---|---|---|\n",
       summary.caught, all.size(),
       100.0 * static_cast<double>(summary.caught) / static_cast<double>(all.size()), options.seeds,
-      today(), machine(), options.commit.empty() ? "unknown" : options.commit, seconds);
+      today(), machine(), options.commit.empty() ? "unknown" : options.commit, seconds / 60);
   for (const auto& [subject, counts] : summary.by_subject) {
     text += fmt::format("| {} | {} | {} |\n", subject, counts.first, counts.second);
   }
@@ -152,6 +184,18 @@ std::string report_of(const std::vector<Judged>& all, const std::vector<Spared>&
   return text;
 }
 
+// One text in a kernel's place.
+int try_one(const Subject& subject, const Options& options) {
+  std::ifstream in(options.tried, std::ios::binary);
+  Mutant mutant;
+  mutant.ptx.assign(std::istreambuf_iterator<char>(in), {});
+  const Judged judged = judge(subject, std::move(mutant), 0, options.seeds, std::uint64_t{1} << 31);
+  std::printf("%s: %s, seed %llu: %s\n", options.tried.c_str(),
+              judged.verdict.caught ? judged.verdict.by.c_str() : "SURVIVED",
+              static_cast<unsigned long long>(judged.verdict.seed), judged.evidence.c_str());
+  return judged.verdict.caught ? 0 : 1;
+}
+
 bool asked_for(const Options& options, const std::string& name) {
   return options.only.empty() ||
          std::any_of(options.only.begin(), options.only.end(),
@@ -159,11 +203,15 @@ bool asked_for(const Options& options, const std::string& name) {
 }
 
 int run(const Options& options) {
-  const auto begin = std::chrono::steady_clock::now();
-  Result<std::vector<std::unique_ptr<Subject>>> subjects = make_generated_subjects();
+  const Wanted wanted = [&](std::string_view name) {
+    return options.subjects.empty() ||
+           std::any_of(options.subjects.begin(), options.subjects.end(),
+                       [&](const std::string& text) { return name.starts_with(text); });
+  };
+  Result<std::vector<std::unique_ptr<Subject>>> subjects = make_generated_subjects(wanted);
   for (const auto make : {&make_written_subjects, &make_sequence_subjects}) {
     if (!subjects) break;
-    Result<std::vector<std::unique_ptr<Subject>>> more = make();
+    Result<std::vector<std::unique_ptr<Subject>>> more = make(wanted);
     if (!more) {
       subjects = std::move(more).error();
     } else {
@@ -174,6 +222,11 @@ int run(const Options& options) {
     std::fprintf(stderr, "%s\n", subjects.error().to_string().c_str());
     return subjects.error().code == ErrorCode::kEnvironment ? 77 : 1;
   }
+  if (!subjects->empty() && !options.write.empty()) {
+    std::ofstream(options.write) << subjects->front()->ptx();
+    return 0;
+  }
+  if (!subjects->empty() && !options.tried.empty()) return try_one(*subjects->front(), options);
   const unsigned threads =
       options.threads > 0 ? options.threads : std::max(1u, std::thread::hardware_concurrency());
   std::mutex mutex;
@@ -187,7 +240,7 @@ int run(const Options& options) {
   for (const std::unique_ptr<Subject>& subject : *subjects) {
     const std::size_t before = mutants.size() + spared.size();
     kernels.push_back({subject.get(), 0});
-    Mutants found = mutants_of(subject->name(), subject->ptx(), subject->recipe().entry);
+    Mutants found = mutants_of(subject->name(), subject->ptx(), subject->recipe());
     for (Mutant& mutant : found.mutants) {
       if (number++ % options.sample != 0 || !asked_for(options, mutant.name())) continue;
       mutants.emplace_back(&kernels.back(), std::move(mutant));
@@ -198,47 +251,66 @@ int run(const Options& options) {
     if (mutants.size() + spared.size() == before) kernels.pop_back();
   }
 
+  VerdictFile verdicts(options.verdicts);
+  double seconds = 0;
+  // What the file knows of it, or what a run finds.
+  const auto judged_once = [&](const Kernel& kernel, Mutant mutant, const std::string& name,
+                               std::uint64_t first_seed, std::uint64_t seeds,
+                               std::uint64_t max_steps) {
+    const std::string text = mutant.ptx.empty() ? kernel.subject->ptx() : mutant.ptx;
+    {
+      const std::lock_guard lock(mutex);
+      if (const std::optional<Verdict> known = verdicts.find(name, text)) {
+        seconds += known->seconds;
+        return Judged{std::move(mutant), *known, "known"};
+      }
+    }
+    Judged judged = judge(*kernel.subject, std::move(mutant), first_seed, seeds, max_steps);
+    const std::lock_guard lock(mutex);
+    verdicts.add(name, text, judged.verdict);
+    seconds += judged.verdict.seconds;
+    return judged;
+  };
+
   // The kernels as they are.
   const std::uint64_t clean_seeds = options.sample > 1 ? 1 : options.seeds;
   in_parallel(kernels.size() * clean_seeds, threads, [&](std::size_t i) {
     Kernel& kernel = kernels[i / clean_seeds];
-    Outcome outcome;
-    Result<PtxModule> module = PtxModule::load(kernel.subject->ptx());
-    if (module) {
-      outcome = kernel.subject->run(*module, kernel.subject->recipe(), i % clean_seeds, 1u << 31);
-    } else {
-      outcome = {true, "refused", module.error().to_string(), 0};
-    }
+    const std::uint64_t seed = i % clean_seeds;
+    const std::string name = fmt::format("{} as it is, seed {}", kernel.subject->name(), seed);
+    const Judged judged = judged_once(kernel, {}, name, seed, 1, std::uint64_t{1} << 31);
     const std::lock_guard lock(mutex);
-    kernel.steps = std::max(kernel.steps, outcome.steps);
-    if (!outcome.caught) return;
+    kernel.steps = std::max(kernel.steps, judged.verdict.steps);
+    if (!judged.verdict.caught) return;
     good = false;
-    std::printf("FAILED: %s as it is, seed %zu: %s: %s\n", kernel.subject->name().c_str(),
-                i % clean_seeds, outcome.by.c_str(), outcome.evidence.c_str());
+    std::printf("FAILED: %s: %s: %s\n", name.c_str(), judged.verdict.by.c_str(),
+                judged.evidence.c_str());
   });
   if (!good) return 1;
 
   std::vector<Judged> all(mutants.size());
   in_parallel(mutants.size(), threads, [&](std::size_t i) {
-    all[i] = judge(*mutants[i].first, std::move(mutants[i].second), options.seeds);
+    const Kernel& kernel = *mutants[i].first;
+    const std::string name = mutants[i].second.name();
+    // A mutant that never ends takes more than that; all that end take much less.
+    all[i] = judged_once(kernel, std::move(mutants[i].second), name, 0, options.seeds,
+                         20 * kernel.steps);
     const Judged& judged = all[i];
-    if (judged.outcome.caught && !options.verbose) return;
+    if (judged.verdict.caught && !options.verbose) return;
     const std::lock_guard lock(mutex);
     std::printf("%-10s %s (line %d, seed %llu) %s\n",
-                judged.outcome.caught ? judged.outcome.by.c_str() : "SURVIVED",
-                judged.mutant.name().c_str(), judged.mutant.line,
-                static_cast<unsigned long long>(judged.seed),
-                judged.outcome.evidence.substr(0, 160).c_str());
+                judged.verdict.caught ? judged.verdict.by.c_str() : "SURVIVED", name.c_str(),
+                judged.mutant.line, static_cast<unsigned long long>(judged.verdict.seed),
+                judged.evidence.substr(0, 160).c_str());
     std::fflush(stdout);
   });
 
-  const double seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   const Summary summary = summarise(all);
   for (const auto& [subject, counts] : summary.by_subject) {
     std::printf("%-22s %3d of %3d caught\n", subject.c_str(), counts.first, counts.second);
   }
-  std::printf("%zu of %zu mutants caught, %.0f s\n", summary.caught, all.size(), seconds);
+  std::printf("%zu of %zu mutants caught, %.1f core-minutes\n", summary.caught, all.size(),
+              seconds / 60);
   if (!options.report.empty())
     std::ofstream(options.report) << report_of(all, spared, options, seconds);
   if (all.empty()) return 1;
@@ -267,6 +339,14 @@ int main(int argc, char** argv) {
       options.seeds = number;
     } else if (flag == "--threads") {
       options.threads = static_cast<unsigned>(number);
+    } else if (flag == "--subject") {
+      options.subjects.emplace_back(value);
+    } else if (flag == "--verdicts") {
+      options.verdicts = value;
+    } else if (flag == "--write") {
+      options.write = value;
+    } else if (flag == "--try") {
+      options.tried = value;
     } else if (flag == "--only") {
       options.only.emplace_back(value);
     } else if (flag == "--report") {

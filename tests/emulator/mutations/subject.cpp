@@ -236,6 +236,7 @@ EmulatorOptions isa_options(std::uint64_t seed, std::uint64_t max_steps) {
   options.seed = seed;
   options.max_steps = max_steps;
   options.threads = 1;
+  options.max_findings = 1;  // the first is enough
   return options;
 }
 
@@ -252,14 +253,18 @@ Outcome outcome_of(const EmulatorReport& report) {
   return outcome;
 }
 
-Result<std::vector<std::unique_ptr<Subject>>> make_written_subjects() {
+Result<std::vector<std::unique_ptr<Subject>>> make_written_subjects(const Wanted& wanted) {
   std::vector<std::unique_ptr<Subject>> subjects;
-  subjects.push_back(std::make_unique<GemmSubject>("sm100 gemm", "gemm_bf16", 1));
-  subjects.push_back(std::make_unique<GemmSubject>("sm100 pair", "gemm_bf16_pair", 2));
-  Result<std::unique_ptr<Subject>> tile = attention_tile();
-  if (!tile) return std::move(tile).error();
-  subjects.push_back(std::move(*tile));
-  subjects.push_back(std::make_unique<ExchangeSubject>());
+  if (wanted("sm100 gemm"))
+    subjects.push_back(std::make_unique<GemmSubject>("sm100 gemm", "gemm_bf16", 1));
+  if (wanted("sm100 pair"))
+    subjects.push_back(std::make_unique<GemmSubject>("sm100 pair", "gemm_bf16_pair", 2));
+  if (wanted("sm100 attention")) {
+    Result<std::unique_ptr<Subject>> tile = attention_tile();
+    if (!tile) return std::move(tile).error();
+    subjects.push_back(std::move(*tile));
+  }
+  if (wanted("sm90 exchange")) subjects.push_back(std::make_unique<ExchangeSubject>());
   return subjects;
 }
 

@@ -5,8 +5,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "attnjit/emulator.h"
@@ -37,6 +39,9 @@ class Subject {
   LaunchRecipe recipe_;
 };
 
+/// Whether the subject of this name is to be made.
+using Wanted = std::function<bool(std::string_view name)>;
+
 /// How every subject is run: the isa model with every check, one thread.
 EmulatorOptions isa_options(std::uint64_t seed, std::uint64_t max_steps);
 
@@ -45,6 +50,6 @@ Outcome outcome_of(const EmulatorReport& report);
 
 /// The hand-written kernels: "sm100 gemm", "sm100 pair" (of two CTAs), "sm100 attention", and "sm90
 /// exchange" (between two CTAs).
-Result<std::vector<std::unique_ptr<Subject>>> make_written_subjects();
+Result<std::vector<std::unique_ptr<Subject>>> make_written_subjects(const Wanted& wanted);
 
 }  // namespace attnjit::emulator

@@ -112,13 +112,13 @@ std::vector<Description> sm90_subjects() {
       {"sm90 96/64 window",
        with(spec_of(kArch, 96, 64, 8, 4, Kind::kSlidingWindow),
             [](AttentionSpec& spec) {
-              spec.mask.window = 130;
+              spec.mask.window = 150;
               spec.score_mod.kind = ScoreModSpec::Kind::kSoftcap;
               spec.score_mod.cap = 30;
               spec.qkv_dtype = Dtype::kFp16;
               spec.sink = true;
             }),
-       {{{70}, {420}, 2}, {{45}, {300}, 1, InputKind::kRaised}}},
+       {{{70}, {421}, 2}, {{70}, {30}, 1}, {{45}, {300}, 1, InputKind::kRaised}}},
   };
 }
 

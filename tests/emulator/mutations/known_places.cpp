@@ -35,6 +35,13 @@ constexpr std::string_view kTensorMemory =
     "what is handed over lies in tensor memory alone: tcgen05.fence orders it, and a relaxed "
     "arrival suffices to signal it (9.7.16.6.4)";
 
+/// Whether nothing between the wait and the arrival reads what was waited for.
+bool reads_nothing(std::string_view between) {
+  return std::count(between.begin(), between.end(), '\n') <= 12 &&
+         std::none_of(std::begin(kAccesses), std::end(kAccesses),
+                      [&](std::string_view access) { return has(between, access); });
+}
+
 std::string_view no_damage_by_context(std::string_view subject, std::string_view kind,
                                       const Context& context) {
   const std::string_view before = last_lines(context.before, 1);
@@ -65,18 +72,23 @@ std::string_view no_damage_by_context(std::string_view subject, std::string_view
     return "P is waited for, which lies in tensor memory alone: tcgen05.fence orders it behind a "
            "relaxed wait (9.7.16.6.4)";
   }
+  if (kind == "barrier of a warp removed" &&
+      has(first_lines(context.after, 6), "barrier.sync.aligned")) {
+    return "the roles' end: all lanes go to an aligned barrier, or exit";
+  }
+  // The retry, and then the end of a loop over barriers.
+  const std::string_view behind = first_lines(context.after, 6);
+  if (kind == "wait made relaxed" && has(last_lines(first_lines(context.after, 4), 1), "add.s32") &&
+      has(last_lines(behind, 1), "bra") && reads_nothing(behind)) {
+    return "the load warp waits for all stages or query tiles, and loads nothing then: what it "
+           "loads "
+           "later waits on the same barrier again";
+  }
   if (kind == "instruction descriptor: N 16 less" && subject.starts_with("sm_100a 96") &&
       has(context.after, "], [%r")) {
     return "N of P V is the depth rounded up to 128: nobody reads O's columns past the depth";
   }
   return {};
-}
-
-/// Whether nothing between the wait and the arrival reads what was waited for.
-bool reads_nothing(std::string_view between) {
-  return std::count(between.begin(), between.end(), '\n') <= 12 &&
-         std::none_of(std::begin(kAccesses), std::end(kAccesses),
-                      [&](std::string_view access) { return has(between, access); });
 }
 
 /// A consumer of sm_90a lets a tile pass that its rows do not see.
@@ -176,6 +188,10 @@ std::string_view no_damage_by_number(std::string_view subject, std::string_view 
       "the peer's numbers of the round before, which were waited for, came after it had read what is overwritten";
   static constexpr std::string_view kOneWorkTile =
       "a CTA has one work tile where sequences differ in length: nothing came before, and the wait is for the phase before the first";
+  static constexpr std::string_view kZeroesRead =
+      "the products have read the zeroes of V's tail: a copy may overwrite them, whoever wrote them (8.9.5)";
+  static constexpr std::string_view kReadBeforeQ =
+      "this work tile's Q lies where O of the one before lay: who waits for Q knows that O, and the statistic, were read";
   static constexpr std::string_view kAnnounced = "behind the announcements, which one lane makes: nothing of it is another lane's next";
   static const std::vector<Known> list = {
       {"pages", "elect removed: every lane goes on", {0, 2}, kNoGroups},
@@ -223,9 +239,16 @@ std::string_view no_damage_by_number(std::string_view subject, std::string_view 
       {"sm90 96", "arrival made relaxed", {12}, kLastRelease},
       {"sm90 64", "barrier of a warp removed", {2}, kLastRelease},
       {"sm_100a 64 ragged", "wait removed", {3, 7, 18, 20}, kOneWorkTile},
+      {"sm_100a 128 paged", "wait removed", {7, 17, 19}, kOneWorkTile},
+      {"sm_100a 128 paged", "wait removed", {20}, kZeroesRead},
+      {"sm_100a 128 paged", "parity of a wait flipped", {20}, kZeroesRead},
+      {"sm_100a 128 paged", "tcgen05.fence::before_thread_sync dropped", {3}, kOneWorkTile},
+      {"sm_100a 128 causal", "barrier of a warp removed", {5, 6, 7}, kReadBeforeQ},
+      {"sm_100a 64 group", "barrier of a warp removed", {5, 6, 7}, kReadBeforeQ},
+      {"sm_100a 192/128", "barrier of a warp removed", {5, 6, 7}, kReadBeforeQ},
       {"sm_100a 64 ragged", "parity of a wait flipped", {18}, "a work tile without keys: the wait is for the end of this work tile instead, and nothing is loaded after it"},
       {"sm_100a 64 ragged", "tcgen05.fence::before_thread_sync dropped", {3}, "the begin of the only work tile: no O was read before"},
-      {"sm_100a 64 ragged", "wait removed", {21}, "the products have read the zeroes of V's tail: a copy may overwrite them, whoever wrote them (8.9.5)"},
+      {"sm_100a 64 ragged", "wait removed", {21}, kZeroesRead},
       {"sm90 exchange", "fence.mbarrier_init dropped", {0}, kInitOrdered},
       {"sm90 exchange", "fence.mbarrier_init below the barrier", {0}, kInitOrdered},
       {"sm90 exchange", "cluster barrier's arrival made relaxed", {0}, kInitOrdered},

@@ -188,6 +188,8 @@ std::string_view no_damage_by_number(std::string_view subject, std::string_view 
       "the peer's numbers of the round before, which were waited for, came after it had read what is overwritten";
   static constexpr std::string_view kOneWorkTile =
       "a CTA has one work tile where sequences differ in length: nothing came before, and the wait is for the phase before the first";
+  static constexpr std::string_view kGivenBack =
+      "a CTA has one work tile where sequences differ in length: nobody waits for the memory that is given back";
   static constexpr std::string_view kZeroesRead =
       "the products have read the zeroes of V's tail: a copy may overwrite them, whoever wrote them (8.9.5)";
   static constexpr std::string_view kReadBeforeQ =
@@ -240,6 +242,14 @@ std::string_view no_damage_by_number(std::string_view subject, std::string_view 
       {"sm90 64", "barrier of a warp removed", {2}, kLastRelease},
       {"sm_100a 64 ragged", "wait removed", {3, 7, 18, 20}, kOneWorkTile},
       {"sm_100a 128 paged", "wait removed", {7, 17, 19}, kOneWorkTile},
+      {"sm_100a 128 paged", "arrival made relaxed", {4, 5, 6}, kOneWorkTile},
+      {"sm_100a 128 paged", "arrival made relaxed", {12}, kGivenBack},
+      {"sm_100a 128 paged", "arrival removed", {12}, kGivenBack},
+      {"sm_100a 128 paged", "arrival count one more", {12}, kGivenBack},
+      {"sm_100a 128 paged", "arrival twice", {12}, kGivenBack},
+      {"sm_100a 128 paged", "bulk wait_group below the barrier", {0}, kGivenBack},
+      {"sm_100a 128 paged", "barrier of a warp removed", {4, 5, 6, 7}, kOneWorkTile},
+      {"sm_100a 128 paged", "parity of a wait always 0", {22}, "a CTA has one work tile, whose O is waited for once: the parity is 0"},
       {"sm_100a 128 paged", "wait removed", {20}, kZeroesRead},
       {"sm_100a 128 paged", "parity of a wait flipped", {20}, kZeroesRead},
       {"sm_100a 128 paged", "tcgen05.fence::before_thread_sync dropped", {3}, kOneWorkTile},

@@ -139,7 +139,7 @@ std::vector<Description> sequence_subjects() {
               spec.ragged = true;
             }),
        {{{96, 40, 96, 33, 20, 0, 9, 12, 5}, {400, 190, 290, 31, 200, 40, 0, 70, 20}, 1},
-        {{20, 1}, {300, 30}, 2}}},
+        {{20, 1, 3}, {300, 30, 9}, 2}}},
       {"ragged, sm90 64/64",
        with(spec_of(kArch, 64, 64, 4, 4, Kind::kSlidingWindow),
             [](AttentionSpec& spec) {

@@ -175,6 +175,8 @@ std::string_view no_damage_by_number(std::string_view subject, std::string_view 
       "before the deallocation, which is not asynchronous: tcgen05.wait::ld has completed every load, and the barrier orders the rest";
   static constexpr std::string_view kSecondProduct =
       "between two products: the fence before the first covers O and P too";
+  static constexpr std::string_view kInitByCopier =
+      "the warp that initialises is the one whose copies arrive: they come behind the fence and a bar.warp.sync, and what other warps do with the barriers is the generic proxy's, which bar.sync orders";
   static constexpr std::string_view kLastRelease =
       "Q's memory is given back after the last work tile: nobody waits for it any more";
   static constexpr std::string_view kSkipped =
@@ -198,8 +200,11 @@ std::string_view no_damage_by_number(std::string_view subject, std::string_view 
   static const std::vector<Known> list = {
       {"pages", "elect removed: every lane goes on", {0, 2}, kNoGroups},
       {"rows", "elect removed: every lane goes on", {0, 2}, kNoGroups},
-      {"pages", "fence.mbarrier_init below the barrier", {0}, "the warp that initialises is the one whose copies arrive: they come behind the fence, and what other warps do with the barriers is the generic proxy's, which bar.sync orders"},
+      {"ragged", "elect removed: every lane goes on", {0, 3}, kNoGroups},
+      {"pages", "fence.mbarrier_init below the barrier", {0}, kInitByCopier},
+      {"ragged", "fence.mbarrier_init below the barrier", {0}, kInitByCopier},
       {"sm100 attention", "arrival made relaxed", {0, 2, 5}, kTensorMemory},
+      {"sm100 attention", "wait made relaxed", {20}, kTensorMemory},
       {"sm100 attention", "wait removed", {16}, "the first S: its memory is free from the beginning, and the wait for the phase before the first passes"},
       {"sm100 attention", "tcgen05.fence::after above the wait", {1, 5}, "above a wait that is not needed, and below the one that is"},
       {"sm100 attention", "tcgen05.fence::after above the wait", {2}, "S is overwritten after P of the same tile was waited for: the fence behind that wait covers the load of S"},
@@ -217,6 +222,12 @@ std::string_view no_damage_by_number(std::string_view subject, std::string_view 
       {"rows", "fence.proxy.async below the arrival", {0, 1}, kSkipped},
       {"pages", "barrier of a warp removed", {2}, kAnnounced},
       {"rows", "barrier of a warp removed", {0}, kAnnounced},
+      {"ragged", "barrier of a warp removed", {5}, kAnnounced},
+      {"ragged", "barrier of a warp removed", {2}, kLastRelease},
+      {"ragged", "wait removed", {19}, kLastAnnouncement},
+      {"ragged", "wait on the next barrier", {19}, kLastAnnouncement},
+      {"ragged", "parity of a wait always 0", {19}, kLastAnnouncement},
+      {"ragged", "wgmma.fence below the product", {2}, kSecondProduct},
       {"sm90 64", "wgmma.fence dropped", {2}, kSecondProduct},
       {"sm90 96", "wgmma.fence below the product", {2}, kSecondProduct},
       {"sm90 64", "barrier.sync removed", {0}, "the consumers' turns: they decide the speed, not the data"},
@@ -342,13 +353,16 @@ std::string_view reason_of(const Mutant& mutant) {
     std::string_view subjects, kind, reason;
     int occurrence = -1;  // any
   };
+  static constexpr std::string_view kNextStage =
+      "the next stage is given back later, so that the load only waits longer; the last stage, "
+      "behind which V's barrier lies, was not seen to differ in these shapes";
   static constexpr std::string_view kSeldomLate =
       "damage that one seed in 32 shows: behind its turn a consumer seldom finds V not there";
   static const std::vector<Known> list = {
-      {"sm90 128", "wait on the next barrier",
-       "the next stage is given back later, so that the load only waits longer; the last stage, "
-       "behind which V's barrier lies, was not seen to differ in these shapes",
-       8},
+      {"sm90 128", "wait on the next barrier", kNextStage, 8},
+      {"pages", "wait on the next barrier", kNextStage, 8},
+      {"ragged", "parity of a wait always 1",
+       "K of a tile that is skipped, which nothing here reads: the wait may pass early", 9},
       {"sm90 128", "arrival count one less",
        "damage that 20 seeds do not show: one consumer's buffer of Q is given back too early only "
        "where the warp that stores O is the last of four to arrive",

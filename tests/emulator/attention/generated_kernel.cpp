@@ -4,7 +4,6 @@
 
 #include <chrono>
 
-#include "../../one_launch.h"
 #include "attnjit/compile.h"
 #include "verify/numeric.h"
 
@@ -51,12 +50,13 @@ Result<GeneratedKernel> generate_kernel(const AttentionSpec& spec, const PlanOpt
   return kernel;
 }
 
-Result<LaunchRecipe> launch_of(const KernelPlan& plan, const verify::Problem& problem) {
-  return one_launch(plan, problem.launch_shapes(), problem.launch_scalars(),
-                    problem.param_values());
+Result<LaunchSequence> launch_of(const KernelPlan& plan, const verify::Problem& problem,
+                                 const DeviceShape& device) {
+  return plan_launch(plan, problem.launch_shapes(), problem.launch_scalars(),
+                     problem.param_values(), device);
 }
 
-Result<KernelRun> run_kernel(const PtxModule& module, const LaunchRecipe& recipe,
+Result<KernelRun> run_kernel(const PtxModule& module, const LaunchSequence& sequence,
                              const verify::Problem& problem, const EmulatorOptions& options,
                              std::map<std::string, std::vector<std::uint8_t>> workspaces) {
   std::vector<EmulatorBuffer> buffers;
@@ -77,7 +77,7 @@ Result<KernelRun> run_kernel(const PtxModule& module, const LaunchRecipe& recipe
     buffer.data = std::move(bytes);
     buffers.push_back(std::move(buffer));
   }
-  Result<EmulatorReport> report = emulate(module, recipe, buffers, options);
+  Result<EmulatorReport> report = emulate(module, sequence, buffers, options);
   if (!report) return std::move(report).error();
   run.report = std::move(*report);
   for (EmulatorBuffer& buffer : buffers) {

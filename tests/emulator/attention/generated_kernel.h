@@ -38,13 +38,14 @@ struct KernelRun {
   std::map<std::string, std::vector<std::uint8_t>> workspaces;
 };
 
-/// `recipe` is plan_launch's for the problem, perhaps damaged. `workspaces` holds those that the
-/// kernel has, as they are before it runs.
-Result<KernelRun> run_kernel(const PtxModule& module, const LaunchRecipe& recipe,
+/// `sequence` is plan_launch's for the problem, perhaps damaged. `workspaces` holds those that are
+/// to be something before it runs.
+Result<KernelRun> run_kernel(const PtxModule& module, const LaunchSequence& sequence,
                              const verify::Problem& problem, const EmulatorOptions& options,
                              std::map<std::string, std::vector<std::uint8_t>> workspaces = {});
 
 /// plan_launch with what the problem says.
-Result<LaunchRecipe> launch_of(const KernelPlan& plan, const verify::Problem& problem);
+Result<LaunchSequence> launch_of(const KernelPlan& plan, const verify::Problem& problem,
+                                 const DeviceShape& device = {});
 
 }  // namespace attnjit::emulator

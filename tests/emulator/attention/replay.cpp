@@ -211,7 +211,6 @@ int replay(const Folder& data, const Json& cases, std::uint64_t seeds, const std
     if (!module) return fail(one->name + ": " + module.error().to_string());
     Result<LaunchDocument> launch = launch_from_json(contents(data / (one->name + ".launch.json")));
     if (!launch) return fail(one->name + ": " + launch.error().to_string());
-    const LaunchRecipe& recipe = launch->sequence.launches.at(0);
     std::optional<KernelRun> first;
     Agreement agreement;
     std::string problem;
@@ -219,7 +218,7 @@ int replay(const Folder& data, const Json& cases, std::uint64_t seeds, const std
       EmulatorOptions options;
       options.model = EmulatorModel::kIsa;
       options.seed = seed;
-      Result<KernelRun> run = run_kernel(*module, recipe, one->problem, options);
+      Result<KernelRun> run = run_kernel(*module, launch->sequence, one->problem, options);
       if (!run) return fail(one->name + ": " + run.error().to_string());
       if (!run->report.findings.empty()) {
         problem = fmt::format("seed {}: {}", seed, run->report.findings.front().text);

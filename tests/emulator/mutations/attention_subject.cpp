@@ -14,20 +14,21 @@ AttentionSubject::AttentionSubject(std::string name, std::string ptx, std::vecto
     : calls_(std::move(calls)), in_order_issue_(in_order_issue), tolerance_(tolerance) {
   name_ = std::move(name);
   ptx_ = std::move(ptx);
-  recipe_ = calls_.front().recipe;
+  recipe_ = calls_.front().sequence.launches.front();
 }
 
 Outcome AttentionSubject::run(const PtxModule& module, const LaunchRecipe& recipe,
                               std::uint64_t seed, std::uint64_t max_steps) const {
   Outcome outcome;
   for (const Call& call : calls_) {
-    LaunchRecipe launch = call.recipe;
-    for (std::size_t i = 0; i < launch.tensor_maps.size(); ++i) {
-      launch.tensor_maps[i].swizzle = recipe.tensor_maps[i].swizzle;
+    LaunchSequence sequence = call.sequence;
+    LaunchRecipe& first = sequence.launches.front();
+    for (std::size_t i = 0; i < first.tensor_maps.size(); ++i) {
+      first.tensor_maps[i].swizzle = recipe.tensor_maps[i].swizzle;
     }
     EmulatorOptions options = isa_options(seed, max_steps);
     options.in_order_issue = in_order_issue_;
-    const Result<KernelRun> run = run_kernel(module, launch, call.problem, options);
+    const Result<KernelRun> run = run_kernel(module, sequence, call.problem, options);
     if (!run) return {true, "refused", run.error().to_string(), outcome.steps};
     const std::uint64_t steps = outcome.steps;
     outcome = outcome_of(run->report);

@@ -14,11 +14,11 @@
 
 namespace attnjit::emulator {
 
-/// A problem with its launch.
+/// A problem with its launches.
 struct Call {
   verify::Problem problem;
   verify::Reference reference;
-  LaunchRecipe recipe;
+  LaunchSequence sequence;
 };
 
 /// All calls must pass: what one does not reach another does.

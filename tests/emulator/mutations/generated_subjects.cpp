@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <functional>
 
-#include "../../one_launch.h"
 #include "../attention/generated_kernel.h"
 #include "attention_subject.h"
 #include "verify/compare.h"
@@ -59,20 +58,19 @@ Result<Call> call_of(const KernelPlan& plan, const Shape& shape) {
   if (!reference) return std::move(reference).error();
   DeviceShape device;
   device.sm_count = shape.sm_count;
-  Result<LaunchRecipe> recipe = one_launch(
-      plan, problem->launch_shapes(), problem->launch_scalars(), problem->param_values(), device);
-  if (!recipe) return std::move(recipe).error();
+  Result<LaunchSequence> sequence = launch_of(plan, *problem, device);
+  if (!sequence) return std::move(sequence).error();
   // The sm_100a kernel for sequences of one length walks as many tiles as the grid leaves it: one
   // CTA takes them all, and every buffer is handed over. A section per head: tiles with keys come
   // after some without.
   if (problem->spec.arch != Arch::kSm90a && problem->spec.page_size == 0 && !problem->spec.ragged) {
-    recipe->grid = {1, 1, 1};
-    for (std::size_t i = 0; i < recipe->args.size(); ++i) {
-      if (plan.main().parameters[i].name == "section_heads")
-        recipe->args[i].value = std::int32_t{1};
+    LaunchRecipe& recipe = sequence->launches.front();
+    recipe.grid = {1, 1, 1};
+    for (std::size_t i = 0; i < recipe.args.size(); ++i) {
+      if (plan.main().parameters[i].name == "section_heads") recipe.args[i].value = std::int32_t{1};
     }
   }
-  return Call{std::move(*problem), std::move(*reference), std::move(*recipe)};
+  return Call{std::move(*problem), std::move(*reference), std::move(*sequence)};
 }
 
 Result<std::unique_ptr<Subject>> make(const Description& of) {
@@ -119,6 +117,35 @@ std::vector<Description> sm90_subjects() {
               spec.sink = true;
             }),
        {{{70}, {421}, 2}, {{70}, {30}, 1}, {{45}, {300}, 1, InputKind::kRaised}}},
+  };
+}
+
+// Decodes, and parts of the keys with the merge that follows them: parts without keys, and rows
+// that see the keys of some parts alone.
+std::vector<Description> split_subjects() {
+  constexpr Arch kArch = Arch::kSm90a;
+  return {
+      {"parts, sm90 128/128",
+       with(spec_of(kArch, 128, 128, 6, 3, Kind::kCausal),
+            [](AttentionSpec& spec) {
+              spec.page_size = 16;
+              spec.max_q_len = 4;
+              spec.num_partitions = 0;
+              spec.sink = true;
+            }),
+       {{{4}, {706, 0, 97, 5}, 1},
+        {{4}, {898, 0, 97}, 16, InputKind::kRaised},
+        {{1}, {1900, 600, 30}, 12}}},
+      {"keys, sm90 64/64",
+       with(spec_of(kArch, 64, 64, 4, 2, Kind::kSlidingWindow),
+            [](AttentionSpec& spec) {
+              spec.mask.window = 450;
+              spec.ragged = true;
+              spec.partition_keys = 384;
+            }),
+       {{{150, 0, 9, 33}, {1000, 40, 0, 31}, 1},
+        {{150, 30, 70}, {380, 100, 300}, 1},
+        {{70, 40}, {700, 30}, 2, InputKind::kRaised}}},
   };
 }
 
@@ -250,7 +277,7 @@ Result<Subjects> make_generated_subjects(const Wanted& wanted) {
 }
 
 Result<Subjects> make_sequence_subjects(const Wanted& wanted) {
-  return make_all({sequence_subjects()}, wanted);
+  return make_all({sequence_subjects(), split_subjects()}, wanted);
 }
 
 }  // namespace attnjit::emulator

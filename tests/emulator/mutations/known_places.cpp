@@ -153,7 +153,8 @@ std::string_view template_reason_of(const Mutant& mutant) {
 }
 
 bool is_sm90_forward(std::string_view subject) {
-  for (const std::string_view name : {"sm90 1", "sm90 6", "sm90 9", "pages", "rows", "ragged"}) {
+  for (const std::string_view name :
+       {"sm90 1", "sm90 6", "sm90 9", "pages", "rows", "ragged", "parts", "keys"}) {
     if (subject.starts_with(name)) return true;
   }
   return false;
@@ -175,6 +176,8 @@ std::string_view no_damage_by_number(std::string_view subject, std::string_view 
       "before the deallocation, which is not asynchronous: tcgen05.wait::ld has completed every load, and the barrier orders the rest";
   static constexpr std::string_view kSecondProduct =
       "between two products: the fence before the first covers O and P too";
+  static constexpr std::string_view kCoveredByK =
+      "K of the same tile is handed back behind it, by an arrival that releases, and the producer waits for that K first";
   static constexpr std::string_view kInitByCopier =
       "the warp that initialises is the one whose copies arrive: they come behind the fence and a bar.warp.sync, and what other warps do with the barriers is the generic proxy's, which bar.sync orders";
   static constexpr std::string_view kLastRelease =
@@ -201,6 +204,14 @@ std::string_view no_damage_by_number(std::string_view subject, std::string_view 
       {"pages", "elect removed: every lane goes on", {0, 2}, kNoGroups},
       {"rows", "elect removed: every lane goes on", {0, 2}, kNoGroups},
       {"ragged", "elect removed: every lane goes on", {0, 3}, kNoGroups},
+      {"parts", "elect removed: every lane goes on", {0, 2}, kNoGroups},
+      {"keys", "elect removed: every lane goes on", {0, 4}, kNoGroups},
+      {"parts", "fence.mbarrier_init below the barrier", {0}, kInitByCopier},
+      {"keys", "fence.mbarrier_init below the barrier", {0}, kInitByCopier},
+      {"keys", "wgmma.fence below the product", {2}, kSecondProduct},
+      {"keys", "barrier of a warp removed", {6}, kAnnounced},
+      {"parts", "arrival made relaxed", {3}, kCoveredByK},
+      {"parts", "arrival made relaxed", {9}, "V of a work tile's last keys: the producer waits for the next Q first, which is given back behind it"},
       {"pages", "fence.mbarrier_init below the barrier", {0}, kInitByCopier},
       {"ragged", "fence.mbarrier_init below the barrier", {0}, kInitByCopier},
       {"sm100 attention", "arrival made relaxed", {0, 2, 5}, kTensorMemory},
@@ -246,7 +257,7 @@ std::string_view no_damage_by_number(std::string_view subject, std::string_view 
       {"sm100 attention", "wait removed", {6, 8}, "the commit that frees V's stage covers the product that read K's"},
       {"sm90 64", "wait removed", {14, 15, 16}, kLastAnnouncement},
       {"sm90 96", "wait removed", {17, 18}, kLastAnnouncement},
-      {"sm90 128", "arrival made relaxed", {3}, "K of the same tile is handed back behind it, by an arrival that releases, and the producer waits for that K first"},
+      {"sm90 128", "arrival made relaxed", {3}, kCoveredByK},
       {"sm90 96", "arrival removed", {12}, kLastRelease},
       {"sm90 96", "barrier of a warp removed", {2}, kLastRelease},
       {"sm90 96", "arrival made relaxed", {12}, kLastRelease},
@@ -356,13 +367,19 @@ std::string_view reason_of(const Mutant& mutant) {
   static constexpr std::string_view kNextStage =
       "the next stage is given back later, so that the load only waits longer; the last stage, "
       "behind which V's barrier lies, was not seen to differ in these shapes";
+  static constexpr std::string_view kSkippedEarly =
+      "K of a tile that is skipped, which nothing here reads: the wait may pass early";
   static constexpr std::string_view kSeldomLate =
       "damage that one seed in 32 shows: behind its turn a consumer seldom finds V not there";
   static const std::vector<Known> list = {
       {"sm90 128", "wait on the next barrier", kNextStage, 8},
       {"pages", "wait on the next barrier", kNextStage, 8},
-      {"ragged", "parity of a wait always 1",
-       "K of a tile that is skipped, which nothing here reads: the wait may pass early", 9},
+      {"ragged", "parity of a wait always 1", kSkippedEarly, 9},
+      {"keys", "parity of a wait always 1", kSkippedEarly, 9},
+      {"parts", "setmaxnreg.dec removed",
+       "the increases of the others would wait for ever on a GPU; the emulator tells only an "
+       "increase that nobody can make room for any more, and here a warpgroup lives that still "
+       "could"},
       {"sm90 128", "arrival count one less",
        "damage that 20 seeds do not show: one consumer's buffer of Q is given back too early only "
        "where the warp that stores O is the last of four to arrive",

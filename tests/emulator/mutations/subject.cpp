@@ -80,7 +80,9 @@ Result<std::unique_ptr<Subject>> attention_tile() {
                         map_of("k", Dtype::kBf16, {kDepth, kKeys, 1}, {64, 128, 1}),
                         map_of("v", Dtype::kBf16, {kDepth, kKeys, 1}, {64, 128, 1})};
   std::vector<Call> calls;
-  calls.push_back({std::move(*problem), std::move(*reference), std::move(recipe)});
+  LaunchSequence sequence;
+  sequence.launches.push_back(std::move(recipe));
+  calls.push_back({std::move(*problem), std::move(*reference), std::move(sequence)});
   // The tolerance of 16-bit inputs: O is f32.
   spec.output_dtype = spec.qkv_dtype;
   return std::unique_ptr<Subject>(std::make_unique<AttentionSubject>(

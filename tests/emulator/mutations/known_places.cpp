@@ -210,6 +210,7 @@ std::string_view no_damage_by_number(std::string_view subject, std::string_view 
       {"keys", "fence.mbarrier_init below the barrier", {0}, kInitByCopier},
       {"keys", "wgmma.fence below the product", {2}, kSecondProduct},
       {"keys", "barrier of a warp removed", {6}, kAnnounced},
+      {"keys", "barrier of a warp removed", {2}, "a partition's result is stored by the threads: there is no bulk group to wait for"},
       {"parts", "arrival made relaxed", {3}, kCoveredByK},
       {"parts", "arrival made relaxed", {9}, "V of a work tile's last keys: the producer waits for the next Q first, which is given back behind it"},
       {"pages", "fence.mbarrier_init below the barrier", {0}, kInitByCopier},
@@ -374,6 +375,12 @@ std::string_view reason_of(const Mutant& mutant) {
   static const std::vector<Known> list = {
       {"sm90 128", "wait on the next barrier", kNextStage, 8},
       {"pages", "wait on the next barrier", kNextStage, 8},
+      {"parts", "wait on the next barrier", kNextStage, 8},
+      {"parts", "retry loop removed",
+       "damage that 20 seeds do not show: the V tile that ends a sequence has landed by the time "
+       "that "
+       "the producer comes to zero its tail, a load later",
+       11},
       {"ragged", "parity of a wait always 1", kSkippedEarly, 9},
       {"keys", "parity of a wait always 1", kSkippedEarly, 9},
       {"parts", "setmaxnreg.dec removed",

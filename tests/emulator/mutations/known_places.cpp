@@ -210,6 +210,7 @@ std::string_view no_damage_by_number(std::string_view subject, std::string_view 
       {"keys", "fence.mbarrier_init below the barrier", {0}, kInitByCopier},
       {"keys", "wgmma.fence below the product", {2}, kSecondProduct},
       {"keys", "barrier of a warp removed", {6}, kAnnounced},
+      {"keys", "barrier of a warp removed", {3}, kLastRelease},
       {"keys", "barrier of a warp removed", {2}, "a partition's result is stored by the threads: there is no bulk group to wait for"},
       {"parts", "arrival made relaxed", {3}, kCoveredByK},
       {"parts", "arrival made relaxed", {9}, "V of a work tile's last keys: the producer waits for the next Q first, which is given back behind it"},

@@ -93,10 +93,10 @@ int fail(const std::string& what) {
 Status record_kernel(const Folder& data, const Case& one) {
   Result<GeneratedKernel> kernel = generate_kernel(one.problem.spec);
   if (!kernel) return std::move(kernel).error();
-  Result<LaunchRecipe> recipe = launch_of(kernel->plan, one.problem);
-  if (!recipe) return std::move(recipe).error();
+  Result<LaunchSequence> sequence = launch_of(kernel->plan, one.problem);
+  if (!sequence) return std::move(sequence).error();
   LaunchDocument launch;
-  launch.sequence.launches = {std::move(*recipe)};
+  launch.sequence = std::move(*sequence);
   const auto add = [&](const std::string& name, const Tensor& tensor) {
     LaunchBuffer buffer;
     buffer.name = name;

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <random>
 #include <thread>
 #include <vector>
@@ -257,6 +258,127 @@ TEST_F(GpuTest, CaptureOfAHitWorksAndAMissIsRefusedWithoutHarm) {
   EXPECT_EQ(api().GraphExecDestroy(executable), cuda::kSuccess);
   EXPECT_EQ(api().GraphDestroy(graph), cuda::kSuccess);
   free_tensors(tensors);
+}
+
+// What a serving runtime does: one graph per bound, replayed with the lengths, the tables and the
+// offsets of each step. The launch plans for the bound alone, so that a replay gives the bits that
+// a launch with the same contents gives.
+TEST_F(GpuTest, AGraphReplaysWithOtherLengths) {
+  open_device();
+  constexpr int kSequences = 4, kPageSize = 16, kMaxPages = 128, kPages = kSequences * kMaxPages;
+  struct Step {
+    std::vector<std::int32_t> kv_lens, q_offsets, page_table;
+  };
+  const auto step_of = [&](std::vector<std::int32_t> kv_lens, std::vector<std::int32_t> q_offsets,
+                           unsigned seed) {
+    Step step{std::move(kv_lens), std::move(q_offsets), std::vector<std::int32_t>(kPages)};
+    std::iota(step.page_table.begin(), step.page_table.end(), 0);
+    std::shuffle(step.page_table.begin(), step.page_table.end(), std::mt19937(seed));
+    return step;
+  };
+  const Step steps[] = {step_of({2048, 1, 700, 0}, {0, 1, 30, 30, 64}, 1),
+                        step_of({5, 2048, 0, 1333}, {0, 40, 41, 42, 50}, 2)};
+  for (const bool ragged : {false, true}) {
+    SCOPED_TRACE(ragged ? "ragged" : "decode");
+    AttentionSpec spec = spec_of(MaskSpec::Kind::kCausal);
+    spec.page_size = kPageSize;
+    spec.ragged = ragged;
+    spec.num_partitions = 0;
+    spec.max_q_len = ragged ? 0 : 1;
+    const auto prepared = service_->prepare(spec);
+    ASSERT_TRUE(prepared.ok()) << prepared.error().to_string();
+    const auto kernel = service_->get(*prepared, soon());
+    ASSERT_TRUE(kernel.ok()) << kernel.error().to_string();
+
+    const int rows = ragged ? 64 : kSequences;
+    const auto allocate = [&](std::size_t bytes) {
+      cuda::DevicePtr pointer = 0;
+      EXPECT_EQ(api().MemAlloc(&pointer, bytes), cuda::kSuccess);
+      return pointer;
+    };
+    const auto write = [&](cuda::DevicePtr to, const void* from, std::size_t bytes) {
+      ASSERT_EQ(api().MemcpyHtoDAsync(to, from, bytes, nullptr), cuda::kSuccess);
+      ASSERT_EQ(api().CtxSynchronize(), cuda::kSuccess);
+    };
+    std::mt19937 random(7);
+    const auto random_tensor = [&](std::size_t elements) {
+      std::vector<std::uint16_t> values(elements);
+      for (std::uint16_t& value : values) {
+        value = static_cast<std::uint16_t>(0x3c00 + random() % 0x0400 + (random() & 1) * 0x8000);
+      }
+      const cuda::DevicePtr pointer = allocate(2 * elements);
+      write(pointer, values.data(), 2 * elements);
+      return pointer;
+    };
+    Tensors tensors;
+    tensors.q = random_tensor(std::size_t{64} * kHeads * kDepth);
+    tensors.k = random_tensor(std::size_t{kPages} * kPageSize * kKvHeads * kDepth);
+    tensors.v = random_tensor(std::size_t{kPages} * kPageSize * kKvHeads * kDepth);
+    tensors.o_bytes = std::size_t{64} * kHeads * kDepth * 2;
+    tensors.o = allocate(tensors.o_bytes);
+    tensors.lse = allocate(std::size_t{64} * kHeads * 4);
+    const cuda::DevicePtr kv_lens = allocate(4 * kSequences);
+    const cuda::DevicePtr q_offsets = allocate(4 * (kSequences + 1));
+    const cuda::DevicePtr page_table = allocate(4 * kPages);
+
+    const auto stream = device_->create_stream();
+    ASSERT_TRUE(stream.ok());
+    auto* const handle = static_cast<cuda::Stream>(stream->stream());
+    LaunchArgs args = args_of(tensors, handle);
+    args.buffers.kv_lens = kv_lens;
+    args.buffers.page_table = page_table;
+    args.shapes.batch = kSequences;
+    args.shapes.q_len = ragged ? 40 : 1;
+    args.shapes.kv_len = kMaxPages * kPageSize;
+    args.shapes.num_pages = kPages;
+    args.shapes.max_pages = kMaxPages;
+    if (ragged) {
+      args.buffers.q_offsets = q_offsets;
+      args.shapes.total_q = rows;
+    }
+    const auto need = (*kernel)->workspace(args);
+    ASSERT_TRUE(need.ok()) << need.error().to_string();
+    args.workspace_bytes = need->bytes;
+    if (need->bytes > 0) args.workspace = allocate(static_cast<std::size_t>(need->bytes));
+    const auto set = [&](const Step& step) {
+      write(kv_lens, step.kv_lens.data(), 4 * kSequences);
+      write(q_offsets, step.q_offsets.data(), 4 * (kSequences + 1));
+      write(page_table, step.page_table.data(), 4 * kPages);
+      poison(tensors);
+    };
+
+    LaunchState state;
+    std::vector<std::uint8_t> direct[2];
+    for (int i = 0; i < 2; ++i) {
+      set(steps[i]);
+      const Status launched = (*kernel)->launch(args, state);
+      ASSERT_TRUE(launched.ok()) << launched.error().to_string();
+      direct[i] = output_of(tensors);
+    }
+    EXPECT_NE(direct[0], direct[1]);
+    EXPECT_EQ(state.counters().plans, 1u);
+
+    set(steps[0]);
+    ASSERT_EQ(api().StreamBeginCapture(handle, cuda::kCaptureModeGlobal), cuda::kSuccess);
+    const Status captured = (*kernel)->launch(args, state);
+    ASSERT_TRUE(captured.ok()) << captured.error().to_string();
+    cuda::Graph graph = nullptr;
+    ASSERT_EQ(api().StreamEndCapture(handle, &graph), cuda::kSuccess) << "the capture was broken";
+    cuda::GraphExec executable = nullptr;
+    ASSERT_EQ(api().GraphInstantiateWithFlags(&executable, graph, 0), cuda::kSuccess);
+    for (const int i : {1, 0, 1}) {
+      set(steps[i]);
+      ASSERT_EQ(api().GraphLaunch(executable, handle), cuda::kSuccess);
+      EXPECT_EQ(output_of(tensors), direct[i]) << "step " << i;
+    }
+    EXPECT_EQ(api().GraphExecDestroy(executable), cuda::kSuccess);
+    EXPECT_EQ(api().GraphDestroy(graph), cuda::kSuccess);
+    for (const cuda::DevicePtr pointer :
+         {kv_lens, q_offsets, page_table, cuda::DevicePtr{args.workspace}}) {
+      EXPECT_TRUE(pointer == 0 || api().MemFree(pointer) == cuda::kSuccess);
+    }
+    free_tensors(tensors);
+  }
 }
 
 TEST_F(GpuTest, LaunchIntoAnUnpreparedContextDuringCaptureIsRefused) {

@@ -52,3 +52,12 @@ function(attnjit_test NAME)
     PROPERTIES TIMEOUT ${TEST_TIMEOUT} ENVIRONMENT ASAN_OPTIONS=intercept_tls_get_addr=0
                LABELS "${TEST_LABELS}")
 endfunction()
+
+# A sample of a proof: attnjit_proof_sample(NAME COMMAND...). Exit code 77: it was skipped.
+function(attnjit_proof_sample NAME)
+  if(ATTNJIT_SANITIZE)  # it judges kernels, takes minutes here, and other tests run the same code of ours
+    return()
+  endif()
+  add_test(NAME ${NAME} COMMAND ${ARGN})
+  set_tests_properties(${NAME} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 1200)
+endfunction()

@@ -137,15 +137,25 @@ inline constexpr int kMaxExpressionNodes = 2048;
 Result<Expression> parse_expression(std::string_view code, SnippetKind kind,
                                     std::span<const ParamSpec> params);
 
-/// The expression as CUDA C++, printed from the AST: coordinates as c.q_idx, the score as score,
-/// parameters as p.NAME, array_at(p.NAME, i), matrix_at(p.NAME, i, j); operators whose meaning C
-/// leaves open as expr_add(a, b) and so on; functions as expr_<name>(..); casts as to_i32, to_f32.
-/// templates/common/expression.cuh defines all of them. Deterministic.
+/// The expression as CUDA C++, printed from the AST: coordinates as c.q_idx, c.q_row(), the score
+/// as score, parameters as p.NAME, array_at(p.NAME, i), matrix_at(p.NAME, i, j); operators whose
+/// meaning C leaves open as expr_add(a, b) and so on; functions as expr_<name>(..); casts as
+/// to_i32, to_f32. templates/common/expression.cuh defines all of them. Deterministic.
 std::string print_cuda(const Expression& expression);
+
+/// A coordinate as a member of the kernels' Coord and TileCoord: "q_idx", "q_row()".
+std::string coord_member(Coord coord);
 
 /// Where a score stands.
 struct Coordinates {
   std::int32_t b = 0, h = 0, kv_h = 0, q_idx = 0, kv_idx = 0, q_len = 0, kv_len = 0;
+
+  /// The row within the call's sequence.
+  std::int32_t q_row() const {
+    return static_cast<std::int32_t>(static_cast<std::uint32_t>(q_idx) -
+                                     static_cast<std::uint32_t>(kv_len) +
+                                     static_cast<std::uint32_t>(q_len));
+  }
 };
 
 /// The value of one declared parameter. Arrays are borrowed; a vector has `rows` elements, a

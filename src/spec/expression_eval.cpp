@@ -19,6 +19,8 @@ std::int32_t coordinate(const Coordinates& at, Coord coord) {
       return at.kv_h;
     case Coord::kQIdx:
       return at.q_idx;
+    case Coord::kQRow:
+      return at.q_row();
     case Coord::kKvIdx:
       return at.kv_idx;
     case Coord::kQLen:
@@ -29,7 +31,15 @@ std::int32_t coordinate(const Coordinates& at, Coord coord) {
   return 0;
 }
 
-ExprValue element(const ParamView& param, ParamSpec::Type type, std::int64_t index) {
+}  // namespace
+
+ExprValue element_of(const ParamView& param, ParamSpec::Type type,
+                     std::span<const std::int32_t> indices) {
+  const std::int64_t row = indices[0];
+  const std::int64_t column = indices.size() > 1 ? indices[1] : 0;
+  const std::int64_t columns = indices.size() > 1 ? param.columns : 1;
+  if (row < 0 || row >= param.rows || column < 0 || column >= columns) return {};
+  const std::int64_t index = row * columns + column;
   ExprValue value;
   if (type == ParamSpec::Type::kF32Array) {
     value.f = static_cast<double>(param.f32_data[index]);
@@ -38,8 +48,6 @@ ExprValue element(const ParamView& param, ParamSpec::Type type, std::int64_t ind
   }
   return value;
 }
-
-}  // namespace
 
 Evaluator::Evaluator(const Expression& expression, std::vector<ParamView> params)
     : expression_(expression), params_(std::move(params)), values_(expression.nodes.size()) {
@@ -65,20 +73,11 @@ ExprValue Evaluator::run(const Coordinates& at, double score) {
         value.i = params_[node.param].i32;
         value.f = static_cast<double>(params_[node.param].f32);
         break;
-      case ExprOp::kElement: {
-        const ParamView& param = params_[node.param];
-        const std::int64_t i = args[0].i;
-        value = i >= 0 && i < param.rows ? element(param, expression_.params[node.param].type, i)
-                                         : ExprValue{};
-        break;
-      }
+      case ExprOp::kElement:
       case ExprOp::kMatrixElement: {
-        const ParamView& param = params_[node.param];
-        const std::int64_t i = args[0].i;
-        const std::int64_t j = args[1].i;
-        value = i >= 0 && i < param.rows && j >= 0 && j < param.columns
-                    ? element(param, expression_.params[node.param].type, i * param.columns + j)
-                    : ExprValue{};
+        const std::array<std::int32_t, 2> indices{args[0].i, args[1].i};
+        value = element_of(params_[node.param], expression_.params[node.param].type,
+                           std::span<const std::int32_t>(indices.data(), node.num_args));
         break;
       }
       default: {

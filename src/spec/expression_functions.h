@@ -5,6 +5,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "spec/expression.h"
@@ -29,5 +30,12 @@ const FunctionRow* find_function(std::string_view name);
 /// or parameter.
 /// @param operand_type the operands' type; of kSelect, that of the two alternatives.
 ExprValue apply(const ExprNode& node, ExprType operand_type, std::span<const ExprValue> args);
+
+/// The element of an array parameter, or with two indices of a matrix; outside it 0.
+ExprValue element_of(const ParamView& param, ParamSpec::Type type,
+                     std::span<const std::int32_t> indices);
+
+/// A literal of CUDA C++. @pre a float is finite.
+std::string literal_text(ExprType type, const ExprValue& value);
 
 }  // namespace attnjit::spec

@@ -72,6 +72,22 @@ std::string_view helper_of(const ExprNode& node) {
   }
 }
 
+}  // namespace
+
+std::string literal_text(ExprType type, const ExprValue& value) {
+  if (type == ExprType::kBool) return value.i != 0 ? "true" : "false";
+  if (type == ExprType::kF32) {
+    // The shortest decimal that reads back as the same f32.
+    const std::string digits = fmt::format("{}", static_cast<float>(value.f));
+    const bool integer = digits.find_first_of(".e") == std::string::npos;
+    return digits + (integer ? ".0f" : "f");
+  }
+  // NOTE: C has no literal of this value: 2147483648 is no int.
+  return value.i == INT32_MIN ? "(-2147483647 - 1)" : fmt::format("{}", value.i);
+}
+
+namespace {
+
 class Printer {
  public:
   explicit Printer(const Expression& expression) : expression_(expression) {}
@@ -110,22 +126,6 @@ class Printer {
     out_ += ')';
   }
 
-  void print_literal(const ExprNode& node) {
-    if (node.type == ExprType::kBool) {
-      out_ += node.value.i != 0 ? "true" : "false";
-    } else if (node.type == ExprType::kF32) {
-      // The shortest decimal that reads back as the same f32.
-      const std::string digits = fmt::format("{}", static_cast<float>(node.value.f));
-      const bool integer = digits.find_first_of(".e") == std::string::npos;
-      out_ += digits + (integer ? ".0f" : "f");
-    } else if (node.value.i == INT32_MIN) {
-      // NOTE: C has no literal of this value: 2147483648 is no int.
-      out_ += "(-2147483647 - 1)";
-    } else {
-      out_ += fmt::format("{}", node.value.i);
-    }
-  }
-
   std::string param(const ExprNode& node) const {
     return "p." + expression_.params[node.param].name;
   }
@@ -134,9 +134,10 @@ class Printer {
   void print(const ExprNode& node) {
     switch (node.op) {
       case ExprOp::kLiteral:
-        return print_literal(node);
+        out_ += literal_text(node.type, node.value);
+        return;
       case ExprOp::kCoord:
-        out_ += fmt::format("c.{}", coord_names()[static_cast<std::size_t>(node.coord)]);
+        out_ += "c." + coord_member(node.coord);
         return;
       case ExprOp::kScore:
         out_ += "score";
@@ -199,6 +200,11 @@ class Printer {
 };
 
 }  // namespace
+
+std::string coord_member(Coord coord) {
+  const std::string_view name = coord_names()[static_cast<std::size_t>(coord)];
+  return fmt::format("{}{}", name, coord == Coord::kQRow ? "()" : "");
+}
 
 std::string print_cuda(const Expression& expression) { return Printer(expression).run(); }
 

@@ -12,6 +12,11 @@ struct Coord {
   int b, h, kv_h;     ///< batch entry, query head, key-value head
   int q_idx, kv_idx;  ///< q_idx = row + kv_len - q_len; may be negative
   int q_len, kv_len;
+
+  /// The row within the call's sequence.
+  ATTNJIT_DEVICE int q_row() const {
+    return static_cast<int>(u32(q_idx) - u32(kv_len) + u32(q_len));
+  }
 };
 
 /// A number of a mask or a score modification: a constant, or a member of the launch parameters

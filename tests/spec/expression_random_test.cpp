@@ -5,18 +5,9 @@
 
 #include <string>
 
-#include "random_expression.h"
-#include "spec/expression.h"
+#include "printed_cases.h"
 
 namespace attnjit::spec {
-
-// In the generated file.
-struct PrintedCase {
-  std::uint32_t seed;
-  bool (*visible)(const Coordinates&, const random::Params&);
-};
-extern const PrintedCase kPrintedCases[];
-extern const std::size_t kPrintedCaseCount;
 
 namespace {
 

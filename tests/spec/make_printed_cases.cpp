@@ -5,14 +5,14 @@
 
 #include "random_expression.h"
 #include "spec/expression.h"
+#include "spec/expression_ranges.h"
 
 int main(int argc, char** argv) {
   namespace spec = attnjit::spec;
   if (argc != 2) return 2;
   std::ofstream out(argv[1]);
-  out << "#include \"printed_shim.h\"\nnamespace attnjit::spec {\n"
-         "struct PrintedCase {\n  std::uint32_t seed;\n"
-         "  bool (*visible)(const Coordinates&, const random::Params&);\n};\n"
+  out << "#include \"printed_cases.h\"\n#include \"printed_shim.h\"\n"
+         "namespace attnjit::spec {\n"
          "namespace shim {\n";
   std::string table;
   int count = 0;
@@ -24,8 +24,13 @@ int main(int argc, char** argv) {
     const std::string name = "visible_" + std::to_string(count++);
     out << "static bool " << name << "(const Coordinates& c, const random::Params& given) {\n"
         << "  const Params p(given);\n  (void)c, (void)p;\n  return " << spec::print_cuda(*parsed)
-        << ";\n}\n";
-    table += "    {" + std::to_string(seed) + ", shim::" + name + "},\n";
+        << ";\n}\n"
+        << "static IntRange ranges_of_" << name
+        << "(const TileCoord& t, const random::Params& given) {\n"
+        << "  const Params p(given);\n  (void)t, (void)p;\n  return "
+        << spec::print_cuda_ranges(*parsed) << ";\n}\n";
+    table +=
+        "    {" + std::to_string(seed) + ", shim::" + name + ", shim::ranges_of_" + name + "},\n";
   }
   out << "}  // namespace shim\nextern const PrintedCase kPrintedCases[] = {\n"
       << table << "};\nextern const std::size_t kPrintedCaseCount = " << count

@@ -7,25 +7,35 @@
 #include <cstdint>
 
 #include "random_expression.h"
+#include "spec/ranges.h"
 
 namespace attnjit::spec::shim {
+
+template <class T>
+struct Array {
+  const std::vector<T>* elements;
+};
+struct Matrix {
+  const std::vector<std::int32_t>* elements;
+};
 
 struct Params {
   explicit Params(const random::Params& from)
       : w(from.w), x(from.x), doc{&from.doc}, bias{&from.bias}, table{&from.table} {}
   int w;
   float x;
-  const std::vector<std::int32_t>* doc;
-  const std::vector<float>* bias;
-  const std::vector<std::int32_t>* table;
+  Array<std::int32_t> doc;
+  Array<float> bias;
+  Matrix table;
 };
 
 template <class T>
-T array_at(const std::vector<T>* array, int i) {
-  return i >= 0 && static_cast<std::size_t>(i) < array->size() ? (*array)[i] : T(0);
+T array_at(const Array<T>& array, int i) {
+  const std::vector<T>& elements = *array.elements;
+  return i >= 0 && static_cast<std::size_t>(i) < elements.size() ? elements[i] : T(0);
 }
-inline int matrix_at(const std::vector<std::int32_t>* matrix, int i, int j) {
-  return i >= 0 && i < 2 && j >= 0 && j < 3 ? (*matrix)[i * 3 + j] : 0;
+inline int matrix_at(const Matrix& matrix, int i, int j) {
+  return i >= 0 && i < 2 && j >= 0 && j < 3 ? (*matrix.elements)[i * 3 + j] : 0;
 }
 
 inline int wrap(std::int64_t wide) { return static_cast<int>(static_cast<std::uint32_t>(wide)); }

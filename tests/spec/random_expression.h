@@ -126,6 +126,7 @@ inline Value Node::value(const Coordinates& c, const Params& p) const {
     if (name == "h") return of_int(c.h);
     if (name == "kv_h") return of_int(c.kv_h);
     if (name == "q_idx") return of_int(c.q_idx);
+    if (name == "q_row") return of_int(std::int64_t{c.q_idx} - c.kv_len + c.q_len);
     if (name == "kv_idx") return of_int(c.kv_idx);
     if (name == "q_len") return of_int(c.q_len);
     if (name == "kv_len") return of_int(c.kv_len);
@@ -286,7 +287,8 @@ class Generator {
   }
 
   Ptr any_leaf() {
-    static const char* kCoordNames[] = {"b", "h", "kv_h", "q_idx", "kv_idx", "q_len", "kv_len"};
+    static const char* kCoordNames[] = {"b",     "h",      "kv_h",  "q_idx",
+                                        "q_row", "kv_idx", "q_len", "kv_len"};
     switch (below(8)) {
       case 0:
         return leaf(below(2) == 0 ? "true" : "false", Type::kBool);
@@ -304,7 +306,7 @@ class Generator {
       case 4:
         return below(2) == 0 ? leaf("p.w", Type::kInt) : leaf("p.x", Type::kFloat);
       default:
-        return leaf(kCoordNames[below(7)], Type::kInt);
+        return leaf(kCoordNames[below(8)], Type::kInt);
     }
   }
 

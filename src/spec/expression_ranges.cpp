@@ -1,0 +1,361 @@
+// SPDX-License-Identifier: Apache-2.0
+// Evaluates and prints an expression over ranges.
+#include "spec/expression_ranges.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <variant>
+
+#include "spec/expression_functions.h"
+#include "spec/ranges.h"
+
+namespace attnjit::spec {
+namespace {
+
+using Op = ExprOp;
+using F = ExprFunction;
+using RangeValue = std::variant<IntRange, FloatRange>;
+
+/// Whether an operation says anything where nothing is known of some operands.
+enum class Unknown : std::uint8_t {
+  kSpreads,  ///< no: neither is anything known of its value
+  kBounded,  ///< yes: another operand bounds its value, or decides it
+};
+
+/// An operation over ranges: as the printed text names it, and as the host computes it.
+struct RangeRow {
+  std::string_view name;  ///< empty: nothing is known of its value
+  RangeValue (*compute)(std::span<const RangeValue> args) = nullptr;
+  Unknown unknown = Unknown::kSpreads;
+};
+
+/// The function that an operation is, called with operands of the types that it has.
+template <class Function, class... Ranges>
+RangeValue call(Function function, const Ranges&... args) {
+  return std::visit(
+      [&](const auto&... of_types) -> RangeValue {
+        if constexpr (requires { function(of_types...); }) {
+          return function(of_types...);
+        } else {
+          return any_float();  // the parser makes no such node
+        }
+      },
+      args...);
+}
+template <class Function>
+RangeValue call_all(Function function, std::span<const RangeValue> args) {
+  switch (args.size()) {
+    case 1:
+      return call(function, args[0]);
+    case 2:
+      return call(function, args[0], args[1]);
+    default:
+      return call(function, args[0], args[1], args[2]);
+  }
+}
+
+// NOTE: a macro, so that a row says once which function it is, for the host and for the device.
+#define ATTNJIT_RANGE(function, ...)                                             \
+  {                                                                              \
+#function, [](std::span<const RangeValue> args) {                              \
+      return call_all([](const auto&... range) -> decltype(function(range...)) {   \
+        return function(range...);                                                 \
+      }, args);                                                                    \
+    } __VA_OPT__(, ) __VA_ARGS__ \
+  }
+
+RangeRow row_of_call(F function) {
+  switch (function) {
+    case F::kMin:
+    case F::kFmin:
+      return ATTNJIT_RANGE(range_min, Unknown::kBounded);
+    case F::kMax:
+    case F::kFmax:
+      return ATTNJIT_RANGE(range_max, Unknown::kBounded);
+    case F::kAbs:
+    case F::kFabs:
+      return ATTNJIT_RANGE(range_abs);
+    case F::kFloor:
+      return ATTNJIT_RANGE(range_floor);
+    case F::kCeil:
+      return ATTNJIT_RANGE(range_ceil);
+    case F::kRound:
+      return ATTNJIT_RANGE(range_round);
+    case F::kTrunc:
+      return ATTNJIT_RANGE(range_trunc);
+    case F::kSqrt:
+      return ATTNJIT_RANGE(range_sqrt);
+    default:
+      // How the device rounds these is not told, and so neither is whether it keeps their order.
+      return {};
+  }
+}
+
+/// The row of an operation. Leaves have none.
+RangeRow row_of(const ExprNode& node) {
+  switch (node.op) {
+    case Op::kToBool:
+      return ATTNJIT_RANGE(range_to_bool);
+    case Op::kToI32:
+      return ATTNJIT_RANGE(range_to_i32);
+    case Op::kToF32:
+      return ATTNJIT_RANGE(range_to_f32);
+    case Op::kNot:
+      return ATTNJIT_RANGE(range_not);
+    case Op::kNegate:
+      return ATTNJIT_RANGE(range_negate);
+    case Op::kBitNot:
+      return ATTNJIT_RANGE(range_bit_not);
+    case Op::kAdd:
+      return ATTNJIT_RANGE(range_add);
+    case Op::kSubtract:
+      return ATTNJIT_RANGE(range_subtract);
+    case Op::kMultiply:
+      return ATTNJIT_RANGE(range_multiply);
+    case Op::kDivide:
+      return ATTNJIT_RANGE(range_divide, Unknown::kBounded);
+    case Op::kModulo:
+      return ATTNJIT_RANGE(range_modulo, Unknown::kBounded);
+    case Op::kShiftLeft:
+      return ATTNJIT_RANGE(range_shift_left);
+    case Op::kShiftRight:
+      return ATTNJIT_RANGE(range_shift_right, Unknown::kBounded);
+    case Op::kBitAnd:
+      if (node.type == ExprType::kBool) return ATTNJIT_RANGE(range_and, Unknown::kBounded);
+      return ATTNJIT_RANGE(range_bit_and, Unknown::kBounded);
+    case Op::kBitOr:
+      if (node.type == ExprType::kBool) return ATTNJIT_RANGE(range_or, Unknown::kBounded);
+      return ATTNJIT_RANGE(range_bit_or, Unknown::kBounded);
+    case Op::kBitXor:
+      if (node.type == ExprType::kBool) return ATTNJIT_RANGE(range_not_equal);
+      return ATTNJIT_RANGE(range_bit_xor);
+    case Op::kLess:
+      return ATTNJIT_RANGE(range_less);
+    case Op::kLessEqual:
+      return ATTNJIT_RANGE(range_less_equal);
+    case Op::kGreater:
+      return ATTNJIT_RANGE(range_greater);
+    case Op::kGreaterEqual:
+      return ATTNJIT_RANGE(range_greater_equal);
+    case Op::kEqual:
+      return ATTNJIT_RANGE(range_equal);
+    case Op::kNotEqual:
+      return ATTNJIT_RANGE(range_not_equal);
+    case Op::kAnd:
+      return ATTNJIT_RANGE(range_and, Unknown::kBounded);
+    case Op::kOr:
+      return ATTNJIT_RANGE(range_or, Unknown::kBounded);
+    case Op::kSelect:
+      return ATTNJIT_RANGE(range_select, Unknown::kBounded);
+    case Op::kCall:
+      return row_of_call(node.function);
+    default:
+      return {};
+  }
+}
+
+#undef ATTNJIT_RANGE
+
+RangeValue unknown_of(ExprType type) {
+  switch (type) {
+    case ExprType::kBool:
+      return any_bool();
+    case ExprType::kI32:
+      return any_int();
+    case ExprType::kF32:
+      break;
+  }
+  return any_float();
+}
+
+RangeValue exact(ExprType type, const ExprValue& value) {
+  if (type == ExprType::kF32) return range_of(static_cast<float>(value.f));
+  return range_of(value.i);
+}
+
+/// Whether a node is a constant that can be written as a literal: infinity and NaN cannot.
+bool is_literal(const ExprNode& node) { return node.constant && std::isfinite(node.value.f); }
+
+bool is_element(const ExprNode& node) {
+  return node.op == Op::kElement || node.op == Op::kMatrixElement;
+}
+
+/// Whether a coordinate may have several values in a tile: TileCoord then has their range.
+bool differs_in_tile(Coord coord) {
+  return coord == Coord::kH || coord == Coord::kQIdx || coord == Coord::kQRow ||
+         coord == Coord::kKvIdx;
+}
+
+/// Whether an index may be one number in all of a tile: it names no coordinate that differs there,
+/// or a quotient of it, as blocks are numbered.
+bool may_be_one(const Expression& expression, const ExprNode& node) {
+  if (node.op == Op::kDivide || node.op == Op::kShiftRight) return true;
+  if (node.op == Op::kCoord) return !differs_in_tile(node.coord);
+  for (int i = 0; i < node.num_args; ++i) {
+    if (!may_be_one(expression, expression.nodes[node.args[i]])) return false;
+  }
+  return true;
+}
+
+bool is_known(const Expression& expression, const ExprNode& node) {
+  if (node.num_args == 0) return true;
+  if (is_element(node)) return may_be_one(expression, node);
+  const RangeRow row = row_of(node);
+  if (row.name.empty()) return false;
+  bool all = true, any = false;
+  for (int i = 0; i < node.num_args; ++i) {
+    const bool known = is_known(expression, expression.nodes[node.args[i]]);
+    all &= known;
+    any |= known;
+  }
+  return row.unknown == Unknown::kBounded ? any : all;
+}
+
+class Printer {
+ public:
+  explicit Printer(const Expression& expression) : expression_(expression) {}
+
+  std::string run() {
+    print(expression_.root());
+    return std::move(out_);
+  }
+
+ private:
+  void print_call(std::string_view name, const ExprNode& node, std::string_view first = {}) {
+    out_ += fmt::format("{}({}", name, first);
+    for (int i = 0; i < node.num_args; ++i) {
+      if (i > 0 || !first.empty()) out_ += ", ";
+      print(expression_.nodes[node.args[i]]);
+    }
+    out_ += ')';
+  }
+
+  // Recursion is bounded by kMaxExpressionHeight.
+  void print(const ExprNode& node) {
+    if (is_literal(node)) {
+      out_ += fmt::format("range_of({})", literal_text(node.type, node.value));
+      return;
+    }
+    switch (node.op) {
+      case Op::kCoord:
+        return print_coordinate(node.coord);
+      case Op::kParam:
+        out_ += fmt::format("range_of(p.{})", expression_.params[node.param].name);
+        return;
+      case Op::kElement:
+      case Op::kMatrixElement:
+        return print_call("range_element", node, "p." + expression_.params[node.param].name);
+      default:
+        break;
+    }
+    const RangeRow row = row_of(node);
+    if (row.name.empty() || node.constant) {
+      out_ += "any_float()";
+    } else {
+      print_call(row.name, node);
+    }
+  }
+
+  void print_coordinate(Coord coord) {
+    const std::string member = "t." + coord_member(coord);
+    out_ += differs_in_tile(coord) ? member : fmt::format("range_of({})", member);
+  }
+
+  const Expression& expression_;
+  std::string out_;
+};
+
+}  // namespace
+
+struct RangeEvaluator::State {
+  const Expression& expression;
+  std::vector<ParamView> params;
+  std::vector<RangeValue> values;
+  std::vector<RangeRow> rows;
+
+  static RangeValue coordinate(const ScoreTile& tile, Coord coord) {
+    const auto range = [](const CoordRange& of) { return IntRange{of.lo, of.hi}; };
+    switch (coord) {
+      case Coord::kB:
+        return range_of(tile.b);
+      case Coord::kH:
+        return range(tile.h);
+      case Coord::kKvH:
+        return range_of(tile.kv_h);
+      case Coord::kQIdx:
+        return range(tile.q_idx);
+      case Coord::kQRow:
+        return q_row_range(range(tile.q_idx), tile.q_len, tile.kv_len);
+      case Coord::kKvIdx:
+        return range(tile.kv_idx);
+      case Coord::kQLen:
+        return range_of(tile.q_len);
+      case Coord::kKvLen:
+        break;
+    }
+    return range_of(tile.kv_len);
+  }
+
+  RangeValue element(const ExprNode& node) const {
+    std::array<std::int32_t, 2> index{};
+    for (int i = 0; i < node.num_args; ++i) {
+      const IntRange range = std::get<IntRange>(values[node.args[i]]);
+      if (!range.one()) return unknown_of(node.type);
+      index[i] = range.lo;
+    }
+    return exact(node.type, element_of(params[node.param], expression.params[node.param].type,
+                                       std::span<const std::int32_t>(index.data(), node.num_args)));
+  }
+
+  RangeValue compute(std::size_t n, const ScoreTile& tile) const {
+    const ExprNode& node = expression.nodes[n];
+    switch (node.op) {
+      case Op::kCoord:
+        return coordinate(tile, node.coord);
+      case Op::kParam:
+        return exact(node.type, {params[node.param].i32, double{params[node.param].f32}});
+      case Op::kElement:
+      case Op::kMatrixElement:
+        return element(node);
+      default:
+        break;
+    }
+    if (rows[n].compute == nullptr) return unknown_of(node.type);
+    std::array<RangeValue, 3> args;
+    for (std::size_t i = 0; i < args.size() && i < node.num_args; ++i) {
+      args[i] = values[node.args[i]];
+    }
+    return rows[n].compute(std::span<const RangeValue>(args.data(), node.num_args));
+  }
+};
+
+RangeEvaluator::RangeEvaluator(const Expression& expression, std::vector<ParamView> params)
+    : state_(new State{expression, std::move(params), {}, {}}) {
+  state_->params.resize(expression.params.size());
+  for (const ExprNode& node : expression.nodes) {
+    state_->values.push_back(is_literal(node) ? exact(node.type, node.value)
+                                              : unknown_of(node.type));
+    state_->rows.push_back(row_of(node));
+  }
+}
+
+RangeEvaluator::~RangeEvaluator() = default;
+
+TileStatus RangeEvaluator::status(const ScoreTile& tile) {
+  for (std::size_t n = 0; n < state_->values.size(); ++n) {
+    if (!state_->expression.nodes[n].constant) state_->values[n] = state_->compute(n, tile);
+  }
+  const IntRange visible = std::get<IntRange>(state_->values.back());
+  return {visible.hi != 0, visible.lo == 0};
+}
+
+std::string print_cuda_ranges(const Expression& expression) { return Printer(expression).run(); }
+
+bool decides_tiles(const Expression& expression) { return is_known(expression, expression.root()); }
+
+}  // namespace attnjit::spec

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compares what is said of tiles of scores with the scores, one by one.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <random>
+#include <string>
+
+#include "random_expression.h"
+#include "spec/expression_ranges.h"
+
+namespace attnjit::spec {
+
+/// What a tile shows, found by asking about every score, or about some where there are many.
+inline TileStatus status_by_scores(Evaluator& evaluator, const ScoreTile& tile,
+                                   std::mt19937* some = nullptr) {
+  TileStatus found{false, false};
+  const auto ask = [&](std::int32_t h, std::int32_t q, std::int32_t k) {
+    const bool visible = evaluator.visible({tile.b, h, tile.kv_h, q, k, tile.q_len, tile.kv_len});
+    (visible ? found.seen : found.hidden) = true;
+  };
+  if (some != nullptr) {
+    const auto one_of = [&](const CoordRange& range) -> std::int32_t {
+      switch ((*some)() % 4) {
+        case 0:
+          return range.lo;
+        case 1:
+          return range.hi;
+        default:
+          return std::uniform_int_distribution<std::int32_t>(range.lo, range.hi)(*some);
+      }
+    };
+    for (int i = 0; i < 40; ++i) ask(one_of(tile.h), one_of(tile.q_idx), one_of(tile.kv_idx));
+    return found;
+  }
+  for (std::int64_t h = tile.h.lo; h <= tile.h.hi; ++h) {
+    for (std::int64_t q = tile.q_idx.lo; q <= tile.q_idx.hi; ++q) {
+      for (std::int64_t k = tile.kv_idx.lo; k <= tile.kv_idx.hi; ++k) {
+        ask(static_cast<std::int32_t>(h), static_cast<std::int32_t>(q),
+            static_cast<std::int32_t>(k));
+      }
+    }
+  }
+  return found;
+}
+
+/// Whether what was said holds: what was seen may be seen, what was hidden may be hidden.
+inline bool holds(const TileStatus& said, const TileStatus& found) {
+  return (said.seen || !found.seen) && (said.hidden || !found.hidden);
+}
+
+inline std::string text_of(const ScoreTile& tile) {
+  const auto range = [](const CoordRange& of) {
+    return std::to_string(of.lo) + ".." + std::to_string(of.hi);
+  };
+  return "b " + std::to_string(tile.b) + " kv_h " + std::to_string(tile.kv_h) + " h " +
+         range(tile.h) + " q_idx " + range(tile.q_idx) + " kv_idx " + range(tile.kv_idx) +
+         " q_len " + std::to_string(tile.q_len) + " kv_len " + std::to_string(tile.kv_len);
+}
+
+/// Random tiles, of a few scores or of very many, at the limits of i32 among other places.
+class TileGenerator {
+ public:
+  explicit TileGenerator(std::uint32_t seed) : random_(seed) {}
+
+  std::mt19937& random() { return random_; }
+
+  ScoreTile tile(bool large) {
+    ScoreTile made;
+    made.b = number();
+    made.kv_h = number();
+    made.q_len = number();
+    made.kv_len = number();
+    made.h = range(large ? 40 : 2);
+    made.q_idx = range(large ? 2000 : 6);
+    made.kv_idx = range(large ? 2000 : 6);
+    return made;
+  }
+
+ private:
+  std::int32_t below(std::int32_t n) {
+    return static_cast<std::int32_t>(random_() % static_cast<std::uint32_t>(n));
+  }
+  std::int32_t number() {
+    constexpr std::int32_t kMin = std::numeric_limits<std::int32_t>::min();
+    constexpr std::int32_t kMax = std::numeric_limits<std::int32_t>::max();
+    switch (below(8)) {
+      case 0:
+        return kMin + below(8);
+      case 1:
+        return kMax - below(8);
+      case 2:
+        return static_cast<std::int32_t>(random_());
+      default:
+        return below(40) - 12;
+    }
+  }
+  CoordRange range(std::int32_t most) {
+    const std::int32_t lo = number();
+    const std::int64_t hi = std::int64_t{lo} + below(most);
+    return {lo, static_cast<std::int32_t>(
+                    std::min<std::int64_t>(hi, std::numeric_limits<std::int32_t>::max()))};
+  }
+
+  std::mt19937 random_;
+};
+
+/// How often a run said what.
+struct TileCounts {
+  std::int64_t pairs = 0, hidden = 0, full = 0;
+};
+
+/// Tries random expressions, four random tiles each, until there are `pairs` pairs. Gives what is
+/// wrong with the first of which too much was said; empty: nothing.
+inline std::string try_random_tiles(std::uint32_t first_seed, std::int64_t pairs,
+                                    TileCounts& counts) {
+  const random::Params params;
+  TileGenerator tiles(first_seed);
+  for (std::uint32_t seed = first_seed; counts.pairs < pairs; ++seed) {
+    const std::string text = random::Generator(seed).mask()->text();
+    const Result<Expression> parsed =
+        parse_expression(text, SnippetKind::kMask, random::Params::declared());
+    if (!parsed) continue;
+    Evaluator evaluator(*parsed, params.views());
+    RangeEvaluator ranges(*parsed, params.views());
+    for (int i = 0; i < 4; ++i) {
+      const bool large = i == 3;
+      const ScoreTile tile = tiles.tile(large);
+      const TileStatus said = ranges.status(tile);
+      ++counts.pairs;
+      counts.hidden += !said.seen;
+      counts.full += !said.hidden;
+      if (said.seen && said.hidden) continue;
+      const TileStatus found = status_by_scores(evaluator, tile, large ? &tiles.random() : nullptr);
+      if (!holds(said, found)) {
+        return "seed " + std::to_string(seed) + ": " + text + "\nis not " +
+               (said.seen ? "full" : "hidden") + " over " + text_of(tile);
+      }
+    }
+  }
+  return {};
+}
+
+}  // namespace attnjit::spec

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "spec/expression.h"
+#include "spec/expression_ranges.h"
 #include "spec/kinds.h"
 #include "spec/resolved_spec.h"
 #include "spec/scalars.h"
@@ -94,13 +95,24 @@ class Printer {
         mask ? "__device__ __forceinline__ static bool visible(const Coord& c, const Params& p)"
              : "__device__ __forceinline__ static float apply(float score, const Coord& c, const "
                "Params& p)";
+    const bool decides = mask && !custom.trusted && spec::decides_tiles(*expression);
+    std::string head = fmt::format("\nstruct {} {{\n", name);
+    if (mask) head += fmt::format("  static constexpr bool kDecidesTiles = {};\n", decides);
     std::string text;
     if (custom.trusted) {
-      text = trusted_body(name, signature, custom.code, field + ".code");
+      text = trusted_body(head, signature, custom.code, field + ".code");
       out_.trusted = true;
     } else {
-      text = fmt::format("\nstruct {} {{\n  {} {{\n    return {};\n  }}\n}};\n", name, signature,
+      text = fmt::format("{}  {} {{\n    return {};\n  }}\n", head, signature,
                          spec::print_cuda(*expression));
+      if (decides) {
+        text += fmt::format(
+            "  __device__ __forceinline__ static IntRange tiles(const TileCoord& t, const Params& "
+            "p) "
+            "{{\n    return {};\n  }}\n",
+            spec::print_cuda_ranges(*expression));
+      }
+      text += "};\n";
     }
     body_ += text;
     out_.key +=
@@ -111,15 +123,16 @@ class Printer {
   /// NOTE: the body gets a block of its own, so that it may reuse the names of the coordinates; the
   /// braces that close it still count as the snippet's, for that is where a compiler misses a
   /// return.
-  std::string trusted_body(const std::string& name, const std::string& signature,
+  std::string trusted_body(const std::string& head, const std::string& signature,
                            const std::string& code, const std::string& code_field) const {
     std::string text = fmt::format(
-        "\nstruct {} {{\n  {} {{\n"
+        "{}  {} {{\n"
         "    [[maybe_unused]] const int b = c.b, h = c.h, kv_h = c.kv_h, q_idx = c.q_idx,\n"
-        "                               kv_idx = c.kv_idx, q_len = c.q_len, kv_len = c.kv_len;\n"
+        "                               kv_idx = c.kv_idx, q_row = c.q_row(), q_len = c.q_len,\n"
+        "                               kv_len = c.kv_len;\n"
         "    {{\n"
         "#line 1 \"user:{}\"\n{}\n    }}\n  }}\n",
-        name, signature, code_field, code);
+        head, signature, code_field, code);
     const auto lines = [](std::string_view part) {
       return static_cast<int>(std::count(part.begin(), part.end(), '\n'));
     };

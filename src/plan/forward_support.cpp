@@ -4,7 +4,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string_view>
+
+#include "spec/expression_ranges.h"
+#include "spec/resolved_spec.h"
 
 namespace attnjit {
 
@@ -14,6 +18,13 @@ bool contains(const MaskSpec& mask, MaskSpec::Kind kind) {
     if (contains(child, kind)) return true;
   }
   return false;
+}
+
+bool lists_tiles(const ResolvedSpec& spec) {
+  const spec::Snippets& snippets = spec.state().snippets;
+  return std::any_of(snippets.begin(), snippets.end(), [](const auto& snippet) {
+    return snippet && snippet->kind == spec::SnippetKind::kMask && spec::decides_tiles(*snippet);
+  });
 }
 
 bool lengths_differ(const AttentionSpec& spec) {

@@ -13,6 +13,10 @@ namespace attnjit {
 /// Whether a mask tree has a node of a kind.
 bool contains(const MaskSpec& mask, MaskSpec::Kind kind);
 
+/// Whether custom code of the mask can be decided for whole KV tiles: the kernel lists those that
+/// it does not hide.
+bool lists_tiles(const ResolvedSpec& spec);
+
 /// Whether sequences differ in length: the kernel finds each one's on the device.
 bool lengths_differ(const AttentionSpec& spec);
 

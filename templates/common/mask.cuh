@@ -6,14 +6,16 @@
 //   visible(test, c, p)             does this query see this key
 //   reach(first, last, kv_len, p)   keys outside it are hidden from every query in [first, last]
 //   core(first, last, kv_len, p)    keys inside it are seen by every query in [first, last]
+//   tiles(t, p)                     what is visible of the tile t, as a range of bools
 // so a tile outside reach is skipped and a tile inside core needs no test. Where kInterval is true,
 // each query sees one run of keys, row(q_idx, kv_len, p), and a tile is tested by comparing columns
 // with its two ends; where kFromZero is true as well, with its end alone. Where kHidesNothing is
-// true, all keys are seen; where kHasCore is false, core is empty. Queries are q_idx values and may
-// be negative. Every range lies in [0, kv_len].
+// true, all keys are seen; where kHasCore is false, core is empty. Where kListed is true, tiles()
+// knows more than reach and core: a kernel asks it about each tile. Queries are q_idx values and
+// may be negative. Every range lies in [0, kv_len].
 #pragma once
 
-#include "common/expression.cuh"
+#include "common/ranges.cuh"
 
 namespace attnjit {
 
@@ -39,6 +41,15 @@ ATTNJIT_DEVICE KvRange longer(KvRange a, KvRange b) {
   return max(b.end - b.begin, 0) > max(a.end - a.begin, 0) ? b : a;
 }
 
+/// What is visible of a tile by a mask's reach and core.
+template <class Mask, class Params>
+ATTNJIT_DEVICE IntRange tiles_of_interval(const TileCoord& t, const Params& p) {
+  const KvRange reach = Mask::reach(t.q_idx.lo, t.q_idx.hi, t.kv_len, p);
+  const KvRange core = Mask::core(t.q_idx.lo, t.q_idx.hi, t.kv_len, p);
+  return truth(core.begin <= t.kv_idx.lo && t.kv_idx.hi < core.end,
+               max(reach.begin, t.kv_idx.lo) <= min(reach.end - 1, t.kv_idx.hi));
+}
+
 /// Shared by masks whose row() moves right with q_idx: the ends of a tile of rows bound the rest.
 template <class Self, bool kBeginsAtZero>
 struct MonotoneInterval {
@@ -46,6 +57,7 @@ struct MonotoneInterval {
   static constexpr bool kFromZero = kBeginsAtZero;
   static constexpr bool kHidesNothing = false;
   static constexpr bool kHasCore = true;
+  static constexpr bool kListed = false;
 
   template <class Params>
   ATTNJIT_DEVICE static KvRange reach(int first, int last, int kv_len, const Params& p) {
@@ -54,6 +66,10 @@ struct MonotoneInterval {
   template <class Params>
   ATTNJIT_DEVICE static KvRange core(int first, int last, int kv_len, const Params& p) {
     return {Self::row(last, kv_len, p).begin, Self::row(first, kv_len, p).end};
+  }
+  template <class Params>
+  ATTNJIT_DEVICE static IntRange tiles(const TileCoord& t, const Params& p) {
+    return tiles_of_interval<Self>(t, p);
   }
   using RowTest = KvRange;
   template <class Params>
@@ -111,14 +127,24 @@ struct ChunkedMask : MonotoneInterval<ChunkedMask<kChunk>, false> {
   }
 };
 
-/// A user's mask: User::visible(c, p). Nothing is known of it before it is asked.
+/// A user's mask: User::visible(c, p), and User::tiles(t, p) where its expression can decide tiles.
+/// Of rows of tiles nothing is known.
 template <class User>
 struct CustomMask {
   static constexpr bool kInterval = false;
   static constexpr bool kFromZero = false;
   static constexpr bool kHidesNothing = false;
   static constexpr bool kHasCore = false;
+  static constexpr bool kListed = User::kDecidesTiles;
 
+  template <class Params>
+  ATTNJIT_DEVICE static IntRange tiles(const TileCoord& t, const Params& p) {
+    if constexpr (kListed) {
+      return User::tiles(t, p);
+    } else {
+      return any_bool();
+    }
+  }
   template <class Params>
   ATTNJIT_DEVICE static KvRange reach(int, int, int kv_len, const Params&) {
     return {0, kv_len};
@@ -141,6 +167,8 @@ struct CustomMask {
 /// Two masks, each asked about a row once.
 template <class A, class B>
 struct MaskPair {
+  static constexpr bool kListed = A::kListed || B::kListed;
+
   struct RowTest {
     typename A::RowTest a;
     typename B::RowTest b;
@@ -162,6 +190,10 @@ struct AndMask : MaskPair<A, B> {
   template <class Params>
   ATTNJIT_DEVICE static KvRange row(int q_idx, int kv_len, const Params& p) {
     return intersect(A::row(q_idx, kv_len, p), B::row(q_idx, kv_len, p));
+  }
+  template <class Params>
+  ATTNJIT_DEVICE static IntRange tiles(const TileCoord& t, const Params& p) {
+    return range_and(A::tiles(t, p), B::tiles(t, p));
   }
   template <class Params>
   ATTNJIT_DEVICE static KvRange reach(int first, int last, int kv_len, const Params& p) {
@@ -187,6 +219,10 @@ struct OrMask : MaskPair<A, B> {
   static constexpr bool kHidesNothing = A::kHidesNothing || B::kHidesNothing;
   static constexpr bool kHasCore = A::kHasCore || B::kHasCore;
 
+  template <class Params>
+  ATTNJIT_DEVICE static IntRange tiles(const TileCoord& t, const Params& p) {
+    return range_or(A::tiles(t, p), B::tiles(t, p));
+  }
   template <class Params>
   ATTNJIT_DEVICE static KvRange reach(int first, int last, int kv_len, const Params& p) {
     return hull(A::reach(first, last, kv_len, p), B::reach(first, last, kv_len, p));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies of K and V by TMA where sequences differ in length: boxes of one page each, and zeros past
-// a sequence's end.
+// Copies of K and V by TMA by a warp: boxes of one page each, and zeros past the end of a sequence
+// that is not as long as the others.
 #pragma once
 
 #include "sm90/work.cuh"
@@ -31,8 +31,9 @@ struct BoxCopies {
   ATTNJIT_DEVICE void begin(const WorkTile& tile) {
     work = tile;
     kv_head = work.head / Config::kGroup;
-    policy = kv_policy(Layout::kPackedHeads == Config::kGroup &&
-                       work.q_len << Config::kGqaShift <= Config::kTileM);
+    policy =
+        kv_policy(Layout::kPackedHeads == Config::kGroup &&
+                  lengths_of<Config>(work, arguments).q << Config::kGqaShift <= Config::kTileM);
   }
 
   /// Where the lane's box of a tile lies: a page, or the sequence. NOTE: a page past the end has no
@@ -77,12 +78,15 @@ struct BoxCopies {
   }
   ATTNJIT_DEVICE void load_v(int tile, int place) {
     const int stage = v_ring.stage;
-    const bool tail =
-        tile == work.tile_end - 1 && work.kv_len - tile * Config::kTileN < Config::kTileN;
-    finish();
-    if (tail) tail_stage = stage;
-    load_kv<Layout::kOvBlocks>(v_ring, smem.v(stage), arguments.v_map,
-                               tail ? smem.tail_full() : smem.v_full(stage), smem.v_empty(stage),
+    u32 full = smem.v_full(stage);
+    if constexpr (Layout::kKvLens) {
+      const bool tail =
+          tile == work.tile_end - 1 && work.kv_len - tile * Config::kTileN < Config::kTileN;
+      finish();
+      if (tail) tail_stage = stage;
+      if (tail) full = smem.tail_full();
+    }
+    load_kv<Layout::kOvBlocks>(v_ring, smem.v(stage), arguments.v_map, full, smem.v_empty(stage),
                                tile, place);
   }
 
@@ -90,6 +94,12 @@ struct BoxCopies {
   /// says that it is there. They are multiplied with P = 0, and what lies there may be NaN. Called
   /// a load later, so that the copy is not waited for.
   ATTNJIT_DEVICE void finish() {
+    // Past a tensor's end TMA gives zeros.
+    if constexpr (Layout::kKvLens) zero_tail();
+  }
+
+ private:
+  ATTNJIT_DEVICE void zero_tail() {
     if (tail_stage < 0) return;
     smem.wait(smem.tail_full(), tail_parity);
     tail_parity ^= 1;

@@ -10,6 +10,7 @@
 #include "sm90/output.cuh"
 #include "sm90/products.cuh"
 #include "sm90/softmax.cuh"
+#include "sm90/tile_notes.cuh"
 
 namespace attnjit::sm90 {
 
@@ -21,6 +22,8 @@ struct QueryRows {
   WorkTile own;   ///< with the KV tiles that these rows see
   KvRange core;   ///< KV tiles inside it need no mask
   int index;      ///< the KV tile that is next
+  TileNote note;  ///< of the tile, where tiles are listed
+  bool turn;      ///< listed: it is not the first of the work tile
   int first_row;  ///< the first of the thread's two rows, which are 8 apart
   u32 q_address;
   ScoreTile scores;
@@ -46,6 +49,7 @@ struct Consumer {
   using Layout = LayoutOf<Config>;
   using Rows = QueryRows<Config, ScoreMod>;
   using Scores = float[Config::kTileN / 2];
+  using Bits = ColumnBits<Config::kTileN / 2>;
   /// Where O is staged: in memory of its own, or in Q's, which it then holds until it is stored.
   static constexpr bool kOwnO = Config::kOBlocks > 0;
 
@@ -119,7 +123,9 @@ struct Consumer {
     wgmma_wait<kPending>();
     pin_registers(s);
     if (lane == 0) mbarrier_arrive(smem.k_empty(k_ring.stage));
-    if (rows.index == rows.own.tile_begin) release_q_early();
+    if constexpr (!Mask::kListed) {
+      if (rows.index == rows.own.tile_begin) release_q_early();
+    }
     k_ring.advance(Config::kStages);
   }
   ATTNJIT_DEVICE void end_pv(Rows& rows) {
@@ -139,12 +145,28 @@ struct Consumer {
 
   // ---- Scores to probabilities
 
+  ATTNJIT_DEVICE bool is_masked(const Rows& rows) const {
+    return Mask::kListed ? !rows.note.full(rank) : !rows.in_core();
+  }
+  /// Asks a mask without intervals which scores of a tile it shows: while they are made.
+  ATTNJIT_DEVICE void ask_mask(Bits& bits, Rows& rows) {
+    rows.scores.first_kv = rows.index * Config::kTileN + 2 * (lane & 3);
+    visible_columns<Mask, Config::kTileN / 2>(bits, rows.scores, params);
+  }
+
   /// Modifies and masks. True, in the whole warp, where earlier outputs are to be multiplied by
   /// `correction`.
-  ATTNJIT_DEVICE bool softmax(Scores& s, Rows& rows, bool masked, float (&correction)[2]) {
+  ATTNJIT_DEVICE bool softmax(Scores& s, Rows& rows, bool masked, const Bits& bits,
+                              float (&correction)[2]) {
     rows.scores.first_kv = rows.index * Config::kTileN + 2 * (lane & 3);
     modify_scores<ScoreMod>(s, rows.scores, rows.state, arguments.scale, params);
-    if (masked) mask_scores<Mask>(s, rows.scores, params);
+    if (masked) {
+      if constexpr (Mask::kInterval) {
+        mask_scores<Mask>(s, rows.scores, params);
+      } else {
+        hide(s, bits);
+      }
+    }
     return rows.softmax.step(s, correction);
   }
 
@@ -153,17 +175,23 @@ struct Consumer {
   /// A tile by itself: P V of the tile before, unless there is none, then S, then the softmax.
   ATTNJIT_DEVICE void first_tile(Rows& rows, bool none_before) {
     Scores s;
+    Bits bits;
     float correction[2];
     await_k();
     if (!none_before) {
       await_turn<Config>(rank);
       product_pv(rows);
+    } else if (Mask::kListed && rows.turn) {
+      await_turn<Config>(rank);
     }
     wgmma_fence();
     begin_qk(s, rows);
-    if (!none_before) pass_turn<Config>(rank);
+    if (!none_before || (Mask::kListed && rows.turn)) pass_turn<Config>(rank);
+    if constexpr (!Mask::kInterval) {
+      if (is_masked(rows)) ask_mask(bits, rows);
+    }
     end_qk<0>(s, rows);
-    const bool moved = softmax(s, rows, !rows.in_core(), correction);
+    const bool moved = softmax(s, rows, is_masked(rows), bits, correction);
     pack_pairs<Config::kBf16>(rows.p, s);
     if (moved) rescale_output(rows.o, correction);
   }
@@ -176,6 +204,7 @@ struct Consumer {
       return;
     }
     Scores s;
+    Bits bits;
     float correction[2];
     await_k();
     await_turn<Config>(rank);
@@ -187,8 +216,11 @@ struct Consumer {
     wgmma_fence();
     begin_pv(rows);
     pass_turn<Config>(rank);
+    if constexpr (!Mask::kInterval) {
+      if (masked) ask_mask(bits, rows);
+    }
     end_qk<1>(s, rows);
-    const bool moved = softmax(s, rows, masked, correction);
+    const bool moved = softmax(s, rows, masked, bits, correction);
     end_pv(rows);
     pack_pairs<Config::kBf16>(rows.p, s);
     if (moved) rescale_output(rows.o, correction);
@@ -242,6 +274,40 @@ struct Consumer {
         for (; rows.left(); --rows.index) tile(rows, true);
       }
     }
+  }
+
+  /// The KV tiles of the producer's list, each as the note with its K says; of those that others'
+  /// rows see, these may not see all. NOTE: compile time counts each copy of a tile's code. Masked
+  /// tiles are first_tile()'s, as under a causal mask, and one place multiplies what is left,
+  /// before a tile that these rows do not see and at the end.
+  ATTNJIT_DEVICE void walk_list(Rows& rows) {
+    bool left = false;  // P of a tile is to be multiplied yet
+    bool more = rows.work.tile_begin < rows.work.tile_end;
+    rows.turn = false;
+    while (more || left) {
+      const bool end = !more;
+      if (more) {
+        await_k();
+        rows.note = load_note(smem.note(k_ring.stage), lane);
+        rows.index = rows.note.tile();
+        more = !rows.note.last();
+      }
+      if (end || !rows.note.seen(rank)) {
+        if (end) release_q_early();
+        if (left) last_product(rows);
+        left = false;
+        if (end) return;
+        skip(1, rows.turn);
+      } else if (left && rows.note.full(rank)) {
+        tile(rows, false);
+      } else {
+        first_tile(rows, !left);
+        release_q_late();
+        left = true;
+      }
+      rows.turn = true;
+    }
+    release_q_early();
   }
 
   // ---- Work tiles
@@ -348,13 +414,15 @@ struct Consumer {
     const Lengths lengths = lengths_of<Config>(work, arguments);
     const int last_row = min(group_row + kConsumerRows, lengths.q << kShift) - 1;
     const int first_q_idx = lengths.first_q_idx();
-    rows.own = kv_tiles_of<Config, Mask>(work, group_row, last_row, arguments, params);
-    if constexpr (Config::kSplit) {
-      rows.own.tile_begin = max(rows.own.tile_begin, work.tile_begin);
-      rows.own.tile_end = min(rows.own.tile_end, work.tile_end);
+    if constexpr (!Mask::kListed) {
+      rows.own = kv_tiles_of<Config, Mask>(work, group_row, last_row, arguments, params);
+      if constexpr (Config::kSplit) {
+        rows.own.tile_begin = max(rows.own.tile_begin, work.tile_begin);
+        rows.own.tile_end = min(rows.own.tile_end, work.tile_end);
+      }
+      rows.core = Mask::core((max(group_row, 0) >> kShift) + first_q_idx,
+                             (last_row >> kShift) + first_q_idx, lengths.kv, params);
     }
-    rows.core = Mask::core((max(group_row, 0) >> kShift) + first_q_idx,
-                           (last_row >> kShift) + first_q_idx, lengths.kv, params);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int row = rows.first_row + 8 * half;
@@ -371,14 +439,18 @@ struct Consumer {
     for (int i = 0; i < Layout::kPvColumns / 2; ++i) o[i] = 0.0f;
 
     rows.q_address = smem.q(q_ring.stage, rank);
-    const bool idle = rows.own.tile_begin >= rows.own.tile_end;
-    if (idle) release_q_early();
-    skip(work.tile_end - (idle ? work.tile_begin : rows.own.tile_end), !idle);
-    if (!idle) {
-      rows.index = rows.own.tile_end - 1;
-      walk(rows);
-      last_product(rows);
-      if constexpr (!Mask::kFromZero) skip(rows.own.tile_begin - work.tile_begin, true);
+    if constexpr (Mask::kListed) {
+      walk_list(rows);
+    } else {
+      const bool idle = rows.own.tile_begin >= rows.own.tile_end;
+      if (idle) release_q_early();
+      skip(work.tile_end - (idle ? work.tile_begin : rows.own.tile_end), !idle);
+      if (!idle) {
+        rows.index = rows.own.tile_end - 1;
+        walk(rows);
+        last_product(rows);
+        if constexpr (!Mask::kFromZero) skip(rows.own.tile_begin - work.tile_begin, true);
+      }
     }
     finish(rows);
   }

@@ -31,12 +31,13 @@
 #include "sm90/consumer.cuh"
 #include "sm90/producer.cuh"
 #include "sm90/row_copies.cuh"
-#include "sm90/sequence_producer.cuh"
+#include "sm90/warp_producer.cuh"
 
 namespace attnjit::sm90 {
 
 template <class Config, class Mask, class ScoreMod, class Arguments, class Params>
 ATTNJIT_DEVICE void forward(const Arguments& arguments, const Params& params) {
+  static_assert(Config::kListed == Mask::kListed, "the plan has room for the notes of a list");
   extern __shared__ __align__(kSwizzlePeriod) unsigned char dynamic_smem[];
   const Smem<Config> smem(shared_address(dynamic_smem), arguments);
   const int warpgroup = warp_uniform(static_cast<int>(threadIdx.x >> 7));
@@ -63,13 +64,20 @@ ATTNJIT_DEVICE void forward(const Arguments& arguments, const Params& params) {
     const int lane = static_cast<int>(threadIdx.x & 31u);
     if constexpr (Config::kRowCopies) {
       using Copies = RowCopies<Config, Arguments>;
-      SequenceProducer<Config, Mask, Copies, Arguments, Params>{
+      using List = SequenceList<Config, Mask, Arguments, Params>;
+      WarpProducer<Config, Mask, Copies, List, Arguments, Params>{
           smem, arguments, params, Copies{smem, arguments, warp, lane}, warp, lane}
           .run();
     } else if (warp == 0) {
+      using Copies = BoxCopies<Config, Arguments>;
       if constexpr (LayoutOf<Config>::kKvLens) {
-        using Copies = BoxCopies<Config, Arguments>;
-        SequenceProducer<Config, Mask, Copies, Arguments, Params>{
+        using List = SequenceList<Config, Mask, Arguments, Params>;
+        WarpProducer<Config, Mask, Copies, List, Arguments, Params>{
+            smem, arguments, params, Copies{smem, arguments, lane}, warp, lane}
+            .run();
+      } else if constexpr (Mask::kListed) {
+        using List = WarpWorkList<Config, Mask, Arguments, Params>;
+        WarpProducer<Config, Mask, Copies, List, Arguments, Params>{
             smem, arguments, params, Copies{smem, arguments, lane}, warp, lane}
             .run();
       } else if (elect_one()) {

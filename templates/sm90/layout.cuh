@@ -113,6 +113,12 @@ struct LayoutOf {
                                                                         Config::kQStages *
                                                                         Config::kConsumers,
                 "each consumer has an announcement for each stage of Q, stored 16 bytes at a time");
+  static_assert(!Config::kListed ||
+                    (Config::kNotesOffset >= Config::kWorkOffset + Config::kWorkBytes *
+                                                                       Config::kQStages *
+                                                                       Config::kConsumers &&
+                     Config::kBarrierOffset >= Config::kNotesOffset + 4 * Config::kStages),
+                "a word for each stage of K lies between the announcements and the barriers");
   static_assert(Config::kBarrierOffset % 8 == 0 &&
                     Config::kSmemBytes >= Config::kBarrierOffset + 8 * Config::kBarriers,
                 "the barriers need 8 aligned bytes each");
@@ -145,6 +151,8 @@ struct Smem : CtaMemory<Config> {
   ATTNJIT_DEVICE u32 o(int consumer) const {
     return base + Config::kOOffset + consumer * Config::kOBlocks * Layout::kConsumerBlockBytes;
   }
+  /// What the producer says of the K of a stage, where the mask's tiles are listed.
+  ATTNJIT_DEVICE u32 note(int stage) const { return base + Config::kNotesOffset + 4 * stage; }
   ATTNJIT_DEVICE u32 work(int stage, int consumer) const {
     return base + Config::kWorkOffset +
            (stage * Config::kConsumers + consumer) * Config::kWorkBytes;

@@ -39,40 +39,66 @@ ATTNJIT_DEVICE int columns_before(int column) {
   return column <= 0 ? 0 : 2 * (column >> 3) + min(column & 7, 2);
 }
 
-/// Hides what the mask does not show, and the columns from kv_len on. NOTE: an interval's columns
-/// are bits of a word, which become predicates seven at a time (R2P); a comparison each costs as
-/// much as the selection.
+/// Which of a thread's columns its two rows see: a bit each, 32 a word.
+template <int kCount>
+using ColumnBits = u32[2][ceil_div(kCount / 2, 32)];
+
+/// Hides the columns whose bit is not set. NOTE: bits become predicates seven at a time (R2P); a
+/// comparison each costs as much as the selection.
+template <int kCount>
+ATTNJIT_DEVICE void hide(float (&s)[kCount], const ColumnBits<kCount>& bits) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+#pragma unroll
+    for (int column = 0; column < kCount / 2; ++column) {
+      float& score = s[2 * column - (column & 1) + 2 * half];
+      score = (bits[half][column / 32] >> column % 32 & 1) != 0 ? score : -infinity();
+    }
+  }
+}
+
+/// The columns that a mask shows of those before kv_len, where its rows have no intervals. NOTE: a
+/// loop, of which the compiler sees a few columns: the user's expression is as long as it is, and
+/// all of them would be most of the kernel.
+template <class Mask, int kCount, class Params>
+ATTNJIT_DEVICE void visible_columns(ColumnBits<kCount>& bits, const ScoreTile& tile,
+                                    const Params& p) {
+  constexpr int kColumns = kCount / 2;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    Coord c = tile.row[half];
+    const typename Mask::RowTest test = Mask::row_test(c, p);
+    const int end = columns_before(c.kv_len - tile.first_kv);
+#pragma unroll
+    for (int word = 0; word < kColumns; word += 32) {
+      u32 visible = 0;
+#pragma unroll 4
+      for (int bit = 0; bit < min(32, kColumns - word); ++bit) {
+        const int column = word + bit;
+        c.kv_idx = tile.first_kv + 8 * (column >> 1) + (column & 1);
+        visible |= static_cast<u32>(Mask::visible(test, c, p)) << bit;
+      }
+      bits[half][word / 32] = visible & low_bits(end - word);
+    }
+  }
+}
+
+/// Hides what a mask of intervals does not show, and the columns from kv_len on.
 template <class Mask, int kCount, class Params>
 ATTNJIT_DEVICE void mask_scores(float (&s)[kCount], const ScoreTile& tile, const Params& p) {
-  if constexpr (Mask::kInterval) {
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const KvRange row = Mask::row(tile.row[half].q_idx, tile.row[half].kv_len, p);
-      const int end = columns_before(row.end - tile.first_kv);
-      const int begin = Mask::kFromZero ? 0 : columns_before(row.begin - tile.first_kv);
+  for (int half = 0; half < 2; ++half) {
+    const KvRange row = Mask::row(tile.row[half].q_idx, tile.row[half].kv_len, p);
+    const int end = columns_before(row.end - tile.first_kv);
+    const int begin = Mask::kFromZero ? 0 : columns_before(row.begin - tile.first_kv);
 #pragma unroll
-      for (int word = 0; word < kCount / 2; word += 32) {
-        u32 visible = low_bits(end - word);
-        if constexpr (!Mask::kFromZero) visible &= ~low_bits(begin - word);
+    for (int word = 0; word < kCount / 2; word += 32) {
+      u32 visible = low_bits(end - word);
+      if constexpr (!Mask::kFromZero) visible &= ~low_bits(begin - word);
 #pragma unroll
-        for (int bit = 0; bit < 32 && word + bit < kCount / 2; ++bit) {
-          float& score = s[2 * (word + bit) - (bit & 1) + 2 * half];
-          score = (visible >> bit & 1) != 0 ? score : -infinity();
-        }
-      }
-    }
-  } else {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      Coord c = tile.row[half];
-      const typename Mask::RowTest test = Mask::row_test(c, p);
-#pragma unroll
-      for (int i = 2 * half; i < kCount; i += 4) {
-#pragma unroll
-        for (int e = 0; e < 2; ++e) {
-          c.kv_idx = tile.first_kv + 8 * (i >> 2) + e;
-          if (c.kv_idx >= c.kv_len || !Mask::visible(test, c, p)) s[i + e] = -infinity();
-        }
+      for (int bit = 0; bit < 32 && word + bit < kCount / 2; ++bit) {
+        float& score = s[2 * (word + bit) - (bit & 1) + 2 * half];
+        score = (visible >> bit & 1) != 0 ? score : -infinity();
       }
     }
   }

@@ -285,6 +285,19 @@ TEST(Generate, ExpressionsArePrintedFromTheirTree) {
   EXPECT_NE(text("q_idx>=kv_idx").find("struct Mask_x {"), std::string::npos);
 }
 
+TEST(Generate, ExpressionsThatDecideTilesSayWhat) {
+  const auto has = [](const MaskSpec& mask, const std::string& part) {
+    return generate(plan_of(mask), templates())->text.find(part) != std::string::npos;
+  };
+  const std::string tiles = "static IntRange tiles(const TileCoord& t, const Params& p)";
+  EXPECT_TRUE(has(custom("x", "q_idx >= kv_idx"), "kDecidesTiles = true;"));
+  EXPECT_TRUE(has(custom("x", "q_idx >= kv_idx"), tiles));
+  EXPECT_TRUE(has(custom("x", "q_idx >= kv_idx"), "range_greater_equal(t.q_idx, t.kv_idx)"));
+  EXPECT_TRUE(has(custom("x", "sin(float(q_idx)) > 0.0f"), "kDecidesTiles = false;"));
+  EXPECT_FALSE(has(custom("x", "sin(float(q_idx)) > 0.0f"), tiles));
+  EXPECT_TRUE(has(custom("x", "return true;", true), "kDecidesTiles = false;"));
+}
+
 TEST(Generate, IsDeterministic) {
   const auto a = generate(plan_of(of_kind(MaskSpec::Kind::kCausal)));
   const auto b = generate(plan_of(of_kind(MaskSpec::Kind::kCausal)));

@@ -120,6 +120,7 @@ TEST(Sm90Plan, ConstantsOfDepth128) {
       {"kRagged", "false"},
       {"kRaggedKv", "false"},
       {"kKvLensExcludeNew", "false"},
+      {"kListed", "false"},
       {"kSplit", "false"},
       {"kPartitionTiles", "0"},
       {"kMergeOnePart", "false"},
@@ -136,6 +137,7 @@ TEST(Sm90Plan, ConstantsOfDepth128) {
       {"kKOffset", "49152"},
       {"kVOffset", "98304"},
       {"kWorkOffset", "196608"},
+      {"kNotesOffset", "0"},
       {"kBarrierOffset", "196704"},
       {"kBarQFull", "0"},
       {"kBarQEmpty", "3"},
@@ -185,6 +187,38 @@ TEST(Sm90Plan, BoxesAreOfOnePage) {
         const auto constants = constants_of(plan);
         EXPECT_EQ(constants.at("kBoxKeys"), std::to_string(sm90.box_keys));
         EXPECT_EQ(constants.contains("kBarVTail"), sm90.kv_lens);
+      }
+    }
+  }
+}
+
+// A mask whose expression decides tiles has a word for each stage of K, between what else the CTA
+// says of its work and the barriers. Other masks keep what they have.
+TEST(Sm90Plan, TilesOfExpressionsAreListed) {
+  AttentionSpec spec = spec_of(128);
+  spec.mask = mask_of(MaskSpec::Kind::kCausal);
+  const KernelPlan causal = plan_of(spec);
+  EXPECT_FALSE(causal.sm90->listed);
+  spec.mask = mask_of(MaskSpec::Kind::kCustom);
+  spec.mask.custom.name = "m";
+  spec.mask.custom.code = "q_idx >= kv_idx";
+  for (const int page : {0, 64, 1}) {
+    spec.page_size = page;
+    const KernelPlan plan = plan_of(spec);
+    ASSERT_TRUE(plan.supported);
+    const Sm90Plan& sm90 = *plan.sm90;
+    EXPECT_TRUE(sm90.listed);
+    EXPECT_EQ(sm90.BN, causal.sm90->BN);
+    EXPECT_EQ(sm90.num_consumers, causal.sm90->num_consumers);
+    const auto constants = constants_of(plan);
+    EXPECT_EQ(constants.at("kListed"), "true");
+    EXPECT_GE(std::stoi(constants.at("kBarrierOffset")) - std::stoi(constants.at("kNotesOffset")),
+              4 * sm90.num_stages);
+    EXPECT_EQ(std::stoi(constants.at("kBarrierOffset")) % 8, 0);
+    // Who copies rows says of the tile by itself.
+    for (const BarrierPlan& barrier : sm90.barriers) {
+      if (barrier.name == "K 0 full") {
+        EXPECT_EQ(barrier.arrivals, page == 1 ? 129 : 1);
       }
     }
   }

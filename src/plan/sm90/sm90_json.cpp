@@ -22,6 +22,7 @@ const Field<Sm90Plan> kSm90Fields[] = {
     {"kv_lens", &Sm90Plan::kv_lens},
     {"row_copies", &Sm90Plan::row_copies},
     {"overlaps", &Sm90Plan::overlaps},
+    {"listed", &Sm90Plan::listed},
     {"split", &Sm90Plan::split},
     {"partition_tiles", &Sm90Plan::partition_tiles},
     {"rescale_by_row", &Sm90Plan::rescale_by_row},

@@ -61,12 +61,12 @@ void choose_decode(const AttentionSpec& spec, Sm90Plan& plan) {
 
 /// The tile of a depth. P, S and O live in registers: BN/4 + BN/2 + ov_depth/2 of them a thread.
 /// The choices are measured: docs/performance-sm90.md.
-Sm90Plan choose(const AttentionSpec& spec) {
+Sm90Plan choose(const AttentionSpec& spec, bool listed) {
   // Three consumer warpgroups have 160 registers a thread: S, P and O of depth 64 and 128 take up
   // to 128 of them, so only masks and modifications that need few of their own leave nothing to
   // spill.
-  const bool light = !contains(spec.mask, MaskSpec::Kind::kOr) &&
-                     !contains(spec.mask, MaskSpec::Kind::kCustom) &&
+  const bool light = (listed || (!contains(spec.mask, MaskSpec::Kind::kOr) &&
+                                 !contains(spec.mask, MaskSpec::Kind::kCustom))) &&
                      (spec.score_mod.kind == ScoreModSpec::Kind::kIdentity ||
                       spec.score_mod.kind == ScoreModSpec::Kind::kAlibi);
   const bool hides = spec.mask.kind != MaskSpec::Kind::kNull;
@@ -76,6 +76,7 @@ Sm90Plan choose(const AttentionSpec& spec) {
   plan.num_stages = 2;
   plan.num_q_stages = 2;
   plan.ping_pong = true;
+  plan.listed = listed;
   plan.kv_lens = lengths_differ(spec);
   plan.split = splits(spec);
   plan.overlaps = plan.split || decodes(spec);
@@ -184,6 +185,10 @@ Status fit_partitions(int keys, const TuningValues* tuned, Sm90Plan& plan) {
 /// Of the announcement of a work tile (templates/sm90/work.cuh), stored 16 bytes at a time.
 int work_bytes(const Sm90Plan& plan) { return plan.split ? 48 : 32; }
 
+/// Of the words that the producer tells of the K of each stage, where tiles are listed. Barriers
+/// follow, of 8 bytes each.
+int notes_bytes(const Sm90Plan& plan) { return plan.listed ? round_up(4 * plan.num_stages, 8) : 0; }
+
 /// A CTA's share of an SM's shared memory.
 std::int64_t smem_room(const Sm90Plan& plan) {
   return std::min(kMaxSmemBytes, kSmSmemBytes / plan.ctas_per_sm - kSystemSmemBytes);
@@ -205,7 +210,8 @@ void complete(const AttentionSpec& spec, Sm90Plan& plan) {
   plan.box_keys = spec.page_size > 0 ? std::gcd(spec.page_size, plan.BN) : plan.BN;
   if (plan.row_copies) plan.box_keys = 0;
   // In all no more than the CTA is launched with: 3 x 168, or 4 x 128.
-  const int spare = plan.row_copies ? 16 : 0;
+  // A producer that copies rows, or asks a mask about tiles, has more of its own.
+  const int spare = plan.row_copies || plan.listed ? 16 : 0;
   plan.producer_registers = plan.num_consumers == 2 ? 24 + spare : 32;
   plan.consumer_registers = plan.num_consumers == 2 ? 240 - spare / 2 : 160;
   if (plan.num_consumers == 1) {
@@ -219,7 +225,7 @@ void complete(const AttentionSpec& spec, Sm90Plan& plan) {
   plan.v_bytes = std::int64_t{2} * plan.BN * plan.padded_ov_depth;
   // Barriers and announcements of work tiles.
   const std::int64_t other_bytes =
-      8 * (4 * 3 + 4 * kMaxStages + 1) + std::int64_t{work_bytes(plan)} * 2 * 3;
+      8 * (4 * 3 + 4 * kMaxStages + 1) + std::int64_t{work_bytes(plan)} * 2 * 3 + notes_bytes(plan);
   const std::int64_t room = smem_room(plan);
   const std::int64_t stages_bytes = plan.num_stages * (plan.k_bytes + plan.v_bytes);
   if (2 * plan.q_bytes + stages_bytes + other_bytes > room) plan.num_q_stages = 1;
@@ -253,10 +259,12 @@ std::vector<BarrierGroup> barrier_groups(const Sm90Plan& plan) {
   const int all_warps = kConsumerWarps * plan.num_consumers;
   const int of_q = plan.num_q_stages * plan.num_consumers;
   const int of_kv = plan.row_copies ? kWarpgroup : kProducer;
+  // Who copies rows tells of the tile by itself.
+  const int of_note = plan.row_copies && plan.listed ? 1 : 0;
   std::vector<BarrierGroup> groups{
       {"kBarQFull", "Q", "full", true, of_q, kProducer},
       {"kBarQEmpty", "Q", "empty", true, of_q, kConsumerWarps},
-      {"kBarKFull", "K", "full", false, plan.num_stages, of_kv},
+      {"kBarKFull", "K", "full", false, plan.num_stages, of_kv + of_note},
       {"kBarKEmpty", "K", "empty", false, plan.num_stages, all_warps},
       {"kBarVFull", "V", "full", false, plan.num_stages, of_kv},
       {"kBarVEmpty", "V", "empty", false, plan.num_stages, all_warps},
@@ -278,6 +286,7 @@ void lay_out(Sm90Plan& plan) {
   if (plan.o_blocks > 0) add(Sm90Region::kO, 0, std::int64_t{plan.o_blocks} * plan.BM * 128);
   add(Sm90Region::kWork, 0,
       std::int64_t{work_bytes(plan)} * plan.num_q_stages * plan.num_consumers);
+  if (plan.listed) add(Sm90Region::kNotes, 0, notes_bytes(plan));
 
   for (const BarrierGroup& group : barrier_groups(plan)) {
     for (int i = 0; i < group.count; ++i) {
@@ -303,6 +312,8 @@ std::string name_of(const Sm90SmemRange& range, const Sm90Plan& plan) {
       return "O";
     case Sm90Region::kWork:
       return "work tiles";
+    case Sm90Region::kNotes:
+      return "KV tiles";
     case Sm90Region::kBarriers:
       return "barriers";
   }
@@ -346,6 +357,7 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm9
   add_bool("kRaggedKv", spec.ragged_kv);
   add_bool("kKvLensExcludeNew", spec.kv_lens_exclude_new);
   add_bool("kOverlaps", sm90.overlaps);
+  add_bool("kListed", sm90.listed);
   add_bool("kSplit", sm90.split);
   add_int("kPartitionTiles", sm90.partition_tiles);
   add_bool("kMergeOnePart", merges_one_part(spec));
@@ -365,6 +377,7 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm9
   add_int("kVOffset", begin_of(Sm90Region::kV, sm90));
   add_int("kWorkBytes", work_bytes(sm90));
   add_int("kWorkOffset", begin_of(Sm90Region::kWork, sm90));
+  add_int("kNotesOffset", begin_of(Sm90Region::kNotes, sm90));
   add_int("kBarrierOffset", begin_of(Sm90Region::kBarriers, sm90));
   int first_barrier = 0;
   for (const BarrierGroup& group : barrier_groups(sm90)) {
@@ -501,7 +514,7 @@ std::string sm90_unsupported_reason(const ResolvedSpec& resolved, const Sm90Plan
 
 Result<Sm90Plan> make_sm90_plan(const ResolvedSpec& spec, const TuningValues* tuned) {
   const AttentionSpec& resolved = *spec;
-  Sm90Plan plan = choose(resolved);
+  Sm90Plan plan = choose(resolved, lists_tiles(spec));
   if (spec.options().debug_waits.value_or(false)) {
     // NOTE: bounded waits take registers, and ptxas serialises the wgmmas of a kernel that lacks
     // them, which the compiler refuses.

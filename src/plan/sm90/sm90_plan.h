@@ -16,7 +16,7 @@
 namespace attnjit {
 
 /// What a range of shared memory is for.
-enum class Sm90Region : std::uint8_t { kQ, kK, kV, kO, kWork, kBarriers };
+enum class Sm90Region : std::uint8_t { kQ, kK, kV, kO, kWork, kNotes, kBarriers };
 
 /// A range of shared memory; a stage of Q, K or V has one each.
 struct Sm90SmemRange {
@@ -42,6 +42,7 @@ struct Sm90Plan {
   bool kv_lens = false;     ///< sequences differ in length: a warp finds its work on the device
   bool row_copies = false;  ///< K and V are copied row by row: pages do not hold whole TMA boxes
   bool overlaps = false;    ///< waits for the end of the launch before it: PlannedKernel::overlaps
+  bool listed = false;      ///< KV tiles are listed by what the mask says of each
   bool split = false;       ///< launches may split the keys into partitions
   int partition_tiles = 0;  ///< KV tiles of each partition; 0: the launch says how many there are
   /// A row's maximum moves when its own scores say so, not those of the rows beside it: its bits

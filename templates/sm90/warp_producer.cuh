@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// The producer as a warp, where sequences differ in length and work is found on the device, and
+// where KV tiles are listed by what the mask says of them: it announces its work and loads Q; its
+// Copies load K and V.
+#pragma once
+
+#include "sm90/query_copies.cuh"
+#include "sm90/sequences.cuh"
+#include "sm90/tile_notes.cuh"
+
+namespace attnjit::sm90 {
+
+/// The list of a launch of sequences of one length, for a warp of which each lane walks all of it.
+template <class Config, class Mask, class Arguments, class Params>
+struct WarpWorkList : WorkListOf<Config, Mask, Arguments, Params> {
+  ATTNJIT_DEVICE WarpWorkList(const Arguments& launch, const Params& user, int)
+      : WorkListOf<Config, Mask, Arguments, Params>(launch, user) {}
+};
+
+/// As Producer (sm90/producer.cuh), which is one thread. A warp, or several that all find the same
+/// work and copy their parts of K and V; the first does the rest.
+template <class Config, class Mask, class Copies, class List, class Arguments, class Params>
+struct WarpProducer {
+  using Layout = LayoutOf<Config>;
+
+  const Smem<Config>& smem;
+  const Arguments& arguments;
+  const Params& params;
+  Copies copies;
+  int warp;
+  int lane;
+  Ring q_ring = {};
+  WorkTile work = {};
+
+  /// Hands Q's memory over to each consumer, with the work tile. NOTE: also where there are no keys
+  /// and Q is not loaded: O is staged in it.
+  ATTNJIT_DEVICE void load_q(bool no_keys) {
+#pragma unroll 1
+    for (int consumer = 0; consumer < Config::kConsumers; ++consumer) {
+      announce(work, consumer);
+      if (warp != 0 || lane != 0) continue;
+      load_q_rows(smem, arguments, work, q_ring.stage, consumer, no_keys);
+    }
+    __syncwarp();
+    q_ring.advance(Config::kQStages);
+  }
+
+  /// The first warp tells a consumer of a work tile when it has given Q's memory back.
+  ATTNJIT_DEVICE void announce(const WorkTile& tile, int consumer) {
+    if (warp != 0) return;
+    smem.wait(smem.q_empty(q_ring.stage, consumer), q_ring.parity ^ 1);
+    if (lane == 0) store_work<Config>(smem.work(q_ring.stage, consumer), tile);
+  }
+
+  /// Says with the K that is loaded next which tile it is.
+  ATTNJIT_DEVICE void publish(TileNote note) {
+    const int stage = copies.k_ring.stage;
+    smem.wait(smem.k_empty(stage), copies.k_ring.parity ^ 1);
+    if (warp != 0 || lane != 0) return;
+    store_shared_word(smem.note(stage), note.word);
+    // NOTE: copies of rows arrive when they are there, which says nothing of this store. TMA's
+    // bytes are announced by this thread, after it.
+    if constexpr (Config::kRowCopies) mbarrier_arrive(smem.k_full(stage));
+  }
+
+  /// Loads the KV tiles that the mask does not hide, and Q.
+  ATTNJIT_DEVICE void load_listed() {
+    const ConsumerRows<Config, Arguments> rows{work, arguments};
+    TileList<Config::kTileN, Mask, ConsumerRows<Config, Arguments>, Params> tiles(
+        rows, params, lane, work.tile_begin, work.tile_end);
+    const bool no_keys = tiles.done();
+    if (no_keys) work.tile_end = work.tile_begin;
+    TileNote note = {};
+    int place = 0;
+    if (!no_keys) {
+      note = tiles.take();
+      place = copies.place_of(note.tile());
+      publish(note);
+      copies.load_k(note.tile(), place);
+    }
+    load_q(no_keys);
+    if (no_keys) return;
+#pragma unroll 1
+    while (!note.last()) {
+      const TileNote next = tiles.take();
+      const int next_place = copies.place_of(next.tile());
+      publish(next);
+      copies.load_k(next.tile(), next_place);
+      copies.load_v(note.tile(), place);
+      note = next;
+      place = next_place;
+    }
+    copies.load_v(note.tile(), place);
+    copies.finish();
+  }
+
+  /// All the work tiles of the CTA.
+  ATTNJIT_DEVICE void run() {
+    List list(arguments, params, lane);
+    for (; !list.done(); list.advance()) {
+      work = list.tile();
+      smem.next_work_tile();
+      copies.begin(work);
+      if constexpr (Mask::kListed) {
+        load_listed();
+      } else {
+        const bool no_keys = work.tile_begin >= work.tile_end;
+        int place = no_keys ? 0 : copies.place_of(work.tile_end - 1);
+        if (!no_keys) copies.load_k(work.tile_end - 1, place);
+        load_q(no_keys);
+        if (no_keys) continue;
+        for (int tile = work.tile_end - 2; tile >= work.tile_begin; --tile) {
+          const int next = copies.place_of(tile);
+          copies.load_k(tile, next);
+          copies.load_v(tile + 1, place);
+          place = next;
+        }
+        copies.load_v(work.tile_begin, place);
+        copies.finish();
+      }
+    }
+#pragma unroll 1
+    for (int consumer = 0; consumer < Config::kConsumers; ++consumer) {
+      announce({-1, 0, 0, 0, 0}, consumer);
+      if (warp == 0 && lane == 0) mbarrier_arrive(smem.q_full(q_ring.stage, consumer));
+    }
+  }
+};
+
+}  // namespace attnjit::sm90

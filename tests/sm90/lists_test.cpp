@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// Masks whose expressions decide whole tiles, on sm_90a: KV tiles that they hide are not loaded.
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "plan/sm90/sm90_plan.h"
+#include "sm90_fixture.h"
+
+namespace attnjit::sm90 {
+namespace {
+
+MaskSpec custom(const std::string& code, std::vector<ParamSpec> params = {}) {
+  MaskSpec mask = mask_of(Kind::kCustom);
+  mask.custom.name = "listed";
+  mask.custom.code = code;
+  mask.custom.params = std::move(params);
+  return mask;
+}
+
+AttentionSpec spec_of(int qk_depth, const MaskSpec& mask) {
+  AttentionSpec spec;
+  spec.arch = Arch::kSm90a;
+  spec.num_q_heads = 2;
+  spec.group = 2;
+  spec.qk_depth = qk_depth;
+  spec.return_lse = true;
+  spec.mask = mask;
+  return spec;
+}
+
+AttentionSpec of_sequences(AttentionSpec spec, int page_size, bool ragged) {
+  spec.page_size = page_size;
+  spec.ragged = ragged;
+  return spec;
+}
+
+using Sm90Lists = Sm90Kernel;
+
+// A tile that is hidden lies before, behind and between those that are seen; a consumer's rows see
+// tiles that another's do not.
+constexpr const char* kSinksAndWindow = "kv_idx <= q_idx && (kv_idx < 4 || q_idx - kv_idx < 70)";
+
+TEST_F(Sm90Lists, OneLength) {
+  expect_passes(spec_of(64, custom(kSinksAndWindow)),
+                {{{200}, {300}}, {{70}, {700}}, {{90}, {20}}});
+  expect_passes(spec_of(128, custom("q_idx / 100 == kv_idx / 100")), {{{260}, {400}}, {{2}, {0}}});
+  expect_passes(spec_of(256, custom("kv_idx <= q_idx || kv_idx < 150")), {{{40}, {300}}});
+  // Rows and whole work tiles that see nothing, and tiles that are hidden from all.
+  expect_passes(spec_of(64, custom("q_idx % 100 < 30 && kv_idx / 64 % 3 == 1")),
+                {{{200}, {520}}, {{1}, {60}}});
+  expect_passes(spec_of(64, custom("kv_idx < 0")), {{{70}, {200}}});
+}
+
+// Heads that are packed into a tile see different keys; so do heads that are not.
+TEST_F(Sm90Lists, Heads) {
+  for (const int group : {3, 4}) {
+    expect_passes(with_group(spec_of(64, custom("h % 2 == 0 ? kv_idx <= q_idx : kv_idx < 130")),
+                             group == 3 ? 3 : 4, group),
+                  {{{150}, {300}}});
+  }
+}
+
+TEST_F(Sm90Lists, Sequences) {
+  const MaskSpec mask = custom(kSinksAndWindow);
+  const std::vector<Lengths> batches{{{60, 0, 1, 130}, {300, 30, 200, 130}}};
+  expect_passes(of_sequences(spec_of(64, mask), 0, true), batches);
+  expect_passes(of_sequences(spec_of(128, mask), 64, true), batches);
+  // Rows of K and V are copied one by one.
+  expect_passes(of_sequences(spec_of(64, mask), 1, true), batches);
+  AttentionSpec keys = of_sequences(spec_of(64, mask), 0, true);
+  keys.ragged_kv = true;
+  expect_passes(keys, batches);
+}
+
+TEST_F(Sm90Lists, Partitions) {
+  AttentionSpec spec = of_sequences(spec_of(64, custom(kSinksAndWindow)), 16, false);
+  spec.num_partitions = 3;
+  spec.sink = true;
+  expect_passes(spec, {{{2}, {700, 0, 31, 200}}});
+  AttentionSpec fixed = of_sequences(spec_of(64, custom(kSinksAndWindow)), 64, true);
+  fixed.num_partitions = 1;
+  fixed.partition_keys = 128;
+  expect_passes(fixed, {{{1, 40}, {400, 300}}});
+  AttentionSpec decode = of_sequences(spec_of(128, custom(kSinksAndWindow)), 64, false);
+  decode.max_q_len = 2;
+  expect_passes(decode, {{{2}, {700, 3}}});
+}
+
+// The parameters of a launch, an element of an array that is the tile's, and trees with masks that
+// have intervals and with masks of which nothing is known.
+TEST_F(Sm90Lists, ParametersAndTrees) {
+  using Type = ParamSpec::Type;
+  const MaskSpec prefix =
+      custom("kv_idx <= q_idx || kv_idx < p.prefix[b] * 60", {{"prefix", Type::kI32Array}});
+  expect_passes(spec_of(64, prefix), {{{150, 150}, {300, 300}}});
+  const MaskSpec documents =
+      custom("p.doc[q_idx] == p.doc[kv_idx] || kv_idx / 100 == 1", {{"doc", Type::kI32Array}});
+  expect_passes(spec_of(64, tree(Kind::kAnd, {mask_of(Kind::kCausal), documents})),
+                {{{150}, {300}}});
+  expect_passes(
+      spec_of(64, tree(Kind::kOr, {mask_of(Kind::kSlidingWindow), custom("kv_idx / 64 % 3 == 1")})),
+      {{{150}, {520}}});
+}
+
+// More than 32 tiles: runs of them are passed over.
+TEST_F(Sm90Lists, ManyTiles) {
+  expect_passes(spec_of(64, custom("kv_idx < 3 || q_idx - kv_idx < 50 || kv_idx / 64 == 40")),
+                {{{20}, {9000}}});
+}
+
+// A window that the expression says costs the steps of a launch with as many keys.
+TEST_F(Sm90Lists, HiddenTilesAreNotLoaded) {
+  const auto kernel = compiled(spec_of(64, custom("kv_idx <= q_idx && q_idx - kv_idx < 100")));
+  ASSERT_TRUE(kernel);
+  EXPECT_TRUE(kernel->generated.plan.sm90->listed);
+  std::vector<std::uint64_t> steps;
+  for (const std::int64_t keys : {400, 3000}) {
+    const auto problem = problem_of(kernel->generated.plan.spec, {{64}, {keys}});
+    ASSERT_TRUE(problem);
+    const auto done =
+        run(*kernel, *problem, launches_of(*kernel, *problem, problem->launch_shapes(), 132));
+    ASSERT_TRUE(done);
+    expect_right(*problem, *done);
+    steps.push_back(done->thread_steps);
+  }
+  EXPECT_LT(steps[1], steps[0] + steps[0] / 10);
+}
+
+TEST_F(Sm90Lists, OnlyWhereTheMaskDecides) {
+  const auto plan_of = [](const MaskSpec& mask) {
+    return plan(*ResolvedSpec::make(spec_of(64, mask)))->sm90->listed;
+  };
+  EXPECT_TRUE(plan_of(custom("kv_idx <= q_idx")));
+  EXPECT_FALSE(plan_of(mask_of(Kind::kCausal)));
+  EXPECT_FALSE(
+      plan_of(custom("p.doc[q_idx] == p.doc[kv_idx]", {{"doc", ParamSpec::Type::kI32Array}})));
+}
+
+}  // namespace
+}  // namespace attnjit::sm90

@@ -133,6 +133,15 @@ class Parser {
     app->add_option("--batch", problem.batch,
                     "Number of sequences; default: the length of the longer list")
         ->group(group);
+    add_lengths(app, problem);
+    app->add_option("--pairs", problem.pairs, "Pairs of o and lse that a merge is given; default 2")
+        ->group(group);
+    add_input(app, problem);
+    add_values(app, problem);
+  }
+
+  static void add_lengths(CLI::App* app, ProblemArguments& problem) {
+    const char* group = "Problem";
     app->add_option("--q-len", problem.q_len,
                     "Queries per sequence, or one number for each (M,M,..: ragged); default 256")
         ->type_name("M[,M..]")
@@ -141,10 +150,6 @@ class Parser {
                     "Keys per sequence, or one number for each (N,N,..); default 512")
         ->type_name("N[,N..]")
         ->group(group);
-    app->add_option("--pairs", problem.pairs, "Pairs of o and lse that a merge is given; default 2")
-        ->group(group);
-    add_input(app, problem);
-    add_values(app, problem);
   }
 
   static void add_input(CLI::App* app, ProblemArguments& problem) {
@@ -208,6 +213,12 @@ class Parser {
     app->add_option("--batch", plan_.batch, "Number of sequences of that launch");
     app->add_option("--sm-count", plan_.sm_count,
                     "Number of SMs of the GPU; default: the full chip's");
+    app->add_flag("--draw-mask", plan_.draw_mask,
+                  "Show instead which tiles of scores the mask hides, shows, or cuts");
+    app->add_option("-o,--output", plan_.picture, "File for that picture, in SVG")
+        ->type_name("F.svg");
+    add_lengths(app, plan_.problem);
+    add_values(app, plan_.problem);
   }
 
   void generate() {

@@ -40,6 +40,9 @@ struct PlanArguments {
   SpecArguments spec;
   std::string config = "auto";
   std::optional<std::int64_t> max_prompt_len, batch, sm_count;
+  bool draw_mask = false;
+  std::string picture;       ///< file for the mask as SVG; empty: none
+  ProblemArguments problem;  ///< whose tiles are drawn: its lengths and values
 };
 
 struct GenerateArguments {

@@ -26,6 +26,8 @@ std::string_view returned_expression(std::string_view body) {
   return text;
 }
 
+}  // namespace
+
 spec::ParamView view(const Tensor& tensor) {
   spec::ParamView view;
   if (tensor.shape.empty()) {
@@ -45,8 +47,6 @@ spec::ParamView view(const Tensor& tensor) {
   view.columns = tensor.shape.size() > 1 ? tensor.shape[1] : 0;
   return view;
 }
-
-}  // namespace
 
 Result<std::shared_ptr<CustomFunction>> CustomFunction::make(const CustomCode& code,
                                                              spec::SnippetKind kind,

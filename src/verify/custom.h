@@ -12,6 +12,9 @@
 
 namespace attnjit::verify {
 
+/// A parameter's value, borrowed.
+spec::ParamView view(const Tensor& tensor);
+
 /// A custom mask or score modification, bound to a problem's parameter values.
 class CustomFunction {
  public:

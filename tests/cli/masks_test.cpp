@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+// The recipes of docs/masks.md, and the pictures that attnjit plan --draw-mask makes of masks.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "../spec/tile_check.h"
+#include "attnjit/plan.h"
+#include "cli/report.h"
+#include "plan/sm90/sm90_plan.h"
+#include "source_dir.h"
+#include "spec/mask_expression.h"
+#include "spec/names.h"
+
+namespace attnjit::cli {
+namespace {
+
+constexpr int kLength = 1024;
+
+struct Recipe {
+  std::string mask;                  ///< JSON
+  std::vector<std::string> params;   ///< of the picture: "w=200"
+  std::vector<std::string> picture;  ///< its lines; none: there is no picture
+};
+
+bool is_picture(const std::string& line) {
+  return line.size() > 4 && line.starts_with("    ") &&
+         line.find_first_not_of("./#", 4) == std::string::npos;
+}
+
+std::vector<Recipe> recipes() {
+  std::ifstream file(ATTNJIT_SOURCE_DIR "/docs/masks.md");
+  std::vector<Recipe> found;
+  bool open = false;  // the JSON goes on
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("    {\"kind\"")) {
+      found.emplace_back();
+      open = true;
+    }
+    if (found.empty()) continue;
+    Recipe& recipe = found.back();
+    if (open) {
+      recipe.mask += line;
+      open = !nlohmann::json::accept(recipe.mask);
+    } else if (is_picture(line)) {
+      recipe.picture.push_back(line.substr(4));
+    } else if (line.starts_with("With `--param")) {
+      std::istringstream words(line.substr(0, line.rfind('`')));
+      for (std::string word; words >> word;) {
+        if (word.find('=') != std::string::npos) recipe.params.push_back(word);
+      }
+    }
+  }
+  return found;
+}
+
+std::string spec_of(const Recipe& recipe, const std::string& arch = "sm_90a") {
+  return "{\"arch\": \"" + arch +
+         "\", \"num_q_heads\": 2, \"qk_depth\": 64, \"mask\": " + recipe.mask + "}";
+}
+
+PlanArguments draw(const std::string& mask, const std::vector<std::string>& params = {}) {
+  PlanArguments arguments;
+  arguments.spec.flags = {
+      {"arch", "sm_90a"}, {"num_q_heads", "2"}, {"qk_depth", "64"}, {"mask", mask}};
+  arguments.draw_mask = true;
+  arguments.problem.q_len = arguments.problem.kv_len = std::to_string(kLength);
+  arguments.problem.params = params;
+  return arguments;
+}
+
+TEST(Cookbook, RecipesAreMasksOfBothFamilies) {
+  ASSERT_GE(recipes().size(), 11U);
+  for (const Recipe& recipe : recipes()) {
+    for (const char* const arch : {"sm_90a", "sm_100a"}) {
+      const Result<ResolvedSpec> spec = ResolvedSpec::from_json(spec_of(recipe, arch));
+      ASSERT_TRUE(spec) << recipe.mask << ": " << spec.error().to_string();
+      EXPECT_TRUE(plan(*spec)->supported);
+    }
+  }
+}
+
+TEST(Cookbook, PicturesAreTheCommands) {
+  int pictures = 0;
+  for (const Recipe& recipe : recipes()) {
+    if (recipe.picture.empty()) continue;
+    ++pictures;
+    const Result<Report> report = run_plan(draw(recipe.mask, recipe.params));
+    ASSERT_TRUE(report) << report.error().to_string();
+    const nlohmann::json json = nlohmann::json::parse(report->json);
+    EXPECT_EQ(json["rows"], nlohmann::json(recipe.picture)) << report->text;
+    EXPECT_EQ(json["tile_queries"], 64);
+    EXPECT_EQ(json["tile_keys"], 128);
+  }
+  EXPECT_GE(pictures, 5);
+}
+
+/// Values for what a recipe's picture gives none: an array says 0 to 3, in runs.
+struct Values {
+  std::vector<std::vector<std::int32_t>> arrays;
+  std::vector<spec::ParamView> views;
+};
+
+Values values_of(const spec::Expression& mask, const Recipe& recipe) {
+  Values made;
+  for (const ParamSpec& param : mask.params) {
+    spec::ParamView& view = made.views.emplace_back();
+    view.i32 = 200;
+    for (const std::string& text : recipe.params) {
+      if (text.starts_with(param.name + "=")) view.i32 = std::stoi(text.substr(text.find('=') + 1));
+    }
+    if (param.type == ParamSpec::Type::kI32) continue;
+    std::vector<std::int32_t>& array = made.arrays.emplace_back();
+    for (int i = 0; i < kLength; ++i) array.push_back(i / 90 * 7 % 4);
+    view.i32_data = array.data();
+    view.rows = param.type == ParamSpec::Type::kI32Matrix ? 32 : kLength;
+    view.columns = kLength / 32;
+  }
+  return made;
+}
+
+TEST(Cookbook, WhatIsSaidOfTilesHolds) {
+  for (const Recipe& recipe : recipes()) {
+    const Result<ResolvedSpec> spec = ResolvedSpec::from_json(spec_of(recipe));
+    ASSERT_TRUE(spec);
+    const Result<spec::Expression> mask = spec::mask_expression(*spec);
+    ASSERT_TRUE(mask);
+    const Values values = values_of(*mask, recipe);
+    spec::Evaluator evaluator(*mask, values.views);
+    spec::RangeEvaluator ranges(*mask, values.views);
+    int tiles = 0, undecided = 0;
+    for (std::int32_t q = 0; q < kLength; q += 64) {
+      for (std::int32_t k = 0; k < kLength; k += 128) {
+        const spec::ScoreTile tile{0, 0, {0, 0}, {q, q + 63}, {k, k + 127}, kLength, kLength};
+        const spec::TileStatus said = ranges.status(tile);
+        const spec::TileStatus found = spec::status_by_scores(evaluator, tile);
+        ASSERT_TRUE(spec::holds(said, found)) << recipe.mask << " over " << spec::text_of(tile);
+        ++tiles;
+        undecided += said != found;
+      }
+    }
+    if (!recipe.picture.empty()) {
+      EXPECT_LE(100 * undecided, 3 * tiles) << recipe.mask;
+    }
+  }
+}
+
+TEST(DrawMask, BuiltInMasksAndTrees) {
+  const auto first_row = [](const std::string& mask) {
+    const Result<Report> report = run_plan(draw(mask));
+    EXPECT_TRUE(report) << report.error().to_string();
+    return report ? nlohmann::json::parse(report->json)["rows"][3].get<std::string>() : "";
+  };
+  // Queries 192 to 255; tiles of 128 keys, or of built-in masks of as many as the plan has.
+  EXPECT_EQ(first_row("causal"), "#/......");
+  EXPECT_EQ(first_row(R"({"kind": "sliding_window", "window": 70})"), "//......");
+  EXPECT_EQ(first_row(R"({"kind": "chunked", "chunk": 128})"), ".#......");
+  EXPECT_EQ(first_row(R"({"kind": "or", "of": [{"kind": "causal"},
+      {"kind": "custom", "name": "late", "code": "kv_idx >= 800"}]})"),
+            "#/..../#");
+}
+
+TEST(DrawMask, SaysWhatItLacks) {
+  const auto error = [](const PlanArguments& arguments) {
+    const Result<Report> report = run_plan(arguments);
+    EXPECT_FALSE(report);
+    return report ? Error{} : report.error();
+  };
+  const std::string window =
+      R"({"kind": "custom", "name": "w", "code": "kv_idx < p.w", "params": [{"name": "w", "type": "i32"}]})";
+  EXPECT_EQ(error(draw(window)).field, "param w");
+  const std::string trusted =
+      R"({"kind": "custom", "name": "t", "trusted": true, "code": "return true;"})";
+  EXPECT_EQ(error(draw(trusted)).code, ErrorCode::kUnsupported);
+  PlanArguments large = draw("causal");
+  large.problem.kv_len = "1000000";
+  EXPECT_EQ(error(large).field, "kv_len");
+  PlanArguments no_picture = draw("causal");
+  no_picture.draw_mask = false;
+  no_picture.picture = "mask.svg";
+  EXPECT_EQ(error(no_picture).field, "output");
+}
+
+TEST(DrawMask, WritesSvg) {
+  PlanArguments arguments = draw("causal");
+  arguments.picture = testing::TempDir() + "mask.svg";
+  ASSERT_TRUE(run_plan(arguments));
+  std::ifstream file(arguments.picture);
+  const std::string svg(std::istreambuf_iterator<char>(file), {});
+  EXPECT_TRUE(svg.starts_with("<svg ")) << svg;
+  EXPECT_EQ(std::count(svg.begin(), svg.end(), '\n'), 16 * 8 + 3);
+}
+
+}  // namespace
+}  // namespace attnjit::cli

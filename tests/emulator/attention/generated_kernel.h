@@ -9,6 +9,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "attnjit/compile.h"
@@ -43,6 +44,16 @@ struct KernelRun {
 Result<KernelRun> run_kernel(const PtxModule& module, const LaunchSequence& sequence,
                              const verify::Problem& problem, const EmulatorOptions& options,
                              std::map<std::string, std::vector<std::uint8_t>> workspaces = {});
+
+/// The same of one launch.
+inline Result<KernelRun> run_kernel(
+    const PtxModule& module, const LaunchRecipe& launch, const verify::Problem& problem,
+    const EmulatorOptions& options,
+    std::map<std::string, std::vector<std::uint8_t>> workspaces = {}) {
+  LaunchSequence sequence;
+  sequence.launches = {launch};
+  return run_kernel(module, sequence, problem, options, std::move(workspaces));
+}
 
 /// plan_launch with what the problem says.
 Result<LaunchSequence> launch_of(const KernelPlan& plan, const verify::Problem& problem,

@@ -119,13 +119,27 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
     for (int step = 0; step < steps; ++step) {
       const int first_kv = work.kv_tile(warpgroup, step) * Config::kTileN;
       // Masks are evaluated while the tensor cores make S.
-      const bool partial = first_kv < core.begin || core.end - first_kv < Config::kTileN;
+      bool partial = first_kv < core.begin || core.end - first_kv < Config::kTileN;
+      bool hidden = false;
+      if constexpr (Mask::kListed) {
+        const IntRange shown =
+            Mask::tiles({work.batch,
+                         work.kv_head,
+                         {work.head, work.head + Layout::kFused - 1},
+                         {first + first_q_idx, last + first_q_idx},
+                         {first_kv, min(work.kv_len - first_kv, Config::kTileN) + first_kv - 1},
+                         work.q_len,
+                         work.kv_len},
+                        params);
+        partial = shown.lo == 0 || work.kv_len - first_kv < Config::kTileN;
+        hidden = shown.hi == 0;
+      }
       u32 words[kBatches];
       if (partial) {
 #pragma unroll
         for (int batch = 0; batch < kBatches; ++batch) {
           coord.kv_idx = first_kv + 32 * batch;
-          words[batch] = visible_word<Mask>(coord, visible, params);
+          words[batch] = hidden ? 0 : visible_word<Mask>(coord, visible, params);
         }
       }
 

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Masks whose expressions decide whole tiles, in the emulator under the isa model. Skipped without
+// NVRTC.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+
+#include "../gpu/verify_cases.h"
+#include "run_case.h"
+
+namespace attnjit::sm100 {
+namespace {
+
+using verify::mask_of;
+using Kind = MaskSpec::Kind;
+
+MaskSpec custom(const std::string& code) {
+  MaskSpec mask = mask_of(Kind::kCustom);
+  mask.custom.name = "decided";
+  mask.custom.code = code;
+  return mask;
+}
+
+// The warp instructions of a launch whose result is right; 0 where it is not, which is told.
+std::uint64_t steps(const MaskSpec& mask, const ProofShape& shape) {
+  ProofCase one;
+  one.spec.num_q_heads = one.spec.group = 2;
+  one.spec.qk_depth = 64;
+  one.spec.return_lse = true;
+  one.spec.mask = mask;
+  one.shape = shape;
+  const Result<ProofKernel> kernel = make_kernel(one);
+  if (!kernel) {
+    ADD_FAILURE() << kernel.error().to_string();
+    return 0;
+  }
+  const Result<verify::Problem> problem = problem_of(one, verify::InputKind::kNormal, 0);
+  if (!problem) {
+    ADD_FAILURE() << problem.error().to_string();
+    return 0;
+  }
+  const Judged judged = judge(shape, *kernel, *problem, 1);
+  EXPECT_TRUE(judged.passed) << mask.custom.code << ": " << judged.reason;
+  return judged.steps;
+}
+
+// Neither a tile that the expression shows nor one that it hides is asked about, score by score;
+// where nothing is known of tiles, all are.
+TEST(Sm100Masks, TilesThatAnExpressionDecidesAreNotAskedAbout) {
+  if (const auto id = make_in_process_compiler()->build_id(); !id.ok()) {
+    GTEST_SKIP() << id.error().to_string();
+  }
+  const ProofShape shape{1, 128, 512, 1};
+  const std::uint64_t null = steps(mask_of(Kind::kNull), shape);
+  EXPECT_LT(steps(custom("true"), shape), null + null / 20);
+  EXPECT_LT(steps(custom("kv_idx / 128 == 1"), shape), null + null / 4);
+  EXPECT_GT(steps(custom("sin(float(kv_idx)) < 2.0f"), shape), 2 * null);
+}
+
+TEST(Sm100Masks, TilesThatItCutsAre) {
+  if (const auto id = make_in_process_compiler()->build_id(); !id.ok()) {
+    GTEST_SKIP() << id.error().to_string();
+  }
+  steps(custom("kv_idx <= q_idx && (kv_idx < 4 || q_idx - kv_idx < 70)"), {1, 300, 450, 1});
+  steps(custom("h == 0 ? kv_idx < 150 : q_row % 100 < 50"), {1, 150, 300, 1});
+}
+
+}  // namespace
+}  // namespace attnjit::sm100

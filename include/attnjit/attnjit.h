@@ -29,7 +29,7 @@ extern "C" {
 #endif
 
 /* Raised when a function or a field is added; never for a bug fix. */
-#define ATTNJIT_ABI_VERSION 4
+#define ATTNJIT_ABI_VERSION 5
 
 /* The version of the library that is loaded, e.g. "0.1.0", and of its ABI. */
 ATTNJIT_EXPORT const char* attnjit_version(void);
@@ -102,7 +102,9 @@ typedef struct attnjit_service_options {
   const char* tuning; /* the JSON text of a tuning table that plans are made with; NULL: none */
   /* nonzero: trusted code is compiled also where the helper's system calls cannot be filtered */
   int32_t accept_unconfined_helper;
-  int32_t reserved2; /* zero */
+  int32_t reserved2;        /* zero */
+  const char* remote;       /* base URL of the remote tier; NULL: ATTNJIT_REMOTE; "": none */
+  int64_t remote_budget_ms; /* what a look-up there may cost a request; 0: 50 */
 } attnjit_service_options;
 
 typedef struct attnjit_statistics {
@@ -119,6 +121,11 @@ ATTNJIT_EXPORT void attnjit_service_destroy(attnjit_service* service);
 /* Fills what fits into statistics->struct_size. */
 ATTNJIT_EXPORT attnjit_error* attnjit_service_statistics(const attnjit_service* service,
                                                          attnjit_statistics* statistics);
+
+/* Waits until what was compiled is on the remote tier, or given up; *flushed (may be NULL) is 0
+ * where the time ran out. timeout_ms negative: without limit. */
+ATTNJIT_EXPORT attnjit_error* attnjit_service_flush(attnjit_service* service, int64_t timeout_ms,
+                                                    int32_t* flushed);
 
 /* --- Specs and kernels ----------------------------------------------------------------------- */
 
@@ -169,7 +176,7 @@ typedef struct attnjit_image_info {
   const char* nvrtc_version;
 } attnjit_image_info;
 
-/* The image, from memory, disk or a compile; needs no GPU. */
+/* The image, from memory, disk, the remote tier or a compile; needs no GPU. */
 ATTNJIT_EXPORT attnjit_error* attnjit_compile(attnjit_service* service, const attnjit_spec* spec,
                                               int64_t timeout_ms, int32_t want_ptx,
                                               attnjit_image** image);

@@ -38,6 +38,45 @@ enum class PtxNeed : std::uint8_t {
   kRequired,  ///< an entry without PTX is a miss
 };
 
+/// Where an image came from.
+enum class ImageOrigin : std::uint8_t { kCompiled, kDisk, kRemote };
+
+/// A store of entries over HTTP or HTTPS that many machines share, below the layers on disk
+/// (docs/fleet.md). It never fails a request, and never delays one beyond lookup_budget.
+struct RemoteOptions {
+  /// {base}: http://, https://, or s3+http:// and s3+https:// with a bucket as the first part of
+  /// the path. Entries are GET, HEAD and PUT under {base}/ac/<64 hex>. Empty: no remote tier.
+  std::string url;
+  std::chrono::milliseconds lookup_budget{50};            ///< what a look-up may cost a request
+  std::chrono::milliseconds transfer_timeout{10000};      ///< of one GET or PUT, in the background
+  std::int64_t max_entry_bytes = std::int64_t{64} << 20;  ///< of what is fetched or sent
+  std::int64_t max_queue_bytes = std::int64_t{64} << 20;  ///< of what waits to be sent
+  bool read_only = false;                                 ///< nothing is sent
+  std::string ca_file;  ///< certificates that are believed; empty: the system's
+  // For s3+http and s3+https.
+  std::string access_key, secret_key, session_token;
+  std::string region;  ///< empty: us-east-1
+};
+
+/// Ed25519 signatures of entries (docs/fleet.md).
+struct SignatureOptions {
+  /// A keyring: public key files of minisign, one behind another. With one, the remote tier, the
+  /// lower layers and bundles must be signed by one of its keys. Empty: nothing need be.
+  std::string trust_file;
+  std::string sign_key_file;        ///< a secret key (PEM) that signs what is stored; empty: none
+  bool require_everywhere = false;  ///< the first layer's entries must be signed too
+};
+
+/// One compile per key among machines: who compiles holds a lease (docs/fleet.md).
+struct LeaseOptions {
+  /// redis://[PASSWORD@]HOST[:PORT][/DATABASE], or "remote": objects of the remote tier, which must
+  /// honour conditional PUT, as S3 does. Empty: none.
+  std::string url;
+  std::chrono::milliseconds ttl{10000};    ///< after which a lease that nobody renews is free
+  std::chrono::milliseconds timeout{200};  ///< what asking for one may cost a compile
+  std::chrono::milliseconds wait{30000};   ///< how long to wait for another machine's compile
+};
+
 struct CacheOptions {
   /// Folders; the first is written and made (mode 0700) where it is missing, the others are only
   /// read and may be missing or unreadable. Empty: no disk cache.
@@ -50,6 +89,9 @@ struct CacheOptions {
   std::chrono::milliseconds max_wait{60000};
   /// Users, besides this one and root, whose layers are believed.
   std::vector<std::uint32_t> trusted_owners;
+  RemoteOptions remote;
+  SignatureOptions signatures;
+  LeaseOptions lease;
   LogSink log;  ///< empty: silent
 };
 
@@ -67,15 +109,33 @@ enum class BuildPolicy : std::uint8_t {
   kAny,    ///< the image of the NVRTC at hand, else the newest verified image
 };
 
+/// What a remote tier did and met since it was opened.
+struct RemoteStatistics {
+  std::uint64_t lookups = 0;  ///< GETs
+  std::uint64_t hits = 0, misses = 0;
+  std::uint64_t rejected = 0;  ///< answers that are not the entry that was asked for
+  std::uint64_t overdue = 0;   ///< requests that went on without an answer, at the budget
+  std::uint64_t errors = 0;    ///< requests to the server without a usable answer
+  std::uint64_t skipped = 0;   ///< look-ups that were not made: the breaker was open
+  std::uint64_t breaker_opened = 0;
+  std::uint64_t puts = 0;          ///< entries sent
+  std::uint64_t put_present = 0;   ///< entries that were there already
+  std::uint64_t put_failures = 0;  ///< entries that could not be sent
+  std::uint64_t put_dropped = 0;   ///< entries that the queue had no room for
+  std::uint64_t bytes_received = 0, bytes_sent = 0;
+};
+
 /// What this object did since it was opened.
 struct CacheStatistics {
-  std::uint64_t hits = 0, misses = 0;
+  std::uint64_t hits = 0, misses = 0;  ///< of disk and remote tier together
   std::uint64_t stores = 0, store_failures = 0;
   std::uint64_t compiles = 0;      ///< compile callbacks that ran
   std::uint64_t waits = 0;         ///< requests that waited for another thread or process
   std::uint64_t alone = 0;         ///< waits that ended in a compile of one's own
+  std::uint64_t lease_waits = 0;   ///< of them: for another machine
   std::uint64_t failure_hits = 0;  ///< requests answered from a remembered failure
   std::uint64_t quarantined = 0, evicted = 0;
+  RemoteStatistics remote;
 };
 
 /// A layer as it stands on disk.
@@ -133,17 +193,25 @@ struct CacheBundleReport {
   std::vector<CacheFinding> bad;  ///< left out
 };
 
+struct CacheSignReport {
+  std::int64_t signed_now = 0;
+  std::vector<CacheFinding> bad;  ///< left as they are
+};
+
 class ATTNJIT_EXPORT CubinCache {
  public:
   virtual ~CubinCache() = default;
 
   /// The verified image of a key; nullopt: a miss (a bad entry is one, after it was quarantined).
-  /// Never fails. build_id empty: no NVRTC at hand.
+  /// Never fails. build_id empty: no NVRTC at hand. `origin` (may be null) tells where a hit came
+  /// from.
   virtual std::optional<KernelImage> find(const RequestKey& key, std::string_view build_id,
-                                          BuildPolicy policy, PtxNeed ptx = PtxNeed::kIfStored) = 0;
+                                          BuildPolicy policy, PtxNeed ptx = PtxNeed::kIfStored,
+                                          ImageOrigin* origin = nullptr) = 0;
 
-  /// Publishes an image atomically and durably. A cache that cannot be written is not the caller's
-  /// error: the Status is for logs and tests.
+  /// Publishes an image atomically and durably, in place of what is there; the remote tier gets it
+  /// later. A cache that cannot be written is not the caller's error: the Status is for logs and
+  /// tests.
   virtual Status store(const RequestKey& key, std::string_view build_id,
                        const KernelImage& image) = 0;
 
@@ -151,12 +219,16 @@ class ATTNJIT_EXPORT CubinCache {
   /// compiles and stores, or waits for whoever compiles (bounded by max_wait and half of the time
   /// to the deadline, then compiles alone; a holder that died is succeeded at once). `compile` runs
   /// without any lock of this object held. A kCompileFailed is remembered for failure_ttl.
-  /// `from_disk` (may be null) tells whether the image was found rather than compiled.
+  /// `origin` (may be null) tells where the image came from.
   /// Errors: what `compile` returned, and kTimeout where the deadline passed before it could start.
   virtual Result<KernelImage> get_or_compile(const RequestKey& key, std::string_view build_id,
                                              BuildPolicy policy, Compiler::Deadline deadline,
                                              const std::function<Result<KernelImage>()>& compile,
-                                             bool* from_disk, PtxNeed ptx = PtxNeed::kIfStored) = 0;
+                                             ImageOrigin* origin,
+                                             PtxNeed ptx = PtxNeed::kIfStored) = 0;
+
+  /// Waits until what was stored is on the remote tier, or given up; false at the deadline.
+  virtual bool flush(Compiler::Deadline deadline) = 0;
 
   virtual CacheStatistics statistics() const = 0;
 
@@ -176,9 +248,13 @@ class ATTNJIT_EXPORT CubinCache {
   /// where a key is malformed, or `path` exists and is no regular file; kIo.
   virtual Result<CacheBundleReport> export_bundle(const std::string& path,
                                                   const std::vector<std::string>& keys = {}) = 0;
-  /// Merges a bundle into the first layer. Each entry is verified as on load. Errors: kCorrupt
-  /// where the manifest is damaged (nothing is merged), kInvalid where the file cannot be read,
-  /// kIo.
+  /// Signs every good entry of the first layer with the key of SignatureOptions. Errors: kInvalid
+  /// where there is none.
+  virtual Result<CacheSignReport> sign() = 0;
+  /// Merges a bundle into the first layer. Each entry is verified as on load. With a keyring the
+  /// bundle must be signed (`path`.minisig, as minisign writes it). Errors: kCorrupt where the
+  /// manifest or the signature is wrong (nothing is merged), kInvalid where the file cannot be
+  /// read, kIo.
   virtual Result<CacheBundleReport> import_bundle(const std::string& path) = 0;
 };
 
@@ -189,5 +265,14 @@ ATTNJIT_EXPORT std::unique_ptr<CubinCache> open_cache(const CacheOptions& option
 /// below HOME/.cache. Empty where neither exists, where it belongs to another user, and for a
 /// setuid program.
 ATTNJIT_EXPORT std::vector<std::string> default_cache_layers();
+
+/// The given options, with what they leave empty from the environment: ATTNJIT_REMOTE,
+/// SSL_CERT_FILE, and for S3 AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN and
+/// AWS_REGION. Errors: kInvalid where the URL is none that a remote tier can have.
+ATTNJIT_EXPORT Result<RemoteOptions> with_environment(RemoteOptions given);
+/// The same with ATTNJIT_TRUST and ATTNJIT_SIGN_KEY. Errors: kInvalid where a file is not usable.
+ATTNJIT_EXPORT Result<SignatureOptions> with_environment(SignatureOptions given);
+/// The same with ATTNJIT_LEASE. Errors: kInvalid where the URL is none of a Redis server.
+ATTNJIT_EXPORT Result<LeaseOptions> with_environment(LeaseOptions given);
 
 }  // namespace attnjit

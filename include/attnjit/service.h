@@ -28,6 +28,13 @@ namespace attnjit {
 struct ServiceOptions {
   std::vector<std::string> cache_layers;  ///< empty: default_cache_layers()
   bool use_disk_cache = true;
+  /// The remote tier. What it leaves empty is taken from the environment (with_environment).
+  RemoteOptions remote;
+  bool use_remote = true;
+  SignatureOptions signatures;  ///< what it leaves empty is taken from the environment
+  LeaseOptions lease;           ///< the same; used with a cache
+  /// How long the Service's end waits, before all else, for what is on its way to the remote tier.
+  std::chrono::milliseconds flush_at_end{0};
   std::int64_t cache_max_bytes = std::int64_t{1} << 30;
   std::chrono::seconds failure_ttl{300};
   BuildPolicy build_policy = BuildPolicy::kExact;
@@ -48,16 +55,17 @@ struct ServiceOptions {
 };
 
 /// How a request was served.
-/// NOTE: the C ABI's numbers; 2 is its ATTNJIT_OUTCOME_REMOTE, which nothing gives yet.
-enum class Outcome : std::uint8_t { kMemory = 0, kDisk = 1, kCompiled = 3 };
+/// NOTE: the C ABI's numbers.
+enum class Outcome : std::uint8_t { kMemory = 0, kDisk = 1, kRemote = 2, kCompiled = 3 };
 ATTNJIT_EXPORT std::string_view to_string(Outcome outcome);
 
 struct ServiceStatistics {
-  std::uint64_t memory_hits = 0, disk_hits = 0, compiles = 0, failures = 0;
+  std::uint64_t memory_hits = 0, disk_hits = 0, remote_hits = 0, compiles = 0, failures = 0;
   std::uint64_t waits = 0;  ///< requests that waited for another's compile
   std::uint64_t quarantined = 0;
   double compile_ms_total = 0;
   std::uint64_t queued = 0;  ///< background compiles not yet started
+  RemoteStatistics remote;
 };
 
 /// A spec that was validated, planned and hashed once. Cheap to copy; belongs to the Service that
@@ -108,8 +116,8 @@ class ATTNJIT_EXPORT Service {
   /// From JSON text, as spec_from_json reads it.
   Result<PreparedSpec> prepare(std::string_view json);
 
-  /// The image, from memory, disk or a compile; needs no GPU. With PtxNeed::kRequired it has its
-  /// PTX, if need be by a compile.
+  /// The image, from memory, disk, the remote tier or a compile; needs no GPU. With
+  /// PtxNeed::kRequired it has its PTX, if need be by a compile.
   virtual Result<CompiledKernel> compile(const PreparedSpec& spec, Deadline deadline,
                                          PtxNeed ptx = PtxNeed::kIfStored) = 0;
 
@@ -139,6 +147,10 @@ class ATTNJIT_EXPORT Service {
   virtual std::vector<PrewarmResult> prewarm(
       const std::vector<SpecDocument>& specs, int jobs,
       const std::function<void(const PrewarmResult&)>& progress = {}) = 0;
+
+  /// Waits until what was compiled is on the remote tier, or given up; false at the deadline. The
+  /// Service's end waits for that only as long as flush_at_end says.
+  virtual bool flush(Deadline deadline) = 0;
 
   virtual ServiceStatistics statistics() const = 0;
 };

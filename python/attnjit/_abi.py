@@ -24,7 +24,7 @@ class ServiceOptions(Structure):
                 ("driver_path", c_char_p), ("helper_path", c_char_p),
                 ("templates_folder", c_char_p), ("log", LogFunction), ("log_context", c_void_p),
                 ("tuning", c_char_p), ("accept_unconfined_helper", c_int32),
-                ("reserved2", c_int32)]
+                ("reserved2", c_int32), ("remote", c_char_p), ("remote_budget_ms", c_int64)]
 
 
 class Statistics(Structure):
@@ -99,6 +99,7 @@ FUNCTIONS = {
     "service_create": (_ERROR, [POINTER(ServiceOptions), POINTER(c_void_p)]),
     "service_destroy": (None, [c_void_p]),
     "service_statistics": (_ERROR, [c_void_p, POINTER(Statistics)]),
+    "service_flush": (_ERROR, [c_void_p, c_int64, POINTER(c_int32)]),
     "spec_prepare": (_ERROR, [c_void_p, c_char_p, c_size_t, POINTER(c_void_p)]),
     "spec_key": (c_char_p, [c_void_p]),
     "spec_free": (None, [c_void_p]),

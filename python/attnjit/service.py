@@ -120,6 +120,13 @@ class Service:
         self._library.check(self._library.service_statistics(self._service.pointer, byref(out)))
         return {name: getattr(out, name) for name, _ in _abi.Statistics._fields_[1:]}
 
+    def flush(self, timeout: float = 2.0) -> bool:
+        """Waits, for `timeout` seconds at most, until the remote cache has what was compiled."""
+        done = c_int32()
+        self._library.check(self._library.service_flush(self._service.pointer,
+                                                        int(timeout * 1000), byref(done)))
+        return bool(done.value)
+
     def prepare(self, spec: Union[str, Mapping[str, Any]]) -> Spec:
         """A spec, as a dict or as JSON text (docs/spec.md), validated, planned and hashed."""
         text = (spec if isinstance(spec, str) else json.dumps(spec)).encode()

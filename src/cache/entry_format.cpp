@@ -247,7 +247,8 @@ Result<EntryHeader> decode_header(std::string_view bytes, std::uint64_t file_siz
   if (header.digest[static_cast<int>(Section::kKeyMaterial)] != header.id.key) {
     return corrupt("the key is not the digest of its material");
   }
-  if (header.file_size() != stated_size || stated_size != file_size) {
+  header.has_trailer = file_size == stated_size + kTrailerBytes;
+  if (header.file_size() != stated_size || (stated_size != file_size && !header.has_trailer)) {
     return corrupt("the file has " + std::to_string(file_size) + " bytes, its header says " +
                    std::to_string(stated_size));
   }

@@ -19,14 +19,17 @@ inline constexpr std::uint32_t kFormatVersion = 2;
 /// The folder of a layer that holds everything of a format version: "v1".
 std::string version_folder(std::uint32_t version = kFormatVersion);
 inline constexpr std::size_t kHeaderBytes = 328;
+/// What a signature (signature.h) adds behind the last section.
+inline constexpr std::size_t kTrailerBytes = 128;
 
 /// Upper bounds of what an entry may hold; what exceeds one is never written and never read.
 inline constexpr std::uint64_t kMaxMetadataBytes = std::uint64_t{1} << 20;
 inline constexpr std::uint64_t kMaxKeyMaterialBytes = std::uint64_t{16} << 20;
 inline constexpr std::uint64_t kMaxCubinBytes = std::uint64_t{256} << 20;
 inline constexpr std::uint64_t kMaxPtxBytes = std::uint64_t{256} << 20;
-inline constexpr std::uint64_t kMaxEntryBytes =
-    kHeaderBytes + kMaxMetadataBytes + kMaxKeyMaterialBytes + kMaxCubinBytes + kMaxPtxBytes;
+inline constexpr std::uint64_t kMaxEntryBytes = kHeaderBytes + kMaxMetadataBytes +
+                                                kMaxKeyMaterialBytes + kMaxCubinBytes +
+                                                kMaxPtxBytes + kTrailerBytes;
 inline constexpr std::size_t kMaxBuildIdBytes = 256;
 inline constexpr std::size_t kMaxLogBytes = 65536;  ///< a longer log is cut
 
@@ -57,13 +60,14 @@ inline constexpr int kSections = 4;
 struct EntryHeader {
   EntryId id;
   std::int64_t created_unix_s = 0;
+  bool has_trailer = false;
   std::uint64_t size[kSections] = {};
   Sha256Digest digest[kSections] = {};
 
   std::uint64_t offset(Section section) const;
   /// How much of the file holds what is wanted.
   std::uint64_t extent(struct Parts parts) const;
-  std::uint64_t file_size() const;
+  std::uint64_t file_size() const;  ///< without a trailer
 };
 
 /// Everything in an entry.

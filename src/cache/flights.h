@@ -13,7 +13,7 @@
 #include <string>
 #include <unordered_map>
 
-#include "attnjit/compile.h"
+#include "attnjit/cache.h"
 #include "attnjit/result.h"
 
 namespace attnjit::cache {
@@ -21,7 +21,7 @@ namespace attnjit::cache {
 /// What a leader got, shared by its followers.
 struct Landed {
   Result<KernelImage> result;
-  bool from_disk = false;
+  ImageOrigin origin = ImageOrigin::kCompiled;
   Compiler::Deadline deadline;  ///< the leader's
 };
 

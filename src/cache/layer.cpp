@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "cache/io.h"
+#include "cache/signature.h"
 #include "compile/cubin.h"
 
 namespace attnjit::cache {
@@ -36,7 +37,55 @@ const char* room_name(Room which) {
 // load.
 bool sync_unsupported(int error) { return error == EINVAL || error == ENOTSUP || error == ENOSYS; }
 
+// Of a whole file: the architecture that was signed for where `wanted` asks for a signature, and
+// the trailer's kind in any case. Nothing behind the fixed header is parsed before this.
+Result<std::optional<Arch>> check_trailer(const EntryHeader& header, std::string_view file,
+                                          const Wanted& wanted) {
+  const auto size = static_cast<std::size_t>(header.file_size());
+  const std::string_view trailer =
+      header.has_trailer && file.size() == size + kTrailerBytes ? file.substr(size) : "";
+  if (wanted.signers == nullptr) {
+    if (header.has_trailer && !is_trailer(trailer)) {
+      return make_error(ErrorCode::kCorrupt, "what follows its sections is no signature");
+    }
+    return std::optional<Arch>();
+  }
+  const auto said = verify_entry_signature(file.substr(0, kHeaderBytes), trailer, *wanted.signers);
+  if (!said) return said.error();
+  return std::optional<Arch>(said->arch);
+}
+
+// Empty, or what whoever wants the entry does not accept about it.
+std::string problem_of(const Entry& entry, std::optional<Arch> signed_for, const Wanted& wanted) {
+  if (signed_for && *signed_for != entry.arch) return "its signature is for another architecture";
+  if (wanted.arch != nullptr && *wanted.arch != entry.arch) {
+    return fmt::format("it is for {}, and its key for {}", to_string(entry.arch),
+                       to_string(*wanted.arch));
+  }
+  if (wanted.judge_cubin) {
+    const Status sound = check_cubin(entry.image.cubin, entry.arch, entry.image.entries);
+    if (!sound) return sound.error().message;
+  }
+  return {};
+}
+
 }  // namespace
+
+Result<Entry> judge_entry(std::string_view bytes, const Wanted& wanted) {
+  const auto header = decode_header(bytes, bytes.size());
+  if (!header) return header.error();
+  if (wanted.id != nullptr && *wanted.id != header->id) {
+    return make_error(ErrorCode::kCorrupt, "it is the entry of another key or build");
+  }
+  const auto signed_for = check_trailer(*header, bytes, wanted);
+  if (!signed_for) return signed_for.error();
+  auto entry = decode_sections(*header, bytes, wanted.material, wanted.parts);
+  if (!entry) return entry;
+  if (std::string problem = problem_of(*entry, *signed_for, wanted); !problem.empty()) {
+    return make_error(ErrorCode::kCorrupt, std::move(problem));
+  }
+  return entry;
+}
 
 Layer::Layer(FileSystem& fs, std::string path, bool writable, Trust trust, Logger log)
     : fs_(fs),
@@ -163,7 +212,9 @@ Loaded Layer::load_from(FileSystem::Handle shard_handle, const std::string& name
   if (!read.ok()) return unreadable(read.error);
   const auto header = decode_header({buffer.get(), read.value}, stat.value.size);
   if (!header) return bad(header.error().message);
-  const auto needed = static_cast<std::size_t>(header->extent(wanted.parts));
+  // A signature stands at the end, so the whole file is read for it.
+  const bool whole = wanted.signers != nullptr || wanted.parts.ptx;
+  const auto needed = whole ? size : static_cast<std::size_t>(header->extent(wanted.parts));
   std::size_t have = read.value;
   if (have < needed) {
     read = read_up_to(fs_, file.value.get(), buffer.get() + have, needed - have);
@@ -174,17 +225,16 @@ Loaded Layer::load_from(FileSystem::Handle shard_handle, const std::string& name
   if (!named || !named->matches(header->id) || (wanted.id != nullptr && *wanted.id != header->id)) {
     return bad("it is the entry of another key or build");
   }
+  std::optional<Arch> signed_for;
+  if (whole) {
+    const auto checked = check_trailer(*header, {buffer.get(), have}, wanted);
+    if (!checked) return bad(checked.error().message);
+    signed_for = *checked;
+  }
   auto entry = decode_sections(*header, {buffer.get(), have}, wanted.material, wanted.parts);
   if (!entry) return bad(entry.error().message);
-  if (wanted.arch != nullptr && *wanted.arch != entry->arch) {
-    return bad(fmt::format("it is for {}, and its key for {}", to_string(entry->arch),
-                           to_string(*wanted.arch)));
-  }
-  if (wanted.judge_cubin) {
-    if (const Status sound = check_cubin(entry->image.cubin, entry->arch, entry->image.entries);
-        !sound) {
-      return bad(sound.error().message);
-    }
+  if (std::string problem = problem_of(*entry, signed_for, wanted); !problem.empty()) {
+    return bad(std::move(problem));
   }
   loaded.state = Loaded::State::kHit;
   loaded.entry = *std::move(entry);

@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "cache/entry_format.h"
 #include "cache/file_system.h"
+#include "cache/keys.h"
 #include "cache/trusted_folder.h"
 
 namespace attnjit::cache {
@@ -46,10 +47,15 @@ struct Wanted {
   const std::string* material = nullptr;  ///< null: verified by its digest
   const Arch* arch = nullptr;             ///< null: whatever the metadata say
   bool judge_cubin = false;  ///< the cubin passes the compiler's gate (check_cubin); needs its part
+  const Keyring* signers = nullptr;  ///< one of them must have signed it; null: nobody need
   Parts parts;
   bool stamp = false;     ///< note the use
   bool set_aside = true;  ///< move a bad entry to quarantine
 };
+
+/// Everything that `wanted` asks of an entry, of bytes that came from elsewhere than a layer.
+/// Errors: kCorrupt.
+Result<Entry> judge_entry(std::string_view bytes, const Wanted& wanted);
 
 class Layer {
  public:

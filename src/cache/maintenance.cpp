@@ -7,6 +7,7 @@
 
 #include "cache/io.h"
 #include "cache/key_lock.h"
+#include "cache/signature.h"
 #include "cache/store.h"
 #include "cache/trim.h"
 
@@ -117,6 +118,7 @@ CacheVerifyReport Store::verify() {
       continue;
     }
     const std::size_t before = report.unreadable.size();
+    everything.signers = trust_.of_layer(layer->writable());
     for (const SeenFile& file : scan_entries(*layer, *root, &report.unreadable)) {
       const Loaded loaded = layer->load(file.name, everything);
       const std::string path = entry_path(*layer, file.name);
@@ -140,6 +142,37 @@ CacheVerifyReport Store::verify() {
             layer->path() + "/" + version_folder() + "/" + report.unreadable[i].path;
       }
     }
+  }
+  return report;
+}
+
+Result<CacheSignReport> Store::sign() {
+  if (layers_.empty()) return no_layer();
+  if (!trust_.key) {
+    return make_error(ErrorCode::kInvalid, "there is no key to sign with", "sign_key",
+                      "name one in ATTNJIT_SIGN_KEY; attnjit cache keygen makes one");
+  }
+  CacheSignReport report;
+  Layer& layer = *layers_.front();
+  const auto root = layer.root(false);
+  if (!root) return report;
+  for (const SeenFile& file : scan_entries(layer, *root, nullptr)) {
+    bool gone = false;
+    auto bytes = layer.read_entry(file.name, &gone);
+    if (gone) continue;
+    const auto entry = bytes ? decode_entry(*bytes) : Result<Entry>(bytes.error());
+    const auto named = parse_file_name(file.name);
+    if (!entry || !named || !named->matches(entry->id)) {
+      report.bad.push_back(
+          {entry_path(layer, file.name),
+           entry ? "it is the entry of another key or build" : entry.error().message, false});
+      continue;
+    }
+    const std::string header = bytes->substr(0, kHeaderBytes);
+    bytes->resize(static_cast<std::size_t>(decode_header(header, bytes->size())->file_size()));
+    bytes->append(sign_entry(header, entry->arch, *trust_.key));
+    if (Status published = layer.publish(file.name, *bytes); !published) return published.error();
+    ++report.signed_now;
   }
   return report;
 }

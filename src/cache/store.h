@@ -13,7 +13,10 @@
 #include "cache/failures.h"
 #include "cache/flights.h"
 #include "cache/layer.h"
+#include "cache/lease.h"
+#include "cache/remote_tier.h"
 #include "cache/trim.h"
+#include "cache/trust.h"
 
 namespace attnjit::cache {
 
@@ -22,12 +25,13 @@ class Store final : public CubinCache {
   Store(const CacheOptions& options, FileSystem& fs);
 
   std::optional<KernelImage> find(const RequestKey& key, std::string_view build_id,
-                                  BuildPolicy policy, PtxNeed ptx) override;
+                                  BuildPolicy policy, PtxNeed ptx, ImageOrigin* origin) override;
   Status store(const RequestKey& key, std::string_view build_id, const KernelImage& image) override;
   Result<KernelImage> get_or_compile(const RequestKey& key, std::string_view build_id,
                                      BuildPolicy policy, Compiler::Deadline deadline,
                                      const std::function<Result<KernelImage>()>& compile,
-                                     bool* from_disk, PtxNeed ptx) override;
+                                     ImageOrigin* origin, PtxNeed ptx) override;
+  bool flush(Compiler::Deadline deadline) override;
   CacheStatistics statistics() const override;
 
   std::vector<CacheLayerInfo> layers() override;
@@ -37,6 +41,7 @@ class Store final : public CubinCache {
   Result<CacheClearReport> clear() override;
   Result<CacheBundleReport> export_bundle(const std::string& path,
                                           const std::vector<std::string>& keys) override;
+  Result<CacheSignReport> sign() override;
   Result<CacheBundleReport> import_bundle(const std::string& path) override;
 
  private:
@@ -55,9 +60,25 @@ class Store final : public CubinCache {
 
   std::optional<KernelImage> look_up(const RequestKey& key, const EntryId& id,
                                      std::string_view build_id, BuildPolicy policy, PtxNeed ptx);
+  class Arrival;
+  /// Asks the remote tier, within its budget.
+  std::optional<KernelImage> look_up_remote(const RequestKey& key, const EntryId& id,
+                                            std::string_view build_id, BuildPolicy policy,
+                                            PtxNeed ptx, RemoteTier::Memory memory);
+  /// `lease` is held until the image was sent, or given up.
+  Status store_as(const RequestKey& key, std::string_view build_id, const KernelImage& image,
+                  RemoteTier::Replace replace, std::shared_ptr<void> lease);
+  /// The lease of a key, which may be null, or what another machine made of the key meanwhile.
+  struct Turn {
+    std::shared_ptr<void> lease;
+    std::optional<Landed> landed;
+  };
+  /// The header and manifest of a bundle whose signature the keyring accepts.
+  Result<std::string> check_bundle_signature(const std::string& path);
+  Turn wait_for_turn(const Request& request);
   /// Holds the key's file lock while it compiles, where one can be had.
   Landed lead(const Request& request);
-  Result<KernelImage> compile_and_store(const Request& request);
+  Result<KernelImage> compile_and_store(const Request& request, std::shared_ptr<void> lease);
   /// Until when to wait for somebody else's compile.
   Clock::time_point patience(Compiler::Deadline deadline) const;
   Cap cap() const { return {options_.max_bytes, options_.max_files}; }
@@ -67,6 +88,7 @@ class Store final : public CubinCache {
   const CacheOptions options_;
   FileSystem& fs_;
   const Logger log_;
+  const SignatureTrust trust_;
   std::vector<std::unique_ptr<Layer>> layers_;  ///< the first is written
   std::unique_ptr<Failures> failures_;
   Flights flights_;
@@ -76,12 +98,15 @@ class Store final : public CubinCache {
   std::atomic_flag trimming_ = ATOMIC_FLAG_INIT;
   std::atomic_flag store_warned_ = ATOMIC_FLAG_INIT;
   std::atomic_flag lock_warned_ = ATOMIC_FLAG_INIT;
+  std::atomic_flag unsigned_warned_ = ATOMIC_FLAG_INIT;
 
   struct Counters {
     std::atomic<std::uint64_t> hits{0}, misses{0}, stores{0}, store_failures{0}, compiles{0},
-        waits{0}, alone{0}, failure_hits{0}, evicted{0};
+        waits{0}, alone{0}, lease_waits{0}, failure_hits{0}, evicted{0};
   };
   Counters count_;
+  std::unique_ptr<Leases> leases_;      ///< null: none
+  std::unique_ptr<RemoteTier> remote_;  ///< null: none. The last one: it calls back until it ends
 };
 
 /// open_cache over another file system: what the tests use.

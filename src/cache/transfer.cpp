@@ -8,7 +8,9 @@
 #include <set>
 
 #include "cache/bundle.h"
+#include "cache/file_hash.h"
 #include "cache/io.h"
+#include "cache/minisign.h"
 #include "cache/store.h"
 #include "cache/trim.h"
 #include "compile/cubin.h"
@@ -168,6 +170,57 @@ Result<CacheBundleReport> Store::export_bundle(const std::string& path,
   return report;
 }
 
+Result<std::string> Store::check_bundle_signature(const std::string& path) {
+  const auto open = [&](const std::string& name, std::int64_t& size) -> Result<File> {
+    const auto named = find_named(fs_, name);
+    if (!named.ok()) return io_error("cannot read", named.error, name);
+    auto file = open_file(fs_, named.value.place.folder.folder.get(), named.value.place.name,
+                          FileSystem::Open::kRead);
+    if (!file.ok()) return io_error("cannot read", file.error, name);
+    const auto stat = uninterrupted([&] { return fs_.stat(file.value.get()); });
+    if (!stat.ok()) return io_error("cannot read", stat.error, name);
+    size = stat.value.size;
+    return std::move(file.value);
+  };
+  std::int64_t size = 0;
+  const std::string signature_path = path + ".minisig";
+  const auto signature_file = open(signature_path, size);
+  if (!signature_file || size > 65536) {
+    return make_error(ErrorCode::kCorrupt, "the bundle is not signed, and there is a keyring",
+                      signature_path, "nothing was imported; attnjit cache sign signs a bundle");
+  }
+  std::string text(static_cast<std::size_t>(size), '\0');
+  auto read = read_up_to(fs_, signature_file->get(), text.data(), text.size());
+  if (!read.ok()) return io_error("cannot read", read.error, signature_path);
+  text.resize(read.value);
+
+  const auto file = open(path, size);
+  if (!file) return file.error();
+  FileHash hash(FileHash::Kind::kBlake2b512);
+  std::string head;
+  std::size_t head_size = kBundleHeaderBytes;
+  std::string piece;
+  do {
+    piece.resize(std::size_t{1} << 20);
+    read = read_up_to(fs_, file->get(), piece.data(), piece.size());
+    if (!read.ok()) return io_error("cannot read the bundle", read.error, path);
+    piece.resize(read.value);
+    hash.add(piece);
+    if (head.empty()) {
+      const auto header = decode_bundle_header(piece, static_cast<std::uint64_t>(size));
+      if (!header) return header.error();
+      head_size += header->entries * kBundleRowBytes;
+    }
+    head.append(piece, 0, head_size - head.size());
+  } while (!piece.empty());
+  const auto comment = verify_minisign(hash.finish(), text, *trust_.ring);
+  if (!comment) {
+    return make_error(ErrorCode::kCorrupt, comment.error().message, signature_path,
+                      "nothing was imported");
+  }
+  return head;
+}
+
 Result<CacheBundleReport> Store::import_bundle(const std::string& path) {
   if (layers_.empty()) {
     return make_error(ErrorCode::kIo, "no cache folder is configured", "cache",
@@ -192,6 +245,12 @@ Result<CacheBundleReport> Store::import_bundle(const std::string& path) {
                       path);
   }
 
+  std::string believed;  // header and manifest, of which a signature is known
+  if (trust_.ring != nullptr) {
+    auto checked = check_bundle_signature(path);
+    if (!checked) return std::move(checked).error();
+    believed = *std::move(checked);
+  }
   std::string head(kBundleHeaderBytes, '\0');
   auto read = read_up_to(fs_, file.value.get(), head.data(), head.size());
   if (!read.ok()) return io_error("cannot read the bundle", read.error, path);
@@ -203,6 +262,8 @@ Result<CacheBundleReport> Store::import_bundle(const std::string& path) {
                     head.size() - kBundleHeaderBytes);
   if (!read.ok()) return io_error("cannot read the bundle", read.error, path);
   head.resize(kBundleHeaderBytes + read.value);
+  // NOTE: with these bytes the digest of every entry is believed, whoever changes the file now.
+  if (trust_.ring != nullptr && head != believed) return corrupt("the bundle changed meanwhile");
   const auto rows = decode_bundle_manifest(*header, head);
   if (!rows) return corrupt(rows.error().message);
 

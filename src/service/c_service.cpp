@@ -26,6 +26,7 @@ namespace {
 
 static_assert(static_cast<int>(Outcome::kMemory) == ATTNJIT_OUTCOME_MEMORY);
 static_assert(static_cast<int>(Outcome::kDisk) == ATTNJIT_OUTCOME_DISK);
+static_assert(static_cast<int>(Outcome::kRemote) == ATTNJIT_OUTCOME_REMOTE);
 static_assert(static_cast<int>(Outcome::kCompiled) == ATTNJIT_OUTCOME_COMPILED);
 
 std::string text_or_empty(const char* text) { return text == nullptr ? std::string() : text; }
@@ -67,6 +68,17 @@ Result<ServiceOptions> options_from_c(const attnjit_service_options* given) {
   options.driver_path = text_or_empty(in.driver_path);
   options.helper_path = text_or_empty(in.helper_path);
   options.templates_folder = text_or_empty(in.templates_folder);
+  if (in.remote != nullptr) {
+    options.remote.url = in.remote;
+    options.use_remote = *in.remote != '\0';
+  }
+  if (in.remote_budget_ms < 0) {
+    return make_error(ErrorCode::kInvalid, "options.remote_budget_ms is negative",
+                      "remote_budget_ms");
+  }
+  if (in.remote_budget_ms > 0) {
+    options.remote.lookup_budget = std::chrono::milliseconds(in.remote_budget_ms);
+  }
   if (in.tuning != nullptr) {
     Result<Tuning> tuning = tuning_from_json(in.tuning);
     if (!tuning) {
@@ -132,6 +144,7 @@ attnjit_error* attnjit_service_statistics(const attnjit_service* service,
     attnjit_statistics out{};
     out.memory_hits = now.memory_hits;
     out.disk_hits = now.disk_hits;
+    out.remote_hits = now.remote_hits;
     out.compiles = now.compiles;
     out.failures = now.failures;
     out.waits = now.waits;
@@ -139,6 +152,17 @@ attnjit_error* attnjit_service_statistics(const attnjit_service* service,
     out.queued = now.queued;
     out.compile_ms_total = now.compile_ms_total;
     return attnjit::write_struct(out, "statistics", statistics);
+  });
+}
+
+attnjit_error* attnjit_service_flush(attnjit_service* service, int64_t timeout_ms,
+                                     int32_t* flushed) {
+  if (flushed != nullptr) *flushed = 0;
+  return guarded([&]() -> Status {
+    if (service == nullptr) return null_argument("service");
+    const bool done = service->service->flush(attnjit::deadline_of(timeout_ms));
+    if (flushed != nullptr) *flushed = done ? 1 : 0;
+    return {};
   });
 }
 

@@ -25,17 +25,33 @@ int threads_of(const ServiceOptions& options) {
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
+Outcome outcome_of(ImageOrigin origin) {
+  switch (origin) {
+    case ImageOrigin::kDisk:
+      return Outcome::kDisk;
+    case ImageOrigin::kRemote:
+      return Outcome::kRemote;
+    case ImageOrigin::kCompiled:
+      break;
+  }
+  return Outcome::kCompiled;
+}
+
 std::string short_key(const RequestKey& key) { return key.hex.substr(0, 12); }
 
 double milliseconds_since(ServiceCore::Clock::time_point begin) {
   return std::chrono::duration<double, std::milli>(ServiceCore::Clock::now() - begin).count();
 }
 
-std::unique_ptr<CubinCache> open_disk_cache(const ServiceOptions& options, LogSink log) {
-  if (!options.use_disk_cache) return nullptr;
+std::unique_ptr<CubinCache> open_service_cache(const ServiceOptions& options, LogSink log) {
   CacheOptions cache;
-  cache.layers = options.cache_layers.empty() ? default_cache_layers() : options.cache_layers;
-  if (cache.layers.empty()) return nullptr;
+  if (options.use_disk_cache) {
+    cache.layers = options.cache_layers.empty() ? default_cache_layers() : options.cache_layers;
+  }
+  cache.remote = options.remote;
+  cache.signatures = options.signatures;
+  cache.lease = options.lease;
+  if (cache.layers.empty() && cache.remote.url.empty()) return nullptr;
   cache.max_bytes = options.cache_max_bytes;
   cache.failure_ttl = options.failure_ttl;
   cache.log = std::move(log);
@@ -51,7 +67,7 @@ ServiceCore::ServiceCore(const ServiceOptions& service_options, LogSink sink,
       gated_log(std::move(sink)),
       log(gated_log.sink()),
       templates(std::move(template_set)),
-      cache(open_disk_cache(service_options, gated_log.sink())),
+      cache(open_service_cache(service_options, gated_log.sink())),
       compiler(service_options.compiler),
       helper(service_options.helper_compiler ? service_options.helper_compiler
                                              : service_options.compiler),
@@ -139,9 +155,12 @@ std::string ServiceCore::build_id_or_empty(const Entry& entry) const {
   return id ? *std::move(id) : std::string();
 }
 
-std::optional<KernelImage> ServiceCore::find_on_disk(const Entry& entry, PtxNeed ptx) {
+std::optional<ServiceCore::Fetched> ServiceCore::find_in_cache(const Entry& entry, PtxNeed ptx) {
   if (cache == nullptr) return std::nullopt;
-  return cache->find(entry.key, build_id_or_empty(entry), options.build_policy, ptx);
+  ImageOrigin origin{};
+  auto image = cache->find(entry.key, build_id_or_empty(entry), options.build_policy, ptx, &origin);
+  if (!image) return std::nullopt;
+  return Fetched{std::make_shared<const KernelImage>(*std::move(image)), outcome_of(origin), 0};
 }
 
 Result<KernelSource> ServiceCore::source_of(Entry& entry) {
@@ -179,7 +198,7 @@ Result<KernelImage> ServiceCore::compile_now(Entry& entry, PtxNeed ptx, double& 
 }
 
 Result<ServiceCore::Fetched> ServiceCore::find_or_compile(Entry& entry, PtxNeed ptx,
-                                                          bool ignore_disk) {
+                                                          bool ignore_cache) {
   Fetched fetched;
   if (options.forbid_compile) {
     return make_error(ErrorCode::kCompileForbidden,
@@ -193,35 +212,35 @@ Result<ServiceCore::Fetched> ServiceCore::find_or_compile(Entry& entry, PtxNeed 
     error.message += fmt::format("; kernel {} is in no cache", short_key(entry.key));
     return error;
   }
-  bool from_disk = false;
+  ImageOrigin origin = ImageOrigin::kCompiled;
   const auto compile = [&] { return compile_now(entry, ptx, fetched.compile_ms); };
-  auto image = cache == nullptr || ignore_disk
+  auto image = cache == nullptr || ignore_cache
                    ? compile()
                    : cache->get_or_compile(entry.key, *build, options.build_policy,
-                                           Clock::now() + kFlightLimit, compile, &from_disk, ptx);
-  if (!image && image.error().code == ErrorCode::kEnvironment && cache != nullptr && !ignore_disk) {
+                                           Clock::now() + kFlightLimit, compile, &origin, ptx);
+  if (!image && image.error().code == ErrorCode::kEnvironment && cache != nullptr &&
+      !ignore_cache) {
     // A library is there, but it does not open, or does not know this architecture: as good as
     // none.
-    if (auto stored = cache->find(entry.key, {}, options.build_policy, ptx)) {
+    if (auto stored = cache->find(entry.key, {}, options.build_policy, ptx, &origin)) {
       if (!nvrtc_warned.test_and_set()) {
         log.warning(
             fmt::format("{}; what is in the cache is served, whatever NVRTC made it (said once)",
                         image.error().to_string()));
       }
       image = *std::move(stored);
-      from_disk = true;
     }
   }
   if (!image) return std::move(image).error();
-  if (cache != nullptr && ignore_disk) {
+  if (cache != nullptr && ignore_cache) {
     if (Status stored = cache->store(entry.key, *build, *image); !stored) {
       log.warning(stored.error().to_string());
     }
   }
   // It is on the disk for who wants it; a server holds its kernels without it.
   if (ptx == PtxNeed::kSkip) image->ptx = {};
-  fetched.outcome = from_disk ? Outcome::kDisk : Outcome::kCompiled;
-  if (from_disk) fetched.compile_ms = 0;
+  fetched.outcome = outcome_of(origin);
+  if (origin != ImageOrigin::kCompiled) fetched.compile_ms = 0;
   fetched.image = std::make_shared<const KernelImage>(*std::move(image));
   return fetched;
 }
@@ -242,7 +261,7 @@ void ServiceCore::end_flight(Entry& entry, const Result<Fetched>& result) {
     entry.source.reset();
     if (result) {
       entry.image = result->image;
-      entry.image_from_disk = result->outcome == Outcome::kDisk;
+      entry.image_from_cache = result->outcome != Outcome::kCompiled;
       entry.last_outcome = result->outcome;
       entry.last_compile_ms = result->compile_ms;
       entry.last_error.reset();
@@ -252,6 +271,7 @@ void ServiceCore::end_flight(Entry& entry, const Result<Fetched>& result) {
       remember_failure(entry, result.error());
     }
     if (result && result->outcome == Outcome::kDisk) ++disk_hits;
+    if (result && result->outcome == Outcome::kRemote) ++remote_hits;
     if (!result && result.error().code != ErrorCode::kCancelled) ++failures;
     entry.changed.notify_all();
   }
@@ -261,16 +281,16 @@ void ServiceCore::end_flight(Entry& entry, const Result<Fetched>& result) {
   }
 }
 
-/// The rest of a flight whose disk was looked at without success; on a thread of the queue.
+/// The rest of a flight for which the cache was asked without success; on a thread of the queue.
 void ServiceCore::fly(Entry& entry, PtxNeed ptx) {
-  bool ignore_disk = false;
+  bool ignore_cache = false;
   {
     const std::lock_guard lock(entry.mutex);
     if (!entry.flight_waits) return;  // a background job took it over
     entry.flight_waits = false;
-    ignore_disk = entry.disk_rejected;
+    ignore_cache = entry.cache_rejected;
   }
-  end_flight(entry, no_throw([&] { return find_or_compile(entry, ptx, ignore_disk); }));
+  end_flight(entry, no_throw([&] { return find_or_compile(entry, ptx, ignore_cache); }));
 }
 
 void ServiceCore::queue_flight(Entry& entry, PtxNeed ptx) {
@@ -339,22 +359,20 @@ Result<ServiceCore::Fetched> ServiceCore::fetch(Entry& entry, Deadline deadline,
       continue;
     }
 
-    // This call's flight. The disk is looked at here: nobody should wait in a queue of compiles for
-    // a file that is there.
+    // This call's flight. The cache is asked here: nobody should wait in a queue of compiles for
+    // what is there.
     entry.in_flight = true;
     own = true;
-    const bool ignore_disk = entry.disk_rejected;
+    const bool ignore_cache = entry.cache_rejected;
     const std::uint64_t flight = entry.flights;
     lock.unlock();
     Result<Fetched> made = no_throw([&]() -> Result<Fetched> {
-      if (!ignore_disk) {
-        if (auto image = find_on_disk(entry, ptx)) {
-          return Fetched{std::make_shared<const KernelImage>(*std::move(image)), Outcome::kDisk, 0};
-        }
+      if (!ignore_cache) {
+        if (auto found = find_in_cache(entry, ptx)) return *std::move(found);
       }
       // Where compiles are forbidden this ends at once and needs no thread.
       if (where == Where::kHere || options.forbid_compile) {
-        return find_or_compile(entry, ptx, ignore_disk);
+        return find_or_compile(entry, ptx, ignore_cache);
       }
       return Fetched{};
     });
@@ -439,11 +457,11 @@ Result<const Kernel*> ServiceCore::load(const std::shared_ptr<PreparedSpec::Stat
     if (rejected.code != ErrorCode::kCorrupt || retried) return rejected;
     const std::lock_guard lock(entry.mutex);
     if (entry.image != fetched->image) continue;  // another thread was here
-    if (!entry.image_from_disk) return rejected;
+    if (!entry.image_from_cache) return rejected;
     log.warning(fmt::format("the stored image of kernel {} is compiled anew: {}",
                             short_key(entry.key), rejected.to_string()));
     entry.image.reset();
-    entry.disk_rejected = true;
+    entry.cache_rejected = true;
   }
 }
 

@@ -52,11 +52,11 @@ struct Entry {
   // Rendered for the key; kept until the first flight ends, and rendered anew for a later one.
   std::shared_ptr<const KernelSource> source;
   std::shared_ptr<const KernelImage> image;
-  bool image_from_disk = false;
-  bool in_flight = false;      // somebody finds or compiles the image
-  bool flight_waits = false;   // the flight is queued, and no thread has begun it
-  bool disk_rejected = false;  // the driver refused what the disk has: compile, whatever is there
-  bool queued = false;         // a background job for try_get is queued or runs
+  bool image_from_cache = false;  // from disk or the remote tier
+  bool in_flight = false;         // somebody finds or compiles the image
+  bool flight_waits = false;      // the flight is queued, and no thread has begun it
+  bool cache_rejected = false;  // the driver refused what the cache has: compile, whatever is there
+  bool queued = false;          // a background job for try_get is queued or runs
   std::uint64_t flights = 0;
   Outcome last_outcome = Outcome::kCompiled;
   double last_compile_ms = 0;
@@ -144,7 +144,8 @@ struct ServiceCore : std::enable_shared_from_this<ServiceCore> {
   std::mutex driver_mutex;
   std::shared_ptr<const Driver> opened_driver;
 
-  std::atomic<std::uint64_t> memory_hits{0}, disk_hits{0}, compiles{0}, failures{0}, waits{0};
+  std::atomic<std::uint64_t> memory_hits{0}, disk_hits{0}, remote_hits{0}, compiles{0}, failures{0},
+      waits{0};
   std::atomic<std::int64_t> compile_us_total{0};
 
  private:
@@ -153,8 +154,9 @@ struct ServiceCore : std::enable_shared_from_this<ServiceCore> {
   /// What the compiler is given: the source that is kept, or a new one.
   Result<KernelSource> source_of(Entry& entry);
   Result<KernelImage> compile_now(Entry& entry, PtxNeed ptx, double& compile_ms);
-  Result<Fetched> find_or_compile(Entry& entry, PtxNeed ptx, bool ignore_disk);
-  std::optional<KernelImage> find_on_disk(const Entry& entry, PtxNeed ptx);
+  Result<Fetched> find_or_compile(Entry& entry, PtxNeed ptx, bool ignore_cache);
+  /// On disk and on the remote tier.
+  std::optional<Fetched> find_in_cache(const Entry& entry, PtxNeed ptx);
   void fly(Entry& entry, PtxNeed ptx);
   void queue_flight(Entry& entry, PtxNeed ptx);
   void end_flight(Entry& entry, const Result<Fetched>& result);

@@ -33,6 +33,9 @@ class ServiceImpl final : public Service {
       (void)new (std::nothrow) std::shared_ptr<ServiceCore>(std::move(core_));
       return;
     }
+    if (core_->options.flush_at_end.count() > 0) {
+      flush(ServiceCore::Clock::now() + core_->options.flush_at_end);
+    }
     core_->shut_down(ServiceCore::Clock::now() + kShutDownLimit);
   }
 
@@ -198,17 +201,28 @@ class ServiceImpl final : public Service {
     return results;
   }
 
+  bool flush(Deadline deadline) final {
+    if (core_->forked() || core_->cache == nullptr) return true;
+    const Call call(core_);
+    return core_->cache->flush(deadline);
+  }
+
   ServiceStatistics statistics() const override {
     ServiceStatistics statistics;
     statistics.memory_hits = core_->memory_hits;
     statistics.disk_hits = core_->disk_hits;
+    statistics.remote_hits = core_->remote_hits;
     statistics.compiles = core_->compiles;
     statistics.failures = core_->failures;
     statistics.waits = core_->waits;
     statistics.compile_ms_total = static_cast<double>(core_->compile_us_total) / 1000;
     if (core_->forked()) return statistics;  // the rest needs locks
     statistics.queued = core_->queue.pending();
-    if (core_->cache != nullptr) statistics.quarantined = core_->cache->statistics().quarantined;
+    if (core_->cache != nullptr) {
+      const CacheStatistics cache = core_->cache->statistics();
+      statistics.quarantined = cache.quarantined;
+      statistics.remote = cache.remote;
+    }
     return statistics;
   }
 
@@ -282,6 +296,8 @@ std::string_view to_string(Outcome outcome) {
       return "memory";
     case Outcome::kDisk:
       return "disk";
+    case Outcome::kRemote:
+      return "remote";
     case Outcome::kCompiled:
       return "compiled";
   }
@@ -324,6 +340,19 @@ Result<std::unique_ptr<Service>> Service::create(ServiceOptions options) {
     // NOTE: the largest numbers of seconds are no number of nanoseconds, which clocks count.
     options.failure_ttl = std::min<std::chrono::seconds>(options.failure_ttl, kLongestTtl);
     if (options.nvrtc_path.empty() && environment.nvrtc) options.nvrtc_path = *environment.nvrtc;
+    if (options.use_remote) {
+      Result<RemoteOptions> remote = with_environment(std::move(options.remote));
+      if (!remote) return std::move(remote).error();
+      options.remote = *std::move(remote);
+    } else {
+      options.remote = {};
+    }
+    Result<SignatureOptions> signatures = with_environment(std::move(options.signatures));
+    if (!signatures) return std::move(signatures).error();
+    options.signatures = *std::move(signatures);
+    Result<LeaseOptions> lease = with_environment(std::move(options.lease));
+    if (!lease) return std::move(lease).error();
+    options.lease = *std::move(lease);
     LogSink sink = options.log;
     if (!sink) sink = make_stderr_sink(environment.log_level.value_or("warning"));
     auto templates = templates_of(options, environment);

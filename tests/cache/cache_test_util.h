@@ -80,6 +80,23 @@ class LogLines {
   std::vector<std::pair<LogLevel, std::string>> lines_;
 };
 
+/// Sets a flag (may be null) to whether an image was found rather than compiled, at the end of the
+/// statement that hands this to get_or_compile.
+class FoundFlag {
+ public:
+  explicit FoundFlag(bool* flag) : flag_(flag) {}
+  FoundFlag(const FoundFlag&) = delete;
+  FoundFlag& operator=(const FoundFlag&) = delete;
+  ~FoundFlag() {
+    if (flag_ != nullptr) *flag_ = origin_ != ImageOrigin::kCompiled;
+  }
+  ImageOrigin* get() { return &origin_; }
+
+ private:
+  bool* flag_;
+  ImageOrigin origin_ = ImageOrigin::kCompiled;
+};
+
 inline Compiler::Deadline in_a_minute() {
   return std::chrono::steady_clock::now() + std::chrono::seconds(60);
 }

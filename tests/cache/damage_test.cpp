@@ -35,7 +35,7 @@ class DamageTest : public ::testing::Test {
           ++compiles;
           return image;
         },
-        &from_disk);
+        FoundFlag(&from_disk).get());
     ASSERT_TRUE(got.ok()) << what;
     ASSERT_TRUE(same_image(*got, image)) << what;
     ASSERT_FALSE(from_disk) << what;

@@ -45,7 +45,7 @@ inline bool get(CubinCache& cache, int number, const std::function<void()>& comp
         if (compiling) compiling();
         return make_image(number, 20000);
       },
-      from_disk);
+      FoundFlag(from_disk).get());
   return image.ok() && same_image(*image, make_image(number, 20000));
 }
 

@@ -35,7 +35,7 @@ class StoreTest : public ::testing::Test {
           ++compiles;
           return make_image(number);
         },
-        from_disk);
+        FoundFlag(from_disk).get());
   }
 
   LogLines log;
@@ -71,7 +71,8 @@ TEST_F(StoreTest, ReadsPtxOnlyWhereItIsWanted) {
   bool from_disk = true;
   const auto image = cache->get_or_compile(
       make_key(2), kBuild, BuildPolicy::kExact, in_a_minute(),
-      [&]() -> Result<KernelImage> { return make_image(2); }, &from_disk, PtxNeed::kRequired);
+      [&]() -> Result<KernelImage> { return make_image(2); }, FoundFlag(&from_disk).get(),
+      PtxNeed::kRequired);
   ASSERT_TRUE(image.ok());
   EXPECT_FALSE(from_disk);
   EXPECT_TRUE(cache->find(make_key(2), kBuild, BuildPolicy::kExact, PtxNeed::kRequired));

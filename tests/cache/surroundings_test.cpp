@@ -370,7 +370,7 @@ class Remote : public ::testing::Test {
   static bool get(CubinCache& cache, int number = 1, bool* from_disk = nullptr) {
     const auto image = cache.get_or_compile(
         make_key(number), kBuild, BuildPolicy::kExact, in_a_minute(),
-        [&]() -> Result<KernelImage> { return make_image(number); }, from_disk);
+        [&]() -> Result<KernelImage> { return make_image(number); }, FoundFlag(from_disk).get());
     return image.ok() && same_image(*image, make_image(number));
   }
   void expect_sound(const std::string& what) {

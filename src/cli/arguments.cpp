@@ -26,7 +26,9 @@ Exit codes: 0 done; 1 the work failed (a compile error, a wrong result, a findin
 
 Environment: ATTNJIT_CACHE_DIR (cache layers A:B:C, the first is written),
 ATTNJIT_LOG_LEVEL (debug, info, warn, error), ATTNJIT_NVRTC (path of the library),
-ATTNJIT_TEMPLATES (folder that replaces the embedded templates).)";
+ATTNJIT_TEMPLATES (folder that replaces the embedded templates), ATTNJIT_REMOTE
+(base URL of the remote cache), ATTNJIT_LEASE (redis URL), ATTNJIT_TRUST (keyring),
+ATTNJIT_SIGN_KEY (secret key); docs/fleet.md describes these.)";
 
 class Parser {
  public:
@@ -251,6 +253,10 @@ class Parser {
                     "reads standard input")
         ->required()
         ->type_name("MANIFEST");
+    app->add_option("--from", prewarm_.bundles, "Import this bundle first; may be repeated")
+        ->expected(1)
+        ->take_all()
+        ->type_name("BUNDLE");
     app->add_option("--arch", prewarm_.archs,
                     architecture_names() + ": one or several; default " +
                         std::string(to_string(AttentionSpec{}.arch)))
@@ -341,19 +347,38 @@ class Parser {
     action("path", "Show where the cache is: its layers, the written one first", Action::kPath);
     action("list", "List every image: key, architecture, size, last use", Action::kList);
     action("stats", "Count the entries and bytes of each layer", Action::kStats);
-    action("verify", "Read and check every entry; bad ones are put aside", Action::kVerify);
+    CLI::App* check = action(
+        "verify", "Read and check every entry, or a bundle's signature; bad entries are put aside",
+        Action::kVerify);
+    check->add_option("bundle", cache_.file, "A bundle, with its signature in BUNDLE.minisig")
+        ->type_name("BUNDLE");
+    check->add_option("--trust", cache_.trust, "Keyring of those who may sign")->type_name("FILE");
     CLI::App* gc =
         action("gc", "Remove leftovers and, above the cap, the least recently used", Action::kGc);
     gc->add_option("--max-bytes", cache_.max_bytes, "Cap of the written layer; default 1 GiB");
     gc->add_flag("--dry-run", cache_.dry_run, "Say what would be removed");
     action("clear", "Remove everything that attnjit keeps in the written layer", Action::kClear);
-    CLI::App* out = action("export", "Write entries to one file", Action::kExport);
-    out->add_option("file", cache_.file, "The bundle to write")->required()->type_name("FILE");
+    CLI::App* out =
+        action("export", "Write entries to one file, or to an OCI image layout", Action::kExport);
+    CLI::Option* file = out->add_option("file", cache_.file, "The bundle to write");
+    file->type_name("FILE");
+    CLI::Option* oci = out->add_option("--oci", cache_.oci, "The image layout to write");
+    oci->type_name("DIR");
+    file->excludes(oci);
     out->add_option("--key", cache_.keys, "Only this key; may be repeated")
         ->expected(1)
         ->take_all();
     CLI::App* in = action("import", "Merge a bundle into the written layer", Action::kImport);
     in->add_option("file", cache_.file, "The bundle to read")->required()->type_name("FILE");
+    CLI::App* keygen = action("keygen", "Make a key to sign with", Action::kKeygen);
+    keygen->add_option("file", cache_.file, "The secret key to write; FILE.pub is the public one")
+        ->required()
+        ->type_name("FILE");
+    CLI::App* sign =
+        action("sign", "Sign every entry of the written layer, or a bundle", Action::kSign);
+    sign->add_option("bundle", cache_.file, "A bundle; its signature is BUNDLE.minisig")
+        ->type_name("BUNDLE");
+    sign->add_option("--key", cache_.sign_key, "Secret key")->type_name("FILE");
   }
 
   void doctor() {

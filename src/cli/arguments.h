@@ -60,6 +60,7 @@ struct CompileArguments {
 
 struct PrewarmArguments {
   std::vector<std::string> manifests;
+  std::vector<std::string> bundles;  ///< imported first
   std::string archs;
   int jobs = 0;
   std::string tuning;
@@ -105,10 +106,23 @@ struct TuneArguments {
 };
 
 struct CacheArguments {
-  enum class Action { kPath, kList, kStats, kVerify, kGc, kClear, kExport, kImport };
+  enum class Action {
+    kPath,
+    kList,
+    kStats,
+    kVerify,
+    kGc,
+    kClear,
+    kExport,
+    kImport,
+    kKeygen,
+    kSign
+  };
   Action action = Action::kPath;
-  std::string file;               ///< export, import
+  std::string file;               ///< export, import, keygen; sign and verify: empty: the cache
+  std::string oci;                ///< export: folder of an image layout; empty: a bundle
   std::vector<std::string> keys;  ///< export
+  std::string sign_key, trust;    ///< files; empty: as the environment says
   std::optional<std::string> max_bytes;
   bool dry_run = false;
 };

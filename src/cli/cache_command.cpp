@@ -1,12 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// attnjit cache: path, list, stats, verify, gc, clear, export, import.
+// attnjit cache: path, list, stats, verify, gc, clear, export, import, keygen, sign.
+#include <fcntl.h>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <charconv>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
 #include <limits>
 
+#include "base/printable.h"
+#include "cache/file_hash.h"
+#include "cache/minisign.h"
+#include "cache/signature.h"
+#include "cache/trust.h"
+#include "cli/files.h"
 #include "cli/json.h"
+#include "cli/oci_layout.h"
 #include "cli/report.h"
 #include "cli/session.h"
 
@@ -209,10 +222,150 @@ Result<Report> bundle(CubinCache& cache, const CacheArguments& arguments, bool i
   return report;
 }
 
+/// To a folder: the bundle is written beside what is made of it, and removed again.
+Result<Report> export_image(CubinCache& cache, const CacheArguments& arguments) {
+  const std::string temporary = arguments.oci + ".bundle";
+  CacheArguments as_bundle = arguments;
+  as_bundle.file = temporary;
+  Result<Report> report = bundle(cache, as_bundle, true);
+  if (!report) return report;
+  const Status written = write_oci_layout(temporary, arguments.oci);
+  (void)std::remove(temporary.c_str());
+  if (!written) return written.error();
+  Json json = Json::parse(report->json);
+  json["file"] = arguments.oci;
+  report->json = to_text(json);
+  return report;
+}
+
+constexpr std::size_t kMaxBundlePiece = std::size_t{1} << 20;
+
+Result<std::string> hash_file(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  cache::FileHash hash(cache::FileHash::Kind::kBlake2b512);
+  std::string piece(kMaxBundlePiece, '\0');
+  while (in) {
+    in.read(piece.data(), static_cast<std::streamsize>(piece.size()));
+    hash.add(std::string_view(piece).substr(0, static_cast<std::size_t>(in.gcount())));
+  }
+  if (!in.eof()) return make_error(ErrorCode::kInvalid, "cannot read the bundle", path);
+  return hash.finish();
+}
+
+Result<Report> keygen(const CacheArguments& arguments) {
+  Result<cache::SecretKey> key = cache::SecretKey::generate();
+  if (!key) return std::move(key).error();
+  const std::string pem = key->to_pem();
+  // NOTE: made anew and for its owner alone, whatever the umask: a key that is there stays.
+  const int file = ::open(arguments.file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (file < 0) {
+    return make_error(errno == EEXIST ? ErrorCode::kInvalid : ErrorCode::kIo,
+                      std::string("cannot make the key: ") + std::strerror(errno), arguments.file);
+  }
+  const bool written = write_all(file, pem) && ::fsync(file) == 0;
+  ::close(file);
+  if (!written) return make_error(ErrorCode::kIo, "cannot write the key", arguments.file);
+  const std::string public_file = arguments.file + ".pub";
+  if (Status s = write_file(public_file, key->public_key().to_minisign()); !s) {
+    return std::move(s).error();
+  }
+  Json json;
+  json["secret"] = arguments.file;
+  json["public"] = public_file;
+  json["key_id"] = cache::key_id_text(key->public_key().id);
+  Report report;
+  report.json = to_text(json);
+  report.text = fmt::format("secret key {}\npublic key {}\nkey id     {}\n", arguments.file,
+                            public_file, cache::key_id_text(key->public_key().id));
+  return report;
+}
+
+Result<Report> sign_bundle(const CacheArguments& arguments, const SignatureOptions& options) {
+  Result<SignatureOptions> signatures = with_environment(options);
+  if (!signatures) return std::move(signatures).error();
+  const auto trust = cache::read_trust(*signatures);
+  if (!trust) return trust.error();
+  if (!trust->key) {
+    return make_error(ErrorCode::kInvalid, "there is no key to sign with", "key",
+                      "give --key or ATTNJIT_SIGN_KEY; attnjit cache keygen makes one");
+  }
+  const auto hash = hash_file(arguments.file);
+  if (!hash) return hash.error();
+  const std::string path = arguments.file + ".minisig";
+  const std::string comment =
+      fmt::format("attnjit bundle, template version {}", cache::kTemplateVersion);
+  if (Status s = replace_file(path, cache::minisign(*hash, comment, *trust->key)); !s) {
+    return std::move(s).error();
+  }
+  Json json;
+  json["file"] = path;
+  json["key_id"] = cache::key_id_text(trust->key->public_key().id);
+  Report report;
+  report.json = to_text(json);
+  report.text = path + "\n";
+  return report;
+}
+
+Result<Report> sign(CubinCache& cache) {
+  const auto done = cache.sign();
+  if (!done) return done.error();
+  Json json;
+  json["signed"] = done->signed_now;
+  json["bad"] = findings_json(done->bad);
+  Report report;
+  report.json = to_text(json);
+  report.text = fmt::format("{} entries signed\n", done->signed_now) + findings_text(done->bad);
+  if (!done->bad.empty()) {
+    report.exit_code = 1;
+    report.note = fmt::format("{} bad entries were not signed", done->bad.size());
+  }
+  return report;
+}
+
+Result<Report> verify_bundle(const CacheArguments& arguments, const SignatureOptions& options) {
+  Result<SignatureOptions> signatures = with_environment(options);
+  if (!signatures) return std::move(signatures).error();
+  const auto trust = cache::read_trust(*signatures);
+  if (!trust) return trust.error();
+  if (trust->ring == nullptr) {
+    return make_error(ErrorCode::kInvalid, "there is no keyring", "trust",
+                      "give --trust or ATTNJIT_TRUST");
+  }
+  const auto hash = hash_file(arguments.file);
+  if (!hash) return hash.error();
+  Result<std::string> text = read_file(arguments.file + ".minisig", 65536);
+  if (!text) return std::move(text).error();
+  const auto comment = cache::verify_minisign(*hash, *text, *trust->ring);
+  if (!comment) {
+    return make_error(ErrorCode::kCorrupt, comment.error().message, arguments.file + ".minisig");
+  }
+  Json json;
+  json["file"] = arguments.file;
+  json["comment"] = *comment;
+  Report report;
+  report.json = to_text(json);
+  report.text = fmt::format("the signature is good: {}\n", printable(*comment));
+  return report;
+}
+
 }  // namespace
 
 Result<Report> run_cache(const CacheArguments& arguments) {
-  const std::unique_ptr<CubinCache> cache = open_command_cache();
+  using Action = CacheArguments::Action;
+  SignatureOptions signatures;
+  signatures.sign_key_file = arguments.sign_key;
+  signatures.trust_file = arguments.trust;
+  if (arguments.action == Action::kKeygen) return keygen(arguments);
+  if (!arguments.file.empty()) {
+    if (arguments.action == Action::kSign) return sign_bundle(arguments, signatures);
+    if (arguments.action == Action::kVerify) return verify_bundle(arguments, signatures);
+  }
+  if (arguments.action == Action::kExport && arguments.file.empty() && arguments.oci.empty()) {
+    return make_error(ErrorCode::kInvalid, "neither FILE nor --oci DIR is given", "file");
+  }
+  Result<std::unique_ptr<CubinCache>> opened = open_command_cache(signatures);
+  if (!opened) return std::move(opened).error();
+  const std::unique_ptr<CubinCache> cache = *std::move(opened);
   switch (arguments.action) {
     case CacheArguments::Action::kPath:
       return path(*cache);
@@ -227,9 +380,14 @@ Result<Report> run_cache(const CacheArguments& arguments) {
     case CacheArguments::Action::kClear:
       return clear(*cache);
     case CacheArguments::Action::kExport:
-      return bundle(*cache, arguments, true);
+      return arguments.oci.empty() ? bundle(*cache, arguments, true)
+                                   : export_image(*cache, arguments);
     case CacheArguments::Action::kImport:
       return bundle(*cache, arguments, false);
+    case CacheArguments::Action::kSign:
+      return sign(*cache);
+    case CacheArguments::Action::kKeygen:
+      break;
   }
   return make_error(ErrorCode::kInternal, "an unknown action of cache");
 }

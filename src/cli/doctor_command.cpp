@@ -6,6 +6,7 @@
 #include "attnjit/source.h"
 #include "base/architectures.h"
 #include "base/environment.h"
+#include "cache/remote_tier.h"
 #include "cli/json.h"
 #include "cli/report.h"
 #include "cli/session.h"
@@ -25,6 +26,7 @@ class Doctor {
     nvrtc();
     driver();
     cache();
+    remote();
     templates();
     json_["problems"] = Json::array();
     for (const auto& [what, todo] : problems_) {
@@ -125,7 +127,12 @@ class Doctor {
   void cache() {
     Json& json = json_["cache"];
     json["layers"] = Json::array();
-    const std::vector<CacheLayerInfo> layers = open_command_cache()->layers();
+    const auto opened = open_command_cache();
+    if (!opened) {
+      line("cache", "not used");
+      return problem(opened.error(), "mend ATTNJIT_TRUST or ATTNJIT_SIGN_KEY");
+    }
+    const std::vector<CacheLayerInfo> layers = (*opened)->layers();
     if (layers.empty()) {
       line("cache", "none");
       problems_.emplace_back("there is no cache folder",
@@ -148,6 +155,29 @@ class Doctor {
             fmt::format("the cache layer {} is not used", layer.path),
             layer.reason.empty() ? "make it a folder of your own, mode 0700" : layer.reason);
       }
+    }
+  }
+
+  void remote() {
+    Result<RemoteOptions> options = with_environment(RemoteOptions{});
+    Json& json = json_["remote"];
+    if (!options) {
+      json["url"] = nullptr;
+      json["usable"] = false;
+      line("remote", "cannot be used");
+      return problem(options.error(), "mend or unset ATTNJIT_REMOTE");
+    }
+    if (options->url.empty()) {
+      json = nullptr;
+      return line("remote", "none (ATTNJIT_REMOTE is not set)");
+    }
+    const cache::RemoteCheck found = cache::check_remote(*options);
+    json["url"] = found.url;
+    json["library"] = found.library.empty() ? Json() : Json(found.library);
+    json["usable"] = found.reachable;
+    line("remote", fmt::format("{}{}", found.url, found.reachable ? "" : " does not serve"));
+    if (!found.reachable) {
+      problem(found.problem, "kernels are compiled and kept on disk without it; see docs/fleet.md");
     }
   }
 

@@ -103,6 +103,14 @@ Result<Report> run_prewarm(const PrewarmArguments& arguments) {
   if (Status s = read_rows(arguments, *archs, rows, requests); !s) return std::move(s).error();
   Result<std::shared_ptr<const Tuning>> tuning = read_tuning(arguments.tuning);
   if (!tuning) return std::move(tuning).error();
+  std::int64_t imported = 0;
+  for (const std::string& path : arguments.bundles) {
+    const auto cache = open_command_cache();
+    if (!cache) return cache.error();
+    const auto report = (*cache)->import_bundle(path);
+    if (!report) return report.error();
+    imported += report->entries;
+  }
   Result<std::unique_ptr<Service>> service =
       open_service(std::move(*tuning), arguments.accept_unconfined_helper);
   if (!service) return std::move(service).error();
@@ -147,6 +155,7 @@ Result<Report> run_prewarm(const PrewarmArguments& arguments) {
     report.text += fmt::format("{:>4} {} {} {}\n", row.index, row.manifest, to_string(row.arch),
                                outcome_name(row));
   }
+  if (!arguments.bundles.empty()) json["imported"] = imported;
   json["compiled"] = compiled;
   json["hits"] = hits;
   json["failed"] = failed;

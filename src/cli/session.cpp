@@ -13,6 +13,7 @@ Result<std::unique_ptr<Service>> open_service(std::shared_ptr<const Tuning> tuni
   ServiceOptions options;
   options.tuning = std::move(tuning);
   options.accept_unconfined_helper = accept_unconfined_helper;
+  options.flush_at_end = std::chrono::milliseconds(2000);
   return Service::create(std::move(options));
 }
 
@@ -27,8 +28,11 @@ Result<Session> open_session(const SpecArguments& arguments, const ResolvedSpec&
   return Session{std::move(*service), std::move(*prepared)};
 }
 
-std::unique_ptr<CubinCache> open_command_cache() {
+Result<std::unique_ptr<CubinCache>> open_command_cache(SignatureOptions given) {
   CacheOptions options;
+  Result<SignatureOptions> signatures = with_environment(std::move(given));
+  if (!signatures) return std::move(signatures).error();
+  options.signatures = *std::move(signatures);
   options.layers = default_cache_layers();
   options.log = make_stderr_sink(read_environment().log_level.value_or("warn"));
   return open_cache(options);

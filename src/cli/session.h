@@ -23,8 +23,9 @@ struct Session {
 /// as read_tuning, open_service and Service::prepare.
 Result<Session> open_session(const SpecArguments& arguments, const ResolvedSpec& spec);
 
-/// The cache as the environment names it.
-std::unique_ptr<CubinCache> open_command_cache();
+/// The cache as the environment names it; `given` comes before it. Errors: kInvalid where that is
+/// none.
+Result<std::unique_ptr<CubinCache>> open_command_cache(SignatureOptions given = {});
 
 /// Far enough for any compile; the helper and the cache have limits of their own.
 Service::Deadline compile_deadline();

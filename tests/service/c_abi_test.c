@@ -34,6 +34,7 @@ int c_abi_errors(void) {
   attnjit_spec* spec = (attnjit_spec*)&service;
   attnjit_error* error = NULL;
   attnjit_service_options options;
+  int32_t flushed = 0;
 
   CHECK(strlen(attnjit_version()) > 0);
   CHECK(attnjit_abi_version() == ATTNJIT_ABI_VERSION);
@@ -62,9 +63,23 @@ int c_abi_errors(void) {
   CHECK(attnjit_error_code(error) == ATTNJIT_INVALID);
   attnjit_error_free(error);
   options.reserved2 = 0;
+  options.remote = "gopher://x";
+  error = attnjit_service_create(&options, &service);
+  CHECK(attnjit_error_code(error) == ATTNJIT_INVALID);
+  CHECK(strcmp(attnjit_error_field(error), "remote") == 0);
+  attnjit_error_free(error);
+  options.remote = "http://127.0.0.1:9";
+  options.remote_budget_ms = -1;
+  error = attnjit_service_create(&options, &service);
+  CHECK(strcmp(attnjit_error_field(error), "remote_budget_ms") == 0);
+  attnjit_error_free(error);
+  options.remote = ""; /* none, whatever the environment says */
+  options.remote_budget_ms = 0;
   options.accept_unconfined_helper = 1;
   options.no_disk_cache = 1;
   CHECK(attnjit_service_create(&options, &service) == NULL);
+  CHECK(attnjit_service_flush(service, 1000, &flushed) == NULL);
+  CHECK(flushed == 1);
 
   error =
       attnjit_spec_prepare(service, "{\"num_q_heads\": 8,\n \"qk_depht\": 128}", SIZE_MAX, &spec);

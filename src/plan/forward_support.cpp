@@ -55,4 +55,17 @@ std::string unsupported_everywhere(const AttentionSpec& spec) {
   return {};
 }
 
+std::string unsupported_partitions(const AttentionSpec& spec, int step) {
+  if ((spec.num_partitions > 1 || spec.partition_keys > 0) && spec.accumulate) {
+    return fmt::format("a launch that accumulates does not split the keys ({}) yet",
+                       spec.partition_keys > 0 ? "partition_keys" : "num_partitions");
+  }
+  if (spec.partition_keys % step != 0) {
+    return fmt::format(
+        "partition_keys is {}; the {} template takes multiples of {} keys, the shortest tile",
+        spec.partition_keys, to_string(spec.arch), step);
+  }
+  return {};
+}
+
 }  // namespace attnjit

@@ -26,4 +26,8 @@ bool has_kv_lens(const AttentionSpec& spec);
 /// What no forward template can do of a spec; empty: nothing.
 std::string unsupported_everywhere(const AttentionSpec& spec);
 
+/// What a forward template that splits the keys cannot do of a spec's partitions; empty: nothing.
+/// `step`: the keys of its shortest tile.
+std::string unsupported_partitions(const AttentionSpec& spec, int step);
+
 }  // namespace attnjit

@@ -32,7 +32,7 @@ struct BoxCopies {
     work = tile;
     kv_head = work.head / Config::kGroup;
     policy =
-        kv_policy(Layout::kPackedHeads == Config::kGroup &&
+        kv_policy(kPackedHeads<Config> == Config::kGroup &&
                   lengths_of<Config>(work, arguments).q << Config::kGqaShift <= Config::kTileM);
   }
 

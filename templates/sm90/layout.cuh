@@ -29,6 +29,18 @@ constexpr int kEpilogueBarrier = kTurnBarrier + kMaxConsumers;  ///< + consumer:
 /// A turn's: the consumer that passes it, and the one that takes it.
 constexpr int kTurnThreads = 2 * kWarpgroupThreads;
 
+/// Sequences differ in length: a work tile says how long its own is.
+template <class Config>
+inline constexpr bool kLengthsDiffer =
+    Config::kPageSize > 0 || Config::kRagged || Config::kRaggedKv;
+
+/// Query heads in the rows of one position: those of a group, or one. The rows are a power of two;
+/// where the heads are not, the last rows have no head.
+template <class Config>
+inline constexpr int kPackedHeads = Config::kGqaShift > 0 ? Config::kGroup : 1;
+template <class Config>
+inline constexpr bool kRowsWithoutHead = kPackedHeads<Config> != 1 << Config::kGqaShift;
+
 /// Tiles lie in blocks of columns (common/blocks.cuh): [block][row].
 template <class Config>
 struct LayoutOf {
@@ -43,11 +55,7 @@ struct LayoutOf {
                 "one to three consumer warpgroups fit the register file");
   static_assert(Config::kTileM == kConsumerRows * Config::kConsumers,
                 "a consumer warpgroup owns 64 query rows");
-  /// Query heads in the rows of one position: those of a group, or one. The rows are a power of
-  /// two; where the heads are not, the last rows have no head.
-  static constexpr int kPackedHeads = Config::kGqaShift > 0 ? Config::kGroup : 1;
-  static constexpr bool kRowsWithoutHead = kPackedHeads != 1 << Config::kGqaShift;
-  static_assert(Config::kGqaShift <= 6 && kPackedHeads <= 1 << Config::kGqaShift,
+  static_assert(Config::kGqaShift <= 6 && kPackedHeads<Config> <= 1 << Config::kGqaShift,
                 "all the query heads of a group are packed, or none, and a consumer's 64 rows are "
                 "whole positions of them");
   static_assert(Config::kTileN % 16 == 0 && Config::kTileN >= 16 && Config::kTileN <= 256,
@@ -66,8 +74,7 @@ struct LayoutOf {
                 "the warpgroups' registers must not exceed what the CTA is launched with");
 
   static constexpr bool kPaged = Config::kPageSize > 0;
-  /// Sequences differ in length: a work tile says how long its own is.
-  static constexpr bool kKvLens = kPaged || Config::kRagged || Config::kRaggedKv;
+  static constexpr bool kKvLens = kLengthsDiffer<Config>;
   static_assert(Config::kRowCopies ||
                     (Config::kTileN % Config::kBoxKeys == 0 && Config::kBoxKeys % 8 == 0 &&
                      Config::kBoxKeys <= 256 &&

@@ -122,7 +122,7 @@ ATTNJIT_DEVICE void store_output(const float (&o)[LayoutOf<Config>::kPvColumns /
       for (int block = first; block < min(first + kBlocks, Layout::kOvBlocks); ++block) {
         const u32 source = rows + (block - first) * kBlockBytes;
         const int position = work.q_begin + (first_row >> Config::kGqaShift);
-        if constexpr (Layout::kRowsWithoutHead) {
+        if constexpr (kRowsWithoutHead<Config>) {
           tma_store_5d(arguments.o_map, source, block * kBlockColumns, 0, position,
                        work.head / Config::kGroup, q_batch<Config>(work));
         } else {

@@ -23,7 +23,7 @@ struct Producer {
   Ring q_ring = {};
   WorkTile work = {};
   int kv_head = 0;
-  u64 policy = kv_policy(Layout::kPackedHeads == Config::kGroup && arguments.m_tiles == 1);
+  u64 policy = kv_policy(kPackedHeads<Config> == Config::kGroup && arguments.m_tiles == 1);
 
   /// Loads a KV tile of kBlocks blocks to `data`, the stage that `ring` is at, when it is free.
   template <int kBlocks>

@@ -25,7 +25,7 @@ ATTNJIT_DEVICE void load_q_rows(const Smem<Config>& smem, const Arguments& argum
 #pragma unroll
   for (int block = 0; block < Layout::kQkBlocks; ++block) {
     const u32 destination = smem.q(stage, consumer) + block * Layout::kQBlockBytes;
-    if constexpr (Layout::kRowsWithoutHead) {
+    if constexpr (kRowsWithoutHead<Config>) {
       tma_load_5d(destination, arguments.q_map, full, block * kBlockColumns, 0, position,
                   work.head / Config::kGroup, q_batch<Config>(work), kEvictFirst);
     } else {

@@ -29,10 +29,10 @@ struct SequenceList {
   int begin = 0;  ///< tiles of those before
   int sum = 0;    ///< tiles of the sequences at hand up to the lane's
   int index;      ///< of the tile that the list is at
-  bool backward = Config::kRagged && blockIdx.x >= gridDim.x / 2;
+  bool backward = Config::kRagged && worker<Config>() >= workers<Config>() / 2;
 
   ATTNJIT_DEVICE SequenceList(const Arguments& launch, const Params& user, int lane_of_warp)
-      : arguments(launch), params(user), lane(lane_of_warp), index(static_cast<int>(blockIdx.x)) {
+      : arguments(launch), params(user), lane(lane_of_warp), index(worker<Config>()) {
     count_tiles();
     if (backward) {
       while (first + 32 < arguments.batch) next();
@@ -76,7 +76,7 @@ struct SequenceList {
   }
 
  private:
-  ATTNJIT_DEVICE static int step() { return static_cast<int>(gridDim.x); }
+  ATTNJIT_DEVICE static int step() { return workers<Config>(); }
   /// Tiles of the sequences at hand.
   ATTNJIT_DEVICE int at_hand() const { return __shfl_sync(kAll, sum, 31); }
 

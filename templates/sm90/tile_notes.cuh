@@ -22,7 +22,7 @@ struct ConsumerRows {
     TileCoord at;
     at.b = work.batch;
     at.kv_h = work.head / Config::kGroup;
-    at.h = {work.head, work.head + LayoutOf<Config>::kPackedHeads - 1};
+    at.h = {work.head, work.head + kPackedHeads<Config> - 1};
     at.q_len = lengths.q;
     at.kv_len = lengths.kv;
     return at;

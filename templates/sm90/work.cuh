@@ -15,7 +15,7 @@ struct WorkTile {
   int head;       ///< of packed heads the first
   int first_row;  ///< negative in a head's first tile, where its rows are no whole number of tiles
   int tile_begin, tile_end;
-  // Where sequences differ in length (LayoutOf::kKvLens): the tile's own.
+  // Where sequences differ in length (kLengthsDiffer): the tile's own.
   int q_begin = 0;  ///< ragged: its first row in q and o
   int q_len = 0, kv_len = 0;
   int kv_begin = 0;   ///< ragged_kv: its first row in k and v; the producer's alone
@@ -30,7 +30,7 @@ struct Lengths {
 };
 template <class Config, class Arguments>
 ATTNJIT_DEVICE Lengths lengths_of(const WorkTile& work, const Arguments& arguments) {
-  if constexpr (LayoutOf<Config>::kKvLens) {
+  if constexpr (kLengthsDiffer<Config>) {
     return {work.q_len, work.kv_len};
   } else {
     return {arguments.q_len, arguments.kv_len};
@@ -56,12 +56,11 @@ ATTNJIT_DEVICE int page_of(int key, const WorkTile& work, const Arguments& argum
 template <class Config>
 ATTNJIT_DEVICE int head_of_row(int row) {
   const int head = row & ((1 << Config::kGqaShift) - 1);
-  return LayoutOf<Config>::kRowsWithoutHead ? min(head, Config::kGroup - 1) : head;
+  return kRowsWithoutHead<Config> ? min(head, Config::kGroup - 1) : head;
 }
 template <class Config>
 ATTNJIT_DEVICE bool has_head(int row) {
-  return !LayoutOf<Config>::kRowsWithoutHead ||
-         (row & ((1 << Config::kGqaShift) - 1)) < Config::kGroup;
+  return !kRowsWithoutHead<Config> || (row & ((1 << Config::kGqaShift) - 1)) < Config::kGroup;
 }
 
 /// Announces a work tile, in kWorkBytes at `address`, to the consumer that reads it there.
@@ -84,7 +83,7 @@ ATTNJIT_DEVICE WorkTile load_work(u32 address, int lane) {
     return warp_uniform(static_cast<int>(value));
   };
   WorkTile work{word(0), word(1), word(2), word(3), word(4)};
-  if constexpr (LayoutOf<Config>::kKvLens) {
+  if constexpr (kLengthsDiffer<Config>) {
     work.q_begin = word(5);
     work.q_len = word(6);
     work.kv_len = word(7);
@@ -101,12 +100,11 @@ ATTNJIT_DEVICE int quotient(int a, int b) {
 /// How many times the packed heads go into `heads`, and the first head of the n-th time.
 template <class Config>
 ATTNJIT_DEVICE int packs_of(int heads) {
-  return LayoutOf<Config>::kRowsWithoutHead ? quotient(heads, Config::kGroup)
-                                            : heads >> Config::kGqaShift;
+  return kRowsWithoutHead<Config> ? quotient(heads, Config::kGroup) : heads >> Config::kGqaShift;
 }
 template <class Config>
 ATTNJIT_DEVICE int first_head_of(int pack) {
-  return LayoutOf<Config>::kRowsWithoutHead ? pack * Config::kGroup : pack << Config::kGqaShift;
+  return kRowsWithoutHead<Config> ? pack * Config::kGroup : pack << Config::kGqaShift;
 }
 
 /// `work` with the KV tiles that the rows [first_row, last_row] reach, of which those before
@@ -197,6 +195,17 @@ ATTNJIT_DEVICE WorkTile tile_of_head(int of_heads, int rank, const Arguments& ar
                                    arguments, params);
 }
 
+/// Those that share the work of a grid, CTAs or clusters of them: how many there are, and which one
+/// this is.
+template <class Config>
+ATTNJIT_DEVICE int workers() {
+  return static_cast<int>(gridDim.x / Config::kCluster);
+}
+template <class Config>
+ATTNJIT_DEVICE int worker() {
+  return static_cast<int>(blockIdx.x / Config::kCluster);
+}
+
 /// Walks a CTA's share of the grid.
 ///
 /// A head's tiles (or those of packed heads) are ranked from its last rows to its first, and rows
@@ -218,7 +227,7 @@ struct WorkList {
   bool second = false;  ///< at the shorter tile of a pair; in the tail: in a round dealt fro
 
   ATTNJIT_DEVICE WorkList(const Arguments& launch, const Params& user)
-      : arguments(launch), params(user), unit(static_cast<int>(blockIdx.x)) {}
+      : arguments(launch), params(user), unit(worker<Config>()) {}
 
   ATTNJIT_DEVICE bool done() const {
     if constexpr (!Config::kPairTiles) return unit >= arguments.total_tiles;
@@ -233,7 +242,7 @@ struct WorkList {
       second = !second && (tail || !alone);
       if (!tail && second) return;
     }
-    unit += static_cast<int>(gridDim.x);
+    unit += workers<Config>();
   }
 
   ATTNJIT_DEVICE WorkTile tile() const {
@@ -279,8 +288,8 @@ struct WorkList {
   }
   ATTNJIT_DEVICE int tail_tile() const {
     const int place = unit - arguments.paired_units;
-    const int cta = static_cast<int>(blockIdx.x);
-    return second ? place - 2 * cta + static_cast<int>(gridDim.x) - 1 : place;
+    const int cta = worker<Config>();
+    return second ? place - 2 * cta + workers<Config>() - 1 : place;
   }
 };
 
@@ -295,7 +304,7 @@ struct PartList {
   ATTNJIT_DEVICE PartList(const Arguments& launch, const Params& user)
       : whole(launch, user),
         parts(parts_of<Config, Mask>({launch.q_len, launch.kv_len}, launch, user)),
-        unit(static_cast<int>(blockIdx.x)) {}
+        unit(worker<Config>()) {}
 
   ATTNJIT_DEVICE bool done() const {
     // NOTE: divided first: all the partitions of all the tiles, which the launch counts, are an
@@ -305,7 +314,7 @@ struct PartList {
   }
   ATTNJIT_DEVICE void advance() {
     if (!split()) whole.advance();
-    unit += static_cast<int>(gridDim.x);
+    unit += workers<Config>();
   }
   ATTNJIT_DEVICE WorkTile tile() const {
     if (!split()) return whole.tile();

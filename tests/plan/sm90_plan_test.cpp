@@ -109,6 +109,7 @@ TEST(Sm90Plan, ConstantsOfDepth128) {
       {"kLseIncludesSink", "true"},
       {"kConsumers", "3"},
       {"kCtasPerSm", "1"},
+      {"kCluster", "1"},
       {"kOverlaps", "false"},
       {"kWorkBytes", "32"},
       {"kThreads", "512"},
@@ -514,12 +515,6 @@ TEST(Sm90Plan, UnsupportedComesWithAReasonThatNamesTheFeature) {
             }).find("partition_keys"),
             std::string::npos);
   EXPECT_NE(reason([](AttentionSpec& s) { s.partition_keys = 100; }).find("multiples of 64"),
-            std::string::npos);
-  EXPECT_NE(reason([](AttentionSpec& s) {
-              s.mla = Mla::kDecode;
-              s.qk_depth = 576;
-              s.ov_depth = 512;
-            }).find("MLA decode"),
             std::string::npos);
   EXPECT_NE(reason([](AttentionSpec& s) { s.qk_depth = 512; }).find("512"), std::string::npos);
 }

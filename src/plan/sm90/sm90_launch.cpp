@@ -3,55 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <utility>
-#include <variant>
 
 #include "plan/launch/arguments.h"
 #include "plan/launch/family_launch.h"
 #include "plan/merge/merge_plan.h"
 #include "plan/signature.h"
 #include "plan/sm90/sm90_plan.h"
+#include "plan/sm90/sm90_shapes.h"
 
 namespace attnjit {
 namespace {
-
-// A map of K or V: depth, key, head, batch; of pages depth, row, head, page.
-TensorMapDescription describe_keys(const TensorView& tensor, int box_keys) {
-  const auto bytes = [&](std::int64_t stride) {
-    return static_cast<std::uint64_t>(stride * tensor.element_bytes());
-  };
-  TensorMapDescription description;
-  description.dtype = tensor.dtype;
-  description.dims = {
-      static_cast<std::uint64_t>(tensor.depth), static_cast<std::uint64_t>(tensor.rows),
-      static_cast<std::uint64_t>(tensor.heads), static_cast<std::uint64_t>(tensor.batch)};
-  description.strides = {bytes(tensor.strides.row), bytes(tensor.strides.head),
-                         bytes(tensor.strides.batch)};
-  description.box = {static_cast<std::uint32_t>(128 / tensor.element_bytes()),
-                     static_cast<std::uint32_t>(box_keys), 1, 1};
-  description.element_strides = {1, 1, 1, 1};
-  description.swizzle = 128;
-  return description;
-}
-
-// A map of Q or O: depth, head, position, batch; a box is a consumer's 64 rows, of 2^gqa_shift
-// heads. Where those are more than are packed: depth, head of the group, position, group, batch, so
-// that a box ends with the group.
-TensorMapDescription describe_rows(const TensorView& tensor, int gqa_shift, int packed_heads) {
-  TensorMapDescription description = describe_keys(tensor, 64 >> gqa_shift);
-  std::swap(description.dims[1], description.dims[2]);
-  std::swap(description.strides[0], description.strides[1]);
-  std::swap(description.box[1], description.box[2]);
-  description.box[1] = 1U << gqa_shift;
-  if (packed_heads == 1 << gqa_shift) return description;
-  const auto heads = static_cast<std::uint64_t>(packed_heads);
-  description.dims.insert(description.dims.end() - 1, description.dims[1] / heads);
-  description.dims[1] = heads;
-  description.strides.insert(description.strides.end() - 1, description.strides[0] * heads);
-  description.box.push_back(1);
-  description.element_strides.push_back(1);
-  return description;
-}
 
 TensorMapDescription describe(const KernelPlan& plan, const LaunchTensors& tensors,
                               TensorMapId map) {
@@ -61,25 +22,17 @@ TensorMapDescription describe(const KernelPlan& plan, const LaunchTensors& tenso
   const TensorMapId viewed = tensor_of(tensors, map).empty() ? TensorMapId::kQ : map;
   const TensorView& tensor = tensor_of(tensors, viewed);
   TensorMapDescription description =
-      keys ? describe_keys(tensor, plan.sm90->box_keys)
-           : describe_rows(tensor, sm90_gqa_shift(*plan.sm90, plan.spec),
-                           sm90_packed_heads(*plan.sm90, plan.spec));
+      keys ? sm90_key_map(tensor, plan.sm90->box_keys)
+           : sm90_row_map(tensor, sm90_gqa_shift(*plan.sm90, plan.spec),
+                          sm90_packed_heads(*plan.sm90, plan.spec));
   if (keys) description.l2_bytes = plan.sm90->l2_bytes;
   description.id = buffer_of(plan, viewed);
   return description;
 }
 
-// The query tiles of a head (or those of packed heads), all sequences together: no fewer than there
-// can be.
+// The query tiles of a head (or those of packed heads), all sequences together.
 std::int64_t tiles_of_head(const KernelPlan& plan, const LaunchShapes& shapes) {
-  const int rows = plan.sm90->BM;
-  const int shift = sm90_gqa_shift(*plan.sm90, plan.spec);
-  const std::int64_t longest = ((std::int64_t{shapes.q_len} << shift) + rows - 1) / rows;
-  if (!plan.spec->ragged) return longest * shapes.batch;
-  // Each sequence wastes a tile less a row at most.
-  const std::int64_t all_rows =
-      (std::int64_t{shapes.total_q} << shift) + std::int64_t{shapes.batch} * (rows - 1);
-  return std::min(longest * shapes.batch, all_rows / rows);
+  return sm90_query_tiles(plan.spec, shapes, plan.sm90->BM, sm90_gqa_shift(*plan.sm90, plan.spec));
 }
 
 // The CTAs that run at once.
@@ -140,16 +93,6 @@ class SplitTimes {
   int ctas_per_sm_ = 1;
 };
 
-// One partition is written as O and LSE: there are no workspaces.
-void forget_partials(const KernelPlan& plan, LaunchRecipe& recipe) {
-  for (std::size_t i = 0; i < recipe.args.size(); ++i) {
-    const auto* buffer = std::get_if<BufferId>(&plan.main().parameters[i].source);
-    const bool partial = buffer != nullptr && buffer->kind == BufferId::Kind::kWorkspace &&
-                         buffer->index <= kPartialLse;
-    if (partial) recipe.args[i] = {KernelArgument::Pointer{}};
-  }
-}
-
 }  // namespace
 
 Sm90Shares sm90_shares(bool pair_tiles, std::int32_t m_tiles, std::int32_t total_tiles, int ctas) {
@@ -167,12 +110,7 @@ Sm90Shares sm90_shares(bool pair_tiles, std::int32_t m_tiles, std::int32_t total
 std::int32_t sm90_partitions(const KernelPlan& plan, const LaunchShapes& shapes,
                              const DeviceShape& device) {
   const AttentionSpec& spec = plan.spec;
-  if (!splits(spec)) return 1;
-  if (spec.num_partitions > 1) return spec.num_partitions;
-  if (const int keys = spec.partition_keys; keys > 0) {
-    // NOTE: rounds up without forming kv_len + keys, which may overflow.
-    return shapes.kv_len == 0 ? 1 : (shapes.kv_len - 1) / keys + 1;
-  }
+  if (const auto fixed = sm90_fixed_partitions(spec, shapes)) return *fixed;
   constexpr std::int64_t kMaxPartitions = 64;
   constexpr double kWorthwhile = 0.995;
   const Sm90Plan& sm90 = *plan.sm90;
@@ -245,7 +183,7 @@ Result<LaunchRecipe> plan_sm90_launch(const KernelPlan& plan, const LaunchReques
   Result<LaunchRecipe> recipe =
       make_recipe(plan.main(), static_cast<std::uint32_t>(shares.ctas), values);
   const bool written_whole = request.partitions == 1 && !merges_one_part(spec);
-  if (recipe && sm90.split && written_whole) forget_partials(plan, *recipe);
+  if (recipe && sm90.split && written_whole) sm90_forget_partials(plan, *recipe);
   return recipe;
 }
 

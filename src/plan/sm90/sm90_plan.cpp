@@ -300,34 +300,6 @@ void lay_out(Sm90Plan& plan) {
   add(Sm90Region::kBarriers, 0, std::int64_t{8} * static_cast<std::int64_t>(plan.barriers.size()));
 }
 
-std::string name_of(const Sm90SmemRange& range, const Sm90Plan& plan) {
-  switch (range.region) {
-    case Sm90Region::kQ:
-      return fmt::format("{} {}", plan.o_blocks > 0 ? "Q" : "Q and O", range.stage);
-    case Sm90Region::kK:
-      return fmt::format("K {}", range.stage);
-    case Sm90Region::kV:
-      return fmt::format("V {}", range.stage);
-    case Sm90Region::kO:
-      return "O";
-    case Sm90Region::kWork:
-      return "work tiles";
-    case Sm90Region::kNotes:
-      return "KV tiles";
-    case Sm90Region::kBarriers:
-      return "barriers";
-  }
-  return {};
-}
-
-/// Where a region begins: its first stage. 0 where there is none.
-std::int64_t begin_of(Sm90Region region, const Sm90Plan& plan) {
-  for (const Sm90SmemRange& range : plan.smem) {
-    if (range.region == region) return range.begin;
-  }
-  return 0;
-}
-
 std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm90Plan& sm90) {
   const AttentionSpec& spec = *resolved;
   std::vector<ConfigConstant> constants;
@@ -348,6 +320,7 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm9
   add_int("kConsumers", sm90.num_consumers);
   add_int("kThreads", sm90.threads());
   add_int("kCtasPerSm", sm90.ctas_per_sm);
+  add_int("kCluster", sm90.cluster);
   add_int("kTileM", sm90.BM);
   add_int("kTileN", sm90.BN);
   add_int("kPageSize", spec.page_size);
@@ -372,13 +345,13 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm9
                        fmt::format("{:a}f", static_cast<float>(sm90.rescale_threshold))});
   add_int("kProducerRegisters", sm90.producer_registers);
   add_int("kConsumerRegisters", sm90.consumer_registers);
-  add_int("kQOffset", begin_of(Sm90Region::kQ, sm90));
-  add_int("kKOffset", begin_of(Sm90Region::kK, sm90));
-  add_int("kVOffset", begin_of(Sm90Region::kV, sm90));
+  add_int("kQOffset", sm90_begin_of(Sm90Region::kQ, sm90));
+  add_int("kKOffset", sm90_begin_of(Sm90Region::kK, sm90));
+  add_int("kVOffset", sm90_begin_of(Sm90Region::kV, sm90));
   add_int("kWorkBytes", work_bytes(sm90));
-  add_int("kWorkOffset", begin_of(Sm90Region::kWork, sm90));
-  add_int("kNotesOffset", begin_of(Sm90Region::kNotes, sm90));
-  add_int("kBarrierOffset", begin_of(Sm90Region::kBarriers, sm90));
+  add_int("kWorkOffset", sm90_begin_of(Sm90Region::kWork, sm90));
+  add_int("kNotesOffset", sm90_begin_of(Sm90Region::kNotes, sm90));
+  add_int("kBarrierOffset", sm90_begin_of(Sm90Region::kBarriers, sm90));
   int first_barrier = 0;
   for (const BarrierGroup& group : barrier_groups(sm90)) {
     add_int(group.constant, first_barrier);
@@ -390,7 +363,7 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm9
   constants.push_back({"int", fmt::format("kArrivals[{}]", arrivals.size()),
                        fmt::format("{{{}}}", fmt::join(arrivals, ", "))});
   add_int("kOBlocks", sm90.o_blocks);
-  add_int("kOOffset", begin_of(Sm90Region::kO, sm90));
+  add_int("kOOffset", sm90_begin_of(Sm90Region::kO, sm90));
   add_int("kSmemBytes", sm90.smem_bytes);
   add_user_constants(spec, constants);
   return constants;
@@ -445,6 +418,36 @@ void add_deviations(KernelPlan& plan) {
 
 }  // namespace
 
+std::string sm90_range_name(const Sm90SmemRange& range, const Sm90Plan& plan) {
+  const bool absorbed = plan.v_bytes == 0;  // V is in K's memory, and O in none
+  switch (range.region) {
+    case Sm90Region::kQ:
+      return fmt::format("{} {}", absorbed || plan.o_blocks > 0 ? "Q" : "Q and O", range.stage);
+    case Sm90Region::kK:
+      return fmt::format("{} {}", absorbed ? "K and V" : "K", range.stage);
+    case Sm90Region::kV:
+      return fmt::format("V {}", range.stage);
+    case Sm90Region::kO:
+      return "O";
+    case Sm90Region::kP:
+      return "P";
+    case Sm90Region::kWork:
+      return "work tiles";
+    case Sm90Region::kNotes:
+      return "KV tiles";
+    case Sm90Region::kBarriers:
+      return "barriers";
+  }
+  return {};
+}
+
+std::int64_t sm90_begin_of(Sm90Region region, const Sm90Plan& plan) {
+  for (const Sm90SmemRange& range : plan.smem) {
+    if (range.region == region) return range.begin;
+  }
+  return 0;
+}
+
 std::vector<TuningKnob> sm90_knobs(const Sm90Plan& plan) {
   std::vector<TuningKnob> found;
   for (const Knob& knob : knobs_of(plan)) {
@@ -467,16 +470,9 @@ int sm90_packed_heads(const Sm90Plan& plan, const AttentionSpec& spec) {
 
 std::string sm90_unsupported_reason(const ResolvedSpec& resolved, const Sm90Plan& plan) {
   const AttentionSpec& spec = *resolved;
-  if (spec.mla == Mla::kDecode) return "the sm_90a template has no MLA decode (mla: decode) yet";
   if (std::string reason = unsupported_everywhere(spec); !reason.empty()) return reason;
-  if ((spec.num_partitions > 1 || spec.partition_keys > 0) && spec.accumulate) {
-    return fmt::format("a launch that accumulates does not split the keys ({}) yet",
-                       spec.partition_keys > 0 ? "partition_keys" : "num_partitions");
-  }
-  if (spec.partition_keys % kPartitionStep != 0) {
-    return fmt::format(
-        "partition_keys is {}; the sm_90a template takes multiples of {} keys, the shortest tile",
-        spec.partition_keys, kPartitionStep);
+  if (std::string reason = unsupported_partitions(spec, kPartitionStep); !reason.empty()) {
+    return reason;
   }
   if (spec.qk_depth > 256) {
     return fmt::format(
@@ -555,7 +551,7 @@ Status fill_from_sm90(const Sm90Plan& sm90, KernelPlan& plan) {
   kernel.launch_registers = kRegisterFile / (kernel.threads * kernel.ctas_per_sm) / 8 * 8;
   kernel.smem_bytes = sm90.smem_bytes;
   for (const Sm90SmemRange& range : sm90.smem) {
-    kernel.smem_map.push_back({name_of(range, sm90), range.begin, range.size});
+    kernel.smem_map.push_back({sm90_range_name(range, sm90), range.begin, range.size});
   }
   kernel.barriers = sm90.barriers;
   kernel.constants = constants_of(plan.spec, sm90);

@@ -16,7 +16,7 @@
 namespace attnjit {
 
 /// What a range of shared memory is for.
-enum class Sm90Region : std::uint8_t { kQ, kK, kV, kO, kWork, kNotes, kBarriers };
+enum class Sm90Region : std::uint8_t { kQ, kK, kV, kO, kP, kWork, kNotes, kBarriers };
 
 /// A range of shared memory; a stage of Q, K or V has one each.
 struct Sm90SmemRange {
@@ -27,16 +27,18 @@ struct Sm90SmemRange {
   bool operator==(const Sm90SmemRange&) const = default;
 };
 
-/// What the sm_90a template uses. Tiles per depth follow FlashAttention-3 (Shah et al., 2024).
+/// What an sm_90a template uses. Tiles per depth follow FlashAttention-3 (Shah et al., 2024); those
+/// of absorbed MLA are sm90_mla's.
 struct Sm90Plan {
-  int BM = 0;             ///< query rows per CTA: 64 per consumer warpgroup
+  int BM = 0;             ///< query rows per work tile: 64 per consumer warpgroup
   int BN = 0;             ///< keys per KV tile
   int box_keys = 0;       ///< keys per TMA box of K and V: all of one page; 0 with row_copies
   int num_consumers = 0;  ///< consumer warpgroups; one more produces
   int ctas_per_sm = 1;    ///< that run at once
-  int num_stages = 0;     ///< K tiles, and V tiles, in shared memory
-  int num_q_stages = 0;   ///< Q tiles in shared memory; o_blocks says where O is staged
-  int o_blocks = 0;       ///< 64-column blocks of O with memory of their own; 0: O is staged in Q's
+  int cluster = 1;  ///< CTAs that share a work tile, with 64 rows each, and load K for each other
+  int num_stages = 0;    ///< K tiles, and V tiles, in shared memory
+  int num_q_stages = 0;  ///< Q tiles in shared memory; o_blocks says where O is staged
+  int o_blocks = 0;      ///< 64-column blocks of O with memory of their own; 0: O is staged in Q's
   bool ping_pong = false;   ///< consumers take turns at issuing products
   bool pair_tiles = false;  ///< later rows see more keys: a CTA takes long and short tiles in pairs
   bool kv_lens = false;     ///< sequences differ in length: a warp finds its work on the device
@@ -69,6 +71,11 @@ struct Sm90Plan {
 /// Plans the kernel. `tuned` holds what a tuning row overrides, or is null. Errors: kInvalid for a
 /// tuned name or value that this plan cannot take.
 Result<Sm90Plan> make_sm90_plan(const ResolvedSpec& spec, const TuningValues* tuned);
+
+/// The name of a range in memory maps, and where a region's first stage begins: 0 where there is
+/// none.
+std::string sm90_range_name(const Sm90SmemRange& range, const Sm90Plan& plan);
+std::int64_t sm90_begin_of(Sm90Region region, const Sm90Plan& plan);
 
 /// Why the template does not serve a spec; empty: it does.
 std::string sm90_unsupported_reason(const ResolvedSpec& spec, const Sm90Plan& plan);

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the launches of the sm_90a kernels share: tensor maps, the number of query tiles, and the
+// partitions that a spec fixes.
+//
+// Thread rules: pure functions.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "attnjit/launch.h"
+#include "plan/launch/tensors.h"
+
+namespace attnjit {
+
+/// A map of K or V: depth, key, head, batch; of pages depth, row, head, page. A box is `box_keys`
+/// keys of a head.
+TensorMapDescription sm90_key_map(const TensorView& tensor, int box_keys);
+
+/// A map of Q or O: depth, head, position, batch; a box is 64 rows, of up to 2^gqa_shift heads.
+/// Where those are more than are packed: depth, head of the group, position, group, batch, so that
+/// a box ends with the group.
+TensorMapDescription sm90_row_map(const TensorView& tensor, int gqa_shift, int packed_heads);
+
+/// The query tiles of `tile_rows` rows of a head (or of packed heads, 2^gqa_shift to a position),
+/// all sequences together: no fewer than there can be.
+std::int64_t sm90_query_tiles(const AttentionSpec& spec, const LaunchShapes& shapes, int tile_rows,
+                              int gqa_shift);
+
+/// The partitions of a launch where the spec says how many; nullopt: the launch chooses.
+std::optional<std::int32_t> sm90_fixed_partitions(const AttentionSpec& spec,
+                                                  const LaunchShapes& shapes);
+
+/// One partition is written as O and LSE: the launch of the main kernel has no workspaces.
+void sm90_forget_partials(const KernelPlan& plan, LaunchRecipe& recipe);
+
+}  // namespace attnjit

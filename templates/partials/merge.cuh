@@ -32,20 +32,26 @@ ATTNJIT_DEVICE FloatPair load_partial(const unsigned char* partial_o, long long 
   }
 }
 
-/// A warp merges row after row of the partials, of which there are `partitions`, into `o`; with
-/// kAccumulate what o and lse hold is one more. Rows are numbered as LSE is: batch, head, position;
-/// partial_o is packed as [partition, batch, position, head, depth].
+/// A warp, or kWarpsPerRow that have a share of the columns each, merges row after row of the
+/// partials, of which there are `partitions`, into `o`; with kAccumulate what o and lse hold is one
+/// more. Rows are numbered as LSE is: batch, head, position; partial_o is packed as [partition,
+/// batch, position, head, depth].
 ///
 /// NOTE: the O of a pair that saw no key may be anything, a NaN too, or was never written: it is
 /// not looked at.
 template <class Config, class Arguments>
 ATTNJIT_DEVICE void merge(const Arguments& arguments) {
-  constexpr int kWarps = Config::kThreads / 32;
+  constexpr int kWarps = Config::kThreads / 32 / Config::kWarpsPerRow;  // rows at a time
   constexpr int kWords = Config::kDepth / 2;
-  constexpr int kLaneWords = ceil_div(kWords, 32);
-  constexpr int kBatch = 8;  // parts that are loaded together; it divides a warp's lanes
+  constexpr int kLaneWords = ceil_div(kWords, 32 * Config::kWarpsPerRow);
+  // Parts that are loaded together; they divide a warp's lanes.
+  constexpr int kBatch = 8 * Config::kWarpsPerRow;
+  static_assert(Config::kWarpsPerRow == 1 || !Config::kAccumulate,
+                "a row's LSE is read before it is written, by one warp");
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const int warp = static_cast<int>(threadIdx.x) / 32 / Config::kWarpsPerRow;
+  const int share = static_cast<int>(threadIdx.x) / 32 % Config::kWarpsPerRow;
+  const int first_word = share * 32 * kLaneWords + lane;
   if (threadIdx.x == 0) launch_dependents();
   await_prerequisites();
   const long long step = static_cast<long long>(gridDim.x) * kWarps;
@@ -96,7 +102,7 @@ ATTNJIT_DEVICE void merge(const Arguments& arguments) {
       FloatPair pairs[kLaneWords];
 #pragma unroll
       for (int i = 0; i < kLaneWords; ++i) {
-        const int word = lane + 32 * i;
+        const int word = first_word + 32 * i;
         pairs[i] = unpack_pair<Config::kBf16>(
             load_global_or_zero(o + word, factor != 0.0f && word < kWords));
       }
@@ -125,7 +131,7 @@ ATTNJIT_DEVICE void merge(const Arguments& arguments) {
           const long long partial_row = (first + part) * arguments.rows + o_row;
 #pragma unroll
           for (int j = 0; j < kLaneWords; ++j) {
-            const int word = lane + 32 * j;
+            const int word = first_word + 32 * j;
             pairs[i][j] = load_partial<Config>(arguments.partial_o, partial_row * kWords + word,
                                                factor[i] != 0.0f && word < kWords);
           }
@@ -136,14 +142,14 @@ ATTNJIT_DEVICE void merge(const Arguments& arguments) {
     }
 #pragma unroll
     for (int i = 0; i < kLaneWords; ++i) {
-      const int word = lane + 32 * i;
+      const int word = first_word + 32 * i;
       if (word < kWords) o[word] = pack_pair<Config::kBf16>(merged[i].x, merged[i].y);
     }
     if constexpr (Config::kReturnLse) {
       const float shown = Config::kLseIncludesSink ? total : sum;
       // Every lane has read the row's old LSE before one writes the new.
       __syncwarp();
-      if (lane == 0) {
+      if (lane == 0 && share == 0) {
         arguments.lse[row] = shown == 0.0f ? -infinity() : top + kLn2 * log2_approx(shown);
       }
     }

@@ -16,8 +16,9 @@ namespace attnjit {
 namespace {
 
 constexpr int kThreads = 128;
-constexpr int kRowsPerCta = kThreads / 32;  // a warp merges a row
-constexpr int kCtasPerSm = 16;              // a row is one short read: many are to be on their way
+constexpr int kWarps = kThreads / 32;  // per CTA
+constexpr int kLongRow = 256;          // elements of O that one warp merges
+constexpr int kCtasPerSm = 16;         // a row is one short read: many are to be on their way
 
 BufferId workspace(std::uint32_t index) { return {BufferId::Kind::kWorkspace, index}; }
 
@@ -43,6 +44,12 @@ std::string unsupported_merge(const ResolvedSpec& resolved) {
   return {};
 }
 
+/// Warps that share a row. A long one of a launch that is split is of few rows and many parts: its
+/// loads are to be on their way together.
+int warps_per_row(const AttentionSpec& spec) {
+  return splits(spec) && spec.ov_depth > kLongRow ? kWarps : 1;
+}
+
 /// A launch of the kernel: `pairs` of them into `o`.
 Result<LaunchRecipe> merge_launch(const KernelPlan& plan, const PlannedKernel& kernel,
                                   const TensorView& o, std::int32_t pairs,
@@ -55,7 +62,8 @@ Result<LaunchRecipe> merge_launch(const KernelPlan& plan, const PlannedKernel& k
   values.numbers.set(LaunchNumber::kOBatchBytes, o.strides.batch * o.element_bytes());
   values.numbers.set(LaunchNumber::kORowBytes, o.strides.row * o.element_bytes());
   values.numbers.set(LaunchNumber::kOHeadBytes, o.strides.head * o.element_bytes());
-  const std::int64_t ctas = std::min((rows + kRowsPerCta - 1) / kRowsPerCta,
+  const std::int64_t rows_per_cta = kWarps / warps_per_row(plan.spec);
+  const std::int64_t ctas = std::min((rows + rows_per_cta - 1) / rows_per_cta,
                                      std::int64_t{kCtasPerSm} * std::max(device.sm_count, 1));
   return make_recipe(kernel, static_cast<std::uint32_t>(ctas), values);
 }
@@ -97,6 +105,7 @@ PlannedKernel merge_kernel(const KernelPlan& plan) {
   kernel.constants = {{"int", "kThreads", std::to_string(kThreads)},
                       {"int", "kHeads", std::to_string(spec.num_q_heads)},
                       {"int", "kDepth", std::to_string(spec.ov_depth)},
+                      {"int", "kWarpsPerRow", std::to_string(warps_per_row(spec))},
                       {"bool", "kBf16", bf16 ? "true" : "false"},
                       {"bool", "kPartialF32", splits(spec) ? "true" : "false"},
                       {"bool", "kAccumulate", spec.accumulate ? "true" : "false"},

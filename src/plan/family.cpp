@@ -11,6 +11,7 @@
 #include "plan/sm100/sm100_plan.h"
 #include "plan/sm90/sm90_json.h"
 #include "plan/sm90/sm90_plan.h"
+#include "plan/sm90_mla/sm90_mla_plan.h"
 
 namespace attnjit {
 namespace {
@@ -22,6 +23,15 @@ Status plan_sm90(const TuningValues* tuned, KernelPlan& plan) {
   plan.reason = sm90_unsupported_reason(plan.spec, *plan.sm90);
   plan.supported = plan.reason.empty();
   return plan.supported ? fill_from_sm90(*plan.sm90, plan) : Status();
+}
+
+Status plan_sm90_mla(const TuningValues* tuned, KernelPlan& plan) {
+  plan.reason = sm90_mla_unsupported_reason(plan.spec);
+  plan.supported = plan.reason.empty();
+  Result<Sm90Plan> mla = make_sm90_mla_plan(plan.spec, tuned);
+  if (!mla) return mla.error();
+  plan.sm90 = std::make_shared<const Sm90Plan>(*std::move(mla));
+  return plan.supported ? fill_from_sm90_mla(*plan.sm90, plan) : Status();
 }
 
 Status plan_sm100(const TuningValues* tuned, KernelPlan& plan) {
@@ -45,6 +55,9 @@ constexpr KernelFamily kSm90{
     [](const KernelPlan& plan, nlohmann::ordered_json& json) {
       if (plan.sm90 != nullptr) add_sm90(*plan.sm90, json);
     },
+};
+constexpr KernelFamily kSm90Mla{
+    &plan_sm90_mla, &sm90_mla_partitions, &plan_sm90_mla_launch, &sm90_mla_knobs, kSm90.print,
 };
 constexpr KernelFamily kSm100{
     &plan_sm100,
@@ -70,7 +83,7 @@ const KernelFamily& family_of(const AttentionSpec& spec) {
   if (spec.merge) return kMerge;
   switch (spec.arch) {
     case Arch::kSm90a:
-      return kSm90;
+      return spec.mla == Mla::kDecode ? kSm90Mla : kSm90;
     case Arch::kSm100a:
     case Arch::kSm103a:
       return kSm100;

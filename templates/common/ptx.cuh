@@ -68,6 +68,18 @@ ATTNJIT_DEVICE void launch_dependents() { asm volatile("griddepcontrol.launch_de
 /// griddepcontrol.wait (9.7.13.13): the grid before has ended, and what it wrote is seen.
 ATTNJIT_DEVICE void await_prerequisites() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 
+/// %cluster_ctarank (10): a CTA's rank in its cluster.
+ATTNJIT_DEVICE int cluster_rank() {
+  int rank;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+
+/// barrier.cluster (9.7.13.4): waits for all threads of the cluster, and sees what they wrote.
+ATTNJIT_DEVICE void cluster_barrier() {
+  asm volatile("barrier.cluster.arrive;\n\tbarrier.cluster.wait;" ::: "memory");
+}
+
 /// nanosleep (9.7.20): for 0 to 2 `nanoseconds`.
 ATTNJIT_DEVICE void nanosleep(u32 nanoseconds) {
   asm volatile("nanosleep.u32 %0;" ::"r"(nanoseconds));
@@ -97,6 +109,17 @@ ATTNJIT_DEVICE void mbarrier_arrive(u32 barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
+/// mapa (9.7.9.24) and mbarrier.arrive (9.7.13.15): at the barrier in another CTA of the cluster
+/// that lies where `barrier` does here.
+ATTNJIT_DEVICE void mbarrier_arrive_at(u32 barrier, int cta) {
+  asm volatile(
+      "{\n.reg .b32 remote;\n"
+      "mapa.shared::cluster.u32 remote, %0, %1;\n"
+      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote];\n}" ::"r"(barrier),
+      "r"(cta)
+      : "memory");
+}
+
 /// mbarrier.arrive.expect_tx (9.7.13.15): arrives and announces bytes of bulk copies.
 ATTNJIT_DEVICE void mbarrier_arrive_expect_tx(u32 barrier, int bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
@@ -110,6 +133,20 @@ ATTNJIT_DEVICE void mbarrier_wait(u32 barrier, int parity) {
     asm volatile(
         "{\n.reg .pred p;\n"
         "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+        "selp.u32 %0, 1, 0, p;\n}"
+        : "=r"(done)
+        : "r"(barrier), "r"(parity)
+        : "memory");
+  } while (done == 0);
+}
+
+/// mbarrier.try_wait.parity.acquire.cluster (9.7.13.15), repeated: for arrivals from other CTAs.
+ATTNJIT_DEVICE void mbarrier_wait_cluster(u32 barrier, int parity) {
+  u32 done;
+  do {
+    asm volatile(
+        "{\n.reg .pred p;\n"
+        "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\n"
         "selp.u32 %0, 1, 0, p;\n}"
         : "=r"(done)
         : "r"(barrier), "r"(parity)
@@ -206,6 +243,19 @@ ATTNJIT_DEVICE void tma_load_4d(u32 destination, const TensorMap* map, u32 barri
       "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
       "[%0], [%1, {%3, %4, %5, %6}], [%2], %7;" ::"r"(destination),
       "l"(map), "r"(barrier), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "l"(policy)
+      : "memory");
+}
+
+/// The same to the CTAs of the cluster whose bits `ctas` has, each at the same place, where a
+/// barrier at the same place hears of it.
+ATTNJIT_DEVICE void tma_multicast_4d(u32 destination, const TensorMap* map, u32 barrier, int c0,
+                                     int c1, int c2, int c3, u32 ctas, u64 policy) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes"
+      ".multicast::cluster.L2::cache_hint [%0], [%1, {%3, %4, %5, %6}], [%2], %7, %8;" ::"r"(
+          destination),
+      "l"(map), "r"(barrier), "r"(c0), "r"(c1), "r"(c2), "r"(c3),
+      "h"(static_cast<unsigned short>(ctas)), "l"(policy)
       : "memory");
 }
 

@@ -185,6 +185,19 @@ TEST_F(Sm90Invariance, SinksAndMasks) {
   expect_same_bits(spec, InputKind::kSpike);
 }
 
+// The two consumers of absorbed MLA take the tiles by turns, whatever the first one is.
+TEST_F(Sm90Invariance, AbsorbedMla) {
+  AttentionSpec spec = of_sequences(spec_of(320, 128), 16, true);
+  spec.mla = Mla::kDecode;
+  spec.ov_depth = 256;
+  expect_same_bits(spec, InputKind::kLarge);
+  spec = with_group(of_sequences(spec_of(128, 64), 64, false), 20, 20);
+  spec.mla = Mla::kDecode;
+  spec.ov_depth = 64;
+  spec.sink = true;
+  expect_same_bits(spec, InputKind::kRaised);
+}
+
 // Partitions that no row of a sequence reaches are no work.
 TEST_F(Sm90Invariance, AWindowOfALongSequenceIsLittleWork) {
   const AttentionSpec spec = of_sequences(spec_of(64, 64, window_of(40)), 64, false);

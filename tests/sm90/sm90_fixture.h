@@ -56,8 +56,10 @@ class Sm90Kernel : public testing::Test {
   }
 
   // Null where it failed, which is told.
-  static std::unique_ptr<Kernel> compiled(const AttentionSpec& spec) {
-    Result<emulator::GeneratedKernel> kernel = emulator::generate_kernel(spec);
+  static std::unique_ptr<Kernel> compiled(const AttentionSpec& spec,
+                                          const Tuning* tuning = nullptr) {
+    Result<emulator::GeneratedKernel> kernel =
+        emulator::generate_kernel(spec, {}, TemplateSet::embedded(), tuning);
     if (!kernel) {
       ADD_FAILURE() << kernel.error().to_string();
       return nullptr;
@@ -156,8 +158,9 @@ class Sm90Kernel : public testing::Test {
     EXPECT_TRUE(comparison.passed) << spec_to_json(problem.spec) << ": " << comparison.reason;
   }
 
-  static void expect_passes(const AttentionSpec& spec, const std::vector<Lengths>& batches) {
-    const auto kernel = compiled(spec);
+  static void expect_passes(const AttentionSpec& spec, const std::vector<Lengths>& batches,
+                            const Tuning* tuning = nullptr) {
+    const auto kernel = compiled(spec, tuning);
     ASSERT_TRUE(kernel);
     for (std::size_t i = 0; i < batches.size(); ++i) {
       const auto problem = problem_of(spec, batches[i], static_cast<InputKind>(i % 4), i);

@@ -31,9 +31,9 @@ EmulatorBuffer output_of(const std::string& name, verify::Tensor tensor) {
 }  // namespace
 
 Result<GeneratedKernel> generate_kernel(const AttentionSpec& spec, const PlanOptions& options,
-                                        const TemplateSet& templates) {
+                                        const TemplateSet& templates, const Tuning* tuning) {
   GeneratedKernel kernel;
-  Result<KernelPlan> planned = plan(spec, options);
+  Result<KernelPlan> planned = plan(spec, options, tuning);
   if (!planned) return std::move(planned).error();
   kernel.plan = std::move(*planned);
   Result<KernelSource> source = generate(kernel.plan, templates);

@@ -16,6 +16,7 @@
 #include "attnjit/emulator.h"
 #include "attnjit/plan.h"
 #include "attnjit/source.h"
+#include "attnjit/tuning.h"
 #include "verify/problem.h"
 
 namespace attnjit::emulator {
@@ -27,9 +28,11 @@ struct GeneratedKernel {
   std::string log;      ///< ptxas's, whole
 };
 
-/// Plans, renders and compiles a spec. Errors: kEnvironment where there is no NVRTC.
+/// Plans, renders and compiles a spec. `tuning` may be null. Errors: kEnvironment where there is no
+/// NVRTC.
 Result<GeneratedKernel> generate_kernel(const AttentionSpec& spec, const PlanOptions& options = {},
-                                        const TemplateSet& templates = TemplateSet::embedded());
+                                        const TemplateSet& templates = TemplateSet::embedded(),
+                                        const Tuning* tuning = nullptr);
 
 /// What one run of a kernel on a problem gave; outputs are uninitialised before.
 struct KernelRun {

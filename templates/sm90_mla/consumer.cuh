@@ -1,0 +1,446 @@
+// SPDX-License-Identifier: Apache-2.0
+// A consumer warpgroup: 64 query rows against all KV tiles of a work tile, and half of O's columns.
+//
+// S of a tile is one warpgroup's: tiles are taken by turns. It makes P of it, multiplies P with its
+// half of V, and hands P over to the other, which has the other half. docs/mla.md draws who waits
+// for whom.
+#pragma once
+
+#include "sm90/products.cuh"
+#include "sm90/softmax.cuh"
+#include "sm90_mla/output.cuh"
+
+namespace attnjit::sm90_mla {
+
+using sm90::OnlineSoftmax;
+using sm90::rescale_output;
+using sm90::WorkTile;
+
+/// A warpgroup: where it stands among the KV tiles, and what it knows of its rows.
+///
+/// NOTE: the record through which P goes is one, and needs no other guard than the handovers: its
+/// writers take turns, by the parity of a KV tile's stage over all work tiles, and each has read
+/// the other's before it writes its own.
+template <class Config, class Mask, class ScoreMod, class Arguments, class Params>
+struct Consumer {
+  using Layout = LayoutOf<Config>;
+  using Scores = float[Config::kTileN / 2];
+  static constexpr int kBlocks = Layout::kOwnBlocks;
+  static constexpr int kSteps = kBlockColumns / kStepColumns;
+
+  const Smem<Config>& smem;
+  const Arguments& arguments;
+  const Params& params;
+  int rank;
+  int peer;  ///< the other CTA of the cluster
+  int lane;
+  int warp;  ///< of the warpgroup's four
+  float log2_scale;
+  Ring ring = {};  ///< at the KV tile whose product with V is next
+  int q_parity = 0;
+  int work_parity = 0;
+
+  /// The rows of a work tile.
+  struct Rows {
+    WorkTile work;
+    KvRange core;  ///< KV tiles inside it need no mask
+    OutputRow output[2];
+    sm90::ScoreTile scores;
+    typename ScoreMod::State state[2];
+    OnlineSoftmax<Config> softmax;  ///< after the last tile that either warpgroup made P of
+    float (&o)[kBlocks][32];
+    u32 (&p)[Config::kTileN / 4];
+  };
+
+  ATTNJIT_DEVICE Consumer(const Smem<Config>& memory, const Arguments& launch, const Params& user,
+                          int consumer, int cta)
+      : smem(memory),
+        arguments(launch),
+        params(user),
+        rank(consumer),
+        peer(cta ^ 1),
+        lane(static_cast<int>(threadIdx.x & 31u)),
+        warp(warp_uniform(static_cast<int>(threadIdx.x >> 5)) & 3),
+        log2_scale(ScoreMod::kIdentity ? launch.scale * kLog2e : kLog2e) {}
+
+  // ---- Memory that TMA fills. Each warp hands back for itself.
+
+  /// NOTE: wgmma reads through the async proxy what cp.async wrote through the generic one.
+  ATTNJIT_DEVICE void await_block(const Ring& at, int block) const {
+    smem.wait(smem.kv_full(at.stage, block), at.parity);
+    if constexpr (Config::kRowCopies) fence_proxy_async_shared();
+  }
+  ATTNJIT_DEVICE void release_block(const Ring& at, int block) const {
+    const u32 empty = smem.kv_empty(at.stage, block);
+    if (lane == 0) mbarrier_arrive(empty);
+    if constexpr (Config::kCluster > 1) {
+      if (lane == 1) mbarrier_arrive_at(empty, peer);
+    }
+  }
+  ATTNJIT_DEVICE void release_rope(const Ring& at) const {
+    if constexpr (Layout::kRopeBlocks > 0) release_block(at, Layout::kOvBlocks);
+  }
+  ATTNJIT_DEVICE void release_q() const {
+    if (lane == 0) mbarrier_arrive(smem.q_empty());
+  }
+
+  // ---- Products
+
+  /// Makes S = Q K^T, block by block as they land. `first`: Q may still be on its way.
+  ATTNJIT_DEVICE void make_scores(Scores& s, const Ring& at, bool first) const {
+#pragma unroll
+    for (int i = 0; i < Layout::kQkBlocks; ++i) {
+      const int block = Layout::block_at(i);
+      if (first) smem.wait(smem.q_full(block), q_parity);
+      await_block(at, block);
+      // NOTE: for each block: after the loop of a wait ptxas would set its own, and serialise all.
+      wgmma_fence();
+      const u64 q = matrix_descriptor<16>(smem.q(block));
+      const u64 k = matrix_descriptor<16>(smem.kv(at.stage, block));
+#pragma unroll
+      for (int step = 0; step < kSteps; ++step) {
+        constexpr int kStep = 2 * kStepColumns / 16;
+        Wgmma<Config::kTileN>::template ss<Config::kBf16>(s, q + step * kStep, k + step * kStep,
+                                                          i > 0 || step > 0);
+      }
+    }
+    wgmma_commit();
+    wgmma_wait<0>();
+    pin_registers(s);
+    release_rope(at);
+  }
+
+  /// Issues O += P V of a tile, a group of products for each of the warpgroup's blocks.
+  ATTNJIT_DEVICE void issue_pv(Rows& rows, const Ring& at) const {
+#pragma unroll
+    for (int i = 0; i < kBlocks; ++i) pin_registers(rows.o[i]);
+    pin_registers(rows.p);
+    wgmma_fence();
+    const u32 first = smem.kv(at.stage, Layout::first_block(rank));
+#pragma unroll
+    for (int i = 0; i < kBlocks; ++i) {
+      const u64 v = matrix_descriptor<Layout::kBlockBytes>(first + i * Layout::kBlockBytes);
+#pragma unroll
+      for (int step = 0; step < kSteps; ++step) {
+        Wgmma<kBlockColumns>::template rs<Config::kBf16>(
+            rows.o[i], rows.p[4 * step], rows.p[4 * step + 1], rows.p[4 * step + 2],
+            rows.p[4 * step + 3], v + step * (kStepColumns * kBlockRowBytes) / 16, 1);
+      }
+      wgmma_commit();
+    }
+  }
+
+  /// Waits for the products of O and hands back the memory of V, block by block. NOTE: unrolled by
+  /// hand: the number of groups that still run is part of the instruction.
+  template <int kBlock = 0>
+  ATTNJIT_DEVICE void end_pv(Rows& rows) {
+    if constexpr (kBlock < kBlocks) {
+      wgmma_wait<kBlocks - 1 - kBlock>();
+      pin_registers(rows.o[kBlock]);
+      release_block(ring, Layout::first_block(rank) + kBlock);
+      end_pv<kBlock + 1>(rows);
+    } else {
+      ring.advance(Config::kStages);
+    }
+  }
+
+  ATTNJIT_DEVICE static void rescale(Rows& rows, const float (&correction)[2]) {
+#pragma unroll
+    for (int i = 0; i < kBlocks; ++i) rescale_output(rows.o[i], correction);
+  }
+
+  // ---- P, from one warpgroup to the other
+
+  ATTNJIT_DEVICE int thread() const { return warp * 32 + lane; }
+
+  /// Makes P of S, in place. True, in the whole warp, where earlier outputs are to be multiplied by
+  /// `correction`.
+  ATTNJIT_DEVICE bool softmax(Scores& s, Rows& rows, int tile, float (&correction)[2]) {
+    const int first = tile * Config::kTileN;
+    rows.scores.first_kv = first + 2 * (lane & 3);
+    sm90::modify_scores<ScoreMod>(s, rows.scores, rows.state, arguments.scale, params);
+    const bool in_core = first >= rows.core.begin && rows.core.end - first >= Config::kTileN;
+    if (!in_core) {
+      if constexpr (Mask::kInterval) {
+        sm90::mask_scores<Mask>(s, rows.scores, params);
+      } else {
+        sm90::ColumnBits<Config::kTileN / 2> bits;
+        sm90::visible_columns<Mask, Config::kTileN / 2>(bits, rows.scores, params);
+        sm90::hide(s, bits);
+      }
+    }
+    return rows.softmax.step(s, correction);
+  }
+
+  /// Hands P and what is known of the rows over to the other warpgroup.
+  ATTNJIT_DEVICE void give(const Rows& rows) const {
+    const u32 record = smem.record(thread());
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      store_shared_v4(record + i * Layout::kPartBytes, rows.p[4 * i], rows.p[4 * i + 1],
+                      rows.p[4 * i + 2], rows.p[4 * i + 3]);
+    }
+    const OnlineSoftmax<Config>& state = rows.softmax;
+    store_shared_v4(record + 4 * Layout::kPartBytes, __float_as_uint(state.maximum[0]),
+                    __float_as_uint(state.maximum[1]), __float_as_uint(state.sum[0]),
+                    __float_as_uint(state.sum[1]));
+    named_barrier_arrive(kHandoverBarrier + 4 * rank + warp, kHandoverThreads);
+  }
+
+  /// Takes what the other warpgroup hands over, and makes O relative to its maximum.
+  ATTNJIT_DEVICE void take(Rows& rows) const {
+    named_barrier_sync(kHandoverBarrier + 4 * (1 - rank) + warp, kHandoverThreads);
+    const u32 record = smem.record(thread());
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      load_shared_v4(record + i * Layout::kPartBytes, rows.p[4 * i], rows.p[4 * i + 1],
+                     rows.p[4 * i + 2], rows.p[4 * i + 3]);
+    }
+    u32 words[4];
+    load_shared_v4(record + 4 * Layout::kPartBytes, words[0], words[1], words[2], words[3]);
+    OnlineSoftmax<Config>& state = rows.softmax;
+    float correction[2];
+    bool same = true;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float maximum = __uint_as_float(words[half]);
+      correction[half] = exp2_approx((state.maximum[half] - maximum) * log2_scale);
+      same = same && state.maximum[half] == maximum;
+      state.maximum[half] = maximum;
+      state.sum[half] = __uint_as_float(words[2 + half]);
+    }
+    if (!__all_sync(0xffffffffu, same)) rescale(rows, correction);
+  }
+
+  /// The product with V of a tile whose P the other warpgroup made.
+  ATTNJIT_DEVICE void begin_other(Rows& rows) const {
+    take(rows);
+#pragma unroll
+    for (int i = 0; i < kBlocks; ++i) await_block(ring, Layout::first_block(rank) + i);
+    issue_pv(rows, ring);
+  }
+
+  /// Hands the P of this warpgroup over and multiplies with it.
+  ATTNJIT_DEVICE void own_product(Scores& s, Rows& rows, bool moved, const float (&correction)[2]) {
+    pack_pairs<Config::kBf16>(rows.p, s);
+    give(rows);
+    if (moved) rescale(rows, correction);
+    issue_pv(rows, ring);
+    end_pv(rows);
+  }
+
+  // ---- The KV tiles of a work tile, from the last to the first
+
+  /// The warpgroup that makes P of the first tile, and of every second one from there on.
+  ATTNJIT_DEVICE void lead(Rows& rows) {
+    const int begin = rows.work.tile_begin;
+    bool first = true;
+    for (int tile = rows.work.tile_end - 1; tile >= begin; tile -= 2) {
+      Scores s;
+      float correction[2];
+      make_scores(s, ring, first);
+      first = false;
+      if (tile < begin + 2) release_q();
+      if (tile > begin) named_barrier_arrive(kTurnBarrier, kTurnThreads);
+      const bool moved = softmax(s, rows, tile, correction);
+      own_product(s, rows, moved, correction);
+      if (tile == begin) break;
+      begin_other(rows);
+      end_pv(rows);
+    }
+  }
+
+  /// The other one. Its softmax runs under its product of the tile before.
+  ATTNJIT_DEVICE void follow(Rows& rows) {
+    const int begin = rows.work.tile_begin;
+    int tile = rows.work.tile_end - 2;
+    if (tile < begin) {
+      // NOTE: it makes no S, and waits all the same: one of its warps must not hand back this Q
+      // while another has yet to hand back the one before.
+      smem.wait(smem.q_full(Layout::block_at(0)), q_parity);
+      release_q();
+    }
+    bool first = true;
+    for (; tile >= begin; tile -= 2) {
+      Scores s;
+      float correction[2];
+      Ring next = ring;
+      next.advance(Config::kStages);
+      // NOTE: not before: two products of K at a time would end at the same time, and nothing
+      // would run under their softmaxes.
+      named_barrier_sync(kTurnBarrier, kTurnThreads);
+      make_scores(s, next, first);
+      first = false;
+      if (tile < begin + 2) release_q();
+      // NOTE: not under the product of K: ptxas would have it end before O is touched.
+      begin_other(rows);
+      const bool moved = softmax(s, rows, tile, correction);
+      end_pv(rows);
+      own_product(s, rows, moved, correction);
+    }
+    if (tile == begin - 1) {
+      begin_other(rows);
+      end_pv(rows);
+    }
+  }
+
+  // ---- Work tiles
+
+  /// Whether the first of the warpgroup's blocks is the other's to write.
+  ATTNJIT_DEVICE bool is_written(int i) const {
+    return !(Layout::kSharedBlock && rank == 1 && i == 0);
+  }
+
+  /// Whether a merge follows, which the rows are left to.
+  ATTNJIT_DEVICE bool is_merged() const {
+    if constexpr (Config::kSplit) {
+      return Config::kMergeOnePart || arguments.partitions > 1;
+    } else {
+      return false;
+    }
+  }
+
+  /// The LSE of a row is written by one lane of the first warpgroup.
+  ATTNJIT_DEVICE bool writes_lse(const Rows& rows, int half) const {
+    return rank == 0 && (lane & 3) == 0 && rows.output[half].real;
+  }
+  ATTNJIT_DEVICE i64 lse_row(const Rows& rows, int half) const {
+    return sm90::lse_row<Config>(rows.work, rows.output[half].head, rows.output[half].position,
+                                 arguments);
+  }
+
+  /// Ends the rows: LSE and O.
+  ATTNJIT_DEVICE void finish(Rows& rows) {
+    float output_scale[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float sink = 0.0f;
+      if constexpr (Config::kSink) sink = arguments.sink[rows.output[half].head];
+      float lse;
+      output_scale[half] = finish_row<Config>(rows.softmax.statistics(half), sink, lse);
+      if constexpr (Config::kReturnLse) {
+        if (writes_lse(rows, half)) arguments.lse[lse_row(rows, half)] = lse;
+      }
+    }
+    rescale(rows, output_scale);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const OutputRow& row = rows.output[half];
+      unsigned char* const address = arguments.o +
+                                     sm90::q_batch<Config>(rows.work) * arguments.o_batch_bytes +
+                                     (rows.work.q_begin + row.position) * arguments.o_row_bytes +
+                                     row.head * arguments.o_head_bytes;
+#pragma unroll
+      for (int i = 0; i < kBlocks; ++i) {
+        const int column = (Layout::first_block(rank) + i) * kBlockColumns;
+        store_block<Config>(rows.o[i], half, address, column, row.real && is_written(i), lane);
+      }
+    }
+  }
+
+  /// Ends the rows of a partition, whose sink is the merge's.
+  ATTNJIT_DEVICE void finish_part(Rows& rows) {
+    float output_scale[2];
+    bool seen[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float lse;
+      output_scale[half] = finish_row<Config, false>(rows.softmax.statistics(half), 0.0f, lse);
+      // What no key was seen of nobody reads.
+      seen[half] = rows.output[half].real && lse != -infinity();
+      if (writes_lse(rows, half)) {
+        arguments.partial_lse[rows.work.partition * arguments.rows + lse_row(rows, half)] = lse;
+      }
+    }
+    if constexpr (Config::kPartitionTiles > 0) empty_parts(rows);
+    rescale(rows, output_scale);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      if (!seen[half]) continue;
+      i64 position = rows.work.q_begin + rows.output[half].position;
+      if constexpr (!Config::kRagged) {
+        position += static_cast<i64>(rows.work.batch) * arguments.q_len;
+      }
+      float* const address =
+          arguments.partial_o + (rows.work.partition * arguments.rows +
+                                 position * arguments.num_q_heads + rows.output[half].head) *
+                                    Config::kOvDepth;
+#pragma unroll
+      for (int i = 0; i < kBlocks; ++i) {
+        const int column = (Layout::first_block(rank) + i) * kBlockColumns;
+        if (is_written(i)) store_partial_block(rows.o[i], half, address, column, lane);
+      }
+    }
+  }
+
+  /// Says that the partitions which are no work for the sequence saw no key, with its first one.
+  /// The merge reads the LSE of each.
+  ATTNJIT_DEVICE void empty_parts(const Rows& rows) const {
+    const sm90::PartRange parts = sm90::parts_of<Config, Mask>(
+        sm90::lengths_of<Config>(rows.work, arguments), arguments, params);
+    if (rank != 0 || rows.work.partition != parts.begin) return;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      if (!rows.output[half].real) continue;
+      const i64 row = lse_row(rows, half);
+#pragma unroll 1
+      for (int part = lane & 3; part < arguments.partitions; part += 4) {
+        if (part >= parts.begin && part < parts.end) continue;
+        arguments.partial_lse[part * arguments.rows + row] = -infinity();
+      }
+    }
+  }
+
+  ATTNJIT_DEVICE void work_tile(const WorkTile& work) {
+    float o[kBlocks][32];
+    u32 p[Config::kTileN / 4];
+    Rows rows{.work = work, .softmax = {log2_scale}, .o = o, .p = p};
+    const sm90::Lengths lengths = sm90::lengths_of<Config>(work, arguments);
+    const int first_q_idx = lengths.first_q_idx();
+    const int last = min((work.first_row + kConsumerRows - 1) >> Config::kGqaShift, lengths.q - 1);
+    rows.core = Mask::core((work.first_row >> Config::kGqaShift) + first_q_idx, last + first_q_idx,
+                           lengths.kv, params);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row = work.first_row + warp * kWarpRows + (lane >> 2) + 8 * half;
+      rows.output[half] = output_row<Config>(work, row, arguments);
+      rows.scores.row[half] = {work.batch, rows.output[half].head,
+                               0,          rows.output[half].position + first_q_idx,
+                               0,          lengths.q,
+                               lengths.kv};
+      rows.state[half] = ScoreMod::prepare(rows.scores.row[half].h, arguments.num_q_heads, params);
+    }
+#pragma unroll
+    for (int i = 0; i < kBlocks; ++i) {
+#pragma unroll
+      for (float& value : o[i]) value = 0.0f;
+    }
+    if (work.tile_begin < work.tile_end) {
+      if ((ring.stage & 1) == rank) {
+        lead(rows);
+      } else {
+        follow(rows);
+      }
+      q_parity ^= 1;
+    }
+    if constexpr (Config::kSplit) {
+      if (is_merged()) return finish_part(rows);
+    }
+    finish(rows);
+  }
+
+  /// All work tiles that the producer announces.
+  ATTNJIT_DEVICE void run() {
+    while (true) {
+      smem.next_work_tile();
+      smem.wait(smem.work_full(), work_parity);
+      work_parity ^= 1;
+      const WorkTile work = sm90::load_work<Config>(smem.work(), lane);
+      if (lane == 0) mbarrier_arrive(smem.work_empty());
+      if (work.batch < 0) break;
+      work_tile(work);
+    }
+  }
+};
+
+}  // namespace attnjit::sm90_mla

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// The sm_90a kernel of absorbed MLA: all query heads over one row of K per key, whose latent part
+// is V. A producer warpgroup loads; two consumer warpgroups share a tile of 64 rows, each with half
+// of O's columns.
+//
+// Config: the plan's constants (sm90_mla/layout.cuh says what must hold of them). Mask and
+// ScoreMod: see common/mask.cuh and common/score_mod.cuh. Arguments has
+//   const TensorMap* q_map           4-D: depth, head, position, batch; a box is 64 rows
+//   const TensorMap* k_map           4-D: depth, key, head, batch; of pages depth, row, head, page;
+//                                    a box is kBoxKeys rows
+//   unsigned char* o; i64 o_batch_bytes, o_row_bytes, o_head_bytes
+//   float* lse, const float* sink    where Config::kReturnLse, kSink
+//   int num_q_heads, q_len, kv_len, m_tiles, total_tiles, paired_units; float scale
+// Where sequences differ in length it has, for m_tiles to paired_units, what sm90/forward.cuh says:
+//   batch, kv_lens, kv_offsets, total_kv, page_table, max_pages, q_offsets, total_q
+// and where Config::kRowCopies, for k_map,
+//   const unsigned char* k; int num_pages; i64 k_page_bytes, k_row_bytes
+// and where Config::kSplit, for the partitions' results, which a merge follows,
+//   float *partial_o, *partial_lse; int partitions; i64 rows
+#pragma once
+
+#include "sm90_mla/consumer.cuh"
+#include "sm90_mla/producer.cuh"
+
+namespace attnjit::sm90_mla {
+
+template <class Config, class Mask, class ScoreMod, class Arguments, class Params>
+ATTNJIT_DEVICE void decode(const Arguments& arguments, const Params& params) {
+  extern __shared__ __align__(kSwizzlePeriod) unsigned char dynamic_smem[];
+  const Smem<Config> smem(shared_address(dynamic_smem), arguments);
+  const int warpgroup = warp_uniform(static_cast<int>(threadIdx.x >> 7));
+
+  if (threadIdx.x == 0) {
+    // What comes next finds room as CTAs of this grid end: the merge, or another launch.
+    launch_dependents();
+    check_alignment(smem.base);
+    prefetch_tensor_map(arguments.q_map);
+    if constexpr (!Config::kRowCopies) prefetch_tensor_map(arguments.k_map);
+    init_barriers<Config>(smem.barrier(0));
+  }
+  // NOTE: before anything is read or written: the launch before may still write it, or read it.
+  await_prerequisites();
+  int cta = 0;
+  if constexpr (Config::kCluster > 1) {
+    cta = cluster_rank();
+    // NOTE: of both: each CTA's barriers hear of the other.
+    cluster_barrier();
+  } else {
+    __syncthreads();
+  }
+
+  if (warpgroup == 0) {
+    setmaxnreg_dec<Config::kProducerRegisters>();
+    const int warp = warp_uniform(static_cast<int>(threadIdx.x >> 5));
+    const int lane = static_cast<int>(threadIdx.x & 31u);
+    if constexpr (Config::kRowCopies) {
+      using Copies = RowCopies<Config, Arguments>;
+      Producer<Config, Mask, Copies, Arguments, Params>{
+          smem, arguments, params, Copies{smem, arguments, warp, lane}, cta, warp, lane}
+          .run();
+    } else if (warp == 0) {
+      using Copies = BoxCopies<Config, Arguments>;
+      Producer<Config, Mask, Copies, Arguments, Params>{
+          smem, arguments, params, Copies{smem, arguments, cta, lane}, cta, warp, lane}
+          .run();
+    }
+  } else {
+    setmaxnreg_inc<Config::kConsumerRegisters>();
+    Consumer<Config, Mask, ScoreMod, Arguments, Params>(smem, arguments, params, warpgroup - 1, cta)
+        .run();
+  }
+  // The other CTA may still load into this one's memory, and arrive at its barriers.
+  if constexpr (Config::kCluster > 1) cluster_barrier();
+}
+
+}  // namespace attnjit::sm90_mla

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+// The producer: it finds the CTA's work, announces it, and loads Q and the KV tiles.
+#pragma once
+
+#include "sm90/sequences.cuh"
+#include "sm90_mla/layout.cuh"
+
+namespace attnjit::sm90_mla {
+
+using sm90::WorkTile;
+
+/// Copies of KV tiles by TMA, in boxes of kBoxKeys keys, a lane each. A warp.
+template <class Config, class Arguments>
+struct BoxCopies {
+  using Layout = LayoutOf<Config>;
+  static constexpr int kBoxes = Config::kTileN / Config::kBoxKeys;  // of a block of columns
+  static_assert(kBoxes <= 32, "a lane loads a box");
+
+  const Smem<Config>& smem;
+  const Arguments& arguments;
+  int rank;  ///< of the CTA in its cluster
+  int lane;
+  Ring ring = {};
+  WorkTile work = {};
+  u64 policy = 0;
+  int tail_stage = -1;  ///< its rows past the end are to be zeroed
+  int tail_parity = 0;
+
+  /// Goes on to the next work tile.
+  ATTNJIT_DEVICE void begin(const WorkTile& tile) {
+    work = tile;
+    const int q_len = sm90::lengths_of<Config>(work, arguments).q;
+    policy = kv_policy(q_len << Config::kGqaShift <= Config::kTileM);
+  }
+
+  /// Where the lane's box of a tile lies: a page, or the sequence. NOTE: a page past the end has no
+  /// entry in the table. Number -1 is out of bounds and gives zeros, which the barrier counts like
+  /// any other bytes.
+  ATTNJIT_DEVICE int place_of(int tile) const {
+    if constexpr (Config::kPageSize > 0) {
+      return sm90::page_of<Config>(tile * Config::kTileN + lane % kBoxes * Config::kBoxKeys, work,
+                                   arguments);
+    } else {
+      return Config::kRaggedKv ? 0 : work.batch;
+    }
+  }
+
+  /// Whether rows of a tile lie past the sequence's end, and not past the tensor's.
+  ATTNJIT_DEVICE bool is_tail(int tile) const {
+    return kLengthsDiffer<Config> && work.kv_len - tile * Config::kTileN < Config::kTileN;
+  }
+
+  /// Loads a tile, each block of columns when its place is free.
+  ATTNJIT_DEVICE void load(int tile, int place) {
+    const int stage = ring.stage;
+    const bool tail = is_tail(tile);
+    const int key = tile * Config::kTileN + lane % kBoxes * Config::kBoxKeys;
+    const int row = Config::kPageSize > 0 ? key % max(Config::kPageSize, 1) : work.kv_begin + key;
+    if constexpr (kLengthsDiffer<Config>) {
+      if (tail && lane == 0) mbarrier_arrive_expect_tx(smem.tail_full(), Layout::kTileBytes);
+    }
+    __syncwarp();
+#pragma unroll 1
+    for (int i = 0; i < Layout::kQkBlocks; ++i) {
+      const int block = Layout::block_at(i);
+      u32 full = smem.kv_full(stage, block);
+      if constexpr (Config::kCluster > 1) {
+        mbarrier_wait_cluster(smem.kv_empty(stage, block), ring.parity ^ 1);
+      } else {
+        smem.wait(smem.kv_empty(stage, block), ring.parity ^ 1);
+      }
+      if constexpr (kLengthsDiffer<Config>) {
+        if (tail) full = smem.tail_full();
+      }
+      if (lane == 0 && !tail) mbarrier_arrive_expect_tx(full, Layout::kBlockBytes);
+      __syncwarp();
+      const u32 data = smem.kv(stage, block) + lane * (Config::kBoxKeys * kBlockRowBytes);
+      const int column = block * kBlockColumns;
+      if constexpr (Config::kCluster > 1) {
+        // The CTAs load the blocks for each other, by turns.
+        if (lane < kBoxes && i % Config::kCluster == rank) {
+          tma_multicast_4d(data, arguments.k_map, full, column, row, 0, place,
+                           (1u << Config::kCluster) - 1, policy);
+        }
+      } else if (lane < kBoxes) {
+        tma_load_4d(data, arguments.k_map, full, column, row, 0, place, policy);
+      }
+    }
+    __syncwarp();
+    if (tail) tail_stage = stage;
+    ring.advance(Config::kStages);
+  }
+
+  /// Zeroes the rows of V that are past the sequence's end, where the last KV tile has some, and
+  /// says that the tile is there. They are multiplied with P = 0, and what lies there may be NaN.
+  /// Their scores are hidden, so that the rope's part may stay. Called a load later, so that the
+  /// copy is not waited for.
+  ATTNJIT_DEVICE void finish_tail() {
+    if constexpr (kLengthsDiffer<Config>) {
+      if (tail_stage < 0) return;
+      smem.wait(smem.tail_full(), tail_parity);
+      tail_parity ^= 1;
+      const int first = work.kv_len - (work.tile_end - 1) * Config::kTileN;
+#pragma unroll 1
+      for (int row = first + lane / 8; row < Config::kTileN; row += 4) {
+        // Whole rows of 128 bytes: the swizzle stays within them.
+#pragma unroll
+        for (int block = 0; block < Layout::kOvBlocks; ++block) {
+          store_shared_v4(smem.kv(tail_stage, block) + row * kBlockRowBytes + lane % 8 * 16, 0, 0,
+                          0, 0);
+        }
+      }
+      fence_proxy_async_shared();
+      __syncwarp();
+      if (lane < Layout::kQkBlocks) mbarrier_arrive(smem.kv_full(tail_stage, lane));
+      tail_stage = -1;
+    }
+  }
+};
+
+/// Copies of KV tiles row by row, where a page does not hold whole boxes of TMA. One of the
+/// producer's four warps: a lane finds where a row of a tile lies, and eight lanes copy a row of a
+/// block of columns, 16 bytes each, by cp.async into the place where TMA would have put them. Rows
+/// past the sequence's end become zeros.
+///
+/// NOTE: cp.async writes through the generic proxy. A consumer that has waited for a block fences
+/// before it multiplies (Consumer::await_block).
+template <class Config, class Arguments>
+struct RowCopies {
+  using Layout = LayoutOf<Config>;
+  static constexpr int kRows = Config::kTileN / kRowCopyWarps;  // of a tile, a warp's
+
+  const Smem<Config>& smem;
+  const Arguments& arguments;
+  int warp;
+  int lane;
+  Ring ring = {};
+  WorkTile work = {};
+
+  ATTNJIT_DEVICE void begin(const WorkTile& tile) { work = tile; }
+
+  /// Key of the lane's row.
+  ATTNJIT_DEVICE int key_of(int tile) const {
+    return tile * Config::kTileN + warp * kRows + min(lane, kRows - 1);
+  }
+  /// The page of the lane's row; -1 where there is none.
+  ATTNJIT_DEVICE int place_of(int tile) const {
+    const int page = sm90::page_of<Config>(key_of(tile), work, arguments);
+    return page < arguments.num_pages ? page : -1;
+  }
+
+  ATTNJIT_DEVICE void load(int tile, int place) {
+    const i64 offset = place < 0 ? -1
+                                 : place * arguments.k_page_bytes +
+                                       key_of(tile) % Config::kPageSize * arguments.k_row_bytes;
+#pragma unroll 1
+    for (int i = 0; i < Layout::kQkBlocks; ++i) {
+      const int block = Layout::block_at(i);
+      smem.wait(smem.kv_empty(ring.stage, block), ring.parity ^ 1);
+      const u32 data = smem.kv(ring.stage, block);
+#pragma unroll
+      for (int first = 0; first < kRows; first += 4) {
+        const i64 row_offset = __shfl_sync(0xffffffffu, offset, first + lane / 8);
+        const int row = warp * kRows + first + lane / 8;
+        const bool there = row_offset >= 0;
+        const unsigned char* const from =
+            there ? arguments.k + row_offset + 2 * (block * kBlockColumns + lane % 8 * 8)
+                  : arguments.k;
+        copy_16_or_zeros(data + row * kBlockRowBytes + ((lane % 8 ^ row % 8) << 4), from, there);
+      }
+      arrive_after_copies(smem.kv_full(ring.stage, block));
+    }
+    ring.advance(Config::kStages);
+  }
+  ATTNJIT_DEVICE void finish_tail() const {}
+};
+
+/// A warp, or several that all find the same work and copy their parts of the KV tiles; the first
+/// does the rest.
+template <class Config, class Mask, class Copies, class Arguments, class Params>
+struct Producer {
+  using Layout = LayoutOf<Config>;
+
+  const Smem<Config>& smem;
+  const Arguments& arguments;
+  const Params& params;
+  Copies copies;
+  int rank;  ///< of the CTA in its cluster, which has the rows of its own
+  int warp;
+  int lane;
+  int work_parity = 0;
+  int q_parity = 0;
+
+  /// Tells the consumers of a work tile when they have read of the one before.
+  ATTNJIT_DEVICE void announce(const WorkTile& work) {
+    if (warp != 0) return;
+    smem.wait(smem.work_empty(), work_parity ^ 1);
+    work_parity ^= 1;
+    if (lane == 0) {
+      sm90::store_work<Config>(smem.work(), work);
+      mbarrier_arrive(smem.work_full());
+    }
+    __syncwarp();
+  }
+
+  /// Loads the rows of Q when the last product that reads those before is made.
+  ATTNJIT_DEVICE void load_q(const WorkTile& work) {
+    if (warp != 0) return;
+    smem.wait(smem.q_empty(), q_parity ^ 1);
+    q_parity ^= 1;
+    // NOTE: rows past the sequence's end, or behind a position's heads, are zeros or other rows.
+    // Nothing is made of them.
+    if (lane == 0) {
+      const int head = work.head + (work.first_row & ((1 << Config::kGqaShift) - 1));
+      const int position = work.q_begin + (work.first_row >> Config::kGqaShift);
+#pragma unroll 1
+      for (int i = 0; i < Layout::kQkBlocks; ++i) {
+        const int block = Layout::block_at(i);
+        mbarrier_arrive_expect_tx(smem.q_full(block), Layout::kBlockBytes);
+        tma_load_4d(smem.q(block), arguments.q_map, smem.q_full(block), block * kBlockColumns, head,
+                    position, sm90::q_batch<Config>(work), kEvictFirst);
+      }
+    }
+    __syncwarp();
+  }
+
+  template <class List>
+  ATTNJIT_DEVICE void walk(List list) {
+    for (; !list.done(); list.advance()) {
+      WorkTile work = list.tile();
+      work.first_row += rank * kConsumerRows;
+      smem.next_work_tile();
+      announce(work);
+      if (work.tile_begin >= work.tile_end) continue;
+      copies.begin(work);
+      int place = copies.place_of(work.tile_end - 1);
+#pragma unroll 1
+      for (int tile = work.tile_end - 1; tile >= work.tile_begin; --tile) {
+        const int next = tile > work.tile_begin ? copies.place_of(tile - 1) : 0;
+        copies.load(tile, place);
+        place = next;
+        if (tile == work.tile_end - 1) {
+          load_q(work);
+        } else {
+          copies.finish_tail();
+        }
+      }
+      copies.finish_tail();
+    }
+    announce({-1, 0, 0, 0, 0});
+  }
+
+  ATTNJIT_DEVICE void run() {
+    if constexpr (kLengthsDiffer<Config>) {
+      walk(sm90::SequenceList<Config, Mask, Arguments, Params>(arguments, params, lane));
+    } else {
+      walk(sm90::WorkListOf<Config, Mask, Arguments, Params>(arguments, params));
+    }
+  }
+};
+
+}  // namespace attnjit::sm90_mla

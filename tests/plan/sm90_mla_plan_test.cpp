@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans of absorbed MLA on sm_90a: what is served, budgets, launches.
+#include "plan/sm90_mla/sm90_mla_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "attnjit/plan.h"
+#include "attnjit/tuning.h"
+
+namespace attnjit {
+namespace {
+
+AttentionSpec spec_of(int heads = 128, int qk_depth = 576, int ov_depth = 512) {
+  AttentionSpec spec;
+  spec.arch = Arch::kSm90a;
+  spec.mla = Mla::kDecode;
+  spec.num_q_heads = spec.group = heads;
+  spec.qk_depth = qk_depth;
+  spec.ov_depth = ov_depth;
+  spec.page_size = 64;
+  spec.num_partitions = 0;
+  spec.mask.kind = MaskSpec::Kind::kCausal;
+  return spec;
+}
+
+KernelPlan plan_of(const AttentionSpec& spec, const PlanOptions& options = {}) {
+  Result<KernelPlan> result = plan(spec, options);
+  EXPECT_TRUE(result.ok()) << (result.ok() ? "" : result.error().to_string());
+  return result.ok() ? *result : KernelPlan{};
+}
+
+LaunchShapes shapes_of(int batch, int q_len, int kv_len) {
+  LaunchShapes shapes;
+  shapes.batch = batch;
+  shapes.q_len = q_len;
+  shapes.kv_len = kv_len;
+  shapes.max_pages = (kv_len + 63) / 64;
+  shapes.num_pages = batch * shapes.max_pages;
+  return shapes;
+}
+
+TEST(Sm90MlaPlan, FitsTheSmForEveryDepth) {
+  for (int latent = 64; latent <= 512; latent += 64) {
+    for (const int rope : {0, 64}) {
+      if (latent + rope <= 64) continue;  // a spec with mla has more than a rope part
+      SCOPED_TRACE(latent + rope);
+      const KernelPlan plan = plan_of(spec_of(16, latent + rope, latent));
+      ASSERT_TRUE(plan.supported) << plan.reason;
+      const Sm90Plan& mla = *plan.sm90;
+      EXPECT_EQ(mla.num_stages % 2, 0);
+      EXPECT_EQ(plan.main().threads, 384);
+      EXPECT_LE(plan.main().smem_bytes, 232448);
+      EXPECT_LE(mla.producer_registers + 2 * mla.consumer_registers,
+                3 * plan.main().launch_registers);
+      std::int64_t at = 0;
+      for (const MemoryRange& range : plan.main().smem_map) {
+        EXPECT_EQ(range.begin, at) << range.name;
+        at += range.size;
+      }
+      EXPECT_EQ(at, plan.main().smem_bytes);
+    }
+  }
+}
+
+// The budgets of docs/mla.md.
+TEST(Sm90MlaPlan, BudgetsOfTheModels) {
+  const KernelPlan deepseek = plan_of(spec_of(128, 576, 512));
+  EXPECT_EQ(deepseek.sm90->num_stages, 2);
+  EXPECT_EQ(deepseek.main().smem_bytes, 231864);
+  EXPECT_EQ(deepseek.main().barriers.size(), 49U);
+  EXPECT_EQ(deepseek.main().smem_map[0].name, "Q 0");
+  EXPECT_EQ(deepseek.main().smem_map[2].name, "K and V 1");
+  const KernelPlan mistral = plan_of(spec_of(32, 320, 256));
+  EXPECT_EQ(mistral.sm90->num_stages, 4);
+  EXPECT_EQ(mistral.main().smem_bytes, 215480);
+  EXPECT_EQ(deepseek.kernels.back().entry, "attnjit_merge");
+}
+
+TEST(Sm90MlaPlan, SaysWhatItDoesNotServe) {
+  const auto reason_of = [](const AttentionSpec& spec, const PlanOptions& options = {}) {
+    const KernelPlan plan = plan_of(spec, options);
+    EXPECT_FALSE(plan.supported);
+    return plan.reason;
+  };
+  AttentionSpec spec = spec_of();
+  spec.group = 64;
+  EXPECT_NE(reason_of(spec).find("one key-value head"), std::string::npos);
+  EXPECT_NE(reason_of(spec_of(129)).find("up to 128 heads"), std::string::npos);
+  for (const auto& [qk, ov] : {std::pair{640, 576}, {576, 480}, {576, 448}, {160, 96}}) {
+    EXPECT_NE(reason_of(spec_of(16, qk, ov)).find("latent part"), std::string::npos) << qk;
+  }
+  spec = spec_of();
+  spec.num_partitions = 1;
+  spec.partition_keys = 96;
+  EXPECT_NE(reason_of(spec).find("multiples of 64"), std::string::npos);
+  spec = spec_of();
+  spec.qkv_dtype = Dtype::kE4m3;
+  EXPECT_NE(reason_of(spec).find("e4m3"), std::string::npos);
+  PlanOptions options;
+  options.num_qo = 2;
+  EXPECT_NE(reason_of(spec_of(), options).find("num_qo"), std::string::npos);
+  options = {};
+  options.pair_cta = true;
+  EXPECT_NE(reason_of(spec_of(), options).find("pair_cta"), std::string::npos);
+  options = {};
+  options.swizzle_bytes = 64;
+  EXPECT_NE(reason_of(spec_of(), options).find("swizzle_bytes"), std::string::npos);
+  options = {};
+  options.debug_waits = true;
+  EXPECT_NE(reason_of(spec_of(), options).find("debug_waits"), std::string::npos);
+  spec = spec_of();
+  spec.arch = Arch::kSm100a;
+  EXPECT_FALSE(reason_of(spec).empty());
+}
+
+TEST(Sm90MlaPlan, TakesStagesFromATable) {
+  AttentionSpec spec = spec_of(32, 320, 256);
+  const auto planned = [&](const char* choose) {
+    const Result<Tuning> tuning = tuning_from_json(
+        std::string(R"({"name": "t", "rows": [{"match": {"mla": "decode"}, "choose": {)") + choose +
+        "}}]}");
+    EXPECT_TRUE(tuning.ok()) << tuning.error().to_string();
+    return plan(*ResolvedSpec::make(spec), &*tuning);
+  };
+  const Result<KernelPlan> fewer = planned(R"("num_stages": 2)");
+  ASSERT_TRUE(fewer.ok()) << fewer.error().to_string();
+  EXPECT_EQ(fewer->sm90->num_stages, 2);
+  EXPECT_EQ(tuning_knobs(*fewer).size(), 2U);
+  for (const char* wrong :
+       {R"("num_stages": 3)", R"("num_stages": 6)", R"("BN": 64)", R"("cluster": 2)"}) {
+    const Result<KernelPlan> refused = planned(wrong);
+    ASSERT_FALSE(refused.ok()) << wrong;
+    EXPECT_EQ(refused.error().code, ErrorCode::kInvalid);
+  }
+}
+
+// Clusters of CTAs that have half of a position's heads each: half as many work tiles, and the same
+// CTAs.
+TEST(Sm90MlaPlan, Clusters) {
+  Tuning tuning;
+  tuning.rows.push_back({{}, {{"cluster", 2}}});
+  const Result<KernelPlan> pairs = plan(*ResolvedSpec::make(spec_of(128)), &tuning);
+  ASSERT_TRUE(pairs.ok()) << pairs.error().to_string();
+  EXPECT_EQ(pairs->main().cluster, 2);
+  EXPECT_EQ(pairs->main().smem_bytes, 231864);
+  DeviceShape device;
+  for (const int sms : {132, 7, 1}) {
+    device.sm_count = sms;
+    const Result<LaunchSequence> sequence =
+        plan_launch(*pairs, shapes_of(64, 2, 4096), {}, {}, device);
+    ASSERT_TRUE(sequence.ok()) << sequence.error().to_string();
+    EXPECT_EQ(sequence->launches.front().cluster[0], 2U);
+    EXPECT_EQ(sequence->launches.front().grid[0],
+              static_cast<std::uint32_t>(2 * std::max(sms / 2, 1)));
+  }
+}
+
+// A box of Q is 64 rows of whole positions, or half of the heads of one.
+TEST(Sm90MlaPlan, BoxesOfQ) {
+  const struct {
+    int heads;
+    std::uint32_t box_heads, positions;
+  } cases[] = {{128, 64, 1}, {96, 64, 1}, {64, 64, 1}, {20, 32, 2}, {16, 16, 4}, {1, 1, 64}};
+  for (const auto& [heads, box_heads, positions] : cases) {
+    const Result<LaunchSequence> sequence =
+        plan_launch(plan_of(spec_of(heads)), shapes_of(2, 3, 100), {}, {});
+    ASSERT_TRUE(sequence.ok()) << sequence.error().to_string();
+    const TensorMapDescription& q = sequence->launches.front().tensor_maps.front();
+    EXPECT_EQ(q.name, "q_map");
+    EXPECT_EQ(q.box, (std::vector<std::uint32_t>{64, box_heads, positions, 1})) << heads;
+    EXPECT_EQ(q.dims, (std::vector<std::uint64_t>{576, static_cast<std::uint64_t>(heads), 3, 2}));
+  }
+}
+
+// K alone is loaded: no map and no pointer of V.
+TEST(Sm90MlaPlan, LoadsKAlone) {
+  for (const int page_size : {64, 1, 0}) {
+    AttentionSpec spec = spec_of();
+    spec.page_size = page_size;
+    for (const KernelParameter& parameter : plan_of(spec).main().parameters) {
+      const auto* map = std::get_if<TensorMapId>(&parameter.source);
+      EXPECT_FALSE(map != nullptr && *map == TensorMapId::kV);
+      const auto* buffer = std::get_if<BufferId>(&parameter.source);
+      EXPECT_FALSE(buffer != nullptr && buffer->kind == BufferId::Kind::kV);
+    }
+  }
+}
+
+// Launches of few query tiles split the keys, so that the SMs have work; a full one does not.
+TEST(Sm90MlaPlan, SplitsFewTiles) {
+  const KernelPlan plan = plan_of(spec_of());
+  const auto parts = [&](int batch, int q_len, int kv_len) {
+    return sm90_mla_partitions(plan, shapes_of(batch, q_len, kv_len), {});
+  };
+  EXPECT_GT(parts(1, 1, 32768), 40);
+  EXPECT_LE(parts(1, 1, 32768), 64);
+  EXPECT_GT(parts(1, 1, 1024), 4);
+  EXPECT_EQ(parts(32, 1, 8192), 2);
+  EXPECT_EQ(parts(64, 1, 8192), 1);
+  EXPECT_EQ(parts(128, 2, 8192), 1);
+  EXPECT_EQ(parts(1, 1, 0), 1);
+  EXPECT_EQ(parts(1, 1, 64), 1);
+}
+
+TEST(Sm90MlaPlan, RefusesWhatWouldOverflow) {
+  LaunchShapes shapes = shapes_of(1, 1 << 24, 64);
+  const Result<LaunchSequence> sequence = plan_launch(plan_of(spec_of()), shapes, {}, {});
+  ASSERT_FALSE(sequence.ok());
+  EXPECT_EQ(sequence.error().code, ErrorCode::kInvalid);
+}
+
+}  // namespace
+}  // namespace attnjit

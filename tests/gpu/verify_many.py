@@ -1,6 +1,8 @@
 """Verifies 50 random specs, wide groups and every spec of the manifests on the GPU at hand, each with every input.
 
-    verify_many.py ATTNJIT [--seed N] [--jobs N] [--arch A] [--backend gpu|emulator]
+    verify_many.py ATTNJIT [--seed N] [--jobs N] [--arch A] [--backend gpu|emulator] [--mla N]
+
+With --mla it verifies N random specs of absorbed MLA alone, with an input each.
 
 Prints what failed with all that repeats it, then one line of counts. Exit code 1 if anything failed.
 """
@@ -76,6 +78,29 @@ def random_shape(rng, spec):
             "--seed", str(rng.randint(0, 999))]
 
 
+def random_mla_spec(rng, arch):
+    latent = rng.choice([512, 512, 256, 64 * rng.randint(2, 8)])
+    heads = rng.choice([16, 16, 32, 64, 128, rng.randint(1, 128)])
+    spec = {"arch": arch, "mla": "decode", "num_q_heads": heads, "group": heads, "ov_depth": latent,
+            "qk_depth": latent + rng.choice([64, 64, 64, 0]), "qkv_dtype": rng.choice(["bf16", "fp16"]),
+            "mask": rng.choice(["causal", "causal", "null", random_mask(rng)]), "sink": rng.random() < 0.4,
+            "return_lse": rng.random() < 0.6, "page_size": rng.choice([0, 1, 5, 8, 16, 40, 64, 256]),
+            "score_mod": rng.choice(["identity", "identity", random_score_mod(rng)])}
+    spec["ragged"] = rng.random() < 0.3
+    if rng.random() < 0.4:
+        spec["num_partitions"] = rng.choice([0, 2, 5])
+    elif rng.random() < 0.3:
+        spec["partition_keys"] = 64 * rng.randint(1, 4)
+    spec["max_q_len"] = rng.randint(1, 8)
+    return spec
+
+
+def mla_jobs_of(rng, arch, count):
+    for i in range(count):
+        spec = random_mla_spec(rng, arch)
+        yield f"mla {i}", spec, [*random_shape(rng, spec), "--input", rng.choice(INPUTS)]
+
+
 def jobs_of(rng, arch):
     for i in range(50):
         spec = random_spec(rng, arch)
@@ -101,8 +126,11 @@ def main():
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--arch", default="sm_90a")
     parser.add_argument("--backend", default="gpu", choices=("gpu", "emulator"))
+    parser.add_argument("--mla", type=int, default=0)
     arguments = parser.parse_args()
     folder = tempfile.mkdtemp()
+    rng = random.Random(arguments.seed)
+    jobs = mla_jobs_of(rng, arguments.arch, arguments.mla) if arguments.mla else jobs_of(rng, arguments.arch)
 
     def run(numbered):
         number, (name, spec, flags) = numbered
@@ -118,7 +146,7 @@ def main():
 
     passed = unsupported = failed = 0
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-        for name, spec, flags, code, text in pool.map(run, enumerate(jobs_of(random.Random(arguments.seed), arguments.arch))):
+        for name, spec, flags, code, text in pool.map(run, enumerate(jobs)):
             passed += code == 0
             unsupported += code == 3
             if code not in (0, 3):

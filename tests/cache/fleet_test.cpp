@@ -273,6 +273,15 @@ TEST_F(FleetTest, CompilesEachKeyOnceWithRedis) {
             std::vector<int>(static_cast<std::size_t>(size().keys), 1));
 }
 
+// The lease is held until the entry is there, and not only while it is compiled.
+TEST_F(FleetTest, CompilesEachKeyOnceWhereSendingTakesLong) {
+  if (!RedisServer::installed()) GTEST_SKIP() << "there is no redis-server";
+  RedisServer redis;
+  HttpServer server;
+  server.behave({.put_delay = milliseconds(700)});
+  EXPECT_EQ(run({3, 1, 1, 20}, server.url(), redis.url()), std::vector<int>{1});
+}
+
 TEST_F(FleetTest, CompilesEachKeyOnceWithConditionalPut) {
   HttpServer server;
   EXPECT_EQ(run(size(), server.url(), "remote"),

@@ -146,7 +146,8 @@ bool HttpServer::answer(int connection, const Seen& request, std::string body) {
     manner = manner_;
     seen_.push_back(request);
   }
-  const auto until = std::chrono::steady_clock::now() + manner.delay;
+  auto until = std::chrono::steady_clock::now() + manner.delay;
+  if (request.method == "PUT") until += manner.put_delay;
   while (!stopping_ && (manner.stall || std::chrono::steady_clock::now() < until)) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }

@@ -22,12 +22,13 @@ class HttpServer {
  public:
   /// What it does to those who ask; changed at any time.
   struct Manner {
-    std::chrono::milliseconds delay{0};  ///< before each answer
-    bool stall = false;                  ///< never answer, and keep the connection
-    bool hang_up = false;                ///< close the connection in place of an answer
-    bool cut = false;                    ///< close it in the middle of a body
-    int get_status = 0;                  ///< answer every GET and HEAD so; 0: as it should be
-    int put_status = 0;                  ///< answer every PUT so
+    std::chrono::milliseconds delay{0};      ///< before each answer
+    std::chrono::milliseconds put_delay{0};  ///< before a PUT takes effect, besides
+    bool stall = false;                      ///< never answer, and keep the connection
+    bool hang_up = false;                    ///< close the connection in place of an answer
+    bool cut = false;                        ///< close it in the middle of a body
+    int get_status = 0;                      ///< answer every GET and HEAD so; 0: as it should be
+    int put_status = 0;                      ///< answer every PUT so
     std::function<void(const std::string& path, std::string& body)> lie =
         nullptr;  ///< changes GET's answer
   };

@@ -84,9 +84,12 @@ def random_mla_spec(rng, arch):
     spec = {"arch": arch, "mla": "decode", "num_q_heads": heads, "group": heads, "ov_depth": latent,
             "qk_depth": latent + rng.choice([64, 64, 64, 0]), "qkv_dtype": rng.choice(["bf16", "fp16"]),
             "mask": rng.choice(["causal", "causal", "null", random_mask(rng)]), "sink": rng.random() < 0.4,
-            "return_lse": rng.random() < 0.6, "page_size": rng.choice([0, 1, 5, 8, 16, 40, 64, 256]),
+            "return_lse": rng.random() < 0.6,
             "score_mod": rng.choice(["identity", "identity", random_score_mod(rng)])}
-    spec["ragged"] = rng.random() < 0.3
+    if rng.random() < 0.8:
+        spec["page_size"] = rng.choice([1, 5, 8, 16, 40, 64, 256])
+    if rng.random() < 0.3:
+        spec["ragged"] = True
     if rng.random() < 0.4:
         spec["num_partitions"] = rng.choice([0, 2, 5])
     elif rng.random() < 0.3:

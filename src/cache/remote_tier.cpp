@@ -228,15 +228,14 @@ RemoteTier::Found RemoteTier::fetch(const std::string& path, Clock::time_point d
     } else {
       problem = fmt::format("GET gives status {}", answer->status);
     }
+    // NOTE: counted before whoever waits goes on, so that its next look-up meets the breaker as
+    // this one leaves it.
+    if (!problem.empty()) ++state->count.errors;
     bool late = false;  // and the breaker knows
     {
       const std::lock_guard lock(pending->mutex);
-      pending->done = true;
-      pending->found = found;
       late = pending->overdue;
     }
-    pending->changed.notify_all();
-    if (!problem.empty()) ++state->count.errors;
     const bool slow = probe && Clock::now() - begin > budget;
     if (!problem.empty() && !late) {
       state->failed(problem);
@@ -245,6 +244,12 @@ RemoteTier::Found RemoteTier::fetch(const std::string& path, Clock::time_point d
     } else if (!late) {
       state->breaker.succeeded();
     }
+    {
+      const std::lock_guard lock(pending->mutex);
+      pending->done = true;
+      pending->found = found;
+    }
+    pending->changed.notify_all();
     if (found == Found::kHit) {
       state->inside_do([&] { receiver->keep(); });
     }

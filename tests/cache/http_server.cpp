@@ -40,6 +40,7 @@ std::string etag_of(const std::string& body) {
 }  // namespace
 
 HttpServer::HttpServer(std::uint16_t port) {
+  ::setenv("no_proxy", "127.0.0.1", 1);  // libcurl heeds a machine's proxy, also for the loopback
   listener_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   static constexpr int kYes = 1;
   ::setsockopt(listener_, SOL_SOCKET, SO_REUSEADDR, &kYes, sizeof kYes);

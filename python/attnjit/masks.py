@@ -1,0 +1,346 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Masks and score modifications from Python functions, and from the names of specs.
+
+    doc = torch.tensor([0, 0, 0, 1, 1], dtype=torch.int32, device="cuda")
+    mask = attnjit.mask(lambda b, h, q_idx, kv_idx: doc[q_idx] == doc[kv_idx])
+    out = attnjit.attention(q, k, v, mask=mask)
+
+The function is called once, with symbols; what it computes becomes an expression of the kernel.
+FlexAttention's mask_mod and score_mod work unchanged. Tensors, arrays and lists that the function
+names become parameters of the launch; its Python numbers are compiled in.
+"""
+from __future__ import annotations
+
+import json
+import re
+import types
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Union
+
+from . import language
+from ._tensors import dtype_name, view
+from .language import Array, Symbol
+
+# FlexAttention counts the rows of this call, specs the positions in the sequence.
+_Q_IDX = {"row": Symbol("q_idx + q_len - kv_len", "int", language._ADD, natural=True),
+          "end": Symbol("q_idx", "int")}
+# Names that no parameter may have: what expressions see, and the keywords that Python has not.
+_TAKEN = frozenset(
+    "b h kv_h q_idx kv_idx q_len kv_len q_row score p auto bool case catch char const default delete "
+    "do double else enum explicit export extern false float for friend goto inline int long mutable "
+    "namespace new operator private protected public register short signed sizeof static struct "
+    "switch template this throw true typedef typename union unsigned using virtual void volatile "
+    "while".split())
+_LIBRARIES = ("torch", "numpy", "jax", "attnjit", "math", "builtins", "functools", "operator")
+
+
+class Modification:
+    """A mask or a score modification of a spec, with the tensors that it reads.
+
+    Attributes:
+        spec: what the spec's field holds: a name, or an object with `kind`.
+        params: the values of its parameters by their names: tensors, or ints.
+    """
+
+    field = ""  #: of a spec
+
+    def __init__(self, spec: Union[str, Mapping[str, Any]],
+                 params: Optional[Mapping[str, Any]] = None) -> None:
+        self.spec, self.params = spec, dict(params or {})
+        self.json = json.dumps(spec, sort_keys=True)
+
+    @property
+    def code(self) -> str:
+        """The expression, where it is one."""
+        return self.spec.get("code", "") if isinstance(self.spec, Mapping) else ""
+
+    def __repr__(self) -> str:
+        return f"<attnjit {self.field} {self.code or self.json}>"
+
+    def renamed(self, taken: Mapping[str, Any]) -> "Modification":
+        """The same, with other names for parameters that `taken` has with other values."""
+        names = {name: _free(name, {*taken, *self.params}) for name, value in self.params.items()
+                 if name in taken and taken[name] is not value}
+        if not names:
+            return self
+
+        def rename(node: Any) -> Any:
+            if isinstance(node, list):
+                return [rename(one) for one in node]
+            if not isinstance(node, dict):
+                return node
+            out = {key: rename(value) for key, value in node.items()}
+            if out.get("kind") == "custom":
+                out["code"] = re.sub(r"\bp\.(\w+)",
+                                     lambda m: "p." + names.get(m[1], m[1]), out["code"])
+                for param in out.get("params", ()):
+                    param["name"] = names.get(param["name"], param["name"])
+            return out
+
+        return type(self)(rename(self.spec), {names.get(name, name): value
+                                              for name, value in self.params.items()})
+
+
+class Mask(Modification):
+    """Which keys a query sees. `&` and `|` combine masks."""
+
+    field = "mask"
+
+    def _with(self, kind: str, other: Any) -> "Mask":
+        right = as_mask(other).renamed(self.params)
+        return Mask({"kind": kind, "of": [self.spec if isinstance(self.spec, Mapping) else
+                                          {"kind": self.spec},
+                                          right.spec if isinstance(right.spec, Mapping) else
+                                          {"kind": right.spec}]},
+                    {**self.params, **right.params})
+
+    def __and__(self, other: Any) -> "Mask":
+        return self._with("and", other)
+
+    def __or__(self, other: Any) -> "Mask":
+        return self._with("or", other)
+
+
+class ScoreMod(Modification):
+    """How a score is changed after scaling and before masking."""
+
+    field = "score_mod"
+
+
+def mask(function: Callable, *, q_idx: str = "row", name: Optional[str] = None) -> Mask:
+    """The mask that a function of (b, h, q_idx, kv_idx) computes: True where a key is seen.
+
+    Args:
+        function: FlexAttention's mask_mod, unchanged.
+        q_idx: "row": the row within this call, as FlexAttention has it; "end": the position in
+            the sequence, whose last key the last row has.
+        name: in messages and in the kernel's source; by default the function's.
+    """
+    symbols = [Symbol("b", "int", natural=True), Symbol("h", "int", natural=True),
+               _q_symbol(q_idx), Symbol("kv_idx", "int", natural=True)]
+    spec, params = _trace(function, symbols, language.to_bool, name or "mask")
+    return Mask(spec, params)
+
+
+def score_mod(function: Callable, *, q_idx: str = "row", name: Optional[str] = None) -> ScoreMod:
+    """What a function of (score, b, h, q_idx, kv_idx) makes of a score; the rest is as for mask."""
+    symbols = [Symbol("score", "float"), Symbol("b", "int", natural=True),
+               Symbol("h", "int", natural=True), _q_symbol(q_idx),
+               Symbol("kv_idx", "int", natural=True)]
+    spec, params = _trace(function, symbols, language.to_float, name or "score_mod")
+    return ScoreMod(spec, params)
+
+
+def as_mask(given: Any) -> Mask:
+    """A Mask from what `mask=` takes: a Mask, a name, an object of a spec, or a function."""
+    return _as(given, Mask, "null", mask)
+
+
+def as_score_mod(given: Any) -> ScoreMod:
+    """A ScoreMod from what `score_mod=` takes."""
+    return _as(given, ScoreMod, "identity", score_mod)
+
+
+def _as(given: Any, kind: type, none: str, trace: Callable) -> Any:
+    if isinstance(given, kind):
+        return given
+    if given is None:
+        return kind(none)
+    if isinstance(given, (str, Mapping)):
+        return kind(given)
+    if callable(given):
+        return trace(given)
+    raise TypeError(f"{kind.field}: {type(given).__name__} is neither a name, an object of a spec, "
+                    "a function, nor what attnjit.mask and attnjit.score_mod return")
+
+
+def _q_symbol(q_idx: str) -> Symbol:
+    if q_idx not in _Q_IDX:
+        raise ValueError(f'q_idx is {q_idx!r}; allowed: "row", "end"')
+    return _Q_IDX[q_idx]
+
+
+def _trace(function: Callable, symbols: List[Symbol], convert: Callable[[Any], Symbol],
+           default: str) -> Tuple[Dict[str, Any], Dict[str, Any]]:
+    captures = _Captures()
+    with_symbols = captures.replace(function)
+    outer, language._trace.captures = language._trace.captures, captures
+    try:
+        result = convert(with_symbols(*symbols))
+    finally:
+        language._trace.captures = outer
+    name = re.sub(r"[^a-z0-9_]", "_", getattr(function, "__name__", default).lower())[:64]
+    spec: Dict[str, Any] = {"kind": "custom", "name": default if "lambda" in name else name,
+                            "code": result.code}
+    # What the expression reads; a function may name more.
+    used = {name: value for name, value in captures.params.items()
+            if re.search(rf"\bp\.{name}\b", result.code)}
+    if used:
+        spec["params"] = [{"name": name, "type": captures.types[name]} for name in used]
+    return spec, used
+
+
+def _free(name: str, taken: Any) -> str:
+    """The name, or the first like it that is not taken."""
+    number, free = 2, name
+    while free in taken:
+        free, number = f"{name}_{number}", number + 1
+    return free
+
+
+class _Captures:
+    """What a function names, with its tensors replaced by Arrays."""
+
+    def __init__(self) -> None:
+        self.params: Dict[str, Any] = {}
+        self.types: Dict[str, str] = {}
+        self._done: Dict[int, Any] = {}
+        self._alive: List[Any] = []  # NOTE: an id is an object's own only while it lives
+
+    def replace(self, value: Any, name: str = "array") -> Any:
+        """The value itself, or what stands for it in the trace."""
+        if id(value) in self._done:
+            return self._done[id(value)]
+        if isinstance(value, types.FunctionType):
+            return self._function(value)
+        if isinstance(value, types.MethodType):
+            return types.MethodType(self._function(value.__func__), value.__self__)
+        if isinstance(value, (list, tuple)) and value and all(map(callable, value)):
+            return self._keep(value, [self.replace(one) for one in value])
+        if isinstance(value, Mapping) and type(value) is dict and value:
+            return self._keep(value, {key: self.replace(one, str(key))
+                                      for key, one in value.items()})
+        if isinstance(value, Scalar):
+            return self._keep(value, self._scalar(value, name))
+        if _is_array(value):
+            return self._keep(value, self._array(value, name))
+        return value
+
+    def _keep(self, value: Any, stands_for: Any) -> Any:
+        self._alive.append(value)
+        self._done[id(value)] = stands_for
+        return stands_for
+
+    def _function(self, function: types.FunctionType) -> types.FunctionType:
+        names = dict(function.__globals__)
+        variables = function.__code__.co_freevars
+        cells = tuple(types.CellType() for _ in variables)
+        copy = self._keep(function, types.FunctionType(function.__code__, names,
+                                                       function.__name__, None, cells))
+        for cell, name, original in zip(cells, variables, function.__closure__ or ()):
+            try:
+                cell.cell_contents = self.replace(original.cell_contents, name)
+            except ValueError:  # the variable has no value yet
+                pass
+        if (function.__module__ or "").partition(".")[0] not in _LIBRARIES:
+            for name in function.__code__.co_names:
+                if name in names:
+                    names[name] = self.replace(names[name], name)
+        if function.__defaults__:
+            arguments = function.__code__.co_varnames[:function.__code__.co_argcount]
+            copy.__defaults__ = tuple(map(self.replace, function.__defaults__,
+                                          arguments[-len(function.__defaults__):]))
+        if function.__kwdefaults__:
+            copy.__kwdefaults__ = {name: self.replace(value, name)
+                                   for name, value in function.__kwdefaults__.items()}
+        return copy
+
+    def _name(self, given: str) -> str:
+        """A name for a parameter: an identifier of C that nothing else has."""
+        name = re.sub("__+", "_", re.sub("[^A-Za-z0-9]", "_", given)).strip("_").lower()[:48]
+        name = f"a_{name}" if not name or name[0].isdigit() else name
+        return _free(f"{name}_" if name in _TAKEN else name, self.params)
+
+    def _scalar(self, value: Scalar, name: str) -> Symbol:
+        name = self._name(name)
+        self.params[name], self.types[name] = int(value), "i32"
+        return Symbol(f"p.{name}", "int")
+
+    def _array(self, value: Any, name: str) -> Array:
+        tensor, element, truth = _as_param(value)
+        shape = tuple(int(extent) for extent in tensor.shape)
+        name = self._name(name)
+        flat = len(shape) != 1 and not (len(shape) == 2 and element == "i32")
+        if flat:
+            tensor = _flatten(tensor)
+            for axis in range(1, len(shape)):
+                self.params[f"{name}_{axis}"] = shape[axis]
+                self.types[f"{name}_{axis}"] = "i32"
+        self.params[name] = tensor
+        self.types[name] = element + ("[]" if flat else "[]" * len(shape))
+        return Array(name, {"i32": "int", "f32": "float"}[element], shape, flat, truth)
+
+
+def _is_array(value: Any) -> bool:
+    if isinstance(value, (Symbol, Array, Scalar, type)):
+        return False
+    if isinstance(value, (list, tuple)):
+        return bool(value) and all(isinstance(one, (int, float)) or _is_array(one)
+                                   for one in value)
+    return hasattr(value, "shape") and hasattr(value, "dtype") and hasattr(value, "__getitem__")
+
+
+def _as_param(value: Any) -> Tuple[Any, str, bool]:
+    """The array with elements of i32 or f32, their name, and whether they stand for truth."""
+    if isinstance(value, (list, tuple)):
+        value = HostArray(value)
+    name = dtype_name(value.dtype)
+    truth = name in ("bool", "bool_")
+    floating = "float" in name
+    wanted = "float32" if floating else "int32"
+    if name != wanted:
+        if hasattr(value, "data_ptr"):
+            import torch
+            value = value.to(getattr(torch, wanted))
+        else:
+            value = value.astype(wanted)
+    return value, "f32" if floating else "i32", truth
+
+
+def _flatten(tensor: Any) -> Any:
+    """The same elements in one dimension, row-major."""
+    return tensor.reshape(-1)
+
+
+class Scalar(int):
+    """An int that a traced function names and that each launch is given: not compiled in.
+
+        window = attnjit.Scalar(1024)
+        mask = attnjit.mask(lambda b, h, q_idx, kv_idx: q_idx - kv_idx < window)
+    """
+
+
+class HostArray:
+    """A list of numbers as an array on the host: attention() copies it to the tensors' device."""
+
+    def __init__(self, values: Any) -> None:
+        self.shape: Tuple[int, ...] = ()
+        self.values: List[Union[int, float, bool]] = [values]
+        while isinstance(self.values[0], (list, tuple)):
+            width = len(self.values[0])
+            if any(not isinstance(row, (list, tuple)) or len(row) != width for row in self.values):
+                raise TypeError("rows of a list differ in length")
+            self.shape += (width,)
+            self.values = [one for row in self.values for one in row]
+        kinds = {type(value) for value in self.values}
+        self.dtype = ("float32" if float in kinds else "bool" if kinds == {bool} else "int32")
+
+    def astype(self, dtype: str) -> "HostArray":
+        out = HostArray.__new__(HostArray)
+        convert = float if dtype == "float32" else int
+        out.shape, out.values = self.shape, [convert(value) for value in self.values]
+        out.dtype = dtype
+        return out
+
+    def reshape(self, *_: int) -> "HostArray":
+        out = self.astype(self.dtype)
+        out.shape = (len(self.values),)
+        return out
+
+    def on(self, tensor: Any) -> Any:
+        """The same as a torch tensor on the device of another one."""
+        if not hasattr(tensor, "new_tensor"):
+            raise TypeError("a list can be copied to the device of torch tensors alone; give an "
+                            "array that lies there")
+        import torch
+        return torch.tensor(self.values, dtype=getattr(torch, self.dtype),
+                            device=tensor.device).reshape(self.shape)

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """attnjit: attention kernels on demand for NVIDIA Hopper and Blackwell GPUs.
 
-    mask = attnjit.mask(lambda b, h, q_idx, kv_idx: q_idx >= kv_idx)
+    out = attnjit.attention(q, k, v, mask="causal")
 
 Importing it needs neither torch nor numpy, and opens no library.
 """
+from ._attention import attention, paged_attention
 from ._errors import (AttnjitError, CaptureError, CompileError, DeadlineError, InvalidError,
                       MissingError, TraceError, UnsupportedError)
 from ._version import __version__
@@ -13,4 +14,5 @@ from .service import Kernel, LaunchState, Service, Spec
 
 __all__ = ["AttnjitError", "CaptureError", "CompileError", "DeadlineError", "InvalidError",
            "Kernel", "LaunchState", "Mask", "MissingError", "Scalar", "ScoreMod", "Service", "Spec",
-           "TraceError", "UnsupportedError", "__version__", "mask", "score_mod"]
+           "TraceError", "UnsupportedError", "__version__", "attention", "mask",
+           "paged_attention", "score_mod"]

@@ -20,7 +20,9 @@ class AttnjitError(RuntimeError):
     def __init__(self, text: str, *, code: str = "invalid", message: str = "", field: str = "",
                  hint: str = "", line: int = 0, column: int = 0,
                  others: Sequence["AttnjitError"] = ()) -> None:
-        super().__init__(text)
+        whole = text if message else (f"{field}: " if field else "") + text + (
+            f"; {hint}" if hint else "")  # as the library writes it
+        super().__init__(whole)
         self.code, self.message, self.field, self.hint = code, message or text, field, hint
         self.line, self.column, self.others = line, column, tuple(others)
 

@@ -57,6 +57,16 @@ class DLPackView:
     def data_ptr(self) -> int:
         return self._pointer
 
+    def transpose(self, first: int, second: int) -> "DLPackView":
+        """The same memory with two dimensions exchanged."""
+        other = DLPackView.__new__(DLPackView)
+        other.__dict__.update(self.__dict__)
+        for name in ("shape", "_strides"):
+            values = list(getattr(self, name))
+            values[first], values[second] = values[second], values[first]
+            setattr(other, name, tuple(values))
+        return other
+
     def stride(self) -> Tuple[int, ...]:
         return self._strides
 

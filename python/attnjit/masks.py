@@ -106,6 +106,11 @@ class ScoreMod(Modification):
     field = "score_mod"
 
 
+_NAMED: Dict[str, Modification] = {
+    "null": Mask("null"), "causal": Mask("causal"), "identity": ScoreMod("identity"),
+    "alibi": ScoreMod("alibi")}
+
+
 def mask(function: Callable, *, q_idx: str = "row", name: Optional[str] = None) -> Mask:
     """The mask that a function of (b, h, q_idx, kv_idx) computes: True where a key is seen.
 
@@ -143,8 +148,9 @@ def as_score_mod(given: Any) -> ScoreMod:
 def _as(given: Any, kind: type, none: str, trace: Callable) -> Any:
     if isinstance(given, kind):
         return given
-    if given is None:
-        return kind(none)
+    name = none if given is None else given
+    if isinstance(name, str) and name in _NAMED:  # NOTE: torch.compile could not make one
+        return _NAMED[name]
     if isinstance(given, (str, Mapping)):
         return kind(given)
     if callable(given):
@@ -261,7 +267,7 @@ class _Captures:
         name = self._name(name)
         flat = len(shape) != 1 and not (len(shape) == 2 and element == "i32")
         if flat:
-            tensor = _flatten(tensor)
+            tensor = tensor.reshape(-1)  # row-major
             for axis in range(1, len(shape)):
                 self.params[f"{name}_{axis}"] = shape[axis]
                 self.types[f"{name}_{axis}"] = "i32"
@@ -294,11 +300,6 @@ def _as_param(value: Any) -> Tuple[Any, str, bool]:
         else:
             value = value.astype(wanted)
     return value, "f32" if floating else "i32", truth
-
-
-def _flatten(tensor: Any) -> Any:
-    """The same elements in one dimension, row-major."""
-    return tensor.reshape(-1)
 
 
 class Scalar(int):

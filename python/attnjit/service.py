@@ -13,9 +13,11 @@ Any thread may use a Service; a launch state belongs to one thread at a time.
 from __future__ import annotations
 
 import ctypes
+import itertools
 import json
 import os
 import sys
+import weakref
 from ctypes import byref, c_double, c_int32, c_int64
 from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple, Union
 
@@ -27,6 +29,11 @@ from ._tensors import dtype_name, view
 # level ("debug", "info", "warning", "error"), text
 Log = Callable[[str, str], None]
 _LEVELS = ("debug", "info", "warning", "error")
+
+
+# Those that live, by their numbers: an operator's arguments hold a number, and no Service.
+SERVICES: "weakref.WeakValueDictionary[int, Service]" = weakref.WeakValueDictionary()
+_numbers = itertools.count(1)
 
 
 class _Handle:
@@ -84,6 +91,7 @@ class Service:
                  **options: Union[str, int, None]) -> None:
         self._library = Library(library or _abi.library_path())
         self._process = os.getpid()
+        self.driver_path = options.get("driver_path")  #: of libcuda; None: the system's
         if options.get("nvrtc_path") is None:
             options["nvrtc_path"] = nvrtc_path()
         given: Dict[str, Any] = {name: value.encode() if isinstance(value, str) else value
@@ -94,6 +102,8 @@ class Service:
         pointer = self._library.create("service_create",
                                        byref(new(_abi.ServiceOptions, **given)))
         self._service = _Handle(pointer.value, self._library.service_destroy)
+        self.number = next(_numbers)
+        SERVICES[self.number] = self
 
     def close(self) -> None:
         """Ends the Service within 2 s; its kernels are gone afterwards."""

@@ -89,7 +89,8 @@ def write_wheel(build: pathlib.Path, dist: pathlib.Path) -> pathlib.Path:
     files[f"{info}/WHEEL"] = (f"Wheel-Version: 1.0\nGenerator: attnjit_build\n"
                               f"Root-Is-Purelib: false\nTag: {tag}\n").encode()
     files[f"{info}/entry_points.txt"] = (
-        f"[console_scripts]\nattnjit = {project('attnjit')}\n").encode()
+        f"[console_scripts]\nattnjit = {project('attnjit')}\n"
+        f"[vllm.general_plugins]\nattnjit = {project('attnjit-vllm')}\n").encode()
     files[f"{info}/licenses/LICENSE"] = (ROOT / "LICENSE").read_bytes()
     record = ""
     for name, data in files.items():

@@ -2,12 +2,14 @@
 // The shared library behind FakeCuda: every driver function that attnjit uses.
 #include "fake_cuda.h"
 
+#include <elf.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <sstream>
 #include <thread>
 
 namespace attnjit::fake {
@@ -30,8 +32,10 @@ class State final : public FakeCuda {
     version = 12080;
     shut_down = false;
     devices = {FakeDevice{}};
-    const char* name = std::getenv("ATTNJIT_FAKE_KERNEL");  // for a process without a test in it
+    // For a process without a test in it; *: those that each image has.
+    const char* name = std::getenv("ATTNJIT_FAKE_KERNEL");
     kernel_names = {name != nullptr ? name : "attnjit_kernel"};
+    image_kernels.clear();
     arg_sizes.clear();
     arg_sizes_of.clear();
     contexts.clear();
@@ -99,6 +103,8 @@ class State final : public FakeCuda {
     state.capturing = 0;
     return status;
   }
+
+  std::map<std::size_t, std::vector<std::string>> image_kernels;  // by index of libraries
 
   // Handles are indices plus a base, so that a null or foreign one is noticed.
   template <class Handle>
@@ -488,6 +494,25 @@ Result event_elapsed(float* ms, cuda::Event, cuda::Event) {
   return cuda::kSuccess;
 }
 
+// The kernels of a cubin: each has a section .text.NAME.
+std::vector<std::string> kernels_of(const std::uint8_t* image) {
+  Elf64_Ehdr header;
+  std::memcpy(&header, image, sizeof header);
+  std::vector<Elf64_Shdr> sections(header.e_shnum);
+  std::memcpy(sections.data(), image + header.e_shoff, sections.size() * sizeof(Elf64_Shdr));
+  std::vector<std::string> names;
+  for (const Elf64_Shdr& section : sections) {
+    const std::string name = reinterpret_cast<const char*>(
+        image + sections.at(header.e_shstrndx).sh_offset + section.sh_name);
+    if (name.rfind(".text.", 0) == 0) names.push_back(name.substr(6));
+  }
+  return names;
+}
+// The names that a library's kernels go by.
+const std::vector<std::string>& names_of(State& s, std::size_t library) {
+  return s.kernel_names.front() == "*" ? s.image_kernels[library] : s.kernel_names;
+}
+
 Result library_load(cuda::Library* library, const void* code, int*, void**, unsigned, int*, void**,
                     unsigned) {
   int delay = 0;
@@ -497,6 +522,7 @@ Result library_load(cuda::Library* library, const void* code, int*, void**, unsi
     FakeLibrary fake;
     const auto* bytes = static_cast<const std::uint8_t*>(code);
     fake.head.assign(bytes, bytes + 16);
+    if (s.kernel_names.front() == "*") s.image_kernels[s.libraries.size()] = kernels_of(bytes);
     s.libraries.push_back(fake);
     *library = State::handle<cuda::Library>(s.libraries.size() - 1);
     delay = s.load_delay_ms;
@@ -524,17 +550,19 @@ std::size_t kernel_index(Handle kernel) {
 
 Result library_get_kernel(cuda::KernelHandle* kernel, cuda::Library library, const char* name) {
   FAKE_ENTER("cuLibraryGetKernel");
-  for (std::size_t i = 0; i < s.kernel_names.size(); ++i) {
-    if (s.kernel_names[i] != name) continue;
+  const auto& names = names_of(s, static_cast<std::size_t>(State::index_of(library)));
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (names[i] != name) continue;
     *kernel = State::handle<cuda::KernelHandle>(static_cast<std::size_t>(State::index_of(library)) +
                                                 i * kLibraries);
     return cuda::kSuccess;
   }
   return cuda::kNotFound;
 }
-Result library_get_kernel_count(unsigned* count, cuda::Library) {
+Result library_get_kernel_count(unsigned* count, cuda::Library library) {
   FAKE_ENTER("cuLibraryGetKernelCount");
-  *count = static_cast<unsigned>(s.kernel_names.size());
+  const auto& names = names_of(s, static_cast<std::size_t>(State::index_of(library)));
+  *count = static_cast<unsigned>(names.size());
   return cuda::kSuccess;
 }
 Result kernel_get_function(cuda::Function* function, cuda::KernelHandle kernel) {
@@ -595,7 +623,7 @@ Result launch_kernel(const cuda::LaunchConfig* config, cuda::Function function, 
   launch.config = *config;
   if (config->num_attributes > 0) launch.attribute = config->attributes[0];
   launch.function = function;
-  launch.kernel = s.kernel_names.at(kernel_index(function));
+  launch.kernel = names_of(s, library_index(function)).at(kernel_index(function));
   const auto other = s.arg_sizes_of.find(launch.kernel);
   const std::vector<std::size_t>& sizes =
       other == s.arg_sizes_of.end() ? s.arg_sizes : other->second;
@@ -714,6 +742,30 @@ const Export kExports[] = {
 
 extern "C" ATTNJIT_EXPORT attnjit::fake::FakeCuda* attnjit_fake_cuda() {
   return &attnjit::fake::state();
+}
+
+// The launches and the encoded tensor maps as lines, for a process without a test in it:
+//   launch NAME STREAM
+//   encode ADDRESS DIM.. / STRIDE..
+// The text belongs to the fake and is another one after the next call.
+extern "C" ATTNJIT_EXPORT const char* attnjit_fake_report() {
+  static std::string text;
+  attnjit::fake::State& s = attnjit::fake::state();
+  const std::lock_guard lock(s.mutex);
+  std::ostringstream out;
+  for (const attnjit::fake::FakeLaunch& launch : s.launches) {
+    out << "launch " << launch.kernel << " "
+        << reinterpret_cast<std::uintptr_t>(launch.config.stream) << "\n";
+  }
+  for (const attnjit::fake::FakeEncode& encode : s.encodes) {
+    out << "encode " << encode.address;
+    for (const std::uint64_t dim : encode.dims) out << " " << dim;
+    out << " /";
+    for (const std::uint64_t stride : encode.strides) out << " " << stride;
+    out << "\n";
+  }
+  text = out.str();
+  return text.c_str();
 }
 
 extern "C" ATTNJIT_EXPORT int cuGetProcAddress_v2(const char* symbol, void** function, int version,

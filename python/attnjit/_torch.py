@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operator attnjit::launch of torch: what attention() calls, eagerly and in compiled graphs.
+
+It writes its results into tensors that it is given, so that its shape function has nothing to say,
+and CUDA graphs capture it as any launch: nothing is loaded or compiled once the kernel is there.
+"""
+from __future__ import annotations
+
+from typing import Any, Optional, Sequence, Tuple
+
+import torch
+
+from . import _launch
+from ._errors import UnsupportedError
+from ._launch import Tensors
+
+_SCHEMA = ("launch(Tensor q, Tensor k, Tensor v, Tensor(a!) out, Tensor(b!)? lse, "
+           "Tensor?[] others, Tensor[] params, SymInt[] numbers, str fields, int service, "
+           "int? stream, SymInt q_len, SymInt kv_len, float scale) -> ()")
+_library = torch.library.Library("attnjit", "DEF")  # NOTE: the operator lives as long as this
+_library.define(_SCHEMA)
+
+
+def stream(q: torch.Tensor, given: Optional[int]) -> int:
+    """The stream of a call: torch's current one unless it is given."""
+    if given is not None:
+        return given
+    return torch._C._cuda_getCurrentRawStream(q.device.index or 0)
+
+
+def _launch_tensors(q: Any, k: Any, v: Any, out: Any, lse: Any, others: Sequence[Any],
+                    params: Sequence[Any], numbers: Sequence[int], fields: str, service: int,
+                    given: Optional[int], q_len: int, kv_len: int, scale: float) -> None:
+    _launch.launch(Tensors(q, k, v, out, lse, *others), params, numbers, fields, service,
+                   stream(q, given), q_len, kv_len, scale)
+
+
+def _launch_shape(*_: Any) -> None:
+    """Nothing is returned: out and lse have their shapes before."""
+
+
+_library.impl("launch", _launch_tensors, "CompositeExplicitAutograd")
+torch.library.register_fake("attnjit::launch", _launch_shape, lib=_library)
+operator = torch.ops.attnjit.launch.default
+
+
+def launch(q: torch.Tensor, *arguments: Any) -> None:
+    """Calls the operator, or at once what it does where nobody watches the calls of operators."""
+    if (torch.compiler.is_compiling() or type(q) is not torch.Tensor
+            or torch._C._len_torch_dispatch_stack()):
+        operator(q, *arguments)
+    else:
+        _launch_tensors(q, *arguments)
+
+
+def empty(q: torch.Tensor, shape: Tuple[int, ...]) -> torch.Tensor:
+    return q.new_empty(shape)
+
+
+def empty_f32(q: torch.Tensor, shape: Tuple[int, ...]) -> torch.Tensor:
+    return q.new_empty(shape, dtype=torch.float32)
+
+
+def refuse_gradients(*tensors: torch.Tensor) -> None:
+    """attnjit has no backward pass, and a result without a gradient must not pass for one."""
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+        raise UnsupportedError("attnjit computes no gradients", code="unsupported",
+                               field="requires_grad",
+                               hint="call it under torch.no_grad(), or detach q, k and v")

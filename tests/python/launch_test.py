@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""attention() and paged_attention() launch what they say: launch_test.py FAKE_LIBCUDA.
+
+The GPU is a fake one, whose driver records launches and tensor maps.
+"""
+import ctypes
+import os
+import sys
+import tempfile
+import threading
+import time
+
+os.environ["ATTNJIT_FAKE_KERNEL"] = "*"  # those that each image has
+
+import attnjit  # noqa: E402
+from attnjit._tensors import view  # noqa: E402
+from fake_gpu import Gpu, Tensor, fails, have_nvrtc  # noqa: E402
+
+Q, K, V, O, DOC, TABLE, LENS, OFFSETS = (0x100000 * i for i in range(1, 9))
+
+
+def dense(gpu, service):
+    q, k = Tensor(Q, (2, 300, 8, 128)), Tensor(K, (2, 500, 4, 128))
+    v, o = Tensor(V, (2, 500, 4, 128)), Tensor(O, (2, 300, 8, 128))
+    result = attnjit.attention(q, k, v, out=o, mask="causal", service=service)
+    assert result is o
+    launches, maps = gpu.report()
+    assert launches == [("attnjit_forward", 0)], launches
+    # Bytes from row to row and from head to head, as the tensors have them.
+    assert {Q, K, V} <= set(maps), maps
+    assert 4 * 128 * 2 in maps[K][1] and 500 in maps[K][0], maps[K]
+
+    # Heads before rows: the same memory gives the same launch.
+    compiles = service.statistics()["compiles"]
+    swapped = [tensor.transpose(1, 2) for tensor in (q, k, v, o)]
+    attnjit.attention(*swapped[:3], out=swapped[3], mask="causal", layout="bhsd", service=service)
+    again, maps_again = gpu.report()
+    assert len(again) == 2 and maps_again == maps and service.statistics()["compiles"] == compiles
+
+    # Other strides of the same shapes are other tensor maps.
+    wide = Tensor(K, (2, 500, 4, 128), strides=(500 * 1024, 1024, 128, 1))
+    attnjit.attention(q, wide, v, out=o, mask="causal", service=service)
+    assert 1024 * 2 in gpu.report()[1][K][1], gpu.report()[1][K]
+
+
+def mask_of_a_function(gpu, service):
+    doc = Tensor(DOC, (500,), "int32")
+    table = Tensor(TABLE, (4, 10, 20), "float32")
+    mask = attnjit.mask(lambda b, h, q_idx, kv_idx: (q_idx >= kv_idx) & (doc[q_idx] == doc[kv_idx]))
+    score_mod = attnjit.score_mod(lambda score, b, h, q, kv: score + table[h % 4, 1, q % 20])
+    q, k = Tensor(Q, (1, 300, 8, 64)), Tensor(K, (1, 500, 8, 64))
+    before = len(gpu.report()[0])
+    for _ in range(2):
+        attnjit.attention(q, k, k, out=q, mask=mask, score_mod=score_mod, service=service)
+    assert len(gpu.report()[0]) == before + 2
+    # The same expression over another array has the same kernel.
+    other = Tensor(DOC, (900,), "int32")
+    compiles = service.statistics()["compiles"]
+    doc = other
+    again = attnjit.mask(lambda b, h, q_idx, kv_idx: (q_idx >= kv_idx) & (doc[q_idx] == doc[kv_idx]))
+    assert again.json == mask.json and again.params["doc"] is other
+    attnjit.attention(q, k, k, out=q, mask=again, score_mod=score_mod, service=service)
+    assert service.statistics()["compiles"] == compiles
+
+
+def ragged(gpu, service):
+    offsets = Tensor(OFFSETS, (4,), "int32")
+    q, k = Tensor(Q, (70, 8, 64)), Tensor(K, (90, 4, 64))
+    before = len(gpu.report()[0])
+    attnjit.attention(q, k, k, out=q, mask="causal", q_offsets=offsets, kv_offsets=offsets,
+                      max_q_len=30, max_kv_len=40, service=service)
+    assert len(gpu.report()[0]) == before + 1
+
+
+def paged(gpu, service):
+    # Keys and values by turns in one cache, heads before rows: views of it.
+    shape, strides = (50, 16, 4, 64), (4 * 16 * 128, 128, 16 * 128, 1)
+    k, v = Tensor(K, shape, strides=strides), Tensor(K + 128, shape, strides=strides)
+    table, lens = Tensor(TABLE, (3, 20), "int32"), Tensor(LENS, (3,), "int32")
+    q = Tensor(Q, (3, 1, 8, 64))
+    before = len(gpu.report()[0])
+    attnjit.paged_attention(q, k, v, table, lens, out=q, num_partitions=1, service=service)
+    offsets = Tensor(OFFSETS, (4,), "int32")
+    flat = Tensor(Q, (60, 8, 64))
+    attnjit.paged_attention(flat, k, v, table, lens, out=flat, q_offsets=offsets, max_q_len=40,
+                            service=service)
+    assert len(gpu.report()[0]) == before + 2
+    fails(lambda: attnjit.paged_attention(q, k, v, table, lens, out=q, num_partitions=4,
+                                          service=service), attnjit.UnsupportedError, "workspace",
+          "num_partitions=1")
+
+
+def errors(service):
+    def call(q_shape=(1, 64, 8, 64), k_shape=(1, 64, 8, 64), dtype="bfloat16", at=K, **more):
+        q, k = Tensor(Q, q_shape), Tensor(at, k_shape, dtype)
+        return attnjit.attention(q, k, k, out=Tensor(O, q_shape), service=service, **more)
+
+    error = fails(lambda: call(at=K + 4), attnjit.InvalidError, "k")
+    assert error.field == "k" and error.code == "invalid", error.field
+    error = fails(lambda: call(mask={"kind": "custom", "name": "x", "code": "q_idx >= kv_indx"}),
+                  attnjit.InvalidError, "kv_indx")
+    assert (error.field, error.line, error.column) == ("mask.code", 1, 10), vars(error)
+    assert "kv_idx" in error.hint, error.hint
+    fails(lambda: call(q_shape=(1, 64, 8, 512), k_shape=(1, 64, 8, 512)), attnjit.UnsupportedError)
+    fails(lambda: call(dtype="float16"), TypeError, "one of")
+    fails(lambda: call(k_shape=(1, 64, 3, 64)), ValueError, "heads")
+    fails(lambda: call(k_shape=(1, 64, 8, 32)), ValueError, "depths")
+    fails(lambda: call(layout="sbhd"), ValueError, "allowed")
+    fails(lambda: call(mask=3), TypeError, "mask")
+    fails(lambda: call(lse=True), attnjit.UnsupportedError, "lse")
+    fails(lambda: attnjit.attention(*[Tensor(Q, (1, 8, 8, 64))] * 3, service=service), TypeError,
+          "out")
+    fails(lambda: attnjit.attention([1], [1], [1]), TypeError, "no tensor")
+    fails(lambda: attnjit.mask(lambda b, h, q, kv: bytes(3)[q] == 0), attnjit.TraceError)
+    on_cpu = Tensor(Q, (1, 8, 8, 64), "float16")
+    on_cpu.device = type("Device", (), {"type": "cpu", "index": None})
+    fails(lambda: attnjit.attention(on_cpu, on_cpu, on_cpu, out=on_cpu, service=service), TypeError,
+          "cpu")
+
+
+def background(gpu, service):
+    q = Tensor(Q, (1, 40, 8, 72))
+    before = len(gpu.report()[0])
+    deadline = time.monotonic() + 60
+    answers = []
+    while time.monotonic() < deadline:
+        answers.append(attnjit.attention(q, q, q, out=q, service=service,
+                                         meanwhile=lambda: "meanwhile"))
+        if answers[-1] is q:
+            break
+        time.sleep(0.01)
+    assert answers[0] == "meanwhile" and answers[-1] is q, answers[-3:]
+    assert len(gpu.report()[0]) == before + 1
+
+
+def threads(gpu, service):
+    """Each thread has launch states of its own."""
+    def work():
+        q = Tensor(Q, (1, 300, 8, 128))
+        gpu._call(b"cuCtxSetCurrent", context)
+        for _ in range(50):
+            attnjit.attention(q, q, q, out=q, service=service)
+        done.append(True)
+
+    context, done = ctypes.c_void_p(), []
+    gpu._call(b"cuCtxGetCurrent", ctypes.byref(context))
+    before = len(gpu.report()[0])
+    workers = [threading.Thread(target=work) for _ in range(3)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert len(done) == 3 and len(gpu.report()[0]) == before + 150
+
+
+def dlpack():
+    """A tensor through DLPack is what its producer says."""
+    class Managed(ctypes.Structure):
+        _fields_ = [("data", ctypes.c_void_p), ("device_type", ctypes.c_int32),
+                    ("device_id", ctypes.c_int32), ("ndim", ctypes.c_int32),
+                    ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
+                    ("shape", ctypes.c_void_p), ("strides", ctypes.c_void_p),
+                    ("byte_offset", ctypes.c_uint64), ("context", ctypes.c_void_p),
+                    ("deleter", ctypes.c_void_p)]
+
+    class Producer:
+        streams = []
+
+        def __init__(self, strides):
+            self.shape, self.strides = (ctypes.c_int64 * 3)(4, 5, 6), strides
+            self.tensor = Managed(0x1000, 2, 1, 3, 4, 16, 1, ctypes.addressof(self.shape),
+                                  strides and ctypes.addressof(strides), 0x20, None, None)
+
+        def __dlpack_device__(self):
+            return (2, 1)
+
+        def __dlpack__(self, *, stream):
+            self.streams.append(stream)
+            new = ctypes.pythonapi.PyCapsule_New
+            new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p,
+                                                           ctypes.c_void_p]
+            return new(ctypes.addressof(self.tensor), b"dltensor", None)
+
+    packed = view(Producer(None), stream=9)
+    assert (packed.data_ptr(), packed.shape, packed.stride()) == (0x1020, (4, 5, 6), (30, 6, 1))
+    assert (packed.dtype, packed.device.type, packed.device.index) == ("bfloat16", "cuda", 1)
+    strided = view(Producer((ctypes.c_int64 * 3)(60, 12, 2)))
+    assert strided.stride() == (60, 12, 2) and Producer.streams == [9, 1]
+    assert strided.transpose(0, 2).shape == (6, 5, 4)
+
+
+def main():
+    gpu = Gpu(sys.argv[1])
+    dlpack()
+    if not have_nvrtc():
+        print("skipped: there is no NVRTC")
+        sys.exit(77)
+    logged = []
+    with tempfile.TemporaryDirectory() as cache:
+        service = attnjit.Service(cache_layers=cache, driver_path=gpu.path,
+                                  log=lambda level, text: logged.append((level, text)))
+        dense(gpu, service)
+        mask_of_a_function(gpu, service)
+        ragged(gpu, service)
+        paged(gpu, service)
+        errors(service)
+        background(gpu, service)
+        threads(gpu, service)
+        print(len(gpu.report()[0]), "launches,", service.statistics()["compiles"], "compiles")
+    print("all right")
+
+
+main()

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operator attnjit::launch, eagerly and under torch.compile: torch_test.py FAKE_LIBCUDA.
+
+Skipped where torch is not installed. The GPU is a fake one: tensors lie on the CPU, and launches
+are recorded. With --time it prints what a call costs.
+"""
+import os
+import sys
+import tempfile
+import time
+
+try:
+    import torch
+except ImportError:
+    print("skipped: torch is not installed")
+    sys.exit(77)
+
+os.environ["ATTNJIT_FAKE_KERNEL"] = "*"
+
+import attnjit  # noqa: E402
+from attnjit import _launch, _torch  # noqa: E402
+from fake_gpu import Gpu, fails, have_nvrtc  # noqa: E402
+
+_launch.gpu_of = lambda tensor: 0
+_torch.stream = lambda q, given: given or 0
+
+
+def tensors(*shape, dtype=torch.bfloat16):
+    return torch.zeros(shape, dtype=dtype)
+
+
+def eager(gpu):
+    q, k = tensors(2, 8, 300, 64), tensors(2, 4, 500, 64)
+    before = len(gpu.report()[0])
+    out, lse = attnjit.attention(q, k, k, mask="causal", layout="bhsd", lse=True, service=service)
+    assert out.shape == q.shape and out.dtype == q.dtype and out.transpose(1, 2).is_contiguous()
+    assert lse.shape == (2, 8, 300) and lse.dtype == torch.float32
+    assert len(gpu.report()[0]) == before + 1
+
+    doc = torch.arange(500) // 100  # i64: converted once
+    mask = attnjit.mask(lambda b, h, q_idx, kv_idx: doc[q_idx] == doc[kv_idx])
+    assert mask.params["doc"].dtype == torch.int32
+    listed = [0.5, 0.25] * 4
+    alibi = attnjit.score_mod(lambda score, b, h, q, kv: score - listed[h] * (q - kv))
+    rows = [q.transpose(1, 2), k.transpose(1, 2), k.transpose(1, 2)]
+    attnjit.attention(*rows, mask=mask, score_mod=alibi, service=service)
+
+    offsets = torch.tensor([0, 3, 30], dtype=torch.int32)
+    flat, kv = tensors(30, 8, 64), tensors(40, 4, 64)
+    out, lse = attnjit.attention(flat, kv, kv, q_offsets=offsets, kv_offsets=offsets, lse=True,
+                                 service=service)
+    assert out.shape == (30, 8, 64) and lse.shape == (8, 30)
+
+    cache, table = tensors(50, 16, 4, 64), torch.zeros(3, 20, dtype=torch.int32)
+    lens, row = torch.ones(3, dtype=torch.int32), tensors(3, 8, 64)
+    out, lse = attnjit.paged_attention(row, cache, cache, table, lens, lse=True, service=service)
+    assert out.shape == row.shape and lse.shape == (3, 8)
+    assert len(gpu.report()[0]) >= before + 4
+
+    # Who watches operators sees it.
+    class Watch(torch.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            names.append(str(function))
+            return function(*args, **(kwargs or {}))
+
+    names = []
+    with Watch():
+        attnjit.attention(*rows, mask="causal", service=service)
+    assert "attnjit.launch.default" in names, names
+
+    q.requires_grad_()
+    fails(lambda: attnjit.attention(q, k, k, layout="bhsd", service=service),
+          attnjit.UnsupportedError, "gradients")
+    with torch.no_grad():
+        attnjit.attention(q, k, k, layout="bhsd", service=service)
+
+
+def compiled(gpu):
+    mask = attnjit.mask(lambda b, h, q_idx, kv_idx: q_idx >= kv_idx)
+
+    def layer(x, k):
+        out, lse = attnjit.attention(2 * x, k, k, mask=mask, scale=0.5, lse=True, service=service)
+        return out + 1, lse
+
+    graph = torch.compile(layer, fullgraph=True, backend="aot_eager", dynamic=False)
+    before = len(gpu.report()[0])
+    with torch.no_grad():
+        out, lse = graph(tensors(1, 40, 8, 64), tensors(1, 50, 8, 64))
+        assert out.shape == (1, 40, 8, 64) and lse.shape == (1, 8, 40)
+        graph(tensors(1, 40, 8, 64), tensors(1, 50, 8, 64))
+    assert len(gpu.report()[0]) == before + 2
+
+    shapes = torch.compile(layer, fullgraph=True, backend="aot_eager", dynamic=True)
+    with torch.no_grad():
+        for rows in (40, 41, 77):
+            assert shapes(tensors(1, rows, 8, 64), tensors(1, 90, 8, 64))[1].shape == (1, 8, rows)
+    fake = torch._subclasses.fake_tensor.FakeTensorMode()
+    with fake, torch.no_grad():
+        out = attnjit.attention(*[torch.empty(1, 9, 8, 64, dtype=torch.float16)] * 3,
+                                service=service)
+        assert out.shape == (1, 9, 8, 64)
+
+
+def cost():
+    q, k = tensors(4, 1, 32, 128), tensors(4, 500, 8, 128)
+    out = torch.empty_like(q)
+
+    def best(call, repeats=2000):
+        times = []
+        for _ in range(7):
+            began = time.perf_counter()
+            for _ in range(repeats):
+                call()
+            times.append((time.perf_counter() - began) / repeats * 1e6)
+        return min(times)
+
+    mask = attnjit.mask(lambda b, h, q_idx, kv_idx: q_idx >= kv_idx)
+    spec = service.prepare({"arch": "sm_90a", "num_q_heads": 32, "group": 4, "qk_depth": 128,
+                            "mask": "causal"})
+    kernel, state = service.get(spec), service.launch_state()
+    prepared = service.prepare_launch(kernel, state, service.launch_args(q=q, k=k, v=k, o=out))
+    with torch.no_grad():
+        call = best(lambda: attnjit.attention(q, k, k, mask=mask, out=out, service=service))
+        print(f"attention() {call:.1f} us, a prepared launch {best(prepared):.1f} us, both with the "
+              "fake driver's own work")
+
+
+gpu = Gpu(sys.argv[1])
+if not have_nvrtc():
+    print("skipped: there is no NVRTC")
+    sys.exit(77)
+with tempfile.TemporaryDirectory() as folder:
+    service = attnjit.Service(cache_layers=folder, driver_path=gpu.path)
+    eager(gpu)
+    compiled(gpu)
+    if "--time" in sys.argv:
+        cost()
+print("all right")

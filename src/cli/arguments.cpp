@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "base/architectures.h"
+#include "cli/help_text.h"
 #include "spec/scalars.h"
 #include "spec/spec_flags.h"
 
@@ -47,7 +48,9 @@ class Parser {
     bench();
     tune();
     cache();
+    manifest();
     doctor();
+    help_texts();
   }
 
   ParsedArguments parse(int argc, const char* const* argv) {
@@ -65,7 +68,13 @@ class Parser {
           make_error(ErrorCode::kInvalid, message(error, argc, argv), {}, "see attnjit --help");
       return result;
     }
-    result.arguments = std::move(arguments_);
+    if (!shell_.empty()) {
+      result.output = completion_script(app_, shell_);
+    } else if (man_) {
+      result.output = man_page(app_, ATTNJIT_VERSION);
+    } else {
+      result.arguments = std::move(arguments_);
+    }
     return result;
   }
 
@@ -381,13 +390,46 @@ class Parser {
     sign->add_option("--key", cache_.sign_key, "Secret key")->type_name("FILE");
   }
 
+  void manifest() {
+    CLI::App* app = command(
+        "manifest", "Write a manifest for prewarm from a model's Hugging Face configuration",
+        manifest_);
+    app->add_option("config", manifest_.config, "config.json of the model; - reads standard input")
+        ->required()
+        ->type_name("CONFIG");
+    app->add_option("--tp", manifest_.tensor_parallel, "Numbers of GPUs that share the heads")
+        ->type_name("N[,N..]");
+    app->add_option("--page", manifest_.page_sizes, "Rows of the cache's pages")
+        ->type_name("N[,N..]");
+    app->add_option("--kv-dtype", manifest_.kv_dtype, "Type of the cache: bf16, fp16, e4m3");
+    app->add_option("--name", manifest_.name, "The model's name; default: its architecture");
+    app->add_option("--source", manifest_.source, "Where the numbers are from; default: CONFIG");
+    app->add_option("-o", manifest_.output, "The manifest to write; default: standard output")
+        ->type_name("FILE");
+  }
+
   void doctor() {
     command("doctor",
             "Report what was found (NVRTC, driver, GPU, cache), and what to do about the rest",
-            doctor_);
+            doctor_)
+        ->add_flag("--collect", doctor_.collect,
+                   "Print what a bug report needs: also the system, the CPU and the environment");
+  }
+
+  // Commands that print what the others are.
+  void help_texts() {
+    app_.add_subcommand("completion", "Print a script that completes the command line in a shell")
+        ->add_option("shell", shell_, "bash, zsh or fish")
+        ->required()
+        ->check(CLI::IsMember({"bash", "zsh", "fish"}));
+    app_.add_subcommand("man", "Print the manual page: attnjit man | man -l -")->callback([this] {
+      man_ = true;
+    });
   }
 
   CLI::App app_;
+  std::string shell_;
+  bool man_ = false;
   Arguments arguments_;
   PlanArguments plan_;
   GenerateArguments generate_;
@@ -398,6 +440,7 @@ class Parser {
   BenchArguments bench_;
   TuneArguments tune_;
   CacheArguments cache_;
+  ManifestArguments manifest_;
   DoctorArguments doctor_;
 };
 

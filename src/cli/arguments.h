@@ -127,14 +127,23 @@ struct CacheArguments {
   bool dry_run = false;
 };
 
-struct DoctorArguments {};
+struct ManifestArguments {
+  std::string config;  ///< file; "-": standard input
+  std::string name, source;
+  std::string tensor_parallel = "1", page_sizes = "16,64", kv_dtype = "bf16";
+  std::string output;  ///< file; empty: standard output
+};
+
+struct DoctorArguments {
+  bool collect = false;  ///< also what a bug report needs
+};
 
 struct Arguments {
   std::string command;  ///< "compile"
   bool json = false;
   std::variant<PlanArguments, GenerateArguments, CompileArguments, PrewarmArguments,
                VerifyArguments, EmulateArguments, BenchArguments, TuneArguments, CacheArguments,
-               DoctorArguments>
+               ManifestArguments, DoctorArguments>
       values;
 };
 
@@ -142,7 +151,7 @@ struct Arguments {
 struct ParsedArguments {
   std::optional<Arguments> arguments;
   int exit_code = 0;
-  std::string output;          ///< --help, --version: for standard output
+  std::string output;          ///< --help, completion, ..: for standard output
   std::optional<Error> error;  ///< bad usage
 };
 

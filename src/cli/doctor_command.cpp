@@ -10,6 +10,7 @@
 #include "cli/json.h"
 #include "cli/report.h"
 #include "cli/session.h"
+#include "cli/system_facts.h"
 #include "compile/nvrtc.h"
 #include "compile/nvrtc_find.h"
 #include "driver/device.h"
@@ -21,8 +22,9 @@ class Doctor {
  public:
   Doctor() : json_(Json::object()) {}
 
-  Report examine() {
+  Report examine(bool collect) {
     json_["version"] = ATTNJIT_VERSION;
+    if (collect) system();
     nvrtc();
     driver();
     cache();
@@ -37,6 +39,10 @@ class Doctor {
     json_["ok"] = problems_.empty();
     report_.exit_code = problems_.empty() ? 0 : exit_code(ErrorCode::kEnvironment);
     report_.json = to_text(json_);
+    if (collect) {  // for others to read: the object, whichever form was asked for
+      report_.json = without_home(std::move(report_.json));
+      report_.text = report_.json;
+    }
     return std::move(report_);
   }
 
@@ -46,6 +52,11 @@ class Doctor {
   }
   void problem(const Error& error, const std::string& todo) {
     problems_.emplace_back(error.message, error.hint.empty() ? todo : error.hint);
+  }
+
+  void system() {
+    for (const auto& [name, value] : system_facts()) json_["system"][name] = value;
+    for (const auto& [name, value] : environment_facts()) json_["environment"][name] = value;
   }
 
   void nvrtc() {
@@ -203,6 +214,8 @@ class Doctor {
 
 }  // namespace
 
-Result<Report> run_doctor(const DoctorArguments&) { return Doctor().examine(); }
+Result<Report> run_doctor(const DoctorArguments& arguments) {
+  return Doctor().examine(arguments.collect);
+}
 
 }  // namespace attnjit::cli

@@ -92,6 +92,7 @@ struct Run {
     if constexpr (std::is_same_v<Values, BenchArguments>) return run_bench(values);
     if constexpr (std::is_same_v<Values, TuneArguments>) return run_tune(values);
     if constexpr (std::is_same_v<Values, CacheArguments>) return run_cache(values);
+    if constexpr (std::is_same_v<Values, ManifestArguments>) return run_manifest(values);
     if constexpr (std::is_same_v<Values, DoctorArguments>) return run_doctor(values);
   }
 };

@@ -26,6 +26,7 @@ Result<Report> run_emulate(const EmulateArguments& arguments);
 Result<Report> run_bench(const BenchArguments& arguments);
 Result<Report> run_tune(const TuneArguments& arguments);
 Result<Report> run_cache(const CacheArguments& arguments);
+Result<Report> run_manifest(const ManifestArguments& arguments);
 Result<Report> run_doctor(const DoctorArguments& arguments);
 
 }  // namespace attnjit::cli

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// The command's own help as shell completion and as a man page. For .cpp files of this folder only.
+#pragma once
+
+#include <CLI/App.hpp>
+#include <string>
+
+namespace attnjit::cli {
+
+/// A script that completes commands, flags and their values. @pre shell is bash, zsh or fish.
+std::string completion_script(const CLI::App& app, const std::string& shell);
+
+/// attnjit(1) for man, in its macros.
+std::string man_page(const CLI::App& app, const std::string& version);
+
+}  // namespace attnjit::cli

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// attnjit manifest: writes a manifest from a model's Hugging Face configuration.
+#include <fmt/format.h>
+
+#include <charconv>
+
+#include "attnjit/manifest.h"
+#include "attnjit/plan.h"
+#include "cli/files.h"
+#include "cli/json.h"
+#include "cli/report.h"
+#include "models/hf_config.h"
+#include "models/specs.h"
+
+namespace attnjit::cli {
+namespace {
+
+constexpr std::int64_t kMaxConfigBytes = 1 << 20;
+constexpr int kMaxNumber = 1 << 16;
+
+/// N[,N..]: numbers from 1 on.
+Result<std::vector<int>> read_numbers(const std::string& text, const char* flag) {
+  std::vector<int> numbers;
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t comma = std::min(text.find(',', at), text.size());
+    int number = 0;
+    const auto [stop, status] = std::from_chars(text.data() + at, text.data() + comma, number);
+    if (status != std::errc{} || stop != text.data() + comma || number < 1 || number > kMaxNumber) {
+      return make_error(ErrorCode::kInvalid,
+                        fmt::format("is '{}'; allowed: numbers from 1 to {}, with commas between",
+                                    text.substr(0, 64), kMaxNumber),
+                        flag);
+    }
+    numbers.push_back(number);
+    at = comma + 1;
+  }
+  return numbers;
+}
+
+Result<models::ServingOptions> read_options(const ManifestArguments& arguments) {
+  models::ServingOptions options;
+  Result<std::vector<int>> numbers = read_numbers(arguments.tensor_parallel, "tp");
+  if (!numbers) return std::move(numbers).error();
+  options.tensor_parallel = *std::move(numbers);
+  numbers = read_numbers(arguments.page_sizes, "page");
+  if (!numbers) return std::move(numbers).error();
+  options.page_sizes = *std::move(numbers);
+  const std::optional<Dtype> dtype = dtype_from_string(arguments.kv_dtype);
+  if (!dtype || (*dtype != Dtype::kBf16 && *dtype != Dtype::kFp16 && *dtype != Dtype::kE4m3)) {
+    return make_error(
+        ErrorCode::kInvalid,
+        fmt::format("is '{}'; allowed: bf16, fp16, e4m3", arguments.kv_dtype.substr(0, 64)),
+        "kv_dtype");
+  }
+  options.kv_dtype = *dtype;
+  return options;
+}
+
+/// What the kernels of each architecture serve of a manifest, and why they do not serve the rest.
+Result<Json> served(const Manifest& manifest) {
+  Json archs = Json::object();
+  for (const Arch arch : {Arch::kSm90a, Arch::kSm100a}) {
+    Json& json = archs[std::string(to_string(arch))];
+    json = {{"served", 0}, {"unsupported", Json::object()}};
+    for (const Result<SpecDocument>& document : manifest.specs) {
+      AttentionSpec spec = document->spec;
+      spec.arch = arch;
+      const Result<KernelPlan> made = plan(spec, document->options);
+      if (!made) return made.error();
+      std::int64_t& count =
+          made->supported
+              ? json["served"].get_ref<std::int64_t&>()
+              : json["unsupported"].emplace(made->reason, 0).first->get_ref<std::int64_t&>();
+      ++count;
+    }
+  }
+  return archs;
+}
+
+}  // namespace
+
+Result<Report> run_manifest(const ManifestArguments& arguments) {
+  Result<models::ServingOptions> options = read_options(arguments);
+  if (!options) return std::move(options).error();
+  Result<std::string> config = read_file(arguments.config, kMaxConfigBytes);
+  if (!config) return std::move(config).error();
+  Result<models::ModelAttention> model = models::read_hf_config(*config);
+  if (!model) return std::move(model).error();
+  Result<std::string> text = models::write_manifest(
+      *model, arguments.name.empty() ? model->architecture : arguments.name,
+      arguments.source.empty() ? arguments.config : arguments.source, *options);
+  if (!text) return std::move(text).error();
+
+  // Every line is a spec that can be planned.
+  Result<Manifest> manifest = manifest_from_json(*text);
+  if (!manifest) return std::move(manifest).error();
+  for (Result<SpecDocument>& document : manifest->specs) {
+    if (!document) return std::move(document).error();
+  }
+  Result<Json> archs = served(*manifest);
+  if (!archs) return std::move(archs).error();
+  Report report;
+  Json json;
+  json["name"] = manifest->name;
+  json["specs"] = manifest->specs.size();
+  json["archs"] = *std::move(archs);
+  json["notes"] = model->notes;
+  if (arguments.output.empty()) {
+    report.text = *text;
+    report.verbatim = true;
+    json["manifest"] = Json::parse(*text);
+  } else {
+    if (const Status written = replace_file(arguments.output, *text); !written) {
+      return written.error();
+    }
+    report.text = fmt::format("{}: {} specs\n", arguments.output, manifest->specs.size());
+  }
+  report.json = to_text(json);
+  return report;
+}
+
+}  // namespace attnjit::cli

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// ModelAttention: the kinds of attention layers that a model has.
+//
+// Thread rules: plain values and pure functions.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "attnjit/result.h"
+
+namespace attnjit::models {
+
+/// Layers that need the same kernels.
+struct LayerKind {
+  int q_heads = 0;
+  int kv_heads = 0;
+  int qk_depth = 0;
+  int ov_depth = 0;
+  int window = 0;      ///< keys that a row sees, itself included; 0: no window
+  int chunk = 0;       ///< rows see the keys of their chunk; 0: no chunks
+  double softcap = 0;  ///< 0: none
+  bool sink = false;
+  bool alibi = false;
+  int latent = 0;  ///< MLA: the width of the latent that K and V share; 0: no MLA
+  int rope = 0;    ///< MLA: the width of the part with positions
+
+  bool operator==(const LayerKind&) const = default;
+};
+
+struct ModelAttention {
+  std::string architecture;        ///< the configuration's model_type
+  std::vector<LayerKind> kinds;    ///< each once
+  std::vector<std::string> notes;  ///< what kernels cannot know, or do not serve
+};
+
+/// The layer on one of `tensor_parallel` GPUs. Errors: kInvalid where the heads cannot be divided.
+Result<LayerKind> shard(const LayerKind& layer, int tensor_parallel);
+
+}  // namespace attnjit::models

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writes the specs of a model's layers as the lines of a manifest.
+#include "models/specs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+namespace attnjit::models {
+namespace {
+
+std::string json_text(const std::string& text) {
+  using Json = nlohmann::json;
+  return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+/// Rows of the decodes: one, and one with drafts.
+constexpr int kDecodeRows[] = {1, 4};
+
+std::string mask_of(const LayerKind& layer) {
+  if (layer.window > 0) {
+    return fmt::format(R"({{"kind": "sliding_window", "window": {}}})", layer.window);
+  }
+  if (layer.chunk > 0) {
+    return fmt::format(
+        R"({{"kind": "and", "of": [{{"kind": "causal"}}, {{"kind": "chunked", "chunk": {}}}]}})",
+        layer.chunk);
+  }
+  return R"("causal")";
+}
+
+/// What follows the shape in each line of a layer.
+std::string tail_of(const LayerKind& layer) {
+  std::string tail = fmt::format(R"(, "mask": {})", mask_of(layer));
+  if (layer.softcap > 0) {
+    tail += fmt::format(R"(, "score_mod": {{"kind": "softcap", "cap": {:.1f}}})", layer.softcap);
+  }
+  if (layer.alibi) tail += R"(, "score_mod": "alibi")";
+  if (layer.sink) tail += R"(, "sink": true)";
+  return tail;
+}
+
+class Lines {
+ public:
+  explicit Lines(const ServingOptions& options) : options_(options) {}
+
+  void add_layer(const LayerKind& layer) {
+    if (layer.latent > 0) {
+      add_latent(layer);
+      return;
+    }
+    const std::string head = shape(layer.q_heads, layer.kv_heads, layer.qk_depth, layer.ov_depth);
+    const std::string tail = tail_of(layer);
+    add_prompts(head, tail);
+    add_paged(head, tail);
+  }
+  const std::vector<std::string>& lines() const { return lines_; }
+
+ private:
+  static std::string shape(int q_heads, int kv_heads, int qk_depth, int ov_depth) {
+    std::string text = fmt::format(R"("num_q_heads": {})", q_heads);
+    if (q_heads != kv_heads) text += fmt::format(R"(, "group": {})", q_heads / kv_heads);
+    text += fmt::format(R"(, "qk_depth": {})", qk_depth);
+    if (ov_depth != qk_depth) text += fmt::format(R"(, "ov_depth": {})", ov_depth);
+    return text;
+  }
+
+  void add_prompts(const std::string& head, const std::string& tail) {
+    add(head, "", tail);
+    add(head, R"(, "ragged": true)", tail);
+  }
+
+  void add_paged(const std::string& head, const std::string& tail) {
+    const std::string dtype =
+        options_.kv_dtype == Dtype::kBf16
+            ? ""
+            : fmt::format(R"(, "qkv_dtype": "{}")", to_string(options_.kv_dtype));
+    for (const int page : options_.page_sizes) {
+      add(head,
+          fmt::format(R"({}, "page_size": {}, "ragged": true, "return_lse": true)", dtype, page),
+          tail);
+    }
+    for (const int page : options_.page_sizes) {
+      for (const int rows : kDecodeRows) {
+        add(head,
+            fmt::format(R"({}, "page_size": {}, "num_partitions": 0, "max_q_len": {})", dtype, page,
+                        rows),
+            tail);
+      }
+    }
+  }
+
+  /// MLA: prompts multiply K and V out, decodes keep the latent, which all heads share.
+  void add_latent(const LayerKind& layer) {
+    const bool deepseek = layer.latent == 512 && layer.rope == 64;
+    const std::string tail = tail_of(layer);
+    std::string head = shape(layer.q_heads, layer.kv_heads, layer.qk_depth, layer.ov_depth);
+    if (deepseek && layer.qk_depth == 192 && layer.ov_depth == 128) head += R"(, "mla": "prefill")";
+    add_prompts(head, tail);
+    head = shape(layer.q_heads, 1, layer.latent + layer.rope, layer.latent);
+    if (deepseek) head += R"(, "mla": "decode")";
+    add_paged(head, tail);
+  }
+
+  void add(const std::string& head, const std::string& middle, const std::string& tail) {
+    std::string line = "{" + head + middle + tail + "}";
+    if (std::find(lines_.begin(), lines_.end(), line) == lines_.end()) {
+      lines_.push_back(std::move(line));
+    }
+  }
+
+  const ServingOptions& options_;
+  std::vector<std::string> lines_;
+};
+
+}  // namespace
+
+Result<std::string> write_manifest(const ModelAttention& model, const std::string& name,
+                                   const std::string& source, const ServingOptions& options) {
+  Lines lines(options);
+  for (const int gpus : options.tensor_parallel) {
+    for (const LayerKind& layer : model.kinds) {
+      Result<LayerKind> part = shard(layer, gpus);
+      if (!part) return std::move(part).error();
+      lines.add_layer(*part);
+    }
+  }
+  std::string origin = source;
+  for (const std::string& note : model.notes) origin += "; " + note;
+  return fmt::format("{{\n  \"name\": {},\n  \"source\": {},\n  \"specs\": [\n    {}\n  ]\n}}\n",
+                     json_text(name), json_text(origin), fmt::join(lines.lines(), ",\n    "));
+}
+
+}  // namespace attnjit::models

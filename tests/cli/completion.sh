@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# completion.sh ATTNJIT: completion and the man page have every command and flag that --help has.
+set -euo pipefail
+attnjit=$1
+work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
+fail() { echo "$1"; exit 1; }
+
+# What bash completes after the words of a command line.
+bash --norc -n <("$attnjit" completion bash)
+eval "$("$attnjit" completion bash)"
+complete_after() {
+  COMP_WORDS=(attnjit "$@" ""); COMP_CWORD=$(($# + 1)); COMPREPLY=()
+  _attnjit
+  printf '%s\n' "${COMPREPLY[@]}"
+}
+complete_after > "$work/words"
+for command in plan generate compile prewarm verify emulate bench tune cache manifest doctor completion man; do
+  grep -qx "$command" "$work/words" || fail "bash does not complete $command"
+done
+complete_after cache > "$work/words"
+grep -qx gc "$work/words" || fail "bash does not complete cache gc"
+complete_after plan --spec file.json > "$work/words"
+grep -qx -- --qk-depth "$work/words" || fail "bash does not complete the flags of plan"
+
+for shell in zsh fish; do
+  "$attnjit" completion $shell > "$work/$shell"
+  if command -v $shell >/dev/null; then $shell -n "$work/$shell"; fi
+done
+"$attnjit" man > "$work/man"
+head -1 "$work/man" | grep -q '^\.TH ATTNJIT 1 ' || fail "no title in the man page"
+for command in plan compile manifest "cache gc"; do
+  # shellcheck disable=SC2086
+  "$attnjit" $command --help | grep -oE '^ +(-[a-z],)?--[a-z-]+' | grep -oE -- '--[a-z-]+' > "$work/flags"
+  [[ -s "$work/flags" ]] || fail "$command --help shows no flags"
+  # shellcheck disable=SC2086
+  complete_after $command > "$work/words"
+  while read -r flag; do
+    grep -qx -- "$flag" "$work/words" || fail "bash does not complete $command $flag"
+    grep -qF -- "-l ${flag#--} " "$work/fish" || fail "fish does not complete $command $flag"
+    grep -qF -- "'$flag[" "$work/zsh" || fail "zsh does not complete $command $flag"
+    grep -qF -- "${flag//-/\\-}" "$work/man" || fail "the man page lacks $command $flag"
+  done < "$work/flags"
+done
+rc=0; "$attnjit" completion csh >"$work/out" 2>"$work/err" || rc=$?
+[[ $rc == 2 && ! -s "$work/out" ]] || fail "completion csh: exit code $rc"
+
+# A bug report has the machine, and not the user's folder.
+HOME=$work/somebody ATTNJIT_CACHE_DIR=$work/somebody/cache "$attnjit" doctor --collect > "$work/report" || [[ $? == 4 ]]
+python3 - "$work/report" <<'P'
+import json, sys
+report = json.load(open(sys.argv[1]))
+assert report["system"]["glibc"] and report["system"]["kernel"] and int(report["system"]["cores"]) > 0
+assert report["environment"]["ATTNJIT_CACHE_DIR"] == "~/cache", report["environment"]
+assert "somebody" not in json.dumps(report)
+P

@@ -21,7 +21,7 @@ from ._tensors import dtype_name, view
 from .language import Array, Symbol
 
 # FlexAttention counts the rows of this call, specs the positions in the sequence.
-_Q_IDX = {"row": Symbol("q_idx + q_len - kv_len", "int", language._ADD, natural=True),
+_Q_IDX = {"row": Symbol("q_row", "int", natural=True),
           "end": Symbol("q_idx", "int")}
 # Names that no parameter may have: what expressions see, and the keywords that Python has not.
 _TAKEN = frozenset(

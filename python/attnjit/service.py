@@ -137,6 +137,16 @@ class Service:
                                                         int(timeout * 1000), byref(done)))
         return bool(done.value)
 
+    def prometheus(self) -> str:
+        """The statistics as Prometheus's text format, for a /metrics endpoint."""
+        counts = self.statistics()
+        queued, seconds = counts.pop("queued"), counts.pop("compile_ms_total") / 1e3
+        series = [("queued", "gauge", queued), ("compile_seconds_total", "counter", seconds)]
+        series += [(f"{name}_total", "counter", value) for name, value in counts.items()]
+        lines = [line for name, kind, value in series
+                 for line in (f"# TYPE attnjit_{name} {kind}", f"attnjit_{name} {value}")]
+        return "\n".join(lines) + "\n"
+
     def prepare(self, spec: Union[str, Mapping[str, Any]]) -> Spec:
         """A spec, as a dict or as JSON text (docs/spec.md), validated, planned and hashed."""
         text = (spec if isinstance(spec, str) else json.dumps(spec)).encode()

@@ -206,6 +206,9 @@ def main():
         errors(service)
         background(gpu, service)
         threads(gpu, service)
+        counts = dict(line.split() for line in service.prometheus().splitlines() if line[0] != "#")
+        assert int(counts["attnjit_compiles_total"]) == service.statistics()["compiles"] > 0
+        assert 0 < float(counts["attnjit_compile_seconds_total"]) < 3600, counts
         print(len(gpu.report()[0]), "launches,", service.statistics()["compiles"], "compiles")
     print("all right")
 

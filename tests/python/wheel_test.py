@@ -11,6 +11,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import tarfile
 import tempfile
 
 source, build = map(pathlib.Path, sys.argv[1:3])
@@ -40,6 +41,12 @@ with tempfile.TemporaryDirectory() as folder:
     again = pathlib.Path(run(sys.executable, "-B", backend, "wheel", build, folder / "2").strip())
     assert wheel.read_bytes() == again.read_bytes(), "the wheel is another one each time"
     assert re.fullmatch(r"attnjit-[\d.]+-py3-none-manylinux_2_\d\d_x86_64\.whl", wheel.name), wheel
+
+    sdist = pathlib.Path(run(sys.executable, "-B", backend, "sdist", folder).strip())
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert {"PKG-INFO", "pyproject.toml", "CMakeLists.txt", "python/attnjit/__init__.py",
+            "src/CMakeLists.txt", "templates/attention.cu.tmpl"} <= names, "the sdist is not whole"
 
     run(sys.executable, "-m", "venv", "--without-pip", folder / "venv")
     python = folder / "venv/bin/python"

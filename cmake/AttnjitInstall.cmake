@@ -12,3 +12,10 @@ write_basic_package_version_file(attnjitConfigVersion.cmake COMPATIBILITY SameMi
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/attnjitConfig.cmake
               ${CMAKE_CURRENT_BINARY_DIR}/attnjitConfigVersion.cmake
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/attnjit)
+
+# For builds that ask pkg-config. The prefix is the file's own place, so that the tree may be moved.
+file(RELATIVE_PATH ATTNJIT_PC_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+string(REGEX REPLACE "/$" "" ATTNJIT_PC_PREFIX "${ATTNJIT_PC_PREFIX}")
+configure_file(cmake/attnjit.pc.in attnjit.pc @ONLY)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/attnjit.pc
+  DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -35,3 +35,15 @@ for program in embed embed_static embed_c; do
   [[ $rc == 2 ]] || fail "$program takes an architecture that there is not"
 done
 "$work/prefix/bin/attnjit" --version
+# The same library through pkg-config, where there is one.
+if command -v pkg-config >/dev/null; then
+  export PKG_CONFIG_PATH=$(dirname "$(find "$work/prefix" -name attnjit.pc)")
+  cat > "$work/version.c" <<'C'
+#include <attnjit/attnjit.h>
+int main(void) { return attnjit_abi_version() == ATTNJIT_ABI_VERSION ? 0 : 1; }
+C
+  # shellcheck disable=SC2046
+  cc "$work/version.c" -o "$work/version" $(pkg-config --cflags --libs attnjit) \
+    -Wl,-rpath,"$(pkg-config --variable=libdir attnjit)"
+  "$work/version"
+fi

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A reference that stands in at the launch: what attnjit::launch writes, computed by torch on the CPU.
+
+Expressions are evaluated by ATTNJIT_EVALUATE (tests/python/evaluate.cpp), so that the text of the
+kernel's mask decides, not the function that it was traced from.
+"""
+import json
+import math
+import os
+import subprocess
+
+import torch
+
+from attnjit import _launch, _torch
+
+calls = []  # the fields of each launch
+
+
+def install():
+    """From now on attention() computes here."""
+    _launch.gpu_of = lambda tensor: 0
+    _torch.stream = lambda q, given: 0
+    _torch.launch = _dense
+
+
+def _evaluate(code, params, points):
+    test = {"kind": "mask", "code": code, "params": params, "points": points}
+    done = subprocess.run([os.environ["ATTNJIT_EVALUATE"]], input=json.dumps([test]),
+                          capture_output=True, text=True, check=True)
+    values = json.loads(done.stdout)[0]
+    assert isinstance(values, list), f"{code}: {values}"
+    return torch.tensor(values)
+
+
+def _visible(mask, batch, q_len, kv_len, params):
+    """[batch, q_len, kv_len] of a mask of a spec; the masks here look at no head."""
+    rows = torch.arange(q_len)[:, None] + kv_len - q_len
+    keys = torch.arange(kv_len)[None, :]
+    kind = mask if isinstance(mask, str) else mask["kind"]
+    if kind == "null":
+        return torch.ones(batch, q_len, kv_len, dtype=torch.bool)
+    if kind == "causal":
+        return (keys <= rows).expand(batch, q_len, kv_len)
+    if kind == "sliding_window":
+        return ((keys <= rows) & (keys > rows - mask["window"])).expand(batch, q_len, kv_len)
+    if kind in ("and", "or"):
+        parts = torch.stack([_visible(one, batch, q_len, kv_len, params) for one in mask["of"]])
+        return parts.all(0) if kind == "and" else parts.any(0)
+    assert kind == "custom", kind
+    points = [[b, 0, row, key, q_len, kv_len, 0.0] for b in range(batch) for row in range(q_len)
+              for key in range(kv_len)]
+    given = [{**one, **params[one["name"]]} for one in mask.get("params", ())]
+    return _evaluate(mask["code"], given, points).reshape(batch, q_len, kv_len)
+
+
+def _params(fields, arrays, numbers):
+    """The values of the parameters by their names, as the evaluator takes them."""
+    arrays, numbers, found = iter(arrays), iter(numbers), {}
+    for one in _launch.declared_params(fields):
+        if one["type"] == "i32":
+            found[one["name"]] = {"values": [next(numbers)], "shape": [1]}
+        else:
+            value = next(arrays)
+            found[one["name"]] = {"values": value.flatten().tolist(), "shape": list(value.shape)}
+    return found
+
+
+def attend(q, k, v, visible, scale, softcap=None, sink=None):
+    """[rows, heads, depth] of one sequence, in f32, with the LSE [heads, rows]."""
+    group = q.shape[1] // k.shape[1]
+    q, k, v = (x.float().transpose(0, 1) for x in (q, k, v))
+    k, v = k.repeat_interleave(group, 0), v.repeat_interleave(group, 0)
+    scores = q @ k.transpose(1, 2) * (scale or 1 / math.sqrt(q.shape[-1]))
+    if softcap:
+        scores = softcap * torch.tanh(scores / softcap)
+    scores = scores.masked_fill(~visible, -math.inf)
+    if sink is not None:
+        scores = torch.cat([scores, sink[:, None, None].expand(-1, scores.shape[1], 1)], -1)
+    lse = torch.logsumexp(scores, -1)
+    weights = torch.exp(scores - lse[..., None]).nan_to_num(0)[..., :k.shape[1]]
+    return (weights @ v).transpose(0, 1), lse
+
+
+def _dense(q, k, v, out, lse, others, params, numbers, fields, service, stream, q_len, kv_len,
+           scale):
+    spec = json.loads("{" + fields + "}")
+    calls.append(spec)
+    sink, page_table, kv_lens, q_offsets, kv_offsets = others
+    softcap = spec["score_mod"]["cap"] if isinstance(spec["score_mod"], dict) else None
+    named = _params(spec, params, numbers)
+    if page_table is None:
+        assert q_offsets is None and (q_len, kv_len) == (q.shape[1], k.shape[1])
+        visible = _visible(spec["mask"], q.shape[0], q_len, kv_len, named)
+        for b in range(q.shape[0]):
+            rows, sums = attend(q[b], k[b], v[b], visible[b], scale, softcap, sink)
+            out[b] = rows.to(out.dtype)
+            if lse is not None:
+                lse[b] = sums
+        return
+    for b in range(page_table.shape[0]):
+        begin, end = ((b * q.shape[1], (b + 1) * q.shape[1]) if q_offsets is None
+                      else (int(q_offsets[b]), int(q_offsets[b + 1])))
+        if begin == end:
+            continue
+        flat_q, flat_out = q.reshape(-1, *q.shape[-2:]), out.view(-1, *out.shape[-2:])
+        keys = int(kv_lens[b])
+        assert end - begin <= q_len and keys <= kv_len
+        pages = page_table[b, :math.ceil(keys / k.shape[1])].long()
+        visible = _visible(spec["mask"], 1, end - begin, keys, named)[0]
+        rows, sums = attend(flat_q[begin:end], k[pages].flatten(0, 1)[:keys],
+                            v[pages].flatten(0, 1)[:keys], visible, scale, softcap, sink)
+        flat_out[begin:end] = rows.to(out.dtype)
+        if lse is not None and q_offsets is not None:
+            lse[:, begin:end] = sums

@@ -42,7 +42,8 @@ def attention(q: Any, k: Any, v: Any, *, mask: Any = None, score_mod: Any = None
         max_q_len, max_kv_len: bounds on the sequences' lengths, with offsets; None: all rows.
         layout: "bshd", or "bhsd" where heads come before rows, as in torch's attention.
         service: whose cache and options count; None: one for the process.
-        stream: a CUstream; None: torch's current one, or the default stream.
+        stream: a CUstream; None: torch's current one, or the default stream. Of torch make it
+            current instead, so that torch knows what its memory is used for.
         meanwhile: called, and its result returned, while the kernel is being compiled in the
             background; None: wait for it.
 
@@ -168,11 +169,15 @@ def _params(q: Any, mask: Mask, score_mod: ScoreMod) -> Tuple[List[Any], List[in
         owner: Union[Mask, ScoreMod] = mask if param["name"] in mask.params else score_mod
         value = owner.params[param["name"]]
         if isinstance(value, HostArray):
-            value = owner.params[param["name"]] = value.on(q)
+            value = value.on(q)
         if param["type"] == "i32":
             numbers.append(value)
-        else:
-            arrays.append(view(value))
+            continue
+        array = view(value)
+        if array.device != q.device:  # NOTE: the kernel would read another device's memory
+            raise TypeError(f"the array {param['name']} of the {owner.field} lies on another device "
+                            "than q")
+        arrays.append(array)
     return arrays, numbers
 
 

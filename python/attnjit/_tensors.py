@@ -35,6 +35,13 @@ class Device:
     def __init__(self, kind: int, index: int) -> None:
         self.type, self.index = self._TYPES.get(kind, f"DLPack device {kind}"), index
 
+    def __eq__(self, other: object) -> bool:
+        return (self.type, self.index) == (getattr(other, "type", None),
+                                           getattr(other, "index", None))
+
+    def __hash__(self) -> int:
+        return hash((self.type, self.index))
+
 
 class DLPackView:
     """A tensor that came through DLPack; it keeps the memory alive."""

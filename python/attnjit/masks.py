@@ -323,13 +323,14 @@ class HostArray:
             self.shape += (width,)
             self.values = [one for row in self.values for one in row]
         kinds = {type(value) for value in self.values}
-        self.dtype = ("float32" if float in kinds else "bool" if kinds == {bool} else "int32")
+        self.dtype = "float32" if float in kinds else "bool" if kinds == {bool} else "int32"
+        self._copies: Dict[Any, Any] = {}  # by device
 
     def astype(self, dtype: str) -> "HostArray":
         out = HostArray.__new__(HostArray)
         convert = float if dtype == "float32" else int
         out.shape, out.values = self.shape, [convert(value) for value in self.values]
-        out.dtype = dtype
+        out.dtype, out._copies = dtype, {}
         return out
 
     def reshape(self, *_: int) -> "HostArray":
@@ -343,5 +344,8 @@ class HostArray:
             raise TypeError("a list can be copied to the device of torch tensors alone; give an "
                             "array that lies there")
         import torch
-        return torch.tensor(self.values, dtype=getattr(torch, self.dtype),
-                            device=tensor.device).reshape(self.shape)
+        if tensor.device not in self._copies:
+            self._copies[tensor.device] = torch.tensor(
+                self.values, dtype=getattr(torch, self.dtype),
+                device=tensor.device).reshape(self.shape)
+        return self._copies[tensor.device]

@@ -13,7 +13,7 @@ import time
 os.environ["ATTNJIT_FAKE_KERNEL"] = "*"  # those that each image has
 
 import attnjit  # noqa: E402
-from attnjit._tensors import view  # noqa: E402
+from attnjit._tensors import Device, view  # noqa: E402
 from fake_gpu import Gpu, Tensor, fails, have_nvrtc  # noqa: E402
 
 Q, K, V, O, DOC, TABLE, LENS, OFFSETS = (0x100000 * i for i in range(1, 9))
@@ -112,6 +112,10 @@ def errors(service):
           "out")
     fails(lambda: attnjit.attention([1], [1], [1]), TypeError, "no tensor")
     fails(lambda: attnjit.mask(lambda b, h, q, kv: bytes(3)[q] == 0), attnjit.TraceError)
+    elsewhere = Tensor(DOC, (64,), "int32")
+    elsewhere.device = Device(2, 1)
+    fails(lambda: call(mask=attnjit.mask(lambda b, h, q, kv: elsewhere[kv] == 0)), TypeError,
+          "elsewhere", "another device")
     on_cpu = Tensor(Q, (1, 8, 8, 64), "float16")
     on_cpu.device = type("Device", (), {"type": "cpu", "index": None})
     fails(lambda: attnjit.attention(on_cpu, on_cpu, on_cpu, out=on_cpu, service=service), TypeError,

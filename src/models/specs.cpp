@@ -16,6 +16,9 @@ std::string json_text(const std::string& text) {
   return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
+/// The width of the part with positions that a spec's `mla` has.
+constexpr int kRopeDepth = 64;
+
 /// Rows of the decodes: one, and one with drafts.
 constexpr int kDecodeRows[] = {1, 4};
 
@@ -94,13 +97,12 @@ class Lines {
 
   /// MLA: prompts multiply K and V out, decodes keep the latent, which all heads share.
   void add_latent(const LayerKind& layer) {
-    const bool deepseek = layer.latent == 512 && layer.rope == 64;
     const std::string tail = tail_of(layer);
     std::string head = shape(layer.q_heads, layer.kv_heads, layer.qk_depth, layer.ov_depth);
-    if (deepseek && layer.qk_depth == 192 && layer.ov_depth == 128) head += R"(, "mla": "prefill")";
+    if (layer.qk_depth == 192 && layer.ov_depth == 128) head += R"(, "mla": "prefill")";
     add_prompts(head, tail);
     head = shape(layer.q_heads, 1, layer.latent + layer.rope, layer.latent);
-    if (deepseek) head += R"(, "mla": "decode")";
+    if (layer.rope == kRopeDepth) head += R"(, "mla": "decode")";
     add_paged(head, tail);
   }
 

@@ -15,7 +15,8 @@ using Facts = std::vector<std::pair<std::string, std::string>>;
 /// The system's name, the kernel's version, the C library, the CPU, cores, memory and driver.
 Facts system_facts();
 
-/// The variables that attnjit reads, as far as they are set.
+/// The variables that attnjit reads, as far as they are set; without those of a fleet, whose
+/// addresses may hold secrets.
 Facts environment_facts();
 
 /// The text with ~ for the home folder.

@@ -29,7 +29,9 @@ struct SequenceList {
   int begin = 0;  ///< tiles of those before
   int sum = 0;    ///< tiles of the sequences at hand up to the lane's
   int index;      ///< of the tile that the list is at
-  bool backward = Config::kRagged && worker<Config>() >= workers<Config>() / 2;
+  // NOTE: unsigned, as the grid is: half of a signed number takes more instructions.
+  bool backward =
+      Config::kRagged && blockIdx.x / Config::kCluster >= gridDim.x / Config::kCluster / 2;
 
   ATTNJIT_DEVICE SequenceList(const Arguments& launch, const Params& user, int lane_of_warp)
       : arguments(launch), params(user), lane(lane_of_warp), index(worker<Config>()) {

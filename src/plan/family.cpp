@@ -61,7 +61,7 @@ constexpr KernelFamily kSm90Mla{
 };
 constexpr KernelFamily kSm100{
     &plan_sm100,
-    nullptr,
+    &sm100_partitions,
     &plan_sm100_launch,
     [](const KernelPlan& plan) { return sm100_knobs(*plan.sm100); },
     [](const KernelPlan& plan, nlohmann::ordered_json& json) {

@@ -33,6 +33,15 @@ bool lengths_differ(const AttentionSpec& spec) {
 
 bool has_kv_lens(const AttentionSpec& spec) { return lengths_differ(spec) && !spec.ragged_kv; }
 
+bool copies_rows(const AttentionSpec& spec) {
+  constexpr int kSwizzleRows = 8;  // of 128 bytes: the period of the swizzle
+  return spec.page_size % kSwizzleRows != 0;
+}
+
+bool decodes(const AttentionSpec& spec, int rows) {
+  return spec.max_q_len > 0 && std::int64_t{spec.max_q_len} * spec.group <= rows;
+}
+
 std::string unsupported_everywhere(const AttentionSpec& spec) {
   const auto missing = [&](std::string_view what) {
     return fmt::format("the {} template has no {} yet", to_string(spec.arch), what);

@@ -23,6 +23,15 @@ bool lengths_differ(const AttentionSpec& spec);
 /// Whether the kernel reads the keys of each sequence from kv_lens.
 bool has_kv_lens(const AttentionSpec& spec);
 
+/// Whether a sequence's rows of all the heads of a group are `rows` at most.
+bool decodes(const AttentionSpec& spec, int rows);
+
+/// Whether K and V are copied row by row: pages do not hold whole TMA boxes.
+bool copies_rows(const AttentionSpec& spec);
+
+/// partition_keys is a multiple of it: the keys of the shortest KV tile of every template.
+inline constexpr int kPartitionStep = 64;
+
 /// What no forward template can do of a spec; empty: nothing.
 std::string unsupported_everywhere(const AttentionSpec& spec);
 

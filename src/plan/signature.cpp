@@ -245,6 +245,13 @@ std::vector<KernelParameter> forward_parameters(const KernelPlan& plan,
   return parameters;
 }
 
+void add_key_parameters(const KernelPlan& plan, std::vector<KernelParameter>& parameters) {
+  for (const Buffer tensor : {Buffer::kK, Buffer::kV}) {
+    parameters.push_back(parameter(std::string(name_of(tensor)), forward_buffer(plan, tensor),
+                                   "const unsigned char"));
+  }
+}
+
 std::string why_no_parameters(const AttentionSpec& spec) {
   const std::vector<ParamSpec> declared = spec::declared_params(spec);
   std::set<std::string> names;

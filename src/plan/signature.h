@@ -45,6 +45,15 @@ KernelParameter parameter(std::string name, BufferId buffer, std::string cuda_ty
 inline constexpr std::array kForwardMaps{TensorMapId::kQ, TensorMapId::kK, TensorMapId::kV,
                                          TensorMapId::kO};
 
+/// Those of one that copies K and V row by row, and what it needs for that.
+inline constexpr std::array kRowMaps{TensorMapId::kQ, TensorMapId::kO};
+inline constexpr std::array kRowCopyNumbers{LaunchNumber::kNumPages,   LaunchNumber::kKPageBytes,
+                                            LaunchNumber::kKRowBytes,  LaunchNumber::kKHeadBytes,
+                                            LaunchNumber::kVPageBytes, LaunchNumber::kVRowBytes,
+                                            LaunchNumber::kVHeadBytes};
+/// Adds K and V by their addresses.
+void add_key_parameters(const KernelPlan& plan, std::vector<KernelParameter>& parameters);
+
 /// The parameters of an attention kernel: tensor maps, the arrays that the spec asks for,
 /// `numbers`, the scale, the numbers of masks and score modification, and what custom code
 /// declares.

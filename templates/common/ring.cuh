@@ -2,7 +2,7 @@
 // The walk of a pipeline through its stages.
 #pragma once
 
-#include "common/ptx.cuh"
+#include "common/integers.cuh"
 
 namespace attnjit {
 
@@ -18,6 +18,12 @@ struct Ring {
       stage = 0;
       parity ^= 1;
     }
+  }
+  /// As `count` times advance().
+  ATTNJIT_DEVICE void skip(int count, int stages) {
+    const int rounds = quotient(stage + count, stages);
+    stage += count - rounds * stages;
+    parity ^= rounds & 1;
   }
 };
 

@@ -58,6 +58,37 @@ ATTNJIT_DEVICE void write_output(unsigned char* row, int column, const float (&o
   }
 }
 
+/// Writes 16 columns of a row of a partition's O.
+template <class Config>
+ATTNJIT_DEVICE void write_partial(float* row, int column, const float (&o)[16]) {
+#pragma unroll
+  for (int i = 0; i < 16; i += 4) {
+    if (column + i >= Config::kOvDepth) return;
+    store_global_v4(row + column + i, __float_as_uint(o[i]), __float_as_uint(o[i + 1]),
+                    __float_as_uint(o[i + 2]), __float_as_uint(o[i + 3]));
+  }
+}
+
+/// Ends a row of a partition, whose sink is the merge's: writes its LSE, and returns what its
+/// output is to be multiplied by. `partial`: where that goes; nowhere if the row saw no key.
+template <class Config, class Mask, class Arguments, class Params>
+ATTNJIT_DEVICE float finish_part(const WorkTile& work, int head, int position, RowStatistics own,
+                                 float*& partial, const Arguments& arguments,
+                                 const Params& params) {
+  float lse;
+  const float scale = finish_row<Config, false>(own, 0.0f, lse);
+  partial = nullptr;
+  if (position >= work.q_len) return scale;
+  const i64 row = lse_row<Config>(work, head, position, arguments);
+  arguments.partial_lse[work.partition * arguments.rows + row] = lse;
+  if (lse != -infinity()) partial = partial_row<Config>(work, head, position, arguments);
+  if constexpr (Config::kPartitionTiles > 0) {
+    const PartRange parts = parts_of<Config, Mask>({work.q_len, work.kv_len}, arguments, params);
+    if (work.partition == parts.begin) store_no_keys(parts, row, 0, 1, arguments);
+  }
+  return scale;
+}
+
 template <class Config, class Mask, class Arguments, class Params>
 ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
                             const Arguments& arguments, const Params& params) {
@@ -75,12 +106,12 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
     parities ^= 1u << index;
   };
 
-  for (WorkList<Config, Mask, Arguments, Params> list(smem, arguments, params); !list.done();
+  for (ListOf<true, Config, Mask, Arguments, Params> list(smem, arguments, params); !list.done();
        list.advance()) {
-    const WorkTile work = list.tile();
-    const bool shared = work.num_qo == 1;  // the warpgroups share the query tile
-    const Share share_0 = work.share(0);
-    const Share share_1 = work.share(1);
+    const WorkTile begun = list.tile();
+    const bool shared = begun.num_qo == 1;  // the warpgroups share the query tile
+    const Share share_0 = begun.share(0);
+    const Share share_1 = begun.share(1);
 
     // O of the tile before has been read: the first products may replace it.
     tcgen05_fence_before();
@@ -91,7 +122,7 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
     if (share_1.steps < 2) arrive_warp(smem.statistic_empty(1));
 
     // In the order in which the products wait for it.
-    const int rounds = work.rounds();
+    const int rounds = begun.rounds();
 #pragma unroll 1
     for (int round = 0; round < rounds; ++round) {
 #pragma unroll 1
@@ -113,6 +144,7 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
       }
     }
 
+    const WorkTile work = list.again(begun);
     const auto statistics = [&](int warpgroup) {
       wait(smem.statistic_full(warpgroup), statistic_parity, warpgroup);
       const RowStatistics read{load_shared(smem.statistic(warpgroup, 0, row)),
@@ -130,9 +162,16 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
       float sink = 0.0f;
       if constexpr (Config::kSink) sink = arguments.sink[head];
       float lse;
-      const float scale = finish_row<Config>(own, sink, lse);
+      float scale = finish_row<Config>(own, sink, lse);
+      float* partial = nullptr;
+      const bool merged = is_merged<Config>(arguments);
+      if constexpr (Config::kSplit) {
+        if (merged) {
+          scale = finish_part<Config, Mask>(work, head, position, own, partial, arguments, params);
+        }
+      }
       if constexpr (Config::kReturnLse) {
-        if (position < work.q_len) {
+        if (position < work.q_len && !merged) {
           if constexpr (Config::kRagged) {
             arguments.lse[static_cast<i64>(head) * arguments.total_q + work.q_begin + position] =
                 lse;
@@ -182,7 +221,9 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
 #pragma unroll
           for (int i = 0; i < 16; ++i) values[i] = fmaf(others[i], weight_1, values[i]);
         }
-        if (Config::kRagged && direct) {
+        if (merged) {
+          if (partial != nullptr) write_partial<Config>(partial, column, values);
+        } else if (Config::kRagged && direct) {
           if (output != nullptr) write_output<Config>(output, column, values);
         } else {
           stage_output<Config>(staged, column, values);

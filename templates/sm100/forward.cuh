@@ -15,15 +15,27 @@
 //   const int* q_offsets, int batch, total_q         ragged: sequence b has the rows from
 //   unsigned char* o, i64 o_row_bytes, o_head_bytes  q_offsets[b] on to q_offsets[b + 1]
 //   int one_query                                    where Config::kSwitchTo1Q
+// where Config::kAnnounced, for total_tiles, m_tiles, total_heads, section_heads,
+//   int q_len, kv_len, batch                         the lengths of the longest sequence
+//   const int* kv_offsets; int total_kv              where Config::kRaggedKv, for kv_lens: sequence
+//                                                    b has the keys from kv_offsets[b] on
+// where Config::kRowCopies, for k_map and v_map,
+//   const unsigned char *k, *v; int num_pages
+//   i64 k_page_bytes, k_row_bytes, k_head_bytes, v_page_bytes, v_row_bytes, v_head_bytes
+// where Config::kSplit, for the partitions' results, which a merge follows,
+//   float *partial_o, *partial_lse; int partitions; i64 rows
+// and always
 //   float scale
 //   unsigned* wait_records                           where Config::kDebugWaits
 #pragma once
 
+#include "sm100/announce.cuh"
 #include "sm100/correction.cuh"
 #include "sm100/load.cuh"
 #include "sm100/mma.cuh"
 #include "sm100/softmax.cuh"
 #include "sm100/store.cuh"
+#include "sm100/tail.cuh"
 
 namespace attnjit::sm100 {
 
@@ -36,6 +48,8 @@ ATTNJIT_DEVICE void forward(const Arguments& arguments, const Params& params) {
 
   if (warp == 0) {
     if (elect_one()) {
+      // What comes next finds room as CTAs of this grid end: the merge, or another launch.
+      if constexpr (Config::kOverlaps) launch_dependents();
       check_alignment(base);
       init_barriers<Config>(smem.barrier(0));
     }
@@ -46,13 +60,19 @@ ATTNJIT_DEVICE void forward(const Arguments& arguments, const Params& params) {
   } else if (warp == kLoadWarp) {
     if (elect_one()) {
       prefetch_tensor_map(arguments.q_map);
-      prefetch_tensor_map(arguments.k_map);
-      prefetch_tensor_map(arguments.v_map);
+      if constexpr (!Config::kRowCopies) {
+        prefetch_tensor_map(arguments.k_map);
+        prefetch_tensor_map(arguments.v_map);
+      }
       prefetch_tensor_map(arguments.o_map);
     }
+  } else if (warp == kStoreWarp) {
+    if constexpr (LayoutOf<Config>::kBoxQRows < kRows) clear_spare_rows(smem);
   } else if (warp == kSpareWarp) {
-    if constexpr (Config::kRagged) find_work(smem, arguments);
+    if constexpr (Config::kRagged && !Config::kAnnounced) find_work(smem, arguments);
   }
+  // NOTE: before anything is read or written: the launch before may still write it, or read it.
+  if constexpr (Config::kOverlaps) await_prerequisites();
   __syncthreads();
   tcgen05_fence_after();
   const u32 tmem = load_shared_word(smem.tmem_address());
@@ -71,15 +91,22 @@ ATTNJIT_DEVICE void forward(const Arguments& arguments, const Params& params) {
   } else {
     // Jobs that one thread each does.
     setmaxnreg_dec<Config::kOtherRegisters>();
-    if constexpr (LayoutOf<Config>::kKvLens) {
+    if constexpr (Config::kAnnounced) {
       if (warp == kSpareWarp)
-        clear_tail<Config, Mask>(Smem<Config>(opaque(base), arguments), arguments, params);
+        announce<Config, Mask>(Smem<Config>(opaque(base), arguments), arguments, params);
+    } else if constexpr (LayoutOf<Config>::kTails) {
+      if (warp == kSpareWarp)
+        clear_only_tail<Config, Mask>(Smem<Config>(opaque(base), arguments), arguments, params);
+    }
+    if constexpr (Config::kRowCopies) {
+      if (warp == kLoadWarp)
+        load<Config, Mask>(Smem<Config>(opaque(base), arguments), arguments, params);
     }
     if (elect_one()) {
       const Smem<Config> own(opaque(base), arguments);
       if (warp == kMmaWarp) {
         multiply<Config, Mask>(own, Tmem<Config>{opaque(tmem)}, arguments, params);
-      } else if (warp == kLoadWarp) {
+      } else if (!Config::kRowCopies && warp == kLoadWarp) {
         load<Config, Mask>(own, arguments, params);
       } else if (warp == kStoreWarp) {
         store<Config, Mask>(own, arguments, params);

@@ -21,6 +21,10 @@ constexpr int kTeardownBarrier = 1;
 /// The four correction warps, which arrive, and the MMA warp.
 constexpr int kTeardownThreads = 128 + 32;
 
+/// Work tiles that are announced at a time, where Config::kAnnounced, and the bytes of each.
+constexpr int kWorkSlots = 2;
+constexpr int kWorkBytes = 64;
+
 /// Rows of a product: queries of a softmax warpgroup, one a thread.
 constexpr int kRows = 128;
 
@@ -95,28 +99,32 @@ struct LayoutOf {
                     Config::kTmemS1 >= Config::kTmemS0 + Config::kTileN,
                 "S and O of both warpgroups fit the allocated columns");
 
-  /// Rows of a box of K or V: a tile is one box, or one a page. A page of a longer one holds whole
-  /// tiles.
+  /// Rows of a box of K or V, which are of one page: a tile is one box or several.
   static constexpr bool kPaged = Config::kPageSize > 0;
-  static constexpr int kBoxRows =
-      kPaged && Config::kPageSize < Config::kTileN ? Config::kPageSize : Config::kTileN;
-  static_assert(Config::kTileN % kBoxRows == 0 && kBoxRows % 8 == 0 &&
-                    (!kPaged || Config::kPageSize % kBoxRows == 0),
-                "a tile is whole pages or a page whole tiles, of whole swizzle patterns");
+  static constexpr int kBoxRows = Config::kBoxRows;
+  static_assert(Config::kRowCopies || (Config::kTileN % kBoxRows == 0 && kBoxRows % 8 == 0 &&
+                                       (!kPaged || Config::kPageSize % kBoxRows == 0)),
+                "a tile and a page are whole boxes, of whole swizzle patterns");
   /// Sequences differ in kv_len.
-  static constexpr bool kKvLens = kPaged || Config::kRagged;
+  static constexpr bool kKvLens = kPaged || Config::kRagged || Config::kRaggedKv;
+  /// V's rows past a sequence's end are zeroed when TMA has brought them.
+  static constexpr bool kTails = kKvLens && !Config::kRowCopies;
 
   static_assert(Config::kBarSCons >= 0 && Config::kBarC >= 0 && Config::kBarSProd >= 0 &&
                     Config::kBarQProd >= 0 && Config::kBarQCons >= 0 && Config::kBarKProd >= 0 &&
                     Config::kBarKCons >= 0 && Config::kBarVProd >= 0 && Config::kBarVCons >= 0 &&
                     Config::kBarOProd >= 0 && Config::kBarOStaged >= 0 &&
-                    (Config::kBarVTail >= 0) == kKvLens,
+                    (Config::kBarVTail >= 0) == kTails &&
+                    (Config::kBarWork >= 0) == Config::kAnnounced,
                 "the plan has every barrier that the kernel names");
 
   /// Positions of the sequence in 128 rows: with fused heads, kGroup rows are of one position.
   static constexpr int kFused = Config::kFuseGqa ? Config::kGroup : 1;
   static constexpr int kPositions = kRows / kFused;
-  static_assert(kPositions * kFused == kRows, "a query tile holds whole groups of heads");
+  /// Rows of a box of Q or O; those behind them belong to nobody. NOTE: where there are some, a
+  /// sequence has no more rows than one query tile (max_q_len): what follows it is past q_len.
+  static constexpr int kBoxQRows = kPositions * kFused;
+  static_assert(kPositions > 0, "a query tile holds whole groups of heads");
 };
 
 /// Addresses in the shared window. Barriers: docs/sm100.md has who arrives and who waits.
@@ -139,6 +147,10 @@ struct Smem : CtaMemory<Config> {
   ATTNJIT_DEVICE u32 tmem_address() const { return base + Config::kTmemAddressOffset; }
   /// Ragged batches: the CTA's sequence, and its query tile.
   ATTNJIT_DEVICE u32 work() const { return base + Config::kWorkOffset; }
+  /// An announced work tile.
+  ATTNJIT_DEVICE u32 work_slot(int slot) const {
+    return base + Config::kWorkOffset + static_cast<u32>(slot * kWorkBytes);
+  }
 
   /// S of a warpgroup is in tensor memory.
   ATTNJIT_DEVICE u32 s_full(int warpgroup) const { return barrier(Config::kBarSProd + warpgroup); }
@@ -163,6 +175,11 @@ struct Smem : CtaMemory<Config> {
   ATTNJIT_DEVICE u32 q_empty(int tile) const { return barrier(Config::kBarQCons + tile); }
   /// The last V tile of a sequence has landed, rows past its end included.
   ATTNJIT_DEVICE u32 tail_full() const { return barrier(Config::kBarVTail); }
+  /// A work tile is announced; has been read by every role.
+  ATTNJIT_DEVICE u32 work_full(int slot) const { return barrier(Config::kBarWork + slot); }
+  ATTNJIT_DEVICE u32 work_empty(int slot) const {
+    return barrier(Config::kBarWork + kWorkSlots + slot);
+  }
   /// O is in a query tile's memory.
   ATTNJIT_DEVICE u32 o_staged(int tile) const { return barrier(Config::kBarOStaged + tile); }
 };

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The load warp's thread: Q, K and V of every work tile by TMA, as far ahead as the stages allow.
+// Where K and V are copied row by row it is the whole warp.
 #pragma once
 
-#include "sm100/pipeline.cuh"
-#include "sm100/work.cuh"
+#include "sm100/row_copies.cuh"
 
 namespace attnjit::sm100 {
 
@@ -31,6 +31,23 @@ ATTNJIT_DEVICE void load_q_block(const Smem<Config>& smem, const Arguments& argu
   }
 }
 
+/// Zeroes the rows of the query tiles that no box brings: a product reads them. One warp.
+template <class Config>
+ATTNJIT_DEVICE void clear_spare_rows(const Smem<Config>& smem) {
+  using Layout = LayoutOf<Config>;
+  const int lane = static_cast<int>(threadIdx.x & 31u);
+#pragma unroll 1
+  for (int block = 0; block < Config::kNumQo * Layout::kQkBlocks; ++block) {
+#pragma unroll 1
+    for (int row = Layout::kBoxQRows + lane / 8; row < kRows; row += 4) {
+      store_shared_v4(smem.q(0) + static_cast<u32>(block * Layout::kQBlockBytes +
+                                                   row * kBlockRowBytes + lane % 8 * 16),
+                      0, 0, 0, 0);
+    }
+  }
+  fence_proxy_async_shared();
+}
+
 /// Loads a chunk of a tile of K or V. `landed`: the barrier that hears of it.
 template <class Config, bool kIsK, class Arguments>
 ATTNJIT_DEVICE void load_kv_chunk(const Smem<Config>& smem, const KvTile<Config, kIsK>& kv,
@@ -43,8 +60,9 @@ ATTNJIT_DEVICE void load_kv_chunk(const Smem<Config>& smem, const KvTile<Config,
   if constexpr (Layout::kPaged) {
     constexpr int kBoxes = Config::kTileN / Layout::kBoxRows;
     // NOTE: four boxes at a time, and one copy of their code for all blocks: each page and each
-    // address would be a register.
-    constexpr int kAtOnce = kBoxes < 4 ? kBoxes : 4;
+    // address would be a register. One where announcements and a rope part take those registers.
+    constexpr int kMost = Config::kAnnounced && Layout::kQkBlocks > Layout::kOvBlocks ? 1 : 4;
+    constexpr int kAtOnce = kBoxes < kMost ? kBoxes : kMost;
     const int* const table =
         arguments.page_table + static_cast<i64>(work.batch) * arguments.max_pages;
 #pragma unroll 1
@@ -70,7 +88,10 @@ ATTNJIT_DEVICE void load_kv_chunk(const Smem<Config>& smem, const KvTile<Config,
           if (kBoxes % kAtOnce != 0 && begin + i >= kBoxes) break;
           tma_load_4d(data + static_cast<u32>(i * Layout::kBoxRows * kBlockRowBytes), map, landed,
                       block * kBlockColumns, work.kv_head,
-                      kBoxes == 1 ? first % Config::kPageSize : 0, pages[i], policy);
+                      kBoxes == 1 || Layout::kBoxRows != Config::kPageSize
+                          ? (first + (begin + i) * Layout::kBoxRows) % Config::kPageSize
+                          : 0,
+                      pages[i], policy);
         }
       }
     }
@@ -80,8 +101,8 @@ ATTNJIT_DEVICE void load_kv_chunk(const Smem<Config>& smem, const KvTile<Config,
 #pragma unroll
     for (int i = 0; i < kBlocks; ++i) {
       const int block = chunk * kBlocks + i;
-      tma_load_4d(kv.block(block), map, landed, block * kBlockColumns, work.kv_head, first,
-                  work.batch, policy);
+      tma_load_4d(kv.block(block), map, landed, block * kBlockColumns, work.kv_head,
+                  work.kv_begin + first, Config::kRaggedKv ? 0 : work.batch, policy);
     }
   }
 }
@@ -92,7 +113,9 @@ template <class Config, class Mask, class Arguments, class Params>
 ATTNJIT_DEVICE void load(const Smem<Config>& smem, const Arguments& arguments,
                          const Params& params) {
   using Layout = LayoutOf<Config>;
-  using List = WorkList<Config, Mask, Arguments, Params>;
+  using List = ListOf<Config::kRowCopies, Config, Mask, Arguments, Params>;
+  // Who loads Q, of a warp.
+  const bool first_lane = !Config::kRowCopies || (threadIdx.x & 31u) == 0;
   KvSequence<Config> kv(smem, one_query_launch<Config>(arguments));
   u32 q_parity = 3;  // a bit a query tile
 
@@ -110,18 +133,25 @@ ATTNJIT_DEVICE void load(const Smem<Config>& smem, const Arguments& arguments,
       const KvTile<Config, true> k = kv.template next<true>();
 #pragma unroll
       for (int chunk = 0; chunk < Config::kQkStages; ++chunk) {
-        load_kv_chunk(smem, k, arguments, work, all.end - 1 - rank, chunk, k.full(chunk), policy);
+        if constexpr (Config::kRowCopies) {
+          copy_kv_chunk(smem, k, arguments, list.keys(work), all.end - 1 - rank, chunk);
+        } else {
+          load_kv_chunk(smem, k, arguments, list.keys(work), all.end - 1 - rank, chunk,
+                        k.full(chunk), policy);
+        }
         if (rank > 0) continue;
+        const WorkTile& begun = list.again(work);
 #pragma unroll 1
-        for (int tile = 0; tile < work.num_qo; ++tile) {
+        for (int tile = 0; tile < begun.num_qo; ++tile) {
           if (chunk == 0) await_q(tile);
           // A query tile that sees nothing is not read: its memory is O's alone.
-          if (work.share(tile).steps == 0) continue;
+          if (begun.share(tile).steps == 0 || !first_lane) continue;
           const u32 full = smem.q_full(tile, chunk);
-          mbarrier_arrive_expect_tx(full, Layout::kChunkBlocks * Layout::kQBlockBytes);
+          mbarrier_arrive_expect_tx(full,
+                                    Layout::kChunkBlocks * Layout::kBoxQRows * kBlockRowBytes);
 #pragma unroll
           for (int i = 0; i < Layout::kChunkBlocks; ++i) {
-            load_q_block(smem, arguments, work, tile, chunk * Layout::kChunkBlocks + i, full);
+            load_q_block(smem, arguments, begun, tile, chunk * Layout::kChunkBlocks + i, full);
           }
         }
       }
@@ -141,7 +171,7 @@ ATTNJIT_DEVICE void load(const Smem<Config>& smem, const Arguments& arguments,
       if (rank >= ahead) {
         const KvTile<Config, false> v = kv.template next<false>();
         u32 landed = v.full(0);
-        if constexpr (Layout::kKvLens) {
+        if constexpr (Layout::kTails) {
           if (work.ends_past(Config::kTileN)) {
             if (rank == ahead) {
               landed = smem.tail_full();
@@ -149,10 +179,16 @@ ATTNJIT_DEVICE void load(const Smem<Config>& smem, const Arguments& arguments,
             }
             // NOTE: the zeroes behind the sequence's end are there before anything is loaded over
             // them. The commit that frees the stage hands on the products' reads, not those stores.
+            // (The next work tile, if any, was announced behind them.)
             if (rank == ahead + 1) first_v.wait(smem, 0);
           }
         }
-        load_kv_chunk(smem, v, arguments, work, all.end - 1 - (rank - ahead), 0, landed, policy);
+        const int tile = all.end - 1 - (rank - ahead);
+        if constexpr (Config::kRowCopies) {
+          copy_kv_chunk(smem, v, arguments, list.keys(work), tile, 0);
+        } else {
+          load_kv_chunk(smem, v, arguments, list.keys(work), tile, 0, landed, policy);
+        }
       }
     }
     q_parity ^= work.num_qo == 1 ? 1u : 3u;
@@ -166,41 +202,6 @@ ATTNJIT_DEVICE void load(const Smem<Config>& smem, const Arguments& arguments,
     for (int chunk = 0; chunk < Config::kQkStages; ++chunk) k.acquire(smem, chunk);
     if constexpr (!Config::kFusedKv) kv.template next<false>().acquire(smem, 0);
   }
-}
-
-/// The spare warp, where sequences differ in length: zeroes the rows of V that are past the end of
-/// the sequence, and then says that the tile has landed. They are multiplied with P = 0, and what a
-/// page holds there may be NaN. (Where all have one length they are out of the tensor's bounds, and
-/// TMA gives zeros.)
-template <class Config, class Mask, class Arguments, class Params>
-ATTNJIT_DEVICE void clear_tail(const Smem<Config>& smem, const Arguments& arguments,
-                               const Params& params) {
-  using Layout = LayoutOf<Config>;
-  static_assert(Layout::kKvLens, "a CTA has one work tile: the barrier has one phase");
-  const int lane = static_cast<int>(threadIdx.x & 31u);
-  const WorkList<Config, Mask, Arguments, Params> list(smem, arguments, params);
-  if (list.done()) return;
-  const WorkTile work = list.tile();
-  if (!work.ends_past(Config::kTileN)) return;
-  const KvTiles all = work.all();
-  // The first V follows one K, or with one query tile two.
-  KvSequence<Config> kv(smem, one_query_launch<Config>(arguments));
-  kv.template next<true>();
-  if (work.num_qo == 1 && all.count() > 1) kv.template next<true>();
-  const KvTile<Config, false> v = kv.template next<false>();
-  smem.wait(smem.tail_full(), 0);
-  const int first = work.kv_len - (all.end - 1) * Config::kTileN;
-#pragma unroll 1
-  for (int row = first + lane / 8; row < Config::kTileN; row += 4) {
-    // Whole rows of 128 bytes: the swizzle stays within them.
-#pragma unroll
-    for (int block = 0; block < Layout::kOvBlocks; ++block) {
-      store_shared_v4(v.block(block) + static_cast<u32>(row * kBlockRowBytes + lane % 8 * 16), 0, 0,
-                      0, 0);
-    }
-  }
-  fence_proxy_async_shared();
-  arrive_warp(v.full(0));
 }
 
 }  // namespace attnjit::sm100

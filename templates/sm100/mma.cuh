@@ -23,6 +23,14 @@ struct Products {
   u32 q_parity = 0;  // a bit a query tile
   u32 p_parity = 0;  // a bit a warpgroup
 
+  /// NOTE: the tensor cores read through the async proxy what cp.async wrote through the generic
+  /// one.
+  template <bool kIsK>
+  ATTNJIT_DEVICE void await(const KvTile<Config, kIsK>& tile, int chunk) const {
+    tile.wait(smem, chunk);
+    if constexpr (Config::kRowCopies) fence_proxy_async_shared();
+  }
+
   /// S = Q K^T of one warpgroup and one KV tile. `product` false: the warpgroup's rows see nothing
   /// of the tile, which is only released.
   ATTNJIT_DEVICE void qk(const KvTile<Config, true>& k, int warpgroup, int tile, bool product,
@@ -35,7 +43,7 @@ struct Products {
     const u32 s = tmem.s(warpgroup);
 #pragma unroll
     for (int chunk = 0; chunk < Config::kQkStages; ++chunk) {
-      k.wait(smem, chunk);
+      await(k, chunk);
       if (product) {
         if (new_q) {
           smem.wait(smem.q_full(tile, chunk), static_cast<int>(q_parity >> tile & 1u));
@@ -66,7 +74,7 @@ struct Products {
                          bool last, bool release) {
     constexpr u32 kInstruction =
         mma_instruction_descriptor<Config::kBf16, kRows, Layout::kPvColumns, true>();
-    v.wait(smem, 0);
+    await(v, 0);
     if (product) {
       const SmemDescriptor<Layout::kKvBlockBytes> b(v.block(0));
       const u32 p = opaque(tmem.s(warpgroup));
@@ -94,7 +102,7 @@ struct Products {
 template <class Config, class Mask, class Arguments, class Params>
 ATTNJIT_DEVICE void multiply(const Smem<Config>& smem, const Tmem<Config>& tmem,
                              const Arguments& arguments, const Params& params) {
-  using List = WorkList<Config, Mask, Arguments, Params>;
+  using List = ListOf<false, Config, Mask, Arguments, Params>;
   Products<Config> products{smem, tmem};
   KvSequence<Config> kv(smem, one_query_launch<Config>(arguments));
   for (List list(smem, arguments, params); !list.done(); list.advance()) {

@@ -101,6 +101,12 @@ struct KvSequence {
     ring.advance(stages);
     return tile;
   }
+
+  /// Passes over `tiles` K and as many V, whose rope parts are not asked for.
+  ATTNJIT_DEVICE void skip(int tiles) {
+    k_ring.skip(Config::kFusedKv ? 2 * tiles : tiles, stages);
+    if constexpr (!Config::kFusedKv) v_ring.skip(tiles, stages);
+  }
 };
 
 }  // namespace attnjit::sm100

@@ -98,7 +98,7 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
     statistic_parity ^= 1;
   };
 
-  for (WorkList<Config, Mask, Arguments, Params> list(smem, arguments, params); !list.done();
+  for (ListOf<true, Config, Mask, Arguments, Params> list(smem, arguments, params); !list.done();
        list.advance()) {
     const WorkTile work = list.tile();
     const int first = work.first_position + (work.num_qo == 2 ? warpgroup * Layout::kPositions : 0);

@@ -11,12 +11,17 @@ ATTNJIT_DEVICE void store(const Smem<Config>& smem, const Arguments& arguments,
                           const Params& params) {
   using Layout = LayoutOf<Config>;
   u32 parity = 0;  // a bit a query tile
-  for (WorkList<Config, Mask, Arguments, Params> list(smem, arguments, params); !list.done();
+  for (ListOf<false, Config, Mask, Arguments, Params> list(smem, arguments, params); !list.done();
        list.advance()) {
     const WorkTile work = list.tile();
 #pragma unroll 1
     for (int tile = 0; tile < work.num_qo; ++tile) {
       smem.wait(smem.o_staged(tile), static_cast<int>(parity >> tile & 1u));
+      if (is_merged<Config>(arguments)) {
+        // The correction warps have written the rows of a partition.
+        mbarrier_arrive(smem.q_empty(tile));
+        continue;
+      }
       const int position = work.first_position + tile * Layout::kPositions;
       const int row = work.q_begin + position;
 #pragma unroll

@@ -2,16 +2,11 @@
 // The work of a CTA: which tiles of queries it computes, in which order, over which keys.
 #pragma once
 
-#include "common/mask.cuh"
+#include "common/partitions.cuh"
+#include "common/ring.cuh"
 #include "sm100/layout.cuh"
 
 namespace attnjit::sm100 {
-
-/// KV tiles begin <= tile < end.
-struct KvTiles {
-  int begin, end;
-  ATTNJIT_DEVICE int count() const { return max(end - begin, 0); }
-};
 
 /// What a softmax warpgroup does of a work tile: `steps` KV tiles, the first of them in round
 /// `lead`.
@@ -35,7 +30,9 @@ struct WorkTile {
   int q_begin;               ///< ragged: the row of q and o where the sequence begins
   int first_position;
   int num_qo;
-  KvTiles seen_0, seen_1;  ///< by each query tile's rows
+  KvTiles seen_0, seen_1;  ///< by each query tile's rows, of the partition's keys
+  int partition = 0;       ///< of the keys, where Config::kSplit
+  int kv_begin = 0;        ///< ragged_kv: the row of k and v where the sequence begins
 
   /// What is loaded.
   ATTNJIT_DEVICE KvTiles all() const {
@@ -75,6 +72,32 @@ ATTNJIT_DEVICE bool one_query_launch(const Arguments& arguments) {
 template <class Config, class Arguments>
 ATTNJIT_DEVICE int work_positions(const Arguments& arguments) {
   return (one_query_launch<Config>(arguments) ? 1 : Config::kNumQo) * LayoutOf<Config>::kPositions;
+}
+
+/// Rows of a sequence that CTAs take at a time; fused heads share them.
+template <class Config>
+struct SequenceTiling {
+  static constexpr bool kKvLens = LayoutOf<Config>::kKvLens;
+  template <class Arguments>
+  ATTNJIT_DEVICE static int heads(const Arguments& arguments) {
+    return arguments.num_q_heads / LayoutOf<Config>::kFused;
+  }
+  template <class Arguments>
+  ATTNJIT_DEVICE static int tiles(int q_len, const Arguments& arguments) {
+    return ceil_div(q_len, work_positions<Config>(arguments));
+  }
+};
+
+/// The KV tiles that a query tile reaches.
+template <class Config, class Mask, class Params>
+ATTNJIT_DEVICE KvTiles reached_by(const WorkTile& work, int position, const Params& params) {
+  const int last = min(position + LayoutOf<Config>::kPositions, work.q_len) - 1;
+  const int first_q_idx = work.kv_len - work.q_len;  // of position 0
+  const KvRange reach =
+      Mask::reach(position + first_q_idx, last + first_q_idx, work.kv_len, params);
+  if (reach.empty()) return {0, 0};
+  // NOTE: rounds up without forming end + kTileN, which may overflow.
+  return {reach.begin / Config::kTileN, (reach.end - 1) / Config::kTileN + 1};
 }
 
 /// Ragged batches: finds the CTA's sequence and the query tile of it, and leaves them in shared
@@ -175,21 +198,84 @@ struct WorkList {
     const int second = work.first_position + Layout::kPositions;
     // A second query tile past q_len is no work: the warpgroups share the first.
     work.num_qo = one_query_launch<Config>(arguments) || second >= work.q_len ? 1 : 2;
-    work.seen_0 = seen(work, work.first_position);
-    work.seen_1 = work.num_qo == 2 ? seen(work, second) : KvTiles{0, 0};
+    work.seen_0 = reached_by<Config, Mask>(work, work.first_position, params);
+    work.seen_1 = work.num_qo == 2 ? reached_by<Config, Mask>(work, second, params) : KvTiles{0, 0};
+    return work;
+  }
+  /// The same again, or what of it says where its keys lie, in registers that need not be kept
+  /// until then.
+  ATTNJIT_DEVICE const WorkTile& again(const WorkTile& work) const { return work; }
+  ATTNJIT_DEVICE const WorkTile& keys(const WorkTile& work) const { return work; }
+};
+
+/// Walks the work tiles that the spare warp announces (sm100/announce.cuh). kWarp: a whole warp
+/// walks it, otherwise one thread. A slot is handed back when the role is done with the work tile.
+template <class Config, bool kWarp>
+struct AnnouncedList {
+  const Smem<Config>& smem;
+  Ring ring;
+
+  template <class Arguments, class Params>
+  ATTNJIT_DEVICE AnnouncedList(const Smem<Config>& memory, const Arguments&, const Params&)
+      : smem(memory) {
+    smem.wait(smem.work_full(ring.stage), ring.parity);
+  }
+
+  ATTNJIT_DEVICE bool done() const { return word(0) < 0; }
+  ATTNJIT_DEVICE void advance() {
+    if constexpr (kWarp) {
+      arrive_warp(smem.work_empty(ring.stage));
+    } else {
+      mbarrier_arrive(smem.work_empty(ring.stage));
+    }
+    ring.advance(kWorkSlots);
+    smem.wait(smem.work_full(ring.stage), ring.parity);
+  }
+  ATTNJIT_DEVICE WorkTile tile() const {
+    smem.next_work_tile();
+    return again({});
+  }
+  ATTNJIT_DEVICE WorkTile again(const WorkTile&) const {
+    WorkTile work;
+    work.batch = word(0);
+    work.head = word(1);
+    work.kv_head = work.head / Config::kGroup;
+    work.q_len = word(2);
+    work.kv_len = word(3);
+    work.q_begin = word(4);
+    work.first_position = word(5);
+    work.num_qo = word(6);
+    work.partition = word(7);
+    work.seen_0 = {word(8), word(9)};
+    work.seen_1 = {word(10), word(11)};
+    if constexpr (Config::kRaggedKv) work.kv_begin = word(12);
+    return work;
+  }
+  ATTNJIT_DEVICE WorkTile keys(const WorkTile&) const {
+    WorkTile work;
+    work.batch = word(0);
+    work.kv_head = word(1) / Config::kGroup;
+    work.kv_len = word(3);
+    if constexpr (Config::kRaggedKv) work.kv_begin = word(12);
     return work;
   }
 
  private:
-  ATTNJIT_DEVICE KvTiles seen(const WorkTile& work, int position) const {
-    const int last = min(position + Layout::kPositions, work.q_len) - 1;
-    const int first_q_idx = work.kv_len - work.q_len;  // of position 0
-    const KvRange reach =
-        Mask::reach(position + first_q_idx, last + first_q_idx, work.kv_len, params);
-    if (reach.empty()) return {0, 0};
-    // NOTE: rounds up without forming end + kTileN, which may overflow.
-    return {reach.begin / Config::kTileN, (reach.end - 1) / Config::kTileN + 1};
+  ATTNJIT_DEVICE int word(int i) const {
+    return static_cast<int>(load_shared_word(smem.work_slot(ring.stage) + static_cast<u32>(4 * i)));
   }
 };
+
+template <bool kAnnounced, bool kWarp, class Config, class... Types>
+struct ChooseList {
+  using Type = WorkList<Config, Types...>;
+};
+template <bool kWarp, class Config, class... Types>
+struct ChooseList<true, kWarp, Config, Types...> {
+  using Type = AnnouncedList<Config, kWarp>;
+};
+/// The list that a role walks which is a warp (kWarp), or one thread.
+template <bool kWarp, class Config, class... Types>
+using ListOf = typename ChooseList<Config::kAnnounced, kWarp, Config, Types...>::Type;
 
 }  // namespace attnjit::sm100

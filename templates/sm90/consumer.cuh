@@ -315,7 +315,7 @@ struct Consumer {
   /// Ends the rows: LSE, and O on its way to global memory.
   ATTNJIT_DEVICE void finish(Rows& rows) {
     if constexpr (Config::kSplit) {
-      if (is_merged()) {
+      if (is_merged<Config>(arguments)) {
         finish_part(rows);
         q_ring.advance(Config::kQStages);
         return;
@@ -347,11 +347,6 @@ struct Consumer {
       }
     }
     q_ring.advance(Config::kQStages);
-  }
-
-  /// Whether a merge follows, which the rows are left to.
-  ATTNJIT_DEVICE bool is_merged() const {
-    return Config::kMergeOnePart || arguments.partitions > 1;
   }
 
   /// Ends the rows of a partition, whose sink is the merge's.
@@ -388,11 +383,7 @@ struct Consumer {
       if (!is_row(rows, half)) continue;
       const int position = (rows.first_row + 8 * half) >> Config::kGqaShift;
       const i64 row = lse_row<Config>(rows.work, rows.scores.row[half].h, position, arguments);
-#pragma unroll 1
-      for (int part = lane & 3; part < arguments.partitions; part += 4) {
-        if (part >= parts.begin && part < parts.end) continue;
-        arguments.partial_lse[part * arguments.rows + row] = -infinity();
-      }
+      store_no_keys(parts, row, lane & 3, 4, arguments);
     }
   }
 

@@ -56,11 +56,7 @@ ATTNJIT_DEVICE void store_partial(const float (&o)[LayoutOf<Config>::kPvColumns 
     if (!seen[half]) continue;
     const int row = first_row + 8 * half;
     const int head = work.head + head_of_row<Config>(row);
-    i64 position = work.q_begin + (row >> Config::kGqaShift);
-    if constexpr (!Config::kRagged) position += static_cast<i64>(work.batch) * arguments.q_len;
-    float* const output = arguments.partial_o + (work.partition * arguments.rows +
-                                                 position * arguments.num_q_heads + head) *
-                                                    Config::kOvDepth;
+    float* const output = partial_row<Config>(work, head, row >> Config::kGqaShift, arguments);
 #pragma unroll
     for (int i = 2 * half; i < LayoutOf<Config>::kPvColumns / 2; i += 4) {
       const int column = 8 * (i >> 2) + 2 * (lane & 3);

@@ -2,7 +2,7 @@
 // The work of a CTA: which tiles of queries it computes, in which order, over which keys.
 #pragma once
 
-#include "common/mask.cuh"
+#include "common/partitions.cuh"
 #include "sm90/layout.cuh"
 
 namespace attnjit::sm90 {
@@ -23,11 +23,6 @@ struct WorkTile {
 };
 
 /// How long a work tile's sequence is.
-struct Lengths {
-  int q, kv;
-  /// q_idx of position 0.
-  ATTNJIT_DEVICE int first_q_idx() const { return kv - q; }
-};
 template <class Config, class Arguments>
 ATTNJIT_DEVICE Lengths lengths_of(const WorkTile& work, const Arguments& arguments) {
   if constexpr (kLengthsDiffer<Config>) {
@@ -92,11 +87,6 @@ ATTNJIT_DEVICE WorkTile load_work(u32 address, int lane) {
   return work;
 }
 
-/// a / b of numbers from 0. NOTE: unsigned, which takes half the instructions.
-ATTNJIT_DEVICE int quotient(int a, int b) {
-  return static_cast<int>(static_cast<u32>(a) / static_cast<u32>(b));
-}
-
 /// How many times the packed heads go into `heads`, and the first head of the n-th time.
 template <class Config>
 ATTNJIT_DEVICE int packs_of(int heads) {
@@ -124,43 +114,14 @@ ATTNJIT_DEVICE WorkTile kv_tiles_of(WorkTile work, int first_row, int last_row,
   return work;
 }
 
-/// The part of a work tile's KV tiles that is its partition's. Where Config::kPartitionTiles is
-/// set, a partition is so many tiles, counted from key 0; otherwise it has as many of the tiles
-/// that are reached as the others have, but for the last ones, which may have fewer or none.
+/// `work` with the KV tiles of its partition alone.
 template <class Config, class Arguments>
 ATTNJIT_DEVICE WorkTile part_of(WorkTile work, const Arguments& arguments) {
-  if constexpr (Config::kPartitionTiles > 0) {
-    const int begin = work.partition * Config::kPartitionTiles;
-    work.tile_begin = max(work.tile_begin, begin);
-    work.tile_end = min(work.tile_end, begin + Config::kPartitionTiles);
-  } else {
-    const int each = ceil_div(work.tile_end - work.tile_begin, arguments.partitions);
-    work.tile_begin += work.partition * each;
-    work.tile_end = min(work.tile_end, work.tile_begin + each);
-  }
+  const KvTiles part =
+      attnjit::part_of<Config>({work.tile_begin, work.tile_end}, work.partition, arguments);
+  work.tile_begin = part.begin;
+  work.tile_end = part.end;
   return work;
-}
-
-/// Partitions begin <= partition < end.
-struct PartRange {
-  int begin, end;
-  ATTNJIT_DEVICE int count() const { return end - begin; }
-};
-
-/// The partitions that are work for a sequence's tiles: those with keys that its rows reach, where
-/// the partitions' keys are fixed, and at least one. A consumer says of the others that they have
-/// no keys (Consumer::empty_parts).
-template <class Config, class Mask, class Arguments, class Params>
-ATTNJIT_DEVICE PartRange parts_of(Lengths lengths, const Arguments& arguments,
-                                  const Params& params) {
-  if constexpr (Config::kPartitionTiles > 0) {
-    constexpr int kKeys = Config::kPartitionTiles * Config::kTileN;
-    const KvRange reach = Mask::reach(lengths.first_q_idx(), lengths.kv - 1, lengths.kv, params);
-    if (reach.empty()) return {0, 1};
-    return {quotient(reach.begin, kKeys), quotient(reach.end - 1, kKeys) + 1};
-  } else {
-    return {0, arguments.partitions};
-  }
 }
 
 /// The first row of the tile of a rank among those of `rows` rows, from the last to the first.
@@ -168,18 +129,6 @@ template <class Config>
 ATTNJIT_DEVICE int first_row_of(int rank, int rows) {
   // NOTE: from whole warpgroups of rows: TMA faults on a box to store that begins before row 0.
   return ceil_div(rows, kConsumerRows) * kConsumerRows - (rank + 1) * Config::kTileM;
-}
-
-/// Where a row of a head stands among all rows of O, in the order of the LSE.
-template <class Config, class Arguments>
-ATTNJIT_DEVICE i64 lse_row(const WorkTile& work, int head, int position,
-                           const Arguments& arguments) {
-  if constexpr (Config::kRagged) {
-    return static_cast<i64>(head) * arguments.total_q + work.q_begin + position;
-  } else {
-    const i64 head_row = static_cast<i64>(work.batch) * arguments.num_q_heads + head;
-    return head_row * arguments.q_len + position;
-  }
 }
 
 /// The tile of a rank among those of a head, heads counted over the whole batch.
@@ -193,17 +142,6 @@ ATTNJIT_DEVICE WorkTile tile_of_head(int of_heads, int rank, const Arguments& ar
   work.first_row = first_row_of<Config>(rank, arguments.q_len << Config::kGqaShift);
   return kv_tiles_of<Config, Mask>(work, work.first_row, work.first_row + Config::kTileM - 1,
                                    arguments, params);
-}
-
-/// Those that share the work of a grid, CTAs or clusters of them: how many there are, and which one
-/// this is.
-template <class Config>
-ATTNJIT_DEVICE int workers() {
-  return static_cast<int>(gridDim.x / Config::kCluster);
-}
-template <class Config>
-ATTNJIT_DEVICE int worker() {
-  return static_cast<int>(blockIdx.x / Config::kCluster);
 }
 
 /// Walks a CTA's share of the grid.

@@ -305,8 +305,8 @@ struct Consumer {
     return rank == 0 && (lane & 3) == 0 && rows.output[half].real;
   }
   ATTNJIT_DEVICE i64 lse_row(const Rows& rows, int half) const {
-    return sm90::lse_row<Config>(rows.work, rows.output[half].head, rows.output[half].position,
-                                 arguments);
+    return attnjit::lse_row<Config>(rows.work, rows.output[half].head, rows.output[half].position,
+                                    arguments);
   }
 
   /// Ends the rows: LSE and O.
@@ -376,8 +376,8 @@ struct Consumer {
   /// Says that the partitions which are no work for the sequence saw no key, with its first one.
   /// The merge reads the LSE of each.
   ATTNJIT_DEVICE void empty_parts(const Rows& rows) const {
-    const sm90::PartRange parts = sm90::parts_of<Config, Mask>(
-        sm90::lengths_of<Config>(rows.work, arguments), arguments, params);
+    const PartRange parts =
+        parts_of<Config, Mask>(sm90::lengths_of<Config>(rows.work, arguments), arguments, params);
     if (rank != 0 || rows.work.partition != parts.begin) return;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -395,7 +395,7 @@ struct Consumer {
     float o[kBlocks][32];
     u32 p[Config::kTileN / 4];
     Rows rows{.work = work, .softmax = {log2_scale}, .o = o, .p = p};
-    const sm90::Lengths lengths = sm90::lengths_of<Config>(work, arguments);
+    const Lengths lengths = sm90::lengths_of<Config>(work, arguments);
     const int first_q_idx = lengths.first_q_idx();
     const int last = min((work.first_row + kConsumerRows - 1) >> Config::kGqaShift, lengths.q - 1);
     rows.core = Mask::core((work.first_row >> Config::kGqaShift) + first_q_idx, last + first_q_idx,

@@ -9,6 +9,8 @@
 #include <map>
 #include <random>
 #include <string>
+#include <tuple>
+#include <vector>
 
 #include "../one_launch.h"
 #include "attnjit/launch.h"
@@ -39,6 +41,39 @@ KernelPlan plan_of(const AttentionSpec& spec, const PlanOptions& options = {},
   return *result;
 }
 
+std::map<std::string, std::string> constants_of(const KernelPlan& plan) {
+  std::map<std::string, std::string> constants;
+  for (const ConfigConstant& constant : plan.main().constants)
+    constants[constant.name] = constant.value;
+  return constants;
+}
+
+std::int32_t int_argument(const KernelPlan& plan, const LaunchRecipe& recipe,
+                          const std::string& name) {
+  for (std::size_t i = 0; i < plan.main().parameters.size(); ++i) {
+    if (plan.main().parameters[i].name == name)
+      return std::get<std::int32_t>(recipe.args.at(i).value);
+  }
+  ADD_FAILURE() << name;
+  return -1;
+}
+
+LaunchRecipe launch_of(const KernelPlan& plan, std::int32_t batch, std::int32_t q_len,
+                       std::int32_t kv_len, int sm_count = 148) {
+  LaunchShapes shapes;
+  shapes.batch = batch;
+  shapes.q_len = q_len;
+  shapes.kv_len = kv_len;
+  DeviceShape device;
+  device.sm_count = sm_count;
+  Result<LaunchRecipe> recipe = one_launch(plan, shapes, {}, {}, device);
+  if (!recipe) {
+    ADD_FAILURE() << recipe.error().to_string();
+    return {};
+  }
+  return *recipe;
+}
+
 const Deviation* deviation(const KernelPlan& plan, const std::string& name) {
   for (const Deviation& entry : plan.deviations) {
     if (entry.name == name) return &entry;
@@ -46,7 +81,7 @@ const Deviation* deviation(const KernelPlan& plan, const std::string& name) {
   return nullptr;
 }
 
-void check_variant(const Sm100Variant& v, const AttentionSpec& spec, const std::string& what) {
+void check_variant(const Sm100Variant& v, const std::string& what) {
   SCOPED_TRACE(what);
   I end = 0;
   for (const Sm100SmemRegion& region : v.smem) {
@@ -104,9 +139,6 @@ void check_variant(const Sm100Variant& v, const AttentionSpec& spec, const std::
   EXPECT_EQ(keys, v.BN);
   EXPECT_GE(v.qk_mma_depth, v.qk_depth);
   EXPECT_LE(v.qk_mma_depth, v.padded_qk_depth);
-  if (spec.page_size > 0) {
-    EXPECT_TRUE(spec.page_size % v.BK1 == 0 || v.BK1 % spec.page_size == 0);
-  }
   for (const Sm100SmemRegion& region : v.smem) {
     if (to_string(region.region) == "K ring") {
       EXPECT_EQ(region.size, v.num_kv_stages * v.k_stage_bytes);
@@ -127,7 +159,7 @@ void check_plan(const KernelPlan& plan, const std::string& what) {
   ASSERT_FALSE(p.variants.empty());
   I most = 0;
   for (const Sm100Variant& variant : p.variants) {
-    check_variant(variant, plan.spec, what);
+    check_variant(variant, what);
     most = std::max(most, variant.smem_bytes);
   }
   EXPECT_EQ(p.smem_bytes, most);
@@ -182,6 +214,13 @@ void check_plan(const KernelPlan& plan, const std::string& what) {
     }
     EXPECT_GE(map.copies, 1) << name_of(map.id);
     EXPECT_LE(map.box[0] * size_of(map.dtype), map.swizzle) << name_of(map.id);
+    if (std::find(map.axes.begin(), map.axes.end(), MapAxis::kPage) == map.axes.end()) continue;
+    // A box is of one page, and whole periods of the swizzle.
+    EXPECT_EQ(plan.spec->page_size % map.box[2], 0) << name_of(map.id);
+    EXPECT_EQ(map.box[2] % 8, 0) << name_of(map.id);
+    if (p.reference != ConfigKind::kDepth512) {
+      EXPECT_EQ(p.variants.front().BN % map.box[2], 0) << name_of(map.id);
+    }
   }
   std::map<std::string, int> names;
   for (const Deviation& entry : plan.deviations) {
@@ -230,6 +269,11 @@ TEST(Sm100Plan, InvariantsHoldForRandomSpecs) {
     if (rng() % 5 == 0) spec.output_dtype = pick(rng, {Dtype::kF32, Dtype::kBf16, Dtype::kE4m3});
     spec.page_size = pick(rng, {0, 0, 0, 1, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 1000});
     spec.ragged = rng() % 2;
+    if (spec.page_size == 0) spec.ragged_kv = rng() % 4 == 0;
+    if (rng() % 4 == 0) spec.max_q_len = static_cast<int>(1 + rng() % 8);
+    if (rng() % 2) spec.num_partitions = pick(rng, {0, 2, 7});
+    if (spec.num_partitions == 1 && rng() % 2)
+      spec.partition_keys = pick(rng, {64, 192, 320, 4096});
     PlanOptions options;
     if (rng() % 3 == 0) options.num_qo = pick(rng, {1, 2});
     if (rng() % 6 == 0) options.pair_cta = true;
@@ -454,6 +498,58 @@ TEST(Sm100Plan, ALoweredTileFitsThePages) {
   }
 }
 
+// The largest box of one page where a tile is no whole pages; none where that is not whole periods
+// of the swizzle.
+TEST(Sm100Plan, PagesOfAnyNumberOfRows) {
+  for (const auto& [page, keys, box] : {std::tuple{8, 128, 8},
+                                        {24, 96, 24},
+                                        {40, 128, 8},
+                                        {80, 128, 16},
+                                        {1, 128, 0},
+                                        {20, 128, 0}}) {
+    AttentionSpec spec = dense(64);
+    spec.page_size = page;
+    const KernelPlan result = plan_of(spec);
+    ASSERT_TRUE(result.supported) << page << ": " << result.reason;
+    EXPECT_EQ(result.sm100->variants.front().BN, keys) << page;
+    EXPECT_EQ(constants_of(result).at("kBoxRows"), std::to_string(box)) << page;
+    EXPECT_EQ(result.sm100->row_copies, box == 0) << page;
+    for (const BarrierPlan& barrier : result.main().barriers) {
+      // "K_prod[0]", "V_prod[0]" or, in one ring, "KV_prod[0]".
+      if ((barrier.name[0] == 'K' || barrier.name[0] == 'V') &&
+          barrier.name.find("_prod") != std::string::npos) {
+        EXPECT_EQ(barrier.arrivals, box == 0 ? 32 : 1);
+      }
+      EXPECT_TRUE(barrier.name != "tail_prod" || box > 0) << page;
+    }
+  }
+}
+
+TEST(Sm100Plan, FewRowsOfAnyGroupShareATile) {
+  for (const auto& [group, max_q_len, positions] :
+       {std::tuple{6, 4, 21}, {12, 10, 10}, {71, 1, 1}, {10, 8, 12}, {8, 16, 16}}) {
+    AttentionSpec spec = dense(128);
+    spec.num_q_heads = 2 * group;
+    spec.group = group;
+    spec.max_q_len = max_q_len;
+    const KernelPlan result = plan_of(spec);
+    ASSERT_TRUE(result.supported) << result.reason;
+    for (const Sm100Variant& body : result.sm100->variants) {
+      EXPECT_TRUE(body.fuse_gqa) << group;
+      EXPECT_EQ(body.BM_eff, body.num_qo * positions) << group;
+    }
+    const Sm100TensorMap& q = result.sm100->tensor_maps.at(0);
+    EXPECT_EQ(q.box, (std::vector<I>{64, group, 1, positions, 1}));
+    EXPECT_EQ(launch_of(result, 3, max_q_len, 1000).grid[0], 3U * 2);
+    check_plan(result, spec_to_json(spec));
+  }
+  // One row more is no decode.
+  AttentionSpec spec = dense(128);
+  spec.num_q_heads = spec.group = 6;
+  spec.max_q_len = 22;
+  EXPECT_FALSE(plan_of(spec).sm100->variants.front().fuse_gqa);
+}
+
 TEST(Sm100Plan, PagesThatTheReferenceSplitsGetWholeTiles) {
   AttentionSpec spec = dense(128);
   spec.page_size = 48;  // the reference takes 128 keys: two pages and two thirds
@@ -482,11 +578,6 @@ TEST(Sm100Plan, SaysWhyItServesASpecNot) {
   AttentionSpec inverse = dense(64);
   inverse.ov_depth = 128;
   cases.push_back({inverse, "ov_depth 128"});
-  AttentionSpec paged = dense(128);
-  paged.page_size = 24;
-  cases.push_back({paged, "page_size 24"});
-  paged.page_size = 8;
-  cases.push_back({paged, "page_size 8"});
   for (const Case& c : cases) {
     const KernelPlan result = plan_of(c.spec);
     EXPECT_FALSE(result.supported);
@@ -506,32 +597,91 @@ TEST(Sm100Plan, Depth512) {
   }
 }
 
-// --- launches --------------------------------------------------------------------------------
-
-std::int32_t int_argument(const KernelPlan& plan, const LaunchRecipe& recipe,
-                          const std::string& name) {
-  for (std::size_t i = 0; i < plan.main().parameters.size(); ++i) {
-    if (plan.main().parameters[i].name == name)
-      return std::get<std::int32_t>(recipe.args.at(i).value);
-  }
-  ADD_FAILURE() << name;
-  return -1;
+// Parts of the keys are work for SMs that have none; few parts, because each costs a merge.
+TEST(Sm100Launch, PartitionsFillTheSms) {
+  AttentionSpec spec = dense(128);
+  spec.group = 4;
+  spec.page_size = 64;
+  spec.num_partitions = 0;
+  const auto partitions = [&](int batch, int kv_len, int q_len = 1) {
+    LaunchShapes shapes;
+    shapes.batch = batch;
+    shapes.q_len = q_len;
+    shapes.kv_len = kv_len;
+    return sm100_partitions(plan_of(spec), shapes, {.sm_count = 148});
+  };
+  // 8 tiles a sequence.
+  EXPECT_EQ(partitions(1, 128), 1);
+  EXPECT_EQ(partitions(1, 0), 1);
+  EXPECT_EQ(partitions(256, 8192), 1);
+  EXPECT_GE(partitions(1, 32768), 12);
+  EXPECT_LE(partitions(1, 32768), 18);
+  EXPECT_EQ(partitions(1 << 30, 1 << 30, 1 << 20), 1);
+  spec.num_partitions = 7;
+  EXPECT_EQ(partitions(256, 8192), 7);
+  spec.num_partitions = 1;
+  EXPECT_EQ(partitions(1, 32768), 1);
 }
 
-LaunchRecipe launch_of(const KernelPlan& plan, std::int32_t batch, std::int32_t q_len,
-                       std::int32_t kv_len, int sm_count = 148) {
+// A CTA per SM finds its parts itself.
+TEST(Sm100Launch, PartitionsAreWorkTilesAndWorkspace) {
+  AttentionSpec spec = dense(128);
+  spec.num_partitions = 3;
+  spec.sink = true;
+  const KernelPlan plan = plan_of(spec);
+  ASSERT_EQ(plan.kernels.size(), 2U);
+  EXPECT_TRUE(plan.main().overlaps);
   LaunchShapes shapes;
-  shapes.batch = batch;
-  shapes.q_len = q_len;
-  shapes.kv_len = kv_len;
-  DeviceShape device;
-  device.sm_count = sm_count;
-  Result<LaunchRecipe> recipe = one_launch(plan, shapes, {}, {}, device);
-  if (!recipe) {
-    ADD_FAILURE() << recipe.error().to_string();
-    return {};
+  shapes.batch = 2;
+  shapes.q_len = 5;
+  shapes.kv_len = 100;
+  for (const int sm_count : {148, 1000}) {
+    const Result<LaunchSequence> sequence =
+        plan_launch(plan, shapes, {}, {}, {.sm_count = sm_count});
+    ASSERT_TRUE(sequence.ok()) << sequence.error().to_string();
+    ASSERT_EQ(sequence->launches.size(), 2U);
+    EXPECT_EQ(sequence->launches[0].grid[0],
+              std::min(2U * 32 * 3, static_cast<unsigned>(sm_count)));
+    EXPECT_EQ(int_argument(plan, sequence->launches[0], "partitions"), 3);
+    ASSERT_EQ(sequence->workspaces.size(), 2U);
+    EXPECT_EQ(sequence->workspaces[0].bytes, 3 * (2 * 5 * 32) * 128 * 4);
+    EXPECT_EQ(sequence->workspaces[1].bytes, 3 * (2 * 5 * 32) * 4);
   }
-  return *recipe;
+  // 2^17 x 32 x 128 tiles fit, and three times as many do not.
+  shapes.batch = 1 << 17;
+  shapes.q_len = 1 << 15;
+  const Result<LaunchSequence> many = plan_launch(plan, shapes, {}, {});
+  ASSERT_FALSE(many.ok());
+  EXPECT_EQ(many.error().field, "batch");
+}
+
+// A row's bits are its own: every work tile has two query tiles, a warpgroup each.
+TEST(Sm100Launch, PartitionsOfFixedKeysAreWholeTiles) {
+  for (const auto& [depth, keys, tile] :
+       {std::tuple{128, 512, 128}, {128, 192, 96}, {64, 64, 64}, {192, 320, 64}, {64, 320, 64}}) {
+    SCOPED_TRACE(keys);
+    AttentionSpec spec = dense(depth);
+    spec.partition_keys = keys;
+    const KernelPlan plan = plan_of(spec);
+    ASSERT_TRUE(plan.supported) << plan.reason;
+    EXPECT_EQ(plan.sm100->variants.front().BN, tile);
+    EXPECT_EQ(plan.sm100->variants.front().num_qo, 2);
+    EXPECT_FALSE(plan.sm100->can_switch_to_1q);
+    EXPECT_EQ(constants_of(plan).at("kPartitionTiles"), std::to_string(keys / tile));
+    LaunchShapes shapes;
+    shapes.q_len = 1;
+    shapes.kv_len = 2 * keys + 1;
+    EXPECT_EQ(sm100_partitions(plan, shapes, {.sm_count = 1}), 3);
+    shapes.kv_len = 0;
+    EXPECT_EQ(sm100_partitions(plan, shapes, {}), 1);
+  }
+  AttentionSpec spec = dense(128);
+  spec.partition_keys = 100;
+  EXPECT_NE(plan_of(spec).reason.find("multiples of 64"), std::string::npos);
+  spec.partition_keys = 128;
+  PlanOptions one;
+  one.num_qo = 1;
+  EXPECT_NE(plan_of(spec, one).reason.find("num_qo is 1"), std::string::npos);
 }
 
 TEST(Sm100Launch, ShortOrFewPromptsTakeOneQueryTile) {
@@ -711,10 +861,12 @@ TEST(Tuning, IllegalChoicesAreErrors) {
     // A spec that the row does not match is not concerned.
     EXPECT_TRUE(plan(dense(128), {}, &tuning)) << choose;
   }
-  AttentionSpec paged = dense(64);
-  paged.page_size = 64;
-  const Tuning tuning = tuning_of(R"({"BN": 160})");
-  EXPECT_FALSE(plan(paged, {}, &tuning));
+  AttentionSpec split = dense(64);
+  split.partition_keys = 128;
+  const Tuning tuning = tuning_of(R"({"BN": 96})");
+  EXPECT_FALSE(plan(split, {}, &tuning));
+  split.partition_keys = 192;
+  EXPECT_TRUE(plan(split, {}, &tuning));
 }
 
 TEST(Tuning, MalformedTablesAreErrors) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The compiler's report on every sm_100a and sm_103a kernel of the manifests in cache/, of the
-// proof's attentions by name, and of random ones: no bytes of spills or stack.
+// proof's attentions by name, of partitions, and of random ones: no bytes of spills or stack.
 //
 //     attnjit_sm100_compile_report [--only TEXT] [--sample N] [--random COUNT] [--seed S] [--all 1]
 //
@@ -21,6 +21,7 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "attnjit/compile.h"
@@ -79,6 +80,45 @@ class Collection {
     }
   }
 
+  /// Keys split by number and by keys, over every way in which K and V come.
+  void add_partitions() {
+    struct Layout {
+      const char* name;
+      int page_size;
+      bool ragged, ragged_kv;
+    };
+    constexpr Layout kLayouts[] = {{"one length", 0, false, false},
+                                   {"pages of 16", 16, false, false},
+                                   {"pages of 24, ragged", 24, true, false},
+                                   {"pages of 1, ragged", 1, true, false},
+                                   {"ragged keys", 0, true, true}};
+    for (const Arch arch : {Arch::kSm100a, Arch::kSm103a}) {
+      for (const auto& [qk_depth, ov_depth] : {std::pair{64, 64}, {128, 128}, {192, 128}}) {
+        for (const Layout& layout : kLayouts) {
+          for (const int keys : {0, 256}) {
+            AttentionSpec spec;
+            spec.arch = arch;
+            spec.num_q_heads = 12;
+            spec.group = 6;
+            spec.qk_depth = qk_depth;
+            spec.ov_depth = ov_depth;
+            spec.page_size = layout.page_size;
+            spec.ragged = layout.ragged;
+            spec.ragged_kv = layout.ragged_kv;
+            spec.return_lse = spec.sink = true;
+            spec.mask.kind = MaskSpec::Kind::kCausal;
+            spec.partition_keys = keys;
+            if (keys == 0) spec.num_partitions = 0;
+            if (layout.page_size > 0) spec.max_q_len = 4;
+            add(fmt::format("partitions, {}, {}, {}/{}, keys {}", to_string(arch), layout.name,
+                            qk_depth, ov_depth, keys),
+                spec, {});
+          }
+        }
+      }
+    }
+  }
+
   std::vector<Entry> entries;
 
  private:
@@ -94,6 +134,7 @@ int run(const Options& options) {
   Collection collection;
   collection.add_manifests();
   const std::size_t from_manifests = collection.entries.size();
+  collection.add_partitions();
   for (const ProofCase& one : named_cases()) collection.add(one.name, one.spec, one.options);
   for (std::uint64_t i = 0; i < options.random; ++i) {
     const ProofCase one = random_case(options.seed, i);

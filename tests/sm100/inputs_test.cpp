@@ -111,7 +111,7 @@ TEST_F(Sm100Inputs, DamagesOfTheRescaleAreSeen) {
 // Rows of V past the end of a sequence are multiplied with weights of 0: only a NaN shows.
 TEST_F(Sm100Inputs, NormalInputsShowWhatIsLeftInTheTailOfV) {
   const TemplateSet templates = damaged(
-      "sm100/load.cuh", "for (int row = first + lane / 8; row < Config::kTileN; row += 4) {",
+      "sm100/tail.cuh", "for (int row = first + lane / 8; row < Config::kTileN; row += 4) {",
       "for (int row = Config::kTileN; row < Config::kTileN; row += 4) {");
   for (const bool paged : {true, false}) {
     ProofCase one = dense(2);

@@ -2,11 +2,13 @@
 // The body for launches of few rows (max_q_len), on sm_90a.
 #include <vector>
 
+#include "../kernel_fixture.h"
 #include "plan/sm90/sm90_plan.h"
-#include "sm90_fixture.h"
 
 namespace attnjit::sm90 {
 namespace {
+
+using namespace kernel_test;
 
 AttentionSpec spec_of(int qk_depth, int max_q_len, int page_size, int partitions) {
   AttentionSpec spec;
@@ -22,7 +24,7 @@ AttentionSpec spec_of(int qk_depth, int max_q_len, int page_size, int partitions
   return spec;
 }
 
-using Sm90Decode = Sm90Kernel;
+using Sm90Decode = KernelTest;
 
 TEST_F(Sm90Decode, PagesOfAnySize) {
   const struct { int page_size, partitions; } cases[] = {{64, 1}, {16, 3}, {1, 3}, {48, 1}};

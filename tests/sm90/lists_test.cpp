@@ -4,11 +4,13 @@
 #include <utility>
 #include <vector>
 
+#include "../kernel_fixture.h"
 #include "plan/sm90/sm90_plan.h"
-#include "sm90_fixture.h"
 
 namespace attnjit::sm90 {
 namespace {
+
+using namespace kernel_test;
 
 MaskSpec custom(const std::string& code, std::vector<ParamSpec> params = {}) {
   MaskSpec mask = mask_of(Kind::kCustom);
@@ -35,7 +37,7 @@ AttentionSpec of_sequences(AttentionSpec spec, int page_size, bool ragged) {
   return spec;
 }
 
-using Sm90Lists = Sm90Kernel;
+using Sm90Lists = KernelTest;
 
 // A tile that is hidden lies before, behind and between those that are seen; a consumer's rows see
 // tiles that another's do not.

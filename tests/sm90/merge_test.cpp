@@ -2,10 +2,12 @@
 // Merges of pairs of O and LSE that the caller has, on every family.
 #include <vector>
 
-#include "sm90_fixture.h"
+#include "../kernel_fixture.h"
 
 namespace attnjit::sm90 {
 namespace {
+
+using namespace kernel_test;
 
 AttentionSpec spec_of(Arch arch, int depth, bool ragged) {
   AttentionSpec spec;
@@ -18,7 +20,7 @@ AttentionSpec spec_of(Arch arch, int depth, bool ragged) {
   return spec;
 }
 
-class MergeOfPairs : public Sm90Kernel {
+class MergeOfPairs : public KernelTest {
  protected:
   static void expect_merged(const AttentionSpec& spec, const std::vector<std::int64_t>& q_lens) {
     SCOPED_TRACE(spec_to_json(spec));

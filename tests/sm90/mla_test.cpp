@@ -2,11 +2,13 @@
 // Absorbed MLA (mla: decode) on sm_90a.
 #include <vector>
 
+#include "../kernel_fixture.h"
 #include "plan/sm90_mla/sm90_mla_plan.h"
-#include "sm90_fixture.h"
 
 namespace attnjit::sm90 {
 namespace {
+
+using namespace kernel_test;
 
 // Of a latent part that compiles soon; Depths has those of models.
 AttentionSpec spec_of(int heads, int page_size, int partitions) {
@@ -28,7 +30,7 @@ AttentionSpec with_depths(AttentionSpec spec, int qk_depth, int ov_depth) {
   return spec;
 }
 
-using Sm90Mla = Sm90Kernel;
+using Sm90Mla = KernelTest;
 
 // Odd numbers of KV tiles and even ones, tiles that end in a page, sequences without keys; several
 // work tiles for a CTA.

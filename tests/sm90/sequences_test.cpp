@@ -6,10 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "sm90_fixture.h"
+#include "../kernel_fixture.h"
 
 namespace attnjit::sm90 {
 namespace {
+
+using namespace kernel_test;
 
 AttentionSpec spec_of(int qk_depth, int page_size, bool ragged,
                       const MaskSpec& mask = mask_of(Kind::kCausal)) {
@@ -24,7 +26,7 @@ AttentionSpec spec_of(int qk_depth, int page_size, bool ragged,
   return spec;
 }
 
-class Sm90Sequences : public Sm90Kernel {
+class Sm90Sequences : public KernelTest {
  protected:
   static void expect_layouts(int rows);
   struct Changed {

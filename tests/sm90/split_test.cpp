@@ -2,11 +2,13 @@
 // Launches that split the keys into partitions and merge them, on sm_90a.
 #include <vector>
 
+#include "../kernel_fixture.h"
 #include "plan/sm90/sm90_plan.h"
-#include "sm90_fixture.h"
 
 namespace attnjit::sm90 {
 namespace {
+
+using namespace kernel_test;
 
 AttentionSpec spec_of(int qk_depth, int partitions, const MaskSpec& mask = mask_of(Kind::kCausal)) {
   AttentionSpec spec;
@@ -26,7 +28,7 @@ AttentionSpec of_sequences(AttentionSpec spec, int page_size, bool ragged) {
   return spec;
 }
 
-using Sm90Split = Sm90Kernel;
+using Sm90Split = KernelTest;
 
 // Some partitions have no keys, with and without a mask; rows see keys of some partitions alone.
 TEST_F(Sm90Split, OneLength) {

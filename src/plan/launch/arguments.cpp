@@ -130,6 +130,20 @@ LaunchNumbers::LaunchNumbers(const AttentionSpec& spec, const LaunchShapes& shap
   set(LaunchNumber::kScale, scale);
 }
 
+void LaunchNumbers::set_strides(const LaunchTensors& tensors) {
+  const auto bytes = [](const TensorView& tensor, std::int64_t stride) {
+    return stride * tensor.element_bytes();
+  };
+  set(LaunchNumber::kORowBytes, bytes(tensors.o, tensors.o.strides.row));
+  set(LaunchNumber::kOHeadBytes, bytes(tensors.o, tensors.o.strides.head));
+  set(LaunchNumber::kKPageBytes, bytes(tensors.k, tensors.k.strides.batch));
+  set(LaunchNumber::kKRowBytes, bytes(tensors.k, tensors.k.strides.row));
+  set(LaunchNumber::kKHeadBytes, bytes(tensors.k, tensors.k.strides.head));
+  set(LaunchNumber::kVPageBytes, bytes(tensors.v, tensors.v.strides.batch));
+  set(LaunchNumber::kVRowBytes, bytes(tensors.v, tensors.v.strides.row));
+  set(LaunchNumber::kVHeadBytes, bytes(tensors.v, tensors.v.strides.head));
+}
+
 Result<LaunchRecipe> make_recipe(const PlannedKernel& kernel, std::uint32_t ctas,
                                  const ArgumentValues& values) {
   LaunchRecipe recipe;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "attnjit/launch.h"
+#include "plan/launch/tensors.h"
 
 namespace attnjit {
 
@@ -20,6 +21,9 @@ class LaunchNumbers {
   LaunchNumbers() = default;
   /// Those that follow from spec and shapes alone.
   LaunchNumbers(const AttentionSpec& spec, const LaunchShapes& shapes, float scale);
+
+  /// Those that are strides, in bytes.
+  void set_strides(const LaunchTensors& tensors);
 
   void set(LaunchNumber number, std::int32_t value) { at(number) = value; }
   void set(LaunchNumber number, std::int64_t value) { at(number) = value; }

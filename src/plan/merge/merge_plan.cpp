@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <string>
 #include <utility>
+#include <variant>
 
 #include "plan/family.h"
 #include "plan/launch/arguments.h"
@@ -68,6 +69,11 @@ Result<LaunchRecipe> merge_launch(const KernelPlan& plan, const PlannedKernel& k
   return make_recipe(kernel, static_cast<std::uint32_t>(ctas), values);
 }
 
+/// Whether a launch that may split the keys writes O and LSE itself.
+bool written_whole(const AttentionSpec& spec, std::int32_t partitions) {
+  return splits(spec) && partitions == 1 && !merges_one_part(spec);
+}
+
 }  // namespace
 
 bool merges(const AttentionSpec& spec) { return !spec.merge && (spec.accumulate || splits(spec)); }
@@ -87,9 +93,22 @@ BufferId forward_buffer(const KernelPlan& plan, BufferId::Kind tensor) {
   return {tensor, 0};
 }
 
+void add_split_deviation(KernelPlan& plan) {
+  if (plan.spec->num_partitions != 0 || splits(plan.spec)) return;
+  plan.deviations.push_back({"num_partitions", "chosen at launch", "1",
+                             "a launch that accumulates does not split the keys yet"});
+}
+
 void add_merge_workspaces(KernelPlan& plan) {
   if (!merges(plan.spec)) return;
   plan.workspaces = {{"partial_o", false}, {"partial_lse", false}};
+}
+
+void add_partial_parameters(const KernelPlan& plan, std::vector<KernelParameter>& parameters) {
+  if (!splits(plan.spec)) return;
+  for (const std::uint32_t partial : {kPartialO, kPartialLse}) {
+    parameters.push_back(parameter(plan.workspaces.at(partial).name, workspace(partial), "float"));
+  }
 }
 
 PlannedKernel merge_kernel(const KernelPlan& plan) {
@@ -160,13 +179,22 @@ Result<LaunchRecipe> plan_merge_launch(const KernelPlan& plan, const LaunchReque
   return merge_launch(plan, plan.main(), o, pairs, request.device);
 }
 
+void forget_partials(const KernelPlan& plan, std::int32_t partitions, LaunchRecipe& recipe) {
+  if (!written_whole(plan.spec, partitions)) return;
+  for (std::size_t i = 0; i < recipe.args.size(); ++i) {
+    const auto* buffer = std::get_if<BufferId>(&plan.main().parameters[i].source);
+    const bool partial = buffer != nullptr && buffer->kind == BufferId::Kind::kWorkspace &&
+                         buffer->index <= kPartialLse;
+    if (partial) recipe.args[i] = {KernelArgument::Pointer{}};
+  }
+}
+
 Status add_merge_launch(const KernelPlan& plan, const TensorView& o, std::int32_t partitions,
                         const DeviceShape& device, LaunchSequence& sequence) {
   if (!merges(plan.spec)) return {};
   const std::int64_t rows = o.batch * o.rows * o.heads;
   const bool split = splits(plan.spec);
-  const bool written_whole = split && partitions == 1 && !merges_one_part(plan.spec);
-  const std::int64_t pairs = written_whole ? 0 : rows * partitions;
+  const std::int64_t pairs = written_whole(plan.spec, partitions) ? 0 : rows * partitions;
   const std::int64_t element_bytes = split ? std::int64_t{sizeof(float)} : o.element_bytes();
   sequence.workspaces = {
       {plan.workspaces.at(kPartialO).name, pairs * o.depth * element_bytes, false},

@@ -7,6 +7,8 @@
 // Thread rules: pure functions.
 #pragma once
 
+#include <vector>
+
 #include "attnjit/launch.h"
 #include "attnjit/plan.h"
 #include "plan/launch/family_launch.h"
@@ -31,8 +33,15 @@ bool merges_one_part(const AttentionSpec& spec);
 /// where it accumulates.
 BufferId forward_buffer(const KernelPlan& plan, BufferId::Kind tensor);
 
+/// Records that a plan does not split the keys where a launch was to choose.
+void add_split_deviation(KernelPlan& plan);
+
 /// Declares the workspaces of a plan that splits or accumulates; nothing for another plan.
 void add_merge_workspaces(KernelPlan& plan);
+
+/// Adds the parameters of an attention kernel for what it writes of partitions; none where the
+/// plan does not split.
+void add_partial_parameters(const KernelPlan& plan, std::vector<KernelParameter>& parameters);
 
 /// The merge kernel of a plan.
 /// @pre plan.workspaces is filled.
@@ -43,6 +52,10 @@ Status plan_merge(KernelPlan& plan);
 
 /// Plans its launch.
 Result<LaunchRecipe> plan_merge_launch(const KernelPlan& plan, const LaunchRequest& request);
+
+/// Takes the workspaces from a launch of an attention kernel that writes one partition as O and
+/// LSE: there are none.
+void forget_partials(const KernelPlan& plan, std::int32_t partitions, LaunchRecipe& recipe);
 
 /// Appends the merge into `o`, the caller's, and the sizes of the workspaces to the launches of a
 /// plan that splits or accumulates; nothing for another plan. One partition is merged only into

@@ -60,6 +60,10 @@ const Field<Sm100Plan> kSm100Fields[] = {
     {"exp2_fma_pairs", &Sm100Plan::exp2_fma_pairs},
     {"rescale_threshold", &Sm100Plan::rescale_threshold},
     {"p_bias", &Sm100Plan::p_bias},
+    {"row_copies", &Sm100Plan::row_copies},
+    {"announced", &Sm100Plan::announced},
+    {"split", &Sm100Plan::split},
+    {"partition_tiles", &Sm100Plan::partition_tiles},
 };
 
 Json ranges_json(const std::vector<Sm100TmemRange>& ranges) {

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "plan/forward_support.h"
+#include "plan/merge/merge_plan.h"
 #include "plan/signature.h"
 #include "plan/sm100/sm100_plan.h"
 
@@ -39,7 +40,7 @@ struct BarrierConstant {
   Sm100Barrier group;
   const char* name;
 };
-constexpr std::array<BarrierConstant, 12> kBarriers{{
+constexpr std::array<BarrierConstant, 13> kBarriers{{
     {Sm100Barrier::kSCons, "kBarSCons"},
     {Sm100Barrier::kCProd, "kBarC"},
     {Sm100Barrier::kSProd, "kBarSProd"},
@@ -52,6 +53,7 @@ constexpr std::array<BarrierConstant, 12> kBarriers{{
     {Sm100Barrier::kOProd, "kBarOProd"},
     {Sm100Barrier::kOStaged, "kBarOStaged"},
     {Sm100Barrier::kVTail, "kBarVTail"},
+    {Sm100Barrier::kWork, "kBarWork"},
 }};
 
 struct TmemConstant {
@@ -158,6 +160,14 @@ void add_body(const Sm100Variant& body, Constants& constants) {
   constants.add_list("kArrivals", body.barriers.size(), arrivals);
 }
 
+// Rows of a box of K or V; 0 where there are none.
+std::int64_t box_rows(const Sm100Plan& sm100) {
+  const auto map =
+      std::find_if(sm100.tensor_maps.begin(), sm100.tensor_maps.end(),
+                   [](const Sm100TensorMap& one) { return one.id == TensorMapId::kK; });
+  return map == sm100.tensor_maps.end() ? 0 : map->box.at(2);
+}
+
 std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm100Plan& sm100) {
   const AttentionSpec& spec = *resolved;
   std::vector<ConfigConstant> list;
@@ -170,7 +180,11 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm1
   constants.add("kGroup", spec.group);
   constants.add_bool("kFuseGqa", variant.fuse_gqa);
   constants.add("kPageSize", spec.page_size);
+  constants.add("kBoxRows", box_rows(sm100));
+  constants.add_bool("kRowCopies", sm100.row_copies);
   constants.add_bool("kRagged", spec.ragged);
+  constants.add_bool("kRaggedKv", spec.ragged_kv);
+  constants.add_bool("kKvLensExcludeNew", spec.kv_lens_exclude_new);
   constants.add_bool("kSink", spec.sink);
   constants.add_bool("kReturnLse", spec.return_lse);
   constants.add_bool("kLseIncludesSink", spec.lse_includes_sink);
@@ -181,6 +195,12 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm1
   constants.add("kPvKeys0", variant.pv_keys.at(0));
   constants.add("kPvKeys1", variant.pv_keys.at(1));
   constants.add_bool("kSwitchTo1Q", sm100.can_switch_to_1q);
+  constants.add("kCluster", sm100.cluster);
+  constants.add_bool("kAnnounced", sm100.announced);
+  constants.add_bool("kOverlaps", sm100.announced);
+  constants.add_bool("kSplit", sm100.split);
+  constants.add("kPartitionTiles", sm100.partition_tiles);
+  constants.add_bool("kMergeOnePart", merges_one_part(spec));
   add_body(variant, constants);
   add_rings(variant, "", constants);
   if (sm100.can_switch_to_1q) add_rings(sm100.variants.back(), "1Q", constants);
@@ -205,15 +225,28 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm1
 
 std::vector<LaunchNumber> numbers_of(const AttentionSpec& spec, const Sm100Plan& sm100) {
   using enum LaunchNumber;
-  std::vector<LaunchNumber> numbers{kNumQHeads, kTotalTiles};
-  if (spec.ragged) {
-    numbers.insert(numbers.end(), {kBatch, kTotalQ});
+  std::vector<LaunchNumber> numbers{kNumQHeads};
+  const auto add = [&](std::initializer_list<LaunchNumber> more) {
+    numbers.insert(numbers.end(), more);
+  };
+  if (sm100.announced) {
+    add({kQLen, kKvLen, kBatch});
+    if (sm100.split) add({kPartitions, kRows});
+    if (spec.ragged) add({kTotalQ});
+    if (spec.ragged_kv) add({kTotalKv});
   } else {
-    numbers.insert(numbers.end(), {kQLen, kMTiles, kTotalHeads, kSectionHeads});
+    add({kTotalTiles});
+    if (spec.ragged) {
+      add({kBatch, kTotalQ});
+    } else {
+      add({kQLen, kMTiles, kTotalHeads, kSectionHeads});
+    }
   }
-  if (spec.page_size > 0) numbers.push_back(kMaxPages);
-  if (spec.page_size == 0 && !spec.ragged) numbers.push_back(kKvLen);
-  if (sm100.can_switch_to_1q) numbers.push_back(kOneQuery);
+  if (spec.page_size > 0) add({kMaxPages});
+  if (!sm100.announced && !lengths_differ(spec)) add({kKvLen});
+  if (sm100.can_switch_to_1q) add({kOneQuery});
+  if (sm100.row_copies)
+    numbers.insert(numbers.end(), kRowCopyNumbers.begin(), kRowCopyNumbers.end());
   return numbers;
 }
 
@@ -269,12 +302,14 @@ std::string sm100_unsupported_reason(const ResolvedSpec& resolved, const Sm100Pl
   };
   if (sm100.reference == ConfigKind::kDepth512) return missing("depths 256 and 512 (qk_depth)");
   if (std::string reason = unsupported_everywhere(spec); !reason.empty()) return reason;
-  if (spec.num_partitions > 1) return missing("split of kv_len (num_partitions)");
-  if (spec.ragged_kv) return missing("ragged keys and values (ragged_kv)");
-  if (spec.kv_lens_exclude_new) {
-    return missing("kv_lens without the rows of the call (kv_lens_exclude_new)");
+  if (std::string reason = unsupported_partitions(spec, kPartitionStep); !reason.empty()) {
+    return reason;
   }
-  if (spec.partition_keys > 0) return missing("split of kv_len (partition_keys)");
+  if (spec.partition_keys > 0 && options.num_qo.value_or(2) != 2) {
+    return fmt::format(
+        "partition_keys takes two query tiles per CTA, of a warpgroup each; num_qo is {}",
+        *options.num_qo);
+  }
   if (options.pair_cta.value_or(false)) return missing("pairs of CTAs (pair_cta)");
   if (options.swizzle_bytes.value_or(128) != 128) {
     return missing(fmt::format("swizzle of {} bytes (swizzle_bytes)", *options.swizzle_bytes));
@@ -291,6 +326,7 @@ Status fill_from_sm100(const Sm100Plan& sm100, KernelPlan& plan) {
   kernel.cluster = sm100.cluster;
   kernel.smem_bytes = sm100.smem_bytes;
   kernel.launch_registers = sm100.launch_registers;
+  kernel.overlaps = sm100.announced;
   for (const Sm100SmemRegion& region : variant.smem) {
     kernel.smem_map.push_back({std::string(to_string(region.region)), region.begin, region.size});
   }
@@ -307,8 +343,13 @@ Status fill_from_sm100(const Sm100Plan& sm100, KernelPlan& plan) {
        "(templates/sm100/mma.cuh, Products::qk); a wait for that product between the two would "
        "leave the tensor cores idle for its latency, twice a KV tile"}};
   if (!plan.supported) return {};
+  add_split_deviation(plan);
   kernel.constants = constants_of(plan.spec, sm100);
-  kernel.parameters = forward_parameters(plan, kForwardMaps, numbers_of(plan.spec, sm100));
+  const std::vector<LaunchNumber> numbers = numbers_of(plan.spec, sm100);
+  kernel.parameters = sm100.row_copies ? forward_parameters(plan, kRowMaps, numbers)
+                                       : forward_parameters(plan, kForwardMaps, numbers);
+  if (sm100.row_copies) add_key_parameters(plan, kernel.parameters);
+  add_partial_parameters(plan, kernel.parameters);
   return {};
 }
 

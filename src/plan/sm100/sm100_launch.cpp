@@ -5,8 +5,11 @@
 #include <algorithm>
 #include <bit>
 
+#include "plan/forward_support.h"
 #include "plan/launch/arguments.h"
 #include "plan/launch/family_launch.h"
+#include "plan/launch/partitions.h"
+#include "plan/merge/merge_plan.h"
 #include "plan/signature.h"
 #include "plan/sm100/sm100_plan.h"
 
@@ -98,6 +101,8 @@ bool prefers_1q(const Sm100Plan& sm100, const AttentionSpec& spec, const LaunchS
   const Sm100Variant& two = sm100.variants.front();
   const Sm100Variant& one = sm100.variants.back();
   if (shapes.q_len <= one.BM_eff) return true;
+  // Parts of the keys fill the SMs.
+  if (sm100.split) return false;
   const std::int64_t heads = two.fuse_gqa ? spec.num_kv_heads() : spec.num_q_heads;
   const std::int64_t tiles = (std::int64_t{shapes.q_len} + two.BM_eff - 1) / two.BM_eff;
   if (spec.ragged) return ragged_tiles(shapes, two.BM_eff) * heads <= device.sm_count / 2;
@@ -105,30 +110,73 @@ bool prefers_1q(const Sm100Plan& sm100, const AttentionSpec& spec, const LaunchS
   return tiles * heads <= device.sm_count / 2 / std::max(shapes.batch, 1);
 }
 
+/// How a launch cuts the rows.
+struct QueryTiles {
+  bool one_query = false;  ///< a CTA has one query tile, or two
+  const Sm100Variant* body = nullptr;
+  std::int64_t heads = 0;        ///< or groups of heads that share tiles
+  std::int64_t of_sequence = 0;  ///< query tiles of the longest sequence
+  std::int64_t of_head = 0;      ///< of all sequences: no fewer than there can be
+};
+
+QueryTiles query_tiles(const KernelPlan& plan, const LaunchShapes& shapes,
+                       const DeviceShape& device) {
+  const AttentionSpec& spec = plan.spec;
+  const std::vector<Sm100Variant>& bodies = plan.sm100->variants;
+  QueryTiles tiles;
+  tiles.one_query = prefers_1q(*plan.sm100, spec, shapes, device);
+  tiles.body = tiles.one_query ? &bodies.back() : &bodies.front();
+  tiles.heads = tiles.body->fuse_gqa ? spec.num_kv_heads() : spec.num_q_heads;
+  const std::int64_t rows = tiles.body->BM_eff;
+  tiles.of_sequence = (std::int64_t{shapes.q_len} + rows - 1) / rows;
+  tiles.of_head = spec.ragged ? ragged_tiles(shapes, rows) : tiles.of_sequence * shapes.batch;
+  return tiles;
+}
+
+// Estimates for a B200 (148 SMs at 1.85 GHz, 7.7 TB/s): docs/sm100.md, "Partitions of the keys".
+constexpr SmRates kRates{.alone_bytes = 100e3, .shared_bytes = 52e3, .two_ctas = 1, .flop = 12e6};
+
 }  // namespace
+
+std::int32_t sm100_partitions(const KernelPlan& plan, const LaunchShapes& shapes,
+                              const DeviceShape& device) {
+  const AttentionSpec& spec = plan.spec;
+  if (const auto fixed = fixed_partitions(spec, shapes)) return *fixed;
+  const QueryTiles tiles = query_tiles(plan, shapes, device);
+  const Sm100Variant& body = *tiles.body;
+  const std::int64_t positions =
+      spec.ragged ? shapes.total_q : std::int64_t{shapes.batch} * shapes.q_len;
+  SplitWork work;
+  // NOTE: where there are many tiles, how many does not matter, and the product may overflow.
+  work.tiles = std::min<std::int64_t>(tiles.of_head, 1 << 20) * tiles.heads;
+  work.kv_tiles = (std::int64_t{shapes.kv_len} + body.BN - 1) / body.BN;
+  work.rows = static_cast<double>(positions) * spec.num_q_heads;
+  work.row_bytes = 4.0 * spec.ov_depth;
+  work.kv_tile_bytes = static_cast<double>(body.k_stage_bytes + body.v_stage_bytes);
+  work.tile_flop = 2.0 * static_cast<double>(body.BM * body.BN) * (spec.qk_depth + spec.ov_depth);
+  return best_partitions(work, kRates, device);
+}
 
 Result<LaunchRecipe> plan_sm100_launch(const KernelPlan& plan, const LaunchRequest& request) {
   const AttentionSpec& spec = plan.spec;
   const LaunchShapes& shapes = request.shapes;
   const LaunchTensors& tensors = request.tensors;
-  const bool one_query = prefers_1q(*plan.sm100, spec, shapes, request.device);
-  const Sm100Variant& body = one_query ? plan.sm100->variants.back() : plan.sm100->variants.front();
-  const std::int64_t heads = body.fuse_gqa ? spec.num_kv_heads() : spec.num_q_heads;
-  const std::int64_t m_tiles = (std::int64_t{shapes.q_len} + body.BM_eff - 1) / body.BM_eff;
-  const std::int64_t sequences = spec.ragged ? 1 : shapes.batch;
-  const std::int64_t sequence_tiles = spec.ragged ? ragged_tiles(shapes, body.BM_eff) : m_tiles;
-  // NOTE: divided, not multiplied: the product of three 30-bit numbers overflows 64 bits.
-  if (sequence_tiles > kMaxTiles || sequence_tiles * heads > kMaxTiles / sequences) {
+  const QueryTiles tiles = query_tiles(plan, shapes, request.device);
+  const Sm100Variant& body = *tiles.body;
+  const std::int64_t heads = tiles.heads;
+  const std::int64_t m_tiles = tiles.of_sequence;
+  // NOTE: divided, not multiplied: the product of four such numbers overflows 64 bits.
+  if (tiles.of_head > kMaxTiles || tiles.of_head > kMaxTiles / heads / request.partitions) {
     return make_error(ErrorCode::kInvalid,
-                      fmt::format("batch {} x {} heads x {} query tiles exceed {}", shapes.batch,
-                                  heads, m_tiles, kMaxTiles),
+                      fmt::format("batch {} x {} heads x {} query tiles x {} partitions exceed {}",
+                                  shapes.batch, heads, m_tiles, request.partitions, kMaxTiles),
                       "batch");
   }
-  const auto total_heads = static_cast<std::int32_t>(heads * sequences);
-  const auto total_tiles = static_cast<std::int32_t>(sequence_tiles * heads * sequences);
+  const auto total_heads = static_cast<std::int32_t>(heads * (spec.ragged ? 1 : shapes.batch));
+  const auto total_tiles = static_cast<std::int32_t>(tiles.of_head * heads * request.partitions);
   std::int32_t section_heads = 1;
   // Sequences of one length, or of many.
-  const bool even = even_work(spec.mask) && spec.page_size == 0 && !spec.ragged;
+  const bool even = even_work(spec.mask) && !lengths_differ(spec);
   if (!even) {
     // Heads that follow one another share K and V where they are of one group.
     const std::int64_t sharers = body.fuse_gqa ? 1 : spec.group;
@@ -146,14 +194,19 @@ Result<LaunchRecipe> plan_sm100_launch(const KernelPlan& plan, const LaunchReque
   values.numbers.set(LaunchNumber::kTotalTiles, total_tiles);
   values.numbers.set(LaunchNumber::kTotalHeads, total_heads);
   values.numbers.set(LaunchNumber::kSectionHeads, section_heads);
-  values.numbers.set(LaunchNumber::kOneQuery, std::int32_t{one_query ? 1 : 0});
-  values.numbers.set(LaunchNumber::kORowBytes, tensors.o.strides.row * tensors.o.element_bytes());
-  values.numbers.set(LaunchNumber::kOHeadBytes, tensors.o.strides.head * tensors.o.element_bytes());
-  // A CTA takes every grid-th tile. Tiles of equal work are shared out evenly, one CTA an SM that
-  // loads ahead over tile borders; of unequal ones the GPU gives out the next as an SM gets free.
-  const std::int32_t ctas =
-      even ? std::min(total_tiles, std::max(request.device.sm_count, 1)) : total_tiles;
-  return make_recipe(plan.main(), static_cast<std::uint32_t>(ctas), values);
+  values.numbers.set(LaunchNumber::kOneQuery, std::int32_t{tiles.one_query ? 1 : 0});
+  values.numbers.set(LaunchNumber::kPartitions, request.partitions);
+  values.numbers.set(LaunchNumber::kRows, tensors.o.batch * tensors.o.rows * tensors.o.heads);
+  values.numbers.set_strides(tensors);
+  // A CTA takes every grid-th tile. Tiles of equal work, and those that a CTA finds itself, are
+  // shared out evenly, one CTA an SM that loads ahead over tile borders; of unequal ones the GPU
+  // gives out the next as an SM gets free.
+  const std::int32_t ctas = even || plan.sm100->announced
+                                ? std::min(total_tiles, std::max(request.device.sm_count, 1))
+                                : total_tiles;
+  Result<LaunchRecipe> recipe = make_recipe(plan.main(), static_cast<std::uint32_t>(ctas), values);
+  if (recipe) forget_partials(plan, request.partitions, *recipe);
+  return recipe;
 }
 
 }  // namespace attnjit

@@ -16,6 +16,10 @@ namespace {
 
 constexpr std::int64_t kCorrectionBytes = 512 * 4;  // a sum and a maximum a softmax thread
 
+// Who reads an announced work tile: eight warps of softmax, four of correction, and a thread each
+// that multiplies, loads and stores.
+constexpr int kWorkReaders = 15;
+
 class SmemBuilder {
  public:
   explicit SmemBuilder(Sm100Variant& variant) : variant_(variant) {}
@@ -45,10 +49,10 @@ void add_barriers(Sm100Variant& variant, Sm100Barrier group, const std::string& 
 
 // FA4MiscMBars' order, with barriers of Q's own and of O's staging. One lane a warp arrives for it:
 // 4 softmax warps hand over each part of P, and 4 correction warps vouch for O before its first
-// part; a pair's leader hears both CTAs. The others are one tcgen05.commit, one expect_tx or one
-// thread.
+// part; a pair's leader hears both CTAs. K and V are announced by one thread, or by each of the
+// warp that copies them. The others are one tcgen05.commit, one expect_tx or one thread.
 void lay_out_barriers(Sm100Variant& variant, std::int64_t cta_group, std::int64_t num_qo,
-                      std::int64_t stages) {
+                      std::int64_t stages, int kv_arrivals) {
   const int warps = static_cast<int>(4 * cta_group);
   for (int wg = 0; wg < 2; ++wg) {
     for (std::int64_t part = 0; part < variant.num_pv_stages; ++part) {
@@ -71,12 +75,12 @@ void lay_out_barriers(Sm100Variant& variant, std::int64_t cta_group, std::int64_
   }
   const std::int64_t k_barriers = stages * variant.num_qk_stages;
   if (variant.use_fused_kv) {
-    add_barriers(variant, Sm100Barrier::kKvProd, "KV_prod", k_barriers, 1);
+    add_barriers(variant, Sm100Barrier::kKvProd, "KV_prod", k_barriers, kv_arrivals);
     add_barriers(variant, Sm100Barrier::kKvCons, "KV_cons", k_barriers, 1);
   } else {
-    add_barriers(variant, Sm100Barrier::kKProd, "K_prod", k_barriers, 1);
+    add_barriers(variant, Sm100Barrier::kKProd, "K_prod", k_barriers, kv_arrivals);
     add_barriers(variant, Sm100Barrier::kKCons, "K_cons", k_barriers, 1);
-    add_barriers(variant, Sm100Barrier::kVProd, "V_prod", stages, 1);
+    add_barriers(variant, Sm100Barrier::kVProd, "V_prod", stages, kv_arrivals);
     add_barriers(variant, Sm100Barrier::kVCons, "V_cons", stages, 1);
   }
   variant.barriers.push_back({Sm100Barrier::kOProd, "O0_prod", 1});
@@ -123,8 +127,9 @@ Sm100Variant lay_out_fa4(const Sm100LayoutRequest& tile, std::int64_t slots, boo
   v.BN = tile.BN;
   v.q_tile_rows = v.BM / tile.num_qo;
   // Whole positions a Q box: the reference asks this of MMA_M, which is two boxes of a pair.
-  v.fuse_gqa = tile.group > 1 && v.q_tile_rows % tile.group == 0 && !tile.is_mla;
-  v.BM_eff = v.fuse_gqa ? v.BM / tile.group : v.BM;
+  // Elsewhere rows are left over, which few rows do not miss.
+  v.fuse_gqa = tile.group > 1 && (v.q_tile_rows % tile.group == 0 || tile.decodes) && !tile.is_mla;
+  v.BM_eff = v.fuse_gqa ? v.BM / v.q_tile_rows * (v.q_tile_rows / tile.group) : v.BM;
   v.qk_depth = tile.qk_depth;
   v.ov_depth = tile.ov_depth;
   v.padded_qk_depth = align_up(tile.qk_depth, swizzle_elements);
@@ -178,10 +183,14 @@ Sm100Variant lay_out_fa4(const Sm100LayoutRequest& tile, std::int64_t slots, boo
   smem.add(Sm100Region::kKScale, v.num_k_scale_bufs * v.k_rows_per_cta * tile.scale_size, 128);
   smem.add(Sm100Region::kCorrection, kCorrectionBytes, 16);
   smem.add(Sm100Region::kTmemAddress, 4, 4);
-  smem.add(Sm100Region::kWork, tile.ragged ? 8 : 0, 4);
+  smem.add(Sm100Region::kWork, tile.work_bytes, tile.announced ? 16 : 4);
   lay_out_barriers(v, cta_group, std::max(tile.barrier_num_qo, v.num_qo),
-                   std::max(tile.barrier_stages, v.num_kv_stages));
-  if (tile.kv_lens) v.barriers.push_back({Sm100Barrier::kVTail, "tail_prod", 1});
+                   std::max(tile.barrier_stages, v.num_kv_stages), tile.row_copies ? 32 : 1);
+  if (tile.tails) v.barriers.push_back({Sm100Barrier::kVTail, "tail_prod", 1});
+  if (tile.announced) {
+    add_barriers(v, Sm100Barrier::kWork, "work_prod", kSm100WorkSlots, 1);
+    add_barriers(v, Sm100Barrier::kWork, "work_cons", kSm100WorkSlots, kWorkReaders);
+  }
   smem.add(Sm100Region::kBarriers,
            static_cast<std::int64_t>(v.barriers.size()) * Fa4Config::mbar_size, 8);
   v.smem_bytes = smem.end();

@@ -17,6 +17,7 @@ struct Sm100LayoutRequest {
   bool pair_cta = false;
   bool is_mla = false;
   std::int64_t group = 1;
+  bool decodes = false;  ///< a sequence's rows of a group of heads fit a query tile
   std::int64_t qk_depth = 0;
   std::int64_t ov_depth = 0;
   std::int64_t BN = 0;  // NOLINT(readability-identifier-naming): the reference's name
@@ -25,8 +26,10 @@ struct Sm100LayoutRequest {
   std::int64_t scale_size = 0;
   std::int64_t output_size = 2;
   std::int64_t swizzle_bytes = 128;
-  bool ragged = false;
-  bool kv_lens = false;            ///< sequences differ in kv_len
+  std::int64_t work_bytes = 0;     ///< what is said of work tiles in shared memory
+  bool announced = false;          ///< it is announced, at barriers of its own
+  bool row_copies = false;         ///< threads copy K and V
+  bool tails = false;              ///< V's rows past the end of a sequence are zeroed
   std::int64_t max_qk_stages = 1;  ///< what K may be staged in
   bool exact_qk_stages = false;    ///< nothing but max_qk_stages will do
   // Where two bodies share their code they have one list of barriers: that of the larger.

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "plan/forward_support.h"
+#include "plan/merge/merge_plan.h"
 #include "plan/reference/config_math.h"
 #include "plan/reference/reference_json.h"
 #include "plan/sm100/sm100_knobs.h"
@@ -24,6 +25,7 @@ namespace {
 constexpr std::int64_t kMaxRowKeys = 160;
 // FA4's tile at every depth; four steps of 32 columns, so that P splits three to one.
 constexpr std::int64_t kLoweredKeys = 128;
+constexpr int kTileRows = 128;             // of a query tile
 constexpr std::int64_t kColumnBatch = 32;  // columns per tcgen05.ld, and bits per mask word
 constexpr std::int64_t kRegisterFile = 65536;
 
@@ -31,6 +33,8 @@ Error unsupported(std::string reason) {
   return make_error(ErrorCode::kUnsupported, std::move(reason));
 }
 
+constexpr const char* kDecodes =
+    "a sequence has few rows (max_q_len): those of all the heads of a group fit a Q tile";
 constexpr const char* kWholeGroups =
     "a CTA's Q tile holds no whole group of heads, and a TMA box takes whole groups";
 
@@ -62,18 +66,10 @@ std::optional<Error> check_shape(const AttentionSpec& spec) {
   return std::nullopt;
 }
 
-std::optional<Error> check_pages(std::int64_t page_size, std::int64_t keys, std::int64_t mma_k) {
-  if (page_size <= 0) return std::nullopt;
-  if (page_size % keys != 0 && keys % page_size != 0) {
-    return unsupported(fmt::format(
-        "page_size {} neither divides a tile of {} keys nor is a multiple of it", page_size, keys));
-  }
-  if (page_size < keys && page_size % mma_k != 0) {
-    return unsupported(
-        fmt::format("page_size {} is no multiple of an MMA's {} keys, nor of a tile of {}",
-                    page_size, mma_k, keys));
-  }
-  return std::nullopt;
+// Whether a tile is whole pages, or a page whole tiles: the fewest boxes.
+bool fits_pages(std::int64_t keys, const AttentionSpec& spec) {
+  const std::int64_t page_size = spec.page_size;
+  return page_size == 0 || copies_rows(spec) || page_size % keys == 0 || keys % page_size == 0;
 }
 
 // --- registers and roles -------------------------------------------------------------------------
@@ -156,10 +152,11 @@ void add_tensor_maps(const AttentionSpec& spec, const Sm100Variant& variant,
   };
   auto kv_map = [&](TensorMapId id, Dtype element, std::int64_t box_columns,
                     std::int64_t all_columns, std::int64_t rows, int swizzle) {
+    if (copies_rows(spec)) return;
     Sm100TensorMap map;
     map.id = id;
     map.dtype = element;
-    const std::int64_t box_rows = kv_sub_tile_rows(rows, spec.page_size);
+    const std::int64_t box_rows = spec.page_size > 0 ? std::gcd(spec.page_size, rows) : rows;
     if (spec.page_size > 0) {
       map.axes = {MapAxis::kDepth, MapAxis::kKvHead, MapAxis::kPageRow, MapAxis::kPage};
     } else {
@@ -167,7 +164,7 @@ void add_tensor_maps(const AttentionSpec& spec, const Sm100Variant& variant,
     }
     map.box = {box_columns, 1, box_rows, 1};
     map.swizzle = swizzle;
-    map.copies = ceil_div(all_columns, box_columns) * kv_num_sub_tiles(rows, spec.page_size);
+    map.copies = ceil_div(all_columns, box_columns) * (rows / box_rows);
     plan.tensor_maps.push_back(std::move(map));
   };
   const int swizzle = static_cast<int>(swizzle_bytes);
@@ -260,6 +257,7 @@ Sm100LayoutRequest tile_of(const AttentionSpec& spec, const Fa4Config& config) {
   tile.pair_cta = config.pair_cta;
   tile.is_mla = config.args.is_mla;
   tile.group = config.group;
+  tile.decodes = decodes(spec, kTileRows);
   tile.qk_depth = config.qk_depth;
   tile.ov_depth = config.ov_depth;
   tile.BN = config.BN;
@@ -268,8 +266,11 @@ Sm100LayoutRequest tile_of(const AttentionSpec& spec, const Fa4Config& config) {
   tile.scale_size = config.scale_dtype_size();
   tile.output_size = size_of(spec.output_dtype.value_or(spec.qkv_dtype));
   tile.swizzle_bytes = config.swizzle_mode;
-  tile.ragged = spec.ragged;
-  tile.kv_lens = has_kv_lens(spec);
+  tile.announced = splits(spec) || spec.ragged_kv || spec.kv_lens_exclude_new;
+  // Otherwise a CTA of a ragged batch has one work tile: its sequence and query tile.
+  tile.work_bytes = tile.announced ? kSm100WorkSlots * kSm100WorkBytes : spec.ragged ? 8 : 0;
+  tile.row_copies = copies_rows(spec);
+  tile.tails = lengths_differ(spec) && !tile.row_copies;
   const std::int64_t swizzle_elements = tile.swizzle_bytes / tile.qkv_size;
   // K is staged in chunks of one element type only.
   if (!tile.is_mla && (config.rope_depth() == 0 || tile.rope_size == tile.qkv_size)) {
@@ -294,13 +295,20 @@ Result<std::int64_t> choose_keys(const AttentionSpec& spec, const Fa4Config& con
     keys = align_down(keys, kColumnBatch);
     reason = fmt::format("S is read and masked in whole batches of {} columns", kColumnBatch);
   }
-  // A lowered tile must still be whole pages, or a page whole tiles.
+  // A tile is whole pages, or a page whole tiles, if one can be.
   const std::int64_t lowered = keys;
-  while (keys > 64 && check_pages(spec.page_size, keys, config.MMA_K())) keys -= kColumnBatch;
-  if (check_pages(spec.page_size, keys, config.MMA_K())) keys = lowered;
+  while (keys > 64 && !fits_pages(keys, spec)) keys -= kColumnBatch;
+  if (!fits_pages(keys, spec)) keys = lowered;
   if (keys != lowered) {
     if (!reason.empty()) reason += "; ";
     reason += fmt::format("{} keys fit pages of {}, {} do not", keys, spec.page_size, lowered);
+  }
+  const std::int64_t unsplit = keys;
+  while (keys > 64 && spec.partition_keys % keys != 0) keys -= kColumnBatch;
+  if (keys != unsplit) {
+    if (!reason.empty()) reason += "; ";
+    reason += fmt::format("{} keys divide partitions of {}, {} do not", keys, spec.partition_keys,
+                          unsplit);
   }
   const std::optional<std::int64_t> asked = tuned.BN;
   if (asked) {
@@ -309,17 +317,15 @@ Result<std::int64_t> choose_keys(const AttentionSpec& spec, const Fa4Config& con
       return bad_choice(&Sm100Tuning::BN, fmt::format("is {}; allowed: 64 to {} in steps of {}",
                                                       *asked, most, kColumnBatch));
     }
-    if (std::optional<Error> error = check_pages(spec.page_size, *asked, config.MMA_K())) {
-      return bad_choice(&Sm100Tuning::BN, error->message);
+    if (spec.partition_keys % *asked != 0) {
+      return bad_choice(&Sm100Tuning::BN, fmt::format("is {}; partition_keys {} is no multiple",
+                                                      *asked, spec.partition_keys));
     }
     keys = *asked;
     reason = "tuned";
   }
   if (keys < 64) {
     return unsupported(fmt::format("{} keys per tile are left; the least is 64", keys));
-  }
-  if (std::optional<Error> error = check_pages(spec.page_size, keys, config.MMA_K())) {
-    return *std::move(error);
   }
   deviate(plan.deviations, "BN", config.BN, keys, reason);
   return keys;
@@ -445,7 +451,10 @@ Result<Sm100Plan> plan_fa4(const ResolvedSpec& resolved, ConfigKind kind,
   // barriers are one list.
   std::optional<Sm100Variant> sibling;
   Ring sibling_ring;
-  if (config.num_qo() == 2 && !config.pair_cta && config.qk_depth <= 256) {
+  // NOTE: where partitions have fixed keys a row's bits are its own: a warpgroup has a query tile
+  // to itself in every launch.
+  if (config.num_qo() == 2 && !config.pair_cta && config.qk_depth <= 256 &&
+      spec.partition_keys == 0) {
     Sm100LayoutRequest one = tile;
     one.num_qo = 1;
     one.max_qk_stages = main.num_qk_stages;
@@ -466,8 +475,9 @@ Result<Sm100Plan> plan_fa4(const ResolvedSpec& resolved, ConfigKind kind,
   record_ring(reference, main, "",
               ring_is_tuned ? "tuned" : ring_reason(ring, reference, main, rope_uncounted),
               plan.deviations);
-  deviate(plan.deviations, "fuse_gqa", config.fuse_gqa, main.fuse_gqa, kWholeGroups);
-  deviate(plan.deviations, "BM_eff", config.BM_eff(), main.BM_eff, kWholeGroups);
+  const char* why_groups = main.fuse_gqa ? kDecodes : kWholeGroups;
+  deviate(plan.deviations, "fuse_gqa", config.fuse_gqa, main.fuse_gqa, why_groups);
+  deviate(plan.deviations, "BM_eff", config.BM_eff(), main.BM_eff, why_groups);
   deviate(plan.deviations, "correction_smem_elements", config.correction_smem_elements(),
           std::int64_t{512}, "a softmax thread ends a row with its sum and its maximum");
   if (sibling) {
@@ -505,10 +515,28 @@ Result<Sm100Plan> plan_fa4(const ResolvedSpec& resolved, ConfigKind kind,
   add_tensor_maps(spec, plan.variants.front(), config.swizzle_mode, plan);
   plan.exp2_pairs = *keys / 2;
   plan.exp2_fma_pairs = polynomial_pairs(spec.arch, plan.variants.front());
+  plan.row_copies = tile.row_copies;
+  plan.announced = tile.announced;
+  plan.split = splits(spec);
+  plan.partition_tiles = spec.partition_keys / *keys;
   return plan;
 }
 
 // --- the kernel of Depth512Config ----------------------------------------------------------------
+
+std::optional<Error> check_pages(std::int64_t page_size, std::int64_t keys, std::int64_t mma_k) {
+  if (page_size <= 0) return std::nullopt;
+  if (page_size % keys != 0 && keys % page_size != 0) {
+    return unsupported(fmt::format(
+        "page_size {} neither divides a tile of {} keys nor is a multiple of it", page_size, keys));
+  }
+  if (page_size < keys && page_size % mma_k != 0) {
+    return unsupported(
+        fmt::format("page_size {} is no multiple of an MMA's {} keys, nor of a tile of {}",
+                    page_size, mma_k, keys));
+  }
+  return std::nullopt;
+}
 
 Result<Sm100Plan> plan_depth512(const AttentionSpec& spec, const PlanOptions& options,
                                 const Sm100Tuning& tuned) {

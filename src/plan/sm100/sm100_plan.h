@@ -108,6 +108,7 @@ enum class Sm100Barrier : std::uint8_t {
   kOProd,
   kOStaged,
   kVTail,
+  kWork,
   kPProd,
   kPCons,
   kORescaled,
@@ -188,6 +189,11 @@ struct Sm100Plan {
   std::int64_t exp2_fma_pairs = 0;  ///< of them, computed by polynomial on the FMA pipes
   double rescale_threshold = 8;     ///< log2: O is rescaled when the maximum grows by more
   double p_bias = 0;                ///< log2: P is scaled by 2^this, so that e4m3 keeps small ones
+  bool row_copies = false;  ///< K and V are copied row by row: pages do not hold whole TMA boxes
+  /// A warp finds the work tiles and announces them to the others; a CTA has several.
+  bool announced = false;
+  bool split = false;                ///< launches may split the keys into partitions
+  std::int64_t partition_tiles = 0;  ///< KV tiles of each; 0: the launch says how many there are
   std::vector<Deviation> deviations;
 };
 
@@ -197,6 +203,10 @@ struct Sm100Plan {
 /// initialises in two waves.
 inline constexpr std::int64_t kSm100SmemBytes = DeviceShape{}.max_smem_bytes;
 inline constexpr std::int64_t kSm100MaxBarriers = 64;
+
+/// Work tiles that are announced at a time, and the bytes of each (templates/sm100/layout.cuh).
+inline constexpr std::int64_t kSm100WorkSlots = 2;
+inline constexpr std::int64_t kSm100WorkBytes = 64;
 
 /// Plans the kernel. Errors: kUnsupported with the reason where no configuration serves the spec;
 /// kInvalid for a tuned name or value that cannot be.
@@ -209,6 +219,10 @@ std::string sm100_unsupported_reason(const ResolvedSpec& spec, const Sm100Plan& 
 /// supported its constants and parameters too.
 /// @pre plan.supported and plan.workspaces are filled.
 Status fill_from_sm100(const Sm100Plan& sm100, KernelPlan& plan);
+
+/// The parts that a launch splits the keys into.
+std::int32_t sm100_partitions(const KernelPlan& plan, const LaunchShapes& shapes,
+                              const DeviceShape& device);
 
 struct LaunchRequest;
 /// Plans a launch of the kernel.

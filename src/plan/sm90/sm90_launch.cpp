@@ -6,6 +6,7 @@
 
 #include "plan/launch/arguments.h"
 #include "plan/launch/family_launch.h"
+#include "plan/launch/partitions.h"
 #include "plan/merge/merge_plan.h"
 #include "plan/signature.h"
 #include "plan/sm90/sm90_plan.h"
@@ -40,58 +41,14 @@ int ctas_of(const Sm90Plan& plan, const DeviceShape& device) {
   return plan.ctas_per_sm * std::max(device.sm_count, 1);
 }
 
-// How long a launch takes whose keys are split, in microseconds, to compare numbers of parts with.
 // Fitted on an H200 to decodes of depth 128: docs/performance-sm90.md.
-class SplitTimes {
- public:
-  SplitTimes(const Sm90Plan& plan, const AttentionSpec& spec, const DeviceShape& device)
-      : sms_(std::max(device.sm_count, 1)),
-        memory_(kSharedBytes * static_cast<double>(sms_)),
-        partial_row_bytes_(4.0 * spec.ov_depth),
-        kv_bytes_(static_cast<double>(plan.k_bytes + plan.v_bytes)) {
-    const double alone = kv_bytes_ / (plan.row_copies ? kAloneRowBytes : kAloneBytes);
-    const double flop = 2.0 * plan.BM * plan.BN * (spec.qk_depth + spec.ov_depth);
-    computed_alone_ = flop / kFlop;
-    loaded_alone_ = alone;
-    ctas_per_sm_ = plan.ctas_per_sm;
-  }
-
-  /// `tiles` query tiles of `kv_tiles` KV tiles each, `rows` rows of O in all.
-  double of(std::int64_t parts, std::int64_t tiles, std::int64_t kv_tiles, double rows) const {
-    const std::int64_t rounds = (tiles * parts + sms_ - 1) / sms_;
-    const std::int64_t longest = (kv_tiles + parts - 1) / parts;
-    // Of an SM's CTAs one computes while another waits for its loads.
-    const double waiting =
-        rounds > 1 && ctas_per_sm_ > 1 ? loaded_alone_ / kTwoCtas : loaded_alone_;
-    const double sm = static_cast<double>(rounds * longest) * std::max(waiting, computed_alone_);
-    // A decode's keys are read once; query tiles of one head share theirs in L2, and compute
-    // longer.
-    const double memory =
-        static_cast<double>(tiles) * static_cast<double>(kv_tiles) * kv_bytes_ / memory_;
-    const double main = std::max(sm, memory) + std::min(sm, memory) / 3;
-    if (parts == 1) return main;
-    const double written = static_cast<double>(parts) * rows * partial_row_bytes_;
-    return main + kMerge + kMergePart * static_cast<double>(parts) + 2 * written / memory_;
-  }
-
- private:
-  // Bytes of K and V that an SM loads per microsecond: while the others idle, and while all load.
-  static constexpr double kAloneBytes = 57e3;
-  static constexpr double kAloneRowBytes = 22e3;  // where rows are copied one by one
-  static constexpr double kSharedBytes = 34e3;
-  static constexpr double kTwoCtas = 1.6;  // how much more two CTAs load than one
-  static constexpr double kFlop = 5e6;     // of an SM per microsecond
-  static constexpr double kMerge = 2.5;
-  static constexpr double kMergePart = 0.125;
-
-  std::int64_t sms_;
-  double memory_;  // bytes per microsecond
-  double partial_row_bytes_;
-  double kv_bytes_;  // of a KV tile
-  double computed_alone_ = 0;
-  double loaded_alone_ = 0;
-  int ctas_per_sm_ = 1;
-};
+SmRates rates_of(const Sm90Plan& plan) {
+  // Rows that are copied one by one arrive slower.
+  return {.alone_bytes = plan.row_copies ? 22e3 : 57e3,
+          .shared_bytes = 34e3,
+          .two_ctas = 1.6,
+          .flop = 5e6};
+}
 
 }  // namespace
 
@@ -110,28 +67,21 @@ Sm90Shares sm90_shares(bool pair_tiles, std::int32_t m_tiles, std::int32_t total
 std::int32_t sm90_partitions(const KernelPlan& plan, const LaunchShapes& shapes,
                              const DeviceShape& device) {
   const AttentionSpec& spec = plan.spec;
-  if (const auto fixed = sm90_fixed_partitions(spec, shapes)) return *fixed;
-  constexpr std::int64_t kMaxPartitions = 64;
-  constexpr double kWorthwhile = 0.995;
+  if (const auto fixed = fixed_partitions(spec, shapes)) return *fixed;
   const Sm90Plan& sm90 = *plan.sm90;
-  const std::int64_t kv_tiles = (std::int64_t{shapes.kv_len} + sm90.BN - 1) / sm90.BN;
   const std::int64_t heads = spec.num_q_heads / sm90_packed_heads(sm90, spec);
-  // NOTE: where there are many tiles, how many does not matter, and the product may overflow.
-  const std::int64_t tiles = std::min<std::int64_t>(tiles_of_head(plan, shapes), 1 << 20) * heads;
   const std::int64_t positions =
       spec.ragged ? shapes.total_q : std::int64_t{shapes.batch} * shapes.q_len;
-  const double rows = static_cast<double>(positions) * spec.num_q_heads;
-  const SplitTimes times(sm90, spec, device);
-  std::int64_t best = 1;
-  double least = times.of(1, tiles, kv_tiles, rows);
-  for (std::int64_t parts = 2; parts <= std::min(kv_tiles, kMaxPartitions); ++parts) {
-    const double time = times.of(parts, tiles, kv_tiles, rows);
-    // More parts are more partial results: they are to gain something.
-    if (time > least * kWorthwhile) continue;
-    best = parts;
-    least = time;
-  }
-  return static_cast<std::int32_t>(best);
+  SplitWork work;
+  // NOTE: where there are many tiles, how many does not matter, and the product may overflow.
+  work.tiles = std::min<std::int64_t>(tiles_of_head(plan, shapes), 1 << 20) * heads;
+  work.kv_tiles = (std::int64_t{shapes.kv_len} + sm90.BN - 1) / sm90.BN;
+  work.rows = static_cast<double>(positions) * spec.num_q_heads;
+  work.row_bytes = 4.0 * spec.ov_depth;
+  work.kv_tile_bytes = static_cast<double>(sm90.k_bytes + sm90.v_bytes);
+  work.tile_flop = 2.0 * sm90.BM * sm90.BN * (spec.qk_depth + spec.ov_depth);
+  work.ctas_per_sm = sm90.ctas_per_sm;
+  return best_partitions(work, rates_of(sm90), device);
 }
 
 Result<LaunchRecipe> plan_sm90_launch(const KernelPlan& plan, const LaunchRequest& request) {
@@ -170,20 +120,10 @@ Result<LaunchRecipe> plan_sm90_launch(const KernelPlan& plan, const LaunchReques
   values.numbers.set(LaunchNumber::kPartitions, request.partitions);
   const TensorView& o = request.tensors.o;
   values.numbers.set(LaunchNumber::kRows, o.batch * o.rows * o.heads);
-  values.numbers.set(LaunchNumber::kORowBytes, o.strides.row * o.element_bytes());
-  values.numbers.set(LaunchNumber::kOHeadBytes, o.strides.head * o.element_bytes());
-  const TensorView& k = request.tensors.k;
-  values.numbers.set(LaunchNumber::kKPageBytes, k.strides.batch * k.element_bytes());
-  values.numbers.set(LaunchNumber::kKRowBytes, k.strides.row * k.element_bytes());
-  values.numbers.set(LaunchNumber::kKHeadBytes, k.strides.head * k.element_bytes());
-  const TensorView& v = request.tensors.v;
-  values.numbers.set(LaunchNumber::kVPageBytes, v.strides.batch * v.element_bytes());
-  values.numbers.set(LaunchNumber::kVRowBytes, v.strides.row * v.element_bytes());
-  values.numbers.set(LaunchNumber::kVHeadBytes, v.strides.head * v.element_bytes());
+  values.numbers.set_strides(request.tensors);
   Result<LaunchRecipe> recipe =
       make_recipe(plan.main(), static_cast<std::uint32_t>(shares.ctas), values);
-  const bool written_whole = request.partitions == 1 && !merges_one_part(spec);
-  if (recipe && sm90.split && written_whole) sm90_forget_partials(plan, *recipe);
+  if (recipe) forget_partials(plan, request.partitions, *recipe);
   return recipe;
 }
 

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cmath>
 #include <numeric>
@@ -26,18 +25,11 @@ constexpr std::int64_t kSmSmemBytes = 233472;   // of an SM, with what the syste
 constexpr std::int64_t kSystemSmemBytes = 1024;
 constexpr int kRegisterFile = 65536;  // of an SM
 constexpr int kConsumerRows = 64;     // of a wgmma
-constexpr int kSwizzleRows = 8;       // of 128 bytes: the period of the swizzle
-constexpr int kPartitionStep = 64;    // of partition_keys: the shortest KV tile
 
 int round_up(int value, int to) { return (value + to - 1) / to * to; }
 
 /// Of the rows of a position: a power of two, no fewer than the group's heads.
 int rows_shift(int group) { return std::bit_width(static_cast<std::uint32_t>(group - 1)); }
-
-/// Whether a launch has so few rows that those of all the heads of a group fit one consumer.
-bool decodes(const AttentionSpec& spec) {
-  return spec.max_q_len > 0 && std::int64_t{spec.max_q_len} * spec.group <= kConsumerRows;
-}
 
 /// The tile of a launch of few rows, which waits for K and V: 64 rows, and two CTAs per SM where
 /// they fit, so that one loads while the other begins or ends a work tile.
@@ -79,8 +71,8 @@ Sm90Plan choose(const AttentionSpec& spec, bool listed) {
   plan.listed = listed;
   plan.kv_lens = lengths_differ(spec);
   plan.split = splits(spec);
-  plan.overlaps = plan.split || decodes(spec);
-  plan.row_copies = spec.page_size % kSwizzleRows != 0;
+  plan.overlaps = plan.split || decodes(spec, kConsumerRows);
+  plan.row_copies = copies_rows(spec);
   plan.pair_tiles = !plan.kv_lens && contains(spec.mask, MaskSpec::Kind::kCausal);
   if (spec.qk_depth <= 64) {
     plan.BN = 128;
@@ -98,7 +90,7 @@ Sm90Plan choose(const AttentionSpec& spec, bool listed) {
   } else {
     plan.BN = 64;
   }
-  if (decodes(spec)) choose_decode(spec, plan);
+  if (decodes(spec, kConsumerRows)) choose_decode(spec, plan);
   if (plan.row_copies) plan.BN = std::min(plan.BN, 64);
   return plan;
 }
@@ -203,8 +195,9 @@ void complete(const AttentionSpec& spec, Sm90Plan& plan) {
                          spec.score_mod.kind == ScoreModSpec::Kind::kCustom;
   // A decode waits for memory: rows that are nobody's cost it nothing, and a group that is loaded
   // once for all its heads saves the others' loads.
-  const bool fits = kConsumerRows % spec.group == 0 ||
-                    (decodes(spec) && spec.max_q_len << rows_shift(spec.group) <= kConsumerRows);
+  const bool fits =
+      kConsumerRows % spec.group == 0 ||
+      (decodes(spec, kConsumerRows) && spec.max_q_len << rows_shift(spec.group) <= kConsumerRows);
   plan.pack_gqa = spec.group > 1 && fits && !(has_state && spec.qk_depth > 128);
   plan.BM = 64 * plan.num_consumers;
   plan.box_keys = spec.page_size > 0 ? std::gcd(spec.page_size, plan.BN) : plan.BN;
@@ -382,38 +375,19 @@ std::vector<LaunchNumber> numbers_of(const AttentionSpec& spec, const Sm90Plan& 
   if (spec.ragged_kv) numbers.push_back(kTotalKv);
   if (spec.page_size > 0) numbers.push_back(kMaxPages);
   if (sm90.row_copies) {
-    numbers.insert(numbers.end(), {kNumPages, kKPageBytes, kKRowBytes, kKHeadBytes, kVPageBytes,
-                                   kVRowBytes, kVHeadBytes});
+    numbers.insert(numbers.end(), kRowCopyNumbers.begin(), kRowCopyNumbers.end());
   }
   return numbers;
 }
 
 std::vector<KernelParameter> parameters_of(const KernelPlan& plan, const Sm90Plan& sm90) {
   const std::vector<LaunchNumber> numbers = numbers_of(plan.spec, sm90);
-  constexpr std::array kRowMaps{TensorMapId::kQ, TensorMapId::kO};
   std::vector<KernelParameter> parameters = sm90.row_copies
                                                 ? forward_parameters(plan, kRowMaps, numbers)
                                                 : forward_parameters(plan, kForwardMaps, numbers);
-  if (sm90.row_copies) {
-    for (const auto tensor : {BufferId::Kind::kK, BufferId::Kind::kV}) {
-      parameters.push_back(parameter(std::string(name_of(tensor)), forward_buffer(plan, tensor),
-                                     "const unsigned char"));
-    }
-  }
-  if (sm90.split) {
-    for (const std::uint32_t workspace : {kPartialO, kPartialLse}) {
-      parameters.push_back(parameter(plan.workspaces.at(workspace).name,
-                                     {BufferId::Kind::kWorkspace, workspace}, "float"));
-    }
-  }
+  if (sm90.row_copies) add_key_parameters(plan, parameters);
+  add_partial_parameters(plan, parameters);
   return parameters;
-}
-
-void add_deviations(KernelPlan& plan) {
-  if (plan.spec->num_partitions == 0 && !splits(plan.spec)) {
-    plan.deviations.push_back({"num_partitions", "chosen at launch", "1",
-                               "a launch that accumulates does not split the keys yet"});
-  }
 }
 
 }  // namespace
@@ -556,7 +530,7 @@ Status fill_from_sm90(const Sm90Plan& sm90, KernelPlan& plan) {
   kernel.barriers = sm90.barriers;
   kernel.constants = constants_of(plan.spec, sm90);
   kernel.parameters = parameters_of(plan, sm90);
-  add_deviations(plan);
+  add_split_deviation(plan);
   return {};
 }
 

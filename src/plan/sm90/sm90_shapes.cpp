@@ -61,22 +61,4 @@ std::int64_t sm90_query_tiles(const AttentionSpec& spec, const LaunchShapes& sha
   return std::min(longest * shapes.batch, all_rows / tile_rows);
 }
 
-std::optional<std::int32_t> sm90_fixed_partitions(const AttentionSpec& spec,
-                                                  const LaunchShapes& shapes) {
-  if (!splits(spec)) return 1;
-  if (spec.num_partitions > 1) return spec.num_partitions;
-  if (spec.partition_keys == 0) return std::nullopt;
-  // NOTE: rounds up without forming kv_len + partition_keys, which may overflow.
-  return shapes.kv_len == 0 ? 1 : (shapes.kv_len - 1) / spec.partition_keys + 1;
-}
-
-void sm90_forget_partials(const KernelPlan& plan, LaunchRecipe& recipe) {
-  for (std::size_t i = 0; i < recipe.args.size(); ++i) {
-    const auto* buffer = std::get_if<BufferId>(&plan.main().parameters[i].source);
-    const bool partial = buffer != nullptr && buffer->kind == BufferId::Kind::kWorkspace &&
-                         buffer->index <= kPartialLse;
-    if (partial) recipe.args[i] = {KernelArgument::Pointer{}};
-  }
-}
-
 }  // namespace attnjit

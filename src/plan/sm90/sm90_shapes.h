@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the launches of the sm_90a kernels share: tensor maps, the number of query tiles, and the
-// partitions that a spec fixes.
+// What the launches of the sm_90a kernels share: tensor maps, and the number of query tiles.
 //
 // Thread rules: pure functions.
 #pragma once
 
 #include <cstdint>
-#include <optional>
 
 #include "attnjit/launch.h"
 #include "plan/launch/tensors.h"
@@ -26,12 +24,5 @@ TensorMapDescription sm90_row_map(const TensorView& tensor, int gqa_shift, int p
 /// all sequences together: no fewer than there can be.
 std::int64_t sm90_query_tiles(const AttentionSpec& spec, const LaunchShapes& shapes, int tile_rows,
                               int gqa_shift);
-
-/// The partitions of a launch where the spec says how many; nullopt: the launch chooses.
-std::optional<std::int32_t> sm90_fixed_partitions(const AttentionSpec& spec,
-                                                  const LaunchShapes& shapes);
-
-/// One partition is written as O and LSE: the launch of the main kernel has no workspaces.
-void sm90_forget_partials(const KernelPlan& plan, LaunchRecipe& recipe);
 
 }  // namespace attnjit

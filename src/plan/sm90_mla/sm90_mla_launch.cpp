@@ -6,6 +6,7 @@
 
 #include "plan/launch/arguments.h"
 #include "plan/launch/family_launch.h"
+#include "plan/launch/partitions.h"
 #include "plan/merge/merge_plan.h"
 #include "plan/signature.h"
 #include "plan/sm90/sm90_shapes.h"
@@ -86,7 +87,7 @@ class SplitTimes {
 std::int32_t sm90_mla_partitions(const KernelPlan& plan, const LaunchShapes& shapes,
                                  const DeviceShape& device) {
   const AttentionSpec& spec = plan.spec;
-  if (const auto fixed = sm90_fixed_partitions(spec, shapes)) return *fixed;
+  if (const auto fixed = fixed_partitions(spec, shapes)) return *fixed;
   constexpr std::int64_t kMaxPartitions = 64;
   const Sm90Plan& mla = *plan.sm90;
   const int gqa_shift = sm90_gqa_shift(mla, spec);
@@ -149,8 +150,7 @@ Result<LaunchRecipe> plan_sm90_mla_launch(const KernelPlan& plan, const LaunchRe
   const auto ctas = static_cast<std::uint32_t>(
       std::min(total_tiles, workers_of(mla, request.device)) * mla.cluster);
   Result<LaunchRecipe> recipe = make_recipe(plan.main(), ctas, values);
-  const bool written_whole = request.partitions == 1 && !merges_one_part(spec);
-  if (recipe && mla.split && written_whole) sm90_forget_partials(plan, *recipe);
+  if (recipe) forget_partials(plan, request.partitions, *recipe);
   return recipe;
 }
 

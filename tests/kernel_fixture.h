@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of the sm_90a kernel share: launches in the emulator under the isa model, and
-// their comparison with the reference. Skipped without NVRTC.
+// What the tests of kernels share: launches in the emulator under the isa model, and their
+// comparison with the reference. Skipped without NVRTC.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,12 +12,12 @@
 #include <utility>
 #include <vector>
 
-#include "../emulator/attention/generated_kernel.h"
-#include "../gpu/verify_cases.h"
+#include "./emulator/attention/generated_kernel.h"
+#include "gpu/verify_cases.h"
 #include "verify/compare.h"
 #include "verify/numeric.h"
 
-namespace attnjit::sm90 {
+namespace attnjit::kernel_test {
 
 using verify::InputKind;
 using verify::mask_of;
@@ -47,7 +47,7 @@ inline AttentionSpec with_group(AttentionSpec spec, int heads, int group) {
   return spec;
 }
 
-class Sm90Kernel : public testing::Test {
+class KernelTest : public testing::Test {
  protected:
   void SetUp() override {
     if (const auto id = make_in_process_compiler()->build_id(); !id.ok()) {
@@ -110,6 +110,9 @@ class Sm90Kernel : public testing::Test {
     options.model = EmulatorModel::kIsa;
     options.seed = seed;
     options.threads = 1;
+    for (const Waiver& waiver : kernel.generated.plan.waivers) {
+      options.in_order_issue |= waiver.name == "in-order-mma";
+    }
     std::vector<EmulatorBuffer> buffers;
     for (const auto& [name, tensor] : problem.tensors) {
       buffers.push_back(buffer_of(name, tensor));
@@ -186,4 +189,4 @@ class Sm90Kernel : public testing::Test {
   }
 };
 
-}  // namespace attnjit::sm90
+}  // namespace attnjit::kernel_test

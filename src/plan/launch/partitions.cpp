@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compares numbers of partitions by a small model of a launch's time.
+#include "plan/launch/partitions.h"
+
+#include <algorithm>
+
+#include "plan/merge/merge_plan.h"
+
+namespace attnjit {
+namespace {
+
+// Microseconds of a launch. Its form and the cost of a merge were fitted on an H200 to decodes of
+// depth 128: docs/performance-sm90.md.
+class SplitTimes {
+ public:
+  SplitTimes(const SplitWork& work, const SmRates& rates, int sm_count)
+      : work_(work),
+        sms_(std::max(sm_count, 1)),
+        memory_(rates.shared_bytes * static_cast<double>(sms_)),
+        computed_alone_(work.tile_flop / rates.flop),
+        loaded_alone_(work.kv_tile_bytes / rates.alone_bytes),
+        two_ctas_(rates.two_ctas) {}
+
+  double of(std::int64_t parts) const {
+    const std::int64_t rounds = (work_.tiles * parts + sms_ - 1) / sms_;
+    const std::int64_t longest = (work_.kv_tiles + parts - 1) / parts;
+    // Of an SM's CTAs one computes while another waits for its loads.
+    const double waiting =
+        rounds > 1 && work_.ctas_per_sm > 1 ? loaded_alone_ / two_ctas_ : loaded_alone_;
+    const double sm = static_cast<double>(rounds * longest) * std::max(waiting, computed_alone_);
+    // A decode's keys are read once; query tiles of one head share theirs in L2, and compute
+    // longer.
+    const double memory = static_cast<double>(work_.tiles) * static_cast<double>(work_.kv_tiles) *
+                          work_.kv_tile_bytes / memory_;
+    const double main = std::max(sm, memory) + std::min(sm, memory) / 3;
+    if (parts == 1) return main;
+    const double written = static_cast<double>(parts) * work_.rows * work_.row_bytes;
+    return main + kMerge + kMergePart * static_cast<double>(parts) + 2 * written / memory_;
+  }
+
+ private:
+  static constexpr double kMerge = 2.5;
+  static constexpr double kMergePart = 0.125;
+
+  SplitWork work_;
+  std::int64_t sms_;
+  double memory_;  // bytes per microsecond
+  double computed_alone_, loaded_alone_;
+  double two_ctas_;
+};
+
+}  // namespace
+
+std::optional<std::int32_t> fixed_partitions(const AttentionSpec& spec,
+                                             const LaunchShapes& shapes) {
+  if (!splits(spec)) return 1;
+  if (spec.num_partitions > 1) return spec.num_partitions;
+  if (spec.partition_keys == 0) return std::nullopt;
+  // NOTE: rounds up without forming kv_len + partition_keys, which may overflow.
+  return shapes.kv_len == 0 ? 1 : (shapes.kv_len - 1) / spec.partition_keys + 1;
+}
+
+std::int32_t best_partitions(const SplitWork& work, const SmRates& rates,
+                             const DeviceShape& device) {
+  constexpr std::int64_t kMaxPartitions = 64;
+  constexpr double kWorthwhile = 0.995;
+  const SplitTimes times(work, rates, device.sm_count);
+  std::int64_t best = 1;
+  double least = times.of(1);
+  for (std::int64_t parts = 2; parts <= std::min(work.kv_tiles, kMaxPartitions); ++parts) {
+    const double time = times.of(parts);
+    // More parts are more partial results: they are to gain something.
+    if (time > least * kWorthwhile) continue;
+    best = parts;
+    least = time;
+  }
+  return static_cast<std::int32_t>(best);
+}
+
+}  // namespace attnjit

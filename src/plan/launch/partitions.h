@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// How many partitions a launch splits the keys into.
+//
+// Thread rules: plain values and pure functions.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "attnjit/launch.h"
+#include "attnjit/spec.h"
+
+namespace attnjit {
+
+/// What a GPU's SM does per microsecond.
+struct SmRates {
+  double alone_bytes = 0;   ///< of K and V that it loads for one CTA while the others idle
+  double shared_bytes = 0;  ///< and while all load
+  double two_ctas = 1;      ///< how much more it loads for two CTAs than for one
+  double flop = 0;          ///< of the products
+};
+
+/// The work of a launch.
+struct SplitWork {
+  std::int64_t tiles = 0;     ///< query tiles, all heads and sequences together
+  std::int64_t kv_tiles = 0;  ///< of the longest sequence
+  double rows = 0;            ///< of O
+  double row_bytes = 0;       ///< of a row of a partition's O
+  double kv_tile_bytes = 0;   ///< of K and V
+  double tile_flop = 0;       ///< of a query tile's products with a KV tile
+  int ctas_per_sm = 1;
+};
+
+/// The partitions of a launch where the spec says how many; nullopt: the launch chooses.
+std::optional<std::int32_t> fixed_partitions(const AttentionSpec& spec, const LaunchShapes& shapes);
+
+/// The partitions that a launch chooses: those that take the least time.
+std::int32_t best_partitions(const SplitWork& work, const SmRates& rates,
+                             const DeviceShape& device);
+
+}  // namespace attnjit

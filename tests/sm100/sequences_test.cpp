@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pages of any number of rows, ragged keys, and decodes of any group, on sm_100a.
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "../kernel_fixture.h"
+
+namespace attnjit::sm100 {
+namespace {
+
+using namespace kernel_test;
+
+AttentionSpec spec_of(int qk_depth, int page_size, bool ragged,
+                      const MaskSpec& mask = mask_of(Kind::kCausal)) {
+  AttentionSpec spec;
+  spec.num_q_heads = 2;
+  spec.qk_depth = qk_depth;
+  spec.page_size = page_size;
+  spec.ragged = ragged;
+  spec.return_lse = true;
+  spec.mask = mask;
+  return spec;
+}
+
+using Sm100Sequences = KernelTest;
+
+TEST_F(Sm100Sequences, PagesThatAreNoWholeTiles) {
+  for (const int page_size : {8, 24, 40}) {
+    SCOPED_TRACE(page_size);
+    expect_passes(spec_of(64, page_size, false), {{{70}, {200, 129, 64}}, {{1}, {1, 0, 150}}});
+  }
+}
+
+TEST_F(Sm100Sequences, PagesThatHoldNoWholeBoxes) {
+  expect_passes(spec_of(64, 1, false), {{{140}, {300, 129, 64}}, {{1}, {1, 0, 150}}});
+  AttentionSpec spec = spec_of(192, 3, true);
+  spec.ov_depth = 128;
+  expect_passes(spec, {{{80, 1, 0}, {150, 133, 7}}});
+  spec = with_group(spec_of(72, 20, false, mask_of(Kind::kNull)), 4, 4);
+  spec.num_partitions = 2;
+  expect_passes(spec, {{{3}, {300, 5}}});
+}
+
+TEST_F(Sm100Sequences, RaggedKeys) {
+  AttentionSpec spec = with_group(spec_of(64, 0, false), 2, 2);
+  spec.ragged_kv = true;
+  expect_passes(spec, {{{70}, {200, 129, 0, 64}}});
+  spec = with_group(spec_of(128, 0, true), 2, 2);
+  spec.ragged_kv = true;
+  expect_passes(spec, {{{130, 1, 70, 0, 64}, {130, 70, 200, 5, 150}}, {{1, 5}, {0, 0}}});
+  spec.num_partitions = 2;
+  spec.sink = true;
+  expect_passes(spec, {{{20, 3, 1}, {300, 33, 90}}});
+}
+
+// Lengths that leave out the rows of the call, whose keys the cache holds already.
+TEST_F(Sm100Sequences, LengthsWithoutTheNewRows) {
+  for (const auto& [page_size, ragged] : {std::pair{0, true}, {16, false}, {3, true}}) {
+    SCOPED_TRACE(page_size);
+    AttentionSpec spec = spec_of(64, page_size, ragged);
+    spec.kv_lens_exclude_new = true;
+    std::vector<Lengths> batches{{{70}, {200, 70, 134}}};
+    if (ragged) batches = {{{70, 1, 0, 5}, {200, 1, 64, 5}}};
+    expect_passes(spec, batches);
+  }
+}
+
+// Rows that belong to no head lie behind those of the last position.
+TEST_F(Sm100Sequences, DecodesOfAnyGroup) {
+  AttentionSpec spec = with_group(spec_of(64, 16, false), 12, 6);
+  spec.max_q_len = 4;
+  expect_passes(spec, {{{4}, {300, 0, 31}}, {{1}, {5}}});
+  spec = with_group(spec_of(128, 0, true), 20, 10);
+  spec.max_q_len = 8;
+  spec.num_partitions = 0;
+  expect_passes(spec, {{{8, 0, 1}, {300, 9, 200}}});
+  spec = with_group(spec_of(64, 64, false, mask_of(Kind::kNull)), 71, 71);
+  spec.max_q_len = 1;
+  spec.partition_keys = 128;
+  expect_passes(spec, {{{1}, {200, 3}}});
+}
+
+// What a launch's tensors hold is not known on the host. Where the kernel finds its work by them:
+// no wait without an end, and no access outside of a tensor, whatever they hold.
+TEST_F(Sm100Sequences, WrongTablesAndLengthsDoNoHarm) {
+  constexpr std::int32_t kMax = std::numeric_limits<std::int32_t>::max();
+  constexpr std::int32_t kMin = std::numeric_limits<std::int32_t>::min();
+  AttentionSpec spec = with_group(spec_of(64, 16, true), 2, 2);
+  spec.kv_lens_exclude_new = true;
+  const auto kernel = compiled(spec);
+  ASSERT_TRUE(kernel);
+  const struct {
+    const char* tensor;
+    std::vector<std::int32_t> values;
+  } wrong[] = {{"q_offsets", {5, kMin, kMax, -1}},
+               {"kv_lens", {kMax, kMin, 1000}},
+               {"page_table", {kMax, kMin, -1, 1000}}};
+  for (const auto& [tensor, values] : wrong) {
+    SCOPED_TRACE(tensor);
+    auto problem = problem_of(spec, {{70, 5, 64}, {100, 30, 64}});
+    ASSERT_TRUE(problem);
+    auto* at = problem->tensors.at(tensor).as<std::int32_t>();
+    std::copy(values.begin(), values.end(), at);
+    run(*kernel, *problem, launches_of(*kernel, *problem, problem->launch_shapes(), 2), 0,
+        {FindingKind::kRace, FindingKind::kProxy});
+  }
+}
+
+}  // namespace
+}  // namespace attnjit::sm100

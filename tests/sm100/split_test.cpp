@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// Launches that split the keys into partitions and merge them, on sm_100a and sm_103a.
+#include <vector>
+
+#include "../kernel_fixture.h"
+#include "plan/sm100/sm100_plan.h"
+
+namespace attnjit::sm100 {
+namespace {
+
+using namespace kernel_test;
+
+AttentionSpec spec_of(int qk_depth, int partitions, const MaskSpec& mask = mask_of(Kind::kCausal)) {
+  AttentionSpec spec;
+  spec.num_q_heads = 2;
+  spec.group = 2;
+  spec.qk_depth = qk_depth;
+  spec.num_partitions = partitions;
+  spec.return_lse = true;
+  spec.mask = mask;
+  return spec;
+}
+
+AttentionSpec of_sequences(AttentionSpec spec, int page_size, bool ragged) {
+  spec.page_size = page_size;
+  spec.ragged = ragged;
+  return spec;
+}
+
+MaskSpec window_of(int window) {
+  MaskSpec mask = mask_of(Kind::kSlidingWindow);
+  mask.window = window;
+  return mask;
+}
+
+using Sm100Split = KernelTest;
+
+// One query tile and two; some partitions have no keys, and rows see keys of some partitions alone.
+TEST_F(Sm100Split, OneLength) {
+  for (const int partitions : {2, 5}) {
+    SCOPED_TRACE(partitions);
+    expect_passes(spec_of(64, partitions),
+                  {{{100}, {500}}, {{1}, {400}}, {{80}, {40}}, {{3}, {0}}});
+  }
+  expect_passes(spec_of(128, 3, window_of(100)), {{{80}, {400}}});
+  AttentionSpec spec = spec_of(192, 2, mask_of(Kind::kNull));
+  spec.ov_depth = 72;
+  spec.arch = Arch::kSm103a;
+  spec.qkv_dtype = Dtype::kFp16;
+  expect_passes(spec, {{{140}, {300}}});
+}
+
+// Several work tiles per CTA, of sequences with and without keys, of one V tile and of more.
+TEST_F(Sm100Split, Sequences) {
+  expect_passes(of_sequences(spec_of(128, 3), 16, false), {{{1}, {500, 0, 31, 200}}});
+  expect_passes(of_sequences(spec_of(64, 2), 64, true),
+                {{{1, 90, 0, 2}, {300, 90, 4, 0}}, {{140}, {300}}});
+  expect_passes(with_group(of_sequences(spec_of(64, 4), 0, true), 3, 3),
+                {{{7, 0, 1}, {200, 9, 400}}});
+}
+
+// The sink counts once, whatever the number of partitions.
+TEST_F(Sm100Split, Sinks) {
+  for (const bool in_lse : {false, true}) {
+    AttentionSpec spec = of_sequences(spec_of(64, 3), 16, true);
+    spec.sink = true;
+    spec.lse_includes_sink = in_lse;
+    expect_passes(spec, {{{1, 20}, {300, 5}}});
+  }
+  AttentionSpec spec = spec_of(64, 2);
+  spec.sink = true;
+  spec.return_lse = false;
+  expect_passes(spec, {{{20}, {150}}});
+}
+
+// Chosen at launch: one partition, written as O and LSE, where the tiles fill the SMs; as many as
+// fit where they do not.
+TEST_F(Sm100Split, ChosenAtLaunch) {
+  for (const bool ragged : {false, true}) {
+    AttentionSpec spec = of_sequences(spec_of(128, 0), 64, ragged);
+    spec.sink = true;
+    const auto kernel = compiled(spec);
+    ASSERT_TRUE(kernel);
+    const auto problem = problem_of(spec, {{2, 2, 2}, {3000, 0, 333}});
+    ASSERT_TRUE(problem);
+    const struct {
+      int sm_count;
+      std::size_t launches;
+    } cases[] = {{1, 1}, {3, 1}, {148, 2}};
+    for (const auto& [sm_count, launches] : cases) {
+      SCOPED_TRACE(sm_count);
+      const LaunchSequence sequence =
+          launches_of(*kernel, *problem, problem->launch_shapes(), sm_count);
+      ASSERT_EQ(sequence.launches.size(), launches);
+      EXPECT_EQ(sequence.workspaces.at(0).bytes > 0, launches == 2);
+      const auto done = run(*kernel, *problem, sequence);
+      ASSERT_TRUE(done);
+      expect_right(*problem, *done);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace attnjit::sm100

@@ -164,7 +164,7 @@ int c_abi_versions(void) {
 
 int c_abi_tuning(void) {
   static const char* const kTables[] = {NULL, "{\"rows\": []}",
-                                        "{\"rows\": [{\"choose\": {\"BN\": 64}}]}"};
+                                        "{\"rows\": [{\"choose\": {\"BN\": 80}}]}"};
   char keys[3][65];
   attnjit_service_options options;
   attnjit_service* service = NULL;

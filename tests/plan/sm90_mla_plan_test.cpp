@@ -179,7 +179,8 @@ TEST(Sm90MlaPlan, LoadsKAlone) {
   for (const int page_size : {64, 1, 0}) {
     AttentionSpec spec = spec_of();
     spec.page_size = page_size;
-    for (const KernelParameter& parameter : plan_of(spec).main().parameters) {
+    const KernelPlan plan = plan_of(spec);
+    for (const KernelParameter& parameter : plan.main().parameters) {
       const auto* map = std::get_if<TensorMapId>(&parameter.source);
       EXPECT_FALSE(map != nullptr && *map == TensorMapId::kV);
       const auto* buffer = std::get_if<BufferId>(&parameter.source);

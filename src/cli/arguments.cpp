@@ -153,12 +153,16 @@ class Parser {
 
   static void add_lengths(CLI::App* app, ProblemArguments& problem) {
     const char* group = "Problem";
-    app->add_option("--q-len", problem.q_len,
-                    "Queries per sequence, or one number for each (M,M,..: ragged); default 256")
+    app->add_option(
+           "--q-len", problem.q_len,
+           "Queries per sequence, or one number for each (M,M,..: ragged); default 256, or "
+           "the spec's max_q_len where that is less")
         ->type_name("M[,M..]")
         ->group(group);
-    app->add_option("--kv-len", problem.kv_len,
-                    "Keys per sequence, or one number for each (N,N,..); default 512")
+    app->add_option(
+           "--kv-len", problem.kv_len,
+           "Keys per sequence, or one number for each (N,N,..); default 512, or the spec's "
+           "max_seq_len where that is less")
         ->type_name("N[,N..]")
         ->group(group);
   }

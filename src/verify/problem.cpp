@@ -26,14 +26,29 @@ Error invalid(std::string field, std::string message) {
   return make_error(ErrorCode::kInvalid, std::move(message), std::move(field));
 }
 
-Result<int> resolve_batch(const ProblemRequest& request) {
-  std::int64_t batch = request.batch.value_or(
-      static_cast<std::int64_t>(std::max(request.q_lens.size(), request.kv_lens.size())));
+/// One length for all sequences, or one for each.
+struct Lengths {
+  std::vector<std::int64_t> q, kv;
+};
+
+/// The caller's lengths; where there are none, the usual ones within the spec's bounds.
+Lengths lengths_of(const AttentionSpec& spec, const ProblemRequest& request) {
+  const auto or_usual = [](const std::vector<std::int64_t>& given, std::int64_t usual,
+                           std::int64_t bound) {
+    return given.empty() ? std::vector{bound > 0 ? std::min(usual, bound) : usual} : given;
+  };
+  return {or_usual(request.q_lens, 256, spec.max_q_len),
+          or_usual(request.kv_lens, 512, spec.max_seq_len)};
+}
+
+Result<int> resolve_batch(std::optional<std::int64_t> given, const Lengths& lengths) {
+  const std::int64_t batch =
+      given.value_or(static_cast<std::int64_t>(std::max(lengths.q.size(), lengths.kv.size())));
   if (batch < 0 || batch > kMaxBatch) {
     return invalid("batch", fmt::format("{}; 0 to {} is allowed", batch, kMaxBatch));
   }
   for (const auto& [name, list] :
-       {std::pair{"q_len", &request.q_lens}, std::pair{"kv_len", &request.kv_lens}}) {
+       {std::pair{"q_len", &lengths.q}, std::pair{"kv_len", &lengths.kv}}) {
     if (list->size() != 1 && static_cast<std::int64_t>(list->size()) != batch) {
       return invalid(name,
                      fmt::format("{} lengths for a batch of {}; give one, or one per sequence",
@@ -265,7 +280,8 @@ Result<Problem> make_problem(const AttentionSpec& spec, const ProblemRequest& re
 }
 
 Result<Problem> shape_problem(const AttentionSpec& spec, const ProblemRequest& request) {
-  Result<int> batch = resolve_batch(request);
+  const Lengths lengths = lengths_of(spec, request);
+  Result<int> batch = resolve_batch(request.batch, lengths);
   if (!batch) return std::move(batch).error();
 
   Problem problem;
@@ -280,7 +296,7 @@ Result<Problem> shape_problem(const AttentionSpec& spec, const ProblemRequest& r
   }
 
   problem.batch = *batch;
-  problem.q_lens = per_sequence(request.q_lens, *batch);
+  problem.q_lens = per_sequence(lengths.q, *batch);
   if (spec.merge) {
     if (request.pairs < 1 || request.pairs > kMaxPairs) {
       return invalid("pairs", fmt::format("{}; 1 to {} is allowed", request.pairs, kMaxPairs));
@@ -288,8 +304,7 @@ Result<Problem> shape_problem(const AttentionSpec& spec, const ProblemRequest& r
     problem.num_pairs = static_cast<int>(request.pairs);
   }
   // A merge is not asked over how many keys its pairs are.
-  problem.kv_lens =
-      per_sequence(spec.merge ? std::vector<std::int64_t>{0} : request.kv_lens, *batch);
+  problem.kv_lens = per_sequence(spec.merge ? std::vector<std::int64_t>{0} : lengths.kv, *batch);
   for (int b = 0; b < *batch; ++b) {
     problem.max_q_len = std::max(problem.max_q_len, problem.q_lens[b]);
     problem.max_kv_len = std::max(problem.max_kv_len, problem.kv_lens[b]);

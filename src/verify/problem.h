@@ -48,9 +48,9 @@ struct ParamArgument {
 
 /// What to make a Problem of, beside the spec.
 struct ProblemRequest {
-  std::optional<std::int64_t> batch;       ///< unset: as many as the longer list, else 1
-  std::vector<std::int64_t> q_lens{256};   ///< one, or one a sequence
-  std::vector<std::int64_t> kv_lens{512};  ///< one, or one a sequence
+  std::optional<std::int64_t> batch;  ///< unset: as many as the longer list, else 1
+  std::vector<std::int64_t> q_lens;   ///< one, or one per sequence; none: 256 within max_q_len
+  std::vector<std::int64_t> kv_lens;  ///< one, or one per sequence; none: 512 within max_seq_len
   std::uint64_t seed = 0;
   InputKind input = InputKind::kNormal;
   std::optional<float> scale;  ///< unset: 1 / sqrt(qk_depth)

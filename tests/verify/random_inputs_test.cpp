@@ -169,6 +169,19 @@ TEST(RandomInputs, DeadMemoryIsNanInNormalInputsAndLargeInOthers) {
   }
 }
 
+TEST(RandomInputs, UsualLengthsKeepTheSpecsBounds) {
+  AttentionSpec spec = spec_of(4, 2, 64);
+  EXPECT_EQ(shape_problem(spec, {})->q_lens, std::vector{256});
+  EXPECT_EQ(shape_problem(spec, {})->kv_lens, std::vector{512});
+  spec.max_q_len = 4;
+  spec.max_seq_len = 100;
+  EXPECT_EQ(shape_problem(spec, {})->q_lens, std::vector{4});
+  EXPECT_EQ(shape_problem(spec, {})->kv_lens, std::vector{100});
+  ProblemRequest longer;
+  longer.q_lens = {5};
+  EXPECT_EQ(shape_problem(spec, longer).error().field, "q_len");
+}
+
 TEST(RandomInputs, SpikesStandOut) {
   const Problem problem = problem_of(spec_of(4, 2, 64), InputKind::kSpike, 3, 500);
   for (int h = 0; h < 4; ++h) {

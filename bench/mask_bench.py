@@ -1,0 +1,353 @@
+#!/usr/bin/env python3
+"""Times attnjit's masks on sm_90a beside FlexAttention, in one process.
+
+    python3 bench/mask_bench.py --library build/release/src/libattnjit.so [--only doc] [--json F]
+
+FlexAttention is compiled (dynamic=False), its block mask prepared outside of its time. A cell is a
+mask; attnjit has it written in several ways: with built-in masks, as an expression, with arrays.
+Each contender is a CUDA graph of one launch per set of N(0,1) tensors in bf16, so that no time of
+the host counts; graphs run in turns, in blocks, and the order turns round from one pair of blocks
+to the next. A time is the median over the pairs, a ratio the median of the ratios within a pair.
+
+Before anything is timed every contender's result is compared, at some rows, with a float32
+reference that asks the mask about each score. "first" is what the first call takes: attnjit's with
+an empty cache, FlexAttention's with its block mask and its compile.
+"""
+import argparse
+import json
+import math
+import os
+import statistics
+import sys
+import time
+
+import torch
+from torch.nn.attention import flex_attention as flex
+
+sys.path.insert(0, os.environ.get("ATTNJIT_PYTHON") or os.path.join(
+    os.path.dirname(os.path.abspath(__file__)), "..", "python"))
+import attnjit  # noqa: E402
+
+DEPTH, SETS, TOLERANCE = 128, 3, 1e-2
+CAUSAL = {"kind": "causal"}
+
+
+def custom(code, name="bench", **types):
+    return {"kind": "custom", "name": name, "code": code,
+            "params": [{"name": name, "type": kind} for name, kind in types.items()]}
+
+
+def tree(kind, *masks):
+    return {"kind": kind, "of": list(masks)}
+
+
+# NOTE: functions that close over what they read: FlexAttention counts a function's arguments.
+
+def causal(b, h, q, k):
+    return k <= q
+
+
+def same_block(size):
+    return lambda b, h, q, k: (k <= q) & (q // size == k // size)
+
+
+def same_document(doc):
+    return lambda b, h, q, k: (k <= q) & (doc[q] == doc[k])
+
+
+class Cell:
+    """`mask`: FlexAttention's function; `ways`: by name, the mask of a spec and its arrays."""
+
+    def __init__(self, name, mask, ways, length=8192, batch=2, heads=16, group=1, q_len=None,
+                 by_batch=False):
+        self.name, self.mask, self.ways, self.length = name, mask, ways, length
+        self.batch, self.heads, self.group = batch, heads, group
+        self.q_len, self.by_batch = q_len or length, by_batch
+
+
+def documents(generator, length):
+    """Lengths from 128 to 2048, and which document each position is of."""
+    ends = torch.randint(128, 2049, (length,), generator=generator).cumsum(0)
+    return torch.bucketize(torch.arange(length), ends, right=True).to(torch.int32).cuda()
+
+
+def images(length):
+    """Of each 1024 positions, 256 to 831 are an image; 0 is text."""
+    at = torch.arange(length)
+    inside = (at % 1024 >= 256) & (at % 1024 < 832)
+    return torch.where(inside, at // 1024 + 1, 0).to(torch.int32).cuda()
+
+
+def drafts(generator, count):
+    """A tree: each draft's words of the path to its root, and the same as a matrix of bools."""
+    sees = torch.eye(count, dtype=torch.bool)
+    for i in range(1, count):
+        sees[i] |= sees[int(torch.randint(max(0, i - 8), i, (), generator=generator))]
+    bits = sees.view(count, count // 32, 32).long() << torch.arange(32)
+    words = bits.sum(-1)
+    return torch.where(words >= 2**31, words - 2**32, words).to(torch.int32).cuda(), sees.cuda()
+
+
+def cells():
+    generator = torch.Generator().manual_seed(20261122)
+    yield Cell("null", None, {"builtin": ("null", {}), "expression": (custom("kv_idx >= 0"), {})})
+    yield Cell("causal", causal,
+               {"builtin": (CAUSAL, {}), "expression": (custom("kv_idx <= q_idx"), {})})
+    yield Cell("chunks.1k", lambda b, h, q, k: q // 1024 == k // 1024,
+               {"builtin": ({"kind": "chunked", "chunk": 1024}, {}),
+                "expression": (custom("q_idx / 1024 == kv_idx / 1024"), {})})
+    for size, length, batch in ((1024, 8192, 2), (4096, 32768, 1)):
+        doc = (torch.arange(length, device="cuda") // size).to(torch.int32)
+        yield Cell(f"documents.{size // 1024}k.of.{length // 1024}k",
+                   same_block(size),
+                   {"builtin": (tree("and", CAUSAL, {"kind": "chunked", "chunk": size}), {}),
+                    "expression": (
+                        custom(f"kv_idx <= q_idx && q_idx / {size} == kv_idx / {size}"), {}),
+                    "array": (tree("and", CAUSAL,
+                                   custom("p.doc[q_idx] == p.doc[kv_idx]", doc="i32[]")),
+                              {"doc": doc})}, length=length, batch=batch)
+    for length, batch in ((8192, 2), (32768, 1)):
+        doc = documents(generator, length)
+        yield Cell(f"documents.random.of.{length // 1024}k",
+                   same_document(doc),
+                   {"array": (tree("and", CAUSAL,
+                                   custom("p.doc[q_idx] == p.doc[kv_idx]", doc="i32[]")),
+                              {"doc": doc})}, length=length, batch=batch)
+    image = images(8192)
+    yield Cell("image.prefix", lambda b, h, q, k: (k <= q) | ((image[q] != 0)
+                                                              & (image[q] == image[k])),
+               {"array": (custom("kv_idx <= q_idx || p.image[q_idx] != 0 && "
+                                 "p.image[q_idx] == p.image[kv_idx]", image="i32[]"),
+                          {"image": image})})
+    prefix = torch.tensor([1500, 3000], dtype=torch.int32, device="cuda")
+    yield Cell("prefix.lm", lambda b, h, q, k: (k <= q) | (k < prefix[b]),
+               {"array": (custom("kv_idx <= q_idx || kv_idx < p.prefix[b]", prefix="i32[]"),
+                          {"prefix": prefix})}, by_batch=True)
+    yield Cell("sinks.window.1k", lambda b, h, q, k: (k <= q) & ((k < 4) | (q - k < 1024)),
+               {"tree": (tree("or", {"kind": "sliding_window", "window": 1024},
+                              tree("and", CAUSAL, custom("kv_idx < 4"))), {}),
+                "expression": (
+                    custom("kv_idx <= q_idx && (kv_idx < 4 || q_idx - kv_idx < 1024)"), {})})
+    yield Cell("dilated.window",
+               lambda b, h, q, k: (k <= q) & (q - k < 512) & ((q - k) % 4 == 0),
+               {"expression": (custom("kv_idx <= q_idx && q_idx - kv_idx < 512 && "
+                                      "(q_idx - kv_idx) % 4 == 0"), {})})
+    yield Cell("window.or.chunk",
+               lambda b, h, q, k: (k <= q) & ((q - k < 512) | (q // 2048 == k // 2048)),
+               {"tree": (tree("or", {"kind": "sliding_window", "window": 512},
+                              tree("and", CAUSAL, {"kind": "chunked", "chunk": 2048})), {}),
+                "expression": (custom("kv_idx <= q_idx && (q_idx - kv_idx < 512 || "
+                                      "q_idx / 2048 == kv_idx / 2048)"), {})})
+    words, sees = drafts(generator, 64)
+    before = 8192 - 64
+    yield Cell("tree.64.drafts",
+               lambda b, h, q, k: (k < before) | sees[q, (k - before).clamp(min=0)],
+               {"array": (tree("or", custom("kv_idx < kv_len - q_len", "before"),
+                               custom("(p.t[q_row][(kv_idx - kv_len + q_len) / 32] >> "
+                                      "kv_idx - kv_len + q_len & 1) != 0", t="i32[][]")),
+                          {"t": words})}, q_len=64, heads=32, group=4, batch=8)
+
+
+class Problem:
+    """A cell's tensors, in sets that rotate."""
+
+    def __init__(self, cell):
+        generator = torch.Generator("cuda").manual_seed(20261122)
+
+        def normal(length, heads):
+            return torch.randn(cell.batch, length, heads, DEPTH, device="cuda",
+                               dtype=torch.bfloat16, generator=generator)
+
+        kv_heads = cell.heads // cell.group
+        self.cell = cell
+        self.sets = [(normal(cell.q_len, cell.heads), normal(cell.length, kv_heads),
+                      normal(cell.length, kv_heads)) for _ in range(SETS)]
+
+    def reference(self, rows):
+        """float32, of some rows of the first set."""
+        cell, (q, k, v) = self.cell, self.sets[0]
+        k, v = (x.repeat_interleave(cell.group, 2) for x in (k, v))
+        out = torch.empty(cell.batch, len(rows), cell.heads, DEPTH, device="cuda")
+        keys = torch.arange(cell.length, device="cuda")
+        for b in range(cell.batch):
+            s = torch.einsum("qhd,khd->hqk", q[b, rows].float(), k[b].float()) * DEPTH**-0.5
+            if cell.mask is not None:
+                # NOTE: no index is negative where a mask looks one up.
+                seen = cell.mask(torch.tensor(b, device="cuda"), 0, rows[:, None], keys[None])
+                s.masked_fill_(~seen, -math.inf)
+            out[b] = torch.einsum("hqk,khd->qhd", s.softmax(-1), v[b].float())
+        return out
+
+
+class Attnjit:
+    """One way of writing a cell's mask."""
+
+    def __init__(self, service, problem, mask, params, stream):
+        cell = problem.cell
+        spec = {"arch": "sm_90a", "num_q_heads": cell.heads, "group": cell.group,
+                "qk_depth": DEPTH, "mask": mask}
+        if cell.q_len < cell.length:
+            spec["num_partitions"] = 0
+        began = time.perf_counter()
+        kernel = service.get(service.prepare(spec))
+        self.outputs, self.launches, self.kept = [], [], []
+        for q, k, v in problem.sets:
+            o = torch.full_like(q, math.nan)
+            args = service.launch_args(q=q, k=k, v=v, o=o, params=params,
+                                       stream=stream.cuda_stream)
+            needed, _ = service.workspace(kernel, args)
+            if needed:
+                memory = torch.zeros(needed, dtype=torch.uint8, device="cuda")
+                args.workspace, args.workspace_bytes = memory.data_ptr(), needed
+                self.kept.append(memory)
+            self.launches.append(service.prepare_launch(kernel, service.launch_state(), args))
+            self.outputs.append(o)
+        torch.cuda.synchronize()
+        self.launches[0]()
+        torch.cuda.synchronize()
+        self.first_s = time.perf_counter() - began
+
+    def launch(self):
+        for one in self.launches:
+            one()
+
+    def result(self):
+        return self.outputs[0]
+
+
+class Flex:
+    def __init__(self, problem):
+        torch._dynamo.reset()
+        cell = problem.cell
+        self.views = [[x.transpose(1, 2) for x in tensors] for tensors in problem.sets]
+        began = time.perf_counter()
+        self.block_mask = None
+        if cell.mask is not None:
+            self.block_mask = flex.create_block_mask(
+                cell.mask, cell.batch if cell.by_batch else None, None, cell.q_len, cell.length,
+                device="cuda")
+        self.compiled = torch.compile(flex.flex_attention, dynamic=False)
+        self.gqa = cell.group > 1
+        self.results = [None] * SETS
+        self.launch()
+        torch.cuda.synchronize()
+        self.first_s = time.perf_counter() - began
+
+    def launch(self):
+        for i, (q, k, v) in enumerate(self.views):
+            self.results[i] = self.compiled(q, k, v, block_mask=self.block_mask,
+                                            enable_gqa=self.gqa)
+
+    def result(self):
+        return self.results[0].transpose(1, 2)
+
+
+def captured(contender, stream):
+    with torch.cuda.stream(stream):
+        contender.launch()
+    stream.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=stream):
+        contender.launch()
+    return graph
+
+
+def timed(graph, count, stream):
+    """Milliseconds a launch."""
+    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    with torch.cuda.stream(stream):
+        begin.record()
+        for _ in range(count):
+            graph.replay()
+        end.record()
+    end.synchronize()
+    return begin.elapsed_time(end) / count / SETS
+
+
+def check(problem, contenders):
+    last = problem.cell.q_len
+    rows = torch.unique(torch.linspace(0, last - 1, min(last, 96)).long()).cuda()
+    reference = problem.reference(rows)
+    for name, contender in contenders.items():
+        got = contender.result()[:, rows].float()
+        error = ((got - reference).norm() / reference.norm()).item()
+        if not error <= TOLERANCE:
+            raise SystemExit(f"{problem.cell.name}: {name} is wrong by {error}")
+
+
+def measure(cell, service, options):
+    problem, stream = Problem(cell), torch.cuda.Stream()
+    contenders = {name: Attnjit(service, problem, mask, params, stream)
+                  for name, (mask, params) in cell.ways.items()}
+    if not options.no_flex:
+        try:
+            contenders["flex"] = Flex(problem)
+        except Exception as error:  # pylint: disable=broad-except
+            print(f"{cell.name}: FlexAttention: {str(error).strip().splitlines()[0][:160]}")
+    check(problem, contenders)
+    graphs = {name: captured(contender, stream) for name, contender in contenders.items()}
+    counts = {}
+    for name, graph in graphs.items():
+        timed(graph, 2, stream)
+        counts[name] = max(2, round(options.block_ms / timed(graph, 2, stream) / SETS))
+    times = {name: [] for name in graphs}
+    for pair in range(options.pairs):
+        for name in list(graphs) if pair % 2 == 0 else list(graphs)[::-1]:
+            times[name].append(timed(graphs[name], counts[name], stream))
+    first = next(iter(times))
+
+    def ratio(over, under):
+        return statistics.median(a / b for a, b in zip(times[over], times[under]))
+
+    return {"name": cell.name, "ms": {n: statistics.median(t) for n, t in times.items()},
+            "first_s": {n: c.first_s for n, c in contenders.items()},
+            "over_flex": {n: ratio("flex", n) for n in cell.ways if "flex" in times},
+            "of_first": {n: ratio(n, first) for n in cell.ways if n != first}, "blocks_ms": times}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--library", default="build/release/src/libattnjit.so")
+    parser.add_argument("--only", default="", help="cells whose names contain one of these")
+    parser.add_argument("--pairs", type=int, default=7, help="pairs of blocks a cell")
+    parser.add_argument("--block-ms", type=float, default=10, help="length of a block")
+    parser.add_argument("--limit-s", type=float, default=600, help="begin no cell after that")
+    parser.add_argument("--no-flex", action="store_true")
+    parser.add_argument("--json", help="file for all numbers")
+    options = parser.parse_args()
+    service = attnjit.Service(options.library, no_disk_cache=1)
+    began, done, left_out = time.monotonic(), [], []
+    print(f"{'mask':<24} {'written as':<11} {'ms':>8} {'flex ms':>8} {'flex/it':>8} "
+          f"{'it/first':>8} {'first s':>8} {'flex s':>8}")
+    for cell in cells():
+        if not any(part in cell.name for part in options.only.split(",")):
+            continue
+        if time.monotonic() - began > options.limit_s:
+            left_out.append(cell.name)
+            continue
+        one = measure(cell, service, options)
+        done.append(one)
+        for way in cell.ways:
+            def shown(values, key, width=8, digits=3):
+                return f"{values[key]:{width}.{digits}f}" if key in values else f"{'-':>{width}}"
+            print(f"{cell.name:<24} {way:<11} {shown(one['ms'], way)} {shown(one['ms'], 'flex')} "
+                  f"{shown(one['over_flex'], way)} {shown(one['of_first'], way)} "
+                  f"{shown(one['first_s'], way)} {shown(one['first_s'], 'flex')}", flush=True)
+        torch.cuda.empty_cache()
+    ratios = [max(one["over_flex"].values()) for one in done if one["over_flex"]]
+    if ratios:
+        print(f"over FlexAttention, the best way of each: geometric mean "
+              f"{math.exp(statistics.mean(map(math.log, ratios))):.3f}, least {min(ratios):.3f}, "
+              f"{len(ratios)} masks")
+    if left_out:
+        print("left out, --limit-s:", ", ".join(left_out))
+    if options.json:
+        with open(options.json, "w", encoding="utf-8") as out:
+            json.dump({"date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
+                       "gpu": torch.cuda.get_device_name(), "torch": torch.__version__,
+                       "pairs": options.pairs, "block_ms": options.block_ms, "cells": done}, out,
+                      indent=1)
+
+
+if __name__ == "__main__":
+    main()

@@ -2,17 +2,19 @@
 """attention() and paged_attention(): one call, compiled at its first use."""
 from __future__ import annotations
 
-from typing import Any, Callable, List, Optional, Tuple, Union
+from typing import Any, Callable, List, Optional, Sequence, Tuple
 
 from . import _launch
-from ._errors import UnsupportedError
+from ._errors import InvalidError, UnsupportedError
 from ._launch import Tensors
 from ._tensors import view
 from .masks import HostArray, Mask, ScoreMod, as_mask, as_score_mod
 from .service import Service
 
-# Rows of a decode that the specs name: a launch of fewer has the same kernel.
-_DECODE_ROWS = (1, 2, 4, 8)
+# The rows of a decode that the spec names, by those of the call: a launch of fewer has the same
+# kernel.
+_DECODE_ROWS = (1, 1, 2, 4, 4, 8, 8, 8, 8)
+_MAX_DECODE_ROWS = 8
 
 
 def attention(q: Any, k: Any, v: Any, *, mask: Any = None, score_mod: Any = None,
@@ -48,24 +50,22 @@ def attention(q: Any, k: Any, v: Any, *, mask: Any = None, score_mod: Any = None
             background; None: wait for it.
 
     Returns:
-        out [batch, q_len, heads, v's depth] or [total_q, heads, v's depth]; with lse a pair of it
-        and f32 [batch, heads, q_len] or [heads, total_q].
+        out [batch, q_len, heads, v's depth] or [total_q, heads, v's depth], with the dimensions of
+        `layout`, and rows before heads in memory; with lse a pair of it and f32 [batch, heads,
+        q_len] or [heads, total_q].
     """
     if layout not in ("bshd", "bhsd"):
         raise ValueError(f'layout is {layout!r}; allowed: "bshd", "bhsd"')
-    ragged = q_offsets is not None
-    q, k, v, out = (None if one is None else view(one, stream) for one in (q, k, v, out))
-    swap = layout == "bhsd" and not ragged
-    if swap:
-        q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
-        out = None if out is None else out.transpose(1, 2)
-    kv_bound = k.shape[-3] if max_kv_len is None else max_kv_len
-    q_bound = q.shape[-3] if max_q_len is None else max_q_len
-    result = _call(q, k, v, out, mask, score_mod, "", scale, sink, lse, None, kv_lens, q_offsets,
-                   kv_offsets, q_bound, kv_bound, service, stream, meanwhile)
-    if not swap or not isinstance(result, _Result):
-        return result.plain() if isinstance(result, _Result) else result
-    return _Result(result.out.transpose(1, 2), result.lse).plain()
+    q, k, v = view(q, stream), view(k, stream), view(v, stream)
+    if q_offsets is not None:
+        layout = "bshd"  # there is no batch, and heads come after rows
+    rows = -2 if layout == "bhsd" else -3
+    done = _call(q, k, v, out, layout, mask, score_mod, "", scale, sink, lse, None, kv_lens,
+                 q_offsets, kv_offsets, q.shape[rows] if max_q_len is None else max_q_len,
+                 k.shape[rows] if max_kv_len is None else max_kv_len, service, stream, meanwhile)
+    if done is None:
+        return meanwhile()  # type: ignore[misc]
+    return done[0] if done[1] is None else done
 
 
 def paged_attention(q: Any, k_cache: Any, v_cache: Any, page_table: Any, kv_lens: Any, *,
@@ -90,94 +90,92 @@ def paged_attention(q: Any, k_cache: Any, v_cache: Any, page_table: Any, kv_lens
             decodes, one otherwise.
         partition_keys: n: parts of n keys, so that a row's bits do not depend on the batch.
     """
-    q, k, v, out = (None if one is None else view(one, stream)
-                    for one in (q, k_cache, v_cache, out))
+    q, k, v = view(q, stream), view(k_cache, stream), view(v_cache, stream)
     table = view(page_table, stream)
-    one_row = q_offsets is None and len(q.shape) == 3
-    if one_row:
-        q, out = q.unsqueeze(1), None if out is None else out.unsqueeze(1)
-    q_bound = q.shape[-3] if max_q_len is None else max_q_len
+    shape = q.shape
+    layout = "bhd" if q_offsets is None and len(shape) == 3 else "bshd"
+    q_bound = max_q_len if max_q_len is not None else 1 if layout == "bhd" else shape[-3]
     kv_bound = table.shape[1] * k.shape[1] if max_kv_len is None else max_kv_len
     more = ""
-    decode = q_offsets is None and q_bound <= _DECODE_ROWS[-1]
+    decode = q_offsets is None and q_bound <= _MAX_DECODE_ROWS
     if decode:
-        more += f',"max_q_len":{next(rows for rows in _DECODE_ROWS if q_bound <= rows)}'
+        more = f',"max_q_len":{_DECODE_ROWS[q_bound]}'
     if partition_keys:
         more += f',"partition_keys":{partition_keys}'
     elif num_partitions is not None or decode:
-        more += f',"num_partitions":{0 if num_partitions is None else num_partitions}'
-    result = _call(q, k, v, out, mask, score_mod, more, scale, sink, lse, table, kv_lens,
-                   q_offsets, None, q_bound, kv_bound, service, stream, meanwhile)
-    if not isinstance(result, _Result):
-        return result
-    if one_row:
-        result = _Result(result.out.squeeze(1),
-                         None if result.lse is None else result.lse.squeeze(2))
-    return result.plain()
+        more += f',"num_partitions":{num_partitions or 0}'
+    done = _call(q, k, v, out, layout, mask, score_mod, more, scale, sink, lse, table, kv_lens,
+                 q_offsets, None, q_bound, kv_bound, service, stream, meanwhile)
+    if done is None:
+        return meanwhile()  # type: ignore[misc]
+    return done[0] if done[1] is None else done
 
 
-class _Result:
-    """What a call computed."""
-
-    def __init__(self, out: Any, lse: Any) -> None:
-        self.out, self.lse = out, lse
-
-    def plain(self) -> Any:
-        return self.out if self.lse is None else (self.out, self.lse)
-
-
-def _call(q: Any, k: Any, v: Any, out: Any, mask: Any, score_mod: Any, more: str,
+def _call(q: Any, k: Any, v: Any, out: Any, layout: str, mask: Any, score_mod: Any, more: str,
           scale: Optional[float], sink: Any, lse: bool, page_table: Any, kv_lens: Any,
           q_offsets: Any, kv_offsets: Any, q_len: int, kv_len: int, service: Optional[Service],
-          stream: Optional[int], meanwhile: Optional[Callable[[], Any]]) -> Any:
+          stream: Optional[int],
+          meanwhile: Optional[Callable[[], Any]]) -> Optional[Tuple[Any, Any]]:
+    """(out, lse or None), or None where `meanwhile` is to be called."""
     shown = mask if isinstance(mask, Mask) else as_mask(mask)
     modified = score_mod if isinstance(score_mod, ScoreMod) else as_score_mod(score_mod)
-    if shown.params and modified.params:
+    arrays: Sequence[Any] = ()
+    numbers: Sequence[int] = ()
+    if shown.declared or modified.declared:
         modified = modified.renamed(shown.params)
-    arrays, numbers = _params(q, shown, modified)
-    is_torch = hasattr(q, "new_empty")
-    if is_torch:
-        from . import _torch as backend
-        backend.refuse_gradients(q, k, v)
-    else:
-        backend = _plain
-    rows = (*q.shape[:-1], v.shape[-1])
-    if out is None:
-        out = backend.empty(q, rows)
-    heads_first = ((q.shape[1], q.shape[0]) if q_offsets is not None
-                   else (q.shape[0], q.shape[2], q.shape[1]))
-    sums = backend.empty_f32(q, heads_first) if lse else None
-    others = [None if one is None else view(one, stream)
-              for one in (sink, page_table, kv_lens, q_offsets, kv_offsets)]
+        arrays, numbers = _params(q, shown, modified)
+    backend = _torch_backend() if hasattr(q, "new_empty") else _plain
+    backend.refuse_gradients(q, k, v)
+    result = backend.empty_out(q, v, layout) if out is None else out
+    sums = None
+    if lse:
+        *batch, rows, heads = q.shape[:-1]
+        sums = backend.empty_f32(q, (*batch, heads, rows) if layout == "bshd" else q.shape[:-1])
+    tensors = (q, k, v, view(result, stream), sums,
+               None if sink is None else view(sink, stream), page_table,
+               None if kv_lens is None else view(kv_lens, stream),
+               None if q_offsets is None else view(q_offsets, stream),
+               None if kv_offsets is None else view(kv_offsets, stream))
     fields = _launch.fields_text(shown.json, modified.json, more)
     number = 0 if service is None else service.number
-    if meanwhile is not None and not _launch.prepare(
-            Tensors(q, k, v, out, sums, *others), fields, number, backend.stream(q, stream)):
-        return meanwhile()
-    backend.launch(q, k, v, out, sums, others, arrays, numbers, fields, number, stream, q_len,
-                   kv_len, 0.0 if scale is None else float(scale))
-    return _Result(out, sums)
+    if meanwhile is not None:
+        if not _launch.prepare(Tensors(*tensors).rows_first(layout), fields, number,
+                               backend.stream(q, stream), q_len, kv_len):
+            return None
+    backend.launch(tensors, arrays, numbers, fields, number, stream, q_len, kv_len,
+                   0.0 if scale is None else float(scale), layout)
+    return result, sums
+
+
+def _torch_backend() -> Any:
+    from . import _torch
+    return _torch
 
 
 def _params(q: Any, mask: Mask, score_mod: ScoreMod) -> Tuple[List[Any], List[int]]:
     """The arrays and the numbers of both, in the order in which the spec declares them."""
-    if not mask.params and not score_mod.params:
-        return [], []
     arrays: List[Any] = []
     numbers: List[int] = []
-    for param in _launch.declared_params({"mask": mask.spec, "score_mod": score_mod.spec}):
-        owner: Union[Mask, ScoreMod] = mask if param["name"] in mask.params else score_mod
-        value = owner.params[param["name"]]
-        if isinstance(value, HostArray):
-            value = value.on(q)
-        if param["type"] == "i32":
-            numbers.append(value)
-            continue
-        array = view(value)
-        if array.device != q.device:  # NOTE: the kernel would read another device's memory
-            raise TypeError(f"the array {param['name']} of the {owner.field} lies on another device "
-                            "than q")
-        arrays.append(array)
+    for owner in (mask, score_mod):
+        for param in owner.declared:
+            name = param["name"]
+            if owner is score_mod and name in mask.params:
+                continue  # both have it, with one value
+            if name not in owner.params:
+                raise InvalidError(f"no value is given for the parameter {name}",
+                                   field=owner.field, hint="attnjit.Mask and attnjit.ScoreMod take "
+                                   "values beside the object of a spec")
+            value = owner.params[name]
+            if isinstance(value, HostArray):
+                value = value.on(q)
+            if param["type"] == "i32":
+                numbers.append(value)
+                continue
+            array = view(value)
+            if array.device != q.device:  # NOTE: the kernel would read another device's memory
+                raise TypeError(f"the array {name} of the {owner.field} lies on another device "
+                                "than q")
+            arrays.append(array)
     return arrays, numbers
 
 
@@ -185,7 +183,11 @@ class _plain:
     """Calls on tensors of other libraries than torch: the caller gives `out`, and no lse."""
 
     @staticmethod
-    def empty(q: Any, shape: Tuple[int, ...]) -> Any:
+    def refuse_gradients(*tensors: Any) -> None:
+        """Nothing: another library does not say what it would differentiate."""
+
+    @staticmethod
+    def empty_out(q: Any, v: Any, layout: str) -> Any:
         raise TypeError("`out` must be given: only torch tensors are made here")
 
     @staticmethod
@@ -198,8 +200,8 @@ class _plain:
         return stream or 0
 
     @staticmethod
-    def launch(q: Any, k: Any, v: Any, out: Any, lse: Any, others: List[Any], arrays: List[Any],
-               numbers: List[int], fields: str, number: int, stream: Optional[int], q_len: int,
-               kv_len: int, scale: float) -> None:
-        _launch.launch(Tensors(q, k, v, out, lse, *others), arrays, numbers, fields, number,
-                       stream or 0, q_len, kv_len, scale)
+    def launch(tensors: Sequence[Any], arrays: Sequence[Any], numbers: Sequence[int], fields: str,
+               number: int, stream: Optional[int], q_len: int, kv_len: int, scale: float,
+               layout: str) -> None:
+        _launch.launch(tensors, arrays, numbers, fields, number, stream or 0, q_len, kv_len, scale,
+                       layout)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """From tensors to a launch: finds the kernel of a call, fills its arguments, launches it.
 
-What a call needs beside its tensors is looked up by one key, so that a call whose kernel is loaded
-fills a struct and launches. Launchers belong to the thread that made them.
+A call that has the geometry of the last one of its mask writes its pointers and launches. Any other
+is checked, and its launcher is looked up or made. Launchers belong to the thread that made them.
 """
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ import os
 import struct
 import sys
 import threading
-from ctypes import byref, c_int32, c_int64, sizeof
+from ctypes import byref, c_int32, c_int64, c_void_p, sizeof
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from ._abi import PARAM_TYPES, LaunchArgs, Param, new
 from ._device import architecture
-from ._errors import UnsupportedError
+from ._errors import InvalidError, UnsupportedError
 from ._tensors import SPEC_DTYPES, dtype_name
+from .masks import declared_params
 from .service import SERVICES, Kernel, Service, Spec
 
 _lock = threading.Lock()
@@ -25,16 +26,19 @@ _default: List[Service] = []  # at most one
 _architectures: Dict[Tuple[int, int], str] = {}
 
 
-# The members of attnjit_launch_args from `q` to `scale`, written at once: a tenth of the time that
-# one assignment for each of them takes.
-_HEAD = struct.Struct("=13Q6i12qf")
-_HEAD_OFFSET = LaunchArgs.q.offset
-assert _HEAD_OFFSET + _HEAD.size == LaunchArgs.cap.offset
+# Neighbours in attnjit_launch_args that are written at once: a tenth of the time that one
+# assignment for each of them takes. The pointers from `q` to `q_offsets` change with each launch,
+# and what stands from `batch` to `scale` with the geometry.
+_POINTERS, _SHAPES = struct.Struct("=9Q"), struct.Struct("=6i12qf")
+_POINTERS_OFFSET, _SHAPES_OFFSET = LaunchArgs.q.offset, LaunchArgs.batch.offset
+assert _POINTERS_OFFSET + _POINTERS.size == LaunchArgs.q_scale.offset
+assert _SHAPES_OFFSET + _SHAPES.size == LaunchArgs.cap.offset
 
 
 class _Local(threading.local):
     def __init__(self) -> None:
-        self.launchers: Dict[Tuple, "Launcher"] = {}
+        self.launchers: Dict[Tuple, "Launcher"] = {}  # by what decides the kernel
+        self.recent: Dict[Tuple, "Launcher"] = {}  # the last one by mask, Service and stream
 
 
 _local = _Local()
@@ -72,6 +76,15 @@ class Tensors(NamedTuple):
     q_offsets: Any = None
     kv_offsets: Any = None
 
+    def rows_first(self, layout: str) -> "Tensors":
+        """The same as "bshd", or as they are: of "bhsd", and of "bhd", which has one row each."""
+        if layout == "bhsd":
+            return self._replace(q=self.q.transpose(1, 2), k=self.k.transpose(1, 2),
+                                 v=self.v.transpose(1, 2), out=self.out.transpose(1, 2))
+        if layout == "bhd":
+            return self._replace(q=self.q.unsqueeze(1), out=self.out.unsqueeze(1))
+        return self
+
 
 class Launcher:
     """The launches of one kernel on one stream, from one thread."""
@@ -81,6 +94,8 @@ class Launcher:
         self._library = service._library
         self._kernel, self._spec, self._state = kernel, spec, service.launch_state()
         self._declared, self._has_workspace = declared, has_workspace
+        self._needed = self._zeroed = 0  # of the workspace
+        self.geometry: Optional[Tuple] = None  #: of the last launch: what `args` was filled for
         self.args = args = new(LaunchArgs, stream=stream)
         self._params = (Param * max(1, len(declared)))()
         self._names = [one["name"].encode() for one in declared]
@@ -88,28 +103,41 @@ class Launcher:
             param.struct_size, param.name = sizeof(Param), name
             param.type = PARAM_TYPES[one["type"]]
         args.params, args.num_params = self._params, len(declared)
-        self._reference, self._state_pointer = byref(args), self._state.pointer
+        # What attnjit_launch is called with, each time.
+        self._arguments = c_void_p(kernel.pointer), byref(args), c_void_p(self._state.pointer)
 
-    def launch(self, tensors: Tensors, params: Sequence[Any], numbers: Sequence[int], q_len: int,
-               kv_len: int, scale: float) -> None:
+    def reshape(self, tensors: Tensors, q_len: int, kv_len: int, scale: float) -> None:
+        """Fills all of `args` but the pointers, for tensors of the shapes of these."""
+        q, k, table, offsets = tensors.q, tensors.k, tensors.page_table, tensors.q_offsets
+        ragged, paged = offsets is not None, table is not None
+        _SHAPES.pack_into(
+            self.args, _SHAPES_OFFSET, offsets.shape[0] - 1 if ragged else q.shape[0], q_len,
+            kv_len, q.shape[0] if ragged else 0, k.shape[0] if paged else 0,
+            _row_stride(table) if paged else 0, *_strides(q), *_strides(k), *_strides(tensors.v),
+            *_strides(tensors.out), scale)
+        self.args.total_kv = 0 if tensors.kv_offsets is None else k.shape[0]
+        if self._has_workspace:
+            needed, zeroed = c_int64(), c_int32()
+            self._library.check(self._library.workspace(self._kernel.pointer, byref(self.args),
+                                                        byref(needed), byref(zeroed)))
+            self._needed, self._zeroed = needed.value, zeroed.value
+
+    def launch(self, tensors: Sequence[Any], params: Sequence[Any],
+               numbers: Sequence[int]) -> None:
+        """Launches over tensors of the geometry of the last one."""
         q, k, v, out, lse, sink, page_table, kv_lens, q_offsets, kv_offsets = tensors
-        rows = q.shape[0]
-        ragged = q_offsets is not None
-        paged = page_table is not None
-        _HEAD.pack_into(
-            self.args, _HEAD_OFFSET, q.data_ptr(), k.data_ptr(), v.data_ptr(), out.data_ptr(),
+        _POINTERS.pack_into(
+            self.args, _POINTERS_OFFSET, q.data_ptr(), k.data_ptr(), v.data_ptr(), out.data_ptr(),
             0 if lse is None else lse.data_ptr(), 0 if sink is None else sink.data_ptr(),
-            page_table.data_ptr() if paged else 0, 0 if kv_lens is None else kv_lens.data_ptr(),
-            q_offsets.data_ptr() if ragged else 0, 0, 0, 0, 0,
-            q_offsets.shape[0] - 1 if ragged else rows, q_len, kv_len, rows if ragged else 0,
-            k.shape[0] if paged else 0, page_table.shape[1] if paged else 0,
-            *_strides(q), *_strides(k), *_strides(v), *_strides(out), scale)
+            0 if page_table is None else page_table.data_ptr(),
+            0 if kv_lens is None else kv_lens.data_ptr(),
+            0 if q_offsets is None else q_offsets.data_ptr())
         if kv_offsets is not None:
-            self.args.kv_offsets, self.args.total_kv = kv_offsets.data_ptr(), k.shape[0]
+            self.args.kv_offsets = kv_offsets.data_ptr()
         if self._declared:
             self._set_params(params, numbers)
-        workspace = self._workspace(q) if self._has_workspace else None
-        error = self._library.launch(self._kernel.pointer, self._reference, self._state_pointer)
+        workspace = self._workspace(q) if self._needed else None
+        error = self._library.launch(*self._arguments)
         if error:
             self._library.check(error)
         del workspace  # NOTE: only now: the stream orders its next use after this launch
@@ -127,29 +155,27 @@ class Launcher:
 
     def _workspace(self, q: Any) -> Any:
         """Device memory for partial results. A graph that captures the launch keeps it."""
-        needed, zeroed = c_int64(), c_int32()
-        self._library.check(self._library.workspace(self._kernel.pointer, self._reference,
-                                                    byref(needed), byref(zeroed)))
-        if not needed.value:
-            return None
         torch = sys.modules.get("torch")
         if torch is None or not isinstance(q, torch.Tensor):
-            raise UnsupportedError(f"the launch needs {needed.value} bytes beside its tensors, "
+            raise UnsupportedError(f"the launch needs {self._needed} bytes beside its tensors, "
                                    "which only torch is asked for", code="unsupported",
                                    field="workspace",
                                    hint="give num_partitions=1, or use attnjit.Service")
-        make = torch.zeros if zeroed.value else torch.empty
-        memory = make(needed.value, dtype=torch.uint8, device=q.device)
-        self.args.workspace, self.args.workspace_bytes = memory.data_ptr(), needed.value
+        make = torch.zeros if self._zeroed else torch.empty
+        memory = make(self._needed, dtype=torch.uint8, device=q.device)
+        self.args.workspace, self.args.workspace_bytes = memory.data_ptr(), self._needed
         return memory
 
 
 def _strides(tensor: Any) -> Tuple[int, int, int]:
     """From entry to entry of the batch, from row to row, and from head to head."""
-    *strides, one = tensor.stride()
-    if one != 1 and tensor.shape[-1] != 1:
-        raise ValueError("the last dimension of q, k, v and out must be contiguous")
+    *strides, _ = tensor.stride()
     return tuple(strides) if len(strides) == 3 else (0, *strides)
+
+
+def _row_stride(table: Any) -> int:
+    """From row to row of a table: attnjit_launch_args.max_pages, which may exceed its columns."""
+    return table.stride()[0] if table.shape[0] > 1 else table.shape[1]
 
 
 def fields_text(mask: str, score_mod: str, more: str = "") -> str:
@@ -168,9 +194,6 @@ def spec_of(tensors: Tensors, fields: str, arch: str) -> Dict[str, Any]:
         "arch": arch, "num_q_heads": q.shape[-2], "group": q.shape[-2] // k.shape[-2],
         "qk_depth": q.shape[-1], "ov_depth": v.shape[-1], "qkv_dtype": SPEC_DTYPES[name],
         "output_dtype": SPEC_DTYPES.get(dtype_name(tensors.out.dtype), "")}
-    if q.shape[-2] % k.shape[-2] or k.shape[-2] != v.shape[-2] or q.shape[-1] != k.shape[-1]:
-        raise ValueError(f"q {tuple(q.shape)}, k {tuple(k.shape)} and v {tuple(v.shape)} do not "
-                         "fit: their heads, or the depths of q and k")
     if tensors.page_table is not None:
         spec["page_size"] = k.shape[1]
     for field, given in (("ragged", tensors.q_offsets), ("ragged_kv", tensors.kv_offsets),
@@ -181,14 +204,65 @@ def spec_of(tensors: Tensors, fields: str, arch: str) -> Dict[str, Any]:
     return spec
 
 
+def check(tensors: Tensors, q_len: int, kv_len: int) -> None:
+    """Refuses tensors that do not fit: the kernels read and write where their arguments say."""
+    q, k, v, out, _, sink, table, kv_lens, q_offsets, kv_offsets = tensors
+    ragged, paged, ragged_kv = q_offsets is not None, table is not None, kv_offsets is not None
+    for name, tensor, dimensions in (("q", q, 3 if ragged else 4), ("k", k, 3 if ragged_kv else 4),
+                                     ("v", v, 3 if ragged_kv else 4)):
+        if len(tensor.shape) != dimensions:
+            raise ValueError(f"{name} {tuple(tensor.shape)} has {len(tensor.shape)} dimensions; "
+                             f"this call needs {dimensions}")
+    if (k.shape[-2] == 0 or q.shape[-2] % k.shape[-2] or k.shape[:-1] != v.shape[:-1]
+            or q.shape[-1] != k.shape[-1]):
+        raise ValueError(f"q {tuple(q.shape)}, k {tuple(k.shape)} and v {tuple(v.shape)} do not "
+                         "fit: their heads, the depths of q and k, or the rows of k and v")
+    wanted = (*q.shape[:-1], v.shape[-1])
+    if tuple(out.shape) != wanted:
+        raise ValueError(f"out {tuple(out.shape)} must have the shape {wanted}")
+    batch = q_offsets.shape[0] - 1 if ragged else q.shape[0]
+    for name, rows in (("k and v", None if paged or ragged_kv else k.shape[0]),
+                       ("kv_offsets", kv_offsets.shape[0] - 1 if ragged_kv else None)):
+        if rows is not None and rows != batch:
+            raise ValueError(f"{name} are of {rows} sequences, q of {batch}")
+    for name, bound, rows in (("max_q_len", q_len, None if ragged else q.shape[1]),
+                              ("max_kv_len", kv_len, None if paged or ragged_kv else k.shape[1])):
+        if rows is not None and bound > rows:
+            raise ValueError(f"{name} is {bound}, and there are {rows} rows")
+    for name, tensor, shape in (("page_table", table, (batch, 1)), ("kv_lens", kv_lens, (batch,)),
+                                ("q_offsets", q_offsets, (batch + 1,)),
+                                ("kv_offsets", kv_offsets, (batch + 1,))):
+        _check_vector(name, tensor, "int32", shape)
+    _check_vector("sink", sink, "float32", (q.shape[-2],))
+    for name, tensor in zip(tensors._fields, tensors):
+        if tensor is not None and tensor.device != q.device:
+            raise TypeError(f"{name} lies on {tensor.device}, q on {q.device}")
+    for name, tensor in (("q", q), ("k", k), ("v", v), ("out", out)):
+        if tensor.stride()[-1] != 1 and tensor.shape[-1] != 1:
+            raise ValueError(f"the last dimension of {name} must be contiguous")
+
+
+def _check_vector(name: str, tensor: Any, dtype: str, least: Tuple[int, ...]) -> None:
+    """Refuses an argument of another type, of fewer entries, or with gaps within a row."""
+    if tensor is None:
+        return
+    if dtype_name(tensor.dtype) != dtype:
+        raise TypeError(f"{name} is of {dtype_name(tensor.dtype)}; it must be of {dtype}")
+    shape, stride = tuple(tensor.shape), tensor.stride()
+    if len(shape) != len(least) or any(have < need for have, need in zip(shape, least)):
+        raise ValueError(f"{name} {shape} must have at least the shape {least}")
+    if (stride[-1] != 1 and shape[-1] > 1) or (len(shape) == 2 and _row_stride(tensor) < shape[1]):
+        raise ValueError(f"{name} must be contiguous in its rows")
+
+
 def launcher(tensors: Tensors, fields: str, number: int, stream: int,
              wait: bool = True) -> Optional[Launcher]:
     """The launcher of a call. With `wait` False: None while its kernel is being compiled."""
     q, k, v, out, lse, sink, page_table, _, q_offsets, kv_offsets = tensors
     # NOTE: all that spec_of looks at: what it would refuse must not find another call's launcher.
-    key = (fields, number, stream, q.device.index, q.dtype, k.dtype, v.dtype, out.dtype, q.shape[-2:],
-           k.shape[-2:], v.shape[-2:], 0 if page_table is None else k.shape[1], lse is None,
-           sink is None, q_offsets is None, kv_offsets is None)
+    key = (fields, number, stream, q.device.index, q.dtype, k.dtype, v.dtype, out.dtype,
+           q.shape[-2:], k.shape[-2:], v.shape[-2:], 0 if page_table is None else k.shape[1],
+           lse is None, sink is None, q_offsets is None, kv_offsets is None)
     found = _local.launchers.get(key)
     return found if found is not None else _make(key, tensors, fields, number, stream, wait)
 
@@ -196,7 +270,9 @@ def launcher(tensors: Tensors, fields: str, number: int, stream: int,
 def _make(key: Tuple, tensors: Tensors, fields: str, number: int, stream: int,
           wait: bool) -> Optional[Launcher]:
     index = gpu_of(tensors.q)
-    service = default_service() if number == 0 else SERVICES[number]
+    service = default_service() if number == 0 else SERVICES.get(number)
+    if service is None:
+        raise InvalidError("the Service of this call is closed", field="service")
     if (number, index) not in _architectures:
         _architectures[number, index] = architecture(index, service.driver_path)
     fields_of_spec = spec_of(tensors, fields, _architectures[number, index])
@@ -206,7 +282,8 @@ def _make(key: Tuple, tensors: Tensors, fields: str, number: int, stream: int,
         return None
     has_workspace = (fields_of_spec.get("num_partitions", 1) != 1
                      or fields_of_spec.get("partition_keys", 0) != 0)
-    made = Launcher(service, spec, kernel, declared_params(fields_of_spec), has_workspace, stream)
+    declared = declared_params(fields_of_spec.get("mask"), fields_of_spec.get("score_mod"))
+    made = Launcher(service, spec, kernel, declared, has_workspace, stream)
     _local.launchers[key] = made
     return made
 
@@ -219,30 +296,39 @@ def gpu_of(tensor: Any) -> int:
     return device.index or 0
 
 
-def declared_params(spec: Dict[str, Any]) -> List[Dict]:
-    """The parameters of a spec's custom code, each once, in the order in which it names them."""
-    found: Dict[str, Dict] = {}
-
-    def collect(node: Any) -> None:
-        if isinstance(node, dict):
-            for param in node.get("params", ()):
-                found.setdefault(param["name"], param)
-            for part in node.get("of", ()):
-                collect(part)
-
-    collect(spec.get("mask"))
-    collect(spec.get("score_mod"))
-    return list(found.values())
-
-
-def prepare(tensors: Tensors, fields: str, number: int, stream: int) -> bool:
+def prepare(tensors: Tensors, fields: str, number: int, stream: int, q_len: int,
+            kv_len: int) -> bool:
     """Whether the call's kernel is loaded; where it is not, its compile is queued."""
+    check(tensors, q_len, kv_len)
     return launcher(tensors, fields, number, stream, wait=False) is not None
 
 
-def launch(tensors: Tensors, params: Sequence[Any], numbers: Sequence[int], fields: str,
-           number: int, stream: int, q_len: int, kv_len: int, scale: float) -> None:
-    """Enqueues a call on the stream."""
-    found = launcher(tensors, fields, number, stream)
-    assert found is not None  # it was waited for
-    found.launch(tensors, params, numbers, q_len, kv_len, scale)
+def launch(tensors: Sequence[Any], params: Sequence[Any], numbers: Sequence[int], fields: str,
+           number: int, stream: int, q_len: int, kv_len: int, scale: float,
+           layout: str = "bshd") -> None:
+    """Enqueues a call on the stream; `tensors` are the members of Tensors, in their order.
+
+    `layout` is one of Tensors.rows_first.
+    """
+    q, k, v, out, lse, sink, page_table, kv_lens, q_offsets, kv_offsets = tensors
+    # NOTE: all that spec_of, check and Launcher.reshape look at, but for types and devices of
+    # lengths, offsets and tables, which a caller does not change alone.
+    geometry = (
+        q.shape, k.shape, v.shape, out.shape, q.stride(), k.stride(), v.stride(), out.stride(),
+        q.dtype, k.dtype, v.dtype, out.dtype, q.device, layout, q_len, kv_len, scale,
+        lse is None, None if sink is None else sink.shape,
+        None if page_table is None else (page_table.shape, page_table.stride()),
+        None if kv_lens is None else kv_lens.shape,
+        None if q_offsets is None else q_offsets.shape,
+        None if kv_offsets is None else kv_offsets.shape)
+    site = (fields, number, stream)
+    found = _local.recent.get(site)
+    if found is None or found.geometry != geometry:
+        named = Tensors(*tensors).rows_first(layout)
+        check(named, q_len, kv_len)
+        found = launcher(named, fields, number, stream)
+        assert found is not None  # it was waited for
+        found.geometry = None
+        found.reshape(named, q_len, kv_len, scale)
+        found.geometry, _local.recent[site] = geometry, found
+    found.launch(tensors, params, numbers)

@@ -66,12 +66,22 @@ class DLPackView:
 
     def transpose(self, first: int, second: int) -> "DLPackView":
         """The same memory with two dimensions exchanged."""
+        def exchanged(values: Tuple[int, ...]) -> Tuple[int, ...]:
+            out = list(values)
+            out[first], out[second] = out[second], out[first]
+            return tuple(out)
+
+        return self._like(exchanged(self.shape), exchanged(self._strides))
+
+    def unsqueeze(self, at: int) -> "DLPackView":
+        """The same memory with one more dimension, of one entry."""
+        return self._like((*self.shape[:at], 1, *self.shape[at:]),
+                          (*self._strides[:at], 0, *self._strides[at:]))
+
+    def _like(self, shape: Tuple[int, ...], strides: Tuple[int, ...]) -> "DLPackView":
         other = DLPackView.__new__(DLPackView)
         other.__dict__.update(self.__dict__)
-        for name in ("shape", "_strides"):
-            values = list(getattr(self, name))
-            values[first], values[second] = values[second], values[first]
-            setattr(other, name, tuple(values))
+        other.shape, other._strides = shape, strides
         return other
 
     def stride(self) -> Tuple[int, ...]:

@@ -31,7 +31,7 @@ def stream(q: torch.Tensor, given: Optional[int]) -> int:
 def _launch_tensors(q: Any, k: Any, v: Any, out: Any, lse: Any, others: Sequence[Any],
                     params: Sequence[Any], numbers: Sequence[int], fields: str, service: int,
                     given: Optional[int], q_len: int, kv_len: int, scale: float) -> None:
-    _launch.launch(Tensors(q, k, v, out, lse, *others), params, numbers, fields, service,
+    _launch.launch((q, k, v, out, lse, *others), params, numbers, fields, service,
                    stream(q, given), q_len, kv_len, scale)
 
 
@@ -44,26 +44,38 @@ torch.library.register_fake("attnjit::launch", _launch_shape, lib=_library)
 operator = torch.ops.attnjit.launch.default
 
 
-def launch(q: torch.Tensor, *arguments: Any) -> None:
+def launch(tensors: Sequence[Any], params: Sequence[Any], numbers: Sequence[int], fields: str,
+           service: int, given: Optional[int], q_len: int, kv_len: int, scale: float,
+           layout: str) -> None:
     """Calls the operator, or at once what it does where nobody watches the calls of operators."""
+    q = tensors[0]
     if (torch.compiler.is_compiling() or type(q) is not torch.Tensor
             or torch._C._len_torch_dispatch_stack()):
-        operator(q, *arguments)
+        q, k, v, out, lse, *others = Tensors(*tensors).rows_first(layout)
+        operator(q, k, v, out, lse, others, params, numbers, fields, service, given, q_len, kv_len,
+                 scale)
     else:
-        _launch_tensors(q, *arguments)
+        _launch.launch(tensors, params, numbers, fields, service, stream(q, given), q_len, kv_len,
+                       scale, layout)
 
 
-def empty(q: torch.Tensor, shape: Tuple[int, ...]) -> torch.Tensor:
-    return q.new_empty(shape)
+def empty_out(q: torch.Tensor, v: torch.Tensor, layout: str) -> torch.Tensor:
+    """A tensor for the result: rows before heads in memory, in any layout."""
+    depth = v.shape[-1]
+    if layout != "bhsd":
+        return q.new_empty((*q.shape[:-1], depth))
+    batch, heads, rows, _ = q.shape
+    return q.new_empty_strided((batch, heads, rows, depth),
+                               (rows * heads * depth, depth, heads * depth, 1))
 
 
 def empty_f32(q: torch.Tensor, shape: Tuple[int, ...]) -> torch.Tensor:
     return q.new_empty(shape, dtype=torch.float32)
 
 
-def refuse_gradients(*tensors: torch.Tensor) -> None:
+def refuse_gradients(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
     """attnjit has no backward pass, and a result without a gradient must not pass for one."""
-    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+    if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
         raise UnsupportedError("attnjit computes no gradients", code="unsupported",
                                field="requires_grad",
                                hint="call it under torch.no_grad(), or detach q, k and v")

@@ -33,12 +33,29 @@ _TAKEN = frozenset(
 _LIBRARIES = ("torch", "numpy", "jax", "attnjit", "math", "builtins", "functools", "operator")
 
 
+def declared_params(*modifications: Any) -> List[Dict[str, str]]:
+    """The parameters of specs' custom code, each once, in the order in which they are named."""
+    found: Dict[str, Dict[str, str]] = {}
+
+    def collect(node: Any) -> None:
+        if isinstance(node, Mapping):
+            for param in node.get("params", ()):
+                found.setdefault(param["name"], param)
+            for part in node.get("of", ()):
+                collect(part)
+
+    for one in modifications:
+        collect(one)
+    return list(found.values())
+
+
 class Modification:
     """A mask or a score modification of a spec, with the tensors that it reads.
 
     Attributes:
         spec: what the spec's field holds: a name, or an object with `kind`.
         params: the values of its parameters by their names: tensors, or ints.
+        declared: its parameters as the spec declares them.
     """
 
     field = ""  #: of a spec
@@ -47,6 +64,7 @@ class Modification:
                  params: Optional[Mapping[str, Any]] = None) -> None:
         self.spec, self.params = spec, dict(params or {})
         self.json = json.dumps(spec, sort_keys=True)
+        self.declared = declared_params(spec)
 
     @property
     def code(self) -> str:

@@ -18,7 +18,7 @@ import json
 import os
 import sys
 import weakref
-from ctypes import byref, c_double, c_int32, c_int64
+from ctypes import byref, c_double, c_int32, c_int64, c_void_p
 from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple, Union
 
 from . import _abi
@@ -34,6 +34,7 @@ _LEVELS = ("debug", "info", "warning", "error")
 # Those that live, by their numbers: an operator's arguments hold a number, and no Service.
 SERVICES: "weakref.WeakValueDictionary[int, Service]" = weakref.WeakValueDictionary()
 _numbers = itertools.count(1)
+CLOSED = -1
 
 
 class _Handle:
@@ -107,6 +108,7 @@ class Service:
 
     def close(self) -> None:
         """Ends the Service within 2 s; its kernels are gone afterwards."""
+        self.number = CLOSED  # NOTE: what threads remember of it by its number is not found again
         self._service.close()
 
     def __enter__(self) -> "Service":
@@ -259,10 +261,10 @@ class Service:
         """A function without arguments that launches: for loops that launch the same again."""
         function, check = self._library.launch, self._library.check
 
-        def launch(kernel: int = kernel.pointer, pointer: Any = byref(args),
-                   state: Optional[int] = state.pointer,
+        def launch(kernel: Any = c_void_p(kernel.pointer), pointer: Any = byref(args),
+                   state_pointer: Any = c_void_p(state.pointer),
                    keep_alive: Any = (args, state, kernel)) -> None:
-            error = function(kernel, pointer, state)
+            error = function(kernel, pointer, state_pointer)
             if error:
                 check(error)
 

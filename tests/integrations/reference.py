@@ -56,7 +56,7 @@ def _visible(mask, batch, q_len, kv_len, params):
 def _params(fields, arrays, numbers):
     """The values of the parameters by their names, as the evaluator takes them."""
     arrays, numbers, found = iter(arrays), iter(numbers), {}
-    for one in _launch.declared_params(fields):
+    for one in _launch.declared_params(fields["mask"], fields["score_mod"]):
         if one["type"] == "i32":
             found[one["name"]] = {"values": [next(numbers)], "shape": [1]}
         else:
@@ -81,8 +81,10 @@ def attend(q, k, v, visible, scale, softcap=None, sink=None):
     return (weights @ v).transpose(0, 1), lse
 
 
-def _dense(q, k, v, out, lse, others, params, numbers, fields, service, stream, q_len, kv_len,
-           scale):
+def _dense(tensors, params, numbers, fields, service, stream, q_len, kv_len, scale, layout):
+    tensors = _launch.Tensors(*tensors).rows_first(layout)
+    _launch.check(tensors, q_len, kv_len)
+    q, k, v, out, lse, *others = tensors
     spec = json.loads("{" + fields + "}")
     calls.append(spec)
     sink, page_table, kv_lens, q_offsets, kv_offsets = others

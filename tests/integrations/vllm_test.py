@@ -122,7 +122,7 @@ def layers():
             raise AssertionError(f"{options} were taken")
 
 
-def ready(tensors, fields, number, stream):
+def ready(tensors, fields, number, stream, q_len, kv_len):
     """Stands for the queue of compiles."""
     prewarmed.append(tensors.q_offsets is None)
     return False

@@ -27,6 +27,12 @@ class Tensor:
         return Tensor(self.pointer, [self.shape[i] for i in order], self.dtype,
                       tuple(self.strides[i] for i in order))
 
+    def unsqueeze(self, at):
+        shape, strides = list(self.shape), list(self.strides)
+        shape.insert(at, 1)
+        strides.insert(at, 0)
+        return Tensor(self.pointer, shape, self.dtype, tuple(strides))
+
     def reshape(self, extent):
         assert extent == -1
         return Tensor(self.pointer, [math.prod(self.shape)], self.dtype)

@@ -13,6 +13,7 @@ import time
 os.environ["ATTNJIT_FAKE_KERNEL"] = "*"  # those that each image has
 
 import attnjit  # noqa: E402
+from attnjit import _launch  # noqa: E402
 from attnjit._tensors import Device, view  # noqa: E402
 from fake_gpu import Gpu, Tensor, fails, have_nvrtc  # noqa: E402
 
@@ -88,6 +89,79 @@ def paged(gpu, service):
     fails(lambda: attnjit.paged_attention(q, k, v, table, lens, out=q, num_partitions=4,
                                           service=service), attnjit.UnsupportedError, "workspace",
           "num_partitions=1")
+
+
+def other_geometry(gpu, service):
+    """Each call has its own shapes and strides, whichever the last one had."""
+    def launch(rows, stride=512):
+        k = Tensor(K, (1, rows, 4, 128), strides=(rows * stride, stride, 128, 1))
+        q = Tensor(Q, (1, 30, 8, 128))
+        attnjit.attention(q, k, k, out=q, mask="causal", service=service)
+        return gpu.report()[1][K]
+
+    for _ in range(2):
+        for rows, stride in ((400, 512), (700, 512), (700, 1024)):
+            dims, strides = launch(rows, stride)
+            assert rows in dims and stride * 2 in strides, (rows, stride, dims, strides)
+    # Tables that are parts of wider ones.
+    q, k = Tensor(Q, (3, 8, 64)), Tensor(K, (50, 16, 4, 64))
+    table, lens = Tensor(TABLE, (3, 20), "int32", strides=(64, 1)), Tensor(LENS, (3,), "int32")
+    before = len(gpu.report()[0])
+    attnjit.paged_attention(q, k, k, table, lens, out=q, num_partitions=1, service=service)
+    arguments = [one.args for one in _launch._local.recent.values()]
+    assert [one.max_pages for one in arguments if one.page_table == TABLE].count(64) == 1
+    assert len(gpu.report()[0]) == before + 1
+
+
+def what_does_not_fit(service):
+    """The kernels have addresses alone: what lies outside of a tensor is refused before."""
+    q, k, o = Tensor(Q, (2, 30, 8, 64)), Tensor(K, (2, 50, 4, 64)), Tensor(O, (2, 30, 8, 64))
+    attnjit.attention(q, k, k, out=o, service=service)
+
+    def dense(kind, *texts, q=q, k=k, v=None, out=o, **more):
+        fails(lambda: attnjit.attention(q, k, v or k, out=out, service=service, **more), kind,
+              *texts)
+
+    dense(ValueError, "out", "(2, 30, 8, 64)", out=Tensor(O, (2, 29, 8, 64)))
+    dense(ValueError, "rows of k and v", v=Tensor(V, (2, 49, 4, 64)))
+    dense(ValueError, "sequences", k=Tensor(K, (1, 50, 4, 64)))
+    dense(ValueError, "q", "3 dimensions", q=Tensor(Q, (30, 8, 64)), out=Tensor(O, (30, 8, 64)))
+    dense(ValueError, "max_kv_len is 51", max_kv_len=51)
+    dense(ValueError, "contiguous", out=Tensor(O, (2, 30, 8, 64), strides=(1, 2, 60, 960)))
+    dense(ValueError, "sink", sink=Tensor(LENS, (7,), "float32"))
+    elsewhere = Tensor(K, (2, 51, 4, 64))
+    elsewhere.device = Device(2, 1)
+    dense(TypeError, "k lies on", k=elsewhere)
+    flat = Tensor(Q, (30, 8, 64))
+    for wrong, kind, text in ((Tensor(OFFSETS, (3,), "int64"), TypeError, "int32"),
+                              (Tensor(OFFSETS, (3,), "int32", strides=(2,)), ValueError, "rows"),
+                              (Tensor(OFFSETS, (4,), "int32"), ValueError, "kv_offsets")):
+        dense(kind, text, q=flat, k=Tensor(K, (50, 4, 64)), out=flat, q_offsets=wrong,
+              kv_offsets=Tensor(LENS, (3,), "int32"))
+
+    def paged(kind, text, table=(2, 5), lens=(2,), strides=None):
+        one = Tensor(Q, (2, 8, 64))
+        cache = Tensor(K, (9, 16, 4, 64))
+        fails(lambda: attnjit.paged_attention(
+            one, cache, cache, Tensor(TABLE, table, "int32", strides=strides),
+            Tensor(LENS, lens, "int32"), out=one, service=service), kind, text)
+
+    paged(ValueError, "page_table", table=(1, 5))
+    paged(ValueError, "page_table", strides=(1, 2))
+    paged(ValueError, "kv_lens", lens=(1,))
+    missing = {"kind": "custom", "name": "x", "code": "p.doc[q_idx] == 0",
+               "params": [{"name": "doc", "type": "i32[]"}]}
+    assert fails(lambda: attnjit.attention(q, k, k, out=o, mask=missing, service=service),
+                 attnjit.InvalidError, "doc", "attnjit.Mask").field == "mask"
+
+
+def closed(gpu, folder):
+    """A call through a Service that is closed is refused, also where this thread launched by it."""
+    q = Tensor(Q, (1, 64, 8, 64))
+    with attnjit.Service(cache_layers=folder, driver_path=gpu.path) as service:
+        attnjit.attention(q, q, q, out=q, service=service)
+    fails(lambda: attnjit.attention(q, q, q, out=q, service=service), attnjit.InvalidError,
+          "closed")
 
 
 def errors(service):
@@ -191,6 +265,7 @@ def dlpack():
     strided = view(Producer((ctypes.c_int64 * 3)(60, 12, 2)))
     assert strided.stride() == (60, 12, 2) and Producer.streams == [9, 1]
     assert strided.transpose(0, 2).shape == (6, 5, 4)
+    assert (strided.unsqueeze(1).shape, strided.unsqueeze(1).stride()[2:]) == ((4, 1, 5, 6), (12, 2))
 
 
 def main():
@@ -207,6 +282,9 @@ def main():
         mask_of_a_function(gpu, service)
         ragged(gpu, service)
         paged(gpu, service)
+        other_geometry(gpu, service)
+        what_does_not_fit(service)
+        closed(gpu, cache)
         errors(service)
         background(gpu, service)
         threads(gpu, service)

@@ -72,7 +72,7 @@ def attention_forward(module: torch.nn.Module, query: torch.Tensor, key: torch.T
             f"a mask that is a {type(mask).__name__} is not served", code="unsupported",
             field="attention_mask",
             hint="give the model a 2-D attention_mask, or an attnjit.Mask")
-    out = attention(query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), mask=mask,
+    out = attention(query, key, value, mask=mask, layout="bhsd", scale=scaling,
                     score_mod={"kind": "softcap", "cap": float(softcap)} if softcap else None,
-                    scale=scaling, sink=None if s_aux is None else s_aux.float())
-    return out, None
+                    sink=None if s_aux is None else s_aux.float())
+    return out.transpose(1, 2), None  # whose memory has rows before heads

@@ -11,7 +11,7 @@ The cache is bf16, of depth 128 and 8 KV heads, in random pages of one pool. Cel
 
 Each contender is a CUDA graph of several launches, each with a page table of its own, so that the
 keys come from memory and not from L2. The graphs run in turns, in random order; a time is the
-median per launch. Results are compared with FA3's (without it: with a float32 reference) before
+median per launch. Results are compared with a float32 reference, and with one another, before
 anything is timed. What a contender prepares on the host, or once for all layers of a step, lies
 outside of its time: FA3's scheduler metadata, FlashInfer's plan(); attnjit prepares nothing.
 
@@ -21,22 +21,15 @@ imported. A contender that is not there is left out, and the output says so.
 """
 import argparse
 import ctypes
-import json
 import math
-import os
-import random
-import statistics
-import sys
-import time
 
 import torch
 
-sys.path.insert(0, os.environ.get("ATTNJIT_PYTHON") or os.path.join(
-    os.path.dirname(os.path.abspath(__file__)), "..", "python"))
-import attnjit  # noqa: E402
+from beside import (MIN_ROTATION_BYTES, add_flags, chosen_of, columns_of, contenders_of_attnjit,
+                    pages_of, random_numbers,
+                    run, stream)
 
 KV_HEADS, DEPTH = 8, 128
-MIN_ROTATION_BYTES = 256 << 20  # read between two uses of one page: several times L2
 CHUNK_KEYS = (4096, 5803, 7531, 9211, 10957, 12653, 14407, 16384)
 
 
@@ -66,14 +59,7 @@ class Problem:
         self.k, self.v = (p[:tokens].view(-1, self.page, KV_HEADS, DEPTH) for p in pool)
         self.pages = [-(-keys // self.page) for keys in self.keys]
         self.bytes = sum(self.keys) * KV_HEADS * DEPTH * 2 * 2
-        wanted = min(64, max(2, -(-MIN_ROTATION_BYTES // self.bytes)))
-        order = torch.randperm(self.k.shape[0], device="cuda", generator=generator)
-        order = order.to(torch.int32)
-        self.flat = list(order.split(sum(self.pages))[:wanted])
-        if self.flat[-1].numel() < sum(self.pages):
-            self.flat.pop()
-        if not self.flat:
-            raise SystemExit(f"{cell['name']}: the pool is too small")
+        self.flat = pages_of(self, self.k.shape[0], sum(self.pages), 64, generator)
         self.tables = [self.padded(flat) for flat in self.flat]
         self.q = [torch.randn(self.total_q, self.heads, DEPTH, device="cuda", dtype=torch.bfloat16,
                               generator=generator) for _ in self.flat]
@@ -93,6 +79,24 @@ class Problem:
         return torch.full((self.total_q, self.heads, DEPTH), math.nan, device="cuda",
                           dtype=torch.bfloat16)
 
+    def spec(self):
+        # A decode's row sees all keys: no mask is the same, and loads nothing less.
+        spec = {"arch": "sm_90a", "num_q_heads": self.heads, "group": self.heads // KV_HEADS,
+                "qk_depth": DEPTH, "page_size": self.page, "mask": "causal",
+                "ragged": not self.decode, "num_partitions": 0 if self.decode else 1}
+        return {**spec, "max_q_len": 1} if self.decode else spec
+
+    def launch_fields(self, i, o):
+        q, table = self.q[i], self.tables[i]
+        if self.decode:
+            tensors = dict(q=q.unsqueeze(1), o=o.unsqueeze(1))
+        else:
+            tensors = dict(q=q.unsqueeze(0), o=o.unsqueeze(0), q_offsets=self.q_offsets,
+                           total_q=self.total_q)
+        return dict(tensors, k=self.k, v=self.v, page_table=table, kv_lens=self.kv_lens,
+                    batch=self.batch, q_len=max(self.rows), kv_len=max(self.keys),
+                    num_pages=self.k.shape[0], max_pages=table.shape[1])
+
     def flop(self):
         visible = sum(q * (k - q) + q * (q + 1) / 2 for q, k in zip(self.rows, self.keys))
         return 4.0 * self.heads * DEPTH * visible
@@ -109,58 +113,6 @@ class Problem:
         row = torch.arange(end - begin, device="cuda")[:, None] + first
         s.masked_fill_(torch.arange(keys, device="cuda")[None] > row, -math.inf)
         return torch.einsum("hqk,khd->qhd", s.softmax(-1), v)
-
-
-def stream():
-    return torch.cuda.current_stream().cuda_stream
-
-
-class Attnjit:
-    """`spec` overrides fields of the spec."""
-
-    def __init__(self, library, templates=None, tuning=None, **spec):
-        options = {"templates_folder": templates} if templates else {}
-        if tuning:
-            options["tuning"] = tuning
-        self.service = attnjit.Service(library, no_disk_cache=1, **options)
-        self.spec, self.workspace = spec, torch.empty(0, dtype=torch.uint8, device="cuda")
-
-    def prepare(self, problem):
-        # A decode's row sees all keys: no mask is the same, and loads nothing less.
-        spec = {"arch": "sm_90a", "num_q_heads": problem.heads,
-                "group": problem.heads // KV_HEADS, "qk_depth": DEPTH, "page_size": problem.page,
-                "mask": "causal", "ragged": not problem.decode,
-                "num_partitions": 0 if problem.decode else 1, **self.spec}
-        if problem.decode:
-            spec.setdefault("max_q_len", 1)
-        kernel = self.service.get(self.service.prepare(spec))
-        out, launches = [], []
-        for q, table in zip(problem.q, problem.tables):
-            o = problem.new_o()
-            if problem.decode:
-                tensors = dict(q=q.unsqueeze(1), o=o.unsqueeze(1))
-            else:
-                tensors = dict(q=q.unsqueeze(0), o=o.unsqueeze(0), q_offsets=problem.q_offsets,
-                               total_q=problem.total_q)
-            args = self.service.launch_args(
-                **tensors, k=problem.k, v=problem.v, page_table=table, kv_lens=problem.kv_lens,
-                batch=problem.batch, q_len=max(problem.rows), kv_len=max(problem.keys),
-                num_pages=problem.k.shape[0], max_pages=table.shape[1], overlap=1)
-            needed, zeroed = self.service.workspace(kernel, args)
-            if needed > self.workspace.numel():
-                # NOTE: earlier graphs are gone: each cell is measured before the next is prepared.
-                self.workspace = torch.zeros(needed, dtype=torch.uint8, device="cuda")
-            args.workspace, args.workspace_bytes = self.workspace.data_ptr(), needed
-            state = self.service.launch_state()
-            call = self.service.prepare_launch(kernel, state, args)
-
-            def launch(args=args, call=call):
-                args.stream = stream()
-                call()
-
-            launches.append(launch)
-            out.append(o)
-        return launches, out
 
 
 class Fa3:
@@ -271,111 +223,15 @@ class FlashInfer:
         return [lambda i=i: launch(i) for i in range(len(out))], out
 
 
-def timed(launch, count):
-    """Milliseconds per call of a block of `count`."""
-    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-    begin.record()
-    for _ in range(count):
-        launch()
-    end.record()
-    end.synchronize()
-    return begin.elapsed_time(end) / count
-
-
-def graph_of(launches):
-    """A CUDA graph that runs the launches once, in order."""
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for launch in launches:
-            launch()
-    torch.cuda.current_stream().wait_stream(side)
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for launch in launches:
-            launch()
-    torch.cuda.synchronize()
-    return graph
-
-
-def difference(got, want):
-    got, want = got.float(), want.float()
-    return ((got - want).norm() / want.norm()).item()
-
-
-def check(problem, prepared):
-    """Compares the results of the graphs with a reference, and whole with one another."""
-    first = None
-    for name, (graph, out) in prepared.items():
-        for o in out:
-            o.fill_(math.nan)
-        graph.replay()
-        torch.cuda.synchronize()
-        for launch, sequence in ((0, 0), (len(out) - 1, problem.batch - 1)):
-            begin, end = problem.q_begins[sequence], problem.q_begins[sequence + 1]
-            error = difference(out[launch][begin:end], problem.reference(launch, sequence))
-            if not error <= 1e-2:
-                raise SystemExit(f"{problem.cell['name']}: {name} is wrong by {error}")
-        if first is None:
-            first = (name, out)
-        elif not max(difference(a, b) for a, b in zip(out, first[1])) <= 1e-2:
-            raise SystemExit(f"{problem.cell['name']}: {name} differs from {first[0]}")
-
-
-def measure(cell, contenders, pool, options):
-    """Fills in cell["us"], the medians, and cell["samples_us"]."""
-    generator = torch.Generator("cuda").manual_seed(20261122)
-    problem = Problem(cell, pool, generator)
-    prepared, alive = {}, []
-    for name, contender in contenders.items():
-        got = contender.prepare(problem)
-        if got is not None:
-            prepared[name] = (graph_of(got[0]), got[1])
-            alive.append(got)
-    check(problem, prepared)
-    graphs = {name: graph.replay for name, (graph, _) in prepared.items()}
-    counts = {}
-    for name, replay in graphs.items():
-        timed(replay, 2)
-        counts[name] = max(1, round(options.block_ms / timed(replay, 2)))
-    times = {name: [] for name in graphs}
-    turns = random.Random(1)
-    for _ in range(options.samples):
-        order = list(graphs)
-        turns.shuffle(order)
-        for name in order:
-            times[name].append(timed(graphs[name], counts[name]) * 1e3 / len(problem.q))
-    cell["samples_us"] = times
-    cell["us"] = {name: statistics.median(t) for name, t in times.items()}
-    cell["launches"] = len(problem.q)
-    cell["bytes"], cell["flop"] = problem.bytes, problem.flop()
-    del prepared, alive
-
-
 def shown(cell, names):
-    peers = [us for name, us in cell["us"].items() if not name.startswith("attnjit")]
-    columns = [f"{cell['name']:<22}"]
-    for name in names:
-        us = cell["us"].get(name)
-        columns.append(f"{us:10.1f}" if us else "         -")
-        if us and name.startswith("attnjit") and peers:
-            columns.append(f"{min(peers) / us:6.3f}")
     us = cell["us"]["attnjit"]
-    columns.append(f"{cell['bytes'] / us / 1e6:6.2f} TB/s" if max(cell["rows"]) == 1
-                   else f"{cell['flop'] / us / 1e6:6.0f} TFLOP/s")
-    return " ".join(columns)
+    rate = (f"{cell['bytes'] / us / 1e6:6.2f} TB/s" if max(cell["rows"]) == 1
+            else f"{cell['flop'] / us / 1e6:6.0f} TFLOP/s")
+    return " ".join([f"{cell['name']:<22}", *columns_of(cell, names), rate])
 
 
 def contenders_of(options):
-    found = {"attnjit": Attnjit(options.libattnjit, options.templates)}
-    for variant in options.variant:
-        name, _, text = variant.partition("=")
-        fields = json.loads(text)
-        tuning = json.dumps(fields.pop("tuning")) if "tuning" in fields else None
-        library = fields.pop("library", options.libattnjit)
-        templates = fields.pop("templates", options.templates)
-        found["attnjit " + name] = Attnjit(library, templates, tuning, **fields)
+    found = contenders_of_attnjit(options)
     if options.fa3:
         found["fa3"] = Fa3(options.fa3)
         found["fa3 twice"] = Fa3(options.fa3, two_calls=True)
@@ -389,41 +245,13 @@ def contenders_of(options):
     return found
 
 
-def summary(done, name):
-    """The geometric mean over the peers' best, by kind of cell."""
-    kinds = {}
-    for cell in done:
-        peers = [us for other, us in cell["us"].items() if not other.startswith("attnjit")]
-        if peers and name in cell["us"]:
-            kind = cell["name"].split(".")[0] + (" p1" if cell["page"] == 1 else "")
-            kinds.setdefault(kind, []).append(min(peers) / cell["us"][name])
-    for kind, ratios in kinds.items():
-        mean = math.exp(statistics.mean(map(math.log, ratios)))
-        print(f"{name}, {kind}: best peer's time over its own: geometric mean {mean:.3f}, "
-              f"least {min(ratios):.3f}, {len(ratios)} cells")
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--library", dest="libattnjit", default="build/release/src/libattnjit.so")
-    parser.add_argument("--templates", help="a folder that replaces the embedded templates")
+    add_flags(parser)
     parser.add_argument("--fa3", help="the library of FlashAttention-3")
     parser.add_argument("--flashinfer", default="decode,fa2,fa3", help="wrappers, comma-separated")
-    parser.add_argument("--variant", action="append", default=[], metavar="NAME=JSON",
-                        help="another attnjit: fields of its spec, and tuning, templates, library")
-    parser.add_argument("--only", help="cells whose names begin with one of these, comma-separated")
-    parser.add_argument("--skip", help="and contain none of these")
-    parser.add_argument("--samples", type=int, default=21)
-    parser.add_argument("--block-ms", type=float, default=3)
-    parser.add_argument("--limit-s", type=float, default=500, help="begin no cell after that")
-    parser.add_argument("--json", help="file for all numbers")
     options = parser.parse_args()
-    began = time.perf_counter()
-    chosen = [cell for cell in cells()
-              if (not options.only or any(cell["name"].startswith(p)
-                                          for p in options.only.split(",")))
-              and not (options.skip and any(part in cell["name"] + "."
-                                           for part in options.skip.split(",")))]
+    chosen = chosen_of(cells(), options)
     if not chosen:
         parser.error("--only and --skip leave no cell")
     tokens = max(max(sum(cell["keys"]), 2 * MIN_ROTATION_BYTES // (KV_HEADS * DEPTH * 4))
@@ -433,27 +261,9 @@ def main():
     for tensor in pool:
         for part in tensor.split(1 << 19):
             part.normal_()
-    contenders = contenders_of(options)
-    names = list(contenders)
-    print(f"# {torch.cuda.get_device_name()}, torch {torch.__version__}, "
-          f"{time.strftime('%Y-%m-%d %H:%M UTC', time.gmtime())}; us per launch")
-    print(f"{'cell':<22} " + " ".join(
-        f"{n:>10}" + (" /best" if n.startswith("attnjit") else "") for n in names), flush=True)
-    done = []
-    for cell in chosen:
-        if time.perf_counter() - began > options.limit_s:
-            print("# out of time")
-            break
-        measure(cell, contenders, pool, options)
-        print(shown(cell, names), flush=True)
-        done.append(cell)
-        if options.json:
-            with open(options.json, "w", encoding="utf-8") as out:
-                json.dump({"gpu": torch.cuda.get_device_name(), "torch": torch.__version__,
-                           "samples": options.samples, "cells": done}, out)
-    for name in names:
-        if name.startswith("attnjit"):
-            summary(done, name)
+    run(chosen, lambda cell: Problem(cell, pool, random_numbers()), contenders_of(options),
+        options, shown,
+        lambda cell: [cell["name"].split(".")[0] + (" p1" if cell["page"] == 1 else "")])
 
 
 if __name__ == "__main__":

@@ -1,0 +1,219 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Times attnjit's absorbed MLA decode on sm_90a beside FlashMLA and FlashInfer, in one process.
+
+    python3 bench/mla_bench.py --library build/release/src/libattnjit.so \\
+        [--flashmla libflashmla.so] [--only 128] [--json F]
+
+The cache is bf16, of rows of 512 latent and 64 rope elements, in random pages of 64 rows of one
+pool. Cells:
+  H.bB.Nk.qQ   H query heads; B sequences of N thousand keys and Q rows each, causal
+
+beside.py says how contenders are timed and checked. Of a line, /best is the best peer's time over
+attnjit's, `copy` the bytes of the cache per second over those that a device-to-device copy reads
+and writes. What a contender prepares on the host, or once for all layers of a step, lies outside of
+its time: FlashMLA's scheduler metadata, FlashInfer's plan(); attnjit prepares nothing.
+
+FlashMLA is a shared library with `int fm_parts(int q_len, int heads)`, `int fm_metadata(Args*,
+stream)` and `int fm_decode(Args*, stream)`, which call its kernels without PyTorch; Args is
+FlashMla.Args below. FlashInfer is used where it can be imported, and compiles at its first use. A
+contender that is not there is left out, and the output says so.
+"""
+import argparse
+import ctypes
+import math
+import statistics
+
+import torch
+
+from beside import (MIN_ROTATION_BYTES, add_flags, chosen_of, columns_of, contenders_of_attnjit,
+                    pages_of, random_numbers, run, stream, timed)
+
+LATENT, ROPE, PAGE = 512, 64, 64
+DEPTH = LATENT + ROPE
+SCALE = DEPTH**-0.5
+BF16 = torch.bfloat16
+
+
+def cells():
+    """The measurements: dicts with name, heads, batch, keys and q_len."""
+    for heads, batches, thousands in ((128, (1, 8, 32, 64, 128), (1, 8, 32)), (16, (64,), (8, 32))):
+        for batch in batches:
+            for keys in thousands:
+                for q_len in (1, 2) if heads == 128 else (1,):
+                    yield dict(name=f"{heads}.b{batch}.{keys}k.q{q_len}", heads=heads, batch=batch,
+                               keys=keys * 1024, q_len=q_len)
+
+
+class Problem:
+    """A cell's tensors; beside.py says what is asked of them."""
+
+    def __init__(self, cell, pool):
+        self.cell, self.k = cell, pool
+        self.heads, self.batch = cell["heads"], cell["batch"]
+        self.keys, self.q_len = cell["keys"], cell["q_len"]
+        self.bytes = self.batch * self.keys * DEPTH * 2
+        generator = random_numbers()
+        pages = self.keys // PAGE
+        flat = pages_of(self, pool.shape[0], self.batch * pages, 256, generator)
+        self.tables = [one.view(self.batch, pages) for one in flat]
+        self.q = [torch.randn(self.batch, self.q_len, self.heads, DEPTH, device="cuda", dtype=BF16,
+                              generator=generator) for _ in flat]
+        self.kv_lens = torch.full((self.batch,), self.keys, dtype=torch.int32, device="cuda")
+        self.q_begins = range(self.batch + 1)
+
+    def new_o(self):
+        return torch.full((self.batch, self.q_len, self.heads, LATENT), math.nan, device="cuda",
+                          dtype=BF16)
+
+    def spec(self):
+        return {"arch": "sm_90a", "mla": "decode", "num_q_heads": self.heads, "group": self.heads,
+                "qk_depth": DEPTH, "ov_depth": LATENT, "page_size": PAGE, "mask": "causal",
+                "num_partitions": 0}
+
+    def launch_fields(self, i, o):
+        # V is the first part of K's rows: nothing else is looked at.
+        return dict(q=self.q[i], k=self.k, v=self.k[..., :LATENT], o=o, page_table=self.tables[i],
+                    kv_lens=self.kv_lens, batch=self.batch, q_len=self.q_len, kv_len=self.keys,
+                    num_pages=self.k.shape[0], max_pages=self.tables[i].shape[1])
+
+    def flop(self):
+        """Of whole products, as FlashMLA counts: what the mask hides of q_len keys is in it."""
+        return 2.0 * self.batch * self.q_len * self.heads * self.keys * (DEPTH + LATENT)
+
+    def reference(self, launch, sequence):
+        """float32, of one sequence."""
+        k = self.k[self.tables[launch][sequence].long()].reshape(-1, DEPTH).float()
+        s = torch.einsum("qhd,kd->hqk", self.q[launch][sequence].float(), k) * SCALE
+        row = torch.arange(self.q_len, device="cuda")[:, None] + self.keys - self.q_len
+        s.masked_fill_(torch.arange(self.keys, device="cuda")[None] > row, -math.inf)
+        return torch.einsum("hqk,kd->qhd", s.softmax(-1), k[:, :LATENT])[None]
+
+
+class FlashMla:
+    """FlashMLA through a library without PyTorch, its scheduler's metadata given."""
+
+    class Args(ctypes.Structure):
+        _fields_ = [(name, ctypes.c_void_p) for name in
+                    ("q", "k", "o", "lse", "lse_parts", "o_parts", "kv_lens", "page_table",
+                     "metadata", "num_splits")] + [
+            (name, ctypes.c_int32) for name in
+            ("batch", "q_len", "heads", "num_pages", "page_table_stride", "causal")]
+
+    def __init__(self, library):
+        self.lib = ctypes.CDLL(library)
+        for name in ("fm_metadata", "fm_decode"):
+            getattr(self.lib, name).argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+
+    def call(self, name, args):
+        code = getattr(self.lib, name)(ctypes.addressof(args), stream())
+        if code:
+            raise RuntimeError(f"{name}: {code}")
+
+    def prepare(self, problem):
+        batch, rows = problem.batch, problem.q_len * problem.heads
+        parts = self.lib.fm_parts(problem.q_len, problem.heads)
+        room = dict(lse=torch.empty(batch * rows, device="cuda"),
+                    lse_parts=torch.empty((batch + parts) * rows, device="cuda"),
+                    o_parts=torch.empty((batch + parts) * rows * LATENT, device="cuda"),
+                    metadata=torch.zeros(parts * 8, device="cuda", dtype=torch.int32),
+                    num_splits=torch.zeros(batch + 1, device="cuda", dtype=torch.int32))
+        launches, out = [], []
+        for q, table in zip(problem.q, problem.tables):
+            o = problem.new_o()
+            tensors = dict(room, q=q, k=problem.k, o=o, kv_lens=problem.kv_lens, page_table=table)
+            args = self.Args(**{name: tensor.data_ptr() for name, tensor in tensors.items()},
+                             batch=batch, q_len=problem.q_len, heads=problem.heads,
+                             num_pages=problem.k.shape[0], page_table_stride=table.stride(0),
+                             causal=1)
+            if not launches:
+                self.call("fm_metadata", args)
+            launches.append(lambda args=args, alive=tensors: self.call("fm_decode", args))
+            out.append(o)
+        return launches, out
+
+
+class FlashInfer:
+    """FlashInfer's wrapper: kind "fa2" or "fa3"."""
+
+    def __init__(self, kind):
+        import flashinfer
+        room = torch.zeros(256 << 20, device="cuda", dtype=torch.uint8)
+        self.wrapper = flashinfer.mla.BatchMLAPagedAttentionWrapper(room, backend=kind)
+
+    def prepare(self, problem):
+        batch, pages = problem.tables[0].shape
+        flat = [table.reshape(-1) for table in problem.tables]
+        rows = torch.arange(batch + 1, dtype=torch.int32, device="cuda")
+        self.wrapper.plan(
+            qo_indptr=rows * problem.q_len, kv_indptr=rows * pages, kv_indices=flat[0],
+            kv_len_arr=problem.kv_lens, num_heads=problem.heads, head_dim_ckv=LATENT,
+            head_dim_kpe=ROPE, page_size=PAGE, causal=True, sm_scale=SCALE, q_data_type=BF16,
+            kv_data_type=BF16)
+        latent, rope = problem.k[:, :, 0].split((LATENT, ROPE), dim=-1)
+        parts = [[part.reshape(-1, problem.heads, part.shape[-1]).contiguous()
+                  for part in q.split((LATENT, ROPE), dim=-1)] for q in problem.q]
+        out = [problem.new_o() for _ in flat]
+
+        def launch(i):
+            # The plan is of the lengths; the page table is the wrapper's to keep.
+            self.wrapper._planned_backend._kv_indices_buf = flat[i]
+            self.wrapper.run(q_nope=parts[i][0], q_pe=parts[i][1], ckv_cache=latent,
+                             kpe_cache=rope, out=out[i].view(-1, problem.heads, LATENT))
+
+        return [lambda i=i: launch(i) for i in range(len(flat))], out
+
+
+def copy_bandwidth():
+    """Bytes that a copy reads and writes, per second: the median of 9."""
+    source = torch.empty(1 << 31, device="cuda", dtype=torch.uint8)
+    target = torch.empty_like(source)
+    copy = lambda: target.copy_(source)  # noqa: E731
+    timed(copy, 3)
+    return statistics.median(2e3 * source.numel() / timed(copy, 4) for _ in range(9))
+
+
+def shown(cell, names, copy):
+    us = cell["us"]["attnjit"]
+    rate = cell["bytes"] / us * 1e6
+    return " ".join([f"{cell['name']:<22}", *columns_of(cell, names),
+                     f"{cell['flop'] / us / 1e6:6.0f} TFLOP/s {rate / copy:5.2f} copy"])
+
+
+def contenders_of(options):
+    found = contenders_of_attnjit(options)
+    if options.flashmla:
+        found["flashmla"] = FlashMla(options.flashmla)
+    else:
+        print("# no FlashMLA: --flashmla names no library")
+    try:
+        for kind in options.flashinfer.split(",") if options.flashinfer else ():
+            found["fi " + kind] = FlashInfer(kind)
+    except ImportError as error:
+        print(f"# no FlashInfer: {error}")
+    return found
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add_flags(parser)
+    parser.add_argument("--flashmla", help="the library of FlashMLA")
+    parser.add_argument("--flashinfer", default="fa3,fa2", help="wrappers, comma-separated")
+    options = parser.parse_args()
+    chosen = chosen_of(cells(), options)
+    if not chosen:
+        parser.error("--only and --skip leave no cell")
+    copy = copy_bandwidth()
+    print(f"# a copy reads and writes {copy / 1e12:.3f} TB/s")
+    most = max(cell["batch"] * cell["keys"] for cell in chosen)
+    pool = torch.empty(max(most, 2 * MIN_ROTATION_BYTES // (2 * DEPTH)) // PAGE + 1, PAGE, 1, DEPTH,
+                       device="cuda", dtype=BF16)
+    for part in pool.split(1 << 14):
+        part.normal_()
+    run(chosen, lambda cell: Problem(cell, pool), contenders_of(options), options,
+        lambda cell, names: shown(cell, names, copy),
+        lambda cell: [f"{cell['heads']} heads"] + ["of these batch 1"] * (cell["batch"] == 1))
+
+
+if __name__ == "__main__":
+    main()

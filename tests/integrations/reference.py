@@ -90,6 +90,18 @@ def _dense(tensors, params, numbers, fields, service, stream, q_len, kv_len, sca
     sink, page_table, kv_lens, q_offsets, kv_offsets = others
     softcap = spec["score_mod"]["cap"] if isinstance(spec["score_mod"], dict) else None
     named = _params(spec, params, numbers)
+    if kv_offsets is not None:
+        for b in range(q_offsets.shape[0] - 1):
+            begin, end, first, last = (int(one[b + i]) for one in (q_offsets, kv_offsets)
+                                       for i in (0, 1))
+            if begin == end:
+                continue
+            assert end - begin <= q_len and last - first <= kv_len
+            visible = _visible(spec["mask"], 1, end - begin, last - first, named)[0]
+            rows, _ = attend(q[begin:end], k[first:last], v[first:last], visible, scale, softcap,
+                             sink)
+            out[begin:end] = rows.to(out.dtype)
+        return
     if page_table is None:
         assert q_offsets is None and (q_len, kv_len) == (q.shape[1], k.shape[1])
         visible = _visible(spec["mask"], q.shape[0], q_len, kv_len, named)

@@ -7,25 +7,29 @@
 
 Masks are not materialised: transformers' mask function is traced into the kernel, with the
 sequence's offsets given at launch, so that a model needs one kernel for prompts and decodes alike.
+
+Continuous batching (generate_batch) runs with attn_implementation="paged|attnjit".
 """
 from __future__ import annotations
 
-from typing import Any, Optional, Tuple
+from typing import Any, Dict, Optional, Tuple
 
 import torch
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers import masking_utils
 
-from .. import Mask, Scalar, UnsupportedError, attention
+from .. import Mask, Scalar, UnsupportedError, attention, paged_attention
 from .. import mask as trace
 from ..masks import as_mask
 
 NAME = "attnjit"
+PAGED_NAME = "paged|attnjit"  # as continuous batching names an implementation
 
 
 def register() -> None:
-    """Adds "attnjit" to transformers' attention and mask functions."""
+    """Adds "attnjit" and "paged|attnjit" to transformers' attention and mask functions."""
     AttentionInterface.register(NAME, attention_forward)
+    AttentionInterface.register(PAGED_NAME, paged_attention_forward)
     AttentionMaskInterface.register(NAME, attention_mask)
 
 
@@ -73,6 +77,78 @@ def attention_forward(module: torch.nn.Module, query: torch.Tensor, key: torch.T
             field="attention_mask",
             hint="give the model a 2-D attention_mask, or an attnjit.Mask")
     out = attention(query, key, value, mask=mask, layout="bhsd", scale=scaling,
-                    score_mod={"kind": "softcap", "cap": float(softcap)} if softcap else None,
-                    sink=None if s_aux is None else s_aux.float())
+                    score_mod=_score_mod(softcap), sink=_sink(s_aux))
     return out.transpose(1, 2), None  # whose memory has rows before heads
+
+
+def paged_attention_forward(module: torch.nn.Module, query: torch.Tensor, key: torch.Tensor,
+                            value: torch.Tensor, attention_mask: Any,
+                            scaling: Optional[float] = None, softcap: Optional[float] = None,
+                            s_aux: Optional[torch.Tensor] = None, cache: Any = None,
+                            cu_seq_lens_q: Any = None, cu_seq_lens_k: Any = None,
+                            max_seqlen_q: int = 0, max_seqlen_k: Any = 0, read_index: Any = None,
+                            write_index: Any = None, **_: Any) -> Tuple[torch.Tensor, None]:
+    """Attention of a layer in continuous batching: [1, heads, rows, depth] of all requests.
+
+    Layers that see all keys read them where they lie in the cache. Those with a window, whose
+    cache is a ring, and prompts that have nothing in the cache, have them side by side.
+    """
+    if cache is None:
+        raise UnsupportedError(f"{PAGED_NAME} runs in continuous batching alone",
+                               code="unsupported", field="cache", hint=f"use {NAME} elsewhere")
+    window = cache.sliding_windows[module.layer_idx]  # 1: none, which not all modules say
+    if isinstance(cu_seq_lens_k, dict):
+        kind = "sliding_attention" if window > 1 else "full_attention"
+        cu_seq_lens_k, max_seqlen_k = cu_seq_lens_k[kind], max_seqlen_k[kind]
+    group, index = cache.layer_index_to_group_indices[module.layer_idx]
+    rows = query[0].transpose(0, 1)
+    options = {"mask": {"kind": "sliding_window", "window": int(window)} if window > 1
+               else "causal",
+               "score_mod": _score_mod(softcap), "scale": scaling, "sink": _sink(s_aux),
+               "max_kv_len": max_seqlen_k}
+    if window > 1 or not read_index[group].numel():
+        key, value = cache.update(key_states=key, value_states=value, layer_idx=module.layer_idx,
+                                  read_index=read_index, write_index=write_index)
+        out = attention(rows, key, value, q_offsets=cu_seq_lens_q, kv_offsets=cu_seq_lens_k,
+                        max_q_len=max_seqlen_q, **options)
+        return out.unsqueeze(0), None
+    keys, values = cache.key_cache[index], cache.value_cache[index]
+    keys.index_copy_(0, write_index[group], key[0].transpose(0, 1))
+    values.index_copy_(0, write_index[group], value[0].transpose(0, 1))
+    table, lens = _pages(cache, group, index, read_index[group], cu_seq_lens_k, max_seqlen_k)
+    if max_seqlen_q > 1 or rows.shape[0] != lens.shape[0]:
+        options.update(q_offsets=cu_seq_lens_q, max_q_len=max_seqlen_q)
+    out = paged_attention(rows, _blocks(keys, cache), _blocks(values, cache), table, lens,
+                          **options)
+    return out.unsqueeze(0), None
+
+
+def _blocks(tensor: torch.Tensor, cache: Any) -> torch.Tensor:
+    """A cache of single rows as one of blocks."""
+    return tensor.view(-1, cache.block_size, *tensor.shape[1:])
+
+
+def _pages(cache: Any, group: int, index: int, read_index: torch.Tensor, cu_seq_lens: torch.Tensor,
+           longest: int) -> Tuple[torch.Tensor, torch.Tensor]:
+    """The page table of a step's requests, and how many keys each has.
+
+    `read_index` has the place of each key in the cache, and a block's keys lie one behind another.
+    The layers of a group share the table. NOTE: its first layer makes it in each step, so that a
+    graph that captures the step makes it, too.
+    """
+    tables: Dict[int, Tuple[torch.Tensor, torch.Tensor]] = vars(cache).setdefault(
+        "attnjit_tables", {})
+    if index == 0:
+        begins = torch.arange(0, longest, cache.block_size, device=read_index.device)
+        places = (cu_seq_lens[:-1, None] + begins).clamp_(max=read_index.numel() - 1)
+        table = read_index[places].div_(cache.block_size, rounding_mode="floor").int()
+        tables[group] = table, cu_seq_lens.diff()
+    return tables[group]
+
+
+def _score_mod(softcap: Optional[float]) -> Optional[Dict[str, Any]]:
+    return {"kind": "softcap", "cap": float(softcap)} if softcap else None
+
+
+def _sink(s_aux: Optional[torch.Tensor]) -> Optional[torch.Tensor]:
+    return None if s_aux is None else s_aux.float()

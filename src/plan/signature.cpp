@@ -267,18 +267,4 @@ std::string why_no_parameters(const AttentionSpec& spec) {
   return {};
 }
 
-void add_user_constants(const AttentionSpec& spec, std::vector<ConfigConstant>& constants) {
-  for (const spec::SpecScalar& scalar : spec::spec_scalars(spec)) {
-    if (!scalar.constant) continue;
-    if (scalar.is_integer) {
-      const auto value = static_cast<std::int64_t>(scalar.value);
-      constants.push_back({"int", scalar.constant_name, std::to_string(value)});
-    } else {
-      // Hexadecimal: the same float whatever the locale and the reader's rounding.
-      const auto value = static_cast<float>(scalar.value);
-      constants.push_back({"float", scalar.constant_name, fmt::format("{:a}f", value)});
-    }
-  }
-}
-
 }  // namespace attnjit

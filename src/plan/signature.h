@@ -65,7 +65,4 @@ std::vector<KernelParameter> forward_parameters(const KernelPlan& plan,
 /// Why the parameters of a spec's custom code cannot be kernel parameters; empty: they can.
 std::string why_no_parameters(const AttentionSpec& spec);
 
-/// The constants of masks and score modification that are compiled in.
-void add_user_constants(const AttentionSpec& spec, std::vector<ConfigConstant>& constants);
-
 }  // namespace attnjit

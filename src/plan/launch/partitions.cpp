@@ -51,6 +51,19 @@ class SplitTimes {
 
 }  // namespace
 
+SplitWork split_work(const AttentionSpec& spec, const LaunchShapes& shapes,
+                     std::int64_t tiles_of_head, std::int64_t heads, std::int64_t tile_keys) {
+  const std::int64_t positions =
+      spec.ragged ? shapes.total_q : std::int64_t{shapes.batch} * shapes.q_len;
+  SplitWork work;
+  // NOTE: where there are many tiles, how many does not matter, and the product may overflow.
+  work.tiles = std::min<std::int64_t>(tiles_of_head, 1 << 20) * heads;
+  work.kv_tiles = (std::int64_t{shapes.kv_len} + tile_keys - 1) / tile_keys;
+  work.rows = static_cast<double>(positions) * spec.num_q_heads;
+  work.row_bytes = 4.0 * spec.ov_depth;
+  return work;
+}
+
 std::optional<std::int32_t> fixed_partitions(const AttentionSpec& spec,
                                              const LaunchShapes& shapes) {
   if (!splits(spec)) return 1;

@@ -31,6 +31,11 @@ struct SplitWork {
   int ctas_per_sm = 1;
 };
 
+/// What spec and shapes say of it: `tiles_of_head` query tiles of each of `heads` heads, or groups
+/// of heads that share tiles, and KV tiles of `tile_keys`.
+SplitWork split_work(const AttentionSpec& spec, const LaunchShapes& shapes,
+                     std::int64_t tiles_of_head, std::int64_t heads, std::int64_t tile_keys);
+
 /// The partitions of a launch where the spec says how many; nullopt: the launch chooses.
 std::optional<std::int32_t> fixed_partitions(const AttentionSpec& spec, const LaunchShapes& shapes);
 

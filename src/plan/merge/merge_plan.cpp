@@ -9,6 +9,7 @@
 #include <utility>
 #include <variant>
 
+#include "plan/constants.h"
 #include "plan/family.h"
 #include "plan/launch/arguments.h"
 #include "plan/signature.h"
@@ -121,16 +122,18 @@ PlannedKernel merge_kernel(const KernelPlan& plan) {
   // A pair of a plan that accumulates has the sink; the partitions leave it to the merge.
   const bool sink = spec.sink && !spec.accumulate;
   const bool bf16 = spec.output_dtype.value_or(spec.qkv_dtype) == Dtype::kBf16;
-  kernel.constants = {{"int", "kThreads", std::to_string(kThreads)},
-                      {"int", "kHeads", std::to_string(spec.num_q_heads)},
-                      {"int", "kDepth", std::to_string(spec.ov_depth)},
-                      {"int", "kWarpsPerRow", std::to_string(warps_per_row(spec))},
-                      {"bool", "kBf16", bf16 ? "true" : "false"},
-                      {"bool", "kPartialF32", splits(spec) ? "true" : "false"},
-                      {"bool", "kAccumulate", spec.accumulate ? "true" : "false"},
-                      {"bool", "kSink", sink ? "true" : "false"},
-                      {"bool", "kReturnLse", spec.return_lse ? "true" : "false"},
-                      {"bool", "kLseIncludesSink", spec.lse_includes_sink ? "true" : "false"}};
+  Constants constants;
+  constants.add("kThreads", kThreads);
+  constants.add("kHeads", spec.num_q_heads);
+  constants.add("kDepth", spec.ov_depth);
+  constants.add("kWarpsPerRow", warps_per_row(spec));
+  constants.add_bool("kBf16", bf16);
+  constants.add_bool("kPartialF32", splits(spec));
+  constants.add_bool("kAccumulate", spec.accumulate);
+  constants.add_bool("kSink", sink);
+  constants.add_bool("kReturnLse", spec.return_lse);
+  constants.add_bool("kLseIncludesSink", spec.lse_includes_sink);
+  kernel.constants = std::move(constants).take();
   kernel.parameters = {
       parameter("o", {BufferId::Kind::kO, 0}, "unsigned char"),
       parameter("partial_o", pairs_of(spec, BufferId::Kind::kPairsO, kPartialO),

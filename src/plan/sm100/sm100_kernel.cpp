@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "plan/constants.h"
 #include "plan/forward_support.h"
 #include "plan/merge/merge_plan.h"
 #include "plan/signature.h"
@@ -77,26 +78,6 @@ constexpr std::array<RoleConstant, 3> kRoles{{
     {Sm100Role::Id::kMma, "kOtherRegisters"},
 }};
 
-class Constants {
- public:
-  explicit Constants(std::vector<ConfigConstant>& list) : list_(list) {}
-  void add(std::string name, std::int64_t value) {
-    list_.push_back({"int", std::move(name), std::to_string(value)});
-  }
-  void add_list(const std::string& name, std::size_t size, const std::string& values) {
-    list_.push_back({"int", fmt::format("{}[{}]", name, size), fmt::format("{{{}}}", values)});
-  }
-  void add_bool(std::string name, bool value) {
-    list_.push_back({"bool", std::move(name), value ? "true" : "false"});
-  }
-  void add_float(std::string name, double value) {
-    list_.push_back({"float", std::move(name), fmt::format("{:a}f", static_cast<float>(value))});
-  }
-
- private:
-  std::vector<ConfigConstant>& list_;
-};
-
 // What stands in for K's and V's where the two share a ring.
 Sm100Barrier fused(Sm100Barrier group) {
   switch (group) {
@@ -152,12 +133,7 @@ void add_body(const Sm100Variant& body, Constants& constants) {
   for (const auto& [group, constant] : kBarriers) {
     constants.add(constant, barrier_index(body, group));
   }
-  std::string arrivals;
-  for (const Sm100BarrierPlan& barrier : body.barriers) {
-    arrivals += fmt::format("{}{}", arrivals.empty() ? "" : ", ", barrier.arrivals);
-  }
-  constants.add("kBarriers", static_cast<std::int64_t>(body.barriers.size()));
-  constants.add_list("kArrivals", body.barriers.size(), arrivals);
+  constants.add_barriers(body.barriers);
 }
 
 // Rows of a box of K or V; 0 where there are none.
@@ -170,9 +146,8 @@ std::int64_t box_rows(const Sm100Plan& sm100) {
 
 std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm100Plan& sm100) {
   const AttentionSpec& spec = *resolved;
-  std::vector<ConfigConstant> list;
   const Sm100Variant& variant = sm100.variants.front();
-  Constants constants(list);
+  Constants constants;
   constants.add_bool("kBf16", spec.qkv_dtype == Dtype::kBf16);
   constants.add_bool("kOutputBf16", spec.output_dtype.value_or(spec.qkv_dtype) == Dtype::kBf16);
   constants.add("kQkDepth", spec.qk_depth);
@@ -219,8 +194,8 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm1
   constants.add_float("kRescaleThreshold", sm100.rescale_threshold);
   constants.add_bool("kDebugWaits", resolved.options().debug_waits.value_or(false));
   constants.add("kSmemBytes", sm100.smem_bytes);
-  add_user_constants(spec, list);
-  return list;
+  constants.add_users(spec);
+  return std::move(constants).take();
 }
 
 std::vector<LaunchNumber> numbers_of(const AttentionSpec& spec, const Sm100Plan& sm100) {

@@ -144,14 +144,7 @@ std::int32_t sm100_partitions(const KernelPlan& plan, const LaunchShapes& shapes
   if (const auto fixed = fixed_partitions(spec, shapes)) return *fixed;
   const QueryTiles tiles = query_tiles(plan, shapes, device);
   const Sm100Variant& body = *tiles.body;
-  const std::int64_t positions =
-      spec.ragged ? shapes.total_q : std::int64_t{shapes.batch} * shapes.q_len;
-  SplitWork work;
-  // NOTE: where there are many tiles, how many does not matter, and the product may overflow.
-  work.tiles = std::min<std::int64_t>(tiles.of_head, 1 << 20) * tiles.heads;
-  work.kv_tiles = (std::int64_t{shapes.kv_len} + body.BN - 1) / body.BN;
-  work.rows = static_cast<double>(positions) * spec.num_q_heads;
-  work.row_bytes = 4.0 * spec.ov_depth;
+  SplitWork work = split_work(spec, shapes, tiles.of_head, tiles.heads, body.BN);
   work.kv_tile_bytes = static_cast<double>(body.k_stage_bytes + body.v_stage_bytes);
   work.tile_flop = 2.0 * static_cast<double>(body.BM * body.BN) * (spec.qk_depth + spec.ov_depth);
   return best_partitions(work, kRates, device);

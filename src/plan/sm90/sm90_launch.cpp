@@ -70,14 +70,7 @@ std::int32_t sm90_partitions(const KernelPlan& plan, const LaunchShapes& shapes,
   if (const auto fixed = fixed_partitions(spec, shapes)) return *fixed;
   const Sm90Plan& sm90 = *plan.sm90;
   const std::int64_t heads = spec.num_q_heads / sm90_packed_heads(sm90, spec);
-  const std::int64_t positions =
-      spec.ragged ? shapes.total_q : std::int64_t{shapes.batch} * shapes.q_len;
-  SplitWork work;
-  // NOTE: where there are many tiles, how many does not matter, and the product may overflow.
-  work.tiles = std::min<std::int64_t>(tiles_of_head(plan, shapes), 1 << 20) * heads;
-  work.kv_tiles = (std::int64_t{shapes.kv_len} + sm90.BN - 1) / sm90.BN;
-  work.rows = static_cast<double>(positions) * spec.num_q_heads;
-  work.row_bytes = 4.0 * spec.ov_depth;
+  SplitWork work = split_work(spec, shapes, tiles_of_head(plan, shapes), heads, sm90.BN);
   work.kv_tile_bytes = static_cast<double>(sm90.k_bytes + sm90.v_bytes);
   work.tile_flop = 2.0 * sm90.BM * sm90.BN * (spec.qk_depth + spec.ov_depth);
   work.ctas_per_sm = sm90.ctas_per_sm;

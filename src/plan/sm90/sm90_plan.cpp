@@ -12,9 +12,11 @@
 #include <utility>
 #include <variant>
 
+#include "plan/constants.h"
 #include "plan/forward_support.h"
 #include "plan/merge/merge_plan.h"
 #include "plan/signature.h"
+#include "plan/sm90/sm90_shapes.h"
 
 namespace attnjit {
 namespace {
@@ -193,8 +195,8 @@ void complete(const AttentionSpec& spec, Sm90Plan& plan) {
   // 256.
   const bool has_state = spec.score_mod.kind == ScoreModSpec::Kind::kAlibi ||
                          spec.score_mod.kind == ScoreModSpec::Kind::kCustom;
-  // A decode waits for memory: rows that are nobody's cost it nothing, and a group that is loaded
-  // once for all its heads saves the others' loads.
+  // A decode waits for memory, and a group that is loaded once for all its heads saves the others'
+  // loads. What rows that are nobody's cost it was not measured.
   const bool fits =
       kConsumerRows % spec.group == 0 ||
       (decodes(spec, kConsumerRows) && spec.max_q_len << rows_shift(spec.group) <= kConsumerRows);
@@ -295,85 +297,66 @@ void lay_out(Sm90Plan& plan) {
 
 std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm90Plan& sm90) {
   const AttentionSpec& spec = *resolved;
-  std::vector<ConfigConstant> constants;
-  const auto add_int = [&](std::string name, std::int64_t value) {
-    constants.push_back({"int", std::move(name), std::to_string(value)});
-  };
-  const auto add_bool = [&](std::string name, bool value) {
-    constants.push_back({"bool", std::move(name), value ? "true" : "false"});
-  };
-  add_bool("kBf16", spec.qkv_dtype == Dtype::kBf16);
-  add_bool("kOutputBf16", spec.output_dtype.value_or(spec.qkv_dtype) == Dtype::kBf16);
-  add_int("kQkDepth", spec.qk_depth);
-  add_int("kOvDepth", spec.ov_depth);
-  add_int("kGroup", spec.group);
-  add_bool("kSink", spec.sink);
-  add_bool("kReturnLse", spec.return_lse);
-  add_bool("kLseIncludesSink", spec.lse_includes_sink);
-  add_int("kConsumers", sm90.num_consumers);
-  add_int("kThreads", sm90.threads());
-  add_int("kCtasPerSm", sm90.ctas_per_sm);
-  add_int("kCluster", sm90.cluster);
-  add_int("kTileM", sm90.BM);
-  add_int("kTileN", sm90.BN);
-  add_int("kPageSize", spec.page_size);
-  add_int("kBoxKeys", sm90.box_keys);
-  add_bool("kRowCopies", sm90.row_copies);
-  add_bool("kRagged", spec.ragged);
-  add_bool("kRaggedKv", spec.ragged_kv);
-  add_bool("kKvLensExcludeNew", spec.kv_lens_exclude_new);
-  add_bool("kOverlaps", sm90.overlaps);
-  add_bool("kListed", sm90.listed);
-  add_bool("kSplit", sm90.split);
-  add_int("kPartitionTiles", sm90.partition_tiles);
-  add_bool("kMergeOnePart", merges_one_part(spec));
-  add_bool("kRescaleByRow", sm90.rescale_by_row);
-  add_int("kStages", sm90.num_stages);
-  add_int("kQStages", sm90.num_q_stages);
-  add_bool("kPingPong", sm90.ping_pong);
-  add_bool("kPairTiles", sm90.pair_tiles);
-  add_int("kGqaShift", sm90_gqa_shift(sm90, spec));
-  add_bool("kDebugWaits", resolved.options().debug_waits.value_or(false));
-  constants.push_back({"float", "kRescaleThreshold",
-                       fmt::format("{:a}f", static_cast<float>(sm90.rescale_threshold))});
-  add_int("kProducerRegisters", sm90.producer_registers);
-  add_int("kConsumerRegisters", sm90.consumer_registers);
-  add_int("kQOffset", sm90_begin_of(Sm90Region::kQ, sm90));
-  add_int("kKOffset", sm90_begin_of(Sm90Region::kK, sm90));
-  add_int("kVOffset", sm90_begin_of(Sm90Region::kV, sm90));
-  add_int("kWorkBytes", work_bytes(sm90));
-  add_int("kWorkOffset", sm90_begin_of(Sm90Region::kWork, sm90));
-  add_int("kNotesOffset", sm90_begin_of(Sm90Region::kNotes, sm90));
-  add_int("kBarrierOffset", sm90_begin_of(Sm90Region::kBarriers, sm90));
+  Constants constants;
+  constants.add_bool("kBf16", spec.qkv_dtype == Dtype::kBf16);
+  constants.add_bool("kOutputBf16", spec.output_dtype.value_or(spec.qkv_dtype) == Dtype::kBf16);
+  constants.add("kQkDepth", spec.qk_depth);
+  constants.add("kOvDepth", spec.ov_depth);
+  constants.add("kGroup", spec.group);
+  constants.add_bool("kSink", spec.sink);
+  constants.add_bool("kReturnLse", spec.return_lse);
+  constants.add_bool("kLseIncludesSink", spec.lse_includes_sink);
+  constants.add("kConsumers", sm90.num_consumers);
+  constants.add("kThreads", sm90.threads());
+  constants.add("kCtasPerSm", sm90.ctas_per_sm);
+  constants.add("kCluster", sm90.cluster);
+  constants.add("kTileM", sm90.BM);
+  constants.add("kTileN", sm90.BN);
+  constants.add("kPageSize", spec.page_size);
+  constants.add("kBoxKeys", sm90.box_keys);
+  constants.add_bool("kRowCopies", sm90.row_copies);
+  constants.add_bool("kRagged", spec.ragged);
+  constants.add_bool("kRaggedKv", spec.ragged_kv);
+  constants.add_bool("kKvLensExcludeNew", spec.kv_lens_exclude_new);
+  constants.add_bool("kOverlaps", sm90.overlaps);
+  constants.add_bool("kListed", sm90.listed);
+  constants.add_bool("kSplit", sm90.split);
+  constants.add("kPartitionTiles", sm90.partition_tiles);
+  constants.add_bool("kMergeOnePart", merges_one_part(spec));
+  constants.add_bool("kRescaleByRow", sm90.rescale_by_row);
+  constants.add("kStages", sm90.num_stages);
+  constants.add("kQStages", sm90.num_q_stages);
+  constants.add_bool("kPingPong", sm90.ping_pong);
+  constants.add_bool("kPairTiles", sm90.pair_tiles);
+  constants.add("kGqaShift", sm90_gqa_shift(sm90, spec));
+  constants.add_bool("kDebugWaits", resolved.options().debug_waits.value_or(false));
+  constants.add_float("kRescaleThreshold", sm90.rescale_threshold);
+  constants.add("kProducerRegisters", sm90.producer_registers);
+  constants.add("kConsumerRegisters", sm90.consumer_registers);
+  constants.add("kQOffset", sm90_begin_of(Sm90Region::kQ, sm90));
+  constants.add("kKOffset", sm90_begin_of(Sm90Region::kK, sm90));
+  constants.add("kVOffset", sm90_begin_of(Sm90Region::kV, sm90));
+  constants.add("kWorkBytes", work_bytes(sm90));
+  constants.add("kWorkOffset", sm90_begin_of(Sm90Region::kWork, sm90));
+  constants.add("kNotesOffset", sm90_begin_of(Sm90Region::kNotes, sm90));
+  constants.add("kBarrierOffset", sm90_begin_of(Sm90Region::kBarriers, sm90));
   int first_barrier = 0;
   for (const BarrierGroup& group : barrier_groups(sm90)) {
-    add_int(group.constant, first_barrier);
+    constants.add(group.constant, first_barrier);
     first_barrier += group.count;
   }
-  std::vector<int> arrivals;
-  for (const BarrierPlan& barrier : sm90.barriers) arrivals.push_back(barrier.arrivals);
-  add_int("kBarriers", static_cast<std::int64_t>(arrivals.size()));
-  constants.push_back({"int", fmt::format("kArrivals[{}]", arrivals.size()),
-                       fmt::format("{{{}}}", fmt::join(arrivals, ", "))});
-  add_int("kOBlocks", sm90.o_blocks);
-  add_int("kOOffset", sm90_begin_of(Sm90Region::kO, sm90));
-  add_int("kSmemBytes", sm90.smem_bytes);
-  add_user_constants(spec, constants);
-  return constants;
+  constants.add_barriers(sm90.barriers);
+  constants.add("kOBlocks", sm90.o_blocks);
+  constants.add("kOOffset", sm90_begin_of(Sm90Region::kO, sm90));
+  constants.add("kSmemBytes", sm90.smem_bytes);
+  constants.add_users(spec);
+  return std::move(constants).take();
 }
 
 std::vector<LaunchNumber> numbers_of(const AttentionSpec& spec, const Sm90Plan& sm90) {
   using enum LaunchNumber;
   std::vector<LaunchNumber> numbers{kNumQHeads, kQLen, kKvLen};
-  if (sm90.split) numbers.insert(numbers.end(), {kPartitions, kRows});
-  if (!sm90.kv_lens) {
-    numbers.insert(numbers.end(), {kMTiles, kTotalTiles, kPairedUnits});
-    return numbers;
-  }
-  numbers.push_back(kBatch);
-  if (spec.ragged) numbers.push_back(kTotalQ);
-  if (spec.ragged_kv) numbers.push_back(kTotalKv);
-  if (spec.page_size > 0) numbers.push_back(kMaxPages);
+  sm90_add_work_numbers(spec, sm90, numbers);
   if (sm90.row_copies) {
     numbers.insert(numbers.end(), kRowCopyNumbers.begin(), kRowCopyNumbers.end());
   }

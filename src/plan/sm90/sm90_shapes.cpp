@@ -61,4 +61,18 @@ std::int64_t sm90_query_tiles(const AttentionSpec& spec, const LaunchShapes& sha
   return std::min(longest * shapes.batch, all_rows / tile_rows);
 }
 
+void sm90_add_work_numbers(const AttentionSpec& spec, const Sm90Plan& plan,
+                           std::vector<LaunchNumber>& numbers) {
+  using enum LaunchNumber;
+  if (plan.split) numbers.insert(numbers.end(), {kPartitions, kRows});
+  if (!plan.kv_lens) {
+    numbers.insert(numbers.end(), {kMTiles, kTotalTiles, kPairedUnits});
+    return;
+  }
+  numbers.push_back(kBatch);
+  if (spec.ragged) numbers.push_back(kTotalQ);
+  if (spec.ragged_kv) numbers.push_back(kTotalKv);
+  if (spec.page_size > 0) numbers.push_back(kMaxPages);
+}
+
 }  // namespace attnjit

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the launches of the sm_90a kernels share: tensor maps, and the number of query tiles.
+// What the launches of the sm_90a kernels share: tensor maps, the number of query tiles, and the
+// numbers that say what the work is.
 //
 // Thread rules: pure functions.
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "attnjit/launch.h"
 #include "plan/launch/tensors.h"
+#include "plan/sm90/sm90_plan.h"
 
 namespace attnjit {
 
@@ -24,5 +27,10 @@ TensorMapDescription sm90_row_map(const TensorView& tensor, int gqa_shift, int p
 /// all sequences together: no fewer than there can be.
 std::int64_t sm90_query_tiles(const AttentionSpec& spec, const LaunchShapes& shapes, int tile_rows,
                               int gqa_shift);
+
+/// Adds the numbers by which a kernel finds its work: of sequences that differ in length those that
+/// bound them, otherwise those of the tiles.
+void sm90_add_work_numbers(const AttentionSpec& spec, const Sm90Plan& plan,
+                           std::vector<LaunchNumber>& numbers);
 
 }  // namespace attnjit

@@ -91,18 +91,13 @@ std::int32_t sm90_mla_partitions(const KernelPlan& plan, const LaunchShapes& sha
   constexpr std::int64_t kMaxPartitions = 64;
   const Sm90Plan& mla = *plan.sm90;
   const int gqa_shift = sm90_gqa_shift(mla, spec);
-  const std::int64_t kv_tiles = (std::int64_t{shapes.kv_len} + mla.BN - 1) / mla.BN;
-  // NOTE: where there are many tiles, how many does not matter, and the product may overflow.
-  const std::int64_t tiles =
-      std::min<std::int64_t>(sm90_query_tiles(spec, shapes, mla.BM, gqa_shift), 1 << 20);
-  const std::int64_t positions =
-      spec.ragged ? shapes.total_q : std::int64_t{shapes.batch} * shapes.q_len;
-  const double rows = static_cast<double>(positions) * spec.num_q_heads;
+  const SplitWork work =
+      split_work(spec, shapes, sm90_query_tiles(spec, shapes, mla.BM, gqa_shift), 1, mla.BN);
   const SplitTimes times(mla, spec, device);
   std::int64_t best = 1;
-  double least = times.of(1, tiles, shapes.batch, kv_tiles, rows);
-  for (std::int64_t parts = 2; parts <= std::min(kv_tiles, kMaxPartitions); ++parts) {
-    const double time = times.of(parts, tiles, shapes.batch, kv_tiles, rows);
+  double least = times.of(1, work.tiles, shapes.batch, work.kv_tiles, work.rows);
+  for (std::int64_t parts = 2; parts <= std::min(work.kv_tiles, kMaxPartitions); ++parts) {
+    const double time = times.of(parts, work.tiles, shapes.batch, work.kv_tiles, work.rows);
     if (time >= least) continue;
     best = parts;
     least = time;
@@ -141,12 +136,7 @@ Result<LaunchRecipe> plan_sm90_mla_launch(const KernelPlan& plan, const LaunchRe
   values.numbers.set(LaunchNumber::kPartitions, request.partitions);
   const TensorView& o = request.tensors.o;
   values.numbers.set(LaunchNumber::kRows, o.batch * o.rows * o.heads);
-  values.numbers.set(LaunchNumber::kOBatchBytes, o.strides.batch * o.element_bytes());
-  values.numbers.set(LaunchNumber::kORowBytes, o.strides.row * o.element_bytes());
-  values.numbers.set(LaunchNumber::kOHeadBytes, o.strides.head * o.element_bytes());
-  const TensorView& k = request.tensors.k;
-  values.numbers.set(LaunchNumber::kKPageBytes, k.strides.batch * k.element_bytes());
-  values.numbers.set(LaunchNumber::kKRowBytes, k.strides.row * k.element_bytes());
+  values.numbers.set_strides(request.tensors);
   const auto ctas = static_cast<std::uint32_t>(
       std::min(total_tiles, workers_of(mla, request.device)) * mla.cluster);
   Result<LaunchRecipe> recipe = make_recipe(plan.main(), ctas, values);

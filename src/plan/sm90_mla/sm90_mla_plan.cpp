@@ -9,9 +9,11 @@
 #include <numeric>
 #include <utility>
 
+#include "plan/constants.h"
 #include "plan/forward_support.h"
 #include "plan/merge/merge_plan.h"
 #include "plan/signature.h"
+#include "plan/sm90/sm90_shapes.h"
 
 namespace attnjit {
 namespace {
@@ -23,7 +25,6 @@ constexpr int kMaxLatent = 512;  // O's 64 x 512 floats take half of the registe
 constexpr int kMaxHeads = 128;
 constexpr int kTileRows = 64;  // of a wgmma
 constexpr int kTileKeys = 64;
-constexpr int kSwizzleRows = 8;  // the period of the swizzle
 constexpr int kConsumers = 2;
 constexpr int kWarps = 4;       // of a warpgroup
 constexpr int kWorkBytes = 48;  // of the announcement of a work tile, stored 16 bytes at a time
@@ -129,78 +130,62 @@ Status apply(const TuningValues& tuned, const AttentionSpec& spec, Sm90Plan& pla
 }
 
 std::vector<ConfigConstant> constants_of(const AttentionSpec& spec, const Sm90Plan& plan) {
-  std::vector<ConfigConstant> constants;
-  const auto add_int = [&](std::string name, std::int64_t value) {
-    constants.push_back({"int", std::move(name), std::to_string(value)});
-  };
-  const auto add_bool = [&](std::string name, bool value) {
-    constants.push_back({"bool", std::move(name), value ? "true" : "false"});
-  };
-  add_bool("kBf16", spec.qkv_dtype == Dtype::kBf16);
-  add_bool("kOutputBf16", spec.output_dtype.value_or(spec.qkv_dtype) == Dtype::kBf16);
-  add_int("kQkDepth", spec.qk_depth);
-  add_int("kOvDepth", spec.ov_depth);
-  add_int("kGroup", spec.group);
-  add_int("kGqaShift", sm90_gqa_shift(plan, spec));
-  add_bool("kSink", spec.sink);
-  add_bool("kReturnLse", spec.return_lse);
-  add_bool("kLseIncludesSink", spec.lse_includes_sink);
-  add_int("kThreads", plan.threads());
-  add_int("kCluster", plan.cluster);
-  add_int("kTileM", plan.BM);
-  add_int("kTileN", plan.BN);
-  add_int("kPageSize", spec.page_size);
-  add_int("kBoxKeys", plan.box_keys);
-  add_bool("kRowCopies", plan.row_copies);
-  add_bool("kRagged", spec.ragged);
-  add_bool("kRaggedKv", spec.ragged_kv);
-  add_bool("kKvLensExcludeNew", spec.kv_lens_exclude_new);
-  add_bool("kPairTiles", false);
-  add_bool("kSplit", plan.split);
-  add_int("kPartitionTiles", plan.partition_tiles);
-  add_bool("kMergeOnePart", merges_one_part(spec));
-  add_bool("kRescaleByRow", plan.rescale_by_row);
-  add_int("kStages", plan.num_stages);
-  add_bool("kDebugWaits", false);
-  constants.push_back({"float", "kRescaleThreshold",
-                       fmt::format("{:a}f", static_cast<float>(plan.rescale_threshold))});
-  add_int("kProducerRegisters", plan.producer_registers);
-  add_int("kConsumerRegisters", plan.consumer_registers);
-  add_int("kQOffset", sm90_begin_of(Sm90Region::kQ, plan));
-  add_int("kKvOffset", sm90_begin_of(Sm90Region::kK, plan));
-  add_int("kRecordOffset", sm90_begin_of(Sm90Region::kP, plan));
-  add_int("kWorkBytes", kWorkBytes);
-  add_int("kWorkOffset", sm90_begin_of(Sm90Region::kWork, plan));
-  add_int("kBarrierOffset", sm90_begin_of(Sm90Region::kBarriers, plan));
+  Constants constants;
+  constants.add_bool("kBf16", spec.qkv_dtype == Dtype::kBf16);
+  constants.add_bool("kOutputBf16", spec.output_dtype.value_or(spec.qkv_dtype) == Dtype::kBf16);
+  constants.add("kQkDepth", spec.qk_depth);
+  constants.add("kOvDepth", spec.ov_depth);
+  constants.add("kGroup", spec.group);
+  constants.add("kGqaShift", sm90_gqa_shift(plan, spec));
+  constants.add_bool("kSink", spec.sink);
+  constants.add_bool("kReturnLse", spec.return_lse);
+  constants.add_bool("kLseIncludesSink", spec.lse_includes_sink);
+  constants.add("kThreads", plan.threads());
+  constants.add("kCluster", plan.cluster);
+  constants.add("kTileM", plan.BM);
+  constants.add("kTileN", plan.BN);
+  constants.add("kPageSize", spec.page_size);
+  constants.add("kBoxKeys", plan.box_keys);
+  constants.add_bool("kRowCopies", plan.row_copies);
+  constants.add_bool("kRagged", spec.ragged);
+  constants.add_bool("kRaggedKv", spec.ragged_kv);
+  constants.add_bool("kKvLensExcludeNew", spec.kv_lens_exclude_new);
+  constants.add_bool("kPairTiles", false);
+  constants.add_bool("kSplit", plan.split);
+  constants.add("kPartitionTiles", plan.partition_tiles);
+  constants.add_bool("kMergeOnePart", merges_one_part(spec));
+  constants.add_bool("kRescaleByRow", plan.rescale_by_row);
+  constants.add("kStages", plan.num_stages);
+  constants.add_bool("kDebugWaits", false);
+  constants.add_float("kRescaleThreshold", plan.rescale_threshold);
+  constants.add("kProducerRegisters", plan.producer_registers);
+  constants.add("kConsumerRegisters", plan.consumer_registers);
+  constants.add("kQOffset", sm90_begin_of(Sm90Region::kQ, plan));
+  constants.add("kKvOffset", sm90_begin_of(Sm90Region::kK, plan));
+  constants.add("kRecordOffset", sm90_begin_of(Sm90Region::kP, plan));
+  constants.add("kWorkBytes", kWorkBytes);
+  constants.add("kWorkOffset", sm90_begin_of(Sm90Region::kWork, plan));
+  constants.add("kBarrierOffset", sm90_begin_of(Sm90Region::kBarriers, plan));
   std::size_t first_barrier = 0;
   for (const BarrierGroup& group : barrier_groups(spec, plan)) {
-    add_int(group.constant, static_cast<std::int64_t>(first_barrier));
+    constants.add(group.constant, static_cast<std::int64_t>(first_barrier));
     first_barrier += group.barriers.size();
   }
-  std::vector<int> arrivals;
-  for (const BarrierPlan& barrier : plan.barriers) arrivals.push_back(barrier.arrivals);
-  add_int("kBarriers", static_cast<std::int64_t>(arrivals.size()));
-  constants.push_back({"int", fmt::format("kArrivals[{}]", arrivals.size()),
-                       fmt::format("{{{}}}", fmt::join(arrivals, ", "))});
-  add_int("kSmemBytes", plan.smem_bytes);
-  add_user_constants(spec, constants);
-  return constants;
+  constants.add_barriers(plan.barriers);
+  constants.add("kSmemBytes", plan.smem_bytes);
+  constants.add_users(spec);
+  return std::move(constants).take();
 }
 
 std::vector<LaunchNumber> numbers_of(const AttentionSpec& spec, const Sm90Plan& plan) {
   using enum LaunchNumber;
   std::vector<LaunchNumber> numbers{kNumQHeads, kQLen, kKvLen, kOBatchBytes};
   // A ragged O comes with these.
-  if (!spec.ragged) numbers.insert(numbers.end(), {kORowBytes, kOHeadBytes});
-  if (plan.split) numbers.insert(numbers.end(), {kPartitions, kRows});
-  if (!plan.kv_lens) {
-    numbers.insert(numbers.end(), {kMTiles, kTotalTiles, kPairedUnits});
-    return numbers;
+  if (!spec.ragged) {
+    numbers.push_back(kORowBytes);
+    numbers.push_back(kOHeadBytes);
   }
-  numbers.push_back(kBatch);
-  if (spec.ragged) numbers.push_back(kTotalQ);
-  if (spec.ragged_kv) numbers.push_back(kTotalKv);
-  if (spec.page_size > 0) numbers.push_back(kMaxPages);
+  sm90_add_work_numbers(spec, plan, numbers);
   if (plan.row_copies) numbers.insert(numbers.end(), {kNumPages, kKPageBytes, kKRowBytes});
   return numbers;
 }
@@ -216,12 +201,7 @@ std::vector<KernelParameter> parameters_of(const KernelPlan& plan, const Sm90Pla
   };
   if (!spec.ragged) add_array(BufferId::Kind::kO, "unsigned char");
   if (mla.row_copies) add_array(BufferId::Kind::kK, "const unsigned char");
-  if (mla.split) {
-    for (const std::uint32_t workspace : {kPartialO, kPartialLse}) {
-      parameters.push_back(parameter(plan.workspaces.at(workspace).name,
-                                     {BufferId::Kind::kWorkspace, workspace}, "float"));
-    }
-  }
+  add_partial_parameters(plan, parameters);
   return parameters;
 }
 
@@ -276,7 +256,7 @@ Result<Sm90Plan> make_sm90_mla_plan(const ResolvedSpec& resolved, const TuningVa
   plan.overlaps = true;
   plan.kv_lens = lengths_differ(spec);
   plan.split = splits(spec);
-  plan.row_copies = spec.page_size % kSwizzleRows != 0;
+  plan.row_copies = copies_rows(spec);
   if (!plan.row_copies) {
     plan.box_keys = spec.page_size > 0 ? std::gcd(spec.page_size, plan.BN) : plan.BN;
   }
@@ -327,10 +307,7 @@ Status fill_from_sm90_mla(const Sm90Plan& mla, KernelPlan& plan) {
   kernel.barriers = mla.barriers;
   kernel.constants = constants_of(plan.spec, mla);
   kernel.parameters = parameters_of(plan, mla);
-  if (plan.spec->num_partitions == 0 && !mla.split) {
-    plan.deviations.push_back({"num_partitions", "chosen at launch", "1",
-                               "a launch that accumulates does not split the keys yet"});
-  }
+  add_split_deviation(plan);
   return {};
 }
 

@@ -6,11 +6,13 @@
 
 #include <algorithm>
 
-#include "attnjit/plan.h"
 #include "attnjit/tuning.h"
+#include "planned.h"
 
 namespace attnjit {
 namespace {
+
+using namespace plan_test;
 
 AttentionSpec spec_of(int heads = 128, int qk_depth = 576, int ov_depth = 512) {
   AttentionSpec spec;
@@ -23,12 +25,6 @@ AttentionSpec spec_of(int heads = 128, int qk_depth = 576, int ov_depth = 512) {
   spec.num_partitions = 0;
   spec.mask.kind = MaskSpec::Kind::kCausal;
   return spec;
-}
-
-KernelPlan plan_of(const AttentionSpec& spec, const PlanOptions& options = {}) {
-  Result<KernelPlan> result = plan(spec, options);
-  EXPECT_TRUE(result.ok()) << (result.ok() ? "" : result.error().to_string());
-  return result.ok() ? *result : KernelPlan{};
 }
 
 LaunchShapes shapes_of(int batch, int q_len, int kv_len) {

@@ -7,11 +7,13 @@
 #include <algorithm>
 #include <map>
 
-#include "attnjit/plan.h"
 #include "attnjit/tuning.h"
+#include "planned.h"
 
 namespace attnjit {
 namespace {
+
+using namespace plan_test;
 
 AttentionSpec spec_of(int qk_depth, int ov_depth = 0) {
   AttentionSpec spec;
@@ -27,19 +29,6 @@ MaskSpec mask_of(MaskSpec::Kind kind) {
   MaskSpec mask;
   mask.kind = kind;
   return mask;
-}
-
-KernelPlan plan_of(const AttentionSpec& spec, const PlanOptions& options = {}) {
-  Result<KernelPlan> result = plan(spec, options);
-  EXPECT_TRUE(result.ok()) << (result.ok() ? "" : result.error().to_string());
-  return result.ok() ? *result : KernelPlan{};
-}
-
-std::map<std::string, std::string> constants_of(const KernelPlan& plan) {
-  std::map<std::string, std::string> constants;
-  for (const ConfigConstant& constant : plan.main().constants)
-    constants[constant.name] = constant.value;
-  return constants;
 }
 
 // Every depth, mask and modification: shared memory and registers as the hardware has them.
@@ -411,23 +400,11 @@ TEST(Sm90Plan, PartitionsAreWorkTilesAndWorkspace) {
   const KernelPlan plan = plan_of(spec);
   ASSERT_EQ(plan.kernels.size(), 2U);
   EXPECT_EQ(constants_of(plan).at("kSplit"), "true");
-  LaunchShapes shapes;
-  shapes.batch = 2;
-  shapes.q_len = 5;
-  shapes.kv_len = 100;
-  const Result<LaunchSequence> sequence = plan_launch(plan, shapes, {}, {});
-  ASSERT_TRUE(sequence.ok()) << sequence.error().to_string();
-  ASSERT_EQ(sequence->launches.size(), 2U);
-  EXPECT_EQ(sequence->launches[0].grid[0], 2U * 2 * 3);
-  ASSERT_EQ(sequence->workspaces.size(), 2U);
-  EXPECT_EQ(sequence->workspaces[0].bytes, 3 * (2 * 5 * 8) * 128 * 4);
-  EXPECT_EQ(sequence->workspaces[1].bytes, 3 * (2 * 5 * 8) * 4);
+  const LaunchSequence sequence = launch_of_three_parts(plan, 132);
+  ASSERT_EQ(sequence.launches.size(), 2U);
+  EXPECT_EQ(sequence.launches[0].grid[0], 2U * 2 * 3);
   // 2^17 x 2 x 1366 tiles fit, and three times as many do not.
-  shapes.batch = 1 << 17;
-  shapes.q_len = 1 << 16;
-  const Result<LaunchSequence> many = plan_launch(plan, shapes, {}, {});
-  ASSERT_FALSE(many.ok());
-  EXPECT_EQ(many.error().field, "batch");
+  expect_too_many(plan, 1 << 17, 1 << 16);
 }
 
 TEST(Sm90Plan, PartitionsOfFixedKeysAreWholeTiles) {

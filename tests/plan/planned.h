@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// A spec's plan and a launch of it, for tests that take them to be there.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "attnjit/launch.h"
+#include "attnjit/plan.h"
+#include "attnjit/tuning.h"
+
+namespace attnjit::plan_test {
+
+/// An empty plan where there is none, which is told.
+inline KernelPlan plan_of(const AttentionSpec& spec, const PlanOptions& options = {},
+                          const Tuning* tuning = nullptr) {
+  Result<KernelPlan> result = plan(spec, options, tuning);
+  if (result) return *result;
+  ADD_FAILURE() << result.error().to_string();
+  return {};
+}
+
+inline std::map<std::string, std::string> constants_of(const KernelPlan& plan) {
+  std::map<std::string, std::string> constants;
+  for (const ConfigConstant& constant : plan.main().constants)
+    constants[constant.name] = constant.value;
+  return constants;
+}
+
+/// The launches of a plan of three partitions, of 2 sequences of 5 rows: the kernel, and the merge
+/// of what it writes to the workspaces.
+inline LaunchSequence launch_of_three_parts(const KernelPlan& plan, int sm_count) {
+  LaunchShapes shapes;
+  shapes.batch = 2;
+  shapes.q_len = 5;
+  shapes.kv_len = 100;
+  const Result<LaunchSequence> sequence = plan_launch(plan, shapes, {}, {}, {.sm_count = sm_count});
+  if (!sequence) {
+    ADD_FAILURE() << sequence.error().to_string();
+    return {};
+  }
+  EXPECT_EQ(sequence->launches.size(), 2U);
+  EXPECT_EQ(sequence->workspaces.size(), 2U);
+  if (sequence->launches.size() != 2 || sequence->workspaces.size() != 2) return {};
+  const std::int64_t floats = std::int64_t{3} * (2 * 5 * plan.spec->num_q_heads);
+  EXPECT_EQ(sequence->workspaces[0].bytes, floats * plan.spec->ov_depth * 4);
+  EXPECT_EQ(sequence->workspaces[1].bytes, floats * 4);
+  return *sequence;
+}
+
+/// So many tiles are no launch.
+inline void expect_too_many(const KernelPlan& plan, int batch, int q_len) {
+  LaunchShapes shapes;
+  shapes.batch = batch;
+  shapes.q_len = q_len;
+  shapes.kv_len = 100;
+  const Result<LaunchSequence> many = plan_launch(plan, shapes, {}, {});
+  ASSERT_FALSE(many.ok());
+  EXPECT_EQ(many.error().field, "batch");
+}
+
+}  // namespace attnjit::plan_test

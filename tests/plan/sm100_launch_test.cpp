@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+// Launches of sm_100a plans: grids, tensor maps, partitions.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "../one_launch.h"
+#include "sm100_plans.h"
+
+namespace attnjit {
+namespace {
+
+using namespace plan_test;
+
+std::int32_t int_argument(const KernelPlan& plan, const LaunchRecipe& recipe,
+                          const std::string& name) {
+  for (std::size_t i = 0; i < plan.main().parameters.size(); ++i) {
+    if (plan.main().parameters[i].name == name)
+      return std::get<std::int32_t>(recipe.args.at(i).value);
+  }
+  ADD_FAILURE() << name;
+  return -1;
+}
+
+// Parts of the keys are work for SMs that have none; few parts, because each costs a merge.
+TEST(Sm100Launch, PartitionsFillTheSms) {
+  AttentionSpec spec = dense(128);
+  spec.group = 4;
+  spec.page_size = 64;
+  spec.num_partitions = 0;
+  const auto partitions = [&](int batch, int kv_len, int q_len = 1) {
+    LaunchShapes shapes;
+    shapes.batch = batch;
+    shapes.q_len = q_len;
+    shapes.kv_len = kv_len;
+    return sm100_partitions(plan_of(spec), shapes, {.sm_count = 148});
+  };
+  // 8 tiles a sequence.
+  EXPECT_EQ(partitions(1, 128), 1);
+  EXPECT_EQ(partitions(1, 0), 1);
+  EXPECT_EQ(partitions(256, 8192), 1);
+  EXPECT_GE(partitions(1, 32768), 12);
+  EXPECT_LE(partitions(1, 32768), 18);
+  EXPECT_EQ(partitions(1 << 30, 1 << 30, 1 << 20), 1);
+  spec.num_partitions = 7;
+  EXPECT_EQ(partitions(256, 8192), 7);
+  spec.num_partitions = 1;
+  EXPECT_EQ(partitions(1, 32768), 1);
+}
+
+// A CTA per SM finds its parts itself.
+TEST(Sm100Launch, PartitionsAreWorkTilesAndWorkspace) {
+  AttentionSpec spec = dense(128);
+  spec.num_partitions = 3;
+  spec.sink = true;
+  const KernelPlan plan = plan_of(spec);
+  ASSERT_EQ(plan.kernels.size(), 2U);
+  EXPECT_TRUE(plan.main().overlaps);
+  for (const int sm_count : {148, 1000}) {
+    const LaunchSequence sequence = launch_of_three_parts(plan, sm_count);
+    ASSERT_EQ(sequence.launches.size(), 2U);
+    EXPECT_EQ(sequence.launches[0].grid[0], std::min(2U * 32 * 3, static_cast<unsigned>(sm_count)));
+    EXPECT_EQ(int_argument(plan, sequence.launches[0], "partitions"), 3);
+  }
+  // 2^17 x 32 x 128 tiles fit, and three times as many do not.
+  expect_too_many(plan, 1 << 17, 1 << 15);
+}
+
+// A row's bits are its own: every work tile has two query tiles, a warpgroup each.
+TEST(Sm100Launch, PartitionsOfFixedKeysAreWholeTiles) {
+  for (const auto& [depth, keys, tile] :
+       {std::tuple{128, 512, 128}, {128, 192, 96}, {64, 64, 64}, {192, 320, 64}, {64, 320, 64}}) {
+    SCOPED_TRACE(keys);
+    AttentionSpec spec = dense(depth);
+    spec.partition_keys = keys;
+    const KernelPlan plan = plan_of(spec);
+    ASSERT_TRUE(plan.supported) << plan.reason;
+    EXPECT_EQ(plan.sm100->variants.front().BN, tile);
+    EXPECT_EQ(plan.sm100->variants.front().num_qo, 2);
+    EXPECT_FALSE(plan.sm100->can_switch_to_1q);
+    EXPECT_EQ(constants_of(plan).at("kPartitionTiles"), std::to_string(keys / tile));
+    LaunchShapes shapes;
+    shapes.q_len = 1;
+    shapes.kv_len = 2 * keys + 1;
+    EXPECT_EQ(sm100_partitions(plan, shapes, {.sm_count = 1}), 3);
+    shapes.kv_len = 0;
+    EXPECT_EQ(sm100_partitions(plan, shapes, {}), 1);
+  }
+  AttentionSpec spec = dense(128);
+  spec.partition_keys = 100;
+  EXPECT_NE(plan_of(spec).reason.find("multiples of 64"), std::string::npos);
+  spec.partition_keys = 128;
+  PlanOptions one;
+  one.num_qo = 1;
+  EXPECT_NE(plan_of(spec, one).reason.find("num_qo is 1"), std::string::npos);
+}
+
+TEST(Sm100Launch, ShortOrFewPromptsTakeOneQueryTile) {
+  const KernelPlan plan = plan_of(dense(128));  // 32 heads
+  struct {
+    std::int32_t batch, q_len, one_query, m_tiles;
+  } const cases[] = {{8, 128, 1, 1},   // a tile's rows
+                     {8, 129, 0, 1},   // 256 tiles of 256 rows
+                     {1, 512, 1, 4},   // 64 tiles of 256 rows: less than half of 148 SMs
+                     {1, 513, 0, 3},   // 96
+                     {2, 512, 0, 2}};  // 128
+  for (const auto& c : cases) {
+    const LaunchRecipe recipe = launch_of(plan, c.batch, c.q_len, 1000);
+    EXPECT_EQ(int_argument(plan, recipe, "one_query"), c.one_query) << c.batch << " " << c.q_len;
+    EXPECT_EQ(int_argument(plan, recipe, "m_tiles"), c.m_tiles) << c.batch << " " << c.q_len;
+    EXPECT_EQ(int_argument(plan, recipe, "total_tiles"), c.m_tiles * 32 * c.batch);
+  }
+  PlanOptions one;
+  one.num_qo = 1;
+  const KernelPlan one_tile = plan_of(dense(128), one);
+  for (const KernelParameter& parameter : one_tile.main().parameters) {
+    EXPECT_NE(parameter.name, "one_query");
+  }
+}
+
+TEST(Sm100Launch, FusedHeadsShareATile) {
+  AttentionSpec spec = dense(128);
+  spec.group = 8;
+  const KernelPlan plan = plan_of(spec);
+  const LaunchRecipe recipe = launch_of(plan, 3, 100, 1000);
+  EXPECT_EQ(int_argument(plan, recipe, "total_heads"), 3 * 4);
+  EXPECT_EQ(int_argument(plan, recipe, "m_tiles"), 7);  // of 16 positions: 12 tiles of 32 are few
+  const TensorMapDescription& q = recipe.tensor_maps.at(0);
+  EXPECT_EQ(q.dims, (std::vector<std::uint64_t>{128, 8, 4, 100, 3}));
+  EXPECT_EQ(q.strides, (std::vector<std::uint64_t>{256, 2048, 8192, 819200}));
+  EXPECT_EQ(q.box, (std::vector<std::uint32_t>{64, 8, 1, 16, 1}));
+}
+
+TEST(Sm100Launch, CausalTilesComeOneACtaAndHeadsInSections) {
+  AttentionSpec spec = dense(128);
+  const KernelPlan null_plan = plan_of(spec);
+  EXPECT_EQ(launch_of(null_plan, 1, 8192, 8192).grid[0], 148U);
+  spec.mask.kind = MaskSpec::Kind::kCausal;
+  const KernelPlan plan = plan_of(spec);
+  const LaunchRecipe recipe = launch_of(plan, 1, 8192, 8192);
+  EXPECT_EQ(recipe.grid[0], 32U * 32U);
+  // 8192 keys are 4 MiB a head: twelve heads, eight as a power of two.
+  EXPECT_EQ(int_argument(plan, recipe, "section_heads"), 8);
+  EXPECT_EQ(int_argument(plan, launch_of(plan, 1, 300, 0), "section_heads"), 32);
+}
+
+TEST(Sm100Launch, PagesAreATensorOfTheirOwn) {
+  AttentionSpec spec = dense(128);
+  spec.group = 4;
+  spec.page_size = 16;
+  const KernelPlan plan = plan_of(spec);
+  LaunchShapes shapes;
+  shapes.batch = 3;
+  shapes.q_len = 1;
+  shapes.kv_len = 1000;
+  shapes.num_pages = 77;
+  shapes.max_pages = 63;
+  const auto recipe = one_launch(plan, shapes, {}, {}, {});
+  ASSERT_TRUE(recipe) << recipe.error().to_string();
+  const TensorMapDescription& k = recipe->tensor_maps.at(1);
+  EXPECT_EQ(k.dims, (std::vector<std::uint64_t>{128, 8, 16, 77}));
+  EXPECT_EQ(k.strides, (std::vector<std::uint64_t>{256, 2048, 32768}));
+  EXPECT_EQ(k.box, (std::vector<std::uint32_t>{64, 1, 16, 1}));
+  EXPECT_EQ(int_argument(plan, *recipe, "max_pages"), 63);
+  EXPECT_EQ(int_argument(plan, *recipe, "one_query"), 1);
+  // Sequences differ in length: no CTA has a second tile.
+  EXPECT_EQ(recipe->grid[0], 3U * 8U);
+  shapes.max_pages = 62;
+  const auto few = one_launch(plan, shapes, {}, {}, {});
+  ASSERT_FALSE(few);
+  EXPECT_EQ(few.error().field, "max_pages");
+}
+
+TEST(Sm100Launch, ARaggedBatchHasNoMoreTilesThanItsRowsFill) {
+  AttentionSpec spec = dense(128);
+  spec.ragged = true;
+  const KernelPlan plan = plan_of(spec);
+  LaunchShapes shapes;
+  shapes.batch = 100;
+  shapes.q_len = 4096;
+  shapes.kv_len = 4096;
+  shapes.total_q = 4096 + 99;  // a prompt among decodes
+  const auto recipe = one_launch(plan, shapes, {}, {}, {});
+  ASSERT_TRUE(recipe) << recipe.error().to_string();
+  // 16 tiles of 256 rows and 99 of one: a sequence wastes 255 rows at most.
+  const std::int64_t bound = (shapes.total_q + 100 * 255) / 256;
+  EXPECT_EQ(bound, 115);
+  EXPECT_EQ(recipe->grid[0], 32U * bound);
+  EXPECT_EQ(recipe->tensor_maps.at(0).dims, (std::vector<std::uint64_t>{128, 32, 4195}));
+  EXPECT_EQ(recipe->tensor_maps.at(1).dims, (std::vector<std::uint64_t>{128, 32, 4096, 100}));
+  for (const std::int32_t wrong : {0, 4095, 409601}) {
+    shapes.total_q = wrong;
+    const auto bad = one_launch(plan, shapes, {}, {}, {});
+    ASSERT_FALSE(bad) << wrong;
+    EXPECT_EQ(bad.error().field, "total_q");
+  }
+  shapes.q_len = shapes.total_q = 0;
+  const auto none = one_launch(plan, shapes, {}, {}, {});
+  ASSERT_TRUE(none);
+  EXPECT_EQ(none->grid[0], 0U);
+}
+
+TEST(Sm100Launch, NothingToDoIsAnEmptyGrid) {
+  const KernelPlan plan = plan_of(dense(64));
+  EXPECT_EQ(launch_of(plan, 0, 5, 5).grid[0], 0U);
+  EXPECT_EQ(launch_of(plan, 1, 0, 5).grid[0], 0U);
+}
+
+}  // namespace
+}  // namespace attnjit

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tuning tables: which row is taken, what it may choose, and what is no table.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "sm100_plans.h"
+
+namespace attnjit {
+namespace {
+
+using namespace plan_test;
+
+using I = std::int64_t;
+
+Tuning tuning_of(const std::string& choose, const std::string& match = R"({"qk_depth": 64})") {
+  const auto result =
+      tuning_from_json(R"({"rows": [{"match": )" + match + R"(, "choose": )" + choose + "}]}");
+  if (!result) {
+    ADD_FAILURE() << result.error().to_string();
+    return {};
+  }
+  return *result;
+}
+
+TEST(Tuning, AMatchingRowIsTaken) {
+  const Tuning tuning = tuning_of(R"({"BN": 160, "exp2_fma_pairs": 8, "softmax_registers": 184})");
+  const KernelPlan result = plan_of(dense(64), {}, &tuning);
+  EXPECT_EQ(result.sm100->variants.front().BN, 160);
+  EXPECT_EQ(result.sm100->variants.front().pv_keys, (std::vector<I>{80, 80}));
+  EXPECT_EQ(result.sm100->exp2_fma_pairs, 8);
+  EXPECT_EQ(result.sm100->roles.front().registers, 184);
+  ASSERT_NE(deviation(result, "BN"), nullptr);
+  EXPECT_EQ(deviation(result, "BN")->reason, "tuned");
+  check_plan(result, "tuned");
+  EXPECT_EQ(plan_of(dense(128), {}, &tuning).sm100->variants.front().num_kv_stages, 5);
+}
+
+TEST(Tuning, StagesAndRings) {
+  const Tuning tuning = tuning_of(R"({"num_kv_stages": 4, "use_fused_kv": true})", "{}");
+  const KernelPlan result = plan_of(dense(128), {}, &tuning);
+  EXPECT_EQ(result.sm100->variants.front().num_kv_stages, 4);
+  EXPECT_TRUE(result.sm100->variants.front().use_fused_kv);
+  check_plan(result, "tuned");
+}
+
+TEST(Tuning, TheMostSpecificRowWins) {
+  const auto tuning = tuning_from_json(R"({"name": "t", "rows": [
+      {"choose": {"exp2_fma_pairs": 1}},
+      {"match": {"qk_depth": 128, "qkv_dtype": "bf16"}, "choose": {"exp2_fma_pairs": 2}},
+      {"match": {"qk_depth": 128}, "choose": {"exp2_fma_pairs": 3}},
+      {"match": {"arch": "sm_103a", "mask": "causal", "sink": true},
+       "choose": {"exp2_fma_pairs": 4}}]})");
+  ASSERT_TRUE(tuning) << tuning.error().to_string();
+  EXPECT_EQ(plan_of(dense(64), {}, &*tuning).sm100->exp2_fma_pairs, 1);
+  EXPECT_EQ(plan_of(dense(128), {}, &*tuning).sm100->exp2_fma_pairs, 2);
+  EXPECT_EQ(plan_of(dense(128, Dtype::kFp16), {}, &*tuning).sm100->exp2_fma_pairs, 3);
+  AttentionSpec spec = dense(128);
+  spec.arch = Arch::kSm103a;
+  spec.mask.kind = MaskSpec::Kind::kCausal;
+  spec.sink = true;
+  EXPECT_EQ(plan_of(spec, {}, &*tuning).sm100->exp2_fma_pairs, 4);
+}
+
+TEST(Tuning, IllegalChoicesAreErrors) {
+  for (const char* choose :
+       {R"({"BN": 192})", R"({"BN": 100})", R"({"BN": 0})", R"({"num_kv_stages": 40})",
+        R"({"num_kv_stages": 1})", R"({"use_fused_kv": 2})", R"({"num_qk_stages": 7})",
+        R"({"softmax_registers": 200})", R"({"softmax_registers": 190})",
+        R"({"other_registers": 16})", R"({"exp2_fma_pairs": 65})", R"({"exp2_fma_pairs": -1})",
+        R"({"bn": 128})", R"({"num_stages": 2})"}) {
+    const Tuning tuning = tuning_of(choose);
+    const Result<KernelPlan> result = plan(dense(64), {}, &tuning);
+    ASSERT_FALSE(result) << choose;
+    EXPECT_EQ(result.error().code, ErrorCode::kInvalid) << choose;
+    EXPECT_EQ(result.error().field.rfind("tuning.", 0), 0U) << result.error().to_string();
+    // A spec that the row does not match is not concerned.
+    EXPECT_TRUE(plan(dense(128), {}, &tuning)) << choose;
+  }
+  AttentionSpec split = dense(64);
+  split.partition_keys = 128;
+  const Tuning tuning = tuning_of(R"({"BN": 96})");
+  EXPECT_FALSE(plan(split, {}, &tuning));
+  split.partition_keys = 192;
+  EXPECT_TRUE(plan(split, {}, &tuning));
+}
+
+TEST(Tuning, MalformedTablesAreErrors) {
+  for (const char* text : {"",
+                           "{",
+                           "[]",
+                           "{}",
+                           R"({"rows": 1})",
+                           R"({"rows": [1]})",
+                           R"({"rows": [{}]})",
+                           R"({"rows": [{"choose": {}}]})",
+                           R"({"rows": [{"choose": {"BN": "x"}}]})",
+                           R"({"rows": [{"choose": {"BN": 1.5}}]})",
+                           R"({"rows": [{"choose": {"BN": 18446744073709551615}}]})",
+                           R"({"rows": [{"match": {"depth": 64}, "choose": {"BN": 128}}]})",
+                           R"({"rows": [{"match": {"qk_depth": "64"}, "choose": {"BN": 128}}]})",
+                           R"({"rows": [{"match": {"qk_depth": 0}, "choose": {"BN": 128}}]})",
+                           R"({"rows": [{"match": {"qk_depth": 1e3}, "choose": {"BN": 128}}]})",
+                           R"({"rows": [{"match": {"arch": "sm_80"}, "choose": {"BN": 128}}]})",
+                           R"({"rows": [{"match": {"mask": "diagonal"}, "choose": {"BN": 128}}]})",
+                           R"({"rows": [{"match": {"qkv_dtype": "f32"}, "choose": {"BN": 128}}]})",
+                           R"({"rows": [{"match": {"num_qo": 2}, "choose": {"BN": 128}}]})",
+                           R"({"rows": [{"match": 3, "choose": {"BN": 128}}]})",
+                           R"({"rows": [{"choice": {"BN": 128}}]})",
+                           R"({"rows": [], "other": 1})",
+                           R"({"rows": [[[[[[[[[[[[]]]]]]]]]]]]})"}) {
+    const Result<Tuning> result = tuning_from_json(text);
+    ASSERT_FALSE(result) << text;
+    EXPECT_EQ(result.error().code, ErrorCode::kInvalid) << text;
+  }
+  const Result<Tuning> two =
+      tuning_from_json(R"({"rows": [{"match": {"depth": 1}, "choose": {"BN": "x"}}]})");
+  ASSERT_FALSE(two);
+  EXPECT_EQ(two.error().others.size(), 1U);
+}
+
+}  // namespace
+}  // namespace attnjit

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -28,6 +29,14 @@ enum class EmulatorModel : std::uint8_t {
   kIsa,      ///< only what the PTX ISA promises
 };
 
+/// What the scheduler of a run tends to (docs/emulator.md, "Time").
+enum class EmulatorMood : std::uint8_t {
+  kRandom,
+  kEager,   ///< asynchronous operations as soon as possible
+  kLazy,    ///< asynchronous operations as late as possible
+  kStarve,  ///< some warps only when no other can run
+};
+
 /// One tensor or array in the emulated GPU's global memory.
 struct EmulatorBuffer {
   std::string name;
@@ -41,6 +50,7 @@ struct EmulatorOptions {
   EmulatorModel model = EmulatorModel::kSilicon;
   std::uint64_t seed = 0;
   std::uint32_t seeds = 1;                ///< runs seed, seed + 1, ...; all must pass
+  std::optional<EmulatorMood> mood;       ///< of every run; none: each seed chooses one
   std::uint64_t max_steps = 500'000'000;  ///< warp instructions of one run
   /// isa: the tensor operations that one thread issues for one cta_group run in issue order all the
   /// same. The written waiver of kernels that rely on it.

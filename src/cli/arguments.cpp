@@ -310,6 +310,10 @@ class Parser {
     add_model(app, emulate_.model, emulate_.waivers);
     app->add_option("--seed", emulate_.seed, "First seed of the scheduler; default: the launch's");
     app->add_option("--seeds", emulate_.seeds, "Seeds to run; all must pass; default 1");
+    app->add_option("--mood", emulate_.mood,
+                    "What the scheduler tends to, random, eager, lazy or starve; default: each "
+                    "seed chooses")
+        ->type_name("NAME");
     app->add_flag("--stats", emulate_.stats, "Count instructions, bytes, conflicts and waits");
     app->add_option("--trace", emulate_.trace, "Write a Chrome/Perfetto trace")->type_name("FILE");
   }

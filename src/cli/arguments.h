@@ -85,6 +85,7 @@ struct EmulateArguments {
   std::vector<std::string> waivers;
   std::optional<std::int64_t> seed;
   std::int64_t seeds = 1;
+  std::string mood;  ///< empty: the seed's
   bool stats = false;
   std::string trace;
 };

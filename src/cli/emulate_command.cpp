@@ -3,9 +3,13 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <array>
 #include <cmath>
 #include <filesystem>
 #include <limits>
+#include <optional>
+#include <string_view>
+#include <utility>
 
 #include "attnjit/emulator.h"
 #include "cli/files.h"
@@ -27,6 +31,20 @@ constexpr std::int64_t kMaxLaunchBytes = 16 << 20;
 
 Error invalid(std::string field, std::string message) {
   return make_error(ErrorCode::kInvalid, std::move(message), std::move(field));
+}
+
+Result<std::optional<EmulatorMood>> read_mood(const std::string& name) {
+  constexpr std::array<std::pair<std::string_view, EmulatorMood>, 4> kMoods{
+      {{"random", EmulatorMood::kRandom},
+       {"eager", EmulatorMood::kEager},
+       {"lazy", EmulatorMood::kLazy},
+       {"starve", EmulatorMood::kStarve}}};
+  if (name.empty()) return std::optional<EmulatorMood>{};
+  for (const auto& [known, mood] : kMoods) {
+    if (name == known) return std::optional{mood};
+  }
+  return invalid("mood",
+                 fmt::format("is '{}'; allowed: random, eager, lazy, starve", name.substr(0, 64)));
 }
 
 // An error of a file's contents names the file too.
@@ -261,6 +279,9 @@ Result<Report> run_emulate(const EmulateArguments& arguments) {
   if (arguments.seed && *arguments.seed < 0) {
     return invalid("seed", fmt::format("is {}; allowed: 0 and more", *arguments.seed));
   }
+  Result<std::optional<EmulatorMood>> mood = read_mood(arguments.mood);
+  if (!mood) return std::move(mood).error();
+  options.mood = *mood;
   options.stats = arguments.stats;
   options.trace_file = arguments.trace;
 

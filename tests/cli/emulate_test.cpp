@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // emulate: the launch file, exit codes and outputs, on kernels small enough to read.
 #include <algorithm>
+#include <array>
 #include <filesystem>
 
 #include "cli_test.h"
@@ -24,6 +25,37 @@ constexpr const char* kAddOne = R"(.version 8.7
   ld.global.u32 %r2, [%rd4];
   add.s32 %r3, %r2, 1;
   st.global.u32 [%rd5], %r3;
+  ret;
+}
+)";
+
+// A warp asks for a copy's completion until it is there.
+constexpr const char* kAskForACopy = R"(.version 9.0
+.target sm_90a
+.address_size 64
+.shared .align 128 .b8 buf[1024];
+.shared .align 8 .b64 bar;
+.visible .entry add_one(.param .u64 in, .param .u64 out)
+{
+  .reg .pred %p<3>; .reg .b32 %r<6>; .reg .b64 %rd<4>;
+  ld.param.u64 %rd1, [in];
+  ld.param.u64 %rd2, [out];
+  mov.u32 %r1, %tid.x; mov.u32 %r2, buf; mov.u32 %r3, bar;
+  setp.ne.u32 %p1, %r1, 0;
+  @%p1 bra READY;
+  mbarrier.init.shared::cta.b64 [%r3], 1;
+  fence.mbarrier_init.release.cluster;
+  mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r3], 128;
+  cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r2], [%rd1], 128, [%r3];
+READY:
+  bar.sync 0;
+ASK:
+  mbarrier.test_wait.parity.shared::cta.b64 %p2, [%r3], 0;
+  @!%p2 bra ASK;
+  shl.b32 %r4, %r1, 2; add.u32 %r4, %r4, %r2;
+  ld.shared.b32 %r5, [%r4];
+  mul.wide.u32 %rd3, %r1, 4; add.s64 %rd3, %rd3, %rd2;
+  st.global.b32 [%rd3], %r5;
   ret;
 }
 )";
@@ -70,6 +102,21 @@ TEST_F(Emulate, RunsAndWritesItsOutputs) {
   EXPECT_EQ(run(words()).exit_code, 0);
 }
 
+// A copy that completes late is asked for many times.
+TEST_F(Emulate, AMoodHoldsForEverySeed) {
+  write_text(folder_ / "k.ptx", kAskForACopy);
+  const auto steps = [&](const std::string& mood, int seed) {
+    std::vector<std::string> more{"--seed", std::to_string(seed)};
+    if (!mood.empty()) more.insert(more.end(), {"--mood", mood});
+    return run_json(words(more), 0).at("steps").get<int>();
+  };
+  for (int seed = 0; seed < 4; ++seed) {
+    EXPECT_GT(steps("lazy", seed), 2000) << seed;
+    for (const char* mood : {"random", "eager", "starve"}) EXPECT_LT(steps(mood, seed), 2000);
+    EXPECT_EQ(steps("", seed), steps(std::array{"random", "eager", "lazy", "starve"}[seed], seed));
+  }
+}
+
 TEST_F(Emulate, AFindingIsOne) {
   write_launch("7", 31);  // the last lane reads past the end
   const Json json = run_json(words(), 1);
@@ -91,6 +138,7 @@ TEST_F(Emulate, BadInputIsTwoAndUnknownPtxIsThree) {
   expect_bad(words({"--waive", "fences"}), "in-order-mma");
   expect_bad(words({"--seeds", "0"}), "seeds");
   expect_bad(words({"--seed", "-1"}), "seed");
+  expect_bad(words({"--mood", "angry"}), "mood");
   write_launch("1e99", 32);
   expect_bad(words(), "fill");
   write_launch("7", 2000000000);

@@ -328,7 +328,7 @@ class Cluster {
   /// silicon a copy or a product takes far longer than a warp waits for its turn.
   bool overtakes_a_warp(const AsyncOp& op);
 
-  enum class Mood : u8 { kRandom, kEager, kLazy, kStarve };
+  using Mood = EmulatorMood;
   Mood mood_ = Mood::kRandom;
   u32 quantum_ = 32;
   static constexpr u32 kNobody = ~0u;

@@ -41,15 +41,16 @@ def number(text):
 
 def read_table(text):
     """(what it was measured on, {cell: {"cudnn", "flex", "best": ratio or None}})."""
-    heading, cells = "", {}
+    heading, columns, cells = "", [], {}
     for line in text.splitlines():
         words = line.replace("<", " ").split()
-        if len(words) == 8 and words[0].count(".") >= 2 and words[1][0].isdigit():
-            cells[words[0]] = dict(zip(("cudnn", "flex", "best"), map(number, words[5:8])))
-        elif len(words) == 7 and words[0].count(".") >= 2 and words[1][0].isdigit():
-            cells[words[0]] = dict(zip(("cudnn", "flex", "best"),
-                                       [*map(number, words[5:7]), None]))
-        elif not heading and line.strip() and not line.startswith("cell "):
+        if line.startswith("cell "):
+            columns = words
+        elif words and words[0].count(".") >= 2 and len(words) > 4 and words[1][0].isdigit():
+            row = dict(zip(columns, words))
+            cells[words[0]] = {key: number(row.get("/" + key, "-"))
+                               for key in ("cudnn", "flex", "best")}
+        elif not heading and line.strip():
             heading = line.split(";")[0].strip()
     return heading, cells
 

@@ -15,16 +15,15 @@ median per launch. Results are compared with a float32 reference, and with one a
 anything is timed. What a contender prepares on the host, or once for all layers of a step, lies
 outside of its time: FA3's scheduler metadata, FlashInfer's plan(); attnjit prepares nothing.
 
-FA3 is a shared library with `int fa3_fwd(Args*, stream)` and `int fa3_metadata(Args*, stream)`,
-which call its kernels without PyTorch; Args is Fa3.Args below. FlashInfer is used where it can be
-imported. A contender that is not there is left out, and the output says so.
+FA3 is a shared library (bench/fa3.py says which). FlashInfer is used where it can be imported. A
+contender that is not there is left out, and the output says so.
 """
 import argparse
-import ctypes
 import math
 
 import torch
 
+import fa3
 from beside import (MIN_ROTATION_BYTES, add_flags, chosen_of, columns_of, contenders_of_attnjit,
                     pages_of, random_numbers,
                     run, stream)
@@ -116,30 +115,14 @@ class Problem:
 
 
 class Fa3:
-    """FlashAttention-3 through a library without PyTorch, its scheduler's metadata given. With
-    two_calls prompts and decodes of a mixed batch are two calls."""
-
-    class Args(ctypes.Structure):
-        _fields_ = [(name, ctypes.c_void_p) for name in
-                    ("q", "k", "v", "o", "lse", "cu_seqlens_q", "seqused_k", "page_table", "meta",
-                     "oaccum", "lseaccum")] + [("oaccum_floats", ctypes.c_int64)] + [
-            (name, ctypes.c_int32) for name in
-            ("batch", "seqlen_q", "total_q", "seqlen_k", "h", "hk", "d", "page_size", "num_pages",
-             "page_table_stride", "causal", "window_left", "window_right", "num_splits",
-             "metadata_given", "out_num_splits", "out_pack_gqa", "is_fp16")]
+    """FlashAttention-3, its scheduler's metadata given. With two_calls prompts and decodes of a
+    mixed batch are two calls."""
 
     def __init__(self, library, two_calls=False):
         self.two_calls = two_calls
-        self.lib = ctypes.CDLL(library)
-        for name in ("fa3_fwd", "fa3_metadata"):
-            getattr(self.lib, name).argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+        self.library = fa3.Library(library)
         self.o_parts = torch.empty(1 << 28, device="cuda")
         self.lse_parts = torch.empty(1 << 22, device="cuda")
-
-    def call(self, name, args):
-        code = getattr(self.lib, name)(ctypes.addressof(args), stream())
-        if code:
-            raise RuntimeError(f"{name}: {code}")
 
     def prepare(self, problem):
         if self.two_calls and (problem.decode or max(problem.rows) == min(problem.rows)):
@@ -155,7 +138,7 @@ class Fa3:
 
             def launch(calls=calls):
                 for args, _ in calls:
-                    self.call("fa3_fwd", args)
+                    self.library.call("fa3_fwd", args)
 
             launches.append(launch)
             out.append(o)
@@ -171,7 +154,7 @@ class Fa3:
         offsets = problem.q_offsets[first:last + 1] - begin
         lse = torch.empty(sum(rows) * problem.heads, device="cuda")
         meta = torch.zeros(4 * (len(rows) + 4) + 8, device="cuda", dtype=torch.int32)
-        args = self.Args(
+        args = fa3.Args(
             q=q.data_ptr(), k=problem.k.data_ptr(), v=problem.v.data_ptr(), o=o.data_ptr(),
             lse=lse.data_ptr(), seqused_k=kv_lens.data_ptr(), page_table=table.data_ptr(),
             meta=meta.data_ptr(), oaccum=self.o_parts.data_ptr(),
@@ -182,7 +165,7 @@ class Fa3:
             page_table_stride=table.stride(0), causal=1, window_left=-1, window_right=-1)
         if max(rows) > 1:
             args.cu_seqlens_q = offsets.data_ptr()
-        self.call("fa3_metadata", args)
+        self.library.call("fa3_metadata", args)
         args.metadata_given = 1
         return args, (q, o, table, kv_lens, offsets, lse, meta)
 

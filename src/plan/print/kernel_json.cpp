@@ -29,9 +29,10 @@ void add_entry(const PlannedKernel& kernel, Json& json) {
 void add_constants(const PlannedKernel& kernel, Json& json) {
   Json constants = Json::object();
   for (const ConfigConstant& constant : kernel.constants) {
-    // The literals of booleans and integers are JSON; floats are C's hexadecimal.
-    Json value = constant.type == "float" ? Json() : Json::parse(constant.value, nullptr, false);
-    if (value.is_null() || value.is_discarded()) value = constant.value;
+    // The literals of booleans and integers are JSON. Those of floats, hexadecimal as C has them,
+    // and of arrays are not: they stand as text.
+    Json value = Json::parse(constant.value, nullptr, false);
+    if (value.is_discarded()) value = constant.value;
     constants[constant.name] = std::move(value);
   }
   json["constants"] = std::move(constants);

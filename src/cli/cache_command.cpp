@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <limits>
@@ -222,15 +223,24 @@ Result<Report> bundle(CubinCache& cache, const CacheArguments& arguments, bool i
   return report;
 }
 
-/// To a folder: the bundle is written beside what is made of it, and removed again.
+/// To a folder: the bundle is written beside it, under a name that nobody has, and removed again.
 Result<Report> export_image(CubinCache& cache, const CacheArguments& arguments) {
-  const std::string temporary = arguments.oci + ".bundle";
+  std::string temporary = arguments.oci;
+  while (temporary.size() > 1 && temporary.ends_with('/')) temporary.pop_back();
+  temporary += ".XXXXXX";
+  const int file = ::mkstemp(temporary.data());
+  if (file < 0) {
+    return make_error(ErrorCode::kIo,
+                      std::string("cannot write the image layout: ") + std::strerror(errno),
+                      arguments.oci);
+  }
+  ::close(file);
   CacheArguments as_bundle = arguments;
   as_bundle.file = temporary;
   Result<Report> report = bundle(cache, as_bundle, true);
-  if (!report) return report;
-  const Status written = write_oci_layout(temporary, arguments.oci);
+  const Status written = report ? write_oci_layout(temporary, arguments.oci) : Status();
   (void)std::remove(temporary.c_str());
+  if (!report) return report;
   if (!written) return written.error();
   Json json = Json::parse(report->json);
   json["file"] = arguments.oci;

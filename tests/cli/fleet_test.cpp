@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <set>
 
 #include "base/sha256.h"
 #include "cli_test.h"
@@ -49,14 +50,21 @@ TEST_F(FleetCommand, BadKeysAreBadInput) {
 
 TEST_F(FleetCommand, AnImageLayoutIsWholeAndTheSameEachTime) {
   expect_bad({"cache", "export"}, "--oci");
-  for (const char* name : {"one", "two"}) {
+  write_text(folder_ / "one.bundle", "somebody's");
+  for (const char* name : {"one", "two/"}) {
     const Json made = run_json({"cache", "export", "--oci", folder_ / name}, 0);
     EXPECT_EQ(made.at("entries"), 0);
     EXPECT_EQ(made.at("file"), folder_ / name);
   }
+  // Nothing but the layouts: what is beside them stays, and nothing stays beside them.
+  EXPECT_EQ(read_text(folder_ / "one.bundle"), "somebody's");
+  std::set<std::string> names;
+  for (const auto& file : std::filesystem::directory_iterator(folder_ / "")) {
+    names.insert(file.path().filename());
+  }
+  EXPECT_EQ(names, (std::set<std::string>{"one", "one.bundle", "two"}));
   EXPECT_EQ(read_text(folder_ / "one/index.json"), read_text(folder_ / "two/index.json"));
   expect_bad({"cache", "export", "--oci", folder_ / "one"}, "not an empty folder");
-  EXPECT_FALSE(std::filesystem::exists(folder_ / "one.bundle"));
   // Every blob has the digest that it is named after, and the size that is said of it.
   const auto blob = [&](const Json& descriptor) {
     const std::string digest = descriptor.at("digest").get<std::string>().substr(7);

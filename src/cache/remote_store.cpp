@@ -7,7 +7,6 @@
 #include <algorithm>
 
 #include "base/environment.h"
-#include "base/printable.h"
 
 namespace attnjit::cache {
 namespace {
@@ -29,8 +28,8 @@ Result<RemoteStore> RemoteStore::make(const RemoteOptions& options) {
   const std::size_t colon = rest.find("://");
   const std::string scheme(rest.substr(0, std::min(colon, rest.size())));
   if (colon == std::string_view::npos || (scheme != "http" && scheme != "https")) {
-    return bad_url(
-        fmt::format("'{}' is no URL of a remote tier", printable(options.url.substr(0, 16))));
+    // NOTE: without the text: what lacks a scheme may begin with a password.
+    return bad_url("it is no URL of a remote tier");
   }
   rest.remove_prefix(colon + 3);
   if (std::any_of(rest.begin(), rest.end(), [](unsigned char c) { return c <= ' ' || c > '~'; }) ||

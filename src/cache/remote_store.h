@@ -24,7 +24,6 @@ class RemoteStore {
 
   /// For people: without user and password.
   const std::string& shown() const { return shown_; }
-  bool s3() const { return s3_; }
 
  private:
   bool s3_ = false;

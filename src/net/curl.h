@@ -24,7 +24,6 @@ inline constexpr int kWriteFunction = 20011;                  // CURLOPT_WRITEFU
 inline constexpr int kReadFunction = 20012;                   // CURLOPT_READFUNCTION
 inline constexpr int kHttpHeader = 10023;                     // CURLOPT_HTTPHEADER
 inline constexpr int kHeaderData = 10029;                     // CURLOPT_HEADERDATA
-inline constexpr int kCustomRequest = 10036;                  // CURLOPT_CUSTOMREQUEST
 inline constexpr int kNoBody = 44;                            // CURLOPT_NOBODY
 inline constexpr int kUpload = 46;                            // CURLOPT_UPLOAD
 inline constexpr int kCaInfo = 10065;                         // CURLOPT_CAINFO

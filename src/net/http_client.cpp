@@ -80,8 +80,6 @@ std::string_view to_string(HttpRequest::Method method) {
       return "HEAD";
     case HttpRequest::Method::kPut:
       return "PUT";
-    case HttpRequest::Method::kDelete:
-      return "DELETE";
   }
   return "GET";
 }
@@ -133,7 +131,6 @@ Result<HttpResponse> HttpClient::perform(const HttpRequest& request) {
   set(curl::kHeaderData, static_cast<void*>(&incoming));
   if (!ca_file_.empty()) set(curl::kCaInfo, ca_file_.c_str());
   if (request.method == Method::kHead) set(curl::kNoBody, 1L);
-  if (request.method == Method::kDelete) set(curl::kCustomRequest, "DELETE");
   if (request.method == Method::kPut) {
     set(curl::kUpload, 1L);
     set(curl::kReadFunction, &give_body);

@@ -17,7 +17,7 @@
 namespace attnjit::net {
 
 struct HttpRequest {
-  enum class Method : std::uint8_t { kGet, kHead, kPut, kDelete };
+  enum class Method : std::uint8_t { kGet, kHead, kPut };
   Method method = Method::kGet;
   std::string url;
   std::vector<std::string> headers;  ///< "Name: value"

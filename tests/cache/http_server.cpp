@@ -170,9 +170,6 @@ bool HttpServer::answer(int connection, const Seen& request, std::string body) {
         etag = etag_of(body);
         objects_[request.path] = std::move(body);
       }
-    } else if (request.method == "DELETE") {
-      status = there ? 204 : 404;
-      objects_.erase(request.path);
     } else if (manner.get_status != 0) {
       status = manner.get_status;
     } else if (there) {

@@ -490,6 +490,7 @@ TEST(RemoteStoreTest, UrlsAreChecked) {
                           "s3+http://host", "s3+http://u:p@host/bucket", "s3+http://host/bucket"}) {
     EXPECT_TRUE(problem(bad).starts_with("remote: ")) << bad;
   }
+  EXPECT_EQ(problem("user:word@cache/a").find("word"), std::string::npos) << "nor when it is wrong";
   RemoteOptions options;
   options.url = "https://user:word@cache:8443/a/";
   EXPECT_EQ(RemoteStore::make(options)->shown(), "https://cache:8443/a");

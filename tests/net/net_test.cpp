@@ -35,7 +35,7 @@ static_assert(curl::kReadData == CURLOPT_READDATA && curl::kErrorBuffer == CURLO
 static_assert(curl::kWriteFunction == CURLOPT_WRITEFUNCTION);
 static_assert(curl::kReadFunction == CURLOPT_READFUNCTION);
 static_assert(curl::kHttpHeader == CURLOPT_HTTPHEADER && curl::kHeaderData == CURLOPT_HEADERDATA);
-static_assert(curl::kCustomRequest == CURLOPT_CUSTOMREQUEST && curl::kNoBody == CURLOPT_NOBODY);
+static_assert(curl::kNoBody == CURLOPT_NOBODY);
 static_assert(curl::kUpload == CURLOPT_UPLOAD && curl::kCaInfo == CURLOPT_CAINFO);
 static_assert(curl::kHeaderFunction == CURLOPT_HEADERFUNCTION);
 static_assert(curl::kNoSignal == CURLOPT_NOSIGNAL);

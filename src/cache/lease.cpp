@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -13,6 +14,8 @@
 #include <system_error>
 #include <thread>
 
+#include "base/printable.h"
+#include "base/signals.h"
 #include "cache/breaker.h"
 #include "cache/store_lease.h"
 #include "net/redis.h"
@@ -26,11 +29,11 @@ class RedisLeases final : public LeaseKeeper {
  public:
   explicit RedisLeases(std::unique_ptr<net::Redis> redis) : redis_(std::move(redis)) {}
 
-  Answer take(const std::string& name, const std::string& token,
-              std::chrono::milliseconds ttl) override {
+  Result<Answer> take(const std::string& name, const std::string& token,
+                      std::chrono::milliseconds ttl) override {
     const auto reply =
         redis_->command({"SET", key_of(name), token, "NX", "PX", std::to_string(ttl.count())});
-    if (!reply) return Answer::kUnavailable;
+    if (!reply) return reply.error();
     return reply->kind == net::Redis::Kind::kNil ? Answer::kBusy : Answer::kHeld;
   }
   bool renew(const std::string& name, const std::string& token,
@@ -66,7 +69,9 @@ std::string make_token() {
 struct Leases::State {
   std::unique_ptr<LeaseKeeper> keeper;  // of the thread
   std::chrono::milliseconds ttl, timeout;
+  Logger log;  // of those who ask: the thread may outlive its sink
   Breaker breaker;
+  std::atomic_flag warned = ATOMIC_FLAG_INIT;
 
   std::mutex mutex;  // guards what follows
   std::condition_variable changed;
@@ -80,6 +85,16 @@ struct Leases::State {
     if (closed) return;
     jobs.push_back(std::move(job));
     changed.notify_all();
+  }
+
+  void failed(const std::string& problem) {
+    const std::string text =
+        fmt::format("leases: {}; machines may compile a kernel more than once", printable(problem));
+    if (warned.test_and_set()) {
+      log.info(text);
+    } else {
+      log.warning(text + " (further ones are logged as info)");
+    }
   }
 
   void give_back(const std::string& name, const std::string& token) {
@@ -141,14 +156,15 @@ std::unique_ptr<Leases> Leases::open(const LeaseOptions& options, const RemoteOp
                 made.error().to_string());
     return nullptr;
   }
-  return std::make_unique<Leases>(*std::move(made), options);
+  return std::make_unique<Leases>(*std::move(made), options, log);
 }
 
-Leases::Leases(std::unique_ptr<LeaseKeeper> keeper, const LeaseOptions& options)
+Leases::Leases(std::unique_ptr<LeaseKeeper> keeper, const LeaseOptions& options, const Logger& log)
     : state_(std::make_shared<State>()) {
   state_->keeper = std::move(keeper);
   state_->ttl = options.ttl;
   state_->timeout = options.timeout;
+  state_->log = log;
 }
 
 Leases::~Leases() {
@@ -175,24 +191,37 @@ Leases::Taken Leases::try_take(const std::string& name) {
   struct Pending {
     bool done = false, given_up = false;  // guarded by State::mutex
     Answer answer = Answer::kUnavailable;
+    std::string problem;
   };
   const auto pending = std::make_shared<Pending>();
   const std::string token = make_token();
   // NOTE: jobs run on the thread, which owns the state; a raw pointer makes no circle.
   const auto job = [raw = state.get(), pending, name, token] {
-    const Answer answer = raw->keeper->take(name, token, raw->ttl);
-    if (answer == Answer::kUnavailable) {
-      raw->breaker.failed(Clock::now());
-    } else {
-      raw->breaker.succeeded();
+    {
+      const std::lock_guard lock(raw->mutex);
+      if (pending->given_up) return;  // it waited behind another one for too long
     }
+    const Result<Answer> answer = raw->keeper->take(name, token, raw->ttl);
+    const bool held = answer && *answer == Answer::kHeld;
     bool unwanted = false;
     {
       const std::lock_guard lock(raw->mutex);
       pending->done = true;
-      pending->answer = answer;
-      unwanted = pending->given_up && answer == Answer::kHeld;
-      if (answer == Answer::kHeld && !unwanted) raw->held[name] = token;
+      if (answer) {
+        pending->answer = *answer;
+      } else {
+        pending->problem = answer.error().message;
+      }
+      unwanted = pending->given_up && held;
+      if (held && !unwanted) raw->held[name] = token;
+      // NOTE: before whoever waits goes on; who gave up has told the breaker already.
+      if (!pending->given_up) {
+        if (answer) {
+          raw->breaker.succeeded();
+        } else {
+          raw->breaker.failed(Clock::now());
+        }
+      }
       raw->changed.notify_all();
     }
     if (unwanted) raw->keeper->release(name, token);
@@ -201,6 +230,7 @@ Leases::Taken Leases::try_take(const std::string& name) {
   if (state->closed) return {};
   if (!state->thread.joinable()) {
     try {
+      const SignalsBlocked blocked;
       state->thread = std::thread([state] { state->work(); });
     } catch (const std::system_error&) {
       return {};  // no thread is to be had: as good as no keeper
@@ -212,8 +242,11 @@ Leases::Taken Leases::try_take(const std::string& name) {
     pending->given_up = true;
     lock.unlock();
     state->breaker.failed(Clock::now());
+    state->failed(fmt::format("no answer within {} ms", state->timeout.count()));
     return {};
   }
+  lock.unlock();
+  if (!pending->problem.empty()) state->failed(pending->problem);
   Taken taken;
   taken.answer = pending->answer;
   if (taken.answer == Answer::kHeld) {

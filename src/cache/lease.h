@@ -22,9 +22,10 @@ class LeaseKeeper {
   enum class Answer : std::uint8_t { kHeld, kBusy, kUnavailable };
 
   virtual ~LeaseKeeper() = default;
-  /// kHeld: `token` has it until `ttl` has passed.
-  virtual Answer take(const std::string& name, const std::string& token,
-                      std::chrono::milliseconds ttl) = 0;
+  /// kHeld: `token` has it until `ttl` has passed; kBusy: another one has it. Errors: no usable
+  /// answer.
+  virtual Result<Answer> take(const std::string& name, const std::string& token,
+                              std::chrono::milliseconds ttl) = 0;
   /// False where `token` has it no more.
   virtual bool renew(const std::string& name, const std::string& token,
                      std::chrono::milliseconds ttl) = 0;
@@ -39,7 +40,7 @@ class Leases {
   /// leases are kept at where the URL is "remote".
   static std::unique_ptr<Leases> open(const LeaseOptions& options, const RemoteOptions& remote,
                                       const Logger& log);
-  Leases(std::unique_ptr<LeaseKeeper> keeper, const LeaseOptions& options);
+  Leases(std::unique_ptr<LeaseKeeper> keeper, const LeaseOptions& options, const Logger& log);
   /// Gives back what is held.
   ~Leases();
   Leases(const Leases&) = delete;

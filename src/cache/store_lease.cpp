@@ -29,10 +29,10 @@ class StoreLeases final : public LeaseKeeper {
               std::chrono::milliseconds timeout)
       : store_(std::move(store)), client_(std::move(curl), std::move(ca_file)), timeout_(timeout) {}
 
-  Answer take(const std::string& name, const std::string& token,
-              std::chrono::milliseconds ttl) override {
-    const Answer fresh = write(name, token, ttl, "If-None-Match: *");
-    if (fresh != Answer::kBusy) return fresh;
+  Result<Answer> take(const std::string& name, const std::string& token,
+                      std::chrono::milliseconds ttl) override {
+    const Result<Answer> fresh = write(name, token, ttl, "If-None-Match: *");
+    if (!fresh || *fresh != Answer::kBusy) return fresh;
     const auto there = ask(Method::kGet, name, {}, {});
     if (!there || there->status != 200 || there->etag.empty()) return Answer::kBusy;
     if (until_of(there->body) + kSkewMs > now_ms()) return Answer::kBusy;
@@ -43,8 +43,9 @@ class StoreLeases final : public LeaseKeeper {
   bool renew(const std::string& name, const std::string& token,
              std::chrono::milliseconds ttl) override {
     const auto there = ask(Method::kGet, name, {}, {});
-    return there && there->status == 200 && there->body.starts_with(token + " ") &&
-           write(name, token, ttl, "If-Match: " + there->etag) == Answer::kHeld;
+    if (!there || there->status != 200 || !there->body.starts_with(token + " ")) return false;
+    const Result<Answer> written = write(name, token, ttl, "If-Match: " + there->etag);
+    return written && *written == Answer::kHeld;
   }
 
   void release(const std::string& name, const std::string& token) override {
@@ -73,16 +74,17 @@ class StoreLeases final : public LeaseKeeper {
     return client_.perform(request);
   }
 
-  Answer write(const std::string& name, const std::string& token, std::chrono::milliseconds ttl,
-               const std::string& condition) {
+  Result<Answer> write(const std::string& name, const std::string& token,
+                       std::chrono::milliseconds ttl, const std::string& condition) {
     return write_until(name, token, now_ms() + ttl.count(), condition);
   }
-  Answer write_until(const std::string& name, const std::string& token, std::int64_t until,
-                     const std::string& condition) {
+  Result<Answer> write_until(const std::string& name, const std::string& token, std::int64_t until,
+                             const std::string& condition) {
     const auto answer = ask(Method::kPut, name, fmt::format("{} {}", token, until), condition);
-    if (!answer) return Answer::kUnavailable;
+    if (!answer) return answer.error();
     if (answer->status >= 200 && answer->status < 300) return Answer::kHeld;
-    return answer->status == 409 || answer->status == 412 ? Answer::kBusy : Answer::kUnavailable;
+    if (answer->status == 409 || answer->status == 412) return Answer::kBusy;
+    return make_error(ErrorCode::kIo, fmt::format("PUT gives status {}", answer->status));
   }
 
   const RemoteStore store_;

@@ -8,6 +8,8 @@
 #include <mutex>
 #include <system_error>
 
+#include "base/signals.h"
+
 namespace attnjit::cache {
 
 struct Transfers::State {
@@ -68,6 +70,7 @@ bool Transfers::submit(Job job) {
   if (state_->threads.size() < state_->max_threads &&
       state_->running + state_->jobs.size() >= state_->threads.size()) {
     try {
+      const SignalsBlocked blocked;
       state_->threads.emplace_back([state = state_] { work(state); });
       ++state_->alive;
     } catch (const std::system_error&) {

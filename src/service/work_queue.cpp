@@ -7,11 +7,12 @@
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
-#include <csignal>
 #include <deque>
 #include <mutex>
 #include <utility>
 #include <vector>
+
+#include "base/signals.h"
 
 namespace attnjit {
 
@@ -63,18 +64,13 @@ void* thread_main(void* argument) {
   return nullptr;
 }
 
-/// Starts a thread that takes no signals: the host's handlers are the host's business.
 bool start_thread(const std::shared_ptr<WorkQueue::Shared>& shared) {
   auto thread = std::make_shared<WorkQueue::Shared::Thread>();
   auto start = std::make_unique<Start>(Start{shared, thread});
-  sigset_t all, before;
-  sigfillset(&all);
-  if (pthread_sigmask(SIG_SETMASK, &all, &before) != 0) return false;
+  const SignalsBlocked blocked;
   // NOTE: pthread_create, not std::thread: a joinable std::thread must not be destroyed, and in a
   // child of fork() these can be neither joined nor detached.
-  const int failed = pthread_create(&thread->id, nullptr, thread_main, start.get());
-  (void)pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (failed != 0) return false;
+  if (pthread_create(&thread->id, nullptr, thread_main, start.get()) != 0) return false;
   (void)start.release();
   shared->threads.push_back(std::move(thread));
   return true;

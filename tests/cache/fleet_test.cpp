@@ -6,6 +6,7 @@
 
 #include <fstream>
 
+#include "cache/breaker.h"
 #include "cache/lease.h"
 #include "cache/remote_tier.h"
 #include "cache/store_lease.h"
@@ -38,8 +39,9 @@ class RedisServer {
  public:
   static bool installed() { return std::system("command -v redis-server >/dev/null") == 0; }
 
-  RedisServer() : port_(std::to_string(free_port())) {
-    std::vector<std::string> words = {"redis-server", "--port",        port_,     "--bind",
+  RedisServer() {
+    const std::string port = std::to_string(port_);
+    std::vector<std::string> words = {"redis-server", "--port",        port,      "--bind",
                                       "127.0.0.1",    "--save",        "",        "--appendonly",
                                       "no",           "--loglevel",    "warning", "--logfile",
                                       "/dev/null",    "--requirepass", "word"};
@@ -68,10 +70,15 @@ class RedisServer {
     ::waitpid(pid_, nullptr, 0);
     pid_ = -1;
   }
-  std::string url() const { return "redis://word@127.0.0.1:" + port_ + "/1"; }
+  std::uint16_t port() const { return port_; }
+  std::string url() const { return url_at(port_); }
+  /// Of this server behind a proxy, and with another password than its own.
+  static std::string url_at(std::uint16_t port, const std::string& password = "word") {
+    return "redis://" + password + "@127.0.0.1:" + std::to_string(port) + "/1";
+  }
 
  private:
-  std::string port_;
+  const std::uint16_t port_ = free_port();
   pid_t pid_ = -1;
 };
 
@@ -120,13 +127,14 @@ TEST(LeaseTest, ALeaseThatNobodyRenewsCanBeTaken) {
   RemoteOptions remote;
   remote.url = server.url();
   const auto keeper = *open_store_leases(remote, milliseconds(1000));
-  ASSERT_EQ(keeper->take("a", "dead", milliseconds(1)), Answer::kHeld);
-  EXPECT_EQ(keeper->take("a", "other", milliseconds(1)), Answer::kBusy) << "clocks may differ";
+  ASSERT_EQ(*keeper->take("a", "dead", milliseconds(1)), Answer::kHeld);
+  EXPECT_EQ(*keeper->take("a", "other", milliseconds(1)), Answer::kBusy) << "clocks may differ";
   std::this_thread::sleep_for(milliseconds(2100));
-  EXPECT_EQ(keeper->take("a", "other", milliseconds(60000)), Answer::kHeld);
+  EXPECT_EQ(*keeper->take("a", "other", milliseconds(60000)), Answer::kHeld);
   EXPECT_FALSE(keeper->renew("a", "dead", milliseconds(60000)));
   keeper->release("a", "dead");
-  EXPECT_EQ(keeper->take("a", "third", milliseconds(1)), Answer::kBusy) << "it was not his to give";
+  EXPECT_EQ(*keeper->take("a", "third", milliseconds(1)), Answer::kBusy)
+      << "it was not his to give";
   EXPECT_TRUE(keeper->renew("a", "other", milliseconds(60000)));
 }
 
@@ -145,6 +153,36 @@ TEST(LeaseTest, AKeeperThatDoesNotAnswerCostsLittle) {
   EXPECT_LT(Clock::now() - begin, milliseconds(1000)) << "three timeouts, then the breaker";
 }
 
+// Each answer comes, and too late for whoever waited.
+TEST(LeaseTest, AKeeperThatIsSlowCostsLittleAndIsNamedOnce) {
+  HttpServer server;
+  server.behave({.delay = milliseconds(100)});
+  RemoteOptions remote;
+  remote.url = server.url();
+  LeaseOptions options = lease_options("remote");
+  options.timeout = milliseconds(20);
+  LogLines log;
+  const auto leases = std::make_unique<Leases>(*open_store_leases(remote, milliseconds(5000)),
+                                               options, Logger(log.sink()));
+  const auto ask = [&] { EXPECT_EQ(leases->try_take("a").answer, Answer::kUnavailable); };
+  for (int i = 0; i < Breaker::kThreshold; ++i) ask();
+  std::this_thread::sleep_for(milliseconds(200));  // the first answer has come
+  for (int i = 0; i < 10; ++i) ask();              // and the breaker is open all the same
+  EXPECT_EQ(log.count(LogLevel::kWarning, "no answer within 20 ms"), 1U);
+  EXPECT_EQ(log.count(LogLevel::kInfo, "no answer within 20 ms"), 2U);
+}
+
+TEST(LeaseTest, AServerThatRefusesIsNamedWithoutItsPassword) {
+  if (!RedisServer::installed()) GTEST_SKIP() << "there is no redis-server";
+  RedisServer redis;
+  LogLines log;
+  const auto leases = Leases::open(lease_options(RedisServer::url_at(redis.port(), "guess")), {},
+                                   Logger(log.sink()));
+  EXPECT_EQ(leases->try_take("a").answer, Answer::kUnavailable);
+  EXPECT_EQ(log.count(LogLevel::kWarning, "refuses AUTH"), 1U);
+  EXPECT_EQ(log.count(LogLevel::kWarning, "guess"), 0U);
+}
+
 TEST(LeaseTest, ALeaseThatComesTooLateIsGivenBack) {
   HttpServer server;
   server.behave({.delay = milliseconds(100)});
@@ -155,12 +193,12 @@ TEST(LeaseTest, ALeaseThatComesTooLateIsGivenBack) {
   {
     // NOTE: its requests have more time than who asks for a lease.
     const auto late =
-        std::make_unique<Leases>(*open_store_leases(remote, milliseconds(5000)), options);
+        std::make_unique<Leases>(*open_store_leases(remote, milliseconds(5000)), options, Logger());
     EXPECT_EQ(late->try_take("a").answer, Answer::kUnavailable);
     std::this_thread::sleep_for(milliseconds(1000));
   }
   server.behave({});
-  EXPECT_EQ((*open_store_leases(remote, milliseconds(1000)))->take("a", "x", milliseconds(1)),
+  EXPECT_EQ(*(*open_store_leases(remote, milliseconds(1000)))->take("a", "x", milliseconds(1)),
             Answer::kHeld);
 }
 
@@ -186,7 +224,7 @@ TEST(LeaseTest, UrlsAreChecked) {
 // --- Fleets -------------------------------------------------------------------------------------
 
 /// One process of a host: asks for every key, in an order of its own, and counts what it compiles.
-/// --child fleet FOLDER HOST NUMBER KEYS COMPILE_MS REMOTE LEASE BUDGET_MS
+/// --child fleet FOLDER HOST NUMBER KEYS COMPILE_MS REMOTE LEASE BUDGET_MS LEASE_MS DEADLINE_MS
 int run_process(char** argv) {
   const std::string base = argv[3];
   const int number = std::atoi(argv[5]), keys = std::atoi(argv[6]);

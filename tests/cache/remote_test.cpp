@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
@@ -350,6 +351,32 @@ TEST_F(RemoteTest, TwoCachesShareNoBreaker) {
   EXPECT_TRUE(get(*second, 1).right);
   EXPECT_EQ(second->statistics().remote.misses, 1U);
   EXPECT_EQ(second->statistics().remote.skipped, 0U);
+}
+
+std::atomic<int> signals_handled{0};
+
+// The host's handlers run in the host's threads.
+TEST_F(RemoteTest, ItsThreadsTakeNoSignals) {
+  struct sigaction handler {
+  }, before{};
+  handler.sa_handler = [](int) { ++signals_handled; };
+  ASSERT_EQ(::sigaction(SIGUSR1, &handler, &before), 0);
+  sigset_t one;
+  sigemptyset(&one);
+  sigaddset(&one, SIGUSR1);
+  ::pthread_sigmask(SIG_BLOCK, &one, nullptr);
+  server = std::make_unique<HttpServer>();  // its threads take none either
+  ::pthread_sigmask(SIG_UNBLOCK, &one, nullptr);
+  const auto cache = machine("a");
+  EXPECT_TRUE(get(*cache, 1).right);
+  ASSERT_TRUE(flush(*cache));
+  ::pthread_sigmask(SIG_BLOCK, &one, nullptr);
+  ::kill(::getpid(), SIGUSR1);
+  std::this_thread::sleep_for(milliseconds(50));
+  EXPECT_EQ(signals_handled, 0);
+  ::pthread_sigmask(SIG_UNBLOCK, &one, nullptr);
+  EXPECT_EQ(signals_handled, 1);
+  ::sigaction(SIGUSR1, &before, nullptr);
 }
 
 TEST_F(RemoteTest, RequestsToS3AreSigned) {

@@ -217,15 +217,16 @@ class ATTNJIT_EXPORT CubinCache {
 
   /// One compile per key among the threads and processes that share the first layer: finds, or
   /// compiles and stores, or waits for whoever compiles (bounded by max_wait and half of the time
-  /// to the deadline, then compiles alone; a holder that died is succeeded at once). `compile` runs
-  /// without any lock of this object held. A kCompileFailed is remembered for failure_ttl.
-  /// `origin` (may be null) tells where the image came from.
-  /// Errors: what `compile` returned, and kTimeout where the deadline passed before it could start.
-  virtual Result<KernelImage> get_or_compile(const RequestKey& key, std::string_view build_id,
-                                             BuildPolicy policy, Compiler::Deadline deadline,
-                                             const std::function<Result<KernelImage>()>& compile,
-                                             ImageOrigin* origin,
-                                             PtxNeed ptx = PtxNeed::kIfStored) = 0;
+  /// to the deadline, then compiles alone; a holder that died is succeeded at once). Another
+  /// machine is waited for until half of that, LeaseOptions::wait, or `patience`. `compile` runs
+  /// without any lock of this object held. A kCompileFailed is remembered for failure_ttl. `origin`
+  /// (may be null) tells where the image came from. Errors: what `compile` returned, and kTimeout
+  /// where the deadline passed before it could start.
+  virtual Result<KernelImage> get_or_compile(
+      const RequestKey& key, std::string_view build_id, BuildPolicy policy,
+      Compiler::Deadline deadline, const std::function<Result<KernelImage>()>& compile,
+      ImageOrigin* origin, PtxNeed ptx = PtxNeed::kIfStored,
+      Compiler::Deadline patience = Compiler::Deadline::max()) = 0;
 
   /// Waits until what was stored is on the remote tier, or given up; false at the deadline.
   virtual bool flush(Compiler::Deadline deadline) = 0;

@@ -61,7 +61,8 @@ ATTNJIT_EXPORT std::string_view to_string(Outcome outcome);
 
 struct ServiceStatistics {
   std::uint64_t memory_hits = 0, disk_hits = 0, remote_hits = 0, compiles = 0, failures = 0;
-  std::uint64_t waits = 0;  ///< requests that waited for another's compile
+  std::uint64_t waits = 0;                   ///< requests that waited for another's compile
+  std::uint64_t lease_waits = 0, alone = 0;  ///< CacheStatistics'
   std::uint64_t quarantined = 0;
   double compile_ms_total = 0;
   std::uint64_t queued = 0;  ///< background compiles not yet started

@@ -31,6 +31,12 @@ class Breaker {
     return Way::kProbe;
   }
 
+  /// Whether enter would let nobody through.
+  bool is_open(Clock::time_point now) {
+    const std::lock_guard lock(mutex_);
+    return failures_ >= kThreshold && (probing_ || now < open_until_);
+  }
+
   void succeeded() {
     const std::lock_guard lock(mutex_);
     failures_ = 0;

@@ -389,6 +389,8 @@ std::chrono::milliseconds RemoteTier::lookup_budget() const {
   return state_->options.lookup_budget;
 }
 
+bool RemoteTier::answers() const { return !state_->breaker.is_open(Clock::now()); }
+
 RemoteCheck check_remote(const RemoteOptions& options) {
   RemoteCheck check;
   const auto store = RemoteStore::make(options);

@@ -67,6 +67,8 @@ class RemoteTier {
 
   RemoteStatistics statistics() const;
   std::chrono::milliseconds lookup_budget() const;
+  /// False where nobody is asked: the breaker is open.
+  bool answers() const;
 
   /// How long what did not give a hit is not asked for again.
   static constexpr std::chrono::milliseconds kMemory{1000};

@@ -301,7 +301,7 @@ Landed Store::lead(const Request& request) {
   if (layers_.empty()) return compile();
 
   KeyLock lock(*layers_.front(), file_name(request.id) + ".lock");
-  const auto limit = patience(request.deadline);
+  const auto limit = request.patience;
   auto state = lock.try_acquire();
   if (state == KeyLock::State::kBusy) {
     ++count_.waits;
@@ -352,13 +352,19 @@ Store::Turn Store::wait_for_turn(const Request& request) {
   if (taken.answer == LeaseKeeper::Answer::kBusy) {
     ++count_.waits;
     ++count_.lease_waits;
-    const auto limit = std::min(patience(request.deadline), Clock::now() + options_.lease.wait);
+    // NOTE: half of what is left: the other processes of this host wait for the file lock
+    // meanwhile, and are to find then what this one compiles.
+    const auto now = Clock::now();
+    const auto limit = std::min(
+        {now + (request.patience - now) / 2, now + options_.lease.wait, request.machine_patience});
     auto next_take = Clock::now() + kLeasePause;
     auto pause = std::chrono::milliseconds(10);
     while (taken.answer == LeaseKeeper::Answer::kBusy && Clock::now() < limit) {
       std::this_thread::sleep_for(pause);
       pause = std::min(pause * 3 / 2, std::chrono::milliseconds(200));
       if (look()) return turn;
+      // What the others make would not arrive.
+      if (remote_ != nullptr && !remote_->answers()) break;
       if (Clock::now() < next_take) continue;
       taken = leases_->try_take(name);
       next_take = Clock::now() + kLeasePause;
@@ -374,7 +380,8 @@ Store::Turn Store::wait_for_turn(const Request& request) {
 Result<KernelImage> Store::get_or_compile(const RequestKey& key, std::string_view build_id,
                                           BuildPolicy policy, Compiler::Deadline deadline,
                                           const std::function<Result<KernelImage>()>& compile,
-                                          ImageOrigin* origin, PtxNeed ptx) {
+                                          ImageOrigin* origin, PtxNeed ptx,
+                                          Compiler::Deadline machine_patience) {
   ImageOrigin ignored{};
   ImageOrigin& from = origin != nullptr ? *origin : ignored;
   from = ImageOrigin::kCompiled;
@@ -393,11 +400,12 @@ Result<KernelImage> Store::get_or_compile(const RequestKey& key, std::string_vie
     return *std::move(error);
   }
 
-  const Request request{key, build_id, policy, ptx, deadline, compile, *id};
+  const auto limit = patience(deadline);
+  const Request request{key, build_id, policy,          ptx, deadline, compile,
+                        *id, limit,    machine_patience};
   // Requests that accept different images fly apart; the file lock still lets one of them compile.
   const std::string name = file_name(*id) + (policy == BuildPolicy::kAny ? "a" : "e") +
                            std::to_string(static_cast<int>(ptx));
-  const auto limit = patience(deadline);
   for (;;) {
     const Flights::Boarded boarded = flights_.board(name);
     if (boarded.leader) {

@@ -30,7 +30,8 @@ class Store final : public CubinCache {
   Result<KernelImage> get_or_compile(const RequestKey& key, std::string_view build_id,
                                      BuildPolicy policy, Compiler::Deadline deadline,
                                      const std::function<Result<KernelImage>()>& compile,
-                                     ImageOrigin* origin, PtxNeed ptx) override;
+                                     ImageOrigin* origin, PtxNeed ptx,
+                                     Compiler::Deadline patience) override;
   bool flush(Compiler::Deadline deadline) override;
   CacheStatistics statistics() const override;
 
@@ -56,6 +57,8 @@ class Store final : public CubinCache {
     Compiler::Deadline deadline;
     const std::function<Result<KernelImage>()>& compile;
     EntryId id;
+    Clock::time_point patience;          ///< until when to wait for somebody else's compile
+    Clock::time_point machine_patience;  ///< the same of another machine's, where it is less
   };
 
   std::optional<KernelImage> look_up(const RequestKey& key, const EntryId& id,
@@ -79,7 +82,7 @@ class Store final : public CubinCache {
   /// Holds the key's file lock while it compiles, where one can be had.
   Landed lead(const Request& request);
   Result<KernelImage> compile_and_store(const Request& request, std::shared_ptr<void> lease);
-  /// Until when to wait for somebody else's compile.
+  /// Until when to wait for somebody else's compile where the caller does not say.
   Clock::time_point patience(Compiler::Deadline deadline) const;
   Cap cap() const { return {options_.max_bytes, options_.max_files}; }
   /// Evicts when enough was written since the last look.

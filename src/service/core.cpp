@@ -198,7 +198,7 @@ Result<KernelImage> ServiceCore::compile_now(Entry& entry, PtxNeed ptx, double& 
 }
 
 Result<ServiceCore::Fetched> ServiceCore::find_or_compile(Entry& entry, PtxNeed ptx,
-                                                          bool ignore_cache) {
+                                                          bool ignore_cache, Deadline deadline) {
   Fetched fetched;
   if (options.forbid_compile) {
     return make_error(ErrorCode::kCompileForbidden,
@@ -214,10 +214,17 @@ Result<ServiceCore::Fetched> ServiceCore::find_or_compile(Entry& entry, PtxNeed 
   }
   ImageOrigin origin = ImageOrigin::kCompiled;
   const auto compile = [&] { return compile_now(entry, ptx, fetched.compile_ms); };
+  // Another machine is not waited for so long that no compile of this one would fit; but that takes
+  // about a second. Past the deadline nobody waits here.
+  constexpr std::chrono::seconds kLeastPatience{1};
+  const auto now = Clock::now();
+  const Deadline patience =
+      deadline > now ? now + std::max<Clock::duration>((deadline - now) / 2, kLeastPatience)
+                     : Deadline::max();
   auto image = cache == nullptr || ignore_cache
                    ? compile()
                    : cache->get_or_compile(entry.key, *build, options.build_policy,
-                                           Clock::now() + kFlightLimit, compile, &origin, ptx);
+                                           now + kFlightLimit, compile, &origin, ptx, patience);
   if (!image && image.error().code == ErrorCode::kEnvironment && cache != nullptr &&
       !ignore_cache) {
     // A library is there, but it does not open, or does not know this architecture: as good as
@@ -282,7 +289,7 @@ void ServiceCore::end_flight(Entry& entry, const Result<Fetched>& result) {
 }
 
 /// The rest of a flight for which the cache was asked without success; on a thread of the queue.
-void ServiceCore::fly(Entry& entry, PtxNeed ptx) {
+void ServiceCore::fly(Entry& entry, PtxNeed ptx, Deadline deadline) {
   bool ignore_cache = false;
   {
     const std::lock_guard lock(entry.mutex);
@@ -290,10 +297,10 @@ void ServiceCore::fly(Entry& entry, PtxNeed ptx) {
     entry.flight_waits = false;
     ignore_cache = entry.cache_rejected;
   }
-  end_flight(entry, no_throw([&] { return find_or_compile(entry, ptx, ignore_cache); }));
+  end_flight(entry, no_throw([&] { return find_or_compile(entry, ptx, ignore_cache, deadline); }));
 }
 
-void ServiceCore::queue_flight(Entry& entry, PtxNeed ptx) {
+void ServiceCore::queue_flight(Entry& entry, PtxNeed ptx, Deadline deadline) {
   {
     const std::lock_guard lock(entry.mutex);
     entry.flight_waits = true;
@@ -308,7 +315,7 @@ void ServiceCore::queue_flight(Entry& entry, PtxNeed ptx) {
     }
     self->end_flight(entry, self->cancelled_error());
   };
-  queue.submit({[self, &entry, ptx] { self->fly(entry, ptx); }, drop},
+  queue.submit({[self, &entry, ptx, deadline] { self->fly(entry, ptx, deadline); }, drop},
                WorkQueue::Urgency::kWaitedFor);
 }
 
@@ -337,7 +344,7 @@ Result<ServiceCore::Fetched> ServiceCore::fetch(Entry& entry, Deadline deadline,
       // thread waiting so, none would be left to fly. It flies itself.
       if (where == Where::kHere && entry.flight_waits) {
         lock.unlock();
-        fly(entry, ptx);
+        fly(entry, ptx, deadline);
         lock.lock();
         waited = true;
         continue;
@@ -372,7 +379,7 @@ Result<ServiceCore::Fetched> ServiceCore::fetch(Entry& entry, Deadline deadline,
       }
       // Where compiles are forbidden this ends at once and needs no thread.
       if (where == Where::kHere || options.forbid_compile) {
-        return find_or_compile(entry, ptx, ignore_cache);
+        return find_or_compile(entry, ptx, ignore_cache, deadline);
       }
       return Fetched{};
     });
@@ -383,7 +390,7 @@ Result<ServiceCore::Fetched> ServiceCore::fetch(Entry& entry, Deadline deadline,
     // NOTE: a flight that was begun has to end, even if there is no memory to queue it: others
     // wait.
     if (Status queued = no_throw([&]() -> Status {
-          queue_flight(entry, ptx);
+          queue_flight(entry, ptx, deadline);
           return {};
         });
         !queued) {

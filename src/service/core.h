@@ -154,11 +154,12 @@ struct ServiceCore : std::enable_shared_from_this<ServiceCore> {
   /// What the compiler is given: the source that is kept, or a new one.
   Result<KernelSource> source_of(Entry& entry);
   Result<KernelImage> compile_now(Entry& entry, PtxNeed ptx, double& compile_ms);
-  Result<Fetched> find_or_compile(Entry& entry, PtxNeed ptx, bool ignore_cache);
+  /// `deadline`: of whoever asks first; the work goes on past it.
+  Result<Fetched> find_or_compile(Entry& entry, PtxNeed ptx, bool ignore_cache, Deadline deadline);
   /// On disk and on the remote tier.
   std::optional<Fetched> find_in_cache(const Entry& entry, PtxNeed ptx);
-  void fly(Entry& entry, PtxNeed ptx);
-  void queue_flight(Entry& entry, PtxNeed ptx);
+  void fly(Entry& entry, PtxNeed ptx, Deadline deadline);
+  void queue_flight(Entry& entry, PtxNeed ptx, Deadline deadline);
   void end_flight(Entry& entry, const Result<Fetched>& result);
   const Kernel* publish(Entry& entry, const PreparedSpec::State& state,
                         std::unique_ptr<Kernel> first);

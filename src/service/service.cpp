@@ -221,6 +221,8 @@ class ServiceImpl final : public Service {
     if (core_->cache != nullptr) {
       const CacheStatistics cache = core_->cache->statistics();
       statistics.quarantined = cache.quarantined;
+      statistics.lease_waits = cache.lease_waits;
+      statistics.alone = cache.alone;
       statistics.remote = cache.remote;
     }
     return statistics;

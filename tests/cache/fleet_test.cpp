@@ -233,7 +233,8 @@ int run_process(char** argv) {
   options.remote.url = argv[8];
   options.lease.url = argv[9];
   options.remote.lookup_budget = milliseconds(std::atoi(argv[10]));
-  options.lease.timeout = milliseconds(2000);
+  options.lease.timeout = milliseconds(std::atoi(argv[11]));
+  const milliseconds deadline(std::atoi(argv[12]));
   options.lease.ttl = milliseconds(5000);
   const auto cache = attnjit::open_cache(options);
   char ready = 'r';
@@ -242,14 +243,16 @@ int run_process(char** argv) {
   }
   for (int i = 0; i < keys; ++i) {
     const int key = (i + number * 7) % keys;
+    const auto begin = Clock::now();
     const bool right = get(
         *cache, key,
         [&] {
           append_byte(base + "/compiles" + std::to_string(key));
           std::this_thread::sleep_for(compile);
         },
-        milliseconds(60000));
+        deadline);
     if (!right) return 2;
+    if (Clock::now() - begin > deadline) return 4;
   }
   cache->flush(Clock::now() + milliseconds(2000));
   return cache->statistics().quarantined == 0 ? 0 : 3;
@@ -259,7 +262,8 @@ class FleetTest : public ProcessTest {
  protected:
   struct Size {
     int hosts, processes, keys, compile_ms;
-    int budget_ms = 2000;  ///< of a machine on which all of them run
+    int budget_ms = 2000, lease_ms = 2000;  ///< of a machine on which all of them run
+    int deadline_ms = 60000;                ///< of each request
   };
   /// Runs a fleet; `meanwhile` once its processes are at work. Gives the compiles of each key.
   std::vector<int> run(const Size& size, const std::string& remote, const std::string& lease,
@@ -270,7 +274,8 @@ class FleetTest : public ProcessTest {
         children.push_back(std::make_unique<Child>(std::vector<std::string>{
             "fleet", base, std::to_string(host), std::to_string(children.size()),
             std::to_string(size.keys), std::to_string(size.compile_ms), remote, lease,
-            std::to_string(size.budget_ms)}));
+            std::to_string(size.budget_ms), std::to_string(size.lease_ms),
+            std::to_string(size.deadline_ms)}));
       }
     }
     for (const auto& child : children) child->wait_for_a_byte();
@@ -353,6 +358,36 @@ TEST_F(FleetTest, ServesEveryRequestThoughRedisDies) {
                  size().hosts);
 }
 
+/// The name of the lease of a key.
+std::string lease_of(int key) {
+  return remote_path(*entry_id(make_key(key), kBuild)).substr(std::string("ac/").size());
+}
+
+// One process of a host waits for the other machine, and the others for that one.
+TEST_F(FleetTest, OneProcessOfAHostCompilesWhatAnotherMachineNeverEnds) {
+  HttpServer server;
+  RemoteOptions remote;
+  remote.url = server.url();
+  const auto keeper = *open_store_leases(remote, milliseconds(1000));
+  ASSERT_EQ(*keeper->take(lease_of(0), "stopped", milliseconds(60000)), Answer::kHeld);
+  Size one_host{1, 4, 1, 200};
+  one_host.deadline_ms = 6000;
+  EXPECT_EQ(run(one_host, server.url(), "remote"), std::vector<int>{1});
+}
+
+TEST_F(FleetTest, NobodyWaitsForWhatADeadStoreCannotGive) {
+  if (!RedisServer::installed()) GTEST_SKIP() << "there is no redis-server";
+  RedisServer redis;
+  HttpServer server;
+  server.behave({.hang_up = true});
+  const auto other = Leases::open(lease_options(redis.url()), {}, {});
+  const auto lease = other->try_take(lease_of(0));
+  ASSERT_EQ(lease.answer, Answer::kHeld);
+  const auto begin = Clock::now();
+  EXPECT_EQ(run({1, 1, 1, 20}, server.url(), redis.url()), std::vector<int>{1});
+  EXPECT_LT(Clock::now() - begin, milliseconds(6000)) << "half of its patience is 15 s";
+}
+
 TEST_F(FleetTest, ServesEveryRequestFromAStoreThatIsSlowCutsOrStalls) {
   for (const HttpServer::Manner& manner :
        {HttpServer::Manner{.delay = milliseconds(500)}, HttpServer::Manner{.cut = true},
@@ -370,7 +405,7 @@ TEST_F(FleetTest, ServesEveryRequestFromAStoreThatIsSlowCutsOrStalls) {
 }  // namespace attnjit::cache
 
 int main(int argc, char** argv) {
-  if (argc > 10 && std::string(argv[1]) == "--child") return attnjit::cache::run_process(argv);
+  if (argc > 12 && std::string(argv[1]) == "--child") return attnjit::cache::run_process(argv);
   ::testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Services over one remote tier: outcomes, statistics, the end, and an image that no driver takes.
 #include "../cache/http_server.h"
+#include "cache/remote_tier.h"
+#include "cache/store_lease.h"
 #include "service_fixture.h"
 
 namespace attnjit {
@@ -44,6 +46,24 @@ TEST_F(RemoteServiceTest, TheSecondServiceFindsWhatTheFirstCompiled) {
   image = service_->compile(prepare(*service_), in(seconds(10)));
   ASSERT_TRUE(image.ok()) << image.error().to_string();
   EXPECT_EQ(image->outcome, Outcome::kRemote);
+}
+
+// A host that stopped in the middle of its compile, and whose lease is not over yet.
+TEST_F(RemoteServiceTest, AStuckLeaseLeavesTimeForACompile) {
+  ServiceOptions leased = over_the_store();
+  leased.lease.url = "remote";
+  remake(leased);
+  const PreparedSpec prepared = prepare(*service_);
+  const auto id = cache::entry_id(prepared.key(), compiler_->build);
+  const auto keeper = *cache::open_store_leases(leased.remote, milliseconds(1000));
+  ASSERT_EQ(*keeper->take(cache::remote_path(*id).substr(std::string("ac/").size()), "stopped",
+                          seconds(60)),
+            cache::LeaseKeeper::Answer::kHeld);
+  const auto image = service_->compile(prepared, in(seconds(6)));
+  ASSERT_TRUE(image.ok()) << image.error().to_string();
+  EXPECT_EQ(image->outcome, Outcome::kCompiled);
+  EXPECT_EQ(service_->statistics().lease_waits, 1U);
+  EXPECT_EQ(service_->statistics().alone, 1U);
 }
 
 TEST_F(RemoteServiceTest, AMissAsksTheStoreOnce) {

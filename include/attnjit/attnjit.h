@@ -88,7 +88,7 @@ typedef struct attnjit_service_options {
   int32_t no_disk_cache;     /* nonzero: no folder is read or written */
   int32_t forbid_compile;    /* nonzero: a compile is ATTNJIT_COMPILE_FORBIDDEN */
   int32_t compile_in_helper; /* nonzero: untrusted code too */
-  int32_t compile_threads;   /* 0: number of cores */
+  int32_t compile_threads;   /* 0: what this process's cores and memory allow */
   int32_t any_build;         /* nonzero: images of another NVRTC serve as well */
   int32_t reserved;          /* zero */
   int64_t cache_max_bytes;   /* 0: 1 GiB */

@@ -41,9 +41,11 @@ struct ServiceOptions {
   bool forbid_compile = false;            ///< any compile at run time is kCompileForbidden
   bool compile_in_helper = false;         ///< untrusted code too; trusted code always is
   bool accept_unconfined_helper = false;  ///< HelperOptions::accept_unconfined
-  int compile_threads = 0;                ///< background compiles; 0: number of cores
-  std::string nvrtc_path;                 ///< empty: ATTNJIT_NVRTC, then found
-  std::string driver_path;                ///< libcuda; empty: as the loader finds it
+  /// Compiles at once. 0: one per core that this process may use (its control groups' quota
+  /// counts), and no more than fit into half of its memory (docs/compile.md).
+  int compile_threads = 0;
+  std::string nvrtc_path;   ///< empty: ATTNJIT_NVRTC, then found
+  std::string driver_path;  ///< libcuda; empty: as the loader finds it
   std::string helper_path;
   std::string templates_folder;          ///< empty: ATTNJIT_TEMPLATES, then the embedded ones
   std::shared_ptr<const Tuning> tuning;  ///< what plans are made with; may be null
@@ -143,8 +145,8 @@ class ATTNJIT_EXPORT Service {
   /// compile that failed is reported here until failure_ttl has passed, then tried again.
   virtual Result<const Kernel*> try_get(const PreparedSpec& spec) = 0;
 
-  /// Compiles what is missing of several specs, in parallel; `progress` is called from one thread
-  /// at a time as each ends. Order of the results: the specs'.
+  /// Compiles what is missing of several specs, `jobs` at once (0: compile_threads); `progress` is
+  /// called from one thread at a time as each ends. Order of the results: the specs'.
   virtual std::vector<PrewarmResult> prewarm(
       const std::vector<SpecDocument>& specs, int jobs,
       const std::function<void(const PrewarmResult&)>& progress = {}) = 0;

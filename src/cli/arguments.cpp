@@ -274,7 +274,8 @@ class Parser {
                     architecture_names() + ": one or several; default " +
                         std::string(to_string(AttentionSpec{}.arch)))
         ->type_name("A[,B]");
-    app->add_option("-j,--jobs", prewarm_.jobs, "Compiles at once; default: one per core");
+    app->add_option("-j,--jobs", prewarm_.jobs,
+                    "Compiles at once; default: what cores and memory allow");
     app->add_option("--tuning", prewarm_.tuning, "Tuning table (JSON) that plans are made with")
         ->type_name("FILE");
     add_helper(app, prewarm_.accept_unconfined_helper);

@@ -94,9 +94,10 @@ Result<Report> run_prewarm(const PrewarmArguments& arguments) {
   Result<std::vector<Arch>> archs = read_archs(arguments.archs);
   if (!archs) return std::move(archs).error();
   if (arguments.jobs < 0 || arguments.jobs > 1024) {
-    return make_error(ErrorCode::kInvalid,
-                      fmt::format("is {}; allowed: 0 (one per core) to 1024", arguments.jobs),
-                      "jobs");
+    return make_error(
+        ErrorCode::kInvalid,
+        fmt::format("is {}; allowed: 0 (what cores and memory allow) to 1024", arguments.jobs),
+        "jobs");
   }
   std::vector<Row> rows;
   std::vector<SpecDocument> requests;

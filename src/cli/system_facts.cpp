@@ -9,9 +9,10 @@
 
 #include <fstream>
 #include <optional>
-#include <thread>
 
 #include "base/environment.h"
+#include "base/machine_limits.h"
+#include "service/compile_budget.h"
 
 namespace attnjit::cli {
 namespace {
@@ -38,7 +39,9 @@ Facts system_facts() {
   }
   facts.emplace_back("glibc", ::gnu_get_libc_version());
   facts.emplace_back("cpu", line_of("/proc/cpuinfo", "model name"));
-  facts.emplace_back("cores", std::to_string(std::thread::hardware_concurrency()));
+  const MachineLimits limits = machine_limits();
+  facts.emplace_back("cores", std::to_string(limits.cores));
+  facts.emplace_back("compiles_at_once", std::to_string(compiles_at_once(limits)));
   facts.emplace_back("memory", line_of("/proc/meminfo", "MemTotal"));
   facts.emplace_back("nvidia_driver", line_of("/proc/driver/nvidia/version", "NVRM version"));
   return facts;

@@ -7,12 +7,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <thread>
 #include <utility>
 
 #include "base/no_throw.h"
 #include "driver/cuda_api.h"
 #include "driver/primary_context.h"
+#include "service/compile_budget.h"
 
 namespace attnjit {
 namespace {
@@ -21,8 +21,7 @@ namespace {
 constexpr std::chrono::minutes kFlightLimit{60};
 
 int threads_of(const ServiceOptions& options) {
-  if (options.compile_threads > 0) return options.compile_threads;
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  return options.compile_threads > 0 ? options.compile_threads : compiles_at_once(machine_limits());
 }
 
 Outcome outcome_of(ImageOrigin origin) {
@@ -71,7 +70,8 @@ ServiceCore::ServiceCore(const ServiceOptions& service_options, LogSink sink,
       compiler(service_options.compiler),
       helper(service_options.helper_compiler ? service_options.helper_compiler
                                              : service_options.compiler),
-      queue(threads_of(service_options)) {
+      compile_threads(threads_of(service_options)),
+      queue(compile_threads) {
   if (compiler == nullptr) compiler = make_in_process_compiler(options.nvrtc_path);
   if (helper == nullptr) {
     HelperOptions helper_options;

@@ -128,6 +128,7 @@ struct ServiceCore : std::enable_shared_from_this<ServiceCore> {
   std::unique_ptr<CubinCache> cache;  // null: none
   std::shared_ptr<Compiler> compiler;
   std::shared_ptr<Compiler> helper;
+  const int compile_threads;  // at once, unless a prewarm asks for more
   WorkQueue queue;
   std::atomic<bool> stopping{false};
   std::atomic_flag nvrtc_warned = ATOMIC_FLAG_INIT;  ///< that it does not compile

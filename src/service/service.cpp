@@ -165,8 +165,7 @@ class ServiceImpl final : public Service {
     if (specs.empty() || core_->forked()) return results;
 
     const Call call(core_);
-    const int cores = static_cast<int>(std::thread::hardware_concurrency());
-    const int threads = std::clamp(jobs > 0 ? jobs : std::max(cores, 1), 1,
+    const int threads = std::clamp(jobs > 0 ? jobs : core_->compile_threads, 1,
                                    static_cast<int>(std::min<std::size_t>(specs.size(), 256)));
     core_->queue.grow(threads);
     std::atomic<std::size_t> next{0};
@@ -335,9 +334,10 @@ Result<std::unique_ptr<Service>> Service::create(ServiceOptions options) {
   return no_throw([&]() -> Result<std::unique_ptr<Service>> {
     const Environment environment = read_environment();
     if (options.compile_threads < 0) {
-      return make_error(ErrorCode::kInvalid,
-                        fmt::format("{} threads; 0 means one per core", options.compile_threads),
-                        "compile_threads");
+      return make_error(
+          ErrorCode::kInvalid,
+          fmt::format("{} threads; 0 means what cores and memory allow", options.compile_threads),
+          "compile_threads");
     }
     // NOTE: the largest numbers of seconds are no number of nanoseconds, which clocks count.
     options.failure_ttl = std::min<std::chrono::seconds>(options.failure_ttl, kLongestTtl);

@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests of the base room: errors, types, digests.
 #include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
 
 #include "attnjit/result.h"
 #include "attnjit/types.h"
+#include "base/machine_limits.h"
 #include "base/printable.h"
 #include "base/sha256.h"
 
@@ -35,6 +40,66 @@ TEST(Dtype, NamesRoundTrip) {
   }
   EXPECT_EQ(dtype_from_string("f16"), Dtype::kFp16);
   EXPECT_EQ(dtype_from_string("float"), std::nullopt);
+}
+
+class ControlGroups : public ::testing::Test {
+ protected:
+  ControlGroups() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "attnjit_groups_XXXXXX");
+    if (::mkdtemp(pattern.data()) == nullptr) std::abort();
+    root = pattern;
+  }
+  ~ControlGroups() override { std::filesystem::remove_all(root); }
+  void file(const std::string& path, const std::string& text) const {
+    std::filesystem::create_directories(std::filesystem::path(root + path).parent_path());
+    std::ofstream(root + path) << text;
+  }
+  void expect(int cores, std::int64_t memory, const std::string& what) const {
+    const MachineLimits limits = with_control_groups({16, 1000}, root);
+    EXPECT_EQ(limits.cores, cores) << what;
+    EXPECT_EQ(limits.memory_bytes, memory) << what;
+  }
+  std::string root;
+};
+
+TEST_F(ControlGroups, TheLeastOfAGroupAndItsParentsCounts) {
+  expect(16, 1000, "no groups");
+  file("/proc/self/cgroup", "0::/pods/one\n");
+  expect(16, 1000, "no files");
+  file("/sys/fs/cgroup/pods/one/cpu.max", "max 100000\n");
+  file("/sys/fs/cgroup/pods/one/memory.max", "max\n");
+  expect(16, 1000, "no limits");
+  file("/sys/fs/cgroup/pods/one/cpu.max", "250000 100000\n");
+  file("/sys/fs/cgroup/pods/one/memory.max", "800\n");
+  expect(3, 800, "its own");
+  file("/sys/fs/cgroup/pods/cpu.max", "20000 100000\n");
+  file("/sys/fs/cgroup/pods/memory.max", "700\n");
+  expect(1, 700, "its parent's");
+  file("/sys/fs/cgroup/pods/cpu.max", "6400000 100000\n");
+  file("/sys/fs/cgroup/pods/memory.max", "9000\n");
+  expect(3, 800, "a parent that allows more");
+}
+
+TEST_F(ControlGroups, AContainerSeesItsGroupAsTheMount) {
+  file("/proc/self/cgroup", "0::/kubepods/of/the/host\n");
+  file("/sys/fs/cgroup/cpu.max", "400000 100000\n");
+  file("/sys/fs/cgroup/memory.max", "500\n");
+  expect(4, 500, "");
+}
+
+TEST_F(ControlGroups, TheFirstVersionCountsToo) {
+  file("/proc/self/cgroup",
+       "12:cpu,cpuacct:/one\n11:memory:/one\n10:name=systemd:/\nnonsense\n0::/\n");
+  file("/sys/fs/cgroup/cpu,cpuacct/one/cpu.cfs_quota_us", "-1\n");
+  file("/sys/fs/cgroup/cpu,cpuacct/one/cpu.cfs_period_us", "100000\n");
+  file("/sys/fs/cgroup/memory/one/memory.limit_in_bytes", "9223372036854771712\n");
+  expect(16, 1000, "no limits");
+  file("/sys/fs/cgroup/cpu,cpuacct/one/cpu.cfs_quota_us", "100000\n");
+  file("/sys/fs/cgroup/memory/one/memory.limit_in_bytes", "600\n");
+  expect(1, 600, "");
+  file("/sys/fs/cgroup/cpu,cpuacct/one/cpu.cfs_quota_us", "100000");
+  file("/sys/fs/cgroup/cpu,cpuacct/one/cpu.cfs_period_us", "0\n");
+  expect(16, 600, "no period");
 }
 
 TEST(Printable, KeepsTextAndEscapesWhatATerminalObeys) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <fstream>
 
+#include "service/compile_budget.h"
 #include "service_fixture.h"
 
 namespace attnjit {
@@ -337,6 +338,12 @@ TEST_F(ImageTest, TwoServicesShareNothing) {
   EXPECT_EQ(other->find(spec), nullptr);
   ASSERT_TRUE(other->compile(prepare(*other), in(seconds(10))).ok());
   EXPECT_EQ(compiler_->compiles, 2);
+}
+
+TEST(CompileBudget, IsOnePerCoreAndFitsIntoHalfOfTheMemory) {
+  EXPECT_EQ(compiles_at_once({4, std::int64_t{64} << 30}), 4);
+  EXPECT_EQ(compiles_at_once({128, std::int64_t{2} << 30}), 4);
+  EXPECT_EQ(compiles_at_once({128, 1 << 20}), 1) << "one is always allowed";
 }
 
 TEST_F(ImageTest, PrewarmServesAllAndReportsInOrder) {

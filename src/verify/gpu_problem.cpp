@@ -34,6 +34,11 @@ constexpr std::array<std::pair<const char*, DevicePointer LaunchBuffers::*>, 16>
     {"mask", &LaunchBuffers::mask},
 }};
 
+/// Absorbed MLA's V is part of K: a launch is given none.
+bool is_given(const Problem& problem, const std::string& tensor) {
+  return problem.spec.mla != Mla::kDecode || tensor != "v";
+}
+
 Tensor empty_output(const Problem& problem, bool is_lse) {
   if (is_lse) return make_tensor(Dtype::kF32, problem.lse_shape());
   return make_tensor(problem.spec.output_dtype.value_or(problem.spec.qkv_dtype), problem.o_shape());
@@ -44,6 +49,7 @@ Tensor empty_output(const Problem& problem, bool is_lse) {
 Result<GpuProblem> GpuProblem::upload(const Device& device, const Problem& problem, void* stream) {
   GpuProblem gpu;
   for (const auto& [name, tensor] : problem.tensors) {
+    if (!is_given(problem, name)) continue;
     const auto bytes = static_cast<std::int64_t>(tensor.bytes.size());
     // NOTE: never empty: a null pointer would say that the tensor is missing.
     Result<DeviceBuffer> buffer = device.allocate(std::max<std::int64_t>(bytes, 16));
@@ -157,7 +163,7 @@ Status GpuProblem::download(const Device& device, const Problem& problem, Tensor
 std::int64_t GpuProblem::bytes_of(const Problem& problem) {
   std::int64_t bytes = 0;
   for (const auto& [name, tensor] : problem.tensors) {
-    bytes += static_cast<std::int64_t>(tensor.bytes.size());
+    if (is_given(problem, name)) bytes += static_cast<std::int64_t>(tensor.bytes.size());
   }
   bytes += static_cast<std::int64_t>(empty_output(problem, false).bytes.size()) + kGuardBytes;
   if (problem.spec.return_lse) {

@@ -291,15 +291,6 @@ struct Consumer {
     return !(Layout::kSharedBlock && rank == 1 && i == 0);
   }
 
-  /// Whether a merge follows, which the rows are left to.
-  ATTNJIT_DEVICE bool is_merged() const {
-    if constexpr (Config::kSplit) {
-      return Config::kMergeOnePart || arguments.partitions > 1;
-    } else {
-      return false;
-    }
-  }
-
   /// The LSE of a row is written by one lane of the first warpgroup.
   ATTNJIT_DEVICE bool writes_lse(const Rows& rows, int half) const {
     return rank == 0 && (lane & 3) == 0 && rows.output[half].real;
@@ -357,14 +348,8 @@ struct Consumer {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       if (!seen[half]) continue;
-      i64 position = rows.work.q_begin + rows.output[half].position;
-      if constexpr (!Config::kRagged) {
-        position += static_cast<i64>(rows.work.batch) * arguments.q_len;
-      }
-      float* const address =
-          arguments.partial_o + (rows.work.partition * arguments.rows +
-                                 position * arguments.num_q_heads + rows.output[half].head) *
-                                    Config::kOvDepth;
+      float* const address = partial_row<Config>(rows.work, rows.output[half].head,
+                                                 rows.output[half].position, arguments);
 #pragma unroll
       for (int i = 0; i < kBlocks; ++i) {
         const int column = (Layout::first_block(rank) + i) * kBlockColumns;
@@ -382,12 +367,7 @@ struct Consumer {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       if (!rows.output[half].real) continue;
-      const i64 row = lse_row(rows, half);
-#pragma unroll 1
-      for (int part = lane & 3; part < arguments.partitions; part += 4) {
-        if (part >= parts.begin && part < parts.end) continue;
-        arguments.partial_lse[part * arguments.rows + row] = -infinity();
-      }
+      store_no_keys(parts, lse_row(rows, half), lane & 3, 4, arguments);
     }
   }
 
@@ -424,7 +404,7 @@ struct Consumer {
       q_parity ^= 1;
     }
     if constexpr (Config::kSplit) {
-      if (is_merged()) return finish_part(rows);
+      if (is_merged<Config>(arguments)) return finish_part(rows);
     }
     finish(rows);
   }

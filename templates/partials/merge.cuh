@@ -35,25 +35,21 @@ ATTNJIT_DEVICE FloatPair load_partial(const unsigned char* partial_o, long long 
 /// A warp, or kWarpsPerRow that have a share of the columns each, merges row after row of the
 /// partials, of which there are `partitions`, into `o`; with kAccumulate what o and lse hold is one
 /// more. Rows are numbered as LSE is: batch, head, position; partial_o is packed as [partition,
-/// batch, position, head, depth].
+/// batch, position, head, depth]. kBatch parts, which divide a warp's lanes, are loaded together.
 ///
 /// NOTE: the O of a pair that saw no key may be anything, a NaN too, or was never written: it is
 /// not looked at.
-template <class Config, class Arguments>
-ATTNJIT_DEVICE void merge(const Arguments& arguments) {
-  constexpr int kWarps = Config::kThreads / 32 / Config::kWarpsPerRow;  // rows at a time
+template <class Config, int kWarpsPerRow, int kBatch, class Arguments>
+ATTNJIT_DEVICE void merge_rows(const Arguments& arguments) {
+  constexpr int kWarps = Config::kThreads / 32 / kWarpsPerRow;  // rows at a time
   constexpr int kWords = Config::kDepth / 2;
-  constexpr int kLaneWords = ceil_div(kWords, 32 * Config::kWarpsPerRow);
-  // Parts that are loaded together; they divide a warp's lanes.
-  constexpr int kBatch = 8 * Config::kWarpsPerRow;
-  static_assert(Config::kWarpsPerRow == 1 || !Config::kAccumulate,
+  constexpr int kLaneWords = ceil_div(kWords, 32 * kWarpsPerRow);
+  static_assert(kWarpsPerRow == 1 || !Config::kAccumulate,
                 "a row's LSE is read before it is written, by one warp");
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int warp = static_cast<int>(threadIdx.x) / 32 / Config::kWarpsPerRow;
-  const int share = static_cast<int>(threadIdx.x) / 32 % Config::kWarpsPerRow;
+  const int warp = static_cast<int>(threadIdx.x) / 32 / kWarpsPerRow;
+  const int share = static_cast<int>(threadIdx.x) / 32 % kWarpsPerRow;
   const int first_word = share * 32 * kLaneWords + lane;
-  if (threadIdx.x == 0) launch_dependents();
-  await_prerequisites();
   const long long step = static_cast<long long>(gridDim.x) * kWarps;
   for (long long row = static_cast<long long>(blockIdx.x) * kWarps + warp; row < arguments.rows;
        row += step) {
@@ -152,6 +148,24 @@ ATTNJIT_DEVICE void merge(const Arguments& arguments) {
       if (lane == 0 && share == 0) {
         arguments.lse[row] = shown == 0.0f ? -infinity() : top + kLn2 * log2_approx(shown);
       }
+    }
+  }
+}
+
+/// NOTE: a long row of few parts is a warp's, as short rows are: there are many such rows, and what
+/// counts is how many of them are on their way. A row's bits are the same either way.
+template <class Config, class Arguments>
+ATTNJIT_DEVICE void merge(const Arguments& arguments) {
+  if (threadIdx.x == 0) launch_dependents();
+  await_prerequisites();
+  if constexpr (Config::kWarpsPerRow == 1) {
+    merge_rows<Config, 1, 8>(arguments);
+  } else {
+    static_assert(Config::kThreads == 32 * Config::kWarpsPerRow, "the host counts a row per CTA");
+    if (arguments.partitions <= Config::kFewParts) {
+      merge_rows<Config, 1, 4>(arguments);
+    } else {
+      merge_rows<Config, Config::kWarpsPerRow, 32>(arguments);
     }
   }
 }

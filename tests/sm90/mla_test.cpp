@@ -91,6 +91,11 @@ TEST_F(Sm90Mla, PartitionsOfFixedKeys) {
   expect_passes(spec, {{{1}, {400, 0, 31}}, {{2}, {100}}});
 }
 
+// More parts of long rows than a warp merges.
+TEST_F(Sm90Mla, ManyPartsOfLongRows) {
+  expect_passes(with_depths(spec_of(16, 64, 11), 384, 320), {{{1}, {800, 0, 300}}, {{2}, {1500}}});
+}
+
 TEST_F(Sm90Mla, BatchesWithoutPages) {
   expect_passes(spec_of(16, 0, 1), {{{2}, {150}}, {{1}, {0}}});
   expect_passes(spec_of(20, 0, 3), {{{2}, {150}}});

@@ -17,10 +17,11 @@
 namespace attnjit {
 namespace {
 
-constexpr int kThreads = 128;
-constexpr int kWarps = kThreads / 32;  // per CTA
-constexpr int kLongRow = 256;          // elements of O that one warp merges
-constexpr int kCtasPerSm = 16;         // a row is one short read: many are to be on their way
+constexpr int kWarps = 4;       // per CTA
+constexpr int kLongRow = 256;   // elements of O that one warp merges
+constexpr int kLongWarps = 8;   // that share a longer row of many parts
+constexpr int kFewParts = 8;    // no more are a warp's, however long the row
+constexpr int kCtasPerSm = 16;  // a row is one short read: many are to be on their way
 
 BufferId workspace(std::uint32_t index) { return {BufferId::Kind::kWorkspace, index}; }
 
@@ -46,10 +47,10 @@ std::string unsupported_merge(const ResolvedSpec& resolved) {
   return {};
 }
 
-/// Warps that share a row. A long one of a launch that is split is of few rows and many parts: its
-/// loads are to be on their way together.
+/// Warps that share a row. A long one of many parts is one of few rows: its loads are to be on
+/// their way together.
 int warps_per_row(const AttentionSpec& spec) {
-  return splits(spec) && spec.ov_depth > kLongRow ? kWarps : 1;
+  return splits(spec) && spec.ov_depth > kLongRow ? kLongWarps : 1;
 }
 
 /// A launch of the kernel: `pairs` of them into `o`.
@@ -64,7 +65,8 @@ Result<LaunchRecipe> merge_launch(const KernelPlan& plan, const PlannedKernel& k
   values.numbers.set(LaunchNumber::kOBatchBytes, o.strides.batch * o.element_bytes());
   values.numbers.set(LaunchNumber::kORowBytes, o.strides.row * o.element_bytes());
   values.numbers.set(LaunchNumber::kOHeadBytes, o.strides.head * o.element_bytes());
-  const std::int64_t rows_per_cta = kWarps / warps_per_row(plan.spec);
+  const bool shared = warps_per_row(plan.spec) > 1 && pairs > kFewParts;
+  const std::int64_t rows_per_cta = shared ? 1 : kernel.threads / 32;
   const std::int64_t ctas = std::min((rows + rows_per_cta - 1) / rows_per_cta,
                                      std::int64_t{kCtasPerSm} * std::max(device.sm_count, 1));
   return make_recipe(kernel, static_cast<std::uint32_t>(ctas), values);
@@ -117,16 +119,17 @@ PlannedKernel merge_kernel(const KernelPlan& plan) {
   PlannedKernel kernel;
   kernel.entry = "attnjit_merge";
   kernel.kernel_header = "partials/merge.cuh";
-  kernel.threads = kThreads;
+  kernel.threads = 32 * std::max(kWarps, warps_per_row(spec));
   kernel.overlaps = true;
   // A pair of a plan that accumulates has the sink; the partitions leave it to the merge.
   const bool sink = spec.sink && !spec.accumulate;
   const bool bf16 = spec.output_dtype.value_or(spec.qkv_dtype) == Dtype::kBf16;
   Constants constants;
-  constants.add("kThreads", kThreads);
+  constants.add("kThreads", kernel.threads);
   constants.add("kHeads", spec.num_q_heads);
   constants.add("kDepth", spec.ov_depth);
   constants.add("kWarpsPerRow", warps_per_row(spec));
+  constants.add("kFewParts", kFewParts);
   constants.add_bool("kBf16", bf16);
   constants.add_bool("kPartialF32", splits(spec));
   constants.add_bool("kAccumulate", spec.accumulate);

@@ -241,7 +241,6 @@ struct Consumer {
       make_scores(s, ring, first);
       first = false;
       if (tile < begin + 2) release_q();
-      if (tile > begin) named_barrier_arrive(kTurnBarrier, kTurnThreads);
       const bool moved = softmax(s, rows, tile, correction);
       own_product(s, rows, moved, correction);
       if (tile == begin) break;
@@ -266,9 +265,6 @@ struct Consumer {
       float correction[2];
       Ring next = ring;
       next.advance(Config::kStages);
-      // NOTE: not before: two products of K at a time would end at the same time, and nothing
-      // would run under their softmaxes.
-      named_barrier_sync(kTurnBarrier, kTurnThreads);
       make_scores(s, next, first);
       first = false;
       if (tile < begin + 2) release_q();

@@ -23,9 +23,7 @@ using sm90::kWarpRows;
 constexpr int kConsumers = 2;
 
 /// Named barriers; 0 is the whole CTA's.
-constexpr int kTurnBarrier = 1;      ///< the leader's S is made: the follower may make its own
-constexpr int kHandoverBarrier = 2;  ///< + 4 * giver + warp: P is handed over
-constexpr int kTurnThreads = kConsumers * kWarpgroupThreads;
+constexpr int kHandoverBarrier = 1;  ///< + 4 * giver + warp: P is handed over
 /// A warp, and the one of the other warpgroup that has the same rows.
 constexpr int kHandoverThreads = 64;
 

@@ -91,7 +91,7 @@ class Launcher:
 
     def __init__(self, service: Service, spec: Spec, kernel: Kernel, declared: Sequence[Dict],
                  has_workspace: bool, stream: int) -> None:
-        self._library = service._library
+        self._library, self._launch = service._library, service._library.launch
         self._kernel, self._spec, self._state = kernel, spec, service.launch_state()
         self._declared, self._has_workspace = declared, has_workspace
         self._needed = self._zeroed = 0  # of the workspace
@@ -137,7 +137,8 @@ class Launcher:
         if self._declared:
             self._set_params(params, numbers)
         workspace = self._workspace(q) if self._needed else None
-        error = self._library.launch(*self._arguments)
+        kernel, args, state = self._arguments
+        error = self._launch(kernel, args, state)
         if error:
             self._library.check(error)
         del workspace  # NOTE: only now: the stream orders its next use after this launch

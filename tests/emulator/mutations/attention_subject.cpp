@@ -17,6 +17,18 @@ AttentionSubject::AttentionSubject(std::string name, std::string ptx, std::vecto
   recipe_ = calls_.front().sequence.launches.front();
 }
 
+std::vector<std::string> AttentionSubject::entries() const {
+  std::vector<std::string> names;
+  for (const Call& call : calls_) {
+    for (const LaunchRecipe& launch : call.sequence.launches) {
+      if (std::find(names.begin(), names.end(), launch.entry) == names.end()) {
+        names.push_back(launch.entry);
+      }
+    }
+  }
+  return names;
+}
+
 Outcome AttentionSubject::run(const PtxModule& module, const LaunchRecipe& recipe,
                               std::uint64_t seed, std::uint64_t max_steps) const {
   Outcome outcome;

@@ -28,6 +28,7 @@ class AttentionSubject final : public Subject {
   AttentionSubject(std::string name, std::string ptx, std::vector<Call> calls, bool in_order_issue,
                    double tolerance);
 
+  std::vector<std::string> entries() const override;
   /// `recipe` is the first call's, perhaps with damaged tensor maps.
   Outcome run(const PtxModule& module, const LaunchRecipe& recipe, std::uint64_t seed,
               std::uint64_t max_steps) const override;

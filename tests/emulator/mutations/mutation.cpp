@@ -16,8 +16,8 @@ struct Line {
   int number = 0;
 };
 
-// The lines of one entry: to the next one, or to the end.
-std::vector<Line> lines_of(const std::string& ptx, const std::string& entry) {
+// The lines of some entries: of each to the next one, or to the end.
+std::vector<Line> lines_of(const std::string& ptx, const std::vector<std::string>& entries) {
   std::vector<Line> lines;
   bool inside = false;
   int number = 0;
@@ -26,7 +26,9 @@ std::vector<Line> lines_of(const std::string& ptx, const std::string& entry) {
     const std::string_view text(ptx.data() + at, end - at);
     ++number;
     if (text.find(".entry ") != std::string_view::npos) {
-      inside = text.find(".entry " + entry + "(") != std::string_view::npos;
+      inside = std::any_of(entries.begin(), entries.end(), [&](const std::string& entry) {
+        return text.find(".entry " + entry + "(") != std::string_view::npos;
+      });
     }
     if (inside) lines.push_back({at, end - at, number});
     at = end + 1;
@@ -36,8 +38,9 @@ std::vector<Line> lines_of(const std::string& ptx, const std::string& entry) {
 
 class Maker {
  public:
-  Maker(const std::string& subject, const std::string& ptx, const LaunchRecipe& launch)
-      : subject_(subject), ptx_(ptx), launch_(launch), lines_(lines_of(ptx, launch.entry)) {}
+  Maker(const std::string& subject, const std::string& ptx, const LaunchRecipe& launch,
+        const std::vector<std::string>& entries)
+      : subject_(subject), ptx_(ptx), launch_(launch), lines_(lines_of(ptx, entries)) {}
 
   void apply(const Rule& rule) {
     if (!subject_.starts_with(rule.subjects)) return;
@@ -170,8 +173,9 @@ Context context_of(const std::string& ptx, int line) {
   return context;
 }
 
-Mutants mutants_of(const std::string& subject, const std::string& ptx, const LaunchRecipe& launch) {
-  Maker maker(subject, ptx, launch);
+Mutants mutants_of(const std::string& subject, const std::string& ptx, const LaunchRecipe& launch,
+                   const std::vector<std::string>& entries) {
+  Maker maker(subject, ptx, launch, entries);
   const bool from_template = subject.starts_with(kTemplatePrefix);
   for (const Rule& rule : from_template ? template_rules() : rules()) maker.apply(rule);
   for (const Rule& rule : order_rules()) maker.apply(rule);

@@ -75,8 +75,10 @@ struct Mutants {
   std::vector<Spared> spared;
 };
 
-/// The mutants of a subject, in the order of the rules.
-Mutants mutants_of(const std::string& subject, const std::string& ptx, const LaunchRecipe& launch);
+/// The mutants of a subject, in the order of the rules: damages to the text of `entries`, and to
+/// the tensor maps of the first launch.
+Mutants mutants_of(const std::string& subject, const std::string& ptx, const LaunchRecipe& launch,
+                   const std::vector<std::string>& entries);
 
 /// The instructions and directives of a text around a line, that line itself left out.
 struct Context {

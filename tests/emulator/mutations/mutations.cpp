@@ -240,7 +240,8 @@ int run(const Options& options) {
   for (const std::unique_ptr<Subject>& subject : *subjects) {
     const std::size_t before = mutants.size() + spared.size();
     kernels.push_back({subject.get(), 0});
-    Mutants found = mutants_of(subject->name(), subject->ptx(), subject->recipe());
+    Mutants found =
+        mutants_of(subject->name(), subject->ptx(), subject->recipe(), subject->entries());
     for (Mutant& mutant : found.mutants) {
       if (number++ % options.sample != 0 || !asked_for(options, mutant.name())) continue;
       mutants.emplace_back(&kernels.back(), std::move(mutant));

@@ -28,7 +28,10 @@ class Subject {
   virtual ~Subject() = default;
   const std::string& name() const { return name_; }
   const std::string& ptx() const { return ptx_; }
+  /// The first launch.
   const LaunchRecipe& recipe() const { return recipe_; }
+  /// The kernels that are launched, of those in the text.
+  virtual std::vector<std::string> entries() const { return {recipe_.entry}; }
 
   /// Runs under the isa model and compares with the reference. A warning is no finding.
   virtual Outcome run(const PtxModule& module, const LaunchRecipe& recipe, std::uint64_t seed,

@@ -367,7 +367,10 @@ Result<bool> run_launch(const emulator::Program& program, const LaunchRecipe& re
   machine.parameters = std::move(memory->parameters);
   machine.buffers = std::move(memory->buffers);
   for (emulator::GlobalBuffer& buffer : machine.buffers) {
-    buffer.before = memory->launches_dependents ? buffer.uses : emulator::BufferUses{};
+    // Those before that one, too: it may have begun, and let this one begin, before they end.
+    if (!memory->launches_dependents) buffer.before = {};
+    buffer.before.read |= memory->launches_dependents && buffer.uses.read;
+    buffer.before.written |= memory->launches_dependents && buffer.uses.written;
     buffer.uses = {};
   }
   const auto begin = std::chrono::steady_clock::now();

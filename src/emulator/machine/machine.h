@@ -64,7 +64,7 @@ struct GlobalBuffer {
   u64 bytes = 0;
   std::vector<u8> poison;  ///< a byte each, 1: uninitialised; empty: all initialised, or no checks
   BufferUses uses;         ///< by this launch
-  BufferUses before;       ///< by the launch before, where it may still run
+  BufferUses before;       ///< by launches before that may still run
 };
 
 /// Memory found at an address.

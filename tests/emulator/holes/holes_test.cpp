@@ -563,19 +563,22 @@ TEST(Holes, ElectedWaitForBulkCopiesOfItsWarp) {
   expect_clean(program("bar.warp.sync -1;\n"));
 }
 
-// The second grid reads what the first writes, which lets it begin early.
+// A grid reads what one before it writes, which lets the next one begin early.
 TEST(Holes, GridThatDoesNotWaitForTheOneBefore) {
-  const auto passes = [](const std::string& launch, const std::string& wait, const char* access) {
+  using Entries = std::vector<const char*>;
+  const auto passes = [](const std::string& launch, const std::string& wait, const char* access,
+                         const Entries& entries = {"a", "b"}) {
     const std::string head =
         "(.param .u64 p)\n{\n.reg .b32 %r<4>; .reg .b64 %rd<2>; ld.param.u64 %rd1,[p];\n"
         "mov.u32 %r1,%tid.x; mul.wide.u32 %rd0,%r1,4; add.u64 %rd1,%rd1,%rd0;\n";
-    const PtxModule module =
-        load_module(".version 9.0\n.target sm_90a\n.address_size 64\n.visible .entry a" + head +
-                    launch + "st.global.b32 [%rd1],%r1; ret;\n}\n.visible .entry b" + head + wait +
-                    access + " ret;\n}\n");
+    const PtxModule module = load_module(
+        ".version 9.0\n.target sm_90a\n.address_size 64\n.visible .entry a" + head + launch +
+        "st.global.b32 [%rd1],%r1; ret;\n}\n.visible .entry b" + head + wait + access +
+        " ret;\n}\n.visible .entry passes_on" + head +
+        "griddepcontrol.launch_dependents; ret;\n}\n.visible .entry ends" + head + "ret;\n}\n");
     std::vector<EmulatorBuffer> buffers{i32_buffer("o", std::vector<std::int32_t>(64, 0))};
     LaunchSequence sequence;
-    for (const char* entry : {"a", "b"}) {
+    for (const char* entry : entries) {
       sequence.launches.push_back(recipe_of(entry, {1, 1, 1}, {64, 1, 1}, {pointer("o")}));
     }
     const auto report = emulate(module, sequence, buffers, {});
@@ -592,6 +595,8 @@ TEST(Holes, GridThatDoesNotWaitForTheOneBefore) {
     EXPECT_TRUE(passes("", "", access)) << "the first grid has ended";
     EXPECT_TRUE(passes(launch, "griddepcontrol.wait;\n", access));
     EXPECT_TRUE(passes(launch, ".reg .pred %p<2>;" + wait, access)) << "a barrier hands it on";
+    EXPECT_FALSE(passes(launch, "", access, {"a", "passes_on", "b"}));
+    EXPECT_TRUE(passes(launch, "", access, {"a", "ends", "b"})) << "the grid between has ended";
   }
 }
 

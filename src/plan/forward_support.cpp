@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
 #include <string_view>
 
 #include "spec/expression_ranges.h"
@@ -25,6 +27,30 @@ bool lists_tiles(const ResolvedSpec& spec) {
   return std::any_of(snippets.begin(), snippets.end(), [](const auto& snippet) {
     return snippet && snippet->kind == spec::SnippetKind::kMask && spec::decides_tiles(*snippet);
   });
+}
+
+bool later_rows_see_more(const ResolvedSpec& spec) {
+  if (contains(spec->mask, MaskSpec::Kind::kCausal)) return true;
+  const auto& snippet = spec.state().snippets;
+  if (spec->mask.kind != MaskSpec::Kind::kCustom || !snippet.front() ||
+      !snippet.front()->params.empty()) {
+    return false;
+  }
+  // Of 8 x 8 tiles of 512 queries and keys: those of the first and of the second half of rows that
+  // show something.
+  constexpr std::int32_t kTiles = 8, kSide = 512;
+  spec::RangeEvaluator mask(*snippet.front(), {});
+  std::array<int, 2> seen{};
+  for (std::int32_t row = 0; row < kTiles; ++row) {
+    for (std::int32_t column = 0; column < kTiles; ++column) {
+      const std::int32_t q = row * kSide, key = column * kSide;
+      const spec::ScoreTile tile{
+          0, 0, {0, 0}, {q, q + kSide - 1}, {key, key + kSide - 1}, kTiles * kSide, kTiles * kSide};
+      seen[2 * row / kTiles] += mask.status(tile).seen;
+    }
+  }
+  // Causal has 26 to 10; a window, whose first rows lack some keys, has about as many.
+  return seen[1] > 2 * seen[0];
 }
 
 bool lengths_differ(const AttentionSpec& spec) {

@@ -17,6 +17,10 @@ bool contains(const MaskSpec& mask, MaskSpec::Kind kind);
 /// it does not hide.
 bool lists_tiles(const ResolvedSpec& spec);
 
+/// Whether later rows see clearly more keys, as under causal: then a CTA takes a long tile with a
+/// short one. Custom code without parameters is asked about a square of tiles.
+bool later_rows_see_more(const ResolvedSpec& spec);
+
 /// Whether sequences differ in length: the kernel finds each one's on the device.
 bool lengths_differ(const AttentionSpec& spec);
 

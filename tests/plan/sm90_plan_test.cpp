@@ -182,6 +182,29 @@ TEST(Sm90Plan, BoxesAreOfOnePage) {
   }
 }
 
+// CTAs take a long tile with a short one where later rows see more keys, also where only the
+// expression says so.
+TEST(Sm90Plan, TilesOfGrowingRowsArePaired) {
+  AttentionSpec spec = spec_of(128);
+  EXPECT_FALSE(plan_of(spec).sm90->pair_tiles);
+  spec.mask = mask_of(MaskSpec::Kind::kCausal);
+  EXPECT_TRUE(plan_of(spec).sm90->pair_tiles);
+  spec.mask = mask_of(MaskSpec::Kind::kCustom);
+  spec.mask.custom.name = "m";
+  for (const auto& [code, paired] :
+       {std::pair{"kv_idx <= q_idx", true}, std::pair{"q_idx - kv_idx >= 0", true},
+        std::pair{"kv_idx <= q_idx && (q_idx < 100 || kv_idx > 3)", true},
+        std::pair{"kv_idx <= q_idx + 512 && kv_idx >= q_idx - 512", false},
+        std::pair{"kv_idx >= q_idx", false}, std::pair{"q_idx / 1024 == kv_idx / 1024", false},
+        std::pair{"kv_idx >= 0", false}, std::pair{"kv_idx < 0", false}}) {
+    spec.mask.custom.code = code;
+    EXPECT_EQ(plan_of(spec).sm90->pair_tiles, paired) << code;
+  }
+  spec.mask.custom.code = "kv_idx <= q_idx + p.n";
+  spec.mask.custom.params = {{"n", ParamSpec::Type::kI32}};
+  EXPECT_FALSE(plan_of(spec).sm90->pair_tiles);
+}
+
 // A mask whose expression decides tiles has a word for each stage of K, between what else the CTA
 // says of its work and the barriers. Other masks keep what they have.
 TEST(Sm90Plan, TilesOfExpressionsAreListed) {

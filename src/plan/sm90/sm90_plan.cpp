@@ -55,7 +55,9 @@ void choose_decode(const AttentionSpec& spec, Sm90Plan& plan) {
 
 /// The tile of a depth. P, S and O live in registers: BN/4 + BN/2 + ov_depth/2 of them a thread.
 /// The choices are measured: docs/performance-sm90.md.
-Sm90Plan choose(const AttentionSpec& spec, bool listed) {
+Sm90Plan choose(const ResolvedSpec& resolved) {
+  const AttentionSpec& spec = *resolved;
+  const bool listed = lists_tiles(resolved);
   // Three consumer warpgroups have 160 registers a thread: S, P and O of depth 64 and 128 take up
   // to 128 of them, so only masks and modifications that need few of their own leave nothing to
   // spill.
@@ -75,7 +77,7 @@ Sm90Plan choose(const AttentionSpec& spec, bool listed) {
   plan.split = splits(spec);
   plan.overlaps = plan.split || decodes(spec, kConsumerRows);
   plan.row_copies = copies_rows(spec);
-  plan.pair_tiles = !plan.kv_lens && contains(spec.mask, MaskSpec::Kind::kCausal);
+  plan.pair_tiles = !plan.kv_lens && later_rows_see_more(resolved);
   if (spec.qk_depth <= 64) {
     plan.BN = 128;
     plan.num_stages = light && windowed ? 3 : 2;
@@ -467,7 +469,7 @@ std::string sm90_unsupported_reason(const ResolvedSpec& resolved, const Sm90Plan
 
 Result<Sm90Plan> make_sm90_plan(const ResolvedSpec& spec, const TuningValues* tuned) {
   const AttentionSpec& resolved = *spec;
-  Sm90Plan plan = choose(resolved, lists_tiles(spec));
+  Sm90Plan plan = choose(spec);
   if (spec.options().debug_waits.value_or(false)) {
     // NOTE: bounded waits take registers, and ptxas serialises the wgmmas of a kernel that lacks
     // them, which the compiler refuses.

@@ -51,13 +51,7 @@ Facts environment_facts() {
   const Environment environment = read_environment();
   Facts facts;
   const auto add = [&](const char* name, const std::optional<std::string>& value) {
-    if (!value) return;
-    std::string shown = *value;
-    const std::string home = environment.home.value_or("");
-    for (std::size_t at = 0; home.size() > 1 && (at = shown.find(home, at)) != std::string::npos;) {
-      shown.replace(at, home.size(), "~");
-    }
-    facts.emplace_back(name, shown);
+    if (value) facts.emplace_back(name, *value);
   };
   add("ATTNJIT_CACHE_DIR", environment.cache_dir);
   add("ATTNJIT_LOG_LEVEL", environment.log_level);

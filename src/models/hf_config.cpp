@@ -20,16 +20,15 @@ using spec::JsonValue;
 
 /// Which layers have a window, where the configuration has no layer_types.
 enum class Windows {
-  kNone,       ///< none, whatever sliding_window says
-  kEvery,      ///< every layer, if sliding_window is given
-  kIfAsked,    ///< the layers from max_window_layers on, if use_sliding_window
-  kAllButNth,  ///< all but each `period`-th
+  kNone,     ///< none, whatever sliding_window says
+  kEvery,    ///< every layer, if sliding_window is given
+  kIfAsked,  ///< the layers from max_window_layers on, if use_sliding_window
+  kSome,     ///< some, if sliding_window is given
 };
 
 struct Architecture {
   std::string_view model_type;
   Windows windows = Windows::kNone;
-  int period = 0;              ///< kAllButNth, and of chunks: each so many layers one sees all keys
   bool sink = false;           ///< each head has a sink
   std::string_view note = {};  ///< what its kernels would need beyond a spec
   bool chunked = false;        ///< attention_chunk_size, not sliding_window
@@ -43,34 +42,34 @@ constexpr std::string_view kBiasNote =
     "scores have a learned bias of the distance: add it as a score modification";
 
 constexpr Architecture kArchitectures[] = {
-    {"cohere2", Windows::kAllButNth, 4},
+    {"cohere2", Windows::kSome},
     {"deepseek_v2"},
     {"deepseek_v3"},
-    {"deepseek_v32", Windows::kNone, 0, false, kIndexNote},
+    {"deepseek_v32", Windows::kNone, false, kIndexNote},
     {"ernie4_5"},
     {"ernie4_5_moe"},
-    {"exaone4", Windows::kAllButNth, 4},
+    {"exaone4", Windows::kSome},
     {"falcon"},
     {"gemma"},
-    {"gemma2", Windows::kAllButNth, 2},
-    {"gemma3_text", Windows::kAllButNth, 6, false, kPrefixNote},
-    {"gemma4_text", Windows::kAllButNth, 6, false, kPrefixNote},
+    {"gemma2", Windows::kSome},
+    {"gemma3_text", Windows::kSome, false, kPrefixNote},
+    {"gemma4_text", Windows::kSome, false, kPrefixNote},
     {"glm4"},
     {"glm4_moe"},
     {"glm4_moe_lite"},
-    {"glm_moe_dsa", Windows::kNone, 0, false, kIndexNote},
-    {"gpt_oss", Windows::kAllButNth, 2, true},
+    {"glm_moe_dsa", Windows::kNone, false, kIndexNote},
+    {"gpt_oss", Windows::kSome, true},
     {"granite"},
     {"hunyuan_v1_dense"},
     {"hunyuan_v1_moe"},
     {"hy_v3"},
-    {"inkling2_text", Windows::kAllButNth, 6, false, kBiasNote},
-    {"inkling_text", Windows::kAllButNth, 6, false, kBiasNote},
+    {"inkling2_text", Windows::kSome, false, kBiasNote},
+    {"inkling_text", Windows::kSome, false, kBiasNote},
     {"kimi_k2"},
-    {"laguna", Windows::kAllButNth, 4},
+    {"laguna", Windows::kSome},
     {"llama"},
-    {"llama4_text", Windows::kNone, 4, false, {}, true},
-    {"mimo_v2_flash", Windows::kAllButNth, 6},
+    {"llama4_text", Windows::kNone, false, {}, true},
+    {"mimo_v2_flash", Windows::kSome},
     {"minimax_m2"},
     {"ministral", Windows::kEvery},
     {"ministral3", Windows::kEvery},
@@ -78,11 +77,11 @@ constexpr Architecture kArchitectures[] = {
     {"mistral4"},
     {"mixtral", Windows::kEvery},
     {"mpt"},
-    {"muse_glimmer_text", Windows::kAllButNth, 4},
-    {"muse_spark_text", Windows::kAllButNth, 4},
+    {"muse_glimmer_text", Windows::kSome},
+    {"muse_spark_text", Windows::kSome},
     {"nemotron_h"},
     {"olmo2"},
-    {"olmo3", Windows::kAllButNth, 4},
+    {"olmo3", Windows::kSome},
     {"phi3", Windows::kEvery},
     {"qwen2", Windows::kIfAsked},
     {"qwen2_moe", Windows::kIfAsked},
@@ -96,7 +95,7 @@ constexpr Architecture kArchitectures[] = {
     {"seed_oss"},
     {"smollm3"},
     {"solar_open"},
-    {"step3p5", Windows::kAllButNth, 4},
+    {"step3p5", Windows::kSome},
 };
 
 /// Parts of a configuration that hold the language model's.
@@ -237,7 +236,7 @@ std::vector<Reach> reaches(const Architecture& architecture, Fields& fields) {
     case Windows::kIfAsked:
       if (!window || !fields.flag("use_sliding_window", false)) return {Reach::kAll};
       return {Reach::kAll, Reach::kWindow};
-    case Windows::kAllButNth:
+    case Windows::kSome:
       if (!window) return {Reach::kAll};
       return {Reach::kAll, Reach::kWindow};
   }

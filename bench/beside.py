@@ -37,7 +37,7 @@ def stream():
 
 
 class Attnjit:
-    """`spec` overrides fields of the problem's spec."""
+    """`spec` overrides fields of the problem's spec; None leaves one out."""
 
     def __init__(self, library, templates=None, tuning=None, **spec):
         options = {"templates_folder": templates} if templates else {}
@@ -47,7 +47,9 @@ class Attnjit:
         self.spec, self.workspace = spec, torch.empty(0, dtype=torch.uint8, device="cuda")
 
     def prepare(self, problem):
-        kernel = self.service.get(self.service.prepare({**problem.spec(), **self.spec}))
+        fields = {**problem.spec(), **self.spec}
+        spec = {name: value for name, value in fields.items() if value is not None}
+        kernel = self.service.get(self.service.prepare(spec))
         out, launches = [], []
         for i in range(len(problem.q)):
             o = problem.new_o()
@@ -87,7 +89,8 @@ def add_flags(parser):
     parser.add_argument("--library", dest="libattnjit", default="build/release/src/libattnjit.so")
     parser.add_argument("--templates", help="a folder that replaces the embedded templates")
     parser.add_argument("--variant", action="append", default=[], metavar="NAME=JSON",
-                        help="another attnjit: fields of its spec, and tuning, templates, library")
+                        help="another attnjit: fields of its spec (null leaves one out), and tuning, "
+                             "templates, library")
     parser.add_argument("--only", help="cells whose names begin with one of these, comma-separated")
     parser.add_argument("--skip", help="and contain none of these")
     parser.add_argument("--samples", type=int, default=21)

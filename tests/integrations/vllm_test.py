@@ -124,6 +124,7 @@ def layers():
 
 def ready(tensors, fields, number, stream, q_len, kv_len):
     """Stands for the queue of compiles."""
+    reference._launch.check(tensors, q_len, kv_len)
     prewarmed.append(tensors.q_offsets is None)
     return False
 

@@ -32,14 +32,32 @@ ATTNJIT_DEVICE FloatPair load_partial(const unsigned char* partial_o, long long 
   }
 }
 
+/// Where a row lies, by its number in the LSE: its head, its number in a packed O, and in the
+/// caller's.
+struct RowPlace {
+  long long head, o_row, o_bytes;
+};
+
+template <class Config, class Arguments>
+ATTNJIT_DEVICE RowPlace place_of(long long row, const Arguments& arguments) {
+  const long long head_and_batch = row / arguments.rows_per_head;
+  const long long position = row - head_and_batch * arguments.rows_per_head;
+  const long long batch = head_and_batch / Config::kHeads;
+  const long long head = head_and_batch - batch * Config::kHeads;
+  return {head, (batch * arguments.rows_per_head + position) * Config::kHeads + head,
+          batch * arguments.o_batch_bytes + position * arguments.o_row_bytes +
+              head * arguments.o_head_bytes};
+}
+
 /// A warp, or kWarpsPerRow that have a share of the columns each, merges row after row of the
 /// partials, of which there are `partitions`, into `o`; with kAccumulate what o and lse hold is one
 /// more. Rows are numbered as LSE is: batch, head, position; partial_o is packed as [partition,
-/// batch, position, head, depth]. kBatch parts, which divide a warp's lanes, are loaded together.
+/// batch, position, head, depth]. kBatch parts, which divide a warp's lanes, are loaded together;
+/// with kEarly the first of them before it is known which count, together with their LSEs.
 ///
 /// NOTE: the O of a pair that saw no key may be anything, a NaN too, or was never written: it is
-/// not looked at.
-template <class Config, int kWarpsPerRow, int kBatch, class Arguments>
+/// not used.
+template <class Config, int kWarpsPerRow, int kBatch, bool kEarly, class Arguments>
 ATTNJIT_DEVICE void merge_rows(const Arguments& arguments) {
   constexpr int kWarps = Config::kThreads / 32 / kWarpsPerRow;  // rows at a time
   constexpr int kWords = Config::kDepth / 2;
@@ -51,35 +69,50 @@ ATTNJIT_DEVICE void merge_rows(const Arguments& arguments) {
   const int share = static_cast<int>(threadIdx.x) / 32 % kWarpsPerRow;
   const int first_word = share * 32 * kLaneWords + lane;
   const long long step = static_cast<long long>(gridDim.x) * kWarps;
-  for (long long row = static_cast<long long>(blockIdx.x) * kWarps + warp; row < arguments.rows;
-       row += step) {
-    const long long position = row % arguments.rows_per_head;
-    const long long head_and_batch = row / arguments.rows_per_head;
-    const long long head = head_and_batch % Config::kHeads;
-    const long long batch = head_and_batch / Config::kHeads;
-    u32* const o =
-        reinterpret_cast<u32*>(arguments.o + batch * arguments.o_batch_bytes +
-                               position * arguments.o_row_bytes + head * arguments.o_head_bytes);
-    const long long o_row = (batch * arguments.rows_per_head + position) * Config::kHeads + head;
+  long long row = static_cast<long long>(blockIdx.x) * kWarps + warp;
+  // NOTE: its divisions take as long as a read: the first row's come before there is one.
+  RowPlace place = place_of<Config>(row, arguments);
+  await_prerequisites();
+  for (; row < arguments.rows; row += step, place = place_of<Config>(row, arguments)) {
+    u32* const o = reinterpret_cast<u32*>(arguments.o + place.o_bytes);
+    const auto lse_of = [&](int part) {
+      return part < arguments.partitions ? arguments.partial_lse[part * arguments.rows + row]
+                                         : -infinity();
+    };
+    const auto load = [&](FloatPair(&pairs)[kLaneWords], int part, bool wanted) {
+      const long long partial_row = part * arguments.rows + place.o_row;
+#pragma unroll
+      for (int i = 0; i < kLaneWords; ++i) {
+        const int word = first_word + 32 * i;
+        pairs[i] = load_partial<Config>(arguments.partial_o, partial_row * kWords + word,
+                                        wanted && word < kWords);
+      }
+    };
+    const float first_lse = lse_of(lane);
+    [[maybe_unused]] FloatPair first_pairs[kBatch][kLaneWords];
+    if constexpr (kEarly) {
+#pragma unroll
+      for (int i = 0; i < kBatch; ++i) load(first_pairs[i], i, i < arguments.partitions);
+    }
 
-    float top = -infinity();
-    for (int i = lane; i < arguments.partitions; i += 32) {
-      top = fmaxf(top, arguments.partial_lse[i * arguments.rows + row]);
+    float top = first_lse;
+    for (int first = 32; first < arguments.partitions; first += 32) {
+      top = fmaxf(top, lse_of(first + lane));
     }
     top = warp_max(top);
     float old_lse = -infinity();
     if constexpr (Config::kAccumulate) old_lse = arguments.lse[row];
     float sink = -infinity();
-    if constexpr (Config::kSink) sink = arguments.sink[head];
+    if constexpr (Config::kSink) sink = arguments.sink[place.head];
     top = fmaxf(top, fmaxf(old_lse, sink));
     const bool nothing = top == -infinity();
     const auto weight = [&](float lse) {
       return nothing ? 0.0f : exp2_approx((lse - top) * kLog2e);
     };
 
-    float sum = 0.0f;
-    for (int i = lane; i < arguments.partitions; i += 32) {
-      sum += weight(arguments.partial_lse[i * arguments.rows + row]);
+    float sum = weight(first_lse);
+    for (int first = 32; first < arguments.partitions; first += 32) {
+      sum += weight(lse_of(first + lane));
     }
     sum = warp_sum(sum) + weight(old_lse);
     const float total = sum + weight(sink);
@@ -109,12 +142,19 @@ ATTNJIT_DEVICE void merge_rows(const Arguments& arguments) {
     // that a row's bits do not depend on how many there are.
     for (int first = 0; first < arguments.partitions; first += 32) {
       const int own = first + lane;
-      const float lse = own < arguments.partitions
-                            ? arguments.partial_lse[own * arguments.rows + row]
-                            : -infinity();
-      const float own_factor = weight(lse) * scale;
+      const float own_factor = weight(first == 0 ? first_lse : lse_of(own)) * scale;
       // NOTE: where an LSE is NaN all factors are, also those of lanes that have no part.
       u32 left = __ballot_sync(0xffffffffu, own < arguments.partitions && own_factor != 0.0f);
+      if constexpr (kEarly) {
+        if (first == 0) {
+#pragma unroll
+          for (int i = 0; i < kBatch; ++i) {
+            const float factor = __shfl_sync(0xffffffffu, own_factor, i);
+            if ((left >> i & 1) != 0) add(factor, first_pairs[i]);
+          }
+          left &= ~(0xffffffffu >> (32 - kBatch));
+        }
+      }
       while (left != 0) {
         float factor[kBatch];
         FloatPair pairs[kBatch][kLaneWords];
@@ -124,13 +164,7 @@ ATTNJIT_DEVICE void merge_rows(const Arguments& arguments) {
           const float its_factor = __shfl_sync(0xffffffffu, own_factor, part);
           factor[i] = left != 0 ? its_factor : 0.0f;
           left &= left - 1;
-          const long long partial_row = (first + part) * arguments.rows + o_row;
-#pragma unroll
-          for (int j = 0; j < kLaneWords; ++j) {
-            const int word = first_word + 32 * j;
-            pairs[i][j] = load_partial<Config>(arguments.partial_o, partial_row * kWords + word,
-                                               factor[i] != 0.0f && word < kWords);
-          }
+          load(pairs[i], first + part, factor[i] != 0.0f);
         }
 #pragma unroll
         for (int i = 0; i < kBatch; ++i) add(factor[i], pairs[i]);
@@ -152,20 +186,21 @@ ATTNJIT_DEVICE void merge_rows(const Arguments& arguments) {
   }
 }
 
-/// NOTE: a long row of few parts is a warp's, as short rows are: there are many such rows, and what
-/// counts is how many of them are on their way. A row's bits are the same either way.
+/// NOTE: the parts of a launch that is split are early where there is room for them: in longer rows
+/// they would take the registers of other rows. A long row of few parts is a warp's, as short rows
+/// are: there are many such rows, and what counts is how many of them are on their way. A row's
+/// bits are the same either way.
 template <class Config, class Arguments>
 ATTNJIT_DEVICE void merge(const Arguments& arguments) {
   if (threadIdx.x == 0) launch_dependents();
-  await_prerequisites();
   if constexpr (Config::kWarpsPerRow == 1) {
-    merge_rows<Config, 1, 8>(arguments);
+    merge_rows<Config, 1, 8, Config::kPartialF32 && Config::kDepth <= 128>(arguments);
   } else {
     static_assert(Config::kThreads == 32 * Config::kWarpsPerRow, "the host counts a row per CTA");
     if (arguments.partitions <= Config::kFewParts) {
-      merge_rows<Config, 1, 4>(arguments);
+      merge_rows<Config, 1, 4, false>(arguments);
     } else {
-      merge_rows<Config, Config::kWarpsPerRow, 32>(arguments);
+      merge_rows<Config, Config::kWarpsPerRow, 32, false>(arguments);
     }
   }
 }

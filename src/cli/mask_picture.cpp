@@ -117,6 +117,9 @@ std::string MaskPicture::svg() const {
 Result<MaskPicture> draw_mask(const ResolvedSpec& spec, const KernelPlan& plan,
                               const verify::ProblemRequest& request) {
   if (!plan.supported) return make_error(ErrorCode::kUnsupported, plan.reason, "spec");
+  if (spec->merge) {
+    return make_error(ErrorCode::kUnsupported, "a merge has no tiles of scores", "merge");
+  }
   const Result<verify::Problem> problem = verify::shape_problem(spec, request);
   if (!problem) return problem.error();
   const Result<spec::Expression> mask = spec::mask_expression(problem->spec);

@@ -177,6 +177,9 @@ TEST(DrawMask, SaysWhatItLacks) {
   const std::string trusted =
       R"({"kind": "custom", "name": "t", "trusted": true, "code": "return true;"})";
   EXPECT_EQ(error(draw(trusted)).code, ErrorCode::kUnsupported);
+  PlanArguments merge = draw("null");
+  merge.spec.flags.emplace_back("merge", "true");
+  EXPECT_EQ(error(merge).field, "merge");
   PlanArguments large = draw("causal");
   large.problem.kv_len = "1000000";
   EXPECT_EQ(error(large).field, "kv_len");

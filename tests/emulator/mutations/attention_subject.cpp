@@ -34,9 +34,11 @@ Outcome AttentionSubject::run(const PtxModule& module, const LaunchRecipe& recip
   Outcome outcome;
   for (const Call& call : calls_) {
     LaunchSequence sequence = call.sequence;
-    LaunchRecipe& first = sequence.launches.front();
-    for (std::size_t i = 0; i < first.tensor_maps.size(); ++i) {
-      first.tensor_maps[i].swizzle = recipe.tensor_maps[i].swizzle;
+    for (LaunchRecipe& launch : sequence.launches) {
+      if (launch.entry != recipe.entry) continue;
+      for (std::size_t i = 0; i < launch.tensor_maps.size(); ++i) {
+        launch.tensor_maps[i].swizzle = recipe.tensor_maps[i].swizzle;
+      }
     }
     EmulatorOptions options = isa_options(seed, max_steps);
     options.in_order_issue = in_order_issue_;

@@ -21,12 +21,14 @@ struct Shape {
   std::vector<std::int64_t> q_lens, kv_lens;
   int sm_count;
   InputKind input = InputKind::kNormal;
+  bool twice = false;  ///< a launch of the same comes before, and may still run
 };
 
 struct Description {
   const char* name;
   AttentionSpec spec;
   std::vector<Shape> shapes;
+  Tuning tuning = {};
 };
 
 AttentionSpec spec_of(Arch arch, int qk_depth, int ov_depth, int heads, int group, Kind mask) {
@@ -70,11 +72,16 @@ Result<Call> call_of(const KernelPlan& plan, const Shape& shape) {
       if (plan.main().parameters[i].name == "section_heads") recipe.args[i].value = std::int32_t{1};
     }
   }
+  if (shape.twice) {
+    const std::vector<LaunchRecipe> once = sequence->launches;
+    sequence->launches.insert(sequence->launches.end(), once.begin(), once.end());
+  }
   return Call{std::move(*problem), std::move(*reference), std::move(*sequence)};
 }
 
 Result<std::unique_ptr<Subject>> make(const Description& of) {
-  Result<GeneratedKernel> kernel = generate_kernel(of.spec);
+  Result<GeneratedKernel> kernel =
+      generate_kernel(of.spec, {}, TemplateSet::embedded(), &of.tuning);
   if (!kernel) return std::move(kernel).error();
   std::vector<Call> calls;
   for (const Shape& shape : of.shapes) {
@@ -124,6 +131,7 @@ std::vector<Description> sm90_subjects() {
 // that see the keys of some parts alone.
 std::vector<Description> split_subjects() {
   constexpr Arch kArch = Arch::kSm90a;
+  constexpr InputKind kNormal = InputKind::kNormal;
   return {
       {"parts, sm90 128/128",
        with(spec_of(kArch, 128, 128, 6, 3, Kind::kCausal),
@@ -133,8 +141,9 @@ std::vector<Description> split_subjects() {
               spec.num_partitions = 0;
               spec.sink = true;
             }),
-       {{{4}, {706, 0, 97, 5}, 1},
+       {{{4}, {706, 0, 97, 5}, 1, kNormal, true},
         {{4}, {898, 0, 97}, 16, InputKind::kRaised},
+        {{4}, {600, 30}, 1, InputKind::kRaised},
         {{1}, {1900, 600, 30}, 12}}},
       {"keys, sm90 64/64",
        with(spec_of(kArch, 64, 64, 4, 2, Kind::kSlidingWindow),
@@ -144,8 +153,87 @@ std::vector<Description> split_subjects() {
               spec.partition_keys = 384;
             }),
        {{{150, 0, 9, 33}, {1000, 40, 0, 31}, 1},
-        {{150, 30, 70}, {380, 100, 300}, 1},
-        {{70, 40}, {700, 30}, 2, InputKind::kRaised}}},
+        {{150, 30, 70}, {380, 100, 300}, 1, kNormal, true},
+        {{70, 40}, {700, 30}, 2, InputKind::kRaised},
+        {{2}, {6300}, 2}}},
+  };
+}
+
+MaskSpec expression(const char* code) {
+  MaskSpec mask;
+  mask.kind = Kind::kCustom;
+  mask.custom.name = "decided";
+  mask.custom.code = code;
+  return mask;
+}
+
+// Of many keys, one tile is seen at either end.
+constexpr const char* kSinksAndWindow =
+    "kv_idx <= q_idx && (kv_idx < 4 || q_idx - kv_idx < (kv_len < 5000 ? 300 : 40))";
+
+// The KV tiles that an expression does not hide, in lists; and absorbed MLA. Tiles are hidden
+// before, behind and between those that are seen; rows of one consumer see all of some that rows of
+// another do not; more than 32 tiles are asked about in runs. MLA has even and odd numbers of
+// tiles, sequences without keys, heads that are no power of two, parts, and two CTAs that load K
+// for each other.
+std::vector<Description> listed_and_mla_subjects() {
+  AttentionSpec mla;
+  mla.arch = Arch::kSm90a;
+  mla.mla = Mla::kDecode;
+  mla.num_q_heads = mla.group = 20;
+  mla.qk_depth = 192;
+  mla.page_size = 64;
+  mla.return_lse = true;
+  mla.mask.kind = Kind::kCausal;
+  constexpr InputKind kNormal = InputKind::kNormal;
+  // As few stages as at the depths of models, so that memory is handed back and forth.
+  Tuning stages, pair;
+  stages.rows.push_back({{}, {{"num_stages", 2}}});
+  pair.rows.push_back({{}, {{"num_stages", 2}, {"cluster", 2}}});
+  return {
+      {"sm90 listed 64/64",
+       with(spec_of(Arch::kSm90a, 64, 64, 2, 2, Kind::kNull),
+            [](AttentionSpec& spec) { spec.mask = expression(kSinksAndWindow); }),
+       {{{200}, {400, 400}, 1},
+        {{90}, {150, 150, 150, 150}, 1},
+        {{90}, {20, 20}, 1},
+        {{70}, {500}, 1, InputKind::kRaised},
+        {{10}, {9050}, 1},
+        {{10}, {8990}, 1}}},
+      {"sm90 listed rows 64/64",
+       with(spec_of(Arch::kSm90a, 64, 64, 2, 2, Kind::kNull),
+            [](AttentionSpec& spec) {
+              spec.mask = expression(kSinksAndWindow);
+              spec.page_size = 3;
+              spec.ragged = true;
+            }),
+       {{{96, 40, 0, 9, 5, 96}, {400, 490, 40, 0, 70, 300}, 1},
+        {{20, 9, 3, 12, 5}, {50, 190, 40, 60, 30}, 1},
+        {{20, 70}, {300, 430}, 2},
+        {{10, 3}, {9050, 9010}, 1}}},
+      {"sm90 mla 192/128",
+       with(mla,
+            [](AttentionSpec& spec) {
+              spec.num_partitions = 0;
+              spec.sink = true;
+            }),
+       {{{1}, {400, 0, 31, 264}, 1, kNormal, true},
+        {{5}, {1000}, 132},
+        {{1}, {60, 60, 60, 60, 60}, 1},
+        {{2}, {500, 130}, 1, InputKind::kRaised}},
+       stages},
+      {"sm90 mla pair 192/128",
+       with(mla, [](AttentionSpec& spec) { spec.num_q_heads = spec.group = 96; }),
+       {{{2}, {330, 0, 31, 64}, 2},
+        {{1}, {60, 60, 60}, 2},
+        {{2}, {500, 130}, 2, InputKind::kRaised, true}},
+       pair},
+      {"sm90 mla rows 192/128",
+       with(mla, [](AttentionSpec& spec) { spec.page_size = 3; }),
+       {{{4}, {270, 0, 200}, 1},
+        {{1}, {60, 60, 60, 60}, 1},
+        {{2}, {500, 130}, 1, InputKind::kRaised, true}},
+       stages},
   };
 }
 
@@ -273,7 +361,7 @@ Result<Subjects> make_all(const std::vector<std::vector<Description>>& lists,
 }  // namespace
 
 Result<Subjects> make_generated_subjects(const Wanted& wanted) {
-  return make_all({sm90_subjects(), sm100_subjects()}, wanted);
+  return make_all({sm90_subjects(), listed_and_mla_subjects(), sm100_subjects()}, wanted);
 }
 
 Result<Subjects> make_sequence_subjects(const Wanted& wanted) {

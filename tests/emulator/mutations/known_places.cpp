@@ -154,7 +154,7 @@ std::string_view template_reason_of(const Mutant& mutant) {
 
 bool is_sm90_forward(std::string_view subject) {
   for (const std::string_view name :
-       {"sm90 1", "sm90 6", "sm90 9", "pages", "rows", "ragged", "parts", "keys"}) {
+       {"sm90 1", "sm90 6", "sm90 9", "sm90 listed", "pages", "rows", "ragged", "parts", "keys"}) {
     if (subject.starts_with(name)) return true;
   }
   return false;
@@ -184,7 +184,6 @@ std::string_view no_damage_by_number(std::string_view subject, std::string_view 
       "Q's memory is given back after the last work tile: nobody waits for it any more";
   static constexpr std::string_view kSkipped =
       "K or V of a tile that is skipped: nothing here reads it, and its memory is free only when the consumer that does has waited";
-  static constexpr std::string_view kNoGroups = "a wait for bulk groups: the other lanes have none";
   static constexpr std::string_view kFirstUser =
       "the warp that initialises the barriers is the first to arrive at them behind the fence: whoever uses them asynchronously has waited for that";
   static constexpr std::string_view kInitOrdered =
@@ -199,13 +198,23 @@ std::string_view no_damage_by_number(std::string_view subject, std::string_view 
       "the products have read the zeroes of V's tail: a copy may overwrite them, whoever wrote them (8.9.5)";
   static constexpr std::string_view kReadBeforeQ =
       "this work tile's Q lies where O of the one before lay: who waits for Q knows that O, and the statistic, were read";
+  static constexpr std::string_view kOldLse = "the merge's, behind the read of the old LSE where a launch accumulates: here nothing reads it";
+  static constexpr std::string_view kNoteRead = "K of this tile was waited for when its note was read";
+  static constexpr std::string_view kSecondFence = "K is waited for again before its product, and fenced behind that";
+  static constexpr std::string_view kNoteWritten = "the stage was waited for when the tile's note was written";
+  static constexpr std::string_view kNoteBefore =
+      "before the first load of a work tile, V of the tile before or Q was waited for, which was given back after the note was read";
+  static constexpr std::string_view kOtherWaited =
+      "the other warpgroup has waited for all of K before it made the P that it hands over by a barrier";
+  static constexpr std::string_view kNoProduct = "of a Q that this warpgroup makes no S of: it reads nothing there";
+  static constexpr std::string_view kOtherFenced =
+      "the other warpgroup has waited and fenced before it made the P that it hands over by a barrier: on the path of causality (8.9.5)";
+  static constexpr std::string_view kCoveredByV =
+      "V of the tile before is handed back behind it, by an arrival that releases, and the producer waits for that V first";
+  static constexpr std::string_view kLanesCopies = "behind the lanes' copies: nothing of one lane is another's next";
+  static constexpr std::string_view kFewParts = "no launch of this kernel has five parts: the lanes from there on have none (\"keys\" has more)";
   static constexpr std::string_view kAnnounced = "behind the announcements, which one lane makes: nothing of it is another lane's next";
   static const std::vector<Known> list = {
-      {"pages", "elect removed: every lane goes on", {0, 2}, kNoGroups},
-      {"rows", "elect removed: every lane goes on", {0, 2}, kNoGroups},
-      {"ragged", "elect removed: every lane goes on", {0, 3}, kNoGroups},
-      {"parts", "elect removed: every lane goes on", {0, 2}, kNoGroups},
-      {"keys", "elect removed: every lane goes on", {0, 4}, kNoGroups},
       {"parts", "fence.mbarrier_init below the barrier", {0}, kInitByCopier},
       {"keys", "fence.mbarrier_init below the barrier", {0}, kInitByCopier},
       {"keys", "wgmma.fence below the product", {2}, kSecondProduct},
@@ -215,6 +224,44 @@ std::string_view no_damage_by_number(std::string_view subject, std::string_view 
       {"parts", "arrival made relaxed", {3}, kCoveredByK},
       {"parts", "arrival made relaxed", {9}, "V of a work tile's last keys: the producer waits for the next Q first, which is given back behind it"},
       {"pages", "fence.mbarrier_init below the barrier", {0}, kInitByCopier},
+      {"parts", "step of a shuffle left out", {18, 20}, kFewParts},
+      {"parts", "barrier of a warp removed", {12}, kOldLse},
+      {"keys", "barrier of a warp removed", {16}, kOldLse},
+      {"sm90 mla 192", "barrier of a warp removed", {8}, kOldLse},
+      {"sm90 listed 64", "wait removed", {2, 4}, kNoteRead},
+      {"sm90 listed 64", "wait removed", {9}, kNoteBefore},
+      {"sm90 listed 64", "wait removed", {10, 13}, kNoteWritten},
+      {"sm90 listed 64", "arrival made relaxed", {9}, kLastRelease},
+      {"sm90 listed 64", "barrier of a warp removed", {2}, kLastRelease},
+      {"sm90 listed 64", "barrier of a warp removed", {5}, kAnnounced},
+      {"sm90 listed 64", "fence.mbarrier_init below the barrier", {0}, kInitByCopier},
+      {"sm90 listed rows", "fence.proxy.async dropped", {0}, kSecondFence},
+      {"sm90 listed rows", "fence.proxy.async of another state space", {0}, kSecondFence},
+      {"sm90 listed rows", "fence.proxy.async below the arrival", {0}, kSecondFence},
+      {"sm90 listed rows", "wait removed", {2, 4}, kNoteRead},
+      {"sm90 listed rows", "wait removed", {10, 13}, kNoteWritten},
+      {"sm90 listed rows", "arrival made relaxed", {10}, "the first note of a work tile: Q is handed over behind it, by an arrival that releases"},
+      {"sm90 listed rows", "wait removed", {16}, kLastAnnouncement},
+      {"sm90 listed rows", "arrival removed", {9}, kLastRelease},
+      {"sm90 listed rows", "barrier of a warp removed", {2}, kLastRelease},
+      {"sm90 listed rows", "barrier of a warp removed", {3}, kAnnounced},
+      {"sm90 mla", "wait removed", {7, 15, 16}, kOtherWaited},
+      {"sm90 mla", "wgmma.fence dropped", {1, 2, 6, 7}, kSecondProduct},
+      {"sm90 mla 192", "arrival made relaxed", {6, 7}, kCoveredByV},
+      {"sm90 mla pair", "arrival made relaxed", {9, 10, 11}, kCoveredByV},
+      {"sm90 mla", "wait made relaxed", {8}, kNoProduct},
+      {"sm90 mla 192", "arrival made relaxed", {5}, kNoProduct},
+      {"sm90 mla rows", "arrival made relaxed", {5}, kNoProduct},
+      {"sm90 mla pair", "arrival made relaxed", {8}, kNoProduct},
+      {"sm90 mla pair", "arrival at CTA scope", {3}, kCoveredByV},
+      {"sm90 mla rows", "fence.proxy.async of another state space", {8}, kOtherFenced},
+      {"sm90 mla rows", "arrival made relaxed", {6, 7}, kCoveredByV},
+      {"sm90 mla 192", "barrier of a warp removed", {0, 4, 7}, kAnnounced},
+      {"sm90 mla pair", "barrier of a warp removed", {0, 4, 7}, kAnnounced},
+      {"sm90 mla rows", "barrier of a warp removed", {0, 1, 2}, kAnnounced},
+      {"sm90 mla 192", "barrier of a warp removed", {3}, kLanesCopies},
+      {"sm90 mla pair", "barrier of a warp removed", {3}, kLanesCopies},
+      {"sm90 mla 192", "fence.mbarrier_init below the barrier", {0}, kInitByCopier},
       {"ragged", "fence.mbarrier_init below the barrier", {0}, kInitByCopier},
       {"sm100 attention", "arrival made relaxed", {0, 2, 5}, kTensorMemory},
       {"sm100 attention", "wait made relaxed", {20}, kTensorMemory},
@@ -246,7 +293,6 @@ std::string_view no_damage_by_number(std::string_view subject, std::string_view 
       {"sm90 64", "barrier.sync removed", {0}, "the consumers' turns: they decide the speed, not the data"},
       {"sm90 128", "scale-d flipped", {0}, kFirstProduct},
       {"sm90 192", "scale-d flipped", {0}, kFirstProduct},
-      {"sm90", "elect removed: every lane goes on", {0}, "a wait for bulk groups: the other lanes have none"},
       {"sm100", "tcgen05.fence::after_thread_sync dropped", {0}, kAllocation},
       {"sm100", "tcgen05.fence::before_thread_sync dropped", {0}, kAllocation},
       {"sm100 gemm", "tcgen05.fence::after_thread_sync dropped", {5}, kFreed},
@@ -336,6 +382,10 @@ std::string_view no_damage_of_kind(std::string_view subject, std::string_view ki
   if (kind == "barrier of a warp removed") {
     const std::string_view reason = warp_barrier_reason_of(context);
     if (!reason.empty()) return reason;
+  }
+  if (kind == "elect removed: every lane goes on" &&
+      has(first_lines(context.after, 5), "bulk.wait_group")) {
+    return "a wait for bulk groups: the other lanes have none";
   }
   if (is_sm90_forward(subject)) {
     const std::string_view reason = skipped_tile_reason_of(kind, context);

@@ -26,6 +26,7 @@ const std::vector<Rule>& order_rules() {
       {"", "wait at CTA scope", ".acquire.cluster", R"((mbarrier\.try_wait\S*)\.acquire\.cluster)", "$1.acquire.cta", 6},
       {"", "arrival at CTA scope", ".release.cluster", R"((mbarrier\.arrive\S*)\.release\.cluster)", "$1.release.cta", 6},
       {"", "cluster barrier's arrival made relaxed", "barrier.cluster.arrive", R"(barrier\.cluster\.arrive\.aligned;)", "barrier.cluster.arrive.relaxed.aligned;", 3},
+      {"", "griddepcontrol.wait removed", "griddepcontrol.wait", R"(griddepcontrol\.wait;)", ";", 4},
       {"", "fence.proxy.async of another state space", "fence.proxy.async", R"(fence\.proxy\.async\.shared::cta;)", "fence.proxy.async.global;", 2},
   };
   return list;
@@ -41,6 +42,7 @@ const std::vector<MoveRule>& move_rules() {
       {"", "wgmma.wait_group below the arrival", R"(wgmma\.wait_group)", true, R"(mbarrier\.arrive)", 3},
       {"", "wgmma.fence below the product", R"(wgmma\.fence)", true, R"(wgmma\.mma_async)", 3},
       {"", "bulk wait_group below the barrier", R"(cp\.async\.bulk\.wait_group)", true, R"(barrier\.sync|mbarrier\.arrive)", 3},
+      {"sm90 listed", "note stored behind the arrival", R"(st\.shared\.u32)", true, R"(mbarrier\.arrive)", 3},
       {"", "commit above the product", R"(tcgen05\.commit)", false, R"(tcgen05\.mma)", 3},
   };
   return list;

@@ -47,10 +47,12 @@ const std::vector<Rule>& rules() {
        "{ .reg .b32 moved; add.s32 moved, $2, 1024; $1, [moved]; }"},
       {"sm90", "bulk commit_group removed", "bulk.commit_group", R"(cp\.async\.bulk\.commit_group;)", ";"},
       {"sm90", "bulk wait_group removed", "bulk.wait_group", R"(cp\.async\.bulk\.wait_group\S* 0;)", ";"},
-      // ---- launches that follow each other, and the merge of partitions
-      {"", "griddepcontrol.wait removed", "griddepcontrol.wait", R"(griddepcontrol\.wait;)", ";", 4},
+      // ---- the merge of partitions, and the lists of KV tiles
       {"parts", "step of a shuffle left out", "shfl.sync.bfly", R"(shfl\.sync\.bfly\.b32\s+(%r\d+)\|%p\d+, (%r\d+),.*;)", "mov.b32 $1, $2;", 12},
       {"keys", "step of a shuffle left out", "shfl.sync.bfly", R"(shfl\.sync\.bfly\.b32\s+(%r\d+)\|%p\d+, (%r\d+),.*;)", "mov.b32 $1, $2;", 12},
+      {"sm90 listed", "first tile of a vote left out", "vote.sync.ballot", R"(vote\.sync\.ballot\.b32\s+(%r\d+), .*;)",
+       "$& { .reg .b32 rest; sub.s32 rest, $1, 1; and.b32 $1, $1, rest; }", 4},
+      {"sm90 mla", "step of a shuffle left out", "shfl.sync.bfly", R"(shfl\.sync\.bfly\.b32\s+(%r\d+)\|%p\d+, (%r\d+),.*;)", "mov.b32 $1, $2;", 12},
       // ---- barriers of threads
       {"sm90", "named barrier's count 32 more", "barrier.sync.aligned", R"(barrier\.sync\.aligned (\S+), (\S+);)",
        "{ .reg .b32 count; add.s32 count, $2, 32; barrier.sync.aligned $1, count; }", 2},

@@ -165,6 +165,21 @@ TEST(Foreign, HalfOfAPackedRegisterMayBeUndefined) {
   EXPECT_TRUE(has_finding(run_kernel(text("_, %r2"), 32, buffers), FindingKind::kUninitialised));
 }
 
+// LLVM adds pairs where it needs one of their halves only (Triton's sums).
+TEST(Foreign, ArithmeticOnAPairKeepsItsHalvesApart) {
+  const auto text = [](const char* taken) {
+    return kernel(std::string("cvt.rn.f32.u32 %r2, %r1;\nmov.b64 %rd3, {%r2, %r6};\n"
+                              "fma.rn.f32x2 %rd4, %rd3, %rd3, %rd3;\nmov.b64 {%r3, %r4}, %rd4;\n"
+                              "st.global.u32 [%rd2], ") +
+                  taken + ";\n");
+  };
+  std::vector<EmulatorBuffer> buffers{i32_buffer("o", std::vector<std::int32_t>(32, 0))};
+  const auto report = run_kernel(text("%r3"), 32, buffers);
+  EXPECT_TRUE(report.passed) << words(report);
+  EXPECT_EQ(values_of<float>(buffers[0])[5], 30.0f);
+  EXPECT_TRUE(has_finding(run_kernel(text("%r4"), 32, buffers), FindingKind::kUninitialised));
+}
+
 TEST(Foreign, TheHalvesOf128BitsAreDefinedOnTheirOwn) {
   const auto text = [](const char* taken) {
     return kernel(std::string(".reg .b128 %q<2>;\nmov.b128 %q0, {%rd2, %rd6};\n"

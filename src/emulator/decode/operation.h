@@ -136,6 +136,11 @@ struct LaneOperation {
 Step execute_lane(Warp& warp, const Op& op, const LaneOperation& lane, u32 mask);
 extern template struct Executor<execute_lane>;
 
+/// execute_lane where each half of the result comes from that half of the sources alone: a copy, or
+/// arithmetic on a pair. A half that is undefined leaves the other one defined.
+Step execute_halves(Warp& warp, const Op& op, const LaneOperation& lane, u32 mask);
+extern template struct Executor<execute_halves>;
+
 /// The address operand of an instruction: the register in Op::s[0], if there is one, and an
 /// offset.
 struct Address {

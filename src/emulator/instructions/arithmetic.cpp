@@ -138,12 +138,19 @@ bool decode_simple(Decoding& d, Arithmetic a) {
     control.imm = (r.saturate ? 1u : 0u) | (r.relu ? 2u : 0u) | (r.ftz ? 4u : 0u) |
                   (r.nan ? 8u : 0u) | (r.xorsign ? 16u : 0u);
   if (is_wide_float(r.type)) control.fp_mode = fp_mode(mode, r.ftz);
+  const auto emit = [&](std::initializer_list<Ref> from) {
+    if (r.type == Type::kF32x2) {
+      d.alu<execute_halves>(lane, to, bits, from, control);
+    } else {
+      d.alu(lane, to, bits, from, control);
+    }
+  };
   if (sources == 1) {
-    d.alu(lane, to, bits, {s[0]}, control);
+    emit({s[0]});
   } else if (sources == 2) {
-    d.alu(lane, to, bits, {s[0], s[1]}, control);
+    emit({s[0], s[1]});
   } else {
-    d.alu(lane, to, bits, {s[0], s[1], s[2]}, control);
+    emit({s[0], s[1], s[2]});
   }
   return !d.failed();
 }

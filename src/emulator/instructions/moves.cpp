@@ -59,15 +59,6 @@ Step execute_pack(Warp& warp, const Op& op, const LaneOperation& lane, u32 mask)
   return step;
 }
 
-// A copy of a register that may be half defined.
-Step execute_whole_move(Warp& warp, const Op& op, const LaneOperation& lane, u32 mask) {
-  if (warp.registers.half_poison.empty()) return execute_lane(warp, op, lane, mask);
-  const u32 low = warp.poison_of_half(op.s[0], false), high = warp.poison_of_half(op.s[0], true);
-  const Step step = execute_lane(warp, op, lane, mask);
-  if (low != high) warp.set_poison_of_halves(op.d, low, high, mask, warp.site_of(op.s[0]));
-  return step;
-}
-
 void emit_move(Decoding& d, Ref to, Ref from, int bits) {
   if (bits == 128) {
     Op& op = d.emit<execute_move_128>();
@@ -78,7 +69,7 @@ void emit_move(Decoding& d, Ref to, Ref from, int bits) {
   }
   const LaneFn lane = select_lane(request(LaneOp::kMov, bits_type(bits)));
   if (bits == 64) {
-    d.alu<execute_whole_move>(lane, to, bits, {from});
+    d.alu<execute_halves>(lane, to, bits, {from});
   } else {
     d.alu(lane, to, bits, {from});
   }

@@ -127,6 +127,21 @@ Step execute_lane(Warp& warp, const Op& op, const LaneOperation& lane, u32 mask)
 
 template struct Executor<execute_lane>;
 
+Step execute_halves(Warp& warp, const Op& op, const LaneOperation& lane, u32 mask) {
+  if (warp.registers.half_poison.empty()) return execute_lane(warp, op, lane, mask);
+  u32 low = 0, high = 0, from = 0;
+  for (u32 i = 0; i < lane.sources; ++i) {
+    low |= warp.poison_of_half(op.s[i], false);
+    high |= warp.poison_of_half(op.s[i], true);
+    if (from == 0 && warp.poison_of(op.s[i]) != 0) from = warp.site_of(op.s[i]);
+  }
+  const Step step = execute_lane(warp, op, lane, mask);
+  if (low != high) warp.set_poison_of_halves(op.d, low, high, mask, from);
+  return step;
+}
+
+template struct Executor<execute_halves>;
+
 Step execute_nothing(Warp&, const Op&, u32) { return Step::kNext; }
 
 namespace {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "common/partitions.cuh"
+#include "common/sequence_lengths.cuh"
 
 namespace attnjit {
 
@@ -25,20 +26,16 @@ struct SequenceTile {
 /// In a ragged batch the second half of the CTAs begin with the last of their tiles. Prompts, which
 /// compute, and decodes, which load, stand together in a batch, and so they run together.
 ///
-/// NOTE: what the launch's tensors say is not believed: rows are kept within total_q, and a
-/// sequence's within q_len, so that no offsets can make a CTA write outside of O and the LSE, nor
-/// the sum of the tiles overflow. Its keys are kept within kv_len, for which the page table has
-/// entries.
-///
 /// Tiling: how an architecture cuts the rows of a sequence into tiles. It has
 ///   kKvLens             whether sequences differ in kv_len
 ///   heads(arguments)    heads, or groups of heads that share tiles
 ///   tiles(q_len, arguments)    of a head
 template <class Config, class Mask, class Tiling, class Arguments, class Params>
-struct SequenceList {
+struct SequenceList : SequenceLengths<Config, Tiling::kKvLens, Arguments> {
   static constexpr u32 kAll = 0xffffffffu;
+  using Base = SequenceLengths<Config, Tiling::kKvLens, Arguments>;
+  using Base::arguments;
 
-  const Arguments& arguments;
   const Params& params;
   int lane;
   int first = 0;  ///< of the sequences at hand, a lane each
@@ -50,7 +47,7 @@ struct SequenceList {
       Config::kRagged && blockIdx.x / Config::kCluster >= gridDim.x / Config::kCluster / 2;
 
   ATTNJIT_DEVICE SequenceList(const Arguments& launch, const Params& user, int lane_of_warp)
-      : arguments(launch), params(user), lane(lane_of_warp), index(worker<Config>()) {
+      : Base{launch}, params(user), lane(lane_of_warp), index(worker<Config>()) {
     count_tiles();
     if (backward) {
       while (first + 32 < arguments.batch) next();
@@ -72,10 +69,10 @@ struct SequenceList {
     const int before = winner == 0 ? 0 : __shfl_sync(kAll, sum, winner - 1);
     SequenceTile work;
     work.batch = first + winner;
-    work.q_begin = row_begin(work.batch);
-    work.lengths.q = rows_of(work.batch);
-    work.kv_begin = key_begin(work.batch);
-    work.lengths.kv = keys_of(work.batch, work.lengths.q);
+    work.q_begin = this->row_begin(work.batch);
+    work.lengths.q = this->rows(work.batch);
+    work.kv_begin = this->key_begin(work.batch);
+    work.lengths.kv = this->keys(work.batch, work.lengths.q);
     int tile = place - before;  // of the sequence's
     if constexpr (Config::kSplit) {
       const PartRange parts = parts_of<Config, Mask>(work.lengths, arguments, params);
@@ -93,54 +90,15 @@ struct SequenceList {
   /// Tiles of the sequences at hand.
   ATTNJIT_DEVICE int at_hand() const { return __shfl_sync(kAll, sum, 31); }
 
-  /// Rows of q before a sequence, where they lie one behind another, and its own.
-  ATTNJIT_DEVICE int row_begin(int sequence) const {
-    if constexpr (Config::kRagged) {
-      return min(max(arguments.q_offsets[sequence], 0), arguments.total_q);
-    } else {
-      return 0;
-    }
-  }
-  ATTNJIT_DEVICE int rows_of(int sequence) const {
-    if constexpr (Config::kRagged) {
-      // NOTE: kept in order before it is subtracted, which may overflow.
-      const int begin = row_begin(sequence);
-      const int end = max(min(arguments.q_offsets[sequence + 1], arguments.total_q), begin);
-      return min(end - begin, arguments.q_len);
-    } else {
-      return arguments.q_len;
-    }
-  }
-  /// Rows of k before a sequence, where they lie one behind another, and its own: `rows` of them
-  /// are this call's.
-  ATTNJIT_DEVICE int key_begin(int sequence) const {
-    if constexpr (Config::kRaggedKv) {
-      return min(max(arguments.kv_offsets[sequence], 0), arguments.total_kv);
-    } else {
-      return 0;
-    }
-  }
-  ATTNJIT_DEVICE int keys_of(int sequence, int rows) const {
-    if constexpr (Config::kRaggedKv) {
-      const int begin = key_begin(sequence);
-      const int end = max(min(arguments.kv_offsets[sequence + 1], arguments.total_kv), begin);
-      return min(end - begin, arguments.kv_len);
-    } else if constexpr (!Tiling::kKvLens) {
-      return arguments.kv_len;
-    } else {
-      const int keys = min(max(arguments.kv_lens[sequence], 0), arguments.kv_len);
-      // NOTE: not keys + rows, which may overflow.
-      return Config::kKvLensExcludeNew ? keys + min(rows, arguments.kv_len - keys) : keys;
-    }
-  }
   ATTNJIT_DEVICE void count_tiles() {
     const int sequence = first + lane;
     sum = 0;
     if (sequence < arguments.batch) {
-      const int rows = rows_of(sequence);
+      const int rows = this->rows(sequence);
       sum = Tiling::tiles(rows, arguments) * Tiling::heads(arguments);
       if constexpr (Config::kSplit) {
-        sum *= parts_of<Config, Mask>({rows, keys_of(sequence, rows)}, arguments, params).count();
+        sum *=
+            parts_of<Config, Mask>({rows, this->keys(sequence, rows)}, arguments, params).count();
       }
     }
 #pragma unroll

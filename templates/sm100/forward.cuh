@@ -8,15 +8,14 @@
 //     without batch. K and V: depth, kv_head, row, batch; paged depth, kv_head, row, page
 //   float* lse, const float* sink                    where Config::kReturnLse, kSink
 //   int num_q_heads, m_tiles, total_tiles, total_heads, section_heads
-//   int q_len                                        unless ragged
-//   int kv_len                                       unless paged or ragged; there
-//   const int* kv_lens                               of each sequence
+//   int q_len, kv_len                                of the longest sequence
+//   const int* kv_lens                               paged or ragged: of each sequence
 //   const int* page_table, int max_pages             paged: row b has sequence b's pages
 //   const int* q_offsets, int batch, total_q         ragged: sequence b has the rows from
 //   unsigned char* o, i64 o_row_bytes, o_head_bytes  q_offsets[b] on to q_offsets[b + 1]
 //   int one_query                                    where Config::kSwitchTo1Q
 // where Config::kAnnounced, for total_tiles, m_tiles, total_heads, section_heads,
-//   int q_len, kv_len, batch                         the lengths of the longest sequence
+//   int batch
 //   const int* kv_offsets; int total_kv              where Config::kRaggedKv, for kv_lens: sequence
 //                                                    b has the keys from kv_offsets[b] on
 // where Config::kRowCopies, for k_map and v_map,

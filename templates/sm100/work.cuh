@@ -4,6 +4,7 @@
 
 #include "common/partitions.cuh"
 #include "common/ring.cuh"
+#include "common/sequence_lengths.cuh"
 #include "sm100/layout.cuh"
 
 namespace attnjit::sm100 {
@@ -88,6 +89,9 @@ struct SequenceTiling {
   }
 };
 
+template <class Config, class Arguments>
+using Sequences = SequenceLengths<Config, LayoutOf<Config>::kKvLens, Arguments>;
+
 /// The KV tiles that a query tile reaches.
 template <class Config, class Mask, class Params>
 ATTNJIT_DEVICE KvTiles reached_by(const WorkTile& work, int position, const Params& params) {
@@ -114,8 +118,7 @@ ATTNJIT_DEVICE void find_work(const Smem<Config>& smem, const Arguments& argumen
   for (int first = 0; first < arguments.batch; first += 32) {
     int tiles = 0;
     if (first + lane < arguments.batch) {
-      const int rows = arguments.q_offsets[first + lane + 1] - arguments.q_offsets[first + lane];
-      tiles = (max(rows, 0) + positions - 1) / positions;
+      tiles = ceil_div(Sequences<Config, Arguments>{arguments}.rows(first + lane), positions);
     }
     int sum = tiles;  // of the lanes up to this one
 #pragma unroll
@@ -171,8 +174,8 @@ struct WorkList {
     if constexpr (Config::kRagged) {
       work.batch = static_cast<int>(load_shared_word(smem.work()));
       work.head = index % heads * Layout::kFused;
-      work.q_begin = arguments.q_offsets[work.batch];
-      work.q_len = arguments.q_offsets[work.batch + 1] - work.q_begin;
+      work.q_begin = Sequences<Config, Arguments>{arguments}.row_begin(work.batch);
+      work.q_len = Sequences<Config, Arguments>{arguments}.rows(work.batch);
       rank = static_cast<int>(load_shared_word(smem.work() + 4));
     } else {
       const int section_tiles = arguments.section_heads * arguments.m_tiles;
@@ -189,11 +192,7 @@ struct WorkList {
       work.q_len = arguments.q_len;
     }
     work.kv_head = work.head / Config::kGroup;
-    if constexpr (Layout::kKvLens) {
-      work.kv_len = arguments.kv_lens[work.batch];
-    } else {
-      work.kv_len = arguments.kv_len;
-    }
+    work.kv_len = Sequences<Config, Arguments>{arguments}.keys(work.batch, work.q_len);
     work.first_position = rank * work_positions<Config>(arguments);
     const int second = work.first_position + Layout::kPositions;
     // A second query tile past q_len is no work: the warpgroups share the first.

@@ -200,12 +200,12 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm1
 
 std::vector<LaunchNumber> numbers_of(const AttentionSpec& spec, const Sm100Plan& sm100) {
   using enum LaunchNumber;
-  std::vector<LaunchNumber> numbers{kNumQHeads};
+  std::vector<LaunchNumber> numbers{kNumQHeads, kQLen, kKvLen};
   const auto add = [&](std::initializer_list<LaunchNumber> more) {
     numbers.insert(numbers.end(), more);
   };
   if (sm100.announced) {
-    add({kQLen, kKvLen, kBatch});
+    add({kBatch});
     if (sm100.split) add({kPartitions, kRows});
     if (spec.ragged) add({kTotalQ});
     if (spec.ragged_kv) add({kTotalKv});
@@ -214,11 +214,10 @@ std::vector<LaunchNumber> numbers_of(const AttentionSpec& spec, const Sm100Plan&
     if (spec.ragged) {
       add({kBatch, kTotalQ});
     } else {
-      add({kQLen, kMTiles, kTotalHeads, kSectionHeads});
+      add({kMTiles, kTotalHeads, kSectionHeads});
     }
   }
   if (spec.page_size > 0) add({kMaxPages});
-  if (!sm100.announced && !lengths_differ(spec)) add({kKvLen});
   if (sm100.can_switch_to_1q) add({kOneQuery});
   if (sm100.row_copies)
     numbers.insert(numbers.end(), kRowCopyNumbers.begin(), kRowCopyNumbers.end());

@@ -55,6 +55,27 @@ class InvarianceTest : public KernelTest {
     }
   }
 
+  // A launch over many partitions of which a row's window reaches few takes little more steps than
+  // one over those.
+  static void expect_little_work(const AttentionSpec& spec) {
+    const auto kernel = compiled(spec);
+    ASSERT_TRUE(kernel);
+    const auto steps = [&](const Lengths& lengths) -> std::uint64_t {
+      const auto problem = problem_of(spec, lengths);
+      if (!problem) return 0;
+      const auto done =
+          run(*kernel, *problem, launches_of(*kernel, *problem, problem->launch_shapes(), 1));
+      if (!done) return 0;
+      expect_right(*problem, *done);
+      return done->thread_steps;
+    };
+    const std::uint64_t few = steps({{1}, {128}});
+    const std::uint64_t many = steps({{1}, {64 * 100}});
+    EXPECT_GT(few, 0U);
+    EXPECT_GT(many, 0U);
+    EXPECT_LT(many, few * 2);
+  }
+
  private:
   static Part all_of(const Problem& source, int sequence) {
     return {sequence, 0, source.q_lens[static_cast<std::size_t>(sequence)]};

@@ -12,22 +12,10 @@ using namespace kernel_test;
 
 AttentionSpec spec_of(int qk_depth, int keys, int page_size, bool ragged,
                       const MaskSpec& mask = mask_of(Kind::kCausal)) {
-  AttentionSpec spec;
-  spec.num_q_heads = 4;
-  spec.group = 4;
-  spec.qk_depth = qk_depth;
+  AttentionSpec spec =
+      of_sequences(base_spec(Arch::kSm100a, 4, 4, qk_depth, mask), page_size, ragged);
   spec.partition_keys = keys;
-  spec.page_size = page_size;
-  spec.ragged = ragged;
-  spec.return_lse = true;
-  spec.mask = mask;
   return spec;
-}
-
-MaskSpec window_of(int window) {
-  MaskSpec mask = mask_of(Kind::kSlidingWindow);
-  mask.window = window;
-  return mask;
 }
 
 using Sm100Invariance = InvarianceTest;
@@ -62,22 +50,7 @@ TEST_F(Sm100Invariance, SinksAndMasks) {
 
 // Partitions that no row of a sequence reaches are no work.
 TEST_F(Sm100Invariance, AWindowOfALongSequenceIsLittleWork) {
-  const AttentionSpec spec = spec_of(64, 64, 64, false, window_of(40));
-  const auto kernel = compiled(spec);
-  ASSERT_TRUE(kernel);
-  const auto steps = [&](const Lengths& lengths) -> std::uint64_t {
-    const auto problem = problem_of(spec, lengths);
-    if (!problem) return 0;
-    const auto done =
-        run(*kernel, *problem, launches_of(*kernel, *problem, problem->launch_shapes(), 1));
-    if (!done) return 0;
-    expect_right(*problem, *done);
-    return done->thread_steps;
-  };
-  const std::uint64_t few = steps({{1}, {128}});
-  const std::uint64_t many = steps({{1}, {64 * 100}});
-  EXPECT_GT(few, 0U);
-  EXPECT_LT(many, few * 2);
+  expect_little_work(spec_of(64, 64, 64, false, window_of(40)));
 }
 
 }  // namespace

@@ -2,48 +2,26 @@
 // Paged and ragged batches, and the work that a work tile leaves out, in the emulator under the isa
 // model. Skipped without NVRTC.
 #include <fmt/format.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "../gpu/verify_cases.h"
+#include "../kernel_fixture.h"
 #include "../one_launch.h"
 #include "run_case.h"
 
 namespace attnjit::sm100 {
 namespace {
 
-using verify::InputKind;
-using verify::mask_of;
-using verify::Problem;
-using verify::tree;
-using Kind = MaskSpec::Kind;
+using namespace kernel_test;
 
-struct Lengths {
-  std::vector<std::int64_t> q, kv;
-};
-
-class Sm100Layouts : public testing::Test {
+class Sm100Layouts : public KernelTest {
  protected:
-  void SetUp() override {
-    if (const auto id = make_in_process_compiler()->build_id(); !id.ok()) {
-      GTEST_SKIP() << id.error().to_string();
-    }
-  }
-
   static AttentionSpec spec_of(int qk_depth, int page_size, bool ragged,
                                const MaskSpec& mask = mask_of(Kind::kCausal)) {
-    AttentionSpec spec;
-    spec.num_q_heads = 2;
-    spec.qk_depth = qk_depth;
-    spec.page_size = page_size;
-    spec.ragged = ragged;
-    spec.return_lse = true;
-    spec.mask = mask;
-    return spec;
+    return of_sequences(base_spec(Arch::kSm100a, 2, 1, qk_depth, mask), page_size, ragged);
   }
 
   // Null where it failed, which is told.
@@ -86,7 +64,7 @@ class Sm100Layouts : public testing::Test {
     ProofCase one;
     one.spec = spec;
     one.shape = {1, q_len, kv_len, 1};
-    const Result<Problem> problem = problem_of(one, InputKind::kNormal, 0);
+    const Result<Problem> problem = sm100::problem_of(one, InputKind::kNormal, 0);
     if (!problem) return 0;
     DeviceShape device;
     device.sm_count = 1;

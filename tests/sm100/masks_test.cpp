@@ -1,19 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Masks whose expressions decide whole tiles, in the emulator under the isa model. Skipped without
 // NVRTC.
-#include <gtest/gtest.h>
-
 #include <memory>
 #include <string>
 
-#include "../gpu/verify_cases.h"
+#include "../kernel_fixture.h"
 #include "run_case.h"
 
 namespace attnjit::sm100 {
 namespace {
 
-using verify::mask_of;
-using Kind = MaskSpec::Kind;
+using namespace kernel_test;
 
 MaskSpec custom(const std::string& code) {
   MaskSpec mask = mask_of(Kind::kCustom);
@@ -45,12 +42,11 @@ std::uint64_t steps(const MaskSpec& mask, const ProofShape& shape) {
   return judged.steps;
 }
 
+using Sm100Masks = KernelTest;
+
 // Neither a tile that the expression shows nor one that it hides is asked about, score by score;
 // where nothing is known of tiles, all are.
-TEST(Sm100Masks, TilesThatAnExpressionDecidesAreNotAskedAbout) {
-  if (const auto id = make_in_process_compiler()->build_id(); !id.ok()) {
-    GTEST_SKIP() << id.error().to_string();
-  }
+TEST_F(Sm100Masks, TilesThatAnExpressionDecidesAreNotAskedAbout) {
   const ProofShape shape{1, 128, 512, 1};
   const std::uint64_t null = steps(mask_of(Kind::kNull), shape);
   EXPECT_LT(steps(custom("true"), shape), null + null / 20);
@@ -58,10 +54,7 @@ TEST(Sm100Masks, TilesThatAnExpressionDecidesAreNotAskedAbout) {
   EXPECT_GT(steps(custom("sin(float(kv_idx)) < 2.0f"), shape), 2 * null);
 }
 
-TEST(Sm100Masks, TilesThatItCutsAre) {
-  if (const auto id = make_in_process_compiler()->build_id(); !id.ok()) {
-    GTEST_SKIP() << id.error().to_string();
-  }
+TEST_F(Sm100Masks, TilesThatItCutsAre) {
   steps(custom("kv_idx <= q_idx && (kv_idx < 4 || q_idx - kv_idx < 70)"), {1, 300, 450, 1});
   steps(custom("h == 0 ? kv_idx < 150 : q_row % 100 < 50"), {1, 150, 300, 1});
 }

@@ -15,14 +15,7 @@ using namespace kernel_test;
 
 AttentionSpec spec_of(int qk_depth, int page_size, bool ragged,
                       const MaskSpec& mask = mask_of(Kind::kCausal)) {
-  AttentionSpec spec;
-  spec.num_q_heads = 2;
-  spec.qk_depth = qk_depth;
-  spec.page_size = page_size;
-  spec.ragged = ragged;
-  spec.return_lse = true;
-  spec.mask = mask;
-  return spec;
+  return of_sequences(base_spec(Arch::kSm100a, 2, 1, qk_depth, mask), page_size, ragged);
 }
 
 using Sm100Sequences = KernelTest;
@@ -83,29 +76,35 @@ TEST_F(Sm100Sequences, DecodesOfAnyGroup) {
   expect_passes(spec, {{{1}, {200, 3}}});
 }
 
-// What a launch's tensors hold is not known on the host. Where the kernel finds its work by them:
-// no wait without an end, and no access outside of a tensor, whatever they hold.
 TEST_F(Sm100Sequences, WrongTablesAndLengthsDoNoHarm) {
   constexpr std::int32_t kMax = std::numeric_limits<std::int32_t>::max();
   constexpr std::int32_t kMin = std::numeric_limits<std::int32_t>::min();
-  AttentionSpec spec = with_group(spec_of(64, 16, true), 2, 2);
+  const auto spec_with = [](int page_size) {
+    return with_group(spec_of(64, page_size, true), 2, 2);
+  };
+  const std::vector<Changed> wrong{{"page_table", {kMax, kMin, -1, 1000}},
+                                   {"kv_lens", {kMax, kMin, 1000}},
+                                   {"q_offsets", {5, kMin, kMax, -1}},
+                                   {"q_offsets", {0, 139, 20, 139}}};
+  for (const int page_size : {16, 3}) {
+    AttentionSpec spec = spec_with(page_size);
+    expect_no_harm(spec, wrong);
+    spec.num_partitions = 2;
+    expect_no_harm(spec, wrong);
+  }
+  AttentionSpec spec = spec_with(16);
   spec.kv_lens_exclude_new = true;
-  const auto kernel = compiled(spec);
-  ASSERT_TRUE(kernel);
-  const struct {
-    const char* tensor;
-    std::vector<std::int32_t> values;
-  } wrong[] = {{"q_offsets", {5, kMin, kMax, -1}},
-               {"kv_lens", {kMax, kMin, 1000}},
-               {"page_table", {kMax, kMin, -1, 1000}}};
-  for (const auto& [tensor, values] : wrong) {
-    SCOPED_TRACE(tensor);
-    auto problem = problem_of(spec, {{70, 5, 64}, {100, 30, 64}});
-    ASSERT_TRUE(problem);
-    auto* at = problem->tensors.at(tensor).as<std::int32_t>();
-    std::copy(values.begin(), values.end(), at);
-    run(*kernel, *problem, launches_of(*kernel, *problem, problem->launch_shapes(), 2), 0,
-        {FindingKind::kRace, FindingKind::kProxy});
+  expect_no_harm(spec, wrong);
+  spec = spec_with(16);
+  spec.partition_keys = 64;
+  expect_no_harm(spec, wrong);
+  for (const int partitions : {1, 2}) {
+    spec = spec_with(0);
+    spec.ragged_kv = true;
+    spec.num_partitions = partitions;
+    expect_no_harm(spec, {{"kv_offsets", {0, 190, 20, 194}},
+                          {"kv_offsets", {kMin, 70, kMax, -5}},
+                          {"kv_offsets", {194, 193, 194, kMax}}});
   }
 }
 

@@ -2,7 +2,7 @@
 // Launches that split the keys into partitions and merge them, on sm_100a and sm_103a.
 #include <vector>
 
-#include "../kernel_fixture.h"
+#include "../split_fixture.h"
 #include "plan/sm100/sm100_plan.h"
 
 namespace attnjit::sm100 {
@@ -11,29 +11,12 @@ namespace {
 using namespace kernel_test;
 
 AttentionSpec spec_of(int qk_depth, int partitions, const MaskSpec& mask = mask_of(Kind::kCausal)) {
-  AttentionSpec spec;
-  spec.num_q_heads = 2;
-  spec.group = 2;
-  spec.qk_depth = qk_depth;
+  AttentionSpec spec = base_spec(Arch::kSm100a, 2, 2, qk_depth, mask);
   spec.num_partitions = partitions;
-  spec.return_lse = true;
-  spec.mask = mask;
   return spec;
 }
 
-AttentionSpec of_sequences(AttentionSpec spec, int page_size, bool ragged) {
-  spec.page_size = page_size;
-  spec.ragged = ragged;
-  return spec;
-}
-
-MaskSpec window_of(int window) {
-  MaskSpec mask = mask_of(Kind::kSlidingWindow);
-  mask.window = window;
-  return mask;
-}
-
-using Sm100Split = KernelTest;
+using Sm100Split = SplitTest;
 
 // One query tile and two; some partitions have no keys, and rows see keys of some partitions alone.
 TEST_F(Sm100Split, OneLength) {
@@ -59,19 +42,7 @@ TEST_F(Sm100Split, Sequences) {
                 {{{7, 0, 1}, {200, 9, 400}}});
 }
 
-// The sink counts once, whatever the number of partitions.
-TEST_F(Sm100Split, Sinks) {
-  for (const bool in_lse : {false, true}) {
-    AttentionSpec spec = of_sequences(spec_of(64, 3), 16, true);
-    spec.sink = true;
-    spec.lse_includes_sink = in_lse;
-    expect_passes(spec, {{{1, 20}, {300, 5}}});
-  }
-  AttentionSpec spec = spec_of(64, 2);
-  spec.sink = true;
-  spec.return_lse = false;
-  expect_passes(spec, {{{20}, {150}}});
-}
+TEST_F(Sm100Split, Sinks) { expect_sinks_count_once(spec_of(64, 2)); }
 
 // Chosen at launch: one partition, written as O and LSE, where the tiles fill the SMs; as many as
 // fit where they do not.
@@ -83,20 +54,7 @@ TEST_F(Sm100Split, ChosenAtLaunch) {
     ASSERT_TRUE(kernel);
     const auto problem = problem_of(spec, {{2, 2, 2}, {3000, 0, 333}});
     ASSERT_TRUE(problem);
-    const struct {
-      int sm_count;
-      std::size_t launches;
-    } cases[] = {{1, 1}, {3, 1}, {148, 2}};
-    for (const auto& [sm_count, launches] : cases) {
-      SCOPED_TRACE(sm_count);
-      const LaunchSequence sequence =
-          launches_of(*kernel, *problem, problem->launch_shapes(), sm_count);
-      ASSERT_EQ(sequence.launches.size(), launches);
-      EXPECT_EQ(sequence.workspaces.at(0).bytes > 0, launches == 2);
-      const auto done = run(*kernel, *problem, sequence);
-      ASSERT_TRUE(done);
-      expect_right(*problem, *done);
-    }
+    expect_chosen(*kernel, *problem, {{1, 1}, {3, 1}, {148, 2}});
   }
 }
 

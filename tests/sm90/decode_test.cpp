@@ -11,16 +11,10 @@ namespace {
 using namespace kernel_test;
 
 AttentionSpec spec_of(int qk_depth, int max_q_len, int page_size, int partitions) {
-  AttentionSpec spec;
-  spec.arch = Arch::kSm90a;
-  spec.num_q_heads = 8;
-  spec.group = 4;
-  spec.qk_depth = qk_depth;
+  AttentionSpec spec = base_spec(Arch::kSm90a, 8, 4, qk_depth);
   spec.max_q_len = max_q_len;
   spec.page_size = page_size;
   spec.num_partitions = partitions;
-  spec.return_lse = true;
-  spec.mask = mask_of(Kind::kCausal);
   return spec;
 }
 

@@ -11,27 +11,9 @@ namespace {
 using namespace kernel_test;
 
 AttentionSpec spec_of(int qk_depth, int keys, const MaskSpec& mask = mask_of(Kind::kCausal)) {
-  AttentionSpec spec;
-  spec.arch = Arch::kSm90a;
-  spec.num_q_heads = 4;
-  spec.group = 4;
-  spec.qk_depth = qk_depth;
+  AttentionSpec spec = base_spec(Arch::kSm90a, 4, 4, qk_depth, mask);
   spec.partition_keys = keys;
-  spec.return_lse = true;
-  spec.mask = mask;
   return spec;
-}
-
-AttentionSpec of_sequences(AttentionSpec spec, int page_size, bool ragged) {
-  spec.page_size = page_size;
-  spec.ragged = ragged;
-  return spec;
-}
-
-MaskSpec window_of(int window) {
-  MaskSpec mask = mask_of(Kind::kSlidingWindow);
-  mask.window = window;
-  return mask;
 }
 
 using Sm90Invariance = InvarianceTest;
@@ -92,22 +74,7 @@ TEST_F(Sm90Invariance, AbsorbedMla) {
 
 // Partitions that no row of a sequence reaches are no work.
 TEST_F(Sm90Invariance, AWindowOfALongSequenceIsLittleWork) {
-  const AttentionSpec spec = of_sequences(spec_of(64, 64, window_of(40)), 64, false);
-  const auto kernel = compiled(spec);
-  ASSERT_TRUE(kernel);
-  const auto steps = [&](const Lengths& lengths) -> std::uint64_t {
-    const auto problem = problem_of(spec, lengths);
-    if (!problem) return 0;
-    const auto done =
-        run(*kernel, *problem, launches_of(*kernel, *problem, problem->launch_shapes(), 1));
-    if (!done) return 0;
-    expect_right(*problem, *done);
-    return done->thread_steps;
-  };
-  const std::uint64_t few = steps({{1}, {128}});
-  const std::uint64_t many = steps({{1}, {64 * 100}});
-  EXPECT_GT(few, 0U);
-  EXPECT_LT(many, few * 2);
+  expect_little_work(of_sequences(spec_of(64, 64, window_of(40)), 64, false));
 }
 
 }  // namespace

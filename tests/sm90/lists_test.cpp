@@ -21,20 +21,7 @@ MaskSpec custom(const std::string& code, std::vector<ParamSpec> params = {}) {
 }
 
 AttentionSpec spec_of(int qk_depth, const MaskSpec& mask) {
-  AttentionSpec spec;
-  spec.arch = Arch::kSm90a;
-  spec.num_q_heads = 2;
-  spec.group = 2;
-  spec.qk_depth = qk_depth;
-  spec.return_lse = true;
-  spec.mask = mask;
-  return spec;
-}
-
-AttentionSpec of_sequences(AttentionSpec spec, int page_size, bool ragged) {
-  spec.page_size = page_size;
-  spec.ragged = ragged;
-  return spec;
+  return base_spec(Arch::kSm90a, 2, 2, qk_depth, mask);
 }
 
 using Sm90Lists = KernelTest;

@@ -15,25 +15,12 @@ using namespace kernel_test;
 
 AttentionSpec spec_of(int qk_depth, int page_size, bool ragged,
                       const MaskSpec& mask = mask_of(Kind::kCausal)) {
-  AttentionSpec spec;
-  spec.arch = Arch::kSm90a;
-  spec.num_q_heads = 2;
-  spec.qk_depth = qk_depth;
-  spec.page_size = page_size;
-  spec.ragged = ragged;
-  spec.return_lse = true;
-  spec.mask = mask;
-  return spec;
+  return of_sequences(base_spec(Arch::kSm90a, 2, 1, qk_depth, mask), page_size, ragged);
 }
 
 class Sm90Sequences : public KernelTest {
  protected:
   static void expect_layouts(int rows);
-  struct Changed {
-    const char* tensor;
-    std::vector<std::int32_t> values;
-  };
-  static void expect_no_harm(const AttentionSpec& spec, const std::vector<Changed>& changes);
 };
 
 TEST_F(Sm90Sequences, PagesShorterThanATileAndLonger) {
@@ -231,27 +218,6 @@ void Sm90Sequences::expect_layouts(int rows) {
 
 TEST_F(Sm90Sequences, PagesInTheLayoutsOfRuntimes) {
   for (const int rows : {16, 1, 6}) expect_layouts(rows);
-}
-
-// What a launch's tensors hold is not known on the host. Whatever they hold: no wait without an
-// end, no access outside of a tensor. Sequences that share rows write them both, in no order.
-void Sm90Sequences::expect_no_harm(const AttentionSpec& spec, const std::vector<Changed>& changes) {
-  SCOPED_TRACE(spec_to_json(spec));
-  const auto kernel = compiled(spec);
-  ASSERT_TRUE(kernel);
-  const Lengths lengths{{70, 5, 64}, {100, 30, 64}};  // 194 keys in all
-  const auto change = [&](const char* tensor, const std::vector<std::int32_t>& values) {
-    auto problem = problem_of(spec, lengths);
-    ASSERT_TRUE(problem);
-    auto* at = problem->tensors.at(tensor).as<std::int32_t>();
-    ASSERT_LE(static_cast<std::int64_t>(values.size()), problem->tensors.at(tensor).elements());
-    std::copy(values.begin(), values.end(), at);
-    for (const int sm_count : {1, 132}) {
-      run(*kernel, *problem, launches_of(*kernel, *problem, problem->launch_shapes(), sm_count), 0,
-          {FindingKind::kRace, FindingKind::kProxy});
-    }
-  };
-  for (const auto& [tensor, values] : changes) change(tensor, values);
 }
 
 TEST_F(Sm90Sequences, WrongTablesAndLengthsDoNoHarm) {

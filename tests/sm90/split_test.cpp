@@ -2,7 +2,7 @@
 // Launches that split the keys into partitions and merge them, on sm_90a.
 #include <vector>
 
-#include "../kernel_fixture.h"
+#include "../split_fixture.h"
 #include "plan/sm90/sm90_plan.h"
 
 namespace attnjit::sm90 {
@@ -11,24 +11,12 @@ namespace {
 using namespace kernel_test;
 
 AttentionSpec spec_of(int qk_depth, int partitions, const MaskSpec& mask = mask_of(Kind::kCausal)) {
-  AttentionSpec spec;
-  spec.arch = Arch::kSm90a;
-  spec.num_q_heads = 4;
-  spec.group = 4;
-  spec.qk_depth = qk_depth;
+  AttentionSpec spec = base_spec(Arch::kSm90a, 4, 4, qk_depth, mask);
   spec.num_partitions = partitions;
-  spec.return_lse = true;
-  spec.mask = mask;
   return spec;
 }
 
-AttentionSpec of_sequences(AttentionSpec spec, int page_size, bool ragged) {
-  spec.page_size = page_size;
-  spec.ragged = ragged;
-  return spec;
-}
-
-using Sm90Split = KernelTest;
+using Sm90Split = SplitTest;
 
 // Some partitions have no keys, with and without a mask; rows see keys of some partitions alone.
 TEST_F(Sm90Split, OneLength) {
@@ -51,19 +39,7 @@ TEST_F(Sm90Split, Sequences) {
                 {{{7, 0, 1}, {200, 9, 400}}});
 }
 
-// The sink counts once, whatever the number of partitions.
-TEST_F(Sm90Split, Sinks) {
-  for (const bool in_lse : {false, true}) {
-    AttentionSpec spec = of_sequences(spec_of(64, 3), 16, true);
-    spec.sink = true;
-    spec.lse_includes_sink = in_lse;
-    expect_passes(spec, {{{1, 20}, {300, 5}}});
-  }
-  AttentionSpec spec = spec_of(64, 2);
-  spec.sink = true;
-  spec.return_lse = false;
-  expect_passes(spec, {{{20}, {150}}});
-}
+TEST_F(Sm90Split, Sinks) { expect_sinks_count_once(spec_of(64, 2)); }
 
 // Chosen at launch: one partition where the tiles fill the SMs, as many as fit where they do not.
 TEST_F(Sm90Split, ChosenAtLaunch) {
@@ -73,37 +49,16 @@ TEST_F(Sm90Split, ChosenAtLaunch) {
   ASSERT_TRUE(kernel);
   const auto problem = problem_of(spec, {{2}, {1200, 0, 333}});
   ASSERT_TRUE(problem);
-  const int keys = kernel->generated.plan.sm90->BN;
-  const struct {
-    int sm_count;
-    std::size_t launches;
-  } cases[] = {{3, 1}, {4, 1}, {6, 2}, {132, 2}};
-  EXPECT_GE(1200 / keys, 8);
-  for (const auto& [sm_count, launches] : cases) {
-    SCOPED_TRACE(sm_count);
-    const LaunchSequence sequence =
-        launches_of(*kernel, *problem, problem->launch_shapes(), sm_count);
-    ASSERT_EQ(sequence.launches.size(), launches);
-    EXPECT_EQ(sequence.workspaces.at(0).bytes > 0, launches == 2);
-    const auto done = run(*kernel, *problem, sequence);
-    ASSERT_TRUE(done);
-    expect_right(*problem, *done);
-  }
+  EXPECT_GE(1200 / kernel->generated.plan.sm90->BN, 8);
+  expect_chosen(*kernel, *problem, {{3, 1}, {4, 1}, {6, 2}, {132, 2}});
   // A dense launch of one partition deals its tiles out in pairs, and of several one by one.
   spec = spec_of(64, 0);
   const auto dense = compiled(spec);
   ASSERT_TRUE(dense);
   EXPECT_TRUE(dense->generated.plan.sm90->pair_tiles);
-  for (const int sm_count : {1, 40}) {
-    const auto long_rows = problem_of(spec, {{200}, {1200}});
-    ASSERT_TRUE(long_rows);
-    const LaunchSequence sequence =
-        launches_of(*dense, *long_rows, long_rows->launch_shapes(), sm_count);
-    ASSERT_EQ(sequence.launches.size(), sm_count == 1 ? 1U : 2U);
-    const auto done = run(*dense, *long_rows, sequence);
-    ASSERT_TRUE(done);
-    expect_right(*long_rows, *done);
-  }
+  const auto long_rows = problem_of(spec, {{200}, {1200}});
+  ASSERT_TRUE(long_rows);
+  expect_chosen(*dense, *long_rows, {{1, 1}, {40, 2}});
 }
 
 }  // namespace

@@ -7,14 +7,15 @@
 
 namespace attnjit::sm90 {
 
-/// A warp that loads KV tiles in boxes of kBoxKeys keys, a lane each, so that the page table is
-/// read once for a tile's K and V.
+/// A warp that loads KV tiles in boxes of kBoxKeys keys. A lane finds where one of a tile's boxes
+/// lies, so that the page table is read once for K and V; one thread issues all copies.
 template <class Config, class Arguments>
 struct BoxCopies {
   using Layout = LayoutOf<Config>;
   static constexpr int kBoxes = Config::kTileN / Config::kBoxKeys;  // of a block of columns
-  static_assert(kBoxes <= 32, "a lane loads a box");
-  static constexpr int kLaneGroups = 32 / kBoxes;  // lanes that load a block of columns each
+  static_assert(kBoxes <= 32, "a lane finds a box");
+  // Whose code is written out: more boxes take turns, because each is registers of the producer.
+  static constexpr int kTogether = kBoxes <= 4 ? kBoxes : 2 - kBoxes % 2;
 
   const Smem<Config>& smem;
   const Arguments& arguments;
@@ -36,39 +37,56 @@ struct BoxCopies {
                   lengths_of<Config>(work, arguments).q << Config::kGqaShift <= Config::kTileM);
   }
 
+  /// The first key of the lane's box of a tile.
+  ATTNJIT_DEVICE int key_of(int tile) const {
+    return tile * Config::kTileN + lane % kBoxes * Config::kBoxKeys;
+  }
+
   /// Where the lane's box of a tile lies: a page, or the sequence. NOTE: a page past the end has no
   /// entry in the table. Number -1 is out of bounds and gives zeros, which the barrier counts like
   /// any other bytes.
   ATTNJIT_DEVICE int place_of(int tile) const {
     if constexpr (Layout::kPaged) {
-      return page_of<Config>(tile * Config::kTileN + lane % kBoxes * Config::kBoxKeys, work,
-                             arguments);
+      return page_of<Config>(key_of(tile), work, arguments);
     } else {
       return Config::kRaggedKv ? 0 : work.batch;
     }
   }
 
   /// Loads a KV tile of kBlocks blocks to `data`, when the stage is free; `full` hears of it.
+  /// NOTE: by one elected thread, which hands over what another lane found. Were each lane to issue
+  /// its own box, ptxas would make a loop over the lanes, of about a hundred cycles a box.
   template <int kBlocks>
   ATTNJIT_DEVICE void load_kv(Ring& ring, u32 data, const TensorMap* map, u32 full, u32 empty,
                               int tile, int place) {
     smem.wait(empty, ring.parity ^ 1);
     if (lane == 0) mbarrier_arrive_expect_tx(full, kBlocks * Layout::kKvBlockBytes);
     __syncwarp();
-    const int box = lane % kBoxes;
-    const int key = tile * Config::kTileN + box * Config::kBoxKeys;
-    const int row = Layout::kPaged ? key % Config::kPageSize : work.kv_begin + key;
-    if (lane < kBoxes * kLaneGroups) {
+    const int row =
+        Layout::kPaged ? key_of(tile) % Config::kPageSize : work.kv_begin + key_of(tile);
+    const bool leader = elect_one();
+#pragma unroll 1
+    for (int first = 0; first < kBoxes; first += kTogether) {
+      int places[kTogether], rows[kTogether];
 #pragma unroll
-      for (int first = 0; first < kBlocks; first += kLaneGroups) {
-        const int block = first + lane / kBoxes;
-        if (block >= kBlocks) break;
-        tma_load_4d(
-            data + block * Layout::kKvBlockBytes + box * (Config::kBoxKeys * kBlockRowBytes), map,
-            full, block * kBlockColumns, row, kv_head, place, policy);
+      for (int i = 0; i < kTogether; ++i) {
+        places[i] = of_lane(place, first + i);
+        rows[i] = Config::kBoxKeys == Config::kPageSize ? 0 : of_lane(row, first + i);
       }
+      const u32 boxes = data + first * (Config::kBoxKeys * kBlockRowBytes);
+      if (leader) {
+#pragma unroll
+        for (int i = 0; i < kTogether; ++i) {
+#pragma unroll
+          for (int block = 0; block < kBlocks; ++block) {
+            tma_load_4d(
+                boxes + block * Layout::kKvBlockBytes + i * (Config::kBoxKeys * kBlockRowBytes),
+                map, full, block * kBlockColumns, rows[i], kv_head, places[i], policy);
+          }
+        }
+      }
+      __syncwarp();
     }
-    __syncwarp();
     ring.advance(Config::kStages);
   }
   ATTNJIT_DEVICE void load_k(int tile, int place) {
@@ -99,6 +117,10 @@ struct BoxCopies {
   }
 
  private:
+  ATTNJIT_DEVICE static int of_lane(int value, int from) {
+    return __shfl_sync(0xffffffffu, value, from);
+  }
+
   ATTNJIT_DEVICE void zero_tail() {
     if (tail_stage < 0) return;
     smem.wait(smem.tail_full(), tail_parity);

@@ -106,14 +106,16 @@ struct WarpProducer {
       } else {
         const bool no_keys = work.tile_begin >= work.tile_end;
         int place = no_keys ? 0 : copies.place_of(work.tile_end - 1);
+        int next = no_keys ? 0 : copies.place_of(max(work.tile_end - 2, work.tile_begin));
         if (!no_keys) copies.load_k(work.tile_end - 1, place);
         load_q(no_keys);
         if (no_keys) continue;
         for (int tile = work.tile_end - 2; tile >= work.tile_begin; --tile) {
-          const int next = copies.place_of(tile);
+          const int after = copies.place_of(max(tile - 1, work.tile_begin));
           copies.load_k(tile, next);
           copies.load_v(tile + 1, place);
           place = next;
+          next = after;
         }
         copies.load_v(work.tile_begin, place);
         copies.finish();

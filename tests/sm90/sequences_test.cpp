@@ -56,6 +56,33 @@ TEST_F(Sm90Sequences, PagesOfEveryDepth) {
   }
 }
 
+// Boxes of a tile whose number is no power of two, and odd.
+TEST_F(Sm90Sequences, TilesOfThreePagesAndOfFive) {
+  for (const int keys : {96, 80}) {
+    SCOPED_TRACE(keys);
+    const Result<Tuning> tuning =
+        tuning_from_json(R"({"rows": [{"match": {"qk_depth": 64}, "choose": {"BN": )" +
+                         std::to_string(keys) + "}}]}");
+    ASSERT_TRUE(tuning.ok()) << tuning.error().to_string();
+    const int page_size = keys == 96 ? 32 : 16;
+    expect_passes(spec_of(64, page_size, true), {{{70, 1, 0}, {300, 81, 5}}}, &*tuning);
+  }
+}
+
+// A tile's boxes are registers of the producer.
+TEST_F(Sm90Sequences, PagesSpillNothing) {
+  for (const auto& [qk_depth, page_size] : {std::pair{96, 8}, {128, 16}, {192, 24}, {256, 16}}) {
+    for (const int max_q_len : {0, 1}) {
+      SCOPED_TRACE(qk_depth);
+      AttentionSpec spec = with_group(spec_of(qk_depth, page_size, max_q_len == 0), 8, 4);
+      spec.max_q_len = max_q_len;
+      const auto kernel = compiled(spec);
+      ASSERT_TRUE(kernel);
+      EXPECT_EQ(kernel->generated.usage.spill_bytes, 0);
+    }
+  }
+}
+
 TEST_F(Sm90Sequences, RaggedPromptsAndDecodes) {
   // Whole boxes of rows are stored by TMA, the others by threads: neither may touch a neighbour's.
   for (const auto& [heads, group] : {std::pair{2, 1}, {2, 2}, {3, 3}, {6, 6}}) {

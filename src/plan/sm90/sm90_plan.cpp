@@ -207,8 +207,9 @@ void complete(const AttentionSpec& spec, Sm90Plan& plan) {
   plan.box_keys = spec.page_size > 0 ? std::gcd(spec.page_size, plan.BN) : plan.BN;
   if (plan.row_copies) plan.box_keys = 0;
   // In all no more than the CTA is launched with: 3 x 168, or 4 x 128.
-  // A producer that copies rows, or asks a mask about tiles, has more of its own.
-  const int spare = plan.row_copies || plan.listed ? 16 : 0;
+  // A producer that loads a tile in several boxes or row by row, or asks a mask about tiles, has
+  // more of its own.
+  const int spare = plan.box_keys < plan.BN || plan.listed ? 16 : 0;
   plan.producer_registers = plan.num_consumers == 2 ? 24 + spare : 32;
   plan.consumer_registers = plan.num_consumers == 2 ? 240 - spare / 2 : 160;
   if (plan.num_consumers == 1) {

@@ -232,18 +232,22 @@ struct Consumer {
   /// Takes part in the pipelines of tiles that no row here sees, and in their turns: one a tile,
   /// without the first of a work tile.
   ATTNJIT_DEVICE void skip(int tiles, bool turn) {
+    // NOTE: where sequences differ, the turn is taken before V is there: the consumer that has the
+    // rows of a decode multiplies with K after it. Elsewhere the memory is handed back first.
+    constexpr bool kTurnFirst = kLengthsDiffer<Config>;
     for (; tiles > 0; --tiles) {
       await_k();
       release_k();
+      if (kTurnFirst && turn) take_turn();
       await_v();
       release_v();
-      // NOTE: after the memory is handed back, which must not wait for another's turn.
-      if (turn) {
-        await_turn<Config>(rank);
-        pass_turn<Config>(rank);
-      }
+      if (!kTurnFirst && turn) take_turn();
       turn = true;
     }
+  }
+  ATTNJIT_DEVICE void take_turn() {
+    await_turn<Config>(rank);
+    pass_turn<Config>(rank);
   }
 
   /// The KV tiles that these rows see. NOTE: a loop for each kind of tile. A test of the kind

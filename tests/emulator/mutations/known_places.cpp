@@ -194,6 +194,8 @@ std::string_view no_damage_by_number(std::string_view subject, std::string_view 
       "a CTA has one work tile where sequences differ in length: nothing came before, and the wait is for the phase before the first";
   static constexpr std::string_view kGivenBack =
       "a CTA has one work tile where sequences differ in length: nobody waits for the memory that is given back";
+  static constexpr std::string_view kOnlyO =
+      "a CTA has one work tile where sequences differ in length, and waits for its O once: the parity is 0";
   static constexpr std::string_view kZeroesRead =
       "the products have read the zeroes of V's tail: a copy may overwrite them, whoever wrote them (8.9.5)";
   static constexpr std::string_view kReadBeforeQ =
@@ -319,7 +321,7 @@ std::string_view no_damage_by_number(std::string_view subject, std::string_view 
       {"sm_100a 128 paged", "arrival twice", {12}, kGivenBack},
       {"sm_100a 128 paged", "bulk wait_group below the barrier", {0}, kGivenBack},
       {"sm_100a 128 paged", "barrier of a warp removed", {4, 5, 6, 7}, kOneWorkTile},
-      {"sm_100a 128 paged", "parity of a wait always 0", {22}, "a CTA has one work tile, whose O is waited for once: the parity is 0"},
+      {"sm_100a 128 paged", "parity of a wait always 0", {22}, kOnlyO},
       {"sm_100a 128 paged", "wait removed", {20}, kZeroesRead},
       {"sm_100a 128 paged", "parity of a wait flipped", {20}, kZeroesRead},
       {"sm_100a 128 paged", "tcgen05.fence::before_thread_sync dropped", {3}, kOneWorkTile},
@@ -329,6 +331,15 @@ std::string_view no_damage_by_number(std::string_view subject, std::string_view 
       {"sm_100a 64 ragged", "parity of a wait flipped", {18}, "a work tile without keys: the wait is for the end of this work tile instead, and nothing is loaded after it"},
       {"sm_100a 64 ragged", "tcgen05.fence::before_thread_sync dropped", {3}, "the begin of the only work tile: no O was read before"},
       {"sm_100a 64 ragged", "wait removed", {21}, kZeroesRead},
+      {"sm_100a 64 ragged", "arrival made relaxed", {4, 5, 6}, kOneWorkTile},
+      {"sm_100a 64 ragged", "arrival made relaxed", {12}, kGivenBack},
+      {"sm_100a 64 ragged", "arrival removed", {12}, kGivenBack},
+      {"sm_100a 64 ragged", "arrival count one more", {12}, kGivenBack},
+      {"sm_100a 64 ragged", "arrival twice", {12}, kGivenBack},
+      {"sm_100a 64 ragged", "bulk wait_group below the barrier", {0}, kGivenBack},
+      {"sm_100a 64 ragged", "barrier of a warp removed", {4, 5, 6, 7}, kOneWorkTile},
+      {"sm_100a 64 ragged", "tcgen05.fence::before below the arrival", {2}, kOneWorkTile},
+      {"sm_100a 64 ragged", "parity of a wait always 0", {23}, kOnlyO},
       {"sm90 exchange", "fence.mbarrier_init dropped", {0}, kInitOrdered},
       {"sm90 exchange", "fence.mbarrier_init below the barrier", {0}, kInitOrdered},
       {"sm90 exchange", "cluster barrier's arrival made relaxed", {0}, kInitOrdered},

@@ -313,7 +313,7 @@ std::string_view no_damage_by_number(std::string_view subject, std::string_view 
       {"sm90 96", "arrival made relaxed", {12}, kLastRelease},
       {"sm90 64", "barrier of a warp removed", {2}, kLastRelease},
       {"sm_100a 64 ragged", "wait removed", {3, 7, 18, 20}, kOneWorkTile},
-      {"sm_100a 128 paged", "wait removed", {7, 17, 19}, kOneWorkTile},
+      {"sm_100a 128 paged", "wait removed", {3, 7, 17, 19}, kOneWorkTile},
       {"sm_100a 128 paged", "arrival made relaxed", {4, 5, 6}, kOneWorkTile},
       {"sm_100a 128 paged", "arrival made relaxed", {12}, kGivenBack},
       {"sm_100a 128 paged", "arrival removed", {12}, kGivenBack},

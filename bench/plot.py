@@ -177,7 +177,7 @@ def draw(heading, cells, source):
     at = WIDTH - 440
     for name, colour, dash in (("attnjit bf16", COLOURS["bf16"], ""),
                                ("attnjit fp16", COLOURS["fp16"], ""),
-                               ("best (cuDNN, or FA3 as recorded)", BEST, "5 3")):
+                               ("better of cuDNN and FA3", BEST, "5 3")):
         drawing.line(at, 22, at + 22, 22, colour, 2.4, dash)
         drawing.text(at + 28, 26, name, 11)
         at += 118
@@ -193,8 +193,9 @@ def draw(heading, cells, source):
                  cell["cudnn"] / cell["best"] if cell["best"] else None) for name, cell in grouped
                 if cell["cudnn"]])
     flex = [(name, cell) for name, cell in cells.items() if cell["flex"]]
-    bars_panel(drawing, MARGIN + half, below, half, "depth 128, 8k: times FlexAttention",
-               [(name.split(".")[-2], cell["flex"], None) for name, cell in flex])
+    if flex:
+        bars_panel(drawing, MARGIN + half, below, half, "depth 128, 8k: times FlexAttention",
+                   [(name.split(".")[-2], cell["flex"], None) for name, cell in flex])
     return drawing.svg(f"Drawn by bench/plot.py from bench/results/{source}")
 
 

@@ -13,6 +13,7 @@
 #include "http_server.h"
 #include "net/redis.h"
 #include "process_fixture.h"
+#include "tcp_proxy.h"
 
 namespace attnjit::cache {
 namespace {
@@ -356,6 +357,40 @@ TEST_F(FleetTest, ServesEveryRequestThoughRedisDies) {
                        redis.stop();
                      }),
                  size().hosts);
+}
+
+// A proxy before the store, or before Redis, that is sound until the fleet is at work.
+TEST_F(FleetTest, ServesEveryRequestThroughANetworkThatIsSlowStallsOrCuts) {
+  if (!RedisServer::installed()) GTEST_SKIP() << "there is no redis-server";
+  Size hurried = size();
+  hurried.budget_ms = hurried.lease_ms = 200;
+  hurried.deadline_ms = std::getenv("ATTNJIT_FLEET") != nullptr ? 30000 : 6000;
+  for (const bool before_store : {true, false}) {
+    // In the middle of an entry; in that of the answer to who asks for a lease, or gives one back.
+    const std::size_t cut = before_store ? 5000 : 12;
+    struct Fault {
+      const char* what;
+      TcpProxy::Manner manner;
+    };
+    for (const Fault& fault :
+         {Fault{"late", {.delay = milliseconds(500)}}, Fault{"stalled", {.stall = true}},
+          Fault{"cut off", {.cut_after = cut}}}) {
+      SCOPED_TRACE(std::string(before_store ? "store " : "Redis ") + fault.what);
+      use_base(stdfs::temp_directory_path());
+      HttpServer server;
+      RedisServer redis;
+      TcpProxy to_store(server.port()), to_redis(redis.port());
+      TcpProxy& proxy = before_store ? to_store : to_redis;
+      expect_bounded(run(hurried, "http://127.0.0.1:" + std::to_string(to_store.port()),
+                         RedisServer::url_at(to_redis.port()),
+                         [&] {
+                           std::this_thread::sleep_for(milliseconds(size().compile_ms / 2));
+                           proxy.behave(fault.manner);
+                         }),
+                     hurried.hosts);
+      EXPECT_EQ(proxy.cuts() > 0, fault.manner.cut_after > 0);
+    }
+  }
 }
 
 /// The name of the lease of a key.

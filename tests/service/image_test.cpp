@@ -346,6 +346,24 @@ TEST(CompileBudget, IsOnePerCoreAndFitsIntoHalfOfTheMemory) {
   EXPECT_EQ(compiles_at_once({128, 1 << 20}), 1) << "one is always allowed";
 }
 
+TEST_F(ImageTest, APrewarmThatDoesNotSayKeepsToTheBudget) {
+  ServiceOptions one_at_a_time = options();
+  one_at_a_time.compile_threads = 1;
+  remake(one_at_a_time);
+  compiler_->hold = true;
+  std::vector<SpecDocument> specs(3, {test_spec(), {}});
+  specs[1].spec = window_spec(64);
+  specs[2].spec.qk_depth = 64;
+  specs[2].spec.ov_depth = 64;
+  std::thread warming([&] { service_->prewarm(specs, 0); });
+  compiler_->await_start();
+  std::this_thread::sleep_for(milliseconds(100));
+  EXPECT_EQ(compiler_->running, 1);
+  compiler_->release();
+  warming.join();
+  EXPECT_EQ(compiler_->compiles, 3);
+}
+
 TEST_F(ImageTest, PrewarmServesAllAndReportsInOrder) {
   remake(options());
   std::vector<SpecDocument> specs;

@@ -84,6 +84,15 @@ def contenders_of_attnjit(options):
     return found
 
 
+def add_flashinfer(found, kinds, make):
+    """Adds `make(kind)` for each of FlashInfer's wrappers, where it can be imported."""
+    try:
+        for kind in kinds.split(",") if kinds else ():
+            found["fi " + kind] = make(kind)
+    except ImportError as error:
+        print(f"# no FlashInfer: {error}")
+
+
 def add_flags(parser):
     """The flags of all these benchmarks."""
     parser.add_argument("--library", dest="libattnjit", default="build/release/src/libattnjit.so")

@@ -309,7 +309,7 @@ def measure(cell, service, options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--library", default="build/release/src/libattnjit.so")
+    parser.add_argument("--library", dest="libattnjit", default="build/release/src/libattnjit.so")
     parser.add_argument("--only", default="", help="cells whose names contain one of these")
     parser.add_argument("--pairs", type=int, default=7, help="pairs of blocks a cell")
     parser.add_argument("--block-ms", type=float, default=10, help="length of a block")
@@ -317,7 +317,7 @@ def main():
     parser.add_argument("--no-flex", action="store_true")
     parser.add_argument("--json", help="file for all numbers")
     options = parser.parse_args()
-    service = attnjit.Service(options.library, no_disk_cache=1)
+    service = attnjit.Service(options.libattnjit, no_disk_cache=1)
     began, done, left_out = time.monotonic(), [], []
     print(f"{'mask':<24} {'written as':<11} {'ms':>8} {'flex ms':>8} {'flex/it':>8} "
           f"{'it/first':>8} {'first s':>8} {'flex s':>8}")

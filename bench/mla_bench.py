@@ -26,8 +26,8 @@ import statistics
 
 import torch
 
-from beside import (MIN_ROTATION_BYTES, add_flags, chosen_of, columns_of, contenders_of_attnjit,
-                    pages_of, random_numbers, run, stream, timed)
+from beside import (MIN_ROTATION_BYTES, add_flags, add_flashinfer, chosen_of, columns_of,
+                    contenders_of_attnjit, pages_of, random_numbers, run, stream, timed)
 
 LATENT, ROPE, PAGE = 512, 64, 64
 DEPTH = LATENT + ROPE
@@ -186,11 +186,7 @@ def contenders_of(options):
         found["flashmla"] = FlashMla(options.flashmla)
     else:
         print("# no FlashMLA: --flashmla names no library")
-    try:
-        for kind in options.flashinfer.split(",") if options.flashinfer else ():
-            found["fi " + kind] = FlashInfer(kind)
-    except ImportError as error:
-        print(f"# no FlashInfer: {error}")
+    add_flashinfer(found, options.flashinfer, FlashInfer)
     return found
 
 

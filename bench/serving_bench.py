@@ -24,9 +24,8 @@ import math
 import torch
 
 import fa3
-from beside import (MIN_ROTATION_BYTES, add_flags, chosen_of, columns_of, contenders_of_attnjit,
-                    pages_of, random_numbers,
-                    run, stream)
+from beside import (MIN_ROTATION_BYTES, add_flags, add_flashinfer, chosen_of, columns_of,
+                    contenders_of_attnjit, pages_of, random_numbers, run, stream)
 
 KV_HEADS, DEPTH = 8, 128
 CHUNK_KEYS = (4096, 5803, 7531, 9211, 10957, 12653, 14407, 16384)
@@ -120,7 +119,7 @@ class Fa3:
 
     def __init__(self, library, two_calls=False):
         self.two_calls = two_calls
-        self.library = fa3.Library(library)
+        self.kernels = fa3.Library(library)
         self.o_parts = torch.empty(1 << 28, device="cuda")
         self.lse_parts = torch.empty(1 << 22, device="cuda")
 
@@ -138,7 +137,7 @@ class Fa3:
 
             def launch(calls=calls):
                 for args, _ in calls:
-                    self.library.call("fa3_fwd", args)
+                    self.kernels.call("fa3_fwd", args)
 
             launches.append(launch)
             out.append(o)
@@ -165,7 +164,7 @@ class Fa3:
             page_table_stride=table.stride(0), causal=1, window_left=-1, window_right=-1)
         if max(rows) > 1:
             args.cu_seqlens_q = offsets.data_ptr()
-        self.library.call("fa3_metadata", args)
+        self.kernels.call("fa3_metadata", args)
         args.metadata_given = 1
         return args, (q, o, table, kv_lens, offsets, lse, meta)
 
@@ -220,11 +219,7 @@ def contenders_of(options):
         found["fa3 twice"] = Fa3(options.fa3, two_calls=True)
     else:
         print("# no FA3: --fa3 names no library")
-    try:
-        for kind in options.flashinfer.split(",") if options.flashinfer else ():
-            found["fi " + kind] = FlashInfer(kind)
-    except ImportError as error:
-        print(f"# no FlashInfer: {error}")
+    add_flashinfer(found, options.flashinfer, FlashInfer)
     return found
 
 

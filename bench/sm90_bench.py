@@ -114,7 +114,7 @@ class Cudnn:
 
 class Fa3:
     def __init__(self, library):
-        self.library = fa3.Library(library)
+        self.kernels = fa3.Library(library)
 
     def prepare(self, cell, sets):
         if cell["flex"]:
@@ -131,7 +131,7 @@ class Fa3:
                 hk=cell["heads"] // cell["group"], d=cell["depth"],
                 causal=cell["mask"] == "causal", window_left=-1, window_right=-1, num_splits=1,
                 is_fp16=cell["dtype"] == "fp16")
-            launches.append(lambda args=args: self.library.call("fa3_fwd", args))
+            launches.append(lambda args=args: self.kernels.call("fa3_fwd", args))
             outputs.append(out)
             alive.append((lse, semaphore))
         return launches, lambda i, alive=alive: outputs[i]

@@ -99,10 +99,11 @@ MachineLimits with_control_groups(MachineLimits machine, const std::string& root
 }
 
 MachineLimits machine_limits() {
+  constexpr std::int64_t kUnknownMemory = std::int64_t{8} << 30;
   MachineLimits machine;
   machine.cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   const std::int64_t pages = ::sysconf(_SC_PHYS_PAGES), page = ::sysconf(_SC_PAGESIZE);
-  machine.memory_bytes = pages > 0 && page > 0 ? pages * page : INT64_MAX;
+  machine.memory_bytes = pages > 0 && page > 0 ? pages * page : kUnknownMemory;
   return with_control_groups(machine, "");
 }
 

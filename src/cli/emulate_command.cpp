@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // attnjit emulate: runs the launch of a LAUNCH.json in the emulator and reports what it found.
 #include <fmt/format.h>
-#include <unistd.h>
-
 #include <array>
 #include <cmath>
 #include <filesystem>
@@ -12,6 +10,7 @@
 #include <utility>
 
 #include "attnjit/emulator.h"
+#include "base/machine_limits.h"
 #include "cli/files.h"
 #include "cli/json.h"
 #include "cli/report.h"
@@ -59,12 +58,6 @@ Error in_file(Error error, const std::string& path) {
   name(error);
   for (Error& other : error.others) name(other);
   return error;
-}
-
-std::int64_t memory_limit() {
-  const auto pages = static_cast<std::int64_t>(::sysconf(_SC_PHYS_PAGES));
-  const auto page = static_cast<std::int64_t>(::sysconf(_SC_PAGESIZE));
-  return pages > 0 && page > 0 ? pages / 2 * page : std::int64_t{4} << 30;
 }
 
 // bf16 and the 8-bit floats travel in .npy as integers of their size.
@@ -153,9 +146,9 @@ Result<EmulatorBuffer> make_buffer(const LaunchBuffer& from, const std::string& 
     std::int64_t bytes = size_of(from.dtype);
     for (const std::int64_t extent : from.shape) {
       if (__builtin_mul_overflow(bytes, extent, &bytes) || bytes > bytes_left) {
-        return invalid(
-            field_of(from, "shape"),
-            fmt::format("the buffers need more than {} bytes of memory", memory_limit()));
+        return invalid(field_of(from, "shape"),
+                       fmt::format("the buffers need more than {} bytes of memory",
+                                   machine_limits().memory_bytes / 2));
       }
     }
     tensor = verify::make_tensor(from.dtype, from.shape);
@@ -299,7 +292,7 @@ Result<Report> run_emulate(const EmulateArguments& arguments) {
 
   const std::string folder = std::filesystem::path(arguments.launch).parent_path().string();
   std::vector<EmulatorBuffer> buffers;
-  std::int64_t bytes_left = memory_limit();
+  std::int64_t bytes_left = machine_limits().memory_bytes / 2;
   for (const LaunchBuffer& from : launch->buffers) {
     Result<EmulatorBuffer> buffer = make_buffer(from, folder, bytes_left);
     if (!buffer) return std::move(buffer).error();

@@ -3,13 +3,12 @@
 #include "verify/problem.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
 
+#include "base/machine_limits.h"
 #include "plan/launch/tensors.h"
 #include "spec/kinds.h"
 #include "spec/names.h"
@@ -92,12 +91,6 @@ Status check_storage(const AttentionSpec& spec) {
   }
   if (spec.scale_dtype) return unsupported("scale_dtype", to_string(*spec.scale_dtype));
   return {};
-}
-
-std::int64_t default_memory_limit() {
-  const auto pages = static_cast<std::int64_t>(::sysconf(_SC_PHYS_PAGES));
-  const auto page = static_cast<std::int64_t>(::sysconf(_SC_PAGESIZE));
-  return pages > 0 && page > 0 ? pages / 2 * page : std::int64_t{4} << 30;
 }
 
 bool needs_mask_tensor(const MaskSpec& mask) {
@@ -349,8 +342,8 @@ Result<Problem> shape_problem(const AttentionSpec& spec, const ProblemRequest& r
   }
   problem.num_pages = static_cast<int>(pages);
 
-  const double limit =
-      static_cast<double>(request.max_bytes > 0 ? request.max_bytes : default_memory_limit());
+  const double limit = static_cast<double>(
+      request.max_bytes > 0 ? request.max_bytes : machine_limits().memory_bytes / 2);
   const double need = estimated_bytes(problem);
   if (need > limit) {
     return invalid("batch, q_len, kv_len",

@@ -59,7 +59,7 @@ struct ProblemRequest {
   /// launch; unset: ScalarTraits::sample.
   std::map<std::string, double, std::less<>> scalars;
   std::vector<ParamArgument> params;  ///< the others are made from the seed
-  std::int64_t max_bytes = 0;         ///< of all tensors; 0: half of the machine's memory
+  std::int64_t max_bytes = 0;         ///< of all tensors; 0: half of MachineLimits'
   int threads = 0;                    ///< 0: one a core
 };
 

@@ -101,7 +101,7 @@ bool decode_simple(Decoding& d, Arithmetic a) {
       const Ref z = fma ? d.source(3, 32, Type::kF32) : kNoRef;
       const Ref to = d.destination(0, 32);
       if (d.failed()) return false;
-      const LaneControl control{r.saturate ? 1u : 0u, fp_mode(mode, r.ftz)};
+      const LaneControl control{r.saturate ? lane_flags::kSaturate : 0, fp_mode(mode, r.ftz)};
       if (fma) {
         d.alu(select_lane(r), to, 32, {x, y, z}, control);
       } else {
@@ -135,8 +135,9 @@ bool decode_simple(Decoding& d, Arithmetic a) {
   const LaneFn lane = select_lane(r);
   LaneControl control;
   if (is_small_float(r.type))
-    control.imm = (r.saturate ? 1u : 0u) | (r.relu ? 2u : 0u) | (r.ftz ? 4u : 0u) |
-                  (r.nan ? 8u : 0u) | (r.xorsign ? 16u : 0u);
+    control.imm = (r.saturate ? lane_flags::kSaturate : 0) | (r.relu ? lane_flags::kRelu : 0) |
+                  (r.ftz ? lane_flags::kFlush : 0) | (r.nan ? lane_flags::kPropagateNan : 0) |
+                  (r.xorsign ? lane_flags::kXorSign : 0);
   if (is_wide_float(r.type)) control.fp_mode = fp_mode(mode, r.ftz);
   const auto emit = [&](std::initializer_list<Ref> from) {
     if (r.type == Type::kF32x2) {
@@ -271,7 +272,8 @@ bool decode_dot(Decoding& d, bool pairs) {
             to = d.destination(0, 32);
   if (d.failed()) return false;
   d.alu(select_lane(r), to, 32, {a, b, c},
-        {(a_type == Type::kS32 ? 1u : 0u) | (b_type == Type::kS32 ? 2u : 0u)});
+        {(a_type == Type::kS32 ? lane_flags::kSignedA : 0) |
+         (b_type == Type::kS32 ? lane_flags::kSignedB : 0)});
   return true;
 }
 

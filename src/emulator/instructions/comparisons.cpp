@@ -95,8 +95,8 @@ Op& emit_comparison(Decoding& d, const Comparison& c, Ref to, Ref a, Ref b, bool
   LaneControl control;
   const Type t = c.request.type;
   if (is_small(t)) {
-    control.imm = static_cast<u64>(c.request.compare) | (high ? 0x100u : 0u) |
-                  (c.request.ftz ? (u64{4} << 16) : 0u);
+    control.imm = static_cast<u64>(c.request.compare) | (high ? lane_flags::kHighHalves : 0) |
+                  (c.request.ftz ? lane_flags::kFlush << lane_flags::kSetpShift : 0);
   } else if (t == Type::kF32 || t == Type::kF64) {
     control.fp_mode = fp_mode(Rounding::kNearestEven, c.request.ftz);
   }

@@ -148,11 +148,13 @@ bool decode_cvt(Decoding& d) {
   if (lane != nullptr) {
     LaneControl control;
     if (is_integer(r.type) && is_integer(r.source)) {
-      control.imm =
-          static_cast<u64>(to_bits) | (r.saturate ? (is_signed(r.type) ? 0x200u : 0x100u) : 0u);
+      control.imm = static_cast<u64>(to_bits) |
+                    (r.saturate ? is_signed(r.type) ? lane_flags::kSaturateSigned
+                                                    : lane_flags::kSaturateUnsigned
+                                : 0);
     } else {
-      control.imm = r.saturate ? 1 : 0;
-      if (r.type == Type::kF64) control.imm = r.ftz ? 1 : 0;
+      control.imm = r.saturate ? lane_flags::kSaturate : 0;
+      if (r.type == Type::kF64) control.imm = r.ftz ? lane_flags::kFlush : 0;
       if (!r.integer_rounding) control.fp_mode = fp_mode(r.rounding, false);
     }
     if (two) {

@@ -63,7 +63,7 @@ enum class LaneOp : u8 {
   kShfLeftClamp,
   kShfRightWrap,
   kShfRightClamp,
-  kDp4a,  ///< imm: bit 0 a signed, bit 1 b signed
+  kDp4a,
   kDp2aLo,
   kDp2aHi,
   kMov,
@@ -121,6 +121,29 @@ enum class Compare : u8 {
   kNum,
   kNan,
 };
+
+/// The flags that imm holds: the decoder sets them and the lane function reads them. Others than
+/// these are described at their LaneOp.
+namespace lane_flags {
+// Arithmetic of f16 and bf16; kSaturate also of mixed precision and of conversions to f32, kFlush
+// of f32 to f64.
+inline constexpr u64 kSaturate = 1;
+inline constexpr u64 kRelu = 2;
+inline constexpr u64 kFlush = 4;
+inline constexpr u64 kPropagateNan = 8;
+inline constexpr u64 kXorSign = 16;
+// kSetp of f16 and bf16: the Compare in the low byte, kFlush moved above it.
+inline constexpr u64 kCompareMask = 0xFF;
+inline constexpr u64 kHighHalves = 0x100;  ///< compares the high halves
+inline constexpr int kSetpShift = 16;      ///< of kFlush
+// kConvert between integers: the result's bits in the low byte.
+inline constexpr u64 kBitsMask = 0xFF;
+inline constexpr u64 kSaturateUnsigned = 0x100;
+inline constexpr u64 kSaturateSigned = 0x200;
+// kDp4a, kDp2aLo, kDp2aHi: which operands are signed.
+inline constexpr u64 kSignedA = 1;
+inline constexpr u64 kSignedB = 2;
+}  // namespace lane_flags
 
 /// What a lane function is asked to do.
 struct LaneRequest {

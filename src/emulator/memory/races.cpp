@@ -320,15 +320,33 @@ u32 Histories::repeated_reads(const AccessShadow& shadow, const u64* offsets, u3
   }
   for (const u32 lane : lanes_of(unwritten)) {
     if (histories[lane]->write.epoch != 0) unwritten &= ~(u32{1} << lane);
-    for (const Readers& r : histories[lane]->readers) __builtin_prefetch(&r);
   }
-  u32 repeated = 0;
-  for (const u32 lane : lanes_of(unwritten)) {
-    for (const Readers& r : histories[lane]->readers) {
-      if (r.apart && r.agent == agent && r.epoch == epoch && !r.atomic && r.bytes == kWholeCell &&
-          r.proxy == Proxy::kGeneric)
-        repeated |= r.lanes.mask & u32{1} << lane;
+  const auto is_repeated = [&](u32 lane, const Readers& r) {
+    return (r.lanes.mask >> lane & 1) != 0 && r.agent == agent && r.epoch == epoch && r.apart &&
+           !r.atomic && r.bytes == kWholeCell && r.proxy == Proxy::kGeneric;
+  };
+  // NOTE: a warp often stands at the same place among the readers of all its lanes' cells, so each
+  // lane looks first where the last one was found, and no other reader's memory is touched.
+  std::size_t likely = 0;
+  const auto find = [&](u32 lane) {
+    const std::vector<Readers>& readers = histories[lane]->readers;
+    if (likely < readers.size() && is_repeated(lane, readers[likely])) return true;
+    for (std::size_t i = 0; i < readers.size(); ++i) {
+      if (!is_repeated(lane, readers[i])) continue;
+      likely = i;
+      return true;
     }
+    return false;
+  };
+  if (unwritten == 0) return 0;
+  const u32 first = unwritten & ~(unwritten - 1);
+  u32 repeated = find(lowest_lane(first)) ? first : 0;
+  for (const u32 lane : lanes_of(unwritten & ~first)) {
+    const std::vector<Readers>& readers = histories[lane]->readers;
+    if (likely < readers.size()) __builtin_prefetch(&readers[likely]);
+  }
+  for (const u32 lane : lanes_of(unwritten & ~first)) {
+    if (find(lane)) repeated |= u32{1} << lane;
   }
   return repeated;
 }

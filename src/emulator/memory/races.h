@@ -154,7 +154,8 @@ class Histories {
   struct Readers : Access {
     std::vector<u32> sites;  ///< by lane, where they differ
   };
-  struct History {
+  /// NOTE: aligned, so that a look at one is one cache line.
+  struct alignas(64) History {
     Access write;  ///< epoch 0: never written
     std::vector<Readers> readers;
     std::size_t cells = 0;  ///< that have it

@@ -10,6 +10,9 @@ blocks of launches, with an 8192^3 bf16 matrix product between them; the order t
 pair of blocks to the next. A time is the median over the pairs, a ratio the median of the ratios
 within a pair. Outputs are poisoned and compared before anything is timed.
 
+With --fill the cells are those whose tiles fill the GPU's SMs badly: many short sequences, and few
+tiles. Their names say batch, heads and length.
+
 FLOP = 4 batch heads q_len kv_len depth, halved under causal, the visible share under a window.
 "best" is the better of FA3 and cuDNN in the same run. FA3 is a shared library (bench/fa3.py says
 which); without it "best" is cuDNN alone, and the output says so.
@@ -40,6 +43,12 @@ MASKS = ("none", "causal")
 GQA8_LENGTHS = (2048, 8192)
 TOLERANCE = {"bf16": 1e-2, "fp16": 2e-3}
 WINDOW, CAP = 1024, 20.0
+# Batch, heads, length, depth.
+SHORT = ((32, 16, 256, 128), (64, 8, 256, 64), (128, 4, 128, 128), (16, 32, 384, 128),
+         (20, 24, 320, 128), (8, 64, 512, 128), (100, 8, 200, 64))
+FEW = ((1, 4, 20000, 128), (1, 2, 12000, 128), (1, 1, 32000, 128), (2, 4, 5000, 128),
+       (1, 12, 3000, 128), (3, 8, 1500, 128), (1, 4, 20000, 64), (1, 6, 9000, 256),
+       (1, 16, 1024, 128))
 OTHERS = ("cudnn", "fa3", "flex")
 
 
@@ -62,6 +71,15 @@ def cells():
                            flex=True)
 
 
+def fill_cells():
+    """Launches whose tiles are short, or too few for whole rounds of the SMs."""
+    for kind, shapes in (("short", SHORT), ("few", FEW)):
+        for (batch, heads, length, depth), mask in itertools.product(shapes, MASKS):
+            yield dict(name=f"{kind}.{depth}.{mask}.{batch}x{heads}x{length}", dtype="bf16",
+                       batch=batch, heads=heads, group=1, length=length, depth=depth, mask=mask,
+                       flex=False)
+
+
 def flop(cell):
     s, rows = cell["length"], cell["length"]
     if cell["mask"] == "causal":
@@ -76,8 +94,10 @@ def flop(cell):
 class Attnjit:
     """A contender: one build of the library, with its own templates or the embedded ones."""
 
-    def __init__(self, library, templates=None):
+    def __init__(self, library, templates=None, tuning=None):
         options = {"templates_folder": templates} if templates else {}
+        if tuning:
+            options["tuning"] = tuning
         self.service = attnjit.Service(library, no_disk_cache=1, **options)
 
     def prepare(self, cell, sets):
@@ -285,7 +305,7 @@ def run(contenders, options):
     print(f"{'cell':<24} {'product':>7} " + " ".join(f"{other:>7}" for other in OTHERS) + " "
           + " ".join(f"{n:>9} /cudnn    /fa3   /flex   /best" for n in names), flush=True)
     done = []
-    for cell in cells():
+    for cell in fill_cells() if options.fill else cells():
         if options.only and not any(part in cell["name"] for part in options.only.split(",")):
             continue
         if options.no_flex and (cell["mask"] == "window" or cell.get("softcap")):
@@ -308,6 +328,7 @@ def arguments():
     parser.add_argument("--templates", help="a folder that replaces the embedded templates")
     parser.add_argument("--fa3", help="the library of FlashAttention-3")
     parser.add_argument("--only", help="cells whose names contain one of these, comma-separated")
+    parser.add_argument("--fill", action="store_true", help="launches that fill the GPU badly")
     parser.add_argument("--pairs", type=int, default=7, help="pairs of blocks a cell; at least 5")
     parser.add_argument("--block-ms", type=float, default=15, help="length of a block")
     parser.add_argument("--no-flex", action="store_true")

@@ -1,6 +1,9 @@
-# attnjit_room(NAME SOURCES ... DEPS ...): one folder under src/ as a static library attnjit_NAME.
-# DEPS name the rooms to its left (docs: "One direction of flow"); a room cannot include another one.
-# attnjit_test(NAME SOURCES ... LIBS ... [LABELS ...] [TIMEOUT s]): one GoogleTest binary, discovered by ctest.
+# attnjit_room(NAME [COLD] SOURCES ... DEPS ...): one folder under src/ as a static library attnjit_NAME.
+# Every room formats text. DEPS name the rooms to its left (docs: "One direction of flow"); a room cannot include another one.
+# COLD: neither a launch nor an emulated instruction passes through it; compiled at -O1, it costs a quarter less.
+# attnjit_unoptimised(TARGET): code that decides no speed, since what it links is optimised; half of what it costs to compile.
+# attnjit_test(NAME SOURCES ... LIBS ... [LABELS ...] [TIMEOUT s]): one GoogleTest binary, discovered by ctest. The
+# target tests_FOLDER builds those of a folder of tests/, and the label FOLDER chooses them.
 
 add_library(attnjit_options INTERFACE)
 target_compile_options(attnjit_options INTERFACE
@@ -22,15 +25,51 @@ set(ATTNJIT_SOURCE_DIR_INCLUDE ${PROJECT_BINARY_DIR}/source_dir)
 file(CONFIGURE OUTPUT ${ATTNJIT_SOURCE_DIR_INCLUDE}/source_dir.h
   CONTENT "// Made by cmake/AttnjitRooms.cmake.\n#pragma once\n#define ATTNJIT_SOURCE_DIR \"@PROJECT_SOURCE_DIR@\"\n" @ONLY)
 
+# Precompiled headers: attnjit_headers for the rooms, attnjit_test_headers for the tests. A target that uses them is
+# compiled with the same options and macros.
+function(attnjit_headers TARGET)
+  cmake_parse_arguments(HEADERS "" "" "FILES;LIBS" ${ARGN})
+  file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/${TARGET}.cpp CONTENT "// Made by cmake/AttnjitRooms.cmake.\n")
+  target_sources(${TARGET} PRIVATE ${CMAKE_CURRENT_BINARY_DIR}/${TARGET}.cpp)
+  target_link_libraries(${TARGET} PRIVATE attnjit_options ${HEADERS_LIBS})
+  target_precompile_headers(${TARGET} PRIVATE ${HEADERS_FILES})
+endfunction()
+if(ATTNJIT_PRECOMPILE)
+  # What GCC 12 inlines from a precompiled header is no longer a system header's to it: more of bug 105651.
+  target_compile_options(attnjit_options INTERFACE
+    $<$<CXX_COMPILER_ID:GNU>:-Wno-array-bounds -Wno-stringop-overflow>)
+  set(headers <algorithm> <array> <cmath> <cstdint> <functional> <map> <memory> <optional> <string> <string_view>
+    <unordered_map> <utility> <variant> <vector> <fmt/format.h>)
+  add_library(attnjit_headers STATIC)
+  attnjit_headers(attnjit_headers LIBS fmt::fmt FILES ${headers})
+endif()
+
+function(attnjit_unoptimised TARGET)
+  target_compile_options(${TARGET} PRIVATE $<$<CONFIG:Release>:-O0>)
+endfunction()
+
 function(attnjit_room NAME)
-  cmake_parse_arguments(ROOM "" "" "SOURCES;DEPS;LIBS" ${ARGN})
+  cmake_parse_arguments(ROOM "COLD" "" "SOURCES;DEPS;LIBS" ${ARGN})
   add_library(attnjit_${NAME} STATIC ${ROOM_SOURCES})
-  target_link_libraries(attnjit_${NAME} PUBLIC attnjit_options PRIVATE ${ROOM_LIBS})
+  if(ATTNJIT_PRECOMPILE)
+    target_precompile_headers(attnjit_${NAME} REUSE_FROM attnjit_headers)
+  endif()
+  if(ROOM_COLD)
+    target_compile_options(attnjit_${NAME} PRIVATE $<$<CONFIG:Release>:-O1>)
+  endif()
+  target_link_libraries(attnjit_${NAME} PUBLIC attnjit_options PRIVATE fmt::fmt ${ROOM_LIBS})
   foreach(dep IN LISTS ROOM_DEPS)
     target_link_libraries(attnjit_${NAME} PUBLIC attnjit_${dep})
   endforeach()
   set_property(GLOBAL APPEND PROPERTY ATTNJIT_ROOMS ${NAME})
 endfunction()
+
+if(ATTNJIT_PRECOMPILE AND ATTNJIT_BUILD_TESTS)
+  add_executable(attnjit_test_headers)
+  attnjit_headers(attnjit_test_headers LIBS GTest::gtest_main fmt::fmt
+    FILES ${headers} <filesystem> <fstream> <gtest/gtest.h>)
+  attnjit_unoptimised(attnjit_test_headers)
+endif()
 
 function(attnjit_test NAME)
   cmake_parse_arguments(TEST "" "TIMEOUT" "SOURCES;LIBS;LABELS" ${ARGN})
@@ -41,16 +80,36 @@ function(attnjit_test NAME)
     math(EXPR TEST_TIMEOUT "${TEST_TIMEOUT} * 5")
   endif()
   add_executable(${NAME} ${TEST_SOURCES})
-  target_link_libraries(${NAME} PRIVATE attnjit_options ${TEST_LIBS} GTest::gtest_main)
+  if(ATTNJIT_PRECOMPILE)
+    target_precompile_headers(${NAME} REUSE_FROM attnjit_test_headers)
+  endif()
+  target_link_libraries(${NAME} PRIVATE attnjit_options ${TEST_LIBS} GTest::gtest_main fmt::fmt)
   target_include_directories(${NAME} PRIVATE ${ATTNJIT_SOURCE_DIR_INCLUDE})
-  # A test's own code decides no speed: what it links is optimised. This halves what the tests cost to compile.
-  target_compile_options(${NAME} PRIVATE $<$<CONFIG:Release>:-O1>)
+  attnjit_unoptimised(${NAME})
+  cmake_path(RELATIVE_PATH CMAKE_CURRENT_SOURCE_DIR BASE_DIRECTORY ${PROJECT_SOURCE_DIR}/tests OUTPUT_VARIABLE folder)
+  string(REGEX REPLACE "/.*" "" folder "${folder}")
+  if(NOT TARGET tests_${folder})
+    add_custom_target(tests_${folder})
+  endif()
+  add_dependencies(tests_${folder} ${NAME})
   include(GoogleTest)
   gtest_discover_tests(${NAME} TEST_PREFIX ${NAME}. DISCOVERY_MODE PRE_TEST
     # NOTE: LeakSanitizer crashes over the thread-local storage of libraries that were closed again (the fake and the
     # real driver are); this is its documented switch for that, and leaks are still looked for.
     PROPERTIES TIMEOUT ${TEST_TIMEOUT} ENVIRONMENT ASAN_OPTIONS=intercept_tls_get_addr=0
-               LABELS "${TEST_LABELS}")
+               LABELS "${folder};${TEST_LABELS}")
+endfunction()
+
+# attnjit_kernel_tests(ROOM TEST... LIBS ...): test_ROOM_TEST of TEST_test.cpp, which runs each launch in one order of
+# execution, and the proof ROOM.TEST_orders, which runs it in ten.
+function(attnjit_kernel_tests ROOM)
+  cmake_parse_arguments(KERNEL "" "" "LIBS" ${ARGN})
+  foreach(test IN LISTS KERNEL_UNPARSED_ARGUMENTS)
+    attnjit_test(test_${ROOM}_${test} SOURCES ${test}_test.cpp LIBS ${KERNEL_LIBS} TIMEOUT 600)
+    add_test(NAME ${ROOM}.${test}_orders COMMAND test_${ROOM}_${test})
+    set_tests_properties(${ROOM}.${test}_orders PROPERTIES
+      ENVIRONMENT ATTNJIT_TEST_SEEDS=10 TIMEOUT 7200 LABELS proof)
+  endforeach()
 endfunction()
 
 # A sample of a proof: attnjit_proof_sample(NAME COMMAND...). Exit code 77: it was skipped.

@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -21,11 +23,30 @@
 
 namespace attnjit::kernel_test {
 
+using emulator::CompileTo;
 using verify::InputKind;
 using verify::mask_of;
 using verify::Problem;
 using verify::tree;
 using Kind = MaskSpec::Kind;
+
+/// Orders of execution that each launch is tried in: 1, and more in the proofs, which set
+/// ATTNJIT_TEST_SEEDS.
+inline std::uint64_t seeds() {
+  const char* wanted = std::getenv("ATTNJIT_TEST_SEEDS");
+  return wanted == nullptr ? 1 : std::strtoull(wanted, nullptr, 10);
+}
+
+/// Whether this run is a proof, which takes every case; other runs take some of each kind, for each
+/// costs a compile of a second.
+inline bool in_proof() { return seeds() > 1; }
+
+/// The first `count` of a list of cases, and all of them in a proof.
+template <typename T>
+std::vector<T> some_of(std::vector<T> cases, std::size_t count = 2) {
+  if (!in_proof() && cases.size() > count) cases.erase(cases.begin() + count, cases.end());
+  return cases;
+}
 
 struct Lengths {
   std::vector<std::int64_t> q, kv;
@@ -41,6 +62,7 @@ struct Outputs {
   verify::Tensor o;
   std::optional<verify::Tensor> lse;
   std::uint64_t thread_steps = 0;
+  std::map<std::string, std::vector<std::uint8_t>> others = {};  ///< the other tensors, afterwards
 };
 
 /// A causal spec, or one of another mask, whose tests look at the LSE too.
@@ -82,11 +104,12 @@ class KernelTest : public testing::Test {
     }
   }
 
-  // Null where it failed, which is told.
-  static std::unique_ptr<Kernel> compiled(const AttentionSpec& spec,
-                                          const Tuning* tuning = nullptr) {
+  // Null where it failed, which is told. The proofs let ptxas judge every kernel.
+  static std::unique_ptr<Kernel> compiled(const AttentionSpec& spec, const Tuning* tuning = nullptr,
+                                          CompileTo to = in_proof() ? CompileTo::kImage
+                                                                    : CompileTo::kPtx) {
     Result<emulator::GeneratedKernel> kernel =
-        emulator::generate_kernel(spec, {}, TemplateSet::embedded(), tuning);
+        emulator::generate_kernel(spec, {}, TemplateSet::embedded(), tuning, to);
     if (!kernel) {
       ADD_FAILURE() << kernel.error().to_string();
       return nullptr;
@@ -103,8 +126,10 @@ class KernelTest : public testing::Test {
   // spare pages, keys past kv_len.
   static std::optional<Problem> problem_of(const AttentionSpec& spec, const Lengths& lengths,
                                            InputKind input = InputKind::kNormal,
-                                           std::uint64_t seed = 0) {
+                                           std::uint64_t seed = 0,
+                                           std::vector<verify::ParamArgument> params = {}) {
     verify::ProblemRequest request;
+    request.params = std::move(params);
     request.batch = static_cast<int>(lengths.kv.size());
     request.q_lens = lengths.q;
     request.kv_lens = lengths.kv;
@@ -173,8 +198,13 @@ class KernelTest : public testing::Test {
     }
     outputs.thread_steps = report->thread_steps;
     for (EmulatorBuffer& buffer : buffers) {
-      if (buffer.name == "o") outputs.o.bytes = std::move(buffer.data);
-      if (buffer.name == "lse") outputs.lse->bytes = std::move(buffer.data);
+      if (buffer.name == "o") {
+        outputs.o.bytes = std::move(buffer.data);
+      } else if (buffer.name == "lse") {
+        outputs.lse->bytes = std::move(buffer.data);
+      } else {
+        outputs.others[buffer.name] = std::move(buffer.data);
+      }
     }
     return outputs;
   }
@@ -197,7 +227,7 @@ class KernelTest : public testing::Test {
       ASSERT_TRUE(problem);
       const LaunchSequence sequence =
           launches_of(*kernel, *problem, problem->launch_shapes(), i % 2 == 0 ? 2 : 132);
-      for (const std::uint64_t seed : {0, 1}) {
+      for (std::uint64_t seed = i; seed < i + seeds(); ++seed) {
         const auto done = run(*kernel, *problem, sequence, seed);
         ASSERT_TRUE(done) << "batch " << i;
         expect_right(*problem, *done);

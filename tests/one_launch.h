@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// one_launch: plan_launch of a plan that has one kernel, for tests that look at its launch.
+// one_launch: plan_launch, for tests that look at the launch of a plan's main kernel.
 #pragma once
 
 #include <vector>
@@ -15,7 +15,9 @@ inline Result<LaunchRecipe> one_launch(const KernelPlan& plan, const LaunchShape
                                        const DeviceShape& device = {}) {
   Result<LaunchSequence> sequence = plan_launch(plan, shapes, scalars, params, device);
   if (!sequence) return sequence.error();
-  if (!sequence->launches.empty()) return sequence->launches.at(0);
+  for (const LaunchRecipe& launch : sequence->launches) {
+    if (launch.entry == plan.main().entry) return launch;
+  }
   LaunchRecipe nothing;
   nothing.grid = {0, 0, 0};
   return nothing;

@@ -29,7 +29,7 @@ extern "C" {
 #endif
 
 /* Raised when a function or a field is added; never for a bug fix. */
-#define ATTNJIT_ABI_VERSION 5
+#define ATTNJIT_ABI_VERSION 6
 
 /* The version of the library that is loaded, e.g. "0.1.0", and of its ABI. */
 ATTNJIT_EXPORT const char* attnjit_version(void);
@@ -82,6 +82,22 @@ ATTNJIT_EXPORT void attnjit_error_free(attnjit_error* error);
 /* level: 0 debug, 1 info, 2 warning, 3 error. Called from any thread; text is not terminated. */
 typedef void (*attnjit_log_function)(void* context, int32_t level, const char* text, size_t length);
 
+/* A compile that ended; what it refers to lives as long as the call. */
+typedef struct attnjit_compile_event {
+  size_t struct_size; /* the library's: what a newer one adds is past it */
+  const char* key;    /* 64 hex digits */
+  const char* arch;   /* e.g. "sm_90a" */
+  double compile_ms;
+  int32_t failed; /* nonzero: message says why, and the rest is zero */
+  int32_t registers, spill_bytes, reserved;
+  int64_t cubin_bytes;
+  const char* message; /* "" unless it failed */
+} attnjit_compile_event;
+
+/* Called after each compile, by the thread that compiled, several at once; not for what a cache
+ * had, and not after the service's end. It must not wait for the service. */
+typedef void (*attnjit_compile_function)(void* context, const attnjit_compile_event* event);
+
 typedef struct attnjit_service_options {
   size_t struct_size;
   const char* cache_layers;  /* folders A:B:C, the first is written; NULL: the default */
@@ -105,6 +121,8 @@ typedef struct attnjit_service_options {
   int32_t reserved2;        /* zero */
   const char* remote;       /* base URL of the remote tier; NULL: ATTNJIT_REMOTE; "": none */
   int64_t remote_budget_ms; /* what a look-up there may cost a request; 0: 50 */
+  attnjit_compile_function on_compile; /* NULL: none */
+  void* on_compile_context;
 } attnjit_service_options;
 
 typedef struct attnjit_statistics {
@@ -121,6 +139,12 @@ ATTNJIT_EXPORT void attnjit_service_destroy(attnjit_service* service);
 /* Fills what fits into statistics->struct_size. */
 ATTNJIT_EXPORT attnjit_error* attnjit_service_statistics(const attnjit_service* service,
                                                          attnjit_statistics* statistics);
+
+/* The statistics, the remote tier's too, in Prometheus's text format. Writes what fits into
+ * `capacity`, with a terminator; *length is the whole text's without it. `text` may be NULL if
+ * capacity is 0. */
+ATTNJIT_EXPORT attnjit_error* attnjit_service_prometheus(const attnjit_service* service, char* text,
+                                                         size_t capacity, size_t* length);
 
 /* Waits until what was compiled is on the remote tier, or given up; *flushed (may be NULL) is 0
  * where the time ran out. timeout_ms negative: without limit. */
@@ -197,7 +221,16 @@ enum {
   ATTNJIT_PARAM_F32 = 1,
   ATTNJIT_PARAM_I32_ARRAY = 2,
   ATTNJIT_PARAM_F32_ARRAY = 3,
-  ATTNJIT_PARAM_I32_MATRIX = 4
+  ATTNJIT_PARAM_I32_MATRIX = 4,
+  ATTNJIT_PARAM_U32 = 5,
+  ATTNJIT_PARAM_U32_ARRAY = 6,
+  ATTNJIT_PARAM_U32_MATRIX = 7,
+  ATTNJIT_PARAM_F32_MATRIX = 8,
+  ATTNJIT_PARAM_BF16_ARRAY = 9,
+  ATTNJIT_PARAM_BF16_MATRIX = 10,
+  ATTNJIT_PARAM_I32_CUBE = 11, /* three indices */
+  ATTNJIT_PARAM_U32_CUBE = 12,
+  ATTNJIT_PARAM_F32_CUBE = 13
 };
 
 /* A parameter of custom code: p.<name>. */
@@ -205,11 +238,11 @@ typedef struct attnjit_param {
   size_t struct_size;
   const char* name;
   int32_t type;
-  int32_t i32;       /* ATTNJIT_PARAM_I32 */
-  float f32;         /* ATTNJIT_PARAM_F32 */
-  int32_t extent[2]; /* arrays: elements, 0; matrices: rows, columns */
-  int32_t reserved;
-  uint64_t pointer; /* arrays and matrices: device memory, row-major */
+  int32_t i32; /* ATTNJIT_PARAM_I32, and the bits of ATTNJIT_PARAM_U32 */
+  float f32;   /* ATTNJIT_PARAM_F32 */
+  /* arrays: elements, 0, 0; matrices: rows, columns, 0; cubes: planes, rows, columns */
+  int32_t extent[3];
+  uint64_t pointer; /* arrays, matrices and cubes: device memory, row-major */
 } attnjit_param;
 
 typedef struct attnjit_launch_args {
@@ -242,7 +275,26 @@ typedef struct attnjit_launch_args {
    * end before it reads or writes. Of no effect on kernels that cannot. */
   int32_t overlap;
   int32_t reserved; /* zero */
+  /* A map of the mask in memory of the caller's: i32 arrays as FlexAttention's BlockMask has them,
+   * with blocks of 128. READ without the last two: no block is seen whole. */
+  uint64_t kv_num_blocks, kv_indices, full_kv_num_blocks, full_kv_indices;
+  int32_t mask_map;             /* ATTNJIT_MASK_MAP_NONE, .. */
+  int32_t map_batch, map_heads; /* extents; zeros: attnjit_mask_map_shape's */
+  int32_t map_q_blocks, map_kv_blocks;
+  int32_t reserved2; /* zero */
+  uint64_t slopes;   /* alibi with slopes: f32 [num_q_heads] */
+  /* Of a materialized mask its batches, heads and rows: 1, for all, or one each; 0: one each. */
+  int32_t mask_batch, mask_heads, mask_rows;
+  int32_t reserved3;            /* zero */
+  attnjit_strides mask_strides; /* elements, of bits bytes; zeros: packed */
 } attnjit_launch_args;
+
+/* attnjit_launch_args.mask_map: what a launch does with the caller's map. */
+enum {
+  ATTNJIT_MASK_MAP_NONE = 0,  /* there is none: one is made in the workspace where it is needed */
+  ATTNJIT_MASK_MAP_WRITE = 1, /* the launch makes it, and walks it */
+  ATTNJIT_MASK_MAP_READ = 2   /* it is there: as another launch wrote it, or as a BlockMask is */
+};
 
 /* What a launch keeps from one call to the next: encoded tensor maps, packed arguments. */
 ATTNJIT_EXPORT attnjit_error* attnjit_launch_state_create(attnjit_launch_state** state);
@@ -254,6 +306,13 @@ ATTNJIT_EXPORT void attnjit_launch_state_free(attnjit_launch_state* state);
 ATTNJIT_EXPORT attnjit_error* attnjit_workspace(const attnjit_kernel* kernel,
                                                 const attnjit_launch_args* args, int64_t* bytes,
                                                 int32_t* zeroed);
+
+/* The extents of the map that such a launch makes: batch, heads, q_blocks, kv_blocks. The first
+ * three are those of the two arrays of numbers, all four of the arrays of indices.
+ * ATTNJIT_UNSUPPORTED where the kernel walks no map. */
+ATTNJIT_EXPORT attnjit_error* attnjit_mask_map_shape(const attnjit_kernel* kernel,
+                                                     const attnjit_launch_args* args,
+                                                     int32_t extents[4]);
 
 /* Enqueues the kernel on args->stream, in the stream's context. An empty problem launches
  * nothing. */

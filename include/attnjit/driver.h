@@ -35,31 +35,38 @@ struct DriverOptions {
 /// 16 bytes, all others to their element.
 struct LaunchBuffers {
   DevicePointer q = 0, k = 0, v = 0, o = 0;
-  DevicePointer lse = 0;                                ///< f32
-  DevicePointer sink = 0;                               ///< f32 [num_q_heads]
-  DevicePointer page_table = 0;                         ///< i32 [batch, max_pages]
-  DevicePointer kv_lens = 0;                            ///< i32 [batch]
-  DevicePointer q_offsets = 0;                          ///< i32 [batch + 1]
-  DevicePointer kv_offsets = 0;                         ///< i32 [batch + 1]
-  DevicePointer pairs_o = 0;                            ///< merge: [num_pairs, as o, packed]
-  DevicePointer pairs_lse = 0;                          ///< merge: f32 [num_pairs, as lse]
-  DevicePointer q_scale = 0, k_scale = 0, v_scale = 0;  ///< f32 [batch, num_kv_heads]
-  DevicePointer mask = 0;  ///< materialized: f32 or u8 [batch or 1, heads or 1, q_len, kv_len]
+  DevicePointer lse = 0;         ///< f32
+  DevicePointer sink = 0;        ///< f32 [num_q_heads]
+  DevicePointer page_table = 0;  ///< i32 [batch, max_pages]
+  DevicePointer kv_lens = 0;     ///< i32 [batch]
+  DevicePointer q_offsets = 0;   ///< i32 [batch + 1]
+  DevicePointer kv_offsets = 0;  ///< i32 [batch + 1]
+  DevicePointer pairs_o = 0;     ///< merge: [num_pairs, as o, packed]
+  DevicePointer pairs_lse = 0;   ///< merge: f32 [num_pairs, as lse]
+  /// f32 [1] where the spec's scales are of tensors, [batch, heads of the tensor] where of heads
+  DevicePointer q_scale = 0, k_scale = 0, v_scale = 0;
+  DevicePointer mask = 0;    ///< materialized: [batch or 1, heads or 1, q_len or 1, kv_len]
+  DevicePointer slopes = 0;  ///< of alibi, where they are given: f32 [num_q_heads]
+  /// The map of a launch whose shapes name a use of one: i32, see MaskMapShape. The last two may be
+  /// null where it has no_full.
+  DevicePointer kv_num_blocks = 0, kv_indices = 0;
+  DevicePointer full_kv_num_blocks = 0, full_kv_indices = 0;
   bool operator==(const LaunchBuffers&) const = default;
 };
 
-/// An array or matrix parameter of custom code, in device memory, row-major.
+/// An array, matrix or cube that custom code has as a parameter, in device memory, row-major.
 struct DeviceArray {
   DevicePointer pointer = 0;
-  Dtype dtype = Dtype::kI32;                 ///< kI32 or kF32: must be the declared element type
-  std::array<std::int32_t, 2> extent{0, 0};  ///< arrays: elements; matrices: rows, columns
+  Dtype dtype = Dtype::kI32;  ///< kI32, kU32, kF32 or kBf16: must be the declared element type
+  /// Arrays: elements; matrices: rows, columns; cubes: planes, rows, columns.
+  std::array<std::int32_t, 3> extent{0, 0, 0};
   bool operator==(const DeviceArray&) const = default;
 };
 
 /// What a launch gives for one user parameter (p.<name>).
 struct UserParam {
   std::string name;
-  std::variant<std::int32_t, float, DeviceArray> value = std::int32_t{0};
+  std::variant<std::int32_t, float, DeviceArray, std::uint32_t> value = std::int32_t{0};
   bool operator==(const UserParam&) const = default;
 };
 
@@ -74,8 +81,8 @@ struct LaunchArgs {
   std::int64_t workspace_bytes = 0;
   void* stream = nullptr;  ///< a CUstream of the context to launch in; null: the default stream
   /// The launch may begin before the one before it on the stream has ended, and waits for its end
-  /// before it reads or writes (programmatic dependent launch). Of no effect where the plan's first
-  /// kernel does not wait: PlannedKernel::overlaps.
+  /// before it reads or writes (programmatic dependent launch). Of no effect where the launch's
+  /// first kernel does not wait: PlannedKernel::overlaps.
   bool overlap = false;
 };
 
@@ -131,6 +138,9 @@ class ATTNJIT_EXPORT Kernel {
   /// stream is capturing; kEnvironment without a current context; kDriver with the CUDA name, its
   /// text and what to do, e.g. when the device is not of the image's architecture.
   Status prepare(void* stream = nullptr) const;
+
+  /// The map that a launch of these shapes makes: mask_map_shape().
+  Result<MaskMapShape> mask_map(const LaunchArgs& args) const;
 
   /// The workspace that launches of these shapes need. No GPU is asked except for its size.
   Result<WorkspaceNeed> workspace(const LaunchArgs& args) const;

@@ -25,6 +25,28 @@ struct TensorStrides {
   bool operator==(const TensorStrides&) const = default;
 };
 
+/// What a launch does with a map of the mask in memory of the caller's.
+enum class MaskMapUse : std::uint8_t {
+  kNone,   ///< there is none: a plan that walks a map makes it in the workspace
+  kWrite,  ///< the launch makes it, and walks it
+  kRead,   ///< it is there: as another launch wrote it, or as FlexAttention's BlockMask has it
+};
+
+/// A map of the mask: which blocks of 128 queries and 128 keys are seen. It is four i32 arrays with
+/// the meaning that FlexAttention's BlockMask gives them: kv_num_blocks [batch, heads, q_blocks],
+/// the blocks of which a part is seen in kv_indices [batch, heads, q_blocks, kv_blocks], and those
+/// that are seen whole in full_kv_num_blocks and full_kv_indices. Queries are rows of the call.
+/// Extents of 0 stand for mask_map_shape()'s.
+struct MaskMapShape {
+  MaskMapUse use = MaskMapUse::kNone;
+  std::int32_t batch = 0;      ///< 1, or the launch's
+  std::int32_t heads = 0;      ///< 1, or a number of maps that as many query heads each share
+  std::int32_t q_blocks = 0;   ///< at least those of q_len
+  std::int32_t kv_blocks = 0;  ///< places of a row in the indices
+  bool no_full = false;        ///< kRead: there is no list of blocks that are seen whole
+  bool operator==(const MaskMapShape&) const = default;
+};
+
 /// The run-time shape of a call. Strides of zero mean packed, in the layouts of docs/spec.md.
 struct LaunchShapes {
   std::int32_t batch = 1;
@@ -36,6 +58,10 @@ struct LaunchShapes {
   std::int32_t total_kv = 0;   ///< ragged_kv: rows of k
   std::int32_t num_pairs = 0;  ///< merge: pairs in pairs_o and pairs_lse
   TensorStrides q, k, v, o;
+  MaskMapShape mask_map;
+  /// Materialized: how many the mask has, one for all or one each; 0: one each.
+  std::int32_t mask_batch = 0, mask_heads = 0, mask_rows = 0;
+  TensorStrides mask;  ///< in elements, of bits in bytes
   bool operator==(const LaunchShapes&) const = default;
 };
 
@@ -67,8 +93,9 @@ ATTNJIT_EXPORT LaunchScalars launch_scalars(const AttentionSpec& spec);
 /// extent.
 struct UserParamShape {
   std::string name;
-  std::variant<std::int32_t, float> scalar = std::int32_t{0};
-  std::array<std::int32_t, 2> extent{0, 0};  ///< arrays: elements; matrices: rows, columns
+  std::variant<std::int32_t, float, std::uint32_t> scalar = std::int32_t{0};
+  /// Arrays: elements; matrices: rows, columns; cubes: planes, rows, columns.
+  std::array<std::int32_t, 3> extent{0, 0, 0};
   bool operator==(const UserParamShape&) const = default;
 };
 
@@ -120,8 +147,9 @@ struct Workspace {
 };
 
 /// The launch of one kernel, whole. Buffers are names: q, k, v, o, lse, sink, page_table, kv_lens,
-/// q_offsets, kv_offsets, pairs_o, pairs_lse, q_scale, k_scale, v_scale, mask, param_<name>, and
-/// the workspaces' names.
+/// q_offsets, kv_offsets, pairs_o, pairs_lse, q_scale, k_scale, v_scale, mask, kv_num_blocks,
+/// kv_indices, full_kv_num_blocks, full_kv_indices, slopes, param_<name>, and the workspaces'
+/// names.
 struct LaunchRecipe {
   std::string entry;
   std::array<std::uint32_t, 3> grid{1, 1, 1};
@@ -140,6 +168,12 @@ struct LaunchSequence {
   std::vector<Workspace> workspaces;   ///< in the order of KernelPlan::workspaces
   bool operator==(const LaunchSequence&) const = default;
 };
+
+/// The extents of the map that a launch of these shapes makes, with the use that `shapes` names:
+/// they follow from batch, q_len and kv_len, a launch's bounds. Errors: kUnsupported for a plan
+/// without a map; kInvalid for a map of more rows than a launch can have.
+ATTNJIT_EXPORT Result<MaskMapShape> mask_map_shape(const KernelPlan& plan,
+                                                   const LaunchShapes& shapes);
 
 /// Plans the launches of a call. Errors: kInvalid for shapes that the plan cannot take (each with
 /// its name and what is allowed), a missing user parameter among them; kUnsupported. An empty

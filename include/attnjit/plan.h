@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -61,6 +62,11 @@ struct BufferId {
     kKScale,
     kVScale,
     kMask,
+    kKvNumBlocks,  ///< of a map of the mask: MaskMapShape
+    kKvIndices,
+    kFullKvNumBlocks,
+    kFullKvIndices,
+    kSlopes,
     kParam,      ///< `index` counts the parameters that the spec's custom code declares
     kWorkspace,  ///< `index` counts the plan's workspaces
   };
@@ -85,6 +91,11 @@ enum class LaunchNumber : std::uint8_t {
   kMTiles,        ///< query tiles of the longest sequence
   kTotalTiles,    ///< work tiles of the launch
   kPairedUnits,   ///< sm_90: pairs of query tiles before the tail
+  kTileGroups,    ///< sm_90: of 64 rows, in a query tile of the first kind
+  kFirstTiles,    ///< sm_90: a head's query tiles of the first kind
+  kSecondTiles,   ///< sm_90: those of the first and second kind
+  kTileGrowth,    ///< sm_90: groups that a kind has more than the one before
+  kLowBody,       ///< sm_90: 1 for the body of low query tiles
   kTotalHeads,    ///< sm_100: heads, or groups of them, of the whole batch
   kSectionHeads,  ///< sm_100: how many of them share the L2 cache
   kOneQuery,      ///< sm_100: 1 for the body with one query tile per CTA
@@ -101,7 +112,21 @@ enum class LaunchNumber : std::uint8_t {
   kScale,        ///< of the scores before the softmax
   kRows,         ///< rows of O in the whole batch, heads included
   kRowsPerHead,  ///< merge: of them, how many one head of one batch has
-  kCount,        ///< no number: how many there are
+  kMapBatches,   ///< extents of a map of the mask: MaskMapShape
+  kMapHeads,
+  kMapQBlocks,
+  kMapKvBlocks,
+  kMapRows,      ///< rows of blocks in all of it
+  kHeadsPerMap,  ///< query heads that share a map
+  kListRows,     ///< sm_100: lists of KV tiles that are made of a map
+  kListsPerMap,
+  kRowsPerList,  ///< rows of blocks that a work tile has
+  kListPlaces,
+  kHeadsAsked,      ///< of those that share a map, to make it
+  kMaskBatchBytes,  ///< strides of a materialized mask; 0: one for all
+  kMaskHeadBytes,
+  kMaskRowBytes,
+  kCount,  ///< no number: how many there are
 };
 
 /// A number of a mask or a score modification, by its index among the spec's.
@@ -114,8 +139,9 @@ struct ScalarSource {
 struct ParamSource {
   enum class Part : std::uint8_t {
     kValue,    ///< the number, or the array's address
-    kExtent0,  ///< elements of an array, rows of a matrix
-    kExtent1,  ///< columns of a matrix
+    kExtent0,  ///< elements of an array, rows of a matrix, planes of a cube
+    kExtent1,  ///< columns of a matrix, rows of a cube
+    kExtent2,  ///< columns of a cube
   };
   std::uint32_t index = 0;  ///< among the parameters that the spec declares
   Part part = Part::kValue;
@@ -164,16 +190,31 @@ struct PlannedKernel {
   int cluster = 1;              ///< CTAs per cluster
   std::int64_t smem_bytes = 0;  ///< dynamic shared memory of a launch
   /// It may begin before the kernel before it has ended (programmatic dependent launch), and waits
-  /// for its end itself. The first kernel of a plan does so where a launch asks for it.
+  /// for its end itself. The first kernel of a launch does so where the launch asks for it.
   bool overlaps = false;
+  bool has_mask = false;     ///< beside the main kernel: the mask's functions are part of it
   int ctas_per_sm = 1;       ///< that are to be resident at once
   int launch_registers = 0;  ///< per thread at launch: what setmaxnreg budgets start from
 
   std::vector<ConfigConstant> constants;
+  /// Those of a second body of the entry, Config::Low, which a launch may choose; empty: none.
+  std::vector<ConfigConstant> low_constants;
   std::vector<KernelParameter> parameters;
   std::vector<MemoryRange> smem_map;
   std::vector<MemoryRange> tmem_map;
   std::vector<BarrierPlan> barriers;
+};
+
+/// The map of the mask that a plan's launches walk: which blocks of 128 queries and 128 keys are
+/// seen in part, and which whole.
+struct PlannedMap {
+  bool by_batch = false;  ///< each sequence has its own
+  int heads = 1;          ///< maps of a sequence; as many query heads share each
+  bool by_head = false;   ///< the mask tells apart heads that share one: it holds what any sees
+  int packed_heads = 1;   ///< query heads that share tiles, and so a map
+  /// A tensor is part of the mask: each sequence or head has its own where it has its own mask,
+  /// too, which the launch says.
+  bool by_tensor = false;
 };
 
 /// The compiled side of one attention: a sequence of one or more kernels, which are the entries of
@@ -183,9 +224,11 @@ struct KernelPlan {
   bool supported = false;
   std::string reason;
 
-  /// In the order of their launches; never empty.
+  /// The main one first, then those of which a launch may leave some out; never empty. A launch
+  /// names its kernel by the entry.
   std::vector<PlannedKernel> kernels = std::vector<PlannedKernel>(1);
   std::vector<PlannedWorkspace> workspaces;
+  std::optional<PlannedMap> map;  ///< set where a kernel makes one, or a launch may be given one
   std::vector<Deviation> deviations;
   std::vector<Waiver> waivers;
 

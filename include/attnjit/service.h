@@ -25,6 +25,15 @@
 
 namespace attnjit {
 
+/// A compile that ended; what it refers to lives as long as the call.
+struct CompileEvent {
+  std::string_view key;  ///< the request's: 64 hex digits
+  Arch arch = Arch::kSm100a;
+  double compile_ms = 0;
+  const KernelImage* image = nullptr;  ///< null: it failed
+  const Error* error = nullptr;        ///< null: it did not
+};
+
 struct ServiceOptions {
   std::vector<std::string> cache_layers;  ///< empty: default_cache_layers()
   bool use_disk_cache = true;
@@ -50,6 +59,10 @@ struct ServiceOptions {
   std::string templates_folder;          ///< empty: ATTNJIT_TEMPLATES, then the embedded ones
   std::shared_ptr<const Tuning> tuning;  ///< what plans are made with; may be null
   LogSink log;                           ///< empty: standard error, at ATTNJIT_LOG_LEVEL
+  /// Called after each compile, by the thread that compiled and before anybody is given the kernel;
+  /// several at once. Neither after the Service's end nor for what a cache had. What it throws is
+  /// dropped. It must not wait for the Service.
+  std::function<void(const CompileEvent&)> on_compile;
   /// For tests: replaces NVRTC; called from several threads.
   std::shared_ptr<Compiler> compiler;
   /// For tests: replaces the helper process; empty: `compiler`, if that is set.
@@ -70,6 +83,10 @@ struct ServiceStatistics {
   std::uint64_t queued = 0;  ///< background compiles not yet started
   RemoteStatistics remote;
 };
+
+/// The counts in Prometheus's text format, for a /metrics endpoint: attnjit_compiles_total and
+/// others.
+ATTNJIT_EXPORT std::string to_prometheus(const ServiceStatistics& statistics);
 
 /// A spec that was validated, planned and hashed once. Cheap to copy; belongs to the Service that
 /// made it and is not used after it. (Specs that share a key but differ in launch-time defaults,

@@ -24,9 +24,33 @@ enum class Mla : std::uint8_t {
   kDecode,   ///< absorbed: qk_depth 576 = 512 + rope 64, ov_depth 512
 };
 
+/// Who has a scale of its own, by which its e4m3 elements are multiplied.
+enum class Scales : std::uint8_t {
+  kNone,    ///< nobody: elements are as they are stored
+  kTensor,  ///< each of q, k and v
+  kHead,    ///< each head of a sequence
+  kToken,   ///< each row of a head
+};
+
 /// A parameter that custom code names as p.<name>; its value is given at launch.
 struct ParamSpec {
-  enum class Type : std::uint8_t { kI32, kF32, kI32Array, kF32Array, kI32Matrix };
+  /// A matrix has two indices, a cube three. bf16 elements are read as f32.
+  enum class Type : std::uint8_t {
+    kI32,
+    kF32,
+    kI32Array,
+    kF32Array,
+    kI32Matrix,
+    kU32,
+    kU32Array,
+    kU32Matrix,
+    kF32Matrix,
+    kBf16Array,
+    kBf16Matrix,
+    kI32Cube,
+    kU32Cube,
+    kF32Cube,
+  };
   std::string name;  ///< a C identifier of at most 64 characters
   Type type = Type::kI32;
 
@@ -48,19 +72,20 @@ struct MaskSpec {
   enum class Kind : std::uint8_t {
     kNull,
     kCausal,         ///< kv_idx <= q_idx
-    kSlidingWindow,  ///< q_idx - window < kv_idx <= q_idx
+    kSlidingWindow,  ///< q_idx - window < kv_idx <= q_idx + window_right
     kChunked,        ///< floor(q_idx / chunk) == floor(kv_idx / chunk)
     kAnd,            ///< intersection of what is visible
     kOr,             ///< union of what is visible
-    kMaterialized,   ///< [batch or 1, heads or 1, q_len, kv_len]: additive f32 or boolean u8
+    kMaterialized,   ///< [batch or 1, heads or 1, q_len or 1, kv_len]: boolean, or added to scores
     kCustom,
   };
   Kind kind = Kind::kNull;
-  std::int64_t window = 0;    ///< sliding_window; 0: given at launch
-  std::int64_t chunk = 0;     ///< chunked; 0: given at launch
-  bool constant = false;      ///< window or chunk is compiled in and part of the key
-  Dtype dtype = Dtype::kF32;  ///< materialized: kF32 or kU8
-  std::vector<MaskSpec> of;   ///< and, or: at least two
+  std::int64_t window = 0;        ///< sliding_window; 0: given at launch; -1: no bound
+  std::int64_t window_right = 0;  ///< sliding_window: keys behind the query; -1: no bound
+  std::int64_t chunk = 0;         ///< chunked; 0: given at launch
+  bool constant = false;          ///< window or chunk is compiled in and part of the key
+  Dtype dtype = Dtype::kF32;      ///< materialized: kU8, kBits; added: kF32, kBf16, kFp16
+  std::vector<MaskSpec> of;       ///< and, or: at least two
   CustomCode custom;
 
   bool operator==(const MaskSpec&) const = default;
@@ -70,12 +95,13 @@ struct MaskSpec {
 struct ScoreModSpec {
   enum class Kind : std::uint8_t {
     kIdentity,
-    kAlibi,    ///< score - slope[h] * |q_idx - kv_idx|
+    kAlibi,    ///< score - slope[h] * |q_idx - kv_idx|, with the usual slopes or given ones
     kSoftcap,  ///< cap * tanh(score / cap)
     kCustom,
   };
   Kind kind = Kind::kIdentity;
   double cap = 0;         ///< softcap; 0: given at launch
+  bool slopes = false;    ///< alibi: an f32 [num_q_heads] at launch, instead of the usual slopes
   bool constant = false;  ///< cap is compiled in and part of the key
   CustomCode custom;
 
@@ -93,6 +119,7 @@ struct AttentionSpec {
   std::optional<Dtype> output_dtype;     ///< default: qkv_dtype, bf16 for e4m3
   std::optional<Dtype> rope_dtype;       ///< what the MMA sees of the rope part
   std::optional<Dtype> rope_gmem_dtype;  ///< how the rope part lies in memory
+  Scales scales = Scales::kNone;         ///< of e4m3 q, k and v
   std::optional<Dtype> scale_dtype;      ///< per-token scales
   Mla mla = Mla::kNone;
   int page_size = 0;  ///< rows of K and V per page; 0: not paged

@@ -26,11 +26,12 @@ enum class Dtype : std::uint8_t {
   kU32,   ///< "u32"
   kI64,   ///< "i64"
   kU64,   ///< "u64"
+  kBits,  ///< "bits": bools, eight in a byte, the first in its lowest bit
 };
 
 ATTNJIT_EXPORT std::string_view to_string(Dtype dtype);
 ATTNJIT_EXPORT std::optional<Dtype> dtype_from_string(std::string_view name);
-/// Bytes per element.
+/// Bytes per element; of bits, per eight of them.
 ATTNJIT_EXPORT int size_of(Dtype dtype);
 
 /// GPU architectures, exact: a cubin for sm_100a runs on nothing else.

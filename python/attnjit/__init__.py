@@ -5,7 +5,7 @@
 
 Importing it needs neither torch nor numpy, and opens no library.
 """
-from ._attention import attention, paged_attention
+from ._attention import attention, nvtx_ranges, paged_attention
 from ._errors import (AttnjitError, CaptureError, CompileError, DeadlineError, InvalidError,
                       MissingError, TraceError, UnsupportedError)
 from ._version import __version__
@@ -14,5 +14,5 @@ from .service import Kernel, LaunchState, Service, Spec
 
 __all__ = ["AttnjitError", "CaptureError", "CompileError", "DeadlineError", "InvalidError",
            "Kernel", "LaunchState", "Mask", "MissingError", "Scalar", "ScoreMod", "Service", "Spec",
-           "TraceError", "UnsupportedError", "__version__", "attention", "mask",
+           "TraceError", "UnsupportedError", "__version__", "attention", "mask", "nvtx_ranges",
            "paged_attention", "score_mod"]

@@ -16,6 +16,16 @@ from ._errors import AttnjitError, error_class
 LogFunction = CFUNCTYPE(None, c_void_p, c_int32, c_void_p, c_size_t)
 
 
+class CompileEvent(Structure):
+    _fields_ = [("struct_size", c_size_t), ("key", c_char_p), ("arch", c_char_p),
+                ("compile_ms", c_double), ("failed", c_int32), ("registers", c_int32),
+                ("spill_bytes", c_int32), ("reserved", c_int32), ("cubin_bytes", c_int64),
+                ("message", c_char_p)]
+
+
+CompileFunction = CFUNCTYPE(None, c_void_p, POINTER(CompileEvent))
+
+
 class ServiceOptions(Structure):
     _fields_ = [("struct_size", c_size_t), ("cache_layers", c_char_p), ("no_disk_cache", c_int32),
                 ("forbid_compile", c_int32), ("compile_in_helper", c_int32),
@@ -24,7 +34,8 @@ class ServiceOptions(Structure):
                 ("driver_path", c_char_p), ("helper_path", c_char_p),
                 ("templates_folder", c_char_p), ("log", LogFunction), ("log_context", c_void_p),
                 ("tuning", c_char_p), ("accept_unconfined_helper", c_int32),
-                ("reserved2", c_int32), ("remote", c_char_p), ("remote_budget_ms", c_int64)]
+                ("reserved2", c_int32), ("remote", c_char_p), ("remote_budget_ms", c_int64),
+                ("on_compile", CompileFunction), ("on_compile_context", c_void_p)]
 
 
 class Statistics(Structure):
@@ -40,12 +51,13 @@ class Strides(Structure):
 
 class Param(Structure):
     _fields_ = [("struct_size", c_size_t), ("name", c_char_p), ("type", c_int32), ("i32", c_int32),
-                ("f32", c_float), ("extent", c_int32 * 2), ("reserved", c_int32),
-                ("pointer", c_uint64)]
+                ("f32", c_float), ("extent", c_int32 * 3), ("pointer", c_uint64)]
 
 
 # attnjit_param.type by the type's name in a spec.
-PARAM_TYPES = {"i32": 0, "f32": 1, "i32[]": 2, "f32[]": 3, "i32[][]": 4}
+PARAM_TYPES = {name: number for number, name in enumerate(
+    ("i32", "f32", "i32[]", "f32[]", "i32[][]", "u32", "u32[]", "u32[][]", "f32[][]", "bf16[]",
+     "bf16[][]", "i32[][][]", "u32[][][]", "f32[][][]"))}
 
 
 class LaunchArgs(Structure):
@@ -61,7 +73,16 @@ class LaunchArgs(Structure):
          ("stream", c_void_p), ("scalars", POINTER(c_double)), ("num_scalars", c_size_t),
          ("kv_offsets", c_uint64), ("pairs_o", c_uint64), ("pairs_lse", c_uint64),
          ("total_kv", c_int32), ("num_pairs", c_int32), ("overlap", c_int32),
-         ("reserved", c_int32)]
+         ("reserved", c_int32), ("kv_num_blocks", c_uint64), ("kv_indices", c_uint64),
+         ("full_kv_num_blocks", c_uint64), ("full_kv_indices", c_uint64), ("mask_map", c_int32),
+         ("map_batch", c_int32), ("map_heads", c_int32), ("map_q_blocks", c_int32),
+         ("map_kv_blocks", c_int32), ("reserved2", c_int32), ("slopes", c_uint64),
+         ("mask_batch", c_int32), ("mask_heads", c_int32), ("mask_rows", c_int32),
+         ("reserved3", c_int32), ("mask_strides", Strides)]
+
+
+# attnjit_launch_args.mask_map
+MASK_MAPS = ("none", "write", "read")
 
 
 class ImageInfo(Structure):
@@ -76,7 +97,7 @@ class ImageInfo(Structure):
 OUTCOMES = ("memory", "disk", "remote", "compiled")
 
 # The C name of each struct.
-STRUCTS = {"attnjit_service_options": ServiceOptions, "attnjit_statistics": Statistics,
+STRUCTS = {"attnjit_compile_event": CompileEvent, "attnjit_service_options": ServiceOptions, "attnjit_statistics": Statistics,
            "attnjit_strides": Strides, "attnjit_param": Param, "attnjit_launch_args": LaunchArgs,
            "attnjit_image_info": ImageInfo}
 
@@ -99,6 +120,7 @@ FUNCTIONS = {
     "service_create": (_ERROR, [POINTER(ServiceOptions), POINTER(c_void_p)]),
     "service_destroy": (None, [c_void_p]),
     "service_statistics": (_ERROR, [c_void_p, POINTER(Statistics)]),
+    "service_prometheus": (_ERROR, [c_void_p, c_char_p, c_size_t, POINTER(c_size_t)]),
     "service_flush": (_ERROR, [c_void_p, c_int64, POINTER(c_int32)]),
     "spec_prepare": (_ERROR, [c_void_p, c_char_p, c_size_t, POINTER(c_void_p)]),
     "spec_key": (c_char_p, [c_void_p]),
@@ -114,6 +136,7 @@ FUNCTIONS = {
     "launch_state_reset": (None, [c_void_p]),
     "launch_state_free": (None, [c_void_p]),
     "workspace": (_ERROR, [c_void_p, POINTER(LaunchArgs), POINTER(c_int64), POINTER(c_int32)]),
+    "mask_map_shape": (_ERROR, [c_void_p, POINTER(LaunchArgs), POINTER(c_int32)]),
     "launch": (_ERROR, [c_void_p, POINTER(LaunchArgs), c_void_p]),
 }
 

@@ -9,7 +9,7 @@ from ._errors import InvalidError, UnsupportedError
 from ._launch import Tensors
 from ._tensors import view
 from .masks import HostArray, Mask, ScoreMod, as_mask, as_score_mod
-from .service import Service
+from .service import Service, param_type
 
 # The rows of a decode that the spec names, by those of the call: a launch of fewer has the same
 # kernel.
@@ -17,8 +17,25 @@ _DECODE_ROWS = (1, 1, 2, 4, 4, 8, 8, 8, 8)
 _MAX_DECODE_ROWS = 8
 
 
+_nvtx: Any = None  # torch.cuda.nvtx while ranges are wanted
+
+
+def nvtx_ranges(on: bool = True) -> None:
+    """From now on each attention() and paged_attention() is a range for Nsight Systems.
+
+    It is named by the mask and the shapes of q and k. What a first call compiles lies within its
+    range. It needs torch.
+    """
+    global _nvtx
+    _nvtx = None
+    if on:
+        from torch.cuda import nvtx
+        _nvtx = nvtx
+
+
 def attention(q: Any, k: Any, v: Any, *, mask: Any = None, score_mod: Any = None,
               scale: Optional[float] = None, sink: Any = None, lse: bool = False, out: Any = None,
+              q_scale: Any = None, k_scale: Any = None, v_scale: Any = None,
               q_offsets: Any = None, kv_offsets: Any = None, kv_lens: Any = None,
               max_q_len: Optional[int] = None, max_kv_len: Optional[int] = None,
               layout: str = "bshd", service: Optional[Service] = None,
@@ -29,8 +46,8 @@ def attention(q: Any, k: Any, v: Any, *, mask: Any = None, score_mod: Any = None
     Args:
         q: [batch, q_len, heads, depth]; with q_offsets [total_q, heads, depth].
         k, v: [batch, kv_len, kv_heads, depth]; with kv_offsets [total_kv, kv_heads, depth].
-            kv_heads divides the heads of q. bf16 or fp16, on one GPU, with any strides but for a
-            contiguous last dimension; torch tensors, or whatever has DLPack.
+            kv_heads divides the heads of q. bf16, fp16 or float8_e4m3fn, on one GPU, with any
+            strides but for a contiguous last dimension; torch tensors, or whatever has DLPack.
         mask: None, "causal", an object of a spec, or what attnjit.mask returns. A function is
             traced at each call: attnjit.mask(function) once is faster. Positions of "causal" and
             other names are aligned at the end.
@@ -39,6 +56,8 @@ def attention(q: Any, k: Any, v: Any, *, mask: Any = None, score_mod: Any = None
         sink: f32 [heads]: a logit per head, which counts in the denominator alone.
         lse: also return the natural logarithm of the sum of exponentials.
         out: where the result is written; None: a new torch tensor.
+        q_scale, k_scale, v_scale: of float8_e4m3fn elements, f32: one number each, or [batch,
+            heads of that tensor]. Scores are scale * q_scale * k_scale * q k^T.
         q_offsets, kv_offsets: i32 [batch + 1]: where each sequence begins in q, and in k and v.
         kv_lens: i32 [batch]: the keys of each sequence, with q_offsets and without kv_offsets.
         max_q_len, max_kv_len: bounds on the sequences' lengths, with offsets; None: all rows.
@@ -61,7 +80,8 @@ def attention(q: Any, k: Any, v: Any, *, mask: Any = None, score_mod: Any = None
         layout = "bshd"  # there is no batch, and heads come after rows
     rows = -2 if layout == "bhsd" else -3
     done = _call(q, k, v, out, layout, mask, score_mod, "", scale, sink, lse, None, kv_lens,
-                 q_offsets, kv_offsets, q.shape[rows] if max_q_len is None else max_q_len,
+                 q_offsets, kv_offsets, (q_scale, k_scale, v_scale),
+                 q.shape[rows] if max_q_len is None else max_q_len,
                  k.shape[rows] if max_kv_len is None else max_kv_len, service, stream, meanwhile)
     if done is None:
         return meanwhile()  # type: ignore[misc]
@@ -72,7 +92,8 @@ def paged_attention(q: Any, k_cache: Any, v_cache: Any, page_table: Any, kv_lens
                     q_offsets: Any = None, max_q_len: Optional[int] = None,
                     max_kv_len: Optional[int] = None, mask: Any = "causal", score_mod: Any = None,
                     scale: Optional[float] = None, sink: Any = None, lse: bool = False,
-                    out: Any = None, num_partitions: Optional[int] = None,
+                    out: Any = None, q_scale: Any = None, k_scale: Any = None,
+                    v_scale: Any = None, num_partitions: Optional[int] = None,
                     partition_keys: int = 0, service: Optional[Service] = None,
                     stream: Optional[int] = None,
                     meanwhile: Optional[Callable[[], Any]] = None) -> Any:
@@ -105,7 +126,8 @@ def paged_attention(q: Any, k_cache: Any, v_cache: Any, page_table: Any, kv_lens
     elif num_partitions is not None or decode:
         more += f',"num_partitions":{num_partitions or 0}'
     done = _call(q, k, v, out, layout, mask, score_mod, more, scale, sink, lse, table, kv_lens,
-                 q_offsets, None, q_bound, kv_bound, service, stream, meanwhile)
+                 q_offsets, None, (q_scale, k_scale, v_scale), q_bound, kv_bound, service, stream,
+                 meanwhile)
     if done is None:
         return meanwhile()  # type: ignore[misc]
     return done[0] if done[1] is None else done
@@ -113,8 +135,8 @@ def paged_attention(q: Any, k_cache: Any, v_cache: Any, page_table: Any, kv_lens
 
 def _call(q: Any, k: Any, v: Any, out: Any, layout: str, mask: Any, score_mod: Any, more: str,
           scale: Optional[float], sink: Any, lse: bool, page_table: Any, kv_lens: Any,
-          q_offsets: Any, kv_offsets: Any, q_len: int, kv_len: int, service: Optional[Service],
-          stream: Optional[int],
+          q_offsets: Any, kv_offsets: Any, scales: Tuple[Any, Any, Any], q_len: int, kv_len: int,
+          service: Optional[Service], stream: Optional[int],
           meanwhile: Optional[Callable[[], Any]]) -> Optional[Tuple[Any, Any]]:
     """(out, lse or None), or None where `meanwhile` is to be called."""
     shown = mask if isinstance(mask, Mask) else as_mask(mask)
@@ -137,15 +159,26 @@ def _call(q: Any, k: Any, v: Any, out: Any, layout: str, mask: Any, score_mod: A
                None if sink is None else view(sink, stream), page_table,
                None if kv_lens is None else view(kv_lens, stream),
                None if q_offsets is None else view(q_offsets, stream),
-               None if kv_offsets is None else view(kv_offsets, stream))
+               None if kv_offsets is None else view(kv_offsets, stream),
+               *(scales if scales[0] is None else
+                 [None if one is None else view(one, stream) for one in scales]))
     fields = _launch.fields_text(shown.json, modified.json, more)
     number = 0 if service is None else service.number
     if meanwhile is not None:
         if not _launch.prepare(Tensors(*tensors).rows_first(layout), fields, number,
                                backend.stream(q, stream), q_len, kv_len):
             return None
-    backend.launch(tensors, arrays, numbers, fields, number, stream, q_len, kv_len,
-                   0.0 if scale is None else float(scale), layout)
+    ranges = _nvtx
+    if ranges is not None:
+        name = shown.spec if isinstance(shown.spec, str) else shown.spec.get("name",
+                                                                             shown.spec["kind"])
+        ranges.range_push(f"attnjit {name} q{list(q.shape)} k{list(k.shape)}")
+    try:
+        backend.launch(tensors, arrays, numbers, fields, number, stream, q_len, kv_len,
+                       0.0 if scale is None else float(scale), layout)
+    finally:
+        if ranges is not None:
+            ranges.range_pop()
     return result, sums
 
 
@@ -165,10 +198,15 @@ def _params(q: Any, mask: Mask, score_mod: ScoreMod) -> Tuple[List[Any], List[in
             value = owner.params[name]
             if isinstance(value, HostArray):
                 value = value.on(q)
-            if param["type"] == "i32":
+            if param["type"] in ("i32", "u32"):
                 numbers.append(value)
                 continue
             array = view(value)
+            kind = param_type(array)
+            # NOTE: torch does little with uint32, so that words of bits are often int32.
+            if kind != param["type"] and kind != param["type"].replace("u32", "i32"):
+                raise TypeError(f"the array {name} of the {owner.field} is {kind}; declared is "
+                                f"{param['type']}")
             if array.device != q.device:  # NOTE: the kernel would read another device's memory
                 raise TypeError(f"the array {name} of the {owner.field} lies on another device "
                                 "than q")

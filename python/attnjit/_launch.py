@@ -75,6 +75,9 @@ class Tensors(NamedTuple):
     kv_lens: Any = None
     q_offsets: Any = None
     kv_offsets: Any = None
+    q_scale: Any = None  # all three, or none
+    k_scale: Any = None
+    v_scale: Any = None
 
     def rows_first(self, layout: str) -> "Tensors":
         """The same as "bshd", or as they are: of "bhsd", and of "bhd", which has one row each."""
@@ -110,12 +113,15 @@ class Launcher:
         """Fills all of `args` but the pointers, for tensors of the shapes of these."""
         q, k, table, offsets = tensors.q, tensors.k, tensors.page_table, tensors.q_offsets
         ragged, paged = offsets is not None, table is not None
+        batch = offsets.shape[0] - 1 if ragged else q.shape[0]
+        # NOTE: tensors may have more rows than the sequences can, as what pads graphs has.
         _SHAPES.pack_into(
-            self.args, _SHAPES_OFFSET, offsets.shape[0] - 1 if ragged else q.shape[0], q_len,
-            kv_len, q.shape[0] if ragged else 0, k.shape[0] if paged else 0,
+            self.args, _SHAPES_OFFSET, batch, q_len, kv_len,
+            min(q.shape[0], batch * q_len) if ragged else 0, k.shape[0] if paged else 0,
             _row_stride(table) if paged else 0, *_strides(q), *_strides(k), *_strides(tensors.v),
             *_strides(tensors.out), scale)
-        self.args.total_kv = 0 if tensors.kv_offsets is None else k.shape[0]
+        self.args.total_kv = (0 if tensors.kv_offsets is None
+                              else min(k.shape[0], batch * kv_len))
         if self._has_workspace:
             needed, zeroed = c_int64(), c_int32()
             self._library.check(self._library.workspace(self._kernel.pointer, byref(self.args),
@@ -125,7 +131,8 @@ class Launcher:
     def launch(self, tensors: Sequence[Any], params: Sequence[Any],
                numbers: Sequence[int]) -> None:
         """Launches over tensors of the geometry of the last one."""
-        q, k, v, out, lse, sink, page_table, kv_lens, q_offsets, kv_offsets = tensors
+        (q, k, v, out, lse, sink, page_table, kv_lens, q_offsets, kv_offsets, q_scale, k_scale,
+         v_scale) = tensors
         _POINTERS.pack_into(
             self.args, _POINTERS_OFFSET, q.data_ptr(), k.data_ptr(), v.data_ptr(), out.data_ptr(),
             0 if lse is None else lse.data_ptr(), 0 if sink is None else sink.data_ptr(),
@@ -134,6 +141,9 @@ class Launcher:
             0 if q_offsets is None else q_offsets.data_ptr())
         if kv_offsets is not None:
             self.args.kv_offsets = kv_offsets.data_ptr()
+        if q_scale is not None:
+            self.args.q_scale = q_scale.data_ptr()
+            self.args.k_scale, self.args.v_scale = k_scale.data_ptr(), v_scale.data_ptr()
         if self._declared:
             self._set_params(params, numbers)
         workspace = self._workspace(q) if self._needed else None
@@ -146,7 +156,7 @@ class Launcher:
     def _set_params(self, params: Sequence[Any], numbers: Sequence[int]) -> None:
         arrays, scalars = iter(params), iter(numbers)
         for param, one in zip(self._params, self._declared):
-            if one["type"] == "i32":
+            if one["type"] in ("i32", "u32"):
                 param.i32 = next(scalars)
                 continue
             tensor = next(arrays)
@@ -155,13 +165,14 @@ class Launcher:
                 param.extent[axis] = extent
 
     def _workspace(self, q: Any) -> Any:
-        """Device memory for partial results. A graph that captures the launch keeps it."""
+        """Device memory for partial results and maps. A graph that captures the launch keeps it."""
         torch = sys.modules.get("torch")
         if torch is None or not isinstance(q, torch.Tensor):
             raise UnsupportedError(f"the launch needs {self._needed} bytes beside its tensors, "
                                    "which only torch is asked for", code="unsupported",
                                    field="workspace",
-                                   hint="give num_partitions=1, or use attnjit.Service")
+                                   hint="parts of the keys need it (num_partitions=1 has "
+                                        "none), and masks over arrays; or use attnjit.Service")
         make = torch.zeros if self._zeroed else torch.empty
         memory = make(self._needed, dtype=torch.uint8, device=q.device)
         self.args.workspace, self.args.workspace_bytes = memory.data_ptr(), self._needed
@@ -201,13 +212,15 @@ def spec_of(tensors: Tensors, fields: str, arch: str) -> Dict[str, Any]:
                          ("sink", tensors.sink), ("return_lse", tensors.lse)):
         if given is not None:
             spec[field] = True
+    if tensors.q_scale is not None:
+        spec["scales"] = "head" if len(tensors.q_scale.shape) == 2 else "tensor"
     spec.update(json.loads("{" + fields + "}"))
     return spec
 
 
 def check(tensors: Tensors, q_len: int, kv_len: int) -> None:
     """Refuses tensors that do not fit: the kernels read and write where their arguments say."""
-    q, k, v, out, _, sink, table, kv_lens, q_offsets, kv_offsets = tensors
+    q, k, v, out, _, sink, table, kv_lens, q_offsets, kv_offsets, *scales = tensors
     ragged, paged, ragged_kv = q_offsets is not None, table is not None, kv_offsets is not None
     for name, tensor, dimensions in (("q", q, 3 if ragged else 4), ("k", k, 3 if ragged_kv else 4),
                                      ("v", v, 3 if ragged_kv else 4)):
@@ -235,12 +248,33 @@ def check(tensors: Tensors, q_len: int, kv_len: int) -> None:
                                 ("kv_offsets", kv_offsets, (batch + 1,))):
         _check_vector(name, tensor, "int32", shape)
     _check_vector("sink", sink, "float32", (q.shape[-2],))
+    _check_scales(scales, batch, (q.shape[-2], k.shape[-2], k.shape[-2]))
     for name, tensor in zip(tensors._fields, tensors):
         if tensor is not None and tensor.device != q.device:
             raise TypeError(f"{name} lies on {tensor.device}, q on {q.device}")
     for name, tensor in (("q", q), ("k", k), ("v", v), ("out", out)):
         if tensor.stride()[-1] != 1 and tensor.shape[-1] != 1:
             raise ValueError(f"the last dimension of {name} must be contiguous")
+
+
+def _check_scales(scales: Sequence[Any], batch: int, heads: Tuple[int, int, int]) -> None:
+    """Refuses scales that are neither one number each nor packed [batch, heads]."""
+    if all(scale is None for scale in scales):
+        return
+    if any(scale is None for scale in scales):
+        raise ValueError("q_scale, k_scale and v_scale are given together or not at all")
+    for_heads = len(scales[0].shape) == 2
+    for name, scale, own in zip(("q_scale", "k_scale", "v_scale"), scales, heads):
+        if dtype_name(scale.dtype) != "float32":
+            raise TypeError(f"{name} is of {dtype_name(scale.dtype)}; it must be of float32")
+        shape = tuple(scale.shape)
+        if shape not in (((batch, own),) if for_heads else ((), (1,))):
+            raise ValueError(f"{name} {shape} must have the shape "
+                             f"{(batch, own) if for_heads else (1,)}")
+        gaps = [stride for stride, extent, packed in zip(scale.stride(), shape, (own, 1))
+                if extent > 1 and stride != packed]
+        if for_heads and gaps:
+            raise ValueError(f"{name} must be contiguous")
 
 
 def _check_vector(name: str, tensor: Any, dtype: str, least: Tuple[int, ...]) -> None:
@@ -259,11 +293,12 @@ def _check_vector(name: str, tensor: Any, dtype: str, least: Tuple[int, ...]) ->
 def launcher(tensors: Tensors, fields: str, number: int, stream: int,
              wait: bool = True) -> Optional[Launcher]:
     """The launcher of a call. With `wait` False: None while its kernel is being compiled."""
-    q, k, v, out, lse, sink, page_table, _, q_offsets, kv_offsets = tensors
+    q, k, v, out, lse, sink, page_table, _, q_offsets, kv_offsets, q_scale, _, _ = tensors
     # NOTE: all that spec_of looks at: what it would refuse must not find another call's launcher.
     key = (fields, number, stream, q.device.index, q.dtype, k.dtype, v.dtype, out.dtype,
            q.shape[-2:], k.shape[-2:], v.shape[-2:], 0 if page_table is None else k.shape[1],
-           lse is None, sink is None, q_offsets is None, kv_offsets is None)
+           lse is None, sink is None, q_offsets is None, kv_offsets is None,
+           None if q_scale is None else len(q_scale.shape))
     found = _local.launchers.get(key)
     return found if found is not None else _make(key, tensors, fields, number, stream, wait)
 
@@ -281,9 +316,11 @@ def _make(key: Tuple, tensors: Tensors, fields: str, number: int, stream: int,
     kernel = service.get(spec, stream=stream) if wait else service.try_get(spec)
     if kernel is None:
         return None
-    has_workspace = (fields_of_spec.get("num_partitions", 1) != 1
-                     or fields_of_spec.get("partition_keys", 0) != 0)
     declared = declared_params(fields_of_spec.get("mask"), fields_of_spec.get("score_mod"))
+    # Parts of the keys, or a map of the mask.
+    has_workspace = (fields_of_spec.get("num_partitions", 1) != 1
+                     or fields_of_spec.get("partition_keys", 0) != 0
+                     or any("[]" in one["type"] for one in declared))
     made = Launcher(service, spec, kernel, declared, has_workspace, stream)
     _local.launchers[key] = made
     return made
@@ -311,7 +348,8 @@ def launch(tensors: Sequence[Any], params: Sequence[Any], numbers: Sequence[int]
 
     `layout` is one of Tensors.rows_first.
     """
-    q, k, v, out, lse, sink, page_table, kv_lens, q_offsets, kv_offsets = tensors
+    (q, k, v, out, lse, sink, page_table, kv_lens, q_offsets, kv_offsets, q_scale, k_scale,
+     v_scale) = tensors
     # NOTE: all that spec_of, check and Launcher.reshape look at, but for types and devices of
     # lengths, offsets and tables, which a caller does not change alone.
     geometry = (
@@ -321,7 +359,10 @@ def launch(tensors: Sequence[Any], params: Sequence[Any], numbers: Sequence[int]
         None if page_table is None else (page_table.shape, page_table.stride()),
         None if kv_lens is None else kv_lens.shape,
         None if q_offsets is None else q_offsets.shape,
-        None if kv_offsets is None else kv_offsets.shape)
+        None if kv_offsets is None else kv_offsets.shape,
+        None if q_scale is None and k_scale is None and v_scale is None
+        else [None if scale is None else (scale.shape, scale.stride(), scale.dtype)
+              for scale in (q_scale, k_scale, v_scale)])
     site = (fields, number, stream)
     found = _local.recent.get(site)
     if found is None or found.geometry != geometry:

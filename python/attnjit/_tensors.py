@@ -14,9 +14,9 @@ from typing import Any, Optional, Tuple
 SPEC_DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float8_e4m3fn": "e4m3", "float32": "f32"}
 
 # DLPack's type codes and widths.
-_DLPACK_DTYPES = {(0, 32): "int32", (0, 64): "int64", (2, 16): "float16", (2, 32): "float32",
-                  (2, 64): "float64", (4, 16): "bfloat16", (6, 8): "bool", (1, 8): "uint8",
-                  (10, 8): "float8_e4m3fn"}
+_DLPACK_DTYPES = {(0, 32): "int32", (0, 64): "int64", (1, 8): "uint8", (1, 32): "uint32",
+                  (2, 16): "float16", (2, 32): "float32", (2, 64): "float64", (4, 16): "bfloat16",
+                  (6, 8): "bool", (10, 8): "float8_e4m3fn"}
 
 
 class _DLTensor(Structure):

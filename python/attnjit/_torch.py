@@ -14,9 +14,14 @@ from . import _launch
 from ._errors import UnsupportedError
 from ._launch import Tensors
 
-_SCHEMA = ("launch(Tensor q, Tensor k, Tensor v, Tensor(a!) out, Tensor(b!)? lse, "
-           "Tensor?[] others, Tensor[] params, SymInt[] numbers, str fields, int service, "
-           "int? stream, SymInt q_len, SymInt kv_len, float scale) -> ()")
+# NOTE: what most calls leave out comes last: torch hands neither side what equals its default, and
+# each argument costs a third of a microsecond.
+_SCHEMA = ("launch(Tensor q, Tensor k, Tensor v, Tensor(a!) out, str fields, SymInt q_len, "
+           "SymInt kv_len, float scale=0., Tensor(b!)? lse=None, Tensor? sink=None, "
+           "Tensor? page_table=None, Tensor? kv_lens=None, Tensor? q_offsets=None, "
+           "Tensor? kv_offsets=None, Tensor? q_scale=None, Tensor? k_scale=None, "
+           "Tensor? v_scale=None, Tensor[]? params=None, SymInt[] numbers=[], int service=0, "
+           "int? stream=None) -> ()")
 _library = torch.library.Library("attnjit", "DEF")  # NOTE: the operator lives as long as this
 _library.define(_SCHEMA)
 
@@ -28,11 +33,15 @@ def stream(q: torch.Tensor, given: Optional[int]) -> int:
     return torch._C._cuda_getCurrentRawStream(q.device.index or 0)
 
 
-def _launch_tensors(q: Any, k: Any, v: Any, out: Any, lse: Any, others: Sequence[Any],
-                    params: Sequence[Any], numbers: Sequence[int], fields: str, service: int,
-                    given: Optional[int], q_len: int, kv_len: int, scale: float) -> None:
-    _launch.launch((q, k, v, out, lse, *others), params, numbers, fields, service,
-                   stream(q, given), q_len, kv_len, scale)
+def _launch_tensors(q: Any, k: Any, v: Any, out: Any, fields: str, q_len: int, kv_len: int,
+                    scale: float = 0.0, lse: Any = None, sink: Any = None, page_table: Any = None,
+                    kv_lens: Any = None, q_offsets: Any = None, kv_offsets: Any = None,
+                    q_scale: Any = None, k_scale: Any = None, v_scale: Any = None,
+                    params: Optional[Sequence[Any]] = None, numbers: Sequence[int] = (),
+                    service: int = 0, given: Optional[int] = None) -> None:
+    _launch.launch((q, k, v, out, lse, sink, page_table, kv_lens, q_offsets, kv_offsets, q_scale,
+                    k_scale, v_scale),
+                   params or (), numbers, fields, service, stream(q, given), q_len, kv_len, scale)
 
 
 def _launch_shape(*_: Any) -> None:
@@ -52,23 +61,30 @@ def launch(tensors: Sequence[Any], params: Sequence[Any], numbers: Sequence[int]
     if (torch.compiler.is_compiling() or type(q) is not torch.Tensor
             or torch._C._len_torch_dispatch_stack()):
         q, k, v, out, lse, *others = Tensors(*tensors).rows_first(layout)
-        operator(q, k, v, out, lse, others, params, numbers, fields, service, given, q_len, kv_len,
-                 scale)
+        operator(q, k, v, out, fields, q_len, kv_len, scale, lse, *others, params or None, numbers,
+                 service, given)
     else:
         _launch.launch(tensors, params, numbers, fields, service, stream(q, given), q_len, kv_len,
                        scale, layout)
 
 
 def empty_out(q: torch.Tensor, v: torch.Tensor, layout: str) -> torch.Tensor:
-    """A tensor for the result: rows before heads in memory, in any layout."""
+    """A tensor for the result: rows before heads in memory, in any layout; bf16 for e4m3."""
     shape, depth = q.shape, v.shape[-1]
+    if q.dtype is torch.float8_e4m3fn:
+        if layout != "bhsd":
+            return q.new_empty((*shape[:-1], depth), dtype=torch.bfloat16)
+        batch, heads, rows, _ = shape
+        return q.new_empty((batch, rows, heads, depth), dtype=torch.bfloat16).transpose(1, 2)
     if layout != "bhsd":
         if depth == shape[-1]:  # NOTE: half of new_empty's time
             return torch.empty_like(q, memory_format=torch.contiguous_format)
         return q.new_empty((*shape[:-1], depth))
     batch, heads, rows, _ = shape
-    return q.new_empty_strided((batch, heads, rows, depth),
-                               (rows * heads * depth, depth, heads * depth, 1))
+    strides = rows * heads * depth, depth, heads * depth, 1
+    if depth == shape[-1] and q.stride() == strides:
+        return torch.empty_like(q)  # which keeps them, in half of new_empty_strided's time
+    return q.new_empty_strided((batch, heads, rows, depth), strides)
 
 
 def empty_f32(q: torch.Tensor, shape: Tuple[int, ...]) -> torch.Tensor:

@@ -29,7 +29,6 @@ _SELECT, _LOR, _LAND, _BOR, _XOR, _BAND, _EQUAL, _ORDER, _SHIFT, _ADD, _MULTIPLY
     1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 15)
 _MAX_CODE = 16 << 10  # as kMaxExpressionLength
 _PACKAGE = os.path.dirname(os.path.abspath(__file__))
-_ARRAY_OF = {"int": "i32", "float": "f32"}
 
 
 def refuse(text: str, hint: str = "") -> NoReturn:
@@ -60,7 +59,9 @@ _trace = _Trace()
 
 
 class Symbol:
-    """A value that a launch computes: an expression with its type ("bool", "int" or "float")."""
+    """A value that a launch computes: an expression with its type ("bool", "int", "u32" or
+    "float").
+    """
 
     __slots__ = ("code", "type", "precedence", "natural")
     __hash__ = None  # type: ignore[assignment]  # == makes a symbol
@@ -323,6 +324,14 @@ def to_int(value: Any) -> Symbol:
     return Symbol("(int)" + given.at(_UNARY - 1), "int", _UNARY, natural=given.natural)
 
 
+def to_u32(value: Any) -> Symbol:
+    """The bits of an int; truncates a float."""
+    given = symbol(value)
+    if given.type == "u32":
+        return given
+    return Symbol("(u32)" + given.at(_UNARY - 1), "u32", _UNARY, natural=True)
+
+
 def to_float(value: Any) -> Symbol:
     given = symbol(value)
     if given.type == "float":
@@ -343,17 +352,19 @@ def to_bool(value: Any) -> Symbol:
 def _convert(value: Symbol, dtype: Any) -> Symbol:
     name = str(dtype).rpartition(".")[2] if dtype is not None else value.type
     for prefix, convert in (("bool", to_bool), ("int", to_int), ("long", to_int),
-                            ("float32", to_float), ("float", to_float)):
+                            ("uint32", to_u32), ("u32", to_u32), ("float32", to_float),
+                            ("float", to_float)):
         if name == prefix or prefix == "int" and name in ("int32", "int64"):
             return convert(value)
-    refuse(f"a conversion to {name} cannot be traced", "allowed: bool, int32, int64, float32")
+    refuse(f"a conversion to {name} cannot be traced", "allowed: bool, int32, int64, uint32, float32")
 
 
 def _same(left: Any, right: Any) -> Tuple[Symbol, Symbol]:
     """Both as numbers of one type."""
     a, b = _number(left), _number(right)
     if a.type != b.type:
-        a, b = to_float(a), to_float(b)
+        convert = to_float if "float" in (a.type, b.type) else to_u32
+        a, b = convert(a), convert(b)
     return a, b
 
 
@@ -361,15 +372,15 @@ def _arithmetic(sign: str, left: Any, right: Any, precedence: int) -> Symbol:
     a, b = _same(left, right)
     # NOTE: the right operand of - keeps its brackets even where + has the same precedence.
     return Symbol(f"{a.at(precedence - 1)} {sign} {b.at(precedence)}", a.type, precedence,
-                  natural=sign != "-" and a.natural and b.natural)
+                  natural=a.type == "u32" or sign != "-" and a.natural and b.natural)
 
 
 def _integer(sign: str, left: Any, right: Any, precedence: int) -> Symbol:
     a, b = _number(left), _number(right)
     if "float" in (a.type, b.type):
         refuse(f"`{sign}` of a float")
-    return Symbol(f"{a.at(precedence)} {sign} {b.at(precedence)}", "int", precedence,
-                  natural=sign == ">>" and a.natural)
+    return Symbol(f"{a.at(precedence)} {sign} {b.at(precedence)}", a.type, precedence,
+                  natural=a.type == "u32" or sign == ">>" and a.natural)
 
 
 def _bits(sign: str, left: Any, right: Any, precedence: int) -> Symbol:
@@ -387,8 +398,10 @@ def _bits(sign: str, left: Any, right: Any, precedence: int) -> Symbol:
     a, b = _number(a), _number(b)
     if "float" in (a.type, b.type):
         refuse(f"`{sign}` of a float")
+    kind = "u32" if "u32" in (a.type, b.type) else "int"
     natural = (a.natural or b.natural) if sign == "&" else a.natural and b.natural
-    return Symbol(f"{a.at(precedence)} {sign} {b.at(precedence)}", "int", precedence, natural)
+    return Symbol(f"{a.at(precedence)} {sign} {b.at(precedence)}", kind, precedence,
+                  natural or kind == "u32")
 
 
 def _logic(operand: Symbol, precedence: int) -> str:
@@ -424,6 +437,8 @@ def _floor_divide(left: Any, right: Any) -> Symbol:
     if divisor == 0:
         refuse("a division by 0")
     plain = f"{a.at(_MULTIPLY - 1)} / {b.at(_MULTIPLY)}"
+    if a.type == "u32":
+        return Symbol(plain, "u32", _MULTIPLY, natural=True)
     if a.natural and (b.natural or divisor is not None and divisor > 0):
         return Symbol(plain, "int", _MULTIPLY, natural=True)
     if divisor is not None and divisor > 0:  # C truncates: ~(~a / b) is the floor below 0
@@ -443,6 +458,8 @@ def _floor_modulo(left: Any, right: Any) -> Symbol:
     if divisor == 0:
         refuse("a division by 0")
     rest = f"{a.at(_MULTIPLY - 1)} % {b.at(_MULTIPLY)}"
+    if a.type == "u32":
+        return Symbol(rest, "u32", _MULTIPLY, natural=True)
     if a.natural and (b.natural or divisor is not None and divisor > 0):
         return Symbol(rest, "int", _MULTIPLY, natural=True)
     if divisor is not None and divisor > 0:
@@ -455,7 +472,7 @@ def _floor_modulo(left: Any, right: Any) -> Symbol:
 def _power(base: Any, exponent: Any) -> Symbol:
     if isinstance(exponent, int) and 0 <= exponent <= 8:
         factor = _number(base)
-        result = _number(1) if factor.type == "int" else to_float(1.0)
+        result = to_float(1.0) if factor.type == "float" else _number(1)
         for _ in range(exponent):
             result = factor if result.code in ("1", "1.0") else result * factor
         if exponent % 2 == 0:
@@ -558,8 +575,8 @@ def fmod(a: Value, b: Value) -> Value:
     if not _traced(a, b):
         return math.fmod(a, b)
     x, y = _same(a, b)
-    if x.type == "int":
-        return Symbol(f"{x.at(_MULTIPLY - 1)} % {y.at(_MULTIPLY)}", "int", _MULTIPLY, x.natural)
+    if x.type != "float":
+        return Symbol(f"{x.at(_MULTIPLY - 1)} % {y.at(_MULTIPLY)}", x.type, _MULTIPLY, x.natural)
     return Symbol(f"fmod({x.code}, {y.code})", "float", natural=x.natural)
 
 
@@ -593,8 +610,8 @@ def _div(a: Value, b: Value, rounding_mode: Optional[str] = None) -> Value:
         return a // b
     if rounding_mode == "trunc":
         x, y = _same(a, b)
-        if x.type == "int":
-            return Symbol(f"{x.at(_MULTIPLY - 1)} / {y.at(_MULTIPLY)}", "int", _MULTIPLY,
+        if x.type != "float":
+            return Symbol(f"{x.at(_MULTIPLY - 1)} / {y.at(_MULTIPLY)}", x.type, _MULTIPLY,
                           x.natural and y.natural)
         return trunc(x / y)
     return a / b
@@ -676,7 +693,7 @@ class Array:
                 flat = flat * Symbol(f"p.{self.name}_{axis}", "int", natural=True) + one
             indices = [flat]
         code = "p." + self.name + "".join(f"[{one.code}]" for one in indices)
-        element = Symbol(code, self.type)
+        element = Symbol(code, self.type, natural=self.type == "u32")
         return to_bool(element) if self._truth else element
 
     def scalar(self) -> Symbol:

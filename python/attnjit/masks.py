@@ -17,6 +17,7 @@ import types
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Union
 
 from . import language
+from ._abi import PARAM_TYPES
 from ._tensors import dtype_name, view
 from .language import Array, Symbol
 
@@ -30,6 +31,7 @@ _TAKEN = frozenset(
     "namespace new operator private protected public register short signed sizeof static struct "
     "switch template this throw true typedef typename union unsigned using virtual void volatile "
     "while".split())
+_TYPE_OF = {"i32": "int", "u32": "u32", "f32": "float", "bf16": "float"}
 _LIBRARIES = ("torch", "numpy", "jax", "attnjit", "math", "builtins", "functools", "operator")
 
 
@@ -283,7 +285,7 @@ class _Captures:
         tensor, element, truth = _as_param(value)
         shape = tuple(int(extent) for extent in tensor.shape)
         name = self._name(name)
-        flat = len(shape) != 1 and not (len(shape) == 2 and element == "i32")
+        flat = f"{element}{'[]' * len(shape)}" not in PARAM_TYPES or not shape
         if flat:
             tensor = tensor.reshape(-1)  # row-major
             for axis in range(1, len(shape)):
@@ -291,7 +293,7 @@ class _Captures:
                 self.types[f"{name}_{axis}"] = "i32"
         self.params[name] = tensor
         self.types[name] = element + ("[]" if flat else "[]" * len(shape))
-        return Array(name, {"i32": "int", "f32": "float"}[element], shape, flat, truth)
+        return Array(name, _TYPE_OF[element], shape, flat, truth)
 
 
 def _is_array(value: Any) -> bool:
@@ -304,11 +306,14 @@ def _is_array(value: Any) -> bool:
 
 
 def _as_param(value: Any) -> Tuple[Any, str, bool]:
-    """The array with elements of i32 or f32, their name, and whether they stand for truth."""
+    """The array with elements that a parameter has, their name, and whether they stand for truth."""
     if isinstance(value, (list, tuple)):
         value = HostArray(value)
     name = dtype_name(value.dtype)
     truth = name in ("bool", "bool_")
+    kept = {"uint32": "u32", "bfloat16": "bf16"}.get(name)
+    if kept and (kept == "u32" or len(value.shape) in (1, 2)):
+        return value, kept, False
     floating = "float" in name
     wanted = "float32" if floating else "int32"
     if name != wanted:

@@ -18,7 +18,7 @@ import json
 import os
 import sys
 import weakref
-from ctypes import byref, c_double, c_int32, c_int64, c_void_p
+from ctypes import byref, c_double, c_int32, c_int64, c_size_t, c_void_p
 from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple, Union
 
 from . import _abi
@@ -28,6 +28,9 @@ from ._tensors import dtype_name, view
 
 # level ("debug", "info", "warning", "error"), text
 Log = Callable[[str, str], None]
+# What of a compile that ended: key, arch, compile_ms, registers, spill_bytes, cubin_bytes, and
+# message, which is empty unless it failed.
+OnCompile = Callable[[Dict[str, Any]], None]
 _LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -84,11 +87,14 @@ class Service:
     Args:
         library: the path of libattnjit; None: the one that this package carries.
         log: a function of level and text, called from any thread; None: standard error.
+        on_compile: called after each compile, with a dict; from any thread, and not for what a
+            cache had. It must not wait for the Service.
         options: the fields of attnjit_service_options by their names, e.g. cache_layers,
             forbid_compile, compile_threads, nvrtc_path, tuning.
     """
 
     def __init__(self, library: Optional[str] = None, *, log: Optional[Log] = None,
+                 on_compile: Optional[OnCompile] = None,
                  **options: Union[str, int, None]) -> None:
         self._library = Library(library or _abi.library_path())
         self._process = os.getpid()
@@ -99,7 +105,10 @@ class Service:
                                  for name, value in options.items() if value is not None}
         if log is not None:
             given["log"] = _abi.LogFunction(_log_to(log))
-        self._log = given.get("log")  # NOTE: kept alive: the library calls it
+        if on_compile is not None:
+            given["on_compile"] = _abi.CompileFunction(_event_to(on_compile))
+        # NOTE: kept alive: the library calls them.
+        self._called = given.get("log"), given.get("on_compile")
         pointer = self._library.create("service_create",
                                        byref(new(_abi.ServiceOptions, **given)))
         self._service = _Handle(pointer.value, self._library.service_destroy)
@@ -141,13 +150,11 @@ class Service:
 
     def prometheus(self) -> str:
         """The statistics as Prometheus's text format, for a /metrics endpoint."""
-        counts = self.statistics()
-        queued, seconds = counts.pop("queued"), counts.pop("compile_ms_total") / 1e3
-        series = [("queued", "gauge", queued), ("compile_seconds_total", "counter", seconds)]
-        series += [(f"{name}_total", "counter", value) for name, value in counts.items()]
-        lines = [line for name, kind, value in series
-                 for line in (f"# TYPE attnjit_{name} {kind}", f"attnjit_{name} {value}")]
-        return "\n".join(lines) + "\n"
+        length = c_size_t()
+        text = ctypes.create_string_buffer(1 << 16)
+        self._library.check(self._library.service_prometheus(self._service.pointer, text,
+                                                             len(text), byref(length)))
+        return text.value.decode()
 
     def prepare(self, spec: Union[str, Mapping[str, Any]]) -> Spec:
         """A spec, as a dict or as JSON text (docs/spec.md), validated, planned and hashed."""
@@ -204,7 +211,8 @@ class Service:
 
     def launch_args(self, *, q: Any, k: Any, v: Any, o: Any,
                     params: Optional[Mapping[str, Any]] = None, scalars: Sequence[float] = (),
-                    stream: Optional[int] = None, **fields: Any) -> LaunchArgs:
+                    stream: Optional[int] = None, mask_map: str = "none",
+                    **fields: Any) -> LaunchArgs:
         """The arguments of a launch.
 
         q, o [batch, q_len, heads, depth] and k, v [batch, kv_len, heads, depth] are torch tensors
@@ -213,10 +221,14 @@ class Service:
         Args:
             params: values of the spec's parameters by their names: int, float or tensors.
             scalars: the numbers of the spec's masks in preorder, then of its score modification.
-            fields: further tensors (lse, sink, page_table, ..) and numbers (batch, q_len, kv_len,
-                scale, ..) by the names of attnjit_launch_args.
+            fields: further tensors (lse, sink, page_table, mask, slopes, ..) and numbers (batch,
+                q_len, kv_len, scale, ..) by the names of attnjit_launch_args.
+            mask_map: "write" or "read", where the launch is given a map of the mask: kv_num_blocks,
+                kv_indices, full_kv_num_blocks and full_kv_indices, as a BlockMask of FlexAttention
+                with blocks of 128 has them (docs/masks.md).
         """
         args = new(LaunchArgs, stream=stream)
+        args.mask_map = _abi.MASK_MAPS.index(mask_map)
         args.keep_alive = [(q, k, v, o, fields, params)]
         for name, given in (("q", q), ("k", k), ("v", v), ("o", o)):
             tensor = view(given, stream)
@@ -236,6 +248,15 @@ class Service:
             if not isinstance(value, (int, float)):
                 value = view(value, stream)
                 args.keep_alive.append(value)
+                if name == "kv_indices":
+                    (args.map_batch, args.map_heads, args.map_q_blocks,
+                     args.map_kv_blocks) = value.shape
+                if name == "mask":
+                    args.mask_batch, args.mask_heads, args.mask_rows = value.shape[:3]
+                    batch, head, row, one = value.stride()
+                    if one != 1 and value.shape[3] != 1:
+                        raise ValueError("mask: the last dimension must be contiguous")
+                    args.mask_strides = Strides(batch, row, head)
                 value = value.data_ptr()
             setattr(args, name, value)
         args.scalars, args.num_scalars = (c_double * len(scalars))(*scalars), len(scalars)
@@ -250,6 +271,13 @@ class Service:
         self._library.check(self._library.workspace(kernel.pointer, byref(args), byref(needed),
                                                     byref(zeroed)))
         return needed.value, bool(zeroed.value)
+
+    def mask_map_shape(self, kernel: Kernel, args: LaunchArgs) -> Tuple[int, int, int, int]:
+        """The shape of kv_indices in the map of the mask that such a launch makes; kv_num_blocks
+        lacks the last extent."""
+        extents = (c_int32 * 4)()
+        self._library.check(self._library.mask_map_shape(kernel.pointer, byref(args), extents))
+        return tuple(extents)
 
     def launch(self, kernel: Kernel, state: LaunchState, **tensors: Any) -> None:
         """Enqueues the kernel; the arguments are those of launch_args."""
@@ -279,7 +307,7 @@ def param_array(params: Mapping[str, Any], stream: Optional[int], keep_alive: li
         if isinstance(value, float):
             out.type, out.f32 = _abi.PARAM_TYPES["f32"], value
         elif isinstance(value, int):
-            out.type, out.i32 = _abi.PARAM_TYPES["i32"], value
+            out.type, out.i32 = _abi.PARAM_TYPES["i32" if value < 1 << 31 else "u32"], value
         else:
             tensor = view(value, stream)
             keep_alive.append(tensor)
@@ -292,13 +320,28 @@ def param_array(params: Mapping[str, Any], stream: Optional[int], keep_alive: li
 
 def param_type(tensor: Any) -> str:
     """The type in a spec of an array that is a parameter, e.g. "i32[]"."""
-    element = {"int32": "i32", "float32": "f32"}.get(dtype_name(tensor.dtype))
+    element = {"int32": "i32", "uint32": "u32", "float32": "f32",
+               "bfloat16": "bf16"}.get(dtype_name(tensor.dtype))
     kind = f"{element}{'[]' * len(tensor.shape)}"
     if kind not in _abi.PARAM_TYPES:
         kinds = ", ".join(name for name in _abi.PARAM_TYPES if "[" in name)
         raise TypeError(f"an array of {dtype_name(tensor.dtype)} with {len(tensor.shape)} "
                         f"dimensions is no parameter; allowed: {kinds}")
     return kind
+
+
+def _event_to(on_compile: OnCompile) -> Callable[..., None]:
+    def call(_: Any, event: Any) -> None:
+        try:
+            fields = ((name, getattr(event.contents, name))
+                      for name, _ in _abi.CompileEvent._fields_[1:]
+                      if name not in ("reserved", "failed"))
+            on_compile({name: value.decode("utf-8", "replace") if isinstance(value, bytes)
+                        else value for name, value in fields})
+        except Exception as error:  # NOTE: nothing may be thrown into the library
+            print(f"attnjit: on_compile failed: {error!r}", file=sys.stderr)
+
+    return call
 
 
 def _log_to(log: Log) -> Callable[..., None]:

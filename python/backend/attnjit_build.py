@@ -56,6 +56,13 @@ def metadata() -> str:
     return head + "\n" + (ROOT / project("readme")).read_text(encoding="utf-8")
 
 
+def entry_points() -> str:
+    """The command, and how vLLM and SGLang find their plug-ins."""
+    return (f"[console_scripts]\nattnjit = {project('attnjit')}\n"
+            f"[vllm.general_plugins]\nattnjit = {project('attnjit-vllm')}\n"
+            f"[sglang.srt.plugins]\nattnjit = {project('attnjit-sglang')}\n")
+
+
 def needed_glibc(binary: pathlib.Path) -> tuple[int, int]:
     """The newest version of glibc that the binary's symbols name."""
     listed = subprocess.run(["objdump", "-T", binary], check=True, capture_output=True, text=True)
@@ -88,9 +95,7 @@ def write_wheel(build: pathlib.Path, dist: pathlib.Path) -> pathlib.Path:
     files[f"{info}/METADATA"] = metadata().encode()
     files[f"{info}/WHEEL"] = (f"Wheel-Version: 1.0\nGenerator: attnjit_build\n"
                               f"Root-Is-Purelib: false\nTag: {tag}\n").encode()
-    files[f"{info}/entry_points.txt"] = (
-        f"[console_scripts]\nattnjit = {project('attnjit')}\n"
-        f"[vllm.general_plugins]\nattnjit = {project('attnjit-vllm')}\n").encode()
+    files[f"{info}/entry_points.txt"] = entry_points().encode()
     files[f"{info}/licenses/LICENSE"] = (ROOT / "LICENSE").read_bytes()
     record = ""
     for name, data in files.items():

@@ -19,7 +19,8 @@ constexpr std::array kDtypes{DtypeRow{Dtype::kBf16, "bf16", 2}, DtypeRow{Dtype::
                              DtypeRow{Dtype::kI8, "i8", 1},     DtypeRow{Dtype::kU8, "u8", 1},
                              DtypeRow{Dtype::kI16, "i16", 2},   DtypeRow{Dtype::kU16, "u16", 2},
                              DtypeRow{Dtype::kI32, "i32", 4},   DtypeRow{Dtype::kU32, "u32", 4},
-                             DtypeRow{Dtype::kI64, "i64", 8},   DtypeRow{Dtype::kU64, "u64", 8}};
+                             DtypeRow{Dtype::kI64, "i64", 8},   DtypeRow{Dtype::kU64, "u64", 8},
+                             DtypeRow{Dtype::kBits, "bits", 1}};
 
 const DtypeRow& row(Dtype dtype) { return kDtypes[static_cast<std::size_t>(dtype)]; }
 

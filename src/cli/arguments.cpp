@@ -145,6 +145,9 @@ class Parser {
                     "Number of sequences; default: the length of the longer list")
         ->group(group);
     add_lengths(app, problem);
+    app->add_flag("--given-map", problem.given_map,
+                  "Give the launch a map of its mask, made on the host")
+        ->group(group);
     app->add_option("--pairs", problem.pairs, "Pairs of o and lse that a merge is given; default 2")
         ->group(group);
     add_input(app, problem);

@@ -69,6 +69,7 @@ bool travels_as(Dtype declared, Dtype stored) {
       return stored == Dtype::kU16;
     case Dtype::kE4m3:
     case Dtype::kE5m2:
+    case Dtype::kBits:
       return stored == Dtype::kU8;
     default:
       return false;
@@ -77,7 +78,7 @@ bool travels_as(Dtype declared, Dtype stored) {
 
 Dtype travel_dtype(Dtype dtype) {
   if (dtype == Dtype::kBf16) return Dtype::kU16;
-  if (dtype == Dtype::kE4m3 || dtype == Dtype::kE5m2) return Dtype::kU8;
+  if (dtype == Dtype::kE4m3 || dtype == Dtype::kE5m2 || dtype == Dtype::kBits) return Dtype::kU8;
   return dtype;
 }
 
@@ -101,6 +102,7 @@ Status fill(Tensor& tensor, double value, const std::string& field) {
     case Dtype::kI8:
       return fill_with<std::int8_t>(tensor, value, field);
     case Dtype::kU8:
+    case Dtype::kBits:
       return fill_with<std::uint8_t>(tensor, value, field);
     case Dtype::kI16:
       return fill_with<std::int16_t>(tensor, value, field);

@@ -148,7 +148,9 @@ Result<MaskPicture> draw_mask(const ResolvedSpec& spec, const KernelPlan& plan,
         fmt::format("{} by {} tiles; up to {} are drawn", num_rows, num_columns, kMaxTiles),
         num_rows > kMaxTiles ? "q_len" : "kv_len");
   }
-  spec::RangeEvaluator evaluator(*mask, *params);
+  // The kernel that makes a map knows the elements of arrays.
+  spec::RangeEvaluator evaluator(
+      *mask, *params, plan.map ? spec::ArrayRanges::kKnown : spec::ArrayRanges::kUnknown);
   for (int row = 0; row < num_rows; ++row) {
     std::vector<spec::TileStatus>& tiles = picture.rows.emplace_back();
     const int last_row = std::min((row + 1) * picture.tile_queries, picture.q_len) - 1;

@@ -105,6 +105,7 @@ Result<verify::ProblemRequest> read_problem(const ProblemArguments& arguments,
   verify::ProblemRequest request;
   request.batch = arguments.batch;
   request.pairs = arguments.pairs;
+  request.given_map = arguments.given_map;
   const char* end = arguments.seed.data() + arguments.seed.size();
   const auto [stop, parsed] = std::from_chars(arguments.seed.data(), end, request.seed);
   if (parsed != std::errc{} || stop != end) {

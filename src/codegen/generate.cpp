@@ -14,12 +14,14 @@
 #include "plan/signature.h"
 #include "spec/names.h"
 #include "spec/scalars.h"
+#include "spec/spec_fields.h"
 
 namespace attnjit {
 namespace {
 
 constexpr const char* kTemplate = "attention.cu.tmpl";  // of a plan's main kernel
-constexpr const char* kStepTemplate = "step.cu.tmpl";   // of each that follows it
+constexpr const char* kStepTemplate = "step.cu.tmpl";   // of each beside it
+constexpr const char* kMaskTemplate = "map.cu.tmpl";    // of one that has the mask, too
 constexpr const char* kFileName = "attention.cu";
 
 Error defect(std::string message) {
@@ -75,16 +77,14 @@ std::string entry_parameter(const KernelParameter& parameter) {
 }
 
 /// The type of a parameter of custom code, as that code sees it.
-std::string device_type(const ParamShape& shape) {
-  const char* const element = shape.element == Dtype::kF32 ? "float" : "int";
-  switch (shape.rank) {
-    case 1:
-      return fmt::format("::attnjit::Array<{}>", element);
-    case 2:
-      return fmt::format("::attnjit::Matrix<{}>", element);
-    default:
-      return element;
-  }
+std::string device_type(const spec::ParamShape& shape) {
+  const char* const element = shape.element == Dtype::kF32    ? "float"
+                              : shape.element == Dtype::kU32  ? "unsigned int"
+                              : shape.element == Dtype::kBf16 ? "::attnjit::Bf16"
+                                                              : "int";
+  static constexpr const char* kArrays[] = {"", "Array", "Matrix", "Cube"};
+  if (shape.rank == 0) return element;
+  return fmt::format("::attnjit::{}<{}>", kArrays[shape.rank], element);
 }
 
 /// A struct of the rendered file: its members, and the values that the entry gives them.
@@ -105,17 +105,22 @@ EntryText entry_text(const PlannedKernel& kernel, const std::vector<ParamSpec>& 
       parts.at(param->index).push_back(parameter.name);
       continue;
     }
-    const bool scalar = std::holds_alternative<ScalarSource>(parameter.source);
     const bool map = parameter.kind == KernelParameter::Kind::kTensorMap;
-    StructText& group = scalar ? text.scalars : text.arguments;
+    StructText& group = is_of_masks(parameter) ? text.scalars : text.arguments;
     group.members.push_back(fmt::format("  {} {};", member_type(parameter), parameter.name));
     group.values.push_back((map ? "&" : "") + parameter.name);
   }
   for (std::size_t i = 0; i < declared.size(); ++i) {
-    const std::string type = device_type(shape_of(declared[i].type));
+    const spec::ParamShape shape = spec::shape_of(declared[i].type);
+    const std::string type = device_type(shape);
     text.params.members.push_back(fmt::format("  {} {};", type, declared[i].name));
-    text.params.values.push_back(
-        parts[i].size() == 1 ? parts[i].front() : fmt::format("{{{}}}", fmt::join(parts[i], ", ")));
+    if (shape.rank > 0) {
+      text.params.values.push_back(fmt::format("{{{}}}", fmt::join(parts[i], ", ")));
+    } else if (shape.element == Dtype::kU32) {
+      text.params.values.push_back(fmt::format("static_cast<{}>({})", type, parts[i].front()));
+    } else {
+      text.params.values.push_back(parts[i].front());
+    }
   }
   return text;
 }
@@ -138,7 +143,7 @@ Status check_parameters(const KernelPlan& plan, const std::vector<ParamSpec>& de
       const auto* source = std::get_if<ParamSource>(&p.source);
       return source != nullptr && source->index == i;
     });
-    if (parts != 1 + shape_of(declared[i].type).rank) return missing("p." + declared[i].name);
+    if (parts != 1 + spec::shape_of(declared[i].type).rank) return missing("p." + declared[i].name);
   }
   return {};
 }
@@ -156,12 +161,23 @@ std::string function_of(std::string_view header) {
   return name;
 }
 
+std::string declaration(const ConfigConstant& constant) {
+  return fmt::format("  static constexpr {} {} = {};", constant.type, constant.name,
+                     constant.value);
+}
+
 /// What both templates show of a kernel.
 std::vector<TemplateValue> kernel_values(const PlannedKernel& kernel, const StructText& arguments) {
   std::vector<std::string> constants, parameters;
   for (const ConfigConstant& constant : kernel.constants) {
-    constants.push_back(fmt::format("  static constexpr {} {} = {};", constant.type, constant.name,
-                                    constant.value));
+    constants.push_back(declaration(constant));
+  }
+  if (!kernel.low_constants.empty()) {
+    constants.emplace_back("  struct Low {");
+    for (const ConfigConstant& constant : kernel.low_constants) {
+      constants.push_back("  " + declaration(constant));
+    }
+    constants.emplace_back("  };");
   }
   for (const KernelParameter& parameter : kernel.parameters) {
     parameters.push_back("    " + entry_parameter(parameter));
@@ -183,19 +199,25 @@ std::vector<TemplateValue> kernel_values(const PlannedKernel& kernel, const Stru
   };
 }
 
-std::vector<TemplateValue> main_values(const KernelPlan& plan, const EntryText& text,
-                                       const UserCode& user) {
+/// Of a kernel that user's functions are part of.
+std::vector<TemplateValue> user_values(const PlannedKernel& kernel, const EntryText& text) {
   std::string param_values;
   for (const std::string& value : text.params.values) param_values += ", " + value;
-  std::vector<TemplateValue> values = kernel_values(plan.main(), text.arguments);
+  std::vector<TemplateValue> values = kernel_values(kernel, text.arguments);
+  values.insert(values.end(), {{"scalar_values", wrapped(text.scalars.values, 24)},
+                               {"param_values", param_values}});
+  return values;
+}
+
+std::vector<TemplateValue> main_values(const KernelPlan& plan, const EntryText& text,
+                                       const UserCode& user) {
+  std::vector<TemplateValue> values = user_values(plan.main(), text);
   values.insert(values.end(), {{"arch", std::string(to_string(plan.spec->arch))},
                                {"scalars", lines(text.scalars.members)},
                                {"params", lines(text.params.members)},
                                {"user_functions", user.functions},
                                {"mask", user.mask},
-                               {"score_mod", user.score_mod},
-                               {"scalar_values", wrapped(text.scalars.values, 24)},
-                               {"param_values", param_values}});
+                               {"score_mod", user.score_mod}});
   return values;
 }
 
@@ -217,7 +239,8 @@ std::vector<std::string> options_of(const KernelPlan& plan, bool trusted) {
 
 /// The template of a plan's kernel. The kernel of a merge has none before it, nor a user's code.
 const char* template_of(const KernelPlan& plan, std::size_t kernel) {
-  return kernel == 0 && !plan.spec->merge ? kTemplate : kStepTemplate;
+  if (kernel == 0 && !plan.spec->merge) return kTemplate;
+  return plan.kernels[kernel].has_mask ? kMaskTemplate : kStepTemplate;
 }
 
 /// The plan and the set go together. Errors: kUnsupported, kInternal.
@@ -263,10 +286,15 @@ Result<std::string> render_main(const KernelPlan& plan, const SourceFile& file, 
   return std::move(rendered->text);
 }
 
-/// A kernel that no user's function is part of.
-Result<std::string> render_step(const PlannedKernel& kernel, const SourceFile& file) {
+/// A kernel beside the main one.
+Result<std::string> render_step(const KernelPlan& plan, const PlannedKernel& kernel,
+                                const SourceFile& file) {
+  const std::vector<ParamSpec> declared =
+      kernel.has_mask ? spec::declared_params(plan.spec) : std::vector<ParamSpec>();
+  const EntryText text = entry_text(kernel, declared);
   Result<RenderedText> rendered =
-      render(file.text, kernel_values(kernel, entry_text(kernel, {}).arguments));
+      render(file.text,
+             kernel.has_mask ? user_values(kernel, text) : kernel_values(kernel, text.arguments));
   if (!rendered) return std::move(rendered).error();
   return std::move(rendered->text);
 }
@@ -287,7 +315,8 @@ Result<KernelSource> generate(const KernelPlan& plan, const TemplateSet& templat
     source.entries.push_back(kernel.entry);
     const SourceFile& file = *templates.find(template_of(plan, i));
     const bool main = file.name == kTemplate;
-    Result<std::string> text = main ? render_main(plan, file, user) : render_step(kernel, file);
+    Result<std::string> text =
+        main ? render_main(plan, file, user) : render_step(plan, kernel, file);
     if (!text) return std::move(text).error();
     source.text += *text;
     if (used.empty() || used.back().name != file.name) used.push_back(file);

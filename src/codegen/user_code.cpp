@@ -36,6 +36,10 @@ class Printer {
   UserCode print() {
     out_.mask = type_of(spec_.mask, "mask");
     out_.score_mod = type_of(spec_.score_mod, "score_mod");
+    if (const MaskSpec* mask = spec::materialized(spec_.mask); mask && is_added(mask->dtype)) {
+      out_.score_mod =
+          fmt::format("attnjit::AddedScoreMod<{}, {}>", out_.score_mod, mask_tensor(mask->dtype));
+    }
     if (!body_.empty()) {
       out_.functions = std::string(kHead) + body_ + "\n}  // namespace attnjit_user\n";
     }
@@ -52,9 +56,9 @@ class Printer {
   template <class Node>
   std::string type_of(const Node& node, const std::string& field) {
     const spec::KindRow<Node>& row = spec::row_of(node);
-    const std::string type = fmt::format("attnjit::{}", row.type);
+    std::string type = fmt::format("attnjit::{}", spec::type_of(node));
     std::vector<std::string> arguments;
-    for (std::size_t i = 0; i < row.scalars.size(); ++i) {
+    for (std::size_t i = 0; i < spec::scalars_of(node).size(); ++i) {
       const spec::SpecScalar& scalar = scalars_[next_scalar_++];
       arguments.push_back(scalar.constant ? "Config::" + scalar.constant_name
                                           : "&Scalars::" + scalar.name);
@@ -68,11 +72,33 @@ class Printer {
     if constexpr (std::is_same_v<Node, MaskSpec>) {
       if (row.holds == Holds::kOperands) return tree_type(node, type, field);
       if (row.holds == Holds::kDtype) {
-        arguments.emplace_back(node.dtype == Dtype::kU8 ? "unsigned char" : "float");
+        // What a mask adds to scores is the score modification's, and hides with -inf.
+        if (is_added(node.dtype)) type = "attnjit::AddedMask";
+        arguments.push_back(mask_tensor(node.dtype));
+      }
+    } else {
+      if (row.holds == Holds::kSlopes && node.slopes) {
+        type = "attnjit::AlibiSlopesScoreMod";
+        arguments.emplace_back("&Scalars::slopes");
       }
     }
     if (arguments.empty()) return type;
     return fmt::format("{}<{}>", type, fmt::join(arguments, ", "));
+  }
+
+  static bool is_added(Dtype dtype) { return dtype != Dtype::kU8 && dtype != Dtype::kBits; }
+
+  /// The tensor of a materialized mask as a type.
+  static std::string mask_tensor(Dtype dtype) {
+    const char* const element = dtype == Dtype::kU8     ? "unsigned char"
+                                : dtype == Dtype::kBits ? "attnjit::Bits"
+                                : dtype == Dtype::kBf16 ? "attnjit::Bf16"
+                                : dtype == Dtype::kFp16 ? "attnjit::Fp16"
+                                                        : "float";
+    return fmt::format(
+        "attnjit::MaskTensor<{}, &Scalars::mask, &Scalars::mask_batch_bytes, "
+        "&Scalars::mask_head_bytes, &Scalars::mask_row_bytes>",
+        element);
   }
 
   /// AndMask<a, AndMask<b, c>>.
@@ -105,10 +131,10 @@ class Printer {
     } else {
       text = fmt::format("{}  {} {{\n    return {};\n  }}\n", head, signature,
                          spec::print_cuda(*expression));
-      if (decides) {
+      if (decides || (mask && spec::reads_arrays(*expression))) {
         text += fmt::format(
-            "  __device__ __forceinline__ static IntRange tiles(const TileCoord& t, const Params& "
-            "p) "
+            "  template <class Tile>\n"
+            "  __device__ __forceinline__ static IntRange tiles(const Tile& t, const Params& p) "
             "{{\n    return {};\n  }}\n",
             spec::print_cuda_ranges(*expression));
       }

@@ -144,9 +144,13 @@ Result<KernelImage> check_output(const CompileRequest& request, CompileOutput ou
         request, log,
         "ptxas did not keep to the kernel as it was written: " + log.advisories.front());
   }
-  if (output.cubin.empty()) return failed("NVRTC reports success but gave no image");
-  if (const Status sound = check_cubin(output.cubin, source.arch, source.entries); !sound) {
-    return failed(sound.error().message, sound.error().hint);
+  if (!request.ptx_only) {
+    if (output.cubin.empty()) return failed("NVRTC reports success but gave no image");
+    if (const Status sound = check_cubin(output.cubin, source.arch, source.entries); !sound) {
+      return failed(sound.error().message, sound.error().hint);
+    }
+  } else if (output.ptx.empty()) {
+    return failed("NVRTC reports success but gave no PTX");
   }
   if (!output.ptx.empty() &&
       output.ptx.find(fmt::format("\n.target {}", to_string(source.arch))) == std::string::npos) {
@@ -154,23 +158,25 @@ Result<KernelImage> check_output(const CompileRequest& request, CompileOutput ou
   }
 
   KernelImage image;
-  for (const std::string& entry : source.entries) {
-    const auto usage = std::find_if(
-        log.functions.begin(), log.functions.end(),
-        [&](const FunctionUsage& one) { return one.name == entry && one.registers > 0; });
-    if (usage == log.functions.end()) {
-      return own_defect(request, log, fmt::format("ptxas did not report on {}", entry));
+  if (!request.ptx_only) {
+    for (const std::string& entry : source.entries) {
+      const auto usage = std::find_if(
+          log.functions.begin(), log.functions.end(),
+          [&](const FunctionUsage& one) { return one.name == entry && one.registers > 0; });
+      if (usage == log.functions.end()) {
+        return own_defect(request, log, fmt::format("ptxas did not report on {}", entry));
+      }
+      image.entry_usage.push_back({usage->registers, usage->spill_bytes, usage->stack_bytes,
+                                   usage->static_smem_bytes, usage->barriers});
     }
-    image.entry_usage.push_back({usage->registers, usage->spill_bytes, usage->stack_bytes,
-                                 usage->static_smem_bytes, usage->barriers});
+    image.usage = sum_of(image.entry_usage, log.functions);
+    image.cubin = std::move(output.cubin);
   }
-  image.usage = sum_of(image.entry_usage, log.functions);
-  image.cubin = std::move(output.cubin);
   image.entries = source.entries;
   image.times = log.times;
   image.nvrtc_version = version_of(output.ptx);
   image.log = std::move(log.text);
-  if (request.want_ptx) image.ptx = std::move(output.ptx);
+  if (request.want_ptx || request.ptx_only) image.ptx = std::move(output.ptx);
   return image;
 }
 

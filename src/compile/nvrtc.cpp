@@ -125,10 +125,27 @@ Status Nvrtc::try_out() const {
                     "nvrtc");
 }
 
-CompileOutput Nvrtc::compile(const CompileRequest& request,
-                             const std::function<bool()>& should_stop) const {
+namespace {
+
+/// The options of the request's source, changed where it asks for less than an image or for lines.
+std::vector<std::string> options_of(const CompileRequest& request) {
   std::vector<std::string> options = request.source.options;
   if (request.line_info) options.emplace_back("-lineinfo");
+  if (!request.ptx_only) return options;
+  // NOTE: NVRTC ends at the PTX where the architecture is a virtual one.
+  constexpr std::string_view kArch = "--gpu-architecture=";
+  for (std::string& option : options) {
+    const bool real = option.starts_with(std::string(kArch) + "sm_");
+    if (real) option.replace(kArch.size(), 3, "compute_");
+  }
+  return options;
+}
+
+}  // namespace
+
+CompileOutput Nvrtc::compile(const CompileRequest& request,
+                             const std::function<bool()>& should_stop) const {
+  std::vector<std::string> options = options_of(request);
   const std::size_t own = options.size();
   // NOTE: neither of these changes the image (tested), so they are no part of the key. --no-cache:
   // whatever an NVRTC keeps on disk by itself was not verified by attnjit. --time=-: into the log.

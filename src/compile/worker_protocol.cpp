@@ -13,7 +13,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "frames are little-endian");
 
-constexpr std::uint32_t kMagic = 0x324a5441;  // "ATJ2"
+constexpr std::uint32_t kMagic = 0x334a5441;  // "ATJ3"
 constexpr std::uint64_t kMaxItems = 4096;
 
 Error corrupt(const char* what) { return make_error(ErrorCode::kCorrupt, what, "compile-worker"); }
@@ -100,6 +100,7 @@ std::string encode(const WorkerRequest& request) {
   out.number(static_cast<std::int32_t>(request.cpu_seconds));
   out.number(static_cast<std::uint8_t>(request.must_confine));
   out.number(static_cast<std::uint8_t>(request.compile.line_info));
+  out.number(static_cast<std::uint8_t>(request.compile.ptx_only));
   out.number(static_cast<std::uint8_t>(source.arch));
   out.text(source.name);
   out.text(source.text);
@@ -155,6 +156,7 @@ Result<WorkerRequest> decode_request(std::string_view payload) {
   request.cpu_seconds = in.number<std::int32_t>();
   request.must_confine = in.boolean();
   request.compile.line_info = in.boolean();
+  request.compile.ptx_only = in.boolean();
   const auto arch = in.number<std::uint8_t>();
   source.name = in.text();
   source.text = in.text();

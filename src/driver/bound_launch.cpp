@@ -2,6 +2,7 @@
 // BoundLaunch: one launch of a sequence, with its maps encoded and its arguments packed.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <utility>
@@ -71,10 +72,18 @@ Result<DevicePointer> pointer_value(const LaunchRecipe& recipe,
 
 }  // namespace
 
-Status BoundLaunch::build(const CudaApi& api, const KernelPlan& plan, const PlannedKernel& kernel,
+Status BoundLaunch::build(const CudaApi& api, const KernelPlan& plan, bool first,
                           const LaunchRecipe& recipe, const std::vector<Workspace>& workspaces,
                           const LaunchArgs& args, const BoundLaunch* old,
                           const LaunchRecipe* old_recipe, LaunchState::Counters& counters) {
+  const auto named =
+      std::find_if(plan.kernels.begin(), plan.kernels.end(),
+                   [&](const PlannedKernel& one) { return one.entry == recipe.entry; });
+  if (named == plan.kernels.end()) {
+    return internal(fmt::format("the recipe launches {}, which the plan lacks", recipe.entry));
+  }
+  const PlannedKernel& kernel = *named;
+  rank = static_cast<std::size_t>(named - plan.kernels.begin());
   maps.resize(recipe.tensor_maps.size());
   for (std::size_t i = 0; i < maps.size(); ++i) {
     const TensorMapDescription& description = recipe.tensor_maps[i];
@@ -97,7 +106,6 @@ Status BoundLaunch::build(const CudaApi& api, const KernelPlan& plan, const Plan
     ++counters.maps_encoded;
   }
   if (Status built = build_arguments(plan, kernel, recipe, workspaces, args); !built) return built;
-  const bool first = &kernel == &plan.kernels.front();
   return build_config(kernel, recipe, kernel.overlaps && (!first || args.overlap));
 }
 

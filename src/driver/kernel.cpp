@@ -67,6 +67,10 @@ Result<WorkspaceNeed> Kernel::workspace(const LaunchArgs& args) const {
   });
 }
 
+Result<MaskMapShape> Kernel::mask_map(const LaunchArgs& args) const {
+  return no_throw([&]() -> Result<MaskMapShape> { return mask_map_shape(plan_, args.shapes); });
+}
+
 Status Kernel::replan(const LaunchArgs& args, LaunchState::Impl& state) const {
   const auto params = check_params(spec::declared_params(plan_.spec), args.params);
   if (!params) return params.error();
@@ -126,7 +130,7 @@ Status Kernel::launch(const LaunchArgs& args, LaunchState& caller_state) const {
     launch.config.stream = static_cast<cuda::Stream>(args.stream);
     // A kernel handle is accepted for a function: the driver takes the stream's context.
     const cuda::Result code = loaded_->api->LaunchKernelEx(
-        &launch.config, reinterpret_cast<cuda::Function>(loaded_->kernels[i]),
+        &launch.config, reinterpret_cast<cuda::Function>(loaded_->kernels[launch.rank]),
         launch.arguments.data(), nullptr);
     if (code != cuda::kSuccess) {
       state.valid = false;

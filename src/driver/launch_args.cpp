@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -42,6 +43,11 @@ constexpr std::array kFields{
     Field{BufferId::Kind::kKScale, &LaunchBuffers::k_scale, kWordAlignment},
     Field{BufferId::Kind::kVScale, &LaunchBuffers::v_scale, kWordAlignment},
     Field{BufferId::Kind::kMask, &LaunchBuffers::mask, kWordAlignment},
+    Field{BufferId::Kind::kKvNumBlocks, &LaunchBuffers::kv_num_blocks, kWordAlignment},
+    Field{BufferId::Kind::kKvIndices, &LaunchBuffers::kv_indices, kWordAlignment},
+    Field{BufferId::Kind::kFullKvNumBlocks, &LaunchBuffers::full_kv_num_blocks, kWordAlignment},
+    Field{BufferId::Kind::kFullKvIndices, &LaunchBuffers::full_kv_indices, kWordAlignment},
+    Field{BufferId::Kind::kSlopes, &LaunchBuffers::slopes, kWordAlignment},
 };
 static_assert(sizeof(LaunchBuffers) == kFields.size() * sizeof(DevicePointer),
               "every buffer has its row in kFields");
@@ -58,6 +64,7 @@ constexpr std::int64_t kMaxWorkspaceBytes = std::int64_t{1} << 48;  // the GPU's
 std::string describe(const UserParam& param) {
   if (std::holds_alternative<std::int32_t>(param.value)) return "an i32";
   if (std::holds_alternative<float>(param.value)) return "an f32";
+  if (std::holds_alternative<std::uint32_t>(param.value)) return "a u32";
   return fmt::format("an array of {}", to_string(std::get<DeviceArray>(param.value).dtype));
 }
 
@@ -70,47 +77,45 @@ void convert(const ParamSpec& declared, const UserParam& param, UserParamShape& 
                                     spec::to_string(declared.type)));
   };
   value.name = declared.name;
-  const ParamShape shape = shape_of(declared.type);
+  const spec::ParamShape shape = spec::shape_of(declared.type);
   if (shape.rank == 0) {
-    const bool real = shape.element == Dtype::kF32;
-    if (real ? !std::holds_alternative<float>(param.value)
-             : !std::holds_alternative<std::int32_t>(param.value)) {
-      return wrong_type();
+    const auto* integer = std::get_if<std::int32_t>(&param.value);
+    if (shape.element == Dtype::kU32 && integer != nullptr && *integer >= 0) {
+      value.scalar = static_cast<std::uint32_t>(*integer);
+      return;
     }
-    if (real) {
-      value.scalar = std::get<float>(param.value);
-    } else {
-      value.scalar = std::get<std::int32_t>(param.value);
-    }
-    return;
+    const auto number = [&]<class T>(T) {
+      const T* given = std::get_if<T>(&param.value);
+      if (given == nullptr) return wrong_type();
+      value.scalar = *given;
+    };
+    if (shape.element == Dtype::kF32) return number(float{});
+    return shape.element == Dtype::kU32 ? number(std::uint32_t{}) : number(std::int32_t{});
   }
   const auto* array = std::get_if<DeviceArray>(&param.value);
   if (array == nullptr || array->dtype != shape.element) return wrong_type();
-  const bool matrix = shape.rank == 2;
-  const std::int64_t elements = std::int64_t{array->extent[0]} * (matrix ? array->extent[1] : 1);
-  if (array->extent[0] < 0 || (matrix && array->extent[1] < 0)) {
-    return problems.add(field, fmt::format("has the negative extent {}",
-                                           std::min(array->extent[0], array->extent[1])));
+  const std::span<const std::int32_t> extents(array->extent.data(),
+                                              static_cast<std::size_t>(shape.rank));
+  const std::int32_t least = *std::min_element(extents.begin(), extents.end());
+  if (least < 0) return problems.add(field, fmt::format("has the negative extent {}", least));
+  std::int64_t elements = 1;
+  for (const std::int32_t extent : extents) {
+    if (__builtin_mul_overflow(elements, std::int64_t{extent}, &elements)) elements = INT64_MAX;
   }
-  if (elements > INT32_MAX) {
+  if (least > 0 && elements > INT32_MAX) {
     return problems.add(
         field, fmt::format("has {} elements; at most {} can be indexed", elements, INT32_MAX));
   }
+  if (least == 0) elements = 0;
   if (array->pointer == 0 && elements > 0) {
     return problems.add(field, fmt::format("is a null pointer with {} elements", elements));
   }
-  if (array->pointer % 4 != 0) {
-    return problems.add(field, fmt::format("is at {:#x}, not a multiple of 4", array->pointer));
+  const int alignment = size_of(shape.element);
+  if (array->pointer % static_cast<DevicePointer>(alignment) != 0) {
+    return problems.add(
+        field, fmt::format("is at {:#x}, not a multiple of {}", array->pointer, alignment));
   }
-  value.extent = {array->extent[0], matrix ? array->extent[1] : 0};
-}
-
-/// Of the materialized mask in a tree (there is one at most); 4 where there is none.
-int materialized_element_bytes(const MaskSpec& mask) {
-  if (mask.kind == MaskSpec::Kind::kMaterialized) return size_of(mask.dtype);
-  int bytes = 4;
-  for (const MaskSpec& part : mask.of) bytes = std::min(bytes, materialized_element_bytes(part));
-  return bytes;
+  std::copy(extents.begin(), extents.end(), value.extent.begin());
 }
 
 std::int64_t aligned_bytes(const Workspace& workspace) {
@@ -167,7 +172,7 @@ Result<BufferRef> find_buffer(BufferId id, const KernelPlan& plan, const LaunchA
         !std::holds_alternative<DeviceArray>(args.params[ref.param].value)) {
       return unknown();
     }
-    ref.alignment = kWordAlignment;
+    ref.alignment = size_of(spec::shape_of(declared[id.index].type).element);
     return ref;
   }
   if (id.kind == BufferId::Kind::kWorkspace) {
@@ -181,8 +186,12 @@ Result<BufferRef> find_buffer(BufferId id, const KernelPlan& plan, const LaunchA
   const Field* field = field_of(id.kind);
   if (field == nullptr) return unknown();
   ref.field = field->member;
-  ref.alignment = id.kind == BufferId::Kind::kMask ? materialized_element_bytes(plan.spec->mask)
-                                                   : field->alignment;
+  ref.alignment = field->alignment;
+  if (id.kind == BufferId::Kind::kMask) {
+    if (const MaskSpec* mask = spec::materialized(plan.spec->mask)) {
+      ref.alignment = size_of(mask->dtype);
+    }
+  }
   return ref;
 }
 

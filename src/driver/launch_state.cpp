@@ -26,10 +26,6 @@ DevicePointer address_in(const UserParam& param) {
   return array == nullptr ? 0 : array->pointer;
 }
 
-Error internal(std::string message) {
-  return make_error(ErrorCode::kInternal, std::move(message), {}, "report this defect");
-}
-
 }  // namespace
 
 LaunchState::Impl::Change LaunchState::Impl::compare(const LaunchArgs& args, const void* owner,
@@ -84,14 +80,11 @@ Status LaunchState::Impl::build(const KernelPlan& plan, const LaunchArgs& args,
   if (!need) return std::move(need).error();
   workspace_need = *need;
   if (Status checked = check_workspace(args); !checked) return checked;
-  if (sequence.launches.size() > plan.kernels.size()) {
-    return internal(fmt::format("the recipe has {} launches, the plan {} kernels",
-                                sequence.launches.size(), plan.kernels.size()));
-  }
   for (std::size_t i = 0; i < sequence.launches.size(); ++i) {
-    const bool known = i < old.size() && i < old_sequence.launches.size();
+    const bool known = i < old.size() && i < old_sequence.launches.size() &&
+                       old_sequence.launches[i].entry == sequence.launches[i].entry;
     launches.push_back(std::make_unique<BoundLaunch>());
-    Status built = launches.back()->build(*loaded->api, plan, plan.kernels[i], sequence.launches[i],
+    Status built = launches.back()->build(*loaded->api, plan, i == 0, sequence.launches[i],
                                           sequence.workspaces, args, known ? old[i].get() : nullptr,
                                           known ? &old_sequence.launches[i] : nullptr, counters);
     if (!built) return built;

@@ -20,15 +20,18 @@ namespace attnjit {
 /// One launch of a sequence, bound to a call's buffers: what cuLaunchKernelEx takes.
 /// NOTE: `arguments` and `config` point into the object, which must not move once it is built.
 struct BoundLaunch {
-  /// Makes everything anew. A map of `old` whose description and address stayed is kept.
-  Status build(const CudaApi& api, const KernelPlan& plan, const PlannedKernel& kernel,
-               const LaunchRecipe& recipe, const std::vector<Workspace>& workspaces,
-               const LaunchArgs& args, const BoundLaunch* old, const LaunchRecipe* old_recipe,
+  /// Makes everything anew, of the first launch of a sequence or of another. A map of `old` whose
+  /// description and address stayed is kept.
+  Status build(const CudaApi& api, const KernelPlan& plan, bool first, const LaunchRecipe& recipe,
+               const std::vector<Workspace>& workspaces, const LaunchArgs& args,
+               const BoundLaunch* old, const LaunchRecipe* old_recipe,
                LaunchState::Counters& counters);
 
   /// Points maps and arguments at the new addresses.
   Status move_pointers(const CudaApi& api, const LaunchRecipe& recipe, const LaunchArgs& args,
                        LaunchState::Counters& counters);
+
+  std::size_t rank = 0;  // of its kernel among the plan's
 
   struct Map {
     cuda::TensorMap encoded{};

@@ -39,6 +39,8 @@ int type_of(Dtype dtype) {
       return cuda::kMapI64;
     case Dtype::kU64:
       return cuda::kMapU64;
+    case Dtype::kBits:
+      break;
   }
   return -1;
 }

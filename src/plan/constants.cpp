@@ -31,7 +31,8 @@ void Constants::add_users(const AttentionSpec& spec) {
   for (const spec::SpecScalar& scalar : spec::spec_scalars(spec)) {
     if (!scalar.constant) continue;
     if (scalar.is_integer) {
-      add(scalar.constant_name, static_cast<std::int64_t>(scalar.value));
+      add(scalar.constant_name,
+          static_cast<std::int64_t>(spec::kernel_value(scalar.traits, scalar.value)));
     } else {
       add_float(scalar.constant_name, scalar.value);
     }

@@ -50,6 +50,8 @@ Status plan_sm100(const TuningValues* tuned, KernelPlan& plan) {
 constexpr KernelFamily kSm90{
     &plan_sm90,
     &sm90_partitions,
+    true,
+    nullptr,
     &plan_sm90_launch,
     [](const KernelPlan& plan) { return sm90_knobs(*plan.sm90); },
     [](const KernelPlan& plan, nlohmann::ordered_json& json) {
@@ -57,11 +59,14 @@ constexpr KernelFamily kSm90{
     },
 };
 constexpr KernelFamily kSm90Mla{
-    &plan_sm90_mla, &sm90_mla_partitions, &plan_sm90_mla_launch, &sm90_mla_knobs, kSm90.print,
+    &plan_sm90_mla,        &sm90_mla_partitions, false,       nullptr,
+    &plan_sm90_mla_launch, &sm90_mla_knobs,      kSm90.print,
 };
 constexpr KernelFamily kSm100{
     &plan_sm100,
     &sm100_partitions,
+    true,
+    &sm100_rows_per_list,
     &plan_sm100_launch,
     [](const KernelPlan& plan) { return sm100_knobs(*plan.sm100); },
     [](const KernelPlan& plan, nlohmann::ordered_json& json) {
@@ -71,6 +76,8 @@ constexpr KernelFamily kSm100{
 
 constexpr KernelFamily kMerge{
     [](const TuningValues*, KernelPlan& plan) { return plan_merge(plan); },
+    nullptr,
+    false,
     nullptr,
     &plan_merge_launch,
     [](const KernelPlan&) { return std::vector<TuningKnob>(); },

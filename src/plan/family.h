@@ -24,6 +24,12 @@ struct KernelFamily {
   /// split them.
   std::int32_t (*partitions)(const KernelPlan& plan, const LaunchShapes& shapes,
                              const DeviceShape& device);
+  /// Whether its main kernel can walk a map of the mask.
+  bool maps;
+  /// Rows of a map's blocks that a work tile has in a launch; null: its main kernel reads the map
+  /// itself, without lists of its work tiles' own.
+  std::int32_t (*rows_per_list)(const KernelPlan& plan, const LaunchShapes& shapes,
+                                const DeviceShape& device);
   /// Plans a launch of the main kernel of a supported plan.
   Result<LaunchRecipe> (*launch)(const KernelPlan& plan, const LaunchRequest& request);
   /// What a tuning row may choose, with what a supported plan has.

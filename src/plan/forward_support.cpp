@@ -72,9 +72,6 @@ std::string unsupported_everywhere(const AttentionSpec& spec) {
   const auto missing = [&](std::string_view what) {
     return fmt::format("the {} template has no {} yet", to_string(spec.arch), what);
   };
-  if (spec.qkv_dtype != Dtype::kBf16 && spec.qkv_dtype != Dtype::kFp16) {
-    return missing(fmt::format("{} operands (qkv_dtype)", to_string(spec.qkv_dtype)));
-  }
   const Dtype output = spec.output_dtype.value_or(spec.qkv_dtype);
   if (output != Dtype::kBf16 && output != Dtype::kFp16) {
     return missing(fmt::format("{} output (output_dtype)", to_string(output)));
@@ -83,11 +80,15 @@ std::string unsupported_everywhere(const AttentionSpec& spec) {
   if (rope != spec.qkv_dtype || spec.rope_gmem_dtype.value_or(rope) != rope) {
     return missing("rope part of another type than the rest (rope_dtype, rope_gmem_dtype)");
   }
+  if (spec.scales == Scales::kToken) return missing("per-token scales (scales: token)");
   if (spec.scale_dtype) return missing("per-token scales (scale_dtype)");
-  if (contains(spec.mask, MaskSpec::Kind::kMaterialized)) {
-    return missing("materialized masks (mask)");
-  }
   return {};
+}
+
+std::string unsupported_e4m3(const AttentionSpec& spec, std::string_view why) {
+  if (spec.qkv_dtype != Dtype::kE4m3) return {};
+  return fmt::format("the {} template has no {} operands (qkv_dtype) yet: {}", to_string(spec.arch),
+                     to_string(spec.qkv_dtype), why);
 }
 
 std::string unsupported_partitions(const AttentionSpec& spec, int step) {

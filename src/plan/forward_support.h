@@ -5,6 +5,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "attnjit/spec.h"
 
@@ -38,6 +39,9 @@ inline constexpr int kPartitionStep = 64;
 
 /// What no forward template can do of a spec; empty: nothing.
 std::string unsupported_everywhere(const AttentionSpec& spec);
+
+/// Why a template without e4m3 does not serve a spec that has it; empty: the spec has not.
+std::string unsupported_e4m3(const AttentionSpec& spec, std::string_view why);
 
 /// What a forward template that splits the keys cannot do of a spec's partitions; empty: nothing.
 /// `step`: the keys of its shortest tile.

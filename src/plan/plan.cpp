@@ -7,6 +7,7 @@
 #include "attnjit/tuning.h"
 #include "plan/family.h"
 #include "plan/launch/wait_records.h"
+#include "plan/map/map_plan.h"
 #include "plan/merge/merge_plan.h"
 
 namespace attnjit {
@@ -24,9 +25,11 @@ Result<KernelPlan> plan(const ResolvedSpec& spec, const Tuning* tuning) {
   const TuningRow* row = tuning == nullptr ? nullptr : find_tuning(*tuning, plan.spec);
   const TuningValues* tuned = row == nullptr ? nullptr : &row->choose;
   add_merge_workspaces(plan);
+  add_map_workspaces(plan);
   if (has_wait_records(plan)) plan.workspaces.push_back({kWaitRecords, true});
   if (Status made = family_of(plan.spec).plan(tuned, plan); !made) return made.error();
   if (plan.supported && merges(plan.spec)) plan.kernels.push_back(merge_kernel(plan));
+  if (plan.supported) add_map_kernels(plan);
   return plan;
 }
 

@@ -13,6 +13,7 @@
 #include "plan/merge/merge_plan.h"
 #include "spec/names.h"
 #include "spec/scalars.h"
+#include "spec/spec_fields.h"
 
 namespace attnjit {
 namespace {
@@ -45,6 +46,11 @@ constexpr std::array<NumberRow, static_cast<std::size_t>(LaunchNumber::kCount)> 
     {LaunchNumber::kMTiles, "m_tiles", Kind::kI32},
     {LaunchNumber::kTotalTiles, "total_tiles", Kind::kI32},
     {LaunchNumber::kPairedUnits, "paired_units", Kind::kI32},
+    {LaunchNumber::kTileGroups, "tile_groups", Kind::kI32},
+    {LaunchNumber::kFirstTiles, "first_tiles", Kind::kI32},
+    {LaunchNumber::kSecondTiles, "second_tiles", Kind::kI32},
+    {LaunchNumber::kTileGrowth, "tile_growth", Kind::kI32},
+    {LaunchNumber::kLowBody, "low_body", Kind::kI32},
     {LaunchNumber::kTotalHeads, "total_heads", Kind::kI32},
     {LaunchNumber::kSectionHeads, "section_heads", Kind::kI32},
     {LaunchNumber::kOneQuery, "one_query", Kind::kI32},
@@ -61,6 +67,20 @@ constexpr std::array<NumberRow, static_cast<std::size_t>(LaunchNumber::kCount)> 
     {LaunchNumber::kScale, "scale", Kind::kF32},
     {LaunchNumber::kRows, "rows", Kind::kI64},
     {LaunchNumber::kRowsPerHead, "rows_per_head", Kind::kI64},
+    {LaunchNumber::kMapBatches, "map_batches", Kind::kI32},
+    {LaunchNumber::kMapHeads, "map_heads", Kind::kI32},
+    {LaunchNumber::kMapQBlocks, "map_q_blocks", Kind::kI32},
+    {LaunchNumber::kMapKvBlocks, "map_kv_blocks", Kind::kI32},
+    {LaunchNumber::kMapRows, "map_rows", Kind::kI32},
+    {LaunchNumber::kHeadsPerMap, "heads_per_map", Kind::kI32},
+    {LaunchNumber::kListRows, "list_rows", Kind::kI32},
+    {LaunchNumber::kListsPerMap, "lists_per_map", Kind::kI32},
+    {LaunchNumber::kRowsPerList, "rows_per_list", Kind::kI32},
+    {LaunchNumber::kListPlaces, "list_places", Kind::kI32},
+    {LaunchNumber::kHeadsAsked, "heads_asked", Kind::kI32},
+    {LaunchNumber::kMaskBatchBytes, "mask_batch_bytes", Kind::kI64},
+    {LaunchNumber::kMaskHeadBytes, "mask_head_bytes", Kind::kI64},
+    {LaunchNumber::kMaskRowBytes, "mask_row_bytes", Kind::kI64},
 }};
 static_assert(in_order(kNumbers, &NumberRow::number));
 
@@ -83,7 +103,7 @@ struct BufferRow {
   Buffer buffer;
   std::string_view name;
 };
-constexpr std::array<BufferRow, 17> kBuffers{{
+constexpr std::array<BufferRow, 22> kBuffers{{
     {Buffer::kNone, ""},
     {Buffer::kQ, "q"},
     {Buffer::kK, "k"},
@@ -101,57 +121,62 @@ constexpr std::array<BufferRow, 17> kBuffers{{
     {Buffer::kKScale, "k_scale"},
     {Buffer::kVScale, "v_scale"},
     {Buffer::kMask, "mask"},
+    {Buffer::kKvNumBlocks, "kv_num_blocks"},
+    {Buffer::kKvIndices, "kv_indices"},
+    {Buffer::kFullKvNumBlocks, "full_kv_num_blocks"},
+    {Buffer::kFullKvIndices, "full_kv_indices"},
+    {Buffer::kSlopes, "slopes"},
 }};
 static_assert(in_order(kBuffers, &BufferRow::buffer));
 
 // The names of an array's extents, after the array's own.
 constexpr std::array<std::string_view, 1> kArrayExtents{"_n"};
 constexpr std::array<std::string_view, 2> kMatrixExtents{"_rows", "_cols"};
+constexpr std::array<std::string_view, 3> kCubeExtents{"_planes", "_rows", "_cols"};
 
 std::span<const std::string_view> extent_suffixes(int rank) {
   if (rank == 1) return kArrayExtents;
   if (rank == 2) return kMatrixExtents;
+  if (rank == 3) return kCubeExtents;
   return {};
 }
 
 constexpr std::string_view kParamPrefix = "param_";
 
+/// What an array's pointer points at.
+std::string cuda_element(Dtype element) {
+  switch (element) {
+    case Dtype::kF32:
+      return "const float";
+    case Dtype::kU32:
+      return "const unsigned int";
+    case Dtype::kBf16:
+      return "const attnjit::Bf16";
+    default:
+      return "const int";
+  }
+}
+
 void add_user_parameters(const AttentionSpec& spec, std::vector<KernelParameter>& parameters) {
   using Part = ParamSource::Part;
   const std::vector<ParamSpec> declared = spec::declared_params(spec);
   for (std::uint32_t i = 0; i < declared.size(); ++i) {
-    const ParamShape shape = shape_of(declared[i].type);
+    const spec::ParamShape shape = spec::shape_of(declared[i].type);
     const std::string name = std::string(kParamPrefix) + declared[i].name;
-    const bool real = shape.element == Dtype::kF32;
-    const Kind number = real ? Kind::kF32 : Kind::kI32;
+    const Kind number = shape.element == Dtype::kF32 ? Kind::kF32 : Kind::kI32;
     parameters.push_back({name, shape.rank == 0 ? number : Kind::kPointer,
-                          shape.rank == 0 ? "" : (real ? "const float" : "const int"),
+                          shape.rank == 0 ? "" : cuda_element(shape.element),
                           ParamSource{i, Part::kValue}});
-    Part part = Part::kExtent0;
-    for (const std::string_view suffix : extent_suffixes(shape.rank)) {
-      parameters.push_back({name + std::string(suffix), Kind::kI32, "", ParamSource{i, part}});
-      part = Part::kExtent1;
+    static constexpr std::array kParts{Part::kExtent0, Part::kExtent1, Part::kExtent2};
+    const std::span<const std::string_view> suffixes = extent_suffixes(shape.rank);
+    for (std::size_t extent = 0; extent < suffixes.size(); ++extent) {
+      parameters.push_back({name + std::string(suffixes[extent]), Kind::kI32, "",
+                            ParamSource{i, kParts.at(extent)}});
     }
   }
 }
 
 }  // namespace
-
-ParamShape shape_of(ParamSpec::Type type) {
-  switch (type) {
-    case ParamSpec::Type::kI32:
-      return {Dtype::kI32, 0};
-    case ParamSpec::Type::kF32:
-      return {Dtype::kF32, 0};
-    case ParamSpec::Type::kI32Array:
-      return {Dtype::kI32, 1};
-    case ParamSpec::Type::kF32Array:
-      return {Dtype::kF32, 1};
-    case ParamSpec::Type::kI32Matrix:
-      return {Dtype::kI32, 2};
-  }
-  return {};
-}
 
 std::string_view to_string(KernelParameter::Kind kind) {
   switch (kind) {
@@ -229,12 +254,32 @@ std::vector<KernelParameter> forward_parameters(const KernelPlan& plan,
   if (has_kv_lens(spec)) add_array(Buffer::kKvLens, "const int");
   if (spec.return_lse) add_array(Buffer::kLse, "float");
   if (spec.sink) add_array(Buffer::kSink, "const float");
+  if (spec.scales != Scales::kNone) {
+    for (const Buffer scale : {Buffer::kQScale, Buffer::kKScale, Buffer::kVScale}) {
+      add_array(scale, "const float");
+    }
+  }
   for (const LaunchNumber number : numbers) parameters.push_back(parameter(number));
   if (has_wait_records(plan)) {
     const auto last = static_cast<std::uint32_t>(plan.workspaces.size() - 1);
     parameters.push_back(parameter(kWaitRecords, {Buffer::kWorkspace, last}, "unsigned int"));
   }
   parameters.push_back(parameter(LaunchNumber::kScale));
+  add_function_parameters(spec, parameters);
+  return parameters;
+}
+
+void add_function_parameters(const AttentionSpec& spec, std::vector<KernelParameter>& parameters) {
+  if (spec::materialized(spec.mask) != nullptr) {
+    parameters.push_back(parameter("mask", {Buffer::kMask, 0}, "const unsigned char"));
+    for (const LaunchNumber stride : {LaunchNumber::kMaskBatchBytes, LaunchNumber::kMaskHeadBytes,
+                                      LaunchNumber::kMaskRowBytes}) {
+      parameters.push_back(parameter(stride));
+    }
+  }
+  if (spec.score_mod.slopes) {
+    parameters.push_back(parameter("slopes", {Buffer::kSlopes, 0}, "const float"));
+  }
   const std::vector<spec::SpecScalar> scalars = spec::spec_scalars(spec);
   for (std::uint32_t i = 0; i < scalars.size(); ++i) {
     if (scalars[i].constant) continue;
@@ -242,7 +287,19 @@ std::vector<KernelParameter> forward_parameters(const KernelPlan& plan,
         {scalars[i].name, scalars[i].is_integer ? Kind::kI32 : Kind::kF32, "", ScalarSource{i}});
   }
   add_user_parameters(spec, parameters);
-  return parameters;
+}
+
+void add_length_parameters(const AttentionSpec& spec, std::vector<KernelParameter>& parameters) {
+  const auto add_array = [&](Buffer buffer) {
+    parameters.push_back(parameter(std::string(name_of(buffer)), {buffer, 0}, "const int"));
+  };
+  if (spec.ragged) add_array(Buffer::kQOffsets);
+  if (spec.ragged_kv) add_array(Buffer::kKvOffsets);
+  if (has_kv_lens(spec)) add_array(Buffer::kKvLens);
+  parameters.push_back(parameter(LaunchNumber::kQLen));
+  parameters.push_back(parameter(LaunchNumber::kKvLen));
+  if (spec.ragged) parameters.push_back(parameter(LaunchNumber::kTotalQ));
+  if (spec.ragged_kv) parameters.push_back(parameter(LaunchNumber::kTotalKv));
 }
 
 void add_key_parameters(const KernelPlan& plan, std::vector<KernelParameter>& parameters) {
@@ -252,16 +309,27 @@ void add_key_parameters(const KernelPlan& plan, std::vector<KernelParameter>& pa
   }
 }
 
+bool is_of_masks(const KernelParameter& parameter) {
+  if (std::holds_alternative<ScalarSource>(parameter.source)) return true;
+  if (const auto* number = std::get_if<LaunchNumber>(&parameter.source)) {
+    return *number == LaunchNumber::kMaskBatchBytes || *number == LaunchNumber::kMaskHeadBytes ||
+           *number == LaunchNumber::kMaskRowBytes;
+  }
+  const auto* buffer = std::get_if<BufferId>(&parameter.source);
+  return buffer != nullptr && (buffer->kind == Buffer::kMask || buffer->kind == Buffer::kSlopes);
+}
+
 std::string why_no_parameters(const AttentionSpec& spec) {
   const std::vector<ParamSpec> declared = spec::declared_params(spec);
   std::set<std::string> names;
   for (const ParamSpec& param : declared) names.insert(param.name);
   for (const ParamSpec& param : declared) {
-    for (const std::string_view suffix : extent_suffixes(shape_of(param.type).rank)) {
+    for (const std::string_view suffix : extent_suffixes(spec::shape_of(param.type).rank)) {
       if (names.count(param.name + std::string(suffix)) == 0) continue;
       return fmt::format(
-          "the parameter {} needs the names {}_n, {}_rows and {}_cols for its extent", param.name,
-          param.name, param.name, param.name);
+          "the parameter {0} needs the names {0}_n, {0}_planes, {0}_rows and {0}_cols for its "
+          "extent",
+          param.name);
     }
   }
   return {};

@@ -15,13 +15,6 @@
 
 namespace attnjit {
 
-/// What a parameter of custom code is: a number (rank 0), an array or a matrix.
-struct ParamShape {
-  Dtype element = Dtype::kI32;
-  int rank = 0;
-};
-ParamShape shape_of(ParamSpec::Type type);
-
 /// "tensor_map", "pointer", "i32", ..
 std::string_view to_string(KernelParameter::Kind kind);
 std::string_view name_of(LaunchNumber number);
@@ -61,6 +54,14 @@ void add_key_parameters(const KernelPlan& plan, std::vector<KernelParameter>& pa
 std::vector<KernelParameter> forward_parameters(const KernelPlan& plan,
                                                 std::span<const TensorMapId> maps,
                                                 std::span<const LaunchNumber> numbers);
+
+/// Adds what masks and score modification are given: their numbers, and what custom code declares.
+void add_function_parameters(const AttentionSpec& spec, std::vector<KernelParameter>& parameters);
+
+/// Adds what says how long the sequences of a launch are (templates/common/sequence_lengths.cuh).
+void add_length_parameters(const AttentionSpec& spec, std::vector<KernelParameter>& parameters);
+/// Whether masks and score modifications read a parameter, and not the kernel itself.
+bool is_of_masks(const KernelParameter& parameter);
 
 /// Why the parameters of a spec's custom code cannot be kernel parameters; empty: they can.
 std::string why_no_parameters(const AttentionSpec& spec);

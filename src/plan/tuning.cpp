@@ -36,6 +36,9 @@ struct FieldText {
   std::string operator()(Mla AttentionSpec::*member) const {
     return quoted(spec::to_string(spec.*member));
   }
+  std::string operator()(Scales AttentionSpec::*member) const {
+    return quoted(spec::to_string(spec.*member));
+  }
   std::string operator()(Dtype AttentionSpec::*member) const {
     return quoted(to_string(spec.*member));
   }
@@ -76,6 +79,10 @@ struct MatchText {
   }
   Text operator()(Mla AttentionSpec::*) const {
     if (!is_string() || !spec::mla_from_string(value.text)) return std::nullopt;
+    return quoted(value.text);
+  }
+  Text operator()(Scales AttentionSpec::*) const {
+    if (!is_string() || !spec::scales_from_string(value.text)) return std::nullopt;
     return quoted(value.text);
   }
   Text operator()(Dtype AttentionSpec::*) const { return dtype(); }

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Implements the C ABI's launches.
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
@@ -11,6 +13,7 @@
 #include "attnjit/driver.h"
 #include "service/c_abi.h"
 #include "spec/kinds.h"
+#include "spec/spec_fields.h"
 
 struct attnjit_launch_state {
   attnjit::LaunchState state;
@@ -32,35 +35,34 @@ TensorStrides from_c(const attnjit_strides& strides) {
 
 Status param_from_c(const attnjit_param& in, UserParam& out) {
   if (in.name == nullptr) return null_argument("params.name");
-  if (in.reserved != 0) {
-    return make_error(ErrorCode::kInvalid, "reserved is not zero", std::string("param_") + in.name);
+  const std::string field = std::string("param_") + in.name;
+  const auto types = static_cast<std::int32_t>(spec::param_type_names().size());
+  if (in.type < 0 || in.type >= types) {
+    return make_error(ErrorCode::kInvalid,
+                      "type is " + std::to_string(in.type) + "; 0 to " + std::to_string(types - 1) +
+                          " is allowed",
+                      field);
+  }
+  const spec::ParamShape shape = spec::shape_of(static_cast<ParamSpec::Type>(in.type));
+  if (shape.rank < 3 && in.extent[2] != 0) {
+    return make_error(ErrorCode::kInvalid, "extent[2] is not zero", field);
   }
   out.name = in.name;
-  DeviceArray array;
-  array.pointer = in.pointer;
-  array.extent = {in.extent[0], in.extent[1]};
-  switch (in.type) {
-    case ATTNJIT_PARAM_I32:
-      out.value = in.i32;
-      return {};
-    case ATTNJIT_PARAM_F32:
-      out.value = in.f32;
-      return {};
-    case ATTNJIT_PARAM_F32_ARRAY:
-      array.dtype = Dtype::kF32;
-      out.value = array;
-      return {};
-    case ATTNJIT_PARAM_I32_ARRAY:
-    case ATTNJIT_PARAM_I32_MATRIX:
-      array.dtype = Dtype::kI32;
-      out.value = array;
-      return {};
-    default:
-      return make_error(ErrorCode::kInvalid,
-                        "type is " + std::to_string(in.type) + "; 0 to 4 is allowed",
-                        std::string("param_") + in.name);
+  if (shape.rank > 0) {
+    out.value = DeviceArray{in.pointer, shape.element, std::to_array(in.extent)};
+  } else if (shape.element == Dtype::kF32) {
+    out.value = in.f32;
+  } else if (shape.element == Dtype::kU32) {
+    out.value = static_cast<std::uint32_t>(in.i32);
+  } else {
+    out.value = in.i32;
   }
+  return {};
 }
+
+static_assert(ATTNJIT_PARAM_F32_CUBE == static_cast<int>(ParamSpec::Type::kF32Cube) &&
+                  ATTNJIT_PARAM_U32 == static_cast<int>(ParamSpec::Type::kU32),
+              "the C ABI's types are numbered as ParamSpec's");
 
 Status params_from_c(const attnjit_launch_args& in, std::vector<UserParam>& out) {
   if (in.num_params == 0) {
@@ -134,6 +136,22 @@ Status scalars_from_c(const attnjit_launch_args& in, const AttentionSpec& spec,
   return {};
 }
 
+Status map_from_c(const attnjit_launch_args& in, MaskMapShape& out) {
+  if (in.mask_map < ATTNJIT_MASK_MAP_NONE || in.mask_map > ATTNJIT_MASK_MAP_READ) {
+    return make_error(ErrorCode::kInvalid,
+                      "is " + std::to_string(in.mask_map) + "; 0 to 2 is allowed", "mask_map");
+  }
+  out = {};
+  out.use = static_cast<MaskMapUse>(in.mask_map);
+  if (out.use == MaskMapUse::kNone) return {};
+  out.batch = in.map_batch;
+  out.heads = in.map_heads;
+  out.q_blocks = in.map_q_blocks;
+  out.kv_blocks = in.map_kv_blocks;
+  out.no_full = out.use == MaskMapUse::kRead && in.full_kv_num_blocks == 0;
+  return {};
+}
+
 Status args_from_c(const attnjit_launch_args* given, const AttentionSpec& spec, LaunchArgs& out) {
   attnjit_launch_args in{};
   if (Status read = read_struct(given, "args", in); !read) return read;
@@ -152,7 +170,13 @@ Status args_from_c(const attnjit_launch_args* given, const AttentionSpec& spec, 
                  .q_scale = in.q_scale,
                  .k_scale = in.k_scale,
                  .v_scale = in.v_scale,
-                 .mask = in.mask};
+                 .mask = in.mask,
+                 .slopes = in.slopes,
+                 .kv_num_blocks = in.kv_num_blocks,
+                 .kv_indices = in.kv_indices,
+                 .full_kv_num_blocks = in.full_kv_num_blocks,
+                 .full_kv_indices = in.full_kv_indices};
+  if (Status read = map_from_c(in, out.shapes.mask_map); !read) return read;
   out.shapes.batch = in.batch;
   out.shapes.q_len = in.q_len;
   out.shapes.kv_len = in.kv_len;
@@ -165,6 +189,10 @@ Status args_from_c(const attnjit_launch_args* given, const AttentionSpec& spec, 
   out.shapes.k = from_c(in.k_strides);
   out.shapes.v = from_c(in.v_strides);
   out.shapes.o = from_c(in.o_strides);
+  out.shapes.mask_batch = in.mask_batch;
+  out.shapes.mask_heads = in.mask_heads;
+  out.shapes.mask_rows = in.mask_rows;
+  out.shapes.mask = from_c(in.mask_strides);
   out.scalars.scale = in.scale;
   if (Status read = scalars_from_c(in, spec, out.scalars.values); !read) return read;
   out.workspace = in.workspace;
@@ -221,6 +249,27 @@ attnjit_error* attnjit_workspace(const attnjit_kernel* kernel, const attnjit_lau
     if (!need) return need.error();
     *bytes = need->bytes;
     if (zeroed != nullptr) *zeroed = need->zeroed ? 1 : 0;
+    return {};
+  });
+}
+
+attnjit_error* attnjit_mask_map_shape(const attnjit_kernel* kernel, const attnjit_launch_args* args,
+                                      int32_t extents[4]) {
+  if (extents != nullptr) std::fill_n(extents, 4, 0);
+  return guarded([&]() -> Status {
+    if (kernel == nullptr) return null_argument("kernel");
+    if (args == nullptr) return null_argument("args");
+    if (extents == nullptr) return null_argument("extents");
+    attnjit::LaunchArgs converted;
+    if (Status read = attnjit::args_from_c(args, attnjit::from_c(kernel).plan().spec, converted);
+        !read)
+      return read;
+    const auto map = attnjit::from_c(kernel).mask_map(converted);
+    if (!map) return map.error();
+    extents[0] = map->batch;
+    extents[1] = map->heads;
+    extents[2] = map->q_blocks;
+    extents[3] = map->kv_blocks;
     return {};
   });
 }

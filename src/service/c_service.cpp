@@ -2,6 +2,7 @@
 // Implements the C ABI's services, specs, kernels and images.
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -40,6 +41,30 @@ std::vector<std::string> split_layers(std::string_view layers) {
   }
   return folders;
 }
+
+/// An event with the texts that it refers to.
+class EventForC {
+ public:
+  explicit EventForC(const CompileEvent& event) : key_(event.key), arch_(to_string(event.arch)) {
+    if (event.error != nullptr) message_ = event.error->to_string();
+    out_.struct_size = sizeof out_;
+    out_.key = key_.c_str();
+    out_.arch = arch_.c_str();
+    out_.compile_ms = event.compile_ms;
+    out_.failed = event.error != nullptr ? 1 : 0;
+    out_.message = message_.c_str();
+    if (event.image == nullptr) return;
+    out_.registers = event.image->usage.registers;
+    out_.spill_bytes = event.image->usage.spill_bytes;
+    out_.cubin_bytes = static_cast<int64_t>(event.image->cubin.size());
+  }
+
+  const attnjit_compile_event& get() const { return out_; }
+
+ private:
+  std::string key_, arch_, message_;
+  attnjit_compile_event out_{};
+};
 
 Result<ServiceOptions> options_from_c(const attnjit_service_options* given) {
   ServiceOptions options;
@@ -91,6 +116,13 @@ Result<ServiceOptions> options_from_c(const attnjit_service_options* given) {
   if (in.log != nullptr) {
     options.log = [log = in.log, context = in.log_context](LogLevel level, std::string_view text) {
       log(context, static_cast<int32_t>(level), text.data(), text.size());
+    };
+  }
+  if (in.on_compile != nullptr) {
+    options.on_compile = [call = in.on_compile,
+                          context = in.on_compile_context](const CompileEvent& event) {
+      const EventForC out(event);
+      call(context, &out.get());
     };
   }
   return options;
@@ -152,6 +184,24 @@ attnjit_error* attnjit_service_statistics(const attnjit_service* service,
     out.queued = now.queued;
     out.compile_ms_total = now.compile_ms_total;
     return attnjit::write_struct(out, "statistics", statistics);
+  });
+}
+
+attnjit_error* attnjit_service_prometheus(const attnjit_service* service, char* text,
+                                          size_t capacity, size_t* length) {
+  if (length != nullptr) *length = 0;
+  return guarded([&]() -> Status {
+    if (service == nullptr) return null_argument("service");
+    if (length == nullptr) return null_argument("length");
+    if (text == nullptr && capacity > 0) return null_argument("text");
+    const std::string all = attnjit::to_prometheus(service->service->statistics());
+    if (capacity > 0) {
+      const std::size_t fits = std::min(all.size(), capacity - 1);
+      std::memcpy(text, all.data(), fits);
+      text[fits] = '\0';
+    }
+    *length = all.size();
+    return {};
   });
 }
 

@@ -64,9 +64,10 @@ ServiceCore::ServiceCore(const ServiceOptions& service_options, LogSink sink,
     : pid(getpid()),
       options(service_options),
       gated_log(std::move(sink)),
-      log(gated_log.sink()),
+      gated_on_compile(service_options.on_compile),
+      log(gated_log.function()),
       templates(std::move(template_set)),
-      cache(open_service_cache(service_options, gated_log.sink())),
+      cache(open_service_cache(service_options, gated_log.function())),
       compiler(service_options.compiler),
       helper(service_options.helper_compiler ? service_options.helper_compiler
                                              : service_options.compiler),
@@ -193,6 +194,15 @@ Result<KernelImage> ServiceCore::compile_now(Entry& entry, PtxNeed ptx, double& 
     log.info(fmt::format("compiled {} for {} in {:.0f} ms: {} bytes, {} registers, {} spilled",
                          short_key(entry.key), to_string(entry.plan.spec->arch), compile_ms,
                          image->cubin.size(), image->usage.registers, image->usage.spill_bytes));
+  }
+  if (options.on_compile) {
+    CompileEvent event;
+    event.key = entry.key.hex;
+    event.arch = entry.plan.spec->arch;
+    event.compile_ms = compile_ms;
+    event.image = image ? &*image : nullptr;
+    event.error = image ? nullptr : &image.error();
+    gated_on_compile.function()(event);
   }
   return image;
 }
@@ -517,6 +527,7 @@ void ServiceCore::shut_down(Deadline deadline) {
     quiet = calls_ended.wait_until(lock, deadline, [&] { return calls == 0; }) && quiet;
   }
   if (!quiet) log.warning("a compile could not be stopped; its thread is left behind");
+  gated_on_compile.close();
   gated_log.close();
 
   // Unload now, whoever still holds the core; a loader that hangs keeps its own.

@@ -20,7 +20,7 @@
 
 #include "attnjit/service.h"
 #include "base/log.h"
-#include "service/gated_log.h"
+#include "service/gated_call.h"
 #include "service/work_queue.h"
 
 namespace attnjit {
@@ -122,7 +122,8 @@ struct ServiceCore : std::enable_shared_from_this<ServiceCore> {
 
   const pid_t pid;
   const ServiceOptions options;
-  GatedLog gated_log;
+  GatedCall<LogLevel, std::string_view> gated_log;
+  GatedCall<const CompileEvent&> gated_on_compile;
   const Logger log;
   const TemplateSet templates;
   std::unique_ptr<CubinCache> cache;  // null: none

@@ -2,13 +2,13 @@
 // The expression language of custom masks and score modifications: a typed AST, parsed from a
 // snippet, printed as CUDA C++ and evaluated on the CPU.
 //
-// Grammar: the expressions of C over bool, int (i32) and float (f32), with calls of the listed
+// Grammar: the expressions of C over bool, int (i32), u32 and float (f32), with calls of the listed
 // functions and elements of declared parameters; no comma operator, assignment, pointer, string,
 // name or statement. Meanings that C leaves open are fixed, in the kernel and here alike:
 // integers wrap; / and % truncate, by zero they give 0, and INT_MIN / -1 wraps; shift counts are
-// taken modulo 32 and >> keeps the sign; (int) of a float truncates and saturates, NaN gives 0; an
-// index outside an array reads 0; && || ?: have no effects to skip, since every operation is total.
-// One meaning differs from C: & | ^ of two bools is a bool.
+// taken modulo 32 and >> of an int keeps the sign; (int) and (u32) of a float truncate and
+// saturate, NaN gives 0; an index outside an array reads 0; && || ?: have no effects to skip, since
+// every operation is total. One meaning differs from C: & | ^ of two bools is a bool.
 //
 // Thread rules: Expression is a plain value; an Evaluator belongs to one thread at a time.
 #pragma once
@@ -27,8 +27,8 @@
 
 namespace attnjit::spec {
 
-enum class ExprType : std::uint8_t { kBool, kI32, kF32 };
-std::string_view to_string(ExprType type);  ///< "bool", "int", "float"
+enum class ExprType : std::uint8_t { kBool, kI32, kU32, kF32 };
+std::string_view to_string(ExprType type);  ///< "bool", "int", "u32", "float"
 
 /// What a node computes. Operands have been converted: those of an operator have one type.
 enum class ExprOp : std::uint8_t {
@@ -38,23 +38,25 @@ enum class ExprOp : std::uint8_t {
   kParam,          ///< a scalar parameter
   kElement,        ///< params[param][args[0]]
   kMatrixElement,  ///< params[param][args[0]][args[1]]
+  kCubeElement,    ///< params[param][args[0]][args[1]][args[2]]
   kToBool,         ///< != 0
   kToI32,
+  kToU32,
   kToF32,
   kNot,     ///< bool
-  kNegate,  ///< i32 or f32
-  kBitNot,  ///< i32
-  kAdd,     ///< i32 or f32, as the next three
+  kNegate,  ///< i32, u32 or f32
+  kBitNot,  ///< i32 or u32
+  kAdd,     ///< i32, u32 or f32, as the next three
   kSubtract,
   kMultiply,
   kDivide,
-  kModulo,  ///< i32, as the next two
+  kModulo,  ///< i32 or u32, as the next two
   kShiftLeft,
   kShiftRight,
-  kBitAnd,  ///< i32 or bool, as the next two
+  kBitAnd,  ///< i32, u32 or bool, as the next two
   kBitOr,
   kBitXor,
-  kLess,  ///< bool, of i32 or f32, as the next five
+  kLess,  ///< bool, of i32, u32 or f32, as the next five
   kLessEqual,
   kGreater,
   kGreaterEqual,
@@ -66,7 +68,7 @@ enum class ExprOp : std::uint8_t {
   kCall,
 };
 
-/// Functions that an expression may call. min, max and abs take i32 or f32; the others f32.
+/// Functions that an expression may call. min, max and abs take i32, u32 or f32; the others f32.
 enum class ExprFunction : std::uint8_t {
   kMin,
   kMax,
@@ -93,7 +95,7 @@ enum class ExprFunction : std::uint8_t {
   kFma,
 };
 
-/// A value of any type: bool (0 or 1) and i32 in `i`, f32 in `f`.
+/// A value of any type: bool (0 or 1), i32 and the bits of a u32 in `i`, f32 in `f`.
 struct ExprValue {
   std::int32_t i = 0;
   double f = 0;
@@ -138,9 +140,10 @@ Result<Expression> parse_expression(std::string_view code, SnippetKind kind,
                                     std::span<const ParamSpec> params);
 
 /// The expression as CUDA C++, printed from the AST: coordinates as c.q_idx, c.q_row(), the score
-/// as score, parameters as p.NAME, array_at(p.NAME, i), matrix_at(p.NAME, i, j); operators whose
-/// meaning C leaves open as expr_add(a, b) and so on; functions as expr_<name>(..); casts as
-/// to_i32, to_f32. templates/common/expression.cuh defines all of them. Deterministic.
+/// as score, parameters as p.NAME, array_at(p.NAME, i), matrix_at(p.NAME, i, j), cube_at(p.NAME, i,
+/// j, k); operators whose meaning C leaves open as expr_add(a, b) and so on; functions as
+/// expr_<name>(..); casts as to_i32, to_u32, to_f32. templates/common/expression.cuh defines all of
+/// them. Deterministic.
 std::string print_cuda(const Expression& expression);
 
 /// A coordinate as a member of the kernels' Coord and TileCoord: "q_idx", "q_row()".
@@ -159,12 +162,14 @@ struct Coordinates {
 };
 
 /// The value of one declared parameter. Arrays are borrowed; a vector has `rows` elements, a
-/// row-major matrix rows * columns.
+/// row-major matrix rows * columns, a cube as many in each of its planes.
 struct ParamView {
-  std::int32_t i32 = 0;
+  std::int32_t i32 = 0;  ///< or the bits of a u32
   float f32 = 0;
-  const std::int32_t* i32_data = nullptr;
+  const std::int32_t* i32_data = nullptr;  ///< or of u32
   const float* f32_data = nullptr;
+  const std::uint16_t* bf16_data = nullptr;
+  std::int64_t planes = 0;
   std::int64_t rows = 0;
   std::int64_t columns = 0;
 };

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Evaluates an expression on the CPU.
 #include <array>
+#include <bit>
 #include <utility>
 
 #include "spec/expression.h"
 #include "spec/expression_functions.h"
+#include "spec/spec_fields.h"
 
 namespace attnjit::spec {
 namespace {
@@ -35,16 +37,26 @@ std::int32_t coordinate(const Coordinates& at, Coord coord) {
 
 ExprValue element_of(const ParamView& param, ParamSpec::Type type,
                      std::span<const std::int32_t> indices) {
-  const std::int64_t row = indices[0];
-  const std::int64_t column = indices.size() > 1 ? indices[1] : 0;
-  const std::int64_t columns = indices.size() > 1 ? param.columns : 1;
-  if (row < 0 || row >= param.rows || column < 0 || column >= columns) return {};
-  const std::int64_t index = row * columns + column;
+  using Extents = std::array<std::int64_t, 3>;
+  const Extents extents = indices.size() == 1   ? Extents{param.rows}
+                          : indices.size() == 2 ? Extents{param.rows, param.columns}
+                                                : Extents{param.planes, param.rows, param.columns};
+  std::int64_t index = 0;
+  for (std::size_t i = 0; i < indices.size(); ++i) {
+    if (indices[i] < 0 || indices[i] >= extents[i]) return {};
+    index = index * extents[i] + indices[i];
+  }
   ExprValue value;
-  if (type == ParamSpec::Type::kF32Array) {
-    value.f = static_cast<double>(param.f32_data[index]);
-  } else {
-    value.i = param.i32_data[index];
+  switch (shape_of(type).element) {
+    case Dtype::kF32:
+      value.f = static_cast<double>(param.f32_data[index]);
+      break;
+    case Dtype::kBf16:
+      value.f = static_cast<double>(
+          std::bit_cast<float>(static_cast<std::uint32_t>(param.bf16_data[index]) << 16));
+      break;
+    default:
+      value.i = param.i32_data[index];
   }
   return value;
 }
@@ -74,8 +86,9 @@ ExprValue Evaluator::run(const Coordinates& at, double score) {
         value.f = static_cast<double>(params_[node.param].f32);
         break;
       case ExprOp::kElement:
-      case ExprOp::kMatrixElement: {
-        const std::array<std::int32_t, 2> indices{args[0].i, args[1].i};
+      case ExprOp::kMatrixElement:
+      case ExprOp::kCubeElement: {
+        const std::array<std::int32_t, 3> indices{args[0].i, args[1].i, args[2].i};
         value = element_of(params_[node.param], expression_.params[node.param].type,
                            std::span<const std::int32_t>(indices.data(), node.num_args));
         break;

@@ -55,6 +55,12 @@ std::int32_t to_i32(double value) {
   return static_cast<std::int32_t>(value);
 }
 
+std::uint32_t to_u32(double value) {
+  if (!(value > 0)) return 0;
+  return value >= 4294967296.0 ? std::numeric_limits<std::uint32_t>::max()
+                               : static_cast<std::uint32_t>(value);
+}
+
 std::int32_t apply_i32(ExprOp op, std::int32_t a, std::int32_t b) {
   switch (op) {
     case ExprOp::kAdd:
@@ -80,6 +86,20 @@ std::int32_t apply_i32(ExprOp op, std::int32_t a, std::int32_t b) {
       return wrapped(bits(a) ^ bits(b));
     default:
       return 0;
+  }
+}
+
+std::uint32_t apply_u32(ExprOp op, std::uint32_t a, std::uint32_t b) {
+  switch (op) {
+    case ExprOp::kDivide:
+      return b == 0 ? 0 : a / b;
+    case ExprOp::kModulo:
+      return b == 0 ? 0 : a % b;
+    case ExprOp::kShiftRight:
+      return a >> (b & 31U);
+    default:
+      // The bits of the others are those of signed integers.
+      return bits(apply_i32(op, wrapped(a), wrapped(b)));
   }
 }
 
@@ -122,6 +142,17 @@ std::int32_t call_i32(ExprFunction function, std::int32_t a, std::int32_t b) {
       return a > b ? a : b;
     default:
       return a < 0 ? wrapped(0U - bits(a)) : a;
+  }
+}
+
+std::uint32_t call_u32(ExprFunction function, std::uint32_t a, std::uint32_t b) {
+  switch (function) {
+    case F::kMin:
+      return a < b ? a : b;
+    case F::kMax:
+      return a > b ? a : b;
+    default:
+      return a;
   }
 }
 
@@ -189,6 +220,11 @@ double rounded(double value) {
 
 std::span<const FunctionRow> expression_functions() { return kFunctions; }
 
+bool is_element(const ExprNode& node) {
+  return node.op == ExprOp::kElement || node.op == ExprOp::kMatrixElement ||
+         node.op == ExprOp::kCubeElement;
+}
+
 const FunctionRow* find_function(std::string_view name) {
   for (const FunctionRow& row : kFunctions) {
     if (row.name == name || (!row.alias.empty() && row.alias == name)) return &row;
@@ -200,6 +236,7 @@ ExprValue apply(const ExprNode& node, ExprType operand_type, std::span<const Exp
   const ExprValue a = args[0];
   const ExprValue b = args.size() > 1 ? args[1] : ExprValue{};
   const bool real = operand_type == ExprType::kF32;
+  const bool natural = operand_type == ExprType::kU32;
   ExprValue result;
   switch (node.op) {
     case ExprOp::kToBool:
@@ -208,8 +245,18 @@ ExprValue apply(const ExprNode& node, ExprType operand_type, std::span<const Exp
     case ExprOp::kToI32:
       result.i = real ? to_i32(a.f) : a.i;
       break;
+    case ExprOp::kToU32:
+      result.i = real ? wrapped(to_u32(a.f)) : a.i;
+      break;
     case ExprOp::kToF32:
-      result.f = real ? a.f : a.i;
+      // NOTE: one by one: beside an unsigned integer a signed one loses its sign.
+      if (real) {
+        result.f = a.f;
+      } else if (natural) {
+        result.f = bits(a.i);
+      } else {
+        result.f = a.i;
+      }
       break;
     case ExprOp::kNot:
       result.i = a.i == 0;
@@ -236,6 +283,8 @@ ExprValue apply(const ExprNode& node, ExprType operand_type, std::span<const Exp
     case ExprOp::kBitXor:
       if (real) {
         result.f = apply_f32(node.op, a.f, b.f);
+      } else if (natural) {
+        result.i = wrapped(apply_u32(node.op, bits(a.i), bits(b.i)));
       } else {
         result.i = apply_i32(node.op, a.i, b.i);
       }
@@ -246,7 +295,9 @@ ExprValue apply(const ExprNode& node, ExprType operand_type, std::span<const Exp
     case ExprOp::kGreaterEqual:
     case ExprOp::kEqual:
     case ExprOp::kNotEqual:
-      result.i = real ? compare(node.op, a.f, b.f) : compare(node.op, a.i, b.i);
+      result.i = real      ? compare(node.op, a.f, b.f)
+                 : natural ? compare(node.op, bits(a.i), bits(b.i))
+                           : compare(node.op, a.i, b.i);
       break;
     case ExprOp::kAnd:
       result.i = (a.i != 0) && (b.i != 0);
@@ -261,6 +312,8 @@ ExprValue apply(const ExprNode& node, ExprType operand_type, std::span<const Exp
       if (real) {
         result.f =
             call_f32(node.function, a.f, b.f, args.size() > 2 ? args[2].f : 0, node.uses_score);
+      } else if (natural) {
+        result.i = wrapped(call_u32(node.function, bits(a.i), bits(b.i)));
       } else {
         result.i = call_i32(node.function, a.i, b.i);
       }
@@ -271,6 +324,7 @@ ExprValue apply(const ExprNode& node, ExprType operand_type, std::span<const Exp
     case ExprOp::kParam:
     case ExprOp::kElement:
     case ExprOp::kMatrixElement:
+    case ExprOp::kCubeElement:
       break;
   }
   if (node.type == ExprType::kF32 && !node.uses_score) result.f = rounded(result.f);

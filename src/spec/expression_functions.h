@@ -17,7 +17,7 @@ struct FunctionRow {
   std::string_view alias;  ///< C's name for float, read as the same; empty if there is none
   int arity;
   ExprFunction function;
-  bool polymorphic;  ///< i32 or f32; otherwise f32
+  bool polymorphic;  ///< i32, u32 or f32; otherwise f32
 };
 
 /// In the order of ExprFunction.
@@ -31,7 +31,11 @@ const FunctionRow* find_function(std::string_view name);
 /// @param operand_type the operands' type; of kSelect, that of the two alternatives.
 ExprValue apply(const ExprNode& node, ExprType operand_type, std::span<const ExprValue> args);
 
-/// The element of an array parameter, or with two indices of a matrix; outside it 0.
+/// Whether a node is an element of an array.
+bool is_element(const ExprNode& node);
+
+/// The element of an array parameter, with two indices of a matrix, with three of a cube; outside
+/// it 0.
 ExprValue element_of(const ParamView& param, ParamSpec::Type type,
                      std::span<const std::int32_t> indices);
 

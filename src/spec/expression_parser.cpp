@@ -60,6 +60,7 @@ const BinaryRow* find_binary(const Token& token) {
 
 std::optional<ExprType> type_from_name(std::string_view name) {
   if (name == "int") return ExprType::kI32;
+  if (name == "u32") return ExprType::kU32;
   if (name == "float") return ExprType::kF32;
   if (name == "bool") return ExprType::kBool;
   return std::nullopt;
@@ -179,7 +180,7 @@ class Parser {
                               kMaxExpressionHeight));
     }
     node.height = static_cast<std::int16_t>(height + 1);
-    const bool computed = node.op != Op::kElement && node.op != Op::kMatrixElement;
+    const bool computed = !is_element(node);
     if (constant && computed) {
       std::array<ExprValue, 3> values;
       for (int i = 0; i < node.num_args; ++i) values[i] = made_.nodes[node.args[i]].value;
@@ -211,21 +212,31 @@ class Parser {
     return add(node, at);
   }
 
+  static Op conversion_to(Type type) {
+    switch (type) {
+      case Type::kBool:
+        return Op::kToBool;
+      case Type::kI32:
+        return Op::kToI32;
+      case Type::kU32:
+        return Op::kToU32;
+      case Type::kF32:
+        break;
+    }
+    return Op::kToF32;
+  }
+
   /// C's conversion of a value to another scalar type.
   int convert(int node, Type type) {
     if (node == kFailed || type_of(node) == type) return node;
     Token at;
     at.line = made_.nodes[node].line;
     at.column = made_.nodes[node].column;
-    const Op op = type == Type::kBool ? Op::kToBool : type == Type::kI32 ? Op::kToI32 : Op::kToF32;
-    return make(op, type, {node}, at);
+    return make(conversion_to(type), type, {node}, at);
   }
 
-  /// C's usual arithmetic conversions: bool becomes int; beside a float, float.
-  Type common(int a, int b) const {
-    const bool real = type_of(a) == Type::kF32 || type_of(b) == Type::kF32;
-    return real ? Type::kF32 : Type::kI32;
-  }
+  /// C's usual arithmetic conversions: bool becomes int; beside a u32, u32; beside a float, float.
+  Type common(int a, int b) const { return std::max({type_of(a), type_of(b), Type::kI32}); }
 
   int as_result(int root) {
     if (made_.kind == SnippetKind::kMask) {
@@ -234,7 +245,7 @@ class Parser {
                      "compare it, e.g. (..) != 0");
     }
     if (type_of(root) == Type::kBool) {
-      return fail_at(root, "the score modification is bool; allowed: float, int",
+      return fail_at(root, "the score modification is bool; allowed: float, int, u32",
                      "to hide keys use a mask; else choose a score with ?:");
     }
     return convert(root, Type::kF32);
@@ -302,7 +313,7 @@ class Parser {
       case Op::kShiftRight:
       case Op::kModulo:
         if (common(left, right) == Type::kF32) {
-          return fail(at, fmt::format("`{}` of a float; allowed: int", at.text),
+          return fail(at, fmt::format("`{}` of a float; allowed: int, u32", at.text),
                       op == Op::kModulo ? "cast with (int), or call fmod" : "cast with (int)");
         }
         break;
@@ -314,6 +325,9 @@ class Parser {
       if (count.constant && (count.value.i < 0 || count.value.i > 31)) {
         return fail_at(right, fmt::format("a shift by {}; allowed: 0 to 31", count.value.i));
       }
+      // As in C, the value is of the left operand's type, whatever counts.
+      const Type shifted = common(left, left);
+      return with_operands(op, shifted, shifted, left, right, at);
     }
     const Type type = common(left, right);
     if (op == Op::kDivide || op == Op::kModulo) {
@@ -364,11 +378,12 @@ class Parser {
       if (!advance()) return kFailed;
       const int operand = unary();
       if (operand == kFailed) return kFailed;
-      if (type_of(operand) != Type::kI32) {
-        return fail(at, fmt::format("`~` of a {}; allowed: int", to_string(type_of(operand))),
-                    type_of(operand) == Type::kBool ? "to negate a bool write !" : "");
+      const Type type = type_of(operand);
+      if (type != Type::kI32 && type != Type::kU32) {
+        return fail(at, fmt::format("`~` of a {}; allowed: int, u32", to_string(type)),
+                    type == Type::kBool ? "to negate a bool write !" : "");
       }
-      return make(Op::kBitNot, Type::kI32, {operand}, at);
+      return make(Op::kBitNot, type, {operand}, at);
     }
     if (at.is("&") || at.is("&&")) {
       return fail(at, "`&` takes an address here, which is no part of an expression");
@@ -387,8 +402,8 @@ class Parser {
     if (token_.is("(")) return fail(token_, "a call of what is no function");
     if (token_.is("[")) {
       return fail(token_, "an index into what is no array",
-                  "only array parameters p.name have elements: i32[] and f32[] take one index, "
-                  "i32[][] two");
+                  "only array parameters p.name have elements: i32[] takes one index, i32[][] two, "
+                  "i32[][][] three");
     }
     if (token_.is(".")) return fail(token_, "a member of what has none", "parameters are p.name");
     return node;
@@ -509,20 +524,21 @@ class Parser {
 
     ExprNode node;
     node.param = static_cast<std::int32_t>(found - made_.params.begin());
-    node.type = found->type == ParamSpec::Type::kF32 || found->type == ParamSpec::Type::kF32Array
-                    ? Type::kF32
-                    : Type::kI32;
-    const bool vector =
-        found->type == ParamSpec::Type::kI32Array || found->type == ParamSpec::Type::kF32Array;
-    const int dimensions = vector ? 1 : found->type == ParamSpec::Type::kI32Matrix ? 2 : 0;
-    node.op = dimensions == 0 ? Op::kParam : dimensions == 1 ? Op::kElement : Op::kMatrixElement;
-    for (int i = 0; i < dimensions; ++i) {
+    const ParamShape shape = shape_of(found->type);
+    node.type = shape.element == Dtype::kI32   ? Type::kI32
+                : shape.element == Dtype::kU32 ? Type::kU32
+                                               : Type::kF32;
+    static constexpr Op kOps[] = {Op::kParam, Op::kElement, Op::kMatrixElement, Op::kCubeElement};
+    node.op = kOps[shape.rank];
+    for (int i = 0; i < shape.rank; ++i) {
       if (!token_.is("[")) {
-        return fail(token_,
-                    fmt::format("p.{} is {}, and lacks {}", name.text, to_string(found->type),
-                                i == 0 ? "an index" : "its second index"),
-                    dimensions == 1 ? fmt::format("write p.{}[i]", name.text)
-                                    : fmt::format("write p.{}[i][j]", name.text));
+        static constexpr std::string_view kLacks[] = {"an index", "its second index",
+                                                      "its third index"};
+        static constexpr std::string_view kWritten[] = {"[i]", "[i][j]", "[i][j][k]"};
+        return fail(
+            token_,
+            fmt::format("p.{} is {}, and lacks {}", name.text, to_string(found->type), kLacks[i]),
+            fmt::format("write p.{}{}", name.text, kWritten[shape.rank - 1]));
       }
       if (!advance()) return kFailed;
       const Token first = token_;
@@ -553,7 +569,7 @@ class Parser {
       if (token_.is(")")) return wrong_arity(row, at);
       const int arg = ternary();
       if (arg == kFailed) return kFailed;
-      if (type_of(arg) == Type::kF32) node.type = Type::kF32;
+      node.type = std::max(node.type, type_of(arg));
       node.args[node.num_args++] = arg;
     }
     if (token_.is(",")) return wrong_arity(row, at);
@@ -592,9 +608,9 @@ class Parser {
       {"bitand", "write &"},
       {"bitor", "write |"},
       {"compl", "write ~"},
-      {"double", "the types are bool, int and float"},
-      {"unsigned", "the types are bool, int and float"},
-      {"long", "the types are bool, int and float"},
+      {"double", "the types are bool, int, u32 and float"},
+      {"unsigned", "the types are bool, int, u32 and float"},
+      {"long", "the types are bool, int, u32 and float"},
       {"INFINITY", "to hide keys use a mask"},
       {"inf", "to hide keys use a mask"},
       {"batch", "the batch entry is b"},
@@ -617,6 +633,8 @@ std::string_view to_string(ExprType type) {
       return "bool";
     case ExprType::kI32:
       return "int";
+    case ExprType::kU32:
+      return "u32";
     case ExprType::kF32:
       return "float";
   }

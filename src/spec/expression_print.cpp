@@ -82,6 +82,7 @@ std::string literal_text(ExprType type, const ExprValue& value) {
     const bool integer = digits.find_first_of(".e") == std::string::npos;
     return digits + (integer ? ".0f" : "f");
   }
+  if (type == ExprType::kU32) return fmt::format("{}u", static_cast<std::uint32_t>(value.i));
   // NOTE: C has no literal of this value: 2147483648 is no int.
   return value.i == INT32_MIN ? "(-2147483647 - 1)" : fmt::format("{}", value.i);
 }
@@ -149,6 +150,8 @@ class Printer {
         return print_call("array_at", node, param(node));
       case ExprOp::kMatrixElement:
         return print_call("matrix_at", node, param(node));
+      case ExprOp::kCubeElement:
+        return print_call("cube_at", node, param(node));
       case ExprOp::kToBool:
         out_ += '(';
         print(arg(node, 0));
@@ -156,6 +159,8 @@ class Printer {
         return;
       case ExprOp::kToI32:
         return print_call("to_i32", node);
+      case ExprOp::kToU32:
+        return print_call("to_u32", node);
       case ExprOp::kToF32:
         return print_call("to_f32", node);
       case ExprOp::kNot:

@@ -4,8 +4,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -19,7 +21,7 @@ namespace {
 
 using Op = ExprOp;
 using F = ExprFunction;
-using RangeValue = std::variant<IntRange, FloatRange>;
+using RangeValue = std::variant<IntRange, FloatRange, UintRange>;
 
 /// Whether an operation says anything where nothing is known of some operands.
 enum class Unknown : std::uint8_t {
@@ -103,6 +105,8 @@ RangeRow row_of(const ExprNode& node) {
       return ATTNJIT_RANGE(range_to_bool);
     case Op::kToI32:
       return ATTNJIT_RANGE(range_to_i32);
+    case Op::kToU32:
+      return ATTNJIT_RANGE(range_to_u32);
     case Op::kToF32:
       return ATTNJIT_RANGE(range_to_f32);
     case Op::kNot:
@@ -167,6 +171,8 @@ RangeValue unknown_of(ExprType type) {
       return any_bool();
     case ExprType::kI32:
       return any_int();
+    case ExprType::kU32:
+      return any_uint();
     case ExprType::kF32:
       break;
   }
@@ -175,15 +181,18 @@ RangeValue unknown_of(ExprType type) {
 
 RangeValue exact(ExprType type, const ExprValue& value) {
   if (type == ExprType::kF32) return range_of(static_cast<float>(value.f));
+  if (type == ExprType::kU32) return range_of(static_cast<unsigned>(value.i));
   return range_of(value.i);
+}
+
+/// Both, and what is between them. @pre they are of one type
+RangeValue hull_of(const RangeValue& a, const RangeValue& b) {
+  return call([](const auto& x, const auto& y) -> decltype(hull(x, y)) { return hull(x, y); }, a,
+              b);
 }
 
 /// Whether a node is a constant that can be written as a literal: infinity and NaN cannot.
 bool is_literal(const ExprNode& node) { return node.constant && std::isfinite(node.value.f); }
-
-bool is_element(const ExprNode& node) {
-  return node.op == Op::kElement || node.op == Op::kMatrixElement;
-}
 
 /// Whether a coordinate may have several values in a tile: TileCoord then has their range.
 bool differs_in_tile(Coord coord) {
@@ -249,7 +258,8 @@ class Printer {
         return;
       case Op::kElement:
       case Op::kMatrixElement:
-        return print_call("range_element", node, "p." + expression_.params[node.param].name);
+      case Op::kCubeElement:
+        return print_call("range_element", node, "t, p." + expression_.params[node.param].name);
       default:
         break;
     }
@@ -275,6 +285,7 @@ class Printer {
 struct RangeEvaluator::State {
   const Expression& expression;
   std::vector<ParamView> params;
+  ArrayRanges arrays;
   std::vector<RangeValue> values;
   std::vector<RangeRow> rows;
 
@@ -301,15 +312,39 @@ struct RangeEvaluator::State {
     return range_of(tile.kv_len);
   }
 
-  RangeValue element(const ExprNode& node) const {
-    std::array<std::int32_t, 2> index{};
+  /// How many elements an element's indices name; none where they are too many to read.
+  std::optional<std::int64_t> elements(const ExprNode& node) const {
+    const std::int64_t most = arrays == ArrayRanges::kKnown ? kMostElements : 1;
+    std::int64_t count = 1;
     for (int i = 0; i < node.num_args; ++i) {
       const IntRange range = std::get<IntRange>(values[node.args[i]]);
-      if (!range.one()) return unknown_of(node.type);
-      index[i] = range.lo;
+      const std::int64_t extent = std::int64_t{range.hi} - range.lo + 1;
+      if (extent > most) return std::nullopt;
+      count *= extent;
+      if (count > most) return std::nullopt;
     }
-    return exact(node.type, element_of(params[node.param], expression.params[node.param].type,
-                                       std::span<const std::int32_t>(index.data(), node.num_args)));
+    return count;
+  }
+
+  RangeValue element(const ExprNode& node) const {
+    const std::optional<std::int64_t> count = elements(node);
+    if (!count) return unknown_of(node.type);
+    RangeValue all;
+    for (std::int64_t n = 0; n < *count; ++n) {
+      std::array<std::int32_t, 3> index{};
+      std::int64_t rest = n;
+      for (int i = node.num_args - 1; i >= 0; --i) {
+        const IntRange range = std::get<IntRange>(values[node.args[i]]);
+        const std::int64_t extent = std::int64_t{range.hi} - range.lo + 1;
+        index[i] = static_cast<std::int32_t>(range.lo + rest % extent);
+        rest /= extent;
+      }
+      const RangeValue one =
+          exact(node.type, element_of(params[node.param], expression.params[node.param].type,
+                                      std::span<const std::int32_t>(index.data(), node.num_args)));
+      all = n == 0 ? one : hull_of(all, one);
+    }
+    return all;
   }
 
   RangeValue compute(std::size_t n, const ScoreTile& tile) const {
@@ -321,6 +356,7 @@ struct RangeEvaluator::State {
         return exact(node.type, {params[node.param].i32, double{params[node.param].f32}});
       case Op::kElement:
       case Op::kMatrixElement:
+      case Op::kCubeElement:
         return element(node);
       default:
         break;
@@ -334,8 +370,9 @@ struct RangeEvaluator::State {
   }
 };
 
-RangeEvaluator::RangeEvaluator(const Expression& expression, std::vector<ParamView> params)
-    : state_(new State{expression, std::move(params), {}, {}}) {
+RangeEvaluator::RangeEvaluator(const Expression& expression, std::vector<ParamView> params,
+                               ArrayRanges arrays)
+    : state_(new State{expression, std::move(params), arrays, {}, {}}) {
   state_->params.resize(expression.params.size());
   for (const ExprNode& node : expression.nodes) {
     state_->values.push_back(is_literal(node) ? exact(node.type, node.value)
@@ -355,6 +392,18 @@ TileStatus RangeEvaluator::status(const ScoreTile& tile) {
 }
 
 std::string print_cuda_ranges(const Expression& expression) { return Printer(expression).run(); }
+
+bool reads_arrays(const Expression& expression) {
+  return std::any_of(expression.nodes.begin(), expression.nodes.end(), [&](const ExprNode& node) {
+    return is_element(node) && !node.constant && !may_be_one(expression, node);
+  });
+}
+
+bool names(const Expression& expression, Coord coord) {
+  return std::any_of(expression.nodes.begin(), expression.nodes.end(), [&](const ExprNode& node) {
+    return node.op == Op::kCoord && node.coord == coord;
+  });
+}
 
 bool decides_tiles(const Expression& expression) { return is_known(expression, expression.root()); }
 

@@ -36,13 +36,22 @@ struct TileStatus {
   bool operator==(const TileStatus&) const = default;
 };
 
+/// What is known of elements that differ within a tile.
+enum class ArrayRanges : std::uint8_t {
+  kUnknown,  ///< nothing: as a kernel asks that has no time to read them
+  kKnown,    ///< what they are among, where they are no more than kMostElements: as the kernel that
+             ///< makes a map of the mask asks (templates/maps/warp_tile.cuh)
+};
+inline constexpr std::int64_t kMostElements = 2048;
+
 /// Evaluates a mask over tiles. Sound: where a tile is not `seen` every score in it is hidden, and
 /// where it is not `hidden` every one is visible.
 class RangeEvaluator {
  public:
   /// Borrows the expression and the arrays. @param params in the order of Expression::params.
   /// @pre the expression is a mask's.
-  RangeEvaluator(const Expression& expression, std::vector<ParamView> params);
+  RangeEvaluator(const Expression& expression, std::vector<ParamView> params,
+                 ArrayRanges arrays = ArrayRanges::kUnknown);
   ~RangeEvaluator();
 
   TileStatus status(const ScoreTile& tile);
@@ -52,9 +61,15 @@ class RangeEvaluator {
   std::unique_ptr<State> state_;
 };
 
-/// A mask over ranges as CUDA C++: an IntRange of the TileCoord t. templates/common/ranges.cuh
+/// A mask over ranges as CUDA C++: an IntRange of the tile t. templates/common/ranges.cuh
 /// defines what it names. Deterministic.
 std::string print_cuda_ranges(const Expression& expression);
+
+/// Whether a mask hangs on elements of arrays that differ within a tile.
+bool reads_arrays(const Expression& expression);
+
+/// Whether a mask names a coordinate.
+bool names(const Expression& expression, Coord coord);
 
 /// Whether a mask can be decided for whole tiles: not where all that it says hangs on elements of
 /// arrays that differ within a tile.

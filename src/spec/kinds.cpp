@@ -19,13 +19,16 @@ constexpr double kMaxI32 = std::numeric_limits<std::int32_t>::max();
 constexpr double kMinF32 = std::numeric_limits<float>::min();
 constexpr double kMaxF32 = std::numeric_limits<float>::max();
 
-constexpr KindScalar<MaskSpec> kWindow[] = {{{"window", 1, kMaxI32, 128}, &MaskSpec::window}};
+constexpr KindScalar<MaskSpec> kWindow[] = {
+    {{"window", 1, kMaxI32, 128, Beside::kUnbounded}, &MaskSpec::window},
+    {{"window_right", 1, kMaxI32, 128, Beside::kUnboundedOrAbsent}, &MaskSpec::window_right}};
 constexpr KindScalar<MaskSpec> kChunk[] = {{{"chunk", 1, kMaxI32, 128}, &MaskSpec::chunk}};
 
 constexpr KindRow<MaskSpec> kMasks[] = {
     {"null", M::kNull, "NullMask"},
     {"causal", M::kCausal, "CausalMask"},
-    {"sliding_window", M::kSlidingWindow, "SlidingWindowMask", kWindow},
+    {"sliding_window", M::kSlidingWindow, "TwoSidedWindowMask", kWindow, Holds::kNothing,
+     "SlidingWindowMask"},
     {"chunked", M::kChunked, "ChunkedMask", kChunk},
     {"and", M::kAnd, "AndMask", {}, Holds::kOperands},
     {"or", M::kOr, "OrMask", {}, Holds::kOperands},
@@ -37,7 +40,7 @@ constexpr KindScalar<ScoreModSpec> kCap[] = {{{"cap", kMinF32, kMaxF32, 50}, &Sc
 
 constexpr KindRow<ScoreModSpec> kScoreMods[] = {
     {"identity", S::kIdentity, "IdentityScoreMod"},
-    {"alibi", S::kAlibi, "AlibiScoreMod"},
+    {"alibi", S::kAlibi, "AlibiScoreMod", {}, Holds::kSlopes},
     {"softcap", S::kSoftcap, "SoftcapScoreMod", kCap},
     {"custom", S::kCustom, "CustomScoreMod", {}, Holds::kCode},
 };
@@ -48,6 +51,8 @@ constexpr bool in_order(std::span<const KindRow<Node>> rows) {
     if (static_cast<std::size_t>(rows[i].kind) != i) return false;
     for (const KindScalar<Node>& scalar : rows[i].scalars) {
       if (scalar.min <= 0 && scalar.max >= 0) return false;
+      const bool last = &scalar == &rows[i].scalars.back();
+      if (scalar.may_be_absent() && (!last || rows[i].type_without.empty())) return false;
     }
   }
   return true;
@@ -69,6 +74,11 @@ std::span<const KindRow<ScoreModSpec>> kinds() {
 std::string allowed(const ScalarTraits& scalar, bool is_integer) {
   if (is_integer) {
     const auto min = static_cast<std::int64_t>(scalar.min);
+    if (scalar.beside == Beside::kUnboundedOrAbsent)
+      return "an integer, 0 or more, or -1: no bound";
+    if (scalar.beside == Beside::kUnbounded) {
+      return fmt::format("an integer, {} or more, or -1: no bound", min);
+    }
     if (scalar.max == kMaxI32) return fmt::format("an integer, {} or more", min);
     return fmt::format("an integer, {} to {}", min, static_cast<std::int64_t>(scalar.max));
   }
@@ -79,9 +89,14 @@ std::string allowed(const ScalarTraits& scalar, bool is_integer) {
 }
 
 bool is_allowed(const ScalarTraits& scalar, bool is_integer, double value) {
+  if (scalar.beside != Beside::kNothing && value == -1) return true;
   // NOTE: written so that NaN is refused.
   if (!(value >= scalar.min && value <= scalar.max)) return false;
   return !is_integer || value == std::floor(value);
+}
+
+double kernel_value(const ScalarTraits& scalar, double value) {
+  return scalar.beside != Beside::kNothing && value == -1 ? scalar.max : value;
 }
 
 }  // namespace attnjit::spec

@@ -21,11 +21,22 @@
 
 namespace attnjit::spec {
 
+/// What else a number may be than one from min to max.
+enum class Beside : std::uint8_t {
+  kNothing,
+  kUnbounded,  ///< -1, which stands for a bound that nothing reaches
+  /// -1 too, and 0, which is a value: the kind then is of `type_without`, which lacks the number.
+  kUnboundedOrAbsent,
+};
+
 /// A number that a kind takes: in the spec, or at launch where the spec leaves it out.
 struct ScalarTraits {
   std::string_view name;  ///< in JSON, of the kernel's parameter and of the command line's flag
   double min, max;        ///< allowed, both included; 0 is never among them: it means "left out"
   double sample;          ///< what `verify` launches with where nobody gives a value
+  Beside beside = Beside::kNothing;
+
+  constexpr bool may_be_absent() const { return beside == Beside::kUnboundedOrAbsent; }
 };
 
 /// A number of a mask (Node is MaskSpec) or of a score modification (ScoreModSpec).
@@ -52,6 +63,7 @@ enum class Holds : std::uint8_t {
   kNothing,
   kOperands,  ///< `of`: two masks or more
   kDtype,     ///< `dtype`, of a tensor given at launch
+  kSlopes,    ///< `slopes`: whether they are a tensor given at launch
   kCode,      ///< `name`, `code`, `trusted`, `params`
 };
 
@@ -64,6 +76,7 @@ struct KindRow {
   std::string_view type;
   std::span<const KindScalar<Node>> scalars = {};
   Holds holds = Holds::kNothing;
+  std::string_view type_without = {};  ///< where the last number is absent
 };
 
 /// Every kind, in the order of Node::Kind.
@@ -77,6 +90,24 @@ std::span<const KindRow<ScoreModSpec>> kinds();
 template <class Node>
 const KindRow<Node>& row_of(const Node& node) {
   return kinds<Node>()[static_cast<std::size_t>(node.kind)];
+}
+
+/// Whether a node lacks the last number of its kind.
+template <class Node>
+bool lacks_last(const Node& node) {
+  const auto scalars = row_of(node).scalars;
+  return !scalars.empty() && scalars.back().may_be_absent() && scalars.back().get(node) == 0;
+}
+
+/// The numbers that a node has, and its device type.
+template <class Node>
+std::span<const KindScalar<Node>> scalars_of(const Node& node) {
+  const auto all = row_of(node).scalars;
+  return all.first(all.size() - (lacks_last(node) ? 1 : 0));
+}
+template <class Node>
+std::string_view type_of(const Node& node) {
+  return lacks_last(node) ? row_of(node).type_without : row_of(node).type;
 }
 
 /// The kinds' names in JSON.
@@ -95,6 +126,7 @@ std::vector<std::string_view> member_names(const KindRow<Node>& row) {
   if (!row.scalars.empty()) names.push_back("constant");
   if (row.holds == Holds::kOperands) names.push_back("of");
   if (row.holds == Holds::kDtype) names.push_back("dtype");
+  if (row.holds == Holds::kSlopes) names.push_back("slopes");
   if (row.holds == Holds::kCode) {
     names.insert(names.end(), {"name", "code", "trusted", "params"});
   }
@@ -108,8 +140,10 @@ std::string allowed(const KindScalar<Node>& scalar) {
   return allowed(scalar, scalar.is_integer());
 }
 
-/// True for a value that a number may have, as the kernel gets it.
+/// True for a value that a number of a spec or a launch may have.
 bool is_allowed(const ScalarTraits& scalar, bool is_integer, double value);
+/// Such a value as the kernel gets it: no bound is one that nothing reaches.
+double kernel_value(const ScalarTraits& scalar, double value);
 template <class Node>
 bool is_allowed(const KindScalar<Node>& scalar, double value) {
   return is_allowed(scalar, scalar.is_integer(), value);
@@ -120,14 +154,14 @@ bool is_allowed(const KindScalar<Node>& scalar, double value) {
 template <class Mask, class Visit>
 void visit_mask_scalars(Mask& mask, Visit& visit) {
   const KindRow<MaskSpec>& row = row_of(mask);
-  for (const KindScalar<MaskSpec>& scalar : row.scalars) visit(scalar, mask);
+  for (const KindScalar<MaskSpec>& scalar : scalars_of(std::as_const(mask))) visit(scalar, mask);
   if (row.holds != Holds::kOperands) return;
   for (auto& operand : mask.of) visit_mask_scalars(operand, visit);
 }
 template <class Spec, class Visit>
 void visit_scalars(Spec& spec, Visit&& visit) {
   visit_mask_scalars(spec.mask, visit);
-  for (const KindScalar<ScoreModSpec>& scalar : row_of(spec.score_mod).scalars) {
+  for (const KindScalar<ScoreModSpec>& scalar : scalars_of(std::as_const(spec.score_mod))) {
     visit(scalar, spec.score_mod);
   }
 }

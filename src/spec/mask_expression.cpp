@@ -15,6 +15,14 @@ Error no_expression(std::string what) {
   return make_error(ErrorCode::kUnsupported, std::move(what), "mask");
 }
 
+std::string window_text(std::int64_t left, std::int64_t right) {
+  std::string text = right == 0    ? "kv_idx <= q_idx"
+                     : right == -1 ? "true"
+                                   : fmt::format("kv_idx - q_idx <= {}", right);
+  if (left != -1) text += fmt::format(" && q_idx - kv_idx < {}", left);
+  return text;
+}
+
 Result<std::string> text_of(const MaskSpec& mask) {
   switch (mask.kind) {
     case MaskSpec::Kind::kNull:
@@ -22,7 +30,7 @@ Result<std::string> text_of(const MaskSpec& mask) {
     case MaskSpec::Kind::kCausal:
       return std::string("kv_idx <= q_idx");
     case MaskSpec::Kind::kSlidingWindow:
-      return fmt::format("kv_idx <= q_idx && q_idx - kv_idx < {}", mask.window);
+      return window_text(mask.window, mask.window_right);
     case MaskSpec::Kind::kChunked:
       return fmt::format("q_idx >= 0 && q_idx / {0} == kv_idx / {0}", mask.chunk);
     case MaskSpec::Kind::kAnd:

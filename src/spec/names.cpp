@@ -62,4 +62,12 @@ std::vector<ParamSpec> declared_params(const AttentionSpec& spec) {
   return params;
 }
 
+const MaskSpec* materialized(const MaskSpec& mask) {
+  if (mask.kind == MaskSpec::Kind::kMaterialized) return &mask;
+  for (const MaskSpec& operand : mask.of) {
+    if (const MaskSpec* found = materialized(operand)) return found;
+  }
+  return nullptr;
+}
+
 }  // namespace attnjit::spec

@@ -27,4 +27,7 @@ std::string why_no_param_name(std::string_view name);
 /// the mask (preorder) and then the score modification declare them.
 std::vector<ParamSpec> declared_params(const AttentionSpec& spec);
 
+/// The materialized mask of a tree (there is one at most), or null.
+const MaskSpec* materialized(const MaskSpec& mask);
+
 }  // namespace attnjit::spec

@@ -2,8 +2,10 @@
 // ResolvedSpec: a spec that was looked at once.
 #include "spec/resolved_spec.h"
 
+#include <iterator>
 #include <utility>
 
+#include "spec/builtin_mask.h"
 #include "spec/json_value.h"
 #include "spec/spec_reader.h"
 #include "spec/text.h"
@@ -11,13 +13,34 @@
 namespace attnjit {
 
 namespace spec {
+namespace {
+
+/// Puts built-in masks for expressions that are no more, and takes the others' snippets over in
+/// their order. An expression with parameters stays: a launch gives them.
+void with_builtin_masks(MaskSpec& mask, Snippets::iterator& next, Snippets& kept) {
+  for (MaskSpec& operand : mask.of) with_builtin_masks(operand, next, kept);
+  if (mask.kind != MaskSpec::Kind::kCustom) return;
+  std::optional<Expression>& snippet = *next++;
+  if (snippet && mask.custom.params.empty()) {
+    if (const auto builtin = builtin_mask(*snippet)) {
+      mask = {};
+      mask.kind = *builtin;
+      return;
+    }
+  }
+  kept.push_back(std::move(snippet));
+}
+
+}  // namespace
 
 ResolvedSpec resolved_spec(SpecDocument document, Snippets snippets) {
   auto state = std::make_shared<ResolvedSpec::State>();
   state->spec = resolve(document.spec);
   state->given = std::move(document.spec);
   state->options = document.options;
-  state->snippets = std::move(snippets);
+  auto next = snippets.begin();
+  with_builtin_masks(state->spec.mask, next, state->snippets);
+  std::move(next, snippets.end(), std::back_inserter(state->snippets));
   return ResolvedSpec(std::move(state));
 }
 

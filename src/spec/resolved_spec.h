@@ -15,7 +15,8 @@ namespace attnjit {
 namespace spec {
 
 /// The custom code of a mask tree in preorder, then a score modification's: parsed; nothing for a
-/// trusted body, which was checked and stays text.
+/// trusted body, which was checked and stays text. In a ResolvedSpec, whose spec has built-in masks
+/// for expressions that are no more (builtin_mask.h), without these.
 using Snippets = std::vector<std::optional<Expression>>;
 
 /// What came of looking at a spec: its problems, and, where it has none, its custom code.
@@ -32,7 +33,7 @@ ResolvedSpec resolved_spec(SpecDocument document, Snippets snippets);
 
 struct ResolvedSpec::State {
   AttentionSpec given;
-  AttentionSpec spec;  ///< with its defaults
+  AttentionSpec spec;  ///< with its defaults, and built-in masks for expressions that are no more
   PlanOptions options;
   spec::Snippets snippets;
 };

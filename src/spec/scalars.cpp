@@ -32,7 +32,8 @@ void add_flags(std::vector<ScalarFlag>& flags) {
       const bool known = std::any_of(flags.begin(), flags.end(), [&](const ScalarFlag& flag) {
         return flag.traits.name == scalar.name;
       });
-      if (!known) flags.push_back({scalar, scalar.is_integer()});
+      // What may be absent is not left to the launch.
+      if (!known && !scalar.may_be_absent()) flags.push_back({scalar, scalar.is_integer()});
     }
   }
 }

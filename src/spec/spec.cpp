@@ -86,8 +86,9 @@ class Validator {
 
   bool asks_for_more_than_a_merge() const {
     return spec_.mla != Mla::kNone || spec_.page_size != 0 || spec_.ragged_kv ||
-           spec_.kv_lens_exclude_new || spec_.sink || spec_.num_partitions != 1 ||
-           spec_.partition_keys != 0 || spec_.mask.kind != MaskSpec::Kind::kNull ||
+           spec_.kv_lens_exclude_new || spec_.sink || spec_.scales != Scales::kNone ||
+           spec_.num_partitions != 1 || spec_.partition_keys != 0 ||
+           spec_.mask.kind != MaskSpec::Kind::kNull ||
            spec_.score_mod.kind != ScoreModSpec::Kind::kIdentity;
   }
 
@@ -95,6 +96,10 @@ class Validator {
     if (spec_.group >= 1 && spec_.num_q_heads >= 1 && spec_.num_q_heads % spec_.group != 0) {
       problem("group", fmt::format("is {}; allowed: a divisor of num_q_heads, which is {}",
                                    spec_.group, spec_.num_q_heads));
+    }
+    if (spec_.scales != Scales::kNone && spec_.qkv_dtype != Dtype::kE4m3) {
+      problem("scales", fmt::format("is {}; allowed with qkv_dtype e4m3, which is {}",
+                                    spec::to_string(spec_.scales), to_string(spec_.qkv_dtype)));
     }
     if (spec_.accumulate && !spec_.return_lse) {
       problem("accumulate", "is true; allowed with return_lse: an LSE says how much a part counts");
@@ -168,6 +173,8 @@ class Validator {
                   "combine them into one tensor");
         }
         break;
+      case Holds::kSlopes:
+        break;
       case Holds::kCode:
         check_custom(path, mask.custom, spec::SnippetKind::kMask);
         break;
@@ -177,7 +184,7 @@ class Validator {
   /// The numbers of a mask or a score modification.
   template <class Node>
   void check_scalars(const std::string& path, const Node& node) {
-    for (const spec::KindScalar<Node>& scalar : spec::row_of(node).scalars) {
+    for (const spec::KindScalar<Node>& scalar : spec::scalars_of(node)) {
       const double value = scalar.get(node);
       const std::string field = fmt::format("{}.{}", path, scalar.name);
       if (value != 0 && !spec::is_allowed(scalar, value)) {

@@ -72,6 +72,9 @@ const std::array kFields{
               .member = &A::rope_gmem_dtype,
               .help = "how the rope part lies in memory (default: rope_dtype)",
               .dtypes = kMmaDtypes},
+    SpecField{.name = "scales",
+              .member = &A::scales,
+              .help = "who has a scale of its own, of e4m3 q, k and v"},
     SpecField{.name = "scale_dtype",
               .member = &A::scale_dtype,
               .help = "element type of the per-token scales",
@@ -143,7 +146,11 @@ const std::array kFields{
 };
 
 constexpr std::string_view kMlaNames[] = {"none", "prefill", "decode"};
-constexpr std::string_view kParamTypes[] = {"i32", "f32", "i32[]", "f32[]", "i32[][]"};
+constexpr std::string_view kScalesNames[] = {"none", "tensor", "head", "token"};
+constexpr std::string_view kParamTypes[] = {
+    "i32",     "f32",     "i32[]",  "f32[]",    "i32[][]",   "u32",       "u32[]",
+    "u32[][]", "f32[][]", "bf16[]", "bf16[][]", "i32[][][]", "u32[][][]", "f32[][][]"};
+static_assert(std::size(kParamTypes) == static_cast<std::size_t>(ParamSpec::Type::kF32Cube) + 1);
 
 struct AllowedText {
   const SpecField& field;
@@ -161,6 +168,7 @@ struct AllowedText {
   std::string operator()(std::optional<bool> O::*) const { return "true, false"; }
   std::string operator()(Arch A::*) const { return architecture_names(); }
   std::string operator()(Mla A::*) const { return join(kMlaNames); }
+  std::string operator()(Scales A::*) const { return join(kScalesNames); }
   std::string operator()(Dtype A::*) const { return dtype(); }
   std::string operator()(std::optional<Dtype> A::*) const { return dtype(); }
   std::string operator()(MaskSpec A::*) const {
@@ -197,6 +205,8 @@ std::vector<std::string_view> dtype_names(std::span<const Dtype> dtypes) {
   return names;
 }
 
+std::span<const std::string_view> scales_names() { return kScalesNames; }
+
 std::string_view to_string(Mla mla) { return kMlaNames[static_cast<std::size_t>(mla)]; }
 
 std::optional<Mla> mla_from_string(std::string_view name) {
@@ -204,6 +214,21 @@ std::optional<Mla> mla_from_string(std::string_view name) {
     if (kMlaNames[i] == name) return static_cast<Mla>(i);
   }
   return std::nullopt;
+}
+
+std::string_view to_string(Scales scales) { return kScalesNames[static_cast<std::size_t>(scales)]; }
+
+std::optional<Scales> scales_from_string(std::string_view name) {
+  for (std::size_t i = 0; i < std::size(kScalesNames); ++i) {
+    if (kScalesNames[i] == name) return static_cast<Scales>(i);
+  }
+  return std::nullopt;
+}
+
+ParamShape shape_of(ParamSpec::Type type) {
+  const std::string_view name = to_string(type);
+  const std::string_view element = name.substr(0, name.find('['));
+  return {*dtype_from_string(element), static_cast<int>((name.size() - element.size()) / 2)};
 }
 
 std::string_view to_string(ParamSpec::Type type) {

@@ -20,7 +20,7 @@ namespace attnjit::spec {
 /// A top-level field of the flat JSON object, in canonical order.
 struct SpecField {
   using Member = std::variant<int AttentionSpec::*, bool AttentionSpec::*, Arch AttentionSpec::*,
-                              Mla AttentionSpec::*, Dtype AttentionSpec::*,
+                              Mla AttentionSpec::*, Scales AttentionSpec::*, Dtype AttentionSpec::*,
                               std::optional<Dtype> AttentionSpec::*, MaskSpec AttentionSpec::*,
                               ScoreModSpec AttentionSpec::*, std::optional<int> PlanOptions::*,
                               std::optional<bool> PlanOptions::*>;
@@ -48,12 +48,24 @@ std::string partitions_beside_keys(int num_partitions);
 std::string_view to_string(Mla mla);
 std::span<const std::string_view> mla_names();
 std::optional<Mla> mla_from_string(std::string_view name);
+
+std::string_view to_string(Scales scales);
+std::span<const std::string_view> scales_names();
+std::optional<Scales> scales_from_string(std::string_view name);
+
+/// What a parameter of custom code is: a number (rank 0), or an array with so many indices.
+struct ParamShape {
+  Dtype element = Dtype::kI32;
+  int rank = 0;
+};
+ParamShape shape_of(ParamSpec::Type type);
 std::string_view to_string(ParamSpec::Type type);
 std::optional<ParamSpec::Type> param_type_from_string(std::string_view name);
 std::span<const std::string_view> param_type_names();
 
 /// The element types of a materialized mask, and their names.
-inline constexpr Dtype kMaskDtypes[] = {Dtype::kF32, Dtype::kU8};
+inline constexpr Dtype kMaskDtypes[] = {Dtype::kF32, Dtype::kU8, Dtype::kBits, Dtype::kBf16,
+                                        Dtype::kFp16};
 std::vector<std::string_view> dtype_names(std::span<const Dtype> dtypes);
 
 /// Bounds that hold for every spec, so that hostile size ends in an error.

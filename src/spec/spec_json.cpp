@@ -56,6 +56,9 @@ ordered_json node_json(const Node& node) {
   }
   if (!row.scalars.empty() && node.constant) object["constant"] = true;
   if (row.holds == Holds::kCode) return custom_members(std::move(object), node.custom);
+  if constexpr (std::is_same_v<Node, ScoreModSpec>) {
+    if (row.holds == Holds::kSlopes && node.slopes) object["slopes"] = true;
+  }
   if constexpr (std::is_same_v<Node, MaskSpec>) {
     if (row.holds == Holds::kDtype && node.dtype != Dtype::kF32) {
       object["dtype"] = to_string(node.dtype);
@@ -96,6 +99,9 @@ struct FieldWriter {
     if (!is_default(member)) put(to_string(attention.*member));
   }
   void operator()(Mla AttentionSpec::*member) const {
+    if (!is_default(member)) put(spec::to_string(attention.*member));
+  }
+  void operator()(Scales AttentionSpec::*member) const {
     if (!is_default(member)) put(spec::to_string(attention.*member));
   }
   void operator()(Dtype AttentionSpec::*member) const {

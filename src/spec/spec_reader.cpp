@@ -209,6 +209,12 @@ class Reader {
                                        [](std::string_view text) { return mla_from_string(text); });
       if (read) document.spec.*member = *read;
     }
+    void operator()(Scales AttentionSpec::*member) const {
+      const auto read =
+          reader.name_of(name(), value, allowed(field), scales_names(),
+                         [](std::string_view text) { return scales_from_string(text); });
+      if (read) document.spec.*member = *read;
+    }
     void operator()(Dtype AttentionSpec::*member) const {
       if (const auto read = dtype()) document.spec.*member = *read;
     }
@@ -283,11 +289,17 @@ class Reader {
       const JsonValue* given = value.find(scalar.name);
       if (given == nullptr) continue;
       const std::string field = fmt::format("{}.{}", path, scalar.name);
-      const std::string allowed_text = allowed(scalar) + "; left out: given at launch";
+      const std::string allowed_text =
+          allowed(scalar) + (scalar.may_be_absent() ? "" : "; left out: given at launch");
       if (scalar.is_integer()) {
-        const auto read = integer(field, *given, static_cast<int>(scalar.min),
+        const bool may_be_any = scalar.beside != Beside::kNothing;
+        const auto read = integer(field, *given, may_be_any ? -1 : static_cast<int>(scalar.min),
                                   static_cast<int>(scalar.max), allowed_text);
-        if (read) scalar.set(node, *read);
+        if (!read) continue;
+        if (*read == 0 && !scalar.may_be_absent()) {
+          problem(field, "is 0; allowed: " + allowed_text, *given);
+        }
+        scalar.set(node, *read);
         continue;
       }
       const bool number = given->type == Type::kInteger || given->type == Type::kReal;
@@ -328,6 +340,8 @@ class Reader {
       case Holds::kDtype:
         read_mask_dtype(path + ".dtype", value.find("dtype"), mask.dtype);
         break;
+      case Holds::kSlopes:
+        break;
       case Holds::kCode:
         read_custom(path, value, mask.custom);
         break;
@@ -362,6 +376,9 @@ class Reader {
     mod.kind = row->kind;
     read_scalars(path, value, *row, mod);
     if (row->holds == Holds::kCode) read_custom(path, value, mod.custom);
+    if (const JsonValue* slopes = value.find("slopes"); slopes && row->holds == Holds::kSlopes) {
+      mod.slopes = boolean(path + ".slopes", *slopes).value_or(false);
+    }
   }
 
   void read_custom(const std::string& path, const JsonValue& value, CustomCode& custom) {

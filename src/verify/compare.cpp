@@ -61,9 +61,8 @@ std::vector<double> lost_norms(const Problem& problem) {
     }
     double squares = 0;
     for (const double sum : sums) squares += sum * sum;
-    const double scale =
-        problem.has("v_scale") ? double{problem.at("v_scale").as<float>()[i]} : 1.0;
-    norms[i] = std::ldexp(scale * std::sqrt(squares), kLostShareExponent);
+    norms[i] =
+        std::ldexp(problem.scale_of("v_scale", b, head) * std::sqrt(squares), kLostShareExponent);
   }
   return norms;
 }

@@ -40,11 +40,15 @@ spec::ParamView view(const Tensor& tensor) {
   }
   if (tensor.dtype == Dtype::kF32) {
     view.f32_data = tensor.as<float>();
+  } else if (tensor.dtype == Dtype::kBf16) {
+    view.bf16_data = tensor.as<std::uint16_t>();
   } else {
     view.i32_data = tensor.as<std::int32_t>();
   }
-  view.rows = tensor.shape[0];
-  view.columns = tensor.shape.size() > 1 ? tensor.shape[1] : 0;
+  const std::size_t rank = tensor.shape.size();
+  view.planes = rank == 3 ? tensor.shape[0] : 0;
+  view.rows = tensor.shape[rank == 3 ? 1 : 0];
+  view.columns = rank > 1 ? tensor.shape[rank - 1] : 0;
   return view;
 }
 

@@ -131,7 +131,7 @@ class EmulatorBackend final : public Backend {
     if (!source) return std::move(source).error();
     CompileRequest request;
     request.source = std::move(*source);
-    request.want_ptx = true;
+    request.ptx_only = true;
     request.line_info = true;
     const std::unique_ptr<Compiler> compiler =
         request.source.trusted ? make_helper_compiler() : make_in_process_compiler();

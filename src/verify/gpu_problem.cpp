@@ -15,7 +15,7 @@ namespace {
 constexpr std::int64_t kGuardBytes = 4096;
 constexpr std::uint8_t kPoison = 0xff;  // a NaN in every float type
 
-constexpr std::array<std::pair<const char*, DevicePointer LaunchBuffers::*>, 16> kBuffers{{
+constexpr std::array<std::pair<const char*, DevicePointer LaunchBuffers::*>, 21> kBuffers{{
     {"q", &LaunchBuffers::q},
     {"k", &LaunchBuffers::k},
     {"v", &LaunchBuffers::v},
@@ -32,6 +32,11 @@ constexpr std::array<std::pair<const char*, DevicePointer LaunchBuffers::*>, 16>
     {"k_scale", &LaunchBuffers::k_scale},
     {"v_scale", &LaunchBuffers::v_scale},
     {"mask", &LaunchBuffers::mask},
+    {"kv_num_blocks", &LaunchBuffers::kv_num_blocks},
+    {"kv_indices", &LaunchBuffers::kv_indices},
+    {"full_kv_num_blocks", &LaunchBuffers::full_kv_num_blocks},
+    {"full_kv_indices", &LaunchBuffers::full_kv_indices},
+    {"slopes", &LaunchBuffers::slopes},
 }};
 
 /// Absorbed MLA's V is part of K: a launch is given none.
@@ -94,10 +99,8 @@ Result<GpuProblem> GpuProblem::upload(const Device& device, const Problem& probl
     param.name = value.name;
     if (!tensor.shape.empty()) {
       param.value = DeviceArray{gpu.buffers_[name].pointer(), tensor.dtype, value.extent};
-    } else if (tensor.dtype == Dtype::kF32) {
-      param.value = *tensor.as<float>();
     } else {
-      param.value = *tensor.as<std::int32_t>();
+      std::visit([&](auto number) { param.value = number; }, value.scalar);
     }
     gpu.args_.params.push_back(std::move(param));
   }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "verify/custom.h"
+#include "verify/numeric.h"
 
 namespace attnjit::verify {
 namespace {
@@ -19,12 +20,20 @@ using Range = std::function<KeyRange(int, int)>;
 constexpr KeyRange kEverything{std::numeric_limits<std::int64_t>::min(),
                                std::numeric_limits<std::int64_t>::max()};
 
-// Element of a materialized mask for a score: [batch or 1, heads or 1, q_len, kv_len].
-std::int64_t mask_index(const Tensor& mask, const spec::Coordinates& at) {
-  const std::int64_t row = std::int64_t{at.q_idx} - at.kv_len + at.q_len;
+// Element of a materialized mask for a score: [batch or 1, heads or 1, q_len or 1, kv_len].
+std::int64_t mask_index(const Tensor& mask, const spec::Coordinates& at, std::int64_t column) {
   std::int64_t index = mask.shape[0] == 1 ? 0 : at.b;
   index = index * mask.shape[1] + (mask.shape[1] == 1 ? 0 : at.h);
-  return (index * mask.shape[2] + row) * mask.shape[3] + at.kv_idx;
+  index = index * mask.shape[2] + (mask.shape[2] == 1 ? 0 : at.q_row());
+  return index * mask.shape[3] + column;
+}
+
+/// The keys of a window: -1 is no bound.
+Range window_range(const MaskSpec& mask) {
+  return [left = mask.window, right = mask.window_right](int q_idx, int) {
+    return KeyRange{left == -1 ? kEverything.begin : q_idx - left + 1,
+                    right == -1 ? kEverything.end : q_idx + right + 1};
+  };
 }
 
 Result<Visible> visibility(const MaskSpec& mask, const Problem& problem) {
@@ -34,8 +43,9 @@ Result<Visible> visibility(const MaskSpec& mask, const Problem& problem) {
     case MaskSpec::Kind::kCausal:
       return Visible([](const spec::Coordinates& at) { return at.kv_idx <= at.q_idx; });
     case MaskSpec::Kind::kSlidingWindow:
-      return Visible([window = mask.window](const spec::Coordinates& at) {
-        return at.q_idx - window < at.kv_idx && at.kv_idx <= at.q_idx;
+      return Visible([window = window_range(mask)](const spec::Coordinates& at) {
+        const KeyRange seen = window(at.q_idx, at.kv_len);
+        return seen.begin <= at.kv_idx && at.kv_idx < seen.end;
       });
     case MaskSpec::Kind::kChunked:
       return Visible([chunk = mask.chunk](const spec::Coordinates& at) {
@@ -59,13 +69,19 @@ Result<Visible> visibility(const MaskSpec& mask, const Problem& problem) {
     }
     case MaskSpec::Kind::kMaterialized: {
       const Tensor* tensor = &problem.at("mask");
-      if (tensor->dtype == Dtype::kU8) {
+      if (mask.dtype == Dtype::kBits) {
         return Visible([tensor](const spec::Coordinates& at) {
-          return tensor->bytes[static_cast<std::size_t>(mask_index(*tensor, at))] != 0;
+          const auto byte = static_cast<std::size_t>(mask_index(*tensor, at, at.kv_idx / 8));
+          return (tensor->bytes[byte] >> at.kv_idx % 8 & 1) != 0;
+        });
+      }
+      if (mask.dtype == Dtype::kU8) {
+        return Visible([tensor](const spec::Coordinates& at) {
+          return tensor->bytes[static_cast<std::size_t>(mask_index(*tensor, at, at.kv_idx))] != 0;
         });
       }
       return Visible([tensor](const spec::Coordinates& at) {
-        return tensor->as<float>()[mask_index(*tensor, at)] !=
+        return load_float(*tensor, mask_index(*tensor, at, at.kv_idx)) !=
                -std::numeric_limits<float>::infinity();
       });
     }
@@ -85,9 +101,7 @@ Range range_of(const MaskSpec& mask) {
     case MaskSpec::Kind::kCausal:
       return [](int q_idx, int) { return KeyRange{0, std::int64_t{q_idx} + 1}; };
     case MaskSpec::Kind::kSlidingWindow:
-      return [window = mask.window](int q_idx, int) {
-        return KeyRange{q_idx - window + 1, std::int64_t{q_idx} + 1};
-      };
+      return window_range(mask);
     case MaskSpec::Kind::kChunked:
       return [chunk = mask.chunk](int q_idx, int) {
         const std::int64_t begin = floor_divide(q_idx, chunk) * chunk;
@@ -115,7 +129,9 @@ Range range_of(const MaskSpec& mask) {
 }
 
 bool has_bias(const MaskSpec& mask) {
-  if (mask.kind == MaskSpec::Kind::kMaterialized) return mask.dtype == Dtype::kF32;
+  if (mask.kind == MaskSpec::Kind::kMaterialized) {
+    return mask.dtype != Dtype::kU8 && mask.dtype != Dtype::kBits;
+  }
   return std::any_of(mask.of.begin(), mask.of.end(), has_bias);
 }
 
@@ -128,7 +144,8 @@ Result<Modify> modification(const Problem& problem) {
       std::vector<double> slopes;
       slopes.reserve(static_cast<std::size_t>(problem.spec.num_q_heads));
       for (int h = 0; h < problem.spec.num_q_heads; ++h) {
-        slopes.push_back(alibi_slope(h, problem.spec.num_q_heads));
+        slopes.push_back(mod.slopes ? double{problem.at("slopes").as<float>()[h]}
+                                    : alibi_slope(h, problem.spec.num_q_heads));
       }
       return Modify([slopes = std::move(slopes)](double score, const spec::Coordinates& at) {
         return score - slopes[at.h] * std::abs(double{1} * at.q_idx - at.kv_idx);
@@ -172,7 +189,7 @@ Result<MaskAndScoreMod> MaskAndScoreMod::of(const Problem& problem) {
   if (has_bias(problem.spec.mask)) {
     rules.modify_ = [tensor = &problem.at("mask"), inner = std::move(rules.modify_)](
                         double score, const spec::Coordinates& at) {
-      return inner(score, at) + double{tensor->as<float>()[mask_index(*tensor, at)]};
+      return inner(score, at) + double{load_float(*tensor, mask_index(*tensor, at, at.kv_idx))};
     };
   }
   return rules;

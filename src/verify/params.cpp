@@ -9,25 +9,27 @@
 #include <cmath>
 #include <limits>
 
+#include "spec/spec_fields.h"
 #include "verify/npy.h"
+#include "verify/numeric.h"
 
 namespace attnjit::verify {
 namespace {
 
-bool is_float(ParamSpec::Type type) {
-  return type == ParamSpec::Type::kF32 || type == ParamSpec::Type::kF32Array;
-}
-
-std::size_t rank_of(ParamSpec::Type type) {
-  switch (type) {
-    case ParamSpec::Type::kI32:
-    case ParamSpec::Type::kF32:
-      return 0;
-    case ParamSpec::Type::kI32Matrix:
-      return 2;
-    default:
-      return 1;
+template <class T>
+Result<Tensor> parse_integer(std::string_view text, Dtype dtype, const std::string& field) {
+  T value = 0;
+  const char* end = text.data() + text.size();
+  const auto [at, status] = std::from_chars(text.data(), end, value);
+  if (status != std::errc{} || at != end) {
+    return make_error(
+        ErrorCode::kInvalid,
+        fmt::format("'{}' is not an integer that {} holds", text.substr(0, 64), to_string(dtype)),
+        field);
   }
+  Tensor tensor = make_tensor(dtype, {});
+  *tensor.as<T>() = value;
+  return tensor;
 }
 
 Result<Tensor> parse_scalar(std::string_view text, ParamSpec::Type type, const std::string& field) {
@@ -44,16 +46,25 @@ Result<Tensor> parse_scalar(std::string_view text, ParamSpec::Type type, const s
     *tensor.as<float>() = value;
     return tensor;
   }
-  std::int32_t value = 0;
-  const auto [at, status] = std::from_chars(text.data(), end, value);
-  if (status != std::errc{} || at != end) {
-    return make_error(ErrorCode::kInvalid,
-                      fmt::format("'{}' is not an integer that i32 holds", text.substr(0, 64)),
-                      field);
+  if (type == ParamSpec::Type::kU32) return parse_integer<std::uint32_t>(text, Dtype::kU32, field);
+  return parse_integer<std::int32_t>(text, Dtype::kI32, field);
+}
+
+/// Integers of 64 bits, each of which T holds.
+template <class T>
+Result<Tensor> narrowed(const Tensor& tensor, Dtype want, const std::string& field) {
+  Tensor result = make_tensor(want, tensor.shape);
+  for (std::int64_t i = 0; i < tensor.elements(); ++i) {
+    const std::int64_t value = tensor.as<std::int64_t>()[i];
+    if (value < std::numeric_limits<T>::min() || value > std::numeric_limits<T>::max()) {
+      return make_error(
+          ErrorCode::kInvalid,
+          fmt::format("element {} is {}, which {} does not hold", i, value, to_string(want)),
+          field);
+    }
+    result.as<T>()[i] = static_cast<T>(value);
   }
-  Tensor tensor = make_tensor(Dtype::kI32, {});
-  *tensor.as<std::int32_t>() = value;
-  return tensor;
+  return result;
 }
 
 Result<Tensor> converted(Tensor tensor, Dtype want, const std::string& field) {
@@ -67,16 +78,14 @@ Result<Tensor> converted(Tensor tensor, Dtype want, const std::string& field) {
     return result;
   }
   if (want == Dtype::kI32 && tensor.dtype == Dtype::kI64) {
-    for (std::int64_t i = 0; i < count; ++i) {
-      const std::int64_t value = tensor.as<std::int64_t>()[i];
-      if (value < std::numeric_limits<std::int32_t>::min() ||
-          value > std::numeric_limits<std::int32_t>::max()) {
-        return make_error(ErrorCode::kInvalid,
-                          fmt::format("element {} is {}, which i32 does not hold", i, value),
-                          field);
-      }
-      result.as<std::int32_t>()[i] = static_cast<std::int32_t>(value);
-    }
+    return narrowed<std::int32_t>(tensor, want, field);
+  }
+  if (want == Dtype::kU32 && tensor.dtype == Dtype::kI64) {
+    return narrowed<std::uint32_t>(tensor, want, field);
+  }
+  // .npy has no bf16: files hold wider floats, and are rounded.
+  if (want == Dtype::kBf16 && tensor.dtype == Dtype::kF32) {
+    for (std::int64_t i = 0; i < count; ++i) store_float(result, i, tensor.as<float>()[i]);
     return result;
   }
   return make_error(ErrorCode::kInvalid,
@@ -109,7 +118,8 @@ Result<ParamArgument> parse_param(std::string_view text, const std::vector<Param
                                     : "the spec declares no such parameter; it has " + names,
                       field);
   }
-  const std::size_t rank = rank_of(found->type);
+  const spec::ParamShape shape = spec::shape_of(found->type);
+  const auto rank = static_cast<std::size_t>(shape.rank);
   if (value.empty() || value[0] != '@') {
     if (rank != 0) {
       return make_error(ErrorCode::kInvalid, "an array is given as @FILE.npy", field);
@@ -132,8 +142,7 @@ Result<ParamArgument> parse_param(std::string_view text, const std::vector<Param
         fmt::format("the file has rank {}; the spec declares rank {}", tensor->shape.size(), rank),
         field);
   }
-  Result<Tensor> right =
-      converted(std::move(*tensor), is_float(found->type) ? Dtype::kF32 : Dtype::kI32, field);
+  Result<Tensor> right = converted(std::move(*tensor), shape.element, field);
   if (!right) return std::move(right).error();
   argument.value = std::move(*right);
   return argument;

@@ -12,6 +12,8 @@
 #include "plan/launch/tensors.h"
 #include "spec/kinds.h"
 #include "spec/names.h"
+#include "spec/spec_fields.h"
+#include "verify/mask_map.h"
 #include "verify/random_inputs.h"
 
 namespace attnjit::verify {
@@ -93,11 +95,6 @@ Status check_storage(const AttentionSpec& spec) {
   return {};
 }
 
-bool needs_mask_tensor(const MaskSpec& mask) {
-  return mask.kind == MaskSpec::Kind::kMaterialized ||
-         std::any_of(mask.of.begin(), mask.of.end(), needs_mask_tensor);
-}
-
 // Everything that make_problem and its caller will hold: inputs, outputs and the reference.
 double estimated_bytes(const Problem& problem) {
   const AttentionSpec& spec = problem.spec;
@@ -116,11 +113,13 @@ double estimated_bytes(const Problem& problem) {
   double bytes = q_rows * (spec.qk_depth * size + spec.ov_depth * 16.0 + 24.0) +
                  kv_rows * kv_heads * depth * size +
                  double(problem.batch) * problem.max_pages * 4.0;
-  const double longest = std::max(problem.max_q_len, problem.max_kv_len);
+  const std::int64_t longest = std::max(problem.max_q_len, problem.max_kv_len);
   for (const ParamSpec& param : spec::declared_params(spec)) {
-    if (param.type == ParamSpec::Type::kI32Matrix) bytes += longest * longest * 4;
+    double of_param = size_of(spec::shape_of(param.type).element);
+    for (const std::int64_t extent : param_extents(param.type, longest)) of_param *= double(extent);
+    bytes += of_param;
   }
-  if (needs_mask_tensor(spec.mask)) {
+  if (spec::materialized(spec.mask) != nullptr) {
     bytes += double(problem.batch) * heads * problem.max_q_len * problem.max_kv_len * 4.0;
   }
   return bytes;
@@ -143,20 +142,13 @@ Status check_params(const AttentionSpec& spec, const std::vector<ParamArgument>&
       return invalid(field, names.empty() ? "the spec declares no parameters"
                                           : "the spec declares no such parameter, but " + names);
     }
-    const bool is_float =
-        found->type == ParamSpec::Type::kF32 || found->type == ParamSpec::Type::kF32Array;
-    std::size_t rank = 0;
-    if (found->type == ParamSpec::Type::kI32Matrix) {
-      rank = 2;
-    } else if (found->type == ParamSpec::Type::kI32Array ||
-               found->type == ParamSpec::Type::kF32Array) {
-      rank = 1;
-    }
-    const Dtype want = is_float ? Dtype::kF32 : Dtype::kI32;
-    if (argument.value.dtype != want || argument.value.shape.size() != rank) {
-      return invalid(field, fmt::format("{} of rank {} given; the spec declares {} of rank {}",
-                                        to_string(argument.value.dtype),
-                                        argument.value.shape.size(), to_string(want), rank));
+    const spec::ParamShape want = spec::shape_of(found->type);
+    if (argument.value.dtype != want.element ||
+        argument.value.shape.size() != static_cast<std::size_t>(want.rank)) {
+      return invalid(field,
+                     fmt::format("{} of rank {} given; the spec declares {} of rank {}",
+                                 to_string(argument.value.dtype), argument.value.shape.size(),
+                                 to_string(want.element), want.rank));
     }
     for (const std::int64_t extent : argument.value.shape) {
       if (extent > std::numeric_limits<std::int32_t>::max()) {
@@ -180,6 +172,13 @@ std::optional<InputKind> input_kind_from_string(std::string_view name) {
 
 std::string input_kind_names() { return fmt::format("{}", fmt::join(kInputNames, ", ")); }
 
+std::vector<std::int64_t> param_extents(ParamSpec::Type type, std::int64_t longest) {
+  constexpr std::int64_t kMaxPlanes = 16;
+  std::vector<std::int64_t> extents(static_cast<std::size_t>(spec::shape_of(type).rank), longest);
+  if (extents.size() == 3) extents.front() = std::min(longest, kMaxPlanes);
+  return extents;
+}
+
 std::int64_t Problem::first_q_row(int b) const {
   if (!spec.ragged) return std::int64_t{b} * max_q_len;
   return at("q_offsets").as<std::int32_t>()[b];
@@ -201,6 +200,15 @@ std::int64_t Problem::lse_index(int b, int h, int row) const {
 std::int64_t Problem::pair_row(int pair, int b, int h, int row) const {
   const std::int64_t rows = spec.ragged ? total_q : std::int64_t{batch} * max_q_len;
   return (pair * rows + first_q_row(b) + row) * spec.num_q_heads + h;
+}
+
+double Problem::scale_of(const char* name, int b, int head) const {
+  const auto found = tensors.find(name);
+  if (found == tensors.end()) return 1;
+  const Tensor& scales = found->second;
+  const std::int64_t at =
+      spec.scales == Scales::kHead ? std::int64_t{b} * scales.shape.back() + head : 0;
+  return scales.as<float>()[at];
 }
 
 std::vector<std::int64_t> Problem::o_shape() const {
@@ -236,6 +244,13 @@ LaunchShapes Problem::launch_shapes() const {
   shapes.total_kv = spec.ragged_kv ? static_cast<std::int32_t>(total_kv) : 0;
   shapes.num_pages = num_pages;
   shapes.max_pages = max_pages;
+  shapes.mask_map = mask_map;
+  if (has("mask")) {
+    const std::vector<std::int64_t>& mask = at("mask").shape;
+    shapes.mask_batch = static_cast<std::int32_t>(mask[0]);
+    shapes.mask_heads = static_cast<std::int32_t>(mask[1]);
+    shapes.mask_rows = static_cast<std::int32_t>(mask[2]);
+  }
   return shapes;
 }
 
@@ -254,6 +269,8 @@ std::vector<UserParamShape> Problem::param_values() const {
     if (tensor.shape.empty()) {
       if (tensor.dtype == Dtype::kF32) {
         value.scalar = *tensor.as<float>();
+      } else if (tensor.dtype == Dtype::kU32) {
+        value.scalar = *tensor.as<std::uint32_t>();
       } else {
         value.scalar = *tensor.as<std::int32_t>();
       }
@@ -268,7 +285,12 @@ std::vector<UserParamShape> Problem::param_values() const {
 
 Result<Problem> make_problem(const AttentionSpec& spec, const ProblemRequest& request) {
   Result<Problem> problem = shape_problem(spec, request);
-  if (problem) fill_random_inputs(*problem, request);
+  if (!problem) return problem;
+  fill_random_inputs(*problem, request);
+  if (!request.given_map) return problem;
+  const Result<MaskMap> map = make_mask_map(*problem, problem->batch, problem->spec.num_kv_heads());
+  if (!map) return map.error();
+  give_mask_map(*map, *problem);
   return problem;
 }
 

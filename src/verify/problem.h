@@ -55,6 +55,7 @@ struct ProblemRequest {
   InputKind input = InputKind::kNormal;
   std::optional<float> scale;  ///< unset: 1 / sqrt(qk_depth)
   std::int64_t pairs = 2;      ///< merge: how many
+  bool given_map = false;      ///< the launch is given a map of the mask, made on the host
   /// By name ("window"): the numbers of masks and score modification that the spec leaves to the
   /// launch; unset: ScalarTraits::sample.
   std::map<std::string, double, std::less<>> scalars;
@@ -64,7 +65,8 @@ struct ProblemRequest {
 };
 
 /// Inputs, by buffer name: q, k, v; and where the spec has them sink, page_table, kv_lens,
-/// q_offsets, kv_offsets, q_scale, k_scale, v_scale, mask, param_<name>. Of a merge pairs_o,
+/// q_offsets, kv_offsets, q_scale, k_scale, v_scale, mask, slopes, param_<name>; kv_num_blocks,
+/// kv_indices, full_kv_num_blocks and full_kv_indices where a map is given. Of a merge pairs_o,
 /// pairs_lse, and where it is ragged q_offsets.
 struct Problem {
   AttentionSpec spec;  ///< resolved; the numbers of its masks and score mod are this launch's
@@ -74,7 +76,8 @@ struct Problem {
   std::int64_t total_q = 0;   ///< rows of q over all sequences
   std::int64_t total_kv = 0;  ///< keys of all sequences
   int num_pages = 0, max_pages = 0;
-  int num_pairs = 0;  ///< merge
+  int num_pairs = 0;           ///< merge
+  MaskMapShape mask_map = {};  ///< that a launch is given (mask_map.h)
   float scale = 1;
   std::uint64_t seed = 0;  ///< of the inputs
   std::map<std::string, Tensor> tensors;
@@ -92,6 +95,10 @@ struct Problem {
   /// Row of a pair's o in pairs_o, heads counted as rows.
   std::int64_t pair_row(int pair, int b, int h, int row) const;
 
+  /// By what the elements of a head are to be multiplied: its entry of "q_scale", "k_scale" or
+  /// "v_scale", or 1 where the spec has no scales.
+  double scale_of(const char* name, int b, int head) const;
+
   std::vector<std::int64_t> o_shape() const;
   std::vector<std::int64_t> lse_shape() const;
   Dtype o_dtype() const;
@@ -105,6 +112,10 @@ struct Problem {
   LaunchScalars launch_scalars() const;
   std::vector<UserParamShape> param_values() const;
 };
+
+/// The extents of an array parameter that is made from the seed: the longest length in each
+/// dimension, but of a cube at most 16 planes.
+std::vector<std::int64_t> param_extents(ParamSpec::Type type, std::int64_t longest);
 
 /// A problem without its tensors: shapes and scalars, checked. Errors: kInvalid with the field
 /// (batch, q_len, kv_len, param...) and what is allowed; kUnsupported for storage that the

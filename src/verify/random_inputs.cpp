@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "spec/names.h"
+#include "spec/spec_fields.h"
 #include "verify/numeric.h"
 #include "verify/parallel.h"
 #include "verify/random.h"
@@ -51,15 +52,12 @@ class InputMaker {
     keys_and_values();
     params();
     mask();
+    slopes();
   }
 
  private:
   double direction(int kv_head, int d) const {
     return directions_[static_cast<std::size_t>(kv_head) * spec_.qk_depth + d];
-  }
-  double scale_of(const char* name, int b, int kv_head) const {
-    if (!problem_.has(name)) return 1;
-    return problem_.at(name).as<float>()[std::int64_t{b} * spec_.num_kv_heads() + kv_head];
   }
   bool is_spike(int b, int kv_head, int kv_idx) const {
     const int kv_len = problem_.kv_lens[b];
@@ -128,10 +126,13 @@ class InputMaker {
       }
       tensors["sink"] = std::move(sink);
     }
-    if (spec_.qkv_dtype == Dtype::kE4m3) {
-      for (const char* name : {"q_scale", "k_scale", "v_scale"}) {
+    if (spec_.scales != Scales::kNone) {
+      for (const auto& [name, heads] :
+           {std::pair{"q_scale", spec_.num_q_heads}, std::pair{"k_scale", spec_.num_kv_heads()},
+            std::pair{"v_scale", spec_.num_kv_heads()}}) {
         const RandomStream stream(request_.seed, name);
-        Tensor scale = make_tensor(Dtype::kF32, {batch, spec_.num_kv_heads()});
+        Tensor scale = spec_.scales == Scales::kHead ? make_tensor(Dtype::kF32, {batch, heads})
+                                                     : make_tensor(Dtype::kF32, {1});
         for (std::int64_t i = 0; i < scale.elements(); ++i) {
           scale.as<float>()[i] = static_cast<float>(std::exp2(2 * stream.uniform(i) - 1));
         }
@@ -205,7 +206,7 @@ class InputMaker {
         const std::uint64_t logical = (static_cast<std::uint64_t>(b) << 32) + row;
         for (int h = 0; h < spec_.num_q_heads; ++h) {
           const int kv_head = h / spec_.group;
-          const double inverse = 1 / scale_of("q_scale", b, kv_head);
+          const double inverse = 1 / problem_.scale_of("q_scale", b, h);
           for (int d = 0; d < spec_.qk_depth; ++d) {
             const std::int64_t within = std::int64_t{h} * spec_.qk_depth + d;
             double value = stream.normal(logical * row_elements + within);
@@ -287,8 +288,8 @@ class InputMaker {
           v_size = raised ? 1 : kQuieter;
           break;
       }
-      const double k_inverse = 1 / scale_of("k_scale", b, h);
-      const double v_inverse = 1 / scale_of("v_scale", b, h);
+      const double k_inverse = 1 / problem_.scale_of("k_scale", b, h);
+      const double v_inverse = 1 / problem_.scale_of("v_scale", b, h);
       const std::int64_t k_first = (row * kv_heads + h) * spec_.qk_depth;
       const std::uint64_t k_logical = (logical * kv_heads + h) * spec_.qk_depth;
       for (int d = 0; d < spec_.qk_depth; ++d) {
@@ -335,20 +336,14 @@ class InputMaker {
         problem_.tensors[name] = given->value;
         continue;
       }
-      const bool is_float =
-          param.type == ParamSpec::Type::kF32 || param.type == ParamSpec::Type::kF32Array;
-      std::vector<std::int64_t> shape;
-      if (param.type == ParamSpec::Type::kI32Matrix) {
-        shape = {longest, longest};
-      } else if (param.type == ParamSpec::Type::kI32Array ||
-                 param.type == ParamSpec::Type::kF32Array) {
-        shape = {longest};
-      }
-      Tensor tensor = make_tensor(is_float ? Dtype::kF32 : Dtype::kI32, std::move(shape));
+      Tensor tensor =
+          make_tensor(spec::shape_of(param.type).element, param_extents(param.type, longest));
       const RandomStream stream(request_.seed, name);
       for (std::int64_t i = 0; i < tensor.elements(); ++i) {
-        if (is_float) {
-          tensor.as<float>()[i] = static_cast<float>(2 * stream.uniform(i) - 1);
+        if (is_float_storage(tensor.dtype)) {
+          store_float(tensor, i, static_cast<float>(2 * stream.uniform(i) - 1));
+        } else if (tensor.dtype == Dtype::kU32) {
+          tensor.as<std::uint32_t>()[i] = static_cast<std::uint32_t>(stream.bits(i));
         } else {
           tensor.as<std::int32_t>()[i] = static_cast<std::int32_t>(stream.bits(i) & 3);
         }
@@ -357,32 +352,61 @@ class InputMaker {
     }
   }
 
-  static const MaskSpec* materialized(const MaskSpec& mask) {
-    if (mask.kind == MaskSpec::Kind::kMaterialized) return &mask;
-    for (const MaskSpec& child : mask.of) {
-      if (const MaskSpec* found = materialized(child)) return found;
+  /// Makes NaN of what a mask that each sequence has has past the end of a sequence.
+  void hide_from_kernels(Tensor& mask) const {
+    const std::int64_t heads = mask.shape[1], rows = mask.shape[2], columns = mask.shape[3];
+    if (mask.shape[0] != problem_.batch) return;
+    for (std::int64_t i = 0; i < mask.elements(); ++i) {
+      const auto b = static_cast<std::size_t>(i / columns / rows / heads);
+      const bool row_ends = rows > 1 && i / columns % rows >= problem_.q_lens[b];
+      if (row_ends || i % columns >= problem_.kv_lens[b]) {
+        store_float(mask, i, std::numeric_limits<float>::quiet_NaN());
+      }
     }
-    return nullptr;
+  }
+
+  void slopes() {
+    if (!spec_.score_mod.slopes) return;
+    Tensor tensor = make_tensor(Dtype::kF32, {spec_.num_q_heads});
+    const RandomStream stream(request_.seed, "slopes");
+    for (int h = 0; h < spec_.num_q_heads; ++h) {
+      tensor.as<float>()[h] = static_cast<float>(0.25 * stream.uniform(h));
+    }
+    problem_.tensors["slopes"] = std::move(tensor);
   }
 
   void mask() {
-    const MaskSpec* mask = materialized(spec_.mask);
+    const MaskSpec* mask = spec::materialized(spec_.mask);
     if (mask == nullptr) return;
-    // Seeds take turns between a mask of their own and a shared one.
-    Tensor tensor = make_tensor(mask->dtype, {(request_.seed & 1) != 0 ? problem_.batch : 1,
-                                              (request_.seed & 2) != 0 ? spec_.num_q_heads : 1,
-                                              problem_.max_q_len, problem_.max_kv_len});
+    const bool bits = mask->dtype == Dtype::kBits;
+    // Seeds take turns between masks that are all's and those that are one's.
+    const std::int64_t columns = problem_.max_kv_len;
+    Tensor tensor = make_tensor(
+        bits ? Dtype::kU8 : mask->dtype,
+        {(request_.seed & 1) != 0 ? problem_.batch : 1,
+         (request_.seed & 2) != 0 ? spec_.num_q_heads : 1,
+         (request_.seed & 4) != 0 ? 1 : problem_.max_q_len, bits ? (columns + 7) / 8 : columns});
     const RandomStream stream(request_.seed, "mask");
+    const RandomStream blocks(request_.seed, "blocks");
     const RandomStream bias(request_.seed, "bias");
+    // Of four blocks as those of a map one is hidden and one is seen, so that there is some to
+    // skip.
+    const std::int64_t width = tensor.shape[3], block_width = bits ? 16 : 128;
     for (std::int64_t i = 0; i < tensor.elements(); ++i) {
-      const bool visible = stream.bits(i) % 4 != 0;
-      if (mask->dtype == Dtype::kU8) {
-        tensor.bytes[i] = visible ? 1 : 0;
+      const auto block = blocks.bits(i / width / 128 * width + i % width / block_width) % 4;
+      const bool visible = block == 0 || (block > 1 && stream.bits(i) % 4 != 0);
+      if (bits) {
+        const auto some = static_cast<std::uint8_t>(stream.bits(i) >> 8 | stream.bits(i) >> 16);
+        tensor.bytes[i] = block == 0 ? 0xff : block == 1 ? 0 : some;
+      } else if (mask->dtype == Dtype::kU8) {
+        tensor.bytes[i] = static_cast<std::uint8_t>(visible ? 1 + i % 255 : 0);
       } else {
-        tensor.as<float>()[i] =
-            visible ? static_cast<float>(bias.normal(i)) : -std::numeric_limits<float>::infinity();
+        store_float(
+            tensor, i,
+            visible ? static_cast<float>(bias.normal(i)) : -std::numeric_limits<float>::infinity());
       }
     }
+    if (!bits && mask->dtype != Dtype::kU8) hide_from_kernels(tensor);
     problem_.tensors["mask"] = std::move(tensor);
   }
 

@@ -60,24 +60,20 @@ class BlockWorker {
     return {task_.b, head(r), task_.kv_head, query(r) + kv_len - q_len, kv_idx, q_len, kv_len};
   }
 
-  double tensor_scale(const char* name) const {
-    if (!problem_.has(name)) return 1;
-    return problem_.at(name)
-        .as<float>()[std::int64_t{task_.b} * spec_.num_kv_heads() + task_.kv_head];
-  }
-
   void load_queries() {
     const int depth = spec_.qk_depth;
     q_.resize(static_cast<std::size_t>(rows()) * depth);
     acc_.assign(static_cast<std::size_t>(rows()) * spec_.ov_depth, 0);
     max_.assign(static_cast<std::size_t>(rows()), kMinusInfinity);
     sum_.assign(static_cast<std::size_t>(rows()), 0);
-    const double scale = double{problem_.scale} * tensor_scale("q_scale") * tensor_scale("k_scale");
+    const double k_scale = problem_.scale_of("k_scale", task_.b, task_.kv_head);
     const std::int64_t first = problem_.first_q_row(task_.b);
     for (int r = 0; r < rows(); ++r) {
       double* row = &q_[static_cast<std::size_t>(r) * depth];
       load_doubles(problem_.at("q"), ((first + query(r)) * spec_.num_q_heads + head(r)) * depth,
                    depth, row);
+      const double scale =
+          double{problem_.scale} * problem_.scale_of("q_scale", task_.b, head(r)) * k_scale;
       for (int d = 0; d < depth; ++d) row[d] *= scale;
     }
   }
@@ -147,7 +143,7 @@ class BlockWorker {
 
   void finish() {
     const std::int64_t first = problem_.first_q_row(task_.b);
-    const double v_scale = tensor_scale("v_scale");
+    const double v_scale = problem_.scale_of("v_scale", task_.b, task_.kv_head);
     for (int r = 0; r < rows(); ++r) {
       double* o = &out_.o[static_cast<std::size_t>(
           ((first + query(r)) * spec_.num_q_heads + head(r)) * spec_.ov_depth)];

@@ -30,15 +30,41 @@ ATTNJIT_DEVICE auto scalar_value(const Params& p) {
   }
 }
 
+/// An element of a bf16 array, which is read as a float.
+struct Bf16 {
+  unsigned short bits;
+};
+
+/// An element as the user's code sees it.
+template <class T>
+ATTNJIT_DEVICE T element_value(T element) {
+  return element;
+}
+ATTNJIT_DEVICE float element_value(Bf16 element) {
+  return __uint_as_float(static_cast<u32>(element.bits) << 16);
+}
+
+/// An element of a tensor of halves.
+struct Fp16 {
+  unsigned short bits;
+};
+/// cvt.f32.f16 (9.7.9.21).
+ATTNJIT_DEVICE float element_value(Fp16 element) {
+  float value;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(element.bits));
+  return value;
+}
+
 /// A user's device array; an index outside it reads 0.
 template <class T>
 struct Array {
+  using Value = decltype(element_value(T{}));
   const T* data;
   int size;
 
-  ATTNJIT_DEVICE T operator[](int i) const {
+  ATTNJIT_DEVICE Value operator[](int i) const {
     // NOTE: the unsigned comparison covers negative indices too.
-    return static_cast<u32>(i) < static_cast<u32>(size) ? data[i] : T(0);
+    return static_cast<u32>(i) < static_cast<u32>(size) ? element_value(data[i]) : Value(0);
   }
 };
 
@@ -55,14 +81,33 @@ struct Matrix {
   }
 };
 
+/// A user's device matrices, one behind another; an index outside reads 0.
 template <class T>
-ATTNJIT_DEVICE T array_at(const Array<T>& array, int i) {
+struct Cube {
+  const T* data;
+  int planes, rows, columns;
+
+  /// Plane i; one outside is empty.
+  ATTNJIT_DEVICE Matrix<T> operator[](int i) const {
+    const bool inside = static_cast<u32>(i) < static_cast<u32>(planes);
+    return {inside ? data + static_cast<i64>(i) * rows * columns : data, inside ? rows : 0,
+            columns};
+  }
+};
+
+template <class T>
+ATTNJIT_DEVICE auto array_at(const Array<T>& array, int i) {
   return array[i];
 }
 
 template <class T>
-ATTNJIT_DEVICE T matrix_at(const Matrix<T>& matrix, int i, int j) {
+ATTNJIT_DEVICE auto matrix_at(const Matrix<T>& matrix, int i, int j) {
   return matrix[i][j];
+}
+
+template <class T>
+ATTNJIT_DEVICE auto cube_at(const Cube<T>& cube, int i, int j, int k) {
+  return cube[i][j][k];
 }
 
 // ---- Integers: wrapping, and total ------------------------------------------------------------
@@ -88,6 +133,20 @@ ATTNJIT_DEVICE int expr_shr(int a, int b) { return a >> (u32(b) & 31u); }
 ATTNJIT_DEVICE int expr_min(int a, int b) { return a < b ? a : b; }
 ATTNJIT_DEVICE int expr_max(int a, int b) { return a > b ? a : b; }
 ATTNJIT_DEVICE int expr_abs(int a) { return a < 0 ? expr_neg(a) : a; }
+
+// ---- Integers without a sign ------------------------------------------------------------------
+
+ATTNJIT_DEVICE u32 expr_add(u32 a, u32 b) { return a + b; }
+ATTNJIT_DEVICE u32 expr_sub(u32 a, u32 b) { return a - b; }
+ATTNJIT_DEVICE u32 expr_mul(u32 a, u32 b) { return a * b; }
+ATTNJIT_DEVICE u32 expr_neg(u32 a) { return 0u - a; }
+ATTNJIT_DEVICE u32 expr_div(u32 a, u32 b) { return b == 0u ? 0u : a / b; }
+ATTNJIT_DEVICE u32 expr_mod(u32 a, u32 b) { return b == 0u ? 0u : a % b; }
+ATTNJIT_DEVICE u32 expr_shl(u32 a, u32 b) { return a << (b & 31u); }
+ATTNJIT_DEVICE u32 expr_shr(u32 a, u32 b) { return a >> (b & 31u); }
+ATTNJIT_DEVICE u32 expr_min(u32 a, u32 b) { return a < b ? a : b; }
+ATTNJIT_DEVICE u32 expr_max(u32 a, u32 b) { return a > b ? a : b; }
+ATTNJIT_DEVICE u32 expr_abs(u32 a) { return a; }
 
 // ---- Floats -----------------------------------------------------------------------------------
 
@@ -125,7 +184,14 @@ ATTNJIT_DEVICE float expr_trunc(float a) { return truncf(a); }
 ATTNJIT_DEVICE int to_i32(float a) { return __float2int_rz(a); }
 ATTNJIT_DEVICE int to_i32(int a) { return a; }
 ATTNJIT_DEVICE int to_i32(bool a) { return a ? 1 : 0; }
+ATTNJIT_DEVICE int to_i32(u32 a) { return static_cast<int>(a); }
+/// cvt.rzi.u32.f32 (9.7.9.21): truncates, saturates; NaN gives 0.
+ATTNJIT_DEVICE u32 to_u32(float a) { return __float2uint_rz(a); }
+ATTNJIT_DEVICE u32 to_u32(int a) { return static_cast<u32>(a); }
+ATTNJIT_DEVICE u32 to_u32(u32 a) { return a; }
+ATTNJIT_DEVICE u32 to_u32(bool a) { return a ? 1u : 0u; }
 ATTNJIT_DEVICE float to_f32(int a) { return __int2float_rn(a); }
+ATTNJIT_DEVICE float to_f32(u32 a) { return __uint2float_rn(a); }
 ATTNJIT_DEVICE float to_f32(float a) { return a; }
 ATTNJIT_DEVICE float to_f32(bool a) { return a ? 1.0f : 0.0f; }
 

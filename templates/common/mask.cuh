@@ -6,7 +6,8 @@
 //   visible(test, c, p)             does this query see this key
 //   reach(first, last, kv_len, p)   keys outside it are hidden from every query in [first, last]
 //   core(first, last, kv_len, p)    keys inside it are seen by every query in [first, last]
-//   tiles(t, p)                     what is visible of the tile t, as a range of bools
+//   tiles(t, p)                     what is visible of the tile t, as a range of bools; t is a
+//                                   TileCoord, or of a kind that knows arrays
 // so a tile outside reach is skipped and a tile inside core needs no test. Where kInterval is true,
 // each query sees one run of keys, row(q_idx, kv_len, p), and a tile is tested by comparing columns
 // with its two ends; where kFromZero is true as well, with its end alone. Where kHidesNothing is
@@ -15,6 +16,7 @@
 // may be negative. Every range lies in [0, kv_len].
 #pragma once
 
+#include "common/mask_tensor.cuh"
 #include "common/ranges.cuh"
 
 namespace attnjit {
@@ -67,8 +69,8 @@ struct MonotoneInterval {
   ATTNJIT_DEVICE static KvRange core(int first, int last, int kv_len, const Params& p) {
     return {Self::row(last, kv_len, p).begin, Self::row(first, kv_len, p).end};
   }
-  template <class Params>
-  ATTNJIT_DEVICE static IntRange tiles(const TileCoord& t, const Params& p) {
+  template <class Tile, class Params>
+  ATTNJIT_DEVICE static IntRange tiles(const Tile& t, const Params& p) {
     return tiles_of_interval<Self>(t, p);
   }
   using RowTest = KvRange;
@@ -112,6 +114,19 @@ struct SlidingWindowMask : MonotoneInterval<SlidingWindowMask<kWindow>, false> {
   }
 };
 
+/// q_idx - window < kv_idx <= q_idx + right. The most that an int holds is no bound.
+template <auto kWindow, auto kRight>
+struct TwoSidedWindowMask : MonotoneInterval<TwoSidedWindowMask<kWindow, kRight>, false> {
+  template <class Params>
+  ATTNJIT_DEVICE static KvRange row(int q_idx, int kv_len, const Params& p) {
+    const int window = scalar_value<kWindow>(p), right = scalar_value<kRight>(p);
+    // NOTE: compared before they are added: the sums may overflow.
+    const int begin = window > q_idx ? 0 : q_idx - window + 1;
+    const int end = right >= kv_len - 1 - q_idx ? kv_len : max(q_idx + right + 1, 0);
+    return {min(begin, kv_len), end};
+  }
+};
+
 /// floor(q_idx / chunk) == floor(kv_idx / chunk). kChunk: a constant, or a pointer to a member of
 /// P.
 template <auto kChunk>
@@ -127,6 +142,84 @@ struct ChunkedMask : MonotoneInterval<ChunkedMask<kChunk>, false> {
   }
 };
 
+/// Which of kCount keys from c.kv_idx on a mask shows, a bit each; of those from kv_len on
+/// anything. A mask that knows many at once has run<kCount>(test, c, p).
+template <int kCount, class Mask, class Test, class Params>
+ATTNJIT_DEVICE u32 visible_run(const Test& test, Coord c, const Params& p) {
+  if constexpr (requires { Mask::template run<kCount>(test, c, p); }) {
+    return Mask::template run<kCount>(test, c, p);
+  } else {
+    const int first = c.kv_idx;
+    u32 word = 0;
+#pragma unroll 4
+    for (int i = 0; i < kCount; ++i) {
+      c.kv_idx = first + i;
+      word |= static_cast<u32>(Mask::visible(test, c, p)) << i;
+    }
+    return word;
+  }
+}
+
+/// What a tensor says: its bools, or where its numbers are not -inf.
+template <class Tensor>
+struct MaterializedMask {
+  static constexpr bool kInterval = false;
+  static constexpr bool kFromZero = false;
+  static constexpr bool kHidesNothing = false;
+  static constexpr bool kHasCore = false;
+  static constexpr bool kListed = false;
+  static constexpr bool kLoads = true;
+
+  template <class Params>
+  ATTNJIT_DEVICE static IntRange tiles(const TileCoord&, const Params&) {
+    return any_bool();
+  }
+  template <class Params>
+  ATTNJIT_DEVICE static KvRange reach(int, int, int kv_len, const Params&) {
+    return {0, kv_len};
+  }
+  template <class Params>
+  ATTNJIT_DEVICE static KvRange core(int, int, int, const Params&) {
+    return {0, 0};
+  }
+  struct RowTest {
+    const unsigned char* row;
+  };
+  template <class Params>
+  ATTNJIT_DEVICE static RowTest row_test(const Coord& c, const Params& p) {
+    return {Tensor::row(c, p)};
+  }
+  template <int kCount, class Params>
+  ATTNJIT_DEVICE static u32 run(const RowTest& test, const Coord& c, const Params&) {
+    return bools_of<kCount, typename Tensor::Element>(test.row, c.kv_idx, c.kv_len);
+  }
+};
+
+/// Of a tensor whose numbers are added to scores: what they hide is hidden by the score, so that
+/// the mask itself hides nothing.
+template <class Tensor>
+struct AddedMask : NullMask {};
+
+/// A mask as the kernel that makes its map asks it, which makes no scores.
+template <class Mask>
+struct MaskOfMap {
+  using Type = Mask;
+};
+template <class Tensor>
+struct MaskOfMap<AddedMask<Tensor>> {
+  using Type = MaterializedMask<Tensor>;
+};
+
+/// Whether a mask reads a tensor: many loads are to be on their way at once.
+template <class Mask>
+constexpr bool loads_bools() {
+  if constexpr (requires { Mask::kLoads; }) {
+    return Mask::kLoads;
+  } else {
+    return false;
+  }
+}
+
 /// A user's mask: User::visible(c, p), and User::tiles(t, p) where its expression can decide tiles.
 /// Of rows of tiles nothing is known.
 template <class User>
@@ -137,9 +230,10 @@ struct CustomMask {
   static constexpr bool kHasCore = false;
   static constexpr bool kListed = User::kDecidesTiles;
 
-  template <class Params>
-  ATTNJIT_DEVICE static IntRange tiles(const TileCoord& t, const Params& p) {
-    if constexpr (kListed) {
+  template <class Tile, class Params>
+  ATTNJIT_DEVICE static IntRange tiles(const Tile& t, const Params& p) {
+    // NOTE: an expression that decides nothing of tiles may decide where arrays are known.
+    if constexpr (kListed || (Tile::kKnowsArrays && requires { User::tiles(t, p); })) {
       return User::tiles(t, p);
     } else {
       return any_bool();
@@ -168,6 +262,7 @@ struct CustomMask {
 template <class A, class B>
 struct MaskPair {
   static constexpr bool kListed = A::kListed || B::kListed;
+  static constexpr bool kLoads = loads_bools<A>() || loads_bools<B>();
 
   struct RowTest {
     typename A::RowTest a;
@@ -191,8 +286,8 @@ struct AndMask : MaskPair<A, B> {
   ATTNJIT_DEVICE static KvRange row(int q_idx, int kv_len, const Params& p) {
     return intersect(A::row(q_idx, kv_len, p), B::row(q_idx, kv_len, p));
   }
-  template <class Params>
-  ATTNJIT_DEVICE static IntRange tiles(const TileCoord& t, const Params& p) {
+  template <class Tile, class Params>
+  ATTNJIT_DEVICE static IntRange tiles(const Tile& t, const Params& p) {
     return range_and(A::tiles(t, p), B::tiles(t, p));
   }
   template <class Params>
@@ -209,6 +304,11 @@ struct AndMask : MaskPair<A, B> {
     // NOTE: & and |, not && and ||: a branch per element costs more than the second test.
     return A::visible(test.a, c, p) & B::visible(test.b, c, p);
   }
+  template <int kCount, class Params>
+  requires(MaskPair<A, B>::kLoads) ATTNJIT_DEVICE static u32
+      run(const typename MaskPair<A, B>::RowTest& test, const Coord& c, const Params& p) {
+    return visible_run<kCount, A>(test.a, c, p) & visible_run<kCount, B>(test.b, c, p);
+  }
 };
 
 /// What either mask shows. Two runs of keys need not be one, so rows have no interval.
@@ -219,8 +319,8 @@ struct OrMask : MaskPair<A, B> {
   static constexpr bool kHidesNothing = A::kHidesNothing || B::kHidesNothing;
   static constexpr bool kHasCore = A::kHasCore || B::kHasCore;
 
-  template <class Params>
-  ATTNJIT_DEVICE static IntRange tiles(const TileCoord& t, const Params& p) {
+  template <class Tile, class Params>
+  ATTNJIT_DEVICE static IntRange tiles(const Tile& t, const Params& p) {
     return range_or(A::tiles(t, p), B::tiles(t, p));
   }
   template <class Params>
@@ -236,6 +336,20 @@ struct OrMask : MaskPair<A, B> {
                                      const Params& p) {
     return A::visible(test.a, c, p) | B::visible(test.b, c, p);
   }
+  template <int kCount, class Params>
+  requires(MaskPair<A, B>::kLoads) ATTNJIT_DEVICE static u32
+      run(const typename MaskPair<A, B>::RowTest& test, const Coord& c, const Params& p) {
+    return visible_run<kCount, A>(test.a, c, p) | visible_run<kCount, B>(test.b, c, p);
+  }
+};
+
+template <class A, class B>
+struct MaskOfMap<AndMask<A, B>> {
+  using Type = AndMask<typename MaskOfMap<A>::Type, typename MaskOfMap<B>::Type>;
+};
+template <class A, class B>
+struct MaskOfMap<OrMask<A, B>> {
+  using Type = OrMask<typename MaskOfMap<A>::Type, typename MaskOfMap<B>::Type>;
 };
 
 }  // namespace attnjit

@@ -492,6 +492,20 @@ ATTNJIT_DEVICE u32 pack_pair(float low, float high) {
   return pair;
 }
 
+/// cvt.rn.satfinite.e4m3x2.f32 (9.7.9.21): four floats as e4m3, the first in the low byte. What is
+/// too large becomes 448.
+ATTNJIT_DEVICE u32 pack_e4m3(float a, float b, float c, float d) {
+  u32 word;
+  // NOTE: the instruction's first source is the upper half.
+  asm("{\n.reg .b16 low, high;\n"
+      "cvt.rn.satfinite.e4m3x2.f32 low, %2, %1;\n"
+      "cvt.rn.satfinite.e4m3x2.f32 high, %4, %3;\n"
+      "mov.b32 %0, {low, high};\n}"
+      : "=r"(word)
+      : "f"(a), "f"(b), "f"(c), "f"(d));
+  return word;
+}
+
 /// Neighbours of a row as pairs.
 template <bool kBf16, int kPairs>
 ATTNJIT_DEVICE void pack_pairs(u32 (&pairs)[kPairs], const float (&values)[2 * kPairs]) {

@@ -26,6 +26,12 @@ struct IntRange {
   ATTNJIT_DEVICE bool holds(int i) const { return lo <= i && i <= hi; }
 };
 
+/// Of u32.
+struct UintRange {
+  unsigned lo, hi;
+  ATTNJIT_DEVICE bool one() const { return lo == hi; }
+};
+
 /// Floats lo <= x <= hi, of which the ends may be infinite; where `nan` is true also NaN.
 struct FloatRange {
   float lo, hi;
@@ -36,11 +42,13 @@ struct FloatRange {
 };
 
 ATTNJIT_DEVICE IntRange any_int() { return {kIntMin, kIntMax}; }
+ATTNJIT_DEVICE UintRange any_uint() { return {0u, 0xffffffffu}; }
 ATTNJIT_DEVICE IntRange any_bool() { return {0, 1}; }
 ATTNJIT_DEVICE FloatRange any_float() { return {-infinity(), infinity(), true}; }
 
 ATTNJIT_DEVICE IntRange range_of(bool b) { return {b, b}; }
 ATTNJIT_DEVICE IntRange range_of(int i) { return {i, i}; }
+ATTNJIT_DEVICE UintRange range_of(unsigned i) { return {i, i}; }
 ATTNJIT_DEVICE FloatRange range_of(float x) {
   const FloatRange exact{x, x, false};
   return x == x ? exact : any_float();
@@ -48,6 +56,9 @@ ATTNJIT_DEVICE FloatRange range_of(float x) {
 
 /// Both, and what is between them.
 ATTNJIT_DEVICE IntRange hull(IntRange a, IntRange b) {
+  return {a.lo < b.lo ? a.lo : b.lo, a.hi > b.hi ? a.hi : b.hi};
+}
+ATTNJIT_DEVICE UintRange hull(UintRange a, UintRange b) {
   return {a.lo < b.lo ? a.lo : b.lo, a.hi > b.hi ? a.hi : b.hi};
 }
 ATTNJIT_DEVICE FloatRange hull(FloatRange a, FloatRange b) {
@@ -63,7 +74,7 @@ ATTNJIT_DEVICE IntRange range_not(IntRange a) { return {1 - a.hi, 1 - a.lo}; }
 ATTNJIT_DEVICE IntRange range_and(IntRange a, IntRange b) { return {a.lo & b.lo, a.hi & b.hi}; }
 ATTNJIT_DEVICE IntRange range_or(IntRange a, IntRange b) { return {a.lo | b.lo, a.hi | b.hi}; }
 
-/// Of int and float alike. A comparison with NaN is false.
+/// Of int, u32 and float alike. A comparison with NaN is false.
 template <class Range>
 ATTNJIT_DEVICE IntRange range_less(Range a, Range b) {
   if constexpr (requires { a.nan; }) {
@@ -173,11 +184,12 @@ ATTNJIT_DEVICE IntRange range_shift_right(IntRange a, IntRange b) {
   return {a.lo < 0 ? a.lo : 0, a.hi < 0 ? -1 : a.hi};
 }
 
-/// The bits that all the integers of a range have alike.
+/// The bits that all the integers of a range, signed or not, have alike.
 struct KnownBits {
   unsigned ones, zeros;
 };
-ATTNJIT_DEVICE KnownBits known_bits(IntRange a) {
+template <class Range>
+ATTNJIT_DEVICE KnownBits known_bits(Range a) {
   unsigned differ = static_cast<unsigned>(a.lo) ^ static_cast<unsigned>(a.hi);
   // From the highest bit in which the ends differ on, nothing is known.
   for (int distance = 1; distance < 32; distance *= 2) differ |= differ >> distance;
@@ -218,6 +230,71 @@ ATTNJIT_DEVICE IntRange range_abs(IntRange a) {
   if (a.hi <= 0 || turned.lo == kIntMin) return turned;
   return {0, a.hi > turned.hi ? a.hi : turned.hi};
 }
+
+// ---- Integers without a sign: they wrap, too ----------------------------------------------------
+
+/// Numbers lo <= i <= hi as a u32 wraps them. Word is a signed or an unsigned integer of 64 bits.
+template <class Word>
+ATTNJIT_DEVICE UintRange wrapped_uint_range(Word lo, Word hi) {
+  if (lo >> 32 != hi >> 32) return any_uint();
+  return {static_cast<unsigned>(lo), static_cast<unsigned>(hi)};
+}
+
+ATTNJIT_DEVICE UintRange range_add(UintRange a, UintRange b) {
+  return wrapped_uint_range(static_cast<long long>(a.lo) + b.lo,
+                            static_cast<long long>(a.hi) + b.hi);
+}
+ATTNJIT_DEVICE UintRange range_subtract(UintRange a, UintRange b) {
+  return wrapped_uint_range(static_cast<long long>(a.lo) - b.hi,
+                            static_cast<long long>(a.hi) - b.lo);
+}
+ATTNJIT_DEVICE UintRange range_negate(UintRange a) { return range_subtract({0u, 0u}, a); }
+ATTNJIT_DEVICE UintRange range_multiply(UintRange a, UintRange b) {
+  return wrapped_uint_range(static_cast<unsigned long long>(a.lo) * b.lo,
+                            static_cast<unsigned long long>(a.hi) * b.hi);
+}
+/// By 0 it gives 0.
+ATTNJIT_DEVICE UintRange range_divide(UintRange a, UintRange b) {
+  if (b.hi == 0u) return {0u, 0u};
+  return {b.lo == 0u ? 0u : a.lo / b.hi, a.hi / (b.lo == 0u ? 1u : b.lo)};
+}
+ATTNJIT_DEVICE UintRange range_modulo(UintRange a, UintRange b) {
+  if (b.hi == 0u) return {0u, 0u};
+  if (b.one() && a.lo / b.lo == a.hi / b.lo) return {a.lo % b.lo, a.hi % b.lo};
+  return {0u, a.hi < b.hi - 1u ? a.hi : b.hi - 1u};
+}
+ATTNJIT_DEVICE UintRange range_shift_left(UintRange a, UintRange b) {
+  if (!b.one()) return any_uint();
+  const int count = static_cast<int>(b.lo & 31u);
+  return wrapped_uint_range(static_cast<unsigned long long>(a.lo) << count,
+                            static_cast<unsigned long long>(a.hi) << count);
+}
+ATTNJIT_DEVICE UintRange range_shift_right(UintRange a, UintRange b) {
+  if (b.one()) return {a.lo >> (b.lo & 31u), a.hi >> (b.lo & 31u)};
+  return {0u, a.hi};
+}
+ATTNJIT_DEVICE UintRange uint_range_of_bits(KnownBits bits) { return {bits.ones, ~bits.zeros}; }
+ATTNJIT_DEVICE UintRange range_bit_and(UintRange a, UintRange b) {
+  const KnownBits x = known_bits(a), y = known_bits(b);
+  return uint_range_of_bits({x.ones & y.ones, x.zeros | y.zeros});
+}
+ATTNJIT_DEVICE UintRange range_bit_or(UintRange a, UintRange b) {
+  const KnownBits x = known_bits(a), y = known_bits(b);
+  return uint_range_of_bits({x.ones | y.ones, x.zeros & y.zeros});
+}
+ATTNJIT_DEVICE UintRange range_bit_xor(UintRange a, UintRange b) {
+  const KnownBits x = known_bits(a), y = known_bits(b);
+  return uint_range_of_bits(
+      {(x.ones & y.zeros) | (x.zeros & y.ones), (x.ones & y.ones) | (x.zeros & y.zeros)});
+}
+ATTNJIT_DEVICE UintRange range_bit_not(UintRange a) { return {~a.hi, ~a.lo}; }
+ATTNJIT_DEVICE UintRange range_min(UintRange a, UintRange b) {
+  return {a.lo < b.lo ? a.lo : b.lo, a.hi < b.hi ? a.hi : b.hi};
+}
+ATTNJIT_DEVICE UintRange range_max(UintRange a, UintRange b) {
+  return {a.lo > b.lo ? a.lo : b.lo, a.hi > b.hi ? a.hi : b.hi};
+}
+ATTNJIT_DEVICE UintRange range_abs(UintRange a) { return a; }
 
 // ---- Floats: they round to the nearest, which keeps their order ---------------------------------
 //
@@ -272,29 +349,28 @@ ATTNJIT_DEVICE IntRange range_to_bool(IntRange a) {
 ATTNJIT_DEVICE IntRange range_to_bool(FloatRange a) {
   return truth(a.lo > 0.0f || a.hi < 0.0f, a.lo != 0.0f || a.hi != 0.0f || a.nan);
 }
+ATTNJIT_DEVICE IntRange range_to_bool(UintRange a) { return truth(a.lo != 0u, a.hi != 0u); }
 ATTNJIT_DEVICE IntRange range_to_i32(IntRange a) { return a; }
+/// The bits stay: what is one run in one order is two in the other where it crosses the sign.
+ATTNJIT_DEVICE IntRange range_to_i32(UintRange a) {
+  const IntRange made{static_cast<int>(a.lo), static_cast<int>(a.hi)};
+  return made.lo <= made.hi ? made : any_int();
+}
+ATTNJIT_DEVICE UintRange range_to_u32(IntRange a) {
+  const UintRange made{static_cast<unsigned>(a.lo), static_cast<unsigned>(a.hi)};
+  return made.lo <= made.hi ? made : any_uint();
+}
+ATTNJIT_DEVICE UintRange range_to_u32(UintRange a) { return a; }
+ATTNJIT_DEVICE UintRange range_to_u32(FloatRange a) {
+  return {a.nan ? 0u : to_u32(a.lo), to_u32(a.hi)};
+}
 ATTNJIT_DEVICE IntRange range_to_i32(FloatRange a) {
   const IntRange made{to_i32(a.lo), to_i32(a.hi)};
   return a.nan ? hull(made, {0, 0}) : made;
 }
 ATTNJIT_DEVICE FloatRange range_to_f32(IntRange a) { return {to_f32(a.lo), to_f32(a.hi), false}; }
+ATTNJIT_DEVICE FloatRange range_to_f32(UintRange a) { return {to_f32(a.lo), to_f32(a.hi), false}; }
 ATTNJIT_DEVICE FloatRange range_to_f32(FloatRange a) { return a; }
-
-// ---- Parameters -------------------------------------------------------------------------------
-
-ATTNJIT_DEVICE IntRange any_like(int) { return any_int(); }
-ATTNJIT_DEVICE FloatRange any_like(float) { return any_float(); }
-
-/// An element that is the same all over the tile is read; of others nothing is known.
-template <class Array>
-ATTNJIT_DEVICE auto range_element(const Array& array, IntRange i) {
-  return i.one() ? range_of(array_at(array, i.lo)) : any_like(decltype(array_at(array, 0)){});
-}
-template <class Matrix>
-ATTNJIT_DEVICE auto range_element(const Matrix& matrix, IntRange i, IntRange j) {
-  return i.one() && j.one() ? range_of(matrix_at(matrix, i.lo, j.lo))
-                            : any_like(decltype(matrix_at(matrix, 0, 0)){});
-}
 
 // ---- Tiles ------------------------------------------------------------------------------------
 
@@ -305,11 +381,36 @@ ATTNJIT_DEVICE IntRange q_row_range(IntRange q_idx, int q_len, int kv_len) {
 
 /// A tile of scores: a rectangle of queries and keys, of some heads that share a key-value head.
 struct TileCoord {
+  static constexpr bool kKnowsArrays = false;
   int b, kv_h;
   IntRange h, q_idx, kv_idx;
   int q_len, kv_len;
 
   ATTNJIT_DEVICE IntRange q_row() const { return q_row_range(q_idx, q_len, kv_len); }
 };
+
+// ---- Parameters -------------------------------------------------------------------------------
+
+ATTNJIT_DEVICE IntRange any_like(int) { return any_int(); }
+ATTNJIT_DEVICE UintRange any_like(unsigned) { return any_uint(); }
+ATTNJIT_DEVICE FloatRange any_like(float) { return any_float(); }
+
+/// An element that is the same all over the tile is read; of others nothing is known. Other kinds
+/// of tiles may know more (maps/warp_tile.cuh).
+template <class Array>
+ATTNJIT_DEVICE auto range_element(const TileCoord&, const Array& array, IntRange i) {
+  return i.one() ? range_of(array_at(array, i.lo)) : any_like(decltype(array_at(array, 0)){});
+}
+template <class Matrix>
+ATTNJIT_DEVICE auto range_element(const TileCoord&, const Matrix& matrix, IntRange i, IntRange j) {
+  return i.one() && j.one() ? range_of(matrix_at(matrix, i.lo, j.lo))
+                            : any_like(decltype(matrix_at(matrix, 0, 0)){});
+}
+template <class Cube>
+ATTNJIT_DEVICE auto range_element(const TileCoord&, const Cube& cube, IntRange i, IntRange j,
+                                  IntRange k) {
+  return i.one() && j.one() && k.one() ? range_of(cube_at(cube, i.lo, j.lo, k.lo))
+                                       : any_like(decltype(cube_at(cube, 0, 0, 0)){});
+}
 
 }  // namespace attnjit

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "common/expression.cuh"
+#include "common/mask_tensor.cuh"
 
 namespace attnjit {
 
@@ -57,6 +58,32 @@ struct AlibiScoreMod {
   ATTNJIT_DEVICE static float apply(const State& state, float score, const Coord& c,
                                     const Params&) {
     return score - state.slope * fabsf(static_cast<float>(c.q_idx - c.kv_idx));
+  }
+};
+
+/// The same with slopes that the launch is given. kSlopes: a pointer to a member of Params.
+template <auto kSlopes>
+struct AlibiSlopesScoreMod : AlibiScoreMod {
+  template <class Params>
+  ATTNJIT_DEVICE static State prepare(int head, int, const Params& p) {
+    return {(p.*kSlopes)[head]};
+  }
+};
+
+/// Inner, and what the tensor of a mask adds. -inf hides.
+template <class Inner, class Tensor>
+struct AddedScoreMod {
+  static constexpr bool kIdentity = false;
+  using State = typename Inner::State;
+
+  template <class Params>
+  ATTNJIT_DEVICE static State prepare(int head, int num_q_heads, const Params& p) {
+    return Inner::prepare(head, num_q_heads, p);
+  }
+  template <class Params>
+  ATTNJIT_DEVICE static float apply(const State& state, float score, const Coord& c,
+                                    const Params& p) {
+    return Inner::apply(state, score, c, p) + Tensor::added(c, p);
   }
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tensor memory and fifth-generation tensor-core instructions (tcgen05, PTX ISA 9.7.16), one CTA
-// (cta_group::1), 16-bit operands, f32 accumulators. One instruction each, named after it.
+// (cta_group::1), 16-bit or e4m3 operands, f32 accumulators. One instruction each, named after it.
 //
 // A tensor-memory address has the lane in its upper half and the column in its lower. A warp
 // reaches the 32 lanes of its rank in its warpgroup (9.7.16.8.1). Everything here but alloc,
@@ -146,27 +146,40 @@ ATTNJIT_DEVICE void tcgen05_st_16(u32 address, const float (&values)[kCount], in
 #undef ATTNJIT_INOUT8
 #undef ATTNJIT_IN8
 
-// ---- Products (9.7.16.10) ---------------------------------------------------------------------
+// ---- Copies from shared memory (9.7.16.9) ------------------------------------------------------
 
-/// The instruction descriptor of kind::f16 (9.7.16.4.2): f32 result, M rows, N columns; A is
-/// K-major, B K-major or MN-major.
-template <bool kBf16, int M, int N, bool kBMnMajor>
-constexpr u32 mma_instruction_descriptor() {
-  static_assert(M == 128 && N % 16 == 0 && N >= 16 && N <= 256,
-                "one CTA's product has 128 rows and 16 to 256 columns, a multiple of 16");
-  return (1u << 4) | (u32{kBf16} << 7) | (u32{kBf16} << 10) | (u32{kBMnMajor} << 16) |
-         (u32{N / 8} << 17) | (u32{M / 16} << 24);
+/// tcgen05.cp.128x256b: 32 bytes of each of 128 rows, a row to a lane and 8 columns; one thread.
+ATTNJIT_DEVICE void tcgen05_cp_128x256b(u32 address, u64 source) {
+  asm volatile("tcgen05.cp.cta_group::1.128x256b [%0], %1;" ::"r"(address), "l"(source) : "memory");
 }
 
-/// A shared-memory descriptor (9.7.16.4.1) of a tile with the 128-byte swizzle that begins at a
-/// multiple of 1024 bytes. K-major: rows of 128 bytes, the leading dimension unused. MN-major:
-/// kLeadingBytes from one 64-element column block to the next. Eight rows (or keys) are 1024 bytes.
-/// Only the low word varies: it advances by bytes / 16.
-template <int kLeadingBytes>
+// ---- Products (9.7.16.10) ---------------------------------------------------------------------
+
+/// What A and B are: fp16 and bf16 are kind::f16's, e4m3 is kind::f8f6f4's.
+enum class MmaOperand { kFp16, kBf16, kE4m3 };
+
+/// The instruction descriptor of kind::f16 and kind::f8f6f4 (9.7.16.4.2): f32 result, M rows, N
+/// columns; A is K-major, B K-major or MN-major. e4m3 has fp16's code, in the other kind.
+template <MmaOperand kOperand, int M, int N, bool kBMnMajor>
+constexpr u32 mma_instruction_descriptor() {
+  constexpr u32 kCode = kOperand == MmaOperand::kBf16 ? 1 : 0;
+  static_assert(M == 128 && N % 16 == 0 && N >= 16 && N <= 256,
+                "one CTA's product has 128 rows and 16 to 256 columns, a multiple of 16");
+  return (1u << 4) | (kCode << 7) | (kCode << 10) | (u32{kBMnMajor} << 16) | (u32{N / 8} << 17) |
+         (u32{M / 16} << 24);
+}
+
+/// A shared-memory descriptor (9.7.16.4.1) of a tile whose rows are a swizzle of kRowBytes wide and
+/// that begins where the swizzle's pattern does, at a multiple of eight rows. K-major: the leading
+/// dimension is unused. MN-major: kLeadingBytes from one block of columns to the next. Only the low
+/// word varies: it advances by bytes / 16.
+template <int kLeadingBytes, int kRowBytes = 128>
 struct SmemDescriptor {
+  static_assert(kRowBytes == 128 || kRowBytes == 64, "rows of the 128-byte or the 64-byte swizzle");
   static_assert(kLeadingBytes % 16 == 0 && kLeadingBytes / 16 < (1 << 14),
                 "a leading dimension is 14 bits of 16-byte units");
-  static constexpr u32 kHigh = (2u << 29) | (1u << 14) | (1024 / 16);
+  static constexpr u32 kSwizzle = kRowBytes == 128 ? 2 : 4;
+  static constexpr u32 kHigh = (kSwizzle << 29) | (1u << 14) | (8 * kRowBytes / 16);
   u32 low;
 
   ATTNJIT_DEVICE explicit SmemDescriptor(u32 address)
@@ -177,23 +190,41 @@ struct SmemDescriptor {
   }
 };
 
-/// tcgen05.mma kind::f16 (9.7.16.10.9.1): D (+)= A B, A and B in shared memory; one thread.
+/// tcgen05.mma (9.7.16.10.9.1), kind::f8f6f4 for e4m3 and kind::f16 elsewhere: D (+)= A B over 32
+/// bytes of A's and B's columns, A and B in shared memory; one thread.
+template <MmaOperand kOperand>
 ATTNJIT_DEVICE void tcgen05_mma_ss(u32 d, u64 a, u64 b, u32 instruction, int accumulate) {
-  asm volatile(
-      "{\n.reg .pred p;\nsetp.ne.b32 p, %4, 0;\n"
-      "tcgen05.mma.cta_group::1.kind::f16 [%0], %1, %2, %3, p;\n}" ::"r"(d),
-      "l"(a), "l"(b), "r"(instruction), "r"(accumulate)
-      : "memory");
+  if constexpr (kOperand == MmaOperand::kE4m3) {
+    asm volatile(
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %4, 0;\n"
+        "tcgen05.mma.cta_group::1.kind::f8f6f4 [%0], %1, %2, %3, p;\n}" ::"r"(d),
+        "l"(a), "l"(b), "r"(instruction), "r"(accumulate)
+        : "memory");
+  } else {
+    asm volatile(
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %4, 0;\n"
+        "tcgen05.mma.cta_group::1.kind::f16 [%0], %1, %2, %3, p;\n}" ::"r"(d),
+        "l"(a), "l"(b), "r"(instruction), "r"(accumulate)
+        : "memory");
+  }
 }
 
-/// tcgen05.mma kind::f16 (9.7.16.10.9.1): D (+)= A B, A in tensor memory, two elements a column;
-/// one thread.
+/// The same with A in tensor memory, two or four elements a column: 8 columns are 32 bytes.
+template <MmaOperand kOperand>
 ATTNJIT_DEVICE void tcgen05_mma_ts(u32 d, u32 a, u64 b, u32 instruction, int accumulate) {
-  asm volatile(
-      "{\n.reg .pred p;\nsetp.ne.b32 p, %4, 0;\n"
-      "tcgen05.mma.cta_group::1.kind::f16 [%0], [%1], %2, %3, p;\n}" ::"r"(d),
-      "r"(a), "l"(b), "r"(instruction), "r"(accumulate)
-      : "memory");
+  if constexpr (kOperand == MmaOperand::kE4m3) {
+    asm volatile(
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %4, 0;\n"
+        "tcgen05.mma.cta_group::1.kind::f8f6f4 [%0], [%1], %2, %3, p;\n}" ::"r"(d),
+        "r"(a), "l"(b), "r"(instruction), "r"(accumulate)
+        : "memory");
+  } else {
+    asm volatile(
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %4, 0;\n"
+        "tcgen05.mma.cta_group::1.kind::f16 [%0], [%1], %2, %3, p;\n}" ::"r"(d),
+        "r"(a), "l"(b), "r"(instruction), "r"(accumulate)
+        : "memory");
+  }
 }
 
 }  // namespace attnjit

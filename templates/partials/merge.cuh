@@ -194,7 +194,8 @@ template <class Config, class Arguments>
 ATTNJIT_DEVICE void merge(const Arguments& arguments) {
   if (threadIdx.x == 0) launch_dependents();
   if constexpr (Config::kWarpsPerRow == 1) {
-    merge_rows<Config, 1, 8, Config::kPartialF32 && Config::kDepth <= 128>(arguments);
+    constexpr bool kEarly = Config::kPartialF32 && Config::kDepth <= 128;
+    merge_rows<Config, 1, kEarly ? 16 : 8, kEarly>(arguments);
   } else {
     static_assert(Config::kThreads == 32 * Config::kWarpsPerRow, "the host counts a row per CTA");
     if (arguments.partitions <= Config::kFewParts) {

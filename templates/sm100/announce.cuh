@@ -24,15 +24,15 @@ ATTNJIT_DEVICE WorkTile work_of(const SequenceTile& tile, const Arguments& argum
   work.first_position = (tiles - 1 - tile.rank) * work_positions<Config>(arguments);
   const int second = work.first_position + Layout::kPositions;
   const bool has_second = !one_query_launch<Config>(arguments) && second < work.q_len;
-  work.num_qo = has_second || Config::kPartitionTiles > 0 ? 2 : 1;
+  work.num_qo = has_second || (Config::kPartitionTiles > 0 && !Layout::kOneO) ? 2 : 1;
   work.partition = tile.partition;
-  work.seen_0 = reached_by<Config, Mask>(work, work.first_position, params);
-  work.seen_1 = has_second ? reached_by<Config, Mask>(work, second, params) : KvTiles{0, 0};
+  find_seen<Config, Mask>(work, has_second, arguments, params);
   if constexpr (Config::kSplit) {
     const KvTiles part = part_of<Config>(work.all(), work.partition, arguments);
     work.seen_0 = intersect(work.seen_0, part);
     work.seen_1 = intersect(work.seen_1, part);
   }
+  find_last_tile<Config>(work, arguments);
   return work;
 }
 
@@ -63,6 +63,10 @@ ATTNJIT_DEVICE void announce(const Smem<Config>& smem, const Arguments& argument
       store_shared_v4(slot + 32, word(work.seen_0.begin), word(work.seen_0.end),
                       word(work.seen_1.begin), word(work.seen_1.end));
       if constexpr (Config::kRaggedKv) store_shared_word(slot + 48, word(work.kv_begin));
+      if constexpr (Config::kMapped) {
+        store_shared_word(slot + 52, word(work.list_row));
+        store_shared_word(slot + 56, word(work.last_tile));
+      }
       mbarrier_arrive(smem.work_full(ring.stage));
     }
     __syncwarp();
@@ -70,7 +74,7 @@ ATTNJIT_DEVICE void announce(const Smem<Config>& smem, const Arguments& argument
     if (done) return;
     if constexpr (LayoutOf<Config>::kTails) {
       const KvTiles all = work.all();
-      if (work.ends_past(Config::kTileN)) {
+      if (work.template ends_past<Config>()) {
         clear_tail(smem, kv, work, all, tail_parity);
         tail_parity ^= 1;
       }

@@ -39,7 +39,7 @@ ATTNJIT_DEVICE void stage_output(u32 row, int column, const float (&o)[16]) {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int chunk = column / 8 + half;  // of 16 bytes
-    const u32 block = static_cast<u32>(chunk / 8 * LayoutOf<Config>::kQBlockBytes);
+    const u32 block = static_cast<u32>(chunk / 8 * LayoutOf<Config>::kOBlockBytes);
     store_shared_v4((row ^ static_cast<u32>((chunk & 7) << 4)) + block, words[4 * half],
                     words[4 * half + 1], words[4 * half + 2], words[4 * half + 3]);
   }
@@ -116,31 +116,48 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
     // O of the tile before has been read: the first products may replace it.
     tcgen05_fence_before();
     if (share_0.steps > 0) arrive_warp(smem.p_full(0, 0));
-    if (share_1.steps > 0) arrive_warp(smem.p_full(1, 0));
-    // The statistic of the tile before has been read, and no factor comes before this tile's.
-    if (share_0.steps < 2) arrive_warp(smem.statistic_empty(0));
-    if (share_1.steps < 2) arrive_warp(smem.statistic_empty(1));
-
-    // In the order in which the products wait for it.
-    const int rounds = begun.rounds();
+    if constexpr (Layout::kOneO) {
+      const int steps = begun.seen_0.count();
+      // The statistic of the tile before has been read, and no factor comes before this tile's.
+      if (steps < 2) arrive_warp(smem.statistic_empty(0));
 #pragma unroll 1
-    for (int round = 0; round < rounds; ++round) {
-#pragma unroll 1
-      for (int warpgroup = 0; warpgroup < 2; ++warpgroup) {
-        const Share share = warpgroup == 0 ? share_0 : share_1;
-        const int step = share.step(round);
-        if (step == 0 || !share.has(step)) continue;
-        wait(smem.statistic_full(warpgroup), statistic_parity, warpgroup);
-        const float factor = load_shared(smem.statistic(warpgroup, 0, row));
-        if (step == share.steps - 1) arrive_warp(smem.statistic_empty(warpgroup));
-        // NOTE: O is not being added to: the commit that told of this tile's S came after all
-        // earlier products, and the next ones wait for the arrival below.
+      for (int step = 1; step < steps; ++step) {
+        wait(smem.statistic_full(0), statistic_parity, 0);
+        const float factor = load_shared(smem.statistic(0, 0, row));
+        if (step == steps - 1) arrive_warp(smem.statistic_empty(0));
+        // The product of the tile before, which S of this one does not wait for.
+        wait(smem.o_full(0), o_parity, 0);
         tcgen05_fence_after();
-        if (__any_sync(0xffffffffu, factor != 1.0f)) {
-          rescale<Config>(tmem.o(warpgroup) + lanes, factor);
-        }
+        if (__any_sync(0xffffffffu, factor != 1.0f)) rescale<Config>(tmem.o(0) + lanes, factor);
         tcgen05_fence_before();
-        arrive_warp(smem.p_full(warpgroup, 0));
+        arrive_warp(smem.p_full(step & 1, 0));
+      }
+    } else {
+      if (share_1.steps > 0) arrive_warp(smem.p_full(1, 0));
+      if (share_0.steps < 2) arrive_warp(smem.statistic_empty(0));
+      if (share_1.steps < 2) arrive_warp(smem.statistic_empty(1));
+
+      // In the order in which the products wait for it.
+      const int rounds = begun.rounds();
+#pragma unroll 1
+      for (int round = 0; round < rounds; ++round) {
+#pragma unroll 1
+        for (int warpgroup = 0; warpgroup < 2; ++warpgroup) {
+          const Share share = warpgroup == 0 ? share_0 : share_1;
+          const int step = share.step(round);
+          if (step == 0 || !share.has(step)) continue;
+          wait(smem.statistic_full(warpgroup), statistic_parity, warpgroup);
+          const float factor = load_shared(smem.statistic(warpgroup, 0, row));
+          if (step == share.steps - 1) arrive_warp(smem.statistic_empty(warpgroup));
+          // NOTE: O is not being added to: the commit that told of this tile's S came after all
+          // earlier products, and the next ones wait for the arrival below.
+          tcgen05_fence_after();
+          if (__any_sync(0xffffffffu, factor != 1.0f)) {
+            rescale<Config>(tmem.o(warpgroup) + lanes, factor);
+          }
+          tcgen05_fence_before();
+          arrive_warp(smem.p_full(warpgroup, 0));
+        }
       }
     }
 
@@ -156,7 +173,7 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
       RowStatistics own = statistics(tile);
       float weight_0 = 1.0f;
       float weight_1 = 0.0f;
-      if (shared) own = merge(own, statistics(1), weight_0, weight_1);
+      if (!Layout::kOneO && shared) own = merge(own, statistics(1), weight_0, weight_1);
       const int position = work.first_position + tile * Layout::kPositions + row / Layout::kFused;
       const int head = work.head + row % Layout::kFused;
       float sink = 0.0f;
@@ -170,6 +187,7 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
           scale = finish_part<Config, Mask>(work, head, position, own, partial, arguments, params);
         }
       }
+      scale *= value_scale<Config>(work, arguments);
       if constexpr (Config::kReturnLse) {
         if (position < work.q_len && !merged) {
           if constexpr (Config::kRagged) {
@@ -187,7 +205,7 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
       // The memory is free of the O before, also where no Q was loaded since.
       wait(smem.q_empty(tile), q_parity, tile);
       const bool any = (tile == 0 ? share_0 : share_1).steps > 0;
-      const bool second = shared && share_1.steps > 0;
+      const bool second = !Layout::kOneO && shared && share_1.steps > 0;
       if (any) wait(smem.o_full(tile), o_parity, tile);
       if (second) wait(smem.o_full(1), o_parity, 1);
       tcgen05_fence_after();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sm_100a attention forward kernel: sixteen warps with a job each, S, P and O in tensor memory.
+// The sm_100a attention forward kernel: warps with a job each, S, P and O in tensor memory.
 //
 // Config: the plan's constants (sm100/layout.cuh says what must hold of them). Mask and ScoreMod:
 // see common/mask.cuh and common/score_mod.cuh. Arguments has
@@ -7,6 +7,7 @@
 //     Q and O: depth, head, row, batch, with fused heads depth, group, kv_head, row, batch; ragged
 //     without batch. K and V: depth, kv_head, row, batch; paged depth, kv_head, row, page
 //   float* lse, const float* sink                    where Config::kReturnLse, kSink
+//   const float *q_scale, *k_scale, *v_scale         where Config::kScales (sm100/scales.cuh)
 //   int num_q_heads, m_tiles, total_tiles, total_heads, section_heads
 //   int q_len, kv_len                                of the longest sequence
 //   const int* kv_lens                               paged or ragged: of each sequence
@@ -23,6 +24,9 @@
 //   i64 k_page_bytes, k_row_bytes, k_head_bytes, v_page_bytes, v_row_bytes, v_head_bytes
 // where Config::kSplit, for the partitions' results, which a merge follows,
 //   float *partial_o, *partial_lse; int partitions; i64 rows
+// where Config::kMapped, of a map's lists for work tiles (maps/list_tiles.cuh)
+//   const int *list_counts, *list
+//   int map_batches, map_heads, heads_per_map, lists_per_map, rows_per_list, list_places
 // and always
 //   float scale
 //   unsigned* wait_records                           where Config::kDebugWaits
@@ -40,6 +44,7 @@ namespace attnjit::sm100 {
 
 template <class Config, class Mask, class ScoreMod, class Arguments, class Params>
 ATTNJIT_DEVICE void forward(const Arguments& arguments, const Params& params) {
+  using Layout = LayoutOf<Config>;
   extern __shared__ __align__(kSwizzlePeriod) unsigned char dynamic_smem[];
   const u32 base = shared_address(dynamic_smem);
   const Smem<Config> smem(base, arguments);
@@ -52,11 +57,11 @@ ATTNJIT_DEVICE void forward(const Arguments& arguments, const Params& params) {
       check_alignment(base);
       init_barriers<Config>(smem.barrier(0));
     }
-  } else if (warp == kMmaWarp) {
+  } else if (warp == Layout::kMmaWarp) {
     tcgen05_alloc<Config::kTmemColumns>(smem.tmem_address());
     tcgen05_relinquish_alloc_permit();
     tcgen05_fence_before();
-  } else if (warp == kLoadWarp) {
+  } else if (warp == Layout::kLoadWarp) {
     if (elect_one()) {
       prefetch_tensor_map(arguments.q_map);
       if constexpr (!Config::kRowCopies) {
@@ -65,10 +70,13 @@ ATTNJIT_DEVICE void forward(const Arguments& arguments, const Params& params) {
       }
       prefetch_tensor_map(arguments.o_map);
     }
-  } else if (warp == kStoreWarp) {
-    if constexpr (LayoutOf<Config>::kBoxQRows < kRows) clear_spare_rows(smem);
-  } else if (warp == kSpareWarp) {
-    if constexpr (Config::kRagged && !Config::kAnnounced) find_work(smem, arguments);
+  } else if (warp == Layout::kStoreWarp) {
+    if constexpr (Layout::kBoxQRows < kRows) clear_spare_rows(smem);
+  } else if (warp == Layout::kSpareWarp) {
+    if constexpr (Config::kRagged && !Config::kAnnounced) {
+      if constexpr (Config::kOverlaps) await_prerequisites();
+      find_work(smem, arguments);
+    }
   }
   // NOTE: before anything is read or written: the launch before may still write it, or read it.
   if constexpr (Config::kOverlaps) await_prerequisites();
@@ -78,11 +86,11 @@ ATTNJIT_DEVICE void forward(const Arguments& arguments, const Params& params) {
 
   // NOTE: each role has its own, opaque copies of the addresses: of shared ones, alive in every
   // role, the role with the fewest registers would make all others spill.
-  if (warp < 8) {
+  if (warp < Layout::kCorrectionWarp) {
     setmaxnreg_inc<Config::kSoftmaxRegisters>();
     softmax<Config, Mask, ScoreMod>(Smem<Config>(opaque(base), arguments),
                                     Tmem<Config>{opaque(tmem)}, arguments, params, warp >> 2);
-  } else if (warp < 12) {
+  } else if (warp < Layout::kMmaWarp) {
     setmaxnreg_dec<Config::kCorrectionRegisters>();
     correct<Config, Mask>(Smem<Config>(opaque(base), arguments), Tmem<Config>{opaque(tmem)},
                           arguments, params);
@@ -91,28 +99,28 @@ ATTNJIT_DEVICE void forward(const Arguments& arguments, const Params& params) {
     // Jobs that one thread each does.
     setmaxnreg_dec<Config::kOtherRegisters>();
     if constexpr (Config::kAnnounced) {
-      if (warp == kSpareWarp)
+      if (warp == Layout::kSpareWarp)
         announce<Config, Mask>(Smem<Config>(opaque(base), arguments), arguments, params);
-    } else if constexpr (LayoutOf<Config>::kTails) {
-      if (warp == kSpareWarp)
+    } else if constexpr (Layout::kTails) {
+      if (warp == Layout::kSpareWarp)
         clear_only_tail<Config, Mask>(Smem<Config>(opaque(base), arguments), arguments, params);
     }
     if constexpr (Config::kRowCopies) {
-      if (warp == kLoadWarp)
+      if (warp == Layout::kLoadWarp)
         load<Config, Mask>(Smem<Config>(opaque(base), arguments), arguments, params);
     }
     if (elect_one()) {
       const Smem<Config> own(opaque(base), arguments);
-      if (warp == kMmaWarp) {
+      if (warp == Layout::kMmaWarp) {
         multiply<Config, Mask>(own, Tmem<Config>{opaque(tmem)}, arguments, params);
-      } else if (!Config::kRowCopies && warp == kLoadWarp) {
+      } else if (!Config::kRowCopies && warp == Layout::kLoadWarp) {
         load<Config, Mask>(own, arguments, params);
-      } else if (warp == kStoreWarp) {
+      } else if (warp == Layout::kStoreWarp) {
         store<Config, Mask>(own, arguments, params);
       }
     }
     __syncwarp();
-    if (warp == kMmaWarp) {
+    if (warp == Layout::kMmaWarp) {
       // The correction warps have read the last O, and before it the softmax warps the last S.
       named_barrier_sync(kTeardownBarrier, kTeardownThreads);
       tcgen05_fence_after();

@@ -10,12 +10,6 @@
 
 namespace attnjit::sm100 {
 
-// Warps by rank in the CTA. Warpgroups 0 and 1 are softmax, 2 correction, 3 has a warp a job.
-constexpr int kMmaWarp = 12;
-constexpr int kLoadWarp = 13;
-constexpr int kStoreWarp = 14;
-constexpr int kSpareWarp = 15;
-
 /// Named barrier: the correction warps have read the last of tensor memory; 0 is the CTA's.
 constexpr int kTeardownBarrier = 1;
 /// The four correction warps, which arrive, and the MMA warp.
@@ -34,50 +28,87 @@ ATTNJIT_DEVICE void arrive_warp(u32 barrier) {
   if (elect_one()) mbarrier_arrive(barrier);
 }
 
-/// Tiles lie in blocks of columns (common/blocks.cuh): [block][row], and Q as [query tile][block]
-/// [128 rows].
+/// Tiles lie in blocks of columns whose rows are a swizzle wide: [block][row], and Q as [query
+/// tile] [block][128 rows]. O's blocks are those of common/blocks.cuh.
 template <class Config>
 struct LayoutOf {
-  static_assert(Config::kQkDepth % 8 == 0 && Config::kOvDepth % 8 == 0,
+  /// Of Q, K, V and P.
+  static constexpr MmaOperand kOperand = Config::kE4m3   ? MmaOperand::kE4m3
+                                         : Config::kBf16 ? MmaOperand::kBf16
+                                                         : MmaOperand::kFp16;
+  static constexpr int kElementBytes = Config::kE4m3 ? 1 : 2;
+  /// Columns in 16 bytes, which TMA and the swizzles move as one.
+  static constexpr int kUnitColumns = 16 / kElementBytes;
+  static constexpr int kRowBytes = Config::kSwizzleBytes;
+  static constexpr int kRowUnits = kRowBytes / 16;
+  static constexpr int kColumns = kRowBytes / kElementBytes;
+  /// What one product contracts, and how many contract a block of Q and K.
+  static constexpr int kStepColumns = 32 / kElementBytes;
+  static constexpr int kBlockSteps = kRowBytes / 32;
+  static_assert(kRowBytes == 128 || (Config::kE4m3 && kRowBytes == 64),
+                "blocks have the 128-byte swizzle; those of e4m3 may have the 64-byte one");
+
+  static_assert(Config::kQkDepth % kUnitColumns == 0 && Config::kOvDepth % kUnitColumns == 0,
                 "rows are multiples of 16 bytes: TMA strides are");
   static_assert(Config::kOvDepth >= 8 && Config::kOvDepth <= Config::kQkDepth,
-                "a row of V and O is no longer than a row of Q: O is staged in Q's memory");
+                "a row of V is no longer than a row of K");
   static_assert(Config::kNumQo == 1 || Config::kNumQo == 2,
                 "a softmax warpgroup owns a query tile, or the two share one");
   static_assert(Config::kTileN % 32 == 0 && Config::kTileN >= 64 && Config::kTileN <= 160,
                 "S is read in batches of 32 columns, and a thread's row of it fits its registers");
-  static_assert(Config::kThreads == 512, "four warpgroups: two softmax, correction, and the rest");
-  static_assert(2 * Config::kSoftmaxRegisters + Config::kCorrectionRegisters +
-                        Config::kOtherRegisters <=
-                    512,
+
+  // Warps by rank in the CTA: softmax, correction, and a warpgroup that has a warp a job.
+  static constexpr int kCorrectionWarp = 4 * Config::kSoftmaxWarpgroups;
+  static constexpr int kMmaWarp = kCorrectionWarp + 4;
+  static constexpr int kLoadWarp = kMmaWarp + 1;
+  static constexpr int kStoreWarp = kMmaWarp + 2;
+  static constexpr int kSpareWarp = kMmaWarp + 3;
+  static_assert(Config::kThreads == 32 * (kSpareWarp + 1), "every warp has a job");
+  static_assert(Config::kSoftmaxWarpgroups * Config::kSoftmaxRegisters +
+                        Config::kCorrectionRegisters + Config::kOtherRegisters <=
+                    65536 / Config::kThreads / 8 * 8 * (Config::kThreads / 128),
                 "setmaxnreg waits for ever for registers that the CTA was not launched with");
-  static_assert(Config::kPvKeys0 % 16 == 0 && Config::kPvKeys1 % 16 == 0 &&
+
+  /// One softmax warpgroup has the one query tile and all its KV tiles. S has two buffers, which
+  /// the tiles take by turns, and there is one O. What is counted by warpgroups elsewhere is then
+  /// counted by buffers of S.
+  static constexpr bool kOneO = Config::kSoftmaxWarpgroups == 1;
+  static_assert(!kOneO || Config::kNumQo == 1, "one O is one query tile's");
+  /// Q is copied to tensor memory, from where the products read it.
+  static constexpr bool kQInTmem = Config::kTmemQ >= 0;
+
+  static_assert(Config::kPvKeys0 % kStepColumns == 0 && Config::kPvKeys1 % kStepColumns == 0 &&
                     Config::kPvKeys0 + Config::kPvKeys1 == Config::kTileN,
-                "P is handed over in two parts of whole k16 steps");
+                "P is handed over in two parts of whole steps");
   static_assert(Config::kStages >= 2, "K and V need two stages to be loaded ahead");
   static_assert(!Config::kFusedKv || Config::kQkStages == 1,
                 "a slot that K and V share has one barrier");
 
-  static constexpr int kQkBlocks = ceil_div(Config::kQkDepth, kBlockColumns);
-  static constexpr int kOvBlocks = ceil_div(Config::kOvDepth, kBlockColumns);
-  /// k16 steps of Q K^T, the last perhaps over zero-filled columns; k16 steps of P V.
-  static constexpr int kQkSteps = ceil_div(Config::kQkDepth, 16);
-  static constexpr int kPvSteps0 = Config::kPvKeys0 / 16;
-  static constexpr int kPvSteps = Config::kTileN / 16;
+  static constexpr int kQkBlocks = ceil_div(Config::kQkDepth, kColumns);
+  static constexpr int kOvBlocks = ceil_div(Config::kOvDepth, kColumns);
+  static constexpr int kOutputBlocks = ceil_div(Config::kOvDepth, kBlockColumns);
+  /// Steps of Q K^T, the last perhaps over zero-filled columns; steps of P V.
+  static constexpr int kQkSteps = ceil_div(Config::kQkDepth, kStepColumns);
+  static constexpr int kPvSteps0 = Config::kPvKeys0 / kStepColumns;
+  static constexpr int kPvSteps = Config::kTileN / kStepColumns;
   /// Columns of P V: whole blocks, the last perhaps filled up with zeros. NOTE: PTX's canonical
-  /// layouts of an MN-major operand (9.7.16.4) are whole swizzle atoms of 64 elements wide, and
-  /// no published kernel multiplies a part of one (docs/sm100.md).
-  static constexpr int kPvColumns = kBlockColumns * kOvBlocks;
+  /// layouts of an MN-major operand (9.7.16.4) are whole swizzle atoms wide, and no published
+  /// kernel multiplies a part of one (docs/sm100.md).
+  static constexpr int kPvColumns = kColumns * kOvBlocks;
   /// Columns of O that are read.
   static constexpr int kOutputColumns = 16 * ceil_div(Config::kOvDepth, 16);
   /// Q and K arrive in kQkStages chunks of columns, each with its barrier.
   static constexpr int kChunkBlocks = kQkBlocks / Config::kQkStages;
-  static constexpr int kChunkSteps = 4 * kChunkBlocks;
+  static constexpr int kChunkSteps = kBlockSteps * kChunkBlocks;
   static_assert(kChunkBlocks * Config::kQkStages == kQkBlocks, "chunks are whole blocks");
 
-  static constexpr int kQBlockBytes = kRows * kBlockRowBytes;
-  static constexpr int kQTileBytes = kQkBlocks * kQBlockBytes;
-  static constexpr int kKvBlockBytes = Config::kTileN * kBlockRowBytes;
+  static constexpr int kQBlockBytes = kRows * kRowBytes;
+  static constexpr int kOBlockBytes = kRows * kBlockRowBytes;
+  /// O is staged in its query tile's memory, which holds the larger of the two.
+  static constexpr int kQTileBytes = kQkBlocks * kQBlockBytes > kOutputBlocks* kOBlockBytes
+                                         ? kQkBlocks* kQBlockBytes
+                                         : kOutputBlocks* kOBlockBytes;
+  static constexpr int kKvBlockBytes = Config::kTileN * kRowBytes;
   /// Blocks of K that lie in its stage; the others, its rope part, in a buffer of their own.
   static constexpr int kKStageBlocks = Config::kRopeBuffers > 0 ? kOvBlocks : kQkBlocks;
   static constexpr int kRopeBytes = (kQkBlocks - kKStageBlocks) * kKvBlockBytes;
@@ -92,12 +123,16 @@ struct LayoutOf {
                     Config::kKStageBytes % kSwizzlePeriod == 0 &&
                     Config::kVStageBytes % kSwizzlePeriod == 0 &&
                     kKvBlockBytes % kSwizzlePeriod == 0,
-                "the 128-byte swizzle repeats every 1024 bytes: tiles begin at multiples of that");
+                "the swizzles repeat every 1024 bytes or 512: tiles begin at multiples of that");
   static_assert(Config::kTmemColumns >= Config::kTmemO1 + kPvColumns &&
-                    Config::kTmemO1 >= Config::kTmemO0 + kPvColumns &&
+                    (kOneO ? Config::kTmemO1 == Config::kTmemO0
+                           : Config::kTmemO1 >= Config::kTmemO0 + kPvColumns) &&
                     Config::kTmemO0 >= Config::kTmemS1 + Config::kTileN &&
                     Config::kTmemS1 >= Config::kTmemS0 + Config::kTileN,
                 "S and O of both warpgroups fit the allocated columns");
+  static_assert(!kQInTmem || (Config::kTmemQ >= Config::kTmemO1 + kPvColumns &&
+                              Config::kTmemColumns >= Config::kTmemQ + 8 * kQkSteps),
+                "Q fits behind O");
 
   /// Rows of a box of K or V, which are of one page: a tile is one box or several.
   static constexpr bool kPaged = Config::kPageSize > 0;
@@ -125,6 +160,11 @@ struct LayoutOf {
   /// sequence has no more rows than one query tile (max_q_len): what follows it is past q_len.
   static constexpr int kBoxQRows = kPositions * kFused;
   static_assert(kPositions > 0, "a query tile holds whole groups of heads");
+
+  /// Where the swizzle has 16 bytes of a row of a block of Q, K or V.
+  ATTNJIT_DEVICE static u32 swizzled(int row, int unit) {
+    return static_cast<u32>(row * kRowBytes + ((unit ^ row / (8 / kRowUnits) % kRowUnits) << 4));
+  }
 };
 
 /// Addresses in the shared window. Barriers: docs/sm100.md has who arrives and who waits.
@@ -165,13 +205,14 @@ struct Smem : CtaMemory<Config> {
   ATTNJIT_DEVICE u32 statistic_empty(int warpgroup) const {
     return barrier(Config::kBarC + 2 * warpgroup + 1);
   }
-  /// O of a warpgroup is complete in tensor memory.
+  /// O of a warpgroup is complete in tensor memory; where there is one O, for the tiles so far.
   ATTNJIT_DEVICE u32 o_full(int warpgroup) const { return barrier(Config::kBarOProd + warpgroup); }
   /// A chunk of a query tile has landed.
   ATTNJIT_DEVICE u32 q_full(int tile, int chunk) const {
     return barrier(Config::kBarQProd + tile * Config::kQkStages + chunk);
   }
-  /// A query tile's memory is free: the O in it has been read by its store.
+  /// A query tile's memory is free: the O in it has been read by its store. And the load has seen
+  /// the phase before.
   ATTNJIT_DEVICE u32 q_empty(int tile) const { return barrier(Config::kBarQCons + tile); }
   /// The last V tile of a sequence has landed, rows past its end included.
   ATTNJIT_DEVICE u32 tail_full() const { return barrier(Config::kBarVTail); }
@@ -194,6 +235,10 @@ struct Tmem {
   }
   ATTNJIT_DEVICE u32 o(int warpgroup) const {
     return base + static_cast<u32>(warpgroup == 0 ? Config::kTmemO0 : Config::kTmemO1);
+  }
+  /// What step `step` of Q K^T contracts of Q.
+  ATTNJIT_DEVICE u32 q(int step) const {
+    return base + static_cast<u32>(Config::kTmemQ + 8 * step);
   }
   /// The lanes that this warp reaches.
   ATTNJIT_DEVICE static u32 lanes(int warp) { return static_cast<u32>(warp & 3) << 21; }

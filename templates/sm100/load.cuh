@@ -7,7 +7,7 @@
 
 namespace attnjit::sm100 {
 
-/// Loads columns [64 block, 64 block + 64) of 128 rows of Q.
+/// Loads a block of columns of 128 rows of Q.
 template <class Config, class Arguments>
 ATTNJIT_DEVICE void load_q_block(const Smem<Config>& smem, const Arguments& arguments,
                                  const WorkTile& work, int tile, int block, u32 barrier) {
@@ -17,17 +17,17 @@ ATTNJIT_DEVICE void load_q_block(const Smem<Config>& smem, const Arguments& argu
   const int row = work.q_begin + position;
   // NOTE: ragged: rows past the sequence's end are the next one's. Nothing is made of them.
   if constexpr (Config::kRagged && Config::kFuseGqa) {
-    tma_load_4d(destination, arguments.q_map, barrier, block * kBlockColumns, 0, work.kv_head, row,
-                kEvictFirst);
+    tma_load_4d(destination, arguments.q_map, barrier, block * Layout::kColumns, 0, work.kv_head,
+                row, kEvictFirst);
   } else if constexpr (Config::kRagged) {
-    tma_load_3d(destination, arguments.q_map, barrier, block * kBlockColumns, work.head, row,
+    tma_load_3d(destination, arguments.q_map, barrier, block * Layout::kColumns, work.head, row,
                 kEvictFirst);
   } else if constexpr (Config::kFuseGqa) {
-    tma_load_5d(destination, arguments.q_map, barrier, block * kBlockColumns, 0, work.kv_head,
+    tma_load_5d(destination, arguments.q_map, barrier, block * Layout::kColumns, 0, work.kv_head,
                 position, work.batch, kEvictFirst);
   } else {
-    tma_load_4d(destination, arguments.q_map, barrier, block * kBlockColumns, work.head, position,
-                work.batch, kEvictFirst);
+    tma_load_4d(destination, arguments.q_map, barrier, block * Layout::kColumns, work.head,
+                position, work.batch, kEvictFirst);
   }
 }
 
@@ -37,12 +37,15 @@ ATTNJIT_DEVICE void clear_spare_rows(const Smem<Config>& smem) {
   using Layout = LayoutOf<Config>;
   const int lane = static_cast<int>(threadIdx.x & 31u);
 #pragma unroll 1
-  for (int block = 0; block < Config::kNumQo * Layout::kQkBlocks; ++block) {
+  for (int block = 0; block < Config::kNumQo * Layout::kQTileBytes / Layout::kQBlockBytes;
+       ++block) {
 #pragma unroll 1
-    for (int row = Layout::kBoxQRows + lane / 8; row < kRows; row += 4) {
-      store_shared_v4(smem.q(0) + static_cast<u32>(block * Layout::kQBlockBytes +
-                                                   row * kBlockRowBytes + lane % 8 * 16),
-                      0, 0, 0, 0);
+    for (int row = Layout::kBoxQRows + lane / Layout::kRowUnits; row < kRows;
+         row += 32 / Layout::kRowUnits) {
+      store_shared_v4(
+          smem.q(0) + static_cast<u32>(block * Layout::kQBlockBytes + row * Layout::kRowBytes +
+                                       lane % Layout::kRowUnits * 16),
+          0, 0, 0, 0);
     }
   }
   fence_proxy_async_shared();
@@ -81,13 +84,13 @@ ATTNJIT_DEVICE void load_kv_chunk(const Smem<Config>& smem, const KvTile<Config,
       }
 #pragma unroll 1
       for (int block = chunk * kBlocks; block < (chunk + 1) * kBlocks; ++block) {
-        const u32 data =
-            opaque(kv.block(block) + static_cast<u32>(begin * Layout::kBoxRows * kBlockRowBytes));
+        const u32 data = opaque(kv.block(block) +
+                                static_cast<u32>(begin * Layout::kBoxRows * Layout::kRowBytes));
 #pragma unroll
         for (int i = 0; i < kAtOnce; ++i) {
           if (kBoxes % kAtOnce != 0 && begin + i >= kBoxes) break;
-          tma_load_4d(data + static_cast<u32>(i * Layout::kBoxRows * kBlockRowBytes), map, landed,
-                      block * kBlockColumns, work.kv_head,
+          tma_load_4d(data + static_cast<u32>(i * Layout::kBoxRows * Layout::kRowBytes), map,
+                      landed, block * Layout::kColumns, work.kv_head,
                       kBoxes == 1 || Layout::kBoxRows != Config::kPageSize
                           ? (first + (begin + i) * Layout::kBoxRows) % Config::kPageSize
                           : 0,
@@ -101,7 +104,7 @@ ATTNJIT_DEVICE void load_kv_chunk(const Smem<Config>& smem, const KvTile<Config,
 #pragma unroll
     for (int i = 0; i < kBlocks; ++i) {
       const int block = chunk * kBlocks + i;
-      tma_load_4d(kv.block(block), map, landed, block * kBlockColumns, work.kv_head,
+      tma_load_4d(kv.block(block), map, landed, block * Layout::kColumns, work.kv_head,
                   work.kv_begin + first, Config::kRaggedKv ? 0 : work.batch, policy);
     }
   }
@@ -126,18 +129,26 @@ ATTNJIT_DEVICE void load(const Smem<Config>& smem, const Arguments& arguments,
     const u64 policy = kv_policy(Layout::kFused == Config::kGroup &&
                                  work.q_len <= work_positions<Config>(arguments));
 
+    // NOTE: it arrives where it has waited. Of tiles without keys nothing else is waited for: the
+    // other roles could go on by two, and this wait would then be for the wrong parity.
     const auto await_q = [&](int tile) {
       smem.wait(smem.q_empty(tile), static_cast<int>(q_parity >> tile & 1u));
+      if constexpr (Config::kRowCopies) {
+        arrive_warp(smem.q_empty(tile));
+      } else {
+        mbarrier_arrive(smem.q_empty(tile));
+      }
     };
     const auto load_k = [&](int rank) {
+      const int tile_of_k = tile_at<Config>(work, all.end - 1 - rank, arguments);
       const KvTile<Config, true> k = kv.template next<true>();
 #pragma unroll
       for (int chunk = 0; chunk < Config::kQkStages; ++chunk) {
         if constexpr (Config::kRowCopies) {
-          copy_kv_chunk(smem, k, arguments, list.keys(work), all.end - 1 - rank, chunk);
+          copy_kv_chunk(smem, k, arguments, list.keys(work), tile_of_k, chunk);
         } else {
-          load_kv_chunk(smem, k, arguments, list.keys(work), all.end - 1 - rank, chunk,
-                        k.full(chunk), policy);
+          load_kv_chunk(smem, k, arguments, list.keys(work), tile_of_k, chunk, k.full(chunk),
+                        policy);
         }
         if (rank > 0) continue;
         const WorkTile& begun = list.again(work);
@@ -148,7 +159,7 @@ ATTNJIT_DEVICE void load(const Smem<Config>& smem, const Arguments& arguments,
           if (begun.share(tile).steps == 0 || !first_lane) continue;
           const u32 full = smem.q_full(tile, chunk);
           mbarrier_arrive_expect_tx(full,
-                                    Layout::kChunkBlocks * Layout::kBoxQRows * kBlockRowBytes);
+                                    Layout::kChunkBlocks * Layout::kBoxQRows * Layout::kRowBytes);
 #pragma unroll
           for (int i = 0; i < Layout::kChunkBlocks; ++i) {
             load_q_block(smem, arguments, begun, tile, chunk * Layout::kChunkBlocks + i, full);
@@ -172,7 +183,7 @@ ATTNJIT_DEVICE void load(const Smem<Config>& smem, const Arguments& arguments,
         const KvTile<Config, false> v = kv.template next<false>();
         u32 landed = v.full(0);
         if constexpr (Layout::kTails) {
-          if (work.ends_past(Config::kTileN)) {
+          if (work.template ends_past<Config>()) {
             if (rank == ahead) {
               landed = smem.tail_full();
               first_v = v;
@@ -183,7 +194,7 @@ ATTNJIT_DEVICE void load(const Smem<Config>& smem, const Arguments& arguments,
             if (rank == ahead + 1) first_v.wait(smem, 0);
           }
         }
-        const int tile = all.end - 1 - (rank - ahead);
+        const int tile = tile_at<Config>(work, all.end - 1 - (rank - ahead), arguments);
         if constexpr (Config::kRowCopies) {
           copy_kv_chunk(smem, v, arguments, list.keys(work), tile, 0);
         } else {

@@ -4,7 +4,9 @@
 // With two query tiles a and b, KV tiles n = 0, 1, ..: Sa = Qa K0, Sb = Qb K0; then for each n
 // Oa += Pa Vn, Sa = Qa K(n+1), Ob += Pb Vn, Sb = Qb K(n+1): a softmax has two products' time before
 // the tensor cores need it. With one query tile the warpgroups take KV tiles by turns and the order
-// is the same. Sources: FlashAttention-4 (Dao et al., 2026); Modular's SM100MHA2Q.
+// is the same. With one O its products follow one another: S of the next tile stands between them,
+// so that correction has a product's time to rescale O. Sources: FlashAttention-4 (Dao et al.,
+// 2026); Modular's SM100MHA2Q.
 #pragma once
 
 #include "sm100/pipeline.cuh"
@@ -18,6 +20,7 @@ namespace attnjit::sm100 {
 template <class Config>
 struct Products {
   using Layout = LayoutOf<Config>;
+  using RowsDescriptor = SmemDescriptor<16, Layout::kRowBytes>;  // of Q and K
   const Smem<Config>& smem;
   Tmem<Config> tmem;
   u32 q_parity = 0;  // a bit a query tile
@@ -31,15 +34,28 @@ struct Products {
     if constexpr (Config::kRowCopies) fence_proxy_async_shared();
   }
 
+  /// Copies a chunk of Q to tensor memory. NOTE: products of the same thread that come after a copy
+  /// see it (9.7.16.6.2). Those before it have read the Q that it replaces: its memory was loaded
+  /// when the O that they are about had been stored.
+  ATTNJIT_DEVICE void copy_q(RowsDescriptor q, int chunk) const {
+#pragma unroll
+    for (int i = 0; i < Layout::kChunkSteps; ++i) {
+      const int step = chunk * Layout::kChunkSteps + i;
+      if (step >= Layout::kQkSteps) break;
+      tcgen05_cp_128x256b(tmem.q(step), q.at(step / Layout::kBlockSteps * Layout::kQBlockBytes +
+                                             step % Layout::kBlockSteps * 32));
+    }
+  }
+
   /// S = Q K^T of one warpgroup and one KV tile. `product` false: the warpgroup's rows see nothing
   /// of the tile, which is only released.
   ATTNJIT_DEVICE void qk(const KvTile<Config, true>& k, int warpgroup, int tile, bool product,
                          bool new_q, bool release) {
     constexpr u32 kInstruction =
-        mma_instruction_descriptor<Config::kBf16, kRows, Config::kTileN, false>();
+        mma_instruction_descriptor<Layout::kOperand, kRows, Config::kTileN, false>();
     // NOTE: opaque: each step's address is one addition here, and would be one register each where
     // the compiler computed them before the loop over KV tiles.
-    const SmemDescriptor<16> a(opaque(smem.q(tile)));
+    const RowsDescriptor a(opaque(smem.q(tile)));
     const u32 s = tmem.s(warpgroup);
 #pragma unroll
     for (int chunk = 0; chunk < Config::kQkStages; ++chunk) {
@@ -49,18 +65,26 @@ struct Products {
           smem.wait(smem.q_full(tile, chunk), static_cast<int>(q_parity >> tile & 1u));
         }
         tcgen05_fence_after();
+        if constexpr (Layout::kQInTmem) {
+          if (new_q) copy_q(a, chunk);
+        }
 #pragma unroll
         for (int i = 0; i < Layout::kChunkSteps; ++i) {
           const int step = chunk * Layout::kChunkSteps + i;
           if (step >= Layout::kQkSteps) break;
-          const int block = step / 4;
-          const SmemDescriptor<16> b(k.block(block));
+          const int block = step / Layout::kBlockSteps;
+          const int bytes = step % Layout::kBlockSteps * 32;
+          const RowsDescriptor b(k.block(block));
           // NOTE: in-order issue. S takes the columns of the P that the product before this one
           // reads: products of one thread execute in the order of their issue, which PTX says only
           // of those with the same accumulator. Every kernel of this design relies on it; the plan
           // declares it as the waiver in-order-mma.
-          tcgen05_mma_ss(s, a.at(block * Layout::kQBlockBytes + step % 4 * 32), b.at(step % 4 * 32),
-                         kInstruction, step > 0);
+          if constexpr (Layout::kQInTmem) {
+            tcgen05_mma_ts<Layout::kOperand>(s, tmem.q(step), b.at(bytes), kInstruction, step > 0);
+          } else {
+            tcgen05_mma_ss<Layout::kOperand>(s, a.at(block * Layout::kQBlockBytes + bytes),
+                                             b.at(bytes), kInstruction, step > 0);
+          }
         }
       }
       if (release) k.release(chunk);
@@ -73,10 +97,10 @@ struct Products {
   ATTNJIT_DEVICE void pv(const KvTile<Config, false>& v, int warpgroup, bool product, bool first,
                          bool last, bool release) {
     constexpr u32 kInstruction =
-        mma_instruction_descriptor<Config::kBf16, kRows, Layout::kPvColumns, true>();
+        mma_instruction_descriptor<Layout::kOperand, kRows, Layout::kPvColumns, true>();
     await(v, 0);
     if (product) {
-      const SmemDescriptor<Layout::kKvBlockBytes> b(v.block(0));
+      const SmemDescriptor<Layout::kKvBlockBytes, Layout::kRowBytes> b(v.block(0));
       const u32 p = opaque(tmem.s(warpgroup));
       const u32 o = tmem.o(warpgroup);
       const int parity = static_cast<int>(p_parity >> warpgroup & 1u);
@@ -89,13 +113,14 @@ struct Products {
         const int end = part == 0 ? Layout::kPvSteps0 : Layout::kPvSteps;
 #pragma unroll
         for (int step = begin; step < end; ++step) {
-          tcgen05_mma_ts(o, p + 8 * step, b.at(step * 16 * kBlockRowBytes), kInstruction,
-                         step > 0 || !first);
+          tcgen05_mma_ts<Layout::kOperand>(o, p + 8 * step,
+                                           b.at(step * Layout::kStepColumns * Layout::kRowBytes),
+                                           kInstruction, step > 0 || !first);
         }
       }
     }
     if (release) v.release(0);
-    if (last) tcgen05_commit(smem.o_full(warpgroup));
+    if (last) tcgen05_commit(smem.o_full(Layout::kOneO ? 0 : warpgroup));
   }
 };
 
@@ -130,7 +155,11 @@ ATTNJIT_DEVICE void multiply(const Smem<Config>& smem, const Tmem<Config>& tmem,
         const bool gives_k = shared ? has_s : warpgroup == 1 && round < rounds;
         if (takes_v) v = kv.template next<false>();
         if (has_p || gives_v) {
-          products.pv(v, warpgroup, has_p, step == 1, has_p && step == share.steps, gives_v);
+          if constexpr (LayoutOf<Config>::kOneO) {
+            products.pv(v, warpgroup, has_p, step == 1 && warpgroup == 0, has_p, gives_v);
+          } else {
+            products.pv(v, warpgroup, has_p, step == 1, has_p && step == share.steps, gives_v);
+          }
         }
         if (takes_k) k = kv.template next<true>();
         if (has_s || gives_k) {

@@ -8,7 +8,7 @@
 namespace attnjit::sm100 {
 
 /// Copies a chunk of a tile of K or V: the whole load warp. A lane finds where kTileN / 32 rows of
-/// the tile lie; eight lanes copy a row of a block of columns, 16 bytes each, by cp.async into the
+/// the tile lie; a lane copies 16 bytes of a row of a block of columns by cp.async into the
 /// place where TMA would have put them. Rows past the sequence's end become zeros, so that V needs
 /// no other care there.
 ///
@@ -23,6 +23,7 @@ ATTNJIT_DEVICE void copy_kv_chunk(const Smem<Config>& smem, const KvTile<Config,
   constexpr int kBlocks = Tile::kBlocks / Tile::kChunks;
   constexpr int kDepth = kIsK ? Config::kQkDepth : Config::kOvDepth;
   constexpr int kLaneRows = Config::kTileN / 32;
+  constexpr int kUnits = Layout::kRowUnits;
   const int lane = static_cast<int>(threadIdx.x & 31u);
   const int* const table =
       arguments.page_table + static_cast<i64>(work.batch) * arguments.max_pages;
@@ -46,16 +47,18 @@ ATTNJIT_DEVICE void copy_kv_chunk(const Smem<Config>& smem, const KvTile<Config,
     const i64 offset =
         pages[i] < 0 ? -1 : pages[i] * page_bytes + key % Config::kPageSize * row_bytes;
 #pragma unroll 1
-    for (int first = 0; first < 32; first += 4) {
-      const i64 row_offset = __shfl_sync(0xffffffffu, offset, first + lane / 8);
-      const int row = 32 * i + first + lane / 8;
-      const u32 to = static_cast<u32>(row * kBlockRowBytes + ((lane % 8 ^ row % 8) << 4));
+    for (int first = 0; first < 32; first += 32 / kUnits) {
+      const i64 row_offset = __shfl_sync(0xffffffffu, offset, first + lane / kUnits);
+      const int row = 32 * i + first + lane / kUnits;
+      const u32 to = Layout::swizzled(row, lane % kUnits);
 #pragma unroll
       for (int block = 0; block < kBlocks; ++block) {
-        const int column = (chunk * kBlocks + block) * kBlockColumns + lane % 8 * 8;
+        const int column =
+            (chunk * kBlocks + block) * Layout::kColumns + lane % kUnits * Layout::kUnitColumns;
         const bool there = row_offset >= 0 && column < kDepth;
         copy_16_or_zeros(kv.block(chunk * kBlocks + block) + to,
-                         there ? tensor + row_offset + 2 * column : tensor, there);
+                         there ? tensor + row_offset + Layout::kElementBytes * column : tensor,
+                         there);
       }
     }
   }

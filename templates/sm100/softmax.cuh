@@ -7,6 +7,7 @@
 
 #include "common/online.cuh"
 #include "sm100/exponential.cuh"
+#include "sm100/scales.cuh"
 #include "sm100/scores.cuh"
 #include "sm100/work.cuh"
 
@@ -19,8 +20,9 @@ struct OnlineRow {
   float sum = 0.0f;
 
   /// Takes the tile's maximum in and returns what earlier sums and outputs are to be multiplied by.
-  /// The maximum is renewed only where it grew by more than kThreshold (log2): probabilities are
-  /// relative to it, and up to 2^kThreshold they lose nothing in f32, bf16 and fp16.
+  /// The maximum is renewed only where it grew by more than kRescaleThreshold (log2): probabilities
+  /// are relative to it, and up to 2^kRescaleThreshold they lose nothing in f32, bf16 and fp16. Of
+  /// e4m3 that and kPBias stay below 448.
   template <class Config>
   ATTNJIT_DEVICE float renew(float tile_maximum, float log2_scale) {
     const float grown = (tile_maximum - maximum) * log2_scale;
@@ -34,16 +36,19 @@ struct OnlineRow {
 };
 
 /// Replaces scores by probabilities, hands them over to tensor memory at `p` in two parts.
+/// `warpgroup`: whose P it is, or which buffer's.
 template <class Config>
 ATTNJIT_DEVICE void exponentiate(float (&s)[Config::kTileN], float log2_scale, float origin, u32 p,
                                  const Smem<Config>& smem, int warpgroup) {
   constexpr int kFirstPairs = Config::kPvKeys0 / 2;
   constexpr int kSpread = Config::kExp2FmaPairs <= kFirstPairs ? kFirstPairs : Config::kTileN / 2;
+  constexpr int kBatch = 8 * 4 / LayoutOf<Config>::kElementBytes;  // columns in eight words of P
+  static_assert(Config::kPvKeys0 % kBatch == 0, "a part of P is whole stores");
 #pragma unroll
-  for (int begin = 0; begin < Config::kTileN; begin += 16) {
+  for (int begin = 0; begin < Config::kTileN; begin += kBatch) {
     u32 words[8];
 #pragma unroll
-    for (int i = 0; i < 8; ++i) {
+    for (int i = 0; i < kBatch / 2; ++i) {
       const int column = begin + 2 * i;
       const FloatPair x =
           fma_pair({s[column], s[column + 1]}, {log2_scale, log2_scale}, {-origin, -origin});
@@ -52,10 +57,14 @@ ATTNJIT_DEVICE void exponentiate(float (&s)[Config::kTileN], float log2_scale, f
                               : FloatPair{exp2_approx(x.x), exp2_approx(x.y)};
       s[column] = y.x;
       s[column + 1] = y.y;
-      words[i] = pack_pair<Config::kBf16>(y.x, y.y);
+      if constexpr (!Config::kE4m3) {
+        words[i] = pack_pair<Config::kBf16>(y.x, y.y);
+      } else if (i % 2 == 1) {
+        words[i / 2] = pack_e4m3(s[column - 2], s[column - 1], y.x, y.y);
+      }
     }
-    tcgen05_st_8(p + begin / 2, words);
-    const int end = begin + 16;
+    tcgen05_st_8(p + begin / (kBatch / 8), words);
+    const int end = begin + kBatch;
     if (end == Config::kPvKeys0 || end == Config::kTileN) {
       tcgen05_wait_st();
       tcgen05_fence_before();
@@ -86,10 +95,12 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
   constexpr int kBatches = Config::kTileN / 32;
   const int row = static_cast<int>(threadIdx.x & 127u);
   const int warp = warp_uniform(static_cast<int>(threadIdx.x >> 5));
-  const u32 s_columns = tmem.s(warpgroup) + Tmem<Config>::lanes(warp);
-  const float log2_scale = ScoreMod::kIdentity ? arguments.scale * kLog2e : kLog2e;
+  const u32 lanes = Tmem<Config>::lanes(warp);
+  const u32 own_columns = tmem.s(warpgroup) + lanes;
+  float scale = arguments.scale;  // with e4m3's scales, of the row
+  float log2_scale = ScoreMod::kIdentity ? scale * kLog2e : kLog2e;
   const u32 slot = smem.statistic(warpgroup, 0, row);
-  int s_parity = 0;
+  int s_parity = 0;  // a bit a buffer of S, where there is one O
   int statistic_parity = 0;
 
   const auto hand_over_statistic = [&] { arrive_warp(smem.statistic_full(warpgroup)); };
@@ -113,26 +124,52 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
     if constexpr (Mask::kInterval) visible = Mask::row(coord.q_idx, coord.kv_len, params);
     const typename ScoreMod::State state = ScoreMod::prepare(head, arguments.num_q_heads, params);
 
+    if constexpr (Config::kScales != kNoScales) {
+      scale = score_scale<Config>(work, head, arguments);
+      if constexpr (ScoreMod::kIdentity) log2_scale = scale * kLog2e;
+    }
+    // What the exponents of a tile are relative to: P is scaled by 2^kPBias. NOTE: to the
+    // correction warps that is the row's maximum, so sums, LSE, sinks and merges need no other
+    // care.
+    const auto origin = [&](float maximum) {
+      if constexpr (Config::kPBias == 0) return maximum * log2_scale;
+      return fmaf(maximum, log2_scale, -Config::kPBias);
+    };
+
     OnlineRow online;
-    const int steps = work.share(warpgroup).steps;
+    // Where there is one O this warpgroup has all KV tiles, by turns in the two buffers of S.
+    const int steps = Layout::kOneO ? work.seen_0.count() : work.share(warpgroup).steps;
 #pragma unroll 1
     for (int step = 0; step < steps; ++step) {
-      const int first_kv = work.kv_tile(warpgroup, step) * Config::kTileN;
+      const int buffer = Layout::kOneO ? step & 1 : warpgroup;
+      const u32 s_columns = Layout::kOneO ? tmem.s(buffer) + lanes : own_columns;
+      const int place = Layout::kOneO ? work.seen_0.end - 1 - step : work.kv_tile(warpgroup, step);
+      const int first_kv = tile_at<Config>(work, place, arguments) * Config::kTileN;
       // Masks are evaluated while the tensor cores make S.
       bool partial = first_kv < core.begin || core.end - first_kv < Config::kTileN;
       bool hidden = false;
-      if constexpr (Mask::kListed) {
-        const IntRange shown =
-            Mask::tiles({work.batch,
-                         work.kv_head,
-                         {work.head, work.head + Layout::kFused - 1},
-                         {first + first_q_idx, last + first_q_idx},
-                         {first_kv, min(work.kv_len - first_kv, Config::kTileN) + first_kv - 1},
-                         work.q_len,
-                         work.kv_len},
-                        params);
-        partial = shown.lo == 0 || work.kv_len - first_kv < Config::kTileN;
-        hidden = shown.hi == 0;
+      bool asked = true;
+      if constexpr (Config::kMapped) {
+        const ListedBlock block = listed_block<Config>(work, place, arguments);
+        const int block_row = work.num_qo == 2 && arguments.rows_per_list == 2 ? warpgroup : 0;
+        hidden = !block.is_seen(block_row);
+        partial = !block.is_whole(block_row) || work.kv_len - first_kv < Config::kTileN;
+        asked &= partial && !hidden;
+      }
+      if constexpr (Mask::kListed || Config::kMapped) {
+        if (asked) {
+          const IntRange shown = Mask::tiles(
+              TileCoord{work.batch,
+                        work.kv_head,
+                        {work.head, work.head + Layout::kFused - 1},
+                        {first + first_q_idx, last + first_q_idx},
+                        {first_kv, min(work.kv_len - first_kv, Config::kTileN) + first_kv - 1},
+                        work.q_len,
+                        work.kv_len},
+              params);
+          partial = shown.lo == 0 || work.kv_len - first_kv < Config::kTileN;
+          hidden = shown.hi == 0;
+        }
       }
       u32 words[kBatches];
       if (partial) {
@@ -146,9 +183,15 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
       // The statistic's slot is free: correction arrives for a P behind its read of the statistic
       // before. NOTE: this S was issued after that arrival, but a commit hands on nothing of what
       // its thread had acquired. The barriers of S and of P have a phase each step.
-      if (step > 0) smem.wait(smem.p_full(warpgroup, 0), s_parity ^ 1);
-      smem.wait(smem.s_full(warpgroup), s_parity);
-      s_parity ^= 1;
+      if constexpr (Layout::kOneO) {
+        if (step > 0) smem.wait(smem.p_full(buffer ^ 1, 0), s_parity >> (buffer ^ 1) & 1 ^ 1);
+        smem.wait(smem.s_full(buffer), s_parity >> buffer & 1);
+        s_parity ^= 1 << buffer;
+      } else {
+        if (step > 0) smem.wait(smem.p_full(warpgroup, 0), s_parity ^ 1);
+        smem.wait(smem.s_full(warpgroup), s_parity);
+        s_parity ^= 1;
+      }
       tcgen05_fence_after();
       float s[Config::kTileN];
       float maxima[4] = {online.maximum, kMaxFloor, kMaxFloor, kMaxFloor};
@@ -159,7 +202,7 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
         tcgen05_wait_ld_32(s, begin);
         if (batch + 1 < kBatches) tcgen05_ld_32(s, begin + 32, s_columns + begin + 32);
         coord.kv_idx = first_kv + begin;
-        modify<ScoreMod>(s, begin, coord, state, arguments.scale, params);
+        modify<ScoreMod>(s, begin, coord, state, scale, params);
         if (partial) hide(s, begin, words[batch]);
 #pragma unroll
         for (int i = 0; i < 32; i += 8) {
@@ -175,7 +218,7 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
         store_shared(slot, factor);
         hand_over_statistic();
       }
-      exponentiate<Config>(s, log2_scale, online.maximum * log2_scale, s_columns, smem, warpgroup);
+      exponentiate<Config>(s, log2_scale, origin(online.maximum), s_columns, smem, buffer);
       // Off the critical path: P is handed over. No S follows the last factor that would tell of
       // its read.
       if (step == steps - 1) await_statistic_read();
@@ -184,7 +227,7 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
     if (steps == 0) await_statistic_read();
 
     store_shared(slot, online.sum);
-    store_shared(slot + 4 * kRows, online.maximum * log2_scale);
+    store_shared(slot + 4 * kRows, origin(online.maximum));
     hand_over_statistic();
   }
 }

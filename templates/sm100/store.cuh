@@ -25,8 +25,8 @@ ATTNJIT_DEVICE void store(const Smem<Config>& smem, const Arguments& arguments,
       const int position = work.first_position + tile * Layout::kPositions;
       const int row = work.q_begin + position;
 #pragma unroll
-      for (int block = 0; block < Layout::kOvBlocks; ++block) {
-        const u32 source = smem.q(tile) + static_cast<u32>(block * Layout::kQBlockBytes);
+      for (int block = 0; block < Layout::kOutputBlocks; ++block) {
+        const u32 source = smem.q(tile) + static_cast<u32>(block * Layout::kOBlockBytes);
         if constexpr (Config::kRagged) {
           // A tile that ends past its sequence was written by the correction warps.
           if (position + Layout::kPositions > work.q_len) break;

@@ -22,14 +22,16 @@ ATTNJIT_DEVICE void clear_tail(const Smem<Config>& smem, KvSequence<Config> kv,
   if (work.num_qo == 1 && all.count() > 1) kv.template next<true>();
   const KvTile<Config, false> v = kv.template next<false>();
   smem.wait(smem.tail_full(), parity);
-  const int first = work.kv_len - (all.end - 1) * Config::kTileN;
+  const int first = work.kv_len - work.template first_walked<Config>() * Config::kTileN;
 #pragma unroll 1
-  for (int row = first + lane / 8; row < Config::kTileN; row += 4) {
-    // Whole rows of 128 bytes: the swizzle stays within them.
+  for (int row = first + lane / Layout::kRowUnits; row < Config::kTileN;
+       row += 32 / Layout::kRowUnits) {
+    // Pairs of rows of 64 bytes share 128: the swizzle stays within a row in either case.
 #pragma unroll
     for (int block = 0; block < Layout::kOvBlocks; ++block) {
-      store_shared_v4(v.block(block) + static_cast<u32>(row * kBlockRowBytes + lane % 8 * 16), 0, 0,
-                      0, 0);
+      store_shared_v4(v.block(block) +
+                          static_cast<u32>(row * Layout::kRowBytes + lane % Layout::kRowUnits * 16),
+                      0, 0, 0, 0);
     }
   }
   fence_proxy_async_shared();
@@ -43,7 +45,7 @@ ATTNJIT_DEVICE void clear_only_tail(const Smem<Config>& smem, const Arguments& a
   const WorkList<Config, Mask, Arguments, Params> list(smem, arguments, params);
   if (list.done()) return;
   const WorkTile work = list.tile();
-  if (!work.ends_past(Config::kTileN)) return;
+  if (!work.template ends_past<Config>()) return;
   const KvTiles all = work.all();
   const KvSequence<Config> kv(smem, one_query_launch<Config>(arguments));
   clear_tail(smem, kv, work, all, 0);

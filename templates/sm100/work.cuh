@@ -5,6 +5,8 @@
 #include "common/partitions.cuh"
 #include "common/ring.cuh"
 #include "common/sequence_lengths.cuh"
+#include "maps/listed_block.cuh"
+#include "maps/map_rows.cuh"
 #include "sm100/layout.cuh"
 
 namespace attnjit::sm100 {
@@ -34,6 +36,9 @@ struct WorkTile {
   KvTiles seen_0, seen_1;  ///< by each query tile's rows, of the partition's keys
   int partition = 0;       ///< of the keys, where Config::kSplit
   int kv_begin = 0;        ///< ragged_kv: the row of k and v where the sequence begins
+  // Where Config::kMapped, KV tiles are counted among those of a list, of which all are walked.
+  int list_row = 0;   ///< which list
+  int last_tile = 0;  ///< the KV tile that is walked first
 
   /// What is loaded.
   ATTNJIT_DEVICE KvTiles all() const {
@@ -50,10 +55,16 @@ struct WorkTile {
     const KvTiles own = warpgroup == 0 ? seen_0 : seen_1;
     return {all().end - own.end, own.count()};
   }
-  /// Whether the KV tile that is walked first ends past the sequence.
-  ATTNJIT_DEVICE bool ends_past(int tile_keys) const {
-    const KvTiles tiles = all();
-    return tiles.count() > 0 && kv_len - (tiles.end - 1) * tile_keys < tile_keys;
+  /// The KV tile that is walked first.
+  template <class Config>
+  ATTNJIT_DEVICE int first_walked() const {
+    if constexpr (Config::kMapped) return last_tile;
+    return all().end - 1;
+  }
+  /// Whether it ends past the sequence.
+  template <class Config>
+  ATTNJIT_DEVICE bool ends_past() const {
+    return all().count() > 0 && kv_len - first_walked<Config>() * Config::kTileN < Config::kTileN;
   }
   /// Which KV tile a warpgroup's step is about.
   ATTNJIT_DEVICE int kv_tile(int warpgroup, int step) const {
@@ -61,6 +72,26 @@ struct WorkTile {
     return (warpgroup == 0 ? seen_0 : seen_1).end - 1 - step;
   }
 };
+
+/// The block of a mapped work tile's list that a KV tile is of. Tiles of a block follow one
+/// another.
+template <class Config, class Arguments>
+ATTNJIT_DEVICE ListedBlock listed_block(const WorkTile& work, int place,
+                                        const Arguments& arguments) {
+  constexpr int kParts = kMapBlock / Config::kTileN;
+  const i64 first = static_cast<i64>(work.list_row) * arguments.list_places;
+  return {static_cast<u32>(arguments.list[first + place / kParts])};
+}
+/// The KV tile at a place of what a work tile walks: of its list, where it has one.
+template <class Config, class Arguments>
+ATTNJIT_DEVICE int tile_at(const WorkTile& work, int place, const Arguments& arguments) {
+  if constexpr (Config::kMapped) {
+    constexpr int kParts = kMapBlock / Config::kTileN;
+    return listed_block<Config>(work, place, arguments).block() * kParts + place % kParts;
+  } else {
+    return place;
+  }
+}
 
 /// Whether a launch has one query tile a CTA.
 template <class Config, class Arguments>
@@ -102,6 +133,41 @@ ATTNJIT_DEVICE KvTiles reached_by(const WorkTile& work, int position, const Para
   if (reach.empty()) return {0, 0};
   // NOTE: rounds up without forming end + kTileN, which may overflow.
   return {reach.begin / Config::kTileN, (reach.end - 1) / Config::kTileN + 1};
+}
+
+/// `work` with what both its query tiles see: where there is a list, all of it, for each.
+template <class Config, class Mask, class Arguments, class Params>
+ATTNJIT_DEVICE void find_seen(WorkTile& work, bool has_second, const Arguments& arguments,
+                              const Params& params) {
+  const int second = work.first_position + LayoutOf<Config>::kPositions;
+  if constexpr (Config::kMapped) {
+    constexpr int kParts = kMapBlock / Config::kTileN;
+    const int batch = arguments.map_batches == 1 ? 0 : work.batch;
+    const int map = batch * arguments.map_heads + work.head / arguments.heads_per_map;
+    work.list_row =
+        map * arguments.lists_per_map + work.first_position / (kMapBlock * arguments.rows_per_list);
+    int tiles = arguments.list_counts[work.list_row] * kParts;
+    if (tiles > 0) {
+      // The last block may have tiles past the last key.
+      const int past = tile_at<Config>(work, tiles - 1, arguments) + 1 -
+                       ((work.kv_len - 1) / Config::kTileN + 1);
+      tiles -= work.kv_len == 0 ? tiles : max(past, 0);
+    }
+    work.seen_0 = {0, tiles};
+    work.seen_1 = {0, has_second ? tiles : 0};
+  } else {
+    work.seen_0 = reached_by<Config, Mask>(work, work.first_position, params);
+    work.seen_1 = has_second ? reached_by<Config, Mask>(work, second, params) : KvTiles{0, 0};
+  }
+}
+
+/// Asks the list which KV tile is walked first.
+template <class Config, class Arguments>
+ATTNJIT_DEVICE void find_last_tile(WorkTile& work, const Arguments& arguments) {
+  if constexpr (Config::kMapped) {
+    const KvTiles all = work.all();
+    work.last_tile = all.count() > 0 ? tile_at<Config>(work, all.end - 1, arguments) : 0;
+  }
 }
 
 /// Ragged batches: finds the CTA's sequence and the query tile of it, and leaves them in shared
@@ -197,8 +263,8 @@ struct WorkList {
     const int second = work.first_position + Layout::kPositions;
     // A second query tile past q_len is no work: the warpgroups share the first.
     work.num_qo = one_query_launch<Config>(arguments) || second >= work.q_len ? 1 : 2;
-    work.seen_0 = reached_by<Config, Mask>(work, work.first_position, params);
-    work.seen_1 = work.num_qo == 2 ? reached_by<Config, Mask>(work, second, params) : KvTiles{0, 0};
+    find_seen<Config, Mask>(work, work.num_qo == 2, arguments, params);
+    find_last_tile<Config>(work, arguments);
     return work;
   }
   /// The same again, or what of it says where its keys lie, in registers that need not be kept
@@ -248,6 +314,10 @@ struct AnnouncedList {
     work.seen_0 = {word(8), word(9)};
     work.seen_1 = {word(10), word(11)};
     if constexpr (Config::kRaggedKv) work.kv_begin = word(12);
+    if constexpr (Config::kMapped) {
+      work.list_row = word(13);
+      work.last_tile = word(14);
+    }
     return work;
   }
   ATTNJIT_DEVICE WorkTile keys(const WorkTile&) const {

@@ -23,6 +23,7 @@ struct QueryRows {
   KvRange core;   ///< KV tiles inside it need no mask
   int index;      ///< the KV tile that is next
   TileNote note;  ///< of the tile, where tiles are listed
+  TileNote next;  ///< of the one after it
   bool turn;      ///< listed: it is not the first of the work tile
   int first_row;  ///< the first of the thread's two rows, which are 8 apart
   u32 q_address;
@@ -123,9 +124,8 @@ struct Consumer {
     wgmma_wait<kPending>();
     pin_registers(s);
     if (lane == 0) mbarrier_arrive(smem.k_empty(k_ring.stage));
-    if constexpr (!Mask::kListed) {
-      if (rows.index == rows.own.tile_begin) release_q_early();
-    }
+    if (Config::kListed ? !rows.next.is_tile() : rows.index == rows.own.tile_begin)
+      release_q_early();
     k_ring.advance(Config::kStages);
   }
   ATTNJIT_DEVICE void end_pv(Rows& rows) {
@@ -146,7 +146,7 @@ struct Consumer {
   // ---- Scores to probabilities
 
   ATTNJIT_DEVICE bool is_masked(const Rows& rows) const {
-    return Mask::kListed ? !rows.note.full(rank) : !rows.in_core();
+    return Config::kListed ? !rows.note.full(rank) : !rows.in_core();
   }
   /// Asks a mask without intervals which scores of a tile it shows: while they are made.
   ATTNJIT_DEVICE void ask_mask(Bits& bits, Rows& rows) {
@@ -172,25 +172,49 @@ struct Consumer {
 
   // ---- KV tiles
 
+  // What the producer tells with a K of the tile after it is read while there is K, and known to
+  // the warp once its products are issued: nothing waits for it.
+  ATTNJIT_DEVICE u32 read_note() const {
+    if constexpr (Config::kListed) return load_note(smem.note(k_ring.stage), lane);
+    return 0;
+  }
+  ATTNJIT_DEVICE void look_ahead(Rows& rows, u32 word) const {
+    if constexpr (Config::kListed) rows.next = note_of_warp(word);
+  }
+
   /// A tile by itself: P V of the tile before, unless there is none, then S, then the softmax.
   ATTNJIT_DEVICE void first_tile(Rows& rows, bool none_before) {
     Scores s;
     Bits bits;
     float correction[2];
     await_k();
+    const u32 word = read_note();
     if (!none_before) {
       await_turn<Config>(rank);
-      product_pv(rows);
-    } else if (Mask::kListed && rows.turn) {
+      if constexpr (Config::kListed) {
+        await_v();
+        pin_registers(rows.o);
+        pin_registers(rows.p);
+        wgmma_fence();
+        begin_pv(rows);
+      } else {
+        product_pv(rows);
+      }
+    } else if (Config::kListed && rows.turn) {
       await_turn<Config>(rank);
     }
     wgmma_fence();
     begin_qk(s, rows);
-    if (!none_before || (Mask::kListed && rows.turn)) pass_turn<Config>(rank);
+    if (!none_before || (Config::kListed && rows.turn)) pass_turn<Config>(rank);
+    look_ahead(rows, word);
     if constexpr (!Mask::kInterval) {
       if (is_masked(rows)) ask_mask(bits, rows);
     }
     end_qk<0>(s, rows);
+    if (Config::kListed && !none_before) {
+      pin_registers(rows.o);
+      release_v();
+    }
     const bool moved = softmax(s, rows, is_masked(rows), bits, correction);
     pack_pairs<Config::kBf16>(rows.p, s);
     if (moved) rescale_output(rows.o, correction);
@@ -207,6 +231,7 @@ struct Consumer {
     Bits bits;
     float correction[2];
     await_k();
+    const u32 word = read_note();
     await_turn<Config>(rank);
     pin_registers(rows.o);
     pin_registers(rows.p);
@@ -216,6 +241,7 @@ struct Consumer {
     wgmma_fence();
     begin_pv(rows);
     pass_turn<Config>(rank);
+    look_ahead(rows, word);
     if constexpr (!Mask::kInterval) {
       if (masked) ask_mask(bits, rows);
     }
@@ -280,30 +306,34 @@ struct Consumer {
     }
   }
 
-  /// The KV tiles of the producer's list, each as the note with its K says; of those that others'
-  /// rows see, these may not see all. NOTE: compile time counts each copy of a tile's code. Masked
-  /// tiles are first_tile()'s, as under a causal mask, and one place multiplies what is left,
-  /// before a tile that these rows do not see and at the end.
+  /// The KV tiles of the producer's list, each as its note says; of those that others' rows see,
+  /// these may not see all. NOTE: compile time counts each copy of a tile's code. Masked tiles are
+  /// first_tile()'s, as under a causal mask, and one place multiplies what is left, before a tile
+  /// that these rows do not see and at the end. Full tiles have a loop of their own: what does not
+  /// change within it is computed before it.
   ATTNJIT_DEVICE void walk_list(Rows& rows) {
     bool left = false;  // P of a tile is to be multiplied yet
-    bool more = rows.work.tile_begin < rows.work.tile_end;
+    rows.next = {static_cast<u32>(rows.work.tile_end)};
     rows.turn = false;
-    while (more || left) {
-      const bool end = !more;
-      if (more) {
-        await_k();
-        rows.note = load_note(smem.note(k_ring.stage), lane);
-        rows.index = rows.note.tile();
-        more = !rows.note.last();
-      }
+    if (!rows.next.is_tile()) release_q_early();
+    while (rows.next.is_tile() || left) {
+      rows.note = rows.next;
+      rows.index = rows.note.tile();
+      const bool end = !rows.note.is_tile();
       if (end || !rows.note.seen(rank)) {
-        if (end) release_q_early();
         if (left) last_product(rows);
         left = false;
         if (end) return;
+        await_k();
+        look_ahead(rows, read_note());
+        if (!rows.next.is_tile()) release_q_early();
         skip(1, rows.turn);
       } else if (left && rows.note.full(rank)) {
-        tile(rows, false);
+        while (true) {
+          tile(rows, false);
+          if (!rows.next.full(rank)) break;
+          rows.index = rows.next.tile();
+        }
       } else {
         first_tile(rows, !left);
         release_q_late();
@@ -311,7 +341,6 @@ struct Consumer {
       }
       rows.turn = true;
     }
-    release_q_early();
   }
 
   // ---- Work tiles
@@ -409,7 +438,7 @@ struct Consumer {
     const Lengths lengths = lengths_of<Config>(work, arguments);
     const int last_row = min(group_row + kConsumerRows, lengths.q << kShift) - 1;
     const int first_q_idx = lengths.first_q_idx();
-    if constexpr (!Mask::kListed) {
+    if constexpr (!Config::kListed) {
       rows.own = kv_tiles_of<Config, Mask>(work, group_row, last_row, arguments, params);
       if constexpr (Config::kSplit) {
         rows.own.tile_begin = max(rows.own.tile_begin, work.tile_begin);
@@ -434,7 +463,7 @@ struct Consumer {
     for (int i = 0; i < Layout::kPvColumns / 2; ++i) o[i] = 0.0f;
 
     rows.q_address = smem.q(q_ring.stage, rank);
-    if constexpr (Mask::kListed) {
+    if constexpr (Config::kListed) {
       walk_list(rows);
     } else {
       const bool idle = rows.own.tile_begin >= rows.own.tile_end;

@@ -10,7 +10,9 @@
 //   const TensorMap *k_map, *v_map   4-D: depth, key, head, batch; a box is kTileN keys
 //   float* lse, const float* sink                    where Config::kReturnLse, kSink
 //   int num_q_heads, q_len, kv_len, m_tiles, total_tiles, paired_units; float scale
-// Where sequences differ in length (pages, ragged batches) it has, for m_tiles to paired_units,
+//   int tile_groups, first_tiles, second_tiles, tile_growth
+//   int low_body                                     where there is a Config::Low
+// Where sequences differ in length (pages, ragged batches) it has, for m_tiles to tile_growth,
 //   const int* kv_lens; int batch                    of each; q_len and kv_len are the longest's
 //   const int* kv_offsets; int total_kv              where Config::kRaggedKv, for kv_lens: sequence
 //                                                    b has the keys from kv_offsets[b] on
@@ -21,6 +23,9 @@
 // and where Config::kRowCopies, for k_map and v_map,
 //   const unsigned char *k, *v; int num_pages
 //   i64 k_page_bytes, k_row_bytes, k_head_bytes, v_page_bytes, v_row_bytes, v_head_bytes
+// and where Config::kMapped, of a map of the mask (maps/map_rows.cuh)
+//   const int *kv_num_blocks, *kv_indices, *full_kv_num_blocks, *full_kv_indices
+//   int map_batches, map_heads, heads_per_map, map_q_blocks, map_kv_blocks
 // and where Config::kSplit, for the partitions' results, which a merge follows,
 //   float *partial_o, *partial_lse; int partitions; i64 rows
 // and where Config::kDebugWaits
@@ -35,9 +40,11 @@
 
 namespace attnjit::sm90 {
 
+/// The work of a CTA, by one body of the kernel.
 template <class Config, class Mask, class ScoreMod, class Arguments, class Params>
-ATTNJIT_DEVICE void forward(const Arguments& arguments, const Params& params) {
-  static_assert(Config::kListed == Mask::kListed, "the plan has room for the notes of a list");
+ATTNJIT_DEVICE void run_body(const Arguments& arguments, const Params& params) {
+  static_assert(Config::kListed == (Mask::kListed || Config::kMapped),
+                "the plan has room for the notes of a list");
   extern __shared__ __align__(kSwizzlePeriod) unsigned char dynamic_smem[];
   const Smem<Config> smem(shared_address(dynamic_smem), arguments);
   const int warpgroup = warp_uniform(static_cast<int>(threadIdx.x >> 7));
@@ -75,7 +82,7 @@ ATTNJIT_DEVICE void forward(const Arguments& arguments, const Params& params) {
         WarpProducer<Config, Mask, Copies, List, Arguments, Params>{
             smem, arguments, params, Copies{smem, arguments, lane}, warp, lane}
             .run();
-      } else if constexpr (Mask::kListed) {
+      } else if constexpr (Config::kListed) {
         using List = WarpWorkList<Config, Mask, Arguments, Params>;
         WarpProducer<Config, Mask, Copies, List, Arguments, Params>{
             smem, arguments, params, Copies{smem, arguments, lane}, warp, lane}
@@ -84,11 +91,25 @@ ATTNJIT_DEVICE void forward(const Arguments& arguments, const Params& params) {
         Producer<Config, Mask, Arguments, Params>{smem, arguments, params}.run();
       }
     }
+  } else if (LayoutOf<Config>::kIdle > 0 && warpgroup > Config::kConsumers) {
+    setmaxnreg_dec<Config::kProducerRegisters>();
   } else {
     setmaxnreg_inc<Config::kConsumerRegisters>();
     Consumer<Config, Mask, ScoreMod, Arguments, Params>(smem, arguments, params, warpgroup - 1)
         .run();
   }
+}
+
+/// The body that the launch chose, where there are two.
+template <class Config, class Mask, class ScoreMod, class Arguments, class Params>
+ATTNJIT_DEVICE void forward(const Arguments& arguments, const Params& params) {
+  if constexpr (requires { typename Config::Low; }) {
+    if (arguments.low_body != 0) {
+      run_body<typename Config::Low, Mask, ScoreMod>(arguments, params);
+      return;
+    }
+  }
+  run_body<Config, Mask, ScoreMod>(arguments, params);
 }
 
 }  // namespace attnjit::sm90

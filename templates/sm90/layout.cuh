@@ -7,6 +7,7 @@
 #include "common/ring.cuh"
 #include "common/waits.cuh"
 #include "common/wgmma.cuh"
+#include "maps/map_rows.cuh"
 
 namespace attnjit::sm90 {
 
@@ -60,7 +61,9 @@ struct LayoutOf {
                 "whole positions of them");
   static_assert(Config::kTileN % 16 == 0 && Config::kTileN >= 16 && Config::kTileN <= 256,
                 "a KV tile is one wgmma wide and whole k16 steps of P long");
-  static_assert(Config::kThreads == kWarpgroupThreads * (Config::kConsumers + 1),
+  /// Warpgroups without work, which give their registers to the others.
+  static constexpr int kIdle = Config::kThreads / kWarpgroupThreads - 1 - Config::kConsumers;
+  static_assert(kIdle >= 0 && Config::kThreads % kWarpgroupThreads == 0,
                 "a producer warpgroup and the consumers");
   static_assert(Config::kStages >= 2, "K and V need two stages each to be loaded ahead");
   static_assert(Config::kQStages == 1 || Config::kQStages == 2,
@@ -69,8 +72,9 @@ struct LayoutOf {
   static constexpr int kLaunchRegisters = 65536 / (Config::kThreads * Config::kCtasPerSm) / 8 * 8;
   // NOTE: against what the CTA was launched with, not the register file: setmaxnreg.inc waits for
   // ever for registers that its own CTA never had.
-  static_assert(Config::kProducerRegisters + Config::kConsumers * Config::kConsumerRegisters <=
-                    (Config::kConsumers + 1) * kLaunchRegisters,
+  static_assert((1 + kIdle) * Config::kProducerRegisters +
+                        Config::kConsumers * Config::kConsumerRegisters <=
+                    (1 + kIdle + Config::kConsumers) * kLaunchRegisters,
                 "the warpgroups' registers must not exceed what the CTA is launched with");
 
   static constexpr bool kPaged = Config::kPageSize > 0;
@@ -120,6 +124,8 @@ struct LayoutOf {
                                                                         Config::kQStages *
                                                                         Config::kConsumers,
                 "each consumer has an announcement for each stage of Q, stored 16 bytes at a time");
+  static_assert(!Config::kMapped || (kMapBlock % Config::kTileM == 0 && Config::kListed),
+                "the rows of a work tile are of one row of a map's blocks");
   static_assert(!Config::kListed ||
                     (Config::kNotesOffset >= Config::kWorkOffset + Config::kWorkBytes *
                                                                        Config::kQStages *

@@ -63,7 +63,7 @@ struct Producer {
   /// Tells a consumer of a work tile when it has given Q's memory back.
   ATTNJIT_DEVICE void announce(const WorkTile& tile, int consumer) {
     smem.wait(smem.q_empty(q_ring.stage, consumer), q_ring.parity ^ 1);
-    store_work<Config>(smem.work(q_ring.stage, consumer), tile);
+    store_work<Config>(smem.work(q_ring.stage, consumer), for_consumer<Config>(tile, consumer));
   }
 
   ATTNJIT_DEVICE void run() {

@@ -13,7 +13,7 @@ ATTNJIT_DEVICE void load_q_rows(const Smem<Config>& smem, const Arguments& argum
                                 const WorkTile& work, int stage, int consumer, bool no_keys) {
   using Layout = LayoutOf<Config>;
   const u32 full = smem.q_full(stage, consumer);
-  const int first_row = work.first_row + consumer * kConsumerRows;
+  const int first_row = first_row_of<Config>(work, consumer);
   if (no_keys || first_row < 0) {
     mbarrier_arrive(full);
     return;

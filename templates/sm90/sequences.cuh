@@ -33,7 +33,8 @@ struct SequenceList
     WorkTile work;
     work.batch = tile.batch;
     work.head = first_head_of<Config>(tile.head);
-    work.first_row = first_row_of<Config>(tile.rank, tile.lengths.q << Config::kGqaShift);
+    const int rows = tile.lengths.q << Config::kGqaShift;
+    work.first_row = groups_of<Config>(rows) * kConsumerRows - (tile.rank + 1) * Config::kTileM;
     work.q_begin = tile.q_begin;
     work.q_len = tile.lengths.q;
     work.kv_len = tile.lengths.kv;

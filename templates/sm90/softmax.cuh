@@ -59,7 +59,7 @@ ATTNJIT_DEVICE void hide(float (&s)[kCount], const ColumnBits<kCount>& bits) {
 
 /// The columns that a mask shows of those before kv_len, where its rows have no intervals. NOTE: a
 /// loop, of which the compiler sees a few columns: the user's expression is as long as it is, and
-/// all of them would be most of the kernel.
+/// all of them would be most of the kernel; of loads more would spill.
 template <class Mask, int kCount, class Params>
 ATTNJIT_DEVICE void visible_columns(ColumnBits<kCount>& bits, const ScoreTile& tile,
                                     const Params& p) {
@@ -72,11 +72,19 @@ ATTNJIT_DEVICE void visible_columns(ColumnBits<kCount>& bits, const ScoreTile& t
 #pragma unroll
     for (int word = 0; word < kColumns; word += 32) {
       u32 visible = 0;
+      if constexpr (loads_bools<Mask>()) {
+#pragma unroll 8
+        for (int bit = 0; bit < min(32, kColumns - word); bit += 2) {
+          c.kv_idx = tile.first_kv + 4 * (word + bit);
+          visible |= (visible_run<2, Mask>(test, c, p) & 3u) << bit;
+        }
+      } else {
 #pragma unroll 4
-      for (int bit = 0; bit < min(32, kColumns - word); ++bit) {
-        const int column = word + bit;
-        c.kv_idx = tile.first_kv + 8 * (column >> 1) + (column & 1);
-        visible |= static_cast<u32>(Mask::visible(test, c, p)) << bit;
+        for (int bit = 0; bit < min(32, kColumns - word); ++bit) {
+          const int column = word + bit;
+          c.kv_idx = tile.first_kv + 8 * (column >> 1) + (column & 1);
+          visible |= static_cast<u32>(Mask::visible(test, c, p)) << bit;
+        }
       }
       bits[half][word / 32] = visible & low_bits(end - word);
     }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "common/tile_list.cuh"
+#include "maps/map_list.cuh"
 #include "sm90/work.cuh"
 
 namespace attnjit::sm90 {
@@ -27,22 +28,41 @@ struct ConsumerRows {
     at.kv_len = lengths.kv;
     return at;
   }
-  /// Rows before position 0 are none.
   ATTNJIT_DEVICE IntRange q_idx(int consumer) const {
+    return q_idx_of(first_row_of<Config>(work, consumer), kConsumerRows);
+  }
+  ATTNJIT_DEVICE IntRange all_q_idx() const {
+    return q_idx_of(work.first_row + work.idle * kConsumerRows,
+                    (kGroups - work.idle) * kConsumerRows);
+  }
+
+ private:
+  /// Rows before position 0 are none.
+  ATTNJIT_DEVICE IntRange q_idx_of(int first, int count) const {
     const Lengths lengths = lengths_of<Config>(work, arguments);
-    const int first = work.first_row + consumer * kConsumerRows;
-    const int last = min(first + kConsumerRows, lengths.q << Config::kGqaShift) - 1;
+    const int last = min(first + count, lengths.q << Config::kGqaShift) - 1;
     if (last < 0) return {0, -1};
     return {(max(first, 0) >> Config::kGqaShift) + lengths.first_q_idx(),
             (last >> Config::kGqaShift) + lengths.first_q_idx()};
   }
 };
 
-/// What the producer told of a K tile, for a whole warp. NOTE: lane 0 alone reads, because it is
+/// The row of a map's blocks that a work tile's rows are of.
+template <class Config, class Arguments>
+ATTNJIT_DEVICE i64 map_row(const WorkTile& work, const Arguments& arguments) {
+  const int batch = arguments.map_batches == 1 ? 0 : work.batch;
+  const int head = quotient(work.head, arguments.heads_per_map);
+  const int block = (work.first_row >> Config::kGqaShift) / kMapBlock;
+  return (static_cast<i64>(batch) * arguments.map_heads + head) * arguments.map_q_blocks + block;
+}
+
+/// What the producer told with a K tile, in a warp's lane 0. NOTE: it alone reads, because it is
 /// lane 0 that hands K back: an arrival orders its own thread's reads.
-ATTNJIT_DEVICE TileNote load_note(u32 address, int lane) {
-  u32 word = 0;
-  if (lane == 0) word = load_shared_word(address);
+ATTNJIT_DEVICE u32 load_note(u32 address, int lane) {
+  return lane == 0 ? load_shared_word(address) : 0u;
+}
+/// The same for the whole warp.
+ATTNJIT_DEVICE TileNote note_of_warp(u32 word) {
   return {static_cast<u32>(warp_uniform(static_cast<int>(word)))};
 }
 

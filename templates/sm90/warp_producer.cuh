@@ -49,48 +49,68 @@ struct WarpProducer {
   ATTNJIT_DEVICE void announce(const WorkTile& tile, int consumer) {
     if (warp != 0) return;
     smem.wait(smem.q_empty(q_ring.stage, consumer), q_ring.parity ^ 1);
-    if (lane == 0) store_work<Config>(smem.work(q_ring.stage, consumer), tile);
+    if (lane != 0) return;
+    store_work<Config>(smem.work(q_ring.stage, consumer), for_consumer<Config>(tile, consumer));
   }
 
-  /// Says with the K that is loaded next which tile it is.
-  ATTNJIT_DEVICE void publish(TileNote note) {
+  /// Says with the K that is loaded next which tile comes after it.
+  ATTNJIT_DEVICE void publish(TileNote after) {
     const int stage = copies.k_ring.stage;
     smem.wait(smem.k_empty(stage), copies.k_ring.parity ^ 1);
     if (warp != 0 || lane != 0) return;
-    store_shared_word(smem.note(stage), note.word);
+    store_shared_word(smem.note(stage), after.word);
     // NOTE: copies of rows arrive when they are there, which says nothing of this store. TMA's
     // bytes are announced by this thread, after it.
     if constexpr (Config::kRowCopies) mbarrier_arrive(smem.k_full(stage));
   }
 
-  /// Loads the KV tiles that the mask does not hide, and Q.
+  /// The KV tiles of a work tile that the mask does not hide from all its rows.
+  template <class Rows>
+  ATTNJIT_DEVICE auto list_of(const Rows& rows) const {
+    if constexpr (Config::kMapped) {
+      const i64 row = map_row<Config>(work, arguments);
+      const int places = arguments.map_kv_blocks;
+      return MapList<Config::kTileN, Mask, Rows, Params>(
+          rows, params, lane, {work.tile_begin, work.tile_end},
+          BlockEntries::of(arguments.kv_num_blocks, arguments.kv_indices, row, places),
+          BlockEntries::of(arguments.full_kv_num_blocks, arguments.full_kv_indices, row, places));
+    } else {
+      return TileList<Config::kTileN, Mask, Rows, Params>(rows, params, lane, work.tile_begin,
+                                                          work.tile_end);
+    }
+  }
+
+  /// Loads the KV tiles that the mask does not hide, and Q. Consumers hear of the first tile with
+  /// the work tile, and of each other one with the K before it.
   ATTNJIT_DEVICE void load_listed() {
     const ConsumerRows<Config, Arguments> rows{work, arguments};
-    TileList<Config::kTileN, Mask, ConsumerRows<Config, Arguments>, Params> tiles(
-        rows, params, lane, work.tile_begin, work.tile_end);
-    const bool no_keys = tiles.done();
-    if (no_keys) work.tile_end = work.tile_begin;
-    TileNote note = {};
+    auto tiles = list_of(rows);
+    TileNote note = {}, next = {};  // K of `note` is on its way, that of `next` is to be loaded
     int place = 0;
-    if (!no_keys) {
-      note = tiles.take();
-      place = copies.place_of(note.tile());
-      publish(note);
-      copies.load_k(note.tile(), place);
-    }
-    load_q(no_keys);
-    if (no_keys) return;
+    bool begun = false, told = false;
 #pragma unroll 1
-    while (!note.last()) {
-      const TileNote next = tiles.take();
-      const int next_place = copies.place_of(next.tile());
-      publish(next);
-      copies.load_k(next.tile(), next_place);
-      copies.load_v(note.tile(), place);
+    while (true) {
+      const TileNote after = tiles.take();
+      if (!begun) {
+        begun = true;
+        next = after;
+        work.tile_end = static_cast<int>(next.word);
+        continue;
+      }
+      int next_place = 0;
+      if (next.is_tile()) {
+        next_place = copies.place_of(next.tile());
+        publish(after);
+        copies.load_k(next.tile(), next_place);
+      }
+      if (!told) load_q(!next.is_tile());
+      told = true;
+      if (note.is_tile()) copies.load_v(note.tile(), place);
+      if (!next.is_tile()) break;
       note = next;
+      next = after;
       place = next_place;
     }
-    copies.load_v(note.tile(), place);
     copies.finish();
   }
 
@@ -101,7 +121,7 @@ struct WarpProducer {
       work = list.tile();
       smem.next_work_tile();
       copies.begin(work);
-      if constexpr (Mask::kListed) {
+      if constexpr (Config::kListed) {
         load_listed();
       } else {
         const bool no_keys = work.tile_begin >= work.tile_end;

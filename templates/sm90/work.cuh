@@ -15,12 +15,29 @@ struct WorkTile {
   int head;       ///< of packed heads the first
   int first_row;  ///< negative in a head's first tile, where its rows are no whole number of tiles
   int tile_begin, tile_end;
+  // As announced where tiles are listed, tile_end is the first one's note.
   // Where sequences differ in length (kLengthsDiffer): the tile's own.
   int q_begin = 0;  ///< ragged: its first row in q and o
   int q_len = 0, kv_len = 0;
   int kv_begin = 0;   ///< ragged_kv: its first row in k and v; the producer's alone
   int partition = 0;  ///< of the KV tiles that the rows reach, where Config::kSplit
+  int idle = 0;  ///< consumers before the first that has rows of the tile; the producer's alone
 };
+
+/// The first of a consumer's rows of a work tile; negative where it has none.
+template <class Config>
+ATTNJIT_DEVICE int first_row_of(const WorkTile& work, int consumer) {
+  const int first_row = work.first_row + consumer * kConsumerRows;
+  if constexpr (kLengthsDiffer<Config>) return first_row;
+  return consumer < work.idle ? -kConsumerRows : first_row;
+}
+
+/// The work tile as a consumer is told of it.
+template <class Config>
+ATTNJIT_DEVICE WorkTile for_consumer(WorkTile work, int consumer) {
+  work.first_row = first_row_of<Config>(work, consumer) - consumer * kConsumerRows;
+  return work;
+}
 
 /// How long a work tile's sequence is.
 template <class Config, class Arguments>
@@ -124,11 +141,13 @@ ATTNJIT_DEVICE WorkTile part_of(WorkTile work, const Arguments& arguments) {
   return work;
 }
 
-/// The first row of the tile of a rank among those of `rows` rows, from the last to the first.
+/// Rows in groups of a consumer's. Tiles are whole groups, counted from the last. NOTE: TMA faults
+/// on a box to store that begins before row 0. Where there is a map tiles are counted whole, so
+/// that a tile's rows are of one row of its blocks.
 template <class Config>
-ATTNJIT_DEVICE int first_row_of(int rank, int rows) {
-  // NOTE: from whole warpgroups of rows: TMA faults on a box to store that begins before row 0.
-  return ceil_div(rows, kConsumerRows) * kConsumerRows - (rank + 1) * Config::kTileM;
+ATTNJIT_DEVICE int groups_of(int rows) {
+  constexpr int kGroups = Config::kMapped ? Config::kTileM / kConsumerRows : 1;
+  return ceil_div(rows, kGroups * kConsumerRows) * kGroups;
 }
 
 /// The tile of a rank among those of a head, heads counted over the whole batch.
@@ -139,40 +158,54 @@ ATTNJIT_DEVICE WorkTile tile_of_head(int of_heads, int rank, const Arguments& ar
   WorkTile work;
   work.batch = quotient(of_heads, heads_of_batch);
   work.head = first_head_of<Config>(of_heads - work.batch * heads_of_batch);
-  work.first_row = first_row_of<Config>(rank, arguments.q_len << Config::kGqaShift);
-  return kv_tiles_of<Config, Mask>(work, work.first_row, work.first_row + Config::kTileM - 1,
-                                   arguments, params);
+  const int past_first = max(rank + 1 - arguments.first_tiles, 0);
+  const int past_second = max(rank + 1 - arguments.second_tiles, 0);
+  const int groups = groups_of<Config>(arguments.q_len << Config::kGqaShift);
+  const int groups_after =
+      (rank + 1) * arguments.tile_groups + (past_first + past_second) * arguments.tile_growth;
+  const int begin = (groups - groups_after) * kConsumerRows;
+  const int grown = (past_first > 0 ? 1 : 0) + (past_second > 0 ? 1 : 0);
+  work.idle =
+      Config::kTileM / kConsumerRows - arguments.tile_groups - grown * arguments.tile_growth;
+  work.first_row = begin - work.idle * kConsumerRows;
+  return kv_tiles_of<Config, Mask>(work, begin, work.first_row + Config::kTileM - 1, arguments,
+                                   params);
 }
 
 /// Walks a CTA's share of the grid.
 ///
 /// A head's tiles (or those of packed heads) are ranked from its last rows to its first, and rows
 /// are counted from the end, so that under a causal mask the tile that is not full is the one with
-/// the fewest keys.
+/// the fewest keys. A head's first_tiles have tile_groups groups of 64 rows, those from there to
+/// second_tiles have tile_growth more, and the others twice as many more.
 ///
 /// Where later rows see more keys (Config::kPairTiles), the work is dealt out in two parts. First
 /// pairs of a long and a short tile of one head, all as long as one another; a CTA takes every
 /// gridDim.x-th pair, and a head's pairs are neighbours, so that CTAs that run together share K and
 /// V in L2. Then the tail, the tiles of the pairs that are left: sorted from the longest to the
 /// shortest and dealt to and fro, which evens out what no number of equal pairs can. The launch
-/// says where the tail begins (paired_units, a multiple of gridDim.x). Otherwise a CTA takes every
-/// gridDim.x-th tile.
+/// says where the tail begins (paired_units, a multiple of gridDim.x; negative: no
+/// order by length is wanted). Otherwise a CTA takes one tile of each gridDim.x, each time the
+/// place after its last one: taking the same, it might always get a head's tile that is not full,
+/// or never. Heads come one after the other; but where tiles differ in height those of one rank
+/// come together, the tall ones first.
 template <class Config, class Mask, class Arguments, class Params>
 struct WorkList {
   const Arguments& arguments;
   const Params& params;
   int unit;             ///< a pair; from paired_units on, a place in a round of the tail
   bool second = false;  ///< at the shorter tile of a pair; in the tail: in a round dealt fro
+  int to_wrap = workers<Config>() - 1 - worker<Config>();  ///< rounds until its turn is the first
 
   ATTNJIT_DEVICE WorkList(const Arguments& launch, const Params& user)
       : arguments(launch), params(user), unit(worker<Config>()) {}
 
   ATTNJIT_DEVICE bool done() const {
-    if constexpr (!Config::kPairTiles) return unit >= arguments.total_tiles;
+    if (!pairs()) return unit >= arguments.total_tiles;
     return unit >= arguments.paired_units && tail_tile() >= tail_tiles();
   }
   ATTNJIT_DEVICE void advance() {
-    if constexpr (Config::kPairTiles) {
+    if (pairs()) {
       const bool tail = unit >= arguments.paired_units;
       // With an odd number of tiles the longest is a pair by itself.
       const bool alone =
@@ -181,11 +214,17 @@ struct WorkList {
       if (!tail && second) return;
     }
     unit += workers<Config>();
+    if (pairs()) return;
+    ++unit;
+    if (to_wrap-- == 0) {
+      unit -= workers<Config>();
+      to_wrap = workers<Config>() - 1;
+    }
   }
 
   ATTNJIT_DEVICE WorkTile tile() const {
     int of_heads, rank;
-    if constexpr (Config::kPairTiles) {
+    if (pairs()) {
       const int pairs = pairs_of_head();
       bool shorter = second;
       if (unit < arguments.paired_units) {
@@ -208,6 +247,9 @@ struct WorkList {
         if (!only_later) rank += begun;
       }
       if (shorter) rank = 2 * pairs - 1 - rank;
+    } else if (arguments.first_tiles < arguments.m_tiles) {
+      rank = quotient(unit, heads());
+      of_heads = unit - rank * heads();
     } else {
       of_heads = quotient(unit, arguments.m_tiles);
       rank = unit - of_heads * arguments.m_tiles;
@@ -216,6 +258,7 @@ struct WorkList {
   }
 
  private:
+  ATTNJIT_DEVICE bool pairs() const { return Config::kPairTiles && arguments.paired_units >= 0; }
   ATTNJIT_DEVICE int heads() const { return quotient(arguments.total_tiles, arguments.m_tiles); }
   ATTNJIT_DEVICE int pairs_of_head() const { return (arguments.m_tiles + 1) >> 1; }
   ATTNJIT_DEVICE int tail_tiles() const {

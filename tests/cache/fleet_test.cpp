@@ -10,6 +10,7 @@
 #include "cache/lease.h"
 #include "cache/remote_tier.h"
 #include "cache/store_lease.h"
+#include "host_namespaces.h"
 #include "http_server.h"
 #include "net/redis.h"
 #include "process_fixture.h"
@@ -25,7 +26,7 @@ std::uint16_t free_port() {
   const int probe = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_addr.s_addr = ::inet_addr(server_address().c_str());
   socklen_t size = sizeof address;
   if (::bind(probe, reinterpret_cast<sockaddr*>(&address), size) != 0 ||
       ::getsockname(probe, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
@@ -42,10 +43,21 @@ class RedisServer {
 
   RedisServer() {
     const std::string port = std::to_string(port_);
-    std::vector<std::string> words = {"redis-server", "--port",        port,      "--bind",
-                                      "127.0.0.1",    "--save",        "",        "--appendonly",
-                                      "no",           "--loglevel",    "warning", "--logfile",
-                                      "/dev/null",    "--requirepass", "word"};
+    std::vector<std::string> words = {"redis-server",
+                                      "--port",
+                                      port,
+                                      "--bind",
+                                      server_address(),
+                                      "--save",
+                                      "",
+                                      "--appendonly",
+                                      "no",
+                                      "--loglevel",
+                                      "warning",
+                                      "--logfile",
+                                      "/dev/null",
+                                      "--requirepass",
+                                      "word"};
     std::vector<char*> argv;
     for (std::string& word : words) argv.push_back(word.data());
     argv.push_back(nullptr);
@@ -75,7 +87,7 @@ class RedisServer {
   std::string url() const { return url_at(port_); }
   /// Of this server behind a proxy, and with another password than its own.
   static std::string url_at(std::uint16_t port, const std::string& password = "word") {
-    return "redis://" + password + "@127.0.0.1:" + std::to_string(port) + "/1";
+    return "redis://" + password + "@" + server_address() + ":" + std::to_string(port) + "/1";
   }
 
  private:
@@ -226,7 +238,9 @@ TEST(LeaseTest, UrlsAreChecked) {
 
 /// One process of a host: asks for every key, in an order of its own, and counts what it compiles.
 /// --child fleet FOLDER HOST NUMBER KEYS COMPILE_MS REMOTE LEASE BUDGET_MS LEASE_MS DEADLINE_MS
+/// NAMESPACE
 int run_process(char** argv) {
+  if (*argv[13] != '\0' && !HostNamespaces::enter(argv[13])) return 8;
   const std::string base = argv[3];
   const int number = std::atoi(argv[5]), keys = std::atoi(argv[6]);
   const milliseconds compile(std::atoi(argv[7]));
@@ -259,6 +273,9 @@ int run_process(char** argv) {
   return cache->statistics().quarantined == 0 ? 0 : 3;
 }
 
+/// ATTNJIT_NAMESPACES=1: the hosts' networks; else null, and a host is a folder.
+const HostNamespaces* g_namespaces = nullptr;
+
 class FleetTest : public ProcessTest {
  protected:
   struct Size {
@@ -276,7 +293,8 @@ class FleetTest : public ProcessTest {
             "fleet", base, std::to_string(host), std::to_string(children.size()),
             std::to_string(size.keys), std::to_string(size.compile_ms), remote, lease,
             std::to_string(size.budget_ms), std::to_string(size.lease_ms),
-            std::to_string(size.deadline_ms)}));
+            std::to_string(size.deadline_ms),
+            g_namespaces == nullptr ? std::string() : g_namespaces->path(host)}));
       }
     }
     for (const auto& child : children) child->wait_for_a_byte();
@@ -381,13 +399,14 @@ TEST_F(FleetTest, ServesEveryRequestThroughANetworkThatIsSlowStallsOrCuts) {
       RedisServer redis;
       TcpProxy to_store(server.port()), to_redis(redis.port());
       TcpProxy& proxy = before_store ? to_store : to_redis;
-      expect_bounded(run(hurried, "http://127.0.0.1:" + std::to_string(to_store.port()),
-                         RedisServer::url_at(to_redis.port()),
-                         [&] {
-                           std::this_thread::sleep_for(milliseconds(size().compile_ms / 2));
-                           proxy.behave(fault.manner);
-                         }),
-                     hurried.hosts);
+      expect_bounded(
+          run(hurried, "http://" + server_address() + ":" + std::to_string(to_store.port()),
+              RedisServer::url_at(to_redis.port()),
+              [&] {
+                std::this_thread::sleep_for(milliseconds(size().compile_ms / 2));
+                proxy.behave(fault.manner);
+              }),
+          hurried.hosts);
       EXPECT_EQ(proxy.cuts() > 0, fault.manner.cut_after > 0);
     }
   }
@@ -440,7 +459,13 @@ TEST_F(FleetTest, ServesEveryRequestFromAStoreThatIsSlowCutsOrStalls) {
 }  // namespace attnjit::cache
 
 int main(int argc, char** argv) {
-  if (argc > 12 && std::string(argv[1]) == "--child") return attnjit::cache::run_process(argv);
+  using namespace attnjit::cache;
+  if (argc > 13 && std::string(argv[1]) == "--child") return run_process(argv);
   ::testing::InitGoogleTest(&argc, argv);
+  if (std::getenv("ATTNJIT_NAMESPACES") == nullptr) return RUN_ALL_TESTS();
+  const HostNamespaces hosts(8);
+  if (!hosts.made()) return 77;  // as CTest counts what is skipped
+  ::setenv("ATTNJIT_SERVER_ADDRESS", HostNamespaces::kServers, 1);
+  g_namespaces = &hosts;
   return RUN_ALL_TESTS();
 }

@@ -15,6 +15,11 @@
 #include "base/sha256.h"
 
 namespace attnjit::cache {
+
+std::string server_address() {
+  const char* const given = std::getenv("ATTNJIT_SERVER_ADDRESS");
+  return given == nullptr ? "127.0.0.1" : given;
+}
 namespace {
 
 bool send_all(int connection, std::string_view bytes) {
@@ -40,14 +45,15 @@ std::string etag_of(const std::string& body) {
 }  // namespace
 
 HttpServer::HttpServer(std::uint16_t port) {
-  ::setenv("no_proxy", "127.0.0.1", 1);  // libcurl heeds a machine's proxy, also for the loopback
+  ::setenv("no_proxy", server_address().c_str(),
+           1);  // libcurl heeds a machine's proxy, also for the loopback
   listener_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   static constexpr int kYes = 1;
   ::setsockopt(listener_, SOL_SOCKET, SO_REUSEADDR, &kYes, sizeof kYes);
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(port);
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_addr.s_addr = ::inet_addr(server_address().c_str());
   socklen_t size = sizeof address;
   if (::bind(listener_, reinterpret_cast<sockaddr*>(&address), size) != 0 ||
       ::listen(listener_, 128) != 0 ||

@@ -18,6 +18,9 @@
 
 namespace attnjit::cache {
 
+/// Where servers of tests listen: the loopback, or what ATTNJIT_SERVER_ADDRESS says.
+std::string server_address();
+
 class HttpServer {
  public:
   /// What it does to those who ask; changed at any time.
@@ -39,7 +42,7 @@ class HttpServer {
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 
-  std::string url() const { return "http://127.0.0.1:" + std::to_string(port_); }
+  std::string url() const { return "http://" + server_address() + ":" + std::to_string(port_); }
   std::uint16_t port() const { return port_; }
   void behave(Manner manner);
 

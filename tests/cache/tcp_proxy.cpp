@@ -18,6 +18,8 @@
 #include <list>
 #include <vector>
 
+#include "http_server.h"
+
 namespace attnjit::cache {
 namespace {
 
@@ -27,7 +29,7 @@ sockaddr_in loopback(std::uint16_t port) {
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(port);
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_addr.s_addr = ::inet_addr(server_address().c_str());
   return address;
 }
 

@@ -23,7 +23,7 @@ class TcpProxy {
     std::size_t cut_after = 0;           ///< bytes of answers, then a reset; 0: never
   };
 
-  /// Connects to 127.0.0.1:`to` for whoever connects to port().
+  /// Connects to `to` of server_address() for whoever connects to port().
   explicit TcpProxy(std::uint16_t to);
   ~TcpProxy();
   TcpProxy(const TcpProxy&) = delete;

@@ -3,61 +3,27 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <string>
 #include <vector>
 
+#include "../cookbook.h"
 #include "../spec/tile_check.h"
 #include "attnjit/plan.h"
 #include "cli/report.h"
 #include "plan/sm90/sm90_plan.h"
-#include "source_dir.h"
 #include "spec/mask_expression.h"
 #include "spec/names.h"
+#include "spec/spec_fields.h"
 
 namespace attnjit::cli {
 namespace {
 
 constexpr int kLength = 1024;
 
-struct Recipe {
-  std::string mask;                  ///< JSON
-  std::vector<std::string> params;   ///< of the picture: "w=200"
-  std::vector<std::string> picture;  ///< its lines; none: there is no picture
-};
-
-bool is_picture(const std::string& line) {
-  return line.size() > 4 && line.starts_with("    ") &&
-         line.find_first_not_of("./#", 4) == std::string::npos;
-}
-
-std::vector<Recipe> recipes() {
-  std::ifstream file(ATTNJIT_SOURCE_DIR "/docs/masks.md");
-  std::vector<Recipe> found;
-  bool open = false;  // the JSON goes on
-  for (std::string line; std::getline(file, line);) {
-    if (line.starts_with("    {\"kind\"")) {
-      found.emplace_back();
-      open = true;
-    }
-    if (found.empty()) continue;
-    Recipe& recipe = found.back();
-    if (open) {
-      recipe.mask += line;
-      open = !nlohmann::json::accept(recipe.mask);
-    } else if (is_picture(line)) {
-      recipe.picture.push_back(line.substr(4));
-    } else if (line.starts_with("With `--param")) {
-      std::istringstream words(line.substr(0, line.rfind('`')));
-      for (std::string word; words >> word;) {
-        if (word.find('=') != std::string::npos) recipe.params.push_back(word);
-      }
-    }
-  }
-  return found;
-}
+using cookbook::Recipe;
+using cookbook::recipes;
+using cookbook::score_mods;
 
 std::string spec_of(const Recipe& recipe, const std::string& arch = "sm_90a") {
   return "{\"arch\": \"" + arch +
@@ -75,7 +41,7 @@ PlanArguments draw(const std::string& mask, const std::vector<std::string>& para
 }
 
 TEST(Cookbook, RecipesAreMasksOfBothFamilies) {
-  ASSERT_GE(recipes().size(), 11U);
+  ASSERT_GE(recipes().size(), 12U);
   for (const Recipe& recipe : recipes()) {
     for (const char* const arch : {"sm_90a", "sm_100a"}) {
       const Result<ResolvedSpec> spec = ResolvedSpec::from_json(spec_of(recipe, arch));
@@ -83,6 +49,47 @@ TEST(Cookbook, RecipesAreMasksOfBothFamilies) {
       EXPECT_TRUE(plan(*spec)->supported);
     }
   }
+}
+
+TEST(Cookbook, TheBiasIsReadByRowHeadAndDistance) {
+  const std::vector<nlohmann::json> all = score_mods();
+  ASSERT_EQ(all.size(), 1U);
+  nlohmann::json document = all.front();
+  document["num_q_heads"] = 2;
+  document["qk_depth"] = 64;
+  document["ragged"] = true;
+  document["mask"] = "causal";
+  for (const char* const arch : {"sm_90a", "sm_100a"}) {
+    document["arch"] = arch;
+    const Result<ResolvedSpec> spec = ResolvedSpec::from_json(document.dump());
+    ASSERT_TRUE(spec) << spec.error().to_string();
+    EXPECT_TRUE(plan(*spec)->supported);
+  }
+  const Result<ResolvedSpec> spec = ResolvedSpec::from_json(document.dump());
+  const Result<spec::Expression> bias =
+      spec::parse_expression((*spec)->score_mod.custom.code, spec::SnippetKind::kScoreMod,
+                             (*spec)->score_mod.custom.params);
+  ASSERT_TRUE(bias);
+  // Two sequences of 2 and 3 rows.
+  constexpr int kRows = 5, kHeads = 2, kDistances = 1024;
+  std::vector<float> table(std::size_t{kRows} * kHeads * kDistances);
+  for (std::size_t i = 0; i < table.size(); ++i) table[i] = static_cast<float>(i);
+  const std::vector<std::int32_t> starts{0, 2};
+  std::vector<spec::ParamView> views(2);
+  views[0].f32_data = table.data();
+  views[0].planes = kRows;
+  views[0].rows = kHeads;
+  views[0].columns = kDistances;
+  views[1].i32_data = starts.data();
+  views[1].rows = 2;
+  spec::Evaluator evaluator(*bias, views);
+  const auto at = [&](int b, int h, int row, int kv_idx) {
+    const int q_len = b == 0 ? 2 : 3, kv_len = 1500;
+    return evaluator.score({b, h, h, row + kv_len - q_len, kv_idx, q_len, kv_len}, 0.5);
+  };
+  EXPECT_EQ(at(0, 0, 1, 1499), 0.5 + 1 * kHeads * kDistances);
+  EXPECT_EQ(at(1, 1, 2, 1490), 0.5 + ((2 + 2) * kHeads + 1) * kDistances + 9);
+  EXPECT_EQ(at(1, 1, 2, 400), 0.5);  // too far
 }
 
 TEST(Cookbook, PicturesAreTheCommands) {
@@ -114,11 +121,12 @@ Values values_of(const spec::Expression& mask, const Recipe& recipe) {
     for (const std::string& text : recipe.params) {
       if (text.starts_with(param.name + "=")) view.i32 = std::stoi(text.substr(text.find('=') + 1));
     }
-    if (param.type == ParamSpec::Type::kI32) continue;
+    const int rank = spec::shape_of(param.type).rank;
+    if (rank == 0) continue;
     std::vector<std::int32_t>& array = made.arrays.emplace_back();
     for (int i = 0; i < kLength; ++i) array.push_back(i / 90 * 7 % 4);
     view.i32_data = array.data();
-    view.rows = param.type == ParamSpec::Type::kI32Matrix ? 32 : kLength;
+    view.rows = rank == 2 ? 32 : kLength;
     view.columns = kLength / 32;
   }
   return made;

@@ -173,6 +173,10 @@ TEST(Generate, ComposesScoreMods) {
   mod.kind = ScoreModSpec::Kind::kAlibi;
   EXPECT_NE(generate(plan_of({}, mod), templates())->text.find("attnjit::AlibiScoreMod;"),
             std::string::npos);
+  mod.slopes = true;
+  EXPECT_NE(generate(plan_of({}, mod), templates())
+                ->text.find("attnjit::AlibiSlopesScoreMod<&Scalars::slopes>;"),
+            std::string::npos);
   mod.kind = ScoreModSpec::Kind::kSoftcap;
   KernelPlan plan = plan_of({}, mod);
   plan.main().parameters.push_back({"cap", Kind::kF32, "", ScalarSource{0}});
@@ -281,18 +285,18 @@ TEST(Generate, ExpressionsArePrintedFromTheirTree) {
     return generate(plan_of(custom("x", code)), templates())->text;
   };
   // What the tree does not hold makes no difference: space, comments' room, redundant brackets.
-  EXPECT_EQ(text("q_idx>=kv_idx"), text("  ((q_idx)\n  >= kv_idx)"));
-  EXPECT_NE(text("q_idx>=kv_idx").find("struct Mask_x {"), std::string::npos);
+  EXPECT_EQ(text("q_idx>kv_idx"), text("  ((q_idx)\n  > kv_idx)"));
+  EXPECT_NE(text("q_idx>kv_idx").find("struct Mask_x {"), std::string::npos);
 }
 
 TEST(Generate, ExpressionsThatDecideTilesSayWhat) {
   const auto has = [](const MaskSpec& mask, const std::string& part) {
     return generate(plan_of(mask), templates())->text.find(part) != std::string::npos;
   };
-  const std::string tiles = "static IntRange tiles(const TileCoord& t, const Params& p)";
-  EXPECT_TRUE(has(custom("x", "q_idx >= kv_idx"), "kDecidesTiles = true;"));
-  EXPECT_TRUE(has(custom("x", "q_idx >= kv_idx"), tiles));
-  EXPECT_TRUE(has(custom("x", "q_idx >= kv_idx"), "range_greater_equal(t.q_idx, t.kv_idx)"));
+  const std::string tiles = "static IntRange tiles(const Tile& t, const Params& p)";
+  EXPECT_TRUE(has(custom("x", "q_idx > kv_idx"), "kDecidesTiles = true;"));
+  EXPECT_TRUE(has(custom("x", "q_idx > kv_idx"), tiles));
+  EXPECT_TRUE(has(custom("x", "q_idx > kv_idx"), "range_greater(t.q_idx, t.kv_idx)"));
   EXPECT_TRUE(has(custom("x", "sin(float(q_idx)) > 0.0f"), "kDecidesTiles = false;"));
   EXPECT_FALSE(has(custom("x", "sin(float(q_idx)) > 0.0f"), tiles));
   EXPECT_TRUE(has(custom("x", "return true;", true), "kDecidesTiles = false;"));

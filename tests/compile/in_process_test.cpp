@@ -244,6 +244,21 @@ TEST_F(InProcess, LineInfoChangesNoInstruction) {
   EXPECT_EQ(instructions(plain->ptx), instructions(lines->ptx));
 }
 
+TEST_F(InProcess, PtxOnlyIsTheSameTextWithoutAnImage) {
+  CompileRequest request = request_for(test::kSmallKernel);
+  request.want_ptx = true;
+  const auto whole = compile(request);
+  request.want_ptx = false;
+  request.ptx_only = true;
+  const auto ptx = compile(request);
+  ASSERT_TRUE(whole.ok() && ptx.ok());
+  EXPECT_EQ(ptx->ptx, whole->ptx);
+  EXPECT_TRUE(ptx->cubin.empty());
+  EXPECT_TRUE(ptx->entry_usage.empty());
+  EXPECT_EQ(ptx->times.ptxas_ms, 0);
+  EXPECT_GT(whole->times.ptxas_ms, 0);
+}
+
 TEST_F(InProcess, BuildIdIsHexAndStable) {
   const auto id = compiler_->build_id();
   ASSERT_TRUE(id.ok());

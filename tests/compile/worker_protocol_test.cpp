@@ -16,6 +16,7 @@ WorkerRequest request() {
   WorkerRequest request;
   request.compile = test::request_for("text", Arch::kSm100a);
   request.compile.line_info = true;
+  request.compile.ptx_only = true;
   request.compile.source.headers = {{"a.cuh", "A"}, {"b.cuh", ""}};
   request.nvrtc_path = "/lib/libnvrtc.so";
   request.build_id = "abc";

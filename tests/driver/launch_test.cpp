@@ -574,12 +574,12 @@ TEST_F(ParamTest, AreGivenInTheDeclaredOrder) {
   ASSERT_TRUE(launched.ok()) << launched.error().to_string();
   ASSERT_EQ(seen_.size(), 5U);
   EXPECT_EQ(seen_[0].name, "doc");
-  EXPECT_EQ(seen_[0].extent, (std::array<std::int32_t, 2>{7, 0}));
+  EXPECT_EQ(seen_[0].extent, (std::array<std::int32_t, 3>{7, 0, 0}));
   EXPECT_EQ(seen_[1].name, "limit");
   EXPECT_EQ(std::get<std::int32_t>(seen_[1].scalar), 9);
   EXPECT_EQ(seen_[2].name, "bias");
   EXPECT_EQ(std::get<float>(seen_[3].scalar), 0.5F);
-  EXPECT_EQ(seen_[4].extent, (std::array<std::int32_t, 2>{4, 5}));
+  EXPECT_EQ(seen_[4].extent, (std::array<std::int32_t, 3>{4, 5, 0}));
   EXPECT_EQ(argument<std::uint64_t>(0, 7), 0x80000U);
   EXPECT_EQ(argument<std::int32_t>(0, 8), 7);
 }

@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whole tcgen05 kernels under the ISA's order: a GEMM of one CTA and of a pair, and an attention
-// tile. ATTNJIT_TEST_SEEDS seeds each: a few in every run, 50 in the proof.
+// tile. ATTNJIT_TEST_SEEDS seeds each: 4 where it is not set, 50 in the proof.
 #include <cmath>
+#include <cstdlib>
 #include <random>
 
 #include "emulator/model/numeric.h"
 #include "emulator_fixture.h"
 
-#ifndef ATTNJIT_TEST_SEEDS
-#define ATTNJIT_TEST_SEEDS 4
-#endif
-
 namespace attnjit::emulator {
 namespace {
 
 std::vector<std::uint64_t> seeds() {
+  const char* wanted = std::getenv("ATTNJIT_TEST_SEEDS");
+  const std::uint64_t count = wanted == nullptr ? 4 : std::strtoull(wanted, nullptr, 10);
   std::vector<std::uint64_t> list;
-  for (std::uint64_t s = 0; s < ATTNJIT_TEST_SEEDS; ++s) list.push_back(s);
+  for (std::uint64_t s = 0; s < count; ++s) list.push_back(s);
   return list;
 }
 

@@ -32,6 +32,34 @@ MaskSpec custom_mask() {
   return mask;
 }
 
+MaskSpec mask_of_every_type() {
+  using Type = ParamSpec::Type;
+  MaskSpec mask = mask_of(MaskSpec::Kind::kCustom);
+  mask.custom.name = "every_type";
+  mask.custom.code =
+      "(p.words[kv_idx] >> (q_idx & 31) & 1) != 0 || p.cube[h][q_row % 3][kv_idx % 5] > p.n || "
+      "(p.tree[q_row][kv_idx / 32] >> kv_idx & p.one) > 2147483647 || "
+      "(p.more[b][h][kv_idx % 7] & 1) == 1";
+  mask.custom.params = {{"words", Type::kU32Array}, {"cube", Type::kI32Cube},
+                        {"n", Type::kI32},          {"tree", Type::kU32Matrix},
+                        {"one", Type::kU32},        {"more", Type::kU32Cube}};
+  return mask;
+}
+
+ScoreModSpec score_mod_of_every_type() {
+  using Type = ParamSpec::Type;
+  ScoreModSpec mod;
+  mod.kind = ScoreModSpec::Kind::kCustom;
+  mod.custom.name = "every_type";
+  mod.custom.code =
+      "score * p.gain + p.by_distance[h][abs(q_idx - kv_idx)] - p.half[kv_idx] * "
+      "p.halves[h][kv_idx % 7] + p.of_pairs[b][h][kv_idx % 3] + p.bias[q_row]";
+  mod.custom.params = {{"gain", Type::kF32},         {"by_distance", Type::kF32Matrix},
+                       {"half", Type::kBf16Array},   {"halves", Type::kBf16Matrix},
+                       {"of_pairs", Type::kF32Cube}, {"bias", Type::kF32Array}};
+  return mod;
+}
+
 std::vector<std::pair<std::string, MaskSpec>> masks() {
   using Kind = MaskSpec::Kind;
   return {

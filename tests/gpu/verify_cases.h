@@ -22,6 +22,10 @@ MaskSpec tree(MaskSpec::Kind kind, std::vector<MaskSpec> of);
 /// Documents and a prefix that everybody sees.
 MaskSpec custom_mask();
 
+/// A mask, and a score modification, that read parameters of every type.
+MaskSpec mask_of_every_type();
+ScoreModSpec score_mod_of_every_type();
+
 /// By name: every kind of mask but materialized, and trees of them.
 std::vector<std::pair<std::string, MaskSpec>> masks();
 /// By name: every kind of score modification.

@@ -1,14 +1,16 @@
 """Verifies random specs on the GPU at hand: 50 and two wide groups with every input, each of the manifests with one.
 
-    verify_many.py ATTNJIT [--seed N] [--jobs N] [--arch A] [--backend gpu|emulator] [--mla N]
+    verify_many.py ATTNJIT [--seed N] [--jobs N] [--arch A] [--backend gpu|emulator] [--mla N] [--serving N]
 
-With --mla it verifies N random specs of absorbed MLA alone, with an input each.
+With --mla it verifies N random specs of absorbed MLA alone, with --serving N of what serves: pages, ragged batches and
+keys, partitions, decodes; with an input each, and --first I begins with the I-th.
 
 Prints what failed with all that repeats it, then one line of counts. Exit code 1 if anything failed.
 """
 import argparse
 import concurrent.futures
 import glob
+import itertools
 import json
 import os
 import random
@@ -104,6 +106,52 @@ def mla_jobs_of(rng, arch, count):
         yield f"mla {i}", spec, [*random_shape(rng, spec), "--input", rng.choice(INPUTS)]
 
 
+def random_serving_spec(rng, arch):
+    depth = rng.choice([64, 64, 96, 128, 128, 192] if arch != "sm_90a" else [64, 64, 80, 128, 128, 192, 256])
+    heads = rng.choice([1, 2, 4, 6, 8, 12, 20])
+    spec = {"arch": arch, "num_q_heads": heads, "qk_depth": depth, "qkv_dtype": rng.choice(["bf16", "fp16"]),
+            "group": rng.choice([group for group in (1, 2, 3, 4, 5, 6, 10, 12) if heads % group == 0]),
+            "mask": rng.choice(["causal", "causal", random_mask(rng)]), "sink": rng.random() < 0.3,
+            "score_mod": rng.choice(["identity", "identity", random_score_mod(rng)]),
+            "return_lse": rng.random() < 0.5, "ragged": rng.random() < 0.6}
+    if depth == 192 and rng.random() < 0.5:
+        spec["ov_depth"] = 128
+    if spec["ragged"] and rng.random() < 0.25:
+        spec["ragged_kv"] = True
+    else:
+        spec["page_size"] = rng.choice([1, 2, 3, 5, 8, 16, 16, 24, 32, 40, 64, 64, 128, 256])
+    if rng.random() < 0.25 and "page_size" in spec:
+        spec["kv_lens_exclude_new"] = True
+    split = rng.random()
+    if split < 0.35:
+        spec["num_partitions"] = rng.choice([0, 2, 3, 5])
+    elif split < 0.65:
+        spec["partition_keys"] = 64 * rng.randint(1, 4)
+    elif split < 0.75:
+        spec["accumulate"] = spec["return_lse"] = True
+    if rng.random() < 0.4:
+        spec["max_q_len"] = rng.randint(1, 8)
+    return spec
+
+
+def serving_jobs_of(rng, arch, count):
+    """Small batches: some rows of 0, one of them longer than a tile, and keys of several tiles."""
+    for i in range(count):
+        spec = random_serving_spec(rng, arch)
+        sequences = rng.randint(1, 5)
+        most = spec.get("max_q_len", 200)
+        rows = [min(most, rng.choice([0, 1, 1, rng.randint(2, 20), rng.randint(20, 200)])) for _ in range(sequences)]
+        keys = [rng.choice([0, rng.randint(1, 80), rng.randint(80, 500), rng.randint(80, 500)])
+                for _ in range(sequences)]
+        if not spec["ragged"]:
+            rows = rows[:1]
+        if spec.get("kv_lens_exclude_new"):  # keys count this call's rows
+            keys = [max(n, rows[b % len(rows)]) for b, n in enumerate(keys)]
+        yield f"serving {i}", spec, ["--batch", str(sequences), "--q-len", ",".join(map(str, rows)), "--kv-len",
+                                     ",".join(map(str, keys)), "--seed", str(rng.randint(0, 999)), "--input",
+                                     rng.choice(INPUTS)]
+
+
 def jobs_of(rng, arch):
     for i in range(50):
         spec = random_spec(rng, arch)
@@ -132,19 +180,28 @@ def main():
     parser.add_argument("--arch", default="sm_90a")
     parser.add_argument("--backend", default="gpu", choices=("gpu", "emulator"))
     parser.add_argument("--mla", type=int, default=0)
+    parser.add_argument("--serving", type=int, default=0)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--model", choices=("isa", "silicon"), help="the emulator's")
+    parser.add_argument("--timeout", type=float, default=60, help="seconds of a run")
     arguments = parser.parse_args()
     folder = tempfile.mkdtemp()
     rng = random.Random(arguments.seed)
-    jobs = mla_jobs_of(rng, arguments.arch, arguments.mla) if arguments.mla else jobs_of(rng, arguments.arch)
+    if arguments.serving:
+        jobs = serving_jobs_of(rng, arguments.arch, arguments.serving)
+    else:
+        jobs = mla_jobs_of(rng, arguments.arch, arguments.mla) if arguments.mla else jobs_of(rng, arguments.arch)
+    jobs = itertools.islice(jobs, arguments.first, None)
+    model = ["--model", arguments.model] if arguments.model else []
 
     def run(numbered):
         number, (name, spec, flags) = numbered
         path = os.path.join(folder, f"{number}.json")
         with open(path, "w") as file:
             json.dump(spec, file)
-        command = [arguments.attnjit, "verify", "--backend", arguments.backend, "--spec", path, *flags]
+        command = [arguments.attnjit, "verify", "--backend", arguments.backend, "--spec", path, *model, *flags]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+            done = subprocess.run(command, capture_output=True, text=True, timeout=arguments.timeout)
         except subprocess.TimeoutExpired:
             return name, spec, flags, "timeout", ""
         return name, spec, flags, done.returncode, done.stdout + done.stderr

@@ -3,6 +3,8 @@
 
 Expressions are evaluated by ATTNJIT_EVALUATE (tests/python/evaluate.cpp), so that the text of the
 kernel's mask decides, not the function that it was traced from.
+
+With ATTNJIT_TEST_DEVICE=cuda nothing stands in: the kernels run, and are compared with attend().
 """
 import json
 import math
@@ -14,13 +16,23 @@ import torch
 from attnjit import _launch, _torch
 
 calls = []  # the fields of each launch
+ON_GPU = os.environ.get("ATTNJIT_TEST_DEVICE") == "cuda"
+DTYPE, TOLERANCE = (torch.bfloat16, 3e-2) if ON_GPU else (torch.float32, 1e-5)
 
 
 def install():
-    """From now on attention() computes here."""
+    """From now on attention() computes here, but for a GPU, where tensors are made from now on."""
+    if ON_GPU:
+        torch.set_default_device("cuda")
+        return
     _launch.gpu_of = lambda tensor: 0
     _torch.stream = lambda q, given: 0
     _torch.launch = _dense
+
+
+def check_calls(condition):
+    """Asserts what holds of the launches that were made here."""
+    assert ON_GPU or condition(), calls
 
 
 def _evaluate(code, params, points):
@@ -43,6 +55,8 @@ def _visible(mask, batch, q_len, kv_len, params):
         return (keys <= rows).expand(batch, q_len, kv_len)
     if kind == "sliding_window":
         return ((keys <= rows) & (keys > rows - mask["window"])).expand(batch, q_len, kv_len)
+    if kind == "chunked":
+        return (keys // mask["chunk"] == rows // mask["chunk"]).expand(batch, q_len, kv_len)
     if kind in ("and", "or"):
         parts = torch.stack([_visible(one, batch, q_len, kv_len, params) for one in mask["of"]])
         return parts.all(0) if kind == "and" else parts.any(0)
@@ -87,7 +101,8 @@ def _dense(tensors, params, numbers, fields, service, stream, q_len, kv_len, sca
     q, k, v, out, lse, *others = tensors
     spec = json.loads("{" + fields + "}")
     calls.append(spec)
-    sink, page_table, kv_lens, q_offsets, kv_offsets = others
+    sink, page_table, kv_lens, q_offsets, kv_offsets, *scales = others
+    assert scales == [None] * 3, "e4m3 has no kernel on the GPU that this stands in for"
     softcap = spec["score_mod"]["cap"] if isinstance(spec["score_mod"], dict) else None
     named = _params(spec, params, numbers)
     if kv_offsets is not None:

@@ -1,16 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """attnjit's backend inside the real vLLM package, on the CPU with a reference at the launch: its
-registration, its answers, its metadata, and the attention of each layout of vLLM's cache."""
+registration, its answers, its metadata, and the attention of each layout of vLLM's cache.
+
+With ATTNJIT_TEST_DEVICE=cuda the kernels run, also in a graph that is replayed with other lengths.
+"""
 import types
 
 import torch
 from vllm.platforms.interface import DeviceCapability
 from vllm.v1.attention.backend import CommonAttentionMetadata
 from vllm.v1.attention.backends.registry import AttentionBackendEnum
+from vllm.utils import jit_monitor
 from vllm.v1.kv_cache_layout import KVCacheLayout
 
 import reference
 from attnjit.integrations import vllm as integration
+from attnjit.integrations import vllm_backend
 from attnjit.integrations.vllm_backend import AttnjitBackend, AttnjitImpl
 
 HEADS, KV_HEADS, DEPTH, PAGE, PAGES = 4, 2, 16, 16, 12
@@ -38,10 +43,15 @@ def answers():
                           ({"use_mm_prefix": True}, "multimodal"),
                           ({"attn_type": "encoder"}, "encoder"), ({"use_dcp": True}, "DCP"),
                           ({"capability": DeviceCapability(8, 0)}, "compute capability"),
-                          ({"block_size": 8}, "block_size"),
-                          ({"capability": DeviceCapability(10, 0), "head_size": 256}, "attnjit: ")):
+                          ({"block_size": 8}, "block_size")):
         found = reasons(**changes)
         assert any(text in one for one in found), f"{changes}: {found}"
+    for capability in (HOPPER, DeviceCapability(10, 0)):
+        assert reasons(capability, head_size=256) == []
+        # What those questions let through and no kernel serves: the plan's reason.
+        found = backend.supports_combination(264, torch.bfloat16, "auto", 16, False, False, False,
+                                             False, capability)
+        assert found and found.startswith("attnjit: "), found
 
 
 def cache_of(layout):
@@ -49,7 +59,7 @@ def cache_of(layout):
     with two layers: the second one's."""
     sizes = {"L": 2, "B": PAGES, "H": KV_HEADS, "N": PAGE, "C": 2 * DEPTH}
     names = layout.name
-    memory = torch.randn([sizes[name] for name in names])
+    memory = torch.randn([sizes[name] for name in names], dtype=reference.DTYPE)
     order = [names.index(name) for name in "LBHNC"]
     return memory.permute(order)[1]
 
@@ -92,26 +102,30 @@ def layers():
             compilation_config=types.SimpleNamespace(static_forward_context=context))
         spec = types.SimpleNamespace(block_size=PAGE, dtype=torch.bfloat16)
         prewarmed.clear()
-        builder = AttnjitBackend.get_builder_cls()(spec, ["layer"], config, torch.device("cpu"))
-        assert [decode for decode in prewarmed] == [True, False], prewarmed
+        builder = AttnjitBackend.get_builder_cls()(spec, ["layer"], config, torch.get_default_device())
+        assert reference.ON_GPU or prewarmed == [True, False], prewarmed
         for layout in KVCacheLayout:
             cache = cache_of(layout)
             # Prompts, chunks and decodes; decodes alone; a graph's padding: no rows and no keys.
             for rows, keys in (([7, 1, 20], [7, 33, 40]), ([1, 1], [17, 40]),
                                ([3, 1, 0, 0], [20, 9, 0, 0])):
                 step = metadata(builder, rows, keys)
-                q = torch.randn(sum(rows) + 2, HEADS, DEPTH)  # vLLM pads the tokens, too
-                out = torch.full((sum(rows) + 2, HEADS * DEPTH), 9.0)
+                q = torch.randn(sum(rows) + 2, HEADS, DEPTH, dtype=reference.DTYPE)
+                out = torch.full((len(q), HEADS * DEPTH), 9.0, dtype=q.dtype)  # vLLM pads tokens
                 reference.calls.clear()
                 impl.forward(layer, q, None, None, cache, step, out)
                 right = expected(q, cache, step, rows, keys, window, cap, sinks)
                 got = out[:sum(rows)].view(-1, HEADS, DEPTH)
-                assert torch.allclose(got, right, atol=1e-5), (layout, rows, (got - right).abs().max())
+                error = (got.float() - right).abs().max()
+                assert error < reference.TOLERANCE, (layout, rows, error)
                 assert (out[sum(rows):] == 9).all(), "wrote past the tokens"
-                assert ("max_q_len" in reference.calls[0]) == (set(rows) == {1}), reference.calls
+                reference.check_calls(lambda: ("max_q_len" in reference.calls[0])
+                                      == (set(rows) == {1}))
         moved = builder.update_block_table(step, step.block_table + 1, step.slot_mapping)
         assert torch.equal(moved.block_table, step.block_table + 1)
         assert (impl.forward(layer, q, None, None, cache, None, out) == 0).all()
+        if reference.ON_GPU:
+            graph(builder, impl, layer, cache, window, cap, sinks)
     for options, text in ((dict(alibi_slopes=[1.0] * HEADS), "ALiBi"),
                           (dict(attn_type="encoder"), "encoder")):
         try:
@@ -120,6 +134,49 @@ def layers():
             assert text in str(error)
         else:
             raise AssertionError(f"{options} were taken")
+
+
+def graph(builder, impl, layer, cache, window, cap, sinks):
+    """A captured step of decodes, replayed with other lengths, tables and queries."""
+    rows, q = [1] * 4, torch.randn(4, HEADS, DEPTH, dtype=reference.DTYPE)
+    step, out = metadata(builder, rows, [20, 20, 20, 20]), torch.zeros(4, HEADS * DEPTH).to(q.dtype)
+    step.max_seq_len = 40
+    for _ in range(2):  # the kernel is there before anything is captured
+        impl.forward(layer, q, None, None, cache, step, out)
+    captured = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(captured):
+        impl.forward(layer, q, None, None, cache, step, out)
+    for keys in ([33, 1, 40, 16], [1, 2, 3, 33]):
+        other = metadata(builder, rows, keys)
+        step.seq_lens.copy_(other.seq_lens)
+        step.block_table.copy_(other.block_table)
+        q.copy_(torch.randn(q.shape))
+        captured.replay()
+        error = (out.view(q.shape) - expected(q, cache, step, rows, keys, window, cap,
+                                              sinks)).abs().max()
+        assert error < reference.TOLERANCE, (keys, error)
+
+
+def monitor():
+    """vLLM's JIT monitor hears of compiles once it is active, and may make one an error."""
+    event = {"key": "ab" * 32, "arch": "sm_90a", "compile_ms": 500.0}
+    impl = AttnjitImpl(HEADS, DEPTH, 0.3, KV_HEADS, None, None, "auto", None)
+
+    def step():
+        impl.forward(None, None, None, None, None, None, torch.zeros(1))
+
+    vllm_backend._tell_monitor(event)  # it is not active
+    step()
+    jit_monitor._active, jit_monitor._mode = True, "error"
+    vllm_backend._tell_monitor(event)
+    try:
+        step()
+    except RuntimeError as error:
+        assert "attnjit" in str(error) and "abab" in str(error), error
+    else:
+        raise AssertionError("a compile during inference was taken")
+    step()
+    jit_monitor._active, jit_monitor._mode = False, "warn"
 
 
 def ready(tensors, fields, number, stream, q_len, kv_len):
@@ -131,9 +188,11 @@ def ready(tensors, fields, number, stream, q_len, kv_len):
 
 prewarmed = []
 reference.install()
-reference._launch.prepare = ready
+if not reference.ON_GPU:
+    reference._launch.prepare = ready
 torch.manual_seed(0)
 answers()
 layers()
+monitor()
 import vllm  # noqa: E402
-print(f"vllm {vllm.__version__}: all right")
+print(f"vllm {vllm.__version__} on {torch.get_default_device()}: all right")

@@ -27,6 +27,9 @@ KernelPlan plan_of(const AttentionSpec& spec) {
   return result.ok() ? *result : KernelPlan{};
 }
 
+// One SM: no launch gains by low tiles.
+constexpr DeviceShape kFullTiles{.sm_count = 1};
+
 LaunchShapes shapes_of(std::int32_t batch, std::int32_t q_len, std::int32_t kv_len) {
   LaunchShapes shapes;
   shapes.batch = batch;
@@ -61,7 +64,7 @@ TEST(PlanLaunch, FillsEveryParameterInOrder) {
   spec.return_lse = true;
   spec.sink = true;
   const KernelPlan plan = plan_of(spec);
-  Result<LaunchRecipe> recipe = one_launch(plan, shapes_of(3, 200, 1000), {}, {});
+  Result<LaunchRecipe> recipe = one_launch(plan, shapes_of(3, 200, 1000), {}, {}, kFullTiles);
   ASSERT_TRUE(recipe.ok());
   ASSERT_EQ(recipe->args.size(), plan.main().parameters.size());
   EXPECT_EQ(recipe->entry, plan.main().entry);
@@ -184,7 +187,7 @@ TEST(PlanLaunch, HeadsOfAGroupShareTilesWhereABoxHoldsWholePositions) {
     const KernelPlan plan = plan_of(spec);
     ASSERT_TRUE(plan.supported) << plan.reason;
     EXPECT_EQ(plan.sm90->pack_gqa, one.packed) << one.group << " at depth " << one.depth;
-    Result<LaunchRecipe> recipe = one_launch(plan, shapes_of(2, 100, 300), {}, {});
+    Result<LaunchRecipe> recipe = one_launch(plan, shapes_of(2, 100, 300), {}, {}, kFullTiles);
     ASSERT_TRUE(recipe.ok()) << recipe.error().to_string();
     const auto& box = map_of(*recipe, "q_map").box;
     const unsigned sharers = one.packed ? static_cast<unsigned>(one.group) : 1;
@@ -313,7 +316,7 @@ TEST(PlanLaunch, WindowsComeFromTheLaunchOrTheSpec) {
   EXPECT_EQ(i32_of(argument_of(plan, *recipe, "window_1")), 60);
   EXPECT_EQ(launch_scalars(spec).values, (std::vector<double>{0, 50}));
   EXPECT_EQ(launch_scalar_names(spec), (std::vector<std::string>{"window", "window_1"}));
-  for (const double bad : {-1.0, 0.5, 2147483648.0, std::numeric_limits<double>::quiet_NaN()}) {
+  for (const double bad : {-2.0, 0.5, 2147483648.0, std::numeric_limits<double>::quiet_NaN()}) {
     scalars.values = {bad};
     recipe = one_launch(plan, shapes_of(1, 10, 10), scalars, {});
     ASSERT_FALSE(recipe.ok()) << bad;
@@ -323,6 +326,84 @@ TEST(PlanLaunch, WindowsComeFromTheLaunchOrTheSpec) {
   recipe = one_launch(plan, shapes_of(1, 10, 10), scalars, {});
   ASSERT_FALSE(recipe.ok());
   EXPECT_EQ(recipe.error().field, "scalars");
+}
+
+// -1 reaches the kernel as the most that an int holds. A window without keys behind its queries has
+// one number.
+TEST(PlanLaunch, WindowsToBothSides) {
+  AttentionSpec spec = base_spec();
+  spec.mask.kind = MaskSpec::Kind::kSlidingWindow;
+  spec.mask.window = 20;
+  EXPECT_EQ(launch_scalar_names(spec), (std::vector<std::string>{"window"}));
+  spec.mask.window_right = 30;
+  EXPECT_EQ(launch_scalar_names(spec), (std::vector<std::string>{"window", "window_right"}));
+  const KernelPlan plan = plan_of(spec);
+  LaunchScalars scalars;
+  const auto ends = [&](std::vector<double> values) {
+    scalars.values = std::move(values);
+    const Result<LaunchRecipe> recipe = one_launch(plan, shapes_of(1, 10, 10), scalars, {});
+    if (!recipe.ok()) return std::vector<std::int32_t>{};
+    return std::vector{i32_of(argument_of(plan, *recipe, "window")),
+                       i32_of(argument_of(plan, *recipe, "window_right"))};
+  };
+  constexpr std::int32_t kMost = std::numeric_limits<std::int32_t>::max();
+  EXPECT_EQ(ends({}), (std::vector{20, 30}));
+  EXPECT_EQ(ends({-1}), (std::vector{kMost, 30}));
+  EXPECT_EQ(ends({5, -1}), (std::vector{5, kMost}));
+  EXPECT_EQ(ends({5, -2}), std::vector<std::int32_t>{});
+}
+
+std::int64_t i64_of(const KernelArgument& argument) {
+  return std::get<std::int64_t>(argument.value);
+}
+
+TEST(PlanLaunch, AMaskHasBatchesHeadsAndRowsOrOneForAll) {
+  AttentionSpec spec = base_spec();
+  spec.mask.kind = MaskSpec::Kind::kMaterialized;
+  LaunchShapes shapes = shapes_of(3, 20, 50);
+  const auto strides = [&] {
+    const KernelPlan plan = plan_of(spec);
+    const Result<LaunchRecipe> recipe = one_launch(plan, shapes, {}, {});
+    std::vector<std::int64_t> found;
+    for (const char* name : {"mask_batch_bytes", "mask_head_bytes", "mask_row_bytes"}) {
+      if (recipe.ok()) found.push_back(i64_of(argument_of(plan, *recipe, name)));
+    }
+    return found;
+  };
+  using Strides = std::vector<std::int64_t>;
+  EXPECT_EQ(strides(), (Strides{8 * 20 * 50 * 4, 20 * 50 * 4, 50 * 4}));
+  spec.mask.dtype = Dtype::kBits;
+  EXPECT_EQ(strides(), (Strides{8 * 20 * 7, 20 * 7, 7}));
+  spec.mask.dtype = Dtype::kBf16;
+  shapes.mask_heads = 1;
+  EXPECT_EQ(strides(), (Strides{20 * 50 * 2, 0, 50 * 2}));
+  shapes.mask_batch = 1;
+  shapes.mask_rows = 1;
+  shapes.mask_heads = 8;
+  shapes.mask = {.batch = 5, .row = 6, .head = 7};
+  EXPECT_EQ(strides(), (Strides{0, 7 * 2, 0}));
+  shapes.mask_rows = 20;
+  EXPECT_EQ(strides(), (Strides{0, 7 * 2, 6 * 2}));
+  const auto refused = [&](const char* field) {
+    const Result<LaunchRecipe> recipe = one_launch(plan_of(spec), shapes, {}, {});
+    ASSERT_FALSE(recipe.ok());
+    EXPECT_EQ(recipe.error().field, field);
+  };
+  shapes.mask_rows = 19;
+  refused("mask_rows");
+  shapes.mask_rows = 0;
+  shapes.mask_heads = 2;
+  refused("mask_heads");
+  shapes.mask_heads = 0;
+  shapes.mask_batch = 2;
+  refused("mask_batch");
+  shapes.mask_batch = 3;
+  shapes.mask.row = -1;
+  refused("mask.row");
+  shapes.mask = {.row = std::int64_t{1} << 39};
+  refused("mask.row");
+  shapes.mask = {.row = (std::int64_t{1} << 39) - 1};
+  refused("mask.head");  // packed, it is too long
 }
 
 TEST(PlanLaunch, UserParameters) {

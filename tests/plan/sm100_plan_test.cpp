@@ -2,6 +2,7 @@
 // Sm100Plan: what is chosen for a spec, and each known deviation from the reference.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -39,7 +40,7 @@ TEST(Sm100Plan, BarriersHaveTheReferencesOrderAndOneArrivalAWarp) {
   std::vector<std::pair<std::string, int>> expected{
       {"S0_cons[0]", 8}, {"S0_cons[1]", 4}, {"S1_cons[0]", 8}, {"S1_cons[1]", 4}, {"C0_prod", 4},
       {"C0_cons", 4},    {"C1_prod", 4},    {"C1_cons", 4},    {"S0_prod", 1},    {"S1_prod", 1},
-      {"Q0_prod", 1},    {"Q1_prod", 1},    {"Q0_cons", 1},    {"Q1_cons", 1}};
+      {"Q0_prod", 1},    {"Q1_prod", 1},    {"Q0_cons", 2},    {"Q1_cons", 2}};
   for (const char* side : {"prod", "cons"}) {
     // The body with one query tile has a sixth slot.
     for (int i = 0; i < 6; ++i) {
@@ -130,33 +131,120 @@ TEST(Sm100Plan, CapsTheStagesAtSixtyFourBarriers) {
   options.num_qo = 1;
   const KernelPlan one = plan_of(spec, options);
   ASSERT_NE(deviation(one, "num_kv_stages"), nullptr);
-  EXPECT_EQ(deviation(one, "num_kv_stages")->actual, "24");
+  EXPECT_EQ(deviation(one, "num_kv_stages")->actual, "12");  // of 13: K and V have a ring each
   EXPECT_LE(one.main().barriers.size(), 64U);
   options.num_qo = 2;
   options.pair_cta = true;
+  options.swizzle_bytes = 64;
   spec = dense(128, Dtype::kE4m3);
   const KernelPlan pair = plan_of(spec, options);
   EXPECT_LE(pair.main().barriers.size(), 64U);
   EXPECT_EQ(pair.sm100->variants.front().num_qk_stages, 2);
 }
 
-TEST(Sm100Plan, OLiesOverQAndWhereItIsWiderOverTheRing) {
+TEST(Sm100Plan, OLiesOverItsQueryTileWhichHoldsTheLarger) {
   const KernelPlan half = plan_of(dense(128));
   EXPECT_EQ(half.sm100->variants.front().smem_overlays[1].begin, 32768);
   EXPECT_EQ(half.sm100->variants.front().smem_overlays[1].size, 32768);
   EXPECT_EQ(half.main().smem_map[0].size, 65536);
   const KernelPlan fp8 = plan_of(dense(128, Dtype::kE4m3));
   const Sm100Variant& v = fp8.sm100->variants.front();
-  EXPECT_EQ(v.smem[0].size, 32768);
-  EXPECT_EQ(v.smem_overlays[0].size, 65536);
+  EXPECT_EQ(v.smem[0].size, 65536);  // Q is half of it
+  EXPECT_EQ(v.smem_overlays[1].begin, 32768);
+  EXPECT_EQ(v.smem_overlays[1].size, 32768);
   EXPECT_TRUE(v.smem[1].region == Sm100Region::kKRing);
-  // The first half of O is written while the ring is still read: it must fit Q's memory.
-  AttentionSpec wide = dense(128, Dtype::kE4m3);
-  wide.output_dtype = Dtype::kF32;
-  const KernelPlan beside = plan_of(wide);
-  const Sm100Variant& w = beside.sm100->variants.front();
-  EXPECT_TRUE(w.smem[1].region == Sm100Region::kOBesideQ);
-  EXPECT_EQ(w.smem[0].size + w.smem[1].size, 128 * 128 * 4);
+  AttentionSpec same = dense(128, Dtype::kE4m3);
+  same.output_dtype = Dtype::kE4m3;
+  EXPECT_EQ(plan_of(same).sm100->variants.front().smem[0].size, 32768);
+}
+
+// 128 keys of depth 128 are 16 KiB: a row of 128 bytes is a row of one block.
+TEST(Sm100Plan, E4m3HasHalfOfTheBytesAndTwiceTheStages) {
+  const KernelPlan plan = plan_of(dense(128, Dtype::kE4m3));
+  EXPECT_TRUE(plan.supported) << plan.reason;
+  check_plan(plan, "e4m3");
+  EXPECT_EQ(plan.sm100->swizzle_bytes, 128);
+  ASSERT_NE(deviation(plan, "swizzle_bytes"), nullptr);
+  EXPECT_EQ(deviation(plan, "swizzle_bytes")->reference, "64");
+  const Sm100Variant& v = plan.sm100->variants.front();
+  EXPECT_EQ(v.MMA_K, 32);
+  EXPECT_EQ(v.k_stage_bytes, 16384);
+  EXPECT_EQ(v.num_kv_stages, 5);
+  EXPECT_EQ(v.pv_keys, (std::vector<I>{96, 32}));
+  EXPECT_EQ(v.tmem_overlays[1].size, 32);  // P, four keys a column
+  EXPECT_EQ(plan.sm100->p_bias, 8);
+  // What a stale maximum lets P grow to is below e4m3's greatest number.
+  EXPECT_LT(std::exp2(plan.sm100->p_bias + plan.sm100->rescale_threshold), 448);
+  // Polynomials: the MUFU is the bound, and P takes few registers.
+  EXPECT_EQ(plan.sm100->exp2_fma_pairs, 16);
+  PlanOptions alone;
+  alone.num_qo = 1;
+  EXPECT_EQ(plan_of(dense(128, Dtype::kE4m3), alone).sm100->exp2_fma_pairs, 8);
+  EXPECT_EQ(plan_of(dense(128)).sm100->p_bias, 0);
+  EXPECT_EQ(plan_of(dense(128)).sm100->rescale_threshold, 8);
+}
+
+// Depths that are no multiple of 128 have the reference's swizzle, which pads them less.
+TEST(Sm100Plan, E4m3TakesTheSwizzleThatPadsLess) {
+  for (const auto& [depth, swizzle, padded] : {std::tuple{16, 64, 64},
+                                               {64, 64, 64},
+                                               {96, 64, 128},
+                                               {128, 128, 128},
+                                               {192, 64, 192},
+                                               {208, 64, 256},
+                                               {256, 128, 256}}) {
+    const KernelPlan plan = plan_of(dense(depth, Dtype::kE4m3));
+    SCOPED_TRACE(depth);
+    EXPECT_TRUE(plan.supported) << plan.reason;
+    check_plan(plan, "e4m3");
+    EXPECT_EQ(plan.sm100->swizzle_bytes, swizzle);
+    EXPECT_EQ(plan.sm100->variants.front().padded_ov_depth, padded);
+    EXPECT_EQ(plan.sm100->tensor_maps.front().swizzle, swizzle);
+    EXPECT_EQ(plan.sm100->tensor_maps.front().box[0], swizzle);
+    EXPECT_EQ(plan.sm100->tensor_maps.back().box[0], 64);  // bf16 columns of O
+    EXPECT_EQ(plan.sm100->tensor_maps.back().swizzle, 128);
+  }
+  PlanOptions options;
+  options.swizzle_bytes = 128;
+  const KernelPlan asked = plan_of(dense(64, Dtype::kE4m3), options);
+  EXPECT_TRUE(asked.supported) << asked.reason;
+  EXPECT_EQ(asked.sm100->swizzle_bytes, 128);
+  EXPECT_EQ(asked.sm100->variants.front().padded_ov_depth, 128);
+  options.swizzle_bytes = 64;
+  EXPECT_TRUE(plan_of(dense(128, Dtype::kE4m3), options).supported);
+  const KernelPlan bf16 = plan_of(dense(128), options);
+  EXPECT_FALSE(bf16.supported);
+  EXPECT_NE(bf16.reason.find("swizzle of 64 bytes"), std::string::npos) << bf16.reason;
+  options.swizzle_bytes = 32;
+  EXPECT_NE(plan_of(dense(128, Dtype::kE4m3), options).reason.find("swizzle of 32 bytes"),
+            std::string::npos);
+}
+
+TEST(Sm100Plan, ScalesAreParametersOfTheKernel) {
+  AttentionSpec spec = dense(128, Dtype::kE4m3);
+  const auto parameters = [&](Scales scales) {
+    spec.scales = scales;
+    const KernelPlan plan = plan_of(spec);
+    std::vector<std::string> names;
+    for (const KernelParameter& parameter : plan.main().parameters) {
+      if (parameter.name.ends_with("_scale")) names.push_back(parameter.name);
+    }
+    return names;
+  };
+  EXPECT_TRUE(parameters(Scales::kNone).empty());
+  const std::vector<std::string> all{"q_scale", "k_scale", "v_scale"};
+  EXPECT_EQ(parameters(Scales::kTensor), all);
+  EXPECT_EQ(parameters(Scales::kHead), all);
+  spec.scales = Scales::kToken;
+  EXPECT_NE(plan_of(spec).reason.find("scales: token"), std::string::npos) << plan_of(spec).reason;
+  spec.scales = Scales::kHead;
+  spec.output_dtype = Dtype::kE4m3;
+  EXPECT_NE(plan_of(spec).reason.find("e4m3 output (output_dtype)"), std::string::npos);
+  spec.output_dtype = Dtype::kFp16;
+  EXPECT_TRUE(plan_of(spec).supported);
+  spec.arch = Arch::kSm90a;
+  EXPECT_FALSE(plan_of(spec).supported);
+  EXPECT_NE(plan_of(spec).reason.find("no e4m3 operands (qkv_dtype)"), std::string::npos);
 }
 
 TEST(Sm100Plan, PairDoublesTheSoftmaxArrivals) {
@@ -191,13 +279,13 @@ TEST(Sm100Plan, Sm103NeedsNoExp2Emulation) {
 }
 
 TEST(Sm100Plan, ColumnsComeInBatchesOf32) {
-  AttentionSpec spec = dense(144);
+  AttentionSpec spec = dense(112);
   PlanOptions options;
-  options.swizzle_bytes = 32;  // padded to 144: the reference has 112 keys
+  options.swizzle_bytes = 32;  // padded to 112: the reference has 144 keys
   const KernelPlan result = plan_of(spec, options);
   ASSERT_NE(deviation(result, "BN"), nullptr);
-  EXPECT_EQ(deviation(result, "BN")->reference, "112");
-  EXPECT_EQ(deviation(result, "BN")->actual, "96");
+  EXPECT_EQ(deviation(result, "BN")->reference, "144");
+  EXPECT_EQ(deviation(result, "BN")->actual, "128");
 }
 
 TEST(Sm100Plan, ALoweredTileFitsThePages) {
@@ -279,10 +367,9 @@ TEST(Sm100Plan, SaysWhyItServesASpecNot) {
     std::string part;
   };
   std::vector<Case> cases;
-  cases.push_back({dense(32), "qk_depth is 32"});
   cases.push_back({dense(65), "16 bytes"});
   cases.push_back({dense(72, Dtype::kE4m3), "16 bytes"});
-  cases.push_back({dense(240), "tensor memory"});
+  cases.push_back({dense(264), "tensor memory"});
   cases.push_back({dense(1024), "tensor memory"});
   AttentionSpec decode = dense(576);
   decode.ov_depth = 512;
@@ -300,14 +387,71 @@ TEST(Sm100Plan, SaysWhyItServesASpecNot) {
 }
 
 TEST(Sm100Plan, Depth512) {
-  for (const int depth : {256, 512}) {
+  const KernelPlan result = plan_of(dense(512));
+  ASSERT_NE(result.sm100, nullptr);
+  EXPECT_EQ(result.sm100->reference, ConfigKind::kDepth512);
+  EXPECT_EQ(result.main().threads, 384);
+  EXPECT_EQ(result.main().cluster, 2);
+  EXPECT_FALSE(result.supported);
+  EXPECT_NE(result.reason.find("depth 512"), std::string::npos) << result.reason;
+  check_plan(result, "512");
+}
+
+// They have the tiles of depth 64.
+TEST(Sm100Plan, DepthsBelow64) {
+  for (const int depth : {8, 40, 56}) {
     const KernelPlan result = plan_of(dense(depth));
+    SCOPED_TRACE(depth);
+    EXPECT_TRUE(result.supported) << result.reason;
     ASSERT_NE(result.sm100, nullptr);
-    EXPECT_EQ(result.sm100->reference, ConfigKind::kDepth512);
-    EXPECT_EQ(result.main().threads, 384);
-    EXPECT_EQ(result.main().cluster, 2);
-    check_plan(result, std::to_string(depth));
+    const Sm100Variant& body = result.sm100->variants.front();
+    const KernelPlan of_64 = plan_of(dense(64));
+    const Sm100Variant& usual = of_64.sm100->variants.front();
+    EXPECT_EQ(body.BN, usual.BN);
+    EXPECT_EQ(body.num_kv_stages, usual.num_kv_stages);
+    EXPECT_EQ(body.smem_bytes, usual.smem_bytes);
+    EXPECT_EQ(body.qk_mma_depth, (depth + 15) / 16 * 16);
+    check_plan(result, "below 64");
   }
+}
+
+// One O of up to 256 columns: two buffers of S, and Q behind it.
+TEST(Sm100Plan, OneO) {
+  for (const auto& [qk_depth, ov_depth, num_qo] :
+       {std::tuple{256, 256, 0}, {256, 128, 0}, {200, 200, 0}, {248, 208, 1}, {256, 256, 1}}) {
+    AttentionSpec spec = dense(qk_depth);
+    spec.ov_depth = ov_depth;
+    PlanOptions options;
+    if (num_qo > 0) options.num_qo = num_qo;
+    const KernelPlan result = plan_of(spec, options);
+    SCOPED_TRACE(spec_to_json(spec));
+    EXPECT_TRUE(result.supported) << result.reason;
+    ASSERT_NE(result.sm100, nullptr);
+    const Sm100Plan& plan = *result.sm100;
+    EXPECT_EQ(plan.reference,
+              qk_depth == 256 && num_qo == 0 ? ConfigKind::kDepth512 : ConfigKind::kFa4);
+    EXPECT_EQ(plan.softmax_warpgroups, 1);
+    EXPECT_EQ(result.main().threads, 384);
+    EXPECT_EQ(result.main().cluster, 1);
+    EXPECT_FALSE(plan.can_switch_to_1q);
+    const Sm100Variant& body = plan.variants.front();
+    EXPECT_EQ(body.num_qo, 1);
+    EXPECT_EQ(body.BN, 64);
+    EXPECT_GE(body.num_kv_stages, 3);
+    ASSERT_EQ(body.tmem.size(), 4U);
+    EXPECT_EQ(body.tmem[2].region, Sm100TmemRegion::kO);
+    EXPECT_EQ(body.tmem[2].size, body.padded_ov_depth);
+    EXPECT_EQ(body.tmem[3].region, Sm100TmemRegion::kQ);
+    EXPECT_EQ(body.tmem[3].size, body.qk_mma_depth / 2);
+    check_plan(result, "one O");
+  }
+  AttentionSpec fixed = dense(256);
+  fixed.partition_keys = 192;
+  EXPECT_TRUE(plan_of(fixed).supported) << plan_of(fixed).reason;
+  EXPECT_EQ(plan_of(fixed).sm100->partition_tiles, 3);
+  PlanOptions two;
+  two.num_qo = 2;
+  EXPECT_NE(plan_of(dense(256), two).reason.find("num_qo is 2"), std::string::npos);
 }
 
 }  // namespace

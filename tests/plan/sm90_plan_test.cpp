@@ -8,6 +8,7 @@
 #include <map>
 
 #include "attnjit/tuning.h"
+#include "plan/sm90/sm90_tiling.h"
 #include "planned.h"
 
 namespace attnjit {
@@ -111,6 +112,7 @@ TEST(Sm90Plan, ConstantsOfDepth128) {
       {"kRaggedKv", "false"},
       {"kKvLensExcludeNew", "false"},
       {"kListed", "false"},
+      {"kMapped", "false"},
       {"kSplit", "false"},
       {"kPartitionTiles", "0"},
       {"kMergeOnePart", "false"},
@@ -214,7 +216,7 @@ TEST(Sm90Plan, TilesOfExpressionsAreListed) {
   EXPECT_FALSE(causal.sm90->listed);
   spec.mask = mask_of(MaskSpec::Kind::kCustom);
   spec.mask.custom.name = "m";
-  spec.mask.custom.code = "q_idx >= kv_idx";
+  spec.mask.custom.code = "q_idx > kv_idx";
   for (const int page : {0, 64, 1}) {
     spec.page_size = page;
     const KernelPlan plan = plan_of(spec);
@@ -481,6 +483,29 @@ TEST(Sm90Plan, OnePartitionOfFixedKeysIsMergedWhereThereIsASink) {
     ASSERT_TRUE(two.ok()) << two.error().to_string();
     EXPECT_EQ(two->launches.size(), 2U);
     EXPECT_EQ(two->workspaces.at(0).bytes, 2 * 5 * 8 * 128 * 4);
+  }
+}
+
+// A second body compiles as long as the first: those have one that gain by it.
+TEST(Sm90Plan, DenseKernelsWithoutAMaskHaveALowBody) {
+  AttentionSpec spec = spec_of(128);
+  const KernelPlan plan = plan_of(spec);
+  ASSERT_NE(plan.sm90->low, nullptr);
+  const Sm90Plan& low = *plan.sm90->low;
+  EXPECT_EQ(low.threads(), plan.sm90->threads());
+  EXPECT_LE(low.smem_bytes, plan.main().smem_bytes);
+  EXPECT_LE((1 + low.idle_warpgroups) * low.producer_registers +
+                low.num_consumers * low.consumer_registers,
+            low.threads() / 128 * plan.main().launch_registers);
+  EXPECT_EQ(plan_of(spec_of(64)).sm90->low, nullptr);
+  EXPECT_EQ(plan_of(spec_of(192)).sm90->low, nullptr);
+  for (const auto change : {+[](AttentionSpec& one) { one.page_size = 64; },
+                            +[](AttentionSpec& one) { one.ragged = true; },
+                            +[](AttentionSpec& one) { one.num_partitions = 0; },
+                            +[](AttentionSpec& one) { one.mask.kind = MaskSpec::Kind::kCausal; }}) {
+    AttentionSpec other = spec;
+    change(other);
+    EXPECT_EQ(plan_of(other).sm90->low, nullptr);
   }
 }
 

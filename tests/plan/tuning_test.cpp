@@ -86,6 +86,26 @@ TEST(Tuning, IllegalChoicesAreErrors) {
   EXPECT_TRUE(plan(split, {}, &tuning));
 }
 
+// The kernel with one O: 168 registers for each of 384 threads are what its roles share.
+TEST(Tuning, OneO) {
+  const auto plan_with = [](const char* choose) {
+    const Tuning tuning = tuning_of(choose, R"({"qk_depth": 256})");
+    return plan(dense(256), {}, &tuning);
+  };
+  const Result<KernelPlan> tuned =
+      plan_with(R"({"num_kv_stages": 4, "softmax_registers": 192, "other_registers": 152})");
+  ASSERT_TRUE(tuned) << tuned.error().to_string();
+  EXPECT_EQ(tuned->sm100->variants.front().num_kv_stages, 4);
+  EXPECT_EQ(tuned->sm100->roles.front().registers, 192);
+  check_plan(*tuned, "tuned");
+  for (const char* choose : {R"({"softmax_registers": 192})", R"({"num_kv_stages": 6})",
+                             R"({"BN": 96})", R"({"exp2_fma_pairs": 33})"}) {
+    const Result<KernelPlan> refused = plan_with(choose);
+    ASSERT_FALSE(refused) << choose;
+    EXPECT_EQ(refused.error().code, ErrorCode::kInvalid) << choose;
+  }
+}
+
 TEST(Tuning, MalformedTablesAreErrors) {
   for (const char* text : {"",
                            "{",

@@ -11,6 +11,7 @@ CTYPES = {"size_t": ctypes.c_size_t, "int32_t": ctypes.c_int32, "int64_t": ctype
           "uint32_t": ctypes.c_uint32, "uint64_t": ctypes.c_uint64, "float": ctypes.c_float,
           "double": ctypes.c_double, "const char*": ctypes.c_char_p, "void*": ctypes.c_void_p,
           "const void*": ctypes.c_void_p, "attnjit_log_function": _abi.LogFunction,
+          "attnjit_compile_function": _abi.CompileFunction,
           "const double*": ctypes.POINTER(ctypes.c_double),
           "const attnjit_param*": ctypes.POINTER(_abi.Param), "attnjit_strides": _abi.Strides}
 

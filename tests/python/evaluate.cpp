@@ -3,12 +3,12 @@
 // a JSON array of cases on standard input, an array of arrays of values on standard output.
 #include <cstdint>
 #include <iostream>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "spec/expression.h"
+#include "spec/spec_fields.h"
 
 namespace attnjit {
 namespace {
@@ -25,24 +25,23 @@ struct Param {
 };
 
 void read_param(const Json& json, Param& param) {
-  using Type = ParamSpec::Type;
-  static const std::map<std::string, Type> kTypes = {{"i32", Type::kI32},
-                                                     {"f32", Type::kF32},
-                                                     {"i32[]", Type::kI32Array},
-                                                     {"f32[]", Type::kF32Array},
-                                                     {"i32[][]", Type::kI32Matrix}};
-  param.spec = {json.at("name"), kTypes.at(json.at("type"))};
+  param.spec = {json.at("name"), *spec::param_type_from_string(json.at("type").get<std::string>())};
+  const spec::ParamShape shape = spec::shape_of(param.spec.type);
   const Json& values = json.at("values");
-  if (param.spec.type == Type::kF32Array) {
+  if (shape.element == Dtype::kF32) {
     param.floats = values.get<std::vector<float>>();
     param.view.f32_data = param.floats.data();
   } else {
-    param.ints = values.get<std::vector<std::int32_t>>();
+    for (const Json& value : values) {
+      param.ints.push_back(static_cast<std::int32_t>(value.get<std::int64_t>()));
+    }
     param.view.i32_data = param.ints.data();
   }
-  if (param.spec.type == Type::kI32) param.view.i32 = param.ints.at(0);
-  param.view.rows = json.at("shape").at(0);
-  if (param.spec.type == Type::kI32Matrix) param.view.columns = json.at("shape").at(1);
+  if (shape.rank == 0) param.view.i32 = param.ints.at(0);
+  const Json& extents = json.at("shape");
+  if (shape.rank == 3) param.view.planes = extents.at(0);
+  param.view.rows = extents.at(shape.rank == 3 ? 1 : 0);
+  if (shape.rank > 1) param.view.columns = extents.at(shape.rank - 1);
 }
 
 Json evaluate(const Json& test) {

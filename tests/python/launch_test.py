@@ -47,7 +47,7 @@ def dense(gpu, service):
 def mask_of_a_function(gpu, service):
     doc = Tensor(DOC, (500,), "int32")
     table = Tensor(TABLE, (4, 10, 20), "float32")
-    mask = attnjit.mask(lambda b, h, q_idx, kv_idx: (q_idx >= kv_idx) & (doc[q_idx] == doc[kv_idx]))
+    mask = attnjit.mask(lambda b, h, q_idx, kv_idx: (q_idx >= kv_idx) & (doc[b] == doc[b + 1]))
     score_mod = attnjit.score_mod(lambda score, b, h, q, kv: score + table[h % 4, 1, q % 20])
     q, k = Tensor(Q, (1, 300, 8, 64)), Tensor(K, (1, 500, 8, 64))
     before = len(gpu.report()[0])
@@ -58,7 +58,7 @@ def mask_of_a_function(gpu, service):
     other = Tensor(DOC, (900,), "int32")
     compiles = service.statistics()["compiles"]
     doc = other
-    again = attnjit.mask(lambda b, h, q_idx, kv_idx: (q_idx >= kv_idx) & (doc[q_idx] == doc[kv_idx]))
+    again = attnjit.mask(lambda b, h, q_idx, kv_idx: (q_idx >= kv_idx) & (doc[b] == doc[b + 1]))
     assert again.json == mask.json and again.params["doc"] is other
     attnjit.attention(q, k, k, out=q, mask=again, score_mod=score_mod, service=service)
     assert service.statistics()["compiles"] == compiles
@@ -70,7 +70,10 @@ def ragged(gpu, service):
     before = len(gpu.report()[0])
     attnjit.attention(q, k, k, out=q, mask="causal", q_offsets=offsets, kv_offsets=offsets,
                       max_q_len=30, max_kv_len=40, service=service)
-    assert len(gpu.report()[0]) == before + 1
+    # More rows than the sequences can have: what pads a graph.
+    attnjit.attention(q, k, k, out=q, mask="causal", q_offsets=offsets, kv_offsets=offsets,
+                      max_q_len=10, max_kv_len=20, service=service)
+    assert len(gpu.report()[0]) == before + 2
 
 
 def paged(gpu, service):
@@ -153,6 +156,49 @@ def what_does_not_fit(service):
                "params": [{"name": "doc", "type": "i32[]"}]}
     assert fails(lambda: attnjit.attention(q, k, k, out=o, mask=missing, service=service),
                  attnjit.InvalidError, "doc", "attnjit.Mask").field == "mask"
+
+
+def eight_bits(gpu):
+    """e4m3 has scales, and kernels for sm_100a alone: the fake GPU passes for one."""
+    kind = "float8_e4m3fn"
+    q, k, o = Tensor(Q, (2, 30, 8, 64), kind), Tensor(K, (2, 50, 4, 64), kind), Tensor(
+        O, (2, 30, 8, 64))
+    one = [Tensor(DOC + 64 * i, (1,), "float32") for i in range(3)]
+    of_heads = [Tensor(DOC + 64 * i, (2, heads), "float32") for i, heads in enumerate((8, 4, 4))]
+
+    def call(scales, service, **more):
+        return attnjit.attention(q, k, k, out=o, service=service,
+                                 **dict(zip(("q_scale", "k_scale", "v_scale"), scales)), **more)
+
+    with attnjit.Service(no_disk_cache=1, driver_path=gpu.path) as service:
+        fails(lambda: call(one, service), attnjit.UnsupportedError, "no e4m3 operands")
+        architecture, _launch.architecture = _launch.architecture, lambda *_: "sm_100a"
+        _launch._architectures.clear()
+        try:
+            for scales, name in ((one, "tensor"), (of_heads, "head"), ((None,) * 3, None)):
+                tensors = _launch.Tensors(q, k, k, o, q_scale=scales[0], k_scale=scales[1],
+                                          v_scale=scales[2])
+                spec = _launch.spec_of(tensors, _launch.fields_text('"null"', '"identity"'),
+                                       "sm_100a")
+                assert spec.get("scales") == name and spec["qkv_dtype"] == "e4m3", spec
+                before = len(gpu.report()[0])
+                call(scales, service)
+                assert len(gpu.report()[0]) == before + 1
+                args = list(_launch._local.recent.values())[-1].args
+                if name is not None:
+                    assert [args.q_scale, args.k_scale, args.v_scale] == [
+                        scale.pointer for scale in scales], name
+            fails(lambda: call((one[0], None, one[2]), service), ValueError, "together")
+            fails(lambda: call((None, one[1], one[2]), service), ValueError, "together")
+            fails(lambda: call((of_heads[1], *of_heads[1:]), service), ValueError, "q_scale (2, 4)")
+            fails(lambda: call((*one[:2], of_heads[2]), service), ValueError, "v_scale (2, 4)")
+            words = Tensor(DOC, (1,), "int32")
+            fails(lambda: call((words, *one[1:]), service), TypeError, "float32")
+            gaps = Tensor(DOC, (2, 8), "float32", strides=(16, 1))
+            fails(lambda: call((gaps, *of_heads[1:]), service), ValueError, "contiguous")
+        finally:
+            _launch.architecture = architecture
+            _launch._architectures.clear()
 
 
 def closed(gpu, folder):
@@ -274,10 +320,11 @@ def main():
     if not have_nvrtc():
         print("skipped: there is no NVRTC")
         sys.exit(77)
-    logged = []
+    logged, events = [], []
     with tempfile.TemporaryDirectory() as cache:
         service = attnjit.Service(cache_layers=cache, driver_path=gpu.path,
-                                  log=lambda level, text: logged.append((level, text)))
+                                  log=lambda level, text: logged.append((level, text)),
+                                  on_compile=events.append)
         dense(gpu, service)
         mask_of_a_function(gpu, service)
         ragged(gpu, service)
@@ -286,11 +333,18 @@ def main():
         what_does_not_fit(service)
         closed(gpu, cache)
         errors(service)
+        eight_bits(gpu)
         background(gpu, service)
         threads(gpu, service)
         counts = dict(line.split() for line in service.prometheus().splitlines() if line[0] != "#")
         assert int(counts["attnjit_compiles_total"]) == service.statistics()["compiles"] > 0
         assert 0 < float(counts["attnjit_compile_seconds_total"]) < 3600, counts
+        assert int(counts["attnjit_remote_puts_total"]) == 0
+        assert len(events) == service.statistics()["compiles"], events
+        for event in events:
+            assert len(event["key"]) == 64 and event["arch"] == "sm_90a", event
+            assert event["message"] or (event["registers"] > 0 and event["cubin_bytes"] > 1000)
+            assert 1 < event["compile_ms"] < 60000 and "reserved" not in event, event
         print(len(gpu.report()[0]), "launches,", service.statistics()["compiles"], "compiles")
     print("all right")
 

@@ -11,8 +11,11 @@ import subprocess
 import sys
 
 import attnjit
+import flex_functions
 from attnjit import language
 from attnjit.masks import HostArray
+from flex_functions import (BATCH, DOCUMENT, END_MASKS, HEADS, MASKS, SCORE_MODS, TREE, bias_table,
+                            causal, full)
 
 try:
     import torch
@@ -20,168 +23,26 @@ except ImportError:
     torch = None
 
 SHAPES = ((5, 9), (7, 7), (9, 4))  # q_len, kv_len
-BATCH, HEADS, LONGEST = 2, 4, 9
-T = language  # what the functions compute with: torch's functions while they are traced
 
-# Data that the functions name.
-DOCUMENT = [0, 0, 0, 1, 1, 2, 2, 2, 2]
-PREFIX = [3, 0]
-LENGTHS = [4, 8]
-SLOPES = [0.5, 0.25, 0.125, 0.0625]
-TABLE = [[0.1 * i - 0.3 * j for j in range(LONGEST)] for i in range(HEADS)]
-TREE = [[int((i & j) == j) for j in range(LONGEST)] for i in range(LONGEST)]
-SINKS = [True, False, False, True, False, False, False, False, False]
-BIAS = [[[float(8 * b + 4 * h - d) for d in range(3)] for h in range(HEADS)] for b in range(BATCH)]
-WINDOW, CHUNK, CAP, OFFSET = 3, 4, 20.0, -2
-GIVEN = attnjit.Scalar(2)  # at launch
 
+class Words(HostArray):
+    """Words of bits without a sign, as an array of a library."""
 
-def causal(b, h, q_idx, kv_idx):
-    return q_idx >= kv_idx
+    def __init__(self, values):
+        super().__init__(values)
+        self.dtype = "uint32"
 
+    def __getitem__(self, index):
+        return self.values[index]
 
-def full(b, h, q_idx, kv_idx):
-    return True
 
+PATHS = Words([0x80000001 | 5 << 3 * i for i in range(9)])
 
-def sliding_window(b, h, q_idx, kv_idx):
-    return (q_idx >= kv_idx) & (q_idx - kv_idx <= WINDOW)
 
+def words_of_bits(b, h, q_idx, kv_idx):  # torch has no shifts of uint32
+    return (PATHS[q_idx] >> (kv_idx * 3) & 5) // 4 % 2 != h % 2
 
-def two_sided_window(b, h, q_idx, kv_idx):
-    return T.abs(q_idx - kv_idx) <= WINDOW
 
-
-def dilated_window(b, h, q_idx, kv_idx):
-    return (T.abs(q_idx - kv_idx) <= 2 * WINDOW) & ((q_idx - kv_idx) % 2 == 0)
-
-
-def prefix_lm(b, h, q_idx, kv_idx):
-    return (kv_idx < PREFIX[b]) | (q_idx >= kv_idx)
-
-
-def document(b, h, q_idx, kv_idx):
-    return DOCUMENT[q_idx] == DOCUMENT[kv_idx]
-
-
-def causal_document(b, h, q_idx, kv_idx):
-    return (q_idx >= kv_idx) & (DOCUMENT[q_idx] == DOCUMENT[kv_idx])
-
-
-def padding(b, h, q_idx, kv_idx):
-    return (q_idx < LENGTHS[b]) & (kv_idx < LENGTHS[b])
-
-
-def chunked(b, h, q_idx, kv_idx):
-    return q_idx // CHUNK == kv_idx // CHUNK
-
-
-def chunk_of_positions(b, h, q_idx, kv_idx):  # with q_idx="end": negative before the first key
-    return (q_idx // CHUNK == kv_idx // CHUNK) | (q_idx % CHUNK == 1)
-
-
-def shifted_floor(b, h, q_idx, kv_idx):
-    return (q_idx - kv_idx + OFFSET) // (h + 1) % 3 == (kv_idx - q_idx) % (-2)
-
-
-def divided_by_data(b, h, q_idx, kv_idx):
-    return (q_idx - 4) // (PREFIX[b] - 1) >= (kv_idx - 4) % (PREFIX[b] - 1)
-
-
-def strided(b, h, q_idx, kv_idx):
-    return (q_idx >= kv_idx) & T.logical_or(q_idx - kv_idx < 2, kv_idx % CHUNK == CHUNK - 1)
-
-
-def per_head_window(b, h, q_idx, kv_idx):
-    return (q_idx >= kv_idx) & (q_idx - kv_idx < 2 ** 1 * (h + 1))
-
-
-def global_tokens(b, h, q_idx, kv_idx):
-    return SINKS[kv_idx] | (T.abs(q_idx - kv_idx) < 2)
-
-
-def attention_sink_window(b, h, q_idx, kv_idx):
-    return (q_idx >= kv_idx) & ((kv_idx < 2) | (q_idx - kv_idx < WINDOW))
-
-
-def tree(b, h, q_idx, kv_idx):
-    return TREE[q_idx][kv_idx] == 1
-
-
-def image_prefix(b, h, q_idx, kv_idx):
-    same = (DOCUMENT[q_idx] == DOCUMENT[kv_idx]) & (DOCUMENT[q_idx] > 0)
-    return same | T.logical_and(q_idx >= kv_idx, kv_idx >= 0)
-
-
-def two_dimensional_neighbours(b, h, q_idx, kv_idx):
-    x, y = q_idx % 3 - kv_idx % 3, q_idx // 3 - kv_idx // 3
-    return (T.abs(x) <= 1) & (T.abs(y) <= 1)
-
-
-def bits(b, h, q_idx, kv_idx):
-    return ((5 << h) >> (kv_idx & 3)) & 1 == (q_idx ^ kv_idx) & 1
-
-
-def window_given_at_launch(b, h, q_idx, kv_idx):
-    return (q_idx - kv_idx < GIVEN) & (kv_idx - q_idx < GIVEN)
-
-
-def combined(b, h, q_idx, kv_idx):
-    return causal(b, h, q_idx, kv_idx) & T.logical_not(document(b, h, q_idx, kv_idx))
-
-
-def identity(score, b, h, q_idx, kv_idx):
-    return score
-
-
-def softcap(score, b, h, q_idx, kv_idx):
-    return CAP * T.tanh(score / CAP)
-
-
-def alibi(score, b, h, q_idx, kv_idx):
-    return score + SLOPES[h] * (kv_idx - q_idx)
-
-
-def alibi_exp2(score, b, h, q_idx, kv_idx):
-    return score - T.exp2(-(h + 1) * 8.0 / HEADS) * T.abs(q_idx - kv_idx)
-
-
-def relative(score, b, h, q_idx, kv_idx):
-    return score + (q_idx - kv_idx)
-
-
-def causal_score(score, b, h, q_idx, kv_idx):
-    return T.where(q_idx >= kv_idx, score, -float("inf"))
-
-
-def bias_table(score, b, h, q_idx, kv_idx):
-    return score + TABLE[h][kv_idx]
-
-
-def bias_of_distance(score, b, h, q_idx, kv_idx):
-    return score * 2 + BIAS[b][h][T.clamp(T.abs(q_idx - kv_idx), 0, 2)]
-
-
-def decay(score, b, h, q_idx, kv_idx):
-    return score * T.pow(0.5, T.abs(q_idx - kv_idx) / 2) + T.sqrt(kv_idx + 1.0)
-
-
-def float_floor(score, b, h, q_idx, kv_idx):
-    return (score // 0.75) % 3.0 - (q_idx - kv_idx) % 2.5
-
-
-def gate(score, b, h, q_idx, kv_idx):
-    return T.clamp(score, -1, 1) * T.sigmoid(score) + T.square(T.floor(score))
-
-
-MASKS = (causal, full, sliding_window, two_sided_window, dilated_window, prefix_lm, document,
-         causal_document, padding, chunked, shifted_floor, divided_by_data, strided,
-         per_head_window, global_tokens, attention_sink_window, tree, image_prefix,
-         two_dimensional_neighbours, bits, window_given_at_launch, combined)
-END_MASKS = (causal, sliding_window, chunk_of_positions, dilated_window, shifted_floor, strided,
-             bits)
-SCORE_MODS = (identity, softcap, alibi, alibi_exp2, relative, causal_score, bias_table,
-              bias_of_distance, decay, float_floor, gate)
 
 
 def grid():
@@ -196,11 +57,10 @@ def grid():
 
 def case(function, q_idx):
     """A traced function as attnjit_evaluate takes it, and its values when called."""
-    global T
-    is_mask = function in MASKS + END_MASKS
-    T = torch or language
+    is_mask = function in (*MASKS, *END_MASKS, words_of_bits)
+    flex_functions.T = torch or language
     traced = (attnjit.mask if is_mask else attnjit.score_mod)(function, q_idx=q_idx)
-    T = language
+    flex_functions.T = language
     params = []
     for param in traced.spec.get("params", ()):
         value = traced.params[param["name"]]
@@ -225,8 +85,8 @@ def equal(got, expected):
 
 
 def compare():
-    what = [(f, "row") for f in MASKS + SCORE_MODS] + [(f, "end") for f in END_MASKS + SCORE_MODS
-                                                        if f not in (bias_table,)]
+    what = [(f, "row") for f in (*MASKS, words_of_bits, *SCORE_MODS)]
+    what += [(f, "end") for f in END_MASKS + SCORE_MODS if f not in (bias_table,)]
     tests = [case(*one) for one in what]
     done = subprocess.run([sys.argv[1]], input=json.dumps([test for test, _ in tests]),
                           capture_output=True, text=True, check=True)

@@ -68,11 +68,54 @@ def eager(gpu):
         attnjit.attention(*rows, mask="causal", service=service)
     assert "attnjit.launch.default" in names, names
 
+    pushed = []
+    torch.cuda.nvtx.range_push, push = pushed.append, torch.cuda.nvtx.range_push
+    torch.cuda.nvtx.range_pop, pop = lambda: pushed.append(None), torch.cuda.nvtx.range_pop
+    attnjit.nvtx_ranges()
+    window = {"kind": "sliding_window", "window": 8}
+    attnjit.attention(*rows, mask=window, service=service)
+    fails(lambda: attnjit.attention(*rows, out=rows[1], service=service), ValueError, "shape")
+    attnjit.nvtx_ranges(False)
+    attnjit.attention(*rows, mask=window, service=service)
+    torch.cuda.nvtx.range_push, torch.cuda.nvtx.range_pop = push, pop
+    assert pushed[0] == "attnjit sliding_window q[2, 300, 8, 64] k[2, 500, 4, 64]", pushed
+    assert pushed[1:] == [None, pushed[2], None] and "null" in pushed[2], pushed
+
     q.requires_grad_()
     fails(lambda: attnjit.attention(q, k, k, layout="bhsd", service=service),
           attnjit.UnsupportedError, "gradients")
     with torch.no_grad():
         attnjit.attention(q, k, k, layout="bhsd", service=service)
+
+
+def eight_bits(gpu):
+    """Results of e4m3 are bf16, in any layout; scales reach the operator. The fake GPU passes for
+    one that has such kernels."""
+    q, k = (tensors(*shape).to(torch.float8_e4m3fn) for shape in ((2, 30, 8, 64), (2, 50, 4, 64)))
+    scales = {name: torch.ones(2, heads) for name, heads in (("q_scale", 8), ("k_scale", 4),
+                                                             ("v_scale", 4))}
+    architecture, _launch.architecture = _launch.architecture, lambda *_: "sm_100a"
+    _launch._architectures.clear()
+    seen = []
+
+    class Watch(torch.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            if "attnjit" in str(function):
+                seen.extend(args)
+            return function(*args, **(kwargs or {}))
+
+    with attnjit.Service(no_disk_cache=1, driver_path=gpu.path) as blackwell:
+        out = attnjit.attention(q, k, k, service=blackwell, **scales)
+        assert out.shape == q.shape and out.dtype == torch.bfloat16
+        swapped = [one.transpose(1, 2) for one in (q, k, k)]
+        out = attnjit.attention(*swapped, layout="bhsd", service=blackwell, **scales)
+        assert out.shape == (2, 8, 30, 64) and out.transpose(1, 2).is_contiguous()
+        with Watch():
+            attnjit.attention(q, k, k, service=blackwell, **scales)
+        for scale in scales.values():
+            assert any(one is scale for one in seen), len(seen)
+    _launch.architecture = architecture
+    _launch._architectures.clear()
 
 
 def compiled(gpu):
@@ -132,6 +175,7 @@ if not have_nvrtc():
 with tempfile.TemporaryDirectory() as folder:
     service = attnjit.Service(cache_layers=folder, driver_path=gpu.path)
     eager(gpu)
+    eight_bits(gpu)
     compiled(gpu)
     if "--time" in sys.argv:
         cost()

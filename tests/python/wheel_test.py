@@ -58,6 +58,13 @@ with tempfile.TemporaryDirectory() as folder:
     modules = run(python, "-c", "import sys, attnjit; print(*sys.modules)", env=environment)
     assert not {"torch", "numpy"} & set(modules.split()), "imports what it does not require"
 
+    found = run(python, "-c", "from importlib.metadata import distribution as d; "
+                "print(*(f'{e.group}={e.value}' for e in d('attnjit').entry_points))",
+                env=environment)
+    for plug_in in ("vllm.general_plugins=attnjit.integrations.vllm:register",
+                    "sglang.srt.plugins=attnjit.integrations.sglang:register"):
+        assert plug_in in found.split(), found
+
     doctor = subprocess.run([folder / "venv/bin/attnjit", "doctor", "--json"], env=environment,
                             capture_output=True, text=True, cwd=folder)
     assert doctor.returncode in (0, 4), doctor.stderr  # 4: there is no GPU

@@ -16,7 +16,7 @@ static const char* const kSpec =
     "{\"arch\": \"sm_90a\", \"num_q_heads\": 8, \"group\": 2, \"qk_depth\": 128,"
     " \"mask\": {\"kind\": \"and\", \"of\": [\"causal\", {\"kind\": \"custom\", \"name\": "
     "\"document\","
-    " \"code\": \"p.doc[q_idx] == p.doc[kv_idx] || kv_idx < p.first\","
+    " \"code\": \"p.doc[b] == p.doc[kv_h] || kv_idx < p.first\","
     " \"params\": [{\"name\": \"doc\", \"type\": \"i32[]\"}, {\"name\": \"first\", \"type\":"
     " \"i32\"}]}]}}";
 
@@ -80,6 +80,19 @@ int c_abi_errors(void) {
   CHECK(attnjit_service_create(&options, &service) == NULL);
   CHECK(attnjit_service_flush(service, 1000, &flushed) == NULL);
   CHECK(flushed == 1);
+  {
+    char text[40];
+    size_t length = 0;
+    CHECK(attnjit_service_prometheus(service, NULL, 0, &length) == NULL);
+    CHECK(length > 1000);
+    memset(text, 0x7f, sizeof text);
+    CHECK(attnjit_service_prometheus(service, text, sizeof text - 1, &length) == NULL);
+    CHECK(strlen(text) == sizeof text - 2 && text[sizeof text - 1] == 0x7f);
+    CHECK(strncmp(text, "# HELP attnjit_memory_hits_total ", 33) == 0);
+    error = attnjit_service_prometheus(service, NULL, 1, &length);
+    CHECK(strcmp(attnjit_error_field(error), "text") == 0);
+    attnjit_error_free(error);
+  }
 
   error =
       attnjit_spec_prepare(service, "{\"num_q_heads\": 8,\n \"qk_depht\": 128}", SIZE_MAX, &spec);

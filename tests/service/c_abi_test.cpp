@@ -211,6 +211,130 @@ TEST_F(CAbiTest, PairsAreMerged) {
   attnjit_launch_state_free(state);
 }
 
+// A mask that is a tensor, with one row for all, and slopes.
+TEST_F(CAbiTest, MasksAndSlopesAreGiven) {
+  cuda_.primary(0);
+  remake(options());
+  AttentionSpec attention = test_spec();
+  attention.arch = Arch::kSm90a;
+  attention.mask = {};
+  attention.mask.kind = MaskSpec::Kind::kMaterialized;
+  attention.mask.dtype = Dtype::kU8;
+  attention.score_mod = {};
+  attention.score_mod.kind = ScoreModSpec::Kind::kAlibi;
+  attention.score_mod.slopes = true;
+  const PreparedSpec spec = prepare(*service_, attention);
+  cuda_.kernel_names = {"attnjit_forward", "attnjit_map"};
+  cuda_.arg_sizes = arg_sizes_of(spec.plan());
+  const auto kernel = service_->get(spec, in(seconds(10)));
+  ASSERT_TRUE(kernel.ok()) << kernel.error().to_string();
+  const auto* handle = reinterpret_cast<const attnjit_kernel*>(*kernel);
+  attnjit_launch_args args{};
+  args.struct_size = sizeof args;
+  args.q = args.k = args.v = args.o = 0x10000000;
+  args.batch = 2;
+  args.q_len = 200;
+  args.kv_len = 1000;
+  args.mask = 0x20000000;
+  args.mask_heads = 1;
+  args.mask_rows = 1;
+  args.mask_strides.batch = 4096;
+  args.slopes = 0x30000000;
+  args.mask_map = ATTNJIT_MASK_MAP_READ;
+  args.kv_num_blocks = 0x40000000;
+  args.kv_indices = 0x50000000;
+  attnjit_launch_state* state = nullptr;
+  ASSERT_EQ(attnjit_launch_state_create(&state), nullptr);
+  attnjit_error* error = attnjit_launch(handle, &args, state);
+  ASSERT_EQ(error, nullptr) << attnjit_error_text(error);
+  EXPECT_EQ(number_of(spec.plan(), "mask"), 0x20000000);
+  EXPECT_EQ(number_of(spec.plan(), "slopes"), 0x30000000);
+  EXPECT_EQ(number_of(spec.plan(), "mask_batch_bytes"), 4096);
+  EXPECT_EQ(number_of(spec.plan(), "mask_head_bytes"), 0);
+  EXPECT_EQ(number_of(spec.plan(), "mask_row_bytes"), 0);
+  const auto refused = [&](const char* field) {
+    error = attnjit_launch(handle, &args, state);
+    EXPECT_EQ(attnjit_error_code(error), ATTNJIT_INVALID);
+    EXPECT_STREQ(attnjit_error_field(error), field);
+    attnjit_error_free(error);
+  };
+  args.mask_rows = 7;
+  refused("mask_rows");
+  args.mask_rows = 0;
+  args.mask = 0;
+  refused("mask");
+  args.mask = 0x20000000;
+  // A caller of the version before knows no slopes.
+  args.struct_size = offsetof(attnjit_launch_args, slopes);
+  refused("slopes");
+  attnjit_launch_state_free(state);
+}
+
+// A map of the mask is asked about, and given to a launch; by a caller of the version before not.
+TEST_F(CAbiTest, MapsAreGiven) {
+  cuda_.primary(0);
+  remake(options());
+  AttentionSpec attention = test_spec();
+  attention.arch = Arch::kSm90a;
+  attention.mask.kind = MaskSpec::Kind::kCustom;
+  attention.mask.custom.name = "documents";
+  attention.mask.custom.code = "p.doc[q_idx] == p.doc[kv_idx]";
+  attention.mask.custom.params = {{"doc", ParamSpec::Type::kI32Array}};
+  const PreparedSpec spec = prepare(*service_, attention);
+  cuda_.kernel_names = {"attnjit_forward", "attnjit_map"};
+  cuda_.arg_sizes = arg_sizes_of(spec.plan());
+  const auto kernel = service_->get(spec, in(seconds(10)));
+  ASSERT_TRUE(kernel.ok()) << kernel.error().to_string();
+  const auto* handle = reinterpret_cast<const attnjit_kernel*>(*kernel);
+  attnjit_param doc{};
+  doc.struct_size = sizeof doc;
+  doc.name = "doc";
+  doc.type = ATTNJIT_PARAM_I32_ARRAY;
+  doc.extent[0] = 1000;
+  doc.pointer = 0x50000000;
+  attnjit_launch_args args{};
+  args.struct_size = sizeof args;
+  args.q = args.k = args.v = args.o = 0x10000000;
+  args.batch = 2;
+  args.q_len = 200;
+  args.kv_len = 1000;
+  args.params = &doc;
+  args.num_params = 1;
+  int32_t extents[4] = {};
+  attnjit_error* error = attnjit_mask_map_shape(handle, &args, extents);
+  ASSERT_EQ(error, nullptr) << attnjit_error_text(error);
+  EXPECT_EQ(std::vector<int>(extents, extents + 4), (std::vector{1, 1, 2, 8}));
+  args.mask_map = ATTNJIT_MASK_MAP_READ;
+  args.map_kv_blocks = 5;
+  args.kv_num_blocks = 0x20000000;
+  args.kv_indices = 0x30000000;
+  attnjit_launch_state* state = nullptr;
+  ASSERT_EQ(attnjit_launch_state_create(&state), nullptr);
+  error = attnjit_launch(handle, &args, state);
+  ASSERT_EQ(error, nullptr) << attnjit_error_text(error);
+  EXPECT_EQ(number_of(spec.plan(), "kv_num_blocks"), 0x20000000);
+  EXPECT_EQ(number_of(spec.plan(), "kv_indices"), 0x30000000);
+  EXPECT_EQ(number_of(spec.plan(), "full_kv_num_blocks"), 0);
+  EXPECT_EQ(number_of(spec.plan(), "map_q_blocks"), 2);
+  EXPECT_EQ(number_of(spec.plan(), "map_kv_blocks"), 5);
+  const auto refused = [&](const char* field) {
+    error = attnjit_launch(handle, &args, state);
+    EXPECT_EQ(attnjit_error_code(error), ATTNJIT_INVALID);
+    EXPECT_STREQ(attnjit_error_field(error), field);
+    attnjit_error_free(error);
+  };
+  args.kv_indices = 0;
+  refused("kv_indices");
+  args.map_batch = 3;
+  refused("mask_map.batch");
+  args.mask_map = 3;
+  refused("mask_map");
+  // A caller of the version before knows no map: one is made in the workspace, which is missing.
+  args.struct_size = offsetof(attnjit_launch_args, kv_num_blocks);
+  refused("workspace");
+  attnjit_launch_state_free(state);
+}
+
 TEST_F(CAbiTest, Python) {
   if (*ATTNJIT_SANITIZED != '\0') GTEST_SKIP() << "python3 has no " ATTNJIT_SANITIZED " runtime";
   if (access("/usr/bin/env", X_OK) != 0) GTEST_SKIP() << "no /usr/bin/env";

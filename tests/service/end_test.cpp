@@ -45,7 +45,12 @@ TEST_F(EndTest, RunningCompileIsCancelledAndTheQueueDropped) {
 TEST_F(EndTest, CompileThatCannotBeStoppedDoesNotHoldTheEnd) {
   compiler_->hold = true;
   compiler_->heeds_cancel = false;
-  remake(options());
+  std::atomic<int> events{0};
+  {
+    ServiceOptions watched = options();
+    watched.on_compile = [&](const CompileEvent&) { ++events; };
+    remake(watched);
+  }
   ASSERT_TRUE(service_->try_get(prepare(*service_)).ok());
   compiler_->await_start();
   EXPECT_LT(time_to_end(service_), milliseconds(2000));
@@ -55,6 +60,7 @@ TEST_F(EndTest, CompileThatCannotBeStoppedDoesNotHoldTheEnd) {
   while (compiler_->running > 0) std::this_thread::yield();
   while (compiler_.use_count() > 1) std::this_thread::sleep_for(milliseconds(1));
   EXPECT_EQ(log_.size(), lines);
+  EXPECT_EQ(events, 0);
 }
 
 TEST_F(EndTest, CallsThatWaitAreReleased) {

@@ -2,6 +2,9 @@
 // Service without a GPU: preparing, compiling, one flight per key, deadlines, failures, prewarm.
 #include <algorithm>
 #include <fstream>
+#include <set>
+#include <sstream>
+#include <stdexcept>
 
 #include "service/compile_budget.h"
 #include "service_fixture.h"
@@ -236,6 +239,74 @@ TEST_F(ImageTest, DeadlineEndsTheWaitAndTheCompileGoesOn) {
   EXPECT_EQ(compiler_->compiles, 1);
   // And with a deadline long past, what is in memory is served.
   EXPECT_TRUE(service_->compile(spec, in(seconds(-1))).ok());
+}
+
+TEST_F(ImageTest, EachCompileIsAnEvent) {
+  struct Seen {
+    std::string key;
+    Arch arch;
+    int registers;
+    std::string error;
+  };
+  std::mutex mutex;
+  std::vector<Seen> seen;
+  ServiceOptions watched = options();
+  watched.failure_ttl = seconds(0);
+  watched.use_disk_cache = true;
+  watched.cache_layers = {folder_.path()};
+  watched.on_compile = [&](const CompileEvent& event) {
+    const std::lock_guard lock(mutex);
+    seen.push_back({std::string(event.key), event.arch,
+                    event.image == nullptr ? 0 : event.image->usage.registers,
+                    event.error == nullptr ? "" : event.error->message});
+    EXPECT_GE(event.compile_ms, 0);
+    throw std::runtime_error("what a callback throws is dropped");
+  };
+  remake(watched);
+  const PreparedSpec spec = prepare(*service_);
+  compiler_->failure = make_error(ErrorCode::kCompileFailed, "no such name", "mask");
+  EXPECT_FALSE(service_->compile(spec, in(seconds(10))).ok());
+  compiler_->failure.reset();
+  EXPECT_TRUE(service_->compile(spec, in(seconds(10))).ok());
+  EXPECT_TRUE(service_->compile(spec, in(seconds(10))).ok());  // from memory
+  ASSERT_EQ(seen.size(), 2U);
+  EXPECT_EQ(seen[0].key, spec.key().hex);
+  EXPECT_EQ(seen[0].error, "no such name");
+  EXPECT_EQ(seen[1].key, spec.key().hex);
+  EXPECT_EQ(seen[1].arch, spec.plan().spec->arch);
+  EXPECT_EQ(seen[1].registers, 168);
+  EXPECT_EQ(seen[1].error, "");
+  remake(watched);
+  EXPECT_TRUE(service_->compile(prepare(*service_), in(seconds(10))).ok());  // from disk
+  EXPECT_EQ(seen.size(), 2U);
+}
+
+TEST_F(ImageTest, StatisticsAreTextForPrometheus) {
+  remake(options());
+  const PreparedSpec spec = prepare(*service_);
+  ASSERT_TRUE(service_->compile(spec, in(seconds(10))).ok());
+  ServiceStatistics now = service_->statistics();
+  now.compile_ms_total = 1500;
+  now.queued = 3;
+  now.remote.puts = 7;
+  const std::string text = to_prometheus(now);
+  for (const char* line :
+       {"# TYPE attnjit_compiles_total counter\nattnjit_compiles_total 1\n",
+        "\nattnjit_compile_seconds_total 1.500000\n", "# TYPE attnjit_queued gauge\n",
+        "\nattnjit_queued 3\n", "\nattnjit_remote_puts_total 7\n"}) {
+    EXPECT_NE(text.find(line), std::string::npos) << line << text;
+  }
+  // Every line is a comment or a name with a number, and no name comes twice.
+  std::set<std::string> names;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("# ")) continue;
+    const std::size_t space = line.find(' ');
+    ASSERT_NE(space, std::string::npos) << line;
+    EXPECT_TRUE(names.insert(line.substr(0, space)).second) << line;
+    EXPECT_EQ(line.find_first_not_of("0123456789.", space + 1), std::string::npos) << line;
+  }
+  EXPECT_GE(names.size(), 20U);
 }
 
 TEST_F(ImageTest, FailureIsRememberedUntilItsTimeIsOver) {

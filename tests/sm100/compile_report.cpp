@@ -93,7 +93,8 @@ class Collection {
                                    {"pages of 1, ragged", 1, true, false},
                                    {"ragged keys", 0, true, true}};
     for (const Arch arch : {Arch::kSm100a, Arch::kSm103a}) {
-      for (const auto& [qk_depth, ov_depth] : {std::pair{64, 64}, {128, 128}, {192, 128}}) {
+      for (const auto& [qk_depth, ov_depth] :
+           {std::pair{64, 64}, {128, 128}, {192, 128}, {256, 256}}) {
         for (const Layout& layout : kLayouts) {
           for (const int keys : {0, 256}) {
             AttentionSpec spec;
@@ -110,9 +111,13 @@ class Collection {
             spec.partition_keys = keys;
             if (keys == 0) spec.num_partitions = 0;
             if (layout.page_size > 0) spec.max_q_len = 4;
-            add(fmt::format("partitions, {}, {}, {}/{}, keys {}", to_string(arch), layout.name,
-                            qk_depth, ov_depth, keys),
-                spec, {});
+            const std::string name =
+                fmt::format("partitions, {}, {}, {}/{}, keys {}", to_string(arch), layout.name,
+                            qk_depth, ov_depth, keys);
+            add(name, spec, {});
+            spec.qkv_dtype = Dtype::kE4m3;
+            spec.scales = Scales::kHead;
+            add(name + ", e4m3", spec, {});
           }
         }
       }

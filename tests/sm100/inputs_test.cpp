@@ -7,28 +7,13 @@
 #include <string>
 #include <vector>
 
+#include "damaged.h"
 #include "run_case.h"
 
 namespace attnjit::sm100 {
 namespace {
 
 using verify::InputKind;
-
-// The embedded templates with one text of one file replaced.
-TemplateSet damaged(const std::string& file, const std::string& from, const std::string& to) {
-  std::vector<SourceFile> files = TemplateSet::embedded().files();
-  int places = 0;
-  for (SourceFile& source : files) {
-    if (source.name != file) continue;
-    for (std::size_t at = source.text.find(from); at != std::string::npos;
-         at = source.text.find(from, at + to.size())) {
-      source.text.replace(at, from.size(), to);
-      ++places;
-    }
-  }
-  EXPECT_EQ(places, 1) << file << " has this text more or less than once: " << from;
-  return TemplateSet(std::move(files));
-}
 
 class Sm100Inputs : public testing::Test {
  protected:
@@ -111,8 +96,8 @@ TEST_F(Sm100Inputs, DamagesOfTheRescaleAreSeen) {
 // Rows of V past the end of a sequence are multiplied with weights of 0: only a NaN shows.
 TEST_F(Sm100Inputs, NormalInputsShowWhatIsLeftInTheTailOfV) {
   const TemplateSet templates = damaged(
-      "sm100/tail.cuh", "for (int row = first + lane / 8; row < Config::kTileN; row += 4) {",
-      "for (int row = Config::kTileN; row < Config::kTileN; row += 4) {");
+      "sm100/tail.cuh", "for (int row = first + lane / Layout::kRowUnits; row < Config::kTileN;",
+      "for (int row = Config::kTileN; row < Config::kTileN;");
   for (const bool paged : {true, false}) {
     ProofCase one = dense(2);
     one.spec.page_size = paged ? 64 : 0;

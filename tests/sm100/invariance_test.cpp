@@ -35,6 +35,8 @@ TEST_F(Sm100Invariance, Ragged) {
   expect_same_bits(spec_of(128, 256, 16, true), InputKind::kLarge);
 }
 
+TEST_F(Sm100Invariance, OneO) { expect_same_bits(spec_of(256, 192, 16, true), InputKind::kSpike); }
+
 TEST_F(Sm100Invariance, Paged) {
   expect_same_bits(spec_of(64, 128, 64, false), InputKind::kRaised);
 }

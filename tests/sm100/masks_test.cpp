@@ -20,8 +20,10 @@ MaskSpec custom(const std::string& code) {
 }
 
 // The warp instructions of a launch whose result is right; 0 where it is not, which is told.
-std::uint64_t steps(const MaskSpec& mask, const ProofShape& shape) {
+std::uint64_t steps(const MaskSpec& mask, const ProofShape& shape,
+                    const ScoreModSpec& score_mod = {}) {
   ProofCase one;
+  one.spec.score_mod = score_mod;
   one.spec.num_q_heads = one.spec.group = 2;
   one.spec.qk_depth = 64;
   one.spec.return_lse = true;
@@ -52,6 +54,30 @@ TEST_F(Sm100Masks, TilesThatAnExpressionDecidesAreNotAskedAbout) {
   EXPECT_LT(steps(custom("true"), shape), null + null / 20);
   EXPECT_LT(steps(custom("kv_idx / 128 == 1"), shape), null + null / 4);
   EXPECT_GT(steps(custom("sin(float(kv_idx)) < 2.0f"), shape), 2 * null);
+}
+
+TEST_F(Sm100Masks, Materialized) {
+  for (const Dtype dtype : {Dtype::kU8, Dtype::kBits, Dtype::kF32, Dtype::kBf16, Dtype::kFp16}) {
+    MaskSpec mask = mask_of(Kind::kMaterialized);
+    mask.dtype = dtype;
+    steps(mask, {2, 150, 301, 1});
+    steps(tree(Kind::kAnd, {mask_of(Kind::kCausal), mask}), {1, 40, 200, 1});
+  }
+}
+
+TEST_F(Sm100Masks, WindowsToBothSidesAndSlopes) {
+  ScoreModSpec slopes;
+  slopes.kind = ScoreModSpec::Kind::kAlibi;
+  slopes.slopes = true;
+  for (const auto& [left, right] : {std::pair{50, 30}, {-1, 90}, {70, -1}, {-1, 0}}) {
+    MaskSpec mask = window_of(left);
+    mask.window_right = right;
+    steps(mask, {1, 150, 300, 1}, slopes);
+  }
+}
+
+TEST_F(Sm100Masks, ParametersOfEveryType) {
+  steps(verify::mask_of_every_type(), {1, 150, 300, 1}, verify::score_mod_of_every_type());
 }
 
 TEST_F(Sm100Masks, TilesThatItCutsAre) {

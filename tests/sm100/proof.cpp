@@ -39,6 +39,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 using Clock = std::chrono::steady_clock;
+using emulator::CompileTo;
 using verify::InputKind;
 
 struct Options {
@@ -294,7 +295,7 @@ int run(const Options& options) {
             continue;
           }
         }
-        if (!kernel) kernel = make_kernel(one);
+        if (!kernel) kernel = make_kernel(one, TemplateSet::embedded(), CompileTo::kImage);
         const Result<verify::Problem> problem = problem_of(one, item.input, i);
         if (!kernel->ok()) {
           all[at].reason = kernel->error().to_string();

@@ -21,7 +21,7 @@ using verify::mask_of;
 using verify::tree;
 using Kind = MaskSpec::Kind;
 
-constexpr Dtype kBf = Dtype::kBf16, kFp = Dtype::kFp16;
+constexpr Dtype kBf = Dtype::kBf16, kFp = Dtype::kFp16, kE4 = Dtype::kE4m3;
 
 // The shared enumeration's masks, and a few of this proof's own.
 MaskSpec mask_named(std::string_view name) {
@@ -81,7 +81,7 @@ struct Row {
   const char* mod;
   ProofShape shape;
   // Of "sink", "lse", "bare-lse" (without the sink), "constant", "1q", "2q", "103", "mla",
-  // "fp16-out", "bf16-out".
+  // "fp16-out", "bf16-out", and of e4m3 "tensor", "head": who has a scale.
   std::vector<std::string_view> with = {};
 };
 
@@ -128,6 +128,12 @@ const std::vector<Row>& rows() {
       {"bf16 to fp16", kBf, 64, 64, 1, 1, "null", "identity", {1, 141, 150, 1}, {"lse", "fp16-out"}},
       {"fp16 to bf16", kFp, 128, 128, 1, 1, "causal", "identity", {1, 141, 150, 1}, {"bf16-out"}},
       // Depths.
+      {"depth 8", kBf, 8, 8, 2, 1, "causal", "identity", {1, 141, 300, 1}, {"lse"}},
+      {"depth 16, one query tile", kFp, 16, 16, 4, 4, "null", "softcap", {2, 20, 300, 148}, {"lse", "sink"}},
+      {"depth 40", kBf, 40, 40, 1, 1, "window", "identity", {1, 141, 300, 1}, {"lse"}},
+      {"depth 32 from pages, ragged", kFp, 32, 32, 2, 2, "causal", "identity", {4, 70, 200, 1}, {"lse", "ragged", "page-16"}},
+      {"depth 56", kBf, 56, 56, 1, 1, "custom", "identity", {1, 141, 150, 1}, {"lse"}},
+      {"56/24", kBf, 56, 24, 2, 1, "causal", "alibi", {1, 141, 150, 1}, {"lse"}},
       {"depth 72", kBf, 72, 72, 1, 1, "causal", "identity", {1, 141, 150, 1}, {"lse"}},
       {"depth 80", kFp, 80, 80, 1, 1, "null", "identity", {1, 141, 150, 1}, {"lse"}},
       {"depth 88", kBf, 88, 88, 2, 2, "window", "identity", {1, 70, 150, 1}, {"lse"}},
@@ -141,6 +147,12 @@ const std::vector<Row>& rows() {
       {"192/128", kBf, 192, 128, 1, 1, "causal", "identity", {1, 141, 300, 1}, {"lse"}},
       {"192/128, one query tile", kBf, 192, 128, 1, 1, "causal", "identity", {1, 100, 400, 1}, {"lse", "1q"}},
       {"192/128 prefill of MLA", kBf, 192, 128, 2, 1, "causal", "identity", {1, 141, 200, 1}, {"lse", "mla"}},
+      {"depth 200", kBf, 200, 200, 1, 1, "null", "identity", {1, 141, 150, 1}, {"lse"}},
+      {"depth 224", kFp, 224, 224, 2, 2, "causal", "identity", {2, 70, 200, 1}, {"lse", "1q"}},
+      {"depth 248", kBf, 248, 248, 1, 1, "window", "softcap", {1, 141, 150, 1}, {"lse"}},
+      {"256/208", kBf, 256, 208, 1, 1, "causal", "identity", {1, 141, 300, 1}, {"lse"}},
+      {"256/128", kFp, 256, 128, 1, 1, "causal", "identity", {3, 70, 200, 2}, {"lse"}},
+      {"256/64 from pages", kBf, 256, 64, 1, 1, "null", "identity", {3, 70, 300, 1}, {"lse", "page-64"}},
       {"112/64", kBf, 112, 64, 1, 1, "causal", "identity", {1, 141, 150, 1}, {"lse"}},
       {"128/72", kFp, 128, 72, 1, 1, "null", "identity", {1, 141, 150, 1}, {"lse"}},
       // Groups of heads.
@@ -180,6 +192,34 @@ const std::vector<Row>& rows() {
       {"ragged, one query tile", kFp, 64, 64, 2, 1, "causal", "identity", {4, 150, 200, 1}, {"lse", "ragged", "1q"}},
       {"ragged and paged", kBf, 128, 128, 2, 2, "causal", "identity", {4, 70, 200, 1}, {"lse", "ragged", "page-64"}},
       {"ragged and paged, documents, sink", kBf, 64, 64, 2, 1, "causal-and-custom", "softcap", {3, 141, 150, 1}, {"lse", "ragged", "page-16", "sink"}},
+      // e4m3: both swizzles, all scales, all ways in which keys come.
+      {"e4m3", kE4, 128, 128, 1, 1, "null", "identity", {1, 141, 300, 1}, {"lse"}},
+      {"e4m3 causal", kE4, 128, 128, 4, 2, "causal", "identity", {2, 141, 300, 1}, {"lse", "head"}},
+      {"e4m3, one query tile", kE4, 128, 128, 1, 1, "null", "identity", {1, 100, 600, 2}, {"lse", "tensor"}},
+      {"e4m3 depth 64", kE4, 64, 64, 2, 1, "causal", "identity", {1, 141, 300, 1}, {"lse", "head"}},
+      {"e4m3 depth 64, one query tile", kE4, 64, 64, 2, 2, "window", "identity", {1, 40, 400, 1}, {"lse", "tensor", "1q"}},
+      {"e4m3 depth 16", kE4, 16, 16, 1, 1, "null", "identity", {1, 141, 150, 1}, {"lse", "tensor"}},
+      {"e4m3 depth 96", kE4, 96, 96, 1, 1, "chunked", "identity", {1, 141, 200, 1}, {"lse"}},
+      {"e4m3 depth 192", kE4, 192, 192, 1, 1, "causal", "identity", {1, 141, 150, 1}, {"lse", "head"}},
+      {"e4m3 192/128", kE4, 192, 128, 2, 1, "causal", "identity", {1, 141, 300, 1}, {"lse", "head"}},
+      {"e4m3 192/128, prefill of MLA", kE4, 192, 128, 2, 1, "causal", "identity", {1, 141, 200, 1}, {"lse", "tensor", "mla"}},
+      {"e4m3 128/64", kE4, 128, 64, 1, 1, "null", "identity", {1, 141, 150, 1}, {"lse"}},
+      {"e4m3 depth 208", kE4, 208, 208, 1, 1, "causal", "identity", {1, 141, 150, 1}, {"lse", "tensor"}},
+      {"e4m3 256/128", kE4, 256, 128, 1, 1, "null", "identity", {1, 70, 200, 1}, {"lse", "head"}},
+      {"e4m3, sink", kE4, 128, 128, 2, 1, "causal", "identity", {1, 141, 150, 1}, {"lse", "sink", "head"}},
+      {"e4m3, sink that the LSE leaves out", kE4, 64, 64, 2, 2, "null", "identity", {1, 80, 150, 1}, {"lse", "sink", "bare-lse"}},
+      {"e4m3, sink of rows that see nothing", kE4, 64, 64, 2, 1, "causal", "identity", {1, 150, 40, 1}, {"lse", "sink", "tensor"}},
+      {"e4m3, softcap, group", kE4, 128, 128, 4, 4, "causal", "softcap", {2, 50, 150, 1}, {"lse", "head"}},
+      {"e4m3, alibi", kE4, 64, 64, 3, 1, "causal", "alibi", {1, 60, 150, 1}, {"lse", "tensor"}},
+      {"e4m3, custom score and documents", kE4, 64, 64, 1, 1, "custom", "custom", {1, 141, 150, 1}, {"lse"}},
+      {"e4m3 to fp16", kE4, 128, 128, 1, 1, "null", "identity", {1, 141, 150, 1}, {"lse", "fp16-out", "tensor"}},
+      {"e4m3, no key", kE4, 128, 128, 1, 1, "causal", "identity", {2, 141, 0, 1}, {"lse", "head"}},
+      {"e4m3, a mask that shows nothing", kE4, 64, 64, 1, 1, "nothing", "identity", {1, 141, 150, 1}, {"lse"}},
+      {"e4m3, pages of 16", kE4, 64, 64, 2, 2, "causal", "identity", {3, 60, 150, 1}, {"lse", "page-16", "head"}},
+      {"e4m3, pages of 64", kE4, 128, 128, 8, 8, "null", "identity", {4, 20, 300, 1}, {"lse", "page-64", "tensor"}},
+      {"e4m3, ragged", kE4, 128, 128, 2, 1, "null", "identity", {4, 141, 150, 1}, {"lse", "ragged", "head"}},
+      {"e4m3, ragged and paged", kE4, 128, 128, 4, 2, "causal", "identity", {4, 70, 200, 1}, {"lse", "ragged", "page-64", "head", "sink"}},
+      {"e4m3, sm_103a", kE4, 128, 128, 1, 1, "causal", "identity", {1, 141, 300, 1}, {"lse", "103", "tensor"}},
       // sm_103a: every exponential on the MUFU.
       {"sm_103a causal", kBf, 128, 128, 1, 1, "causal", "identity", {1, 141, 300, 1}, {"lse", "103"}},
       {"sm_103a, one query tile", kBf, 64, 64, 1, 1, "null", "identity", {1, 100, 300, 2}, {"lse", "103"}},
@@ -205,6 +245,8 @@ ProofCase case_of(const Row& row) {
   one.spec.qkv_dtype = row.dtype;
   if (with("fp16-out")) one.spec.output_dtype = Dtype::kFp16;
   if (with("bf16-out")) one.spec.output_dtype = Dtype::kBf16;
+  if (with("tensor")) one.spec.scales = Scales::kTensor;
+  if (with("head")) one.spec.scales = Scales::kHead;
   one.spec.ragged = with("ragged");
   for (const int size : {16, 64, 128, 512}) {
     if (with(fmt::format("page-{}", size))) one.spec.page_size = size;
@@ -302,7 +344,7 @@ AttentionSpec random_spec(Draw& draw) {
   spec.arch = draw.once_in(8) ? Arch::kSm103a : Arch::kSm100a;
   spec.qkv_dtype = draw.of({kBf, kFp});
   if (draw.once_in(5)) spec.output_dtype = draw.of({kBf, kFp});
-  const int depths = draw.below(10);
+  const int depths = draw.below(13);
   if (depths < 3) {
     spec.qk_depth = 64;
   } else if (depths < 5) {
@@ -311,6 +353,13 @@ AttentionSpec random_spec(Draw& draw) {
     spec.qk_depth = 64 + 8 * draw.below(9);
   } else if (depths == 7) {
     spec.qk_depth = 136 + 8 * draw.below(8);
+  } else if (depths == 12) {
+    spec.qk_depth = 8 + 8 * draw.below(7);
+    if (draw.once_in(2)) spec.ov_depth = 8 + 8 * draw.below(spec.qk_depth / 8);
+  } else if (depths >= 10) {
+    spec.qk_depth = depths == 10 ? 256 : 200 + 8 * draw.below(8);
+    if (depths == 11 && draw.once_in(2))
+      spec.ov_depth = 200 + draw.below((spec.qk_depth - 192) / 8) * 8;
   } else {
     spec.qk_depth = depths == 8 ? 192 : 72 + 8 * draw.below(16);
     spec.ov_depth = depths == 8 ? 128 : 64 + 8 * draw.below((spec.qk_depth - 64) / 8);
@@ -327,6 +376,12 @@ AttentionSpec random_spec(Draw& draw) {
   spec.sink = draw.once_in(4);
   spec.return_lse = !draw.once_in(5);
   spec.lse_includes_sink = !(spec.sink && draw.once_in(3));
+  if (draw.once_in(5)) {
+    spec.qkv_dtype = kE4;
+    spec.scales = draw.of({Scales::kNone, Scales::kTensor, Scales::kHead});
+    spec.qk_depth = (spec.qk_depth + 15) / 16 * 16;
+    spec.ov_depth = (spec.ov_depth + 15) / 16 * 16;
+  }
   return spec;
 }
 
@@ -339,7 +394,7 @@ ProofShape random_shape(Draw& draw, const AttentionSpec& spec) {
   };
   // Tiles of 128 x 128, and what their products cost, are bounded: the proof is to end.
   const int heads = spec.num_q_heads;
-  const int cost = spec.qk_depth > 128 ? 2 : 1;
+  const int cost = spec.qk_depth > 192 ? 3 : spec.qk_depth > 128 ? 2 : 1;
   const bool several = spec.ragged || spec.page_size > 0;
   shape.batch = several || draw.once_in(4) ? 1 + draw.below(several ? 5 : 3) : 1;
   shape.q_len = length(std::max(1, 420 / heads / cost / shape.batch));
@@ -352,6 +407,14 @@ ProofShape random_shape(Draw& draw, const AttentionSpec& spec) {
 std::vector<ProofCase> named_cases() {
   std::vector<ProofCase> all;
   for (const Row& row : rows()) all.push_back(case_of(row));
+  // All of it again by the kernel with one O.
+  for (const Row& row : rows()) {
+    if (row.qk_depth != row.ov_depth || (row.qk_depth != 64 && row.qk_depth != 128)) continue;
+    ProofCase deep = case_of(row);
+    deep.name += ", depth 256";
+    deep.spec.qk_depth = deep.spec.ov_depth = 256;
+    all.push_back(std::move(deep));
+  }
   return all;
 }
 

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "../gpu/verify_cases.h"
-#include "../one_launch.h"
 #include "plan/sm100/sm100_plan.h"
 #include "verify/compare.h"
 
@@ -17,10 +16,13 @@ namespace attnjit::sm100 {
 namespace {
 
 // The query tiles a CTA of the body that a launch chooses.
-int query_tiles_of(const KernelPlan& plan, const LaunchRecipe& recipe) {
-  for (std::size_t i = 0; i < recipe.args.size(); ++i) {
-    if (plan.main().parameters[i].name == "one_query") {
-      return std::get<std::int32_t>(recipe.args[i].value) != 0 ? 1 : 2;
+int query_tiles_of(const KernelPlan& plan, const LaunchSequence& sequence) {
+  for (const LaunchRecipe& recipe : sequence.launches) {
+    if (recipe.entry != plan.main().entry) continue;
+    for (std::size_t i = 0; i < recipe.args.size(); ++i) {
+      if (plan.main().parameters[i].name == "one_query") {
+        return std::get<std::int32_t>(recipe.args[i].value) != 0 ? 1 : 2;
+      }
     }
   }
   return static_cast<int>(plan.sm100->variants.front().num_qo);
@@ -28,9 +30,10 @@ int query_tiles_of(const KernelPlan& plan, const LaunchRecipe& recipe) {
 
 }  // namespace
 
-Result<ProofKernel> make_kernel(const ProofCase& one, const TemplateSet& templates) {
+Result<ProofKernel> make_kernel(const ProofCase& one, const TemplateSet& templates,
+                                emulator::CompileTo to) {
   Result<emulator::GeneratedKernel> kernel =
-      emulator::generate_kernel(one.spec, one.options, templates);
+      emulator::generate_kernel(one.spec, one.options, templates, nullptr, to);
   if (!kernel) return std::move(kernel).error();
   Result<PtxModule> module = PtxModule::load(kernel->ptx);
   if (!module) return std::move(module).error();
@@ -74,14 +77,13 @@ Judged judge(const ProofShape& shape, const ProofKernel& kernel, const verify::P
   if (!reference) return failed(reference.error().to_string());
   DeviceShape device;
   device.sm_count = shape.sm_count;
-  const Result<LaunchRecipe> recipe =
-      one_launch(kernel.generated.plan, problem.launch_shapes(), problem.launch_scalars(),
-                 problem.param_values(), device);
-  if (!recipe) return failed(recipe.error().to_string());
-  judged.query_tiles = query_tiles_of(kernel.generated.plan, *recipe);
+  const Result<LaunchSequence> sequence =
+      emulator::launch_of(kernel.generated.plan, problem, device);
+  if (!sequence) return failed(sequence.error().to_string());
+  judged.query_tiles = query_tiles_of(kernel.generated.plan, *sequence);
   for (std::uint64_t order = 0; order < orders; ++order) {
     const Result<emulator::KernelRun> run = emulator::run_kernel(
-        kernel.module, *recipe, problem, proof_options(kernel.generated.plan, order));
+        kernel.module, *sequence, problem, proof_options(kernel.generated.plan, order));
     if (!run) return failed(run.error().to_string());
     if (!run->report.findings.empty()) {
       const Finding& finding = run->report.findings.front();

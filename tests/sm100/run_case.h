@@ -21,7 +21,8 @@ struct ProofKernel {
 
 /// Errors: kEnvironment where there is no NVRTC; kUnsupported for what the template does not serve.
 Result<ProofKernel> make_kernel(const ProofCase& one,
-                                const TemplateSet& templates = TemplateSet::embedded());
+                                const TemplateSet& templates = TemplateSet::embedded(),
+                                emulator::CompileTo to = emulator::CompileTo::kPtx);
 
 struct Judged {
   bool passed = false;

@@ -49,6 +49,30 @@ TEST_F(Sm100Sequences, RaggedKeys) {
   expect_passes(spec, {{{20, 3, 1}, {300, 33, 90}}});
 }
 
+TEST_F(Sm100Sequences, DepthsBelow64) {
+  expect_passes(spec_of(40, 3, true), {{{80, 1, 0}, {150, 133, 7}}});
+  AttentionSpec spec = with_group(spec_of(24, 16, false), 12, 6);
+  spec.max_q_len = 4;
+  spec.num_partitions = 2;
+  expect_passes(spec, {{{4}, {300, 0, 31}}, {{1}, {5}}});
+}
+
+// As above, where S of all KV tiles is one warpgroup's.
+TEST_F(Sm100Sequences, OneO) {
+  expect_passes(spec_of(256, 24, false), {{{140}, {300, 129, 64}}, {{1}, {1, 0, 150}}});
+  expect_passes(spec_of(256, 3, true), {{{80, 1, 0}, {150, 133, 7}}});
+  AttentionSpec spec = with_group(spec_of(256, 0, true), 2, 2);
+  spec.ragged_kv = true;
+  expect_passes(spec, {{{130, 1, 70, 0, 64}, {130, 70, 200, 5, 150}}, {{1, 5}, {0, 0}}});
+  spec = spec_of(208, 16, true);
+  spec.kv_lens_exclude_new = true;
+  expect_passes(spec, {{{70, 1, 0, 5}, {200, 1, 64, 5}}});
+  spec = with_group(spec_of(256, 16, false), 12, 6);
+  spec.max_q_len = 4;
+  spec.num_partitions = 0;
+  expect_passes(spec, {{{4}, {300, 0, 31}}, {{1}, {5}}});
+}
+
 // Lengths that leave out the rows of the call, whose keys the cache holds already.
 TEST_F(Sm100Sequences, LengthsWithoutTheNewRows) {
   for (const auto& [page_size, ragged] : {std::pair{0, true}, {16, false}, {3, true}}) {

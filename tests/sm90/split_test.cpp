@@ -20,11 +20,12 @@ using Sm90Split = SplitTest;
 
 // Some partitions have no keys, with and without a mask; rows see keys of some partitions alone.
 TEST_F(Sm90Split, OneLength) {
-  for (const int partitions : {2, 3, 9}) {
+  for (const int partitions : some_of<int>({3, 9, 2})) {
     SCOPED_TRACE(partitions);
     expect_passes(spec_of(64, partitions), {{{70}, {500}}, {{1}, {400}}, {{60}, {40}}, {{3}, {0}}});
   }
   expect_passes(spec_of(128, 4, mask_of(Kind::kNull)), {{{40}, {300}}});
+  if (!in_proof()) return;
   expect_passes(spec_of(192, 2, mask_of(Kind::kSlidingWindow)), {{{40}, {300}}});
   AttentionSpec spec = spec_of(256, 3);
   spec.ov_depth = 200;

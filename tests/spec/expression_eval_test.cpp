@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "interpreted.h"
 #include "spec/expression.h"
 
 namespace attnjit::spec {
@@ -243,10 +244,14 @@ TEST(UsefulMasks, EachMeansWhatItSays) {
         parse_expression(mask.code, SnippetKind::kMask, declare(mask.params));
     ASSERT_TRUE(parsed) << mask.about << ": " << parsed.error().to_string();
     Evaluator evaluator(*parsed, views(mask.params));
-    int wrong = 0;
-    for_each_place(
-        [&](const Coordinates& c) { wrong += evaluator.visible(c) != mask.expected(c) ? 1 : 0; });
+    const Interpreted interpreted(*parsed, views(mask.params));
+    int wrong = 0, wrongly_interpreted = 0;
+    for_each_place([&](const Coordinates& c) {
+      wrong += evaluator.visible(c) != mask.expected(c) ? 1 : 0;
+      wrongly_interpreted += interpreted.visible(c) != mask.expected(c) ? 1 : 0;
+    });
     EXPECT_EQ(wrong, 0) << mask.about;
+    EXPECT_EQ(wrongly_interpreted, 0) << mask.about;
   }
 }
 
@@ -351,11 +356,16 @@ TEST(UsefulScoreMods, EachMeansWhatItSays) {
         parse_expression(mod.code, SnippetKind::kScoreMod, declare(mod.params));
     ASSERT_TRUE(parsed) << mod.about << ": " << parsed.error().to_string();
     Evaluator evaluator(*parsed, views(mod.params));
+    const Interpreted interpreted(*parsed, views(mod.params));
     for_each_place([&](const Coordinates& c) {
       for (const double score : {-7.3, -0.6, 0.0, 0.4, 2.9, 11.7}) {
         const double expected = mod.expected(c, score);
         ASSERT_NEAR(evaluator.score(c, score), expected, 1e-6 * (1 + std::fabs(expected)))
             << mod.about << " at q " << c.q_idx << " kv " << c.kv_idx << " h " << c.h;
+        const float given = static_cast<float>(score);
+        ASSERT_NEAR(static_cast<double>(interpreted.score(c, given)), expected,
+                    3e-5 * (1 + std::fabs(expected)))
+            << mod.about << ", interpreted";
       }
     });
   }
@@ -365,20 +375,28 @@ TEST(UsefulSnippets, ThereAreEnough) { EXPECT_GE(masks().size() + scores().size(
 
 // --- the meanings that C leaves open -------------------------------------------------------------
 
-double value_of(const std::string& code) {
+/// NOTE: the evaluator computes in double what depends on the score.
+enum class Rounds { kAsTheKernel, kLess };
+
+double value_of(const std::string& code, Rounds rounds = Rounds::kLess) {
   const Result<Expression> parsed =
       parse_expression(code, SnippetKind::kScoreMod, declare({"w", "x", "doc", "table", "bias"}));
   EXPECT_TRUE(parsed) << code << ": " << (parsed ? "" : parsed.error().to_string());
   if (!parsed) return std::nan("");
   Evaluator evaluator(*parsed, views({"w", "x", "doc", "table", "bias"}));
-  return evaluator.score({.b = 0,
-                          .h = -7,
-                          .kv_h = 2,
-                          .q_idx = std::numeric_limits<int>::min(),
-                          .kv_idx = std::numeric_limits<int>::max(),
-                          .q_len = 0,
-                          .kv_len = -1},
-                         1.5);
+  const Coordinates at{.b = 0,
+                       .h = -7,
+                       .kv_h = 2,
+                       .q_idx = std::numeric_limits<int>::min(),
+                       .kv_idx = std::numeric_limits<int>::max(),
+                       .q_len = 0,
+                       .kv_len = -1};
+  const double value = evaluator.score(at, 1.5);
+  if (rounds == Rounds::kAsTheKernel) {
+    const Interpreted interpreted(*parsed, views({"w", "x", "doc", "table", "bias"}));
+    EXPECT_FLOAT_EQ(interpreted.score(at, 1.5F), static_cast<float>(value)) << code;
+  }
+  return value;
 }
 
 TEST(Meanings, AreThoseOfTheDesign) {
@@ -447,21 +465,43 @@ TEST(Meanings, AreThoseOfTheDesign) {
       {"q_idx - 1 == 2147483647", 1},
       {"(int)(float)kv_idx == 2147483647", 1},
       {"-2147483648 + 1 == -2147483647", 1},
+      {"(u32)-1", 4294967295.0},
+      {"u32(1) - 2 > 0", 1},
+      {"(u32)h >> 31", 1},
+      {"h >> (u32)31", -1},
+      {"(u32)-7 / 2 == 2147483644", 1},
+      {"(u32)7 % (u32)q_len + (u32)7 / (u32)q_len", 0},
+      {"-1 < (u32)1", 0},
+      {"min((u32)1, -1)", 1},
+      {"max((u32)1, -1)", 4294967295.0},
+      {"abs((u32)-1)", 4294967295.0},
+      {"-(u32)1", 4294967295.0},
+      {"~(u32)0", 4294967295.0},
+      {"(u32)1 << 33 - q_len", 2},
+      {"(u32)(score * 1e30f)", 4294967295.0},
+      {"(u32)-score", 0},
+      {"(u32)sqrt(-score)", 0},
+      {"(int)(u32)-5", -5},
+      {"(float)(u32)-1", 4294967296.0},
+      {"(u32)65536 * 65537", 65536},
+      {"(1 ? (u32)-1 : 0) > 0", 1},
+      {"p.doc[(u32)15] + p.doc[(u32)-1]", 4},
   };
   for (const Case& one : cases) {
     // An int result becomes an f32.
-    EXPECT_EQ(static_cast<float>(value_of("(" + std::string(one.code) + ") + 0")),
-              static_cast<float>(one.value))
+    EXPECT_EQ(
+        static_cast<float>(value_of("(" + std::string(one.code) + ") + 0", Rounds::kAsTheKernel)),
+        static_cast<float>(one.value))
         << one.code;
   }
 }
 
 TEST(Meanings, WhatDoesNotDependOnTheScoreRoundsToF32) {
   // In double, ten times the f32 nearest to 0.1 is above 1.
-  EXPECT_EQ(value_of("10 * (p.x + 0.1f - p.x) <= 1 ? 1 : 2"), 2);
-  EXPECT_EQ(value_of("(b + 10) * 0.1f <= 1 ? 1 : 2"), 1);
+  EXPECT_EQ(value_of("10 * (p.x + 0.1f - p.x) <= 1 ? 1 : 2", Rounds::kAsTheKernel), 2);
+  EXPECT_EQ(value_of("(b + 10) * 0.1f <= 1 ? 1 : 2", Rounds::kAsTheKernel), 1);
   EXPECT_EQ(value_of("score + 1e-9f - score"), 1.5 + static_cast<double>(1e-9F) - 1.5);
-  EXPECT_EQ(value_of("p.x + 1e-9f - p.x"), 0);
+  EXPECT_EQ(value_of("p.x + 1e-9f - p.x", Rounds::kAsTheKernel), 0);
 }
 
 TEST(Evaluator, MissingParametersAndEmptyArraysReadZero) {
@@ -498,6 +538,9 @@ TEST(PrintCuda, PrintsWhatTheTemplatesDefine) {
       {"h > 1 ? score : 2", "((c.h > 1) ? score : to_f32(2))", SnippetKind::kScoreMod},
       {"tanhf(score) + min(h, 2) + abs(score)",
        "((expr_tanh(score) + to_f32(expr_min(c.h, 2))) + expr_abs(score))", SnippetKind::kScoreMod},
+      {"((u32)h >> 3 & 5) / (u32)2 != -1",
+       "(expr_div((expr_shr(to_u32(c.h), to_u32(3)) & to_u32(5)), to_u32(2)) != "
+       "to_u32(expr_neg(1)))"},
       {"score + (int)score + 16777216.0", "((score + to_f32(to_i32(score))) + 16777216.0f)",
        SnippetKind::kScoreMod},
   };

@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "interpreted.h"
 #include "printed_cases.h"
 
 namespace attnjit::spec {
@@ -52,6 +53,35 @@ TEST(RandomExpressions, PrintedTextMeansTheSameWhenCompiled) {
           << "seed " << kPrintedCases[n].seed << ": " << tree->text();
     }
   }
+}
+
+TEST(RandomExpressions, MeanTheSameInterpreted) {
+  const random::Params params;
+  int compiled_count = 0, refused_count = 0;
+  for (std::uint32_t seed = 0; seed < 12000; ++seed) {
+    random::Generator generator(seed);
+    const auto tree = generator.mask();
+    const Result<Expression> parsed =
+        parse_expression(tree->text(), SnippetKind::kMask, random::Params::declared());
+    if (!parsed) continue;
+    const Result<StackProgram> code = compile_stack_code(&*parsed, nullptr, params.views());
+    if (!code) {
+      ASSERT_EQ(code.error().code, ErrorCode::kUnsupported) << tree->text();
+      ++refused_count;
+      continue;
+    }
+    ++compiled_count;
+    const Interpreted interpreted(*parsed, params.views());
+    for (int i = 0; i < kPlaces; ++i) {
+      const Coordinates at = generator.place();
+      ASSERT_EQ(interpreted.visible(at), random::as_bool(tree->value(at, params)))
+          << "seed " << seed << ": " << tree->text() << "\nat b " << at.b << " h " << at.h
+          << " kv_h " << at.kv_h << " q_idx " << at.q_idx << " kv_idx " << at.kv_idx << " q_len "
+          << at.q_len << " kv_len " << at.kv_len;
+    }
+  }
+  EXPECT_GT(compiled_count, 8000);
+  EXPECT_EQ(refused_count, 0);
 }
 
 TEST(RandomExpressions, PrintingIsDeterministic) {

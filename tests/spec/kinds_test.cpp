@@ -77,7 +77,9 @@ void check_numbers() {
       node.kind = row.kind;
       const std::string path = std::is_same_v<Node, MaskSpec> ? "mask" : "score_mod";
       const std::string field = fmt::format("{}.{}", path, scalar.name);
-      for (const double value : {scalar.min, scalar.max, scalar.sample, 0.0}) {
+      const bool may_be_any = scalar.beside != Beside::kNothing;
+      for (const double value :
+           {scalar.min, scalar.max, scalar.sample, may_be_any ? -1.0 : scalar.min, 0.0}) {
         scalar.set(node, value);
         const AttentionSpec spec = spec_with(node);
         EXPECT_TRUE(validate(spec).empty()) << value;
@@ -88,10 +90,13 @@ void check_numbers() {
       // Not given, and yet compiled in.
       node.constant = true;
       ASSERT_EQ(validate(spec_with(node)).size(), 1u);
-      EXPECT_EQ(validate(spec_with(node)).front().field, field);
+      if (!scalar.may_be_absent()) {
+        EXPECT_EQ(validate(spec_with(node)).front().field, field);
+      }
       node.constant = false;
-      for (const double value : {scalar.min - 1, scalar.max * 2}) {
-        if (is_allowed(scalar, value)) continue;
+      for (const double value :
+           {scalar.min - 1, scalar.max * 2, may_be_any ? -2 : scalar.max * 2}) {
+        if (is_allowed(scalar, value) || (value == 0 && scalar.may_be_absent())) continue;
         scalar.set(node, value);
         const std::vector<Error> problems = validate(spec_with(node));
         ASSERT_EQ(problems.size(), value == 0 ? 0u : 1u) << value;

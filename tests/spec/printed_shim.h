@@ -3,8 +3,10 @@
 // for tests that compile printed text without a GPU.
 #pragma once
 
+#include <bit>
 #include <cmath>
 #include <cstdint>
+#include <vector>
 
 #include "random_expression.h"
 #include "spec/ranges.h"
@@ -15,27 +17,67 @@ template <class T>
 struct Array {
   const std::vector<T>* elements;
 };
+template <class T>
 struct Matrix {
-  const std::vector<std::int32_t>* elements;
+  const std::vector<T>* elements;
+  int rows, columns;
 };
+struct Cube {
+  const std::vector<std::int32_t>* elements;  // 2 x 2 x 2
+};
+/// Of the storage T as the expression sees it.
+template <class T>
+T value_of(T element) {
+  return element;
+}
+inline float value_of(std::uint16_t bf16) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(bf16) << 16);
+}
 
 struct Params {
   explicit Params(const random::Params& from)
-      : w(from.w), x(from.x), doc{&from.doc}, bias{&from.bias}, table{&from.table} {}
+      : w(from.w),
+        x(from.x),
+        doc{&from.doc},
+        bias{&from.bias},
+        table{&from.table, 2, 3},
+        u(from.u),
+        unsigned_words(from.words.begin(), from.words.end()),
+        unsigned_path(from.path.begin(), from.path.end()),
+        words{&unsigned_words},
+        path{&unsigned_path, 3, 2},
+        grid{&from.grid, 2, 2},
+        half{&from.half},
+        halves{&from.halves, 2, 2},
+        cube{&from.cube} {}
   int w;
   float x;
   Array<std::int32_t> doc;
   Array<float> bias;
-  Matrix table;
+  Matrix<std::int32_t> table;
+  unsigned u;
+  std::vector<unsigned> unsigned_words, unsigned_path;
+  Array<unsigned> words;
+  Matrix<unsigned> path;
+  Matrix<float> grid;
+  Array<std::uint16_t> half;
+  Matrix<std::uint16_t> halves;
+  Cube cube;
 };
 
 template <class T>
-T array_at(const Array<T>& array, int i) {
+auto array_at(const Array<T>& array, int i) {
   const std::vector<T>& elements = *array.elements;
-  return i >= 0 && static_cast<std::size_t>(i) < elements.size() ? elements[i] : T(0);
+  return value_of(i >= 0 && static_cast<std::size_t>(i) < elements.size() ? elements[i] : T(0));
 }
-inline int matrix_at(const Matrix& matrix, int i, int j) {
-  return i >= 0 && i < 2 && j >= 0 && j < 3 ? (*matrix.elements)[i * 3 + j] : 0;
+template <class T>
+auto matrix_at(const Matrix<T>& matrix, int i, int j) {
+  const bool inside = i >= 0 && i < matrix.rows && j >= 0 && j < matrix.columns;
+  return value_of(inside ? (*matrix.elements)[i * matrix.columns + j] : T(0));
+}
+inline int cube_at(const Cube& cube, int i, int j, int k) {
+  const bool inside = i >= 0 && i < 2 && j >= 0 && j < 2 && k >= 0 && k < 2;
+  return inside ? (*cube.elements)[i * 4 + j * 2 + k] : 0;
 }
 
 inline int wrap(std::int64_t wide) { return static_cast<int>(static_cast<std::uint32_t>(wide)); }
@@ -51,6 +93,17 @@ inline int expr_shr(int a, int b) { return a >> (b & 31); }
 inline int expr_min(int a, int b) { return a < b ? a : b; }
 inline int expr_max(int a, int b) { return a > b ? a : b; }
 inline int expr_abs(int a) { return a < 0 ? expr_neg(a) : a; }
+inline unsigned expr_add(unsigned a, unsigned b) { return a + b; }
+inline unsigned expr_sub(unsigned a, unsigned b) { return a - b; }
+inline unsigned expr_mul(unsigned a, unsigned b) { return a * b; }
+inline unsigned expr_neg(unsigned a) { return 0U - a; }
+inline unsigned expr_div(unsigned a, unsigned b) { return b == 0 ? 0 : a / b; }
+inline unsigned expr_mod(unsigned a, unsigned b) { return b == 0 ? 0 : a % b; }
+inline unsigned expr_shl(unsigned a, unsigned b) { return a << (b & 31U); }
+inline unsigned expr_shr(unsigned a, unsigned b) { return a >> (b & 31U); }
+inline unsigned expr_min(unsigned a, unsigned b) { return a < b ? a : b; }
+inline unsigned expr_max(unsigned a, unsigned b) { return a > b ? a : b; }
+inline unsigned expr_abs(unsigned a) { return a; }
 inline float expr_min(float a, float b) { return std::fmin(a, b); }
 inline float expr_max(float a, float b) { return std::fmax(a, b); }
 inline float expr_abs(float a) { return std::fabs(a); }
@@ -71,6 +124,15 @@ inline int to_i32(float a) {
   if (a >= 2147483648.0F) return INT32_MAX;
   return a < -2147483648.0F ? INT32_MIN : static_cast<int>(a);
 }
+inline int to_i32(unsigned a) { return static_cast<int>(a); }
+inline unsigned to_u32(bool a) { return a ? 1 : 0; }
+inline unsigned to_u32(int a) { return static_cast<unsigned>(a); }
+inline unsigned to_u32(unsigned a) { return a; }
+inline unsigned to_u32(float a) {
+  if (!(a > 0)) return 0;
+  return a >= 4294967296.0F ? 0xffffffffU : static_cast<unsigned>(a);
+}
+inline float to_f32(unsigned a) { return static_cast<float>(a); }
 inline float to_f32(bool a) { return a ? 1.0F : 0.0F; }
 inline float to_f32(int a) { return static_cast<float>(a); }
 

@@ -63,6 +63,37 @@ TEST(ResolvedSpec, HoldsItsSnippetsInPreorderTheScoreModificationLast) {
   EXPECT_EQ(snippets[3]->kind, spec::SnippetKind::kScoreMod);
 }
 
+TEST(ResolvedSpec, ExpressionsThatAreBuiltInMasksBecomeThem) {
+  using Kind = MaskSpec::Kind;
+  const auto kind = [](const std::string& code) {
+    return (*ResolvedSpec::make(spec_with(custom("x", code))))->mask.kind;
+  };
+  EXPECT_EQ(kind("kv_idx <= q_idx"), Kind::kCausal);
+  EXPECT_EQ(kind("(q_idx) >= kv_idx"), Kind::kCausal);
+  EXPECT_EQ(kind("kv_idx >= 0"), Kind::kNull);
+  EXPECT_EQ(kind("true"), Kind::kNull);
+  EXPECT_EQ(kind("kv_idx > -1 || q_idx / 3 == h"), Kind::kNull);
+  for (const char* code : {"kv_idx < q_idx", "q_idx <= kv_idx", "q_row >= kv_idx", "q_idx >= 0",
+                           "kv_idx >= 1", "false", "b >= 0", "q_len > 0", "kv_idx < 2147483647"}) {
+    EXPECT_EQ(kind(code), Kind::kCustom) << code;
+  }
+  // What a launch is given stays declared, and what its author wrote is kept.
+  const auto given = ResolvedSpec::make(
+      spec_with(custom("x", "kv_idx <= q_idx", false, {{"w", ParamSpec::Type::kI32}})));
+  EXPECT_EQ((*given)->mask.kind, Kind::kCustom);
+  // In a tree the other snippets keep their order.
+  MaskSpec all;
+  all.kind = Kind::kAnd;
+  all.of = {custom("a", "q_idx > 1"), custom("b", "kv_idx <= q_idx"), custom("c", "q_idx > 2")};
+  const auto tree = ResolvedSpec::make(spec_with(all));
+  ASSERT_TRUE(tree);
+  EXPECT_EQ((*tree)->mask.of[1].kind, Kind::kCausal);
+  EXPECT_EQ(tree->given().mask.of[1].kind, Kind::kCustom);
+  const spec::Snippets& snippets = tree->state().snippets;
+  ASSERT_EQ(snippets.size(), 2U);
+  EXPECT_EQ(spec::print_cuda(*snippets[1]), "(c.q_idx > 2)");
+}
+
 TEST(ResolvedSpec, RefusedCodeIsPlacedInItsField) {
   MaskSpec both;
   both.kind = MaskSpec::Kind::kAnd;

@@ -12,19 +12,39 @@ namespace {
 TEST(SpecFlags, ThereIsOneForEachField) {
   std::set<std::string> names;
   for (const SpecFlag& flag : spec_flags()) names.insert(flag.name);
-  for (const char* name : {"--arch",           "--num-q-heads",   "--group",
-                           "--qk-depth",       "--ov-depth",      "--qkv-dtype",
-                           "--output-dtype",   "--rope-dtype",    "--rope-gmem-dtype",
-                           "--scale-dtype",    "--mla",           "--page-size",
-                           "--ragged",         "--ragged-kv",     "--kv-lens-exclude-new",
-                           "--sink",           "--return-lse",    "--lse-includes-sink",
-                           "--merge",          "--accumulate",    "--num-partitions",
-                           "--partition-keys", "--max-seq-len",   "--mask",
-                           "--score-mod",      "--swizzle-bytes", "--num-qo",
-                           "--debug-waits",    "--pair-cta"}) {
+  for (const char* name : {"--arch",
+                           "--num-q-heads",
+                           "--group",
+                           "--qk-depth",
+                           "--ov-depth",
+                           "--qkv-dtype",
+                           "--output-dtype",
+                           "--rope-dtype",
+                           "--rope-gmem-dtype",
+                           "--scales",
+                           "--scale-dtype",
+                           "--mla",
+                           "--page-size",
+                           "--ragged",
+                           "--ragged-kv",
+                           "--kv-lens-exclude-new",
+                           "--sink",
+                           "--return-lse",
+                           "--lse-includes-sink",
+                           "--merge",
+                           "--accumulate",
+                           "--num-partitions",
+                           "--partition-keys",
+                           "--max-seq-len",
+                           "--mask",
+                           "--score-mod",
+                           "--swizzle-bytes",
+                           "--num-qo",
+                           "--debug-waits",
+                           "--pair-cta"}) {
     EXPECT_EQ(names.count(name), 1U) << name;
   }
-  EXPECT_EQ(names.size(), 30U);
+  EXPECT_EQ(names.size(), 31U);
 }
 
 TEST(SpecInput, FlagsAloneMakeASpec) {

@@ -13,6 +13,7 @@
 #include "attnjit/manifest.h"
 #include "attnjit/spec.h"
 #include "source_dir.h"
+#include "spec/spec_fields.h"
 
 namespace attnjit {
 namespace {
@@ -87,7 +88,7 @@ TEST(SpecJson, EveryFieldIsReadAndWrittenInTheOrderOfTheTable) {
   const std::string all =
       R"({"arch":"sm_90a","num_q_heads":16,"group":4,"qk_depth":192,"ov_depth":128,)"
       R"("qkv_dtype":"e4m3","output_dtype":"fp16","rope_dtype":"bf16","rope_gmem_dtype":"fp16",)"
-      R"("scale_dtype":"f32","mla":"prefill","page_size":16,"ragged":true,)"
+      R"("scales":"token","scale_dtype":"f32","mla":"prefill","page_size":16,"ragged":true,)"
       R"("kv_lens_exclude_new":true,"sink":true,)"
       R"("return_lse":true,"lse_includes_sink":false,"partition_keys":512,"max_q_len":2,)"
       R"("max_seq_len":4096,)"
@@ -189,6 +190,9 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{R"("qkv_dtype": "f32")", "qkv_dtype", "allowed: bf16, fp16, e4m3"},
         BadCase{R"("output_dtype": "i32")", "output_dtype", "allowed: bf16, fp16, e4m3, f32"},
         BadCase{R"("scale_dtype": "e4m3")", "scale_dtype", "allowed: f32"},
+        BadCase{R"("qkv_dtype": "e5m2")", "qkv_dtype", "allowed: bf16, fp16, e4m3"},
+        BadCase{R"("scales": "row")", "scales", "allowed: none, tensor, head, token"},
+        BadCase{R"("scales": "head")", "scales", "allowed with qkv_dtype e4m3, which is bf16"},
         BadCase{R"("mla": "absorbed")", "mla", "allowed: none, prefill, decode"},
         BadCase{R"("page_size": 1e9)", "page_size", "is 1e9"},
         BadCase{R"("ragged": 1)", "ragged", "is 1; allowed: true, false"},
@@ -232,8 +236,16 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{R"("mask": {"kind": "or", "of": "causal"})", "mask.of", "is the string"},
         BadCase{R"("mask": {"kind": "or", "of": ["causal", ["causal"]]})", "mask.of[1]",
                 "is an array"},
-        BadCase{R"("mask": {"kind": "materialized", "dtype": "bf16"})", "mask.dtype",
-                "allowed: f32, u8"},
+        BadCase{R"("mask": {"kind": "materialized", "dtype": "i32"})", "mask.dtype",
+                "allowed: f32, u8, bits, bf16, fp16"},
+        BadCase{R"("mask": {"kind": "sliding_window", "window": -2})", "mask.window", "is -2"},
+        BadCase{R"("mask": {"kind": "sliding_window", "window": 4, "window_right": -2})",
+                "mask.window_right", "is -2; allowed: an integer, 0 or more, or -1: no bound"},
+        BadCase{R"("mask": {"kind": "chunked", "chunk": 4, "window_right": 2})",
+                "mask.window_right", "is no field"},
+        BadCase{R"("score_mod": {"kind": "alibi", "slopes": 1})", "score_mod.slopes", "is 1"},
+        BadCase{R"("score_mod": {"kind": "softcap", "slopes": true})", "score_mod.slopes",
+                "is no field"},
         BadCase{R"("mask": {"kind": "and", "of": ["materialized", "materialized"]})", "mask.of[1]",
                 "second materialized mask"},
         BadCase{R"("score_mod": "softcaps")", "score_mod", "allowed: identity, alibi, softcap"},
@@ -262,8 +274,8 @@ INSTANTIATE_TEST_SUITE_P(
             R"("mask": {"kind": "custom", "name": "m", "code": "true", "params": [{"name": "a"}]})",
             "mask.params[0].type", "is missing; allowed: i32, f32, i32[], f32[], i32[][]"},
         BadCase{R"("mask": {"kind": "custom", "name": "m", "code": "true",
-                            "params": [{"name": "a", "type": "f32[][]"}]})",
-                "mask.params[0].type", "is the string \"f32[][]\""},
+                            "params": [{"name": "a", "type": "f64[][]"}]})",
+                "mask.params[0].type", "is the string \"f64[][]\""},
         BadCase{R"("mask": {"kind": "custom", "name": "m", "code": "true",
                             "params": [{"name": "a", "type": "i32", "value": 3}]})",
                 "mask.params[0].value", "is no field of a parameter"},
@@ -402,6 +414,7 @@ class RandomSpec {
     if (coin()) spec.output_dtype = Dtype::kF32;
     if (coin()) spec.rope_dtype = mma_dtype();
     if (coin()) spec.rope_gmem_dtype = mma_dtype();
+    if (spec.qkv_dtype == Dtype::kE4m3) spec.scales = static_cast<Scales>(below(4));
     if (coin()) spec.scale_dtype = Dtype::kF32;
     if (coin()) spec.page_size = below(300);
     spec.ragged = coin();
@@ -433,7 +446,8 @@ class RandomSpec {
     switch (made.kind) {
       case MaskSpec::Kind::kSlidingWindow:
         made.constant = coin();
-        if (made.constant || coin()) made.window = 1 + below(1 << 20);
+        if (made.constant || coin()) made.window = coin() ? -1 : 1 + below(1 << 20);
+        made.window_right = coin() ? 0 : coin() ? -1 : 1 + below(1 << 20);
         break;
       case MaskSpec::Kind::kChunked:
         made.constant = coin();
@@ -453,7 +467,7 @@ class RandomSpec {
           break;
         }
         materialized_ = true;
-        made.dtype = coin() ? Dtype::kF32 : Dtype::kU8;
+        made.dtype = spec::kMaskDtypes[below(static_cast<int>(std::size(spec::kMaskDtypes)))];
         break;
       case MaskSpec::Kind::kCustom:
         made.custom = {"m" + std::to_string(++names_),
@@ -474,6 +488,8 @@ class RandomSpec {
     if (made.kind == ScoreModSpec::Kind::kSoftcap) {
       made.constant = coin();
       if (made.constant || coin()) made.cap = 0.1 * (1 + below(1000));
+    } else if (made.kind == ScoreModSpec::Kind::kAlibi) {
+      made.slopes = coin();
     } else if (made.kind == ScoreModSpec::Kind::kCustom) {
       made.custom = {"s", "score * p.f[h]", false, {{"f", ParamSpec::Type::kF32Array}}};
     }

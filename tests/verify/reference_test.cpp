@@ -58,8 +58,9 @@ Reference naive(const Problem& p, const Sees& sees, const Mod& mod) {
   out.lse.assign(static_cast<std::size_t>(rows * s.num_q_heads), 0);
   const Tensor q = widened(p.at("q")), k = widened(p.at("k")), v = widened(p.at("v"));
   const float *q_at = q.as<float>(), *k_at = k.as<float>(), *v_at = v.as<float>();
-  const auto tensor_scale = [&](const char* name, int b, int kv_h) {
-    return p.has(name) ? double{p.at(name).as<float>()[b * kv_heads + kv_h]} : 1.0;
+  const auto tensor_scale = [&](const char* name, int b, int heads, int head) {
+    if (s.scales == Scales::kNone) return 1.0;
+    return double{p.at(name).as<float>()[s.scales == Scales::kHead ? b * heads + head : 0]};
   };
   for (int b = 0; b < p.batch; ++b) {
     const int q_len = p.q_lens[b];
@@ -81,8 +82,8 @@ Reference naive(const Problem& p, const Sees& sees, const Mod& mod) {
           const float* q_row = q_at + ((base + row) * s.num_q_heads + h) * s.qk_depth;
           const float* k_row = k_at + (key_row(j) * kv_heads + kv_h) * s.qk_depth;
           for (int d = 0; d < s.qk_depth; ++d) dot += double{q_row[d]} * double{k_row[d]};
-          dot *=
-              double{p.scale} * tensor_scale("q_scale", b, kv_h) * tensor_scale("k_scale", b, kv_h);
+          dot *= double{p.scale} * tensor_scale("q_scale", b, s.num_q_heads, h) *
+                 tensor_scale("k_scale", b, kv_heads, kv_h);
           scores[j] = mod(dot, at);
           maximum = std::max(maximum, scores[j]);
         }
@@ -100,7 +101,7 @@ Reference naive(const Problem& p, const Sees& sees, const Mod& mod) {
         for (int j = 0; j < kv_len; ++j) {
           if (scores[j] == kMinusInfinity) continue;
           const double weight =
-              std::exp(scores[j] - maximum) / sum * tensor_scale("v_scale", b, kv_h);
+              std::exp(scores[j] - maximum) / sum * tensor_scale("v_scale", b, kv_heads, kv_h);
           const float* v_row = v_at + (key_row(j) * kv_heads + kv_h) * s.ov_depth;
           for (int d = 0; d < s.ov_depth; ++d) o[d] += weight * double{v_row[d]};
         }
@@ -163,6 +164,7 @@ TEST(Reference, NullMaskInEveryInputAndDtype) {
     for (const Dtype dtype : {Dtype::kBf16, Dtype::kFp16, Dtype::kE4m3}) {
       AttentionSpec spec = small();
       spec.qkv_dtype = dtype;
+      if (dtype == Dtype::kE4m3) spec.scales = Scales::kHead;
       check(spec, shapes({37}, {150}, input));
     }
   }
@@ -228,6 +230,20 @@ TEST(Reference, SlidingWindow) {
     check(spec, shapes({90}, {200}),
           [&](const Where& at) { return at.q_idx - window < at.kv_idx && at.kv_idx <= at.q_idx; });
   }
+  const auto sides = [&](int left, int right) {
+    spec.mask.window = left;
+    spec.mask.window_right = right;
+    check(spec, shapes({30}, {70}), [&](const Where& at) {
+      return (left == -1 || at.q_idx - left < at.kv_idx) &&
+             (right == -1 || at.kv_idx <= at.q_idx + right);
+    });
+  };
+  sides(7, 5);
+  sides(-1, 5);
+  sides(7, -1);
+  sides(-1, 0);
+  sides(-1, -1);
+  spec.mask.window_right = 0;
   // A window of one key sees exactly that key.
   spec.mask.window = 1;
   const Problem problem = make_problem(spec, shapes({1}, {9})).value();
@@ -379,8 +395,8 @@ TEST(Reference, PagedEqualsContiguous) {
 }
 
 TEST(Reference, Materialized) {
-  for (const std::uint64_t seed : {0, 1, 2, 3}) {
-    for (const Dtype dtype : {Dtype::kF32, Dtype::kU8}) {
+  for (const std::uint64_t seed : {0, 1, 2, 3, 4}) {
+    for (const Dtype dtype : {Dtype::kF32, Dtype::kU8, Dtype::kBits, Dtype::kBf16, Dtype::kFp16}) {
       AttentionSpec spec = small();
       spec.mask.kind = MaskSpec::Kind::kMaterialized;
       spec.mask.dtype = dtype;
@@ -394,9 +410,15 @@ TEST(Reference, Materialized) {
       const auto element = [&](const Where& at) {
         const int b = mask.shape[0] == 1 ? 0 : at.b;
         const int h = mask.shape[1] == 1 ? 0 : at.h;
-        const std::int64_t index = ((b * mask.shape[1] + h) * 9 + at.row) * 70 + at.kv_idx;
+        const std::int64_t row =
+            (b * mask.shape[1] + h) * mask.shape[2] + (mask.shape[2] == 1 ? 0 : at.row);
+        const std::int64_t index = row * 70 + at.kv_idx;
+        if (dtype == Dtype::kBits) {
+          const int byte = mask.bytes[static_cast<std::size_t>(row * 9 + at.kv_idx / 8)];
+          return (byte >> at.kv_idx % 8 & 1) != 0 ? 0.0 : -1.0 / 0.0;
+        }
         return dtype == Dtype::kU8 ? double{mask.as<std::uint8_t>()[index] != 0 ? 0.0 : -1.0 / 0.0}
-                                   : double{mask.as<float>()[index]};
+                                   : double{load_float(mask, index)};
       };
       check(
           spec, request, [&](const Where& at) { return element(at) != kMinusInfinity; },
@@ -497,9 +519,28 @@ TEST(Reference, DepthsOfMla) {
   }
 }
 
+TEST(Reference, E4m3HasTheScalesThatTheSpecSays) {
+  AttentionSpec spec = small(4, 2);
+  spec.qkv_dtype = Dtype::kE4m3;
+  const ProblemRequest request = shapes({5}, {40});
+  for (const Scales scales : {Scales::kNone, Scales::kTensor, Scales::kHead}) {
+    spec.scales = scales;
+    check(spec, request);
+    const Problem problem = make_problem(spec, request).value();
+    EXPECT_EQ(problem.has("q_scale"), scales != Scales::kNone);
+    if (scales == Scales::kNone) continue;
+    using Shape = std::vector<std::int64_t>;
+    const bool head = scales == Scales::kHead;
+    EXPECT_EQ(problem.at("q_scale").shape, head ? (Shape{1, 4}) : Shape{1});
+    EXPECT_EQ(problem.at("k_scale").shape, head ? (Shape{1, 2}) : Shape{1});
+    EXPECT_EQ(problem.at("v_scale").shape, head ? (Shape{1, 2}) : Shape{1});
+  }
+}
+
 TEST(Reference, E4m3ScalesAreOfSequenceAndHead) {
   AttentionSpec spec = small(4, 2);
   spec.qkv_dtype = Dtype::kE4m3;
+  spec.scales = Scales::kHead;
   ProblemRequest request = shapes({5}, {40});
   request.batch = 3;
   check(spec, request);

@@ -8,7 +8,8 @@
 Masks are not materialised: transformers' mask function is traced into the kernel, with the
 sequence's offsets given at launch, so that a model needs one kernel for prompts and decodes alike.
 
-Continuous batching (generate_batch) runs with attn_implementation="paged|attnjit".
+Continuous batching (generate_batch) runs with attn_implementation="paged|attnjit", and fastest with
+continuous_batching_config=continuous_batching_config() and warmup=False.
 """
 from __future__ import annotations
 
@@ -31,6 +32,20 @@ def register() -> None:
     AttentionInterface.register(NAME, attention_forward)
     AttentionInterface.register(PAGED_NAME, paged_attention_forward)
     AttentionMaskInterface.register(NAME, attention_mask)
+
+
+def continuous_batching_config(**options: Any) -> Any:
+    """transformers' ContinuousBatchingConfig for "paged|attnjit": steps are prepared while the GPU
+    works, and replayed as graphs.
+
+    By default transformers has both for implementations of its own alone. Keys are padded to one
+    size, so that few graphs are captured: a layer reads them by its pages, whatever the padding.
+    Give generate_batch warmup=False: its warm-up attends to the whole cache.
+    """
+    from transformers import ContinuousBatchingConfig
+
+    return ContinuousBatchingConfig(**{"use_cuda_graph": True, "use_async_batching": True,
+                                       "kv_padding_interval_size": 1 << 18, **options})
 
 
 def attention_mask(batch_size: int, q_length: int, kv_length: int, q_offset: int = 0,

@@ -40,6 +40,30 @@ def why_not(**fields: Any) -> Optional[str]:
     return None
 
 
+_services: List[Service] = []  # of this process: at most one
+_refused: List[RuntimeError] = []  # what vLLM's JIT monitor raised, for the next step to raise
+
+
+def service() -> Service:
+    """The Service of all layers. vLLM's JIT monitor hears of its compiles."""
+    if not _services or _services[0].forked:
+        _services[:] = [Service(on_compile=_tell_monitor)]
+    return _services[0]
+
+
+def _tell_monitor(event: Dict[str, Any]) -> None:
+    from vllm.utils import jit_monitor
+
+    if not jit_monitor.is_active():  # vLLM still warms up
+        return
+    try:
+        jit_monitor._handle_jit_event(
+            backend="attnjit", event="kernel compilation", fn_name=event["key"][:12],
+            detail=f"{event['arch']}, {event['compile_ms']:.0f} ms")
+    except RuntimeError as error:  # NOTE: this thread compiles, and nobody would hear of it
+        _refused.append(error)
+
+
 class AttnjitBackend(AttentionBackend):
     """What vLLM asks before it chooses a backend for a group of layers."""
 
@@ -183,6 +207,8 @@ class AttnjitImpl(AttentionImpl[AttnjitMetadata]):
                 output_block_scale: Optional[torch.Tensor] = None) -> torch.Tensor:
         if output_scale is not None or output_block_scale is not None:
             raise NotImplementedError("attnjit: a quantised output is not served")
+        if _refused:
+            raise _refused.pop()
         if attn_metadata is None:  # vLLM measures memory
             return output.fill_(0)
         metadata, rows = attn_metadata, attn_metadata.num_actual_tokens
@@ -190,8 +216,8 @@ class AttnjitImpl(AttentionImpl[AttnjitMetadata]):
         q = query[:rows].view(rows, self.num_heads, self.head_size)
         out = output[:rows].view(rows, self.num_heads, self.head_size)
         sinks = None if self.sinks is None else self.sinks.float()
-        shared = dict(out=out, scale=self.scale, sink=sinks, max_kv_len=metadata.max_seq_len,
-                      **self._options[metadata.causal])
+        shared = dict(out=out, service=service(), scale=self.scale, sink=sinks,
+                      max_kv_len=metadata.max_seq_len, **self._options[metadata.causal])
         if metadata.decodes_alone:
             paged_attention(q, keys, values, metadata.block_table, metadata.seq_lens, **shared)
         else:
@@ -219,6 +245,7 @@ class AttnjitImpl(AttentionImpl[AttnjitMetadata]):
                        for shape in ((1, 1), (1,)))
         offsets = torch.zeros(2, dtype=torch.int32, device=device)
         sinks = None if self.sinks is None else self.sinks.float()
-        shared = dict(scale=self.scale, sink=sinks, meanwhile=lambda: None, **self._options[True])
+        shared = dict(service=service(), scale=self.scale, sink=sinks, meanwhile=lambda: None,
+                      **self._options[True])
         paged_attention(q, keys, values, table, lens, **shared)
         paged_attention(q, keys, values, table, lens, q_offsets=offsets, max_q_len=1, **shared)

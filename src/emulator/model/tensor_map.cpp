@@ -48,6 +48,8 @@ std::optional<TensorMapType> type_of(Dtype dtype) {
       return TensorMapType::kI64;
     case Dtype::kU64:
       return TensorMapType::kU64;
+    case Dtype::kBits:
+      break;
   }
   return std::nullopt;
 }

@@ -11,6 +11,7 @@
 #include "plan/signature.h"
 #include "spec/names.h"
 #include "spec/scalars.h"
+#include "spec/spec_fields.h"
 
 namespace attnjit {
 namespace {
@@ -68,14 +69,16 @@ class Filler {
                             fmt::format("{} is {}; allowed at launch: {}", scalar.name, value,
                                         spec::allowed(scalar.traits, scalar.is_integer)));
     }
-    if (scalar.is_integer) return KernelArgument{static_cast<std::int32_t>(value)};
+    if (scalar.is_integer) {
+      return KernelArgument{static_cast<std::int32_t>(spec::kernel_value(scalar.traits, value))};
+    }
     return KernelArgument{static_cast<float>(value)};
   }
 
   Result<KernelArgument> operator()(ParamSource source) const {
     using Part = ParamSource::Part;
     const ParamSpec& declared = declared_.at(source.index);
-    const ParamShape shape = shape_of(declared.type);
+    const spec::ParamShape shape = spec::shape_of(declared.type);
     const BufferId buffer{BufferId::Kind::kParam, source.index};
     const std::string own = name_of(values_.plan, buffer);
     const auto given =
@@ -91,6 +94,7 @@ class Filler {
     }
     if (source.part == Part::kExtent0) return KernelArgument{given->extent[0]};
     if (source.part == Part::kExtent1) return KernelArgument{given->extent[1]};
+    if (source.part == Part::kExtent2) return KernelArgument{given->extent[2]};
     // An array without elements has no address, and no index of it is inside.
     if (std::find(given->extent.begin(), extents_end, 0) != extents_end) {
       return KernelArgument{KernelArgument::Pointer{}};
@@ -99,15 +103,22 @@ class Filler {
   }
 
  private:
-  static Result<KernelArgument> number_of(const ParamSpec& declared, const ParamShape& shape,
+  /// NOTE: the bits of a u32 travel as an i32: what kernels take has no other word.
+  static Result<KernelArgument> number_of(const ParamSpec& declared, const spec::ParamShape& shape,
                                           const std::string& own, const UserParamShape& given) {
-    const auto* integer = std::get_if<std::int32_t>(&given.scalar);
+    const auto* real = std::get_if<float>(&given.scalar);
+    const auto* natural = std::get_if<std::uint32_t>(&given.scalar);
+    const std::int32_t bits = natural != nullptr ? static_cast<std::int32_t>(*natural)
+                              : real == nullptr  ? std::get<std::int32_t>(given.scalar)
+                                                 : 0;
     if (shape.element == Dtype::kF32) {
-      if (integer == nullptr) return KernelArgument{std::get<float>(given.scalar)};
-      return KernelArgument{static_cast<float>(*integer)};
+      if (real != nullptr) return KernelArgument{*real};
+      return KernelArgument{natural != nullptr ? static_cast<float>(*natural)
+                                               : static_cast<float>(bits)};
     }
-    if (integer != nullptr) return KernelArgument{*integer};
-    return invalid_launch(own, fmt::format("p.{} is an i32; a float was given", declared.name));
+    if (real == nullptr) return KernelArgument{bits};
+    return invalid_launch(own, fmt::format("p.{} is a {}; a float was given", declared.name,
+                                           spec::to_string(declared.type)));
   }
 
   const ArgumentValues& values_;
@@ -131,6 +142,9 @@ LaunchNumbers::LaunchNumbers(const AttentionSpec& spec, const LaunchShapes& shap
 }
 
 void LaunchNumbers::set_strides(const LaunchTensors& tensors) {
+  set(LaunchNumber::kMaskBatchBytes, tensors.mask.batch);
+  set(LaunchNumber::kMaskHeadBytes, tensors.mask.head);
+  set(LaunchNumber::kMaskRowBytes, tensors.mask.row);
   const auto bytes = [](const TensorView& tensor, std::int64_t stride) {
     return stride * tensor.element_bytes();
   };

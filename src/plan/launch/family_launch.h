@@ -20,7 +20,9 @@ struct LaunchRequest {
   const DeviceShape& device;
   const LaunchTensors& tensors;
   float scale;
-  std::int32_t partitions;  ///< that the keys are split into
+  std::int32_t partitions;         ///< that the keys are split into
+  MaskMapShape map;                ///< with all its extents, where the plan walks one
+  std::int32_t rows_per_list = 0;  ///< of its blocks, where work tiles have lists of their own
 };
 
 inline constexpr std::int64_t kMaxTiles = 1 << 30;

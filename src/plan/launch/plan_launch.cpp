@@ -10,6 +10,7 @@
 #include "plan/family.h"
 #include "plan/launch/family_launch.h"
 #include "plan/launch/wait_records.h"
+#include "plan/map/map_plan.h"
 #include "plan/merge/merge_plan.h"
 #include "spec/scalars.h"
 
@@ -70,12 +71,18 @@ Result<LaunchSequence> plan_launch(const KernelPlan& plan, const LaunchShapes& s
   const KernelFamily& family = family_of(plan.spec);
   const std::int32_t partitions =
       family.partitions == nullptr ? 1 : family.partitions(plan, shapes, device);
-  Result<LaunchRecipe> forward =
-      family.launch(plan, {shapes, scalars, params, device, *tensors, *scale, partitions});
+  const Result<MaskMapShape> map = map_of_launch(plan, shapes);
+  if (!map) return map.error();
+  const bool lists = plan.map && family.rows_per_list != nullptr;
+  const std::int32_t rows = lists ? family.rows_per_list(plan, shapes, device) : 0;
+  const LaunchRequest request{shapes, scalars,    params, device, *tensors,
+                              *scale, partitions, *map,   rows};
+  Result<LaunchRecipe> forward = family.launch(plan, request);
   if (!forward) return forward.error();
   sequence.launches.push_back(*std::move(forward));
   if (Status added = add_merge_launch(plan, o, partitions, device, sequence); !added)
     return added.error();
+  if (Status added = add_map_launch(plan, request, sequence); !added) return added.error();
   if (has_wait_records(plan)) {
     sequence.workspaces.push_back({kWaitRecords, kWaitRecordsBytes, true});
   }

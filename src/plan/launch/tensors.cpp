@@ -10,6 +10,7 @@
 
 #include "base/problems.h"
 #include "plan/signature.h"
+#include "spec/names.h"
 
 namespace attnjit {
 namespace {
@@ -113,6 +114,47 @@ void check_strides(const TensorView& tensor, Problems& problems) {
   }
 }
 
+/// Of a materialized mask; packed where none were given.
+MaskStrides mask_strides(const AttentionSpec& spec, const LaunchShapes& shapes,
+                         Problems& problems) {
+  MaskStrides bytes;
+  const MaskSpec* mask = spec::materialized(spec.mask);
+  if (mask == nullptr) return bytes;
+  const struct {
+    const char* name;
+    const char* count_name;
+    std::int32_t count, all;
+    std::int64_t stride;
+    std::int64_t& made;
+  } dimensions[] = {
+      {"row", "mask_rows", shapes.mask_rows, shapes.q_len, shapes.mask.row, bytes.row},
+      {"head", "mask_heads", shapes.mask_heads, spec.num_q_heads, shapes.mask.head, bytes.head},
+      {"batch", "mask_batch", shapes.mask_batch, shapes.batch, shapes.mask.batch, bytes.batch}};
+  const std::int64_t element = size_of(mask->dtype);
+  std::int64_t packed =
+      mask->dtype == Dtype::kBits ? (std::int64_t{shapes.kv_len} + 7) / 8 : shapes.kv_len;
+  for (const auto& dimension : dimensions) {
+    const std::int32_t all = dimension.all, count = dimension.count == 0 ? all : dimension.count;
+    if (count != 1 && count != all) {
+      problems.add(dimension.count_name, fmt::format("{} is {}; allowed: 1, {}, and 0 for these",
+                                                     dimension.count_name, count, all));
+      return {};
+    }
+    if (count == 1) continue;  // one for all, or all there is
+    const std::int64_t stride = dimension.stride == 0 ? packed : dimension.stride;
+    if (stride < 0 || stride >= kMaxStrideBytes / element) {
+      problems.add(fmt::format("mask.{}", dimension.name),
+                   fmt::format("the stride of mask from one {} to the next is {}; it must lie in "
+                               "1..{}, or be 0: packed",
+                               dimension.name, stride, kMaxStrideBytes / element - 1));
+      return {};
+    }
+    dimension.made = stride * element;
+    if (__builtin_mul_overflow(stride, count, &packed)) packed = kMaxStrideBytes;
+  }
+  return bytes;
+}
+
 }  // namespace
 
 Result<LaunchTensors> launch_tensors(const AttentionSpec& spec, const LaunchShapes& shapes) {
@@ -138,7 +180,8 @@ Result<LaunchTensors> launch_tensors(const AttentionSpec& spec, const LaunchShap
       {Buffer::kQ, spec.qkv_dtype, q_batch, q_rows, spec.num_q_heads, spec.qk_depth, shapes.q},
       {Buffer::kK, spec.qkv_dtype, kv_batch, kv_rows, kv_heads, spec.qk_depth, shapes.k},
       {Buffer::kV, spec.qkv_dtype, kv_batch, kv_rows, kv_heads, ov_depth, shapes.v},
-      {Buffer::kO, output, q_batch, q_rows, spec.num_q_heads, ov_depth, shapes.o}};
+      {Buffer::kO, output, q_batch, q_rows, spec.num_q_heads, ov_depth, shapes.o},
+      mask_strides(spec, shapes, problems)};
   for (TensorView* tensor : {&tensors.q, &tensors.k, &tensors.v, &tensors.o}) {
     if (packed_size_overflows(*tensor)) {
       problems.add(std::string(name_of(tensor->tensor)),

@@ -29,8 +29,14 @@ struct TensorView {
   bool empty() const { return batch == 0 || rows == 0; }
 };
 
+/// From one batch, head and row of a materialized mask to the next, in bytes. 0: one for all.
+struct MaskStrides {
+  std::int64_t batch = 0, head = 0, row = 0;
+};
+
 struct LaunchTensors {
   TensorView q, k, v, o;
+  MaskStrides mask;
 };
 
 /// The tensors of a launch, with packed strides where none were given. Errors: kInvalid, every

@@ -206,7 +206,7 @@ Status add_merge_launch(const KernelPlan& plan, const TensorView& o, std::int32_
       {plan.workspaces.at(kPartialO).name, pairs * o.depth * element_bytes, false},
       {plan.workspaces.at(kPartialLse).name, pairs * std::int64_t{sizeof(float)}, false}};
   if (pairs == 0) return {};
-  Result<LaunchRecipe> recipe = merge_launch(plan, plan.kernels.back(), o, partitions, device);
+  Result<LaunchRecipe> recipe = merge_launch(plan, plan.kernels.at(1), o, partitions, device);
   if (!recipe) return recipe.error();
   sequence.launches.push_back(*std::move(recipe));
   return {};

@@ -309,7 +309,7 @@ std::string roles(const Json& kernel) {
       box +=
           fmt::format("{}{} {}", i == 0 ? "" : ", ", shown(map["axes"][i]), shown(map["box"][i]));
     }
-    text += fmt::format("{}{:<12}{:<6}swizzle {:<5}{} box{} per tile of ({})\n", kIndent,
+    text += fmt::format("{}{:<11}{:<6}swizzle {:<4}{} box{} per tile of ({})\n", kIndent,
                         shown(map["name"]), shown(map["dtype"]), shown(map["swizzle"]),
                         shown(map["copies"]), map["copies"] == 1 ? "" : "es", box);
   }

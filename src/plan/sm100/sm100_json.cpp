@@ -62,6 +62,7 @@ const Field<Sm100Plan> kSm100Fields[] = {
     {"p_bias", &Sm100Plan::p_bias},
     {"row_copies", &Sm100Plan::row_copies},
     {"announced", &Sm100Plan::announced},
+    {"mapped", &Sm100Plan::mapped},
     {"split", &Sm100Plan::split},
     {"partition_tiles", &Sm100Plan::partition_tiles},
 };

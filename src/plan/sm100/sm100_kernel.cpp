@@ -10,6 +10,7 @@
 
 #include "plan/constants.h"
 #include "plan/forward_support.h"
+#include "plan/map/map_plan.h"
 #include "plan/merge/merge_plan.h"
 #include "plan/signature.h"
 #include "plan/sm100/sm100_plan.h"
@@ -61,18 +62,23 @@ struct TmemConstant {
   Sm100TmemRegion region;
   const char* name;
 };
-constexpr std::array<TmemConstant, 4> kTmemRegions{{
+constexpr std::array<TmemConstant, 7> kTmemRegions{{
     {Sm100TmemRegion::kS0, "kTmemS0"},
     {Sm100TmemRegion::kS1, "kTmemS1"},
     {Sm100TmemRegion::kO0, "kTmemO0"},
     {Sm100TmemRegion::kO1, "kTmemO1"},
+    // One O is both.
+    {Sm100TmemRegion::kO, "kTmemO0"},
+    {Sm100TmemRegion::kO, "kTmemO1"},
+    {Sm100TmemRegion::kQ, "kTmemQ"},
 }};
 
 struct RoleConstant {
   Sm100Role::Id role;
   const char* name;
 };
-constexpr std::array<RoleConstant, 3> kRoles{{
+constexpr std::array<RoleConstant, 4> kRoles{{
+    {Sm100Role::Id::kSoftmax, "kSoftmaxRegisters"},
     {Sm100Role::Id::kSoftmax0, "kSoftmaxRegisters"},
     {Sm100Role::Id::kCorrection, "kCorrectionRegisters"},
     {Sm100Role::Id::kMma, "kOtherRegisters"},
@@ -144,12 +150,18 @@ std::int64_t box_rows(const Sm100Plan& sm100) {
   return map == sm100.tensor_maps.end() ? 0 : map->box.at(2);
 }
 
+// Whether the kernel waits for the end of what comes before it on the stream.
+bool overlaps(const Sm100Plan& sm100) { return sm100.announced || sm100.mapped; }
+
 std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm100Plan& sm100) {
   const AttentionSpec& spec = *resolved;
   const Sm100Variant& variant = sm100.variants.front();
   Constants constants;
   constants.add_bool("kBf16", spec.qkv_dtype == Dtype::kBf16);
+  constants.add_bool("kE4m3", spec.qkv_dtype == Dtype::kE4m3);
+  constants.add("kScales", static_cast<int>(spec.scales));
   constants.add_bool("kOutputBf16", spec.output_dtype.value_or(spec.qkv_dtype) == Dtype::kBf16);
+  constants.add("kSwizzleBytes", sm100.swizzle_bytes);
   constants.add("kQkDepth", spec.qk_depth);
   constants.add("kOvDepth", spec.ov_depth);
   constants.add("kGroup", spec.group);
@@ -164,6 +176,7 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm1
   constants.add_bool("kReturnLse", spec.return_lse);
   constants.add_bool("kLseIncludesSink", spec.lse_includes_sink);
   constants.add("kThreads", sm100.threads);
+  constants.add("kSoftmaxWarpgroups", sm100.softmax_warpgroups);
   constants.add("kNumQo", variant.num_qo);
   constants.add("kTileN", variant.BN);
   constants.add("kQkStages", variant.num_qk_stages);
@@ -172,7 +185,8 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm1
   constants.add_bool("kSwitchTo1Q", sm100.can_switch_to_1q);
   constants.add("kCluster", sm100.cluster);
   constants.add_bool("kAnnounced", sm100.announced);
-  constants.add_bool("kOverlaps", sm100.announced);
+  constants.add_bool("kMapped", sm100.mapped);
+  constants.add_bool("kOverlaps", overlaps(sm100));
   constants.add_bool("kSplit", sm100.split);
   constants.add("kPartitionTiles", sm100.partition_tiles);
   constants.add_bool("kMergeOnePart", merges_one_part(spec));
@@ -184,6 +198,7 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm1
       if (range.region == region) constants.add(constant, range.begin);
     }
   }
+  if (sm100.softmax_warpgroups == 2) constants.add("kTmemQ", -1);  // it stays in shared memory
   constants.add("kTmemColumns", variant.tmem_allocated);
   for (const auto& [id, constant] : kRoles) {
     for (const Sm100Role& role : sm100.roles) {
@@ -192,6 +207,7 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm1
   }
   constants.add("kExp2FmaPairs", sm100.exp2_fma_pairs);
   constants.add_float("kRescaleThreshold", sm100.rescale_threshold);
+  constants.add_float("kPBias", sm100.p_bias);
   constants.add_bool("kDebugWaits", resolved.options().debug_waits.value_or(false));
   constants.add("kSmemBytes", sm100.smem_bytes);
   constants.add_users(spec);
@@ -257,8 +273,8 @@ std::string_view to_string(Sm100Region region) {
 }
 
 std::string_view to_string(Sm100TmemRegion region) {
-  static constexpr std::array<std::string_view, 9> kNames{"S0",   "S1",   "O0",     "O1",   "O",
-                                                          "O_lo", "O_hi", "S_even", "S_odd"};
+  static constexpr std::array<std::string_view, 10> kNames{"S0", "S1",   "O0",   "O1",     "O",
+                                                           "Q",  "O_lo", "O_hi", "S_even", "S_odd"};
   return name_in(kNames, region);
 }
 
@@ -274,19 +290,19 @@ std::string sm100_unsupported_reason(const ResolvedSpec& resolved, const Sm100Pl
   const auto missing = [&](std::string_view what) {
     return fmt::format("the {} template has no {} yet", to_string(spec.arch), what);
   };
-  if (sm100.reference == ConfigKind::kDepth512) return missing("depths 256 and 512 (qk_depth)");
+  if (spec.qk_depth > 256) return missing("depth 512 (qk_depth)");
   if (std::string reason = unsupported_everywhere(spec); !reason.empty()) return reason;
   if (std::string reason = unsupported_partitions(spec, kPartitionStep); !reason.empty()) {
     return reason;
   }
-  if (spec.partition_keys > 0 && options.num_qo.value_or(2) != 2) {
+  if (spec.partition_keys > 0 && sm100.softmax_warpgroups == 2 && options.num_qo.value_or(2) != 2) {
     return fmt::format(
         "partition_keys takes two query tiles per CTA, of a warpgroup each; num_qo is {}",
         *options.num_qo);
   }
   if (options.pair_cta.value_or(false)) return missing("pairs of CTAs (pair_cta)");
-  if (options.swizzle_bytes.value_or(128) != 128) {
-    return missing(fmt::format("swizzle of {} bytes (swizzle_bytes)", *options.swizzle_bytes));
+  if (sm100.swizzle_bytes == 32 || (sm100.swizzle_bytes == 64 && spec.qkv_dtype != Dtype::kE4m3)) {
+    return missing(fmt::format("swizzle of {} bytes (swizzle_bytes)", sm100.swizzle_bytes));
   }
   return why_no_parameters(spec);
 }
@@ -300,7 +316,7 @@ Status fill_from_sm100(const Sm100Plan& sm100, KernelPlan& plan) {
   kernel.cluster = sm100.cluster;
   kernel.smem_bytes = sm100.smem_bytes;
   kernel.launch_registers = sm100.launch_registers;
-  kernel.overlaps = sm100.announced;
+  kernel.overlaps = overlaps(sm100);
   for (const Sm100SmemRegion& region : variant.smem) {
     kernel.smem_map.push_back({std::string(to_string(region.region)), region.begin, region.size});
   }
@@ -324,6 +340,10 @@ Status fill_from_sm100(const Sm100Plan& sm100, KernelPlan& plan) {
                                        : forward_parameters(plan, kForwardMaps, numbers);
   if (sm100.row_copies) add_key_parameters(plan, kernel.parameters);
   add_partial_parameters(plan, kernel.parameters);
+  if (sm100.mapped) {
+    add_map_parameters(plan, kernel.parameters);
+    plan.map = planned_map(plan.spec, variant.fuse_gqa ? plan.spec->group : 1);
+  }
   return {};
 }
 

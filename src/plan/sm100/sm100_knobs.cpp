@@ -14,9 +14,7 @@
 namespace attnjit {
 namespace {
 
-bool applies(const Sm100Knob& knob, ConfigKind kind) {
-  return knob.any_kernel || kind != ConfigKind::kDepth512;
-}
+bool applies(const Sm100Knob& knob, bool one_tile) { return knob.any_kernel || !one_tile; }
 
 }  // namespace
 
@@ -36,17 +34,17 @@ std::int64_t registers_of(const Sm100Plan& plan, std::optional<Sm100Role::Id> id
   return 0;
 }
 
-Result<Sm100Tuning> Sm100Tuning::read(const TuningValues* values, ConfigKind kind) {
+Result<Sm100Tuning> Sm100Tuning::read(const TuningValues* values, bool one_tile) {
   Sm100Tuning tuning;
   if (values == nullptr) return tuning;
   for (const TuningValues::value_type& choice : *values) {
     const std::string& name = choice.first;
     const auto* knob = std::find_if(std::begin(kSm100Knobs), std::end(kSm100Knobs),
                                     [&](const Sm100Knob& one) { return one.name == name; });
-    if (knob == std::end(kSm100Knobs) || !applies(*knob, kind)) {
+    if (knob == std::end(kSm100Knobs) || !applies(*knob, one_tile)) {
       std::set<std::string_view> names;
       for (const Sm100Knob& one : kSm100Knobs) {
-        if (applies(one, kind)) names.insert(one.name);
+        if (applies(one, one_tile)) names.insert(one.name);
       }
       return make_error(
           ErrorCode::kInvalid,
@@ -79,7 +77,9 @@ Error bad_choice(Sm100Tuning::Choice Sm100Tuning::*choice, std::string message) 
 std::vector<TuningKnob> sm100_knobs(const Sm100Plan& plan) {
   std::vector<TuningKnob> knobs;
   for (const Sm100Knob& knob : kSm100Knobs) {
-    if (!applies(knob, plan.reference)) continue;
+    if (!applies(knob, plan.reference == ConfigKind::kDepth512 || plan.softmax_warpgroups == 1)) {
+      continue;
+    }
     knobs.push_back({std::string(knob.name),
                      knob.to_try == nullptr ? Sm100Knob::Values() : knob.to_try(plan),
                      knob.chosen(plan)});

@@ -9,6 +9,7 @@
 #include "plan/launch/arguments.h"
 #include "plan/launch/family_launch.h"
 #include "plan/launch/partitions.h"
+#include "plan/map/map_plan.h"
 #include "plan/merge/merge_plan.h"
 #include "plan/signature.h"
 #include "plan/sm100/sm100_plan.h"
@@ -150,6 +151,11 @@ std::int32_t sm100_partitions(const KernelPlan& plan, const LaunchShapes& shapes
   return best_partitions(work, kRates, device);
 }
 
+std::int32_t sm100_rows_per_list(const KernelPlan& plan, const LaunchShapes& shapes,
+                                 const DeviceShape& device) {
+  return query_tiles(plan, shapes, device).body->BM_eff > kMapBlock ? 2 : 1;
+}
+
 Result<LaunchRecipe> plan_sm100_launch(const KernelPlan& plan, const LaunchRequest& request) {
   const AttentionSpec& spec = plan.spec;
   const LaunchShapes& shapes = request.shapes;
@@ -189,6 +195,7 @@ Result<LaunchRecipe> plan_sm100_launch(const KernelPlan& plan, const LaunchReque
   values.numbers.set(LaunchNumber::kSectionHeads, section_heads);
   values.numbers.set(LaunchNumber::kOneQuery, std::int32_t{tiles.one_query ? 1 : 0});
   values.numbers.set(LaunchNumber::kPartitions, request.partitions);
+  set_map_numbers(request, spec, values.numbers);
   values.numbers.set(LaunchNumber::kRows, tensors.o.batch * tensors.o.rows * tensors.o.heads);
   values.numbers.set_strides(tensors);
   // A CTA takes every grid-th tile. Tiles of equal work, and those that a CTA finds itself, are

@@ -16,9 +16,9 @@ namespace {
 
 constexpr std::int64_t kCorrectionBytes = 512 * 4;  // a sum and a maximum a softmax thread
 
-// Who reads an announced work tile: eight warps of softmax, four of correction, and a thread each
+// Who reads an announced work tile: the warps of softmax, four of correction, and a thread each
 // that multiplies, loads and stores.
-constexpr int kWorkReaders = 15;
+int work_readers(bool one_o) { return (one_o ? 4 : 8) + 4 + 3; }
 
 class SmemBuilder {
  public:
@@ -50,19 +50,23 @@ void add_barriers(Sm100Variant& variant, Sm100Barrier group, const std::string& 
 // FA4MiscMBars' order, with barriers of Q's own and of O's staging. One lane a warp arrives for it:
 // 4 softmax warps hand over each part of P, and 4 correction warps vouch for O before its first
 // part; a pair's leader hears both CTAs. K and V are announced by one thread, or by each of the
-// warp that copies them. The others are one tcgen05.commit, one expect_tx or one thread.
-void lay_out_barriers(Sm100Variant& variant, std::int64_t cta_group, std::int64_t num_qo,
-                      std::int64_t stages, int kv_arrivals) {
-  const int warps = static_cast<int>(4 * cta_group);
+// warp that copies them. Q's memory is given back by the store, and by the load, which has waited
+// for the phase before. The others are one tcgen05.commit, one expect_tx or one thread.
+void lay_out_barriers(Sm100Variant& variant, const Sm100LayoutRequest& request) {
+  const std::int64_t num_qo = std::max(request.barrier_num_qo, variant.num_qo);
+  const std::int64_t stages = std::max(request.barrier_stages, variant.num_kv_stages);
+  const int kv_arrivals = request.row_copies ? 32 : 1;
+  const int warps = request.pair_cta ? 8 : 4;
+  const int accumulators = request.one_o ? 1 : 2;
   for (int wg = 0; wg < 2; ++wg) {
     for (std::int64_t part = 0; part < variant.num_pv_stages; ++part) {
       variant.barriers.push_back({Sm100Barrier::kSCons, fmt::format("S{}_cons[{}]", wg, part),
                                   part == 0 ? 2 * warps : warps});
     }
   }
-  for (int wg = 0; wg < 2; ++wg) {
-    variant.barriers.push_back({Sm100Barrier::kCProd, fmt::format("C{}_prod", wg), 4});
-    variant.barriers.push_back({Sm100Barrier::kCCons, fmt::format("C{}_cons", wg), 4});
+  for (int o = 0; o < accumulators; ++o) {
+    variant.barriers.push_back({Sm100Barrier::kCProd, fmt::format("C{}_prod", o), 4});
+    variant.barriers.push_back({Sm100Barrier::kCCons, fmt::format("C{}_cons", o), 4});
   }
   variant.barriers.push_back({Sm100Barrier::kSProd, "S0_prod", 1});
   variant.barriers.push_back({Sm100Barrier::kSProd, "S1_prod", 1});
@@ -71,7 +75,7 @@ void lay_out_barriers(Sm100Variant& variant, std::int64_t cta_group, std::int64_
                  variant.num_qk_stages, 1);
   }
   for (std::int64_t tile = 0; tile < num_qo; ++tile) {
-    variant.barriers.push_back({Sm100Barrier::kQCons, fmt::format("Q{}_cons", tile), 1});
+    variant.barriers.push_back({Sm100Barrier::kQCons, fmt::format("Q{}_cons", tile), 2});
   }
   const std::int64_t k_barriers = stages * variant.num_qk_stages;
   if (variant.use_fused_kv) {
@@ -83,25 +87,34 @@ void lay_out_barriers(Sm100Variant& variant, std::int64_t cta_group, std::int64_
     add_barriers(variant, Sm100Barrier::kVProd, "V_prod", stages, kv_arrivals);
     add_barriers(variant, Sm100Barrier::kVCons, "V_cons", stages, 1);
   }
-  variant.barriers.push_back({Sm100Barrier::kOProd, "O0_prod", 1});
-  variant.barriers.push_back({Sm100Barrier::kOProd, "O1_prod", 1});
+  for (int o = 0; o < accumulators; ++o) {
+    variant.barriers.push_back({Sm100Barrier::kOProd, fmt::format("O{}_prod", o), 1});
+  }
   for (std::int64_t tile = 0; tile < num_qo; ++tile) {
     variant.barriers.push_back({Sm100Barrier::kOStaged, fmt::format("O{}_staged", tile), 4});
   }
 }
 
-void lay_out_tmem(Sm100Variant& variant, std::int64_t qkv_size) {
+void lay_out_tmem(Sm100Variant& variant, const Sm100LayoutRequest& tile) {
   const std::int64_t bn = variant.BN;
   const std::int64_t ov = variant.padded_ov_depth;
-  variant.tmem = {{Sm100TmemRegion::kS0, 0, bn},
-                  {Sm100TmemRegion::kS1, bn, bn},
-                  {Sm100TmemRegion::kO0, 2 * bn, ov},
-                  {Sm100TmemRegion::kO1, 2 * bn + ov, ov}};
-  variant.tmem_used = 2 * (bn + ov);
+  const auto add = [&](Sm100TmemRegion region, std::int64_t columns) {
+    variant.tmem.push_back({region, variant.tmem_used, columns});
+    variant.tmem_used += columns;
+  };
+  add(Sm100TmemRegion::kS0, bn);
+  add(Sm100TmemRegion::kS1, bn);
+  if (tile.one_o) {
+    add(Sm100TmemRegion::kO, ov);
+    add(Sm100TmemRegion::kQ, variant.qk_mma_depth * tile.qkv_size / 4);
+  } else {
+    add(Sm100TmemRegion::kO0, ov);
+    add(Sm100TmemRegion::kO1, ov);
+  }
   variant.tmem_allocated = static_cast<std::int64_t>(
       std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(variant.tmem_used, 32))));
   // P's elements are packed into 32-bit columns.
-  const std::int64_t p_columns = bn * qkv_size / 4;
+  const std::int64_t p_columns = bn * tile.qkv_size / 4;
   const std::string when = "its thread has loaded the whole row of S";
   variant.tmem_overlays = {{"P0", 0, p_columns, when}, {"P1", bn, p_columns, when}};
 }
@@ -162,12 +175,14 @@ Sm100Variant lay_out_fa4(const Sm100LayoutRequest& tile, std::int64_t slots, boo
   SmemBuilder smem(v);
   // A rope part like the rest is a part of each query tile.
   const bool own_rope = tile.rope_size != q;
-  smem.add(Sm100Region::kQ, v.BM * (own_rope ? nope_columns : v.padded_qk_depth) * q,
-           tile_alignment);
+  const std::int64_t q_bytes = v.BM * (own_rope ? nope_columns : v.padded_qk_depth) * q;
+  // O takes the place of its query tile, in blocks of 128 bytes of columns.
+  const std::int64_t o_row_bytes = align_up(tile.ov_depth * tile.output_size, 128);
+  const std::int64_t o_bytes = v.BM * o_row_bytes;
+  smem.add(Sm100Region::kQ, own_rope ? q_bytes : std::max(q_bytes, o_bytes),
+           std::max<std::int64_t>(tile_alignment, 1024));
   smem.add(Sm100Region::kQRope, own_rope ? v.BM * v.rope_depth * tile.rope_size : 0, 1024);
   const std::int64_t q_end = smem.end();
-  // O takes Q's place: the first half when both tiles' Q K^T are done, the second when all is.
-  const std::int64_t o_bytes = v.BM * v.padded_ov_depth * tile.output_size;
   const std::int64_t o_first = tile.num_qo == 2 ? o_bytes / 2 : 0;
   smem.add(Sm100Region::kOBesideQ, o_first - q_end, 1024);
   if (fused) {
@@ -184,12 +199,11 @@ Sm100Variant lay_out_fa4(const Sm100LayoutRequest& tile, std::int64_t slots, boo
   smem.add(Sm100Region::kCorrection, kCorrectionBytes, 16);
   smem.add(Sm100Region::kTmemAddress, 4, 4);
   smem.add(Sm100Region::kWork, tile.work_bytes, tile.announced ? 16 : 4);
-  lay_out_barriers(v, cta_group, std::max(tile.barrier_num_qo, v.num_qo),
-                   std::max(tile.barrier_stages, v.num_kv_stages), tile.row_copies ? 32 : 1);
+  lay_out_barriers(v, tile);
   if (tile.tails) v.barriers.push_back({Sm100Barrier::kVTail, "tail_prod", 1});
   if (tile.announced) {
     add_barriers(v, Sm100Barrier::kWork, "work_prod", kSm100WorkSlots, 1);
-    add_barriers(v, Sm100Barrier::kWork, "work_cons", kSm100WorkSlots, kWorkReaders);
+    add_barriers(v, Sm100Barrier::kWork, "work_cons", kSm100WorkSlots, work_readers(tile.one_o));
   }
   smem.add(Sm100Region::kBarriers,
            static_cast<std::int64_t>(v.barriers.size()) * Fa4Config::mbar_size, 8);
@@ -202,7 +216,7 @@ Sm100Variant lay_out_fa4(const Sm100LayoutRequest& tile, std::int64_t slots, boo
   } else {
     v.smem_overlays = {{"O", 0, o_bytes, "every MMA that reads what it covers is done"}};
   }
-  lay_out_tmem(v, q);
+  lay_out_tmem(v, tile);
   return v;
 }
 

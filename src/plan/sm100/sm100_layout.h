@@ -16,6 +16,8 @@ struct Sm100LayoutRequest {
   std::int64_t num_qo = 2;
   bool pair_cta = false;
   bool is_mla = false;
+  /// One softmax warpgroup: S has two buffers, O is one, and Q is copied behind it.
+  bool one_o = false;
   std::int64_t group = 1;
   bool decodes = false;  ///< a sequence's rows of a group of heads fit a query tile
   std::int64_t qk_depth = 0;
@@ -47,7 +49,7 @@ Sm100Variant lay_out_fa4(const Sm100LayoutRequest& tile, std::int64_t slots, boo
 /// The caller checks that they still fit.
 void share_small_regions(Sm100Variant& a, Sm100Variant& b);
 
-/// The layout of the two-CTA kernel for depths 256 and 512 with a ring of `slots` half tiles.
+/// The layout of the reference's two-CTA kernel for depth 512 with a ring of `slots` half tiles.
 Sm100Variant lay_out_depth512(const Depth512Config& config, std::int64_t output_size,
                               std::int64_t slots);
 

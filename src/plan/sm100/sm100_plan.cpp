@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "plan/forward_support.h"
+#include "plan/map/map_plan.h"
 #include "plan/merge/merge_plan.h"
 #include "plan/reference/config_math.h"
 #include "plan/reference/reference_json.h"
@@ -28,6 +29,8 @@ constexpr std::int64_t kLoweredKeys = 128;
 constexpr int kTileRows = 128;             // of a query tile
 constexpr std::int64_t kColumnBatch = 32;  // columns per tcgen05.ld, and bits per mask word
 constexpr std::int64_t kRegisterFile = 65536;
+constexpr std::int64_t kLeastDepth = 64;  // that the reference serves
+constexpr int kOneODepth = 256;           // the greatest depth of the kernel with one O
 
 Error unsupported(std::string reason) {
   return make_error(ErrorCode::kUnsupported, std::move(reason));
@@ -35,6 +38,7 @@ Error unsupported(std::string reason) {
 
 constexpr const char* kDecodes =
     "a sequence has few rows (max_q_len): those of all the heads of a group fit a Q tile";
+constexpr const char* kWholeLines = "a row of a TMA box is a whole line of L2";
 constexpr const char* kWholeGroups =
     "a CTA's Q tile holds no whole group of heads, and a TMA box takes whole groups";
 
@@ -72,6 +76,14 @@ bool fits_pages(std::int64_t keys, const AttentionSpec& spec) {
   return page_size == 0 || copies_rows(spec) || page_size % keys == 0 || keys % page_size == 0;
 }
 
+// The swizzle that the caller or this plan chooses; unset: the reference's. That is 64 bytes for
+// e4m3, where 128 take half of the TMA's lines; but they pad a row to 128 columns.
+std::optional<int> swizzle_of(const AttentionSpec& spec, const PlanOptions& options) {
+  if (options.swizzle_bytes || spec.qkv_dtype != Dtype::kE4m3) return options.swizzle_bytes;
+  if (spec.qk_depth % 128 != 0 || spec.ov_depth % 128 != 0) return std::nullopt;
+  return 128;
+}
+
 // --- registers and roles -------------------------------------------------------------------------
 
 struct Budgets {
@@ -79,6 +91,11 @@ struct Budgets {
   std::int64_t correction = 0;
   std::int64_t other = 0;
 };
+
+// Per thread, as many as all threads can have.
+std::int64_t launch_registers(std::int64_t threads) {
+  return align_down(kRegisterFile / threads, 8);
+}
 
 Status take_budgets(const Sm100Tuning& tuned, std::int64_t softmax_warpgroups, Budgets& budgets) {
   for (const auto& [choice, target] :
@@ -90,11 +107,13 @@ Status take_budgets(const Sm100Tuning& tuned, std::int64_t softmax_warpgroups, B
   }
   const std::int64_t total =
       128 * (softmax_warpgroups * budgets.softmax + budgets.correction + budgets.other);
-  if (total > kRegisterFile) {
+  const std::int64_t threads = 128 * (softmax_warpgroups + 2);
+  const std::int64_t launched = threads * launch_registers(threads);
+  if (total > launched) {
     return bad_choice(&Sm100Tuning::softmax_registers,
                       fmt::format("with correction_registers and other_registers takes {} "
                                   "registers; allowed: {}",
-                                  total, kRegisterFile));
+                                  total, launched));
   }
   return {};
 }
@@ -110,6 +129,17 @@ std::vector<Sm100Role> fa4_roles(const Budgets& budgets) {
           {Id::kLoad, 13, 1, other},
           {Id::kStore, 14, 1, other},
           {Id::kSpare, 15, 1, other}};
+}
+
+std::vector<Sm100Role> one_o_roles(const Budgets& budgets) {
+  using Id = Sm100Role::Id;
+  const int other = static_cast<int>(budgets.other);
+  return {{Id::kSoftmax, 0, 4, static_cast<int>(budgets.softmax)},
+          {Id::kCorrection, 4, 4, static_cast<int>(budgets.correction)},
+          {Id::kMma, 8, 1, other},
+          {Id::kLoad, 9, 1, other},
+          {Id::kStore, 10, 1, other},
+          {Id::kSpare, 11, 1, other}};
 }
 
 std::vector<Sm100Role> depth512_roles(const Budgets& budgets) {
@@ -251,26 +281,32 @@ std::string ring_reason(const Ring& ring, const Fa4Config& reference, const Sm10
   return fmt::format("{}", fmt::join(reasons, "; "));
 }
 
-Sm100LayoutRequest tile_of(const AttentionSpec& spec, const Fa4Config& config) {
+// What of a layout the spec alone decides.
+Sm100LayoutRequest tile_of(const AttentionSpec& spec) {
   Sm100LayoutRequest tile;
-  tile.num_qo = config.num_qo();
-  tile.pair_cta = config.pair_cta;
-  tile.is_mla = config.args.is_mla;
-  tile.group = config.group;
+  tile.group = spec.group;
   tile.decodes = decodes(spec, kTileRows);
-  tile.qk_depth = config.qk_depth;
-  tile.ov_depth = config.ov_depth;
-  tile.BN = config.BN;
-  tile.qkv_size = config.qkv_dtype_size();
+  tile.qk_depth = spec.qk_depth;
+  tile.ov_depth = spec.ov_depth;
+  tile.qkv_size = size_of(spec.qkv_dtype);
   tile.rope_size = spec.rope_dtype ? size_of(*spec.rope_dtype) : tile.qkv_size;
-  tile.scale_size = config.scale_dtype_size();
+  tile.scale_size = spec.scale_dtype ? size_of(*spec.scale_dtype) : 0;
   tile.output_size = size_of(spec.output_dtype.value_or(spec.qkv_dtype));
-  tile.swizzle_bytes = config.swizzle_mode;
   tile.announced = splits(spec) || spec.ragged_kv || spec.kv_lens_exclude_new;
   // Otherwise a CTA of a ragged batch has one work tile: its sequence and query tile.
   tile.work_bytes = tile.announced ? kSm100WorkSlots * kSm100WorkBytes : spec.ragged ? 8 : 0;
   tile.row_copies = copies_rows(spec);
   tile.tails = lengths_differ(spec) && !tile.row_copies;
+  return tile;
+}
+
+Sm100LayoutRequest tile_of(const AttentionSpec& spec, const Fa4Config& config) {
+  Sm100LayoutRequest tile = tile_of(spec);
+  tile.num_qo = config.num_qo();
+  tile.pair_cta = config.pair_cta;
+  tile.is_mla = config.args.is_mla;
+  tile.BN = config.BN;
+  tile.swizzle_bytes = config.swizzle_mode;
   const std::int64_t swizzle_elements = tile.swizzle_bytes / tile.qkv_size;
   // K is staged in chunks of one element type only.
   if (!tile.is_mla && (config.rope_depth() == 0 || tile.rope_size == tile.qkv_size)) {
@@ -283,6 +319,9 @@ Sm100LayoutRequest tile_of(const AttentionSpec& spec, const Fa4Config& config) {
 // The keys per tile, lowered to what a thread's row fits and to whole batches of columns.
 Result<std::int64_t> choose_keys(const AttentionSpec& spec, const Fa4Config& config,
                                  const Sm100Tuning& tuned, Sm100Plan& plan) {
+  const auto divides_blocks = [&](std::int64_t tile) {
+    return !plan.mapped || kMapBlock % tile == 0;
+  };
   std::int64_t keys = config.BN;
   std::string reason;
   if (keys > kMaxRowKeys) {
@@ -310,6 +349,12 @@ Result<std::int64_t> choose_keys(const AttentionSpec& spec, const Fa4Config& con
     reason += fmt::format("{} keys divide partitions of {}, {} do not", keys, spec.partition_keys,
                           unsplit);
   }
+  const std::int64_t unmapped = keys;
+  while (keys > 64 && !divides_blocks(keys)) keys -= kColumnBatch;
+  if (keys != unmapped) {
+    if (!reason.empty()) reason += "; ";
+    reason += fmt::format("{} keys divide a block of the mask's map, {} do not", keys, unmapped);
+  }
   const std::optional<std::int64_t> asked = tuned.BN;
   if (asked) {
     const std::int64_t most = std::min(kMaxRowKeys, align_down(256 - config.padded_ov_depth, 32));
@@ -320,6 +365,11 @@ Result<std::int64_t> choose_keys(const AttentionSpec& spec, const Fa4Config& con
     if (spec.partition_keys % *asked != 0) {
       return bad_choice(&Sm100Tuning::BN, fmt::format("is {}; partition_keys {} is no multiple",
                                                       *asked, spec.partition_keys));
+    }
+    if (!divides_blocks(*asked)) {
+      return bad_choice(
+          &Sm100Tuning::BN,
+          fmt::format("is {}; a block of the mask's map has {} keys", *asked, kMapBlock));
     }
     keys = *asked;
     reason = "tuned";
@@ -395,15 +445,17 @@ void record_ring(const Fa4Config& reference, const Sm100Variant& variant, const 
 
 // The pairs of a row's exponentials that are polynomials on the FMA pipe (the table of
 // docs/sm100.md). By cycles of 128 keys: 1024 of MUFU, less 16 a pair, against the tensor cores' 4
-// a column of Q K^T and of P V. Where the MUFU is the bound, three in 16, which is the most that
-// leaves a softmax thread registers enough (two in 16 where a kernel has one query tile alone:
-// causal spilt 40 bytes with three); where the tensor cores are, a share that gives the MUFU an
-// eighth of slack or so, as FlashAttention-4's. sm_103 doubled the MUFU.
+// a column of Q K^T and of P V, 2 where they are e4m3. Where the MUFU is the bound, three in 16,
+// which is the most that leaves a softmax thread registers enough (two in 16 where a kernel has one
+// query tile alone: causal spilt 40 bytes with three); where the tensor cores are, a share that
+// gives the MUFU an eighth of slack or so, as FlashAttention-4's. sm_103 doubled the MUFU.
 std::int64_t polynomial_pairs(Arch arch, const Sm100Variant& variant) {
   if (arch == Arch::kSm103a) return 0;
   const std::int64_t tensor_cycles =
-      4 * (variant.qk_mma_depth + align_up(variant.ov_depth, variant.MMA_K));
+      64 * (variant.qk_mma_depth + align_up(variant.ov_depth, variant.MMA_K)) / variant.MMA_K;
   const std::int64_t pairs = variant.BN / 2;
+  // P of e4m3 takes fewer registers: four in 16 spill nowhere.
+  if (variant.MMA_K == 32 && variant.num_qo == 2) return pairs / 4;
   if (tensor_cycles < 896 && variant.num_qo == 2) return pairs * 3 / 16;
   return tensor_cycles <= 1024 ? pairs / 8 : pairs / 16;
 }
@@ -417,21 +469,32 @@ Result<Sm100Plan> plan_fa4(const ResolvedSpec& resolved, ConfigKind kind,
   // Sizes count what the kernel loads; deviations are from what the reference counts.
   const bool mla = kind == ConfigKind::kMla;
   if (mla && options.pair_cta.value_or(false)) return unsupported("pair_cta is not for mla");
-  const Fa4Config config =
-      mla ? MlaConfig(mla_args(spec, options)).fa4_config : Fa4Config(fa4_args(spec, options));
+  PlanOptions chosen_options = options;
+  chosen_options.swizzle_bytes = swizzle_of(spec, options);
+  const Fa4Config config = mla ? MlaConfig(mla_args(spec, options)).fa4_config
+                               : Fa4Config(fa4_args(spec, chosen_options));
   const Fa4Config reference = mla ? MlaConfig(mla_args(resolved.given(), options)).fa4_config
                                   : Fa4Config(fa4_args(resolved.given(), options));
   if (config.ov_depth != spec.ov_depth) {
     return unsupported(fmt::format("ov_depth is {}; mla has qk_depth less the rope part's 64, {}",
                                    spec.ov_depth, config.ov_depth));
   }
-  if (!config.supported()) return unsupported(config.unsupported_reason());
+  // Lesser depths have the same tiles, which TMA fills up with zeros.
+  Fa4Config::Args least = config.args;
+  least.qk_depth = kLeastDepth;
+  const Fa4Config tiles = config.qk_depth < kLeastDepth ? Fa4Config(least) : config;
+  if (!tiles.supported()) return unsupported(tiles.unsupported_reason());
+  plan.swizzle_bytes = config.swizzle_mode;
   if (options.swizzle_bytes) {
     deviate(plan.deviations, "swizzle_bytes", std::int64_t{*options.swizzle_bytes},
             config.swizzle_mode, "mla fixes its swizzles");
+  } else {
+    deviate(plan.deviations, "swizzle_bytes", reference.swizzle_mode, config.swizzle_mode,
+            kWholeLines);
   }
   const bool rope_uncounted = config.rope_depth() > 0 && !reference.args.rope_dtype;
 
+  plan.mapped = walks_map(resolved);
   const Result<std::int64_t> keys = choose_keys(spec, config, tuned, plan);
   if (!keys) return keys.error();
   Sm100LayoutRequest tile = tile_of(spec, config);
@@ -510,7 +573,7 @@ Result<Sm100Plan> plan_fa4(const ResolvedSpec& resolved, ConfigKind kind,
           "they are in the warpgroup of the MMA and load warps, and setmaxnreg wants one value "
           "for a warpgroup");
   plan.threads = 512;
-  plan.launch_registers = static_cast<int>(kRegisterFile / plan.threads);
+  plan.launch_registers = static_cast<int>(launch_registers(plan.threads));
   plan.cluster = static_cast<int>(config.cta_group());
   add_tensor_maps(spec, plan.variants.front(), config.swizzle_mode, plan);
   plan.exp2_pairs = *keys / 2;
@@ -519,6 +582,126 @@ Result<Sm100Plan> plan_fa4(const ResolvedSpec& resolved, ConfigKind kind,
   plan.announced = tile.announced;
   plan.split = splits(spec);
   plan.partition_tiles = spec.partition_keys / *keys;
+  return plan;
+}
+
+// --- the kernel with one O -----------------------------------------------------------------------
+
+// Whether two O take all of tensor memory: depths of V above 192, and those of Depth512Config.
+bool takes_one_o(const AttentionSpec& spec, ConfigKind kind) {
+  if (spec.qk_depth > kOneODepth) return false;
+  return kind == ConfigKind::kDepth512 || (kind == ConfigKind::kFa4 && spec.ov_depth > 192);
+}
+
+// Beside an O of 256 columns and a Q of 128, S has room for two buffers of 64 keys.
+constexpr std::int64_t kOneOKeys = 64;
+
+// Where the kernel leaves Depth512Config, a pair of CTAs.
+void deviate_from(const Depth512Config& reference, const Sm100Variant& body, bool stages_are_tuned,
+                  std::vector<Deviation>& deviations) {
+  const auto record = [&](const char* name, auto expected, auto actual, const char* why) {
+    deviate(deviations, name, std::int64_t{expected}, std::int64_t{actual}, why);
+  };
+  const char* one_cta = "one CTA serves decodes, ragged batches and uneven masks, too";
+  record("cluster", Depth512Config::cta_group, std::int64_t{1}, one_cta);
+  record("MMA_M", reference.MMA_M, body.MMA_M, one_cta);
+  record("k_rows_per_cta", reference.k_rows_per_cta(), body.k_rows_per_cta, one_cta);
+  record("v_cols_per_cta", reference.v_cols_per_cta, body.v_cols_per_cta, one_cta);
+  const char* in_tmem = "Q and P are read from tensor memory, which S of a pair's tile would fill";
+  record("BN", reference.BN, body.BN, in_tmem);
+  record("BK1", reference.BK1, body.BK1, in_tmem);
+  record("p_buffer_bytes", reference.p_buffer_bytes, std::int64_t{0}, in_tmem);
+  record("tmem_used", reference.tmem_used, body.tmem_used, in_tmem);
+  const char* whole = "a stage is a whole tile of K or V";
+  record("num_kv_stages", reference.num_kv_stages, body.num_kv_stages,
+         stages_are_tuned ? "tuned" : whole);
+  record("num_qk_stages", reference.num_qk_stages, body.num_qk_stages, whole);
+  record("BK0", reference.BK0, body.BK0, whole);
+  record("smem_used", reference.smem_used, body.smem_bytes, whole);
+  record("num_mbarriers", reference.num_mbarriers(),
+         static_cast<std::int64_t>(body.barriers.size()), whole);
+}
+
+// Where it leaves Fa4Config, of which two O take all of tensor memory.
+void deviate_from(const Fa4Config& reference, const Sm100Variant& body, bool stages_are_tuned,
+                  std::vector<Deviation>& deviations) {
+  const char* why = "one query tile has one O, which leaves S and Q room in tensor memory";
+  deviate(deviations, "num_qo", reference.num_qo(), body.num_qo, why);
+  deviate(deviations, "BM", reference.BM, body.BM, why);
+  deviate(deviations, "BN", reference.BN, body.BN, why);
+  record_ring(reference, body, "", stages_are_tuned ? "tuned" : why, deviations);
+  deviate(deviations, "correction_smem_elements", reference.correction_smem_elements(),
+          std::int64_t{512}, "a softmax thread ends a row with its sum and its maximum");
+}
+
+Result<Sm100Plan> plan_one_o(const ResolvedSpec& resolved, ConfigKind kind,
+                             const Sm100Tuning& tuned) {
+  const AttentionSpec& spec = *resolved;
+  const PlanOptions& options = resolved.options();
+  if (options.num_qo.value_or(1) != 1) {
+    return unsupported(
+        fmt::format("num_qo is {}; two O of depth {} leave S no tensor memory, and one query tile "
+                    "has one",
+                    *options.num_qo, spec.ov_depth));
+  }
+  Sm100Plan plan;
+  plan.reference = kind;
+  plan.softmax_warpgroups = 1;
+  Sm100LayoutRequest tile = tile_of(spec);
+  tile.num_qo = 1;
+  tile.one_o = true;
+  const std::int64_t of_reference = depth512_args(spec, options).swizzle_mode;
+  tile.swizzle_bytes = swizzle_of(spec, options).value_or(of_reference);
+  plan.swizzle_bytes = tile.swizzle_bytes;
+  deviate(plan.deviations, "swizzle_bytes", of_reference, tile.swizzle_bytes, kWholeLines);
+  tile.BN = kOneOKeys;
+  Result<Ring> ring = tune_ring(tile, choose_ring(tile), tuned);
+  if (!ring) return ring.error();
+  Sm100Variant body = lay_out_fa4(tile, ring->slots, ring->fused, ring->qk_stages);
+  if (body.num_kv_stages < 2) {
+    return unsupported(
+        fmt::format("{} K/V stages fit the shared memory; the least is 2", body.num_kv_stages));
+  }
+  const auto record = [&](const char* name, auto expected, auto actual, const char* why) {
+    deviate(plan.deviations, name, expected, actual, why);
+  };
+  const char* why_groups = body.fuse_gqa ? kDecodes : kWholeGroups;
+  Budgets reference_budgets{192, 88, 40};
+  if (kind == ConfigKind::kDepth512) {
+    const Depth512Config reference(depth512_args(spec, options));
+    deviate_from(reference, body, tuned.num_kv_stages.has_value(), plan.deviations);
+    record("fuse_gqa", reference.fuse_gqa, body.fuse_gqa, why_groups);
+    record("BM_eff", reference.BM_eff(), body.BM_eff, why_groups);
+    reference_budgets = {256, 184, 64};
+  } else {
+    const Fa4Config reference(fa4_args(resolved.given(), options));
+    deviate_from(reference, body, tuned.num_kv_stages.has_value(), plan.deviations);
+    record("fuse_gqa", reference.fuse_gqa, body.fuse_gqa, why_groups);
+    record("BM_eff", reference.BM_eff(), body.BM_eff,
+           reference.num_qo() == 1 ? why_groups : "one query tile has one O");
+  }
+
+  Budgets budgets{184, 160, 160};
+  Status status = take_budgets(tuned, 1, budgets);
+  if (!status) return status.error();
+  plan.roles = one_o_roles(budgets);
+  const char* why_budgets = "what the roles use: no role spills";
+  record("registers of the softmax warps", reference_budgets.softmax, budgets.softmax, why_budgets);
+  record("registers of the correction warps", reference_budgets.correction, budgets.correction,
+         why_budgets);
+  record("registers of the MMA and load warps", reference_budgets.other, budgets.other,
+         why_budgets);
+  record("registers of the spare warps", std::int64_t{24}, budgets.other, why_budgets);
+  plan.threads = static_cast<int>(Depth512Config::num_threads);
+  plan.launch_registers = static_cast<int>(launch_registers(plan.threads));
+  plan.exp2_pairs = kOneOKeys / 2;
+  plan.exp2_fma_pairs = polynomial_pairs(spec.arch, body);
+  plan.row_copies = tile.row_copies;
+  plan.announced = tile.announced;
+  plan.split = splits(spec);
+  plan.partition_tiles = spec.partition_keys / kOneOKeys;
+  plan.variants = {std::move(body)};
+  add_tensor_maps(spec, plan.variants.front(), tile.swizzle_bytes, plan);
   return plan;
 }
 
@@ -574,7 +757,7 @@ Result<Sm100Plan> plan_depth512(const AttentionSpec& spec, const PlanOptions& op
           "they are in the warpgroup of the MMA and load warps, and setmaxnreg wants one value "
           "for a warpgroup");
   plan.threads = static_cast<int>(Depth512Config::num_threads);
-  plan.launch_registers = static_cast<int>(align_down(kRegisterFile / plan.threads, 8));
+  plan.launch_registers = static_cast<int>(launch_registers(plan.threads));
   plan.cluster = 2;
   plan.exp2_pairs = config.BN / 2;
   plan.variants = {std::move(variant)};
@@ -588,9 +771,12 @@ Result<Sm100Plan> make_sm100_plan(const ResolvedSpec& resolved, const TuningValu
   const AttentionSpec& spec = *resolved;
   if (std::optional<Error> error = check_shape(spec)) return *std::move(error);
   const ConfigKind kind = resolve_config_kind(ConfigKind::kAuto, spec, resolved.options());
-  const Result<Sm100Tuning> tuned = Sm100Tuning::read(values, kind);
+  const bool one_o = takes_one_o(spec, kind);
+  const Result<Sm100Tuning> tuned =
+      Sm100Tuning::read(values, one_o || kind == ConfigKind::kDepth512);
   const Sm100Tuning choices = tuned ? *tuned : Sm100Tuning();
-  Result<Sm100Plan> plan = kind == ConfigKind::kDepth512
+  Result<Sm100Plan> plan = one_o ? plan_one_o(resolved, kind, choices)
+                           : kind == ConfigKind::kDepth512
                                ? plan_depth512(spec, resolved.options(), choices)
                                : plan_fa4(resolved, kind, choices);
   if (!plan) return plan;
@@ -600,9 +786,10 @@ Result<Sm100Plan> make_sm100_plan(const ResolvedSpec& resolved, const TuningValu
       choices.take(&Sm100Tuning::exp2_fma_pairs, 0, plan->exp2_pairs, 1, plan->exp2_fma_pairs);
   if (!status) return status.error();
   if (spec.qkv_dtype == Dtype::kE4m3) {
-    // 2^(2 + 6) = 256 stays below e4m3's 448 until the maximum is renewed.
-    plan->rescale_threshold = 2;
-    plan->p_bias = 6;
+    // The greatest power of two below e4m3's 448, so that nothing of P that can be kept is lost,
+    // and the most that a maximum may grow: 2^(8 + 0.75) = 431 (docs/sm100.md).
+    plan->p_bias = 8;
+    plan->rescale_threshold = 0.75;
   }
   for (const Sm100Variant& variant : plan->variants) {
     plan->smem_bytes = std::max(plan->smem_bytes, variant.smem_bytes);

@@ -80,7 +80,7 @@ struct Sm100Overlay {
 };
 
 /// What tensor memory holds.
-enum class Sm100TmemRegion : std::uint8_t { kS0, kS1, kO0, kO1, kO, kOLo, kOHi, kSEven, kSOdd };
+enum class Sm100TmemRegion : std::uint8_t { kS0, kS1, kO0, kO1, kO, kQ, kOLo, kOHi, kSEven, kSOdd };
 /// "S0", "O_lo", ..
 std::string_view to_string(Sm100TmemRegion region);
 
@@ -181,6 +181,9 @@ struct Sm100Plan {
   bool can_switch_to_1q = false;       ///< the 2Q body may branch to the 1Q body for short prompts
   std::int64_t smem_bytes = 0;         ///< of a launch: the largest of the variants
   int threads = 512;
+  std::int64_t swizzle_bytes = 128;  ///< of Q, K and V: a row of a block of columns
+  /// 2: each has S and O of its own. 1: all KV tiles of a query tile are one's, and O is one.
+  int softmax_warpgroups = 2;
   int cluster = 1;
   int launch_registers = 128;  ///< per thread, at launch
   std::vector<Sm100Role> roles;
@@ -192,6 +195,7 @@ struct Sm100Plan {
   bool row_copies = false;  ///< K and V are copied row by row: pages do not hold whole TMA boxes
   /// A warp finds the work tiles and announces them to the others; a CTA has several.
   bool announced = false;
+  bool mapped = false;               ///< it walks lists of a map of the mask (templates/maps)
   bool split = false;                ///< launches may split the keys into partitions
   std::int64_t partition_tiles = 0;  ///< KV tiles of each; 0: the launch says how many there are
   std::vector<Deviation> deviations;
@@ -223,6 +227,10 @@ Status fill_from_sm100(const Sm100Plan& sm100, KernelPlan& plan);
 /// The parts that a launch splits the keys into.
 std::int32_t sm100_partitions(const KernelPlan& plan, const LaunchShapes& shapes,
                               const DeviceShape& device);
+
+/// Rows of a map's blocks that a work tile has in a launch.
+std::int32_t sm100_rows_per_list(const KernelPlan& plan, const LaunchShapes& shapes,
+                                 const DeviceShape& device);
 
 struct LaunchRequest;
 /// Plans a launch of the kernel.

@@ -23,6 +23,7 @@ const Field<Sm90Plan> kSm90Fields[] = {
     {"row_copies", &Sm90Plan::row_copies},
     {"overlaps", &Sm90Plan::overlaps},
     {"listed", &Sm90Plan::listed},
+    {"mapped", &Sm90Plan::mapped},
     {"split", &Sm90Plan::split},
     {"partition_tiles", &Sm90Plan::partition_tiles},
     {"rescale_by_row", &Sm90Plan::rescale_by_row},
@@ -41,6 +42,11 @@ const Field<Sm90Plan> kSm90Fields[] = {
 
 void add_sm90(const Sm90Plan& plan, nlohmann::ordered_json& json) {
   add_fields(kSm90Fields, plan, json);
+  if (plan.low != nullptr) {
+    nlohmann::ordered_json low = nlohmann::ordered_json::object();
+    add_fields(kSm90Fields, *plan.low, low);
+    json["low_body"] = std::move(low);
+  }
 }
 
 }  // namespace attnjit

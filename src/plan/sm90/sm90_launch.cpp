@@ -7,23 +7,30 @@
 #include "plan/launch/arguments.h"
 #include "plan/launch/family_launch.h"
 #include "plan/launch/partitions.h"
+#include "plan/map/map_plan.h"
 #include "plan/merge/merge_plan.h"
 #include "plan/signature.h"
 #include "plan/sm90/sm90_plan.h"
 #include "plan/sm90/sm90_shapes.h"
+#include "plan/sm90/sm90_tiling.h"
 
 namespace attnjit {
 namespace {
 
-TensorMapDescription describe(const KernelPlan& plan, const LaunchTensors& tensors,
-                              TensorMapId map) {
+constexpr int kConsumerRows = 64;
+
+// The second body is to gain something: the model of its time is no nearer.
+constexpr double kWorthwhile = 0.98;
+
+TensorMapDescription describe(const KernelPlan& plan, const Sm90Plan& body,
+                              const LaunchTensors& tensors, TensorMapId map) {
   const bool keys = map == TensorMapId::kK || map == TensorMapId::kV;
   // NOTE: a tensor map cannot be empty. Where there are no keys nothing is loaded through K's and
   // V's; they view Q, which is there.
   const TensorMapId viewed = tensor_of(tensors, map).empty() ? TensorMapId::kQ : map;
   const TensorView& tensor = tensor_of(tensors, viewed);
   TensorMapDescription description =
-      keys ? sm90_key_map(tensor, plan.sm90->box_keys)
+      keys ? sm90_key_map(tensor, body.box_keys)
            : sm90_row_map(tensor, sm90_gqa_shift(*plan.sm90, plan.spec),
                           sm90_packed_heads(*plan.sm90, plan.spec));
   if (keys) description.l2_bytes = plan.sm90->l2_bytes;
@@ -41,6 +48,24 @@ int ctas_of(const Sm90Plan& plan, const DeviceShape& device) {
   return plan.ctas_per_sm * std::max(device.sm_count, 1);
 }
 
+// The tiles of a head. A launch that splits the keys has full ones, which its parts fill up with;
+// blocks of a map are of full tiles.
+Sm90Tiling tiling_of(const KernelPlan& plan, const Sm90Plan& body, const LaunchRequest& request) {
+  const LaunchShapes& shapes = request.shapes;
+  const std::int64_t rows = std::int64_t{shapes.q_len} << sm90_gqa_shift(body, plan.spec);
+  const std::int64_t heads = plan.spec->num_q_heads / sm90_packed_heads(body, plan.spec);
+  const bool whole = !body.kv_lens && request.partitions == 1;
+  return sm90_tiling({.groups = (rows + kConsumerRows - 1) / kConsumerRows,
+                      .heads = heads * shapes.batch,
+                      .keys = static_cast<double>(shapes.kv_len),
+                      .fewer_keys = std::min<double>(shapes.q_len, shapes.kv_len),
+                      .pair_tiles = body.pair_tiles && whole,
+                      .consumers = body.num_consumers,
+                      .low_body = &body != plan.sm90.get(),
+                      .tile_keys = body.BN,
+                      .ctas = whole && !body.mapped ? ctas_of(body, request.device) : 0});
+}
+
 // Fitted on an H200 to decodes of depth 128: docs/performance-sm90.md.
 SmRates rates_of(const Sm90Plan& plan) {
   // Rows that are copied one by one arrive slower.
@@ -51,18 +76,6 @@ SmRates rates_of(const Sm90Plan& plan) {
 }
 
 }  // namespace
-
-Sm90Shares sm90_shares(bool pair_tiles, std::int32_t m_tiles, std::int32_t total_tiles, int ctas) {
-  // Whole rounds of pairs that are left to the tail, beside the last that is none: as few as even
-  // out the rest to 2 %, because the tail's tiles are of many heads, whose K and V share L2.
-  constexpr std::int32_t kTailRounds = 1;
-  Sm90Shares shares;
-  shares.ctas = std::min(total_tiles, std::max(ctas, 1));
-  if (!pair_tiles) return shares;
-  const std::int32_t pairs = total_tiles / m_tiles * (m_tiles - m_tiles / 2);
-  shares.paired_units = std::max(pairs / shares.ctas - kTailRounds, 0) * shares.ctas;
-  return shares;
-}
 
 std::int32_t sm90_partitions(const KernelPlan& plan, const LaunchShapes& shapes,
                              const DeviceShape& device) {
@@ -90,27 +103,43 @@ Result<LaunchRecipe> plan_sm90_launch(const KernelPlan& plan, const LaunchReques
                                   shapes.q_len, spec.group, kMaxLength >> gqa_shift),
                       "q_len");
   }
-  const std::int64_t m_tiles = (rows + sm90.BM - 1) / sm90.BM;
   const std::int64_t heads = spec.num_q_heads / sm90_packed_heads(sm90, spec);
+  const std::int64_t full_tiles = (rows + sm90.BM - 1) / sm90.BM;
   // NOTE: divided, not multiplied: the product of four such numbers overflows 64 bits.
-  if (m_tiles * heads > kMaxTiles / shapes.batch / request.partitions) {
+  if (full_tiles * heads > kMaxTiles / shapes.batch / request.partitions) {
     return make_error(ErrorCode::kInvalid,
                       fmt::format("batch {} x {} heads x {} query tiles x {} partitions exceed {}",
-                                  shapes.batch, heads, m_tiles, request.partitions, kMaxTiles),
+                                  shapes.batch, heads, full_tiles, request.partitions, kMaxTiles),
                       "batch");
   }
-  const auto total_tiles =
-      static_cast<std::int32_t>(tiles_of_head(plan, shapes) * heads * request.partitions);
-  const Sm90Shares shares =
-      sm90_shares(sm90.pair_tiles && request.partitions == 1, static_cast<std::int32_t>(m_tiles),
-                  total_tiles, ctas_of(sm90, request.device));
-  ArgumentValues values{plan, request.scalars, request.params,
-                        LaunchNumbers(spec, shapes, request.scale),
-                        [&](TensorMapId map) { return describe(plan, request.tensors, map); }};
-  values.numbers.set(LaunchNumber::kMTiles, static_cast<std::int32_t>(m_tiles));
+  const Sm90Plan* body = &sm90;
+  Sm90Tiling tiling = tiling_of(plan, sm90, request);
+  if (sm90.low != nullptr) {
+    const Sm90Tiling low = tiling_of(plan, *sm90.low, request);
+    if (low.time < kWorthwhile * tiling.time) {
+      body = sm90.low.get();
+      tiling = low;
+    }
+  }
+  const std::int64_t of_heads =
+      sm90.kv_lens ? tiles_of_head(plan, shapes) : tiling.m_tiles * std::int64_t{shapes.batch};
+  const auto total_tiles = static_cast<std::int32_t>(of_heads * heads * request.partitions);
+  const Sm90Shares shares = sm90_shares(tiling.order == Sm90Tiling::Order::kPairs, tiling.m_tiles,
+                                        total_tiles, ctas_of(sm90, request.device));
+  ArgumentValues values{
+      plan, request.scalars, request.params, LaunchNumbers(spec, shapes, request.scale),
+      [&](TensorMapId map) { return describe(plan, *body, request.tensors, map); }};
+  values.numbers.set(LaunchNumber::kMTiles, tiling.m_tiles);
+  values.numbers.set(LaunchNumber::kTileGroups, tiling.tile_groups);
+  values.numbers.set(LaunchNumber::kFirstTiles, tiling.first_tiles);
+  values.numbers.set(LaunchNumber::kSecondTiles, tiling.second_tiles);
+  values.numbers.set(LaunchNumber::kTileGrowth, tiling.growth);
+  values.numbers.set(LaunchNumber::kLowBody, std::int32_t{body == sm90.low.get() ? 1 : 0});
   values.numbers.set(LaunchNumber::kTotalTiles, total_tiles);
-  values.numbers.set(LaunchNumber::kPairedUnits, shares.paired_units);
+  values.numbers.set(LaunchNumber::kPairedUnits,
+                     tiling.order == Sm90Tiling::Order::kHeads ? -1 : shares.paired_units);
   values.numbers.set(LaunchNumber::kPartitions, request.partitions);
+  set_map_numbers(request, spec, values.numbers);
   const TensorView& o = request.tensors.o;
   values.numbers.set(LaunchNumber::kRows, o.batch * o.rows * o.heads);
   values.numbers.set_strides(request.tensors);

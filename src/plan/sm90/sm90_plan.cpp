@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <memory>
 #include <numeric>
 #include <string_view>
 #include <utility>
@@ -14,8 +15,10 @@
 
 #include "plan/constants.h"
 #include "plan/forward_support.h"
+#include "plan/map/map_plan.h"
 #include "plan/merge/merge_plan.h"
 #include "plan/signature.h"
+#include "plan/sm90/sm90_knobs.h"
 #include "plan/sm90/sm90_shapes.h"
 
 namespace attnjit {
@@ -53,29 +56,43 @@ void choose_decode(const AttentionSpec& spec, Sm90Plan& plan) {
   plan.ping_pong = !two;
 }
 
+/// The tile of a kernel that walks a map: of it a map's block is whole tiles, and a tile's rows are
+/// of one row of blocks.
+void choose_mapped(const AttentionSpec& spec, Sm90Plan& plan) {
+  plan.BN = spec.qk_depth <= 128 || (spec.qk_depth <= 192 && spec.ov_depth <= 128) ? 128 : 64;
+  plan.num_stages = 2;
+  plan.num_q_stages = 2;
+  plan.ping_pong = true;
+  // O's own memory in the place of a second Q: measured at depth 128.
+  if (spec.qk_depth > 64 && spec.qk_depth <= 128) plan.num_q_stages = 1;
+}
+
 /// The tile of a depth. P, S and O live in registers: BN/4 + BN/2 + ov_depth/2 of them a thread.
 /// The choices are measured: docs/performance-sm90.md.
 Sm90Plan choose(const ResolvedSpec& resolved) {
   const AttentionSpec& spec = *resolved;
-  const bool listed = lists_tiles(resolved);
+  const bool mapped = walks_map(resolved);
+  const bool listed = mapped || lists_tiles(resolved);
   // Three consumer warpgroups have 160 registers a thread: S, P and O of depth 64 and 128 take up
   // to 128 of them, so only masks and modifications that need few of their own leave nothing to
   // spill.
   const bool light = (listed || (!contains(spec.mask, MaskSpec::Kind::kOr) &&
                                  !contains(spec.mask, MaskSpec::Kind::kCustom))) &&
+                     !contains(spec.mask, MaskSpec::Kind::kMaterialized) &&
                      (spec.score_mod.kind == ScoreModSpec::Kind::kIdentity ||
                       spec.score_mod.kind == ScoreModSpec::Kind::kAlibi);
   const bool hides = spec.mask.kind != MaskSpec::Kind::kNull;
   const bool windowed = hides && !contains(spec.mask, MaskSpec::Kind::kCausal);
   Sm90Plan plan;
-  plan.num_consumers = light && spec.qk_depth <= 128 ? 3 : 2;
+  plan.num_consumers = light && !mapped && spec.qk_depth <= 128 ? 3 : 2;
   plan.num_stages = 2;
   plan.num_q_stages = 2;
   plan.ping_pong = true;
   plan.listed = listed;
+  plan.mapped = mapped;
   plan.kv_lens = lengths_differ(spec);
   plan.split = splits(spec);
-  plan.overlaps = plan.split || decodes(spec, kConsumerRows);
+  plan.overlaps = plan.split || plan.mapped || decodes(spec, kConsumerRows);
   plan.row_copies = copies_rows(spec);
   plan.pair_tiles = !plan.kv_lens && later_rows_see_more(resolved);
   if (spec.qk_depth <= 64) {
@@ -94,65 +111,30 @@ Sm90Plan choose(const ResolvedSpec& resolved) {
   } else {
     plan.BN = 64;
   }
+  if (mapped) choose_mapped(spec, plan);
   if (decodes(spec, kConsumerRows)) choose_decode(spec, plan);
   if (plan.row_copies) plan.BN = std::min(plan.BN, 64);
   return plan;
 }
 
-/// What a tuning row may choose. NOTE: `attnjit tune` tries what stands here and nothing else.
-struct Knob {
-  std::string_view name;
-  std::variant<int Sm90Plan::*, bool Sm90Plan::*> member;
-  std::vector<std::int64_t> values;
-};
-
-std::vector<Knob> knobs_of(const Sm90Plan& plan) {
+std::vector<Sm90Knob> knobs_of(const Sm90Plan& plan) {
   // A lane of the four warps that copy finds a row.
   std::vector<std::int64_t> keys{64, 80, 96, 112, 128};
   if (!plan.row_copies) keys.insert(keys.end(), {144, 160, 176, 192});
-  std::vector<Knob> all{
+  // A block of a map is whole tiles.
+  if (plan.mapped) std::erase_if(keys, [](std::int64_t one) { return kMapBlock % one != 0; });
+  std::vector<Sm90Knob> all{
       {"BN", &Sm90Plan::BN, std::move(keys)},
       {"num_stages", &Sm90Plan::num_stages, {2, 3, 4, 5, 6}},
       {"num_q_stages", &Sm90Plan::num_q_stages, {1, 2}},
   };
   if (plan.num_consumers > 1) {
-    all.push_back({"num_consumers", &Sm90Plan::num_consumers, {2, 3}});
+    if (!plan.mapped) all.push_back({"num_consumers", &Sm90Plan::num_consumers, {2, 3}});
     all.push_back({"ping_pong", &Sm90Plan::ping_pong, {0, 1}});
   }
   // Tiles are paired where the launch knows how long they are.
   if (!plan.kv_lens) all.push_back({"pair_tiles", &Sm90Plan::pair_tiles, {0, 1}});
   return all;
-}
-
-/// Applies a tuned choice. Errors: kInvalid for a name or value that the template does not take.
-Status apply(const TuningValues& tuned, Sm90Plan& plan) {
-  const std::vector<Knob> knobs = knobs_of(plan);
-  for (const auto& [name, value] : tuned) {
-    const Knob* knob = nullptr;
-    std::vector<std::string_view> names;
-    for (const Knob& one : knobs) {
-      if (one.name == name) knob = &one;
-      names.push_back(one.name);
-    }
-    if (knob == nullptr) {
-      return make_error(
-          ErrorCode::kInvalid,
-          fmt::format("'{}' is no choice of an sm_90a plan: {}", name, fmt::join(names, ", ")),
-          name);
-    }
-    if (std::find(knob->values.begin(), knob->values.end(), value) == knob->values.end()) {
-      return make_error(ErrorCode::kInvalid,
-                        fmt::format("{} = {} in a tuning table: sm_90a takes {}", name, value,
-                                    fmt::join(knob->values, ", ")),
-                        name);
-    }
-    if (const auto* number = std::get_if<int Sm90Plan::*>(&knob->member)) {
-      plan.** number = static_cast<int>(value);
-    } else {
-      plan.*std::get<bool Sm90Plan::*>(knob->member) = value != 0;
-    }
-  }
-  return {};
 }
 
 /// Makes partitions of `keys` keys whole KV tiles: the longest that are, up to the one chosen.
@@ -167,8 +149,9 @@ Status fit_partitions(int keys, const TuningValues* tuned, Sm90Plan& plan) {
         "BN");
   }
   int longest = kPartitionStep;
-  for (const Knob& knob : knobs_of(plan)) {
-    if (knob.name != "BN") continue;
+  for (const Sm90Knob& knob : knobs_of(plan)) {
+    const auto* number = std::get_if<int Sm90Plan::*>(&knob.member);
+    if (number == nullptr || *number != &Sm90Plan::BN) continue;
     for (const std::int64_t value : knob.values) {
       if (value <= plan.BN && keys % value == 0) longest = static_cast<int>(value);
     }
@@ -196,7 +179,8 @@ void complete(const AttentionSpec& spec, Sm90Plan& plan) {
   // that have a head each have a score modification's state each, and that spills at depth 192 and
   // 256.
   const bool has_state = spec.score_mod.kind == ScoreModSpec::Kind::kAlibi ||
-                         spec.score_mod.kind == ScoreModSpec::Kind::kCustom;
+                         spec.score_mod.kind == ScoreModSpec::Kind::kCustom ||
+                         contains(spec.mask, MaskSpec::Kind::kMaterialized);
   // A decode waits for memory, and a group that is loaded once for all its heads saves the others'
   // loads. What rows that are nobody's cost it was not measured.
   const bool fits =
@@ -235,6 +219,13 @@ void complete(const AttentionSpec& spec, Sm90Plan& plan) {
     plan.o_blocks = static_cast<int>(
         std::clamp<std::int64_t>(left / block_bytes, 0, plan.padded_ov_depth / 64));
   }
+}
+
+/// Of a body of three consumers that hides no key: full tiles of its rows waste what launches of
+/// few or short sequences do not have. Nobody else pays for it with the time that it compiles in.
+bool has_low_body(const AttentionSpec& spec, const Sm90Plan& plan) {
+  return plan.num_consumers == 3 && spec.qk_depth > 96 && !plan.kv_lens && !plan.split &&
+         spec.mask.kind == MaskSpec::Kind::kNull;
 }
 
 /// The mbarriers, in the order in which they lie in shared memory: a full and an empty one for each
@@ -323,6 +314,7 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm9
   constants.add_bool("kKvLensExcludeNew", spec.kv_lens_exclude_new);
   constants.add_bool("kOverlaps", sm90.overlaps);
   constants.add_bool("kListed", sm90.listed);
+  constants.add_bool("kMapped", sm90.mapped);
   constants.add_bool("kSplit", sm90.split);
   constants.add("kPartitionTiles", sm90.partition_tiles);
   constants.add_bool("kMergeOnePart", merges_one_part(spec));
@@ -356,10 +348,28 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm9
   return std::move(constants).take();
 }
 
+/// The second body of a kernel with as many threads.
+Sm90Plan low_body(const AttentionSpec& spec, const Sm90Plan& plan) {
+  Sm90Plan low = plan;
+  low.num_consumers = 2;
+  low.idle_warpgroups = plan.num_consumers - low.num_consumers;
+  low.BN = 128;
+  low.num_stages = 2;
+  low.num_q_stages = 2;
+  low.smem.clear();
+  low.barriers.clear();
+  low.smem_bytes = 0;
+  complete(spec, low);
+  low.consumer_registers = 232;
+  lay_out(low);
+  return low;
+}
+
 std::vector<LaunchNumber> numbers_of(const AttentionSpec& spec, const Sm90Plan& sm90) {
   using enum LaunchNumber;
   std::vector<LaunchNumber> numbers{kNumQHeads, kQLen, kKvLen};
   sm90_add_work_numbers(spec, sm90, numbers);
+  if (sm90.low != nullptr) numbers.push_back(kLowBody);
   if (sm90.row_copies) {
     numbers.insert(numbers.end(), kRowCopyNumbers.begin(), kRowCopyNumbers.end());
   }
@@ -373,6 +383,7 @@ std::vector<KernelParameter> parameters_of(const KernelPlan& plan, const Sm90Pla
                                                 : forward_parameters(plan, kForwardMaps, numbers);
   if (sm90.row_copies) add_key_parameters(plan, parameters);
   add_partial_parameters(plan, parameters);
+  if (sm90.mapped) add_map_parameters(plan, parameters);
   return parameters;
 }
 
@@ -409,15 +420,7 @@ std::int64_t sm90_begin_of(Sm90Region region, const Sm90Plan& plan) {
 }
 
 std::vector<TuningKnob> sm90_knobs(const Sm90Plan& plan) {
-  std::vector<TuningKnob> found;
-  for (const Knob& knob : knobs_of(plan)) {
-    const auto* number = std::get_if<int Sm90Plan::*>(&knob.member);
-    const std::int64_t chosen = number != nullptr
-                                    ? plan.**number
-                                    : std::int64_t{plan.*std::get<bool Sm90Plan::*>(knob.member)};
-    found.push_back({std::string(knob.name), knob.values, chosen});
-  }
-  return found;
+  return sm90_chosen(knobs_of(plan), plan);
 }
 
 int sm90_gqa_shift(const Sm90Plan& plan, const AttentionSpec& spec) {
@@ -431,6 +434,9 @@ int sm90_packed_heads(const Sm90Plan& plan, const AttentionSpec& spec) {
 std::string sm90_unsupported_reason(const ResolvedSpec& resolved, const Sm90Plan& plan) {
   const AttentionSpec& spec = *resolved;
   if (std::string reason = unsupported_everywhere(spec); !reason.empty()) return reason;
+  // NOTE: of 8-bit operands wgmma takes K-major ones only (9.7.15.5.1).
+  constexpr const char* kWhy = "its products want V's keys adjacent, and V has them in rows";
+  if (std::string reason = unsupported_e4m3(spec, kWhy); !reason.empty()) return reason;
   if (std::string reason = unsupported_partitions(spec, kPartitionStep); !reason.empty()) {
     return reason;
   }
@@ -479,10 +485,14 @@ Result<Sm90Plan> make_sm90_plan(const ResolvedSpec& spec, const TuningValues* tu
     plan.ctas_per_sm = 1;
     plan.num_stages = 2;
   }
+  const std::vector<TuningKnob> untuned = sm90_knobs(plan);
   if (tuned != nullptr) {
-    Status status = apply(*tuned, plan);
+    Status status = sm90_apply(knobs_of(plan), "an sm_90a plan", *tuned, plan);
     if (!status) return status.error();
   }
+  // NOTE: a row that chooses what is chosen anyway makes the same kernel.
+  const bool as_untuned =
+      std::ranges::equal(untuned, sm90_knobs(plan), {}, &TuningKnob::chosen, &TuningKnob::chosen);
   if (resolved.partition_keys > 0) {
     if (Status fitted = fit_partitions(resolved.partition_keys, tuned, plan); !fitted) {
       return fitted.error();
@@ -490,6 +500,9 @@ Result<Sm90Plan> make_sm90_plan(const ResolvedSpec& spec, const TuningValues* tu
   }
   complete(resolved, plan);
   lay_out(plan);
+  if (as_untuned && has_low_body(resolved, plan)) {
+    plan.low = std::make_shared<const Sm90Plan>(low_body(resolved, plan));
+  }
   return plan;
 }
 
@@ -515,7 +528,12 @@ Status fill_from_sm90(const Sm90Plan& sm90, KernelPlan& plan) {
   }
   kernel.barriers = sm90.barriers;
   kernel.constants = constants_of(plan.spec, sm90);
+  if (sm90.low != nullptr) {
+    kernel.smem_bytes = std::max(kernel.smem_bytes, sm90.low->smem_bytes);
+    kernel.low_constants = constants_of(plan.spec, *sm90.low);
+  }
   kernel.parameters = parameters_of(plan, sm90);
+  if (sm90.mapped) plan.map = planned_map(plan.spec, sm90_packed_heads(sm90, plan.spec));
   add_split_deviation(plan);
   return {};
 }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -30,11 +31,12 @@ struct Sm90SmemRange {
 /// What an sm_90a template uses. Tiles per depth follow FlashAttention-3 (Shah et al., 2024); those
 /// of absorbed MLA are sm90_mla's.
 struct Sm90Plan {
-  int BM = 0;             ///< query rows per work tile: 64 per consumer warpgroup
-  int BN = 0;             ///< keys per KV tile
-  int box_keys = 0;       ///< keys per TMA box of K and V: all of one page; 0 with row_copies
-  int num_consumers = 0;  ///< consumer warpgroups; one more produces
-  int ctas_per_sm = 1;    ///< that run at once
+  int BM = 0;               ///< query rows per work tile: 64 per consumer warpgroup
+  int BN = 0;               ///< keys per KV tile
+  int box_keys = 0;         ///< keys per TMA box of K and V: all of one page; 0 with row_copies
+  int num_consumers = 0;    ///< consumer warpgroups; one more produces
+  int idle_warpgroups = 0;  ///< whose registers the others have
+  int ctas_per_sm = 1;      ///< that run at once
   int cluster = 1;  ///< CTAs that share a work tile, with 64 rows each, and load K for each other
   int num_stages = 0;    ///< K tiles, and V tiles, in shared memory
   int num_q_stages = 0;  ///< Q tiles in shared memory; o_blocks says where O is staged
@@ -45,6 +47,7 @@ struct Sm90Plan {
   bool row_copies = false;  ///< K and V are copied row by row: pages do not hold whole TMA boxes
   bool overlaps = false;    ///< waits for the end of the launch before it: PlannedKernel::overlaps
   bool listed = false;      ///< KV tiles are listed by what the mask says of each
+  bool mapped = false;      ///< they are those of a map of the mask (templates/maps)
   bool split = false;       ///< launches may split the keys into partitions
   int partition_tiles = 0;  ///< KV tiles of each partition; 0: the launch says how many there are
   /// A row's maximum moves when its own scores say so, not those of the rows beside it: its bits
@@ -65,7 +68,11 @@ struct Sm90Plan {
   std::int64_t smem_bytes = 0;
   double rescale_threshold = 8;  ///< log2: O is rescaled when the maximum grows by more
 
-  int threads() const { return 128 * (num_consumers + 1); }
+  /// A second body of the kernel, for launches that have low query tiles; null: there is none. It
+  /// has fewer consumers, with more registers and longer KV tiles.
+  std::shared_ptr<const Sm90Plan> low;
+
+  int threads() const { return 128 * (num_consumers + 1 + idle_warpgroups); }
 };
 
 /// Plans the kernel. `tuned` holds what a tuning row overrides, or is null. Errors: kInvalid for a
@@ -95,16 +102,6 @@ Result<LaunchRecipe> plan_sm90_launch(const KernelPlan& plan, const LaunchReques
 
 /// What a tuning row may choose, with what this plan has.
 std::vector<TuningKnob> sm90_knobs(const Sm90Plan& plan);
-
-/// How a launch deals its query tiles out to CTAs (templates/sm90/work.cuh).
-struct Sm90Shares {
-  std::int32_t ctas = 0;
-  std::int32_t paired_units = 0;  ///< pairs of tiles before the tail: whole rounds of the CTAs
-};
-
-/// The shares of `total_tiles` tiles, `m_tiles` per head, for `ctas` CTAs that run at once, which
-/// load ahead over tile borders. pair_tiles: later tiles are longer.
-Sm90Shares sm90_shares(bool pair_tiles, std::int32_t m_tiles, std::int32_t total_tiles, int ctas);
 
 /// How query rows are numbered: position << shift | head of the group, where a tile's rows are of
 /// all the query heads that share a key-value head; otherwise 0. Rows whose number would be a head

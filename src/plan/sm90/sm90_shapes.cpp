@@ -66,7 +66,8 @@ void sm90_add_work_numbers(const AttentionSpec& spec, const Sm90Plan& plan,
   using enum LaunchNumber;
   if (plan.split) numbers.insert(numbers.end(), {kPartitions, kRows});
   if (!plan.kv_lens) {
-    numbers.insert(numbers.end(), {kMTiles, kTotalTiles, kPairedUnits});
+    numbers.insert(numbers.end(), {kMTiles, kTotalTiles, kPairedUnits, kTileGroups, kFirstTiles,
+                                   kSecondTiles, kTileGrowth});
     return;
   }
   numbers.push_back(kBatch);

@@ -133,6 +133,10 @@ Result<LaunchRecipe> plan_sm90_mla_launch(const KernelPlan& plan, const LaunchRe
   values.numbers.set(LaunchNumber::kMTiles, static_cast<std::int32_t>(m_tiles));
   values.numbers.set(LaunchNumber::kTotalTiles, total_tiles);
   values.numbers.set(LaunchNumber::kPairedUnits, std::int32_t{0});
+  values.numbers.set(LaunchNumber::kTileGroups, std::int32_t{mla.BM / 64});
+  values.numbers.set(LaunchNumber::kFirstTiles, static_cast<std::int32_t>(m_tiles));
+  values.numbers.set(LaunchNumber::kSecondTiles, static_cast<std::int32_t>(m_tiles));
+  values.numbers.set(LaunchNumber::kTileGrowth, std::int32_t{1});
   values.numbers.set(LaunchNumber::kPartitions, request.partitions);
   const TensorView& o = request.tensors.o;
   values.numbers.set(LaunchNumber::kRows, o.batch * o.rows * o.heads);

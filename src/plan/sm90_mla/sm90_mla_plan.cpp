@@ -13,6 +13,7 @@
 #include "plan/forward_support.h"
 #include "plan/merge/merge_plan.h"
 #include "plan/signature.h"
+#include "plan/sm90/sm90_knobs.h"
 #include "plan/sm90/sm90_shapes.h"
 
 namespace attnjit {
@@ -97,36 +98,11 @@ void lay_out(const AttentionSpec& spec, Sm90Plan& plan) {
 
 /// What a tuning row may choose. Half of the heads of a position is a CTA's rows where there are
 /// more than 64: then the other half's CTA may load K with it.
-std::vector<TuningKnob> knobs_of(const AttentionSpec& spec, const Sm90Plan& plan) {
+std::vector<Sm90Knob> knobs_of(const AttentionSpec& spec, const Sm90Plan& plan) {
   const bool halves = (1 << sm90_gqa_shift(plan, spec)) > kTileRows && !plan.row_copies;
-  return {{"num_stages", {kStages.begin(), kStages.end()}, plan.num_stages},
-          {"cluster", halves ? std::vector<std::int64_t>{1, 2} : std::vector<std::int64_t>{1},
-           plan.cluster}};
-}
-
-/// Applies a tuned choice. Errors: kInvalid for a name or value that the template does not take.
-Status apply(const TuningValues& tuned, const AttentionSpec& spec, Sm90Plan& plan) {
-  const std::vector<TuningKnob> knobs = knobs_of(spec, plan);
-  for (const auto& [name, value] : tuned) {
-    const std::string& wanted = name;
-    const auto knob = std::find_if(knobs.begin(), knobs.end(),
-                                   [&](const TuningKnob& one) { return one.name == wanted; });
-    if (knob == knobs.end()) {
-      return make_error(
-          ErrorCode::kInvalid,
-          fmt::format("'{}' is no choice of an sm_90a plan of absorbed MLA: num_stages, cluster",
-                      name),
-          name);
-    }
-    if (std::find(knob->values.begin(), knob->values.end(), value) == knob->values.end()) {
-      return make_error(ErrorCode::kInvalid,
-                        fmt::format("{} = {} in a tuning table: this kernel takes {}", name, value,
-                                    fmt::join(knob->values, ", ")),
-                        name);
-    }
-    (name == "cluster" ? plan.cluster : plan.num_stages) = static_cast<int>(value);
-  }
-  return {};
+  return {{"num_stages", &Sm90Plan::num_stages, {kStages.begin(), kStages.end()}},
+          {"cluster", &Sm90Plan::cluster,
+           halves ? std::vector<std::int64_t>{1, 2} : std::vector<std::int64_t>{1}}};
 }
 
 std::vector<ConfigConstant> constants_of(const AttentionSpec& spec, const Sm90Plan& plan) {
@@ -151,6 +127,7 @@ std::vector<ConfigConstant> constants_of(const AttentionSpec& spec, const Sm90Pl
   constants.add_bool("kRaggedKv", spec.ragged_kv);
   constants.add_bool("kKvLensExcludeNew", spec.kv_lens_exclude_new);
   constants.add_bool("kPairTiles", false);
+  constants.add_bool("kMapped", false);
   constants.add_bool("kSplit", plan.split);
   constants.add("kPartitionTiles", plan.partition_tiles);
   constants.add_bool("kMergeOnePart", merges_one_part(spec));
@@ -210,6 +187,12 @@ std::vector<KernelParameter> parameters_of(const KernelPlan& plan, const Sm90Pla
 std::string sm90_mla_unsupported_reason(const ResolvedSpec& resolved) {
   const AttentionSpec& spec = *resolved;
   if (std::string reason = unsupported_everywhere(spec); !reason.empty()) return reason;
+  constexpr const char* kWhy =
+      "its products want V's keys adjacent, and the cache has them in rows";
+  if (std::string reason = unsupported_e4m3(spec, kWhy); !reason.empty()) return reason;
+  if (contains(spec.mask, MaskSpec::Kind::kMaterialized)) {
+    return "the kernel of absorbed MLA has no materialized masks (mask) yet";
+  }
   if (std::string reason = unsupported_partitions(spec, kTileKeys); !reason.empty()) {
     return reason;
   }
@@ -264,9 +247,11 @@ Result<Sm90Plan> make_sm90_mla_plan(const ResolvedSpec& resolved, const TuningVa
   plan.rescale_by_row = spec.partition_keys > 0;
   // As of sm_90a's decodes: nobody comes back for what was not asked for.
   plan.l2_bytes = 128;
-  // In all no more than the CTA is launched with, 3 x 168. Copies of rows take more.
-  plan.producer_registers = plan.row_copies ? 40 : 24;
-  plan.consumer_registers = plan.row_copies ? 232 : 240;
+  // In all no more than the CTA is launched with, 3 x 168. Copies of rows, and of a tile in several
+  // boxes, take more.
+  const bool one_box = !plan.row_copies && plan.box_keys == plan.BN;
+  plan.producer_registers = one_box ? 24 : 40;
+  plan.consumer_registers = one_box ? 240 : 232;
   plan.padded_qk_depth = spec.qk_depth;
   plan.padded_ov_depth = spec.ov_depth;
   plan.q_bytes = std::int64_t{2} * kTileRows * spec.qk_depth;
@@ -278,7 +263,10 @@ Result<Sm90Plan> make_sm90_mla_plan(const ResolvedSpec& resolved, const TuningVa
     if (plan.num_stages == 0 || more.smem_bytes <= kMaxSmemBytes) plan.num_stages = stages;
   }
   if (tuned != nullptr) {
-    if (Status status = apply(*tuned, spec, plan); !status) return status.error();
+    if (Status status =
+            sm90_apply(knobs_of(spec, plan), "an sm_90a plan of absorbed MLA", *tuned, plan);
+        !status)
+      return status.error();
   }
   plan.BM = kTileRows * plan.cluster;
   lay_out(spec, plan);
@@ -312,7 +300,7 @@ Status fill_from_sm90_mla(const Sm90Plan& mla, KernelPlan& plan) {
 }
 
 std::vector<TuningKnob> sm90_mla_knobs(const KernelPlan& plan) {
-  return knobs_of(plan.spec, *plan.sm90);
+  return sm90_chosen(knobs_of(plan.spec, *plan.sm90), *plan.sm90);
 }
 
 }  // namespace attnjit

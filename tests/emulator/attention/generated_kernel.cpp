@@ -31,7 +31,8 @@ EmulatorBuffer output_of(const std::string& name, verify::Tensor tensor) {
 }  // namespace
 
 Result<GeneratedKernel> generate_kernel(const AttentionSpec& spec, const PlanOptions& options,
-                                        const TemplateSet& templates, const Tuning* tuning) {
+                                        const TemplateSet& templates, const Tuning* tuning,
+                                        CompileTo to) {
   GeneratedKernel kernel;
   Result<KernelPlan> planned = plan(spec, options, tuning);
   if (!planned) return std::move(planned).error();
@@ -41,6 +42,7 @@ Result<GeneratedKernel> generate_kernel(const AttentionSpec& spec, const PlanOpt
   CompileRequest request;
   request.source = std::move(*source);
   request.want_ptx = true;
+  request.ptx_only = to == CompileTo::kPtx;
   Result<KernelImage> image = make_in_process_compiler()->compile(
       request, std::chrono::steady_clock::now() + std::chrono::minutes(5));
   if (!image) return std::move(image).error();

@@ -21,18 +21,23 @@
 
 namespace attnjit::emulator {
 
+/// How far a compile goes: to the PTX, which is all that the emulator reads, or through ptxas too,
+/// which judges the kernel and takes two fifths of the time.
+enum class CompileTo { kPtx, kImage };
+
 struct GeneratedKernel {
   KernelPlan plan;
   std::string ptx;
-  ResourceUsage usage;  ///< what ptxas says of it
-  std::string log;      ///< ptxas's, whole
+  ResourceUsage usage;  ///< what ptxas says of it; none to the PTX
+  std::string log;      ///< ptxas's, whole; empty to the PTX
 };
 
 /// Plans, renders and compiles a spec. `tuning` may be null. Errors: kEnvironment where there is no
 /// NVRTC.
 Result<GeneratedKernel> generate_kernel(const AttentionSpec& spec, const PlanOptions& options = {},
                                         const TemplateSet& templates = TemplateSet::embedded(),
-                                        const Tuning* tuning = nullptr);
+                                        const Tuning* tuning = nullptr,
+                                        CompileTo to = CompileTo::kPtx);
 
 /// What one run of a kernel on a problem gave; outputs are uninitialised before.
 struct KernelRun {

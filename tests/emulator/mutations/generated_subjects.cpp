@@ -22,7 +22,15 @@ struct Shape {
   int sm_count;
   InputKind input = InputKind::kNormal;
   bool twice = false;  ///< a launch of the same comes before, and may still run
+  int documents = 0;   ///< how long the documents are that p.doc tells apart; 0: p.doc is random
 };
+
+/// Which document each position is of.
+verify::ParamArgument documents_of(int length) {
+  verify::Tensor doc = verify::make_tensor(Dtype::kI32, {2048});
+  for (std::int32_t i = 0; i < 2048; ++i) doc.as<std::int32_t>()[i] = i / length;
+  return {"doc", std::move(doc)};
+}
 
 struct Description {
   const char* name;
@@ -54,6 +62,7 @@ Result<Call> call_of(const KernelPlan& plan, const Shape& shape) {
   request.kv_lens = shape.kv_lens;
   request.seed = 11;
   request.input = shape.input;
+  if (shape.documents > 0) request.params.push_back(documents_of(shape.documents));
   Result<verify::Problem> problem = verify::make_problem(plan.spec, request);
   if (!problem) return std::move(problem).error();
   Result<verify::Reference> reference = verify::compute_reference(*problem);
@@ -237,6 +246,37 @@ std::vector<Description> listed_and_mla_subjects() {
   };
 }
 
+// A mask that hangs on an array, and the map that a kernel makes of it: blocks that are hidden,
+// seen in part and whole, decided by ranges and by scores; lists of more than a warp's 32 places;
+// and launches whose map lies where the launch before still reads its own.
+std::vector<Description> map_subjects() {
+  MaskSpec mask = expression("p.doc[q_idx] == p.doc[kv_idx] || kv_idx - q_idx > 5000");
+  mask.custom.params = {{"doc", ParamSpec::Type::kI32Array}};
+  MaskSpec causal;
+  causal.kind = Kind::kCausal;
+  MaskSpec both;
+  both.kind = Kind::kAnd;
+  both.of = {causal, mask};
+  constexpr InputKind kNormal = InputKind::kNormal;
+  return {
+      {"maps, sm90 64/64",
+       with(spec_of(Arch::kSm90a, 64, 64, 2, 2, Kind::kNull),
+            [&](AttentionSpec& spec) { spec.mask = both; }),
+       {{{300}, {700}, 1, kNormal, true, 250},
+        {{200}, {400, 400}, 2, kNormal, false, 128},
+        {{140}, {270}, 1},
+        {{70}, {1500}, 1, InputKind::kRaised, false, 1400}}},
+      {"maps, sm90 128/128 pages",
+       with(spec_of(Arch::kSm90a, 128, 128, 2, 2, Kind::kNull),
+            [&](AttentionSpec& spec) {
+              spec.mask = mask;
+              spec.ragged = true;
+              spec.page_size = 16;
+            }),
+       {{{150, 0, 9}, {600, 40, 70}, 1, kNormal, false, 200}, {{20}, {300}, 2}}},
+  };
+}
+
 // NOTE: their names do not begin as the others' do, of which places are known by their number.
 std::vector<Description> sequence_subjects() {
   constexpr Arch kArch = Arch::kSm90a;
@@ -325,6 +365,41 @@ std::vector<Description> sm100_subjects() {
         {{70, 40}, {700, 30}, 1, kRaised},
         {{20, 0, 1}, {1100, 7, 3}, 148},
         {{20}, {600}, 148, kRaised}}},
+      // One O: all KV tiles of a query tile follow one another, an odd number and an even one.
+      {"sm_100a 256",
+       with(spec_of(kArch, 256, 256, 3, 1, Kind::kNull),
+            [](AttentionSpec& spec) { spec.sink = true; }),
+       {{{60}, {260}, 1}, {{60}, {370}, 1, kRaised}, {{60}, {60}, 1}, {{60}, {0}, 1}}},
+      {"sm_100a 256 pages",
+       with(spec_of(kArch, 256, 256, 2, 1, Kind::kCausal),
+            [](AttentionSpec& spec) { spec.page_size = 16; }),
+       {{{20}, {430, 0, 97}, 148}, {{140}, {330}, 1, kRaised}}},
+      // e4m3 with the 64-byte swizzle and with the 128-byte one, from pages of few rows and of
+      // many.
+      {"sm_100a e4m3 64 group",
+       with(spec_of(kArch, 64, 64, 8, 4, Kind::kCausal),
+            [](AttentionSpec& spec) {
+              spec.qkv_dtype = Dtype::kE4m3;
+              spec.scales = Scales::kHead;
+              spec.sink = true;
+            }),
+       {{{40}, {1530}, 1},
+        {{40}, {500}, 1, kRaised},
+        {{20}, {1100}, 1},
+        {{20}, {500}, 148, kRaised},
+        {{150}, {30}, 1}}},
+      {"sm_100a e4m3 128 pages",
+       with(spec_of(kArch, 128, 128, 2, 1, Kind::kCausal),
+            [](AttentionSpec& spec) {
+              spec.qkv_dtype = Dtype::kE4m3;
+              spec.scales = Scales::kTensor;
+              spec.page_size = 16;
+              spec.ragged = true;
+            }),
+       {{{150, 0, 9}, {930, 40, 97}, 1},
+        {{150}, {600}, 1, kRaised},
+        {{20}, {1100}, 148},
+        {{20}, {600}, 148, kRaised}}},
       // Work tiles of equal work: a CTA takes several, and loads ahead over their borders.
       {"sm_100a 96 alibi",
        with(spec_of(kArch, 96, 96, 3, 1, Kind::kNull),
@@ -365,7 +440,7 @@ Result<Subjects> make_generated_subjects(const Wanted& wanted) {
 }
 
 Result<Subjects> make_sequence_subjects(const Wanted& wanted) {
-  return make_all({sequence_subjects(), split_subjects()}, wanted);
+  return make_all({sequence_subjects(), split_subjects(), map_subjects()}, wanted);
 }
 
 }  // namespace attnjit::emulator

@@ -52,6 +52,11 @@ const std::vector<Rule>& rules() {
       {"keys", "step of a shuffle left out", "shfl.sync.bfly", R"(shfl\.sync\.bfly\.b32\s+(%r\d+)\|%p\d+, (%r\d+),.*;)", "mov.b32 $1, $2;", 12},
       {"sm90 listed", "first tile of a vote left out", "vote.sync.ballot", R"(vote\.sync\.ballot\.b32\s+(%r\d+), .*;)",
        "$& { .reg .b32 rest; sub.s32 rest, $1, 1; and.b32 $1, $1, rest; }", 4},
+      {"maps", "first tile of a vote left out", "vote.sync.ballot", R"(vote\.sync\.ballot\.b32\s+(%r\d+), .*;)",
+       "$& { .reg .b32 rest; sub.s32 rest, $1, 1; and.b32 $1, $1, rest; }", 4},
+      {"maps", "least of a warp for the most", "redux.sync.max", R"(redux\.sync\.max(.*;))", "redux.sync.min$1"},
+      {"maps", "most of a warp for the least", "redux.sync.min", R"(redux\.sync\.min(.*;))", "redux.sync.max$1"},
+      {"maps", "any of a warp: the lane's own", "vote.sync.any", R"(vote\.sync\.any\.pred\s+(%p\d+), (%p\d+),.*;)", "mov.pred $1, $2;", 2},
       {"sm90 mla", "step of a shuffle left out", "shfl.sync.bfly", R"(shfl\.sync\.bfly\.b32\s+(%r\d+)\|%p\d+, (%r\d+),.*;)", "mov.b32 $1, $2;", 12},
       // ---- barriers of threads
       {"sm90", "named barrier's count 32 more", "barrier.sync.aligned", R"(barrier\.sync\.aligned (\S+), (\S+);)",

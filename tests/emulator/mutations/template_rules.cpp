@@ -53,7 +53,7 @@ const std::vector<Rule>& template_rules() {
       {"sm_100a", "teardown's arrival removed", "barrier.arrive.aligned", R"(barrier\.arrive\.aligned \S+, \S+;)", ";"},
       {"sm_100a", "teardown's barrier counts 32 less", "barrier.sync.aligned", R"(barrier\.sync\.aligned (\S+), (\S+);)",
        "{ .reg .b32 count; sub.s32 count, $2, 32; barrier.sync.aligned $1, count; }"},
-      {"sm_100a", "setmaxnreg.inc 8 more", "setmaxnreg.inc", R"((setmaxnreg\.inc\S+) 192;)", "$1 200;"},
+      {"sm_100a", "setmaxnreg.inc 8 more", "setmaxnreg.inc", R"((setmaxnreg\.inc\S+) (192|184);)", "$1 200;"},
       {"sm_100a", "setmaxnreg.dec below the registers in use", "setmaxnreg.dec", R"((setmaxnreg\.dec\S+) \d+;)", "$1 16;", 2},
       {"sm_100a", "setmaxnreg.dec removed", "setmaxnreg.dec", R"(setmaxnreg\.dec\S+ \d+;)", ";", 2},
       // ---- tcgen05
@@ -68,6 +68,9 @@ const std::vector<Rule>& template_rules() {
       {"sm_100a", "tcgen05.mma's A 8 columns off", "tcgen05.mma", R"((tcgen05\.mma\S+ \[%r\d+\]), \[(%r\d+)\](.*);)",
        "{ .reg .b32 moved; add.s32 moved, $2, 8; $1, [moved]$3; }", 4},
       {"sm_100a", "tcgen05.mma removed", "tcgen05.mma", R"(tcgen05\.mma.*;)", ";", 4},
+      {"sm_100a", "tcgen05.cp removed", "tcgen05.cp", R"(tcgen05\.cp.*;)", ";", 4},
+      {"sm_100a", "tcgen05.cp 8 columns off", "tcgen05.cp", R"((tcgen05\.cp\S+) \[(%r\d+)\](.*);)",
+       "{ .reg .b32 moved; add.s32 moved, $2, 8; $1 [moved]$3; }", 4},
       {"sm_100a", "enable-input-d flipped", "setp.ne.b32 p,", R"(setp\.ne\.b32 p,)", "setp.eq.b32 p,", 6},
       {"sm_100a", "tcgen05.ld a column off", "tcgen05.ld", R"((tcgen05\.ld\S+ \{[^}]*\}), \[(%r\d+)\];)",
        "{ .reg .b32 moved; add.s32 moved, $2, 1; $1, [moved]; }", 4},

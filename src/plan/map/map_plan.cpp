@@ -1,0 +1,378 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernel that makes the map of a mask, and its launch.
+#include "plan/map/map_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+
+#include "plan/constants.h"
+#include "plan/family.h"
+#include "plan/forward_support.h"
+#include "plan/signature.h"
+#include "spec/expression_ranges.h"
+#include "spec/names.h"
+#include "spec/resolved_spec.h"
+
+namespace attnjit {
+namespace {
+
+using Buffer = BufferId::Kind;
+
+constexpr int kThreads = 512;  // whose warps look at blocks beside one another
+constexpr int kCtasPerSm = 4;  // as many as an SM has threads for
+constexpr int kWordBytes = 4;  // of an i32
+constexpr const char* kEntry = "attnjit_map";
+constexpr const char* kListsEntry = "attnjit_map_lists";
+constexpr int kListThreads = 128;
+constexpr const char* kListCounts = "list_counts";
+constexpr const char* kList = "list";
+
+// The arrays of a map, in their order among the plan's workspaces.
+struct MapArray {
+  Buffer buffer;
+  bool indices;  ///< has a place for each block of a row
+  bool full;     ///< is of the blocks that are seen whole
+};
+constexpr std::array kArrays{
+    MapArray{Buffer::kKvNumBlocks, false, false},
+    MapArray{Buffer::kKvIndices, true, false},
+    MapArray{Buffer::kFullKvNumBlocks, false, true},
+    MapArray{Buffer::kFullKvIndices, true, true},
+};
+
+std::string workspace_name(const MapArray& array) {
+  return fmt::format("map_{}", name_of(array.buffer));
+}
+
+/// The buffer that is a workspace of the plan.
+BufferId workspace_of(const KernelPlan& plan, std::string_view name) {
+  const auto found = std::find_if(plan.workspaces.begin(), plan.workspaces.end(),
+                                  [&](const auto& workspace) { return workspace.name == name; });
+  return {Buffer::kWorkspace, static_cast<std::uint32_t>(found - plan.workspaces.begin())};
+}
+
+bool has_lists(const AttentionSpec& spec) { return family_of(spec).rows_per_list != nullptr; }
+
+bool names_in_mask(const ResolvedSpec& spec, spec::Coord coord) {
+  const spec::Snippets& snippets = spec.state().snippets;
+  return std::any_of(snippets.begin(), snippets.end(), [&](const auto& snippet) {
+    return snippet && snippet->kind == spec::SnippetKind::kMask && spec::names(*snippet, coord);
+  });
+}
+
+std::int32_t blocks_of(std::int32_t length) {
+  return length / kMapBlock + (length % kMapBlock != 0 ? 1 : 0);
+}
+
+Error bad_map(std::string field, std::string message) {
+  return make_error(ErrorCode::kInvalid, std::move(message), "mask_map." + std::move(field));
+}
+
+std::int64_t rows_of(const MaskMapShape& map) {
+  return std::int64_t{map.batch} * map.heads * map.q_blocks;
+}
+
+/// Whether each sequence, or each head, has a mask of its own in the tensor that is part of it.
+bool has_batches(const PlannedMap& map, const LaunchShapes& shapes) {
+  return map.by_tensor && shapes.mask_batch != 1;
+}
+bool has_heads(const PlannedMap& map, const LaunchShapes& shapes) {
+  return map.by_tensor && shapes.mask_heads != 1;
+}
+
+/// Points a launch's arguments at the workspaces, or nowhere, where the caller gave no array.
+void place_map(const KernelPlan& plan, const MaskMapShape& map, LaunchRecipe& recipe) {
+  const bool given = map.use != MaskMapUse::kNone;
+  for (KernelArgument& argument : recipe.args) {
+    auto* pointer = std::get_if<KernelArgument::Pointer>(&argument.value);
+    if (pointer == nullptr) continue;
+    for (const MapArray& array : kArrays) {
+      if (pointer->id.kind != array.buffer) continue;
+      if (given && array.full && map.no_full) {
+        *pointer = {};
+      } else if (!given) {
+        const BufferId own = workspace_of(plan, workspace_name(array));
+        *pointer = {name_of(plan, own), 0, own};
+      }
+      break;
+    }
+  }
+}
+
+}  // namespace
+
+bool walks_map(const ResolvedSpec& spec) {
+  if (!family_of(spec).maps) return false;
+  // A work tile's list is not cut where partitions have fixed keys, and its rows are to be of whole
+  // rows of blocks, or of a part of one.
+  constexpr int kMostDepth = 192;  // deeper bodies walk no lists
+  const bool fits =
+      std::has_single_bit(static_cast<std::uint32_t>(spec->group)) && spec->qk_depth <= kMostDepth;
+  if (has_lists(spec) && (spec->partition_keys > 0 || !fits)) return false;
+  // NOTE: beside what reads a tensor a list of tiles spills in sm_90a's deepest bodies.
+  if (spec::materialized(spec->mask) != nullptr) return spec->qk_depth <= kMostDepth;
+  const spec::Snippets& snippets = spec.state().snippets;
+  return std::any_of(snippets.begin(), snippets.end(), [](const auto& snippet) {
+    return snippet && snippet->kind == spec::SnippetKind::kMask && spec::reads_arrays(*snippet);
+  });
+}
+
+PlannedMap planned_map(const ResolvedSpec& spec, int packed_heads) {
+  const bool by_head = names_in_mask(spec, spec::Coord::kH);
+  PlannedMap map;
+  map.by_batch = lengths_differ(spec) || names_in_mask(spec, spec::Coord::kB);
+  if (by_head) {
+    map.heads = spec->num_q_heads / packed_heads;
+  } else if (names_in_mask(spec, spec::Coord::kKvH)) {
+    map.heads = spec->num_kv_heads();
+  }
+  map.by_head = by_head;
+  map.packed_heads = packed_heads;
+  map.by_tensor = spec::materialized(spec->mask) != nullptr;
+  return map;
+}
+
+void add_map_workspaces(KernelPlan& plan) {
+  if (!walks_map(plan.spec)) return;
+  for (const MapArray& array : kArrays) plan.workspaces.push_back({workspace_name(array), false});
+  if (!has_lists(plan.spec)) return;
+  for (const char* const name : {kListCounts, kList}) plan.workspaces.push_back({name, false});
+}
+
+namespace {
+
+void add_arrays(const char* cuda_type, std::vector<KernelParameter>& parameters) {
+  for (const MapArray& array : kArrays) {
+    parameters.push_back(
+        parameter(std::string(name_of(array.buffer)), {array.buffer, 0}, cuda_type));
+  }
+}
+
+void add_lists(const KernelPlan& plan, const char* cuda_type,
+               std::vector<KernelParameter>& parameters) {
+  for (const char* const name : {kListCounts, kList}) {
+    parameters.push_back(parameter(name, workspace_of(plan, name), cuda_type));
+  }
+}
+
+PlannedKernel map_kernel(const KernelPlan& plan) {
+  using enum LaunchNumber;
+  const AttentionSpec& spec = plan.spec;
+  PlannedKernel kernel;
+  kernel.entry = kEntry;
+  kernel.kernel_header = "maps/list_blocks.cuh";
+  kernel.threads = kThreads;
+  kernel.overlaps = true;
+  kernel.has_mask = true;
+  Constants constants;
+  constants.add("kThreads", kThreads);
+  constants.add("kHeads", spec.num_q_heads);
+  constants.add("kGroup", spec.group);
+  constants.add("kMapHeads", plan.map->by_tensor ? 0 : plan.map->heads);
+  constants.add_bool("kByHead", plan.map->by_head);
+  constants.add_bool("kLengthsDiffer", lengths_differ(spec));
+  constants.add_bool("kRagged", spec.ragged);
+  constants.add_bool("kRaggedKv", spec.ragged_kv);
+  constants.add_bool("kKvLensExcludeNew", spec.kv_lens_exclude_new);
+  kernel.constants = std::move(constants).take();
+  add_arrays("int", kernel.parameters);
+  add_length_parameters(spec, kernel.parameters);
+  for (const LaunchNumber number : {kMapQBlocks, kMapKvBlocks, kMapRows}) {
+    kernel.parameters.push_back(parameter(number));
+  }
+  if (plan.map->by_tensor) {
+    for (const LaunchNumber number : {kMapHeads, kHeadsPerMap, kHeadsAsked}) {
+      kernel.parameters.push_back(parameter(number));
+    }
+  }
+  add_function_parameters(spec, kernel.parameters);
+  return kernel;
+}
+
+PlannedKernel lists_kernel(const KernelPlan& plan) {
+  using enum LaunchNumber;
+  PlannedKernel kernel;
+  kernel.entry = kListsEntry;
+  kernel.kernel_header = "maps/list_tiles.cuh";
+  kernel.threads = kListThreads;
+  kernel.overlaps = true;
+  Constants constants;
+  constants.add("kThreads", kListThreads);
+  kernel.constants = std::move(constants).take();
+  add_arrays("const int", kernel.parameters);
+  add_lists(plan, "int", kernel.parameters);
+  for (const LaunchNumber number :
+       {kMapQBlocks, kMapKvBlocks, kListRows, kListsPerMap, kRowsPerList, kListPlaces}) {
+    kernel.parameters.push_back(parameter(number));
+  }
+  return kernel;
+}
+
+/// A launch of one of a plan's kernels, of `rows` rows.
+Result<LaunchRecipe> rows_launch(const KernelPlan& plan, std::string_view entry,
+                                 const LaunchRequest& request, std::int64_t rows) {
+  const auto kernel = std::find_if(plan.kernels.begin(), plan.kernels.end(),
+                                   [&](const PlannedKernel& one) { return one.entry == entry; });
+  ArgumentValues values{plan,
+                        request.scalars,
+                        request.params,
+                        LaunchNumbers(plan.spec, request.shapes, request.scale),
+                        {}};
+  values.numbers.set_strides(request.tensors);
+  set_map_numbers(request, plan.spec, values.numbers);
+  const bool by_head = plan.map->by_head || has_heads(*plan.map, request.shapes);
+  values.numbers.set(LaunchNumber::kHeadsAsked,
+                     by_head ? std::int32_t{plan.spec->num_q_heads / request.map.heads} : 1);
+  const std::int64_t ctas =
+      std::min(rows, std::int64_t{kCtasPerSm} * std::max(request.device.sm_count, 1));
+  Result<LaunchRecipe> recipe = make_recipe(*kernel, static_cast<std::uint32_t>(ctas), values);
+  if (recipe) place_map(plan, request.map, *recipe);
+  return recipe;
+}
+
+/// Lists of a head's rows of blocks.
+std::int32_t lists_per_map(const LaunchRequest& request) {
+  return (request.map.q_blocks - 1) / request.rows_per_list + 1;
+}
+
+}  // namespace
+
+void add_map_parameters(const KernelPlan& plan, std::vector<KernelParameter>& parameters) {
+  using enum LaunchNumber;
+  std::vector<LaunchNumber> numbers{kMapBatches, kMapHeads, kHeadsPerMap};
+  if (has_lists(plan.spec)) {
+    add_lists(plan, "const int", parameters);
+    numbers.insert(numbers.end(), {kListsPerMap, kRowsPerList, kListPlaces});
+  } else {
+    add_arrays("const int", parameters);
+    numbers.insert(numbers.end(), {kMapQBlocks, kMapKvBlocks});
+  }
+  for (const LaunchNumber number : numbers) parameters.push_back(parameter(number));
+}
+
+void add_map_kernels(KernelPlan& plan) {
+  if (!plan.map) return;
+  plan.kernels.push_back(map_kernel(plan));
+  if (has_lists(plan.spec)) plan.kernels.push_back(lists_kernel(plan));
+}
+
+Result<MaskMapShape> mask_map_shape(const KernelPlan& plan, const LaunchShapes& shapes) {
+  if (!plan.map) {
+    return make_error(ErrorCode::kUnsupported, "the plan of this spec walks no map of its mask",
+                      "mask_map");
+  }
+  MaskMapShape map;
+  map.use = shapes.mask_map.use;
+  map.batch = plan.map->by_batch || has_batches(*plan.map, shapes) ? shapes.batch : 1;
+  map.heads = has_heads(*plan.map, shapes) ? plan.spec->num_q_heads / plan.map->packed_heads
+                                           : plan.map->heads;
+  map.q_blocks = blocks_of(shapes.q_len);
+  map.kv_blocks = blocks_of(shapes.kv_len);
+  // NOTE: divided, not multiplied: the product of three such numbers overflows 64 bits.
+  if (map.batch > 0 && std::int64_t{map.heads} * map.q_blocks > kMaxTiles / map.batch) {
+    return bad_map("q_blocks", fmt::format("{} x {} x {} rows of blocks exceed {}", map.batch,
+                                           map.heads, map.q_blocks, kMaxTiles));
+  }
+  return map;
+}
+
+Result<MaskMapShape> map_of_launch(const KernelPlan& plan, const LaunchShapes& shapes) {
+  const MaskMapShape& given = shapes.mask_map;
+  if (!plan.map) {
+    if (given.use == MaskMapUse::kNone) return MaskMapShape{};
+    return bad_map("use", "the plan of this spec walks no map of its mask");
+  }
+  Result<MaskMapShape> made = mask_map_shape(plan, shapes);
+  if (!made || given.use == MaskMapUse::kNone) return made;
+  MaskMapShape map = given;
+  for (const auto extent : {&MaskMapShape::batch, &MaskMapShape::heads, &MaskMapShape::q_blocks,
+                            &MaskMapShape::kv_blocks}) {
+    if (map.*extent == 0) map.*extent = (*made).*extent;
+    if (map.*extent < 0) return bad_map("shape", "an extent is negative");
+  }
+  const int heads = plan.spec->num_q_heads;
+  if (map.batch != 1 && map.batch != shapes.batch) {
+    return bad_map("batch", fmt::format("is {}; allowed: 1 or {}", map.batch, shapes.batch));
+  }
+  if (map.heads < 1 || heads % map.heads != 0 || heads / map.heads % plan.map->packed_heads != 0) {
+    return bad_map("heads", fmt::format("is {}; allowed: 1, or maps that as many of the {} heads "
+                                        "share, {} at least",
+                                        map.heads, heads, plan.map->packed_heads));
+  }
+  if (map.q_blocks < made->q_blocks) {
+    return bad_map("q_blocks", fmt::format("is {}; q_len {} has {}", map.q_blocks, shapes.q_len,
+                                           made->q_blocks));
+  }
+  if (map.kv_blocks > std::int64_t{1} << 24 || rows_of(map) > kMaxTiles) {
+    return bad_map("shape", fmt::format("{} x {} x {} rows of {} blocks are too many", map.batch,
+                                        map.heads, map.q_blocks, map.kv_blocks));
+  }
+  if (map.use == MaskMapUse::kWrite) {
+    if (map.batch != made->batch || map.heads != made->heads || map.q_blocks != made->q_blocks ||
+        map.kv_blocks != made->kv_blocks || map.no_full) {
+      return bad_map("shape",
+                     fmt::format("a map of [{}, {}, {}, {}] is made, with both lists", made->batch,
+                                 made->heads, made->q_blocks, made->kv_blocks));
+    }
+  }
+  return map;
+}
+
+void set_map_numbers(const LaunchRequest& request, const AttentionSpec& spec,
+                     LaunchNumbers& numbers) {
+  const MaskMapShape& map = request.map;
+  if (map.heads == 0) return;
+  numbers.set(LaunchNumber::kMapBatches, map.batch);
+  numbers.set(LaunchNumber::kMapHeads, map.heads);
+  numbers.set(LaunchNumber::kMapQBlocks, map.q_blocks);
+  numbers.set(LaunchNumber::kMapKvBlocks, map.kv_blocks);
+  numbers.set(LaunchNumber::kMapRows, static_cast<std::int32_t>(rows_of(map)));
+  numbers.set(LaunchNumber::kHeadsPerMap, std::int32_t{spec.num_q_heads / map.heads});
+  if (request.rows_per_list == 0) return;
+  const std::int32_t lists = lists_per_map(request);
+  numbers.set(LaunchNumber::kListRows, std::int32_t{map.batch * map.heads * lists});
+  numbers.set(LaunchNumber::kListsPerMap, lists);
+  numbers.set(LaunchNumber::kRowsPerList, request.rows_per_list);
+  numbers.set(LaunchNumber::kListPlaces, blocks_of(request.shapes.kv_len));
+}
+
+Status add_map_launch(const KernelPlan& plan, const LaunchRequest& request,
+                      LaunchSequence& sequence) {
+  if (!plan.map) return {};
+  const MaskMapShape& map = request.map;
+  for (LaunchRecipe& recipe : sequence.launches) place_map(plan, map, recipe);
+  const std::int64_t rows = map.use == MaskMapUse::kNone ? rows_of(map) : 0;
+  for (const MapArray& array : kArrays) {
+    // NOTE: never empty: who launches gives no address of nothing.
+    const std::int64_t places = array.indices ? std::max(map.kv_blocks, 1) : 1;
+    sequence.workspaces.push_back({workspace_name(array), rows * places * kWordBytes, false});
+  }
+  std::vector<LaunchRecipe> before;
+  if (map.use != MaskMapUse::kRead) {
+    Result<LaunchRecipe> made = rows_launch(plan, kEntry, request, rows_of(map));
+    if (!made) return made.error();
+    before.push_back(*std::move(made));
+  }
+  if (request.rows_per_list > 0) {
+    const std::int64_t lists = std::int64_t{map.batch} * map.heads * lists_per_map(request);
+    const std::int64_t places = std::max(blocks_of(request.shapes.kv_len), 1);
+    sequence.workspaces.push_back({kListCounts, lists * kWordBytes, false});
+    sequence.workspaces.push_back({kList, lists * places * kWordBytes, false});
+    Result<LaunchRecipe> made = rows_launch(plan, kListsEntry, request, lists);
+    if (!made) return made.error();
+    before.push_back(*std::move(made));
+  }
+  sequence.launches.insert(sequence.launches.begin(), before.begin(), before.end());
+  return {};
+}
+
+}  // namespace attnjit

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Maps of masks: the kernel that makes one before the attention kernel walks it, and its launch.
+//
+// Thread rules: pure functions.
+#pragma once
+
+#include <vector>
+
+#include "attnjit/launch.h"
+#include "attnjit/plan.h"
+#include "plan/launch/arguments.h"
+#include "plan/launch/family_launch.h"
+
+namespace attnjit {
+
+/// Queries, and keys, of a block of a map (templates/maps/map_rows.cuh).
+inline constexpr int kMapBlock = 128;
+
+/// Whether an attention kernel walks a map of its mask: a tensor is part of it, or custom code that
+/// hangs on elements of arrays that differ within a tile.
+bool walks_map(const ResolvedSpec& spec);
+
+/// The map of a spec whose kernel walks one. `packed_heads`: query heads that share tiles.
+PlannedMap planned_map(const ResolvedSpec& spec, int packed_heads);
+
+/// Declares the workspaces of a plan whose kernel walks a map; nothing for another plan.
+void add_map_workspaces(KernelPlan& plan);
+
+/// Adds the parameters of an attention kernel that walks a map, or a work tile's list of it.
+void add_map_parameters(const KernelPlan& plan, std::vector<KernelParameter>& parameters);
+
+/// Adds the kernel that makes the map of a plan, and one that makes lists of it where the family's
+/// work tiles have some; nothing for a plan without a map.
+void add_map_kernels(KernelPlan& plan);
+
+/// The map of a launch, with all its extents. Errors: kInvalid for one that the plan does not walk,
+/// or with extents that do not fit.
+Result<MaskMapShape> map_of_launch(const KernelPlan& plan, const LaunchShapes& shapes);
+
+/// Sets what a launch's kernels are told of its map.
+void set_map_numbers(const LaunchRequest& request, const AttentionSpec& spec,
+                     LaunchNumbers& numbers);
+
+/// Puts the launch that makes the map before the others, unless the caller has it, and that which
+/// makes lists of it; the sizes of their workspaces after the others', and the workspaces in the
+/// place of what the caller did not give. Nothing for a plan without a map.
+Status add_map_launch(const KernelPlan& plan, const LaunchRequest& request,
+                      LaunchSequence& sequence);
+
+}  // namespace attnjit

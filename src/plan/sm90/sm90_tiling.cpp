@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+// Chooses a launch's query tiles by a small model of the time that the busiest CTA takes.
+#include "plan/sm90/sm90_tiling.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <vector>
+
+namespace attnjit {
+namespace {
+
+using Order = Sm90Tiling::Order;
+
+// Other tiles than full ones are to gain something: the model is no nearer.
+constexpr double kWorthwhile = 0.98;
+
+std::int64_t quotient_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+/// The time of a tile of so many groups over some keys; a full one's is the keys' number, and what
+/// its begin and end take. Consumers without rows leave their share of the tensor cores to the
+/// others, who cannot use all of it. Fitted on an H200: docs/performance-sm90.md.
+class TileTimes {
+ public:
+  explicit TileTimes(const Sm90Rows& rows)
+      : shares_(rows.low_body         ? kOfLowBody
+                : rows.consumers == 3 ? kOfThree
+                                      : kOfTwo),
+        tile_keys_(rows.tile_keys) {}
+
+  double of(std::int64_t groups, double keys) const {
+    const double walked = std::ceil(keys / tile_keys_) * tile_keys_;
+    return (walked + kOverhead) * shares_.at(static_cast<std::size_t>(groups));
+  }
+
+ private:
+  static constexpr double kOverhead = 256;
+  using Shares = std::array<double, 4>;  // by the groups of a tile
+  static constexpr Shares kOfThree{0, 0.66, 0.8, 1};
+  static constexpr Shares kOfTwo{0, 1, 1};
+  static constexpr Shares kOfLowBody{0, 0.727, 0.727};
+
+  Shares shares_;
+  double tile_keys_;
+};
+
+/// Tiles of as many groups each, but for the first rows'.
+Sm90Tiling even_tiling(const Sm90Rows& rows, std::int64_t tile_groups) {
+  const auto m_tiles = static_cast<std::int32_t>(quotient_up(rows.groups, tile_groups));
+  return {.m_tiles = m_tiles,
+          .tile_groups = static_cast<std::int32_t>(tile_groups),
+          .first_tiles = m_tiles,
+          .second_tiles = m_tiles,
+          .order = rows.pair_tiles ? Order::kPairs : Order::kHeads};
+}
+
+// ---- Rows that see as many keys
+
+/// `m_tiles` tiles that differ by a group at most, the taller ones first.
+Sm90Tiling falling_tiling(const Sm90Rows& rows, std::int64_t m_tiles) {
+  const std::int64_t tall = quotient_up(rows.groups, m_tiles);
+  const auto count = static_cast<std::int32_t>(m_tiles);
+  return {.m_tiles = count,
+          .tile_groups = static_cast<std::int32_t>(tall),
+          .first_tiles = static_cast<std::int32_t>(rows.groups - m_tiles * (tall - 1)),
+          .second_tiles = count,
+          .growth = -1};
+}
+
+/// CTAs take turns, the tall tiles first.
+double falling_time(const Sm90Rows& rows, const Sm90Tiling& tiling, const TileTimes& times) {
+  const std::int64_t rounds = quotient_up(tiling.m_tiles * rows.heads, rows.ctas);
+  // Each round a CTA gets the next tile of a head, and so in its turn the one that is not full.
+  const std::int64_t missing = tiling.m_tiles * std::int64_t{tiling.tile_groups} - rows.groups;
+  if (tiling.first_tiles == tiling.m_tiles && missing > 0) {
+    const double full = times.of(tiling.tile_groups, rows.keys);
+    const double saved = full - times.of(tiling.tile_groups - missing, rows.keys);
+    return static_cast<double>(rounds) * full -
+           static_cast<double>(rounds / tiling.m_tiles) * saved;
+  }
+  const std::int64_t tall = quotient_up(tiling.first_tiles * rows.heads, rows.ctas);
+  const double low = tiling.tile_groups > 1 ? times.of(tiling.tile_groups - 1, rows.keys) : 0;
+  return static_cast<double>(tall) * times.of(tiling.tile_groups, rows.keys) +
+         static_cast<double>(rounds - tall) * low;
+}
+
+Sm90Tiling best_of_even_rows(const Sm90Rows& rows) {
+  // Rounds of the CTAs from which on what the last one wastes is little.
+  constexpr std::int64_t kManyRounds = 16;
+  // CTAs per head that share K and V in L2, where tiles of one rank are computed together.
+  constexpr std::int64_t kSharers = 4;
+  const TileTimes times(rows);
+  Sm90Tiling best = even_tiling(rows, rows.consumers);
+  best.time = falling_time(rows, best, times);
+  if (best.m_tiles * rows.heads >= kManyRounds * rows.ctas) return best;
+  double worthwhile = best.time * kWorthwhile;
+  const auto try_one = [&](const Sm90Tiling& tiling) {
+    const double time = falling_time(rows, tiling, times);
+    if (time >= worthwhile) return;
+    best = tiling;
+    best.time = worthwhile = time;
+  };
+  const std::int64_t fewest = best.m_tiles;
+  for (std::int64_t groups = rows.consumers - 1; groups > 0; --groups) {
+    try_one(even_tiling(rows, groups));
+  }
+  if (rows.heads * kSharers > rows.ctas) return best;
+  const std::int64_t most = std::min(rows.groups, kManyRounds * rows.ctas / rows.heads);
+  for (std::int64_t m_tiles = fewest; m_tiles <= most; ++m_tiles) {
+    try_one(falling_tiling(rows, m_tiles));
+  }
+  return best;
+}
+
+// ---- Later rows that see more keys
+
+/// Tiles that take `most` at most where a group of rows can: low ones where there are many keys.
+Sm90Tiling rising_tiling(const Sm90Rows& rows, double most, const TileTimes& times) {
+  const auto groups_within = [&](std::int64_t tile_groups) {
+    // The groups, from the first rows on, whose tiles of that height take no longer.
+    std::int64_t within = 0;
+    std::int64_t beyond = rows.groups + 1;
+    while (beyond - within > 1) {
+      const std::int64_t middle = within + (beyond - within) / 2;
+      const double missing = static_cast<double>(rows.groups - middle) /
+                             static_cast<double>(rows.groups) * rows.fewer_keys;
+      (times.of(tile_groups, rows.keys - missing) <= most ? within : beyond) = middle;
+    }
+    return within;
+  };
+  const std::int64_t height = rows.consumers;
+  std::int64_t left = rows.groups;
+  std::int64_t tiles = 0;
+  Sm90Tiling tiling{.tile_groups = 1, .order = Order::kLongest};
+  for (std::int64_t groups = 1; groups < height; ++groups) {
+    const std::int64_t low = std::max<std::int64_t>(left - groups_within(groups + 1), 0);
+    tiles += quotient_up(low, groups);
+    left = std::max<std::int64_t>(left - quotient_up(low, groups) * groups, 0);
+    (groups == 1 ? tiling.first_tiles : tiling.second_tiles) = static_cast<std::int32_t>(tiles);
+  }
+  tiles += quotient_up(left, height);
+  tiling.m_tiles = static_cast<std::int32_t>(tiles);
+  if (height == 2) tiling.second_tiles = tiling.m_tiles;
+  return tiling;
+}
+
+/// Tiles are dealt from the longest to the shortest, to and fro.
+double rising_time(const Sm90Rows& rows, const Sm90Tiling& tiling, const TileTimes& times) {
+  const std::int64_t tiles = tiling.m_tiles * rows.heads;
+  std::vector<double> loads(
+      static_cast<std::size_t>(std::clamp<std::int64_t>(tiles, 1, rows.ctas)));
+  std::int64_t left = rows.groups;
+  std::size_t at = 0;
+  bool fro = false;
+  for (std::int32_t rank = 0; rank < tiling.m_tiles; ++rank) {
+    const std::int64_t groups = tiling.tile_groups + (rank >= tiling.first_tiles ? 1 : 0) +
+                                (rank >= tiling.second_tiles ? 1 : 0);
+    const double missing = static_cast<double>(rows.groups - left) /
+                           static_cast<double>(rows.groups) * rows.fewer_keys;
+    const double time = times.of(groups, rows.keys - missing);
+    left -= groups;
+    for (std::int64_t head = 0; head < rows.heads; ++head) {
+      loads[at] += time;
+      if (at == (fro ? 0 : loads.size() - 1)) {
+        fro = !fro;
+      } else {
+        at = fro ? at - 1 : at + 1;
+      }
+    }
+  }
+  return *std::max_element(loads.begin(), loads.end());
+}
+
+Sm90Tiling best_of_growing_rows(const Sm90Rows& rows) {
+  // Rounds of the CTAs from which on full tiles are even enough.
+  constexpr std::int64_t kManyRounds = 3;
+  // Tiles of a head from which on pairs of them are worth it.
+  constexpr std::int32_t kPairedTiles = 3;
+  const TileTimes times(rows);
+  Sm90Tiling best = even_tiling(rows, rows.consumers);
+  if (best.m_tiles * rows.heads < kManyRounds * rows.ctas) {
+    const double longest = times.of(rows.consumers, rows.keys);
+    double least = rising_time(rows, best, times) * kWorthwhile;
+    for (double most = 0.66; most < 0.98; most += 0.04) {
+      const Sm90Tiling tiling = rising_tiling(rows, most * longest, times);
+      const double time = rising_time(rows, tiling, times);
+      if (time >= least) continue;
+      best = tiling;
+      least = time;
+    }
+  }
+  if (best.m_tiles < kPairedTiles) best.order = Order::kHeads;
+  return best;
+}
+
+}  // namespace
+
+Sm90Tiling sm90_tiling(const Sm90Rows& rows) {
+  if (rows.ctas == 0 || rows.consumers == 1 || rows.groups <= 1)
+    return even_tiling(rows, rows.consumers);
+  return rows.pair_tiles ? best_of_growing_rows(rows) : best_of_even_rows(rows);
+}
+
+Sm90Shares sm90_shares(bool pair_tiles, std::int32_t m_tiles, std::int32_t total_tiles, int ctas) {
+  // Whole rounds of pairs that are left to the tail, beside the last that is none: as few as even
+  // out the rest to 2 %, because the tail's tiles are of many heads, whose K and V share L2.
+  constexpr std::int32_t kTailRounds = 1;
+  Sm90Shares shares;
+  shares.ctas = std::min(total_tiles, std::max(ctas, 1));
+  if (!pair_tiles) return shares;
+  const std::int32_t pairs = total_tiles / m_tiles * (m_tiles - m_tiles / 2);
+  shares.paired_units = std::max(pairs / shares.ctas - kTailRounds, 0) * shares.ctas;
+  return shares;
+}
+
+}  // namespace attnjit

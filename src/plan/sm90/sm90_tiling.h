@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a launch of sequences of one length cuts the query rows into tiles, and how it deals these
+// out to CTAs (templates/sm90/work.cuh).
+//
+// Thread rules: plain values and pure functions.
+#pragma once
+
+#include <cstdint>
+
+namespace attnjit {
+
+/// The work of a launch, as far as it decides the tiles.
+struct Sm90Rows {
+  std::int64_t groups = 0;  ///< of a head (or of packed heads): 64 rows each, which a consumer has
+  std::int64_t heads = 0;   ///< of all sequences
+  double keys = 0;          ///< that the last rows see
+  double fewer_keys = 0;    ///< that the first rows see less
+  bool pair_tiles = false;  ///< later rows see more keys
+  int consumers = 0;
+  bool low_body = false;  ///< the kernel's second body
+  int tile_keys = 1;      ///< of a KV tile
+  int ctas = 1;           ///< that run at once; 0: full tiles are wanted
+};
+
+/// The tiles of a head, counted from its last rows. There are up to three kinds, which follow one
+/// another. Each has a group more than the kind before (growth 1), or less (-1).
+struct Sm90Tiling {
+  std::int32_t m_tiles = 0;
+  std::int32_t tile_groups = 0;   ///< of a tile of the first kind; other consumers have no rows
+  std::int32_t first_tiles = 0;   ///< of the first kind
+  std::int32_t second_tiles = 0;  ///< of the first and second kind
+  std::int32_t growth = 1;
+  double time = 0;  ///< that the busiest CTA takes; what a full tile of three groups takes per key
+  /// How CTAs take them: head by head; in pairs of a long and a short tile; or the longest first.
+  enum class Order : std::uint8_t { kHeads, kPairs, kLongest } order = Order::kHeads;
+};
+
+/// The tiles that take the least time.
+Sm90Tiling sm90_tiling(const Sm90Rows& rows);
+
+/// How a launch deals its query tiles out to CTAs.
+struct Sm90Shares {
+  std::int32_t ctas = 0;
+  std::int32_t paired_units = 0;  ///< pairs of tiles before the tail: whole rounds of the CTAs
+};
+
+/// The shares of `total_tiles` tiles, `m_tiles` per head, for `ctas` CTAs that run at once, which
+/// load ahead over tile borders. pair_tiles: later tiles are longer.
+Sm90Shares sm90_shares(bool pair_tiles, std::int32_t m_tiles, std::int32_t total_tiles, int ctas);
+
+}  // namespace attnjit

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// Expressions that say no more than a built-in mask, whose kernels know more of it.
+//
+// Thread rules: pure functions.
+#pragma once
+
+#include <optional>
+
+#include "attnjit/spec.h"
+#include "spec/expression.h"
+
+namespace attnjit::spec {
+
+/// The built-in mask without numbers that a mask's expression is: kCausal, or kNull where it shows
+/// every key, whatever a launch's lengths. Nothing for any other expression.
+std::optional<MaskSpec::Kind> builtin_mask(const Expression& expression);
+
+}  // namespace attnjit::spec

@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compiles expressions to stack code.
+#include "spec/stack_code.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "spec/expression_functions.h"
+#include "spec/spec_fields.h"
+
+namespace attnjit::spec {
+namespace {
+
+using F = ExprFunction;
+
+/// An operation of one or two operands as the code has it.
+struct Instruction {
+  unsigned op = kStackLoad;
+  bool exchanged = false;  ///< a > b is b < a
+  bool none = false;       ///< it changes no bit
+};
+
+unsigned by_type(ExprType type, unsigned of_int, unsigned of_uint, unsigned of_float) {
+  if (type == ExprType::kF32) return of_float;
+  return type == ExprType::kU32 ? of_uint : of_int;
+}
+
+unsigned function_op(F function, ExprType type) {
+  switch (function) {
+    case F::kMin:
+    case F::kFmin:
+      return by_type(type, kStackMinInt, kStackMinUint, kStackMinFloat);
+    case F::kMax:
+    case F::kFmax:
+      return by_type(type, kStackMaxInt, kStackMaxUint, kStackMaxFloat);
+    case F::kAbs:
+    case F::kFabs:
+      return by_type(type, kStackAbsInt, kStackLoad, kStackAbsFloat);
+    case F::kExp:
+      return kStackExp;
+    case F::kExp2:
+      return kStackExp2;
+    case F::kLog:
+      return kStackLog;
+    case F::kLog2:
+      return kStackLog2;
+    case F::kSqrt:
+      return kStackSqrt;
+    case F::kRsqrt:
+      return kStackRsqrt;
+    case F::kTanh:
+      return kStackTanh;
+    case F::kSin:
+      return kStackSin;
+    case F::kCos:
+      return kStackCos;
+    case F::kErf:
+      return kStackErf;
+    case F::kFloor:
+      return kStackFloor;
+    case F::kCeil:
+      return kStackCeil;
+    case F::kRound:
+      return kStackRound;
+    case F::kTrunc:
+      return kStackTrunc;
+    case F::kPow:
+      return kStackPow;
+    case F::kFmod:
+      return kStackFmod;
+    case F::kFma:
+      return kStackFma;
+  }
+  return kStackLoad;
+}
+
+/// What a node's operation is. @pre it has operands, and is neither an element nor a selection
+Instruction instruction_of(const ExprNode& node, ExprType type) {
+  const bool real = type == ExprType::kF32;
+  switch (node.op) {
+    case ExprOp::kToBool:
+      return {real ? kStackFloatToBool : kStackIntToBool, false, type == ExprType::kBool};
+    case ExprOp::kToI32:
+      return {kStackFloatToInt, false, !real};
+    case ExprOp::kToU32:
+      return {kStackFloatToUint, false, !real};
+    case ExprOp::kToF32:
+      return {type == ExprType::kU32 ? kStackUintToFloat : kStackIntToFloat, false, real};
+    case ExprOp::kNot:
+      return {kStackNot};
+    case ExprOp::kNegate:
+      return {real ? kStackNegateFloat : kStackNegateInt};
+    case ExprOp::kBitNot:
+      return {kStackBitNot};
+    case ExprOp::kAdd:
+      return {real ? kStackAddFloat : kStackAdd};
+    case ExprOp::kSubtract:
+      return {real ? kStackSubtractFloat : kStackSubtract};
+    case ExprOp::kMultiply:
+      return {real ? kStackMultiplyFloat : kStackMultiply};
+    case ExprOp::kDivide:
+      return {by_type(type, kStackDivideInt, kStackDivideUint, kStackDivideFloat)};
+    case ExprOp::kModulo:
+      return {by_type(type, kStackModuloInt, kStackModuloUint, kStackFmod)};
+    case ExprOp::kShiftLeft:
+      return {kStackShiftLeft};
+    case ExprOp::kShiftRight:
+      return {by_type(type, kStackShiftRightInt, kStackShiftRightUint, kStackShiftRightInt)};
+    case ExprOp::kBitAnd:
+    case ExprOp::kAnd:
+      return {kStackAnd};
+    case ExprOp::kBitOr:
+    case ExprOp::kOr:
+      return {kStackOr};
+    case ExprOp::kBitXor:
+      return {kStackXor};
+    case ExprOp::kLess:
+    case ExprOp::kGreater:
+      return {by_type(type, kStackLessInt, kStackLessUint, kStackLessFloat),
+              node.op == ExprOp::kGreater};
+    case ExprOp::kLessEqual:
+    case ExprOp::kGreaterEqual:
+      return {by_type(type, kStackLessEqualInt, kStackLessEqualUint, kStackLessEqualFloat),
+              node.op == ExprOp::kGreaterEqual};
+    case ExprOp::kEqual:
+      return {real ? kStackEqualFloat : kStackEqualInt};
+    case ExprOp::kNotEqual:
+      return {real ? kStackNotEqualFloat : kStackNotEqualInt};
+    case ExprOp::kCall: {
+      const bool same = type == ExprType::kU32 && node.function == F::kAbs;
+      return {function_op(node.function, type), false, same};
+    }
+    default:
+      return {};
+  }
+}
+
+std::uint32_t bits_of(ExprType type, const ExprValue& value) {
+  return type == ExprType::kF32 ? std::bit_cast<std::uint32_t>(static_cast<float>(value.f))
+                                : static_cast<std::uint32_t>(value.i);
+}
+
+class Compiler {
+ public:
+  Compiler(std::span<const ParamView> params, StackProgram& program)
+      : params_(params), program_(program) {}
+
+  Status add(const Expression& expression, int& end) {
+    expression_ = &expression;
+    needs_.assign(expression.nodes.size(), 0);
+    for (std::size_t i = 0; i < needs_.size(); ++i) needs_[i] = need_of(expression.nodes[i]);
+    make(static_cast<std::int32_t>(needs_.size()) - 1, false);
+    if (!problem_.empty()) {
+      return make_error(ErrorCode::kUnsupported, problem_,
+                        expression.kind == SnippetKind::kMask ? "mask" : "score_mod");
+    }
+    end = length_;
+    return {};
+  }
+
+ private:
+  using Index = std::int32_t;  // of a node
+
+  const ExprNode& node(Index index) const { return expression_->nodes[index]; }
+
+  static bool is_leaf(const ExprNode& node) { return node.constant || node.num_args == 0; }
+
+  /// Values on the stack while a node is computed.
+  int need_of(const ExprNode& node) const {
+    if (is_leaf(node)) return 0;
+    if (node.num_args == 3 || (node.num_args == 2 && is_element(node))) {
+      int need = node.num_args - 1;
+      for (int i = 0; i < node.num_args; ++i) need = std::max(need, needs_[node.args[i]] + i);
+      return need;
+    }
+    if (node.num_args == 1) return needs_[node.args[0]];
+    const int a = needs_[node.args[0]], b = needs_[node.args[1]];
+    if (is_leaf(this->node(node.args[0])) || is_leaf(this->node(node.args[1]))) {
+      return std::max(a, b);
+    }
+    return a == b ? a + 1 : std::max({a, b, 1});
+  }
+
+  void refuse(std::string problem) {
+    if (problem_.empty()) problem_ = std::move(problem);
+  }
+
+  void emit(unsigned word, std::uint32_t literal = 0) {
+    if (length_ == kStackInstructions) {
+      return refuse(fmt::format("is longer than the {} instructions that a kernel interprets",
+                                kStackInstructions));
+    }
+    depth_ += (word & kStackPush) != 0 ? 1 : 0;
+    if (depth_ > kStackDepth) {
+      return refuse(fmt::format("needs a deeper stack than the {} values of an interpreting kernel",
+                                kStackDepth));
+    }
+    const unsigned op = word & 0xffU;
+    depth_ -= (word >> kStackOperandShift & 0xfU) == kOperandStack ? 1 : 0;
+    depth_ -= op == kStackSelect || op == kStackFma || op == kStackElement3 ? 1 : 0;
+    program_.code.words[2 * length_] = word;
+    program_.code.words[2 * length_ + 1] = literal;
+    ++length_;
+  }
+
+  /// An instruction whose operand is a leaf.
+  void emit_with(unsigned word, const ExprNode& leaf) {
+    const auto with = [&](unsigned operand, unsigned place) {
+      return word | operand << kStackOperandShift | place << kStackPlaceShift;
+    };
+    if (leaf.constant) return emit(with(kOperandLiteral, 0), bits_of(leaf.type, leaf.value));
+    switch (leaf.op) {
+      case ExprOp::kCoord:
+        return emit(with(kOperandCoord, static_cast<unsigned>(leaf.coord)));
+      case ExprOp::kScore:
+        return emit(with(kOperandScore, 0));
+      case ExprOp::kParam: {
+        const ParamView& param = params_[leaf.param];
+        return emit(with(kOperandLiteral, 0),
+                    bits_of(leaf.type, {param.i32, static_cast<double>(param.f32)}));
+      }
+      default:
+        return emit(with(kOperandLiteral, 0), bits_of(leaf.type, leaf.value));
+    }
+  }
+
+  /// Makes the accumulator a node's value; `push`: what it held is kept on the stack.
+  /// NOTE: the recursion is bounded by kMaxExpressionHeight.
+  void make(Index index, bool push) {
+    const ExprNode& here = node(index);
+    if (is_leaf(here)) return emit_with(kStackLoad | (push ? kStackPush : 0), here);
+    if (is_element(here)) return make_element(here, push);
+    if (here.op == ExprOp::kSelect || (here.op == ExprOp::kCall && here.num_args == 3)) {
+      make_operands(here, push);
+      return emit((here.op == ExprOp::kSelect ? kStackSelect : kStackFma) |
+                  kOperandStack << kStackOperandShift);
+    }
+    const Instruction instruction = instruction_of(here, node(here.args[0]).type);
+    if (here.num_args == 1) {
+      make(here.args[0], push);
+      if (!instruction.none) emit(instruction.op);
+      return;
+    }
+    make_two(here.args[0], here.args[1], instruction.op, instruction.exchanged, push);
+  }
+
+  /// All operands: the last in the accumulator, the others on the stack.
+  void make_operands(const ExprNode& here, bool push) {
+    for (int i = 0; i < here.num_args; ++i) make(here.args[i], push || i > 0);
+  }
+
+  /// `op` of the accumulator, which is node a, and the operand, which is node b; `exchanged`: the
+  /// other way round. What needs more of the stack is computed first.
+  void make_two(Index a, Index b, unsigned op, bool exchanged, bool push) {
+    if (exchanged) std::swap(a, b);
+    if (is_leaf(node(b))) {
+      make(a, push);
+      return emit_with(op, node(b));
+    }
+    if (is_leaf(node(a))) {
+      make(b, push);
+      return emit_with(op | kStackExchange, node(a));
+    }
+    const bool second_first = needs_[b] > needs_[a];
+    make(second_first ? b : a, push);
+    make(second_first ? a : b, true);
+    emit(op | kOperandStack << kStackOperandShift | (second_first ? 0 : kStackExchange));
+  }
+
+  void make_element(const ExprNode& here, bool push) {
+    const unsigned number = number_of(here.param);
+    const bool bf16 = shape_of(expression_->params[here.param].type).element == Dtype::kBf16;
+    const unsigned flags = number << kStackPlaceShift | (bf16 ? kStackBf16 : 0);
+    switch (here.num_args) {
+      case 1:
+        make(here.args[0], push);
+        return emit(kStackElement1 | flags);
+      case 2:
+        // NOTE: as many leaves are indices as operands: their place shares its bits with the
+        // array's number, so both indices are computed.
+        make_operands(here, push);
+        return emit(kStackElement2 | flags | kOperandStack << kStackOperandShift);
+      default:
+        make_operands(here, push);
+        return emit(kStackElement3 | flags | kOperandStack << kStackOperandShift);
+    }
+  }
+
+  /// The number of an array in the code; its extents are noted.
+  unsigned number_of(std::int32_t param) {
+    std::vector<std::uint32_t>& arrays = program_.arrays;
+    const auto known = std::find(arrays.begin(), arrays.end(), static_cast<std::uint32_t>(param));
+    const auto number = static_cast<unsigned>(known - arrays.begin());
+    if (known != arrays.end()) return number;
+    if (arrays.size() == static_cast<std::size_t>(kStackArrays)) {
+      refuse(fmt::format("names more than the {} arrays that a kernel interprets", kStackArrays));
+      return 0;
+    }
+    arrays.push_back(static_cast<std::uint32_t>(param));
+    const ParamView& view = params_[param];
+    const int rank = shape_of(expression_->params[param].type).rank;
+    const std::array<std::int64_t, 3> all{view.planes, view.rows, view.columns};
+    const auto first = rank == 3 ? 0 : 1;
+    for (int i = 0; i < rank; ++i) {
+      program_.code.extents[number][i] = static_cast<int>(std::clamp<std::int64_t>(
+          all.at(static_cast<std::size_t>(first + i)), 0, std::numeric_limits<int>::max()));
+    }
+    return number;
+  }
+
+  std::span<const ParamView> params_;
+  StackProgram& program_;
+  const Expression* expression_ = nullptr;
+  std::vector<int> needs_;
+  std::string problem_;
+  int length_ = 0;
+  int depth_ = 0;
+};
+
+}  // namespace
+
+Result<StackProgram> compile_stack_code(const Expression* mask, const Expression* score_mod,
+                                        std::span<const ParamView> params) {
+  StackProgram program;
+  Compiler compiler(params, program);
+  if (mask != nullptr) {
+    if (Status added = compiler.add(*mask, program.code.mask_end); !added) return added.error();
+  }
+  program.code.score_end = program.code.mask_end;
+  if (score_mod != nullptr) {
+    if (Status added = compiler.add(*score_mod, program.code.score_end); !added) {
+      return added.error();
+    }
+  }
+  return program;
+}
+
+}  // namespace attnjit::spec

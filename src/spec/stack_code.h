@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compiles expressions to stack code, which a kernel interprets (templates/common/stack_code.cuh).
+//
+// Thread rules: plain values and pure functions.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "attnjit/result.h"
+#include "spec/expression.h"
+
+#include "../../templates/common/stack_code.cuh"
+
+namespace attnjit::spec {
+
+/// A mask and a score modification as a launch gives them.
+struct StackProgram {
+  StackCode code = {};
+  /// The parameters that are the code's arrays, by their number among the declared ones.
+  std::vector<std::uint32_t> arrays;
+};
+
+/// Compiles a mask, a score modification, or both; null: none. Both are parsed over the same
+/// parameters, of which `params` has the values: numbers become literals, and of arrays the code
+/// has the extents. Operands are ordered so that little of the stack is needed.
+/// Errors: kUnsupported for code that is longer than kStackInstructions, needs a deeper stack than
+/// kStackDepth, or names more than kStackArrays arrays.
+Result<StackProgram> compile_stack_code(const Expression* mask, const Expression* score_mod,
+                                        std::span<const ParamView> params);
+
+}  // namespace attnjit::spec

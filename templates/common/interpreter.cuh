@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: Apache-2.0
+// Masks and score modifications that are interpreted: a launch gives them as stack code.
+//
+// One instruction is decoded for kLanes scores. NOTE: loops over scores are not unrolled, so that a
+// kernel holds the interpreter once for its mask and once for its score modification. Where scores
+// are in registers, an array of them is turned by kLanes places each time around.
+//
+// NOTE: the tests compile this file for the host, too: it is plain C++, but for what
+// common/expression.cuh defines.
+#pragma once
+
+#ifndef ATTNJIT_INTERPRETER_ON_HOST
+#include "common/mask.cuh"
+#include "common/score_mod.cuh"
+#include "common/stack_code.cuh"
+#endif
+
+namespace attnjit {
+
+constexpr int kLanes = 8;
+
+/// The arrays that stack code reads, by their numbers in it.
+struct StackArrays {
+  const void* address[kStackArrays];
+
+  /// NOTE: no element is taken by its number: an array that is would lie in local memory.
+  ATTNJIT_DEVICE const void* at(u32 number) const {
+    const void* found = address[0];
+#pragma unroll
+    for (u32 i = 1; i < kStackArrays; ++i) found = number == i ? address[i] : found;
+    return found;
+  }
+};
+
+ATTNJIT_DEVICE int as_int(u32 bits) { return static_cast<int>(bits); }
+ATTNJIT_DEVICE u32 as_bits(int value) { return static_cast<u32>(value); }
+ATTNJIT_DEVICE u32 as_bits(bool value) { return value ? 1u : 0u; }
+ATTNJIT_DEVICE float as_float(u32 bits) { return __uint_as_float(bits); }
+ATTNJIT_DEVICE u32 as_bits(float value) { return __float_as_uint(value); }
+
+/// A coordinate by its number.
+ATTNJIT_DEVICE int coordinate_of(const Coord& c, u32 number) {
+  switch (number) {
+    case 0:
+      return c.b;
+    case 1:
+      return c.h;
+    case 2:
+      return c.kv_h;
+    case 3:
+      return c.q_idx;
+    case 4:
+      return c.q_row();
+    case 5:
+      return c.kv_idx;
+    case 6:
+      return c.q_len;
+    default:
+      return c.kv_len;
+  }
+}
+
+/// The bits of an element that lies in an array, or 0.
+ATTNJIT_DEVICE u32 element_of(const void* array, bool inside, i64 index, bool bf16) {
+  if (!inside) return 0;
+  if (bf16) return static_cast<u32>(static_cast<const unsigned short*>(array)[index]) << 16;
+  return static_cast<const u32*>(array)[index];
+}
+
+/// An operation that takes many instructions: of one score.
+ATTNJIT_DEVICE u32 slow_operation(u32 op, u32 a, u32 b) {
+  const float x = as_float(a);
+  switch (op) {
+    case kStackDivideInt:
+      return as_bits(expr_div(as_int(a), as_int(b)));
+    case kStackDivideUint:
+      return expr_div(a, b);
+    case kStackModuloInt:
+      return as_bits(expr_mod(as_int(a), as_int(b)));
+    case kStackModuloUint:
+      return expr_mod(a, b);
+    case kStackDivideFloat:
+      return as_bits(expr_div(x, as_float(b)));
+    case kStackExp:
+      return as_bits(expr_exp(x));
+    case kStackExp2:
+      return as_bits(expr_exp2(x));
+    case kStackLog:
+      return as_bits(expr_log(x));
+    case kStackLog2:
+      return as_bits(expr_log2(x));
+    case kStackSqrt:
+      return as_bits(expr_sqrt(x));
+    case kStackRsqrt:
+      return as_bits(expr_rsqrt(x));
+    case kStackTanh:
+      return as_bits(expr_tanh(x));
+    case kStackSin:
+      return as_bits(expr_sin(x));
+    case kStackCos:
+      return as_bits(expr_cos(x));
+    case kStackErf:
+      return as_bits(expr_erf(x));
+    case kStackFloor:
+      return as_bits(expr_floor(x));
+    case kStackCeil:
+      return as_bits(expr_ceil(x));
+    case kStackRound:
+      return as_bits(expr_round(x));
+    case kStackTrunc:
+      return as_bits(expr_trunc(x));
+    case kStackPow:
+      return as_bits(expr_pow(x, as_float(b)));
+    default:
+      return as_bits(expr_fmod(x, as_float(b)));
+  }
+}
+
+/// Turns an array by one place: what was first is last.
+template <int kCount, class T>
+ATTNJIT_DEVICE void turn_by_one(T (&values)[kCount], T last) {
+#pragma unroll
+  for (int i = 0; i + 1 < kCount; ++i) values[i] = values[i + 1];
+  values[kCount - 1] = last;
+}
+
+/// Computes code[begin, end) for kLanes scores, of which place(i) says where they stand. The
+/// accumulator has their values afterwards.
+template <class Place>
+ATTNJIT_DEVICE void interpret(const StackCode& code, int begin, int end, const StackArrays& arrays,
+                              const Place& place, const float (&scores)[kLanes], u32 (&a)[kLanes]) {
+  u32 stack[kStackDepth][kLanes];
+  int top = 0;
+  const auto each = [&](auto value) {
+#pragma unroll
+    for (int i = 0; i < kLanes; ++i) a[i] = value(i);
+  };
+#pragma unroll 1
+  for (int at = begin; at < end; ++at) {
+    const u32 word = code.words[2 * at], literal = code.words[2 * at + 1];
+    const u32 number = word >> kStackPlaceShift & 0xff;
+    u32 b[kLanes];
+    switch (word >> kStackOperandShift & 0xf) {
+      case kOperandStack:
+        --top;
+#pragma unroll
+        for (int i = 0; i < kLanes; ++i) b[i] = stack[top][i];
+        break;
+      case kOperandCoord:
+#pragma unroll
+        for (int i = 0; i < kLanes; ++i) b[i] = as_bits(coordinate_of(place(i), number));
+        break;
+      case kOperandScore:
+#pragma unroll
+        for (int i = 0; i < kLanes; ++i) b[i] = as_bits(scores[i]);
+        break;
+      default:
+#pragma unroll
+        for (int i = 0; i < kLanes; ++i) b[i] = literal;
+        break;
+    }
+    if ((word & kStackPush) != 0) {
+#pragma unroll
+      for (int i = 0; i < kLanes; ++i) stack[top][i] = a[i];
+      ++top;
+    }
+    if ((word & kStackExchange) != 0) {
+#pragma unroll
+      for (int i = 0; i < kLanes; ++i) {
+        const u32 other = a[i];
+        a[i] = b[i];
+        b[i] = other;
+      }
+    }
+    const u32 op = word & 0xff;
+    switch (op) {
+      case kStackLoad:
+        each([&](int i) { return b[i]; });
+        break;
+      case kStackNot:
+        each([&](int i) { return a[i] ^ 1u; });
+        break;
+      case kStackIntToBool:
+        each([&](int i) { return as_bits(a[i] != 0); });
+        break;
+      case kStackFloatToBool:
+        each([&](int i) { return as_bits(as_float(a[i]) != 0.0f); });
+        break;
+      case kStackFloatToInt:
+        each([&](int i) { return as_bits(to_i32(as_float(a[i]))); });
+        break;
+      case kStackFloatToUint:
+        each([&](int i) { return to_u32(as_float(a[i])); });
+        break;
+      case kStackIntToFloat:
+        each([&](int i) { return as_bits(to_f32(as_int(a[i]))); });
+        break;
+      case kStackUintToFloat:
+        each([&](int i) { return as_bits(to_f32(a[i])); });
+        break;
+      case kStackNegateInt:
+        each([&](int i) { return 0u - a[i]; });
+        break;
+      case kStackNegateFloat:
+        each([&](int i) { return a[i] ^ 0x80000000u; });
+        break;
+      case kStackBitNot:
+        each([&](int i) { return ~a[i]; });
+        break;
+      case kStackAbsInt:
+        each([&](int i) { return as_bits(expr_abs(as_int(a[i]))); });
+        break;
+      case kStackAbsFloat:
+        each([&](int i) { return a[i] & 0x7fffffffu; });
+        break;
+      case kStackAdd:
+        each([&](int i) { return a[i] + b[i]; });
+        break;
+      case kStackSubtract:
+        each([&](int i) { return a[i] - b[i]; });
+        break;
+      case kStackMultiply:
+        each([&](int i) { return a[i] * b[i]; });
+        break;
+      case kStackAnd:
+        each([&](int i) { return a[i] & b[i]; });
+        break;
+      case kStackOr:
+        each([&](int i) { return a[i] | b[i]; });
+        break;
+      case kStackXor:
+        each([&](int i) { return a[i] ^ b[i]; });
+        break;
+      case kStackShiftLeft:
+        each([&](int i) { return expr_shl(a[i], b[i]); });
+        break;
+      case kStackShiftRightInt:
+        each([&](int i) { return as_bits(expr_shr(as_int(a[i]), as_int(b[i]))); });
+        break;
+      case kStackShiftRightUint:
+        each([&](int i) { return expr_shr(a[i], b[i]); });
+        break;
+      case kStackLessInt:
+        each([&](int i) { return as_bits(as_int(a[i]) < as_int(b[i])); });
+        break;
+      case kStackLessEqualInt:
+        each([&](int i) { return as_bits(as_int(a[i]) <= as_int(b[i])); });
+        break;
+      case kStackLessUint:
+        each([&](int i) { return as_bits(a[i] < b[i]); });
+        break;
+      case kStackLessEqualUint:
+        each([&](int i) { return as_bits(a[i] <= b[i]); });
+        break;
+      case kStackLessFloat:
+        each([&](int i) { return as_bits(as_float(a[i]) < as_float(b[i])); });
+        break;
+      case kStackLessEqualFloat:
+        each([&](int i) { return as_bits(as_float(a[i]) <= as_float(b[i])); });
+        break;
+      case kStackEqualInt:
+        each([&](int i) { return as_bits(a[i] == b[i]); });
+        break;
+      case kStackNotEqualInt:
+        each([&](int i) { return as_bits(a[i] != b[i]); });
+        break;
+      case kStackEqualFloat:
+        each([&](int i) { return as_bits(as_float(a[i]) == as_float(b[i])); });
+        break;
+      case kStackNotEqualFloat:
+        each([&](int i) { return as_bits(as_float(a[i]) != as_float(b[i])); });
+        break;
+      case kStackMinInt:
+        each([&](int i) { return as_bits(expr_min(as_int(a[i]), as_int(b[i]))); });
+        break;
+      case kStackMaxInt:
+        each([&](int i) { return as_bits(expr_max(as_int(a[i]), as_int(b[i]))); });
+        break;
+      case kStackMinUint:
+        each([&](int i) { return expr_min(a[i], b[i]); });
+        break;
+      case kStackMaxUint:
+        each([&](int i) { return expr_max(a[i], b[i]); });
+        break;
+      case kStackMinFloat:
+        each([&](int i) { return as_bits(expr_min(as_float(a[i]), as_float(b[i]))); });
+        break;
+      case kStackMaxFloat:
+        each([&](int i) { return as_bits(expr_max(as_float(a[i]), as_float(b[i]))); });
+        break;
+      case kStackAddFloat:
+        each([&](int i) { return as_bits(as_float(a[i]) + as_float(b[i])); });
+        break;
+      case kStackSubtractFloat:
+        each([&](int i) { return as_bits(as_float(a[i]) - as_float(b[i])); });
+        break;
+      case kStackMultiplyFloat:
+        each([&](int i) { return as_bits(expr_mul(as_float(a[i]), as_float(b[i]))); });
+        break;
+      case kStackSelect:
+        --top;
+        each([&](int i) { return stack[top][i] != 0 ? b[i] : a[i]; });
+        break;
+      case kStackFma:
+        --top;
+        each([&](int i) {
+          return as_bits(expr_fma(as_float(stack[top][i]), as_float(b[i]), as_float(a[i])));
+        });
+        break;
+      case kStackElement1: {
+        const void* const array = arrays.at(number);
+        const u32 size = as_bits(code.extents[number][0]);
+        each([&](int i) { return element_of(array, a[i] < size, a[i], (word & kStackBf16) != 0); });
+        break;
+      }
+      case kStackElement2: {
+        const void* const array = arrays.at(number);
+        const u32 rows = as_bits(code.extents[number][0]);
+        const u32 columns = as_bits(code.extents[number][1]);
+        each([&](int i) {
+          return element_of(array, b[i] < rows && a[i] < columns,
+                            static_cast<i64>(b[i]) * columns + a[i], (word & kStackBf16) != 0);
+        });
+        break;
+      }
+      case kStackElement3: {
+        const void* const array = arrays.at(number);
+        const u32 planes = as_bits(code.extents[number][0]);
+        const u32 rows = as_bits(code.extents[number][1]);
+        const u32 columns = as_bits(code.extents[number][2]);
+        --top;
+        each([&](int i) {
+          return element_of(array, stack[top][i] < planes && b[i] < rows && a[i] < columns,
+                            (static_cast<i64>(stack[top][i]) * rows + b[i]) * columns + a[i],
+                            (word & kStackBf16) != 0);
+        });
+        break;
+      }
+      default:
+#pragma unroll 1
+        for (int i = 0; i < kLanes; ++i) {
+          turn_by_one(a, slow_operation(op, a[0], b[0]));
+          turn_by_one(b, b[0]);
+        }
+        break;
+    }
+  }
+}
+
+}  // namespace attnjit

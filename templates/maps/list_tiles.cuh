@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// Joins the lists of a map (maps/map_rows.cuh) to one list for each work tile of a kernel whose
+// roles count its KV tiles: blocks in ascending order, each once, with what is known of them.
+//
+// Config: kThreads. Arguments: a map's, and
+//   int *list_counts, *list        of each list its length, and list_places words
+//   int list_rows                  lists in all
+//   int lists_per_map              of a head
+//   int rows_per_list              rows of blocks that a work tile has: 1 or 2
+//   int list_places                blocks of the longest sequence
+#pragma once
+
+#include "common/integers.cuh"
+#include "maps/listed_block.cuh"
+#include "maps/map_rows.cuh"
+
+namespace attnjit::maps {
+
+constexpr int kListChunk = 1024;  ///< blocks that are joined together
+
+/// Marks those of a row's blocks that are [first, first + kListChunk). All threads.
+template <class Config>
+ATTNJIT_DEVICE void mark(u32* flags, const BlockEntries& list, u32 bits, int first) {
+#pragma unroll 1
+  for (int i = static_cast<int>(threadIdx.x); i < list.count; i += Config::kThreads) {
+    const u32 place = static_cast<u32>(list.entries[i]) - static_cast<u32>(first);
+    if (place < kListChunk) atomicOr(flags + place, bits);
+  }
+}
+
+template <class Config, class Arguments>
+ATTNJIT_DEVICE void list_tiles(const Arguments& arguments) {
+  __shared__ u32 flags[kListChunk];
+  const int thread = static_cast<int>(threadIdx.x);
+  launch_dependents();
+  // NOTE: the launch before may still read the lists that are made anew.
+  await_prerequisites();
+#pragma unroll 1
+  for (int number = static_cast<int>(blockIdx.x); number < arguments.list_rows;
+       number += static_cast<int>(gridDim.x)) {
+    const int map = quotient(number, arguments.lists_per_map);
+    const int first_row = (number - map * arguments.lists_per_map) * arguments.rows_per_list;
+    int* const list = arguments.list + static_cast<i64>(number) * arguments.list_places;
+    int count = 0;  // of the first warp
+#pragma unroll 1
+    for (int first = 0; first < arguments.list_places; first += kListChunk) {
+#pragma unroll 1
+      for (int i = thread; i < kListChunk; i += Config::kThreads) flags[i] = 0;
+      __syncthreads();
+#pragma unroll 1
+      for (int i = 0; i < arguments.rows_per_list; ++i) {
+        if (first_row + i >= arguments.map_q_blocks) continue;
+        const i64 row = static_cast<i64>(map) * arguments.map_q_blocks + first_row + i;
+        const int places = arguments.map_kv_blocks;
+        mark<Config>(flags,
+                     BlockEntries::of(arguments.kv_num_blocks, arguments.kv_indices, row, places),
+                     ListedBlock::seen(i), first);
+        mark<Config>(
+            flags,
+            BlockEntries::of(arguments.full_kv_num_blocks, arguments.full_kv_indices, row, places),
+            ListedBlock::seen(i) | ListedBlock::whole(i), first);
+      }
+      __syncthreads();
+      if (thread < 32) {
+        const int blocks = min(arguments.list_places - first, kListChunk);
+#pragma unroll 1
+        for (int base = 0; base < blocks; base += 32) {
+          const u32 marked = base + thread < blocks ? flags[base + thread] : 0;
+          const u32 found = __ballot_sync(0xffffffffu, marked != 0);
+          if (marked != 0) {
+            list[count + __popc(found & ((1u << thread) - 1))] =
+                static_cast<int>(ListedBlock::of(first + base + thread, marked).word);
+          }
+          count += __popc(found);
+        }
+      }
+      __syncthreads();
+    }
+    if (thread == 0) arguments.list_counts[number] = count;
+  }
+}
+
+}  // namespace attnjit::maps

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// The KV tiles that some rows see by a map of the mask (maps/map_rows.cuh).
+#pragma once
+
+#include "common/partitions.cuh"
+#include "common/tile_list.cuh"
+#include "maps/map_rows.cuh"
+
+namespace attnjit {
+
+/// As TileList (common/tile_list.cuh): the tiles of kTileN keys among [begin, end) that Rows see.
+/// All of Rows are of one row of blocks. Those of blocks that are seen in part come first. Of them
+/// the mask is asked, too: its answer may be about fewer rows and keys than a block has. A whole
+/// warp: a lane reads an entry, or a part of one.
+///
+/// NOTE: a map says nothing that the launch relies on: entries that are no blocks are passed over,
+/// and so are tiles outside of [begin, end).
+template <int kTileN, class Mask, class Rows, class Params>
+struct MapList {
+  static_assert(kMapBlock % kTileN == 0, "a block is whole tiles");
+  static constexpr int kParts = kMapBlock / kTileN;
+  static constexpr u32 kAll = 0xffffffffu;
+
+  const Rows& rows;
+  const Params& params;
+  int lane;
+  int begin, end;
+  BlockEntries entries;   ///< of the list that is walked
+  BlockEntries whole;     ///< of the one that is walked next
+  bool in_whole = false;  ///< whether the second is walked
+  int next = 0;           ///< the entry that the first lane reads next
+  u32 found = 0;          ///< bit i: the tile of lane i is the list's, and not taken
+  TileNote note = {};     ///< of the lane's tile
+
+  ATTNJIT_DEVICE MapList(const Rows& all, const Params& user, int lane_of_warp, KvTiles tiles,
+                         BlockEntries in_part, BlockEntries seen_whole)
+      : rows(all),
+        params(user),
+        lane(lane_of_warp),
+        begin(tiles.begin),
+        end(tiles.end),
+        entries(in_part),
+        whole(seen_whole) {}
+
+  /// The next tile; none after the last. NOTE: to be called at one place, since it is as long as
+  /// the mask's expression.
+  ATTNJIT_DEVICE TileNote take() {
+    search();
+    if (found == 0) return {};
+    const TileNote taken{__shfl_sync(kAll, note.word, __ffs(static_cast<int>(found)) - 1)};
+    found &= found - 1;
+    return taken;
+  }
+
+ private:
+  /// Reads entries until some are tiles of the list, or none is left.
+  ATTNJIT_DEVICE void search() {
+#pragma unroll 1
+    while (found == 0) {
+      if (next >= entries.count) {
+        if (in_whole) return;
+        in_whole = true;
+        entries = whole;
+        next = 0;
+        continue;
+      }
+      const int entry = next + lane / kParts;
+      note = {};
+      if (entry < entries.count) {
+        const int block = entries.entries[entry];
+        // NOTE: unsigned, and compared before it is multiplied: an entry may be any number.
+        if (static_cast<u32>(block) < static_cast<u32>(ceil_div(end, kParts))) {
+          const int tile = block * kParts + lane % kParts;
+          if (tile >= begin && tile < end) note = note_of(tile);
+        }
+      }
+      found = __ballot_sync(kAll, note.is_tile());
+      next += 32 / kParts;
+    }
+  }
+
+  /// What Rows see of a tile; no tile where it is hidden from all.
+  ATTNJIT_DEVICE TileNote note_of(int tile) const {
+    TileCoord at = rows.tile();
+    const int first = tile * kTileN;
+    const bool ends = at.kv_len - first < kTileN;
+    at.kv_idx = {first, ends ? at.kv_len - 1 : first + kTileN - 1};
+    TileNote made;
+#pragma unroll 1
+    for (int group = 0; group < Rows::kGroups; ++group) {
+      at.q_idx = rows.q_idx(group);
+      if (at.q_idx.hi < at.q_idx.lo) continue;
+      const IntRange visible = in_whole ? range_of(true) : Mask::tiles(at, params);
+      made.add(group, visible.hi != 0, visible.lo != 0 && !ends);
+    }
+    if (made.is_tile()) made.set_tile(tile);
+    return made;
+  }
+};
+
+}  // namespace attnjit

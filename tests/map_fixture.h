@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the tests of maps share: masks over arrays, and launches that make a map, write it to the
+// caller's memory and read it there.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kernel_fixture.h"
+#include "verify/mask_map.h"
+
+namespace attnjit::kernel_test {
+
+using Type = ParamSpec::Type;
+
+inline MaskSpec over_arrays(const std::string& code, std::vector<ParamSpec> params) {
+  MaskSpec mask = mask_of(Kind::kCustom);
+  mask.custom.name = "mapped";
+  mask.custom.code = code;
+  mask.custom.params = std::move(params);
+  return mask;
+}
+
+inline const MaskSpec& same_document() {
+  static const MaskSpec mask =
+      over_arrays("p.doc[q_idx] == p.doc[kv_idx]", {{"doc", Type::kI32Array}});
+  return mask;
+}
+inline MaskSpec tensor_mask(Dtype dtype) {
+  MaskSpec mask = mask_of(Kind::kMaterialized);
+  mask.dtype = dtype;
+  return mask;
+}
+inline MaskSpec causal_documents() {
+  return tree(Kind::kAnd, {mask_of(Kind::kCausal), same_document()});
+}
+
+/// An array by a rule.
+inline verify::ParamArgument array_of(const std::string& name, std::int64_t size,
+                                      const std::function<std::int32_t(std::int64_t)>& rule) {
+  verify::Tensor tensor = verify::make_tensor(Dtype::kI32, {size});
+  for (std::int64_t i = 0; i < size; ++i) tensor.as<std::int32_t>()[i] = rule(i);
+  return {name, std::move(tensor)};
+}
+inline verify::ParamArgument documents_of(std::int64_t length, std::int64_t size = 4096) {
+  return array_of("doc", size,
+                  [=](std::int64_t i) { return static_cast<std::int32_t>(i / length); });
+}
+
+class MapTest : public KernelTest {
+ protected:
+  static MaskMapShape shape_of(const Kernel& kernel, const Problem& problem) {
+    const auto shape = mask_map_shape(kernel.generated.plan, problem.launch_shapes());
+    EXPECT_TRUE(shape.ok());
+    return shape.ok() ? *shape : MaskMapShape{};
+  }
+
+  // Adds the arrays of a map that a launch is to write.
+  static void add_map(const MaskMapShape& shape, Problem& problem) {
+    verify::MaskMap none{shape, {}, {}};
+    verify::give_mask_map(none, problem);
+    problem.mask_map.use = MaskMapUse::kWrite;
+  }
+
+  static verify::MaskMap written(const MaskMapShape& shape, const Problem& problem,
+                                 const Outputs& outputs) {
+    const auto array = [&](const char* name) {
+      verify::Tensor tensor = problem.at(name);
+      tensor.bytes = outputs.others.at(name);
+      return tensor;
+    };
+    return verify::mask_map_of(shape, array("kv_num_blocks"), array("kv_indices"),
+                               array("full_kv_num_blocks"), array("full_kv_indices"));
+  }
+
+  // The attention is right where the map is made in the workspace, written to memory of the
+  // caller's, and read there; and the map is what asking about each score gives.
+  static void expect_maps(const AttentionSpec& spec, const Lengths& lengths,
+                          const std::vector<verify::ParamArgument>& params = {},
+                          std::uint64_t seed = 0) {
+    SCOPED_TRACE(spec_to_json(spec));
+    const auto kernel = compiled(spec);
+    ASSERT_TRUE(kernel);
+    ASSERT_TRUE(kernel->generated.plan.map);
+    auto problem = problem_of(spec, lengths, InputKind::kNormal, seed, params);
+    ASSERT_TRUE(problem);
+    const auto launched = [&](int sm_count) {
+      const LaunchSequence sequence =
+          launches_of(*kernel, *problem, problem->launch_shapes(), sm_count);
+      auto done = run(*kernel, *problem, sequence, static_cast<std::uint64_t>(sm_count));
+      if (done) expect_right(*problem, *done);
+      return done;
+    };
+    ASSERT_TRUE(launched(132));
+    const MaskMapShape shape = shape_of(*kernel, *problem);
+    add_map(shape, *problem);
+    const auto done = launched(3);
+    ASSERT_TRUE(done);
+    const verify::MaskMap made = written(shape, *problem, *done);
+    const auto by_scores = verify::make_mask_map(*problem, shape.batch, shape.heads);
+    ASSERT_TRUE(by_scores);
+    EXPECT_EQ(made.part, by_scores->part);
+    EXPECT_EQ(made.whole, by_scores->whole);
+    verify::give_mask_map(*by_scores, *problem);
+    const LaunchSequence reading = launches_of(*kernel, *problem, problem->launch_shapes(), 132);
+    for (const LaunchRecipe& recipe : reading.launches) EXPECT_NE(recipe.entry, "attnjit_map");
+    ASSERT_TRUE(launched(132));
+  }
+};
+
+}  // namespace attnjit::kernel_test

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+// Maps of masks in plans and launches: their extents, their memory, and what a caller may give.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "planned.h"
+
+namespace attnjit {
+namespace {
+
+using plan_test::plan_of;
+using Type = ParamSpec::Type;
+
+AttentionSpec spec_of(const std::string& code, int heads = 8, int group = 4) {
+  AttentionSpec spec;
+  spec.arch = Arch::kSm90a;
+  spec.num_q_heads = heads;
+  spec.group = group;
+  spec.qk_depth = 128;
+  spec.mask.kind = MaskSpec::Kind::kCustom;
+  spec.mask.custom.name = "m";
+  spec.mask.custom.code = code;
+  spec.mask.custom.params = {{"doc", Type::kI32Array}};
+  return spec;
+}
+
+const char* const kDocuments = "p.doc[q_idx] == p.doc[kv_idx]";
+
+LaunchShapes shapes_of(int batch, int q_len, int kv_len) {
+  LaunchShapes shapes;
+  shapes.batch = batch;
+  shapes.q_len = q_len;
+  shapes.kv_len = kv_len;
+  return shapes;
+}
+
+std::vector<UserParamShape> documents() {
+  UserParamShape doc;
+  doc.name = "doc";
+  doc.extent = {5000, 0};
+  return {doc};
+}
+
+Result<LaunchSequence> launches_of(const KernelPlan& plan, const LaunchShapes& shapes) {
+  return plan_launch(plan, shapes, {}, documents());
+}
+
+std::vector<std::int32_t> extents(const MaskMapShape& map) {
+  return {map.batch, map.heads, map.q_blocks, map.kv_blocks};
+}
+
+TEST(MapPlan, OneForWhatTheMaskDoesNotTellApart) {
+  const LaunchShapes shapes = shapes_of(3, 300, 1000);
+  const auto of = [&](const AttentionSpec& spec) {
+    return extents(*mask_map_shape(plan_of(spec), shapes));
+  };
+  EXPECT_EQ(of(spec_of(kDocuments)), (std::vector{1, 1, 3, 8}));
+  EXPECT_EQ(of(spec_of("p.doc[q_idx] == p.doc[kv_idx] + b")), (std::vector{3, 1, 3, 8}));
+  EXPECT_EQ(of(spec_of("p.doc[q_idx] == p.doc[kv_idx] + kv_h")), (std::vector{1, 2, 3, 8}));
+  // Heads of a group share a tile.
+  EXPECT_EQ(of(spec_of("p.doc[q_idx] == p.doc[kv_idx] + h")), (std::vector{1, 2, 3, 8}));
+  EXPECT_EQ(of(spec_of("p.doc[q_idx] == p.doc[kv_idx] + h", 6, 3)), (std::vector{1, 6, 3, 8}));
+  AttentionSpec pages = spec_of(kDocuments);
+  pages.page_size = 16;
+  EXPECT_EQ(of(pages), (std::vector{3, 1, 3, 8}));
+  EXPECT_EQ(
+      mask_map_shape(plan_of(spec_of("kv_idx <= q_idx && p.doc[b] > 0")), shapes).error().code,
+      ErrorCode::kUnsupported);
+}
+
+// Of a tensor the launch says whether sequences and heads have their own.
+TEST(MapPlan, AsManyAsATensorHasMasks) {
+  LaunchShapes shapes = shapes_of(3, 300, 1000);
+  const auto of = [&](const AttentionSpec& spec) {
+    return extents(*mask_map_shape(plan_of(spec), shapes));
+  };
+  AttentionSpec spec = spec_of(kDocuments);
+  spec.mask = {};
+  spec.mask.kind = MaskSpec::Kind::kMaterialized;
+  EXPECT_EQ(of(spec), (std::vector{3, 2, 3, 8}));  // heads of a group share a tile
+  shapes.mask_batch = 1;
+  EXPECT_EQ(of(spec), (std::vector{1, 2, 3, 8}));
+  shapes.mask_heads = 1;
+  EXPECT_EQ(of(spec), (std::vector{1, 1, 3, 8}));
+  AttentionSpec both = spec_of("p.doc[q_idx] == p.doc[kv_idx] + kv_h");
+  both.mask.of = {both.mask, spec.mask};
+  both.mask.kind = MaskSpec::Kind::kAnd;
+  both.mask.custom = {};
+  EXPECT_EQ(of(both), (std::vector{1, 2, 3, 8}));
+  AttentionSpec pages = spec;
+  pages.page_size = 16;
+  EXPECT_EQ(of(pages), (std::vector{3, 1, 3, 8}));
+}
+
+TEST(MapPlan, IsMadeInTheWorkspace) {
+  const KernelPlan plan = plan_of(spec_of(kDocuments));
+  ASSERT_EQ(plan.kernels.size(), 2U);
+  const auto sequence = launches_of(plan, shapes_of(3, 300, 1000));
+  ASSERT_TRUE(sequence) << sequence.error().to_string();
+  ASSERT_EQ(sequence->launches.size(), 2U);
+  EXPECT_EQ(sequence->launches[0].entry, "attnjit_map");
+  EXPECT_EQ(sequence->launches[0].grid[0], 3U);
+  EXPECT_EQ(sequence->launches[1].entry, "attnjit_forward");
+  ASSERT_EQ(sequence->workspaces.size(), plan.workspaces.size());
+  std::vector<std::int64_t> bytes;
+  for (std::size_t i = 0; i < sequence->workspaces.size(); ++i) {
+    EXPECT_EQ(sequence->workspaces[i].name, plan.workspaces[i].name);
+    bytes.push_back(sequence->workspaces[i].bytes);
+  }
+  EXPECT_EQ(bytes, (std::vector<std::int64_t>{12, 96, 12, 96}));
+}
+
+TEST(MapPlan, ComesBesideAMerge) {
+  AttentionSpec spec = spec_of(kDocuments);
+  spec.page_size = 16;
+  spec.num_partitions = 2;
+  const KernelPlan plan = plan_of(spec);
+  ASSERT_EQ(plan.kernels.size(), 3U);
+  LaunchShapes shapes = shapes_of(2, 4, 1000);
+  shapes.num_pages = 200;
+  shapes.max_pages = 63;
+  const auto sequence = launches_of(plan, shapes);
+  ASSERT_TRUE(sequence) << sequence.error().to_string();
+  std::vector<std::string> entries;
+  for (const LaunchRecipe& recipe : sequence->launches) entries.push_back(recipe.entry);
+  EXPECT_EQ(entries, (std::vector<std::string>{"attnjit_map", "attnjit_forward", "attnjit_merge"}));
+  ASSERT_EQ(sequence->workspaces.size(), 6U);
+  for (std::size_t i = 0; i < 6; ++i) {
+    EXPECT_EQ(sequence->workspaces[i].name, plan.workspaces[i].name);
+  }
+}
+
+TEST(MapPlan, IsWrittenToAndReadFromTheCallersMemory) {
+  const KernelPlan plan = plan_of(spec_of(kDocuments));
+  LaunchShapes shapes = shapes_of(3, 300, 1000);
+  const auto pointers = [](const LaunchRecipe& recipe) {
+    std::vector<std::string> names;
+    for (const KernelArgument& argument : recipe.args) {
+      const auto* pointer = std::get_if<KernelArgument::Pointer>(&argument.value);
+      if (pointer != nullptr && pointer->buffer.find("kv_") != std::string::npos) {
+        names.push_back(pointer->buffer);
+      }
+    }
+    return names;
+  };
+  const std::vector<std::string> all{"kv_num_blocks", "kv_indices", "full_kv_num_blocks",
+                                     "full_kv_indices"};
+  shapes.mask_map.use = MaskMapUse::kWrite;
+  const auto writing = launches_of(plan, shapes);
+  ASSERT_TRUE(writing);
+  ASSERT_EQ(writing->launches.size(), 2U);
+  EXPECT_EQ(pointers(writing->launches[0]), all);
+  EXPECT_EQ(pointers(writing->launches[1]), all);
+  for (const Workspace& workspace : writing->workspaces) EXPECT_EQ(workspace.bytes, 0);
+  shapes.mask_map.use = MaskMapUse::kRead;
+  const auto reading = launches_of(plan, shapes);
+  ASSERT_TRUE(reading);
+  ASSERT_EQ(reading->launches.size(), 1U);
+  EXPECT_EQ(pointers(reading->launches[0]), all);
+  shapes.mask_map.no_full = true;
+  EXPECT_EQ(pointers(launches_of(plan, shapes)->launches[0]),
+            (std::vector<std::string>{"kv_num_blocks", "kv_indices"}));
+}
+
+TEST(MapPlan, GivenExtentsMustFit) {
+  const KernelPlan plan = plan_of(spec_of(kDocuments));
+  const LaunchShapes shapes = shapes_of(3, 300, 1000);
+  const auto refused = [&](MaskMapShape map) {
+    LaunchShapes given = shapes;
+    given.mask_map = map;
+    const auto sequence = launches_of(plan, given);
+    return sequence ? std::string() : sequence.error().field;
+  };
+  constexpr MaskMapUse kRead = MaskMapUse::kRead, kWrite = MaskMapUse::kWrite;
+  EXPECT_EQ(refused({kRead, 1, 1, 3, 8}), "");
+  EXPECT_EQ(refused({kRead, 3, 2, 4, 9}), "");
+  EXPECT_EQ(refused({kRead, 3, 2, 4, 2}), "");  // its lists are short
+  EXPECT_EQ(refused({kRead, 2, 1, 3, 8}), "mask_map.batch");
+  EXPECT_EQ(refused({kRead, 1, 3, 3, 8}), "mask_map.heads");
+  EXPECT_EQ(refused({kRead, 1, 8, 3, 8}), "mask_map.heads");  // of heads that share tiles
+  EXPECT_EQ(refused({kRead, 1, 1, 2, 8}), "mask_map.q_blocks");
+  EXPECT_EQ(refused({kRead, 1, 1, -3, 8}), "mask_map.shape");
+  EXPECT_EQ(refused({kRead, 3, 1, INT32_MAX, 8}), "mask_map.shape");
+  EXPECT_EQ(refused({kRead, 1, 1, 3, INT32_MAX}), "mask_map.shape");
+  EXPECT_EQ(refused({kWrite, 1, 1, 3, 8}), "");
+  EXPECT_EQ(refused({kWrite, 3, 1, 3, 8}), "mask_map.shape");
+  EXPECT_EQ(refused({kWrite, 1, 1, 3, 9}), "mask_map.shape");
+  LaunchShapes none = shapes;
+  none.mask_map.use = kRead;
+  const KernelPlan causal = plan_of([] {
+    AttentionSpec spec = spec_of(kDocuments);
+    spec.mask = {};
+    return spec;
+  }());
+  EXPECT_EQ(plan_launch(causal, none, {}, {}).error().field, "mask_map.use");
+}
+
+// The map of many long sequences does not fit a launch; nothing overflows.
+TEST(MapPlan, TooManyRows) {
+  const KernelPlan plan = plan_of(spec_of("p.doc[q_idx] == p.doc[kv_idx] + h + b", 128, 1));
+  const auto map = mask_map_shape(plan, shapes_of(1 << 20, 1 << 24, 1 << 24));
+  ASSERT_FALSE(map);
+  EXPECT_EQ(map.error().field, "mask_map.q_blocks");
+}
+
+}  // namespace
+}  // namespace attnjit

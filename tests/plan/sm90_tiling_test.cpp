@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tiles that sm_90a's launches cut query rows into.
+#include "plan/sm90/sm90_tiling.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <vector>
+
+namespace attnjit {
+namespace {
+
+using Order = Sm90Tiling::Order;
+
+constexpr int kCtas = 132;
+
+Sm90Rows rows_of(std::int64_t length, std::int64_t heads, bool pair_tiles, int consumers = 3) {
+  return {.groups = (length + 63) / 64,
+          .heads = heads,
+          .keys = static_cast<double>(length),
+          .fewer_keys = pair_tiles ? static_cast<double>(length) : 0,
+          .pair_tiles = pair_tiles,
+          .consumers = consumers,
+          .ctas = kCtas};
+}
+
+// Of each tile, from the last rows to the first, as the kernel counts them.
+std::vector<std::int64_t> heights_of(const Sm90Tiling& tiling) {
+  std::vector<std::int64_t> heights;
+  std::int64_t before = 0;
+  for (std::int64_t rank = 0; rank < tiling.m_tiles; ++rank) {
+    const std::int64_t past = std::max<std::int64_t>(rank + 1 - tiling.first_tiles, 0) +
+                              std::max<std::int64_t>(rank + 1 - tiling.second_tiles, 0);
+    const std::int64_t after = (rank + 1) * tiling.tile_groups + past * tiling.growth;
+    heights.push_back(after - before);
+    before = after;
+  }
+  return heights;
+}
+
+void expect_covers(const Sm90Rows& rows) {
+  SCOPED_TRACE(testing::Message() << rows.groups << " groups, " << rows.heads << " heads of "
+                                  << rows.keys << " keys, pairs " << rows.pair_tiles);
+  const Sm90Tiling tiling = sm90_tiling(rows);
+  const std::vector<std::int64_t> heights = heights_of(tiling);
+  ASSERT_FALSE(heights.empty());
+  std::int64_t all = 0;
+  for (const std::int64_t height : heights) {
+    EXPECT_GE(height, 1);
+    EXPECT_LE(height, rows.consumers);
+    all += height;
+  }
+  EXPECT_GE(all, rows.groups);
+  EXPECT_LT(all - heights.back(), rows.groups);
+}
+
+TEST(Sm90Tiling, TilesCoverTheRows) {
+  std::mt19937 random(1);
+  for (int i = 0; i < 3000; ++i) {
+    Sm90Rows rows = rows_of(1 + random() % (i % 2 == 0 ? 2000 : 40000), 1 + random() % 70,
+                            random() % 2 == 0, 1 + static_cast<int>(random() % 3));
+    rows.keys = random() % 3 == 0 ? static_cast<double>(random() % 300) : rows.keys;
+    rows.fewer_keys = std::min(rows.fewer_keys, rows.keys);
+    rows.ctas = random() % 5 == 0 ? static_cast<int>(random() % 9) : kCtas;
+    expect_covers(rows);
+  }
+  expect_covers(rows_of(std::int64_t{1} << 30, 1, false));
+  expect_covers(rows_of(std::int64_t{1} << 30, 1, true));
+  expect_covers(rows_of(64, 1 << 20, true));
+}
+
+// Full tiles of 4 heads of 20,000 rows are 3.2 rounds of the CTAs, and take 4.
+TEST(Sm90Tiling, FewTilesFillWholeRounds) {
+  const Sm90Tiling tiling = sm90_tiling(rows_of(20000, 4, false));
+  EXPECT_EQ(tiling.tile_groups, 3);
+  EXPECT_EQ(tiling.growth, -1);
+  EXPECT_LE(4 * tiling.m_tiles, 4 * kCtas);
+  EXPECT_LE(4 * tiling.first_tiles, 2 * kCtas);
+  // One round of low tiles, where full ones leave SMs idle.
+  EXPECT_EQ(sm90_tiling(rows_of(4096, 1, false)).tile_groups, 1);
+  EXPECT_EQ(sm90_tiling(rows_of(8000, 2, false)).tile_groups, 2);
+}
+
+// Under a causal mask the last rows' tiles are the longest: they are low.
+TEST(Sm90Tiling, LongTilesAreLow) {
+  const Sm90Tiling tiling = sm90_tiling(rows_of(12000, 2, true));
+  EXPECT_EQ(tiling.order, Order::kLongest);
+  const std::vector<std::int64_t> heights = heights_of(tiling);
+  EXPECT_EQ(heights.front(), 1);
+  EXPECT_EQ(heights.back(), 3);
+  EXPECT_TRUE(std::is_sorted(heights.begin(), heights.end()));
+}
+
+TEST(Sm90Tiling, ManyTilesAreFull) {
+  for (const bool pair_tiles : {false, true}) {
+    const Sm90Tiling tiling = sm90_tiling(rows_of(8192, 64, pair_tiles));
+    EXPECT_EQ(tiling.m_tiles, 43);
+    EXPECT_EQ(tiling.tile_groups, 3);
+    EXPECT_EQ(tiling.first_tiles, 43);
+    EXPECT_EQ(tiling.order, pair_tiles ? Order::kPairs : Order::kHeads);
+  }
+  // Sequences of one or two tiles.
+  EXPECT_EQ(sm90_tiling(rows_of(256, 512, true)).order, Order::kHeads);
+  Sm90Rows rows = rows_of(4096, 1, false);
+  rows.ctas = 0;  // what the launch asks for that splits the keys
+  EXPECT_EQ(sm90_tiling(rows).tile_groups, 3);
+}
+
+}  // namespace
+}  // namespace attnjit

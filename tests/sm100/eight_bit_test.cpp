@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+// e4m3 Q, K and V on sm_100a and sm_103a: both swizzles, every kind of scales, every way in which
+// keys come, and what P's bias and its saturation keep. Skipped without NVRTC.
+#include <cmath>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "../kernel_fixture.h"
+#include "damaged.h"
+#include "run_case.h"
+#include "verify/numeric.h"
+
+namespace attnjit::sm100 {
+namespace {
+
+using namespace kernel_test;
+using verify::Tensor;
+
+AttentionSpec spec_of(int depth, Scales scales = Scales::kNone,
+                      const MaskSpec& mask = mask_of(Kind::kCausal)) {
+  AttentionSpec spec = base_spec(Arch::kSm100a, 2, 1, depth, mask);
+  spec.qkv_dtype = Dtype::kE4m3;
+  spec.scales = scales;
+  return spec;
+}
+
+class Sm100EightBit : public KernelTest {
+ protected:
+  static std::unique_ptr<ProofKernel> made(const ProofCase& one,
+                                           const TemplateSet& templates = TemplateSet::embedded()) {
+    Result<ProofKernel> kernel = make_kernel(one, templates);
+    if (kernel) return std::make_unique<ProofKernel>(std::move(*kernel));
+    ADD_FAILURE() << kernel.error().to_string();
+    return nullptr;
+  }
+
+  static ProofCase dense(int depth, Scales scales = Scales::kNone) {
+    ProofCase one;
+    one.spec = spec_of(depth, scales, mask_of(Kind::kNull));
+    one.spec.num_q_heads = 4;
+    one.spec.group = 2;
+    one.shape = {2, 20, 300, 1};
+    return one;
+  }
+
+  // Why a kernel fails with an input; empty: it passes.
+  static std::string failure(const ProofCase& one, const TemplateSet& templates,
+                             InputKind input = InputKind::kNormal) {
+    const auto kernel = made(one, templates);
+    const Result<Problem> problem = sm100::problem_of(one, input, 5);
+    if (!kernel || !problem) return {};
+    return judge(one.shape, *kernel, *problem, 1).reason;
+  }
+
+  // One head and row of queries, whose scores are what K's first columns say.
+  static ProofCase one_row() {
+    ProofCase one;
+    one.spec = spec_of(64, Scales::kNone, mask_of(Kind::kNull));
+    one.spec.num_q_heads = 1;
+    one.shape = {1, 1, 300, 1};
+    return one;
+  }
+  struct Score {
+    float first, second;  // their sum is the score
+  };
+  template <class ScoreOf, class ValueOf>
+  static Problem problem_with(ScoreOf score_of, ValueOf value_of) {
+    verify::ProblemRequest request;
+    request.batch = 1;
+    request.q_lens = {1};
+    request.kv_lens = {300};
+    request.scale = 1.0F;
+    Problem problem = verify::make_problem(one_row().spec, request).value();
+    Tensor& q = problem.tensors.at("q");
+    Tensor& k = problem.tensors.at("k");
+    Tensor& v = problem.tensors.at("v");
+    for (int d = 0; d < 64; ++d) verify::store_float(q, d, d < 2 ? 1.0F : 0.0F);
+    for (int key = 0; key < 300; ++key) {
+      const Score score = score_of(key);
+      for (int d = 0; d < 64; ++d) {
+        const float element = d == 0 ? score.first : d == 1 ? score.second : 0.0F;
+        verify::store_float(k, key * 64 + d, element);
+        verify::store_float(v, key * 64 + d, value_of(key));
+      }
+    }
+    return problem;
+  }
+};
+
+TEST_F(Sm100EightBit, EveryDepthAndInput) {
+  for (const int depth : {16, 64, 80, 128, 192, 256}) {
+    ProofCase one;
+    one.spec = spec_of(depth);
+    one.spec.num_q_heads = 1;
+    one.shape = {1, depth > 192 ? 70 : 141, 300, 1};
+    const auto kernel = made(one);
+    ASSERT_TRUE(kernel);
+    for (const InputKind input : verify::kInputKinds) {
+      if (depth != 64 && depth != 128 && input != InputKind::kRaised) continue;
+      const Result<Problem> problem = sm100::problem_of(one, input, 3);
+      ASSERT_TRUE(problem) << problem.error().to_string();
+      const Judged judged = judge(one.shape, *kernel, *problem, 1);
+      EXPECT_TRUE(judged.passed) << depth << ", " << verify::to_string(input) << ": "
+                                 << judged.reason;
+    }
+  }
+}
+
+// The swizzle that is not the depth's own.
+TEST_F(Sm100EightBit, TheOtherSwizzle) {
+  for (const int depth : {64, 128}) {
+    ProofCase one = dense(depth, Scales::kHead);
+    one.options.swizzle_bytes = depth == 64 ? 128 : 64;
+    EXPECT_EQ(failure(one, TemplateSet::embedded()), "");
+  }
+}
+
+TEST_F(Sm100EightBit, ScalesOfTensorsAndHeads) {
+  for (const Scales scales : {Scales::kNone, Scales::kTensor, Scales::kHead}) {
+    AttentionSpec spec = with_group(spec_of(64, scales), 4, 2);
+    expect_passes(spec, {{{70, 70}, {300, 300}}});
+    spec.score_mod.kind = ScoreModSpec::Kind::kSoftcap;
+    spec.score_mod.cap = 30;
+    spec.sink = true;
+    expect_passes(spec, {{{20, 20}, {200, 200}}});
+  }
+}
+
+TEST_F(Sm100EightBit, DamagesOfTheScalesAreSeen) {
+  const ProofCase one = dense(64, Scales::kHead);
+  ASSERT_EQ(failure(one, TemplateSet::embedded()), "");
+  const struct {
+    const char* from;
+    const char* to;
+  } damages[] = {
+      {"arguments.q_scale, work.batch, heads, head)", "arguments.q_scale, work.batch, heads, 0)"},
+      {"arguments.q_scale, work.batch, heads, head)", "arguments.q_scale, 0, heads, head)"},
+      {"heads / Config::kGroup, work.kv_head)", "heads, work.kv_head)"},
+      {"heads / Config::kGroup, work.kv_head)", "heads / Config::kGroup, 0)"},
+      {"arguments.v_scale, work.batch,", "arguments.v_scale, 0,"},
+      {"return arguments.scale * scale_of", "return scale_of"},
+  };
+  for (const auto& [from, to] : damages) {
+    EXPECT_NE(failure(one, damaged("sm100/scales.cuh", from, to)), "") << "passes: " << to;
+  }
+  EXPECT_NE(failure(one, damaged("sm100/correction.cuh",
+                                 "scale *= value_scale<Config>(work, arguments);", "")),
+            "");
+}
+
+TEST_F(Sm100EightBit, PagesRaggedBatchesAndPartitions) {
+  // Pages of whole boxes, and of three rows, which threads copy.
+  for (const int page_size : {16, 3}) {
+    for (const int depth : {64, 128}) {
+      expect_passes(of_sequences(with_group(spec_of(depth, Scales::kHead), 4, 2), page_size, true),
+                    {{{20, 0, 141}, {300, 40, 200}}});
+    }
+  }
+  AttentionSpec parts = of_sequences(spec_of(128, Scales::kHead), 16, true);
+  parts.num_partitions = 3;
+  parts.sink = true;
+  expect_passes(parts, {{{20, 0, 3}, {500, 40, 20}}});
+  parts = spec_of(64, Scales::kTensor);
+  parts.partition_keys = 128;
+  expect_passes(parts, {{{20, 20}, {400, 400}}});
+  AttentionSpec deep = of_sequences(spec_of(256, Scales::kHead), 3, false);
+  expect_passes(deep, {{{20, 20}, {200, 70}}});
+}
+
+// Several heads in a tile whose rows they do not fill, and several tiles per CTA.
+TEST_F(Sm100EightBit, DecodesOfGroupsThatDoNotDivideATile) {
+  AttentionSpec spec = with_group(spec_of(64, Scales::kHead), 12, 6);
+  spec.max_q_len = 4;
+  expect_passes(spec, {{{3, 3, 3, 3}, {200, 200, 200, 200}}});
+  spec.qk_depth = 128;
+  expect_passes(spec, {{{4}, {500}}});
+}
+
+// One key has 2^17 times the weight of each of the others, and no value. What is lost of P shows
+// whole: it is 2^-9 with the bias, e4m3's least number, and 0 with two less.
+TEST_F(Sm100EightBit, TheBiasKeepsWeightsOf2ToTheMinus17) {
+  const auto score = [](int key) { return key == 7 ? Score{0, 0} : Score{-11, -0.8125F}; };
+  const auto value = [](int key) { return key == 7 ? 0.0F : 16.0F; };
+  const Problem problem = problem_with(score, value);
+  const ProofCase one = one_row();
+  const auto kernel = made(one);
+  ASSERT_TRUE(kernel);
+  EXPECT_EQ(judge(one.shape, *kernel, problem, 1).reason, "");
+  const auto less =
+      made(one, damaged("sm100/softmax.cuh", "fmaf(maximum, log2_scale, -Config::kPBias)",
+                        "fmaf(maximum, log2_scale, -6.0f)"));
+  ASSERT_TRUE(less);
+  EXPECT_NE(judge(one.shape, *less, problem, 1).reason, "");
+}
+
+// The keys that are walked first have the lesser maximum, by 1.35 (1.95 as a power of two). Weights
+// relative to it would be 2^9.95, which e4m3 has not: half of them would be lost.
+TEST_F(Sm100EightBit, AMaximumIsRenewedBeforePSaturates) {
+  const auto score = [](int key) { return Score{key < 100 ? 1.375F : 0.0F, 0}; };
+  const auto value = [](int key) { return key < 100 ? 4.0F : -1.0F; };
+  const Problem problem = problem_with(score, value);
+  const ProofCase one = one_row();
+  const auto kernel = made(one);
+  ASSERT_TRUE(kernel);
+  EXPECT_EQ(judge(one.shape, *kernel, problem, 1).reason, "");
+  const auto late =
+      made(one, damaged("sm100/softmax.cuh", "grown > Config::kRescaleThreshold", "grown > 2.0f"));
+  ASSERT_TRUE(late);
+  EXPECT_NE(judge(one.shape, *late, problem, 1).reason, "");
+}
+
+TEST_F(Sm100EightBit, OnSm103a) {
+  AttentionSpec spec = spec_of(128, Scales::kTensor);
+  spec.arch = Arch::kSm103a;
+  spec.output_dtype = Dtype::kFp16;
+  expect_passes(spec, {{{141}, {300}}});
+}
+
+}  // namespace
+}  // namespace attnjit::sm100

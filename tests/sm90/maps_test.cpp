@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+// Masks that hang on arrays, on sm_90a: a kernel makes a map of them, and the attention walks it.
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "../map_fixture.h"
+
+namespace attnjit::sm90 {
+namespace {
+
+using namespace kernel_test;
+
+AttentionSpec spec_of(int qk_depth, const MaskSpec& mask) {
+  return base_spec(Arch::kSm90a, 2, 2, qk_depth, mask);
+}
+
+using Sm90Maps = MapTest;
+
+// Documents that end in the middle of blocks, with rows that are no whole number of tiles, and rows
+// that come before the first key.
+TEST_F(Sm90Maps, Documents) {
+  expect_maps(spec_of(64, causal_documents()), {{300}, {700}}, {documents_of(200)});
+  expect_maps(spec_of(128, causal_documents()), {{520}, {520}}, {documents_of(100)});
+  expect_maps(spec_of(256, same_document()), {{150}, {400}}, {documents_of(128)});
+  expect_maps(spec_of(128, same_document()), {{200}, {90}}, {documents_of(70)});
+}
+
+// Nothing is known from the elements' ranges: scores are asked about.
+TEST_F(Sm90Maps, MixedElements) {
+  const auto mixed = [](std::int64_t i) { return static_cast<std::int32_t>(i % 2 + i / 300 * 2); };
+  expect_maps(spec_of(64, same_document()), {{260}, {600}}, {array_of("doc", 4096, mixed)});
+  expect_maps(spec_of(64, same_document()), {{70}, {0}});
+  expect_maps(spec_of(64, same_document()), {{140}, {270}});  // random elements
+}
+
+// Images are seen whole by their own tokens; others' are known to differ where a block is all
+// image.
+TEST_F(Sm90Maps, ImagePrefix) {
+  const MaskSpec images =
+      over_arrays("kv_idx <= q_idx || p.image[q_idx] != 0 && p.image[q_idx] == p.image[kv_idx]",
+                  {{"image", Type::kI32Array}});
+  const auto image = [](std::int64_t i) {
+    return static_cast<std::int32_t>(i % 500 >= 100 && i % 500 < 400 ? i / 500 + 1 : 0);
+  };
+  expect_maps(spec_of(64, images), {{900}, {900}}, {array_of("image", 900, image)});
+}
+
+// A map for each sequence, for each head, and for the heads that share a tile.
+TEST_F(Sm90Maps, SequencesAndHeads) {
+  const MaskSpec by_batch =
+      over_arrays("p.doc[q_idx] == p.doc[kv_idx] + b", {{"doc", Type::kI32Array}});
+  expect_maps(spec_of(64, by_batch), {{200, 200}, {300, 300}}, {documents_of(150)});
+  const MaskSpec by_head =
+      over_arrays("p.doc[q_idx] == p.doc[kv_idx] || kv_idx < h * 130", {{"doc", Type::kI32Array}});
+  expect_maps(spec_of(64, by_head), {{130}, {400}}, {documents_of(150)});
+  for (const int group : some_of<int>({3, 4}, 1)) {
+    expect_maps(with_group(spec_of(64, by_head), 2 * group, group), {{130}, {400}},
+                {documents_of(150)});
+  }
+  if (!in_proof()) return;
+  const MaskSpec by_kv_head = over_arrays("p.doc[q_idx] == p.doc[kv_idx] || kv_idx < kv_h * 130",
+                                          {{"doc", Type::kI32Array}});
+  expect_maps(with_group(spec_of(64, by_kv_head), 4, 2), {{130}, {400}}, {documents_of(150)});
+}
+
+TEST_F(Sm90Maps, Ragged) {
+  const Lengths lengths{{160, 0, 1, 130}, {300, 30, 200, 130}};
+  const std::vector<verify::ParamArgument> params{documents_of(90)};
+  expect_maps(of_sequences(spec_of(128, causal_documents()), 64, true), lengths, params);
+  // Rows of K and V are copied one by one.
+  expect_maps(of_sequences(spec_of(64, causal_documents()), 1, true), lengths, params);
+  if (!in_proof()) return;
+  expect_maps(of_sequences(spec_of(64, causal_documents()), 0, true), lengths, params);
+  AttentionSpec keys = of_sequences(spec_of(64, causal_documents()), 0, true);
+  keys.ragged_kv = true;
+  expect_maps(keys, lengths, params);
+}
+
+TEST_F(Sm90Maps, PartitionsAndDecodes) {
+  const std::vector<verify::ParamArgument> params{documents_of(90)};
+  AttentionSpec parts = of_sequences(spec_of(64, causal_documents()), 16, false);
+  parts.num_partitions = 3;
+  parts.sink = true;
+  expect_maps(parts, {{2}, {700, 0, 31, 200}}, params);
+  AttentionSpec decode =
+      with_group(of_sequences(spec_of(128, causal_documents()), 64, false), 4, 4);
+  decode.max_q_len = 2;
+  expect_maps(decode, {{2}, {700, 3}}, params);
+  if (!in_proof()) return;
+  AttentionSpec fixed = of_sequences(spec_of(64, causal_documents()), 64, true);
+  fixed.partition_keys = 128;
+  expect_maps(fixed, {{1, 40}, {400, 300}}, params);
+  AttentionSpec sums = spec_of(64, causal_documents());
+  sums.accumulate = true;
+  expect_maps(sums, {{100}, {300}}, params);
+}
+
+// A tree of drafts: elements of a matrix, after keys that all see.
+TEST_F(Sm90Maps, Matrices) {
+  const MaskSpec tree_mask = over_arrays(
+      "kv_idx < kv_len - q_len || "
+      "(p.t[q_row][(kv_idx - kv_len + q_len) / 32] >> kv_idx - kv_len + q_len & 1) != 0",
+      {{"t", Type::kI32Matrix}});
+  expect_maps(spec_of(64, tree_mask), {{64}, {700}});
+  const MaskSpec table = over_arrays("p.t[q_idx][kv_idx] > 1", {{"t", Type::kI32Matrix}});
+  expect_maps(spec_of(64, table), {{140}, {150}});
+}
+
+// By the seed's bits a mask has one batch or each, one head or each, each row or one.
+TEST_F(Sm90Maps, Materialized) {
+  for (const Dtype dtype :
+       some_of<Dtype>({Dtype::kBits, Dtype::kF32, Dtype::kU8, Dtype::kBf16, Dtype::kFp16})) {
+    for (const std::uint64_t seed : some_of<std::uint64_t>({3, 4}, 1)) {
+      expect_maps(spec_of(64, tensor_mask(dtype)), {{300, 300}, {700, 700}}, {}, seed);
+    }
+  }
+  if (!in_proof()) return;
+  expect_maps(spec_of(128, tensor_mask(Dtype::kU8)), {{200, 200}, {389, 389}}, {}, 1);
+}
+
+TEST_F(Sm90Maps, MaterializedOfGroupsAndSequences) {
+  const Lengths lengths{{160, 0, 1, 130}, {300, 30, 200, 130}};
+  for (const std::uint64_t seed : some_of<std::uint64_t>({3, 0}, 1)) {
+    for (const int group : some_of<int>({3, 4}, 1)) {
+      expect_maps(with_group(spec_of(64, tensor_mask(Dtype::kU8)), 2 * group, group),
+                  {{130, 130}, {400, 400}}, {}, seed);
+    }
+    expect_maps(of_sequences(spec_of(64, tensor_mask(Dtype::kBf16)), 64, true), lengths, {}, seed);
+    AttentionSpec decode =
+        with_group(of_sequences(spec_of(128, tensor_mask(Dtype::kBits)), 64, false), 4, 4);
+    decode.max_q_len = 2;
+    expect_maps(decode, {{2}, {700, 3}}, {}, seed);
+  }
+}
+
+// Beside masks that are known without reading a tensor, and custom code over arrays.
+TEST_F(Sm90Maps, MaterializedInTrees) {
+  for (const Dtype dtype : some_of<Dtype>({Dtype::kU8, Dtype::kF32}, 1)) {
+    const MaskSpec mask = tensor_mask(dtype);
+    expect_maps(spec_of(64, tree(Kind::kAnd, {mask_of(Kind::kCausal), mask})), {{300}, {500}});
+    expect_maps(spec_of(64, tree(Kind::kAnd, {mask, same_document()})), {{300, 300}, {500, 500}},
+                {documents_of(200)}, 3);
+  }
+  expect_maps(spec_of(64, tree(Kind::kOr, {window_of(30), tensor_mask(Dtype::kBits)})),
+              {{290}, {380}});
+  if (!in_proof()) return;
+  const MaskSpec by_kv_head = over_arrays("p.doc[q_idx] == p.doc[kv_idx] || kv_idx < kv_h * 130",
+                                          {{"doc", Type::kI32Array}});
+  expect_maps(
+      with_group(spec_of(64, tree(Kind::kAnd, {by_kv_head, tensor_mask(Dtype::kU8)})), 4, 2),
+      {{130}, {400}}, {documents_of(150)});
+}
+
+// A launch with as many keys of its own document costs as much, however many others there are.
+TEST_F(Sm90Maps, HiddenTilesAreNotLoaded) {
+  const auto kernel = compiled(spec_of(64, same_document()));
+  ASSERT_TRUE(kernel);
+  std::vector<std::uint64_t> steps;
+  for (const std::int64_t keys : {256, 4096}) {
+    auto problem = problem_of(
+        kernel->generated.plan.spec, {{128}, {keys}}, InputKind::kNormal, 0,
+        {array_of("doc", 4096, [=](std::int64_t i) { return i >= keys - 256 ? 1 : 0; })});
+    ASSERT_TRUE(problem);
+    const auto map = verify::make_mask_map(*problem, 1, 1);
+    ASSERT_TRUE(map);
+    give_mask_map(*map, *problem);
+    const auto done =
+        run(*kernel, *problem, launches_of(*kernel, *problem, problem->launch_shapes(), 132));
+    ASSERT_TRUE(done);
+    expect_right(*problem, *done);
+    steps.push_back(done->thread_steps);
+  }
+  EXPECT_LT(steps[1], steps[0] + steps[0] / 20);
+}
+
+// The lists' order says nothing, and what stands in them is not believed.
+TEST_F(Sm90Maps, AnyLists) {
+  const auto kernel = compiled(spec_of(64, causal_documents()));
+  ASSERT_TRUE(kernel);
+  auto problem = problem_of(kernel->generated.plan.spec, {{300}, {700}}, InputKind::kNormal, 0,
+                            {documents_of(250)});
+  ASSERT_TRUE(problem);
+  auto map = verify::make_mask_map(*problem, 1, 1);
+  ASSERT_TRUE(map);
+  for (auto* lists : {&map->part, &map->whole}) {
+    for (auto& list : *lists) std::reverse(list.begin(), list.end());
+  }
+  const auto launched = [&] {
+    return run(*kernel, *problem, launches_of(*kernel, *problem, problem->launch_shapes(), 132));
+  };
+  give_mask_map(*map, *problem);
+  auto done = launched();
+  ASSERT_TRUE(done);
+  expect_right(*problem, *done);
+  for (const char* const name :
+       {"kv_num_blocks", "kv_indices", "full_kv_num_blocks", "full_kv_indices"}) {
+    for (const std::int32_t value : {-1, INT32_MIN, INT32_MAX, 1 << 24, 6, 100}) {
+      SCOPED_TRACE(std::string(name) + " " + std::to_string(value));
+      give_mask_map(*map, *problem);
+      verify::Tensor& array = problem->tensors.at(name);
+      std::fill_n(array.as<std::int32_t>(), array.elements(), value);
+      EXPECT_TRUE(launched());
+    }
+  }
+}
+
+TEST_F(Sm90Maps, OnlyWhereArraysDecide) {
+  const auto mapped = [](const MaskSpec& mask) {
+    return plan(*ResolvedSpec::make(spec_of(64, mask)))->map.has_value();
+  };
+  EXPECT_TRUE(mapped(same_document()));
+  EXPECT_TRUE(mapped(causal_documents()));
+  EXPECT_TRUE(mapped(tensor_mask(Dtype::kF32)));
+  EXPECT_FALSE(plan(*ResolvedSpec::make(spec_of(200, tensor_mask(Dtype::kU8))))->map);
+  EXPECT_FALSE(mapped(mask_of(Kind::kCausal)));
+  EXPECT_FALSE(mapped(over_arrays("kv_idx <= q_idx", {})));
+  EXPECT_FALSE(mapped(over_arrays("kv_idx < p.prefix[b]", {{"prefix", Type::kI32Array}})));
+  EXPECT_FALSE(mapped(
+      over_arrays("p.blocks[q_idx / 128][kv_idx / 128] != 0", {{"blocks", Type::kI32Matrix}})));
+}
+
+}  // namespace
+}  // namespace attnjit::sm90

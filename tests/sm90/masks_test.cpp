@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// Masks that a launch gives the kernel, and windows to both sides, on sm_90a.
+#include <vector>
+
+#include "../kernel_fixture.h"
+
+namespace attnjit::sm90 {
+namespace {
+
+using namespace kernel_test;
+
+AttentionSpec spec_of(int qk_depth, const MaskSpec& mask) {
+  return base_spec(Arch::kSm90a, 2, 2, qk_depth, mask);
+}
+
+using Sm90Masks = KernelTest;
+
+// Window::window and window_right; -1 is no bound.
+TEST_F(Sm90Masks, WindowsToBothSides) {
+  for (const auto& [left, right] : {std::pair{50, 30}, {-1, 90}, {70, -1}, {-1, -1}, {-1, 0}}) {
+    MaskSpec mask = window_of(left);
+    mask.window_right = right;
+    expect_passes(spec_of(64, mask), {{{200}, {300}}, {{90}, {20}}});
+  }
+  MaskSpec constant = window_of(50);
+  constant.window_right = 200;
+  constant.constant = true;
+  expect_passes(of_sequences(spec_of(128, constant), 64, true), {{{60, 0, 130}, {300, 30, 130}}});
+}
+
+TEST_F(Sm90Masks, SlopesThatAreGiven) {
+  AttentionSpec spec = spec_of(64, mask_of(Kind::kCausal));
+  spec.score_mod.kind = ScoreModSpec::Kind::kAlibi;
+  spec.score_mod.slopes = true;
+  expect_passes(spec, {{{70}, {200}}});
+}
+
+MaskSpec materialized(Dtype dtype) {
+  MaskSpec mask = mask_of(Kind::kMaterialized);
+  mask.dtype = dtype;
+  return mask;
+}
+
+// By the seed's bits the mask has one batch or each, one head or each, each row or one. Rows begin
+// at odd addresses.
+TEST_F(Sm90Masks, Materialized) {
+  for (const Dtype dtype :
+       some_of<Dtype>({Dtype::kBits, Dtype::kF32, Dtype::kU8, Dtype::kBf16, Dtype::kFp16}, 3)) {
+    const AttentionSpec spec = spec_of(dtype == Dtype::kU8 ? 128 : 64, materialized(dtype));
+    const auto kernel = compiled(spec);
+    ASSERT_TRUE(kernel);
+    for (const std::uint64_t seed : {0, 1, 2, 3, 6}) {
+      const auto problem = problem_of(spec, {{70, 70}, {201, 201}}, InputKind::kNormal, seed);
+      ASSERT_TRUE(problem);
+      const auto done =
+          run(*kernel, *problem, launches_of(*kernel, *problem, problem->launch_shapes(), 132));
+      ASSERT_TRUE(done);
+      expect_right(*problem, *done);
+    }
+  }
+}
+
+TEST_F(Sm90Masks, MaterializedOfSequencesAndInTrees) {
+  const Lengths lengths{{60, 0, 1, 130}, {300, 30, 200, 130}};
+  for (const Dtype dtype : {Dtype::kU8, Dtype::kBits, Dtype::kBf16}) {
+    const MaskSpec both = tree(Kind::kAnd, {mask_of(Kind::kCausal), materialized(dtype)});
+    expect_passes(of_sequences(spec_of(64, both), 64, true), {lengths});
+    expect_passes(of_sequences(spec_of(64, both), 1, false), {{{40, 40}, {300, 90}}});
+  }
+  expect_passes(spec_of(64, tree(Kind::kOr, {window_of(30), materialized(Dtype::kU8)})),
+                {{{90}, {180}}});
+}
+
+}  // namespace
+}  // namespace attnjit::sm90

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// Expressions compiled to stack code, and interpreted by templates/common/interpreter.cuh, which
+// this file compiles for the host.
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "printed_shim.h"
+#include "spec/spec_fields.h"
+#include "spec/stack_code.h"
+
+namespace attnjit {
+
+using u32 = unsigned;
+using i64 = long long;
+
+struct Coord {
+  int b, h, kv_h, q_idx, kv_idx, q_len, kv_len;
+  int q_row() const {
+    return static_cast<int>(static_cast<u32>(q_idx) - static_cast<u32>(kv_len) +
+                            static_cast<u32>(q_len));
+  }
+};
+
+inline float __uint_as_float(u32 bits) { return std::bit_cast<float>(bits); }
+inline u32 __float_as_uint(float value) { return std::bit_cast<u32>(value); }
+
+using spec::shim::expr_abs, spec::shim::expr_min, spec::shim::expr_max, spec::shim::expr_shl,
+    spec::shim::expr_shr, spec::shim::expr_div, spec::shim::expr_mod, spec::shim::expr_floor,
+    spec::shim::expr_ceil, spec::shim::expr_round, spec::shim::expr_trunc, spec::shim::expr_sqrt,
+    spec::shim::expr_fmod, spec::shim::expr_exp2;
+
+// NOTE: as the reference has them: in double, rounded once.
+inline float rounded(double value) { return static_cast<float>(value); }
+inline double wide(float value) { return static_cast<double>(value); }
+inline float expr_div(float a, float b) { return a / b; }
+inline float expr_exp(float a) { return rounded(std::exp(wide(a))); }
+inline float expr_log(float a) { return rounded(std::log(wide(a))); }
+inline float expr_log2(float a) { return rounded(std::log2(wide(a))); }
+inline float expr_rsqrt(float a) { return rounded(1.0 / std::sqrt(wide(a))); }
+inline float expr_tanh(float a) { return rounded(std::tanh(wide(a))); }
+inline float expr_sin(float a) { return rounded(std::sin(wide(a))); }
+inline float expr_cos(float a) { return rounded(std::cos(wide(a))); }
+inline float expr_erf(float a) { return rounded(std::erf(wide(a))); }
+inline float expr_pow(float a, float b) { return rounded(std::pow(wide(a), wide(b))); }
+inline float expr_fma(float a, float b, float c) { return std::fma(a, b, c); }
+
+}  // namespace attnjit
+
+#define ATTNJIT_INTERPRETER_ON_HOST
+#include "../../templates/common/interpreter.cuh"
+
+namespace attnjit::spec {
+
+/// An expression as a kernel interprets it.
+class Interpreted {
+ public:
+  /// @pre compile_stack_code takes the expression.
+  Interpreted(const Expression& expression, std::vector<ParamView> params) {
+    params.resize(expression.params.size());
+    const bool mask = expression.kind == SnippetKind::kMask;
+    program_ =
+        *compile_stack_code(mask ? &expression : nullptr, mask ? nullptr : &expression, params);
+    for (std::size_t i = 0; i < program_.arrays.size(); ++i) {
+      const std::uint32_t param = program_.arrays[i];
+      words_.push_back(words_of(expression.params[param].type, params[param]));
+    }
+    for (std::size_t i = 0; i < words_.size(); ++i) arrays_.address[i] = words_[i].data();
+  }
+
+  bool visible(const Coordinates& at) const { return run(0, program_.code.mask_end, at, 0) != 0; }
+  float score(const Coordinates& at, float score) const {
+    return std::bit_cast<float>(run(program_.code.mask_end, program_.code.score_end, at, score));
+  }
+
+ private:
+  // NOTE: a copy: elements are read as words, or as halves of words, whatever they are.
+  static std::vector<u32> words_of(ParamSpec::Type type, const ParamView& view) {
+    const ParamShape shape = shape_of(type);
+    const std::int64_t count =
+        (shape.rank == 3 ? view.planes : 1) * view.rows * (shape.rank >= 2 ? view.columns : 1);
+    std::vector<u32> words(static_cast<std::size_t>(count) + 1);
+    const bool bf16 = shape.element == Dtype::kBf16;
+    const void* const data = bf16 ? static_cast<const void*>(view.bf16_data)
+                             : shape.element == Dtype::kF32
+                                 ? static_cast<const void*>(view.f32_data)
+                                 : view.i32_data;
+    if (count > 0)
+      std::memcpy(words.data(), data, static_cast<std::size_t>(count) * (bf16 ? 2 : 4));
+    return words;
+  }
+
+  /// NOTE: the lanes stand at different keys; the one that is asked about is among them.
+  u32 run(int begin, int end, const Coordinates& at, float score) const {
+    constexpr int kLane = 5;
+    float scores[kLanes];
+    u32 values[kLanes] = {};
+    for (int i = 0; i < kLanes; ++i) scores[i] = score + static_cast<float>(i - kLane);
+    const auto place = [&](int lane) {
+      const auto key =
+          static_cast<int>(static_cast<u32>(at.kv_idx) + static_cast<u32>(lane - kLane));
+      return ::attnjit::Coord{at.b, at.h, at.kv_h, at.q_idx, key, at.q_len, at.kv_len};
+    };
+    interpret(program_.code, begin, end, arrays_, place, scores, values);
+    return values[kLane];
+  }
+
+  StackProgram program_;
+  std::vector<std::vector<u32>> words_;
+  StackArrays arrays_ = {};
+};
+
+}  // namespace attnjit::spec

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tests of stack code: how long it is, what of the stack it needs, and what is refused.
+#include "spec/stack_code.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "interpreted.h"
+
+namespace attnjit::spec {
+namespace {
+
+Expression parsed(const std::string& code, SnippetKind kind,
+                  const std::vector<ParamSpec>& params = {}) {
+  Result<Expression> expression = parse_expression(code, kind, params);
+  EXPECT_TRUE(expression) << code;
+  return expression ? *expression : Expression{};
+}
+
+Result<StackProgram> compiled(const std::string& mask, const std::vector<ParamSpec>& params = {}) {
+  const std::vector<ParamView> values(params.size());
+  const Expression expression = parsed(mask, SnippetKind::kMask, params);
+  return compile_stack_code(&expression, nullptr, values);
+}
+
+TEST(StackCode, TakesLeavesAsOperands) {
+  EXPECT_EQ(compiled("kv_idx <= q_idx")->code.mask_end, 2);
+  EXPECT_EQ(compiled("100 > kv_idx")->code.mask_end, 2);
+  EXPECT_EQ(compiled("true")->code.mask_end, 1);
+  EXPECT_EQ(compiled("kv_idx <= q_idx && q_idx - kv_idx < 100")->code.mask_end, 6);
+}
+
+TEST(StackCode, HoldsBothOneBehindAnother) {
+  const Expression mask = parsed("kv_idx <= q_idx", SnippetKind::kMask);
+  const Expression mod = parsed("score * 2", SnippetKind::kScoreMod);
+  const Result<StackProgram> both = compile_stack_code(&mask, &mod, {});
+  ASSERT_TRUE(both);
+  EXPECT_EQ(both->code.mask_end, 2);
+  EXPECT_EQ(both->code.score_end, 4);
+  const Result<StackProgram> none = compile_stack_code(nullptr, nullptr, {});
+  ASSERT_TRUE(none);
+  EXPECT_EQ(none->code.score_end, 0);
+}
+
+TEST(StackCode, ComputesTheDeeperOperandFirst) {
+  // Each bracket would be a value on the stack if it came after what it is added to.
+  std::string right = "q_idx", left = "q_idx";
+  for (int i = 0; i < 60; ++i) {
+    right = "(h - kv_h) * (" + right + " + b)";
+    left = "(" + left + " + b) * (h - kv_h)";
+  }
+  const Result<StackProgram> code = compiled(right + " == " + left);
+  ASSERT_FALSE(code);  // too long, not too deep
+  EXPECT_NE(code.error().message.find("longer than the 256"), std::string::npos)
+      << code.error().message;
+  std::string fits = "q_idx";
+  for (int i = 0; i < 40; ++i) fits = "(h - kv_h) * (" + fits + " + b)";
+  EXPECT_TRUE(compiled(fits + " == 0"));
+}
+
+TEST(StackCode, IsBounded) {
+  const auto sum = [](int terms) {
+    std::string text = "q_idx";
+    for (int i = 1; i < terms; ++i) text += " + h";
+    return text;
+  };
+  EXPECT_EQ(compiled(sum(128) + " == " + sum(127))->code.mask_end, kStackInstructions);
+  const Result<StackProgram> longer = compiled(sum(128) + " == " + sum(128));
+  ASSERT_FALSE(longer);
+  EXPECT_EQ(longer.error().code, ErrorCode::kUnsupported);
+  EXPECT_EQ(longer.error().field, "mask");
+
+  // A full binary tree of sums needs a value of the stack for each level.
+  const auto tree = [](auto&& self, int levels) -> std::string {
+    if (levels == 0) return "q_idx";
+    return "(" + self(self, levels - 1) + " + " + self(self, levels - 1) + ")";
+  };
+  EXPECT_TRUE(compiled(tree(tree, 6) + " == 0"));
+  // A selection keeps its condition and its first alternative on the stack.
+  std::string deep = "q_idx";
+  for (int i = 0; i < 8; ++i) deep = "h > 1 ? q_idx : (" + deep + " * 3)";
+  EXPECT_TRUE(compiled("(" + deep + ") == 0"));
+  const Result<StackProgram> deeper = compiled("(h > 2 ? kv_idx : (" + deep + " + 1)) == 0");
+  ASSERT_FALSE(deeper);
+  EXPECT_EQ(deeper.error().code, ErrorCode::kUnsupported);
+  EXPECT_NE(deeper.error().message.find("stack"), std::string::npos);
+
+  std::vector<ParamSpec> params;
+  std::string arrays = "0";
+  for (int i = 0; i < 9; ++i) {
+    if (i == 8) {
+      EXPECT_TRUE(compiled(arrays + " == 0", params));
+    }
+    params.push_back({"a" + std::to_string(i), ParamSpec::Type::kI32Array});
+    arrays += " + p.a" + std::to_string(i) + "[q_idx]";
+  }
+  const Result<StackProgram> many = compiled(arrays + " == 0", params);
+  ASSERT_FALSE(many);
+  EXPECT_EQ(many.error().code, ErrorCode::kUnsupported);
+}
+
+TEST(StackCode, KnowsTheExtentsOfItsArrays) {
+  const std::vector<ParamSpec> params{{"doc", ParamSpec::Type::kI32Array},
+                                      {"cube", ParamSpec::Type::kU32Cube},
+                                      {"unused", ParamSpec::Type::kF32Array}};
+  std::vector<ParamView> values(3);
+  values[0].rows = 7;
+  values[1].planes = 2, values[1].rows = 3, values[1].columns = 4;
+  const Expression mask =
+      parsed("p.cube[h][1][2] == p.doc[p.doc[q_idx]]", SnippetKind::kMask, params);
+  const Result<StackProgram> code = compile_stack_code(&mask, nullptr, values);
+  ASSERT_TRUE(code);
+  EXPECT_EQ(code->arrays, (std::vector<std::uint32_t>{1, 0}));
+  EXPECT_EQ(code->code.extents[0][0], 2);
+  EXPECT_EQ(code->code.extents[0][1], 3);
+  EXPECT_EQ(code->code.extents[0][2], 4);
+  EXPECT_EQ(code->code.extents[1][0], 7);
+}
+
+}  // namespace
+}  // namespace attnjit::spec

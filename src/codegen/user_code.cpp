@@ -14,6 +14,7 @@
 #include "spec/expression.h"
 #include "spec/expression_ranges.h"
 #include "spec/kinds.h"
+#include "spec/names.h"
 #include "spec/resolved_spec.h"
 #include "spec/scalars.h"
 #include "spec/snippet.h"
@@ -36,9 +37,9 @@ class Printer {
   UserCode print() {
     out_.mask = type_of(spec_.mask, "mask");
     out_.score_mod = type_of(spec_.score_mod, "score_mod");
-    if (const MaskSpec* mask = spec::materialized(spec_.mask); mask && is_added(mask->dtype)) {
-      out_.score_mod =
-          fmt::format("attnjit::AddedScoreMod<{}, {}>", out_.score_mod, mask_tensor(mask->dtype));
+    if (spec::adds_to_scores(spec_.mask)) {
+      out_.score_mod = fmt::format("attnjit::AddedScoreMod<{}, {}>", out_.score_mod,
+                                   mask_tensor(spec::materialized(spec_.mask)->dtype));
     }
     if (!body_.empty()) {
       out_.functions = std::string(kHead) + body_ + "\n}  // namespace attnjit_user\n";
@@ -73,7 +74,7 @@ class Printer {
       if (row.holds == Holds::kOperands) return tree_type(node, type, field);
       if (row.holds == Holds::kDtype) {
         // What a mask adds to scores is the score modification's, and hides with -inf.
-        if (is_added(node.dtype)) type = "attnjit::AddedMask";
+        if (spec::adds_to_scores(node)) type = "attnjit::AddedMask";
         arguments.push_back(mask_tensor(node.dtype));
       }
     } else {
@@ -85,8 +86,6 @@ class Printer {
     if (arguments.empty()) return type;
     return fmt::format("{}<{}>", type, fmt::join(arguments, ", "));
   }
-
-  static bool is_added(Dtype dtype) { return dtype != Dtype::kU8 && dtype != Dtype::kBits; }
 
   /// The tensor of a materialized mask as a type.
   static std::string mask_tensor(Dtype dtype) {

@@ -70,4 +70,9 @@ const MaskSpec* materialized(const MaskSpec& mask) {
   return nullptr;
 }
 
+bool adds_to_scores(const MaskSpec& mask) {
+  const MaskSpec* const tensor = materialized(mask);
+  return tensor != nullptr && tensor->dtype != Dtype::kU8 && tensor->dtype != Dtype::kBits;
+}
+
 }  // namespace attnjit::spec

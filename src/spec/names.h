@@ -30,4 +30,7 @@ std::vector<ParamSpec> declared_params(const AttentionSpec& spec);
 /// The materialized mask of a tree (there is one at most), or null.
 const MaskSpec* materialized(const MaskSpec& mask);
 
+/// Whether a tree has a materialized mask whose numbers are added to the scores.
+bool adds_to_scores(const MaskSpec& mask);
+
 }  // namespace attnjit::spec

@@ -7,6 +7,7 @@
 #include <limits>
 #include <utility>
 
+#include "spec/names.h"
 #include "verify/custom.h"
 #include "verify/numeric.h"
 
@@ -128,13 +129,6 @@ Range range_of(const MaskSpec& mask) {
   }
 }
 
-bool has_bias(const MaskSpec& mask) {
-  if (mask.kind == MaskSpec::Kind::kMaterialized) {
-    return mask.dtype != Dtype::kU8 && mask.dtype != Dtype::kBits;
-  }
-  return std::any_of(mask.of.begin(), mask.of.end(), has_bias);
-}
-
 Result<Modify> modification(const Problem& problem) {
   const ScoreModSpec& mod = problem.spec.score_mod;
   switch (mod.kind) {
@@ -186,7 +180,7 @@ Result<MaskAndScoreMod> MaskAndScoreMod::of(const Problem& problem) {
   rules.visible_ = std::move(*visible);
   rules.range_ = range_of(problem.spec.mask);
   rules.modify_ = std::move(*modify);
-  if (has_bias(problem.spec.mask)) {
+  if (spec::adds_to_scores(problem.spec.mask)) {
     rules.modify_ = [tensor = &problem.at("mask"), inner = std::move(rules.modify_)](
                         double score, const spec::Coordinates& at) {
       return inner(score, at) + double{load_float(*tensor, mask_index(*tensor, at, at.kv_idx))};

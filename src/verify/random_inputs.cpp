@@ -406,7 +406,7 @@ class InputMaker {
             visible ? static_cast<float>(bias.normal(i)) : -std::numeric_limits<float>::infinity());
       }
     }
-    if (!bits && mask->dtype != Dtype::kU8) hide_from_kernels(tensor);
+    if (spec::adds_to_scores(*mask)) hide_from_kernels(tensor);
     problem_.tensors["mask"] = std::move(tensor);
   }
 

@@ -160,20 +160,13 @@ ATTNJIT_DEVICE u32 visible_run(const Test& test, Coord c, const Params& p) {
   }
 }
 
-/// What a tensor says: its bools, or where its numbers are not -inf.
-template <class Tensor>
-struct MaterializedMask {
+/// Shared by masks of whose rows nothing is known: they see keys anywhere.
+struct UnknownRows {
   static constexpr bool kInterval = false;
   static constexpr bool kFromZero = false;
   static constexpr bool kHidesNothing = false;
   static constexpr bool kHasCore = false;
-  static constexpr bool kListed = false;
-  static constexpr bool kLoads = true;
 
-  template <class Params>
-  ATTNJIT_DEVICE static IntRange tiles(const TileCoord&, const Params&) {
-    return any_bool();
-  }
   template <class Params>
   ATTNJIT_DEVICE static KvRange reach(int, int, int kv_len, const Params&) {
     return {0, kv_len};
@@ -181,6 +174,18 @@ struct MaterializedMask {
   template <class Params>
   ATTNJIT_DEVICE static KvRange core(int, int, int, const Params&) {
     return {0, 0};
+  }
+};
+
+/// What a tensor says: its bools, or where its numbers are not -inf.
+template <class Tensor>
+struct MaterializedMask : UnknownRows {
+  static constexpr bool kListed = false;
+  static constexpr bool kLoads = true;
+
+  template <class Params>
+  ATTNJIT_DEVICE static IntRange tiles(const TileCoord&, const Params&) {
+    return any_bool();
   }
   struct RowTest {
     const unsigned char* row;
@@ -221,13 +226,8 @@ constexpr bool loads_bools() {
 }
 
 /// A user's mask: User::visible(c, p), and User::tiles(t, p) where its expression can decide tiles.
-/// Of rows of tiles nothing is known.
 template <class User>
-struct CustomMask {
-  static constexpr bool kInterval = false;
-  static constexpr bool kFromZero = false;
-  static constexpr bool kHidesNothing = false;
-  static constexpr bool kHasCore = false;
+struct CustomMask : UnknownRows {
   static constexpr bool kListed = User::kDecidesTiles;
 
   template <class Tile, class Params>
@@ -238,14 +238,6 @@ struct CustomMask {
     } else {
       return any_bool();
     }
-  }
-  template <class Params>
-  ATTNJIT_DEVICE static KvRange reach(int, int, int kv_len, const Params&) {
-    return {0, kv_len};
-  }
-  template <class Params>
-  ATTNJIT_DEVICE static KvRange core(int, int, int, const Params&) {
-    return {0, 0};
   }
   struct RowTest {};
   template <class Params>

@@ -48,9 +48,8 @@ struct CompileRequest {
   KernelSource source;
   bool want_ptx = false;
   bool line_info = false;  ///< for the emulator's PTX only, never for production code
-  /// Ends at the PTX, which is the same text: the image has no cubin and no usage, and ptxas has
-  /// not judged the kernel. For the emulator; it takes 0.6 of the time. No cache takes such an
-  /// image.
+  /// Ends at the PTX, in 0.6 of the time. The PTX is the same text; ptxas does not run, so that the
+  /// image has no cubin and no usage. For the emulator: no cache takes such an image.
   bool ptx_only = false;
 };
 

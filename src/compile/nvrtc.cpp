@@ -127,7 +127,7 @@ Status Nvrtc::try_out() const {
 
 namespace {
 
-/// The options of the request's source, changed where it asks for less than an image or for lines.
+/// The source's options, and those that the request's flags ask for.
 std::vector<std::string> options_of(const CompileRequest& request) {
   std::vector<std::string> options = request.source.options;
   if (request.line_info) options.emplace_back("-lineinfo");

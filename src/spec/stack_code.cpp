@@ -281,8 +281,8 @@ class Compiler {
         make(here.args[0], push);
         return emit(kStackElement1 | flags);
       case 2:
-        // NOTE: as many leaves are indices as operands: their place shares its bits with the
-        // array's number, so both indices are computed.
+        // NOTE: a leaf would be named in the bits that hold the array's number: both indices go
+        // through the stack.
         make_operands(here, push);
         return emit(kStackElement2 | flags | kOperandStack << kStackOperandShift);
       default:

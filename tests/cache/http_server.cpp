@@ -45,8 +45,8 @@ std::string etag_of(const std::string& body) {
 }  // namespace
 
 HttpServer::HttpServer(std::uint16_t port) {
-  ::setenv("no_proxy", server_address().c_str(),
-           1);  // libcurl heeds a machine's proxy, also for the loopback
+  // libcurl heeds the proxy that a machine names, also for the loopback.
+  ::setenv("no_proxy", server_address().c_str(), 1);
   listener_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   static constexpr int kYes = 1;
   ::setsockopt(listener_, SOL_SOCKET, SO_REUSEADDR, &kYes, sizeof kYes);

@@ -25,7 +25,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-sockaddr_in loopback(std::uint16_t port) {
+sockaddr_in server_at(std::uint16_t port) {
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(port);
@@ -88,7 +88,7 @@ struct TcpProxy::Connection {
 
 TcpProxy::TcpProxy(std::uint16_t to) : to_(to) {
   listener_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address = loopback(0);
+  sockaddr_in address = server_at(0);
   socklen_t size = sizeof address;
   if (::bind(listener_, reinterpret_cast<sockaddr*>(&address), size) != 0 ||
       ::listen(listener_, 1024) != 0 ||
@@ -159,7 +159,7 @@ void TcpProxy::run() {
     made.client = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
     if (made.client < 0) continue;
     made.server = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    const sockaddr_in address = loopback(to_);
+    const sockaddr_in address = server_at(to_);
     if (::connect(made.server, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
       reset(made.client);
       ::close(made.server);

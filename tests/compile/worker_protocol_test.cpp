@@ -57,6 +57,8 @@ TEST(WorkerProtocol, RequestsComeBack) {
   EXPECT_EQ(encode(*back), frame);
   EXPECT_EQ(back->compile.source.arch, Arch::kSm100a);
   EXPECT_EQ(back->compile.source.headers[1].name, "b.cuh");
+  EXPECT_TRUE(back->compile.line_info);
+  EXPECT_TRUE(back->compile.ptx_only);
   EXPECT_EQ(back->compile.source.options, request().compile.source.options);
 }
 

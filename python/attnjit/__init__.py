@@ -9,10 +9,10 @@ from ._attention import attention, nvtx_ranges, paged_attention
 from ._errors import (AttnjitError, CaptureError, CompileError, DeadlineError, InvalidError,
                       MissingError, TraceError, UnsupportedError)
 from ._version import __version__
-from .masks import Mask, Scalar, ScoreMod, mask, score_mod
+from .masks import Mask, Scalar, ScoreMod, alibi, bit_mask, mask, score_mod
 from .service import Kernel, LaunchState, Service, Spec
 
 __all__ = ["AttnjitError", "CaptureError", "CompileError", "DeadlineError", "InvalidError",
            "Kernel", "LaunchState", "Mask", "MissingError", "Scalar", "ScoreMod", "Service", "Spec",
-           "TraceError", "UnsupportedError", "__version__", "attention", "mask", "nvtx_ranges",
-           "paged_attention", "score_mod"]
+           "TraceError", "UnsupportedError", "__version__", "alibi", "attention", "bit_mask",
+           "mask", "nvtx_ranges", "paged_attention", "score_mod"]

@@ -8,7 +8,7 @@ from . import _launch
 from ._errors import InvalidError, UnsupportedError
 from ._launch import Tensors
 from ._tensors import view
-from .masks import HostArray, Mask, ScoreMod, as_mask, as_score_mod
+from .masks import HostArray, Mask, ScoreMod, as_mask, as_score_mod, with_bias
 from .service import Service, param_type
 
 # The rows of a decode that the spec names, by those of the call: a launch of fewer has the same
@@ -35,7 +35,7 @@ def nvtx_ranges(on: bool = True) -> None:
 
 def attention(q: Any, k: Any, v: Any, *, mask: Any = None, score_mod: Any = None,
               scale: Optional[float] = None, sink: Any = None, lse: bool = False, out: Any = None,
-              q_scale: Any = None, k_scale: Any = None, v_scale: Any = None,
+              q_scale: Any = None, k_scale: Any = None, v_scale: Any = None, bias: Any = None,
               q_offsets: Any = None, kv_offsets: Any = None, kv_lens: Any = None,
               max_q_len: Optional[int] = None, max_kv_len: Optional[int] = None,
               layout: str = "bshd", service: Optional[Service] = None,
@@ -50,14 +50,19 @@ def attention(q: Any, k: Any, v: Any, *, mask: Any = None, score_mod: Any = None
             strides but for a contiguous last dimension; torch tensors, or whatever has DLPack.
         mask: None, "causal", an object of a spec, or what attnjit.mask returns. A function is
             traced at each call: attnjit.mask(function) once is faster. Positions of "causal" and
-            other names are aligned at the end.
-        score_mod: None, "alibi", an object of a spec, or what attnjit.score_mod returns.
+            other names are aligned at the end. Or a tensor [batch or 1, heads or 1, q_len or 1,
+            kv_len], leading ones left out: bool or uint8, where a key is seen, or numbers that are
+            added to the modified scores. `&` joins one with other masks, and attnjit.bit_mask makes
+            one of bits.
+        score_mod: None, "alibi", an object of a spec, or what attnjit.score_mod and attnjit.alibi
+            return.
         scale: of the scores; None: 1 / sqrt(depth).
         sink: f32 [heads]: a logit per head, which counts in the denominator alone.
         lse: also return the natural logarithm of the sum of exponentials.
         out: where the result is written; None: a new torch tensor.
         q_scale, k_scale, v_scale: of float8_e4m3fn elements, f32: one number each, or [batch,
             heads of that tensor]. Scores are scale * q_scale * k_scale * q k^T.
+        bias: a tensor of numbers as `mask` takes one, beside a mask of another kind.
         q_offsets, kv_offsets: i32 [batch + 1]: where each sequence begins in q, and in k and v.
         kv_lens: i32 [batch]: the keys of each sequence, with q_offsets and without kv_offsets.
         max_q_len, max_kv_len: bounds on the sequences' lengths, with offsets; None: all rows.
@@ -79,6 +84,8 @@ def attention(q: Any, k: Any, v: Any, *, mask: Any = None, score_mod: Any = None
     if q_offsets is not None:
         layout = "bshd"  # there is no batch, and heads come after rows
     rows = -2 if layout == "bhsd" else -3
+    if bias is not None:
+        mask = with_bias(mask, bias)
     done = _call(q, k, v, out, layout, mask, score_mod, "", scale, sink, lse, None, kv_lens,
                  q_offsets, kv_offsets, (q_scale, k_scale, v_scale),
                  q.shape[rows] if max_q_len is None else max_q_len,
@@ -93,7 +100,7 @@ def paged_attention(q: Any, k_cache: Any, v_cache: Any, page_table: Any, kv_lens
                     max_kv_len: Optional[int] = None, mask: Any = "causal", score_mod: Any = None,
                     scale: Optional[float] = None, sink: Any = None, lse: bool = False,
                     out: Any = None, q_scale: Any = None, k_scale: Any = None,
-                    v_scale: Any = None, num_partitions: Optional[int] = None,
+                    v_scale: Any = None, bias: Any = None, num_partitions: Optional[int] = None,
                     partition_keys: int = 0, service: Optional[Service] = None,
                     stream: Optional[int] = None,
                     meanwhile: Optional[Callable[[], Any]] = None) -> Any:
@@ -115,6 +122,8 @@ def paged_attention(q: Any, k_cache: Any, v_cache: Any, page_table: Any, kv_lens
     table = view(page_table, stream)
     shape = q.shape
     layout = "bhd" if q_offsets is None and len(shape) == 3 else "bshd"
+    if bias is not None:
+        mask = with_bias(mask, bias)
     q_bound = max_q_len if max_q_len is not None else 1 if layout == "bhd" else shape[-3]
     kv_bound = table.shape[1] * k.shape[1] if max_kv_len is None else max_kv_len
     more = ""
@@ -161,7 +170,8 @@ def _call(q: Any, k: Any, v: Any, out: Any, layout: str, mask: Any, score_mod: A
                None if q_offsets is None else view(q_offsets, stream),
                None if kv_offsets is None else view(kv_offsets, stream),
                *(scales if scales[0] is None else
-                 [None if one is None else view(one, stream) for one in scales]))
+                 [None if one is None else view(one, stream) for one in scales]),
+               shown.tensor, modified.tensor)
     fields = _launch.fields_text(shown.json, modified.json, more)
     number = 0 if service is None else service.number
     if meanwhile is not None:

@@ -78,6 +78,8 @@ class Tensors(NamedTuple):
     q_scale: Any = None  # all three, or none
     k_scale: Any = None
     v_scale: Any = None
+    mask: Any = None
+    slopes: Any = None
 
     def rows_first(self, layout: str) -> "Tensors":
         """The same as "bshd", or as they are: of "bhsd", and of "bhd", which has one row each."""
@@ -93,10 +95,10 @@ class Launcher:
     """The launches of one kernel on one stream, from one thread."""
 
     def __init__(self, service: Service, spec: Spec, kernel: Kernel, declared: Sequence[Dict],
-                 has_workspace: bool, stream: int) -> None:
+                 stream: int) -> None:
         self._library, self._launch = service._library, service._library.launch
         self._kernel, self._spec, self._state = kernel, spec, service.launch_state()
-        self._declared, self._has_workspace = declared, has_workspace
+        self._declared = declared
         self._needed = self._zeroed = 0  # of the workspace
         self.geometry: Optional[Tuple] = None  #: of the last launch: what `args` was filled for
         self.args = args = new(LaunchArgs, stream=stream)
@@ -122,17 +124,21 @@ class Launcher:
             *_strides(tensors.out), scale)
         self.args.total_kv = (0 if tensors.kv_offsets is None
                               else min(k.shape[0], batch * kv_len))
-        if self._has_workspace:
-            needed, zeroed = c_int64(), c_int32()
-            self._library.check(self._library.workspace(self._kernel.pointer, byref(self.args),
-                                                        byref(needed), byref(zeroed)))
-            self._needed, self._zeroed = needed.value, zeroed.value
+        if tensors.mask is not None:
+            entries, strides = _mask_layout(tensors.mask)
+            self.args.mask_batch, self.args.mask_heads, self.args.mask_rows = entries
+            own = self.args.mask_strides
+            own.batch, own.head, own.row = strides
+        needed, zeroed = c_int64(), c_int32()
+        self._library.check(self._library.workspace(self._kernel.pointer, byref(self.args),
+                                                    byref(needed), byref(zeroed)))
+        self._needed, self._zeroed = needed.value, zeroed.value
 
     def launch(self, tensors: Sequence[Any], params: Sequence[Any],
                numbers: Sequence[int]) -> None:
         """Launches over tensors of the geometry of the last one."""
         (q, k, v, out, lse, sink, page_table, kv_lens, q_offsets, kv_offsets, q_scale, k_scale,
-         v_scale) = tensors
+         v_scale, mask, slopes) = tensors
         _POINTERS.pack_into(
             self.args, _POINTERS_OFFSET, q.data_ptr(), k.data_ptr(), v.data_ptr(), out.data_ptr(),
             0 if lse is None else lse.data_ptr(), 0 if sink is None else sink.data_ptr(),
@@ -144,6 +150,10 @@ class Launcher:
         if q_scale is not None:
             self.args.q_scale = q_scale.data_ptr()
             self.args.k_scale, self.args.v_scale = k_scale.data_ptr(), v_scale.data_ptr()
+        if mask is not None:
+            self.args.mask = mask.data_ptr()
+        if slopes is not None:
+            self.args.slopes = slopes.data_ptr()
         if self._declared:
             self._set_params(params, numbers)
         workspace = self._workspace(q) if self._needed else None
@@ -185,6 +195,15 @@ def _strides(tensor: Any) -> Tuple[int, int, int]:
     return tuple(strides) if len(strides) == 3 else (0, *strides)
 
 
+def _mask_layout(mask: Any) -> Tuple[List[int], List[int]]:
+    """Of batches, heads and rows: how many a mask has, 1 for all, and from one to the next."""
+    missing = 4 - len(mask.shape)
+    strides = [0] * missing + list(mask.stride())[:-1]
+    shape = [1] * missing + list(mask.shape)[:-1]
+    # NOTE: what is expanded has a stride of 0, which to a launch means packed.
+    return [extent if stride else 1 for extent, stride in zip(shape, strides)], strides
+
+
 def _row_stride(table: Any) -> int:
     """From row to row of a table: attnjit_launch_args.max_pages, which may exceed its columns."""
     return table.stride()[0] if table.shape[0] > 1 else table.shape[1]
@@ -193,6 +212,11 @@ def _row_stride(table: Any) -> int:
 def fields_text(mask: str, score_mod: str, more: str = "") -> str:
     """The part of a spec that its tensors do not say, as the members of a JSON object."""
     return f'"mask":{mask},"score_mod":{score_mod}{more}'
+
+
+# What the fields of a call with a materialized mask, and with given slopes, hold: json.dumps wrote
+# them, and within a string a quote has a backslash.
+_MATERIALIZED, _SLOPES = '"kind": "materialized"', '"slopes": true'
 
 
 def spec_of(tensors: Tensors, fields: str, arch: str) -> Dict[str, Any]:
@@ -218,9 +242,9 @@ def spec_of(tensors: Tensors, fields: str, arch: str) -> Dict[str, Any]:
     return spec
 
 
-def check(tensors: Tensors, q_len: int, kv_len: int) -> None:
+def check(tensors: Tensors, fields: str, q_len: int, kv_len: int) -> None:
     """Refuses tensors that do not fit: the kernels read and write where their arguments say."""
-    q, k, v, out, _, sink, table, kv_lens, q_offsets, kv_offsets, *scales = tensors
+    q, k, v, out, _, sink, table, kv_lens, q_offsets, kv_offsets, *scales, mask, slopes = tensors
     ragged, paged, ragged_kv = q_offsets is not None, table is not None, kv_offsets is not None
     for name, tensor, dimensions in (("q", q, 3 if ragged else 4), ("k", k, 3 if ragged_kv else 4),
                                      ("v", v, 3 if ragged_kv else 4)):
@@ -248,7 +272,16 @@ def check(tensors: Tensors, q_len: int, kv_len: int) -> None:
                                 ("kv_offsets", kv_offsets, (batch + 1,))):
         _check_vector(name, tensor, "int32", shape)
     _check_vector("sink", sink, "float32", (q.shape[-2],))
+    _check_vector("slopes", slopes, "float32", (q.shape[-2],))
     _check_scales(scales, batch, (q.shape[-2], k.shape[-2], k.shape[-2]))
+    for name, tensor, member in (("mask", mask, _MATERIALIZED), ("slopes", slopes, _SLOPES)):
+        if (member in fields) != (tensor is not None):
+            raise InvalidError(f"the call has {'no' if tensor is None else 'a'} tensor {name}, and "
+                               f"its spec says {fields}", field=name,
+                               hint="give the tensor itself as mask, or attnjit.alibi(slopes)")
+    if mask is not None:
+        bits = '"dtype": "bits"' in fields
+        _check_mask(mask, (batch, q.shape[-2], q_len), (kv_len + 7) // 8 if bits else kv_len)
     for name, tensor in zip(tensors._fields, tensors):
         if tensor is not None and tensor.device != q.device:
             raise TypeError(f"{name} lies on {tensor.device}, q on {q.device}")
@@ -277,6 +310,20 @@ def _check_scales(scales: Sequence[Any], batch: int, heads: Tuple[int, int, int]
             raise ValueError(f"{name} must be contiguous")
 
 
+def _check_mask(mask: Any, most: Tuple[int, int, int], needed: int) -> None:
+    """Refuses a mask that has neither one nor all batches, heads and rows, or too short rows."""
+    shape = tuple(mask.shape)
+    if len(shape) not in (2, 3, 4):
+        raise ValueError(f"mask {shape} has {len(shape)} dimensions; allowed: 2 to 4")
+    (batch, heads, rows), _ = _mask_layout(mask)
+    if (batch not in (1, most[0]) or heads not in (1, most[1]) or not (rows == 1 or rows >= most[2])
+            or shape[-1] < needed):
+        raise ValueError(f"mask {shape} must have the shape ({most[0]} or 1, {most[1]} or 1, "
+                         f"{most[2]} or 1, {needed})")
+    if mask.stride()[-1] != 1 and shape[-1] != 1:
+        raise ValueError("the last dimension of mask must be contiguous")
+
+
 def _check_vector(name: str, tensor: Any, dtype: str, least: Tuple[int, ...]) -> None:
     """Refuses an argument of another type, of fewer entries, or with gaps within a row."""
     if tensor is None:
@@ -293,7 +340,7 @@ def _check_vector(name: str, tensor: Any, dtype: str, least: Tuple[int, ...]) ->
 def launcher(tensors: Tensors, fields: str, number: int, stream: int,
              wait: bool = True) -> Optional[Launcher]:
     """The launcher of a call. With `wait` False: None while its kernel is being compiled."""
-    q, k, v, out, lse, sink, page_table, _, q_offsets, kv_offsets, q_scale, _, _ = tensors
+    q, k, v, out, lse, sink, page_table, _, q_offsets, kv_offsets, q_scale, *_ = tensors
     # NOTE: all that spec_of looks at: what it would refuse must not find another call's launcher.
     key = (fields, number, stream, q.device.index, q.dtype, k.dtype, v.dtype, out.dtype,
            q.shape[-2:], k.shape[-2:], v.shape[-2:], 0 if page_table is None else k.shape[1],
@@ -317,11 +364,7 @@ def _make(key: Tuple, tensors: Tensors, fields: str, number: int, stream: int,
     if kernel is None:
         return None
     declared = declared_params(fields_of_spec.get("mask"), fields_of_spec.get("score_mod"))
-    # Parts of the keys, or a map of the mask.
-    has_workspace = (fields_of_spec.get("num_partitions", 1) != 1
-                     or fields_of_spec.get("partition_keys", 0) != 0
-                     or any("[]" in one["type"] for one in declared))
-    made = Launcher(service, spec, kernel, declared, has_workspace, stream)
+    made = Launcher(service, spec, kernel, declared, stream)
     _local.launchers[key] = made
     return made
 
@@ -337,7 +380,7 @@ def gpu_of(tensor: Any) -> int:
 def prepare(tensors: Tensors, fields: str, number: int, stream: int, q_len: int,
             kv_len: int) -> bool:
     """Whether the call's kernel is loaded; where it is not, its compile is queued."""
-    check(tensors, q_len, kv_len)
+    check(tensors, fields, q_len, kv_len)
     return launcher(tensors, fields, number, stream, wait=False) is not None
 
 
@@ -349,7 +392,7 @@ def launch(tensors: Sequence[Any], params: Sequence[Any], numbers: Sequence[int]
     `layout` is one of Tensors.rows_first.
     """
     (q, k, v, out, lse, sink, page_table, kv_lens, q_offsets, kv_offsets, q_scale, k_scale,
-     v_scale) = tensors
+     v_scale, mask, slopes) = tensors
     # NOTE: all that spec_of, check and Launcher.reshape look at, but for types and devices of
     # lengths, offsets and tables, which a caller does not change alone.
     geometry = (
@@ -362,12 +405,14 @@ def launch(tensors: Sequence[Any], params: Sequence[Any], numbers: Sequence[int]
         None if kv_offsets is None else kv_offsets.shape,
         None if q_scale is None and k_scale is None and v_scale is None
         else [None if scale is None else (scale.shape, scale.stride(), scale.dtype)
-              for scale in (q_scale, k_scale, v_scale)])
+              for scale in (q_scale, k_scale, v_scale)],
+        None if mask is None else (mask.shape, mask.stride(), mask.device),
+        None if slopes is None else slopes.shape)
     site = (fields, number, stream)
     found = _local.recent.get(site)
     if found is None or found.geometry != geometry:
         named = Tensors(*tensors).rows_first(layout)
-        check(named, q_len, kv_len)
+        check(named, fields, q_len, kv_len)
         found = launcher(named, fields, number, stream)
         assert found is not None  # it was waited for
         found.geometry = None

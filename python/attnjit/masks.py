@@ -11,6 +11,7 @@ names become parameters of the launch; its Python numbers are compiled in.
 """
 from __future__ import annotations
 
+import copy
 import json
 import re
 import types
@@ -18,6 +19,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Union
 
 from . import language
 from ._abi import PARAM_TYPES
+from ._errors import InvalidError
 from ._tensors import dtype_name, view
 from .language import Array, Symbol
 
@@ -57,15 +59,18 @@ class Modification:
     Attributes:
         spec: what the spec's field holds: a name, or an object with `kind`.
         params: the values of its parameters by their names: tensors, or ints.
+        tensor: a materialized mask's own, or the slopes of alibi; else None.
         declared: its parameters as the spec declares them.
     """
 
     field = ""  #: of a spec
 
     def __init__(self, spec: Union[str, Mapping[str, Any]],
-                 params: Optional[Mapping[str, Any]] = None) -> None:
-        self.spec, self.params = spec, dict(params or {})
-        self.json = json.dumps(spec, sort_keys=True)
+                 params: Optional[Mapping[str, Any]] = None, tensor: Any = None,
+                 _json: str = "") -> None:
+        self.spec, self.params, self.tensor = spec, dict(params or {}), tensor
+        # NOTE: torch.compile cannot follow json.dumps, which is not called for what it may make.
+        self.json = _json or json.dumps(spec, sort_keys=True)
         self.declared = declared_params(spec)
 
     @property
@@ -97,7 +102,7 @@ class Modification:
             return out
 
         return type(self)(rename(self.spec), {names.get(name, name): value
-                                              for name, value in self.params.items()})
+                                              for name, value in self.params.items()}, self.tensor)
 
 
 class Mask(Modification):
@@ -107,11 +112,20 @@ class Mask(Modification):
 
     def _with(self, kind: str, other: Any) -> "Mask":
         right = as_mask(other).renamed(self.params)
-        return Mask({"kind": kind, "of": [self.spec if isinstance(self.spec, Mapping) else
-                                          {"kind": self.spec},
-                                          right.spec if isinstance(right.spec, Mapping) else
-                                          {"kind": right.spec}]},
-                    {**self.params, **right.params})
+        if self.tensor is not None and right.tensor is not None:
+            raise InvalidError("both masks are tensors, and a kernel reads one", field="mask",
+                               hint="combine the tensors before")
+        (left_spec, left_json), (right_spec, right_json) = self._object(), right._object()
+        return Mask({"kind": kind, "of": [left_spec, right_spec]},
+                    {**self.params, **right.params},
+                    right.tensor if self.tensor is None else self.tensor,
+                    f'{{"kind": "{kind}", "of": [{left_json}, {right_json}]}}')
+
+    def _object(self) -> Tuple[Mapping[str, Any], str]:
+        """The spec as an object with `kind`, and its text."""
+        if isinstance(self.spec, str):
+            return {"kind": self.spec}, f'{{"kind": {self.json}}}'
+        return self.spec, self.json
 
     def __and__(self, other: Any) -> "Mask":
         return self._with("and", other)
@@ -155,14 +169,63 @@ def score_mod(function: Callable, *, q_idx: str = "row", name: Optional[str] = N
     return ScoreMod(spec, params)
 
 
+def bit_mask(tensor: Any) -> Mask:
+    """The mask of a tensor of bits: uint8 [batch or 1, heads or 1, q_len or 1, bytes].
+
+    Key i is seen where bit i % 8 of byte i // 8 is set.
+    """
+    tensor = view(tensor)
+    if dtype_name(tensor.dtype) != "uint8":
+        raise TypeError(f"a mask of bits is of uint8, not of {dtype_name(tensor.dtype)}")
+    return _with_tensor(_MATERIALIZED["bits"], tensor)
+
+
+def alibi(slopes: Any) -> ScoreMod:
+    """ALiBi with slopes of the caller's, f32 [heads]: those of a shard's heads, say."""
+    return _with_tensor(_ALIBI_SLOPES, view(slopes))
+
+
 def as_mask(given: Any) -> Mask:
-    """A Mask from what `mask=` takes: a Mask, a name, an object of a spec, or a function."""
+    """A Mask from what `mask=` takes: a Mask, a name, an object of a spec, a function, a tensor."""
+    if hasattr(given, "dtype") and hasattr(given, "shape"):
+        return _of_tensor(given)
     return _as(given, Mask, "null", mask)
+
+
+def with_bias(given: Any, bias: Any) -> Mask:
+    """What `mask=` takes, and numbers that are added to the scores."""
+    added = _of_tensor(bias)
+    if added.spec["dtype"] not in _ADDED:  # type: ignore[index]
+        raise TypeError(f"bias is of {dtype_name(bias.dtype)}; allowed: float32, bfloat16, float16")
+    return added if given is None else as_mask(given) & added
 
 
 def as_score_mod(given: Any) -> ScoreMod:
     """A ScoreMod from what `score_mod=` takes."""
     return _as(given, ScoreMod, "identity", score_mod)
+
+
+_ADDED = ("f32", "bf16", "fp16")
+_MATERIALIZED = {dtype: Mask({"kind": "materialized", "dtype": dtype})
+                 for dtype in ("u8", "bits", *_ADDED)}
+_ALIBI_SLOPES = ScoreMod({"kind": "alibi", "slopes": True})
+_MASK_DTYPES = {"bool": "u8", "bool_": "u8", "uint8": "u8", "float32": "f32", "bfloat16": "bf16",
+                "float16": "fp16"}
+
+
+def _of_tensor(tensor: Any) -> Mask:
+    tensor = view(tensor)
+    dtype = _MASK_DTYPES.get(dtype_name(tensor.dtype))
+    if dtype is None:
+        raise TypeError(f"a mask's tensor is of {dtype_name(tensor.dtype)}; allowed: "
+                        f"{', '.join(name for name in _MASK_DTYPES if name != 'bool_')}")
+    return _with_tensor(_MATERIALIZED[dtype], tensor)
+
+
+def _with_tensor(like: Any, tensor: Any) -> Any:
+    made = copy.copy(like)
+    made.tensor = tensor
+    return made
 
 
 def _as(given: Any, kind: type, none: str, trace: Callable) -> Any:

@@ -49,7 +49,7 @@ def _visible(mask, batch, q_len, kv_len, params):
     rows = torch.arange(q_len)[:, None] + kv_len - q_len
     keys = torch.arange(kv_len)[None, :]
     kind = mask if isinstance(mask, str) else mask["kind"]
-    if kind == "null":
+    if kind in ("null", "materialized"):  # whose tensor _dense joins, here of an `and`
         return torch.ones(batch, q_len, kv_len, dtype=torch.bool)
     if kind == "causal":
         return (keys <= rows).expand(batch, q_len, kv_len)
@@ -79,7 +79,7 @@ def _params(fields, arrays, numbers):
     return found
 
 
-def attend(q, k, v, visible, scale, softcap=None, sink=None):
+def attend(q, k, v, visible, scale, softcap=None, sink=None, bias=0):
     """[rows, heads, depth] of one sequence, in f32, with the LSE [heads, rows]."""
     group = q.shape[1] // k.shape[1]
     q, k, v = (x.float().transpose(0, 1) for x in (q, k, v))
@@ -87,7 +87,7 @@ def attend(q, k, v, visible, scale, softcap=None, sink=None):
     scores = q @ k.transpose(1, 2) * (scale or 1 / math.sqrt(q.shape[-1]))
     if softcap:
         scores = softcap * torch.tanh(scores / softcap)
-    scores = scores.masked_fill(~visible, -math.inf)
+    scores = (scores + bias).masked_fill(~visible, -math.inf)
     if sink is not None:
         scores = torch.cat([scores, sink[:, None, None].expand(-1, scores.shape[1], 1)], -1)
     lse = torch.logsumexp(scores, -1)
@@ -97,12 +97,13 @@ def attend(q, k, v, visible, scale, softcap=None, sink=None):
 
 def _dense(tensors, params, numbers, fields, service, stream, q_len, kv_len, scale, layout):
     tensors = _launch.Tensors(*tensors).rows_first(layout)
-    _launch.check(tensors, q_len, kv_len)
+    _launch.check(tensors, fields, q_len, kv_len)
     q, k, v, out, lse, *others = tensors
     spec = json.loads("{" + fields + "}")
     calls.append(spec)
-    sink, page_table, kv_lens, q_offsets, kv_offsets, *scales = others
+    sink, page_table, kv_lens, q_offsets, kv_offsets, *scales, mask, slopes = others
     assert scales == [None] * 3, "e4m3 has no kernel on the GPU that this stands in for"
+    assert slopes is None and (mask is None or page_table is None is q_offsets), "not written here"
     softcap = spec["score_mod"]["cap"] if isinstance(spec["score_mod"], dict) else None
     named = _params(spec, params, numbers)
     if kv_offsets is not None:
@@ -119,9 +120,14 @@ def _dense(tensors, params, numbers, fields, service, stream, q_len, kv_len, sca
         return
     if page_table is None:
         assert q_offsets is None and (q_len, kv_len) == (q.shape[1], k.shape[1])
-        visible = _visible(spec["mask"], q.shape[0], q_len, kv_len, named)
+        visible = _visible(spec["mask"], q.shape[0], q_len, kv_len, named)[:, None]
+        bias = torch.zeros(q.shape[0])
+        if mask is not None:
+            mask = mask[..., :kv_len].expand(q.shape[0], q.shape[2], q_len, kv_len)
+            visible, bias = ((visible & mask, bias) if mask.dtype is torch.bool else
+                             (visible, mask.float()))
         for b in range(q.shape[0]):
-            rows, sums = attend(q[b], k[b], v[b], visible[b], scale, softcap, sink)
+            rows, sums = attend(q[b], k[b], v[b], visible[b], scale, softcap, sink, bias[b])
             out[b] = rows.to(out.dtype)
             if lse is not None:
                 lse[b] = sums

@@ -4,6 +4,7 @@
 The GPU is a fake one, whose driver records launches and tensor maps.
 """
 import ctypes
+import json
 import os
 import sys
 import tempfile
@@ -62,6 +63,56 @@ def mask_of_a_function(gpu, service):
     assert again.json == mask.json and again.params["doc"] is other
     attnjit.attention(q, k, k, out=q, mask=again, score_mod=score_mod, service=service)
     assert service.statistics()["compiles"] == compiles
+
+
+def masks_of_tensors(gpu, service):
+    """A mask's tensor, bits, bias and slopes reach the launch as they lie in memory."""
+    # NOTE: a map needs a workspace, which only torch is asked for; depths above 192 have no map.
+    q, k = Tensor(Q, (2, 300, 8, 256)), Tensor(K, (2, 500, 4, 256))
+
+    launched, launch = [], _launch.Launcher.launch
+    _launch.Launcher.launch = lambda self, *rest: (launched.append(self), launch(self, *rest))
+
+    def call(**more):
+        attnjit.attention(q, k, k, out=q, service=service, **more)
+        args = launched.pop().args
+        strides = args.mask_strides
+        return (args.mask, (args.mask_batch, args.mask_heads, args.mask_rows),
+                (strides.batch, strides.head, strides.row), args.slopes)
+
+    bools = Tensor(DOC, (2, 1, 300, 500), "bool")
+    assert call(mask=bools)[:3] == (DOC, (2, 1, 300), (150000, 150000, 500))
+    # Another tensor of that geometry goes the quick way; expanded ones are one for all.
+    assert call(mask=Tensor(TABLE, (2, 1, 300, 500), "bool"))[0] == TABLE
+    wide = Tensor(DOC, (2, 8, 300, 512), "bool", strides=(0, 0, 512, 1))
+    assert call(mask=wide)[1:3] == ((1, 1, 300), (0, 0, 512))
+    assert call(mask=Tensor(DOC, (300, 500), "float32"))[1:3] == ((1, 1, 300), (0, 0, 500))
+    assert call(mask=Tensor(DOC, (8, 1, 500), "bfloat16"))[1:3] == ((1, 8, 1), (0, 500, 500))
+    assert call(mask=attnjit.bit_mask(Tensor(DOC, (1, 8, 300, 64), "uint8")))[1:3] == (
+        (1, 8, 300), (153600, 19200, 64))
+    both = attnjit.masks.with_bias("causal", Tensor(DOC, (300, 500), "float16"))
+    assert both.spec == {"kind": "and", "of": [{"kind": "causal"},
+                                               {"kind": "materialized", "dtype": "fp16"}]}
+    assert both.json == json.dumps(both.spec, sort_keys=True)
+    assert call(mask="causal", bias=both.tensor)[0] == DOC
+    assert call(bias=Tensor(TABLE, (1, 500), "float32"))[0] == TABLE
+    assert call(score_mod=attnjit.alibi(Tensor(LENS, (8,), "float32")))[3] == LENS
+
+    fails(lambda: attnjit.bit_mask(bools), TypeError, "uint8")
+    fails(lambda: attnjit.masks.as_mask(bools) & bools, attnjit.InvalidError, "one")
+    fails(lambda: call(mask=bools, bias=both.tensor), attnjit.InvalidError, "one")
+    fails(lambda: call(bias=bools), TypeError, "bias is of bool")
+    fails(lambda: call(mask=Tensor(DOC, (300, 500), "int64")), TypeError, "allowed: bool")
+    for shape in ((3, 1, 300, 500), (2, 3, 300, 500), (2, 1, 299, 500), (2, 1, 300, 499), (500,)):
+        fails(lambda: call(mask=Tensor(DOC, shape, "bool")), ValueError, "mask")
+    fails(lambda: call(mask=attnjit.bit_mask(Tensor(DOC, (300, 62), "uint8"))), ValueError, "63")
+    fails(lambda: call(mask=Tensor(DOC, (300, 500), "bool", strides=(1, 300))), ValueError,
+          "contiguous")
+    fails(lambda: call(mask={"kind": "materialized", "dtype": "u8"}), attnjit.InvalidError,
+          "no tensor mask")
+    fails(lambda: call(score_mod=attnjit.alibi(Tensor(LENS, (7,), "float32"))), ValueError,
+          "slopes")
+    _launch.Launcher.launch = launch
 
 
 def ragged(gpu, service):
@@ -327,6 +378,7 @@ def main():
                                   on_compile=events.append)
         dense(gpu, service)
         mask_of_a_function(gpu, service)
+        masks_of_tensors(gpu, service)
         ragged(gpu, service)
         paged(gpu, service)
         other_geometry(gpu, service)

@@ -25,6 +25,17 @@ _launch.gpu_of = lambda tensor: 0
 _torch.stream = lambda q, given: given or 0
 
 
+def workspace(self, q):
+    """Launcher._workspace, aligned as a GPU's memory is."""
+    memory = torch.zeros(self._needed + 256, dtype=torch.uint8)
+    begin = -memory.data_ptr() % 256
+    self.args.workspace, self.args.workspace_bytes = memory.data_ptr() + begin, self._needed
+    return memory
+
+
+_launch.Launcher._workspace = workspace
+
+
 def tensors(*shape, dtype=torch.bfloat16):
     return torch.zeros(shape, dtype=dtype)
 
@@ -137,6 +148,19 @@ def compiled(gpu):
     with torch.no_grad():
         for rows in (40, 41, 77):
             assert shapes(tensors(1, rows, 8, 64), tensors(1, 90, 8, 64))[1].shape == (1, 8, rows)
+
+    def masked(x, k, bools, numbers):
+        return (attnjit.attention(x, k, k, mask=bools, service=service)
+                + attnjit.attention(x, k, k, mask="causal", bias=numbers, service=service))
+
+    given = (tensors(2, 40, 8, 64), tensors(2, 50, 8, 64), tensors(2, 1, 40, 50, dtype=torch.bool),
+             tensors(1, 1, 1, 50).expand(2, 8, 40, 50))
+    before = len(gpu.report()[0])
+    with torch.no_grad():
+        masked(*given)
+        launches = len(gpu.report()[0]) - before
+        torch.compile(masked, fullgraph=True, backend="aot_eager", dynamic=False)(*given)
+    assert launches >= 4 and len(gpu.report()[0]) == before + 2 * launches  # with the maps
     fake = torch._subclasses.fake_tensor.FakeTensorMode()
     with fake, torch.no_grad():
         out = attnjit.attention(*[torch.empty(1, 9, 8, 64, dtype=torch.float16)] * 3,

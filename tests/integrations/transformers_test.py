@@ -52,6 +52,28 @@ def check(name, config):
     return kernels
 
 
+def check_own_masks(name, config):
+    """4-D masks of the caller's own, of bools and of numbers, are read as they are."""
+    torch.manual_seed(0)
+    model = transformers.AutoModelForCausalLM.from_config(config).eval().float()
+    tokens = torch.randint(3, 128, (2, 9))
+    seen = torch.rand(2, 1, 9, 9) < 0.5
+    seen |= torch.eye(9, dtype=torch.bool)
+    numbers = torch.zeros(2, 1, 9, 9).masked_fill(~seen, torch.finfo(torch.float32).min)
+    results = {}
+    for kind, masks in (("eager", (numbers,)), ("attnjit", (numbers, seen))):
+        model.set_attn_implementation(kind)
+        reference.calls.clear()
+        with torch.no_grad():
+            results[kind] = [model(tokens, attention_mask=mask).logits for mask in masks]
+    reference.check_calls(lambda: all("materialized" in str(one["mask"])
+                                      for one in reference.calls))
+    for ours in results["attnjit"]:
+        error = (results["eager"][0] - ours).norm() / ours.norm()
+        assert error < 1e-5, f"{name}: the logits differ by {error:.2e}"
+    print(f"{name}: masks of the caller's own as eager's")
+
+
 def check_continuous_batching(name, config, padded=False):
     """Requests that are batched give what each gives alone; prompts are cut into chunks, requests
     come and go, and layers have windows. `padded`: with rows and keys that stand for nobody, as in
@@ -98,13 +120,14 @@ def main():
         check(name, config)
         check_continuous_batching(name, config)
         check_continuous_batching(name, config, padded=True)
+    check_own_masks("llama", CONFIGS["llama"])
     config = integration.continuous_batching_config(block_size=64, use_async_batching=False)
     assert (config.use_cuda_graph, config.use_async_batching, config.block_size) == (True, False, 64)
     layer = torch.nn.Module()
     q = torch.zeros(1, 4, 3, 16)
     forward, paged_forward = integration.attention_forward, integration.paged_attention_forward
     for function, options, field in (
-            (forward, {"attention_mask": torch.zeros(1, 1, 3, 3)}, "attention_mask"),
+            (forward, {"attention_mask": torch.zeros(3, 3)}, "attention_mask"),
             (forward, {"attention_mask": None, "dropout": 0.5}, "dropout"),
             (paged_forward, {"attention_mask": None}, "cache")):
         try:

@@ -7,6 +7,7 @@
 
 Masks are not materialised: transformers' mask function is traced into the kernel, with the
 sequence's offsets given at launch, so that a model needs one kernel for prompts and decodes alike.
+Only a 4-D mask of the caller's own is read as it is.
 
 Continuous batching (generate_batch) runs with attn_implementation="paged|attnjit", and fastest with
 continuous_batching_config=continuous_batching_config() and warmup=False.
@@ -86,11 +87,13 @@ def attention_forward(module: torch.nn.Module, query: torch.Tensor, key: torch.T
     if mask is None:
         causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
         mask = "causal" if causal and query.shape[2] > 1 else None
-    elif not isinstance(mask, Mask):
-        raise UnsupportedError(
-            f"a mask that is a {type(mask).__name__} is not served", code="unsupported",
-            field="attention_mask",
-            hint="give the model a 2-D attention_mask, or an attnjit.Mask")
+    elif isinstance(mask, torch.Tensor):
+        if mask.dim() != 4:
+            raise UnsupportedError(
+                f"a mask with {mask.dim()} dimensions is not served", code="unsupported",
+                field="attention_mask",
+                hint="give the model a 2-D attention_mask; a layer, an attnjit.Mask or a 4-D mask")
+        mask = mask[..., :key.shape[2]]  # a cache of fixed size has more keys than it holds
     out = attention(query, key, value, mask=mask, layout="bhsd", scale=scaling,
                     score_mod=_score_mod(softcap), sink=_sink(s_aux))
     return out.transpose(1, 2), None  # whose memory has rows before heads

@@ -29,7 +29,7 @@ extern "C" {
 #endif
 
 /* Raised when a function or a field is added; never for a bug fix. */
-#define ATTNJIT_ABI_VERSION 6
+#define ATTNJIT_ABI_VERSION 7
 
 /* The version of the library that is loaded, e.g. "0.1.0", and of its ABI. */
 ATTNJIT_EXPORT const char* attnjit_version(void);
@@ -129,6 +129,7 @@ typedef struct attnjit_statistics {
   size_t struct_size;
   uint64_t memory_hits, disk_hits, remote_hits, compiles, failures, waits, quarantined, queued;
   double compile_ms_total;
+  uint64_t fallbacks; /* requests that another kernel than the spec's own served */
 } attnjit_statistics;
 
 /* options may be NULL. */
@@ -170,6 +171,15 @@ ATTNJIT_EXPORT const attnjit_kernel* attnjit_find(const attnjit_service* service
 /* Never blocks: the kernel, or NULL and a compile in the background. */
 ATTNJIT_EXPORT attnjit_error* attnjit_try_get(attnjit_service* service, const attnjit_spec* spec,
                                               const attnjit_kernel** kernel);
+
+/* As attnjit_try_get; but while the spec's own kernel is compiled in the background, one that
+ * computes the same serves if it is at hand: one that interprets custom code, and takes constants
+ * at launch (docs/fleet.md). *is_fallback (may be NULL) is 1 for such a kernel, which takes the
+ * launch arguments of the spec's own; ask it for its workspace. */
+ATTNJIT_EXPORT attnjit_error* attnjit_get_or_fallback(attnjit_service* service,
+                                                      const attnjit_spec* spec, void* stream,
+                                                      const attnjit_kernel** kernel,
+                                                      int32_t* is_fallback);
 
 /* Loads the kernel into the stream's context, so that launches there can be captured. */
 ATTNJIT_EXPORT attnjit_error* attnjit_kernel_prepare(const attnjit_kernel* kernel, void* stream);

@@ -148,17 +148,24 @@ struct ParamSource {
   bool operator==(const ParamSource&) const = default;
 };
 
+/// Of a kernel that interprets custom code: the code, or one of the arrays that it reads.
+struct StackSource {
+  std::int32_t array = -1;  ///< its number in the code; -1: the code
+  bool operator==(const StackSource&) const = default;
+};
+
 /// What a launch fills a kernel parameter with.
 using ParameterSource =
-    std::variant<LaunchNumber, TensorMapId, BufferId, ScalarSource, ParamSource>;
+    std::variant<LaunchNumber, TensorMapId, BufferId, ScalarSource, ParamSource, StackSource>;
 
 /// One parameter of a kernel's entry, in order. It is made once, by the planner: the renderer
 /// prints it by its group, plan_launch fills it by its source, the driver packs it by its kind.
 struct KernelParameter {
-  enum class Kind : std::uint8_t { kTensorMap, kPointer, kI32, kI64, kF32 };
+  enum class Kind : std::uint8_t { kTensorMap, kPointer, kI32, kI64, kF32, kStruct };
   std::string name;  ///< unique within the entry
   Kind kind = Kind::kI32;
-  std::string cuda_type;  ///< kPointer: the pointee's CUDA spelling, e.g. "const float"
+  /// kPointer: the pointee's CUDA spelling, e.g. "const float"; kStruct: the struct's.
+  std::string cuda_type;
   ParameterSource source = {};
 };
 

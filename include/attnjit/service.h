@@ -77,6 +77,7 @@ ATTNJIT_EXPORT std::string_view to_string(Outcome outcome);
 struct ServiceStatistics {
   std::uint64_t memory_hits = 0, disk_hits = 0, remote_hits = 0, compiles = 0, failures = 0;
   std::uint64_t waits = 0;                   ///< requests that waited for another's compile
+  std::uint64_t fallbacks = 0;               ///< requests that got another kernel than their own
   std::uint64_t lease_waits = 0, alone = 0;  ///< CacheStatistics'
   std::uint64_t quarantined = 0;
   double compile_ms_total = 0;
@@ -102,6 +103,12 @@ class ATTNJIT_EXPORT PreparedSpec {
 
  private:
   std::shared_ptr<State> state_;
+};
+
+/// A kernel that a launch of a spec may use now.
+struct ServedKernel {
+  const Kernel* kernel = nullptr;  ///< null: none is ready
+  bool fallback = false;           ///< it is not the spec's own, but computes the same, slower
 };
 
 /// A compiled kernel, not necessarily loaded: what prewarm, compile and the emulator need.
@@ -161,6 +168,14 @@ class ATTNJIT_EXPORT Service {
   /// (into the caller's context, if that is its device's primary one) is queued once. A background
   /// compile that failed is reported here until failure_ttl has passed, then tried again.
   virtual Result<const Kernel*> try_get(const PreparedSpec& spec) = 0;
+
+  /// As try_get; but while the spec's own kernel is compiled in the background, the kernel of its
+  /// fallback_spec() serves, if that is in memory or in a cache on this machine. That one is not
+  /// compiled here: prewarm it. Its first use in the process, or the context, loads it. It takes
+  /// the launch arguments of the spec's own. Errors: those of try_get where nothing serves; that
+  /// of a fallback which does not load; kCaptureInProgress as get.
+  virtual Result<ServedKernel> get_or_fallback(const PreparedSpec& spec,
+                                               void* stream = nullptr) = 0;
 
   /// Compiles what is missing of several specs, `jobs` at once (0: compile_threads); `progress` is
   /// called from one thread at a time as each ends. Order of the results: the specs'.

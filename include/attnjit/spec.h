@@ -142,6 +142,9 @@ struct AttentionSpec {
   int max_seq_len = 0;  ///< 0: dynamic
   MaskSpec mask;
   ScoreModSpec score_mod;
+  /// The kernel interprets the custom code, which each launch gives it: one kernel for all of the
+  /// same shape (fallback_spec).
+  bool interpreted = false;
 
   int num_kv_heads() const { return group > 0 ? num_q_heads / group : 0; }
   bool operator==(const AttentionSpec&) const = default;
@@ -200,6 +203,11 @@ ATTNJIT_EXPORT std::vector<Error> validate(const AttentionSpec& spec,
 /// Fills every default (ov_depth, output_dtype, rope_dtype where qk_depth > ov_depth). Pure.
 /// @pre validate(spec) is empty.
 ATTNJIT_EXPORT AttentionSpec resolve(const AttentionSpec& spec);
+
+/// The spec of a kernel that computes the same for any custom code and any numbers of the same
+/// shape: custom code is interpreted, and numbers are given at launch. Nothing where that is the
+/// spec itself. A launch gives it what it gives the spec's own kernel.
+ATTNJIT_EXPORT std::optional<SpecDocument> fallback_spec(const ResolvedSpec& spec);
 
 /// Reads a spec from JSON text. Unknown fields are refused by name; every problem is reported at
 /// once (the first in the Error, the rest in Error::others). The result is valid, not yet resolved.

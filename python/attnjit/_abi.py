@@ -42,7 +42,7 @@ class Statistics(Structure):
     _fields_ = [("struct_size", c_size_t)] + [
         (name, c_uint64) for name in ("memory_hits", "disk_hits", "remote_hits", "compiles",
                                       "failures", "waits", "quarantined", "queued")
-    ] + [("compile_ms_total", c_double)]
+    ] + [("compile_ms_total", c_double), ("fallbacks", c_uint64)]
 
 
 class Strides(Structure):
@@ -128,6 +128,8 @@ FUNCTIONS = {
     "get": (_ERROR, [c_void_p, c_void_p, c_int64, c_void_p, POINTER(c_void_p)]),
     "find": (c_void_p, [c_void_p, c_void_p]),
     "try_get": (_ERROR, [c_void_p, c_void_p, POINTER(c_void_p)]),
+    "get_or_fallback": (_ERROR, [c_void_p, c_void_p, c_void_p, POINTER(c_void_p),
+                                 POINTER(c_int32)]),
     "kernel_prepare": (_ERROR, [c_void_p, c_void_p]),
     "compile": (_ERROR, [c_void_p, c_void_p, c_int64, c_int32, POINTER(c_void_p)]),
     "image_get_info": (_ERROR, [c_void_p, POINTER(ImageInfo)]),

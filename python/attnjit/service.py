@@ -200,6 +200,16 @@ class Service:
         pointer = self._library.create("try_get", self._service.pointer, spec.pointer)
         return Kernel(pointer.value, self) if pointer.value else None
 
+    def get_or_fallback(self, spec: Spec,
+                        stream: Optional[int] = None) -> Tuple[Optional[Kernel], bool]:
+        """As try_get; but while the kernel is compiled, one that computes the same serves if it is
+        at hand. The second value is True for such a kernel."""
+        pointer, fallback = c_void_p(), c_int32()
+        self._library.check(self._library.get_or_fallback(
+            self._service.pointer, spec.pointer, stream, byref(pointer), byref(fallback)))
+        kernel = Kernel(pointer.value, self) if pointer.value else None
+        return kernel, bool(fallback.value)
+
     def prepare_kernel(self, kernel: Kernel, stream: Optional[int] = None) -> None:
         """Loads the kernel into the stream's context, so that launches there can be captured."""
         self._library.check(self._library.kernel_prepare(kernel.pointer, stream))

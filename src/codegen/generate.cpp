@@ -11,6 +11,7 @@
 #include "codegen/renderer.h"
 #include "codegen/source_digest.h"
 #include "codegen/user_code.h"
+#include "plan/forward_support.h"
 #include "plan/signature.h"
 #include "spec/names.h"
 #include "spec/scalars.h"
@@ -65,6 +66,8 @@ std::string member_type(const KernelParameter& parameter) {
       return "long long";
     case KernelParameter::Kind::kF32:
       return "float";
+    case KernelParameter::Kind::kStruct:
+      return fmt::format("const {}*", parameter.cuda_type);
   }
   return {};
 }
@@ -72,6 +75,9 @@ std::string member_type(const KernelParameter& parameter) {
 std::string entry_parameter(const KernelParameter& parameter) {
   if (parameter.kind == KernelParameter::Kind::kTensorMap) {
     return fmt::format("const __grid_constant__ attnjit::TensorMap {}", parameter.name);
+  }
+  if (parameter.kind == KernelParameter::Kind::kStruct) {
+    return fmt::format("const __grid_constant__ {} {}", parameter.cuda_type, parameter.name);
   }
   return fmt::format("{} {}", member_type(parameter), parameter.name);
 }
@@ -105,10 +111,11 @@ EntryText entry_text(const PlannedKernel& kernel, const std::vector<ParamSpec>& 
       parts.at(param->index).push_back(parameter.name);
       continue;
     }
-    const bool map = parameter.kind == KernelParameter::Kind::kTensorMap;
+    const bool by_address = parameter.kind == KernelParameter::Kind::kTensorMap ||
+                            parameter.kind == KernelParameter::Kind::kStruct;
     StructText& group = is_of_masks(parameter) ? text.scalars : text.arguments;
     group.members.push_back(fmt::format("  {} {};", member_type(parameter), parameter.name));
-    group.values.push_back((map ? "&" : "") + parameter.name);
+    group.values.push_back((by_address ? "&" : "") + parameter.name);
   }
   for (std::size_t i = 0; i < declared.size(); ++i) {
     const spec::ParamShape shape = spec::shape_of(declared[i].type);
@@ -136,7 +143,7 @@ Status check_parameters(const KernelPlan& plan, const std::vector<ParamSpec>& de
     const bool there = std::any_of(parameters.begin(), parameters.end(), [&](const auto& p) {
       return p.source == ParameterSource(ScalarSource{i});
     });
-    if (!scalars[i].constant && !there) return missing(scalars[i].name);
+    if (!scalars[i].constant && !scalars[i].in_code && !there) return missing(scalars[i].name);
   }
   for (std::uint32_t i = 0; i < declared.size(); ++i) {
     const auto parts = std::count_if(parameters.begin(), parameters.end(), [&](const auto& p) {
@@ -166,6 +173,15 @@ std::string declaration(const ConfigConstant& constant) {
                      constant.value);
 }
 
+/// What a kernel's text includes.
+std::string includes_of(const PlannedKernel& kernel) {
+  const bool interprets = std::any_of(
+      kernel.parameters.begin(), kernel.parameters.end(),
+      [](const auto& parameter) { return std::holds_alternative<StackSource>(parameter.source); });
+  return fmt::format("{}#include \"{}\"", interprets ? "#include \"common/interpreter.cuh\"\n" : "",
+                     kernel.kernel_header);
+}
+
 /// What both templates show of a kernel.
 std::vector<TemplateValue> kernel_values(const PlannedKernel& kernel, const StructText& arguments) {
   std::vector<std::string> constants, parameters;
@@ -189,7 +205,7 @@ std::vector<TemplateValue> kernel_values(const PlannedKernel& kernel, const Stru
   }
   return {
       {"config", lines(constants)},
-      {"kernel_include", fmt::format("#include \"{}\"", kernel.kernel_header)},
+      {"kernel_include", includes_of(kernel)},
       {"arguments", lines(arguments.members)},
       {"attributes", attributes},
       {"entry", kernel.entry},
@@ -267,9 +283,14 @@ Status check_plan(const KernelPlan& plan, const TemplateSet& templates) {
   return {};
 }
 
+/// The parameters that the text of user's functions names.
+std::vector<ParamSpec> params_of(const KernelPlan& plan) {
+  return interprets(plan.spec) ? std::vector<ParamSpec>() : spec::declared_params(plan.spec);
+}
+
 /// The main kernel, with the user's functions.
 Result<std::string> render_main(const KernelPlan& plan, const SourceFile& file, UserCode& user) {
-  const std::vector<ParamSpec> declared = spec::declared_params(plan.spec);
+  const std::vector<ParamSpec> declared = params_of(plan);
   if (Status checked = check_parameters(plan, declared); !checked) return checked.error();
   const EntryText text = entry_text(plan.main(), declared);
   // Once to learn the line of the user's functions, once with it: its digits change no line.
@@ -290,7 +311,7 @@ Result<std::string> render_main(const KernelPlan& plan, const SourceFile& file, 
 Result<std::string> render_step(const KernelPlan& plan, const PlannedKernel& kernel,
                                 const SourceFile& file) {
   const std::vector<ParamSpec> declared =
-      kernel.has_mask ? spec::declared_params(plan.spec) : std::vector<ParamSpec>();
+      kernel.has_mask ? params_of(plan) : std::vector<ParamSpec>();
   const EntryText text = entry_text(kernel, declared);
   Result<RenderedText> rendered =
       render(file.text,
@@ -311,7 +332,7 @@ Result<KernelSource> generate(const KernelPlan& plan, const TemplateSet& templat
   std::string includes;
   for (std::size_t i = 0; i < plan.kernels.size(); ++i) {
     const PlannedKernel& kernel = plan.kernels[i];
-    includes += fmt::format("#include \"{}\"\n", kernel.kernel_header);
+    includes += includes_of(kernel) + "\n";
     source.entries.push_back(kernel.entry);
     const SourceFile& file = *templates.find(template_of(plan, i));
     const bool main = file.name == kTemplate;

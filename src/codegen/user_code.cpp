@@ -13,6 +13,7 @@
 
 #include "spec/expression.h"
 #include "spec/expression_ranges.h"
+#include "spec/interpreted_code.h"
 #include "spec/kinds.h"
 #include "spec/names.h"
 #include "spec/resolved_spec.h"
@@ -35,8 +36,14 @@ class Printer {
         first_line_(first_line) {}
 
   UserCode print() {
-    out_.mask = type_of(spec_.mask, "mask");
-    out_.score_mod = type_of(spec_.score_mod, "score_mod");
+    if (spec::interprets_mask(spec_)) {
+      out_.mask = "attnjit::InterpretedMask";
+      while (next_scalar_ < scalars_.size() && scalars_[next_scalar_].in_code) ++next_scalar_;
+    } else {
+      out_.mask = type_of(spec_.mask, "mask");
+    }
+    out_.score_mod = spec::interprets_score_mod(spec_) ? "attnjit::InterpretedScoreMod"
+                                                       : type_of(spec_.score_mod, "score_mod");
     if (spec::adds_to_scores(spec_.mask)) {
       out_.score_mod = fmt::format("attnjit::AddedScoreMod<{}, {}>", out_.score_mod,
                                    mask_tensor(spec::materialized(spec_.mask)->dtype));

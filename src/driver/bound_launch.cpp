@@ -30,6 +30,8 @@ bool fits(const KernelArgument& argument, KernelParameter::Kind kind) {
       return std::holds_alternative<std::int64_t>(argument.value);
     case KernelParameter::Kind::kF32:
       return std::holds_alternative<float>(argument.value);
+    case KernelParameter::Kind::kStruct:
+      return std::holds_alternative<KernelArgument::Bytes>(argument.value);
   }
   return false;
 }
@@ -141,6 +143,9 @@ Status BoundLaunch::build_arguments(const KernelPlan& plan, const PlannedKernel&
                                     parameter.name, map->name));
       }
       arguments[i] = &maps[map->index].encoded;
+    } else if (const auto* bytes = std::get_if<KernelArgument::Bytes>(&argument.value)) {
+      // NOTE: the recipe outlives the launches, and the driver only reads.
+      arguments[i] = const_cast<std::uint8_t*>(bytes->data.data());
     } else if (const auto* pointer = std::get_if<KernelArgument::Pointer>(&argument.value)) {
       PointerSlot slot;
       slot.argument = i;

@@ -29,7 +29,7 @@ void Constants::add_arrivals(const std::vector<int>& arrivals) {
 
 void Constants::add_users(const AttentionSpec& spec) {
   for (const spec::SpecScalar& scalar : spec::spec_scalars(spec)) {
-    if (!scalar.constant) continue;
+    if (!scalar.constant || scalar.in_code) continue;
     if (scalar.is_integer) {
       add(scalar.constant_name,
           static_cast<std::int64_t>(spec::kernel_value(scalar.traits, scalar.value)));

@@ -10,9 +10,15 @@
 #include <string_view>
 
 #include "spec/expression_ranges.h"
+#include "spec/interpreted_code.h"
 #include "spec/resolved_spec.h"
 
 namespace attnjit {
+
+bool contains(const AttentionSpec& spec, MaskSpec::Kind kind) {
+  if (spec::interprets_mask(spec)) return kind == MaskSpec::Kind::kCustom;
+  return contains(spec.mask, kind);
+}
 
 bool contains(const MaskSpec& mask, MaskSpec::Kind kind) {
   if (mask.kind == kind) return true;
@@ -22,7 +28,13 @@ bool contains(const MaskSpec& mask, MaskSpec::Kind kind) {
   return false;
 }
 
+bool interprets(const AttentionSpec& spec) {
+  return spec::interprets_mask(spec) || spec::interprets_score_mod(spec);
+}
+
+// NOTE: what is planned of a mask that is interpreted hangs on nothing that the mask says.
 bool lists_tiles(const ResolvedSpec& spec) {
+  if (spec::interprets_mask(spec)) return false;
   const spec::Snippets& snippets = spec.state().snippets;
   return std::any_of(snippets.begin(), snippets.end(), [](const auto& snippet) {
     return snippet && snippet->kind == spec::SnippetKind::kMask && spec::decides_tiles(*snippet);
@@ -30,7 +42,8 @@ bool lists_tiles(const ResolvedSpec& spec) {
 }
 
 bool later_rows_see_more(const ResolvedSpec& spec) {
-  if (contains(spec->mask, MaskSpec::Kind::kCausal)) return true;
+  if (spec::interprets_mask(spec)) return false;
+  if (contains(*spec, MaskSpec::Kind::kCausal)) return true;
   const auto& snippet = spec.state().snippets;
   if (spec->mask.kind != MaskSpec::Kind::kCustom || !snippet.front() ||
       !snippet.front()->params.empty()) {
@@ -72,6 +85,9 @@ std::string unsupported_everywhere(const AttentionSpec& spec) {
   const auto missing = [&](std::string_view what) {
     return fmt::format("the {} template has no {} yet", to_string(spec.arch), what);
   };
+  if (interprets(spec)) {
+    if (std::string reason = spec::why_not_interpreted(spec); !reason.empty()) return reason;
+  }
   const Dtype output = spec.output_dtype.value_or(spec.qkv_dtype);
   if (output != Dtype::kBf16 && output != Dtype::kFp16) {
     return missing(fmt::format("{} output (output_dtype)", to_string(output)));

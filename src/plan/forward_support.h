@@ -13,6 +13,11 @@ namespace attnjit {
 
 /// Whether a mask tree has a node of a kind.
 bool contains(const MaskSpec& mask, MaskSpec::Kind kind);
+/// The same of a spec's mask. One that is interpreted is custom code, whatever its tree is.
+bool contains(const AttentionSpec& spec, MaskSpec::Kind kind);
+
+/// Whether the kernel interprets custom code.
+bool interprets(const AttentionSpec& spec);
 
 /// Whether custom code of the mask can be decided for whole KV tiles: the kernel lists those that
 /// it does not hide.

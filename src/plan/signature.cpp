@@ -14,6 +14,7 @@
 #include "spec/names.h"
 #include "spec/scalars.h"
 #include "spec/spec_fields.h"
+#include "spec/stack_code.h"
 
 namespace attnjit {
 namespace {
@@ -157,6 +158,15 @@ std::string cuda_element(Dtype element) {
   }
 }
 
+/// The stack code, and the arrays that it may read.
+void add_stack_parameters(std::vector<KernelParameter>& parameters) {
+  parameters.push_back({"stack_code", Kind::kStruct, "attnjit::StackCode", StackSource{}});
+  for (std::int32_t i = 0; i < kStackArrays; ++i) {
+    parameters.push_back(
+        {fmt::format("stack_array_{}", i), Kind::kPointer, "const void", StackSource{i}});
+  }
+}
+
 void add_user_parameters(const AttentionSpec& spec, std::vector<KernelParameter>& parameters) {
   using Part = ParamSource::Part;
   const std::vector<ParamSpec> declared = spec::declared_params(spec);
@@ -190,6 +200,8 @@ std::string_view to_string(KernelParameter::Kind kind) {
       return "i64";
     case KernelParameter::Kind::kF32:
       return "f32";
+    case KernelParameter::Kind::kStruct:
+      return "struct";
   }
   return "i32";
 }
@@ -282,11 +294,15 @@ void add_function_parameters(const AttentionSpec& spec, std::vector<KernelParame
   }
   const std::vector<spec::SpecScalar> scalars = spec::spec_scalars(spec);
   for (std::uint32_t i = 0; i < scalars.size(); ++i) {
-    if (scalars[i].constant) continue;
+    if (scalars[i].constant || scalars[i].in_code) continue;
     parameters.push_back(
         {scalars[i].name, scalars[i].is_integer ? Kind::kI32 : Kind::kF32, "", ScalarSource{i}});
   }
-  add_user_parameters(spec, parameters);
+  if (interprets(spec)) {
+    add_stack_parameters(parameters);
+  } else {
+    add_user_parameters(spec, parameters);
+  }
 }
 
 void add_length_parameters(const AttentionSpec& spec, std::vector<KernelParameter>& parameters) {
@@ -310,7 +326,10 @@ void add_key_parameters(const KernelPlan& plan, std::vector<KernelParameter>& pa
 }
 
 bool is_of_masks(const KernelParameter& parameter) {
-  if (std::holds_alternative<ScalarSource>(parameter.source)) return true;
+  if (std::holds_alternative<ScalarSource>(parameter.source) ||
+      std::holds_alternative<StackSource>(parameter.source)) {
+    return true;
+  }
   if (const auto* number = std::get_if<LaunchNumber>(&parameter.source)) {
     return *number == LaunchNumber::kMaskBatchBytes || *number == LaunchNumber::kMaskHeadBytes ||
            *number == LaunchNumber::kMaskRowBytes;

@@ -183,6 +183,7 @@ attnjit_error* attnjit_service_statistics(const attnjit_service* service,
     out.quarantined = now.quarantined;
     out.queued = now.queued;
     out.compile_ms_total = now.compile_ms_total;
+    out.fallbacks = now.fallbacks;
     return attnjit::write_struct(out, "statistics", statistics);
   });
 }
@@ -267,6 +268,23 @@ attnjit_error* attnjit_try_get(attnjit_service* service, const attnjit_spec* spe
     const auto got = service->service->try_get(spec->spec);
     if (!got) return got.error();
     *kernel = attnjit::handle_of(*got);
+    return {};
+  });
+}
+
+attnjit_error* attnjit_get_or_fallback(attnjit_service* service, const attnjit_spec* spec,
+                                       void* stream, const attnjit_kernel** kernel,
+                                       int32_t* is_fallback) {
+  if (kernel != nullptr) *kernel = nullptr;
+  if (is_fallback != nullptr) *is_fallback = 0;
+  return guarded([&]() -> Status {
+    if (service == nullptr) return null_argument("service");
+    if (spec == nullptr) return null_argument("spec");
+    if (kernel == nullptr) return null_argument("kernel");
+    const auto served = service->service->get_or_fallback(spec->spec, stream);
+    if (!served) return served.error();
+    *kernel = attnjit::handle_of(served->kernel);
+    if (is_fallback != nullptr) *is_fallback = served->fallback ? 1 : 0;
     return {};
   });
 }

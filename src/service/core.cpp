@@ -482,6 +482,63 @@ Result<const Kernel*> ServiceCore::load(const std::shared_ptr<PreparedSpec::Stat
   }
 }
 
+PreparedSpec::State* ServiceCore::fallback_of(PreparedSpec::State& state) {
+  if (state.fallback_known.load(std::memory_order_acquire)) return state.fallback;
+  // Two threads that come here at once find the same.
+  if (const auto document = fallback_spec(state.plan.spec)) {
+    const std::string text = spec_to_json(document->spec, document->options);
+    std::shared_ptr<PreparedSpec::State> known = find_prepared(text);
+    if (known == nullptr) {
+      if (const auto resolved = ResolvedSpec::make(document->spec, document->options)) {
+        // What no kernel interprets has no fallback.
+        if (auto prepared = prepare(*resolved, text)) known = *std::move(prepared);
+      }
+    }
+    // NOTE: the map of states keeps it.
+    if (known != nullptr) state.fallback = known.get();
+  }
+  state.fallback_known.store(true, std::memory_order_release);
+  return state.fallback;
+}
+
+Result<const Kernel*> ServiceCore::load_at_hand(PreparedSpec::State& state) {
+  constexpr std::chrono::seconds kMissLasts{1};
+  if (const Kernel* kernel = state.kernel.load(std::memory_order_acquire)) return kernel;
+  Entry& entry = *state.entry;
+  std::shared_ptr<const KernelImage> image;
+  {
+    const std::lock_guard lock(entry.mutex);
+    image = entry.image;
+    const bool missed = entry.missed && Clock::now() - *entry.missed < kMissLasts;
+    if (image == nullptr && (entry.in_flight || entry.cache_rejected || missed)) {
+      return static_cast<const Kernel*>(nullptr);
+    }
+  }
+  if (image == nullptr) {
+    const std::optional<Fetched> found = find_in_cache(entry, PtxNeed::kSkip);
+    const std::lock_guard lock(entry.mutex);
+    if (!found) {
+      entry.missed = Clock::now();
+      return static_cast<const Kernel*>(nullptr);
+    }
+    if (entry.image == nullptr) {
+      entry.image = found->image;
+      entry.image_from_cache = true;
+      entry.last_outcome = found->outcome;
+      ++(found->outcome == Outcome::kDisk ? disk_hits : remote_hits);
+    }
+    image = entry.image;
+  }
+  auto opened = driver();
+  if (!opened) return std::move(opened).error();
+  const std::lock_guard load_lock(entry.load_mutex);
+  if (const Kernel* kernel = state.kernel.load(std::memory_order_acquire)) return kernel;
+  if (stopping) return cancelled_error();
+  auto kernel = (*opened)->load(image, state.plan);
+  if (!kernel) return std::move(kernel).error();
+  return publish(entry, state, *std::move(kernel));
+}
+
 void ServiceCore::queue_background(const std::shared_ptr<PreparedSpec::State>& state,
                                    std::optional<int> device) {
   Entry& entry = *state->entry;

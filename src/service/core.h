@@ -35,6 +35,11 @@ struct PreparedSpec::State {
   RequestKey key;
   // What find() reads, and all that it reads. Set once; the Entry owns the kernel.
   std::atomic<const Kernel*> kernel{nullptr};
+
+  // The spec whose kernel serves meanwhile; null: there is none, or nobody asked. The Service keeps
+  // it as long as this.
+  std::atomic<State*> fallback{nullptr};
+  std::atomic<bool> fallback_known{false};
 };
 
 /// One key: its image, its flight and its kernels.
@@ -58,6 +63,7 @@ struct Entry {
   bool cache_rejected = false;  // the driver refused what the cache has: compile, whatever is there
   bool queued = false;          // a background job for try_get is queued or runs
   std::uint64_t flights = 0;
+  std::optional<Clock::time_point> missed;  // when no cache had it, for get_or_fallback
   Outcome last_outcome = Outcome::kCompiled;
   double last_compile_ms = 0;
   std::optional<Error> last_error;  // of the last flight, if it failed
@@ -106,6 +112,12 @@ struct ServiceCore : std::enable_shared_from_this<ServiceCore> {
   Result<const Kernel*> load(const std::shared_ptr<PreparedSpec::State>& state, Deadline deadline,
                              Where where);
 
+  /// What serves while a spec's own kernel is compiled; null: nothing does.
+  PreparedSpec::State* fallback_of(PreparedSpec::State& state);
+  /// The kernel of a state if its image is in memory or in a cache; else null. Compiles nothing,
+  /// and asks the cache for what it lacks once in a while.
+  Result<const Kernel*> load_at_hand(PreparedSpec::State& state);
+
   /// Queues a compile and load for try_get, once.
   void queue_background(const std::shared_ptr<PreparedSpec::State>& state,
                         std::optional<int> device);
@@ -147,7 +159,7 @@ struct ServiceCore : std::enable_shared_from_this<ServiceCore> {
   std::shared_ptr<const Driver> opened_driver;
 
   std::atomic<std::uint64_t> memory_hits{0}, disk_hits{0}, remote_hits{0}, compiles{0}, failures{0},
-      waits{0};
+      waits{0}, fallbacks{0};
   std::atomic<std::int64_t> compile_us_total{0};
 
  private:

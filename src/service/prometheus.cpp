@@ -48,6 +48,8 @@ std::string to_prometheus(const ServiceStatistics& now) {
   text.seconds("compile", "Time that compiles took.", now.compile_ms_total / 1000);
   text.counter("failures", "Requests that failed.", now.failures);
   text.counter("waits", "Requests that waited for another's compile.", now.waits);
+  text.counter("fallbacks", "Requests that another kernel than the spec's own served.",
+               now.fallbacks);
   text.counter("lease_waits", "Requests that waited for another machine's compile.",
                now.lease_waits);
   text.counter("alone", "Waits that ended in a compile of one's own.", now.alone);

@@ -96,18 +96,7 @@ class ServiceImpl final : public Service {
     if (Status mine = check_owner(spec); !mine) return std::move(mine).error();
     return no_throw([&]() -> Result<const Kernel*> {
       const Call call(core_);
-      // Before anything is touched. Without a CUDA context nothing of this thread can be capturing.
-      if (const auto driver = core_->driver_at_hand();
-          driver != nullptr && driver->current_device().ok()) {
-        const Result<bool> capturing = driver->is_capturing(stream);
-        if (!capturing) return capturing.error();
-        if (*capturing) {
-          return make_error(ErrorCode::kCaptureInProgress,
-                            fmt::format("kernel {} is not loaded and a stream is capturing",
-                                        spec.key().hex.substr(0, 12)),
-                            "stream", "get the kernel before the capture begins");
-        }
-      }
+      if (Status free = not_capturing(spec, stream); !free) return std::move(free).error();
       auto kernel = core_->load(spec.state(), deadline, ServiceCore::Where::kQueue);
       if (!kernel) return kernel;
       return in_current_context(*kernel, stream);
@@ -150,6 +139,37 @@ class ServiceImpl final : public Service {
       const std::lock_guard lock(entry.mutex);
       entry.queued = false;
       return std::move(queued).error();
+    });
+  }
+
+  Result<ServedKernel> get_or_fallback(const PreparedSpec& spec, void* stream) override {
+    if (const Kernel* kernel = find(spec)) return ServedKernel{kernel, false};
+    Result<const Kernel*> own = try_get(spec);
+    if (own && *own != nullptr) return ServedKernel{*own, false};
+    if (core_->forked()) return ServiceCore::forked_error();
+    if (Status mine = check_owner(spec); !mine) return std::move(mine).error();
+    return no_throw([&]() -> Result<ServedKernel> {
+      const Call call(core_);
+      if (core_->stopping) return core_->cancelled_error();
+      PreparedSpec::State* const state = core_->fallback_of(*spec.state());
+      const Kernel* kernel = nullptr;
+      if (state != nullptr) {
+        kernel = state->kernel.load(std::memory_order_acquire);
+        if (kernel == nullptr) {
+          if (Status free = not_capturing(spec, stream); !free) return std::move(free).error();
+          const Result<const Kernel*> loaded = core_->load_at_hand(*state);
+          if (!loaded) return loaded.error();
+          kernel = *loaded;
+        }
+      }
+      if (kernel == nullptr) {
+        if (!own) return std::move(own).error();
+        return ServedKernel{};
+      }
+      const Result<const Kernel*> ready = in_current_context(kernel, stream);
+      if (!ready) return ready.error();
+      core_->fallbacks.fetch_add(1, std::memory_order_relaxed);
+      return ServedKernel{kernel, true};
     });
   }
 
@@ -214,6 +234,7 @@ class ServiceImpl final : public Service {
     statistics.compiles = core_->compiles;
     statistics.failures = core_->failures;
     statistics.waits = core_->waits;
+    statistics.fallbacks = core_->fallbacks;
     statistics.compile_ms_total = static_cast<double>(core_->compile_us_total) / 1000;
     if (core_->forked()) return statistics;  // the rest needs locks
     statistics.queued = core_->queue.pending();
@@ -253,6 +274,19 @@ class ServiceImpl final : public Service {
     }
     return make_error(ErrorCode::kInvalid, "the PreparedSpec belongs to another Service", "spec",
                       "prepare it with the Service that is asked");
+  }
+
+  /// Before anything is touched. Without a CUDA context nothing of this thread can be capturing.
+  Status not_capturing(const PreparedSpec& spec, void* stream) const {
+    const auto driver = core_->driver_at_hand();
+    if (driver == nullptr || !driver->current_device().ok()) return {};
+    const Result<bool> capturing = driver->is_capturing(stream);
+    if (!capturing) return capturing.error();
+    if (!*capturing) return {};
+    return make_error(ErrorCode::kCaptureInProgress,
+                      fmt::format("kernel {} is not loaded and a stream is capturing",
+                                  spec.key().hex.substr(0, 12)),
+                      "stream", "get the kernel before the capture begins");
   }
 
   /// Loads the kernel whole into the thread's context, if there is one.

@@ -2,11 +2,13 @@
 // ResolvedSpec: a spec that was looked at once.
 #include "spec/resolved_spec.h"
 
+#include <algorithm>
 #include <iterator>
 #include <utility>
 
 #include "spec/builtin_mask.h"
 #include "spec/json_value.h"
+#include "spec/scalars.h"
 #include "spec/spec_reader.h"
 #include "spec/text.h"
 
@@ -39,7 +41,8 @@ ResolvedSpec resolved_spec(SpecDocument document, Snippets snippets) {
   state->given = std::move(document.spec);
   state->options = document.options;
   auto next = snippets.begin();
-  with_builtin_masks(state->spec.mask, next, state->snippets);
+  // NOTE: of what is interpreted the kernel is not to depend.
+  if (!state->spec.interpreted) with_builtin_masks(state->spec.mask, next, state->snippets);
   std::move(next, snippets.end(), std::back_inserter(state->snippets));
   return ResolvedSpec(std::move(state));
 }
@@ -61,6 +64,23 @@ Result<ResolvedSpec> ResolvedSpec::from_json(std::string_view json) {
   Result<spec::JsonValue> root = spec::parse_json(json);
   if (!root) return std::move(root).error();
   return spec::read_spec(*root);
+}
+
+std::optional<SpecDocument> fallback_spec(const ResolvedSpec& spec) {
+  if (spec->interpreted || spec->merge) return std::nullopt;
+  const auto scalars = spec::spec_scalars(spec);
+  const bool constants =
+      std::any_of(scalars.begin(), scalars.end(), [](const auto& one) { return one.constant; });
+  const spec::Snippets& snippets = spec.state().snippets;
+  if (snippets.empty() && !constants) return std::nullopt;
+  // A trusted body is no expression.
+  if (!std::all_of(snippets.begin(), snippets.end(), [](const auto& one) { return one; })) {
+    return std::nullopt;
+  }
+  SpecDocument document{spec.given(), spec.options()};
+  document.spec.mask = spec->mask;  // expressions that are no more than a built-in mask are that
+  document.spec.interpreted = true;
+  return document;
 }
 
 const AttentionSpec& ResolvedSpec::operator*() const { return state_->spec; }

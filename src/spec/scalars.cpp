@@ -6,6 +6,9 @@
 
 #include <algorithm>
 #include <map>
+#include <type_traits>
+
+#include "spec/interpreted_code.h"
 
 namespace attnjit::spec {
 namespace {
@@ -43,11 +46,14 @@ void add_flags(std::vector<ScalarFlag>& flags) {
 std::vector<SpecScalar> spec_scalars(const AttentionSpec& spec) {
   std::vector<SpecScalar> found;
   std::map<std::string_view, int> seen;
+  const bool in_code = interprets_mask(spec);
   visit_scalars(spec, [&](const auto& scalar, const auto& node) {
     const int position = seen[scalar.name]++;
     const std::string suffix = position == 0 ? "" : fmt::format("_{}", position);
+    constexpr bool kOfMask = std::is_same_v<std::decay_t<decltype(node)>, MaskSpec>;
     found.push_back({std::string(scalar.name) + suffix, constant_name(scalar.name) + suffix, scalar,
-                     scalar.is_integer(), node.constant, scalar.get(node)});
+                     scalar.is_integer(), node.constant && !spec.interpreted, node.constant,
+                     kOfMask && in_code, scalar.get(node)});
   });
   return found;
 }

@@ -18,7 +18,9 @@ struct SpecScalar {
   ScalarTraits traits;
   bool is_integer = false;  ///< an i32 in the kernel, otherwise an f32
   bool constant = false;    ///< compiled in, and part of the key
-  double value = 0;         ///< the spec's; 0: given at launch
+  bool fixed = false;    ///< the spec's value is the only one: what a launch gives is passed over
+  bool in_code = false;  ///< of a mask that is interpreted: the kernel knows nothing of it
+  double value = 0;      ///< the spec's; 0: given at launch
 };
 
 /// Every number of a spec: those of the mask tree in preorder, then those of the score

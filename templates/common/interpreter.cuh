@@ -10,6 +10,7 @@
 #pragma once
 
 #ifndef ATTNJIT_INTERPRETER_ON_HOST
+#include "common/integers.cuh"
 #include "common/mask.cuh"
 #include "common/score_mod.cuh"
 #include "common/stack_code.cuh"
@@ -17,7 +18,7 @@
 
 namespace attnjit {
 
-constexpr int kLanes = 8;
+constexpr int kLanes = 4;
 
 /// The arrays that stack code reads, by their numbers in it.
 struct StackArrays {
@@ -38,6 +39,8 @@ ATTNJIT_DEVICE u32 as_bits(bool value) { return value ? 1u : 0u; }
 ATTNJIT_DEVICE float as_float(u32 bits) { return __uint_as_float(bits); }
 ATTNJIT_DEVICE u32 as_bits(float value) { return __float_as_uint(value); }
 
+constexpr u32 kKeyCoord = 5;  ///< the number of kv_idx
+
 /// A coordinate by its number.
 ATTNJIT_DEVICE int coordinate_of(const Coord& c, u32 number) {
   switch (number) {
@@ -51,7 +54,7 @@ ATTNJIT_DEVICE int coordinate_of(const Coord& c, u32 number) {
       return c.q_idx;
     case 4:
       return c.q_row();
-    case 5:
+    case kKeyCoord:
       return c.kv_idx;
     case 6:
       return c.q_len;
@@ -124,11 +127,11 @@ ATTNJIT_DEVICE void turn_by_one(T (&values)[kCount], T last) {
   values[kCount - 1] = last;
 }
 
-/// Computes code[begin, end) for kLanes scores, of which place(i) says where they stand. The
+/// Computes code[begin, end) for kLanes scores that stand at `c`, but for their own keys. The
 /// accumulator has their values afterwards.
-template <class Place>
 ATTNJIT_DEVICE void interpret(const StackCode& code, int begin, int end, const StackArrays& arrays,
-                              const Place& place, const float (&scores)[kLanes], u32 (&a)[kLanes]) {
+                              const Coord& c, const int (&keys)[kLanes],
+                              const float (&scores)[kLanes], u32 (&a)[kLanes]) {
   u32 stack[kStackDepth][kLanes];
   int top = 0;
   const auto each = [&](auto value) {
@@ -146,10 +149,12 @@ ATTNJIT_DEVICE void interpret(const StackCode& code, int begin, int end, const S
 #pragma unroll
         for (int i = 0; i < kLanes; ++i) b[i] = stack[top][i];
         break;
-      case kOperandCoord:
+      case kOperandCoord: {
+        const int shared = coordinate_of(c, number);
 #pragma unroll
-        for (int i = 0; i < kLanes; ++i) b[i] = as_bits(coordinate_of(place(i), number));
+        for (int i = 0; i < kLanes; ++i) b[i] = as_bits(number == kKeyCoord ? keys[i] : shared);
         break;
+      }
       case kOperandScore:
 #pragma unroll
         for (int i = 0; i < kLanes; ++i) b[i] = as_bits(scores[i]);
@@ -346,5 +351,88 @@ ATTNJIT_DEVICE void interpret(const StackCode& code, int begin, int end, const S
     }
   }
 }
+
+#ifndef ATTNJIT_INTERPRETER_ON_HOST
+template <class Params>
+ATTNJIT_DEVICE StackArrays stack_arrays(const Params& p) {
+  return {{p.stack_array_0, p.stack_array_1, p.stack_array_2, p.stack_array_3, p.stack_array_4,
+           p.stack_array_5, p.stack_array_6, p.stack_array_7}};
+}
+
+/// A mask that each launch gives. Of tiles nothing is known.
+struct InterpretedMask : UnknownRows {
+  static constexpr bool kListed = false;
+  static constexpr bool kInterprets = true;
+
+  template <class Tile, class Params>
+  ATTNJIT_DEVICE static IntRange tiles(const Tile&, const Params&) {
+    return any_bool();
+  }
+  struct RowTest {};
+  template <class Params>
+  ATTNJIT_DEVICE static RowTest row_test(const Coord&, const Params&) {
+    return {};
+  }
+
+  /// Which of the kColumns columns of some rows are seen: a bit each, 32 a word, of each row as
+  /// many words. at(row, column) says where they stand.
+  template <int kColumns, int kWords, class At, class Params>
+  ATTNJIT_DEVICE static void columns(u32 (&words)[kWords], const At& at, const Params& p) {
+    constexpr int kOfRow = ceil_div(kColumns, 32);
+    static_assert(kWords % kOfRow == 0 && kColumns % kLanes == 0);
+    const StackCode& code = *p.stack_code;
+    const StackArrays arrays = stack_arrays(p);
+#pragma unroll 1
+    for (int word = 0; word < kWords; ++word) {
+      const int row = word / kOfRow, first = 32 * (word % kOfRow);
+      u32 visible = 0;
+#pragma unroll 1
+      for (int i = 0; i < min(32, kColumns - first); i += kLanes) {
+        int keys[kLanes];
+        u32 seen[kLanes] = {};
+#pragma unroll
+        for (int lane = 0; lane < kLanes; ++lane) keys[lane] = at(row, first + i + lane).kv_idx;
+        interpret(code, 0, code.mask_end, arrays, at(row, first), keys, {}, seen);
+#pragma unroll
+        for (int lane = 0; lane < kLanes; ++lane) visible |= seen[lane] << (i + lane);
+      }
+      turn_by_one(words, visible);
+    }
+  }
+};
+
+/// A score modification that each launch gives.
+struct InterpretedScoreMod : Stateless {
+  static constexpr bool kIdentity = false;
+  static constexpr bool kInterprets = true;
+
+  /// Scales and modifies. at(i) says where score i stands; each kLanes of them are of one row.
+  template <int kCount, class At, class Params>
+  ATTNJIT_DEVICE static void apply_all(float (&scores)[kCount], float scale, const At& at,
+                                       const Params& p) {
+    static_assert(kCount % kLanes == 0);
+    const StackCode& code = *p.stack_code;
+    const StackArrays arrays = stack_arrays(p);
+#pragma unroll 1
+    for (int first = 0; first < kCount; first += kLanes) {
+      int keys[kLanes];
+      float scaled[kLanes];
+      u32 made[kLanes] = {};
+#pragma unroll
+      for (int lane = 0; lane < kLanes; ++lane) {
+        keys[lane] = at(first + lane).kv_idx;
+        scaled[lane] = scores[lane] * scale;
+      }
+      interpret(code, code.mask_end, code.score_end, arrays, at(first), keys, scaled, made);
+#pragma unroll
+      for (int i = 0; i + kLanes < kCount; ++i) scores[i] = scores[i + kLanes];
+#pragma unroll
+      for (int lane = 0; lane < kLanes; ++lane) {
+        scores[kCount - kLanes + lane] = as_float(made[lane]);
+      }
+    }
+  }
+};
+#endif
 
 }  // namespace attnjit

@@ -12,6 +12,13 @@ namespace attnjit {
 
 struct NoState {};
 
+/// Whether a mask or a score modification is interpreted (common/interpreter.cuh): it is asked
+/// about many scores at one place of the kernel.
+template <class Function>
+constexpr bool interprets() {
+  return requires { Function::kInterprets; };
+}
+
 /// Shared by modifications for which nothing of a head is computed.
 struct Stateless {
   using State = NoState;

@@ -31,6 +31,25 @@ ATTNJIT_DEVICE u32 visible_word(Coord c, const KvRange& row, const Params& p) {
   }
 }
 
+/// The words of the columns from c.kv_idx on, by a mask that is interpreted.
+template <class Mask, int kWords, class Params>
+ATTNJIT_DEVICE void interpreted_words(u32 (&words)[kWords], const Coord& c, bool hidden,
+                                      const Params& p) {
+  if (hidden) {
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) words[i] = 0;
+    return;
+  }
+  const auto at = [&](int, int column) {
+    Coord here = c;
+    here.kv_idx += column;
+    return here;
+  };
+  Mask::template columns<32 * kWords>(words, at, p);
+#pragma unroll
+  for (int i = 0; i < kWords; ++i) words[i] &= low_bits(c.kv_len - c.kv_idx - 32 * i);
+}
+
 /// Hides the columns of scores[begin..begin+31] whose bit is not set.
 template <int kCount>
 ATTNJIT_DEVICE void hide(float (&scores)[kCount], int begin, u32 word) {
@@ -38,6 +57,19 @@ ATTNJIT_DEVICE void hide(float (&scores)[kCount], int begin, u32 word) {
   for (int i = 0; i < 32; ++i) {
     if ((word & (1u << i)) == 0) scores[begin + i] = -infinity();
   }
+}
+
+/// Applies scale and an interpreted score modification to all scores of a tile, c.kv_idx being the
+/// first's.
+template <class ScoreMod, int kCount, class Params>
+ATTNJIT_DEVICE void modify_all(float (&scores)[kCount], const Coord& c, float scale,
+                               const Params& p) {
+  const auto at = [&](int column) {
+    Coord here = c;
+    here.kv_idx += column;
+    return here;
+  };
+  ScoreMod::apply_all(scores, scale, at, p);
 }
 
 /// Applies scale and score modification to scores[begin..begin+31], c.kv_idx being the first's.

@@ -172,7 +172,12 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
         }
       }
       u32 words[kBatches];
-      if (partial) {
+      if constexpr (interprets<Mask>()) {
+        if (partial) {
+          coord.kv_idx = first_kv;
+          interpreted_words<Mask>(words, coord, hidden, params);
+        }
+      } else if (partial) {
 #pragma unroll
         for (int batch = 0; batch < kBatches; ++batch) {
           coord.kv_idx = first_kv + 32 * batch;
@@ -196,13 +201,24 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
       float s[Config::kTileN];
       float maxima[4] = {online.maximum, kMaxFloor, kMaxFloor, kMaxFloor};
       tcgen05_ld_32(s, 0, s_columns);
+      if constexpr (interprets<ScoreMod>()) {
+#pragma unroll
+        for (int begin = 0; begin < Config::kTileN; begin += 32) {
+          tcgen05_wait_ld_32(s, begin);
+          if (begin + 32 < Config::kTileN) tcgen05_ld_32(s, begin + 32, s_columns + begin + 32);
+        }
+        coord.kv_idx = first_kv;
+        modify_all<ScoreMod>(s, coord, scale, params);
+      }
 #pragma unroll
       for (int batch = 0; batch < kBatches; ++batch) {
         const int begin = 32 * batch;
-        tcgen05_wait_ld_32(s, begin);
-        if (batch + 1 < kBatches) tcgen05_ld_32(s, begin + 32, s_columns + begin + 32);
-        coord.kv_idx = first_kv + begin;
-        modify<ScoreMod>(s, begin, coord, state, scale, params);
+        if constexpr (!interprets<ScoreMod>()) {
+          tcgen05_wait_ld_32(s, begin);
+          if (batch + 1 < kBatches) tcgen05_ld_32(s, begin + 32, s_columns + begin + 32);
+          coord.kv_idx = first_kv + begin;
+          modify<ScoreMod>(s, begin, coord, state, scale, params);
+        }
         if (partial) hide(s, begin, words[batch]);
 #pragma unroll
         for (int i = 0; i < 32; i += 8) {

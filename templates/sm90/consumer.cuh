@@ -151,7 +151,11 @@ struct Consumer {
   /// Asks a mask without intervals which scores of a tile it shows: while they are made.
   ATTNJIT_DEVICE void ask_mask(Bits& bits, Rows& rows) {
     rows.scores.first_kv = rows.index * Config::kTileN + 2 * (lane & 3);
-    visible_columns<Mask, Config::kTileN / 2>(bits, rows.scores, params);
+    if constexpr (interprets<Mask>()) {
+      interpreted_columns<Mask, Config::kTileN / 2>(bits, rows.scores, params);
+    } else {
+      visible_columns<Mask, Config::kTileN / 2>(bits, rows.scores, params);
+    }
   }
 
   /// Modifies and masks. True, in the whole warp, where earlier outputs are to be multiplied by
@@ -280,7 +284,16 @@ struct Consumer {
   /// between S and the softmax ends a basic block there; what follows is scheduled worse, and that
   /// cost 7 to 10 %. Each loop costs compile time, so there are no more than the mask can use.
   ATTNJIT_DEVICE void walk(Rows& rows) {
-    if constexpr (Mask::kFromZero) {
+    if constexpr (interprets<Mask>() || interprets<ScoreMod>()) {
+      // The interpreter is long, and more than anything takes: it stands at one place.
+      bool first = true;
+      do {
+        first_tile(rows, first);
+        first = false;
+        --rows.index;
+      } while (rows.left());
+      release_q_late();
+    } else if constexpr (Mask::kFromZero) {
       // Masked tiles come first, and beyond the first tile seldom more than one.
       bool first = true;
       do {

@@ -18,12 +18,36 @@ struct ScoreTile {
   int first_kv;  ///< kv_idx of the thread's first column
 };
 
+/// Where a column of one of the thread's rows stands.
+ATTNJIT_DEVICE Coord coord_of(const ScoreTile& tile, bool second, int column) {
+  Coord c = tile.row[0];
+  if (second) c = tile.row[1];
+  c.kv_idx = tile.first_kv + 8 * (column >> 1) + (column & 1);
+  return c;
+}
+
 /// Applies scale and score modification; without a modification the scale is left to the softmax.
 template <class ScoreMod, int kCount, class Params>
 ATTNJIT_DEVICE void modify_scores(float (&s)[kCount], const ScoreTile& tile,
                                   const typename ScoreMod::State (&state)[2], float scale,
                                   const Params& p) {
-  if constexpr (!ScoreMod::kIdentity) {
+  if constexpr (interprets<ScoreMod>()) {
+    // A row's scores one behind another.
+    float rows[kCount];
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      rows[(i >> 1 & 1) * (kCount / 2) + 2 * (i >> 2) + (i & 1)] = s[i];
+    }
+    const auto at = [&](int i) {
+      const bool second = i >= kCount / 2;
+      return coord_of(tile, second, i - (second ? kCount / 2 : 0));
+    };
+    ScoreMod::apply_all(rows, scale, at, p);
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      s[i] = rows[(i >> 1 & 1) * (kCount / 2) + 2 * (i >> 2) + (i & 1)];
+    }
+  } else if constexpr (!ScoreMod::kIdentity) {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
       const int half = (i >> 1) & 1;
@@ -87,6 +111,25 @@ ATTNJIT_DEVICE void visible_columns(ColumnBits<kCount>& bits, const ScoreTile& t
         }
       }
       bits[half][word / 32] = visible & low_bits(end - word);
+    }
+  }
+}
+
+/// The same of a mask that is interpreted.
+template <class Mask, int kCount, class Params>
+ATTNJIT_DEVICE void interpreted_columns(ColumnBits<kCount>& bits, const ScoreTile& tile,
+                                        const Params& p) {
+  constexpr int kColumns = kCount / 2;
+  constexpr int kWords = ceil_div(kColumns, 32);
+  u32 words[2 * kWords];
+  Mask::template columns<kColumns>(
+      words, [&](int row, int column) { return coord_of(tile, row == 1, column); }, p);
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int end = columns_before(tile.row[half].kv_len - tile.first_kv);
+#pragma unroll
+    for (int word = 0; word < kWords; ++word) {
+      bits[half][word] = words[half * kWords + word] & low_bits(end - 32 * word);
     }
   }
 }

@@ -331,3 +331,70 @@ int c_abi_launch(const char* cache, const char* driver, uint64_t memory) {
   CHECK(logged >= 0);
   return 0;
 }
+
+int c_abi_fallback(const char* cache, const char* driver, uint64_t memory) {
+  attnjit_service* service = NULL;
+  attnjit_spec* spec = NULL;
+  attnjit_launch_state* state = NULL;
+  const attnjit_kernel* kernel = NULL;
+  attnjit_service_options options;
+  attnjit_launch_args args;
+  attnjit_param params[2];
+  attnjit_statistics statistics;
+  attnjit_error* error = NULL;
+  int32_t is_fallback = -1;
+
+  memset(&options, 0, sizeof options);
+  options.struct_size = sizeof options;
+  options.cache_layers = cache;
+  options.driver_path = driver;
+  options.forbid_compile = 1; /* so that the spec's own kernel never comes */
+  options.any_build = 1;
+  CHECK(attnjit_service_create(&options, &service) == NULL);
+  error = attnjit_get_or_fallback(service, NULL, NULL, &kernel, &is_fallback);
+  CHECK(strcmp(attnjit_error_field(error), "spec") == 0);
+  attnjit_error_free(error);
+  CHECK(is_fallback == 0);
+  CHECK(attnjit_spec_prepare(service, kSpec, strlen(kSpec), &spec) == NULL);
+  CHECK(attnjit_get_or_fallback(service, spec, NULL, &kernel, &is_fallback) == NULL);
+  CHECK(kernel != NULL);
+  CHECK(is_fallback == 1);
+  CHECK(attnjit_get_or_fallback(service, spec, NULL, &kernel, NULL) == NULL);
+
+  memset(&args, 0, sizeof args);
+  args.struct_size = sizeof args;
+  args.q = memory;
+  args.k = memory + 0x100000;
+  args.v = memory + 0x200000;
+  args.o = memory + 0x300000;
+  args.batch = 2;
+  args.q_len = 300;
+  args.kv_len = 500;
+  args.workspace = memory + 0x500000;
+  args.workspace_bytes = 0x1000000;
+  memset(params, 0, sizeof params);
+  params[0].struct_size = sizeof params[0];
+  params[0].name = "first";
+  params[0].type = ATTNJIT_PARAM_I32;
+  params[0].i32 = 4;
+  params[1].struct_size = sizeof params[1];
+  params[1].name = "doc";
+  params[1].type = ATTNJIT_PARAM_I32_ARRAY;
+  params[1].pointer = memory + 0x400000;
+  params[1].extent[0] = 500;
+  args.params = params;
+  args.num_params = 2;
+  CHECK(attnjit_launch_state_create(&state) == NULL);
+  CHECK(attnjit_launch(kernel, &args, state) == NULL);
+  params[1].pointer += 0x1000; /* the addresses alone */
+  CHECK(attnjit_launch(kernel, &args, state) == NULL);
+
+  memset(&statistics, 0, sizeof statistics);
+  statistics.struct_size = sizeof statistics;
+  CHECK(attnjit_service_statistics(service, &statistics) == NULL);
+  CHECK(statistics.fallbacks == 2);
+  attnjit_launch_state_free(state);
+  attnjit_spec_free(spec);
+  attnjit_service_destroy(service);
+  return 0;
+}

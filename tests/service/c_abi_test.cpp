@@ -14,6 +14,7 @@
 
 #include "attnjit/attnjit.h"
 #include "service_fixture.h"
+#include "spec/stack_code.h"
 
 extern char** environ;
 
@@ -22,10 +23,11 @@ namespace {
 
 class CAbiTest : public ServiceFixture {
  protected:
-  /// A folder that holds the image of c_abi_spec().
-  void fill_cache() {
-    const auto document = spec_from_json(c_abi_spec());
+  /// A folder that holds the image of c_abi_spec(), or of the kernel that interprets its mask.
+  void fill_cache(bool interpreted = false) {
+    auto document = spec_from_json(c_abi_spec());
     ASSERT_TRUE(document.ok()) << document.error().to_string();
+    document->spec.interpreted = interpreted;
     ServiceOptions cached = options();
     cached.use_disk_cache = true;
     cached.cache_layers = {folder_.path()};
@@ -33,8 +35,9 @@ class CAbiTest : public ServiceFixture {
     const PreparedSpec spec = prepare(*service_, document->spec);
     const auto compiled = service_->compile(spec, in(seconds(10)));
     ASSERT_TRUE(compiled.ok()) << compiled.error().to_string();
-    service_.reset();
     entry_ = spec.plan().main().entry;
+    plan_ = spec.plan();
+    service_.reset();
   }
   static std::vector<std::size_t> arg_sizes_of(const KernelPlan& plan) {
     std::vector<std::size_t> sizes;
@@ -42,7 +45,8 @@ class CAbiTest : public ServiceFixture {
       const bool map = parameter.kind == KernelParameter::Kind::kTensorMap;
       const bool word = parameter.kind == KernelParameter::Kind::kI32 ||
                         parameter.kind == KernelParameter::Kind::kF32;
-      sizes.push_back(map ? 128 : word ? 4 : 8);
+      const bool code = parameter.kind == KernelParameter::Kind::kStruct;
+      sizes.push_back(map ? 128 : code ? sizeof(StackCode) : word ? 4 : 8);
     }
     return sizes;
   }
@@ -64,6 +68,7 @@ class CAbiTest : public ServiceFixture {
     return 0;
   }
   std::string entry_;
+  KernelPlan plan_;
 };
 
 TEST_F(CAbiTest, Errors) { EXPECT_EQ(c_abi_errors(), 0) << "line of c_abi_test.c"; }
@@ -79,6 +84,40 @@ TEST_F(CAbiTest, FromSpecToLaunch) {
       << "line of c_abi_test.c";
   EXPECT_EQ(cuda_.launches.size(), 4U);
   EXPECT_EQ(cuda_.count("cuLibraryUnload"), 1);
+}
+
+// The kernel that is launched gets the mask's code by value, and the array's address.
+TEST_F(CAbiTest, FromFallbackToLaunch) {
+  fill_cache(true);
+  cuda_.primary(0);
+  constexpr std::uint64_t kMemory = 0x10000000;
+  cuda_.kernel_names.clear();
+  for (const PlannedKernel& kernel : plan_.kernels) cuda_.kernel_names.push_back(kernel.entry);
+  cuda_.arg_sizes_of[entry_] = arg_sizes_of(plan_);
+  EXPECT_EQ(c_abi_fallback(folder_.path().c_str(), ATTNJIT_FAKE_CUDA, kMemory), 0)
+      << "line of c_abi_test.c";
+  std::vector<std::vector<std::vector<std::uint8_t>>> launched;
+  for (const auto& launch : cuda_.launches) {
+    if (!launch.args.empty()) launched.push_back(launch.args);
+  }
+  ASSERT_EQ(launched.size(), 2U);
+  for (std::size_t n = 0; n < launched.size(); ++n) {
+    for (std::size_t i = 0; i < plan_.main().parameters.size(); ++i) {
+      const std::string& name = plan_.main().parameters[i].name;
+      const std::vector<std::uint8_t>& bytes = launched[n].at(i);
+      if (name == "stack_code") {
+        StackCode code;
+        ASSERT_EQ(bytes.size(), sizeof code);
+        std::memcpy(&code, bytes.data(), sizeof code);
+        EXPECT_GT(code.mask_end, 5);
+        EXPECT_EQ(code.extents[0][0], 500);
+      } else if (name == "stack_array_0") {
+        std::uint64_t address = 0;
+        std::memcpy(&address, bytes.data(), sizeof address);
+        EXPECT_EQ(address, kMemory + 0x400000 + 0x1000 * n);
+      }
+    }
+  }
 }
 
 // The numbers of masks and score modification: from the list, else from the old fields, else the

@@ -13,6 +13,7 @@ int c_abi_errors(void);
 int c_abi_versions(void);
 int c_abi_tuning(void);
 int c_abi_launch(const char* cache, const char* driver, uint64_t memory);
+int c_abi_fallback(const char* cache, const char* driver, uint64_t memory);
 #ifdef __cplusplus
 }
 #endif

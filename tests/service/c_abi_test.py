@@ -64,6 +64,7 @@ def main():
     assert image["cubin"][:4] == b"\x7fELF" and image["outcome"] == "disk"
     kernel = service.get(spec)
     assert service.find(spec) == kernel == service.try_get(spec)
+    assert service.get_or_fallback(spec) == (kernel, False)
 
     tensors = {"q": Tensor(0x10000, (2, 300, 8, 128)), "k": Tensor(0x20000, (2, 500, 4, 128)),
                "v": Tensor(0x30000, (2, 500, 4, 128)), "o": Tensor(0x40000, (2, 300, 8, 128)),

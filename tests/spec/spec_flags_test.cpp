@@ -38,13 +38,14 @@ TEST(SpecFlags, ThereIsOneForEachField) {
                            "--max-seq-len",
                            "--mask",
                            "--score-mod",
+                           "--interpreted",
                            "--swizzle-bytes",
                            "--num-qo",
                            "--debug-waits",
                            "--pair-cta"}) {
     EXPECT_EQ(names.count(name), 1U) << name;
   }
-  EXPECT_EQ(names.size(), 31U);
+  EXPECT_EQ(names.size(), 32U);
 }
 
 TEST(SpecInput, FlagsAloneMakeASpec) {

@@ -5,10 +5,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "plan/signature.h"
+#include "spec/interpreted_code.h"
 #include "spec/names.h"
 #include "spec/scalars.h"
 #include "spec/spec_fields.h"
@@ -62,7 +64,8 @@ class Filler {
   Result<KernelArgument> operator()(ScalarSource source) const {
     const spec::SpecScalar& scalar = scalars_.at(source.index);
     const std::vector<double>& all = values_.scalars.values;
-    const double given = source.index < all.size() ? all[source.index] : 0;
+    const bool looked_at = !scalar.fixed && source.index < all.size();
+    const double given = looked_at ? all[source.index] : 0;
     const double value = given != 0 ? given : scalar.value;
     if (!spec::is_allowed(scalar.traits, scalar.is_integer, value)) {
       return invalid_launch(scalar.name,
@@ -102,7 +105,45 @@ class Filler {
     return KernelArgument{KernelArgument::Pointer{own, 0, buffer}};
   }
 
+  Result<KernelArgument> operator()(StackSource source) const {
+    if (Status made = make_code(); !made) return made.error();
+    if (source.array < 0) {
+      const auto* bytes = reinterpret_cast<const std::uint8_t*>(&code_->code);
+      return KernelArgument{KernelArgument::Bytes{{bytes, bytes + sizeof(StackCode)}}};
+    }
+    const auto array = static_cast<std::size_t>(source.array);
+    if (array >= code_->arrays.size()) return KernelArgument{KernelArgument::Pointer{}};
+    return (*this)(ParamSource{code_->arrays[array], ParamSource::Part::kValue});
+  }
+
  private:
+  /// The launch's stack code, once.
+  Status make_code() const {
+    if (code_) return {};
+    std::vector<spec::ParamView> params(declared_.size());
+    for (std::uint32_t i = 0; i < params.size(); ++i) {
+      const Result<KernelArgument> value = (*this)(ParamSource{i, ParamSource::Part::kValue});
+      if (!value) return value.error();
+      const spec::ParamShape shape = spec::shape_of(declared_[i].type);
+      if (const auto* integer = std::get_if<std::int32_t>(&value->value)) params[i].i32 = *integer;
+      if (const auto* real = std::get_if<float>(&value->value)) params[i].f32 = *real;
+      const auto& extent =
+          std::find_if(values_.params.begin(), values_.params.end(), [&](const auto& given) {
+            return given.name == declared_[i].name;
+          })->extent;
+      if (shape.rank == 1) params[i].rows = extent[0];
+      if (shape.rank == 2) params[i].rows = extent[0], params[i].columns = extent[1];
+      if (shape.rank == 3) {
+        params[i].planes = extent[0], params[i].rows = extent[1], params[i].columns = extent[2];
+      }
+    }
+    Result<spec::StackProgram> code =
+        spec::interpreted_code(values_.plan.spec, values_.scalars.values, params);
+    if (!code) return std::move(code).error();
+    code_ = *std::move(code);
+    return {};
+  }
+
   /// NOTE: the bits of a u32 travel as an i32: what kernels take has no other word.
   static Result<KernelArgument> number_of(const ParamSpec& declared, const spec::ParamShape& shape,
                                           const std::string& own, const UserParamShape& given) {
@@ -125,6 +166,7 @@ class Filler {
   LaunchRecipe& recipe_;
   const std::vector<spec::SpecScalar> scalars_;
   const std::vector<ParamSpec> declared_;
+  mutable std::optional<spec::StackProgram> code_;
 };
 
 }  // namespace

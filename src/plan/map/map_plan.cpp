@@ -19,6 +19,7 @@
 #include "plan/forward_support.h"
 #include "plan/signature.h"
 #include "spec/expression_ranges.h"
+#include "spec/interpreted_code.h"
 #include "spec/names.h"
 #include "spec/resolved_spec.h"
 
@@ -111,7 +112,7 @@ void place_map(const KernelPlan& plan, const MaskMapShape& map, LaunchRecipe& re
 }  // namespace
 
 bool walks_map(const ResolvedSpec& spec) {
-  if (!family_of(spec).maps) return false;
+  if (!family_of(spec).maps || spec::interprets_mask(spec)) return false;
   // A work tile's list is not cut where partitions have fixed keys, and its rows are to be of whole
   // rows of blocks, or of a part of one.
   constexpr int kMostDepth = 192;  // deeper bodies walk no lists

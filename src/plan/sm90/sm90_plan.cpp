@@ -76,13 +76,13 @@ Sm90Plan choose(const ResolvedSpec& resolved) {
   // Three consumer warpgroups have 160 registers a thread: S, P and O of depth 64 and 128 take up
   // to 128 of them, so only masks and modifications that need few of their own leave nothing to
   // spill.
-  const bool light = (listed || (!contains(spec.mask, MaskSpec::Kind::kOr) &&
-                                 !contains(spec.mask, MaskSpec::Kind::kCustom))) &&
-                     !contains(spec.mask, MaskSpec::Kind::kMaterialized) &&
+  const bool light = (listed || (!contains(spec, MaskSpec::Kind::kOr) &&
+                                 !contains(spec, MaskSpec::Kind::kCustom))) &&
+                     !contains(spec, MaskSpec::Kind::kMaterialized) &&
                      (spec.score_mod.kind == ScoreModSpec::Kind::kIdentity ||
                       spec.score_mod.kind == ScoreModSpec::Kind::kAlibi);
   const bool hides = spec.mask.kind != MaskSpec::Kind::kNull;
-  const bool windowed = hides && !contains(spec.mask, MaskSpec::Kind::kCausal);
+  const bool windowed = hides && !contains(spec, MaskSpec::Kind::kCausal);
   Sm90Plan plan;
   plan.num_consumers = light && !mapped && spec.qk_depth <= 128 ? 3 : 2;
   plan.num_stages = 2;
@@ -180,7 +180,7 @@ void complete(const AttentionSpec& spec, Sm90Plan& plan) {
   // 256.
   const bool has_state = spec.score_mod.kind == ScoreModSpec::Kind::kAlibi ||
                          spec.score_mod.kind == ScoreModSpec::Kind::kCustom ||
-                         contains(spec.mask, MaskSpec::Kind::kMaterialized);
+                         contains(spec, MaskSpec::Kind::kMaterialized);
   // A decode waits for memory, and a group that is loaded once for all its heads saves the others'
   // loads. What rows that are nobody's cost it was not measured.
   const bool fits =

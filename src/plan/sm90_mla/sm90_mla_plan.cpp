@@ -187,6 +187,9 @@ std::vector<KernelParameter> parameters_of(const KernelPlan& plan, const Sm90Pla
 std::string sm90_mla_unsupported_reason(const ResolvedSpec& resolved) {
   const AttentionSpec& spec = *resolved;
   if (std::string reason = unsupported_everywhere(spec); !reason.empty()) return reason;
+  if (interprets(spec)) {
+    return "the kernel of absorbed MLA interprets no custom code (interpreted) yet";
+  }
   constexpr const char* kWhy =
       "its products want V's keys adjacent, and the cache has them in rows";
   if (std::string reason = unsupported_e4m3(spec, kWhy); !reason.empty()) return reason;

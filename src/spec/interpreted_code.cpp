@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compiles the mask and the score modification of a spec to the stack code of a launch.
+#include "spec/interpreted_code.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "spec/kinds.h"
+#include "spec/mask_expression.h"
+#include "spec/names.h"
+#include "spec/scalars.h"
+
+namespace attnjit::spec {
+namespace {
+
+bool holds_code(const MaskSpec& mask) {
+  return mask.kind == MaskSpec::Kind::kCustom ||
+         std::any_of(mask.of.begin(), mask.of.end(), holds_code);
+}
+
+/// The spec with the numbers of a launch in its mask.
+Result<AttentionSpec> with_numbers(const AttentionSpec& spec, std::span<const double> numbers) {
+  AttentionSpec result = spec;
+  const std::vector<SpecScalar> scalars = spec_scalars(spec);
+  std::size_t index = 0;
+  std::optional<Error> problem;
+  visit_scalars(result, [&](const auto& scalar, auto& node) {
+    const SpecScalar& own = scalars[index];
+    const double given = !own.fixed && index < numbers.size() ? numbers[index] : 0;
+    ++index;
+    if constexpr (std::is_same_v<std::decay_t<decltype(node)>, MaskSpec>) {
+      if (given != 0) scalar.set(node, given);
+      if (problem || is_allowed(scalar, scalar.get(node))) return;
+      problem = make_error(ErrorCode::kInvalid,
+                           fmt::format("{} is {}; allowed at launch: {}", own.name,
+                                       scalar.get(node), allowed(scalar)),
+                           own.name);
+    }
+  });
+  if (problem) return *std::move(problem);
+  return result;
+}
+
+}  // namespace
+
+bool interprets_mask(const AttentionSpec& spec) {
+  return spec.interpreted && holds_code(spec.mask);
+}
+
+bool interprets_score_mod(const AttentionSpec& spec) {
+  return spec.interpreted && spec.score_mod.kind == ScoreModSpec::Kind::kCustom;
+}
+
+Result<StackProgram> interpreted_code(const AttentionSpec& spec, std::span<const double> numbers,
+                                      std::span<const ParamView> params) {
+  std::optional<Expression> mask, score_mod;
+  if (interprets_mask(spec)) {
+    const Result<AttentionSpec> whole = with_numbers(spec, numbers);
+    if (!whole) return whole.error();
+    Result<Expression> parsed = mask_expression(*whole);
+    if (!parsed) return std::move(parsed).error();
+    mask = *std::move(parsed);
+  }
+  if (interprets_score_mod(spec)) {
+    if (spec.score_mod.custom.trusted) {
+      return make_error(ErrorCode::kUnsupported, "a trusted function body is no expression",
+                        "score_mod");
+    }
+    Result<Expression> parsed =
+        parse_expression(spec.score_mod.custom.code, SnippetKind::kScoreMod, declared_params(spec));
+    if (!parsed) return std::move(parsed).error();
+    score_mod = *std::move(parsed);
+  }
+  return compile_stack_code(mask ? &*mask : nullptr, score_mod ? &*score_mod : nullptr, params);
+}
+
+std::string why_not_interpreted(const AttentionSpec& spec) {
+  if (interprets_score_mod(spec) && adds_to_scores(spec.mask)) {
+    return "no kernel interprets a score modification beside a mask that is added to scores";
+  }
+  // Any number that a launch may give has as much code.
+  std::vector<double> numbers;
+  for (const SpecScalar& scalar : spec_scalars(spec)) {
+    numbers.push_back(scalar.value != 0 ? 0 : scalar.traits.sample);
+  }
+  const std::vector<ParamView> params(declared_params(spec).size());
+  const Result<StackProgram> code = interpreted_code(spec, numbers, params);
+  if (code) return {};
+  return fmt::format("no kernel interprets this custom code: {}: {}", code.error().field,
+                     code.error().message);
+}
+
+}  // namespace attnjit::spec

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels that interpret custom code, beside the reference and beside kernels that compile it. Each
+// shape is compiled once.
+#pragma once
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+#include "cookbook.h"
+#include "kernel_fixture.h"
+#include "spec/random_expression.h"
+
+namespace attnjit::interpreted_test {
+
+using namespace kernel_test;
+
+/// Arch: of all specs.
+template <Arch kArch>
+class InterpretedTest : public KernelTest {
+ protected:
+  static AttentionSpec spec_of(nlohmann::json document) {
+    document.update({{"arch", std::string(to_string(kArch))},
+                     {"num_q_heads", 4},
+                     {"group", 2},
+                     {"qk_depth", 64},
+                     {"return_lse", true}});
+    const Result<SpecDocument> read = spec_from_json(document.dump());
+    EXPECT_TRUE(read.ok()) << document.dump();
+    return read.ok() ? read->spec : AttentionSpec{};
+  }
+
+  static AttentionSpec interpreted(AttentionSpec spec) {
+    spec.interpreted = true;
+    return spec;
+  }
+
+  /// The mask with its expressions as function bodies, of which a kernel knows no more than one
+  /// that interprets: it goes through the same tiles.
+  static MaskSpec as_bodies(MaskSpec mask) {
+    for (MaskSpec& operand : mask.of) operand = as_bodies(operand);
+    if (mask.kind == Kind::kCustom) {
+      mask.custom.code = "return " + mask.custom.code + ";";
+      mask.custom.trusted = true;
+    }
+    return mask;
+  }
+
+  /// A kernel, compiled where its text is new.
+  std::unique_ptr<Kernel> kernel_of(const AttentionSpec& spec) {
+    const Result<KernelPlan> planned = plan(spec);
+    EXPECT_TRUE(planned.ok() && planned->supported) << spec_to_json(spec);
+    if (!planned.ok() || !planned->supported) return nullptr;
+    Result<KernelSource> source = generate(*planned, TemplateSet::embedded());
+    EXPECT_TRUE(source.ok());
+    if (!source.ok()) return nullptr;
+    std::string& ptx = made_[source->text];
+    if (ptx.empty()) {
+      CompileRequest request;
+      request.source = *std::move(source);
+      request.source.trusted = false;  // it is this file's: no helper process is needed
+      request.want_ptx = true;
+      request.ptx_only = !in_proof();
+      const Result<KernelImage> image = make_in_process_compiler()->compile(
+          request, std::chrono::steady_clock::now() + std::chrono::minutes(5));
+      EXPECT_TRUE(image.ok()) << image.error().to_string();
+      if (!image.ok()) return nullptr;
+      ptx = image->ptx;
+    }
+    Result<PtxModule> module = PtxModule::load(ptx);
+    EXPECT_TRUE(module.ok());
+    if (!module.ok()) return nullptr;
+    return std::make_unique<Kernel>(Kernel{{*planned, ptx, {}, {}}, std::move(*module)});
+  }
+  /// How many of them interpret.
+  long interpreting() const {
+    return std::count_if(made_.begin(), made_.end(), [](const auto& one) {
+      return one.first.find("Interpreted") != std::string::npos;
+    });
+  }
+
+  /// The interpreting kernel computes what the reference does; where `beside` is set, the bits of
+  /// the kernel that compiles the mask.
+  void expect_interprets(const AttentionSpec& spec, const std::vector<Lengths>& batches,
+                         bool beside) {
+    SCOPED_TRACE(spec_to_json(spec));
+    const auto kernel = kernel_of(interpreted(spec));
+    ASSERT_TRUE(kernel);
+    AttentionSpec bodies = spec;
+    bodies.mask = as_bodies(spec.mask);
+    const auto own = beside ? kernel_of(bodies) : nullptr;
+    ASSERT_EQ(own != nullptr, beside);
+    for (std::size_t i = 0; i < batches.size(); ++i) {
+      const auto problem = problem_of(interpreted(spec), batches[i], InputKind::kNormal, i);
+      ASSERT_TRUE(problem);
+      const int sm_count = i % 2 == 0 ? 2 : 132;
+      const auto done = run(*kernel, *problem,
+                            launches_of(*kernel, *problem, problem->launch_shapes(), sm_count), i);
+      ASSERT_TRUE(done) << "batch " << i;
+      expect_right(*problem, *done);
+      if (own == nullptr) continue;
+      const auto same =
+          run(*own, *problem, launches_of(*own, *problem, problem->launch_shapes(), sm_count), i);
+      ASSERT_TRUE(same) << "batch " << i;
+      EXPECT_EQ(done->o.bytes, same->o.bytes) << "batch " << i;
+      EXPECT_EQ(done->lse->bytes, same->lse->bytes) << "batch " << i;
+    }
+  }
+
+  // Numbers and arrays are random. A prompt, the last rows of a sequence, and more rows than keys.
+  void expect_cookbook() {
+    std::size_t number = 0;
+    for (const cookbook::Recipe& recipe : cookbook::recipes()) {
+      const AttentionSpec spec = spec_of({{"mask", nlohmann::json::parse(recipe.mask)}});
+      if (spec::materialized(spec.mask) != nullptr) continue;
+      expect_interprets(spec, {{{140}, {140}}, {{40}, {210}}, {{130}, {70}}},
+                        in_proof() || number++ % 4 == 0);
+    }
+    EXPECT_EQ(interpreting(), 1) << "all masks are of one shape";
+  }
+
+  void expect_score_mods() {
+    for (nlohmann::json document : cookbook::score_mods()) {
+      if (document["score_mod"].value("kind", "") != "custom") continue;
+      document["mask"] = "causal";
+      document["ragged"] = true;
+      expect_interprets(spec_of(std::move(document)), {{{60, 0, 31}, {200, 30, 31}}}, false);
+    }
+    EXPECT_EQ(interpreting(), 1) << "all modifications are of one shape";
+  }
+
+  void expect_corpus(std::uint32_t count) {
+    std::uint32_t run = 0;
+    for (std::uint32_t seed = 100; run < count; ++seed) {
+      AttentionSpec spec = spec_of({});
+      spec.mask.kind = MaskSpec::Kind::kCustom;
+      spec.mask.custom.name = "random";
+      spec.mask.custom.code = spec::random::Generator(seed).mask()->text();
+      spec.mask.custom.params = spec::random::Params::declared();
+      if (!validate(spec).empty()) continue;
+      ++run;
+      expect_interprets(spec, {{{33}, {70}}}, false);
+    }
+    EXPECT_EQ(interpreting(), 1);
+  }
+
+  std::map<std::string, std::string> made_;  // PTX, by the kernel's text
+};
+
+}  // namespace attnjit::interpreted_test

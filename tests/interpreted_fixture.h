@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cookbook.h"
-#include "kernel_fixture.h"
+#include "map_fixture.h"
 #include "spec/random_expression.h"
 
 namespace attnjit::interpreted_test {
@@ -16,7 +16,7 @@ using namespace kernel_test;
 
 /// Arch: of all specs.
 template <Arch kArch>
-class InterpretedTest : public KernelTest {
+class InterpretedTest : public MapTest {
  protected:
   static AttentionSpec spec_of(nlohmann::json document) {
     document.update({{"arch", std::string(to_string(kArch))},
@@ -34,15 +34,11 @@ class InterpretedTest : public KernelTest {
     return spec;
   }
 
-  /// The mask with its expressions as function bodies, of which a kernel knows no more than one
-  /// that interprets: it goes through the same tiles.
-  static MaskSpec as_bodies(MaskSpec mask) {
-    for (MaskSpec& operand : mask.of) operand = as_bodies(operand);
-    if (mask.kind == Kind::kCustom) {
-      mask.custom.code = "return " + mask.custom.code + ";";
-      mask.custom.trusted = true;
-    }
-    return mask;
+  /// The mask and what is always so, but hangs on an array: a kernel that compiles it walks a map,
+  /// as one that interprets does, and rounds in the same order.
+  static MaskSpec over_an_array(const MaskSpec& mask) {
+    return tree(Kind::kAnd, {mask, over_arrays("p.any[q_idx] == p.any[q_idx]",
+                                               {{"any", ParamSpec::Type::kI32Array}})});
   }
 
   /// A kernel, compiled where its text is new.
@@ -57,7 +53,6 @@ class InterpretedTest : public KernelTest {
     if (ptx.empty()) {
       CompileRequest request;
       request.source = *std::move(source);
-      request.source.trusted = false;  // it is this file's: no helper process is needed
       request.want_ptx = true;
       request.ptx_only = !in_proof();
       const Result<KernelImage> image = make_in_process_compiler()->compile(
@@ -80,14 +75,12 @@ class InterpretedTest : public KernelTest {
 
   /// The interpreting kernel computes what the reference does; where `beside` is set, the bits of
   /// the kernel that compiles the mask.
-  void expect_interprets(const AttentionSpec& spec, const std::vector<Lengths>& batches,
-                         bool beside) {
+  void expect_interprets(AttentionSpec spec, const std::vector<Lengths>& batches, bool beside) {
+    if (beside) spec.mask = over_an_array(spec.mask);
     SCOPED_TRACE(spec_to_json(spec));
     const auto kernel = kernel_of(interpreted(spec));
     ASSERT_TRUE(kernel);
-    AttentionSpec bodies = spec;
-    bodies.mask = as_bodies(spec.mask);
-    const auto own = beside ? kernel_of(bodies) : nullptr;
+    const auto own = beside ? kernel_of(spec) : nullptr;
     ASSERT_EQ(own != nullptr, beside);
     for (std::size_t i = 0; i < batches.size(); ++i) {
       const auto problem = problem_of(interpreted(spec), batches[i], InputKind::kNormal, i);
@@ -141,6 +134,20 @@ class InterpretedTest : public KernelTest {
       expect_interprets(spec, {{{33}, {70}}}, false);
     }
     EXPECT_EQ(interpreting(), 1);
+  }
+
+  // A map for all, for each sequence, and for each head, whatever the kernel was compiled for.
+  void expect_maps_of_any() {
+    AttentionSpec spec = interpreted(spec_of({}));
+    const auto custom = [](const std::string& code) { return over_arrays(code, {}); };
+    for (const MaskSpec& mask :
+         {causal_documents(), custom("q_idx - kv_idx < 150 && kv_idx <= q_idx"),
+          custom("kv_idx < b * 140"), custom("kv_idx < h * 130"), custom("kv_idx / 130 == kv_h")}) {
+      spec.mask = mask;
+      std::vector<verify::ParamArgument> params;
+      if (!spec::declared_params(spec).empty()) params.push_back(documents_of(150));
+      expect_maps(spec, {{200, 200}, {300, 300}}, params);
+    }
   }
 
   std::map<std::string, std::string> made_;  // PTX, by the kernel's text

@@ -363,6 +363,7 @@ ATTNJIT_DEVICE StackArrays stack_arrays(const Params& p) {
 struct InterpretedMask : UnknownRows {
   static constexpr bool kListed = false;
   static constexpr bool kInterprets = true;
+  static constexpr bool kLoads = true;  ///< to the kernel that makes its map
 
   template <class Tile, class Params>
   ATTNJIT_DEVICE static IntRange tiles(const Tile&, const Params&) {
@@ -398,6 +399,18 @@ struct InterpretedMask : UnknownRows {
       }
       turn_by_one(words, visible);
     }
+  }
+  /// The same of kCount keys from c.kv_idx on.
+  template <int kCount, class Params>
+  ATTNJIT_DEVICE static u32 run(const RowTest&, const Coord& c, const Params& p) {
+    const auto at = [&](int, int column) {
+      Coord here = c;
+      here.kv_idx += column;
+      return here;
+    };
+    u32 words[1];
+    columns<kCount>(words, at, p);
+    return words[0];
   }
 };
 

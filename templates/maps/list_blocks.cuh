@@ -12,7 +12,7 @@
 // Arguments: as there, and
 //   int* kv_num_blocks, ..          see maps/map_rows.cuh
 //   int map_rows                    of all sequences and heads
-// and where kMapHeads is 0, because a tensor of the launch is the mask, in its place
+// and where kMapHeads is 0, because the launch says what the mask is, in its place
 //   int map_heads, heads_per_map
 //   int heads_asked                 of those that share a map: all, or one that speaks for all
 #pragma once

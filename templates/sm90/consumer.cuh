@@ -341,7 +341,7 @@ struct Consumer {
         look_ahead(rows, read_note());
         if (!rows.next.is_tile()) release_q_early();
         skip(1, rows.turn);
-      } else if (left && rows.note.full(rank)) {
+      } else if (!interprets<ScoreMod>() && left && rows.note.full(rank)) {
         while (true) {
           tile(rows, false);
           if (!rows.next.full(rank)) break;

@@ -494,17 +494,23 @@ Result event_elapsed(float* ms, cuda::Event, cuda::Event) {
   return cuda::kSuccess;
 }
 
-// The kernels of a cubin: each has a section .text.NAME.
+// The kernels of a cubin: symbols that are marked as entries.
 std::vector<std::string> kernels_of(const std::uint8_t* image) {
+  constexpr unsigned char kEntry = 0x10;  // STO_CUDA_ENTRY
   Elf64_Ehdr header;
   std::memcpy(&header, image, sizeof header);
   std::vector<Elf64_Shdr> sections(header.e_shnum);
   std::memcpy(sections.data(), image + header.e_shoff, sections.size() * sizeof(Elf64_Shdr));
   std::vector<std::string> names;
   for (const Elf64_Shdr& section : sections) {
-    const std::string name = reinterpret_cast<const char*>(
-        image + sections.at(header.e_shstrndx).sh_offset + section.sh_name);
-    if (name.rfind(".text.", 0) == 0) names.push_back(name.substr(6));
+    if (section.sh_type != SHT_SYMTAB) continue;
+    const std::uint64_t strings = sections.at(section.sh_link).sh_offset;
+    for (std::uint64_t at = 0; at + sizeof(Elf64_Sym) <= section.sh_size; at += sizeof(Elf64_Sym)) {
+      Elf64_Sym symbol;
+      std::memcpy(&symbol, image + section.sh_offset + at, sizeof symbol);
+      if ((symbol.st_other & kEntry) == 0) continue;
+      names.emplace_back(reinterpret_cast<const char*>(image + strings + symbol.st_name));
+    }
   }
   return names;
 }

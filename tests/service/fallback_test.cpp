@@ -40,6 +40,13 @@ const AttentionSpec kAnyMask = interpreted(masked("true"));
 
 class FallbackTest : public ServiceFixture {
  protected:
+  /// NOTE: an image has as many kernels as its own plan.
+  PreparedSpec prepare(Service& service, const AttentionSpec& spec) {
+    PreparedSpec prepared = ServiceFixture::prepare(service, spec);
+    cuda_.kernel_names = {"*"};
+    return prepared;
+  }
+
   /// A Service whose compiles wait, but for that of the kernel that interprets masks.
   void begin(ServiceOptions service_options) {
     remake(service_options);

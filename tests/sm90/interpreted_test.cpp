@@ -15,6 +15,8 @@ TEST_F(Sm90Interpreted, CookbookScoreModifications) { expect_score_mods(); }
 
 TEST_F(Sm90Interpreted, RandomMasks) { expect_corpus(in_proof() ? 2000 : 30); }
 
+TEST_F(Sm90Interpreted, Maps) { expect_maps_of_any(); }
+
 // A tree with numbers of the launch, and a score modification of one's own.
 TEST_F(Sm90Interpreted, Trees) {
   AttentionSpec spec = spec_of({});

@@ -61,6 +61,11 @@ BufferId workspace_of(const KernelPlan& plan, std::string_view name) {
   return {Buffer::kWorkspace, static_cast<std::uint32_t>(found - plan.workspaces.begin())};
 }
 
+/// Whether the launch says which heads share a map, and not the kernel that makes it.
+bool counted_at_launch(const KernelPlan& plan) {
+  return plan.map->by_tensor || spec::interprets_mask(plan.spec);
+}
+
 bool has_lists(const AttentionSpec& spec) { return family_of(spec).rows_per_list != nullptr; }
 
 bool names_in_mask(const ResolvedSpec& spec, spec::Coord coord) {
@@ -112,7 +117,7 @@ void place_map(const KernelPlan& plan, const MaskMapShape& map, LaunchRecipe& re
 }  // namespace
 
 bool walks_map(const ResolvedSpec& spec) {
-  if (!family_of(spec).maps || spec::interprets_mask(spec)) return false;
+  if (!family_of(spec).maps) return false;
   // A work tile's list is not cut where partitions have fixed keys, and its rows are to be of whole
   // rows of blocks, or of a part of one.
   constexpr int kMostDepth = 192;  // deeper bodies walk no lists
@@ -121,6 +126,8 @@ bool walks_map(const ResolvedSpec& spec) {
   if (has_lists(spec) && (spec->partition_keys > 0 || !fits)) return false;
   // NOTE: beside what reads a tensor a list of tiles spills in sm_90a's deepest bodies.
   if (spec::materialized(spec->mask) != nullptr) return spec->qk_depth <= kMostDepth;
+  // What a launch brings to be interpreted may be anything.
+  if (spec::interprets_mask(spec)) return true;
   const spec::Snippets& snippets = spec.state().snippets;
   return std::any_of(snippets.begin(), snippets.end(), [](const auto& snippet) {
     return snippet && snippet->kind == spec::SnippetKind::kMask && spec::reads_arrays(*snippet);
@@ -178,8 +185,8 @@ PlannedKernel map_kernel(const KernelPlan& plan) {
   constants.add("kThreads", kThreads);
   constants.add("kHeads", spec.num_q_heads);
   constants.add("kGroup", spec.group);
-  constants.add("kMapHeads", plan.map->by_tensor ? 0 : plan.map->heads);
-  constants.add_bool("kByHead", plan.map->by_head);
+  constants.add("kMapHeads", counted_at_launch(plan) ? 0 : plan.map->heads);
+  constants.add_bool("kByHead", plan.map->by_head && !spec::interprets_mask(spec));
   constants.add_bool("kLengthsDiffer", lengths_differ(spec));
   constants.add_bool("kRagged", spec.ragged);
   constants.add_bool("kRaggedKv", spec.ragged_kv);
@@ -190,7 +197,7 @@ PlannedKernel map_kernel(const KernelPlan& plan) {
   for (const LaunchNumber number : {kMapQBlocks, kMapKvBlocks, kMapRows}) {
     kernel.parameters.push_back(parameter(number));
   }
-  if (plan.map->by_tensor) {
+  if (counted_at_launch(plan)) {
     for (const LaunchNumber number : {kMapHeads, kHeadsPerMap, kHeadsAsked}) {
       kernel.parameters.push_back(parameter(number));
     }

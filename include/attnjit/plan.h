@@ -61,6 +61,7 @@ struct BufferId {
     kQScale,
     kKScale,
     kVScale,
+    kOutputScale,
     kMask,
     kKvNumBlocks,  ///< of a map of the mask: MaskMapShape
     kKvIndices,

@@ -35,7 +35,8 @@ def nvtx_ranges(on: bool = True) -> None:
 
 def attention(q: Any, k: Any, v: Any, *, mask: Any = None, score_mod: Any = None,
               scale: Optional[float] = None, sink: Any = None, lse: bool = False, out: Any = None,
-              q_scale: Any = None, k_scale: Any = None, v_scale: Any = None, bias: Any = None,
+              q_scale: Any = None, k_scale: Any = None, v_scale: Any = None,
+              output_scale: Any = None, bias: Any = None,
               q_offsets: Any = None, kv_offsets: Any = None, kv_lens: Any = None,
               max_q_len: Optional[int] = None, max_kv_len: Optional[int] = None,
               layout: str = "bshd", service: Optional[Service] = None,
@@ -62,6 +63,7 @@ def attention(q: Any, k: Any, v: Any, *, mask: Any = None, score_mod: Any = None
         out: where the result is written; None: a new torch tensor.
         q_scale, k_scale, v_scale: of float8_e4m3fn elements, f32: one number each, or [batch,
             heads of that tensor]. Scores are scale * q_scale * k_scale * q k^T.
+        output_scale: f32, one number: the result is float8_e4m3fn, and was divided by it.
         bias: a tensor of numbers as `mask` takes one, beside a mask of another kind.
         q_offsets, kv_offsets: i32 [batch + 1]: where each sequence begins in q, and in k and v.
         kv_lens: i32 [batch]: the keys of each sequence, with q_offsets and without kv_offsets.
@@ -87,7 +89,7 @@ def attention(q: Any, k: Any, v: Any, *, mask: Any = None, score_mod: Any = None
     if bias is not None:
         mask = with_bias(mask, bias)
     done = _call(q, k, v, out, layout, mask, score_mod, "", scale, sink, lse, None, kv_lens,
-                 q_offsets, kv_offsets, (q_scale, k_scale, v_scale),
+                 q_offsets, kv_offsets, (q_scale, k_scale, v_scale, output_scale),
                  q.shape[rows] if max_q_len is None else max_q_len,
                  k.shape[rows] if max_kv_len is None else max_kv_len, service, stream, meanwhile)
     if done is None:
@@ -100,9 +102,9 @@ def paged_attention(q: Any, k_cache: Any, v_cache: Any, page_table: Any, kv_lens
                     max_kv_len: Optional[int] = None, mask: Any = "causal", score_mod: Any = None,
                     scale: Optional[float] = None, sink: Any = None, lse: bool = False,
                     out: Any = None, q_scale: Any = None, k_scale: Any = None,
-                    v_scale: Any = None, bias: Any = None, num_partitions: Optional[int] = None,
-                    partition_keys: int = 0, service: Optional[Service] = None,
-                    stream: Optional[int] = None,
+                    v_scale: Any = None, output_scale: Any = None, bias: Any = None,
+                    num_partitions: Optional[int] = None, partition_keys: int = 0,
+                    service: Optional[Service] = None, stream: Optional[int] = None,
                     meanwhile: Optional[Callable[[], Any]] = None) -> Any:
     """Attention over a paged cache of keys and values; what attention() does not say is here.
 
@@ -135,8 +137,8 @@ def paged_attention(q: Any, k_cache: Any, v_cache: Any, page_table: Any, kv_lens
     elif num_partitions is not None or decode:
         more += f',"num_partitions":{num_partitions or 0}'
     done = _call(q, k, v, out, layout, mask, score_mod, more, scale, sink, lse, table, kv_lens,
-                 q_offsets, None, (q_scale, k_scale, v_scale), q_bound, kv_bound, service, stream,
-                 meanwhile)
+                 q_offsets, None, (q_scale, k_scale, v_scale, output_scale), q_bound, kv_bound,
+                 service, stream, meanwhile)
     if done is None:
         return meanwhile()  # type: ignore[misc]
     return done[0] if done[1] is None else done
@@ -144,8 +146,8 @@ def paged_attention(q: Any, k_cache: Any, v_cache: Any, page_table: Any, kv_lens
 
 def _call(q: Any, k: Any, v: Any, out: Any, layout: str, mask: Any, score_mod: Any, more: str,
           scale: Optional[float], sink: Any, lse: bool, page_table: Any, kv_lens: Any,
-          q_offsets: Any, kv_offsets: Any, scales: Tuple[Any, Any, Any], q_len: int, kv_len: int,
-          service: Optional[Service], stream: Optional[int],
+          q_offsets: Any, kv_offsets: Any, scales: Tuple[Any, Any, Any, Any], q_len: int,
+          kv_len: int, service: Optional[Service], stream: Optional[int],
           meanwhile: Optional[Callable[[], Any]]) -> Optional[Tuple[Any, Any]]:
     """(out, lse or None), or None where `meanwhile` is to be called."""
     shown = mask if isinstance(mask, Mask) else as_mask(mask)
@@ -159,7 +161,7 @@ def _call(q: Any, k: Any, v: Any, out: Any, layout: str, mask: Any, score_mod: A
     if hasattr(q, "new_empty"):
         import attnjit._torch as backend  # NOTE: a third of the time of `from . import`
     backend.refuse_gradients(q, k, v)
-    result = backend.empty_out(q, v, layout) if out is None else out
+    result = backend.empty_out(q, v, layout, scales[3] is not None) if out is None else out
     sums = None
     if lse:
         *batch, rows, heads = q.shape[:-1]
@@ -169,7 +171,7 @@ def _call(q: Any, k: Any, v: Any, out: Any, layout: str, mask: Any, score_mod: A
                None if kv_lens is None else view(kv_lens, stream),
                None if q_offsets is None else view(q_offsets, stream),
                None if kv_offsets is None else view(kv_offsets, stream),
-               *(scales if scales[0] is None else
+               *(scales if scales[0] is None and scales[3] is None else
                  [None if one is None else view(one, stream) for one in scales]),
                shown.tensor, modified.tensor)
     fields = _launch.fields_text(shown.json, modified.json, more)
@@ -232,7 +234,7 @@ class _plain:
         """Nothing: another library does not say what it would differentiate."""
 
     @staticmethod
-    def empty_out(q: Any, v: Any, layout: str) -> Any:
+    def empty_out(q: Any, v: Any, layout: str, scaled: bool) -> Any:
         raise TypeError("`out` must be given: only torch tensors are made here")
 
     @staticmethod

@@ -78,6 +78,7 @@ class Tensors(NamedTuple):
     q_scale: Any = None  # all three, or none
     k_scale: Any = None
     v_scale: Any = None
+    output_scale: Any = None  # where out is e4m3
     mask: Any = None
     slopes: Any = None
 
@@ -138,7 +139,7 @@ class Launcher:
                numbers: Sequence[int]) -> None:
         """Launches over tensors of the geometry of the last one."""
         (q, k, v, out, lse, sink, page_table, kv_lens, q_offsets, kv_offsets, q_scale, k_scale,
-         v_scale, mask, slopes) = tensors
+         v_scale, output_scale, mask, slopes) = tensors
         _POINTERS.pack_into(
             self.args, _POINTERS_OFFSET, q.data_ptr(), k.data_ptr(), v.data_ptr(), out.data_ptr(),
             0 if lse is None else lse.data_ptr(), 0 if sink is None else sink.data_ptr(),
@@ -150,6 +151,8 @@ class Launcher:
         if q_scale is not None:
             self.args.q_scale = q_scale.data_ptr()
             self.args.k_scale, self.args.v_scale = k_scale.data_ptr(), v_scale.data_ptr()
+        if output_scale is not None:
+            self.args.output_scale = output_scale.data_ptr()
         if mask is not None:
             self.args.mask = mask.data_ptr()
         if slopes is not None:
@@ -244,7 +247,8 @@ def spec_of(tensors: Tensors, fields: str, arch: str) -> Dict[str, Any]:
 
 def check(tensors: Tensors, fields: str, q_len: int, kv_len: int) -> None:
     """Refuses tensors that do not fit: the kernels read and write where their arguments say."""
-    q, k, v, out, _, sink, table, kv_lens, q_offsets, kv_offsets, *scales, mask, slopes = tensors
+    (q, k, v, out, _, sink, table, kv_lens, q_offsets, kv_offsets, *scales, output_scale, mask,
+     slopes) = tensors
     ragged, paged, ragged_kv = q_offsets is not None, table is not None, kv_offsets is not None
     for name, tensor, dimensions in (("q", q, 3 if ragged else 4), ("k", k, 3 if ragged_kv else 4),
                                      ("v", v, 3 if ragged_kv else 4)):
@@ -274,6 +278,7 @@ def check(tensors: Tensors, fields: str, q_len: int, kv_len: int) -> None:
     _check_vector("sink", sink, "float32", (q.shape[-2],))
     _check_vector("slopes", slopes, "float32", (q.shape[-2],))
     _check_scales(scales, batch, (q.shape[-2], k.shape[-2], k.shape[-2]))
+    _check_output_scale(output_scale, dtype_name(out.dtype))
     for name, tensor, member in (("mask", mask, _MATERIALIZED), ("slopes", slopes, _SLOPES)):
         if (member in fields) != (tensor is not None):
             raise InvalidError(f"the call has {'no' if tensor is None else 'a'} tensor {name}, and "
@@ -308,6 +313,20 @@ def _check_scales(scales: Sequence[Any], batch: int, heads: Tuple[int, int, int]
                 if extent > 1 and stride != packed]
         if for_heads and gaps:
             raise ValueError(f"{name} must be contiguous")
+
+
+def _check_output_scale(scale: Any, out: str) -> None:
+    """Refuses a scale that `out`, of that type, does not take, or the lack of one."""
+    if (scale is not None) != (out == "float8_e4m3fn"):
+        raise ValueError(f"out is of {out}, and output_scale is "
+                         f"{'missing' if scale is None else 'given'}; "
+                         "out of float8_e4m3fn has one, and nothing else has")
+    if scale is None:
+        return
+    if dtype_name(scale.dtype) != "float32":
+        raise TypeError(f"output_scale is of {dtype_name(scale.dtype)}; it must be of float32")
+    if tuple(scale.shape) not in ((), (1,)):
+        raise ValueError(f"output_scale {tuple(scale.shape)} must have the shape (1,)")
 
 
 def _check_mask(mask: Any, most: Tuple[int, int, int], needed: int) -> None:
@@ -392,7 +411,7 @@ def launch(tensors: Sequence[Any], params: Sequence[Any], numbers: Sequence[int]
     `layout` is one of Tensors.rows_first.
     """
     (q, k, v, out, lse, sink, page_table, kv_lens, q_offsets, kv_offsets, q_scale, k_scale,
-     v_scale, mask, slopes) = tensors
+     v_scale, output_scale, mask, slopes) = tensors
     # NOTE: all that spec_of, check and Launcher.reshape look at, but for types and devices of
     # lengths, offsets and tables, which a caller does not change alone.
     geometry = (
@@ -406,6 +425,7 @@ def launch(tensors: Sequence[Any], params: Sequence[Any], numbers: Sequence[int]
         None if q_scale is None and k_scale is None and v_scale is None
         else [None if scale is None else (scale.shape, scale.stride(), scale.dtype)
               for scale in (q_scale, k_scale, v_scale)],
+        None if output_scale is None else (output_scale.shape, output_scale.dtype),
         None if mask is None else (mask.shape, mask.stride(), mask.device),
         None if slopes is None else slopes.shape)
     site = (fields, number, stream)

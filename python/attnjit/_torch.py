@@ -20,7 +20,8 @@ _SCHEMA = ("launch(Tensor q, Tensor k, Tensor v, Tensor(a!) out, str fields, Sym
            "SymInt kv_len, float scale=0., Tensor(b!)? lse=None, Tensor? sink=None, "
            "Tensor? page_table=None, Tensor? kv_lens=None, Tensor? q_offsets=None, "
            "Tensor? kv_offsets=None, Tensor? q_scale=None, Tensor? k_scale=None, "
-           "Tensor? v_scale=None, Tensor? mask=None, Tensor? slopes=None, Tensor[]? params=None, "
+           "Tensor? v_scale=None, Tensor? output_scale=None, Tensor? mask=None, "
+           "Tensor? slopes=None, Tensor[]? params=None, "
            "SymInt[] numbers=[], int service=0, int? stream=None) -> ()")
 _library = torch.library.Library("attnjit", "DEF")  # NOTE: the operator lives as long as this
 _library.define(_SCHEMA)
@@ -37,11 +38,11 @@ def _launch_tensors(q: Any, k: Any, v: Any, out: Any, fields: str, q_len: int, k
                     scale: float = 0.0, lse: Any = None, sink: Any = None, page_table: Any = None,
                     kv_lens: Any = None, q_offsets: Any = None, kv_offsets: Any = None,
                     q_scale: Any = None, k_scale: Any = None, v_scale: Any = None,
-                    mask: Any = None, slopes: Any = None, params: Optional[Sequence[Any]] = None,
-                    numbers: Sequence[int] = (), service: int = 0,
-                    given: Optional[int] = None) -> None:
+                    output_scale: Any = None, mask: Any = None, slopes: Any = None,
+                    params: Optional[Sequence[Any]] = None, numbers: Sequence[int] = (),
+                    service: int = 0, given: Optional[int] = None) -> None:
     _launch.launch((q, k, v, out, lse, sink, page_table, kv_lens, q_offsets, kv_offsets, q_scale,
-                    k_scale, v_scale, mask, slopes),
+                    k_scale, v_scale, output_scale, mask, slopes),
                    params or (), numbers, fields, service, stream(q, given), q_len, kv_len, scale)
 
 
@@ -69,10 +70,14 @@ def launch(tensors: Sequence[Any], params: Sequence[Any], numbers: Sequence[int]
                        scale, layout)
 
 
-def empty_out(q: torch.Tensor, v: torch.Tensor, layout: str) -> torch.Tensor:
-    """A tensor for the result: rows before heads in memory, in any layout; bf16 for e4m3."""
+def empty_out(q: torch.Tensor, v: torch.Tensor, layout: str, scaled: bool) -> torch.Tensor:
+    """A tensor for the result: rows before heads in memory, in any layout; bf16 for e4m3.
+
+    `scaled`: the result is e4m3, with an output_scale.
+    """
     shape, depth = q.shape, v.shape[-1]
-    dtype = torch.bfloat16 if q.dtype is torch.float8_e4m3fn else q.dtype
+    dtype = (torch.float8_e4m3fn if scaled
+             else torch.bfloat16 if q.dtype is torch.float8_e4m3fn else q.dtype)
     # NOTE: empty_like takes half of the time of new_empty and new_empty_strided.
     like_q = depth == shape[-1] and dtype is q.dtype
     if layout != "bhsd":

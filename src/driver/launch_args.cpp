@@ -42,6 +42,7 @@ constexpr std::array kFields{
     Field{BufferId::Kind::kQScale, &LaunchBuffers::q_scale, kWordAlignment},
     Field{BufferId::Kind::kKScale, &LaunchBuffers::k_scale, kWordAlignment},
     Field{BufferId::Kind::kVScale, &LaunchBuffers::v_scale, kWordAlignment},
+    Field{BufferId::Kind::kOutputScale, &LaunchBuffers::output_scale, kWordAlignment},
     Field{BufferId::Kind::kMask, &LaunchBuffers::mask, kWordAlignment},
     Field{BufferId::Kind::kKvNumBlocks, &LaunchBuffers::kv_num_blocks, kWordAlignment},
     Field{BufferId::Kind::kKvIndices, &LaunchBuffers::kv_indices, kWordAlignment},

@@ -81,16 +81,16 @@ bool decodes(const AttentionSpec& spec, int rows) {
   return spec.max_q_len > 0 && std::int64_t{spec.max_q_len} * spec.group <= rows;
 }
 
+bool has_output_scale(const AttentionSpec& spec) {
+  return spec.output_dtype.value_or(spec.qkv_dtype) == Dtype::kE4m3;
+}
+
 std::string unsupported_everywhere(const AttentionSpec& spec) {
   const auto missing = [&](std::string_view what) {
     return fmt::format("the {} template has no {} yet", to_string(spec.arch), what);
   };
   if (interprets(spec)) {
     if (std::string reason = spec::why_not_interpreted(spec); !reason.empty()) return reason;
-  }
-  const Dtype output = spec.output_dtype.value_or(spec.qkv_dtype);
-  if (output != Dtype::kBf16 && output != Dtype::kFp16) {
-    return missing(fmt::format("{} output (output_dtype)", to_string(output)));
   }
   const Dtype rope = spec.rope_dtype.value_or(spec.qkv_dtype);
   if (rope != spec.qkv_dtype || spec.rope_gmem_dtype.value_or(rope) != rope) {
@@ -99,6 +99,13 @@ std::string unsupported_everywhere(const AttentionSpec& spec) {
   if (spec.scales == Scales::kToken) return missing("per-token scales (scales: token)");
   if (spec.scale_dtype) return missing("per-token scales (scale_dtype)");
   return {};
+}
+
+std::string unsupported_output(const AttentionSpec& spec) {
+  const Dtype output = spec.output_dtype.value_or(spec.qkv_dtype);
+  if (size_of(output) == 2) return {};
+  return fmt::format("the {} template has no {} output (output_dtype) yet", to_string(spec.arch),
+                     to_string(output));
 }
 
 std::string unsupported_e4m3(const AttentionSpec& spec, std::string_view why) {

@@ -42,8 +42,14 @@ bool copies_rows(const AttentionSpec& spec);
 /// partition_keys is a multiple of it: the keys of the shortest KV tile of every template.
 inline constexpr int kPartitionStep = 64;
 
+/// Whether a launch is given what its results are divided by: o is e4m3.
+bool has_output_scale(const AttentionSpec& spec);
+
 /// What no forward template can do of a spec; empty: nothing.
 std::string unsupported_everywhere(const AttentionSpec& spec);
+
+/// Why a template whose O has 16 bits does not serve a spec that wants another; empty: it does.
+std::string unsupported_output(const AttentionSpec& spec);
 
 /// Why a template without e4m3 does not serve a spec that has it; empty: the spec has not.
 std::string unsupported_e4m3(const AttentionSpec& spec, std::string_view why);

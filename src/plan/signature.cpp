@@ -104,7 +104,7 @@ struct BufferRow {
   Buffer buffer;
   std::string_view name;
 };
-constexpr std::array<BufferRow, 22> kBuffers{{
+constexpr std::array<BufferRow, 23> kBuffers{{
     {Buffer::kNone, ""},
     {Buffer::kQ, "q"},
     {Buffer::kK, "k"},
@@ -121,6 +121,7 @@ constexpr std::array<BufferRow, 22> kBuffers{{
     {Buffer::kQScale, "q_scale"},
     {Buffer::kKScale, "k_scale"},
     {Buffer::kVScale, "v_scale"},
+    {Buffer::kOutputScale, "output_scale"},
     {Buffer::kMask, "mask"},
     {Buffer::kKvNumBlocks, "kv_num_blocks"},
     {Buffer::kKvIndices, "kv_indices"},
@@ -271,6 +272,7 @@ std::vector<KernelParameter> forward_parameters(const KernelPlan& plan,
       add_array(scale, "const float");
     }
   }
+  if (has_output_scale(spec)) add_array(Buffer::kOutputScale, "const float");
   for (const LaunchNumber number : numbers) parameters.push_back(parameter(number));
   if (has_wait_records(plan)) {
     const auto last = static_cast<std::uint32_t>(plan.workspaces.size() - 1);

@@ -29,6 +29,7 @@ double tolerance_of(Dtype dtype) {
 
 // Below it a dtype's numbers keep no relative precision.
 double smallest_precise(Dtype dtype) {
+  if (dtype == Dtype::kE4m3) return std::ldexp(1.0, -6);
   return dtype == Dtype::kFp16 ? std::ldexp(1.0, -14) : std::ldexp(1.0, -126);
 }
 
@@ -61,8 +62,9 @@ std::vector<double> lost_norms(const Problem& problem) {
     }
     double squares = 0;
     for (const double sum : sums) squares += sum * sum;
-    norms[i] =
-        std::ldexp(problem.scale_of("v_scale", b, head) * std::sqrt(squares), kLostShareExponent);
+    norms[i] = std::ldexp(
+        problem.scale_of("v_scale", b, head) / problem.output_scale() * std::sqrt(squares),
+        kLostShareExponent);
   }
   return norms;
 }

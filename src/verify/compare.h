@@ -18,9 +18,9 @@ struct Comparison {
   double max_abs_err = 0;
   /// Norm of the difference over the norm of the reference. In both measures the norm of a row
   /// counts for at least two floors: that of a row of o's smallest precise numbers (2^-14 for fp16,
-  /// 2^-126 otherwise), and 2^-118 / tolerance times the norm of the row of sums over all keys of
-  /// |v|. Where a sink outweighs every key by so much, the rounding of o and what vanishes in f32
-  /// exponentials are all that there is to see (compare.cpp has the derivation).
+  /// 2^-6 for e4m3, 2^-126 otherwise), and 2^-118 / tolerance times the norm of the row of sums
+  /// over all keys of |v|. Where a sink outweighs every key by so much, the rounding of o and what
+  /// vanishes in f32 exponentials are all that there is to see (compare.cpp has the derivation).
   double rel_err = 0;
   double max_row_err = 0;  ///< the same of the worst row (one query of one head)
   std::optional<double> lse_max_abs_err;

@@ -15,7 +15,7 @@ namespace {
 constexpr std::int64_t kGuardBytes = 4096;
 constexpr std::uint8_t kPoison = 0xff;  // a NaN in every float type
 
-constexpr std::array<std::pair<const char*, DevicePointer LaunchBuffers::*>, 21> kBuffers{{
+constexpr std::array<std::pair<const char*, DevicePointer LaunchBuffers::*>, 22> kBuffers{{
     {"q", &LaunchBuffers::q},
     {"k", &LaunchBuffers::k},
     {"v", &LaunchBuffers::v},
@@ -31,6 +31,7 @@ constexpr std::array<std::pair<const char*, DevicePointer LaunchBuffers::*>, 21>
     {"q_scale", &LaunchBuffers::q_scale},
     {"k_scale", &LaunchBuffers::k_scale},
     {"v_scale", &LaunchBuffers::v_scale},
+    {"output_scale", &LaunchBuffers::output_scale},
     {"mask", &LaunchBuffers::mask},
     {"kv_num_blocks", &LaunchBuffers::kv_num_blocks},
     {"kv_indices", &LaunchBuffers::kv_indices},

@@ -211,6 +211,10 @@ double Problem::scale_of(const char* name, int b, int head) const {
   return scales.as<float>()[at];
 }
 
+double Problem::output_scale() const {
+  return has("output_scale") ? double{*at("output_scale").as<float>()} : 1;
+}
+
 std::vector<std::int64_t> Problem::o_shape() const {
   if (spec.ragged) return {total_q, spec.num_q_heads, spec.ov_depth};
   return {batch, max_q_len, spec.num_q_heads, spec.ov_depth};

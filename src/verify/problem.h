@@ -65,9 +65,9 @@ struct ProblemRequest {
 };
 
 /// Inputs, by buffer name: q, k, v; and where the spec has them sink, page_table, kv_lens,
-/// q_offsets, kv_offsets, q_scale, k_scale, v_scale, mask, slopes, param_<name>; kv_num_blocks,
-/// kv_indices, full_kv_num_blocks and full_kv_indices where a map is given. Of a merge pairs_o,
-/// pairs_lse, and where it is ragged q_offsets.
+/// q_offsets, kv_offsets, q_scale, k_scale, v_scale, output_scale, mask, slopes, param_<name>;
+/// kv_num_blocks, kv_indices, full_kv_num_blocks and full_kv_indices where a map is given. Of a
+/// merge pairs_o, pairs_lse, and where it is ragged q_offsets.
 struct Problem {
   AttentionSpec spec;  ///< resolved; the numbers of its masks and score mod are this launch's
   int batch = 1;
@@ -98,6 +98,8 @@ struct Problem {
   /// By what the elements of a head are to be multiplied: its entry of "q_scale", "k_scale" or
   /// "v_scale", or 1 where the spec has no scales.
   double scale_of(const char* name, int b, int head) const;
+  /// What a result is divided by where o is e4m3; 1 elsewhere.
+  double output_scale() const;
 
   std::vector<std::int64_t> o_shape() const;
   std::vector<std::int64_t> lse_shape() const;

@@ -139,6 +139,15 @@ class InputMaker {
         tensors[name] = std::move(scale);
       }
     }
+    if (problem_.o_dtype() == Dtype::kE4m3) {
+      // Results of a standard deviation from 1 / 16 on are normal numbers. Among the large values
+      // of spikes some are above 448, which saturate.
+      const double base = request_.input == InputKind::kSpike ? -4 : -5;
+      Tensor scale = make_tensor(Dtype::kF32, {1});
+      const RandomStream stream(request_.seed, "output_scale");
+      *scale.as<float>() = static_cast<float>(std::exp2(base + 2 * stream.uniform(0) - 1));
+      tensors["output_scale"] = std::move(scale);
+    }
   }
 
   void page_table() {

@@ -158,9 +158,10 @@ class BlockWorker {
       }
       if (sink != kMinusInfinity) denominator += std::exp(sink - maximum);
       const bool empty = max_[r] == kMinusInfinity;
-      const double factor = empty ? 0 : std::exp(max_[r] - maximum) / denominator * v_scale;
+      const double factor =
+          empty ? 0 : std::exp(max_[r] - maximum) / denominator * v_scale / problem_.output_scale();
       const double* acc = &acc_[static_cast<std::size_t>(r) * spec_.ov_depth];
-      for (int d = 0; d < spec_.ov_depth; ++d) o[d] = empty ? 0 : acc[d] * factor;
+      for (int d = 0; d < spec_.ov_depth; ++d) o[d] = empty ? 0 : saturated(acc[d] * factor);
       double lse = kMinusInfinity;
       if (spec_.lse_includes_sink) {
         if (denominator > 0) lse = maximum + std::log(denominator);
@@ -169,6 +170,11 @@ class BlockWorker {
       }
       out_.lse[static_cast<std::size_t>(problem_.lse_index(task_.b, head(r), query(r)))] = lse;
     }
+  }
+
+  // What o's dtype makes of a number that is too large for it.
+  double saturated(double value) const {
+    return problem_.o_dtype() == Dtype::kE4m3 ? std::clamp(value, -448.0, 448.0) : value;
   }
 
   const Problem& problem_;

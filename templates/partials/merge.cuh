@@ -32,6 +32,19 @@ ATTNJIT_DEVICE FloatPair load_partial(const unsigned char* partial_o, long long 
   }
 }
 
+/// Writes two neighbours of O, `word` pairs into its row. What e4m3 has not becomes its greatest.
+template <class Config>
+ATTNJIT_DEVICE void store_merged(unsigned char* o, int word, FloatPair pair) {
+  if constexpr (Config::kOutputBytes == 1) {
+    reinterpret_cast<unsigned short*>(o)[word] =
+        static_cast<unsigned short>(pack_e4m3(pair.x, pair.y, 0.0f, 0.0f));
+  } else if constexpr (Config::kOutputBytes == 2) {
+    reinterpret_cast<u32*>(o)[word] = pack_pair<Config::kBf16>(pair.x, pair.y);
+  } else {
+    store_global_v2(reinterpret_cast<float*>(o) + 2 * word, pair.x, pair.y);
+  }
+}
+
 /// Where a row lies, by its number in the LSE: its head, its number in a packed O, and in the
 /// caller's.
 struct RowPlace {
@@ -64,6 +77,8 @@ ATTNJIT_DEVICE void merge_rows(const Arguments& arguments) {
   constexpr int kLaneWords = ceil_div(kWords, 32 * kWarpsPerRow);
   static_assert(kWarpsPerRow == 1 || !Config::kAccumulate,
                 "a row's LSE is read before it is written, by one warp");
+  static_assert(!Config::kAccumulate || Config::kOutputBytes == 2,
+                "the O before is read as 16-bit numbers");
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int warp = static_cast<int>(threadIdx.x) / 32 / kWarpsPerRow;
   const int share = static_cast<int>(threadIdx.x) / 32 % kWarpsPerRow;
@@ -74,7 +89,7 @@ ATTNJIT_DEVICE void merge_rows(const Arguments& arguments) {
   RowPlace place = place_of<Config>(row, arguments);
   await_prerequisites();
   for (; row < arguments.rows; row += step, place = place_of<Config>(row, arguments)) {
-    u32* const o = reinterpret_cast<u32*>(arguments.o + place.o_bytes);
+    unsigned char* const o = arguments.o + place.o_bytes;
     const auto lse_of = [&](int part) {
       return part < arguments.partitions ? arguments.partial_lse[part * arguments.rows + row]
                                          : -infinity();
@@ -116,7 +131,8 @@ ATTNJIT_DEVICE void merge_rows(const Arguments& arguments) {
     }
     sum = warp_sum(sum) + weight(old_lse);
     const float total = sum + weight(sink);
-    const float scale = nothing ? 0.0f : 1.0f / total;
+    float scale = nothing ? 0.0f : 1.0f / total;
+    if constexpr (Config::kOutputBytes == 1) scale /= arguments.output_scale[0];
 
     FloatPair merged[kLaneWords] = {};
     const auto add = [&](float factor, const FloatPair(&pairs)[kLaneWords]) {
@@ -133,7 +149,7 @@ ATTNJIT_DEVICE void merge_rows(const Arguments& arguments) {
       for (int i = 0; i < kLaneWords; ++i) {
         const int word = first_word + 32 * i;
         pairs[i] = unpack_pair<Config::kBf16>(
-            load_global_or_zero(o + word, factor != 0.0f && word < kWords));
+            load_global_or_zero(reinterpret_cast<u32*>(o) + word, factor != 0.0f && word < kWords));
       }
       add(factor, pairs);
     }
@@ -173,7 +189,7 @@ ATTNJIT_DEVICE void merge_rows(const Arguments& arguments) {
 #pragma unroll
     for (int i = 0; i < kLaneWords; ++i) {
       const int word = first_word + 32 * i;
-      if (word < kWords) o[word] = pack_pair<Config::kBf16>(merged[i].x, merged[i].y);
+      if (word < kWords) store_merged<Config>(o, word, merged[i]);
     }
     if constexpr (Config::kReturnLse) {
       const float shown = Config::kLseIncludesSink ? total : sum;

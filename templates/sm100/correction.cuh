@@ -30,31 +30,49 @@ ATTNJIT_DEVICE void rescale(u32 o, float factor) {
   tcgen05_wait_st();
 }
 
+/// 16 columns of a row of O in the output's type.
+template <class Config>
+ATTNJIT_DEVICE void pack_output(u32 (&words)[4 * Config::kOutputBytes], const float (&o)[16]) {
+  if constexpr (Config::kOutputBytes == 1) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      words[i] = pack_e4m3(o[4 * i], o[4 * i + 1], o[4 * i + 2], o[4 * i + 3]);
+    }
+  } else if constexpr (Config::kOutputBytes == 2) {
+    pack_pairs<Config::kOutputBf16>(words, o);
+  } else {
+#pragma unroll
+    for (int i = 0; i < 16; ++i) words[i] = __float_as_uint(o[i]);
+  }
+}
+
 /// Writes 16 columns of a row of O to shared memory, swizzled as the TMA store will undo it.
 /// `row`: where the row begins, with the 16-byte unit that the swizzle takes its column 0 to.
 template <class Config>
 ATTNJIT_DEVICE void stage_output(u32 row, int column, const float (&o)[16]) {
-  u32 words[8];
-  pack_pairs<Config::kOutputBf16>(words, o);
+  using Layout = LayoutOf<Config>;
+  u32 words[4 * Config::kOutputBytes];
+  pack_output<Config>(words, o);
 #pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const int chunk = column / 8 + half;  // of 16 bytes
-    const u32 block = static_cast<u32>(chunk / 8 * LayoutOf<Config>::kOBlockBytes);
-    store_shared_v4((row ^ static_cast<u32>((chunk & 7) << 4)) + block, words[4 * half],
-                    words[4 * half + 1], words[4 * half + 2], words[4 * half + 3]);
+  for (int i = 0; i < Config::kOutputBytes; ++i) {
+    const int chunk = column / Layout::kOutputUnitColumns + i;  // of 16 bytes
+    const u32 block = static_cast<u32>(chunk / 8 * Layout::kOBlockBytes);
+    store_shared_v4((row ^ static_cast<u32>((chunk & 7) << 4)) + block, words[4 * i],
+                    words[4 * i + 1], words[4 * i + 2], words[4 * i + 3]);
   }
 }
 
 /// Writes 16 columns of a row of O to global memory.
 template <class Config>
 ATTNJIT_DEVICE void write_output(unsigned char* row, int column, const float (&o)[16]) {
-  u32 words[8];
-  pack_pairs<Config::kOutputBf16>(words, o);
+  constexpr int kUnit = LayoutOf<Config>::kOutputUnitColumns;
+  u32 words[4 * Config::kOutputBytes];
+  pack_output<Config>(words, o);
 #pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    if (column + 8 * half >= Config::kOvDepth) return;
-    store_global_v4(row + 2 * (column + 8 * half), words[4 * half], words[4 * half + 1],
-                    words[4 * half + 2], words[4 * half + 3]);
+  for (int i = 0; i < Config::kOutputBytes; ++i) {
+    if (column + kUnit * i >= Config::kOvDepth) return;
+    store_global_v4(row + Config::kOutputBytes * (column + kUnit * i), words[4 * i],
+                    words[4 * i + 1], words[4 * i + 2], words[4 * i + 3]);
   }
 }
 
@@ -188,6 +206,9 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
         }
       }
       scale *= value_scale<Config>(work, arguments);
+      if constexpr (Config::kOutputBytes == 1) {
+        if (!merged) scale /= arguments.output_scale[0];
+      }
       if constexpr (Config::kReturnLse) {
         if (position < work.q_len && !merged) {
           if constexpr (Config::kRagged) {

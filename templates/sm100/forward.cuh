@@ -8,6 +8,7 @@
 //     without batch. K and V: depth, kv_head, row, batch; paged depth, kv_head, row, page
 //   float* lse, const float* sink                    where Config::kReturnLse, kSink
 //   const float *q_scale, *k_scale, *v_scale         where Config::kScales (sm100/scales.cuh)
+//   const float* output_scale                        where Config::kOutputBytes is 1: O is e4m3
 //   int num_q_heads, m_tiles, total_tiles, total_heads, section_heads
 //   int q_len, kv_len                                of the longest sequence
 //   const int* kv_lens                               paged or ragged: of each sequence

@@ -29,7 +29,8 @@ ATTNJIT_DEVICE void arrive_warp(u32 barrier) {
 }
 
 /// Tiles lie in blocks of columns whose rows are a swizzle wide: [block][row], and Q as [query
-/// tile] [block][128 rows]. O's blocks are those of common/blocks.cuh.
+/// tile] [block][128 rows]. A row of a block of O has 128 bytes, whatever its type
+/// (common/blocks.cuh).
 template <class Config>
 struct LayoutOf {
   /// Of Q, K, V and P.
@@ -50,6 +51,10 @@ struct LayoutOf {
 
   static_assert(Config::kQkDepth % kUnitColumns == 0 && Config::kOvDepth % kUnitColumns == 0,
                 "rows are multiples of 16 bytes: TMA strides are");
+  static_assert((Config::kOutputBytes == 1 || Config::kOutputBytes == 2 ||
+                 Config::kOutputBytes == 4) &&
+                    Config::kOvDepth * Config::kOutputBytes % 16 == 0,
+                "O is e4m3, bf16, fp16 or f32, and its rows are multiples of 16 bytes, too");
   static_assert(Config::kOvDepth >= 8 && Config::kOvDepth <= Config::kQkDepth,
                 "a row of V is no longer than a row of K");
   static_assert(Config::kNumQo == 1 || Config::kNumQo == 2,
@@ -86,7 +91,10 @@ struct LayoutOf {
 
   static constexpr int kQkBlocks = ceil_div(Config::kQkDepth, kColumns);
   static constexpr int kOvBlocks = ceil_div(Config::kOvDepth, kColumns);
-  static constexpr int kOutputBlocks = ceil_div(Config::kOvDepth, kBlockColumns);
+  /// Columns of O in 16 bytes, and in a block.
+  static constexpr int kOutputUnitColumns = 16 / Config::kOutputBytes;
+  static constexpr int kOutputBlockColumns = kBlockRowBytes / Config::kOutputBytes;
+  static constexpr int kOutputBlocks = ceil_div(Config::kOvDepth, kOutputBlockColumns);
   /// Steps of Q K^T, the last perhaps over zero-filled columns; steps of P V.
   static constexpr int kQkSteps = ceil_div(Config::kQkDepth, kStepColumns);
   static constexpr int kPvSteps0 = Config::kPvKeys0 / kStepColumns;

@@ -32,15 +32,17 @@ ATTNJIT_DEVICE void store(const Smem<Config>& smem, const Arguments& arguments,
           if (position + Layout::kPositions > work.q_len) break;
         }
         if constexpr (Config::kRagged && Config::kFuseGqa) {
-          tma_store_4d(arguments.o_map, source, block * kBlockColumns, 0, work.kv_head, row);
+          tma_store_4d(arguments.o_map, source, block * Layout::kOutputBlockColumns, 0,
+                       work.kv_head, row);
         } else if constexpr (Config::kRagged) {
-          tma_store_3d(arguments.o_map, source, block * kBlockColumns, work.head, row);
+          tma_store_3d(arguments.o_map, source, block * Layout::kOutputBlockColumns, work.head,
+                       row);
         } else if constexpr (Config::kFuseGqa) {
-          tma_store_5d(arguments.o_map, source, block * kBlockColumns, 0, work.kv_head, position,
-                       work.batch);
+          tma_store_5d(arguments.o_map, source, block * Layout::kOutputBlockColumns, 0,
+                       work.kv_head, position, work.batch);
         } else {
-          tma_store_4d(arguments.o_map, source, block * kBlockColumns, work.head, position,
-                       work.batch);
+          tma_store_4d(arguments.o_map, source, block * Layout::kOutputBlockColumns, work.head,
+                       position, work.batch);
         }
       }
       bulk_commit_group();

@@ -237,14 +237,49 @@ TEST(Sm100Plan, ScalesAreParametersOfTheKernel) {
   EXPECT_EQ(parameters(Scales::kHead), all);
   spec.scales = Scales::kToken;
   EXPECT_NE(plan_of(spec).reason.find("scales: token"), std::string::npos) << plan_of(spec).reason;
-  spec.scales = Scales::kHead;
+  const std::vector<std::string> one{"output_scale"};
   spec.output_dtype = Dtype::kE4m3;
-  EXPECT_NE(plan_of(spec).reason.find("e4m3 output (output_dtype)"), std::string::npos);
+  EXPECT_EQ(parameters(Scales::kNone), one);
   spec.output_dtype = Dtype::kFp16;
+  spec.scales = Scales::kHead;
   EXPECT_TRUE(plan_of(spec).supported);
   spec.arch = Arch::kSm90a;
   EXPECT_FALSE(plan_of(spec).supported);
   EXPECT_NE(plan_of(spec).reason.find("no e4m3 operands (qkv_dtype)"), std::string::npos);
+}
+
+TEST(Sm100Plan, OutputsOfOtherSizesThanTheInputs) {
+  for (const Dtype output : {Dtype::kE4m3, Dtype::kF32}) {
+    for (const int depth : {64, 80, 128, 192, 256}) {
+      AttentionSpec spec = dense(depth);
+      spec.output_dtype = output;
+      const KernelPlan plan = plan_of(spec);
+      EXPECT_TRUE(plan.supported) << plan.reason;
+      check_plan(plan, spec_to_json(spec));
+      const bool large = output == Dtype::kF32 && depth == 192;  // two of them are 192 KiB
+      EXPECT_EQ(plan.sm100->variants.front().num_qo, large || depth == 256 ? 1 : 2);
+    }
+    AttentionSpec spec = dense(128);
+    spec.output_dtype = output;
+    spec.num_partitions = 0;  // the merge writes O, and divides it
+    const KernelPlan plan = plan_of(spec);
+    const auto& parameters = plan.kernels.at(1).parameters;
+    EXPECT_EQ(std::any_of(parameters.begin(), parameters.end(),
+                          [](const auto& one) { return one.name == "output_scale"; }),
+              output == Dtype::kE4m3);
+    spec.num_partitions = 1;
+    spec.return_lse = spec.accumulate = true;
+    EXPECT_NE(plan_of(spec).reason.find("accumulates takes o of bf16 or fp16, not"),
+              std::string::npos);
+    spec = dense(128);
+    spec.output_dtype = output;
+    spec.arch = Arch::kSm90a;
+    EXPECT_NE(plan_of(spec).reason.find("output (output_dtype)"), std::string::npos);
+  }
+  AttentionSpec spec = dense(72);
+  spec.output_dtype = Dtype::kE4m3;
+  EXPECT_NE(plan_of(spec).reason.find("depth 72 of e4m3 is no multiple of 16"), std::string::npos)
+      << plan_of(spec).reason;
 }
 
 TEST(Sm100Plan, PairDoublesTheSoftmaxArrivals) {

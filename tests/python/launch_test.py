@@ -218,8 +218,8 @@ def eight_bits(gpu):
     of_heads = [Tensor(DOC + 64 * i, (2, heads), "float32") for i, heads in enumerate((8, 4, 4))]
 
     def call(scales, service, **more):
-        return attnjit.attention(q, k, k, out=o, service=service,
-                                 **dict(zip(("q_scale", "k_scale", "v_scale"), scales)), **more)
+        return attnjit.attention(q, k, k, **{"out": o, **more}, service=service,
+                                 **dict(zip(("q_scale", "k_scale", "v_scale"), scales)))
 
     with attnjit.Service(no_disk_cache=1, driver_path=gpu.path) as service:
         fails(lambda: call(one, service), attnjit.UnsupportedError, "no e4m3 operands")
@@ -247,6 +247,17 @@ def eight_bits(gpu):
             fails(lambda: call((words, *one[1:]), service), TypeError, "float32")
             gaps = Tensor(DOC, (2, 8), "float32", strides=(16, 1))
             fails(lambda: call((gaps, *of_heads[1:]), service), ValueError, "contiguous")
+            quantised = Tensor(O, (2, 30, 8, 64), kind)
+            for scales in (one, (None,) * 3):
+                call(scales, service, out=quantised, output_scale=one[2])
+                args = list(_launch._local.recent.values())[-1].args
+                assert args.output_scale == one[2].pointer
+            fails(lambda: call(one, service, output_scale=one[2]), ValueError, "output_scale")
+            fails(lambda: call(one, service, out=quantised), ValueError, "missing")
+            fails(lambda: call(one, service, out=quantised, output_scale=words), TypeError,
+                  "float32")
+            fails(lambda: call(one, service, out=quantised, output_scale=of_heads[0]), ValueError,
+                  "output_scale (2, 8)")
         finally:
             _launch.architecture = architecture
             _launch._architectures.clear()

@@ -121,9 +121,12 @@ def eight_bits(gpu):
         swapped = [one.transpose(1, 2) for one in (q, k, k)]
         out = attnjit.attention(*swapped, layout="bhsd", service=blackwell, **scales)
         assert out.shape == (2, 8, 30, 64) and out.transpose(1, 2).is_contiguous()
+        one = torch.ones(1)
+        out = attnjit.attention(q, k, k, service=blackwell, output_scale=one)
+        assert out.shape == q.shape and out.dtype == torch.float8_e4m3fn
         with Watch():
-            attnjit.attention(q, k, k, service=blackwell, **scales)
-        for scale in scales.values():
+            attnjit.attention(q, k, k, service=blackwell, **scales, output_scale=one)
+        for scale in (*scales.values(), one):
             assert any(one is scale for one in seen), len(seen)
     _launch.architecture = architecture
     _launch._architectures.clear()

@@ -170,6 +170,9 @@ TEST(Tolerance, IsTheDesigns) {
   EXPECT_EQ(tolerance_of(spec), 1e-2);
   spec.qkv_dtype = Dtype::kE4m3;
   EXPECT_EQ(tolerance_of(spec), 5e-2);
+  spec.qkv_dtype = Dtype::kBf16;
+  spec.output_dtype = Dtype::kE4m3;
+  EXPECT_EQ(tolerance_of(spec), 5e-2);
 }
 
 }  // namespace

@@ -554,6 +554,29 @@ TEST(Reference, E4m3ScalesAreOfSequenceAndHead) {
   }
 }
 
+TEST(Reference, E4m3OutputsAreDividedAndSaturate) {
+  AttentionSpec spec = small(4, 2);
+  ProblemRequest request = shapes({5}, {40});
+  const Problem plain = make_problem(spec, request).value();
+  EXPECT_FALSE(plain.has("output_scale"));
+  const Reference before = compute_reference(plain).value();
+  spec.output_dtype = Dtype::kE4m3;
+  Problem problem = make_problem(spec, request).value();
+  EXPECT_EQ(problem.at("output_scale").shape, (std::vector<std::int64_t>{1}));
+  for (const float scale : {0.03125F, 0x1p-12F}) {
+    *problem.tensors["output_scale"].as<float>() = scale;
+    const Reference after = compute_reference(problem).value();
+    int saturated = 0;
+    for (std::size_t i = 0; i < before.o.size(); ++i) {
+      const double divided = before.o[i] / scale;
+      saturated += std::fabs(divided) > 448 ? 1 : 0;
+      ASSERT_NEAR(after.o[i], std::clamp(divided, -448.0, 448.0), 1e-9);
+    }
+    EXPECT_EQ(after.lse, before.lse);
+    EXPECT_EQ(saturated > 0, scale < 0.01F);
+  }
+}
+
 TEST(Reference, PartitionsDoNotChangeTheResult) {
   AttentionSpec spec = small();
   spec.sink = true;

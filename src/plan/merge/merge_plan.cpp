@@ -11,6 +11,7 @@
 
 #include "plan/constants.h"
 #include "plan/family.h"
+#include "plan/forward_support.h"
 #include "plan/launch/arguments.h"
 #include "plan/signature.h"
 
@@ -123,14 +124,15 @@ PlannedKernel merge_kernel(const KernelPlan& plan) {
   kernel.overlaps = true;
   // A pair of a plan that accumulates has the sink; the partitions leave it to the merge.
   const bool sink = spec.sink && !spec.accumulate;
-  const bool bf16 = spec.output_dtype.value_or(spec.qkv_dtype) == Dtype::kBf16;
+  const Dtype output = spec.output_dtype.value_or(spec.qkv_dtype);
   Constants constants;
   constants.add("kThreads", kernel.threads);
   constants.add("kHeads", spec.num_q_heads);
   constants.add("kDepth", spec.ov_depth);
   constants.add("kWarpsPerRow", warps_per_row(spec));
   constants.add("kFewParts", kFewParts);
-  constants.add_bool("kBf16", bf16);
+  constants.add_bool("kBf16", output == Dtype::kBf16);
+  constants.add("kOutputBytes", size_of(output));
   constants.add_bool("kPartialF32", splits(spec));
   constants.add_bool("kAccumulate", spec.accumulate);
   constants.add_bool("kSink", sink);
@@ -155,6 +157,10 @@ PlannedKernel merge_kernel(const KernelPlan& plan) {
   }
   if (sink) {
     kernel.parameters.push_back(parameter("sink", {BufferId::Kind::kSink, 0}, "const float"));
+  }
+  if (has_output_scale(spec)) {
+    kernel.parameters.push_back(
+        parameter("output_scale", {BufferId::Kind::kOutputScale, 0}, "const float"));
   }
   return kernel;
 }

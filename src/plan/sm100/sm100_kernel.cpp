@@ -160,7 +160,9 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm1
   constants.add_bool("kBf16", spec.qkv_dtype == Dtype::kBf16);
   constants.add_bool("kE4m3", spec.qkv_dtype == Dtype::kE4m3);
   constants.add("kScales", static_cast<int>(spec.scales));
-  constants.add_bool("kOutputBf16", spec.output_dtype.value_or(spec.qkv_dtype) == Dtype::kBf16);
+  const Dtype output = spec.output_dtype.value_or(spec.qkv_dtype);
+  constants.add_bool("kOutputBf16", output == Dtype::kBf16);
+  constants.add("kOutputBytes", size_of(output));
   constants.add("kSwizzleBytes", sm100.swizzle_bytes);
   constants.add("kQkDepth", spec.qk_depth);
   constants.add("kOvDepth", spec.ov_depth);
@@ -299,6 +301,11 @@ std::string sm100_unsupported_reason(const ResolvedSpec& resolved, const Sm100Pl
     return fmt::format(
         "partition_keys takes two query tiles per CTA, of a warpgroup each; num_qo is {}",
         *options.num_qo);
+  }
+  if (const Dtype output = spec.output_dtype.value_or(spec.qkv_dtype);
+      spec.accumulate && size_of(output) != 2) {
+    return fmt::format("a launch that accumulates takes o of bf16 or fp16, not {} (output_dtype)",
+                       to_string(output));
   }
   if (options.pair_cta.value_or(false)) return missing("pairs of CTAs (pair_cta)");
   if (sm100.swizzle_bytes == 32 || (sm100.swizzle_bytes == 64 && spec.qkv_dtype != Dtype::kE4m3)) {

@@ -59,12 +59,15 @@ std::optional<Error> check_shape(const AttentionSpec& spec) {
     return unsupported(
         fmt::format("ov_depth {} is above qk_depth {}", spec.ov_depth, spec.qk_depth));
   }
-  const int step = 16 / size_of(spec.qkv_dtype);
-  for (const int depth : {spec.qk_depth, spec.ov_depth}) {
+  const Dtype output = spec.output_dtype.value_or(spec.qkv_dtype);
+  for (const auto& [depth, dtype] :
+       {std::pair{spec.qk_depth, spec.qkv_dtype}, std::pair{spec.ov_depth, spec.qkv_dtype},
+        std::pair{spec.ov_depth, output}}) {
+    const int step = 16 / size_of(dtype);
     if (depth % step != 0) {
       return unsupported(fmt::format(
           "depth {} of {} is no multiple of {}: a row is no multiple of 16 bytes, which TMA needs",
-          depth, to_string(spec.qkv_dtype), step));
+          depth, to_string(dtype), step));
     }
   }
   return std::nullopt;
@@ -500,6 +503,13 @@ Result<Sm100Plan> plan_fa4(const ResolvedSpec& resolved, ConfigKind kind,
   Sm100LayoutRequest tile = tile_of(spec, config);
   tile.BN = *keys;
   Ring ring = choose_ring(tile);
+  // Two O of 4-byte elements may leave K and V no room.
+  if (stages_of(ring) < 2 && !options.num_qo && !config.pair_cta && spec.partition_keys == 0) {
+    tile.num_qo = 1;
+    ring = choose_ring(tile);
+    deviate(plan.deviations, "num_qo", config.num_qo(), tile.num_qo,
+            "O of two query tiles leaves no room for two stages of K and V");
+  }
   Result<Ring> chosen = tune_ring(tile, ring, tuned);
   if (!chosen) return chosen.error();
   const bool ring_is_tuned = chosen->slots != ring.slots || chosen->fused != ring.fused ||
@@ -516,8 +526,7 @@ Result<Sm100Plan> plan_fa4(const ResolvedSpec& resolved, ConfigKind kind,
   Ring sibling_ring;
   // NOTE: where partitions have fixed keys a row's bits are its own: a warpgroup has a query tile
   // to itself in every launch.
-  if (config.num_qo() == 2 && !config.pair_cta && config.qk_depth <= 256 &&
-      spec.partition_keys == 0) {
+  if (tile.num_qo == 2 && !config.pair_cta && config.qk_depth <= 256 && spec.partition_keys == 0) {
     Sm100LayoutRequest one = tile;
     one.num_qo = 1;
     one.max_qk_stages = main.num_qk_stages;

@@ -433,6 +433,7 @@ int sm90_packed_heads(const Sm90Plan& plan, const AttentionSpec& spec) {
 
 std::string sm90_unsupported_reason(const ResolvedSpec& resolved, const Sm90Plan& plan) {
   const AttentionSpec& spec = *resolved;
+  if (std::string reason = unsupported_output(spec); !reason.empty()) return reason;
   if (std::string reason = unsupported_everywhere(spec); !reason.empty()) return reason;
   // NOTE: of 8-bit operands wgmma takes K-major ones only (9.7.15.5.1).
   constexpr const char* kWhy = "its products want V's keys adjacent, and V has them in rows";

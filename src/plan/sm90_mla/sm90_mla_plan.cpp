@@ -186,6 +186,7 @@ std::vector<KernelParameter> parameters_of(const KernelPlan& plan, const Sm90Pla
 
 std::string sm90_mla_unsupported_reason(const ResolvedSpec& resolved) {
   const AttentionSpec& spec = *resolved;
+  if (std::string reason = unsupported_output(spec); !reason.empty()) return reason;
   if (std::string reason = unsupported_everywhere(spec); !reason.empty()) return reason;
   if (interprets(spec)) {
     return "the kernel of absorbed MLA interprets no custom code (interpreted) yet";

@@ -43,7 +43,8 @@ struct LaunchBuffers {
   DevicePointer kv_offsets = 0;  ///< i32 [batch + 1]
   DevicePointer pairs_o = 0;     ///< merge: [num_pairs, as o, packed]
   DevicePointer pairs_lse = 0;   ///< merge: f32 [num_pairs, as lse]
-  /// f32 [1] where the spec's scales are of tensors, [batch, heads of the tensor] where of heads
+  /// f32 [1] where the spec's scales are of tensors, [batch, heads of the tensor] where of heads,
+  /// and as the tensor without its depth, packed, where of rows (token)
   DevicePointer q_scale = 0, k_scale = 0, v_scale = 0;
   DevicePointer output_scale = 0;  ///< f32 [1] where o is e4m3: o is the result over it
   DevicePointer mask = 0;          ///< materialized: [batch or 1, heads or 1, q_len or 1, kv_len]

@@ -17,7 +17,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 from ._abi import PARAM_TYPES, LaunchArgs, Param, new
 from ._device import architecture
 from ._errors import InvalidError, UnsupportedError
-from ._tensors import SPEC_DTYPES, dtype_name
+from ._tensors import SPEC_DTYPES, dtype_name, packed_strides
 from .masks import declared_params
 from .service import SERVICES, Kernel, Service, Spec
 
@@ -86,10 +86,32 @@ class Tensors(NamedTuple):
         """The same as "bshd", or as they are: of "bhsd", and of "bhd", which has one row each."""
         if layout == "bhsd":
             return self._replace(q=self.q.transpose(1, 2), k=self.k.transpose(1, 2),
-                                 v=self.v.transpose(1, 2), out=self.out.transpose(1, 2))
+                                 v=self.v.transpose(1, 2), out=self.out.transpose(1, 2),
+                                 **{name: scale.transpose(1, 2) for name, scale in
+                                    (("q_scale", self.q_scale), ("k_scale", self.k_scale),
+                                     ("v_scale", self.v_scale))
+                                    if scale is not None and len(scale.shape) == 3})
         if layout == "bhd":
-            return self._replace(q=self.q.unsqueeze(1), out=self.out.unsqueeze(1))
+            scale, of_rows = self.q_scale, self.k_scale is not None and len(self.k_scale.shape) == 3
+            return self._replace(q=self.q.unsqueeze(1), out=self.out.unsqueeze(1),
+                                 q_scale=scale.unsqueeze(1) if of_rows and scale is not None
+                                 else scale)
         return self
+
+    def scales(self) -> Optional[str]:
+        """Who has scales of its own, in a spec's words."""
+        if self.q_scale is None:
+            return None
+        dimensions = len(self.q_scale.shape)
+        if dimensions < 2:
+            return "tensor"
+        if self.q_offsets is None:
+            return "head" if dimensions == 2 else "token"
+        # NOTE: of a ragged batch both have two. Where they fit either, they are of heads.
+        batch = self.q_offsets.shape[0] - 1
+        of_heads = all(scale is not None and len(scale.shape) == 2 and scale.shape[0] == batch
+                       for scale in (self.q_scale, self.k_scale))
+        return "head" if of_heads else "token"
 
 
 class Launcher:
@@ -240,7 +262,7 @@ def spec_of(tensors: Tensors, fields: str, arch: str) -> Dict[str, Any]:
         if given is not None:
             spec[field] = True
     if tensors.q_scale is not None:
-        spec["scales"] = "head" if len(tensors.q_scale.shape) == 2 else "tensor"
+        spec["scales"] = tensors.scales()
     spec.update(json.loads("{" + fields + "}"))
     return spec
 
@@ -277,7 +299,7 @@ def check(tensors: Tensors, fields: str, q_len: int, kv_len: int) -> None:
         _check_vector(name, tensor, "int32", shape)
     _check_vector("sink", sink, "float32", (q.shape[-2],))
     _check_vector("slopes", slopes, "float32", (q.shape[-2],))
-    _check_scales(scales, batch, (q.shape[-2], k.shape[-2], k.shape[-2]))
+    _check_scales(scales, tensors.scales(), batch, (q.shape, k.shape, v.shape))
     _check_output_scale(output_scale, dtype_name(out.dtype))
     for name, tensor, member in (("mask", mask, _MATERIALIZED), ("slopes", slopes, _SLOPES)):
         if (member in fields) != (tensor is not None):
@@ -295,24 +317,25 @@ def check(tensors: Tensors, fields: str, q_len: int, kv_len: int) -> None:
             raise ValueError(f"the last dimension of {name} must be contiguous")
 
 
-def _check_scales(scales: Sequence[Any], batch: int, heads: Tuple[int, int, int]) -> None:
-    """Refuses scales that are neither one number each nor packed [batch, heads]."""
+def _check_scales(scales: Sequence[Any], kind: Optional[str], batch: int,
+                  shapes: Sequence[Sequence[int]]) -> None:
+    """Refuses scales that are not packed as those of a `kind`, of tensors of these shapes."""
     if all(scale is None for scale in scales):
         return
     if any(scale is None for scale in scales):
         raise ValueError("q_scale, k_scale and v_scale are given together or not at all")
-    for_heads = len(scales[0].shape) == 2
-    for name, scale, own in zip(("q_scale", "k_scale", "v_scale"), scales, heads):
+    for name, scale, of in zip(("q_scale", "k_scale", "v_scale"), scales, shapes):
         if dtype_name(scale.dtype) != "float32":
             raise TypeError(f"{name} is of {dtype_name(scale.dtype)}; it must be of float32")
+        wanted = {"tensor": (1,), "head": (batch, of[-2])}.get(kind or "", tuple(of[:-1]))
         shape = tuple(scale.shape)
-        if shape not in (((batch, own),) if for_heads else ((), (1,))):
-            raise ValueError(f"{name} {shape} must have the shape "
-                             f"{(batch, own) if for_heads else (1,)}")
-        gaps = [stride for stride, extent, packed in zip(scale.stride(), shape, (own, 1))
+        if shape != wanted and not (kind == "tensor" and shape == ()):
+            raise ValueError(f"{name} {shape} must have the shape {wanted}")
+        gaps = [stride for stride, extent, packed in zip(scale.stride(), shape,
+                                                         packed_strides(shape))
                 if extent > 1 and stride != packed]
-        if for_heads and gaps:
-            raise ValueError(f"{name} must be contiguous")
+        if gaps:
+            raise ValueError(f"{name} must be contiguous, with rows before heads")
 
 
 def _check_output_scale(scale: Any, out: str) -> None:
@@ -364,7 +387,7 @@ def launcher(tensors: Tensors, fields: str, number: int, stream: int,
     key = (fields, number, stream, q.device.index, q.dtype, k.dtype, v.dtype, out.dtype,
            q.shape[-2:], k.shape[-2:], v.shape[-2:], 0 if page_table is None else k.shape[1],
            lse is None, sink is None, q_offsets is None, kv_offsets is None,
-           None if q_scale is None else len(q_scale.shape))
+           None if q_scale is None else tensors.scales())
     found = _local.launchers.get(key)
     return found if found is not None else _make(key, tensors, fields, number, stream, wait)
 

@@ -96,8 +96,13 @@ std::string unsupported_everywhere(const AttentionSpec& spec) {
   if (rope != spec.qkv_dtype || spec.rope_gmem_dtype.value_or(rope) != rope) {
     return missing("rope part of another type than the rest (rope_dtype, rope_gmem_dtype)");
   }
-  if (spec.scales == Scales::kToken) return missing("per-token scales (scales: token)");
-  if (spec.scale_dtype) return missing("per-token scales (scale_dtype)");
+  if (spec.scale_dtype && spec.scales != Scales::kToken) {
+    return missing("per-token scales of a spec whose scales are not `token` (scale_dtype)");
+  }
+  if (spec.scale_dtype.value_or(Dtype::kF32) != Dtype::kF32) {
+    return missing(
+        fmt::format("per-token scales of {} (scale_dtype)", to_string(*spec.scale_dtype)));
+  }
   return {};
 }
 

@@ -304,6 +304,9 @@ AttentionSpec resolve(const AttentionSpec& attention) {
   if (!resolved.output_dtype) {
     resolved.output_dtype = resolved.qkv_dtype == Dtype::kE4m3 ? Dtype::kBf16 : resolved.qkv_dtype;
   }
+  if (resolved.scales == Scales::kToken && !resolved.scale_dtype) {
+    resolved.scale_dtype = Dtype::kF32;
+  }
   if (resolved.qk_depth > resolved.ov_depth) {
     if (!resolved.rope_dtype) resolved.rope_dtype = resolved.qkv_dtype;
     if (!resolved.rope_gmem_dtype) resolved.rope_gmem_dtype = resolved.rope_dtype;

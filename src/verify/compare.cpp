@@ -57,14 +57,13 @@ std::vector<double> lost_norms(const Problem& problem) {
     const int b = static_cast<int>(i) / kv_heads, head = static_cast<int>(i) % kv_heads;
     std::vector<double> sums(static_cast<std::size_t>(depth), 0.0);
     for (int key = 0; key < problem.kv_lens[b]; ++key) {
+      const double scale = problem.scale_of("v_scale", b, head, key);
       load_doubles(v, (problem.kv_row(b, key) * kv_heads + head) * depth, depth, row.data());
-      for (int d = 0; d < depth; ++d) sums[d] += std::fabs(row[d]);
+      for (int d = 0; d < depth; ++d) sums[d] += scale * std::fabs(row[d]);
     }
     double squares = 0;
     for (const double sum : sums) squares += sum * sum;
-    norms[i] = std::ldexp(
-        problem.scale_of("v_scale", b, head) / problem.output_scale() * std::sqrt(squares),
-        kLostShareExponent);
+    norms[i] = std::ldexp(std::sqrt(squares) / problem.output_scale(), kLostShareExponent);
   }
   return norms;
 }

@@ -91,7 +91,9 @@ Status check_storage(const AttentionSpec& spec) {
                                      std::pair{"rope_gmem_dtype", spec.rope_gmem_dtype}}) {
     if (dtype && *dtype != spec.qkv_dtype) return unsupported(field, to_string(*dtype));
   }
-  if (spec.scale_dtype) return unsupported("scale_dtype", to_string(*spec.scale_dtype));
+  if (spec.scale_dtype && (spec.scales != Scales::kToken || *spec.scale_dtype != Dtype::kF32)) {
+    return unsupported("scale_dtype", to_string(*spec.scale_dtype));
+  }
   return {};
 }
 
@@ -202,13 +204,16 @@ std::int64_t Problem::pair_row(int pair, int b, int h, int row) const {
   return (pair * rows + first_q_row(b) + row) * spec.num_q_heads + h;
 }
 
-double Problem::scale_of(const char* name, int b, int head) const {
+double Problem::scale_of(const char* name, int b, int head, int row) const {
   const auto found = tensors.find(name);
   if (found == tensors.end()) return 1;
   const Tensor& scales = found->second;
-  const std::int64_t at =
-      spec.scales == Scales::kHead ? std::int64_t{b} * scales.shape.back() + head : 0;
-  return scales.as<float>()[at];
+  const std::int64_t heads = scales.shape.back();
+  if (spec.scales == Scales::kToken) {
+    const bool of_q = std::string_view(name) == "q_scale";
+    return scales.as<float>()[(of_q ? first_q_row(b) + row : kv_row(b, row)) * heads + head];
+  }
+  return scales.as<float>()[spec.scales == Scales::kHead ? b * heads + head : 0];
 }
 
 double Problem::output_scale() const {

@@ -95,9 +95,9 @@ struct Problem {
   /// Row of a pair's o in pairs_o, heads counted as rows.
   std::int64_t pair_row(int pair, int b, int h, int row) const;
 
-  /// By what the elements of a head are to be multiplied: its entry of "q_scale", "k_scale" or
-  /// "v_scale", or 1 where the spec has no scales.
-  double scale_of(const char* name, int b, int head) const;
+  /// By what the elements of a sequence's row of a head are to be multiplied: the entry of
+  /// "q_scale", "k_scale" or "v_scale", or 1 where the spec has no scales.
+  double scale_of(const char* name, int b, int head, int row) const;
   /// What a result is divided by where o is e4m3; 1 elsewhere.
   double output_scale() const;
 

@@ -131,11 +131,17 @@ class InputMaker {
            {std::pair{"q_scale", spec_.num_q_heads}, std::pair{"k_scale", spec_.num_kv_heads()},
             std::pair{"v_scale", spec_.num_kv_heads()}}) {
         const RandomStream stream(request_.seed, name);
-        Tensor scale = spec_.scales == Scales::kHead ? make_tensor(Dtype::kF32, {batch, heads})
-                                                     : make_tensor(Dtype::kF32, {1});
+        std::vector<std::int64_t> shape{1};
+        if (spec_.scales == Scales::kHead) shape = {batch, heads};
+        if (spec_.scales == Scales::kToken) {
+          shape = name == std::string_view("q_scale") ? problem_.o_shape() : kv_shape(0);
+          shape.pop_back();
+        }
+        Tensor scale = make_tensor(Dtype::kF32, std::move(shape));
         for (std::int64_t i = 0; i < scale.elements(); ++i) {
           scale.as<float>()[i] = static_cast<float>(std::exp2(2 * stream.uniform(i) - 1));
         }
+        if (spec_.scales == Scales::kToken) forget_spare_rows(name, heads, scale);
         tensors[name] = std::move(scale);
       }
     }
@@ -147,6 +153,27 @@ class InputMaker {
       const RandomStream stream(request_.seed, "output_scale");
       *scale.as<float>() = static_cast<float>(std::exp2(base + 2 * stream.uniform(0) - 1));
       tensors["output_scale"] = std::move(scale);
+    }
+  }
+
+  std::vector<std::int64_t> kv_shape(int depth) const {
+    const int kv_heads = spec_.num_kv_heads();
+    if (spec_.page_size > 0) return {problem_.num_pages, spec_.page_size, kv_heads, depth};
+    if (spec_.ragged_kv) return {problem_.total_kv, kv_heads, depth};
+    return {problem_.batch, problem_.max_kv_len, kv_heads, depth};
+  }
+
+  /// Makes the scales NaN that belong to no sequence's row.
+  void forget_spare_rows(std::string_view name, int heads, Tensor& scale) const {
+    Tensor kept = scale;
+    poison(scale);
+    const bool of_q = name == "q_scale";
+    for (int b = 0; b < problem_.batch; ++b) {
+      for (int row = 0; row < (of_q ? problem_.q_lens : problem_.kv_lens)[b]; ++row) {
+        const std::int64_t first =
+            (of_q ? problem_.first_q_row(b) + row : problem_.kv_row(b, row)) * heads;
+        std::copy_n(kept.as<float>() + first, heads, scale.as<float>() + first);
+      }
     }
   }
 
@@ -215,7 +242,7 @@ class InputMaker {
         const std::uint64_t logical = (static_cast<std::uint64_t>(b) << 32) + row;
         for (int h = 0; h < spec_.num_q_heads; ++h) {
           const int kv_head = h / spec_.group;
-          const double inverse = 1 / problem_.scale_of("q_scale", b, h);
+          const double inverse = 1 / problem_.scale_of("q_scale", b, h, static_cast<int>(row));
           for (int d = 0; d < spec_.qk_depth; ++d) {
             const std::int64_t within = std::int64_t{h} * spec_.qk_depth + d;
             double value = stream.normal(logical * row_elements + within);
@@ -242,14 +269,8 @@ class InputMaker {
   }
 
   void keys_and_values() {
-    const int kv_heads = spec_.num_kv_heads();
-    const auto shape = [&](int depth) -> std::vector<std::int64_t> {
-      if (spec_.page_size > 0) return {problem_.num_pages, spec_.page_size, kv_heads, depth};
-      if (spec_.ragged_kv) return {problem_.total_kv, kv_heads, depth};
-      return {problem_.batch, problem_.max_kv_len, kv_heads, depth};
-    };
-    Tensor k = make_tensor(spec_.qkv_dtype, shape(spec_.qk_depth));
-    Tensor v = make_tensor(spec_.qkv_dtype, shape(spec_.ov_depth));
+    Tensor k = make_tensor(spec_.qkv_dtype, kv_shape(spec_.qk_depth));
+    Tensor v = make_tensor(spec_.qkv_dtype, kv_shape(spec_.ov_depth));
     fill_garbage(k);
     fill_garbage(v);
     for (int b = 0; b < problem_.batch; ++b) {
@@ -297,8 +318,8 @@ class InputMaker {
           v_size = raised ? 1 : kQuieter;
           break;
       }
-      const double k_inverse = 1 / problem_.scale_of("k_scale", b, h);
-      const double v_inverse = 1 / problem_.scale_of("v_scale", b, h);
+      const double k_inverse = 1 / problem_.scale_of("k_scale", b, h, kv_idx);
+      const double v_inverse = 1 / problem_.scale_of("v_scale", b, h, kv_idx);
       const std::int64_t k_first = (row * kv_heads + h) * spec_.qk_depth;
       const std::uint64_t k_logical = (logical * kv_heads + h) * spec_.qk_depth;
       for (int d = 0; d < spec_.qk_depth; ++d) {

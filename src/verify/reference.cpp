@@ -66,14 +66,13 @@ class BlockWorker {
     acc_.assign(static_cast<std::size_t>(rows()) * spec_.ov_depth, 0);
     max_.assign(static_cast<std::size_t>(rows()), kMinusInfinity);
     sum_.assign(static_cast<std::size_t>(rows()), 0);
-    const double k_scale = problem_.scale_of("k_scale", task_.b, task_.kv_head);
     const std::int64_t first = problem_.first_q_row(task_.b);
     for (int r = 0; r < rows(); ++r) {
       double* row = &q_[static_cast<std::size_t>(r) * depth];
       load_doubles(problem_.at("q"), ((first + query(r)) * spec_.num_q_heads + head(r)) * depth,
                    depth, row);
       const double scale =
-          double{problem_.scale} * problem_.scale_of("q_scale", task_.b, head(r)) * k_scale;
+          double{problem_.scale} * problem_.scale_of("q_scale", task_.b, head(r), query(r));
       for (int d = 0; d < depth; ++d) row[d] *= scale;
     }
   }
@@ -99,9 +98,14 @@ class BlockWorker {
     for (int j = 0; j < count; ++j) {
       const std::int64_t row = problem_.kv_row(task_.b, key + j) * kv_heads + task_.kv_head;
       load_doubles(problem_.at("k"), row * depth, depth, row_.data());
-      for (int d = 0; d < depth; ++d) k_[static_cast<std::size_t>(d) * kKeyBlock + j] = row_[d];
-      load_doubles(problem_.at("v"), row * spec_.ov_depth, spec_.ov_depth,
-                   &v_[static_cast<std::size_t>(j) * spec_.ov_depth]);
+      const double k_scale = problem_.scale_of("k_scale", task_.b, task_.kv_head, key + j);
+      const double v_scale = problem_.scale_of("v_scale", task_.b, task_.kv_head, key + j);
+      for (int d = 0; d < depth; ++d) {
+        k_[static_cast<std::size_t>(d) * kKeyBlock + j] = k_scale * row_[d];
+      }
+      double* const v = &v_[static_cast<std::size_t>(j) * spec_.ov_depth];
+      load_doubles(problem_.at("v"), row * spec_.ov_depth, spec_.ov_depth, v);
+      for (int d = 0; d < spec_.ov_depth; ++d) v[d] *= v_scale;
     }
     scores_.assign(static_cast<std::size_t>(rows()) * kKeyBlock, 0);
     gemm_add(rows(), kKeyBlock, depth, q_.data(), depth, k_.data(), kKeyBlock, scores_.data(),
@@ -143,7 +147,6 @@ class BlockWorker {
 
   void finish() {
     const std::int64_t first = problem_.first_q_row(task_.b);
-    const double v_scale = problem_.scale_of("v_scale", task_.b, task_.kv_head);
     for (int r = 0; r < rows(); ++r) {
       double* o = &out_.o[static_cast<std::size_t>(
           ((first + query(r)) * spec_.num_q_heads + head(r)) * spec_.ov_depth)];
@@ -159,7 +162,7 @@ class BlockWorker {
       if (sink != kMinusInfinity) denominator += std::exp(sink - maximum);
       const bool empty = max_[r] == kMinusInfinity;
       const double factor =
-          empty ? 0 : std::exp(max_[r] - maximum) / denominator * v_scale / problem_.output_scale();
+          empty ? 0 : std::exp(max_[r] - maximum) / denominator / problem_.output_scale();
       const double* acc = &acc_[static_cast<std::size_t>(r) * spec_.ov_depth];
       for (int d = 0; d < spec_.ov_depth; ++d) o[d] = empty ? 0 : saturated(acc[d] * factor);
       double lse = kMinusInfinity;

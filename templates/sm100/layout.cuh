@@ -14,10 +14,17 @@ namespace attnjit::sm100 {
 constexpr int kTeardownBarrier = 1;
 /// The four correction warps, which arrive, and the MMA warp.
 constexpr int kTeardownThreads = 128 + 32;
+/// And the next: a softmax warpgroup's threads have brought the scales of a KV tile.
+constexpr int kKeyScalesBarrier = 2;
 
 /// Work tiles that are announced at a time, where Config::kAnnounced, and the bytes of each.
 constexpr int kWorkSlots = 2;
 constexpr int kWorkBytes = 64;
+
+/// What is said of a key that has scales of its own: its k_scale, the logarithm of its v_scale to
+/// base 2, and the reciprocal of that v_scale.
+constexpr int kKeyNumbers = 3;
+constexpr int kKeyScale = 0, kLogValueScale = 1, kInverseValueScale = 2;
 
 /// Rows of a product: queries of a softmax warpgroup, one a thread.
 constexpr int kRows = 128;
@@ -191,6 +198,11 @@ struct Smem : CtaMemory<Config> {
   ATTNJIT_DEVICE u32 statistic(int warpgroup, int which, int row) const {
     return base + Config::kCorrectionOffset +
            static_cast<u32>(4 * ((2 * warpgroup + which) * kRows + row));
+  }
+  /// What a softmax warpgroup is told of a KV tile's keys (sm100/scales.cuh), a float each.
+  ATTNJIT_DEVICE u32 key_scales(int warpgroup, int buffer, int which) const {
+    return base + Config::kKeyScalesOffset +
+           static_cast<u32>(4 * ((2 * warpgroup + buffer) * kKeyNumbers + which) * Config::kTileN);
   }
   ATTNJIT_DEVICE u32 tmem_address() const { return base + Config::kTmemAddressOffset; }
   /// Ragged batches: the CTA's sequence, and its query tile.

@@ -7,7 +7,9 @@
 namespace attnjit::sm100 {
 
 /// Who has a scale of its own (Config::kScales).
-constexpr int kNoScales = 0, kTensorScales = 1, kHeadScales = 2;
+constexpr int kNoScales = 0, kTensorScales = 1, kHeadScales = 2, kTokenScales = 3;
+template <class Config>
+constexpr bool kKeysHaveScales = Config::kScales == kTokenScales;
 
 /// The scale of a tensor's elements in a sequence's head.
 template <class Config>
@@ -15,11 +17,19 @@ ATTNJIT_DEVICE float scale_of(const float* scales, int batch, int heads, int hea
   return scales[Config::kScales == kHeadScales ? static_cast<i64>(batch) * heads + head : 0];
 }
 
-/// What the products of a head's rows with the keys are to be multiplied by, where there are
-/// scales.
+/// What the products of a row of a head with the keys are to be multiplied by, where there are
+/// scales; of keys that have their own, without these.
 template <class Config, class Arguments>
-ATTNJIT_DEVICE float score_scale(const WorkTile& work, int head, const Arguments& arguments) {
+ATTNJIT_DEVICE float score_scale(const WorkTile& work, int head, int position,
+                                 const Arguments& arguments) {
   const int heads = arguments.num_q_heads;
+  if constexpr (kKeysHaveScales<Config>) {
+    if (position >= work.q_len) return arguments.scale;  // nothing is made of the row
+    const i64 row =
+        (Config::kRagged ? work.q_begin : static_cast<i64>(work.batch) * arguments.q_len) +
+        position;
+    return arguments.scale * arguments.q_scale[row * heads + head];
+  }
   return arguments.scale * scale_of<Config>(arguments.q_scale, work.batch, heads, head) *
          scale_of<Config>(arguments.k_scale, work.batch, heads / Config::kGroup, work.kv_head);
 }
@@ -27,12 +37,146 @@ ATTNJIT_DEVICE float score_scale(const WorkTile& work, int head, const Arguments
 /// What the sums of values are to be multiplied by.
 template <class Config, class Arguments>
 ATTNJIT_DEVICE float value_scale(const WorkTile& work, const Arguments& arguments) {
-  if constexpr (Config::kScales == kNoScales) {
+  if constexpr (Config::kScales == kNoScales || kKeysHaveScales<Config>) {
     return 1.0f;
   } else {
     return scale_of<Config>(arguments.v_scale, work.batch, arguments.num_q_heads / Config::kGroup,
                             work.kv_head);
   }
 }
+
+/// Where a key's row lies in k and v, counted in rows; -1 where it has none.
+template <class Config, class Arguments>
+ATTNJIT_DEVICE i64 row_of_key(const WorkTile& work, int key, const Arguments& arguments) {
+  if (key >= work.kv_len) return -1;
+  if constexpr (Config::kPageSize > 0) {
+    const int page = arguments.page_table[static_cast<i64>(work.batch) * arguments.max_pages +
+                                          key / Config::kPageSize];
+    // A page past the last has no memory.
+    if (page < 0 || page >= arguments.num_pages) return -1;
+    return static_cast<i64>(page) * Config::kPageSize + key % Config::kPageSize;
+  } else if constexpr (Config::kRaggedKv) {
+    return static_cast<i64>(work.kv_begin) + key;
+  } else {
+    return static_cast<i64>(work.batch) * arguments.kv_len + key;
+  }
+}
+
+/// The scales of a KV tile's keys on their way to a softmax warpgroup: a thread brings those of one
+/// key, or of two, a tile ahead, and every thread reads all of them from shared memory. Buffers are
+/// taken by turns. Before one is written again each thread has passed the barrier of the other, and
+/// so has read it.
+template <class Config, class Arguments, bool kThere = kKeysHaveScales<Config>>
+struct KeyScales {
+  static constexpr int kOwn = ceil_div(Config::kTileN, kRows);
+
+  const Smem<Config>& smem;
+  const Arguments& arguments;
+  int warpgroup, row;
+  int buffer = 1;
+  float k[kOwn], v[kOwn];
+
+  ATTNJIT_DEVICE KeyScales(const Smem<Config>& memory, const Arguments& launch, int of_warpgroup,
+                           int of_row)
+      : smem(memory), arguments(launch), warpgroup(of_warpgroup), row(of_row) {}
+
+  /// Begins to load those of the KV tile that is the warpgroup's step `step`.
+  ATTNJIT_DEVICE void load(const WorkTile& work, int step) {
+    const int place =
+        LayoutOf<Config>::kOneO ? work.seen_0.end - 1 - step : work.kv_tile(warpgroup, step);
+    const int tile = tile_at<Config>(work, place, arguments);
+#pragma unroll
+    for (int i = 0; i < kOwn; ++i) {
+      const int in_tile = row + kRows * i;
+      const i64 key = in_tile < Config::kTileN
+                          ? row_of_key<Config>(work, tile * Config::kTileN + in_tile, arguments)
+                          : -1;
+      const i64 at = key * (arguments.num_q_heads / Config::kGroup) + work.kv_head;
+      // Past the end the mask hides what comes of it.
+      k[i] = key < 0 ? 1.0f : arguments.k_scale[at];
+      v[i] = key < 0 ? 1.0f : arguments.v_scale[at];
+    }
+  }
+
+  /// Hands them to the warpgroup. NOTE: a v_scale is 2^-60 at least, so that one of 0 makes no NaN:
+  /// the key then still counts in the sum of the row.
+  ATTNJIT_DEVICE void share() {
+    buffer ^= 1;
+#pragma unroll
+    for (int i = 0; i < kOwn; ++i) {
+      const int in_tile = row + kRows * i;
+      if (in_tile >= Config::kTileN) break;
+      const float value = fmaxf(v[i], 0x1p-60f);
+      const u32 to = static_cast<u32>(4 * in_tile);
+      store_shared(at(kKeyScale) + to, k[i]);
+      store_shared(at(kLogValueScale) + to, log2_approx(value));
+      store_shared(at(kInverseValueScale) + to, reciprocal_approx(value));
+    }
+    named_barrier_sync(kKeyScalesBarrier + warpgroup, kRows);
+  }
+
+  /// Four neighbours' numbers of a kind.
+  struct Four {
+    FloatPair low, high;
+  };
+  ATTNJIT_DEVICE Four read(int which, int column) const {
+    u32 a, b, c, d;
+    load_shared_v4(at(which) + static_cast<u32>(4 * column), a, b, c, d);
+    return {{__uint_as_float(a), __uint_as_float(b)}, {__uint_as_float(c), __uint_as_float(d)}};
+  }
+
+  /// Multiplies scores[begin..begin+31] by k_scale.
+  template <int kCount>
+  ATTNJIT_DEVICE void multiply(float (&scores)[kCount], int begin) const {
+#pragma unroll
+    for (int i = begin; i < begin + 32; i += 4) {
+      const Four four = read(kKeyScale, i);
+      set(scores, i, mul_pair({scores[i], scores[i + 1]}, four.low));
+      set(scores, i + 2, mul_pair({scores[i + 2], scores[i + 3]}, four.high));
+    }
+  }
+  /// Makes of scores[begin..begin+31] the logarithms to base 2 of what V's elements, as they are
+  /// stored, are to be multiplied by.
+  template <int kCount>
+  ATTNJIT_DEVICE void weigh(float (&scores)[kCount], int begin, float log2_scale) const {
+    const FloatPair scale{log2_scale, log2_scale};
+#pragma unroll
+    for (int i = begin; i < begin + 32; i += 4) {
+      const Four four = read(kLogValueScale, i);
+      set(scores, i, fma_pair({scores[i], scores[i + 1]}, scale, four.low));
+      set(scores, i + 2, fma_pair({scores[i + 2], scores[i + 3]}, scale, four.high));
+    }
+  }
+  /// The sum of a row's weights, of which these are v_scale times as large.
+  ATTNJIT_DEVICE float row_sum(const float (&weights)[Config::kTileN]) const {
+    FloatPair sums[4] = {};
+#pragma unroll
+    for (int i = 0; i < Config::kTileN; i += 8) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int column = i + 4 * half;
+        const Four four = read(kInverseValueScale, column);
+        sums[2 * half] = fma_pair({weights[column], weights[column + 1]}, four.low, sums[2 * half]);
+        sums[2 * half + 1] =
+            fma_pair({weights[column + 2], weights[column + 3]}, four.high, sums[2 * half + 1]);
+      }
+    }
+    const FloatPair all = add_pair(add_pair(sums[0], sums[1]), add_pair(sums[2], sums[3]));
+    return all.x + all.y;
+  }
+
+ private:
+  ATTNJIT_DEVICE u32 at(int which) const { return smem.key_scales(warpgroup, buffer, which); }
+  template <int kCount>
+  ATTNJIT_DEVICE static void set(float (&scores)[kCount], int i, FloatPair pair) {
+    scores[i] = pair.x;
+    scores[i + 1] = pair.y;
+  }
+};
+/// Nothing, where keys have no scales of their own.
+template <class Config, class Arguments>
+struct KeyScales<Config, Arguments, false> {
+  ATTNJIT_DEVICE KeyScales(const Smem<Config>&, const Arguments&, int, int) {}
+};
 
 }  // namespace attnjit::sm100

@@ -93,6 +93,7 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
                             const Arguments& arguments, const Params& params, int warpgroup) {
   using Layout = LayoutOf<Config>;
   constexpr int kBatches = Config::kTileN / 32;
+  constexpr bool kByToken = kKeysHaveScales<Config>;
   const int row = static_cast<int>(threadIdx.x & 127u);
   const int warp = warp_uniform(static_cast<int>(threadIdx.x >> 5));
   const u32 lanes = Tmem<Config>::lanes(warp);
@@ -102,6 +103,7 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
   const u32 slot = smem.statistic(warpgroup, 0, row);
   int s_parity = 0;  // a bit a buffer of S, where there is one O
   int statistic_parity = 0;
+  [[maybe_unused]] KeyScales<Config, Arguments> key_scales(smem, arguments, warpgroup, row);
 
   const auto hand_over_statistic = [&] { arrive_warp(smem.statistic_full(warpgroup)); };
   const auto await_statistic_read = [&] {
@@ -125,13 +127,14 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
     const typename ScoreMod::State state = ScoreMod::prepare(head, arguments.num_q_heads, params);
 
     if constexpr (Config::kScales != kNoScales) {
-      scale = score_scale<Config>(work, head, arguments);
+      scale = score_scale<Config>(work, head, position, arguments);
       if constexpr (ScoreMod::kIdentity) log2_scale = scale * kLog2e;
     }
     // What the exponents of a tile are relative to: P is scaled by 2^kPBias. NOTE: to the
     // correction warps that is the row's maximum, so sums, LSE, sinks and merges need no other
     // care.
     const auto origin = [&](float maximum) {
+      if constexpr (kByToken) return maximum - Config::kPBias;
       if constexpr (Config::kPBias == 0) return maximum * log2_scale;
       return fmaf(maximum, log2_scale, -Config::kPBias);
     };
@@ -139,12 +142,19 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
     OnlineRow online;
     // Where there is one O this warpgroup has all KV tiles, by turns in the two buffers of S.
     const int steps = Layout::kOneO ? work.seen_0.count() : work.share(warpgroup).steps;
+    if constexpr (kByToken) {
+      if (steps > 0) key_scales.load(work, 0);
+    }
 #pragma unroll 1
     for (int step = 0; step < steps; ++step) {
       const int buffer = Layout::kOneO ? step & 1 : warpgroup;
       const u32 s_columns = Layout::kOneO ? tmem.s(buffer) + lanes : own_columns;
       const int place = Layout::kOneO ? work.seen_0.end - 1 - step : work.kv_tile(warpgroup, step);
       const int first_kv = tile_at<Config>(work, place, arguments) * Config::kTileN;
+      if constexpr (kByToken) {
+        key_scales.share();
+        if (step + 1 < steps) key_scales.load(work, step + 1);
+      }
       // Masks are evaluated while the tensor cores make S.
       bool partial = first_kv < core.begin || core.end - first_kv < Config::kTileN;
       bool hidden = false;
@@ -206,6 +216,7 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
         for (int begin = 0; begin < Config::kTileN; begin += 32) {
           tcgen05_wait_ld_32(s, begin);
           if (begin + 32 < Config::kTileN) tcgen05_ld_32(s, begin + 32, s_columns + begin + 32);
+          if constexpr (kByToken) key_scales.multiply(s, begin);
         }
         coord.kv_idx = first_kv;
         modify_all<ScoreMod>(s, coord, scale, params);
@@ -217,8 +228,10 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
           tcgen05_wait_ld_32(s, begin);
           if (batch + 1 < kBatches) tcgen05_ld_32(s, begin + 32, s_columns + begin + 32);
           coord.kv_idx = first_kv + begin;
+          if constexpr (kByToken) key_scales.multiply(s, begin);
           modify<ScoreMod>(s, begin, coord, state, scale, params);
         }
+        if constexpr (kByToken) key_scales.weigh(s, begin, log2_scale);
         if (partial) hide(s, begin, words[batch]);
 #pragma unroll
         for (int i = 0; i < 32; i += 8) {
@@ -229,16 +242,21 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
         }
       }
       const float tile_maximum = max3(fmaxf(maxima[0], maxima[1]), maxima[2], maxima[3]);
-      const float factor = online.template renew<Config>(tile_maximum, log2_scale);
+      const float exponent_scale = kByToken ? 1.0f : log2_scale;
+      const float factor = online.template renew<Config>(tile_maximum, exponent_scale);
       if (step > 0) {
         store_shared(slot, factor);
         hand_over_statistic();
       }
-      exponentiate<Config>(s, log2_scale, origin(online.maximum), s_columns, smem, buffer);
+      exponentiate<Config>(s, exponent_scale, origin(online.maximum), s_columns, smem, buffer);
       // Off the critical path: P is handed over. No S follows the last factor that would tell of
       // its read.
       if (step == steps - 1) await_statistic_read();
-      online.sum += row_sum(s);
+      if constexpr (kByToken) {
+        online.sum += key_scales.row_sum(s);
+      } else {
+        online.sum += row_sum(s);
+      }
     }
     if (steps == 0) await_statistic_read();
 

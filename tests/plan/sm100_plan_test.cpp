@@ -235,8 +235,14 @@ TEST(Sm100Plan, ScalesAreParametersOfTheKernel) {
   const std::vector<std::string> all{"q_scale", "k_scale", "v_scale"};
   EXPECT_EQ(parameters(Scales::kTensor), all);
   EXPECT_EQ(parameters(Scales::kHead), all);
-  spec.scales = Scales::kToken;
-  EXPECT_NE(plan_of(spec).reason.find("scales: token"), std::string::npos) << plan_of(spec).reason;
+  EXPECT_EQ(parameters(Scales::kToken), all);
+  spec.scale_dtype = Dtype::kBf16;
+  EXPECT_NE(plan_of(spec).reason.find("per-token scales of bf16"), std::string::npos);
+  spec.scale_dtype = Dtype::kF32;
+  EXPECT_TRUE(plan_of(spec).supported);
+  spec.scales = Scales::kHead;
+  EXPECT_NE(plan_of(spec).reason.find("not `token` (scale_dtype)"), std::string::npos);
+  spec.scale_dtype.reset();
   const std::vector<std::string> one{"output_scale"};
   spec.output_dtype = Dtype::kE4m3;
   EXPECT_EQ(parameters(Scales::kNone), one);
@@ -246,6 +252,25 @@ TEST(Sm100Plan, ScalesAreParametersOfTheKernel) {
   spec.arch = Arch::kSm90a;
   EXPECT_FALSE(plan_of(spec).supported);
   EXPECT_NE(plan_of(spec).reason.find("no e4m3 operands (qkv_dtype)"), std::string::npos);
+}
+
+TEST(Sm100Plan, ScalesOfKeysHaveBuffersOfTheSoftmax) {
+  for (const int depth : {64, 80, 128, 192, 256}) {
+    AttentionSpec spec = dense(depth, Dtype::kE4m3);
+    spec.scales = Scales::kToken;
+    const KernelPlan plan = plan_of(spec);
+    EXPECT_TRUE(plan.supported) << plan.reason;
+    check_plan(plan, spec_to_json(spec));
+    for (const Sm100Variant& variant : plan.sm100->variants) {
+      const auto region =
+          std::find_if(variant.smem.begin(), variant.smem.end(),
+                       [](const auto& one) { return one.region == Sm100Region::kKeyScales; });
+      ASSERT_NE(region, variant.smem.end());
+      EXPECT_EQ(region->begin % 16, 0);
+      EXPECT_EQ(variant.num_k_scale_bufs, depth == 256 ? 2 : 4);
+      EXPECT_EQ(region->size, variant.num_k_scale_bufs * variant.BN * 12);
+    }
+  }
 }
 
 TEST(Sm100Plan, OutputsOfOtherSizesThanTheInputs) {

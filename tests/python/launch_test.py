@@ -216,6 +216,8 @@ def eight_bits(gpu):
         O, (2, 30, 8, 64))
     one = [Tensor(DOC + 64 * i, (1,), "float32") for i in range(3)]
     of_heads = [Tensor(DOC + 64 * i, (2, heads), "float32") for i, heads in enumerate((8, 4, 4))]
+    of_rows = [Tensor(DOC + 64 * i, (2, *rows), "float32")
+               for i, rows in enumerate(((30, 8), (50, 4), (50, 4)))]
 
     def call(scales, service, **more):
         return attnjit.attention(q, k, k, **{"out": o, **more}, service=service,
@@ -226,7 +228,8 @@ def eight_bits(gpu):
         architecture, _launch.architecture = _launch.architecture, lambda *_: "sm_100a"
         _launch._architectures.clear()
         try:
-            for scales, name in ((one, "tensor"), (of_heads, "head"), ((None,) * 3, None)):
+            for scales, name in ((one, "tensor"), (of_heads, "head"), (of_rows, "token"),
+                                 ((None,) * 3, None)):
                 tensors = _launch.Tensors(q, k, k, o, q_scale=scales[0], k_scale=scales[1],
                                           v_scale=scales[2])
                 spec = _launch.spec_of(tensors, _launch.fields_text('"null"', '"identity"'),
@@ -243,6 +246,21 @@ def eight_bits(gpu):
             fails(lambda: call((None, one[1], one[2]), service), ValueError, "together")
             fails(lambda: call((of_heads[1], *of_heads[1:]), service), ValueError, "q_scale (2, 4)")
             fails(lambda: call((*one[:2], of_heads[2]), service), ValueError, "v_scale (2, 4)")
+            fails(lambda: call((of_rows[0], *of_heads[1:]), service), ValueError, "k_scale (2, 4)",
+                  "(2, 50, 4)")
+            fails(lambda: call((of_heads[0], *of_rows[1:]), service), ValueError,
+                  "k_scale (2, 50, 4)", "(2, 4)")
+            # Of ragged batches scales of rows and of heads have as many dimensions.
+            ragged = dict(q_offsets=Tensor(OFFSETS, (3,), "int32"),
+                          kv_offsets=Tensor(OFFSETS, (3,), "int32"))
+            rows, keys = Tensor(Q, (70, 8, 64), kind), Tensor(K, (90, 4, 64), kind)
+            for shapes, name in ((((70, 8), (90, 4)), "token"), (((2, 8), (2, 4)), "head")):
+                scales = [Tensor(DOC, shapes[i > 0], "float32") for i in range(3)]
+                attnjit.attention(rows, keys, keys, out=Tensor(O, (70, 8, 64)), service=service,
+                                  **dict(zip(("q_scale", "k_scale", "v_scale"), scales)), **ragged)
+                tensors = _launch.Tensors(rows, keys, keys, o, q_offsets=ragged["q_offsets"],
+                                          q_scale=scales[0], k_scale=scales[1], v_scale=scales[2])
+                assert tensors.scales() == name
             words = Tensor(DOC, (1,), "int32")
             fails(lambda: call((words, *one[1:]), service), TypeError, "float32")
             gaps = Tensor(DOC, (2, 8), "float32", strides=(16, 1))

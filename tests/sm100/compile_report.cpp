@@ -118,6 +118,9 @@ class Collection {
             spec.qkv_dtype = Dtype::kE4m3;
             spec.scales = Scales::kHead;
             add(name + ", e4m3", spec, {});
+            spec.scales = Scales::kToken;
+            spec.output_dtype = Dtype::kE4m3;
+            add(name + ", e4m3 with scales of rows", spec, {});
           }
         }
       }

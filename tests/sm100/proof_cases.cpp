@@ -220,6 +220,22 @@ const std::vector<Row>& rows() {
       {"e4m3, ragged", kE4, 128, 128, 2, 1, "null", "identity", {4, 141, 150, 1}, {"lse", "ragged", "head"}},
       {"e4m3, ragged and paged", kE4, 128, 128, 4, 2, "causal", "identity", {4, 70, 200, 1}, {"lse", "ragged", "page-64", "head", "sink"}},
       {"e4m3, sm_103a", kE4, 128, 128, 1, 1, "causal", "identity", {1, 141, 300, 1}, {"lse", "103", "tensor"}},
+      // Rows with scales of their own.
+      {"e4m3, rows' scales", kE4, 128, 128, 2, 1, "causal", "identity", {1, 141, 300, 1}, {"lse", "token"}},
+      {"e4m3, rows' scales, one query tile", kE4, 64, 64, 2, 2, "window", "identity", {2, 40, 400, 1}, {"lse", "token", "1q"}},
+      {"e4m3, rows' scales, sink, softcap", kE4, 64, 64, 4, 4, "causal", "softcap", {2, 50, 150, 1}, {"lse", "sink", "token"}},
+      {"e4m3, rows' scales, pages, ragged", kE4, 128, 128, 4, 2, "causal", "identity", {4, 70, 200, 1}, {"lse", "ragged", "page-64", "token"}},
+      {"e4m3, rows' scales, documents, pages", kE4, 64, 64, 1, 1, "custom", "custom", {3, 70, 150, 1}, {"lse", "page-16", "token"}},
+      {"e4m3, rows' scales, 192/128", kE4, 192, 128, 2, 1, "causal", "identity", {1, 141, 200, 1}, {"lse", "token"}},
+      {"e4m3, rows' scales, no key", kE4, 64, 64, 1, 1, "null", "identity", {2, 141, 0, 1}, {"lse", "token"}},
+      {"e4m3, rows' scales, sm_103a", kE4, 128, 128, 1, 1, "null", "identity", {1, 141, 300, 1}, {"lse", "103", "token"}},
+      // O of other sizes than the inputs.
+      {"e4m3 to e4m3", kE4, 128, 128, 2, 1, "causal", "identity", {1, 141, 300, 1}, {"lse", "e4m3-out", "head"}},
+      {"e4m3 to f32, ragged", kE4, 64, 64, 2, 2, "causal", "identity", {4, 80, 150, 1}, {"lse", "ragged", "f32-out"}},
+      {"bf16 to e4m3, ragged, sink", kBf, 64, 64, 2, 2, "causal", "identity", {4, 80, 150, 1}, {"lse", "ragged", "sink", "e4m3-out"}},
+      {"bf16 to f32", kBf, 128, 128, 1, 1, "null", "identity", {1, 141, 150, 1}, {"lse", "f32-out"}},
+      {"fp16 to e4m3, one query tile", kFp, 64, 64, 4, 4, "causal", "identity", {2, 30, 300, 1}, {"lse", "e4m3-out", "1q"}},
+      {"bf16 to f32, depth 192", kBf, 192, 192, 1, 1, "causal", "identity", {1, 141, 150, 1}, {"lse", "f32-out"}},
       // sm_103a: every exponential on the MUFU.
       {"sm_103a causal", kBf, 128, 128, 1, 1, "causal", "identity", {1, 141, 300, 1}, {"lse", "103"}},
       {"sm_103a, one query tile", kBf, 64, 64, 1, 1, "null", "identity", {1, 100, 300, 2}, {"lse", "103"}},
@@ -245,8 +261,11 @@ ProofCase case_of(const Row& row) {
   one.spec.qkv_dtype = row.dtype;
   if (with("fp16-out")) one.spec.output_dtype = Dtype::kFp16;
   if (with("bf16-out")) one.spec.output_dtype = Dtype::kBf16;
+  if (with("e4m3-out")) one.spec.output_dtype = Dtype::kE4m3;
+  if (with("f32-out")) one.spec.output_dtype = Dtype::kF32;
   if (with("tensor")) one.spec.scales = Scales::kTensor;
   if (with("head")) one.spec.scales = Scales::kHead;
+  if (with("token")) one.spec.scales = Scales::kToken;
   one.spec.ragged = with("ragged");
   for (const int size : {16, 64, 128, 512}) {
     if (with(fmt::format("page-{}", size))) one.spec.page_size = size;
@@ -378,9 +397,16 @@ AttentionSpec random_spec(Draw& draw) {
   spec.lse_includes_sink = !(spec.sink && draw.once_in(3));
   if (draw.once_in(5)) {
     spec.qkv_dtype = kE4;
-    spec.scales = draw.of({Scales::kNone, Scales::kTensor, Scales::kHead});
+    spec.scales = draw.of({Scales::kNone, Scales::kTensor, Scales::kHead, Scales::kToken});
     spec.qk_depth = (spec.qk_depth + 15) / 16 * 16;
     spec.ov_depth = (spec.ov_depth + 15) / 16 * 16;
+  }
+  if (draw.once_in(4)) {
+    spec.output_dtype = draw.of({kE4, Dtype::kF32});
+    if (spec.output_dtype == kE4) {
+      spec.qk_depth = (spec.qk_depth + 15) / 16 * 16;
+      spec.ov_depth = (spec.ov_depth + 15) / 16 * 16;
+    }
   }
   return spec;
 }

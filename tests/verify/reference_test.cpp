@@ -554,6 +554,39 @@ TEST(Reference, E4m3ScalesAreOfSequenceAndHead) {
   }
 }
 
+TEST(Reference, E4m3ScalesAreOfRows) {
+  AttentionSpec spec = small(4, 2);
+  spec.qkv_dtype = Dtype::kE4m3;
+  spec.scales = Scales::kToken;
+  spec.page_size = 16;
+  const ProblemRequest request = shapes({5}, {40, 70});
+  Problem problem = make_problem(spec, request).value();
+  EXPECT_EQ(problem.at("q_scale").shape, (std::vector<std::int64_t>{2, 5, 4}));
+  EXPECT_EQ(problem.at("k_scale").shape, (std::vector<std::int64_t>{problem.num_pages, 16, 2}));
+  // Elements by their rows' scales, stored as f32: the same without any.
+  Problem widened_problem = problem;
+  widened_problem.spec.scales = Scales::kNone;
+  const std::pair<const char*, const char*> tensors[] = {
+      {"q", "q_scale"}, {"k", "k_scale"}, {"v", "v_scale"}};
+  for (const auto& [name, scale_name] : tensors) {
+    Tensor all = widened(problem.at(name));
+    const Tensor& scale = problem.at(scale_name);
+    for (std::int64_t i = 0; i < all.elements(); ++i) {
+      all.as<float>()[i] *= scale.as<float>()[i / all.shape.back()];
+    }
+    widened_problem.tensors[name] = std::move(all);
+    widened_problem.tensors.erase(scale_name);
+  }
+  const Reference by_row = compute_reference(problem).value();
+  const Reference plain = compute_reference(widened_problem).value();
+  for (std::size_t i = 0; i < by_row.o.size(); ++i) {
+    ASSERT_NEAR(by_row.o[i], plain.o[i], 1e-6) << i;
+  }
+  for (std::size_t i = 0; i < by_row.lse.size(); ++i) {
+    ASSERT_NEAR(by_row.lse[i], plain.lse[i], 1e-6) << i;
+  }
+}
+
 TEST(Reference, E4m3OutputsAreDividedAndSaturate) {
   AttentionSpec spec = small(4, 2);
   ProblemRequest request = shapes({5}, {40});

@@ -238,6 +238,12 @@ Json depth512_json(const AttentionSpec& spec, const PlanOptions& options) {
   return json;
 }
 
+// Of per-token scales, where there are some.
+std::optional<Dtype> scale_dtype_of(const AttentionSpec& spec) {
+  if (spec.scale_dtype || spec.scales != Scales::kToken) return spec.scale_dtype;
+  return Dtype::kF32;
+}
+
 // What Fa4Config and Depth512Config take alike.
 template <class Args>
 void fill_args(const AttentionSpec& spec, const PlanOptions& options, Args& args) {
@@ -258,7 +264,7 @@ Fa4Config::Args fa4_args(const AttentionSpec& spec, const PlanOptions& options) 
   args.rope_dtype = spec.rope_dtype;
   args.is_mla = spec.mla != Mla::kNone;
   if (args.is_mla && !args.rope_dtype) args.rope_dtype = spec.qkv_dtype;
-  args.scale_dtype = spec.scale_dtype;
+  args.scale_dtype = scale_dtype_of(spec);
   args.pair_cta = options.pair_cta.value_or(false);
   args.num_qo = options.num_qo.value_or(2);
   return args;
@@ -269,7 +275,7 @@ MlaConfig::Args mla_args(const AttentionSpec& spec, const PlanOptions& options) 
   args.qkv_dtype = spec.qkv_dtype;
   args.rope_mma_dtype = spec.rope_dtype.value_or(spec.qkv_dtype);
   args.rope_gmem_dtype = spec.rope_gmem_dtype.value_or(args.rope_mma_dtype);
-  args.scale_dtype = spec.scale_dtype;
+  args.scale_dtype = scale_dtype_of(spec);
   args.num_q_heads = spec.num_q_heads;
   args.group = spec.group;
   args.depth = spec.qk_depth;

@@ -24,9 +24,10 @@ struct RegionConstant {
   Sm100Region region;
   const char* name;
 };
-constexpr std::array<RegionConstant, 5> kRegions{{
+constexpr std::array<RegionConstant, 6> kRegions{{
     {Sm100Region::kQ, "kQOffset"},
     {Sm100Region::kCorrection, "kCorrectionOffset"},
+    {Sm100Region::kKeyScales, "kKeyScalesOffset"},
     {Sm100Region::kBarriers, "kBarrierOffset"},
     {Sm100Region::kTmemAddress, "kTmemAddressOffset"},
     {Sm100Region::kWork, "kWorkOffset"},
@@ -237,6 +238,9 @@ std::vector<LaunchNumber> numbers_of(const AttentionSpec& spec, const Sm100Plan&
   }
   if (spec.page_size > 0) add({kMaxPages});
   if (sm100.can_switch_to_1q) add({kOneQuery});
+  // A page past the last has no scales.
+  const bool reads_pages = spec.page_size > 0 && spec.scales == Scales::kToken;
+  if (reads_pages && !sm100.row_copies) add({kNumPages});
   if (sm100.row_copies)
     numbers.insert(numbers.end(), kRowCopyNumbers.begin(), kRowCopyNumbers.end());
   return numbers;
@@ -256,21 +260,10 @@ std::string_view to_string(Sm100Role::Id id) {
 }
 
 std::string_view to_string(Sm100Region region) {
-  static constexpr std::array<std::string_view, 15> kNames{"Q",
-                                                           "Q rope",
-                                                           "O beside Q",
-                                                           "P",
-                                                           "KV ring",
-                                                           "K ring",
-                                                           "V ring",
-                                                           "K rope",
-                                                           "O beyond the ring",
-                                                           "q_scale",
-                                                           "k_scale",
-                                                           "correction",
-                                                           "tmem address",
-                                                           "work",
-                                                           "barriers"};
+  static constexpr std::array<std::string_view, 14> kNames{
+      "Q",      "Q rope",  "O beside Q",        "P",          "KV ring",    "K ring",
+      "V ring", "K rope",  "O beyond the ring", "key scales", "correction", "tmem address",
+      "work",   "barriers"};
   return name_in(kNames, region);
 }
 

@@ -15,6 +15,9 @@ namespace attnjit {
 namespace {
 
 constexpr std::int64_t kCorrectionBytes = 512 * 4;  // a sum and a maximum a softmax thread
+// Of a key in a buffer (templates/sm100/scales.cuh): its k_scale, and v_scale in two forms.
+constexpr std::int64_t kKeyScalesBytes = 3 * 4;
+constexpr std::int64_t kKeyScalesBuffers = 2;  // of a softmax warpgroup
 
 // Who reads an announced work tile: the warps of softmax, four of correction, and a thread each
 // that multiplies, loads and stores.
@@ -160,7 +163,7 @@ Sm100Variant lay_out_fa4(const Sm100LayoutRequest& tile, std::int64_t slots, boo
   // One more than half of an even number of slots: with one query tile two Ks follow one another at
   // the begin of a work tile.
   v.num_rope_buffers = fused && v.rope_depth > 0 ? slots / 2 + 1 : 0;
-  v.num_k_scale_bufs = tile.scale_size == 0 ? 0 : fused ? ceil_div(slots, 2) : v.num_kv_stages;
+  v.num_k_scale_bufs = tile.key_scales ? kKeyScalesBuffers * (tile.one_o ? 1 : 2) : 0;
   // P V begins on three quarters of the tile while the last one is still exponentiated.
   const std::int64_t steps = v.BN / v.MMA_K;
   const std::int64_t first = steps % 4 == 0 ? steps / 4 * 3 : ceil_div(steps, 2);
@@ -194,9 +197,8 @@ Sm100Variant lay_out_fa4(const Sm100LayoutRequest& tile, std::int64_t slots, boo
   }
   const std::int64_t ring_end = smem.end();
   smem.add(Sm100Region::kOBeyondRing, o_bytes - ring_end, 1024);
-  smem.add(Sm100Region::kQScale, v.BM * tile.scale_size, 128);
-  smem.add(Sm100Region::kKScale, v.num_k_scale_bufs * v.k_rows_per_cta * tile.scale_size, 128);
   smem.add(Sm100Region::kCorrection, kCorrectionBytes, 16);
+  smem.add(Sm100Region::kKeyScales, v.num_k_scale_bufs * v.BN * kKeyScalesBytes, 16);
   smem.add(Sm100Region::kTmemAddress, 4, 4);
   smem.add(Sm100Region::kWork, tile.work_bytes, tile.announced ? 16 : 4);
   lay_out_barriers(v, tile);

@@ -25,7 +25,7 @@ struct Sm100LayoutRequest {
   std::int64_t BN = 0;  // NOLINT(readability-identifier-naming): the reference's name
   std::int64_t qkv_size = 2;
   std::int64_t rope_size = 2;  ///< of the rope part, where there is one
-  std::int64_t scale_size = 0;
+  bool key_scales = false;     ///< each key has a scale of its own in K, and one in V
   std::int64_t output_size = 2;
   std::int64_t swizzle_bytes = 128;
   std::int64_t work_bytes = 0;     ///< what is said of work tiles in shared memory

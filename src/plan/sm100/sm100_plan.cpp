@@ -24,6 +24,9 @@ namespace {
 // A softmax thread holds a row of S: at 192 keys it spills (428 bytes were seen under 192
 // registers), at 160 and below it does not.
 constexpr std::int64_t kMaxRowKeys = 160;
+// Where keys have scales of their own the thread reads those, too: at 128 keys most kernels spilt
+// (112 to 240 bytes), at 96 none.
+constexpr std::int64_t kMostScaledKeys = 96;
 // FA4's tile at every depth; four steps of 32 columns, so that P splits three to one.
 constexpr std::int64_t kLoweredKeys = 128;
 constexpr int kTileRows = 128;             // of a query tile
@@ -293,7 +296,7 @@ Sm100LayoutRequest tile_of(const AttentionSpec& spec) {
   tile.ov_depth = spec.ov_depth;
   tile.qkv_size = size_of(spec.qkv_dtype);
   tile.rope_size = spec.rope_dtype ? size_of(*spec.rope_dtype) : tile.qkv_size;
-  tile.scale_size = spec.scale_dtype ? size_of(*spec.scale_dtype) : 0;
+  tile.key_scales = spec.scales == Scales::kToken;
   tile.output_size = size_of(spec.output_dtype.value_or(spec.qkv_dtype));
   tile.announced = splits(spec) || spec.ragged_kv || spec.kv_lens_exclude_new;
   // Otherwise a CTA of a ragged batch has one work tile: its sequence and query tile.
@@ -336,6 +339,12 @@ Result<std::int64_t> choose_keys(const AttentionSpec& spec, const Fa4Config& con
   } else if (keys % kColumnBatch != 0) {
     keys = align_down(keys, kColumnBatch);
     reason = fmt::format("S is read and masked in whole batches of {} columns", kColumnBatch);
+  }
+  if (spec.scales == Scales::kToken && keys > kMostScaledKeys) {
+    if (!reason.empty()) reason += "; ";
+    reason +=
+        fmt::format("{} keys with scales of their own spill, {} do not", keys, kMostScaledKeys);
+    keys = kMostScaledKeys;
   }
   // A tile is whole pages, or a page whole tiles, if one can be.
   const std::int64_t lowered = keys;
@@ -436,7 +445,6 @@ void record_ring(const Fa4Config& reference, const Sm100Variant& variant, const 
   record("num_kv_stages", reference.num_kv_stages, variant.num_kv_stages);
   record("num_qk_stages", reference.num_qk_stages, variant.num_qk_stages);
   record("num_rope_buffers", reference.num_rope_buffers(), variant.num_rope_buffers);
-  record("num_k_scale_bufs", reference.num_k_scale_bufs(), variant.num_k_scale_bufs);
   record("BK0", reference.BK0, variant.BK0);
   record("BK1", reference.BK1, variant.BK1);
   record("k_rows_per_cta", reference.k_rows_per_cta(), variant.k_rows_per_cta);
@@ -444,6 +452,8 @@ void record_ring(const Fa4Config& reference, const Sm100Variant& variant, const 
   record("num_mbarriers", reference.num_mbarriers(),
          static_cast<std::int64_t>(variant.barriers.size()));
   record("smem_used", reference.smem_used, variant.smem_bytes);
+  deviate(deviations, (prefix + "num_k_scale_bufs").c_str(), reference.num_k_scale_bufs(),
+          variant.num_k_scale_bufs, "a softmax warpgroup brings the scales of its own KV tiles");
 }
 
 // The pairs of a row's exponentials that are polynomials on the FMA pipe (the table of

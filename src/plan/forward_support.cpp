@@ -113,6 +113,13 @@ std::string unsupported_output(const AttentionSpec& spec) {
                      to_string(output));
 }
 
+std::string unsupported_accumulation(const AttentionSpec& spec) {
+  const Dtype output = spec.output_dtype.value_or(spec.qkv_dtype);
+  if (!spec.accumulate || size_of(output) == 2) return {};
+  return fmt::format("a launch that accumulates takes o of bf16 or fp16, not {} (output_dtype)",
+                     to_string(output));
+}
+
 std::string unsupported_e4m3(const AttentionSpec& spec, std::string_view why) {
   if (spec.qkv_dtype != Dtype::kE4m3) return {};
   return fmt::format("the {} template has no {} operands (qkv_dtype) yet: {}", to_string(spec.arch),

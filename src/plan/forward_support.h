@@ -51,6 +51,9 @@ std::string unsupported_everywhere(const AttentionSpec& spec);
 /// Why a template whose O has 16 bits does not serve a spec that wants another; empty: it does.
 std::string unsupported_output(const AttentionSpec& spec);
 
+/// Why a launch cannot merge its result into the spec's o; empty: it can, or is not to.
+std::string unsupported_accumulation(const AttentionSpec& spec);
+
 /// Why a template without e4m3 does not serve a spec that has it; empty: the spec has not.
 std::string unsupported_e4m3(const AttentionSpec& spec, std::string_view why);
 

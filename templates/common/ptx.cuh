@@ -342,6 +342,11 @@ ATTNJIT_DEVICE void load_shared_v4(u32 address, u32& a, u32& b, u32& c, u32& d) 
                : "memory");
 }
 
+/// st.shared.b16 (9.7.9).
+ATTNJIT_DEVICE void store_shared_half(u32 address, unsigned short half) {
+  asm volatile("st.shared.b16 [%0], %1;" ::"r"(address), "h"(half) : "memory");
+}
+
 /// ld.shared.b32 (9.7.9).
 ATTNJIT_DEVICE u32 load_shared_word(u32 address) {
   u32 value;
@@ -504,6 +509,13 @@ ATTNJIT_DEVICE u32 pack_e4m3(float a, float b, float c, float d) {
       : "=r"(word)
       : "f"(a), "f"(b), "f"(c), "f"(d));
   return word;
+}
+
+/// The same of two floats: the first in the low byte.
+ATTNJIT_DEVICE unsigned short pack_e4m3_pair(float low, float high) {
+  unsigned short pair;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(high), "f"(low));
+  return pair;
 }
 
 /// Neighbours of a row as pairs.

@@ -36,8 +36,7 @@ ATTNJIT_DEVICE FloatPair load_partial(const unsigned char* partial_o, long long 
 template <class Config>
 ATTNJIT_DEVICE void store_merged(unsigned char* o, int word, FloatPair pair) {
   if constexpr (Config::kOutputBytes == 1) {
-    reinterpret_cast<unsigned short*>(o)[word] =
-        static_cast<unsigned short>(pack_e4m3(pair.x, pair.y, 0.0f, 0.0f));
+    reinterpret_cast<unsigned short*>(o)[word] = pack_e4m3_pair(pair.x, pair.y);
   } else if constexpr (Config::kOutputBytes == 2) {
     reinterpret_cast<u32*>(o)[word] = pack_pair<Config::kBf16>(pair.x, pair.y);
   } else {

@@ -375,6 +375,7 @@ struct Consumer {
       if constexpr (Config::kSink) sink = arguments.sink[head];
       float lse;
       output_scale[half] = finish_row<Config>(rows.softmax.statistics(half), sink, lse);
+      if constexpr (Config::kOutputBytes == 1) output_scale[half] /= arguments.output_scale[0];
       if constexpr (Config::kReturnLse) {
         if ((lane & 3) == 0 && is_row(rows, half)) {
           const int position = (rows.first_row + 8 * half) >> Config::kGqaShift;

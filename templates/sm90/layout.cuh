@@ -87,6 +87,12 @@ struct LayoutOf {
 
   static constexpr int kQkBlocks = ceil_div(Config::kQkDepth, kBlockColumns);
   static constexpr int kOvBlocks = ceil_div(Config::kOvDepth, kBlockColumns);
+  /// Blocks of O: a row of one has 128 bytes, whatever its type.
+  static_assert((Config::kOutputBytes == 1 || Config::kOutputBytes == 2) &&
+                    Config::kOvDepth * Config::kOutputBytes % 16 == 0,
+                "O is e4m3, bf16 or fp16, and its rows are multiples of 16 bytes");
+  static constexpr int kOutputBlockColumns = kBlockRowBytes / Config::kOutputBytes;
+  static constexpr int kOutputBlocks = ceil_div(Config::kOvDepth, kOutputBlockColumns);
   /// k16 steps of Q K^T; past kQkDepth the rows are zero-filled.
   static constexpr int kQkSteps = ceil_div(Config::kQkDepth, 16);
   static constexpr int kPvSteps = Config::kTileN / 16;

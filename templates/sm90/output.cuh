@@ -36,11 +36,12 @@ ATTNJIT_DEVICE void copy_rows(u32 staged, int block_bytes, int first_block, int 
         staged + i / kChunks * kBlockRowBytes + ((i % kChunks ^ i / kChunks % kChunks) << 4);
 #pragma unroll 1
     for (int block = 0; block < blocks; ++block) {
-      const int column = (first_block + block) * kBlockColumns + i % kChunks * 8;
+      const int column = (first_block + block) * LayoutOf<Config>::kOutputBlockColumns +
+                         i % kChunks * (16 / Config::kOutputBytes);
       if (column >= Config::kOvDepth) break;
       u32 a, b, c, d;
       load_shared_v4(source + block * block_bytes, a, b, c, d);
-      store_global_v4(output + 2 * column, a, b, c, d);
+      store_global_v4(output + Config::kOutputBytes * column, a, b, c, d);
     }
   }
 }
@@ -65,39 +66,38 @@ ATTNJIT_DEVICE void store_partial(const float (&o)[LayoutOf<Config>::kPvColumns 
   }
 }
 
-/// Begins to write the warpgroup's O, by TMA stores that clip at q_len. It is staged in the
-/// warpgroup's own rows of Q's memory, whole, and release_q() must follow; or, where
-/// Config::kOBlocks is set, in memory of its own, that many blocks of 64 columns at a time.
-template <class Config, class Arguments>
-ATTNJIT_DEVICE void store_output(const float (&o)[LayoutOf<Config>::kPvColumns / 2],
-                                 const Smem<Config>& smem, const Arguments& arguments,
-                                 const WorkTile& work, int stage, int consumer, int warp,
-                                 int lane) {
+/// Writes a thread's part of O to shared memory, as the TMA store will undo it: the blocks from
+/// `first` on that lie there at a time.
+///
+/// NOTE: the 128-byte swizzle; rows begin at a multiple of its period.
+template <class Config, int kBlocks, int kBlockBytes>
+ATTNJIT_DEVICE void stage_output(const float (&o)[LayoutOf<Config>::kPvColumns / 2], u32 rows,
+                                 int first, int warp, int lane) {
   using Layout = LayoutOf<Config>;
-  constexpr bool kOwnMemory = Config::kOBlocks > 0;
-  constexpr int kBlocks = kOwnMemory ? Config::kOBlocks : Layout::kOvBlocks;
-  constexpr int kBlockBytes = kOwnMemory ? Layout::kConsumerBlockBytes : Layout::kQBlockBytes;
-  // An stmatrix writes 16 columns of a warp's 16 rows.
-  constexpr int kMatrixColumns = 16;
-  constexpr int kMatricesPerBlock = kBlockColumns / kMatrixColumns;
-  const u32 rows = kOwnMemory ? smem.o(consumer) : smem.q(stage, consumer);
-  const int row = warp * kWarpRows + (lane & 15);
-  const int first_row = work.first_row + consumer * kConsumerRows;
-  // A TMA store would go on into the next sequence's rows.
-  const bool by_threads = Config::kRagged && first_row + kConsumerRows > work.q_len
-                                                                             << Config::kGqaShift;
+  if constexpr (Config::kOutputBytes == 1) {
+    // A thread has two neighbours of each of its two rows in every eight columns.
+    constexpr int kGroups = Layout::kOutputBlockColumns / 8;
 #pragma unroll
-  for (int first = 0; first < Layout::kOvBlocks; first += kBlocks) {
-    if constexpr (kOwnMemory) {
-      if (warp == 0 && elect_one()) bulk_wait_group_read();
-      named_barrier_sync(kEpilogueBarrier + consumer, kWarpgroupThreads);
+    for (int i = kGroups * first; i < min(kGroups * (first + kBlocks), Layout::kPvColumns / 8);
+         ++i) {
+      const int chunk = i / 2;  // of 16 columns, 16 bytes
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int row = warp * kWarpRows + 8 * half + (lane >> 2);
+        const u32 address = rows + (i / kGroups - first) * kBlockBytes + row * kBlockRowBytes +
+                            (((chunk & 7) ^ (row & 7)) << 4) + (i & 1) * 8 + (lane & 3) * 2;
+        store_shared_half(address, pack_e4m3_pair(o[4 * i + 2 * half], o[4 * i + 2 * half + 1]));
+      }
     }
+  } else {
+    // An stmatrix writes 16 columns of a warp's 16 rows.
+    constexpr int kMatrixColumns = 16;
+    constexpr int kMatricesPerBlock = kBlockColumns / kMatrixColumns;
+    const int row = warp * kWarpRows + (lane & 15);
 #pragma unroll
     for (int i = kMatricesPerBlock * first;
          i < min(kMatricesPerBlock * (first + kBlocks), Layout::kPvColumns / kMatrixColumns); ++i) {
       const int chunk = 2 * i + (lane >> 4);  // of 8 columns, 16 bytes
-      // NOTE: the 128-byte swizzle, as the TMA store will undo it; rows begin at a multiple of
-      // its period.
       const u32 address = rows + (i / kMatricesPerBlock - first) * kBlockBytes +
                           row * kBlockRowBytes + (((chunk & 7) ^ (row & 7)) << 4);
       stmatrix_x4(address, pack_pair<Config::kOutputBf16>(o[8 * i], o[8 * i + 1]),
@@ -105,25 +105,52 @@ ATTNJIT_DEVICE void store_output(const float (&o)[LayoutOf<Config>::kPvColumns /
                   pack_pair<Config::kOutputBf16>(o[8 * i + 4], o[8 * i + 5]),
                   pack_pair<Config::kOutputBf16>(o[8 * i + 6], o[8 * i + 7]));
     }
+  }
+}
+
+/// Begins to write the warpgroup's O, by TMA stores that clip at q_len. It is staged in the
+/// warpgroup's own rows of Q's memory, whole, and release_q() must follow; or, where
+/// Config::kOBlocks is set, in memory of its own, that many blocks at a time.
+template <class Config, class Arguments>
+ATTNJIT_DEVICE void store_output(const float (&o)[LayoutOf<Config>::kPvColumns / 2],
+                                 const Smem<Config>& smem, const Arguments& arguments,
+                                 const WorkTile& work, int stage, int consumer, int warp,
+                                 int lane) {
+  using Layout = LayoutOf<Config>;
+  constexpr bool kOwnMemory = Config::kOBlocks > 0;
+  constexpr int kBlocks = kOwnMemory ? Config::kOBlocks : Layout::kOutputBlocks;
+  constexpr int kBlockBytes = kOwnMemory ? Layout::kConsumerBlockBytes : Layout::kQBlockBytes;
+  const u32 rows = kOwnMemory ? smem.o(consumer) : smem.q(stage, consumer);
+  const int first_row = work.first_row + consumer * kConsumerRows;
+  // A TMA store would go on into the next sequence's rows.
+  const bool by_threads = Config::kRagged && first_row + kConsumerRows > work.q_len
+                                                                             << Config::kGqaShift;
+#pragma unroll
+  for (int first = 0; first < Layout::kOutputBlocks; first += kBlocks) {
+    if constexpr (kOwnMemory) {
+      if (warp == 0 && elect_one()) bulk_wait_group_read();
+      named_barrier_sync(kEpilogueBarrier + consumer, kWarpgroupThreads);
+    }
+    stage_output<Config, kBlocks, kBlockBytes>(o, rows, first, warp, lane);
     fence_proxy_async_shared();
     named_barrier_sync(kEpilogueBarrier + consumer, kWarpgroupThreads);
     if constexpr (Config::kRagged) {
       if (by_threads) {
-        copy_rows<Config>(rows, kBlockBytes, first, min(kBlocks, Layout::kOvBlocks - first),
+        copy_rows<Config>(rows, kBlockBytes, first, min(kBlocks, Layout::kOutputBlocks - first),
                           arguments, work, first_row, warp * 32 + lane);
       }
     }
     if (warp == 0 && elect_one() && first_row >= 0 && !by_threads) {
 #pragma unroll
-      for (int block = first; block < min(first + kBlocks, Layout::kOvBlocks); ++block) {
+      for (int block = first; block < min(first + kBlocks, Layout::kOutputBlocks); ++block) {
         const u32 source = rows + (block - first) * kBlockBytes;
         const int position = work.q_begin + (first_row >> Config::kGqaShift);
         if constexpr (kRowsWithoutHead<Config>) {
-          tma_store_5d(arguments.o_map, source, block * kBlockColumns, 0, position,
+          tma_store_5d(arguments.o_map, source, block * Layout::kOutputBlockColumns, 0, position,
                        work.head / Config::kGroup, q_batch<Config>(work));
         } else {
-          tma_store_4d(arguments.o_map, source, block * kBlockColumns, work.head, position,
-                       q_batch<Config>(work));
+          tma_store_4d(arguments.o_map, source, block * Layout::kOutputBlockColumns, work.head,
+                       position, q_batch<Config>(work));
         }
       }
       bulk_commit_group();

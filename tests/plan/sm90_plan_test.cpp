@@ -90,6 +90,7 @@ TEST(Sm90Plan, ConstantsOfDepth128) {
   const std::map<std::string, std::string> expected = {
       {"kBf16", "true"},
       {"kOutputBf16", "true"},
+      {"kOutputBytes", "2"},
       {"kQkDepth", "128"},
       {"kOvDepth", "128"},
       {"kGroup", "4"},

@@ -295,11 +295,7 @@ std::string sm100_unsupported_reason(const ResolvedSpec& resolved, const Sm100Pl
         "partition_keys takes two query tiles per CTA, of a warpgroup each; num_qo is {}",
         *options.num_qo);
   }
-  if (const Dtype output = spec.output_dtype.value_or(spec.qkv_dtype);
-      spec.accumulate && size_of(output) != 2) {
-    return fmt::format("a launch that accumulates takes o of bf16 or fp16, not {} (output_dtype)",
-                       to_string(output));
-  }
+  if (std::string reason = unsupported_accumulation(spec); !reason.empty()) return reason;
   if (options.pair_cta.value_or(false)) return missing("pairs of CTAs (pair_cta)");
   if (sm100.swizzle_bytes == 32 || (sm100.swizzle_bytes == 64 && spec.qkv_dtype != Dtype::kE4m3)) {
     return missing(fmt::format("swizzle of {} bytes (swizzle_bytes)", sm100.swizzle_bytes));

@@ -293,7 +293,9 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm9
   const AttentionSpec& spec = *resolved;
   Constants constants;
   constants.add_bool("kBf16", spec.qkv_dtype == Dtype::kBf16);
-  constants.add_bool("kOutputBf16", spec.output_dtype.value_or(spec.qkv_dtype) == Dtype::kBf16);
+  const Dtype output = spec.output_dtype.value_or(spec.qkv_dtype);
+  constants.add_bool("kOutputBf16", output == Dtype::kBf16);
+  constants.add("kOutputBytes", size_of(output));
   constants.add("kQkDepth", spec.qk_depth);
   constants.add("kOvDepth", spec.ov_depth);
   constants.add("kGroup", spec.group);
@@ -433,7 +435,13 @@ int sm90_packed_heads(const Sm90Plan& plan, const AttentionSpec& spec) {
 
 std::string sm90_unsupported_reason(const ResolvedSpec& resolved, const Sm90Plan& plan) {
   const AttentionSpec& spec = *resolved;
-  if (std::string reason = unsupported_output(spec); !reason.empty()) return reason;
+  const bool e4m3_output = has_output_scale(spec);
+  if (std::string reason = unsupported_output(spec); !reason.empty() && !e4m3_output) return reason;
+  if (std::string reason = unsupported_accumulation(spec); !reason.empty()) return reason;
+  if (e4m3_output && spec.ov_depth % 16 != 0) {
+    return fmt::format("TMA needs rows of whole 16 bytes: ov_depth {} of e4m3 is no multiple of 16",
+                       spec.ov_depth);
+  }
   if (std::string reason = unsupported_everywhere(spec); !reason.empty()) return reason;
   // NOTE: of 8-bit operands wgmma takes K-major ones only (9.7.15.5.1).
   constexpr const char* kWhy = "its products want V's keys adjacent, and V has them in rows";

@@ -216,6 +216,7 @@ class Compiler {
     if (leaf.constant) return emit(with(kOperandLiteral, 0), bits_of(leaf.type, leaf.value));
     switch (leaf.op) {
       case ExprOp::kCoord:
+        if (leaf.coord == Coord::kKvIdx) return emit(with(kOperandKey, 0));
         return emit(with(kOperandCoord, static_cast<unsigned>(leaf.coord)));
       case ExprOp::kScore:
         return emit(with(kOperandScore, 0));

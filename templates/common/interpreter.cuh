@@ -39,29 +39,14 @@ ATTNJIT_DEVICE u32 as_bits(bool value) { return value ? 1u : 0u; }
 ATTNJIT_DEVICE float as_float(u32 bits) { return __uint_as_float(bits); }
 ATTNJIT_DEVICE u32 as_bits(float value) { return __float_as_uint(value); }
 
-constexpr u32 kKeyCoord = 5;  ///< the number of kv_idx
+/// The coordinates that are the same for all keys of a row, by their numbers. NOTE: in an array,
+/// although it lies in local memory: to choose among names takes a dozen instructions.
+struct RowCoords {
+  int values[kStackCoords];
 
-/// A coordinate by its number.
-ATTNJIT_DEVICE int coordinate_of(const Coord& c, u32 number) {
-  switch (number) {
-    case 0:
-      return c.b;
-    case 1:
-      return c.h;
-    case 2:
-      return c.kv_h;
-    case 3:
-      return c.q_idx;
-    case 4:
-      return c.q_row();
-    case kKeyCoord:
-      return c.kv_idx;
-    case 6:
-      return c.q_len;
-    default:
-      return c.kv_len;
-  }
-}
+  ATTNJIT_DEVICE explicit RowCoords(const Coord& c)
+      : values{c.b, c.h, c.kv_h, c.q_idx, c.q_row(), 0, c.q_len, c.kv_len} {}
+};
 
 /// The bits of an element that lies in an array, or 0.
 ATTNJIT_DEVICE u32 element_of(const void* array, bool inside, i64 index, bool bf16) {
@@ -74,14 +59,6 @@ ATTNJIT_DEVICE u32 element_of(const void* array, bool inside, i64 index, bool bf
 ATTNJIT_DEVICE u32 slow_operation(u32 op, u32 a, u32 b) {
   const float x = as_float(a);
   switch (op) {
-    case kStackDivideInt:
-      return as_bits(expr_div(as_int(a), as_int(b)));
-    case kStackDivideUint:
-      return expr_div(a, b);
-    case kStackModuloInt:
-      return as_bits(expr_mod(as_int(a), as_int(b)));
-    case kStackModuloUint:
-      return expr_mod(a, b);
     case kStackDivideFloat:
       return as_bits(expr_div(x, as_float(b)));
     case kStackExp:
@@ -127,10 +104,10 @@ ATTNJIT_DEVICE void turn_by_one(T (&values)[kCount], T last) {
   values[kCount - 1] = last;
 }
 
-/// Computes code[begin, end) for kLanes scores that stand at `c`, but for their own keys. The
+/// Computes code[begin, end) for kLanes scores of a row, which have keys of their own. The
 /// accumulator has their values afterwards.
 ATTNJIT_DEVICE void interpret(const StackCode& code, int begin, int end, const StackArrays& arrays,
-                              const Coord& c, const int (&keys)[kLanes],
+                              const RowCoords& row, const int (&keys)[kLanes],
                               const float (&scores)[kLanes], u32 (&a)[kLanes]) {
   u32 stack[kStackDepth][kLanes];
   int top = 0;
@@ -149,10 +126,14 @@ ATTNJIT_DEVICE void interpret(const StackCode& code, int begin, int end, const S
 #pragma unroll
         for (int i = 0; i < kLanes; ++i) b[i] = stack[top][i];
         break;
-      case kOperandCoord: {
-        const int shared = coordinate_of(c, number);
+      case kOperandKey:
 #pragma unroll
-        for (int i = 0; i < kLanes; ++i) b[i] = as_bits(number == kKeyCoord ? keys[i] : shared);
+        for (int i = 0; i < kLanes; ++i) b[i] = as_bits(keys[i]);
+        break;
+      case kOperandCoord: {
+        const u32 shared = as_bits(row.values[number]);
+#pragma unroll
+        for (int i = 0; i < kLanes; ++i) b[i] = shared;
         break;
       }
       case kOperandScore:
@@ -275,6 +256,18 @@ ATTNJIT_DEVICE void interpret(const StackCode& code, int begin, int end, const S
       case kStackNotEqualFloat:
         each([&](int i) { return as_bits(as_float(a[i]) != as_float(b[i])); });
         break;
+      case kStackDivideInt:
+        each([&](int i) { return as_bits(expr_div(as_int(a[i]), as_int(b[i]))); });
+        break;
+      case kStackDivideUint:
+        each([&](int i) { return expr_div(a[i], b[i]); });
+        break;
+      case kStackModuloInt:
+        each([&](int i) { return as_bits(expr_mod(as_int(a[i]), as_int(b[i]))); });
+        break;
+      case kStackModuloUint:
+        each([&](int i) { return expr_mod(a[i], b[i]); });
+        break;
       case kStackMinInt:
         each([&](int i) { return as_bits(expr_min(as_int(a[i]), as_int(b[i]))); });
         break;
@@ -386,6 +379,7 @@ struct InterpretedMask : UnknownRows {
 #pragma unroll 1
     for (int word = 0; word < kWords; ++word) {
       const int row = word / kOfRow, first = 32 * (word % kOfRow);
+      const RowCoords coords(at(row, first));
       u32 visible = 0;
 #pragma unroll 1
       for (int i = 0; i < min(32, kColumns - first); i += kLanes) {
@@ -393,7 +387,7 @@ struct InterpretedMask : UnknownRows {
         u32 seen[kLanes] = {};
 #pragma unroll
         for (int lane = 0; lane < kLanes; ++lane) keys[lane] = at(row, first + i + lane).kv_idx;
-        interpret(code, 0, code.mask_end, arrays, at(row, first), keys, {}, seen);
+        interpret(code, 0, code.mask_end, arrays, coords, keys, {}, seen);
 #pragma unroll
         for (int lane = 0; lane < kLanes; ++lane) visible |= seen[lane] << (i + lane);
       }
@@ -436,7 +430,8 @@ struct InterpretedScoreMod : Stateless {
         keys[lane] = at(first + lane).kv_idx;
         scaled[lane] = scores[lane] * scale;
       }
-      interpret(code, code.mask_end, code.score_end, arrays, at(first), keys, scaled, made);
+      interpret(code, code.mask_end, code.score_end, arrays, RowCoords(at(first)), keys, scaled,
+                made);
 #pragma unroll
       for (int i = 0; i + kLanes < kCount; ++i) scores[i] = scores[i + kLanes];
 #pragma unroll

@@ -14,9 +14,10 @@ namespace attnjit {
 constexpr int kStackInstructions = 256;  ///< of a mask and a score modification together
 constexpr int kStackDepth = 16;
 constexpr int kStackArrays = 8;
+constexpr int kStackCoords = 8;  ///< of the language
 
 /// What an instruction computes of the accumulator `a` and the operand `b`: bits 0 to 7. A bool is
-/// 0 or 1. NOTE: those from kDivideInt on are computed for one score after another.
+/// 0 or 1. NOTE: those from kStackDivideFloat on are computed for one score after another.
 enum StackOp : unsigned {
   kStackLoad,  ///< b
   kStackNot,   ///< of a bool
@@ -94,6 +95,7 @@ enum StackOperand : unsigned {
   kOperandLiteral,
   kOperandCoord,  ///< the one of bits 16 to 23, in the order of the language's coordinates
   kOperandScore,
+  kOperandKey,  ///< kv_idx, which is no kOperandCoord
 };
 
 constexpr unsigned kStackOperandShift = 8;

@@ -106,7 +106,7 @@ class Interpreted {
       keys[i] = static_cast<int>(static_cast<u32>(at.kv_idx) + static_cast<u32>(i - kLane));
     }
     const ::attnjit::Coord place{at.b, at.h, at.kv_h, at.q_idx, at.kv_idx, at.q_len, at.kv_len};
-    interpret(program_.code, begin, end, arrays_, place, keys, scores, values);
+    interpret(program_.code, begin, end, arrays_, RowCoords(place), keys, scores, values);
     return values[kLane];
   }
 

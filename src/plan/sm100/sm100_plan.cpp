@@ -24,8 +24,8 @@ namespace {
 // A softmax thread holds a row of S: at 192 keys it spills (428 bytes were seen under 192
 // registers), at 160 and below it does not.
 constexpr std::int64_t kMaxRowKeys = 160;
-// Where keys have scales of their own the thread reads those, too: at 128 keys most kernels spilt
-// (112 to 240 bytes), at 96 none.
+// Where keys have scales of their own the thread reads those, too: at 128 keys half of the kernels
+// that were looked at spilt (112 to 240 bytes), at 96 none.
 constexpr std::int64_t kMostScaledKeys = 96;
 // FA4's tile at every depth; four steps of 32 columns, so that P splits three to one.
 constexpr std::int64_t kLoweredKeys = 128;

@@ -513,12 +513,13 @@ Result<Sm100Plan> plan_fa4(const ResolvedSpec& resolved, ConfigKind kind,
   Sm100LayoutRequest tile = tile_of(spec, config);
   tile.BN = *keys;
   Ring ring = choose_ring(tile);
-  // Two O of 4-byte elements may leave K and V no room.
+  // Two query tiles may leave K and V no room, as with O of 4-byte elements.
   if (stages_of(ring) < 2 && !options.num_qo && !config.pair_cta && spec.partition_keys == 0) {
     tile.num_qo = 1;
     ring = choose_ring(tile);
-    deviate(plan.deviations, "num_qo", config.num_qo(), tile.num_qo,
-            "O of two query tiles leaves no room for two stages of K and V");
+    constexpr const char* kWhy = "two query tiles leave no room for two stages of K and V";
+    deviate(plan.deviations, "num_qo", config.num_qo(), tile.num_qo, kWhy);
+    deviate(plan.deviations, "BM", config.BM, std::int64_t{kTileRows} * tile.num_qo, kWhy);
   }
   Result<Ring> chosen = tune_ring(tile, ring, tuned);
   if (!chosen) return chosen.error();

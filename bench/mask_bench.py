@@ -7,6 +7,8 @@ FlexAttention is compiled (dynamic=False), its block mask prepared outside of it
 mask; attnjit has it written in several ways: with built-in masks, as an expression, with arrays.
 "array" makes the map of its mask in each launch; "map" reads one that an earlier launch made, as
 the layers of a model do but for the first; "blocks" reads FlexAttention's own block mask.
+With --interpreted, "fallback" is the kernel that serves while the mask's own is compiled, ready
+before for another mask; its "first" is from the new mask to its result.
 Each contender is a CUDA graph of one launch per set of N(0,1) tensors in bf16, so that no time of
 the host counts; graphs run in turns, in blocks, and the order turns round from one pair of blocks
 to the next. A time is the median over the pairs, a ratio the median of the ratios within a pair.
@@ -185,17 +187,30 @@ class Problem:
         return out
 
 
-class Attnjit:
-    """One way of writing a cell's mask; `reused`: whose map its launches read, if any's."""
+def is_custom(mask):
+    return mask["kind"] == "custom" or any(map(is_custom, mask.get("of", ())))
 
-    def __init__(self, service, problem, mask, params, stream, reused=None):
+
+class Attnjit:
+    """One way of writing a cell's mask; `reused`: whose map its launches read, if any's.
+
+    fallback: the mask is served by a kernel that interprets it."""
+
+    def __init__(self, service, problem, mask, params, stream, reused=None, fallback=False):
         cell = problem.cell
         spec = {"arch": "sm_90a", "num_q_heads": cell.heads, "group": cell.group,
                 "qk_depth": DEPTH, "mask": mask}
         if cell.q_len < cell.length:
             spec["num_partitions"] = 0
+        if fallback:
+            service.get(service.prepare(spec | {"mask": custom("true"), "interpreted": True}))
         began = time.perf_counter()
-        kernel = service.get(service.prepare(spec))
+        if fallback:
+            kernel, serves_meanwhile = service.get_or_fallback(service.prepare(spec))
+            if not serves_meanwhile:
+                raise SystemExit(f"{cell.name}: nothing serves while the mask is compiled")
+        else:
+            kernel = service.get(service.prepare(spec))
         self.outputs, self.launches, self.kept = [], [], []
         for q, k, v in problem.sets:
             o = torch.full_like(q, math.nan)
@@ -212,10 +227,10 @@ class Attnjit:
                 self.kept.append(memory)
             self.launches.append(service.prepare_launch(kernel, service.launch_state(), args))
             self.outputs.append(o)
-        torch.cuda.synchronize()
-        self.launches[0]()
-        torch.cuda.synchronize()
-        self.first_s = time.perf_counter() - began
+            if len(self.launches) == 1:  # the first result
+                self.launches[0]()
+                torch.cuda.synchronize()
+                self.first_s = time.perf_counter() - began
 
     @staticmethod
     def map_of(service, kernel, problem, given, reused):
@@ -314,9 +329,16 @@ def check(problem, contenders):
 
 def measure(cell, service, options):
     problem, stream = Problem(cell), torch.cuda.Stream()
-    contenders = {name: Attnjit(service, problem, mask, params, stream,
-                                name if name in ("map", "blocks") else None)
-                  for name, (mask, params) in cell.ways.items()}
+    contenders = {}
+    if options.interpreted and any(is_custom(mask) for mask, _ in cell.ways.values()):
+        # NOTE: before the mask's own kernel is there.
+        cell.ways["fallback"] = next(way for way in cell.ways.values() if is_custom(way[0]))
+        contenders["fallback"] = Attnjit(service, problem, *cell.ways["fallback"], stream,
+                                         fallback=True)
+    for name, (mask, params) in cell.ways.items():
+        if name not in contenders:
+            contenders[name] = Attnjit(service, problem, mask, params, stream,
+                                       name if name in ("map", "blocks") else None)
     if not options.no_flex:
         try:
             contenders["flex"] = Flex(problem)
@@ -332,7 +354,7 @@ def measure(cell, service, options):
     for pair in range(options.pairs):
         for name in list(graphs) if pair % 2 == 0 else list(graphs)[::-1]:
             times[name].append(timed(graphs[name], counts[name], stream))
-    first = next(iter(times))
+    first = next(iter(cell.ways))
 
     def ratio(over, under):
         return statistics.median(a / b for a, b in zip(times[over], times[under]))
@@ -351,6 +373,8 @@ def main():
     parser.add_argument("--block-ms", type=float, default=10, help="length of a block")
     parser.add_argument("--limit-s", type=float, default=600, help="begin no cell after that")
     parser.add_argument("--no-flex", action="store_true")
+    parser.add_argument("--interpreted", action="store_true",
+                        help="the kernels that serve meanwhile, too")
     parser.add_argument("--tuning", help="file of a tuning table to plan attnjit's kernels with")
     parser.add_argument("--json", help="file for all numbers")
     options = parser.parse_args()

@@ -110,6 +110,35 @@ class MapTest : public KernelTest {
     for (const LaunchRecipe& recipe : reading.launches) EXPECT_NE(recipe.entry, "attnjit_map");
     ASSERT_TRUE(launched(132));
   }
+
+  // As above, of a map that was made for the longest sequence: its rows of the others have blocks
+  // past their keys, behind blocks that are hidden.
+  static void expect_blocks_past_the_keys_passed_over(
+      const AttentionSpec& spec, const Lengths& lengths,
+      const std::vector<verify::ParamArgument>& params) {
+    SCOPED_TRACE(spec_to_json(spec));
+    const auto kernel = compiled(spec);
+    ASSERT_TRUE(kernel);
+    auto problem = problem_of(spec, lengths, InputKind::kNormal, 0, params);
+    ASSERT_TRUE(problem);
+    auto map = verify::make_mask_map(*problem, problem->batch, 1);
+    ASSERT_TRUE(map);
+    int added = 0;
+    for (std::size_t row = 0; row < map->part.size(); ++row) {
+      const auto b = row / static_cast<std::size_t>(map->shape.q_blocks);
+      const std::int32_t last = map->shape.kv_blocks - 1;
+      if (problem->kv_lens[b] > last * 128) continue;
+      map->part[row].push_back(last - 1);
+      map->whole[row].push_back(last);
+      ++added;
+    }
+    ASSERT_GT(added, 0);
+    give_mask_map(*map, *problem);
+    const auto done =
+        run(*kernel, *problem, launches_of(*kernel, *problem, problem->launch_shapes(), 132));
+    ASSERT_TRUE(done);
+    expect_right(*problem, *done);
+  }
 };
 
 }  // namespace attnjit::kernel_test

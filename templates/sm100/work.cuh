@@ -135,6 +135,26 @@ ATTNJIT_DEVICE KvTiles reached_by(const WorkTile& work, int position, const Para
   return {reach.begin / Config::kTileN, (reach.end - 1) / Config::kTileN + 1};
 }
 
+/// How many of a list's KV tiles, which ascend, have keys of the sequence. The last block may have
+/// tiles past the last key; and where sequences differ in length, a map that the launch is given
+/// may have blocks there.
+template <class Config, class Arguments>
+ATTNJIT_DEVICE int tiles_with_keys(const WorkTile& work, int tiles, const Arguments& arguments) {
+  const int end = ceil_div(work.kv_len, Config::kTileN);
+  if (tiles == 0 || tile_at<Config>(work, tiles - 1, arguments) < end) return tiles;
+  int with_keys = 0;
+#pragma unroll 1
+  while (with_keys < tiles) {
+    const int middle = (with_keys + tiles) >> 1;
+    if (tile_at<Config>(work, middle, arguments) < end) {
+      with_keys = middle + 1;
+    } else {
+      tiles = middle;
+    }
+  }
+  return with_keys;
+}
+
 /// `work` with what both its query tiles see: where there is a list, all of it, for each.
 template <class Config, class Mask, class Arguments, class Params>
 ATTNJIT_DEVICE void find_seen(WorkTile& work, bool has_second, const Arguments& arguments,
@@ -146,13 +166,8 @@ ATTNJIT_DEVICE void find_seen(WorkTile& work, bool has_second, const Arguments& 
     const int map = batch * arguments.map_heads + work.head / arguments.heads_per_map;
     work.list_row =
         map * arguments.lists_per_map + work.first_position / (kMapBlock * arguments.rows_per_list);
-    int tiles = arguments.list_counts[work.list_row] * kParts;
-    if (tiles > 0) {
-      // The last block may have tiles past the last key.
-      const int past = tile_at<Config>(work, tiles - 1, arguments) + 1 -
-                       ((work.kv_len - 1) / Config::kTileN + 1);
-      tiles -= work.kv_len == 0 ? tiles : max(past, 0);
-    }
+    const int tiles =
+        tiles_with_keys<Config>(work, arguments.list_counts[work.list_row] * kParts, arguments);
     work.seen_0 = {0, tiles};
     work.seen_1 = {0, has_second ? tiles : 0};
   } else {

@@ -53,6 +53,14 @@ TEST_F(Sm100Maps, Sequences) {
   expect_maps(keys, lengths, params);
 }
 
+TEST_F(Sm100Maps, BlocksPastASequencesKeysArePassedOver) {
+  const Lengths lengths{{160, 130, 70}, {900, 300, 130}};
+  expect_blocks_past_the_keys_passed_over(of_sequences(spec_of(64, same_document()), 16, true),
+                                          lengths, {documents_of(150)});
+  expect_blocks_past_the_keys_passed_over(of_sequences(spec_of(192, same_document()), 64, true),
+                                          lengths, {documents_of(150)});
+}
+
 // By the seed's bits a mask has one batch or each, one head or each, each row or one.
 TEST_F(Sm100Maps, Materialized) {
   for (const Dtype dtype :

@@ -35,6 +35,14 @@ TEST_F(Sm90Maps, MixedElements) {
   expect_maps(spec_of(64, same_document()), {{140}, {270}});  // random elements
 }
 
+TEST_F(Sm90Maps, BlocksPastASequencesKeysArePassedOver) {
+  const Lengths lengths{{160, 130, 70}, {900, 300, 130}};
+  expect_blocks_past_the_keys_passed_over(of_sequences(spec_of(64, same_document()), 16, true),
+                                          lengths, {documents_of(150)});
+  expect_blocks_past_the_keys_passed_over(of_sequences(spec_of(192, same_document()), 64, true),
+                                          lengths, {documents_of(150)});
+}
+
 // Images are seen whole by their own tokens; others' are known to differ where a block is all
 // image.
 TEST_F(Sm90Maps, ImagePrefix) {

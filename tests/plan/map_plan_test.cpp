@@ -95,6 +95,24 @@ TEST(MapPlan, AsManyAsATensorHasMasks) {
   EXPECT_EQ(of(pages), (std::vector{3, 1, 3, 8}));
 }
 
+// Of a trusted body nothing is known: it may tell sequences and heads apart.
+TEST(MapPlan, OneEachForATrustedBody) {
+  AttentionSpec spec = spec_of("return h > 0;");
+  spec.mask.custom.trusted = true;
+  spec.mask.custom.params = {};
+  MaskSpec tensor;
+  tensor.kind = MaskSpec::Kind::kMaterialized;
+  spec.mask.of = {tensor, spec.mask};
+  spec.mask.kind = MaskSpec::Kind::kAnd;
+  spec.mask.custom = {};
+  LaunchShapes shapes = shapes_of(3, 300, 1000);
+  shapes.mask_batch = shapes.mask_heads = 1;
+  const KernelPlan plan = plan_of(spec);
+  EXPECT_EQ(extents(*mask_map_shape(plan, shapes)), (std::vector{3, 2, 3, 8}));
+  ASSERT_TRUE(plan.map);
+  EXPECT_TRUE(plan.map->by_head);
+}
+
 TEST(MapPlan, IsMadeInTheWorkspace) {
   const KernelPlan plan = plan_of(spec_of(kDocuments));
   ASSERT_EQ(plan.kernels.size(), 2U);

@@ -68,7 +68,13 @@ bool counted_at_launch(const KernelPlan& plan) {
 
 bool has_lists(const AttentionSpec& spec) { return family_of(spec).rows_per_list != nullptr; }
 
-bool names_in_mask(const ResolvedSpec& spec, spec::Coord coord) {
+bool has_trusted_code(const MaskSpec& mask) {
+  return mask.custom.trusted || std::any_of(mask.of.begin(), mask.of.end(), has_trusted_code);
+}
+
+/// Whether a mask may tell apart what a coordinate counts: a trusted body may name any.
+bool may_name(const ResolvedSpec& spec, spec::Coord coord) {
+  if (has_trusted_code(spec->mask)) return true;
   const spec::Snippets& snippets = spec.state().snippets;
   return std::any_of(snippets.begin(), snippets.end(), [&](const auto& snippet) {
     return snippet && snippet->kind == spec::SnippetKind::kMask && spec::names(*snippet, coord);
@@ -135,12 +141,12 @@ bool walks_map(const ResolvedSpec& spec) {
 }
 
 PlannedMap planned_map(const ResolvedSpec& spec, int packed_heads) {
-  const bool by_head = names_in_mask(spec, spec::Coord::kH);
+  const bool by_head = may_name(spec, spec::Coord::kH);
   PlannedMap map;
-  map.by_batch = lengths_differ(spec) || names_in_mask(spec, spec::Coord::kB);
+  map.by_batch = lengths_differ(spec) || may_name(spec, spec::Coord::kB);
   if (by_head) {
     map.heads = spec->num_q_heads / packed_heads;
-  } else if (names_in_mask(spec, spec::Coord::kKvH)) {
+  } else if (may_name(spec, spec::Coord::kKvH)) {
     map.heads = spec->num_kv_heads();
   }
   map.by_head = by_head;

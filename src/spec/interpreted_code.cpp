@@ -30,16 +30,11 @@ Result<AttentionSpec> with_numbers(const AttentionSpec& spec, std::span<const do
   std::size_t index = 0;
   std::optional<Error> problem;
   visit_scalars(result, [&](const auto& scalar, auto& node) {
-    const SpecScalar& own = scalars[index];
-    const double given = !own.fixed && index < numbers.size() ? numbers[index] : 0;
-    ++index;
+    const std::size_t at = index++;
     if constexpr (std::is_same_v<std::decay_t<decltype(node)>, MaskSpec>) {
-      if (given != 0) scalar.set(node, given);
-      if (problem || is_allowed(scalar, scalar.get(node))) return;
-      problem = make_error(ErrorCode::kInvalid,
-                           fmt::format("{} is {}; allowed at launch: {}", own.name,
-                                       scalar.get(node), allowed(scalar)),
-                           own.name);
+      const Result<double> number = launch_number(scalars[at], numbers, at);
+      if (number) return scalar.set(node, *number);
+      if (!problem) problem = number.error();
     }
   });
   if (problem) return *std::move(problem);
@@ -83,11 +78,9 @@ std::string why_not_interpreted(const AttentionSpec& spec) {
   if (interprets_score_mod(spec) && adds_to_scores(spec.mask)) {
     return "no kernel interprets a score modification beside a mask that is added to scores";
   }
-  // Any number that a launch may give has as much code.
+  // Any number that a launch may give has as much code, but for -1: what has no bound has less.
   std::vector<double> numbers;
-  for (const SpecScalar& scalar : spec_scalars(spec)) {
-    numbers.push_back(scalar.value != 0 ? 0 : scalar.traits.sample);
-  }
+  for (const SpecScalar& scalar : spec_scalars(spec)) numbers.push_back(scalar.traits.sample);
   const std::vector<ParamView> params(declared_params(spec).size());
   const Result<StackProgram> code = interpreted_code(spec, numbers, params);
   if (code) return {};

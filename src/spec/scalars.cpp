@@ -58,6 +58,17 @@ std::vector<SpecScalar> spec_scalars(const AttentionSpec& spec) {
   return found;
 }
 
+Result<double> launch_number(const SpecScalar& scalar, std::span<const double> given,
+                             std::size_t index) {
+  const bool looked_at = !scalar.fixed && index < given.size() && given[index] != 0;
+  const double value = looked_at ? given[index] : scalar.value;
+  if (is_allowed(scalar.traits, scalar.is_integer, value)) return value;
+  return make_error(ErrorCode::kInvalid,
+                    fmt::format("{} is {}; allowed at launch: {}", scalar.name, value,
+                                allowed(scalar.traits, scalar.is_integer)),
+                    scalar.name);
+}
+
 const std::vector<ScalarFlag>& scalar_flags() {
   static const std::vector<ScalarFlag> flags = [] {
     std::vector<ScalarFlag> all;

@@ -4,9 +4,12 @@
 // Thread rules: pure functions.
 #pragma once
 
+#include <cstddef>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "attnjit/result.h"
 #include "spec/kinds.h"
 
 namespace attnjit::spec {
@@ -26,6 +29,12 @@ struct SpecScalar {
 /// Every number of a spec: those of the mask tree in preorder, then those of the score
 /// modification. The second number of a name gets the suffix _1, the third _2, ..
 std::vector<SpecScalar> spec_scalars(const AttentionSpec& spec);
+
+/// The number that a launch has: of what it gives the one at `index`, where that is not 0 nor left
+/// out and the spec's is not the only one; else the spec's. Errors: kInvalid, at the number's name,
+/// for one that no launch may have.
+Result<double> launch_number(const SpecScalar& scalar, std::span<const double> given,
+                             std::size_t index);
 
 /// What a launch gives for a number, as a flag of the command line: each name once.
 struct ScalarFlag {

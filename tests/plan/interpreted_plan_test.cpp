@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "attnjit/launch.h"
 #include "attnjit/source.h"
@@ -107,10 +108,35 @@ TEST(InterpretedPlan, LaunchesAreCheckedAsThoseOfTheOwnKernel) {
   EXPECT_EQ(field_of({30}, params), "none");
   EXPECT_EQ(field_of({}, params), "window") << "it is left to the launch";
   EXPECT_EQ(field_of({-3}, params), "window");
+  EXPECT_EQ(field_of({30.5}, params), "window");
+  EXPECT_EQ(field_of({1e300}, params), "window");
+  EXPECT_EQ(field_of({std::numeric_limits<double>::quiet_NaN()}, params), "window");
   EXPECT_EQ(field_of({30, 1}, params), "scalars");
   EXPECT_EQ(field_of({30}, {params[0]}), "param_first");
   EXPECT_EQ(field_of({30}, {params[0], {"first", 1.5F}}), "param_first");
   EXPECT_EQ(field_of({30}, {{"doc", 0, {-1, 0, 0}}, params[1]}), "param_doc");
+}
+
+// A spec without a bound leaves it to the launch to give one, which takes more code.
+TEST(InterpretedPlan, AnyNumberOfALaunchFitsAPlanThatIsSupported) {
+  const auto of_terms = [](int terms) {
+    std::string sum = "q_idx";
+    for (int i = 0; i < terms; ++i) sum += " + b";
+    return plan(spec_of((R"({"kind": "and", "of": [{"kind": "sliding_window", "window": -1},
+                             {"kind": "custom", "name": "long", "code": ")" +
+                         sum + R"( == kv_idx"}]})")
+                            .c_str()));
+  };
+  int terms = 200;
+  while (of_terms(terms)->supported) ++terms;
+  ASSERT_GT(terms, 200);
+  const Result<KernelPlan> longest = of_terms(terms - 1);
+  LaunchShapes shapes;
+  shapes.q_len = shapes.kv_len = 100;
+  for (const double window : {0.0, -1.0, 1.0, 30.0, 2147483647.0}) {
+    const auto sequence = plan_launch(*longest, shapes, {0, {window}}, {});
+    EXPECT_TRUE(sequence.ok()) << window << ": " << sequence.error().to_string();
+  }
 }
 
 TEST(InterpretedPlan, WhatIsNotInterpretedIsNamed) {

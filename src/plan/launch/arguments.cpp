@@ -63,19 +63,12 @@ class Filler {
 
   Result<KernelArgument> operator()(ScalarSource source) const {
     const spec::SpecScalar& scalar = scalars_.at(source.index);
-    const std::vector<double>& all = values_.scalars.values;
-    const bool looked_at = !scalar.fixed && source.index < all.size();
-    const double given = looked_at ? all[source.index] : 0;
-    const double value = given != 0 ? given : scalar.value;
-    if (!spec::is_allowed(scalar.traits, scalar.is_integer, value)) {
-      return invalid_launch(scalar.name,
-                            fmt::format("{} is {}; allowed at launch: {}", scalar.name, value,
-                                        spec::allowed(scalar.traits, scalar.is_integer)));
-    }
+    const Result<double> value = spec::launch_number(scalar, values_.scalars.values, source.index);
+    if (!value) return value.error();
     if (scalar.is_integer) {
-      return KernelArgument{static_cast<std::int32_t>(spec::kernel_value(scalar.traits, value))};
+      return KernelArgument{static_cast<std::int32_t>(spec::kernel_value(scalar.traits, *value))};
     }
-    return KernelArgument{static_cast<float>(value)};
+    return KernelArgument{static_cast<float>(*value)};
   }
 
   Result<KernelArgument> operator()(ParamSource source) const {

@@ -175,7 +175,7 @@ ATTNJIT_EXPORT attnjit_error* attnjit_try_get(attnjit_service* service, const at
 /* As attnjit_try_get; but while the spec's own kernel is compiled in the background, one that
  * computes the same serves if it is at hand: one that interprets custom code, and takes constants
  * at launch (docs/fleet.md). *is_fallback (may be NULL) is 1 for such a kernel, which takes the
- * launch arguments of the spec's own; ask it for its workspace. */
+ * launch arguments of the spec's own; ask it for its workspace and attnjit_mask_map_shape. */
 ATTNJIT_EXPORT attnjit_error* attnjit_get_or_fallback(attnjit_service* service,
                                                       const attnjit_spec* spec, void* stream,
                                                       const attnjit_kernel** kernel,

@@ -170,10 +170,12 @@ class ATTNJIT_EXPORT Service {
   virtual Result<const Kernel*> try_get(const PreparedSpec& spec) = 0;
 
   /// As try_get; but while the spec's own kernel is compiled in the background, the kernel of its
-  /// fallback_spec() serves, if that is in memory or in a cache on this machine. That one is not
-  /// compiled here: prewarm it. Its first use in the process, or the context, loads it. It takes
-  /// the launch arguments of the spec's own. Errors: those of try_get where nothing serves; that
-  /// of a fallback which does not load; kCaptureInProgress as get.
+  /// fallback_spec() serves, if that is in memory or in a cache. That one is not compiled here:
+  /// prewarm it. Its first use in the process, or the context, loads it; where no folder has it,
+  /// that waits for the remote tier as long as RemoteOptions::lookup_budget. It takes the launch
+  /// arguments of the spec's own. Errors: those of try_get where nothing serves; the driver's where
+  /// a fallback does not load, but for a damaged image, which serves nobody; kCaptureInProgress as
+  /// get.
   virtual Result<ServedKernel> get_or_fallback(const PreparedSpec& spec,
                                                void* stream = nullptr) = 0;
 

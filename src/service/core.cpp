@@ -472,14 +472,24 @@ Result<const Kernel*> ServiceCore::load(const std::shared_ptr<PreparedSpec::Stat
       rejected = std::move(kernel).error();
     }
     if (rejected.code != ErrorCode::kCorrupt || retried) return rejected;
+    {
+      const std::lock_guard lock(entry.mutex);
+      if (entry.image == fetched->image && !entry.image_from_cache) return rejected;
+    }
+    give_up(entry, fetched->image, rejected);
+  }
+}
+
+void ServiceCore::give_up(Entry& entry, const std::shared_ptr<const KernelImage>& image,
+                          const Error& why) {
+  {
     const std::lock_guard lock(entry.mutex);
-    if (entry.image != fetched->image) continue;  // another thread was here
-    if (!entry.image_from_cache) return rejected;
-    log.warning(fmt::format("the stored image of kernel {} is compiled anew: {}",
-                            short_key(entry.key), rejected.to_string()));
+    if (entry.image != image) return;  // another thread was here
     entry.image.reset();
     entry.cache_rejected = true;
   }
+  log.warning(
+      fmt::format("the image of kernel {} is given up: {}", short_key(entry.key), why.to_string()));
 }
 
 PreparedSpec::State* ServiceCore::fallback_of(PreparedSpec::State& state) {
@@ -531,12 +541,18 @@ Result<const Kernel*> ServiceCore::load_at_hand(PreparedSpec::State& state) {
   }
   auto opened = driver();
   if (!opened) return std::move(opened).error();
-  const std::lock_guard load_lock(entry.load_mutex);
-  if (const Kernel* kernel = state.kernel.load(std::memory_order_acquire)) return kernel;
-  if (stopping) return cancelled_error();
-  auto kernel = (*opened)->load(image, state.plan);
-  if (!kernel) return std::move(kernel).error();
-  return publish(entry, state, *std::move(kernel));
+  Error refused;
+  {
+    const std::lock_guard load_lock(entry.load_mutex);
+    if (const Kernel* kernel = state.kernel.load(std::memory_order_acquire)) return kernel;
+    if (stopping) return cancelled_error();
+    auto kernel = (*opened)->load(image, state.plan);
+    if (kernel) return publish(entry, state, *std::move(kernel));
+    refused = std::move(kernel).error();
+  }
+  if (refused.code != ErrorCode::kCorrupt) return refused;
+  give_up(entry, image, refused);
+  return static_cast<const Kernel*>(nullptr);
 }
 
 void ServiceCore::queue_background(const std::shared_ptr<PreparedSpec::State>& state,

@@ -60,8 +60,8 @@ struct Entry {
   bool image_from_cache = false;  // from disk or the remote tier
   bool in_flight = false;         // somebody finds or compiles the image
   bool flight_waits = false;      // the flight is queued, and no thread has begun it
-  bool cache_rejected = false;  // the driver refused what the cache has: compile, whatever is there
-  bool queued = false;          // a background job for try_get is queued or runs
+  bool cache_rejected = false;    // the driver refused an image: compile, whatever the cache has
+  bool queued = false;            // a background job for try_get is queued or runs
   std::uint64_t flights = 0;
   std::optional<Clock::time_point> missed;  // when no cache had it, for get_or_fallback
   Outcome last_outcome = Outcome::kCompiled;
@@ -114,8 +114,8 @@ struct ServiceCore : std::enable_shared_from_this<ServiceCore> {
 
   /// What serves while a spec's own kernel is compiled; null: nothing does.
   PreparedSpec::State* fallback_of(PreparedSpec::State& state);
-  /// The kernel of a state if its image is in memory or in a cache; else null. Compiles nothing,
-  /// and asks the cache for what it lacks once in a while.
+  /// The kernel of a state if its image is in memory or in a cache; else null, as where the driver
+  /// takes it for no image. Compiles nothing, and asks the cache for what it lacks once in a while.
   Result<const Kernel*> load_at_hand(PreparedSpec::State& state);
 
   /// Queues a compile and load for try_get, once.
@@ -175,6 +175,8 @@ struct ServiceCore : std::enable_shared_from_this<ServiceCore> {
   void fly(Entry& entry, PtxNeed ptx, Deadline deadline);
   void queue_flight(Entry& entry, PtxNeed ptx, Deadline deadline);
   void end_flight(Entry& entry, const Result<Fetched>& result);
+  /// Forgets an image that the driver refused: who asks for the kernel has it compiled anew.
+  void give_up(Entry& entry, const std::shared_ptr<const KernelImage>& image, const Error& why);
   const Kernel* publish(Entry& entry, const PreparedSpec::State& state,
                         std::unique_ptr<Kernel> first);
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // get_or_fallback: a kernel that is ready and computes the same serves while a spec's own compiles.
+#include <algorithm>
 #include <functional>
 
 #include "service_fixture.h"
@@ -132,6 +133,41 @@ TEST_F(FallbackTest, ComesFromTheDiskAfterAPrewarmOfAnotherProcess) {
   EXPECT_NE(served->kernel, nullptr);
   EXPECT_TRUE(served->fallback);
   EXPECT_EQ(service_->statistics().disk_hits, 1U);
+}
+
+// What the driver refuses serves nobody: requests are as those without a fallback, and go on to
+// find the own kernel.
+TEST_F(FallbackTest, IsGivenUpWhereTheDriverRefusesIt) {
+  ServiceOptions on_disk = options();
+  on_disk.use_disk_cache = true;
+  on_disk.cache_layers = {folder_.path()};
+  remake(on_disk);
+  ASSERT_TRUE(service_->prewarm({SpecDocument{kAnyMask, {}}}, 1).front().outcome.has_value());
+  hold();
+  remake(on_disk);
+  cuda_.primary(0);
+  const PreparedSpec spec = prepare(*service_, masked("kv_idx % 3 == 0"));
+  cuda_.fail("cuLibraryLoadData", 1, cuda::kInvalidImage);
+  for (int i = 0; i < 3; ++i) {
+    const auto served = service_->get_or_fallback(spec);
+    ASSERT_TRUE(served.ok()) << served.error().to_string();
+    EXPECT_EQ(served->kernel, nullptr);
+  }
+  EXPECT_EQ(cuda_.count("cuLibraryLoadData"), 1);
+  {
+    const std::lock_guard lock(log_mutex_);
+    EXPECT_EQ(
+        std::count_if(log_.begin(), log_.end(),
+                      [](const std::string& line) { return line.find("given up") != line.npos; }),
+        1);
+  }
+  compiler_->release();
+  ASSERT_TRUE(eventually([&] { return service_->find(spec) != nullptr; }));
+  EXPECT_EQ(service_->get_or_fallback(spec)->kernel, service_->find(spec));
+  // Who asks for the other kernel itself has it compiled anew.
+  const int before = compiler_->compiles;
+  ASSERT_TRUE(service_->get(prepare(*service_, kAnyMask), in(seconds(10))).ok());
+  EXPECT_EQ(compiler_->compiles, before + 1);
 }
 
 TEST_F(FallbackTest, GeneralKernelsServeConstants) {

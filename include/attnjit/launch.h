@@ -171,7 +171,7 @@ struct LaunchSequence {
 
 /// The extents of the map that a launch of these shapes makes, with the use that `shapes` names:
 /// they follow from batch, q_len and kv_len, a launch's bounds. Errors: kUnsupported for a plan
-/// without a map; kInvalid for a map of more rows than a launch can have.
+/// without a map; kInvalid for lengths, or a map of more rows, than a launch can have.
 ATTNJIT_EXPORT Result<MaskMapShape> mask_map_shape(const KernelPlan& plan,
                                                    const LaunchShapes& shapes);
 

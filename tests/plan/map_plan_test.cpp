@@ -224,5 +224,18 @@ TEST(MapPlan, TooManyRows) {
   EXPECT_EQ(map.error().field, "mask_map.q_blocks");
 }
 
+TEST(MapPlan, ItsShapeIsOfLengthsThatALaunchCanHave) {
+  const KernelPlan plan = plan_of(spec_of(kDocuments));
+  const auto field = [&](int batch, int q_len, int kv_len) {
+    const auto map = mask_map_shape(plan, shapes_of(batch, q_len, kv_len));
+    return map.ok() ? std::string() : map.error().field;
+  };
+  EXPECT_EQ(field(1, 0, 0), "");
+  EXPECT_EQ(field(-1, 10, 10), "batch");
+  EXPECT_EQ(field(1, -10, 10), "q_len");
+  EXPECT_EQ(field(1, 10, -10), "kv_len");
+  EXPECT_EQ(field(1, 10, INT32_MAX), "kv_len");
+}
+
 }  // namespace
 }  // namespace attnjit

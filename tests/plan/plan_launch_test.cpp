@@ -404,6 +404,11 @@ TEST(PlanLaunch, AMaskHasBatchesHeadsAndRowsOrOneForAll) {
   refused("mask.row");
   shapes.mask = {.row = (std::int64_t{1} << 39) - 1};
   refused("mask.head");  // packed, it is too long
+  const std::int64_t long_row = std::int64_t{1} << 38;
+  shapes.mask = {.batch = 7, .row = long_row, .head = 6};
+  EXPECT_EQ(strides(), (Strides{7 * 2, 6 * 2, long_row * 2}));
+  shapes.q_len = 513;
+  refused("mask");  // its last row is 2^48 bytes away
 }
 
 TEST(PlanLaunch, UserParameters) {

@@ -27,11 +27,7 @@ void check_lengths(const AttentionSpec& spec, const LaunchShapes& shapes, Proble
                  {"kv_len", shapes.kv_len},       {"total_q", shapes.total_q},
                  {"num_pages", shapes.num_pages}, {"max_pages", shapes.max_pages},
                  {"total_kv", shapes.total_kv}};
-  for (const auto& [name, value] : lengths) {
-    if (value < 0 || value > kMaxLength) {
-      problems.add(name, fmt::format("{} is {}; 0 to {} is allowed", name, value, kMaxLength));
-    }
-  }
+  for (const auto& [name, value] : lengths) check_length(name, value, problems);
   if (problems.any()) return;
   const auto check_total = [&](const char* name, std::int32_t total, std::int32_t longest) {
     const std::int64_t most = std::int64_t{shapes.batch} * longest;
@@ -133,6 +129,7 @@ MaskStrides mask_strides(const AttentionSpec& spec, const LaunchShapes& shapes,
   const std::int64_t element = size_of(mask->dtype);
   std::int64_t packed =
       mask->dtype == Dtype::kBits ? (std::int64_t{shapes.kv_len} + 7) / 8 : shapes.kv_len;
+  std::int64_t last = packed * element;  // the end of the last row so far
   for (const auto& dimension : dimensions) {
     const std::int32_t all = dimension.all, count = dimension.count == 0 ? all : dimension.count;
     if (count != 1 && count != all) {
@@ -150,12 +147,25 @@ MaskStrides mask_strides(const AttentionSpec& spec, const LaunchShapes& shapes,
       return {};
     }
     dimension.made = stride * element;
+    std::int64_t extent = 0;
+    if (__builtin_mul_overflow(dimension.made, std::int64_t{count} - 1, &extent) ||
+        __builtin_add_overflow(last, extent, &last) || last >= kMaxTensorBytes) {
+      problems.add("mask",
+                   fmt::format("with {} from one {} to the next it spans more than 2^48 bytes",
+                               stride, dimension.name));
+      return {};
+    }
     if (__builtin_mul_overflow(stride, count, &packed)) packed = kMaxStrideBytes;
   }
   return bytes;
 }
 
 }  // namespace
+
+void check_length(const char* name, std::int32_t value, Problems& problems) {
+  if (value >= 0 && value <= kMaxLength) return;
+  problems.add(name, fmt::format("{} is {}; 0 to {} is allowed", name, value, kMaxLength));
+}
 
 Result<LaunchTensors> launch_tensors(const AttentionSpec& spec, const LaunchShapes& shapes) {
   using Buffer = BufferId::Kind;

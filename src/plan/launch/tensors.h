@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "attnjit/launch.h"
+#include "base/problems.h"
 
 namespace attnjit {
 
@@ -38,6 +39,9 @@ struct LaunchTensors {
   TensorView q, k, v, o;
   MaskStrides mask;
 };
+
+/// Adds a problem, at `name`, for a number of sequences, rows or keys that no launch has.
+void check_length(const char* name, std::int32_t value, Problems& problems);
 
 /// The tensors of a launch, with packed strides where none were given. Errors: kInvalid, every
 /// problem at once: lengths out of range, strides that TMA cannot take, sizes that no memory has.

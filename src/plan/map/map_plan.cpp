@@ -17,6 +17,7 @@
 #include "plan/constants.h"
 #include "plan/family.h"
 #include "plan/forward_support.h"
+#include "plan/launch/tensors.h"
 #include "plan/signature.h"
 #include "spec/expression_ranges.h"
 #include "spec/interpreted_code.h"
@@ -284,6 +285,11 @@ Result<MaskMapShape> mask_map_shape(const KernelPlan& plan, const LaunchShapes& 
     return make_error(ErrorCode::kUnsupported, "the plan of this spec walks no map of its mask",
                       "mask_map");
   }
+  Problems problems;
+  check_length("batch", shapes.batch, problems);
+  check_length("q_len", shapes.q_len, problems);
+  check_length("kv_len", shapes.kv_len, problems);
+  if (problems.any()) return problems.take();
   MaskMapShape map;
   map.use = shapes.mask_map.use;
   map.batch = plan.map->by_batch || has_batches(*plan.map, shapes) ? shapes.batch : 1;

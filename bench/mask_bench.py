@@ -188,7 +188,7 @@ class Problem:
 
 
 def is_custom(mask):
-    return mask["kind"] == "custom" or any(map(is_custom, mask.get("of", ())))
+    return mask != "null" and (mask["kind"] == "custom" or any(map(is_custom, mask.get("of", ()))))
 
 
 class Attnjit:
@@ -228,6 +228,7 @@ class Attnjit:
             self.launches.append(service.prepare_launch(kernel, service.launch_state(), args))
             self.outputs.append(o)
             if len(self.launches) == 1:  # the first result
+                torch.cuda.synchronize()  # tensors are made on another stream
                 self.launches[0]()
                 torch.cuda.synchronize()
                 self.first_s = time.perf_counter() - began
@@ -333,7 +334,9 @@ def measure(cell, service, options):
     if options.interpreted and any(is_custom(mask) for mask, _ in cell.ways.values()):
         # NOTE: before the mask's own kernel is there.
         cell.ways["fallback"] = next(way for way in cell.ways.values() if is_custom(way[0]))
-        contenders["fallback"] = Attnjit(service, problem, *cell.ways["fallback"], stream,
+        # A service of its own: the mask's kernel may have come with another cell.
+        own = attnjit.Service(options.libattnjit, no_disk_cache=1)
+        contenders["fallback"] = Attnjit(own, problem, *cell.ways["fallback"], stream,
                                          fallback=True)
     for name, (mask, params) in cell.ways.items():
         if name not in contenders:

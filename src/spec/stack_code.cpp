@@ -140,6 +140,8 @@ Instruction instruction_of(const ExprNode& node, ExprType type) {
   }
 }
 
+unsigned float_flag(ExprType type) { return type == ExprType::kF32 ? kStackFloat : 0; }
+
 std::uint32_t bits_of(ExprType type, const ExprValue& value) {
   return type == ExprType::kF32 ? std::bit_cast<std::uint32_t>(static_cast<float>(value.f))
                                 : static_cast<std::uint32_t>(value.i);
@@ -238,7 +240,7 @@ class Compiler {
     if (is_element(here)) return make_element(here, push);
     if (here.op == ExprOp::kSelect || (here.op == ExprOp::kCall && here.num_args == 3)) {
       make_operands(here, push);
-      return emit((here.op == ExprOp::kSelect ? kStackSelect : kStackFma) |
+      return emit((here.op == ExprOp::kSelect ? kStackSelect : kStackFma) | float_flag(here.type) |
                   kOperandStack << kStackOperandShift);
     }
     const Instruction instruction = instruction_of(here, node(here.args[0]).type);
@@ -276,7 +278,8 @@ class Compiler {
   void make_element(const ExprNode& here, bool push) {
     const unsigned number = number_of(here.param);
     const bool bf16 = shape_of(expression_->params[here.param].type).element == Dtype::kBf16;
-    const unsigned flags = number << kStackPlaceShift | (bf16 ? kStackBf16 : 0);
+    const unsigned flags =
+        number << kStackPlaceShift | (bf16 ? kStackBf16 : 0) | float_flag(here.type);
     switch (here.num_args) {
       case 1:
         make(here.args[0], push);

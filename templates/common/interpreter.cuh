@@ -11,33 +11,15 @@
 
 #ifndef ATTNJIT_INTERPRETER_ON_HOST
 #include "common/integers.cuh"
+#include "common/interpreted_ranges.cuh"
 #include "common/mask.cuh"
 #include "common/score_mod.cuh"
-#include "common/stack_code.cuh"
+#include "common/stack_arrays.cuh"
 #endif
 
 namespace attnjit {
 
 constexpr int kLanes = 4;
-
-/// The arrays that stack code reads, by their numbers in it.
-struct StackArrays {
-  const void* address[kStackArrays];
-
-  /// NOTE: no element is taken by its number: an array that is would lie in local memory.
-  ATTNJIT_DEVICE const void* at(u32 number) const {
-    const void* found = address[0];
-#pragma unroll
-    for (u32 i = 1; i < kStackArrays; ++i) found = number == i ? address[i] : found;
-    return found;
-  }
-};
-
-ATTNJIT_DEVICE int as_int(u32 bits) { return static_cast<int>(bits); }
-ATTNJIT_DEVICE u32 as_bits(int value) { return static_cast<u32>(value); }
-ATTNJIT_DEVICE u32 as_bits(bool value) { return value ? 1u : 0u; }
-ATTNJIT_DEVICE float as_float(u32 bits) { return __uint_as_float(bits); }
-ATTNJIT_DEVICE u32 as_bits(float value) { return __float_as_uint(value); }
 
 /// The coordinates that are the same for all keys of a row, by their numbers. NOTE: in an array,
 /// although it lies in local memory: to choose among names takes a dozen instructions.
@@ -47,13 +29,6 @@ struct RowCoords {
   ATTNJIT_DEVICE explicit RowCoords(const Coord& c)
       : values{c.b, c.h, c.kv_h, c.q_idx, c.q_row(), 0, c.q_len, c.kv_len} {}
 };
-
-/// The bits of an element that lies in an array, or 0.
-ATTNJIT_DEVICE u32 element_of(const void* array, bool inside, i64 index, bool bf16) {
-  if (!inside) return 0;
-  if (bf16) return static_cast<u32>(static_cast<const unsigned short*>(array)[index]) << 16;
-  return static_cast<const u32*>(array)[index];
-}
 
 /// An operation that takes many instructions: of one score.
 ATTNJIT_DEVICE u32 slow_operation(u32 op, u32 a, u32 b) {
@@ -352,15 +327,21 @@ ATTNJIT_DEVICE StackArrays stack_arrays(const Params& p) {
            p.stack_array_5, p.stack_array_6, p.stack_array_7}};
 }
 
-/// A mask that each launch gives. Of tiles nothing is known.
+/// A mask that each launch gives.
 struct InterpretedMask : UnknownRows {
   static constexpr bool kListed = false;
   static constexpr bool kInterprets = true;
   static constexpr bool kLoads = true;  ///< to the kernel that makes its map
 
+  /// NOTE: where no map is made nothing is said: a second interpreter would take registers.
   template <class Tile, class Params>
-  ATTNJIT_DEVICE static IntRange tiles(const Tile&, const Params&) {
-    return any_bool();
+  ATTNJIT_DEVICE static IntRange tiles(const Tile& t, const Params& p) {
+    if constexpr (requires { Tile::kMakesMap; }) {
+      const StackCode& code = *p.stack_code;
+      return interpret_ranges(code, 0, code.mask_end, stack_arrays(p), t);
+    } else {
+      return any_bool();
+    }
   }
   struct RowTest {};
   template <class Params>

@@ -6,6 +6,8 @@
 #pragma once
 
 #define ATTNJIT_DEVICE __device__ __forceinline__
+/// Of a function that a kernel holds once, however often it calls it.
+#define ATTNJIT_FUNCTION __device__ __noinline__
 
 namespace attnjit {
 

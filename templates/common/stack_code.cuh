@@ -102,6 +102,7 @@ constexpr unsigned kStackOperandShift = 8;
 constexpr unsigned kStackPush = 1u << 12;      ///< the accumulator is pushed first
 constexpr unsigned kStackExchange = 1u << 13;  ///< a and b change places before the operation
 constexpr unsigned kStackBf16 = 1u << 14;      ///< elements are bf16, not 32 bits wide
+constexpr unsigned kStackFloat = 1u << 15;     ///< elements, or what is selected, are floats
 constexpr unsigned kStackPlaceShift = 16;      ///< of the number of a coordinate, or of an array
 
 /// A launch's mask and score modification. The mask's instructions come first.

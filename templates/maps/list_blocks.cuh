@@ -46,7 +46,7 @@ struct BlockRow {
   const Params& params;
   unsigned char* status;  ///< of a chunk's blocks
   int thread, lane, warp;
-  TileCoord row = {};  ///< all but the keys
+  MapTile row = {};  ///< all but the keys
 
   /// A block's keys beside the row's queries.
   template <class Tile>

@@ -9,8 +9,13 @@ namespace attnjit::maps {
 
 constexpr u32 kAll = 0xffffffffu;
 
+/// A tile that is asked about to make a map.
+struct MapTile : TileCoord {
+  static constexpr bool kMakesMap = true;
+};
+
 /// A tile that a whole warp is asked about.
-struct WarpTile : TileCoord {
+struct WarpTile : MapTile {
   static constexpr bool kKnowsArrays = true;
   int lane;
 };

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "printed_shim.h"
+#include "spec/expression_ranges.h"
 #include "spec/spec_fields.h"
 #include "spec/stack_code.h"
 
@@ -53,9 +54,39 @@ inline float expr_fma(float a, float b, float c) { return std::fma(a, b, c); }
 }  // namespace attnjit
 
 #define ATTNJIT_INTERPRETER_ON_HOST
+#define ATTNJIT_FUNCTION inline
+#include "../../templates/common/stack_arrays.cuh"
+
+// NOTE: it names what that file has.
+#include "../../templates/common/interpreted_ranges.cuh"
+
 #include "../../templates/common/interpreter.cuh"
 
 namespace attnjit::spec {
+
+/// A tile whose arrays are known, as a warp that makes a map knows them
+/// (templates/maps/warp_tile.cuh).
+struct KnownTile : TileCoord {};
+
+/// Of the elements made(i) of a range, as far as there are few of them.
+template <class Make>
+auto hull_of_few(IntRange i, const Make& made) {
+  auto all = made(i.lo);
+  if (std::int64_t{i.hi} - i.lo >= kMostElements)
+    return decltype(all)(any_like(decltype(all.lo){}));
+  for (std::int64_t n = std::int64_t{i.lo} + 1; n <= i.hi; ++n) {
+    all = hull(all, made(static_cast<int>(n)));
+  }
+  return all;
+}
+template <class Array>
+auto range_element(const KnownTile&, const Array& array, IntRange i, IntRange j, IntRange k) {
+  return hull_of_few(i, [&](int n) {
+    return hull_of_few(j, [&](int m) {
+      return hull_of_few(k, [&](int l) { return range_of(cube_at(array, n, m, l)); });
+    });
+  });
+}
 
 /// An expression as a kernel interprets it.
 class Interpreted {
@@ -71,6 +102,25 @@ class Interpreted {
       words_.push_back(words_of(expression.params[param].type, params[param]));
     }
     for (std::size_t i = 0; i < words_.size(); ++i) arrays_.address[i] = words_[i].data();
+  }
+
+  /// Whether compile_stack_code takes an expression.
+  static bool takes(const Expression& mask, std::vector<ParamView> params) {
+    params.resize(mask.params.size());
+    return static_cast<bool>(compile_stack_code(&mask, nullptr, params));
+  }
+
+  /// What a mask's code says of a tile.
+  TileStatus status(const ScoreTile& tile, ArrayRanges arrays = ArrayRanges::kUnknown) const {
+    const auto range = [](const CoordRange& of) { return IntRange{of.lo, of.hi}; };
+    const KnownTile known{{tile.b, tile.kv_h, range(tile.h), range(tile.q_idx), range(tile.kv_idx),
+                           tile.q_len, tile.kv_len}};
+    const TileCoord& unknown = known;
+    const int end = program_.code.mask_end;
+    const IntRange said = arrays == ArrayRanges::kKnown
+                              ? interpret_ranges(program_.code, 0, end, arrays_, known)
+                              : interpret_ranges(program_.code, 0, end, arrays_, unknown);
+    return {said.hi != 0, said.lo == 0};
   }
 
   bool visible(const Coordinates& at) const { return run(0, program_.code.mask_end, at, 0) != 0; }

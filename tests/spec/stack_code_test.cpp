@@ -119,5 +119,22 @@ TEST(StackCode, KnowsTheExtentsOfItsArrays) {
   EXPECT_EQ(code->code.extents[1][0], 7);
 }
 
+TEST(StackCode, KnowsTheOrderOfFloatsInArrays) {
+  const std::vector<ParamSpec> params = {{"f", ParamSpec::Type::kF32Array}};
+  const std::vector<float> elements{-3.0F, -2.5F, 2.0F};
+  std::vector<ParamView> views(1);
+  views[0].f32_data = elements.data();
+  views[0].rows = 3;
+  const auto status = [&](const std::string& code, std::int32_t last) {
+    const Expression mask = parsed(code, SnippetKind::kMask, params);
+    return Interpreted(mask, views)
+        .status({0, 0, {0, 0}, {0, 0}, {0, last}, 3, 3}, ArrayRanges::kKnown);
+  };
+  EXPECT_EQ(status("p.f[kv_idx] < -2.75f", 2), (TileStatus{true, true}));
+  EXPECT_EQ(status("p.f[kv_idx] <= -2.5f", 1), (TileStatus{true, false}));
+  EXPECT_EQ(status("p.f[kv_idx] < -3.0f", 2), (TileStatus{false, true}));
+  EXPECT_EQ(status("p.f[kv_idx] <= 2.0f", 2), (TileStatus{true, false}));
+}
+
 }  // namespace
 }  // namespace attnjit::spec

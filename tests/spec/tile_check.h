@@ -5,9 +5,12 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <random>
 #include <string>
+#include <utility>
 
+#include "interpreted.h"
 #include "random_expression.h"
 #include "spec/expression_ranges.h"
 
@@ -50,6 +53,8 @@ inline TileStatus status_by_scores(Evaluator& evaluator, const ScoreTile& tile,
 inline bool holds(const TileStatus& said, const TileStatus& found) {
   return (said.seen || !found.seen) && (said.hidden || !found.hidden);
 }
+
+inline bool is_partial(const TileStatus& said) { return said.seen && said.hidden; }
 
 inline std::string text_of(const ScoreTile& tile) {
   const auto range = [](const CoordRange& of) {
@@ -110,6 +115,9 @@ class TileGenerator {
 /// How often a run said what.
 struct TileCounts {
   std::int64_t pairs = 0, hidden = 0, full = 0;
+  /// Pairs of code that can be interpreted: decided as a kernel of the mask decides, and by a
+  /// kernel that interprets it.
+  std::int64_t decided = 0, decided_interpreted = 0;
 };
 
 /// Tries random expressions, four random tiles each, until there are `pairs` pairs. Gives what is
@@ -126,6 +134,8 @@ inline std::string try_random_tiles(std::uint32_t first_seed, std::int64_t pairs
     Evaluator evaluator(*parsed, params.views());
     RangeEvaluator ranges(*parsed, params.views());
     RangeEvaluator with_arrays(*parsed, params.views(), ArrayRanges::kKnown);
+    std::optional<Interpreted> interpreted;
+    if (Interpreted::takes(*parsed, params.views())) interpreted.emplace(*parsed, params.views());
     for (int i = 0; i < 4; ++i) {
       const bool large = i == 3;
       const ScoreTile tile = tiles.tile(large);
@@ -139,11 +149,24 @@ inline std::string try_random_tiles(std::uint32_t first_seed, std::int64_t pairs
       ++counts.pairs;
       counts.hidden += !said.seen;
       counts.full += !said.hidden;
-      if (said.seen && said.hidden) continue;
+      TileStatus by_interpreter, by_interpreter_with_arrays;
+      if (interpreted) {
+        by_interpreter = interpreted->status(tile);
+        by_interpreter_with_arrays = interpreted->status(tile, ArrayRanges::kKnown);
+        counts.decided += !is_partial(said);
+        counts.decided_interpreted += !is_partial(by_interpreter_with_arrays);
+      }
+      if (is_partial(said) && is_partial(by_interpreter) &&
+          is_partial(by_interpreter_with_arrays)) {
+        continue;
+      }
       const TileStatus found = status_by_scores(evaluator, tile, large ? &tiles.random() : nullptr);
-      if (!holds(said, found)) {
+      for (const auto& [status, who] :
+           {std::pair{said, ""}, std::pair{by_interpreter, " (interpreted)"},
+            std::pair{by_interpreter_with_arrays, " (interpreted, arrays known)"}}) {
+        if (holds(status, found)) continue;
         return "seed " + std::to_string(seed) + ": " + text + "\nis not " +
-               (said.seen ? "full" : "hidden") + " over " + text_of(tile);
+               (status.seen ? "full" : "hidden") + " over " + text_of(tile) + who;
       }
     }
   }

@@ -5,6 +5,7 @@
 // Thread rules: any thread, several at once.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -31,7 +32,7 @@ class GatedCall {
   Function function() const {
     return [gate = gate_](Arguments... arguments) {
       const std::shared_lock lock(gate->mutex);
-      if (!gate->function) return;
+      if (gate->closed || !gate->function) return;
       // NOTE: threads of the Service call, and an exception would end the process there.
       (void)no_throw([&]() -> Status {
         gate->function(arguments...);
@@ -40,8 +41,9 @@ class GatedCall {
     };
   }
 
-  /// From now on silent. Waits for calls under way, but not for one that hangs.
+  /// From now on no call begins. Waits for those under way, but not for one that hangs.
   void close() {
+    gate_->closed = true;
     const std::unique_lock lock(gate_->mutex, std::chrono::milliseconds(200));
     if (lock.owns_lock()) gate_->function = nullptr;
   }
@@ -49,6 +51,7 @@ class GatedCall {
  private:
   struct Gate {
     std::shared_timed_mutex mutex;
+    std::atomic<bool> closed{false};  // NOTE: a call that hangs keeps `function` from being cleared
     Function function;
   };
   std::shared_ptr<Gate> gate_;

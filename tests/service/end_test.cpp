@@ -4,8 +4,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <future>
 #include <random>
 
+#include "service/gated_call.h"
 #include "service_fixture.h"
 
 namespace attnjit {
@@ -61,6 +63,24 @@ TEST_F(EndTest, CompileThatCannotBeStoppedDoesNotHoldTheEnd) {
   while (compiler_.use_count() > 1) std::this_thread::sleep_for(milliseconds(1));
   EXPECT_EQ(log_.size(), lines);
   EXPECT_EQ(events, 0);
+}
+
+// What the caller's function refers to may be gone, although a call of it hangs.
+TEST(GatedCall, IsSilentBehindACallThatHangs) {
+  std::atomic<int> calls{0};
+  std::promise<void> begun, end;
+  GatedCall<int> gate([&](int) {
+    if (calls++ > 0) return;
+    begun.set_value();
+    end.get_future().wait();
+  });
+  std::thread hangs([call = gate.function()] { call(0); });
+  begun.get_future().wait();
+  gate.close();
+  gate.function()(1);
+  EXPECT_EQ(calls, 1);
+  end.set_value();
+  hangs.join();
 }
 
 TEST_F(EndTest, CallsThatWaitAreReleased) {

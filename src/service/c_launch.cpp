@@ -136,6 +136,11 @@ Status scalars_from_c(const attnjit_launch_args& in, const AttentionSpec& spec,
   return {};
 }
 
+static_assert(ATTNJIT_MASK_MAP_NONE == static_cast<int>(MaskMapUse::kNone) &&
+                  ATTNJIT_MASK_MAP_WRITE == static_cast<int>(MaskMapUse::kWrite) &&
+                  ATTNJIT_MASK_MAP_READ == static_cast<int>(MaskMapUse::kRead),
+              "the C ABI's uses of a map are numbered as MaskMapUse's");
+
 Status map_from_c(const attnjit_launch_args& in, MaskMapShape& out) {
   if (in.mask_map < ATTNJIT_MASK_MAP_NONE || in.mask_map > ATTNJIT_MASK_MAP_READ) {
     return make_error(ErrorCode::kInvalid,
@@ -152,9 +157,17 @@ Status map_from_c(const attnjit_launch_args& in, MaskMapShape& out) {
   return {};
 }
 
-Status args_from_c(const attnjit_launch_args* given, const AttentionSpec& spec, LaunchArgs& out) {
+/// The arguments of a launch of a kernel, neither of which may be null.
+Status args_from_c(const attnjit_kernel* kernel, const attnjit_launch_args* given,
+                   LaunchArgs& out) {
+  if (kernel == nullptr) return null_argument("kernel");
+  if (given == nullptr) return null_argument("args");
   attnjit_launch_args in{};
   if (Status read = read_struct(given, "args", in); !read) return read;
+  if (in.reserved != 0 || in.reserved2 != 0 || in.reserved3 != 0) {
+    return make_error(ErrorCode::kInvalid, "args.reserved is not zero", "args",
+                      "clear the struct before it is filled");
+  }
   out.buffers = {.q = in.q,
                  .k = in.k,
                  .v = in.v,
@@ -195,7 +208,8 @@ Status args_from_c(const attnjit_launch_args* given, const AttentionSpec& spec, 
   out.shapes.mask_rows = in.mask_rows;
   out.shapes.mask = from_c(in.mask_strides);
   out.scalars.scale = in.scale;
-  if (Status read = scalars_from_c(in, spec, out.scalars.values); !read) return read;
+  if (Status read = scalars_from_c(in, from_c(kernel).plan().spec, out.scalars.values); !read)
+    return read;
   out.workspace = in.workspace;
   out.workspace_bytes = in.workspace_bytes;
   out.stream = in.stream;
@@ -239,13 +253,9 @@ attnjit_error* attnjit_workspace(const attnjit_kernel* kernel, const attnjit_lau
   if (bytes != nullptr) *bytes = 0;
   if (zeroed != nullptr) *zeroed = 0;
   return guarded([&]() -> Status {
-    if (kernel == nullptr) return null_argument("kernel");
-    if (args == nullptr) return null_argument("args");
     if (bytes == nullptr) return null_argument("bytes");
     attnjit::LaunchArgs converted;
-    if (Status read = attnjit::args_from_c(args, attnjit::from_c(kernel).plan().spec, converted);
-        !read)
-      return read;
+    if (Status read = attnjit::args_from_c(kernel, args, converted); !read) return read;
     const auto need = attnjit::from_c(kernel).workspace(converted);
     if (!need) return need.error();
     *bytes = need->bytes;
@@ -258,13 +268,9 @@ attnjit_error* attnjit_mask_map_shape(const attnjit_kernel* kernel, const attnji
                                       int32_t extents[4]) {
   if (extents != nullptr) std::fill_n(extents, 4, 0);
   return guarded([&]() -> Status {
-    if (kernel == nullptr) return null_argument("kernel");
-    if (args == nullptr) return null_argument("args");
     if (extents == nullptr) return null_argument("extents");
     attnjit::LaunchArgs converted;
-    if (Status read = attnjit::args_from_c(args, attnjit::from_c(kernel).plan().spec, converted);
-        !read)
-      return read;
+    if (Status read = attnjit::args_from_c(kernel, args, converted); !read) return read;
     const auto map = attnjit::from_c(kernel).mask_map(converted);
     if (!map) return map.error();
     extents[0] = map->batch;
@@ -278,12 +284,8 @@ attnjit_error* attnjit_mask_map_shape(const attnjit_kernel* kernel, const attnji
 attnjit_error* attnjit_launch(const attnjit_kernel* kernel, const attnjit_launch_args* args,
                               attnjit_launch_state* state) {
   return guarded([&]() -> Status {
-    if (kernel == nullptr) return null_argument("kernel");
-    if (args == nullptr) return null_argument("args");
     if (state == nullptr) return null_argument("state");
-    if (Status read = attnjit::args_from_c(args, attnjit::from_c(kernel).plan().spec, state->args);
-        !read)
-      return read;
+    if (Status read = attnjit::args_from_c(kernel, args, state->args); !read) return read;
     return attnjit::from_c(kernel).launch(state->args, state->state);
   });
 }

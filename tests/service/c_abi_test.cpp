@@ -303,6 +303,11 @@ TEST_F(CAbiTest, MasksAndSlopesAreGiven) {
   args.mask = 0;
   refused("mask");
   args.mask = 0x20000000;
+  for (int32_t* reserved : {&args.reserved, &args.reserved2, &args.reserved3}) {
+    *reserved = 1;
+    refused("args");
+    *reserved = 0;
+  }
   // A caller of the version before knows no slopes.
   args.struct_size = offsetof(attnjit_launch_args, slopes);
   refused("slopes");

@@ -310,6 +310,15 @@ ATTNJIT_DEVICE void stmatrix_x4(u32 row, u32 a, u32 b, u32 c, u32 d) {
                : "memory");
 }
 
+/// ldmatrix.x4.trans (9.7.14): four 8x8 matrices of 16-bit elements; lanes 8i..8i+7 give the row
+/// addresses of matrix i, and lane l gets of it rows 2*(l%4) and the next, of column l/4.
+ATTNJIT_DEVICE void ldmatrix_x4_transposed(u32 row, u32 (&matrices)[4]) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(matrices[0]), "=r"(matrices[1]), "=r"(matrices[2]), "=r"(matrices[3])
+               : "r"(row)
+               : "memory");
+}
+
 // ---- Shared memory by address -----------------------------------------------------------------
 
 /// ld.shared (9.7.9).
@@ -422,6 +431,13 @@ ATTNJIT_DEVICE float reciprocal_approx(float x) {
   float y;
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
+}
+
+/// prmt.b32 (9.7.9.7): four of the eight bytes of `low` and `high`, as the nibbles of `which` say.
+ATTNJIT_DEVICE u32 permute_bytes(u32 low, u32 high, u32 which) {
+  u32 word;
+  asm("prmt.b32 %0, %1, %2, %3;" : "=r"(word) : "r"(low), "r"(high), "r"(which));
+  return word;
 }
 
 /// shl.b32 (9.7.8): by 32 and more gives 0, where C++ says nothing.

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Warpgroup matrix multiply (wgmma, PTX ISA 9.7.15): m64nNk16 with f32 accumulators, bf16 or fp16
-// operands, A from shared memory or registers, B from shared memory.
+// Warpgroup matrix multiply (wgmma, PTX ISA 9.7.15) with f32 accumulators: m64nNk16 of bf16 or fp16
+// operands and m64nNk32 of e4m3 ones, A from shared memory or registers, B from shared memory.
 //
 // Register i of an accumulator, lane l of warp w in the warpgroup: row 16w + l/4 + 8*((i/2)%2),
 // column 8*(i/4) + 2*(l%4) + i%2 (9.7.15.5). Two neighbouring 8-column groups, packed in
-// order, are the A fragment of one k16 step, so P needs no shuffle.
+// order, are the A fragment of one k16 step, so P needs no shuffle. Of e4m3, register j of A has
+// row 16w + l/4 + 8*(j%2), columns 16*(j/2) + 4*(l%4) and the next three.
 #pragma once
 
 #include "common/ptx.cuh"
@@ -49,6 +50,19 @@ ATTNJIT_DEVICE u64 matrix_descriptor(u32 address) {
   constexpr u64 kFixed = (u64{1} << 62) | (u64{1024 / 16} << 32) | (u64{kLeadingBytes / 16} << 16);
   return kFixed | ((address & 0x3ffff) >> 4);
 }
+
+/// A matrix descriptor for K-major rows without a swizzle: eight rows of 16 bytes lie one behind
+/// another, the next eight after them, and the next 16 bytes of all of them kLeadingBytes on.
+template <int kLeadingBytes>
+ATTNJIT_DEVICE u64 plain_matrix_descriptor(u32 address) {
+  static_assert(kLeadingBytes % 16 == 0 && kLeadingBytes / 16 < (1 << 14),
+                "a leading dimension is 14 bits of 16-byte units");
+  constexpr u64 kFixed = (u64{128 / 16} << 32) | (u64{kLeadingBytes / 16} << 16);
+  return kFixed | ((address & 0x3ffff) >> 4);
+}
+
+/// What the elements of A and B are.
+enum class WgmmaOperand { kFp16, kBf16, kE4m3 };
 
 /// D (+)= A * B. `accumulate` 0: D = A * B. The N values below are the ones that plans use.
 template <int N>
@@ -115,33 +129,40 @@ struct Wgmma;
 #define ATTNJIT_WGMMA(N, C, TYPE, A, B, P, REST, ...)                                            \
   asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " P                                             \
                ", 0;\n"                                                                          \
-               "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" ATTNJIT_D##C \
-               "}, " A ", " B ", p, " REST ";\n}"                                                \
+               "wgmma.mma_async.sync.aligned.m64n" #N TYPE " {" ATTNJIT_D##C "}, " A ", " B      \
+                                                                             ", p, " REST ";\n}" \
                : ATTNJIT_O##C                                                                    \
                : __VA_ARGS__)
 
 // Both of an N with C accumulator registers a thread. The operands are numbered from C on.
-#define ATTNJIT_WGMMA_SS(N, C, A, B, P)                                                    \
-  template <bool kBf16>                                                                    \
-  ATTNJIT_DEVICE static void ss(float(&d)[C], u64 a, u64 b, int accumulate) {              \
-    if constexpr (kBf16) {                                                                 \
-      ATTNJIT_WGMMA(N, C, "bf16", A, B, P, "1, 1, 0, 0", "l"(a), "l"(b), "r"(accumulate)); \
-    } else {                                                                               \
-      ATTNJIT_WGMMA(N, C, "f16", A, B, P, "1, 1, 0, 0", "l"(a), "l"(b), "r"(accumulate));  \
-    }                                                                                      \
+#define ATTNJIT_WGMMA_SS(N, C, A, B, P)                                                           \
+  template <WgmmaOperand kOperand>                                                                \
+  ATTNJIT_DEVICE static void ss(float(&d)[C], u64 a, u64 b, int accumulate) {                     \
+    if constexpr (kOperand == WgmmaOperand::kE4m3) {                                              \
+      ATTNJIT_WGMMA(N, C, "k32.f32.e4m3.e4m3", A, B, P, "1, 1", "l"(a), "l"(b), "r"(accumulate)); \
+    } else if constexpr (kOperand == WgmmaOperand::kBf16) {                                       \
+      ATTNJIT_WGMMA(N, C, "k16.f32.bf16.bf16", A, B, P, "1, 1, 0, 0", "l"(a), "l"(b),             \
+                    "r"(accumulate));                                                             \
+    } else {                                                                                      \
+      ATTNJIT_WGMMA(N, C, "k16.f32.f16.f16", A, B, P, "1, 1, 0, 0", "l"(a), "l"(b),               \
+                    "r"(accumulate));                                                             \
+    }                                                                                             \
   }
 
-#define ATTNJIT_WGMMA_RS(N, C, A0, A1, A2, A3, B, P)                                         \
-  template <bool kBf16>                                                                      \
-  ATTNJIT_DEVICE static void rs(float(&d)[C], u32 a0, u32 a1, u32 a2, u32 a3, u64 b,         \
-                                int accumulate) {                                            \
-    if constexpr (kBf16) {                                                                   \
-      ATTNJIT_WGMMA(N, C, "bf16", "{" A0 "," A1 "," A2 "," A3 "}", B, P, "1, 1, 1", "r"(a0), \
-                    "r"(a1), "r"(a2), "r"(a3), "l"(b), "r"(accumulate));                     \
-    } else {                                                                                 \
-      ATTNJIT_WGMMA(N, C, "f16", "{" A0 "," A1 "," A2 "," A3 "}", B, P, "1, 1, 1", "r"(a0),  \
-                    "r"(a1), "r"(a2), "r"(a3), "l"(b), "r"(accumulate));                     \
-    }                                                                                        \
+#define ATTNJIT_WGMMA_RS(N, C, A0, A1, A2, A3, B, P)                                             \
+  template <WgmmaOperand kOperand>                                                               \
+  ATTNJIT_DEVICE static void rs(float(&d)[C], u32 a0, u32 a1, u32 a2, u32 a3, u64 b,             \
+                                int accumulate) {                                                \
+    if constexpr (kOperand == WgmmaOperand::kE4m3) {                                             \
+      ATTNJIT_WGMMA(N, C, "k32.f32.e4m3.e4m3", "{" A0 "," A1 "," A2 "," A3 "}", B, P, "1, 1",    \
+                    "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b), "r"(accumulate));                \
+    } else if constexpr (kOperand == WgmmaOperand::kBf16) {                                      \
+      ATTNJIT_WGMMA(N, C, "k16.f32.bf16.bf16", "{" A0 "," A1 "," A2 "," A3 "}", B, P, "1, 1, 1", \
+                    "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b), "r"(accumulate));                \
+    } else {                                                                                     \
+      ATTNJIT_WGMMA(N, C, "k16.f32.f16.f16", "{" A0 "," A1 "," A2 "," A3 "}", B, P, "1, 1, 1",   \
+                    "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b), "r"(accumulate));                \
+    }                                                                                            \
   }
 
 template <>
@@ -191,6 +212,7 @@ struct Wgmma<192> {
 };
 template <>
 struct Wgmma<224> {
+  ATTNJIT_WGMMA_SS(224, 112, "%112", "%113", "%114")
   ATTNJIT_WGMMA_RS(224, 112, "%112", "%113", "%114", "%115", "%116", "%117")
 };
 template <>

@@ -3,7 +3,7 @@
 // that is not as long as the others.
 #pragma once
 
-#include "sm90/work.cuh"
+#include "sm90/transposer.cuh"
 
 namespace attnjit::sm90 {
 
@@ -56,10 +56,15 @@ struct BoxCopies {
   /// Loads a KV tile of kBlocks blocks to `data`, when the stage is free; `full` hears of it.
   /// NOTE: by one elected thread, which hands over what another lane found. Were each lane to issue
   /// its own box, ptxas would make a loop over the lanes, of about a hundred cycles a box.
-  template <int kBlocks>
+  template <int kBlocks, int kStages, bool kTransposed>
   ATTNJIT_DEVICE void load_kv(Ring& ring, u32 data, const TensorMap* map, u32 full, u32 empty,
                               int tile, int place) {
     smem.wait(empty, ring.parity ^ 1);
+    if (kTransposed && lane == 0) {
+      const int left = work.kv_len - tile * Config::kTileN;
+      store_shared_word(smem.v_keys(ring.stage),
+                        Layout::kKvLens ? max(1, min(left, Config::kTileN)) : Config::kTileN);
+    }
     if (lane == 0) mbarrier_arrive_expect_tx(full, kBlocks * Layout::kKvBlockBytes);
     __syncwarp();
     const int row =
@@ -81,31 +86,32 @@ struct BoxCopies {
           for (int block = 0; block < kBlocks; ++block) {
             tma_load_4d(
                 boxes + block * Layout::kKvBlockBytes + i * (Config::kBoxKeys * kBlockRowBytes),
-                map, full, block * kBlockColumns, rows[i], kv_head, places[i], policy);
+                map, full, block * Layout::kBlockElements, rows[i], kv_head, places[i], policy);
           }
         }
       }
       __syncwarp();
     }
-    ring.advance(Config::kStages);
+    ring.advance(kStages);
   }
   ATTNJIT_DEVICE void load_k(int tile, int place) {
     const int stage = k_ring.stage;
-    load_kv<Layout::kQkBlocks>(k_ring, smem.k(stage), arguments.k_map, smem.k_full(stage),
-                               smem.k_empty(stage), tile, place);
+    load_kv<Layout::kQkBlocks, Config::kStages, false>(k_ring, smem.k(stage), arguments.k_map,
+                                                       smem.k_full(stage), smem.k_empty(stage),
+                                                       tile, place);
   }
   ATTNJIT_DEVICE void load_v(int tile, int place) {
     const int stage = v_ring.stage;
-    u32 full = smem.v_full(stage);
-    if constexpr (Layout::kKvLens) {
+    u32 full = smem.v_copy_full(stage);
+    if constexpr (Layout::kZeroesTail) {
       const bool tail =
           tile == work.tile_end - 1 && work.kv_len - tile * Config::kTileN < Config::kTileN;
       finish();
       if (tail) tail_stage = stage;
       if (tail) full = smem.tail_full();
     }
-    load_kv<Layout::kOvBlocks>(v_ring, smem.v(stage), arguments.v_map, full, smem.v_empty(stage),
-                               tile, place);
+    load_kv<Layout::kOvBlocks, Layout::kVCopyStages, Config::kE4m3>(
+        v_ring, smem.v_copy(stage), arguments.v_map, full, smem.v_copy_empty(stage), tile, place);
   }
 
   /// Zeroes the rows of V that are past the sequence's end, where the last V tile has some, and
@@ -113,7 +119,7 @@ struct BoxCopies {
   /// a load later, so that the copy is not waited for.
   ATTNJIT_DEVICE void finish() {
     // Past a tensor's end TMA gives zeros.
-    if constexpr (Layout::kKvLens) zero_tail();
+    if constexpr (Layout::kZeroesTail) zero_tail();
   }
 
  private:

@@ -9,6 +9,7 @@
 
 #include "sm90/output.cuh"
 #include "sm90/products.cuh"
+#include "sm90/scales.cuh"
 #include "sm90/softmax.cuh"
 #include "sm90/tile_notes.cuh"
 
@@ -29,9 +30,10 @@ struct QueryRows {
   u32 q_address;
   ScoreTile scores;
   typename ScoreMod::State state[2];
-  OnlineSoftmax<Config> softmax;
+  RowScales<kRowScales<Config>> scale;  ///< of the products of its rows with keys
+  OnlineSoftmax<Config, kRowScales<Config>> softmax;
   float (&o)[LayoutOf<Config>::kPvColumns / 2];
-  u32 (&p)[Config::kTileN / 4];
+  u32 (&p)[LayoutOf<Config>::kPWords];
 
   ATTNJIT_DEVICE bool left() const { return index >= own.tile_begin; }
   ATTNJIT_DEVICE bool in_core() const {
@@ -60,7 +62,6 @@ struct Consumer {
   int rank;  ///< among the consumers
   int lane;
   int warp;  ///< of the warpgroup's four
-  float log2_scale;
   Ring k_ring;
   Ring v_ring;
   Ring q_ring;
@@ -73,8 +74,7 @@ struct Consumer {
         params(user),
         rank(consumer),
         lane(static_cast<int>(threadIdx.x & 31u)),
-        warp(warp_uniform(static_cast<int>(threadIdx.x >> 5)) & 3),
-        log2_scale(ScoreMod::kIdentity ? launch.scale * kLog2e : kLog2e) {}
+        warp(warp_uniform(static_cast<int>(threadIdx.x >> 5)) & 3) {}
 
   // ---- Handing memory back. Each warp arrives for itself.
 
@@ -84,7 +84,7 @@ struct Consumer {
   }
   ATTNJIT_DEVICE void release_v() {
     if (lane == 0) mbarrier_arrive(smem.v_empty(v_ring.stage));
-    v_ring.advance(Config::kStages);
+    v_ring.advance(Config::kVStages);
   }
   /// Where O has memory of its own, Q is free once the last product has read it.
   ATTNJIT_DEVICE void release_q_early() {
@@ -163,7 +163,7 @@ struct Consumer {
   ATTNJIT_DEVICE bool softmax(Scores& s, Rows& rows, bool masked, const Bits& bits,
                               float (&correction)[2]) {
     rows.scores.first_kv = rows.index * Config::kTileN + 2 * (lane & 3);
-    modify_scores<ScoreMod>(s, rows.scores, rows.state, arguments.scale, params);
+    modify_scores<ScoreMod>(s, rows.scores, rows.state, rows.scale, params);
     if (masked) {
       if constexpr (Mask::kInterval) {
         mask_scores<Mask>(s, rows.scores, params);
@@ -220,7 +220,7 @@ struct Consumer {
       release_v();
     }
     const bool moved = softmax(s, rows, is_masked(rows), bits, correction);
-    pack_pairs<Config::kBf16>(rows.p, s);
+    pack_probabilities<Config>(rows.p, s);
     if (moved) rescale_output(rows.o, correction);
   }
 
@@ -252,7 +252,7 @@ struct Consumer {
     end_qk<1>(s, rows);
     const bool moved = softmax(s, rows, masked, bits, correction);
     end_pv(rows);
-    pack_pairs<Config::kBf16>(rows.p, s);
+    pack_probabilities<Config>(rows.p, s);
     if (moved) rescale_output(rows.o, correction);
   }
 
@@ -375,6 +375,7 @@ struct Consumer {
       if constexpr (Config::kSink) sink = arguments.sink[head];
       float lse;
       output_scale[half] = finish_row<Config>(rows.softmax.statistics(half), sink, lse);
+      output_scale[half] *= value_scale<Config>(rows.work, arguments);
       if constexpr (Config::kOutputBytes == 1) output_scale[half] /= arguments.output_scale[0];
       if constexpr (Config::kReturnLse) {
         if ((lane & 3) == 0 && is_row(rows, half)) {
@@ -405,6 +406,7 @@ struct Consumer {
     for (int half = 0; half < 2; ++half) {
       float lse;
       output_scale[half] = finish_row<Config, false>(rows.softmax.statistics(half), 0.0f, lse);
+      output_scale[half] *= value_scale<Config>(rows.work, arguments);
       seen[half] = is_row(rows, half) && lse != -infinity();
       if ((lane & 3) == 0 && is_row(rows, half)) {
         const int position = (rows.first_row + 8 * half) >> Config::kGqaShift;
@@ -444,8 +446,8 @@ struct Consumer {
   ATTNJIT_DEVICE void work_tile(const WorkTile& work) {
     constexpr int kShift = Config::kGqaShift;
     float o[Layout::kPvColumns / 2];
-    u32 p[Config::kTileN / 4];
-    Rows rows{.work = work, .softmax = {log2_scale}, .o = o, .p = p};
+    u32 p[Layout::kPWords];
+    Rows rows{.work = work, .o = o, .p = p};
     const int group_row = work.first_row + rank * kConsumerRows;
     rows.first_row = group_row + warp * kWarpRows + (lane >> 2);
     // These rows may see fewer tiles than the CTA's; before row 0 they see none.
@@ -468,6 +470,12 @@ struct Consumer {
       rows.scores.row[half] = {
           work.batch, head,      work.head / Config::kGroup, (row >> kShift) + first_q_idx, 0,
           lengths.q,  lengths.kv};
+    }
+#pragma unroll
+    for (int i = 0; i < kRowScales<Config>; ++i) {
+      const float scale = score_scale<Config>(work, rows.scores.row[i].h, arguments);
+      rows.scale.values[i] = scale;
+      rows.softmax.log2_scale.values[i] = ScoreMod::kIdentity ? scale * kLog2e : kLog2e;
     }
 #pragma unroll
     for (int half = 0; half < 2; ++half) {

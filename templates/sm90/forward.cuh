@@ -9,6 +9,8 @@
 //                                    batch; a box is clipped at the group's end
 //   const TensorMap *k_map, *v_map   4-D: depth, key, head, batch; a box is kTileN keys
 //   float* lse, const float* sink                    where Config::kReturnLse, kSink
+//   const float *q_scale, *k_scale, *v_scale         where Config::kScales is not kNoScales
+//   const float* output_scale                        where O is e4m3
 //   int num_q_heads, q_len, kv_len, m_tiles, total_tiles, paired_units; float scale
 //   int tile_groups, first_tiles, second_tiles, tile_growth
 //   int low_body                                     where there is a Config::Low
@@ -36,6 +38,7 @@
 #include "sm90/consumer.cuh"
 #include "sm90/producer.cuh"
 #include "sm90/row_copies.cuh"
+#include "sm90/transposer.cuh"
 #include "sm90/warp_producer.cuh"
 
 namespace attnjit::sm90 {
@@ -89,6 +92,11 @@ ATTNJIT_DEVICE void run_body(const Arguments& arguments, const Params& params) {
             .run();
       } else if (elect_one()) {
         Producer<Config, Mask, Arguments, Params>{smem, arguments, params}.run();
+      }
+    }
+    if constexpr (Config::kE4m3) {
+      if (warp >= kFirstTransposer) {
+        Transposer<Config>{smem, warp - kFirstTransposer, lane}.run();
       }
     }
   } else if (LayoutOf<Config>::kIdle > 0 && warpgroup > Config::kConsumers) {

@@ -16,13 +16,21 @@ constexpr int kWarpgroupThreads = 128;
 /// Rows of a wgmma, and of them a warp's.
 constexpr int kConsumerRows = 64;
 constexpr int kWarpRows = 16;
-/// Columns of A, and rows of B, that a wgmma multiplies.
+/// Bytes of a row of A that a wgmma multiplies, and 16-bit elements.
+constexpr int kStepBytes = 32;
 constexpr int kStepColumns = 16;
 
 constexpr int kMaxConsumers = 3;
 
 /// Warps of the producer that copy K and V where Config::kRowCopies.
 constexpr int kRowCopyWarps = 4;
+
+/// Warps of the producer's warpgroup that transpose V, its last ones, where it is e4m3.
+constexpr int kTransposers = 2;
+constexpr int kFirstTransposer = 4 - kTransposers;
+
+/// Who has a scale of its own (Config::kScales).
+constexpr int kNoScales = 0, kTensorScales = 1, kHeadScales = 2;
 
 /// Named barriers; 0 is the whole CTA's.
 constexpr int kTurnBarrier = 1;  ///< + consumer: its turn to issue products
@@ -42,16 +50,26 @@ inline constexpr int kPackedHeads = Config::kGqaShift > 0 ? Config::kGroup : 1;
 template <class Config>
 inline constexpr bool kRowsWithoutHead = kPackedHeads<Config> != 1 << Config::kGqaShift;
 
-/// Tiles lie in blocks of columns (common/blocks.cuh): [block][row].
+/// Tiles lie in blocks of columns (common/blocks.cuh): [block][row]. NOTE: of 8-bit operands wgmma
+/// takes K-major ones only, so V of e4m3 is transposed (sm90/transposer.cuh). Its tiles have no
+/// swizzle: [16 keys][column], 16 bytes each.
 template <class Config>
 struct LayoutOf {
-  static_assert(Config::kQkDepth % 8 == 0 && Config::kQkDepth >= 8 && Config::kQkDepth <= 256,
-                "a row of Q and K is 8 to 256 elements, a multiple of 8: TMA strides are multiples "
-                "of 16 bytes");
-  static_assert(Config::kOvDepth % 8 == 0 && Config::kOvDepth >= 8 &&
+  static constexpr WgmmaOperand kOperand = Config::kE4m3   ? WgmmaOperand::kE4m3
+                                           : Config::kBf16 ? WgmmaOperand::kBf16
+                                                           : WgmmaOperand::kFp16;
+  static constexpr int kElementBytes = Config::kE4m3 ? 1 : 2;
+  /// Elements in 16 bytes, in the row of a block, and in the row of A of a wgmma.
+  static constexpr int kChunkElements = 16 / kElementBytes;
+  static constexpr int kBlockElements = kBlockRowBytes / kElementBytes;
+  static constexpr int kStepElements = kStepBytes / kElementBytes;
+
+  static_assert(Config::kQkDepth % kChunkElements == 0 && Config::kQkDepth >= kChunkElements &&
+                    Config::kQkDepth <= 256,
+                "a row of Q and K is up to 256 elements: TMA strides are multiples of 16 bytes");
+  static_assert(Config::kOvDepth % kChunkElements == 0 && Config::kOvDepth >= kChunkElements &&
                     Config::kOvDepth <= Config::kQkDepth,
-                "a row of V and O is a multiple of 8 elements and no longer than a row of Q: O is "
-                "staged in Q's memory");
+                "a row of V and O is a multiple of 16 bytes and no longer than a row of Q");
   static_assert(Config::kConsumers >= 1 && Config::kConsumers <= 3,
                 "one to three consumer warpgroups fit the register file");
   static_assert(Config::kTileM == kConsumerRows * Config::kConsumers,
@@ -59,13 +77,15 @@ struct LayoutOf {
   static_assert(Config::kGqaShift <= 6 && kPackedHeads<Config> <= 1 << Config::kGqaShift,
                 "all the query heads of a group are packed, or none, and a consumer's 64 rows are "
                 "whole positions of them");
-  static_assert(Config::kTileN % 16 == 0 && Config::kTileN >= 16 && Config::kTileN <= 256,
-                "a KV tile is one wgmma wide and whole k16 steps of P long");
+  static_assert(Config::kTileN % kStepElements == 0 && Config::kTileN >= kStepElements &&
+                    Config::kTileN <= 256,
+                "a KV tile is one wgmma wide and whole steps of P long");
   /// Warpgroups without work, which give their registers to the others.
   static constexpr int kIdle = Config::kThreads / kWarpgroupThreads - 1 - Config::kConsumers;
   static_assert(kIdle >= 0 && Config::kThreads % kWarpgroupThreads == 0,
                 "a producer warpgroup and the consumers");
-  static_assert(Config::kStages >= 2, "K and V need two stages each to be loaded ahead");
+  static_assert(Config::kStages >= 2 && Config::kVStages >= 2,
+                "K and V need two stages each to be loaded ahead");
   static_assert(Config::kQStages == 1 || Config::kQStages == 2,
                 "Q has one buffer, or two: the next work tile's is loaded during this one");
   /// Registers a thread at launch: the register file's share, in steps of 8.
@@ -85,17 +105,21 @@ struct LayoutOf {
                      (kPaged ? Config::kPageSize : Config::kTileN) % Config::kBoxKeys == 0),
                 "a KV tile is whole boxes, each of one page and of whole swizzle periods");
 
-  static constexpr int kQkBlocks = ceil_div(Config::kQkDepth, kBlockColumns);
-  static constexpr int kOvBlocks = ceil_div(Config::kOvDepth, kBlockColumns);
+  static constexpr int kQkBlocks = ceil_div(Config::kQkDepth, kBlockElements);
+  static constexpr int kOvBlocks = ceil_div(Config::kOvDepth, kBlockElements);
   /// Blocks of O: a row of one has 128 bytes, whatever its type.
   static_assert((Config::kOutputBytes == 1 || Config::kOutputBytes == 2) &&
                     Config::kOvDepth * Config::kOutputBytes % 16 == 0,
                 "O is e4m3, bf16 or fp16, and its rows are multiples of 16 bytes");
   static constexpr int kOutputBlockColumns = kBlockRowBytes / Config::kOutputBytes;
   static constexpr int kOutputBlocks = ceil_div(Config::kOvDepth, kOutputBlockColumns);
-  /// k16 steps of Q K^T; past kQkDepth the rows are zero-filled.
-  static constexpr int kQkSteps = ceil_div(Config::kQkDepth, 16);
-  static constexpr int kPvSteps = Config::kTileN / 16;
+  static_assert(Config::kOBlocks > 0 || kOutputBlocks <= kQkBlocks,
+                "O has memory of its own where it does not fit Q's");
+  /// Steps of Q K^T; past kQkDepth the rows are zero-filled.
+  static constexpr int kQkSteps = ceil_div(Config::kQkDepth, kStepElements);
+  static constexpr int kPvSteps = Config::kTileN / kStepElements;
+  /// Words of P in a thread: its part of 64 rows.
+  static constexpr int kPWords = Config::kTileN * kElementBytes / 8;
   /// Columns of the P V product: kOvDepth, rounded up within the zero-filled block.
   static constexpr int kPvColumns = 32 * ceil_div(Config::kOvDepth, 32);
 
@@ -105,7 +129,15 @@ struct LayoutOf {
   static constexpr int kConsumerBlockBytes = kConsumerRows * kBlockRowBytes;
   static constexpr int kQBytes = kQkBlocks * kQBlockBytes;
   static constexpr int kKBytes = kQkBlocks * kKvBlockBytes;
-  static constexpr int kVBytes = kOvBlocks * kKvBlockBytes;
+  /// V as it comes, and as it is multiplied.
+  static constexpr int kVRowsBytes = kOvBlocks * kKvBlockBytes;
+  static constexpr int kVBytes = Config::kE4m3 ? kPvColumns * Config::kTileN : kVRowsBytes;
+  /// Of e4m3, from 16 keys of V to the next.
+  static constexpr int kVChunkBytes = kPvColumns * 16;
+  static_assert(!Config::kE4m3 || !Config::kRowCopies,
+                "the producer's warps that would transpose V copy rows");
+  /// Where copies of V land: its stages.
+  static constexpr int kVCopyStages = Config::kE4m3 ? Config::kVRowStages : Config::kVStages;
 
   static_assert(Config::kQOffset % kSwizzlePeriod == 0 && Config::kKOffset % kSwizzlePeriod == 0 &&
                     Config::kVOffset % kSwizzlePeriod == 0 && kKBytes % kSwizzlePeriod == 0 &&
@@ -113,16 +145,25 @@ struct LayoutOf {
                 "the 128-byte swizzle repeats every 1024 bytes: tiles begin at multiples of that");
   static_assert(Config::kKOffset >= Config::kQOffset + Config::kQStages * kQBytes &&
                     Config::kVOffset >= Config::kKOffset + Config::kStages * kKBytes &&
-                    Config::kBarrierOffset >= Config::kVOffset + Config::kStages * kVBytes,
+                    Config::kBarrierOffset >= Config::kVOffset + Config::kVStages * kVBytes,
                 "Q, K, V and the barriers must not overlap");
+  static_assert(!Config::kE4m3 ||
+                    (Config::kVRowsOffset % kSwizzlePeriod == 0 && Config::kVRowStages >= 1 &&
+                     Config::kVRowsOffset >= Config::kVOffset + Config::kVStages * kVBytes &&
+                     Config::kVKeysOffset >=
+                         Config::kVRowsOffset + Config::kVRowStages * kVRowsBytes &&
+                     Config::kVKeysOffset % 4 == 0 &&
+                     Config::kBarrierOffset >= Config::kVKeysOffset + 4 * Config::kVRowStages),
+                "V's rows lie after V, at a multiple of the swizzle's 1024 bytes, and a word for "
+                "each stage of them before the barriers");
   static_assert(Config::kOBlocks == 0 ||
                     (Config::kOOffset % kSwizzlePeriod == 0 &&
-                     Config::kOOffset >= Config::kVOffset + Config::kStages * kVBytes),
+                     Config::kOOffset >= Config::kVOffset + Config::kVStages * kVBytes),
                 "O's own memory lies after V's, at a multiple of the swizzle's 1024 bytes");
   static_assert(Config::kWorkBytes >= (Config::kSplit ? 36 : 32),
                 "an announcement has nine words with a partition, and eight without");
   static_assert(Config::kWorkOffset % 16 == 0 &&
-                    Config::kWorkOffset >= Config::kVOffset + Config::kStages * kVBytes &&
+                    Config::kWorkOffset >= Config::kVOffset + Config::kVStages * kVBytes &&
                     Config::kWorkOffset >= Config::kOOffset + Config::kConsumers *
                                                                   Config::kOBlocks *
                                                                   kConsumerBlockBytes &&
@@ -141,8 +182,10 @@ struct LayoutOf {
   static_assert(Config::kBarrierOffset % 8 == 0 &&
                     Config::kSmemBytes >= Config::kBarrierOffset + 8 * Config::kBarriers,
                 "the barriers need 8 aligned bytes each");
+  static constexpr bool kZeroesTail = kKvLens && !Config::kRowCopies && !Config::kE4m3;
   static_assert(Config::kBarriers == 2 * Config::kQStages * Config::kConsumers +
-                                         4 * Config::kStages + (kKvLens && !Config::kRowCopies),
+                                         2 * Config::kStages + 2 * Config::kVStages + kZeroesTail +
+                                         (Config::kE4m3 ? 2 * Config::kVRowStages : 0),
                 "the plan has every barrier that the kernel names");
   // NOTE: a CTA takes 1 KiB more for itself.
   static_assert(Config::kCtasPerSm * (Config::kSmemBytes + 1024) <= 233472,
@@ -167,6 +210,13 @@ struct Smem : CtaMemory<Config> {
   ATTNJIT_DEVICE u32 v(int stage) const {
     return base + Config::kVOffset + stage * Layout::kVBytes;
   }
+  /// Where a copy of V goes: V itself, or the rows that are transposed.
+  ATTNJIT_DEVICE u32 v_copy(int stage) const {
+    if constexpr (Config::kE4m3) return base + Config::kVRowsOffset + stage * Layout::kVRowsBytes;
+    return v(stage);
+  }
+  /// How many keys of these rows are the sequence's; 0: no more come.
+  ATTNJIT_DEVICE u32 v_keys(int stage) const { return base + Config::kVKeysOffset + 4 * stage; }
   ATTNJIT_DEVICE u32 o(int consumer) const {
     return base + Config::kOOffset + consumer * Config::kOBlocks * Layout::kConsumerBlockBytes;
   }
@@ -189,6 +239,14 @@ struct Smem : CtaMemory<Config> {
   ATTNJIT_DEVICE u32 k_empty(int stage) const { return barrier(Config::kBarKEmpty + stage); }
   ATTNJIT_DEVICE u32 v_full(int stage) const { return barrier(Config::kBarVFull + stage); }
   ATTNJIT_DEVICE u32 v_empty(int stage) const { return barrier(Config::kBarVEmpty + stage); }
+  ATTNJIT_DEVICE u32 v_copy_full(int stage) const {
+    if constexpr (Config::kE4m3) return barrier(Config::kBarVRowsFull + stage);
+    return v_full(stage);
+  }
+  ATTNJIT_DEVICE u32 v_copy_empty(int stage) const {
+    if constexpr (Config::kE4m3) return barrier(Config::kBarVRowsEmpty + stage);
+    return v_empty(stage);
+  }
   /// The copies of a V tile have landed in which rows past the end are still to be zeroed.
   ATTNJIT_DEVICE u32 tail_full() const { return barrier(Config::kBarVTail); }
 };

@@ -25,14 +25,14 @@ ATTNJIT_DEVICE void pass_turn(int consumer) {
 template <class Config>
 ATTNJIT_DEVICE void issue_qk(float (&s)[Config::kTileN / 2], u32 q_address, u32 k_address) {
   using Layout = LayoutOf<Config>;
-  constexpr int kStepsPerBlock = kBlockColumns / kStepColumns;
+  constexpr int kStepsPerBlock = kBlockRowBytes / kStepBytes;
   const u64 q = matrix_descriptor<16>(q_address);
   const u64 k = matrix_descriptor<16>(k_address);
 #pragma unroll
   for (int step = 0; step < Layout::kQkSteps; ++step) {
     const int block = step / kStepsPerBlock;
-    const int in_block = step % kStepsPerBlock * (2 * kStepColumns);
-    Wgmma<Config::kTileN>::template ss<Config::kBf16>(
+    const int in_block = step % kStepsPerBlock * kStepBytes;
+    Wgmma<Config::kTileN>::template ss<Layout::kOperand>(
         s, q + (block * Layout::kQBlockBytes + in_block) / 16,
         k + (block * Layout::kKvBlockBytes + in_block) / 16, step > 0);
   }
@@ -42,16 +42,38 @@ ATTNJIT_DEVICE void issue_qk(float (&s)[Config::kTileN / 2], u32 q_address, u32 
 /// Issues O += P V of one tile.
 template <class Config>
 ATTNJIT_DEVICE void issue_pv(float (&o)[LayoutOf<Config>::kPvColumns / 2],
-                             const u32 (&p)[Config::kTileN / 4], u32 v_address) {
+                             const u32 (&p)[LayoutOf<Config>::kPWords], u32 v_address) {
   using Layout = LayoutOf<Config>;
-  const u64 v = matrix_descriptor<Layout::kKvBlockBytes>(v_address);
+  constexpr int kStep = Config::kE4m3 ? 2 * Layout::kVChunkBytes : kStepColumns * kBlockRowBytes;
+  u64 v;
+  if constexpr (Config::kE4m3) {
+    v = plain_matrix_descriptor<Layout::kVChunkBytes>(v_address);
+  } else {
+    v = matrix_descriptor<Layout::kKvBlockBytes>(v_address);
+  }
 #pragma unroll
   for (int step = 0; step < Layout::kPvSteps; ++step) {
-    Wgmma<Layout::kPvColumns>::template rs<Config::kBf16>(
-        o, p[4 * step], p[4 * step + 1], p[4 * step + 2], p[4 * step + 3],
-        v + step * (kStepColumns * kBlockRowBytes) / 16, 1);
+    Wgmma<Layout::kPvColumns>::template rs<Layout::kOperand>(o, p[4 * step], p[4 * step + 1],
+                                                             p[4 * step + 2], p[4 * step + 3],
+                                                             v + step * kStep / 16, 1);
   }
   wgmma_commit();
+}
+
+/// A thread's probabilities as the A operand of P V. Of e4m3 a register of A has two columns of
+/// each of two neighbouring groups of 8: the order of keys that V is transposed to.
+template <class Config>
+ATTNJIT_DEVICE void pack_probabilities(u32 (&p)[LayoutOf<Config>::kPWords],
+                                       const float (&s)[Config::kTileN / 2]) {
+  if constexpr (Config::kE4m3) {
+#pragma unroll
+    for (int i = 0; i < LayoutOf<Config>::kPWords; ++i) {
+      const int first = 8 * (i / 2) + 2 * (i & 1);
+      p[i] = pack_e4m3(s[first], s[first + 1], s[first + 4], s[first + 5]);
+    }
+  } else {
+    pack_pairs<Config::kBf16>(p, s);
+  }
 }
 
 template <int kCount>

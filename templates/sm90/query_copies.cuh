@@ -26,11 +26,11 @@ ATTNJIT_DEVICE void load_q_rows(const Smem<Config>& smem, const Arguments& argum
   for (int block = 0; block < Layout::kQkBlocks; ++block) {
     const u32 destination = smem.q(stage, consumer) + block * Layout::kQBlockBytes;
     if constexpr (kRowsWithoutHead<Config>) {
-      tma_load_5d(destination, arguments.q_map, full, block * kBlockColumns, 0, position,
+      tma_load_5d(destination, arguments.q_map, full, block * Layout::kBlockElements, 0, position,
                   work.head / Config::kGroup, q_batch<Config>(work), kEvictFirst);
     } else {
-      tma_load_4d(destination, arguments.q_map, full, block * kBlockColumns, work.head, position,
-                  q_batch<Config>(work), kEvictFirst);
+      tma_load_4d(destination, arguments.q_map, full, block * Layout::kBlockElements, work.head,
+                  position, q_batch<Config>(work), kEvictFirst);
     }
   }
 }

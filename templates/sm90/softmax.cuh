@@ -26,11 +26,18 @@ ATTNJIT_DEVICE Coord coord_of(const ScoreTile& tile, bool second, int column) {
   return c;
 }
 
+/// What the scores of a thread's two rows are to be multiplied by: one number, or one each.
+template <int kScales>
+struct RowScales {
+  float values[kScales];
+  ATTNJIT_DEVICE float operator[](int half) const { return values[kScales == 2 ? half : 0]; }
+};
+
 /// Applies scale and score modification; without a modification the scale is left to the softmax.
-template <class ScoreMod, int kCount, class Params>
+template <class ScoreMod, int kCount, int kScales, class Params>
 ATTNJIT_DEVICE void modify_scores(float (&s)[kCount], const ScoreTile& tile,
-                                  const typename ScoreMod::State (&state)[2], float scale,
-                                  const Params& p) {
+                                  const typename ScoreMod::State (&state)[2],
+                                  const RowScales<kScales>& scale, const Params& p) {
   if constexpr (interprets<ScoreMod>()) {
     // A row's scores one behind another.
     float rows[kCount];
@@ -38,11 +45,16 @@ ATTNJIT_DEVICE void modify_scores(float (&s)[kCount], const ScoreTile& tile,
     for (int i = 0; i < kCount; ++i) {
       rows[(i >> 1 & 1) * (kCount / 2) + 2 * (i >> 2) + (i & 1)] = s[i];
     }
+    // An interpreter has one scale: what rows have more of is multiplied in here.
+    if constexpr (kScales == 2) {
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) rows[i] *= scale[i >= kCount / 2 ? 1 : 0];
+    }
     const auto at = [&](int i) {
       const bool second = i >= kCount / 2;
       return coord_of(tile, second, i - (second ? kCount / 2 : 0));
     };
-    ScoreMod::apply_all(rows, scale, at, p);
+    ScoreMod::apply_all(rows, kScales == 2 ? 1.0f : scale[0], at, p);
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
       s[i] = rows[(i >> 1 & 1) * (kCount / 2) + 2 * (i >> 2) + (i & 1)];
@@ -53,7 +65,7 @@ ATTNJIT_DEVICE void modify_scores(float (&s)[kCount], const ScoreTile& tile,
       const int half = (i >> 1) & 1;
       Coord c = tile.row[half];
       c.kv_idx = tile.first_kv + 8 * (i >> 2) + (i & 1);
-      s[i] = ScoreMod::apply(state[half], s[i] * scale, c, p);
+      s[i] = ScoreMod::apply(state[half], s[i] * scale[half], c, p);
     }
   }
 }
@@ -166,10 +178,11 @@ ATTNJIT_DEVICE float quad_sum(float x) {
 }
 
 /// The running state of a thread's two rows. Scores are in units of which `log2_scale` makes
-/// exponents of 2; log2_scale > 0.
-template <class Config>
+/// exponents of 2; log2_scale > 0. Probabilities are multiplied by 2^kPBias: of e4m3 that keeps
+/// small ones, and with what a maximum may grow it stays below 448.
+template <class Config, int kScales = 1>
 struct OnlineSoftmax {
-  float log2_scale;
+  RowScales<kScales> log2_scale;
   float maximum[2] = {kMaxFloor, kMaxFloor};
   float sum[2] = {0.0f, 0.0f};  ///< of this lane's columns
 
@@ -190,7 +203,8 @@ struct OnlineSoftmax {
       // follow theirs: probabilities stay below 2^threshold, and most tiles leave sums and outputs
       // as they are. Source: Zadouri et al., "FlashAttention-4", 2026.
       if constexpr (Config::kRescaleByRow) largest[half] = quad_max(largest[half]);
-      const bool stays = (maximum[half] - largest[half]) * log2_scale >= -Config::kRescaleThreshold;
+      const bool stays =
+          (maximum[half] - largest[half]) * log2_scale[half] >= -Config::kRescaleThreshold;
       if (Config::kRescaleByRow && stays) largest[half] = maximum[half];  // its correction is 1
       keep = keep && stays;
     }
@@ -201,27 +215,35 @@ struct OnlineSoftmax {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const float row_max = Config::kRescaleByRow ? largest[half] : quad_max(largest[half]);
-        correction[half] = exp2_approx((maximum[half] - row_max) * log2_scale);
+        correction[half] = exp2_approx((maximum[half] - row_max) * log2_scale[half]);
         maximum[half] = row_max;
         sum[half] *= correction[half];
       }
     }
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const float origin = maximum[half] * log2_scale;
+      const float origin = this->origin(half);
 #pragma unroll
       for (int i = 2 * half; i < kCount; i += 4) {
-        s[i] = exp2_approx(fmaf(s[i], log2_scale, -origin));
-        s[i + 1] = exp2_approx(fmaf(s[i + 1], log2_scale, -origin));
+        s[i] = exp2_approx(fmaf(s[i], log2_scale[half], -origin));
+        s[i + 1] = exp2_approx(fmaf(s[i + 1], log2_scale[half], -origin));
         sum[half] += s[i] + s[i + 1];
       }
     }
     return moved;
   }
 
-  /// Of a row, in all four lanes of its quad.
+  /// Of a row, in all four lanes of its quad. What they are relative to includes the bias, so LSE,
+  /// sinks and merges need no other care.
   ATTNJIT_DEVICE RowStatistics statistics(int half) const {
-    return {quad_sum(sum[half]), maximum[half] * log2_scale};
+    return {quad_sum(sum[half]), origin(half)};
+  }
+
+ private:
+  /// What exponents of 2 are relative to.
+  ATTNJIT_DEVICE float origin(int half) const {
+    if constexpr (Config::kPBias == 0) return maximum[half] * log2_scale[half];
+    return fmaf(maximum[half], log2_scale[half], -Config::kPBias);
   }
 };
 

@@ -100,8 +100,8 @@ struct Consumer {
 #pragma unroll
       for (int step = 0; step < kSteps; ++step) {
         constexpr int kStep = 2 * kStepColumns / 16;
-        Wgmma<Config::kTileN>::template ss<Config::kBf16>(s, q + step * kStep, k + step * kStep,
-                                                          i > 0 || step > 0);
+        Wgmma<Config::kTileN>::template ss<Layout::kOperand>(s, q + step * kStep, k + step * kStep,
+                                                             i > 0 || step > 0);
       }
     }
     wgmma_commit();
@@ -122,7 +122,7 @@ struct Consumer {
       const u64 v = matrix_descriptor<Layout::kBlockBytes>(first + i * Layout::kBlockBytes);
 #pragma unroll
       for (int step = 0; step < kSteps; ++step) {
-        Wgmma<kBlockColumns>::template rs<Config::kBf16>(
+        Wgmma<kBlockColumns>::template rs<Layout::kOperand>(
             rows.o[i], rows.p[4 * step], rows.p[4 * step + 1], rows.p[4 * step + 2],
             rows.p[4 * step + 3], v + step * (kStepColumns * kBlockRowBytes) / 16, 1);
       }
@@ -158,7 +158,8 @@ struct Consumer {
   ATTNJIT_DEVICE bool softmax(Scores& s, Rows& rows, int tile, float (&correction)[2]) {
     const int first = tile * Config::kTileN;
     rows.scores.first_kv = first + 2 * (lane & 3);
-    sm90::modify_scores<ScoreMod>(s, rows.scores, rows.state, arguments.scale, params);
+    sm90::modify_scores<ScoreMod>(s, rows.scores, rows.state, sm90::RowScales<1>{arguments.scale},
+                                  params);
     const bool in_core = first >= rows.core.begin && rows.core.end - first >= Config::kTileN;
     if (!in_core) {
       if constexpr (Mask::kInterval) {
@@ -370,7 +371,7 @@ struct Consumer {
   ATTNJIT_DEVICE void work_tile(const WorkTile& work) {
     float o[kBlocks][32];
     u32 p[Config::kTileN / 4];
-    Rows rows{.work = work, .softmax = {log2_scale}, .o = o, .p = p};
+    Rows rows{.work = work, .softmax = {{log2_scale}}, .o = o, .p = p};
     const Lengths lengths = sm90::lengths_of<Config>(work, arguments);
     const int first_q_idx = lengths.first_q_idx();
     const int last = min((work.first_row + kConsumerRows - 1) >> Config::kGqaShift, lengths.q - 1);

@@ -54,6 +54,9 @@ struct LayoutOf {
                     (Config::kTileN % Config::kBoxKeys == 0 && Config::kBoxKeys % 8 == 0),
                 "a KV tile is whole boxes, each of whole swizzle periods");
 
+  static constexpr WgmmaOperand kOperand =
+      Config::kBf16 ? WgmmaOperand::kBf16 : WgmmaOperand::kFp16;
+
   static constexpr int kQkBlocks = Config::kQkDepth / kBlockColumns;
   static constexpr int kOvBlocks = Config::kOvDepth / kBlockColumns;
   static constexpr int kRopeBlocks = kQkBlocks - kOvBlocks;

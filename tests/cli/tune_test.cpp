@@ -51,7 +51,7 @@ TEST_F(Tune, AnOutputThatCannotBeWrittenIsToldBeforeAnythingIsMeasured) {
 
 TEST_F(Tune, WhatIsUnsupportedIsToldBeforeAGpuIsMissed) {
   use_driver("");
-  EXPECT_EQ(run(hopper("tune", {"--qkv-dtype", "e4m3"})).exit_code, 3);
+  EXPECT_EQ(run(hopper("tune", {"--output-dtype", "f32"})).exit_code, 3);
 }
 
 TEST_F(Tune, WithoutAGpuNothingIsMeasuredOrWritten) {

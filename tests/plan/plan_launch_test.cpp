@@ -441,7 +441,7 @@ TEST(PlanLaunch, UserParameters) {
 
 TEST(PlanLaunch, AnUnsupportedPlanIsNotLaunched) {
   AttentionSpec spec = base_spec();
-  spec.qkv_dtype = Dtype::kE4m3;
+  spec.output_dtype = Dtype::kF32;
   const Result<KernelPlan> planned = plan(spec);
   ASSERT_TRUE(planned.ok());
   const Result<LaunchRecipe> recipe = one_launch(*planned, shapes_of(1, 10, 10), {}, {});

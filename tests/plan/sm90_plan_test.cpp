@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "attnjit/tuning.h"
@@ -118,17 +119,24 @@ TEST(Sm90Plan, ConstantsOfDepth128) {
       {"kPartitionTiles", "0"},
       {"kMergeOnePart", "false"},
       {"kRescaleByRow", "false"},
+      {"kE4m3", "false"},
+      {"kScales", "0"},
       {"kStages", "3"},
+      {"kVStages", "3"},
+      {"kVRowStages", "0"},
       {"kQStages", "1"},
       {"kPingPong", "true"},
       {"kPairTiles", "true"},
       {"kDebugWaits", "false"},
       {"kRescaleThreshold", "0x1p+3f"},
+      {"kPBias", "0x0p+0f"},
       {"kProducerRegisters", "32"},
       {"kConsumerRegisters", "160"},
       {"kQOffset", "0"},
       {"kKOffset", "49152"},
       {"kVOffset", "98304"},
+      {"kVRowsOffset", "0"},
+      {"kVKeysOffset", "0"},
       {"kWorkOffset", "196608"},
       {"kNotesOffset", "0"},
       {"kBarrierOffset", "196704"},
@@ -510,6 +518,41 @@ TEST(Sm90Plan, DenseKernelsWithoutAMaskHaveALowBody) {
   }
 }
 
+// V of e4m3 comes in rows and is transposed to columns; O of bf16 is longer than its Q.
+TEST(Sm90Plan, E4m3HasMemoryForVAsItComes) {
+  for (const int depth : {16, 64, 96, 128, 192, 256}) {
+    for (const MaskSpec::Kind mask : {MaskSpec::Kind::kNull, MaskSpec::Kind::kCausal}) {
+      AttentionSpec spec = spec_of(depth);
+      spec.qkv_dtype = Dtype::kE4m3;
+      spec.mask.kind = mask;
+      const KernelPlan plan = plan_of(spec);
+      ASSERT_TRUE(plan.supported) << plan.reason;
+      const Sm90Plan& sm90 = *plan.sm90;
+      const int columns = (depth + 31) / 32 * 32;
+      EXPECT_EQ(sm90.v_bytes, std::int64_t{sm90.BN} * columns);
+      EXPECT_EQ(sm90.v_row_bytes, std::int64_t{sm90.BN} * (depth > 128 ? 256 : 128));
+      EXPECT_EQ(sm90.BN % 32, 0);
+      EXPECT_GE(sm90.num_v_row_stages, 1);
+      EXPECT_LE(sm90.smem_bytes, 232448);
+      // Staged O does not fit Q's memory where it has more blocks of 128 bytes in a row.
+      const bool fits_q = 2 * depth <= (depth + 127) / 128 * 128;
+      EXPECT_TRUE(fits_q || sm90.o_blocks >= 1) << depth;
+      int rows = 0, keys = 0;
+      for (const Sm90SmemRange& range : sm90.smem) {
+        rows += range.region == Sm90Region::kVRows;
+        keys += range.region == Sm90Region::kVKeys;
+        EXPECT_TRUE(range.region != Sm90Region::kVRows || range.begin % 1024 == 0);
+      }
+      EXPECT_EQ(rows, sm90.num_v_row_stages);
+      EXPECT_EQ(keys, 1);
+      EXPECT_EQ(sm90.p_bias, 8);
+      // What P may come to: less than e4m3's greatest number.
+      EXPECT_LT(std::exp2(sm90.p_bias + sm90.rescale_threshold), 448);
+    }
+  }
+  EXPECT_EQ(plan_of(spec_of(128)).sm90->num_v_row_stages, 0);
+}
+
 TEST(Sm90Plan, SharesOfEvenTilesHaveNoPairs) {
   EXPECT_EQ(sm90_shares(false, 8, 80, 132).ctas, 80);
   EXPECT_EQ(sm90_shares(false, 8, 8000, 132).ctas, 132);
@@ -526,7 +569,10 @@ TEST(Sm90Plan, UnsupportedComesWithAReasonThatNamesTheFeature) {
     EXPECT_TRUE(plan.main().parameters.empty());
     return plan.reason;
   };
-  EXPECT_NE(reason([](AttentionSpec& s) { s.qkv_dtype = Dtype::kE4m3; }).find("e4m3"),
+  EXPECT_NE(reason([](AttentionSpec& s) {
+              s.qkv_dtype = Dtype::kE4m3;
+              s.scales = Scales::kToken;
+            }).find("scales of rows"),
             std::string::npos);
   EXPECT_NE(reason([](AttentionSpec& s) {
               s.num_partitions = 4;

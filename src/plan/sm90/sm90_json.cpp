@@ -15,7 +15,9 @@ const Field<Sm90Plan> kSm90Fields[] = {
     {"num_consumers", &Sm90Plan::num_consumers},
     {"ctas_per_sm", &Sm90Plan::ctas_per_sm},
     {"num_stages", &Sm90Plan::num_stages},
+    {"num_v_stages", &Sm90Plan::num_v_stages},
     {"num_q_stages", &Sm90Plan::num_q_stages},
+    {"num_v_row_stages", &Sm90Plan::num_v_row_stages},
     {"o_blocks", &Sm90Plan::o_blocks},
     {"ping_pong", &Sm90Plan::ping_pong},
     {"pair_tiles", &Sm90Plan::pair_tiles},
@@ -36,6 +38,9 @@ const Field<Sm90Plan> kSm90Fields[] = {
     {"q_bytes", &Sm90Plan::q_bytes},
     {"k_bytes", &Sm90Plan::k_bytes},
     {"v_bytes", &Sm90Plan::v_bytes},
+    {"v_row_bytes", &Sm90Plan::v_row_bytes},
+    {"p_bias", &Sm90Plan::p_bias},
+    {"rescale_threshold", &Sm90Plan::rescale_threshold},
 };
 
 }  // namespace

@@ -30,8 +30,39 @@ constexpr std::int64_t kSmSmemBytes = 233472;   // of an SM, with what the syste
 constexpr std::int64_t kSystemSmemBytes = 1024;
 constexpr int kRegisterFile = 65536;  // of an SM
 constexpr int kConsumerRows = 64;     // of a wgmma
+constexpr int kBlockBytes = 128;      // of a row of Q, K, V and O in a block of columns
 
 int round_up(int value, int to) { return (value + to - 1) / to * to; }
+
+bool is_e4m3(const AttentionSpec& spec) { return spec.qkv_dtype == Dtype::kE4m3; }
+
+/// Elements of a row in a block of columns.
+int block_elements(const AttentionSpec& spec) {
+  return kBlockBytes / static_cast<int>(size_of(spec.qkv_dtype));
+}
+
+/// Columns of V that are multiplied (templates/sm90/layout.cuh, kPvColumns).
+int multiplied_columns(const AttentionSpec& spec) { return round_up(spec.ov_depth, 32); }
+
+/// Blocks of columns of O.
+int output_blocks(const AttentionSpec& spec) {
+  const auto bytes = static_cast<int>(size_of(spec.output_dtype.value_or(spec.qkv_dtype)));
+  return (spec.ov_depth * bytes + kBlockBytes - 1) / kBlockBytes;
+}
+
+/// Bytes of a KV tile of BN keys: of K, of V as it is multiplied, and of V as it comes, where that
+/// is something else.
+struct KvBytes {
+  std::int64_t k, v, v_rows;
+};
+KvBytes kv_bytes(const AttentionSpec& spec, int BN) {
+  const auto rows = [&](int depth) {
+    const int blocks = (depth + block_elements(spec) - 1) / block_elements(spec);
+    return std::int64_t{kBlockBytes} * blocks * BN;
+  };
+  if (!is_e4m3(spec)) return {rows(spec.qk_depth), rows(spec.ov_depth), 0};
+  return {rows(spec.qk_depth), std::int64_t{BN} * multiplied_columns(spec), rows(spec.ov_depth)};
+}
 
 /// Of the rows of a position: a power of two, no fewer than the group's heads.
 int rows_shift(int group) { return std::bit_width(static_cast<std::uint32_t>(group - 1)); }
@@ -45,11 +76,17 @@ void choose_decode(const AttentionSpec& spec, Sm90Plan& plan) {
   plan.pair_tiles = false;
   // NOTE: 256 cost 3 % of the memory's bandwidth: nobody comes back for what was not asked for.
   plan.l2_bytes = 128;
-  const int q_bytes = 2 * kConsumerRows * round_up(spec.qk_depth, 64);
-  const int tile_bytes = 2 * plan.BN * (round_up(spec.qk_depth, 64) + round_up(spec.ov_depth, 64));
-  plan.num_stages = std::clamp(loaded_ahead / tile_bytes, 2, 4);
-  constexpr int kOtherBytes = 2048;
-  const bool two = q_bytes + plan.num_stages * tile_bytes + kOtherBytes <= kSmSmemBytes / 2;
+  const KvBytes kv = kv_bytes(spec, plan.BN);
+  const std::int64_t q_bytes = kv.k * kConsumerRows / plan.BN;
+  const std::int64_t copied = kv.k + std::max(kv.v, kv.v_rows);
+  plan.num_stages = static_cast<int>(std::clamp<std::int64_t>(loaded_ahead / copied, 2, 4));
+  std::int64_t other_bytes = 2048;
+  if (is_e4m3(spec)) {
+    // V is copied as far ahead as K; what is transposed waits for nothing. O has its own memory.
+    plan.num_v_row_stages = plan.num_stages;
+    other_bytes += plan.num_v_stages * kv.v + std::int64_t{kBlockBytes} * kConsumerRows;
+  }
+  const bool two = q_bytes + plan.num_stages * copied + other_bytes <= kSmSmemBytes / 2;
   plan.num_consumers = two ? 1 : 2;
   plan.ctas_per_sm = two ? 2 : 1;
   plan.num_q_stages = 1;
@@ -65,6 +102,26 @@ void choose_mapped(const AttentionSpec& spec, Sm90Plan& plan) {
   plan.ping_pong = true;
   // O's own memory in the place of a second Q: measured at depth 128.
   if (spec.qk_depth > 64 && spec.qk_depth <= 128) plan.num_q_stages = 1;
+}
+
+/// The tile of e4m3 of a depth. P takes half of the registers that it takes of 16-bit types, and O
+/// the same.
+void choose_e4m3(const AttentionSpec& spec, Sm90Plan& plan) {
+  plan.num_v_stages = 2;
+  plan.num_v_row_stages = 2;
+  // The greatest power of two below 448, so that nothing of P that can be kept is lost, and the
+  // most that a maximum may grow: 2^(8 + 0.75) = 431.
+  plan.p_bias = 8;
+  plan.rescale_threshold = 0.75;
+  plan.ping_pong = true;
+  plan.num_stages = 2;
+  if (spec.qk_depth <= 64) {
+    plan.BN = 128;
+  } else if (spec.qk_depth <= 128) {
+    plan.BN = plan.num_consumers == 3 ? 96 : 128;
+  } else {
+    plan.BN = spec.qk_depth <= 192 && spec.ov_depth <= 128 ? 128 : 96;
+  }
 }
 
 /// The tile of a depth. P, S and O live in registers: BN/4 + BN/2 + ov_depth/2 of them a thread.
@@ -111,16 +168,21 @@ Sm90Plan choose(const ResolvedSpec& resolved) {
   } else {
     plan.BN = 64;
   }
+  if (is_e4m3(spec)) choose_e4m3(spec, plan);
   if (mapped) choose_mapped(spec, plan);
   if (decodes(spec, kConsumerRows)) choose_decode(spec, plan);
   if (plan.row_copies) plan.BN = std::min(plan.BN, 64);
+  if (!is_e4m3(spec)) plan.num_v_stages = plan.num_stages;
   return plan;
 }
 
 std::vector<Sm90Knob> knobs_of(const Sm90Plan& plan) {
+  const bool transposes = plan.num_v_row_stages > 0;  // e4m3
   // A lane of the four warps that copy finds a row.
   std::vector<std::int64_t> keys{64, 80, 96, 112, 128};
   if (!plan.row_copies) keys.insert(keys.end(), {144, 160, 176, 192});
+  // A step of P is 32 keys.
+  if (transposes) keys = {64, 96, 128, 160, 192, 224};
   // A block of a map is whole tiles.
   if (plan.mapped) std::erase_if(keys, [](std::int64_t one) { return kMapBlock % one != 0; });
   std::vector<Sm90Knob> all{
@@ -132,6 +194,7 @@ std::vector<Sm90Knob> knobs_of(const Sm90Plan& plan) {
     if (!plan.mapped) all.push_back({"num_consumers", &Sm90Plan::num_consumers, {2, 3}});
     all.push_back({"ping_pong", &Sm90Plan::ping_pong, {0, 1}});
   }
+  if (transposes) all.push_back({"num_v_row_stages", &Sm90Plan::num_v_row_stages, {1, 2, 3, 4}});
   // Tiles are paired where the launch knows how long they are.
   if (!plan.kv_lens) all.push_back({"pair_tiles", &Sm90Plan::pair_tiles, {0, 1}});
   return all;
@@ -168,6 +231,9 @@ int work_bytes(const Sm90Plan& plan) { return plan.split ? 48 : 32; }
 /// follow, of 8 bytes each.
 int notes_bytes(const Sm90Plan& plan) { return plan.listed ? round_up(4 * plan.num_stages, 8) : 0; }
 
+/// Of the words that the producer tells of V's rows of each stage.
+int v_keys_bytes(const Sm90Plan& plan) { return round_up(4 * plan.num_v_row_stages, 8); }
+
 /// A CTA's share of an SM's shared memory.
 std::int64_t smem_room(const Sm90Plan& plan) {
   return std::min(kMaxSmemBytes, kSmSmemBytes / plan.ctas_per_sm - kSystemSmemBytes);
@@ -200,24 +266,38 @@ void complete(const AttentionSpec& spec, Sm90Plan& plan) {
     plan.producer_registers = 24 + spare;
     plan.consumer_registers = 232 - spare;
   }
-  plan.padded_qk_depth = round_up(spec.qk_depth, 64);
-  plan.padded_ov_depth = round_up(spec.ov_depth, 64);
-  plan.q_bytes = std::int64_t{2} * plan.BM * plan.padded_qk_depth;
-  plan.k_bytes = std::int64_t{2} * plan.BN * plan.padded_qk_depth;
-  plan.v_bytes = std::int64_t{2} * plan.BN * plan.padded_ov_depth;
+  if (is_e4m3(spec)) {
+    // Of e4m3 its warpgroup transposes V, and P of the others has half of the registers.
+    plan.producer_registers = 56;
+    plan.consumer_registers = plan.num_consumers == 3 ? 152 : plan.num_consumers == 2 ? 224 : 200;
+  }
+  plan.padded_qk_depth = round_up(spec.qk_depth, block_elements(spec));
+  plan.padded_ov_depth = round_up(spec.ov_depth, block_elements(spec));
+  const KvBytes kv = kv_bytes(spec, plan.BN);
+  plan.k_bytes = kv.k;
+  plan.v_bytes = kv.v;
+  plan.v_row_bytes = kv.v_rows;
+  plan.q_bytes = std::int64_t{kBlockBytes} * plan.BM * plan.padded_qk_depth / block_elements(spec);
   // Barriers and announcements of work tiles.
-  const std::int64_t other_bytes =
-      8 * (4 * 3 + 4 * kMaxStages + 1) + std::int64_t{work_bytes(plan)} * 2 * 3 + notes_bytes(plan);
+  const std::int64_t other_bytes = 8 * (4 * 3 + 4 * kMaxStages + 1 + 2 * plan.num_v_row_stages) +
+                                   std::int64_t{work_bytes(plan)} * 2 * 3 + notes_bytes(plan) +
+                                   v_keys_bytes(plan);
   const std::int64_t room = smem_room(plan);
-  const std::int64_t stages_bytes = plan.num_stages * (plan.k_bytes + plan.v_bytes);
-  if (2 * plan.q_bytes + stages_bytes + other_bytes > room) plan.num_q_stages = 1;
+  const std::int64_t stages_bytes = plan.num_stages * plan.k_bytes +
+                                    plan.num_v_stages * plan.v_bytes +
+                                    plan.num_v_row_stages * plan.v_row_bytes;
   // O is staged in Q's memory where there is another Q to go on with, otherwise in what is left.
+  const std::int64_t block_bytes = std::int64_t{plan.BM} * kBlockBytes;
+  const int blocks = output_blocks(spec);
+  const bool fits_q = blocks * block_bytes <= plan.q_bytes;
+  const auto left = [&](int q_stages) {
+    return room - q_stages * plan.q_bytes - stages_bytes - other_bytes;
+  };
+  if (left(2) < (fits_q ? 0 : block_bytes)) plan.num_q_stages = 1;
   plan.o_blocks = 0;
-  if (plan.num_q_stages == 1) {
-    const std::int64_t left = room - plan.q_bytes - stages_bytes - other_bytes;
-    const std::int64_t block_bytes = std::int64_t{plan.BM} * 128;
+  if (plan.num_q_stages == 1 || !fits_q) {
     plan.o_blocks = static_cast<int>(
-        std::clamp<std::int64_t>(left / block_bytes, 0, plan.padded_ov_depth / 64));
+        std::clamp<std::int64_t>(left(plan.num_q_stages) / block_bytes, fits_q ? 0 : 1, blocks));
   }
 }
 
@@ -244,10 +324,12 @@ std::vector<BarrierGroup> barrier_groups(const Sm90Plan& plan) {
   // One thread announces what TMA will bring; one lane of each warp that read it hands it back.
   constexpr int kProducer = 1;
   constexpr int kConsumerWarps = 4;
+  constexpr int kTransposers = 2;  // warps: templates/sm90/layout.cuh
   constexpr int kWarpgroup = 128;  // each thread of which copies
   const int all_warps = kConsumerWarps * plan.num_consumers;
   const int of_q = plan.num_q_stages * plan.num_consumers;
   const int of_kv = plan.row_copies ? kWarpgroup : kProducer;
+  const bool transposes = plan.num_v_row_stages > 0;
   // Who copies rows tells of the tile by itself.
   const int of_note = plan.row_copies && plan.listed ? 1 : 0;
   std::vector<BarrierGroup> groups{
@@ -255,11 +337,16 @@ std::vector<BarrierGroup> barrier_groups(const Sm90Plan& plan) {
       {"kBarQEmpty", "Q", "empty", true, of_q, kConsumerWarps},
       {"kBarKFull", "K", "full", false, plan.num_stages, of_kv + of_note},
       {"kBarKEmpty", "K", "empty", false, plan.num_stages, all_warps},
-      {"kBarVFull", "V", "full", false, plan.num_stages, of_kv},
-      {"kBarVEmpty", "V", "empty", false, plan.num_stages, all_warps},
+      {"kBarVFull", "V", "full", false, plan.num_v_stages, transposes ? kTransposers : of_kv},
+      {"kBarVEmpty", "V", "empty", false, plan.num_v_stages, all_warps},
   };
-  if (plan.kv_lens && !plan.row_copies)
+  if (transposes) {
+    groups.push_back({"kBarVRowsFull", "V rows", "full", false, plan.num_v_row_stages, kProducer});
+    groups.push_back(
+        {"kBarVRowsEmpty", "V rows", "empty", false, plan.num_v_row_stages, kTransposers});
+  } else if (plan.kv_lens && !plan.row_copies) {
     groups.push_back({"kBarVTail", "V tail", "full", false, 1, kProducer});
+  }
   return groups;
 }
 
@@ -271,11 +358,13 @@ void lay_out(Sm90Plan& plan) {
   };
   for (int i = 0; i < plan.num_q_stages; ++i) add(Sm90Region::kQ, i, plan.q_bytes);
   for (int i = 0; i < plan.num_stages; ++i) add(Sm90Region::kK, i, plan.k_bytes);
-  for (int i = 0; i < plan.num_stages; ++i) add(Sm90Region::kV, i, plan.v_bytes);
+  for (int i = 0; i < plan.num_v_stages; ++i) add(Sm90Region::kV, i, plan.v_bytes);
+  for (int i = 0; i < plan.num_v_row_stages; ++i) add(Sm90Region::kVRows, i, plan.v_row_bytes);
   if (plan.o_blocks > 0) add(Sm90Region::kO, 0, std::int64_t{plan.o_blocks} * plan.BM * 128);
   add(Sm90Region::kWork, 0,
       std::int64_t{work_bytes(plan)} * plan.num_q_stages * plan.num_consumers);
   if (plan.listed) add(Sm90Region::kNotes, 0, notes_bytes(plan));
+  if (plan.num_v_row_stages > 0) add(Sm90Region::kVKeys, 0, v_keys_bytes(plan));
 
   for (const BarrierGroup& group : barrier_groups(plan)) {
     for (int i = 0; i < group.count; ++i) {
@@ -293,6 +382,8 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm9
   const AttentionSpec& spec = *resolved;
   Constants constants;
   constants.add_bool("kBf16", spec.qkv_dtype == Dtype::kBf16);
+  constants.add_bool("kE4m3", is_e4m3(spec));
+  constants.add("kScales", static_cast<int>(spec.scales));
   const Dtype output = spec.output_dtype.value_or(spec.qkv_dtype);
   constants.add_bool("kOutputBf16", output == Dtype::kBf16);
   constants.add("kOutputBytes", size_of(output));
@@ -322,17 +413,22 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm9
   constants.add_bool("kMergeOnePart", merges_one_part(spec));
   constants.add_bool("kRescaleByRow", sm90.rescale_by_row);
   constants.add("kStages", sm90.num_stages);
+  constants.add("kVStages", sm90.num_v_stages);
+  constants.add("kVRowStages", sm90.num_v_row_stages);
   constants.add("kQStages", sm90.num_q_stages);
   constants.add_bool("kPingPong", sm90.ping_pong);
   constants.add_bool("kPairTiles", sm90.pair_tiles);
   constants.add("kGqaShift", sm90_gqa_shift(sm90, spec));
   constants.add_bool("kDebugWaits", resolved.options().debug_waits.value_or(false));
   constants.add_float("kRescaleThreshold", sm90.rescale_threshold);
+  constants.add_float("kPBias", sm90.p_bias);
   constants.add("kProducerRegisters", sm90.producer_registers);
   constants.add("kConsumerRegisters", sm90.consumer_registers);
   constants.add("kQOffset", sm90_begin_of(Sm90Region::kQ, sm90));
   constants.add("kKOffset", sm90_begin_of(Sm90Region::kK, sm90));
   constants.add("kVOffset", sm90_begin_of(Sm90Region::kV, sm90));
+  constants.add("kVRowsOffset", sm90_begin_of(Sm90Region::kVRows, sm90));
+  constants.add("kVKeysOffset", sm90_begin_of(Sm90Region::kVKeys, sm90));
   constants.add("kWorkBytes", work_bytes(sm90));
   constants.add("kWorkOffset", sm90_begin_of(Sm90Region::kWork, sm90));
   constants.add("kNotesOffset", sm90_begin_of(Sm90Region::kNotes, sm90));
@@ -357,12 +453,14 @@ Sm90Plan low_body(const AttentionSpec& spec, const Sm90Plan& plan) {
   low.idle_warpgroups = plan.num_consumers - low.num_consumers;
   low.BN = 128;
   low.num_stages = 2;
+  low.num_v_stages = 2;
   low.num_q_stages = 2;
   low.smem.clear();
   low.barriers.clear();
   low.smem_bytes = 0;
   complete(spec, low);
-  low.consumer_registers = 232;
+  // Four warpgroups were launched with 128 each: the idle one has what a producer has.
+  low.consumer_registers = 256 - low.producer_registers;
   lay_out(low);
   return low;
 }
@@ -400,6 +498,8 @@ std::string sm90_range_name(const Sm90SmemRange& range, const Sm90Plan& plan) {
       return fmt::format("{} {}", absorbed ? "K and V" : "K", range.stage);
     case Sm90Region::kV:
       return fmt::format("V {}", range.stage);
+    case Sm90Region::kVRows:
+      return fmt::format("V rows {}", range.stage);
     case Sm90Region::kO:
       return "O";
     case Sm90Region::kP:
@@ -408,6 +508,8 @@ std::string sm90_range_name(const Sm90SmemRange& range, const Sm90Plan& plan) {
       return "work tiles";
     case Sm90Region::kNotes:
       return "KV tiles";
+    case Sm90Region::kVKeys:
+      return "keys of V rows";
     case Sm90Region::kBarriers:
       return "barriers";
   }
@@ -433,6 +535,31 @@ int sm90_packed_heads(const Sm90Plan& plan, const AttentionSpec& spec) {
   return plan.pack_gqa ? spec.group : 1;
 }
 
+namespace {
+
+/// Why the template does not serve a spec of e4m3; empty: it does, or the spec is of another type.
+std::string why_no_e4m3(const AttentionSpec& spec) {
+  if (!is_e4m3(spec)) return {};
+  if (spec.qk_depth % 16 != 0 || spec.ov_depth % 16 != 0) {
+    return fmt::format(
+        "TMA needs rows of whole 16 bytes: qk_depth {} and ov_depth {} of e4m3 must be multiples "
+        "of 16",
+        spec.qk_depth, spec.ov_depth);
+  }
+  if (spec.scales == Scales::kToken) {
+    return "the sm_90a template has no scales of rows (scales) of e4m3 yet";
+  }
+  if (copies_rows(spec)) {
+    return fmt::format(
+        "the sm_90a template takes pages of whole 8 rows of e4m3, not {} (page_size): the warps "
+        "that would copy rows transpose V",
+        spec.page_size);
+  }
+  return {};
+}
+
+}  // namespace
+
 std::string sm90_unsupported_reason(const ResolvedSpec& resolved, const Sm90Plan& plan) {
   const AttentionSpec& spec = *resolved;
   const bool e4m3_output = has_output_scale(spec);
@@ -443,9 +570,7 @@ std::string sm90_unsupported_reason(const ResolvedSpec& resolved, const Sm90Plan
                        spec.ov_depth);
   }
   if (std::string reason = unsupported_everywhere(spec); !reason.empty()) return reason;
-  // NOTE: of 8-bit operands wgmma takes K-major ones only (9.7.15.5.1).
-  constexpr const char* kWhy = "its products want V's keys adjacent, and V has them in rows";
-  if (std::string reason = unsupported_e4m3(spec, kWhy); !reason.empty()) return reason;
+  if (std::string reason = why_no_e4m3(spec); !reason.empty()) return reason;
   if (std::string reason = unsupported_partitions(spec, kPartitionStep); !reason.empty()) {
     return reason;
   }
@@ -493,11 +618,13 @@ Result<Sm90Plan> make_sm90_plan(const ResolvedSpec& spec, const TuningValues* tu
     plan.num_consumers = 2;
     plan.ctas_per_sm = 1;
     plan.num_stages = 2;
+    plan.num_v_stages = 2;
   }
   const std::vector<TuningKnob> untuned = sm90_knobs(plan);
   if (tuned != nullptr) {
     Status status = sm90_apply(knobs_of(plan), "an sm_90a plan", *tuned, plan);
     if (!status) return status.error();
+    if (!is_e4m3(resolved)) plan.num_v_stages = plan.num_stages;
   }
   // NOTE: a row that chooses what is chosen anyway makes the same kernel.
   const bool as_untuned =

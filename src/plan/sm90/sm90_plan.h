@@ -17,7 +17,18 @@
 namespace attnjit {
 
 /// What a range of shared memory is for.
-enum class Sm90Region : std::uint8_t { kQ, kK, kV, kO, kP, kWork, kNotes, kBarriers };
+enum class Sm90Region : std::uint8_t {
+  kQ,
+  kK,
+  kV,
+  kVRows,
+  kO,
+  kP,
+  kWork,
+  kNotes,
+  kVKeys,
+  kBarriers
+};
 
 /// A range of shared memory; a stage of Q, K or V has one each.
 struct Sm90SmemRange {
@@ -38,9 +49,11 @@ struct Sm90Plan {
   int idle_warpgroups = 0;  ///< whose registers the others have
   int ctas_per_sm = 1;      ///< that run at once
   int cluster = 1;  ///< CTAs that share a work tile, with 64 rows each, and load K for each other
-  int num_stages = 0;    ///< K tiles, and V tiles, in shared memory
-  int num_q_stages = 0;  ///< Q tiles in shared memory; o_blocks says where O is staged
-  int o_blocks = 0;      ///< 64-column blocks of O with memory of their own; 0: O is staged in Q's
+  int num_stages = 0;        ///< K tiles in shared memory
+  int num_v_stages = 0;      ///< V tiles: as many, but of e4m3, where they are the transposed ones
+  int num_q_stages = 0;      ///< Q tiles in shared memory; o_blocks says where O is staged
+  int num_v_row_stages = 0;  ///< e4m3: V tiles as they come, before they are transposed
+  int o_blocks = 0;  ///< 128-byte columns of O with memory of their own; 0: O is staged in Q's
   bool ping_pong = false;   ///< consumers take turns at issuing products
   bool pair_tiles = false;  ///< later rows see more keys: a CTA takes long and short tiles in pairs
   bool kv_lens = false;     ///< sequences differ in length: a warp finds its work on the device
@@ -57,16 +70,17 @@ struct Sm90Plan {
   int l2_bytes = 256;     ///< that L2 fetches for a copy of K or V, at least
   int producer_registers = 0;
   int consumer_registers = 0;
-  int padded_qk_depth =
-      0;  ///< elements per row of Q and K in shared memory: whole 64-element blocks
+  int padded_qk_depth = 0;  ///< elements per row of Q and K in shared memory: whole 128-byte blocks
   int padded_ov_depth = 0;
   std::int64_t q_bytes = 0;           ///< per stage
   std::int64_t k_bytes = 0;           ///< per stage
   std::int64_t v_bytes = 0;           ///< per stage
+  std::int64_t v_row_bytes = 0;       ///< per stage of V as it comes, where it is transposed
   std::vector<Sm90SmemRange> smem;    ///< ascending, without gaps
   std::vector<BarrierPlan> barriers;  ///< in memory order
   std::int64_t smem_bytes = 0;
   double rescale_threshold = 8;  ///< log2: O is rescaled when the maximum grows by more
+  double p_bias = 0;             ///< log2: P is scaled by 2^this, so that e4m3 keeps small ones
 
   /// A second body of the kernel, for launches that have low query tiles; null: there is none. It
   /// has fewer consumers, with more registers and longer KV tiles.

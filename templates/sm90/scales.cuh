@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the elements of Q, K and V are to be multiplied by, where they are e4m3 with scales.
+#pragma once
+
+#include "sm90/work.cuh"
+
+namespace attnjit::sm90 {
+
+/// The scales of a thread's two rows, which are 8 apart: one, or one each where they are of two
+/// heads with scales of their own.
+template <class Config>
+constexpr int kRowScales = Config::kScales == kHeadScales&& Config::kGqaShift > 3 ? 2 : 1;
+
+/// The scale of a tensor's elements in a sequence's head.
+template <class Config>
+ATTNJIT_DEVICE float scale_of(const float* scales, int batch, int heads, int head) {
+  return scales[Config::kScales == kHeadScales ? static_cast<i64>(batch) * heads + head : 0];
+}
+
+/// What the products of a head's rows with the keys are to be multiplied by.
+template <class Config, class Arguments>
+ATTNJIT_DEVICE float score_scale(const WorkTile& work, int head, const Arguments& arguments) {
+  if constexpr (Config::kScales == kNoScales) {
+    return arguments.scale;
+  } else {
+    const int heads = arguments.num_q_heads;
+    return arguments.scale * scale_of<Config>(arguments.q_scale, work.batch, heads, head) *
+           scale_of<Config>(arguments.k_scale, work.batch, heads / Config::kGroup,
+                            work.head / Config::kGroup);
+  }
+}
+
+/// What the sums of values are to be multiplied by.
+template <class Config, class Arguments>
+ATTNJIT_DEVICE float value_scale(const WorkTile& work, const Arguments& arguments) {
+  if constexpr (Config::kScales == kNoScales) {
+    return 1.0f;
+  } else {
+    return scale_of<Config>(arguments.v_scale, work.batch, arguments.num_q_heads / Config::kGroup,
+                            work.head / Config::kGroup);
+  }
+}
+
+}  // namespace attnjit::sm90

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// V of e4m3 on its way from rows of keys to the columns that wgmma multiplies: of 8-bit operands it
+// takes K-major ones only (PTX ISA 9.7.15.5.1).
+//
+// Within 16 keys the columns have the order in which a thread holds P (sm90/products.cuh): byte
+// 4q + j is of key 2q + j%2 + 8*(j/2). Source of that order, and of doing it with ldmatrix and
+// stmatrix: Shah et al., "FlashAttention-3", 2024.
+#pragma once
+
+#include "sm90/work.cuh"
+
+namespace attnjit::sm90 {
+
+/// Tells the transposers that no more rows of V come than those before the stage that `ring` is at.
+/// One thread.
+template <class Config>
+ATTNJIT_DEVICE void dismiss_transposers(const Smem<Config>& smem, const Ring& ring) {
+  smem.wait(smem.v_copy_empty(ring.stage), ring.parity ^ 1);
+  store_shared_word(smem.v_keys(ring.stage), 0);
+  mbarrier_arrive(smem.v_copy_full(ring.stage));
+}
+
+/// One of the warps that transpose V, with every kTransposers-th 16 of its columns.
+///
+/// ldmatrix.trans sees two neighbouring columns of a key as one element: of 8 keys and 16 columns
+/// lane 4u + q gets columns 2u and 2u + 1 of keys 2q and 2q + 1. With those of the next 8 keys,
+/// prmt makes of them a word of column 2u and one of column 2u + 1, which stmatrix writes as bytes
+/// 4q to 4q + 3 of its row u. NOTE: its lower rows are even columns and its upper ones odd, or the
+/// other way round: so the eight rows lie in different banks, and the columns in their own order.
+template <class Config>
+struct Transposer {
+  using Layout = LayoutOf<Config>;
+  static constexpr int kUnits = Layout::kPvColumns / 16 / kTransposers;  // of 16 columns, a warp's
+  static constexpr int kSteps = Config::kTileN / kStepBytes;             // of 32 keys
+  /// Steps that are on their way at a time: each is four registers.
+  static constexpr int kTogether = kSteps <= 4 ? kSteps : 3;
+  static_assert(Layout::kPvColumns % (16 * kTransposers) == 0, "each warp has as many columns");
+
+  const Smem<Config>& smem;
+  int warp;  ///< among the transposers
+  int lane;
+
+  /// Zeroes the warp's columns of the keys from `keys` on. They are multiplied with P = 0, and what
+  /// lies there may be NaN.
+  ATTNJIT_DEVICE void zero_rows(u32 rows, int keys) const {
+#pragma unroll 1
+    for (int key = keys + lane; key < Config::kTileN; key += 32) {
+#pragma unroll 1
+      for (int unit = 0; unit < kUnits; ++unit) {
+        store_shared_v4(chunk_of(rows + key * kBlockRowBytes, key, unit), 0, 0, 0, 0);
+      }
+    }
+    __syncwarp();
+  }
+
+  /// Where a unit's 16 columns of a key lie in its row. NOTE: the 128-byte swizzle.
+  ATTNJIT_DEVICE u32 chunk_of(u32 row, int key, int unit) const {
+    const int chunk = unit * kTransposers + warp;
+    return row + chunk / 8 * Layout::kKvBlockBytes + ((chunk % 8 ^ key % 8) << 4);
+  }
+
+  /// Makes a tile's columns of its rows.
+  ATTNJIT_DEVICE void transpose(u32 rows, u32 columns) const {
+    // ldmatrix: lane 8m + r tells where row r of matrix m lies: of 32 keys the m-th 8.
+    const u32 own_row = rows + lane * kBlockRowBytes;
+    // stmatrix: matrices 0 and 1 are the first 16 keys', 1 and 3 have odd columns first.
+    const int row = lane % 8, matrix = lane / 8;
+    const int column = 2 * row + (row / 4 ^ matrix % 2);
+    const u32 own_column = columns + matrix / 2 * Layout::kVChunkBytes + (16 * warp + column) * 16;
+    const u32 first = lane < 16 ? 0x6420 : 0x7531;
+    const u32 second = first ^ 0x1111;
+#pragma unroll 1
+    for (int unit = 0; unit < kUnits; ++unit) {
+      const u32 from = chunk_of(own_row, lane, unit);
+      const u32 to = own_column + unit * (16 * 16 * kTransposers);
+#pragma unroll
+      for (int begin = 0; begin < kSteps; begin += kTogether) {
+        u32 keys[kTogether][4];  // of each 8
+#pragma unroll
+        for (int i = 0; i < min(kTogether, kSteps - begin); ++i) {
+          ldmatrix_x4_transposed(from + (begin + i) * (32 * kBlockRowBytes), keys[i]);
+        }
+#pragma unroll
+        for (int i = 0; i < min(kTogether, kSteps - begin); ++i) {
+          stmatrix_x4(to + (begin + i) * (2 * Layout::kVChunkBytes),
+                      permute_bytes(keys[i][0], keys[i][1], first),
+                      permute_bytes(keys[i][0], keys[i][1], second),
+                      permute_bytes(keys[i][2], keys[i][3], first),
+                      permute_bytes(keys[i][2], keys[i][3], second));
+        }
+      }
+    }
+  }
+
+  /// All the tiles that the producer loads.
+  ATTNJIT_DEVICE void run() const {
+    Ring from, to;
+    while (true) {
+      smem.wait(smem.v_copy_full(from.stage), from.parity);
+      const int keys = static_cast<int>(load_shared_word(smem.v_keys(from.stage)));
+      if (keys == 0) break;
+      const u32 rows = smem.v_copy(from.stage);
+      if (Layout::kKvLens && keys < Config::kTileN) zero_rows(rows, keys);
+      smem.wait(smem.v_empty(to.stage), to.parity ^ 1);
+      transpose(rows, smem.v(to.stage));
+      // NOTE: wgmma reads the columns, and TMA writes the rows again, through the async proxy.
+      fence_proxy_async_shared();
+      __syncwarp();
+      if (lane == 0) {
+        mbarrier_arrive(smem.v_full(to.stage));
+        mbarrier_arrive(smem.v_copy_empty(from.stage));
+      }
+      from.advance(Config::kVRowStages);
+      to.advance(Config::kVStages);
+    }
+  }
+};
+
+}  // namespace attnjit::sm90

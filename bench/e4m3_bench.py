@@ -1,0 +1,147 @@
+#!/usr/bin/env python3
+"""Times attnjit's sm_90a kernels of e4m3 beside FlashAttention-3's and beside its own of bf16.
+
+    python3 bench/e4m3_bench.py --library build/release/src/libattnjit.so --fa3 libfa3_e4m3.so \\
+        [--tuning NAME=FILE] [--json F] [--only 128.causal]
+
+The cells are those of bench/sm90_bench.py, in which Q, K and V are N(0,1) numbers rounded to e4m3
+and O is bf16; the kernel of bf16 has the same numbers. Contenders run in turn, in blocks of
+launches, and the order turns round from one pair of blocks to the next; a ratio is the median of
+the ratios within a pair. Before anything is timed, the first sequence's first head of each is
+compared with a float32 reference of the same inputs: "error" is the norm of the difference over the
+norm of the reference, which P of e4m3 alone brings to 2e-2.
+
+"fa3" is a library as bench/fa3.py describes it, with kernels of e4m3. Each --tuning adds
+attnjit with that tuning table.
+"""
+import argparse
+import itertools
+import math
+import statistics
+
+import torch
+
+import fa3
+import sm90_bench as dense
+
+MOST_ERROR = 5e-2
+
+
+def cells():
+    for depth, mask, length in itertools.product(dense.DEPTHS, dense.MASKS, dense.LENGTHS):
+        yield dict(name=f"e4m3.{depth}.{mask}.{length // 1024}k", dtype="e4m3",
+                   batch=dense.TOKENS // length, heads=dense.WIDTH // depth, group=1,
+                   length=length, depth=depth, mask=mask, flex=False)
+
+
+def make_sets(cell, seed):
+    generator = torch.Generator("cuda").manual_seed(seed)
+    shape = (cell["batch"], cell["length"], cell["heads"], cell["depth"])
+
+    def normal():
+        return torch.randn(shape, device="cuda", generator=generator).to(torch.float8_e4m3fn)
+
+    return [(normal(), normal(), normal(),
+             torch.full(shape, math.nan, device="cuda", dtype=torch.bfloat16)) for _ in range(3)]
+
+
+class Bf16:
+    """attnjit's kernel of bf16, with the same numbers."""
+
+    def __init__(self, contender):
+        self.contender = contender
+
+    def prepare(self, cell, sets):
+        wider = [(*(x.bfloat16() for x in tensors[:3]), torch.full_like(tensors[3], math.nan))
+                 for tensors in sets]
+        return self.contender.prepare({**cell, "dtype": "bf16"}, wider)
+
+
+def reference(cell, q, k, v):
+    """Of the first sequence's first head, float32: [length, depth]."""
+    q, k, v = (x[0, :, 0].float() for x in (q, k, v))
+    rows = []
+    for begin in range(0, cell["length"], 2048):
+        scores = q[begin:begin + 2048] @ k.T / math.sqrt(cell["depth"])
+        if cell["mask"] == "causal":
+            row = torch.arange(begin, begin + scores.shape[0], device="cuda")
+            scores.masked_fill_(torch.arange(cell["length"], device="cuda") > row[:, None],
+                                -math.inf)
+        rows.append(scores.softmax(-1) @ v)
+    return torch.cat(rows)
+
+
+def measure(cell, contenders, options):
+    sets = make_sets(cell, 20261123)
+    expected = reference(cell, *sets[0][:3])
+    prepared = {name: one.prepare(cell, sets) for name, one in contenders.items()}
+    for name, (launches, result) in prepared.items():
+        launches[0]()
+        torch.cuda.synchronize()
+        got = result(0)[0, :, 0].float()
+        error = ((got - expected).norm() / expected.norm()).item()
+        cell.setdefault("error", {})[name] = error
+        if not error <= MOST_ERROR:
+            raise SystemExit(f"{cell['name']}: {name} has an error of {error}")
+    counts = {}
+    for name, (launches, _) in prepared.items():
+        dense.timed(launches, 2)
+        counts[name] = max(2, round(options.block_ms / dense.timed(launches, 3)))
+    times = {name: [] for name in prepared}
+    for pair in range(options.pairs):
+        for name in list(prepared) if pair % 2 == 0 else list(prepared)[::-1]:
+            times[name].append(dense.timed(prepared[name][0], counts[name]))
+    work = dense.flop(cell)
+    cell["ms"] = {name: statistics.median(t) for name, t in times.items()}
+    cell["tflops"] = {name: work / ms / 1e9 for name, ms in cell["ms"].items()}
+    cell["ratio"] = {name: {other: statistics.median(b / a for a, b in zip(times[name], times[other]))
+                            for other in ("fa3", "bf16") if other in times}
+                     for name in times if name not in ("fa3", "bf16")}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--library", dest="libattnjit", default="build/release/src/libattnjit.so")
+    parser.add_argument("--templates", help="a folder that replaces the embedded templates")
+    parser.add_argument("--fa3", help="the library of FlashAttention-3 of e4m3")
+    parser.add_argument("--tuning", action="append", default=[], metavar="NAME=FILE")
+    parser.add_argument("--only", help="cells whose names contain one of these, comma-separated")
+    parser.add_argument("--pairs", type=int, default=7, help="pairs of blocks a cell; at least 5")
+    parser.add_argument("--block-ms", type=float, default=15, help="length of a block")
+    parser.add_argument("--json", help="file for all numbers")
+    options = parser.parse_args()
+    if options.pairs < 5:
+        parser.error("--pairs: at least 5")
+    contenders = {"attnjit": dense.Attnjit(options.libattnjit, options.templates)}
+    for one in options.tuning:
+        name, _, path = one.partition("=")
+        contenders[name] = dense.Attnjit(options.libattnjit, options.templates, path)
+    names = list(contenders)
+    contenders["bf16"] = Bf16(dense.Attnjit(options.libattnjit, options.templates))
+    if options.fa3:
+        contenders["fa3"] = dense.Fa3(options.fa3)
+    print(f"{'cell':<20} {'fa3':>6} {'error':>8} {'bf16':>6} "
+          + " ".join(f"{n:>9} {'error':>8}   /fa3  /bf16" for n in names), flush=True)
+    done = []
+    for cell in cells():
+        if options.only and not any(part in cell["name"] for part in options.only.split(",")):
+            continue
+        measure(cell, contenders, options)
+        done.append(cell)
+        columns = [f"{cell['name']:<20}", f"{cell['tflops'].get('fa3', 0):6.0f}",
+                   f"{cell['error'].get('fa3', 0):8.1e}", f"{cell['tflops']['bf16']:6.0f}"]
+        for name in names:
+            columns += [f"{cell['tflops'][name]:9.0f}", f"{cell['error'][name]:8.1e}"]
+            columns += [f"{cell['ratio'][name].get(other, 0):6.3f}" for other in ("fa3", "bf16")]
+        print(" ".join(columns), flush=True)
+    for name, other in itertools.product(names, ("fa3", "bf16")):
+        ratios = [c["ratio"][name][other] for c in done if other in c["ratio"][name]]
+        if ratios:
+            mean = math.exp(statistics.mean(map(math.log, ratios)))
+            print(f"{name}: of {other}, geometric mean {mean:.3f} over {len(ratios)} cells, "
+                  f"least {min(ratios):.3f}")
+    dense.write(options, done)
+
+
+if __name__ == "__main__":
+    main()

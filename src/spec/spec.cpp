@@ -304,6 +304,10 @@ AttentionSpec resolve(const AttentionSpec& attention) {
   if (!resolved.output_dtype) {
     resolved.output_dtype = resolved.qkv_dtype == Dtype::kE4m3 ? Dtype::kBf16 : resolved.qkv_dtype;
   }
+  // NOTE: spec_to_json() writes what a kind holds, and a Service knows a spec by that text.
+  if (spec::row_of(resolved.score_mod).holds != spec::Holds::kSlopes) {
+    resolved.score_mod.slopes = false;
+  }
   if (resolved.scales == Scales::kToken && !resolved.scale_dtype) {
     resolved.scale_dtype = Dtype::kF32;
   }

@@ -411,6 +411,21 @@ TEST(PlanLaunch, AMaskHasBatchesHeadsAndRowsOrOneForAll) {
   refused("mask");  // its last row is 2^48 bytes away
 }
 
+// Of a kind that has no slopes they are no part of the spec's text, and so of nothing.
+TEST(PlanLaunch, SlopesAreOfAlibiAlone) {
+  AttentionSpec spec = base_spec();
+  spec.score_mod.slopes = true;
+  const auto takes_slopes = [&] {
+    const KernelPlan plan = plan_of(spec);
+    const auto& parameters = plan.main().parameters;
+    return std::any_of(parameters.begin(), parameters.end(),
+                       [](const KernelParameter& one) { return one.name == "slopes"; });
+  };
+  EXPECT_FALSE(takes_slopes());
+  spec.score_mod.kind = ScoreModSpec::Kind::kAlibi;
+  EXPECT_TRUE(takes_slopes());
+}
+
 TEST(PlanLaunch, UserParameters) {
   AttentionSpec spec = base_spec();
   spec.mask.kind = MaskSpec::Kind::kCustom;

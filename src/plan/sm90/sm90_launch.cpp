@@ -19,9 +19,6 @@ namespace {
 
 constexpr int kConsumerRows = 64;
 
-// The second body is to gain something: the model of its time is no nearer.
-constexpr double kWorthwhile = 0.98;
-
 TensorMapDescription describe(const KernelPlan& plan, const Sm90Plan& body,
                               const LaunchTensors& tensors, TensorMapId map) {
   const bool keys = map == TensorMapId::kK || map == TensorMapId::kV;
@@ -116,7 +113,7 @@ Result<LaunchRecipe> plan_sm90_launch(const KernelPlan& plan, const LaunchReques
   Sm90Tiling tiling = tiling_of(plan, sm90, request);
   if (sm90.low != nullptr) {
     const Sm90Tiling low = tiling_of(plan, *sm90.low, request);
-    if (low.time < kWorthwhile * tiling.time) {
+    if (low.time < kSm90Worthwhile * tiling.time) {
       body = sm90.low.get();
       tiling = low;
     }

@@ -12,9 +12,6 @@ namespace {
 
 using Order = Sm90Tiling::Order;
 
-// Other tiles than full ones are to gain something: the model is no nearer.
-constexpr double kWorthwhile = 0.98;
-
 std::int64_t quotient_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 /// The time of a tile of so many groups over some keys; a full one's is the keys' number, and what
@@ -93,7 +90,7 @@ Sm90Tiling best_of_even_rows(const Sm90Rows& rows) {
   Sm90Tiling best = even_tiling(rows, rows.consumers);
   best.time = falling_time(rows, best, times);
   if (best.m_tiles * rows.heads >= kManyRounds * rows.ctas) return best;
-  double worthwhile = best.time * kWorthwhile;
+  double worthwhile = best.time * kSm90Worthwhile;
   const auto try_one = [&](const Sm90Tiling& tiling) {
     const double time = falling_time(rows, tiling, times);
     if (time >= worthwhile) return;
@@ -180,7 +177,7 @@ Sm90Tiling best_of_growing_rows(const Sm90Rows& rows) {
   Sm90Tiling best = even_tiling(rows, rows.consumers);
   if (best.m_tiles * rows.heads < kManyRounds * rows.ctas) {
     const double longest = times.of(rows.consumers, rows.keys);
-    double least = rising_time(rows, best, times) * kWorthwhile;
+    double least = rising_time(rows, best, times) * kSm90Worthwhile;
     for (double most = 0.66; most < 0.98; most += 0.04) {
       const Sm90Tiling tiling = rising_tiling(rows, most * longest, times);
       const double time = rising_time(rows, tiling, times);

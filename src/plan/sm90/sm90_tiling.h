@@ -35,6 +35,10 @@ struct Sm90Tiling {
   enum class Order : std::uint8_t { kHeads, kPairs, kLongest } order = Order::kHeads;
 };
 
+/// What other tiles than full ones, or those of the second body, take at most of the time: the
+/// model is no nearer.
+inline constexpr double kSm90Worthwhile = 0.98;
+
 /// The tiles that take the least time.
 Sm90Tiling sm90_tiling(const Sm90Rows& rows);
 

@@ -253,9 +253,13 @@ std::vector<std::string> options_of(const KernelPlan& plan, bool trusted) {
   return options;
 }
 
-/// The template of a plan's kernel. The kernel of a merge has none before it, nor a user's code.
+/// Whether a plan's kernel is an attention. That of a merge has none before it, nor a user's code.
+bool is_attention(const KernelPlan& plan, std::size_t kernel) {
+  return kernel == 0 && !plan.spec->merge;
+}
+
 const char* template_of(const KernelPlan& plan, std::size_t kernel) {
-  if (kernel == 0 && !plan.spec->merge) return kTemplate;
+  if (is_attention(plan, kernel)) return kTemplate;
   return plan.kernels[kernel].has_mask ? kMaskTemplate : kStepTemplate;
 }
 
@@ -335,9 +339,8 @@ Result<KernelSource> generate(const KernelPlan& plan, const TemplateSet& templat
     includes += includes_of(kernel) + "\n";
     source.entries.push_back(kernel.entry);
     const SourceFile& file = *templates.find(template_of(plan, i));
-    const bool main = file.name == kTemplate;
     Result<std::string> text =
-        main ? render_main(plan, file, user) : render_step(plan, kernel, file);
+        is_attention(plan, i) ? render_main(plan, file, user) : render_step(plan, kernel, file);
     if (!text) return std::move(text).error();
     source.text += *text;
     if (used.empty() || used.back().name != file.name) used.push_back(file);

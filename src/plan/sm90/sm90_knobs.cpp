@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tuned choices of sm_90a plans: see the header.
-
+// Applies tuned choices to sm_90a plans, and lists them.
 #include "plan/sm90/sm90_knobs.h"
 
 #include <fmt/format.h>

@@ -77,6 +77,9 @@ struct KindRow {
   std::span<const KindScalar<Node>> scalars = {};
   Holds holds = Holds::kNothing;
   std::string_view type_without = {};  ///< where the last number is absent
+  /// Of masks: the same in the language of custom code, a number as its name in braces; of those
+  /// with operands, what stands between two. Empty: there is no such text.
+  std::string_view expression = {};
 };
 
 /// Every kind, in the order of Node::Kind.

@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "spec/kinds.h"
 #include "spec/names.h"
 
 namespace attnjit::spec {
@@ -15,42 +16,38 @@ Error no_expression(std::string what) {
   return make_error(ErrorCode::kUnsupported, std::move(what), "mask");
 }
 
-std::string window_text(std::int64_t left, std::int64_t right) {
-  std::string text = right == 0    ? "kv_idx <= q_idx"
-                     : right == -1 ? "true"
-                                   : fmt::format("kv_idx - q_idx <= {}", right);
-  if (left != -1) text += fmt::format(" && q_idx - kv_idx < {}", left);
+/// A row's text with the numbers of a node.
+std::string with_numbers(const MaskSpec& mask) {
+  const KindRow<MaskSpec>& row = row_of(mask);
+  std::string text(row.expression);
+  for (const KindScalar<MaskSpec>& scalar : row.scalars) {
+    const std::string name = fmt::format("{{{}}}", scalar.name);
+    const std::string value = fmt::format("{}", kernel_value(scalar, scalar.get(mask)));
+    for (std::size_t at = text.find(name); at != std::string::npos; at = text.find(name, at)) {
+      text.replace(at, name.size(), value);
+    }
+  }
   return text;
 }
 
 Result<std::string> text_of(const MaskSpec& mask) {
-  switch (mask.kind) {
-    case MaskSpec::Kind::kNull:
-      return std::string("true");
-    case MaskSpec::Kind::kCausal:
-      return std::string("kv_idx <= q_idx");
-    case MaskSpec::Kind::kSlidingWindow:
-      return window_text(mask.window, mask.window_right);
-    case MaskSpec::Kind::kChunked:
-      return fmt::format("q_idx >= 0 && q_idx / {0} == kv_idx / {0}", mask.chunk);
-    case MaskSpec::Kind::kAnd:
-    case MaskSpec::Kind::kOr: {
-      std::string text;
-      for (const MaskSpec& operand : mask.of) {
-        Result<std::string> one = text_of(operand);
-        if (!one) return one;
-        if (!text.empty()) text += mask.kind == MaskSpec::Kind::kAnd ? " && " : " || ";
-        text += "(" + *one + ")";
-      }
-      return text;
-    }
-    case MaskSpec::Kind::kMaterialized:
-      return no_expression("a materialized mask is no expression");
-    case MaskSpec::Kind::kCustom:
-      if (mask.custom.trusted) return no_expression("a trusted function body is no expression");
-      return mask.custom.code;
+  const KindRow<MaskSpec>& row = row_of(mask);
+  if (row.holds == Holds::kCode) {
+    if (mask.custom.trusted) return no_expression("a trusted function body is no expression");
+    return mask.custom.code;
   }
-  return no_expression("a mask of unknown kind");
+  if (row.expression.empty()) {
+    return no_expression(fmt::format("a {} mask is no expression", row.name));
+  }
+  if (row.holds != Holds::kOperands) return with_numbers(mask);
+  std::string text;
+  for (const MaskSpec& operand : mask.of) {
+    Result<std::string> one = text_of(operand);
+    if (!one) return one;
+    if (!text.empty()) text += fmt::format(" {} ", row.expression);
+    text += "(" + *one + ")";
+  }
+  return text;
 }
 
 }  // namespace

@@ -26,7 +26,7 @@ constexpr int kMaxConsumers = 3;
 constexpr int kRowCopyWarps = 4;
 
 /// Warps of the producer's warpgroup that transpose V, its last ones, where it is e4m3.
-constexpr int kTransposers = 2;
+constexpr int kTransposers = 3;
 constexpr int kFirstTransposer = 4 - kTransposers;
 
 /// Who has a scale of its own (Config::kScales).

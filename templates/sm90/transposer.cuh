@@ -20,7 +20,7 @@ ATTNJIT_DEVICE void dismiss_transposers(const Smem<Config>& smem, const Ring& ri
   mbarrier_arrive(smem.v_copy_full(ring.stage));
 }
 
-/// One of the warps that transpose V, with every kTransposers-th 16 of its columns.
+/// One of the warps that transpose V, by 16 of its columns: each takes every kTransposers-th 16.
 ///
 /// ldmatrix.trans sees two neighbouring columns of a key as one element: of 8 keys and 16 columns
 /// lane 4u + q gets columns 2u and 2u + 1 of keys 2q and 2q + 1. With those of the next 8 keys,
@@ -30,11 +30,10 @@ ATTNJIT_DEVICE void dismiss_transposers(const Smem<Config>& smem, const Ring& ri
 template <class Config>
 struct Transposer {
   using Layout = LayoutOf<Config>;
-  static constexpr int kUnits = Layout::kPvColumns / 16 / kTransposers;  // of 16 columns, a warp's
-  static constexpr int kSteps = Config::kTileN / kStepBytes;             // of 32 keys
+  static constexpr int kUnits = Layout::kPvColumns / 16;
+  static constexpr int kSteps = Config::kTileN / kStepBytes;  // of 32 keys
   /// Steps that are on their way at a time: each is four registers.
-  static constexpr int kTogether = kSteps <= 4 ? kSteps : 3;
-  static_assert(Layout::kPvColumns % (16 * kTransposers) == 0, "each warp has as many columns");
+  static constexpr int kTogether = kSteps <= 4 ? kSteps : ceil_div(kSteps, 2);
 
   const Smem<Config>& smem;
   int warp;  ///< among the transposers
@@ -46,17 +45,16 @@ struct Transposer {
 #pragma unroll 1
     for (int key = keys + lane; key < Config::kTileN; key += 32) {
 #pragma unroll 1
-      for (int unit = 0; unit < kUnits; ++unit) {
+      for (int unit = warp; unit < kUnits; unit += kTransposers) {
         store_shared_v4(chunk_of(rows + key * kBlockRowBytes, key, unit), 0, 0, 0, 0);
       }
     }
     __syncwarp();
   }
 
-  /// Where a unit's 16 columns of a key lie in its row. NOTE: the 128-byte swizzle.
-  ATTNJIT_DEVICE u32 chunk_of(u32 row, int key, int unit) const {
-    const int chunk = unit * kTransposers + warp;
-    return row + chunk / 8 * Layout::kKvBlockBytes + ((chunk % 8 ^ key % 8) << 4);
+  /// Where 16 columns of a key lie in its row. NOTE: the 128-byte swizzle.
+  ATTNJIT_DEVICE static u32 chunk_of(u32 row, int key, int unit) {
+    return row + unit / 8 * Layout::kKvBlockBytes + ((unit % 8 ^ key % 8) << 4);
   }
 
   /// Makes a tile's columns of its rows.
@@ -66,13 +64,13 @@ struct Transposer {
     // stmatrix: matrices 0 and 1 are the first 16 keys', 1 and 3 have odd columns first.
     const int row = lane % 8, matrix = lane / 8;
     const int column = 2 * row + (row / 4 ^ matrix % 2);
-    const u32 own_column = columns + matrix / 2 * Layout::kVChunkBytes + (16 * warp + column) * 16;
+    const u32 own_column = columns + matrix / 2 * Layout::kVChunkBytes + column * 16;
     const u32 first = lane < 16 ? 0x6420 : 0x7531;
     const u32 second = first ^ 0x1111;
 #pragma unroll 1
-    for (int unit = 0; unit < kUnits; ++unit) {
+    for (int unit = warp; unit < kUnits; unit += kTransposers) {
       const u32 from = chunk_of(own_row, lane, unit);
-      const u32 to = own_column + unit * (16 * 16 * kTransposers);
+      const u32 to = own_column + unit * (16 * 16);
 #pragma unroll
       for (int begin = 0; begin < kSteps; begin += kTogether) {
         u32 keys[kTogether][4];  // of each 8

@@ -226,9 +226,9 @@ TEST_F(Sm90EightBit, MasksAndModifications) {
 // Knobs of a tuning table: as many keys as fit one product, and other stages.
 TEST_F(Sm90EightBit, TunedTiles) {
   for (const char* choose : some_of<const char*>(
-           {R"({"BN": 224, "num_consumers": 2})", R"({"BN": 64, "num_v_row_stages": 1})",
+           {R"({"BN": 192, "num_consumers": 2})", R"({"BN": 64, "num_v_row_stages": 1})",
             R"({"BN": 160, "num_consumers": 2, "num_v_row_stages": 3, "num_stages": 3})",
-            R"({"BN": 192, "num_consumers": 2, "ping_pong": 0})"},
+            R"({"BN": 224, "num_consumers": 2, "ping_pong": 0})"},
            2)) {
     const Result<Tuning> tuning =
         tuning_from_json(std::string(R"({"rows": [{"choose": )") + choose + "}]}");

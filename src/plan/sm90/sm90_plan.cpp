@@ -324,7 +324,7 @@ std::vector<BarrierGroup> barrier_groups(const Sm90Plan& plan) {
   // One thread announces what TMA will bring; one lane of each warp that read it hands it back.
   constexpr int kProducer = 1;
   constexpr int kConsumerWarps = 4;
-  constexpr int kTransposers = 2;  // warps: templates/sm90/layout.cuh
+  constexpr int kTransposers = 3;  // warps: templates/sm90/layout.cuh
   constexpr int kWarpgroup = 128;  // each thread of which copies
   const int all_warps = kConsumerWarps * plan.num_consumers;
   const int of_q = plan.num_q_stages * plan.num_consumers;

@@ -9,6 +9,7 @@
 #include "common/mask.cuh"
 #include "common/online.cuh"
 #include "common/score_mod.cuh"
+#include "sm90/exponential.cuh"
 
 namespace attnjit::sm90 {
 
@@ -225,8 +226,12 @@ struct OnlineSoftmax {
       const float origin = this->origin(half);
 #pragma unroll
       for (int i = 2 * half; i < kCount; i += 4) {
-        s[i] = exp2_approx(fmaf(s[i], log2_scale[half], -origin));
-        s[i + 1] = exp2_approx(fmaf(s[i + 1], log2_scale[half], -origin));
+        const bool polynomial = by_polynomial<Config::kExp2FmaPairs, kCount / 4>(i / 4);
+#pragma unroll
+        for (int k = i; k < i + 2; ++k) {
+          const float x = fmaf(s[k], log2_scale[half], -origin);
+          s[k] = polynomial ? exp2_polynomial(x) : exp2_approx(x);
+        }
         sum[half] += s[i] + s[i + 1];
       }
     }

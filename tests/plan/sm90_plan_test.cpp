@@ -130,6 +130,7 @@ TEST(Sm90Plan, ConstantsOfDepth128) {
       {"kDebugWaits", "false"},
       {"kRescaleThreshold", "0x1p+3f"},
       {"kPBias", "0x0p+0f"},
+      {"kExp2FmaPairs", "0"},
       {"kProducerRegisters", "32"},
       {"kConsumerRegisters", "160"},
       {"kQOffset", "0"},

@@ -6,6 +6,7 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "../kernel_fixture.h"
@@ -170,6 +171,21 @@ TEST_F(Sm90EightBit, DamagesOfTheTranspositionAreSeen) {
   }
 }
 
+// A share of the exponentials is computed by a polynomial, at depth 64. Of what is hidden it makes
+// exactly 0: some rows of a tile see nothing, and say so.
+TEST_F(Sm90EightBit, DamagesOfTheExponentialAreSeen) {
+  const AttentionSpec spec = spec_of(64);
+  const auto problem = problem_of(spec, {{200}, {60}}, InputKind::kNormal, 5);
+  ASSERT_TRUE(problem);
+  ASSERT_TRUE(passes(spec, *problem));
+  for (const auto& [from, to] : {std::pair{"-127.0f", "-100.0f"},
+                                 {"fraction, 1.0f)", "fraction, 2.0f)"},
+                                 {"<< 23", "<< 22"}}) {
+    EXPECT_FALSE(passes(spec, *problem, damaged("sm90/exponential.cuh", from, to)))
+        << "passes: " << to;
+  }
+}
+
 TEST_F(Sm90EightBit, PagesRaggedBatchesAndPartitions) {
   for (const int depth : {64, 128}) {
     expect_passes(of_sequences(with_group(spec_of(depth, Scales::kHead), 4, 2), 16, true),
@@ -226,7 +242,8 @@ TEST_F(Sm90EightBit, MasksAndModifications) {
 // Knobs of a tuning table: as many keys as fit one product, and other stages.
 TEST_F(Sm90EightBit, TunedTiles) {
   for (const char* choose : some_of<const char*>(
-           {R"({"BN": 192, "num_consumers": 2})", R"({"BN": 64, "num_v_row_stages": 1})",
+           {R"({"BN": 192, "num_consumers": 2, "exp2_fma_pairs": 4})",
+            R"({"BN": 64, "num_v_row_stages": 1})",
             R"({"BN": 160, "num_consumers": 2, "num_v_row_stages": 3, "num_stages": 3})",
             R"({"BN": 224, "num_consumers": 2, "ping_pong": 0})"},
            2)) {

@@ -39,6 +39,7 @@ const Field<Sm90Plan> kSm90Fields[] = {
     {"k_bytes", &Sm90Plan::k_bytes},
     {"v_bytes", &Sm90Plan::v_bytes},
     {"v_row_bytes", &Sm90Plan::v_row_bytes},
+    {"exp2_fma_pairs", &Sm90Plan::exp2_fma_pairs},
     {"p_bias", &Sm90Plan::p_bias},
     {"rescale_threshold", &Sm90Plan::rescale_threshold},
 };

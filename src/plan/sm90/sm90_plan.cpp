@@ -117,6 +117,8 @@ void choose_e4m3(const AttentionSpec& spec, Sm90Plan& plan) {
   plan.num_stages = 2;
   if (spec.qk_depth <= 64) {
     plan.BN = 128;
+    // The MUFU takes twice as long as the products: see docs/sm90.md.
+    plan.exp2_fma_pairs = 2;
   } else if (spec.qk_depth <= 128) {
     plan.BN = plan.num_consumers == 3 ? 96 : 128;
   } else {
@@ -194,7 +196,10 @@ std::vector<Sm90Knob> knobs_of(const Sm90Plan& plan) {
     if (!plan.mapped) all.push_back({"num_consumers", &Sm90Plan::num_consumers, {2, 3}});
     all.push_back({"ping_pong", &Sm90Plan::ping_pong, {0, 1}});
   }
-  if (transposes) all.push_back({"num_v_row_stages", &Sm90Plan::num_v_row_stages, {1, 2, 3, 4}});
+  if (transposes) {
+    all.push_back({"num_v_row_stages", &Sm90Plan::num_v_row_stages, {1, 2, 3, 4}});
+    all.push_back({"exp2_fma_pairs", &Sm90Plan::exp2_fma_pairs, {0, 1, 2, 3, 4}});
+  }
   // Tiles are paired where the launch knows how long they are.
   if (!plan.kv_lens) all.push_back({"pair_tiles", &Sm90Plan::pair_tiles, {0, 1}});
   return all;
@@ -422,6 +427,7 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm9
   constants.add_bool("kDebugWaits", resolved.options().debug_waits.value_or(false));
   constants.add_float("kRescaleThreshold", sm90.rescale_threshold);
   constants.add_float("kPBias", sm90.p_bias);
+  constants.add("kExp2FmaPairs", sm90.exp2_fma_pairs);
   constants.add("kProducerRegisters", sm90.producer_registers);
   constants.add("kConsumerRegisters", sm90.consumer_registers);
   constants.add("kQOffset", sm90_begin_of(Sm90Region::kQ, sm90));

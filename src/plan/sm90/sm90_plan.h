@@ -80,6 +80,7 @@ struct Sm90Plan {
   std::vector<BarrierPlan> barriers;  ///< in memory order
   std::int64_t smem_bytes = 0;
   double rescale_threshold = 8;  ///< log2: O is rescaled when the maximum grows by more
+  int exp2_fma_pairs = 0;        ///< of a row's pairs in a thread, whose 2^x the FMA pipe computes
   double p_bias = 0;             ///< log2: P is scaled by 2^this, so that e4m3 keeps small ones
 
   /// A second body of the kernel, for launches that have low query tiles; null: there is none. It

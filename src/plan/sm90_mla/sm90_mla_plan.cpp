@@ -136,6 +136,7 @@ std::vector<ConfigConstant> constants_of(const AttentionSpec& spec, const Sm90Pl
   constants.add_bool("kDebugWaits", false);
   constants.add_float("kRescaleThreshold", plan.rescale_threshold);
   constants.add_float("kPBias", plan.p_bias);
+  constants.add("kExp2FmaPairs", plan.exp2_fma_pairs);
   constants.add("kProducerRegisters", plan.producer_registers);
   constants.add("kConsumerRegisters", plan.consumer_registers);
   constants.add("kQOffset", sm90_begin_of(Sm90Region::kQ, plan));

@@ -82,6 +82,21 @@ TEST(Foreign, SetmaxnregWaitsForRegisters) {
   EXPECT_TRUE(has_finding(run_kernel(text(""), 512, buffers), FindingKind::kSetmaxnreg));
 }
 
+// 384 threads have 168 registers each, 504 for a thread of each warpgroup. The register file has
+// 512, of which 8 are nobody's.
+TEST(Foreign, SetmaxnregMovesTheCtasOwnRegistersOnly) {
+  const auto text = [](const char* wanted) {
+    return kernel(std::string("setp.lt.u32 %p1, %r1, 128;\nsetp.lt.u32 %p2, %r1, 256;\n") +
+                  "@%p1 bra UP;\n@%p2 bra DONE;\nsetmaxnreg.dec.sync.aligned.u32 160;\n" +
+                  "bra DONE;\nUP:\nsetmaxnreg.inc.sync.aligned.u32 " + wanted +
+                  ";\nDONE:\nst.global.u32 [%rd2], %r1;\n");
+  };
+  std::vector<EmulatorBuffer> buffers{i32_buffer("o", std::vector<std::int32_t>(384, -1))};
+  const auto report = run_kernel(text("176"), 384, buffers);
+  EXPECT_TRUE(report.passed) << words(report);
+  EXPECT_TRUE(has_finding(run_kernel(text("184"), 384, buffers), FindingKind::kSetmaxnreg));
+}
+
 const char* const kRunTime =
     ".extern .func (.param .b32 r) vprintf(.param .b64 a, .param .b64 b);\n"
     ".extern .func __assertfail(.param .b64 a);\n"

@@ -287,13 +287,14 @@ Step execute_setmaxnreg(Warp& warp, const Op& op, const RegisterLimit& limit, u3
     if (warp.allotment.asked.size() < 64) warp.allotment.asked.push_back(n);
     ++warp.allotment.changes;
   }
-  // An increase waits until the CTA's other warps have given registers back.
+  // An increase waits until the CTA's other warps have given registers back, of those that it was
+  // launched with: the register file's others are not its own.
   if (inc && n > have) {
     u32 sum = n * 32;
     for (const Warp& other : warp.cta->warps) {
       if (&other != &warp) sum += other.allotment.registers * 32;
     }
-    if (sum > kRegistersOfCta) {
+    if (sum > warp.cta->registers) {
       lanes.arrived = true;
       lanes.state = Group::State::kBlocked;
       lanes.wait = {};
@@ -398,8 +399,9 @@ void add_barriers(InstructionTable& t) {
          decode_barrier});
   t.add({"barrier", ".cluster", "barrier", ".arrive .wait .relaxed .aligned", "9.7.13.3",
          decode_cluster_barrier});
-  t.add({"setmaxnreg", "", "barrier", "inc waits until the CTA's register file has room",
-         "9.7.20.5", decode_setmaxnreg});
+  t.add({"setmaxnreg", "", "barrier",
+         "inc waits until the CTA's other warps have given registers back", "9.7.20.5",
+         decode_setmaxnreg});
   t.add({"griddepcontrol", "", "barrier",
          ".wait .launch_dependents: grids run in turn, what may overlap is judged", "9.7.13.13",
          decode_griddepcontrol});

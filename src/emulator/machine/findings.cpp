@@ -162,7 +162,7 @@ void Cluster::report_deadlock() {
           case Wait::Kind::kRegisters:
             text += fmt::format(
                 "waits for registers: with this increase the CTA's warps would hold {} of {}",
-                w.value2, kRegistersOfCta);
+                w.value2, warp->cta->registers);
             break;
           default:
             text += "waits for its own asynchronous operations";

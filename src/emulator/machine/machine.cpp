@@ -304,6 +304,7 @@ Cluster::Cluster(Machine& m, std::array<u32, 3> first, u64 cluster_seed)
       warp.allotment.registers =
           program.maxnreg != 0 ? program.maxnreg
                                : std::min<u32>(255, 65536 / (machine.warps_per_cta * 32) / 8 * 8);
+      cta->registers += (warp.allotment.registers + 7) / 8 * 8 * 32;  // allocated in eights
       warp.local.lane_bytes = (program.local_stack + 15) & ~15u;
       // NOTE: groups must not move while an operation adds one: a warp has at most 32, and as many
       // that just became empty.

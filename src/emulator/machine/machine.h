@@ -173,6 +173,7 @@ class Cta {
   std::array<NamedBarrier, 16> barriers;
   std::vector<Warp> warps;
   u32 live_threads = 0;
+  u32 registers = 0;  ///< that it was launched with: setmaxnreg moves them between its warps
   std::vector<std::vector<u32>> wgmma_sites;  ///< by warpgroup: its instructions in order
   std::shared_ptr<TensorMemory> tmem;         ///< null until it is used
 

@@ -35,9 +35,6 @@ struct Group;
 /// complete.
 inline constexpr u64 kOvertaken = 64;
 
-/// Registers that setmaxnreg moves between the warps of a CTA.
-inline constexpr u32 kRegistersOfCta = 65536;
-
 /// What a group waits for: tested by the scheduler before the operation is run again.
 struct Wait {
   enum class Kind : u8 {

@@ -50,12 +50,40 @@ class CAbiTest : public ServiceFixture {
     }
     return sizes;
   }
+  /// A kernel that is to be launched with args_.
+  void load(const AttentionSpec& attention) {
+    cuda_.primary(0);
+    remake(options());
+    const PreparedSpec spec = prepare(*service_, attention);
+    plan_ = spec.plan();
+    cuda_.kernel_names.clear();
+    for (const PlannedKernel& kernel : plan_.kernels) cuda_.kernel_names.push_back(kernel.entry);
+    cuda_.arg_sizes = arg_sizes_of(plan_);
+    const auto kernel = service_->get(spec, in(seconds(10)));
+    ASSERT_TRUE(kernel.ok()) << kernel.error().to_string();
+    kernel_ = reinterpret_cast<const attnjit_kernel*>(*kernel);
+    ASSERT_EQ(attnjit_launch_state_create(&state_), nullptr);
+    args_.struct_size = sizeof args_;
+  }
+  void TearDown() override { attnjit_launch_state_free(state_); }
+  void expect_launched() {
+    attnjit_error* const error = attnjit_launch(kernel_, &args_, state_);
+    EXPECT_EQ(error, nullptr) << attnjit_error_text(error);
+    attnjit_error_free(error);
+  }
+  void expect_refused(const char* field) {
+    attnjit_error* const error = attnjit_launch(kernel_, &args_, state_);
+    EXPECT_EQ(attnjit_error_code(error), ATTNJIT_INVALID);
+    EXPECT_STREQ(attnjit_error_field(error), field);
+    attnjit_error_free(error);
+  }
   /// An i32 or f32 argument of the last launch.
-  double number_of(const KernelPlan& plan, std::string_view name) {
-    for (std::size_t i = 0; i < plan.main().parameters.size(); ++i) {
-      if (plan.main().parameters[i].name != name) continue;
+  double number_of(std::string_view name) {
+    const std::vector<KernelParameter>& parameters = plan_.main().parameters;
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      if (parameters[i].name != name) continue;
       const std::vector<std::uint8_t>& bytes = cuda_.launches.back().args.at(i);
-      if (plan.main().parameters[i].kind == KernelParameter::Kind::kF32) {
+      if (parameters[i].kind == KernelParameter::Kind::kF32) {
         float value = 0;
         std::memcpy(&value, bytes.data(), sizeof value);
         return value;
@@ -69,6 +97,9 @@ class CAbiTest : public ServiceFixture {
   }
   std::string entry_;
   KernelPlan plan_;
+  const attnjit_kernel* kernel_ = nullptr;
+  attnjit_launch_args args_{};
+  attnjit_launch_state* state_ = nullptr;
 };
 
 TEST_F(CAbiTest, Errors) { EXPECT_EQ(c_abi_errors(), 0) << "line of c_abi_test.c"; }
@@ -123,9 +154,6 @@ TEST_F(CAbiTest, FromFallbackToLaunch) {
 // The numbers of masks and score modification: from the list, else from the old fields, else the
 // spec's. The kernel's arguments tell which.
 TEST_F(CAbiTest, NumbersComeFromTheListOrTheOldFields) {
-  cuda_.primary(0);
-  ServiceOptions steered = options();
-  remake(steered);
   MaskSpec window;
   window.kind = MaskSpec::Kind::kSlidingWindow;
   MaskSpec chunked;
@@ -139,121 +167,79 @@ TEST_F(CAbiTest, NumbersComeFromTheListOrTheOldFields) {
   attention.mask.kind = MaskSpec::Kind::kOr;
   attention.mask.of = {window, constant, chunked, last};
   attention.score_mod.kind = ScoreModSpec::Kind::kSoftcap;
-  const PreparedSpec spec = prepare(*service_, attention);
-  cuda_.arg_sizes = arg_sizes_of(spec.plan());
-  const auto kernel = service_->get(spec, in(seconds(10)));
-  ASSERT_TRUE(kernel.ok()) << kernel.error().to_string();
-  const auto* handle = reinterpret_cast<const attnjit_kernel*>(*kernel);
-
-  attnjit_launch_args args{};
-  args.struct_size = sizeof args;
-  args.q = args.k = args.v = args.o = 0x10000000;
-  args.batch = 1;
-  args.q_len = args.kv_len = 100;
-  attnjit_launch_state* state = nullptr;
-  ASSERT_EQ(attnjit_launch_state_create(&state), nullptr);
+  load(attention);
+  args_.q = args_.k = args_.v = args_.o = 0x10000000;
+  args_.batch = 1;
+  args_.q_len = args_.kv_len = 100;
   using Numbers = std::vector<double>;
   const auto launched = [&]() -> Numbers {
-    attnjit_error* error = attnjit_launch(handle, &args, state);
-    if (error != nullptr) {
-      ADD_FAILURE() << attnjit_error_text(error);
-      attnjit_error_free(error);
-      return {};
-    }
+    expect_launched();
     Numbers numbers;
     for (const char* name : {"window", "chunk", "window_2", "cap"}) {
-      numbers.push_back(number_of(spec.plan(), name));
+      numbers.push_back(number_of(name));
     }
     return numbers;
   };
-  args.window = 10;
-  args.chunk = 11;
-  args.cap = 1.5F;
+  args_.window = 10;
+  args_.chunk = 11;
+  args_.cap = 1.5F;
   EXPECT_EQ(launched(), (Numbers{10, 11, 70, 1.5}));
-  args.more_windows[1] = 12;
+  args_.more_windows[1] = 12;
   EXPECT_EQ(launched(), (Numbers{10, 11, 12, 1.5}));
   // In preorder; the constant window counts. Zeros, and what is past the end, leave the rest.
   const double list[] = {20, 0, 21, 22, 2.5};
-  args.scalars = list;
-  args.num_scalars = 3;
+  args_.scalars = list;
+  args_.num_scalars = 3;
   EXPECT_EQ(launched(), (Numbers{20, 21, 12, 1.5}));
-  args.num_scalars = 5;
+  args_.num_scalars = 5;
   EXPECT_EQ(launched(), (Numbers{20, 21, 22, 2.5}));
-
-  const auto refused = [&](const char* field) {
-    attnjit_error* error = attnjit_launch(handle, &args, state);
-    EXPECT_EQ(attnjit_error_code(error), ATTNJIT_INVALID);
-    EXPECT_STREQ(attnjit_error_field(error), field);
-    attnjit_error_free(error);
-  };
   const double fraction[] = {1.5};
-  args.scalars = fraction;
-  args.num_scalars = 1;
-  refused("window");
+  args_.scalars = fraction;
+  args_.num_scalars = 1;
+  expect_refused("window");
   const double more[] = {1, 1, 1, 1, 1, 1};
-  args.scalars = more;
-  args.num_scalars = 6;
-  refused("scalars");
-  args.scalars = nullptr;
-  refused("scalars");
-  args.num_scalars = 0;
-  args.window = 0;
-  refused("window");
+  args_.scalars = more;
+  args_.num_scalars = 6;
+  expect_refused("scalars");
+  args_.scalars = nullptr;
+  expect_refused("scalars");
+  args_.num_scalars = 0;
+  args_.window = 0;
+  expect_refused("window");
   // A caller of the version before knows no list.
-  args.scalars = more;
-  args.num_scalars = 6;
-  args.window = 10;
-  args.struct_size = offsetof(attnjit_launch_args, scalars);
+  args_.scalars = more;
+  args_.num_scalars = 6;
+  args_.window = 10;
+  args_.struct_size = offsetof(attnjit_launch_args, scalars);
   EXPECT_EQ(launched(), (Numbers{10, 11, 12, 1.5}));
-  attnjit_launch_state_free(state);
 }
 
 // What a merge is given, by a caller of this version and of the one before.
 TEST_F(CAbiTest, PairsAreMerged) {
-  cuda_.primary(0);
-  remake(options());
   AttentionSpec attention = test_spec();
   attention.mask = {};
   attention.return_lse = true;
   attention.merge = true;
-  const PreparedSpec spec = prepare(*service_, attention);
-  cuda_.arg_sizes = arg_sizes_of(spec.plan());
-  const auto kernel = service_->get(spec, in(seconds(10)));
-  ASSERT_TRUE(kernel.ok()) << kernel.error().to_string();
-  const auto* handle = reinterpret_cast<const attnjit_kernel*>(*kernel);
-  attnjit_launch_args args{};
-  args.struct_size = sizeof args;
-  args.o = 0x10000000;
-  args.lse = 0x20000000;
-  args.pairs_o = 0x30000000;
-  args.pairs_lse = 0x40000000;
-  args.batch = 2;
-  args.q_len = 100;
-  args.num_pairs = 3;
-  attnjit_launch_state* state = nullptr;
-  ASSERT_EQ(attnjit_launch_state_create(&state), nullptr);
-  attnjit_error* error = attnjit_launch(handle, &args, state);
-  ASSERT_EQ(error, nullptr) << attnjit_error_text(error);
-  EXPECT_EQ(number_of(spec.plan(), "partitions"), 3);
-  EXPECT_EQ(number_of(spec.plan(), "partial_o"), 0x30000000);
-  EXPECT_EQ(number_of(spec.plan(), "partial_lse"), 0x40000000);
-  const auto refused = [&](const char* field) {
-    error = attnjit_launch(handle, &args, state);
-    EXPECT_EQ(attnjit_error_code(error), ATTNJIT_INVALID);
-    EXPECT_STREQ(attnjit_error_field(error), field);
-    attnjit_error_free(error);
-  };
-  args.pairs_lse = 0;
-  refused("pairs_lse");
-  args.struct_size = offsetof(attnjit_launch_args, kv_offsets);
-  refused("num_pairs");
-  attnjit_launch_state_free(state);
+  load(attention);
+  args_.o = 0x10000000;
+  args_.lse = 0x20000000;
+  args_.pairs_o = 0x30000000;
+  args_.pairs_lse = 0x40000000;
+  args_.batch = 2;
+  args_.q_len = 100;
+  args_.num_pairs = 3;
+  expect_launched();
+  EXPECT_EQ(number_of("partitions"), 3);
+  EXPECT_EQ(number_of("partial_o"), 0x30000000);
+  EXPECT_EQ(number_of("partial_lse"), 0x40000000);
+  args_.pairs_lse = 0;
+  expect_refused("pairs_lse");
+  args_.struct_size = offsetof(attnjit_launch_args, kv_offsets);
+  expect_refused("num_pairs");
 }
 
 // A mask that is a tensor, with one row for all, and slopes.
 TEST_F(CAbiTest, MasksAndSlopesAreGiven) {
-  cuda_.primary(0);
-  remake(options());
   AttentionSpec attention = test_spec();
   attention.arch = Arch::kSm90a;
   attention.mask = {};
@@ -262,121 +248,85 @@ TEST_F(CAbiTest, MasksAndSlopesAreGiven) {
   attention.score_mod = {};
   attention.score_mod.kind = ScoreModSpec::Kind::kAlibi;
   attention.score_mod.slopes = true;
-  const PreparedSpec spec = prepare(*service_, attention);
-  cuda_.kernel_names = {"attnjit_forward", "attnjit_map"};
-  cuda_.arg_sizes = arg_sizes_of(spec.plan());
-  const auto kernel = service_->get(spec, in(seconds(10)));
-  ASSERT_TRUE(kernel.ok()) << kernel.error().to_string();
-  const auto* handle = reinterpret_cast<const attnjit_kernel*>(*kernel);
-  attnjit_launch_args args{};
-  args.struct_size = sizeof args;
-  args.q = args.k = args.v = args.o = 0x10000000;
-  args.batch = 2;
-  args.q_len = 200;
-  args.kv_len = 1000;
-  args.mask = 0x20000000;
-  args.mask_heads = 1;
-  args.mask_rows = 1;
-  args.mask_strides.batch = 4096;
-  args.slopes = 0x30000000;
-  args.mask_map = ATTNJIT_MASK_MAP_READ;
-  args.kv_num_blocks = 0x40000000;
-  args.kv_indices = 0x50000000;
-  attnjit_launch_state* state = nullptr;
-  ASSERT_EQ(attnjit_launch_state_create(&state), nullptr);
-  attnjit_error* error = attnjit_launch(handle, &args, state);
-  ASSERT_EQ(error, nullptr) << attnjit_error_text(error);
-  EXPECT_EQ(number_of(spec.plan(), "mask"), 0x20000000);
-  EXPECT_EQ(number_of(spec.plan(), "slopes"), 0x30000000);
-  EXPECT_EQ(number_of(spec.plan(), "mask_batch_bytes"), 4096);
-  EXPECT_EQ(number_of(spec.plan(), "mask_head_bytes"), 0);
-  EXPECT_EQ(number_of(spec.plan(), "mask_row_bytes"), 0);
-  const auto refused = [&](const char* field) {
-    error = attnjit_launch(handle, &args, state);
-    EXPECT_EQ(attnjit_error_code(error), ATTNJIT_INVALID);
-    EXPECT_STREQ(attnjit_error_field(error), field);
-    attnjit_error_free(error);
-  };
-  args.mask_rows = 7;
-  refused("mask_rows");
-  args.mask_rows = 0;
-  args.mask = 0;
-  refused("mask");
-  args.mask = 0x20000000;
-  for (int32_t* reserved : {&args.reserved, &args.reserved2, &args.reserved3}) {
+  load(attention);
+  args_.q = args_.k = args_.v = args_.o = 0x10000000;
+  args_.batch = 2;
+  args_.q_len = 200;
+  args_.kv_len = 1000;
+  args_.mask = 0x20000000;
+  args_.mask_heads = 1;
+  args_.mask_rows = 1;
+  args_.mask_strides.batch = 4096;
+  args_.slopes = 0x30000000;
+  args_.mask_map = ATTNJIT_MASK_MAP_READ;
+  args_.kv_num_blocks = 0x40000000;
+  args_.kv_indices = 0x50000000;
+  expect_launched();
+  EXPECT_EQ(number_of("mask"), 0x20000000);
+  EXPECT_EQ(number_of("slopes"), 0x30000000);
+  EXPECT_EQ(number_of("mask_batch_bytes"), 4096);
+  EXPECT_EQ(number_of("mask_head_bytes"), 0);
+  EXPECT_EQ(number_of("mask_row_bytes"), 0);
+  args_.mask_rows = 7;
+  expect_refused("mask_rows");
+  args_.mask_rows = 0;
+  args_.mask = 0;
+  expect_refused("mask");
+  args_.mask = 0x20000000;
+  for (int32_t* reserved : {&args_.reserved, &args_.reserved2, &args_.reserved3}) {
     *reserved = 1;
-    refused("args");
+    expect_refused("args");
     *reserved = 0;
   }
   // A caller of the version before knows no slopes.
-  args.struct_size = offsetof(attnjit_launch_args, slopes);
-  refused("slopes");
-  attnjit_launch_state_free(state);
+  args_.struct_size = offsetof(attnjit_launch_args, slopes);
+  expect_refused("slopes");
 }
 
 // A map of the mask is asked about, and given to a launch; by a caller of the version before not.
 TEST_F(CAbiTest, MapsAreGiven) {
-  cuda_.primary(0);
-  remake(options());
   AttentionSpec attention = test_spec();
   attention.arch = Arch::kSm90a;
   attention.mask.kind = MaskSpec::Kind::kCustom;
   attention.mask.custom.name = "documents";
   attention.mask.custom.code = "p.doc[q_idx] == p.doc[kv_idx]";
   attention.mask.custom.params = {{"doc", ParamSpec::Type::kI32Array}};
-  const PreparedSpec spec = prepare(*service_, attention);
-  cuda_.kernel_names = {"attnjit_forward", "attnjit_map"};
-  cuda_.arg_sizes = arg_sizes_of(spec.plan());
-  const auto kernel = service_->get(spec, in(seconds(10)));
-  ASSERT_TRUE(kernel.ok()) << kernel.error().to_string();
-  const auto* handle = reinterpret_cast<const attnjit_kernel*>(*kernel);
+  load(attention);
   attnjit_param doc{};
   doc.struct_size = sizeof doc;
   doc.name = "doc";
   doc.type = ATTNJIT_PARAM_I32_ARRAY;
   doc.extent[0] = 1000;
   doc.pointer = 0x50000000;
-  attnjit_launch_args args{};
-  args.struct_size = sizeof args;
-  args.q = args.k = args.v = args.o = 0x10000000;
-  args.batch = 2;
-  args.q_len = 200;
-  args.kv_len = 1000;
-  args.params = &doc;
-  args.num_params = 1;
+  args_.q = args_.k = args_.v = args_.o = 0x10000000;
+  args_.batch = 2;
+  args_.q_len = 200;
+  args_.kv_len = 1000;
+  args_.params = &doc;
+  args_.num_params = 1;
   int32_t extents[4] = {};
-  attnjit_error* error = attnjit_mask_map_shape(handle, &args, extents);
+  attnjit_error* error = attnjit_mask_map_shape(kernel_, &args_, extents);
   ASSERT_EQ(error, nullptr) << attnjit_error_text(error);
   EXPECT_EQ(std::vector<int>(extents, extents + 4), (std::vector{1, 1, 2, 8}));
-  args.mask_map = ATTNJIT_MASK_MAP_READ;
-  args.map_kv_blocks = 5;
-  args.kv_num_blocks = 0x20000000;
-  args.kv_indices = 0x30000000;
-  attnjit_launch_state* state = nullptr;
-  ASSERT_EQ(attnjit_launch_state_create(&state), nullptr);
-  error = attnjit_launch(handle, &args, state);
-  ASSERT_EQ(error, nullptr) << attnjit_error_text(error);
-  EXPECT_EQ(number_of(spec.plan(), "kv_num_blocks"), 0x20000000);
-  EXPECT_EQ(number_of(spec.plan(), "kv_indices"), 0x30000000);
-  EXPECT_EQ(number_of(spec.plan(), "full_kv_num_blocks"), 0);
-  EXPECT_EQ(number_of(spec.plan(), "map_q_blocks"), 2);
-  EXPECT_EQ(number_of(spec.plan(), "map_kv_blocks"), 5);
-  const auto refused = [&](const char* field) {
-    error = attnjit_launch(handle, &args, state);
-    EXPECT_EQ(attnjit_error_code(error), ATTNJIT_INVALID);
-    EXPECT_STREQ(attnjit_error_field(error), field);
-    attnjit_error_free(error);
-  };
-  args.kv_indices = 0;
-  refused("kv_indices");
-  args.map_batch = 3;
-  refused("mask_map.batch");
-  args.mask_map = 3;
-  refused("mask_map");
+  args_.mask_map = ATTNJIT_MASK_MAP_READ;
+  args_.map_kv_blocks = 5;
+  args_.kv_num_blocks = 0x20000000;
+  args_.kv_indices = 0x30000000;
+  expect_launched();
+  EXPECT_EQ(number_of("kv_num_blocks"), 0x20000000);
+  EXPECT_EQ(number_of("kv_indices"), 0x30000000);
+  EXPECT_EQ(number_of("full_kv_num_blocks"), 0);
+  EXPECT_EQ(number_of("map_q_blocks"), 2);
+  EXPECT_EQ(number_of("map_kv_blocks"), 5);
+  args_.kv_indices = 0;
+  expect_refused("kv_indices");
+  args_.map_batch = 3;
+  expect_refused("mask_map.batch");
+  args_.mask_map = 3;
+  expect_refused("mask_map");
   // A caller of the version before knows no map: one is made in the workspace, which is missing.
-  args.struct_size = offsetof(attnjit_launch_args, kv_num_blocks);
-  refused("workspace");
-  attnjit_launch_state_free(state);
+  args_.struct_size = offsetof(attnjit_launch_args, kv_num_blocks);
+  expect_refused("workspace");
 }
 
 TEST_F(CAbiTest, Python) {

@@ -4,12 +4,15 @@
 // Thread rules: functions that read a file of the source tree.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "attnjit/spec.h"
 #include "source_dir.h"
 
 namespace attnjit::cookbook {
@@ -64,6 +67,19 @@ inline std::vector<nlohmann::json> score_mods() {
     text.clear();
   }
   return found;
+}
+
+/// A spec of which a recipe is a part, with heads that share keys and values. One that cannot be
+/// read fails the test.
+inline AttentionSpec spec_of(Arch arch, nlohmann::json document) {
+  document.update({{"arch", std::string(to_string(arch))},
+                   {"num_q_heads", 4},
+                   {"group", 2},
+                   {"qk_depth", 64},
+                   {"return_lse", true}});
+  const Result<SpecDocument> read = spec_from_json(document.dump());
+  EXPECT_TRUE(read.ok()) << document.dump();
+  return read.ok() ? read->spec : AttentionSpec{};
 }
 
 }  // namespace attnjit::cookbook

@@ -19,14 +19,7 @@ template <Arch kArch>
 class InterpretedTest : public MapTest {
  protected:
   static AttentionSpec spec_of(nlohmann::json document) {
-    document.update({{"arch", std::string(to_string(kArch))},
-                     {"num_q_heads", 4},
-                     {"group", 2},
-                     {"qk_depth", 64},
-                     {"return_lse", true}});
-    const Result<SpecDocument> read = spec_from_json(document.dump());
-    EXPECT_TRUE(read.ok()) << document.dump();
-    return read.ok() ? read->spec : AttentionSpec{};
+    return cookbook::spec_of(kArch, std::move(document));
   }
 
   static AttentionSpec interpreted(AttentionSpec spec) {
@@ -148,6 +141,38 @@ class InterpretedTest : public MapTest {
       if (!spec::declared_params(spec).empty()) params.push_back(documents_of(150));
       expect_maps(spec, {{200, 200}, {300, 300}}, params);
     }
+  }
+
+  // A tree with numbers of the launch, and a score modification of one's own.
+  void expect_trees() {
+    AttentionSpec spec = spec_of({});
+    spec.mask =
+        tree(Kind::kOr, {tree(Kind::kAnd, {window_of(0), verify::custom_mask()}),
+                         tree(Kind::kAnd, {mask_of(Kind::kChunked), mask_of(Kind::kCausal)})});
+    expect_interprets(spec, {{{70}, {200}}}, true);
+    spec.score_mod.kind = ScoreModSpec::Kind::kCustom;
+    spec.score_mod.custom.name = "bias";
+    spec.score_mod.custom.code = "score * p.slope + p.bias[kv_idx] - 0.01f * abs(q_idx - kv_idx)";
+    spec.score_mod.custom.params = {{"slope", ParamSpec::Type::kF32},
+                                    {"bias", ParamSpec::Type::kF32Array}};
+    expect_interprets(spec, {{{70}, {200}}}, false);
+  }
+
+  // Pages, ragged batches, parts of the keys, decodes, deep heads.
+  void expect_shapes() {
+    AttentionSpec spec = spec_of({});
+    spec.mask = verify::custom_mask();
+    const AttentionSpec paged = of_sequences(spec, 16, true);
+    expect_interprets(paged, {{{60, 0, 31}, {200, 30, 31}}}, true);
+    AttentionSpec split = spec;
+    split.num_partitions = 3;
+    expect_interprets(split, {{{9}, {500}}}, true);
+    AttentionSpec decode = of_sequences(spec, 64, false);
+    decode.max_q_len = 1;
+    expect_interprets(decode, {{{1, 1}, {300, 65}}}, true);
+    AttentionSpec deep = spec;
+    deep.qk_depth = deep.ov_depth = 256;
+    expect_interprets(deep, {{{70}, {200}}}, true);
   }
 
   std::map<std::string, std::string> made_;  // PTX, by the kernel's text

@@ -38,6 +38,17 @@ inline MaskSpec tensor_mask(Dtype dtype) {
 inline MaskSpec causal_documents() {
   return tree(Kind::kAnd, {mask_of(Kind::kCausal), same_document()});
 }
+/// Masks of which each sequence, and each head, has a map.
+inline MaskSpec documents_by_batch() {
+  return over_arrays("p.doc[q_idx] == p.doc[kv_idx] + b", {{"doc", Type::kI32Array}});
+}
+inline MaskSpec documents_by_head() {
+  return over_arrays("p.doc[q_idx] == p.doc[kv_idx] || kv_idx < h * 130",
+                     {{"doc", Type::kI32Array}});
+}
+
+/// A ragged batch: a sequence without rows, and one with a row.
+inline Lengths ragged_lengths() { return {{160, 0, 1, 130}, {300, 30, 200, 130}}; }
 
 /// An array by a rule.
 inline verify::ParamArgument array_of(const std::string& name, std::int64_t size,
@@ -138,6 +149,39 @@ class MapTest : public KernelTest {
         run(*kernel, *problem, launches_of(*kernel, *problem, problem->launch_shapes(), 132));
     ASSERT_TRUE(done);
     expect_right(*problem, *done);
+  }
+
+  // Of same_document(). Nothing is known from the elements' ranges: scores are asked about.
+  static void expect_mixed_elements(const AttentionSpec& spec) {
+    const auto mixed = [](std::int64_t i) {
+      return static_cast<std::int32_t>(i % 2 + i / 300 * 2);
+    };
+    expect_maps(spec, {{260}, {600}}, {array_of("doc", 4096, mixed)});
+    expect_maps(spec, {{70}, {0}});
+  }
+
+  // Of same_document(). A launch with as many keys of its own document costs at most `percent` more
+  // steps, however many others there are.
+  static void expect_hidden_tiles_are_not_loaded(const AttentionSpec& spec, std::int64_t most_keys,
+                                                 std::uint64_t percent) {
+    const auto kernel = compiled(spec);
+    ASSERT_TRUE(kernel);
+    std::vector<std::uint64_t> steps;
+    for (const std::int64_t keys : {std::int64_t{256}, most_keys}) {
+      auto problem = problem_of(
+          kernel->generated.plan.spec, {{128}, {keys}}, InputKind::kNormal, 0,
+          {array_of("doc", 4096, [=](std::int64_t i) { return i >= keys - 256 ? 1 : 0; })});
+      ASSERT_TRUE(problem);
+      const auto map = verify::make_mask_map(*problem, 1, 1);
+      ASSERT_TRUE(map);
+      give_mask_map(*map, *problem);
+      const auto done =
+          run(*kernel, *problem, launches_of(*kernel, *problem, problem->launch_shapes(), 132));
+      ASSERT_TRUE(done);
+      expect_right(*problem, *done);
+      steps.push_back(done->thread_steps);
+    }
+    EXPECT_LT(steps[1], steps[0] + steps[0] * percent / 100);
   }
 };
 

@@ -5,9 +5,7 @@
 namespace attnjit::sm100 {
 namespace {
 
-struct Sm100Cookbook : kernel_test::CookbookTest {
-  Sm100Cookbook() : CookbookTest("sm_100a") {}
-};
+using Sm100Cookbook = kernel_test::CookbookTest<Arch::kSm100a>;
 
 TEST_F(Sm100Cookbook, Masks) { check_masks(); }
 TEST_F(Sm100Cookbook, ScoreModifications) { check_score_mods(); }

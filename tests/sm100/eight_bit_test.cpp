@@ -49,6 +49,7 @@ class Sm100EightBit : public KernelTest {
                              InputKind input = InputKind::kNormal) {
     const auto kernel = made(one, templates);
     const Result<Problem> problem = sm100::problem_of(one, input, 5);
+    EXPECT_TRUE(problem) << problem.error().to_string();
     if (!kernel || !problem) return {};
     return judge(one.shape, *kernel, *problem, 1).reason;
   }

@@ -26,24 +26,17 @@ TEST_F(Sm100Maps, Documents) {
   expect_maps(spec_of(192, same_document()), {{150}, {400}}, {documents_of(128)});
 }
 
-TEST_F(Sm100Maps, MixedElements) {
-  const auto mixed = [](std::int64_t i) { return static_cast<std::int32_t>(i % 2 + i / 300 * 2); };
-  expect_maps(spec_of(64, same_document()), {{260}, {600}}, {array_of("doc", 4096, mixed)});
-  expect_maps(spec_of(64, same_document()), {{70}, {0}});
-}
+TEST_F(Sm100Maps, MixedElements) { expect_mixed_elements(spec_of(64, same_document())); }
 
 TEST_F(Sm100Maps, SequencesAndHeads) {
-  const MaskSpec by_batch =
-      over_arrays("p.doc[q_idx] == p.doc[kv_idx] + b", {{"doc", Type::kI32Array}});
-  expect_maps(spec_of(64, by_batch), {{200, 200}, {300, 300}}, {documents_of(150)});
-  const MaskSpec by_head =
-      over_arrays("p.doc[q_idx] == p.doc[kv_idx] || kv_idx < h * 130", {{"doc", Type::kI32Array}});
+  expect_maps(spec_of(64, documents_by_batch()), {{200, 200}, {300, 300}}, {documents_of(150)});
+  const MaskSpec by_head = documents_by_head();
   expect_maps(spec_of(64, by_head), {{130}, {400}}, {documents_of(150)});
   expect_maps(spec_of(64, by_head, 4, 4), {{70}, {400}}, {documents_of(150)});
 }
 
 TEST_F(Sm100Maps, Sequences) {
-  const Lengths lengths{{160, 0, 1, 130}, {300, 30, 200, 130}};
+  const Lengths lengths = ragged_lengths();
   const std::vector<verify::ParamArgument> params{documents_of(90)};
   expect_maps(of_sequences(spec_of(64, causal_documents()), 0, true), lengths, params);
   expect_maps(of_sequences(spec_of(128, causal_documents()), 64, true), lengths, params);
@@ -69,8 +62,8 @@ TEST_F(Sm100Maps, Materialized) {
   }
   for (const std::uint64_t seed : some_of<std::uint64_t>({6, 0}, 1)) {
     expect_maps(spec_of(128, tensor_mask(Dtype::kU8), 4, 4), {{70}, {400}}, {}, seed);
-    expect_maps(of_sequences(spec_of(64, tensor_mask(Dtype::kBf16)), 64, true),
-                {{160, 0, 1, 130}, {300, 30, 200, 130}}, {}, seed);
+    expect_maps(of_sequences(spec_of(64, tensor_mask(Dtype::kBf16)), 64, true), ragged_lengths(),
+                {}, seed);
   }
   for (const Dtype dtype : some_of<Dtype>({Dtype::kBits, Dtype::kF32}, 1)) {
     const MaskSpec mask = tensor_mask(dtype);
@@ -87,26 +80,8 @@ TEST_F(Sm100Maps, Partitions) {
   expect_maps(parts, {{2}, {700, 0, 31, 200}}, {documents_of(90)});
 }
 
-// A launch with as many keys of its own document costs as much, however many others there are.
 TEST_F(Sm100Maps, HiddenTilesAreNotLoaded) {
-  const auto kernel = compiled(spec_of(64, same_document()));
-  ASSERT_TRUE(kernel);
-  std::vector<std::uint64_t> steps;
-  for (const std::int64_t keys : {256, 2048}) {
-    auto problem = problem_of(
-        kernel->generated.plan.spec, {{128}, {keys}}, InputKind::kNormal, 0,
-        {array_of("doc", 4096, [=](std::int64_t i) { return i >= keys - 256 ? 1 : 0; })});
-    ASSERT_TRUE(problem);
-    const auto map = verify::make_mask_map(*problem, 1, 1);
-    ASSERT_TRUE(map);
-    give_mask_map(*map, *problem);
-    const auto done =
-        run(*kernel, *problem, launches_of(*kernel, *problem, problem->launch_shapes(), 148));
-    ASSERT_TRUE(done);
-    expect_right(*problem, *done);
-    steps.push_back(done->thread_steps);
-  }
-  EXPECT_LT(steps[1], steps[0] + steps[0] / 10);
+  expect_hidden_tiles_are_not_loaded(spec_of(64, same_document()), 2048, 10);
 }
 
 }  // namespace

@@ -5,9 +5,7 @@
 namespace attnjit::sm90 {
 namespace {
 
-struct Sm90Cookbook : kernel_test::CookbookTest {
-  Sm90Cookbook() : CookbookTest("sm_90a") {}
-};
+using Sm90Cookbook = kernel_test::CookbookTest<Arch::kSm90a>;
 
 TEST_F(Sm90Cookbook, Masks) { check_masks(); }
 TEST_F(Sm90Cookbook, ScoreModifications) { check_score_mods(); }

@@ -27,11 +27,8 @@ TEST_F(Sm90Maps, Documents) {
   expect_maps(spec_of(128, same_document()), {{200}, {90}}, {documents_of(70)});
 }
 
-// Nothing is known from the elements' ranges: scores are asked about.
 TEST_F(Sm90Maps, MixedElements) {
-  const auto mixed = [](std::int64_t i) { return static_cast<std::int32_t>(i % 2 + i / 300 * 2); };
-  expect_maps(spec_of(64, same_document()), {{260}, {600}}, {array_of("doc", 4096, mixed)});
-  expect_maps(spec_of(64, same_document()), {{70}, {0}});
+  expect_mixed_elements(spec_of(64, same_document()));
   expect_maps(spec_of(64, same_document()), {{140}, {270}});  // random elements
 }
 
@@ -57,11 +54,8 @@ TEST_F(Sm90Maps, ImagePrefix) {
 
 // A map for each sequence, for each head, and for the heads that share a tile.
 TEST_F(Sm90Maps, SequencesAndHeads) {
-  const MaskSpec by_batch =
-      over_arrays("p.doc[q_idx] == p.doc[kv_idx] + b", {{"doc", Type::kI32Array}});
-  expect_maps(spec_of(64, by_batch), {{200, 200}, {300, 300}}, {documents_of(150)});
-  const MaskSpec by_head =
-      over_arrays("p.doc[q_idx] == p.doc[kv_idx] || kv_idx < h * 130", {{"doc", Type::kI32Array}});
+  expect_maps(spec_of(64, documents_by_batch()), {{200, 200}, {300, 300}}, {documents_of(150)});
+  const MaskSpec by_head = documents_by_head();
   expect_maps(spec_of(64, by_head), {{130}, {400}}, {documents_of(150)});
   for (const int group : some_of<int>({3, 4}, 1)) {
     expect_maps(with_group(spec_of(64, by_head), 2 * group, group), {{130}, {400}},
@@ -74,7 +68,7 @@ TEST_F(Sm90Maps, SequencesAndHeads) {
 }
 
 TEST_F(Sm90Maps, Ragged) {
-  const Lengths lengths{{160, 0, 1, 130}, {300, 30, 200, 130}};
+  const Lengths lengths = ragged_lengths();
   const std::vector<verify::ParamArgument> params{documents_of(90)};
   expect_maps(of_sequences(spec_of(128, causal_documents()), 64, true), lengths, params);
   // Rows of K and V are copied one by one.
@@ -129,7 +123,7 @@ TEST_F(Sm90Maps, Materialized) {
 }
 
 TEST_F(Sm90Maps, MaterializedOfGroupsAndSequences) {
-  const Lengths lengths{{160, 0, 1, 130}, {300, 30, 200, 130}};
+  const Lengths lengths = ragged_lengths();
   for (const std::uint64_t seed : some_of<std::uint64_t>({3, 0}, 1)) {
     for (const int group : some_of<int>({3, 4}, 1)) {
       expect_maps(with_group(spec_of(64, tensor_mask(Dtype::kU8)), 2 * group, group),
@@ -161,26 +155,8 @@ TEST_F(Sm90Maps, MaterializedInTrees) {
       {{130}, {400}}, {documents_of(150)});
 }
 
-// A launch with as many keys of its own document costs as much, however many others there are.
 TEST_F(Sm90Maps, HiddenTilesAreNotLoaded) {
-  const auto kernel = compiled(spec_of(64, same_document()));
-  ASSERT_TRUE(kernel);
-  std::vector<std::uint64_t> steps;
-  for (const std::int64_t keys : {256, 4096}) {
-    auto problem = problem_of(
-        kernel->generated.plan.spec, {{128}, {keys}}, InputKind::kNormal, 0,
-        {array_of("doc", 4096, [=](std::int64_t i) { return i >= keys - 256 ? 1 : 0; })});
-    ASSERT_TRUE(problem);
-    const auto map = verify::make_mask_map(*problem, 1, 1);
-    ASSERT_TRUE(map);
-    give_mask_map(*map, *problem);
-    const auto done =
-        run(*kernel, *problem, launches_of(*kernel, *problem, problem->launch_shapes(), 132));
-    ASSERT_TRUE(done);
-    expect_right(*problem, *done);
-    steps.push_back(done->thread_steps);
-  }
-  EXPECT_LT(steps[1], steps[0] + steps[0] / 20);
+  expect_hidden_tiles_are_not_loaded(spec_of(64, same_document()), 4096, 5);
 }
 
 // The lists' order says nothing, and what stands in them is not believed.

@@ -88,7 +88,7 @@ class Maker {
     if (!subject_.starts_with(rule.subjects)) return;
     const auto& maps = launch_.tensor_maps;
     if (std::none_of(maps.begin(), maps.end(), [&](const TensorMapDescription& map) {
-          return map.name == rule.map || map.buffer == rule.map;
+          return (map.name == rule.map || map.buffer == rule.map) && map.swizzle != rule.swizzle;
         })) {
       return;
     }
@@ -134,14 +134,14 @@ class Maker {
       mutant.kind = kind;
       mutant.occurrence = occurrence;
       mutant.line = place.line->number;
+      mutant.ptx = change(place);
       const std::string_view spares =
           no_damage(subject_, kind, occurrence, context_of(ptx_, mutant.line));
-      if (!spares.empty()) {
-        result_.spared.push_back({mutant.name(), mutant.line, spares});
-        continue;
+      if (spares.empty()) {
+        result_.mutants.push_back(std::move(mutant));
+      } else {
+        result_.spared.push_back({std::move(mutant), spares});
       }
-      mutant.ptx = change(place);
-      result_.mutants.push_back(std::move(mutant));
     }
   }
 

@@ -65,8 +65,7 @@ struct Mutant {
 
 /// A place where a rule's change is no damage.
 struct Spared {
-  std::string name;
-  int line = 0;
+  Mutant mutant;
   std::string_view reason;
 };
 

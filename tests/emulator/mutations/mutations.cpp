@@ -4,6 +4,7 @@
 //
 //     attnjit_mutations [--sample N] [--seeds N] [--subject TEXT] [--only TEXT] [--threads T]
 //                       [--verbose 1] [--verdicts FILE] [--report FILE --commit NAME]
+//     attnjit_mutations --spared 1 [--sample N] [--seeds N] [--subject TEXT] [--only TEXT] ...
 //     attnjit_mutations --subject TEXT --write FILE.ptx
 //     attnjit_mutations --subject TEXT --try FILE.ptx [--seeds N]
 //
@@ -12,8 +13,10 @@
 // --sample N takes every Nth mutant, and one seed for the kernels as they are. --subject: kernels
 // whose name begins with TEXT, or with one of several. --only: mutants whose name holds TEXT, or
 // one of several, and their kernels. --verdicts: what FILE knows is not run again, and what is
-// found is added to it (verdict.h). --write: the first such kernel as it is. --try: FILE, damaged
-// by hand, in its place; exit code 0 where it is caught. Exit code 77: there is no NVRTC.
+// found is added to it (verdict.h). --spared: runs the changes that are said to be no damage, in
+// place of the others; exit code 1 where one of them is caught: what is said of it is untrue.
+// --write: the first such kernel as it is. --try: FILE, damaged by hand, in its place; exit code 0
+// where it is caught. Exit code 77: there is no NVRTC.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -47,6 +50,7 @@ struct Options {
   std::string verdicts, report, commit, write, tried;
   unsigned threads = 0;
   bool verbose = false;
+  bool spared = false;
 };
 
 struct Judged {
@@ -171,7 +175,8 @@ std::string report_of(const std::vector<Judged>& all, const std::vector<Spared>&
       "\n## Places where the same change is no damage\n\nFound as survivors, then read: not run, "
       "not counted.\n\n";
   for (const Spared& place : spared) {
-    text += fmt::format("- {} (PTX line {}): {}\n", place.name, place.line, place.reason);
+    text += fmt::format("- {} (PTX line {}): {}\n", place.mutant.name(), place.mutant.line,
+                        place.reason);
   }
   text += "\n## How each damage was seen\n\n| damage | seen as (mutants) |\n|---|---|\n";
   for (const auto& [kind, seen] : summary.by_kind) {
@@ -242,12 +247,17 @@ int run(const Options& options) {
     kernels.push_back({subject.get(), 0});
     Mutants found =
         mutants_of(subject->name(), subject->ptx(), subject->recipe(), subject->entries());
-    for (Mutant& mutant : found.mutants) {
+    std::vector<Mutant> tried = std::move(found.mutants);
+    if (options.spared) tried.clear();
+    for (Spared& place : found.spared) {
+      if (!asked_for(options, place.mutant.name())) continue;
+      if (options.spared) tried.push_back(std::move(place.mutant));
+      place.mutant.ptx.clear();
+      if (!options.spared) spared.push_back(std::move(place));
+    }
+    for (Mutant& mutant : tried) {
       if (number++ % options.sample != 0 || !asked_for(options, mutant.name())) continue;
       mutants.emplace_back(&kernels.back(), std::move(mutant));
-    }
-    for (Spared& place : found.spared) {
-      if (asked_for(options, place.name)) spared.push_back(std::move(place));
     }
     if (mutants.size() + spared.size() == before) kernels.pop_back();
   }
@@ -297,7 +307,7 @@ int run(const Options& options) {
     all[i] = judged_once(kernel, std::move(mutants[i].second), name, 0, options.seeds,
                          20 * kernel.steps);
     const Judged& judged = all[i];
-    if (judged.verdict.caught && !options.verbose) return;
+    if (judged.verdict.caught != options.spared && !options.verbose) return;
     const std::lock_guard lock(mutex);
     std::printf("%-10s %s (line %d, seed %llu) %s\n",
                 judged.verdict.caught ? judged.verdict.by.c_str() : "SURVIVED", name.c_str(),
@@ -315,6 +325,7 @@ int run(const Options& options) {
   if (!options.report.empty())
     std::ofstream(options.report) << report_of(all, spared, options, seconds);
   if (all.empty()) return 1;
+  if (options.spared) return summary.caught == 0 ? 0 : 1;
   // A sample is too small for a rate: each of its survivors must be a known one.
   if (options.sample > 1) {
     return std::all_of(summary.survivors.begin(), summary.survivors.end(),
@@ -354,6 +365,8 @@ int main(int argc, char** argv) {
       options.report = value;
     } else if (flag == "--commit") {
       options.commit = value;
+    } else if (flag == "--spared") {
+      options.spared = number != 0;
     } else if (flag == "--verbose") {
       options.verbose = number != 0;
     } else {

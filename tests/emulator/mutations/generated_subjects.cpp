@@ -75,10 +75,14 @@ Result<Call> call_of(const KernelPlan& plan, const Shape& shape) {
   // CTA takes them all, and every buffer is handed over. A section per head: tiles with keys come
   // after some without.
   if (problem->spec.arch != Arch::kSm90a && problem->spec.page_size == 0 && !problem->spec.ragged) {
-    LaunchRecipe& recipe = sequence->launches.front();
-    recipe.grid = {1, 1, 1};
-    for (std::size_t i = 0; i < recipe.args.size(); ++i) {
-      if (plan.main().parameters[i].name == "section_heads") recipe.args[i].value = std::int32_t{1};
+    for (LaunchRecipe& recipe : sequence->launches) {
+      if (recipe.entry != plan.main().entry) continue;
+      recipe.grid = {1, 1, 1};
+      for (std::size_t i = 0; i < recipe.args.size(); ++i) {
+        if (plan.main().parameters[i].name == "section_heads") {
+          recipe.args[i].value = std::int32_t{1};
+        }
+      }
     }
   }
   if (shape.twice) {
@@ -206,6 +210,7 @@ std::vector<Description> listed_and_mla_subjects() {
        {{{200}, {400, 400}, 1},
         {{90}, {150, 150, 150, 150}, 1},
         {{90}, {20, 20}, 1},
+        {{96}, {626}, 1},  // a tile among others is one consumer's alone
         {{70}, {500}, 1, InputKind::kRaised},
         {{10}, {9050}, 1},
         {{10}, {8990}, 1}}},
@@ -246,9 +251,50 @@ std::vector<Description> listed_and_mla_subjects() {
   };
 }
 
+// Work that a warp finds and announces on sm_100a, where a CTA takes several parts or sequences:
+// parts of the keys, of as many or of fixed ones, with the merge behind them, and keys of sequences
+// one behind another; parts without keys, and sequences without rows or keys.
+std::vector<Description> announced_subjects() {
+  constexpr Arch kArch = Arch::kSm100a;
+  constexpr InputKind kNormal = InputKind::kNormal, kRaised = InputKind::kRaised;
+  return {
+      {"sm_100a 128 parts",
+       with(spec_of(kArch, 128, 128, 2, 1, Kind::kCausal),
+            [](AttentionSpec& spec) {
+              spec.page_size = 16;
+              spec.num_partitions = 3;
+              spec.sink = true;
+            }),
+       {{{150}, {430, 0, 97}, 1},
+        {{20}, {1100, 30}, 1, kNormal, true},
+        {{150}, {800}, 2, kRaised},
+        {{20}, {1500}, 2, kRaised}}},
+      {"sm_100a 64 keys",
+       with(spec_of(kArch, 64, 64, 8, 4, Kind::kSlidingWindow),
+            [](AttentionSpec& spec) {
+              spec.mask.window = 450;
+              spec.ragged = true;
+              spec.partition_keys = 256;
+              spec.qkv_dtype = Dtype::kFp16;
+            }),
+       {{{40, 0, 9, 33}, {900, 40, 0, 31}, 1},
+        {{50, 30}, {380, 600}, 1, kRaised, true},
+        {{2}, {1500}, 2}}},
+      {"sm_100a 128 ragged keys",
+       with(spec_of(kArch, 128, 128, 2, 1, Kind::kCausal),
+            [](AttentionSpec& spec) { spec.ragged = spec.ragged_kv = true; }),
+       {{{150, 0, 9, 33}, {430, 40, 0, 97}, 1},
+        {{20, 150}, {600, 300}, 1, kRaised},
+        {{20, 60, 60}, {1100, 200, 128}, 2, kNormal, true}}},
+  };
+}
+
 // A mask that hangs on an array, and the map that a kernel makes of it: blocks that are hidden,
-// seen in part and whole, decided by ranges and by scores; lists of more than a warp's 32 places;
-// and launches whose map lies where the launch before still reads its own.
+// seen in part and whole, decided by ranges and by scores, of which lanes of a warp know different
+// elements; lists of more than a warp's 32 places; more rows of blocks than CTAs; tiles that one
+// consumer's rows see and another's do not, before and behind others; a sequence's last tile, which
+// ends early, before whole ones; and launches whose map lies where the launch before still reads
+// its own.
 std::vector<Description> map_subjects() {
   MaskSpec mask = expression("p.doc[q_idx] == p.doc[kv_idx] || kv_idx - q_idx > 5000");
   mask.custom.params = {{"doc", ParamSpec::Type::kI32Array}};
@@ -265,6 +311,9 @@ std::vector<Description> map_subjects() {
        {{{300}, {700}, 1, kNormal, true, 250},
         {{200}, {400, 400}, 2, kNormal, false, 128},
         {{140}, {270}, 1},
+        {{530}, {530}, 1, kNormal, false, 140},
+        {{160}, {600}, 1, kNormal, false, 118},
+        {{90}, {100, 100}, 1, kNormal, false, 40},
         {{70}, {1500}, 1, InputKind::kRaised, false, 1400}}},
       {"maps, sm90 128/128 pages",
        with(spec_of(Arch::kSm90a, 128, 128, 2, 2, Kind::kNull),
@@ -273,7 +322,19 @@ std::vector<Description> map_subjects() {
               spec.ragged = true;
               spec.page_size = 16;
             }),
-       {{{150, 0, 9}, {600, 40, 70}, 1, kNormal, false, 200}, {{20}, {300}, 2}}},
+       {{{150, 0, 9}, {600, 40, 70}, 1, kNormal, false, 200},
+        {{160, 20, 9, 5}, {600, 0, 70, 40}, 1, kNormal, false, 118},
+        {{150}, {1100}, 1, kNormal, true, 1090},
+        {{20}, {300}, 2}}},
+      // A second kernel joins the map's lists to those of work tiles, of one row of blocks and of
+      // two.
+      {"sm_100a 64 maps",
+       with(spec_of(Arch::kSm100a, 64, 64, 2, 1, Kind::kNull),
+            [&](AttentionSpec& spec) { spec.mask = both; }),
+       {{{300}, {700}, 1, kNormal, true, 250},
+        {{160}, {600}, 1, kNormal, false, 118},
+        {{70}, {1500}, 1, InputKind::kRaised, false, 1400},
+        {{300}, {500}, 1, InputKind::kRaised}}},
   };
 }
 
@@ -396,10 +457,23 @@ std::vector<Description> sm100_subjects() {
               spec.page_size = 16;
               spec.ragged = true;
             }),
-       {{{150, 0, 9}, {930, 40, 97}, 1},
+       {{{150, 0, 9, 5}, {930, 40, 97, 0}, 1},
         {{150}, {600}, 1, kRaised},
         {{20}, {1100}, 148},
         {{20}, {600}, 148, kRaised}}},
+      // A scale for each row, and O of e4m3.
+      {"sm_100a e4m3 64 tokens",
+       with(spec_of(kArch, 64, 64, 4, 2, Kind::kCausal),
+            [](AttentionSpec& spec) {
+              spec.qkv_dtype = Dtype::kE4m3;
+              spec.output_dtype = Dtype::kE4m3;
+              spec.scales = Scales::kToken;
+            }),
+       {{{80}, {800}, 1},
+        {{80}, {400}, 1, kRaised},
+        {{40}, {700}, 1},
+        {{40}, {500}, 1, kRaised},
+        {{300}, {30}, 1}}},
       // Work tiles of equal work: a CTA takes several, and loads ahead over their borders.
       {"sm_100a 96 alibi",
        with(spec_of(kArch, 96, 96, 3, 1, Kind::kNull),
@@ -436,7 +510,8 @@ Result<Subjects> make_all(const std::vector<std::vector<Description>>& lists,
 }  // namespace
 
 Result<Subjects> make_generated_subjects(const Wanted& wanted) {
-  return make_all({sm90_subjects(), listed_and_mla_subjects(), sm100_subjects()}, wanted);
+  return make_all(
+      {sm90_subjects(), listed_and_mla_subjects(), sm100_subjects(), announced_subjects()}, wanted);
 }
 
 Result<Subjects> make_sequence_subjects(const Wanted& wanted) {

@@ -132,6 +132,15 @@ class ThreadCopies : public AsyncOp {
   std::shared_ptr<PendingCopies> group;
   ThreadCopies() { proxy = Proxy::kGeneric; }
   const char* unit() const override { return "copy engine (cp.async)"; }
+  UnitWork work() const override {
+    UnitWork w;
+    w.kind = UnitWork::Kind::kThreadCopy;
+    for (const LaneCopy& c : copies) {
+      w.bytes += c.source_bytes;
+      if (c.source_bytes != 0) w.address = c.from;
+    }
+    return w;
+  }
   bool step(Cluster& cluster) override {
     for (const LaneCopy& c : copies) {
       Payload payload;
@@ -224,6 +233,11 @@ class ArriveOnCopies : public AsyncOp {
   u32 count = 1;
   ArriveOnCopies() { proxy = Proxy::kGeneric; }
   const char* unit() const override { return "copy engine (cp.async.mbarrier.arrive)"; }
+  UnitWork work() const override {
+    UnitWork w;
+    w.done_when_asked = true;
+    return w;
+  }
   bool ready(Cluster&) override {
     return std::all_of(groups.begin(), groups.end(),
                        [](const auto& g) { return g->unwritten == 0; });
@@ -359,6 +373,16 @@ class BulkCopy : public AsyncOp {
   u32 byte_mask = 0xFFFF;
   std::shared_ptr<PendingCopies> group;
   const char* unit() const override { return "bulk-copy engine"; }
+  UnitWork work() const override {
+    UnitWork w;
+    const bool loads = !from.shared;
+    w.kind = loads                               ? UnitWork::Kind::kLoad
+             : !to.empty() && !to.front().shared ? UnitWork::Kind::kStore
+                                                 : UnitWork::Kind::kPeerStore;
+    w.bytes = bytes;
+    w.address = loads ? from.address : to.empty() ? 0 : to.front().address;
+    return w;
+  }
   bool step(Cluster& cluster) override {
     if (phase_ == 0) {
       Place place;
@@ -629,6 +653,12 @@ class AsyncStore : public AsyncOp {
   Reduction reduction;
   Payload payload;
   const char* unit() const override { return "asynchronous store"; }
+  UnitWork work() const override {
+    UnitWork w;
+    w.kind = UnitWork::Kind::kPeerStore;
+    w.bytes = payload.data.size();
+    return w;
+  }
   bool step(Cluster& cluster) override {
     const auto bytes = static_cast<u32>(payload.data.size());
     Place place;

@@ -84,7 +84,7 @@ void touch(Warp& warp, const Op& op, u32 lane, SharedAddress address, bool plain
 /// A try_wait may return false at any time: at each place at once when it is first reached, and one
 /// time in eight later, so that a missing loop shows.
 bool impatient(Warp& warp, const Op& op) {
-  if (warp.group->arrived) return false;
+  if (warp.group->arrived || warp.machine->timed) return false;
   return warp.first_time(op.site) || warp.cluster->random.one_in(8);
 }
 
@@ -96,7 +96,8 @@ bool delayed(Warp& warp, const Op& op) {
     group.arrived = false;
     return false;
   }
-  if (!warp.first_time(op.site) || warp.cluster->random.one_in(4)) return false;
+  if (warp.machine->timed || !warp.first_time(op.site) || warp.cluster->random.one_in(4))
+    return false;
   group.arrived = true;
   group.state = Group::State::kBlocked;
   group.wait = {};

@@ -24,6 +24,13 @@ class TensorCopy : public TensorOp {
   MatrixDescriptor from;
   u32 address = 0;
   const char* unit() const override { return "tensor core (tcgen05.cp)"; }
+  UnitWork work() const override {
+    UnitWork w;
+    w.kind = UnitWork::Kind::kTensorCopy;
+    const CopyGeometry g = copy_geometry(shape);
+    w.bytes = static_cast<u64>(g.rows * g.bytes_per_row);
+    return w;
+  }
 
   bool step(Cluster& cluster) override {
     begin();
@@ -237,6 +244,12 @@ class TensorCommit : public AsyncOp {
   TensorOrder::Tracked tracked;
   std::vector<SharedAddress> barriers;
   const char* unit() const override { return "tensor core (tcgen05.commit)"; }
+  UnitWork work() const override {
+    UnitWork w;
+    w.kind = UnitWork::Kind::kTensorCommit;
+    w.done_when_asked = true;
+    return w;
+  }
   bool ready(Cluster&) override {
     return std::all_of(tracked.pending.begin(), tracked.pending.end(),
                        [](const auto& e) { return e->done; });

@@ -350,6 +350,12 @@ class TensorMove : public TensorOp {
   std::vector<u32> poisoned;  ///< st: by register
   std::shared_ptr<PendingCopies> group;
   const char* unit() const override { return move.stores ? "tcgen05.st" : "tcgen05.ld"; }
+  UnitWork work() const override {
+    UnitWork w;
+    w.kind = move.stores ? UnitWork::Kind::kTensorWrite : UnitWork::Kind::kTensorRead;
+    w.bytes = static_cast<u64>(move.registers()) * 128;
+    return w;
+  }
 
   bool step(Cluster& cluster) override {
     begin();

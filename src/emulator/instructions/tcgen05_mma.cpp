@@ -78,6 +78,16 @@ class TensorProduct : public TensorOp {
   AccumulatorLayout layout = AccumulatorLayout::kD;
 
   const char* unit() const override { return "tensor core (tcgen05.mma)"; }
+  UnitWork work() const override {
+    UnitWork w;
+    w.kind = UnitWork::Kind::kTensorProduct;
+    w.m = static_cast<u32>(shape.m);
+    w.n = static_cast<u32>(shape.n);
+    w.k_bits = 256;
+    w.ctas = static_cast<u32>(form.cta_group);
+    w.a_in_registers = form.a_in_tmem;
+    return w;
+  }
 
   bool step(Cluster& cluster) override {
     if (!read_) {

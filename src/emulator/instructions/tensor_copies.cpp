@@ -81,6 +81,13 @@ class TensorLoad : public AsyncOp {
   std::vector<BoxRow> rows;
   std::vector<Target> targets;
   const char* unit() const override { return "TMA load"; }
+  UnitWork work() const override {
+    UnitWork w;
+    w.kind = UnitWork::Kind::kLoad;
+    for (const BoxRow& row : rows) w.bytes += row.valid;
+    w.address = map.address;
+    return w;
+  }
   bool step(Cluster& cluster) override {
     const std::size_t n = rows.size();
     if (next_ < n) {
@@ -134,6 +141,13 @@ class TensorStore : public AsyncOp {
   AtomicOperation operation = AtomicOperation::kAdd;
   std::shared_ptr<PendingCopies> group;
   const char* unit() const override { return "TMA store"; }
+  UnitWork work() const override {
+    UnitWork w;
+    w.kind = UnitWork::Kind::kStore;
+    for (const BoxRow& row : rows) w.bytes += row.valid;
+    w.address = map.address;
+    return w;
+  }
   bool step(Cluster& cluster) override {
     if (!read_) {
       payloads_.resize(rows.size());

@@ -40,8 +40,22 @@ class WarpProduct : public AsyncOp {
   u64 sequence = 0;
   std::shared_ptr<PendingCopies> group;
   const char* unit() const override { return "tensor core (wgmma)"; }
+  UnitWork work() const override {
+    UnitWork w;
+    w.kind = UnitWork::Kind::kWgmma;
+    w.m = 16;
+    w.n = static_cast<u32>(shape.n);
+    w.k_bits = static_cast<u32>(shape.k * bits_of(shape.a));
+    w.a_in_registers = shape.a_in_registers;
+    return w;
+  }
   bool ready(Cluster&) override { return issuer->wgmma.done == sequence; }
   bool step(Cluster& cluster) override {
+    if (issuer->machine->zero_products) {
+      clear();
+      finish();
+      return true;
+    }
     const int n = shape.n, k = shape.k, element = bits_of(shape.a) / 8;
     codes_a_.assign(static_cast<std::size_t>(16 * k), 0);
     codes_b_.assign(static_cast<std::size_t>(n * k), 0);
@@ -57,15 +71,22 @@ class WarpProduct : public AsyncOp {
     read_operand(cluster, b, shape.transpose_b, element, 0, n, &codes_b_, &poison_b_);
     multiply();
     cluster.stats.mma_operations += static_cast<u64>(16 * n * k);
+    finish();
+    return true;
+  }
+
+ private:
+  void finish() {
     ++issuer->wgmma.done;
     --group->unread;
     --group->unwritten;
     group->read_done.acquire(reads_done());
     group->write_done.acquire(all_done());
-    return true;
   }
-
- private:
+  void clear() {
+    if (accumulate) return;
+    for (const u32 row : d_rows) issuer->registers.rows[row] = {};
+  }
   /// Bytes at an 18-bit offset of the CTA's own shared memory.
   bool chunk(Cluster& cluster, u32 address, u8* bytes, u8* poisoned) {
     Place place;

@@ -11,6 +11,7 @@
 #include "emulator/decode/decoding.h"
 #include "emulator/machine/machine.h"
 #include "emulator/machine/module_state.h"
+#include "emulator/machine/run.h"
 #include "emulator/model/tensor_map.h"
 #include "emulator/ptx/parser.h"
 
@@ -356,7 +357,8 @@ class Findings {
 /// Returns whether it passed.
 Result<bool> run_launch(const emulator::Program& program, const LaunchRecipe& recipe,
                         const EmulatorOptions& options, u64 seed, Launch* memory,
-                        Findings* findings, EmulatorReport* report) {
+                        const emulator::RunMachine& run, Findings* findings,
+                        EmulatorReport* report) {
   const std::size_t own = memory->own.size();
   const std::size_t placed = memory->buffers.size();
   memory->own.push_back(program.global_image);
@@ -374,7 +376,7 @@ Result<bool> run_launch(const emulator::Program& program, const LaunchRecipe& re
     buffer.uses = {};
   }
   const auto begin = std::chrono::steady_clock::now();
-  machine.run();
+  if (Status ran = run(machine); !ran) return ran.error();
   report->seconds +=
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   report->steps += machine.total_steps;
@@ -394,9 +396,10 @@ Result<bool> run_launch(const emulator::Program& program, const LaunchRecipe& re
 
 }  // namespace
 
-Result<EmulatorReport> emulate(const PtxModule& module, const LaunchSequence& sequence,
-                               std::vector<EmulatorBuffer>& buffers,
-                               const EmulatorOptions& options) {
+Result<EmulatorReport> emulator::emulate_by(const PtxModule& module, const LaunchSequence& sequence,
+                                            std::vector<EmulatorBuffer>& buffers,
+                                            const EmulatorOptions& options,
+                                            const RunMachine& run_machine) {
   const auto programs = find_programs(module, sequence);
   if (!programs) return programs.error();
   EmulatorReport report;
@@ -418,12 +421,21 @@ Result<EmulatorReport> emulate(const PtxModule& module, const LaunchSequence& se
       return placed.error();
     for (std::size_t i = 0; i < programs->size() && report.passed; ++i) {
       const auto passed = run_launch(*(*programs)[i], sequence.launches[i], options,
-                                     options.seed + run, &memory, &findings, &report);
+                                     options.seed + run, &memory, run_machine, &findings, &report);
       if (!passed) return passed.error();
       report.passed = *passed;
     }
   }
   return report;
+}
+
+Result<EmulatorReport> emulate(const PtxModule& module, const LaunchSequence& sequence,
+                               std::vector<EmulatorBuffer>& buffers,
+                               const EmulatorOptions& options) {
+  return emulator::emulate_by(module, sequence, buffers, options, [](emulator::Machine& machine) {
+    machine.run();
+    return Status{};
+  });
 }
 
 Result<EmulatorReport> emulate(const PtxModule& module, const LaunchRecipe& recipe,

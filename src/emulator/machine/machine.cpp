@@ -164,7 +164,8 @@ u64 Machine::take_steps(u64 wanted) {
 
 bool Machine::take_cluster(std::array<u32, 3>* first_cta) {
   if (next_cluster_ >= grid_clusters_) return false;
-  *first_cta = cluster_origin(next_cluster_++);
+  *first_cta = cluster_origin(next_cluster_);
+  next_cluster_ += cluster_stride_;
   return true;
 }
 

@@ -117,6 +117,30 @@ struct NamedBarrier {
 // ---------------------------------------------------------------------------------------------
 // Asynchronous operations
 
+/// What an operation of a unit has to do, for a clock to say how long that takes.
+struct UnitWork {
+  enum class Kind : u8 {
+    kOther,
+    kWgmma,          ///< a warp's part: 16 rows
+    kTensorProduct,  ///< tcgen05.mma
+    kTensorCommit,
+    kTensorCopy,   ///< tcgen05.cp
+    kTensorRead,   ///< tcgen05.ld
+    kTensorWrite,  ///< tcgen05.st
+    kLoad,         ///< TMA or a bulk copy, to shared memory
+    kStore,        ///< the same, from shared memory
+    kThreadCopy,   ///< cp.async
+    kPeerStore,    ///< st.async
+  };
+  Kind kind = Kind::kOther;
+  u32 m = 0, n = 0, k_bits = 0;  ///< a product's shape; k in bits of its operands
+  u32 ctas = 1;                  ///< that a product spans
+  bool a_in_registers = false;   ///< or in tensor memory: A does not come from shared memory
+  u64 bytes = 0;                 ///< moved
+  u64 address = 0;               ///< in global memory, of the first byte
+  bool done_when_asked = false;  ///< takes no time of its own once it is ready
+};
+
 /// One operation of a unit (copy engine, tensor core) in flight. step() does its next part; the
 /// scheduler decides when.
 class AsyncOp {
@@ -127,6 +151,7 @@ class AsyncOp {
   /// Does the next part; true when it is complete.
   virtual bool step(Cluster& cluster) = 0;
   virtual const char* unit() const = 0;
+  virtual UnitWork work() const { return {}; }
 
   Warp* issuer = nullptr;
   u32 site = 0;
@@ -316,6 +341,7 @@ class Cluster {
 
  private:
   friend class Machine;
+  friend class Stepper;
   bool resolve_any(Warp& warp, const Op& op, u32 lane, Space space, u64 address, u32 bytes,
                    Place* place);
   void run_group(Warp& warp, std::size_t group, u32 budget);
@@ -351,6 +377,11 @@ class Machine {
   const LaunchRecipe& recipe;
   const EmulatorOptions& options;
   bool checks;
+  /// A clock runs the clusters (Stepper): a wait returns when its phase completes, not before, and
+  /// an arrival is not held back.
+  bool timed = false;
+  /// wgmma's products are zeros: for times that do not hang on the data.
+  bool zero_products = false;
   u64 seed;
   u64 step_share;  ///< that a cluster takes at once: what unfinished ones hold must not matter
   std::vector<u8> parameters;
@@ -367,6 +398,15 @@ class Machine {
 
   /// Runs the whole grid.
   void run();
+
+  u64 clusters() const { return grid_clusters_; }
+  std::array<u32, 3> cluster_origin(u64 index) const;
+  /// The cluster that launch control takes next is `next`, and every `stride`-th behind it.
+  void deal_clusters(u64 next, u64 stride) {
+    next_cluster_ = next;
+    cluster_stride_ = stride;
+  }
+  u64 next_cluster() const { return next_cluster_; }
 
   /// Warp instructions for a cluster to execute, of those that the run has left: at most `wanted`;
   /// 0: none.
@@ -391,9 +431,9 @@ class Machine {
   u32 findings_told_ = 0;
   u32 warnings_told_ = 0;
   u64 grid_clusters_ = 0;
-  u64 next_cluster_ = 0;  ///< run_together
+  u64 next_cluster_ = 0;  ///< run_together, Stepper
+  u64 cluster_stride_ = 1;
   std::array<u32, 3> cluster_grid_{};
-  std::array<u32, 3> cluster_origin(u64 index) const;
   void run_parallel();
   void out_of_memory();
   void run_together();

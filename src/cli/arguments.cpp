@@ -122,6 +122,29 @@ class Parser {
                   "Compile trusted code also where system calls cannot be filtered (seccomp)");
   }
 
+  static void add_timing(CLI::App* app, TimingArguments& timing) {
+    const char* group = "Clock";
+    app->add_option("--timing", timing.arch,
+                    "Say how long the launch takes on a GPU of this architecture, by a model; its "
+                    "results are not looked at")
+        ->type_name("ARCH")
+        ->group(group);
+    app->add_option("--timed-sms", timing.sms,
+                    "SMs that are run in detail, evenly spaced; default 4")
+        ->group(group);
+    app->add_flag("--report", timing.report,
+                  "With --timing: where the time of each role's warps went")
+        ->group(group);
+    app->add_flag("--values", timing.values,
+                  "With --timing: compute products, for kernels whose time hangs on them; without, "
+                  "scores are zeros")
+        ->group(group);
+    app->add_option("--trace", timing.trace,
+                    "Write a Chrome/Perfetto trace; with --timing its times are real ones")
+        ->type_name("FILE")
+        ->group(group);
+  }
+
   static void add_untuned_spec(CLI::App* app, SpecArguments& spec) {
     app->add_option("--spec", spec.file, "JSON file of the spec; - reads standard input")
         ->type_name("FILE")
@@ -297,6 +320,7 @@ class Parser {
     app->add_option("--sm-count", verify_.sm_count,
                     "SMs that the emulator's launch is planned for; default 2, so that small "
                     "problems give a CTA several tiles");
+    add_timing(app, verify_.timing);
     app->add_option("--dump", verify_.dump,
                     "Folder for spec.json and every input and output as .npy")
         ->type_name("DIR");
@@ -319,7 +343,7 @@ class Parser {
                     "seed chooses")
         ->type_name("NAME");
     app->add_flag("--stats", emulate_.stats, "Count instructions, bytes, conflicts and waits");
-    app->add_option("--trace", emulate_.trace, "Write a Chrome/Perfetto trace")->type_name("FILE");
+    add_timing(app, emulate_.timing);
   }
 
   void bench() {

@@ -68,6 +68,15 @@ struct PrewarmArguments {
   bool accept_unconfined_helper = false;
 };
 
+/// Of a clock instead of a run: see docs/clock.md.
+struct TimingArguments {
+  std::string arch;                 ///< empty: none
+  std::optional<std::int64_t> sms;  ///< that are run in detail
+  bool report = false;
+  bool values = false;
+  std::string trace;
+};
+
 struct VerifyArguments {
   SpecArguments spec;
   ProblemArguments problem;
@@ -78,6 +87,7 @@ struct VerifyArguments {
   std::optional<std::string> model;
   std::vector<std::string> waivers;
   std::optional<std::int64_t> seeds;
+  TimingArguments timing;
 };
 
 struct EmulateArguments {
@@ -88,7 +98,7 @@ struct EmulateArguments {
   std::int64_t seeds = 1;
   std::string mood;  ///< empty: the seed's
   bool stats = false;
-  std::string trace;
+  TimingArguments timing;  ///< trace: of an untimed run, too
 };
 
 struct BenchArguments {

@@ -14,6 +14,7 @@
 #include "cli/files.h"
 #include "cli/json.h"
 #include "cli/report.h"
+#include "cli/timing.h"
 #include "plan/launch/launch_json.h"
 #include "verify/emulator_settings.h"
 #include "verify/finding_text.h"
@@ -278,7 +279,13 @@ Result<Report> run_emulate(const EmulateArguments& arguments) {
   if (!mood) return std::move(mood).error();
   options.mood = *mood;
   options.stats = arguments.stats;
-  options.trace_file = arguments.trace;
+  options.trace_file = arguments.timing.trace;
+
+  if (Status s = check_timing(arguments.timing, true); !s) return std::move(s).error();
+  if (!arguments.timing.arch.empty() &&
+      (arguments.seed || arguments.seeds != 1 || !arguments.mood.empty() || arguments.stats)) {
+    return invalid("timing", "goes with none of --seed, --seeds, --mood and --stats");
+  }
 
   Result<std::string> text = read_file(arguments.launch, kMaxLaunchBytes);
   if (!text) return std::move(text).error();
@@ -299,6 +306,13 @@ Result<Report> run_emulate(const EmulateArguments& arguments) {
     Result<EmulatorBuffer> buffer = make_buffer(from, folder, bytes_left);
     if (!buffer) return std::move(buffer).error();
     buffers.push_back(std::move(*buffer));
+  }
+  if (!arguments.timing.arch.empty()) {
+    Result<Report> timed =
+        time_for_report(*module, launch->sequence, buffers, arguments.timing, {});
+    if (!timed && timed.error().code == ErrorCode::kInvalid)
+      return in_file(std::move(timed).error(), arguments.launch);
+    return timed;
   }
   Result<EmulatorReport> emulated = emulate(*module, launch->sequence, buffers, options);
   if (!emulated) {

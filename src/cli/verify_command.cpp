@@ -10,6 +10,8 @@
 #include "cli/report.h"
 #include "cli/session.h"
 #include "cli/spec_source.h"
+#include "cli/timing.h"
+#include "clock/clock.h"
 #include "verify/backend.h"
 #include "verify/compare.h"
 #include "verify/dump.h"
@@ -150,6 +152,63 @@ Report describe(const Verified& verified, const verify::Problem& problem,
   return report;
 }
 
+/// A clock looks at nothing that is a setting of a run or of what follows it.
+Status check_alone(const VerifyArguments& arguments, Arch arch) {
+  if (arguments.timing.arch.empty()) return {};
+  const char* other = arguments.dump               ? "dump"
+                      : arguments.model            ? "model"
+                      : !arguments.waivers.empty() ? "waive"
+                      : arguments.seeds            ? "seeds"
+                      : arguments.sm_count         ? "sm_count"
+                      : arguments.backend == "gpu" ? "backend"
+                                                   : nullptr;
+  if (other != nullptr) {
+    return make_error(ErrorCode::kInvalid, "has no meaning with --timing, which compares nothing",
+                      other);
+  }
+  if (*clock::timing_arch(arguments.timing.arch) != arch) {
+    return make_error(
+        ErrorCode::kInvalid,
+        fmt::format("is {}; the spec is for {}", arguments.timing.arch, to_string(arch)), "timing");
+  }
+  return {};
+}
+
+/// What the compiler says of the kernels' registers, by launch.
+std::vector<unsigned> registers_of(const CompiledKernel& compiled, const LaunchSequence& sequence) {
+  std::vector<unsigned> registers;
+  const KernelImage& image = *compiled.image;
+  for (const LaunchRecipe& launch : sequence.launches) {
+    const auto it = std::find(image.entries.begin(), image.entries.end(), launch.entry);
+    const auto index = static_cast<std::size_t>(it - image.entries.begin());
+    registers.push_back(index < image.entry_usage.size()
+                            ? static_cast<unsigned>(image.entry_usage[index].registers)
+                            : 0);
+  }
+  return registers;
+}
+
+/// The launch on a GPU of the clock's, which is not compared with the reference.
+Result<Report> time_problem(Session& session, const TimingArguments& timing,
+                            verify::Problem& problem, const verify::ProblemRequest& request) {
+  const PreparedSpec& prepared = session.prepared;
+  Result<CompiledKernel> compiled =
+      session.service->compile(prepared, compile_deadline(), PtxNeed::kRequired);
+  if (!compiled) return std::move(compiled).error();
+  Result<PtxModule> module = PtxModule::load(compiled->image->ptx);
+  if (!module) return std::move(module).error();
+  verify::fill_random_inputs(problem, request);
+  DeviceShape device;
+  device.sm_count = clock::sms_of(*clock::timing_arch(timing.arch));
+  Result<LaunchSequence> sequence =
+      plan_launch(prepared.plan(), problem.launch_shapes(), problem.launch_scalars(),
+                  problem.param_values(), device);
+  if (!sequence) return std::move(sequence).error();
+  std::vector<EmulatorBuffer> buffers = verify::emulator_buffers(problem);
+  problem.tensors.clear();  // copied
+  return time_for_report(*module, *sequence, buffers, timing, registers_of(*compiled, *sequence));
+}
+
 }  // namespace
 
 Result<Report> run_verify(const VerifyArguments& arguments) {
@@ -163,6 +222,8 @@ Result<Report> run_verify(const VerifyArguments& arguments) {
   Result<ResolvedSpec> spec = read_spec(arguments.spec);
   if (!spec) return std::move(spec).error();
   if (Status s = check_dump(arguments.dump); !s) return std::move(s).error();
+  if (Status s = check_timing(arguments.timing, false); !s) return std::move(s).error();
+  if (Status s = check_alone(arguments, (*spec)->arch); !s) return std::move(s).error();
   Result<verify::ProblemRequest> request = read_problem(arguments.problem, spec->given());
   if (!request) return std::move(request).error();
   // Bad input is told before what is unsupported, and that before what the environment lacks.
@@ -172,6 +233,8 @@ Result<Report> run_verify(const VerifyArguments& arguments) {
   if (!session) return std::move(session).error();
   const PreparedSpec& prepared = session->prepared;
   if (Status s = check_kernel_takes(prepared.plan(), *problem); !s) return std::move(s).error();
+  if (!arguments.timing.arch.empty())
+    return time_problem(*session, arguments.timing, *problem, *request);
   Result<std::unique_ptr<Backend>> backend = choose_backend(arguments, (*spec)->arch);
   if (!backend) return std::move(backend).error();
 

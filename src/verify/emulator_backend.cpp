@@ -37,6 +37,25 @@ EmulatorBuffer output_buffer(const std::string& name, Tensor tensor) {
   return buffer;
 }
 
+Tensor output_of(const Problem& problem) {
+  return make_tensor(problem.spec.output_dtype.value_or(problem.spec.qkv_dtype), problem.o_shape());
+}
+
+std::vector<EmulatorBuffer> buffers_of(const Problem& problem, const Tensor& o,
+                                       const std::optional<Tensor>& lse) {
+  std::vector<EmulatorBuffer> buffers;
+  for (const auto& [name, tensor] : problem.tensors) {
+    buffers.push_back(input_buffer(name, tensor));
+  }
+  buffers.push_back(output_buffer("o", o));
+  if (lse) buffers.push_back(output_buffer("lse", *lse));
+  if (problem.spec.accumulate) {
+    buffers.back() = input_buffer("lse", problem.lse_before());
+    buffers[buffers.size() - 2].uninitialised = false;  // o: NaN that is read and does not count
+  }
+  return buffers;
+}
+
 class EmulatorBackend final : public Backend {
  public:
   explicit EmulatorBackend(EmulatorSettings settings) : settings_(std::move(settings)) {}
@@ -92,21 +111,9 @@ class EmulatorBackend final : public Backend {
  private:
   static Status execute(const PtxModule& module, const LaunchSequence& sequence,
                         const Problem& problem, const EmulatorOptions& options, BackendRun& run) {
-    std::vector<EmulatorBuffer> buffers;
-    for (const auto& [name, tensor] : problem.tensors) {
-      buffers.push_back(input_buffer(name, tensor));
-    }
-    run.o =
-        make_tensor(problem.spec.output_dtype.value_or(problem.spec.qkv_dtype), problem.o_shape());
-    buffers.push_back(output_buffer("o", run.o));
-    if (problem.spec.return_lse) {
-      run.lse = make_tensor(Dtype::kF32, problem.lse_shape());
-      buffers.push_back(output_buffer("lse", *run.lse));
-    }
-    if (problem.spec.accumulate) {
-      buffers.back() = input_buffer("lse", problem.lse_before());
-      buffers[buffers.size() - 2].uninitialised = false;  // o: NaN that is read and does not count
-    }
+    run.o = output_of(problem);
+    if (problem.spec.return_lse) run.lse = make_tensor(Dtype::kF32, problem.lse_shape());
+    std::vector<EmulatorBuffer> buffers = buffers_of(problem, run.o, run.lse);
     run.findings.clear();
     Result<EmulatorReport> report = emulate(module, sequence, buffers, options);
     if (!report) return std::move(report).error();
@@ -147,6 +154,12 @@ class EmulatorBackend final : public Backend {
 };
 
 }  // namespace
+
+std::vector<EmulatorBuffer> emulator_buffers(const Problem& problem) {
+  std::optional<Tensor> lse;
+  if (problem.spec.return_lse) lse = make_tensor(Dtype::kF32, problem.lse_shape());
+  return buffers_of(problem, output_of(problem), lse);
+}
 
 Result<std::unique_ptr<Backend>> make_emulator_backend(const EmulatorSettings& settings) {
   const Result<EmulatorOptions> valid =

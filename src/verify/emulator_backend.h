@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "attnjit/emulator.h"
 #include "attnjit/result.h"
 #include "verify/backend.h"
 
@@ -20,6 +21,9 @@ struct EmulatorSettings {
   /// Few, so that small problems give a CTA several tiles where the kernel loops over them.
   std::int64_t sm_count = 2;
 };
+
+/// A problem's inputs and poisoned outputs, as emulate() takes them.
+std::vector<EmulatorBuffer> emulator_buffers(const Problem& problem);
 
 /// Errors: kInvalid for settings out of range.
 Result<std::unique_ptr<Backend>> make_emulator_backend(const EmulatorSettings& settings = {});

@@ -102,6 +102,29 @@ TEST_F(Emulate, RunsAndWritesItsOutputs) {
   EXPECT_EQ(run(words()).exit_code, 0);
 }
 
+TEST_F(Emulate, TimesALaunch) {
+  const std::vector<std::string> timing{"--timing", "sm_90a", "--trace", folder_ / "trace.json"};
+  const Json json = run_json(words(timing), 0);
+  EXPECT_EQ(json.at("timing"), "sm_90a");
+  EXPECT_GT(json.at("us").get<double>(), 1);
+  ASSERT_EQ(json.at("launches").size(), 1u);
+  const Json& launch = json.at("launches")[0];
+  EXPECT_EQ(launch.at("entry"), "add_one");
+  EXPECT_EQ(launch.at("ctas"), 1);
+  EXPECT_GT(launch.at("cycles").get<double>(), 100);
+  EXPECT_GT(launch.at("warpgroups").at(0).at("stalls").at("load").get<double>(), 100);
+  EXPECT_EQ(run_json(words(timing), 0), json);
+  EXPECT_TRUE(Json::parse(read_text(folder_ / "trace.json")).contains("traceEvents"));
+}
+
+TEST_F(Emulate, TimingIsAskedForWhole) {
+  expect_bad(words({"--timing", "sm_1"}), "timing");
+  expect_bad(words({"--timing", "sm_90a", "--stats"}), "timing");
+  expect_bad(words({"--timing", "sm_90a", "--timed-sms", "0"}), "timed-sms");
+  expect_bad(words({"--report"}), "report");
+  EXPECT_EQ(run(words({"--timing", "sm_103a"})).exit_code, 3);
+}
+
 // A copy that completes late is asked for many times.
 TEST_F(Emulate, AMoodHoldsForEverySeed) {
   write_text(folder_ / "k.ptx", kAskForACopy);

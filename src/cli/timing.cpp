@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// Prints what the clock says of a launch.
+#include "cli/timing.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cli/json.h"
+
+namespace attnjit::cli {
+namespace {
+
+using clock::LaunchTime;
+using clock::WarpTimes;
+
+constexpr std::int64_t kMostSms = 1 << 10;
+constexpr std::size_t kWarpsOfGroup = 4;
+
+/// Of a launch's warpgroups.
+std::vector<WarpTimes> by_warpgroup(const LaunchTime& launch) {
+  std::vector<WarpTimes> groups((launch.slowest.warps.size() + kWarpsOfGroup - 1) / kWarpsOfGroup);
+  for (std::size_t i = 0; i < launch.slowest.warps.size(); ++i)
+    groups[i / kWarpsOfGroup] += launch.slowest.warps[i];
+  return groups;
+}
+
+double share(double part, double whole) { return whole > 0 ? part / whole : 0; }
+
+Json launch_json(const LaunchTime& launch, double sms) {
+  Json json;
+  json["entry"] = launch.entry;
+  json["us"] = launch.us;
+  json["cycles"] = launch.cycles;
+  json["mhz"] = launch.mhz;
+  json["ctas"] = launch.ctas;
+  json["ctas_per_sm"] = launch.ctas_per_sm;
+  json["timed_sms"] = launch.timed_sms;
+  json["timed_ctas"] = launch.timed_ctas;
+  json["extrapolated_ctas"] = launch.left_ctas;
+  json["loaded_bytes"] = launch.loaded_bytes;
+  json["l2_hit_fraction"] = launch.hit_fraction;
+  json["hbm_gb_per_s"] = share(launch.loaded_bytes * (1 - launch.hit_fraction), launch.us * 1000);
+  const clock::SmTimes& sm = launch.slowest;
+  Json units;
+  units["tensor"] = share(sm.tensor_busy, sm.cycles);
+  units["copies"] = share(sm.copy_busy, sm.cycles);
+  units["issue"] = share(sm.issue_slots, 4 * sm.cycles);
+  for (std::size_t pipe = 1; pipe < clock::kPipes; ++pipe) {
+    const bool shared = pipe == static_cast<std::size_t>(clock::Pipe::kLsu);
+    units[std::string(to_string(static_cast<clock::Pipe>(pipe)))] =
+        share(sm.pipe_busy[pipe], (shared ? 1 : 4) * sm.cycles);
+  }
+  json["busy"] = std::move(units);
+  Json groups = Json::array();
+  for (const WarpTimes& group : by_warpgroup(launch)) {
+    Json one;
+    one["warp_cycles"] = group.lived;
+    one["issued"] = group.issued;
+    Json stalls;
+    for (std::size_t i = 0; i < clock::kCauses; ++i)
+      stalls[std::string(to_string(static_cast<clock::Cause>(i)))] = group.stalls[i];
+    one["stalls"] = std::move(stalls);
+    groups.push_back(std::move(one));
+  }
+  json["warpgroups"] = std::move(groups);
+  json["barrier_waits"] = sm.barrier_waits;
+  json["sms"] = sms;
+  return json;
+}
+
+std::string launch_text(const LaunchTime& launch, bool report) {
+  const clock::SmTimes& sm = launch.slowest;
+  std::string text = fmt::format(
+      "{}: {:.2f} us, {:.0f} cycles at {:.0f} MHz; {} CTAs, {} per SM; SMs run: {} ({} CTAs, {} "
+      "extrapolated)\n",
+      launch.entry, launch.us, launch.cycles, launch.mhz, launch.ctas, launch.ctas_per_sm,
+      fmt::join(launch.timed_sms, ","), launch.timed_ctas, launch.left_ctas);
+  if (!report) return text;
+  text += fmt::format(
+      "  of the cycles busy: tensor cores {:.1f} %, copies {:.1f} %, issue ports {:.1f} %",
+      100 * share(sm.tensor_busy, sm.cycles), 100 * share(sm.copy_busy, sm.cycles),
+      100 * share(sm.issue_slots, 4 * sm.cycles));
+  for (std::size_t pipe = 1; pipe < clock::kPipes; ++pipe) {
+    const bool shared = pipe == static_cast<std::size_t>(clock::Pipe::kLsu);
+    text += fmt::format(", {} {:.1f} %", to_string(static_cast<clock::Pipe>(pipe)),
+                        100 * share(sm.pipe_busy[pipe], (shared ? 1 : 4) * sm.cycles));
+  }
+  text += fmt::format("\n  loaded by all SMs {:.1f} MB, {:.1f} % of it from L2\n",
+                      launch.loaded_bytes / 1e6, 100 * launch.hit_fraction);
+  const std::vector<WarpTimes> groups = by_warpgroup(launch);
+  text += fmt::format("  share of the warps' cycles, by warpgroup\n  {:<16}", "");
+  for (std::size_t i = 0; i < groups.size(); ++i) text += fmt::format("{:>9}", i);
+  text += fmt::format("\n  {:<16}", "issued");
+  for (const WarpTimes& g : groups)
+    text += fmt::format("{:>7.1f} %", 100 * share(g.issued, g.lived));
+  for (std::size_t cause = 0; cause < clock::kCauses; ++cause) {
+    text += fmt::format("\n  {:<16}", to_string(static_cast<clock::Cause>(cause)));
+    for (const WarpTimes& g : groups)
+      text += fmt::format("{:>7.1f} %", 100 * share(g.stalls[cause], g.lived));
+  }
+  text += "\n  cycles of warps at each barrier\n";
+  for (const auto& [name, cycles] : sm.barrier_waits)
+    text += fmt::format("  {:<36} {:>12.0f}\n", name, cycles);
+  return text;
+}
+
+}  // namespace
+
+Status check_timing(const TimingArguments& timing, bool trace_alone) {
+  if (timing.arch.empty()) {
+    const char* lone = timing.sms      ? "timed-sms"
+                       : timing.report ? "report"
+                       : timing.values ? "values"
+                                       : nullptr;
+    if (!trace_alone && !timing.trace.empty()) lone = "trace";
+    if (lone == nullptr) return {};
+    return make_error(ErrorCode::kInvalid, "needs --timing", lone);
+  }
+  if (Result<Arch> arch = clock::timing_arch(timing.arch); !arch) return std::move(arch).error();
+  if (timing.sms && (*timing.sms < 1 || *timing.sms > kMostSms)) {
+    return make_error(ErrorCode::kInvalid,
+                      fmt::format("is {}; allowed: 1 to {}", *timing.sms, kMostSms), "timed-sms");
+  }
+  return {};
+}
+
+Result<Report> time_for_report(const PtxModule& module, const LaunchSequence& sequence,
+                               std::vector<EmulatorBuffer>& buffers, const TimingArguments& timing,
+                               std::vector<unsigned> registers) {
+  clock::ClockOptions options;
+  options.arch = *clock::timing_arch(timing.arch);
+  if (timing.sms) options.sms = static_cast<unsigned>(*timing.sms);
+  options.values = timing.values;
+  options.registers = std::move(registers);
+  options.trace_file = timing.trace;
+  Result<clock::ClockReport> timed = clock::time_launches(module, sequence, buffers, options);
+  if (!timed) return std::move(timed).error();
+  Json json;
+  json["timing"] = std::string(to_string(options.arch));
+  json["model_version"] = clock::kModelVersion;
+  json["us"] = timed->us;
+  json["launches"] = Json::array();
+  Report report;
+  for (const LaunchTime& launch : timed->launches) {
+    json["launches"].push_back(launch_json(launch, clock::sms_of(options.arch)));
+    report.text += launch_text(launch, timing.report);
+  }
+  report.text += fmt::format("{:.2f} us on {}, by model {}\n", timed->us, to_string(options.arch),
+                             clock::kModelVersion);
+  report.json = to_text(json);
+  return report;
+}
+
+}  // namespace attnjit::cli

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+// Times launches: which SMs are run, what the others mean for them, and what that makes in time.
+#include "clock/clock.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "clock/trace.h"
+#include "emulator/machine/run.h"
+
+namespace attnjit::clock {
+namespace {
+
+using emulator::Machine;
+
+constexpr double kSharedBytesOfSm = 228 * 1024;
+constexpr double kSharedBytesOfSystem = 1024;  ///< that each CTA takes beside its own
+constexpr unsigned kThreadsOfSm = 2048, kCtasOfSm = 32;
+constexpr double kRegistersOfSm = 65536;
+/// Clusters of an SM that are run before the others are extrapolated, beside those that it holds at
+/// first: its times repeat by then.
+constexpr std::uint64_t kRounds = 6;
+
+unsigned ctas_per_sm(const Machine& machine, unsigned registers) {
+  const double threads = machine.warps_per_cta * 32;
+  const double shared = machine.program.static_smem_end - emulator::kSharedBegin +
+                        machine.recipe.dynamic_smem + kSharedBytesOfSystem;
+  double most = std::min<double>(kCtasOfSm, kThreadsOfSm / threads);
+  most = std::min(most, kSharedBytesOfSm / shared);
+  const unsigned known = registers != 0 ? registers : machine.program.maxnreg;
+  if (known != 0) most = std::min(most, kRegistersOfSm / (threads * ((known + 7) / 8 * 8)));
+  return std::max(1u, static_cast<unsigned>(most));
+}
+
+/// Evenly spaced, with the first and the last.
+std::vector<std::uint64_t> choose_sms(std::uint64_t count, unsigned wanted) {
+  std::vector<std::uint64_t> chosen;
+  const std::uint64_t n = std::min<std::uint64_t>(std::max(1u, wanted), count);
+  for (std::uint64_t i = 0; i < n; ++i) chosen.push_back(n == 1 ? 0 : i * (count - 1) / (n - 1));
+  return chosen;
+}
+
+/// Power grows with activity and with the clock's third power, since the voltage goes with the
+/// clock; above the limit the clock falls until it is met.
+double clock_of(const Parameters& p, double tensor_share, double issue_share) {
+  const double activity = tensor_share + p.issue_activity * issue_share;
+  return p.boost_mhz * std::min(1.0, std::cbrt(p.free_activity / std::max(1e-9, activity)));
+}
+
+double total_cycles(const SmTimes& t) {
+  return t.cycles + static_cast<double>(t.clusters_left) * t.steady;
+}
+
+class LaunchClock {
+ public:
+  LaunchClock(Machine& machine, const Parameters& p, const ClockOptions& options,
+              unsigned registers)
+      : machine_(machine), p_(p), options_(options), registers_(registers) {}
+
+  Result<LaunchTime> time() {
+    LaunchTime launch;
+    launch.entry = machine_.recipe.entry;
+    const auto& shape = machine_.cluster_shape;
+    const unsigned size = shape[0] * shape[1] * shape[2];
+    launch.ctas = machine_.clusters() * size;
+    if (machine_.clusters() == 0) return launch;
+    const auto places = std::max<std::uint64_t>(1, static_cast<std::uint64_t>(p_.sms) / size);
+    launch.ctas_per_sm = ctas_per_sm(machine_, registers_);
+    const std::uint64_t used = std::min(places, machine_.clusters());
+    launch.timed_sms = choose_sms(used, options_.sms);
+
+    Surroundings around;
+    around.clock_mhz = p_.boost_mhz;
+    around.active_sms = static_cast<double>(used * size);
+    around.ctas_per_sm = launch.ctas_per_sm;
+    // What is loaded, and how busy the tensor cores are, is known after a run; both change the
+    // next one a little.
+    const std::vector<std::uint64_t> first{launch.timed_sms.back()};
+    if (Status s = run(first, places, size, around, false, &launch); !s) return s.error();
+    around.hit_fraction = launch.hit_fraction;
+    around.clock_mhz = launch.mhz;
+    if (Status s =
+            run(launch.timed_sms, places, size, around, !options_.trace_file.empty(), &launch);
+        !s)
+      return s.error();
+    launch.us = launch.cycles / launch.mhz;
+    return launch;
+  }
+
+ private:
+  Status run(const std::vector<std::uint64_t>& sms, std::uint64_t places, unsigned size,
+             const Surroundings& around, bool trace, LaunchTime* launch) {
+    EngineOptions options;
+    options.trace = trace;
+    options.most_clusters = launch->ctas_per_sm * (1 + kRounds);
+    double busy = 0, issued = 0, bytes = 0;
+    std::map<unsigned, double> by_buffer;
+    launch->cycles = 0;
+    launch->timed_ctas = launch->left_ctas = 0;
+    double all_cycles = 0;
+    for (const std::uint64_t sm : sms) {
+      Result<SmTimes> times = time_sm(machine_, p_, around, sm, places, options);
+      if (!times) return std::move(times).error();
+      const double cycles = total_cycles(*times);
+      // What was left takes its share of all.
+      const double more = static_cast<double>(times->clusters + times->clusters_left) /
+                          static_cast<double>(std::max<std::uint64_t>(1, times->clusters));
+      busy += times->tensor_busy / size * more;
+      issued += times->issue_slots / 4 / size * more;
+      bytes += times->loaded_bytes * more;
+      for (const auto& [buffer, n] : times->loaded_by_buffer) by_buffer[buffer] += n * more;
+      launch->timed_ctas += times->clusters * size;
+      launch->left_ctas += times->clusters_left * size;
+      all_cycles += cycles;
+      if (cycles >= launch->cycles) {
+        launch->cycles = cycles;
+        launch->slowest = std::move(*times);
+      }
+    }
+    const double count = static_cast<double>(sms.size());
+    const double others = around.active_sms / size / count;
+    launch->loaded_bytes = bytes * others;
+    launch->tensor_share = busy / count / launch->cycles;
+    const double active = around.active_sms / p_.sms;
+    launch->mhz =
+        clock_of(p_, launch->tensor_share * active, issued / count / launch->cycles * active);
+    double missed = 0;
+    for (const auto& [buffer, n] : by_buffer)
+      missed += std::min(n * others, size_of_buffer(buffer));
+    launch->hit_fraction = bytes > 0 ? 1 - missed / (bytes * others) : 1;
+    return {};
+  }
+
+  /// Each of its bytes is fetched once.
+  double size_of_buffer(unsigned slot) const {
+    return slot >= 1 && slot <= machine_.buffers.size()
+               ? static_cast<double>(machine_.buffers[slot - 1].bytes)
+               : 0;
+  }
+
+  Machine& machine_;
+  const Parameters& p_;
+  const ClockOptions& options_;
+  unsigned registers_;
+};
+
+}  // namespace
+
+Result<ClockReport> time_launches(const PtxModule& module, const LaunchSequence& sequence,
+                                  std::vector<EmulatorBuffer>& buffers,
+                                  const ClockOptions& options) {
+  if (parameter_table(options.arch).empty()) {
+    return make_error(ErrorCode::kUnsupported,
+                      fmt::format("the clock has no numbers of {}", to_string(options.arch)),
+                      "timing");
+  }
+  const Parameters p = parameters_of(options.arch);
+  EmulatorOptions emulator;
+  emulator.mood = EmulatorMood::kEager;
+  emulator.checks = false;
+  ClockReport report;
+  std::vector<bool> launches_dependents;
+  const auto run = [&](Machine& machine) -> Status {
+    machine.timed = true;
+    machine.zero_products = !options.values;
+    const std::size_t index = report.launches.size();
+    Result<LaunchTime> launch =
+        LaunchClock(machine, p, options,
+                    index < options.registers.size() ? options.registers[index] : 0)
+            .time();
+    if (!launch) return std::move(launch).error();
+    launches_dependents.push_back(machine.launches_dependents);
+    if (!options.trace_file.empty()) {
+      if (Status s = write_trace(options.trace_file, *launch, machine.program); !s) return s;
+    }
+    report.launches.push_back(std::move(*launch));
+    return {};
+  };
+  Result<EmulatorReport> emulated = emulator::emulate_by(module, sequence, buffers, emulator, run);
+  if (!emulated) return std::move(emulated).error();
+  // The sequence comes again and again: before its first launch comes its last.
+  bool dependent = !launches_dependents.empty() && launches_dependents.back();
+  for (std::size_t i = 0; i < report.launches.size(); ++i) {
+    LaunchTime& launch = report.launches[i];
+    launch.us += (dependent ? p.dependent_launch_ns : p.launch_ns) / 1000;
+    dependent = launches_dependents[i];
+    report.us += launch.us;
+  }
+  return report;
+}
+
+Result<Arch> timing_arch(const std::string& name) {
+  const std::optional<Arch> arch = arch_from_string(name);
+  if (!arch || parameter_table(*arch).empty()) {
+    return make_error(
+        arch ? ErrorCode::kUnsupported : ErrorCode::kInvalid,
+        fmt::format("is '{}'; the clock has the numbers of: sm_90a, sm_100a", name.substr(0, 64)),
+        "timing");
+  }
+  return *arch;
+}
+
+int sms_of(Arch arch) { return static_cast<int>(parameters_of(arch).sms); }
+
+}  // namespace attnjit::clock

@@ -1,0 +1,808 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs an SM's clusters event by event.
+#include "clock/engine.h"
+
+#include <fmt/format.h>
+
+#include <immintrin.h>
+
+#include <algorithm>
+#include <deque>
+#include <memory>
+#include <queue>
+
+#include "clock/segments.h"
+#include "emulator/decode/decoding.h"
+#include "emulator/machine/stepper.h"
+
+namespace attnjit::clock {
+namespace {
+
+using emulator::AsyncOp;
+using emulator::Cluster;
+using emulator::Group;
+using emulator::Machine;
+using emulator::Ref;
+using emulator::Stepper;
+using emulator::u32;
+using emulator::u64;
+using emulator::u8;
+using emulator::UnitWork;
+using emulator::Wait;
+using emulator::Warp;
+
+constexpr u32 kPartitions = 4;
+constexpr double kNever = 1e300;
+
+struct Resident;
+
+struct WarpClock {
+  Warp* warp = nullptr;
+  Resident* resident = nullptr;
+  u32 sm = 0, partition = 0;
+  enum class State : u8 { kIssues, kWaits, kExited } state = State::kIssues;
+
+  const Segment* segment = nullptr;
+  std::vector<u32> queue;  ///< nodes of the segment, as issued
+  std::size_t at = 0;
+  double begin = 0;
+  double last = 0;      ///< when it issued last: what lies behind is a stall
+  double earliest = 0;  ///< of the next instruction, whatever its operands
+  Cause earliest_cause = Cause::kOther;
+  double operands = 0;
+  Cause operand_cause = Cause::kOperand;
+  u32 wait_barrier = 0;
+  Cause wait_cause = Cause::kOther;
+  u32 wait_site = 0;
+
+  struct Ready {
+    double time = 0;
+    bool load = false;
+  };
+  std::vector<Ready> rows, predicates;
+  WarpTimes times;
+  u32 row_base = 0, predicate_base = 0;  ///< of the group that runs
+
+  Ready& ready(Ref r) {
+    auto& of = emulator::is_predicate(r) ? predicates : rows;
+    const u32 i = emulator::index_of(r) + (emulator::is_predicate(r) ? predicate_base : row_base);
+    if (of.size() <= i) of.resize(i + 1);
+    return of[i];
+  }
+};
+
+/// A cluster that is on the SMs.
+struct Resident {
+  std::unique_ptr<Cluster> cluster;
+  std::unique_ptr<Stepper> stepper;
+  std::vector<WarpClock> warps;
+  u64 seen_progress = 0;
+  double begin = 0;
+  unsigned slot = 0;
+  bool done = false;
+};
+
+/// Products that a warpgroup's warps, or a thread, have issued.
+struct Product {
+  Resident* resident = nullptr;
+  std::vector<const AsyncOp*> ops;  ///< of the warps; all four have come: it can begin
+  std::size_t needed = 1;
+  double issued = 0;
+  double cycles = 0;
+  u32 shared_bytes = 0;
+  u32 site = 0;
+};
+
+/// The products of one warpgroup, in order.
+struct ProductQueue {
+  std::deque<Product> products;
+  std::vector<u64> issued_by;  ///< by warp of the group
+  u64 begun = 0;
+};
+
+struct Sm {
+  std::array<double, kPartitions> port_free{};
+  std::array<std::array<double, kPipes>, kPartitions> pipe_free{};
+  std::array<const WarpClock*, kPartitions> last_issued{};
+  double lsu_free = 0;
+  double copy_free = 0;
+  double tensor_free = 0;
+  bool tensor_event = false;  ///< a look at the queues is planned
+  std::map<std::pair<const Resident*, u32>, ProductQueue> products;  ///< by warpgroup
+  std::pair<const Resident*, u32> last_group{nullptr, 0};
+  std::array<double, kPartitions> tensor_memory_free{};
+};
+
+struct Event {
+  double time = 0;
+  u64 sequence = 0;
+  enum class Kind : u8 { kComplete, kTensor, kEnd } kind = Kind::kComplete;
+  Resident* resident = nullptr;
+  std::vector<const AsyncOp*> ops;
+  u32 sm = 0;
+};
+struct Later {
+  bool operator()(const Event& a, const Event& b) const {
+    return a.time != b.time ? a.time > b.time : a.sequence > b.sequence;
+  }
+};
+
+class Engine {
+ public:
+  Engine(Machine& machine, const Parameters& p, const Surroundings& around, u64 first, u64 stride,
+         const EngineOptions& options)
+      : machine_(machine),
+        p_(p),
+        around_(around),
+        options_(options),
+        next_(first),
+        stride_(stride),
+        segments_(machine.program, p) {
+    const auto& shape = machine.cluster_shape;
+    ctas_ = shape[0] * shape[1] * shape[2];
+    sms_.resize(ctas_);
+    // Bytes a cycle and SM: few SMs have memory to themselves.
+    const double share = 1000 / around.clock_mhz / std::max(1.0, around.active_sms);
+    hbm_bytes_ = std::min(p.tma_bytes, p.hbm_gb_per_s * share);
+    l2_bytes_ = std::min(p.tma_bytes, p.l2_gb_per_s * share);
+  }
+
+  Result<SmTimes> run() {
+    _mm_setcsr(emulator::kDefaultFpMode);
+    times_.warps.resize(machine_.warps_per_cta);
+    machine_.deal_clusters(next_, stride_);
+    for (unsigned slot = 0; slot < around_.ctas_per_sm; ++slot) {
+      if (!start(slot, 0)) break;
+    }
+    for (;;) {
+      WarpClock* warp = nullptr;
+      double time = kNever;
+      choose(&warp, &time);
+      if (!events_.empty() && events_.top().time <= time) {
+        Event event = events_.top();
+        events_.pop();
+        now_ = std::max(now_, event.time);
+        handle(event);
+        continue;
+      }
+      if (warp == nullptr) {
+        if (active_ == 0) break;
+        if (unstick()) continue;
+        return make_error(ErrorCode::kUnsupported,
+                          "the kernel waits for what the clock does not run: other CTAs, or a "
+                          "barrier that never completes",
+                          "timing");
+      }
+      now_ = std::max(now_, time);
+      issue(*warp, time);
+      if (times_.instructions > options_.most_instructions) {
+        return make_error(
+            ErrorCode::kUnsupported,
+            fmt::format("a CTA executes more than {} instructions", options_.most_instructions),
+            "timing");
+      }
+      if (!machine_.findings.empty()) {
+        return make_error(ErrorCode::kInvalid,
+                          "the kernel has a finding: run it without --timing first: " +
+                              machine_.findings.front().text,
+                          "timing");
+      }
+    }
+    finish();
+    return std::move(times_);
+  }
+
+ private:
+  // ---------------------------------------------------------------------------- clusters
+
+  bool start(unsigned slot, double time) {
+    if (started_ >= options_.most_clusters) return false;
+    std::array<u32, 3> origin{};
+    if (!machine_.take_cluster(&origin)) return false;
+    ++started_;
+    auto resident = std::make_unique<Resident>();
+    resident->cluster = std::make_unique<Cluster>(machine_, origin, 0);
+    resident->stepper = std::make_unique<Stepper>(*resident->cluster);
+    resident->begin = time + p_.cta_start;
+    resident->slot = slot;
+    for (auto& cta : resident->cluster->ctas) {
+      for (Warp& warp : cta->warps) {
+        WarpClock w;
+        w.warp = &warp;
+        w.resident = resident.get();
+        w.sm = cta->rank;
+        w.partition = warp.index % kPartitions;
+        w.begin = w.last = w.earliest = resident->begin;
+        resident->warps.push_back(std::move(w));
+      }
+    }
+    for (WarpClock& w : resident->warps) fetch(w, resident->begin);
+    residents_.push_back(std::move(resident));
+    ++active_;
+    collect();
+    return true;
+  }
+
+  void end(Resident& resident) {
+    resident.done = true;
+    --active_;
+    ++times_.clusters;
+    ends_.push_back(now_);
+    for (WarpClock& w : resident.warps) {
+      w.times.lived = w.last - w.begin;
+      times_.warps[w.warp->index] += w.times;
+    }
+    for (Sm& sm : sms_) {
+      for (auto it = sm.products.begin(); it != sm.products.end();)
+        it = it->first.first == &resident ? sm.products.erase(it) : std::next(it);
+      for (auto& last : sm.last_issued) last = nullptr;
+      if (sm.last_group.first == &resident) sm.last_group = {nullptr, 0};
+    }
+    const unsigned slot = resident.slot;
+    resident.warps.clear();
+    resident.stepper.reset();
+    resident.cluster.reset();
+    collect();
+    start(slot, now_);
+  }
+
+  /// The warps of all residents, as they are looked at.
+  void collect() {
+    warps_.clear();
+    for (auto& r : residents_) {
+      if (r->done) continue;
+      for (WarpClock& w : r->warps) warps_.push_back(&w);
+    }
+  }
+
+  // ---------------------------------------------------------------------------- issue
+
+  /// When the warp's next instruction can issue.
+  double issue_time(const WarpClock& w) const {
+    const Node& node = w.segment->nodes[w.queue[w.at]];
+    double time = std::max(w.earliest, w.operands);
+    if (node.cost.slots == 0) return time;
+    const Sm& sm = sms_[w.sm];
+    time = std::max(time, sm.port_free[w.partition]);
+    return std::max(time, pipe_free(sm, w, node));
+  }
+  double pipe_free(const Sm& sm, const WarpClock& w, const Node& node) const {
+    if (node.cost.pipe == Pipe::kLsu) return sm.lsu_free;
+    return sm.pipe_free[w.partition][static_cast<std::size_t>(node.cost.pipe)];
+  }
+
+  void choose(WarpClock** best, double* best_time) const {
+    for (WarpClock* w : warps_) {
+      if (w->state != WarpClock::State::kIssues) continue;
+      const double time = issue_time(*w);
+      // The one that waits longest, where several can issue.
+      if (time < *best_time || (time == *best_time && w->last < (*best)->last)) {
+        *best = w;
+        *best_time = time;
+      }
+    }
+  }
+
+  void issue(WarpClock& w, double time) {
+    const Node& node = w.segment->nodes[w.queue[w.at]];
+    const Cost& cost = node.cost;
+    ++times_.instructions;
+    account(w, node, time);
+    Sm& sm = sms_[w.sm];
+    double end = time;
+    if (cost.slots != 0) {
+      end = time + cost.slots;
+      sm.port_free[w.partition] = end;
+      const double busy = cost.cycles * cost.slots;
+      const auto pipe = static_cast<std::size_t>(cost.pipe);
+      if (cost.pipe == Pipe::kLsu) {
+        sm.lsu_free = time + busy;
+      } else {
+        sm.pipe_free[w.partition][pipe] = time + busy;
+      }
+      times_.pipe_busy[pipe] += busy;
+      times_.issue_slots += cost.slots;
+      w.times.issued += cost.slots;
+      w.last = end;
+      w.earliest = end;
+      w.earliest_cause = Cause::kSlot;
+    }
+    if (cost.timed) {
+      execute_timed(w, node, end);
+      return;
+    }
+    const double latency = cost.pipe == Pipe::kLsu ? cost.latency + cost.cycles : cost.latency;
+    // A zero-cost copy hands on its source's time.
+    const double ready = cost.slots == 0 ? std::max(time, w.operands) : time + latency;
+    for (const Ref r : node.writes)
+      w.ready(r) = {ready, cost.slots == 0 ? w.operand_cause == Cause::kLoad : cost.loads};
+    if (cost.pipe == Pipe::kBranch) {
+      w.earliest = time + cost.latency;
+      w.earliest_cause = Cause::kBranch;
+    }
+    ++w.at;
+    advance(w, end);
+  }
+
+  /// The time since the warp's last instruction, by what kept it.
+  void account(WarpClock& w, const Node& node, double time) {
+    if (node.cost.slots == 0 || time <= w.last) return;
+    const double stall = time - w.last;
+    Cause cause = Cause::kSlot;
+    const Sm& sm = sms_[w.sm];
+    if (time <= w.operands) {
+      cause = w.operand_cause;
+    } else if (time <= w.earliest) {
+      cause = w.earliest_cause;
+    } else if (time <= pipe_free(sm, w, node)) {
+      cause = Cause::kPipe;
+    }
+    w.times.stalls[static_cast<std::size_t>(cause)] += stall;
+  }
+
+  /// The next instruction of the warp: of this segment, or of the next one.
+  void advance(WarpClock& w, double time) {
+    if (w.at < w.queue.size()) {
+      look_up(w);
+      return;
+    }
+    fetch(w, time);
+  }
+
+  void look_up(WarpClock& w) {
+    const Node& node = w.segment->nodes[w.queue[w.at]];
+    w.operands = 0;
+    w.operand_cause = Cause::kOperand;
+    for (const Ref r : node.reads) {
+      const auto& ready = w.ready(r);
+      if (ready.time > w.operands) {
+        w.operands = ready.time;
+        w.operand_cause = ready.load ? Cause::kLoad : Cause::kOperand;
+      }
+    }
+  }
+
+  /// The next segment of a warp that has none: executes it, unless others see its effect.
+  void fetch(WarpClock& w, double time) {
+    Resident& resident = *w.resident;
+    Stepper& stepper = *resident.stepper;
+    for (;;) {
+      if (w.warp->live == 0) {
+        w.state = WarpClock::State::kExited;
+        w.last = std::max(w.last, time);
+        after_exit(resident);
+        return;
+      }
+      Group* group = stepper.ready_group(*w.warp);
+      if (group == nullptr) {
+        block(w, Cause::kOther, 0, 0);
+        return;
+      }
+      w.row_base = group->row_base;
+      w.predicate_base = group->predicate_base;
+      const auto& function = *group->function;
+      const Segment& segment = segments_.at(function, group->pc);
+      w.segment = &segment;
+      w.at = 0;
+      w.state = WarpClock::State::kIssues;
+      if (segment.timed) {
+        w.queue.assign(1, 0);
+        look_up(w);
+        return;
+      }
+      u32 executed = segment.begin;
+      while (executed < segment.end) {
+        const Stepper::Outcome outcome = stepper.execute(*w.warp, *group);
+        if (outcome == Stepper::Outcome::kParked || outcome == Stepper::Outcome::kWaits) break;
+        ++executed;
+        if (outcome != Stepper::Outcome::kNext) break;
+      }
+      w.queue.clear();
+      for (const u32 i : segment.order) {
+        if (segment.nodes[i].last < executed) w.queue.push_back(i);
+      }
+      if (w.queue.empty()) continue;
+      look_up(w);
+      return;
+    }
+  }
+
+  void block(WarpClock& w, Cause cause, u32 barrier, u32 site) {
+    w.state = WarpClock::State::kWaits;
+    w.wait_cause = cause;
+    w.wait_barrier = barrier;
+    w.wait_site = site;
+  }
+
+  // ---------------------------------------------------------------------------- what others see
+
+  void execute_timed(WarpClock& w, const Node& node, double time) {
+    Resident& resident = *w.resident;
+    Cluster& cluster = *resident.cluster;
+    Stepper& stepper = *resident.stepper;
+    Group* group = nullptr;
+    for (Group& g : w.warp->groups) {
+      if (g.mask != 0 && g.state == Group::State::kReady && g.pc >= node.first && g.pc <= node.last)
+        group = &g;
+    }
+    if (group == nullptr) {
+      fetch(w, time);
+      return;
+    }
+    const std::size_t pending = cluster.pending.size();
+    Stepper::Outcome outcome = Stepper::Outcome::kNext;
+    while (outcome == Stepper::Outcome::kNext && group->pc <= node.last) {
+      const u32 pc = group->pc;
+      outcome = stepper.execute(*w.warp, *group);
+      if (outcome != Stepper::Outcome::kNext || pc == node.last) break;
+    }
+    for (std::size_t i = pending; i < cluster.pending.size(); ++i)
+      begin_unit(w, *cluster.pending[i], time);
+    if (outcome == Stepper::Outcome::kWaits && group->state == Group::State::kBlocked) {
+      const Wait& wait = group->wait;
+      block(w, cause_of(wait.kind), wait.address, node.site);
+      settle(time);
+      return;
+    }
+    const double ready = time + node.cost.latency;
+    for (const Ref r : node.writes) w.ready(r) = {ready, true};
+    if (blocks_the_warp(node)) {
+      w.earliest = std::max(w.earliest, ready);
+      w.earliest_cause = Cause::kOther;
+    }
+    settle(time);
+    if (w.state == WarpClock::State::kIssues) fetch(w, time);
+  }
+
+  /// A fence is over before the next instruction begins.
+  static bool blocks_the_warp(const Node& node) {
+    return node.writes.empty() && node.cost.latency > 0;
+  }
+
+  static Cause cause_of(Wait::Kind kind) {
+    switch (kind) {
+      case Wait::Kind::kMbarrier:
+        return Cause::kMbarrier;
+      case Wait::Kind::kNamedBarrier:
+      case Wait::Kind::kClusterBarrier:
+        return Cause::kNamedBarrier;
+      case Wait::Kind::kWgmma:
+      case Wait::Kind::kTmemLoad:
+      case Wait::Kind::kTmemStore:
+        return Cause::kProduct;
+      case Wait::Kind::kAsyncGroup:
+      case Wait::Kind::kBulkGroup:
+        return Cause::kStore;
+      default:
+        return Cause::kOther;
+    }
+  }
+
+  double wake_latency(Cause cause) const {
+    switch (cause) {
+      case Cause::kMbarrier:
+        return p_.mbarrier_wake_latency;
+      case Cause::kNamedBarrier:
+        return p_.barrier_latency;
+      case Cause::kProduct:
+        return p_.tensor_end_latency;
+      default:
+        return p_.barrier_latency;
+    }
+  }
+
+  /// Wakes the warps whose wait is over.
+  void settle(double time) {
+    for (auto& resident : residents_) {
+      if (resident->done || resident->cluster->progress == resident->seen_progress) continue;
+      resident->seen_progress = resident->cluster->progress;
+      for (WarpClock& w : resident->warps) {
+        if (w.state != WarpClock::State::kWaits) continue;
+        if (w.warp->live != 0 && resident->stepper->ready_group(*w.warp) == nullptr) continue;
+        wake(w, time);
+      }
+      begin_ready_commits(*resident, time);
+    }
+  }
+
+  void wake(WarpClock& w, double time) {
+    const double resume = std::max(time + wake_latency(w.wait_cause), w.earliest);
+    const double waited = resume - w.last;
+    w.times.stalls[static_cast<std::size_t>(w.wait_cause)] += std::max(0.0, waited);
+    if (w.wait_cause == Cause::kMbarrier || w.wait_cause == Cause::kNamedBarrier) {
+      const auto key =
+          w.wait_cause == Cause::kMbarrier
+              ? fmt::format("warpgroup {}: mbarrier 0x{:x}", w.warp->index / 4, w.wait_barrier)
+              : fmt::format("warpgroup {}: barrier {}", w.warp->index / 4, w.wait_barrier);
+      times_.barrier_waits[key] += std::max(0.0, waited);
+    }
+    if (options_.trace && waited > 0) {
+      span({w.last, resume, w.resident->cluster->linear_index(*w.warp->cta),
+            static_cast<int>(w.warp->index), nullptr, w.wait_cause, w.wait_site, w.wait_barrier});
+    }
+    w.last = w.earliest = resume;
+    w.earliest_cause = w.wait_cause;
+    w.state = WarpClock::State::kIssues;
+    fetch(w, time);
+  }
+
+  void after_exit(Resident& resident) {
+    const bool all =
+        std::all_of(resident.warps.begin(), resident.warps.end(),
+                    [](const WarpClock& w) { return w.state == WarpClock::State::kExited; });
+    // NOTE: by an event, since its warps are being walked.
+    if (all && resident.cluster->pending.empty())
+      events_.push({now_, sequence_++, Event::Kind::kEnd, &resident, {}, 0});
+  }
+
+  bool unstick() {
+    for (auto& resident : residents_) {
+      if (resident->done || !resident->stepper->unstick()) continue;
+      ++resident->cluster->progress;
+      settle(now_);
+      return true;
+    }
+    return false;
+  }
+
+  // ---------------------------------------------------------------------------- units
+
+  void complete_at(Resident& resident, std::vector<const AsyncOp*> ops, double time) {
+    events_.push({time, sequence_++, Event::Kind::kComplete, &resident, std::move(ops), 0});
+  }
+
+  void begin_unit(WarpClock& w, const AsyncOp& op, double time) {
+    const UnitWork work = op.work();
+    Resident& resident = *w.resident;
+    Sm& sm = sms_[w.sm];
+    using Kind = UnitWork::Kind;
+    switch (work.kind) {
+      case Kind::kWgmma: {
+        ProductQueue& queue = sm.products[{&resident, w.warp->index / 4}];
+        if (queue.issued_by.empty()) queue.issued_by.resize(4, 0);
+        const u64 index = queue.issued_by[w.warp->index % 4]++ - queue.begun;
+        if (queue.products.size() <= index) {
+          Product product;
+          product.resident = &resident;
+          product.needed = 4;
+          const double flop = 2.0 * 64 * work.n * work.k_bits / 16;
+          // NOTE: K is in bits, so that 8-bit operands count as half as many: they are twice as
+          // fast.
+          product.cycles = flop / p_.tensor_flop_per_cycle;
+          product.shared_bytes =
+              work.n * work.k_bits / 8 + (work.a_in_registers ? 0 : 64 * work.k_bits / 8);
+          product.cycles =
+              std::max(product.cycles, product.shared_bytes / p_.operand_bytes_per_cycle);
+          product.site = op.site;
+          queue.products.push_back(std::move(product));
+        }
+        Product& product = queue.products[index];
+        product.ops.push_back(&op);
+        product.issued = std::max(product.issued, time + p_.tensor_start_latency);
+        if (product.ops.size() == product.needed) look_at_tensor(w.sm, product.issued);
+        return;
+      }
+      case Kind::kTensorProduct: {
+        ProductQueue& queue = sm.products[{nullptr, 0}];
+        Product product;
+        product.resident = &resident;
+        product.ops = {&op};
+        product.issued = time + p_.tensor_start_latency;
+        const double flop = 2.0 * work.m * work.n * work.k_bits / 16 / work.ctas;
+        // M of 64 keeps half of the tensor core's rows idle.
+        const double rows = work.m / work.ctas < 128 ? 2 : 1;
+        product.shared_bytes = work.n * work.k_bits / 8 / work.ctas +
+                               (work.a_in_registers ? 0 : work.m / work.ctas * work.k_bits / 8);
+        product.cycles = std::max(rows * flop / p_.tensor_flop_per_cycle,
+                                  product.shared_bytes / p_.operand_bytes_per_cycle);
+        product.site = op.site;
+        queue.products.push_back(std::move(product));
+        look_at_tensor(w.sm, queue.products.back().issued);
+        return;
+      }
+      case Kind::kLoad: {
+        const double begin = std::max(time + p_.tma_issue, sm.copy_free);
+        const double bytes = static_cast<double>(work.bytes);
+        const double missed = bytes * (1 - around_.hit_fraction);
+        const double busy = std::max({p_.tma_issue, bytes / l2_bytes_, missed / hbm_bytes_});
+        sm.copy_free = begin + busy;
+        times_.copy_busy += busy;
+        times_.loaded_bytes += bytes;
+        times_.loaded_by_buffer[static_cast<unsigned>(work.address >> emulator::kBufferShift)] +=
+            bytes;
+        const double end =
+            begin + busy + p_.tma_latency + (1 - around_.hit_fraction) * p_.hbm_extra_latency;
+        trace_unit(w, "copies", begin, end, op.site);
+        complete_at(resident, {&op}, end);
+        return;
+      }
+      case Kind::kStore: {
+        const double begin = std::max(time + p_.tma_issue, sm.copy_free);
+        const double bytes = static_cast<double>(work.bytes);
+        // What is written leaves L2 some time: it has its share of HBM.
+        const double busy = std::max(p_.tma_issue, bytes / hbm_bytes_);
+        sm.copy_free = begin + busy;
+        times_.copy_busy += busy;
+        trace_unit(w, "copies", begin, begin + busy + p_.store_latency, op.site);
+        complete_at(resident, {&op}, begin + busy + p_.store_latency);
+        return;
+      }
+      case Kind::kThreadCopy: {
+        const double bytes = static_cast<double>(work.bytes);
+        const double begin = std::max(time, sm.copy_free);
+        const double missed = bytes * (1 - around_.hit_fraction);
+        const double busy = std::max(bytes / l2_bytes_, missed / hbm_bytes_);
+        sm.copy_free = begin + busy;
+        times_.copy_busy += busy;
+        times_.loaded_bytes += bytes;
+        if (work.bytes != 0)
+          times_.loaded_by_buffer[static_cast<unsigned>(work.address >> emulator::kBufferShift)] +=
+              bytes;
+        complete_at(
+            resident, {&op},
+            begin + busy + p_.l2_hit_latency + (1 - around_.hit_fraction) * p_.hbm_extra_latency);
+        return;
+      }
+      case Kind::kTensorRead:
+      case Kind::kTensorWrite: {
+        double& free = sm.tensor_memory_free[w.partition];
+        const double begin = std::max(time, free);
+        free = begin + static_cast<double>(work.bytes) / p_.tensor_memory_bytes;
+        complete_at(resident, {&op}, free + p_.tensor_memory_latency);
+        return;
+      }
+      case Kind::kTensorCopy:
+        complete_at(resident, {&op},
+                    time + p_.tensor_start_latency +
+                        static_cast<double>(work.bytes) / p_.operand_bytes_per_cycle);
+        return;
+      case Kind::kPeerStore:
+        complete_at(resident, {&op}, time + p_.store_latency);
+        return;
+      case Kind::kTensorCommit:
+      case Kind::kOther:
+        break;
+    }
+    if (work.done_when_asked) {
+      begin_ready_commits(resident, time);
+      return;
+    }
+    complete_at(resident, {&op}, time + p_.store_latency);
+  }
+
+  /// Operations that only wait for others.
+  void begin_ready_commits(Resident& resident, double time) {
+    for (const auto& op : resident.cluster->pending) {
+      if (!op->work().done_when_asked || !op->ready(*resident.cluster)) continue;
+      if (std::find(committed_.begin(), committed_.end(), op.get()) != committed_.end()) continue;
+      committed_.push_back(op.get());
+      complete_at(resident, {op.get()}, time);
+    }
+  }
+
+  void look_at_tensor(u32 sm, double time) {
+    events_.push({time, sequence_++, Event::Kind::kTensor, nullptr, {}, sm});
+  }
+
+  /// The tensor core takes the next product, of the warpgroups in turns.
+  void next_product(u32 index) {
+    Sm& sm = sms_[index];
+    if (sm.tensor_free > now_) {
+      if (!sm.tensor_event) {
+        sm.tensor_event = true;
+        look_at_tensor(index, sm.tensor_free);
+      }
+      return;
+    }
+    sm.tensor_event = false;
+    const auto can = [&](const ProductQueue& q) {
+      return !q.products.empty() && q.products.front().ops.size() >= q.products.front().needed &&
+             q.products.front().issued <= now_;
+    };
+    auto chosen = sm.products.end();
+    // The queue behind the one that had its turn.
+    auto it = sm.products.upper_bound(sm.last_group);
+    for (std::size_t i = 0; i < sm.products.size(); ++i, ++it) {
+      if (it == sm.products.end()) it = sm.products.begin();
+      if (can(it->second)) {
+        chosen = it;
+        break;
+      }
+    }
+    if (chosen == sm.products.end()) return;
+    sm.last_group = chosen->first;
+    Product product = std::move(chosen->second.products.front());
+    chosen->second.products.pop_front();
+    ++chosen->second.begun;
+    sm.tensor_free = now_ + product.cycles;
+    times_.tensor_busy += product.cycles;
+    if (options_.trace)
+      span({now_, sm.tensor_free,
+            product.resident->cluster->linear_index(*product.ops[0]->issuer->cta), -1,
+            "tensor core", Cause::kOther, product.site, 0});
+    complete_at(*product.resident, product.ops, sm.tensor_free);
+    sm.tensor_event = true;
+    look_at_tensor(index, sm.tensor_free);
+  }
+
+  void handle(Event& event) {
+    switch (event.kind) {
+      case Event::Kind::kTensor:
+        next_product(event.sm);
+        return;
+      case Event::Kind::kEnd:
+        if (!event.resident->done) end(*event.resident);
+        return;
+      case Event::Kind::kComplete:
+        break;
+    }
+    Resident& resident = *event.resident;
+    for (const AsyncOp* op : event.ops) {
+      std::erase(committed_, op);
+      resident.stepper->complete(*op);
+    }
+    settle(event.time);
+    if (resident.cluster->live_threads() == 0) after_exit(resident);
+  }
+
+  // ---------------------------------------------------------------------------- report
+
+  void span(const Span& s) {
+    constexpr std::size_t kMostSpans = 400'000;
+    if (times_.spans.size() < kMostSpans) times_.spans.push_back(s);
+  }
+  void trace_unit(const WarpClock& w, const char* unit, double begin, double end, u32 site) {
+    if (options_.trace)
+      span({begin, end, w.resident->cluster->linear_index(*w.warp->cta), -1, unit, Cause::kOther,
+            site, 0});
+  }
+
+  void finish() {
+    times_.cycles = now_;
+    const u64 all = machine_.clusters();
+    const u64 next = machine_.next_cluster();
+    times_.clusters_left = next < all ? (all - next + stride_ - 1) / stride_ : 0;
+    // The time between ends over the last whole rounds: by then the SM has filled up.
+    const std::size_t rounds = ends_.size() / around_.ctas_per_sm;
+    if (times_.clusters_left != 0 && rounds > 1) {
+      const std::size_t last = around_.ctas_per_sm * std::max<std::size_t>(1, rounds / 2);
+      times_.steady = (ends_.back() - ends_[ends_.size() - 1 - last]) / static_cast<double>(last);
+    }
+  }
+
+  Machine& machine_;
+  const Parameters& p_;
+  const Surroundings& around_;
+  const EngineOptions& options_;
+  u64 next_, stride_;
+  Segments segments_;
+  u32 ctas_ = 1;
+  double hbm_bytes_ = 1, l2_bytes_ = 1;
+  std::vector<Sm> sms_;
+  std::vector<std::unique_ptr<Resident>> residents_;
+  std::vector<WarpClock*> warps_;
+  std::vector<const AsyncOp*> committed_;
+  std::vector<double> ends_;
+  std::priority_queue<Event, std::vector<Event>, Later> events_;
+  u64 sequence_ = 0, started_ = 0;
+  std::size_t active_ = 0;
+  double now_ = 0;
+  SmTimes times_;
+};
+
+}  // namespace
+
+WarpTimes& WarpTimes::operator+=(const WarpTimes& other) {
+  lived += other.lived;
+  issued += other.issued;
+  for (std::size_t i = 0; i < kCauses; ++i) stalls[i] += other.stalls[i];
+  return *this;
+}
+
+Result<SmTimes> time_sm(Machine& machine, const Parameters& parameters,
+                        const Surroundings& surroundings, std::uint64_t first, std::uint64_t stride,
+                        const EngineOptions& options) {
+  return Engine(machine, parameters, surroundings, first, stride, options).run();
+}
+
+}  // namespace attnjit::clock

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// Times the CTAs of one SM (of a cluster: one of each of its SMs): issue ports and pipes of the
+// sub-partitions, tensor cores, copies and barriers, event by event.
+//
+// The kernel runs in the order of these times: an instruction whose effect others see is executed
+// when it is issued, an operation of a unit when it is complete.
+// Thread rules: confined to one thread; deterministic.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "attnjit/result.h"
+#include "clock/cost.h"
+#include "emulator/machine/machine.h"
+
+namespace attnjit::clock {
+
+/// What the engine is told of the rest of the chip.
+struct Surroundings {
+  double clock_mhz = 0;      ///< of the SMs: what rates in seconds are divided by
+  double active_sms = 1;     ///< that load from L2 and HBM at once
+  double hit_fraction = 1;   ///< of loaded bytes that are in L2
+  unsigned ctas_per_sm = 1;  ///< clusters, rather, that share their SMs
+};
+
+/// What warps of one index, or of a role, did: cycles of a warp, summed over them.
+struct WarpTimes {
+  double lived = 0;
+  double issued = 0;
+  std::array<double, kCauses> stalls{};
+  WarpTimes& operator+=(const WarpTimes& other);
+};
+
+/// A span of the trace, in cycles.
+struct Span {
+  double begin = 0, end = 0;
+  std::uint32_t cta = 0;
+  int warp = -1;  ///< -1: a unit
+  const char* unit = nullptr;
+  Cause cause = Cause::kOther;  ///< of a warp's wait
+  std::uint32_t site = 0;
+  std::uint32_t barrier = 0;  ///< shared address, or id
+};
+
+struct SmTimes {
+  double cycles = 0;                ///< until the last CTA had ended
+  std::uint64_t clusters = 0;       ///< that ran
+  std::uint64_t clusters_left = 0;  ///< of this SM, that were not run
+  double steady = 0;                ///< cycles between ends of clusters, where some are left
+  std::vector<WarpTimes> warps;     ///< by index in the CTA, over all its CTAs
+  std::map<std::string, double> barrier_waits;  ///< cycles of warps, by barrier and warpgroup
+  double tensor_busy = 0, copy_busy = 0;
+  double loaded_bytes = 0;
+  std::map<unsigned, double> loaded_by_buffer;
+  double issue_slots = 0;  ///< of all four sub-partitions
+  std::array<double, kPipes> pipe_busy{};
+  std::uint64_t instructions = 0;
+  std::vector<Span> spans;
+};
+
+struct EngineOptions {
+  std::uint64_t most_clusters = ~std::uint64_t{0};  ///< of an SM
+  std::uint64_t most_instructions = 200'000'000;
+  bool trace = false;
+};
+
+/// Runs the clusters first, first + stride, .. of the machine's launch. Errors: kUnsupported where
+/// the kernel waits for what is not run here; kInternal.
+Result<SmTimes> time_sm(emulator::Machine& machine, const Parameters& parameters,
+                        const Surroundings& surroundings, std::uint64_t first, std::uint64_t stride,
+                        const EngineOptions& options);
+
+}  // namespace attnjit::clock

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Straight pieces of a kernel's code, in an order in which a compiler would issue them.
+//
+// PTX is not scheduled: ptxas moves instructions apart from what they wait for. So each piece
+// between instructions whose time others see is scheduled here as a list, by the longest path.
+// Thread rules: confined to one run.
+#pragma once
+
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "clock/cost.h"
+#include "emulator/decode/program.h"
+
+namespace attnjit::clock {
+
+/// A PTX instruction: its operations, what they read and write, and its cost.
+struct Node {
+  emulator::u32 first = 0, last = 0;  ///< operations of the function
+  emulator::u32 site = 0;
+  std::vector<emulator::Ref> reads, writes;
+  Cost cost;
+};
+
+struct Segment {
+  emulator::u32 begin = 0, end = 0;  ///< operations
+  bool timed = false;                ///< one instruction, executed at its time
+  std::vector<Node> nodes;           ///< in program order
+  std::vector<emulator::u32> order;  ///< of nodes: as issued
+};
+
+class Segments {
+ public:
+  Segments(const emulator::Program& program, const Parameters& parameters)
+      : program_(program), parameters_(parameters) {}
+  /// The segment that begins at an operation. Valid as long as this is.
+  const Segment& at(const emulator::FunctionCode& function, emulator::u32 pc);
+
+ private:
+  Segment build(const emulator::FunctionCode& function, emulator::u32 pc) const;
+  Node node_at(const emulator::FunctionCode& function, emulator::u32 pc) const;
+  void schedule(Segment& segment) const;
+  const emulator::Program& program_;
+  const Parameters& parameters_;
+  std::unordered_map<const emulator::Op*, std::unique_ptr<Segment>> known_;
+};
+
+}  // namespace attnjit::clock

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+// Small PTX kernels whose cycles were counted by hand from the table of numbers: as differences of
+// two kernels, so that what both do cancels.
+#include "clock/clock.h"
+
+#include <fmt/format.h>
+
+#include <functional>
+
+#include "../emulator/emulator_fixture.h"
+
+namespace attnjit::clock {
+namespace {
+
+using attnjit::emulator::load_module;
+using attnjit::emulator::pointer;
+using attnjit::emulator::recipe_of;
+
+const Parameters kP = parameters_of(Arch::kSm90a);
+
+std::string kernel(const std::string& body, const std::string& declarations = "") {
+  return ".version 9.0\n.target sm_90a\n.address_size 64\n.visible .entry k(.param .u64 p) {\n"
+         ".reg .b32 %r<512>;\n.reg .f32 %f<512>;\n.reg .b64 %rd<8>;\n.reg .pred %p<4>;\n" +
+         declarations + "mov.u32 %r1, %tid.x;\ncvt.rn.f32.u32 %f1, %r1;\n" + body + "ret;\n}\n";
+}
+
+std::string times(int n, const std::function<std::string(int)>& line) {
+  std::string text;
+  for (int i = 0; i < n; ++i) text += line(i);
+  return text;
+}
+
+Result<ClockReport> timed(const std::string& text, unsigned threads, unsigned ctas = 1) {
+  const PtxModule module = load_module(text);
+  std::vector<EmulatorBuffer> buffers{
+      emulator::f32_buffer("b", std::vector<float>(std::size_t{1} << 16, 0.0f))};
+  LaunchSequence sequence{{recipe_of("k", {ctas, 1, 1}, {threads, 1, 1}, {pointer("b")})}, {}};
+  return time_launches(module, sequence, buffers, {});
+}
+
+LaunchTime launch_of(const std::string& text, unsigned threads, unsigned ctas = 1) {
+  Result<ClockReport> report = timed(text, threads, ctas);
+  if (!report) {
+    ADD_FAILURE() << report.error().to_string();
+    return {};
+  }
+  return report->launches.at(0);
+}
+
+double cycles_of(const std::string& text, unsigned threads, unsigned ctas = 1) {
+  return launch_of(text, threads, ctas).cycles;
+}
+
+std::string chain(int n) {
+  return times(n, [](int) { return "fma.rn.f32 %f1, %f1, %f1, %f1;\n"; });
+}
+std::string apart(int n) {
+  return times(n, [](int i) { return fmt::format("fma.rn.f32 %f{}, %f1, %f1, %f1;\n", i + 2); });
+}
+std::string exponentials(int n) {
+  return times(n, [](int i) { return fmt::format("ex2.approx.ftz.f32 %f{}, %f1;\n", i + 2); });
+}
+
+TEST(Clock, DependentInstructionsWaitForTheResult) {
+  EXPECT_DOUBLE_EQ(cycles_of(kernel(chain(48)), 32) - cycles_of(kernel(chain(16)), 32),
+                   32 * kP.fma_latency);
+}
+
+TEST(Clock, OthersIssueEachCycle) {
+  EXPECT_DOUBLE_EQ(cycles_of(kernel(apart(96)), 32) - cycles_of(kernel(apart(64)), 32),
+                   32 * kP.fma_cycles);
+}
+
+TEST(Clock, InstructionsMoveApartFromWhatTheyWaitFor) {
+  // Eight chains of eight, one after the other in the text, take turns.
+  const auto chains = [](int n) {
+    return times(8, [&](int c) {
+      return times(n,
+                   [&](int) { return fmt::format("fma.rn.f32 %f{0}, %f{0}, %f1, %f1;\n", c + 2); });
+    });
+  };
+  EXPECT_DOUBLE_EQ(cycles_of(kernel(chains(16)), 32) - cycles_of(kernel(chains(8)), 32),
+                   8 * 8 * kP.fma_cycles);
+}
+
+TEST(Clock, WarpsOfASubPartitionShareItsPipe) {
+  const auto more = [](unsigned threads) {
+    return cycles_of(kernel(exponentials(48)), threads) -
+           cycles_of(kernel(exponentials(16)), threads);
+  };
+  EXPECT_DOUBLE_EQ(more(32), 32 * kP.xu_cycles);
+  EXPECT_DOUBLE_EQ(more(128), 32 * kP.xu_cycles);      // one warp on each
+  EXPECT_DOUBLE_EQ(more(256), 2 * 32 * kP.xu_cycles);  // two
+}
+
+TEST(Clock, ConstantsAndCopiesCostNothing) {
+  const std::string copies = times(32, [](int i) {
+    return fmt::format("mov.u32 %r{}, %r1;\nadd.s32 %r{}, 1, 2;\n", i + 2, i + 40);
+  });
+  EXPECT_DOUBLE_EQ(cycles_of(kernel(copies + apart(64)), 32), cycles_of(kernel(apart(64)), 32));
+}
+
+TEST(Clock, ABarrierWaitsForTheLastWarp) {
+  const auto text = [](int n) {
+    return kernel("setp.lt.u32 %p1, %r1, 32;\n@%p1 bra $wait;\n" + chain(n) +
+                  "$wait:\nbar.sync 0, 64;\n");
+  };
+  const LaunchTime few = launch_of(text(16), 64), many = launch_of(text(80), 64);
+  EXPECT_DOUBLE_EQ(many.cycles - few.cycles, 64 * kP.fma_latency);
+  const auto waited = [](const LaunchTime& l) {
+    return l.slowest.warps.at(0).stalls[static_cast<std::size_t>(Cause::kNamedBarrier)];
+  };
+  EXPECT_DOUBLE_EQ(waited(many) - waited(few), 64 * kP.fma_latency);
+  ASSERT_EQ(many.slowest.barrier_waits.count("warpgroup 0: barrier 0"), 1u);
+}
+
+std::string products(int n, int columns, bool registers) {
+  std::string d;
+  for (int i = 0; i < columns / 2; ++i) d += fmt::format("{}%f{}", i == 0 ? "" : ", ", i + 8);
+  const std::string a = registers ? "{%r2, %r3, %r4, %r5}" : "%rd1";
+  return "mov.b64 %rd1, 0x4000010040;\nwgmma.fence.sync.aligned;\n" +
+         times(n,
+               [&](int) {
+                 return fmt::format(
+                     "wgmma.mma_async.sync.aligned.m64n{}k16.f32.bf16.bf16 {{{}}}, {}, %rd1, 1, 1, "
+                     "1{};\n",
+                     columns, d, a, registers ? ", 0" : ", 0, 0");
+               }) +
+         "wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;\n";
+}
+
+TEST(Clock, ProductsTakeTheTensorCoresRate) {
+  const auto one = [](int columns, bool registers) {
+    return (cycles_of(kernel(products(24, columns, registers)), 128) -
+            cycles_of(kernel(products(8, columns, registers)), 128)) /
+           16;
+  };
+  EXPECT_DOUBLE_EQ(one(256, false), 128);
+  EXPECT_DOUBLE_EQ(one(128, true), 64);
+  EXPECT_DOUBLE_EQ(one(64, true), 32);
+  // 2048 bytes of A and 1024 of B, at 128 bytes a cycle: more than the product's 16 cycles.
+  EXPECT_DOUBLE_EQ(one(32, false), 24);
+}
+
+TEST(Clock, WarpgroupsShareTheTensorCores) {
+  const auto more = [](unsigned threads) {
+    return cycles_of(kernel(products(24, 128, true)), threads) -
+           cycles_of(kernel(products(8, 128, true)), threads);
+  };
+  EXPECT_DOUBLE_EQ(more(128), 16 * 64);
+  EXPECT_DOUBLE_EQ(more(256), 2 * 16 * 64);
+}
+
+std::string copies(int n) {
+  return "mov.u32 %r2, bar;\nmov.u32 %r3, data;\nld.param.u64 %rd1, [p];\n"
+         "setp.ne.u32 %p1, %r1, 0;\n@%p1 bra $end;\n"
+         "mbarrier.init.shared::cta.b64 [%r2], 1;\n" +
+         fmt::format("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r2], {};\n", n * 16384) +
+         times(n,
+               [](int) {
+                 return "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r3], "
+                        "[%rd1], 16384, [%r2];\n";
+               }) +
+         "$again:\nmbarrier.try_wait.parity.shared::cta.b64 %p2, [%r2], 0;\n@!%p2 bra $again;\n"
+         "$end:\n";
+}
+const char* const kShared = ".shared .align 8 .b64 bar;\n.shared .align 128 .b8 data[16384];\n";
+
+TEST(Clock, CopiesTakeAnSmsShareOfL2) {
+  const auto more = [](unsigned ctas) {
+    return (cycles_of(kernel(copies(12), kShared), 32, ctas) -
+            cycles_of(kernel(copies(4), kShared), 32, ctas)) /
+           8;
+  };
+  EXPECT_NEAR(more(1), 16384 / kP.tma_bytes, 1);
+  const double share = kP.l2_gb_per_s * 1000 / kP.boost_mhz / 132;
+  EXPECT_LT(share, kP.tma_bytes);
+  EXPECT_NEAR(more(132), 16384 / share, 16384 / share / 20);
+}
+
+TEST(Clock, ManyCtasAreExtrapolated) {
+  const LaunchTime some = launch_of(kernel(chain(200)), 1024, 132 * 8),
+                   many = launch_of(kernel(chain(200)), 1024, 132 * 80);
+  EXPECT_EQ(some.ctas_per_sm, 2u);
+  EXPECT_EQ(some.left_ctas, 0u);
+  EXPECT_GT(many.left_ctas, 0u);
+  EXPECT_NEAR(many.cycles / some.cycles, 10, 0.5);
+}
+
+TEST(Clock, IsDeterministic) {
+  const std::string text = kernel(copies(5) + exponentials(40), kShared);
+  EXPECT_EQ(cycles_of(text, 256, 7), cycles_of(text, 256, 7));
+}
+
+TEST(Clock, RefusesAKernelThatWaitsInVain) {
+  const Result<ClockReport> report = timed(kernel("bar.sync 0, 64;\n"), 32);
+  ASSERT_FALSE(report);
+  EXPECT_EQ(report.error().code, ErrorCode::kUnsupported);
+  EXPECT_EQ(report.error().field, "timing");
+}
+
+TEST(Clock, RefusesAnArchitectureWithoutNumbers) {
+  EXPECT_EQ(timing_arch("sm_103a").error().code, ErrorCode::kUnsupported);
+  EXPECT_EQ(timing_arch("sm_1").error().code, ErrorCode::kInvalid);
+  EXPECT_EQ(*timing_arch("sm_90a"), Arch::kSm90a);
+}
+
+}  // namespace
+}  // namespace attnjit::clock

@@ -11,13 +11,13 @@ constexpr std::array kArchitectures{ArchTraits{Arch::kSm90a, "sm_90a", 90, 12000
                                     ArchTraits{Arch::kSm100a, "sm_100a", 100, 12080, 148},
                                     ArchTraits{Arch::kSm103a, "sm_103a", 103, 12090, 160}};
 
-constexpr bool in_order() {
+constexpr bool architectures_in_order() {
   for (std::size_t i = 0; i < kArchitectures.size(); ++i) {
     if (static_cast<std::size_t>(kArchitectures[i].arch) != i) return false;
   }
   return true;
 }
-static_assert(in_order(), "kArchitectures is indexed by Arch");
+static_assert(architectures_in_order(), "kArchitectures is indexed by Arch");
 
 }  // namespace
 

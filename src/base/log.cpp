@@ -2,8 +2,8 @@
 // Implements the sink that writes messages from a level upwards to standard error.
 #include "base/log.h"
 
+#include <spdlog/logger.h>
 #include <spdlog/sinks/stdout_sinks.h>
-#include <spdlog/spdlog.h>
 
 #include <memory>
 #include <string>

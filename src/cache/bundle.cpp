@@ -9,16 +9,14 @@
 namespace attnjit::cache {
 namespace {
 
-constexpr std::string_view kMagic =
+constexpr std::string_view kBundleMagic =
     "\x89"
     "ATNB\r\n\x1a";
-constexpr std::size_t kDigestOffset = kBundleHeaderBytes - 32;
-
-Error corrupt(std::string message) { return make_error(ErrorCode::kCorrupt, std::move(message)); }
+constexpr std::size_t kBundleDigestOffset = kBundleHeaderBytes - 32;
 
 // Of the header before its digest, and the manifest.
 Sha256Digest head_digest(std::string_view head) {
-  std::string covered(head.substr(0, kDigestOffset));
+  std::string covered(head.substr(0, kBundleDigestOffset));
   covered.append(head.substr(kBundleHeaderBytes));
   return sha256(covered);
 }
@@ -33,7 +31,7 @@ std::string encode_bundle_head(const std::vector<BundleRow>& rows) {
   std::uint64_t file_size = kBundleHeaderBytes + rows.size() * kBundleRowBytes;
   for (const BundleRow& row : rows) file_size += row.size;
   ByteWriter out;
-  out.raw(kMagic);
+  out.raw(kBundleMagic);
   out.u32(kFormatVersion);
   out.u32(0);
   out.u64(rows.size());
@@ -47,7 +45,7 @@ std::string encode_bundle_head(const std::vector<BundleRow>& rows) {
   }
   std::string head = std::move(out).bytes();
   const Sha256Digest digest = head_digest(head);
-  head.replace(kDigestOffset, digest.size(), reinterpret_cast<const char*>(digest.data()),
+  head.replace(kBundleDigestOffset, digest.size(), reinterpret_cast<const char*>(digest.data()),
                digest.size());
   return head;
 }
@@ -55,7 +53,7 @@ std::string encode_bundle_head(const std::vector<BundleRow>& rows) {
 Result<BundleHeader> decode_bundle_header(std::string_view bytes, std::uint64_t file_size) {
   if (bytes.size() < kBundleHeaderBytes) return corrupt("the file is too short for a bundle");
   ByteReader in(bytes);
-  if (in.raw(kMagic.size()) != kMagic) return corrupt("the file is no attnjit bundle");
+  if (in.raw(kBundleMagic.size()) != kBundleMagic) return corrupt("the file is no attnjit bundle");
   if (const std::uint32_t version = in.u32(); version != kFormatVersion) {
     return corrupt("the bundle has format version " + std::to_string(version) +
                    "; this attnjit reads " + std::to_string(kFormatVersion));

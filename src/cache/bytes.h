@@ -10,10 +10,17 @@
 #include <cstring>
 #include <string>
 #include <string_view>
+#include <utility>
 
+#include "attnjit/result.h"
 #include "base/sha256.h"
 
 namespace attnjit::cache {
+
+/// What was read is not what was written. kCorrupt.
+inline Error corrupt(std::string message) {
+  return make_error(ErrorCode::kCorrupt, std::move(message));
+}
 
 class ByteWriter {
  public:

@@ -12,7 +12,7 @@ namespace {
 
 // 0x89 is no text in any encoding, CR LF and ^Z catch transfers that change line ends or stop
 // there.
-constexpr std::string_view kMagic =
+constexpr std::string_view kEntryMagic =
     "\x89"
     "ATNJ\r\n\x1a";
 constexpr std::size_t kDigestOffset = kHeaderBytes - 32;
@@ -24,7 +24,6 @@ constexpr std::size_t kMaxNameBytes = 4096;
 constexpr std::string_view kExtension = ".kernel";
 constexpr std::size_t kBuildDigits = 32;
 
-Error corrupt(std::string message) { return make_error(ErrorCode::kCorrupt, std::move(message)); }
 Error invalid(std::string message) { return make_error(ErrorCode::kInvalid, std::move(message)); }
 
 int hex_digit(char c) {
@@ -183,7 +182,7 @@ Result<std::string> encode_entry(const RequestKey& key, std::string_view build_i
   }
 
   ByteWriter out;
-  out.raw(kMagic);
+  out.raw(kEntryMagic);
   out.u32(kFormatVersion);
   out.u32(kHeaderBytes);
   out.u64(file_size);
@@ -211,7 +210,7 @@ Result<EntryHeader> decode_header(std::string_view bytes, std::uint64_t file_siz
   }
   bytes = bytes.substr(0, kHeaderBytes);
   ByteReader in(bytes);
-  if (in.raw(kMagic.size()) != kMagic) return corrupt("the file is no attnjit entry");
+  if (in.raw(kEntryMagic.size()) != kEntryMagic) return corrupt("the file is no attnjit entry");
   if (const std::uint32_t version = in.u32(); version != kFormatVersion) {
     return corrupt("format version " + std::to_string(version) + " under version " +
                    std::to_string(kFormatVersion));

@@ -11,7 +11,7 @@
 namespace attnjit::cache {
 namespace {
 
-constexpr std::string_view kMagic =
+constexpr std::string_view kFailureMagic =
     "\x89"
     "ATNF\r\n\x1a";
 constexpr std::size_t kMaxFailureBytes = 256 * 1024;
@@ -49,7 +49,7 @@ bool read_error(ByteReader& in, Error& error) {
 
 std::string encode_failure(const EntryId& id, const Error& error, std::int64_t failed_ns) {
   ByteWriter out;
-  out.raw(kMagic);
+  out.raw(kFailureMagic);
   out.u32(kFormatVersion);
   out.digest(id.key);
   out.digest(id.build);
@@ -69,7 +69,8 @@ std::optional<Failure> decode_failure(std::string_view bytes, const EntryId& id)
   ByteReader tail(bytes.substr(body.size()));
   if (tail.digest() != sha256(body)) return std::nullopt;
   ByteReader in(body);
-  if (in.raw(kMagic.size()) != kMagic || in.u32() != kFormatVersion) return std::nullopt;
+  if (in.raw(kFailureMagic.size()) != kFailureMagic || in.u32() != kFormatVersion)
+    return std::nullopt;
   if (in.digest() != id.key || in.digest() != id.build) return std::nullopt;
   Failure failure;
   failure.failed_ns = in.i64();

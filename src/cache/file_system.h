@@ -12,6 +12,9 @@
 
 namespace attnjit::cache {
 
+/// Nanoseconds of a second: times of files are nanoseconds since the epoch.
+inline constexpr std::int64_t kSecondNs = 1000000000;
+
 /// What a call gave: a value, or the errno (0: success).
 template <typename T>
 struct IoResult {

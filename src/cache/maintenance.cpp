@@ -14,8 +14,6 @@
 namespace attnjit::cache {
 namespace {
 
-constexpr std::int64_t kSecondNs = 1000000000;
-
 std::string entry_path(const Layer& layer, const std::string& name) {
   return layer.path() + "/" + version_folder() + "/entries/" + name.substr(0, 2) + "/" + name;
 }

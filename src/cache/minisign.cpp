@@ -7,14 +7,14 @@
 #include <cstring>
 #include <vector>
 
+#include "cache/bytes.h"
+
 namespace attnjit::cache {
 namespace {
 
 constexpr std::string_view kHashed = "ED";
 constexpr std::string_view kTrusted = "trusted comment: ";
 constexpr std::string_view kUntrusted = "untrusted comment: ";
-
-Error corrupt(std::string message) { return make_error(ErrorCode::kCorrupt, std::move(message)); }
 
 std::string text_of(const Signature& signature) {
   return {reinterpret_cast<const char*>(signature.data()), signature.size()};

@@ -13,14 +13,12 @@
 namespace attnjit::cache {
 namespace {
 
-constexpr std::string_view kMagic =
+constexpr std::string_view kTrailerMagic =
     "\x89"
     "ATNS\r\n\x1a";
 constexpr std::uint32_t kVersion = 1;
 constexpr std::size_t kArchBytes = 16;
 constexpr std::size_t kSignedBytes = kTrailerBytes - sizeof(Signature);
-
-Error corrupt(std::string message) { return make_error(ErrorCode::kCorrupt, std::move(message)); }
 
 // What is signed begins with what it is: a signature of something else is none of an entry.
 std::string message_of(std::string_view header, std::string_view trailer) {
@@ -37,7 +35,7 @@ std::string sign_entry(std::string_view header, Arch arch, const SecretKey& key)
   padded.resize(kArchBytes, '\0');
   const KeyId& id = key.public_key().id;
   ByteWriter out;
-  out.raw(kMagic);
+  out.raw(kTrailerMagic);
   out.u32(kVersion);
   out.u32(kTrailerBytes);
   out.raw({reinterpret_cast<const char*>(id.data()), id.size()});
@@ -50,7 +48,7 @@ std::string sign_entry(std::string_view header, Arch arch, const SecretKey& key)
 }
 
 bool is_trailer(std::string_view bytes) {
-  return bytes.size() == kTrailerBytes && bytes.starts_with(kMagic);
+  return bytes.size() == kTrailerBytes && bytes.starts_with(kTrailerMagic);
 }
 
 Result<Signed> verify_entry_signature(std::string_view header, std::string_view trailer,
@@ -60,7 +58,7 @@ Result<Signed> verify_entry_signature(std::string_view header, std::string_view 
     return corrupt("what follows its sections is no signature");
   }
   Signed said;
-  std::memcpy(said.key.data(), trailer.data() + kMagic.size() + 8, said.key.size());
+  std::memcpy(said.key.data(), trailer.data() + kTrailerMagic.size() + 8, said.key.size());
   const PublicKey* key = ring.find(said.key);
   if (key == nullptr) {
     return corrupt(fmt::format("it is signed by the key {}, which is not in the keyring",
@@ -72,7 +70,7 @@ Result<Signed> verify_entry_signature(std::string_view header, std::string_view 
     return corrupt("its signature does not verify");
   }
   // From here on the bytes are what the key's owner wrote.
-  ByteReader in(trailer.substr(kMagic.size()));
+  ByteReader in(trailer.substr(kTrailerMagic.size()));
   const std::uint32_t version = in.u32();
   const std::uint32_t size = in.u32();
   static_cast<void>(in.raw(said.key.size()));

@@ -16,7 +16,6 @@
 namespace attnjit::cache {
 namespace {
 
-constexpr std::int64_t kSecondNs = 1000000000;
 // Far longer than any publish takes. A writer that slept through it fails to rename, which costs
 // its entry and nothing else.
 constexpr std::int64_t kTemporaryAgeNs = 3600 * kSecondNs;

@@ -29,10 +29,6 @@ using verify::Tensor;
 constexpr std::int64_t kMaxPtxBytes = 64 << 20;
 constexpr std::int64_t kMaxLaunchBytes = 16 << 20;
 
-Error invalid(std::string field, std::string message) {
-  return make_error(ErrorCode::kInvalid, std::move(message), std::move(field));
-}
-
 Result<std::optional<EmulatorMood>> read_mood(const std::string& name) {
   constexpr std::array<std::pair<std::string_view, EmulatorMood>, 4> kMoods{
       {{"random", EmulatorMood::kRandom},

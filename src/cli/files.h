@@ -5,10 +5,16 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "attnjit/result.h"
 
 namespace attnjit::cli {
+
+/// What a flag or a file holds is not allowed. kInvalid.
+inline Error invalid(std::string field, std::string message) {
+  return make_error(ErrorCode::kInvalid, std::move(message), std::move(field));
+}
 
 /// The whole text of a file, pipe or ("-") standard input. Errors: kInvalid, field the path: it
 /// cannot be read, is a folder, or is longer than max_bytes.

@@ -21,10 +21,6 @@ namespace {
 constexpr std::int64_t kMaxSpecBytes = 1 << 20;
 constexpr std::int64_t kMaxTuningBytes = 16 << 20;
 
-Error invalid(std::string field, std::string message) {
-  return make_error(ErrorCode::kInvalid, std::move(message), std::move(field));
-}
-
 Result<std::vector<std::int64_t>> read_lengths(const char* flag, const std::string& text) {
   std::vector<std::int64_t> lengths;
   const char* at = text.data();

@@ -2,31 +2,20 @@
 // Opens libcurl and resolves its functions.
 #include "net/curl.h"
 
-#include <dlfcn.h>
-
 #include <mutex>
+
+#include "net/shared_library.h"
 
 namespace attnjit::net {
 namespace {
 
 // Debian has the second one beside the first, or alone: the same ABI over another TLS library.
-constexpr const char* kNames[] = {"libcurl.so.4", "libcurl-gnutls.so.4"};
-
-template <class Function>
-bool load(void* library, const char* name, Function*& out) {
-  out = reinterpret_cast<Function*>(dlsym(library, name));
-  return out != nullptr;
-}
+constexpr const char* kCurlNames[] = {"libcurl.so.4", "libcurl-gnutls.so.4"};
 
 }  // namespace
 
 Result<std::shared_ptr<const Curl>> Curl::open() {
-  void* library = nullptr;
-  for (const char* name : kNames) {
-    // NOTE: never unloaded: its TLS library registers handlers that run when the process ends.
-    library = dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    if (library != nullptr) break;
-  }
+  void* const library = open_first(kCurlNames);
   if (library == nullptr) {
     return make_error(ErrorCode::kEnvironment, "there is no libcurl (libcurl.so.4)", "remote",
                       "install libcurl4 for the remote tier of the cache");

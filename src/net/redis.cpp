@@ -2,18 +2,19 @@
 // Opens hiredis, and connects, authenticates and asks with it.
 #include "net/redis.h"
 
-#include <dlfcn.h>
 #include <sys/time.h>
 
 #include <algorithm>
 #include <charconv>
 
+#include "net/shared_library.h"
+
 namespace attnjit::net {
 namespace {
 
 // Each is another ABI by its number, but what is used of it here is the same in all of them.
-constexpr const char* kNames[] = {"libhiredis.so.1.1.0", "libhiredis.so.1.0.0",
-                                  "libhiredis.so.0.14", "libhiredis.so.1", "libhiredis.so"};
+constexpr const char* kHiredisNames[] = {"libhiredis.so.1.1.0", "libhiredis.so.1.0.0",
+                                         "libhiredis.so.0.14", "libhiredis.so.1", "libhiredis.so"};
 
 /// How every redisReply begins. NOTE: what follows differs between 0.14 and 1.0.
 struct ReplyHead {
@@ -21,12 +22,6 @@ struct ReplyHead {
   long long integer;
 };
 constexpr int kReplyInteger = 3, kReplyNil = 4, kReplyError = 6;  // REDIS_REPLY_..
-
-template <class Function>
-bool load(void* library, const char* name, Function*& out) {
-  out = reinterpret_cast<Function*>(dlsym(library, name));
-  return out != nullptr;
-}
 
 Error bad_url(std::string message) {
   return make_error(ErrorCode::kInvalid, std::move(message), "lease",
@@ -43,11 +38,7 @@ bool read_number(std::string_view text, int least, int most, int& out) {
 class Hiredis {
  public:
   static Result<std::shared_ptr<const Hiredis>> open() {
-    void* library = nullptr;
-    for (const char* name : kNames) {
-      library = dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-      if (library != nullptr) break;
-    }
+    void* const library = open_first(kHiredisNames);
     auto api = std::make_shared<Hiredis>();
     if (library == nullptr || !load(library, "redisConnectWithTimeout", api->connect) ||
         !load(library, "redisSetTimeout", api->set_timeout) ||

@@ -14,10 +14,6 @@
 namespace attnjit::spec {
 namespace {
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-bool is_name_begin(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
-bool is_name_part(char c) { return is_name_begin(c) || is_digit(c); }
-
 /// Spellings that C++ reads as one token and the grammar refuses. Longest first.
 struct RefusedSign {
   std::string_view text;

@@ -45,9 +45,6 @@ int edit_distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
-bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
 }  // namespace
 
 std::string printable(std::string_view text, std::size_t max_length) {
@@ -96,8 +93,9 @@ Error combine(std::vector<Error> problems) {
 }
 
 bool is_identifier(std::string_view text) {
-  return !text.empty() && is_letter(text.front()) &&
-         std::all_of(text.begin(), text.end(), [](char c) { return is_letter(c) || is_digit(c); });
+  return !text.empty() && is_name_begin(text.front()) &&
+         std::all_of(text.begin(), text.end(),
+                     [](char c) { return is_name_begin(c) || is_digit(c); });
 }
 
 bool is_reserved_identifier(std::string_view text) {

@@ -29,6 +29,13 @@ std::string join(std::span<const std::string_view> items);
 /// The first problem as an Error that carries the rest in `others`. @pre not empty.
 Error combine(std::vector<Error> problems);
 
+/// What C's names are made of, in any locale.
+constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
+constexpr bool is_name_begin(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+}
+constexpr bool is_name_part(char c) { return is_name_begin(c) || is_digit(c); }
+
 /// True for [A-Za-z_][A-Za-z0-9_]*.
 bool is_identifier(std::string_view text);
 

@@ -51,12 +51,9 @@ constexpr RefusedWord kRefusedWords[] = {
 constexpr std::string_view kAlternativeSigns[] = {"%:", "<:", ":>", "<%", "%>"};
 constexpr std::string_view kTrigraphEnds = "=/'()!<>-";
 
-bool is_name_begin(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_hex_digit(char c) {
   return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
 }
-bool is_name_part(char c) { return is_name_begin(c) || is_digit(c); }
 
 class BodyChecker {
  public:

@@ -250,8 +250,9 @@ TEST(Sm100Plan, ScalesAreParametersOfTheKernel) {
   spec.scales = Scales::kHead;
   EXPECT_TRUE(plan_of(spec).supported);
   spec.arch = Arch::kSm90a;
-  EXPECT_FALSE(plan_of(spec).supported);
-  EXPECT_NE(plan_of(spec).reason.find("no e4m3 operands (qkv_dtype)"), std::string::npos);
+  EXPECT_TRUE(plan_of(spec).supported);
+  spec.scales = Scales::kToken;
+  EXPECT_NE(plan_of(spec).reason.find("no scales of rows (scales)"), std::string::npos);
 }
 
 TEST(Sm100Plan, ScalesOfKeysHaveBuffersOfTheSoftmax) {

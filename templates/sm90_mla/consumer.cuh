@@ -12,6 +12,7 @@
 
 namespace attnjit::sm90_mla {
 
+using mla::OutputRow;
 using sm90::OnlineSoftmax;
 using sm90::rescale_output;
 using sm90::WorkTile;
@@ -314,10 +315,7 @@ struct Consumer {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const OutputRow& row = rows.output[half];
-      unsigned char* const address = arguments.o +
-                                     sm90::q_batch<Config>(rows.work) * arguments.o_batch_bytes +
-                                     (rows.work.q_begin + row.position) * arguments.o_row_bytes +
-                                     row.head * arguments.o_head_bytes;
+      unsigned char* const address = mla::output_address<Config>(rows.work, row, arguments);
 #pragma unroll
       for (int i = 0; i < kBlocks; ++i) {
         const int column = (Layout::first_block(rank) + i) * kBlockColumns;
@@ -380,7 +378,7 @@ struct Consumer {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int row = work.first_row + warp * kWarpRows + (lane >> 2) + 8 * half;
-      rows.output[half] = output_row<Config>(work, row, arguments);
+      rows.output[half] = mla::output_row<Config>(work, row, arguments);
       rows.scores.row[half] = {work.batch, rows.output[half].head,
                                0,          rows.output[half].position + first_q_idx,
                                0,          lengths.q,

@@ -19,8 +19,8 @@
 //   float *partial_o, *partial_lse; int partitions; i64 rows
 #pragma once
 
+#include "mla/producer.cuh"
 #include "sm90_mla/consumer.cuh"
-#include "sm90_mla/producer.cuh"
 
 namespace attnjit::sm90_mla {
 
@@ -54,13 +54,13 @@ ATTNJIT_DEVICE void decode(const Arguments& arguments, const Params& params) {
     const int warp = warp_uniform(static_cast<int>(threadIdx.x >> 5));
     const int lane = static_cast<int>(threadIdx.x & 31u);
     if constexpr (Config::kRowCopies) {
-      using Copies = RowCopies<Config, Arguments>;
-      Producer<Config, Mask, Copies, Arguments, Params>{
+      using Copies = mla::RowCopies<Config, Arguments>;
+      mla::Producer<Config, Mask, Copies, Arguments, Params>{
           smem, arguments, params, Copies{smem, arguments, warp, lane}, cta, warp, lane}
           .run();
     } else if (warp == 0) {
-      using Copies = BoxCopies<Config, Arguments>;
-      Producer<Config, Mask, Copies, Arguments, Params>{
+      using Copies = mla::BoxCopies<Config, Arguments>;
+      mla::Producer<Config, Mask, Copies, Arguments, Params>{
           smem, arguments, params, Copies{smem, arguments, cta, lane}, cta, warp, lane}
           .run();
     }

@@ -3,27 +3,9 @@
 // free for the next work tile before this one ends.
 #pragma once
 
-#include "sm90/work.cuh"
 #include "sm90_mla/layout.cuh"
 
 namespace attnjit::sm90_mla {
-
-/// Where one of a thread's two rows of a work tile belongs.
-struct OutputRow {
-  int position;  ///< of its sequence
-  int head;
-  bool real;  ///< there is such a row
-};
-
-/// `row` counts from the sequence's first.
-template <class Config, class Arguments>
-ATTNJIT_DEVICE OutputRow output_row(const sm90::WorkTile& work, int row,
-                                    const Arguments& arguments) {
-  const int position = row >> Config::kGqaShift;
-  const bool real =
-      position < sm90::lengths_of<Config>(work, arguments).q && sm90::has_head<Config>(row);
-  return {position, work.head + sm90::head_of_row<Config>(row), real};
-}
 
 /// Deals words out over a quad: of words 0 to 3 of each lane, lane i gets word i of every lane, in
 /// their order.

@@ -2,21 +2,19 @@
 // The producer: it finds the CTA's work, announces it, and loads Q and the KV tiles.
 #pragma once
 
+#include "mla/layout.cuh"
 #include "sm90/sequences.cuh"
-#include "sm90_mla/layout.cuh"
 
-namespace attnjit::sm90_mla {
-
-using sm90::WorkTile;
+namespace attnjit::mla {
 
 /// Copies of KV tiles by TMA, in boxes of kBoxKeys keys, a lane each. A warp.
 template <class Config, class Arguments>
 struct BoxCopies {
-  using Layout = LayoutOf<Config>;
+  using Tiles = TilesOf<Config>;
   static constexpr int kBoxes = Config::kTileN / Config::kBoxKeys;  // of a block of columns
   static_assert(kBoxes <= 32, "a lane loads a box");
 
-  const Smem<Config>& smem;
+  const TileMemory<Config>& smem;
   const Arguments& arguments;
   int rank;  ///< of the CTA in its cluster
   int lane;
@@ -57,12 +55,12 @@ struct BoxCopies {
     const int key = tile * Config::kTileN + lane % kBoxes * Config::kBoxKeys;
     const int row = Config::kPageSize > 0 ? key % max(Config::kPageSize, 1) : work.kv_begin + key;
     if constexpr (kLengthsDiffer<Config>) {
-      if (tail && lane == 0) mbarrier_arrive_expect_tx(smem.tail_full(), Layout::kTileBytes);
+      if (tail && lane == 0) mbarrier_arrive_expect_tx(smem.tail_full(), Tiles::kTileBytes);
     }
     __syncwarp();
 #pragma unroll 1
-    for (int i = 0; i < Layout::kQkBlocks; ++i) {
-      const int block = Layout::block_at(i);
+    for (int i = 0; i < Tiles::kQkBlocks; ++i) {
+      const int block = Tiles::block_at(i);
       u32 full = smem.kv_full(stage, block);
       if constexpr (Config::kCluster > 1) {
         mbarrier_wait_cluster(smem.kv_empty(stage, block), ring.parity ^ 1);
@@ -72,7 +70,7 @@ struct BoxCopies {
       if constexpr (kLengthsDiffer<Config>) {
         if (tail) full = smem.tail_full();
       }
-      if (lane == 0 && !tail) mbarrier_arrive_expect_tx(full, Layout::kBlockBytes);
+      if (lane == 0 && !tail) mbarrier_arrive_expect_tx(full, Tiles::kBlockBytes);
       __syncwarp();
       const u32 data = smem.kv(stage, block) + lane * (Config::kBoxKeys * kBlockRowBytes);
       const int column = block * kBlockColumns;
@@ -105,14 +103,14 @@ struct BoxCopies {
       for (int row = first + lane / 8; row < Config::kTileN; row += 4) {
         // Whole rows of 128 bytes: the swizzle stays within them.
 #pragma unroll
-        for (int block = 0; block < Layout::kOvBlocks; ++block) {
+        for (int block = 0; block < Tiles::kOvBlocks; ++block) {
           store_shared_v4(smem.kv(tail_stage, block) + row * kBlockRowBytes + lane % 8 * 16, 0, 0,
                           0, 0);
         }
       }
       fence_proxy_async_shared();
       __syncwarp();
-      if (lane < Layout::kQkBlocks) mbarrier_arrive(smem.kv_full(tail_stage, lane));
+      if (lane < Tiles::kQkBlocks) mbarrier_arrive(smem.kv_full(tail_stage, lane));
       tail_stage = -1;
     }
   }
@@ -127,10 +125,10 @@ struct BoxCopies {
 /// before it multiplies (Consumer::await_block).
 template <class Config, class Arguments>
 struct RowCopies {
-  using Layout = LayoutOf<Config>;
+  using Tiles = TilesOf<Config>;
   static constexpr int kRows = Config::kTileN / kRowCopyWarps;  // of a tile, a warp's
 
-  const Smem<Config>& smem;
+  const TileMemory<Config>& smem;
   const Arguments& arguments;
   int warp;
   int lane;
@@ -154,8 +152,8 @@ struct RowCopies {
                                  : place * arguments.k_page_bytes +
                                        key_of(tile) % Config::kPageSize * arguments.k_row_bytes;
 #pragma unroll 1
-    for (int i = 0; i < Layout::kQkBlocks; ++i) {
-      const int block = Layout::block_at(i);
+    for (int i = 0; i < Tiles::kQkBlocks; ++i) {
+      const int block = Tiles::block_at(i);
       smem.wait(smem.kv_empty(ring.stage, block), ring.parity ^ 1);
       const u32 data = smem.kv(ring.stage, block);
 #pragma unroll
@@ -179,9 +177,9 @@ struct RowCopies {
 /// does the rest.
 template <class Config, class Mask, class Copies, class Arguments, class Params>
 struct Producer {
-  using Layout = LayoutOf<Config>;
+  using Tiles = TilesOf<Config>;
 
-  const Smem<Config>& smem;
+  const TileMemory<Config>& smem;
   const Arguments& arguments;
   const Params& params;
   Copies copies;
@@ -214,9 +212,9 @@ struct Producer {
       const int head = work.head + (work.first_row & ((1 << Config::kGqaShift) - 1));
       const int position = work.q_begin + (work.first_row >> Config::kGqaShift);
 #pragma unroll 1
-      for (int i = 0; i < Layout::kQkBlocks; ++i) {
-        const int block = Layout::block_at(i);
-        mbarrier_arrive_expect_tx(smem.q_full(block), Layout::kBlockBytes);
+      for (int i = 0; i < Tiles::kQkBlocks; ++i) {
+        const int block = Tiles::block_at(i);
+        mbarrier_arrive_expect_tx(smem.q_full(block), Tiles::kBlockBytes);
         tma_load_4d(smem.q(block), arguments.q_map, smem.q_full(block), block * kBlockColumns, head,
                     position, sm90::q_batch<Config>(work), kEvictFirst);
       }
@@ -259,4 +257,4 @@ struct Producer {
   }
 };
 
-}  // namespace attnjit::sm90_mla
+}  // namespace attnjit::mla

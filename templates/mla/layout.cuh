@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the kernels of absorbed MLA keep Q and K in shared memory, in every generation: blocks, their
+// order, their barriers, and where a row belongs.
+#pragma once
+
+#include "common/blocks.cuh"
+#include "common/integers.cuh"
+#include "common/waits.cuh"
+#include "sm90/work.cuh"
+
+namespace attnjit::mla {
+
+using sm90::kConsumerRows;
+using sm90::kLengthsDiffer;
+using sm90::kRowCopyWarps;
+using sm90::WorkTile;
+
+/// A row of K is the latent part, which is V too, and behind it the rope's. Q and K lie in blocks
+/// of columns (common/blocks.cuh): [block][row].
+template <class Config>
+struct TilesOf {
+  static_assert(Config::kOvDepth % kBlockColumns == 0 && Config::kOvDepth >= kBlockColumns &&
+                    Config::kOvDepth <= 512,
+                "the latent part is whole blocks, of which O of 64 rows has room for eight");
+  static_assert(Config::kQkDepth == Config::kOvDepth ||
+                    Config::kQkDepth == Config::kOvDepth + kBlockColumns,
+                "the rope's part is a block, or there is none");
+  static_assert(Config::kTileM == Config::kCluster * kConsumerRows && Config::kTileN == 64,
+                "a CTA's tile is 64 rows and 64 keys");
+  static_assert(Config::kGqaShift <= 7 && (1 << Config::kGqaShift) >= Config::kGroup,
+                "a row is position << kGqaShift | head");
+  static_assert(Config::kRowCopies ||
+                    (Config::kTileN % Config::kBoxKeys == 0 && Config::kBoxKeys % 8 == 0),
+                "a KV tile is whole boxes, each of whole swizzle periods");
+
+  static constexpr int kQkBlocks = Config::kQkDepth / kBlockColumns;
+  static constexpr int kOvBlocks = Config::kOvDepth / kBlockColumns;
+  static constexpr int kRopeBlocks = kQkBlocks - kOvBlocks;
+  /// Blocks of O in each of its halves. Of an odd number both have the one in the middle, and the
+  /// first writes it.
+  static constexpr int kOwnBlocks = ceil_div(kOvBlocks, 2);
+  static constexpr bool kSharedBlock = kOvBlocks % 2 != 0;
+  /// The first of a half's blocks.
+  ATTNJIT_DEVICE static int first_block(int half) { return half == 0 ? 0 : kOvBlocks - kOwnBlocks; }
+  /// The order in which a tile's blocks are loaded and multiplied: the rope's first, which is
+  /// handed back first.
+  static constexpr int block_at(int i) { return i < kRopeBlocks ? kOvBlocks + i : i - kRopeBlocks; }
+
+  static constexpr int kBlockBytes = 64 * kBlockRowBytes;
+  static constexpr int kTileBytes = kQkBlocks * kBlockBytes;  ///< of Q, and of a stage of K
+
+  static_assert(Config::kQOffset % kSwizzlePeriod == 0 && Config::kKvOffset % kSwizzlePeriod == 0,
+                "tiles begin at multiples of the swizzle's 1024 bytes");
+  static_assert(Config::kKvOffset >= Config::kQOffset + kTileBytes &&
+                    Config::kWorkOffset >= Config::kKvOffset + Config::kStages * kTileBytes &&
+                    Config::kBarrierOffset >= Config::kWorkOffset + Config::kWorkBytes &&
+                    Config::kSmemBytes >= Config::kBarrierOffset + 8 * Config::kBarriers,
+                "Q, K, the announcement and the barriers must not overlap");
+  static_assert(Config::kWorkOffset % 16 == 0 && Config::kBarrierOffset % 8 == 0,
+                "16 bytes are stored at a time, and a barrier is 8");
+  /// The barriers that TileMemory names.
+  static constexpr int kTileBarriers = 3 + kQkBlocks + 2 * Config::kStages * kQkBlocks +
+                                       (kLengthsDiffer<Config> && !Config::kRowCopies);
+};
+
+/// Addresses in the shared window.
+template <class Config>
+struct TileMemory : CtaMemory<Config> {
+  using Tiles = TilesOf<Config>;
+  using CtaMemory<Config>::CtaMemory;
+  using CtaMemory<Config>::barrier;
+  using CtaMemory<Config>::base;
+
+  ATTNJIT_DEVICE u32 q(int block) const {
+    return base + Config::kQOffset + block * Tiles::kBlockBytes;
+  }
+  ATTNJIT_DEVICE u32 kv(int stage, int block) const {
+    return base + Config::kKvOffset + (stage * Tiles::kQkBlocks + block) * Tiles::kBlockBytes;
+  }
+  ATTNJIT_DEVICE u32 work() const { return base + Config::kWorkOffset; }
+
+  // Full: what is copied has landed. Empty: its readers are done.
+  ATTNJIT_DEVICE u32 work_full() const { return barrier(Config::kBarWorkFull); }
+  ATTNJIT_DEVICE u32 work_empty() const { return barrier(Config::kBarWorkEmpty); }
+  ATTNJIT_DEVICE u32 q_full(int block) const { return barrier(Config::kBarQFull + block); }
+  ATTNJIT_DEVICE u32 q_empty() const { return barrier(Config::kBarQEmpty); }
+  ATTNJIT_DEVICE u32 kv_full(int stage, int block) const {
+    return barrier(Config::kBarKvFull + stage * Tiles::kQkBlocks + block);
+  }
+  ATTNJIT_DEVICE u32 kv_empty(int stage, int block) const {
+    return barrier(Config::kBarKvEmpty + stage * Tiles::kQkBlocks + block);
+  }
+  /// The copies of a KV tile have landed in which rows past the end are still to be zeroed.
+  ATTNJIT_DEVICE u32 tail_full() const { return barrier(Config::kBarTail); }
+};
+
+/// Where a row of a work tile belongs.
+struct OutputRow {
+  int position;  ///< of its sequence
+  int head;
+  bool real;  ///< there is such a row
+};
+
+/// `row` counts from the sequence's first.
+template <class Config, class Arguments>
+ATTNJIT_DEVICE OutputRow output_row(const WorkTile& work, int row, const Arguments& arguments) {
+  const int position = row >> Config::kGqaShift;
+  const bool real =
+      position < sm90::lengths_of<Config>(work, arguments).q && sm90::has_head<Config>(row);
+  return {position, work.head + sm90::head_of_row<Config>(row), real};
+}
+
+/// Where O of such a row begins.
+template <class Config, class Arguments>
+ATTNJIT_DEVICE unsigned char* output_address(const WorkTile& work, const OutputRow& row,
+                                             const Arguments& arguments) {
+  return arguments.o + sm90::q_batch<Config>(work) * arguments.o_batch_bytes +
+         (work.q_begin + row.position) * arguments.o_row_bytes + row.head * arguments.o_head_bytes;
+}
+
+}  // namespace attnjit::mla

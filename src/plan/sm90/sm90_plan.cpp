@@ -476,7 +476,7 @@ Sm90Plan low_body(const AttentionSpec& spec, const Sm90Plan& plan) {
 std::vector<LaunchNumber> numbers_of(const AttentionSpec& spec, const Sm90Plan& sm90) {
   using enum LaunchNumber;
   std::vector<LaunchNumber> numbers{kNumQHeads, kQLen, kKvLen};
-  sm90_add_work_numbers(spec, sm90, numbers);
+  sm90_add_work_numbers(spec, sm90.split, sm90.kv_lens, numbers);
   if (sm90.low != nullptr) numbers.push_back(kLowBody);
   if (sm90.row_copies) {
     numbers.insert(numbers.end(), kRowCopyNumbers.begin(), kRowCopyNumbers.end());

@@ -61,11 +61,11 @@ std::int64_t sm90_query_tiles(const AttentionSpec& spec, const LaunchShapes& sha
   return std::min(longest * shapes.batch, all_rows / tile_rows);
 }
 
-void sm90_add_work_numbers(const AttentionSpec& spec, const Sm90Plan& plan,
+void sm90_add_work_numbers(const AttentionSpec& spec, bool split, bool kv_lens,
                            std::vector<LaunchNumber>& numbers) {
   using enum LaunchNumber;
-  if (plan.split) numbers.insert(numbers.end(), {kPartitions, kRows});
-  if (!plan.kv_lens) {
+  if (split) numbers.insert(numbers.end(), {kPartitions, kRows});
+  if (!kv_lens) {
     numbers.insert(numbers.end(), {kMTiles, kTotalTiles, kPairedUnits, kTileGroups, kFirstTiles,
                                    kSecondTiles, kTileGrowth});
     return;

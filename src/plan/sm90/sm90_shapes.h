@@ -29,8 +29,8 @@ std::int64_t sm90_query_tiles(const AttentionSpec& spec, const LaunchShapes& sha
                               int gqa_shift);
 
 /// Adds the numbers by which a kernel finds its work: of sequences that differ in length those that
-/// bound them, otherwise those of the tiles.
-void sm90_add_work_numbers(const AttentionSpec& spec, const Sm90Plan& plan,
+/// bound them, otherwise those of the tiles. `split` and `kv_lens`: as in Sm90Plan.
+void sm90_add_work_numbers(const AttentionSpec& spec, bool split, bool kv_lens,
                            std::vector<LaunchNumber>& numbers);
 
 }  // namespace attnjit

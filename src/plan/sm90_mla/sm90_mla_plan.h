@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "plan/mla/mla_tiles.h"
 #include "plan/sm90/sm90_plan.h"
 
 namespace attnjit {
@@ -19,6 +20,9 @@ std::string sm90_mla_unsupported_reason(const ResolvedSpec& spec);
 /// tuning row overrides, or is null. Errors: kInvalid for a tuned name or value that this plan
 /// cannot take.
 Result<Sm90Plan> make_sm90_mla_plan(const ResolvedSpec& spec, const TuningValues* tuned);
+
+/// How the planned kernel cuts rows and keys.
+MlaTiles sm90_mla_tiles(const Sm90Plan& plan);
 
 /// Fills the kernel of a supported plan. Errors: kInvalid where a tuned choice does not fit the
 /// shared memory. @pre plan.workspaces is filled.

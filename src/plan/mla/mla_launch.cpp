@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// Launches of the kernels of absorbed MLA, and into how many parts they split the keys.
+#include "plan/mla/mla_launch.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "plan/launch/arguments.h"
+#include "plan/launch/partitions.h"
+#include "plan/merge/merge_plan.h"
+#include "plan/signature.h"
+#include "plan/sm90/sm90_shapes.h"
+
+namespace attnjit {
+namespace {
+
+/// Work tiles that are computed at once: by a CTA per SM, or by a cluster of them.
+int workers_of(const MlaTiles& tiles, const DeviceShape& device) {
+  return std::max(device.sm_count / tiles.cluster, 1);
+}
+
+TensorMapDescription describe(const KernelPlan& plan, const MlaTiles& tiles,
+                              const LaunchTensors& tensors, TensorMapId map) {
+  const int head_shift = mla_head_shift(plan.spec);
+  const bool keys = map == TensorMapId::kK;
+  // NOTE: a tensor map cannot be empty. Where there are no keys nothing is loaded through K's; it
+  // views Q, which is there.
+  const TensorMapId viewed = tensor_of(tensors, map).empty() ? TensorMapId::kQ : map;
+  const TensorView& tensor = tensor_of(tensors, viewed);
+  // NOTE: the one group ends where the heads do, so that its map needs no dimension of groups.
+  TensorMapDescription description = keys ? sm90_key_map(tensor, tiles.box_keys)
+                                          : sm90_row_map(tensor, head_shift, 1 << head_shift);
+  if (keys) description.l2_bytes = tiles.l2_bytes;
+  description.id = buffer_of(plan, viewed);
+  return description;
+}
+
+/// How long a launch takes whose keys are split, in microseconds, to compare numbers of parts with.
+/// Estimates, not fitted to measurements: docs/mla.md.
+class SplitTimes {
+ public:
+  SplitTimes(const AttentionSpec& spec, const MlaTiles& tiles, const MlaRates& rates,
+             const DeviceShape& device)
+      : rates_(rates),
+        workers_(workers_of(tiles, device)),
+        memory_(rates.shared_bytes * std::max(device.sm_count, 1)),
+        partial_row_bytes_(4.0 * spec.ov_depth),
+        tile_bytes_(static_cast<double>(mla_tile_bytes(spec))),
+        tile_time_(std::max(
+            2.0 * MlaTiles::kRows * MlaTiles::kKeys * (spec.qk_depth + spec.ov_depth) / rates.flop,
+            tile_bytes_ / rates.alone_bytes)) {}
+
+  /// `tiles` query tiles of `kv_tiles` KV tiles each, of `sequences` sequences; `rows` rows of O.
+  double of(std::int64_t parts, std::int64_t tiles, std::int64_t sequences, std::int64_t kv_tiles,
+            double rows) const {
+    const std::int64_t rounds = (tiles * parts + workers_ - 1) / workers_;
+    const std::int64_t longest = (kv_tiles + parts - 1) / parts;
+    const double computed = static_cast<double>(rounds) *
+                            (static_cast<double>(longest) * tile_time_ + rates_.work_tile);
+    // A sequence's query tiles share its keys in L2.
+    const double loaded =
+        static_cast<double>(sequences) * static_cast<double>(kv_tiles) * tile_bytes_ / memory_;
+    const double main = std::max(computed, loaded);
+    if (parts == 1) return main;
+    const double written = static_cast<double>(parts) * rows * partial_row_bytes_;
+    return main + rates_.merge + rates_.merge_part * static_cast<double>(parts) +
+           2 * written / memory_;
+  }
+
+ private:
+  MlaRates rates_;
+  std::int64_t workers_;
+  double memory_;  // bytes per microsecond
+  double partial_row_bytes_;
+  double tile_bytes_;
+  double tile_time_;
+};
+
+}  // namespace
+
+std::int32_t mla_partitions(const AttentionSpec& spec, const MlaTiles& tiles, const MlaRates& rates,
+                            const LaunchShapes& shapes, const DeviceShape& device) {
+  if (const auto fixed = fixed_partitions(spec, shapes)) return *fixed;
+  constexpr std::int64_t kMaxPartitions = 64;
+  const SplitWork work =
+      split_work(spec, shapes, sm90_query_tiles(spec, shapes, tiles.rows(), mla_head_shift(spec)),
+                 1, MlaTiles::kKeys);
+  const SplitTimes times(spec, tiles, rates, device);
+  std::int64_t best = 1;
+  double least = times.of(1, work.tiles, shapes.batch, work.kv_tiles, work.rows);
+  for (std::int64_t parts = 2; parts <= std::min(work.kv_tiles, kMaxPartitions); ++parts) {
+    const double time = times.of(parts, work.tiles, shapes.batch, work.kv_tiles, work.rows);
+    if (time >= least) continue;
+    best = parts;
+    least = time;
+  }
+  return static_cast<std::int32_t>(best);
+}
+
+Result<LaunchRecipe> plan_mla_launch(const KernelPlan& plan, const MlaTiles& tiles,
+                                     const LaunchRequest& request) {
+  const AttentionSpec& spec = plan.spec;
+  const int head_shift = mla_head_shift(spec);
+  const LaunchShapes& shapes = request.shapes;
+  const std::int64_t rows = std::int64_t{shapes.q_len} << head_shift;
+  if (rows > kMaxLength) {
+    return make_error(ErrorCode::kInvalid,
+                      fmt::format("q_len is {}; with {} heads in one tile, 0 to {} is allowed",
+                                  shapes.q_len, spec.num_q_heads, kMaxLength >> head_shift),
+                      "q_len");
+  }
+  const std::int64_t m_tiles = (rows + tiles.rows() - 1) / tiles.rows();
+  // NOTE: divided, not multiplied: the product of such numbers overflows 64 bits.
+  if (m_tiles > kMaxTiles / shapes.batch / request.partitions) {
+    return make_error(ErrorCode::kInvalid,
+                      fmt::format("batch {} x {} query tiles x {} partitions exceed {}",
+                                  shapes.batch, m_tiles, request.partitions, kMaxTiles),
+                      "batch");
+  }
+  const auto total_tiles = static_cast<std::int32_t>(
+      sm90_query_tiles(spec, shapes, tiles.rows(), head_shift) * request.partitions);
+  ArgumentValues values{
+      plan, request.scalars, request.params, LaunchNumbers(spec, shapes, request.scale),
+      [&](TensorMapId map) { return describe(plan, tiles, request.tensors, map); }};
+  values.numbers.set(LaunchNumber::kMTiles, static_cast<std::int32_t>(m_tiles));
+  values.numbers.set(LaunchNumber::kTotalTiles, total_tiles);
+  values.numbers.set(LaunchNumber::kPairedUnits, std::int32_t{0});
+  values.numbers.set(LaunchNumber::kTileGroups, std::int32_t{tiles.cluster});
+  values.numbers.set(LaunchNumber::kFirstTiles, static_cast<std::int32_t>(m_tiles));
+  values.numbers.set(LaunchNumber::kSecondTiles, static_cast<std::int32_t>(m_tiles));
+  values.numbers.set(LaunchNumber::kTileGrowth, std::int32_t{1});
+  values.numbers.set(LaunchNumber::kPartitions, request.partitions);
+  const TensorView& o = request.tensors.o;
+  values.numbers.set(LaunchNumber::kRows, o.batch * o.rows * o.heads);
+  values.numbers.set_strides(request.tensors);
+  const auto ctas = static_cast<std::uint32_t>(
+      std::min(total_tiles, workers_of(tiles, request.device)) * tiles.cluster);
+  Result<LaunchRecipe> recipe = make_recipe(plan.main(), ctas, values);
+  if (recipe) forget_partials(plan, request.partitions, *recipe);
+  return recipe;
+}
+
+}  // namespace attnjit

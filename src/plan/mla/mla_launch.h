@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Launches of the kernels of absorbed MLA, and into how many parts they split the keys.
+//
+// Thread rules: pure functions.
+#pragma once
+
+#include <cstdint>
+
+#include "attnjit/launch.h"
+#include "plan/launch/family_launch.h"
+#include "plan/mla/mla_tiles.h"
+
+namespace attnjit {
+
+/// What a launch's time is estimated by: an SM's rates per microsecond, and microseconds.
+struct MlaRates {
+  double alone_bytes = 0;   ///< of K that it loads while the others idle
+  double shared_bytes = 0;  ///< and while all load
+  double flop = 0;          ///< of the products
+  double work_tile = 0;     ///< the first loads of a work tile, and its end
+  double merge = 0;         ///< of a merge,
+  double merge_part = 0;    ///< and of each part of it
+};
+
+/// The parts that a launch splits the keys into: those that take the least time, where the spec
+/// leaves it to the launch.
+std::int32_t mla_partitions(const AttentionSpec& spec, const MlaTiles& tiles, const MlaRates& rates,
+                            const LaunchShapes& shapes, const DeviceShape& device);
+
+/// Plans a launch of the main kernel.
+Result<LaunchRecipe> plan_mla_launch(const KernelPlan& plan, const MlaTiles& tiles,
+                                     const LaunchRequest& request);
+
+}  // namespace attnjit

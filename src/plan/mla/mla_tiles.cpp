@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tiles, barriers, constants and parameters that the kernels of absorbed MLA share.
+#include "plan/mla/mla_tiles.h"
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <numeric>
+#include <utility>
+
+#include "plan/forward_support.h"
+#include "plan/merge/merge_plan.h"
+#include "plan/signature.h"
+#include "plan/sm90/sm90_shapes.h"
+
+namespace attnjit {
+namespace {
+
+constexpr int kMaxLatent = 512;  // O of 64 x 512 floats is half of a register file, or of tmem
+constexpr int kMaxHeads = 128;
+constexpr int kCopyThreads = 128;  // where threads copy K
+
+std::vector<LaunchNumber> numbers_of(const AttentionSpec& spec, const MlaTiles& tiles) {
+  using enum LaunchNumber;
+  std::vector<LaunchNumber> numbers{kNumQHeads, kQLen, kKvLen, kOBatchBytes};
+  // A ragged O comes with these.
+  if (!spec.ragged) {
+    numbers.push_back(kORowBytes);
+    numbers.push_back(kOHeadBytes);
+  }
+  sm90_add_work_numbers(spec, tiles.split, tiles.kv_lens, numbers);
+  if (tiles.row_copies) numbers.insert(numbers.end(), {kNumPages, kKPageBytes, kKRowBytes});
+  return numbers;
+}
+
+}  // namespace
+
+MlaTiles mla_tiles(const AttentionSpec& spec) {
+  MlaTiles tiles;
+  tiles.kv_lens = lengths_differ(spec);
+  tiles.split = splits(spec);
+  tiles.row_copies = copies_rows(spec);
+  if (!tiles.row_copies) {
+    tiles.box_keys =
+        spec.page_size > 0 ? std::gcd(spec.page_size, MlaTiles::kKeys) : MlaTiles::kKeys;
+  }
+  tiles.partition_tiles = spec.partition_keys / MlaTiles::kKeys;
+  // As of sm_90a's decodes: nobody comes back for what was not asked for.
+  tiles.l2_bytes = 128;
+  return tiles;
+}
+
+std::int64_t mla_tile_bytes(const AttentionSpec& spec) {
+  static_assert(MlaTiles::kRows == MlaTiles::kKeys);
+  return std::int64_t{size_of(spec.qkv_dtype)} * MlaTiles::kKeys * spec.qk_depth;
+}
+
+int mla_head_shift(const AttentionSpec& spec) {
+  return std::bit_width(static_cast<std::uint32_t>(spec.group - 1));
+}
+
+int mla_blocks(const AttentionSpec& spec) { return spec.qk_depth / MlaTiles::kBlockColumns; }
+int mla_latent_blocks(const AttentionSpec& spec) { return spec.ov_depth / MlaTiles::kBlockColumns; }
+
+std::string mla_unsupported_reason(const ResolvedSpec& resolved) {
+  const AttentionSpec& spec = *resolved;
+  if (std::string reason = unsupported_output(spec); !reason.empty()) return reason;
+  if (std::string reason = unsupported_everywhere(spec); !reason.empty()) return reason;
+  if (interprets(spec)) {
+    return "the kernel of absorbed MLA interprets no custom code (interpreted) yet";
+  }
+  constexpr const char* kWhy =
+      "its products want V's keys adjacent, and the cache has them in rows";
+  if (std::string reason = unsupported_e4m3(spec, kWhy); !reason.empty()) return reason;
+  if (contains(spec.mask, MaskSpec::Kind::kMaterialized)) {
+    return "the kernel of absorbed MLA has no materialized masks (mask) yet";
+  }
+  if (std::string reason = unsupported_partitions(spec, MlaTiles::kKeys); !reason.empty()) {
+    return reason;
+  }
+  if (spec.group != spec.num_q_heads) {
+    return fmt::format(
+        "absorbed MLA (mla: decode) has one key-value head: group is {}, num_q_heads {}",
+        spec.group, spec.num_q_heads);
+  }
+  if (spec.num_q_heads > kMaxHeads) {
+    return fmt::format("the {} template of absorbed MLA takes up to {} heads per rank, not {}",
+                       to_string(spec.arch), kMaxHeads, spec.num_q_heads);
+  }
+  const int rope = spec.qk_depth - spec.ov_depth;
+  if (spec.ov_depth % MlaTiles::kBlockColumns != 0 || spec.ov_depth > kMaxLatent ||
+      (rope != 0 && rope != MlaTiles::kBlockColumns)) {
+    return fmt::format(
+        "the {} template of absorbed MLA takes a latent part (ov_depth) of a multiple of {} up to "
+        "{}, and a rope part of {} or none; qk_depth is {}, ov_depth {}",
+        to_string(spec.arch), MlaTiles::kBlockColumns, kMaxLatent, MlaTiles::kBlockColumns,
+        spec.qk_depth, spec.ov_depth);
+  }
+  const PlanOptions& options = resolved.options();
+  if (options.swizzle_bytes.value_or(128) != 128) {
+    return fmt::format("the {} template needs 128-byte swizzles; swizzle_bytes is {}",
+                       to_string(spec.arch), *options.swizzle_bytes);
+  }
+  if (options.num_qo.value_or(1) != 1) {
+    return fmt::format("a CTA of absorbed MLA has one query tile; num_qo is {}", *options.num_qo);
+  }
+  return why_no_parameters(spec);
+}
+
+std::vector<MlaBarrierGroup> mla_barrier_groups(const AttentionSpec& spec, const MlaTiles& tiles,
+                                                const MlaReaders& readers) {
+  // One thread announces what TMA will bring, where threads copy each does.
+  constexpr int kProducer = 1;
+  const int of_k = tiles.row_copies ? kCopyThreads : kProducer;
+  const int blocks = mla_blocks(spec);
+  const int latent = mla_latent_blocks(spec);
+  std::vector<BarrierPlan> q_full, k_full, k_empty;
+  for (int block = 0; block < blocks; ++block) {
+    q_full.push_back({fmt::format("Q block {} full", block), kProducer});
+  }
+  for (int stage = 0; stage < tiles.num_stages; ++stage) {
+    for (int block = 0; block < blocks; ++block) {
+      // Of an odd number of blocks both halves of O have the one in the middle.
+      const bool middle = latent % 2 != 0 && block == latent / 2;
+      const std::string name = fmt::format("K {} block {}", stage, block);
+      k_full.push_back({name + " full", of_k});
+      k_empty.push_back({name + " empty", block >= latent ? readers.rope
+                                          : middle        ? readers.middle_block
+                                                          : readers.latent});
+    }
+  }
+  std::vector<MlaBarrierGroup> groups{
+      {"kBarWorkFull", {{"work full", kProducer}}},
+      {"kBarWorkEmpty", {{"work empty", readers.work}}},
+      {"kBarQFull", std::move(q_full)},
+      {"kBarQEmpty", {{"Q empty", readers.q}}},
+      {"kBarKvFull", std::move(k_full)},
+      {"kBarKvEmpty", std::move(k_empty)},
+  };
+  if (tiles.kv_lens && !tiles.row_copies) {
+    groups.push_back({"kBarTail", {{"K tail full", kProducer}}});
+  }
+  return groups;
+}
+
+std::vector<BarrierPlan> mla_barriers(const std::vector<MlaBarrierGroup>& groups) {
+  std::vector<BarrierPlan> all;
+  for (const MlaBarrierGroup& group : groups) {
+    all.insert(all.end(), group.barriers.begin(), group.barriers.end());
+  }
+  return all;
+}
+
+void add_mla_barriers(const std::vector<MlaBarrierGroup>& groups, Constants& constants) {
+  std::size_t first = 0;
+  for (const MlaBarrierGroup& group : groups) {
+    constants.add(group.constant, static_cast<std::int64_t>(first));
+    first += group.barriers.size();
+  }
+  constants.add_barriers(mla_barriers(groups));
+}
+
+void add_mla_constants(const AttentionSpec& spec, const MlaTiles& tiles, Constants& constants) {
+  constants.add_bool("kBf16", spec.qkv_dtype == Dtype::kBf16);
+  constants.add_bool("kOutputBf16", spec.output_dtype.value_or(spec.qkv_dtype) == Dtype::kBf16);
+  constants.add("kQkDepth", spec.qk_depth);
+  constants.add("kOvDepth", spec.ov_depth);
+  constants.add("kGroup", spec.group);
+  constants.add("kGqaShift", mla_head_shift(spec));
+  constants.add_bool("kSink", spec.sink);
+  constants.add_bool("kReturnLse", spec.return_lse);
+  constants.add_bool("kLseIncludesSink", spec.lse_includes_sink);
+  constants.add("kCluster", tiles.cluster);
+  constants.add("kTileM", tiles.rows());
+  constants.add("kTileN", MlaTiles::kKeys);
+  constants.add("kPageSize", spec.page_size);
+  constants.add("kBoxKeys", tiles.box_keys);
+  constants.add_bool("kRowCopies", tiles.row_copies);
+  constants.add_bool("kRagged", spec.ragged);
+  constants.add_bool("kRaggedKv", spec.ragged_kv);
+  constants.add_bool("kKvLensExcludeNew", spec.kv_lens_exclude_new);
+  constants.add_bool("kPairTiles", false);
+  constants.add_bool("kMapped", false);
+  constants.add_bool("kSplit", tiles.split);
+  constants.add("kPartitionTiles", tiles.partition_tiles);
+  constants.add_bool("kMergeOnePart", merges_one_part(spec));
+  constants.add("kStages", tiles.num_stages);
+  constants.add("kWorkBytes", MlaTiles::kWorkBytes);
+}
+
+std::vector<KernelParameter> mla_parameters(const KernelPlan& plan, const MlaTiles& tiles) {
+  const AttentionSpec& spec = plan.spec;
+  std::vector<TensorMapId> maps{TensorMapId::kQ};
+  if (!tiles.row_copies) maps.push_back(TensorMapId::kK);
+  std::vector<KernelParameter> parameters = forward_parameters(plan, maps, numbers_of(spec, tiles));
+  const auto add_array = [&](BufferId::Kind tensor, const char* cuda_type) {
+    parameters.push_back(
+        parameter(std::string(name_of(tensor)), forward_buffer(plan, tensor), cuda_type));
+  };
+  if (!spec.ragged) add_array(BufferId::Kind::kO, "unsigned char");
+  if (tiles.row_copies) add_array(BufferId::Kind::kK, "const unsigned char");
+  add_partial_parameters(plan, parameters);
+  return parameters;
+}
+
+}  // namespace attnjit

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the kernels of absorbed MLA cut rows and keys, and what follows for their constants,
+// parameters and barriers: the same in every generation (templates/mla).
+//
+// Thread rules: plain values and pure functions.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "attnjit/plan.h"
+#include "plan/constants.h"
+
+namespace attnjit {
+
+/// Work tiles of 64 rows per CTA, against tiles of 64 keys.
+struct MlaTiles {
+  static constexpr int kRows = 64;          ///< of a CTA
+  static constexpr int kKeys = 64;          ///< of a KV tile
+  static constexpr int kBlockColumns = 64;  ///< of 128 bytes: a TMA box, and the swizzle's row
+  static constexpr int kWorkBytes = 48;     ///< of an announced work tile, stored 16 at a time
+
+  int cluster = 1;          ///< CTAs that share a work tile, and load K for each other
+  int box_keys = 0;         ///< keys per TMA box of K: all of one page; 0 with row_copies
+  bool row_copies = false;  ///< K is copied row by row: pages do not hold whole TMA boxes
+  bool kv_lens = false;     ///< sequences differ in length: a warp finds its work on the device
+  bool split = false;       ///< launches may split the keys into partitions
+  int partition_tiles = 0;  ///< KV tiles of each partition; 0: the launch says how many there are
+  int l2_bytes = 256;       ///< that L2 fetches for a copy of K, at least
+  int num_stages = 0;       ///< K tiles in shared memory
+
+  int rows() const { return kRows * cluster; }
+};
+
+/// What follows from the spec: a CTA by itself, and no stages yet.
+MlaTiles mla_tiles(const AttentionSpec& spec);
+
+/// Bytes of 64 rows of Q, or of a tile of K.
+std::int64_t mla_tile_bytes(const AttentionSpec& spec);
+
+/// A row is position << shift | head. Rows whose head would be past the last are nobody's.
+int mla_head_shift(const AttentionSpec& spec);
+
+/// Blocks of 64 columns in a row of K, and those of its latent part, which is V.
+int mla_blocks(const AttentionSpec& spec);
+int mla_latent_blocks(const AttentionSpec& spec);
+
+/// Why no kernel of absorbed MLA serves a spec; empty: it does.
+std::string mla_unsupported_reason(const ResolvedSpec& spec);
+
+/// Those who hand memory back: how many arrive.
+struct MlaReaders {
+  int work = 0;          ///< of an announced work tile
+  int q = 0;             ///< of Q
+  int latent = 0;        ///< of a latent block of K
+  int middle_block = 0;  ///< of the one that both halves of O have, where there is one
+  int rope = 0;          ///< of the rope's block
+};
+
+/// Mbarriers of one kind, in the order in which they lie in shared memory.
+struct MlaBarrierGroup {
+  const char* constant;  ///< the Config member that holds the rank of the first
+  std::vector<BarrierPlan> barriers;
+};
+
+/// The barriers of work, Q and K.
+std::vector<MlaBarrierGroup> mla_barrier_groups(const AttentionSpec& spec, const MlaTiles& tiles,
+                                                const MlaReaders& readers);
+/// All of them, one after the other.
+std::vector<BarrierPlan> mla_barriers(const std::vector<MlaBarrierGroup>& groups);
+/// Adds the rank of each group's first barrier, and the barriers' arrivals.
+void add_mla_barriers(const std::vector<MlaBarrierGroup>& groups, Constants& constants);
+
+/// Adds what templates/mla and the work lists need of Config, offsets apart.
+void add_mla_constants(const AttentionSpec& spec, const MlaTiles& tiles, Constants& constants);
+
+/// The kernel's parameters. @pre plan.workspaces is filled.
+std::vector<KernelParameter> mla_parameters(const KernelPlan& plan, const MlaTiles& tiles);
+
+}  // namespace attnjit

@@ -16,6 +16,12 @@ ATTNJIT_DEVICE void init_barriers(u32 first) {
   fence_mbarrier_init();
 }
 
+/// One arrival for the warp, after what all its lanes did before.
+ATTNJIT_DEVICE void arrive_warp(u32 barrier) {
+  __syncwarp();
+  if (elect_one()) mbarrier_arrive(barrier);
+}
+
 /// Traps unless shared memory begins where swizzled tiles can: one thread. NOTE: opaque: the
 /// compiler believes the declared alignment, and another variable in shared memory could break it.
 ATTNJIT_DEVICE void check_alignment(u32 base) {

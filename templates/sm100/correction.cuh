@@ -7,29 +7,6 @@
 
 namespace attnjit::sm100 {
 
-/// Multiplies a warp's rows of O in tensor memory, 16 columns at a time, the next ones on their
-/// way.
-template <class Config>
-ATTNJIT_DEVICE void rescale(u32 o, float factor) {
-  constexpr int kBatches = LayoutOf<Config>::kOutputColumns / 16;
-  float values[2][16];
-  tcgen05_ld_16(values[0], 0, o);
-#pragma unroll
-  for (int batch = 0; batch < kBatches; ++batch) {
-    float(&now)[16] = values[batch & 1];
-    tcgen05_wait_ld_16(now, 0);
-    if (batch + 1 < kBatches) tcgen05_ld_16(values[(batch + 1) & 1], 0, o + 16 * (batch + 1));
-#pragma unroll
-    for (int i = 0; i < 16; i += 2) {
-      const FloatPair scaled = mul_pair({now[i], now[i + 1]}, {factor, factor});
-      now[i] = scaled.x;
-      now[i + 1] = scaled.y;
-    }
-    tcgen05_st_16(o + 16 * batch, now, 0);
-  }
-  tcgen05_wait_st();
-}
-
 /// 16 columns of a row of O in the output's type.
 template <class Config>
 ATTNJIT_DEVICE void pack_output(u32 (&words)[4 * Config::kOutputBytes], const float (&o)[16]) {
@@ -146,7 +123,9 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
         // The product of the tile before, which S of this one does not wait for.
         wait(smem.o_full(0), o_parity, 0);
         tcgen05_fence_after();
-        if (__any_sync(0xffffffffu, factor != 1.0f)) rescale<Config>(tmem.o(0) + lanes, factor);
+        if (__any_sync(0xffffffffu, factor != 1.0f)) {
+          rescale<Layout::kOutputColumns>(tmem.o(0) + lanes, factor);
+        }
         tcgen05_fence_before();
         arrive_warp(smem.p_full(step & 1, 0));
       }
@@ -171,7 +150,7 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
           // earlier products, and the next ones wait for the arrival below.
           tcgen05_fence_after();
           if (__any_sync(0xffffffffu, factor != 1.0f)) {
-            rescale<Config>(tmem.o(warpgroup) + lanes, factor);
+            rescale<Layout::kOutputColumns>(tmem.o(warpgroup) + lanes, factor);
           }
           tcgen05_fence_before();
           arrive_warp(smem.p_full(warpgroup, 0));

@@ -29,12 +29,6 @@ constexpr int kKeyScale = 0, kLogValueScale = 1, kInverseValueScale = 2;
 /// Rows of a product: queries of a softmax warpgroup, one a thread.
 constexpr int kRows = 128;
 
-/// One arrival for the warp, after what all its lanes did before.
-ATTNJIT_DEVICE void arrive_warp(u32 barrier) {
-  __syncwarp();
-  if (elect_one()) mbarrier_arrive(barrier);
-}
-
 /// Tiles lie in blocks of columns whose rows are a swizzle wide: [block][row], and Q as [query
 /// tile] [block][128 rows]. A row of a block of O has 128 bytes, whatever its type
 /// (common/blocks.cuh).

@@ -5,35 +5,13 @@
 // the maximum has grown by more than a threshold.
 #pragma once
 
-#include "common/online.cuh"
 #include "sm100/exponential.cuh"
+#include "sm100/online_row.cuh"
 #include "sm100/scales.cuh"
 #include "sm100/scores.cuh"
 #include "sm100/work.cuh"
 
 namespace attnjit::sm100 {
-
-/// The running state of a row. Scores are in units of which `log2_scale` makes exponents of 2;
-/// log2_scale > 0.
-struct OnlineRow {
-  float maximum = kMaxFloor;
-  float sum = 0.0f;
-
-  /// Takes the tile's maximum in and returns what earlier sums and outputs are to be multiplied by.
-  /// The maximum is renewed only where it grew by more than kRescaleThreshold (log2): probabilities
-  /// are relative to it, and up to 2^kRescaleThreshold they lose nothing in f32, bf16 and fp16. Of
-  /// e4m3 that and kPBias stay below 448.
-  template <class Config>
-  ATTNJIT_DEVICE float renew(float tile_maximum, float log2_scale) {
-    const float grown = (tile_maximum - maximum) * log2_scale;
-    if (!(grown > Config::kRescaleThreshold)) return 1.0f;
-    // Nothing was seen before: there is nothing to correct.
-    const float factor = maximum == kMaxFloor ? 1.0f : exp2_approx(-grown);
-    maximum = tile_maximum;
-    sum *= factor;
-    return factor;
-  }
-};
 
 /// Replaces scores by probabilities, hands them over to tensor memory at `p` in two parts.
 /// `warpgroup`: whose P it is, or which buffer's.
@@ -71,21 +49,6 @@ ATTNJIT_DEVICE void exponentiate(float (&s)[Config::kTileN], float log2_scale, f
       arrive_warp(smem.p_full(warpgroup, end == Config::kTileN ? 1 : 0));
     }
   }
-}
-
-/// The sum of a row, by four chains of pairs.
-template <int kCount>
-ATTNJIT_DEVICE float row_sum(const float (&s)[kCount]) {
-  FloatPair sums[4];
-#pragma unroll
-  for (int i = 0; i < 4; ++i) sums[i] = {s[2 * i], s[2 * i + 1]};
-#pragma unroll
-  for (int i = 8; i < kCount; i += 8) {
-#pragma unroll
-    for (int k = 0; k < 4; ++k) sums[k] = add_pair(sums[k], {s[i + 2 * k], s[i + 2 * k + 1]});
-  }
-  const FloatPair all = add_pair(add_pair(sums[0], sums[1]), add_pair(sums[2], sums[3]));
-  return all.x + all.y;
 }
 
 template <class Config, class Mask, class ScoreMod, class Arguments, class Params>

@@ -19,6 +19,7 @@ namespace attnjit {
 
 struct Sm90Plan;
 struct Sm100Plan;
+struct Sm100MlaPlan;
 
 /// Where the kernel's plan leaves the reference configuration, and why.
 struct Deviation {
@@ -240,8 +241,10 @@ struct KernelPlan {
   std::vector<Deviation> deviations;
   std::vector<Waiver> waivers;
 
-  std::shared_ptr<const Sm90Plan> sm90;    ///< set for sm_90a
-  std::shared_ptr<const Sm100Plan> sm100;  ///< set for sm_100a and sm_103a
+  // At most one is set.
+  std::shared_ptr<const Sm90Plan> sm90;           ///< for sm_90a
+  std::shared_ptr<const Sm100Plan> sm100;         ///< for sm_100a and sm_103a
+  std::shared_ptr<const Sm100MlaPlan> sm100_mla;  ///< for absorbed MLA there
 
   /// The kernel that computes the attention: the first.
   PlannedKernel& main() { return kernels.front(); }

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "plan/mla/mla_tiles.h"
 #include "plan/sm100/sm100_plan.h"
 #include "plan/sm90/sm90_plan.h"
 #include "spec/mask_expression.h"
@@ -130,8 +131,11 @@ Result<MaskPicture> draw_mask(const ResolvedSpec& spec, const KernelPlan& plan,
   MaskPicture picture;
   // The queries that one warpgroup has.
   if (plan.sm90) {
-    picture.tile_queries = 64 >> sm90_gqa_shift(*plan.sm90, spec);
+    picture.tile_queries = std::max(64 >> sm90_gqa_shift(*plan.sm90, spec), 1);
     picture.tile_keys = plan.sm90->BN;
+  } else if (plan.sm100_mla) {
+    picture.tile_queries = std::max(MlaTiles::kRows >> mla_head_shift(spec), 1);
+    picture.tile_keys = MlaTiles::kKeys;
   } else {
     const Sm100Variant& variant = plan.sm100->variants.front();
     picture.tile_queries = variant.fuse_gqa ? 128 / spec->group : 128;

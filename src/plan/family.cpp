@@ -9,6 +9,8 @@
 #include "plan/merge/merge_plan.h"
 #include "plan/sm100/sm100_json.h"
 #include "plan/sm100/sm100_plan.h"
+#include "plan/sm100_mla/sm100_mla_json.h"
+#include "plan/sm100_mla/sm100_mla_plan.h"
 #include "plan/sm90/sm90_json.h"
 #include "plan/sm90/sm90_plan.h"
 #include "plan/sm90_mla/sm90_mla_plan.h"
@@ -47,6 +49,17 @@ Status plan_sm100(const TuningValues* tuned, KernelPlan& plan) {
   return fill_from_sm100(*plan.sm100, plan);
 }
 
+Status plan_sm100_mla(const TuningValues* tuned, KernelPlan& plan) {
+  plan.reason = sm100_mla_unsupported_reason(plan.spec);
+  plan.supported = plan.reason.empty();
+  if (!plan.supported) return {};
+  Result<Sm100MlaPlan> mla = make_sm100_mla_plan(plan.spec, tuned);
+  if (!mla) return mla.error();
+  plan.sm100_mla = std::make_shared<const Sm100MlaPlan>(*std::move(mla));
+  fill_from_sm100_mla(*plan.sm100_mla, plan);
+  return {};
+}
+
 constexpr KernelFamily kSm90{
     &plan_sm90,
     &sm90_partitions,
@@ -73,6 +86,17 @@ constexpr KernelFamily kSm100{
       if (plan.sm100 != nullptr) add_sm100(*plan.sm100, json);
     },
 };
+constexpr KernelFamily kSm100Mla{
+    &plan_sm100_mla,
+    &sm100_mla_partitions,
+    false,
+    nullptr,
+    &plan_sm100_mla_launch,
+    &sm100_mla_knobs,
+    [](const KernelPlan& plan, nlohmann::ordered_json& json) {
+      if (plan.sm100_mla != nullptr) add_sm100_mla(*plan.sm100_mla, json);
+    },
+};
 
 constexpr KernelFamily kMerge{
     [](const TuningValues*, KernelPlan& plan) { return plan_merge(plan); },
@@ -93,7 +117,7 @@ const KernelFamily& family_of(const AttentionSpec& spec) {
       return spec.mla == Mla::kDecode ? kSm90Mla : kSm90;
     case Arch::kSm100a:
     case Arch::kSm103a:
-      return kSm100;
+      return spec.mla == Mla::kDecode ? kSm100Mla : kSm100;
   }
   return kSm100;
 }

@@ -38,8 +38,8 @@ struct KernelFamily {
   void (*print)(const KernelPlan& plan, nlohmann::ordered_json& json);
 };
 
-/// The family of a spec's kernel: a merge has its own, and absorbed MLA on sm_90a; otherwise it is
-/// the architecture's.
+/// The family of a spec's kernel: a merge has its own; otherwise it is the architecture's, of which
+/// absorbed MLA has one apart.
 const KernelFamily& family_of(const AttentionSpec& spec);
 
 }  // namespace attnjit

@@ -63,8 +63,10 @@ ATTNJIT_DEVICE void tcgen05_wait_st() {
   asm volatile("tcgen05.wait::st.sync.aligned;" ::: "memory");
 }
 
-// ---- Loads and stores, shape 32x32b (9.7.16.8.3, 9.7.16.8.4, 9.7.16.8.5) ----------------------
-// Lane i of the warp, register r: lane i of the warp's quarter, column r.
+// ---- Loads and stores (9.7.16.8.3, 9.7.16.8.4, 9.7.16.8.5) -------------------------------------
+// Shape 32x32b: lane i of the warp, register r: lane i of the warp's quarter, column r.
+// Shape 16x32bx2: lane i % 16 from the address on, column r, and for lanes i from 16 on column
+// kSplit + r.
 
 #define ATTNJIT_R8(v, b) \
   v[(b)], v[(b) + 1], v[(b) + 2], v[(b) + 3], v[(b) + 4], v[(b) + 5], v[(b) + 6], v[(b) + 7]
@@ -87,6 +89,17 @@ ATTNJIT_DEVICE void tcgen05_ld_32(float (&values)[kCount], int begin, u32 addres
       : ATTNJIT_OUT8(values, begin), ATTNJIT_OUT8(values, begin + 8),
         ATTNJIT_OUT8(values, begin + 16), ATTNJIT_OUT8(values, begin + 24)
       : "r"(address));
+}
+
+/// tcgen05.ld.16x32bx2.x32 into values[0..31], which are defined after tcgen05_wait_ld_32.
+template <int kSplit>
+ATTNJIT_DEVICE void tcgen05_ld_half_32(float (&values)[32], u32 address) {
+  asm volatile(
+      "tcgen05.ld.sync.aligned.16x32bx2.x32.b32 {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,"
+      "%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}, [%32], %33;"
+      : ATTNJIT_OUT8(values, 0), ATTNJIT_OUT8(values, 8), ATTNJIT_OUT8(values, 16),
+        ATTNJIT_OUT8(values, 24)
+      : "r"(address), "n"(kSplit));
 }
 
 /// tcgen05.ld.x16 into values[begin..begin+15], which are defined after tcgen05_wait_ld_16.
@@ -120,6 +133,16 @@ ATTNJIT_DEVICE void tcgen05_st_16(u32 address, const u32 (&words)[16]) {
       "tcgen05.st.sync.aligned.32x32b.x16.b32 [%0], {%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,"
       "%14,%15,%16};" ::"r"(address),
       ATTNJIT_IN8("r", words, 0), ATTNJIT_IN8("r", words, 8)
+      : "memory");
+}
+
+/// tcgen05.st.16x32bx2.x16 of 32-bit words.
+template <int kSplit>
+ATTNJIT_DEVICE void tcgen05_st_half_16(u32 address, const u32 (&words)[16]) {
+  asm volatile(
+      "tcgen05.st.sync.aligned.16x32bx2.x16.b32 [%0], %1, {%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,"
+      "%13,%14,%15,%16,%17};" ::"r"(address),
+      "n"(kSplit), ATTNJIT_IN8("r", words, 0), ATTNJIT_IN8("r", words, 8)
       : "memory");
 }
 
@@ -163,8 +186,8 @@ enum class MmaOperand { kFp16, kBf16, kE4m3 };
 template <MmaOperand kOperand, int M, int N, bool kBMnMajor>
 constexpr u32 mma_instruction_descriptor() {
   constexpr u32 kCode = kOperand == MmaOperand::kBf16 ? 1 : 0;
-  static_assert(M == 128 && N % 16 == 0 && N >= 16 && N <= 256,
-                "one CTA's product has 128 rows and 16 to 256 columns, a multiple of 16");
+  static_assert((M == 64 || M == 128) && N % 16 == 0 && N >= 16 && N <= 256,
+                "one CTA's product has 64 or 128 rows and 16 to 256 columns, a multiple of 16");
   return (1u << 4) | (kCode << 7) | (kCode << 10) | (u32{kBMnMajor} << 16) | (u32{N / 8} << 17) |
          (u32{M / 16} << 24);
 }

@@ -44,10 +44,9 @@ struct LayoutOf : mla::TilesOf<Config> {
   static constexpr int kRecordParts = 5;
   static constexpr int kPartBytes = 16 * kWarpgroupThreads;
 
-  static_assert(
-      Config::kRecordOffset >= Config::kKvOffset + Config::kStages * Tiles::kTileBytes &&
-          Config::kWorkOffset >= Config::kRecordOffset + kRecordParts * kPartBytes,
-      "the record of P lies between K and the announcement");
+  static_assert(Config::kRecordOffset >= Config::kKvOffset + Config::kStages * Tiles::kTileBytes &&
+                    Config::kWorkOffset >= Config::kRecordOffset + kRecordParts * kPartBytes,
+                "the record of P lies between K and the announcement");
   static_assert(Config::kRecordOffset % 16 == 0, "16 bytes are stored at a time");
   static_assert(Config::kBarriers == Tiles::kTileBarriers,
                 "the plan has every barrier that the kernel names");

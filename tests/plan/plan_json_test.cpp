@@ -51,6 +51,12 @@ TEST(PlanJson, UnsupportedIsPrintedWithItsReason) {
   EXPECT_EQ(decode["supported"], false);
   EXPECT_NE(decode["reason"], "");
   EXPECT_EQ(decode["kernel"]["supported"], false);
+  const Json served =
+      plan_of(R"({"num_q_heads": 16, "group": 16, "qk_depth": 576, "mla": "decode"})");
+  EXPECT_EQ(served["supported"], false);  // the reference configuration
+  EXPECT_EQ(served["kernel"]["supported"], true);
+  EXPECT_EQ(served["kernel"]["tmem_used"], 448);
+  EXPECT_EQ(served["kernel"]["roles"].size(), 4U);
   const Json other = plan_of(R"({"num_q_heads": 8, "qk_depth": 128})", ConfigKind::kSm90);
   EXPECT_EQ(other["supported"], false);
   EXPECT_NE(other["reason"].get<std::string>().find("sm_100a"), std::string::npos);

@@ -130,6 +130,21 @@ TEST(PlanText, ShowsTheDeviationAndTheMaps) {
   }
 }
 
+// There is no reference configuration, so the kernel alone is drawn.
+TEST(PlanText, DrawsAbsorbedMla) {
+  AttentionSpec spec;
+  spec.mla = Mla::kDecode;
+  spec.num_q_heads = spec.group = 128;
+  spec.qk_depth = 576;
+  spec.page_size = 64;
+  const std::string text = plan_to_text(document_of(spec).value());
+  for (const char* part : {"kernel: supported", "Tensor memory: 448 of 512 columns",
+                           "│               O               │  S0   │  S1   │P0 │P1 │",
+                           "│         K and V 0         │", "products S", "O full (1)"}) {
+    EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+  }
+}
+
 TEST(PlanText, NamesTheKernelsThatFollow) {
   AttentionSpec spec;
   spec.arch = Arch::kSm90a;

@@ -41,6 +41,13 @@ TEST_F(Sm100Invariance, Paged) {
   expect_same_bits(spec_of(64, 128, 64, false), InputKind::kRaised);
 }
 
+TEST_F(Sm100Invariance, AbsorbedMla) {
+  AttentionSpec spec = with_group(spec_of(320, 128, 16, true), 20, 20);
+  spec.mla = Mla::kDecode;
+  spec.ov_depth = 256;
+  expect_same_bits(spec, InputKind::kLarge);
+}
+
 TEST_F(Sm100Invariance, SinksAndMasks) {
   // In a batch of one partition, too, a sink is added by the merge.
   AttentionSpec spec = spec_of(64, 192, 0, true, window_of(100));

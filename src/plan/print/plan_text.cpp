@@ -20,9 +20,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kWidth = 96;      // of every line
-constexpr int kBarWidth = 90;   // of shared memory
-constexpr int kTmemWidth = 65;  // a character is 8 columns
+constexpr int kWidth = 96;           // of every line
+constexpr std::int64_t kTmem = 512;  // columns
+constexpr int kBarWidth = 90;        // of shared memory
+constexpr int kTmemWidth = 65;       // a character is 8 columns
 constexpr std::int64_t kSmem = DeviceShape{}.max_smem_bytes;
 const char* const kIndent = "  ";
 
@@ -261,13 +262,16 @@ std::string barrier_table(const Json& barriers) {
       kIndent, "      ");
 }
 
+std::string tmem_heading(std::int64_t used) {
+  return fmt::format("{}Tensor memory: {} of {} columns, one character is {} columns\n", kIndent,
+                     used, kTmem, kTmem / (kTmemWidth - 1));
+}
+
 std::string variant_maps(const Sm100Variant& body, const Json& variant) {
-  constexpr std::int64_t kTmem = 512;
   const std::int64_t queries = variant["num_qo"];
   std::string text = heading(
       fmt::format("Memory of the body with {} query tile{}", queries, queries > 1 ? "s" : ""));
-  text += fmt::format("{}Tensor memory: {} of {} columns, one character is {} columns\n", kIndent,
-                      variant["tmem_used"].get<std::int64_t>(), kTmem, kTmem / (kTmemWidth - 1));
+  text += tmem_heading(variant["tmem_used"]);
   text += draw_memory_map(cells_of(variant["tmem_map"]), cells_of(variant["tmem_overlays"]), kTmem,
                           kTmemWidth, kIndent);
   text += fmt::format("\n{}Shared memory: {} of {} bytes, {}\n", kIndent,
@@ -285,6 +289,10 @@ std::string variant_maps(const Sm100Variant& body, const Json& variant) {
 std::string plain_maps(const Json& kernel) {
   if (kernel["smem_map"].empty()) return {};
   std::string text = heading("Memory");
+  if (!kernel["tmem_map"].empty()) {
+    text += tmem_heading(kernel["tmem_used"]);
+    text += draw_memory_map(cells_of(kernel["tmem_map"]), {}, kTmem, kTmemWidth, kIndent) + "\n";
+  }
   text += fmt::format("{}Shared memory: {} of {} bytes, {}\n", kIndent,
                       kernel["smem_bytes"].get<std::int64_t>(), kSmem, smem_scale(kSmem));
   text += draw_memory_map(cells_of(kernel["smem_map"]), {}, kSmem, kBarWidth, kIndent);
@@ -302,6 +310,7 @@ std::string roles(const Json& kernel) {
                     first == last ? fmt::format("{}", first) : fmt::format("{}-{}", first, last),
                     shown(role["name"]), role["registers"].get<int>());
   }
+  if (!kernel.contains("tensor_maps")) return text;
   text += heading("Tensor maps");
   for (const Json& map : kernel["tensor_maps"]) {
     std::string box;

@@ -55,9 +55,6 @@ void deviate(std::vector<Deviation>& deviations, const char* name, const T& refe
 // --- what no layout can serve --------------------------------------------------------------------
 
 std::optional<Error> check_shape(const AttentionSpec& spec) {
-  if (spec.mla == Mla::kDecode) {
-    return unsupported("mla decode (absorbed) has no configuration on sm_100 yet");
-  }
   if (spec.ov_depth > spec.qk_depth) {
     return unsupported(
         fmt::format("ov_depth {} is above qk_depth {}", spec.ov_depth, spec.qk_depth));

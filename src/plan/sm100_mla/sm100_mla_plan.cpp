@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans the sm_100a kernel of absorbed MLA: what it serves, its stages, its shared and tensor
+// memory.
+#include "plan/sm100_mla/sm100_mla_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "plan/constants.h"
+#include "plan/merge/merge_plan.h"
+
+namespace attnjit {
+namespace {
+
+constexpr std::int64_t kMaxSmemBytes = DeviceShape{}.max_smem_bytes;
+constexpr int kRegisterFile = 65536;  // of an SM
+constexpr int kThreads = 384;
+constexpr int kRegisters = kRegisterFile / kThreads / 8 * 8;  // per thread
+constexpr int kBuffers = 2;                                   // of S and of P
+constexpr int kSoftmaxWarps = 4;
+constexpr int kProductWarps = 2;
+constexpr int kMinStages = 2, kMaxStages = 8;
+constexpr const char* kStages = "num_stages";
+
+std::vector<MlaBarrierGroup> barrier_groups(const AttentionSpec& spec, const MlaTiles& tiles) {
+  // Products hand back what they read: of a latent block of K those of S and those of O.
+  MlaReaders readers;
+  readers.work = kSoftmaxWarps + kProductWarps;
+  readers.q = 1;
+  readers.latent = readers.middle_block = 2;
+  readers.rope = 1;
+  std::vector<MlaBarrierGroup> groups = mla_barrier_groups(spec, tiles, readers);
+  const auto add = [&](const char* constant, const char* name, const char* state, int arrivals) {
+    MlaBarrierGroup group{constant, {}};
+    for (int buffer = 0; buffer < kBuffers; ++buffer) {
+      group.barriers.push_back({fmt::format("{} {} {}", name, buffer, state), arrivals});
+    }
+    groups.push_back(std::move(group));
+  };
+  add("kBarSFull", "S", "full", 1);
+  add("kBarSEmpty", "S", "empty", kSoftmaxWarps);
+  add("kBarPFull", "P", "full", kSoftmaxWarps);
+  groups.push_back({"kBarOFull", {{"O full", 1}}});
+  return groups;
+}
+
+/// Shared memory and barriers, in their order.
+void lay_out(const AttentionSpec& spec, Sm100MlaPlan& plan) {
+  plan.smem_bytes = 0;
+  plan.smem.clear();
+  plan.barriers = mla_barriers(barrier_groups(spec, plan.tiles));
+  const auto add = [&](std::string name, std::int64_t bytes) {
+    plan.smem.push_back({std::move(name), plan.smem_bytes, bytes});
+    plan.smem_bytes += bytes;
+  };
+  add("Q", plan.q_bytes);
+  for (int i = 0; i < plan.tiles.num_stages; ++i) add(fmt::format("K and V {}", i), plan.q_bytes);
+  add("work", MlaTiles::kWorkBytes);
+  add("tmem address", 8);
+  add("barriers", std::int64_t{8} * static_cast<std::int64_t>(plan.barriers.size()));
+}
+
+/// A product of 64 rows has half of the lanes: O's two halves share their columns, and P, of which
+/// each needs one, lies in both.
+void lay_out_tmem(const AttentionSpec& spec, Sm100MlaPlan& plan) {
+  std::int64_t column = 0;
+  const auto add = [&](std::string name, std::int64_t columns) {
+    plan.tmem.push_back({std::move(name), column, columns});
+    column += columns;
+  };
+  add("O", std::int64_t{(mla_latent_blocks(spec) + 1) / 2} * MlaTiles::kBlockColumns);
+  for (int i = 0; i < kBuffers; ++i) add(fmt::format("S{}", i), MlaTiles::kKeys);
+  for (int i = 0; i < kBuffers; ++i) add(fmt::format("P{}", i), MlaTiles::kKeys / 2);
+  plan.tmem_used = static_cast<int>(column);
+  plan.tmem_columns = static_cast<int>(std::bit_ceil(static_cast<std::uint64_t>(column)));
+}
+
+Status choose_stages(const AttentionSpec& spec, const TuningValues* tuned, Sm100MlaPlan& plan) {
+  for (int stages = kMinStages; stages <= kMaxStages; ++stages) {
+    Sm100MlaPlan more = plan;
+    more.tiles.num_stages = stages;
+    lay_out(spec, more);
+    if (stages == kMinStages || more.smem_bytes <= kMaxSmemBytes) plan.tiles.num_stages = stages;
+  }
+  const int most = plan.tiles.num_stages;
+  for (const auto& [name, value] : tuned == nullptr ? TuningValues() : *tuned) {
+    if (name != kStages) {
+      return make_error(
+          ErrorCode::kInvalid,
+          fmt::format("is no choice of the kernel of absorbed MLA; allowed: {}", kStages),
+          "tuning." + name);
+    }
+    if (value < kMinStages || value > most) {
+      return make_error(ErrorCode::kInvalid,
+                        fmt::format("is {}; allowed: {} to {}", value, kMinStages, most),
+                        "tuning." + name);
+    }
+    plan.tiles.num_stages = static_cast<int>(value);
+  }
+  return {};
+}
+
+std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm100MlaPlan& plan) {
+  const AttentionSpec& spec = *resolved;
+  Constants constants;
+  add_mla_constants(spec, plan.tiles, constants);
+  constants.add("kThreads", kThreads);
+  constants.add_bool("kDebugWaits", resolved.options().debug_waits.value_or(false));
+  constants.add_float("kRescaleThreshold", plan.rescale_threshold);
+  // Q, the stages of K, and what comes behind them.
+  const std::size_t behind = 1 + static_cast<std::size_t>(plan.tiles.num_stages);
+  constants.add("kQOffset", plan.smem[0].begin);
+  constants.add("kKvOffset", plan.smem[1].begin);
+  constants.add("kWorkOffset", plan.smem[behind].begin);
+  constants.add("kTmemAddressOffset", plan.smem[behind + 1].begin);
+  constants.add("kBarrierOffset", plan.smem[behind + 2].begin);
+  constants.add("kTmemO", plan.tmem[0].begin);
+  constants.add("kTmemS", plan.tmem[1].begin);
+  constants.add("kTmemP", plan.tmem[1 + kBuffers].begin);
+  constants.add("kTmemColumns", plan.tmem_columns);
+  add_mla_barriers(barrier_groups(spec, plan.tiles), constants);
+  constants.add("kSmemBytes", plan.smem_bytes);
+  constants.add_users(spec);
+  return std::move(constants).take();
+}
+
+}  // namespace
+
+std::string sm100_mla_unsupported_reason(const ResolvedSpec& resolved) {
+  if (resolved.options().pair_cta.value_or(false)) {
+    return "the kernel of absorbed MLA has no pairs of CTAs (pair_cta) yet";
+  }
+  return mla_unsupported_reason(resolved);
+}
+
+Result<Sm100MlaPlan> make_sm100_mla_plan(const ResolvedSpec& resolved, const TuningValues* tuned) {
+  const AttentionSpec& spec = *resolved;
+  Sm100MlaPlan plan;
+  plan.tiles = mla_tiles(spec);
+  plan.q_bytes = mla_tile_bytes(spec);
+  if (Status status = choose_stages(spec, tuned, plan); !status) return status.error();
+  lay_out(spec, plan);
+  lay_out_tmem(spec, plan);
+  // One warp loads by TMA, four copy rows.
+  plan.roles = {{"load", 0, plan.tiles.row_copies ? 4 : 1, kRegisters},
+                {"softmax", 4, kSoftmaxWarps, kRegisters},
+                {"products S", 8, 1, kRegisters},
+                {"products O", 9, 1, kRegisters}};
+  return plan;
+}
+
+void fill_from_sm100_mla(const Sm100MlaPlan& mla, KernelPlan& plan) {
+  PlannedKernel& kernel = plan.main();
+  kernel.entry = "attnjit_mla_decode";
+  kernel.kernel_header = "sm100_mla/decode.cuh";
+  kernel.threads = kThreads;
+  kernel.overlaps = true;
+  kernel.launch_registers = kRegisters;
+  kernel.smem_bytes = mla.smem_bytes;
+  kernel.smem_map = mla.smem;
+  kernel.tmem_map = mla.tmem;
+  kernel.barriers = mla.barriers;
+  kernel.constants = constants_of(plan.spec, mla);
+  kernel.parameters = mla_parameters(plan, mla.tiles);
+  add_split_deviation(plan);
+}
+
+std::vector<TuningKnob> sm100_mla_knobs(const KernelPlan& plan) {
+  std::vector<std::int64_t> stages;
+  for (int i = kMinStages; i <= kMaxStages; ++i) stages.push_back(i);
+  return {{kStages, std::move(stages), plan.sm100_mla->tiles.num_stages}};
+}
+
+}  // namespace attnjit

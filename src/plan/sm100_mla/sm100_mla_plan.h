@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sm100MlaPlan: what the sm_100a and sm_103a kernel of absorbed MLA uses: all query heads over one
+// row of K per key, whose latent part is V.
+//
+// Thread rules: plain values and pure functions.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "attnjit/launch.h"
+#include "attnjit/tuning.h"
+#include "plan/mla/mla_tiles.h"
+
+namespace attnjit {
+
+/// Warps with one job.
+struct Sm100MlaRole {
+  const char* name = "";
+  int first_warp = 0;
+  int num_warps = 0;
+  int registers = 0;  ///< per thread
+};
+
+/// docs/mla.md has the arithmetic.
+struct Sm100MlaPlan {
+  MlaTiles tiles;
+  std::int64_t q_bytes = 0;  ///< and of a stage of K, which is V
+  std::int64_t smem_bytes = 0;
+  std::vector<MemoryRange> smem;  ///< ascending
+  int tmem_used = 0;              ///< columns
+  int tmem_columns = 0;           ///< allocated: a power of two
+  std::vector<MemoryRange> tmem;  ///< ascending
+  std::vector<BarrierPlan> barriers;
+  std::vector<Sm100MlaRole> roles;
+  double rescale_threshold = 8;  ///< log2: O is rescaled when the maximum grows by more
+};
+
+/// Why the template does not serve a spec; empty: it does.
+std::string sm100_mla_unsupported_reason(const ResolvedSpec& spec);
+
+/// Plans the kernel of a spec that is served. `tuned` holds what a tuning row overrides, or is
+/// null. Errors: kInvalid for a tuned name or value that this plan cannot take.
+Result<Sm100MlaPlan> make_sm100_mla_plan(const ResolvedSpec& spec, const TuningValues* tuned);
+
+/// Fills the kernel of a plan. @pre plan.workspaces is filled.
+void fill_from_sm100_mla(const Sm100MlaPlan& mla, KernelPlan& plan);
+
+/// The parts that a launch splits the keys into.
+std::int32_t sm100_mla_partitions(const KernelPlan& plan, const LaunchShapes& shapes,
+                                  const DeviceShape& device);
+
+struct LaunchRequest;
+/// Plans a launch of the kernel.
+Result<LaunchRecipe> plan_sm100_mla_launch(const KernelPlan& plan, const LaunchRequest& request);
+
+/// What a tuning row may choose, with what this plan has.
+std::vector<TuningKnob> sm100_mla_knobs(const KernelPlan& plan);
+
+}  // namespace attnjit

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// The sm_100a kernel of absorbed MLA: all query heads over one row of K per key, whose latent part
+// is V. A CTA has 64 rows; S, P and O of 64 rows are in tensor memory.
+//
+// Config: the plan's constants (sm100_mla/layout.cuh says what must hold of them). Mask and
+// ScoreMod: see common/mask.cuh and common/score_mod.cuh. Arguments is what sm90_mla/decode.cuh
+// says.
+#pragma once
+
+#include "mla/producer.cuh"
+#include "sm100_mla/products.cuh"
+#include "sm100_mla/softmax.cuh"
+
+namespace attnjit::sm100_mla {
+
+template <class Config, class Mask, class ScoreMod, class Arguments, class Params>
+ATTNJIT_DEVICE void decode(const Arguments& arguments, const Params& params) {
+  extern __shared__ __align__(kSwizzlePeriod) unsigned char dynamic_smem[];
+  const Smem<Config> smem(shared_address(dynamic_smem), arguments);
+  const int warp = warp_uniform(static_cast<int>(threadIdx.x >> 5));
+  const int lane = static_cast<int>(threadIdx.x & 31u);
+
+  if (threadIdx.x == 0) {
+    // What comes next finds room as CTAs of this grid end: the merge, or another launch.
+    launch_dependents();
+    check_alignment(smem.base);
+    prefetch_tensor_map(arguments.q_map);
+    if constexpr (!Config::kRowCopies) prefetch_tensor_map(arguments.k_map);
+    init_barriers<Config>(smem.barrier(0));
+  } else if (warp == kScoresWarp) {
+    tcgen05_alloc<Config::kTmemColumns>(smem.tmem_address());
+    tcgen05_relinquish_alloc_permit();
+    tcgen05_fence_before();
+  }
+  // NOTE: before anything is read or written: the launch before may still write it, or read it.
+  await_prerequisites();
+  __syncthreads();
+  tcgen05_fence_after();
+  const Tmem<Config> tmem{load_shared_word(smem.tmem_address())};
+
+  if (warp < kSoftmaxWarp) {
+    if constexpr (Config::kRowCopies) {
+      using Copies = mla::RowCopies<Config, Arguments>;
+      mla::Producer<Config, Mask, Copies, Arguments, Params>{
+          smem, arguments, params, Copies{smem, arguments, warp, lane}, 0, warp, lane}
+          .run();
+    } else if (warp == 0) {
+      using Copies = mla::BoxCopies<Config, Arguments>;
+      mla::Producer<Config, Mask, Copies, Arguments, Params>{
+          smem, arguments, params, Copies{smem, arguments, 0, lane}, 0, warp, lane}
+          .run();
+    }
+  } else if (warp < kScoresWarp) {
+    SoftmaxWarp<Config, Mask, ScoreMod, Arguments, Params>(smem, tmem, arguments, params).run();
+    named_barrier_arrive(kTeardownBarrier, kTeardownThreads);
+  } else if (warp == kScoresWarp) {
+    ScoresWarp<Config>{{smem, tmem, lane}}.run();
+    named_barrier_sync(kTeardownBarrier, kTeardownThreads);
+    tcgen05_fence_after();
+    tcgen05_dealloc<Config::kTmemColumns>(tmem.base);
+  } else if (warp == kOutputWarp) {
+    OutputWarp<Config>{{smem, tmem, lane}}.run();
+  }
+}
+
+}  // namespace attnjit::sm100_mla

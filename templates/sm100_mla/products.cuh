@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// The two warps that issue products: one S = Q K^T, as blocks of K land; the other O += P V, when P
+// is there. Neither waits for the other's turn, so that V is handed back as early as can be.
+#pragma once
+
+#include "sm100_mla/layout.cuh"
+
+namespace attnjit::sm100_mla {
+
+/// What both do: a warp each, whose first lane issues.
+template <class Config>
+struct ProductWarp {
+  using Layout = LayoutOf<Config>;
+  static constexpr int kSteps = kBlockColumns / kStepColumns;  ///< of a block of K
+
+  const Smem<Config>& smem;
+  Tmem<Config> tmem;
+  int lane;
+  Ring ring = {};   ///< stages of K
+  Ring tiles = {};  ///< buffers of S and P
+  int work_parity = 0;
+
+  /// The next work tile; batch -1 after the last.
+  ATTNJIT_DEVICE WorkTile next_work() {
+    smem.next_work_tile();
+    smem.wait(smem.work_full(), work_parity);
+    work_parity ^= 1;
+    const WorkTile work = sm90::load_work<Config>(smem.work(), lane);
+    if (lane == 0) mbarrier_arrive(smem.work_empty());
+    return work;
+  }
+
+  /// NOTE: the tensor cores read through the async proxy what cp.async wrote through the generic
+  /// one.
+  ATTNJIT_DEVICE void await_block(int block) const {
+    smem.wait(smem.kv_full(ring.stage, block), ring.parity);
+    if constexpr (Config::kRowCopies) fence_proxy_async_shared();
+  }
+  /// Hands a block back when this warp's products so far are done.
+  ATTNJIT_DEVICE void release_block(int block) const {
+    tcgen05_commit(smem.kv_empty(ring.stage, block));
+  }
+  ATTNJIT_DEVICE void next_tile() {
+    ring.advance(Config::kStages);
+    tiles.advance(kBuffers);
+  }
+};
+
+/// S = Q K^T of every KV tile.
+template <class Config>
+struct ScoresWarp : ProductWarp<Config> {
+  using Base = ProductWarp<Config>;
+  using Base::kSteps, Base::smem, Base::tmem, Base::lane, Base::ring, Base::tiles;
+  using typename Base::Layout;
+  int q_parity = 0;
+
+  /// `first`: Q may still be on its way. `last`: it is not read again.
+  ATTNJIT_DEVICE void multiply(bool first, bool last) {
+    constexpr u32 kInstruction =
+        mma_instruction_descriptor<Layout::kOperand, kRows, Config::kTileN, false>();
+    const u32 s = tmem.s(tiles.stage);
+    smem.wait(smem.s_empty(tiles.stage), tiles.parity ^ 1);
+#pragma unroll 1
+    for (int i = 0; i < Layout::kQkBlocks; ++i) {
+      const int block = Layout::block_at(i);
+      if (first) smem.wait(smem.q_full(block), q_parity);
+      this->await_block(block);
+      tcgen05_fence_after();
+      if (lane == 0) {
+        const SmemDescriptor<16> q(smem.q(block));
+        const SmemDescriptor<16> k(smem.kv(ring.stage, block));
+#pragma unroll
+        for (int step = 0; step < kSteps; ++step) {
+          tcgen05_mma_ss<Layout::kOperand>(s, q.at(2 * step * kStepColumns),
+                                           k.at(2 * step * kStepColumns), kInstruction,
+                                           i > 0 || step > 0);
+        }
+        this->release_block(block);
+      }
+      __syncwarp();
+    }
+    if (lane == 0) {
+      if (last) tcgen05_commit(smem.q_empty());
+      tcgen05_commit(smem.s_full(tiles.stage));
+    }
+    __syncwarp();
+    this->next_tile();
+  }
+
+  ATTNJIT_DEVICE void run() {
+    while (true) {
+      const WorkTile work = this->next_work();
+      if (work.batch < 0) break;
+#pragma unroll 1
+      for (int tile = work.tile_end - 1; tile >= work.tile_begin; --tile) {
+        multiply(tile == work.tile_end - 1, tile == work.tile_begin);
+      }
+      if (work.tile_begin < work.tile_end) q_parity ^= 1;
+    }
+    // The CTA's memory stays until the products have read, and their barriers have heard of, all.
+    smem.wait(smem.q_empty(), q_parity ^ 1);
+#pragma unroll 1
+    for (int i = 0; i < Config::kStages; ++i) {
+#pragma unroll 1
+      for (int block = 0; block < Layout::kQkBlocks; ++block) {
+        smem.wait(smem.kv_empty(ring.stage, block), ring.parity ^ 1);
+      }
+      ring.advance(Config::kStages);
+    }
+  }
+};
+
+/// O += P V of every KV tile, V being K's latent blocks.
+template <class Config>
+struct OutputWarp : ProductWarp<Config> {
+  using Base = ProductWarp<Config>;
+  using Base::kSteps, Base::smem, Base::tmem, Base::lane, Base::ring, Base::tiles;
+  using typename Base::Layout;
+
+  ATTNJIT_DEVICE void multiply(bool first) {
+    constexpr u32 kInstruction =
+        mma_instruction_descriptor<Layout::kOperand, kRows, Layout::kHalfColumns, true>();
+    smem.wait(smem.p_full(tiles.stage), tiles.parity);
+#pragma unroll 1
+    for (int half = 0; half < 2; ++half) {
+      // Those of this half that the other has not, and those that it has come with the second.
+      const int begin = half == 0 ? 0 : Layout::first_block(1);
+      const int end = half == 0 ? Layout::first_block(1) : Layout::kOvBlocks;
+      // NOTE: they have landed, since S is there. But who waited for that is another warp.
+#pragma unroll 1
+      for (int i = 0; i < Layout::kOwnBlocks; ++i) {
+        this->await_block(Layout::first_block(half) + i);
+      }
+      tcgen05_fence_after();
+      if (lane == 0) {
+        const SmemDescriptor<Layout::kBlockBytes> v(smem.kv(ring.stage, Layout::first_block(half)));
+#pragma unroll
+        for (int step = 0; step < Config::kTileN / kStepColumns; ++step) {
+          tcgen05_mma_ts<Layout::kOperand>(tmem.o(half), tmem.p(tiles.stage, half) + 8 * step,
+                                           v.at(step * kStepColumns * kBlockRowBytes), kInstruction,
+                                           step > 0 || !first);
+        }
+#pragma unroll 1
+        for (int block = begin; block < end; ++block) this->release_block(block);
+      }
+      __syncwarp();
+    }
+    if (lane == 0) tcgen05_commit(smem.o_full());
+    __syncwarp();
+    this->next_tile();
+  }
+
+  ATTNJIT_DEVICE void run() {
+    while (true) {
+      const WorkTile work = this->next_work();
+      if (work.batch < 0) break;
+#pragma unroll 1
+      for (int tile = work.tile_end - 1; tile >= work.tile_begin; --tile) {
+        multiply(tile == work.tile_end - 1);
+      }
+    }
+  }
+};
+
+}  // namespace attnjit::sm100_mla

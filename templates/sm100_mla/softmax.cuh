@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+// The four softmax warps: S from tensor memory, P back to it, O kept relative to the maximum, and
+// its end: normalised, to global memory.
+//
+// A warp has 16 rows. Two threads share a row: of S each has half of the keys, of O half of the
+// columns.
+#pragma once
+
+#include "common/partitions.cuh"
+#include "sm100/online_row.cuh"
+#include "sm100/scores.cuh"
+#include "sm100_mla/layout.cuh"
+
+namespace attnjit::sm100_mla {
+
+template <class Config, class Mask, class ScoreMod, class Arguments, class Params>
+struct SoftmaxWarp {
+  using Layout = LayoutOf<Config>;
+  static constexpr u32 kAll = 0xffffffffu;
+
+  const Smem<Config>& smem;
+  Tmem<Config> tmem;
+  const Arguments& arguments;
+  const Params& params;
+  int warp;  ///< of the four
+  int lane;
+  float log2_scale;
+  Ring tiles = {};  ///< buffers of S and P
+  int o_parity = 0;
+  int work_parity = 0;
+
+  ATTNJIT_DEVICE SoftmaxWarp(const Smem<Config>& memory, Tmem<Config> tensors,
+                             const Arguments& launch, const Params& user)
+      : smem(memory),
+        tmem(tensors),
+        arguments(launch),
+        params(user),
+        warp(warp_uniform(static_cast<int>(threadIdx.x >> 5)) & 3),
+        lane(static_cast<int>(threadIdx.x & 31u)),
+        log2_scale(ScoreMod::kIdentity ? launch.scale * kLog2e : kLog2e) {}
+
+  /// Which of a row's two threads this is: its half of the keys, and of O.
+  ATTNJIT_DEVICE int half() const { return lane >> 4; }
+
+  /// What is known of the thread's row.
+  struct Row {
+    WorkTile work;
+    mla::OutputRow output;
+    Coord coord;
+    KvRange core;     ///< KV tiles inside it need no mask
+    KvRange visible;  ///< where the mask has intervals
+    typename ScoreMod::State state;
+    sm100::OnlineRow online;  ///< the sum is of the thread's keys
+  };
+
+  ATTNJIT_DEVICE void await_output() {
+    smem.wait(smem.o_full(), o_parity);
+    o_parity ^= 1;
+    tcgen05_fence_after();
+  }
+
+  /// Makes P of S. `first`: no product was made of O yet.
+  ATTNJIT_DEVICE void tile(Row& row, int index, bool first) {
+    const int first_kv = index * Config::kTileN;
+    row.coord.kv_idx = first_kv + half() * kThreadKeys;
+    // The mask is evaluated while the tensor cores make S.
+    const bool partial = first_kv < row.core.begin || row.core.end - first_kv < Config::kTileN;
+    u32 word = 0;
+    if (partial) word = sm100::visible_word<Mask>(row.coord, row.visible, params);
+
+    smem.wait(smem.s_full(tiles.stage), tiles.parity);
+    tcgen05_fence_after();
+    float s[kThreadKeys];
+    tcgen05_ld_half_32<kThreadKeys>(s, tmem.s(tiles.stage) + Tmem<Config>::quarter(warp));
+    tcgen05_wait_ld_32(s, 0);
+    tcgen05_fence_before();
+    arrive_warp(smem.s_empty(tiles.stage));
+
+    sm100::modify<ScoreMod>(s, 0, row.coord, row.state, arguments.scale, params);
+    if (partial) sm100::hide(s, 0, word);
+    float maxima[4] = {row.online.maximum, kMaxFloor, kMaxFloor, kMaxFloor};
+#pragma unroll
+    for (int i = 0; i < kThreadKeys; i += 8) {
+#pragma unroll
+      for (int k = 0; k < 4; ++k) maxima[k] = max3(maxima[k], s[i + 2 * k], s[i + 2 * k + 1]);
+    }
+    float maximum = max3(fmaxf(maxima[0], maxima[1]), maxima[2], maxima[3]);
+    maximum = fmaxf(maximum, __shfl_xor_sync(kAll, maximum, 16));
+    const float factor = row.online.template renew<Config>(maximum, log2_scale);
+
+    const float origin = row.online.maximum * log2_scale;
+    u32 words[kThreadKeys / 2];
+#pragma unroll
+    for (int i = 0; i < kThreadKeys; i += 2) {
+      const FloatPair x = fma_pair({s[i], s[i + 1]}, {log2_scale, log2_scale}, {-origin, -origin});
+      s[i] = exp2_approx(x.x);
+      s[i + 1] = exp2_approx(x.y);
+      words[i / 2] = pack_pair<Config::kBf16>(s[i], s[i + 1]);
+    }
+    // The product that read this buffer two tiles before is done: the tile before waited for it.
+#pragma unroll
+    for (int copy = 0; copy < 2; ++copy) {
+      tcgen05_st_half_16<kThreadKeys / 2>(tmem.p(tiles.stage, copy) + Tmem<Config>::quarter(warp),
+                                          words);
+    }
+    tcgen05_wait_st();
+    row.online.sum += sm100::row_sum(s);
+    if (!first) {
+      await_output();
+      if (__any_sync(kAll, factor != 1.0f)) {
+        sm100::rescale<Layout::kHalfColumns>(tmem.o(0) + Tmem<Config>::quarter(warp), factor);
+      }
+    }
+    tcgen05_fence_before();
+    arrive_warp(smem.p_full(tiles.stage));
+    tiles.advance(kBuffers);
+  }
+
+  ATTNJIT_DEVICE i64 lse_row(const Row& row) const {
+    return attnjit::lse_row<Config>(row.work, row.output.head, row.output.position, arguments);
+  }
+  /// The LSE of a row is written by its first thread.
+  ATTNJIT_DEVICE bool writes_lse(const Row& row) const { return half() == 0 && row.output.real; }
+
+  /// Ends the row: what its O is to be multiplied by.
+  ATTNJIT_DEVICE float finish(const Row& row, RowStatistics own) const {
+    float sink = 0.0f;
+    if constexpr (Config::kSink) sink = arguments.sink[row.output.head];
+    float lse;
+    const float scale = finish_row<Config>(own, sink, lse);
+    if constexpr (Config::kReturnLse) {
+      if (writes_lse(row)) arguments.lse[lse_row(row)] = lse;
+    }
+    return scale;
+  }
+
+  /// Ends the row of a partition, whose sink is the merge's. `partial`: where its O goes; nowhere
+  /// if the row saw no key, which nobody reads.
+  ATTNJIT_DEVICE float finish_part(const Row& row, RowStatistics own, float*& partial) const {
+    float lse;
+    const float scale = finish_row<Config, false>(own, 0.0f, lse);
+    if (row.output.real && lse != -infinity()) {
+      partial = partial_row<Config>(row.work, row.output.head, row.output.position, arguments);
+    }
+    if (writes_lse(row)) {
+      arguments.partial_lse[row.work.partition * arguments.rows + lse_row(row)] = lse;
+    }
+    if constexpr (Config::kPartitionTiles > 0) {
+      // The merge reads the LSE of partitions that are no work, too.
+      const PartRange parts =
+          parts_of<Config, Mask>(sm90::lengths_of<Config>(row.work, arguments), arguments, params);
+      if (row.output.real && row.work.partition == parts.begin) {
+        store_no_keys(parts, lse_row(row), half(), 2, arguments);
+      }
+    }
+    return scale;
+  }
+
+  /// Writes 16 columns of the row's O.
+  ATTNJIT_DEVICE static void write(unsigned char* row, int column, const float (&o)[16]) {
+    u32 words[8];
+    pack_pairs<Config::kOutputBf16>(words, o);
+#pragma unroll
+    for (int i = 0; i < 8; i += 4) {
+      store_global_v4(row + 2 * (column + 2 * i), words[i], words[i + 1], words[i + 2],
+                      words[i + 3]);
+    }
+  }
+  ATTNJIT_DEVICE static void write_partial(float* row, int column, const float (&o)[16]) {
+#pragma unroll
+    for (int i = 0; i < 16; i += 4) {
+      store_global_v4(row + column + i, __float_as_uint(o[i]), __float_as_uint(o[i + 1]),
+                      __float_as_uint(o[i + 2]), __float_as_uint(o[i + 3]));
+    }
+  }
+
+  /// Ends the work tile.
+  ATTNJIT_DEVICE void end(Row& row) {
+    const bool any = row.work.tile_begin < row.work.tile_end;
+    const float sum = row.online.sum + __shfl_xor_sync(kAll, row.online.sum, 16);
+    const RowStatistics statistics{sum, row.online.maximum * log2_scale};
+    const bool merged = is_merged<Config>(arguments);
+    float* partial = nullptr;
+    unsigned char* output = nullptr;
+    float scale = 0.0f;
+    if constexpr (Config::kSplit) {
+      if (merged) scale = finish_part(row, statistics, partial);
+    }
+    if (!merged) {
+      scale = finish(row, statistics);
+      if (row.output.real) {
+        output = mla::output_address<Config>(row.work, row.output, arguments);
+      }
+    }
+    if (any) await_output();
+    const int first_column = Layout::first_block(half()) * kBlockColumns;
+#pragma unroll 1
+    for (int column = 0; column < Layout::kHalfColumns; column += 16) {
+      float values[16] = {};
+      if (any) {
+        tcgen05_ld_16(values, 0,
+                      tmem.o(0) + Tmem<Config>::quarter(warp) + static_cast<u32>(column));
+        tcgen05_wait_ld_16(values, 0);
+#pragma unroll
+        for (float& value : values) value *= scale;
+      }
+      // The block that both halves have is the first's to write.
+      const bool own = !(Layout::kSharedBlock && half() == 1 && column < kBlockColumns);
+      if (own && partial != nullptr) write_partial(partial, first_column + column, values);
+      if (own && output != nullptr) write(output, first_column + column, values);
+    }
+  }
+
+  ATTNJIT_DEVICE void work_tile(const WorkTile& work) {
+    const Lengths lengths = sm90::lengths_of<Config>(work, arguments);
+    const int first_q_idx = lengths.first_q_idx();
+    Row row{.work = work};
+    row.output = mla::output_row<Config>(
+        work, work.first_row + warp * kWarpRows + (lane & (kWarpRows - 1)), arguments);
+    row.coord = {work.batch, row.output.head, 0,         row.output.position + first_q_idx,
+                 0,          lengths.q,       lengths.kv};
+    const int last = min((work.first_row + kRows - 1) >> Config::kGqaShift, lengths.q - 1);
+    row.core = Mask::core((work.first_row >> Config::kGqaShift) + first_q_idx, last + first_q_idx,
+                          lengths.kv, params);
+    if constexpr (Mask::kInterval) {
+      row.visible = Mask::row(row.coord.q_idx, row.coord.kv_len, params);
+    }
+    row.state = ScoreMod::prepare(row.coord.h, arguments.num_q_heads, params);
+#pragma unroll 1
+    for (int index = work.tile_end - 1; index >= work.tile_begin; --index) {
+      tile(row, index, index == work.tile_end - 1);
+    }
+    end(row);
+  }
+
+  /// All work tiles that the producer announces.
+  ATTNJIT_DEVICE void run() {
+    while (true) {
+      smem.next_work_tile();
+      smem.wait(smem.work_full(), work_parity);
+      work_parity ^= 1;
+      const WorkTile work = sm90::load_work<Config>(smem.work(), lane);
+      if (lane == 0) mbarrier_arrive(smem.work_empty());
+      if (work.batch < 0) break;
+      work_tile(work);
+    }
+    tcgen05_fence_before();
+  }
+};
+
+}  // namespace attnjit::sm100_mla

@@ -432,7 +432,6 @@ std::string_view no_damage_by_number(std::string_view subject, std::string_view 
       {"sm_100a e4m3 128 pages", "barrier of a warp removed", {4, 5, 6, 7}, kOneWorkTile},
       {"sm_100a e4m3 128 pages", "parity of a wait always 0", {23}, kOnlyO},
       {"sm_100a e4m3 128 pages", "bulk wait_group below the barrier", {0}, kGivenBack},
-      {"sm_100a 96", "wait removed", {15}, "a work tile without keys: without a mask the others of the launch have none either, and nothing is loaded"},
       {"sm90 exchange", "fence.mbarrier_init dropped", {0}, kInitOrdered},
       {"sm90 exchange", "fence.mbarrier_init below the barrier", {0}, kInitOrdered},
       {"sm90 exchange", "cluster barrier's arrival made relaxed", {0}, kInitOrdered},

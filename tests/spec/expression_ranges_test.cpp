@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "printed_cases.h"
-#include "tile_check.h"
+#include "random_tiles.h"
 
 namespace attnjit::spec {
 namespace {

@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "tile_check.h"
+#include "random_tiles.h"
 
 int main(int argc, char** argv) {
   const std::int64_t pairs = argc > 1 ? std::atoll(argv[1]) : 10'000'000;

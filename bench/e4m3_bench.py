@@ -115,7 +115,8 @@ def main():
     contenders = {"attnjit": dense.Attnjit(options.libattnjit, options.templates)}
     for one in options.tuning:
         name, _, path = one.partition("=")
-        contenders[name] = dense.Attnjit(options.libattnjit, options.templates, path)
+        with open(path, encoding="utf-8") as table:
+            contenders[name] = dense.Attnjit(options.libattnjit, options.templates, table.read())
     names = list(contenders)
     contenders["bf16"] = Bf16(dense.Attnjit(options.libattnjit, options.templates))
     if options.fa3:

@@ -205,8 +205,8 @@ TEST_F(Sm100EightBit, AMaximumIsRenewedBeforePSaturates) {
   const auto kernel = made(one);
   ASSERT_TRUE(kernel);
   EXPECT_EQ(judge(one.shape, *kernel, problem, 1).reason, "");
-  const auto late =
-      made(one, damaged("sm100/softmax.cuh", "grown > Config::kRescaleThreshold", "grown > 2.0f"));
+  const auto late = made(
+      one, damaged("sm100/online_row.cuh", "grown > Config::kRescaleThreshold", "grown > 2.0f"));
   ASSERT_TRUE(late);
   EXPECT_NE(judge(one.shape, *late, problem, 1).reason, "");
 }

@@ -49,7 +49,8 @@ class Sm100Inputs : public testing::Test {
   }
 };
 
-constexpr const char* kRescale = "rescale<Config>(tmem.o(warpgroup) + lanes, factor);";
+constexpr const char* kRescale =
+    "rescale<Layout::kOutputColumns>(tmem.o(warpgroup) + lanes, factor);";
 
 TEST_F(Sm100Inputs, FallingAndRaisedReachTheRescale) {
   const TemplateSet trap = damaged("sm100/correction.cuh", kRescale, "asm volatile(\"trap;\");");
@@ -67,23 +68,31 @@ TEST_F(Sm100Inputs, FallingAndRaisedReachTheRescale) {
 }
 
 TEST_F(Sm100Inputs, DamagesOfTheRescaleAreSeen) {
+  constexpr const char *kCorrection = "sm100/correction.cuh", *kRow = "sm100/online_row.cuh";
   const struct {
+    const char* file;
     const char* from;
     const char* to;
   } damages[] = {
-      {kRescale, ""},
-      {kRescale, "rescale<Config>(tmem.o(0) + lanes, factor);"},
-      {kRescale, "rescale<Config>(tmem.o(warpgroup) + lanes, factor * factor);"},
-      {"if (__any_sync(0xffffffffu, factor != 1.0f)) {", "if (factor != 1.0f && row % 32 == 0) {"},
-      {"    tcgen05_st_16(o + 16 * batch, now, 0);", "    tcgen05_st_16(o, now, 0);"},
-      {"    if (batch + 1 < kBatches) tcgen05_ld_16(values[(batch + 1) & 1], 0, o + 16 * (batch + "
+      {kCorrection, kRescale, ""},
+      {kCorrection, kRescale, "rescale<Layout::kOutputColumns>(tmem.o(0) + lanes, factor);"},
+      {kCorrection, kRescale,
+       "rescale<Layout::kOutputColumns>(tmem.o(warpgroup) + lanes, factor * factor);"},
+      {kCorrection,
+       "if (__any_sync(0xffffffffu, factor != 1.0f)) {\n"
+       "            rescale<Layout::kOutputColumns>(tmem.o(warpgroup)",
+       "if (factor != 1.0f && row % 32 == 0) {\n"
+       "            rescale<Layout::kOutputColumns>(tmem.o(warpgroup)"},
+      {kRow, "    tcgen05_st_16(o + 16 * batch, now, 0);", "    tcgen05_st_16(o, now, 0);"},
+      {kRow,
+       "    if (batch + 1 < kBatches) tcgen05_ld_16(values[(batch + 1) & 1], 0, o + 16 * (batch + "
        "1));\n"
        "#pragma unroll\n    for (int i = 0; i < 16; i += 2) {\n      const FloatPair scaled",
        "    if (batch + 1 < kBatches) tcgen05_ld_16(values[(batch + 1) & 1], 0, o + 16 * batch);\n"
        "#pragma unroll\n    for (int i = 0; i < 16; i += 2) {\n      const FloatPair scaled"},
   };
   for (const auto& damage : damages) {
-    const TemplateSet templates = damaged("sm100/correction.cuh", damage.from, damage.to);
+    const TemplateSet templates = damaged(damage.file, damage.from, damage.to);
     const auto kernel = compiled(dense(2), templates);
     ASSERT_TRUE(kernel);
     EXPECT_NE(failure(dense(2), *kernel, InputKind::kFalling) +

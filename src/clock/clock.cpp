@@ -30,7 +30,8 @@ unsigned ctas_per_sm(const Machine& machine, unsigned registers) {
   double most = std::min<double>(kCtasOfSm, kThreadsOfSm / threads);
   most = std::min(most, kSharedBytesOfSm / shared);
   const unsigned known = registers != 0 ? registers : machine.program.maxnreg;
-  if (known != 0) most = std::min(most, kRegistersOfSm / (threads * ((known + 7) / 8 * 8)));
+  const unsigned allotted = (known + 7) / 8 * 8;  // a warp has them by 8
+  if (known != 0) most = std::min(most, kRegistersOfSm / (threads * allotted));
   return std::max(1u, static_cast<unsigned>(most));
 }
 

@@ -276,7 +276,8 @@ class Engine {
       if (w->state != WarpClock::State::kIssues) continue;
       const double time = issue_time(*w);
       // The one that waits longest, where several can issue.
-      if (time < *best_time || (time == *best_time && w->last < (*best)->last)) {
+      const bool as_early = *best != nullptr && time == *best_time;
+      if (time < *best_time || (as_early && w->last < (*best)->last)) {
         *best = w;
         *best_time = time;
       }

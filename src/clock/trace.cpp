@@ -13,7 +13,7 @@ namespace attnjit::clock {
 
 Status write_trace(const std::string& path, const LaunchTime& launch,
                    const emulator::Program& program) {
-  const auto close = [](std::FILE* f) { std::fclose(f); };
+  const auto close = [](std::FILE* f) { static_cast<void>(std::fclose(f)); };
   const std::unique_ptr<std::FILE, decltype(close)> file(std::fopen(path.c_str(), "wb"), close);
   if (file == nullptr) return make_error(ErrorCode::kIo, "the trace cannot be written", path);
   constexpr int kUnitRows = 1000;
@@ -45,8 +45,10 @@ Status write_trace(const std::string& path, const LaunchTime& launch,
     separator = ",\n";
   }
   text += "\n]}\n";
-  if (std::fwrite(text.data(), 1, text.size(), file.get()) != text.size())
+  if (std::fwrite(text.data(), 1, text.size(), file.get()) != text.size() ||
+      std::fflush(file.get()) != 0) {
     return make_error(ErrorCode::kIo, "the trace cannot be written", path);
+  }
   return {};
 }
 

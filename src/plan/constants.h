@@ -22,6 +22,7 @@ class Constants {
   template <class Barrier>
   void add_barriers(const std::vector<Barrier>& barriers) {
     std::vector<int> arrivals;
+    arrivals.reserve(barriers.size());
     for (const Barrier& barrier : barriers) arrivals.push_back(barrier.arrivals);
     add_arrivals(arrivals);
   }

@@ -309,10 +309,10 @@ class Compiler {
     const ParamView& view = params_[param];
     const int rank = shape_of(expression_->params[param].type).rank;
     const std::array<std::int64_t, 3> all{view.planes, view.rows, view.columns};
-    const auto first = rank == 3 ? 0 : 1;
+    const std::size_t first = rank == 3 ? 0 : 1;
     for (int i = 0; i < rank; ++i) {
       program_.code.extents[number][i] = static_cast<int>(std::clamp<std::int64_t>(
-          all.at(static_cast<std::size_t>(first + i)), 0, std::numeric_limits<int>::max()));
+          all.at(first + static_cast<std::size_t>(i)), 0, std::numeric_limits<int>::max()));
     }
     return number;
   }

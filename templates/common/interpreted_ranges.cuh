@@ -144,17 +144,17 @@ ATTNJIT_DEVICE FloatRange stack_floats(u32 op, FloatRange a, FloatRange b) {
   }
 }
 
-/// What code[begin, end) of a mask is over a tile: a bool. NOTE: a kernel asks in several places,
+/// What the mask of some code is over a tile: a bool. NOTE: a kernel asks in several places,
 /// and is compiled in a third of the time where it holds this once for each kind of tile.
 template <class Tile>
-ATTNJIT_FUNCTION IntRange interpret_ranges(const StackCode& code, int begin, int end,
-                                           const StackArrays& arrays, const Tile& tile) {
+ATTNJIT_FUNCTION IntRange interpret_ranges(const StackCode& code, const StackArrays& arrays,
+                                           const Tile& tile) {
   const TileCoords coords(tile);
   StackRange stack[kStackDepth];
   StackRange a = {};
   int top = 0;
 #pragma unroll 1
-  for (int at = begin; at < end; ++at) {
+  for (int at = 0; at < code.mask_end; ++at) {
     const u32 word = code.words[2 * at], literal = code.words[2 * at + 1];
     const u32 number = word >> kStackPlaceShift & 0xff;
     StackRange b{literal, literal, false};

@@ -337,8 +337,7 @@ struct InterpretedMask : UnknownRows {
   template <class Tile, class Params>
   ATTNJIT_DEVICE static IntRange tiles(const Tile& t, const Params& p) {
     if constexpr (requires { Tile::kMakesMap; }) {
-      const StackCode& code = *p.stack_code;
-      return interpret_ranges(code, 0, code.mask_end, stack_arrays(p), t);
+      return interpret_ranges(*p.stack_code, stack_arrays(p), t);
     } else {
       return any_bool();
     }

@@ -116,10 +116,9 @@ class Interpreted {
     const KnownTile known{{tile.b, tile.kv_h, range(tile.h), range(tile.q_idx), range(tile.kv_idx),
                            tile.q_len, tile.kv_len}};
     const TileCoord& unknown = known;
-    const int end = program_.code.mask_end;
     const IntRange said = arrays == ArrayRanges::kKnown
-                              ? interpret_ranges(program_.code, 0, end, arrays_, known)
-                              : interpret_ranges(program_.code, 0, end, arrays_, unknown);
+                              ? interpret_ranges(program_.code, arrays_, known)
+                              : interpret_ranges(program_.code, arrays_, unknown);
     return {said.hi != 0, said.lo == 0};
   }
 

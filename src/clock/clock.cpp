@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/architectures.h"
 #include "clock/trace.h"
 #include "emulator/machine/run.h"
 
@@ -194,13 +195,16 @@ Result<ClockReport> time_launches(const PtxModule& module, const LaunchSequence&
 
 Result<Arch> timing_arch(const std::string& name) {
   const std::optional<Arch> arch = arch_from_string(name);
-  if (!arch || parameter_table(*arch).empty()) {
-    return make_error(
-        arch ? ErrorCode::kUnsupported : ErrorCode::kInvalid,
-        fmt::format("is '{}'; the clock has the numbers of: sm_90a, sm_100a", name.substr(0, 64)),
-        "timing");
+  if (arch && !parameter_table(*arch).empty()) return *arch;
+  std::string known;
+  for (const ArchTraits& traits : architectures()) {
+    if (parameter_table(traits.arch).empty()) continue;
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", traits.name);
   }
-  return *arch;
+  return make_error(
+      arch ? ErrorCode::kUnsupported : ErrorCode::kInvalid,
+      fmt::format("is '{}'; the clock has the numbers of: {}", name.substr(0, 64), known),
+      "timing");
 }
 
 int sms_of(Arch arch) { return static_cast<int>(parameters_of(arch).sms); }

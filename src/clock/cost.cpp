@@ -76,9 +76,7 @@ class Weigher {
   /// What others see, or what waits for others.
   Cost unit() const {
     if (root_ == "mbarrier") return timed(p_.mbarrier_latency);
-    if (root_ == "wgmma") {
-      return timed(0);
-    }
+    if (root_ == "wgmma") return timed(0);
     if (root_ == "bar" && has(text_, "warp")) return {};
     if (root_ == "bar" || root_ == "barrier") return timed(p_.barrier_latency);
     if (root_ == "fence" || root_ == "membar") return timed(p_.fence_latency);
@@ -114,10 +112,10 @@ class Weigher {
     return {Pipe::kAlu, 18, p_.alu_cycles, 80, false, false};
   }
   Cost conversion() const {
-    if (has(text_, "bf16x2.f32") || has(text_, "f16x2.f32") || has(text_, "e4m3x2") ||
-        has(text_, "e5m2x2") || has(text_, "bf16.f32") || has(text_, "f32.bf16"))
+    // NOTE: f16 is a part of bf16's name, too.
+    if (has(text_, "f16x2.f32") || has(text_, "f16.f32") || has(text_, "f32.f16") ||
+        has(text_, "f32.bf16") || has(text_, "e4m3x2") || has(text_, "e5m2x2"))
       return alu(1);
-    if (has(text_, "f16.f32") || has(text_, "f32.f16")) return alu(1);
     // Of integers, to or from floats.
     if (is_float(text_)) return xu(1);
     return has(text_, ".s64.s32") ? alu(1) : Cost{};

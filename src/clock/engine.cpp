@@ -76,6 +76,7 @@ struct Resident {
   std::unique_ptr<Cluster> cluster;
   std::unique_ptr<Stepper> stepper;
   std::vector<WarpClock> warps;
+  u64 number = 0;  ///< from 1, in the order in which they began
   u64 seen_progress = 0;
   double begin = 0;
   unsigned slot = 0;
@@ -103,13 +104,15 @@ struct ProductQueue {
 struct Sm {
   std::array<double, kPartitions> port_free{};
   std::array<std::array<double, kPipes>, kPartitions> pipe_free{};
-  std::array<const WarpClock*, kPartitions> last_issued{};
   double lsu_free = 0;
   double copy_free = 0;
   double tensor_free = 0;
   bool tensor_event = false;  ///< a look at the queues is planned
-  std::map<std::pair<const Resident*, u32>, ProductQueue> products;  ///< by warpgroup
-  std::pair<const Resident*, u32> last_group{nullptr, 0};
+  /// By warpgroup; of products that are no warpgroup's: {0, 0}. NOTE: by numbers, since turns go in
+  /// the order of the keys: that of addresses differs from run to run.
+  using GroupId = std::pair<u64, u32>;
+  std::map<GroupId, ProductQueue> products;
+  GroupId last_group{0, 0};
   std::array<double, kPartitions> tensor_memory_free{};
 };
 
@@ -201,6 +204,7 @@ class Engine {
     if (!machine_.take_cluster(&origin)) return false;
     ++started_;
     auto resident = std::make_unique<Resident>();
+    resident->number = started_;
     resident->cluster = std::make_unique<Cluster>(machine_, origin, 0);
     resident->stepper = std::make_unique<Stepper>(*resident->cluster);
     resident->begin = time + p_.cta_start;
@@ -234,9 +238,8 @@ class Engine {
     }
     for (Sm& sm : sms_) {
       for (auto it = sm.products.begin(); it != sm.products.end();)
-        it = it->first.first == &resident ? sm.products.erase(it) : std::next(it);
-      for (auto& last : sm.last_issued) last = nullptr;
-      if (sm.last_group.first == &resident) sm.last_group = {nullptr, 0};
+        it = it->first.first == resident.number ? sm.products.erase(it) : std::next(it);
+      if (sm.last_group.first == resident.number) sm.last_group = {0, 0};
     }
     const unsigned slot = resident.slot;
     resident.warps.clear();
@@ -559,7 +562,7 @@ class Engine {
     using Kind = UnitWork::Kind;
     switch (work.kind) {
       case Kind::kWgmma: {
-        ProductQueue& queue = sm.products[{&resident, w.warp->index / 4}];
+        ProductQueue& queue = sm.products[{resident.number, w.warp->index / 4}];
         if (queue.issued_by.empty()) queue.issued_by.resize(4, 0);
         const u64 index = queue.issued_by[w.warp->index % 4]++ - queue.begun;
         if (queue.products.size() <= index) {
@@ -584,7 +587,7 @@ class Engine {
         return;
       }
       case Kind::kTensorProduct: {
-        ProductQueue& queue = sm.products[{nullptr, 0}];
+        ProductQueue& queue = sm.products[{0, 0}];
         Product product;
         product.resident = &resident;
         product.ops = {&op};

@@ -164,6 +164,7 @@ Result<ClockReport> time_launches(const PtxModule& module, const LaunchSequence&
   emulator.checks = false;
   ClockReport report;
   std::vector<bool> launches_dependents;
+  std::vector<const emulator::Program*> programs;  // the module's
   const auto run = [&](Machine& machine) -> Status {
     machine.timed = true;
     machine.zero_products = !options.values;
@@ -174,9 +175,7 @@ Result<ClockReport> time_launches(const PtxModule& module, const LaunchSequence&
             .time();
     if (!launch) return std::move(launch).error();
     launches_dependents.push_back(machine.launches_dependents);
-    if (!options.trace_file.empty()) {
-      if (Status s = write_trace(options.trace_file, *launch, machine.program); !s) return s;
-    }
+    programs.push_back(&machine.program);
     report.launches.push_back(std::move(*launch));
     return {};
   };
@@ -184,11 +183,17 @@ Result<ClockReport> time_launches(const PtxModule& module, const LaunchSequence&
   if (!emulated) return std::move(emulated).error();
   // The sequence comes again and again: before its first launch comes its last.
   bool dependent = !launches_dependents.empty() && launches_dependents.back();
+  std::vector<TracedLaunch> traced;
   for (std::size_t i = 0; i < report.launches.size(); ++i) {
     LaunchTime& launch = report.launches[i];
-    launch.us += (dependent ? p.dependent_launch_ns : p.launch_ns) / 1000;
+    const double gap = (dependent ? p.dependent_launch_ns : p.launch_ns) / 1000;
+    traced.push_back({&launch, programs[i], report.us + gap});
+    launch.us += gap;
     dependent = launches_dependents[i];
     report.us += launch.us;
+  }
+  if (!options.trace_file.empty()) {
+    if (Status s = write_trace(options.trace_file, traced); !s) return s.error();
   }
   return report;
 }

@@ -18,7 +18,7 @@ struct ClockOptions {
   unsigned sms = 4;                 ///< of the chip's, that are run in detail
   std::vector<unsigned> registers;  ///< a thread's, by launch; 0 or none: not known
   bool values = false;              ///< products have their values; else they are zeros
-  std::string trace_file;           ///< Chrome/Perfetto JSON of the slowest SM; empty: none
+  std::string trace_file;  ///< Chrome/Perfetto JSON of each launch's slowest SM; empty: none
 };
 
 /// One launch of a sequence.
@@ -44,7 +44,7 @@ struct ClockReport {
 };
 
 /// Times the launches of a sequence; the buffers hold what those SMs wrote. Errors: kUnsupported
-/// for an architecture without a table and for a kernel that cannot be timed; emulate()'s.
+/// for an architecture without a table and for a kernel that cannot be timed; kIo; emulate()'s.
 Result<ClockReport> time_launches(const PtxModule& module, const LaunchSequence& sequence,
                                   std::vector<EmulatorBuffer>& buffers,
                                   const ClockOptions& options);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "attnjit/result.h"
 #include "clock/clock.h"
@@ -12,9 +13,15 @@
 
 namespace attnjit::clock {
 
-/// Of the SM that ends last: a row for each warp, with its waits, and one for each kind of unit.
-/// Times are in microseconds. Errors: kIo.
-Status write_trace(const std::string& path, const LaunchTime& launch,
-                   const emulator::Program& program);
+/// A launch of a sequence: the SM of it that ends last is shown.
+struct TracedLaunch {
+  const LaunchTime* launch = nullptr;
+  const emulator::Program* program = nullptr;
+  double begin_us = 0;  ///< of its CTAs, in the sequence
+};
+
+/// A process for each CTA of each launch, with a row for each warp, with its waits, and one for
+/// each kind of unit. Times are in microseconds. Errors: kIo.
+Status write_trace(const std::string& path, const std::vector<TracedLaunch>& launches);
 
 }  // namespace attnjit::clock

@@ -6,8 +6,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <fstream>
 #include <functional>
+#include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <random>
 
 #include "../emulator/emulator_fixture.h"
@@ -33,12 +36,14 @@ std::string times(int n, const std::function<std::string(int)>& line) {
   return text;
 }
 
-Result<ClockReport> timed(const std::string& text, unsigned threads, unsigned ctas = 1) {
+Result<ClockReport> timed(const std::string& text, unsigned threads, unsigned ctas = 1,
+                          const ClockOptions& options = {}, std::size_t launches = 1) {
   const PtxModule module = load_module(text);
   std::vector<EmulatorBuffer> buffers{
       emulator::f32_buffer("b", std::vector<float>(std::size_t{1} << 16, 0.0f))};
-  LaunchSequence sequence{{recipe_of("k", {ctas, 1, 1}, {threads, 1, 1}, {pointer("b")})}, {}};
-  return time_launches(module, sequence, buffers, {});
+  const LaunchRecipe launch = recipe_of("k", {ctas, 1, 1}, {threads, 1, 1}, {pointer("b")});
+  const LaunchSequence sequence{std::vector<LaunchRecipe>(launches, launch), {}};
+  return time_launches(module, sequence, buffers, options);
 }
 
 LaunchTime launch_of(const std::string& text, unsigned threads, unsigned ctas = 1) {
@@ -220,6 +225,23 @@ TEST(Clock, TurnsDoNotHangOnAddresses) {
     shuffle_heap(seed);
     EXPECT_EQ(cycles_of(text, 128, 396), once);
   }
+}
+
+TEST(Clock, TheTraceHasEveryLaunch) {
+  ClockOptions options;
+  options.trace_file = ::testing::TempDir() + "attnjit_clock_trace.json";
+  const Result<ClockReport> report = timed(kernel("setp.lt.u32 %p1, %r1, 32;\n@%p1 bra $wait;\n" +
+                                                  chain(16) + "$wait:\nbar.sync 0, 64;\n"),
+                                           64, 1, options, 2);
+  ASSERT_TRUE(report) << report.error().to_string();
+  std::ifstream file(options.trace_file);
+  const nlohmann::json trace = nlohmann::json::parse(file);
+  std::map<int, double> begins;  // by process, which is a CTA of a launch
+  for (const nlohmann::json& event : trace.at("traceEvents")) {
+    if (event.at("ph") == "X") begins.emplace(event.at("pid"), event.at("ts"));
+  }
+  ASSERT_EQ(begins.size(), 2u);
+  EXPECT_NEAR(begins.at(1) - begins.at(0), report->launches[1].us, 1e-3);
 }
 
 TEST(Clock, RefusesAKernelThatWaitsInVain) {

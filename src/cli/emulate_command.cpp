@@ -279,8 +279,10 @@ Result<Report> run_emulate(const EmulateArguments& arguments) {
 
   if (Status s = check_timing(arguments.timing, true); !s) return std::move(s).error();
   if (!arguments.timing.arch.empty() &&
-      (arguments.seed || arguments.seeds != 1 || !arguments.mood.empty() || arguments.stats)) {
-    return invalid("timing", "goes with none of --seed, --seeds, --mood and --stats");
+      (arguments.seed || arguments.seeds != 1 || !arguments.mood.empty() || arguments.stats ||
+       arguments.model != "silicon" || !arguments.waivers.empty())) {
+    return invalid("timing",
+                   "goes with none of --model isa, --waive, --seed, --seeds, --mood and --stats");
   }
 
   Result<std::string> text = read_file(arguments.launch, kMaxLaunchBytes);
@@ -306,7 +308,7 @@ Result<Report> run_emulate(const EmulateArguments& arguments) {
   if (!arguments.timing.arch.empty()) {
     Result<Report> timed =
         time_for_report(*module, launch->sequence, buffers, arguments.timing, {});
-    if (!timed && timed.error().code == ErrorCode::kInvalid)
+    if (!timed && timed.error().code == ErrorCode::kInvalid && timed.error().field != "timing")
       return in_file(std::move(timed).error(), arguments.launch);
     return timed;
   }

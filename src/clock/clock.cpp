@@ -5,10 +5,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
+#include <charconv>
 #include <cmath>
 
 #include "base/architectures.h"
 #include "clock/trace.h"
+#include "emulator/machine/module_state.h"
 #include "emulator/machine/run.h"
 
 namespace attnjit::clock {
@@ -148,6 +151,20 @@ class LaunchClock {
   unsigned registers_;
 };
 
+/// PTX for features of an architecture runs on no other one; other PTX on later ones, too.
+Status check_target(const PtxModule& module, Arch arch) {
+  const std::string& target = module.state().module->target;
+  const ArchTraits& traits = traits_of(arch);
+  const bool apart = !target.empty() && std::isalpha(static_cast<unsigned char>(target.back()));
+  int sm = 0;
+  const char* const digits = target.data() + std::min<std::size_t>(target.size(), 3);
+  std::from_chars(digits, target.data() + target.size(), sm);
+  if (target == traits.name || (!apart && sm > 0 && sm <= traits.sm)) return {};
+  return make_error(ErrorCode::kInvalid,
+                    fmt::format("is {}; the kernel's .target is '{}'", traits.name, target),
+                    "timing");
+}
+
 }  // namespace
 
 Result<ClockReport> time_launches(const PtxModule& module, const LaunchSequence& sequence,
@@ -158,6 +175,7 @@ Result<ClockReport> time_launches(const PtxModule& module, const LaunchSequence&
                       fmt::format("the clock has no numbers of {}", to_string(options.arch)),
                       "timing");
   }
+  if (Status s = check_target(module, options.arch); !s) return s.error();
   const Parameters p = parameters_of(options.arch);
   EmulatorOptions emulator;
   emulator.mood = EmulatorMood::kEager;

@@ -43,8 +43,9 @@ struct ClockReport {
   std::vector<LaunchTime> launches;
 };
 
-/// Times the launches of a sequence; the buffers hold what those SMs wrote. Errors: kUnsupported
-/// for an architecture without a table and for a kernel that cannot be timed; kIo; emulate()'s.
+/// Times the launches of a sequence; the buffers hold what those SMs wrote. Errors: kInvalid for a
+/// kernel of another architecture; kUnsupported for an architecture without a table and for a
+/// kernel that cannot be timed; kIo; emulate()'s.
 Result<ClockReport> time_launches(const PtxModule& module, const LaunchSequence& sequence,
                                   std::vector<EmulatorBuffer>& buffers,
                                   const ClockOptions& options);

@@ -179,10 +179,10 @@ class Engine {
       now_ = std::max(now_, time);
       issue(*warp, time);
       if (times_.instructions > options_.most_instructions) {
-        return make_error(
-            ErrorCode::kUnsupported,
-            fmt::format("a CTA executes more than {} instructions", options_.most_instructions),
-            "timing");
+        return make_error(ErrorCode::kUnsupported,
+                          fmt::format("the CTAs of an SM execute more than {} instructions",
+                                      options_.most_instructions),
+                          "timing");
       }
       if (!machine_.findings.empty()) {
         return make_error(ErrorCode::kInvalid,

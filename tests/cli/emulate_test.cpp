@@ -120,6 +120,9 @@ TEST_F(Emulate, TimesALaunch) {
 TEST_F(Emulate, TimingIsAskedForWhole) {
   expect_bad(words({"--timing", "sm_1"}), "timing");
   expect_bad(words({"--timing", "sm_90a", "--stats"}), "timing");
+  expect_bad(words({"--timing", "sm_90a", "--model", "isa"}), "timing");
+  expect_bad(words({"--timing", "sm_90a", "--waive", "in-order-mma"}), "timing");
+  expect_bad(words({"--timing", "sm_100a"}), "timing");  // the kernel is for sm_90a
   expect_bad(words({"--timing", "sm_90a", "--timed-sms", "0"}), "timed-sms");
   expect_bad(words({"--report"}), "report");
   EXPECT_EQ(run(words({"--timing", "sm_103a"})).exit_code, 3);

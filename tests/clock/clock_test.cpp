@@ -251,6 +251,23 @@ TEST(Clock, RefusesAKernelThatWaitsInVain) {
   EXPECT_EQ(report.error().field, "timing");
 }
 
+TEST(Clock, RefusesAKernelOfAnotherArchitecture) {
+  const auto on_b200 = [](const char* target) {
+    std::string text = kernel("");
+    text.replace(text.find("sm_90a"), 6, target);
+    ClockOptions options;
+    options.arch = Arch::kSm100a;
+    return timed(text, 32, 1, options);
+  };
+  for (const char* other : {"sm_90a", "sm_101", "sm_103a", "sm_120"}) {
+    const Result<ClockReport> report = on_b200(other);
+    ASSERT_FALSE(report) << other;
+    EXPECT_EQ(report.error().code, ErrorCode::kInvalid);
+    EXPECT_EQ(report.error().field, "timing");
+  }
+  for (const char* good : {"sm_80", "sm_90", "sm_100", "sm_100a"}) EXPECT_TRUE(on_b200(good));
+}
+
 TEST(Clock, RefusesAnArchitectureWithoutNumbers) {
   EXPECT_EQ(timing_arch("sm_103a").error().code, ErrorCode::kUnsupported);
   EXPECT_EQ(timing_arch("sm_1").error().code, ErrorCode::kInvalid);

@@ -29,7 +29,7 @@ extern "C" {
 #endif
 
 /* Raised when a function or a field is added; never for a bug fix. */
-#define ATTNJIT_ABI_VERSION 8
+#define ATTNJIT_ABI_VERSION 9
 
 /* The version of the library that is loaded, e.g. "0.1.0", and of its ABI. */
 ATTNJIT_EXPORT const char* attnjit_version(void);
@@ -298,6 +298,7 @@ typedef struct attnjit_launch_args {
   int32_t reserved3;            /* zero */
   attnjit_strides mask_strides; /* elements, of bits bytes; zeros: packed */
   uint64_t output_scale;        /* where o is e4m3: f32 [1]; o is the result over it */
+  uint64_t topk_indices;        /* topk: i32 [rows of q, topk], packed */
 } attnjit_launch_args;
 
 /* attnjit_launch_args.mask_map: what a launch does with the caller's map. */

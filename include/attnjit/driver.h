@@ -49,6 +49,7 @@ struct LaunchBuffers {
   DevicePointer output_scale = 0;  ///< f32 [1] where o is e4m3: o is the result over it
   DevicePointer mask = 0;          ///< materialized: [batch or 1, heads or 1, q_len or 1, kv_len]
   DevicePointer slopes = 0;        ///< of alibi, where they are given: f32 [num_q_heads]
+  DevicePointer topk_indices = 0;  ///< topk: i32 [rows of q, topk], packed
   /// The map of a launch whose shapes name a use of one: i32, see MaskMapShape. The last two may be
   /// null where it has no_full.
   DevicePointer kv_num_blocks = 0, kv_indices = 0;

@@ -148,8 +148,8 @@ struct Workspace {
 
 /// The launch of one kernel, whole. Buffers are names: q, k, v, o, lse, sink, page_table, kv_lens,
 /// q_offsets, kv_offsets, pairs_o, pairs_lse, q_scale, k_scale, v_scale, output_scale, mask,
-/// kv_num_blocks, kv_indices, full_kv_num_blocks, full_kv_indices, slopes, param_<name>, and the
-/// workspaces' names.
+/// kv_num_blocks, kv_indices, full_kv_num_blocks, full_kv_indices, slopes, topk_indices,
+/// param_<name>, and the workspaces' names.
 struct LaunchRecipe {
   std::string entry;
   std::array<std::uint32_t, 3> grid{1, 1, 1};

@@ -69,6 +69,7 @@ struct BufferId {
     kFullKvNumBlocks,
     kFullKvIndices,
     kSlopes,
+    kTopkIndices,
     kParam,      ///< `index` counts the parameters that the spec's custom code declares
     kWorkspace,  ///< `index` counts the plan's workspaces
   };

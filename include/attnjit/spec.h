@@ -138,6 +138,8 @@ struct AttentionSpec {
   int num_partitions = 1;  ///< split of kv_len; 0: chosen at launch
   /// n: each partition holds n keys, the first those from 0 on; 0: num_partitions says how many
   int partition_keys = 0;
+  /// n: each row of Q sees the n keys that its list in topk_indices names, and no others; 0: all
+  int topk = 0;
   int max_q_len = 0;    ///< rows of a sequence in a launch, at most; 0: any number
   int max_seq_len = 0;  ///< 0: dynamic
   MaskSpec mask;

@@ -78,7 +78,8 @@ class LaunchArgs(Structure):
          ("map_batch", c_int32), ("map_heads", c_int32), ("map_q_blocks", c_int32),
          ("map_kv_blocks", c_int32), ("reserved2", c_int32), ("slopes", c_uint64),
          ("mask_batch", c_int32), ("mask_heads", c_int32), ("mask_rows", c_int32),
-         ("reserved3", c_int32), ("mask_strides", Strides), ("output_scale", c_uint64)]
+         ("reserved3", c_int32), ("mask_strides", Strides), ("output_scale", c_uint64),
+         ("topk_indices", c_uint64)]
 
 
 # attnjit_launch_args.mask_map

@@ -49,6 +49,7 @@ constexpr std::array kFields{
     Field{BufferId::Kind::kFullKvNumBlocks, &LaunchBuffers::full_kv_num_blocks, kWordAlignment},
     Field{BufferId::Kind::kFullKvIndices, &LaunchBuffers::full_kv_indices, kWordAlignment},
     Field{BufferId::Kind::kSlopes, &LaunchBuffers::slopes, kWordAlignment},
+    Field{BufferId::Kind::kTopkIndices, &LaunchBuffers::topk_indices, kWordAlignment},
 };
 static_assert(sizeof(LaunchBuffers) == kFields.size() * sizeof(DevicePointer),
               "every buffer has its row in kFields");

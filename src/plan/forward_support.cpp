@@ -66,11 +66,15 @@ bool later_rows_see_more(const ResolvedSpec& spec) {
   return seen[1] > 2 * seen[0];
 }
 
+bool has_page_table(const AttentionSpec& spec) { return spec.page_size > 0 && spec.topk == 0; }
+
 bool lengths_differ(const AttentionSpec& spec) {
-  return spec.page_size > 0 || spec.ragged || spec.ragged_kv;
+  return has_page_table(spec) || spec.ragged || spec.ragged_kv;
 }
 
-bool has_kv_lens(const AttentionSpec& spec) { return lengths_differ(spec) && !spec.ragged_kv; }
+bool has_kv_lens(const AttentionSpec& spec) {
+  return lengths_differ(spec) && !spec.ragged_kv && spec.topk == 0;
+}
 
 bool copies_rows(const AttentionSpec& spec) {
   constexpr int kSwizzleRows = 8;  // of 128 bytes: the period of the swizzle
@@ -91,6 +95,9 @@ std::string unsupported_everywhere(const AttentionSpec& spec) {
   };
   if (interprets(spec)) {
     if (std::string reason = spec::why_not_interpreted(spec); !reason.empty()) return reason;
+  }
+  if (spec.topk > 0 && spec.mla != Mla::kDecode) {
+    return missing("lists of keys (topk) but those of absorbed MLA (mla: decode)");
   }
   const Dtype rope = spec.rope_dtype.value_or(spec.qkv_dtype);
   if (rope != spec.qkv_dtype || spec.rope_gmem_dtype.value_or(rope) != rope) {

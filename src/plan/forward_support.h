@@ -27,6 +27,10 @@ bool lists_tiles(const ResolvedSpec& spec);
 /// short one. Custom code without parameters is asked about a square of tiles.
 bool later_rows_see_more(const ResolvedSpec& spec);
 
+/// Whether the kernel finds the pages of a sequence in page_table. Lists of keys (topk) name rows
+/// of the pool themselves.
+bool has_page_table(const AttentionSpec& spec);
+
 /// Whether sequences differ in length: the kernel finds each one's on the device.
 bool lengths_differ(const AttentionSpec& spec);
 

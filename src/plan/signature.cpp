@@ -104,7 +104,7 @@ struct BufferRow {
   Buffer buffer;
   std::string_view name;
 };
-constexpr std::array<BufferRow, 23> kBuffers{{
+constexpr std::array<BufferRow, 24> kBuffers{{
     {Buffer::kNone, ""},
     {Buffer::kQ, "q"},
     {Buffer::kK, "k"},
@@ -128,6 +128,7 @@ constexpr std::array<BufferRow, 23> kBuffers{{
     {Buffer::kFullKvNumBlocks, "full_kv_num_blocks"},
     {Buffer::kFullKvIndices, "full_kv_indices"},
     {Buffer::kSlopes, "slopes"},
+    {Buffer::kTopkIndices, "topk_indices"},
 }};
 static_assert(in_order(kBuffers, &BufferRow::buffer));
 
@@ -262,9 +263,10 @@ std::vector<KernelParameter> forward_parameters(const KernelPlan& plan,
     parameters.push_back(parameter(LaunchNumber::kORowBytes));
     parameters.push_back(parameter(LaunchNumber::kOHeadBytes));
   }
-  if (spec.page_size > 0) add_array(Buffer::kPageTable, "const int");
+  if (has_page_table(spec)) add_array(Buffer::kPageTable, "const int");
   if (spec.ragged_kv) add_array(Buffer::kKvOffsets, "const int");
   if (has_kv_lens(spec)) add_array(Buffer::kKvLens, "const int");
+  if (spec.topk > 0) add_array(Buffer::kTopkIndices, "const int");
   if (spec.return_lse) add_array(Buffer::kLse, "float");
   if (spec.sink) add_array(Buffer::kSink, "const float");
   if (spec.scales != Scales::kNone) {

@@ -186,6 +186,7 @@ Status args_from_c(const attnjit_kernel* kernel, const attnjit_launch_args* give
                  .output_scale = in.output_scale,
                  .mask = in.mask,
                  .slopes = in.slopes,
+                 .topk_indices = in.topk_indices,
                  .kv_num_blocks = in.kv_num_blocks,
                  .kv_indices = in.kv_indices,
                  .full_kv_num_blocks = in.full_kv_num_blocks,

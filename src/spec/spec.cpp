@@ -87,12 +87,36 @@ class Validator {
   bool asks_for_more_than_a_merge() const {
     return spec_.mla != Mla::kNone || spec_.page_size != 0 || spec_.ragged_kv ||
            spec_.kv_lens_exclude_new || spec_.sink || spec_.scales != Scales::kNone ||
-           spec_.num_partitions != 1 || spec_.partition_keys != 0 ||
+           spec_.num_partitions != 1 || spec_.partition_keys != 0 || spec_.topk != 0 ||
            spec_.mask.kind != MaskSpec::Kind::kNull ||
            spec_.score_mod.kind != ScoreModSpec::Kind::kIdentity;
   }
 
+  /// NOTE: a list says where rows lie in the pool of pages, and not which kv_idx they have: what
+  /// asks for that has no answer.
+  void check_topk() {
+    if (spec_.topk == 0) return;
+    if (spec_.page_size == 0) {
+      problem("topk", fmt::format("is {}; allowed with page_size: an index is page * page_size + "
+                                  "the row in it",
+                                  spec_.topk));
+    }
+    if (spec_.kv_lens_exclude_new) {
+      problem("kv_lens_exclude_new",
+              "is true; allowed without topk, where a launch has no kv_lens");
+    }
+    if (spec_.mask.kind != MaskSpec::Kind::kNull) {
+      problem("mask", "is given; allowed with topk: null", "the list says which keys a row sees");
+    }
+    if (spec_.score_mod.kind != ScoreModSpec::Kind::kIdentity &&
+        spec_.score_mod.kind != ScoreModSpec::Kind::kSoftcap) {
+      problem("score_mod", "is given; allowed with topk: identity, softcap",
+              "where a listed key stands in its sequence is not known");
+    }
+  }
+
   void check_shape() {
+    check_topk();
     if (spec_.group >= 1 && spec_.num_q_heads >= 1 && spec_.num_q_heads % spec_.group != 0) {
       problem("group", fmt::format("is {}; allowed: a divisor of num_q_heads, which is {}",
                                    spec_.group, spec_.num_q_heads));

@@ -117,6 +117,12 @@ const std::array kFields{
               .help = "keys of each partition, whatever else is in the batch; 0: not fixed",
               .min = 0,
               .max = 1 << 30},
+    SpecField{
+        .name = "topk",
+        .member = &A::topk,
+        .help = "keys that a row's list (topk_indices) names, which alone it sees; 0: no lists",
+        .min = 0,
+        .max = 1 << 20},
     SpecField{.name = "max_q_len",
               .member = &A::max_q_len,
               .help = "bound on q_len that the kernel may rely on; 0: none",

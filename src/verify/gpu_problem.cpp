@@ -15,7 +15,7 @@ namespace {
 constexpr std::int64_t kGuardBytes = 4096;
 constexpr std::uint8_t kPoison = 0xff;  // a NaN in every float type
 
-constexpr std::array<std::pair<const char*, DevicePointer LaunchBuffers::*>, 22> kBuffers{{
+constexpr std::array<std::pair<const char*, DevicePointer LaunchBuffers::*>, 23> kBuffers{{
     {"q", &LaunchBuffers::q},
     {"k", &LaunchBuffers::k},
     {"v", &LaunchBuffers::v},
@@ -38,6 +38,7 @@ constexpr std::array<std::pair<const char*, DevicePointer LaunchBuffers::*>, 22>
     {"full_kv_num_blocks", &LaunchBuffers::full_kv_num_blocks},
     {"full_kv_indices", &LaunchBuffers::full_kv_indices},
     {"slopes", &LaunchBuffers::slopes},
+    {"topk_indices", &LaunchBuffers::topk_indices},
 }};
 
 /// Absorbed MLA's V is part of K: a launch is given none.

@@ -114,7 +114,8 @@ double estimated_bytes(const Problem& problem) {
   // o is held as the output, as its copy from the device and as the double reference.
   double bytes = q_rows * (spec.qk_depth * size + spec.ov_depth * 16.0 + 24.0) +
                  kv_rows * kv_heads * depth * size +
-                 double(problem.batch) * problem.max_pages * 4.0;
+                 double(problem.batch) * problem.max_pages * 4.0 +
+                 static_cast<double>(problem.total_q) * spec.topk * 4.0;
   const std::int64_t longest = std::max(problem.max_q_len, problem.max_kv_len);
   for (const ParamSpec& param : spec::declared_params(spec)) {
     double of_param = size_of(spec::shape_of(param.type).element);
@@ -192,6 +193,12 @@ std::int64_t Problem::kv_row(int b, int kv_idx) const {
   const std::int32_t page =
       at("page_table").as<std::int32_t>()[std::int64_t{b} * max_pages + kv_idx / spec.page_size];
   return std::int64_t{page} * spec.page_size + kv_idx % spec.page_size;
+}
+
+std::int64_t Problem::listed_row(int b, int row, int place) const {
+  const std::int32_t index =
+      at("topk_indices").as<std::int32_t>()[(first_q_row(b) + row) * spec.topk + place];
+  return index < std::int64_t{num_pages} * spec.page_size ? std::max(index, -1) : -1;
 }
 
 std::int64_t Problem::lse_index(int b, int h, int row) const {

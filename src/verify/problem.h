@@ -65,7 +65,8 @@ struct ProblemRequest {
 };
 
 /// Inputs, by buffer name: q, k, v; and where the spec has them sink, page_table, kv_lens,
-/// q_offsets, kv_offsets, q_scale, k_scale, v_scale, output_scale, mask, slopes, param_<name>;
+/// q_offsets, kv_offsets, q_scale, k_scale, v_scale, output_scale, mask, slopes, topk_indices,
+/// param_<name>;
 /// kv_num_blocks, kv_indices, full_kv_num_blocks and full_kv_indices where a map is given. Of a
 /// merge pairs_o, pairs_lse, and where it is ragged q_offsets.
 struct Problem {
@@ -89,6 +90,9 @@ struct Problem {
   std::int64_t first_q_row(int b) const;
   /// Row of a key in k and v, flattened over [batch, kv_len], [num_pages, page_size] or [total_kv].
   std::int64_t kv_row(int b, int kv_idx) const;
+  /// Row in k and v of what a place of a row's list names; -1 where the place hides a key: with
+  /// topk.
+  std::int64_t listed_row(int b, int row, int place) const;
   /// Index of a query's LSE in [batch, heads, q_len] or [heads, total_q].
   std::int64_t lse_index(int b, int h, int row) const;
 

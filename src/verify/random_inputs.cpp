@@ -53,6 +53,7 @@ class InputMaker {
     params();
     mask();
     slopes();
+    topk_indices();
   }
 
  private:
@@ -403,6 +404,39 @@ class InputMaker {
       tensor.as<float>()[h] = static_cast<float>(0.25 * stream.uniform(h));
     }
     problem_.tensors["slopes"] = std::move(tensor);
+  }
+
+  /// A row's list: keys of its sequence in no order, none twice, as many as there are. Of eight
+  /// places one hides a key, and of eight rows one hides all.
+  void topk_indices() {
+    if (spec_.topk == 0) return;
+    const std::int64_t rows =
+        spec_.ragged ? problem_.total_q : std::int64_t{problem_.batch} * problem_.max_q_len;
+    Tensor lists = make_tensor(Dtype::kI32, {rows, spec_.topk});
+    std::fill_n(lists.as<std::int32_t>(), lists.elements(), -1);
+    for (int b = 0; b < problem_.batch; ++b) {
+      parallel_for(problem_.q_lens[b], request_.threads, [&](std::int64_t row) {
+        const std::int64_t logical = problem_.first_q_row(b) + row;
+        const RandomStream rest(request_.seed, "topk rows");
+        if (rest.bits(logical) % 8 == 7) return;
+        const RandomStream stream(request_.seed ^ static_cast<std::uint64_t>(logical) << 32,
+                                  "topk");
+        // The first of a shuffled sequence's keys, or of so many places, are the list.
+        std::vector<std::int32_t> keys(
+            static_cast<std::size_t>(std::max(problem_.kv_lens[b], spec_.topk)), -1);
+        std::iota(keys.begin(), keys.begin() + problem_.kv_lens[b], 0);
+        for (int place = 0; place < spec_.topk; ++place) {
+          const auto left =
+              static_cast<std::uint32_t>(keys.size()) - static_cast<std::uint32_t>(place);
+          const std::uint32_t random = static_cast<std::uint32_t>(stream.bits(place));
+          std::swap(keys[place], keys[place + random % left]);
+          if (keys[place] < 0 || stream.bits(spec_.topk + place) % 8 == 0) continue;
+          lists.as<std::int32_t>()[logical * spec_.topk + place] =
+              static_cast<std::int32_t>(problem_.kv_row(b, keys[place]));
+        }
+      });
+    }
+    problem_.tensors["topk_indices"] = std::move(lists);
   }
 
   void mask() {

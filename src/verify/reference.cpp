@@ -33,7 +33,7 @@ class BlockWorker {
 
   void run() {
     load_queries();
-    const int kv_len = problem_.kv_lens[task_.b];
+    const int kv_len = keys();
     KeyRange range{kv_len, 0};
     for (int r = 0; r < rows(); ++r) {
       const KeyRange row = rules_.visible_range(coordinate(r, 0).q_idx, kv_len);
@@ -52,11 +52,19 @@ class BlockWorker {
   int head(int r) const {
     return task_.kv_head * spec_.group + static_cast<int>((task_.first + r) % spec_.group);
   }
+  /// Keys of the rows: those of the sequence, or the places of a list, which all rows of a task
+  /// share.
+  int keys() const { return spec_.topk > 0 ? spec_.topk : problem_.kv_lens[task_.b]; }
+  /// Row of a key in k and v; -1 where a list hides it.
+  std::int64_t row_of_key(int key) const {
+    return spec_.topk > 0 ? problem_.listed_row(task_.b, query(0), key)
+                          : problem_.kv_row(task_.b, key);
+  }
   int query(int r) const { return static_cast<int>((task_.first + r) / spec_.group); }
 
   spec::Coordinates coordinate(int r, int kv_idx) const {
     const int q_len = problem_.q_lens[task_.b];
-    const int kv_len = problem_.kv_lens[task_.b];
+    const int kv_len = keys();
     return {task_.b, head(r), task_.kv_head, query(r) + kv_len - q_len, kv_idx, q_len, kv_len};
   }
 
@@ -83,7 +91,7 @@ class BlockWorker {
     bool any = false;
     for (int r = 0; r < rows(); ++r) {
       for (int j = 0; j < count; ++j) {
-        const bool sees = rules_.visible(coordinate(r, key + j));
+        const bool sees = row_of_key(key + j) >= 0 && rules_.visible(coordinate(r, key + j));
         visible_[static_cast<std::size_t>(r) * kKeyBlock + j] = sees ? 1 : 0;
         any = any || sees;
       }
@@ -95,8 +103,11 @@ class BlockWorker {
     k_.assign(static_cast<std::size_t>(depth) * kKeyBlock, 0);
     v_.resize(static_cast<std::size_t>(kKeyBlock) * spec_.ov_depth);
     row_.resize(static_cast<std::size_t>(depth));
+    std::fill(v_.begin(), v_.end(), 0.0);
     for (int j = 0; j < count; ++j) {
-      const std::int64_t row = problem_.kv_row(task_.b, key + j) * kv_heads + task_.kv_head;
+      const std::int64_t key_row = row_of_key(key + j);
+      if (key_row < 0) continue;
+      const std::int64_t row = key_row * kv_heads + task_.kv_head;
       load_doubles(problem_.at("k"), row * depth, depth, row_.data());
       const double k_scale = problem_.scale_of("k_scale", task_.b, task_.kv_head, key + j);
       const double v_scale = problem_.scale_of("v_scale", task_.b, task_.kv_head, key + j);
@@ -194,8 +205,13 @@ std::vector<Task> split(const Problem& problem) {
   for (int b = 0; b < problem.batch; ++b) {
     const std::int64_t rows = std::int64_t{problem.q_lens[b]} * problem.spec.group;
     for (int kv_head = 0; kv_head < problem.spec.num_kv_heads(); ++kv_head) {
-      for (std::int64_t first = 0; first < rows; first += kRowBlock) {
-        tasks.push_back({b, kv_head, first, std::min<std::int64_t>(kRowBlock, rows - first)});
+      // Rows that have lists share a task with those of their position alone.
+      const std::int64_t run = problem.spec.topk > 0 ? problem.spec.group : rows;
+      for (std::int64_t begin = 0; begin < rows; begin += run) {
+        for (std::int64_t first = 0; first < run; first += kRowBlock) {
+          const std::int64_t count = std::min<std::int64_t>(kRowBlock, run - first);
+          tasks.push_back({b, kv_head, begin + first, count});
+        }
       }
     }
   }

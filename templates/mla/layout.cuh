@@ -56,6 +56,12 @@ struct TilesOf {
                     Config::kBarrierOffset >= Config::kWorkOffset + Config::kWorkBytes &&
                     Config::kSmemBytes >= Config::kBarrierOffset + 8 * Config::kBarriers,
                 "Q, K, the announcement and the barriers must not overlap");
+  static_assert(Config::kTopk == 0 ||
+                    (Config::kRowCopies && Config::kTopk % Config::kTileN == 0 &&
+                     (1 << Config::kGqaShift) % kConsumerRows == 0 &&
+                     Config::kListedOffset >= Config::kKvOffset + Config::kStages * kTileBytes &&
+                     Config::kWorkOffset >= Config::kListedOffset + 16 * Config::kStages),
+                "a tile's rows are of one position, and its keys are of one list");
   static_assert(Config::kWorkOffset % 16 == 0 && Config::kBarrierOffset % 8 == 0,
                 "16 bytes are stored at a time, and a barrier is 8");
   /// The barriers that TileMemory names.
@@ -78,6 +84,8 @@ struct TileMemory : CtaMemory<Config> {
     return base + Config::kKvOffset + (stage * Tiles::kQkBlocks + block) * Tiles::kBlockBytes;
   }
   ATTNJIT_DEVICE u32 work() const { return base + Config::kWorkOffset; }
+  /// Which keys of a tile are listed: a word of each warp that copies.
+  ATTNJIT_DEVICE u32 listed(int stage) const { return base + Config::kListedOffset + 16 * stage; }
 
   // Full: what is copied has landed. Empty: its readers are done.
   ATTNJIT_DEVICE u32 work_full() const { return barrier(Config::kBarWorkFull); }

@@ -2,8 +2,7 @@
 // The producer: it finds the CTA's work, announces it, and loads Q and the KV tiles.
 #pragma once
 
-#include "mla/layout.cuh"
-#include "sm90/sequences.cuh"
+#include "mla/listed.cuh"
 
 namespace attnjit::mla {
 
@@ -116,16 +115,39 @@ struct BoxCopies {
   }
 };
 
-/// Copies of KV tiles row by row, where a page does not hold whole boxes of TMA. One of the
-/// producer's four warps: a lane finds where a row of a tile lies, and eight lanes copy a row of a
-/// block of columns, 16 bytes each, by cp.async into the place where TMA would have put them. Rows
-/// past the sequence's end become zeros.
+/// Finds the rows of a sequence in its pages.
+template <class Config, class Arguments>
+struct PagedRows {
+  /// The page of a key; -1 where there is none.
+  ATTNJIT_DEVICE static int place_of(int key, const WorkTile& work, const Arguments& arguments) {
+    const int page = sm90::page_of<Config>(key, work, arguments);
+    return page < arguments.num_pages ? page : -1;
+  }
+  ATTNJIT_DEVICE static i64 offset_of(int key, int place, const Arguments& arguments) {
+    return place * arguments.k_page_bytes + key % Config::kPageSize * arguments.k_row_bytes;
+  }
+};
+
+template <bool kListed, class... Types>
+struct RowsOf {
+  using Type = PagedRows<Types...>;
+};
+template <class... Types>
+struct RowsOf<true, Types...> {
+  using Type = ListedRows<Types...>;
+};
+
+/// Copies of KV tiles row by row, where a page does not hold whole boxes of TMA, or lists name the
+/// rows. One of the producer's four warps: a lane finds where a row of a tile lies, and eight lanes
+/// copy a row of a block of columns, 16 bytes each, by cp.async into the place where TMA would have
+/// put them. Rows past the sequence's end become zeros.
 ///
 /// NOTE: cp.async writes through the generic proxy. A consumer that has waited for a block fences
 /// before it multiplies (Consumer::await_block).
 template <class Config, class Arguments>
 struct RowCopies {
   using Tiles = TilesOf<Config>;
+  using Rows = typename RowsOf<(Config::kTopk > 0), Config, Arguments>::Type;
   static constexpr int kRows = Config::kTileN / kRowCopyWarps;  // of a tile, a warp's
 
   const TileMemory<Config>& smem;
@@ -141,20 +163,20 @@ struct RowCopies {
   ATTNJIT_DEVICE int key_of(int tile) const {
     return tile * Config::kTileN + warp * kRows + min(lane, kRows - 1);
   }
-  /// The page of the lane's row; -1 where there is none.
+  /// Where the lane's row is; -1 where there is none.
   ATTNJIT_DEVICE int place_of(int tile) const {
-    const int page = sm90::page_of<Config>(key_of(tile), work, arguments);
-    return page < arguments.num_pages ? page : -1;
+    return Rows::place_of(key_of(tile), work, arguments);
   }
 
   ATTNJIT_DEVICE void load(int tile, int place) {
-    const i64 offset = place < 0 ? -1
-                                 : place * arguments.k_page_bytes +
-                                       key_of(tile) % Config::kPageSize * arguments.k_row_bytes;
+    const i64 offset = place < 0 ? -1 : Rows::offset_of(key_of(tile), place, arguments);
 #pragma unroll 1
     for (int i = 0; i < Tiles::kQkBlocks; ++i) {
       const int block = Tiles::block_at(i);
       smem.wait(smem.kv_empty(ring.stage, block), ring.parity ^ 1);
+      if constexpr (Config::kTopk > 0) {
+        if (i == 0) store_listed<Config>(smem, ring.stage, warp, lane, place);
+      }
       const u32 data = smem.kv(ring.stage, block);
 #pragma unroll
       for (int first = 0; first < kRows; first += 4) {
@@ -250,7 +272,8 @@ struct Producer {
 
   ATTNJIT_DEVICE void run() {
     if constexpr (kLengthsDiffer<Config>) {
-      walk(sm90::SequenceList<Config, Mask, Arguments, Params>(arguments, params, lane));
+      walk(sm90::SequenceList<Config, Mask, Arguments, Params, ListTiling<Config>>(arguments,
+                                                                                   params, lane));
     } else {
       walk(sm90::WorkListOf<Config, Mask, Arguments, Params>(arguments, params));
     }

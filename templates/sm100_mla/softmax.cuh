@@ -7,6 +7,7 @@
 #pragma once
 
 #include "common/partitions.cuh"
+#include "mla/listed.cuh"
 #include "sm100/online_row.cuh"
 #include "sm100/scores.cuh"
 #include "sm100_mla/layout.cuh"
@@ -26,6 +27,7 @@ struct SoftmaxWarp {
   int lane;
   float log2_scale;
   Ring tiles = {};  ///< buffers of S and P
+  Ring keys = {};   ///< stages of K, where lists say what is seen of them
   int o_parity = 0;
   int work_parity = 0;
 
@@ -59,14 +61,31 @@ struct SoftmaxWarp {
     tcgen05_fence_after();
   }
 
+  /// Which keys of the next tile are listed. NOTE: the warp waits for K itself: that S is there
+  /// says so of what the tensor cores have read, and of nothing else.
+  ATTNJIT_DEVICE mla::ListedKeys take_listed() {
+    constexpr int kFirst = Layout::block_at(0);
+    smem.wait(smem.kv_full(keys.stage, kFirst), keys.parity);
+    const mla::ListedKeys listed = mla::load_listed<Config>(smem, keys.stage, lane);
+    arrive_warp(smem.kv_empty(keys.stage, kFirst));
+    keys.advance(Config::kStages);
+    return listed;
+  }
+
   /// Makes P of S. `first`: no product was made of O yet.
   ATTNJIT_DEVICE void tile(Row& row, int index, bool first) {
     const int first_kv = index * Config::kTileN;
     row.coord.kv_idx = first_kv + half() * kThreadKeys;
     // The mask is evaluated while the tensor cores make S.
-    const bool partial = first_kv < row.core.begin || row.core.end - first_kv < Config::kTileN;
+    bool partial = first_kv < row.core.begin || row.core.end - first_kv < Config::kTileN;
     u32 word = 0;
-    if (partial) word = sm100::visible_word<Mask>(row.coord, row.visible, params);
+    if constexpr (Config::kTopk > 0) {
+      const mla::ListedKeys listed = take_listed();
+      partial = !listed.all();
+      word = half() == 0 ? listed.low : listed.high;
+    } else if (partial) {
+      word = sm100::visible_word<Mask>(row.coord, row.visible, params);
+    }
 
     smem.wait(smem.s_full(tiles.stage), tiles.parity);
     tcgen05_fence_after();

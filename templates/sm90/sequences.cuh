@@ -22,10 +22,10 @@ struct SequenceTiling {
 };
 
 /// The tiles of sequences as work tiles.
-template <class Config, class Mask, class Arguments, class Params>
-struct SequenceList
-    : attnjit::SequenceList<Config, Mask, SequenceTiling<Config>, Arguments, Params> {
-  using Base = attnjit::SequenceList<Config, Mask, SequenceTiling<Config>, Arguments, Params>;
+template <class Config, class Mask, class Arguments, class Params,
+          class Tiling = SequenceTiling<Config>>
+struct SequenceList : attnjit::SequenceList<Config, Mask, Tiling, Arguments, Params> {
+  using Base = attnjit::SequenceList<Config, Mask, Tiling, Arguments, Params>;
   using Base::Base;
 
   ATTNJIT_DEVICE WorkTile tile() const {

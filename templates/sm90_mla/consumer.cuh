@@ -6,6 +6,7 @@
 // for whom.
 #pragma once
 
+#include "mla/listed.cuh"
 #include "sm90/products.cuh"
 #include "sm90/softmax.cuh"
 #include "sm90_mla/output.cuh"
@@ -88,12 +89,16 @@ struct Consumer {
   // ---- Products
 
   /// Makes S = Q K^T, block by block as they land. `first`: Q may still be on its way.
-  ATTNJIT_DEVICE void make_scores(Scores& s, const Ring& at, bool first) const {
+  ATTNJIT_DEVICE void make_scores(Scores& s, mla::ListedKeys& listed, const Ring& at,
+                                  bool first) const {
 #pragma unroll
     for (int i = 0; i < Layout::kQkBlocks; ++i) {
       const int block = Layout::block_at(i);
       if (first) smem.wait(smem.q_full(block), q_parity);
       await_block(at, block);
+      if constexpr (Config::kTopk > 0) {
+        if (i == 0) listed = mla::load_listed<Config>(smem, at.stage, lane);
+      }
       // NOTE: for each block: after the loop of a wait ptxas would set its own, and serialise all.
       wgmma_fence();
       const u64 q = matrix_descriptor<16>(smem.q(block));
@@ -154,13 +159,30 @@ struct Consumer {
 
   ATTNJIT_DEVICE int thread() const { return warp * 32 + lane; }
 
+  /// NOTE: of eight keys a thread has two that are neighbours: bits 0, 1, 8, 9, .. from its own on.
+  ATTNJIT_DEVICE void hide_unlisted(Scores& s, const mla::ListedKeys& listed) const {
+    const auto own = [&](u32 word) {
+      const u32 pairs = word >> 2 * (lane & 3) & 0x03030303u;
+      return (pairs | pairs >> 6 | pairs >> 12 | pairs >> 18) & 0xffu;
+    };
+    const u32 columns = own(listed.low) | own(listed.high) << 8;
+    const sm90::ColumnBits<Config::kTileN / 2> bits = {{columns}, {columns}};
+    sm90::hide(s, bits);
+  }
+
   /// Makes P of S, in place. True, in the whole warp, where earlier outputs are to be multiplied by
   /// `correction`.
-  ATTNJIT_DEVICE bool softmax(Scores& s, Rows& rows, int tile, float (&correction)[2]) {
+  ATTNJIT_DEVICE bool softmax(Scores& s, const mla::ListedKeys& listed, Rows& rows, int tile,
+                              float (&correction)[2]) {
     const int first = tile * Config::kTileN;
     rows.scores.first_kv = first + 2 * (lane & 3);
     sm90::modify_scores<ScoreMod>(s, rows.scores, rows.state, sm90::RowScales<1>{arguments.scale},
                                   params);
+    if constexpr (Config::kTopk > 0) {
+      // No mask beside the list, whose tiles are whole.
+      if (!listed.all()) hide_unlisted(s, listed);
+      return rows.softmax.step(s, correction);
+    }
     const bool in_core = first >= rows.core.begin && rows.core.end - first >= Config::kTileN;
     if (!in_core) {
       if constexpr (Mask::kInterval) {
@@ -240,10 +262,11 @@ struct Consumer {
     for (int tile = rows.work.tile_end - 1; tile >= begin; tile -= 2) {
       Scores s;
       float correction[2];
-      make_scores(s, ring, first);
+      mla::ListedKeys listed;
+      make_scores(s, listed, ring, first);
       first = false;
       if (tile < begin + 2) release_q();
-      const bool moved = softmax(s, rows, tile, correction);
+      const bool moved = softmax(s, listed, rows, tile, correction);
       own_product(s, rows, moved, correction);
       if (tile == begin) break;
       begin_other(rows);
@@ -267,12 +290,13 @@ struct Consumer {
       float correction[2];
       Ring next = ring;
       next.advance(Config::kStages);
-      make_scores(s, next, first);
+      mla::ListedKeys listed;
+      make_scores(s, listed, next, first);
       first = false;
       if (tile < begin + 2) release_q();
       // NOTE: not under the product of K: ptxas would have it end before O is touched.
       begin_other(rows);
-      const bool moved = softmax(s, rows, tile, correction);
+      const bool moved = softmax(s, listed, rows, tile, correction);
       end_pv(rows);
       own_product(s, rows, moved, correction);
     }

@@ -92,6 +92,13 @@ TEST(Sm90MlaPlan, SaysWhatItDoesNotServe) {
   spec.partition_keys = 96;
   EXPECT_NE(reason_of(spec).find("multiples of 64"), std::string::npos);
   spec = spec_of();
+  spec.mask = {};
+  spec.topk = 96;
+  EXPECT_NE(reason_of(spec).find("topk is 96"), std::string::npos);
+  spec.topk = 64;
+  spec.mla = Mla::kNone;
+  EXPECT_NE(reason_of(spec).find("topk"), std::string::npos);
+  spec = spec_of();
   spec.qkv_dtype = Dtype::kE4m3;
   EXPECT_NE(reason_of(spec).find("e4m3"), std::string::npos);
   PlanOptions options;
@@ -180,6 +187,37 @@ TEST(Sm90MlaPlan, LoadsKAlone) {
       EXPECT_FALSE(buffer != nullptr && buffer->kind == BufferId::Kind::kV);
     }
   }
+}
+
+// A tile's rows are of one position, however few the heads. Its keys are those of its list: no page
+// table and no lengths are read, and partitions are of the list's places.
+TEST(Sm90MlaPlan, Lists) {
+  AttentionSpec spec = spec_of(16);
+  spec.mask = {};
+  spec.topk = 2048;
+  const KernelPlan plan = plan_of(spec);
+  ASSERT_TRUE(plan.supported) << plan.reason;
+  for (const KernelParameter& parameter : plan.main().parameters) {
+    EXPECT_NE(parameter.name, "page_table");
+    EXPECT_NE(parameter.name, "kv_lens");
+  }
+  LaunchShapes shapes = shapes_of(2, 3, 0);
+  shapes.max_pages = 0;
+  shapes.num_pages = 1000;
+  const Result<LaunchSequence> sequence = plan_launch(plan, shapes, {}, {});
+  ASSERT_TRUE(sequence.ok()) << sequence.error().to_string();
+  EXPECT_EQ(sequence->launches.front().tensor_maps.size(), 1U);
+  EXPECT_EQ(sequence->launches.front().tensor_maps.front().box,
+            (std::vector<std::uint32_t>{64, 64, 1, 1}));
+  const auto parts = [&](int batch) {
+    return sm90_mla_partitions(plan, shapes_of(batch, 1, 1 << 20), {});
+  };
+  EXPECT_GT(parts(1), 4);
+  EXPECT_LE(parts(1), 32);
+  EXPECT_EQ(parts(132), 1);
+  spec.num_partitions = 1;
+  spec.partition_keys = 512;
+  EXPECT_EQ(sm90_mla_partitions(plan_of(spec), shapes_of(1, 1, 1 << 20), {}), 4);
 }
 
 // Launches of few query tiles split the keys, so that the SMs have work; a full one does not.

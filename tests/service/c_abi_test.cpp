@@ -283,6 +283,30 @@ TEST_F(CAbiTest, MasksAndSlopesAreGiven) {
   expect_refused("slopes");
 }
 
+// The lists of absorbed MLA's keys; by a caller of the version before not.
+TEST_F(CAbiTest, ListsAreGiven) {
+  AttentionSpec attention;
+  attention.arch = Arch::kSm90a;
+  attention.mla = Mla::kDecode;
+  attention.num_q_heads = attention.group = 16;
+  attention.qk_depth = 192;
+  attention.page_size = 64;
+  attention.topk = 64;
+  load(attention);
+  args_.q = args_.k = args_.o = 0x10000000;
+  args_.batch = 2;
+  args_.q_len = 1;
+  args_.num_pages = 10;
+  args_.topk_indices = 0x20000000;
+  expect_launched();
+  EXPECT_EQ(number_of("topk_indices"), 0x20000000);
+  args_.topk_indices = 0;
+  expect_refused("topk_indices");
+  args_.topk_indices = 0x20000000;
+  args_.struct_size = offsetof(attnjit_launch_args, topk_indices);
+  expect_refused("topk_indices");
+}
+
 // A map of the mask is asked about, and given to a launch; by a caller of the version before not.
 TEST_F(CAbiTest, MapsAreGiven) {
   AttentionSpec attention = test_spec();

@@ -35,6 +35,7 @@ TEST(SpecFlags, ThereIsOneForEachField) {
                            "--accumulate",
                            "--num-partitions",
                            "--partition-keys",
+                           "--topk",
                            "--max-seq-len",
                            "--mask",
                            "--score-mod",
@@ -45,7 +46,7 @@ TEST(SpecFlags, ThereIsOneForEachField) {
                            "--pair-cta"}) {
     EXPECT_EQ(names.count(name), 1U) << name;
   }
-  EXPECT_EQ(names.size(), 32U);
+  EXPECT_EQ(names.size(), 33U);
 }
 
 TEST(SpecInput, FlagsAloneMakeASpec) {

@@ -241,6 +241,39 @@ TEST(RandomInputs, PageTablesAreAPermutationWithASpare) {
   for (const int i : {3, 4, 5, 6, 7, 9, 10, 11}) EXPECT_EQ(used.count(table[i]), 0U);
 }
 
+// Of a row's own sequence, none twice, with some hidden, and rows that hide all.
+TEST(RandomInputs, ListsNameKeysOfTheirSequenceOnce) {
+  AttentionSpec spec = spec_of(16, 16, 128);
+  spec.mla = Mla::kDecode;
+  spec.page_size = 16;
+  spec.topk = 64;
+  ProblemRequest request;
+  request.q_lens = {40};
+  request.kv_lens = {100, 30, 0};
+  const Problem p = make_problem(spec, request).value();
+  int empty = 0;
+  for (int b = 0; b < 3; ++b) {
+    std::set<std::int64_t> rows;
+    for (int key = 0; key < p.kv_lens[b]; ++key) rows.insert(p.kv_row(b, key));
+    for (int row = 0; row < 40; ++row) {
+      std::set<std::int64_t> named;
+      int shown = 0;
+      for (int place = 0; place < 64; ++place) {
+        const std::int64_t key = p.listed_row(b, row, place);
+        if (key < 0) continue;
+        ++shown;
+        named.insert(key);
+        EXPECT_TRUE(rows.count(key) == 1) << b << " " << row << " " << place;
+      }
+      EXPECT_EQ(named.size(), static_cast<std::size_t>(shown));
+      EXPECT_LT(shown, 64);
+      if (b < 2 && shown == 0) ++empty;
+    }
+  }
+  EXPECT_GT(empty, 2);
+  EXPECT_LT(empty, 30);
+}
+
 TEST(RandomInputs, ParametersAreDrawnOrTaken) {
   AttentionSpec spec = spec_of(1, 1, 64);
   spec.mask.kind = MaskSpec::Kind::kCustom;

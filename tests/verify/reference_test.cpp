@@ -519,6 +519,44 @@ TEST(Reference, DepthsOfMla) {
   }
 }
 
+AttentionSpec with_lists(int topk) {
+  AttentionSpec spec = small(16, 16, 128);
+  spec.mla = Mla::kDecode;
+  spec.page_size = 16;
+  spec.topk = topk;
+  return spec;
+}
+
+// A row sees what its list names, in whatever order, and nothing else.
+TEST(Reference, ListsSayWhatARowSees) {
+  const Problem problem = make_problem(with_lists(64), shapes({9}, {100, 30, 0})).value();
+  const auto listed = [&](const Where& at) {
+    for (int place = 0; place < 64; ++place) {
+      if (problem.listed_row(at.b, at.row, place) == problem.kv_row(at.b, at.kv_idx)) return true;
+    }
+    return false;
+  };
+  const Result<Reference> reference = compute_reference(problem, 2);
+  ASSERT_TRUE(reference.ok()) << reference.error().to_string();
+  expect_equal(*reference, naive(problem, listed, unchanged));
+}
+
+// A key that is named twice counts twice; rows that the pool has not are hidden.
+TEST(Reference, ListsMayNameAKeyTwiceAndRowsThatAreNot) {
+  Problem problem = make_problem(with_lists(64), shapes({1}, {100})).value();
+  auto* const list = problem.tensors.at("topk_indices").as<std::int32_t>();
+  const auto fill = [&](std::vector<std::int32_t> rows) {
+    std::fill_n(list, 64, -1);
+    std::copy(rows.begin(), rows.end(), list);
+    return compute_reference(problem, 1).value();
+  };
+  const auto key = [&](int kv_idx) { return static_cast<std::int32_t>(problem.kv_row(0, kv_idx)); };
+  const Reference once = fill({key(3)});
+  EXPECT_NEAR(fill({key(3), key(3)}).lse[0], once.lse[0] + std::log(2.0), 1e-9);
+  expect_equal(fill({-7, problem.num_pages * 16, 1 << 30, key(3)}), once);
+  EXPECT_EQ(fill({}).lse[0], kMinusInfinity);
+}
+
 TEST(Reference, E4m3HasTheScalesThatTheSpecSays) {
   AttentionSpec spec = small(4, 2);
   spec.qkv_dtype = Dtype::kE4m3;

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/problems.h"
+#include "plan/forward_support.h"
 #include "plan/signature.h"
 #include "spec/names.h"
 
@@ -38,7 +39,7 @@ void check_lengths(const AttentionSpec& spec, const LaunchShapes& shapes, Proble
   };
   if (spec.ragged) check_total("total_q", shapes.total_q, shapes.q_len);
   if (spec.ragged_kv) check_total("total_kv", shapes.total_kv, shapes.kv_len);
-  if (spec.page_size > 0 && std::int64_t{shapes.max_pages} * spec.page_size < shapes.kv_len) {
+  if (has_page_table(spec) && std::int64_t{shapes.max_pages} * spec.page_size < shapes.kv_len) {
     problems.add("max_pages", fmt::format("max_pages is {}; {} keys in pages of {} need {}",
                                           shapes.max_pages, shapes.kv_len, spec.page_size,
                                           (shapes.kv_len + spec.page_size - 1) / spec.page_size));

@@ -20,6 +20,12 @@ int workers_of(const MlaTiles& tiles, const DeviceShape& device) {
   return std::max(device.sm_count / tiles.cluster, 1);
 }
 
+/// Of a row that has a list the keys are the list's.
+LaunchShapes with_listed_keys(const AttentionSpec& spec, LaunchShapes shapes) {
+  if (spec.topk > 0) shapes.kv_len = spec.topk;
+  return shapes;
+}
+
 TensorMapDescription describe(const KernelPlan& plan, const MlaTiles& tiles,
                               const LaunchTensors& tensors, TensorMapId map) {
   const int head_shift = mla_head_shift(plan.spec);
@@ -80,17 +86,22 @@ class SplitTimes {
 }  // namespace
 
 std::int32_t mla_partitions(const AttentionSpec& spec, const MlaTiles& tiles, const MlaRates& rates,
-                            const LaunchShapes& shapes, const DeviceShape& device) {
+                            const LaunchShapes& given, const DeviceShape& device) {
+  const LaunchShapes shapes = with_listed_keys(spec, given);
   if (const auto fixed = fixed_partitions(spec, shapes)) return *fixed;
   constexpr std::int64_t kMaxPartitions = 64;
   const SplitWork work =
       split_work(spec, shapes, sm90_query_tiles(spec, shapes, tiles.rows(), mla_head_shift(spec)),
                  1, MlaTiles::kKeys);
   const SplitTimes times(spec, tiles, rates, device);
+  // Those who have keys of their own.
+  const std::int64_t positions =
+      spec.ragged ? shapes.total_q : std::int64_t{shapes.batch} * shapes.q_len;
+  const std::int64_t sequences = spec.topk > 0 ? positions : shapes.batch;
   std::int64_t best = 1;
-  double least = times.of(1, work.tiles, shapes.batch, work.kv_tiles, work.rows);
+  double least = times.of(1, work.tiles, sequences, work.kv_tiles, work.rows);
   for (std::int64_t parts = 2; parts <= std::min(work.kv_tiles, kMaxPartitions); ++parts) {
-    const double time = times.of(parts, work.tiles, shapes.batch, work.kv_tiles, work.rows);
+    const double time = times.of(parts, work.tiles, sequences, work.kv_tiles, work.rows);
     if (time >= least) continue;
     best = parts;
     least = time;
@@ -102,7 +113,7 @@ Result<LaunchRecipe> plan_mla_launch(const KernelPlan& plan, const MlaTiles& til
                                      const LaunchRequest& request) {
   const AttentionSpec& spec = plan.spec;
   const int head_shift = mla_head_shift(spec);
-  const LaunchShapes& shapes = request.shapes;
+  const LaunchShapes shapes = with_listed_keys(spec, request.shapes);
   const std::int64_t rows = std::int64_t{shapes.q_len} << head_shift;
   if (rows > kMaxLength) {
     return make_error(ErrorCode::kInvalid,

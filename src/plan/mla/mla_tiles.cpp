@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <numeric>
 #include <utility>
@@ -19,6 +20,7 @@ namespace {
 constexpr int kMaxLatent = 512;  // O of 64 x 512 floats is half of a register file, or of tmem
 constexpr int kMaxHeads = 128;
 constexpr int kCopyThreads = 128;  // where threads copy K
+constexpr int kCopyWarps = 4;
 
 std::vector<LaunchNumber> numbers_of(const AttentionSpec& spec, const MlaTiles& tiles) {
   using enum LaunchNumber;
@@ -39,7 +41,7 @@ MlaTiles mla_tiles(const AttentionSpec& spec) {
   MlaTiles tiles;
   tiles.kv_lens = lengths_differ(spec);
   tiles.split = splits(spec);
-  tiles.row_copies = copies_rows(spec);
+  tiles.row_copies = spec.topk > 0 || copies_rows(spec);
   if (!tiles.row_copies) {
     tiles.box_keys =
         spec.page_size > 0 ? std::gcd(spec.page_size, MlaTiles::kKeys) : MlaTiles::kKeys;
@@ -56,7 +58,9 @@ std::int64_t mla_tile_bytes(const AttentionSpec& spec) {
 }
 
 int mla_head_shift(const AttentionSpec& spec) {
-  return std::bit_width(static_cast<std::uint32_t>(spec.group - 1));
+  const int shift = std::bit_width(static_cast<std::uint32_t>(spec.group - 1));
+  constexpr int kWholeTile = std::bit_width(std::uint32_t{MlaTiles::kRows}) - 1;
+  return spec.topk > 0 ? std::max(shift, kWholeTile) : shift;
 }
 
 int mla_blocks(const AttentionSpec& spec) { return spec.qk_depth / MlaTiles::kBlockColumns; }
@@ -96,6 +100,10 @@ std::string mla_unsupported_reason(const ResolvedSpec& resolved) {
         to_string(spec.arch), MlaTiles::kBlockColumns, kMaxLatent, MlaTiles::kBlockColumns,
         spec.qk_depth, spec.ov_depth);
   }
+  if (spec.topk % MlaTiles::kKeys != 0) {
+    return fmt::format("topk is {}; the {} template takes multiples of {} keys, a tile", spec.topk,
+                       to_string(spec.arch), MlaTiles::kKeys);
+  }
   const PlanOptions& options = resolved.options();
   if (options.swizzle_bytes.value_or(128) != 128) {
     return fmt::format("the {} template needs 128-byte swizzles; swizzle_bytes is {}",
@@ -114,6 +122,9 @@ std::vector<MlaBarrierGroup> mla_barrier_groups(const AttentionSpec& spec, const
   const int of_k = tiles.row_copies ? kCopyThreads : kProducer;
   const int blocks = mla_blocks(spec);
   const int latent = mla_latent_blocks(spec);
+  // Which keys of a tile are listed is said with the block that comes first, by a lane of each warp
+  // that copies.
+  const int first = latent < blocks ? latent : 0;
   std::vector<BarrierPlan> q_full, k_full, k_empty;
   for (int block = 0; block < blocks; ++block) {
     q_full.push_back({fmt::format("Q block {} full", block), kProducer});
@@ -123,10 +134,12 @@ std::vector<MlaBarrierGroup> mla_barrier_groups(const AttentionSpec& spec, const
       // Of an odd number of blocks both halves of O have the one in the middle.
       const bool middle = latent % 2 != 0 && block == latent / 2;
       const std::string name = fmt::format("K {} block {}", stage, block);
-      k_full.push_back({name + " full", of_k});
-      k_empty.push_back({name + " empty", block >= latent ? readers.rope
-                                          : middle        ? readers.middle_block
-                                                          : readers.latent});
+      const bool listed = spec.topk > 0 && block == first;
+      const int of_block = block >= latent ? readers.rope
+                           : middle        ? readers.middle_block
+                                           : readers.latent;
+      k_full.push_back({name + " full", listed ? of_k + kCopyWarps : of_k});
+      k_empty.push_back({name + " empty", listed ? of_block + readers.listed : of_block});
     }
   }
   std::vector<MlaBarrierGroup> groups{
@@ -160,6 +173,10 @@ void add_mla_barriers(const std::vector<MlaBarrierGroup>& groups, Constants& con
   constants.add_barriers(mla_barriers(groups));
 }
 
+std::int64_t mla_listed_bytes(const AttentionSpec& spec, const MlaTiles& tiles) {
+  return spec.topk > 0 ? std::int64_t{MlaTiles::kListedBytes} * tiles.num_stages : 0;
+}
+
 void add_mla_constants(const AttentionSpec& spec, const MlaTiles& tiles, Constants& constants) {
   constants.add_bool("kBf16", spec.qkv_dtype == Dtype::kBf16);
   constants.add_bool("kOutputBf16", spec.output_dtype.value_or(spec.qkv_dtype) == Dtype::kBf16);
@@ -173,7 +190,10 @@ void add_mla_constants(const AttentionSpec& spec, const MlaTiles& tiles, Constan
   constants.add("kCluster", tiles.cluster);
   constants.add("kTileM", tiles.rows());
   constants.add("kTileN", MlaTiles::kKeys);
-  constants.add("kPageSize", spec.page_size);
+  // NOTE: a list names rows of the pool: no sequence has pages.
+  constants.add("kPageSize", has_page_table(spec) ? spec.page_size : 0);
+  constants.add("kTopk", spec.topk);
+  constants.add("kPoolPageSize", spec.topk > 0 ? spec.page_size : 0);
   constants.add("kBoxKeys", tiles.box_keys);
   constants.add_bool("kRowCopies", tiles.row_copies);
   constants.add_bool("kRagged", spec.ragged);

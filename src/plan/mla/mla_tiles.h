@@ -20,10 +20,11 @@ struct MlaTiles {
   static constexpr int kKeys = 64;          ///< of a KV tile
   static constexpr int kBlockColumns = 64;  ///< of 128 bytes: a TMA box, and the swizzle's row
   static constexpr int kWorkBytes = 48;     ///< of an announced work tile, stored 16 at a time
+  static constexpr int kListedBytes = 16;   ///< that say which keys of a tile a list shows
 
   int cluster = 1;          ///< CTAs that share a work tile, and load K for each other
   int box_keys = 0;         ///< keys per TMA box of K: all of one page; 0 with row_copies
-  bool row_copies = false;  ///< K is copied row by row: pages do not hold whole TMA boxes
+  bool row_copies = false;  ///< K is copied row by row: pages hold no whole TMA boxes, or topk
   bool kv_lens = false;     ///< sequences differ in length: a warp finds its work on the device
   bool split = false;       ///< launches may split the keys into partitions
   int partition_tiles = 0;  ///< KV tiles of each partition; 0: the launch says how many there are
@@ -39,7 +40,8 @@ MlaTiles mla_tiles(const AttentionSpec& spec);
 /// Bytes of 64 rows of Q, or of a tile of K.
 std::int64_t mla_tile_bytes(const AttentionSpec& spec);
 
-/// A row is position << shift | head. Rows whose head would be past the last are nobody's.
+/// A row is position << shift | head. Rows whose head would be past the last are nobody's. Where
+/// each position has a list of its own (topk), a tile's rows are of one.
 int mla_head_shift(const AttentionSpec& spec);
 
 /// Blocks of 64 columns in a row of K, and those of its latent part, which is V.
@@ -56,6 +58,7 @@ struct MlaReaders {
   int latent = 0;        ///< of a latent block of K
   int middle_block = 0;  ///< of the one that both halves of O have, where there is one
   int rope = 0;          ///< of the rope's block
+  int listed = 0;        ///< of which keys are listed, beside those of a tile's first block
 };
 
 /// Mbarriers of one kind, in the order in which they lie in shared memory.
@@ -71,6 +74,9 @@ std::vector<MlaBarrierGroup> mla_barrier_groups(const AttentionSpec& spec, const
 std::vector<BarrierPlan> mla_barriers(const std::vector<MlaBarrierGroup>& groups);
 /// Adds the rank of each group's first barrier, and the barriers' arrivals.
 void add_mla_barriers(const std::vector<MlaBarrierGroup>& groups, Constants& constants);
+
+/// What lies in shared memory beside the tiles: of all stages, which keys are listed.
+std::int64_t mla_listed_bytes(const AttentionSpec& spec, const MlaTiles& tiles);
 
 /// Adds what templates/mla and the work lists need of Config, offsets apart.
 void add_mla_constants(const AttentionSpec& spec, const MlaTiles& tiles, Constants& constants);

@@ -32,6 +32,7 @@ std::vector<MlaBarrierGroup> barrier_groups(const AttentionSpec& spec, const Mla
   readers.q = 1;
   readers.latent = readers.middle_block = 2;
   readers.rope = 1;
+  readers.listed = kSoftmaxWarps;
   std::vector<MlaBarrierGroup> groups = mla_barrier_groups(spec, tiles, readers);
   const auto add = [&](const char* constant, const char* name, const char* state, int arrivals) {
     MlaBarrierGroup group{constant, {}};
@@ -58,6 +59,7 @@ void lay_out(const AttentionSpec& spec, Sm100MlaPlan& plan) {
   };
   add("Q", plan.q_bytes);
   for (int i = 0; i < plan.tiles.num_stages; ++i) add(fmt::format("K and V {}", i), plan.q_bytes);
+  if (spec.topk > 0) add("listed keys", mla_listed_bytes(spec, plan.tiles));
   add("work", MlaTiles::kWorkBytes);
   add("tmem address", 8);
   add("barriers", std::int64_t{8} * static_cast<std::int64_t>(plan.barriers.size()));
@@ -111,9 +113,11 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm1
   constants.add_bool("kDebugWaits", resolved.options().debug_waits.value_or(false));
   constants.add_float("kRescaleThreshold", plan.rescale_threshold);
   // Q, the stages of K, and what comes behind them.
-  const std::size_t behind = 1 + static_cast<std::size_t>(plan.tiles.num_stages);
+  const std::size_t listed = 1 + static_cast<std::size_t>(plan.tiles.num_stages);
+  const std::size_t behind = spec.topk > 0 ? listed + 1 : listed;
   constants.add("kQOffset", plan.smem[0].begin);
   constants.add("kKvOffset", plan.smem[1].begin);
+  constants.add("kListedOffset", spec.topk > 0 ? plan.smem[listed].begin : 0);
   constants.add("kWorkOffset", plan.smem[behind].begin);
   constants.add("kTmemAddressOffset", plan.smem[behind + 1].begin);
   constants.add("kBarrierOffset", plan.smem[behind + 2].begin);

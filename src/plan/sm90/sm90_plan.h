@@ -24,6 +24,7 @@ enum class Sm90Region : std::uint8_t {
   kVRows,
   kO,
   kP,
+  kListed,
   kWork,
   kNotes,
   kVKeys,

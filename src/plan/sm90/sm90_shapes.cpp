@@ -6,6 +6,7 @@
 #include <utility>
 #include <variant>
 
+#include "plan/forward_support.h"
 #include "plan/merge/merge_plan.h"
 
 namespace attnjit {
@@ -73,7 +74,7 @@ void sm90_add_work_numbers(const AttentionSpec& spec, bool split, bool kv_lens,
   numbers.push_back(kBatch);
   if (spec.ragged) numbers.push_back(kTotalQ);
   if (spec.ragged_kv) numbers.push_back(kTotalKv);
-  if (spec.page_size > 0) numbers.push_back(kMaxPages);
+  if (has_page_table(spec)) numbers.push_back(kMaxPages);
 }
 
 }  // namespace attnjit

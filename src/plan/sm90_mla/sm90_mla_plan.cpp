@@ -47,6 +47,7 @@ void lay_out(const AttentionSpec& spec, Sm90Plan& plan) {
   add(Sm90Region::kQ, 0, plan.q_bytes);
   for (int i = 0; i < plan.num_stages; ++i) add(Sm90Region::kK, i, plan.k_bytes);
   add(Sm90Region::kP, 0, kRecordBytes);
+  if (spec.topk > 0) add(Sm90Region::kListed, 0, mla_listed_bytes(spec, sm90_mla_tiles(plan)));
   add(Sm90Region::kWork, 0, MlaTiles::kWorkBytes);
   add(Sm90Region::kBarriers, 0, std::int64_t{8} * static_cast<std::int64_t>(plan.barriers.size()));
 }
@@ -74,6 +75,7 @@ std::vector<ConfigConstant> constants_of(const AttentionSpec& spec, const Sm90Pl
   constants.add("kQOffset", sm90_begin_of(Sm90Region::kQ, plan));
   constants.add("kKvOffset", sm90_begin_of(Sm90Region::kK, plan));
   constants.add("kRecordOffset", sm90_begin_of(Sm90Region::kP, plan));
+  constants.add("kListedOffset", sm90_begin_of(Sm90Region::kListed, plan));
   constants.add("kWorkOffset", sm90_begin_of(Sm90Region::kWork, plan));
   constants.add("kBarrierOffset", sm90_begin_of(Sm90Region::kBarriers, plan));
   add_mla_barriers(barrier_groups(spec, plan), constants);

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lists of keys (topk): the rows of the pool that a position's list names, and what is said in
+// shared memory of those that it hides.
+#pragma once
+
+#include "mla/layout.cuh"
+#include "sm90/sequences.cuh"
+
+namespace attnjit::mla {
+
+/// Every position has as many keys as a list has places, however long its sequence is.
+template <class Config>
+struct ListTiling : sm90::SequenceTiling<Config> {
+  static constexpr bool kKvLens = Config::kTopk == 0;
+};
+
+/// Finds the rows that a list names. A place of the list is a key.
+template <class Config, class Arguments>
+struct ListedRows {
+  /// The row of the pool; -1 where the list hides the key. NOTE: so it does with rows that the pool
+  /// has not: what lists hold is not known on the host.
+  ATTNJIT_DEVICE static int place_of(int key, const WorkTile& work, const Arguments& arguments) {
+    const int position = work.first_row >> Config::kGqaShift;
+    i64 list = work.q_begin + position;
+    if constexpr (!Config::kRagged) list += static_cast<i64>(work.batch) * arguments.q_len;
+    const int row = arguments.topk_indices[list * Config::kTopk + key];
+    return row >= 0 && row / Config::kPoolPageSize < arguments.num_pages ? row : -1;
+  }
+  ATTNJIT_DEVICE static i64 offset_of(int, int place, const Arguments& arguments) {
+    return place / Config::kPoolPageSize * arguments.k_page_bytes +
+           place % Config::kPoolPageSize * arguments.k_row_bytes;
+  }
+};
+
+/// Which of a tile's keys a list shows: a bit each.
+struct ListedKeys {
+  u32 low = ~0u;   ///< of keys 0 to 31
+  u32 high = ~0u;  ///< of the others
+  ATTNJIT_DEVICE bool all() const { return (low & high) == ~0u; }
+};
+
+/// What a warp that copies says of its rows of a tile, before the tile's first block is full.
+/// `places`: of the lane's row.
+template <class Config>
+ATTNJIT_DEVICE void store_listed(const TileMemory<Config>& smem, int stage, int warp, int lane,
+                                 int place) {
+  constexpr int kRows = Config::kTileN / kRowCopyWarps;
+  const u32 shown = __ballot_sync(0xffffffffu, place >= 0) & low_bits(kRows);
+  if (lane == 0) {
+    store_shared_word(smem.listed(stage) + 4 * warp, shown);
+    mbarrier_arrive(smem.kv_full(stage, TileMemory<Config>::Tiles::block_at(0)));
+  }
+  __syncwarp();
+}
+
+/// What was said of a tile, for a whole warp that has waited for its first block. NOTE: lane 0
+/// alone reads, because it is lane 0 that hands the memory back.
+template <class Config>
+ATTNJIT_DEVICE ListedKeys load_listed(const TileMemory<Config>& smem, int stage, int lane) {
+  static_assert(kRowCopyWarps == 4 && Config::kTileN == 64, "four words of 16 rows");
+  u32 words[4] = {};
+  if (lane == 0) {
+    load_shared_v4(smem.listed(stage), words[0], words[1], words[2], words[3]);
+  }
+  return {__shfl_sync(0xffffffffu, words[0] | words[1] << 16, 0),
+          __shfl_sync(0xffffffffu, words[2] | words[3] << 16, 0)};
+}
+
+}  // namespace attnjit::mla

@@ -91,7 +91,7 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
 
     if constexpr (Config::kScales != kNoScales) {
       scale = score_scale<Config>(work, head, position, arguments);
-      if constexpr (ScoreMod::kIdentity) log2_scale = scale * kLog2e;
+      if constexpr (ScoreMod::kIdentity) log2_scale = exponent_scale(scale);
     }
     // What the exponents of a tile are relative to: P is scaled by 2^kPBias. NOTE: to the
     // correction warps that is the row's maximum, so sums, LSE, sinks and merges need no other
@@ -205,13 +205,13 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
         }
       }
       const float tile_maximum = max3(fmaxf(maxima[0], maxima[1]), maxima[2], maxima[3]);
-      const float exponent_scale = kByToken ? 1.0f : log2_scale;
-      const float factor = online.template renew<Config>(tile_maximum, exponent_scale);
+      const float to_exponents = kByToken ? 1.0f : log2_scale;
+      const float factor = online.template renew<Config>(tile_maximum, to_exponents);
       if (step > 0) {
         store_shared(slot, factor);
         hand_over_statistic();
       }
-      exponentiate<Config>(s, exponent_scale, origin(online.maximum), s_columns, smem, buffer);
+      exponentiate<Config>(s, to_exponents, origin(online.maximum), s_columns, smem, buffer);
       // Off the critical path: P is handed over. No S follows the last factor that would tell of
       // its read.
       if (step == steps - 1) await_statistic_read();

@@ -475,7 +475,9 @@ struct Consumer {
     for (int i = 0; i < kRowScales<Config>; ++i) {
       const float scale = score_scale<Config>(work, rows.scores.row[i].h, arguments);
       rows.scale.values[i] = scale;
-      rows.softmax.log2_scale.values[i] = ScoreMod::kIdentity ? scale * kLog2e : kLog2e;
+      rows.softmax.log2_scale.values[i] = !ScoreMod::kIdentity           ? kLog2e
+                                          : Config::kScales == kNoScales ? scale * kLog2e
+                                                                         : exponent_scale(scale);
     }
 #pragma unroll
     for (int half = 0; half < 2; ++half) {

@@ -89,6 +89,24 @@ class Sm100EightBit : public KernelTest {
   }
 };
 
+// A tensor of zeros has the scale 0, where nobody saw to that: all keys that are seen are alike.
+TEST_F(Sm100EightBit, AScaleOfZero) {
+  for (const Scales scales : {Scales::kHead, Scales::kToken}) {
+    ProofCase one = dense(64, scales);
+    one.spec.mask = mask_of(Kind::kCausal);
+    one.spec.return_lse = true;
+    const auto kernel = made(one);
+    ASSERT_TRUE(kernel);
+    for (const char* scale : {"q_scale", "k_scale", "v_scale"}) {
+      if (scales == Scales::kToken && scale == std::string_view("v_scale")) continue;  // positive
+      Result<Problem> problem = sm100::problem_of(one, InputKind::kNormal, 5);
+      ASSERT_TRUE(problem) << problem.error().to_string();
+      problem->tensors.at(scale).as<float>()[1] = 0;
+      EXPECT_EQ(judge(one.shape, *kernel, *problem, 1).reason, "") << scale;
+    }
+  }
+}
+
 TEST_F(Sm100EightBit, EveryDepthAndInput) {
   for (const int depth : {16, 64, 80, 128, 192, 256}) {
     ProofCase one;

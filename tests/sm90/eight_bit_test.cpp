@@ -123,6 +123,18 @@ TEST_F(Sm90EightBit, ScalesOfTensorsAndHeads) {
   }
 }
 
+// A tensor of zeros has the scale 0, where nobody saw to that: all keys that are seen are alike.
+TEST_F(Sm90EightBit, AScaleOfZero) {
+  for (const char* scale : {"q_scale", "k_scale", "v_scale"}) {
+    AttentionSpec spec = spec_of(64, Scales::kHead);
+    spec.return_lse = true;
+    auto problem = problem_of(spec, {{70}, {100}}, InputKind::kNormal, 5);
+    ASSERT_TRUE(problem);
+    problem->tensors.at(scale).as<float>()[1] = 0;
+    EXPECT_TRUE(passes(spec, *problem)) << scale;
+  }
+}
+
 TEST_F(Sm90EightBit, DamagesOfTheScalesAreSeen) {
   // A thread's two rows are 8 apart: of 16 heads they are two.
   AttentionSpec spec = with_group(spec_of(64, Scales::kHead, mask_of(Kind::kNull)), 32, 16);

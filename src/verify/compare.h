@@ -11,8 +11,9 @@
 
 namespace attnjit::verify {
 
-/// passed: no NaN or Inf in o, rel_err <= tolerance, max_row_err <= 4 tolerance, lse_max_abs_err <=
-/// tolerance with -inf matched exactly, exactly zero where the reference's row is zero.
+/// passed: no NaN or Inf in o, rel_err <= tolerance, max_row_err <= 4 tolerance, each LSE off by at
+/// most the tolerance and what the tensor cores' sums move it by (Reference::lse_moved) with -inf
+/// matched exactly, exactly zero where the reference's row is zero.
 struct Comparison {
   double tolerance = 0;
   double max_abs_err = 0;

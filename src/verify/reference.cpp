@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "emulator/model/tensor_product.h"
 #include "verify/gemm.h"
 #include "verify/mask_and_score_mod.h"
 #include "verify/numeric.h"
@@ -17,6 +18,30 @@ namespace {
 constexpr int kRowBlock = 64;
 constexpr int kKeyBlock = 64;
 constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
+
+/// The tensor cores of 8-bit operands on sm_90a: so many elements of a row at a time.
+constexpr int kCoarseStep = 32;
+
+/// Whether scores are sums that keep 13 bits, and what that does is asked for.
+bool has_coarse_scores(const AttentionSpec& spec) {
+  return spec.arch == Arch::kSm90a && spec.qkv_dtype == Dtype::kE4m3 && spec.return_lse &&
+         !spec.merge;
+}
+
+/// The sum of a row's exponentials, relative to the largest.
+struct LogSum {
+  double maximum = kMinusInfinity, sum = 0;
+
+  void add(double score) {
+    if (score == kMinusInfinity) return;
+    if (score > maximum) {
+      sum *= std::exp(maximum - score);
+      maximum = score;
+    }
+    sum += std::exp(score - maximum);
+  }
+  double log() const { return sum > 0 ? maximum + std::log(sum) : kMinusInfinity; }
+};
 
 // Query rows of one sequence that share a key-value head: row r is query r / group of head
 // kv_head * group + r % group.
@@ -82,6 +107,58 @@ class BlockWorker {
       const double scale =
           double{problem_.scale} * problem_.scale_of("q_scale", task_.b, head(r), query(r));
       for (int d = 0; d < depth; ++d) row[d] *= scale;
+      if (coarse_) row_scales_.push_back(scale);
+    }
+    if (coarse_) load_coarse_queries();
+  }
+
+  // ---- Scores as the tensor cores sum them
+
+  int steps() const { return (spec_.qk_depth + kCoarseStep - 1) / kCoarseStep; }
+
+  /// One of `step`'s operands: `row` of it is the row of a tensor at `at`, or zeros
+  /// where that is negative.
+  void set_coarse(emulator::ProductOperand& operand, int row, const Tensor& tensor, std::int64_t at,
+                  int step) const {
+    for (int i = 0; i < kCoarseStep; ++i) {
+      const int d = step * kCoarseStep + i;
+      const std::uint32_t code =
+          at >= 0 && d < spec_.qk_depth ? tensor.as<std::uint8_t>()[at * spec_.qk_depth + d] : 0;
+      operand.set(emulator::kFormatE4m3, row, i, code);
+    }
+  }
+  void load_coarse_queries() {
+    coarse_sums_.assign(static_cast<std::size_t>(rows()), {});
+    coarse_q_.resize(static_cast<std::size_t>(steps()));
+    const std::int64_t first = problem_.first_q_row(task_.b);
+    for (int step = 0; step < steps(); ++step) {
+      coarse_q_[static_cast<std::size_t>(step)].reset(rows(), kCoarseStep);
+      for (int r = 0; r < rows(); ++r) {
+        set_coarse(coarse_q_[static_cast<std::size_t>(step)], r, problem_.at("q"),
+                   (first + query(r)) * spec_.num_q_heads + head(r), step);
+      }
+    }
+  }
+  void coarse_block(int key, int count) {
+    std::vector<float> dots(static_cast<std::size_t>(rows()) * count, 0.0F);
+    for (int step = 0; step < steps(); ++step) {
+      coarse_k_.reset(count, kCoarseStep);
+      for (int j = 0; j < count; ++j) {
+        const std::int64_t row = row_of_key(key + j);
+        set_coarse(coarse_k_, j, problem_.at("k"),
+                   row < 0 ? -1 : row * spec_.num_kv_heads() + task_.kv_head, step);
+      }
+      emulator::tensor_product(emulator::kWgmmaFp8, coarse_q_[static_cast<std::size_t>(step)],
+                               coarse_k_, dots.data(), dots.data());
+    }
+    for (int r = 0; r < rows(); ++r) {
+      for (int j = 0; j < count; ++j) {
+        if (visible_[static_cast<std::size_t>(r) * kKeyBlock + j] == 0) continue;
+        const double scale = row_scales_[static_cast<std::size_t>(r)] *
+                             problem_.scale_of("k_scale", task_.b, task_.kv_head, key + j);
+        coarse_sums_[static_cast<std::size_t>(r)].add(rules_.modify(
+            scale * dots[static_cast<std::size_t>(r) * count + j], coordinate(r, key + j)));
+      }
     }
   }
 
@@ -97,6 +174,7 @@ class BlockWorker {
       }
     }
     if (!any) return;
+    if (coarse_) coarse_block(key, count);
 
     const int depth = spec_.qk_depth;
     const int kv_heads = spec_.num_kv_heads();
@@ -182,7 +260,13 @@ class BlockWorker {
       } else if (!empty) {
         lse = max_[r] + std::log(sum_[r]);
       }
-      out_.lse[static_cast<std::size_t>(problem_.lse_index(task_.b, head(r), query(r)))] = lse;
+      const auto index = static_cast<std::size_t>(problem_.lse_index(task_.b, head(r), query(r)));
+      out_.lse[index] = lse;
+      if (coarse_) {
+        LogSum moved = coarse_sums_[static_cast<std::size_t>(r)];
+        if (spec_.lse_includes_sink) moved.add(sink);
+        out_.lse_moved[index] = moved.log() == lse ? 0 : std::fabs(moved.log() - lse);
+      }
     }
   }
 
@@ -198,6 +282,12 @@ class BlockWorker {
   Reference& out_;
   std::vector<double> q_, k_, v_, row_, scores_, acc_, max_, sum_;
   std::vector<std::uint8_t> visible_;
+  // Where scores are coarse.
+  const bool coarse_ = has_coarse_scores(spec_);
+  std::vector<double> row_scales_;  ///< of the products of a row with keys as they are stored
+  std::vector<emulator::ProductOperand> coarse_q_;  ///< by step
+  emulator::ProductOperand coarse_k_;
+  std::vector<LogSum> coarse_sums_;
 };
 
 std::vector<Task> split(const Problem& problem) {
@@ -250,6 +340,7 @@ Result<Reference> compute_reference(const Problem& problem, int threads) {
   reference.o.resize(static_cast<std::size_t>(rows * problem.spec.num_q_heads) *
                      problem.spec.ov_depth);
   reference.lse.resize(static_cast<std::size_t>(rows * problem.spec.num_q_heads));
+  if (has_coarse_scores(problem.spec)) reference.lse_moved.resize(reference.lse.size());
   if (problem.spec.merge) {
     for (int b = 0; b < problem.batch; ++b) {
       for (int h = 0; h < problem.spec.num_q_heads; ++h) {

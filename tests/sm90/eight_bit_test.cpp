@@ -35,24 +35,31 @@ AttentionSpec with_mod(AttentionSpec spec, ScoreModSpec::Kind kind) {
 
 class Sm90EightBit : public KernelTest {
  protected:
-  // Whether a kernel of these templates is right.
-  static bool passes(const AttentionSpec& spec, const Problem& problem,
-                     const TemplateSet& templates = TemplateSet::embedded()) {
+  // What is said of a kernel of these templates. `lse_more`: its LSE is further from the reference.
+  static verify::Comparison judged(const AttentionSpec& spec, const Problem& problem,
+                                   const TemplateSet& templates = TemplateSet::embedded(),
+                                   float lse_more = 0) {
     Result<emulator::GeneratedKernel> generated =
         emulator::generate_kernel(spec, {}, templates, nullptr, CompileTo::kPtx);
     EXPECT_TRUE(generated) << (generated ? "" : generated.error().to_string());
-    if (!generated) return false;
+    if (!generated) return {};
     Result<PtxModule> module = PtxModule::load(generated->ptx);
     EXPECT_TRUE(module);
-    if (!module) return false;
+    if (!module) return {};
     const Kernel kernel{std::move(*generated), std::move(*module)};
-    const auto done =
-        run(kernel, problem, launches_of(kernel, problem, problem.launch_shapes(), 2));
+    auto done = run(kernel, problem, launches_of(kernel, problem, problem.launch_shapes(), 2));
     const Result<verify::Reference> reference = verify::compute_reference(problem, 1);
-    if (!done || !reference) return false;
+    if (!done || !reference) return {};
+    for (std::int64_t i = 0; lse_more != 0 && i < done->lse->elements(); ++i) {
+      float& lse = done->lse->as<float>()[i];
+      lse += lse > reference->lse[static_cast<std::size_t>(i)] ? lse_more : -lse_more;
+    }
     return verify::compare(problem, *reference, done->o, done->lse ? &*done->lse : nullptr,
-                           verify::tolerance_of(spec))
-        .passed;
+                           verify::tolerance_of(spec));
+  }
+  static bool passes(const AttentionSpec& spec, const Problem& problem,
+                     const TemplateSet& templates = TemplateSet::embedded()) {
+    return judged(spec, problem, templates).passed;
   }
 
   // One head and row of queries, whose scores are what K's first columns say.
@@ -133,6 +140,20 @@ TEST_F(Sm90EightBit, AScaleOfZero) {
     problem->tensors.at(scale).as<float>()[1] = 0;
     EXPECT_TRUE(passes(spec, *problem)) << scale;
   }
+}
+
+// An accumulator of 13 bits moves the LSE of large scores by more than the tolerance.
+TEST_F(Sm90EightBit, TheLseIsAsGoodAsTheTensorCoresSums) {
+  AttentionSpec spec = spec_of(192);
+  spec.num_q_heads = 1;
+  spec.return_lse = true;
+  const auto problem = problem_of(spec, {{64}, {1500}}, InputKind::kRising, 3);
+  ASSERT_TRUE(problem);
+  const verify::Comparison right = judged(spec, *problem);
+  EXPECT_TRUE(right.passed) << right.reason;
+  EXPECT_GT(right.lse_max_abs_err.value_or(0), 2 * right.tolerance);
+  const TemplateSet& templates = TemplateSet::embedded();
+  EXPECT_FALSE(judged(spec, *problem, templates, 1.2F * 0.05F).passed);
 }
 
 TEST_F(Sm90EightBit, DamagesOfTheScalesAreSeen) {

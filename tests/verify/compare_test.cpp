@@ -146,6 +146,18 @@ TEST_F(Compare, LogarithmFails) {
   EXPECT_FALSE(judge().passed);
 }
 
+TEST_F(Compare, WhatSumsMoveTheLogarithmIsAllowed) {
+  lse_.as<float>()[4] += 0.15F;
+  reference_.lse_moved.assign(reference_.lse.size(), 0.0);
+  reference_.lse_moved[4] = 0.141;
+  EXPECT_TRUE(judge().passed) << judge().reason;
+  reference_.lse_moved[4] = 0.139;
+  EXPECT_FALSE(judge().passed);
+  reference_.lse_moved[4] = 0.141;
+  lse_.as<float>()[5] += 0.011F;  // another row's
+  EXPECT_FALSE(judge().passed);
+}
+
 TEST_F(Compare, MinusInfinityIsExact) {
   constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
   reference_.lse[2] = kMinusInfinity;

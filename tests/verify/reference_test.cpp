@@ -664,5 +664,31 @@ TEST(Reference, ThreadsDoNotChangeABit) {
   EXPECT_EQ(one.lse, many.lse);
 }
 
+// An accumulator of 13 bits loses what is less than 2^-13 of its largest term.
+TEST(Reference, CoarseSumsMoveTheLogarithm) {
+  AttentionSpec spec = small(1, 1, 64);
+  spec.arch = Arch::kSm90a;
+  spec.qkv_dtype = Dtype::kE4m3;
+  ProblemRequest request = shapes({1}, {1});
+  request.scale = 1.0F;
+  Problem problem = make_problem(spec, request).value();
+  for (const char* tensor : {"q", "k"}) {
+    for (int d = 0; d < 64; ++d) store_float(problem.tensors.at(tensor), d, 0);
+  }
+  // 256 * 32 = 2^13, whose last bit is 1: 31 products of 15/16 vanish, and one of 1 stays.
+  store_float(problem.tensors.at("q"), 0, 256);
+  store_float(problem.tensors.at("k"), 0, 32);
+  for (int d = 1; d < 32; ++d) store_float(problem.tensors.at("q"), d, d == 1 ? 1 : 0.9375F);
+  for (int d = 1; d < 32; ++d) store_float(problem.tensors.at("k"), d, 1);
+  const auto reference_of = [&] { return compute_reference(problem, 1).value(); };
+  EXPECT_EQ(reference_of().lse, std::vector<double>{8193 + 30 * 0.9375});
+  EXPECT_EQ(reference_of().lse_moved, std::vector<double>{30 * 0.9375});
+  problem.spec.arch = Arch::kSm100a;
+  EXPECT_TRUE(reference_of().lse_moved.empty());
+  problem.spec.arch = Arch::kSm90a;
+  problem.spec.return_lse = false;
+  EXPECT_TRUE(reference_of().lse_moved.empty());
+}
+
 }  // namespace
 }  // namespace attnjit::verify

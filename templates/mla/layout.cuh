@@ -5,15 +5,11 @@
 
 #include "common/blocks.cuh"
 #include "common/integers.cuh"
+#include "common/ring.cuh"
 #include "common/waits.cuh"
-#include "sm90/work.cuh"
+#include "common/work_tiles.cuh"
 
 namespace attnjit::mla {
-
-using sm90::kConsumerRows;
-using sm90::kLengthsDiffer;
-using sm90::kRowCopyWarps;
-using sm90::WorkTile;
 
 /// A row of K is the latent part, which is V too, and behind it the rope's. Q and K lie in blocks
 /// of columns (common/blocks.cuh): [block][row].
@@ -113,16 +109,15 @@ struct OutputRow {
 template <class Config, class Arguments>
 ATTNJIT_DEVICE OutputRow output_row(const WorkTile& work, int row, const Arguments& arguments) {
   const int position = row >> Config::kGqaShift;
-  const bool real =
-      position < sm90::lengths_of<Config>(work, arguments).q && sm90::has_head<Config>(row);
-  return {position, work.head + sm90::head_of_row<Config>(row), real};
+  const bool real = position < lengths_of<Config>(work, arguments).q && has_head<Config>(row);
+  return {position, work.head + head_of_row<Config>(row), real};
 }
 
 /// Where O of such a row begins.
 template <class Config, class Arguments>
 ATTNJIT_DEVICE unsigned char* output_address(const WorkTile& work, const OutputRow& row,
                                              const Arguments& arguments) {
-  return arguments.o + sm90::q_batch<Config>(work) * arguments.o_batch_bytes +
+  return arguments.o + q_batch<Config>(work) * arguments.o_batch_bytes +
          (work.q_begin + row.position) * arguments.o_row_bytes + row.head * arguments.o_head_bytes;
 }
 

@@ -3,14 +3,14 @@
 // shared memory of those that it hides.
 #pragma once
 
+#include "common/sequence_tiles.cuh"
 #include "mla/layout.cuh"
-#include "sm90/sequences.cuh"
 
 namespace attnjit::mla {
 
 /// Every position has as many keys as a list has places, however long its sequence is.
 template <class Config>
-struct ListTiling : sm90::SequenceTiling<Config> {
+struct ListTiling : SequenceTiling<Config> {
   static constexpr bool kKvLens = Config::kTopk == 0;
 };
 

@@ -26,7 +26,7 @@ struct BoxCopies {
   /// Goes on to the next work tile.
   ATTNJIT_DEVICE void begin(const WorkTile& tile) {
     work = tile;
-    const int q_len = sm90::lengths_of<Config>(work, arguments).q;
+    const int q_len = lengths_of<Config>(work, arguments).q;
     policy = kv_policy(q_len << Config::kGqaShift <= Config::kTileM);
   }
 
@@ -35,8 +35,8 @@ struct BoxCopies {
   /// any other bytes.
   ATTNJIT_DEVICE int place_of(int tile) const {
     if constexpr (Config::kPageSize > 0) {
-      return sm90::page_of<Config>(tile * Config::kTileN + lane % kBoxes * Config::kBoxKeys, work,
-                                   arguments);
+      return page_of<Config>(tile * Config::kTileN + lane % kBoxes * Config::kBoxKeys, work,
+                             arguments);
     } else {
       return Config::kRaggedKv ? 0 : work.batch;
     }
@@ -120,7 +120,7 @@ template <class Config, class Arguments>
 struct PagedRows {
   /// The page of a key; -1 where there is none.
   ATTNJIT_DEVICE static int place_of(int key, const WorkTile& work, const Arguments& arguments) {
-    const int page = sm90::page_of<Config>(key, work, arguments);
+    const int page = page_of<Config>(key, work, arguments);
     return page < arguments.num_pages ? page : -1;
   }
   ATTNJIT_DEVICE static i64 offset_of(int key, int place, const Arguments& arguments) {
@@ -217,7 +217,7 @@ struct Producer {
     smem.wait(smem.work_empty(), work_parity ^ 1);
     work_parity ^= 1;
     if (lane == 0) {
-      sm90::store_work<Config>(smem.work(), work);
+      store_work<Config>(smem.work(), work);
       mbarrier_arrive(smem.work_full());
     }
     __syncwarp();
@@ -238,7 +238,7 @@ struct Producer {
         const int block = Tiles::block_at(i);
         mbarrier_arrive_expect_tx(smem.q_full(block), Tiles::kBlockBytes);
         tma_load_4d(smem.q(block), arguments.q_map, smem.q_full(block), block * kBlockColumns, head,
-                    position, sm90::q_batch<Config>(work), kEvictFirst);
+                    position, q_batch<Config>(work), kEvictFirst);
       }
     }
     __syncwarp();
@@ -272,10 +272,10 @@ struct Producer {
 
   ATTNJIT_DEVICE void run() {
     if constexpr (kLengthsDiffer<Config>) {
-      walk(sm90::SequenceList<Config, Mask, Arguments, Params, ListTiling<Config>>(arguments,
-                                                                                   params, lane));
+      walk(SequenceTileList<Config, Mask, Arguments, Params, ListTiling<Config>>(arguments, params,
+                                                                                 lane));
     } else {
-      walk(sm90::WorkListOf<Config, Mask, Arguments, Params>(arguments, params));
+      walk(WorkListOf<Config, Mask, Arguments, Params>(arguments, params));
     }
   }
 };

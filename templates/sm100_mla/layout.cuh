@@ -9,9 +9,6 @@
 
 namespace attnjit::sm100_mla {
 
-using sm90::kLengthsDiffer;
-using sm90::WorkTile;
-
 /// Warps by rank in the CTA: of the producer one, or four that copy rows; the softmax; a warp for
 /// each of the two products. The last two of the last warpgroup have no job.
 constexpr int kSoftmaxWarp = 4;
@@ -20,7 +17,7 @@ constexpr int kOutputWarp = 9;
 constexpr int kThreads = 384;
 
 /// Rows of a product, and those of a softmax warp.
-constexpr int kRows = mla::kConsumerRows;
+constexpr int kRows = kConsumerRows;
 constexpr int kWarpRows = 16;
 /// Columns of S of a thread: two have a row.
 constexpr int kThreadKeys = 32;

@@ -25,7 +25,7 @@ struct ProductWarp {
     smem.next_work_tile();
     smem.wait(smem.work_full(), work_parity);
     work_parity ^= 1;
-    const WorkTile work = sm90::load_work<Config>(smem.work(), lane);
+    const WorkTile work = load_work<Config>(smem.work(), lane);
     if (lane == 0) mbarrier_arrive(smem.work_empty());
     return work;
   }

@@ -167,7 +167,7 @@ struct SoftmaxWarp {
     if constexpr (Config::kPartitionTiles > 0) {
       // The merge reads the LSE of partitions that are no work, too.
       const PartRange parts =
-          parts_of<Config, Mask>(sm90::lengths_of<Config>(row.work, arguments), arguments, params);
+          parts_of<Config, Mask>(lengths_of<Config>(row.work, arguments), arguments, params);
       if (row.output.real && row.work.partition == parts.begin) {
         store_no_keys(parts, lse_row(row), half(), 2, arguments);
       }
@@ -231,7 +231,7 @@ struct SoftmaxWarp {
   }
 
   ATTNJIT_DEVICE void work_tile(const WorkTile& work) {
-    const Lengths lengths = sm90::lengths_of<Config>(work, arguments);
+    const Lengths lengths = lengths_of<Config>(work, arguments);
     const int first_q_idx = lengths.first_q_idx();
     Row row{.work = work};
     row.output = mla::output_row<Config>(
@@ -258,7 +258,7 @@ struct SoftmaxWarp {
       smem.next_work_tile();
       smem.wait(smem.work_full(), work_parity);
       work_parity ^= 1;
-      const WorkTile work = sm90::load_work<Config>(smem.work(), lane);
+      const WorkTile work = load_work<Config>(smem.work(), lane);
       if (lane == 0) mbarrier_arrive(smem.work_empty());
       if (work.batch < 0) break;
       work_tile(work);

@@ -74,14 +74,14 @@ ATTNJIT_DEVICE void run_body(const Arguments& arguments, const Params& params) {
     const int lane = static_cast<int>(threadIdx.x & 31u);
     if constexpr (Config::kRowCopies) {
       using Copies = RowCopies<Config, Arguments>;
-      using List = SequenceList<Config, Mask, Arguments, Params>;
+      using List = SequenceTileList<Config, Mask, Arguments, Params>;
       WarpProducer<Config, Mask, Copies, List, Arguments, Params>{
           smem, arguments, params, Copies{smem, arguments, warp, lane}, warp, lane}
           .run();
     } else if (warp == 0) {
       using Copies = BoxCopies<Config, Arguments>;
       if constexpr (LayoutOf<Config>::kKvLens) {
-        using List = SequenceList<Config, Mask, Arguments, Params>;
+        using List = SequenceTileList<Config, Mask, Arguments, Params>;
         WarpProducer<Config, Mask, Copies, List, Arguments, Params>{
             smem, arguments, params, Copies{smem, arguments, lane}, warp, lane}
             .run();

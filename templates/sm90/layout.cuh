@@ -7,23 +7,20 @@
 #include "common/ring.cuh"
 #include "common/waits.cuh"
 #include "common/wgmma.cuh"
+#include "common/work_tiles.cuh"
 #include "maps/map_rows.cuh"
 
 namespace attnjit::sm90 {
 
 constexpr int kWarpgroupThreads = 128;
 
-/// Rows of a wgmma, and of them a warp's.
-constexpr int kConsumerRows = 64;
+/// Of the rows of a wgmma, which are a consumer's (kConsumerRows), a warp's.
 constexpr int kWarpRows = 16;
 /// Bytes of a row of A that a wgmma multiplies, and 16-bit elements.
 constexpr int kStepBytes = 32;
 constexpr int kStepColumns = 16;
 
 constexpr int kMaxConsumers = 3;
-
-/// Warps of the producer that copy K and V where Config::kRowCopies.
-constexpr int kRowCopyWarps = 4;
 
 /// Warps of the producer's warpgroup that transpose V, its last ones, where it is e4m3.
 constexpr int kTransposers = 3;
@@ -37,18 +34,6 @@ constexpr int kTurnBarrier = 1;  ///< + consumer: its turn to issue products
 constexpr int kEpilogueBarrier = kTurnBarrier + kMaxConsumers;  ///< + consumer: its O is staged
 /// A turn's: the consumer that passes it, and the one that takes it.
 constexpr int kTurnThreads = 2 * kWarpgroupThreads;
-
-/// Sequences differ in length: a work tile says how long its own is.
-template <class Config>
-inline constexpr bool kLengthsDiffer =
-    Config::kPageSize > 0 || Config::kRagged || Config::kRaggedKv;
-
-/// Query heads in the rows of one position: those of a group, or one. The rows are a power of two;
-/// where the heads are not, the last rows have no head.
-template <class Config>
-inline constexpr int kPackedHeads = Config::kGqaShift > 0 ? Config::kGroup : 1;
-template <class Config>
-inline constexpr bool kRowsWithoutHead = kPackedHeads<Config> != 1 << Config::kGqaShift;
 
 /// Tiles lie in blocks of columns (common/blocks.cuh): [block][row]. NOTE: of 8-bit operands wgmma
 /// takes K-major ones only, so V of e4m3 is transposed (sm90/transposer.cuh). Its tiles have no

@@ -2,7 +2,7 @@
 // Copies of Q by TMA: a consumer's rows of a work tile.
 #pragma once
 
-#include "sm90/work.cuh"
+#include "sm90/layout.cuh"
 
 namespace attnjit::sm90 {
 

@@ -2,7 +2,7 @@
 // Copies of K and V row by row, where a page does not hold whole boxes of TMA.
 #pragma once
 
-#include "sm90/work.cuh"
+#include "sm90/layout.cuh"
 
 namespace attnjit::sm90 {
 

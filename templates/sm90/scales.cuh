@@ -2,7 +2,7 @@
 // What the elements of Q, K and V are to be multiplied by, where they are e4m3 with scales.
 #pragma once
 
-#include "sm90/work.cuh"
+#include "sm90/layout.cuh"
 
 namespace attnjit::sm90 {
 

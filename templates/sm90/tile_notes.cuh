@@ -5,7 +5,7 @@
 
 #include "common/tile_list.cuh"
 #include "maps/map_list.cuh"
-#include "sm90/work.cuh"
+#include "sm90/layout.cuh"
 
 namespace attnjit::sm90 {
 

@@ -7,7 +7,7 @@
 // stmatrix: Shah et al., "FlashAttention-3", 2024.
 #pragma once
 
-#include "sm90/work.cuh"
+#include "sm90/layout.cuh"
 
 namespace attnjit::sm90 {
 

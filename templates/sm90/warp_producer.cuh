@@ -4,8 +4,8 @@
 // Copies load K and V.
 #pragma once
 
+#include "common/sequence_tiles.cuh"
 #include "sm90/query_copies.cuh"
-#include "sm90/sequences.cuh"
 #include "sm90/tile_notes.cuh"
 
 namespace attnjit::sm90 {

@@ -16,7 +16,6 @@ namespace attnjit::sm90_mla {
 using mla::OutputRow;
 using sm90::OnlineSoftmax;
 using sm90::rescale_output;
-using sm90::WorkTile;
 
 /// A warpgroup: where it stands among the KV tiles, and what it knows of its rows.
 ///
@@ -381,7 +380,7 @@ struct Consumer {
   /// The merge reads the LSE of each.
   ATTNJIT_DEVICE void empty_parts(const Rows& rows) const {
     const PartRange parts =
-        parts_of<Config, Mask>(sm90::lengths_of<Config>(rows.work, arguments), arguments, params);
+        parts_of<Config, Mask>(lengths_of<Config>(rows.work, arguments), arguments, params);
     if (rank != 0 || rows.work.partition != parts.begin) return;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -394,7 +393,7 @@ struct Consumer {
     float o[kBlocks][32];
     u32 p[Config::kTileN / 4];
     Rows rows{.work = work, .softmax = {{log2_scale}}, .o = o, .p = p};
-    const Lengths lengths = sm90::lengths_of<Config>(work, arguments);
+    const Lengths lengths = lengths_of<Config>(work, arguments);
     const int first_q_idx = lengths.first_q_idx();
     const int last = min((work.first_row + kConsumerRows - 1) >> Config::kGqaShift, lengths.q - 1);
     rows.core = Mask::core((work.first_row >> Config::kGqaShift) + first_q_idx, last + first_q_idx,
@@ -434,7 +433,7 @@ struct Consumer {
       smem.next_work_tile();
       smem.wait(smem.work_full(), work_parity);
       work_parity ^= 1;
-      const WorkTile work = sm90::load_work<Config>(smem.work(), lane);
+      const WorkTile work = load_work<Config>(smem.work(), lane);
       if (lane == 0) mbarrier_arrive(smem.work_empty());
       if (work.batch < 0) break;
       work_tile(work);

@@ -9,8 +9,6 @@
 
 namespace attnjit::sm90_mla {
 
-using sm90::kConsumerRows;
-using sm90::kLengthsDiffer;
 using sm90::kStepColumns;
 using sm90::kWarpgroupThreads;
 using sm90::kWarpRows;

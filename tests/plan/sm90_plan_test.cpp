@@ -295,8 +295,8 @@ TEST(Sm90Plan, TilesOfSequencesThatDifferAreNotPaired) {
   EXPECT_EQ(paired.error().field, "pair_tiles");
 }
 
-/// The longest CTA's work over the mean, by the dealing that templates/sm90/work.cuh describes:
-/// tile `rank` of a head costs `lengths[rank]`, ranks fall in length.
+/// The longest CTA's work over the mean, by the dealing that templates/common/work_tiles.cuh
+/// describes: tile `rank` of a head costs `lengths[rank]`, ranks fall in length.
 double unevenness(const Sm90Shares& shares, const std::vector<int>& lengths, int heads) {
   const int m_tiles = static_cast<int>(lengths.size());
   const int pairs = (m_tiles + 1) / 2;

@@ -231,7 +231,7 @@ Status fit_partitions(int keys, const TuningValues* tuned, Sm90Plan& plan) {
   return {};
 }
 
-/// Of the announcement of a work tile (templates/sm90/work.cuh), stored 16 bytes at a time.
+/// Of the announcement of a work tile (templates/common/work_tiles.cuh), stored 16 bytes at a time.
 int work_bytes(const Sm90Plan& plan) { return plan.split ? 48 : 32; }
 
 /// Of the words that the producer tells of the K of each stage, where tiles are listed. Barriers

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a launch of sequences of one length cuts the query rows into tiles, and how it deals these
-// out to CTAs (templates/sm90/work.cuh).
+// out to CTAs (templates/common/work_tiles.cuh).
 //
 // Thread rules: plain values and pure functions.
 #pragma once

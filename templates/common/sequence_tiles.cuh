@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The work of a CTA where sequences differ in length: found on the device, by the producer's warp.
+// The work of a CTA where sequences differ in length, in tiles of groups of 64 rows: found on the
+// device, by the producer's warp.
 #pragma once
 
 #include "common/sequences.cuh"
-#include "sm90/work.cuh"
+#include "common/work_tiles.cuh"
 
-namespace attnjit::sm90 {
+namespace attnjit {
 
 /// Tiles of kTileM rows; heads that are packed share them.
 template <class Config>
@@ -24,8 +25,8 @@ struct SequenceTiling {
 /// The tiles of sequences as work tiles.
 template <class Config, class Mask, class Arguments, class Params,
           class Tiling = SequenceTiling<Config>>
-struct SequenceList : attnjit::SequenceList<Config, Mask, Tiling, Arguments, Params> {
-  using Base = attnjit::SequenceList<Config, Mask, Tiling, Arguments, Params>;
+struct SequenceTileList : SequenceList<Config, Mask, Tiling, Arguments, Params> {
+  using Base = SequenceList<Config, Mask, Tiling, Arguments, Params>;
   using Base::Base;
 
   ATTNJIT_DEVICE WorkTile tile() const {
@@ -47,4 +48,4 @@ struct SequenceList : attnjit::SequenceList<Config, Mask, Tiling, Arguments, Par
   }
 };
 
-}  // namespace attnjit::sm90
+}  // namespace attnjit

@@ -1,11 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-// The work of a CTA: which tiles of queries it computes, in which order, over which keys.
+// The work of a CTA of the kernels whose tiles are groups of 64 rows: which tiles of queries it
+// computes, in which order, over which keys.
 #pragma once
 
 #include "common/partitions.cuh"
-#include "sm90/layout.cuh"
+#include "common/ptx.cuh"
 
-namespace attnjit::sm90 {
+namespace attnjit {
+
+/// Rows of a tile in a group, which is a consumer's, or a CTA's.
+constexpr int kConsumerRows = 64;
+
+/// Warps of the producer that copy K and V where Config::kRowCopies.
+constexpr int kRowCopyWarps = 4;
+
+/// Sequences differ in length: a work tile says how long its own is.
+template <class Config>
+inline constexpr bool kLengthsDiffer =
+    Config::kPageSize > 0 || Config::kRagged || Config::kRaggedKv;
+
+/// Query heads in the rows of one position: those of a group, or one. The rows are a power of two;
+/// where the heads are not, the last rows have no head.
+template <class Config>
+inline constexpr int kPackedHeads = Config::kGqaShift > 0 ? Config::kGroup : 1;
+template <class Config>
+inline constexpr bool kRowsWithoutHead = kPackedHeads<Config> != 1 << Config::kGqaShift;
 
 /// kTileM query rows, and the KV tiles [tile_begin, tile_end) that their mask reaches. A row is
 /// position << kGqaShift | head, of the query heads that share a key-value head; where they are not
@@ -324,4 +343,4 @@ struct ListOf<true, Types...> {
 template <class Config, class... Types>
 using WorkListOf = typename ListOf<Config::kSplit, Config, Types...>::Type;
 
-}  // namespace attnjit::sm90
+}  // namespace attnjit

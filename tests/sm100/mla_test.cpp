@@ -1,36 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Absorbed MLA (mla: decode) on sm_100a.
-#include <random>
-#include <vector>
-
-#include "../kernel_fixture.h"
+// Absorbed MLA (mla: decode) on sm_100a and sm_103a.
+#include "../mla_fixture.h"
 
 namespace attnjit::sm100 {
 namespace {
 
 using namespace kernel_test;
 
-// Of a latent part that compiles and runs soon; Depths has those of models.
-AttentionSpec spec_of(int heads, int page_size, int partitions) {
-  AttentionSpec spec;
-  spec.arch = Arch::kSm100a;
-  spec.mla = Mla::kDecode;
-  spec.num_q_heads = spec.group = heads;
-  spec.qk_depth = 192;
-  spec.page_size = page_size;
-  spec.num_partitions = partitions;
-  spec.return_lse = true;
-  spec.mask = mask_of(Kind::kCausal);
-  return spec;
-}
-
-AttentionSpec with_depths(AttentionSpec spec, int qk_depth, int ov_depth) {
-  spec.qk_depth = qk_depth;
-  spec.ov_depth = ov_depth;
-  return spec;
-}
-
-using Sm100Mla = KernelTest;
+class Sm100Mla : public MlaTest {
+ protected:
+  explicit Sm100Mla(Arch arch = Arch::kSm100a) : MlaTest(arch) {}
+};
+class Sm103Mla : public Sm100Mla {
+ protected:
+  Sm103Mla() : Sm100Mla(Arch::kSm103a) {}
+};
 
 // No waiver: no order of products is relied on that PTX does not promise.
 TEST_F(Sm100Mla, WaivesNothing) {
@@ -39,154 +23,23 @@ TEST_F(Sm100Mla, WaivesNothing) {
   EXPECT_TRUE(planned->waivers.empty());
 }
 
-// Odd numbers of KV tiles and even ones, tiles that end in a page, sequences without keys; several
-// work tiles for a CTA. As few stages as at the depths of models, so that each is handed back.
+// As few stages as at the depths of models, so that each is handed back.
 TEST_F(Sm100Mla, PagesOfAnySize) {
   Tuning stages;
   stages.rows.push_back({{}, {{"num_stages", 2}}});
-  for (const auto& [page_size, partitions] :
-       some_of<std::pair<int, int>>({{1, 2}, {16, 3}, {64, 1}, {128, 1}, {3, 1}})) {
-    SCOPED_TRACE(page_size);
-    expect_passes(spec_of(16, page_size, partitions),
-                  {{{1}, {200, 0, 31, 128}}, {{1}, {64, 65}}, {{1}, {390}}, {{1}, {1}}}, &stages);
-  }
+  check_pages({{1, 2}, {16, 3}, {64, 1}, {128, 1}, {3, 1}}, &stages);
 }
-
-// Heads that share a tile with other positions, that fill tiles, and that are no power of two.
-TEST_F(Sm100Mla, Heads) {
-  for (const int heads : some_of<int>({128, 20, 64, 96, 1})) {
-    SCOPED_TRACE(heads);
-    expect_passes(spec_of(heads, 64, 2), {{{1}, {130, 64}}, {{3}, {70, 2}}});
-  }
-}
-
-// As speculative decoding has them: each sees the keys up to its own.
-TEST_F(Sm100Mla, SeveralRows) {
-  AttentionSpec spec = spec_of(16, 32, 1);
-  spec.max_q_len = 8;
-  for (const std::int64_t q_len : some_of<std::int64_t>({8, 5, 2, 3, 4, 6, 7})) {
-    expect_passes(spec, {{{q_len}, {100, 8, q_len - 1}}, {{q_len}, {66}}});
-  }
-}
-
-TEST_F(Sm100Mla, Depths) {
-  expect_passes(with_depths(spec_of(128, 64, 2), 576, 512), {{{2}, {200, 0, 64}}, {{1}, {330}}});
-  expect_passes(with_depths(spec_of(32, 64, 2), 320, 256), {{{2}, {500, 64}}, {{1}, {63}}});
-  // An odd number of blocks.
-  expect_passes(with_depths(spec_of(16, 8, 1), 256, 192), {{{1}, {190, 20}}});
-  if (!in_proof()) return;
-  for (int latent = 64; latent <= 512; latent += 64) {
-    for (const int rope : {0, 64}) {
-      if (latent + rope <= 64) continue;
-      SCOPED_TRACE(latent + rope);
-      expect_passes(with_depths(spec_of(16, 64, 1), latent + rope, latent),
-                    {{{1}, {190}}, {{1}, {700}}});
-    }
-  }
-}
-
-TEST_F(Sm100Mla, TypesSinksAndMasks) {
-  AttentionSpec spec = spec_of(16, 64, 1);
-  spec.arch = Arch::kSm103a;
-  spec.qkv_dtype = Dtype::kFp16;
-  spec.sink = true;
-  expect_passes(spec, {{{2}, {150, 0, 1}}});
-  spec.output_dtype = Dtype::kBf16;
-  spec.lse_includes_sink = false;
-  spec.num_partitions = 3;
-  spec.mask = mask_of(Kind::kSlidingWindow);
-  spec.mask.window = 100;
-  expect_passes(spec, {{{2}, {300, 40}}, {{1}, {40}}});
-  AttentionSpec null = spec_of(16, 64, 1);
-  null.mask = mask_of(Kind::kNull);
-  null.return_lse = false;
-  null.score_mod.kind = ScoreModSpec::Kind::kSoftcap;
-  null.score_mod.cap = 20;
-  expect_passes(null, {{{3}, {150, 2}}});
-}
-
-TEST_F(Sm100Mla, PartitionsOfFixedKeys) {
-  AttentionSpec spec = spec_of(16, 16, 1);
-  spec.partition_keys = 128;
-  spec.sink = true;
-  expect_passes(spec, {{{1}, {400, 0, 31}}, {{2}, {100}}});
-}
-
-// More parts of long rows than a warp merges.
-TEST_F(Sm100Mla, ManyPartsOfLongRows) {
-  expect_passes(with_depths(spec_of(16, 64, 11), 384, 320), {{{1}, {800, 0, 300}}, {{2}, {1500}}});
-}
-
-TEST_F(Sm100Mla, BatchesWithoutPages) {
-  expect_passes(spec_of(16, 0, 1), {{{2}, {150}}, {{1}, {0}}});
-  expect_passes(spec_of(20, 0, 3), {{{2}, {150}}});
-  AttentionSpec ragged = spec_of(20, 0, 2);
-  ragged.ragged = true;
-  expect_passes(ragged, {{{3, 0, 1}, {150, 70, 2}}});
-  ragged.ragged_kv = true;
-  expect_passes(ragged, {{{1, 4, 0}, {70, 129, 3}}});
-}
-
-TEST_F(Sm100Mla, NewRowsAndRaggedPages) {
-  AttentionSpec spec = spec_of(16, 64, 1);
-  spec.ragged = true;
-  spec.kv_lens_exclude_new = true;
-  expect_passes(spec, {{{1, 5, 0, 2}, {130, 64, 3, 2}}});
-}
-
-// What a launch that accumulates computes goes to a workspace, and is merged.
-TEST_F(Sm100Mla, Accumulates) {
-  AttentionSpec spec = spec_of(16, 64, 1);
-  spec.accumulate = true;
-  expect_passes(spec, {{{2}, {130, 1}}});
-}
-
-// Specs drawn at random: heads, depths, pages, splits, types, masks and lengths.
-TEST_F(Sm100Mla, RandomSpecs) {
-  std::mt19937 random(20261123);
-  const auto draw = [&](int begin, int end) {
-    return begin + static_cast<int>(random() % static_cast<unsigned>(end - begin));
-  };
-  for (int i = 0; i < (in_proof() ? 60 : 3); ++i) {
-    AttentionSpec spec = spec_of(draw(1, 129), 0, draw(0, 4));
-    const int latent = 64 * draw(1, in_proof() ? 9 : 4);
-    spec = with_depths(spec, latent + 64 * (latent == 64 ? 1 : draw(0, 2)), latent);
-    const int pages[] = {0, 1, 5, 16, 64, 96, 256};
-    spec.page_size = pages[draw(0, 7)];
-    if (spec.num_partitions == 1 && draw(0, 2) == 1) spec.partition_keys = 64 * draw(1, 4);
-    spec.qkv_dtype = draw(0, 2) == 1 ? Dtype::kFp16 : Dtype::kBf16;
-    spec.sink = draw(0, 2) == 1;
-    spec.lse_includes_sink = draw(0, 2) == 1;
-    if (draw(0, 3) == 0) spec.mask = window_of(draw(1, 200));
-    if (draw(0, 3) == 0) spec.mask = mask_of(Kind::kNull);
-    Lengths lengths{{draw(1, 9)}, {draw(0, 400), draw(0, 400)}};
-    if (spec.page_size == 0) lengths.kv.pop_back();
-    SCOPED_TRACE(testing::Message()
-                 << i << ": " << spec.num_q_heads << " heads, " << spec.qk_depth << "/"
-                 << spec.ov_depth << ", pages of " << spec.page_size << ", " << spec.num_partitions
-                 << " parts or " << spec.partition_keys << " keys, " << lengths.q[0] << " x "
-                 << lengths.kv[0]);
-    expect_passes(spec, {lengths});
-  }
-}
-
-// 168 registers per thread, as a CTA of 384 threads is launched with, and nothing is spilt.
-TEST_F(Sm100Mla, SpillsNothing) {
-  AttentionSpec fixed = spec_of(128, 64, 1);
-  fixed.partition_keys = 256;
-  fixed.sink = true;
-  AttentionSpec boxes = spec_of(128, 16, 1);
-  boxes.partition_keys = 256;
-  for (const AttentionSpec& spec : some_of<AttentionSpec>(
-           {with_depths(boxes, 320, 256), with_depths(fixed, 576, 512),
-            with_depths(spec_of(128, 1, 0), 576, 512), with_depths(boxes, 576, 512)})) {
-    const auto kernel = compiled(spec, nullptr, CompileTo::kImage);
-    ASSERT_TRUE(kernel);
-    EXPECT_EQ(kernel->generated.usage.spill_bytes, 0);
-    EXPECT_EQ(kernel->generated.usage.stack_bytes, 0);
-    EXPECT_LE(kernel->generated.usage.registers, 168);
-  }
-}
+TEST_F(Sm100Mla, Heads) { check_heads(); }
+TEST_F(Sm100Mla, SeveralRows) { check_several_rows(); }
+TEST_F(Sm100Mla, Depths) { check_depths(); }
+TEST_F(Sm103Mla, TypesSinksAndMasks) { check_types_sinks_and_masks(); }
+TEST_F(Sm100Mla, PartitionsOfFixedKeys) { check_partitions_of_fixed_keys(); }
+TEST_F(Sm100Mla, ManyPartsOfLongRows) { check_many_parts_of_long_rows(); }
+TEST_F(Sm100Mla, BatchesWithoutPages) { check_batches_without_pages(); }
+TEST_F(Sm100Mla, NewRowsAndRaggedPages) { check_new_rows_and_ragged_pages(); }
+TEST_F(Sm100Mla, Accumulates) { check_accumulates(); }
+TEST_F(Sm100Mla, RandomSpecs) { check_random_specs(); }
+TEST_F(Sm100Mla, SpillsNothing) { check_registers(); }
 
 }  // namespace
 }  // namespace attnjit::sm100

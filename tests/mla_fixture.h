@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+// Absorbed MLA (mla: decode) on one architecture, beside the reference: pages, heads, rows, depths,
+// types, masks, partitions, ragged batches, and specs drawn at random.
+#pragma once
+
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "kernel_fixture.h"
+
+namespace attnjit::kernel_test {
+
+class MlaTest : public KernelTest {
+ protected:
+  explicit MlaTest(Arch arch) : arch_(arch) {}
+
+  // Of a latent part that compiles and runs soon; check_depths() has those of models.
+  AttentionSpec spec_of(int heads, int page_size, int partitions) const {
+    AttentionSpec spec;
+    spec.arch = arch_;
+    spec.mla = Mla::kDecode;
+    spec.num_q_heads = spec.group = heads;
+    spec.qk_depth = 192;
+    spec.page_size = page_size;
+    spec.num_partitions = partitions;
+    spec.return_lse = true;
+    spec.mask = mask_of(Kind::kCausal);
+    return spec;
+  }
+  static AttentionSpec with_depths(AttentionSpec spec, int qk_depth, int ov_depth) {
+    spec.qk_depth = qk_depth;
+    spec.ov_depth = ov_depth;
+    return spec;
+  }
+
+  // Odd numbers of KV tiles and even ones, tiles that end in a page, sequences without keys;
+  // several work tiles for a CTA. Pairs of a page size and partitions.
+  void check_pages(const std::vector<std::pair<int, int>>& cases, const Tuning* tuning = nullptr) {
+    for (const auto& [page_size, partitions] : some_of(cases)) {
+      SCOPED_TRACE(page_size);
+      expect_passes(spec_of(16, page_size, partitions),
+                    {{{1}, {200, 0, 31, 128}}, {{1}, {64, 65}}, {{1}, {390}}, {{1}, {1}}}, tuning);
+    }
+  }
+
+  // Heads that share a tile with other positions, that fill tiles, and that are no power of two.
+  void check_heads() {
+    for (const int heads : some_of<int>({128, 20, 64, 96, 1})) {
+      SCOPED_TRACE(heads);
+      expect_passes(spec_of(heads, 64, 2), {{{1}, {130, 64}}, {{3}, {70, 2}}});
+    }
+  }
+
+  // As speculative decoding has them: each sees the keys up to its own.
+  void check_several_rows() {
+    AttentionSpec spec = spec_of(16, 32, 1);
+    spec.max_q_len = 8;
+    for (const std::int64_t q_len : some_of<std::int64_t>({8, 5, 2, 3, 4, 6, 7})) {
+      expect_passes(spec, {{{q_len}, {100, 8, q_len - 1}}, {{q_len}, {66}}});
+    }
+  }
+
+  void check_depths() {
+    expect_passes(with_depths(spec_of(128, 64, 2), 576, 512), {{{2}, {200, 0, 64}}, {{1}, {330}}});
+    expect_passes(with_depths(spec_of(32, 64, 2), 320, 256), {{{2}, {500, 64}}, {{1}, {63}}});
+    // An odd number of blocks.
+    expect_passes(with_depths(spec_of(16, 8, 1), 256, 192), {{{1}, {190, 20}}});
+    if (!in_proof()) return;
+    for (int latent = 64; latent <= 512; latent += 64) {
+      for (const int rope : {0, 64}) {
+        if (latent + rope <= 64) continue;
+        SCOPED_TRACE(latent + rope);
+        expect_passes(with_depths(spec_of(16, 64, 1), latent + rope, latent),
+                      {{{1}, {190}}, {{1}, {700}}});
+      }
+    }
+  }
+
+  void check_types_sinks_and_masks() {
+    AttentionSpec spec = spec_of(16, 64, 1);
+    spec.qkv_dtype = Dtype::kFp16;
+    spec.sink = true;
+    expect_passes(spec, {{{2}, {150, 0, 1}}});
+    spec.output_dtype = Dtype::kBf16;
+    spec.lse_includes_sink = false;
+    spec.num_partitions = 3;
+    spec.mask = window_of(100);
+    expect_passes(spec, {{{2}, {300, 40}}, {{1}, {40}}});
+    AttentionSpec null = spec_of(16, 64, 1);
+    null.mask = mask_of(Kind::kNull);
+    null.return_lse = false;
+    null.score_mod.kind = ScoreModSpec::Kind::kSoftcap;
+    null.score_mod.cap = 20;
+    expect_passes(null, {{{3}, {150, 2}}});
+  }
+
+  void check_partitions_of_fixed_keys() {
+    AttentionSpec spec = spec_of(16, 16, 1);
+    spec.partition_keys = 128;
+    spec.sink = true;
+    expect_passes(spec, {{{1}, {400, 0, 31}}, {{2}, {100}}});
+  }
+
+  // More parts of long rows than a warp merges.
+  void check_many_parts_of_long_rows() {
+    expect_passes(with_depths(spec_of(16, 64, 11), 384, 320),
+                  {{{1}, {800, 0, 300}}, {{2}, {1500}}});
+  }
+
+  void check_batches_without_pages() {
+    expect_passes(spec_of(16, 0, 1), {{{2}, {150}}, {{1}, {0}}});
+    expect_passes(spec_of(20, 0, 3), {{{2}, {150}}});
+    AttentionSpec ragged = spec_of(20, 0, 2);
+    ragged.ragged = true;
+    expect_passes(ragged, {{{3, 0, 1}, {150, 70, 2}}});
+    ragged.ragged_kv = true;
+    expect_passes(ragged, {{{1, 4, 0}, {70, 129, 3}}});
+  }
+
+  void check_new_rows_and_ragged_pages() {
+    AttentionSpec spec = spec_of(16, 64, 1);
+    spec.ragged = true;
+    spec.kv_lens_exclude_new = true;
+    expect_passes(spec, {{{1, 5, 0, 2}, {130, 64, 3, 2}}});
+  }
+
+  // What a launch that accumulates computes goes to a workspace, and is merged.
+  void check_accumulates() {
+    AttentionSpec spec = spec_of(16, 64, 1);
+    spec.accumulate = true;
+    expect_passes(spec, {{{2}, {130, 1}}});
+  }
+
+  // Heads, depths, pages, splits, types, masks and lengths.
+  void check_random_specs() {
+    std::mt19937 random(20261123);
+    const auto draw = [&](int begin, int end) {
+      return begin + static_cast<int>(random() % static_cast<unsigned>(end - begin));
+    };
+    for (int i = 0; i < (in_proof() ? 60 : 3); ++i) {
+      AttentionSpec spec = spec_of(draw(1, 129), 0, draw(0, 4));
+      const int latent = 64 * draw(1, in_proof() ? 9 : 4);
+      spec = with_depths(spec, latent + 64 * (latent == 64 ? 1 : draw(0, 2)), latent);
+      const int pages[] = {0, 1, 5, 16, 64, 96, 256};
+      spec.page_size = pages[draw(0, 7)];
+      if (spec.num_partitions == 1 && draw(0, 2) == 1) spec.partition_keys = 64 * draw(1, 4);
+      spec.qkv_dtype = draw(0, 2) == 1 ? Dtype::kFp16 : Dtype::kBf16;
+      spec.sink = draw(0, 2) == 1;
+      spec.lse_includes_sink = draw(0, 2) == 1;
+      if (draw(0, 3) == 0) spec.mask = window_of(draw(1, 200));
+      if (draw(0, 3) == 0) spec.mask = mask_of(Kind::kNull);
+      Lengths lengths{{draw(1, 9)}, {draw(0, 400), draw(0, 400)}};
+      if (spec.page_size == 0) lengths.kv.pop_back();
+      SCOPED_TRACE(testing::Message()
+                   << i << ": " << spec.num_q_heads << " heads, " << spec.qk_depth << "/"
+                   << spec.ov_depth << ", pages of " << spec.page_size << ", "
+                   << spec.num_partitions << " parts or " << spec.partition_keys << " keys, "
+                   << lengths.q[0] << " x " << lengths.kv[0]);
+      expect_passes(spec, {lengths});
+    }
+  }
+
+  // A CTA of 384 threads is launched with 168 registers per thread; none is spilt.
+  void check_registers() {
+    AttentionSpec fixed = spec_of(128, 64, 1);
+    fixed.partition_keys = 256;
+    fixed.sink = true;
+    AttentionSpec boxes = spec_of(128, 16, 1);
+    boxes.partition_keys = 256;
+    for (const AttentionSpec& spec : some_of<AttentionSpec>(
+             {with_depths(boxes, 320, 256), with_depths(fixed, 576, 512),
+              with_depths(spec_of(128, 1, 0), 576, 512), with_depths(boxes, 576, 512)})) {
+      const auto kernel = compiled(spec, nullptr, CompileTo::kImage);
+      ASSERT_TRUE(kernel);
+      EXPECT_EQ(kernel->generated.usage.spill_bytes, 0);
+      EXPECT_EQ(kernel->generated.usage.stack_bytes, 0);
+      EXPECT_LE(kernel->generated.usage.registers, 168);
+    }
+  }
+
+ private:
+  Arch arch_;
+};
+
+}  // namespace attnjit::kernel_test

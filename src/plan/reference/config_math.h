@@ -18,6 +18,10 @@ constexpr std::int64_t power_of_two_floor(std::int64_t a) {
   return power;
 }
 
+/// Where a depth is cut: beyond any that fits shared memory, and far from where a product of sizes
+/// overflows.
+inline constexpr std::int64_t kMaxDepth = std::int64_t{1} << 31;
+
 /// A K tile must be whole pages, or a page whole tiles: otherwise the tile becomes a power of two.
 constexpr std::int64_t fit_tile_to_pages(std::int64_t tile, std::int64_t page_size) {
   if (tile <= 0 || page_size <= 0) return tile;

@@ -12,7 +12,6 @@ namespace attnjit {
 namespace {
 
 constexpr std::int64_t kMaxBarriers = 32;
-constexpr std::int64_t kMaxDepth = std::int64_t{1} << 31;
 
 }  // namespace
 

@@ -21,9 +21,6 @@ std::int64_t dtype_bytes(const std::optional<Dtype>& dtype) { return dtype ? siz
 
 std::int64_t positive(std::int64_t a) { return std::max<std::int64_t>(a, 0); }
 
-// Beyond any depth that fits shared memory, and far from where a product of sizes overflows.
-constexpr std::int64_t kMaxDepth = std::int64_t{1} << 31;
-
 // Elements of a swizzle row. An impossible swizzle leaves the depths unpadded; it is named by
 // unsupported_reason().
 std::int64_t swizzle_elements_of(const Fa4Config& config) {

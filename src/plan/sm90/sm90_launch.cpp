@@ -17,8 +17,6 @@
 namespace attnjit {
 namespace {
 
-constexpr int kConsumerRows = 64;
-
 TensorMapDescription describe(const KernelPlan& plan, const Sm90Plan& body,
                               const LaunchTensors& tensors, TensorMapId map) {
   const bool keys = map == TensorMapId::kK || map == TensorMapId::kV;
@@ -52,7 +50,7 @@ Sm90Tiling tiling_of(const KernelPlan& plan, const Sm90Plan& body, const LaunchR
   const std::int64_t rows = std::int64_t{shapes.q_len} << sm90_gqa_shift(body, plan.spec);
   const std::int64_t heads = plan.spec->num_q_heads / sm90_packed_heads(body, plan.spec);
   const bool whole = !body.kv_lens && request.partitions == 1;
-  return sm90_tiling({.groups = (rows + kConsumerRows - 1) / kConsumerRows,
+  return sm90_tiling({.groups = (rows + kSm90ConsumerRows - 1) / kSm90ConsumerRows,
                       .heads = heads * shapes.batch,
                       .keys = static_cast<double>(shapes.kv_len),
                       .fewer_keys = std::min<double>(shapes.q_len, shapes.kv_len),

@@ -20,6 +20,7 @@
 #include "plan/signature.h"
 #include "plan/sm90/sm90_knobs.h"
 #include "plan/sm90/sm90_shapes.h"
+#include "plan/sm90/sm90_tiling.h"
 
 namespace attnjit {
 namespace {
@@ -29,7 +30,6 @@ constexpr int kMaxStages = 6;                   // what the knobs allow
 constexpr std::int64_t kSmSmemBytes = 233472;   // of an SM, with what the system takes of a CTA's
 constexpr std::int64_t kSystemSmemBytes = 1024;
 constexpr int kRegisterFile = 65536;  // of an SM
-constexpr int kConsumerRows = 64;     // of a wgmma
 constexpr int kBlockBytes = 128;      // of a row of Q, K, V and O in a block of columns
 
 int round_up(int value, int to) { return (value + to - 1) / to * to; }
@@ -77,14 +77,14 @@ void choose_decode(const AttentionSpec& spec, Sm90Plan& plan) {
   // NOTE: 256 cost 3 % of the memory's bandwidth: nobody comes back for what was not asked for.
   plan.l2_bytes = 128;
   const KvBytes kv = kv_bytes(spec, plan.BN);
-  const std::int64_t q_bytes = kv.k * kConsumerRows / plan.BN;
+  const std::int64_t q_bytes = kv.k * kSm90ConsumerRows / plan.BN;
   const std::int64_t copied = kv.k + std::max(kv.v, kv.v_rows);
   plan.num_stages = static_cast<int>(std::clamp<std::int64_t>(loaded_ahead / copied, 2, 4));
   std::int64_t other_bytes = 2048;
   if (is_e4m3(spec)) {
     // V is copied as far ahead as K; what is transposed waits for nothing. O has its own memory.
     plan.num_v_row_stages = plan.num_stages;
-    other_bytes += plan.num_v_stages * kv.v + std::int64_t{kBlockBytes} * kConsumerRows;
+    other_bytes += plan.num_v_stages * kv.v + std::int64_t{kBlockBytes} * kSm90ConsumerRows;
   }
   const bool two = q_bytes + plan.num_stages * copied + other_bytes <= kSmSmemBytes / 2;
   plan.num_consumers = two ? 1 : 2;
@@ -153,7 +153,7 @@ Sm90Plan choose(const ResolvedSpec& resolved) {
   plan.mapped = mapped;
   plan.kv_lens = lengths_differ(spec);
   plan.split = splits(spec);
-  plan.overlaps = plan.split || plan.mapped || decodes(spec, kConsumerRows);
+  plan.overlaps = plan.split || plan.mapped || decodes(spec, kSm90ConsumerRows);
   plan.row_copies = copies_rows(spec);
   plan.pair_tiles = !plan.kv_lens && later_rows_see_more(resolved);
   if (spec.qk_depth <= 64) {
@@ -174,7 +174,7 @@ Sm90Plan choose(const ResolvedSpec& resolved) {
   }
   if (is_e4m3(spec)) choose_e4m3(spec, plan);
   if (mapped) choose_mapped(spec, plan);
-  if (decodes(spec, kConsumerRows)) choose_decode(spec, plan);
+  if (decodes(spec, kSm90ConsumerRows)) choose_decode(spec, plan);
   if (plan.row_copies) plan.BN = std::min(plan.BN, 64);
   if (!is_e4m3(spec)) plan.num_v_stages = plan.num_stages;
   return plan;
@@ -256,9 +256,9 @@ void complete(const AttentionSpec& spec, Sm90Plan& plan) {
                          contains(spec, MaskSpec::Kind::kMaterialized);
   // A decode waits for memory, and a group that is loaded once for all its heads saves the others'
   // loads. What rows that are nobody's cost it was not measured.
-  const bool fits =
-      kConsumerRows % spec.group == 0 ||
-      (decodes(spec, kConsumerRows) && spec.max_q_len << rows_shift(spec.group) <= kConsumerRows);
+  const bool fits = kSm90ConsumerRows % spec.group == 0 ||
+                    (decodes(spec, kSm90ConsumerRows) &&
+                     spec.max_q_len << rows_shift(spec.group) <= kSm90ConsumerRows);
   plan.pack_gqa = spec.group > 1 && fits && !(has_state && spec.qk_depth > 128);
   plan.BM = 64 * plan.num_consumers;
   plan.box_keys = spec.page_size > 0 ? std::gcd(spec.page_size, plan.BN) : plan.BN;

@@ -9,9 +9,12 @@
 
 namespace attnjit {
 
+/// The rows of a consumer, and of a wgmma.
+inline constexpr int kSm90ConsumerRows = 64;
+
 /// The work of a launch, as far as it decides the tiles.
 struct Sm90Rows {
-  std::int64_t groups = 0;  ///< of a head (or of packed heads): 64 rows each, which a consumer has
+  std::int64_t groups = 0;  ///< of a head (or of packed heads): the rows of a consumer each
   std::int64_t heads = 0;   ///< of all sequences
   double keys = 0;          ///< that the last rows see
   double fewer_keys = 0;    ///< that the first rows see less

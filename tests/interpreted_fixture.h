@@ -129,13 +129,16 @@ class InterpretedTest : public MapTest {
     EXPECT_EQ(interpreting(), 1);
   }
 
-  // A map for all, for each sequence, and for each head, whatever the kernel was compiled for.
+  // A map for all, for each sequence, and for each head, whatever the kernel was compiled for. Each
+  // compiles the kernel: beside the proof every second one is run.
   void expect_maps_of_any() {
     AttentionSpec spec = interpreted(spec_of({}));
     const auto custom = [](const std::string& code) { return over_arrays(code, {}); };
+    std::size_t number = 0;
     for (const MaskSpec& mask :
          {causal_documents(), custom("q_idx - kv_idx < 150 && kv_idx <= q_idx"),
           custom("kv_idx < b * 140"), custom("kv_idx < h * 130"), custom("kv_idx / 130 == kv_h")}) {
+      if (number++ % 2 == 1 && !in_proof()) continue;
       spec.mask = mask;
       std::vector<verify::ParamArgument> params;
       if (!spec::declared_params(spec).empty()) params.push_back(documents_of(150));
@@ -158,7 +161,8 @@ class InterpretedTest : public MapTest {
     expect_interprets(spec, {{{70}, {200}}}, false);
   }
 
-  // Pages, ragged batches, parts of the keys, decodes, deep heads.
+  // Pages, ragged batches, parts of the keys, decodes, deep heads. All beside the kernel that
+  // compiles the mask in the proof, else one.
   void expect_shapes() {
     AttentionSpec spec = spec_of({});
     spec.mask = verify::custom_mask();
@@ -166,13 +170,13 @@ class InterpretedTest : public MapTest {
     expect_interprets(paged, {{{60, 0, 31}, {200, 30, 31}}}, true);
     AttentionSpec split = spec;
     split.num_partitions = 3;
-    expect_interprets(split, {{{9}, {500}}}, true);
+    expect_interprets(split, {{{9}, {500}}}, in_proof());
     AttentionSpec decode = of_sequences(spec, 64, false);
     decode.max_q_len = 1;
-    expect_interprets(decode, {{{1, 1}, {300, 65}}}, true);
+    expect_interprets(decode, {{{1, 1}, {300, 65}}}, in_proof());
     AttentionSpec deep = spec;
     deep.qk_depth = deep.ov_depth = 256;
-    expect_interprets(deep, {{{70}, {200}}}, true);
+    expect_interprets(deep, {{{70}, {200}}}, in_proof());
   }
 
   std::map<std::string, std::string> made_;  // PTX, by the kernel's text

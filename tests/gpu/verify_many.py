@@ -97,6 +97,9 @@ def random_mla_spec(rng, arch):
     elif rng.random() < 0.3:
         spec["partition_keys"] = 64 * rng.randint(1, 4)
     spec["max_q_len"] = rng.randint(1, 8)
+    if "page_size" in spec and rng.random() < 0.4:  # a list of keys has no positions
+        modification = rng.choice(["identity", {"kind": "softcap", "cap": 30}])
+        spec.update(topk=64 * rng.randint(1, 8), mask="null", score_mod=modification)
     return spec
 
 
@@ -131,6 +134,8 @@ def random_serving_spec(rng, arch):
         spec["accumulate"] = spec["return_lse"] = True
     if rng.random() < 0.4:
         spec["max_q_len"] = rng.randint(1, 8)
+    if rng.random() < 0.25:
+        spec.update(qkv_dtype="e4m3", scales=rng.choice(["none", "tensor", "head"]))
     return spec
 
 

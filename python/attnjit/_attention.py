@@ -47,8 +47,8 @@ def attention(q: Any, k: Any, v: Any, *, mask: Any = None, score_mod: Any = None
     Args:
         q: [batch, q_len, heads, depth]; with q_offsets [total_q, heads, depth].
         k, v: [batch, kv_len, kv_heads, depth]; with kv_offsets [total_kv, kv_heads, depth].
-            kv_heads divides the heads of q. bf16, fp16 or float8_e4m3fn, on one GPU, with any
-            strides but for a contiguous last dimension; torch tensors, or whatever has DLPack.
+            kv_heads divides the heads of q. bf16, fp16 or float8_e4m3fn, or float8_e4m3fn beside q
+            of bf16 or fp16, on one GPU, with any strides but for a contiguous last dimension; torch tensors, or whatever has DLPack.
         mask: None, "causal", an object of a spec, or what attnjit.mask returns. A function is
             traced at each call: attnjit.mask(function) once is faster. Positions of "causal" and
             other names are aligned at the end. Or a tensor [batch or 1, heads or 1, q_len or 1,
@@ -64,6 +64,7 @@ def attention(q: Any, k: Any, v: Any, *, mask: Any = None, score_mod: Any = None
         q_scale, k_scale, v_scale: of float8_e4m3fn elements, f32: one number each, or [batch,
             heads of that tensor], or the tensor's shape without its depth: a number for each row of
             a head, in memory with rows before heads. Scores are scale * q_scale * k_scale * q k^T.
+            Of k and v beside a q of another type those two, without numbers for rows.
         output_scale: f32, one number: the result is float8_e4m3fn, and was divided by it.
         bias: a tensor of numbers as `mask` takes one, beside a mask of another kind.
         q_offsets, kv_offsets: i32 [batch + 1]: where each sequence begins in q, and in k and v.
@@ -172,7 +173,7 @@ def _call(q: Any, k: Any, v: Any, out: Any, layout: str, mask: Any, score_mod: A
                None if kv_lens is None else view(kv_lens, stream),
                None if q_offsets is None else view(q_offsets, stream),
                None if kv_offsets is None else view(kv_offsets, stream),
-               *(scales if scales[0] is None and scales[3] is None else
+               *(scales if all(one is None for one in scales) else
                  [None if one is None else view(one, stream) for one in scales]),
                shown.tensor, modified.tensor)
     fields = _launch.fields_text(shown.json, modified.json, more)

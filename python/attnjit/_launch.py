@@ -75,7 +75,7 @@ class Tensors(NamedTuple):
     kv_lens: Any = None
     q_offsets: Any = None
     kv_offsets: Any = None
-    q_scale: Any = None  # all three, or none
+    q_scale: Any = None  # all three, or none; of e4m3 k and v alone those two
     k_scale: Any = None
     v_scale: Any = None
     output_scale: Any = None  # where out is e4m3
@@ -100,8 +100,10 @@ class Tensors(NamedTuple):
 
     def scales(self) -> Optional[str]:
         """Who has scales of its own, in a spec's words."""
-        if self.q_scale is None:
+        if self.k_scale is None:
             return None
+        if self.q_scale is None:  # q is of 16 bits: rows have no scales of their own then
+            return "tensor" if len(self.k_scale.shape) < 2 else "head"
         dimensions = len(self.q_scale.shape)
         if dimensions < 2:
             return "tensor"
@@ -248,20 +250,25 @@ def spec_of(tensors: Tensors, fields: str, arch: str) -> Dict[str, Any]:
     """The spec of a call."""
     q, k, v = tensors.q, tensors.k, tensors.v
     name = dtype_name(q.dtype)
-    if name not in SPEC_DTYPES or dtype_name(k.dtype) != name or dtype_name(v.dtype) != name:
-        raise TypeError(f"q, k and v are of {name}, {dtype_name(k.dtype)} and "
-                        f"{dtype_name(v.dtype)}; allowed: one of {', '.join(SPEC_DTYPES)} for all")
+    of_kv = dtype_name(k.dtype)
+    widened = of_kv == "float8_e4m3fn" and name in ("bfloat16", "float16")
+    if name not in SPEC_DTYPES or dtype_name(v.dtype) != of_kv or not (of_kv == name or widened):
+        raise TypeError(f"q, k and v are of {name}, {of_kv} and {dtype_name(v.dtype)}; allowed: "
+                        f"one of {', '.join(SPEC_DTYPES)} for all, or k and v of float8_e4m3fn "
+                        "beside q of bfloat16 or float16")
     spec: Dict[str, Any] = {
         "arch": arch, "num_q_heads": q.shape[-2], "group": q.shape[-2] // k.shape[-2],
         "qk_depth": q.shape[-1], "ov_depth": v.shape[-1], "qkv_dtype": SPEC_DTYPES[name],
         "output_dtype": SPEC_DTYPES.get(dtype_name(tensors.out.dtype), "")}
+    if widened:
+        spec["kv_dtype"] = SPEC_DTYPES[of_kv]
     if tensors.page_table is not None:
         spec["page_size"] = k.shape[1]
     for field, given in (("ragged", tensors.q_offsets), ("ragged_kv", tensors.kv_offsets),
                          ("sink", tensors.sink), ("return_lse", tensors.lse)):
         if given is not None:
             spec[field] = True
-    if tensors.q_scale is not None:
+    if tensors.k_scale is not None:
         spec["scales"] = tensors.scales()
     spec.update(json.loads("{" + fields + "}"))
     return spec
@@ -299,7 +306,8 @@ def check(tensors: Tensors, fields: str, q_len: int, kv_len: int) -> None:
         _check_vector(name, tensor, "int32", shape)
     _check_vector("sink", sink, "float32", (q.shape[-2],))
     _check_vector("slopes", slopes, "float32", (q.shape[-2],))
-    _check_scales(scales, tensors.scales(), batch, (q.shape, k.shape, v.shape))
+    _check_scales(scales, tensors.scales(), batch, (q.shape, k.shape, v.shape),
+                  dtype_name(k.dtype) == dtype_name(q.dtype))
     _check_output_scale(output_scale, dtype_name(out.dtype))
     for name, tensor, member in (("mask", mask, _MATERIALIZED), ("slopes", slopes, _SLOPES)):
         if (member in fields) != (tensor is not None):
@@ -318,13 +326,20 @@ def check(tensors: Tensors, fields: str, q_len: int, kv_len: int) -> None:
 
 
 def _check_scales(scales: Sequence[Any], kind: Optional[str], batch: int,
-                  shapes: Sequence[Sequence[int]]) -> None:
-    """Refuses scales that are not packed as those of a `kind`, of tensors of these shapes."""
+                  shapes: Sequence[Sequence[int]], of_q: bool) -> None:
+    """Refuses scales that are not packed as those of a `kind`, of tensors of these shapes.
+
+    `of_q`: q has one where k and v have; it has none where it is of another type.
+    """
     if all(scale is None for scale in scales):
         return
-    if any(scale is None for scale in scales):
-        raise ValueError("q_scale, k_scale and v_scale are given together or not at all")
+    if any(scale is None for scale in scales[1:]) or (scales[0] is not None) != of_q:
+        raise ValueError("q_scale, k_scale and v_scale are given together or not at all" if of_q
+                         else "k_scale and v_scale are given together or not at all, and no "
+                         "q_scale: q is not of their type")
     for name, scale, of in zip(("q_scale", "k_scale", "v_scale"), scales, shapes):
+        if scale is None:
+            continue
         if dtype_name(scale.dtype) != "float32":
             raise TypeError(f"{name} is of {dtype_name(scale.dtype)}; it must be of float32")
         wanted = {"tensor": (1,), "head": (batch, of[-2])}.get(kind or "", tuple(of[:-1]))
@@ -382,12 +397,12 @@ def _check_vector(name: str, tensor: Any, dtype: str, least: Tuple[int, ...]) ->
 def launcher(tensors: Tensors, fields: str, number: int, stream: int,
              wait: bool = True) -> Optional[Launcher]:
     """The launcher of a call. With `wait` False: None while its kernel is being compiled."""
-    q, k, v, out, lse, sink, page_table, _, q_offsets, kv_offsets, q_scale, *_ = tensors
+    q, k, v, out, lse, sink, page_table, _, q_offsets, kv_offsets, _, k_scale, *_ = tensors
     # NOTE: all that spec_of looks at: what it would refuse must not find another call's launcher.
     key = (fields, number, stream, q.device.index, q.dtype, k.dtype, v.dtype, out.dtype,
            q.shape[-2:], k.shape[-2:], v.shape[-2:], 0 if page_table is None else k.shape[1],
            lse is None, sink is None, q_offsets is None, kv_offsets is None,
-           None if q_scale is None else tensors.scales())
+           None if k_scale is None else tensors.scales())
     found = _local.launchers.get(key)
     return found if found is not None else _make(key, tensors, fields, number, stream, wait)
 

@@ -253,6 +253,21 @@ def eight_bits(gpu):
                   "(2, 50, 4)")
             fails(lambda: call((of_heads[0], *of_rows[1:]), service), ValueError,
                   "k_scale (2, 50, 4)", "(2, 4)")
+            # Beside q of 16 bits k and v alone have scales.
+            sixteen = Tensor(Q, (2, 30, 8, 64))
+            for scales, name in ((one, "tensor"), (of_heads, "head")):
+                tensors = _launch.Tensors(sixteen, k, k, o, k_scale=scales[1], v_scale=scales[2])
+                spec = _launch.spec_of(tensors, _launch.fields_text('"null"', '"identity"'),
+                                       "sm_90a")
+                assert (spec["qkv_dtype"], spec["kv_dtype"], spec["scales"]) == (
+                    "bf16", "e4m3", name), spec
+            for scales in (one, (None, one[1], None)):
+                fails(lambda scales=scales: attnjit.attention(
+                    sixteen, k, k, out=o, service=service,
+                    **dict(zip(("q_scale", "k_scale", "v_scale"), scales))),
+                    ValueError, "no q_scale")
+            fails(lambda: attnjit.attention(q, sixteen, sixteen, out=o, service=service),
+                  TypeError, "k and v of float8_e4m3fn beside")
             # Of ragged batches scales of rows and of heads have as many dimensions.
             ragged = dict(q_offsets=Tensor(OFFSETS, (3,), "int32"),
                           kv_offsets=Tensor(OFFSETS, (3,), "int32"))

@@ -76,10 +76,13 @@ class Lines {
   }
 
   void add_paged(const std::string& head, const std::string& tail) {
-    const std::string dtype =
-        options_.kv_dtype == Dtype::kBf16
-            ? ""
-            : fmt::format(R"(, "qkv_dtype": "{}")", to_string(options_.kv_dtype));
+    // Beside a cache of e4m3 Q stays as the model has it.
+    std::string dtype;
+    if (options_.kv_dtype != Dtype::kBf16) {
+      dtype = fmt::format(R"(, "{}": "{}")",
+                          options_.kv_dtype == Dtype::kE4m3 ? "kv_dtype" : "qkv_dtype",
+                          to_string(options_.kv_dtype));
+    }
     for (const int page : options_.page_sizes) {
       add(head,
           fmt::format(R"({}, "page_size": {}, "ragged": true, "return_lse": true)", dtype, page),

@@ -112,10 +112,12 @@ struct ScoreModSpec {
 struct AttentionSpec {
   Arch arch = Arch::kSm100a;
   int num_q_heads = 0;
-  int group = 1;                         ///< query heads per key-value head
-  int qk_depth = 0;                      ///< elements per row of Q and K
-  int ov_depth = 0;                      ///< elements per row of V and O; 0: qk_depth
-  Dtype qkv_dtype = Dtype::kBf16;        ///< bf16, fp16, e4m3
+  int group = 1;                   ///< query heads per key-value head
+  int qk_depth = 0;                ///< elements per row of Q and K
+  int ov_depth = 0;                ///< elements per row of V and O; 0: qk_depth
+  Dtype qkv_dtype = Dtype::kBf16;  ///< bf16, fp16, e4m3
+  /// Of K and V, default: qkv_dtype. e4m3 beside bf16 or fp16: they are widened to that.
+  std::optional<Dtype> kv_dtype;
   std::optional<Dtype> output_dtype;     ///< default: qkv_dtype, bf16 for e4m3
   std::optional<Dtype> rope_dtype;       ///< what the MMA sees of the rope part
   std::optional<Dtype> rope_gmem_dtype;  ///< how the rope part lies in memory
@@ -149,6 +151,8 @@ struct AttentionSpec {
   bool interpreted = false;
 
   int num_kv_heads() const { return group > 0 ? num_q_heads / group : 0; }
+  /// The element type of K and V.
+  Dtype type_of_kv() const { return kv_dtype.value_or(qkv_dtype); }
   bool operator==(const AttentionSpec&) const = default;
 };
 
@@ -202,7 +206,8 @@ class ATTNJIT_EXPORT ResolvedSpec {
 ATTNJIT_EXPORT std::vector<Error> validate(const AttentionSpec& spec,
                                            const PlanOptions& options = {});
 
-/// Fills every default (ov_depth, output_dtype, rope_dtype where qk_depth > ov_depth). Pure.
+/// Fills every default (ov_depth, output_dtype, rope_dtype where qk_depth > ov_depth), and leaves
+/// out a kv_dtype that is qkv_dtype. Pure.
 /// @pre validate(spec) is empty.
 ATTNJIT_EXPORT AttentionSpec resolve(const AttentionSpec& spec);
 

@@ -85,6 +85,8 @@ bool decodes(const AttentionSpec& spec, int rows) {
   return spec.max_q_len > 0 && std::int64_t{spec.max_q_len} * spec.group <= rows;
 }
 
+bool widens_kv(const AttentionSpec& spec) { return spec.type_of_kv() != spec.qkv_dtype; }
+
 bool has_output_scale(const AttentionSpec& spec) {
   return spec.output_dtype.value_or(spec.qkv_dtype) == Dtype::kE4m3;
 }
@@ -102,6 +104,9 @@ std::string unsupported_everywhere(const AttentionSpec& spec) {
   const Dtype rope = spec.rope_dtype.value_or(spec.qkv_dtype);
   if (rope != spec.qkv_dtype || spec.rope_gmem_dtype.value_or(rope) != rope) {
     return missing("rope part of another type than the rest (rope_dtype, rope_gmem_dtype)");
+  }
+  if (widens_kv(spec) && spec.scales == Scales::kToken) {
+    return missing("scales of rows (scales) of K and V beside a Q of another type (kv_dtype)");
   }
   if (spec.scale_dtype && spec.scales != Scales::kToken) {
     return missing("per-token scales of a spec whose scales are not `token` (scale_dtype)");
@@ -128,9 +133,9 @@ std::string unsupported_accumulation(const AttentionSpec& spec) {
 }
 
 std::string unsupported_e4m3(const AttentionSpec& spec, std::string_view why) {
-  if (spec.qkv_dtype != Dtype::kE4m3) return {};
-  return fmt::format("the {} template has no {} operands (qkv_dtype) yet: {}", to_string(spec.arch),
-                     to_string(spec.qkv_dtype), why);
+  if (spec.type_of_kv() != Dtype::kE4m3) return {};
+  return fmt::format("the {} template has no {} operands ({}) yet: {}", to_string(spec.arch),
+                     to_string(spec.type_of_kv()), widens_kv(spec) ? "kv_dtype" : "qkv_dtype", why);
 }
 
 std::string unsupported_partitions(const AttentionSpec& spec, int step) {

@@ -46,6 +46,9 @@ bool copies_rows(const AttentionSpec& spec);
 /// partition_keys is a multiple of it: the keys of the shortest KV tile of every template.
 inline constexpr int kPartitionStep = 64;
 
+/// K and V are e4m3, and Q is of 16 bits: they are widened to its type on their way.
+bool widens_kv(const AttentionSpec& spec);
+
 /// Whether a launch is given what its results are divided by: o is e4m3.
 bool has_output_scale(const AttentionSpec& spec);
 
@@ -58,7 +61,8 @@ std::string unsupported_output(const AttentionSpec& spec);
 /// Why a launch cannot merge its result into the spec's o; empty: it can, or is not to.
 std::string unsupported_accumulation(const AttentionSpec& spec);
 
-/// Why a template without e4m3 does not serve a spec that has it; empty: the spec has not.
+/// Why a template without e4m3 does not serve a spec that has it, of Q or of K and V; empty: the
+/// spec has not.
 std::string unsupported_e4m3(const AttentionSpec& spec, std::string_view why);
 
 /// What a forward template that splits the keys cannot do of a spec's partitions; empty: nothing.

@@ -270,9 +270,9 @@ std::vector<KernelParameter> forward_parameters(const KernelPlan& plan,
   if (spec.return_lse) add_array(Buffer::kLse, "float");
   if (spec.sink) add_array(Buffer::kSink, "const float");
   if (spec.scales != Scales::kNone) {
-    for (const Buffer scale : {Buffer::kQScale, Buffer::kKScale, Buffer::kVScale}) {
-      add_array(scale, "const float");
-    }
+    if (spec.qkv_dtype == Dtype::kE4m3) add_array(Buffer::kQScale, "const float");
+    add_array(Buffer::kKScale, "const float");
+    add_array(Buffer::kVScale, "const float");
   }
   if (has_output_scale(spec)) add_array(Buffer::kOutputScale, "const float");
   for (const LaunchNumber number : numbers) parameters.push_back(parameter(number));

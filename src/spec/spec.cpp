@@ -87,7 +87,8 @@ class Validator {
   bool asks_for_more_than_a_merge() const {
     return spec_.mla != Mla::kNone || spec_.page_size != 0 || spec_.ragged_kv ||
            spec_.kv_lens_exclude_new || spec_.sink || spec_.scales != Scales::kNone ||
-           spec_.num_partitions != 1 || spec_.partition_keys != 0 || spec_.topk != 0 ||
+           spec_.type_of_kv() != spec_.qkv_dtype || spec_.num_partitions != 1 ||
+           spec_.partition_keys != 0 || spec_.topk != 0 ||
            spec_.mask.kind != MaskSpec::Kind::kNull ||
            spec_.score_mod.kind != ScoreModSpec::Kind::kIdentity;
   }
@@ -121,9 +122,15 @@ class Validator {
       problem("group", fmt::format("is {}; allowed: a divisor of num_q_heads, which is {}",
                                    spec_.group, spec_.num_q_heads));
     }
-    if (spec_.scales != Scales::kNone && spec_.qkv_dtype != Dtype::kE4m3) {
-      problem("scales", fmt::format("is {}; allowed with qkv_dtype e4m3, which is {}",
-                                    spec::to_string(spec_.scales), to_string(spec_.qkv_dtype)));
+    const Dtype of_kv = spec_.type_of_kv();
+    if (of_kv != spec_.qkv_dtype && of_kv != Dtype::kE4m3) {
+      problem("kv_dtype", fmt::format("is {}; allowed: qkv_dtype, which is {}, or e4m3 beside bf16 "
+                                      "and fp16",
+                                      to_string(of_kv), to_string(spec_.qkv_dtype)));
+    }
+    if (spec_.scales != Scales::kNone && of_kv != Dtype::kE4m3) {
+      problem("scales", fmt::format("is {}; allowed with k and v of e4m3, which are {}",
+                                    spec::to_string(spec_.scales), to_string(of_kv)));
     }
     if (spec_.accumulate && !spec_.return_lse) {
       problem("accumulate", "is true; allowed with return_lse: an LSE says how much a part counts");
@@ -328,6 +335,8 @@ AttentionSpec resolve(const AttentionSpec& attention) {
   if (!resolved.output_dtype) {
     resolved.output_dtype = resolved.qkv_dtype == Dtype::kE4m3 ? Dtype::kBf16 : resolved.qkv_dtype;
   }
+  // NOTE: specs that say the same have one canonical form, and one key.
+  if (resolved.kv_dtype == resolved.qkv_dtype) resolved.kv_dtype.reset();
   // NOTE: spec_to_json() writes what a kind holds, and a Service knows a spec by that text.
   if (spec::row_of(resolved.score_mod).holds != spec::Holds::kSlopes) {
     resolved.score_mod.slopes = false;

@@ -113,7 +113,7 @@ double estimated_bytes(const Problem& problem) {
   const double depth = spec.qk_depth + spec.ov_depth;
   // o is held as the output, as its copy from the device and as the double reference.
   double bytes = q_rows * (spec.qk_depth * size + spec.ov_depth * 16.0 + 24.0) +
-                 kv_rows * kv_heads * depth * size +
+                 kv_rows * kv_heads * depth * size_of(spec.type_of_kv()) +
                  double(problem.batch) * problem.max_pages * 4.0 +
                  static_cast<double>(problem.total_q) * spec.topk * 4.0;
   const std::int64_t longest = std::max(problem.max_q_len, problem.max_kv_len);

@@ -131,6 +131,7 @@ class InputMaker {
       for (const auto& [name, heads] :
            {std::pair{"q_scale", spec_.num_q_heads}, std::pair{"k_scale", spec_.num_kv_heads()},
             std::pair{"v_scale", spec_.num_kv_heads()}}) {
+        if (name == std::string_view("q_scale") && spec_.qkv_dtype != Dtype::kE4m3) continue;
         const RandomStream stream(request_.seed, name);
         std::vector<std::int64_t> shape{1};
         if (spec_.scales == Scales::kHead) shape = {batch, heads};
@@ -270,8 +271,8 @@ class InputMaker {
   }
 
   void keys_and_values() {
-    Tensor k = make_tensor(spec_.qkv_dtype, kv_shape(spec_.qk_depth));
-    Tensor v = make_tensor(spec_.qkv_dtype, kv_shape(spec_.ov_depth));
+    Tensor k = make_tensor(spec_.type_of_kv(), kv_shape(spec_.qk_depth));
+    Tensor v = make_tensor(spec_.type_of_kv(), kv_shape(spec_.ov_depth));
     fill_garbage(k);
     fill_garbage(v);
     for (int b = 0; b < problem_.batch; ++b) {

@@ -3,7 +3,7 @@
 // that is not as long as the others.
 #pragma once
 
-#include "sm90/transposer.cuh"
+#include "sm90/layout.cuh"
 
 namespace attnjit::sm90 {
 
@@ -21,7 +21,7 @@ struct BoxCopies {
   const Arguments& arguments;
   int lane;
   Ring k_ring = {};
-  Ring v_ring = {};
+  Ring v_ring = {};  ///< where they are widened, of the rows of both
   WorkTile work = {};
   int kv_head = 0;
   u64 policy = 0;
@@ -53,19 +53,19 @@ struct BoxCopies {
     }
   }
 
-  /// Loads a KV tile of kBlocks blocks to `data`, when the stage is free; `full` hears of it.
+  /// Loads a KV tile to `data`, the stage that `ring` is at, when it is free; `full` hears of it.
   /// NOTE: by one elected thread, which hands over what another lane found. Were each lane to issue
   /// its own box, ptxas would make a loop over the lanes, of about a hundred cycles a box.
-  template <int kBlocks, int kStages, bool kTransposed>
+  template <class Copies>
   ATTNJIT_DEVICE void load_kv(Ring& ring, u32 data, const TensorMap* map, u32 full, u32 empty,
                               int tile, int place) {
     smem.wait(empty, ring.parity ^ 1);
-    if (kTransposed && lane == 0) {
+    if (Copies::kRows && lane == 0) {
       const int left = work.kv_len - tile * Config::kTileN;
-      store_shared_word(smem.v_keys(ring.stage),
-                        Layout::kKvLens ? max(1, min(left, Config::kTileN)) : Config::kTileN);
+      Copies::tell(smem, ring.stage,
+                   Layout::kKvLens ? max(1, min(left, Config::kTileN)) : Config::kTileN);
     }
-    if (lane == 0) mbarrier_arrive_expect_tx(full, kBlocks * Layout::kKvBlockBytes);
+    if (lane == 0) mbarrier_arrive_expect_tx(full, Copies::kBlocks * Layout::kCopiedBlockBytes);
     __syncwarp();
     const int row =
         Layout::kPaged ? key_of(tile) % Config::kPageSize : work.kv_begin + key_of(tile);
@@ -78,31 +78,42 @@ struct BoxCopies {
         places[i] = of_lane(place, first + i);
         rows[i] = Config::kBoxKeys == Config::kPageSize ? 0 : of_lane(row, first + i);
       }
-      const u32 boxes = data + first * (Config::kBoxKeys * kBlockRowBytes);
+      constexpr int kBoxBytes = Config::kBoxKeys * Layout::kCopiedBlockBytes / Config::kTileN;
+      const u32 boxes = data + first * kBoxBytes;
       if (leader) {
 #pragma unroll
         for (int i = 0; i < kTogether; ++i) {
 #pragma unroll
-          for (int block = 0; block < kBlocks; ++block) {
-            tma_load_4d(
-                boxes + block * Layout::kKvBlockBytes + i * (Config::kBoxKeys * kBlockRowBytes),
-                map, full, block * Layout::kBlockElements, rows[i], kv_head, places[i], policy);
+          for (int block = 0; block < Copies::kBlocks; ++block) {
+            tma_load_4d(boxes + block * Layout::kCopiedBlockBytes + i * kBoxBytes, map, full,
+                        block * Layout::kCopiedColumns, rows[i], kv_head, places[i], policy);
           }
         }
       }
       __syncwarp();
     }
-    ring.advance(kStages);
+    ring.advance(Copies::kStages);
+  }
+  /// After the last tile: who rewrites rows is told so.
+  ATTNJIT_DEVICE void end() const {
+    if constexpr (Layout::kHasRows) {
+      if (lane == 0) dismiss_rewriters(smem, v_ring);
+      __syncwarp();
+    }
   }
   ATTNJIT_DEVICE void load_k(int tile, int place) {
-    const int stage = k_ring.stage;
-    load_kv<Layout::kQkBlocks, Config::kStages, false>(k_ring, smem.k(stage), arguments.k_map,
-                                                       smem.k_full(stage), smem.k_empty(stage),
-                                                       tile, place);
+    using Copies = CopiesOf<Config, true>;
+    Ring& ring = Config::kWidensKv ? v_ring : k_ring;
+    const int stage = ring.stage;
+    load_kv<Copies>(ring, Copies::data(smem, stage), arguments.k_map, Copies::full(smem, stage),
+                    Copies::empty(smem, stage), tile, place);
+    // A list's notes lie with the stages of K (sm90/tile_notes.cuh).
+    if constexpr (Config::kWidensKv) k_ring.advance(Config::kStages);
   }
   ATTNJIT_DEVICE void load_v(int tile, int place) {
+    using Copies = CopiesOf<Config, false>;
     const int stage = v_ring.stage;
-    u32 full = smem.v_copy_full(stage);
+    u32 full = Copies::full(smem, stage);
     if constexpr (Layout::kZeroesTail) {
       const bool tail =
           tile == work.tile_end - 1 && work.kv_len - tile * Config::kTileN < Config::kTileN;
@@ -110,8 +121,8 @@ struct BoxCopies {
       if (tail) tail_stage = stage;
       if (tail) full = smem.tail_full();
     }
-    load_kv<Layout::kOvBlocks, Layout::kVCopyStages, Config::kE4m3>(
-        v_ring, smem.v_copy(stage), arguments.v_map, full, smem.v_copy_empty(stage), tile, place);
+    load_kv<Copies>(v_ring, Copies::data(smem, stage), arguments.v_map, full,
+                    Copies::empty(smem, stage), tile, place);
   }
 
   /// Zeroes the rows of V that are past the sequence's end, where the last V tile has some, and

@@ -9,7 +9,8 @@
 //                                    batch; a box is clipped at the group's end
 //   const TensorMap *k_map, *v_map   4-D: depth, key, head, batch; a box is kTileN keys
 //   float* lse, const float* sink                    where Config::kReturnLse, kSink
-//   const float *q_scale, *k_scale, *v_scale         where Config::kScales is not kNoScales
+//   const float *k_scale, *v_scale                   where Config::kScales is not kNoScales
+//   const float* q_scale                             and Q is e4m3, too
 //   const float* output_scale                        where O is e4m3
 //   int num_q_heads, q_len, kv_len, m_tiles, total_tiles, paired_units; float scale
 //   int tile_groups, first_tiles, second_tiles, tile_growth
@@ -40,6 +41,7 @@
 #include "sm90/row_copies.cuh"
 #include "sm90/transposer.cuh"
 #include "sm90/warp_producer.cuh"
+#include "sm90/widener.cuh"
 
 namespace attnjit::sm90 {
 
@@ -95,9 +97,9 @@ ATTNJIT_DEVICE void run_body(const Arguments& arguments, const Params& params) {
       }
     }
     if constexpr (Config::kE4m3) {
-      if (warp >= kFirstTransposer) {
-        Transposer<Config>{smem, warp - kFirstTransposer, lane}.run();
-      }
+      if (warp >= kFirstRewriter) Transposer<Config>{smem, warp - kFirstRewriter, lane}.run();
+    } else if constexpr (Config::kWidensKv) {
+      if (warp >= kFirstRewriter) Widener<Config>{smem, warp - kFirstRewriter, lane}.run();
     }
   } else if (LayoutOf<Config>::kIdle > 0 && warpgroup > Config::kConsumers) {
     setmaxnreg_dec<Config::kProducerRegisters>();

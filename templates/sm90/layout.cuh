@@ -22,9 +22,12 @@ constexpr int kStepColumns = 16;
 
 constexpr int kMaxConsumers = 3;
 
-/// Warps of the producer's warpgroup that transpose V, its last ones, where it is e4m3.
-constexpr int kTransposers = 3;
-constexpr int kFirstTransposer = 4 - kTransposers;
+/// Warps of the producer's warpgroup that rewrite what comes, its last ones: where it is e4m3 they
+/// transpose V, or widen K and V.
+constexpr int kRewriters = 3;
+constexpr int kFirstRewriter = 4 - kRewriters;
+/// Of the word that the producer tells them of a tile: its keys, and whether it is one of K.
+constexpr u32 kTileKeys = 0xffff, kIsTileOfK = 0x10000;
 
 /// Who has a scale of its own (Config::kScales).
 constexpr int kNoScales = 0, kTensorScales = 1, kHeadScales = 2;
@@ -37,7 +40,9 @@ constexpr int kTurnThreads = 2 * kWarpgroupThreads;
 
 /// Tiles lie in blocks of columns (common/blocks.cuh): [block][row]. NOTE: of 8-bit operands wgmma
 /// takes K-major ones only, so V of e4m3 is transposed (sm90/transposer.cuh). Its tiles have no
-/// swizzle: [16 keys][column], 16 bytes each.
+/// swizzle: [16 keys][column], 16 bytes each. Where Q has 16 bits, K and V of e4m3 are widened to
+/// its type (sm90/widener.cuh). As they come, their blocks have kKvRowBytes columns, and the
+/// swizzle of as many bytes.
 template <class Config>
 struct LayoutOf {
   static constexpr WgmmaOperand kOperand = Config::kE4m3   ? WgmmaOperand::kE4m3
@@ -114,15 +119,27 @@ struct LayoutOf {
   static constexpr int kConsumerBlockBytes = kConsumerRows * kBlockRowBytes;
   static constexpr int kQBytes = kQkBlocks * kQBlockBytes;
   static constexpr int kKBytes = kQkBlocks * kKvBlockBytes;
-  /// V as it comes, and as it is multiplied.
-  static constexpr int kVRowsBytes = kOvBlocks * kKvBlockBytes;
-  static constexpr int kVBytes = Config::kE4m3 ? kPvColumns * Config::kTileN : kVRowsBytes;
+  static constexpr int kVBytes =
+      Config::kE4m3 ? kPvColumns * Config::kTileN : kOvBlocks * kKvBlockBytes;
   /// Of e4m3, from 16 keys of V to the next.
   static constexpr int kVChunkBytes = kPvColumns * 16;
-  static_assert(!Config::kE4m3 || !Config::kRowCopies,
-                "the producer's warps that would transpose V copy rows");
-  /// Where copies of V land: its stages.
-  static constexpr int kVCopyStages = Config::kE4m3 ? Config::kVRowStages : Config::kVStages;
+  /// Tiles land as rows that warps rewrite: those of V, or of K and V by turns.
+  static constexpr bool kHasRows = Config::kE4m3 || Config::kWidensKv;
+  static_assert(!kHasRows || !Config::kRowCopies,
+                "the producer's warps that would rewrite K and V copy rows");
+  static_assert(!Config::kWidensKv || (!Config::kE4m3 && Config::kTileN % 32 == 0 &&
+                                       Config::kQkDepth % 16 == 0 && Config::kOvDepth % 16 == 0 &&
+                                       (Config::kKvRowBytes == 64 || Config::kKvRowBytes == 128)),
+                "a lane widens a key, 16 columns at a time");
+  /// Blocks of columns of K and V as copies bring them.
+  static constexpr int kCopiedColumns = Config::kWidensKv ? Config::kKvRowBytes : kBlockElements;
+  static constexpr int kCopiedBlockBytes =
+      Config::kWidensKv ? Config::kTileN * Config::kKvRowBytes : kKvBlockBytes;
+  static constexpr int kCopiedKBlocks = ceil_div(Config::kQkDepth, kCopiedColumns);
+  static constexpr int kCopiedVBlocks = ceil_div(Config::kOvDepth, kCopiedColumns);
+  /// A stage of rows.
+  static constexpr int kRowStageBytes =
+      (Config::kWidensKv ? kCopiedKBlocks : kCopiedVBlocks) * kCopiedBlockBytes;
 
   static_assert(Config::kQOffset % kSwizzlePeriod == 0 && Config::kKOffset % kSwizzlePeriod == 0 &&
                     Config::kVOffset % kSwizzlePeriod == 0 && kKBytes % kSwizzlePeriod == 0 &&
@@ -132,15 +149,16 @@ struct LayoutOf {
                     Config::kVOffset >= Config::kKOffset + Config::kStages * kKBytes &&
                     Config::kBarrierOffset >= Config::kVOffset + Config::kVStages * kVBytes,
                 "Q, K, V and the barriers must not overlap");
-  static_assert(!Config::kE4m3 ||
-                    (Config::kVRowsOffset % kSwizzlePeriod == 0 && Config::kVRowStages >= 1 &&
-                     Config::kVRowsOffset >= Config::kVOffset + Config::kVStages * kVBytes &&
-                     Config::kVKeysOffset >=
-                         Config::kVRowsOffset + Config::kVRowStages * kVRowsBytes &&
-                     Config::kVKeysOffset % 4 == 0 &&
-                     Config::kBarrierOffset >= Config::kVKeysOffset + 4 * Config::kVRowStages),
-                "V's rows lie after V, at a multiple of the swizzle's 1024 bytes, and a word for "
-                "each stage of them before the barriers");
+  static_assert(!kHasRows ||
+                    (Config::kRowsOffset % kSwizzlePeriod == 0 &&
+                     kRowStageBytes % kSwizzlePeriod == 0 && Config::kRowStages >= 1 &&
+                     Config::kRowsOffset >= Config::kVOffset + Config::kVStages * kVBytes &&
+                     Config::kRowWordsOffset >=
+                         Config::kRowsOffset + Config::kRowStages * kRowStageBytes &&
+                     Config::kRowWordsOffset % 4 == 0 &&
+                     Config::kBarrierOffset >= Config::kRowWordsOffset + 4 * Config::kRowStages),
+                "rows lie after V, at a multiple of the swizzle's 1024 bytes, and a word for each "
+                "stage of them before the barriers");
   static_assert(Config::kOBlocks == 0 ||
                     (Config::kOOffset % kSwizzlePeriod == 0 &&
                      Config::kOOffset >= Config::kVOffset + Config::kVStages * kVBytes),
@@ -167,10 +185,10 @@ struct LayoutOf {
   static_assert(Config::kBarrierOffset % 8 == 0 &&
                     Config::kSmemBytes >= Config::kBarrierOffset + 8 * Config::kBarriers,
                 "the barriers need 8 aligned bytes each");
-  static constexpr bool kZeroesTail = kKvLens && !Config::kRowCopies && !Config::kE4m3;
+  static constexpr bool kZeroesTail = kKvLens && !Config::kRowCopies && !kHasRows;
   static_assert(Config::kBarriers == 2 * Config::kQStages * Config::kConsumers +
                                          2 * Config::kStages + 2 * Config::kVStages + kZeroesTail +
-                                         (Config::kE4m3 ? 2 * Config::kVRowStages : 0),
+                                         (kHasRows ? 2 * Config::kRowStages : 0),
                 "the plan has every barrier that the kernel names");
   // NOTE: a CTA takes 1 KiB more for itself.
   static_assert(Config::kCtasPerSm * (Config::kSmemBytes + 1024) <= 233472,
@@ -195,13 +213,14 @@ struct Smem : CtaMemory<Config> {
   ATTNJIT_DEVICE u32 v(int stage) const {
     return base + Config::kVOffset + stage * Layout::kVBytes;
   }
-  /// Where a copy of V goes: V itself, or the rows that are transposed.
-  ATTNJIT_DEVICE u32 v_copy(int stage) const {
-    if constexpr (Config::kE4m3) return base + Config::kVRowsOffset + stage * Layout::kVRowsBytes;
-    return v(stage);
+  /// Tiles as they come, where they are rewritten.
+  ATTNJIT_DEVICE u32 rows(int stage) const {
+    return base + Config::kRowsOffset + stage * Layout::kRowStageBytes;
   }
-  /// How many keys of these rows are the sequence's; 0: no more come.
-  ATTNJIT_DEVICE u32 v_keys(int stage) const { return base + Config::kVKeysOffset + 4 * stage; }
+  /// What is told of them: kTileKeys, those of the sequence, and kIsTileOfK; 0: no more come.
+  ATTNJIT_DEVICE u32 row_word(int stage) const {
+    return base + Config::kRowWordsOffset + 4 * stage;
+  }
   ATTNJIT_DEVICE u32 o(int consumer) const {
     return base + Config::kOOffset + consumer * Config::kOBlocks * Layout::kConsumerBlockBytes;
   }
@@ -224,16 +243,52 @@ struct Smem : CtaMemory<Config> {
   ATTNJIT_DEVICE u32 k_empty(int stage) const { return barrier(Config::kBarKEmpty + stage); }
   ATTNJIT_DEVICE u32 v_full(int stage) const { return barrier(Config::kBarVFull + stage); }
   ATTNJIT_DEVICE u32 v_empty(int stage) const { return barrier(Config::kBarVEmpty + stage); }
-  ATTNJIT_DEVICE u32 v_copy_full(int stage) const {
-    if constexpr (Config::kE4m3) return barrier(Config::kBarVRowsFull + stage);
-    return v_full(stage);
-  }
-  ATTNJIT_DEVICE u32 v_copy_empty(int stage) const {
-    if constexpr (Config::kE4m3) return barrier(Config::kBarVRowsEmpty + stage);
-    return v_empty(stage);
-  }
+  ATTNJIT_DEVICE u32 rows_full(int stage) const { return barrier(Config::kBarRowsFull + stage); }
+  ATTNJIT_DEVICE u32 rows_empty(int stage) const { return barrier(Config::kBarRowsEmpty + stage); }
   /// The copies of a V tile have landed in which rows past the end are still to be zeroed.
   ATTNJIT_DEVICE u32 tail_full() const { return barrier(Config::kBarVTail); }
 };
+
+/// Where copies of K (kIsK) or of V land: in the stages that are multiplied, or as rows.
+template <class Config, bool kIsK>
+struct CopiesOf {
+  using Layout = LayoutOf<Config>;
+  static constexpr bool kRows = Config::kWidensKv || (Config::kE4m3 && !kIsK);
+  static constexpr int kBlocks = kIsK ? Layout::kCopiedKBlocks : Layout::kCopiedVBlocks;
+  static constexpr int kStages = kRows  ? Config::kRowStages
+                                 : kIsK ? Config::kStages
+                                        : Config::kVStages;
+
+  ATTNJIT_DEVICE static u32 data(const Smem<Config>& smem, int stage) {
+    if constexpr (kRows) return smem.rows(stage);
+    if constexpr (kIsK) return smem.k(stage);
+    return smem.v(stage);
+  }
+  ATTNJIT_DEVICE static u32 full(const Smem<Config>& smem, int stage) {
+    if constexpr (kRows) return smem.rows_full(stage);
+    if constexpr (kIsK) return smem.k_full(stage);
+    return smem.v_full(stage);
+  }
+  ATTNJIT_DEVICE static u32 empty(const Smem<Config>& smem, int stage) {
+    if constexpr (kRows) return smem.rows_empty(stage);
+    if constexpr (kIsK) return smem.k_empty(stage);
+    return smem.v_empty(stage);
+  }
+  /// Tells of a tile with `keys` keys of the sequence.
+  ATTNJIT_DEVICE static void tell(const Smem<Config>& smem, int stage, int keys) {
+    if constexpr (kRows) {
+      store_shared_word(smem.row_word(stage), static_cast<u32>(keys) | (kIsK ? kIsTileOfK : 0));
+    }
+  }
+};
+
+/// Tells who rewrites rows that no more come than those before the stage that `ring` is at. One
+/// thread.
+template <class Config>
+ATTNJIT_DEVICE void dismiss_rewriters(const Smem<Config>& smem, const Ring& ring) {
+  smem.wait(smem.rows_empty(ring.stage), ring.parity ^ 1);
+  store_shared_word(smem.row_word(ring.stage), 0);
+  mbarrier_arrive(smem.rows_full(ring.stage));
+}
 
 }  // namespace attnjit::sm90

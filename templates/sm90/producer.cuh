@@ -4,7 +4,6 @@
 #pragma once
 
 #include "sm90/query_copies.cuh"
-#include "sm90/transposer.cuh"
 
 namespace attnjit::sm90 {
 
@@ -20,38 +19,39 @@ struct Producer {
   const Arguments& arguments;
   const Params& params;
   Ring k_ring = {};
-  Ring v_ring = {};
+  Ring v_ring = {};  ///< where they are widened, of the rows of both
   Ring q_ring = {};
   WorkTile work = {};
   int kv_head = 0;
   u64 policy = kv_policy(kPackedHeads<Config> == Config::kGroup && arguments.m_tiles == 1);
 
-  /// Loads a KV tile of kBlocks blocks to `data`, the stage of kStages that `ring` is at, when it
-  /// is free. kTransposed: the transposers are told how many keys of it are there.
-  template <int kBlocks, int kStages, bool kTransposed>
+  /// Loads a KV tile to `data`, the stage that `ring` is at, when it is free.
+  template <class Copies>
   ATTNJIT_DEVICE void load_kv(Ring& ring, u32 data, const TensorMap* map, u32 full, u32 empty,
                               int tile) {
     smem.wait(empty, ring.parity ^ 1);
     // Past a tensor's end TMA gives zeros.
-    if constexpr (kTransposed) store_shared_word(smem.v_keys(ring.stage), Config::kTileN);
-    mbarrier_arrive_expect_tx(full, kBlocks * Layout::kKvBlockBytes);
+    Copies::tell(smem, ring.stage, Config::kTileN);
+    mbarrier_arrive_expect_tx(full, Copies::kBlocks * Layout::kCopiedBlockBytes);
 #pragma unroll
-    for (int block = 0; block < kBlocks; ++block) {
-      tma_load_4d(data + block * Layout::kKvBlockBytes, map, full, block * Layout::kBlockElements,
-                  tile * Config::kTileN, kv_head, work.batch, policy);
+    for (int block = 0; block < Copies::kBlocks; ++block) {
+      tma_load_4d(data + block * Layout::kCopiedBlockBytes, map, full,
+                  block * Layout::kCopiedColumns, tile * Config::kTileN, kv_head, work.batch,
+                  policy);
     }
-    ring.advance(kStages);
+    ring.advance(Copies::kStages);
+  }
+  template <class Copies>
+  ATTNJIT_DEVICE void load_kv(Ring& ring, const TensorMap* map, int tile) {
+    const int stage = ring.stage;
+    load_kv<Copies>(ring, Copies::data(smem, stage), map, Copies::full(smem, stage),
+                    Copies::empty(smem, stage), tile);
   }
   ATTNJIT_DEVICE void load_k(int tile) {
-    const int stage = k_ring.stage;
-    load_kv<Layout::kQkBlocks, Config::kStages, false>(
-        k_ring, smem.k(stage), arguments.k_map, smem.k_full(stage), smem.k_empty(stage), tile);
+    load_kv<CopiesOf<Config, true>>(Config::kWidensKv ? v_ring : k_ring, arguments.k_map, tile);
   }
   ATTNJIT_DEVICE void load_v(int tile) {
-    const int stage = v_ring.stage;
-    load_kv<Layout::kOvBlocks, Layout::kVCopyStages, Config::kE4m3>(
-        v_ring, smem.v_copy(stage), arguments.v_map, smem.v_copy_full(stage),
-        smem.v_copy_empty(stage), tile);
+    load_kv<CopiesOf<Config, false>>(v_ring, arguments.v_map, tile);
   }
 
   /// Hands Q's memory over to each consumer, with the work tile. NOTE: also where there are no keys
@@ -87,7 +87,7 @@ struct Producer {
       }
       load_v(work.tile_begin);
     }
-    if constexpr (Config::kE4m3) dismiss_transposers(smem, v_ring);
+    if constexpr (Layout::kHasRows) dismiss_rewriters(smem, v_ring);
 #pragma unroll
     for (int consumer = 0; consumer < Config::kConsumers; ++consumer) {
       announce({-1, 0, 0, 0, 0}, consumer);

@@ -81,8 +81,9 @@ struct RowCopies {
                               arguments.v_page_bytes, arguments.v_row_bytes, smem.v_full(stage),
                               smem.v_empty(stage), tile, place);
   }
-  /// Ends a work tile.
+  /// Ends a work tile; ends all.
   ATTNJIT_DEVICE void finish() const {}
+  ATTNJIT_DEVICE void end() const {}
 };
 
 }  // namespace attnjit::sm90

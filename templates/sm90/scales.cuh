@@ -9,7 +9,8 @@ namespace attnjit::sm90 {
 /// The scales of a thread's two rows, which are 8 apart: one, or one each where they are of two
 /// heads with scales of their own.
 template <class Config>
-constexpr int kRowScales = Config::kScales == kHeadScales&& Config::kGqaShift > 3 ? 2 : 1;
+constexpr int kRowScales =
+    Config::kScales == kHeadScales&& Config::kE4m3&& Config::kGqaShift > 3 ? 2 : 1;
 
 /// The scale of a tensor's elements in a sequence's head.
 template <class Config>
@@ -24,9 +25,12 @@ ATTNJIT_DEVICE float score_scale(const WorkTile& work, int head, const Arguments
     return arguments.scale;
   } else {
     const int heads = arguments.num_q_heads;
-    return arguments.scale * scale_of<Config>(arguments.q_scale, work.batch, heads, head) *
-           scale_of<Config>(arguments.k_scale, work.batch, heads / Config::kGroup,
-                            work.head / Config::kGroup);
+    float scale = arguments.scale;
+    if constexpr (Config::kE4m3) {
+      scale *= scale_of<Config>(arguments.q_scale, work.batch, heads, head);
+    }
+    return scale * scale_of<Config>(arguments.k_scale, work.batch, heads / Config::kGroup,
+                                    work.head / Config::kGroup);
   }
 }
 

@@ -141,10 +141,7 @@ struct WarpProducer {
         copies.finish();
       }
     }
-    if constexpr (Config::kE4m3) {
-      if (lane == 0) dismiss_transposers(smem, copies.v_ring);
-      __syncwarp();
-    }
+    copies.end();
 #pragma unroll 1
     for (int consumer = 0; consumer < Config::kConsumers; ++consumer) {
       announce({-1, 0, 0, 0, 0}, consumer);

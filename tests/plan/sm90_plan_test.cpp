@@ -120,10 +120,12 @@ TEST(Sm90Plan, ConstantsOfDepth128) {
       {"kMergeOnePart", "false"},
       {"kRescaleByRow", "false"},
       {"kE4m3", "false"},
+      {"kWidensKv", "false"},
+      {"kKvRowBytes", "128"},
       {"kScales", "0"},
       {"kStages", "3"},
       {"kVStages", "3"},
-      {"kVRowStages", "0"},
+      {"kRowStages", "0"},
       {"kQStages", "1"},
       {"kPingPong", "true"},
       {"kPairTiles", "true"},
@@ -136,8 +138,8 @@ TEST(Sm90Plan, ConstantsOfDepth128) {
       {"kQOffset", "0"},
       {"kKOffset", "49152"},
       {"kVOffset", "98304"},
-      {"kVRowsOffset", "0"},
-      {"kVKeysOffset", "0"},
+      {"kRowsOffset", "0"},
+      {"kRowWordsOffset", "0"},
       {"kWorkOffset", "196608"},
       {"kNotesOffset", "0"},
       {"kBarrierOffset", "196704"},
@@ -531,27 +533,50 @@ TEST(Sm90Plan, E4m3HasMemoryForVAsItComes) {
       const Sm90Plan& sm90 = *plan.sm90;
       const int columns = (depth + 31) / 32 * 32;
       EXPECT_EQ(sm90.v_bytes, std::int64_t{sm90.BN} * columns);
-      EXPECT_EQ(sm90.v_row_bytes, std::int64_t{sm90.BN} * (depth > 128 ? 256 : 128));
+      EXPECT_EQ(sm90.row_stage_bytes, std::int64_t{sm90.BN} * (depth > 128 ? 256 : 128));
       EXPECT_EQ(sm90.BN % 32, 0);
-      EXPECT_GE(sm90.num_v_row_stages, 1);
+      EXPECT_GE(sm90.num_row_stages, 1);
       EXPECT_LE(sm90.smem_bytes, 232448);
       // Staged O does not fit Q's memory where it has more blocks of 128 bytes in a row.
       const bool fits_q = 2 * depth <= (depth + 127) / 128 * 128;
       EXPECT_TRUE(fits_q || sm90.o_blocks >= 1) << depth;
       int rows = 0, keys = 0;
       for (const Sm90SmemRange& range : sm90.smem) {
-        rows += range.region == Sm90Region::kVRows;
-        keys += range.region == Sm90Region::kVKeys;
-        EXPECT_TRUE(range.region != Sm90Region::kVRows || range.begin % 1024 == 0);
+        rows += range.region == Sm90Region::kRows;
+        keys += range.region == Sm90Region::kRowWords;
+        EXPECT_TRUE(range.region != Sm90Region::kRows || range.begin % 1024 == 0);
       }
-      EXPECT_EQ(rows, sm90.num_v_row_stages);
+      EXPECT_EQ(rows, sm90.num_row_stages);
       EXPECT_EQ(keys, 1);
       EXPECT_EQ(sm90.p_bias, 8);
       // What P may come to: less than e4m3's greatest number.
       EXPECT_LT(std::exp2(sm90.p_bias + sm90.rescale_threshold), 448);
     }
   }
-  EXPECT_EQ(plan_of(spec_of(128)).sm90->num_v_row_stages, 0);
+  EXPECT_EQ(plan_of(spec_of(128)).sm90->num_row_stages, 0);
+}
+
+// Tiles of K and V come as e4m3 and are widened to 16 bits: every choice has room for both.
+TEST(Sm90Plan, WidenedKvHasMemoryForBothForms) {
+  for (const int depth : {16, 64, 80, 128, 192, 256}) {
+    for (const int max_q_len : {0, 1}) {
+      AttentionSpec spec = spec_of(depth);
+      spec.kv_dtype = Dtype::kE4m3;
+      spec.max_q_len = max_q_len;
+      const KernelPlan plan = plan_of(spec);
+      ASSERT_TRUE(plan.supported) << plan.reason;
+      const Sm90Plan& sm90 = *plan.sm90;
+      EXPECT_TRUE(sm90.widens_kv);
+      EXPECT_EQ(sm90.kv_row_bytes, depth % 128 == 0 ? 128 : 64);
+      EXPECT_EQ(sm90.k_bytes, std::int64_t{sm90.BN} * ((depth + 63) / 64 * 128));
+      EXPECT_EQ(sm90.row_stage_bytes, sm90.k_bytes / 2);
+      EXPECT_EQ(sm90.BN % 32, 0);
+      EXPECT_GE(sm90.num_row_stages, 2);
+      EXPECT_LE(sm90.smem_bytes, sm90.ctas_per_sm == 2 ? 115712 : 232448) << depth;
+      EXPECT_EQ(sm90.ctas_per_sm, max_q_len == 1 && depth <= 128 ? 2 : 1);
+    }
+  }
+  EXPECT_FALSE(plan_of(spec_of(128)).sm90->widens_kv);
 }
 
 TEST(Sm90Plan, SharesOfEvenTilesHaveNoPairs) {

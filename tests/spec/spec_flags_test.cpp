@@ -18,6 +18,7 @@ TEST(SpecFlags, ThereIsOneForEachField) {
                            "--qk-depth",
                            "--ov-depth",
                            "--qkv-dtype",
+                           "--kv-dtype",
                            "--output-dtype",
                            "--rope-dtype",
                            "--rope-gmem-dtype",
@@ -46,7 +47,7 @@ TEST(SpecFlags, ThereIsOneForEachField) {
                            "--pair-cta"}) {
     EXPECT_EQ(names.count(name), 1U) << name;
   }
-  EXPECT_EQ(names.size(), 33U);
+  EXPECT_EQ(names.size(), 34U);
 }
 
 TEST(SpecInput, FlagsAloneMakeASpec) {

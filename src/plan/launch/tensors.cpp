@@ -189,8 +189,8 @@ Result<LaunchTensors> launch_tensors(const AttentionSpec& spec, const LaunchShap
   const int kv_heads = spec.num_kv_heads();
   LaunchTensors tensors{
       {Buffer::kQ, spec.qkv_dtype, q_batch, q_rows, spec.num_q_heads, spec.qk_depth, shapes.q},
-      {Buffer::kK, spec.qkv_dtype, kv_batch, kv_rows, kv_heads, spec.qk_depth, shapes.k},
-      {Buffer::kV, spec.qkv_dtype, kv_batch, kv_rows, kv_heads, ov_depth, shapes.v},
+      {Buffer::kK, spec.type_of_kv(), kv_batch, kv_rows, kv_heads, spec.qk_depth, shapes.k},
+      {Buffer::kV, spec.type_of_kv(), kv_batch, kv_rows, kv_heads, ov_depth, shapes.v},
       {Buffer::kO, output, q_batch, q_rows, spec.num_q_heads, ov_depth, shapes.o},
       mask_strides(spec, shapes, problems)};
   for (TensorView* tensor : {&tensors.q, &tensors.k, &tensors.v, &tensors.o}) {

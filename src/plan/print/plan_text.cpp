@@ -68,6 +68,7 @@ std::string head(const AttentionSpec& spec, const Json& plan) {
   std::string text = fmt::format("{}, {} query heads", to_string(spec.arch), spec.num_q_heads);
   if (spec.group > 1) text += fmt::format(" in groups of {}", spec.group);
   text += fmt::format(", depth {}/{}, {}", spec.qk_depth, spec.ov_depth, to_string(spec.qkv_dtype));
+  if (spec.kv_dtype) text += fmt::format(", K and V {}", to_string(*spec.kv_dtype));
   if (spec.page_size > 0) text += fmt::format(", pages of {}", spec.page_size);
   if (spec.ragged) text += ", ragged";
   if (spec.ragged_kv) text += ", ragged keys";

@@ -287,6 +287,7 @@ std::string sm100_unsupported_reason(const ResolvedSpec& resolved, const Sm100Pl
   };
   if (spec.qk_depth > 256) return missing("depth 512 (qk_depth)");
   if (std::string reason = unsupported_everywhere(spec); !reason.empty()) return reason;
+  if (widens_kv(spec)) return missing("K and V of another type than Q (kv_dtype)");
   if (std::string reason = unsupported_partitions(spec, kPartitionStep); !reason.empty()) {
     return reason;
   }

@@ -25,7 +25,7 @@ TensorMapDescription describe(const KernelPlan& plan, const Sm90Plan& body,
   const TensorMapId viewed = tensor_of(tensors, map).empty() ? TensorMapId::kQ : map;
   const TensorView& tensor = tensor_of(tensors, viewed);
   TensorMapDescription description =
-      keys ? sm90_key_map(tensor, body.box_keys)
+      keys ? sm90_key_map(tensor, body.box_keys, body.kv_row_bytes)
            : sm90_row_map(tensor, sm90_gqa_shift(*plan.sm90, plan.spec),
                           sm90_packed_heads(*plan.sm90, plan.spec));
   if (keys) description.l2_bytes = plan.sm90->l2_bytes;
@@ -79,7 +79,8 @@ std::int32_t sm90_partitions(const KernelPlan& plan, const LaunchShapes& shapes,
   const Sm90Plan& sm90 = *plan.sm90;
   const std::int64_t heads = spec.num_q_heads / sm90_packed_heads(sm90, spec);
   SplitWork work = split_work(spec, shapes, tiles_of_head(plan, shapes), heads, sm90.BN);
-  work.kv_tile_bytes = static_cast<double>(sm90.k_bytes + sm90.v_bytes);
+  work.kv_tile_bytes = static_cast<double>(sm90.k_bytes + sm90.v_bytes) *
+                       size_of(spec.type_of_kv()) / size_of(spec.qkv_dtype);
   work.tile_flop = 2.0 * sm90.BM * sm90.BN * (spec.qk_depth + spec.ov_depth);
   work.ctas_per_sm = sm90.ctas_per_sm;
   return best_partitions(work, rates_of(sm90), device);

@@ -36,6 +36,9 @@ int round_up(int value, int to) { return (value + to - 1) / to * to; }
 
 bool is_e4m3(const AttentionSpec& spec) { return spec.qkv_dtype == Dtype::kE4m3; }
 
+/// Whether K and V are rewritten on their way: transposed, or widened.
+bool has_rows(const AttentionSpec& spec) { return is_e4m3(spec) || widens_kv(spec); }
+
 /// Elements of a row in a block of columns.
 int block_elements(const AttentionSpec& spec) {
   return kBlockBytes / static_cast<int>(size_of(spec.qkv_dtype));
@@ -50,16 +53,29 @@ int output_blocks(const AttentionSpec& spec) {
   return (spec.ov_depth * bytes + kBlockBytes - 1) / kBlockBytes;
 }
 
-/// Bytes of a KV tile of BN keys: of K, of V as it is multiplied, and of V as it comes, where that
-/// is something else.
+/// Bytes of a row in a TMA box of K and V, where they are widened: whole 128 where the depths allow
+/// it, which is a line of L2.
+int widened_row_bytes(const AttentionSpec& spec) {
+  return spec.qk_depth % kBlockBytes == 0 && spec.ov_depth % kBlockBytes == 0 ? kBlockBytes
+                                                                              : kBlockBytes / 2;
+}
+
+/// Bytes of a KV tile of BN keys: of K and V as they are multiplied, and of what is rewritten to be
+/// that, as it comes.
 struct KvBytes {
-  std::int64_t k, v, v_rows;
+  std::int64_t k, v, rows;
 };
 KvBytes kv_bytes(const AttentionSpec& spec, int BN) {
   const auto rows = [&](int depth) {
     const int blocks = (depth + block_elements(spec) - 1) / block_elements(spec);
     return std::int64_t{kBlockBytes} * blocks * BN;
   };
+  if (widens_kv(spec)) {
+    const std::int64_t longest = std::max(spec.qk_depth, spec.ov_depth);
+    return {rows(spec.qk_depth), rows(spec.ov_depth),
+            BN * static_cast<std::int64_t>(
+                     round_up(static_cast<int>(longest), widened_row_bytes(spec)))};
+  }
   if (!is_e4m3(spec)) return {rows(spec.qk_depth), rows(spec.ov_depth), 0};
   return {rows(spec.qk_depth), std::int64_t{BN} * multiplied_columns(spec), rows(spec.ov_depth)};
 }
@@ -78,12 +94,26 @@ void choose_decode(const AttentionSpec& spec, Sm90Plan& plan) {
   plan.l2_bytes = 128;
   const KvBytes kv = kv_bytes(spec, plan.BN);
   const std::int64_t q_bytes = kv.k * kSm90ConsumerRows / plan.BN;
-  const std::int64_t copied = kv.k + std::max(kv.v, kv.v_rows);
+  if (widens_kv(spec)) {
+    // What is widened waits for nothing: as many tiles are copied ahead as there is room for.
+    const auto left = [&](std::int64_t room, int consumers) {
+      return room - 2048 - consumers * q_bytes - 2 * (kv.k + kv.v);
+    };
+    const bool two = left(kSmSmemBytes / 2, 1) >= 2 * kv.rows;
+    plan.num_consumers = two ? 1 : 2;
+    plan.ctas_per_sm = two ? 2 : 1;
+    plan.num_q_stages = 1;
+    plan.ping_pong = !two;
+    const std::int64_t room = two ? left(kSmSmemBytes / 2, 1) : left(kSmSmemBytes, 2);
+    plan.num_row_stages = static_cast<int>(std::clamp<std::int64_t>(room / kv.rows, 2, kMaxStages));
+    return;
+  }
+  const std::int64_t copied = kv.k + std::max(kv.v, kv.rows);
   plan.num_stages = static_cast<int>(std::clamp<std::int64_t>(loaded_ahead / copied, 2, 4));
   std::int64_t other_bytes = 2048;
   if (is_e4m3(spec)) {
     // V is copied as far ahead as K; what is transposed waits for nothing. O has its own memory.
-    plan.num_v_row_stages = plan.num_stages;
+    plan.num_row_stages = plan.num_stages;
     other_bytes += plan.num_v_stages * kv.v + std::int64_t{kBlockBytes} * kSm90ConsumerRows;
   }
   const bool two = q_bytes + plan.num_stages * copied + other_bytes <= kSmSmemBytes / 2;
@@ -96,7 +126,8 @@ void choose_decode(const AttentionSpec& spec, Sm90Plan& plan) {
 /// The tile of a kernel that walks a map: of it a map's block is whole tiles, and a tile's rows are
 /// of one row of blocks.
 void choose_mapped(const AttentionSpec& spec, Sm90Plan& plan) {
-  plan.BN = spec.qk_depth <= 128 || (spec.qk_depth <= 192 && spec.ov_depth <= 128) ? 128 : 64;
+  const bool narrow = spec.qk_depth <= 192 && spec.ov_depth <= 128 && !plan.widens_kv;
+  plan.BN = spec.qk_depth <= 128 || narrow ? 128 : 64;
   plan.num_stages = 2;
   plan.num_q_stages = 2;
   plan.ping_pong = true;
@@ -108,7 +139,7 @@ void choose_mapped(const AttentionSpec& spec, Sm90Plan& plan) {
 /// the same.
 void choose_e4m3(const AttentionSpec& spec, Sm90Plan& plan) {
   plan.num_v_stages = 2;
-  plan.num_v_row_stages = 2;
+  plan.num_row_stages = 2;
   // The greatest power of two below 448, so that nothing of P that can be kept is lost, and the
   // most that a maximum may grow: 2^(8 + 0.75) = 431.
   plan.p_bias = 8;
@@ -125,6 +156,22 @@ void choose_e4m3(const AttentionSpec& spec, Sm90Plan& plan) {
     plan.BN = plan.num_consumers == 3 ? 96 : 128;
   } else {
     plan.BN = spec.qk_depth <= 192 && spec.ov_depth <= 128 ? 128 : 96;
+  }
+}
+
+/// The tile of a depth where K and V are widened. Their warps need registers that three consumers
+/// do not leave; memory holds each tile twice.
+void choose_widened(const AttentionSpec& spec, bool light, Sm90Plan& plan) {
+  plan.num_consumers = 2;
+  plan.num_stages = 2;
+  plan.num_q_stages = 2;
+  plan.num_row_stages = spec.qk_depth <= 64 ? 4 : 2;
+  plan.ping_pong = spec.qk_depth <= 64 || spec.qk_depth > 128;
+  if (spec.qk_depth <= 128) {
+    // NOTE: at depth 128 an `or` mask and ALiBi spill with 128.
+    plan.BN = light || spec.qk_depth <= 64 ? 128 : 96;
+  } else {
+    plan.BN = spec.qk_depth <= 192 && spec.ov_depth <= 128 ? 96 : 64;
   }
 }
 
@@ -151,6 +198,8 @@ Sm90Plan choose(const ResolvedSpec& resolved) {
   plan.ping_pong = true;
   plan.listed = listed;
   plan.mapped = mapped;
+  plan.widens_kv = widens_kv(spec);
+  plan.kv_row_bytes = plan.widens_kv ? widened_row_bytes(spec) : kBlockBytes;
   plan.kv_lens = lengths_differ(spec);
   plan.split = splits(spec);
   plan.overlaps = plan.split || plan.mapped || decodes(spec, kSm90ConsumerRows);
@@ -173,6 +222,7 @@ Sm90Plan choose(const ResolvedSpec& resolved) {
     plan.BN = 64;
   }
   if (is_e4m3(spec)) choose_e4m3(spec, plan);
+  if (plan.widens_kv) choose_widened(spec, light, plan);
   if (mapped) choose_mapped(spec, plan);
   if (decodes(spec, kSm90ConsumerRows)) choose_decode(spec, plan);
   if (plan.row_copies) plan.BN = std::min(plan.BN, 64);
@@ -181,12 +231,14 @@ Sm90Plan choose(const ResolvedSpec& resolved) {
 }
 
 std::vector<Sm90Knob> knobs_of(const Sm90Plan& plan) {
-  const bool transposes = plan.num_v_row_stages > 0;  // e4m3
+  const bool transposes = plan.num_row_stages > 0 && !plan.widens_kv;  // e4m3
   // A lane of the four warps that copy finds a row.
   std::vector<std::int64_t> keys{64, 80, 96, 112, 128};
   if (!plan.row_copies) keys.insert(keys.end(), {144, 160, 176, 192});
   // A step of P is 32 keys.
   if (transposes) keys = {64, 96, 128, 160, 192, 224};
+  // A lane widens a key.
+  if (plan.widens_kv) keys = {64, 96, 128, 160, 192};
   // A block of a map is whole tiles.
   if (plan.mapped) std::erase_if(keys, [](std::int64_t one) { return kMapBlock % one != 0; });
   std::vector<Sm90Knob> all{
@@ -195,11 +247,16 @@ std::vector<Sm90Knob> knobs_of(const Sm90Plan& plan) {
       {"num_q_stages", &Sm90Plan::num_q_stages, {1, 2}},
   };
   if (plan.num_consumers > 1) {
-    if (!plan.mapped) all.push_back({"num_consumers", &Sm90Plan::num_consumers, {2, 3}});
+    if (!plan.mapped && !plan.widens_kv) {
+      all.push_back({"num_consumers", &Sm90Plan::num_consumers, {2, 3}});
+    }
     all.push_back({"ping_pong", &Sm90Plan::ping_pong, {0, 1}});
   }
+  if (plan.widens_kv) {
+    all.push_back({"num_row_stages", &Sm90Plan::num_row_stages, {2, 3, 4, 5, 6}});
+  }
   if (transposes) {
-    all.push_back({"num_v_row_stages", &Sm90Plan::num_v_row_stages, {1, 2, 3, 4}});
+    all.push_back({"num_row_stages", &Sm90Plan::num_row_stages, {1, 2, 3, 4}});
     all.push_back({"exp2_fma_pairs", &Sm90Plan::exp2_fma_pairs, {0, 1, 2, 3, 4}});
   }
   // Tiles are paired where the launch knows how long they are.
@@ -238,8 +295,8 @@ int work_bytes(const Sm90Plan& plan) { return plan.split ? 48 : 32; }
 /// follow, of 8 bytes each.
 int notes_bytes(const Sm90Plan& plan) { return plan.listed ? round_up(4 * plan.num_stages, 8) : 0; }
 
-/// Of the words that the producer tells of V's rows of each stage.
-int v_keys_bytes(const Sm90Plan& plan) { return round_up(4 * plan.num_v_row_stages, 8); }
+/// Of the words that the producer tells of the rows of each stage.
+int row_words_bytes(const Sm90Plan& plan) { return round_up(4 * plan.num_row_stages, 8); }
 
 /// A CTA's share of an SM's shared memory.
 std::int64_t smem_room(const Sm90Plan& plan) {
@@ -266,7 +323,7 @@ void complete(const AttentionSpec& spec, Sm90Plan& plan) {
   // In all no more than the CTA is launched with: 3 x 168, or 4 x 128.
   // A producer that loads a tile in several boxes or row by row, or asks a mask about tiles, has
   // more of its own.
-  const int spare = plan.box_keys < plan.BN || plan.listed ? 16 : 0;
+  const int spare = plan.box_keys < plan.BN || plan.listed || plan.widens_kv ? 16 : 0;
   plan.producer_registers = plan.num_consumers == 2 ? 24 + spare : 32;
   plan.consumer_registers = plan.num_consumers == 2 ? 240 - spare / 2 : 160;
   if (plan.num_consumers == 1) {
@@ -283,16 +340,16 @@ void complete(const AttentionSpec& spec, Sm90Plan& plan) {
   const KvBytes kv = kv_bytes(spec, plan.BN);
   plan.k_bytes = kv.k;
   plan.v_bytes = kv.v;
-  plan.v_row_bytes = kv.v_rows;
+  plan.row_stage_bytes = kv.rows;
   plan.q_bytes = std::int64_t{kBlockBytes} * plan.BM * plan.padded_qk_depth / block_elements(spec);
   // Barriers and announcements of work tiles.
-  const std::int64_t other_bytes = 8 * (4 * 3 + 4 * kMaxStages + 1 + 2 * plan.num_v_row_stages) +
+  const std::int64_t other_bytes = 8 * (4 * 3 + 4 * kMaxStages + 1 + 2 * plan.num_row_stages) +
                                    std::int64_t{work_bytes(plan)} * 2 * 3 + notes_bytes(plan) +
-                                   v_keys_bytes(plan);
+                                   row_words_bytes(plan);
   const std::int64_t room = smem_room(plan);
   const std::int64_t stages_bytes = plan.num_stages * plan.k_bytes +
                                     plan.num_v_stages * plan.v_bytes +
-                                    plan.num_v_row_stages * plan.v_row_bytes;
+                                    plan.num_row_stages * plan.row_stage_bytes;
   // O is staged in Q's memory where there is another Q to go on with, otherwise in what is left.
   const std::int64_t block_bytes = std::int64_t{plan.BM} * kBlockBytes;
   const int blocks = output_blocks(spec);
@@ -331,26 +388,27 @@ std::vector<BarrierGroup> barrier_groups(const Sm90Plan& plan) {
   // One thread announces what TMA will bring; one lane of each warp that read it hands it back.
   constexpr int kProducer = 1;
   constexpr int kConsumerWarps = 4;
-  constexpr int kTransposers = 3;  // warps: templates/sm90/layout.cuh
+  constexpr int kRewriters = 3;    // warps: templates/sm90/layout.cuh
   constexpr int kWarpgroup = 128;  // each thread of which copies
   const int all_warps = kConsumerWarps * plan.num_consumers;
   const int of_q = plan.num_q_stages * plan.num_consumers;
   const int of_kv = plan.row_copies ? kWarpgroup : kProducer;
-  const bool transposes = plan.num_v_row_stages > 0;
+  const bool rewrites = plan.num_row_stages > 0;
   // Who copies rows tells of the tile by itself.
   const int of_note = plan.row_copies && plan.listed ? 1 : 0;
   std::vector<BarrierGroup> groups{
       {"kBarQFull", "Q", "full", true, of_q, kProducer},
       {"kBarQEmpty", "Q", "empty", true, of_q, kConsumerWarps},
-      {"kBarKFull", "K", "full", false, plan.num_stages, of_kv + of_note},
+      {"kBarKFull", "K", "full", false, plan.num_stages,
+       plan.widens_kv ? kRewriters : of_kv + of_note},
       {"kBarKEmpty", "K", "empty", false, plan.num_stages, all_warps},
-      {"kBarVFull", "V", "full", false, plan.num_v_stages, transposes ? kTransposers : of_kv},
+      {"kBarVFull", "V", "full", false, plan.num_v_stages, rewrites ? kRewriters : of_kv},
       {"kBarVEmpty", "V", "empty", false, plan.num_v_stages, all_warps},
   };
-  if (transposes) {
-    groups.push_back({"kBarVRowsFull", "V rows", "full", false, plan.num_v_row_stages, kProducer});
-    groups.push_back(
-        {"kBarVRowsEmpty", "V rows", "empty", false, plan.num_v_row_stages, kTransposers});
+  if (rewrites) {
+    const char* const rows = plan.widens_kv ? "KV rows" : "V rows";
+    groups.push_back({"kBarRowsFull", rows, "full", false, plan.num_row_stages, kProducer});
+    groups.push_back({"kBarRowsEmpty", rows, "empty", false, plan.num_row_stages, kRewriters});
   } else if (plan.kv_lens && !plan.row_copies) {
     groups.push_back({"kBarVTail", "V tail", "full", false, 1, kProducer});
   }
@@ -366,12 +424,12 @@ void lay_out(Sm90Plan& plan) {
   for (int i = 0; i < plan.num_q_stages; ++i) add(Sm90Region::kQ, i, plan.q_bytes);
   for (int i = 0; i < plan.num_stages; ++i) add(Sm90Region::kK, i, plan.k_bytes);
   for (int i = 0; i < plan.num_v_stages; ++i) add(Sm90Region::kV, i, plan.v_bytes);
-  for (int i = 0; i < plan.num_v_row_stages; ++i) add(Sm90Region::kVRows, i, plan.v_row_bytes);
+  for (int i = 0; i < plan.num_row_stages; ++i) add(Sm90Region::kRows, i, plan.row_stage_bytes);
   if (plan.o_blocks > 0) add(Sm90Region::kO, 0, std::int64_t{plan.o_blocks} * plan.BM * 128);
   add(Sm90Region::kWork, 0,
       std::int64_t{work_bytes(plan)} * plan.num_q_stages * plan.num_consumers);
   if (plan.listed) add(Sm90Region::kNotes, 0, notes_bytes(plan));
-  if (plan.num_v_row_stages > 0) add(Sm90Region::kVKeys, 0, v_keys_bytes(plan));
+  if (plan.num_row_stages > 0) add(Sm90Region::kRowWords, 0, row_words_bytes(plan));
 
   for (const BarrierGroup& group : barrier_groups(plan)) {
     for (int i = 0; i < group.count; ++i) {
@@ -390,6 +448,8 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm9
   Constants constants;
   constants.add_bool("kBf16", spec.qkv_dtype == Dtype::kBf16);
   constants.add_bool("kE4m3", is_e4m3(spec));
+  constants.add_bool("kWidensKv", sm90.widens_kv);
+  constants.add("kKvRowBytes", sm90.kv_row_bytes);
   constants.add("kScales", static_cast<int>(spec.scales));
   const Dtype output = spec.output_dtype.value_or(spec.qkv_dtype);
   constants.add_bool("kOutputBf16", output == Dtype::kBf16);
@@ -421,7 +481,7 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm9
   constants.add_bool("kRescaleByRow", sm90.rescale_by_row);
   constants.add("kStages", sm90.num_stages);
   constants.add("kVStages", sm90.num_v_stages);
-  constants.add("kVRowStages", sm90.num_v_row_stages);
+  constants.add("kRowStages", sm90.num_row_stages);
   constants.add("kQStages", sm90.num_q_stages);
   constants.add_bool("kPingPong", sm90.ping_pong);
   constants.add_bool("kPairTiles", sm90.pair_tiles);
@@ -435,8 +495,8 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm9
   constants.add("kQOffset", sm90_begin_of(Sm90Region::kQ, sm90));
   constants.add("kKOffset", sm90_begin_of(Sm90Region::kK, sm90));
   constants.add("kVOffset", sm90_begin_of(Sm90Region::kV, sm90));
-  constants.add("kVRowsOffset", sm90_begin_of(Sm90Region::kVRows, sm90));
-  constants.add("kVKeysOffset", sm90_begin_of(Sm90Region::kVKeys, sm90));
+  constants.add("kRowsOffset", sm90_begin_of(Sm90Region::kRows, sm90));
+  constants.add("kRowWordsOffset", sm90_begin_of(Sm90Region::kRowWords, sm90));
   constants.add("kWorkBytes", work_bytes(sm90));
   constants.add("kWorkOffset", sm90_begin_of(Sm90Region::kWork, sm90));
   constants.add("kNotesOffset", sm90_begin_of(Sm90Region::kNotes, sm90));
@@ -506,8 +566,8 @@ std::string sm90_range_name(const Sm90SmemRange& range, const Sm90Plan& plan) {
       return fmt::format("{} {}", absorbed ? "K and V" : "K", range.stage);
     case Sm90Region::kV:
       return fmt::format("V {}", range.stage);
-    case Sm90Region::kVRows:
-      return fmt::format("V rows {}", range.stage);
+    case Sm90Region::kRows:
+      return fmt::format("{} rows {}", plan.widens_kv ? "KV" : "V", range.stage);
     case Sm90Region::kO:
       return "O";
     case Sm90Region::kP:
@@ -518,8 +578,8 @@ std::string sm90_range_name(const Sm90SmemRange& range, const Sm90Plan& plan) {
       return "work tiles";
     case Sm90Region::kNotes:
       return "KV tiles";
-    case Sm90Region::kVKeys:
-      return "keys of V rows";
+    case Sm90Region::kRowWords:
+      return plan.widens_kv ? "keys of KV rows" : "keys of V rows";
     case Sm90Region::kBarriers:
       return "barriers";
   }
@@ -547,9 +607,9 @@ int sm90_packed_heads(const Sm90Plan& plan, const AttentionSpec& spec) {
 
 namespace {
 
-/// Why the template does not serve a spec of e4m3; empty: it does, or the spec is of another type.
+/// Why the template does not serve a spec whose K and V are e4m3; empty: it does, or they are not.
 std::string why_no_e4m3(const AttentionSpec& spec) {
-  if (!is_e4m3(spec)) return {};
+  if (!has_rows(spec)) return {};
   if (spec.qk_depth % 16 != 0 || spec.ov_depth % 16 != 0) {
     return fmt::format(
         "TMA needs rows of whole 16 bytes: qk_depth {} and ov_depth {} of e4m3 must be multiples "
@@ -562,8 +622,8 @@ std::string why_no_e4m3(const AttentionSpec& spec) {
   if (copies_rows(spec)) {
     return fmt::format(
         "the sm_90a template takes pages of whole 8 rows of e4m3, not {} (page_size): the warps "
-        "that would copy rows transpose V",
-        spec.page_size);
+        "that would copy rows {}",
+        spec.page_size, widens_kv(spec) ? "widen K and V" : "transpose V");
   }
   return {};
 }

@@ -21,13 +21,13 @@ enum class Sm90Region : std::uint8_t {
   kQ,
   kK,
   kV,
-  kVRows,
+  kRows,
   kO,
   kP,
   kListed,
   kWork,
   kNotes,
-  kVKeys,
+  kRowWords,
   kBarriers
 };
 
@@ -50,11 +50,15 @@ struct Sm90Plan {
   int idle_warpgroups = 0;  ///< whose registers the others have
   int ctas_per_sm = 1;      ///< that run at once
   int cluster = 1;  ///< CTAs that share a work tile, with 64 rows each, and load K for each other
-  int num_stages = 0;        ///< K tiles in shared memory
-  int num_v_stages = 0;      ///< V tiles: as many, but of e4m3, where they are the transposed ones
-  int num_q_stages = 0;      ///< Q tiles in shared memory; o_blocks says where O is staged
-  int num_v_row_stages = 0;  ///< e4m3: V tiles as they come, before they are transposed
+  int num_stages = 0;    ///< K tiles in shared memory
+  int num_v_stages = 0;  ///< V tiles: as many, but of e4m3, where they are the transposed ones
+  int num_q_stages = 0;  ///< Q tiles in shared memory; o_blocks says where O is staged
+  /// Tiles as they come, before warps rewrite them: of e4m3 V, which is transposed; where
+  /// `widens_kv` K and V by turns.
+  int num_row_stages = 0;
   int o_blocks = 0;  ///< 128-byte columns of O with memory of their own; 0: O is staged in Q's
+  bool widens_kv = false;   ///< K and V are e4m3, and widened to the type of Q
+  int kv_row_bytes = 128;   ///< of a row in a TMA box of K and V, and their swizzle
   bool ping_pong = false;   ///< consumers take turns at issuing products
   bool pair_tiles = false;  ///< later rows see more keys: a CTA takes long and short tiles in pairs
   bool kv_lens = false;     ///< sequences differ in length: a warp finds its work on the device
@@ -76,7 +80,7 @@ struct Sm90Plan {
   std::int64_t q_bytes = 0;           ///< per stage
   std::int64_t k_bytes = 0;           ///< per stage
   std::int64_t v_bytes = 0;           ///< per stage
-  std::int64_t v_row_bytes = 0;       ///< per stage of V as it comes, where it is transposed
+  std::int64_t row_stage_bytes = 0;   ///< per stage of tiles as they come
   std::vector<Sm90SmemRange> smem;    ///< ascending, without gaps
   std::vector<BarrierPlan> barriers;  ///< in memory order
   std::int64_t smem_bytes = 0;

@@ -16,7 +16,7 @@ constexpr int kBoxRows = 64;  // of Q and O: a wgmma's
 
 }  // namespace
 
-TensorMapDescription sm90_key_map(const TensorView& tensor, int box_keys) {
+TensorMapDescription sm90_key_map(const TensorView& tensor, int box_keys, int row_bytes) {
   const auto bytes = [&](std::int64_t stride) {
     return static_cast<std::uint64_t>(stride * tensor.element_bytes());
   };
@@ -27,10 +27,10 @@ TensorMapDescription sm90_key_map(const TensorView& tensor, int box_keys) {
       static_cast<std::uint64_t>(tensor.heads), static_cast<std::uint64_t>(tensor.batch)};
   description.strides = {bytes(tensor.strides.row), bytes(tensor.strides.head),
                          bytes(tensor.strides.batch)};
-  description.box = {static_cast<std::uint32_t>(128 / tensor.element_bytes()),
+  description.box = {static_cast<std::uint32_t>(row_bytes / tensor.element_bytes()),
                      static_cast<std::uint32_t>(box_keys), 1, 1};
   description.element_strides = {1, 1, 1, 1};
-  description.swizzle = 128;
+  description.swizzle = row_bytes;
   return description;
 }
 

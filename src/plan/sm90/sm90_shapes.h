@@ -15,8 +15,8 @@
 namespace attnjit {
 
 /// A map of K or V: depth, key, head, batch; of pages depth, row, head, page. A box is `box_keys`
-/// keys of a head.
-TensorMapDescription sm90_key_map(const TensorView& tensor, int box_keys);
+/// keys of a head, of `row_bytes` each, with the swizzle of as many.
+TensorMapDescription sm90_key_map(const TensorView& tensor, int box_keys, int row_bytes = 128);
 
 /// A map of Q or O: depth, head, position, batch; a box is 64 rows, of up to 2^gqa_shift heads.
 /// Where those are more than are packed: depth, head of the group, position, group, batch, so that

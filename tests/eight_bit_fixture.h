@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+// What kernels over e4m3 K and V are tried with, whatever the type of Q: depths, lengths, scales,
+// ways in which keys come, decodes, masks, and specs at random.
+#pragma once
+
+#include <optional>
+#include <random>
+#include <vector>
+
+#include "kernel_fixture.h"
+#include "sm100/damaged.h"
+
+namespace attnjit::kernel_test {
+
+/// Of an architecture, and of a Q of a type.
+template <Arch kArch, Dtype kQ>
+class EightBitTest : public KernelTest {
+ protected:
+  static AttentionSpec spec_of(int depth, Scales scales = Scales::kNone,
+                               const MaskSpec& mask = mask_of(Kind::kCausal)) {
+    AttentionSpec spec = base_spec(kArch, 2, 1, depth, mask);
+    spec.qkv_dtype = kQ;
+    if (kQ != Dtype::kE4m3) spec.kv_dtype = Dtype::kE4m3;
+    spec.scales = scales;
+    return spec;
+  }
+
+  static AttentionSpec with_mod(AttentionSpec spec, ScoreModSpec::Kind kind) {
+    spec.score_mod.kind = kind;
+    if (kind == ScoreModSpec::Kind::kSoftcap) spec.score_mod.cap = 30;
+    return spec;
+  }
+
+  // What is said of a kernel of these templates. `lse_more`: its LSE is further from the reference.
+  static verify::Comparison judged(const AttentionSpec& spec, const Problem& problem,
+                                   const TemplateSet& templates = TemplateSet::embedded(),
+                                   float lse_more = 0) {
+    Result<emulator::GeneratedKernel> generated =
+        emulator::generate_kernel(spec, {}, templates, nullptr, CompileTo::kPtx);
+    EXPECT_TRUE(generated) << (generated ? "" : generated.error().to_string());
+    if (!generated) return {};
+    Result<PtxModule> module = PtxModule::load(generated->ptx);
+    EXPECT_TRUE(module);
+    if (!module) return {};
+    const Kernel kernel{std::move(*generated), std::move(*module)};
+    auto done = run(kernel, problem, launches_of(kernel, problem, problem.launch_shapes(), 2));
+    const Result<verify::Reference> reference = verify::compute_reference(problem, 1);
+    if (!done || !reference) return {};
+    for (std::int64_t i = 0; lse_more != 0 && i < done->lse->elements(); ++i) {
+      float& lse = done->lse->as<float>()[i];
+      lse += lse > reference->lse[static_cast<std::size_t>(i)] ? lse_more : -lse_more;
+    }
+    return verify::compare(problem, *reference, done->o, done->lse ? &*done->lse : nullptr,
+                           verify::tolerance_of(spec));
+  }
+  static bool passes(const AttentionSpec& spec, const Problem& problem,
+                     const TemplateSet& templates = TemplateSet::embedded()) {
+    return judged(spec, problem, templates).passed;
+  }
+
+  struct Damage {
+    const char* file;
+    const char* from;
+    const char* to;
+  };
+  static void expect_seen(const AttentionSpec& spec, const Lengths& lengths,
+                          const std::vector<Damage>& damages) {
+    const auto problem = problem_of(spec, lengths, InputKind::kNormal, 5);
+    ASSERT_TRUE(problem);
+    ASSERT_TRUE(passes(spec, *problem));
+    for (const auto& [file, from, to] : damages) {
+      EXPECT_FALSE(passes(spec, *problem, sm100::damaged(file, from, to))) << "passes: " << to;
+    }
+  }
+
+  static void expect_depths(const std::vector<int>& depths) {
+    for (const int depth : depths) {
+      const bool common = depth == 128 || depth == 64;
+      std::vector<Lengths> lengths{{{141}, {300}}};
+      if (common || in_proof()) lengths.insert(lengths.end(), 3, {{70, 70}, {257, 257}});
+      expect_passes(spec_of(depth), lengths);
+      if (common || in_proof()) expect_passes(spec_of(depth, {}, mask_of(Kind::kNull)), lengths);
+    }
+    AttentionSpec narrow = spec_of(192, Scales::kHead);
+    narrow.ov_depth = 128;
+    narrow.output_dtype = Dtype::kFp16;
+    expect_passes(narrow, {{{20, 20}, {300, 300}}});
+  }
+
+  // Rows that see nothing, sequences without keys or rows, and keys of one tile more or less.
+  static void expect_odd_lengths() {
+    AttentionSpec spec = spec_of(128, Scales::kTensor);
+    spec.sink = true;
+    expect_passes(spec, {{{200}, {60}}, {{1}, {1}}, {{65}, {97}}, {{193}, {96}}, {{7}, {0}}});
+    expect_passes(spec_of(64), {{{200}, {60}}, {{1}, {129}}, {{64}, {127}}, {{3}, {0}}});
+  }
+
+  static void expect_scales(const std::vector<int>& groups = {16, 3}) {
+    for (const Scales scales : {Scales::kTensor, Scales::kHead}) {
+      // Heads of a group in one tile, and head by head.
+      for (const int group : groups) {
+        AttentionSpec spec = with_group(spec_of(64, scales), 2 * group, group);
+        expect_passes(spec, {{{70, 70}, {300, 300}}});
+        spec = with_mod(spec, ScoreModSpec::Kind::kSoftcap);
+        spec.sink = true;
+        expect_passes(spec, {{{20, 20}, {200, 200}}});
+      }
+    }
+  }
+
+  static void expect_sequences() {
+    for (const int depth : {64, 128}) {
+      expect_passes(of_sequences(with_group(spec_of(depth, Scales::kHead), 4, 2), 16, true),
+                    {{{20, 0, 141}, {300, 40, 200}}});
+    }
+    AttentionSpec parts = of_sequences(spec_of(128, Scales::kHead), 16, true);
+    parts.num_partitions = 3;
+    parts.sink = true;
+    expect_passes(parts, {{{20, 0, 3}, {500, 40, 20}}});
+    parts = spec_of(64, Scales::kTensor);
+    parts.partition_keys = 128;
+    expect_passes(parts, {{{20, 20}, {400, 400}}});
+    AttentionSpec ragged = of_sequences(spec_of(128, Scales::kTensor), 0, true);
+    ragged.ragged_kv = true;
+    expect_passes(ragged, {{{20, 0, 141}, {300, 40, 200}}});
+    expect_passes(of_sequences(spec_of(256, Scales::kHead), 64, false), {{{20, 20}, {200, 70}}});
+  }
+
+  static void expect_decodes() {
+    AttentionSpec spec = with_group(spec_of(128, Scales::kHead), 16, 8);
+    spec.max_q_len = 4;
+    spec.page_size = 16;
+    spec.num_partitions = 0;
+    expect_passes(spec, {{{3, 3}, {300, 40}}, {{1}, {1000}}});
+    // Heads that do not fill a power of two of rows.
+    spec = with_group(spec_of(64, Scales::kHead), 12, 6);
+    spec.max_q_len = 4;
+    expect_passes(spec, {{{3, 3}, {200, 200}}});
+    spec.qk_depth = 256;
+    if (in_proof()) expect_passes(spec, {{{4}, {500}}});
+  }
+
+  static void expect_masks() {
+    MaskSpec chunks = mask_of(Kind::kChunked);
+    chunks.chunk = 48;
+    MaskSpec documents = mask_of(Kind::kCustom);
+    documents.custom.name = "document";
+    documents.custom.code = "p.doc[q_idx] == p.doc[kv_idx]";
+    documents.custom.params = {{"doc", ParamSpec::Type::kI32Array}};
+    for (const MaskSpec& mask :
+         some_of<MaskSpec>({window_of(70), documents, mask_of(Kind::kMaterialized), chunks,
+                            tree(Kind::kOr, {mask_of(Kind::kCausal), chunks})},
+                           3)) {
+      expect_passes(spec_of(128, Scales::kTensor, mask), {{{200, 200}, {300, 300}}});
+      if (in_proof()) expect_passes(spec_of(64, Scales::kNone, mask), {{{200}, {300}}});
+    }
+    expect_passes(with_mod(spec_of(128), ScoreModSpec::Kind::kAlibi), {{{70}, {300}}});
+    if (in_proof()) {
+      expect_passes(with_mod(spec_of(256), ScoreModSpec::Kind::kAlibi), {{{70}, {300}}});
+    }
+  }
+
+  static void expect_tuned(const std::vector<const char*>& choices) {
+    for (const char* choose : choices) {
+      const Result<Tuning> tuning =
+          tuning_from_json(std::string(R"({"rows": [{"choose": )") + choose + "}]}");
+      ASSERT_TRUE(tuning) << tuning.error().to_string();
+      expect_passes(spec_of(128), {{{141, 141}, {500, 500}}}, &*tuning);
+    }
+  }
+
+  static void expect_random(std::uint32_t seed) {
+    std::mt19937 draw(seed);
+    const auto below = [&](int n) { return static_cast<int>(draw() % static_cast<unsigned>(n)); };
+    for (int i = 0; i < (in_proof() ? 120 : 4); ++i) {
+      const int depths[] = {64, 128, 256, 16, 48, 80, 96, 160, 192, 224};
+      const int groups[] = {1, 2, 3, 8};
+      const int group = groups[below(4)];
+      const MaskSpec masks[] = {mask_of(Kind::kNull), mask_of(Kind::kCausal), window_of(70)};
+      AttentionSpec spec =
+          with_group(spec_of(depths[below(10)], static_cast<Scales>(below(3)), masks[below(3)]),
+                     2 * group, group);
+      if (below(3) == 0) spec.ov_depth = 16 * (1 + below(spec.qk_depth / 16));
+      if (below(2) == 0) spec = of_sequences(spec, 8 << below(5), below(2) == 0);
+      if (below(3) == 0) spec.num_partitions = below(4);
+      spec.sink = below(2) == 0;
+      if (below(4) == 0) spec.max_q_len = 4;
+      if (below(4) == 0) spec = with_mod(spec, ScoreModSpec::Kind::kSoftcap);
+      const bool one_length = spec.page_size == 0 && !spec.ragged;
+      const std::int64_t rows = spec.max_q_len > 0 ? 1 + below(4) : 1 + below(200);
+      const std::int64_t keys = 1 + below(500);
+      const std::int64_t other = one_length || !spec.ragged ? rows : rows / 2;
+      expect_passes(spec, {{{rows, other}, {keys, one_length ? keys : keys / 3}}});
+    }
+  }
+
+  static std::string reason(const AttentionSpec& spec) { return plan(spec)->reason; }
+};
+
+}  // namespace attnjit::kernel_test

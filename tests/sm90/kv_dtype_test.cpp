@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// 16-bit Q over e4m3 K and V on sm_90a, which are widened on their way. Skipped without NVRTC.
+#include <gtest/gtest-spi.h>
+
+#include <string>
+
+#include "../eight_bit_fixture.h"
+
+namespace attnjit::sm90 {
+namespace {
+
+using namespace kernel_test;
+
+using Sm90KvDtype = EightBitTest<Arch::kSm90a, Dtype::kBf16>;
+using Sm90KvDtypeFp16 = EightBitTest<Arch::kSm90a, Dtype::kFp16>;
+
+TEST_F(Sm90KvDtype, EveryDepthAndInput) {
+  expect_depths(some_of<int>({128, 64, 256, 192, 16, 80, 208, 96}, 3));
+}
+TEST_F(Sm90KvDtypeFp16, EveryDepthAndInput) {
+  expect_depths(some_of<int>({64, 128, 256, 192, 16, 80, 208, 96}, 1));
+}
+TEST_F(Sm90KvDtype, OddLengths) { expect_odd_lengths(); }
+TEST_F(Sm90KvDtype, ScalesOfTensorsAndHeads) { expect_scales(some_of<int>({16, 3}, 1)); }
+TEST_F(Sm90KvDtype, PagesRaggedBatchesAndPartitions) { expect_sequences(); }
+TEST_F(Sm90KvDtype, DecodesOfGroups) { expect_decodes(); }
+TEST_F(Sm90KvDtype, MasksAndModifications) { expect_masks(); }
+TEST_F(Sm90KvDtype, TunedTiles) {
+  expect_tuned({R"({"BN": 96, "num_row_stages": 3})", R"({"BN": 64, "num_stages": 3})"});
+}
+TEST_F(Sm90KvDtype, RandomSpecs) { expect_random(13); }
+TEST_F(Sm90KvDtypeFp16, RandomSpecs) { expect_random(31); }
+
+TEST_F(Sm90KvDtype, DamagesOfTheScalesAreSeen) {
+  expect_seen(with_group(spec_of(64, Scales::kHead, mask_of(Kind::kNull)), 32, 16),
+              {{20, 20}, {300, 300}},
+              {{"sm90/scales.cuh", "arguments.k_scale, work.batch,", "arguments.k_scale, 0,"},
+               {"sm90/scales.cuh", "arguments.v_scale, work.batch,", "arguments.v_scale, 0,"},
+               {"sm90/scales.cuh", "float scale = arguments.scale", "float scale = 1.0f"}});
+}
+
+// Rows of 64 bytes and of 128; behind the second sequence's keys its padding is NaN.
+TEST_F(Sm90KvDtype, DamagesOfTheWideningAreSeen) {
+  for (const int depth : some_of<int>({128, 64}, 1)) {
+    expect_seen(of_sequences(spec_of(depth), 0, true), {{20, 20}, {300, 100}},
+                {{"sm90/widener.cuh", "lane >= keys", "lane > keys"},
+                 {"sm90/widener.cuh", depth == 128 ? "lane % 8 : lane" : "lane / 2 % 4;",
+                  depth == 128 ? "lane % 4 : lane" : "lane % 4;"},
+                 {"sm90/widener.cuh", "kWideUnits * 2 ^ lane % 8", "kWideUnits * 2"},
+                 {"sm90/widener.cuh", "2 * half + 1]", "2 * half]"}});
+  }
+}
+
+// The tiles of other warps, and of K and V, are behind barriers.
+TEST_F(Sm90KvDtype, MissingFencesAreFound) {
+  const AttentionSpec spec = spec_of(128);
+  const auto problem = problem_of(spec, {{141}, {300}});
+  ASSERT_TRUE(problem);
+  Result<emulator::GeneratedKernel> generated = emulator::generate_kernel(
+      spec, {}, sm100::damaged("sm90/widener.cuh", "      fence_proxy_async_shared();\n", ""),
+      nullptr, CompileTo::kPtx);
+  ASSERT_TRUE(generated) << generated.error().to_string();
+  Result<PtxModule> module = PtxModule::load(generated->ptx);
+  ASSERT_TRUE(module);
+  const Kernel kernel{std::move(*generated), std::move(*module)};
+  testing::TestPartResultArray failures;
+  {
+    testing::ScopedFakeTestPartResultReporter reporter(
+        testing::ScopedFakeTestPartResultReporter::INTERCEPT_ONLY_CURRENT_THREAD, &failures);
+    run(kernel, *problem, launches_of(kernel, *problem, problem->launch_shapes(), 2));
+  }
+  ASSERT_GT(failures.size(), 0);
+  EXPECT_NE(std::string(failures.GetTestPartResult(0).message()).find("proxy"), std::string::npos);
+}
+
+TEST_F(Sm90KvDtype, WhatIsRefused) {
+  EXPECT_NE(reason(spec_of(72)).find("multiples of 16"), std::string::npos);
+  EXPECT_NE(reason(spec_of(128, Scales::kToken)).find("kv_dtype"), std::string::npos);
+  EXPECT_NE(reason(of_sequences(spec_of(128), 3, false)).find("page_size"), std::string::npos);
+  AttentionSpec absorbed = with_group(spec_of(576), 16, 16);
+  absorbed.mla = Mla::kDecode;
+  absorbed.page_size = 64;
+  EXPECT_NE(reason(absorbed).find("kv_dtype"), std::string::npos);
+  EXPECT_EQ(reason(spec_of(128)), "");
+}
+
+}  // namespace
+}  // namespace attnjit::sm90

@@ -194,6 +194,13 @@ struct PlannedWorkspace {
 
 /// One kernel of a plan: an entry of the plan's module.
 struct PlannedKernel {
+  /// Warps of a CTA that do one job.
+  struct Role {
+    std::string name;
+    int first_warp = 0;
+    int num_warps = 0;
+  };
+
   std::string entry;            ///< the entry symbol
   std::string kernel_header;    ///< under templates/, what defines its body: "sm90/forward.cuh"
   int threads = 0;              ///< per CTA
@@ -213,6 +220,7 @@ struct PlannedKernel {
   std::vector<MemoryRange> smem_map;
   std::vector<MemoryRange> tmem_map;
   std::vector<BarrierPlan> barriers;
+  std::vector<Role> roles;  ///< empty: every warp does the same
 };
 
 /// The map of the mask that a plan's launches walk: which blocks of 128 queries and 128 keys are

@@ -15,19 +15,40 @@ using clock::LaunchTime;
 using clock::WarpTimes;
 
 constexpr std::int64_t kMostSms = 1 << 10;
-constexpr std::size_t kWarpsOfGroup = 4;
+constexpr int kWarpsOfGroup = 4;
 
-/// Of a launch's warpgroups.
-std::vector<WarpTimes> by_warpgroup(const LaunchTime& launch) {
-  std::vector<WarpTimes> groups((launch.slowest.warps.size() + kWarpsOfGroup - 1) / kWarpsOfGroup);
-  for (std::size_t i = 0; i < launch.slowest.warps.size(); ++i)
-    groups[i / kWarpsOfGroup] += launch.slowest.warps[i];
-  return groups;
+struct RoleTimes {
+  std::string name;
+  WarpTimes times;
+};
+
+/// Of a launch, by role.
+std::vector<RoleTimes> by_role(const LaunchTime& launch, std::vector<PlannedKernel::Role> roles) {
+  const std::vector<WarpTimes>& warps = launch.slowest.warps;
+  const int count = static_cast<int>(warps.size());
+  for (int i = 0; roles.empty() && i < count; i += kWarpsOfGroup)
+    roles.push_back({fmt::format("warpgroup {}", i / kWarpsOfGroup), i, kWarpsOfGroup});
+  std::vector<RoleTimes> all;
+  for (const PlannedKernel::Role& role : roles) {
+    RoleTimes one{role.name, {}};
+    for (int i = role.first_warp; i < std::min(count, role.first_warp + role.num_warps); ++i)
+      one.times += warps[static_cast<std::size_t>(i)];
+    all.push_back(std::move(one));
+  }
+  return all;
+}
+
+Json cycles_json(const WarpTimes& times) {
+  Json json;
+  json["issued"] = times.issued;
+  for (std::size_t i = 0; i < clock::kCauses; ++i)
+    json[std::string(to_string(static_cast<clock::Cause>(i)))] = times.stalls[i];
+  return json;
 }
 
 double share(double part, double whole) { return whole > 0 ? part / whole : 0; }
 
-Json launch_json(const LaunchTime& launch, double sms) {
+Json launch_json(const LaunchTime& launch, const std::vector<RoleTimes>& roles, double sms) {
   Json json;
   json["entry"] = launch.entry;
   json["us"] = launch.us;
@@ -52,24 +73,15 @@ Json launch_json(const LaunchTime& launch, double sms) {
         share(sm.pipe_busy[pipe], (shared ? 1 : 4) * sm.cycles);
   }
   json["busy"] = std::move(units);
-  Json groups = Json::array();
-  for (const WarpTimes& group : by_warpgroup(launch)) {
-    Json one;
-    one["warp_cycles"] = group.lived;
-    one["issued"] = group.issued;
-    Json stalls;
-    for (std::size_t i = 0; i < clock::kCauses; ++i)
-      stalls[std::string(to_string(static_cast<clock::Cause>(i)))] = group.stalls[i];
-    one["stalls"] = std::move(stalls);
-    groups.push_back(std::move(one));
-  }
-  json["warpgroups"] = std::move(groups);
+  json["roles"] = Json::object();
+  for (const RoleTimes& role : roles) json["roles"][role.name] = cycles_json(role.times);
   json["barrier_waits"] = sm.barrier_waits;
   json["sms"] = sms;
   return json;
 }
 
-std::string launch_text(const LaunchTime& launch, bool report) {
+std::string launch_text(const LaunchTime& launch, const std::vector<RoleTimes>& roles,
+                        bool report) {
   const clock::SmTimes& sm = launch.slowest;
   std::string text = fmt::format(
       "{}: {:.2f} us, {:.0f} cycles at {:.0f} MHz; {} CTAs, {} per SM; SMs run: {} ({} CTAs, {} "
@@ -88,16 +100,15 @@ std::string launch_text(const LaunchTime& launch, bool report) {
   }
   text += fmt::format("\n  loaded by all SMs {:.1f} MB, {:.1f} % of it from L2\n",
                       launch.loaded_bytes / 1e6, 100 * launch.hit_fraction);
-  const std::vector<WarpTimes> groups = by_warpgroup(launch);
-  text += fmt::format("  share of the warps' cycles, by warpgroup\n  {:<16}", "");
-  for (std::size_t i = 0; i < groups.size(); ++i) text += fmt::format("{:>9}", i);
+  text += fmt::format("  share of the warps' cycles, by role\n  {:<16}", "");
+  for (const RoleTimes& role : roles) text += fmt::format("{:>13}", role.name);
   text += fmt::format("\n  {:<16}", "issued");
-  for (const WarpTimes& g : groups)
-    text += fmt::format("{:>7.1f} %", 100 * share(g.issued, g.lived));
+  for (const RoleTimes& role : roles)
+    text += fmt::format("{:>11.1f} %", 100 * share(role.times.issued, role.times.lived));
   for (std::size_t cause = 0; cause < clock::kCauses; ++cause) {
     text += fmt::format("\n  {:<16}", to_string(static_cast<clock::Cause>(cause)));
-    for (const WarpTimes& g : groups)
-      text += fmt::format("{:>7.1f} %", 100 * share(g.stalls[cause], g.lived));
+    for (const RoleTimes& role : roles)
+      text += fmt::format("{:>11.1f} %", 100 * share(role.times.stalls[cause], role.times.lived));
   }
   text += "\n  cycles of warps at each barrier\n";
   for (const auto& [name, cycles] : sm.barrier_waits)
@@ -127,12 +138,13 @@ Status check_timing(const TimingArguments& timing, bool trace_alone) {
 
 Result<Report> time_for_report(const PtxModule& module, const LaunchSequence& sequence,
                                std::vector<EmulatorBuffer>& buffers, const TimingArguments& timing,
-                               std::vector<unsigned> registers) {
+                               std::vector<TimedKernel> kernels) {
   clock::ClockOptions options;
   options.arch = *clock::timing_arch(timing.arch);
   if (timing.sms) options.sms = static_cast<unsigned>(*timing.sms);
   options.values = timing.values;
-  options.registers = std::move(registers);
+  kernels.resize(sequence.launches.size());
+  for (const TimedKernel& kernel : kernels) options.registers.push_back(kernel.registers);
   options.trace_file = timing.trace;
   Result<clock::ClockReport> timed = clock::time_launches(module, sequence, buffers, options);
   if (!timed) return std::move(timed).error();
@@ -142,10 +154,17 @@ Result<Report> time_for_report(const PtxModule& module, const LaunchSequence& se
   json["us"] = timed->us;
   json["launches"] = Json::array();
   Report report;
-  for (const LaunchTime& launch : timed->launches) {
-    json["launches"].push_back(launch_json(launch, clock::sms_of(options.arch)));
-    report.text += launch_text(launch, timing.report);
+  double cycles = 0, most = -1;
+  for (std::size_t i = 0; i < timed->launches.size(); ++i) {
+    const LaunchTime& launch = timed->launches[i];
+    const std::vector<RoleTimes> roles = by_role(launch, std::move(kernels[i].roles));
+    json["launches"].push_back(launch_json(launch, roles, clock::sms_of(options.arch)));
+    report.text += launch_text(launch, roles, timing.report);
+    cycles += launch.cycles;
+    if (launch.cycles > most) json["roles"] = json["launches"].back()["roles"];
+    most = std::max(most, launch.cycles);
   }
+  json["cycles"] = cycles;
   report.text += fmt::format("{:.2f} us on {}, by model {}\n", timed->us, to_string(options.arch),
                              clock::kModelVersion);
   report.json = to_text(json);

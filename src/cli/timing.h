@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "attnjit/emulator.h"
+#include "attnjit/plan.h"
 #include "cli/report.h"
 #include "clock/clock.h"
 
@@ -14,9 +15,15 @@ namespace attnjit::cli {
 /// --timing
 Status check_timing(const TimingArguments& timing, bool trace_alone);
 
-/// @param registers a thread's, by launch; none: not known
+/// What its PTX does not say of a launch's kernel.
+struct TimedKernel {
+  unsigned registers = 0;                  ///< a thread's; 0: not known
+  std::vector<PlannedKernel::Role> roles;  ///< empty: by warpgroup
+};
+
+/// @param kernels by launch; empty: nothing is known
 Result<Report> time_for_report(const PtxModule& module, const LaunchSequence& sequence,
                                std::vector<EmulatorBuffer>& buffers, const TimingArguments& timing,
-                               std::vector<unsigned> registers);
+                               std::vector<TimedKernel> kernels);
 
 }  // namespace attnjit::cli

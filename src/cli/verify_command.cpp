@@ -175,18 +175,23 @@ Status check_alone(const VerifyArguments& arguments, Arch arch) {
   return {};
 }
 
-/// What the compiler says of the kernels' registers, by launch.
-std::vector<unsigned> registers_of(const CompiledKernel& compiled, const LaunchSequence& sequence) {
-  std::vector<unsigned> registers;
+/// What the compiler and the plan say of the kernels, by launch.
+std::vector<TimedKernel> timed_kernels(const CompiledKernel& compiled, const KernelPlan& plan,
+                                       const LaunchSequence& sequence) {
+  std::vector<TimedKernel> kernels;
   const KernelImage& image = *compiled.image;
   for (const LaunchRecipe& launch : sequence.launches) {
+    TimedKernel kernel;
     const auto it = std::find(image.entries.begin(), image.entries.end(), launch.entry);
     const auto index = static_cast<std::size_t>(it - image.entries.begin());
-    registers.push_back(index < image.entry_usage.size()
-                            ? static_cast<unsigned>(image.entry_usage[index].registers)
-                            : 0);
+    if (index < image.entry_usage.size())
+      kernel.registers = static_cast<unsigned>(image.entry_usage[index].registers);
+    for (const PlannedKernel& planned : plan.kernels) {
+      if (planned.entry == launch.entry) kernel.roles = planned.roles;
+    }
+    kernels.push_back(std::move(kernel));
   }
-  return registers;
+  return kernels;
 }
 
 /// The launch on a GPU of the clock's, which is not compared with the reference.
@@ -207,7 +212,8 @@ Result<Report> time_problem(Session& session, const TimingArguments& timing,
   if (!sequence) return std::move(sequence).error();
   std::vector<EmulatorBuffer> buffers = verify::emulator_buffers(problem);
   problem.tensors.clear();  // copied
-  return time_for_report(*module, *sequence, buffers, timing, registers_of(*compiled, *sequence));
+  return time_for_report(*module, *sequence, buffers, timing,
+                         timed_kernels(*compiled, prepared.plan(), *sequence));
 }
 
 }  // namespace

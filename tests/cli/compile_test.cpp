@@ -185,6 +185,21 @@ TEST_F(Compile, VerifyWithoutAGpuIsFour) {
   EXPECT_EQ(run(hopper("bench")).exit_code, 4);
 }
 
+TEST_F(Compile, TheClockTellsOfRoles) {
+  const Json json =
+      run_json(hopper("verify", {"--timing", "sm_90a", "--q-len", "192", "--kv-len", "128"}), 0);
+  ASSERT_EQ(json.at("launches").size(), 1U);
+  EXPECT_EQ(json.at("cycles"), json.at("launches")[0].at("cycles"));
+  const Json& roles = json.at("roles");
+  ASSERT_TRUE(roles.contains("load") && roles.contains("consumer 0"));
+  // One of the consumers waits for products; the load makes none.
+  double waited = 0;
+  for (const auto& [name, cycles] : roles.items()) waited += cycles.at("product").get<double>();
+  EXPECT_GT(waited, 0);
+  EXPECT_EQ(roles.at("load").at("product").get<double>(), 0);
+  EXPECT_GT(roles.at("load").at("issued").get<double>(), 0);
+}
+
 TEST_F(Compile, AnUnwritableOutputIsOne) {
   EXPECT_EQ(run(hopper("compile", {"-o", "/dev/null/x.cubin"})).exit_code, 1);
   EXPECT_EQ(run(hopper("compile", {"-o", folder_.path()})).exit_code, 1);

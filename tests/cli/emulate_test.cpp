@@ -112,7 +112,9 @@ TEST_F(Emulate, TimesALaunch) {
   EXPECT_EQ(launch.at("entry"), "add_one");
   EXPECT_EQ(launch.at("ctas"), 1);
   EXPECT_GT(launch.at("cycles").get<double>(), 100);
-  EXPECT_GT(launch.at("warpgroups").at(0).at("stalls").at("load").get<double>(), 100);
+  EXPECT_GT(launch.at("roles").at("warpgroup 0").at("load").get<double>(), 100);
+  EXPECT_EQ(json.at("roles"), launch.at("roles"));
+  EXPECT_EQ(json.at("cycles"), launch.at("cycles"));
   EXPECT_EQ(run_json(words(timing), 0), json);
   EXPECT_TRUE(Json::parse(read_text(folder_ / "trace.json")).contains("traceEvents"));
 }

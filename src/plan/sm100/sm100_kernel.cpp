@@ -320,6 +320,10 @@ Status fill_from_sm100(const Sm100Plan& sm100, KernelPlan& plan) {
   for (const Sm100TmemRange& range : variant.tmem) {
     kernel.tmem_map.push_back({std::string(to_string(range.region)), range.begin, range.size});
   }
+  for (const Sm100Role& role : sm100.roles) {
+    if (role.id == Sm100Role::Id::kSpare) continue;
+    kernel.roles.push_back({std::string(to_string(role.id)), role.first_warp, role.num_warps});
+  }
   for (const Sm100BarrierPlan& barrier : variant.barriers) {
     kernel.barriers.push_back({barrier.name, barrier.arrivals});
   }

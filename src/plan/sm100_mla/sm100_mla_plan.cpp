@@ -167,6 +167,9 @@ void fill_from_sm100_mla(const Sm100MlaPlan& mla, KernelPlan& plan) {
   kernel.smem_map = mla.smem;
   kernel.tmem_map = mla.tmem;
   kernel.barriers = mla.barriers;
+  for (const Sm100MlaRole& role : mla.roles) {
+    kernel.roles.push_back({role.name, role.first_warp, role.num_warps});
+  }
   kernel.constants = constants_of(plan.spec, mla);
   kernel.parameters = mla_parameters(plan, mla.tiles);
   add_split_deviation(plan);

@@ -557,6 +557,15 @@ std::vector<KernelParameter> parameters_of(const KernelPlan& plan, const Sm90Pla
 
 }  // namespace
 
+std::vector<PlannedKernel::Role> sm90_roles(const Sm90Plan& plan, bool transposes) {
+  std::vector<PlannedKernel::Role> roles{{"load", 0, plan.row_copies ? 4 : 1}};
+  if (transposes) roles.push_back({"transpose", 1, 3});
+  for (int i = 0; i < plan.num_consumers; ++i) {
+    roles.push_back({fmt::format("consumer {}", i), 4 * (1 + i), 4});
+  }
+  return roles;
+}
+
 std::string sm90_range_name(const Sm90SmemRange& range, const Sm90Plan& plan) {
   const bool absorbed = plan.v_bytes == 0;  // V is in K's memory, and O in none
   switch (range.region) {
@@ -733,6 +742,7 @@ Status fill_from_sm90(const Sm90Plan& sm90, KernelPlan& plan) {
     kernel.smem_map.push_back({sm90_range_name(range, sm90), range.begin, range.size});
   }
   kernel.barriers = sm90.barriers;
+  kernel.roles = sm90_roles(sm90, plan.spec->qkv_dtype == Dtype::kE4m3);
   kernel.constants = constants_of(plan.spec, sm90);
   if (sm90.low != nullptr) {
     kernel.smem_bytes = std::max(kernel.smem_bytes, sm90.low->smem_bytes);

@@ -32,6 +32,12 @@ enum class Scales : std::uint8_t {
   kToken,   ///< each row of a head
 };
 
+/// How absorbed MLA's K lies in memory.
+enum class CacheFormat : std::uint8_t {
+  kPlain,  ///< rows of qk_depth elements
+  kDsv32,  ///< 656 bytes: 512 e4m3, 4 f32 that 128 of them each are multiplied with, 64 bf16
+};
+
 /// A parameter that custom code names as p.<name>; its value is given at launch.
 struct ParamSpec {
   /// A matrix has two indices, a cube three. bf16 elements are read as f32.
@@ -124,6 +130,7 @@ struct AttentionSpec {
   Scales scales = Scales::kNone;         ///< of e4m3 q, k and v
   std::optional<Dtype> scale_dtype;      ///< per-token scales
   Mla mla = Mla::kNone;
+  CacheFormat cache_format = CacheFormat::kPlain;
   int page_size = 0;  ///< rows of K and V per page; 0: not paged
   bool ragged = false;
   bool ragged_kv = false;  ///< k and v lie one behind another, by kv_offsets

@@ -39,6 +39,9 @@ struct FieldText {
   std::string operator()(Scales AttentionSpec::*member) const {
     return quoted(spec::to_string(spec.*member));
   }
+  std::string operator()(CacheFormat AttentionSpec::*member) const {
+    return quoted(spec::to_string(spec.*member));
+  }
   std::string operator()(Dtype AttentionSpec::*member) const {
     return quoted(to_string(spec.*member));
   }
@@ -83,6 +86,10 @@ struct MatchText {
   }
   Text operator()(Scales AttentionSpec::*) const {
     if (!is_string() || !spec::scales_from_string(value.text)) return std::nullopt;
+    return quoted(value.text);
+  }
+  Text operator()(CacheFormat AttentionSpec::*) const {
+    if (!is_string() || !spec::cache_format_from_string(value.text)) return std::nullopt;
     return quoted(value.text);
   }
   Text operator()(Dtype AttentionSpec::*) const { return dtype(); }

@@ -24,6 +24,7 @@ using spec::in_quotes;
 using spec::SpecField;
 
 constexpr int kRopeDepth = 64;
+constexpr int kDsv32Latent = 512;
 
 /// Collects the problems of one spec.
 class Validator {
@@ -89,7 +90,7 @@ class Validator {
            spec_.kv_lens_exclude_new || spec_.sink || spec_.scales != Scales::kNone ||
            spec_.type_of_kv() != spec_.qkv_dtype || spec_.num_partitions != 1 ||
            spec_.partition_keys != 0 || spec_.topk != 0 ||
-           spec_.mask.kind != MaskSpec::Kind::kNull ||
+           spec_.cache_format != CacheFormat::kPlain || spec_.mask.kind != MaskSpec::Kind::kNull ||
            spec_.score_mod.kind != ScoreModSpec::Kind::kIdentity;
   }
 
@@ -116,8 +117,26 @@ class Validator {
     }
   }
 
+  void check_cache_format() {
+    if (spec_.cache_format == CacheFormat::kPlain) return;
+    const bool latent = spec_.ov_depth == 0 || spec_.ov_depth == kDsv32Latent;
+    if (spec_.mla != Mla::kDecode || spec_.qk_depth != kDsv32Latent + kRopeDepth || !latent ||
+        spec_.qkv_dtype != Dtype::kBf16) {
+      problem(
+          "cache_format",
+          fmt::format("is {}; allowed with mla decode, qk_depth {}, ov_depth {}, qkv_dtype bf16",
+                      spec::to_string(spec_.cache_format), kDsv32Latent + kRopeDepth, kDsv32Latent),
+          "the format says what K is of; qkv_dtype is Q's");
+    }
+    if (spec_.page_size == 0) {
+      problem("cache_format",
+              fmt::format("is {}; allowed with page_size", spec::to_string(spec_.cache_format)));
+    }
+  }
+
   void check_shape() {
     check_topk();
+    check_cache_format();
     if (spec_.group >= 1 && spec_.num_q_heads >= 1 && spec_.num_q_heads % spec_.group != 0) {
       problem("group", fmt::format("is {}; allowed: a divisor of num_q_heads, which is {}",
                                    spec_.group, spec_.num_q_heads));

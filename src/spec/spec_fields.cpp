@@ -86,6 +86,9 @@ const std::array kFields{
     SpecField{.name = "mla",
               .member = &A::mla,
               .help = "multi-head latent attention: prefill (192/128), decode (absorbed 576/512)"},
+    SpecField{.name = "cache_format",
+              .member = &A::cache_format,
+              .help = "how absorbed MLA's K lies in memory: plain, or dsv32's 656 bytes per row"},
     SpecField{.name = "page_size",
               .member = &A::page_size,
               .help = "rows of K and V per page; 0: not paged",
@@ -159,6 +162,7 @@ const std::array kFields{
 };
 
 constexpr std::string_view kMlaNames[] = {"none", "prefill", "decode"};
+constexpr std::string_view kCacheFormatNames[] = {"plain", "dsv32"};
 constexpr std::string_view kScalesNames[] = {"none", "tensor", "head", "token"};
 constexpr std::string_view kParamTypes[] = {
     "i32",     "f32",     "i32[]",  "f32[]",    "i32[][]",   "u32",       "u32[]",
@@ -182,6 +186,7 @@ struct AllowedText {
   std::string operator()(Arch A::*) const { return architecture_names(); }
   std::string operator()(Mla A::*) const { return join(kMlaNames); }
   std::string operator()(Scales A::*) const { return join(kScalesNames); }
+  std::string operator()(CacheFormat A::*) const { return join(kCacheFormatNames); }
   std::string operator()(Dtype A::*) const { return dtype(); }
   std::string operator()(std::optional<Dtype> A::*) const { return dtype(); }
   std::string operator()(MaskSpec A::*) const {
@@ -225,6 +230,19 @@ std::string_view to_string(Mla mla) { return kMlaNames[static_cast<std::size_t>(
 std::optional<Mla> mla_from_string(std::string_view name) {
   for (std::size_t i = 0; i < std::size(kMlaNames); ++i) {
     if (kMlaNames[i] == name) return static_cast<Mla>(i);
+  }
+  return std::nullopt;
+}
+
+std::string_view to_string(CacheFormat format) {
+  return kCacheFormatNames[static_cast<std::size_t>(format)];
+}
+
+std::span<const std::string_view> cache_format_names() { return kCacheFormatNames; }
+
+std::optional<CacheFormat> cache_format_from_string(std::string_view name) {
+  for (std::size_t i = 0; i < std::size(kCacheFormatNames); ++i) {
+    if (kCacheFormatNames[i] == name) return static_cast<CacheFormat>(i);
   }
   return std::nullopt;
 }

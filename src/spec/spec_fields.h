@@ -19,11 +19,12 @@ namespace attnjit::spec {
 
 /// A top-level field of the flat JSON object, in canonical order.
 struct SpecField {
-  using Member = std::variant<int AttentionSpec::*, bool AttentionSpec::*, Arch AttentionSpec::*,
-                              Mla AttentionSpec::*, Scales AttentionSpec::*, Dtype AttentionSpec::*,
-                              std::optional<Dtype> AttentionSpec::*, MaskSpec AttentionSpec::*,
-                              ScoreModSpec AttentionSpec::*, std::optional<int> PlanOptions::*,
-                              std::optional<bool> PlanOptions::*>;
+  using Member =
+      std::variant<int AttentionSpec::*, bool AttentionSpec::*, Arch AttentionSpec::*,
+                   Mla AttentionSpec::*, Scales AttentionSpec::*, Dtype AttentionSpec::*,
+                   std::optional<Dtype> AttentionSpec::*, CacheFormat AttentionSpec::*,
+                   MaskSpec AttentionSpec::*, ScoreModSpec AttentionSpec::*,
+                   std::optional<int> PlanOptions::*, std::optional<bool> PlanOptions::*>;
 
   std::string_view name;
   Member member;
@@ -48,6 +49,10 @@ std::string partitions_beside_keys(int num_partitions);
 std::string_view to_string(Mla mla);
 std::span<const std::string_view> mla_names();
 std::optional<Mla> mla_from_string(std::string_view name);
+
+std::string_view to_string(CacheFormat format);
+std::span<const std::string_view> cache_format_names();
+std::optional<CacheFormat> cache_format_from_string(std::string_view name);
 
 std::string_view to_string(Scales scales);
 std::span<const std::string_view> scales_names();

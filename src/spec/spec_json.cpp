@@ -104,6 +104,9 @@ struct FieldWriter {
   void operator()(Scales AttentionSpec::*member) const {
     if (!is_default(member)) put(spec::to_string(attention.*member));
   }
+  void operator()(CacheFormat AttentionSpec::*member) const {
+    if (!is_default(member)) put(spec::to_string(attention.*member));
+  }
   void operator()(Dtype AttentionSpec::*member) const {
     if (!is_default(member)) put(to_string(attention.*member));
   }

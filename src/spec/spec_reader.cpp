@@ -215,6 +215,12 @@ class Reader {
                          [](std::string_view text) { return scales_from_string(text); });
       if (read) document.spec.*member = *read;
     }
+    void operator()(CacheFormat AttentionSpec::*member) const {
+      const auto read =
+          reader.name_of(name(), value, allowed(field), cache_format_names(),
+                         [](std::string_view text) { return cache_format_from_string(text); });
+      if (read) document.spec.*member = *read;
+    }
     void operator()(Dtype AttentionSpec::*member) const {
       if (const auto read = dtype()) document.spec.*member = *read;
     }

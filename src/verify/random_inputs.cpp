@@ -10,6 +10,7 @@
 
 #include "spec/names.h"
 #include "spec/spec_fields.h"
+#include "verify/dsv32.h"
 #include "verify/numeric.h"
 #include "verify/parallel.h"
 #include "verify/random.h"
@@ -271,15 +272,17 @@ class InputMaker {
   }
 
   void keys_and_values() {
-    Tensor k = make_tensor(spec_.type_of_kv(), kv_shape(spec_.qk_depth));
-    Tensor v = make_tensor(spec_.type_of_kv(), kv_shape(spec_.ov_depth));
+    const bool packs = spec_.cache_format == CacheFormat::kDsv32;
+    const Dtype dtype = packs ? Dtype::kF32 : spec_.type_of_kv();
+    Tensor k = make_tensor(dtype, kv_shape(spec_.qk_depth));
+    Tensor v = make_tensor(dtype, kv_shape(spec_.ov_depth));
     fill_garbage(k);
     fill_garbage(v);
     for (int b = 0; b < problem_.batch; ++b) {
       parallel_for(problem_.kv_lens[b], request_.threads,
                    [&](std::int64_t row) { key_row(k, v, b, static_cast<int>(row)); });
     }
-    problem_.tensors["k"] = std::move(k);
+    problem_.tensors["k"] = packs ? pack_dsv32(k, v) : std::move(k);
     problem_.tensors["v"] = std::move(v);
   }
 

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "emulator/model/tensor_product.h"
+#include "verify/dsv32.h"
 #include "verify/gemm.h"
 #include "verify/mask_and_score_mod.h"
 #include "verify/numeric.h"
@@ -186,7 +187,7 @@ class BlockWorker {
       const std::int64_t key_row = row_of_key(key + j);
       if (key_row < 0) continue;
       const std::int64_t row = key_row * kv_heads + task_.kv_head;
-      load_doubles(problem_.at("k"), row * depth, depth, row_.data());
+      load_key(row);
       const double k_scale = problem_.scale_of("k_scale", task_.b, task_.kv_head, key + j);
       const double v_scale = problem_.scale_of("v_scale", task_.b, task_.kv_head, key + j);
       for (int d = 0; d < depth; ++d) {
@@ -202,6 +203,13 @@ class BlockWorker {
     for (int r = 0; r < rows(); ++r) softmax_row(r, key, count);
     gemm_add(rows(), spec_.ov_depth, count, scores_.data(), kKeyBlock, v_.data(), spec_.ov_depth,
              acc_.data(), spec_.ov_depth);
+  }
+
+  void load_key(std::int64_t row) {
+    if (spec_.cache_format == CacheFormat::kDsv32) {
+      return load_dsv32(problem_.at("k"), row, row_.data());
+    }
+    load_doubles(problem_.at("k"), row * spec_.qk_depth, spec_.qk_depth, row_.data());
   }
 
   // Turns a row of scores into weights relative to the row's new maximum.

@@ -372,6 +372,11 @@ ATTNJIT_DEVICE void copy_16_or_zeros(u32 destination, const void* source, bool c
                : "memory");
 }
 
+/// cp.async.bulk.prefetch.L2 (9.7.9.25.4.3): of 16 aligned bytes each.
+ATTNJIT_DEVICE void prefetch_l2(const void* address, int bytes) {
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(address), "r"(bytes) : "memory");
+}
+
 /// cp.async.mbarrier.arrive.noinc (9.7.13.15): arrives when this thread's copies so far are done.
 ATTNJIT_DEVICE void arrive_after_copies(u32 barrier) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier) : "memory");
@@ -386,6 +391,16 @@ ATTNJIT_DEVICE u32 load_global_or_zero(const void* address, bool load) {
                : "l"(address), "r"(static_cast<u32>(load))
                : "memory");
   return value;
+}
+
+/// The same of four words, 16 aligned bytes.
+ATTNJIT_DEVICE void load_global_v4_or_zeros(const void* address, bool load, u32 (&words)[4]) {
+  asm volatile(
+      "{ .reg .pred p; setp.ne.u32 p, %5, 0; mov.b32 %0, 0; mov.b32 %1, 0; mov.b32 %2, 0;"
+      " mov.b32 %3, 0; @p ld.global.v4.b32 {%0, %1, %2, %3}, [%4]; }"
+      : "=&r"(words[0]), "=&r"(words[1]), "=&r"(words[2]), "=&r"(words[3])
+      : "l"(address), "r"(static_cast<u32>(load))
+      : "memory");
 }
 
 /// The same of two words, 8 aligned bytes.

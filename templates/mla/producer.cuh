@@ -2,7 +2,7 @@
 // The producer: it finds the CTA's work, announces it, and loads Q and the KV tiles.
 #pragma once
 
-#include "mla/listed.cuh"
+#include "mla/widening.cuh"
 
 namespace attnjit::mla {
 
@@ -115,91 +115,25 @@ struct BoxCopies {
   }
 };
 
-/// Finds the rows of a sequence in its pages.
-template <class Config, class Arguments>
-struct PagedRows {
-  /// The page of a key; -1 where there is none.
-  ATTNJIT_DEVICE static int place_of(int key, const WorkTile& work, const Arguments& arguments) {
-    const int page = page_of<Config>(key, work, arguments);
-    return page < arguments.num_pages ? page : -1;
-  }
-  ATTNJIT_DEVICE static i64 offset_of(int key, int place, const Arguments& arguments) {
-    return place * arguments.k_page_bytes + key % Config::kPageSize * arguments.k_row_bytes;
-  }
-};
-
-template <bool kListed, class... Types>
-struct RowsOf {
-  using Type = PagedRows<Types...>;
+template <bool kWidened, class... Types>
+struct RowCopiesOf {
+  using Type = RowCopies<Types...>;
 };
 template <class... Types>
-struct RowsOf<true, Types...> {
-  using Type = ListedRows<Types...>;
+struct RowCopiesOf<true, Types...> {
+  using Type = WideningCopies<Types...>;
 };
-
-/// Copies of KV tiles row by row, where a page does not hold whole boxes of TMA, or lists name the
-/// rows. One of the producer's four warps: a lane finds where a row of a tile lies, and eight lanes
-/// copy a row of a block of columns, 16 bytes each, by cp.async into the place where TMA would have
-/// put them. Rows past the sequence's end become zeros.
-///
-/// NOTE: cp.async writes through the generic proxy. A consumer that has waited for a block fences
-/// before it multiplies (Consumer::await_block).
+/// Those of a kernel whose threads copy K.
 template <class Config, class Arguments>
-struct RowCopies {
-  using Tiles = TilesOf<Config>;
-  using Rows = typename RowsOf<(Config::kTopk > 0), Config, Arguments>::Type;
-  static constexpr int kRows = Config::kTileN / kRowCopyWarps;  // of a tile, a warp's
-
-  const TileMemory<Config>& smem;
-  const Arguments& arguments;
-  int warp;
-  int lane;
-  Ring ring = {};
-  WorkTile work = {};
-
-  ATTNJIT_DEVICE void begin(const WorkTile& tile) { work = tile; }
-
-  /// Key of the lane's row.
-  ATTNJIT_DEVICE int key_of(int tile) const {
-    return tile * Config::kTileN + warp * kRows + min(lane, kRows - 1);
-  }
-  /// Where the lane's row is; -1 where there is none.
-  ATTNJIT_DEVICE int place_of(int tile) const {
-    return Rows::place_of(key_of(tile), work, arguments);
-  }
-
-  ATTNJIT_DEVICE void load(int tile, int place) {
-    const i64 offset = place < 0 ? -1 : Rows::offset_of(key_of(tile), place, arguments);
-#pragma unroll 1
-    for (int i = 0; i < Tiles::kQkBlocks; ++i) {
-      const int block = Tiles::block_at(i);
-      smem.wait(smem.kv_empty(ring.stage, block), ring.parity ^ 1);
-      if constexpr (Config::kTopk > 0) {
-        if (i == 0) store_listed<Config>(smem, ring.stage, warp, lane, place);
-      }
-      const u32 data = smem.kv(ring.stage, block);
-#pragma unroll
-      for (int first = 0; first < kRows; first += 4) {
-        const i64 row_offset = __shfl_sync(0xffffffffu, offset, first + lane / 8);
-        const int row = warp * kRows + first + lane / 8;
-        const bool there = row_offset >= 0;
-        const unsigned char* const from =
-            there ? arguments.k + row_offset + 2 * (block * kBlockColumns + lane % 8 * 8)
-                  : arguments.k;
-        copy_16_or_zeros(data + row * kBlockRowBytes + ((lane % 8 ^ row % 8) << 4), from, there);
-      }
-      arrive_after_copies(smem.kv_full(ring.stage, block));
-    }
-    ring.advance(Config::kStages);
-  }
-  ATTNJIT_DEVICE void finish_tail() const {}
-};
+using ThreadCopies = typename RowCopiesOf<Config::kWidened, Config, Arguments>::Type;
 
 /// A warp, or several that all find the same work and copy their parts of the KV tiles; the first
 /// does the rest.
 template <class Config, class Mask, class Copies, class Arguments, class Params>
 struct Producer {
   using Tiles = TilesOf<Config>;
+  /// Behind the last tile: nothing that is loaded ahead.
+  static constexpr int kNoPlace = Config::kWidened ? -1 : 0;
 
   const TileMemory<Config>& smem;
   const Arguments& arguments;
@@ -254,13 +188,22 @@ struct Producer {
       if (work.tile_begin >= work.tile_end) continue;
       copies.begin(work);
       int place = copies.place_of(work.tile_end - 1);
+      if constexpr (Config::kWidened) {
+        copies.fetch(work.tile_end - 1, place);
+        // NOTE: not behind the first tile as elsewhere: what is widened takes its time.
+        load_q(work);
+      }
 #pragma unroll 1
       for (int tile = work.tile_end - 1; tile >= work.tile_begin; --tile) {
-        const int next = tile > work.tile_begin ? copies.place_of(tile - 1) : 0;
-        copies.load(tile, place);
+        const int next = tile > work.tile_begin ? copies.place_of(tile - 1) : kNoPlace;
+        if constexpr (Config::kWidened) {
+          copies.load(tile, place, next);
+        } else {
+          copies.load(tile, place);
+        }
         place = next;
         if (tile == work.tile_end - 1) {
-          load_q(work);
+          if constexpr (!Config::kWidened) load_q(work);
         } else {
           copies.finish_tail();
         }

@@ -40,7 +40,7 @@ ATTNJIT_DEVICE void decode(const Arguments& arguments, const Params& params) {
 
   if (warp < kSoftmaxWarp) {
     if constexpr (Config::kRowCopies) {
-      using Copies = mla::RowCopies<Config, Arguments>;
+      using Copies = mla::ThreadCopies<Config, Arguments>;
       mla::Producer<Config, Mask, Copies, Arguments, Params>{
           smem, arguments, params, Copies{smem, arguments, warp, lane}, 0, warp, lane}
           .run();

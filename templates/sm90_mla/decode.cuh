@@ -54,7 +54,7 @@ ATTNJIT_DEVICE void decode(const Arguments& arguments, const Params& params) {
     const int warp = warp_uniform(static_cast<int>(threadIdx.x >> 5));
     const int lane = static_cast<int>(threadIdx.x & 31u);
     if constexpr (Config::kRowCopies) {
-      using Copies = mla::RowCopies<Config, Arguments>;
+      using Copies = mla::ThreadCopies<Config, Arguments>;
       mla::Producer<Config, Mask, Copies, Arguments, Params>{
           smem, arguments, params, Copies{smem, arguments, warp, lane}, cta, warp, lane}
           .run();

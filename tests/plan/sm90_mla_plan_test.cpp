@@ -220,6 +220,45 @@ TEST(Sm90MlaPlan, Lists) {
   EXPECT_EQ(sm90_mla_partitions(plan_of(spec), shapes_of(1, 1, 1 << 20), {}), 4);
 }
 
+// K is a tensor of bytes. Its rows are copied by threads, which say of four warps' parts that they
+// are there, and of the rope's by each thread.
+TEST(Sm90MlaPlan, CachesInTheFormatDsv32) {
+  AttentionSpec spec = spec_of();
+  spec.cache_format = CacheFormat::kDsv32;
+  EXPECT_NE(plan_of(spec).reason.find("topk"), std::string::npos);
+  spec.mask = {};
+  spec.topk = 2048;
+  const KernelPlan plan = plan_of(spec);
+  ASSERT_TRUE(plan.supported) << plan.reason;
+  EXPECT_EQ(plan.sm90->num_stages, 2);
+  EXPECT_EQ(plan.sm90->producer_registers, 56);
+  EXPECT_EQ(plan.sm90->consumer_registers, 224);
+  int widened = 0, copied = 0, with_lists = 0;
+  for (const BarrierPlan& barrier : plan.main().barriers) {
+    if (!barrier.name.starts_with("K ") || !barrier.name.ends_with(" full")) continue;
+    widened += barrier.arrivals == 4 ? 1 : 0;
+    copied += barrier.arrivals == 128 ? 1 : 0;
+    with_lists += barrier.arrivals == 128 + 4 ? 1 : 0;
+  }
+  EXPECT_EQ(widened, 16);
+  EXPECT_EQ(with_lists, 2);
+  EXPECT_EQ(copied, 0);
+  spec.ragged = true;
+  EXPECT_NE(plan_of(spec).reason.find("ragged"), std::string::npos);
+  const Result<LaunchSequence> sequence = plan_launch(plan, shapes_of(2, 1, 100), {}, {});
+  ASSERT_TRUE(sequence.ok()) << sequence.error().to_string();
+  const std::vector<KernelParameter>& parameters = plan.main().parameters;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const KernelArgument& argument = sequence->launches.front().args[i];
+    if (parameters[i].name == "k_row_bytes") {
+      EXPECT_EQ(std::get<std::int64_t>(argument.value), 656);
+    }
+    if (parameters[i].name == "k_page_bytes") {
+      EXPECT_EQ(std::get<std::int64_t>(argument.value), 64 * 656);
+    }
+  }
+}
+
 // Launches of few query tiles split the keys, so that the SMs have work; a full one does not.
 TEST(Sm90MlaPlan, SplitsFewTiles) {
   const KernelPlan plan = plan_of(spec_of());

@@ -36,6 +36,7 @@ TEST(SpecFlags, ThereIsOneForEachField) {
                            "--accumulate",
                            "--num-partitions",
                            "--partition-keys",
+                           "--cache-format",
                            "--topk",
                            "--max-seq-len",
                            "--mask",
@@ -47,7 +48,7 @@ TEST(SpecFlags, ThereIsOneForEachField) {
                            "--pair-cta"}) {
     EXPECT_EQ(names.count(name), 1U) << name;
   }
-  EXPECT_EQ(names.size(), 34U);
+  EXPECT_EQ(names.size(), 35U);
 }
 
 TEST(SpecInput, FlagsAloneMakeASpec) {

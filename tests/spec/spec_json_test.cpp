@@ -100,10 +100,11 @@ TEST(SpecJson, EveryFieldIsReadAndWrittenInTheOrderOfTheTable) {
   ASSERT_TRUE(read) << read.error().to_string();
   EXPECT_EQ(spec_to_json(read->spec, read->options), all);
   // Those that do not go with the others.
-  for (const std::string text :
-       {R"({"num_q_heads":1,"qk_depth":64,"ragged_kv":true,"num_partitions":0})",
-        R"({"num_q_heads":1,"qk_depth":64,"return_lse":true,"merge":true,"accumulate":true})",
-        R"({"num_q_heads":1,"qk_depth":576,"mla":"decode","page_size":64,"topk":2048})"}) {
+  for (
+      const std::string text :
+      {R"({"num_q_heads":1,"qk_depth":64,"ragged_kv":true,"num_partitions":0})",
+       R"({"num_q_heads":1,"qk_depth":64,"return_lse":true,"merge":true,"accumulate":true})",
+       R"({"num_q_heads":1,"qk_depth":576,"mla":"decode","cache_format":"dsv32","page_size":64,"topk":2048})"}) {
     const Result<SpecDocument> other = spec_from_json(text);
     ASSERT_TRUE(other) << other.error().to_string();
     EXPECT_EQ(spec_to_json(other->spec, other->options), text);
@@ -210,6 +211,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{R"("kv_lens_exclude_new": true, "ragged": true, "ragged_kv": true)",
                 "kv_lens_exclude_new", "without ragged_kv"},
         BadCase{R"("merge": true, "page_size": 16)", "merge", "alone"},
+        BadCase{R"("cache_format": "dsv4")", "cache_format", "allowed: plain, dsv32"},
+        BadCase{R"("cache_format": "dsv32", "page_size": 64)", "cache_format", "with mla decode"},
         BadCase{R"("topk": 64)", "topk", "is 64; allowed with page_size"},
         BadCase{R"("topk": -1, "page_size": 1)", "topk", "is -1; allowed"},
         BadCase{R"("topk": 64, "page_size": 1, "mask": "causal")", "mask", "with topk: null"},

@@ -193,6 +193,10 @@ Result<LaunchTensors> launch_tensors(const AttentionSpec& spec, const LaunchShap
       {Buffer::kV, spec.type_of_kv(), kv_batch, kv_rows, kv_heads, ov_depth, shapes.v},
       {Buffer::kO, output, q_batch, q_rows, spec.num_q_heads, ov_depth, shapes.o},
       mask_strides(spec, shapes, problems)};
+  if (spec.cache_format == CacheFormat::kDsv32) {
+    tensors.k.dtype = Dtype::kU8;
+    tensors.k.depth = kDsv32RowBytes;
+  }
   for (TensorView* tensor : {&tensors.q, &tensors.k, &tensors.v, &tensors.o}) {
     if (packed_size_overflows(*tensor)) {
       problems.add(std::string(name_of(tensor->tensor)),

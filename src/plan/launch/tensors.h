@@ -15,6 +15,9 @@ namespace attnjit {
 /// Kernels compute row and key numbers, and a tile past them, in 32 bits.
 inline constexpr std::int32_t kMaxLength = 1 << 30;
 
+/// A row of K in the format dsv32, in which bytes count as elements.
+inline constexpr int kDsv32RowBytes = 656;
+
 /// Pairs of a merge.
 inline constexpr std::int32_t kMaxPairs = 65535;
 

@@ -52,7 +52,7 @@ class SplitTimes {
         workers_(workers_of(tiles, device)),
         memory_(rates.shared_bytes * std::max(device.sm_count, 1)),
         partial_row_bytes_(4.0 * spec.ov_depth),
-        tile_bytes_(static_cast<double>(mla_tile_bytes(spec))),
+        tile_bytes_(static_cast<double>(mla_loaded_bytes(spec))),
         tile_time_(std::max(
             2.0 * MlaTiles::kRows * MlaTiles::kKeys * (spec.qk_depth + spec.ov_depth) / rates.flop,
             tile_bytes_ / rates.alone_bytes)) {}

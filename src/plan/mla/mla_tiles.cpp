@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "plan/forward_support.h"
+#include "plan/launch/tensors.h"
 #include "plan/merge/merge_plan.h"
 #include "plan/signature.h"
 #include "plan/sm90/sm90_shapes.h"
@@ -41,7 +42,8 @@ MlaTiles mla_tiles(const AttentionSpec& spec) {
   MlaTiles tiles;
   tiles.kv_lens = lengths_differ(spec);
   tiles.split = splits(spec);
-  tiles.row_copies = spec.topk > 0 || copies_rows(spec);
+  tiles.widened = spec.cache_format == CacheFormat::kDsv32;
+  tiles.row_copies = spec.topk > 0 || tiles.widened || copies_rows(spec);
   if (!tiles.row_copies) {
     tiles.box_keys =
         spec.page_size > 0 ? std::gcd(spec.page_size, MlaTiles::kKeys) : MlaTiles::kKeys;
@@ -55,6 +57,11 @@ MlaTiles mla_tiles(const AttentionSpec& spec) {
 std::int64_t mla_tile_bytes(const AttentionSpec& spec) {
   static_assert(MlaTiles::kRows == MlaTiles::kKeys);
   return std::int64_t{size_of(spec.qkv_dtype)} * MlaTiles::kKeys * spec.qk_depth;
+}
+
+std::int64_t mla_loaded_bytes(const AttentionSpec& spec) {
+  return spec.cache_format == CacheFormat::kDsv32 ? std::int64_t{MlaTiles::kKeys} * kDsv32RowBytes
+                                                  : mla_tile_bytes(spec);
 }
 
 int mla_head_shift(const AttentionSpec& spec) {
@@ -138,7 +145,9 @@ std::vector<MlaBarrierGroup> mla_barrier_groups(const AttentionSpec& spec, const
       const int of_block = block >= latent ? readers.rope
                            : middle        ? readers.middle_block
                                            : readers.latent;
-      k_full.push_back({name + " full", listed ? of_k + kCopyWarps : of_k});
+      // What a warp has widened it stores, and says so once; the rope's part is copied.
+      const int copied = tiles.widened && block < latent ? kCopyWarps : of_k;
+      k_full.push_back({name + " full", listed ? copied + kCopyWarps : copied});
       k_empty.push_back({name + " empty", listed ? of_block + readers.listed : of_block});
     }
   }
@@ -196,6 +205,7 @@ void add_mla_constants(const AttentionSpec& spec, const MlaTiles& tiles, Constan
   constants.add("kPoolPageSize", spec.topk > 0 ? spec.page_size : 0);
   constants.add("kBoxKeys", tiles.box_keys);
   constants.add_bool("kRowCopies", tiles.row_copies);
+  constants.add_bool("kWidened", tiles.widened);
   constants.add_bool("kRagged", spec.ragged);
   constants.add_bool("kRaggedKv", spec.ragged_kv);
   constants.add_bool("kKvLensExcludeNew", spec.kv_lens_exclude_new);

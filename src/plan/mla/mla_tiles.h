@@ -25,6 +25,7 @@ struct MlaTiles {
   int cluster = 1;          ///< CTAs that share a work tile, and load K for each other
   int box_keys = 0;         ///< keys per TMA box of K: all of one page; 0 with row_copies
   bool row_copies = false;  ///< K is copied row by row: pages hold no whole TMA boxes, or topk
+  bool widened = false;     ///< K's latent part is e4m3, and becomes 16-bit on its way
   bool kv_lens = false;     ///< sequences differ in length: a warp finds its work on the device
   bool split = false;       ///< launches may split the keys into partitions
   int partition_tiles = 0;  ///< KV tiles of each partition; 0: the launch says how many there are
@@ -37,8 +38,10 @@ struct MlaTiles {
 /// What follows from the spec: a CTA by itself, and no stages yet.
 MlaTiles mla_tiles(const AttentionSpec& spec);
 
-/// Bytes of 64 rows of Q, or of a tile of K.
+/// Bytes of 64 rows of Q, or of a tile of K, in shared memory.
 std::int64_t mla_tile_bytes(const AttentionSpec& spec);
+/// Bytes of a tile of K in memory.
+std::int64_t mla_loaded_bytes(const AttentionSpec& spec);
 
 /// A row is position << shift | head. Rows whose head would be past the last are nobody's. Where
 /// each position has a list of its own (topk), a tile's rows are of one.

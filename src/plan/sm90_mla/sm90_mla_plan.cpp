@@ -91,6 +91,7 @@ MlaTiles sm90_mla_tiles(const Sm90Plan& plan) {
   tiles.cluster = plan.cluster;
   tiles.box_keys = plan.box_keys;
   tiles.row_copies = plan.row_copies;
+  tiles.widened = plan.widened;
   tiles.kv_lens = plan.kv_lens;
   tiles.split = plan.split;
   tiles.partition_tiles = plan.partition_tiles;
@@ -105,6 +106,12 @@ std::string sm90_mla_unsupported_reason(const ResolvedSpec& resolved) {
   if (options.debug_waits.value_or(false)) {
     return "absorbed MLA has no bounded waits (debug_waits) on sm_90a: O leaves no registers for "
            "them";
+  }
+  if (resolved->cache_format == CacheFormat::kDsv32 && (resolved->topk == 0 || resolved->ragged)) {
+    return "absorbed MLA over a cache of the format dsv32 (cache_format) takes lists of keys "
+           "(topk) "
+           "and no ragged batches (ragged) on sm_90a yet: the warps that widen K have no registers "
+           "to find sequences with";
   }
   return mla_unsupported_reason(resolved);
 }
@@ -121,6 +128,7 @@ Result<Sm90Plan> make_sm90_mla_plan(const ResolvedSpec& resolved, const TuningVa
   plan.kv_lens = tiles.kv_lens;
   plan.split = tiles.split;
   plan.row_copies = tiles.row_copies;
+  plan.widened = tiles.widened;
   plan.box_keys = tiles.box_keys;
   plan.partition_tiles = tiles.partition_tiles;
   plan.rescale_by_row = spec.partition_keys > 0;
@@ -128,8 +136,8 @@ Result<Sm90Plan> make_sm90_mla_plan(const ResolvedSpec& resolved, const TuningVa
   // In all no more than the CTA is launched with, 3 x 168. Copies of rows, and of a tile in several
   // boxes, take more.
   const bool one_box = !plan.row_copies && plan.box_keys == plan.BN;
-  plan.producer_registers = one_box ? 24 : 40;
-  plan.consumer_registers = one_box ? 240 : 232;
+  plan.producer_registers = one_box ? 24 : tiles.widened ? 56 : 40;
+  plan.consumer_registers = one_box ? 240 : tiles.widened ? 224 : 232;
   plan.padded_qk_depth = spec.qk_depth;
   plan.padded_ov_depth = spec.ov_depth;
   plan.q_bytes = plan.k_bytes = mla_tile_bytes(spec);

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copies of K row by row: where its rows lie, in pages or by lists, and how they are copied.
+#pragma once
+
+#include "mla/listed.cuh"
+
+namespace attnjit::mla {
+
+/// Finds the rows of a sequence in its pages.
+template <class Config, class Arguments>
+struct PagedRows {
+  /// The page of a key; -1 where there is none.
+  ATTNJIT_DEVICE static int place_of(int key, const WorkTile& work, const Arguments& arguments) {
+    const int page = page_of<Config>(key, work, arguments);
+    return page < arguments.num_pages ? page : -1;
+  }
+  ATTNJIT_DEVICE static i64 offset_of(int key, int place, const Arguments& arguments) {
+    return place * arguments.k_page_bytes + key % Config::kPageSize * arguments.k_row_bytes;
+  }
+};
+
+template <bool kListed, class... Types>
+struct RowsOf {
+  using Type = PagedRows<Types...>;
+};
+template <class... Types>
+struct RowsOf<true, Types...> {
+  using Type = ListedRows<Types...>;
+};
+
+/// Copies of KV tiles row by row, where a page does not hold whole boxes of TMA, or lists name the
+/// rows. One of the producer's four warps: a lane finds where a row of a tile lies, and eight lanes
+/// copy a row of a block of columns, 16 bytes each, by cp.async into the place where TMA would have
+/// put them. Rows past the sequence's end become zeros.
+///
+/// NOTE: cp.async writes through the generic proxy. A consumer that has waited for a block fences
+/// before it multiplies (Consumer::await_block).
+template <class Config, class Arguments>
+struct RowCopies {
+  using Tiles = TilesOf<Config>;
+  using Rows = typename RowsOf<(Config::kTopk > 0), Config, Arguments>::Type;
+  static constexpr int kRows = Config::kTileN / kRowCopyWarps;  // of a tile, a warp's
+
+  const TileMemory<Config>& smem;
+  const Arguments& arguments;
+  int warp;
+  int lane;
+  Ring ring = {};
+  WorkTile work = {};
+
+  ATTNJIT_DEVICE void begin(const WorkTile& tile) { work = tile; }
+
+  /// Key of the lane's row.
+  ATTNJIT_DEVICE int key_of(int tile) const {
+    return tile * Config::kTileN + warp * kRows + min(lane, kRows - 1);
+  }
+  /// Where the lane's row is; -1 where there is none.
+  ATTNJIT_DEVICE int place_of(int tile) const {
+    return Rows::place_of(key_of(tile), work, arguments);
+  }
+
+  /// Where the lane's row begins in K; -1 where there is none.
+  ATTNJIT_DEVICE i64 offset_of(int tile, int place) const {
+    return place < 0 ? -1 : Rows::offset_of(key_of(tile), place, arguments);
+  }
+
+  /// Copies a block of columns, in memory those of 16 bits from `column` on, when its place is
+  /// free. `first`: of the tile.
+  ATTNJIT_DEVICE void copy_block(int block, int column, i64 offset, bool first, int place) const {
+    smem.wait(smem.kv_empty(ring.stage, block), ring.parity ^ 1);
+    if constexpr (Config::kTopk > 0) {
+      if (first) store_listed<Config>(smem, ring.stage, warp, lane, place);
+    }
+    const u32 data = smem.kv(ring.stage, block);
+#pragma unroll
+    for (int begin = 0; begin < kRows; begin += 4) {
+      const i64 row_offset = __shfl_sync(0xffffffffu, offset, begin + lane / 8);
+      const int row = warp * kRows + begin + lane / 8;
+      const bool there = row_offset >= 0;
+      const unsigned char* const from =
+          there ? arguments.k + row_offset + 2 * (column + lane % 8 * 8) : arguments.k;
+      copy_16_or_zeros(data + row * kBlockRowBytes + ((lane % 8 ^ row % 8) << 4), from, there);
+    }
+    arrive_after_copies(smem.kv_full(ring.stage, block));
+  }
+
+  ATTNJIT_DEVICE void load(int tile, int place) {
+    const i64 offset = offset_of(tile, place);
+#pragma unroll 1
+    for (int i = 0; i < Tiles::kQkBlocks; ++i) {
+      const int block = Tiles::block_at(i);
+      copy_block(block, block * kBlockColumns, offset, i == 0, place);
+    }
+    ring.advance(Config::kStages);
+  }
+  ATTNJIT_DEVICE void finish_tail() const {}
+};
+
+}  // namespace attnjit::mla

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// Caches in the format dsv32 of absorbed MLA: the cases that every architecture's kernel is tried
+// with.
+#pragma once
+
+#include <vector>
+
+#include "./kernel_fixture.h"
+
+namespace attnjit::kernel_test {
+
+class Dsv32Test : public KernelTest {
+ protected:
+  static AttentionSpec spec_of(Arch arch, int heads, int page_size, int topk) {
+    AttentionSpec spec;
+    spec.arch = arch;
+    spec.mla = Mla::kDecode;
+    spec.num_q_heads = spec.group = heads;
+    spec.qk_depth = 576;
+    spec.cache_format = CacheFormat::kDsv32;
+    spec.page_size = page_size;
+    spec.topk = topk;
+    spec.return_lse = true;
+    return spec;
+  }
+
+  // Sequences that end within a tile, without keys, of many tiles; pages of a tile's rows, and of
+  // others. What no row's is, is NaN.
+  static void expect_dense(Arch arch) {
+    for (const int page_size : some_of<int>({64, 1, 24})) {
+      AttentionSpec spec = spec_of(arch, 16, page_size, 0);
+      spec.mask = mask_of(Kind::kCausal);
+      spec.num_partitions = page_size == 64 ? 1 : 2;
+      expect_passes(spec, {{{2}, {300, 0, 31}}, {{1}, {64, 65}}});
+    }
+  }
+
+  static void expect_lists(Arch arch) {
+    for (const auto& [heads, page_size, topk] :
+         some_of<std::array<int, 3>>({{128, 64, 192}, {16, 1, 64}, {20, 24, 320}})) {
+      SCOPED_TRACE(heads);
+      expect_passes(spec_of(arch, heads, page_size, topk), {{{2}, {200, 0}}, {{1}, {70}}});
+    }
+    AttentionSpec parts = spec_of(arch, 16, 64, 256);
+    parts.sink = true;
+    parts.num_partitions = 3;
+    expect_passes(parts, {{{3}, {200, 64, 40}}});
+  }
+
+  static void expect_ragged_batches(Arch arch) {
+    AttentionSpec spec = spec_of(arch, 16, 64, 256);
+    spec.ragged = true;
+    expect_passes(spec, {{{3, 0, 2}, {200, 64, 40}}});
+    spec.topk = 0;
+    spec.mask = mask_of(Kind::kCausal);
+    expect_passes(spec, {{{3, 0, 2}, {200, 64, 40}}});
+  }
+
+  // DeepSeek V3.2's decode.
+  static void expect_no_spills(Arch arch) {
+    AttentionSpec parts = spec_of(arch, 128, 64, 2048);
+    parts.sink = parts.return_lse = true;
+    parts.partition_keys = 256;
+    AttentionSpec chosen = parts;
+    chosen.partition_keys = chosen.num_partitions = 0;
+    chosen.page_size = 1;
+    AttentionSpec capped = spec_of(arch, 20, 16, 64);
+    capped.score_mod.kind = ScoreModSpec::Kind::kSoftcap;
+    for (const AttentionSpec& spec :
+         some_of<AttentionSpec>({parts, spec_of(arch, 128, 64, 2048), chosen, capped})) {
+      const auto kernel = compiled(spec, nullptr, CompileTo::kImage);
+      ASSERT_TRUE(kernel);
+      EXPECT_EQ(kernel->generated.usage.spill_bytes, 0);
+      EXPECT_EQ(kernel->generated.usage.stack_bytes, 0);
+      EXPECT_LE(kernel->generated.usage.registers, 168);
+    }
+  }
+};
+
+}  // namespace attnjit::kernel_test

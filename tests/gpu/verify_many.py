@@ -100,6 +100,8 @@ def random_mla_spec(rng, arch):
     if "page_size" in spec and rng.random() < 0.4:  # a list of keys has no positions
         modification = rng.choice(["identity", {"kind": "softcap", "cap": 30}])
         spec.update(topk=64 * rng.randint(1, 8), mask="null", score_mod=modification)
+        if rng.random() < 0.4:
+            spec.update(cache_format="dsv32", qkv_dtype="bf16", ov_depth=512, qk_depth=576)
     return spec
 
 
@@ -134,8 +136,9 @@ def random_serving_spec(rng, arch):
         spec["accumulate"] = spec["return_lse"] = True
     if rng.random() < 0.4:
         spec["max_q_len"] = rng.randint(1, 8)
-    if rng.random() < 0.25:
-        spec.update(qkv_dtype="e4m3", scales=rng.choice(["none", "tensor", "head"]))
+    eight_bits = rng.choice([None, None, "qkv_dtype", "kv_dtype"])
+    if eight_bits:
+        spec.update({eight_bits: "e4m3", "scales": rng.choice(["none", "tensor", "head"])})
     return spec
 
 

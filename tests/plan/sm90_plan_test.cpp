@@ -579,6 +579,21 @@ TEST(Sm90Plan, WidenedKvHasMemoryForBothForms) {
   EXPECT_FALSE(plan_of(spec_of(128)).sm90->widens_kv);
 }
 
+// NOTE: warps that no role names are missing from a report of the clock.
+TEST(Sm90Plan, EachWarpThatRewritesTilesHasARole) {
+  const auto second = [](auto change) {
+    AttentionSpec spec = spec_of(128);
+    change(spec);
+    return plan_of(spec).kernels.front().roles.at(1);
+  };
+  const auto widens = second([](AttentionSpec& s) { s.kv_dtype = Dtype::kE4m3; });
+  EXPECT_EQ(widens.name, "widen");
+  EXPECT_EQ(widens.first_warp, 1);
+  EXPECT_EQ(widens.num_warps, 3);
+  EXPECT_EQ(second([](AttentionSpec& s) { s.qkv_dtype = Dtype::kE4m3; }).name, "transpose");
+  EXPECT_EQ(second([](AttentionSpec&) {}).name, "consumer 0");
+}
+
 TEST(Sm90Plan, SharesOfEvenTilesHaveNoPairs) {
   EXPECT_EQ(sm90_shares(false, 8, 80, 132).ctas, 80);
   EXPECT_EQ(sm90_shares(false, 8, 8000, 132).ctas, 132);

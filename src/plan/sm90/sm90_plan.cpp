@@ -31,6 +31,7 @@ constexpr std::int64_t kSmSmemBytes = 233472;   // of an SM, with what the syste
 constexpr std::int64_t kSystemSmemBytes = 1024;
 constexpr int kRegisterFile = 65536;  // of an SM
 constexpr int kBlockBytes = 128;      // of a row of Q, K, V and O in a block of columns
+constexpr int kRewriters = 3;         // warps of the producer: templates/sm90/layout.cuh
 
 int round_up(int value, int to) { return (value + to - 1) / to * to; }
 
@@ -388,7 +389,6 @@ std::vector<BarrierGroup> barrier_groups(const Sm90Plan& plan) {
   // One thread announces what TMA will bring; one lane of each warp that read it hands it back.
   constexpr int kProducer = 1;
   constexpr int kConsumerWarps = 4;
-  constexpr int kRewriters = 3;    // warps: templates/sm90/layout.cuh
   constexpr int kWarpgroup = 128;  // each thread of which copies
   const int all_warps = kConsumerWarps * plan.num_consumers;
   const int of_q = plan.num_q_stages * plan.num_consumers;
@@ -557,9 +557,11 @@ std::vector<KernelParameter> parameters_of(const KernelPlan& plan, const Sm90Pla
 
 }  // namespace
 
-std::vector<PlannedKernel::Role> sm90_roles(const Sm90Plan& plan, bool transposes) {
+std::vector<PlannedKernel::Role> sm90_roles(const Sm90Plan& plan) {
   std::vector<PlannedKernel::Role> roles{{"load", 0, plan.row_copies ? 4 : 1}};
-  if (transposes) roles.push_back({"transpose", 1, 3});
+  if (plan.num_row_stages > 0) {
+    roles.push_back({plan.widens_kv ? "widen" : "transpose", 4 - kRewriters, kRewriters});
+  }
   for (int i = 0; i < plan.num_consumers; ++i) {
     roles.push_back({fmt::format("consumer {}", i), 4 * (1 + i), 4});
   }
@@ -742,7 +744,7 @@ Status fill_from_sm90(const Sm90Plan& sm90, KernelPlan& plan) {
     kernel.smem_map.push_back({sm90_range_name(range, sm90), range.begin, range.size});
   }
   kernel.barriers = sm90.barriers;
-  kernel.roles = sm90_roles(sm90, plan.spec->qkv_dtype == Dtype::kE4m3);
+  kernel.roles = sm90_roles(sm90);
   kernel.constants = constants_of(plan.spec, sm90);
   if (sm90.low != nullptr) {
     kernel.smem_bytes = std::max(kernel.smem_bytes, sm90.low->smem_bytes);

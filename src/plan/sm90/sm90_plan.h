@@ -103,8 +103,8 @@ Result<Sm90Plan> make_sm90_plan(const ResolvedSpec& spec, const TuningValues* tu
 /// The name of a range in memory maps, and where a region's first stage begins: 0 where there is
 /// none.
 std::string sm90_range_name(const Sm90SmemRange& range, const Sm90Plan& plan);
-/// What the warps of a CTA do. @param transposes the producer's last three warps transpose V
-std::vector<PlannedKernel::Role> sm90_roles(const Sm90Plan& plan, bool transposes);
+/// What the warps of a CTA do.
+std::vector<PlannedKernel::Role> sm90_roles(const Sm90Plan& plan);
 std::int64_t sm90_begin_of(Sm90Region region, const Sm90Plan& plan);
 
 /// Why the template does not serve a spec; empty: it does.

@@ -178,7 +178,7 @@ Status fill_from_sm90_mla(const Sm90Plan& mla, KernelPlan& plan) {
     kernel.smem_map.push_back({sm90_range_name(range, mla), range.begin, range.size});
   }
   kernel.barriers = mla.barriers;
-  kernel.roles = sm90_roles(mla, false);
+  kernel.roles = sm90_roles(mla);
   kernel.constants = constants_of(plan.spec, mla);
   kernel.parameters = mla_parameters(plan, sm90_mla_tiles(mla));
   add_split_deviation(plan);

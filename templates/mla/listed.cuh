@@ -24,11 +24,18 @@ struct ListedRows {
     i64 list = work.q_begin + position;
     if constexpr (!Config::kRagged) list += static_cast<i64>(work.batch) * arguments.q_len;
     const int row = arguments.topk_indices[list * Config::kTopk + key];
-    return row >= 0 && row / Config::kPoolPageSize < arguments.num_pages ? row : -1;
+    const bool in_pool = page_of(row) < static_cast<u32>(arguments.num_pages);
+    return row >= 0 && in_pool ? row : -1;
   }
   ATTNJIT_DEVICE static i64 offset_of(int, int place, const Arguments& arguments) {
-    return place / Config::kPoolPageSize * arguments.k_page_bytes +
-           place % Config::kPoolPageSize * arguments.k_row_bytes;
+    return page_of(place) * arguments.k_page_bytes +
+           static_cast<u32>(place) % Config::kPoolPageSize * arguments.k_row_bytes;
+  }
+
+ private:
+  /// NOTE: unsigned: a product with the sign takes two registers that widening has not.
+  ATTNJIT_DEVICE static u32 page_of(int row) {
+    return static_cast<u32>(row) / Config::kPoolPageSize;
   }
 };
 

@@ -1,5 +1,6 @@
-# attnjit_room(NAME [COLD] [BY_FOLDER | APART] SOURCES ... DEPS ...): one folder under src/ as a static library attnjit_NAME.
-# Every room formats text. DEPS name the rooms to its left (docs: "One direction of flow"); a room cannot include another one.
+# attnjit_room(NAME [COLD] [BY_FOLDER | APART] SOURCES ... DEPS ...): one folder under src/ as a static library
+# attnjit_NAME. Every room formats text. DEPS name the rooms to its left (docs: "One direction of flow"); a room cannot
+# include another one.
 # COLD: no launch, no lookup of a kernel and no emulated instruction passes through the room. It is compiled at -O1,
 # which takes three quarters of the time that -O3 takes.
 # Where headers are precompiled, eight files of a room are compiled together: it takes half the time. Their unnamed

@@ -47,8 +47,9 @@ def attention(q: Any, k: Any, v: Any, *, mask: Any = None, score_mod: Any = None
     Args:
         q: [batch, q_len, heads, depth]; with q_offsets [total_q, heads, depth].
         k, v: [batch, kv_len, kv_heads, depth]; with kv_offsets [total_kv, kv_heads, depth].
-            kv_heads divides the heads of q. bf16, fp16 or float8_e4m3fn, or float8_e4m3fn beside q
-            of bf16 or fp16, on one GPU, with any strides but for a contiguous last dimension; torch tensors, or whatever has DLPack.
+            kv_heads divides the heads of q. All three are bf16, fp16 or float8_e4m3fn; or k and v
+            are float8_e4m3fn, and q is bf16 or fp16. They are on one GPU, with any strides but for
+            a contiguous last dimension; torch tensors, or whatever has DLPack.
         mask: None, "causal", an object of a spec, or what attnjit.mask returns. A function is
             traced at each call: attnjit.mask(function) once is faster. Positions of "causal" and
             other names are aligned at the end. Or a tensor [batch or 1, heads or 1, q_len or 1,
@@ -64,7 +65,7 @@ def attention(q: Any, k: Any, v: Any, *, mask: Any = None, score_mod: Any = None
         q_scale, k_scale, v_scale: of float8_e4m3fn elements, f32: one number each, or [batch,
             heads of that tensor], or the tensor's shape without its depth: a number for each row of
             a head, in memory with rows before heads. Scores are scale * q_scale * k_scale * q k^T.
-            Of k and v beside a q of another type those two, without numbers for rows.
+            Where q is of another type than k and v, there is no q_scale, and rows have no numbers.
         output_scale: f32, one number: the result is float8_e4m3fn, and was divided by it.
         bias: a tensor of numbers as `mask` takes one, beside a mask of another kind.
         q_offsets, kv_offsets: i32 [batch + 1]: where each sequence begins in q, and in k and v.

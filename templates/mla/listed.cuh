@@ -47,7 +47,7 @@ struct ListedKeys {
 };
 
 /// What a warp that copies says of its rows of a tile, before the tile's first block is full.
-/// `places`: of the lane's row.
+/// `place`: of the lane's row.
 template <class Config>
 ATTNJIT_DEVICE void store_listed(const TileMemory<Config>& smem, int stage, int warp, int lane,
                                  int place) {

@@ -2,8 +2,9 @@
 
     verify_many.py ATTNJIT [--seed N] [--jobs N] [--arch A] [--backend gpu|emulator] [--mla N] [--serving N]
 
-With --mla it verifies N random specs of absorbed MLA alone, with --serving N of what serves: pages, ragged batches and
-keys, partitions, decodes; with an input each, and --first I begins with the I-th.
+With --mla it verifies N random specs of absorbed MLA alone, many of them with lists of keys; with --serving N of
+what serves: pages, ragged batches and keys, partitions, decodes, half of them over 8 bits; with an input each, and
+--first I begins with the I-th.
 
 Prints what failed with all that repeats it, then one line of counts. Exit code 1 if anything failed.
 """

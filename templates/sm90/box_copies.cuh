@@ -20,8 +20,9 @@ struct BoxCopies {
   const Smem<Config>& smem;
   const Arguments& arguments;
   int lane;
-  Ring k_ring = {};
-  Ring v_ring = {};  ///< where they are widened, of the rows of both
+  Ring k_ring = {};       ///< of the tiles that are multiplied
+  Ring k_rows_ring = {};  ///< where K is widened, of its rows
+  Ring v_ring = {};
   WorkTile work = {};
   int kv_head = 0;
   u64 policy = 0;
@@ -97,13 +98,16 @@ struct BoxCopies {
   /// After the last tile: who rewrites rows is told so.
   ATTNJIT_DEVICE void end() const {
     if constexpr (Layout::kHasRows) {
-      if (lane == 0) dismiss_rewriters(smem, v_ring);
+      if (lane == 0) {
+        if constexpr (Config::kWidensKv) RowsOf<Config, true>::end(smem, k_rows_ring);
+        RowsOf<Config, false>::end(smem, v_ring);
+      }
       __syncwarp();
     }
   }
   ATTNJIT_DEVICE void load_k(int tile, int place) {
     using Copies = CopiesOf<Config, true>;
-    Ring& ring = Config::kWidensKv ? v_ring : k_ring;
+    Ring& ring = Config::kWidensKv ? k_rows_ring : k_ring;
     const int stage = ring.stage;
     load_kv<Copies>(ring, Copies::data(smem, stage), arguments.k_map, Copies::full(smem, stage),
                     Copies::empty(smem, stage), tile, place);

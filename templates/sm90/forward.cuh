@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sm_90a attention forward kernel: a producer warpgroup that loads by TMA and one to three
-// consumer warpgroups that compute by wgmma.
+// The sm_90a attention forward kernel: a producer warpgroup that loads by TMA, another one where K
+// is widened, and one to three consumer warpgroups that compute by wgmma.
 //
 // Config: the plan's constants (sm90/layout.cuh says what must hold of them). Mask and ScoreMod:
 // see common/mask.cuh and common/score_mod.cuh. Arguments has
@@ -70,6 +70,7 @@ ATTNJIT_DEVICE void run_body(const Arguments& arguments, const Params& params) {
   if constexpr (Config::kOverlaps) await_prerequisites();
   __syncthreads();
 
+  constexpr int kProducers = LayoutOf<Config>::kProducers;
   if (warpgroup == 0) {
     setmaxnreg_dec<Config::kProducerRegisters>();
     const int warp = warp_uniform(static_cast<int>(threadIdx.x >> 5));
@@ -97,15 +98,22 @@ ATTNJIT_DEVICE void run_body(const Arguments& arguments, const Params& params) {
       }
     }
     if constexpr (Config::kE4m3) {
-      if (warp >= kFirstRewriter) Transposer<Config>{smem, warp - kFirstRewriter, lane}.run();
+      if (warp >= kFirstVRewriter) Transposer<Config>{smem, warp - kFirstVRewriter, lane}.run();
     } else if constexpr (Config::kWidensKv) {
-      if (warp >= kFirstRewriter) Widener<Config>{smem, warp - kFirstRewriter, lane}.run();
+      if (warp >= kFirstVRewriter) Widener<Config, false>{smem, warp - kFirstVRewriter, lane}.run();
     }
-  } else if (LayoutOf<Config>::kIdle > 0 && warpgroup > Config::kConsumers) {
+  } else if (kProducers == 2 && warpgroup == 1) {
+    setmaxnreg_dec<Config::kProducerRegisters>();
+    if constexpr (Config::kWidensKv) {
+      const int warp = warp_uniform(static_cast<int>(threadIdx.x >> 5)) & 3;
+      Widener<Config, true>{smem, warp, static_cast<int>(threadIdx.x & 31u)}.run();
+    }
+  } else if (LayoutOf<Config>::kIdle > 0 && warpgroup >= kProducers + Config::kConsumers) {
     setmaxnreg_dec<Config::kProducerRegisters>();
   } else {
     setmaxnreg_inc<Config::kConsumerRegisters>();
-    Consumer<Config, Mask, ScoreMod, Arguments, Params>(smem, arguments, params, warpgroup - 1)
+    Consumer<Config, Mask, ScoreMod, Arguments, Params>(smem, arguments, params,
+                                                        warpgroup - kProducers)
         .run();
   }
 }

@@ -22,12 +22,10 @@ constexpr int kStepColumns = 16;
 
 constexpr int kMaxConsumers = 3;
 
-/// Warps of the producer's warpgroup that rewrite what comes, its last ones: where it is e4m3 they
-/// transpose V, or widen K and V.
-constexpr int kRewriters = 3;
-constexpr int kFirstRewriter = 4 - kRewriters;
-/// Of the word that the producer tells them of a tile: its keys, and whether it is one of K.
-constexpr u32 kTileKeys = 0xffff, kIsTileOfK = 0x10000;
+/// Warps that rewrite what comes: the producer's warpgroup's last ones transpose or widen V, and
+/// where K is widened, a warpgroup of its own does that.
+constexpr int kVRewriters = 3, kKRewriters = 4;
+constexpr int kFirstVRewriter = 4 - kVRewriters;
 
 /// Who has a scale of its own (Config::kScales).
 constexpr int kNoScales = 0, kTensorScales = 1, kHeadScales = 2;
@@ -70,10 +68,13 @@ struct LayoutOf {
   static_assert(Config::kTileN % kStepElements == 0 && Config::kTileN >= kStepElements &&
                     Config::kTileN <= 256,
                 "a KV tile is one wgmma wide and whole steps of P long");
+  /// Warpgroups before the consumers: the one that loads, and the one that widens K.
+  static constexpr int kProducers = Config::kWidensKv ? 2 : 1;
   /// Warpgroups without work, which give their registers to the others.
-  static constexpr int kIdle = Config::kThreads / kWarpgroupThreads - 1 - Config::kConsumers;
+  static constexpr int kIdle =
+      Config::kThreads / kWarpgroupThreads - kProducers - Config::kConsumers;
   static_assert(kIdle >= 0 && Config::kThreads % kWarpgroupThreads == 0,
-                "a producer warpgroup and the consumers");
+                "the producer's warpgroups and the consumers");
   static_assert(Config::kStages >= 2 && Config::kVStages >= 2,
                 "K and V need two stages each to be loaded ahead");
   static_assert(Config::kQStages == 1 || Config::kQStages == 2,
@@ -82,9 +83,9 @@ struct LayoutOf {
   static constexpr int kLaunchRegisters = 65536 / (Config::kThreads * Config::kCtasPerSm) / 8 * 8;
   // NOTE: against what the CTA was launched with, not the register file: setmaxnreg.inc waits for
   // ever for registers that its own CTA never had.
-  static_assert((1 + kIdle) * Config::kProducerRegisters +
+  static_assert((kProducers + kIdle) * Config::kProducerRegisters +
                         Config::kConsumers * Config::kConsumerRegisters <=
-                    (1 + kIdle + Config::kConsumers) * kLaunchRegisters,
+                    (kProducers + kIdle + Config::kConsumers) * kLaunchRegisters,
                 "the warpgroups' registers must not exceed what the CTA is launched with");
 
   static constexpr bool kPaged = Config::kPageSize > 0;
@@ -112,6 +113,10 @@ struct LayoutOf {
   static constexpr int kPWords = Config::kTileN * kElementBytes / 8;
   /// Columns of the P V product: kOvDepth, rounded up within the zero-filled block.
   static constexpr int kPvColumns = 32 * ceil_div(Config::kOvDepth, 32);
+  /// Those of the first wgmma of a step. NOTE: there is a second one where a CTA is launched with
+  /// so few registers that one would not fit: ptxas (C7602) counts those, and not setmaxnreg's.
+  static constexpr int kPvFirst =
+      Config::kE4m3 || kPvColumns / 2 + 32 <= kLaunchRegisters ? kPvColumns : kBlockElements;
 
   static constexpr int kQBlockBytes = Config::kTileM * kBlockRowBytes;
   static constexpr int kKvBlockBytes = Config::kTileN * kBlockRowBytes;
@@ -123,7 +128,7 @@ struct LayoutOf {
       Config::kE4m3 ? kPvColumns * Config::kTileN : kOvBlocks * kKvBlockBytes;
   /// Of e4m3, from 16 keys of V to the next.
   static constexpr int kVChunkBytes = kPvColumns * 16;
-  /// Tiles land as rows that warps rewrite: those of V, or of K and V by turns.
+  /// Tiles land as rows that warps rewrite: those of V, or of K and of V.
   static constexpr bool kHasRows = Config::kE4m3 || Config::kWidensKv;
   static_assert(!kHasRows || !Config::kRowCopies,
                 "the producer's warps that would rewrite K and V copy rows");
@@ -137,9 +142,11 @@ struct LayoutOf {
       Config::kWidensKv ? Config::kTileN * Config::kKvRowBytes : kKvBlockBytes;
   static constexpr int kCopiedKBlocks = ceil_div(Config::kQkDepth, kCopiedColumns);
   static constexpr int kCopiedVBlocks = ceil_div(Config::kOvDepth, kCopiedColumns);
-  /// A stage of rows.
-  static constexpr int kRowStageBytes =
-      (Config::kWidensKv ? kCopiedKBlocks : kCopiedVBlocks) * kCopiedBlockBytes;
+  /// A stage of V's rows, and of K's.
+  static constexpr int kVRowsBytes = kHasRows ? kCopiedVBlocks * kCopiedBlockBytes : 0;
+  static constexpr int kKRowsBytes = Config::kWidensKv ? kCopiedKBlocks * kCopiedBlockBytes : 0;
+  /// Their words.
+  static constexpr int kRowWords = (Config::kWidensKv ? 2 : 1) * Config::kRowStages;
 
   static_assert(Config::kQOffset % kSwizzlePeriod == 0 && Config::kKOffset % kSwizzlePeriod == 0 &&
                     Config::kVOffset % kSwizzlePeriod == 0 && kKBytes % kSwizzlePeriod == 0 &&
@@ -151,12 +158,13 @@ struct LayoutOf {
                 "Q, K, V and the barriers must not overlap");
   static_assert(!kHasRows ||
                     (Config::kRowsOffset % kSwizzlePeriod == 0 &&
-                     kRowStageBytes % kSwizzlePeriod == 0 && Config::kRowStages >= 1 &&
+                     kVRowsBytes % kSwizzlePeriod == 0 && kKRowsBytes % kSwizzlePeriod == 0 &&
+                     Config::kRowStages >= 1 &&
                      Config::kRowsOffset >= Config::kVOffset + Config::kVStages * kVBytes &&
                      Config::kRowWordsOffset >=
-                         Config::kRowsOffset + Config::kRowStages * kRowStageBytes &&
+                         Config::kRowsOffset + Config::kRowStages * (kVRowsBytes + kKRowsBytes) &&
                      Config::kRowWordsOffset % 4 == 0 &&
-                     Config::kBarrierOffset >= Config::kRowWordsOffset + 4 * Config::kRowStages),
+                     Config::kBarrierOffset >= Config::kRowWordsOffset + 4 * kRowWords),
                 "rows lie after V, at a multiple of the swizzle's 1024 bytes, and a word for each "
                 "stage of them before the barriers");
   static_assert(Config::kOBlocks == 0 ||
@@ -188,7 +196,7 @@ struct LayoutOf {
   static constexpr bool kZeroesTail = kKvLens && !Config::kRowCopies && !kHasRows;
   static_assert(Config::kBarriers == 2 * Config::kQStages * Config::kConsumers +
                                          2 * Config::kStages + 2 * Config::kVStages + kZeroesTail +
-                                         (kHasRows ? 2 * Config::kRowStages : 0),
+                                         (kHasRows ? 2 * kRowWords : 0),
                 "the plan has every barrier that the kernel names");
   // NOTE: a CTA takes 1 KiB more for itself.
   static_assert(Config::kCtasPerSm * (Config::kSmemBytes + 1024) <= 233472,
@@ -213,14 +221,18 @@ struct Smem : CtaMemory<Config> {
   ATTNJIT_DEVICE u32 v(int stage) const {
     return base + Config::kVOffset + stage * Layout::kVBytes;
   }
-  /// Tiles as they come, where they are rewritten.
-  ATTNJIT_DEVICE u32 rows(int stage) const {
-    return base + Config::kRowsOffset + stage * Layout::kRowStageBytes;
+  /// Tiles as they come, where they are rewritten: those of K lie after those of V.
+  ATTNJIT_DEVICE u32 v_rows(int stage) const {
+    return base + Config::kRowsOffset + stage * Layout::kVRowsBytes;
   }
-  /// What is told of them: kTileKeys, those of the sequence, and kIsTileOfK; 0: no more come.
-  ATTNJIT_DEVICE u32 row_word(int stage) const {
+  ATTNJIT_DEVICE u32 k_rows(int stage) const {
+    return v_rows(Config::kRowStages) + stage * Layout::kKRowsBytes;
+  }
+  /// Their keys that are the sequence's; 0: no more come.
+  ATTNJIT_DEVICE u32 v_row_word(int stage) const {
     return base + Config::kRowWordsOffset + 4 * stage;
   }
+  ATTNJIT_DEVICE u32 k_row_word(int stage) const { return v_row_word(Config::kRowStages + stage); }
   ATTNJIT_DEVICE u32 o(int consumer) const {
     return base + Config::kOOffset + consumer * Config::kOBlocks * Layout::kConsumerBlockBytes;
   }
@@ -243,52 +255,83 @@ struct Smem : CtaMemory<Config> {
   ATTNJIT_DEVICE u32 k_empty(int stage) const { return barrier(Config::kBarKEmpty + stage); }
   ATTNJIT_DEVICE u32 v_full(int stage) const { return barrier(Config::kBarVFull + stage); }
   ATTNJIT_DEVICE u32 v_empty(int stage) const { return barrier(Config::kBarVEmpty + stage); }
-  ATTNJIT_DEVICE u32 rows_full(int stage) const { return barrier(Config::kBarRowsFull + stage); }
-  ATTNJIT_DEVICE u32 rows_empty(int stage) const { return barrier(Config::kBarRowsEmpty + stage); }
+  ATTNJIT_DEVICE u32 v_rows_full(int stage) const { return barrier(Config::kBarVRowsFull + stage); }
+  ATTNJIT_DEVICE u32 v_rows_empty(int stage) const {
+    return barrier(Config::kBarVRowsEmpty + stage);
+  }
+  ATTNJIT_DEVICE u32 k_rows_full(int stage) const { return barrier(Config::kBarKRowsFull + stage); }
+  ATTNJIT_DEVICE u32 k_rows_empty(int stage) const {
+    return barrier(Config::kBarKRowsEmpty + stage);
+  }
   /// The copies of a V tile have landed in which rows past the end are still to be zeroed.
   ATTNJIT_DEVICE u32 tail_full() const { return barrier(Config::kBarVTail); }
 };
 
-/// Where copies of K (kIsK) or of V land: in the stages that are multiplied, or as rows.
+/// The tiles of K (kIsK), or of V, as they are multiplied.
 template <class Config, bool kIsK>
-struct CopiesOf {
-  using Layout = LayoutOf<Config>;
-  static constexpr bool kRows = Config::kWidensKv || (Config::kE4m3 && !kIsK);
-  static constexpr int kBlocks = kIsK ? Layout::kCopiedKBlocks : Layout::kCopiedVBlocks;
-  static constexpr int kStages = kRows  ? Config::kRowStages
-                                 : kIsK ? Config::kStages
-                                        : Config::kVStages;
+struct TilesOf {
+  static constexpr int kStages = kIsK ? Config::kStages : Config::kVStages;
+  static constexpr bool kRows = false;
 
   ATTNJIT_DEVICE static u32 data(const Smem<Config>& smem, int stage) {
-    if constexpr (kRows) return smem.rows(stage);
-    if constexpr (kIsK) return smem.k(stage);
-    return smem.v(stage);
+    return kIsK ? smem.k(stage) : smem.v(stage);
   }
   ATTNJIT_DEVICE static u32 full(const Smem<Config>& smem, int stage) {
-    if constexpr (kRows) return smem.rows_full(stage);
-    if constexpr (kIsK) return smem.k_full(stage);
-    return smem.v_full(stage);
+    return kIsK ? smem.k_full(stage) : smem.v_full(stage);
   }
   ATTNJIT_DEVICE static u32 empty(const Smem<Config>& smem, int stage) {
-    if constexpr (kRows) return smem.rows_empty(stage);
-    if constexpr (kIsK) return smem.k_empty(stage);
-    return smem.v_empty(stage);
-  }
-  /// Tells of a tile with `keys` keys of the sequence.
-  ATTNJIT_DEVICE static void tell(const Smem<Config>& smem, int stage, int keys) {
-    if constexpr (kRows) {
-      store_shared_word(smem.row_word(stage), static_cast<u32>(keys) | (kIsK ? kIsTileOfK : 0));
-    }
+    return kIsK ? smem.k_empty(stage) : smem.v_empty(stage);
   }
 };
 
-/// Tells who rewrites rows that no more come than those before the stage that `ring` is at. One
-/// thread.
-template <class Config>
-ATTNJIT_DEVICE void dismiss_rewriters(const Smem<Config>& smem, const Ring& ring) {
-  smem.wait(smem.rows_empty(ring.stage), ring.parity ^ 1);
-  store_shared_word(smem.row_word(ring.stage), 0);
-  mbarrier_arrive(smem.rows_full(ring.stage));
-}
+/// Those as they come, which warps rewrite.
+template <class Config, bool kIsK>
+struct RowsOf {
+  static constexpr int kStages = Config::kRowStages;
+  static constexpr bool kRows = true;
+
+  ATTNJIT_DEVICE static u32 data(const Smem<Config>& smem, int stage) {
+    return kIsK ? smem.k_rows(stage) : smem.v_rows(stage);
+  }
+  ATTNJIT_DEVICE static u32 word(const Smem<Config>& smem, int stage) {
+    return kIsK ? smem.k_row_word(stage) : smem.v_row_word(stage);
+  }
+  ATTNJIT_DEVICE static u32 full(const Smem<Config>& smem, int stage) {
+    if constexpr (kIsK) return smem.k_rows_full(stage);
+    return smem.v_rows_full(stage);
+  }
+  ATTNJIT_DEVICE static u32 empty(const Smem<Config>& smem, int stage) {
+    if constexpr (kIsK) return smem.k_rows_empty(stage);
+    return smem.v_rows_empty(stage);
+  }
+  /// Tells who rewrites them that no more come than those before the stage that `ring` is at. One
+  /// thread.
+  ATTNJIT_DEVICE static void end(const Smem<Config>& smem, const Ring& ring) {
+    smem.wait(empty(smem, ring.stage), ring.parity ^ 1);
+    store_shared_word(word(smem, ring.stage), 0);
+    mbarrier_arrive(full(smem, ring.stage));
+  }
+};
+
+/// Whether copies of K, or of V, land as rows.
+template <class Config, bool kIsK>
+constexpr bool kLandsAsRows = Config::kWidensKv || (Config::kE4m3 && !kIsK);
+
+/// Where they land.
+template <class Config, bool kIsK, bool kRows = kLandsAsRows<Config, kIsK>>
+struct CopiesOf : TilesOf<Config, kIsK> {
+  static constexpr int kBlocks =
+      kIsK ? LayoutOf<Config>::kCopiedKBlocks : LayoutOf<Config>::kCopiedVBlocks;
+  ATTNJIT_DEVICE static void tell(const Smem<Config>&, int, int) {}
+};
+template <class Config, bool kIsK>
+struct CopiesOf<Config, kIsK, true> : RowsOf<Config, kIsK> {
+  static constexpr int kBlocks =
+      kIsK ? LayoutOf<Config>::kCopiedKBlocks : LayoutOf<Config>::kCopiedVBlocks;
+  /// Tells of a tile with `keys` keys of the sequence.
+  ATTNJIT_DEVICE static void tell(const Smem<Config>& smem, int stage, int keys) {
+    store_shared_word(RowsOf<Config, kIsK>::word(smem, stage), static_cast<u32>(keys));
+  }
+};
 
 }  // namespace attnjit::sm90

@@ -19,7 +19,7 @@ struct Producer {
   const Arguments& arguments;
   const Params& params;
   Ring k_ring = {};
-  Ring v_ring = {};  ///< where they are widened, of the rows of both
+  Ring v_ring = {};
   Ring q_ring = {};
   WorkTile work = {};
   int kv_head = 0;
@@ -48,7 +48,7 @@ struct Producer {
                     Copies::empty(smem, stage), tile);
   }
   ATTNJIT_DEVICE void load_k(int tile) {
-    load_kv<CopiesOf<Config, true>>(Config::kWidensKv ? v_ring : k_ring, arguments.k_map, tile);
+    load_kv<CopiesOf<Config, true>>(k_ring, arguments.k_map, tile);
   }
   ATTNJIT_DEVICE void load_v(int tile) {
     load_kv<CopiesOf<Config, false>>(v_ring, arguments.v_map, tile);
@@ -87,7 +87,8 @@ struct Producer {
       }
       load_v(work.tile_begin);
     }
-    if constexpr (Layout::kHasRows) dismiss_rewriters(smem, v_ring);
+    if constexpr (Config::kWidensKv) RowsOf<Config, true>::end(smem, k_ring);
+    if constexpr (Layout::kHasRows) RowsOf<Config, false>::end(smem, v_ring);
 #pragma unroll
     for (int consumer = 0; consumer < Config::kConsumers; ++consumer) {
       announce({-1, 0, 0, 0, 0}, consumer);

@@ -51,11 +51,21 @@ ATTNJIT_DEVICE void issue_pv(float (&o)[LayoutOf<Config>::kPvColumns / 2],
   } else {
     v = matrix_descriptor<Layout::kKvBlockBytes>(v_address);
   }
+  const auto issue = [&]<int kColumns>(float(&part)[kColumns / 2], u64 columns) {
 #pragma unroll
-  for (int step = 0; step < Layout::kPvSteps; ++step) {
-    Wgmma<Layout::kPvColumns>::template rs<Layout::kOperand>(o, p[4 * step], p[4 * step + 1],
-                                                             p[4 * step + 2], p[4 * step + 3],
-                                                             v + step * kStep / 16, 1);
+    for (int step = 0; step < Layout::kPvSteps; ++step) {
+      Wgmma<kColumns>::template rs<Layout::kOperand>(part, p[4 * step], p[4 * step + 1],
+                                                     p[4 * step + 2], p[4 * step + 3],
+                                                     columns + step * kStep / 16, 1);
+    }
+  };
+  constexpr int kFirst = Layout::kPvFirst, kRest = Layout::kPvColumns - kFirst;
+  issue.template operator()<kFirst>(reinterpret_cast<float(&)[kFirst / 2]>(o), v);
+  if constexpr (kRest > 0) {
+    static_assert(!Config::kE4m3 && kFirst == Layout::kBlockElements,
+                  "the rest begins with a block of columns");
+    issue.template operator()<kRest>(reinterpret_cast<float(&)[kRest / 2]>(o[kFirst / 2]),
+                                     v + Layout::kKvBlockBytes / 16);
   }
   wgmma_commit();
 }

@@ -11,7 +11,7 @@
 
 namespace attnjit::sm90 {
 
-/// One of the warps that transpose V, by 16 of its columns: each takes every kRewriters-th 16.
+/// One of the warps that transpose V, by 16 of its columns: each takes every kVRewriters-th 16.
 ///
 /// ldmatrix.trans sees two neighbouring columns of a key as one element: of 8 keys and 16 columns
 /// lane 4u + q gets columns 2u and 2u + 1 of keys 2q and 2q + 1. With those of the next 8 keys,
@@ -36,7 +36,7 @@ struct Transposer {
 #pragma unroll 1
     for (int key = keys + lane; key < Config::kTileN; key += 32) {
 #pragma unroll 1
-      for (int unit = warp; unit < kUnits; unit += kRewriters) {
+      for (int unit = warp; unit < kUnits; unit += kVRewriters) {
         store_shared_v4(chunk_of(rows + key * kBlockRowBytes, key, unit), 0, 0, 0, 0);
       }
     }
@@ -59,7 +59,7 @@ struct Transposer {
     const u32 first = lane < 16 ? 0x6420 : 0x7531;
     const u32 second = first ^ 0x1111;
 #pragma unroll 1
-    for (int unit = warp; unit < kUnits; unit += kRewriters) {
+    for (int unit = warp; unit < kUnits; unit += kVRewriters) {
       const u32 from = chunk_of(own_row, lane, unit);
       const u32 to = own_column + unit * (16 * 16);
 #pragma unroll
@@ -85,10 +85,10 @@ struct Transposer {
   ATTNJIT_DEVICE void run() const {
     Ring from, to;
     while (true) {
-      smem.wait(smem.rows_full(from.stage), from.parity);
-      const int keys = static_cast<int>(load_shared_word(smem.row_word(from.stage)));
+      smem.wait(smem.v_rows_full(from.stage), from.parity);
+      const int keys = static_cast<int>(load_shared_word(smem.v_row_word(from.stage)));
       if (keys == 0) break;
-      const u32 rows = smem.rows(from.stage);
+      const u32 rows = smem.v_rows(from.stage);
       if (Layout::kKvLens && keys < Config::kTileN) zero_rows(rows, keys);
       smem.wait(smem.v_empty(to.stage), to.parity ^ 1);
       transpose(rows, smem.v(to.stage));
@@ -97,7 +97,7 @@ struct Transposer {
       __syncwarp();
       if (lane == 0) {
         mbarrier_arrive(smem.v_full(to.stage));
-        mbarrier_arrive(smem.rows_empty(from.stage));
+        mbarrier_arrive(smem.v_rows_empty(from.stage));
       }
       from.advance(Config::kRowStages);
       to.advance(Config::kVStages);

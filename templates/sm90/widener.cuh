@@ -7,94 +7,126 @@
 
 namespace attnjit::sm90 {
 
-/// One of the warps that widen K and V, in the order in which they come, by 16 of a tile's columns:
-/// each takes every kRewriters-th 16, another first one of each tile. A lane has every 32nd key.
+/// One of the warps that widen K (kIsK), or V, by 16 of a tile's columns: each takes every
+/// kWarps-th 16, and another first one of each tile where some have more. A lane has every 32nd
+/// key.
 ///
 /// NOTE: the swizzles of rows and of tiles both put 16 bytes of eight neighbouring keys into eight
 /// different places of 128 bytes: what eight lanes read or write lies in different banks.
-template <class Config>
+template <class Config, bool kIsK>
 struct Widener {
   using Layout = LayoutOf<Config>;
+  using Rows = RowsOf<Config, kIsK>;
+  using Tiles = TilesOf<Config, kIsK>;
+  static constexpr int kWarps = kIsK ? kKRewriters : kVRewriters;
+  /// Of 16 columns. P V multiplies whole times 32.
+  static constexpr int kUnits = (kIsK ? Config::kQkDepth : Layout::kPvColumns) / 16;
+  static constexpr bool kTakesTurns = kUnits % kWarps != 0;
   static constexpr int kLanes = 32;
   static constexpr int kSteps = Config::kTileN / kLanes;  // of keys
-  static constexpr int kTogether = 2;                     // that are on their way at a time
   static constexpr int kRowBytes = Config::kKvRowBytes;
-  static constexpr int kRowUnits = kRowBytes / 16;  // of 16 columns, in a row of a block
+  static constexpr int kRowUnits = kRowBytes / 16;  // in a row of a block
   static constexpr int kWideUnits = kBlockColumns / 16;
 
+  /// 16 bytes of a key.
+  struct Narrow {
+    u32 words[4];
+  };
+
   const Smem<Config>& smem;
-  int warp;  ///< among those that widen
+  int warp;  ///< among those that widen the same
   int lane;
 
-  /// Makes a tile of a tile's rows, of `units` times 16 columns, from the `first` on. Rows from
-  /// `keys` on become zeros: those of V are multiplied with P = 0, and what lies there may be NaN.
-  ATTNJIT_DEVICE void widen(u32 rows, u32 tile, int first, int units, int keys) const {
-    const int pattern = kRowBytes == 128 ? lane % 8 : lane / 2 % 4;
-    const u32 own_row = rows + lane * kRowBytes;
-    const u32 own_tile_row = tile + lane * kBlockRowBytes;
+  ATTNJIT_DEVICE static Narrow load(u32 from, int step) {
+    Narrow narrow;
+    u32(&words)[4] = narrow.words;
+    load_shared_v4(from + step * (kLanes * kRowBytes), words[0], words[1], words[2], words[3]);
+    return narrow;
+  }
+
+  ATTNJIT_DEVICE static void store(u32 to, int step, const Narrow& narrow) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      u32 wide[4];
+      widen_e4m3<Config::kBf16>(narrow.words[2 * half], wide[0], wide[1]);
+      widen_e4m3<Config::kBf16>(narrow.words[2 * half + 1], wide[2], wide[3]);
+      // Of neighbours of 16 bytes the lower has an even number.
+      store_shared_v4((to ^ half << 4) + step * (kLanes * kBlockRowBytes), wide[0], wide[1],
+                      wide[2], wide[3]);
+    }
+  }
+
+  /// Where 16 columns of the lane's first key lie in its row, and in that of a tile.
+  ATTNJIT_DEVICE u32 narrow_place(u32 rows, u32 unit) const {
+    const u32 pattern = kRowBytes == 128 ? lane % 8 : lane / 2 % 4;
+    return rows + lane * kRowBytes + unit / kRowUnits * Layout::kCopiedBlockBytes +
+           ((unit % kRowUnits ^ pattern) << 4);
+  }
+  ATTNJIT_DEVICE u32 wide_place(u32 tile, u32 unit) const {
+    return tile + lane * kBlockRowBytes + unit / kWideUnits * Layout::kKvBlockBytes +
+           ((unit % kWideUnits * 2 ^ lane % 8) << 4);
+  }
+
+  /// Makes a tile of a tile's rows, from 16 columns on. The next bytes are on their way while those
+  /// before them are widened: more at a time take registers that there are not.
+  ATTNJIT_DEVICE void widen(u32 rows, u32 tile, u32 first) const {
+    if (first >= kUnits) return;
+    u32 from = narrow_place(rows, first);
+    Narrow next = load(from, 0);
 #pragma unroll 1
-    for (int unit = first; unit < units; unit += kRewriters) {
-      const u32 from = own_row + unit / kRowUnits * Layout::kCopiedBlockBytes +
-                       ((unit % kRowUnits ^ pattern) << 4);
-      const u32 to = own_tile_row + unit / kWideUnits * Layout::kKvBlockBytes +
-                     ((unit % kWideUnits * 2 ^ lane % 8) << 4);
+    for (u32 unit = first; unit < kUnits; unit += kWarps) {
+      const u32 to = wide_place(tile, unit);
 #pragma unroll
-      for (int begin = 0; begin < kSteps; begin += kTogether) {
-        u32 narrow[kTogether][4];
-#pragma unroll
-        for (int i = 0; i < min(kTogether, kSteps - begin); ++i) {
-          load_shared_v4(from + (begin + i) * (kLanes * kRowBytes), narrow[i][0], narrow[i][1],
-                         narrow[i][2], narrow[i][3]);
+      for (int step = 0; step < kSteps; ++step) {
+        const Narrow narrow = next;
+        if (step + 1 < kSteps) {
+          next = load(from, step + 1);
+        } else if (unit + kWarps < kUnits) {
+          from = narrow_place(rows, unit + kWarps);
+          next = load(from, 0);
         }
-#pragma unroll
-        for (int i = 0; i < min(kTogether, kSteps - begin); ++i) {
-          const u32 offset = (begin + i) * (kLanes * kBlockRowBytes);
-          if constexpr (Layout::kKvLens) {
-            const bool past_end = (begin + i) * kLanes + lane >= keys;
-#pragma unroll
-            for (u32& four : narrow[i]) four = past_end ? 0 : four;
-          }
-#pragma unroll
-          for (int half = 0; half < 2; ++half) {
-            u32 wide[4];
-            widen_e4m3<Config::kBf16>(narrow[i][2 * half], wide[0], wide[1]);
-            widen_e4m3<Config::kBf16>(narrow[i][2 * half + 1], wide[2], wide[3]);
-            // Of neighbours of 16 bytes the lower has an even number.
-            store_shared_v4((to ^ half << 4) + offset, wide[0], wide[1], wide[2], wide[3]);
-          }
-        }
+        store(to, step, narrow);
+      }
+    }
+  }
+
+  /// Zeroes what it widened of the keys from `keys` on: they are multiplied with P = 0, and what
+  /// lies there may be NaN.
+  ATTNJIT_DEVICE void zero_keys(u32 tile, u32 first, int keys) const {
+#pragma unroll 1
+    for (u32 unit = first; unit < kUnits; unit += kWarps) {
+      const u32 to = wide_place(tile, unit);
+#pragma unroll 1
+      for (int step = 0; step < kSteps; ++step) {
+        if (step * kLanes + lane < keys) continue;
+        store_shared_v4(to + step * (kLanes * kBlockRowBytes), 0, 0, 0, 0);
+        store_shared_v4((to ^ 16) + step * (kLanes * kBlockRowBytes), 0, 0, 0, 0);
       }
     }
   }
 
   /// All the tiles that the producer loads.
   ATTNJIT_DEVICE void run() const {
-    Ring from, k, v;
-    int first = warp;
+    Ring from, to;
+    u32 first = warp;
     while (true) {
-      smem.wait(smem.rows_full(from.stage), from.parity);
-      const u32 word = load_shared_word(smem.row_word(from.stage));
-      if (word == 0) break;
-      // NOTE: selects, and not branches: one copy of the code serves K and V.
-      const bool is_k = (word & kIsTileOfK) != 0;
-      Ring to = is_k ? k : v;
-      const u32 full = is_k ? smem.k_full(to.stage) : smem.v_full(to.stage);
-      smem.wait(is_k ? smem.k_empty(to.stage) : smem.v_empty(to.stage), to.parity ^ 1);
-      // P V multiplies whole times 32 columns.
-      widen(smem.rows(from.stage), is_k ? smem.k(to.stage) : smem.v(to.stage), first,
-            (is_k ? Config::kQkDepth : Layout::kPvColumns) / 16,
-            static_cast<int>(word & kTileKeys));
-      first = first == 0 ? kRewriters - 1 : first - 1;
+      smem.wait(Rows::full(smem, from.stage), from.parity);
+      const int keys = static_cast<int>(load_shared_word(Rows::word(smem, from.stage)));
+      if (keys == 0) break;
+      smem.wait(Tiles::empty(smem, to.stage), to.parity ^ 1);
+      const u32 tile = Tiles::data(smem, to.stage);
+      widen(Rows::data(smem, from.stage), tile, first);
+      if (!kIsK && Layout::kKvLens && keys < Config::kTileN) zero_keys(tile, first, keys);
+      if constexpr (kTakesTurns) first = first == 0 ? kWarps - 1 : first - 1;
       // NOTE: wgmma reads the tile, and TMA writes the rows again, through the async proxy.
       fence_proxy_async_shared();
       __syncwarp();
       if (lane == 0) {
-        mbarrier_arrive(full);
-        mbarrier_arrive(smem.rows_empty(from.stage));
+        mbarrier_arrive(Tiles::full(smem, to.stage));
+        mbarrier_arrive(Rows::empty(smem, from.stage));
       }
-      from.advance(Config::kRowStages);
-      to.advance(is_k ? Config::kStages : Config::kVStages);
-      (is_k ? k : v) = to;
+      from.advance(Rows::kStages);
+      to.advance(Tiles::kStages);
     }
   }
 };

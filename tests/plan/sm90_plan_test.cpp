@@ -533,7 +533,8 @@ TEST(Sm90Plan, E4m3HasMemoryForVAsItComes) {
       const Sm90Plan& sm90 = *plan.sm90;
       const int columns = (depth + 31) / 32 * 32;
       EXPECT_EQ(sm90.v_bytes, std::int64_t{sm90.BN} * columns);
-      EXPECT_EQ(sm90.row_stage_bytes, std::int64_t{sm90.BN} * (depth > 128 ? 256 : 128));
+      EXPECT_EQ(sm90.v_row_stage_bytes, std::int64_t{sm90.BN} * (depth > 128 ? 256 : 128));
+      EXPECT_EQ(sm90.k_row_stage_bytes, 0);
       EXPECT_EQ(sm90.BN % 32, 0);
       EXPECT_GE(sm90.num_row_stages, 1);
       EXPECT_LE(sm90.smem_bytes, 232448);
@@ -542,9 +543,9 @@ TEST(Sm90Plan, E4m3HasMemoryForVAsItComes) {
       EXPECT_TRUE(fits_q || sm90.o_blocks >= 1) << depth;
       int rows = 0, keys = 0;
       for (const Sm90SmemRange& range : sm90.smem) {
-        rows += range.region == Sm90Region::kRows;
+        rows += range.region == Sm90Region::kVRows;
         keys += range.region == Sm90Region::kRowWords;
-        EXPECT_TRUE(range.region != Sm90Region::kRows || range.begin % 1024 == 0);
+        EXPECT_TRUE(range.region != Sm90Region::kVRows || range.begin % 1024 == 0);
       }
       EXPECT_EQ(rows, sm90.num_row_stages);
       EXPECT_EQ(keys, 1);
@@ -569,9 +570,10 @@ TEST(Sm90Plan, WidenedKvHasMemoryForBothForms) {
       EXPECT_TRUE(sm90.widens_kv);
       EXPECT_EQ(sm90.kv_row_bytes, depth % 128 == 0 ? 128 : 64);
       EXPECT_EQ(sm90.k_bytes, std::int64_t{sm90.BN} * ((depth + 63) / 64 * 128));
-      EXPECT_EQ(sm90.row_stage_bytes, sm90.k_bytes / 2);
+      EXPECT_EQ(sm90.k_row_stage_bytes, sm90.k_bytes / 2);
+      EXPECT_EQ(sm90.v_row_stage_bytes, sm90.v_bytes / 2);
       EXPECT_EQ(sm90.BN % 32, 0);
-      EXPECT_GE(sm90.num_row_stages, 2);
+      EXPECT_GE(sm90.num_row_stages, 1);
       EXPECT_LE(sm90.smem_bytes, sm90.ctas_per_sm == 2 ? 115712 : 232448) << depth;
       EXPECT_EQ(sm90.ctas_per_sm, max_q_len == 1 && depth <= 128 ? 2 : 1);
     }
@@ -581,17 +583,23 @@ TEST(Sm90Plan, WidenedKvHasMemoryForBothForms) {
 
 // NOTE: warps that no role names are missing from a report of the clock.
 TEST(Sm90Plan, EachWarpThatRewritesTilesHasARole) {
-  const auto second = [](auto change) {
+  const auto roles = [](auto change) {
     AttentionSpec spec = spec_of(128);
     change(spec);
-    return plan_of(spec).kernels.front().roles.at(1);
+    const KernelPlan plan = plan_of(spec);
+    std::vector<std::string> lines;
+    for (const PlannedKernel::Role& role : plan.kernels.front().roles) {
+      lines.push_back(role.name + " " + std::to_string(role.first_warp) + " " +
+                      std::to_string(role.num_warps));
+    }
+    lines.resize(4);
+    return lines;
   };
-  const auto widens = second([](AttentionSpec& s) { s.kv_dtype = Dtype::kE4m3; });
-  EXPECT_EQ(widens.name, "widen");
-  EXPECT_EQ(widens.first_warp, 1);
-  EXPECT_EQ(widens.num_warps, 3);
-  EXPECT_EQ(second([](AttentionSpec& s) { s.qkv_dtype = Dtype::kE4m3; }).name, "transpose");
-  EXPECT_EQ(second([](AttentionSpec&) {}).name, "consumer 0");
+  using Lines = std::vector<std::string>;
+  EXPECT_EQ(roles([](AttentionSpec& s) { s.kv_dtype = Dtype::kE4m3; }),
+            (Lines{"load 0 1", "widen V 1 3", "widen K 4 4", "consumer 0 8 4"}));
+  EXPECT_EQ(roles([](AttentionSpec& s) { s.qkv_dtype = Dtype::kE4m3; })[1], "transpose 1 3");
+  EXPECT_EQ(roles([](AttentionSpec&) {})[1], "consumer 0 4 4");
 }
 
 TEST(Sm90Plan, SharesOfEvenTilesHaveNoPairs) {

@@ -25,13 +25,14 @@
 namespace attnjit {
 namespace {
 
-constexpr std::int64_t kMaxSmemBytes = 232448;  // a CTA's, opt-in, on sm_90
-constexpr int kMaxStages = 6;                   // what the knobs allow
-constexpr std::int64_t kSmSmemBytes = 233472;   // of an SM, with what the system takes of a CTA's
+constexpr std::int64_t kMaxSmemBytes = 232448;    // a CTA's, opt-in, on sm_90
+constexpr int kMaxStages = 6, kMaxRowStages = 4;  // what the knobs allow
+constexpr std::int64_t kSmSmemBytes = 233472;     // of an SM, with what the system takes of a CTA's
 constexpr std::int64_t kSystemSmemBytes = 1024;
 constexpr int kRegisterFile = 65536;  // of an SM
 constexpr int kBlockBytes = 128;      // of a row of Q, K, V and O in a block of columns
-constexpr int kRewriters = 3;         // warps of the producer: templates/sm90/layout.cuh
+constexpr int kVRewriters = 3;        // warps of the producer's: templates/sm90/layout.cuh
+constexpr int kKRewriters = 4;
 
 int round_up(int value, int to) { return (value + to - 1) / to * to; }
 
@@ -64,7 +65,7 @@ int widened_row_bytes(const AttentionSpec& spec) {
 /// Bytes of a KV tile of BN keys: of K and V as they are multiplied, and of what is rewritten to be
 /// that, as it comes.
 struct KvBytes {
-  std::int64_t k, v, rows;
+  std::int64_t k, v, k_rows, v_rows;
 };
 KvBytes kv_bytes(const AttentionSpec& spec, int BN) {
   const auto rows = [&](int depth) {
@@ -72,13 +73,13 @@ KvBytes kv_bytes(const AttentionSpec& spec, int BN) {
     return std::int64_t{kBlockBytes} * blocks * BN;
   };
   if (widens_kv(spec)) {
-    const std::int64_t longest = std::max(spec.qk_depth, spec.ov_depth);
-    return {rows(spec.qk_depth), rows(spec.ov_depth),
-            BN * static_cast<std::int64_t>(
-                     round_up(static_cast<int>(longest), widened_row_bytes(spec)))};
+    const auto narrow = [&](int depth) {
+      return std::int64_t{BN} * round_up(depth, widened_row_bytes(spec));
+    };
+    return {rows(spec.qk_depth), rows(spec.ov_depth), narrow(spec.qk_depth), narrow(spec.ov_depth)};
   }
-  if (!is_e4m3(spec)) return {rows(spec.qk_depth), rows(spec.ov_depth), 0};
-  return {rows(spec.qk_depth), std::int64_t{BN} * multiplied_columns(spec), rows(spec.ov_depth)};
+  if (!is_e4m3(spec)) return {rows(spec.qk_depth), rows(spec.ov_depth), 0, 0};
+  return {rows(spec.qk_depth), std::int64_t{BN} * multiplied_columns(spec), 0, rows(spec.ov_depth)};
 }
 
 /// Of the rows of a position: a power of two, no fewer than the group's heads.
@@ -100,16 +101,17 @@ void choose_decode(const AttentionSpec& spec, Sm90Plan& plan) {
     const auto left = [&](std::int64_t room, int consumers) {
       return room - 2048 - consumers * q_bytes - 2 * (kv.k + kv.v);
     };
-    const bool two = left(kSmSmemBytes / 2, 1) >= 2 * kv.rows;
+    const bool two = left(kSmSmemBytes / 2, 1) >= kv.k_rows + kv.v_rows;
     plan.num_consumers = two ? 1 : 2;
     plan.ctas_per_sm = two ? 2 : 1;
     plan.num_q_stages = 1;
     plan.ping_pong = !two;
     const std::int64_t room = two ? left(kSmSmemBytes / 2, 1) : left(kSmSmemBytes, 2);
-    plan.num_row_stages = static_cast<int>(std::clamp<std::int64_t>(room / kv.rows, 2, kMaxStages));
+    plan.num_row_stages = static_cast<int>(
+        std::clamp<std::int64_t>(room / (kv.k_rows + kv.v_rows), 1, kMaxRowStages));
     return;
   }
-  const std::int64_t copied = kv.k + std::max(kv.v, kv.rows);
+  const std::int64_t copied = kv.k + std::max(kv.v, kv.v_rows);
   plan.num_stages = static_cast<int>(std::clamp<std::int64_t>(loaded_ahead / copied, 2, 4));
   std::int64_t other_bytes = 2048;
   if (is_e4m3(spec)) {
@@ -166,7 +168,8 @@ void choose_widened(const AttentionSpec& spec, bool light, Sm90Plan& plan) {
   plan.num_consumers = 2;
   plan.num_stages = 2;
   plan.num_q_stages = 2;
-  plan.num_row_stages = spec.qk_depth <= 64 ? 4 : 2;
+  // At depth 128 in the place of a second Q: measured.
+  plan.num_row_stages = spec.qk_depth <= 128 ? 2 : 1;
   plan.ping_pong = spec.qk_depth <= 64 || spec.qk_depth > 128;
   if (spec.qk_depth <= 128) {
     // NOTE: at depth 128 an `or` mask and ALiBi spill with 128.
@@ -253,11 +256,10 @@ std::vector<Sm90Knob> knobs_of(const Sm90Plan& plan) {
     }
     all.push_back({"ping_pong", &Sm90Plan::ping_pong, {0, 1}});
   }
-  if (plan.widens_kv) {
-    all.push_back({"num_row_stages", &Sm90Plan::num_row_stages, {2, 3, 4, 5, 6}});
+  if (plan.num_row_stages > 0) {
+    all.push_back({"num_row_stages", &Sm90Plan::num_row_stages, {1, 2, 3, kMaxRowStages}});
   }
   if (transposes) {
-    all.push_back({"num_row_stages", &Sm90Plan::num_row_stages, {1, 2, 3, 4}});
     all.push_back({"exp2_fma_pairs", &Sm90Plan::exp2_fma_pairs, {0, 1, 2, 3, 4}});
   }
   // Tiles are paired where the launch knows how long they are.
@@ -296,8 +298,11 @@ int work_bytes(const Sm90Plan& plan) { return plan.split ? 48 : 32; }
 /// follow, of 8 bytes each.
 int notes_bytes(const Sm90Plan& plan) { return plan.listed ? round_up(4 * plan.num_stages, 8) : 0; }
 
-/// Of the words that the producer tells of the rows of each stage.
-int row_words_bytes(const Sm90Plan& plan) { return round_up(4 * plan.num_row_stages, 8); }
+/// Tiles as they come, of K and of V.
+int row_tiles(const Sm90Plan& plan) { return (plan.widens_kv ? 2 : 1) * plan.num_row_stages; }
+
+/// Of the words that the producer tells of each of them.
+int row_words_bytes(const Sm90Plan& plan) { return round_up(4 * row_tiles(plan), 8); }
 
 /// A CTA's share of an SM's shared memory.
 std::int64_t smem_room(const Sm90Plan& plan) {
@@ -324,12 +329,20 @@ void complete(const AttentionSpec& spec, Sm90Plan& plan) {
   // In all no more than the CTA is launched with: 3 x 168, or 4 x 128.
   // A producer that loads a tile in several boxes or row by row, or asks a mask about tiles, has
   // more of its own.
-  const int spare = plan.box_keys < plan.BN || plan.listed || plan.widens_kv ? 16 : 0;
+  const int spare = plan.box_keys < plan.BN || plan.listed ? 16 : 0;
   plan.producer_registers = plan.num_consumers == 2 ? 24 + spare : 32;
   plan.consumer_registers = plan.num_consumers == 2 ? 240 - spare / 2 : 160;
   if (plan.num_consumers == 1) {
     plan.producer_registers = 24 + spare;
     plan.consumer_registers = 232 - spare;
+  }
+  if (plan.widens_kv) {
+    // Consumers have what the two warpgroups before them leave of what the CTA is launched with.
+    plan.producer_registers = 40;
+    const int launched = kRegisterFile / (plan.threads() * plan.ctas_per_sm) / 8 * 8;
+    const int left =
+        plan.threads() / 128 * launched - plan.producer_warpgroups() * plan.producer_registers;
+    plan.consumer_registers = left / plan.num_consumers / 8 * 8;
   }
   if (is_e4m3(spec)) {
     // Of e4m3 its warpgroup transposes V, and P of the others has half of the registers.
@@ -341,16 +354,17 @@ void complete(const AttentionSpec& spec, Sm90Plan& plan) {
   const KvBytes kv = kv_bytes(spec, plan.BN);
   plan.k_bytes = kv.k;
   plan.v_bytes = kv.v;
-  plan.row_stage_bytes = kv.rows;
+  plan.v_row_stage_bytes = kv.v_rows;
+  plan.k_row_stage_bytes = kv.k_rows;
   plan.q_bytes = std::int64_t{kBlockBytes} * plan.BM * plan.padded_qk_depth / block_elements(spec);
   // Barriers and announcements of work tiles.
-  const std::int64_t other_bytes = 8 * (4 * 3 + 4 * kMaxStages + 1 + 2 * plan.num_row_stages) +
+  const std::int64_t other_bytes = 8 * (4 * 3 + 4 * kMaxStages + 1 + 2 * row_tiles(plan)) +
                                    std::int64_t{work_bytes(plan)} * 2 * 3 + notes_bytes(plan) +
                                    row_words_bytes(plan);
   const std::int64_t room = smem_room(plan);
-  const std::int64_t stages_bytes = plan.num_stages * plan.k_bytes +
-                                    plan.num_v_stages * plan.v_bytes +
-                                    plan.num_row_stages * plan.row_stage_bytes;
+  const std::int64_t stages_bytes =
+      plan.num_stages * plan.k_bytes + plan.num_v_stages * plan.v_bytes +
+      plan.num_row_stages * (plan.v_row_stage_bytes + plan.k_row_stage_bytes);
   // O is staged in Q's memory where there is another Q to go on with, otherwise in what is left.
   const std::int64_t block_bytes = std::int64_t{plan.BM} * kBlockBytes;
   const int blocks = output_blocks(spec);
@@ -400,15 +414,19 @@ std::vector<BarrierGroup> barrier_groups(const Sm90Plan& plan) {
       {"kBarQFull", "Q", "full", true, of_q, kProducer},
       {"kBarQEmpty", "Q", "empty", true, of_q, kConsumerWarps},
       {"kBarKFull", "K", "full", false, plan.num_stages,
-       plan.widens_kv ? kRewriters : of_kv + of_note},
+       plan.widens_kv ? kKRewriters : of_kv + of_note},
       {"kBarKEmpty", "K", "empty", false, plan.num_stages, all_warps},
-      {"kBarVFull", "V", "full", false, plan.num_v_stages, rewrites ? kRewriters : of_kv},
+      {"kBarVFull", "V", "full", false, plan.num_v_stages, rewrites ? kVRewriters : of_kv},
       {"kBarVEmpty", "V", "empty", false, plan.num_v_stages, all_warps},
   };
   if (rewrites) {
-    const char* const rows = plan.widens_kv ? "KV rows" : "V rows";
-    groups.push_back({"kBarRowsFull", rows, "full", false, plan.num_row_stages, kProducer});
-    groups.push_back({"kBarRowsEmpty", rows, "empty", false, plan.num_row_stages, kRewriters});
+    const int stages = plan.num_row_stages;
+    groups.push_back({"kBarVRowsFull", "V rows", "full", false, stages, kProducer});
+    groups.push_back({"kBarVRowsEmpty", "V rows", "empty", false, stages, kVRewriters});
+    if (plan.widens_kv) {
+      groups.push_back({"kBarKRowsFull", "K rows", "full", false, stages, kProducer});
+      groups.push_back({"kBarKRowsEmpty", "K rows", "empty", false, stages, kKRewriters});
+    }
   } else if (plan.kv_lens && !plan.row_copies) {
     groups.push_back({"kBarVTail", "V tail", "full", false, 1, kProducer});
   }
@@ -424,7 +442,14 @@ void lay_out(Sm90Plan& plan) {
   for (int i = 0; i < plan.num_q_stages; ++i) add(Sm90Region::kQ, i, plan.q_bytes);
   for (int i = 0; i < plan.num_stages; ++i) add(Sm90Region::kK, i, plan.k_bytes);
   for (int i = 0; i < plan.num_v_stages; ++i) add(Sm90Region::kV, i, plan.v_bytes);
-  for (int i = 0; i < plan.num_row_stages; ++i) add(Sm90Region::kRows, i, plan.row_stage_bytes);
+  for (int i = 0; i < plan.num_row_stages; ++i) {
+    add(Sm90Region::kVRows, i, plan.v_row_stage_bytes);
+  }
+  if (plan.widens_kv) {
+    for (int i = 0; i < plan.num_row_stages; ++i) {
+      add(Sm90Region::kKRows, i, plan.k_row_stage_bytes);
+    }
+  }
   if (plan.o_blocks > 0) add(Sm90Region::kO, 0, std::int64_t{plan.o_blocks} * plan.BM * 128);
   add(Sm90Region::kWork, 0,
       std::int64_t{work_bytes(plan)} * plan.num_q_stages * plan.num_consumers);
@@ -495,7 +520,7 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm9
   constants.add("kQOffset", sm90_begin_of(Sm90Region::kQ, sm90));
   constants.add("kKOffset", sm90_begin_of(Sm90Region::kK, sm90));
   constants.add("kVOffset", sm90_begin_of(Sm90Region::kV, sm90));
-  constants.add("kRowsOffset", sm90_begin_of(Sm90Region::kRows, sm90));
+  constants.add("kRowsOffset", sm90_begin_of(Sm90Region::kVRows, sm90));
   constants.add("kRowWordsOffset", sm90_begin_of(Sm90Region::kRowWords, sm90));
   constants.add("kWorkBytes", work_bytes(sm90));
   constants.add("kWorkOffset", sm90_begin_of(Sm90Region::kWork, sm90));
@@ -560,10 +585,11 @@ std::vector<KernelParameter> parameters_of(const KernelPlan& plan, const Sm90Pla
 std::vector<PlannedKernel::Role> sm90_roles(const Sm90Plan& plan) {
   std::vector<PlannedKernel::Role> roles{{"load", 0, plan.row_copies ? 4 : 1}};
   if (plan.num_row_stages > 0) {
-    roles.push_back({plan.widens_kv ? "widen" : "transpose", 4 - kRewriters, kRewriters});
+    roles.push_back({plan.widens_kv ? "widen V" : "transpose", 4 - kVRewriters, kVRewriters});
   }
+  if (plan.widens_kv) roles.push_back({"widen K", 4, kKRewriters});
   for (int i = 0; i < plan.num_consumers; ++i) {
-    roles.push_back({fmt::format("consumer {}", i), 4 * (1 + i), 4});
+    roles.push_back({fmt::format("consumer {}", i), 4 * (plan.producer_warpgroups() + i), 4});
   }
   return roles;
 }
@@ -577,8 +603,10 @@ std::string sm90_range_name(const Sm90SmemRange& range, const Sm90Plan& plan) {
       return fmt::format("{} {}", absorbed ? "K and V" : "K", range.stage);
     case Sm90Region::kV:
       return fmt::format("V {}", range.stage);
-    case Sm90Region::kRows:
-      return fmt::format("{} rows {}", plan.widens_kv ? "KV" : "V", range.stage);
+    case Sm90Region::kVRows:
+      return fmt::format("V rows {}", range.stage);
+    case Sm90Region::kKRows:
+      return fmt::format("K rows {}", range.stage);
     case Sm90Region::kO:
       return "O";
     case Sm90Region::kP:
@@ -590,7 +618,7 @@ std::string sm90_range_name(const Sm90SmemRange& range, const Sm90Plan& plan) {
     case Sm90Region::kNotes:
       return "KV tiles";
     case Sm90Region::kRowWords:
-      return plan.widens_kv ? "keys of KV rows" : "keys of V rows";
+      return plan.widens_kv ? "keys of V and K rows" : "keys of V rows";
     case Sm90Region::kBarriers:
       return "barriers";
   }

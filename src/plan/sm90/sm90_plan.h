@@ -21,7 +21,8 @@ enum class Sm90Region : std::uint8_t {
   kQ,
   kK,
   kV,
-  kRows,
+  kVRows,
+  kKRows,
   kO,
   kP,
   kListed,
@@ -46,7 +47,7 @@ struct Sm90Plan {
   int BM = 0;               ///< query rows per work tile: 64 per consumer warpgroup
   int BN = 0;               ///< keys per KV tile
   int box_keys = 0;         ///< keys per TMA box of K and V: all of one page; 0 with row_copies
-  int num_consumers = 0;    ///< consumer warpgroups; one more produces
+  int num_consumers = 0;    ///< consumer warpgroups
   int idle_warpgroups = 0;  ///< whose registers the others have
   int ctas_per_sm = 1;      ///< that run at once
   int cluster = 1;  ///< CTAs that share a work tile, with 64 rows each, and load K for each other
@@ -54,7 +55,7 @@ struct Sm90Plan {
   int num_v_stages = 0;  ///< V tiles: as many, but of e4m3, where they are the transposed ones
   int num_q_stages = 0;  ///< Q tiles in shared memory; o_blocks says where O is staged
   /// Tiles as they come, before warps rewrite them: of e4m3 V, which is transposed; where
-  /// `widens_kv` K and V by turns.
+  /// `widens_kv` as many of K and of V.
   int num_row_stages = 0;
   int o_blocks = 0;  ///< 128-byte columns of O with memory of their own; 0: O is staged in Q's
   bool widens_kv = false;   ///< K and V are e4m3, and widened to the type of Q
@@ -78,10 +79,11 @@ struct Sm90Plan {
   int consumer_registers = 0;
   int padded_qk_depth = 0;  ///< elements per row of Q and K in shared memory: whole 128-byte blocks
   int padded_ov_depth = 0;
-  std::int64_t q_bytes = 0;           ///< per stage
-  std::int64_t k_bytes = 0;           ///< per stage
-  std::int64_t v_bytes = 0;           ///< per stage
-  std::int64_t row_stage_bytes = 0;   ///< per stage of tiles as they come
+  std::int64_t q_bytes = 0;            ///< per stage
+  std::int64_t k_bytes = 0;            ///< per stage
+  std::int64_t v_bytes = 0;            ///< per stage
+  std::int64_t v_row_stage_bytes = 0;  ///< per stage of tiles as they come
+  std::int64_t k_row_stage_bytes = 0;
   std::vector<Sm90SmemRange> smem;    ///< ascending, without gaps
   std::vector<BarrierPlan> barriers;  ///< in memory order
   std::int64_t smem_bytes = 0;
@@ -93,7 +95,9 @@ struct Sm90Plan {
   /// has fewer consumers, with more registers and longer KV tiles.
   std::shared_ptr<const Sm90Plan> low;
 
-  int threads() const { return 128 * (num_consumers + 1 + idle_warpgroups); }
+  /// Before the consumers: one loads, and rewrites V; where K is widened, another one does that.
+  int producer_warpgroups() const { return widens_kv ? 2 : 1; }
+  int threads() const { return 128 * (producer_warpgroups() + num_consumers + idle_warpgroups); }
 };
 
 /// Plans the kernel. `tuned` holds what a tuning row overrides, or is null. Errors: kInvalid for a

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "plan/forward_support.h"
 #include "plan/merge/merge_plan.h"
 #include "plan/sm100/sm100_json.h"
 #include "plan/sm100/sm100_plan.h"
@@ -114,7 +115,7 @@ const KernelFamily& family_of(const AttentionSpec& spec) {
   if (spec.merge) return kMerge;
   switch (spec.arch) {
     case Arch::kSm90a:
-      return spec.mla == Mla::kDecode ? kSm90Mla : kSm90;
+      return spec.mla == Mla::kDecode || has_deep_heads(spec) ? kSm90Mla : kSm90;
     case Arch::kSm100a:
     case Arch::kSm103a:
       return spec.mla == Mla::kDecode ? kSm100Mla : kSm100;

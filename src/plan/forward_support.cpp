@@ -81,6 +81,11 @@ bool copies_rows(const AttentionSpec& spec) {
   return spec.page_size % kSwizzleRows != 0;
 }
 
+bool has_deep_heads(const AttentionSpec& spec) {
+  constexpr int kDeepest = 256;
+  return spec.mla != Mla::kDecode && spec.qk_depth > kDeepest;
+}
+
 bool decodes(const AttentionSpec& spec, int rows) {
   return spec.max_q_len > 0 && std::int64_t{spec.max_q_len} * spec.group <= rows;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the kernels of absorbed MLA keep Q and K in shared memory, in every generation: blocks, their
-// order, their barriers, and where a row belongs.
+// How the kernels of absorbed MLA, and of heads deeper than 256, keep Q, K and V in shared memory,
+// in every generation: blocks, their order, their barriers, and where a row belongs.
 #pragma once
 
 #include "common/blocks.cuh"
@@ -12,19 +12,21 @@
 namespace attnjit::mla {
 
 /// A row of K is the latent part, which is V too, and behind it the rope's. Q and K lie in blocks
-/// of columns (common/blocks.cuh): [block][row].
+/// of columns (common/blocks.cuh): [block][row]. Of deep heads V is a tensor of its own
+/// (Config::kOwnV): its blocks follow K's in a stage, and K has no rope part.
 template <class Config>
 struct TilesOf {
   static_assert(Config::kOvDepth % kBlockColumns == 0 && Config::kOvDepth >= kBlockColumns &&
                     Config::kOvDepth <= 512,
                 "the latent part is whole blocks, of which O of 64 rows has room for eight");
   static_assert(Config::kQkDepth == Config::kOvDepth ||
-                    Config::kQkDepth == Config::kOvDepth + kBlockColumns,
+                    (!Config::kOwnV && Config::kQkDepth == Config::kOvDepth + kBlockColumns),
                 "the rope's part is a block, or there is none");
   static_assert(Config::kTileM == Config::kCluster * kConsumerRows && Config::kTileN == 64,
                 "a CTA's tile is 64 rows and 64 keys");
-  static_assert(Config::kGqaShift <= 7 && (1 << Config::kGqaShift) >= Config::kGroup,
-                "a row is position << kGqaShift | head");
+  static_assert(Config::kGqaShift <= 7 && ((1 << Config::kGqaShift) >= Config::kGroup ||
+                                           (Config::kOwnV && Config::kGqaShift == 0)),
+                "a row is position << kGqaShift | head, or all rows are of one head");
   static_assert(Config::kRowCopies ||
                     (Config::kTileN % Config::kBoxKeys == 0 && Config::kBoxKeys % 8 == 0),
                 "a KV tile is whole boxes, each of whole swizzle periods");
@@ -32,6 +34,9 @@ struct TilesOf {
   static constexpr int kQkBlocks = Config::kQkDepth / kBlockColumns;
   static constexpr int kOvBlocks = Config::kOvDepth / kBlockColumns;
   static constexpr int kRopeBlocks = kQkBlocks - kOvBlocks;
+  /// Those of a stage: K's, and from the first of V on V's.
+  static constexpr int kFirstOfV = Config::kOwnV ? kQkBlocks : 0;
+  static constexpr int kStageBlocks = Config::kOwnV ? kQkBlocks + kOvBlocks : kQkBlocks;
   /// Blocks of O in each of its halves. Of an odd number both have the one in the middle, and the
   /// first writes it.
   static constexpr int kOwnBlocks = ceil_div(kOvBlocks, 2);
@@ -43,25 +48,39 @@ struct TilesOf {
   static constexpr int block_at(int i) { return i < kRopeBlocks ? kOvBlocks + i : i - kRopeBlocks; }
 
   static constexpr int kBlockBytes = 64 * kBlockRowBytes;
-  static constexpr int kTileBytes = kQkBlocks * kBlockBytes;  ///< of Q, and of a stage of K
+  static constexpr int kTileBytes = kQkBlocks * kBlockBytes;  ///< of Q, of K, and of V of its own
+  static constexpr int kSlotBytes = kStageBlocks * kBlockBytes;
 
   static_assert(Config::kQOffset % kSwizzlePeriod == 0 && Config::kKvOffset % kSwizzlePeriod == 0,
                 "tiles begin at multiples of the swizzle's 1024 bytes");
   static_assert(Config::kKvOffset >= Config::kQOffset + kTileBytes &&
-                    Config::kWorkOffset >= Config::kKvOffset + Config::kStages * kTileBytes &&
+                    Config::kWorkOffset >= Config::kKvOffset + Config::kSlots * kSlotBytes &&
                     Config::kBarrierOffset >= Config::kWorkOffset + Config::kWorkBytes &&
                     Config::kSmemBytes >= Config::kBarrierOffset + 8 * Config::kBarriers,
                 "Q, K, the announcement and the barriers must not overlap");
   static_assert(Config::kTopk == 0 ||
                     (Config::kRowCopies && Config::kTopk % Config::kTileN == 0 &&
                      (1 << Config::kGqaShift) % kConsumerRows == 0 &&
-                     Config::kListedOffset >= Config::kKvOffset + Config::kStages * kTileBytes &&
+                     Config::kListedOffset >= Config::kKvOffset + Config::kSlots * kSlotBytes &&
                      Config::kWorkOffset >= Config::kListedOffset + 16 * Config::kStages),
                 "a tile's rows are of one position, and its keys are of one list");
+  static_assert(Config::kSlots == Config::kStages ||
+                    (Config::kOwnV && Config::kSlots == 1 && Config::kStages == 2),
+                "each stage has memory, or two take turns with it");
   static_assert(Config::kWorkOffset % 16 == 0 && Config::kBarrierOffset % 8 == 0,
                 "16 bytes are stored at a time, and a barrier is 8");
+  /// The KV tile whose memory the one of a stage gets. NOTE: stages that take turns with one slot
+  /// of memory have barriers apart: of K each warpgroup waits for every second tile, and a
+  /// barrier's parity cannot tell the one from the next but one.
+  ATTNJIT_DEVICE static int stage_before(int stage) {
+    return Config::kSlots == Config::kStages ? stage : stage ^ 1;
+  }
+  ATTNJIT_DEVICE static int parity_before(int stage, int parity) {
+    return Config::kSlots == Config::kStages ? parity ^ 1 : parity ^ stage ^ 1;
+  }
+
   /// The barriers that TileMemory names.
-  static constexpr int kTileBarriers = 3 + kQkBlocks + 2 * Config::kStages * kQkBlocks +
+  static constexpr int kTileBarriers = 3 + kQkBlocks + 2 * Config::kStages * kStageBlocks +
                                        (kLengthsDiffer<Config> && !Config::kRowCopies);
 };
 
@@ -77,7 +96,8 @@ struct TileMemory : CtaMemory<Config> {
     return base + Config::kQOffset + block * Tiles::kBlockBytes;
   }
   ATTNJIT_DEVICE u32 kv(int stage, int block) const {
-    return base + Config::kKvOffset + (stage * Tiles::kQkBlocks + block) * Tiles::kBlockBytes;
+    const int slot = Config::kSlots == Config::kStages ? stage : 0;
+    return base + Config::kKvOffset + (slot * Tiles::kStageBlocks + block) * Tiles::kBlockBytes;
   }
   ATTNJIT_DEVICE u32 work() const { return base + Config::kWorkOffset; }
   /// Which keys of a tile are listed: a word of each warp that copies.
@@ -89,14 +109,20 @@ struct TileMemory : CtaMemory<Config> {
   ATTNJIT_DEVICE u32 q_full(int block) const { return barrier(Config::kBarQFull + block); }
   ATTNJIT_DEVICE u32 q_empty() const { return barrier(Config::kBarQEmpty); }
   ATTNJIT_DEVICE u32 kv_full(int stage, int block) const {
-    return barrier(Config::kBarKvFull + stage * Tiles::kQkBlocks + block);
+    return barrier(Config::kBarKvFull + stage * Tiles::kStageBlocks + block);
   }
   ATTNJIT_DEVICE u32 kv_empty(int stage, int block) const {
-    return barrier(Config::kBarKvEmpty + stage * Tiles::kQkBlocks + block);
+    return barrier(Config::kBarKvEmpty + stage * Tiles::kStageBlocks + block);
   }
   /// The copies of a KV tile have landed in which rows past the end are still to be zeroed.
   ATTNJIT_DEVICE u32 tail_full() const { return barrier(Config::kBarTail); }
 };
+
+/// The key-value head of a query head; absorbed MLA has one.
+template <class Config>
+ATTNJIT_DEVICE int kv_head_of(int head) {
+  return Config::kOwnV ? head / Config::kGroup : 0;
+}
 
 /// Where a row of a work tile belongs.
 struct OutputRow {

@@ -27,7 +27,8 @@ struct BoxCopies {
   ATTNJIT_DEVICE void begin(const WorkTile& tile) {
     work = tile;
     const int q_len = lengths_of<Config>(work, arguments).q;
-    policy = kv_policy(q_len << Config::kGqaShift <= Config::kTileM);
+    constexpr bool kWholeGroups = Config::kGqaShift > 0 || Config::kGroup == 1;
+    policy = kv_policy(kWholeGroups && q_len << Config::kGqaShift <= Config::kTileM);
   }
 
   /// Where the lane's box of a tile lies: a page, or the sequence. NOTE: a page past the end has no
@@ -47,10 +48,23 @@ struct BoxCopies {
     return kLengthsDiffer<Config> && work.kv_len - tile * Config::kTileN < Config::kTileN;
   }
 
-  /// Loads a tile, each block of columns when its place is free.
+  template <bool kIsV>
+  ATTNJIT_DEVICE const TensorMap* map() const {
+    if constexpr (kIsV) {
+      return arguments.v_map;
+    } else {
+      return arguments.k_map;
+    }
+  }
+
+  /// Loads a tile, each block of columns when its place is free: of V of its own, or of K, which is
+  /// V where that has no tensor of its own.
+  template <bool kIsV = false>
   ATTNJIT_DEVICE void load(int tile, int place) {
+    constexpr bool kHasV = kIsV || !Config::kOwnV;
+    constexpr int kFirst = kIsV ? Tiles::kFirstOfV : 0;
     const int stage = ring.stage;
-    const bool tail = is_tail(tile);
+    const bool tail = kHasV && is_tail(tile);
     const int key = tile * Config::kTileN + lane % kBoxes * Config::kBoxKeys;
     const int row = Config::kPageSize > 0 ? key % max(Config::kPageSize, 1) : work.kv_begin + key;
     if constexpr (kLengthsDiffer<Config>) {
@@ -59,12 +73,14 @@ struct BoxCopies {
     __syncwarp();
 #pragma unroll 1
     for (int i = 0; i < Tiles::kQkBlocks; ++i) {
-      const int block = Tiles::block_at(i);
+      const int block = kFirst + Tiles::block_at(i);
       u32 full = smem.kv_full(stage, block);
       if constexpr (Config::kCluster > 1) {
-        mbarrier_wait_cluster(smem.kv_empty(stage, block), ring.parity ^ 1);
+        mbarrier_wait_cluster(smem.kv_empty(Tiles::stage_before(stage), block),
+                              Tiles::parity_before(stage, ring.parity));
       } else {
-        smem.wait(smem.kv_empty(stage, block), ring.parity ^ 1);
+        smem.wait(smem.kv_empty(Tiles::stage_before(stage), block),
+                  Tiles::parity_before(stage, ring.parity));
       }
       if constexpr (kLengthsDiffer<Config>) {
         if (tail) full = smem.tail_full();
@@ -72,20 +88,21 @@ struct BoxCopies {
       if (lane == 0 && !tail) mbarrier_arrive_expect_tx(full, Tiles::kBlockBytes);
       __syncwarp();
       const u32 data = smem.kv(stage, block) + lane * (Config::kBoxKeys * kBlockRowBytes);
-      const int column = block * kBlockColumns;
+      const int column = (block - kFirst) * kBlockColumns;
       if constexpr (Config::kCluster > 1) {
         // The CTAs load the blocks for each other, by turns.
         if (lane < kBoxes && i % Config::kCluster == rank) {
-          tma_multicast_4d(data, arguments.k_map, full, column, row, 0, place,
-                           (1u << Config::kCluster) - 1, policy);
+          tma_multicast_4d(data, map<kIsV>(), full, column, row, kv_head_of<Config>(work.head),
+                           place, (1u << Config::kCluster) - 1, policy);
         }
       } else if (lane < kBoxes) {
-        tma_load_4d(data, arguments.k_map, full, column, row, 0, place, policy);
+        tma_load_4d(data, map<kIsV>(), full, column, row, kv_head_of<Config>(work.head), place,
+                    policy);
       }
     }
     __syncwarp();
     if (tail) tail_stage = stage;
-    ring.advance(Config::kStages);
+    if constexpr (kHasV) ring.advance(Config::kStages);
   }
 
   /// Zeroes the rows of V that are past the sequence's end, where the last KV tile has some, and
@@ -103,13 +120,16 @@ struct BoxCopies {
         // Whole rows of 128 bytes: the swizzle stays within them.
 #pragma unroll
         for (int block = 0; block < Tiles::kOvBlocks; ++block) {
-          store_shared_v4(smem.kv(tail_stage, block) + row * kBlockRowBytes + lane % 8 * 16, 0, 0,
-                          0, 0);
+          store_shared_v4(
+              smem.kv(tail_stage, Tiles::kFirstOfV + block) + row * kBlockRowBytes + lane % 8 * 16,
+              0, 0, 0, 0);
         }
       }
       fence_proxy_async_shared();
       __syncwarp();
-      if (lane < Tiles::kQkBlocks) mbarrier_arrive(smem.kv_full(tail_stage, lane));
+      if (lane < Tiles::kQkBlocks) {
+        mbarrier_arrive(smem.kv_full(tail_stage, Tiles::kFirstOfV + lane));
+      }
       tail_stage = -1;
     }
   }
@@ -201,12 +221,15 @@ struct Producer {
         } else {
           copies.load(tile, place);
         }
+        const int place_of_v = place;
         place = next;
         if (tile == work.tile_end - 1) {
           if constexpr (!Config::kWidened) load_q(work);
         } else {
           copies.finish_tail();
         }
+        // NOTE: behind Q and the tail, which what is waited for here waits for.
+        if constexpr (Config::kOwnV) copies.template load<true>(tile, place_of_v);
       }
       copies.finish_tail();
     }

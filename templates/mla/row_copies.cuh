@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies of K row by row: where its rows lie, in pages or by lists, and how they are copied.
+// Copies of K, and of V of its own, row by row: where rows lie, in pages or by lists, and how they
+// are copied.
 #pragma once
 
 #include "mla/listed.cuh"
@@ -16,6 +17,9 @@ struct PagedRows {
   }
   ATTNJIT_DEVICE static i64 offset_of(int key, int place, const Arguments& arguments) {
     return place * arguments.k_page_bytes + key % Config::kPageSize * arguments.k_row_bytes;
+  }
+  ATTNJIT_DEVICE static i64 offset_in_v(int key, int place, const Arguments& arguments) {
+    return place * arguments.v_page_bytes + key % Config::kPageSize * arguments.v_row_bytes;
   }
 };
 
@@ -64,10 +68,12 @@ struct RowCopies {
     return place < 0 ? -1 : Rows::offset_of(key_of(tile), place, arguments);
   }
 
-  /// Copies a block of columns, in memory those of 16 bits from `column` on, when its place is
+  /// Copies a block of columns, in `tensor` those of 16 bits from `column` on, when its place is
   /// free. `first`: of the tile.
-  ATTNJIT_DEVICE void copy_block(int block, int column, i64 offset, bool first, int place) const {
-    smem.wait(smem.kv_empty(ring.stage, block), ring.parity ^ 1);
+  ATTNJIT_DEVICE void copy_block(const unsigned char* tensor, int block, int column, i64 offset,
+                                 bool first, int place) const {
+    smem.wait(smem.kv_empty(Tiles::stage_before(ring.stage), block),
+              Tiles::parity_before(ring.stage, ring.parity));
     if constexpr (Config::kTopk > 0) {
       if (first) store_listed<Config>(smem, ring.stage, warp, lane, place);
     }
@@ -78,18 +84,33 @@ struct RowCopies {
       const int row = warp * kRows + begin + lane / 8;
       const bool there = row_offset >= 0;
       const unsigned char* const from =
-          there ? arguments.k + row_offset + 2 * (column + lane % 8 * 8) : arguments.k;
+          there ? tensor + row_offset + 2 * (column + lane % 8 * 8) : tensor;
       copy_16_or_zeros(data + row * kBlockRowBytes + ((lane % 8 ^ row % 8) << 4), from, there);
     }
     arrive_after_copies(smem.kv_full(ring.stage, block));
   }
 
+  /// Copies a tile: of V of its own, or of K.
+  template <bool kIsV = false>
   ATTNJIT_DEVICE void load(int tile, int place) {
+    if constexpr (kIsV) return load_v(tile, place);
     const i64 offset = offset_of(tile, place);
+    const unsigned char* tensor = arguments.k;
+    if constexpr (Config::kOwnV) tensor += kv_head_of<Config>(work.head) * arguments.k_head_bytes;
 #pragma unroll 1
     for (int i = 0; i < Tiles::kQkBlocks; ++i) {
       const int block = Tiles::block_at(i);
-      copy_block(block, block * kBlockColumns, offset, i == 0, place);
+      copy_block(tensor, block, block * kBlockColumns, offset, i == 0, place);
+    }
+    if constexpr (!Config::kOwnV) ring.advance(Config::kStages);
+  }
+  ATTNJIT_DEVICE void load_v(int tile, int place) {
+    const i64 offset = place < 0 ? -1 : Rows::offset_in_v(key_of(tile), place, arguments);
+    const unsigned char* const tensor =
+        arguments.v + kv_head_of<Config>(work.head) * arguments.v_head_bytes;
+#pragma unroll 1
+    for (int block = 0; block < Tiles::kOvBlocks; ++block) {
+      copy_block(tensor, Tiles::kFirstOfV + block, block * kBlockColumns, offset, false, place);
     }
     ring.advance(Config::kStages);
   }

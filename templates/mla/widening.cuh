@@ -59,7 +59,8 @@ struct WideningCopies {
     if (next >= 0 && rows.lane < Copies::kRows) {
       prefetch_l2(rows.arguments.k + rows.offset_of(tile - 1, next), kRowBytes);
     }
-    rows.copy_block(Tiles::kOvBlocks, kRopeOffset / 2, rows.offset_of(tile, place), true, place);
+    rows.copy_block(rows.arguments.k, Tiles::kOvBlocks, kRopeOffset / 2,
+                    rows.offset_of(tile, place), true, place);
 #pragma unroll 1
     for (int begin = 0; begin < Tiles::kOvBlocks; begin += kAhead) {
       const bool last = begin + kAhead == Tiles::kOvBlocks;

@@ -78,8 +78,20 @@ struct Consumer {
       if (lane == 1) mbarrier_arrive_at(empty, peer);
     }
   }
-  ATTNJIT_DEVICE void release_rope(const Ring& at) const {
-    if constexpr (Layout::kRopeBlocks > 0) release_block(at, Layout::kOvBlocks);
+  /// Hands back what S alone reads: the rope's block; where V is a tensor of its own, all of K, a
+  /// lane each block.
+  ATTNJIT_DEVICE void release_scored(const Ring& at) const {
+    if constexpr (Config::kOwnV) {
+      if (lane < Layout::kQkBlocks) mbarrier_arrive(smem.kv_empty(at.stage, lane));
+    } else if constexpr (Layout::kRopeBlocks > 0) {
+      release_block(at, Layout::kOvBlocks);
+    }
+  }
+  /// The first of the warpgroup's blocks of V in a stage.
+  ATTNJIT_DEVICE int first_of_v() const { return Layout::kFirstOfV + Layout::first_block(rank); }
+  ATTNJIT_DEVICE void await_v(const Ring& at) const {
+#pragma unroll
+    for (int i = 0; i < kBlocks; ++i) await_block(at, first_of_v() + i);
   }
   ATTNJIT_DEVICE void release_q() const {
     if (lane == 0) mbarrier_arrive(smem.q_empty());
@@ -112,7 +124,7 @@ struct Consumer {
     wgmma_commit();
     wgmma_wait<0>();
     pin_registers(s);
-    release_rope(at);
+    release_scored(at);
   }
 
   /// Issues O += P V of a tile, a group of products for each of the warpgroup's blocks.
@@ -121,7 +133,7 @@ struct Consumer {
     for (int i = 0; i < kBlocks; ++i) pin_registers(rows.o[i]);
     pin_registers(rows.p);
     wgmma_fence();
-    const u32 first = smem.kv(at.stage, Layout::first_block(rank));
+    const u32 first = smem.kv(at.stage, first_of_v());
 #pragma unroll
     for (int i = 0; i < kBlocks; ++i) {
       const u64 v = matrix_descriptor<Layout::kBlockBytes>(first + i * Layout::kBlockBytes);
@@ -142,7 +154,7 @@ struct Consumer {
     if constexpr (kBlock < kBlocks) {
       wgmma_wait<kBlocks - 1 - kBlock>();
       pin_registers(rows.o[kBlock]);
-      release_block(ring, Layout::first_block(rank) + kBlock);
+      release_block(ring, first_of_v() + kBlock);
       end_pv<kBlock + 1>(rows);
     } else {
       ring.advance(Config::kStages);
@@ -238,8 +250,7 @@ struct Consumer {
   /// The product with V of a tile whose P the other warpgroup made.
   ATTNJIT_DEVICE void begin_other(Rows& rows) const {
     take(rows);
-#pragma unroll
-    for (int i = 0; i < kBlocks; ++i) await_block(ring, Layout::first_block(rank) + i);
+    await_v(ring);
     issue_pv(rows, ring);
   }
 
@@ -248,6 +259,7 @@ struct Consumer {
     pack_pairs<Config::kBf16>(rows.p, s);
     give(rows);
     if (moved) rescale(rows, correction);
+    if constexpr (Config::kOwnV) await_v(ring);
     issue_pv(rows, ring);
     end_pv(rows);
   }
@@ -402,9 +414,12 @@ struct Consumer {
     for (int half = 0; half < 2; ++half) {
       const int row = work.first_row + warp * kWarpRows + (lane >> 2) + 8 * half;
       rows.output[half] = mla::output_row<Config>(work, row, arguments);
-      rows.scores.row[half] = {work.batch, rows.output[half].head,
-                               0,          rows.output[half].position + first_q_idx,
-                               0,          lengths.q,
+      rows.scores.row[half] = {work.batch,
+                               rows.output[half].head,
+                               mla::kv_head_of<Config>(work.head),
+                               rows.output[half].position + first_q_idx,
+                               0,
+                               lengths.q,
                                lengths.kv};
       rows.state[half] = ScoreMod::prepare(rows.scores.row[half].h, arguments.num_q_heads, params);
     }

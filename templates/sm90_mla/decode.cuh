@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sm_90a kernel of absorbed MLA: all query heads over one row of K per key, whose latent part
-// is V. A producer warpgroup loads; two consumer warpgroups share a tile of 64 rows, each with half
-// of O's columns.
+// The sm_90a kernel of absorbed MLA, all query heads over one row of K per key, whose latent part
+// is V; and of heads deeper than 256, whose V is a tensor of its own. A producer warpgroup loads;
+// two consumer warpgroups share a tile of 64 rows, each with half of O's columns.
 //
 // Config: the plan's constants (sm90_mla/layout.cuh says what must hold of them). Mask and
 // ScoreMod: see common/mask.cuh and common/score_mod.cuh. Arguments has
 //   const TensorMap* q_map           4-D: depth, head, position, batch; a box is 64 rows
 //   const TensorMap* k_map           4-D: depth, key, head, batch; of pages depth, row, head, page;
-//                                    a box is kBoxKeys rows
+//                                    a box is kBoxKeys rows; where Config::kOwnV so is v_map
 //   unsigned char* o; i64 o_batch_bytes, o_row_bytes, o_head_bytes
 //   float* lse, const float* sink    where Config::kReturnLse, kSink
 //   int num_q_heads, q_len, kv_len, m_tiles, total_tiles, paired_units; float scale
@@ -15,6 +15,7 @@
 //   batch, kv_lens, kv_offsets, total_kv, page_table, max_pages, q_offsets, total_q
 // and where Config::kRowCopies, for k_map,
 //   const unsigned char* k; int num_pages; i64 k_page_bytes, k_row_bytes
+// with k_head_bytes and the same of v where Config::kOwnV;
 // and where Config::kSplit, for the partitions' results, which a merge follows,
 //   float *partial_o, *partial_lse; int partitions; i64 rows
 #pragma once
@@ -36,6 +37,7 @@ ATTNJIT_DEVICE void decode(const Arguments& arguments, const Params& params) {
     check_alignment(smem.base);
     prefetch_tensor_map(arguments.q_map);
     if constexpr (!Config::kRowCopies) prefetch_tensor_map(arguments.k_map);
+    if constexpr (!Config::kRowCopies && Config::kOwnV) prefetch_tensor_map(arguments.v_map);
     init_barriers<Config>(smem.barrier(0));
   }
   // NOTE: before anything is read or written: the launch before may still write it, or read it.

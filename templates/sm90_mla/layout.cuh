@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared memory and roles of the sm_90a kernel of absorbed MLA: what Config must say, and what
-// follows.
+// Shared memory and roles of the sm_90a kernel of absorbed MLA and of deep heads: what Config must
+// say, and what follows.
 #pragma once
 
 #include "common/ring.cuh"
@@ -42,7 +42,7 @@ struct LayoutOf : mla::TilesOf<Config> {
   static constexpr int kRecordParts = 5;
   static constexpr int kPartBytes = 16 * kWarpgroupThreads;
 
-  static_assert(Config::kRecordOffset >= Config::kKvOffset + Config::kStages * Tiles::kTileBytes &&
+  static_assert(Config::kRecordOffset >= Config::kKvOffset + Config::kSlots * Tiles::kSlotBytes &&
                     Config::kWorkOffset >= Config::kRecordOffset + kRecordParts * kPartBytes,
                 "the record of P lies between K and the announcement");
   static_assert(Config::kRecordOffset % 16 == 0, "16 bytes are stored at a time");

@@ -1,10 +1,11 @@
 """Verifies random specs on the GPU at hand: 50 and two wide groups with every input, each of the manifests with one.
 
     verify_many.py ATTNJIT [--seed N] [--jobs N] [--arch A] [--backend gpu|emulator] [--mla N] [--serving N]
+                    [--deep N]
 
 With --mla it verifies N random specs of absorbed MLA alone, many of them with lists of keys; with --serving N of
-what serves: pages, ragged batches and keys, partitions, decodes, half of them over 8 bits; with an input each, and
---first I begins with the I-th.
+what serves: pages, ragged batches and keys, partitions, decodes, half of them over 8 bits; with --deep N of
+heads deeper than 256; with an input each, and --first I begins with the I-th.
 
 Prints what failed with all that repeats it, then one line of counts. Exit code 1 if anything failed.
 """
@@ -161,6 +162,16 @@ def serving_jobs_of(rng, arch, count):
                                      rng.choice(INPUTS)]
 
 
+def deep_jobs_of(rng, arch, count):
+    """Heads deeper than 256, of 16 bits."""
+    for i in range(count):
+        spec = rng.choice([random_spec, random_serving_spec])(rng, arch)
+        for field in ("ov_depth", "kv_dtype", "scales", "kv_lens_exclude_new"):
+            spec.pop(field, None)
+        spec.update(qk_depth=rng.choice([512, 512, 512, 320, 384, 448]), qkv_dtype=rng.choice(["bf16", "fp16"]))
+        yield f"deep {i}", spec, [*random_shape(rng, spec), "--input", rng.choice(INPUTS)]
+
+
 def jobs_of(rng, arch):
     for i in range(50):
         spec = random_spec(rng, arch)
@@ -190,6 +201,7 @@ def main():
     parser.add_argument("--backend", default="gpu", choices=("gpu", "emulator"))
     parser.add_argument("--mla", type=int, default=0)
     parser.add_argument("--serving", type=int, default=0)
+    parser.add_argument("--deep", type=int, default=0)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--model", choices=("isa", "silicon"), help="the emulator's")
     parser.add_argument("--timeout", type=float, default=60, help="seconds of a run")
@@ -198,6 +210,8 @@ def main():
     rng = random.Random(arguments.seed)
     if arguments.serving:
         jobs = serving_jobs_of(rng, arguments.arch, arguments.serving)
+    elif arguments.deep:
+        jobs = deep_jobs_of(rng, arguments.arch, arguments.deep)
     else:
         jobs = mla_jobs_of(rng, arguments.arch, arguments.mla) if arguments.mla else jobs_of(rng, arguments.arch)
     jobs = itertools.islice(jobs, arguments.first, None)

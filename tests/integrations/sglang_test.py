@@ -99,7 +99,7 @@ def registration():
 def refusals():
     layer = [layer_of()]
     encoder = types.SimpleNamespace(head_dim=DEPTH, v_head_dim=DEPTH, is_encoder_decoder=True)
-    deep = types.SimpleNamespace(head_dim=512, v_head_dim=512, is_encoder_decoder=False)
+    deep = types.SimpleNamespace(head_dim=520, v_head_dim=520, is_encoder_decoder=False)
     drafts = types.SimpleNamespace(is_speculative=lambda: True)
     for changes, text in ((dict(use_mla_backend=True), "MLA"), (dict(model_config=encoder), "cross"),
                           (dict(spec_algorithm=drafts), "speculative"),

@@ -37,7 +37,7 @@ def answers():
 
     assert reasons() == [] and reasons(has_sink=True, has_sliding_window=True) == [], reasons()
     assert reasons(head_size=256, block_size=64, dtype=torch.float16) == []
-    for changes, text in (({"head_size": 512}, "head_size"), ({"dtype": torch.float32}, "dtype"),
+    for changes, text in (({"head_size": 520}, "head_size"), ({"dtype": torch.float32}, "dtype"),
                           ({"kv_cache_dtype": "fp8"}, "kv_cache_dtype"),
                           ({"use_mla": True}, "MLA"), ({"use_sparse": True}, "sparse"),
                           ({"use_mm_prefix": True}, "multimodal"),
@@ -49,6 +49,7 @@ def answers():
     for capability in (HOPPER, DeviceCapability(10, 0)):
         assert reasons(capability, head_size=256) == []
         # What those questions let through and no kernel serves: the plan's reason.
+        assert (reasons(capability, head_size=512) == []) == (capability == HOPPER)
         found = backend.supports_combination(264, torch.bfloat16, "auto", 16, False, False, False,
                                              False, capability)
         assert found and found.startswith("attnjit: "), found

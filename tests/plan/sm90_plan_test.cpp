@@ -637,7 +637,6 @@ TEST(Sm90Plan, UnsupportedComesWithAReasonThatNamesTheFeature) {
             std::string::npos);
   EXPECT_NE(reason([](AttentionSpec& s) { s.partition_keys = 100; }).find("multiples of 64"),
             std::string::npos);
-  EXPECT_NE(reason([](AttentionSpec& s) { s.qk_depth = 512; }).find("512"), std::string::npos);
 }
 
 TEST(Sm90Plan, MlaPrefillIsServedInOneType) {

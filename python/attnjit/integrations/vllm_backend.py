@@ -90,7 +90,8 @@ class AttnjitBackend(AttentionBackend):
 
     @classmethod
     def supports_head_size(cls, head_size: int) -> bool:
-        return head_size % 8 == 0 and 8 <= head_size <= 256
+        deep = head_size % 64 == 0 and head_size <= 512  # where the plan serves it
+        return head_size >= 8 and (deep or (head_size % 8 == 0 and head_size <= 256))
 
     @classmethod
     def supports_sink(cls) -> bool:

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launches of the kernels of absorbed MLA, and into how many parts they split the keys.
+// Launches of the kernels of absorbed MLA and deep heads, and into how many parts they split the
+// keys.
 #include "plan/mla/mla_launch.h"
 
 #include <fmt/format.h>
@@ -11,6 +12,7 @@
 #include "plan/merge/merge_plan.h"
 #include "plan/signature.h"
 #include "plan/sm90/sm90_shapes.h"
+#include "plan/sm90/sm90_tiling.h"
 
 namespace attnjit {
 namespace {
@@ -18,6 +20,11 @@ namespace {
 /// Work tiles that are computed at once: by a CTA per SM, or by a cluster of them.
 int workers_of(const MlaTiles& tiles, const DeviceShape& device) {
   return std::max(device.sm_count / tiles.cluster, 1);
+}
+
+/// Heads, or groups of heads that share tiles.
+std::int64_t packs_of(const AttentionSpec& spec) {
+  return spec.num_q_heads / mla_packed_heads(spec);
 }
 
 /// Of a row that has a list the keys are the list's.
@@ -29,12 +36,13 @@ LaunchShapes with_listed_keys(const AttentionSpec& spec, LaunchShapes shapes) {
 TensorMapDescription describe(const KernelPlan& plan, const MlaTiles& tiles,
                               const LaunchTensors& tensors, TensorMapId map) {
   const int head_shift = mla_head_shift(plan.spec);
-  const bool keys = map == TensorMapId::kK;
-  // NOTE: a tensor map cannot be empty. Where there are no keys nothing is loaded through K's; it
-  // views Q, which is there.
+  const bool keys = map != TensorMapId::kQ;
+  // NOTE: a tensor map cannot be empty. Where there are no keys nothing is loaded through K's and
+  // V's; they view Q, which is there.
   const TensorMapId viewed = tensor_of(tensors, map).empty() ? TensorMapId::kQ : map;
   const TensorView& tensor = tensor_of(tensors, viewed);
-  // NOTE: the one group ends where the heads do, so that its map needs no dimension of groups.
+  // NOTE: its map needs no dimension of groups: behind a group's heads are zeros or the next
+  // group's, of rows that are nobody's.
   TensorMapDescription description = keys ? sm90_key_map(tensor, tiles.box_keys)
                                           : sm90_row_map(tensor, head_shift, 1 << head_shift);
   if (keys) description.l2_bytes = tiles.l2_bytes;
@@ -92,12 +100,13 @@ std::int32_t mla_partitions(const AttentionSpec& spec, const MlaTiles& tiles, co
   constexpr std::int64_t kMaxPartitions = 64;
   const SplitWork work =
       split_work(spec, shapes, sm90_query_tiles(spec, shapes, tiles.rows(), mla_head_shift(spec)),
-                 1, MlaTiles::kKeys);
+                 packs_of(spec), MlaTiles::kKeys);
   const SplitTimes times(spec, tiles, rates, device);
   // Those who have keys of their own.
   const std::int64_t positions =
       spec.ragged ? shapes.total_q : std::int64_t{shapes.batch} * shapes.q_len;
-  const std::int64_t sequences = spec.topk > 0 ? positions : shapes.batch;
+  const std::int64_t sequences =
+      spec.topk > 0 ? positions : shapes.batch * (spec.num_q_heads / spec.group);
   std::int64_t best = 1;
   double least = times.of(1, work.tiles, sequences, work.kv_tiles, work.rows);
   for (std::int64_t parts = 2; parts <= std::min(work.kv_tiles, kMaxPartitions); ++parts) {
@@ -118,25 +127,29 @@ Result<LaunchRecipe> plan_mla_launch(const KernelPlan& plan, const MlaTiles& til
   if (rows > kMaxLength) {
     return make_error(ErrorCode::kInvalid,
                       fmt::format("q_len is {}; with {} heads in one tile, 0 to {} is allowed",
-                                  shapes.q_len, spec.num_q_heads, kMaxLength >> head_shift),
+                                  shapes.q_len, mla_packed_heads(spec), kMaxLength >> head_shift),
                       "q_len");
   }
   const std::int64_t m_tiles = (rows + tiles.rows() - 1) / tiles.rows();
   // NOTE: divided, not multiplied: the product of such numbers overflows 64 bits.
-  if (m_tiles > kMaxTiles / shapes.batch / request.partitions) {
+  const std::int64_t packs = packs_of(spec);
+  if (m_tiles * packs > kMaxTiles / shapes.batch / request.partitions) {
     return make_error(ErrorCode::kInvalid,
                       fmt::format("batch {} x {} query tiles x {} partitions exceed {}",
-                                  shapes.batch, m_tiles, request.partitions, kMaxTiles),
+                                  shapes.batch, m_tiles * packs, request.partitions, kMaxTiles),
                       "batch");
   }
   const auto total_tiles = static_cast<std::int32_t>(
-      sm90_query_tiles(spec, shapes, tiles.rows(), head_shift) * request.partitions);
+      sm90_query_tiles(spec, shapes, tiles.rows(), head_shift) * packs * request.partitions);
+  const Sm90Shares shares =
+      sm90_shares(tiles.pair_tiles && request.partitions == 1, static_cast<std::int32_t>(m_tiles),
+                  total_tiles, workers_of(tiles, request.device));
   ArgumentValues values{
       plan, request.scalars, request.params, LaunchNumbers(spec, shapes, request.scale),
       [&](TensorMapId map) { return describe(plan, tiles, request.tensors, map); }};
   values.numbers.set(LaunchNumber::kMTiles, static_cast<std::int32_t>(m_tiles));
   values.numbers.set(LaunchNumber::kTotalTiles, total_tiles);
-  values.numbers.set(LaunchNumber::kPairedUnits, std::int32_t{0});
+  values.numbers.set(LaunchNumber::kPairedUnits, shares.paired_units);
   values.numbers.set(LaunchNumber::kTileGroups, std::int32_t{tiles.cluster});
   values.numbers.set(LaunchNumber::kFirstTiles, static_cast<std::int32_t>(m_tiles));
   values.numbers.set(LaunchNumber::kSecondTiles, static_cast<std::int32_t>(m_tiles));
@@ -145,8 +158,7 @@ Result<LaunchRecipe> plan_mla_launch(const KernelPlan& plan, const MlaTiles& til
   const TensorView& o = request.tensors.o;
   values.numbers.set(LaunchNumber::kRows, o.batch * o.rows * o.heads);
   values.numbers.set_strides(request.tensors);
-  const auto ctas = static_cast<std::uint32_t>(
-      std::min(total_tiles, workers_of(tiles, request.device)) * tiles.cluster);
+  const auto ctas = static_cast<std::uint32_t>(shares.ctas * tiles.cluster);
   Result<LaunchRecipe> recipe = make_recipe(plan.main(), ctas, values);
   if (recipe) forget_partials(plan, request.partitions, *recipe);
   return recipe;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tiles, barriers, constants and parameters that the kernels of absorbed MLA share.
+// Tiles, barriers, constants and parameters that the kernels of absorbed MLA and deep heads share.
 #include "plan/mla/mla_tiles.h"
 
 #include <fmt/format.h>
@@ -33,62 +33,26 @@ std::vector<LaunchNumber> numbers_of(const AttentionSpec& spec, const MlaTiles& 
   }
   sm90_add_work_numbers(spec, tiles.split, tiles.kv_lens, numbers);
   if (tiles.row_copies) numbers.insert(numbers.end(), {kNumPages, kKPageBytes, kKRowBytes});
+  if (tiles.row_copies && tiles.own_v) {
+    numbers.insert(numbers.end(), {kKHeadBytes, kVPageBytes, kVRowBytes, kVHeadBytes});
+  }
   return numbers;
 }
 
-}  // namespace
+int shift_of(int heads) { return std::bit_width(static_cast<std::uint32_t>(heads - 1)); }
 
-MlaTiles mla_tiles(const AttentionSpec& spec) {
-  MlaTiles tiles;
-  tiles.kv_lens = lengths_differ(spec);
-  tiles.split = splits(spec);
-  tiles.widened = spec.cache_format == CacheFormat::kDsv32;
-  tiles.row_copies = spec.topk > 0 || tiles.widened || copies_rows(spec);
-  if (!tiles.row_copies) {
-    tiles.box_keys =
-        spec.page_size > 0 ? std::gcd(spec.page_size, MlaTiles::kKeys) : MlaTiles::kKeys;
-  }
-  tiles.partition_tiles = spec.partition_keys / MlaTiles::kKeys;
-  // As of sm_90a's decodes: nobody comes back for what was not asked for.
-  tiles.l2_bytes = 128;
-  return tiles;
+/// Whether a tile's rows are of all the heads of a group: where that wastes no rows, and in
+/// decodes, which wait for K and V.
+bool packs_group(const AttentionSpec& spec) {
+  if (!has_deep_heads(spec)) return true;
+  const int rows = 1 << shift_of(spec.group);
+  const bool whole = rows == spec.group && rows <= kMaxHeads;
+  return whole ||
+         (decodes(spec, MlaTiles::kRows) && std::int64_t{spec.max_q_len} * rows <= MlaTiles::kRows);
 }
 
-std::int64_t mla_tile_bytes(const AttentionSpec& spec) {
-  static_assert(MlaTiles::kRows == MlaTiles::kKeys);
-  return std::int64_t{size_of(spec.qkv_dtype)} * MlaTiles::kKeys * spec.qk_depth;
-}
-
-std::int64_t mla_loaded_bytes(const AttentionSpec& spec) {
-  return spec.cache_format == CacheFormat::kDsv32 ? std::int64_t{MlaTiles::kKeys} * kDsv32RowBytes
-                                                  : mla_tile_bytes(spec);
-}
-
-int mla_head_shift(const AttentionSpec& spec) {
-  const int shift = std::bit_width(static_cast<std::uint32_t>(spec.group - 1));
-  constexpr int kWholeTile = std::bit_width(std::uint32_t{MlaTiles::kRows}) - 1;
-  return spec.topk > 0 ? std::max(shift, kWholeTile) : shift;
-}
-
-int mla_blocks(const AttentionSpec& spec) { return spec.qk_depth / MlaTiles::kBlockColumns; }
-int mla_latent_blocks(const AttentionSpec& spec) { return spec.ov_depth / MlaTiles::kBlockColumns; }
-
-std::string mla_unsupported_reason(const ResolvedSpec& resolved) {
-  const AttentionSpec& spec = *resolved;
-  if (std::string reason = unsupported_output(spec); !reason.empty()) return reason;
-  if (std::string reason = unsupported_everywhere(spec); !reason.empty()) return reason;
-  if (interprets(spec)) {
-    return "the kernel of absorbed MLA interprets no custom code (interpreted) yet";
-  }
-  constexpr const char* kWhy =
-      "its products want V's keys adjacent, and the cache has them in rows";
-  if (std::string reason = unsupported_e4m3(spec, kWhy); !reason.empty()) return reason;
-  if (contains(spec.mask, MaskSpec::Kind::kMaterialized)) {
-    return "the kernel of absorbed MLA has no materialized masks (mask) yet";
-  }
-  if (std::string reason = unsupported_partitions(spec, MlaTiles::kKeys); !reason.empty()) {
-    return reason;
-  }
+/// What of its heads and depths the kernel of absorbed MLA does not serve; empty: nothing.
+std::string why_no_absorbed_shape(const AttentionSpec& spec) {
   if (spec.group != spec.num_q_heads) {
     return fmt::format(
         "absorbed MLA (mla: decode) has one key-value head: group is {}, num_q_heads {}",
@@ -107,6 +71,90 @@ std::string mla_unsupported_reason(const ResolvedSpec& resolved) {
         to_string(spec.arch), MlaTiles::kBlockColumns, kMaxLatent, MlaTiles::kBlockColumns,
         spec.qk_depth, spec.ov_depth);
   }
+  return {};
+}
+
+/// The same of deep heads.
+std::string why_no_deep_shape(const AttentionSpec& spec) {
+  if (spec.qk_depth == spec.ov_depth && spec.qk_depth % MlaTiles::kBlockColumns == 0 &&
+      spec.qk_depth <= kMaxLatent) {
+    return {};
+  }
+  return fmt::format(
+      "the {} template takes heads deeper than 256 where qk_depth and ov_depth are the same "
+      "multiple of {} up to {}; qk_depth is {}, ov_depth {}",
+      to_string(spec.arch), MlaTiles::kBlockColumns, kMaxLatent, spec.qk_depth, spec.ov_depth);
+}
+
+}  // namespace
+
+MlaTiles mla_tiles(const AttentionSpec& spec) {
+  MlaTiles tiles;
+  tiles.kv_lens = lengths_differ(spec);
+  tiles.split = splits(spec);
+  tiles.own_v = has_deep_heads(spec);
+  tiles.widened = spec.cache_format == CacheFormat::kDsv32;
+  tiles.row_copies = spec.topk > 0 || tiles.widened || copies_rows(spec);
+  if (!tiles.row_copies) {
+    tiles.box_keys =
+        spec.page_size > 0 ? std::gcd(spec.page_size, MlaTiles::kKeys) : MlaTiles::kKeys;
+  }
+  tiles.partition_tiles = spec.partition_keys / MlaTiles::kKeys;
+  // As of sm_90a's decodes: nobody comes back for what was not asked for.
+  tiles.l2_bytes = 128;
+  return tiles;
+}
+
+std::int64_t mla_tile_bytes(const AttentionSpec& spec) {
+  static_assert(MlaTiles::kRows == MlaTiles::kKeys);
+  return std::int64_t{size_of(spec.qkv_dtype)} * MlaTiles::kKeys * spec.qk_depth;
+}
+
+std::int64_t mla_own_v_bytes(const AttentionSpec& spec) {
+  if (!has_deep_heads(spec)) return 0;
+  return std::int64_t{size_of(spec.qkv_dtype)} * MlaTiles::kKeys * spec.ov_depth;
+}
+
+std::int64_t mla_loaded_bytes(const AttentionSpec& spec) {
+  return spec.cache_format == CacheFormat::kDsv32 ? std::int64_t{MlaTiles::kKeys} * kDsv32RowBytes
+                                                  : mla_tile_bytes(spec) + mla_own_v_bytes(spec);
+}
+
+int mla_head_shift(const AttentionSpec& spec) {
+  if (!packs_group(spec)) return 0;
+  const int shift = shift_of(spec.group);
+  constexpr int kWholeTile = std::bit_width(std::uint32_t{MlaTiles::kRows}) - 1;
+  return spec.topk > 0 ? std::max(shift, kWholeTile) : shift;
+}
+
+int mla_packed_heads(const AttentionSpec& spec) { return packs_group(spec) ? spec.group : 1; }
+
+int mla_blocks(const AttentionSpec& spec) { return spec.qk_depth / MlaTiles::kBlockColumns; }
+int mla_latent_blocks(const AttentionSpec& spec) { return spec.ov_depth / MlaTiles::kBlockColumns; }
+
+std::string mla_unsupported_reason(const ResolvedSpec& resolved) {
+  const AttentionSpec& spec = *resolved;
+  if (std::string reason = unsupported_output(spec); !reason.empty()) return reason;
+  if (std::string reason = unsupported_everywhere(spec); !reason.empty()) return reason;
+  const bool deep = has_deep_heads(spec);
+  const char* const kernel = deep ? "heads deeper than 256 (qk_depth)" : "absorbed MLA";
+  if (interprets(spec)) {
+    return fmt::format("the kernel of {} interprets no custom code (interpreted) yet", kernel);
+  }
+  const char* const why =
+      deep ? "heads deeper than 256 (qk_depth) leave no shared memory to rewrite K and V in"
+           : "its products want V's keys adjacent, and the cache has them in rows";
+  if (std::string reason = unsupported_e4m3(spec, why); !reason.empty()) return reason;
+  if (contains(spec.mask, MaskSpec::Kind::kMaterialized)) {
+    return fmt::format("the kernel of {} has no materialized masks (mask) yet", kernel);
+  }
+  if (std::string reason = unsupported_partitions(spec, MlaTiles::kKeys); !reason.empty()) {
+    return reason;
+  }
+  if (std::string reason = deep ? why_no_deep_shape(spec) : why_no_absorbed_shape(spec);
+      !reason.empty()) {
+    return reason;
+  }
   if (spec.topk % MlaTiles::kKeys != 0) {
     return fmt::format("topk is {}; the {} template takes multiples of {} keys, a tile", spec.topk,
                        to_string(spec.arch), MlaTiles::kKeys);
@@ -117,7 +165,7 @@ std::string mla_unsupported_reason(const ResolvedSpec& resolved) {
                        to_string(spec.arch), *options.swizzle_bytes);
   }
   if (options.num_qo.value_or(1) != 1) {
-    return fmt::format("a CTA of absorbed MLA has one query tile; num_qo is {}", *options.num_qo);
+    return fmt::format("a CTA of {} has one query tile; num_qo is {}", kernel, *options.num_qo);
   }
   return why_no_parameters(spec);
 }
@@ -136,15 +184,18 @@ std::vector<MlaBarrierGroup> mla_barrier_groups(const AttentionSpec& spec, const
   for (int block = 0; block < blocks; ++block) {
     q_full.push_back({fmt::format("Q block {} full", block), kProducer});
   }
-  for (int stage = 0; stage < tiles.num_stages; ++stage) {
-    for (int block = 0; block < blocks; ++block) {
+  const int first_of_v = tiles.own_v ? blocks : 0;
+  for (int stage = 0; stage < tiles.barrier_stages(); ++stage) {
+    for (int block = 0; block < (tiles.own_v ? blocks + latent : blocks); ++block) {
+      // Its columns in V; of K that is not V they are none.
+      const int of_v = block - first_of_v;
+      const bool is_v = of_v >= 0 && of_v < latent;
       // Of an odd number of blocks both halves of O have the one in the middle.
-      const bool middle = latent % 2 != 0 && block == latent / 2;
-      const std::string name = fmt::format("K {} block {}", stage, block);
+      const bool middle = latent % 2 != 0 && of_v == latent / 2;
+      const std::string name = is_v && tiles.own_v ? fmt::format("V {} block {}", stage, of_v)
+                                                   : fmt::format("K {} block {}", stage, block);
       const bool listed = spec.topk > 0 && block == first;
-      const int of_block = block >= latent ? readers.rope
-                           : middle        ? readers.middle_block
-                                           : readers.latent;
+      const int of_block = !is_v ? readers.rope : middle ? readers.middle_block : readers.latent;
       // What a warp has widened it stores, and says so once; the rope's part is copied.
       const int copied = tiles.widened && block < latent ? kCopyWarps : of_k;
       k_full.push_back({name + " full", listed ? copied + kCopyWarps : copied});
@@ -160,7 +211,7 @@ std::vector<MlaBarrierGroup> mla_barrier_groups(const AttentionSpec& spec, const
       {"kBarKvEmpty", std::move(k_empty)},
   };
   if (tiles.kv_lens && !tiles.row_copies) {
-    groups.push_back({"kBarTail", {{"K tail full", kProducer}}});
+    groups.push_back({"kBarTail", {{tiles.own_v ? "V tail full" : "K tail full", kProducer}}});
   }
   return groups;
 }
@@ -191,6 +242,7 @@ void add_mla_constants(const AttentionSpec& spec, const MlaTiles& tiles, Constan
   constants.add_bool("kOutputBf16", spec.output_dtype.value_or(spec.qkv_dtype) == Dtype::kBf16);
   constants.add("kQkDepth", spec.qk_depth);
   constants.add("kOvDepth", spec.ov_depth);
+  constants.add_bool("kOwnV", tiles.own_v);
   constants.add("kGroup", spec.group);
   constants.add("kGqaShift", mla_head_shift(spec));
   constants.add_bool("kSink", spec.sink);
@@ -209,12 +261,13 @@ void add_mla_constants(const AttentionSpec& spec, const MlaTiles& tiles, Constan
   constants.add_bool("kRagged", spec.ragged);
   constants.add_bool("kRaggedKv", spec.ragged_kv);
   constants.add_bool("kKvLensExcludeNew", spec.kv_lens_exclude_new);
-  constants.add_bool("kPairTiles", false);
+  constants.add_bool("kPairTiles", tiles.pair_tiles);
   constants.add_bool("kMapped", false);
   constants.add_bool("kSplit", tiles.split);
   constants.add("kPartitionTiles", tiles.partition_tiles);
   constants.add_bool("kMergeOnePart", merges_one_part(spec));
-  constants.add("kStages", tiles.num_stages);
+  constants.add("kStages", tiles.barrier_stages());
+  constants.add("kSlots", tiles.num_stages);
   constants.add("kWorkBytes", MlaTiles::kWorkBytes);
 }
 
@@ -222,6 +275,7 @@ std::vector<KernelParameter> mla_parameters(const KernelPlan& plan, const MlaTil
   const AttentionSpec& spec = plan.spec;
   std::vector<TensorMapId> maps{TensorMapId::kQ};
   if (!tiles.row_copies) maps.push_back(TensorMapId::kK);
+  if (!tiles.row_copies && tiles.own_v) maps.push_back(TensorMapId::kV);
   std::vector<KernelParameter> parameters = forward_parameters(plan, maps, numbers_of(spec, tiles));
   const auto add_array = [&](BufferId::Kind tensor, const char* cuda_type) {
     parameters.push_back(
@@ -229,6 +283,7 @@ std::vector<KernelParameter> mla_parameters(const KernelPlan& plan, const MlaTil
   };
   if (!spec.ragged) add_array(BufferId::Kind::kO, "unsigned char");
   if (tiles.row_copies) add_array(BufferId::Kind::kK, "const unsigned char");
+  if (tiles.row_copies && tiles.own_v) add_array(BufferId::Kind::kV, "const unsigned char");
   add_partial_parameters(plan, parameters);
   return parameters;
 }

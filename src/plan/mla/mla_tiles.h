@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the kernels of absorbed MLA cut rows and keys, and what follows for their constants,
-// parameters and barriers: the same in every generation (templates/mla).
+// How the kernels of absorbed MLA, and of deep heads, cut rows and keys, and what follows for their
+// constants, parameters and barriers: the same in every generation (templates/mla).
 //
 // Thread rules: plain values and pure functions.
 #pragma once
@@ -23,16 +23,20 @@ struct MlaTiles {
   static constexpr int kListedBytes = 16;   ///< that say which keys of a tile a list shows
 
   int cluster = 1;          ///< CTAs that share a work tile, and load K for each other
+  bool own_v = false;       ///< V is a tensor of its own, as of deep heads
   int box_keys = 0;         ///< keys per TMA box of K: all of one page; 0 with row_copies
   bool row_copies = false;  ///< K is copied row by row: pages hold no whole TMA boxes, or topk
   bool widened = false;     ///< K's latent part is e4m3, and becomes 16-bit on its way
   bool kv_lens = false;     ///< sequences differ in length: a warp finds its work on the device
   bool split = false;       ///< launches may split the keys into partitions
+  bool pair_tiles = false;  ///< later rows see more keys: a CTA takes long and short tiles in pairs
   int partition_tiles = 0;  ///< KV tiles of each partition; 0: the launch says how many there are
   int l2_bytes = 256;       ///< that L2 fetches for a copy of K, at least
-  int num_stages = 0;       ///< K tiles in shared memory
+  int num_stages = 0;       ///< K tiles in shared memory, and as many V tiles of their own
 
   int rows() const { return kRows * cluster; }
+  /// Stages that have barriers: where there is memory for one, two take turns with it.
+  int barrier_stages() const { return own_v && num_stages == 1 ? 2 : num_stages; }
 };
 
 /// What follows from the spec: a CTA by itself, and no stages yet.
@@ -40,27 +44,32 @@ MlaTiles mla_tiles(const AttentionSpec& spec);
 
 /// Bytes of 64 rows of Q, or of a tile of K, in shared memory.
 std::int64_t mla_tile_bytes(const AttentionSpec& spec);
-/// Bytes of a tile of K in memory.
+/// Bytes of a tile of V that is a tensor of its own, in shared memory; 0: it is K's latent part.
+std::int64_t mla_own_v_bytes(const AttentionSpec& spec);
+/// Bytes of a tile of K and V in memory.
 std::int64_t mla_loaded_bytes(const AttentionSpec& spec);
 
 /// A row is position << shift | head. Rows whose head would be past the last are nobody's. Where
-/// each position has a list of its own (topk), a tile's rows are of one.
+/// each position has a list of its own (topk), a tile's rows are of one. 0: its rows are of one
+/// head, as those of deep heads may be.
 int mla_head_shift(const AttentionSpec& spec);
+/// The query heads in a tile's rows: a group's, or one.
+int mla_packed_heads(const AttentionSpec& spec);
 
 /// Blocks of 64 columns in a row of K, and those of its latent part, which is V.
 int mla_blocks(const AttentionSpec& spec);
 int mla_latent_blocks(const AttentionSpec& spec);
 
-/// Why no kernel of absorbed MLA serves a spec; empty: it does.
+/// Why no kernel of absorbed MLA, or of deep heads, serves a spec; empty: it does.
 std::string mla_unsupported_reason(const ResolvedSpec& spec);
 
 /// Those who hand memory back: how many arrive.
 struct MlaReaders {
   int work = 0;          ///< of an announced work tile
   int q = 0;             ///< of Q
-  int latent = 0;        ///< of a latent block of K
+  int latent = 0;        ///< of a latent block of K, or of a block of V of its own
   int middle_block = 0;  ///< of the one that both halves of O have, where there is one
-  int rope = 0;          ///< of the rope's block
+  int rope = 0;          ///< of the rope's block, or of a block of K that is not V
   int listed = 0;        ///< of which keys are listed, beside those of a tile's first block
 };
 

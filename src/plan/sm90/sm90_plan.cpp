@@ -595,10 +595,11 @@ std::vector<PlannedKernel::Role> sm90_roles(const Sm90Plan& plan) {
 }
 
 std::string sm90_range_name(const Sm90SmemRange& range, const Sm90Plan& plan) {
-  const bool absorbed = plan.v_bytes == 0;  // V is in K's memory, and O in none
+  const bool absorbed = plan.v_bytes == 0;                    // V is in K's memory
+  const bool no_o = sm90_begin_of(Sm90Region::kP, plan) > 0;  // O leaves from registers
   switch (range.region) {
     case Sm90Region::kQ:
-      return fmt::format("{} {}", absorbed || plan.o_blocks > 0 ? "Q" : "Q and O", range.stage);
+      return fmt::format("{} {}", no_o || plan.o_blocks > 0 ? "Q" : "Q and O", range.stage);
     case Sm90Region::kK:
       return fmt::format("{} {}", absorbed ? "K and V" : "K", range.stage);
     case Sm90Region::kV:
@@ -682,12 +683,6 @@ std::string sm90_unsupported_reason(const ResolvedSpec& resolved, const Sm90Plan
   if (std::string reason = why_no_e4m3(spec); !reason.empty()) return reason;
   if (std::string reason = unsupported_partitions(spec, kPartitionStep); !reason.empty()) {
     return reason;
-  }
-  if (spec.qk_depth > 256) {
-    return fmt::format(
-        "the sm_90a template takes qk_depth up to 256, not {}: O and P must fit a warpgroup's "
-        "registers",
-        spec.qk_depth);
   }
   if (spec.ov_depth > spec.qk_depth) {
     return fmt::format("the sm_90a template takes ov_depth up to qk_depth ({}), not {}",

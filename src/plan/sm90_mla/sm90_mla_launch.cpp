@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launches of the sm_90a kernel of absorbed MLA.
+// Launches of the sm_90a kernel of absorbed MLA and deep heads.
 #include "plan/mla/mla_launch.h"
 #include "plan/sm90_mla/sm90_mla_plan.h"
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans the sm_90a kernel of absorbed MLA: what it serves, its stages, its shared memory.
+// Plans the sm_90a kernel of absorbed MLA and deep heads: what it serves, its stages, its shared
+// memory.
 #include "plan/sm90_mla/sm90_mla_plan.h"
 
 #include <fmt/format.h>
@@ -8,6 +9,7 @@
 #include <utility>
 
 #include "plan/constants.h"
+#include "plan/forward_support.h"
 #include "plan/merge/merge_plan.h"
 #include "plan/sm90/sm90_knobs.h"
 
@@ -20,12 +22,20 @@ constexpr int kConsumers = 2;
 constexpr int kWarps = 4;  // of a warpgroup
 /// P of 64 x 64 in 16 bits, and of each thread's two rows the maximum and the sum.
 constexpr int kRecordBytes = 64 * 64 * 2 + 128 * 16;
-constexpr std::array kStages{2, 4, 6, 8};  // even: the parity of a stage says whose tile it is
+// Even: the parity of a stage says whose tile it is. One of deep heads counts as two
+// (MlaTiles::barrier_stages).
+constexpr std::array kStages{2, 4, 6, 8};
+constexpr std::array kDeepStages{1, 2};
+
+std::vector<std::int64_t> stages_of(const Sm90Plan& plan) {
+  if (plan.v_bytes > 0) return {kDeepStages.begin(), kDeepStages.end()};
+  return {kStages.begin(), kStages.end()};
+}
 
 /// The mbarriers, in the order in which they lie in shared memory.
 std::vector<MlaBarrierGroup> barrier_groups(const AttentionSpec& spec, const Sm90Plan& plan) {
-  // One lane of each warp that read it hands memory back; the rope's block is of the warpgroup that
-  // makes S.
+  // One lane of each warp that read it hands memory back; what V has not of K, such as the rope's
+  // block, is of the warpgroup that makes S.
   MlaReaders readers;
   readers.work = kConsumers * kWarps;
   readers.q = kConsumers * kWarps;
@@ -45,7 +55,10 @@ void lay_out(const AttentionSpec& spec, Sm90Plan& plan) {
     plan.smem_bytes += bytes;
   };
   add(Sm90Region::kQ, 0, plan.q_bytes);
-  for (int i = 0; i < plan.num_stages; ++i) add(Sm90Region::kK, i, plan.k_bytes);
+  for (int i = 0; i < plan.num_stages; ++i) {
+    add(Sm90Region::kK, i, plan.k_bytes);
+    if (plan.v_bytes > 0) add(Sm90Region::kV, i, plan.v_bytes);
+  }
   add(Sm90Region::kP, 0, kRecordBytes);
   if (spec.topk > 0) add(Sm90Region::kListed, 0, mla_listed_bytes(spec, sm90_mla_tiles(plan)));
   add(Sm90Region::kWork, 0, MlaTiles::kWorkBytes);
@@ -55,8 +68,9 @@ void lay_out(const AttentionSpec& spec, Sm90Plan& plan) {
 /// What a tuning row may choose. Half of the heads of a position is a CTA's rows where there are
 /// more than 64: then the other half's CTA may load K with it.
 std::vector<Sm90Knob> knobs_of(const AttentionSpec& spec, const Sm90Plan& plan) {
-  const bool halves = (1 << mla_head_shift(spec)) > MlaTiles::kRows && !plan.row_copies;
-  return {{"num_stages", &Sm90Plan::num_stages, {kStages.begin(), kStages.end()}},
+  const bool halves =
+      (1 << mla_head_shift(spec)) > MlaTiles::kRows && !plan.row_copies && plan.v_bytes == 0;
+  return {{"num_stages", &Sm90Plan::num_stages, stages_of(plan)},
           {"cluster", &Sm90Plan::cluster,
            halves ? std::vector<std::int64_t>{1, 2} : std::vector<std::int64_t>{1}}};
 }
@@ -89,6 +103,8 @@ std::vector<ConfigConstant> constants_of(const AttentionSpec& spec, const Sm90Pl
 MlaTiles sm90_mla_tiles(const Sm90Plan& plan) {
   MlaTiles tiles;
   tiles.cluster = plan.cluster;
+  tiles.own_v = plan.v_bytes > 0;
+  tiles.pair_tiles = plan.pair_tiles;
   tiles.box_keys = plan.box_keys;
   tiles.row_copies = plan.row_copies;
   tiles.widened = plan.widened;
@@ -104,8 +120,9 @@ std::string sm90_mla_unsupported_reason(const ResolvedSpec& resolved) {
   const PlanOptions& options = resolved.options();
   if (options.pair_cta.value_or(false)) return "sm_90a has no MMA of two CTAs (pair_cta)";
   if (options.debug_waits.value_or(false)) {
-    return "absorbed MLA has no bounded waits (debug_waits) on sm_90a: O leaves no registers for "
-           "them";
+    return fmt::format("{} bounded waits (debug_waits) on sm_90a: O leaves no registers for them",
+                       has_deep_heads(*resolved) ? "heads deeper than 256 (qk_depth) have no"
+                                                 : "absorbed MLA has no");
   }
   if (resolved->cache_format == CacheFormat::kDsv32 && (resolved->topk == 0 || resolved->ragged)) {
     return "absorbed MLA over a cache of the format dsv32 (cache_format) takes lists of keys "
@@ -123,7 +140,7 @@ Result<Sm90Plan> make_sm90_mla_plan(const ResolvedSpec& resolved, const TuningVa
   plan.BN = MlaTiles::kKeys;
   plan.num_consumers = kConsumers;
   plan.num_q_stages = 1;
-  plan.pack_gqa = true;
+  plan.pack_gqa = mla_packed_heads(spec) == spec.group;
   plan.overlaps = true;
   plan.kv_lens = tiles.kv_lens;
   plan.split = tiles.split;
@@ -141,18 +158,24 @@ Result<Sm90Plan> make_sm90_mla_plan(const ResolvedSpec& resolved, const TuningVa
   plan.padded_qk_depth = spec.qk_depth;
   plan.padded_ov_depth = spec.ov_depth;
   plan.q_bytes = plan.k_bytes = mla_tile_bytes(spec);
-  for (const int stages : kStages) {
+  plan.v_bytes = mla_own_v_bytes(spec);
+  plan.pair_tiles = tiles.own_v && !tiles.kv_lens && !decodes(spec, MlaTiles::kRows) &&
+                    later_rows_see_more(resolved);
+  for (const std::int64_t stages : stages_of(plan)) {
     Sm90Plan more = plan;
-    more.num_stages = stages;
+    more.num_stages = static_cast<int>(stages);
     lay_out(spec, more);
-    if (plan.num_stages == 0 || more.smem_bytes <= kMaxSmemBytes) plan.num_stages = stages;
+    if (plan.num_stages == 0 || more.smem_bytes <= kMaxSmemBytes) plan.num_stages = more.num_stages;
   }
   if (tuned != nullptr) {
-    if (Status status =
-            sm90_apply(knobs_of(spec, plan), "an sm_90a plan of absorbed MLA", *tuned, plan);
+    if (Status status = sm90_apply(
+            knobs_of(spec, plan),
+            tiles.own_v ? "an sm_90a plan of deep heads" : "an sm_90a plan of absorbed MLA", *tuned,
+            plan);
         !status)
       return status.error();
   }
+  if (tiles.own_v) plan.num_v_stages = plan.num_stages;
   plan.BM = MlaTiles::kRows * plan.cluster;
   lay_out(spec, plan);
   return plan;
@@ -167,7 +190,7 @@ Status fill_from_sm90_mla(const Sm90Plan& mla, KernelPlan& plan) {
                       "num_stages");
   }
   PlannedKernel& kernel = plan.main();
-  kernel.entry = "attnjit_mla_decode";
+  kernel.entry = mla.v_bytes > 0 ? "attnjit_deep_forward" : "attnjit_mla_decode";
   kernel.kernel_header = "sm90_mla/decode.cuh";
   kernel.threads = mla.threads();
   kernel.cluster = mla.cluster;

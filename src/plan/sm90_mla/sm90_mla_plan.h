@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Sm90Plan of absorbed MLA: all query heads over one row of K per key, whose latent part is V.
+// The Sm90Plan of absorbed MLA, all query heads over one row of K per key, whose latent part is V,
+// and of heads deeper than 256.
 //
 // Thread rules: pure functions.
 #pragma once

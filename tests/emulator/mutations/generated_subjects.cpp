@@ -2,113 +2,13 @@
 // The generated kernels that are damaged, with the calls that reach what is in them.
 #include "generated_subjects.h"
 
-#include <algorithm>
-#include <functional>
-
-#include "../attention/generated_kernel.h"
-#include "attention_subject.h"
-#include "verify/compare.h"
+#include "description.h"
 
 namespace attnjit::emulator {
 namespace {
 
 using Kind = MaskSpec::Kind;
 using verify::InputKind;
-
-/// One of a subject's problems. NOTE: normal inputs: every key has a share in every row, so that no
-/// tile can be wrong unseen; raised ones where O is to be rescaled.
-struct Shape {
-  std::vector<std::int64_t> q_lens, kv_lens;
-  int sm_count;
-  InputKind input = InputKind::kNormal;
-  bool twice = false;  ///< a launch of the same comes before, and may still run
-  int documents = 0;   ///< how long the documents are that p.doc tells apart; 0: p.doc is random
-};
-
-/// Which document each position is of.
-verify::ParamArgument documents_of(int length) {
-  verify::Tensor doc = verify::make_tensor(Dtype::kI32, {2048});
-  for (std::int32_t i = 0; i < 2048; ++i) doc.as<std::int32_t>()[i] = i / length;
-  return {"doc", std::move(doc)};
-}
-
-struct Description {
-  const char* name;
-  AttentionSpec spec;
-  std::vector<Shape> shapes;
-  Tuning tuning = {};
-};
-
-AttentionSpec spec_of(Arch arch, int qk_depth, int ov_depth, int heads, int group, Kind mask) {
-  AttentionSpec spec;
-  spec.arch = arch;
-  spec.num_q_heads = heads;
-  spec.group = group;
-  spec.qk_depth = qk_depth;
-  spec.ov_depth = ov_depth;
-  spec.mask.kind = mask;
-  spec.return_lse = true;
-  return spec;
-}
-
-AttentionSpec with(AttentionSpec spec, const std::function<void(AttentionSpec&)>& change) {
-  change(spec);
-  return spec;
-}
-
-Result<Call> call_of(const KernelPlan& plan, const Shape& shape) {
-  verify::ProblemRequest request;
-  request.q_lens = shape.q_lens;
-  request.kv_lens = shape.kv_lens;
-  request.seed = 11;
-  request.input = shape.input;
-  if (shape.documents > 0) request.params.push_back(documents_of(shape.documents));
-  Result<verify::Problem> problem = verify::make_problem(plan.spec, request);
-  if (!problem) return std::move(problem).error();
-  Result<verify::Reference> reference = verify::compute_reference(*problem);
-  if (!reference) return std::move(reference).error();
-  DeviceShape device;
-  device.sm_count = shape.sm_count;
-  Result<LaunchSequence> sequence = launch_of(plan, *problem, device);
-  if (!sequence) return std::move(sequence).error();
-  // The sm_100a kernel for sequences of one length walks as many tiles as the grid leaves it: one
-  // CTA takes them all, and every buffer is handed over. A section per head: tiles with keys come
-  // after some without.
-  if (problem->spec.arch != Arch::kSm90a && problem->spec.page_size == 0 && !problem->spec.ragged) {
-    for (LaunchRecipe& recipe : sequence->launches) {
-      if (recipe.entry != plan.main().entry) continue;
-      recipe.grid = {1, 1, 1};
-      for (std::size_t i = 0; i < recipe.args.size(); ++i) {
-        if (plan.main().parameters[i].name == "section_heads") {
-          recipe.args[i].value = std::int32_t{1};
-        }
-      }
-    }
-  }
-  if (shape.twice) {
-    const std::vector<LaunchRecipe> once = sequence->launches;
-    sequence->launches.insert(sequence->launches.end(), once.begin(), once.end());
-  }
-  return Call{std::move(*problem), std::move(*reference), std::move(*sequence)};
-}
-
-Result<std::unique_ptr<Subject>> make(const Description& of) {
-  Result<GeneratedKernel> kernel =
-      generate_kernel(of.spec, {}, TemplateSet::embedded(), &of.tuning);
-  if (!kernel) return std::move(kernel).error();
-  std::vector<Call> calls;
-  for (const Shape& shape : of.shapes) {
-    Result<Call> call = call_of(kernel->plan, shape);
-    if (!call) return std::move(call).error();
-    calls.push_back(std::move(*call));
-  }
-  const bool in_order_issue =
-      std::any_of(kernel->plan.waivers.begin(), kernel->plan.waivers.end(),
-                  [](const Waiver& waiver) { return waiver.name == "in-order-mma"; });
-  return std::unique_ptr<Subject>(
-      std::make_unique<AttentionSubject>(of.name, std::move(kernel->ptx), std::move(calls),
-                                         in_order_issue, verify::tolerance_of(kernel->plan.spec)));
-}
 
 std::vector<Description> sm90_subjects() {
   constexpr Arch kArch = Arch::kSm90a;
@@ -169,6 +69,16 @@ std::vector<Description> split_subjects() {
         {{150, 30, 70}, {380, 100, 300}, 1, kNormal, true},
         {{70, 40}, {700, 30}, 2, InputKind::kRaised},
         {{2}, {6300}, 2}}},
+      // Pairs that the caller has: fewer than a warp's lanes, and more.
+      {"merge",
+       with(spec_of(kArch, 136, 136, 3, 1, Kind::kNull),
+            [](AttentionSpec& spec) {
+              spec.merge = true;
+              spec.ragged = true;
+            }),
+       {{{5, 0, 1}, {}, 132, kNormal, true, 0, 9},
+        {{5, 0, 1}, {}, 1, InputKind::kLarge, false, 0, 70},
+        {{7}, {}, 132, kNormal, false, 0, 2}}},
   };
 }
 
@@ -184,25 +94,10 @@ MaskSpec expression(const char* code) {
 constexpr const char* kSinksAndWindow =
     "kv_idx <= q_idx && (kv_idx < 4 || q_idx - kv_idx < (kv_len < 5000 ? 300 : 40))";
 
-// The KV tiles that an expression does not hide, in lists; and absorbed MLA. Tiles are hidden
-// before, behind and between those that are seen; rows of one consumer see all of some that rows of
-// another do not; more than 32 tiles are asked about in runs. MLA has even and odd numbers of
-// tiles, sequences without keys, heads that are no power of two, parts, and two CTAs that load K
-// for each other.
-std::vector<Description> listed_and_mla_subjects() {
-  AttentionSpec mla;
-  mla.arch = Arch::kSm90a;
-  mla.mla = Mla::kDecode;
-  mla.num_q_heads = mla.group = 20;
-  mla.qk_depth = 192;
-  mla.page_size = 64;
-  mla.return_lse = true;
-  mla.mask.kind = Kind::kCausal;
-  constexpr InputKind kNormal = InputKind::kNormal;
-  // As few stages as at the depths of models, so that memory is handed back and forth.
-  Tuning stages, pair;
-  stages.rows.push_back({{}, {{"num_stages", 2}}});
-  pair.rows.push_back({{}, {{"num_stages", 2}, {"cluster", 2}}});
+// The KV tiles that an expression does not hide, in lists. Tiles are hidden before, behind and
+// between those that are seen; rows of one consumer see all of some that rows of another do not;
+// more than 32 tiles are asked about in runs.
+std::vector<Description> listed_subjects() {
   return {
       {"sm90 listed 64/64",
        with(spec_of(Arch::kSm90a, 64, 64, 2, 2, Kind::kNull),
@@ -225,29 +120,6 @@ std::vector<Description> listed_and_mla_subjects() {
         {{20, 9, 3, 12, 5}, {50, 190, 40, 60, 30}, 1},
         {{20, 70}, {300, 430}, 2},
         {{10, 3}, {9050, 9010}, 1}}},
-      {"sm90 mla 192/128",
-       with(mla,
-            [](AttentionSpec& spec) {
-              spec.num_partitions = 0;
-              spec.sink = true;
-            }),
-       {{{1}, {400, 0, 31, 264}, 1, kNormal, true},
-        {{5}, {1000}, 132},
-        {{1}, {60, 60, 60, 60, 60}, 1},
-        {{2}, {500, 130}, 1, InputKind::kRaised}},
-       stages},
-      {"sm90 mla pair 192/128",
-       with(mla, [](AttentionSpec& spec) { spec.num_q_heads = spec.group = 96; }),
-       {{{2}, {330, 0, 31, 64}, 2},
-        {{1}, {60, 60, 60}, 2},
-        {{2}, {500, 130}, 2, InputKind::kRaised, true}},
-       pair},
-      {"sm90 mla rows 192/128",
-       with(mla, [](AttentionSpec& spec) { spec.page_size = 3; }),
-       {{{4}, {270, 0, 200}, 1},
-        {{1}, {60, 60, 60, 60}, 1},
-        {{2}, {500, 130}, 1, InputKind::kRaised, true}},
-       stages},
   };
 }
 
@@ -489,33 +361,13 @@ std::vector<Description> sm100_subjects() {
 
 }  // namespace
 
-namespace {
-
-using Subjects = std::vector<std::unique_ptr<Subject>>;
-
-Result<Subjects> make_all(const std::vector<std::vector<Description>>& lists,
-                          const Wanted& wanted) {
-  Subjects subjects;
-  for (const std::vector<Description>& list : lists) {
-    for (const Description& of : list) {
-      if (!wanted(of.name)) continue;
-      Result<std::unique_ptr<Subject>> subject = make(of);
-      if (!subject) return std::move(subject).error();
-      subjects.push_back(std::move(*subject));
-    }
-  }
-  return subjects;
-}
-
-}  // namespace
-
 Result<Subjects> make_generated_subjects(const Wanted& wanted) {
-  return make_all(
-      {sm90_subjects(), listed_and_mla_subjects(), sm100_subjects(), announced_subjects()}, wanted);
+  return make_described(
+      {sm90_subjects(), listed_subjects(), sm100_subjects(), announced_subjects()}, wanted);
 }
 
 Result<Subjects> make_sequence_subjects(const Wanted& wanted) {
-  return make_all({sequence_subjects(), split_subjects(), map_subjects()}, wanted);
+  return make_described({sequence_subjects(), split_subjects(), map_subjects()}, wanted);
 }
 
 }  // namespace attnjit::emulator

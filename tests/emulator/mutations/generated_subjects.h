@@ -21,4 +21,10 @@ Result<std::vector<std::unique_ptr<Subject>>> make_generated_subjects(const Want
 /// The same of the sm_90a kernel where sequences differ in length.
 Result<std::vector<std::unique_ptr<Subject>>> make_sequence_subjects(const Wanted& wanted);
 
+/// Of absorbed MLA.
+Result<std::vector<std::unique_ptr<Subject>>> make_mla_subjects(const Wanted& wanted);
+
+/// Of the sm_90a kernels over e4m3 K and V.
+Result<std::vector<std::unique_ptr<Subject>>> make_eight_bit_subjects(const Wanted& wanted);
+
 }  // namespace attnjit::emulator

@@ -214,7 +214,8 @@ int run(const Options& options) {
                        [&](const std::string& text) { return name.starts_with(text); });
   };
   Result<std::vector<std::unique_ptr<Subject>>> subjects = make_generated_subjects(wanted);
-  for (const auto make : {&make_written_subjects, &make_sequence_subjects}) {
+  for (const auto make : {&make_mla_subjects, &make_eight_bit_subjects, &make_written_subjects,
+                          &make_sequence_subjects}) {
     if (!subjects) break;
     Result<std::vector<std::unique_ptr<Subject>>> more = make(wanted);
     if (!more) {

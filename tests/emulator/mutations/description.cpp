@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// Makes the subjects of descriptions: compiles each kernel, and plans its launches.
+#include "description.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "../attention/generated_kernel.h"
+#include "attention_subject.h"
+#include "verify/compare.h"
+
+namespace attnjit::emulator {
+namespace {
+
+/// Which document each position is of.
+verify::ParamArgument documents_of(int length) {
+  verify::Tensor doc = verify::make_tensor(Dtype::kI32, {2048});
+  for (std::int32_t i = 0; i < 2048; ++i) doc.as<std::int32_t>()[i] = i / length;
+  return {"doc", std::move(doc)};
+}
+
+Result<Call> call_of(const KernelPlan& plan, const Shape& shape) {
+  verify::ProblemRequest request;
+  request.q_lens = shape.q_lens;
+  request.kv_lens = shape.kv_lens;
+  request.seed = 11;
+  request.input = shape.input;
+  request.pairs = shape.pairs;
+  if (shape.documents > 0) request.params.push_back(documents_of(shape.documents));
+  Result<verify::Problem> problem = verify::make_problem(plan.spec, request);
+  if (!problem) return std::move(problem).error();
+  Result<verify::Reference> reference = verify::compute_reference(*problem);
+  if (!reference) return std::move(reference).error();
+  DeviceShape device;
+  device.sm_count = shape.sm_count;
+  Result<LaunchSequence> sequence = launch_of(plan, *problem, device);
+  if (!sequence) return std::move(sequence).error();
+  // The sm_100a kernel for sequences of one length walks as many tiles as the grid leaves it: one
+  // CTA takes them all, and every buffer is handed over. A section per head: tiles with keys come
+  // after some without.
+  if (problem->spec.arch != Arch::kSm90a && problem->spec.page_size == 0 && !problem->spec.ragged) {
+    for (LaunchRecipe& recipe : sequence->launches) {
+      if (recipe.entry != plan.main().entry) continue;
+      recipe.grid = {1, 1, 1};
+      for (std::size_t i = 0; i < recipe.args.size(); ++i) {
+        if (plan.main().parameters[i].name == "section_heads") {
+          recipe.args[i].value = std::int32_t{1};
+        }
+      }
+    }
+  }
+  if (shape.twice) {
+    const std::vector<LaunchRecipe> once = sequence->launches;
+    sequence->launches.insert(sequence->launches.end(), once.begin(), once.end());
+  }
+  return Call{std::move(*problem), std::move(*reference), std::move(*sequence)};
+}
+
+Result<std::unique_ptr<Subject>> made(const Description& of) {
+  Result<GeneratedKernel> kernel =
+      generate_kernel(of.spec, {}, TemplateSet::embedded(), &of.tuning);
+  if (!kernel) return std::move(kernel).error();
+  std::vector<Call> calls;
+  for (const Shape& shape : of.shapes) {
+    Result<Call> call = call_of(kernel->plan, shape);
+    if (!call) return std::move(call).error();
+    calls.push_back(std::move(*call));
+  }
+  const bool in_order_issue =
+      std::any_of(kernel->plan.waivers.begin(), kernel->plan.waivers.end(),
+                  [](const Waiver& waiver) { return waiver.name == "in-order-mma"; });
+  return std::unique_ptr<Subject>(
+      std::make_unique<AttentionSubject>(of.name, std::move(kernel->ptx), std::move(calls),
+                                         in_order_issue, verify::tolerance_of(kernel->plan.spec)));
+}
+
+}  // namespace
+
+AttentionSpec spec_of(Arch arch, int qk_depth, int ov_depth, int heads, int group,
+                      MaskSpec::Kind mask) {
+  AttentionSpec spec;
+  spec.arch = arch;
+  spec.num_q_heads = heads;
+  spec.group = group;
+  spec.qk_depth = qk_depth;
+  spec.ov_depth = ov_depth;
+  spec.mask.kind = mask;
+  spec.return_lse = true;
+  return spec;
+}
+
+AttentionSpec with(AttentionSpec spec, const std::function<void(AttentionSpec&)>& change) {
+  change(spec);
+  return spec;
+}
+
+Result<Subjects> make_described(const std::vector<std::vector<Description>>& lists,
+                                const Wanted& wanted) {
+  Subjects subjects;
+  for (const std::vector<Description>& list : lists) {
+    for (const Description& of : list) {
+      if (!wanted(of.name)) continue;
+      Result<std::unique_ptr<Subject>> subject = made(of);
+      if (!subject) return std::move(subject).error();
+      subjects.push_back(std::move(*subject));
+    }
+  }
+  return subjects;
+}
+
+}  // namespace attnjit::emulator

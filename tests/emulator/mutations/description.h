@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Description: a generated kernel that is damaged, in words: its spec, and the calls that reach
+// what is in it.
+//
+// Thread rules: plain values and pure functions.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "attnjit/spec.h"
+#include "attnjit/tuning.h"
+#include "subject.h"
+#include "verify/problem.h"
+
+namespace attnjit::emulator {
+
+using Subjects = std::vector<std::unique_ptr<Subject>>;
+
+/// One of a subject's problems. NOTE: normal inputs: every key has a share in every row, so that no
+/// tile can be wrong unseen; raised ones where O is to be rescaled.
+struct Shape {
+  std::vector<std::int64_t> q_lens, kv_lens;
+  int sm_count;
+  verify::InputKind input = verify::InputKind::kNormal;
+  bool twice = false;  ///< a launch of the same comes before, and may still run
+  int documents = 0;   ///< how long the documents are that p.doc tells apart; 0: p.doc is random
+  int pairs = 2;       ///< that a merge merges
+};
+
+struct Description {
+  const char* name;
+  AttentionSpec spec;
+  std::vector<Shape> shapes;
+  Tuning tuning = {};
+};
+
+AttentionSpec spec_of(Arch arch, int qk_depth, int ov_depth, int heads, int group,
+                      MaskSpec::Kind mask);
+
+/// The spec, changed.
+AttentionSpec with(AttentionSpec spec, const std::function<void(AttentionSpec&)>& change);
+
+/// The subjects of some lists. Errors: kEnvironment where there is no NVRTC.
+Result<Subjects> make_described(const std::vector<std::vector<Description>>& lists,
+                                const Wanted& wanted);
+
+}  // namespace attnjit::emulator

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels of absorbed MLA that are damaged: dense ones, over lists of keys, and over caches in
+// the format dsv32.
+#include "description.h"
+#include "generated_subjects.h"
+
+namespace attnjit::emulator {
+namespace {
+
+using Kind = MaskSpec::Kind;
+constexpr verify::InputKind kNormal = verify::InputKind::kNormal;
+constexpr verify::InputKind kRaised = verify::InputKind::kRaised;
+
+// Of a latent part that runs soon.
+AttentionSpec absorbed(Arch arch, Kind mask) {
+  AttentionSpec spec = spec_of(arch, 192, 0, 20, 20, mask);
+  spec.mla = Mla::kDecode;
+  spec.page_size = 64;
+  return spec;
+}
+
+AttentionSpec listed(Arch arch) {
+  return with(absorbed(arch, Kind::kNull), [](AttentionSpec& spec) {
+    spec.topk = 192;
+    spec.num_partitions = 0;
+    spec.sink = true;
+  });
+}
+
+AttentionSpec packed(Arch arch, int topk, Kind mask) {
+  return with(absorbed(arch, mask), [&](AttentionSpec& spec) {
+    spec.qk_depth = 576;
+    spec.cache_format = CacheFormat::kDsv32;
+    spec.topk = topk;
+  });
+}
+
+// As few stages as at the depths of models, so that memory is handed back and forth.
+Tuning two_stages() {
+  Tuning tuning;
+  tuning.rows.push_back({{}, {{"num_stages", 2}}});
+  return tuning;
+}
+
+// Even and odd numbers of tiles, sequences without keys, heads that are no power of two, parts, and
+// two CTAs that load K for each other.
+std::vector<Description> dense_subjects() {
+  const AttentionSpec sm90 = absorbed(Arch::kSm90a, Kind::kCausal);
+  const AttentionSpec sm100 = absorbed(Arch::kSm100a, Kind::kCausal);
+  const auto in_parts = [](AttentionSpec& spec) {
+    spec.num_partitions = 0;
+    spec.sink = true;
+  };
+  const auto of_rows = [](AttentionSpec& spec) { spec.page_size = 3; };
+  Tuning pair;
+  pair.rows.push_back({{}, {{"num_stages", 2}, {"cluster", 2}}});
+  const std::vector<Shape> parts = {{{1}, {400, 0, 31, 264}, 1, kNormal, true},
+                                    {{5}, {1000}, 132},
+                                    {{1}, {60, 60, 60, 60, 60}, 1},
+                                    {{2}, {500, 130}, 1, kRaised}};
+  const std::vector<Shape> rows = {
+      {{4}, {270, 0, 200}, 1}, {{1}, {60, 60, 60, 60}, 1}, {{2}, {500, 130}, 1, kRaised, true}};
+  return {
+      {"sm90 mla 192/128", with(sm90, in_parts), parts, two_stages()},
+      {"sm90 mla pair 192/128",
+       with(sm90, [](AttentionSpec& spec) { spec.num_q_heads = spec.group = 96; }),
+       {{{2}, {330, 0, 31, 64}, 2}, {{1}, {60, 60, 60}, 2}, {{2}, {500, 130}, 2, kRaised, true}},
+       pair},
+      {"sm90 mla rows 192/128", with(sm90, of_rows), rows, two_stages()},
+      {"sm_100a mla 192/128", with(sm100, in_parts), parts, two_stages()},
+      {"sm_100a mla rows 192/128", with(sm100, of_rows), rows, two_stages()},
+  };
+}
+
+// Lists that are longer than their sequence, and shorter; of one tile and of several; and the
+// format dsv32, dense where an architecture has that.
+std::vector<Description> list_subjects() {
+  const std::vector<Shape> lists = {{{3}, {200, 0, 31}, 1, kNormal, true},
+                                    {{1}, {300, 7, 64, 65}, 132},
+                                    {{2}, {500, 130}, 1, kRaised}};
+  const std::vector<Shape> packed_lists = {{{2}, {200, 0, 31}, 1, kNormal, true},
+                                           {{1}, {300, 70}, 1, kRaised}};
+  return {
+      {"sm90 topk 192/128", listed(Arch::kSm90a), lists, two_stages()},
+      {"sm_100a topk 192/128", listed(Arch::kSm100a), lists, two_stages()},
+      {"sm90 dsv32", packed(Arch::kSm90a, 192, Kind::kNull), packed_lists},
+      {"sm_100a dsv32 lists", packed(Arch::kSm100a, 192, Kind::kNull), packed_lists},
+      {"sm_100a dsv32",
+       packed(Arch::kSm100a, 0, Kind::kCausal),
+       {{{2}, {300, 0, 31}, 1, kNormal, true}, {{1}, {260, 70}, 1, kRaised}}},
+  };
+}
+
+}  // namespace
+
+Result<Subjects> make_mla_subjects(const Wanted& wanted) {
+  return make_described({dense_subjects(), list_subjects()}, wanted);
+}
+
+}  // namespace attnjit::emulator

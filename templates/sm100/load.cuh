@@ -58,13 +58,20 @@ ATTNJIT_DEVICE void load_kv_chunk(const Smem<Config>& smem, const KvTile<Config,
                                   int chunk, u32 landed, u64 policy) {
   using Layout = LayoutOf<Config>;
   constexpr int kBlocks = KvTile<Config, kIsK>::kBlocks / KvTile<Config, kIsK>::kChunks;
-  const int first = tile * Config::kTileN;
+  // NOTE: with announcements, which take registers, the first row is computed for each chunk, and
+  // not kept from one to the next: the warp has 48 registers.
+  const u32 begin_of_tile = static_cast<u32>(tile * Config::kTileN);
+  const int first = static_cast<int>(Config::kAnnounced ? opaque(begin_of_tile) : begin_of_tile);
   const TensorMap* const map = kIsK ? arguments.k_map : arguments.v_map;
   if constexpr (Layout::kPaged) {
     constexpr int kBoxes = Config::kTileN / Layout::kBoxRows;
     // NOTE: four boxes at a time, and one copy of their code for all blocks: each page and each
-    // address would be a register. One where announcements and a rope part take those registers.
-    constexpr int kMost = Config::kAnnounced && Layout::kQkBlocks > Layout::kOvBlocks ? 1 : 4;
+    // address would be a register. Fewer where announcements take those registers: one with a rope
+    // part, two where each box has its place in a page of other than 2^n rows.
+    constexpr bool kPlaces =
+        Layout::kBoxRows != Config::kPageSize && (Config::kPageSize & (Config::kPageSize - 1)) != 0;
+    constexpr bool kRope = Layout::kQkBlocks > Layout::kOvBlocks;
+    constexpr int kMost = !Config::kAnnounced ? 4 : kRope ? 1 : kPlaces ? 2 : 4;
     constexpr int kAtOnce = kBoxes < kMost ? kBoxes : kMost;
     const int* const table =
         arguments.page_table + static_cast<i64>(work.batch) * arguments.max_pages;

@@ -284,6 +284,7 @@ std::string_view no_damage_by_number(std::string_view subject, std::string_view 
       {"parts", "step of a shuffle left out", {18, 20}, kFewParts},
       {"parts", "barrier of a warp removed", {12}, kOldLse},
       {"keys", "barrier of a warp removed", {16}, kOldLse},
+      {"merge", "barrier of a warp removed", {0}, kOldLse},
       {"sm90 mla 192", "barrier of a warp removed", {8}, kOldLse},
       {"sm90 128", "wait removed", {1}, kSkipped},
       {"sm90 192", "wait removed", {1}, kSkipped},

@@ -21,7 +21,7 @@ AttentionSpec absorbed(Arch arch, Kind mask) {
 
 AttentionSpec listed(Arch arch) {
   return with(absorbed(arch, Kind::kNull), [](AttentionSpec& spec) {
-    spec.topk = 192;
+    spec.topk = 320;
     spec.num_partitions = 0;
     spec.sink = true;
   });
@@ -72,13 +72,15 @@ std::vector<Description> dense_subjects() {
   };
 }
 
-// Lists that are longer than their sequence, and shorter; of one tile and of several; and the
-// format dsv32, dense where an architecture has that.
+// Lists that are longer than their sequence, and shorter, in one part and in several; several work
+// tiles for a CTA; and the format dsv32, dense where an architecture has that.
 std::vector<Description> list_subjects() {
   const std::vector<Shape> lists = {{{3}, {200, 0, 31}, 1, kNormal, true},
-                                    {{1}, {300, 7, 64, 65}, 132},
+                                    {{1}, {600, 7}, 132},
+                                    {{1}, {60, 70, 60, 65, 60}, 1},
                                     {{2}, {500, 130}, 1, kRaised}};
   const std::vector<Shape> packed_lists = {{{2}, {200, 0, 31}, 1, kNormal, true},
+                                           {{1}, {60, 70, 60, 65}, 1},
                                            {{1}, {300, 70}, 1, kRaised}};
   return {
       {"sm90 topk 192/128", listed(Arch::kSm90a), lists, two_stages()},

@@ -78,6 +78,14 @@ inline AttentionSpec base_spec(Arch arch, int heads, int group, int qk_depth,
   return spec;
 }
 
+/// Absorbed MLA of one key head.
+inline AttentionSpec absorbed_spec(Arch arch, int heads, int qk_depth, int page_size) {
+  AttentionSpec spec = base_spec(arch, heads, heads, qk_depth, mask_of(Kind::kNull));
+  spec.mla = Mla::kDecode;
+  spec.page_size = page_size;
+  return spec;
+}
+
 inline AttentionSpec of_sequences(AttentionSpec spec, int page_size, bool ragged) {
   spec.page_size = page_size;
   spec.ragged = ragged;
@@ -232,6 +240,17 @@ class KernelTest : public testing::Test {
         ASSERT_TRUE(done) << "batch " << i;
         expect_right(*problem, *done);
       }
+    }
+  }
+
+  // A CTA of 384 threads is launched with 168 registers per thread; none is spilt.
+  static void expect_no_spills(const std::vector<AttentionSpec>& specs) {
+    for (const AttentionSpec& spec : specs) {
+      const auto kernel = compiled(spec, nullptr, CompileTo::kImage);
+      ASSERT_TRUE(kernel);
+      EXPECT_EQ(kernel->generated.usage.spill_bytes, 0);
+      EXPECT_EQ(kernel->generated.usage.stack_bytes, 0);
+      EXPECT_LE(kernel->generated.usage.registers, 168);
     }
   }
 

@@ -17,14 +17,8 @@ class MlaTest : public KernelTest {
 
   // Of a latent part that compiles and runs soon; check_depths() has those of models.
   AttentionSpec spec_of(int heads, int page_size, int partitions) const {
-    AttentionSpec spec;
-    spec.arch = arch_;
-    spec.mla = Mla::kDecode;
-    spec.num_q_heads = spec.group = heads;
-    spec.qk_depth = 192;
-    spec.page_size = page_size;
+    AttentionSpec spec = absorbed_spec(arch_, heads, 192, page_size);
     spec.num_partitions = partitions;
-    spec.return_lse = true;
     spec.mask = mask_of(Kind::kCausal);
     return spec;
   }
@@ -161,22 +155,15 @@ class MlaTest : public KernelTest {
     }
   }
 
-  // A CTA of 384 threads is launched with 168 registers per thread; none is spilt.
   void check_registers() {
     AttentionSpec fixed = spec_of(128, 64, 1);
     fixed.partition_keys = 256;
     fixed.sink = true;
     AttentionSpec boxes = spec_of(128, 16, 1);
     boxes.partition_keys = 256;
-    for (const AttentionSpec& spec : some_of<AttentionSpec>(
-             {with_depths(boxes, 320, 256), with_depths(fixed, 576, 512),
-              with_depths(spec_of(128, 1, 0), 576, 512), with_depths(boxes, 576, 512)})) {
-      const auto kernel = compiled(spec, nullptr, CompileTo::kImage);
-      ASSERT_TRUE(kernel);
-      EXPECT_EQ(kernel->generated.usage.spill_bytes, 0);
-      EXPECT_EQ(kernel->generated.usage.stack_bytes, 0);
-      EXPECT_LE(kernel->generated.usage.registers, 168);
-    }
+    expect_no_spills(some_of<AttentionSpec>(
+        {with_depths(boxes, 320, 256), with_depths(fixed, 576, 512),
+         with_depths(spec_of(128, 1, 0), 576, 512), with_depths(boxes, 576, 512)}));
   }
 
  private:

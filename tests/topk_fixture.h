@@ -13,14 +13,8 @@ class TopkTest : public KernelTest {
  protected:
   // Of a latent part that compiles soon.
   static AttentionSpec spec_of(Arch arch, int heads, int page_size, int topk) {
-    AttentionSpec spec;
-    spec.arch = arch;
-    spec.mla = Mla::kDecode;
-    spec.num_q_heads = spec.group = heads;
-    spec.qk_depth = 192;
-    spec.page_size = page_size;
+    AttentionSpec spec = absorbed_spec(arch, heads, 192, page_size);
     spec.topk = topk;
-    spec.return_lse = true;
     return spec;
   }
 
@@ -104,19 +98,13 @@ class TopkTest : public KernelTest {
     }
   }
 
-  static void expect_no_spills(Arch arch) {
+  static void expect_models_fit(Arch arch) {
     AttentionSpec model = spec_of(arch, 128, 64, 2048);
     model.qk_depth = 576;
     AttentionSpec ragged = model;
     ragged.ragged = ragged.sink = true;
     ragged.partition_keys = 256;
-    for (const AttentionSpec& spec : {model, ragged}) {
-      const auto kernel = compiled(spec, nullptr, CompileTo::kImage);
-      ASSERT_TRUE(kernel);
-      EXPECT_EQ(kernel->generated.usage.spill_bytes, 0);
-      EXPECT_EQ(kernel->generated.usage.stack_bytes, 0);
-      EXPECT_LE(kernel->generated.usage.registers, 168);
-    }
+    expect_no_spills({model, ragged});
   }
 };
 

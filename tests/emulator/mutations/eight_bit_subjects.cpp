@@ -38,10 +38,31 @@ std::vector<Description> of_eight_bit_q() {
   };
 }
 
+// K and V are widened on their way to the type of Q, in pages and without.
+std::vector<Description> of_wider_q() {
+  const auto wider = [](AttentionSpec& spec) {
+    spec.qkv_dtype = Dtype::kBf16;
+    spec.kv_dtype = Dtype::kE4m3;
+  };
+  return {
+      {"sm90 kv_dtype 128 causal",
+       with(eight_bit(128, 2, 2, Scales::kHead), wider),
+       {{{300}, {600}, 2}, {{300}, {150}, 1}, {{200}, {400}, 1, kRaised}}},
+      {"sm90 kv_dtype 64 pages",
+       with(eight_bit(64, 4, 2, Scales::kTensor),
+            [&](AttentionSpec& spec) {
+              wider(spec);
+              spec.page_size = 16;
+              spec.ragged = true;
+            }),
+       {{{150, 0, 9, 33}, {700, 40, 0, 31}, 1, kNormal, true}, {{70, 40}, {500, 30}, 2, kRaised}}},
+  };
+}
+
 }  // namespace
 
 Result<Subjects> make_eight_bit_subjects(const Wanted& wanted) {
-  return make_described({of_eight_bit_q()}, wanted);
+  return make_described({of_eight_bit_q(), of_wider_q()}, wanted);
 }
 
 }  // namespace attnjit::emulator

@@ -46,6 +46,10 @@ struct LayoutOf {
   static constexpr WgmmaOperand kOperand = Config::kE4m3   ? WgmmaOperand::kE4m3
                                            : Config::kBf16 ? WgmmaOperand::kBf16
                                                            : WgmmaOperand::kFp16;
+  /// Of P V. NOTE: where V is widened it is fp16, whatever Q is: that takes a third of the
+  /// instructions of bf16 (common/eight_bits.cuh), and P loses less. Its small numbers are kept by
+  /// the plan's kPBias.
+  static constexpr WgmmaOperand kPvOperand = Config::kWidensKv ? WgmmaOperand::kFp16 : kOperand;
   static constexpr int kElementBytes = Config::kE4m3 ? 1 : 2;
   /// Elements in 16 bytes, in the row of a block, and in the row of A of a wgmma.
   static constexpr int kChunkElements = 16 / kElementBytes;

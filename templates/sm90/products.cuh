@@ -54,9 +54,9 @@ ATTNJIT_DEVICE void issue_pv(float (&o)[LayoutOf<Config>::kPvColumns / 2],
   const auto issue = [&]<int kColumns>(float(&part)[kColumns / 2], u64 columns) {
 #pragma unroll
     for (int step = 0; step < Layout::kPvSteps; ++step) {
-      Wgmma<kColumns>::template rs<Layout::kOperand>(part, p[4 * step], p[4 * step + 1],
-                                                     p[4 * step + 2], p[4 * step + 3],
-                                                     columns + step * kStep / 16, 1);
+      Wgmma<kColumns>::template rs<Layout::kPvOperand>(part, p[4 * step], p[4 * step + 1],
+                                                       p[4 * step + 2], p[4 * step + 3],
+                                                       columns + step * kStep / 16, 1);
     }
   };
   constexpr int kFirst = Layout::kPvFirst, kRest = Layout::kPvColumns - kFirst;
@@ -82,7 +82,7 @@ ATTNJIT_DEVICE void pack_probabilities(u32 (&p)[LayoutOf<Config>::kPWords],
       p[i] = pack_e4m3(s[first], s[first + 1], s[first + 4], s[first + 5]);
     }
   } else {
-    pack_pairs<Config::kBf16>(p, s);
+    pack_pairs<LayoutOf<Config>::kPvOperand == WgmmaOperand::kBf16>(p, s);
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// K and V of e4m3 on their way to the 16-bit tiles that wgmma multiplies with a Q of that type.
+// K and V of e4m3 on their way to the 16-bit tiles that wgmma multiplies.
 #pragma once
 
 #include "common/eight_bits.cuh"
@@ -22,6 +22,8 @@ struct Widener {
   /// Of 16 columns. P V multiplies whole times 32.
   static constexpr int kUnits = (kIsK ? Config::kQkDepth : Layout::kPvColumns) / 16;
   static constexpr bool kTakesTurns = kUnits % kWarps != 0;
+  static constexpr bool kBf16 =
+      (kIsK ? Layout::kOperand : Layout::kPvOperand) == WgmmaOperand::kBf16;
   static constexpr int kLanes = 32;
   static constexpr int kSteps = Config::kTileN / kLanes;  // of keys
   static constexpr int kRowBytes = Config::kKvRowBytes;
@@ -48,8 +50,8 @@ struct Widener {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       u32 wide[4];
-      widen_e4m3<Config::kBf16>(narrow.words[2 * half], wide[0], wide[1]);
-      widen_e4m3<Config::kBf16>(narrow.words[2 * half + 1], wide[2], wide[3]);
+      widen_e4m3<kBf16>(narrow.words[2 * half], wide[0], wide[1]);
+      widen_e4m3<kBf16>(narrow.words[2 * half + 1], wide[2], wide[3]);
       // Of neighbours of 16 bytes the lower has an even number.
       store_shared_v4((to ^ half << 4) + step * (kLanes * kBlockRowBytes), wide[0], wide[1],
                       wide[2], wide[3]);

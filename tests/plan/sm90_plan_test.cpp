@@ -574,6 +574,8 @@ TEST(Sm90Plan, WidenedKvHasMemoryForBothForms) {
       EXPECT_EQ(sm90.v_row_stage_bytes, sm90.v_bytes / 2);
       EXPECT_EQ(sm90.BN % 32, 0);
       EXPECT_GE(sm90.num_row_stages, 1);
+      // What P may come to: less than fp16's greatest number.
+      EXPECT_LT(std::exp2(sm90.p_bias + sm90.rescale_threshold), 65504);
       EXPECT_LE(sm90.smem_bytes, sm90.ctas_per_sm == 2 ? 115712 : 232448) << depth;
       EXPECT_EQ(sm90.ctas_per_sm, max_q_len == 1 && depth <= 128 ? 2 : 1);
     }

@@ -171,6 +171,8 @@ void choose_widened(const AttentionSpec& spec, bool light, Sm90Plan& plan) {
   // At depth 128 in the place of a second Q: measured.
   plan.num_row_stages = spec.qk_depth <= 128 ? 2 : 1;
   plan.ping_pong = spec.qk_depth <= 64 || spec.qk_depth > 128;
+  // P is fp16. What a maximum may grow by, 2^8, and this are half of what that can hold.
+  plan.p_bias = 7;
   if (spec.qk_depth <= 128) {
     // NOTE: at depth 128 an `or` mask and ALiBi spill with 128.
     plan.BN = light || spec.qk_depth <= 64 ? 128 : 96;

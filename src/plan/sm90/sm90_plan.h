@@ -58,7 +58,7 @@ struct Sm90Plan {
   /// `widens_kv` as many of K and of V.
   int num_row_stages = 0;
   int o_blocks = 0;  ///< 128-byte columns of O with memory of their own; 0: O is staged in Q's
-  bool widens_kv = false;   ///< K and V are e4m3, and widened to the type of Q
+  bool widens_kv = false;   ///< K and V are e4m3, and widened to 16 bits
   int kv_row_bytes = 128;   ///< of a row in a TMA box of K and V, and their swizzle
   bool ping_pong = false;   ///< consumers take turns at issuing products
   bool pair_tiles = false;  ///< later rows see more keys: a CTA takes long and short tiles in pairs
@@ -89,7 +89,7 @@ struct Sm90Plan {
   std::int64_t smem_bytes = 0;
   double rescale_threshold = 8;  ///< log2: O is rescaled when the maximum grows by more
   int exp2_fma_pairs = 0;        ///< of a row's pairs in a thread, whose 2^x the FMA pipe computes
-  double p_bias = 0;             ///< log2: P is scaled by 2^this, so that e4m3 keeps small ones
+  double p_bias = 0;             ///< log2: P is scaled by 2^this: its type keeps small ones
 
   /// A second body of the kernel, for launches that have low query tiles; null: there is none. It
   /// has fewer consumers, with more registers and longer KV tiles.

@@ -115,6 +115,7 @@ TEST(Sm90Plan, ConstantsOfDepth128) {
       {"kKvLensExcludeNew", "false"},
       {"kListed", "false"},
       {"kMapped", "false"},
+      {"kWholeTiles", "false"},
       {"kSplit", "false"},
       {"kPartitionTiles", "0"},
       {"kMergeOnePart", "false"},

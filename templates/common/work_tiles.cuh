@@ -161,11 +161,11 @@ ATTNJIT_DEVICE WorkTile part_of(WorkTile work, const Arguments& arguments) {
 }
 
 /// Rows in groups of a consumer's. Tiles are whole groups, counted from the last. NOTE: TMA faults
-/// on a box to store that begins before row 0. With kWholeTiles tiles are counted whole: where
-/// there is a map, so that a tile's rows are of one row of its blocks.
+/// on a box to store that begins before row 0. Where there is a map tiles are counted whole, so
+/// that a tile's rows are of one row of its blocks.
 template <class Config>
 ATTNJIT_DEVICE int groups_of(int rows) {
-  constexpr int kGroups = Config::kWholeTiles ? Config::kTileM / kConsumerRows : 1;
+  constexpr int kGroups = Config::kMapped ? Config::kTileM / kConsumerRows : 1;
   return ceil_div(rows, kGroups * kConsumerRows) * kGroups;
 }
 

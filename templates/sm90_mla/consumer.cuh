@@ -78,21 +78,11 @@ struct Consumer {
       if (lane == 1) mbarrier_arrive_at(empty, peer);
     }
   }
-  /// Hands back several blocks at once, a lane each.
-  template <int kCount>
-  ATTNJIT_DEVICE void release_blocks(const Ring& at, int first) const {
-    static_assert(kCount <= 16, "half of the lanes arrive at the other CTA");
-    const u32 empty = smem.kv_empty(at.stage, first + lane % 16);
-    const bool mine = lane % 16 < kCount;
-    if (mine && lane < 16) mbarrier_arrive(empty);
-    if constexpr (Config::kCluster > 1) {
-      if (mine && lane >= 16) mbarrier_arrive_at(empty, peer);
-    }
-  }
-  /// Hands back what S alone reads: the rope's block, or K where V is a tensor of its own.
+  /// Hands back what S alone reads: the rope's block; where V is a tensor of its own, all of K, a
+  /// lane each block.
   ATTNJIT_DEVICE void release_scored(const Ring& at) const {
     if constexpr (Config::kOwnV) {
-      release_blocks<Layout::kQkBlocks>(at, 0);
+      if (lane < Layout::kQkBlocks) mbarrier_arrive(smem.kv_empty(at.stage, lane));
     } else if constexpr (Layout::kRopeBlocks > 0) {
       release_block(at, Layout::kOvBlocks);
     }
@@ -157,17 +147,14 @@ struct Consumer {
     }
   }
 
-  /// Waits for the products of O and hands back the memory of V, block by block; to two CTAs at
-  /// once where that is no K, for an arrival at the other one costs a fence. NOTE: unrolled by
+  /// Waits for the products of O and hands back the memory of V, block by block. NOTE: unrolled by
   /// hand: the number of groups that still run is part of the instruction.
   template <int kBlock = 0>
   ATTNJIT_DEVICE void end_pv(Rows& rows) {
-    constexpr bool kAtOnce = Config::kOwnV && Config::kCluster > 1;
     if constexpr (kBlock < kBlocks) {
       wgmma_wait<kBlocks - 1 - kBlock>();
       pin_registers(rows.o[kBlock]);
-      if constexpr (!kAtOnce) release_block(ring, first_of_v() + kBlock);
-      if constexpr (kAtOnce && kBlock == kBlocks - 1) release_blocks<kBlocks>(ring, first_of_v());
+      release_block(ring, first_of_v() + kBlock);
       end_pv<kBlock + 1>(rows);
     } else {
       ring.advance(Config::kStages);

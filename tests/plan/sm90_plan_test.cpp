@@ -115,7 +115,6 @@ TEST(Sm90Plan, ConstantsOfDepth128) {
       {"kKvLensExcludeNew", "false"},
       {"kListed", "false"},
       {"kMapped", "false"},
-      {"kWholeTiles", "false"},
       {"kSplit", "false"},
       {"kPartitionTiles", "0"},
       {"kMergeOnePart", "false"},

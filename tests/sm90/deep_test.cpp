@@ -134,16 +134,6 @@ TEST_F(Sm90Deep, Partitions) {
   expect_passes(chosen, {{{1}, {400, 64}}, {{1}, {700}}});
 }
 
-// Two CTAs that load K and V for each other; odd numbers of 64 rows, so that one has none.
-TEST_F(Sm90Deep, Clusters) {
-  Tuning tuning;
-  tuning.rows.push_back({{}, {{"cluster", 2}}});
-  expect_passes(spec_of(4, 2), {{{141}, {200}}, {{33, 33}, {90, 90}}, {{100}, {60}}}, &tuning);
-  AttentionSpec paged = of_sequences(spec_of(4, 2, 320, mask_of(Kind::kNull)), 16, true);
-  paged.num_partitions = 2;
-  expect_passes(paged, {{{150, 0, 33}, {200, 70, 90}}}, &tuning);
-}
-
 TEST_F(Sm90Deep, Accumulates) {
   AttentionSpec spec = of_sequences(spec_of(4, 2), 64, false);
   spec.accumulate = true;

@@ -263,8 +263,6 @@ void add_mla_constants(const AttentionSpec& spec, const MlaTiles& tiles, Constan
   constants.add_bool("kKvLensExcludeNew", spec.kv_lens_exclude_new);
   constants.add_bool("kPairTiles", tiles.pair_tiles);
   constants.add_bool("kMapped", false);
-  // No CTA of a cluster has rows before the first. Of absorbed MLA clusters have whole positions.
-  constants.add_bool("kWholeTiles", tiles.own_v && tiles.cluster > 1);
   constants.add_bool("kSplit", tiles.split);
   constants.add("kPartitionTiles", tiles.partition_tiles);
   constants.add_bool("kMergeOnePart", merges_one_part(spec));

@@ -502,7 +502,6 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm9
   constants.add_bool("kOverlaps", sm90.overlaps);
   constants.add_bool("kListed", sm90.listed);
   constants.add_bool("kMapped", sm90.mapped);
-  constants.add_bool("kWholeTiles", sm90.mapped);
   constants.add_bool("kSplit", sm90.split);
   constants.add("kPartitionTiles", sm90.partition_tiles);
   constants.add_bool("kMergeOnePart", merges_one_part(spec));

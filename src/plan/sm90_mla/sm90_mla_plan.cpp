@@ -65,12 +65,11 @@ void lay_out(const AttentionSpec& spec, Sm90Plan& plan) {
   add(Sm90Region::kBarriers, 0, std::int64_t{8} * static_cast<std::int64_t>(plan.barriers.size()));
 }
 
-/// What a tuning row may choose. Where a position's heads, or a sequence's rows, are more than a
-/// CTA's 64 rows, the next CTA may load K and V with it.
+/// What a tuning row may choose. Half of the heads of a position is a CTA's rows where there are
+/// more than 64: then the other half's CTA may load K with it.
 std::vector<Sm90Knob> knobs_of(const AttentionSpec& spec, const Sm90Plan& plan) {
-  const bool more_rows = plan.v_bytes > 0 ? !decodes(spec, MlaTiles::kRows)
-                                          : (1 << mla_head_shift(spec)) > MlaTiles::kRows;
-  const bool halves = more_rows && !plan.row_copies;
+  const bool halves =
+      (1 << mla_head_shift(spec)) > MlaTiles::kRows && !plan.row_copies && plan.v_bytes == 0;
   return {{"num_stages", &Sm90Plan::num_stages, stages_of(plan)},
           {"cluster", &Sm90Plan::cluster,
            halves ? std::vector<std::int64_t>{1, 2} : std::vector<std::int64_t>{1}}};

@@ -46,9 +46,8 @@ struct LayoutOf {
   static constexpr WgmmaOperand kOperand = Config::kE4m3   ? WgmmaOperand::kE4m3
                                            : Config::kBf16 ? WgmmaOperand::kBf16
                                                            : WgmmaOperand::kFp16;
-  /// Of P V. NOTE: where V is widened it is fp16, whatever Q is: that takes a third of the
-  /// instructions of bf16 (common/eight_bits.cuh), and P loses less. Its small numbers are kept by
-  /// the plan's kPBias.
+  /// Of P V. NOTE: where V is widened it is fp16, whatever Q is: e4m3 takes about half of the
+  /// instructions that bf16 takes, and P of fp16 loses less. kPBias keeps small ones.
   static constexpr WgmmaOperand kPvOperand = Config::kWidensKv ? WgmmaOperand::kFp16 : kOperand;
   static constexpr int kElementBytes = Config::kE4m3 ? 1 : 2;
   /// Elements in 16 bytes, in the row of a block, and in the row of A of a wgmma.

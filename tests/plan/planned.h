@@ -11,6 +11,7 @@
 #include "attnjit/launch.h"
 #include "attnjit/plan.h"
 #include "attnjit/tuning.h"
+#include "plan/sm90/sm90_plan.h"
 
 namespace attnjit::plan_test {
 
@@ -28,6 +29,20 @@ inline std::map<std::string, std::string> constants_of(const KernelPlan& plan) {
   for (const ConfigConstant& constant : plan.main().constants)
     constants[constant.name] = constant.value;
   return constants;
+}
+
+/// The kernel's memory has no gaps and fits a CTA of sm_90a, and so do the registers of a producer
+/// and two consumers.
+inline void expect_fits_sm90(const KernelPlan& plan) {
+  EXPECT_LE(plan.main().smem_bytes, 232448);
+  EXPECT_LE(plan.sm90->producer_registers + 2 * plan.sm90->consumer_registers,
+            3 * plan.main().launch_registers);
+  std::int64_t at = 0;
+  for (const MemoryRange& range : plan.main().smem_map) {
+    EXPECT_EQ(range.begin, at) << range.name;
+    at += range.size;
+  }
+  EXPECT_EQ(at, plan.main().smem_bytes);
 }
 
 /// The launches of a plan of three partitions, of 2 sequences of 5 rows: the kernel, and the merge

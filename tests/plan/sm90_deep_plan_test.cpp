@@ -45,15 +45,7 @@ TEST(Sm90DeepPlan, FitsTheSmForEveryDepth) {
       const Sm90Plan& deep = *plan.sm90;
       EXPECT_EQ(deep.num_stages, depth == 320 ? 2 : 1);
       EXPECT_EQ(deep.num_v_stages, deep.num_stages);
-      EXPECT_LE(plan.main().smem_bytes, 232448);
-      EXPECT_LE(deep.producer_registers + 2 * deep.consumer_registers,
-                3 * plan.main().launch_registers);
-      std::int64_t at = 0;
-      for (const MemoryRange& range : plan.main().smem_map) {
-        EXPECT_EQ(range.begin, at) << range.name;
-        at += range.size;
-      }
-      EXPECT_EQ(at, plan.main().smem_bytes);
+      expect_fits_sm90(plan);
     }
   }
 }

@@ -47,15 +47,7 @@ TEST(Sm90MlaPlan, FitsTheSmForEveryDepth) {
       const Sm90Plan& mla = *plan.sm90;
       EXPECT_EQ(mla.num_stages % 2, 0);
       EXPECT_EQ(plan.main().threads, 384);
-      EXPECT_LE(plan.main().smem_bytes, 232448);
-      EXPECT_LE(mla.producer_registers + 2 * mla.consumer_registers,
-                3 * plan.main().launch_registers);
-      std::int64_t at = 0;
-      for (const MemoryRange& range : plan.main().smem_map) {
-        EXPECT_EQ(range.begin, at) << range.name;
-        at += range.size;
-      }
-      EXPECT_EQ(at, plan.main().smem_bytes);
+      expect_fits_sm90(plan);
     }
   }
 }

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <string_view>
 
@@ -85,6 +86,8 @@ bool has_deep_heads(const AttentionSpec& spec) {
   constexpr int kDeepest = 256;
   return spec.mla != Mla::kDecode && spec.qk_depth > kDeepest;
 }
+
+int rows_shift(int group) { return std::bit_width(static_cast<std::uint32_t>(group - 1)); }
 
 bool decodes(const AttentionSpec& spec, int rows) {
   return spec.max_q_len > 0 && std::int64_t{spec.max_q_len} * spec.group <= rows;

@@ -40,6 +40,10 @@ bool has_kv_lens(const AttentionSpec& spec);
 /// Whether a sequence's rows of all the heads of a group are `rows` at most.
 bool decodes(const AttentionSpec& spec, int rows);
 
+/// log2 of the rows of a position where they are of all the heads of a group: a power of two, no
+/// fewer than the heads.
+int rows_shift(int group);
+
 /// Whether heads are deeper than one warpgroup's O: V is a tensor of its own, and absorbed MLA,
 /// whose V is K's, has kernels of its own.
 bool has_deep_heads(const AttentionSpec& spec);

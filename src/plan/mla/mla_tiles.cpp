@@ -39,13 +39,11 @@ std::vector<LaunchNumber> numbers_of(const AttentionSpec& spec, const MlaTiles& 
   return numbers;
 }
 
-int shift_of(int heads) { return std::bit_width(static_cast<std::uint32_t>(heads - 1)); }
-
 /// Whether a tile's rows are of all the heads of a group: where that wastes no rows, and in
 /// decodes, which wait for K and V.
 bool packs_group(const AttentionSpec& spec) {
   if (!has_deep_heads(spec)) return true;
-  const int rows = 1 << shift_of(spec.group);
+  const int rows = 1 << rows_shift(spec.group);
   const bool whole = rows == spec.group && rows <= kMaxHeads;
   return whole ||
          (decodes(spec, MlaTiles::kRows) && std::int64_t{spec.max_q_len} * rows <= MlaTiles::kRows);
@@ -122,7 +120,7 @@ std::int64_t mla_loaded_bytes(const AttentionSpec& spec) {
 
 int mla_head_shift(const AttentionSpec& spec) {
   if (!packs_group(spec)) return 0;
-  const int shift = shift_of(spec.group);
+  const int shift = rows_shift(spec.group);
   constexpr int kWholeTile = std::bit_width(std::uint32_t{MlaTiles::kRows}) - 1;
   return spec.topk > 0 ? std::max(shift, kWholeTile) : shift;
 }

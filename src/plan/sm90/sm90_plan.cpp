@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <memory>
 #include <numeric>
@@ -81,9 +80,6 @@ KvBytes kv_bytes(const AttentionSpec& spec, int BN) {
   if (!is_e4m3(spec)) return {rows(spec.qk_depth), rows(spec.ov_depth), 0, 0};
   return {rows(spec.qk_depth), std::int64_t{BN} * multiplied_columns(spec), 0, rows(spec.ov_depth)};
 }
-
-/// Of the rows of a position: a power of two, no fewer than the group's heads.
-int rows_shift(int group) { return std::bit_width(static_cast<std::uint32_t>(group - 1)); }
 
 /// The tile of a launch of few rows, which waits for K and V: 64 rows, and two CTAs per SM where
 /// they fit, so that one loads while the other begins or ends a work tile.

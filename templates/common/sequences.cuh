@@ -23,11 +23,18 @@ struct SequenceTile {
 /// rows to the first, and of a tile the parts of its keys: tiles that run together share K and V in
 /// L2. A whole warp; 32 sequences at a time.
 ///
+/// Where later rows see more keys, tiles of one rank come together, of as many heads as share L2: a
+/// CTA might get the long tiles of each head otherwise. From the longest to the shortest, they are
+/// dealt to and fro. NOTE: not where the rows of a sequence are few beside its keys: its tiles are
+/// as long as one another, and what they share of L2 counts.
+///
 /// In a ragged batch the second half of the CTAs begin with the last of their tiles. Prompts, which
 /// compute, and decodes, which load, stand together in a batch, and so they run together.
 ///
 /// Tiling: how an architecture cuts the rows of a sequence into tiles. It has
 ///   kKvLens             whether sequences differ in kv_len
+///   kPairTiles          whether later rows see more keys; with it
+///   kKeyBytes           of a key of a head and its value
 ///   heads(arguments)    heads, or groups of heads that share tiles
 ///   tiles(q_len, arguments)    of a head
 template <class Config, class Mask, class Tiling, class Arguments, class Params>
@@ -80,13 +87,42 @@ struct SequenceList : SequenceLengths<Config, Tiling::kKvLens, Arguments> {
       work.partition = parts.begin + place - before - tile * parts.count();
     }
     const int tiles = Tiling::tiles(work.lengths.q, arguments);
-    work.head = quotient(tile, tiles);
-    work.rank = tile - work.head * tiles;
+    bool by_rank = false;
+    if constexpr (Tiling::kPairTiles) by_rank = work.lengths.kv < kFewRows * work.lengths.q;
+    if (by_rank) {
+      place_by_rank(work, tile, tiles);
+    } else {
+      work.head = quotient(tile, tiles);
+      work.rank = tile - work.head * tiles;
+    }
     return work;
   }
 
  private:
   ATTNJIT_DEVICE static int step() { return workers<Config>(); }
+
+  /// Keys for each row from which on a sequence has few rows.
+  static constexpr i64 kFewRows = 4;
+  /// Of K and V of the heads whose tiles come together. Half of an H200's L2, because half of it is
+  /// far.
+  static constexpr i64 kL2Bytes = 25'000'000;
+
+  /// The head and rank of a sequence's tile, of `tiles` of each head, sorted by rank.
+  ATTNJIT_DEVICE void place_by_rank(SequenceTile& work, int tile, int tiles) const {
+    const int heads = Tiling::heads(arguments);
+    const auto fit = static_cast<int>(kL2Bytes / (work.lengths.kv * i64{Tiling::kKeyBytes}));
+    const int together = max(1, min(fit, heads));
+    const int section = quotient(tile, together * tiles);
+    const int first_head = section * together;
+    const int of_rank = min(together, heads - first_head);
+    int place = tile - first_head * tiles;
+    const int round = quotient(place, step());
+    if ((round & 1) != 0 && (round + 1) * step() <= of_rank * tiles) {
+      place = (2 * round + 1) * step() - 1 - place;
+    }
+    work.rank = quotient(place, of_rank);
+    work.head = first_head + place - work.rank * of_rank;
+  }
   /// Tiles of the sequences at hand.
   ATTNJIT_DEVICE int at_hand() const { return __shfl_sync(kAll, sum, 31); }
 

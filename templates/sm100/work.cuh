@@ -110,6 +110,7 @@ ATTNJIT_DEVICE int work_positions(const Arguments& arguments) {
 template <class Config>
 struct SequenceTiling {
   static constexpr bool kKvLens = LayoutOf<Config>::kKvLens;
+  static constexpr bool kPairTiles = false;
   template <class Arguments>
   ATTNJIT_DEVICE static int heads(const Arguments& arguments) {
     return arguments.num_q_heads / LayoutOf<Config>::kFused;

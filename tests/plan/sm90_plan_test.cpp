@@ -284,17 +284,20 @@ TEST(Sm90Plan, RowsOfOtherPagesAreCopied) {
   }
 }
 
-TEST(Sm90Plan, TilesOfSequencesThatDifferAreNotPaired) {
+// A warp deals the tiles of sequences that differ, and then it wants to know the same of the mask.
+TEST(Sm90Plan, TilesOfSequencesThatDifferComeByLength) {
   AttentionSpec spec = spec_of(128);
-  spec.mask = mask_of(MaskSpec::Kind::kCausal);
-  EXPECT_TRUE(plan_of(spec).sm90->pair_tiles);
   spec.ragged = true;
-  EXPECT_FALSE(plan_of(spec).sm90->pair_tiles);
+  EXPECT_EQ(constants_of(plan_of(spec)).at("kPairTiles"), "false");
+  spec.mask = mask_of(MaskSpec::Kind::kCausal);
+  EXPECT_EQ(constants_of(plan_of(spec)).at("kPairTiles"), "true");
   Tuning tuning;
-  tuning.rows.push_back({{}, {{"pair_tiles", 1}}});
-  const Result<KernelPlan> paired = plan(spec, {}, &tuning);
-  ASSERT_FALSE(paired.ok());
-  EXPECT_EQ(paired.error().field, "pair_tiles");
+  tuning.rows.push_back({{}, {{"pair_tiles", 0}}});
+  const Result<KernelPlan> by_head = plan(spec, {}, &tuning);
+  ASSERT_TRUE(by_head.ok());
+  EXPECT_EQ(constants_of(*by_head).at("kPairTiles"), "false");
+  spec.max_q_len = 1;
+  EXPECT_EQ(constants_of(plan_of(spec)).at("kPairTiles"), "false");  // a tile each
 }
 
 /// The longest CTA's work over the mean, by the dealing that templates/common/work_tiles.cuh

@@ -206,7 +206,7 @@ Sm90Plan choose(const ResolvedSpec& resolved) {
   plan.split = splits(spec);
   plan.overlaps = plan.split || plan.mapped || decodes(spec, kSm90ConsumerRows);
   plan.row_copies = copies_rows(spec);
-  plan.pair_tiles = !plan.kv_lens && later_rows_see_more(resolved);
+  plan.pair_tiles = later_rows_see_more(resolved);
   if (spec.qk_depth <= 64) {
     plan.BN = 128;
     plan.num_stages = light && windowed ? 3 : 2;
@@ -260,8 +260,7 @@ std::vector<Sm90Knob> knobs_of(const Sm90Plan& plan) {
   if (transposes) {
     all.push_back({"exp2_fma_pairs", &Sm90Plan::exp2_fma_pairs, {0, 1, 2, 3, 4}});
   }
-  // Tiles are paired where the launch knows how long they are.
-  if (!plan.kv_lens) all.push_back({"pair_tiles", &Sm90Plan::pair_tiles, {0, 1}});
+  all.push_back({"pair_tiles", &Sm90Plan::pair_tiles, {0, 1}});
   return all;
 }
 

@@ -61,7 +61,7 @@ struct Sm90Plan {
   bool widens_kv = false;   ///< K and V are e4m3, and widened to 16 bits
   int kv_row_bytes = 128;   ///< of a row in a TMA box of K and V, and their swizzle
   bool ping_pong = false;   ///< consumers take turns at issuing products
-  bool pair_tiles = false;  ///< later rows see more keys: a CTA takes long and short tiles in pairs
+  bool pair_tiles = false;  ///< later rows see more keys: a CTA takes long and short tiles
   bool kv_lens = false;     ///< sequences differ in length: a warp finds its work on the device
   bool row_copies = false;  ///< K and V are copied row by row: pages do not hold whole TMA boxes
   bool widened = false;   ///< absorbed MLA: K's latent part is e4m3, and becomes 16-bit on its way

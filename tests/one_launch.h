@@ -16,7 +16,7 @@ inline Result<LaunchRecipe> one_launch(const KernelPlan& plan, const LaunchShape
   Result<LaunchSequence> sequence = plan_launch(plan, shapes, scalars, params, device);
   if (!sequence) return sequence.error();
   for (const LaunchRecipe& launch : sequence->launches) {
-    if (launch.entry == plan.main().entry) return launch;
+    if (launch.kernel == 0) return launch;
   }
   LaunchRecipe nothing;
   nothing.grid = {0, 0, 0};

@@ -152,6 +152,7 @@ struct Workspace {
 /// param_<name>, and the workspaces' names.
 struct LaunchRecipe {
   std::string entry;
+  std::uint32_t kernel = 0;  ///< into KernelPlan::kernels, where plan_launch made the recipe
   std::array<std::uint32_t, 3> grid{1, 1, 1};
   std::array<std::uint32_t, 3> block{1, 1, 1};
   std::array<std::uint32_t, 3> cluster{1, 1, 1};

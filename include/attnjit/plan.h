@@ -185,11 +185,27 @@ struct BarrierPlan {
   int arrivals = 1;
 };
 
-/// Device memory that the kernels of a plan need beside the tensors. Its size follows from a
-/// launch's shapes (launch.h, Workspace).
-struct PlannedWorkspace {
-  std::string name;     ///< as LAUNCH.json names it: "partial_o"
-  bool zeroed = false;  ///< must be zero before the first launch; the kernels leave it zero
+/// Device memory that the kernels of a plan need beside the tensors, by what it holds. Its size
+/// follows from a launch's shapes (launch.h, Workspace).
+enum class WorkspaceId : std::uint8_t {
+  kPartialO,  ///< of each partition of the keys, or of what is merged into the caller's O and LSE
+  kPartialLse,
+  kMapKvNumBlocks,  ///< a map of the mask, where the caller brings none: MaskMapShape
+  kMapKvIndices,
+  kMapFullKvNumBlocks,
+  kMapFullKvIndices,
+  kListCounts,  ///< of the map, each work tile's list: how many KV tiles it has
+  kList,
+  kWaitRecords,  ///< what bounded waits leave (PlanOptions::debug_waits)
+  kCount,        ///< no workspace: how many there are
+};
+
+/// What a kernel of a plan computes.
+enum class KernelId : std::uint8_t {
+  kAttention,
+  kMerge,     ///< of partial attentions
+  kMap,       ///< which blocks of the mask are seen
+  kMapLists,  ///< of such a map, the lists of work tiles
 };
 
 /// One kernel of a plan: an entry of the plan's module.
@@ -201,6 +217,8 @@ struct PlannedKernel {
     int num_warps = 0;
   };
 
+  KernelId id = KernelId::kAttention;  ///< no two kernels of a plan have the same
+
   std::string entry;            ///< the entry symbol
   std::string kernel_header;    ///< under templates/, what defines its body: "sm90/forward.cuh"
   int threads = 0;              ///< per CTA
@@ -209,7 +227,6 @@ struct PlannedKernel {
   /// It may begin before the kernel before it has ended (programmatic dependent launch), and waits
   /// for its end itself. The first kernel of a launch does so where the launch asks for it.
   bool overlaps = false;
-  bool has_mask = false;     ///< beside the main kernel: the mask's functions are part of it
   int ctas_per_sm = 1;       ///< that are to be resident at once
   int launch_registers = 0;  ///< per thread at launch: what setmaxnreg budgets start from
 
@@ -242,10 +259,9 @@ struct KernelPlan {
   bool supported = false;
   std::string reason;
 
-  /// The main one first, then those of which a launch may leave some out; never empty. A launch
-  /// names its kernel by the entry.
+  /// The main one first, then those of which a launch may leave some out; never empty.
   std::vector<PlannedKernel> kernels = std::vector<PlannedKernel>(1);
-  std::vector<PlannedWorkspace> workspaces;
+  std::vector<WorkspaceId> workspaces;
   std::optional<PlannedMap> map;  ///< set where a kernel makes one, or a launch may be given one
   std::vector<Deviation> deviations;
   std::vector<Waiver> waivers;

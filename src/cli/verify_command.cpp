@@ -182,13 +182,10 @@ std::vector<TimedKernel> timed_kernels(const CompiledKernel& compiled, const Ker
   const KernelImage& image = *compiled.image;
   for (const LaunchRecipe& launch : sequence.launches) {
     TimedKernel kernel;
-    const auto it = std::find(image.entries.begin(), image.entries.end(), launch.entry);
-    const auto index = static_cast<std::size_t>(it - image.entries.begin());
-    if (index < image.entry_usage.size())
-      kernel.registers = static_cast<unsigned>(image.entry_usage[index].registers);
-    for (const PlannedKernel& planned : plan.kernels) {
-      if (planned.entry == launch.entry) kernel.roles = planned.roles;
+    if (launch.kernel < image.entry_usage.size()) {
+      kernel.registers = static_cast<unsigned>(image.entry_usage[launch.kernel].registers);
     }
+    kernel.roles = plan.kernels.at(launch.kernel).roles;
     kernels.push_back(std::move(kernel));
   }
   return kernels;

@@ -24,6 +24,7 @@ constexpr const char* kTemplate = "attention.cu.tmpl";  // of a plan's main kern
 constexpr const char* kStepTemplate = "step.cu.tmpl";   // of each beside it
 constexpr const char* kMaskTemplate = "map.cu.tmpl";    // of one that has the mask, too
 constexpr const char* kFileName = "attention.cu";
+constexpr const char* kUserFunctions = "user_functions";  // the placeholder
 
 Error defect(std::string message) {
   return make_error(ErrorCode::kInternal, std::move(message), "plan");
@@ -231,7 +232,7 @@ std::vector<TemplateValue> main_values(const KernelPlan& plan, const EntryText& 
   values.insert(values.end(), {{"arch", std::string(to_string(plan.spec->arch))},
                                {"scalars", lines(text.scalars.members)},
                                {"params", lines(text.params.members)},
-                               {"user_functions", user.functions},
+                               {kUserFunctions, user.functions},
                                {"mask", user.mask},
                                {"score_mod", user.score_mod}});
   return values;
@@ -253,14 +254,17 @@ std::vector<std::string> options_of(const KernelPlan& plan, bool trusted) {
   return options;
 }
 
-/// Whether a plan's kernel is an attention. That of a merge has none before it, nor a user's code.
-bool is_attention(const KernelPlan& plan, std::size_t kernel) {
-  return kernel == 0 && !plan.spec->merge;
-}
-
-const char* template_of(const KernelPlan& plan, std::size_t kernel) {
-  if (is_attention(plan, kernel)) return kTemplate;
-  return plan.kernels[kernel].has_mask ? kMaskTemplate : kStepTemplate;
+const char* template_of(KernelId kernel) {
+  switch (kernel) {
+    case KernelId::kAttention:
+      return kTemplate;
+    case KernelId::kMap:
+      return kMaskTemplate;
+    case KernelId::kMerge:
+    case KernelId::kMapLists:
+      break;
+  }
+  return kStepTemplate;
 }
 
 /// The plan and the set go together. Errors: kUnsupported, kInternal.
@@ -271,9 +275,8 @@ Status check_plan(const KernelPlan& plan, const TemplateSet& templates) {
   if (!plan.supported) {
     return unsupported(plan.reason.empty() ? "no template serves this spec" : plan.reason);
   }
-  for (std::size_t i = 0; i < plan.kernels.size(); ++i) {
-    const PlannedKernel& kernel = plan.kernels[i];
-    const char* const file = template_of(plan, i);
+  for (const PlannedKernel& kernel : plan.kernels) {
+    const char* const file = template_of(kernel.id);
     if (templates.find(file) == nullptr) {
       return unsupported(fmt::format("the templates hold no {}", file));
     }
@@ -305,7 +308,7 @@ Result<std::string> render_main(const KernelPlan& plan, const SourceFile& file, 
     rendered = render(file.text, main_values(plan, text, user));
     if (!rendered) return std::move(rendered).error();
     for (const RenderedText::Position& position : rendered->positions) {
-      if (position.name == "user_functions") first_line = position.line;
+      if (position.name == kUserFunctions) first_line = position.line;
     }
   }
   return std::move(rendered->text);
@@ -314,12 +317,11 @@ Result<std::string> render_main(const KernelPlan& plan, const SourceFile& file, 
 /// A kernel beside the main one.
 Result<std::string> render_step(const KernelPlan& plan, const PlannedKernel& kernel,
                                 const SourceFile& file) {
-  const std::vector<ParamSpec> declared =
-      kernel.has_mask ? params_of(plan) : std::vector<ParamSpec>();
+  const bool has_mask = kernel.id == KernelId::kMap;
+  const std::vector<ParamSpec> declared = has_mask ? params_of(plan) : std::vector<ParamSpec>();
   const EntryText text = entry_text(kernel, declared);
-  Result<RenderedText> rendered =
-      render(file.text,
-             kernel.has_mask ? user_values(kernel, text) : kernel_values(kernel, text.arguments));
+  Result<RenderedText> rendered = render(
+      file.text, has_mask ? user_values(kernel, text) : kernel_values(kernel, text.arguments));
   if (!rendered) return std::move(rendered).error();
   return std::move(rendered->text);
 }
@@ -334,13 +336,12 @@ Result<KernelSource> generate(const KernelPlan& plan, const TemplateSet& templat
   std::vector<SourceFile> used;
   // NOTE: over the include lines, not the rendered text: user code names no file.
   std::string includes;
-  for (std::size_t i = 0; i < plan.kernels.size(); ++i) {
-    const PlannedKernel& kernel = plan.kernels[i];
+  for (const PlannedKernel& kernel : plan.kernels) {
     includes += includes_of(kernel) + "\n";
     source.entries.push_back(kernel.entry);
-    const SourceFile& file = *templates.find(template_of(plan, i));
-    Result<std::string> text =
-        is_attention(plan, i) ? render_main(plan, file, user) : render_step(plan, kernel, file);
+    const SourceFile& file = *templates.find(template_of(kernel.id));
+    Result<std::string> text = kernel.id == KernelId::kAttention ? render_main(plan, file, user)
+                                                                 : render_step(plan, kernel, file);
     if (!text) return std::move(text).error();
     source.text += *text;
     if (used.empty() || used.back().name != file.name) used.push_back(file);

@@ -2,7 +2,6 @@
 // BoundLaunch: one launch of a sequence, with its maps encoded and its arguments packed.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
 #include <bit>
 #include <utility>
@@ -78,14 +77,12 @@ Status BoundLaunch::build(const CudaApi& api, const KernelPlan& plan, bool first
                           const LaunchRecipe& recipe, const std::vector<Workspace>& workspaces,
                           const LaunchArgs& args, const BoundLaunch* old,
                           const LaunchRecipe* old_recipe, LaunchState::Counters& counters) {
-  const auto named =
-      std::find_if(plan.kernels.begin(), plan.kernels.end(),
-                   [&](const PlannedKernel& one) { return one.entry == recipe.entry; });
-  if (named == plan.kernels.end()) {
-    return internal(fmt::format("the recipe launches {}, which the plan lacks", recipe.entry));
+  if (recipe.kernel >= plan.kernels.size()) {
+    return internal(fmt::format("the recipe launches kernel {} of {}, which the plan lacks",
+                                recipe.kernel, plan.kernels.size()));
   }
-  const PlannedKernel& kernel = *named;
-  rank = static_cast<std::size_t>(named - plan.kernels.begin());
+  const PlannedKernel& kernel = plan.kernels[recipe.kernel];
+  rank = recipe.kernel;
   maps.resize(recipe.tensor_maps.size());
   for (std::size_t i = 0; i < maps.size(); ++i) {
     const TensorMapDescription& description = recipe.tensor_maps[i];

@@ -82,7 +82,7 @@ Status LaunchState::Impl::build(const KernelPlan& plan, const LaunchArgs& args,
   if (Status checked = check_workspace(args); !checked) return checked;
   for (std::size_t i = 0; i < sequence.launches.size(); ++i) {
     const bool known = i < old.size() && i < old_sequence.launches.size() &&
-                       old_sequence.launches[i].entry == sequence.launches[i].entry;
+                       old_sequence.launches[i].kernel == sequence.launches[i].kernel;
     launches.push_back(std::make_unique<BoundLaunch>());
     Status built = launches.back()->build(*loaded->api, plan, i == 0, sequence.launches[i],
                                           sequence.workspaces, args, known ? old[i].get() : nullptr,

@@ -26,7 +26,7 @@ Result<KernelPlan> plan(const ResolvedSpec& spec, const Tuning* tuning) {
   const TuningValues* tuned = row == nullptr ? nullptr : &row->choose;
   add_merge_workspaces(plan);
   add_map_workspaces(plan);
-  if (has_wait_records(plan)) plan.workspaces.push_back({kWaitRecords, true});
+  if (has_wait_records(plan)) plan.workspaces.push_back(WorkspaceId::kWaitRecords);
   if (Status made = family_of(plan.spec).plan(tuned, plan); !made) return made.error();
   if (plan.supported && merges(plan.spec)) plan.kernels.push_back(merge_kernel(plan));
   if (plan.supported) add_map_kernels(plan);

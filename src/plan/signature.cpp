@@ -11,6 +11,7 @@
 #include "plan/forward_support.h"
 #include "plan/launch/wait_records.h"
 #include "plan/merge/merge_plan.h"
+#include "plan/sequence.h"
 #include "spec/names.h"
 #include "spec/scalars.h"
 #include "spec/spec_fields.h"
@@ -226,7 +227,9 @@ std::string name_of(const KernelPlan& plan, BufferId buffer) {
   if (buffer.kind == Buffer::kParam) {
     return std::string(kParamPrefix) + spec::declared_params(plan.spec).at(buffer.index).name;
   }
-  if (buffer.kind == Buffer::kWorkspace) return plan.workspaces.at(buffer.index).name;
+  if (buffer.kind == Buffer::kWorkspace) {
+    return std::string(name_of(plan.workspaces.at(buffer.index)));
+  }
   return std::string(name_of(buffer.kind));
 }
 
@@ -245,6 +248,12 @@ KernelParameter parameter(TensorMapId map) {
 
 KernelParameter parameter(std::string name, BufferId buffer, std::string cuda_type) {
   return {std::move(name), Kind::kPointer, std::move(cuda_type), buffer};
+}
+
+KernelParameter workspace_parameter(const KernelPlan& plan, WorkspaceId workspace,
+                                    std::string cuda_type) {
+  return parameter(std::string(name_of(workspace)), workspace_buffer(plan, workspace),
+                   std::move(cuda_type));
 }
 
 std::vector<KernelParameter> forward_parameters(const KernelPlan& plan,
@@ -277,8 +286,7 @@ std::vector<KernelParameter> forward_parameters(const KernelPlan& plan,
   if (has_output_scale(spec)) add_array(Buffer::kOutputScale, "const float");
   for (const LaunchNumber number : numbers) parameters.push_back(parameter(number));
   if (has_wait_records(plan)) {
-    const auto last = static_cast<std::uint32_t>(plan.workspaces.size() - 1);
-    parameters.push_back(parameter(kWaitRecords, {Buffer::kWorkspace, last}, "unsigned int"));
+    parameters.push_back(workspace_parameter(plan, WorkspaceId::kWaitRecords, "unsigned int"));
   }
   parameters.push_back(parameter(LaunchNumber::kScale));
   add_function_parameters(spec, parameters);

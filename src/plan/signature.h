@@ -33,6 +33,9 @@ KernelParameter parameter(LaunchNumber number);
 KernelParameter parameter(TensorMapId map);
 /// `cuda_type`: of what the pointer points at.
 KernelParameter parameter(std::string name, BufferId buffer, std::string cuda_type);
+/// The same of a workspace, under its own name.
+KernelParameter workspace_parameter(const KernelPlan& plan, WorkspaceId workspace,
+                                    std::string cuda_type);
 
 /// The tensor maps of an attention kernel that takes all of its tensors by TMA.
 inline constexpr std::array kForwardMaps{TensorMapId::kQ, TensorMapId::kK, TensorMapId::kV,

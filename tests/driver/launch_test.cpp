@@ -295,6 +295,8 @@ TEST_F(LaunchTest, RecipesThatDoNotFitThePlanAreDefects) {
   expect_refused(args(), ErrorCode::kInternal, "");
   with([](LaunchRecipe& r) { r.tensor_maps[0].id = {}; });
   expect_refused(args(), ErrorCode::kInternal, "");
+  with([](LaunchRecipe& r) { r.kernel = 1; });
+  expect_refused(args(), ErrorCode::kInternal, "");
   with([](LaunchRecipe& r) { r.dynamic_smem = 100001; });
   expect_refused(args(), ErrorCode::kInternal, "");
   with([](LaunchRecipe& r) { r.grid[1] = 65536; });
@@ -400,9 +402,10 @@ class TwoKernelsTest : public LaunchTest {
     second.parameters = {{"o", KernelParameter::Kind::kPointer, "float"},
                          {"partial", KernelParameter::Kind::kPointer, "const float"}};
     plan.kernels.push_back(second);
-    plan.workspaces = {{"partial", false}};
+    plan.workspaces = {WorkspaceId::kPartialO};
     LaunchRecipe recipe;
     recipe.entry = second.entry;
+    recipe.kernel = 1;
     recipe.grid = {7, 1, 1};
     recipe.block = {128, 1, 1};
     recipe.args = {{KernelArgument::Pointer{"o", 0, {BufferId::Kind::kO, 0}}},
@@ -468,6 +471,14 @@ TEST_F(TwoKernelsTest, MovedBuffersReachBoth) {
   EXPECT_EQ(argument<std::uint64_t>(2, 2), 0x60000U);
   EXPECT_EQ(argument<std::uint64_t>(3, 0), 0x60000U);
   EXPECT_EQ(argument<std::uint64_t>(3, 1), 0x80000U);
+}
+
+// The kernel of a launch is the one that it counts, whatever its entry is called.
+TEST_F(TwoKernelsTest, ALaunchIsOfTheKernelThatItCounts) {
+  next_launches_.front().entry = "attnjit_kernel";
+  ASSERT_TRUE(kernel_->launch(arguments_, state_).ok());
+  ASSERT_EQ(cuda_.launches.size(), 2U);
+  EXPECT_EQ(cuda_.launches[1].kernel, "attnjit_second");
 }
 
 TEST_F(TwoKernelsTest, AMissingWorkspaceLaunchesNeither) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "plan/sequence.h"
 #include "planned.h"
 
 namespace attnjit {
@@ -125,7 +126,7 @@ TEST(MapPlan, IsMadeInTheWorkspace) {
   ASSERT_EQ(sequence->workspaces.size(), plan.workspaces.size());
   std::vector<std::int64_t> bytes;
   for (std::size_t i = 0; i < sequence->workspaces.size(); ++i) {
-    EXPECT_EQ(sequence->workspaces[i].name, plan.workspaces[i].name);
+    EXPECT_EQ(sequence->workspaces[i].name, name_of(plan.workspaces[i]));
     bytes.push_back(sequence->workspaces[i].bytes);
   }
   EXPECT_EQ(bytes, (std::vector<std::int64_t>{12, 96, 12, 96}));
@@ -147,7 +148,7 @@ TEST(MapPlan, ComesBesideAMerge) {
   EXPECT_EQ(entries, (std::vector<std::string>{"attnjit_map", "attnjit_forward", "attnjit_merge"}));
   ASSERT_EQ(sequence->workspaces.size(), 6U);
   for (std::size_t i = 0; i < 6; ++i) {
-    EXPECT_EQ(sequence->workspaces[i].name, plan.workspaces[i].name);
+    EXPECT_EQ(sequence->workspaces[i].name, name_of(plan.workspaces[i]));
   }
 }
 

@@ -43,11 +43,11 @@ TEST(WaitRecords, TheOptionAddsABufferAndNothingElse) {
     EXPECT_EQ(with.main().parameters.size(), without.main().parameters.size() + 1);
     const LaunchSequence launch = launch_of(with);
     ASSERT_EQ(launch.workspaces.size(), 1U);
-    EXPECT_EQ(launch.workspaces.front(), (Workspace{kWaitRecords, kWaitRecordsBytes, true}));
+    EXPECT_EQ(launch.workspaces.front(), (Workspace{"wait_records", kWaitRecordsBytes, true}));
     const auto& args = launch.launches.at(0).args;
     const auto is_buffer = [](const KernelArgument& argument) {
       const auto* pointer = std::get_if<KernelArgument::Pointer>(&argument.value);
-      return pointer != nullptr && pointer->buffer == kWaitRecords;
+      return pointer != nullptr && pointer->buffer == "wait_records";
     };
     EXPECT_EQ(std::count_if(args.begin(), args.end(), is_buffer), 1);
   }

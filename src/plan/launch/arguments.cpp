@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "plan/sequence.h"
 #include "plan/signature.h"
 #include "spec/interpreted_code.h"
 #include "spec/names.h"
@@ -194,9 +195,10 @@ void LaunchNumbers::set_strides(const LaunchTensors& tensors) {
   set(LaunchNumber::kVHeadBytes, bytes(tensors.v, tensors.v.strides.head));
 }
 
-Result<LaunchRecipe> make_recipe(const PlannedKernel& kernel, std::uint32_t ctas,
-                                 const ArgumentValues& values) {
+Result<LaunchRecipe> make_recipe(KernelId id, std::uint32_t ctas, const ArgumentValues& values) {
   LaunchRecipe recipe;
+  recipe.kernel = rank_of(values.plan, id);
+  const PlannedKernel& kernel = values.plan.kernels.at(recipe.kernel);
   recipe.entry = kernel.entry;
   recipe.grid = {ctas, 1, 1};
   recipe.block = {static_cast<std::uint32_t>(kernel.threads), 1, 1};

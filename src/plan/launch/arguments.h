@@ -48,10 +48,9 @@ struct ArgumentValues {
   std::function<TensorMapDescription(TensorMapId)> describe;  ///< all but name and buffer
 };
 
-/// What every launch of a kernel has: entry, block, cluster, shared memory, arguments and the
-/// tensor maps that they name. Errors: kInvalid where the launch lacks a value; kInternal for a
-/// number that was not computed.
-Result<LaunchRecipe> make_recipe(const PlannedKernel& kernel, std::uint32_t ctas,
-                                 const ArgumentValues& values);
+/// What every launch of a kernel of the plan has: entry, block, cluster, shared memory, arguments
+/// and the tensor maps that they name. Errors: kInvalid where the launch lacks a value; kInternal
+/// for a number that was not computed.
+Result<LaunchRecipe> make_recipe(KernelId id, std::uint32_t ctas, const ArgumentValues& values);
 
 }  // namespace attnjit

@@ -12,6 +12,7 @@
 #include "plan/launch/wait_records.h"
 #include "plan/map/map_plan.h"
 #include "plan/merge/merge_plan.h"
+#include "plan/sequence.h"
 #include "spec/scalars.h"
 
 namespace attnjit {
@@ -80,11 +81,12 @@ Result<LaunchSequence> plan_launch(const KernelPlan& plan, const LaunchShapes& s
   Result<LaunchRecipe> forward = family.launch(plan, request);
   if (!forward) return forward.error();
   sequence.launches.push_back(*std::move(forward));
+  add_workspaces(plan, sequence);
   if (Status added = add_merge_launch(plan, o, partitions, device, sequence); !added)
     return added.error();
   if (Status added = add_map_launch(plan, request, sequence); !added) return added.error();
   if (has_wait_records(plan)) {
-    sequence.workspaces.push_back({kWaitRecords, kWaitRecordsBytes, true});
+    set_bytes(plan, WorkspaceId::kWaitRecords, kWaitRecordsBytes, sequence);
   }
   return sequence;
 }

@@ -15,8 +15,6 @@
 
 namespace attnjit {
 
-/// The name of the workspace, the plan's last, and of the kernel's parameter.
-inline constexpr const char* kWaitRecords = "wait_records";
 inline constexpr std::int64_t kWaitRecordsWords = 1024;  // of 32 bits
 inline constexpr std::int64_t kWaitRecordsBytes = 4 * kWaitRecordsWords;
 

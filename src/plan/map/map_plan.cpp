@@ -10,7 +10,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <variant>
 
@@ -18,6 +17,7 @@
 #include "plan/family.h"
 #include "plan/forward_support.h"
 #include "plan/launch/tensors.h"
+#include "plan/sequence.h"
 #include "plan/signature.h"
 #include "spec/expression_ranges.h"
 #include "spec/interpreted_code.h"
@@ -32,35 +32,22 @@ using Buffer = BufferId::Kind;
 constexpr int kThreads = 512;  // whose warps look at blocks beside one another
 constexpr int kCtasPerSm = 4;  // as many as an SM has threads for
 constexpr int kWordBytes = 4;  // of an i32
-constexpr const char* kEntry = "attnjit_map";
-constexpr const char* kListsEntry = "attnjit_map_lists";
 constexpr int kListThreads = 128;
-constexpr const char* kListCounts = "list_counts";
-constexpr const char* kList = "list";
+constexpr std::array kListWorkspaces{WorkspaceId::kListCounts, WorkspaceId::kList};
 
-// The arrays of a map, in their order among the plan's workspaces.
+// The arrays of a map: the caller's, or the plan's own.
 struct MapArray {
   Buffer buffer;
+  WorkspaceId workspace;
   bool indices;  ///< has a place for each block of a row
   bool full;     ///< is of the blocks that are seen whole
 };
 constexpr std::array kArrays{
-    MapArray{Buffer::kKvNumBlocks, false, false},
-    MapArray{Buffer::kKvIndices, true, false},
-    MapArray{Buffer::kFullKvNumBlocks, false, true},
-    MapArray{Buffer::kFullKvIndices, true, true},
+    MapArray{Buffer::kKvNumBlocks, WorkspaceId::kMapKvNumBlocks, false, false},
+    MapArray{Buffer::kKvIndices, WorkspaceId::kMapKvIndices, true, false},
+    MapArray{Buffer::kFullKvNumBlocks, WorkspaceId::kMapFullKvNumBlocks, false, true},
+    MapArray{Buffer::kFullKvIndices, WorkspaceId::kMapFullKvIndices, true, true},
 };
-
-std::string workspace_name(const MapArray& array) {
-  return fmt::format("map_{}", name_of(array.buffer));
-}
-
-/// The buffer that is a workspace of the plan.
-BufferId workspace_of(const KernelPlan& plan, std::string_view name) {
-  const auto found = std::find_if(plan.workspaces.begin(), plan.workspaces.end(),
-                                  [&](const auto& workspace) { return workspace.name == name; });
-  return {Buffer::kWorkspace, static_cast<std::uint32_t>(found - plan.workspaces.begin())};
-}
 
 /// Whether the launch says which heads share a map, and not the kernel that makes it.
 bool counted_at_launch(const KernelPlan& plan) {
@@ -113,7 +100,7 @@ void place_map(const KernelPlan& plan, const MaskMapShape& map, LaunchRecipe& re
       if (given && array.full && map.no_full) {
         *pointer = {};
       } else if (!given) {
-        const BufferId own = workspace_of(plan, workspace_name(array));
+        const BufferId own = workspace_buffer(plan, array.workspace);
         *pointer = {name_of(plan, own), 0, own};
       }
       break;
@@ -158,9 +145,9 @@ PlannedMap planned_map(const ResolvedSpec& spec, int packed_heads) {
 
 void add_map_workspaces(KernelPlan& plan) {
   if (!walks_map(plan.spec)) return;
-  for (const MapArray& array : kArrays) plan.workspaces.push_back({workspace_name(array), false});
+  for (const MapArray& array : kArrays) plan.workspaces.push_back(array.workspace);
   if (!has_lists(plan.spec)) return;
-  for (const char* const name : {kListCounts, kList}) plan.workspaces.push_back({name, false});
+  plan.workspaces.insert(plan.workspaces.end(), kListWorkspaces.begin(), kListWorkspaces.end());
 }
 
 namespace {
@@ -174,8 +161,8 @@ void add_arrays(const char* cuda_type, std::vector<KernelParameter>& parameters)
 
 void add_lists(const KernelPlan& plan, const char* cuda_type,
                std::vector<KernelParameter>& parameters) {
-  for (const char* const name : {kListCounts, kList}) {
-    parameters.push_back(parameter(name, workspace_of(plan, name), cuda_type));
+  for (const WorkspaceId list : kListWorkspaces) {
+    parameters.push_back(workspace_parameter(plan, list, cuda_type));
   }
 }
 
@@ -183,11 +170,11 @@ PlannedKernel map_kernel(const KernelPlan& plan) {
   using enum LaunchNumber;
   const AttentionSpec& spec = plan.spec;
   PlannedKernel kernel;
-  kernel.entry = kEntry;
+  kernel.id = KernelId::kMap;
+  kernel.entry = "attnjit_map";
   kernel.kernel_header = "maps/list_blocks.cuh";
   kernel.threads = kThreads;
   kernel.overlaps = true;
-  kernel.has_mask = true;
   Constants constants;
   constants.add("kThreads", kThreads);
   constants.add("kHeads", spec.num_q_heads);
@@ -216,7 +203,8 @@ PlannedKernel map_kernel(const KernelPlan& plan) {
 PlannedKernel lists_kernel(const KernelPlan& plan) {
   using enum LaunchNumber;
   PlannedKernel kernel;
-  kernel.entry = kListsEntry;
+  kernel.id = KernelId::kMapLists;
+  kernel.entry = "attnjit_map_lists";
   kernel.kernel_header = "maps/list_tiles.cuh";
   kernel.threads = kListThreads;
   kernel.overlaps = true;
@@ -233,10 +221,8 @@ PlannedKernel lists_kernel(const KernelPlan& plan) {
 }
 
 /// A launch of one of a plan's kernels, of `rows` rows.
-Result<LaunchRecipe> rows_launch(const KernelPlan& plan, std::string_view entry,
+Result<LaunchRecipe> rows_launch(const KernelPlan& plan, KernelId kernel,
                                  const LaunchRequest& request, std::int64_t rows) {
-  const auto kernel = std::find_if(plan.kernels.begin(), plan.kernels.end(),
-                                   [&](const PlannedKernel& one) { return one.entry == entry; });
   ArgumentValues values{plan,
                         request.scalars,
                         request.params,
@@ -249,7 +235,7 @@ Result<LaunchRecipe> rows_launch(const KernelPlan& plan, std::string_view entry,
                      by_head ? std::int32_t{plan.spec->num_q_heads / request.map.heads} : 1);
   const std::int64_t ctas =
       std::min(rows, std::int64_t{kCtasPerSm} * std::max(request.device.sm_count, 1));
-  Result<LaunchRecipe> recipe = make_recipe(*kernel, static_cast<std::uint32_t>(ctas), values);
+  Result<LaunchRecipe> recipe = make_recipe(kernel, static_cast<std::uint32_t>(ctas), values);
   if (recipe) place_map(plan, request.map, *recipe);
   return recipe;
 }
@@ -374,20 +360,20 @@ Status add_map_launch(const KernelPlan& plan, const LaunchRequest& request,
   for (const MapArray& array : kArrays) {
     // NOTE: never empty: who launches gives no address of nothing.
     const std::int64_t places = array.indices ? std::max(map.kv_blocks, 1) : 1;
-    sequence.workspaces.push_back({workspace_name(array), rows * places * kWordBytes, false});
+    set_bytes(plan, array.workspace, rows * places * kWordBytes, sequence);
   }
   std::vector<LaunchRecipe> before;
   if (map.use != MaskMapUse::kRead) {
-    Result<LaunchRecipe> made = rows_launch(plan, kEntry, request, rows_of(map));
+    Result<LaunchRecipe> made = rows_launch(plan, KernelId::kMap, request, rows_of(map));
     if (!made) return made.error();
     before.push_back(*std::move(made));
   }
   if (request.rows_per_list > 0) {
     const std::int64_t lists = std::int64_t{map.batch} * map.heads * lists_per_map(request);
     const std::int64_t places = std::max(blocks_of(request.shapes.kv_len), 1);
-    sequence.workspaces.push_back({kListCounts, lists * kWordBytes, false});
-    sequence.workspaces.push_back({kList, lists * places * kWordBytes, false});
-    Result<LaunchRecipe> made = rows_launch(plan, kListsEntry, request, lists);
+    set_bytes(plan, WorkspaceId::kListCounts, lists * kWordBytes, sequence);
+    set_bytes(plan, WorkspaceId::kList, lists * places * kWordBytes, sequence);
+    Result<LaunchRecipe> made = rows_launch(plan, KernelId::kMapLists, request, lists);
     if (!made) return made.error();
     before.push_back(*std::move(made));
   }

@@ -13,6 +13,7 @@
 #include "plan/family.h"
 #include "plan/forward_support.h"
 #include "plan/launch/arguments.h"
+#include "plan/sequence.h"
 #include "plan/signature.h"
 
 namespace attnjit {
@@ -24,14 +25,12 @@ constexpr int kLongWarps = 8;   // that share a longer row of many parts
 constexpr int kFewParts = 8;    // no more are a warp's, however long the row
 constexpr int kCtasPerSm = 16;  // a row is one short read: many are to be on their way
 
-BufferId workspace(std::uint32_t index) { return {BufferId::Kind::kWorkspace, index}; }
-
 constexpr int kMaxDepth = 512;                                  // what a lane holds of a row
 constexpr std::int64_t kMaxPairsBytes = std::int64_t{1} << 48;  // the GPU's virtual addresses
 
 /// Where the kernel finds the pairs: the caller's, or what the attention kernel wrote.
-BufferId pairs_of(const AttentionSpec& spec, BufferId::Kind given, std::uint32_t written) {
-  return spec.merge ? BufferId{given, 0} : workspace(written);
+BufferId pairs_of(const KernelPlan& plan, BufferId::Kind given, WorkspaceId written) {
+  return plan.spec->merge ? BufferId{given, 0} : workspace_buffer(plan, written);
 }
 
 std::string unsupported_merge(const ResolvedSpec& resolved) {
@@ -54,9 +53,10 @@ int warps_per_row(const AttentionSpec& spec) {
   return splits(spec) && spec.ov_depth > kLongRow ? kLongWarps : 1;
 }
 
+int threads_of(const AttentionSpec& spec) { return 32 * std::max(kWarps, warps_per_row(spec)); }
+
 /// A launch of the kernel: `pairs` of them into `o`.
-Result<LaunchRecipe> merge_launch(const KernelPlan& plan, const PlannedKernel& kernel,
-                                  const TensorView& o, std::int32_t pairs,
+Result<LaunchRecipe> merge_launch(const KernelPlan& plan, const TensorView& o, std::int32_t pairs,
                                   const DeviceShape& device) {
   const std::int64_t rows = o.batch * o.rows * o.heads;
   ArgumentValues values{plan, {}, {}, {}, {}};
@@ -67,10 +67,10 @@ Result<LaunchRecipe> merge_launch(const KernelPlan& plan, const PlannedKernel& k
   values.numbers.set(LaunchNumber::kORowBytes, o.strides.row * o.element_bytes());
   values.numbers.set(LaunchNumber::kOHeadBytes, o.strides.head * o.element_bytes());
   const bool shared = warps_per_row(plan.spec) > 1 && pairs > kFewParts;
-  const std::int64_t rows_per_cta = shared ? 1 : kernel.threads / 32;
+  const std::int64_t rows_per_cta = shared ? 1 : threads_of(plan.spec) / 32;
   const std::int64_t ctas = std::min((rows + rows_per_cta - 1) / rows_per_cta,
                                      std::int64_t{kCtasPerSm} * std::max(device.sm_count, 1));
-  return make_recipe(kernel, static_cast<std::uint32_t>(ctas), values);
+  return make_recipe(KernelId::kMerge, static_cast<std::uint32_t>(ctas), values);
 }
 
 /// Whether a launch that may split the keys writes O and LSE itself.
@@ -91,8 +91,8 @@ bool merges_one_part(const AttentionSpec& spec) { return spec.partition_keys > 0
 
 BufferId forward_buffer(const KernelPlan& plan, BufferId::Kind tensor) {
   if (plan.spec->accumulate && !plan.spec->merge) {
-    if (tensor == BufferId::Kind::kO) return workspace(kPartialO);
-    if (tensor == BufferId::Kind::kLse) return workspace(kPartialLse);
+    if (tensor == BufferId::Kind::kO) return workspace_buffer(plan, WorkspaceId::kPartialO);
+    if (tensor == BufferId::Kind::kLse) return workspace_buffer(plan, WorkspaceId::kPartialLse);
   }
   return {tensor, 0};
 }
@@ -105,22 +105,23 @@ void add_split_deviation(KernelPlan& plan) {
 
 void add_merge_workspaces(KernelPlan& plan) {
   if (!merges(plan.spec)) return;
-  plan.workspaces = {{"partial_o", false}, {"partial_lse", false}};
+  plan.workspaces = {WorkspaceId::kPartialO, WorkspaceId::kPartialLse};
 }
 
 void add_partial_parameters(const KernelPlan& plan, std::vector<KernelParameter>& parameters) {
   if (!splits(plan.spec)) return;
-  for (const std::uint32_t partial : {kPartialO, kPartialLse}) {
-    parameters.push_back(parameter(plan.workspaces.at(partial).name, workspace(partial), "float"));
+  for (const WorkspaceId partial : {WorkspaceId::kPartialO, WorkspaceId::kPartialLse}) {
+    parameters.push_back(workspace_parameter(plan, partial, "float"));
   }
 }
 
 PlannedKernel merge_kernel(const KernelPlan& plan) {
   const AttentionSpec& spec = plan.spec;
   PlannedKernel kernel;
+  kernel.id = KernelId::kMerge;
   kernel.entry = "attnjit_merge";
   kernel.kernel_header = "partials/merge.cuh";
-  kernel.threads = 32 * std::max(kWarps, warps_per_row(spec));
+  kernel.threads = threads_of(spec);
   kernel.overlaps = true;
   // A pair of a plan that accumulates has the sink; the partitions leave it to the merge.
   const bool sink = spec.sink && !spec.accumulate;
@@ -141,9 +142,9 @@ PlannedKernel merge_kernel(const KernelPlan& plan) {
   kernel.constants = std::move(constants).take();
   kernel.parameters = {
       parameter("o", {BufferId::Kind::kO, 0}, "unsigned char"),
-      parameter("partial_o", pairs_of(spec, BufferId::Kind::kPairsO, kPartialO),
+      parameter("partial_o", pairs_of(plan, BufferId::Kind::kPairsO, WorkspaceId::kPartialO),
                 "const unsigned char"),
-      parameter("partial_lse", pairs_of(spec, BufferId::Kind::kPairsLse, kPartialLse),
+      parameter("partial_lse", pairs_of(plan, BufferId::Kind::kPairsLse, WorkspaceId::kPartialLse),
                 "const float"),
       parameter(LaunchNumber::kPartitions),
       parameter(LaunchNumber::kRows),
@@ -188,16 +189,18 @@ Result<LaunchRecipe> plan_merge_launch(const KernelPlan& plan, const LaunchReque
         fmt::format("{} pairs of {} bytes are more than 2^48 bytes", pairs, pair_bytes),
         "num_pairs");
   }
-  return merge_launch(plan, plan.main(), o, pairs, request.device);
+  return merge_launch(plan, o, pairs, request.device);
 }
 
 void forget_partials(const KernelPlan& plan, std::int32_t partitions, LaunchRecipe& recipe) {
   if (!written_whole(plan.spec, partitions)) return;
   for (std::size_t i = 0; i < recipe.args.size(); ++i) {
     const auto* buffer = std::get_if<BufferId>(&plan.main().parameters[i].source);
-    const bool partial = buffer != nullptr && buffer->kind == BufferId::Kind::kWorkspace &&
-                         buffer->index <= kPartialLse;
-    if (partial) recipe.args[i] = {KernelArgument::Pointer{}};
+    if (buffer == nullptr) continue;
+    if (*buffer == workspace_buffer(plan, WorkspaceId::kPartialO) ||
+        *buffer == workspace_buffer(plan, WorkspaceId::kPartialLse)) {
+      recipe.args[i] = {KernelArgument::Pointer{}};
+    }
   }
 }
 
@@ -208,11 +211,10 @@ Status add_merge_launch(const KernelPlan& plan, const TensorView& o, std::int32_
   const bool split = splits(plan.spec);
   const std::int64_t pairs = written_whole(plan.spec, partitions) ? 0 : rows * partitions;
   const std::int64_t element_bytes = split ? std::int64_t{sizeof(float)} : o.element_bytes();
-  sequence.workspaces = {
-      {plan.workspaces.at(kPartialO).name, pairs * o.depth * element_bytes, false},
-      {plan.workspaces.at(kPartialLse).name, pairs * std::int64_t{sizeof(float)}, false}};
+  set_bytes(plan, WorkspaceId::kPartialO, pairs * o.depth * element_bytes, sequence);
+  set_bytes(plan, WorkspaceId::kPartialLse, pairs * std::int64_t{sizeof(float)}, sequence);
   if (pairs == 0) return {};
-  Result<LaunchRecipe> recipe = merge_launch(plan, plan.kernels.at(1), o, partitions, device);
+  Result<LaunchRecipe> recipe = merge_launch(plan, o, partitions, device);
   if (!recipe) return recipe.error();
   sequence.launches.push_back(*std::move(recipe));
   return {};

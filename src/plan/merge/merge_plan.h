@@ -16,9 +16,6 @@
 
 namespace attnjit {
 
-// The plan's workspaces, in their order.
-enum : std::uint32_t { kPartialO, kPartialLse };
-
 /// Whether an attention kernel's launch is followed by a merge, or may be.
 bool merges(const AttentionSpec& spec);
 

@@ -159,7 +159,7 @@ Result<LaunchRecipe> plan_mla_launch(const KernelPlan& plan, const MlaTiles& til
   values.numbers.set(LaunchNumber::kRows, o.batch * o.rows * o.heads);
   values.numbers.set_strides(request.tensors);
   const auto ctas = static_cast<std::uint32_t>(shares.ctas * tiles.cluster);
-  Result<LaunchRecipe> recipe = make_recipe(plan.main(), ctas, values);
+  Result<LaunchRecipe> recipe = make_recipe(KernelId::kAttention, ctas, values);
   if (recipe) forget_partials(plan, request.partitions, *recipe);
   return recipe;
 }

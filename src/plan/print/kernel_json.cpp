@@ -10,6 +10,7 @@
 #include "attnjit/tuning.h"
 #include "plan/family.h"
 #include "plan/print/json_fields.h"
+#include "plan/sequence.h"
 #include "plan/signature.h"
 
 namespace attnjit {
@@ -78,8 +79,9 @@ void add_sequence(const KernelPlan& plan, Json& json) {
   }
   json["then"] = std::move(kernels);
   Json workspaces = Json::array();
-  for (const PlannedWorkspace& workspace : plan.workspaces) {
-    workspaces.push_back({{"name", workspace.name}, {"zeroed", workspace.zeroed}});
+  for (const WorkspaceId workspace : plan.workspaces) {
+    workspaces.push_back(
+        {{"name", std::string(name_of(workspace))}, {"zeroed", is_zeroed(workspace)}});
   }
   json["workspaces"] = std::move(workspaces);
 }

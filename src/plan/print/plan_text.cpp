@@ -336,8 +336,8 @@ std::string next_kernels(const KernelPlan& plan) {
                         plan.kernels[i].parameters.size());
   }
   std::string names;
-  for (const PlannedWorkspace& workspace : plan.workspaces) {
-    names += (names.empty() ? "" : ", ") + workspace.name;
+  for (const WorkspaceId workspace : plan.workspaces) {
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", name_of(workspace));
   }
   return text + fmt::format("{}workspaces: {}\n", kIndent, names);
 }

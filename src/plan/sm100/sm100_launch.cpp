@@ -204,7 +204,8 @@ Result<LaunchRecipe> plan_sm100_launch(const KernelPlan& plan, const LaunchReque
   const std::int32_t ctas = even || plan.sm100->announced
                                 ? std::min(total_tiles, std::max(request.device.sm_count, 1))
                                 : total_tiles;
-  Result<LaunchRecipe> recipe = make_recipe(plan.main(), static_cast<std::uint32_t>(ctas), values);
+  Result<LaunchRecipe> recipe =
+      make_recipe(KernelId::kAttention, static_cast<std::uint32_t>(ctas), values);
   if (recipe) forget_partials(plan, request.partitions, *recipe);
   return recipe;
 }

@@ -39,6 +39,14 @@ Status sm90_apply(const std::vector<Sm90Knob>& knobs, std::string_view kernel,
   return {};
 }
 
+bool sm90_chooses(const std::vector<Sm90Knob>& knobs, const TuningValues& tuned,
+                  int Sm90Plan::*member) {
+  return std::any_of(knobs.begin(), knobs.end(), [&](const Sm90Knob& knob) {
+    const auto* number = std::get_if<int Sm90Plan::*>(&knob.member);
+    return number != nullptr && *number == member && tuned.contains(std::string(knob.name));
+  });
+}
+
 std::vector<TuningKnob> sm90_chosen(const std::vector<Sm90Knob>& knobs, const Sm90Plan& plan) {
   std::vector<TuningKnob> found;
   for (const Sm90Knob& knob : knobs) {

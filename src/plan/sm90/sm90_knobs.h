@@ -27,6 +27,10 @@ struct Sm90Knob {
 Status sm90_apply(const std::vector<Sm90Knob>& knobs, std::string_view kernel,
                   const TuningValues& tuned, Sm90Plan& plan);
 
+/// Whether a tuning row chooses what a knob sets.
+bool sm90_chooses(const std::vector<Sm90Knob>& knobs, const TuningValues& tuned,
+                  int Sm90Plan::*member);
+
 /// The knobs with what `plan` has chosen.
 std::vector<TuningKnob> sm90_chosen(const std::vector<Sm90Knob>& knobs, const Sm90Plan& plan);
 

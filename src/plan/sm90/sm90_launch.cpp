@@ -140,7 +140,7 @@ Result<LaunchRecipe> plan_sm90_launch(const KernelPlan& plan, const LaunchReques
   values.numbers.set(LaunchNumber::kRows, o.batch * o.rows * o.heads);
   values.numbers.set_strides(request.tensors);
   Result<LaunchRecipe> recipe =
-      make_recipe(plan.main(), static_cast<std::uint32_t>(shares.ctas), values);
+      make_recipe(KernelId::kAttention, static_cast<std::uint32_t>(shares.ctas), values);
   if (recipe) forget_partials(plan, request.partitions, *recipe);
   return recipe;
 }

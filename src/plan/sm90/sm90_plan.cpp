@@ -269,7 +269,8 @@ std::vector<Sm90Knob> knobs_of(const Sm90Plan& plan) {
 Status fit_partitions(int keys, const TuningValues* tuned, Sm90Plan& plan) {
   plan.rescale_by_row = true;
   if (keys % kPartitionStep != 0) return {};  // not served
-  if (tuned != nullptr && tuned->contains("BN") && keys % plan.BN != 0) {
+  const bool chosen = tuned != nullptr && sm90_chooses(knobs_of(plan), *tuned, &Sm90Plan::BN);
+  if (chosen && keys % plan.BN != 0) {
     return make_error(
         ErrorCode::kInvalid,
         fmt::format("BN = {} in a tuning table: partition_keys {} is no multiple", plan.BN, keys),

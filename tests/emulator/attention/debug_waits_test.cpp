@@ -77,7 +77,7 @@ class DebugWaits : public testing::TestWithParam<Arch> {
     words[kWaitMicrosecondsWord] = microseconds;
     EmulatorOptions options;
     options.in_order_issue = true;
-    auto ran = run_kernel(*module, *recipe, problem_, options, {{kWaitRecords, bytes_of(words)}});
+    auto ran = run_kernel(*module, *recipe, problem_, options, {{"wait_records", bytes_of(words)}});
     EXPECT_TRUE(ran.ok()) << ran.error().to_string();
     return *std::move(ran);
   }
@@ -85,7 +85,7 @@ class DebugWaits : public testing::TestWithParam<Arch> {
   // The barriers that waits were written down for, by name.
   std::vector<std::string> told(const KernelRun& run) {
     std::vector<std::string> names;
-    for (const WaitRecord& record : wait_records(words_of(run.workspaces.at(kWaitRecords)))) {
+    for (const WaitRecord& record : wait_records(words_of(run.workspaces.at("wait_records")))) {
       names.push_back(kernel_.plan.main().barriers.at(record.barrier).name);
       EXPECT_LT(record.warp, static_cast<std::uint32_t>(kernel_.plan.main().threads / 32));
       EXPECT_GE(record.work_tile, 0);
@@ -138,7 +138,7 @@ TEST_P(DebugWaits, ALostArrivalIsToldByItsBarrier) {
     EXPECT_NE(std::find(waits.begin(), waits.end(), name), waits.end())
         << name << "; told: " << fmt::format("{}", fmt::join(waits, ", "));
     const std::string text =
-        describe_waits(kernel_.plan, words_of(ran.workspaces.at(kWaitRecords)));
+        describe_waits(kernel_.plan, words_of(ran.workspaces.at("wait_records")));
     EXPECT_NE(text.find("(" + name + ")"), std::string::npos) << text;
   }
 }

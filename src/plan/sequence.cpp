@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of workspaces, and where a plan has its kernels and workspaces.
+#include "plan/sequence.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+
+namespace attnjit {
+namespace {
+
+struct WorkspaceRow {
+  WorkspaceId id;
+  std::string_view name;
+  bool zeroed = false;
+};
+constexpr std::array<WorkspaceRow, static_cast<std::size_t>(WorkspaceId::kCount)> kWorkspaces{{
+    {WorkspaceId::kPartialO, "partial_o"},
+    {WorkspaceId::kPartialLse, "partial_lse"},
+    {WorkspaceId::kMapKvNumBlocks, "map_kv_num_blocks"},
+    {WorkspaceId::kMapKvIndices, "map_kv_indices"},
+    {WorkspaceId::kMapFullKvNumBlocks, "map_full_kv_num_blocks"},
+    {WorkspaceId::kMapFullKvIndices, "map_full_kv_indices"},
+    {WorkspaceId::kListCounts, "list_counts"},
+    {WorkspaceId::kList, "list"},
+    {WorkspaceId::kWaitRecords, "wait_records", true},
+}};
+
+constexpr bool in_order() {
+  for (std::size_t i = 0; i < kWorkspaces.size(); ++i) {
+    if (static_cast<std::size_t>(kWorkspaces[i].id) != i) return false;
+  }
+  return true;
+}
+static_assert(in_order());
+
+const WorkspaceRow& row_of(WorkspaceId workspace) {
+  return kWorkspaces.at(static_cast<std::size_t>(workspace));
+}
+
+std::uint32_t rank_of(const KernelPlan& plan, WorkspaceId workspace) {
+  const auto found = std::find(plan.workspaces.begin(), plan.workspaces.end(), workspace);
+  return static_cast<std::uint32_t>(found - plan.workspaces.begin());
+}
+
+}  // namespace
+
+std::string_view name_of(WorkspaceId workspace) { return row_of(workspace).name; }
+bool is_zeroed(WorkspaceId workspace) { return row_of(workspace).zeroed; }
+
+BufferId workspace_buffer(const KernelPlan& plan, WorkspaceId workspace) {
+  return {BufferId::Kind::kWorkspace, rank_of(plan, workspace)};
+}
+
+std::uint32_t rank_of(const KernelPlan& plan, KernelId kernel) {
+  const auto found = std::find_if(plan.kernels.begin(), plan.kernels.end(),
+                                  [&](const PlannedKernel& one) { return one.id == kernel; });
+  return static_cast<std::uint32_t>(found - plan.kernels.begin());
+}
+
+void add_workspaces(const KernelPlan& plan, LaunchSequence& sequence) {
+  for (const WorkspaceId workspace : plan.workspaces) {
+    sequence.workspaces.push_back({std::string(name_of(workspace)), 0, is_zeroed(workspace)});
+  }
+}
+
+void set_bytes(const KernelPlan& plan, WorkspaceId workspace, std::int64_t bytes,
+               LaunchSequence& sequence) {
+  sequence.workspaces.at(rank_of(plan, workspace)).bytes = bytes;
+}
+
+}  // namespace attnjit

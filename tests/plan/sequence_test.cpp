@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels and workspaces of plans: each has its own meaning, and is found by it.
+#include "plan/sequence.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "planned.h"
+
+namespace attnjit {
+namespace {
+
+using plan_test::plan_of;
+
+/// A plan of as many kernels and workspaces as there are: a map of its mask, and partitions.
+KernelPlan plan_of_everything(Arch arch) {
+  AttentionSpec spec;
+  spec.arch = arch;
+  spec.num_q_heads = 8;
+  spec.group = 4;
+  spec.qk_depth = 128;
+  spec.num_partitions = 2;
+  spec.mask.kind = MaskSpec::Kind::kCustom;
+  spec.mask.custom.name = "m";
+  spec.mask.custom.code = "p.doc[q_idx] == p.doc[kv_idx]";
+  spec.mask.custom.params = {{"doc", ParamSpec::Type::kI32Array}};
+  return plan_of(spec);
+}
+
+// The names are those of LAUNCH.json and of a plan's JSON, which others read.
+TEST(Sequence, WorkspacesHaveTheirNames) {
+  std::vector<std::string> names;
+  for (int i = 0; i < static_cast<int>(WorkspaceId::kCount); ++i) {
+    const auto id = static_cast<WorkspaceId>(i);
+    names.emplace_back(name_of(id));
+    EXPECT_EQ(is_zeroed(id), id == WorkspaceId::kWaitRecords) << names.back();
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{"partial_o", "partial_lse", "map_kv_num_blocks",
+                                             "map_kv_indices", "map_full_kv_num_blocks",
+                                             "map_full_kv_indices", "list_counts", "list",
+                                             "wait_records"}));
+}
+
+TEST(Sequence, EveryKernelAndWorkspaceIsFoundByItsMeaning) {
+  for (const Arch arch : {Arch::kSm90a, Arch::kSm100a}) {
+    const KernelPlan plan = plan_of_everything(arch);
+    ASSERT_EQ(plan.kernels.size(), arch == Arch::kSm90a ? 3U : 4U);
+    std::set<KernelId> kernels;
+    for (std::uint32_t i = 0; i < plan.kernels.size(); ++i) {
+      EXPECT_TRUE(kernels.insert(plan.kernels[i].id).second) << plan.kernels[i].entry;
+      EXPECT_EQ(rank_of(plan, plan.kernels[i].id), i);
+    }
+    EXPECT_EQ(plan.main().id, KernelId::kAttention);
+    ASSERT_EQ(plan.workspaces.size(), arch == Arch::kSm90a ? 6U : 8U);
+    for (std::uint32_t i = 0; i < plan.workspaces.size(); ++i) {
+      EXPECT_EQ(workspace_buffer(plan, plan.workspaces[i]),
+                (BufferId{BufferId::Kind::kWorkspace, i}));
+    }
+  }
+}
+
+// A launch says which of the plan's kernels it is of, and has a size for each of its workspaces.
+TEST(Sequence, LaunchesFollowThePlan) {
+  for (const Arch arch : {Arch::kSm90a, Arch::kSm100a}) {
+    const KernelPlan plan = plan_of_everything(arch);
+    LaunchShapes shapes;
+    shapes.batch = 2;
+    shapes.q_len = 300;
+    shapes.kv_len = 1000;
+    UserParamShape doc;
+    doc.name = "doc";
+    doc.extent[0] = 4096;
+    const auto sequence = plan_launch(plan, shapes, {}, {doc});
+    ASSERT_TRUE(sequence) << sequence.error().to_string();
+    std::vector<KernelId> order;
+    for (const LaunchRecipe& recipe : sequence->launches) {
+      ASSERT_LT(recipe.kernel, plan.kernels.size());
+      EXPECT_EQ(recipe.entry, plan.kernels[recipe.kernel].entry);
+      order.push_back(plan.kernels[recipe.kernel].id);
+    }
+    std::vector<KernelId> expected{KernelId::kMap, KernelId::kAttention, KernelId::kMerge};
+    if (arch == Arch::kSm100a) expected.insert(expected.begin() + 1, KernelId::kMapLists);
+    EXPECT_EQ(order, expected);
+    ASSERT_EQ(sequence->workspaces.size(), plan.workspaces.size());
+    for (std::size_t i = 0; i < plan.workspaces.size(); ++i) {
+      EXPECT_EQ(sequence->workspaces[i].name, name_of(plan.workspaces[i]));
+      EXPECT_GT(sequence->workspaces[i].bytes, 0) << sequence->workspaces[i].name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace attnjit

@@ -36,7 +36,7 @@ class SplitTest : public KernelTest {
       const LaunchSequence sequence =
           launches_of(kernel, problem, problem.launch_shapes(), sm_count);
       ASSERT_EQ(sequence.launches.size(), launches);
-      EXPECT_EQ(sequence.workspaces.at(0).bytes > 0, launches == 2);
+      EXPECT_EQ(sequence.workspaces.at(1).bytes > 0, launches == 2);
       const auto done = run(kernel, problem, sequence);
       ASSERT_TRUE(done);
       expect_right(problem, *done);

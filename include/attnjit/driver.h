@@ -92,7 +92,14 @@ struct LaunchArgs {
 /// Device memory that a launch needs beside its tensors.
 struct WorkspaceNeed {
   std::int64_t bytes = 0;
-  bool zeroed = false;  ///< must be zero before its first launch; kernels leave it zero
+  /// It must be zero before its first launch. Kernels leave the first kZeroBytes zero: so a buffer
+  /// that was zero once serves the launches of any kernels, one after another.
+  bool zeroed = false;
+
+  static constexpr std::int64_t kZeroBytes = 256;  ///< by which CTAs claim their work
+  /// Whether a launch may be given none: its work is then dealt before it begins, and it takes
+  /// longer where sequences differ much in length.
+  bool optional() const { return bytes <= kZeroBytes; }
 };
 
 /// What a launch keeps from one call to the next: the recipe, the encoded tensor maps and the

@@ -21,6 +21,10 @@ from ._tensors import SPEC_DTYPES, dtype_name, packed_strides
 from .masks import declared_params
 from .service import SERVICES, Kernel, Service, Spec
 
+# Of a workspace that must be zero, what kernels leave zero: CTAs claim their work by it. A launch
+# that needs no more may do without.
+_ZERO_BYTES = 256
+
 _lock = threading.Lock()
 _default: List[Service] = []  # at most one
 _architectures: Dict[Tuple[int, int], str] = {}
@@ -125,6 +129,7 @@ class Launcher:
         self._kernel, self._spec, self._state = kernel, spec, service.launch_state()
         self._declared = declared
         self._needed = self._zeroed = 0  # of the workspace
+        self._claims: Any = None  # one that is zero again after each launch
         self.geometry: Optional[Tuple] = None  #: of the last launch: what `args` was filled for
         self.args = args = new(LaunchArgs, stream=stream)
         self._params = (Param * max(1, len(declared)))()
@@ -202,16 +207,27 @@ class Launcher:
                 param.extent[axis] = extent
 
     def _workspace(self, q: Any) -> Any:
-        """Device memory for partial results and maps. A graph that captures the launch keeps it."""
+        """Device memory for claims, partial results and maps. A graph that captures the launch
+        keeps it."""
         torch = sys.modules.get("torch")
         if torch is None or not isinstance(q, torch.Tensor):
+            if self._needed <= _ZERO_BYTES:
+                return None  # no claims: the work is dealt before the launch begins
             raise UnsupportedError(f"the launch needs {self._needed} bytes beside its tensors, "
                                    "which only torch is asked for", code="unsupported",
                                    field="workspace",
                                    hint="parts of the keys need it (num_partitions=1 has "
                                         "none), and masks over arrays; or use attnjit.Service")
-        make = torch.zeros if self._zeroed else torch.empty
-        memory = make(self._needed, dtype=torch.uint8, device=q.device)
+        only_claims = self._needed <= _ZERO_BYTES
+        # NOTE: not in a graph, which may run beside another one of the same stream.
+        keeps = only_claims and not (q.is_cuda and torch.cuda.is_current_stream_capturing())
+        memory = self._claims if keeps else None
+        if memory is None:
+            memory = torch.empty(self._needed, dtype=torch.uint8, device=q.device)
+            if self._zeroed:
+                memory[:_ZERO_BYTES].zero_()
+            if keeps:
+                self._claims = memory
         self.args.workspace, self.args.workspace_bytes = memory.data_ptr(), self._needed
         return memory
 

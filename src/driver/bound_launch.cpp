@@ -59,8 +59,12 @@ Result<DevicePointer> pointer_value(const LaunchRecipe& recipe,
       std::get<KernelArgument::Pointer>(recipe.args[slot.argument].value).buffer;
   const DevicePointer base = address_of(slot.buffer, args);
   if (base == 0) {
-    // An array parameter without elements has no address, and no index of it is inside.
-    if (slot.buffer.id.kind == BufferId::Kind::kParam) return DevicePointer{0};
+    // An array parameter without elements has no address, and no index of it is inside. A workspace
+    // is missing only where it is optional.
+    if (slot.buffer.id.kind == BufferId::Kind::kParam ||
+        slot.buffer.id.kind == BufferId::Kind::kWorkspace) {
+      return DevicePointer{0};
+    }
     return null_pointer(name);
   }
   if (base % static_cast<DevicePointer>(slot.buffer.alignment) != 0) {

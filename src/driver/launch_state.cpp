@@ -58,6 +58,7 @@ Status LaunchState::Impl::check_workspace(const LaunchArgs& args) const {
                       "Kernel::workspace tells how much a launch needs");
   };
   if (args.workspace == 0) {
+    if (workspace_need.optional()) return {};
     return bad(fmt::format("is a null pointer; {} bytes are needed", workspace_need.bytes));
   }
   if (args.workspace % kWorkspaceAlignment != 0) {

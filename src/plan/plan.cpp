@@ -9,6 +9,7 @@
 #include "plan/launch/wait_records.h"
 #include "plan/map/map_plan.h"
 #include "plan/merge/merge_plan.h"
+#include "plan/sequence.h"
 
 namespace attnjit {
 
@@ -24,12 +25,17 @@ Result<KernelPlan> plan(const ResolvedSpec& spec, const Tuning* tuning) {
   plan.spec = spec;
   const TuningRow* row = tuning == nullptr ? nullptr : find_tuning(*tuning, plan.spec);
   const TuningValues* tuned = row == nullptr ? nullptr : &row->choose;
+  // NOTE: first, and in every plan that has a workspace: so the kernels of several plans may share
+  // one buffer, in which the same bytes are zero before and after each of their launches.
+  plan.workspaces = {WorkspaceId::kClaims};
   add_merge_workspaces(plan);
   add_map_workspaces(plan);
   if (has_wait_records(plan)) plan.workspaces.push_back(WorkspaceId::kWaitRecords);
   if (Status made = family_of(plan.spec).plan(tuned, plan); !made) return made.error();
   if (plan.supported && merges(plan.spec)) plan.kernels.push_back(merge_kernel(plan));
   if (plan.supported) add_map_kernels(plan);
+  const bool only_claims = plan.workspaces.size() == 1;
+  if (only_claims && !uses(plan, WorkspaceId::kClaims)) plan.workspaces.clear();
   return plan;
 }
 

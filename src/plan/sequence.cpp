@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <string>
+#include <variant>
 
 namespace attnjit {
 namespace {
@@ -15,6 +16,7 @@ struct WorkspaceRow {
   bool zeroed = false;
 };
 constexpr std::array<WorkspaceRow, static_cast<std::size_t>(WorkspaceId::kCount)> kWorkspaces{{
+    {WorkspaceId::kClaims, "claims", true},
     {WorkspaceId::kPartialO, "partial_o"},
     {WorkspaceId::kPartialLse, "partial_lse"},
     {WorkspaceId::kMapKvNumBlocks, "map_kv_num_blocks"},
@@ -52,6 +54,17 @@ BufferId workspace_buffer(const KernelPlan& plan, WorkspaceId workspace) {
   return {BufferId::Kind::kWorkspace, rank_of(plan, workspace)};
 }
 
+bool uses(const KernelPlan& plan, WorkspaceId workspace) {
+  const BufferId buffer = workspace_buffer(plan, workspace);
+  const auto is_it = [&](const KernelParameter& parameter) {
+    const auto* source = std::get_if<BufferId>(&parameter.source);
+    return source != nullptr && *source == buffer;
+  };
+  return std::any_of(plan.kernels.begin(), plan.kernels.end(), [&](const PlannedKernel& kernel) {
+    return std::any_of(kernel.parameters.begin(), kernel.parameters.end(), is_it);
+  });
+}
+
 std::uint32_t rank_of(const KernelPlan& plan, KernelId kernel) {
   const auto found = std::find_if(plan.kernels.begin(), plan.kernels.end(),
                                   [&](const PlannedKernel& one) { return one.id == kernel; });
@@ -60,7 +73,9 @@ std::uint32_t rank_of(const KernelPlan& plan, KernelId kernel) {
 
 void add_workspaces(const KernelPlan& plan, LaunchSequence& sequence) {
   for (const WorkspaceId workspace : plan.workspaces) {
-    sequence.workspaces.push_back({std::string(name_of(workspace)), 0, is_zeroed(workspace)});
+    // NOTE: who does not use the claims' memory leaves it as it is for those who do.
+    const bool zeroed = is_zeroed(workspace) && uses(plan, workspace);
+    sequence.workspaces.push_back({std::string(name_of(workspace)), 0, zeroed});
   }
 }
 

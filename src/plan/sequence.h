@@ -21,6 +21,9 @@ bool is_zeroed(WorkspaceId workspace);
 /// @pre the plan has it.
 BufferId workspace_buffer(const KernelPlan& plan, WorkspaceId workspace);
 
+/// Whether a kernel of the plan is given a workspace.
+bool uses(const KernelPlan& plan, WorkspaceId workspace);
+
 /// The rank of a kernel in KernelPlan::kernels.
 /// @pre the plan has it.
 std::uint32_t rank_of(const KernelPlan& plan, KernelId kernel);

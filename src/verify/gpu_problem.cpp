@@ -132,8 +132,10 @@ Status GpuProblem::prepare(const Device& device, const Kernel& kernel, std::uint
   }
   Result<DeviceBuffer> buffer = device.allocate(need->bytes);
   if (!buffer) return std::move(buffer).error();
-  Status status =
-      device.fill(buffer->pointer(), need->zeroed ? 0 : kPoison, need->bytes, args_.stream);
+  Status status = device.fill(buffer->pointer(), kPoison, need->bytes, args_.stream);
+  if (status && need->zeroed) {
+    status = device.fill(buffer->pointer(), 0, WorkspaceNeed::kZeroBytes, args_.stream);
+  }
   args_.workspace = buffer->pointer();
   buffers_["workspace"] = std::move(*buffer);
   return status;

@@ -382,6 +382,26 @@ ATTNJIT_DEVICE void arrive_after_copies(u32 barrier) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier) : "memory");
 }
 
+/// atom.add (9.7.13.6), relaxed: what the word in global memory was before.
+ATTNJIT_DEVICE u64 atomic_add(u64* word, u64 value) {
+  u64 before;
+  asm volatile("atom.relaxed.gpu.global.add.u64 %0, [%1], %2;"
+               : "=l"(before)
+               : "l"(word), "l"(value)
+               : "memory");
+  return before;
+}
+
+/// The same, with what came before it seen by those that add after it.
+ATTNJIT_DEVICE u32 atomic_add_acq_rel(u32* word, u32 value) {
+  u32 before;
+  asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], %2;"
+               : "=r"(before)
+               : "l"(word), "r"(value)
+               : "memory");
+  return before;
+}
+
 /// ld.global (9.7.9) of a word, or a zero. NOTE: predicated, not behind a branch: the loads of
 /// several calls are on their way at a time.
 ATTNJIT_DEVICE u32 load_global_or_zero(const void* address, bool load) {

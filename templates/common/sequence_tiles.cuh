@@ -22,6 +22,9 @@ struct SequenceTiling {
   ATTNJIT_DEVICE static int tiles(int q_len, const Arguments&) {
     return ceil_div(q_len << Config::kGqaShift, Config::kTileM);
   }
+  ATTNJIT_DEVICE static bool few_rows(int q_len) {
+    return q_len << Config::kGqaShift <= kConsumerRows;
+  }
 };
 
 /// The tiles of sequences as work tiles.

@@ -2,6 +2,7 @@
 // The work of a CTA where sequences differ in length: found on the device, by one warp.
 #pragma once
 
+#include "common/claims.cuh"
 #include "common/partitions.cuh"
 #include "common/sequence_lengths.cuh"
 
@@ -18,10 +19,11 @@ struct SequenceTile {
   int partition = 0;
 };
 
-/// Walks a CTA's share of the grid: every gridDim.x-th tile of all the sequences'. Sequences come
-/// in their order, of each its heads (or those of packed heads), of a head its tiles from the last
-/// rows to the first, and of a tile the parts of its keys: tiles that run together share K and V in
-/// L2. A whole warp; 32 sequences at a time.
+/// Walks a CTA's share of the grid: every gridDim.x-th tile of all the sequences', or, where the
+/// launch has words for that (Arguments::claims), those that it claims. Sequences come in their
+/// order, of each its heads (or those of packed heads), of a head its tiles from the last rows to
+/// the first, and of a tile the parts of its keys: tiles that run together share K and V in L2. A
+/// whole warp; 32 sequences at a time.
 ///
 /// Where later rows see more keys, tiles of one rank come together, of as many heads as share L2: a
 /// CTA might get the long tiles of each head otherwise. From the longest to the shortest, they are
@@ -29,7 +31,9 @@ struct SequenceTile {
 /// as long as one another, and what they share of L2 counts.
 ///
 /// In a ragged batch the second half of the CTAs begin with the last of their tiles. Prompts, which
-/// compute, and decodes, which load, stand together in a batch, and so they run together.
+/// compute, and decodes, which load, stand together in a batch, and so they run together. Where
+/// tiles are claimed, more CTAs begin at the end that has the longer tiles: long ones that come
+/// last are what a launch's other CTAs wait for.
 ///
 /// Tiling: how an architecture cuts the rows of a sequence into tiles. It has
 ///   kKvLens             whether sequences differ in kv_len
@@ -37,18 +41,22 @@ struct SequenceTile {
 ///   kKeyBytes           of a key of a head and its value
 ///   heads(arguments)    heads, or groups of heads that share tiles
 ///   tiles(q_len, arguments)    of a head
+///   few_rows(q_len)     where tiles are claimed: whether a tile waits for K and V
 template <class Config, class Mask, class Tiling, class Arguments, class Params>
 struct SequenceList : SequenceLengths<Config, Tiling::kKvLens, Arguments> {
   static constexpr u32 kAll = 0xffffffffu;
   using Base = SequenceLengths<Config, Tiling::kKvLens, Arguments>;
   using Base::arguments;
 
+  static constexpr bool kClaims = requires(const Arguments& launch) { launch.claims; };
+
   const Params& params;
   int lane;
-  int first = 0;  ///< of the sequences at hand, a lane each
-  int begin = 0;  ///< tiles of those before
-  int sum = 0;    ///< tiles of the sequences at hand up to the lane's
-  int index;      ///< of the tile that the list is at
+  int first = 0;       ///< of the sequences at hand, a lane each
+  int begin = 0;       ///< tiles of those before
+  int sum = 0;         ///< tiles of the sequences at hand up to the lane's
+  int index;           ///< of the tile that the list is at; negative: of none
+  Claims claims = {};  ///< where kClaims
   // NOTE: unsigned, as the grid is: half of a signed number takes more instructions.
   bool backward =
       Config::kRagged && blockIdx.x / Config::kCluster >= gridDim.x / Config::kCluster / 2;
@@ -56,7 +64,9 @@ struct SequenceList : SequenceLengths<Config, Tiling::kKvLens, Arguments> {
   ATTNJIT_DEVICE SequenceList(const Arguments& launch, const Params& user, int lane_of_warp)
       : Base{launch}, params(user), lane(lane_of_warp), index(worker<Config>()) {
     count_tiles();
-    if (backward) {
+    if (claiming()) {
+      if constexpr (kClaims) begin_claims();
+    } else if (backward) {
       while (first + 32 < arguments.batch) next();
       const int left = begin + at_hand() - 1 - index;
       if (left > 0) index += quotient(left, step()) * step();
@@ -66,8 +76,18 @@ struct SequenceList : SequenceLengths<Config, Tiling::kKvLens, Arguments> {
 
   ATTNJIT_DEVICE bool done() const { return first >= arguments.batch || index < 0; }
   ATTNJIT_DEVICE void advance() {
-    index += backward ? -step() : step();
+    if (claiming()) {
+      claim();
+    } else {
+      index += backward ? -step() : step();
+    }
     find();
+  }
+  /// After the last tile.
+  ATTNJIT_DEVICE void end() const {
+    if constexpr (kClaims) {
+      if (claiming()) Claims::end(arguments.claims, lane, step());
+    }
   }
 
   ATTNJIT_DEVICE SequenceTile tile() const {
@@ -105,24 +125,74 @@ struct SequenceList : SequenceLengths<Config, Tiling::kKvLens, Arguments> {
   static constexpr i64 kFewRows = 4;
   /// Of K and V of the heads whose tiles come together. Half of an H200's L2, because half of it is
   /// far.
-  static constexpr i64 kL2Bytes = 25'000'000;
+  static constexpr int kL2Bytes = 25'000'000;
 
   /// The head and rank of a sequence's tile, of `tiles` of each head, sorted by rank.
   ATTNJIT_DEVICE void place_by_rank(SequenceTile& work, int tile, int tiles) const {
     const int heads = Tiling::heads(arguments);
-    const auto fit = static_cast<int>(kL2Bytes / (work.lengths.kv * i64{Tiling::kKeyBytes}));
-    const int together = max(1, min(fit, heads));
+    const int together =
+        max(1, min(quotient(kL2Bytes / Tiling::kKeyBytes, max(work.lengths.kv, 1)), heads));
     const int section = quotient(tile, together * tiles);
     const int first_head = section * together;
     const int of_rank = min(together, heads - first_head);
     int place = tile - first_head * tiles;
     const int round = quotient(place, step());
-    if ((round & 1) != 0 && (round + 1) * step() <= of_rank * tiles) {
+    if (!claiming() && (round & 1) != 0 && (round + 1) * step() <= of_rank * tiles) {
       place = (2 * round + 1) * step() - 1 - place;
     }
     work.rank = quotient(place, of_rank);
     work.head = first_head + place - work.rank * of_rank;
   }
+
+  /// Whether tiles are claimed: where the launch has words for that.
+  ATTNJIT_DEVICE bool claiming() const {
+    if constexpr (kClaims) return arguments.claims != nullptr;
+    return false;
+  }
+  ATTNJIT_DEVICE void claim() {
+    if constexpr (kClaims) {
+      index = claims.next(arguments.claims, lane, worker<Config>(), step());
+    }
+  }
+
+  /// The first claim. Ends of the list are told apart by their first sequences that have rows. If
+  /// one has few rows and the other has not, CTAs begin at both; three of five at the end whose
+  /// tiles are longer. Otherwise all begin there.
+  ATTNJIT_DEVICE void begin_claims() {
+    i64 front_time = -1, back_time = 0;  // of a tile
+    bool front_few = false, back_few = false;
+    while (true) {
+      const int sequence = first + lane;
+      const int rows = sequence < arguments.batch ? this->rows(sequence) : 0;
+      const bool few = Tiling::few_rows(rows);
+      // A row of a tile that is full computes for twice as long as its keys take to come.
+      i64 time = 0;
+      if (rows > 0) time = static_cast<i64>(this->keys(sequence, rows)) * (few ? 1 : 2);
+      const u32 some = __ballot_sync(kAll, rows > 0);
+      const u32 few_some = __ballot_sync(kAll, rows > 0 && few);
+      if (some != 0) {
+        const int foremost = __ffs(static_cast<int>(some)) - 1, last = 31 - __clz(some);
+        if (front_time < 0) {
+          front_time = __shfl_sync(kAll, time, foremost);
+          front_few = (few_some >> foremost & 1) != 0;
+        }
+        back_time = __shfl_sync(kAll, time, last);
+        back_few = (few_some >> last & 1) != 0;
+      }
+      if (first + 32 >= arguments.batch) break;
+      next();
+    }
+    const bool back_longer = back_time > front_time;
+    int back = back_longer ? step() : 0;
+    if (front_few != back_few) back = (back_longer ? 3 : 2) * step() / 5;
+    claims = {begin + at_hand(), step() - back};
+    index = claims.first(index);
+    if (claims.from_back(worker<Config>())) return;
+    first = 0;
+    begin = 0;
+    count_tiles();
+  }
+
   /// Tiles of the sequences at hand.
   ATTNJIT_DEVICE int at_hand() const { return __shfl_sync(kAll, sum, 31); }
 

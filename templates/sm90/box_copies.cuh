@@ -14,8 +14,11 @@ struct BoxCopies {
   using Layout = LayoutOf<Config>;
   static constexpr int kBoxes = Config::kTileN / Config::kBoxKeys;  // of a block of columns
   static_assert(kBoxes <= 32, "a lane finds a box");
-  // Whose code is written out: more boxes take turns, because each is registers of the producer.
-  static constexpr int kTogether = kBoxes <= 4 ? kBoxes : 2 - kBoxes % 2;
+  // Whose code is written out: more boxes take turns, because each is registers of the producer,
+  // which has fewer to spare where it claims its work.
+  static constexpr int kMostTogether = requires(const Arguments& launch) { launch.claims; }
+  ? 2 : 4;
+  static constexpr int kTogether = kBoxes <= kMostTogether ? kBoxes : 2 - kBoxes % 2;
 
   const Smem<Config>& smem;
   const Arguments& arguments;

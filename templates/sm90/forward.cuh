@@ -23,6 +23,7 @@
 //                                                    depth, row, head, page; a box is kBoxKeys rows
 //   const int* q_offsets; int total_q                where Config::kRagged: sequence b has the rows
 //   unsigned char* o; i64 o_row_bytes, o_head_bytes  from q_offsets[b] on to q_offsets[b + 1]
+//   ClaimWords* claims                               where tiles are claimed (common/claims.cuh)
 // and where Config::kRowCopies, for k_map and v_map,
 //   const unsigned char *k, *v; int num_pages
 //   i64 k_page_bytes, k_row_bytes, k_head_bytes, v_page_bytes, v_row_bytes, v_head_bytes

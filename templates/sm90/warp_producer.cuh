@@ -141,6 +141,7 @@ struct WarpProducer {
         copies.finish();
       }
     }
+    if constexpr (requires { list.end(); }) list.end();
     copies.end();
 #pragma unroll 1
     for (int consumer = 0; consumer < Config::kConsumers; ++consumer) {

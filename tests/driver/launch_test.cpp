@@ -388,6 +388,35 @@ TEST_F(LaunchTest, WorkspaceIsCheckedAndDividedUp) {
   expect_refused(arguments, ErrorCode::kInvalid, "workspace");
 }
 
+// What CTAs claim their work by may be left out; what partial results need may not.
+TEST_F(LaunchTest, ClaimsAreOptional) {
+  workspaces_ = {{"claims", 16, true}};
+  planner_ = [](const KernelPlan&, const LaunchShapes& shapes, const LaunchScalars& scalars,
+                const std::vector<UserParamShape>&, const DeviceShape&) {
+    LaunchRecipe recipe = test_recipe(shapes, scalars);
+    recipe.args[2].value = KernelArgument::Pointer{"claims", 0, {BufferId::Kind::kWorkspace, 0}};
+    return recipe;
+  };
+  LaunchArgs arguments = args();
+  const auto need = kernel_->workspace(arguments);
+  ASSERT_TRUE(need.ok());
+  EXPECT_EQ(need->bytes, WorkspaceNeed::kZeroBytes);
+  EXPECT_TRUE(need->zeroed);
+  EXPECT_TRUE(need->optional());
+  ASSERT_TRUE(kernel_->launch(arguments, state_).ok());
+  EXPECT_EQ(argument<std::uint64_t>(0, 2), 0U);
+  arguments.workspace = 0x70000;
+  arguments.workspace_bytes = 16;
+  expect_refused(arguments, ErrorCode::kInvalid, "workspace");
+  arguments.workspace_bytes = 256;
+  ASSERT_TRUE(kernel_->launch(arguments, state_).ok());
+  EXPECT_EQ(argument<std::uint64_t>(1, 2), 0x70000U);
+  workspaces_.push_back({"partial_o", 16, false});
+  state_.reset();
+  arguments.workspace = 0;
+  expect_refused(arguments, ErrorCode::kInvalid, "workspace");
+}
+
 class TwoKernelsTest : public LaunchTest {
  protected:
   void SetUp() override {

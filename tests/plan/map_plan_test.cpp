@@ -129,7 +129,7 @@ TEST(MapPlan, IsMadeInTheWorkspace) {
     EXPECT_EQ(sequence->workspaces[i].name, name_of(plan.workspaces[i]));
     bytes.push_back(sequence->workspaces[i].bytes);
   }
-  EXPECT_EQ(bytes, (std::vector<std::int64_t>{12, 96, 12, 96}));
+  EXPECT_EQ(bytes, (std::vector<std::int64_t>{16, 12, 96, 12, 96}));
 }
 
 TEST(MapPlan, ComesBesideAMerge) {
@@ -146,8 +146,8 @@ TEST(MapPlan, ComesBesideAMerge) {
   std::vector<std::string> entries;
   for (const LaunchRecipe& recipe : sequence->launches) entries.push_back(recipe.entry);
   EXPECT_EQ(entries, (std::vector<std::string>{"attnjit_map", "attnjit_forward", "attnjit_merge"}));
-  ASSERT_EQ(sequence->workspaces.size(), 6U);
-  for (std::size_t i = 0; i < 6; ++i) {
+  ASSERT_EQ(sequence->workspaces.size(), 7U);
+  for (std::size_t i = 0; i < 7; ++i) {
     EXPECT_EQ(sequence->workspaces[i].name, name_of(plan.workspaces[i]));
   }
 }

@@ -58,11 +58,11 @@ inline LaunchSequence launch_of_three_parts(const KernelPlan& plan, int sm_count
     return {};
   }
   EXPECT_EQ(sequence->launches.size(), 2U);
-  EXPECT_EQ(sequence->workspaces.size(), 2U);
-  if (sequence->launches.size() != 2 || sequence->workspaces.size() != 2) return {};
+  EXPECT_EQ(sequence->workspaces.size(), 3U);
+  if (sequence->launches.size() != 2 || sequence->workspaces.size() != 3) return {};
   const std::int64_t floats = std::int64_t{3} * (2 * 5 * plan.spec->num_q_heads);
-  EXPECT_EQ(sequence->workspaces[0].bytes, floats * plan.spec->ov_depth * 4);
-  EXPECT_EQ(sequence->workspaces[1].bytes, floats * 4);
+  EXPECT_EQ(sequence->workspaces[1].bytes, floats * plan.spec->ov_depth * 4);
+  EXPECT_EQ(sequence->workspaces[2].bytes, floats * 4);
   return *sequence;
 }
 

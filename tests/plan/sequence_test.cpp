@@ -36,12 +36,13 @@ TEST(Sequence, WorkspacesHaveTheirNames) {
   for (int i = 0; i < static_cast<int>(WorkspaceId::kCount); ++i) {
     const auto id = static_cast<WorkspaceId>(i);
     names.emplace_back(name_of(id));
-    EXPECT_EQ(is_zeroed(id), id == WorkspaceId::kWaitRecords) << names.back();
+    EXPECT_EQ(is_zeroed(id), id == WorkspaceId::kClaims || id == WorkspaceId::kWaitRecords)
+        << names.back();
   }
-  EXPECT_EQ(names, (std::vector<std::string>{"partial_o", "partial_lse", "map_kv_num_blocks",
-                                             "map_kv_indices", "map_full_kv_num_blocks",
-                                             "map_full_kv_indices", "list_counts", "list",
-                                             "wait_records"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"claims", "partial_o", "partial_lse",
+                                             "map_kv_num_blocks", "map_kv_indices",
+                                             "map_full_kv_num_blocks", "map_full_kv_indices",
+                                             "list_counts", "list", "wait_records"}));
 }
 
 TEST(Sequence, EveryKernelAndWorkspaceIsFoundByItsMeaning) {
@@ -54,7 +55,7 @@ TEST(Sequence, EveryKernelAndWorkspaceIsFoundByItsMeaning) {
       EXPECT_EQ(rank_of(plan, plan.kernels[i].id), i);
     }
     EXPECT_EQ(plan.main().id, KernelId::kAttention);
-    ASSERT_EQ(plan.workspaces.size(), arch == Arch::kSm90a ? 6U : 8U);
+    ASSERT_EQ(plan.workspaces.size(), arch == Arch::kSm90a ? 7U : 9U);
     for (std::uint32_t i = 0; i < plan.workspaces.size(); ++i) {
       EXPECT_EQ(workspace_buffer(plan, plan.workspaces[i]),
                 (BufferId{BufferId::Kind::kWorkspace, i}));

@@ -492,12 +492,12 @@ TEST(Sm90Plan, OnePartitionOfFixedKeysIsMergedWhereThereIsASink) {
     const Result<LaunchSequence> one = plan_launch(plan_of(spec), shapes, {}, {});
     ASSERT_TRUE(one.ok()) << one.error().to_string();
     EXPECT_EQ(one->launches.size(), sink ? 2U : 1U);
-    EXPECT_EQ(one->workspaces.at(0).bytes, sink ? 5 * 8 * 128 * 4 : 0);
+    EXPECT_EQ(one->workspaces.at(1).bytes, sink ? 5 * 8 * 128 * 4 : 0);
     shapes.kv_len = 257;
     const Result<LaunchSequence> two = plan_launch(plan_of(spec), shapes, {}, {});
     ASSERT_TRUE(two.ok()) << two.error().to_string();
     EXPECT_EQ(two->launches.size(), 2U);
-    EXPECT_EQ(two->workspaces.at(0).bytes, 2 * 5 * 8 * 128 * 4);
+    EXPECT_EQ(two->workspaces.at(1).bytes, 2 * 5 * 8 * 128 * 4);
   }
 }
 

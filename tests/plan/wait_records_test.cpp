@@ -42,8 +42,8 @@ TEST(WaitRecords, TheOptionAddsABufferAndNothingElse) {
     const KernelPlan with = plan_of(arch, true);
     EXPECT_EQ(with.main().parameters.size(), without.main().parameters.size() + 1);
     const LaunchSequence launch = launch_of(with);
-    ASSERT_EQ(launch.workspaces.size(), 1U);
-    EXPECT_EQ(launch.workspaces.front(), (Workspace{"wait_records", kWaitRecordsBytes, true}));
+    ASSERT_EQ(launch.workspaces.size(), 2U);
+    EXPECT_EQ(launch.workspaces.back(), (Workspace{"wait_records", kWaitRecordsBytes, true}));
     const auto& args = launch.launches.at(0).args;
     const auto is_buffer = [](const KernelArgument& argument) {
       const auto* pointer = std::get_if<KernelArgument::Pointer>(&argument.value);

@@ -111,6 +111,37 @@ TEST_F(Sm90Sequences, ABatchOfMoreSequencesThanAWarpHasLanes) {
   expect_passes(spec, {many});
 }
 
+// Few CTAs, so that each claims several tiles: prompts at one end and decodes at the other, which
+// CTAs begin at from both ends; prompts alone, whose longer end is the first or the last; and
+// sequences without rows at the ends.
+TEST_F(Sm90Sequences, TilesAreClaimedFromBothEnds) {
+  const std::vector<Lengths> batches = {
+      {{150, 70, 1, 1, 2, 1}, {150, 70, 130, 300, 64, 1}},
+      {{1, 1, 0, 150}, {400, 5, 9, 150}},
+      {{70, 100, 130}, {300, 200, 130}},
+      {{0, 70, 130, 0}, {40, 80, 290, 40}},
+      {{0, 0}, {10, 20}},
+      {{1}, {0}},
+  };
+  const AttentionSpec spec = with_group(spec_of(64, 16, true), 4, 2);
+  const auto kernel = compiled(spec);
+  ASSERT_TRUE(kernel);
+  for (std::size_t i = 0; i < batches.size(); ++i) {
+    auto problem = problem_of(spec, batches[i]);
+    ASSERT_TRUE(problem);
+    problem->tensors["claims"] = verify::make_tensor(Dtype::kI32, {4});
+    for (const int sm_count : {1, 2, 5, 7}) {
+      SCOPED_TRACE(sm_count);
+      const auto sequence = launches_of(*kernel, *problem, problem->launch_shapes(), sm_count);
+      const auto done = run(*kernel, *problem, sequence, i);
+      ASSERT_TRUE(done);
+      expect_right(*problem, *done);
+      // The next launch begins with the same words.
+      EXPECT_EQ(done->others.at("claims"), problem->tensors.at("claims").bytes);
+    }
+  }
+}
+
 TEST_F(Sm90Sequences, MasksThatSkipTilesAndModifications) {
   MaskSpec window = mask_of(Kind::kSlidingWindow);
   window.window = 40;

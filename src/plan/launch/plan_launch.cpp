@@ -4,6 +4,7 @@
 // Thread rules: functions of their arguments.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "attnjit/launch.h"
@@ -16,6 +17,11 @@
 #include "spec/scalars.h"
 
 namespace attnjit {
+namespace {
+
+constexpr std::int64_t kClaimsBytes = 16;  // ClaimWords of templates/common/claims.cuh
+
+}  // namespace
 
 const TensorView& tensor_of(const LaunchTensors& tensors, TensorMapId map) {
   switch (map) {
@@ -87,6 +93,11 @@ Result<LaunchSequence> plan_launch(const KernelPlan& plan, const LaunchShapes& s
   if (Status added = add_map_launch(plan, request, sequence); !added) return added.error();
   if (has_wait_records(plan)) {
     set_bytes(plan, WorkspaceId::kWaitRecords, kWaitRecordsBytes, sequence);
+  }
+  const bool others = std::any_of(sequence.workspaces.begin(), sequence.workspaces.end(),
+                                  [](const Workspace& one) { return one.bytes > 0; });
+  if (others || uses(plan, WorkspaceId::kClaims)) {
+    set_bytes(plan, WorkspaceId::kClaims, kClaimsBytes, sequence);
   }
   return sequence;
 }

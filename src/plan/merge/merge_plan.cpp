@@ -105,7 +105,8 @@ void add_split_deviation(KernelPlan& plan) {
 
 void add_merge_workspaces(KernelPlan& plan) {
   if (!merges(plan.spec)) return;
-  plan.workspaces = {WorkspaceId::kPartialO, WorkspaceId::kPartialLse};
+  plan.workspaces.push_back(WorkspaceId::kPartialO);
+  plan.workspaces.push_back(WorkspaceId::kPartialLse);
 }
 
 void add_partial_parameters(const KernelPlan& plan, std::vector<KernelParameter>& parameters) {

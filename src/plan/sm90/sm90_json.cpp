@@ -22,6 +22,7 @@ const Field<Sm90Plan> kSm90Fields[] = {
     {"ping_pong", &Sm90Plan::ping_pong},
     {"pair_tiles", &Sm90Plan::pair_tiles},
     {"kv_lens", &Sm90Plan::kv_lens},
+    {"claims_work", &Sm90Plan::claims_work},
     {"row_copies", &Sm90Plan::row_copies},
     {"overlaps", &Sm90Plan::overlaps},
     {"listed", &Sm90Plan::listed},

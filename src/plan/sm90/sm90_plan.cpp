@@ -88,6 +88,7 @@ void choose_decode(const AttentionSpec& spec, Sm90Plan& plan) {
   const int loaded_ahead = plan.row_copies ? 98304 : 65536;
   plan.BN = 64;
   plan.pair_tiles = false;
+  plan.claims_work = false;
   // NOTE: 256 cost 3 % of the memory's bandwidth: nobody comes back for what was not asked for.
   plan.l2_bytes = 128;
   const KvBytes kv = kv_bytes(spec, plan.BN);
@@ -206,6 +207,12 @@ Sm90Plan choose(const ResolvedSpec& resolved) {
   plan.split = splits(spec);
   plan.overlaps = plan.split || plan.mapped || decodes(spec, kSm90ConsumerRows);
   plan.row_copies = copies_rows(spec);
+  // In a ragged batch a tile may be a hundred times as long as another. NOTE: warps that copy rows
+  // each find the CTA's work for themselves, and could not claim it.
+  plan.claims_work = spec.ragged && !plan.row_copies;
+  // Decodes load each key once, and nobody comes back for what L2 fetches beside it: 7 % of 4 TB/s.
+  // Prompts do not notice.
+  if (plan.kv_lens) plan.l2_bytes = 128;
   plan.pair_tiles = later_rows_see_more(resolved);
   if (spec.qk_depth <= 64) {
     plan.BN = 128;
@@ -216,7 +223,8 @@ Sm90Plan choose(const ResolvedSpec& resolved) {
   } else if (spec.qk_depth <= 128) {
     // Pages seldom divide 80.
     plan.BN = hides || spec.page_size > 0 ? 64 : 80;
-    plan.num_stages = 3;
+    // Four where Q leaves room: measured of pages and ragged batches.
+    plan.num_stages = hides && plan.kv_lens && !plan.row_copies ? 4 : 3;
     plan.num_q_stages = hides ? 1 : 2;
   } else if (spec.qk_depth <= 192) {
     plan.BN = spec.ov_depth <= 128 ? 128 : 96;
@@ -261,6 +269,7 @@ std::vector<Sm90Knob> knobs_of(const Sm90Plan& plan) {
     all.push_back({"exp2_fma_pairs", &Sm90Plan::exp2_fma_pairs, {0, 1, 2, 3, 4}});
   }
   all.push_back({"pair_tiles", &Sm90Plan::pair_tiles, {0, 1}});
+  if (plan.claims_work) all.push_back({"claims_work", &Sm90Plan::claims_work, {0, 1}});
   return all;
 }
 
@@ -573,6 +582,9 @@ std::vector<KernelParameter> parameters_of(const KernelPlan& plan, const Sm90Pla
                                                 ? forward_parameters(plan, kRowMaps, numbers)
                                                 : forward_parameters(plan, kForwardMaps, numbers);
   if (sm90.row_copies) add_key_parameters(plan, parameters);
+  if (sm90.claims_work) {
+    parameters.push_back(workspace_parameter(plan, WorkspaceId::kClaims, "attnjit::ClaimWords"));
+  }
   add_partial_parameters(plan, parameters);
   if (sm90.mapped) add_map_parameters(plan, parameters);
   return parameters;

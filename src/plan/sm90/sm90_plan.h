@@ -58,12 +58,13 @@ struct Sm90Plan {
   /// `widens_kv` as many of K and of V.
   int num_row_stages = 0;
   int o_blocks = 0;  ///< 128-byte columns of O with memory of their own; 0: O is staged in Q's
-  bool widens_kv = false;   ///< K and V are e4m3, and widened to 16 bits
-  int kv_row_bytes = 128;   ///< of a row in a TMA box of K and V, and their swizzle
-  bool ping_pong = false;   ///< consumers take turns at issuing products
-  bool pair_tiles = false;  ///< later rows see more keys: a CTA takes long and short tiles
-  bool kv_lens = false;     ///< sequences differ in length: a warp finds its work on the device
-  bool row_copies = false;  ///< K and V are copied row by row: pages do not hold whole TMA boxes
+  bool widens_kv = false;    ///< K and V are e4m3, and widened to 16 bits
+  int kv_row_bytes = 128;    ///< of a row in a TMA box of K and V, and their swizzle
+  bool ping_pong = false;    ///< consumers take turns at issuing products
+  bool pair_tiles = false;   ///< later rows see more keys: a CTA takes long and short tiles
+  bool kv_lens = false;      ///< sequences differ in length: a warp finds its work on the device
+  bool claims_work = false;  ///< it claims it (templates/common/claims.cuh); else every n-th piece
+  bool row_copies = false;   ///< K and V are copied row by row: pages do not hold whole TMA boxes
   bool widened = false;   ///< absorbed MLA: K's latent part is e4m3, and becomes 16-bit on its way
   bool overlaps = false;  ///< waits for the end of the launch before it: PlannedKernel::overlaps
   bool listed = false;    ///< KV tiles are listed by what the mask says of each

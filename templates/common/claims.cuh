@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Claims of a launch's tiles: each CTA takes its next tile when it has done with the one before,
+// from the front of the list or from its back, until the two meet.
+#pragma once
+
+#include "common/ptx.cuh"
+
+namespace attnjit {
+
+/// In a workspace that is zero before the first launch; each launch leaves it zero. So launches
+/// that share one follow one another.
+struct ClaimWords {
+  u64 claimed;  ///< from the front in the low word, from the back in the high one
+  u32 ended;    ///< CTAs that claim no more
+};
+
+/// What a CTA claims, after its first tile, which its number says. A whole warp. NOTE: few members:
+/// each is a register of a warp that has few.
+struct Claims {
+  int all;    ///< tiles of the list
+  int front;  ///< CTAs that begin at its front; the others begin at its back
+
+  ATTNJIT_DEVICE bool from_back(int cta) const { return cta >= front; }
+
+  /// The first tile; negative: there is none left.
+  ATTNJIT_DEVICE int first(int cta) const {
+    if (!from_back(cta)) return cta < all ? cta : -1;
+    const int index = all - 1 - (cta - front);
+    return index < front ? -1 : index;  // those are the front's
+  }
+  /// The next one; negative: all are claimed.
+  ATTNJIT_DEVICE int next(ClaimWords* words, int lane, int cta, int ctas) const {
+    u64 before = 0;
+    if (lane == 0) before = atomic_add(&words->claimed, from_back(cta) ? 1ull << 32 : 1ull);
+    // NOTE: the sum cannot overflow: no CTA claims again after a claim that failed.
+    const int at_front = front + __shfl_sync(0xffffffffu, static_cast<int>(before), 0);
+    const int at_back = ctas - front + __shfl_sync(0xffffffffu, static_cast<int>(before >> 32), 0);
+    if (at_front + at_back >= all) return -1;
+    return from_back(cta) ? all - 1 - at_back : at_front;
+  }
+  /// After the CTA's last claim: the launch's last CTA makes the words zero. NOTE: an acquire and a
+  /// release, so that it does that after all claims.
+  ATTNJIT_DEVICE static void end(ClaimWords* words, int lane, int ctas) {
+    if (lane != 0) return;
+    if (atomic_add_acq_rel(&words->ended, 1) != static_cast<u32>(ctas) - 1) return;
+    words->claimed = 0;
+    words->ended = 0;
+  }
+};
+
+}  // namespace attnjit

@@ -169,7 +169,7 @@ LaunchNumbers::LaunchNumbers(const AttentionSpec& spec, const LaunchShapes& shap
   set(LaunchNumber::kBatch, shapes.batch);
   set(LaunchNumber::kNumQHeads, std::int32_t{spec.num_q_heads});
   set(LaunchNumber::kQLen, shapes.q_len);
-  set(LaunchNumber::kKvLen, shapes.kv_len);
+  set(LaunchNumber::kKvLen, keys_of_row(spec, shapes));
   set(LaunchNumber::kTotalQ, shapes.total_q);
   set(LaunchNumber::kTotalKv, shapes.total_kv);
   set(LaunchNumber::kNumPages, shapes.num_pages);

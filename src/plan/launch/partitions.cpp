@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "plan/launch/tensors.h"
 #include "plan/merge/merge_plan.h"
 
 namespace attnjit {
@@ -58,7 +59,7 @@ SplitWork split_work(const AttentionSpec& spec, const LaunchShapes& shapes,
   SplitWork work;
   // NOTE: where there are many tiles, how many does not matter, and the product may overflow.
   work.tiles = std::min<std::int64_t>(tiles_of_head, 1 << 20) * heads;
-  work.kv_tiles = (std::int64_t{shapes.kv_len} + tile_keys - 1) / tile_keys;
+  work.kv_tiles = (std::int64_t{keys_of_row(spec, shapes)} + tile_keys - 1) / tile_keys;
   work.rows = static_cast<double>(positions) * spec.num_q_heads;
   work.row_bytes = 4.0 * spec.ov_depth;
   return work;
@@ -69,8 +70,9 @@ std::optional<std::int32_t> fixed_partitions(const AttentionSpec& spec,
   if (!splits(spec)) return 1;
   if (spec.num_partitions > 1) return spec.num_partitions;
   if (spec.partition_keys == 0) return std::nullopt;
-  // NOTE: rounds up without forming kv_len + partition_keys, which may overflow.
-  return shapes.kv_len == 0 ? 1 : (shapes.kv_len - 1) / spec.partition_keys + 1;
+  const std::int32_t keys = keys_of_row(spec, shapes);
+  // NOTE: rounds up without forming keys + partition_keys, which may overflow.
+  return keys == 0 ? 1 : (keys - 1) / spec.partition_keys + 1;
 }
 
 std::int32_t best_partitions(const SplitWork& work, const SmRates& rates,

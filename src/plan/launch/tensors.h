@@ -50,6 +50,11 @@ void check_length(const char* name, std::int32_t value, Problems& problems);
 /// problem at once: lengths out of range, strides that TMA cannot take, sizes that no memory has.
 Result<LaunchTensors> launch_tensors(const AttentionSpec& spec, const LaunchShapes& shapes);
 
+/// Keys that a row sees at most: those of the longest sequence, or of its list where it has one.
+inline std::int32_t keys_of_row(const AttentionSpec& spec, const LaunchShapes& shapes) {
+  return spec.topk > 0 ? spec.topk : shapes.kv_len;
+}
+
 /// The factor of the scores: given, or 1 / sqrt(qk_depth). Errors: kInvalid where it is not
 /// positive and finite.
 Result<float> softmax_scale(const AttentionSpec& spec, const LaunchScalars& scalars);

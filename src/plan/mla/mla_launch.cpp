@@ -27,12 +27,6 @@ std::int64_t packs_of(const AttentionSpec& spec) {
   return spec.num_q_heads / mla_packed_heads(spec);
 }
 
-/// Of a row that has a list the keys are the list's.
-LaunchShapes with_listed_keys(const AttentionSpec& spec, LaunchShapes shapes) {
-  if (spec.topk > 0) shapes.kv_len = spec.topk;
-  return shapes;
-}
-
 TensorMapDescription describe(const KernelPlan& plan, const MlaTiles& tiles,
                               const LaunchTensors& tensors, TensorMapId map) {
   const int head_shift = mla_head_shift(plan.spec);
@@ -94,8 +88,7 @@ class SplitTimes {
 }  // namespace
 
 std::int32_t mla_partitions(const AttentionSpec& spec, const MlaTiles& tiles, const MlaRates& rates,
-                            const LaunchShapes& given, const DeviceShape& device) {
-  const LaunchShapes shapes = with_listed_keys(spec, given);
+                            const LaunchShapes& shapes, const DeviceShape& device) {
   if (const auto fixed = fixed_partitions(spec, shapes)) return *fixed;
   constexpr std::int64_t kMaxPartitions = 64;
   const SplitWork work =
@@ -122,7 +115,7 @@ Result<LaunchRecipe> plan_mla_launch(const KernelPlan& plan, const MlaTiles& til
                                      const LaunchRequest& request) {
   const AttentionSpec& spec = plan.spec;
   const int head_shift = mla_head_shift(spec);
-  const LaunchShapes shapes = with_listed_keys(spec, request.shapes);
+  const LaunchShapes& shapes = request.shapes;
   const std::int64_t rows = std::int64_t{shapes.q_len} << head_shift;
   if (rows > kMaxLength) {
     return make_error(ErrorCode::kInvalid,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows of absorbed MLA's K in the format dsv32: 512 e4m3, 4 f32 that 128 of them each are
-// multiplied with, 64 bf16 of the rope.
+// multiplied with, 64 bf16 of the rope. The format is said here apart from the kernels'
+// templates/mla/widening.cuh on purpose, so that a slip in one of them is found.
 //
 // Thread rules: pure functions.
 #pragma once

@@ -33,6 +33,7 @@ struct WideningCopies {
   static_assert(Config::kBf16 && Config::kOvDepth == kLatentBytes && Tiles::kRopeBlocks == 1 &&
                     Copies::kRows == 8 * kOwnRows && Tiles::kOvBlocks % kAhead == 0,
                 "a warp's 16 rows are two of each four lanes");
+  static_assert(kRowBytes == Config::kKeyRowBytes, "the plan has strides of such rows");
 
   Copies rows;
   const unsigned char* sources[kOwnRows] = {};  ///< of the tile that is loaded next; null: zeros

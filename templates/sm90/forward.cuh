@@ -99,9 +99,11 @@ ATTNJIT_DEVICE void run_body(const Arguments& arguments, const Params& params) {
       }
     }
     if constexpr (Config::kE4m3) {
-      if (warp >= kFirstVRewriter) Transposer<Config>{smem, warp - kFirstVRewriter, lane}.run();
+      const int own = warp - Config::kFirstVRewriter;
+      if (own >= 0) Transposer<Config>{smem, own, lane}.run();
     } else if constexpr (Config::kWidensKv) {
-      if (warp >= kFirstVRewriter) Widener<Config, false>{smem, warp - kFirstVRewriter, lane}.run();
+      const int own = warp - Config::kFirstVRewriter;
+      if (own >= 0) Widener<Config, false>{smem, own, lane}.run();
     }
   } else if (kProducers == 2 && warpgroup == 1) {
     setmaxnreg_dec<Config::kProducerRegisters>();

@@ -22,11 +22,6 @@ constexpr int kStepColumns = 16;
 
 constexpr int kMaxConsumers = 3;
 
-/// Warps that rewrite what comes: the producer's warpgroup's last ones transpose or widen V, and
-/// where K is widened, a warpgroup of its own does that.
-constexpr int kVRewriters = 3, kKRewriters = 4;
-constexpr int kFirstVRewriter = 4 - kVRewriters;
-
 /// Who has a scale of its own (Config::kScales).
 constexpr int kNoScales = 0, kTensorScales = 1, kHeadScales = 2;
 

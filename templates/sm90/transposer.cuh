@@ -36,7 +36,7 @@ struct Transposer {
 #pragma unroll 1
     for (int key = keys + lane; key < Config::kTileN; key += 32) {
 #pragma unroll 1
-      for (int unit = warp; unit < kUnits; unit += kVRewriters) {
+      for (int unit = warp; unit < kUnits; unit += Config::kVRewriters) {
         store_shared_v4(chunk_of(rows + key * kBlockRowBytes, key, unit), 0, 0, 0, 0);
       }
     }
@@ -59,7 +59,7 @@ struct Transposer {
     const u32 first = lane < 16 ? 0x6420 : 0x7531;
     const u32 second = first ^ 0x1111;
 #pragma unroll 1
-    for (int unit = warp; unit < kUnits; unit += kVRewriters) {
+    for (int unit = warp; unit < kUnits; unit += Config::kVRewriters) {
       const u32 from = chunk_of(own_row, lane, unit);
       const u32 to = own_column + unit * (16 * 16);
 #pragma unroll

@@ -18,7 +18,7 @@ struct Widener {
   using Layout = LayoutOf<Config>;
   using Rows = RowsOf<Config, kIsK>;
   using Tiles = TilesOf<Config, kIsK>;
-  static constexpr int kWarps = kIsK ? kKRewriters : kVRewriters;
+  static constexpr int kWarps = kIsK ? Config::kKRewriters : Config::kVRewriters;
   /// Of 16 columns. P V multiplies whole times 32.
   static constexpr int kUnits = (kIsK ? Config::kQkDepth : Layout::kPvColumns) / 16;
   static constexpr bool kTakesTurns = kUnits % kWarps != 0;

@@ -586,7 +586,8 @@ TEST(Sm90Plan, WidenedKvHasMemoryForBothForms) {
   EXPECT_FALSE(plan_of(spec_of(128)).sm90->widens_kv);
 }
 
-// NOTE: warps that no role names are missing from a report of the clock.
+// NOTE: warps that no role names are missing from a report of the clock. The kernel is told of as
+// many.
 TEST(Sm90Plan, EachWarpThatRewritesTilesHasARole) {
   const auto roles = [](auto change) {
     AttentionSpec spec = spec_of(128);
@@ -598,13 +599,20 @@ TEST(Sm90Plan, EachWarpThatRewritesTilesHasARole) {
                       std::to_string(role.num_warps));
     }
     lines.resize(4);
+    const auto constants = constants_of(plan);
+    for (const char* const name : {"kFirstVRewriter", "kVRewriters", "kKRewriters"}) {
+      lines.push_back(constants.contains(name) ? constants.at(name) : "-");
+    }
     return lines;
   };
   using Lines = std::vector<std::string>;
   EXPECT_EQ(roles([](AttentionSpec& s) { s.kv_dtype = Dtype::kE4m3; }),
-            (Lines{"load 0 1", "widen V 1 3", "widen K 4 4", "consumer 0 8 4"}));
-  EXPECT_EQ(roles([](AttentionSpec& s) { s.qkv_dtype = Dtype::kE4m3; })[1], "transpose 1 3");
-  EXPECT_EQ(roles([](AttentionSpec&) {})[1], "consumer 0 4 4");
+            (Lines{"load 0 1", "widen V 1 3", "widen K 4 4", "consumer 0 8 4", "1", "3", "4"}));
+  EXPECT_EQ(
+      roles([](AttentionSpec& s) { s.qkv_dtype = Dtype::kE4m3; }),
+      (Lines{"load 0 1", "transpose 1 3", "consumer 0 4 4", "consumer 1 8 4", "1", "3", "-"}));
+  EXPECT_EQ(roles([](AttentionSpec&) {}), (Lines{"load 0 1", "consumer 0 4 4", "consumer 1 8 4",
+                                                 "consumer 2 12 4", "-", "-", "-"}));
 }
 
 TEST(Sm90Plan, SharesOfEvenTilesHaveNoPairs) {

@@ -256,6 +256,7 @@ void add_mla_constants(const AttentionSpec& spec, const MlaTiles& tiles, Constan
   constants.add("kBoxKeys", tiles.box_keys);
   constants.add_bool("kRowCopies", tiles.row_copies);
   constants.add_bool("kWidened", tiles.widened);
+  if (tiles.widened) constants.add("kKeyRowBytes", kDsv32RowBytes);
   constants.add_bool("kRagged", spec.ragged);
   constants.add_bool("kRaggedKv", spec.ragged_kv);
   constants.add_bool("kKvLensExcludeNew", spec.kv_lens_exclude_new);

@@ -30,8 +30,10 @@ constexpr std::int64_t kSmSmemBytes = 233472;     // of an SM, with what the sys
 constexpr std::int64_t kSystemSmemBytes = 1024;
 constexpr int kRegisterFile = 65536;  // of an SM
 constexpr int kBlockBytes = 128;      // of a row of Q, K, V and O in a block of columns
-constexpr int kVRewriters = 3;        // warps of the producer's: templates/sm90/layout.cuh
-constexpr int kKRewriters = 4;
+// Warps that rewrite what comes: the producer's warpgroup's last ones transpose or widen V, and
+// where K is widened, a warpgroup of its own does that.
+constexpr int kVRewriters = 3, kKRewriters = 4;
+constexpr int kFirstVRewriter = 4 - kVRewriters;
 
 int round_up(int value, int to) { return (value + to - 1) / to * to; }
 
@@ -515,6 +517,11 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm9
   constants.add("kVStages", sm90.num_v_stages);
   constants.add("kRowStages", sm90.num_row_stages);
   constants.add("kQStages", sm90.num_q_stages);
+  if (sm90.num_row_stages > 0) {
+    constants.add("kFirstVRewriter", kFirstVRewriter);
+    constants.add("kVRewriters", kVRewriters);
+  }
+  if (sm90.widens_kv) constants.add("kKRewriters", kKRewriters);
   constants.add_bool("kPingPong", sm90.ping_pong);
   constants.add_bool("kPairTiles", sm90.pair_tiles);
   constants.add("kGqaShift", sm90_gqa_shift(sm90, spec));
@@ -595,7 +602,7 @@ std::vector<KernelParameter> parameters_of(const KernelPlan& plan, const Sm90Pla
 std::vector<PlannedKernel::Role> sm90_roles(const Sm90Plan& plan) {
   std::vector<PlannedKernel::Role> roles{{"load", 0, plan.row_copies ? 4 : 1}};
   if (plan.num_row_stages > 0) {
-    roles.push_back({plan.widens_kv ? "widen V" : "transpose", 4 - kVRewriters, kVRewriters});
+    roles.push_back({plan.widens_kv ? "widen V" : "transpose", kFirstVRewriter, kVRewriters});
   }
   if (plan.widens_kv) roles.push_back({"widen K", 4, kKRewriters});
   for (int i = 0; i < plan.num_consumers; ++i) {

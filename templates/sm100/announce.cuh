@@ -7,8 +7,7 @@
 
 namespace attnjit::sm100 {
 
-/// A work tile, or the part of one that is a partition's. Where partitions have fixed keys a row's
-/// bits are its own: a warpgroup has a query tile to itself, also where the other has no rows.
+/// A work tile, or the part of one that is a partition's.
 template <class Config, class Mask, class Arguments, class Params>
 ATTNJIT_DEVICE WorkTile work_of(const SequenceTile& tile, const Arguments& arguments,
                                 const Params& params) {
@@ -24,7 +23,7 @@ ATTNJIT_DEVICE WorkTile work_of(const SequenceTile& tile, const Arguments& argum
   work.first_position = (tiles - 1 - tile.rank) * work_positions<Config>(arguments);
   const int second = work.first_position + Layout::kPositions;
   const bool has_second = !one_query_launch<Config>(arguments) && second < work.q_len;
-  work.num_qo = has_second || (Config::kPartitionTiles > 0 && !Layout::kOneO) ? 2 : 1;
+  work.num_qo = has_second || Layout::kAlwaysTwo ? 2 : 1;
   work.partition = tile.partition;
   find_seen<Config, Mask>(work, has_second, arguments, params);
   if constexpr (Config::kSplit) {

@@ -80,6 +80,9 @@ struct LayoutOf {
   /// counted by buffers of S.
   static constexpr bool kOneO = Config::kSoftmaxWarpgroups == 1;
   static_assert(!kOneO || Config::kNumQo == 1, "one O is one query tile's");
+  /// Where partitions have fixed keys a row's bits are its own: a warpgroup has a query tile to
+  /// itself, also where the other has no rows.
+  static constexpr bool kAlwaysTwo = Config::kPartitionTiles > 0 && !kOneO;
   /// Q is copied to tensor memory, from where the products read it.
   static constexpr bool kQInTmem = Config::kTmemQ >= 0;
 

@@ -325,7 +325,8 @@ struct AnnouncedList {
     work.kv_len = word(3);
     work.q_begin = word(4);
     work.first_position = word(5);
-    work.num_qo = word(6);
+    // NOTE: said twice, so that what is shared by one query tile's warpgroups is not compiled.
+    work.num_qo = LayoutOf<Config>::kAlwaysTwo ? 2 : word(6);
     work.partition = word(7);
     work.seen_0 = {word(8), word(9)};
     work.seen_1 = {word(10), word(11)};

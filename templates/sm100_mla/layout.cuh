@@ -49,7 +49,7 @@ struct LayoutOf : mla::TilesOf<Config> {
   static_assert(Config::kTmemAddressOffset >= Config::kWorkOffset + Config::kWorkBytes &&
                     Config::kBarrierOffset >= Config::kTmemAddressOffset + 4,
                 "the address of tensor memory lies behind the announcement");
-  static_assert(Config::kBarriers == Tiles::kTileBarriers + 3 * kBuffers + 1,
+  static_assert(Config::kBarriers == Tiles::kTileBarriers + 4 * kBuffers,
                 "the plan has every barrier that the kernel names");
 };
 
@@ -67,8 +67,8 @@ struct Smem : mla::TileMemory<Config> {
   ATTNJIT_DEVICE u32 s_empty(int buffer) const { return barrier(Config::kBarSEmpty + buffer); }
   /// P of a KV tile is in tensor memory, and O may be added to.
   ATTNJIT_DEVICE u32 p_full(int buffer) const { return barrier(Config::kBarPFull + buffer); }
-  /// The products with V of the KV tiles so far are done.
-  ATTNJIT_DEVICE u32 o_full() const { return barrier(Config::kBarOFull); }
+  /// The product with V of a KV tile is done, and those before it.
+  ATTNJIT_DEVICE u32 o_full(int buffer) const { return barrier(Config::kBarOFull + buffer); }
 };
 
 /// Addresses in tensor memory. A product of 64 rows has 16 of them in each quarter of the lanes: in

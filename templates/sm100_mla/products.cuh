@@ -44,6 +44,19 @@ struct ProductWarp {
     ring.advance(Config::kStages);
     tiles.advance(kBuffers);
   }
+  /// Waits until `count` blocks from `first` on of every stage have been handed back. The CTA's
+  /// memory stays until the products have read, and their barriers have heard of, all. NOTE: a warp
+  /// waits for what it hands back itself: the other may be more than a phase away.
+  ATTNJIT_DEVICE void await_release(int first, int count) {
+#pragma unroll 1
+    for (int i = 0; i < Config::kStages; ++i) {
+#pragma unroll 1
+      for (int block = first; block < first + count; ++block) {
+        smem.wait(smem.kv_empty(ring.stage, block), ring.parity ^ 1);
+      }
+      ring.advance(Config::kStages);
+    }
+  }
 };
 
 /// S = Q K^T of every KV tile.
@@ -97,55 +110,51 @@ struct ScoresWarp : ProductWarp<Config> {
       }
       if (work.tile_begin < work.tile_end) q_parity ^= 1;
     }
-    // The CTA's memory stays until the products have read, and their barriers have heard of, all.
     smem.wait(smem.q_empty(), q_parity ^ 1);
-#pragma unroll 1
-    for (int i = 0; i < Config::kStages; ++i) {
-#pragma unroll 1
-      for (int block = 0; block < Layout::kQkBlocks; ++block) {
-        smem.wait(smem.kv_empty(ring.stage, block), ring.parity ^ 1);
-      }
-      ring.advance(Config::kStages);
-    }
+    this->await_release(0, Layout::kQkBlocks);
   }
 };
 
-/// O += P V of every KV tile, V being K's latent blocks.
+/// O += P V of every KV tile, V being K's latent blocks, or blocks of its own.
 template <class Config>
 struct OutputWarp : ProductWarp<Config> {
   using Base = ProductWarp<Config>;
   using Base::kSteps, Base::smem, Base::tmem, Base::lane, Base::ring, Base::tiles;
   using typename Base::Layout;
 
-  ATTNJIT_DEVICE void multiply(bool first) {
+  /// Multiplies with a block of V, the i-th of a half. NOTE: a product of one block, although wider
+  /// ones read P less often: so each is multiplied when it has landed, and handed back alone.
+  ATTNJIT_DEVICE void multiply_block(int half, int i, bool first) {
     constexpr u32 kInstruction =
-        mma_instruction_descriptor<Layout::kOperand, kRows, Layout::kHalfColumns, true>();
+        mma_instruction_descriptor<Layout::kOperand, kRows, kBlockColumns, true>();
+    const int of_v = Layout::first_block(half) + i;
+    const int block = Layout::kFirstOfV + of_v;
+    // NOTE: a block of K has landed, since S is there. But who waited for that is another warp.
+    this->await_block(block);
+    tcgen05_fence_after();
+    if (lane == 0) {
+      const SmemDescriptor<Layout::kBlockBytes> v(smem.kv(ring.stage, block));
+      const u32 o = tmem.o(half) + static_cast<u32>(i * kBlockColumns);
+#pragma unroll
+      for (int step = 0; step < Config::kTileN / kStepColumns; ++step) {
+        tcgen05_mma_ts<Layout::kOperand>(o, tmem.p(tiles.stage, half) + 8 * step,
+                                         v.at(step * kStepColumns * kBlockRowBytes), kInstruction,
+                                         step > 0 || !first);
+      }
+      // The block that both halves have is handed back with the second.
+      if (half == 1 || of_v < Layout::kOvBlocks - Layout::kOwnBlocks) this->release_block(block);
+    }
+    __syncwarp();
+  }
+
+  ATTNJIT_DEVICE void multiply(bool first) {
     smem.wait(smem.p_full(tiles.stage), tiles.parity);
 #pragma unroll 1
     for (int half = 0; half < 2; ++half) {
-      // Those of this half that the other has not, and those that it has come with the second.
-      const int begin = half == 0 ? 0 : Layout::first_block(1);
-      const int end = half == 0 ? Layout::first_block(1) : Layout::kOvBlocks;
-      // NOTE: they have landed, since S is there. But who waited for that is another warp.
 #pragma unroll 1
-      for (int i = 0; i < Layout::kOwnBlocks; ++i) {
-        this->await_block(Layout::first_block(half) + i);
-      }
-      tcgen05_fence_after();
-      if (lane == 0) {
-        const SmemDescriptor<Layout::kBlockBytes> v(smem.kv(ring.stage, Layout::first_block(half)));
-#pragma unroll
-        for (int step = 0; step < Config::kTileN / kStepColumns; ++step) {
-          tcgen05_mma_ts<Layout::kOperand>(tmem.o(half), tmem.p(tiles.stage, half) + 8 * step,
-                                           v.at(step * kStepColumns * kBlockRowBytes), kInstruction,
-                                           step > 0 || !first);
-        }
-#pragma unroll 1
-        for (int block = begin; block < end; ++block) this->release_block(block);
-      }
-      __syncwarp();
+      for (int i = 0; i < Layout::kOwnBlocks; ++i) multiply_block(half, i, first);
     }
-    if (lane == 0) tcgen05_commit(smem.o_full());
+    if (lane == 0) tcgen05_commit(smem.o_full(tiles.stage));
     __syncwarp();
     this->next_tile();
   }
@@ -159,6 +168,7 @@ struct OutputWarp : ProductWarp<Config> {
         multiply(tile == work.tile_end - 1);
       }
     }
+    if constexpr (Config::kOwnV) this->await_release(Layout::kFirstOfV, Layout::kOvBlocks);
   }
 };
 

@@ -28,7 +28,6 @@ struct SoftmaxWarp {
   float log2_scale;
   Ring tiles = {};  ///< buffers of S and P
   Ring keys = {};   ///< stages of K, where lists say what is seen of them
-  int o_parity = 0;
   int work_parity = 0;
 
   ATTNJIT_DEVICE SoftmaxWarp(const Smem<Config>& memory, Tmem<Config> tensors,
@@ -55,9 +54,14 @@ struct SoftmaxWarp {
     sm100::OnlineRow online;  ///< the sum is of the thread's keys
   };
 
-  ATTNJIT_DEVICE void await_output() {
-    smem.wait(smem.o_full(), o_parity);
-    o_parity ^= 1;
+  /// Waits for the product of the tile two before the next one, whose buffer of P that one gets.
+  ATTNJIT_DEVICE void await_output_but_one() const {
+    smem.wait(smem.o_full(tiles.stage), tiles.parity ^ 1);
+    tcgen05_fence_after();
+  }
+  /// Waits for the product of the tile before the next one: for all that were made.
+  ATTNJIT_DEVICE void await_output() const {
+    smem.wait(smem.o_full(tiles.stage ^ 1), tiles.parity ^ tiles.stage ^ 1);
     tcgen05_fence_after();
   }
 
@@ -116,7 +120,7 @@ struct SoftmaxWarp {
       s[i + 1] = exp2_approx(x.y);
       words[i / 2] = pack_pair<Config::kBf16>(s[i], s[i + 1]);
     }
-    // The product that read this buffer two tiles before is done: the tile before waited for it.
+    await_output_but_one();
 #pragma unroll
     for (int copy = 0; copy < 2; ++copy) {
       tcgen05_st_half_16<kThreadKeys / 2>(tmem.p(tiles.stage, copy) + Tmem<Config>::quarter(warp),
@@ -124,11 +128,11 @@ struct SoftmaxWarp {
     }
     tcgen05_wait_st();
     row.online.sum += sm100::row_sum(s);
-    if (!first) {
+    // NOTE: without a new maximum nobody waits for the product of the tile before: the next S is
+    // read while it is still made.
+    if (!first && __any_sync(kAll, factor != 1.0f)) {
       await_output();
-      if (__any_sync(kAll, factor != 1.0f)) {
-        sm100::rescale<Layout::kHalfColumns>(tmem.o(0) + Tmem<Config>::quarter(warp), factor);
-      }
+      sm100::rescale<Layout::kHalfColumns>(tmem.o(0) + Tmem<Config>::quarter(warp), factor);
     }
     tcgen05_fence_before();
     arrive_warp(smem.p_full(tiles.stage));
@@ -211,7 +215,11 @@ struct SoftmaxWarp {
         output = mla::output_address<Config>(row.work, row.output, arguments);
       }
     }
-    if (any) await_output();
+    // NOTE: the CTA's memory stays until its barriers have heard of all products.
+    if (any) {
+      await_output_but_one();
+      await_output();
+    }
     const int first_column = Layout::first_block(half()) * kBlockColumns;
 #pragma unroll 1
     for (int column = 0; column < Layout::kHalfColumns; column += 16) {
@@ -236,8 +244,13 @@ struct SoftmaxWarp {
     Row row{.work = work};
     row.output = mla::output_row<Config>(
         work, work.first_row + warp * kWarpRows + (lane & (kWarpRows - 1)), arguments);
-    row.coord = {work.batch, row.output.head, 0,         row.output.position + first_q_idx,
-                 0,          lengths.q,       lengths.kv};
+    row.coord = {work.batch,
+                 row.output.head,
+                 mla::kv_head_of<Config>(work.head),
+                 row.output.position + first_q_idx,
+                 0,
+                 lengths.q,
+                 lengths.kv};
     const int last = min((work.first_row + kRows - 1) >> Config::kGqaShift, lengths.q - 1);
     row.core = Mask::core((work.first_row >> Config::kGqaShift) + first_q_idx, last + first_q_idx,
                           lengths.kv, params);

@@ -140,7 +140,7 @@ TEST(PlanText, DrawsAbsorbedMla) {
   const std::string text = plan_to_text(document_of(spec).value());
   for (const char* part : {"kernel: supported", "Tensor memory: 448 of 512 columns",
                            "│               O               │  S0   │  S1   │P0 │P1 │",
-                           "│         K and V 0         │", "products S", "O full (1)"}) {
+                           "│         K and V 0         │", "products S", "O 1 full (1)"}) {
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
   }
 }

@@ -44,7 +44,7 @@ std::vector<MlaBarrierGroup> barrier_groups(const AttentionSpec& spec, const Mla
   add("kBarSFull", "S", "full", 1);
   add("kBarSEmpty", "S", "empty", kSoftmaxWarps);
   add("kBarPFull", "P", "full", kSoftmaxWarps);
-  groups.push_back({"kBarOFull", {{"O full", 1}}});
+  add("kBarOFull", "O", "full", 1);
   return groups;
 }
 

@@ -118,7 +118,7 @@ const KernelFamily& family_of(const AttentionSpec& spec) {
       return spec.mla == Mla::kDecode || has_deep_heads(spec) ? kSm90Mla : kSm90;
     case Arch::kSm100a:
     case Arch::kSm103a:
-      return spec.mla == Mla::kDecode ? kSm100Mla : kSm100;
+      return spec.mla == Mla::kDecode || has_deep_heads(spec) ? kSm100Mla : kSm100;
   }
   return kSm100;
 }

@@ -39,7 +39,7 @@ struct KernelFamily {
 };
 
 /// The family of a spec's kernel: a merge has its own; otherwise it is the architecture's, of which
-/// absorbed MLA has one apart. On sm_90a that serves deep heads, too.
+/// absorbed MLA has one apart, which serves deep heads, too.
 const KernelFamily& family_of(const AttentionSpec& spec);
 
 }  // namespace attnjit

@@ -11,6 +11,13 @@
 
 namespace attnjit::mla {
 
+/// Of four warps that load: the first of V's, where V of its own has warps apart from K's
+/// (Config::kLoadsApart).
+constexpr int kVLoadWarp = 2;
+/// Warps that copy the rows of a tensor's tile, where threads do that.
+template <class Config>
+constexpr int kTileCopyWarps = Config::kLoadsApart ? kVLoadWarp : kRowCopyWarps;
+
 /// A row of K is the latent part, which is V too, and behind it the rope's. Q and K lie in blocks
 /// of columns (common/blocks.cuh): [block][row]. Of deep heads V is a tensor of its own
 /// (Config::kOwnV): its blocks follow K's in a stage, and K has no rope part.
@@ -67,6 +74,7 @@ struct TilesOf {
   static_assert(Config::kSlots == Config::kStages ||
                     (Config::kOwnV && Config::kSlots == 1 && Config::kStages == 2),
                 "each stage has memory, or two take turns with it");
+  static_assert(Config::kOwnV || !Config::kLoadsApart, "V of K's memory is loaded with K");
   static_assert(Config::kWorkOffset % 16 == 0 && Config::kBarrierOffset % 8 == 0,
                 "16 bytes are stored at a time, and a barrier is 8");
   /// The KV tile whose memory the one of a stage gets. NOTE: stages that take turns with one slot

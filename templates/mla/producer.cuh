@@ -102,7 +102,7 @@ struct BoxCopies {
     }
     __syncwarp();
     if (tail) tail_stage = stage;
-    if constexpr (kHasV) ring.advance(Config::kStages);
+    if constexpr (kHasV || Config::kLoadsApart) ring.advance(Config::kStages);
   }
 
   /// Zeroes the rows of V that are past the sequence's end, where the last KV tile has some, and
@@ -148,7 +148,8 @@ template <class Config, class Arguments>
 using ThreadCopies = typename RowCopiesOf<Config::kWidened, Config, Arguments>::Type;
 
 /// A warp, or several that all find the same work and copy their parts of the KV tiles; the first
-/// does the rest.
+/// does the rest. Where loads are apart (kLoadsApart), each part is of K or of V: neither waits for
+/// what frees the other's memory.
 template <class Config, class Mask, class Copies, class Arguments, class Params>
 struct Producer {
   using Tiles = TilesOf<Config>;
@@ -164,6 +165,8 @@ struct Producer {
   int lane;
   int work_parity = 0;
   int q_parity = 0;
+
+  ATTNJIT_DEVICE bool loads_v() const { return Config::kLoadsApart && warp >= kVLoadWarp; }
 
   /// Tells the consumers of a work tile when they have read of the one before.
   ATTNJIT_DEVICE void announce(const WorkTile& work) {
@@ -216,6 +219,15 @@ struct Producer {
 #pragma unroll 1
       for (int tile = work.tile_end - 1; tile >= work.tile_begin; --tile) {
         const int next = tile > work.tile_begin ? copies.place_of(tile - 1) : kNoPlace;
+        if constexpr (Config::kLoadsApart) {
+          if (loads_v()) {
+            copies.template load<true>(tile, place);
+            // NOTE: at once: the next tile's memory may be that which this one is multiplied in.
+            copies.finish_tail();
+            place = next;
+            continue;
+          }
+        }
         if constexpr (Config::kWidened) {
           copies.load(tile, place, next);
         } else {
@@ -229,7 +241,9 @@ struct Producer {
           copies.finish_tail();
         }
         // NOTE: behind Q and the tail, which what is waited for here waits for.
-        if constexpr (Config::kOwnV) copies.template load<true>(tile, place_of_v);
+        if constexpr (Config::kOwnV && !Config::kLoadsApart) {
+          copies.template load<true>(tile, place_of_v);
+        }
       }
       copies.finish_tail();
     }

@@ -33,9 +33,9 @@ struct RowsOf<true, Types...> {
 };
 
 /// Copies of KV tiles row by row, where a page does not hold whole boxes of TMA, or lists name the
-/// rows. One of the producer's four warps: a lane finds where a row of a tile lies, and eight lanes
-/// copy a row of a block of columns, 16 bytes each, by cp.async into the place where TMA would have
-/// put them. Rows past the sequence's end become zeros.
+/// rows. One of the producer's four warps, or of the two that have K or V: a lane finds where a row
+/// of a tile lies, and eight lanes copy a row of a block of columns, 16 bytes each, by cp.async
+/// into the place where TMA would have put them. Rows past the sequence's end become zeros.
 ///
 /// NOTE: cp.async writes through the generic proxy. A consumer that has waited for a block fences
 /// before it multiplies (Consumer::await_block).
@@ -43,11 +43,11 @@ template <class Config, class Arguments>
 struct RowCopies {
   using Tiles = TilesOf<Config>;
   using Rows = typename RowsOf<(Config::kTopk > 0), Config, Arguments>::Type;
-  static constexpr int kRows = Config::kTileN / kRowCopyWarps;  // of a tile, a warp's
+  static constexpr int kRows = Config::kTileN / kTileCopyWarps<Config>;  // of a tile, a warp's
 
   const TileMemory<Config>& smem;
   const Arguments& arguments;
-  int warp;
+  int warp;  ///< of those that share a tile
   int lane;
   Ring ring = {};
   WorkTile work = {};
@@ -102,7 +102,7 @@ struct RowCopies {
       const int block = Tiles::block_at(i);
       copy_block(tensor, block, block * kBlockColumns, offset, i == 0, place);
     }
-    if constexpr (!Config::kOwnV) ring.advance(Config::kStages);
+    if constexpr (!Config::kOwnV || Config::kLoadsApart) ring.advance(Config::kStages);
   }
   ATTNJIT_DEVICE void load_v(int tile, int place) {
     const i64 offset = place < 0 ? -1 : Rows::offset_in_v(key_of(tile), place, arguments);

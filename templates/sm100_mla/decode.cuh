@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The sm_100a kernel of absorbed MLA: all query heads over one row of K per key, whose latent part
-// is V. A CTA has 64 rows; S, P and O of 64 rows are in tensor memory.
+// is V; and of heads deeper than 256, whose V is a tensor of its own. A CTA has 64 rows; S, P and O
+// of 64 rows are in tensor memory.
 //
 // Config: the plan's constants (sm100_mla/layout.cuh says what must hold of them). Mask and
 // ScoreMod: see common/mask.cuh and common/score_mod.cuh. Arguments is what sm90_mla/decode.cuh
@@ -26,6 +27,7 @@ ATTNJIT_DEVICE void decode(const Arguments& arguments, const Params& params) {
     check_alignment(smem.base);
     prefetch_tensor_map(arguments.q_map);
     if constexpr (!Config::kRowCopies) prefetch_tensor_map(arguments.k_map);
+    if constexpr (!Config::kRowCopies && Config::kOwnV) prefetch_tensor_map(arguments.v_map);
     init_barriers<Config>(smem.barrier(0));
   } else if (warp == kScoresWarp) {
     tcgen05_alloc<Config::kTmemColumns>(smem.tmem_address());
@@ -42,9 +44,12 @@ ATTNJIT_DEVICE void decode(const Arguments& arguments, const Params& params) {
     if constexpr (Config::kRowCopies) {
       using Copies = mla::ThreadCopies<Config, Arguments>;
       mla::Producer<Config, Mask, Copies, Arguments, Params>{
-          smem, arguments, params, Copies{smem, arguments, warp, lane}, 0, warp, lane}
+          smem,   arguments,
+          params, Copies{smem, arguments, warp % mla::kTileCopyWarps<Config>, lane},
+          0,      warp,
+          lane}
           .run();
-    } else if (warp == 0) {
+    } else if (warp == 0 || (Config::kLoadsApart && warp == mla::kVLoadWarp)) {
       using Copies = mla::BoxCopies<Config, Arguments>;
       mla::Producer<Config, Mask, Copies, Arguments, Params>{
           smem, arguments, params, Copies{smem, arguments, 0, lane}, 0, warp, lane}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared memory, tensor memory and roles of the sm_100a kernel of absorbed MLA: what Config must
-// say, and what follows.
+// Shared memory, tensor memory and roles of the sm_100a kernel of absorbed MLA and deep heads: what
+// Config must say, and what follows.
 #pragma once
 
 #include "common/ring.cuh"
@@ -9,8 +9,9 @@
 
 namespace attnjit::sm100_mla {
 
-/// Warps by rank in the CTA: of the producer one, or four that copy rows; the softmax; a warp for
-/// each of the two products. The last two of the last warpgroup have no job.
+/// Warps by rank in the CTA: of the producer one, one for K and one for V (mla::kVLoadWarp), or
+/// four that copy rows; the softmax; a warp for each of the two products. The last two of the last
+/// warpgroup have no job.
 constexpr int kSoftmaxWarp = 4;
 constexpr int kScoresWarp = 8;
 constexpr int kOutputWarp = 9;
@@ -41,7 +42,8 @@ struct LayoutOf : mla::TilesOf<Config> {
   static constexpr int kHalfColumns = Tiles::kOwnBlocks * kBlockColumns;
 
   static_assert(Config::kThreads == kThreads && Config::kCluster == 1, "every warp has its job");
-  static_assert(Config::kStages >= 2, "a tile is loaded while another is multiplied");
+  static_assert(Config::kStages == Config::kSlots && (Config::kStages >= 2 || Config::kOwnV),
+                "a tile is loaded while another is multiplied, or K while V is");
   static_assert(Config::kTmemS >= Config::kTmemO + kHalfColumns &&
                     Config::kTmemP >= Config::kTmemS + kBuffers * Config::kTileN &&
                     Config::kTmemColumns >= Config::kTmemP + kBuffers * Config::kTileN / 2,

@@ -145,6 +145,18 @@ TEST(PlanText, DrawsAbsorbedMla) {
   }
 }
 
+TEST(PlanText, DrawsDeepHeads) {
+  AttentionSpec spec;
+  spec.num_q_heads = 16;
+  spec.group = 8;
+  spec.qk_depth = 512;
+  const std::string text = plan_to_text(document_of(spec).value());
+  for (const char* part : {"config depth512: supported", "kernel: supported", "load V",
+                           "cluster: 1 instead of 2", "V 0 block 7 empty"}) {
+    EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+  }
+}
+
 TEST(PlanText, NamesTheKernelsThatFollow) {
   AttentionSpec spec;
   spec.arch = Arch::kSm90a;

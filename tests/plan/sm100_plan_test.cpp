@@ -431,8 +431,8 @@ TEST(Sm100Plan, SaysWhyItServesASpecNot) {
   std::vector<Case> cases;
   cases.push_back({dense(65), "16 bytes"});
   cases.push_back({dense(72, Dtype::kE4m3), "16 bytes"});
-  cases.push_back({dense(264), "tensor memory"});
-  cases.push_back({dense(1024), "tensor memory"});
+  cases.push_back({dense(264), "same multiple of 64 up to 512"});
+  cases.push_back({dense(1024), "same multiple of 64 up to 512"});
   AttentionSpec decode = dense(576);
   decode.ov_depth = 512;
   decode.mla = Mla::kDecode;
@@ -446,17 +446,6 @@ TEST(Sm100Plan, SaysWhyItServesASpecNot) {
     EXPECT_EQ(result.sm100, nullptr) << c.part;
     EXPECT_NE(result.reason.find(c.part), std::string::npos) << result.reason;
   }
-}
-
-TEST(Sm100Plan, Depth512) {
-  const KernelPlan result = plan_of(dense(512));
-  ASSERT_NE(result.sm100, nullptr);
-  EXPECT_EQ(result.sm100->reference, ConfigKind::kDepth512);
-  EXPECT_EQ(result.main().threads, 384);
-  EXPECT_EQ(result.main().cluster, 2);
-  EXPECT_FALSE(result.supported);
-  EXPECT_NE(result.reason.find("depth 512"), std::string::npos) << result.reason;
-  check_plan(result, "512");
 }
 
 // They have the tiles of depth 64.

@@ -86,7 +86,8 @@ std::string why_no_deep_shape(const AttentionSpec& spec) {
 
 }  // namespace
 
-MlaTiles mla_tiles(const AttentionSpec& spec) {
+MlaTiles mla_tiles(const ResolvedSpec& resolved) {
+  const AttentionSpec& spec = *resolved;
   MlaTiles tiles;
   tiles.kv_lens = lengths_differ(spec);
   tiles.split = splits(spec);
@@ -97,6 +98,8 @@ MlaTiles mla_tiles(const AttentionSpec& spec) {
     tiles.box_keys =
         spec.page_size > 0 ? std::gcd(spec.page_size, MlaTiles::kKeys) : MlaTiles::kKeys;
   }
+  tiles.pair_tiles = tiles.own_v && !tiles.kv_lens && !decodes(spec, MlaTiles::kRows) &&
+                     later_rows_see_more(resolved);
   tiles.partition_tiles = spec.partition_keys / MlaTiles::kKeys;
   // As of sm_90a's decodes: nobody comes back for what was not asked for.
   tiles.l2_bytes = 128;
@@ -172,7 +175,7 @@ std::vector<MlaBarrierGroup> mla_barrier_groups(const AttentionSpec& spec, const
                                                 const MlaReaders& readers) {
   // One thread announces what TMA will bring, where threads copy each does.
   constexpr int kProducer = 1;
-  const int of_k = tiles.row_copies ? kCopyThreads : kProducer;
+  const int of_k = !tiles.row_copies ? kProducer : kCopyThreads / (tiles.loads_apart ? 2 : 1);
   const int blocks = mla_blocks(spec);
   const int latent = mla_latent_blocks(spec);
   // Which keys of a tile are listed is said with the block that comes first, by a lane of each warp
@@ -241,6 +244,7 @@ void add_mla_constants(const AttentionSpec& spec, const MlaTiles& tiles, Constan
   constants.add("kQkDepth", spec.qk_depth);
   constants.add("kOvDepth", spec.ov_depth);
   constants.add_bool("kOwnV", tiles.own_v);
+  constants.add_bool("kLoadsApart", tiles.loads_apart);
   constants.add("kGroup", spec.group);
   constants.add("kGqaShift", mla_head_shift(spec));
   constants.add_bool("kSink", spec.sink);

@@ -22,25 +22,28 @@ struct MlaTiles {
   static constexpr int kWorkBytes = 48;     ///< of an announced work tile, stored 16 at a time
   static constexpr int kListedBytes = 16;   ///< that say which keys of a tile a list shows
 
-  int cluster = 1;          ///< CTAs that share a work tile, and load K for each other
-  bool own_v = false;       ///< V is a tensor of its own, as of deep heads
-  int box_keys = 0;         ///< keys per TMA box of K: all of one page; 0 with row_copies
-  bool row_copies = false;  ///< K is copied row by row: pages hold no whole TMA boxes, or topk
-  bool widened = false;     ///< K's latent part is e4m3, and becomes 16-bit on its way
-  bool kv_lens = false;     ///< sequences differ in length: a warp finds its work on the device
-  bool split = false;       ///< launches may split the keys into partitions
+  int cluster = 1;           ///< CTAs that share a work tile, and load K for each other
+  bool own_v = false;        ///< V is a tensor of its own, as of deep heads
+  bool loads_apart = false;  ///< then K and V are loaded by warps of their own
+  bool two_readers = false;  ///< two warpgroups make S by turns, each of every second tile of K
+  int box_keys = 0;          ///< keys per TMA box of K: all of one page; 0 with row_copies
+  bool row_copies = false;   ///< K is copied row by row: pages hold no whole TMA boxes, or topk
+  bool widened = false;      ///< K's latent part is e4m3, and becomes 16-bit on its way
+  bool kv_lens = false;      ///< sequences differ in length: a warp finds its work on the device
+  bool split = false;        ///< launches may split the keys into partitions
   bool pair_tiles = false;  ///< later rows see more keys: a CTA takes long and short tiles in pairs
   int partition_tiles = 0;  ///< KV tiles of each partition; 0: the launch says how many there are
   int l2_bytes = 256;       ///< that L2 fetches for a copy of K, at least
   int num_stages = 0;       ///< K tiles in shared memory, and as many V tiles of their own
 
   int rows() const { return kRows * cluster; }
-  /// Stages that have barriers: where there is memory for one, two take turns with it.
-  int barrier_stages() const { return own_v && num_stages == 1 ? 2 : num_stages; }
+  /// Stages that have barriers: where there is memory for one, those of two readers take turns with
+  /// it.
+  int barrier_stages() const { return two_readers && num_stages == 1 ? 2 : num_stages; }
 };
 
 /// What follows from the spec: a CTA by itself, and no stages yet.
-MlaTiles mla_tiles(const AttentionSpec& spec);
+MlaTiles mla_tiles(const ResolvedSpec& resolved);
 
 /// Bytes of 64 rows of Q, or of a tile of K, in shared memory.
 std::int64_t mla_tile_bytes(const AttentionSpec& spec);

@@ -14,6 +14,7 @@
 #include "plan/map/map_plan.h"
 #include "plan/merge/merge_plan.h"
 #include "plan/reference/config_math.h"
+#include "plan/reference/deviate.h"
 #include "plan/reference/reference_json.h"
 #include "plan/sm100/sm100_knobs.h"
 #include "plan/sm100/sm100_layout.h"
@@ -44,13 +45,6 @@ constexpr const char* kDecodes =
 constexpr const char* kWholeLines = "a row of a TMA box is a whole line of L2";
 constexpr const char* kWholeGroups =
     "a CTA's Q tile holds no whole group of heads, and a TMA box takes whole groups";
-
-template <class T>
-void deviate(std::vector<Deviation>& deviations, const char* name, const T& reference,
-             const T& actual, const std::string& reason) {
-  if (reference == actual) return;
-  deviations.push_back({name, fmt::format("{}", reference), fmt::format("{}", actual), reason});
-}
 
 // --- what no layout can serve --------------------------------------------------------------------
 

@@ -11,16 +11,14 @@ namespace attnjit {
 namespace {
 
 const Field<MlaTiles> kTileFields[] = {
-    {"box_keys", &MlaTiles::box_keys},
-    {"row_copies", &MlaTiles::row_copies},
-    {"kv_lens", &MlaTiles::kv_lens},
-    {"split", &MlaTiles::split},
-    {"partition_tiles", &MlaTiles::partition_tiles},
-    {"l2_bytes", &MlaTiles::l2_bytes},
-    {"num_stages", &MlaTiles::num_stages},
+    {"box_keys", &MlaTiles::box_keys},     {"row_copies", &MlaTiles::row_copies},
+    {"kv_lens", &MlaTiles::kv_lens},       {"split", &MlaTiles::split},
+    {"pair_tiles", &MlaTiles::pair_tiles}, {"partition_tiles", &MlaTiles::partition_tiles},
+    {"l2_bytes", &MlaTiles::l2_bytes},     {"num_stages", &MlaTiles::num_stages},
 };
 const Field<Sm100MlaPlan> kFields[] = {
     {"q_bytes", &Sm100MlaPlan::q_bytes},
+    {"v_bytes", &Sm100MlaPlan::v_bytes},
     {"tmem_used", &Sm100MlaPlan::tmem_used},
     {"tmem_allocated", &Sm100MlaPlan::tmem_columns},
     {"rescale_threshold", &Sm100MlaPlan::rescale_threshold},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans the sm_100a kernel of absorbed MLA: what it serves, its stages, its shared and tensor
-// memory.
+// Plans the sm_100a kernel of absorbed MLA and deep heads: what it serves, its stages, its shared
+// and tensor memory.
 #include "plan/sm100_mla/sm100_mla_plan.h"
 
 #include <fmt/format.h>
@@ -10,7 +10,10 @@
 #include <utility>
 
 #include "plan/constants.h"
+#include "plan/forward_support.h"
 #include "plan/merge/merge_plan.h"
+#include "plan/reference/deviate.h"
+#include "plan/reference/reference_json.h"
 
 namespace attnjit {
 namespace {
@@ -22,15 +25,19 @@ constexpr int kRegisters = kRegisterFile / kThreads / 8 * 8;  // per thread
 constexpr int kBuffers = 2;                                   // of S and of P
 constexpr int kSoftmaxWarps = 4;
 constexpr int kProductWarps = 2;
-constexpr int kMinStages = 2, kMaxStages = 8;
+constexpr int kMaxStages = 8;
 constexpr const char* kStages = "num_stages";
 
+/// A tile is loaded while another is multiplied; where V has memory of its own, K while V is.
+int least_stages(const MlaTiles& tiles) { return tiles.own_v ? 1 : 2; }
+
 std::vector<MlaBarrierGroup> barrier_groups(const AttentionSpec& spec, const MlaTiles& tiles) {
-  // Products hand back what they read: of a latent block of K those of S and those of O.
+  // Products hand back what they read: of a latent block of K those of S and those of O, of V of
+  // its own those of O.
   MlaReaders readers;
   readers.work = kSoftmaxWarps + kProductWarps;
   readers.q = 1;
-  readers.latent = readers.middle_block = 2;
+  readers.latent = readers.middle_block = tiles.own_v ? 1 : 2;
   readers.rope = 1;
   readers.listed = kSoftmaxWarps;
   std::vector<MlaBarrierGroup> groups = mla_barrier_groups(spec, tiles, readers);
@@ -58,7 +65,10 @@ void lay_out(const AttentionSpec& spec, Sm100MlaPlan& plan) {
     plan.smem_bytes += bytes;
   };
   add("Q", plan.q_bytes);
-  for (int i = 0; i < plan.tiles.num_stages; ++i) add(fmt::format("K and V {}", i), plan.q_bytes);
+  for (int i = 0; i < plan.tiles.num_stages; ++i) {
+    add(fmt::format("{} {}", plan.v_bytes > 0 ? "K" : "K and V", i), plan.q_bytes);
+    if (plan.v_bytes > 0) add(fmt::format("V {}", i), plan.v_bytes);
+  }
   if (spec.topk > 0) add("listed keys", mla_listed_bytes(spec, plan.tiles));
   add("work", MlaTiles::kWorkBytes);
   add("tmem address", 8);
@@ -81,28 +91,72 @@ void lay_out_tmem(const AttentionSpec& spec, Sm100MlaPlan& plan) {
 }
 
 Status choose_stages(const AttentionSpec& spec, const TuningValues* tuned, Sm100MlaPlan& plan) {
-  for (int stages = kMinStages; stages <= kMaxStages; ++stages) {
+  const int least = least_stages(plan.tiles);
+  for (int stages = least; stages <= kMaxStages; ++stages) {
     Sm100MlaPlan more = plan;
     more.tiles.num_stages = stages;
     lay_out(spec, more);
-    if (stages == kMinStages || more.smem_bytes <= kMaxSmemBytes) plan.tiles.num_stages = stages;
+    if (stages == least || more.smem_bytes <= kMaxSmemBytes) plan.tiles.num_stages = stages;
   }
   const int most = plan.tiles.num_stages;
   for (const auto& [name, value] : tuned == nullptr ? TuningValues() : *tuned) {
     if (name != kStages) {
-      return make_error(
-          ErrorCode::kInvalid,
-          fmt::format("is no choice of the kernel of absorbed MLA; allowed: {}", kStages),
-          "tuning." + name);
-    }
-    if (value < kMinStages || value > most) {
       return make_error(ErrorCode::kInvalid,
-                        fmt::format("is {}; allowed: {} to {}", value, kMinStages, most),
+                        fmt::format("is no choice of the kernel of {}; allowed: {}",
+                                    plan.tiles.own_v ? "deep heads" : "absorbed MLA", kStages),
+                        "tuning." + name);
+    }
+    if (value < least || value > most) {
+      return make_error(ErrorCode::kInvalid,
+                        fmt::format("is {}; allowed: {} to {}", value, least, most),
                         "tuning." + name);
     }
     plan.tiles.num_stages = static_cast<int>(value);
   }
   return {};
+}
+
+/// One warp loads by TMA, four copy rows; half of them load V where it has memory of its own.
+std::vector<Sm100MlaRole> load_roles(const MlaTiles& tiles) {
+  if (!tiles.loads_apart) return {{"load", 0, tiles.row_copies ? 4 : 1, kRegisters}};
+  const int warps = tiles.row_copies ? 2 : 1;
+  return {{"load K", 0, warps, kRegisters}, {"load V", 2, warps, kRegisters}};
+}
+
+/// Where depth 512 leaves Depth512Config, a pair of CTAs that multiply 128 rows.
+void record_deviations(const ResolvedSpec& resolved, bool stages_are_tuned, Sm100MlaPlan& plan) {
+  const AttentionSpec& spec = *resolved;
+  const Depth512Config reference(depth512_args(spec, resolved.options()));
+  const auto record = [&](const char* name, auto expected, auto actual, const char* why) {
+    deviate(plan.deviations, name, std::int64_t{expected}, std::int64_t{actual}, why);
+  };
+  const std::int64_t keys = MlaTiles::kKeys;
+  const char* one_cta = "one CTA serves decodes, ragged batches and uneven masks, too";
+  record("cluster", Depth512Config::cta_group, plan.tiles.cluster, one_cta);
+  record("MMA_M", reference.MMA_M, MlaTiles::kRows, one_cta);
+  record("k_rows_per_cta", reference.k_rows_per_cta(), keys, one_cta);
+  record("v_cols_per_cta", reference.v_cols_per_cta, spec.ov_depth, one_cta);
+  const char* in_tmem = "P is read from tensor memory, and K and V of one CTA have a place each";
+  record("BN", reference.BN, keys, in_tmem);
+  record("BK1", reference.BK1, keys, in_tmem);
+  record("p_buffer_bytes", reference.p_buffer_bytes, 0, in_tmem);
+  record("tmem_used", reference.tmem_used, plan.tmem_used, in_tmem);
+  const char* whole = "a stage is a whole tile of K and one of V, in blocks of 64 columns";
+  record("num_kv_stages", reference.num_kv_stages, plan.tiles.num_stages,
+         stages_are_tuned ? "tuned" : whole);
+  record("num_qk_stages", reference.num_qk_stages, mla_blocks(spec), whole);
+  record("BK0", reference.BK0, MlaTiles::kBlockColumns, whole);
+  record("smem_used", reference.smem_used, plan.smem_bytes, whole);
+  record("num_mbarriers", reference.num_mbarriers(),
+         static_cast<std::int64_t>(plan.barriers.size()), whole);
+  const int shift = mla_head_shift(spec);
+  const char* packed = "a tile has the heads of a group where that wastes no rows, or in decodes";
+  deviate(plan.deviations, "fuse_gqa", reference.fuse_gqa, shift > 0, packed);
+  record("BM_eff", reference.BM_eff(), std::max(MlaTiles::kRows >> shift, 1), packed);
+  const char* budgets = "no role gives registers away, and none spills";
+  record("registers of the softmax warps", 256, kRegisters, budgets);
+  record("registers of the MMA and load warps", 64, kRegisters, budgets);
+  record("warps of correction", 4, 0, "the softmax warps rescale O themselves");
 }
 
 std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm100MlaPlan& plan) {
@@ -112,8 +166,9 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm1
   constants.add("kThreads", kThreads);
   constants.add_bool("kDebugWaits", resolved.options().debug_waits.value_or(false));
   constants.add_float("kRescaleThreshold", plan.rescale_threshold);
-  // Q, the stages of K, and what comes behind them.
-  const std::size_t listed = 1 + static_cast<std::size_t>(plan.tiles.num_stages);
+  // Q, the stages of K, and of V of its own, and what comes behind them.
+  const std::size_t listed =
+      1 + static_cast<std::size_t>(plan.tiles.num_stages) * (plan.tiles.own_v ? 2 : 1);
   const std::size_t behind = spec.topk > 0 ? listed + 1 : listed;
   constants.add("kQOffset", plan.smem[0].begin);
   constants.add("kKvOffset", plan.smem[1].begin);
@@ -135,7 +190,9 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm1
 
 std::string sm100_mla_unsupported_reason(const ResolvedSpec& resolved) {
   if (resolved.options().pair_cta.value_or(false)) {
-    return "the kernel of absorbed MLA has no pairs of CTAs (pair_cta) yet";
+    return fmt::format(
+        "the kernel of {} has no pairs of CTAs (pair_cta) yet",
+        has_deep_heads(*resolved) ? "heads deeper than 256 (qk_depth)" : "absorbed MLA");
   }
   return mla_unsupported_reason(resolved);
 }
@@ -143,22 +200,27 @@ std::string sm100_mla_unsupported_reason(const ResolvedSpec& resolved) {
 Result<Sm100MlaPlan> make_sm100_mla_plan(const ResolvedSpec& resolved, const TuningValues* tuned) {
   const AttentionSpec& spec = *resolved;
   Sm100MlaPlan plan;
-  plan.tiles = mla_tiles(spec);
+  plan.tiles = mla_tiles(resolved);
+  plan.tiles.loads_apart = plan.tiles.own_v;
   plan.q_bytes = mla_tile_bytes(spec);
+  plan.v_bytes = mla_own_v_bytes(spec);
   if (Status status = choose_stages(spec, tuned, plan); !status) return status.error();
   lay_out(spec, plan);
   lay_out_tmem(spec, plan);
-  // One warp loads by TMA, four copy rows.
-  plan.roles = {{"load", 0, plan.tiles.row_copies ? 4 : 1, kRegisters},
-                {"softmax", 4, kSoftmaxWarps, kRegisters},
-                {"products S", 8, 1, kRegisters},
-                {"products O", 9, 1, kRegisters}};
+  plan.roles = load_roles(plan.tiles);
+  plan.roles.insert(plan.roles.end(), {{"softmax", 4, kSoftmaxWarps, kRegisters},
+                                       {"products S", 8, 1, kRegisters},
+                                       {"products O", 9, 1, kRegisters}});
+  if (resolve_config_kind(ConfigKind::kAuto, resolved.given(), resolved.options()) ==
+      ConfigKind::kDepth512) {
+    record_deviations(resolved, tuned != nullptr && tuned->contains(kStages), plan);
+  }
   return plan;
 }
 
 void fill_from_sm100_mla(const Sm100MlaPlan& mla, KernelPlan& plan) {
   PlannedKernel& kernel = plan.main();
-  kernel.entry = "attnjit_mla_decode";
+  kernel.entry = mla.tiles.own_v ? "attnjit_deep_forward" : "attnjit_mla_decode";
   kernel.kernel_header = "sm100_mla/decode.cuh";
   kernel.threads = kThreads;
   kernel.overlaps = true;
@@ -172,12 +234,13 @@ void fill_from_sm100_mla(const Sm100MlaPlan& mla, KernelPlan& plan) {
   }
   kernel.constants = constants_of(plan.spec, mla);
   kernel.parameters = mla_parameters(plan, mla.tiles);
+  plan.deviations = mla.deviations;
   add_split_deviation(plan);
 }
 
 std::vector<TuningKnob> sm100_mla_knobs(const KernelPlan& plan) {
   std::vector<std::int64_t> stages;
-  for (int i = kMinStages; i <= kMaxStages; ++i) stages.push_back(i);
+  for (int i = least_stages(plan.sm100_mla->tiles); i <= kMaxStages; ++i) stages.push_back(i);
   return {{kStages, std::move(stages), plan.sm100_mla->tiles.num_stages}};
 }
 

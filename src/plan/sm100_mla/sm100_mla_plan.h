@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sm100MlaPlan: what the sm_100a and sm_103a kernel of absorbed MLA uses: all query heads over one
-// row of K per key, whose latent part is V.
+// Sm100MlaPlan: what the sm_100a and sm_103a kernel of absorbed MLA and deep heads uses. Of
+// absorbed MLA all query heads are over one row of K per key, whose latent part is V.
 //
 // Thread rules: plain values and pure functions.
 #pragma once
@@ -26,7 +26,8 @@ struct Sm100MlaRole {
 /// docs/mla.md has the arithmetic.
 struct Sm100MlaPlan {
   MlaTiles tiles;
-  std::int64_t q_bytes = 0;  ///< and of a stage of K, which is V
+  std::int64_t q_bytes = 0;  ///< and of a stage of K, which is V where that has no memory
+  std::int64_t v_bytes = 0;  ///< of a stage of V of its own
   std::int64_t smem_bytes = 0;
   std::vector<MemoryRange> smem;  ///< ascending
   int tmem_used = 0;              ///< columns
@@ -35,6 +36,7 @@ struct Sm100MlaPlan {
   std::vector<BarrierPlan> barriers;
   std::vector<Sm100MlaRole> roles;
   double rescale_threshold = 8;  ///< log2: O is rescaled when the maximum grows by more
+  std::vector<Deviation> deviations;
 };
 
 /// Why the template does not serve a spec; empty: it does.

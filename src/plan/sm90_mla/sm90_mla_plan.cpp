@@ -104,6 +104,7 @@ MlaTiles sm90_mla_tiles(const Sm90Plan& plan) {
   MlaTiles tiles;
   tiles.cluster = plan.cluster;
   tiles.own_v = plan.v_bytes > 0;
+  tiles.two_readers = true;
   tiles.pair_tiles = plan.pair_tiles;
   tiles.box_keys = plan.box_keys;
   tiles.row_copies = plan.row_copies;
@@ -135,7 +136,7 @@ std::string sm90_mla_unsupported_reason(const ResolvedSpec& resolved) {
 
 Result<Sm90Plan> make_sm90_mla_plan(const ResolvedSpec& resolved, const TuningValues* tuned) {
   const AttentionSpec& spec = *resolved;
-  const MlaTiles tiles = mla_tiles(spec);
+  const MlaTiles tiles = mla_tiles(resolved);
   Sm90Plan plan;
   plan.BN = MlaTiles::kKeys;
   plan.num_consumers = kConsumers;
@@ -159,8 +160,7 @@ Result<Sm90Plan> make_sm90_mla_plan(const ResolvedSpec& resolved, const TuningVa
   plan.padded_ov_depth = spec.ov_depth;
   plan.q_bytes = plan.k_bytes = mla_tile_bytes(spec);
   plan.v_bytes = mla_own_v_bytes(spec);
-  plan.pair_tiles = tiles.own_v && !tiles.kv_lens && !decodes(spec, MlaTiles::kRows) &&
-                    later_rows_see_more(resolved);
+  plan.pair_tiles = tiles.pair_tiles;
   for (const std::int64_t stages : stages_of(plan)) {
     Sm90Plan more = plan;
     more.num_stages = static_cast<int>(stages);

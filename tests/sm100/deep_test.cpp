@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Heads deeper than 256 on sm_100a and sm_103a, whose V is a tensor of its own. Skipped without
+// NVRTC.
+#include "../deep_fixture.h"
+
+namespace attnjit::sm100 {
+namespace {
+
+using namespace kernel_test;
+
+class Sm100Deep : public DeepTest {
+ protected:
+  explicit Sm100Deep(Arch arch = Arch::kSm100a) : DeepTest(arch) {}
+};
+class Sm103Deep : public Sm100Deep {
+ protected:
+  Sm103Deep() : Sm100Deep(Arch::kSm103a) {}
+};
+
+TEST_F(Sm100Deep, Dense) { check_dense(); }
+TEST_F(Sm100Deep, Groups) { check_groups(); }
+TEST_F(Sm100Deep, Depths) { check_depths(); }
+TEST_F(Sm103Deep, TypesSinksMasksAndModifications) { check_types_sinks_masks_and_modifications(); }
+TEST_F(Sm100Deep, DecodesOfPages) { check_decodes_of_pages(); }
+TEST_F(Sm100Deep, RaggedBatches) { check_ragged_batches(); }
+TEST_F(Sm100Deep, Partitions) { check_partitions(); }
+TEST_F(Sm100Deep, Accumulates) { check_accumulates(); }
+TEST_F(Sm100Deep, WhateverTensorsHold) { check_whatever_tensors_hold(); }
+TEST_F(Sm100Deep, RandomSpecs) { check_random_specs(); }
+
+// No waiver: no order of products is relied on that PTX does not promise.
+TEST_F(Sm100Deep, WaivesNothing) {
+  const Result<KernelPlan> planned = plan(spec_of(16, 8));
+  ASSERT_TRUE(planned.ok());
+  EXPECT_TRUE(planned->waivers.empty());
+}
+
+TEST_F(Sm100Deep, DamagesAreSeen) {
+  check_damages({
+      // The other head's keys; K's bytes as V, and K's tensor.
+      {"mla/layout.cuh", "head / Config::kGroup : 0", "0 : 0"},
+      {"sm100_mla/products.cuh", "Layout::kFirstOfV + of_v", "of_v"},
+      {"mla/producer.cuh", "return arguments.v_map", "return arguments.k_map"},
+      // P over one that is multiplied still; O that is rescaled while it is added to.
+      {"sm100_mla/softmax.cuh", "smem.wait(smem.o_full(tiles.stage), tiles.parity ^ 1);", ""},
+      {"sm100_mla/softmax.cuh", "      await_output();\n      sm100::", "      sm100::"},
+      // K and V that have not landed; rows past the end, zeroed elsewhere, or said to be too late.
+      {"sm100_mla/products.cuh", "smem.wait(smem.kv_full(ring.stage, block), ring.parity);", ""},
+      {"mla/producer.cuh", "smem.kv(tail_stage, Tiles::kFirstOfV + block)",
+       "smem.kv(tail_stage, block)"},
+      {"mla/producer.cuh", "copies.finish_tail();\n            place = next;", "place = next;"},
+      // Memory that is given up before the last products have read it.
+      {"sm100_mla/products.cuh",
+       "if constexpr (Config::kOwnV) this->await_release(Layout::kFirstOfV, Layout::kOvBlocks);",
+       ""},
+  });
+}
+
+TEST_F(Sm100Deep, SpillsNothing) { expect_no_spills(greedy_specs()); }
+
+}  // namespace
+}  // namespace attnjit::sm100

@@ -169,9 +169,7 @@ void check_plan(const KernelPlan& plan, const std::string& what) {
     // A box is of one page, and whole periods of the swizzle.
     EXPECT_EQ(plan.spec->page_size % map.box[2], 0) << name_of(map.id);
     EXPECT_EQ(map.box[2] % 8, 0) << name_of(map.id);
-    if (p.reference != ConfigKind::kDepth512) {
-      EXPECT_EQ(p.variants.front().BN % map.box[2], 0) << name_of(map.id);
-    }
+    EXPECT_EQ(p.variants.front().BN % map.box[2], 0) << name_of(map.id);
   }
   std::map<std::string, int> names;
   for (const Deviation& entry : plan.deviations) {

@@ -260,16 +260,16 @@ std::string_view to_string(Sm100Role::Id id) {
 }
 
 std::string_view to_string(Sm100Region region) {
-  static constexpr std::array<std::string_view, 14> kNames{
-      "Q",      "Q rope",  "O beside Q",        "P",          "KV ring",    "K ring",
-      "V ring", "K rope",  "O beyond the ring", "key scales", "correction", "tmem address",
-      "work",   "barriers"};
+  static constexpr std::array<std::string_view, 13> kNames{
+      "Q",          "Q rope",     "O beside Q",   "KV ring",
+      "K ring",     "V ring",     "K rope",       "O beyond the ring",
+      "key scales", "correction", "tmem address", "work",
+      "barriers"};
   return name_in(kNames, region);
 }
 
 std::string_view to_string(Sm100TmemRegion region) {
-  static constexpr std::array<std::string_view, 10> kNames{"S0", "S1",   "O0",   "O1",     "O",
-                                                           "Q",  "O_lo", "O_hi", "S_even", "S_odd"};
+  static constexpr std::array<std::string_view, 6> kNames{"S0", "S1", "O0", "O1", "O", "Q"};
   return name_in(kNames, region);
 }
 
@@ -285,7 +285,6 @@ std::string sm100_unsupported_reason(const ResolvedSpec& resolved, const Sm100Pl
   const auto missing = [&](std::string_view what) {
     return fmt::format("the {} template has no {} yet", to_string(spec.arch), what);
   };
-  if (spec.qk_depth > 256) return missing("depth 512 (qk_depth)");
   if (std::string reason = unsupported_everywhere(spec); !reason.empty()) return reason;
   if (widens_kv(spec)) return missing("K and V of another type than Q (kv_dtype)");
   if (std::string reason = unsupported_partitions(spec, kPartitionStep); !reason.empty()) {

@@ -77,9 +77,7 @@ Error bad_choice(Sm100Tuning::Choice Sm100Tuning::*choice, std::string message) 
 std::vector<TuningKnob> sm100_knobs(const Sm100Plan& plan) {
   std::vector<TuningKnob> knobs;
   for (const Sm100Knob& knob : kSm100Knobs) {
-    if (!applies(knob, plan.reference == ConfigKind::kDepth512 || plan.softmax_warpgroups == 1)) {
-      continue;
-    }
+    if (!applies(knob, plan.softmax_warpgroups == 1)) continue;
     knobs.push_back({std::string(knob.name),
                      knob.to_try == nullptr ? Sm100Knob::Values() : knob.to_try(plan),
                      knob.chosen(plan)});

@@ -6,7 +6,6 @@
 
 #include <cstdint>
 
-#include "plan/reference/depth512_config.h"
 #include "plan/sm100/sm100_plan.h"
 
 namespace attnjit {
@@ -48,10 +47,6 @@ Sm100Variant lay_out_fa4(const Sm100LayoutRequest& tile, std::int64_t slots, boo
 /// that they share the code that needs nothing else.
 /// The caller checks that they still fit.
 void share_small_regions(Sm100Variant& a, Sm100Variant& b);
-
-/// The layout of the reference's two-CTA kernel for depth 512 with a ring of `slots` half tiles.
-Sm100Variant lay_out_depth512(const Depth512Config& config, std::int64_t output_size,
-                              std::int64_t slots);
 
 /// True where the variant is within shared memory and the barriers' limit.
 bool fits(const Sm100Variant& variant);

@@ -34,7 +34,6 @@ constexpr int kTileRows = 128;             // of a query tile
 constexpr std::int64_t kColumnBatch = 32;  // columns per tcgen05.ld, and bits per mask word
 constexpr std::int64_t kRegisterFile = 65536;
 constexpr std::int64_t kLeastDepth = 64;  // that the reference serves
-constexpr int kOneODepth = 256;           // the greatest depth of the kernel with one O
 
 Error unsupported(std::string reason) {
   return make_error(ErrorCode::kUnsupported, std::move(reason));
@@ -139,16 +138,6 @@ std::vector<Sm100Role> one_o_roles(const Budgets& budgets) {
           {Id::kSpare, 11, 1, other}};
 }
 
-std::vector<Sm100Role> depth512_roles(const Budgets& budgets) {
-  using Id = Sm100Role::Id;
-  const int other = static_cast<int>(budgets.other);
-  return {{Id::kSoftmax, 0, 4, static_cast<int>(budgets.softmax)},
-          {Id::kCorrection, 4, 4, static_cast<int>(budgets.correction)},
-          {Id::kMma, 8, 1, other},
-          {Id::kLoad, 9, 1, other},
-          {Id::kSpare, 10, 2, other}};
-}
-
 // --- tensor maps ---------------------------------------------------------------------------------
 
 void add_tensor_maps(const AttentionSpec& spec, const Sm100Variant& variant,
@@ -206,9 +195,8 @@ void add_tensor_maps(const AttentionSpec& spec, const Sm100Variant& variant,
     kv_map(TensorMapId::kKRope, rope, rope_columns, variant.rope_depth, variant.k_rows_per_cta,
            rope_swizzle);
   }
-  const std::int64_t v_rows = plan.reference == ConfigKind::kDepth512 ? variant.BK1 : variant.BN;
   kv_map(TensorMapId::kV, dtype, std::min(columns, variant.v_cols_per_cta), variant.v_cols_per_cta,
-         v_rows, swizzle);
+         variant.BN, swizzle);
   const Dtype output = spec.output_dtype.value_or(spec.qkv_dtype);
   rows_map(TensorMapId::kO, output, 128 / size_of(output), variant.padded_ov_depth, 128);
 }
@@ -600,7 +588,6 @@ Result<Sm100Plan> plan_fa4(const ResolvedSpec& resolved, ConfigKind kind,
 
 // Whether two O take all of tensor memory: depths of V above 192, and those of Depth512Config.
 bool takes_one_o(const AttentionSpec& spec, ConfigKind kind) {
-  if (spec.qk_depth > kOneODepth) return false;
   return kind == ConfigKind::kDepth512 || (kind == ConfigKind::kFa4 && spec.ov_depth > 192);
 }
 
@@ -716,66 +703,6 @@ Result<Sm100Plan> plan_one_o(const ResolvedSpec& resolved, ConfigKind kind,
   return plan;
 }
 
-// --- the kernel of Depth512Config ----------------------------------------------------------------
-
-std::optional<Error> check_pages(std::int64_t page_size, std::int64_t keys, std::int64_t mma_k) {
-  if (page_size <= 0) return std::nullopt;
-  if (page_size % keys != 0 && keys % page_size != 0) {
-    return unsupported(fmt::format(
-        "page_size {} neither divides a tile of {} keys nor is a multiple of it", page_size, keys));
-  }
-  if (page_size < keys && page_size % mma_k != 0) {
-    return unsupported(
-        fmt::format("page_size {} is no multiple of an MMA's {} keys, nor of a tile of {}",
-                    page_size, mma_k, keys));
-  }
-  return std::nullopt;
-}
-
-Result<Sm100Plan> plan_depth512(const AttentionSpec& spec, const PlanOptions& options,
-                                const Sm100Tuning& tuned) {
-  const Depth512Config config(depth512_args(spec, options));
-  if (!config.supported()) return unsupported(config.unsupported_reason());
-  if (std::optional<Error> error = check_pages(spec.page_size, config.BN / 2, config.MMA_K())) {
-    return *std::move(error);
-  }
-  Sm100Plan plan;
-  plan.reference = ConfigKind::kDepth512;
-  const std::int64_t output_size = size_of(spec.output_dtype.value_or(spec.qkv_dtype));
-  std::int64_t slots = config.num_kv_stages;
-  while (slots > 2 && !fits(lay_out_depth512(config, output_size, slots))) --slots;
-  const std::int64_t most = slots;
-  const std::int64_t least = std::max<std::int64_t>(2, config.num_qk_stages);
-  Status status = tuned.take(&Sm100Tuning::num_kv_stages, least, most, 1, slots);
-  if (!status) return status.error();
-  Sm100Variant variant = lay_out_depth512(config, output_size, slots);
-  if (slots < least || !fits(variant)) {
-    return unsupported(
-        fmt::format("{} K/V stages fit the shared memory; the least is {}", slots, least));
-  }
-  deviate(plan.deviations, "fuse_gqa", config.fuse_gqa, variant.fuse_gqa, kWholeGroups);
-  deviate(plan.deviations, "BM_eff", config.BM_eff(), variant.BM_eff, kWholeGroups);
-  deviate(plan.deviations, "num_kv_stages", config.num_kv_stages, slots,
-          slots == most ? "the exact layout's alignments" : "tuned");
-  deviate(plan.deviations, "smem_used", config.smem_used, variant.smem_bytes,
-          "the exact layout: a correction factor a softmax thread, aligned regions");
-  // The reference gives its spare warps 24 registers in a warpgroup whose others have 64.
-  Budgets budgets{256, 184, 64};
-  status = take_budgets(tuned, 1, budgets);
-  if (!status) return status.error();
-  plan.roles = depth512_roles(budgets);
-  deviate(plan.deviations, "registers of the spare warps", std::int64_t{24}, budgets.other,
-          "they are in the warpgroup of the MMA and load warps, and setmaxnreg wants one value "
-          "for a warpgroup");
-  plan.threads = static_cast<int>(Depth512Config::num_threads);
-  plan.launch_registers = static_cast<int>(launch_registers(plan.threads));
-  plan.cluster = 2;
-  plan.exp2_pairs = config.BN / 2;
-  plan.variants = {std::move(variant)};
-  add_tensor_maps(spec, plan.variants.front(), config.swizzle_mode, plan);
-  return plan;
-}
-
 }  // namespace
 
 Result<Sm100Plan> make_sm100_plan(const ResolvedSpec& resolved, const TuningValues* values) {
@@ -783,13 +710,10 @@ Result<Sm100Plan> make_sm100_plan(const ResolvedSpec& resolved, const TuningValu
   if (std::optional<Error> error = check_shape(spec)) return *std::move(error);
   const ConfigKind kind = resolve_config_kind(ConfigKind::kAuto, spec, resolved.options());
   const bool one_o = takes_one_o(spec, kind);
-  const Result<Sm100Tuning> tuned =
-      Sm100Tuning::read(values, one_o || kind == ConfigKind::kDepth512);
+  const Result<Sm100Tuning> tuned = Sm100Tuning::read(values, one_o);
   const Sm100Tuning choices = tuned ? *tuned : Sm100Tuning();
-  Result<Sm100Plan> plan = one_o ? plan_one_o(resolved, kind, choices)
-                           : kind == ConfigKind::kDepth512
-                               ? plan_depth512(spec, resolved.options(), choices)
-                               : plan_fa4(resolved, kind, choices);
+  Result<Sm100Plan> plan =
+      one_o ? plan_one_o(resolved, kind, choices) : plan_fa4(resolved, kind, choices);
   if (!plan) return plan;
   // A spec that no tiles serve is unsupported, whatever a row chooses for it.
   if (!tuned) return tuned.error();

@@ -46,7 +46,6 @@ enum class Sm100Region : std::uint8_t {
   kQ,
   kQRope,
   kOBesideQ,
-  kP,
   kKvRing,
   kKRing,
   kVRing,
@@ -79,8 +78,8 @@ struct Sm100Overlay {
 };
 
 /// What tensor memory holds.
-enum class Sm100TmemRegion : std::uint8_t { kS0, kS1, kO0, kO1, kO, kQ, kOLo, kOHi, kSEven, kSOdd };
-/// "S0", "O_lo", ..
+enum class Sm100TmemRegion : std::uint8_t { kS0, kS1, kO0, kO1, kO, kQ };
+/// "S0", "O", ..
 std::string_view to_string(Sm100TmemRegion region);
 
 /// A range of tensor-memory columns.
@@ -108,9 +107,6 @@ enum class Sm100Barrier : std::uint8_t {
   kOStaged,
   kVTail,
   kWork,
-  kPProd,
-  kPCons,
-  kORescaled,
 };
 
 /// An mbarrier of a group, with its own name ("S0_cons[1]").

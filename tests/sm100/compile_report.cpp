@@ -94,7 +94,7 @@ class Collection {
                                    {"ragged keys", 0, true, true}};
     for (const Arch arch : {Arch::kSm100a, Arch::kSm103a}) {
       for (const auto& [qk_depth, ov_depth] :
-           {std::pair{64, 64}, {128, 128}, {192, 128}, {256, 256}}) {
+           {std::pair{64, 64}, {128, 128}, {192, 128}, {256, 256}, {512, 512}}) {
         for (const Layout& layout : kLayouts) {
           for (const int keys : {0, 256}) {
             AttentionSpec spec;

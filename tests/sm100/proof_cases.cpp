@@ -153,6 +153,9 @@ const std::vector<Row>& rows() {
       {"256/208", kBf, 256, 208, 1, 1, "causal", "identity", {1, 141, 300, 1}, {"lse"}},
       {"256/128", kFp, 256, 128, 1, 1, "causal", "identity", {3, 70, 200, 2}, {"lse"}},
       {"256/64 from pages", kBf, 256, 64, 1, 1, "null", "identity", {3, 70, 300, 1}, {"lse", "page-64"}},
+      {"depth 320", kBf, 320, 320, 2, 2, "causal", "identity", {2, 70, 300, 1}, {"lse", "sink"}},
+      {"depth 384 from pages, ragged", kFp, 384, 384, 4, 2, "causal", "identity", {4, 40, 200, 1}, {"lse", "ragged", "page-16"}},
+      {"depth 448", kBf, 448, 448, 3, 3, "window", "softcap", {1, 70, 300, 2}, {"lse"}},
       {"112/64", kBf, 112, 64, 1, 1, "causal", "identity", {1, 141, 150, 1}, {"lse"}},
       {"128/72", kFp, 128, 72, 1, 1, "null", "identity", {1, 141, 150, 1}, {"lse"}},
       // Groups of heads.
@@ -363,7 +366,7 @@ AttentionSpec random_spec(Draw& draw) {
   spec.arch = draw.once_in(8) ? Arch::kSm103a : Arch::kSm100a;
   spec.qkv_dtype = draw.of({kBf, kFp});
   if (draw.once_in(5)) spec.output_dtype = draw.of({kBf, kFp});
-  const int depths = draw.below(13);
+  const int depths = draw.below(14);
   if (depths < 3) {
     spec.qk_depth = 64;
   } else if (depths < 5) {
@@ -372,6 +375,8 @@ AttentionSpec random_spec(Draw& draw) {
     spec.qk_depth = 64 + 8 * draw.below(9);
   } else if (depths == 7) {
     spec.qk_depth = 136 + 8 * draw.below(8);
+  } else if (depths == 13) {
+    spec.qk_depth = 320 + 64 * draw.below(4);
   } else if (depths == 12) {
     spec.qk_depth = 8 + 8 * draw.below(7);
     if (draw.once_in(2)) spec.ov_depth = 8 + 8 * draw.below(spec.qk_depth / 8);
@@ -420,7 +425,7 @@ ProofShape random_shape(Draw& draw, const AttentionSpec& spec) {
   };
   // Tiles of 128 x 128, and what their products cost, are bounded: the proof is to end.
   const int heads = spec.num_q_heads;
-  const int cost = spec.qk_depth > 192 ? 3 : spec.qk_depth > 128 ? 2 : 1;
+  const int cost = spec.qk_depth > 256 ? 4 : spec.qk_depth > 192 ? 3 : spec.qk_depth > 128 ? 2 : 1;
   const bool several = spec.ragged || spec.page_size > 0;
   shape.batch = several || draw.once_in(4) ? 1 + draw.below(several ? 5 : 3) : 1;
   shape.q_len = length(std::max(1, 420 / heads / cost / shape.batch));
@@ -433,13 +438,18 @@ ProofShape random_shape(Draw& draw, const AttentionSpec& spec) {
 std::vector<ProofCase> named_cases() {
   std::vector<ProofCase> all;
   for (const Row& row : rows()) all.push_back(case_of(row));
-  // All of it again by the kernel with one O.
-  for (const Row& row : rows()) {
-    if (row.qk_depth != row.ov_depth || (row.qk_depth != 64 && row.qk_depth != 128)) continue;
-    ProofCase deep = case_of(row);
-    deep.name += ", depth 256";
-    deep.spec.qk_depth = deep.spec.ov_depth = 256;
-    all.push_back(std::move(deep));
+  // All of it again by the kernel with one O, and what has 16 bits by that of deep heads.
+  for (const int depth : {256, 512}) {
+    for (const Row& row : rows()) {
+      if (row.qk_depth != row.ov_depth || (row.qk_depth != 64 && row.qk_depth != 128)) continue;
+      ProofCase deep = case_of(row);
+      const bool wide =
+          size_of(row.dtype) == 2 && size_of(deep.spec.output_dtype.value_or(row.dtype)) == 2;
+      if (depth == 512 && !wide) continue;
+      deep.name += fmt::format(", depth {}", depth);
+      deep.spec.qk_depth = deep.spec.ov_depth = depth;
+      all.push_back(std::move(deep));
+    }
   }
   return all;
 }

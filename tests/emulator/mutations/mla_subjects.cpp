@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of absorbed MLA that are damaged: dense ones, over lists of keys, and over caches in
-// the format dsv32.
+// The kernels of absorbed MLA and deep heads that are damaged: dense ones, over lists of keys, and
+// over caches in the format dsv32.
 #include "description.h"
 #include "generated_subjects.h"
 
@@ -93,10 +93,32 @@ std::vector<Description> list_subjects() {
   };
 }
 
+// Heads deeper than 256, by boxes of TMA and row by row: V's memory in turns of its own, tails of V
+// that are zeroed, several work tiles for a CTA, and maxima that grow.
+std::vector<Description> deep_subjects() {
+  const AttentionSpec sm100 = with(spec_of(Arch::kSm100a, 512, 512, 4, 2, Kind::kCausal),
+                                   [](AttentionSpec& spec) { spec.page_size = 64; });
+  const auto parts_of_rows = [](AttentionSpec& spec) {
+    spec.page_size = 3;
+    spec.num_partitions = 2;
+    spec.sink = true;
+  };
+  return {
+      {"sm_100a 512",
+       sm100,
+       {{{40}, {200, 0, 70}, 1, kNormal, true},
+        {{3}, {330, 64}, 2},
+        {{20}, {260, 70}, 1, kRaised}}},
+      {"sm_100a 512 rows",
+       with(sm100, parts_of_rows),
+       {{{20}, {270, 0, 40}, 1, kNormal, true}, {{2}, {390, 130}, 1, kRaised}}},
+  };
+}
+
 }  // namespace
 
 Result<Subjects> make_mla_subjects(const Wanted& wanted) {
-  return make_described({dense_subjects(), list_subjects()}, wanted);
+  return make_described({dense_subjects(), list_subjects(), deep_subjects()}, wanted);
 }
 
 }  // namespace attnjit::emulator

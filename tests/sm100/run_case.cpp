@@ -25,7 +25,8 @@ int query_tiles_of(const KernelPlan& plan, const LaunchSequence& sequence) {
       }
     }
   }
-  return static_cast<int>(plan.sm100->variants.front().num_qo);
+  // Of deep heads a CTA has 64 rows.
+  return plan.sm100 == nullptr ? 1 : static_cast<int>(plan.sm100->variants.front().num_qo);
 }
 
 }  // namespace

@@ -58,9 +58,22 @@ class Dsv32Test : public KernelTest {
     AttentionSpec chosen = parts;
     chosen.partition_keys = chosen.num_partitions = 0;
     chosen.page_size = 1;
+    // Without lists, and of ragged batches.
+    AttentionSpec dense = spec_of(arch, 128, 64, 0);
+    dense.mask = mask_of(Kind::kCausal);
+    dense.num_partitions = 0;
+    dense.sink = true;
+    AttentionSpec ragged = spec_of(arch, 20, 24, 0);
+    ragged.ragged = ragged.kv_lens_exclude_new = true;
+    ragged.mask = mask_of(Kind::kCausal);
+    ragged.partition_keys = 256;
+    ragged.score_mod.kind = ScoreModSpec::Kind::kAlibi;
+    AttentionSpec ragged_lists = parts;
+    ragged_lists.ragged = true;
     AttentionSpec capped = spec_of(arch, 20, 16, 64);
     capped.score_mod.kind = ScoreModSpec::Kind::kSoftcap;
-    expect_no_spills(some_of<AttentionSpec>({parts, spec_of(arch, 128, 64, 2048), chosen, capped}));
+    expect_no_spills(some_of<AttentionSpec>(
+        {dense, parts, ragged, ragged_lists, spec_of(arch, 128, 64, 2048), chosen, capped}, 3));
   }
 };
 

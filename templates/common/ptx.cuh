@@ -46,6 +46,13 @@ ATTNJIT_DEVICE bool elect_one() {
   return chosen != 0;
 }
 
+/// %laneid (10.3), read where it says so: the compiler does not take it from an earlier place.
+ATTNJIT_DEVICE int lane_id() {
+  int lane;
+  asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
+  return lane;
+}
+
 /// shfl.sync.idx (9.7.9): lane 0's value; tells the compiler that it is the same in the warp.
 ATTNJIT_DEVICE int warp_uniform(int value) { return __shfl_sync(0xffffffffu, value, 0); }
 

@@ -74,6 +74,18 @@ struct SequenceList : SequenceLengths<Config, Tiling::kKvLens, Arguments> {
     find();
   }
 
+  /// Where a list stands: as much of it as a warp keeps that has no registers for it meanwhile.
+  struct Place {
+    int first, begin, index;
+  };
+  ATTNJIT_DEVICE Place place() const { return {first, begin, index}; }
+  ATTNJIT_DEVICE void resume(const Place& at) {
+    first = at.first;
+    begin = at.begin;
+    index = at.index;
+    count_tiles();
+  }
+
   ATTNJIT_DEVICE bool done() const { return first >= arguments.batch || index < 0; }
   ATTNJIT_DEVICE void advance() {
     if (claiming()) {

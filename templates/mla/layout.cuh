@@ -18,6 +18,9 @@ constexpr int kVLoadWarp = 2;
 template <class Config>
 constexpr int kTileCopyWarps = Config::kLoadsApart ? kVLoadWarp : kRowCopyWarps;
 
+/// Where a list of work stands, while its warp copies.
+constexpr int kParkedListBytes = 16;
+
 /// A row of K is the latent part, which is V too, and behind it the rope's. Q and K lie in blocks
 /// of columns (common/blocks.cuh): [block][row]. Of deep heads V is a tensor of its own
 /// (Config::kOwnV): its blocks follow K's in a stage, and K has no rope part.
@@ -53,6 +56,13 @@ struct TilesOf {
   /// The order in which a tile's blocks are loaded and multiplied: the rope's first, which is
   /// handed back first.
   static constexpr int block_at(int i) { return i < kRopeBlocks ? kOvBlocks + i : i - kRopeBlocks; }
+
+  /// K is e4m3 in part or in whole, and threads widen it. Of the format dsv32 the rope's part is
+  /// 16-bit.
+  static constexpr bool kWidened = Config::kWidenedBlocks > 0;
+  static_assert(!kWidened || Config::kWidenedBlocks == kOvBlocks ||
+                    Config::kWidenedBlocks == kQkBlocks,
+                "K's latent part is e4m3, or all of it");
 
   static constexpr int kBlockBytes = 64 * kBlockRowBytes;
   static constexpr int kTileBytes = kQkBlocks * kBlockBytes;  ///< of Q, of K, and of V of its own

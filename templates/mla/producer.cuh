@@ -145,7 +145,7 @@ struct RowCopiesOf<true, Types...> {
 };
 /// Those of a kernel whose threads copy K.
 template <class Config, class Arguments>
-using ThreadCopies = typename RowCopiesOf<Config::kWidened, Config, Arguments>::Type;
+using ThreadCopies = typename RowCopiesOf<TilesOf<Config>::kWidened, Config, Arguments>::Type;
 
 /// A warp, or several that all find the same work and copy their parts of the KV tiles; the first
 /// does the rest. Where loads are apart (kLoadsApart), each part is of K or of V: neither waits for
@@ -154,7 +154,8 @@ template <class Config, class Mask, class Copies, class Arguments, class Params>
 struct Producer {
   using Tiles = TilesOf<Config>;
   /// Behind the last tile: nothing that is loaded ahead.
-  static constexpr int kNoPlace = Config::kWidened ? -1 : 0;
+  static constexpr int kNoPlace = Tiles::kWidened ? -1 : 0;
+  static constexpr bool kParksList = Config::kParks && kLengthsDiffer<Config>;
 
   const TileMemory<Config>& smem;
   const Arguments& arguments;
@@ -201,6 +202,29 @@ struct Producer {
     __syncwarp();
   }
 
+  ATTNJIT_DEVICE u32 parked_list() const {
+    return smem.base + Config::kParkedOffset + kParkedListBytes * warp;
+  }
+  /// Keeps a list in shared memory while K is copied, and takes it from there. NOTE: what the
+  /// compiler would keep in registers that widening has not, it would spill.
+  template <class List>
+  ATTNJIT_DEVICE void park(const List& list) const {
+    const auto place = list.place();
+    if (lane == 0) {
+      store_shared_v4(parked_list(), static_cast<u32>(place.first), static_cast<u32>(place.begin),
+                      static_cast<u32>(place.index), 0);
+    }
+    __syncwarp();
+  }
+  template <class List>
+  ATTNJIT_DEVICE void resume(List& list) const {
+    u32 words[4];
+    load_shared_v4(parked_list(), words[0], words[1], words[2], words[3]);
+    list.resume(
+        {static_cast<int>(words[0]), static_cast<int>(words[1]), static_cast<int>(words[2])});
+    __syncwarp();
+  }
+
   template <class List>
   ATTNJIT_DEVICE void walk(List list) {
     for (; !list.done(); list.advance()) {
@@ -209,9 +233,10 @@ struct Producer {
       smem.next_work_tile();
       announce(work);
       if (work.tile_begin >= work.tile_end) continue;
+      if constexpr (kParksList) park(list);
       copies.begin(work);
       int place = copies.place_of(work.tile_end - 1);
-      if constexpr (Config::kWidened) {
+      if constexpr (Tiles::kWidened) {
         copies.fetch(work.tile_end - 1, place);
         // NOTE: not behind the first tile as elsewhere: what is widened takes its time.
         load_q(work);
@@ -228,7 +253,7 @@ struct Producer {
             continue;
           }
         }
-        if constexpr (Config::kWidened) {
+        if constexpr (Tiles::kWidened) {
           copies.load(tile, place, next);
         } else {
           copies.load(tile, place);
@@ -236,7 +261,7 @@ struct Producer {
         const int place_of_v = place;
         place = next;
         if (tile == work.tile_end - 1) {
-          if constexpr (!Config::kWidened) load_q(work);
+          if constexpr (!Tiles::kWidened) load_q(work);
         } else {
           copies.finish_tail();
         }
@@ -246,6 +271,7 @@ struct Producer {
         }
       }
       copies.finish_tail();
+      if constexpr (kParksList) resume(list);
     }
     announce({-1, 0, 0, 0, 0});
   }

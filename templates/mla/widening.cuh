@@ -54,6 +54,9 @@ struct WideningCopies {
   /// Copies a tile, whose first blocks are on their way, and begins to load the next one. `next`:
   /// where that has its row; -1 if there is none.
   ATTNJIT_DEVICE void load(int tile, int place, int next) {
+    // NOTE: read again, so that what follows from it is not kept in registers over all tiles: it
+    // would be spilled.
+    rows.lane = lane_id();
     const auto& smem = rows.smem;
     const int stage = rows.ring.stage;
     const int parity = rows.ring.parity ^ 1;

@@ -401,6 +401,22 @@ struct Consumer {
     }
   }
 
+  /// Where the thread's rows belong.
+  ATTNJIT_DEVICE void find_outputs(Rows& rows) const {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row = rows.work.first_row + warp * kWarpRows + (lane >> 2) + 8 * half;
+      rows.output[half] = mla::output_row<Config>(rows.work, row, arguments);
+    }
+  }
+
+  /// Keeps a work tile in shared memory while its keys are multiplied. NOTE: what the compiler
+  /// would keep in registers that a consumer has not, it would spill.
+  ATTNJIT_DEVICE void park(const WorkTile& work) const {
+    if (lane == 0) store_work<Config>(smem.parked_work(4 * rank + warp), work);
+    __syncwarp();
+  }
+
   ATTNJIT_DEVICE void work_tile(const WorkTile& work) {
     float o[kBlocks][32];
     u32 p[Config::kTileN / 4];
@@ -410,10 +426,9 @@ struct Consumer {
     const int last = min((work.first_row + kConsumerRows - 1) >> Config::kGqaShift, lengths.q - 1);
     rows.core = Mask::core((work.first_row >> Config::kGqaShift) + first_q_idx, last + first_q_idx,
                            lengths.kv, params);
+    find_outputs(rows);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int row = work.first_row + warp * kWarpRows + (lane >> 2) + 8 * half;
-      rows.output[half] = mla::output_row<Config>(work, row, arguments);
       rows.scores.row[half] = {work.batch,
                                rows.output[half].head,
                                mla::kv_head_of<Config>(work.head),
@@ -428,6 +443,7 @@ struct Consumer {
 #pragma unroll
       for (float& value : o[i]) value = 0.0f;
     }
+    if constexpr (Config::kParks) park(work);
     if (work.tile_begin < work.tile_end) {
       if ((ring.stage & 1) == rank) {
         lead(rows);
@@ -435,6 +451,10 @@ struct Consumer {
         follow(rows);
       }
       q_parity ^= 1;
+    }
+    if constexpr (Config::kParks) {
+      rows.work = load_work<Config>(smem.parked_work(4 * rank + warp), lane);
+      find_outputs(rows);
     }
     if constexpr (Config::kSplit) {
       if (is_merged<Config>(arguments)) return finish_part(rows);

@@ -46,6 +46,12 @@ struct LayoutOf : mla::TilesOf<Config> {
                     Config::kWorkOffset >= Config::kRecordOffset + kRecordParts * kPartBytes,
                 "the record of P lies between K and the announcement");
   static_assert(Config::kRecordOffset % 16 == 0, "16 bytes are stored at a time");
+  static_assert(!Config::kParks ||
+                    (Config::kParkedOffset % 16 == 0 &&
+                     Config::kWorkOffset >= Config::kParkedOffset +
+                                                mla::kParkedListBytes * kRowCopyWarps +
+                                                Config::kWorkBytes * 8),
+                "what each warp parks lies before the announcement");
   static_assert(Config::kBarriers == Tiles::kTileBarriers,
                 "the plan has every barrier that the kernel names");
 };
@@ -58,6 +64,12 @@ struct Smem : mla::TileMemory<Config> {
 
   /// The first part of the record of a thread of a warpgroup.
   ATTNJIT_DEVICE u32 record(int thread) const { return base + Config::kRecordOffset + 16 * thread; }
+  /// The work tile that a warp of the consumers keeps; before them each warp that copies keeps
+  /// where its list stands.
+  ATTNJIT_DEVICE u32 parked_work(int warp) const {
+    return base + Config::kParkedOffset + mla::kParkedListBytes * kRowCopyWarps +
+           Config::kWorkBytes * warp;
+  }
 };
 
 }  // namespace attnjit::sm90_mla

@@ -49,6 +49,11 @@ bool packs_group(const AttentionSpec& spec) {
          (decodes(spec, MlaTiles::kRows) && std::int64_t{spec.max_q_len} * rows <= MlaTiles::kRows);
 }
 
+/// Blocks of a row of K that are e4m3: of the format dsv32 the latent part's.
+int widened_blocks(const AttentionSpec& spec) {
+  return spec.cache_format == CacheFormat::kDsv32 ? mla_latent_blocks(spec) : 0;
+}
+
 /// What of its heads and depths the kernel of absorbed MLA does not serve; empty: nothing.
 std::string why_no_absorbed_shape(const AttentionSpec& spec) {
   if (spec.group != spec.num_q_heads) {
@@ -92,8 +97,8 @@ MlaTiles mla_tiles(const ResolvedSpec& resolved) {
   tiles.kv_lens = lengths_differ(spec);
   tiles.split = splits(spec);
   tiles.own_v = has_deep_heads(spec);
-  tiles.widened = spec.cache_format == CacheFormat::kDsv32;
-  tiles.row_copies = spec.topk > 0 || tiles.widened || copies_rows(spec);
+  tiles.widened_blocks = widened_blocks(spec);
+  tiles.row_copies = spec.topk > 0 || tiles.widened_blocks > 0 || copies_rows(spec);
   if (!tiles.row_copies) {
     tiles.box_keys =
         spec.page_size > 0 ? std::gcd(spec.page_size, MlaTiles::kKeys) : MlaTiles::kKeys;
@@ -198,7 +203,7 @@ std::vector<MlaBarrierGroup> mla_barrier_groups(const AttentionSpec& spec, const
       const bool listed = spec.topk > 0 && block == first;
       const int of_block = !is_v ? readers.rope : middle ? readers.middle_block : readers.latent;
       // What a warp has widened it stores, and says so once; the rope's part is copied.
-      const int copied = tiles.widened && block < latent ? kCopyWarps : of_k;
+      const int copied = block < tiles.widened_blocks ? kCopyWarps : of_k;
       k_full.push_back({name + " full", listed ? copied + kCopyWarps : copied});
       k_empty.push_back({name + " empty", listed ? of_block + readers.listed : of_block});
     }
@@ -259,8 +264,9 @@ void add_mla_constants(const AttentionSpec& spec, const MlaTiles& tiles, Constan
   constants.add("kPoolPageSize", spec.topk > 0 ? spec.page_size : 0);
   constants.add("kBoxKeys", tiles.box_keys);
   constants.add_bool("kRowCopies", tiles.row_copies);
-  constants.add_bool("kWidened", tiles.widened);
-  if (tiles.widened) constants.add("kKeyRowBytes", kDsv32RowBytes);
+  constants.add("kWidenedBlocks", tiles.widened_blocks);
+  constants.add_bool("kParks", tiles.parks);
+  if (tiles.widened_blocks > 0) constants.add("kKeyRowBytes", kDsv32RowBytes);
   constants.add_bool("kRagged", spec.ragged);
   constants.add_bool("kRaggedKv", spec.ragged_kv);
   constants.add_bool("kKvLensExcludeNew", spec.kv_lens_exclude_new);

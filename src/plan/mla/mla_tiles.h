@@ -21,6 +21,8 @@ struct MlaTiles {
   static constexpr int kBlockColumns = 64;  ///< of 128 bytes: a TMA box, and the swizzle's row
   static constexpr int kWorkBytes = 48;     ///< of an announced work tile, stored 16 at a time
   static constexpr int kListedBytes = 16;   ///< that say which keys of a tile a list shows
+  /// What warps keep while they copy or multiply: four a list of work, eight a work tile.
+  static constexpr int kParkedBytes = 4 * 16 + 8 * kWorkBytes;
 
   int cluster = 1;           ///< CTAs that share a work tile, and load K for each other
   bool own_v = false;        ///< V is a tensor of its own, as of deep heads
@@ -28,7 +30,8 @@ struct MlaTiles {
   bool two_readers = false;  ///< two warpgroups make S by turns, each of every second tile of K
   int box_keys = 0;          ///< keys per TMA box of K: all of one page; 0 with row_copies
   bool row_copies = false;   ///< K is copied row by row: pages hold no whole TMA boxes, or topk
-  bool widened = false;      ///< K's latent part is e4m3, and becomes 16-bit on its way
+  int widened_blocks = 0;    ///< of a row of K, from its first on: e4m3 that become 16-bit
+  bool parks = false;        ///< warps keep in shared memory what they have no registers for
   bool kv_lens = false;      ///< sequences differ in length: a warp finds its work on the device
   bool split = false;        ///< launches may split the keys into partitions
   bool pair_tiles = false;  ///< later rows see more keys: a CTA takes long and short tiles in pairs

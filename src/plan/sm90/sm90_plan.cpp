@@ -631,6 +631,8 @@ std::string sm90_range_name(const Sm90SmemRange& range, const Sm90Plan& plan) {
       return "P";
     case Sm90Region::kListed:
       return "listed keys";
+    case Sm90Region::kParked:
+      return "parked";
     case Sm90Region::kWork:
       return "work tiles";
     case Sm90Region::kNotes:

@@ -26,6 +26,7 @@ enum class Sm90Region : std::uint8_t {
   kO,
   kP,
   kListed,
+  kParked,
   kWork,
   kNotes,
   kRowWords,
@@ -65,12 +66,12 @@ struct Sm90Plan {
   bool kv_lens = false;      ///< sequences differ in length: a warp finds its work on the device
   bool claims_work = false;  ///< it claims it (templates/common/claims.cuh); else every n-th piece
   bool row_copies = false;   ///< K and V are copied row by row: pages do not hold whole TMA boxes
-  bool widened = false;   ///< absorbed MLA: K's latent part is e4m3, and becomes 16-bit on its way
-  bool overlaps = false;  ///< waits for the end of the launch before it: PlannedKernel::overlaps
-  bool listed = false;    ///< KV tiles are listed by what the mask says of each
-  bool mapped = false;    ///< they are those of a map of the mask (templates/maps)
-  bool split = false;     ///< launches may split the keys into partitions
-  int partition_tiles = 0;  ///< KV tiles of each partition; 0: the launch says how many there are
+  int widened_blocks = 0;    ///< absorbed MLA: of a row of K, those that are e4m3
+  bool overlaps = false;     ///< waits for the end of the launch before it: PlannedKernel::overlaps
+  bool listed = false;       ///< KV tiles are listed by what the mask says of each
+  bool mapped = false;       ///< they are those of a map of the mask (templates/maps)
+  bool split = false;        ///< launches may split the keys into partitions
+  int partition_tiles = 0;   ///< KV tiles of each partition; 0: the launch says how many there are
   /// A row's maximum moves when its own scores say so, not those of the rows beside it: its bits
   /// are then its own.
   bool rescale_by_row = false;

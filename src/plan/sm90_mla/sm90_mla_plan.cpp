@@ -61,6 +61,7 @@ void lay_out(const AttentionSpec& spec, Sm90Plan& plan) {
   }
   add(Sm90Region::kP, 0, kRecordBytes);
   if (spec.topk > 0) add(Sm90Region::kListed, 0, mla_listed_bytes(spec, sm90_mla_tiles(plan)));
+  if (sm90_mla_tiles(plan).parks) add(Sm90Region::kParked, 0, MlaTiles::kParkedBytes);
   add(Sm90Region::kWork, 0, MlaTiles::kWorkBytes);
   add(Sm90Region::kBarriers, 0, std::int64_t{8} * static_cast<std::int64_t>(plan.barriers.size()));
 }
@@ -90,6 +91,7 @@ std::vector<ConfigConstant> constants_of(const AttentionSpec& spec, const Sm90Pl
   constants.add("kKvOffset", sm90_begin_of(Sm90Region::kK, plan));
   constants.add("kRecordOffset", sm90_begin_of(Sm90Region::kP, plan));
   constants.add("kListedOffset", sm90_begin_of(Sm90Region::kListed, plan));
+  constants.add("kParkedOffset", sm90_begin_of(Sm90Region::kParked, plan));
   constants.add("kWorkOffset", sm90_begin_of(Sm90Region::kWork, plan));
   constants.add("kBarrierOffset", sm90_begin_of(Sm90Region::kBarriers, plan));
   add_mla_barriers(barrier_groups(spec, plan), constants);
@@ -108,8 +110,10 @@ MlaTiles sm90_mla_tiles(const Sm90Plan& plan) {
   tiles.pair_tiles = plan.pair_tiles;
   tiles.box_keys = plan.box_keys;
   tiles.row_copies = plan.row_copies;
-  tiles.widened = plan.widened;
+  tiles.widened_blocks = plan.widened_blocks;
   tiles.kv_lens = plan.kv_lens;
+  // The registers that widening takes, consumers lack.
+  tiles.parks = plan.widened_blocks > 0;
   tiles.split = plan.split;
   tiles.partition_tiles = plan.partition_tiles;
   tiles.l2_bytes = plan.l2_bytes;
@@ -124,12 +128,6 @@ std::string sm90_mla_unsupported_reason(const ResolvedSpec& resolved) {
     return fmt::format("{} bounded waits (debug_waits) on sm_90a: O leaves no registers for them",
                        has_deep_heads(*resolved) ? "heads deeper than 256 (qk_depth) have no"
                                                  : "absorbed MLA has no");
-  }
-  if (resolved->cache_format == CacheFormat::kDsv32 && (resolved->topk == 0 || resolved->ragged)) {
-    return "absorbed MLA over a cache of the format dsv32 (cache_format) takes lists of keys "
-           "(topk) "
-           "and no ragged batches (ragged) on sm_90a yet: the warps that widen K have no registers "
-           "to find sequences with";
   }
   return mla_unsupported_reason(resolved);
 }
@@ -146,7 +144,7 @@ Result<Sm90Plan> make_sm90_mla_plan(const ResolvedSpec& resolved, const TuningVa
   plan.kv_lens = tiles.kv_lens;
   plan.split = tiles.split;
   plan.row_copies = tiles.row_copies;
-  plan.widened = tiles.widened;
+  plan.widened_blocks = tiles.widened_blocks;
   plan.box_keys = tiles.box_keys;
   plan.partition_tiles = tiles.partition_tiles;
   plan.rescale_by_row = spec.partition_keys > 0;
@@ -154,8 +152,8 @@ Result<Sm90Plan> make_sm90_mla_plan(const ResolvedSpec& resolved, const TuningVa
   // In all no more than the CTA is launched with, 3 x 168. Copies of rows, and of a tile in several
   // boxes, take more.
   const bool one_box = !plan.row_copies && plan.box_keys == plan.BN;
-  plan.producer_registers = one_box ? 24 : tiles.widened ? 56 : 40;
-  plan.consumer_registers = one_box ? 240 : tiles.widened ? 224 : 232;
+  plan.producer_registers = one_box ? 24 : tiles.widened_blocks > 0 ? 56 : 40;
+  plan.consumer_registers = one_box ? 240 : tiles.widened_blocks > 0 ? 224 : 232;
   plan.padded_qk_depth = spec.qk_depth;
   plan.padded_ov_depth = spec.ov_depth;
   plan.q_bytes = plan.k_bytes = mla_tile_bytes(spec);

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Absorbed MLA (mla: decode) on one architecture, beside the reference: pages, heads, rows, depths,
-// types, masks, partitions, ragged batches, and specs drawn at random.
+// types, masks, partitions, ragged batches, and specs drawn at random; over caches of Q's type, or
+// of e4m3.
 #pragma once
 
+#include <optional>
 #include <random>
 #include <utility>
 #include <vector>
@@ -13,13 +15,16 @@ namespace attnjit::kernel_test {
 
 class MlaTest : public KernelTest {
  protected:
-  explicit MlaTest(Arch arch) : arch_(arch) {}
+  explicit MlaTest(Arch arch, std::optional<Dtype> kv_dtype = {})
+      : arch_(arch), kv_dtype_(kv_dtype) {}
 
   // Of a latent part that compiles and runs soon; check_depths() has those of models.
   AttentionSpec spec_of(int heads, int page_size, int partitions) const {
     AttentionSpec spec = absorbed_spec(arch_, heads, 192, page_size);
     spec.num_partitions = partitions;
     spec.mask = mask_of(Kind::kCausal);
+    spec.kv_dtype = kv_dtype_;
+    if (kv_dtype_) spec.scales = Scales::kHead;
     return spec;
   }
   static AttentionSpec with_depths(AttentionSpec spec, int qk_depth, int ov_depth) {
@@ -137,7 +142,8 @@ class MlaTest : public KernelTest {
       const int latent = 64 * draw(1, in_proof() ? 9 : 4);
       spec = with_depths(spec, latent + 64 * (latent == 64 ? 1 : draw(0, 2)), latent);
       const int pages[] = {0, 1, 5, 16, 64, 96, 256};
-      spec.page_size = pages[draw(0, 7)];
+      spec.page_size = pages[draw(kv_dtype_ ? 1 : 0, 7)];
+      if (kv_dtype_) spec.scales = static_cast<Scales>(draw(0, 3));
       if (spec.num_partitions == 1 && draw(0, 2) == 1) spec.partition_keys = 64 * draw(1, 4);
       spec.qkv_dtype = draw(0, 2) == 1 ? Dtype::kFp16 : Dtype::kBf16;
       spec.sink = draw(0, 2) == 1;
@@ -166,8 +172,8 @@ class MlaTest : public KernelTest {
          with_depths(spec_of(128, 1, 0), 576, 512), with_depths(boxes, 576, 512)}));
   }
 
- private:
-  Arch arch_;
+  const Arch arch_;
+  const std::optional<Dtype> kv_dtype_;
 };
 
 }  // namespace attnjit::kernel_test

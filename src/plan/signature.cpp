@@ -281,7 +281,8 @@ std::vector<KernelParameter> forward_parameters(const KernelPlan& plan,
   if (spec.scales != Scales::kNone) {
     if (spec.qkv_dtype == Dtype::kE4m3) add_array(Buffer::kQScale, "const float");
     add_array(Buffer::kKScale, "const float");
-    add_array(Buffer::kVScale, "const float");
+    // V of absorbed MLA is K's latent part.
+    if (spec.mla != Mla::kDecode) add_array(Buffer::kVScale, "const float");
   }
   if (has_output_scale(spec)) add_array(Buffer::kOutputScale, "const float");
   for (const LaunchNumber number : numbers) parameters.push_back(parameter(number));

@@ -119,6 +119,12 @@ class Validator {
 
   void check_cache_format() {
     if (spec_.cache_format == CacheFormat::kPlain) return;
+    if (spec_.type_of_kv() != spec_.qkv_dtype) {
+      problem("kv_dtype",
+              fmt::format("is {}; allowed with cache_format {}: none, the format says "
+                          "what K is of",
+                          to_string(spec_.type_of_kv()), spec::to_string(spec_.cache_format)));
+    }
     const bool latent = spec_.ov_depth == 0 || spec_.ov_depth == kDsv32Latent;
     if (spec_.mla != Mla::kDecode || spec_.qk_depth != kDsv32Latent + kRopeDepth || !latent ||
         spec_.qkv_dtype != Dtype::kBf16) {

@@ -147,6 +147,8 @@ class InputMaker {
         if (spec_.scales == Scales::kToken) forget_spare_rows(name, heads, scale);
         tensors[name] = std::move(scale);
       }
+      // V of absorbed MLA is K's latent part.
+      if (spec_.mla == Mla::kDecode) tensors["v_scale"] = tensors.at("k_scale");
     }
     if (problem_.o_dtype() == Dtype::kE4m3) {
       // Results of a standard deviation from 1 / 16 on are normal numbers. Among the large values

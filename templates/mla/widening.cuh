@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies of K whose latent part is e4m3 in memory, in the format dsv32, and 16-bit in shared
-// memory.
+// Copies of K that is e4m3 in memory, in whole or in the format dsv32, and 16-bit in shared memory.
 #pragma once
 
 #include "common/eight_bits.cuh"
@@ -8,18 +7,24 @@
 
 namespace attnjit::mla {
 
-/// A row of the format dsv32: 512 e4m3, 4 f32 that 128 of them each are multiplied with, 64 bf16.
-constexpr int kLatentBytes = 512;
-constexpr int kScaledColumns = 128;
-constexpr int kScalesOffset = kLatentBytes;
-constexpr int kRopeOffset = kScalesOffset + 16;
-constexpr int kRowBytes = kRopeOffset + 128;
+/// How a row of K that is widened lies in memory: e4m3 alone; or as in the format dsv32, 512 e4m3,
+/// 4 f32 that 128 of them each are multiplied with, and 64 bf16.
+template <class Config>
+struct NarrowRow {
+  using Tiles = TilesOf<Config>;
+  static constexpr bool kScaled = Config::kWidenedBlocks < Tiles::kQkBlocks;
+  static constexpr int kScaledColumns = 128;
+  static constexpr int kScalesOffset = Config::kOvDepth;
+  static constexpr int kRopeOffset = kScalesOffset + 16;
+  static constexpr int kBytes = kScaled ? kRopeOffset + kBlockRowBytes : Config::kQkDepth;
+  static_assert(!kScaled || (Config::kBf16 && Config::kOvDepth == 512 && Tiles::kRopeBlocks == 1),
+                "a row of the format dsv32");
+};
 
 /// One of the producer's four warps, with 16 rows of a tile. Four lanes have a row's part of a
-/// block of columns, 16 e4m3 each: they load it to registers, multiply it in f32, and store it as
-/// TMA would have put its 16 bits. Loads are two blocks ahead, of this tile or of the next, and the
-/// rows of the next tile are fetched to L2 before. The rope's part is copied as rows of 16 bits
-/// are.
+/// block of columns, 16 e4m3 each: they load it to registers and store it as TMA would have put its
+/// 16 bits. Loads are two blocks ahead, of this tile or of the next, and the rows of the next tile
+/// are fetched to L2 before. What is 16-bit of a row is copied as rows of 16 bits are.
 ///
 /// NOTE: eight lanes that store together have two neighbouring rows, whose 16 bytes the swizzle
 /// puts into different banks. More blocks ahead have no registers on sm_90a, where the consumers
@@ -27,20 +32,28 @@ constexpr int kRowBytes = kRopeOffset + 128;
 template <class Config, class Arguments>
 struct WideningCopies {
   using Tiles = TilesOf<Config>;
+  using Row = NarrowRow<Config>;
   using Copies = RowCopies<Config, Arguments>;
   static constexpr int kOwnRows = 2;  // of a lane
   static constexpr int kAhead = 2;    // blocks
-  static_assert(Config::kBf16 && Config::kOvDepth == kLatentBytes && Tiles::kRopeBlocks == 1 &&
-                    Copies::kRows == 8 * kOwnRows && Tiles::kOvBlocks % kAhead == 0,
+  static constexpr int kBlocks = Config::kWidenedBlocks;
+  static constexpr bool kOdd = kBlocks % kAhead != 0;
+  static_assert(Copies::kRows == 8 * kOwnRows && kBlocks >= kAhead,
                 "a warp's 16 rows are two of each four lanes");
-  static_assert(kRowBytes == Config::kKeyRowBytes, "the plan has strides of such rows");
+  static_assert(Row::kBytes == Config::kKeyRowBytes, "the plan has strides of such rows");
+  using Part = u32[kOwnRows][4];
 
   Copies rows;
   const unsigned char* sources[kOwnRows] = {};  ///< of the tile that is loaded next; null: zeros
-  u32 parts[kAhead][kOwnRows][4] = {};          ///< what the lane has loaded of a block
+  Part parts[kAhead] = {};                      ///< what the lane has loaded of a block
   float scales[kOwnRows] = {};                  ///< of the blocks, which share them
+  bool swapped = false;  ///< the next tile's first block is in the second part, as of every second
+                         ///< tile where blocks are odd
 
-  ATTNJIT_DEVICE void begin(const WorkTile& tile) { rows.begin(tile); }
+  ATTNJIT_DEVICE void begin(const WorkTile& tile) {
+    rows.begin(tile);
+    swapped = false;
+  }
   ATTNJIT_DEVICE int place_of(int tile) const { return rows.place_of(tile); }
 
   /// Begins to load a work tile's first KV tile.
@@ -48,7 +61,7 @@ struct WideningCopies {
     aim(rows.offset_of(tile, place));
 #pragma unroll
     for (int i = 0; i < kAhead; ++i) fetch_part(parts[i], i);
-    fetch_scales(0);
+    if constexpr (Row::kScaled) fetch_scales(0);
   }
 
   /// Copies a tile, whose first blocks are on their way, and begins to load the next one. `next`:
@@ -57,33 +70,43 @@ struct WideningCopies {
     // NOTE: read again, so that what follows from it is not kept in registers over all tiles: it
     // would be spilled.
     rows.lane = lane_id();
-    const auto& smem = rows.smem;
-    const int stage = rows.ring.stage;
-    const int parity = rows.ring.parity ^ 1;
     if (next >= 0 && rows.lane < Copies::kRows) {
-      prefetch_l2(rows.arguments.k + rows.offset_of(tile - 1, next), kRowBytes);
+      prefetch_l2(rows.arguments.k + rows.offset_of(tile - 1, next), Row::kBytes);
     }
-    rows.copy_block(rows.arguments.k, Tiles::kOvBlocks, kRopeOffset / 2,
-                    rows.offset_of(tile, place), true, place);
+    if constexpr (Row::kScaled) {
+      rows.copy_block(rows.arguments.k, Tiles::kOvBlocks, Row::kRopeOffset / 2,
+                      rows.offset_of(tile, place), true, place);
+    }
+    const int first = kOdd && swapped ? 1 : 0;
+    if (first == 1) widen_block<1>(0, tile, place, next);
 #pragma unroll 1
-    for (int begin = 0; begin < Tiles::kOvBlocks; begin += kAhead) {
-      const bool last = begin + kAhead == Tiles::kOvBlocks;
-      if (last) aim(rows.offset_of(tile - 1, next));
-      const int ahead = last ? 0 : begin + kAhead;
-#pragma unroll
-      for (int i = 0; i < kAhead; ++i) {
-        smem.wait(smem.kv_empty(stage, begin + i), parity);
-        store_part(parts[i], smem.kv(stage, begin + i));
-        arrive_warp(smem.kv_full(stage, begin + i));
-        fetch_part(parts[i], ahead + i);
-      }
-      fetch_scales(ahead);
+    for (int i = first; i + 1 < kBlocks; i += kAhead) {
+      widen_block<0>(i, tile, place, next);
+      widen_block<1>(i + 1, tile, place, next);
+      if constexpr (Row::kScaled) fetch_scales(ahead_of(i));
     }
+    if (kOdd && first == 0) widen_block<0>(kBlocks - 1, tile, place, next);
+    if constexpr (kOdd) swapped = !swapped;
     rows.ring.advance(Config::kStages);
   }
   ATTNJIT_DEVICE void finish_tail() const {}
 
  private:
+  /// The block that is the `i`-th to be widened: as they are multiplied.
+  ATTNJIT_DEVICE static int block_at(int i) { return Row::kScaled ? i : Tiles::block_at(i); }
+
+  ATTNJIT_DEVICE static int ahead_of(int i) {
+    return i + kAhead < kBlocks ? i + kAhead : i + kAhead - kBlocks;
+  }
+
+  /// Stores the `i`-th block, which is in a part, and loads what comes next there.
+  template <int kPart>
+  ATTNJIT_DEVICE void widen_block(int i, int tile, int place, int next) {
+    store_block(parts[kPart], i, place);
+    if ((kOdd || kPart == 0) && i + kAhead == kBlocks) aim(rows.offset_of(tile - 1, next));
+    fetch_part(parts[kPart], ahead_of(i));
+  }
+
   /// `offset`: in K, of the row that the lane has found.
   ATTNJIT_DEVICE void aim(i64 offset) {
 #pragma unroll
@@ -93,25 +116,39 @@ struct WideningCopies {
     }
   }
 
-  ATTNJIT_DEVICE void fetch_part(u32 (&to)[kOwnRows][4], int block) const {
+  ATTNJIT_DEVICE void fetch_part(Part& to, int i) const {
 #pragma unroll
-    for (int i = 0; i < kOwnRows; ++i) {
-      load_global_v4_or_zeros(sources[i] + block * kBlockColumns + rows.lane % 4 * 16,
-                              sources[i] != nullptr, to[i]);
+    for (int row = 0; row < kOwnRows; ++row) {
+      load_global_v4_or_zeros(sources[row] + block_at(i) * kBlockColumns + rows.lane % 4 * 16,
+                              sources[row] != nullptr, to[row]);
     }
   }
   ATTNJIT_DEVICE void fetch_scales(int block) {
-    static_assert(kScaledColumns == kAhead * kBlockColumns, "the blocks ahead share their scales");
+    static_assert(Row::kScaledColumns == kAhead * kBlockColumns,
+                  "the blocks ahead share their scales");
 #pragma unroll
     for (int i = 0; i < kOwnRows; ++i) {
       const unsigned char* const from =
-          sources[i] + kScalesOffset + block * kBlockColumns / kScaledColumns * 4;
+          sources[i] + Row::kScalesOffset + block * kBlockColumns / Row::kScaledColumns * 4;
       scales[i] = __uint_as_float(load_global_or_zero(from, sources[i] != nullptr));
     }
   }
 
+  /// Stores the `i`-th block when its place is free. `place`: of the lane's row.
+  ATTNJIT_DEVICE void store_block(const Part& part, int i, int place) const {
+    const auto& smem = rows.smem;
+    const int stage = rows.ring.stage;
+    const int block = block_at(i);
+    smem.wait(smem.kv_empty(stage, block), rows.ring.parity ^ 1);
+    if constexpr (Config::kTopk > 0 && !Row::kScaled) {
+      if (i == 0) store_listed<Config>(smem, stage, rows.warp, rows.lane, place);
+    }
+    store_part(part, smem.kv(stage, block));
+    arrive_warp(smem.kv_full(stage, block));
+  }
+
   /// NOTE: one half of 16 e4m3 after the other, for registers.
-  ATTNJIT_DEVICE void store_part(const u32 (&part)[kOwnRows][4], u32 to) const {
+  ATTNJIT_DEVICE void store_part(const Part& part, u32 to) const {
     const int lane = rows.lane;
     to += (rows.warp * Copies::kRows + lane / 4) * kBlockRowBytes;
 #pragma unroll
@@ -121,19 +158,26 @@ struct WideningCopies {
         u32 wide[4];
 #pragma unroll
         for (int word = 0; word < 2; ++word) {
-          u32 pairs[2];
-          widen_e4m3<false>(part[i][2 * half + word], pairs[0], pairs[1]);
-#pragma unroll
-          for (int pair = 0; pair < 2; ++pair) {
-            const FloatPair value = unpack_pair<false>(pairs[pair]);
-            wide[2 * word + pair] =
-                pack_pair<Config::kBf16>(value.x * scales[i], value.y * scales[i]);
-          }
+          widen(part[i][2 * half + word], scales[i], wide[2 * word], wide[2 * word + 1]);
         }
         const int chunk = 2 * (lane % 4) + half;
         store_shared_v4(to + 8 * i * kBlockRowBytes + ((chunk ^ lane / 4) << 4), wide[0], wide[1],
                         wide[2], wide[3]);
       }
+    }
+  }
+
+  /// Four e4m3 as two pairs, multiplied where the row has scales.
+  ATTNJIT_DEVICE static void widen(u32 four, float scale, u32& low, u32& high) {
+    if constexpr (!Row::kScaled) {
+      widen_e4m3<Config::kBf16>(four, low, high);
+    } else {
+      u32 pairs[2];
+      widen_e4m3<false>(four, pairs[0], pairs[1]);
+      const FloatPair first = unpack_pair<false>(pairs[0]);
+      const FloatPair second = unpack_pair<false>(pairs[1]);
+      low = pack_pair<Config::kBf16>(first.x * scale, first.y * scale);
+      high = pack_pair<Config::kBf16>(second.x * scale, second.y * scale);
     }
   }
 };

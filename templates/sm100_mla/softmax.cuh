@@ -8,6 +8,7 @@
 
 #include "common/partitions.cuh"
 #include "mla/listed.cuh"
+#include "mla/scales.cuh"
 #include "sm100/online_row.cuh"
 #include "sm100/scores.cuh"
 #include "sm100_mla/layout.cuh"
@@ -25,6 +26,7 @@ struct SoftmaxWarp {
   const Params& params;
   int warp;  ///< of the four
   int lane;
+  float score_scale;  ///< with scales, of the work tile
   float log2_scale;
   Ring tiles = {};  ///< buffers of S and P
   Ring keys = {};   ///< stages of K, where lists say what is seen of them
@@ -38,6 +40,7 @@ struct SoftmaxWarp {
         params(user),
         warp(warp_uniform(static_cast<int>(threadIdx.x >> 5)) & 3),
         lane(static_cast<int>(threadIdx.x & 31u)),
+        score_scale(launch.scale),
         log2_scale(ScoreMod::kIdentity ? launch.scale * kLog2e : kLog2e) {}
 
   /// Which of a row's two threads this is: its half of the keys, and of O.
@@ -99,7 +102,7 @@ struct SoftmaxWarp {
     tcgen05_fence_before();
     arrive_warp(smem.s_empty(tiles.stage));
 
-    sm100::modify<ScoreMod>(s, 0, row.coord, row.state, arguments.scale, params);
+    sm100::modify<ScoreMod>(s, 0, row.coord, row.state, score_scale, params);
     if (partial) sm100::hide(s, 0, word);
     float maxima[4] = {row.online.maximum, kMaxFloor, kMaxFloor, kMaxFloor};
 #pragma unroll
@@ -215,6 +218,7 @@ struct SoftmaxWarp {
         output = mla::output_address<Config>(row.work, row.output, arguments);
       }
     }
+    scale *= mla::value_scale<Config>(row.work, arguments);
     // NOTE: the CTA's memory stays until its barriers have heard of all products.
     if (any) {
       await_output_but_one();
@@ -239,6 +243,10 @@ struct SoftmaxWarp {
   }
 
   ATTNJIT_DEVICE void work_tile(const WorkTile& work) {
+    if constexpr (mla::kHasScales<Config>) {
+      score_scale = arguments.scale * mla::key_scale<Config>(work, arguments);
+      if constexpr (ScoreMod::kIdentity) log2_scale = exponent_scale(score_scale);
+    }
     const Lengths lengths = lengths_of<Config>(work, arguments);
     const int first_q_idx = lengths.first_q_idx();
     Row row{.work = work};

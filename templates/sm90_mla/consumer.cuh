@@ -7,6 +7,7 @@
 #pragma once
 
 #include "mla/listed.cuh"
+#include "mla/scales.cuh"
 #include "sm90/products.cuh"
 #include "sm90/softmax.cuh"
 #include "sm90_mla/output.cuh"
@@ -35,7 +36,8 @@ struct Consumer {
   int rank;
   int peer;  ///< the other CTA of the cluster
   int lane;
-  int warp;  ///< of the warpgroup's four
+  int warp;           ///< of the warpgroup's four
+  float score_scale;  ///< with scales, of the work tile
   float log2_scale;
   Ring ring = {};  ///< at the KV tile whose product with V is next
   int q_parity = 0;
@@ -62,6 +64,7 @@ struct Consumer {
         peer(cta ^ 1),
         lane(static_cast<int>(threadIdx.x & 31u)),
         warp(warp_uniform(static_cast<int>(threadIdx.x >> 5)) & 3),
+        score_scale(launch.scale),
         log2_scale(ScoreMod::kIdentity ? launch.scale * kLog2e : kLog2e) {}
 
   // ---- Memory that TMA fills. Each warp hands back for itself.
@@ -187,7 +190,7 @@ struct Consumer {
                               float (&correction)[2]) {
     const int first = tile * Config::kTileN;
     rows.scores.first_kv = first + 2 * (lane & 3);
-    sm90::modify_scores<ScoreMod>(s, rows.scores, rows.state, sm90::RowScales<1>{arguments.scale},
+    sm90::modify_scores<ScoreMod>(s, rows.scores, rows.state, sm90::RowScales<1>{score_scale},
                                   params);
     if constexpr (Config::kTopk > 0) {
       // No mask beside the list, whose tiles are whole.
@@ -341,7 +344,8 @@ struct Consumer {
       float sink = 0.0f;
       if constexpr (Config::kSink) sink = arguments.sink[rows.output[half].head];
       float lse;
-      output_scale[half] = finish_row<Config>(rows.softmax.statistics(half), sink, lse);
+      output_scale[half] = finish_row<Config>(rows.softmax.statistics(half), sink, lse) *
+                           mla::value_scale<Config>(rows.work, arguments);
       if constexpr (Config::kReturnLse) {
         if (writes_lse(rows, half)) arguments.lse[lse_row(rows, half)] = lse;
       }
@@ -366,7 +370,8 @@ struct Consumer {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       float lse;
-      output_scale[half] = finish_row<Config, false>(rows.softmax.statistics(half), 0.0f, lse);
+      output_scale[half] = finish_row<Config, false>(rows.softmax.statistics(half), 0.0f, lse) *
+                           mla::value_scale<Config>(rows.work, arguments);
       // What no key was seen of nobody reads.
       seen[half] = rows.output[half].real && lse != -infinity();
       if (writes_lse(rows, half)) {
@@ -418,6 +423,10 @@ struct Consumer {
   }
 
   ATTNJIT_DEVICE void work_tile(const WorkTile& work) {
+    if constexpr (mla::kHasScales<Config>) {
+      score_scale = arguments.scale * mla::key_scale<Config>(work, arguments);
+      if constexpr (ScoreMod::kIdentity) log2_scale = exponent_scale(score_scale);
+    }
     float o[kBlocks][32];
     u32 p[Config::kTileN / 4];
     Rows rows{.work = work, .softmax = {{log2_scale}}, .o = o, .p = p};

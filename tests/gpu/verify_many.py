@@ -102,8 +102,11 @@ def random_mla_spec(rng, arch):
     if "page_size" in spec and rng.random() < 0.4:  # a list of keys has no positions
         modification = rng.choice(["identity", {"kind": "softcap", "cap": 30}])
         spec.update(topk=64 * rng.randint(1, 8), mask="null", score_mod=modification)
-        if rng.random() < 0.4:
-            spec.update(cache_format="dsv32", qkv_dtype="bf16", ov_depth=512, qk_depth=576)
+    cache = rng.random() if "page_size" in spec else 1
+    if cache < 0.25:
+        spec.update(cache_format="dsv32", qkv_dtype="bf16", ov_depth=512, qk_depth=576)
+    elif cache < 0.5:
+        spec.update(kv_dtype="e4m3", scales=rng.choice(["none", "tensor", "head"]))
     return spec
 
 

@@ -254,6 +254,37 @@ TEST(Sm90MlaPlan, CachesInTheFormatDsv32) {
   }
 }
 
+// Every block of K is widened. V's scale is K's.
+TEST(Sm90MlaPlan, CachesOfE4m3) {
+  AttentionSpec spec = spec_of();
+  spec.kv_dtype = Dtype::kE4m3;
+  spec.scales = Scales::kHead;
+  spec.mask = {};
+  spec.topk = 2048;
+  const KernelPlan plan = plan_of(spec);
+  ASSERT_TRUE(plan.supported) << plan.reason;
+  EXPECT_EQ(plan.sm90->consumer_registers, 224);
+  int widened = 0, with_lists = 0;
+  for (const BarrierPlan& barrier : plan.main().barriers) {
+    if (!barrier.name.starts_with("K ") || !barrier.name.ends_with(" full")) continue;
+    widened += barrier.arrivals == 4 ? 1 : 0;
+    with_lists += barrier.arrivals == 4 + 4 ? 1 : 0;
+  }
+  EXPECT_EQ(widened, 16);
+  EXPECT_EQ(with_lists, 2);
+  const Result<LaunchSequence> sequence = plan_launch(plan, shapes_of(2, 1, 100), {}, {});
+  ASSERT_TRUE(sequence.ok()) << sequence.error().to_string();
+  const std::vector<KernelParameter>& parameters = plan.main().parameters;
+  int scales = 0;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    scales += parameters[i].name == "k_scale" ? 1 : 0;
+    EXPECT_NE(parameters[i].name, "v_scale");
+    if (parameters[i].name != "k_row_bytes") continue;
+    EXPECT_EQ(std::get<std::int64_t>(sequence->launches.front().args[i].value), 576);
+  }
+  EXPECT_EQ(scales, 1);
+}
+
 // Launches of few query tiles split the keys, so that the SMs have work; a full one does not.
 TEST(Sm90MlaPlan, SplitsFewTiles) {
   const KernelPlan plan = plan_of(spec_of());

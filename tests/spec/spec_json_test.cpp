@@ -173,6 +173,20 @@ TEST_P(SpecJsonBad, IsRefusedWithFieldValueAndWhatIsAllowed) {
   EXPECT_GT(error.column, 0);
 }
 
+TEST(SpecJson, CacheFormatsSayWhatKIsOf) {
+  AttentionSpec spec;
+  spec.num_q_heads = spec.group = 16;
+  spec.qk_depth = 576;
+  spec.mla = Mla::kDecode;
+  spec.page_size = 64;
+  spec.cache_format = CacheFormat::kDsv32;
+  EXPECT_TRUE(validate(spec).empty());
+  spec.kv_dtype = Dtype::kE4m3;
+  const std::vector<Error> problems = validate(spec);
+  ASSERT_EQ(problems.size(), 1U);
+  EXPECT_EQ(problems.front().field, "kv_dtype");
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Cases, SpecJsonBad,
     testing::Values(

@@ -51,7 +51,28 @@ bool packs_group(const AttentionSpec& spec) {
 
 /// Blocks of a row of K that are e4m3: of the format dsv32 the latent part's.
 int widened_blocks(const AttentionSpec& spec) {
-  return spec.cache_format == CacheFormat::kDsv32 ? mla_latent_blocks(spec) : 0;
+  if (spec.cache_format == CacheFormat::kDsv32) return mla_latent_blocks(spec);
+  return spec.mla == Mla::kDecode && widens_kv(spec) ? mla_blocks(spec) : 0;
+}
+
+/// Why the kernel does not serve the types of Q, K and V; empty: it does.
+std::string why_no_types(const AttentionSpec& spec) {
+  if (has_deep_heads(spec)) {
+    return unsupported_e4m3(spec,
+                            "heads deeper than 256 (qk_depth) leave no shared memory to rewrite K "
+                            "and V in");
+  }
+  if (spec.qkv_dtype == Dtype::kE4m3) {
+    return unsupported_e4m3(spec,
+                            "its products want V's keys adjacent, and the cache has them in rows; "
+                            "beside a Q of bf16 or fp16 (qkv_dtype) K may be e4m3 (kv_dtype)");
+  }
+  if (widens_kv(spec) && spec.page_size == 0) {
+    return fmt::format(
+        "the {} template of absorbed MLA takes K of e4m3 (kv_dtype) in pages (page_size) alone",
+        to_string(spec.arch));
+  }
+  return {};
 }
 
 /// What of its heads and depths the kernel of absorbed MLA does not serve; empty: nothing.
@@ -122,8 +143,11 @@ std::int64_t mla_own_v_bytes(const AttentionSpec& spec) {
 }
 
 std::int64_t mla_loaded_bytes(const AttentionSpec& spec) {
-  return spec.cache_format == CacheFormat::kDsv32 ? std::int64_t{MlaTiles::kKeys} * kDsv32RowBytes
-                                                  : mla_tile_bytes(spec) + mla_own_v_bytes(spec);
+  if (spec.cache_format == CacheFormat::kDsv32) {
+    return std::int64_t{MlaTiles::kKeys} * kDsv32RowBytes;
+  }
+  return mla_tile_bytes(spec) / size_of(spec.qkv_dtype) * size_of(spec.type_of_kv()) +
+         mla_own_v_bytes(spec);
 }
 
 int mla_head_shift(const AttentionSpec& spec) {
@@ -147,10 +171,7 @@ std::string mla_unsupported_reason(const ResolvedSpec& resolved) {
   if (interprets(spec)) {
     return fmt::format("the kernel of {} interprets no custom code (interpreted) yet", kernel);
   }
-  const char* const why =
-      deep ? "heads deeper than 256 (qk_depth) leave no shared memory to rewrite K and V in"
-           : "its products want V's keys adjacent, and the cache has them in rows";
-  if (std::string reason = unsupported_e4m3(spec, why); !reason.empty()) return reason;
+  if (std::string reason = why_no_types(spec); !reason.empty()) return reason;
   if (contains(spec.mask, MaskSpec::Kind::kMaterialized)) {
     return fmt::format("the kernel of {} has no materialized masks (mask) yet", kernel);
   }
@@ -265,8 +286,12 @@ void add_mla_constants(const AttentionSpec& spec, const MlaTiles& tiles, Constan
   constants.add("kBoxKeys", tiles.box_keys);
   constants.add_bool("kRowCopies", tiles.row_copies);
   constants.add("kWidenedBlocks", tiles.widened_blocks);
+  constants.add("kScales", static_cast<int>(spec.scales));
   constants.add_bool("kParks", tiles.parks);
-  if (tiles.widened_blocks > 0) constants.add("kKeyRowBytes", kDsv32RowBytes);
+  if (tiles.widened_blocks > 0) {
+    constants.add("kKeyRowBytes",
+                  spec.cache_format == CacheFormat::kDsv32 ? kDsv32RowBytes : spec.qk_depth);
+  }
   constants.add_bool("kRagged", spec.ragged);
   constants.add_bool("kRaggedKv", spec.ragged_kv);
   constants.add_bool("kKvLensExcludeNew", spec.kv_lens_exclude_new);

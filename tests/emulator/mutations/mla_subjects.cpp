@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernels of absorbed MLA and deep heads that are damaged: dense ones, over lists of keys, and
-// over caches in the format dsv32.
+// over caches in the format dsv32 and of e4m3.
 #include "description.h"
 #include "generated_subjects.h"
 
@@ -32,6 +32,16 @@ AttentionSpec packed(Arch arch, int topk, Kind mask) {
     spec.qk_depth = 576;
     spec.cache_format = CacheFormat::kDsv32;
     spec.topk = topk;
+  });
+}
+
+// Of an odd number of blocks.
+AttentionSpec narrow(Arch arch, int topk, Kind mask) {
+  return with(absorbed(arch, mask), [&](AttentionSpec& spec) {
+    spec.kv_dtype = Dtype::kE4m3;
+    spec.scales = Scales::kHead;
+    spec.topk = topk;
+    spec.num_partitions = topk > 0 ? 0 : 1;
   });
 }
 
@@ -73,7 +83,7 @@ std::vector<Description> dense_subjects() {
 }
 
 // Lists that are longer than their sequence, and shorter, in one part and in several; several work
-// tiles for a CTA; and the format dsv32, dense where an architecture has that.
+// tiles for a CTA; and the format dsv32 and e4m3, with lists and without.
 std::vector<Description> list_subjects() {
   const std::vector<Shape> lists = {{{3}, {200, 0, 31}, 1, kNormal, true},
                                     {{1}, {600, 7}, 132},
@@ -82,14 +92,24 @@ std::vector<Description> list_subjects() {
   const std::vector<Shape> packed_lists = {{{2}, {200, 0, 31}, 1, kNormal, true},
                                            {{1}, {60, 70, 60, 65}, 1},
                                            {{1}, {300, 70}, 1, kRaised}};
+  const std::vector<Shape> packed_dense = {{{2}, {300, 0, 31}, 1, kNormal, true},
+                                           {{1}, {260, 70}, 1, kRaised}};
+  const auto ragged = [](AttentionSpec& spec) { spec.ragged = true; };
   return {
       {"sm90 topk 192/128", listed(Arch::kSm90a), lists, two_stages()},
       {"sm_100a topk 192/128", listed(Arch::kSm100a), lists, two_stages()},
       {"sm90 dsv32", packed(Arch::kSm90a, 192, Kind::kNull), packed_lists},
       {"sm_100a dsv32 lists", packed(Arch::kSm100a, 192, Kind::kNull), packed_lists},
-      {"sm_100a dsv32",
-       packed(Arch::kSm100a, 0, Kind::kCausal),
-       {{{2}, {300, 0, 31}, 1, kNormal, true}, {{1}, {260, 70}, 1, kRaised}}},
+      {"sm90 ragged dsv32",
+       with(packed(Arch::kSm90a, 0, Kind::kCausal), ragged),
+       {{{2, 0, 5}, {300, 40, 31}, 1, kNormal, true}, {{1, 3}, {260, 70}, 1, kRaised}}},
+      {"sm_100a dsv32", packed(Arch::kSm100a, 0, Kind::kCausal), packed_dense},
+      {"sm90 latent e4m3", narrow(Arch::kSm90a, 0, Kind::kCausal), packed_dense, two_stages()},
+      {"sm90 latent e4m3 lists", narrow(Arch::kSm90a, 192, Kind::kNull), packed_lists,
+       two_stages()},
+      {"sm_100a latent e4m3", narrow(Arch::kSm100a, 0, Kind::kCausal), packed_dense, two_stages()},
+      {"sm_100a latent e4m3 lists", narrow(Arch::kSm100a, 192, Kind::kNull), packed_lists,
+       two_stages()},
   };
 }
 

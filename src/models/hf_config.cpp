@@ -32,12 +32,14 @@ struct Architecture {
   bool sink = false;           ///< each head has a sink
   std::string_view note = {};  ///< what its kernels would need beyond a spec
   bool chunked = false;        ///< attention_chunk_size, not sliding_window
+  bool lists = false;          ///< an indexer lists the keys that a row sees: index_topk of them
 };
 
 constexpr std::string_view kPrefixNote =
     "images see each other in both directions in their prompt: add an `or` with a custom mask";
-constexpr std::string_view kIndexNote =
-    "each row sees the keys that an indexer chose: these specs are its dense form";
+constexpr std::string_view kListNote =
+    "each row sees the keys that an indexer lists: specs with topk have its lists, the others are "
+    "the dense form";
 constexpr std::string_view kBiasNote =
     "scores have a learned bias of the distance: add it as a score modification";
 
@@ -45,7 +47,7 @@ constexpr Architecture kArchitectures[] = {
     {"cohere2", Windows::kSome},
     {"deepseek_v2"},
     {"deepseek_v3"},
-    {"deepseek_v32", Windows::kNone, false, kIndexNote},
+    {"deepseek_v32", Windows::kNone, false, kListNote, false, true},
     {"ernie4_5"},
     {"ernie4_5_moe"},
     {"exaone4", Windows::kSome},
@@ -57,7 +59,7 @@ constexpr Architecture kArchitectures[] = {
     {"glm4"},
     {"glm4_moe"},
     {"glm4_moe_lite"},
-    {"glm_moe_dsa", Windows::kNone, false, kIndexNote},
+    {"glm_moe_dsa", Windows::kNone, false, kListNote, false, true},
     {"gpt_oss", Windows::kSome, true},
     {"granite"},
     {"hunyuan_v1_dense"},
@@ -304,6 +306,7 @@ bool has_sinks(const Architecture& architecture, Fields& fields, Reach reach) {
 LayerKind layer_of(const Architecture& architecture, Fields& fields, Reach reach) {
   LayerKind layer =
       fields.has("kv_lora_rank") ? latent_heads(fields) : heads(fields, reach == Reach::kWindow);
+  if (architecture.lists) layer.topk = fields.number("index_topk");
   layer.softcap = fields.real("attn_logit_softcapping");
   layer.sink = has_sinks(architecture, fields, reach);
   layer.alibi = fields.flag("alibi", false);

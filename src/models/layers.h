@@ -24,6 +24,7 @@ struct LayerKind {
   bool alibi = false;
   int latent = 0;  ///< MLA: the width of the latent that K and V share; 0: no MLA
   int rope = 0;    ///< MLA: the width of the part with positions
+  int topk = 0;    ///< keys that are listed for each row, which sees no others; 0: no lists
 
   bool operator==(const LayerKind&) const = default;
 };

@@ -18,6 +18,8 @@ std::string json_text(const std::string& text) {
 
 /// The width of the part with positions that a spec's `mla` has.
 constexpr int kRopeDepth = 64;
+/// The latent part that a cache of the format dsv32 has.
+constexpr int kDsv32Latent = 512;
 
 /// Rows of the decodes: one, and one with drafts.
 constexpr int kDecodeRows[] = {1, 4};
@@ -34,15 +36,20 @@ std::string mask_of(const LayerKind& layer) {
   return R"("causal")";
 }
 
-/// What follows the shape in each line of a layer.
-std::string tail_of(const LayerKind& layer) {
-  std::string tail = fmt::format(R"(, "mask": {})", mask_of(layer));
+/// What a layer has beside its mask.
+std::string more_of(const LayerKind& layer) {
+  std::string tail;
   if (layer.softcap > 0) {
     tail += fmt::format(R"(, "score_mod": {{"kind": "softcap", "cap": {:.1f}}})", layer.softcap);
   }
   if (layer.alibi) tail += R"(, "score_mod": "alibi")";
   if (layer.sink) tail += R"(, "sink": true)";
   return tail;
+}
+
+/// What follows the shape in each line of a layer.
+std::string tail_of(const LayerKind& layer) {
+  return fmt::format(R"(, "mask": {})", mask_of(layer)) + more_of(layer);
 }
 
 class Lines {
@@ -57,7 +64,7 @@ class Lines {
     const std::string head = shape(layer.q_heads, layer.kv_heads, layer.qk_depth, layer.ov_depth);
     const std::string tail = tail_of(layer);
     add_prompts(head, tail);
-    add_paged(head, tail);
+    add_paged(head, cache_type(), tail);
   }
   const std::vector<std::string>& lines() const { return lines_; }
 
@@ -75,14 +82,15 @@ class Lines {
     add(head, R"(, "ragged": true)", tail);
   }
 
-  void add_paged(const std::string& head, const std::string& tail) {
-    // Beside a cache of e4m3 Q stays as the model has it.
-    std::string dtype;
-    if (options_.kv_dtype != Dtype::kBf16) {
-      dtype = fmt::format(R"(, "{}": "{}")",
-                          options_.kv_dtype == Dtype::kE4m3 ? "kv_dtype" : "qkv_dtype",
-                          to_string(options_.kv_dtype));
-    }
+  /// The fields of the cache's type. Beside a cache of e4m3 Q stays as the model has it.
+  std::string cache_type() const {
+    if (options_.kv_dtype == Dtype::kBf16) return {};
+    return fmt::format(R"(, "{}": "{}")",
+                       options_.kv_dtype == Dtype::kE4m3 ? "kv_dtype" : "qkv_dtype",
+                       to_string(options_.kv_dtype));
+  }
+
+  void add_paged(const std::string& head, const std::string& dtype, const std::string& tail) {
     for (const int page : options_.page_sizes) {
       add(head,
           fmt::format(R"({}, "page_size": {}, "ragged": true, "return_lse": true)", dtype, page),
@@ -106,7 +114,20 @@ class Lines {
     add_prompts(head, tail);
     head = shape(layer.q_heads, 1, layer.latent + layer.rope, layer.latent);
     if (layer.rope == kRopeDepth) head += R"(, "mla": "decode")";
-    add_paged(head, tail);
+    add_paged(head, cache_type(), tail);
+    if (layer.topk > 0) add_listed(layer, head);
+  }
+
+  /// Rows that see the keys of their lists, and no mask beside them: over a cache of the type that
+  /// is asked for, and of the format dsv32 where a row of it is one.
+  void add_listed(const LayerKind& layer, const std::string& head) {
+    std::vector<std::string> caches{cache_type()};
+    if (layer.latent == kDsv32Latent && layer.rope == kRopeDepth) {
+      caches.emplace_back(R"(, "cache_format": "dsv32")");
+    }
+    for (const std::string& cache : caches) {
+      add_paged(head, cache, fmt::format(R"(, "topk": {})", layer.topk) + more_of(layer));
+    }
   }
 
   void add(const std::string& head, const std::string& middle, const std::string& tail) {

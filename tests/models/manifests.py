@@ -14,6 +14,8 @@ FOLDER = pathlib.Path(__file__).resolve().parent
 CACHE = FOLDER.parents[1] / "cache"
 LLAMA = {"model_type": "llama", "num_attention_heads": 32, "num_key_value_heads": 8,
          "hidden_size": 4096}
+LISTED = {"model_type": "deepseek_v32", "num_attention_heads": 128, "kv_lora_rank": 512,
+          "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128}
 # Configuration, flags: what the error names.
 WRONG = (
     ({**LLAMA, "model_type": "lama"}, (), ("model_type", "did you mean `llama`?", "qwen3_moe")),
@@ -25,6 +27,7 @@ WRONG = (
     ({**LLAMA, "head_dim": "128"}, (), ("head_dim", 'the string "128"')),
     ({**LLAMA, "layer_types": ["full_attention", "spiral"]}, (), ("layer_types", "spiral")),
     ({**LLAMA, "layer_types": []}, (), ("layer_types", "a list of names")),
+    (LISTED, (), ("index_topk", "is missing")),
     (LLAMA, ("--tp", "3"), ("tp", "cannot be divided among 3 GPUs")),
     (LLAMA, ("--tp", "1,"), ("tp", "numbers from 1")),
     (LLAMA, ("--page", "0"), ("page",)),
@@ -49,6 +52,12 @@ RIGHT = (
     ({**LLAMA, "model_type": "mimo_v2_flash", "head_dim": 192, "v_head_dim": 128,
       "sliding_window": 128, "add_swa_attention_sink_bias": True}, (),
      {(32, 4, 192, "causal", 128), (32, 4, 192, 128, 128, "sink")}),
+    ({**LISTED, "index_topk": 2048}, ("--tp", "8"),
+     {(16, 1, 192, "causal", 128), (16, 16, 576, "causal", 512), (16, 16, 576, "null", 512, 2048),
+      (16, 16, 576, "null", 512, 2048, "dsv32")}),
+    ({**LISTED, "kv_lora_rank": 256, "index_topk": 512}, ("--kv-dtype", "e4m3"),
+     {(128, 1, 192, "causal", 128), (128, 128, 320, "causal", 256, "e4m3"),
+      (128, 128, 320, "null", 256, "e4m3", 512)}),
 )
 
 
@@ -59,13 +68,14 @@ def run(attnjit, config, *flags):
 
 def layer(spec):
     """What a spec says of its layer, as RIGHT has it."""
-    mask = spec["mask"]
-    if mask != "causal":
+    mask = spec.get("mask", "null")
+    if mask not in ("causal", "null"):
         mask = mask.get("window") or f"chunk {mask['of'][1]['chunk']}"
     score = spec.get("score_mod")
     more = [] if score is None else [score if score == "alibi" else score["cap"]]
     more += [spec["ov_depth"]] if "ov_depth" in spec else []
     more += ["sink"] if spec.get("sink") else []
+    more += [spec[field] for field in ("kv_dtype", "topk", "cache_format") if field in spec]
     return (spec["num_q_heads"], spec.get("group", 1), spec["qk_depth"], mask, *more)
 
 

@@ -95,6 +95,13 @@ def attend(q, k, v, visible, scale, softcap=None, sink=None, bias=0):
     return (weights @ v).transpose(0, 1), lse
 
 
+def scaled(rows, scale, request):
+    """[rows, heads, depth] times the scale of all, or each head of a request by its own."""
+    if scale is None:
+        return rows
+    return rows.float() * (scale if scale.numel() == 1 else scale[request][:, None])
+
+
 def _dense(tensors, params, numbers, fields, service, stream, q_len, kv_len, scale, layout):
     tensors = _launch.Tensors(*tensors).rows_first(layout)
     _launch.check(tensors, fields, q_len, kv_len)
@@ -102,7 +109,8 @@ def _dense(tensors, params, numbers, fields, service, stream, q_len, kv_len, sca
     spec = json.loads("{" + fields + "}")
     calls.append(spec)
     sink, page_table, kv_lens, q_offsets, kv_offsets, *scales, mask, slopes = others
-    assert scales == [None] * len(scales), "scales are not written here"
+    q_scale, k_scale, v_scale, output_scale = scales
+    assert page_table is not None or scales == [None] * 4, "not written here"
     assert slopes is None and (mask is None or page_table is None is q_offsets), "not written here"
     softcap = spec["score_mod"]["cap"] if isinstance(spec["score_mod"], dict) else None
     named = _params(spec, params, numbers)
@@ -142,8 +150,12 @@ def _dense(tensors, params, numbers, fields, service, stream, q_len, kv_len, sca
         assert end - begin <= q_len and keys <= kv_len
         pages = page_table[b, :math.ceil(keys / k.shape[1])].long()
         visible = _visible(spec["mask"], 1, end - begin, keys, named)[0]
-        rows, sums = attend(flat_q[begin:end], k[pages].flatten(0, 1)[:keys],
-                            v[pages].flatten(0, 1)[:keys], visible, scale, softcap, sink)
+        lines = [scaled(x.float()[pages].flatten(0, 1)[:keys], one, b)
+                 for x, one in ((k, k_scale), (v, v_scale))]
+        rows, sums = attend(scaled(flat_q[begin:end], q_scale, b), *lines, visible, scale, softcap,
+                            sink)
+        if output_scale is not None:
+            rows = (rows / output_scale).clamp(-448, 448)
         flat_out[begin:end] = rows.to(out.dtype)
         if lse is not None and q_offsets is not None:
             lse[:, begin:end] = sums

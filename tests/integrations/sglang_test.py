@@ -8,6 +8,7 @@ captured and replayed. SGLang is imported as on the CPU: its own CUDA library is
 """
 import argparse
 import importlib.metadata
+import itertools
 import os
 import pathlib
 import sys
@@ -41,6 +42,7 @@ import attnjit_build  # noqa: E402
 
 HEADS, KV_HEADS, DEPTH, SLOTS, LONGEST = 4, 2, 16, 512, 96
 DEVICE = "cuda" if reference.ON_GPU else "cpu"
+E4M3 = torch.float8_e4m3fn
 
 
 def layer_of(number=0, **options):
@@ -49,8 +51,8 @@ def layer_of(number=0, **options):
 
 def runner_of(page_size, layers, windows=(), **changes):
     """What a model runner has for a backend: SGLang's own pools, on the CPU."""
-    common = dict(page_size=page_size, dtype=torch.bfloat16, head_num=KV_HEADS, head_dim=DEPTH,
-                  device=DEVICE, enable_memory_saver=False)
+    common = dict(page_size=page_size, dtype=changes.get("kv_cache_dtype", torch.bfloat16),
+                  head_num=KV_HEADS, head_dim=DEPTH, device=DEVICE, enable_memory_saver=False)
     if windows:
         pool = SWAKVPool(SLOTS, SLOTS, swa_attention_layer_ids=list(windows),
                          full_attention_layer_ids=[one.layer_id for one in layers
@@ -104,7 +106,8 @@ def refusals():
     for changes, text in ((dict(use_mla_backend=True), "MLA"), (dict(model_config=encoder), "cross"),
                           (dict(spec_algorithm=drafts), "speculative"),
                           (dict(dtype=torch.float32), "torch.float32"),
-                          (dict(kv_cache_dtype=torch.float8_e4m3fn), "float8_e4m3fn"),
+                          (dict(kv_cache_dtype=torch.float8_e5m2), "float8_e5m2"),
+                          (dict(kv_cache_dtype=E4M3, kv_cache_dtype_str="mxfp8"), "mxfp8"),
                           (dict(model_config=deep), "depth"),
                           (dict(kv_index_translator=types.SimpleNamespace(is_translating=True)),
                            "unified")):
@@ -132,6 +135,15 @@ def refusals():
             assert text in str(error), error
         else:
             raise AssertionError(f"{options} was taken")
+
+
+    # The pages of e4m3 are whole 8 rows on sm_90a.
+    try:
+        integration.create(runner_of(4, layer, kv_cache_dtype=E4M3))
+    except ValueError as error:
+        assert "page_size" in str(error), error
+    else:
+        raise AssertionError("pages of 4 rows of e4m3 were taken")
 
 
 def batch_of(runner, mode, rows, keys):
@@ -180,18 +192,27 @@ def check(runner, backend, layer, batch, rows, keys, sinks=None):
     """A layer over a batch whose metadata is made: what was in the cache stays, the rest is right."""
     pool, total = runner.token_to_kv_pool, sum(rows)
     windowed = isinstance(pool, SWAKVPool) and pool.layers_mapping[layer.layer_id][1]
+    eight = pool.dtype is E4M3
+    scales = [1.0 if one is None or not eight else float(one)
+              for one in (layer.k_scale, layer.v_scale)]
     for one in pool.get_kv_buffer(layer.layer_id):
-        one.copy_(torch.randn_like(one))
-    earlier = [one.clone() for one in pool.get_kv_buffer(layer.layer_id)]
+        one.copy_(torch.randn(one.shape))
+    earlier = [one.float() * scale
+               for one, scale in zip(pool.get_kv_buffer(layer.layer_id), scales)]
     if windowed:  # by the slots of the whole pool, as a request's table has them
         earlier = [one[pool.full_to_swa_index_mapping[:SLOTS]] for one in earlier]
     q, k, v = (torch.randn(total, heads, DEPTH, dtype=torch.bfloat16)
                for heads in (HEADS, KV_HEADS, KV_HEADS))
+    k_given, v_given = k.clone(), v.clone()  # SGLang divides them in place
     padded = torch.cat([q, q.new_zeros(rows.count(0), HEADS, DEPTH)])  # a graph's padding
     call = backend.forward_decode if batch.forward_mode.is_decode() else backend.forward_extend
     got = call(padded.flatten(1), k, v, layer, batch, **({} if sinks is None else
                                                          {"sinks": sinks}))
-    right = expected(q, k, v, runner, batch, rows, keys, layer, earlier, sinks)
+    if eight:  # what was written is rounded
+        k, v = ((x / scale).to(E4M3).float() * scale for x, scale in zip((k_given, v_given), scales))
+        if backend._rounds_q:
+            q = q.to(E4M3)
+    right = expected(q, k.float(), v.float(), runner, batch, rows, keys, layer, earlier, sinks)
     error = (got[:total].view(-1, HEADS, DEPTH).float() - right).abs().max()
     assert error < 2e-2, (layer.layer_id, rows, keys, error)
 
@@ -232,6 +253,36 @@ def layers():
     backend.init_forward_metadata(types.SimpleNamespace(
         forward_mode=ForwardMode.IDLE, batch_size=0, seq_lens=torch.zeros(0),
         req_pool_indices=torch.zeros(0), out_cache_loc=None))
+
+
+def eight_bits():
+    """Pools of e4m3, of layers with scales, with plain numbers for them, and with none. Q keeps its
+    type where a kernel takes that."""
+    kinds = [layer_of(0), layer_of(1, sliding_window_size=4), layer_of(2, logit_cap=7.0)]
+    kinds[0].k_scale, kinds[0].v_scale = (torch.nn.Parameter(torch.tensor(one), requires_grad=False)
+                                          for one in (0.6, 1.7))
+    kinds[1].k_scale, kinds[1].v_scale = 1.4, 0.8
+    for arch, (page_size, windows) in itertools.product(("sm_90a", "sm_100a"),
+                                                        ((16, ()), (64, (1,)))):
+        sglang_backend._arch = lambda runner, arch=arch: arch
+        prewarmed.clear()
+        runner = runner_of(page_size, kinds, windows, kv_cache_dtype=E4M3)
+        backend = integration.create(runner)
+        assert backend._rounds_q == (arch == "sm_100a"), "update this where kernels take 16 bits"
+        assert reference.ON_GPU or len(prewarmed) == 2 * len(kinds), prewarmed
+        for spec in prewarmed:
+            kinds_of = [spec.get(name) for name in ("qkv_dtype", "kv_dtype", "scales")]
+            assert kinds_of == (["e4m3", None, "tensor"] if backend._rounds_q
+                                else ["bf16", "e4m3", "tensor"]), spec
+            assert spec["output_dtype"] == "bf16"
+        for mode, rows, keys in ((ForwardMode.EXTEND, [7, 1, 20], [7, 33, 90]),
+                                 (ForwardMode.DECODE, [1, 1, 1], [17, 64, 1])):
+            batch = batch_of(runner, mode, rows, keys)
+            backend.init_forward_metadata(batch)
+            for layer in kinds:
+                check(runner, backend, layer, batch, rows, keys)
+        graphs(runner, backend, kinds)
+    sglang_backend._arch = lambda runner: "sm_90a"
 
 
 def graphs(runner, backend, kinds):
@@ -322,8 +373,8 @@ def page_tables():
 
 def ready(tensors, fields, number, stream, q_len, kv_len):
     """Stands for the queue of compiles."""
-    reference._launch.check(tensors, q_len, kv_len)
-    prewarmed.append(fields)
+    reference._launch.check(tensors, fields, q_len, kv_len)
+    prewarmed.append(reference._launch.spec_of(tensors, fields, "sm_90a"))
     return False
 
 
@@ -336,5 +387,6 @@ torch.manual_seed(0)
 registration()
 refusals()
 layers()
+eight_bits()
 page_tables()
 print(f"on {DEVICE}: sglang {importlib.metadata.version('sglang')}: all right")

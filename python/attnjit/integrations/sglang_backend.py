@@ -3,7 +3,8 @@
 
 SGLang's pools hold the cache, and their own functions write it; the kernels read pages of it by
 tables that are made on the device. One kernel serves prompts, chunks and decodes in one batch,
-another one batches of decodes alone.
+another one batches of decodes alone. Beside a cache of e4m3, Q keeps its type where a kernel takes
+that, and is rounded to e4m3 elsewhere, as SGLang's own backends do.
 """
 from __future__ import annotations
 
@@ -16,8 +17,9 @@ from sglang.srt.layers.radix_attention import AttentionType, RadixAttention
 from sglang.srt.mem_cache.memory_pool import KVWriteLoc
 from sglang.srt.mem_cache.swa_memory_pool import SWAKVPool
 
-from .. import AttnjitError, Service, paged_attention
+from .. import AttnjitError, paged_attention
 from .._device import architecture
+from ._specs import eight_bit_cache, why_not as why_no_kernel
 
 _DTYPES = {torch.float16: "fp16", torch.bfloat16: "bf16"}
 
@@ -32,23 +34,33 @@ def why_not(runner: Any, arch: Optional[str]) -> List[str]:
         (runner.spec_algorithm.is_speculative(), "speculative decoding is not served yet"),
         (runner.dtype not in _DTYPES, f"models of {runner.dtype} are not served: only of "
          "float16 and bfloat16"),
-        (runner.kv_cache_dtype != runner.dtype, f"a cache of {runner.kv_cache_dtype} is not "
-         f"served: only of the model's {runner.dtype}"),
+        (runner.kv_cache_dtype not in (runner.dtype, torch.float8_e4m3fn)
+         or getattr(runner, "kv_cache_dtype_str", "auto") == "mxfp8",
+         f"a cache of {_cache_name(runner)} is not served: only of the model's {runner.dtype}, and "
+         "of fp8_e4m3 with a scale for each tensor"),
         (getattr(getattr(runner, "kv_index_translator", None), "is_translating", False),
          "the unified memory pool is not served"),
     ) if holds]
     if reasons:
         return reasons
-    with Service(no_disk_cache=1) as service:
-        try:
-            service.prepare({
-                "arch": arch, "num_q_heads": 8, "group": 4, "qk_depth": config.head_dim,
-                "ov_depth": getattr(config, "v_head_dim", None) or config.head_dim,
-                "qkv_dtype": _DTYPES[runner.dtype], "page_size": runner.page_size, "ragged": True,
-                "mask": "causal"}).close()
-        except AttnjitError as error:
-            return [error.message]
-    return []
+    reason = why_no_kernel(**_fields(runner, arch))
+    return [] if reason is None else [reason]
+
+
+def _cache_name(runner: Any) -> str:
+    return ("mxfp8" if getattr(runner, "kv_cache_dtype_str", "auto") == "mxfp8"
+            else str(runner.kv_cache_dtype))
+
+
+def _fields(runner: Any, arch: Optional[str]) -> Dict[str, Any]:
+    """The spec of a model, as far as whether a kernel serves it hangs on it."""
+    config = runner.model_config
+    fields = {"arch": arch, "num_q_heads": 8, "group": 4, "qk_depth": config.head_dim,
+              "ov_depth": getattr(config, "v_head_dim", None) or config.head_dim,
+              "page_size": runner.page_size, "ragged": True, "mask": "causal"}
+    dtype = _DTYPES[runner.dtype]
+    return (eight_bit_cache(dtype, **fields) if runner.kv_cache_dtype is torch.float8_e4m3fn
+            else {**fields, "qkv_dtype": dtype})
 
 
 def layer_options(layer: Any, chunk: Optional[int]) -> Dict[str, Any]:
@@ -109,6 +121,10 @@ class AttnjitAttnBackend(AttentionBackend):
         self.has_windows = (isinstance(self.token_to_kv_pool, SWAKVPool)
                             and self.token_to_kv_pool.swa_layer_nums > 0)
         self.forward_metadata: Optional[Metadata] = None
+        self._eight_bits = runner.kv_cache_dtype is torch.float8_e4m3fn
+        self._rounds_q = _fields(runner, _arch(runner))["qkv_dtype"] == "e4m3"
+        self._one = torch.ones(1, device=self.device)  # the scale of what has none
+        self._scales_by_layer: Dict[int, Tuple[Any, Any, torch.Tensor, torch.Tensor]] = {}
         self._graphs: Dict[int, Metadata] = {}  # by the number of requests
         self._options: Dict[int, Dict[str, Any]] = {}  # by layer
         self._prewarm(runner)
@@ -199,19 +215,42 @@ class AttnjitAttnBackend(AttentionBackend):
             window_loc = step.window_loc
             if window_loc is not None:  # NOTE: where graphs pad prompts, the batch's is cut
                 window_loc = window_loc[:batch.out_cache_loc.shape[0]]
-            pool.set_kv_buffer(layer, KVWriteLoc.for_batch(batch, swa_loc=window_loc), k, v)
+            written = (k, v)
+            if self._eight_bits and layer.k_scale is not None:
+                written = (k, v, layer.k_scale, layer.v_scale)  # which divides k and v in place
+            pool.set_kv_buffer(layer, KVWriteLoc.for_batch(batch, swa_loc=window_loc), *written)
         keys, values = (self._pages(one, layer) for one in pool.get_kv_buffer(layer.layer_id))
         windowed = self.has_windows and pool.layers_mapping[layer.layer_id][1]
         rows, heads = q.shape[0], layer.tp_q_head_num
         q = q.view(rows, heads, layer.qk_head_dim)
         out = q.new_empty(rows, heads, layer.v_head_dim)
         options = dict(out=out, sink=None if sinks is None else sinks.float(),
-                       **self._options[layer.layer_id])
+                       **self._options[layer.layer_id], **self._scales(layer))
+        if self._rounds_q:
+            q = q.to(torch.float8_e4m3fn)
         if step.q_offsets is not None:
             options.update(q_offsets=step.q_offsets, max_q_len=step.max_q_len)
         paged_attention(q, keys, values, step.window_table if windowed else step.page_table,
                         step.kv_lens, **options)
         return out.view(rows, heads * layer.v_head_dim)
+
+    def _scales(self, layer: Any) -> Dict[str, torch.Tensor]:
+        """The scales of a cache of e4m3, of which a layer may have none; and that of Q, rounded."""
+        if not self._eight_bits:
+            return {}
+        known = self._scales_by_layer.get(layer.layer_id)
+        if known is None or known[0] is not layer.k_scale or known[1] is not layer.v_scale:
+            # NOTE: kept, because models set plain numbers too, which a graph could not read.
+            known = (layer.k_scale, layer.v_scale, self._scale(layer.k_scale),
+                     self._scale(layer.v_scale))
+            self._scales_by_layer[layer.layer_id] = known
+        scales = {"k_scale": known[2], "v_scale": known[3]}
+        return {**scales, "q_scale": self._one} if self._rounds_q else scales
+
+    def _scale(self, given: Any) -> torch.Tensor:
+        if given is None:
+            return self._one
+        return torch.as_tensor(given, dtype=torch.float32, device=self.device).detach().view(1)
 
     def _pages(self, buffer: torch.Tensor, layer: Any) -> torch.Tensor:
         """[pages, page_size, heads, depth] of a pool's buffer of rows, or of pages of heads."""
@@ -235,20 +274,23 @@ class AttnjitAttnBackend(AttentionBackend):
                 shape = (layer.tp_q_head_num, layer.tp_k_head_num, layer.qk_head_dim,
                          layer.v_head_dim)
                 kind = str(options), sinks is None, shape
+                scales = self._scales(layer)  # of each layer: a graph is to find them made
                 if kind not in done:
                     done.add(kind)
-                    self._prewarm_layer(runner.dtype, shape, sinks, options)
+                    self._prewarm_layer(runner, shape, sinks, {**options, **scales})
 
-    def _prewarm_layer(self, dtype: torch.dtype, shape: Tuple[int, int, int, int], sinks: Any,
+    def _prewarm_layer(self, runner: Any, shape: Tuple[int, int, int, int], sinks: Any,
                        options: Dict[str, Any]) -> None:
-        def zeros(*shape: int) -> torch.Tensor:
+        def zeros(*shape: int, dtype: torch.dtype = runner.kv_cache_dtype) -> torch.Tensor:
             return torch.zeros(shape, dtype=dtype, device=self.device)
 
         heads, kv_heads, depth, v_depth = shape
         step = self._memory(1, torch.zeros)
-        tensors = (zeros(1, heads, depth), zeros(1, self.page_size, kv_heads, depth),
+        of_q = torch.float8_e4m3fn if self._rounds_q else runner.dtype
+        tensors = (zeros(1, heads, depth, dtype=of_q), zeros(1, self.page_size, kv_heads, depth),
                    zeros(1, self.page_size, kv_heads, v_depth), step.page_table, step.kv_lens)
-        shared = dict(sink=None if sinks is None else torch.zeros(heads, device=self.device),
+        shared = dict(out=zeros(1, heads, v_depth, dtype=runner.dtype),
+                      sink=None if sinks is None else torch.zeros(heads, device=self.device),
                       meanwhile=lambda: None, **options)
         offsets = torch.zeros(2, dtype=torch.int32, device=self.device)
         paged_attention(*tensors, **shared)

@@ -2,7 +2,8 @@
 """The backend that attnjit.integrations.vllm registers, after the interface of vLLM 0.33.
 
 vLLM writes the cache; the kernels read each layout of it through its strides. One kernel serves
-batches of prompts and decodes, another one batches of decodes alone.
+batches of prompts and decodes, another one batches of decodes alone. A cache of fp8 is e4m3; Q
+keeps its type beside it where a kernel takes that, and elsewhere vLLM is asked to quantise it.
 """
 from __future__ import annotations
 
@@ -14,10 +15,14 @@ from vllm.v1.attention.backend import (AttentionBackend, AttentionCGSupport, Att
                                        AttentionMetadata, AttentionMetadataBuilder, AttentionType,
                                        CommonAttentionMetadata, MultipleOf)
 
-from .. import AttnjitError, Service, paged_attention
+from .. import Service, paged_attention
+from ._specs import eight_bit_cache, why_not
 
 _ARCHITECTURES = {(9, 0): "sm_90a", (10, 0): "sm_100a", (10, 3): "sm_103a"}
 _DTYPES = {torch.float16: "fp16", torch.bfloat16: "bf16"}
+_EIGHT_BITS = ("fp8", "fp8_e4m3")  # of vLLM's names of a cache's types: those of e4m3
+_SIXTEEN_BITS = {"float16": torch.float16, "bfloat16": torch.bfloat16}
+_LEAST_PAGE = 16
 
 
 def layer_options(sliding_window: Optional[int], soft_cap: Optional[float],
@@ -30,14 +35,22 @@ def layer_options(sliding_window: Optional[int], soft_cap: Optional[float],
     return {"mask": mask, "score_mod": score_mod}
 
 
-def why_not(**fields: Any) -> Optional[str]:
-    """Why no kernel serves a spec; None: one does."""
-    with Service(no_disk_cache=1) as service:
-        try:
-            service.prepare(fields).close()
-        except AttnjitError as error:
-            return f"attnjit: {error.message}"
-    return None
+def why_no_cache(kv_cache_dtype: str, dtype: Optional[torch.dtype] = None) -> Optional[str]:
+    """Why the kernels do not read such a cache, of a model of `dtype`; None: they do."""
+    of_the_model = (kv_cache_dtype == "auto" or kv_cache_dtype in _SIXTEEN_BITS
+                    and dtype in (None, _SIXTEEN_BITS[kv_cache_dtype]))
+    if of_the_model or kv_cache_dtype in _EIGHT_BITS:
+        return None
+    return (f"attnjit: a cache of {kv_cache_dtype} is not served: only of the model's type, and of "
+            "fp8_e4m3 with scales of tensors or of heads")
+
+
+def _arch() -> Optional[str]:
+    """The architecture of this process's GPU; None: one that the kernels do not serve."""
+    from vllm.platforms import current_platform
+
+    capability = current_platform.get_device_capability()
+    return None if capability is None else _ARCHITECTURES.get((capability.major, capability.minor))
 
 
 _services: List[Service] = []  # of this process: at most one
@@ -70,7 +83,7 @@ class AttnjitBackend(AttentionBackend):
     accept_output_buffer: bool = True
     forward_includes_kv_cache_update: bool = False
     supported_dtypes: ClassVar[List[torch.dtype]] = list(_DTYPES)
-    supported_kv_cache_dtypes: ClassVar[List[str]] = ["auto", "float16", "bfloat16"]
+    supported_kv_cache_dtypes: ClassVar[List[str]] = ["auto", *_SIXTEEN_BITS, *_EIGHT_BITS]
 
     @staticmethod
     def get_name() -> str:
@@ -86,7 +99,7 @@ class AttnjitBackend(AttentionBackend):
 
     @staticmethod
     def get_supported_kernel_block_sizes(kv_cache_spec: Any = None) -> List[Any]:
-        return [MultipleOf(16)]
+        return [MultipleOf(_LEAST_PAGE)]
 
     @classmethod
     def supports_head_size(cls, head_size: int) -> bool:
@@ -106,6 +119,10 @@ class AttnjitBackend(AttentionBackend):
         return True
 
     @classmethod
+    def supports_per_head_quant_scales(cls) -> bool:
+        return True
+
+    @classmethod
     def supports_compute_capability(cls, capability: Any) -> bool:
         return (capability.major, capability.minor) in _ARCHITECTURES
 
@@ -117,9 +134,15 @@ class AttnjitBackend(AttentionBackend):
         arch = _ARCHITECTURES.get((device_capability.major, device_capability.minor))
         if arch is None or dtype not in _DTYPES or use_mla or use_sparse or use_mm_prefix:
             return None  # the other questions give the reason
-        return why_not(arch=arch, num_q_heads=8, group=4, qk_depth=head_size,
-                       qkv_dtype=_DTYPES[dtype], page_size=block_size or 16, ragged=True,
-                       sink=has_sink, mask="causal")
+        if kv_cache_dtype is not None and why_no_cache(kv_cache_dtype, dtype) is not None:
+            return why_no_cache(kv_cache_dtype, dtype)
+        fields: Dict[str, Any] = dict(arch=arch, num_q_heads=8, group=4, qk_depth=head_size,
+                                      page_size=block_size or _LEAST_PAGE, ragged=True,
+                                      sink=has_sink, mask="causal")
+        reason = why_not(**(eight_bit_cache(_DTYPES[dtype], **fields)
+                            if kv_cache_dtype in _EIGHT_BITS
+                            else {**fields, "qkv_dtype": _DTYPES[dtype]}))
+        return None if reason is None else f"attnjit: {reason}"
 
 
 @dataclass
@@ -154,7 +177,8 @@ class AttnjitMetadataBuilder(AttentionMetadataBuilder[AttnjitMetadata]):
         super().__init__(kv_cache_spec, layer_names, vllm_config, device)
         layers = vllm_config.compilation_config.static_forward_context
         for name in layer_names:
-            layers[name].impl.prewarm(kv_cache_spec.block_size, kv_cache_spec.dtype, device)
+            layers[name].impl.prewarm(layers[name], kv_cache_spec.block_size, kv_cache_spec.dtype,
+                                      vllm_config.model_config.dtype, device)
 
     def build(self, common_prefix_len: int, common_attn_metadata: CommonAttentionMetadata,
               fast_build: bool = False) -> AttnjitMetadata:
@@ -186,6 +210,8 @@ class AttnjitImpl(AttentionImpl[AttnjitMetadata]):
             raise NotImplementedError(f"attnjit: attention of type {attn_type} is not served")
         if alibi_slopes is not None:
             raise NotImplementedError("attnjit: ALiBi is not served in vLLM yet")
+        if why_no_cache(kv_cache_dtype) is not None:
+            raise NotImplementedError(why_no_cache(kv_cache_dtype))
         self.num_heads, self.head_size, self.scale = num_heads, head_size, float(scale)
         self.num_kv_heads = num_kv_heads or num_heads
         self.sliding_window, self.soft_cap = sliding_window, logits_soft_cap
@@ -194,20 +220,58 @@ class AttnjitImpl(AttentionImpl[AttnjitMetadata]):
         self.sinks = sinks
         self._options = {causal: layer_options(sliding_window, logits_soft_cap, causal)
                          for causal in (True, False)}
+        self._eight_bits = kv_cache_dtype in _EIGHT_BITS
+        # vLLM hands Q over in e4m3 where this says so.
+        self.supports_quant_query_input = (self._eight_bits
+                                           and self._fields()["qkv_dtype"] == "e4m3")
 
-    def _caches(self, kv_cache: torch.Tensor) -> Tuple[torch.Tensor, torch.Tensor]:
+    def _fields(self) -> Dict[str, Any]:
+        """The layer's spec, as far as which types go together hangs on it."""
+        fields = dict(arch=_arch() or "sm_90a", num_q_heads=self.num_heads,
+                      group=self.num_heads // self.num_kv_heads, qk_depth=self.head_size,
+                      page_size=_LEAST_PAGE, ragged=True, sink=self.sinks is not None)
+        return (eight_bit_cache("bf16", **fields) if self._eight_bits
+                else {**fields, "qkv_dtype": "bf16"})
+
+    def fused_output_quant_supported(self, quant_key: Any) -> bool:
+        """Whether the kernels write what vLLM would quantise after them."""
+        from vllm.model_executor.layers.quantization.utils.quant_utils import kFp8StaticTensorSym
+
+        return (quant_key == kFp8StaticTensorSym
+                and why_not(**{**self._fields(), "output_dtype": "e4m3"}) is None)
+
+    def _halves(self, kv_cache: torch.Tensor) -> Tuple[torch.Tensor, torch.Tensor]:
         """[pages, page_size, kv_heads, depth] of keys and of values, of vLLM's
         [pages, kv_heads, page_size, 2 depth] in whichever layout."""
         keys, values = kv_cache.transpose(1, 2).split(self.head_size, dim=-1)
         return keys, values
+
+    def _caches(self, kv_cache: torch.Tensor) -> Tuple[torch.Tensor, torch.Tensor]:
+        """The same in the type of their elements: vLLM's own is bytes for those of fp8."""
+        return self._halves(kv_cache.view(torch.float8_e4m3fn) if self._eight_bits else kv_cache)
+
+    def _scales(self, layer: Any, query: torch.Tensor, requests: int) -> Dict[str, torch.Tensor]:
+        """The scales of what is e4m3. vLLM has one number, or one for each head of K and V."""
+        if not self._eight_bits:
+            return {}
+        scales = {"k_scale": layer._k_scale, "v_scale": layer._v_scale}
+        if query.dtype is torch.float8_e4m3fn:
+            scales["q_scale"] = layer._q_scale
+        if all(scale.numel() == 1 for scale in scales.values()):
+            return {name: scale.view(1) for name, scale in scales.items()}
+        heads = {name: scale.view(-1).expand(self.num_kv_heads) for name, scale in scales.items()}
+        if "q_scale" in heads:
+            heads["q_scale"] = heads["q_scale"].repeat_interleave(
+                self.num_heads // self.num_kv_heads)
+        return {name: scale.expand(requests, -1).contiguous() for name, scale in heads.items()}
 
     def forward(self, layer: Any, query: torch.Tensor, key: Optional[torch.Tensor],
                 value: Optional[torch.Tensor], kv_cache: torch.Tensor,
                 attn_metadata: Optional[AttnjitMetadata], output: torch.Tensor,
                 output_scale: Optional[torch.Tensor] = None,
                 output_block_scale: Optional[torch.Tensor] = None) -> torch.Tensor:
-        if output_scale is not None or output_block_scale is not None:
-            raise NotImplementedError("attnjit: a quantised output is not served")
+        if output_block_scale is not None:
+            raise NotImplementedError("attnjit: an output with scales of blocks is not served")
         if _refused:
             raise _refused.pop()
         if attn_metadata is None:  # vLLM measures memory
@@ -218,7 +282,9 @@ class AttnjitImpl(AttentionImpl[AttnjitMetadata]):
         out = output[:rows].view(rows, self.num_heads, self.head_size)
         sinks = None if self.sinks is None else self.sinks.float()
         shared = dict(out=out, service=service(), scale=self.scale, sink=sinks,
-                      max_kv_len=metadata.max_seq_len, **self._options[metadata.causal])
+                      output_scale=output_scale, max_kv_len=metadata.max_seq_len,
+                      **self._options[metadata.causal],
+                      **self._scales(layer, query, metadata.num_reqs))
         if metadata.decodes_alone:
             paged_attention(q, keys, values, metadata.block_table, metadata.seq_lens, **shared)
         else:
@@ -232,21 +298,23 @@ class AttnjitImpl(AttentionImpl[AttnjitMetadata]):
         """Writes this step's keys and values, by vLLM's own operator."""
         from vllm.v1.attention.backends.fa_utils import reshape_and_cache_flash
 
-        keys, values = self._caches(kv_cache)
+        keys, values = self._halves(kv_cache)
         reshape_and_cache_flash(key, value, keys, values, slot_mapping, self.kv_cache_dtype,
                                 layer._k_scale, layer._v_scale)
 
-    def prewarm(self, block_size: int, dtype: torch.dtype, device: torch.device) -> None:
+    def prewarm(self, layer: Any, block_size: int, cache_dtype: torch.dtype, dtype: torch.dtype,
+                device: torch.device) -> None:
         """Compiles the layer's kernels in the background, by calls on one empty request."""
-        cache = torch.zeros(1, self.num_kv_heads, block_size, 2 * self.head_size, dtype=dtype,
-                            device=device)
-        keys, values = self._caches(cache)
-        q = torch.zeros(1, self.num_heads, self.head_size, dtype=dtype, device=device)
+        keys, values = self._caches(torch.zeros(1, self.num_kv_heads, block_size,
+                                                2 * self.head_size, dtype=cache_dtype,
+                                                device=device))
+        out = torch.zeros(1, self.num_heads, self.head_size, dtype=dtype, device=device)
+        q = out.to(torch.float8_e4m3fn) if self.supports_quant_query_input else out
         table, lens = (torch.zeros(shape, dtype=torch.int32, device=device)
                        for shape in ((1, 1), (1,)))
         offsets = torch.zeros(2, dtype=torch.int32, device=device)
         sinks = None if self.sinks is None else self.sinks.float()
-        shared = dict(service=service(), scale=self.scale, sink=sinks, meanwhile=lambda: None,
-                      **self._options[True])
+        shared = dict(out=out, service=service(), scale=self.scale, sink=sinks,
+                      meanwhile=lambda: None, **self._options[True], **self._scales(layer, q, 1))
         paged_attention(q, keys, values, table, lens, **shared)
         paged_attention(q, keys, values, table, lens, q_offsets=offsets, max_q_len=1, **shared)

@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the backends of both servers ask the planner: which specs kernels serve."""
+from __future__ import annotations
+
+from typing import Any, Dict, Optional
+
+from .. import AttnjitError, Service
+
+
+def why_not(**fields: Any) -> Optional[str]:
+    """Why no kernel serves a spec; None: one does."""
+    with Service(no_disk_cache=1) as service:
+        try:
+            service.prepare(fields).close()
+        except AttnjitError as error:
+            return error.message
+    return None
+
+
+def eight_bit_cache(dtype: str, **fields: Any) -> Dict[str, Any]:
+    """The spec of a model of `dtype`, "bf16" or "fp16", over a cache of e4m3.
+
+    Q keeps its type where a kernel takes that, and is e4m3 elsewhere.
+    """
+    shared = {**fields, "scales": "tensor"}
+    wide = {**shared, "qkv_dtype": dtype, "kv_dtype": "e4m3"}
+    if why_not(**wide) is None:
+        return wide
+    return {"output_dtype": dtype, **shared, "qkv_dtype": "e4m3"}

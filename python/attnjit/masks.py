@@ -11,7 +11,6 @@ names become parameters of the launch; its Python numbers are compiled in.
 """
 from __future__ import annotations
 
-import copy
 import json
 import re
 import types
@@ -223,9 +222,7 @@ def _of_tensor(tensor: Any) -> Mask:
 
 
 def _with_tensor(like: Any, tensor: Any) -> Any:
-    made = copy.copy(like)
-    made.tensor = tensor
-    return made
+    return type(like)(like.spec, None, tensor, like.json)  # NOTE: torch.compile cannot follow copy
 
 
 def _as(given: Any, kind: type, none: str, trace: Callable) -> Any:

@@ -19,44 +19,64 @@ import flex_functions as functions  # noqa: E402
 Q_LEN, KV_LEN, DEPTH, BOUND = 200, 260, 64, 3e-3
 
 
-def use_longer_data():
-    """Puts data for these lengths, on the GPU, into the functions' module."""
-    torch.set_default_device("cuda")
-    at, batch, heads = torch.arange(KV_LEN), functions.BATCH, functions.HEADS
+def use_longer_data(kv_len, device):
+    """Puts data for these lengths, on the device, into the functions' module."""
+    torch.set_default_device(device)
+    at, batch, heads = torch.arange(kv_len), functions.BATCH, functions.HEADS
     functions.T = torch
-    functions.DOCUMENT = at // 37
-    functions.PREFIX, functions.LENGTHS = torch.tensor([77, 30]), torch.tensor([150, 230])
+    of_document = kv_len // 7
+    functions.DOCUMENT = at // of_document
+    functions.BEGIN = torch.arange(0, kv_len, of_document)
+    functions.IMAGE, functions.IMAGE_KEYS = at // (kv_len // 5), kv_len // 4
+    functions.STARTS = torch.tensor([0, kv_len // 5])
+    functions.PREFIX = torch.tensor([kv_len * 3 // 10, kv_len // 8])
+    functions.LENGTHS = torch.tensor([kv_len * 15 // 26, kv_len * 23 // 26])
     functions.SLOPES = torch.tensor(functions.SLOPES)
-    functions.TABLE = torch.randn(heads, KV_LEN)
+    functions.TEMPERATURE = torch.tensor(functions.TEMPERATURE)
+    functions.BUCKETS = torch.tensor(functions.BUCKETS)
+    functions.TABLE = torch.randn(heads, kv_len)
     functions.TREE = ((at[:, None] & at) == at).int()
-    functions.SINKS = at % 91 < 3
+    functions.SINKS = at % (kv_len // 3 + 5) < 3
     functions.BIAS = torch.randn(batch, heads, 3)
-    functions.WINDOW, functions.CHUNK, functions.OFFSET = 33, 48, -20
-    functions.GIVEN = 25
+    functions.WINDOW, functions.CHUNK = kv_len // 8 + 1, kv_len * 12 // 65
+    functions.OFFSET, functions.GIVEN = -(kv_len // 13), kv_len * 5 // 52
+
+
+# FlexAttention wants a tensor of what a mask returns, which the constant True is not.
+FUNCTIONS = [one for one in functions.MASKS + functions.SCORE_MODS if one is not functions.full]
+
+
+def flex_result(function, q, k, v):
+    """What FlexAttention gives."""
+    if function in functions.MASKS:
+        blocks = create_block_mask(function, *q.shape[:3], k.shape[2], device=q.device)
+        return flex_attention(q, k, v, block_mask=blocks)
+    return flex_attention(q, k, v, score_mod=function)
+
+
+def traced(function):
+    """The function as attnjit has it; a number that is given at launch is none to FlexAttention."""
+    given, functions.GIVEN = functions.GIVEN, attnjit.Scalar(functions.GIVEN)
+    kind = attnjit.mask if function in functions.MASKS else attnjit.score_mod
+    try:
+        return kind(function)
+    finally:
+        functions.GIVEN = given
 
 
 def error_of(function, q, k, v):
-    wide = q.float(), k.float(), v.float()
-    if function in functions.MASKS:
-        blocks = create_block_mask(function, q.shape[0], q.shape[1], Q_LEN, KV_LEN, device="cuda")
-        expected = flex_attention(*wide, block_mask=blocks)
-        functions.GIVEN = attnjit.Scalar(functions.GIVEN)  # which FlexAttention does not take
-        got = attnjit.attention(q, k, v, mask=function, layout="bhsd")
-        functions.GIVEN = int(functions.GIVEN)
-    else:
-        expected = flex_attention(*wide, score_mod=function)
-        got = attnjit.attention(q, k, v, score_mod=function, layout="bhsd")
+    expected = flex_result(function, q.float(), k.float(), v.float())
+    ours = traced(function)
+    got = attnjit.attention(q, k, v, layout="bhsd", **{ours.field: ours})
     return ((got.float() - expected).norm() / expected.norm()).item()
 
 
 def main():
     torch.manual_seed(0)
-    use_longer_data()
+    use_longer_data(KV_LEN, "cuda")
     q, k, v = (torch.randn(functions.BATCH, functions.HEADS, rows, DEPTH, dtype=torch.float16)
                for rows in (Q_LEN, KV_LEN, KV_LEN))
-    # FlexAttention wants a tensor of what a mask returns, which the constant True is not.
-    what = [one for one in functions.MASKS + functions.SCORE_MODS if one is not functions.full]
-    errors = {one.__name__: error_of(one, q, k, v) for one in what}
+    errors = {one.__name__: error_of(one, q, k, v) for one in FUNCTIONS}
     for name, error in errors.items():
         print(f"{name}: {error:.1e}{'' if error < BOUND else ' WRONG'}")
     wrong = [name for name, error in errors.items() if not error < BOUND]

@@ -13,6 +13,11 @@ T = language  # what the functions compute with: torch's functions while they ar
 
 # Data that the functions name.
 DOCUMENT = [0, 0, 0, 1, 1, 2, 2, 2, 2]
+BEGIN = [0, 3, 5]  # of each document
+IMAGE = [0, 0, 0, 1, 1, 1, 1, 2, 2]  # the last one before each row
+STARTS = [0, 2]  # rows before those of the call
+TEMPERATURE = [0.5, 1.0, 1.5, 2.0]
+BUCKETS = [[0.3 * i - 0.2 * j for j in range(6)] for i in range(HEADS)]
 PREFIX = [3, 0]
 LENGTHS = [4, 8]
 SLOPES = [0.5, 0.25, 0.125, 0.0625]
@@ -20,7 +25,7 @@ TABLE = [[0.1 * i - 0.3 * j for j in range(LONGEST)] for i in range(HEADS)]
 TREE = [[int((i & j) == j) for j in range(LONGEST)] for i in range(LONGEST)]
 SINKS = [True, False, False, True, False, False, False, False, False]
 BIAS = [[[float(8 * b + 4 * h - d) for d in range(3)] for h in range(HEADS)] for b in range(BATCH)]
-WINDOW, CHUNK, CAP, OFFSET = 3, 4, 20.0, -2
+WINDOW, CHUNK, CAP, OFFSET, IMAGE_KEYS = 3, 4, 20.0, -2, 3
 GIVEN = attnjit.Scalar(2)  # at launch
 
 
@@ -54,6 +59,27 @@ def document(b, h, q_idx, kv_idx):
 
 def causal_document(b, h, q_idx, kv_idx):
     return (q_idx >= kv_idx) & (DOCUMENT[q_idx] == DOCUMENT[kv_idx])
+
+
+def within_documents(b, h, q_idx, kv_idx):  # another mask, by the positions within a document
+    row, key = q_idx - BEGIN[DOCUMENT[q_idx]], kv_idx - BEGIN[DOCUMENT[kv_idx]]
+    return (DOCUMENT[q_idx] == DOCUMENT[kv_idx]) & (row >= key) & (row - key < 2)
+
+
+def last_image(b, h, q_idx, kv_idx):  # text over the keys of the image that came last
+    return IMAGE[q_idx] == kv_idx // IMAGE_KEYS
+
+
+def checkerboard(b, h, q_idx, kv_idx):
+    return (q_idx + kv_idx) % 2 == 0
+
+
+def cached_rows(b, h, q_idx, kv_idx):
+    return q_idx + STARTS[b] >= kv_idx
+
+
+def heads_of_two_kinds(b, h, q_idx, kv_idx):
+    return T.where(h % 2 == 0, q_idx >= kv_idx, T.abs(q_idx - kv_idx) <= WINDOW)
 
 
 def padding(b, h, q_idx, kv_idx):
@@ -154,6 +180,20 @@ def decay(score, b, h, q_idx, kv_idx):
     return score * T.pow(0.5, T.abs(q_idx - kv_idx) / 2) + T.sqrt(kv_idx + 1.0)
 
 
+def buckets(score, b, h, q_idx, kv_idx):  # of distances, wider as they grow
+    back = T.clamp(q_idx - kv_idx, 0)
+    far = T.where(back < 4, 2, 3) + T.where(back < 8, 0, 1) + T.where(back < 16, 0, 1)
+    return score + BUCKETS[h][T.where(back < 2, back, far)]
+
+
+def log_distance(score, b, h, q_idx, kv_idx):
+    return score - T.log(T.abs(q_idx - kv_idx) + 1.0)
+
+
+def head_temperature(score, b, h, q_idx, kv_idx):
+    return score / TEMPERATURE[h]
+
+
 def float_floor(score, b, h, q_idx, kv_idx):
     return (score // 0.75) % 3.0 - (q_idx - kv_idx) % 2.5
 
@@ -163,10 +203,11 @@ def gate(score, b, h, q_idx, kv_idx):
 
 
 MASKS = (causal, full, sliding_window, two_sided_window, dilated_window, prefix_lm, document,
-         causal_document, padding, chunked, shifted_floor, divided_by_data, strided,
+         causal_document, within_documents, last_image, checkerboard, cached_rows,
+         heads_of_two_kinds, padding, chunked, shifted_floor, divided_by_data, strided,
          per_head_window, global_tokens, attention_sink_window, tree, image_prefix,
          two_dimensional_neighbours, bits, window_given_at_launch, combined)
 END_MASKS = (causal, sliding_window, chunk_of_positions, dilated_window, shifted_floor, strided,
              bits)
 SCORE_MODS = (identity, softcap, alibi, alibi_exp2, relative, causal_score, bias_table,
-              bias_of_distance, decay, float_floor, gate)
+              bias_of_distance, buckets, log_distance, head_temperature, decay, float_floor, gate)

@@ -29,7 +29,7 @@ extern "C" {
 #endif
 
 /* Raised when a function or a field is added; never for a bug fix. */
-#define ATTNJIT_ABI_VERSION 9
+#define ATTNJIT_ABI_VERSION 10
 
 /* The version of the library that is loaded, e.g. "0.1.0", and of its ABI. */
 ATTNJIT_EXPORT const char* attnjit_version(void);
@@ -123,6 +123,8 @@ typedef struct attnjit_service_options {
   int64_t remote_budget_ms; /* what a look-up there may cost a request; 0: 50 */
   attnjit_compile_function on_compile; /* NULL: none */
   void* on_compile_context;
+  int32_t compile_fallbacks; /* nonzero: attnjit_get_or_fallback compiles what would have served */
+  int32_t reserved3;         /* zero */
 } attnjit_service_options;
 
 typedef struct attnjit_statistics {

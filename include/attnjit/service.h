@@ -50,6 +50,9 @@ struct ServiceOptions {
   bool forbid_compile = false;            ///< any compile at run time is kCompileForbidden
   bool compile_in_helper = false;         ///< untrusted code too; trusted code always is
   bool accept_unconfined_helper = false;  ///< HelperOptions::accept_unconfined
+  /// Where get_or_fallback finds nothing to serve with, it also compiles what would have served, in
+  /// the background and after the spec's own: for the next specs of that shape.
+  bool compile_fallbacks = false;
   /// Compiles at once. 0: one per core that this process may use (its control groups' quota
   /// counts), and no more than fit into half of its memory (docs/compile.md).
   int compile_threads = 0;
@@ -170,12 +173,12 @@ class ATTNJIT_EXPORT Service {
   virtual Result<const Kernel*> try_get(const PreparedSpec& spec) = 0;
 
   /// As try_get; but while the spec's own kernel is compiled in the background, the kernel of its
-  /// fallback_spec() serves, if that is in memory or in a cache. That one is not compiled here:
-  /// prewarm it. Its first use in the process, or the context, loads it; where no folder has it,
-  /// that waits for the remote tier as long as RemoteOptions::lookup_budget. It takes the launch
-  /// arguments of the spec's own. Errors: those of try_get where nothing serves; the driver's where
-  /// a fallback does not load, but for a damaged image, which serves nobody; kCaptureInProgress as
-  /// get.
+  /// fallback_spec() serves, if that is in memory or in a cache. That one is not compiled here
+  /// unless ServiceOptions::compile_fallbacks says so: prewarm it. Its first use in the process, or
+  /// the context, loads it; where no folder has it, that waits for the remote tier as long as
+  /// RemoteOptions::lookup_budget. It takes the launch arguments of the spec's own. Errors: those
+  /// of try_get where nothing serves; the driver's where a fallback does not load, but for a
+  /// damaged image, which serves nobody; kCaptureInProgress as get.
   virtual Result<ServedKernel> get_or_fallback(const PreparedSpec& spec,
                                                void* stream = nullptr) = 0;
 

@@ -8,6 +8,7 @@ Importing it needs neither torch nor numpy, and opens no library.
 from ._attention import attention, nvtx_ranges, paged_attention
 from ._errors import (AttnjitError, CaptureError, CompileError, DeadlineError, InvalidError,
                       MissingError, TraceError, UnsupportedError)
+from ._launch import fallback_served
 from ._version import __version__
 from .masks import Mask, Scalar, ScoreMod, alibi, bit_mask, mask, score_mod
 from .service import Kernel, LaunchState, Service, Spec
@@ -15,4 +16,4 @@ from .service import Kernel, LaunchState, Service, Spec
 __all__ = ["AttnjitError", "CaptureError", "CompileError", "DeadlineError", "InvalidError",
            "Kernel", "LaunchState", "Mask", "MissingError", "Scalar", "ScoreMod", "Service", "Spec",
            "TraceError", "UnsupportedError", "__version__", "alibi", "attention", "bit_mask",
-           "mask", "nvtx_ranges", "paged_attention", "score_mod"]
+           "fallback_served", "mask", "nvtx_ranges", "paged_attention", "score_mod"]

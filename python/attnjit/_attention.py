@@ -40,7 +40,7 @@ def attention(q: Any, k: Any, v: Any, *, mask: Any = None, score_mod: Any = None
               q_offsets: Any = None, kv_offsets: Any = None, kv_lens: Any = None,
               max_q_len: Optional[int] = None, max_kv_len: Optional[int] = None,
               layout: str = "bshd", service: Optional[Service] = None,
-              stream: Optional[int] = None,
+              stream: Optional[int] = None, fallback: bool = False,
               meanwhile: Optional[Callable[[], Any]] = None) -> Any:
     """softmax(score_mod(scale * q k^T) where mask) v
 
@@ -75,8 +75,13 @@ def attention(q: Any, k: Any, v: Any, *, mask: Any = None, score_mod: Any = None
         service: whose cache and options count; None: one for the process.
         stream: a CUstream; None: torch's current one, or the default stream. Of torch make it
             current instead, so that torch knows what its memory is used for.
+        fallback: while the kernel of custom code is being compiled in the background, one that
+            interprets the code serves, which computes the same, slower; fallback_served() says
+            whether it did. There is one for each shape and type, which is at hand after the first
+            such call, or after a prewarm (docs/fleet.md); a `service` compiles it with
+            compile_fallbacks=1 alone.
         meanwhile: called, and its result returned, while the kernel is being compiled in the
-            background; None: wait for it.
+            background, and none of `fallback` is at hand; None: wait for it.
 
     Returns:
         out [batch, q_len, heads, v's depth] or [total_q, heads, v's depth], with the dimensions of
@@ -94,7 +99,8 @@ def attention(q: Any, k: Any, v: Any, *, mask: Any = None, score_mod: Any = None
     done = _call(q, k, v, out, layout, mask, score_mod, "", scale, sink, lse, None, kv_lens,
                  q_offsets, kv_offsets, (q_scale, k_scale, v_scale, output_scale),
                  q.shape[rows] if max_q_len is None else max_q_len,
-                 k.shape[rows] if max_kv_len is None else max_kv_len, service, stream, meanwhile)
+                 k.shape[rows] if max_kv_len is None else max_kv_len, service, stream, fallback,
+                 meanwhile)
     if done is None:
         return meanwhile()  # type: ignore[misc]
     return done[0] if done[1] is None else done
@@ -108,6 +114,7 @@ def paged_attention(q: Any, k_cache: Any, v_cache: Any, page_table: Any, kv_lens
                     v_scale: Any = None, output_scale: Any = None, bias: Any = None,
                     num_partitions: Optional[int] = None, partition_keys: int = 0,
                     service: Optional[Service] = None, stream: Optional[int] = None,
+                    fallback: bool = False,
                     meanwhile: Optional[Callable[[], Any]] = None) -> Any:
     """Attention over a paged cache of keys and values; what attention() does not say is here.
 
@@ -141,7 +148,7 @@ def paged_attention(q: Any, k_cache: Any, v_cache: Any, page_table: Any, kv_lens
         more += f',"num_partitions":{num_partitions or 0}'
     done = _call(q, k, v, out, layout, mask, score_mod, more, scale, sink, lse, table, kv_lens,
                  q_offsets, None, (q_scale, k_scale, v_scale, output_scale), q_bound, kv_bound,
-                 service, stream, meanwhile)
+                 service, stream, fallback, meanwhile)
     if done is None:
         return meanwhile()  # type: ignore[misc]
     return done[0] if done[1] is None else done
@@ -150,7 +157,7 @@ def paged_attention(q: Any, k_cache: Any, v_cache: Any, page_table: Any, kv_lens
 def _call(q: Any, k: Any, v: Any, out: Any, layout: str, mask: Any, score_mod: Any, more: str,
           scale: Optional[float], sink: Any, lse: bool, page_table: Any, kv_lens: Any,
           q_offsets: Any, kv_offsets: Any, scales: Tuple[Any, Any, Any, Any], q_len: int,
-          kv_len: int, service: Optional[Service], stream: Optional[int],
+          kv_len: int, service: Optional[Service], stream: Optional[int], fallback: bool,
           meanwhile: Optional[Callable[[], Any]]) -> Optional[Tuple[Any, Any]]:
     """(out, lse or None), or None where `meanwhile` is to be called."""
     shown = mask if isinstance(mask, Mask) else as_mask(mask)
@@ -181,7 +188,7 @@ def _call(q: Any, k: Any, v: Any, out: Any, layout: str, mask: Any, score_mod: A
     number = 0 if service is None else service.number
     if meanwhile is not None:
         if not _launch.prepare(Tensors(*tensors).rows_first(layout), fields, number,
-                               backend.stream(q, stream), q_len, kv_len):
+                               backend.stream(q, stream), q_len, kv_len, fallback):
             return None
     ranges = _nvtx
     if ranges is not None:
@@ -190,7 +197,7 @@ def _call(q: Any, k: Any, v: Any, out: Any, layout: str, mask: Any, score_mod: A
         ranges.range_push(f"attnjit {name} q{list(q.shape)} k{list(k.shape)}")
     try:
         backend.launch(tensors, arrays, numbers, fields, number, stream, q_len, kv_len,
-                       0.0 if scale is None else float(scale), layout)
+                       0.0 if scale is None else float(scale), layout, fallback)
     finally:
         if ranges is not None:
             ranges.range_pop()
@@ -252,6 +259,6 @@ class _plain:
     @staticmethod
     def launch(tensors: Sequence[Any], arrays: Sequence[Any], numbers: Sequence[int], fields: str,
                number: int, stream: Optional[int], q_len: int, kv_len: int, scale: float,
-               layout: str) -> None:
+               layout: str, fallback: bool) -> None:
         _launch.launch(tensors, arrays, numbers, fields, number, stream or 0, q_len, kv_len, scale,
-                       layout)
+                       layout, fallback)

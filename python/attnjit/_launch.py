@@ -43,6 +43,8 @@ class _Local(threading.local):
     def __init__(self) -> None:
         self.launchers: Dict[Tuple, "Launcher"] = {}  # by what decides the kernel
         self.recent: Dict[Tuple, "Launcher"] = {}  # the last one by mask, Service and stream
+        self.waiting: Dict[Tuple, "_Waiting"] = {}  # by the keys that `launchers` lacks
+        self.fell_back = False  # in the last call
 
 
 _local = _Local()
@@ -62,7 +64,7 @@ def default_service() -> Service:
     """The Service of calls that name none, made at its first use."""
     with _lock:
         if not _default:
-            _default.append(Service())
+            _default.append(Service(compile_fallbacks=1))
         return _default[0]
 
 
@@ -124,7 +126,8 @@ class Launcher:
     """The launches of one kernel on one stream, from one thread."""
 
     def __init__(self, service: Service, spec: Spec, kernel: Kernel, declared: Sequence[Dict],
-                 stream: int) -> None:
+                 stream: int, stands_in: bool = False) -> None:
+        self.stands_in = stands_in  #: for the call's own kernel, which is being compiled
         self._library, self._launch = service._library, service._library.launch
         self._kernel, self._spec, self._state = kernel, spec, service.launch_state()
         self._declared = declared
@@ -163,6 +166,10 @@ class Launcher:
         self._library.check(self._library.workspace(self._kernel.pointer, byref(self.args),
                                                     byref(needed), byref(zeroed)))
         self._needed, self._zeroed = needed.value, zeroed.value
+
+    def may_launch(self, q: Any) -> bool:
+        """Whether there is somebody to ask for the memory that it needs beside its tensors."""
+        return not self._needed or _is_torch(q)
 
     def launch(self, tensors: Sequence[Any], params: Sequence[Any],
                numbers: Sequence[int]) -> None:
@@ -209,8 +216,7 @@ class Launcher:
     def _workspace(self, q: Any) -> Any:
         """Device memory for claims, partial results and maps. A graph that captures the launch
         keeps it."""
-        torch = sys.modules.get("torch")
-        if torch is None or not isinstance(q, torch.Tensor):
+        if not _is_torch(q):
             if self._needed <= _ZERO_BYTES:
                 return None  # no claims: the work is dealt before the launch begins
             raise UnsupportedError(f"the launch needs {self._needed} bytes beside its tensors, "
@@ -218,6 +224,7 @@ class Launcher:
                                    field="workspace",
                                    hint="parts of the keys need it (num_partitions=1 has "
                                         "none), and masks over arrays; or use attnjit.Service")
+        torch = sys.modules["torch"]
         only_claims = self._needed <= _ZERO_BYTES
         # NOTE: not in a graph, which may run beside another one of the same stream.
         keeps = only_claims and not (q.is_cuda and torch.cuda.is_current_stream_capturing())
@@ -230,6 +237,26 @@ class Launcher:
                 self._claims = memory
         self.args.workspace, self.args.workspace_bytes = memory.data_ptr(), self._needed
         return memory
+
+
+class _Waiting:
+    """A call whose own kernel is being compiled, and what launches meanwhile."""
+
+    def __init__(self, service: Service, spec: Spec, declared: Sequence[Dict]) -> None:
+        self.service, self.spec, self.declared = service, spec, declared
+        self._meanwhile: Dict[Optional[int], Launcher] = {}  # by the kernel's address
+
+    def launcher(self, kernel: Kernel, stream: int) -> Launcher:
+        found = self._meanwhile.get(kernel.pointer)
+        if found is None:
+            found = Launcher(self.service, self.spec, kernel, self.declared, stream, True)
+            self._meanwhile[kernel.pointer] = found
+        return found
+
+
+def _is_torch(tensor: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(tensor, torch.Tensor)
 
 
 def _strides(tensor: Any) -> Tuple[int, int, int]:
@@ -410,9 +437,12 @@ def _check_vector(name: str, tensor: Any, dtype: str, least: Tuple[int, ...]) ->
         raise ValueError(f"{name} must be contiguous in its rows")
 
 
-def launcher(tensors: Tensors, fields: str, number: int, stream: int,
-             wait: bool = True) -> Optional[Launcher]:
-    """The launcher of a call. With `wait` False: None while its kernel is being compiled."""
+def launcher(tensors: Tensors, fields: str, number: int, stream: int, wait: bool = True,
+             fallback: bool = False) -> Optional[Launcher]:
+    """The launcher of a call. With `wait` False: None while its kernel is being compiled.
+
+    `fallback`: meanwhile that of a kernel that computes the same serves, if one is at hand.
+    """
     q, k, v, out, lse, sink, page_table, _, q_offsets, kv_offsets, _, k_scale, *_ = tensors
     # NOTE: all that spec_of looks at: what it would refuse must not find another call's launcher.
     key = (fields, number, stream, q.device.index, q.dtype, k.dtype, v.dtype, out.dtype,
@@ -420,26 +450,42 @@ def launcher(tensors: Tensors, fields: str, number: int, stream: int,
            lse is None, sink is None, q_offsets is None, kv_offsets is None,
            None if k_scale is None else tensors.scales())
     found = _local.launchers.get(key)
-    return found if found is not None else _make(key, tensors, fields, number, stream, wait)
+    return found if found is not None else _make(key, tensors, fields, number, stream, wait,
+                                                 fallback)
 
 
-def _make(key: Tuple, tensors: Tensors, fields: str, number: int, stream: int,
-          wait: bool) -> Optional[Launcher]:
-    index = gpu_of(tensors.q)
+def _make(key: Tuple, tensors: Tensors, fields: str, number: int, stream: int, wait: bool,
+          fallback: bool) -> Optional[Launcher]:
     service = default_service() if number == 0 else SERVICES.get(number)
     if service is None:
         raise InvalidError("the Service of this call is closed", field="service")
+    waiting = _local.waiting.get(key)
+    if waiting is None:
+        waiting = _prepared(service, tensors, fields, number)
+    kernel = None
+    if fallback:
+        kernel, stands_in = service.get_or_fallback(waiting.spec, stream)
+        if stands_in:
+            _local.waiting[key] = waiting
+            return waiting.launcher(kernel, stream)
+    if kernel is None:
+        kernel = (service.get(waiting.spec, stream=stream) if wait
+                  else service.try_get(waiting.spec))
+    if kernel is None:
+        return None
+    _local.waiting.pop(key, None)
+    made = Launcher(service, waiting.spec, kernel, waiting.declared, stream)
+    _local.launchers[key] = made
+    return made
+
+
+def _prepared(service: Service, tensors: Tensors, fields: str, number: int) -> _Waiting:
+    index = gpu_of(tensors.q)
     if (number, index) not in _architectures:
         _architectures[number, index] = architecture(index, service.driver_path)
     fields_of_spec = spec_of(tensors, fields, _architectures[number, index])
-    spec = service.prepare(fields_of_spec)
-    kernel = service.get(spec, stream=stream) if wait else service.try_get(spec)
-    if kernel is None:
-        return None
-    declared = declared_params(fields_of_spec.get("mask"), fields_of_spec.get("score_mod"))
-    made = Launcher(service, spec, kernel, declared, stream)
-    _local.launchers[key] = made
-    return made
+    return _Waiting(service, service.prepare(fields_of_spec), declared_params(
+        fields_of_spec.get("mask"), fields_of_spec.get("score_mod")))
 
 
 def gpu_of(tensor: Any) -> int:
@@ -450,19 +496,29 @@ def gpu_of(tensor: Any) -> int:
     return device.index or 0
 
 
-def prepare(tensors: Tensors, fields: str, number: int, stream: int, q_len: int,
-            kv_len: int) -> bool:
-    """Whether the call's kernel is loaded; where it is not, its compile is queued."""
+def prepare(tensors: Tensors, fields: str, number: int, stream: int, q_len: int, kv_len: int,
+            fallback: bool = False) -> bool:
+    """Whether the call's kernel is loaded, or with `fallback` another one that serves; where its
+    own is not, its compile is queued."""
     check(tensors, fields, q_len, kv_len)
-    return launcher(tensors, fields, number, stream, wait=False) is not None
+    return launcher(tensors, fields, number, stream, False, fallback) is not None
+
+
+def fallback_served() -> bool:
+    """Whether this thread's last attention() or paged_attention() was served by another kernel than
+    its own: by one that interprets the code of its mask or score modification (`fallback=True`).
+
+    A CUDA graph that captured such a launch goes on to replay it.
+    """
+    return _local.fell_back
 
 
 def launch(tensors: Sequence[Any], params: Sequence[Any], numbers: Sequence[int], fields: str,
            number: int, stream: int, q_len: int, kv_len: int, scale: float,
-           layout: str = "bshd") -> None:
+           layout: str = "bshd", fallback: bool = False) -> None:
     """Enqueues a call on the stream; `tensors` are the members of Tensors, in their order.
 
-    `layout` is one of Tensors.rows_first.
+    `layout` is one of Tensors.rows_first, `fallback` as launcher() has it.
     """
     (q, k, v, out, lse, sink, page_table, kv_lens, q_offsets, kv_offsets, q_scale, k_scale,
      v_scale, output_scale, mask, slopes) = tensors
@@ -487,9 +543,15 @@ def launch(tensors: Sequence[Any], params: Sequence[Any], numbers: Sequence[int]
     if found is None or found.geometry != geometry:
         named = Tensors(*tensors).rows_first(layout)
         check(named, fields, q_len, kv_len)
-        found = launcher(named, fields, number, stream)
-        assert found is not None  # it was waited for
-        found.geometry = None
-        found.reshape(named, q_len, kv_len, scale)
-        found.geometry, _local.recent[site] = geometry, found
+        for may_fall_back in (fallback, False):
+            found = launcher(named, fields, number, stream, fallback=may_fall_back)
+            assert found is not None  # it was waited for
+            found.geometry = None
+            found.reshape(named, q_len, kv_len, scale)
+            if not found.stands_in or found.may_launch(q):
+                break
+        # NOTE: not what stands in: the next call is to ask for its own kernel again.
+        if not found.stands_in:
+            found.geometry, _local.recent[site] = geometry, found
+    _local.fell_back = found.stands_in
     found.launch(tensors, params, numbers)

@@ -22,7 +22,7 @@ _SCHEMA = ("launch(Tensor q, Tensor k, Tensor v, Tensor(a!) out, str fields, Sym
            "Tensor? kv_offsets=None, Tensor? q_scale=None, Tensor? k_scale=None, "
            "Tensor? v_scale=None, Tensor? output_scale=None, Tensor? mask=None, "
            "Tensor? slopes=None, Tensor[]? params=None, "
-           "SymInt[] numbers=[], int service=0, int? stream=None) -> ()")
+           "SymInt[] numbers=[], int service=0, int? stream=None, bool fallback=False) -> ()")
 _library = torch.library.Library("attnjit", "DEF")  # NOTE: the operator lives as long as this
 _library.define(_SCHEMA)
 
@@ -40,10 +40,12 @@ def _launch_tensors(q: Any, k: Any, v: Any, out: Any, fields: str, q_len: int, k
                     q_scale: Any = None, k_scale: Any = None, v_scale: Any = None,
                     output_scale: Any = None, mask: Any = None, slopes: Any = None,
                     params: Optional[Sequence[Any]] = None, numbers: Sequence[int] = (),
-                    service: int = 0, given: Optional[int] = None) -> None:
+                    service: int = 0, given: Optional[int] = None,
+                    fallback: bool = False) -> None:
     _launch.launch((q, k, v, out, lse, sink, page_table, kv_lens, q_offsets, kv_offsets, q_scale,
                     k_scale, v_scale, output_scale, mask, slopes),
-                   params or (), numbers, fields, service, stream(q, given), q_len, kv_len, scale)
+                   params or (), numbers, fields, service, stream(q, given), q_len, kv_len, scale,
+                   fallback=fallback)
 
 
 def _launch_shape(*_: Any) -> None:
@@ -57,17 +59,17 @@ operator = torch.ops.attnjit.launch.default
 
 def launch(tensors: Sequence[Any], params: Sequence[Any], numbers: Sequence[int], fields: str,
            service: int, given: Optional[int], q_len: int, kv_len: int, scale: float,
-           layout: str) -> None:
+           layout: str, fallback: bool) -> None:
     """Calls the operator, or at once what it does where nobody watches the calls of operators."""
     q = tensors[0]
     if (torch.compiler.is_compiling() or type(q) is not torch.Tensor
             or torch._C._len_torch_dispatch_stack()):
         q, k, v, out, lse, *others = Tensors(*tensors).rows_first(layout)
         operator(q, k, v, out, fields, q_len, kv_len, scale, lse, *others, params or None, numbers,
-                 service, given)
+                 service, given, fallback)
     else:
         _launch.launch(tensors, params, numbers, fields, service, stream(q, given), q_len, kv_len,
-                       scale, layout)
+                       scale, layout, fallback)
 
 
 def empty_out(q: torch.Tensor, v: torch.Tensor, layout: str, scaled: bool) -> torch.Tensor:

@@ -555,6 +555,29 @@ Result<const Kernel*> ServiceCore::load_at_hand(PreparedSpec::State& state) {
   return static_cast<const Kernel*>(nullptr);
 }
 
+Status ServiceCore::queue_once(PreparedSpec::State& state) {
+  Entry& entry = *state.entry;
+  {
+    const std::lock_guard lock(entry.mutex);
+    if (entry.failure && Clock::now() - entry.failure->when < options.failure_ttl) {
+      return entry.failure->error;
+    }
+    if (entry.queued) return {};
+    entry.queued = true;
+  }
+  Status queued = no_throw([&]() -> Status {
+    std::optional<int> device;
+    if (const auto open = driver_at_hand()) device = device_of_current_primary_context(open->api());
+    queue_background(state.shared_from_this(), device);
+    return {};
+  });
+  if (queued) return {};
+  // NOTE: a later call is to try again, not to wait for what was never queued.
+  const std::lock_guard lock(entry.mutex);
+  entry.queued = false;
+  return queued;
+}
+
 void ServiceCore::queue_background(const std::shared_ptr<PreparedSpec::State>& state,
                                    std::optional<int> device) {
   Entry& entry = *state->entry;

@@ -28,7 +28,7 @@ namespace attnjit {
 struct ServiceCore;
 struct Entry;
 
-struct PreparedSpec::State {
+struct PreparedSpec::State : std::enable_shared_from_this<PreparedSpec::State> {
   const ServiceCore* owner = nullptr;
   Entry* entry = nullptr;  // null: prepared in a child of fork()
   KernelPlan plan;
@@ -118,9 +118,9 @@ struct ServiceCore : std::enable_shared_from_this<ServiceCore> {
   /// takes it for no image. Compiles nothing, and asks the cache for what it lacks once in a while.
   Result<const Kernel*> load_at_hand(PreparedSpec::State& state);
 
-  /// Queues a compile and load for try_get, once.
-  void queue_background(const std::shared_ptr<PreparedSpec::State>& state,
-                        std::optional<int> device);
+  /// Queues a compile and load, once, into the caller's context if that is its device's primary
+  /// one. Errors: a failure that is remembered.
+  Status queue_once(PreparedSpec::State& state);
 
   /// The driver, opened on first use; an error is not remembered.
   Result<std::shared_ptr<const Driver>> driver();
@@ -175,6 +175,8 @@ struct ServiceCore : std::enable_shared_from_this<ServiceCore> {
   void fly(Entry& entry, PtxNeed ptx, Deadline deadline);
   void queue_flight(Entry& entry, PtxNeed ptx, Deadline deadline);
   void end_flight(Entry& entry, const Result<Fetched>& result);
+  void queue_background(const std::shared_ptr<PreparedSpec::State>& state,
+                        std::optional<int> device);
   /// Forgets an image that the driver refused: who asks for the kernel has it compiled anew.
   void give_up(Entry& entry, const std::shared_ptr<const KernelImage>& image, const Error& why);
   const Kernel* publish(Entry& entry, const PreparedSpec::State& state,

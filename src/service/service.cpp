@@ -12,7 +12,6 @@
 
 #include "base/environment.h"
 #include "base/no_throw.h"
-#include "driver/primary_context.h"
 #include "service/core.h"
 
 namespace attnjit {
@@ -116,29 +115,9 @@ class ServiceImpl final : public Service {
     return no_throw([&]() -> Result<const Kernel*> {
       const Call call(core_);
       if (core_->stopping) return core_->cancelled_error();
-      Entry& entry = *spec.state()->entry;
-      {
-        const std::lock_guard lock(entry.mutex);
-        if (entry.failure &&
-            ServiceCore::Clock::now() - entry.failure->when < core_->options.failure_ttl) {
-          return entry.failure->error;
-        }
-        if (entry.queued) return static_cast<const Kernel*>(nullptr);
-        entry.queued = true;
-      }
-      Status queued = no_throw([&]() -> Status {
-        std::optional<int> device;
-        if (const auto driver = core_->driver_at_hand()) {
-          device = device_of_current_primary_context(driver->api());
-        }
-        core_->queue_background(spec.state(), device);
-        return {};
-      });
-      if (queued) return static_cast<const Kernel*>(nullptr);
-      // NOTE: a later call is to try again, not to wait for what was never queued.
-      const std::lock_guard lock(entry.mutex);
-      entry.queued = false;
-      return std::move(queued).error();
+      Status queued = core_->queue_once(*spec.state());
+      if (!queued) return std::move(queued).error();
+      return static_cast<const Kernel*>(nullptr);
     });
   }
 
@@ -161,6 +140,8 @@ class ServiceImpl final : public Service {
           if (!loaded) return loaded.error();
           kernel = *loaded;
         }
+        // NOTE: its errors are not this spec's: it is as if there were nothing to serve with.
+        if (kernel == nullptr && core_->options.compile_fallbacks) (void)core_->queue_once(*state);
       }
       if (kernel == nullptr) {
         if (!own) return std::move(own).error();

@@ -102,7 +102,8 @@ def scaled(rows, scale, request):
     return rows.float() * (scale if scale.numel() == 1 else scale[request][:, None])
 
 
-def _dense(tensors, params, numbers, fields, service, stream, q_len, kv_len, scale, layout):
+def _dense(tensors, params, numbers, fields, service, stream, q_len, kv_len, scale, layout,
+           fallback):
     tensors = _launch.Tensors(*tensors).rows_first(layout)
     _launch.check(tensors, fields, q_len, kv_len)
     q, k, v, out, lse, *others = tensors

@@ -258,7 +258,7 @@ def monitor():
     jit_monitor._active, jit_monitor._mode = False, "warn"
 
 
-def ready(tensors, fields, number, stream, q_len, kv_len):
+def ready(tensors, fields, number, stream, q_len, kv_len, fallback):
     """Stands for the queue of compiles."""
     reference._launch.check(tensors, fields, q_len, kv_len)
     prewarmed.append(reference._launch.spec_of(tensors, fields, "sm_90a"))

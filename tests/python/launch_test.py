@@ -355,6 +355,72 @@ def background(gpu, service):
     assert len(gpu.report()[0]) == before + 1
 
 
+def falling_back(gpu, folder):
+    """While a new mask's kernel is compiled, the one that interprets serves, once it is at hand."""
+    q, k = Tensor(Q, (1, 64, 8, 128)), Tensor(K, (1, 64, 8, 128))
+    doc = Tensor(DOC, (64,), "int32")
+
+    def masked(divisor):
+        return attnjit.mask(lambda b, h, q, kv: (kv + divisor) % divisor == doc[q])
+
+    def workspace(self, q):  # of maps, for which torch is asked elsewhere
+        self.args.workspace, self.args.workspace_bytes = 0x9000000, self._needed
+
+    def until(holds, call=lambda: None):
+        deadline = time.monotonic() + 60
+        while not holds():
+            assert time.monotonic() < deadline, "nothing came of it"
+            call()
+            time.sleep(0.01)
+
+    kept = _launch.Launcher._workspace, _launch._is_torch
+    _launch.Launcher._workspace, _launch._is_torch = workspace, lambda tensor: True
+    with attnjit.Service(cache_layers=folder, driver_path=gpu.path, compile_fallbacks=1,
+                         compile_threads=2) as service:
+        def call(divisor, **more):
+            return attnjit.attention(q, k, k, out=q, mask=masked(divisor), service=service, **more)
+
+        def count(name):
+            return service.statistics()[name]
+
+        def forwards():
+            return sum(name == "attnjit_forward" for name, _ in gpu.report()[0])
+
+        before = count("compiles")
+        assert call(3, fallback=True) is q and not attnjit.fallback_served()  # it waited
+        until(lambda: count("compiles") == before + 2)  # what interprets comes behind it
+        until(lambda: attnjit.fallback_served(), lambda: call(4 + count("compiles"), fallback=True))
+        launched, fallbacks = forwards(), count("fallbacks")
+        assert call(99, fallback=True, meanwhile=lambda: "meanwhile") is q
+        assert attnjit.fallback_served()
+        assert len(_launch._local.waiting) >= 1
+        # In another geometry, too; and its arguments are those of the call.
+        wide = Tensor(K, (1, 64, 8, 128), strides=(64 * 4096, 4096, 128, 1))
+        attnjit.attention(q, wide, wide, out=q, mask=masked(99), service=service, fallback=True)
+        assert attnjit.fallback_served() and gpu.report()[1][K][1][0] == 2 * 4096
+        assert forwards() == launched + 2 and count("fallbacks") >= fallbacks + 2
+        # Its own kernel serves as soon as it is there, and stays.
+        until(lambda: not attnjit.fallback_served(), lambda: call(99, fallback=True))
+        fallbacks = count("fallbacks")
+        for _ in range(3):
+            call(99, fallback=True)
+            assert not attnjit.fallback_served()
+        assert count("fallbacks") == fallbacks
+        # Without being asked for it, a call waits for its own.
+        call(98)
+        assert not attnjit.fallback_served() and count("fallbacks") == fallbacks
+        # What has no code to interpret, and what another library's tensors have no memory for.
+        attnjit.attention(q, k, k, out=q, mask="causal", service=service, fallback=True)
+        assert not attnjit.fallback_served()
+        _launch.Launcher._workspace, _launch._is_torch = kept
+        flat = Tensor(Q, (1, 64, 8, 64))
+        for divisor in (3, 4):  # the second one finds what interprets, which makes a map
+            attnjit.attention(flat, flat, flat, out=flat, service=service, fallback=True,
+                              mask=attnjit.mask(lambda b, h, q, kv, n=divisor: kv % n == 0))
+            assert not attnjit.fallback_served()
+            until(lambda: count("queued") == 0)
+
+
 def threads(gpu, service):
     """Each thread has launch states of its own."""
     def work():
@@ -434,6 +500,7 @@ def main():
         errors(service)
         eight_bits(gpu)
         background(gpu, service)
+        falling_back(gpu, cache)
         threads(gpu, service)
         counts = dict(line.split() for line in service.prometheus().splitlines() if line[0] != "#")
         assert int(counts["attnjit_compiles_total"]) == service.statistics()["compiles"] > 0

@@ -171,6 +171,38 @@ def compiled(gpu):
         assert out.shape == (1, 9, 8, 64)
 
 
+def falling_back(gpu):
+    """Under torch.compile, too: the operator is told, and launches what is at hand."""
+    q, doc = tensors(1, 40, 8, 64), torch.arange(40) // 7
+
+    def masked(divisor):
+        return attnjit.mask(lambda b, h, q, kv: (kv + doc[q]) % divisor != 1)
+
+    with attnjit.Service(no_disk_cache=1, driver_path=gpu.path, compile_fallbacks=1) as own:
+        def until_it_serves(divisor):
+            deadline = time.monotonic() + 60
+            while time.monotonic() < deadline:
+                divisor += 1
+                attnjit.attention(q, q, q, mask=masked(divisor), service=own, fallback=True)
+                if attnjit.fallback_served():
+                    return divisor
+            raise AssertionError("nothing fell back")
+
+        divisor = until_it_serves(2)
+        mask = masked(divisor + 1)
+        graph = torch.compile(lambda x: attnjit.attention(x, x, x, mask=mask, service=own,
+                                                          fallback=True) + 1,
+                              fullgraph=True, backend="aot_eager", dynamic=False)
+        with torch.no_grad():
+            before = len(gpu.report()[0])
+            assert graph(q).shape == q.shape and attnjit.fallback_served()
+            assert len(gpu.report()[0]) > before + 1  # with the map that what interprets makes
+            deadline = time.monotonic() + 60
+            while attnjit.fallback_served():
+                assert time.monotonic() < deadline
+                graph(q)
+
+
 def cost():
     q, k = tensors(4, 1, 32, 128), tensors(4, 500, 8, 128)
     out = torch.empty_like(q)
@@ -204,6 +236,7 @@ with tempfile.TemporaryDirectory() as folder:
     eager(gpu)
     eight_bits(gpu)
     compiled(gpu)
+    falling_back(gpu)
     if "--time" in sys.argv:
         cost()
 print("all right")

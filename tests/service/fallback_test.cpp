@@ -117,6 +117,27 @@ TEST_F(FallbackTest, IsNotCompiledOnDemand) {
   EXPECT_EQ(service_->statistics().fallbacks, 0U);
 }
 
+TEST_F(FallbackTest, IsCompiledBehindTheOwnKernelWhereAskedFor) {
+  ServiceOptions asked = options();
+  asked.compile_fallbacks = true;
+  asked.compile_threads = 1;
+  compiler_->hold = true;
+  remake(asked);
+  cuda_.primary(0);
+  const PreparedSpec spec = prepare(*service_, masked("kv_idx % 3 == 0"));
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(service_->get_or_fallback(spec)->kernel, nullptr);
+  compiler_->await_start();
+  compiler_->release();
+  ASSERT_TRUE(eventually([&] { return compiler_->compiles == 2; }));
+  ASSERT_TRUE(eventually([&] { return service_->find(spec) != nullptr; }));
+  EXPECT_FALSE(service_->get_or_fallback(spec)->fallback);
+  // The next mask of the shape waits for nothing.
+  ASSERT_TRUE(eventually([&] { return service_->find(prepare(*service_, kAnyMask)) != nullptr; }));
+  hold();
+  const PreparedSpec next = prepare(*service_, masked("kv_idx % 5 == 0"));
+  EXPECT_TRUE(service_->get_or_fallback(next)->fallback);
+}
+
 TEST_F(FallbackTest, ComesFromTheDiskAfterAPrewarmOfAnotherProcess) {
   ServiceOptions on_disk = options();
   on_disk.use_disk_cache = true;

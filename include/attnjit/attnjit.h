@@ -124,7 +124,7 @@ typedef struct attnjit_service_options {
   attnjit_compile_function on_compile; /* NULL: none */
   void* on_compile_context;
   int32_t compile_fallbacks; /* nonzero: attnjit_get_or_fallback compiles what would have served */
-  int32_t reserved3;         /* zero */
+  int32_t nvtx_ranges;       /* nonzero: compiles, loads and launches are ranges for profilers */
 } attnjit_service_options;
 
 typedef struct attnjit_statistics {

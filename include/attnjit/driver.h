@@ -22,12 +22,15 @@
 namespace attnjit {
 
 struct CudaApi;  // the function table, private to the library
+class Nvtx;      // a profiler's ranges, private to the library
 
 /// A CUDA device pointer (CUdeviceptr).
 using DevicePointer = std::uint64_t;
 
 struct DriverOptions {
   std::string driver_path;  ///< empty: libcuda.so.1 as the loader finds it
+  /// A profiler's NVTX injection library, for which each launch is a range; empty: none.
+  std::string nvtx_injection;
 };
 
 /// The tensors of a launch, by field. Those that the kernel does not read may be null; those that
@@ -205,8 +208,10 @@ class ATTNJIT_EXPORT Driver {
   Result<int> current_device() const;
 
  private:
-  explicit Driver(std::shared_ptr<const CudaApi> api) : api_(std::move(api)) {}
+  Driver(std::shared_ptr<const CudaApi> api, const Nvtx* nvtx)
+      : api_(std::move(api)), nvtx_(nvtx) {}
   std::shared_ptr<const CudaApi> api_;
+  const Nvtx* nvtx_;  // null: no ranges
 };
 
 }  // namespace attnjit

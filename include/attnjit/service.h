@@ -66,6 +66,9 @@ struct ServiceOptions {
   /// several at once. Neither after the Service's end nor for what a cache had. What it throws is
   /// dropped. It must not wait for the Service.
   std::function<void(const CompileEvent&)> on_compile;
+  /// Each compile, load and launch is a range of the NVTX profiler that is attached to the process
+  /// (Nsight Systems), if one is.
+  bool nvtx_ranges = false;
   /// For tests: replaces NVRTC; called from several threads.
   std::shared_ptr<Compiler> compiler;
   /// For tests: replaces the helper process; empty: `compiler`, if that is set.

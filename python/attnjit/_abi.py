@@ -36,7 +36,7 @@ class ServiceOptions(Structure):
                 ("tuning", c_char_p), ("accept_unconfined_helper", c_int32),
                 ("reserved2", c_int32), ("remote", c_char_p), ("remote_budget_ms", c_int64),
                 ("on_compile", CompileFunction), ("on_compile_context", c_void_p),
-                ("compile_fallbacks", c_int32), ("reserved3", c_int32)]
+                ("compile_fallbacks", c_int32), ("nvtx_ranges", c_int32)]
 
 
 class Statistics(Structure):

@@ -35,6 +35,7 @@ Environment read_environment() {
   if (!env.aws_region) env.aws_region = variable("AWS_DEFAULT_REGION");
   env.cuda_home = variable("CUDA_HOME");
   if (!env.cuda_home) env.cuda_home = variable("CUDA_PATH");
+  env.nvtx_injection = variable("NVTX_INJECTION64_PATH");
   return env;
 }
 

@@ -23,6 +23,7 @@ struct Environment {
   std::optional<std::string> aws_access_key_id, aws_secret_access_key, aws_session_token;
   std::optional<std::string> aws_region;  ///< AWS_REGION, then AWS_DEFAULT_REGION
   std::optional<std::string> cuda_home;   ///< CUDA_HOME, then CUDA_PATH: where NVRTC is looked for
+  std::optional<std::string> nvtx_injection;  ///< NVTX_INJECTION64_PATH: a profiler's library
 };
 
 /// Uses secure_getenv: a setuid program sees nothing. Empty values count as unset.

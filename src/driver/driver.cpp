@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/nvtx.h"
 #include "compile/cubin.h"
 #include "driver/cuda_api.h"
 #include "driver/kernel_library.h"
@@ -16,7 +17,13 @@ namespace attnjit {
 Result<std::shared_ptr<const Driver>> Driver::open(const DriverOptions& options) {
   auto api = open_cuda_api(options);
   if (!api) return std::move(api).error();
-  return std::shared_ptr<const Driver>(new Driver(*std::move(api)));
+  const Nvtx* nvtx = nullptr;
+  if (!options.nvtx_injection.empty()) {
+    const Result<const Nvtx*> opened = Nvtx::open(options.nvtx_injection);
+    if (!opened) return opened.error();
+    nvtx = *opened;
+  }
+  return std::shared_ptr<const Driver>(new Driver(*std::move(api), nvtx));
 }
 
 Driver::~Driver() = default;
@@ -55,6 +62,7 @@ Result<std::unique_ptr<Kernel>> Driver::load(const std::shared_ptr<const KernelI
                       "image", "compile it again (attnjit cache verify finds bad entries)");
   }
   auto library = std::make_shared<Kernel::Library>(api_, image);
+  library->nvtx = nvtx_;
   {
     const RelaxedCaptureMode relaxed(*api_);
     if (const cuda::Result code = api_->LibraryLoadData(&library->library, image->cubin.data(),

@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // Implements Kernel: it prepares a kernel, sizes its workspace and launches it.
+#include <fmt/format.h>
 #include <unistd.h>
 
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "attnjit/driver.h"
 #include "base/no_throw.h"
+#include "base/nvtx.h"
 #include "driver/cuda_api.h"
 #include "driver/kernel_library.h"
 #include "driver/launch_args.h"
 #include "driver/launch_state.h"
 #include "plan/launch/tensors.h"
+#include "spec/kinds.h"
 #include "spec/names.h"
 
 namespace attnjit {
@@ -23,6 +28,14 @@ Status check_shapes(const KernelPlan& plan, const LaunchArgs& args) {
   if (!tensors) return tensors.error();
   const Result<float> scale = softmax_scale(plan.spec, args.scalars);
   return scale ? Status() : Status(scale.error());
+}
+
+std::string range_name(const KernelPlan& plan, const LaunchShapes& shapes) {
+  const MaskSpec& mask = plan.spec->mask;
+  const bool custom = mask.kind == MaskSpec::Kind::kCustom;
+  return fmt::format("attnjit {} batch {} q_len {} kv_len {}",
+                     custom ? std::string_view(mask.custom.name) : spec::row_of(mask).name,
+                     shapes.batch, shapes.q_len, shapes.kv_len);
 }
 
 }  // namespace
@@ -102,6 +115,7 @@ Status Kernel::move_pointers(const LaunchArgs& args, LaunchState::Impl& state) c
 
 Status Kernel::launch(const LaunchArgs& args, LaunchState& caller_state) const {
   using Change = LaunchState::Impl::Change;
+  const NvtxRange range(loaded_->nvtx, [&] { return range_name(plan_, args.shapes); });
   if (caller_state.impl_ == nullptr) caller_state = LaunchState();
   LaunchState::Impl& state = *caller_state.impl_;
 

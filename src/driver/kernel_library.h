@@ -62,6 +62,7 @@ struct Kernel::Library {
   cuda::Library library = nullptr;
   std::vector<cuda::KernelHandle> kernels;  // as KernelPlan::kernels
   LaunchPlanner planner = &plan_launch;
+  const Nvtx* nvtx = nullptr;  // launches are ranges of it; null: of none
   std::atomic<std::uint64_t> next_kernel_id{1};
 
  private:

@@ -42,6 +42,12 @@ double milliseconds_since(ServiceCore::Clock::time_point begin) {
   return std::chrono::duration<double, std::milli>(ServiceCore::Clock::now() - begin).count();
 }
 
+const Nvtx* opened_nvtx(const std::string& injection) {
+  if (injection.empty()) return nullptr;
+  const Result<const Nvtx*> opened = Nvtx::open(injection);
+  return opened ? *opened : nullptr;
+}
+
 std::unique_ptr<CubinCache> open_service_cache(const ServiceOptions& options, LogSink log) {
   CacheOptions cache;
   if (options.use_disk_cache) {
@@ -60,13 +66,15 @@ std::unique_ptr<CubinCache> open_service_cache(const ServiceOptions& options, Lo
 }  // namespace
 
 ServiceCore::ServiceCore(const ServiceOptions& service_options, LogSink sink,
-                         TemplateSet template_set)
+                         TemplateSet template_set, const std::string& injection)
     : pid(getpid()),
       options(service_options),
       gated_log(std::move(sink)),
       gated_on_compile(service_options.on_compile),
       log(gated_log.function()),
       templates(std::move(template_set)),
+      nvtx_injection(injection),
+      nvtx(opened_nvtx(injection)),
       cache(open_service_cache(service_options, gated_log.function())),
       compiler(service_options.compiler),
       helper(service_options.helper_compiler ? service_options.helper_compiler
@@ -185,6 +193,10 @@ Result<KernelImage> ServiceCore::compile_now(Entry& entry, PtxNeed ptx, double& 
   request.want_ptx = ptx == PtxNeed::kRequired || cache != nullptr;
   log.debug(
       fmt::format("compiling {} for {}", short_key(entry.key), to_string(entry.plan.spec->arch)));
+  const NvtxRange range(nvtx, [&] {
+    return fmt::format("attnjit compile {} {}", short_key(entry.key),
+                       to_string(entry.plan.spec->arch));
+  });
   const auto begin = Clock::now();
   auto image = compiler_for(entry).compile(request, Clock::now() + kFlightLimit);
   compile_ms = milliseconds_since(begin);
@@ -421,6 +433,7 @@ Result<std::shared_ptr<const Driver>> ServiceCore::driver() {
   if (opened_driver != nullptr) return opened_driver;
   DriverOptions driver_options;
   driver_options.driver_path = options.driver_path;
+  driver_options.nvtx_injection = nvtx_injection;
   auto opened = Driver::open(driver_options);
   if (!opened) return std::move(opened).error();
   opened_driver = *std::move(opened);
@@ -467,6 +480,7 @@ Result<const Kernel*> ServiceCore::load(const std::shared_ptr<PreparedSpec::Stat
       const std::lock_guard load_lock(entry.load_mutex);
       if (const Kernel* kernel = state->kernel.load(std::memory_order_acquire)) return kernel;
       if (stopping) return cancelled_error();
+      const NvtxRange range(nvtx, [&] { return "attnjit load " + short_key(entry.key); });
       auto kernel = (*opened)->load(fetched->image, state->plan);
       if (kernel) return publish(entry, *state, *std::move(kernel));
       rejected = std::move(kernel).error();
@@ -546,6 +560,7 @@ Result<const Kernel*> ServiceCore::load_at_hand(PreparedSpec::State& state) {
     const std::lock_guard load_lock(entry.load_mutex);
     if (const Kernel* kernel = state.kernel.load(std::memory_order_acquire)) return kernel;
     if (stopping) return cancelled_error();
+    const NvtxRange range(nvtx, [&] { return "attnjit load " + short_key(entry.key); });
     auto kernel = (*opened)->load(image, state.plan);
     if (kernel) return publish(entry, state, *std::move(kernel));
     refused = std::move(kernel).error();

@@ -20,6 +20,7 @@
 
 #include "attnjit/service.h"
 #include "base/log.h"
+#include "base/nvtx.h"
 #include "service/gated_call.h"
 #include "service/work_queue.h"
 
@@ -84,7 +85,9 @@ struct ServiceCore : std::enable_shared_from_this<ServiceCore> {
   using Clock = std::chrono::steady_clock;
   using Deadline = Compiler::Deadline;
 
-  ServiceCore(const ServiceOptions& options, LogSink log, TemplateSet template_set);
+  /// @param nvtx_injection DriverOptions::nvtx_injection; one that opens
+  ServiceCore(const ServiceOptions& options, LogSink log, TemplateSet template_set,
+              const std::string& nvtx_injection);
   ~ServiceCore();
 
   bool forked() const;
@@ -138,6 +141,8 @@ struct ServiceCore : std::enable_shared_from_this<ServiceCore> {
   GatedCall<const CompileEvent&> gated_on_compile;
   const Logger log;
   const TemplateSet templates;
+  const std::string nvtx_injection;
+  const Nvtx* const nvtx;             ///< null: no ranges
   std::unique_ptr<CubinCache> cache;  // null: none
   std::shared_ptr<Compiler> compiler;
   std::shared_ptr<Compiler> helper;

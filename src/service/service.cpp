@@ -374,7 +374,16 @@ Result<std::unique_ptr<Service>> Service::create(ServiceOptions options) {
     if (!sink) sink = make_stderr_sink(environment.log_level.value_or("warning"));
     auto templates = templates_of(options, environment);
     if (!templates) return std::move(templates).error();
-    auto core = std::make_shared<ServiceCore>(options, std::move(sink), *std::move(templates));
+    std::string injection;
+    if (options.nvtx_ranges && environment.nvtx_injection) {
+      injection = *environment.nvtx_injection;
+      if (const Result<const Nvtx*> opened = Nvtx::open(injection); !opened) {
+        Logger(sink).warning("there will be no NVTX ranges: " + opened.error().to_string());
+        injection.clear();
+      }
+    }
+    auto core =
+        std::make_shared<ServiceCore>(options, std::move(sink), *std::move(templates), injection);
     return std::unique_ptr<Service>(std::make_unique<ServiceImpl>(std::move(core)));
   });
 }

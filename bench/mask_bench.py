@@ -249,6 +249,10 @@ class Attnjit:
             arrays[kind + "_num_blocks"] = torch.full(rows, -1, dtype=torch.int32, device="cuda")
             arrays[kind + "_indices"] = torch.full((*rows, places), -1, dtype=torch.int32,
                                                    device="cuda")
+        blocks = service.mask_map_bits(kernel, service.launch_args(**given))
+        if blocks > 0:
+            arrays["kv_bits"] = torch.full_like(arrays["kv_indices"], -1)
+            arrays["block_bits"] = torch.zeros((blocks, 128, 4), dtype=torch.int32, device="cuda")
         args = service.launch_args(**given, **arrays, mask_map="write")
         needed, _ = service.workspace(kernel, args)
         memory = torch.zeros(max(needed, 1), dtype=torch.uint8, device="cuda")

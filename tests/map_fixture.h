@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kernel_fixture.h"
+#include "verify/mask_and_score_mod.h"
 #include "verify/mask_map.h"
 
 namespace attnjit::kernel_test {
@@ -88,8 +89,71 @@ class MapTest : public KernelTest {
                                array("full_kv_num_blocks"), array("full_kv_indices"));
   }
 
+  // Takes the arrays that a launch has written for one that reads them.
+  static void take_map(const Outputs& outputs, Problem& problem) {
+    for (const char* const name : {"kv_num_blocks", "kv_indices", "full_kv_num_blocks",
+                                   "full_kv_indices", "kv_bits", "block_bits"}) {
+      const auto array = problem.tensors.find(name);
+      if (array != problem.tensors.end()) array->second.bytes = outputs.others.at(name);
+    }
+    problem.mask_map.use = MaskMapUse::kRead;
+  }
+
+  // The bits of a written map, and what they come to in a quarter of a block, are what asking about
+  // each score gives. Returns of how many blocks there are some.
+  static int expect_bits(const verify::MaskMap& map, const Problem& problem,
+                         const Outputs& outputs) {
+    if (map.shape.bit_blocks == 0) return 0;
+    const auto words = [&](const char* name) {
+      return reinterpret_cast<const std::uint32_t*>(outputs.others.at(name).data());
+    };
+    const auto functions = verify::MaskAndScoreMod::of(problem);
+    EXPECT_TRUE(functions);
+    if (!functions) return 0;
+    const int sharing = problem.spec.num_q_heads / map.shape.heads;
+    int blocks = 0;
+    for (std::size_t row = 0; row < map.part.size(); ++row) {
+      const auto of_heads = static_cast<std::int32_t>(row) / map.shape.q_blocks;
+      const int b = of_heads / map.shape.heads, h = of_heads % map.shape.heads * sharing;
+      const int first_row = static_cast<std::int32_t>(row) % map.shape.q_blocks * 128;
+      const int q_len = problem.q_lens[static_cast<std::size_t>(b)];
+      const int kv_len = problem.kv_lens[static_cast<std::size_t>(b)];
+      for (std::size_t i = 0; i < map.part[row].size(); ++i) {
+        const std::uint32_t note =
+            words("kv_bits")[row * static_cast<std::size_t>(map.shape.kv_blocks) + i];
+        if (note == ~0U) continue;
+        ++blocks;
+        EXPECT_LT(note >> 8, static_cast<std::uint32_t>(map.shape.bit_blocks));
+        const std::uint32_t* const bits = words("block_bits") + std::size_t{note >> 8} * 512;
+        const int first_key = map.part[row][i] * 128;
+        bool seen[4] = {}, hidden[4] = {};
+        int wrong = 0;
+        for (int r = 0; r < 128; ++r) {
+          for (int c = 0; c < 128; ++c) {
+            const int q_row = first_row + r, key = first_key + c;
+            const bool there = q_row < q_len && key < kv_len;
+            const bool visible =
+                there && functions->visible({b, h, h / problem.spec.group, q_row + kv_len - q_len,
+                                             key, q_len, kv_len});
+            const int quarter = r / 64 * 2 + c / 64;
+            if (there) (visible ? seen : hidden)[quarter] = true;
+            const int word = c % 8 / 2, bit = c / 8 * 2 + c % 2;
+            if ((bits[r * 4 + word] >> bit & 1) != (visible ? 1U : 0U)) ++wrong;
+          }
+        }
+        EXPECT_EQ(wrong, 0) << "row " << row << ", block " << map.part[row][i];
+        for (int quarter = 0; quarter < 4; ++quarter) {
+          EXPECT_EQ(note >> 2 * quarter & 1, seen[quarter] ? 1U : 0U);
+          EXPECT_EQ(note >> 2 * quarter & 2, seen[quarter] && !hidden[quarter] ? 2U : 0U);
+        }
+      }
+    }
+    return blocks;
+  }
+
   // The attention is right where the map is made in the workspace, written to memory of the
-  // caller's, and read there; and the map is what asking about each score gives.
+  // caller's, and read there, with its bits and without; and the map is what asking about each
+  // score gives.
   static void expect_maps(const AttentionSpec& spec, const Lengths& lengths,
                           const std::vector<verify::ParamArgument>& params = {},
                           std::uint64_t seed = 0) {
@@ -116,6 +180,14 @@ class MapTest : public KernelTest {
     ASSERT_TRUE(by_scores);
     EXPECT_EQ(made.part, by_scores->part);
     EXPECT_EQ(made.whole, by_scores->whole);
+    const int with_bits = expect_bits(made, *problem, *done);
+    if (shape.bit_blocks > 0) {
+      int in_part = 0;
+      for (const auto& list : made.part) in_part += static_cast<int>(list.size());
+      EXPECT_EQ(with_bits, in_part);
+      take_map(*done, *problem);
+      ASSERT_TRUE(launched(132));
+    }
     verify::give_mask_map(*by_scores, *problem);
     const LaunchSequence reading = launches_of(*kernel, *problem, problem->launch_shapes(), 132);
     for (const LaunchRecipe& recipe : reading.launches) EXPECT_NE(recipe.entry, "attnjit_map");

@@ -301,6 +301,11 @@ typedef struct attnjit_launch_args {
   attnjit_strides mask_strides; /* elements, of bits bytes; zeros: packed */
   uint64_t output_scale;        /* where o is e4m3: f32 [1]; o is the result over it */
   uint64_t topk_indices;        /* topk: i32 [rows of q, topk], packed */
+  /* Of the map, where it has them, the bits of blocks that are seen in part: i32 as kv_indices, and
+   * u32 [bit_blocks, 128, 4]. Those of a map that attnjit wrote; a BlockMask has none. */
+  uint64_t kv_bits, block_bits;
+  int32_t bit_blocks; /* 0: no bits */
+  int32_t reserved4;  /* zero */
 } attnjit_launch_args;
 
 /* attnjit_launch_args.mask_map: what a launch does with the caller's map. */
@@ -329,6 +334,13 @@ ATTNJIT_EXPORT attnjit_error* attnjit_workspace(const attnjit_kernel* kernel,
 ATTNJIT_EXPORT attnjit_error* attnjit_mask_map_shape(const attnjit_kernel* kernel,
                                                      const attnjit_launch_args* args,
                                                      int32_t extents[4]);
+
+/* How many blocks the map that such a launch makes has bits of at most: the first extent of
+ * block_bits; 0: it has none. The launch makes it with fewer, or without. ATTNJIT_UNSUPPORTED where
+ * the kernel walks no map. */
+ATTNJIT_EXPORT attnjit_error* attnjit_mask_map_bits(const attnjit_kernel* kernel,
+                                                    const attnjit_launch_args* args,
+                                                    int32_t* bit_blocks);
 
 /* Enqueues the kernel on args->stream, in the stream's context. An empty problem launches
  * nothing. */

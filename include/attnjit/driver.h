@@ -57,6 +57,7 @@ struct LaunchBuffers {
   /// null where it has no_full.
   DevicePointer kv_num_blocks = 0, kv_indices = 0;
   DevicePointer full_kv_num_blocks = 0, full_kv_indices = 0;
+  DevicePointer kv_bits = 0, block_bits = 0;
   bool operator==(const LaunchBuffers&) const = default;
 };
 

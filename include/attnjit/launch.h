@@ -36,14 +36,18 @@ enum class MaskMapUse : std::uint8_t {
 /// the meaning that FlexAttention's BlockMask gives them: kv_num_blocks [batch, heads, q_blocks],
 /// the blocks of which a part is seen in kv_indices [batch, heads, q_blocks, kv_blocks], and those
 /// that are seen whole in full_kv_num_blocks and full_kv_indices. Queries are rows of the call.
-/// Extents of 0 stand for mask_map_shape()'s.
+/// Extents of 0 stand for mask_map_shape()'s. Beside it a map may have bits: which scores are
+/// visible of blocks that are seen in part, so that the mask is asked once and not by each head and
+/// layer. kv_bits has the shape of kv_indices, and block_bits is u32 [bit_blocks, 128, 4]
+/// (docs/masks.md).
 struct MaskMapShape {
   MaskMapUse use = MaskMapUse::kNone;
-  std::int32_t batch = 0;      ///< 1, or the launch's
-  std::int32_t heads = 0;      ///< 1, or a number of maps that as many query heads each share
-  std::int32_t q_blocks = 0;   ///< at least those of q_len
-  std::int32_t kv_blocks = 0;  ///< places of a row in the indices
-  bool no_full = false;        ///< kRead: there is no list of blocks that are seen whole
+  std::int32_t batch = 0;       ///< 1, or the launch's
+  std::int32_t heads = 0;       ///< 1, or a number of maps that as many query heads each share
+  std::int32_t q_blocks = 0;    ///< at least those of q_len
+  std::int32_t kv_blocks = 0;   ///< places of a row in the indices
+  bool no_full = false;         ///< kRead: there is no list of blocks that are seen whole
+  std::int32_t bit_blocks = 0;  ///< blocks that block_bits has room for; 0: the map has no bits
   bool operator==(const MaskMapShape&) const = default;
 };
 
@@ -148,7 +152,8 @@ struct Workspace {
 
 /// The launch of one kernel, whole. Buffers are names: q, k, v, o, lse, sink, page_table, kv_lens,
 /// q_offsets, kv_offsets, pairs_o, pairs_lse, q_scale, k_scale, v_scale, output_scale, mask,
-/// kv_num_blocks, kv_indices, full_kv_num_blocks, full_kv_indices, slopes, topk_indices,
+/// kv_num_blocks, kv_indices, full_kv_num_blocks, full_kv_indices, kv_bits, block_bits, slopes,
+/// topk_indices,
 /// param_<name>, and the workspaces' names.
 struct LaunchRecipe {
   std::string entry;

@@ -68,6 +68,8 @@ struct BufferId {
     kKvIndices,
     kFullKvNumBlocks,
     kFullKvIndices,
+    kKvBits,
+    kBlockBits,
     kSlopes,
     kTopkIndices,
     kParam,      ///< `index` counts the parameters that the spec's custom code declares
@@ -126,6 +128,7 @@ enum class LaunchNumber : std::uint8_t {
   kRowsPerList,  ///< rows of blocks that a work tile has
   kListPlaces,
   kHeadsAsked,      ///< of those that share a map, to make it
+  kBitBlocks,       ///< blocks that a map has bits of, at most
   kMaskBatchBytes,  ///< strides of a materialized mask; 0: one for all
   kMaskHeadBytes,
   kMaskRowBytes,
@@ -195,6 +198,8 @@ enum class WorkspaceId : std::uint8_t {
   kMapKvIndices,
   kMapFullKvNumBlocks,
   kMapFullKvIndices,
+  kMapKvBits,
+  kMapBlockBits,
   kListCounts,  ///< of the map, each work tile's list: how many KV tiles it has
   kList,
   kWaitRecords,  ///< what bounded waits leave (PlanOptions::debug_waits)
@@ -251,6 +256,7 @@ struct PlannedMap {
   /// A tensor is part of the mask: each sequence or head has its own where it has its own mask,
   /// too, which the launch says.
   bool by_tensor = false;
+  bool bits = false;  ///< of blocks that are seen in part it says which scores are visible
 };
 
 /// The compiled side of one attention: a sequence of one or more kernels, which are the entries of

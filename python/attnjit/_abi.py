@@ -80,7 +80,8 @@ class LaunchArgs(Structure):
          ("map_kv_blocks", c_int32), ("reserved2", c_int32), ("slopes", c_uint64),
          ("mask_batch", c_int32), ("mask_heads", c_int32), ("mask_rows", c_int32),
          ("reserved3", c_int32), ("mask_strides", Strides), ("output_scale", c_uint64),
-         ("topk_indices", c_uint64)]
+         ("topk_indices", c_uint64), ("kv_bits", c_uint64), ("block_bits", c_uint64),
+         ("bit_blocks", c_int32), ("reserved4", c_int32)]
 
 
 # attnjit_launch_args.mask_map
@@ -141,6 +142,7 @@ FUNCTIONS = {
     "launch_state_free": (None, [c_void_p]),
     "workspace": (_ERROR, [c_void_p, POINTER(LaunchArgs), POINTER(c_int64), POINTER(c_int32)]),
     "mask_map_shape": (_ERROR, [c_void_p, POINTER(LaunchArgs), POINTER(c_int32)]),
+    "mask_map_bits": (_ERROR, [c_void_p, POINTER(LaunchArgs), POINTER(c_int32)]),
     "launch": (_ERROR, [c_void_p, POINTER(LaunchArgs), c_void_p]),
 }
 

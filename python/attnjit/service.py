@@ -235,7 +235,7 @@ class Service:
                 q_len, kv_len, scale, ..) by the names of attnjit_launch_args.
             mask_map: "write" or "read", where the launch is given a map of the mask: kv_num_blocks,
                 kv_indices, full_kv_num_blocks and full_kv_indices, as a BlockMask of FlexAttention
-                with blocks of 128 has them (docs/masks.md).
+                with blocks of 128 has them, and its bits, kv_bits and block_bits (docs/masks.md).
         """
         args = new(LaunchArgs, stream=stream)
         args.mask_map = _abi.MASK_MAPS.index(mask_map)
@@ -261,6 +261,8 @@ class Service:
                 if name == "kv_indices":
                     (args.map_batch, args.map_heads, args.map_q_blocks,
                      args.map_kv_blocks) = value.shape
+                if name == "block_bits":
+                    args.bit_blocks = value.shape[0]
                 if name == "mask":
                     args.mask_batch, args.mask_heads, args.mask_rows = value.shape[:3]
                     batch, head, row, one = value.stride()
@@ -288,6 +290,13 @@ class Service:
         extents = (c_int32 * 4)()
         self._library.check(self._library.mask_map_shape(kernel.pointer, byref(args), extents))
         return tuple(extents)
+
+    def mask_map_bits(self, kernel: Kernel, args: LaunchArgs) -> int:
+        """How many blocks that map has bits of at most: block_bits is [as many, 128, 4] of 32-bit
+        integers, and kv_bits has the shape of kv_indices. 0: the map has no bits."""
+        blocks = c_int32()
+        self._library.check(self._library.mask_map_bits(kernel.pointer, byref(args), byref(blocks)))
+        return blocks.value
 
     def launch(self, kernel: Kernel, state: LaunchState, **tensors: Any) -> None:
         """Enqueues the kernel; the arguments are those of launch_args."""

@@ -25,7 +25,8 @@ struct Field {
   int alignment;
 };
 constexpr int kTmaAlignment = 16;
-constexpr int kWordAlignment = 4;  // of f32 and i32
+constexpr int kWordAlignment = 4;      // of f32 and i32
+constexpr int kRowBitsAlignment = 16;  // a row of a block's bits is stored at once
 constexpr std::array kFields{
     Field{BufferId::Kind::kQ, &LaunchBuffers::q, kTmaAlignment},
     Field{BufferId::Kind::kK, &LaunchBuffers::k, kTmaAlignment},
@@ -48,6 +49,8 @@ constexpr std::array kFields{
     Field{BufferId::Kind::kKvIndices, &LaunchBuffers::kv_indices, kWordAlignment},
     Field{BufferId::Kind::kFullKvNumBlocks, &LaunchBuffers::full_kv_num_blocks, kWordAlignment},
     Field{BufferId::Kind::kFullKvIndices, &LaunchBuffers::full_kv_indices, kWordAlignment},
+    Field{BufferId::Kind::kKvBits, &LaunchBuffers::kv_bits, kWordAlignment},
+    Field{BufferId::Kind::kBlockBits, &LaunchBuffers::block_bits, kRowBitsAlignment},
     Field{BufferId::Kind::kSlopes, &LaunchBuffers::slopes, kWordAlignment},
     Field{BufferId::Kind::kTopkIndices, &LaunchBuffers::topk_indices, kWordAlignment},
 };

@@ -23,6 +23,8 @@ constexpr std::array<WorkspaceRow, static_cast<std::size_t>(WorkspaceId::kCount)
     {WorkspaceId::kMapKvIndices, "map_kv_indices"},
     {WorkspaceId::kMapFullKvNumBlocks, "map_full_kv_num_blocks"},
     {WorkspaceId::kMapFullKvIndices, "map_full_kv_indices"},
+    {WorkspaceId::kMapKvBits, "map_kv_bits"},
+    {WorkspaceId::kMapBlockBits, "map_block_bits"},
     {WorkspaceId::kListCounts, "list_counts"},
     {WorkspaceId::kList, "list"},
     {WorkspaceId::kWaitRecords, "wait_records", true},

@@ -80,6 +80,7 @@ constexpr std::array<NumberRow, static_cast<std::size_t>(LaunchNumber::kCount)> 
     {LaunchNumber::kRowsPerList, "rows_per_list", Kind::kI32},
     {LaunchNumber::kListPlaces, "list_places", Kind::kI32},
     {LaunchNumber::kHeadsAsked, "heads_asked", Kind::kI32},
+    {LaunchNumber::kBitBlocks, "bit_blocks", Kind::kI32},
     {LaunchNumber::kMaskBatchBytes, "mask_batch_bytes", Kind::kI64},
     {LaunchNumber::kMaskHeadBytes, "mask_head_bytes", Kind::kI64},
     {LaunchNumber::kMaskRowBytes, "mask_row_bytes", Kind::kI64},
@@ -105,7 +106,7 @@ struct BufferRow {
   Buffer buffer;
   std::string_view name;
 };
-constexpr std::array<BufferRow, 24> kBuffers{{
+constexpr std::array<BufferRow, 26> kBuffers{{
     {Buffer::kNone, ""},
     {Buffer::kQ, "q"},
     {Buffer::kK, "k"},
@@ -128,6 +129,8 @@ constexpr std::array<BufferRow, 24> kBuffers{{
     {Buffer::kKvIndices, "kv_indices"},
     {Buffer::kFullKvNumBlocks, "full_kv_num_blocks"},
     {Buffer::kFullKvIndices, "full_kv_indices"},
+    {Buffer::kKvBits, "kv_bits"},
+    {Buffer::kBlockBits, "block_bits"},
     {Buffer::kSlopes, "slopes"},
     {Buffer::kTopkIndices, "topk_indices"},
 }};

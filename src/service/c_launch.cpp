@@ -154,6 +154,7 @@ Status map_from_c(const attnjit_launch_args& in, MaskMapShape& out) {
   out.q_blocks = in.map_q_blocks;
   out.kv_blocks = in.map_kv_blocks;
   out.no_full = out.use == MaskMapUse::kRead && in.full_kv_num_blocks == 0;
+  out.bit_blocks = in.bit_blocks;
   return {};
 }
 
@@ -164,7 +165,7 @@ Status args_from_c(const attnjit_kernel* kernel, const attnjit_launch_args* give
   if (given == nullptr) return null_argument("args");
   attnjit_launch_args in{};
   if (Status read = read_struct(given, "args", in); !read) return read;
-  if (in.reserved != 0 || in.reserved2 != 0 || in.reserved3 != 0) {
+  if (in.reserved != 0 || in.reserved2 != 0 || in.reserved3 != 0 || in.reserved4 != 0) {
     return make_error(ErrorCode::kInvalid, "args.reserved is not zero", "args",
                       "clear the struct before it is filled");
   }
@@ -190,7 +191,9 @@ Status args_from_c(const attnjit_kernel* kernel, const attnjit_launch_args* give
                  .kv_num_blocks = in.kv_num_blocks,
                  .kv_indices = in.kv_indices,
                  .full_kv_num_blocks = in.full_kv_num_blocks,
-                 .full_kv_indices = in.full_kv_indices};
+                 .full_kv_indices = in.full_kv_indices,
+                 .kv_bits = in.kv_bits,
+                 .block_bits = in.block_bits};
   if (Status read = map_from_c(in, out.shapes.mask_map); !read) return read;
   out.shapes.batch = in.batch;
   out.shapes.q_len = in.q_len;
@@ -278,6 +281,20 @@ attnjit_error* attnjit_mask_map_shape(const attnjit_kernel* kernel, const attnji
     extents[1] = map->heads;
     extents[2] = map->q_blocks;
     extents[3] = map->kv_blocks;
+    return {};
+  });
+}
+
+attnjit_error* attnjit_mask_map_bits(const attnjit_kernel* kernel, const attnjit_launch_args* args,
+                                     int32_t* bit_blocks) {
+  if (bit_blocks != nullptr) *bit_blocks = 0;
+  return guarded([&]() -> Status {
+    if (bit_blocks == nullptr) return null_argument("bit_blocks");
+    attnjit::LaunchArgs converted;
+    if (Status read = attnjit::args_from_c(kernel, args, converted); !read) return read;
+    const auto map = attnjit::from_c(kernel).mask_map(converted);
+    if (!map) return map.error();
+    *bit_blocks = map->bit_blocks;
     return {};
   });
 }

@@ -15,7 +15,7 @@ namespace {
 constexpr std::int64_t kGuardBytes = 4096;
 constexpr std::uint8_t kPoison = 0xff;  // a NaN in every float type
 
-constexpr std::array<std::pair<const char*, DevicePointer LaunchBuffers::*>, 23> kBuffers{{
+constexpr std::array<std::pair<const char*, DevicePointer LaunchBuffers::*>, 25> kBuffers{{
     {"q", &LaunchBuffers::q},
     {"k", &LaunchBuffers::k},
     {"v", &LaunchBuffers::v},
@@ -37,6 +37,8 @@ constexpr std::array<std::pair<const char*, DevicePointer LaunchBuffers::*>, 23>
     {"kv_indices", &LaunchBuffers::kv_indices},
     {"full_kv_num_blocks", &LaunchBuffers::full_kv_num_blocks},
     {"full_kv_indices", &LaunchBuffers::full_kv_indices},
+    {"kv_bits", &LaunchBuffers::kv_bits},
+    {"block_bits", &LaunchBuffers::block_bits},
     {"slopes", &LaunchBuffers::slopes},
     {"topk_indices", &LaunchBuffers::topk_indices},
 }};

@@ -12,6 +12,7 @@ namespace attnjit::verify {
 namespace {
 
 constexpr int kBlock = 128;
+constexpr int kRowWords = 4;  // of a block's bits
 
 std::int32_t blocks_of(int length) { return (length + kBlock - 1) / kBlock; }
 
@@ -86,6 +87,12 @@ void give_mask_map(const MaskMap& map, Problem& problem) {
     problem.tensors[std::string(name) + "_num_blocks"] = std::move(counts);
     problem.tensors[std::string(name) + "_indices"] = std::move(indices);
   }
+  problem.tensors.erase("kv_bits");
+  problem.tensors.erase("block_bits");
+  if (shape.bit_blocks == 0) return;
+  problem.tensors["kv_bits"] =
+      array_of({shape.batch, shape.heads, shape.q_blocks, shape.kv_blocks});
+  problem.tensors["block_bits"] = array_of({shape.bit_blocks, kBlock, kRowWords});
 }
 
 MaskMap mask_map_of(const MaskMapShape& shape, const Tensor& kv_num_blocks,

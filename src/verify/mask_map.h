@@ -25,7 +25,7 @@ struct MaskMap {
 Result<MaskMap> make_mask_map(const Problem& problem, std::int32_t batch, std::int32_t heads);
 
 /// Gives a problem's launches a map to read: adds its arrays to the tensors. Places of a list past
-/// its end hold -1.
+/// its end hold -1, and so do the arrays of bits, where the shape has some: there are none.
 void give_mask_map(const MaskMap& map, Problem& problem);
 
 /// The lists that a map's arrays hold.

@@ -67,8 +67,9 @@ struct ProblemRequest {
 /// Inputs, by buffer name: q, k, v; and where the spec has them sink, page_table, kv_lens,
 /// q_offsets, kv_offsets, q_scale, k_scale, v_scale, output_scale, mask, slopes, topk_indices,
 /// param_<name>;
-/// kv_num_blocks, kv_indices, full_kv_num_blocks and full_kv_indices where a map is given. Of a
-/// merge pairs_o, pairs_lse, and where it is ragged q_offsets.
+/// kv_num_blocks, kv_indices, full_kv_num_blocks and full_kv_indices where a map is given, and
+/// kv_bits and block_bits where it has bits. Of a merge pairs_o, pairs_lse, and where it is ragged
+/// q_offsets.
 struct Problem {
   AttentionSpec spec;  ///< resolved; the numbers of its masks and score mod are this launch's
   int batch = 1;

@@ -34,7 +34,7 @@ struct WorkTile {
   int head;       ///< of packed heads the first
   int first_row;  ///< negative in a head's first tile, where its rows are no whole number of tiles
   int tile_begin, tile_end;
-  // As announced where tiles are listed, tile_end is the first one's note.
+  // As announced where tiles are listed, they are the first one's note (sm90/tile_notes.cuh).
   // Where sequences differ in length (kLengthsDiffer): the tile's own.
   int q_begin = 0;  ///< ragged: its first row in q and o
   int q_len = 0, kv_len = 0;

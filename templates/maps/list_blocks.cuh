@@ -4,13 +4,14 @@
 //
 // A CTA makes rows of blocks. Of each block its threads first ask what the expression says where
 // arrays are unknown; then a warp each asks about what is left, with what the arrays' elements are
-// among, first about the block, then about squares of it; and last about the scores themselves,
-// until a visible and a hidden one were found.
+// among. Of blocks that are not decided then, warps ask so about 32 rows each, and about the scores
+// of those rows last: they are what the map has bits of.
 //
 // Config: kThreads, kHeads, kMapHeads (maps of a sequence; as many heads share each), kByHead (the
-// mask tells heads apart), kGroup, kLengthsDiffer, and what common/sequence_lengths.cuh asks for.
-// Arguments: as there, and
+// mask tells heads apart), kGroup, kLengthsDiffer, kMapBits, and what common/sequence_lengths.cuh
+// asks for. Arguments: as there, and
 //   int* kv_num_blocks, ..          see maps/map_rows.cuh
+//   int* kv_bits, ..                see maps/block_bits.cuh, where Config::kMapBits
 //   int map_rows                    of all sequences and heads
 // and where kMapHeads is 0, because the launch says what the mask is, in its place
 //   int map_heads, heads_per_map
@@ -20,6 +21,7 @@
 #include "common/integers.cuh"
 #include "common/mask.cuh"
 #include "common/sequence_lengths.cuh"
+#include "maps/block_bits.cuh"
 #include "maps/map_rows.cuh"
 #include "maps/warp_tile.cuh"
 
@@ -35,18 +37,38 @@ ATTNJIT_DEVICE BlockStatus status_of(IntRange visible) {
   return visible.lo != 0 ? kSeenWhole : kSeenInPart;
 }
 
+/// What is known of a chunk's blocks, in shared memory.
+struct Chunk {
+  unsigned char status[kChunk];
+  unsigned short undecided[kChunk];  ///< blocks that are asked about score by score
+  int undecided_count;
+  /// Of such a block a BlockNote; until all of it was asked about, of each quarter whether a
+  /// visible score was found, and whether a hidden one.
+  u32 notes[kChunk];
+};
+
+constexpr u32 kSeenBits =
+    BlockNote::seen(0) | BlockNote::seen(1) | BlockNote::seen(2) | BlockNote::seen(3);
+constexpr u32 kHiddenBits = kSeenBits << 1;
+
 /// A row of blocks: queries of one sequence and of the heads that share it.
 template <class Config, class Mask, class Arguments, class Params>
 struct BlockRow {
   static constexpr int kWarps = Config::kThreads / 32;
-  static constexpr int kSide = 32;  ///< of a square: queries, of which a lane has one, and keys
-  static constexpr int kSquares = kMapBlock / kSide;
+  static constexpr int kStrip = 32;  ///< rows of a block that a warp asks about, a lane's each
+  static constexpr int kStrips = kMapBlock / kStrip;
+
+  /// A lane's row of a block: what any head sees, and what all see, as the bits of a map.
+  struct RowBits {
+    u32 any[kRowWords], all[kRowWords];
+  };
 
   const Arguments& arguments;
   const Params& params;
-  unsigned char* status;  ///< of a chunk's blocks
+  Chunk& chunk;
   int thread, lane, warp;
-  MapTile row = {};  ///< all but the keys
+  u32 next_place, places_end;  ///< places for bits that are the CTA's, and not taken
+  MapTile row = {};            ///< all but the keys
 
   /// A block's keys beside the row's queries.
   template <class Tile>
@@ -56,85 +78,187 @@ struct BlockRow {
     return tile;
   }
 
-  /// What a warp finds of a block of which less is not enough: from the whole of it, from squares
-  /// of it, and from the scores of those squares that are left.
-  ATTNJIT_DEVICE BlockStatus look(int block) const {
-    const WarpTile tile = with_keys(WarpTile{row, lane}, block);
-    const BlockStatus said = status_of(Mask::tiles(tile, params));
-    if (said != kSeenInPart) return said;
+  /// Whether the bits of an undecided block are kept.
+  ATTNJIT_DEVICE bool is_kept(int number) const {
+    return Config::kMapBits && next_place + static_cast<u32>(number) < places_end;
+  }
+
+  /// Asks about each score of a strip, for each head. Of a block whose bits are not kept it is
+  /// enough that a visible and a hidden one were found.
+  ATTNJIT_DEVICE RowBits ask_scores(const WarpTile& strip, bool kept) const {
+    const int rows = strip.q_idx.hi - strip.q_idx.lo + 1;
+    constexpr RowBits kMixed = {{~0u, ~0u, ~0u, ~0u}, {}};
+    RowBits found = {{}, {~0u, ~0u, ~0u, ~0u}};
     bool seen = false, hidden = false;
-    u32 left = 0;  // bit i: of square i more is to be found out
 #pragma unroll 1
-    for (int i = 0; i < kSquares * kSquares; ++i) {
-      const WarpTile square = square_of(tile, i);
-      if (square.q_idx.lo > square.q_idx.hi || square.kv_idx.lo > square.kv_idx.hi) continue;
-      const BlockStatus found = status_of(Mask::tiles(square, params));
-      seen |= found == kSeenWhole;
-      hidden |= found == kHidden;
-      if (found == kSeenInPart) left |= 1u << i;
-      if (seen && hidden) return kSeenInPart;
-    }
-#pragma unroll 1
-    for (; left != 0; left &= left - 1) {
-      ask(square_of(tile, __ffs(static_cast<int>(left)) - 1), seen, hidden);
-      if (seen && hidden) return kSeenInPart;
-    }
-    return seen ? kSeenWhole : kHidden;
-  }
-
-  /// A square of a block, which may end before it; nothing is left of one that is past the end.
-  ATTNJIT_DEVICE static WarpTile square_of(WarpTile tile, int number) {
-    const auto part = [](IntRange all, int i) {
-      return IntRange{all.lo + kSide * i, min(all.lo + kSide * i + kSide - 1, all.hi)};
-    };
-    tile.q_idx = part(tile.q_idx, number / kSquares);
-    tile.kv_idx = part(tile.kv_idx, number % kSquares);
-    return tile;
-  }
-
-  /// Asks about each score of a square, a lane a query, and tells the warp what was found beside
-  /// what was known.
-  ATTNJIT_DEVICE void ask(const WarpTile& square, bool& seen, bool& hidden) const {
-    const int q_idx = square.q_idx.lo + lane;
-    bool any = false, all = true;
-    if (q_idx <= square.q_idx.hi) {
-#pragma unroll 1
-      for (int h = square.h.lo; h <= square.h.hi; ++h) {
-        Coord c{square.b, h, square.kv_h, q_idx, 0, square.q_len, square.kv_len};
+    for (int h = strip.h.lo; h <= strip.h.hi; ++h) {
+      Coord c{strip.b, h, strip.kv_h, 0, 0, strip.q_len, strip.kv_len};
+      u32 words[kRowWords] = {};
+      if constexpr (loads_bools<Mask>()) {
+        c.q_idx = strip.q_idx.lo + lane;
         const typename Mask::RowTest test = Mask::row_test(c, params);
-        if constexpr (loads_bools<Mask>()) {
-          c.kv_idx = square.kv_idx.lo;
-          const u32 keys = low_bits(square.kv_idx.hi - square.kv_idx.lo + 1);
-          const u32 visible = visible_run<kSide, Mask>(test, c, params) & keys;
-          any |= visible != 0;
-          all &= visible == keys;
-        } else {
-#pragma unroll 4
-          for (int kv_idx = square.kv_idx.lo; kv_idx <= square.kv_idx.hi; ++kv_idx) {
-            c.kv_idx = kv_idx;
-            const bool visible = Mask::visible(test, c, params);
-            any |= visible;
-            all &= visible;
+#pragma unroll 1
+        for (int first = 0; first < kMapBlock; first += 32) {
+          c.kv_idx = strip.kv_idx.lo + first;
+          const u32 keys = lane < rows ? low_bits(strip.kv_idx.hi - c.kv_idx + 1) : 0;
+          const u32 visible = keys != 0 ? visible_run<32, Mask>(test, c, params) & keys : 0;
+#pragma unroll
+          for (int word = 0; word < kRowWords; ++word) {
+            words[word] |= bits_of_quad(visible, word) << first / 4;
           }
+          seen |= visible != 0;
+          hidden |= visible != keys;
+          if (!kept && __any_sync(kAll, seen) && __any_sync(kAll, hidden)) return kMixed;
         }
+      } else {
+        // A lane has a column in the place of a row: what it reads of arrays lies side by side.
+#pragma unroll 1
+        for (int word = 0; word < kRowWords; ++word) {
+          c.kv_idx = strip.kv_idx.lo + quad_column(lane) + 2 * word;
+          u32 of_row = 0;
+#pragma unroll 4
+          for (int i = 0; i < rows; ++i) {
+            c.q_idx = strip.q_idx.lo + i;
+            const bool visible = Mask::visible(Mask::row_test(c, params), c, params);
+            const u32 bits = __ballot_sync(kAll, visible);
+            if (lane == i) of_row = bits;
+          }
+          const u32 keys = keys_of(strip, word);
+          seen |= (of_row & keys) != 0;
+          hidden |= (~of_row & keys) != 0;
+          // NOTE: turned by a word each time around: an index would put them into local memory.
+#pragma unroll
+          for (int i = 0; i + 1 < kRowWords; ++i) words[i] = words[i + 1];
+          words[kRowWords - 1] = of_row;
+        }
+        if (!kept && __any_sync(kAll, seen) && __any_sync(kAll, hidden)) return kMixed;
+      }
+#pragma unroll
+      for (int word = 0; word < kRowWords; ++word) {
+        found.any[word] |= words[word];
+        found.all[word] &= words[word];
       }
     }
-    seen |= __any_sync(kAll, any) != 0;
-    hidden |= __any_sync(kAll, !all) != 0;
+    return found;
   }
 
-  /// Appends the blocks of a chunk that have a status to a list. A warp.
-  ATTNJIT_DEVICE int append(int* list, int count, BlockStatus wanted, int first, int blocks) const {
+  /// The bits of a word of the lane's row for which the sequence has keys.
+  ATTNJIT_DEVICE u32 keys_of(const WarpTile& strip, int word) const {
+    if (lane > strip.q_idx.hi - strip.q_idx.lo) return 0;
+    return low_bits(columns_before(strip.kv_idx.hi - strip.kv_idx.lo + 1 - 2 * word));
+  }
+
+  /// Finds out about a strip of an undecided block, and stores its bits. `first`: the chunk's first
+  /// block. A warp.
+  ATTNJIT_DEVICE void ask(int first, int number, int strip_number) const {
+    const int block = chunk.undecided[number];
+    u32* const note = chunk.notes + block;
+    const bool kept = is_kept(number);
+    if (!kept) {
+      const u32 known = __shfl_sync(kAll, lane == 0 ? atomicOr(note, 0u) : 0u, 0);
+      if ((known & kSeenBits) != 0 && (known & kHiddenBits) != 0) return;
+    }
+    WarpTile strip = with_keys(WarpTile{row, lane}, first + block);
+    strip.q_idx.lo += kStrip * strip_number;
+    strip.q_idx.hi = min(strip.q_idx.hi, strip.q_idx.lo + kStrip - 1);
+    u32 words[kRowWords] = {};
+    if (strip.q_idx.lo <= strip.q_idx.hi) {
+      const BlockStatus said = status_of(Mask::tiles(strip, params));
+      RowBits found = {{}, {}};
+      if (said == kSeenInPart) {
+        found = ask_scores(strip, kept);
+      } else if (said == kSeenWhole) {
+        found = {{~0u, ~0u, ~0u, ~0u}, {~0u, ~0u, ~0u, ~0u}};
+      }
+      u32 seen = 0, hidden = 0;
+#pragma unroll
+      for (int word = 0; word < kRowWords; ++word) {
+        const u32 keys = keys_of(strip, word);
+        words[word] = found.any[word] & keys;
+        seen |= words[word];
+        hidden |= ~found.all[word] & keys;
+      }
+      // The lower half of each word is of the block's first 64 columns.
+      u32 said_of_halves = 0;
+      if ((seen & 0xffffu) != 0) said_of_halves |= BlockNote::seen(0);
+      if ((seen >> 16) != 0) said_of_halves |= BlockNote::seen(1);
+      if ((hidden & 0xffffu) != 0) said_of_halves |= BlockNote::seen(0) << 1;
+      if ((hidden >> 16) != 0) said_of_halves |= BlockNote::seen(1) << 1;
+      said_of_halves = __reduce_or_sync(kAll, said_of_halves);
+      if (lane == 0) atomicOr(note, said_of_halves << 4 * (strip_number * kStrip / kQuarterSide));
+    }
+    if constexpr (Config::kMapBits) {
+      if (!kept) return;
+      u32* const to = arguments.block_bits +
+                      static_cast<i64>(next_place + static_cast<u32>(number)) * kBlockWords +
+                      (kStrip * strip_number + lane) * kRowWords;
+      *reinterpret_cast<uint4*>(to) = {words[0], words[1], words[2], words[3]};
+    }
+  }
+
+  /// Lists the blocks of a chunk of which more is to be found out. A warp.
+  ATTNJIT_DEVICE void list_undecided(int blocks) const {
+    int count = 0;
 #pragma unroll 1
     for (int base = 0; base < blocks; base += 32) {
       const int block = base + lane;
-      const bool mine = block < blocks && status[block] == wanted;
+      const bool mine = block < blocks && chunk.status[block] == kSeenInPart;
       const u32 found = __ballot_sync(kAll, mine);
-      const u32 before = found & ((1u << lane) - 1);
-      if (mine) list[count + __popc(before)] = first + block;
+      if (mine) {
+        chunk.undecided[count + __popc(found & ((1u << lane) - 1))] =
+            static_cast<unsigned short>(block);
+        chunk.notes[block] = 0;
+      }
+      count += __popc(found);
+    }
+    if (lane == 0) chunk.undecided_count = count;
+  }
+
+  /// Says what an undecided block has come to be. A thread.
+  ATTNJIT_DEVICE void decide(int number) const {
+    const int block = chunk.undecided[number];
+    const u32 seen = chunk.notes[block] & kSeenBits, hidden = chunk.notes[block] & kHiddenBits;
+    chunk.status[block] = seen == 0 ? kHidden : hidden == 0 ? kSeenWhole : kSeenInPart;
+    const u32 whole = (seen << 1) & ~hidden;
+    chunk.notes[block] =
+        is_kept(number) ? BlockNote::of(next_place + static_cast<u32>(number), seen | whole).word
+                        : BlockNote{}.word;
+  }
+
+  /// Appends the blocks of a chunk that have a status to a list, and the notes of those that are
+  /// seen in part to theirs. A warp.
+  template <BlockStatus kWanted>
+  ATTNJIT_DEVICE int append(i64 list, int count, int first, int blocks) const {
+    int* const indices =
+        (kWanted == kSeenInPart ? arguments.kv_indices : arguments.full_kv_indices) + list;
+#pragma unroll 1
+    for (int base = 0; base < blocks; base += 32) {
+      const int block = base + lane;
+      const bool mine = block < blocks && chunk.status[block] == kWanted;
+      const u32 found = __ballot_sync(kAll, mine);
+      const int place = count + __popc(found & ((1u << lane) - 1));
+      if (mine) {
+        indices[place] = first + block;
+        if constexpr (Config::kMapBits && kWanted == kSeenInPart) {
+          if (arguments.bit_blocks > 0) {
+            arguments.kv_bits[list + place] = static_cast<int>(chunk.notes[block]);
+          }
+        }
+      }
       count += __popc(found);
     }
     return count;
+  }
+
+  /// Takes the CTA's share of the places for bits: as many as any other's. There are none where
+  /// heads that see different keys share a map.
+  ATTNJIT_DEVICE void take_places() {
+    if constexpr (Config::kMapBits) {
+      if (heads().asked > 1) return;
+      const u32 share = static_cast<u32>(arguments.bit_blocks) / gridDim.x;
+      next_place = blockIdx.x * share;
+      places_end = next_place + share;
+    }
   }
 
   /// Makes the row of a number. All threads.
@@ -162,21 +286,34 @@ struct BlockRow {
       const int blocks = min(all - first, kChunk);
 #pragma unroll 1
       for (int i = thread; i < blocks; i += Config::kThreads) {
-        status[i] = status_of(Mask::tiles(with_keys(row, first + i), params));
+        chunk.status[i] = status_of(Mask::tiles(with_keys(row, first + i), params));
       }
       __syncthreads();
 #pragma unroll 1
       for (int i = warp; i < blocks; i += kWarps) {
-        if (status[i] != kSeenInPart) continue;
-        const BlockStatus found = look(first + i);
+        if (chunk.status[i] != kSeenInPart) continue;
+        const WarpTile tile = with_keys(WarpTile{row, lane}, first + i);
+        const BlockStatus said = status_of(Mask::tiles(tile, params));
         __syncwarp();  // all lanes have read it
-        if (lane == 0) status[i] = found;
+        if (lane == 0) chunk.status[i] = said;
       }
       __syncthreads();
+      if (warp == 0) list_undecided(blocks);
+      __syncthreads();
+      const int undecided = chunk.undecided_count;
+#pragma unroll 1
+      for (int i = warp; i < undecided * kStrips; i += kWarps) {
+        ask(first, i / kStrips, i % kStrips);
+      }
+      __syncthreads();
+#pragma unroll 1
+      for (int i = thread; i < undecided; i += Config::kThreads) decide(i);
+      __syncthreads();
+      next_place = min(next_place + static_cast<u32>(undecided), places_end);
       if (warp == 0) {
-        count = append(arguments.kv_indices + list, count, kSeenInPart, first, blocks);
+        count = append<kSeenInPart>(list, count, first, blocks);
       } else if (warp == 1) {
-        count = append(arguments.full_kv_indices + list, count, kSeenWhole, first, blocks);
+        count = append<kSeenWhole>(list, count, first, blocks);
       }
       __syncthreads();
     }
@@ -205,10 +342,11 @@ ATTNJIT_DEVICE void list_blocks(const Arguments& arguments, const Params& params
   static_assert(Config::kThreads >= 64, "a warp writes each list");
   static_assert(Config::kMapHeads == 0 || Config::kHeads % Config::kMapHeads == 0,
                 "maps are shared by as many heads each");
-  __shared__ unsigned char status[kChunk];
+  __shared__ Chunk chunk;
   const int thread = static_cast<int>(threadIdx.x);
-  BlockRow<Config, Mask, Arguments, Params> row{arguments, params,      status,
-                                                thread,    thread % 32, warp_uniform(thread / 32)};
+  BlockRow<Config, Mask, Arguments, Params> row{
+      arguments, params, chunk, thread, thread % 32, warp_uniform(thread / 32), 0, 0};
+  row.take_places();
   // What comes next finds room as CTAs of this grid end: the attention.
   launch_dependents();
   // NOTE: the launch before may still read the map that is made anew.

@@ -4,19 +4,27 @@
 
 #include "common/partitions.cuh"
 #include "common/tile_list.cuh"
+#include "maps/block_bits.cuh"
 #include "maps/map_rows.cuh"
 
 namespace attnjit {
 
+/// A KV tile of a map that has bits: a word more.
+struct MapTileNote : TileNote {
+  u32 bits = 0;  ///< one more than the place of its block's bits (maps/block_bits.cuh); 0: none
+};
+
 /// As TileList (common/tile_list.cuh): the tiles of kTileN keys among [begin, end) that Rows see.
-/// All of Rows are of one row of blocks. Those of blocks that are seen in part come first. Of them
-/// the mask is asked, too: its answer may be about fewer rows and keys than a block has. A whole
-/// warp: a lane reads an entry, or a part of one.
+/// All of Rows are of one row of blocks. Those of blocks that are seen in part come first. What of
+/// them is seen by fewer rows and keys than a block has the block's note says, or, where the map
+/// has no bits of it, the mask, which is asked. A whole warp: a lane reads an entry, or a part of
+/// one.
 ///
 /// NOTE: a map says nothing that the launch relies on: entries that are no blocks are passed over,
 /// and so are tiles outside of [begin, end).
-template <int kTileN, class Mask, class Rows, class Params>
+template <int kTileN, class Note, class Mask, class Rows, class Params>
 struct MapList {
+  static constexpr bool kBits = requires(Note note) { note.bits; };
   static_assert(kMapBlock % kTileN == 0, "a block is whole tiles");
   static constexpr int kParts = kMapBlock / kTileN;
   static constexpr u32 kAll = 0xffffffffu;
@@ -25,29 +33,37 @@ struct MapList {
   const Params& params;
   int lane;
   int begin, end;
-  BlockEntries entries;   ///< of the list that is walked
-  BlockEntries whole;     ///< of the one that is walked next
-  bool in_whole = false;  ///< whether the second is walked
-  int next = 0;           ///< the entry that the first lane reads next
-  u32 found = 0;          ///< bit i: the tile of lane i is the list's, and not taken
-  TileNote note = {};     ///< of the lane's tile
+  BlockEntries entries;    ///< of the list that is walked
+  BlockEntries whole;      ///< of the one that is walked next
+  const int* block_notes;  ///< of the first list's entries
+  int bit_blocks;          ///< 0: there are no notes
+  bool in_whole = false;   ///< whether the second is walked
+  int next = 0;            ///< the entry that the first lane reads next
+  u32 found = 0;           ///< bit i: the tile of lane i is the list's, and not taken
+  Note note = {};          ///< of the lane's tile
 
   ATTNJIT_DEVICE MapList(const Rows& all, const Params& user, int lane_of_warp, KvTiles tiles,
-                         BlockEntries in_part, BlockEntries seen_whole)
+                         BlockEntries in_part, BlockEntries seen_whole, const int* notes,
+                         int blocks)
       : rows(all),
         params(user),
         lane(lane_of_warp),
         begin(tiles.begin),
         end(tiles.end),
         entries(in_part),
-        whole(seen_whole) {}
+        whole(seen_whole),
+        block_notes(notes),
+        bit_blocks(blocks) {}
 
   /// The next tile; none after the last. NOTE: to be called at one place, since it is as long as
   /// the mask's expression.
-  ATTNJIT_DEVICE TileNote take() {
+  ATTNJIT_DEVICE Note take() {
     search();
     if (found == 0) return {};
-    const TileNote taken{__shfl_sync(kAll, note.word, __ffs(static_cast<int>(found)) - 1)};
+    const int from = __ffs(static_cast<int>(found)) - 1;
+    Note taken;
+    taken.word = __shfl_sync(kAll, note.word, from);
+    if constexpr (kBits) taken.bits = __shfl_sync(kAll, note.bits, from);
     found &= found - 1;
     return taken;
   }
@@ -71,7 +87,11 @@ struct MapList {
         // NOTE: unsigned, and compared before it is multiplied: an entry may be any number.
         if (static_cast<u32>(block) < static_cast<u32>(ceil_div(end, kParts))) {
           const int tile = block * kParts + lane % kParts;
-          if (tile >= begin && tile < end) note = note_of(tile);
+          BlockNote known;
+          if constexpr (kBits) {
+            if (!in_whole && bit_blocks > 0) known.word = static_cast<u32>(block_notes[entry]);
+          }
+          if (tile >= begin && tile < end) note = note_of(tile, known);
         }
       }
       found = __ballot_sync(kAll, note.is_tile());
@@ -80,20 +100,32 @@ struct MapList {
   }
 
   /// What Rows see of a tile; no tile where it is hidden from all.
-  ATTNJIT_DEVICE TileNote note_of(int tile) const {
+  ATTNJIT_DEVICE Note note_of(int tile, BlockNote known) const {
     TileCoord at = rows.tile();
     const int first = tile * kTileN;
     const bool ends = at.kv_len - first < kTileN;
     at.kv_idx = {first, ends ? at.kv_len - 1 : first + kTileN - 1};
-    TileNote made;
+    Note made;
+    const bool has_bits = kBits && known.has_bits(bit_blocks);
+    const int column = first % kMapBlock;
 #pragma unroll 1
     for (int group = 0; group < Rows::kGroups; ++group) {
       at.q_idx = rows.q_idx(group);
       if (at.q_idx.hi < at.q_idx.lo) continue;
-      const IntRange visible = in_whole ? range_of(true) : Mask::tiles(at, params);
+      IntRange visible = range_of(true);
+      if (has_bits) {
+        const int first_row = (at.q_idx.lo - at.kv_len + at.q_len) % kMapBlock;
+        visible = known.visible(first_row, first_row + at.q_idx.hi - at.q_idx.lo, column,
+                                column + kTileN - 1);
+      } else if (!in_whole) {
+        visible = Mask::tiles(at, params);
+      }
       made.add(group, visible.hi != 0, visible.lo != 0 && !ends);
     }
     if (made.is_tile()) made.set_tile(tile);
+    if constexpr (kBits) {
+      if (has_bits) made.bits = known.place() + 1;
+    }
     return made;
   }
 };

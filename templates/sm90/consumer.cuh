@@ -19,14 +19,14 @@ namespace attnjit::sm90 {
 /// the last to the first.
 template <class Config, class ScoreMod>
 struct QueryRows {
-  WorkTile work;  ///< as announced: what the whole CTA walks
-  WorkTile own;   ///< with the KV tiles that these rows see
-  KvRange core;   ///< KV tiles inside it need no mask
-  int index;      ///< the KV tile that is next
-  TileNote note;  ///< of the tile, where tiles are listed
-  TileNote next;  ///< of the one after it
-  bool turn;      ///< listed: it is not the first of the work tile
-  int first_row;  ///< the first of the thread's two rows, which are 8 apart
+  WorkTile work;                       ///< as announced: what the whole CTA walks
+  WorkTile own;                        ///< with the KV tiles that these rows see
+  KvRange core;                        ///< KV tiles inside it need no mask
+  int index;                           ///< the KV tile that is next
+  typename NoteOf<Config>::Type note;  ///< of the tile, where tiles are listed
+  typename NoteOf<Config>::Type next;  ///< of the one after it
+  bool turn;                           ///< listed: it is not the first of the work tile
+  int first_row;                       ///< the first of the thread's two rows, which are 8 apart
   u32 q_address;
   ScoreTile scores;
   typename ScoreMod::State state[2];
@@ -51,6 +51,7 @@ template <class Config, class Mask, class ScoreMod, class Arguments, class Param
 struct Consumer {
   using Layout = LayoutOf<Config>;
   using Rows = QueryRows<Config, ScoreMod>;
+  using Note = typename NoteOf<Config>::Type;
   using Scores = float[Config::kTileN / 2];
   using Bits = ColumnBits<Config::kTileN / 2>;
   /// Where O is staged: in memory of its own, or in Q's, which it then holds until it is stored.
@@ -148,6 +149,29 @@ struct Consumer {
   ATTNJIT_DEVICE bool is_masked(const Rows& rows) const {
     return Config::kListed ? !rows.note.full(rank) : !rows.in_core();
   }
+  /// Whether the mask is asked about a masked tile: not where the map has its bits.
+  ATTNJIT_DEVICE bool asks(const Rows& rows) const {
+    if constexpr (Config::kMapBits) {
+      return is_masked(rows) && rows.note.bits == 0;
+    } else {
+      return is_masked(rows);
+    }
+  }
+  /// Reads them: a thread's columns of a row of a block are a word (maps/block_bits.cuh).
+  ATTNJIT_DEVICE void read_bits(Bits& bits, const Rows& rows) const {
+    if constexpr (Config::kMapBits) {
+      constexpr int kTileBits = Config::kTileN / kQuad;
+      const u32* const block =
+          arguments.block_bits + static_cast<i64>(rows.note.bits - 1) * kBlockWords + (lane & 3);
+      const int first = rows.index % (kMapBlock / Config::kTileN) * kTileBits;
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        // NOTE: rows that the sequence has not are read as well: they are the block's.
+        const int row = (rows.first_row + 8 * half) >> Config::kGqaShift & (kMapBlock - 1);
+        bits[half][0] = block[row * kRowWords] >> first;
+      }
+    }
+  }
   /// Asks a mask without intervals which scores of a tile it shows: while they are made.
   ATTNJIT_DEVICE void ask_mask(Bits& bits, Rows& rows) {
     rows.scores.first_kv = rows.index * Config::kTileN + 2 * (lane & 3);
@@ -178,12 +202,12 @@ struct Consumer {
 
   // What the producer tells with a K of the tile after it is read while there is K, and known to
   // the warp once its products are issued: nothing waits for it.
-  ATTNJIT_DEVICE u32 read_note() const {
-    if constexpr (Config::kListed) return load_note(smem.note(k_ring.stage), lane);
-    return 0;
+  ATTNJIT_DEVICE Note read_note() const {
+    if constexpr (Config::kListed) return load_note<Note>(smem.note(k_ring.stage), lane);
+    return {};
   }
-  ATTNJIT_DEVICE void look_ahead(Rows& rows, u32 word) const {
-    if constexpr (Config::kListed) rows.next = note_of_warp(word);
+  ATTNJIT_DEVICE void look_ahead(Rows& rows, Note note) const {
+    if constexpr (Config::kListed) rows.next = note_of_warp(note);
   }
 
   /// A tile by itself: P V of the tile before, unless there is none, then S, then the softmax.
@@ -191,8 +215,12 @@ struct Consumer {
     Scores s;
     Bits bits;
     float correction[2];
+    if constexpr (Config::kMapBits) {
+      // NOTE: before anything is waited for: the scores are made while they come.
+      if (is_masked(rows) && rows.note.bits != 0) read_bits(bits, rows);
+    }
     await_k();
-    const u32 word = read_note();
+    const Note note = read_note();
     if (!none_before) {
       await_turn<Config>(rank);
       if constexpr (Config::kListed) {
@@ -210,9 +238,9 @@ struct Consumer {
     wgmma_fence();
     begin_qk(s, rows);
     if (!none_before || (Config::kListed && rows.turn)) pass_turn<Config>(rank);
-    look_ahead(rows, word);
+    look_ahead(rows, note);
     if constexpr (!Mask::kInterval) {
-      if (is_masked(rows)) ask_mask(bits, rows);
+      if (asks(rows)) ask_mask(bits, rows);
     }
     end_qk<0>(s, rows);
     if (Config::kListed && !none_before) {
@@ -235,7 +263,7 @@ struct Consumer {
     Bits bits;
     float correction[2];
     await_k();
-    const u32 word = read_note();
+    const Note note = read_note();
     await_turn<Config>(rank);
     pin_registers(rows.o);
     pin_registers(rows.p);
@@ -245,7 +273,7 @@ struct Consumer {
     wgmma_fence();
     begin_pv(rows);
     pass_turn<Config>(rank);
-    look_ahead(rows, word);
+    look_ahead(rows, note);
     if constexpr (!Mask::kInterval) {
       if (masked) ask_mask(bits, rows);
     }
@@ -326,7 +354,7 @@ struct Consumer {
   /// change within it is computed before it.
   ATTNJIT_DEVICE void walk_list(Rows& rows) {
     bool left = false;  // P of a tile is to be multiplied yet
-    rows.next = {static_cast<u32>(rows.work.tile_end)};
+    rows.next = announced_note<Note>(rows.work);
     rows.turn = false;
     if (!rows.next.is_tile()) release_q_early();
     while (rows.next.is_tile() || left) {

@@ -30,6 +30,8 @@
 // and where Config::kMapped, of a map of the mask (maps/map_rows.cuh)
 //   const int *kv_num_blocks, *kv_indices, *full_kv_num_blocks, *full_kv_indices
 //   int map_batches, map_heads, heads_per_map, map_q_blocks, map_kv_blocks
+// and where Config::kMapBits, of its bits (maps/block_bits.cuh)
+//   const int* kv_bits; const u32* block_bits; int bit_blocks
 // and where Config::kSplit, for the partitions' results, which a merge follows,
 //   float *partial_o, *partial_lse; int partitions; i64 rows
 // and where Config::kDebugWaits

@@ -182,12 +182,12 @@ struct LayoutOf {
                 "each consumer has an announcement for each stage of Q, stored 16 bytes at a time");
   static_assert(!Config::kMapped || (kMapBlock % Config::kTileM == 0 && Config::kListed),
                 "the rows of a work tile are of one row of a map's blocks");
-  static_assert(!Config::kListed ||
-                    (Config::kNotesOffset >= Config::kWorkOffset + Config::kWorkBytes *
-                                                                       Config::kQStages *
-                                                                       Config::kConsumers &&
-                     Config::kBarrierOffset >= Config::kNotesOffset + 4 * Config::kStages),
-                "a word for each stage of K lies between the announcements and the barriers");
+  static_assert(
+      !Config::kListed ||
+          (Config::kNotesOffset >=
+               Config::kWorkOffset + Config::kWorkBytes * Config::kQStages * Config::kConsumers &&
+           Config::kBarrierOffset >= Config::kNotesOffset + Config::kNoteBytes * Config::kStages),
+      "a note for each stage of K lies between the announcements and the barriers");
   static_assert(Config::kBarrierOffset % 8 == 0 &&
                     Config::kSmemBytes >= Config::kBarrierOffset + 8 * Config::kBarriers,
                 "the barriers need 8 aligned bytes each");
@@ -235,7 +235,9 @@ struct Smem : CtaMemory<Config> {
     return base + Config::kOOffset + consumer * Config::kOBlocks * Layout::kConsumerBlockBytes;
   }
   /// What the producer says of the K of a stage, where the mask's tiles are listed.
-  ATTNJIT_DEVICE u32 note(int stage) const { return base + Config::kNotesOffset + 4 * stage; }
+  ATTNJIT_DEVICE u32 note(int stage) const {
+    return base + Config::kNotesOffset + Config::kNoteBytes * stage;
+  }
   ATTNJIT_DEVICE u32 work(int stage, int consumer) const {
     return base + Config::kWorkOffset +
            (stage * Config::kConsumers + consumer) * Config::kWorkBytes;

@@ -8,6 +8,7 @@
 #include "common/integers.cuh"
 #include "common/mask.cuh"
 #include "common/online.cuh"
+#include "common/quad_columns.cuh"
 #include "common/score_mod.cuh"
 #include "sm90/exponential.cuh"
 
@@ -69,11 +70,6 @@ ATTNJIT_DEVICE void modify_scores(float (&s)[kCount], const ScoreTile& tile,
       s[i] = ScoreMod::apply(state[half], s[i] * scale[half], c, p);
     }
   }
-}
-
-/// Of a row's columns in a thread, those before `column` of its first: it has 2 of every 8.
-ATTNJIT_DEVICE int columns_before(int column) {
-  return column <= 0 ? 0 : 2 * (column >> 3) + min(column & 7, 2);
 }
 
 /// Which of a thread's columns its two rows see: a bit each, 32 a word.

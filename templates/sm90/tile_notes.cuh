@@ -56,14 +56,53 @@ ATTNJIT_DEVICE i64 map_row(const WorkTile& work, const Arguments& arguments) {
   return (static_cast<i64>(batch) * arguments.map_heads + head) * arguments.map_q_blocks + block;
 }
 
+/// What the producer tells of a KV tile.
+template <class Config>
+struct NoteOf {
+  using Type = TileNote;
+};
+template <class Config>
+requires(Config::kMapBits) struct NoteOf<Config> {
+  using Type = MapTileNote;
+};
+
 /// What the producer told with a K tile, in a warp's lane 0. NOTE: it alone reads, because it is
 /// lane 0 that hands K back: an arrival orders its own thread's reads.
-ATTNJIT_DEVICE u32 load_note(u32 address, int lane) {
-  return lane == 0 ? load_shared_word(address) : 0u;
+template <class Note>
+ATTNJIT_DEVICE Note load_note(u32 address, int lane) {
+  Note note;
+  note.word = lane == 0 ? load_shared_word(address) : 0u;
+  if constexpr (requires { note.bits; }) note.bits = lane == 0 ? load_shared_word(address + 4) : 0u;
+  return note;
 }
-/// The same for the whole warp.
-ATTNJIT_DEVICE TileNote note_of_warp(u32 word) {
-  return {static_cast<u32>(warp_uniform(static_cast<int>(word)))};
+template <class Note>
+ATTNJIT_DEVICE void store_note(u32 address, Note note) {
+  store_shared_word(address, note.word);
+  if constexpr (requires { note.bits; }) store_shared_word(address + 4, note.bits);
+}
+/// What one lane has read for the whole warp.
+template <class Note>
+ATTNJIT_DEVICE Note note_of_warp(Note note) {
+  note.word = static_cast<u32>(warp_uniform(static_cast<int>(note.word)));
+  if constexpr (requires { note.bits; }) {
+    note.bits = static_cast<u32>(warp_uniform(static_cast<int>(note.bits)));
+  }
+  return note;
+}
+
+/// A work tile is announced with its first KV tile's note, in the place of the numbers of its
+/// tiles.
+template <class Note>
+ATTNJIT_DEVICE void announce_note(WorkTile& work, Note note) {
+  work.tile_end = static_cast<int>(note.word);
+  if constexpr (requires { note.bits; }) work.tile_begin = static_cast<int>(note.bits);
+}
+template <class Note>
+ATTNJIT_DEVICE Note announced_note(const WorkTile& work) {
+  Note note;
+  note.word = static_cast<u32>(work.tile_end);
+  if constexpr (requires { note.bits; }) note.bits = static_cast<u32>(work.tile_begin);
+  return note;
 }
 
 }  // namespace attnjit::sm90

@@ -22,6 +22,7 @@ struct WarpWorkList : WorkListOf<Config, Mask, Arguments, Params> {
 template <class Config, class Mask, class Copies, class List, class Arguments, class Params>
 struct WarpProducer {
   using Layout = LayoutOf<Config>;
+  using Note = typename NoteOf<Config>::Type;
 
   const Smem<Config>& smem;
   const Arguments& arguments;
@@ -54,11 +55,11 @@ struct WarpProducer {
   }
 
   /// Says with the K that is loaded next which tile comes after it.
-  ATTNJIT_DEVICE void publish(TileNote after) {
+  ATTNJIT_DEVICE void publish(Note after) {
     const int stage = copies.k_ring.stage;
     smem.wait(smem.k_empty(stage), copies.k_ring.parity ^ 1);
     if (warp != 0 || lane != 0) return;
-    store_shared_word(smem.note(stage), after.word);
+    store_note(smem.note(stage), after);
     // NOTE: copies of rows arrive when they are there, which says nothing of this store. TMA's
     // bytes are announced by this thread, after it.
     if constexpr (Config::kRowCopies) mbarrier_arrive(smem.k_full(stage));
@@ -70,10 +71,17 @@ struct WarpProducer {
     if constexpr (Config::kMapped) {
       const i64 row = map_row<Config>(work, arguments);
       const int places = arguments.map_kv_blocks;
-      return MapList<Config::kTileN, Mask, Rows, Params>(
+      const int* notes = nullptr;
+      int bit_blocks = 0;
+      if constexpr (Config::kMapBits) {
+        notes = arguments.kv_bits + row * places;
+        bit_blocks = arguments.bit_blocks;
+      }
+      return MapList<Config::kTileN, Note, Mask, Rows, Params>(
           rows, params, lane, {work.tile_begin, work.tile_end},
           BlockEntries::of(arguments.kv_num_blocks, arguments.kv_indices, row, places),
-          BlockEntries::of(arguments.full_kv_num_blocks, arguments.full_kv_indices, row, places));
+          BlockEntries::of(arguments.full_kv_num_blocks, arguments.full_kv_indices, row, places),
+          notes, bit_blocks);
     } else {
       return TileList<Config::kTileN, Mask, Rows, Params>(rows, params, lane, work.tile_begin,
                                                           work.tile_end);
@@ -85,16 +93,16 @@ struct WarpProducer {
   ATTNJIT_DEVICE void load_listed() {
     const ConsumerRows<Config, Arguments> rows{work, arguments};
     auto tiles = list_of(rows);
-    TileNote note = {}, next = {};  // K of `note` is on its way, that of `next` is to be loaded
+    Note note = {}, next = {};  // K of `note` is on its way, that of `next` is to be loaded
     int place = 0;
     bool begun = false, told = false;
 #pragma unroll 1
     while (true) {
-      const TileNote after = tiles.take();
+      const Note after = tiles.take();
       if (!begun) {
         begun = true;
         next = after;
-        work.tile_end = static_cast<int>(next.word);
+        announce_note(work, next);
         continue;
       }
       int next_place = 0;

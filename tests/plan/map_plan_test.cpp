@@ -96,6 +96,34 @@ TEST(MapPlan, AsManyAsATensorHasMasks) {
   EXPECT_EQ(of(pages), (std::vector{3, 1, 3, 8}));
 }
 
+// The bits of a map take 32 MiB at most, and follow from its extents. Heads that see different keys
+// have none in common, and a kernel that compares columns, or adds numbers, reads none.
+TEST(MapPlan, HasBitsOfBlocksThatAreSeenInPart) {
+  const auto of = [](const AttentionSpec& spec, const LaunchShapes& shapes) {
+    return mask_map_shape(plan_of(spec), shapes)->bit_blocks;
+  };
+  const LaunchShapes shapes = shapes_of(3, 300, 1000);
+  EXPECT_EQ(of(spec_of(kDocuments), shapes), 24);
+  EXPECT_EQ(of(spec_of(kDocuments), shapes_of(1, 32768, 32768)), 16384);
+  EXPECT_EQ(of(spec_of("p.doc[q_idx] == p.doc[kv_idx] + b"), shapes_of(1 << 10, 1 << 17, 1 << 24)),
+            16384);
+  EXPECT_EQ(of(spec_of(kDocuments), shapes_of(1, 300, 0)), 0);
+  EXPECT_EQ(of(spec_of("p.doc[q_idx] == p.doc[kv_idx] + kv_h"), shapes), 48);
+  EXPECT_EQ(of(spec_of("p.doc[q_idx] == p.doc[kv_idx] + h"), shapes), 0);
+  EXPECT_EQ(of(spec_of("p.doc[q_idx] == p.doc[kv_idx] + h", 6, 3), shapes), 144);
+  AttentionSpec spec = spec_of(kDocuments);
+  spec.mask = {};
+  spec.mask.kind = MaskSpec::Kind::kMaterialized;
+  LaunchShapes one = shapes;
+  one.mask_batch = one.mask_heads = 1;
+  EXPECT_FALSE(plan_of(spec).map->bits);
+  EXPECT_EQ(of(spec, one), 0);
+  spec.mask.dtype = Dtype::kU8;
+  EXPECT_TRUE(plan_of(spec).map->bits);
+  EXPECT_EQ(of(spec, one), 24);
+  EXPECT_EQ(of(spec, shapes), 0);
+}
+
 // Of a trusted body nothing is known: it may tell sequences and heads apart.
 TEST(MapPlan, OneEachForATrustedBody) {
   AttentionSpec spec = spec_of("return h > 0;");
@@ -129,7 +157,7 @@ TEST(MapPlan, IsMadeInTheWorkspace) {
     EXPECT_EQ(sequence->workspaces[i].name, name_of(plan.workspaces[i]));
     bytes.push_back(sequence->workspaces[i].bytes);
   }
-  EXPECT_EQ(bytes, (std::vector<std::int64_t>{16, 12, 96, 12, 96}));
+  EXPECT_EQ(bytes, (std::vector<std::int64_t>{16, 12, 96, 12, 96, 96, 24 * 2048}));
 }
 
 TEST(MapPlan, ComesBesideAMerge) {
@@ -146,8 +174,8 @@ TEST(MapPlan, ComesBesideAMerge) {
   std::vector<std::string> entries;
   for (const LaunchRecipe& recipe : sequence->launches) entries.push_back(recipe.entry);
   EXPECT_EQ(entries, (std::vector<std::string>{"attnjit_map", "attnjit_forward", "attnjit_merge"}));
-  ASSERT_EQ(sequence->workspaces.size(), 7U);
-  for (std::size_t i = 0; i < 7; ++i) {
+  ASSERT_EQ(sequence->workspaces.size(), 9U);
+  for (std::size_t i = 0; i < 9; ++i) {
     EXPECT_EQ(sequence->workspaces[i].name, name_of(plan.workspaces[i]));
   }
 }
@@ -165,8 +193,8 @@ TEST(MapPlan, IsWrittenToAndReadFromTheCallersMemory) {
     }
     return names;
   };
-  const std::vector<std::string> all{"kv_num_blocks", "kv_indices", "full_kv_num_blocks",
-                                     "full_kv_indices"};
+  std::vector<std::string> all{"kv_num_blocks", "kv_indices", "full_kv_num_blocks",
+                               "full_kv_indices"};
   shapes.mask_map.use = MaskMapUse::kWrite;
   const auto writing = launches_of(plan, shapes);
   ASSERT_TRUE(writing);
@@ -182,6 +210,10 @@ TEST(MapPlan, IsWrittenToAndReadFromTheCallersMemory) {
   shapes.mask_map.no_full = true;
   EXPECT_EQ(pointers(launches_of(plan, shapes)->launches[0]),
             (std::vector<std::string>{"kv_num_blocks", "kv_indices"}));
+  shapes.mask_map.no_full = false;
+  shapes.mask_map.bit_blocks = 5;
+  all.emplace_back("kv_bits");
+  EXPECT_EQ(pointers(launches_of(plan, shapes)->launches[0]), all);
 }
 
 TEST(MapPlan, GivenExtentsMustFit) {
@@ -204,6 +236,9 @@ TEST(MapPlan, GivenExtentsMustFit) {
   EXPECT_EQ(refused({kRead, 1, 1, -3, 8}), "mask_map.shape");
   EXPECT_EQ(refused({kRead, 3, 1, INT32_MAX, 8}), "mask_map.shape");
   EXPECT_EQ(refused({kRead, 1, 1, 3, INT32_MAX}), "mask_map.shape");
+  EXPECT_EQ(refused({kRead, 1, 1, 3, 8, false, -1}), "mask_map.bit_blocks");
+  EXPECT_EQ(refused({kRead, 1, 1, 3, 8, false, 1 << 24}), "mask_map.bit_blocks");
+  EXPECT_EQ(refused({kRead, 1, 1, 3, 8, false, 100}), "");
   EXPECT_EQ(refused({kWrite, 1, 1, 3, 8}), "");
   EXPECT_EQ(refused({kWrite, 3, 1, 3, 8}), "mask_map.shape");
   EXPECT_EQ(refused({kWrite, 1, 1, 3, 9}), "mask_map.shape");

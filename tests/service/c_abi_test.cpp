@@ -273,7 +273,8 @@ TEST_F(CAbiTest, MasksAndSlopesAreGiven) {
   args_.mask = 0;
   expect_refused("mask");
   args_.mask = 0x20000000;
-  for (int32_t* reserved : {&args_.reserved, &args_.reserved2, &args_.reserved3}) {
+  for (int32_t* reserved :
+       {&args_.reserved, &args_.reserved2, &args_.reserved3, &args_.reserved4}) {
     *reserved = 1;
     expect_refused("args");
     *reserved = 0;
@@ -332,6 +333,10 @@ TEST_F(CAbiTest, MapsAreGiven) {
   attnjit_error* error = attnjit_mask_map_shape(kernel_, &args_, extents);
   ASSERT_EQ(error, nullptr) << attnjit_error_text(error);
   EXPECT_EQ(std::vector<int>(extents, extents + 4), (std::vector{1, 1, 2, 8}));
+  int32_t bit_blocks = 0;
+  error = attnjit_mask_map_bits(kernel_, &args_, &bit_blocks);
+  ASSERT_EQ(error, nullptr) << attnjit_error_text(error);
+  EXPECT_EQ(bit_blocks, 16);
   args_.mask_map = ATTNJIT_MASK_MAP_READ;
   args_.map_kv_blocks = 5;
   args_.kv_num_blocks = 0x20000000;
@@ -342,6 +347,22 @@ TEST_F(CAbiTest, MapsAreGiven) {
   EXPECT_EQ(number_of("full_kv_num_blocks"), 0);
   EXPECT_EQ(number_of("map_q_blocks"), 2);
   EXPECT_EQ(number_of("map_kv_blocks"), 5);
+  EXPECT_EQ(number_of("kv_bits"), 0);
+  args_.bit_blocks = 7;
+  expect_refused("kv_bits");
+  args_.kv_bits = 0x60000000;
+  args_.block_bits = 0x70000008;
+  expect_refused("block_bits");
+  args_.block_bits = 0x70000000;
+  expect_launched();
+  EXPECT_EQ(number_of("kv_bits"), 0x60000000);
+  EXPECT_EQ(number_of("block_bits"), 0x70000000);
+  EXPECT_EQ(number_of("bit_blocks"), 7);
+  // A caller of the version before knows no bits.
+  args_.struct_size = offsetof(attnjit_launch_args, kv_bits);
+  expect_launched();
+  EXPECT_EQ(number_of("bit_blocks"), 0);
+  args_.struct_size = sizeof args_;
   args_.kv_indices = 0;
   expect_refused("kv_indices");
   args_.map_batch = 3;

@@ -32,22 +32,64 @@ using Buffer = BufferId::Kind;
 constexpr int kThreads = 512;  // whose warps look at blocks beside one another
 constexpr int kCtasPerSm = 4;  // as many as an SM has threads for
 constexpr int kWordBytes = 4;  // of an i32
+constexpr std::int64_t kBlockBitsBytes = kMapBlock * kMapBlock / 8;
+/// Blocks that a map has bits of, at most: 32 MiB.
+constexpr std::int64_t kMostBitBlocks = 1 << 14;
+/// The most that a caller may give room for: a place has 24 bits (templates/maps/block_bits.cuh).
+constexpr std::int32_t kMostGivenBitBlocks = (1 << 24) - 1;
 constexpr int kListThreads = 128;
 constexpr std::array kListWorkspaces{WorkspaceId::kListCounts, WorkspaceId::kList};
 
+std::int64_t rows_of(const MaskMapShape& map) {
+  return std::int64_t{map.batch} * map.heads * map.q_blocks;
+}
+
 // The arrays of a map: the caller's, or the plan's own.
 struct MapArray {
+  enum class Extent : std::uint8_t {
+    kRows,       ///< a word for each row of blocks
+    kPlaces,     ///< a word for each block of a row
+    kBitBlocks,  ///< the bits of as many blocks
+  };
+  enum class Of : std::uint8_t { kPart, kWhole, kBits };
   Buffer buffer;
   WorkspaceId workspace;
-  bool indices;  ///< has a place for each block of a row
-  bool full;     ///< is of the blocks that are seen whole
+  Extent extent;
+  Of of;
 };
 constexpr std::array kArrays{
-    MapArray{Buffer::kKvNumBlocks, WorkspaceId::kMapKvNumBlocks, false, false},
-    MapArray{Buffer::kKvIndices, WorkspaceId::kMapKvIndices, true, false},
-    MapArray{Buffer::kFullKvNumBlocks, WorkspaceId::kMapFullKvNumBlocks, false, true},
-    MapArray{Buffer::kFullKvIndices, WorkspaceId::kMapFullKvIndices, true, true},
+    MapArray{Buffer::kKvNumBlocks, WorkspaceId::kMapKvNumBlocks, MapArray::Extent::kRows,
+             MapArray::Of::kPart},
+    MapArray{Buffer::kKvIndices, WorkspaceId::kMapKvIndices, MapArray::Extent::kPlaces,
+             MapArray::Of::kPart},
+    MapArray{Buffer::kFullKvNumBlocks, WorkspaceId::kMapFullKvNumBlocks, MapArray::Extent::kRows,
+             MapArray::Of::kWhole},
+    MapArray{Buffer::kFullKvIndices, WorkspaceId::kMapFullKvIndices, MapArray::Extent::kPlaces,
+             MapArray::Of::kWhole},
+    MapArray{Buffer::kKvBits, WorkspaceId::kMapKvBits, MapArray::Extent::kPlaces,
+             MapArray::Of::kBits},
+    MapArray{Buffer::kBlockBits, WorkspaceId::kMapBlockBits, MapArray::Extent::kBitBlocks,
+             MapArray::Of::kBits},
 };
+
+/// Whether the map of a launch lacks one that the plan's have.
+bool lacks_array(const MaskMapShape& map, const MapArray& array) {
+  if (array.of == MapArray::Of::kBits) return map.bit_blocks == 0;
+  return array.of == MapArray::Of::kWhole && map.use != MaskMapUse::kNone && map.no_full;
+}
+
+std::int64_t bytes_of(const MapArray& array, const MaskMapShape& map) {
+  switch (array.extent) {
+    case MapArray::Extent::kRows:
+      return rows_of(map) * kWordBytes;
+    case MapArray::Extent::kPlaces:
+      // NOTE: never empty: who launches gives no address of nothing.
+      return rows_of(map) * std::max(map.kv_blocks, 1) * kWordBytes;
+    case MapArray::Extent::kBitBlocks:
+      break;
+  }
+  return map.bit_blocks * kBlockBitsBytes;
+}
 
 /// Whether the launch says which heads share a map, and not the kernel that makes it.
 bool counted_at_launch(const KernelPlan& plan) {
@@ -69,16 +111,26 @@ bool may_name(const ResolvedSpec& spec, spec::Coord coord) {
   });
 }
 
+/// Whether a kernel would ask a mask about scores one by one: not where rows see intervals of keys,
+/// nor of numbers that hide by what they add to scores.
+bool hides_scores(const MaskSpec& mask) {
+  switch (mask.kind) {
+    case MaskSpec::Kind::kCustom:
+    case MaskSpec::Kind::kOr:
+      return true;
+    case MaskSpec::Kind::kMaterialized:
+      return !spec::adds_to_scores(mask);
+    default:
+      return std::any_of(mask.of.begin(), mask.of.end(), hides_scores);
+  }
+}
+
 std::int32_t blocks_of(std::int32_t length) {
   return length / kMapBlock + (length % kMapBlock != 0 ? 1 : 0);
 }
 
 Error bad_map(std::string field, std::string message) {
   return make_error(ErrorCode::kInvalid, std::move(message), "mask_map." + std::move(field));
-}
-
-std::int64_t rows_of(const MaskMapShape& map) {
-  return std::int64_t{map.batch} * map.heads * map.q_blocks;
 }
 
 /// Whether each sequence, or each head, has a mask of its own in the tensor that is part of it.
@@ -89,6 +141,27 @@ bool has_heads(const PlannedMap& map, const LaunchShapes& shapes) {
   return map.by_tensor && shapes.mask_heads != 1;
 }
 
+/// Of the heads that share a map, those that are asked about to make it: all where they may see
+/// different keys.
+std::int32_t heads_asked(const KernelPlan& plan, const LaunchShapes& shapes,
+                         const MaskMapShape& map) {
+  const bool by_head = plan.map->by_head || has_heads(*plan.map, shapes);
+  return by_head ? std::int32_t{plan.spec->num_q_heads / map.heads} : 1;
+}
+
+/// The blocks that the map of a launch has bits of, at most. Heads that see different keys have no
+/// bits in common.
+std::int32_t bit_blocks_of(const KernelPlan& plan, const LaunchShapes& shapes,
+                           const MaskMapShape& map) {
+  if (!plan.map->bits || heads_asked(plan, shapes, map) > 1) return 0;
+  // NOTE: divided, not multiplied: the product overflows.
+  const std::int64_t rows = rows_of(map);
+  if (map.kv_blocks > 0 && rows > kMostBitBlocks / map.kv_blocks) {
+    return static_cast<std::int32_t>(kMostBitBlocks);
+  }
+  return static_cast<std::int32_t>(rows * map.kv_blocks);
+}
+
 /// Points a launch's arguments at the workspaces, or nowhere, where the caller gave no array.
 void place_map(const KernelPlan& plan, const MaskMapShape& map, LaunchRecipe& recipe) {
   const bool given = map.use != MaskMapUse::kNone;
@@ -97,7 +170,7 @@ void place_map(const KernelPlan& plan, const MaskMapShape& map, LaunchRecipe& re
     if (pointer == nullptr) continue;
     for (const MapArray& array : kArrays) {
       if (pointer->id.kind != array.buffer) continue;
-      if (given && array.full && map.no_full) {
+      if (lacks_array(map, array)) {
         *pointer = {};
       } else if (!given) {
         const BufferId own = workspace_buffer(plan, array.workspace);
@@ -128,6 +201,10 @@ bool walks_map(const ResolvedSpec& spec) {
   });
 }
 
+bool map_has_bits(const AttentionSpec& spec) {
+  return !has_lists(spec) && (spec::interprets_mask(spec) || hides_scores(spec.mask));
+}
+
 PlannedMap planned_map(const ResolvedSpec& spec, int packed_heads) {
   const bool by_head = may_name(spec, spec::Coord::kH);
   PlannedMap map;
@@ -140,23 +217,37 @@ PlannedMap planned_map(const ResolvedSpec& spec, int packed_heads) {
   map.by_head = by_head;
   map.packed_heads = packed_heads;
   map.by_tensor = spec::materialized(spec->mask) != nullptr;
+  map.bits = map_has_bits(spec);
   return map;
 }
 
 void add_map_workspaces(KernelPlan& plan) {
   if (!walks_map(plan.spec)) return;
-  for (const MapArray& array : kArrays) plan.workspaces.push_back(array.workspace);
+  const bool bits = map_has_bits(plan.spec);
+  for (const MapArray& array : kArrays) {
+    if (bits || array.of != MapArray::Of::kBits) plan.workspaces.push_back(array.workspace);
+  }
   if (!has_lists(plan.spec)) return;
   plan.workspaces.insert(plan.workspaces.end(), kListWorkspaces.begin(), kListWorkspaces.end());
 }
 
 namespace {
 
-void add_arrays(const char* cuda_type, std::vector<KernelParameter>& parameters) {
+/// The arrays of blocks; and the bits', with how many blocks they are of.
+void add_lists_of_blocks(const char* cuda_type, std::vector<KernelParameter>& parameters) {
   for (const MapArray& array : kArrays) {
+    if (array.of == MapArray::Of::kBits) continue;
     parameters.push_back(
         parameter(std::string(name_of(array.buffer)), {array.buffer, 0}, cuda_type));
   }
+}
+void add_bits(const char* cuda_type, const char* word_type,
+              std::vector<KernelParameter>& parameters) {
+  parameters.push_back(
+      parameter(std::string(name_of(Buffer::kKvBits)), {Buffer::kKvBits, 0}, cuda_type));
+  parameters.push_back(
+      parameter(std::string(name_of(Buffer::kBlockBits)), {Buffer::kBlockBits, 0}, word_type));
+  parameters.push_back(parameter(LaunchNumber::kBitBlocks));
 }
 
 void add_lists(const KernelPlan& plan, const char* cuda_type,
@@ -181,12 +272,14 @@ PlannedKernel map_kernel(const KernelPlan& plan) {
   constants.add("kGroup", spec.group);
   constants.add("kMapHeads", counted_at_launch(plan) ? 0 : plan.map->heads);
   constants.add_bool("kByHead", plan.map->by_head && !spec::interprets_mask(spec));
+  constants.add_bool("kMapBits", plan.map->bits);
   constants.add_bool("kLengthsDiffer", lengths_differ(spec));
   constants.add_bool("kRagged", spec.ragged);
   constants.add_bool("kRaggedKv", spec.ragged_kv);
   constants.add_bool("kKvLensExcludeNew", spec.kv_lens_exclude_new);
   kernel.constants = std::move(constants).take();
-  add_arrays("int", kernel.parameters);
+  add_lists_of_blocks("int", kernel.parameters);
+  if (plan.map->bits) add_bits("int", "unsigned int", kernel.parameters);
   add_length_parameters(spec, kernel.parameters);
   for (const LaunchNumber number : {kMapQBlocks, kMapKvBlocks, kMapRows}) {
     kernel.parameters.push_back(parameter(number));
@@ -211,7 +304,7 @@ PlannedKernel lists_kernel(const KernelPlan& plan) {
   Constants constants;
   constants.add("kThreads", kListThreads);
   kernel.constants = std::move(constants).take();
-  add_arrays("const int", kernel.parameters);
+  add_lists_of_blocks("const int", kernel.parameters);
   add_lists(plan, "int", kernel.parameters);
   for (const LaunchNumber number :
        {kMapQBlocks, kMapKvBlocks, kListRows, kListsPerMap, kRowsPerList, kListPlaces}) {
@@ -230,9 +323,7 @@ Result<LaunchRecipe> rows_launch(const KernelPlan& plan, KernelId kernel,
                         {}};
   values.numbers.set_strides(request.tensors);
   set_map_numbers(request, plan.spec, values.numbers);
-  const bool by_head = plan.map->by_head || has_heads(*plan.map, request.shapes);
-  values.numbers.set(LaunchNumber::kHeadsAsked,
-                     by_head ? std::int32_t{plan.spec->num_q_heads / request.map.heads} : 1);
+  values.numbers.set(LaunchNumber::kHeadsAsked, heads_asked(plan, request.shapes, request.map));
   const std::int64_t ctas =
       std::min(rows, std::int64_t{kCtasPerSm} * std::max(request.device.sm_count, 1));
   Result<LaunchRecipe> recipe = make_recipe(kernel, static_cast<std::uint32_t>(ctas), values);
@@ -254,7 +345,8 @@ void add_map_parameters(const KernelPlan& plan, std::vector<KernelParameter>& pa
     add_lists(plan, "const int", parameters);
     numbers.insert(numbers.end(), {kListsPerMap, kRowsPerList, kListPlaces});
   } else {
-    add_arrays("const int", parameters);
+    add_lists_of_blocks("const int", parameters);
+    if (map_has_bits(plan.spec)) add_bits("const int", "const unsigned int", parameters);
     numbers.insert(numbers.end(), {kMapQBlocks, kMapKvBlocks});
   }
   for (const LaunchNumber number : numbers) parameters.push_back(parameter(number));
@@ -288,6 +380,7 @@ Result<MaskMapShape> mask_map_shape(const KernelPlan& plan, const LaunchShapes& 
     return bad_map("q_blocks", fmt::format("{} x {} x {} rows of blocks exceed {}", map.batch,
                                            map.heads, map.q_blocks, kMaxTiles));
   }
+  map.bit_blocks = bit_blocks_of(plan, shapes, map);
   return map;
 }
 
@@ -322,6 +415,11 @@ Result<MaskMapShape> map_of_launch(const KernelPlan& plan, const LaunchShapes& s
     return bad_map("shape", fmt::format("{} x {} x {} rows of {} blocks are too many", map.batch,
                                         map.heads, map.q_blocks, map.kv_blocks));
   }
+  if (map.bit_blocks < 0 || map.bit_blocks > kMostGivenBitBlocks) {
+    return bad_map("bit_blocks",
+                   fmt::format("is {}; allowed: 0 to {}", map.bit_blocks, kMostGivenBitBlocks));
+  }
+  if (!plan.map->bits) map.bit_blocks = 0;
   if (map.use == MaskMapUse::kWrite) {
     if (map.batch != made->batch || map.heads != made->heads || map.q_blocks != made->q_blocks ||
         map.kv_blocks != made->kv_blocks || map.no_full) {
@@ -343,6 +441,7 @@ void set_map_numbers(const LaunchRequest& request, const AttentionSpec& spec,
   numbers.set(LaunchNumber::kMapKvBlocks, map.kv_blocks);
   numbers.set(LaunchNumber::kMapRows, static_cast<std::int32_t>(rows_of(map)));
   numbers.set(LaunchNumber::kHeadsPerMap, std::int32_t{spec.num_q_heads / map.heads});
+  numbers.set(LaunchNumber::kBitBlocks, map.bit_blocks);
   if (request.rows_per_list == 0) return;
   const std::int32_t lists = lists_per_map(request);
   numbers.set(LaunchNumber::kListRows, std::int32_t{map.batch * map.heads * lists});
@@ -356,11 +455,10 @@ Status add_map_launch(const KernelPlan& plan, const LaunchRequest& request,
   if (!plan.map) return {};
   const MaskMapShape& map = request.map;
   for (LaunchRecipe& recipe : sequence.launches) place_map(plan, map, recipe);
-  const std::int64_t rows = map.use == MaskMapUse::kNone ? rows_of(map) : 0;
   for (const MapArray& array : kArrays) {
-    // NOTE: never empty: who launches gives no address of nothing.
-    const std::int64_t places = array.indices ? std::max(map.kv_blocks, 1) : 1;
-    set_bytes(plan, array.workspace, rows * places * kWordBytes, sequence);
+    if (!plan.map->bits && array.of == MapArray::Of::kBits) continue;
+    if (map.use != MaskMapUse::kNone || lacks_array(map, array)) continue;
+    set_bytes(plan, array.workspace, bytes_of(array, map), sequence);
   }
   std::vector<LaunchRecipe> before;
   if (map.use != MaskMapUse::kRead) {

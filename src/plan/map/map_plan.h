@@ -20,6 +20,9 @@ inline constexpr int kMapBlock = 128;
 /// hangs on elements of arrays that differ within a tile.
 bool walks_map(const ResolvedSpec& spec);
 
+/// Whether the map of a spec whose kernel walks one has bits of blocks that are seen in part.
+bool map_has_bits(const AttentionSpec& spec);
+
 /// The map of a spec whose kernel walks one. `packed_heads`: query heads that share tiles.
 PlannedMap planned_map(const ResolvedSpec& spec, int packed_heads);
 

@@ -27,6 +27,7 @@ const Field<Sm90Plan> kSm90Fields[] = {
     {"overlaps", &Sm90Plan::overlaps},
     {"listed", &Sm90Plan::listed},
     {"mapped", &Sm90Plan::mapped},
+    {"map_bits", &Sm90Plan::map_bits},
     {"split", &Sm90Plan::split},
     {"partition_tiles", &Sm90Plan::partition_tiles},
     {"rescale_by_row", &Sm90Plan::rescale_by_row},

@@ -203,6 +203,7 @@ Sm90Plan choose(const ResolvedSpec& resolved) {
   plan.ping_pong = true;
   plan.listed = listed;
   plan.mapped = mapped;
+  plan.map_bits = mapped && map_has_bits(spec);
   plan.widens_kv = widens_kv(spec);
   plan.kv_row_bytes = plan.widens_kv ? widened_row_bytes(spec) : kBlockBytes;
   plan.kv_lens = lengths_differ(spec);
@@ -303,9 +304,13 @@ Status fit_partitions(int keys, const TuningValues* tuned, Sm90Plan& plan) {
 /// Of the announcement of a work tile (templates/common/work_tiles.cuh), stored 16 bytes at a time.
 int work_bytes(const Sm90Plan& plan) { return plan.split ? 48 : 32; }
 
-/// Of the words that the producer tells of the K of each stage, where tiles are listed. Barriers
-/// follow, of 8 bytes each.
-int notes_bytes(const Sm90Plan& plan) { return plan.listed ? round_up(4 * plan.num_stages, 8) : 0; }
+/// Of a note that the producer tells with the K of a stage, where tiles are listed: a word, and one
+/// more where a map has bits.
+int note_bytes(const Sm90Plan& plan) { return plan.map_bits ? 8 : 4; }
+/// Of all of them. Barriers follow, of 8 bytes each.
+int notes_bytes(const Sm90Plan& plan) {
+  return plan.listed ? round_up(note_bytes(plan) * plan.num_stages, 8) : 0;
+}
 
 /// Tiles as they come, of K and of V.
 int row_tiles(const Sm90Plan& plan) { return (plan.widens_kv ? 2 : 1) * plan.num_row_stages; }
@@ -509,6 +514,7 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm9
   constants.add_bool("kOverlaps", sm90.overlaps);
   constants.add_bool("kListed", sm90.listed);
   constants.add_bool("kMapped", sm90.mapped);
+  constants.add_bool("kMapBits", sm90.map_bits);
   constants.add_bool("kSplit", sm90.split);
   constants.add("kPartitionTiles", sm90.partition_tiles);
   constants.add_bool("kMergeOnePart", merges_one_part(spec));
@@ -539,6 +545,7 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm9
   constants.add("kWorkBytes", work_bytes(sm90));
   constants.add("kWorkOffset", sm90_begin_of(Sm90Region::kWork, sm90));
   constants.add("kNotesOffset", sm90_begin_of(Sm90Region::kNotes, sm90));
+  constants.add("kNoteBytes", note_bytes(sm90));
   constants.add("kBarrierOffset", sm90_begin_of(Sm90Region::kBarriers, sm90));
   int first_barrier = 0;
   for (const BarrierGroup& group : barrier_groups(sm90)) {

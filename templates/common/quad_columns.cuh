@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the four lanes of a quad share a row of scores: lane q has the columns 8 i + 2 q and
+// 8 i + 2 q + 1 of every 8, as in the accumulators of mma and wgmma.
+#pragma once
+
+#include "common/ptx.cuh"
+
+namespace attnjit {
+
+constexpr int kQuad = 4;
+
+/// The lane's column of a number, from its first one on.
+ATTNJIT_DEVICE int quad_column(int number) { return 8 * (number >> 1) + (number & 1); }
+
+/// Of a row's columns in a lane, those before `column` of its first.
+ATTNJIT_DEVICE int columns_before(int column) {
+  return column <= 0 ? 0 : 2 * (column >> 3) + min(column & 7, 2);
+}
+
+/// Of 32 columns, a bit each, those of lane q of a quad: 8 bits.
+ATTNJIT_DEVICE u32 bits_of_quad(u32 columns, int q) {
+  const u32 pairs = columns >> 2 * q & 0x03030303u;
+  const u32 halves = pairs | pairs >> 6;
+  return (halves & 0x0fu) | (halves >> 12 & 0xf0u);
+}
+
+}  // namespace attnjit

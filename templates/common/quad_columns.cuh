@@ -24,4 +24,10 @@ ATTNJIT_DEVICE u32 bits_of_quad(u32 columns, int q) {
   return (halves & 0x0fu) | (halves >> 12 & 0xf0u);
 }
 
+/// The columns of which lane q has 8 bits.
+ATTNJIT_DEVICE u32 columns_of_quad(u32 bits, int q) {
+  const u32 halves = (bits | bits << 12) & 0x000f000fu;
+  return ((halves | halves << 6) & 0x03030303u) << 2 * q;
+}
+
 }  // namespace attnjit

@@ -164,11 +164,14 @@ struct Consumer {
       const u32* const block =
           arguments.block_bits + static_cast<i64>(rows.note.bits - 1) * kBlockWords + (lane & 3);
       const int first = rows.index % (kMapBlock / Config::kTileN) * kTileBits;
+      const int first_kv = rows.index * Config::kTileN + 2 * (lane & 3);
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        // NOTE: rows that the sequence has not are read as well: they are the block's.
+        // NOTE: rows that the sequence has not are read as well: they are the block's. Of keys that
+        // it has not a map which was made for a longer one says anything.
         const int row = (rows.first_row + 8 * half) >> Config::kGqaShift & (kMapBlock - 1);
-        bits[half][0] = block[row * kRowWords] >> first;
+        bits[half][0] = block[row * kRowWords] >> first &
+                        low_bits(columns_before(rows.scores.row[half].kv_len - first_kv));
       }
     }
   }

@@ -223,6 +223,74 @@ class MapTest : public KernelTest {
     expect_right(*problem, *done);
   }
 
+  // Of causal_documents(). What a launch wrote is read in the place of the mask: with other
+  // documents the next one still computes those of the first.
+  static void expect_bits_in_the_place_of_the_mask(const AttentionSpec& spec) {
+    const auto kernel = compiled(spec);
+    ASSERT_TRUE(kernel);
+    auto problem = problem_of(kernel->generated.plan.spec, {{300}, {700}}, InputKind::kNormal, 0,
+                              {documents_of(90)});
+    ASSERT_TRUE(problem);
+    const auto launched = [&](const Problem& one) {
+      return run(*kernel, one, launches_of(*kernel, one, one.launch_shapes(), 132));
+    };
+    add_map(shape_of(*kernel, *problem), *problem);
+    const auto first = launched(*problem);
+    ASSERT_TRUE(first);
+    Problem other = *problem;
+    take_map(*first, other);
+    other.tensors.at("param_doc") = documents_of(3).value;
+    const auto second = launched(other);
+    ASSERT_TRUE(second);
+    expect_right(*problem, *second);
+  }
+
+  // A map that was made for a longer sequence is read: its bits past the keys count for nothing.
+  static void expect_bits_past_the_keys_passed_over(AttentionSpec spec) {
+    spec.mask = over_arrays("p.doc[q_row] == p.doc[kv_idx] || p.doc[kv_idx] % 2 == 0",
+                            {{"doc", Type::kI32Array}});
+    const auto kernel = compiled(spec);
+    ASSERT_TRUE(kernel);
+    auto longer = problem_of(spec, {{300}, {760}}, InputKind::kNormal, 0, {documents_of(50)});
+    auto problem = problem_of(spec, {{300}, {650}}, InputKind::kNormal, 0, {documents_of(50)});
+    ASSERT_TRUE(longer && problem);
+    for (Problem* one : {&*longer, &*problem}) add_map(shape_of(*kernel, *one), *one);
+    const auto first =
+        run(*kernel, *longer, launches_of(*kernel, *longer, longer->launch_shapes(), 132));
+    ASSERT_TRUE(first);
+    take_map(*first, *problem);
+    const auto done =
+        run(*kernel, *problem, launches_of(*kernel, *problem, problem->launch_shapes(), 132));
+    ASSERT_TRUE(done);
+    expect_right(*problem, *done);
+  }
+
+  // Of same_document(). A map with room for the bits of fewer blocks than are seen in part: of the
+  // others the mask is asked.
+  static void expect_bits_of_some_blocks(const AttentionSpec& spec) {
+    const auto kernel = compiled(spec);
+    ASSERT_TRUE(kernel);
+    auto problem = problem_of(kernel->generated.plan.spec, {{384}, {700}}, InputKind::kNormal, 0,
+                              {documents_of(90)});
+    ASSERT_TRUE(problem);
+    for (const std::int32_t bit_blocks : {0, 2, 7}) {
+      MaskMapShape shape = shape_of(*kernel, *problem);
+      shape.bit_blocks = bit_blocks;
+      add_map(shape, *problem);
+      for (const bool reads : {false, true}) {
+        const auto done =
+            run(*kernel, *problem, launches_of(*kernel, *problem, problem->launch_shapes(), 132));
+        ASSERT_TRUE(done);
+        expect_right(*problem, *done);
+        if (reads) continue;
+        // Three rows of blocks have the same share each.
+        const verify::MaskMap made = written(shape, *problem, *done);
+        EXPECT_EQ(expect_bits(made, *problem, *done), bit_blocks / 3 * 3);
+        take_map(*done, *problem);
+      }
+    }
+  }
+
   // Of same_document(). Nothing is known from the elements' ranges: scores are asked about.
   static void expect_mixed_elements(const AttentionSpec& spec) {
     const auto mixed = [](std::int64_t i) {

@@ -4,6 +4,7 @@
 
 #include "common/integers.cuh"
 #include "common/mask.cuh"
+#include "common/quad_columns.cuh"
 #include "common/score_mod.cuh"
 
 namespace attnjit::sm100 {
@@ -48,6 +49,25 @@ ATTNJIT_DEVICE void interpreted_words(u32 (&words)[kWords], const Coord& c, bool
   Mask::template columns<32 * kWords>(words, at, p);
 #pragma unroll
   for (int i = 0; i < kWords; ++i) words[i] &= low_bits(c.kv_len - c.kv_idx - 32 * i);
+}
+
+/// The words of a tile's columns, of which the first is a block's column `first`, by the block's
+/// bits of the row (maps/block_bits.cuh). `keys`: those of the sequence from the first column on;
+/// of others a map which was made for a longer one says anything.
+template <int kWords>
+ATTNJIT_DEVICE void words_of_block(u32 (&words)[kWords], const u32* bits, int first, int keys) {
+  const uint4 row = *reinterpret_cast<const uint4*>(bits);
+  const u32 of_lanes[] = {row.x >> first / 4, row.y >> first / 4, row.z >> first / 4,
+                          row.w >> first / 4};
+#pragma unroll
+  for (int i = 0; i < kWords; ++i) {
+    words[i] = 0;
+#pragma unroll
+    for (int q = 0; q < kQuad; ++q) {
+      words[i] |= columns_of_quad(of_lanes[q] >> 8 * i & 0xffu, q);
+    }
+    words[i] &= low_bits(keys - 32 * i);
+  }
 }
 
 /// Hides the columns of scores[begin..begin+31] whose bit is not set.

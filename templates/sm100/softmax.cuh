@@ -122,12 +122,24 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
       bool partial = first_kv < core.begin || core.end - first_kv < Config::kTileN;
       bool hidden = false;
       bool asked = true;
+      [[maybe_unused]] BlockNote note;
       if constexpr (Config::kMapped) {
         const ListedBlock block = listed_block<Config>(work, place, arguments);
         const int block_row = work.num_qo == 2 && arguments.rows_per_list == 2 ? warpgroup : 0;
         hidden = !block.is_seen(block_row);
         partial = !block.is_whole(block_row) || work.kv_len - first_kv < Config::kTileN;
         asked &= partial && !hidden;
+        if constexpr (Config::kMapBits) {
+          if (asked) note = listed_note<Config>(work, place, block_row, arguments);
+          if (note.has_bits(arguments.bit_blocks)) {
+            const IntRange shown =
+                note.visible(first % kMapBlock, first % kMapBlock + last - first,
+                             first_kv % kMapBlock, first_kv % kMapBlock + Config::kTileN - 1);
+            partial = shown.lo == 0 || work.kv_len - first_kv < Config::kTileN;
+            hidden = shown.hi == 0;
+            asked = false;
+          }
+        }
       }
       if constexpr (Mask::kListed || Config::kMapped) {
         if (asked) {
@@ -145,12 +157,24 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
         }
       }
       u32 words[kBatches];
+      bool score_by_score = partial;  // the mask is asked
+      if constexpr (Config::kMapBits) {
+        if (partial && note.has_bits(arguments.bit_blocks)) {
+          score_by_score = false;
+          // NOTE: rows that the sequence has not are read as well: they are the block's.
+          words_of_block(
+              words,
+              arguments.block_bits +
+                  (static_cast<i64>(note.place()) * kMapBlock + position % kMapBlock) * kRowWords,
+              first_kv % kMapBlock, work.kv_len - first_kv);
+        }
+      }
       if constexpr (interprets<Mask>()) {
-        if (partial) {
+        if (score_by_score) {
           coord.kv_idx = first_kv;
           interpreted_words<Mask>(words, coord, hidden, params);
         }
-      } else if (partial) {
+      } else if (score_by_score) {
 #pragma unroll
         for (int batch = 0; batch < kBatches; ++batch) {
           coord.kv_idx = first_kv + 32 * batch;

@@ -5,6 +5,7 @@
 #include "common/partitions.cuh"
 #include "common/ring.cuh"
 #include "common/sequence_lengths.cuh"
+#include "maps/block_bits.cuh"
 #include "maps/listed_block.cuh"
 #include "maps/map_rows.cuh"
 #include "sm100/layout.cuh"
@@ -81,6 +82,14 @@ ATTNJIT_DEVICE ListedBlock listed_block(const WorkTile& work, int place,
   constexpr int kParts = kMapBlock / Config::kTileN;
   const i64 first = static_cast<i64>(work.list_row) * arguments.list_places;
   return {static_cast<u32>(arguments.list[first + place / kParts])};
+}
+/// What the map knows of that block, for one of the work tile's rows of blocks.
+template <class Config, class Arguments>
+ATTNJIT_DEVICE BlockNote listed_note(const WorkTile& work, int place, int block_row,
+                                     const Arguments& arguments) {
+  constexpr int kParts = kMapBlock / Config::kTileN;
+  const i64 block = static_cast<i64>(work.list_row) * arguments.list_places + place / kParts;
+  return {static_cast<u32>(arguments.list_notes[block * arguments.rows_per_list + block_row])};
 }
 /// The KV tile at a place of what a work tile walks: of its list, where it has one.
 template <class Config, class Arguments>

@@ -80,6 +80,17 @@ TEST_F(Sm100Maps, Partitions) {
   expect_maps(parts, {{2}, {700, 0, 31, 200}}, {documents_of(90)});
 }
 
+TEST_F(Sm100Maps, BitsAreReadInThePlaceOfTheMask) {
+  expect_bits_in_the_place_of_the_mask(spec_of(64, causal_documents()));
+  expect_bits_in_the_place_of_the_mask(with_group(spec_of(128, causal_documents()), 4, 4));
+}
+
+TEST_F(Sm100Maps, BitsPastTheKeysArePassedOver) {
+  expect_bits_past_the_keys_passed_over(of_sequences(spec_of(64, {}), 16, true));
+}
+
+TEST_F(Sm100Maps, BitsOfSomeBlocks) { expect_bits_of_some_blocks(spec_of(64, same_document())); }
+
 TEST_F(Sm100Maps, HiddenTilesAreNotLoaded) {
   expect_hidden_tiles_are_not_loaded(spec_of(64, same_document()), 2048, 10);
 }

@@ -159,53 +159,16 @@ TEST_F(Sm90Maps, HiddenTilesAreNotLoaded) {
   expect_hidden_tiles_are_not_loaded(spec_of(64, same_document()), 4096, 5);
 }
 
-// What a launch wrote is read in the place of the mask: with other documents the next one still
-// computes those of the first.
 TEST_F(Sm90Maps, BitsAreReadInThePlaceOfTheMask) {
-  const auto kernel = compiled(spec_of(64, causal_documents()));
-  ASSERT_TRUE(kernel);
-  auto problem = problem_of(kernel->generated.plan.spec, {{300}, {700}}, InputKind::kNormal, 0,
-                            {documents_of(90)});
-  ASSERT_TRUE(problem);
-  const auto launched = [&](const Problem& one) {
-    return run(*kernel, one, launches_of(*kernel, one, one.launch_shapes(), 132));
-  };
-  add_map(shape_of(*kernel, *problem), *problem);
-  const auto first = launched(*problem);
-  ASSERT_TRUE(first);
-  Problem other = *problem;
-  take_map(*first, other);
-  other.tensors.at("param_doc") = documents_of(3).value;
-  const auto second = launched(other);
-  ASSERT_TRUE(second);
-  expect_right(*problem, *second);
+  expect_bits_in_the_place_of_the_mask(spec_of(64, causal_documents()));
+  expect_bits_in_the_place_of_the_mask(with_group(spec_of(128, causal_documents()), 4, 4));
 }
 
-// A map with room for the bits of fewer blocks than are seen in part: of the others the mask is
-// asked.
-TEST_F(Sm90Maps, BitsOfSomeBlocks) {
-  const auto kernel = compiled(spec_of(64, same_document()));
-  ASSERT_TRUE(kernel);
-  auto problem = problem_of(kernel->generated.plan.spec, {{384}, {700}}, InputKind::kNormal, 0,
-                            {documents_of(90)});
-  ASSERT_TRUE(problem);
-  for (const std::int32_t bit_blocks : {0, 2, 7}) {
-    MaskMapShape shape = shape_of(*kernel, *problem);
-    shape.bit_blocks = bit_blocks;
-    add_map(shape, *problem);
-    for (const bool reads : {false, true}) {
-      const auto done =
-          run(*kernel, *problem, launches_of(*kernel, *problem, problem->launch_shapes(), 132));
-      ASSERT_TRUE(done);
-      expect_right(*problem, *done);
-      if (reads) continue;
-      // Three rows of blocks have the same share each.
-      const verify::MaskMap made = written(shape, *problem, *done);
-      EXPECT_EQ(expect_bits(made, *problem, *done), bit_blocks / 3 * 3);
-      take_map(*done, *problem);
-    }
-  }
+TEST_F(Sm90Maps, BitsPastTheKeysArePassedOver) {
+  expect_bits_past_the_keys_passed_over(of_sequences(spec_of(64, {}), 16, true));
 }
+
+TEST_F(Sm90Maps, BitsOfSomeBlocks) { expect_bits_of_some_blocks(spec_of(64, same_document())); }
 
 // The lists' order says nothing, and what stands in them is not believed.
 TEST_F(Sm90Maps, AnyLists) {

@@ -38,7 +38,8 @@ constexpr std::int64_t kMostBitBlocks = 1 << 14;
 /// The most that a caller may give room for: a place has 24 bits (templates/maps/block_bits.cuh).
 constexpr std::int32_t kMostGivenBitBlocks = (1 << 24) - 1;
 constexpr int kListThreads = 128;
-constexpr std::array kListWorkspaces{WorkspaceId::kListCounts, WorkspaceId::kList};
+constexpr std::array kListWorkspaces{WorkspaceId::kListCounts, WorkspaceId::kList,
+                                     WorkspaceId::kListNotes};
 
 std::int64_t rows_of(const MaskMapShape& map) {
   return std::int64_t{map.batch} * map.heads * map.q_blocks;
@@ -202,7 +203,7 @@ bool walks_map(const ResolvedSpec& spec) {
 }
 
 bool map_has_bits(const AttentionSpec& spec) {
-  return !has_lists(spec) && (spec::interprets_mask(spec) || hides_scores(spec.mask));
+  return spec::interprets_mask(spec) || hides_scores(spec.mask);
 }
 
 PlannedMap planned_map(const ResolvedSpec& spec, int packed_heads) {
@@ -228,31 +229,26 @@ void add_map_workspaces(KernelPlan& plan) {
     if (bits || array.of != MapArray::Of::kBits) plan.workspaces.push_back(array.workspace);
   }
   if (!has_lists(plan.spec)) return;
-  plan.workspaces.insert(plan.workspaces.end(), kListWorkspaces.begin(), kListWorkspaces.end());
+  for (const WorkspaceId list : kListWorkspaces) {
+    if (bits || list != WorkspaceId::kListNotes) plan.workspaces.push_back(list);
+  }
 }
 
 namespace {
 
-/// The arrays of blocks; and the bits', with how many blocks they are of.
+void add_array(Buffer array, const char* cuda_type, std::vector<KernelParameter>& parameters) {
+  parameters.push_back(parameter(std::string(name_of(array)), {array, 0}, cuda_type));
+}
 void add_lists_of_blocks(const char* cuda_type, std::vector<KernelParameter>& parameters) {
   for (const MapArray& array : kArrays) {
-    if (array.of == MapArray::Of::kBits) continue;
-    parameters.push_back(
-        parameter(std::string(name_of(array.buffer)), {array.buffer, 0}, cuda_type));
+    if (array.of != MapArray::Of::kBits) add_array(array.buffer, cuda_type, parameters);
   }
-}
-void add_bits(const char* cuda_type, const char* word_type,
-              std::vector<KernelParameter>& parameters) {
-  parameters.push_back(
-      parameter(std::string(name_of(Buffer::kKvBits)), {Buffer::kKvBits, 0}, cuda_type));
-  parameters.push_back(
-      parameter(std::string(name_of(Buffer::kBlockBits)), {Buffer::kBlockBits, 0}, word_type));
-  parameters.push_back(parameter(LaunchNumber::kBitBlocks));
 }
 
 void add_lists(const KernelPlan& plan, const char* cuda_type,
                std::vector<KernelParameter>& parameters) {
   for (const WorkspaceId list : kListWorkspaces) {
+    if (list == WorkspaceId::kListNotes && !map_has_bits(plan.spec)) continue;
     parameters.push_back(workspace_parameter(plan, list, cuda_type));
   }
 }
@@ -279,7 +275,11 @@ PlannedKernel map_kernel(const KernelPlan& plan) {
   constants.add_bool("kKvLensExcludeNew", spec.kv_lens_exclude_new);
   kernel.constants = std::move(constants).take();
   add_lists_of_blocks("int", kernel.parameters);
-  if (plan.map->bits) add_bits("int", "unsigned int", kernel.parameters);
+  if (plan.map->bits) {
+    add_array(Buffer::kKvBits, "int", kernel.parameters);
+    add_array(Buffer::kBlockBits, "unsigned int", kernel.parameters);
+    kernel.parameters.push_back(parameter(kBitBlocks));
+  }
   add_length_parameters(spec, kernel.parameters);
   for (const LaunchNumber number : {kMapQBlocks, kMapKvBlocks, kMapRows}) {
     kernel.parameters.push_back(parameter(number));
@@ -303,8 +303,13 @@ PlannedKernel lists_kernel(const KernelPlan& plan) {
   kernel.overlaps = true;
   Constants constants;
   constants.add("kThreads", kListThreads);
+  constants.add_bool("kMapBits", plan.map->bits);
   kernel.constants = std::move(constants).take();
   add_lists_of_blocks("const int", kernel.parameters);
+  if (plan.map->bits) {
+    add_array(Buffer::kKvBits, "const int", kernel.parameters);
+    kernel.parameters.push_back(parameter(kBitBlocks));
+  }
   add_lists(plan, "int", kernel.parameters);
   for (const LaunchNumber number :
        {kMapQBlocks, kMapKvBlocks, kListRows, kListsPerMap, kRowsPerList, kListPlaces}) {
@@ -340,14 +345,19 @@ std::int32_t lists_per_map(const LaunchRequest& request) {
 
 void add_map_parameters(const KernelPlan& plan, std::vector<KernelParameter>& parameters) {
   using enum LaunchNumber;
+  const bool bits = map_has_bits(plan.spec);
   std::vector<LaunchNumber> numbers{kMapBatches, kMapHeads, kHeadsPerMap};
   if (has_lists(plan.spec)) {
     add_lists(plan, "const int", parameters);
     numbers.insert(numbers.end(), {kListsPerMap, kRowsPerList, kListPlaces});
   } else {
     add_lists_of_blocks("const int", parameters);
-    if (map_has_bits(plan.spec)) add_bits("const int", "const unsigned int", parameters);
+    if (bits) add_array(Buffer::kKvBits, "const int", parameters);
     numbers.insert(numbers.end(), {kMapQBlocks, kMapKvBlocks});
+  }
+  if (bits) {
+    add_array(Buffer::kBlockBits, "const unsigned int", parameters);
+    numbers.push_back(kBitBlocks);
   }
   for (const LaunchNumber number : numbers) parameters.push_back(parameter(number));
 }
@@ -471,6 +481,10 @@ Status add_map_launch(const KernelPlan& plan, const LaunchRequest& request,
     const std::int64_t places = std::max(blocks_of(request.shapes.kv_len), 1);
     set_bytes(plan, WorkspaceId::kListCounts, lists * kWordBytes, sequence);
     set_bytes(plan, WorkspaceId::kList, lists * places * kWordBytes, sequence);
+    if (plan.map->bits) {
+      set_bytes(plan, WorkspaceId::kListNotes, lists * places * request.rows_per_list * kWordBytes,
+                sequence);
+    }
     Result<LaunchRecipe> made = rows_launch(plan, KernelId::kMapLists, request, lists);
     if (!made) return made.error();
     before.push_back(*std::move(made));

@@ -189,6 +189,7 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm1
   constants.add("kCluster", sm100.cluster);
   constants.add_bool("kAnnounced", sm100.announced);
   constants.add_bool("kMapped", sm100.mapped);
+  constants.add_bool("kMapBits", sm100.mapped && map_has_bits(spec));
   constants.add_bool("kOverlaps", overlaps(sm100));
   constants.add_bool("kSplit", sm100.split);
   constants.add("kPartitionTiles", sm100.partition_tiles);

@@ -42,7 +42,8 @@ TEST(Sequence, WorkspacesHaveTheirNames) {
   EXPECT_EQ(names, (std::vector<std::string>{"claims", "partial_o", "partial_lse",
                                              "map_kv_num_blocks", "map_kv_indices",
                                              "map_full_kv_num_blocks", "map_full_kv_indices",
-                                             "list_counts", "list", "wait_records"}));
+                                             "map_kv_bits", "map_block_bits", "list_counts", "list",
+                                             "list_notes", "wait_records"}));
 }
 
 TEST(Sequence, EveryKernelAndWorkspaceIsFoundByItsMeaning) {
@@ -55,7 +56,7 @@ TEST(Sequence, EveryKernelAndWorkspaceIsFoundByItsMeaning) {
       EXPECT_EQ(rank_of(plan, plan.kernels[i].id), i);
     }
     EXPECT_EQ(plan.main().id, KernelId::kAttention);
-    ASSERT_EQ(plan.workspaces.size(), arch == Arch::kSm90a ? 7U : 9U);
+    ASSERT_EQ(plan.workspaces.size(), arch == Arch::kSm90a ? 9U : 12U);
     for (std::uint32_t i = 0; i < plan.workspaces.size(); ++i) {
       EXPECT_EQ(workspace_buffer(plan, plan.workspaces[i]),
                 (BufferId{BufferId::Kind::kWorkspace, i}));

@@ -122,7 +122,7 @@ struct SequenceList : SequenceLengths<Config, Tiling::kKvLens, Arguments> {
     bool by_rank = false;
     if constexpr (Tiling::kPairTiles) by_rank = work.lengths.kv < kFewRows * work.lengths.q;
     if (by_rank) {
-      place_by_rank(work, tile, tiles);
+      if constexpr (Tiling::kPairTiles) place_by_rank(work, tile, tiles);
     } else {
       work.head = quotient(tile, tiles);
       work.rank = tile - work.head * tiles;

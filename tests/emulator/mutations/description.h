@@ -28,7 +28,14 @@ struct Shape {
   bool twice = false;  ///< a launch of the same comes before, and may still run
   int documents = 0;   ///< how long the documents are that p.doc tells apart; 0: p.doc is random
   int pairs = 2;       ///< that a merge merges
+  int partitions = 0;  ///< into which a launch that may choose splits the keys; 0: it chooses
 };
+
+/// The problem with its keys in so many partitions, which few SMs take one behind another.
+inline Shape in_parts(int partitions, Shape shape) {
+  shape.partitions = partitions;
+  return shape;
+}
 
 struct Description {
   const char* name;

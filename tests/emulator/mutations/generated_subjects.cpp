@@ -124,8 +124,9 @@ std::vector<Description> listed_subjects() {
 }
 
 // Work that a warp finds and announces on sm_100a, where a CTA takes several parts or sequences:
-// parts of the keys, of as many or of fixed ones, with the merge behind them, and keys of sequences
-// one behind another; parts without keys, and sequences without rows or keys.
+// parts of the keys, of as many or of fixed ones, with the merge behind them, and one part, which
+// is written whole; keys of sequences one behind another; parts without keys, and sequences without
+// rows or keys. Fixed parts have more tiles than there are stages.
 std::vector<Description> announced_subjects() {
   constexpr Arch kArch = Arch::kSm100a;
   constexpr InputKind kNormal = InputKind::kNormal, kRaised = InputKind::kRaised;
@@ -134,29 +135,34 @@ std::vector<Description> announced_subjects() {
        with(spec_of(kArch, 128, 128, 2, 1, Kind::kCausal),
             [](AttentionSpec& spec) {
               spec.page_size = 16;
-              spec.num_partitions = 3;
+              spec.num_partitions = 0;
               spec.sink = true;
             }),
-       {{{150}, {430, 0, 97}, 1},
-        {{20}, {1100, 30}, 1, kNormal, true},
-        {{150}, {800}, 2, kRaised},
-        {{20}, {1500}, 2, kRaised}}},
+       {in_parts(3, {{150}, {430, 0, 20}, 1}),  // of the last one the second tile's rows see keys
+        in_parts(3, {{20}, {1100, 30}, 1, kNormal, true}),
+        in_parts(3, {{150}, {800}, 2, kRaised}),
+        in_parts(3, {{20}, {1500}, 2, kRaised}),
+        {{150}, {330, 0, 97}, 1},
+        {{20}, {500, 30}, 1, kRaised}}},
       {"sm_100a 64 keys",
        with(spec_of(kArch, 64, 64, 8, 4, Kind::kSlidingWindow),
             [](AttentionSpec& spec) {
-              spec.mask.window = 450;
+              spec.mask.window = 1200;
               spec.ragged = true;
-              spec.partition_keys = 256;
+              spec.partition_keys = 1024;
               spec.qkv_dtype = Dtype::kFp16;
             }),
-       {{{40, 0, 9, 33}, {900, 40, 0, 31}, 1},
-        {{50, 30}, {380, 600}, 1, kRaised, true},
-        {{2}, {1500}, 2}}},
+       {{{40, 0, 9, 33}, {2100, 40, 0, 31}, 1},
+        {{50, 30}, {1042, 200}, 1, kRaised, true},  // the last part is the second tile's alone
+        {{20, 5}, {1500, 300}, 1},
+        {{20, 9}, {1200, 140}, 1, kRaised},
+        {{50, 0, 30}, {250, 9, 140}, 1},
+        {{9, 20}, {130, 250}, 1, kRaised}}},
       {"sm_100a 128 ragged keys",
        with(spec_of(kArch, 128, 128, 2, 1, Kind::kCausal),
             [](AttentionSpec& spec) { spec.ragged = spec.ragged_kv = true; }),
        {{{150, 0, 9, 33}, {430, 40, 0, 97}, 1},
-        {{20, 150}, {600, 300}, 1, kRaised},
+        {{20, 150}, {600, 20}, 1, kRaised},
         {{20, 60, 60}, {1100, 200, 128}, 2, kNormal, true}}},
   };
 }
@@ -199,14 +205,16 @@ std::vector<Description> map_subjects() {
         {{150}, {1100}, 1, kNormal, true, 1090},
         {{20}, {300}, 2}}},
       // A second kernel joins the map's lists to those of work tiles, of one row of blocks and of
-      // two.
+      // two; of more tiles than there are stages, and of none.
       {"sm_100a 64 maps",
        with(spec_of(Arch::kSm100a, 64, 64, 2, 1, Kind::kNull),
             [&](AttentionSpec& spec) { spec.mask = both; }),
        {{{300}, {700}, 1, kNormal, true, 250},
         {{160}, {600}, 1, kNormal, false, 118},
         {{70}, {1500}, 1, InputKind::kRaised, false, 1400},
-        {{300}, {500}, 1, InputKind::kRaised}}},
+        {{300}, {500}, 1, InputKind::kRaised},
+        {{150}, {1100}, 1, kNormal, false, 1090},
+        {{300}, {40}, 1}}},
   };
 }
 

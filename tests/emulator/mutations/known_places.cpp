@@ -156,8 +156,27 @@ std::string_view copy_fence_reason_of(std::string_view kind, const Context& cont
   return "K is waited for again before its product, and fenced behind that";
 }
 
-// Of what a warp waits for in the producers of sm_90a that are a whole warp.
+// Of what the lanes of a warp wait for behind what one of them does alone.
 std::string_view warp_barrier_reason_of(const Context& context) {
+  const std::string_view loop = last_lines(context.before, 4);
+  const std::size_t commit = loop.rfind("tcgen05.commit");
+  if (commit != loop.npos && reads_nothing(loop.substr(loop.find('\n', commit)))) {
+    return "behind commits, which one lane makes: nothing of it is another lane's next";
+  }
+  if (has(last_lines(context.before, 3), "st.global") &&
+      has(first_lines(context.after, 4), "0fFF800000")) {
+    return "the merge's, behind the read of the old LSE where a launch accumulates: here nothing "
+           "reads it";
+  }
+  const std::size_t store = context.before.rfind("st.shared");
+  if (has(last_lines(context.before, 2), "mbarrier.arrive.shared") && store != std::string::npos) {
+    const std::string_view told = std::string_view(context.before).substr(store);
+    if (std::count(told.begin(), told.end(), '\n') <= 5 && !has(told, "elect.sync") &&
+        !has(told, "bar.")) {
+      return "behind what one lane stores and says to other warps: nothing of it is another lane's "
+             "next";
+    }
+  }
   if (has(last_lines(context.before, 2), "expect_tx")) {
     return "between one lane's expect_tx and the lanes' copies: each lane has waited for the stage "
            "itself, and bytes that land before they are expected do not complete a phase whose "
@@ -254,7 +273,6 @@ std::string_view no_damage_by_number(std::string_view subject, std::string_view 
       "this work tile's Q lies where O of the one before lay: who waits for Q knows that O, and the statistic, were read";
   static constexpr std::string_view kMetAtO =
       "the lanes have read the statistic of the work tile before: the warp met behind that, before it said that O was staged";
-  static constexpr std::string_view kOldLse = "the merge's, behind the read of the old LSE where a launch accumulates: here nothing reads it";
   static constexpr std::string_view kSeenWhole =
       "which rows see all of a tile: one that is not known to be seen whole is masked, which takes longer and comes to the same";
   static constexpr std::string_view kNextGroup =
@@ -271,6 +289,20 @@ std::string_view no_damage_by_number(std::string_view subject, std::string_view 
       "V of the tile before is handed back behind it, by an arrival that releases, and the producer waits for that V first";
   static constexpr std::string_view kLanesCopies = "behind the lanes' copies: nothing of one lane is another's next";
   static constexpr std::string_view kFewParts = "no launch of this kernel has five parts: the lanes from there on have none (\"keys\" has more)";
+  static constexpr std::string_view kSameHalf =
+      "the block before it is given back with it, by commits behind the same products of a half of O";
+  static constexpr std::string_view kCommitCovers =
+      "the commit that gives S hands on the copies that its products came after (docs/emulator.md), and S was waited for before P was made";
+  static constexpr std::string_view kMetAtStaging =
+      "the warp met before it said that O was staged, and has read nothing of the announcement since";
+  static constexpr std::string_view kMetAtStatistic =
+      "the warp met before it handed the statistic over, and has read nothing of the announcement since";
+  static constexpr std::string_view kCoveredByStatistic =
+      "the statistic is handed over before it, by an arrival that releases, and the correction warps arrive here behind that";
+  static constexpr std::string_view kNextBlock =
+      "the same threads copy the next block of the tile behind this one: who waits for it waits longer, and is right";
+  static constexpr std::string_view kNextSlot =
+      "the next work tile, or the end, is announced behind the first: who waits for it waits longer, and is right";
   static constexpr std::string_view kAnnounced = "behind the announcements, which one lane makes: nothing of it is another lane's next";
   static const std::vector<Known> list = {
       {"parts", "fence.mbarrier_init below the barrier", {0}, kInitByCopier},
@@ -283,11 +315,24 @@ std::string_view no_damage_by_number(std::string_view subject, std::string_view 
       {"parts", "arrival made relaxed", {9}, "V of a work tile's last keys: the producer waits for the next Q first, which is given back behind it"},
       {"pages", "fence.mbarrier_init below the barrier", {0}, kInitByCopier},
       {"parts", "step of a shuffle left out", {18, 20}, kFewParts},
-      {"parts", "barrier of a warp removed", {12}, kOldLse},
-      {"keys", "barrier of a warp removed", {16}, kOldLse},
-      {"merge", "barrier of a warp removed", {0}, kOldLse},
-      {"sm90 mla 192", "barrier of a warp removed", {8}, kOldLse},
       {"sm90 128", "wait removed", {1}, kSkipped},
+      {"sm90 e4m3 128", "wait removed", {1}, kSkipped},
+      {"sm90 e4m3", "scale-d flipped", {0}, kFirstProduct},
+      {"sm90 e4m3 64", "wait removed", {14}, kLastAnnouncement},
+      {"sm90 e4m3 64", "barrier of a warp removed", {2}, kLastRelease},
+      {"sm90 e4m3 64", "arrival made relaxed", {9}, kLastRelease},
+      {"sm90 e4m3 64", "arrival twice", {9}, kLastRelease},
+      {"sm90 kv_dtype", "scale-d flipped", {0}, kFirstProduct},
+      {"sm90 kv_dtype 64", "wait removed", {9}, kLastAnnouncement},
+      {"sm90 kv_dtype 64", "wait on the next barrier", {9}, kLastAnnouncement},
+      {"sm90 kv_dtype 64", "parity of a wait always 0", {9}, kLastAnnouncement},
+      {"sm90 kv_dtype 64", "arrival removed", {17}, kLastRelease},
+      {"sm90 kv_dtype 64", "arrival twice", {17}, kLastRelease},
+      {"sm90 kv_dtype 64", "barrier of a warp removed", {14}, kLastRelease},
+      {"sm90 kv_dtype 64", "fence.mbarrier_init below the barrier", {0}, kInitByCopier},
+      {"sm90 kv_dtype 128", "wait removed", {10}, kSkipped},
+      {"sm90 kv_dtype 128", "wait on the next barrier", {10}, kSkipped},
+      {"sm90 e4m3 64", "fence.mbarrier_init below the barrier", {0}, kInitByCopier},
       {"sm90 192", "wait removed", {1}, kSkipped},
       {"sm90 96", "wait removed", {9}, kSkipped},
       {"pages", "wait removed", {1}, kSkipped},
@@ -333,6 +378,54 @@ std::string_view no_damage_by_number(std::string_view subject, std::string_view 
       {"sm90 mla 192", "barrier of a warp removed", {3}, kLanesCopies},
       {"sm90 mla pair", "barrier of a warp removed", {3}, kLanesCopies},
       {"sm90 mla 192", "fence.mbarrier_init below the barrier", {0}, kInitByCopier},
+      {"sm90 topk", "wait removed", {7, 15, 16}, kOtherWaited},
+      {"sm90 topk", "arrival made relaxed", {5}, kNoProduct},
+      {"sm90 topk", "arrival made relaxed", {7}, kCoveredByV},
+      {"sm90 topk", "wait made relaxed", {8}, kNoProduct},
+      {"sm90 topk", "fence.proxy.async of another state space", {8}, kOtherFenced},
+      {"sm90 dsv32", "wgmma.fence dropped", {7, 14}, kSecondProduct},
+      {"sm90 dsv32", "wait removed", {19, 20, 21, 22, 42, 43, 44, 45, 46, 47, 48, 49}, kOtherWaited},
+      {"sm90 dsv32", "wait on the next barrier", {27}, kNextBlock},
+      {"sm90 dsv32", "fence.proxy.async of another state space", {29}, kOtherFenced},
+      {"sm90 topk", "wgmma.fence dropped", {1, 2, 6, 7}, kSecondProduct},
+      {"sm_100a mla 192", "barrier of a warp removed", {1}, "between one lane's expect_tx and the lanes' copies, of which each has waited for the stage itself"},
+      {"sm_100a mla 192", "barrier of a warp removed", {3}, kLanesCopies},
+      {"sm_100a 64 keys", "wait removed", {27}, kZeroesRead},
+      {"sm_100a 128 parts", "wait removed", {28}, kZeroesRead},
+      {"sm_100a 128 parts", "wait on the next barrier", {28}, kZeroesRead},
+      {"sm_100a 128 ragged keys", "wait removed", {28}, kZeroesRead},
+      {"sm_100a 128 parts", "wait on the next barrier", {0}, kNextSlot},
+      {"sm_100a 128 ragged keys", "wait on the next barrier", {0}, kNextSlot},
+      {"sm_100a 64 keys", "arrival made relaxed", {4}, kCoveredByStatistic},
+      {"sm_100a 128 parts", "arrival made relaxed", {4}, kCoveredByStatistic},
+      {"sm_100a 128 ragged keys", "arrival made relaxed", {4}, kCoveredByStatistic},
+      {"sm_100a 64 keys", "barrier of a warp removed", {4}, kMetAtStatistic},
+      {"sm_100a 128 parts", "barrier of a warp removed", {4}, kMetAtStatistic},
+      {"sm_100a 128 ragged keys", "barrier of a warp removed", {4}, kMetAtStatistic},
+      {"sm_100a 64 keys", "barrier of a warp removed", {7, 8}, kMetAtO},
+      {"sm_100a 128 parts", "barrier of a warp removed", {7, 8}, kMetAtO},
+      {"sm_100a 128 ragged keys", "barrier of a warp removed", {7, 8}, kMetAtO},
+      {"sm_100a 64 keys", "barrier of a warp removed", {12}, kMetAtStaging},
+      {"sm_100a 128 parts", "barrier of a warp removed", {12}, kMetAtStaging},
+      {"sm_100a 128 ragged keys", "barrier of a warp removed", {12}, kMetAtStaging},
+      {"sm_100a dsv32 lists", "arrival made relaxed", {7, 8}, kTensorMemory},
+      {"sm_100a dsv32 lists", "wait made relaxed", {12}, kTensorMemory},
+      {"sm_100a dsv32 lists", "retry loop removed", {13}, "K has landed, since S is there: the wait passes at once, and orders"},
+      {"sm_100a dsv32 lists", "wait removed", {5}, kSameHalf},
+      {"sm_100a dsv32 dense", "arrival made relaxed", {5, 6}, kTensorMemory},
+      {"sm_100a dsv32 dense", "wait removed", {4}, kSameHalf},
+      {"sm_100a dsv32 dense", "wait made relaxed", {8, 14}, kTensorMemory},
+      {"sm_100a topk", "wait removed", {11}, kCommitCovers},
+      {"sm_100a mla rows", "wait removed", {10}, kCommitCovers},
+      {"sm_100a mla rows", "arrival made relaxed", {3, 4}, kTensorMemory},
+      {"sm_100a mla rows", "wait made relaxed", {12}, kTensorMemory},
+      {"sm_100a mla 192", "arrival made relaxed", {5, 6}, kTensorMemory},
+      {"sm_100a mla 192", "wait made relaxed", {8, 14}, kTensorMemory},
+      {"sm_100a mla 192", "fence.mbarrier_init below the barrier", {0}, kInitByCopier},
+      {"sm_100a topk", "arrival made relaxed", {5, 6}, kTensorMemory},
+      {"sm_100a topk", "wait made relaxed", {7, 13}, kTensorMemory},
+      {"sm_100a topk", "tcgen05.fence::after above the wait", {4}, "above the wait for K, which is memory: it stays below the one for P"},
+      {"sm_100a 64 keys", "wait on the next barrier", {0}, kNextSlot},
       {"ragged", "fence.mbarrier_init below the barrier", {0}, kInitByCopier},
       {"sm100 attention", "arrival made relaxed", {0, 2, 5}, kTensorMemory},
       {"sm100 attention", "wait made relaxed", {20}, kTensorMemory},
@@ -395,6 +488,7 @@ std::string_view no_damage_by_number(std::string_view subject, std::string_view 
       {"sm_100a 128 paged", "tcgen05.fence::before_thread_sync dropped", {3}, kOneWorkTile},
       {"sm_100a 128 causal", "barrier of a warp removed", {5, 6, 7}, kReadBeforeQ},
       {"sm_100a 64 group", "barrier of a warp removed", {5, 6, 7}, kReadBeforeQ},
+      {"sm_100a 64 maps", "barrier of a warp removed", {5, 6, 7}, kReadBeforeQ},
       {"sm_100a 192/128", "barrier of a warp removed", {5, 6, 7}, kReadBeforeQ},
       {"sm_100a 96", "barrier of a warp removed", {5, 6, 7}, kReadBeforeQ},
       {"sm_100a 64 ragged", "tcgen05.fence::before_thread_sync dropped", {3}, "the begin of the only work tile: no O was read before"},
@@ -481,13 +575,18 @@ std::string_view stronger_than(std::string_view kind) {
 
 std::string_view no_damage_of_kind(std::string_view subject, std::string_view kind, int occurrence,
                                    const Context& context) {
-  if (subject.starts_with(kTemplatePrefix)) {
-    const std::string_view reason = no_damage_by_context(subject, kind, context);
-    return reason.empty() ? no_damage_by_number(subject, kind, occurrence) : reason;
-  }
   if (kind == "barrier of a warp removed") {
     const std::string_view reason = warp_barrier_reason_of(context);
     if (!reason.empty()) return reason;
+  }
+  // NOTE: the declaration of the wait's predicate stands between them.
+  if (kind == "parity of a wait always 0" && has(last_lines(context.before, 2), "mov.b32") &&
+      has(last_lines(context.before, 2), ", 0;")) {
+    return "of the first phase: its parity is 0";
+  }
+  if (subject.starts_with(kTemplatePrefix)) {
+    const std::string_view reason = no_damage_by_context(subject, kind, context);
+    return reason.empty() ? no_damage_by_number(subject, kind, occurrence) : reason;
   }
   if (kind == "elect removed: every lane goes on" &&
       has(first_lines(context.after, 5), "bulk.wait_group")) {
@@ -541,6 +640,10 @@ std::string_view reason_of(const Mutant& mutant) {
       "damage that 20 seeds do not show: the V tile that ends a sequence has landed by the time "
       "that "
       "the producer comes to zero its tail, a load later";
+  static constexpr std::string_view kQuietColumns =
+      "damage that these inputs do not show: V is K's own columns, and what is rescaled for a "
+      "raised "
+      "key's sake is a mean of quiet ones, which differ by less than is tolerated";
   static constexpr std::string_view kSeldomLate =
       "damage that one seed in 32 shows: behind its turn a consumer seldom finds V not there";
   static const std::vector<Known> list = {
@@ -558,6 +661,9 @@ std::string_view reason_of(const Mutant& mutant) {
        "seldom later than the first's, which was waited for",
        9},
       {"keys", "parity of a wait always 1", kSkippedEarly, 9},
+      {"sm_100a dsv32", "tcgen05.ld a column off", kQuietColumns},
+      {"sm_100a topk", "tcgen05.ld a column off", kQuietColumns},
+      {"sm_100a mla", "tcgen05.ld a column off", kQuietColumns},
       {"parts", "setmaxnreg.dec removed",
        "the increases of the others would wait for ever on a GPU; the emulator tells only an "
        "increase that nobody can make room for any more, and here a warpgroup lives that still "

@@ -29,6 +29,7 @@ AttentionSpec listed(Arch arch) {
 
 AttentionSpec packed(Arch arch, int topk, Kind mask) {
   return with(absorbed(arch, mask), [&](AttentionSpec& spec) {
+    spec.num_partitions = 0;
     spec.qk_depth = 576;
     spec.cache_format = CacheFormat::kDsv32;
     spec.topk = topk;
@@ -82,17 +83,22 @@ std::vector<Description> dense_subjects() {
   };
 }
 
-// Lists that are longer than their sequence, and shorter, in one part and in several; several work
-// tiles for a CTA; and the format dsv32 and e4m3, with lists and without.
+// Lists that are longer than their sequence, and shorter; in one part, and in several that one CTA
+// takes one behind another, of which the last have no keys; and the format dsv32 and e4m3, with
+// lists and without.
 std::vector<Description> list_subjects() {
   const std::vector<Shape> lists = {{{3}, {200, 0, 31}, 1, kNormal, true},
-                                    {{1}, {600, 7}, 132},
+                                    in_parts(5, {{1}, {600, 7}, 1}),
                                     {{1}, {60, 70, 60, 65, 60}, 1},
                                     {{2}, {500, 130}, 1, kRaised}};
   const std::vector<Shape> packed_lists = {{{2}, {200, 0, 31}, 1, kNormal, true},
-                                           {{1}, {60, 70, 60, 65}, 1},
+                                           in_parts(9, {{1}, {60, 70}, 1}),
+                                           in_parts(2, {{1}, {60, 70}, 1, kRaised}),
+                                           {{1}, {60, 70, 60}, 1},
                                            {{1}, {300, 70}, 1, kRaised}};
   const std::vector<Shape> packed_dense = {{{2}, {300, 0, 31}, 1, kNormal, true},
+                                           in_parts(9, {{1}, {260, 70}, 1}),
+                                           in_parts(2, {{1}, {70, 130}, 1}),
                                            {{1}, {260, 70}, 1, kRaised}};
   const auto ragged = [](AttentionSpec& spec) { spec.ragged = true; };
   return {

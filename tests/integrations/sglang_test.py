@@ -214,7 +214,9 @@ def check(runner, backend, layer, batch, rows, keys, sinks=None):
             q = q.to(E4M3)
     right = expected(q, k.float(), v.float(), runner, batch, rows, keys, layer, earlier, sinks)
     error = (got[:total].view(-1, HEADS, DEPTH).float() - right).abs().max()
-    assert error < 2e-2, (layer.layer_id, rows, keys, error)
+    # NOTE: kernels of e4m3 Q round the probabilities to e4m3, too.
+    bound = 2e-2 if not eight else 0.25 if reference.ON_GPU and backend._rounds_q else 4e-2
+    assert error < bound, (layer.layer_id, rows, keys, error)
 
 
 def layers():

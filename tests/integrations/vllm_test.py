@@ -195,12 +195,15 @@ def eight_bits():
             impl.forward(layer, q, None, None, cache, step, out)
             right = expected(q, cache, step, rows, keys, 5, 7.0, impl.sinks, layer)
             got = out[:sum(rows)].view(-1, HEADS, DEPTH).float()
+            # NOTE: kernels of e4m3 Q round the probabilities to e4m3, too.
+            bound = 0.25 if reference.ON_GPU and q.dtype is E4M3 else 3 * reference.TOLERANCE
             error = (got - right).abs().max()
-            assert error < 3 * reference.TOLERANCE, (arch, layout, rows, error)
+            assert error < bound, (arch, layout, rows, error)
             quantised = torch.zeros(out.shape).to(E4M3)
             impl.forward(layer, q, None, None, cache, step, quantised, torch.full((1,), 0.01))
-            error = (quantised[:sum(rows)].view(got.shape).float() - right / 0.01).abs()
-            assert (error <= 16 + 3 * 100 * reference.TOLERANCE).all(), (arch, layout, error.max())
+            right = (right / 0.01).clamp(-448, 448)
+            error = (quantised[:sum(rows)].view(got.shape).float() - right).abs()
+            assert (error <= 16 + bound / 0.01).all(), (arch, layout, error.max())
             assert (quantised[sum(rows):].float() == 0).all(), "wrote past the tokens"
         assert impl.fused_output_quant_supported(kFp8StaticTensorSym)
         assert not impl.fused_output_quant_supported(kNvfp4Dynamic)

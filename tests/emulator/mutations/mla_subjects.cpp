@@ -109,7 +109,7 @@ std::vector<Description> list_subjects() {
       {"sm90 ragged dsv32",
        with(packed(Arch::kSm90a, 0, Kind::kCausal), ragged),
        {{{2, 0, 5}, {300, 40, 31}, 1, kNormal, true}, {{1, 3}, {260, 70}, 1, kRaised}}},
-      {"sm_100a dsv32", packed(Arch::kSm100a, 0, Kind::kCausal), packed_dense},
+      {"sm_100a dsv32 dense", packed(Arch::kSm100a, 0, Kind::kCausal), packed_dense},
       {"sm90 latent e4m3", narrow(Arch::kSm90a, 0, Kind::kCausal), packed_dense, two_stages()},
       {"sm90 latent e4m3 lists", narrow(Arch::kSm90a, 192, Kind::kNull), packed_lists,
        two_stages()},

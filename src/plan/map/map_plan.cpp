@@ -203,7 +203,8 @@ bool walks_map(const ResolvedSpec& spec) {
 }
 
 bool map_has_bits(const AttentionSpec& spec) {
-  return spec::interprets_mask(spec) || hides_scores(spec.mask);
+  constexpr int kMostDepth = 192;  // NOTE: in sm_90a's deeper bodies what reads them spills
+  return spec.qk_depth <= kMostDepth && (spec::interprets_mask(spec) || hides_scores(spec.mask));
 }
 
 PlannedMap planned_map(const ResolvedSpec& spec, int packed_heads) {

@@ -42,7 +42,7 @@ AttentionSpec narrow(Arch arch, int topk, Kind mask) {
     spec.kv_dtype = Dtype::kE4m3;
     spec.scales = Scales::kHead;
     spec.topk = topk;
-    spec.num_partitions = topk > 0 ? 0 : 1;
+    spec.num_partitions = 0;
   });
 }
 

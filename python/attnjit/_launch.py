@@ -186,6 +186,7 @@ class Launcher:
             self.args.kv_offsets = kv_offsets.data_ptr()
         if q_scale is not None:
             self.args.q_scale = q_scale.data_ptr()
+        if k_scale is not None:
             self.args.k_scale, self.args.v_scale = k_scale.data_ptr(), v_scale.data_ptr()
         if output_scale is not None:
             self.args.output_scale = output_scale.data_ptr()
@@ -500,6 +501,7 @@ def prepare(tensors: Tensors, fields: str, number: int, stream: int, q_len: int,
             fallback: bool = False) -> bool:
     """Whether the call's kernel is loaded, or with `fallback` another one that serves; where its
     own is not, its compile is queued."""
+    _local.fell_back = False
     check(tensors, fields, q_len, kv_len)
     return launcher(tensors, fields, number, stream, False, fallback) is not None
 
@@ -520,6 +522,7 @@ def launch(tensors: Sequence[Any], params: Sequence[Any], numbers: Sequence[int]
 
     `layout` is one of Tensors.rows_first, `fallback` as launcher() has it.
     """
+    _local.fell_back = False
     (q, k, v, out, lse, sink, page_table, kv_lens, q_offsets, kv_offsets, q_scale, k_scale,
      v_scale, output_scale, mask, slopes) = tensors
     # NOTE: all that spec_of, check and Launcher.reshape look at, but for types and devices of

@@ -103,14 +103,17 @@ const void* export_table(std::uint32_t id) {
 
 }  // namespace
 
+// NOTE: each reads its slot once: a profiler may change it in between.
 void Nvtx::push(const char* name) const {
   using Push = int (*)(const char*);
-  if (*push_ != nullptr) (void)reinterpret_cast<Push> (*push_)(name);
+  const auto slot = __atomic_load_n(push_, __ATOMIC_RELAXED);
+  if (slot != nullptr) (void)reinterpret_cast<Push>(slot)(name);
 }
 
 void Nvtx::pop() const {
   using Pop = int (*)();
-  if (*pop_ != nullptr) (void)reinterpret_cast<Pop> (*pop_)();
+  const auto slot = __atomic_load_n(pop_, __ATOMIC_RELAXED);
+  if (slot != nullptr) (void)reinterpret_cast<Pop>(slot)();
 }
 
 Result<const Nvtx*> Nvtx::open(const std::string& path) {

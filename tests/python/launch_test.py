@@ -261,6 +261,14 @@ def eight_bits(gpu):
                                        "sm_90a")
                 assert (spec["qkv_dtype"], spec["kv_dtype"], spec["scales"]) == (
                     "bf16", "e4m3", name), spec
+                # NOTE: the fake GPU has no such kernel; what a launch of one would be given.
+                launcher = _launch.Launcher.__new__(_launch.Launcher)
+                launcher.args, launcher._declared, launcher._needed = _launch.LaunchArgs(), [], 0
+                launcher._arguments, launcher._launch = (None,) * 3, lambda *arguments: None
+                launcher.launch(tensors, (), ())
+                args = launcher.args
+                assert [args.q_scale, args.k_scale, args.v_scale] == [
+                    0, scales[1].pointer, scales[2].pointer], name
             for scales in (one, (None, one[1], None)):
                 fails(lambda scales=scales: attnjit.attention(
                     sixteen, k, k, out=o, service=service,

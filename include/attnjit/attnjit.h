@@ -322,8 +322,9 @@ ATTNJIT_EXPORT void attnjit_launch_state_free(attnjit_launch_state* state);
 
 /* The device memory that such launches need beside their tensors; zeroed nonzero: it must be zero
  * before its first launch. Kernels leave the first 256 bytes zero: so a buffer that was zero once
- * serves the launches of any kernels, one after another. Where no more than these are needed, a
- * launch may be given none: it takes longer where sequences differ much in length. */
+ * serves the launches of any kernels but those of debug_waits, one after another. Where no more
+ * than these are needed, a launch may be given none: it takes longer where sequences differ much in
+ * length. */
 ATTNJIT_EXPORT attnjit_error* attnjit_workspace(const attnjit_kernel* kernel,
                                                 const attnjit_launch_args* args, int64_t* bytes,
                                                 int32_t* zeroed);

@@ -97,7 +97,8 @@ struct LaunchArgs {
 struct WorkspaceNeed {
   std::int64_t bytes = 0;
   /// It must be zero before its first launch. Kernels leave the first kZeroBytes zero: so a buffer
-  /// that was zero once serves the launches of any kernels, one after another.
+  /// that was zero once serves the launches of any kernels, one after another; but for those of
+  /// PlanOptions::debug_waits, which want a buffer of their own.
   bool zeroed = false;
 
   static constexpr std::int64_t kZeroBytes = 256;  ///< by which CTAs claim their work

@@ -76,7 +76,7 @@ std::uint32_t rank_of(const KernelPlan& plan, KernelId kernel) {
 
 void add_workspaces(const KernelPlan& plan, LaunchSequence& sequence) {
   for (const WorkspaceId workspace : plan.workspaces) {
-    // NOTE: who does not use the claims' memory leaves it as it is for those who do.
+    // NOTE: who does not use such memory leaves it as it is for those who do.
     const bool zeroed = is_zeroed(workspace) && uses(plan, workspace);
     sequence.workspaces.push_back({std::string(name_of(workspace)), 0, zeroed});
   }

@@ -32,7 +32,8 @@ struct Claims {
   ATTNJIT_DEVICE int next(ClaimWords* words, int lane, int cta, int ctas) const {
     u64 before = 0;
     if (lane == 0) before = atomic_add(&words->claimed, from_back(cta) ? 1ull << 32 : 1ull);
-    // NOTE: the sum cannot overflow: no CTA claims again after a claim that failed.
+    // NOTE: the sum cannot overflow: no CTA claims again after a claim that failed, and tiles are
+    // 2^30 at most.
     const int at_front = front + __shfl_sync(0xffffffffu, static_cast<int>(before), 0);
     const int at_back = ctas - front + __shfl_sync(0xffffffffu, static_cast<int>(before >> 32), 0);
     if (at_front + at_back >= all) return -1;

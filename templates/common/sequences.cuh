@@ -49,6 +49,7 @@ struct SequenceList : SequenceLengths<Config, Tiling::kKvLens, Arguments> {
   using Base::arguments;
 
   static constexpr bool kClaims = requires(const Arguments& launch) { launch.claims; };
+  static_assert(!kClaims || Config::kCluster == 1, "a CTA claims for itself alone");
 
   const Params& params;
   int lane;

@@ -64,7 +64,7 @@ struct Sm90Plan {
   bool ping_pong = false;    ///< consumers take turns at issuing products
   bool pair_tiles = false;   ///< later rows see more keys: a CTA takes long and short tiles
   bool kv_lens = false;      ///< sequences differ in length: a warp finds its work on the device
-  bool claims_work = false;  ///< it claims it (templates/common/claims.cuh); else every n-th piece
+  bool claims_work = false;  ///< CTAs claim it (common/claims.cuh); else each takes every n-th tile
   bool row_copies = false;   ///< K and V are copied row by row: pages do not hold whole TMA boxes
   int widened_blocks = 0;    ///< absorbed MLA: of a row of K, those that are e4m3
   bool overlaps = false;     ///< waits for the end of the launch before it: PlannedKernel::overlaps

@@ -14,30 +14,35 @@ struct ClaimWords {
   u32 ended;    ///< CTAs that claim no more
 };
 
-/// What a CTA claims, after its first tile, which its number says. A whole warp. NOTE: few members:
-/// each is a register of a warp that has few.
+/// What a CTA claims, after its first tile, which its number says. A whole warp. NOTE: what is
+/// asked once for each tile lies in one register, in a lane each: the warp has few.
 struct Claims {
-  int all;    ///< tiles of the list
-  int front;  ///< CTAs that begin at its front; the others begin at its back
+  int numbers;  ///< lane 0: tiles of the list; 1: CTAs that begin at its front, others at its back
 
-  ATTNJIT_DEVICE bool from_back(int cta) const { return cta >= front; }
+  ATTNJIT_DEVICE static Claims of(int tiles, int front, int lane) {
+    return {lane == 0 ? tiles : front};
+  }
+  ATTNJIT_DEVICE int tiles() const { return __shfl_sync(0xffffffffu, numbers, 0); }
+  ATTNJIT_DEVICE int front() const { return __shfl_sync(0xffffffffu, numbers, 1); }
 
   /// The first tile; negative: there is none left.
   ATTNJIT_DEVICE int first(int cta) const {
-    if (!from_back(cta)) return cta < all ? cta : -1;
-    const int index = all - 1 - (cta - front);
-    return index < front ? -1 : index;  // those are the front's
+    if (cta < front()) return cta < tiles() ? cta : -1;
+    const int index = tiles() - 1 - (cta - front());
+    return index < front() ? -1 : index;  // those are the front's
   }
   /// The next one; negative: all are claimed.
   ATTNJIT_DEVICE int next(ClaimWords* words, int lane, int cta, int ctas) const {
+    const bool from_back = cta >= front();
     u64 before = 0;
-    if (lane == 0) before = atomic_add(&words->claimed, from_back(cta) ? 1ull << 32 : 1ull);
+    if (lane == 0) before = atomic_add(&words->claimed, from_back ? 1ull << 32 : 1ull);
     // NOTE: the sum cannot overflow: no CTA claims again after a claim that failed, and tiles are
     // 2^30 at most.
-    const int at_front = front + __shfl_sync(0xffffffffu, static_cast<int>(before), 0);
-    const int at_back = ctas - front + __shfl_sync(0xffffffffu, static_cast<int>(before >> 32), 0);
-    if (at_front + at_back >= all) return -1;
-    return from_back(cta) ? all - 1 - at_back : at_front;
+    const int at_front = front() + __shfl_sync(0xffffffffu, static_cast<int>(before), 0);
+    const int at_back =
+        ctas - front() + __shfl_sync(0xffffffffu, static_cast<int>(before >> 32), 0);
+    if (at_front + at_back >= tiles()) return -1;
+    return from_back ? tiles() - 1 - at_back : at_front;
   }
   /// After the CTA's last claim: the launch's last CTA makes the words zero. NOTE: an acquire and a
   /// release, so that it does that after all claims.

@@ -32,7 +32,7 @@ struct SequenceTile {
 ///
 /// In a ragged batch the second half of the CTAs begin with the last of their tiles. Prompts, which
 /// compute, and decodes, which load, stand together in a batch, and so they run together. Where
-/// tiles are claimed, more CTAs begin at the end that has the longer tiles: long ones that come
+/// tiles are claimed, as many CTAs begin at an end as let both end together: long tiles that come
 /// last are what a launch's other CTAs wait for.
 ///
 /// Tiling: how an architecture cuts the rows of a sequence into tiles. It has
@@ -140,6 +140,10 @@ struct SequenceList : SequenceLengths<Config, Tiling::kKvLens, Arguments> {
   /// far.
   static constexpr int kL2Bytes = 25'000'000;
 
+  /// Where tiles are claimed: the time of one that computes, in that of one whose rows are few and
+  /// wait for their keys. Measured of both in one launch, on an H200 at depth 128.
+  static constexpr float kFullTime = 1.5f;
+
   /// The head and rank of a sequence's tile, of `tiles` of each head, sorted by rank.
   ATTNJIT_DEVICE void place_by_rank(SequenceTile& work, int tile, int tiles) const {
     const int heads = Tiling::heads(arguments);
@@ -168,19 +172,18 @@ struct SequenceList : SequenceLengths<Config, Tiling::kKvLens, Arguments> {
     }
   }
 
-  /// The first claim. Ends of the list are told apart by their first sequences that have rows. If
-  /// one has few rows and the other has not, CTAs begin at both; three of five at the end whose
-  /// tiles are longer. Otherwise all begin there.
+  /// Ends of the list are told apart by their first sequences that have rows. If one has few rows
+  /// and the other has not, CTAs begin at both; otherwise all begin at the end whose tiles are
+  /// longer.
   ATTNJIT_DEVICE void begin_claims() {
-    i64 front_time = -1, back_time = 0;  // of a tile
+    const int longer = ctas_of_longer();  // negative: those of the sequences with few rows
+    int front_time = -1, back_time = 0;   // of a tile, in keys
     bool front_few = false, back_few = false;
     while (true) {
       const int sequence = first + lane;
       const int rows = sequence < arguments.batch ? this->rows(sequence) : 0;
       const bool few = Tiling::few_rows(rows);
-      // A row of a tile that is full computes for twice as long as its keys take to come.
-      i64 time = 0;
-      if (rows > 0) time = static_cast<i64>(this->keys(sequence, rows)) * (few ? 1 : 2);
+      const int time = rows > 0 ? this->keys(sequence, rows) : 0;
       const u32 some = __ballot_sync(kAll, rows > 0);
       const u32 few_some = __ballot_sync(kAll, rows > 0 && few);
       if (some != 0) {
@@ -195,15 +198,59 @@ struct SequenceList : SequenceLengths<Config, Tiling::kKvLens, Arguments> {
       if (first + 32 >= arguments.batch) break;
       next();
     }
-    const bool back_longer = back_time > front_time;
-    int back = back_longer ? step() : 0;
-    if (front_few != back_few) back = (back_longer ? 3 : 2) * step() / 5;
-    claims = {begin + at_hand(), step() - back};
+    int back = back_time > front_time ? step() : 0;
+    if (front_few != back_few) back = (longer < 0) == back_few ? abs(longer) : step() - abs(longer);
+    claims = Claims::of(begin + at_hand(), step() - back, lane);
     index = claims.first(index);
-    if (claims.from_back(worker<Config>())) return;
+    if (worker<Config>() >= claims.front()) return;
     first = 0;
     begin = 0;
     count_tiles();
+  }
+
+  /// The CTAs that the longer tiles, of few rows or of many, take of the launch's: their share of
+  /// its time, but as many as end together. A few of a round of their own would be what the other
+  /// CTAs wait for. Negative where the tiles of few rows are the longer ones.
+  ATTNJIT_DEVICE int ctas_of_longer() const {
+    // Tiles, and the time that they take: in keys of a tile whose rows are few.
+    float few_tiles = 0, few_time = 0, full_tiles = 0, full_time = 0;
+#pragma unroll 1
+    for (int sequence = lane; sequence < arguments.batch; sequence += 32) {
+      const int rows = this->rows(sequence);
+      if (rows == 0) continue;
+      const Lengths lengths{rows, this->keys(sequence, rows)};
+      // Those that the row in the middle sees.
+      const int q_idx = lengths.first_q_idx() + rows / 2;
+      const KvRange reach = Mask::reach(q_idx, q_idx, lengths.kv, params);
+      const float tiles = Tiling::tiles(rows, arguments);
+      const float time = tiles * max(reach.end - reach.begin, 0);
+      if (Tiling::few_rows(rows)) {
+        few_tiles += tiles;
+        few_time += time;
+      } else {
+        full_tiles += tiles;
+        full_time += kFullTime * time;
+      }
+    }
+    few_tiles = warp_sum(few_tiles);
+    few_time = warp_sum(few_time);
+    full_tiles = warp_sum(full_tiles);
+    full_time = warp_sum(full_time);
+    const bool few_longer = few_time * full_tiles > full_time * few_tiles;
+    const float tiles = Tiling::heads(arguments) * (few_longer ? few_tiles : full_tiles);
+    // NOTE: not `/`, whose exact division is a function that would have registers of its own.
+    const float share =
+        __fdividef(step() * (few_longer ? few_time : full_time), few_time + full_time + 1);
+    const float rounds = fmaxf(rintf(__fdividef(tiles, fmaxf(share, 1))), 1);
+    const int ctas = min(max(static_cast<int>(ceilf(__fdividef(tiles, rounds))), 1), step() - 1);
+    return few_longer ? -ctas : ctas;
+  }
+  ATTNJIT_DEVICE static float warp_sum(float value) {
+#pragma unroll
+    for (int distance = 16; distance > 0; distance /= 2) {
+      value += __shfl_xor_sync(kAll, value, distance);
+    }
+    return value;
   }
 
   /// Tiles of the sequences at hand.

@@ -2,6 +2,7 @@
 // Reads the limits of control groups from the file system.
 #include "base/machine_limits.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -82,8 +83,8 @@ MachineLimits with_control_groups(MachineLimits machine, const std::string& root
       }
     }
     if (names(controllers, "cpu")) {
-      for (const std::string& mount : {mounts + "/cpu", mounts + "/" + controllers}) {
-        each_group(mount, group, [&](const std::string& folder) {
+      for (const std::string_view hierarchy : {"cpu", controllers.c_str()}) {
+        each_group(fmt::format("{}/{}", mounts, hierarchy), group, [&](const std::string& folder) {
           lessen_cores(limits, numbers_of(folder + "/cpu.cfs_quota_us").first,
                        numbers_of(folder + "/cpu.cfs_period_us").first);
         });

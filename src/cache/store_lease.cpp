@@ -31,7 +31,7 @@ class StoreLeases final : public LeaseKeeper {
 
   Result<Answer> take(const std::string& name, const std::string& token,
                       std::chrono::milliseconds ttl) override {
-    const Result<Answer> fresh = write(name, token, ttl, "If-None-Match: *");
+    Result<Answer> fresh = write(name, token, ttl, "If-None-Match: *");
     if (!fresh || *fresh != Answer::kBusy) return fresh;
     const auto there = ask(Method::kGet, name, {}, {});
     if (!there || there->status != 200 || there->etag.empty()) return Answer::kBusy;

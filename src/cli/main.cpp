@@ -23,7 +23,6 @@
 namespace {
 
 using attnjit::Error;
-using attnjit::ErrorCode;
 using attnjit::Result;
 using attnjit::cli::Report;
 

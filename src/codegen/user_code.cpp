@@ -122,7 +122,7 @@ class Printer {
   std::string function(const CustomCode& custom, SnippetKind kind, const std::string& field) {
     const std::optional<spec::Expression>& expression = snippets_[next_snippet_++];
     const bool mask = kind == SnippetKind::kMask;
-    const std::string name = unique((mask ? "Mask_" : "ScoreMod_") + custom.name);
+    std::string name = unique((mask ? "Mask_" : "ScoreMod_") + custom.name);
     const std::string signature =
         mask ? "__device__ __forceinline__ static bool visible(const Coord& c, const Params& p)"
              : "__device__ __forceinline__ static float apply(float score, const Coord& c, const "

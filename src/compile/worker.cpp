@@ -102,7 +102,7 @@ int run_compile_worker(int argc, const char* const* argv) {
   if (!die_with_parent(parent)) return kNoParent;
   // NOTE: a terminal's Ctrl-C goes to the parent too, and is the parent's to judge: if it ends, so
   // does this process. NVRTC sets handlers of its own where it finds these not ignored.
-  for (const int number : {SIGINT, SIGQUIT, SIGHUP}) std::signal(number, SIG_IGN);
+  for (const int number : {SIGINT, SIGQUIT, SIGHUP}) (void)std::signal(number, SIG_IGN);
   // NOTE: a folder that exists: where getcwd fails, NVRTC reads a buffer that it never wrote.
   if (chdir("/") != 0) return kNoParent;
   const Result<WorkerRequest> request = receive();

@@ -45,8 +45,8 @@ std::vector<std::string> sign_v4(const S3Credentials& credentials, const S3Reque
   std::sort(headers.begin(), headers.end());
   std::string canonical, names;
   for (const auto& [name, value] : headers) {
-    canonical += name + ":" + value + "\n";
-    names += (names.empty() ? "" : ";") + name;
+    canonical += fmt::format("{}:{}\n", name, value);
+    names += fmt::format("{}{}", names.empty() ? "" : ";", name);
   }
   const std::string whole =
       fmt::format("{}\n{}\n\n{}\n{}\n{}", request.method, request.path, canonical, names, body);
@@ -62,7 +62,8 @@ std::vector<std::string> sign_v4(const S3Credentials& credentials, const S3Reque
 
   std::vector<std::string> lines;
   for (const auto& [name, value] : headers) {
-    if (name != "host") lines.push_back(name + ": " + value);  // libcurl sends its own
+    if (name != "host")
+      lines.push_back(fmt::format("{}: {}", name, value));  // libcurl sends its own
   }
   lines.push_back(fmt::format(
       "Authorization: AWS4-HMAC-SHA256 Credential={}/{}, SignedHeaders={}, Signature={}",

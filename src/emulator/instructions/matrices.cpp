@@ -20,6 +20,12 @@ namespace attnjit::emulator {
 
 namespace {
 
+/// Of an element of a matrix in row-major order.
+constexpr std::size_t index_of(int row, int columns, int column) {
+  return static_cast<std::size_t>(row) * static_cast<std::size_t>(columns) +
+         static_cast<std::size_t>(column);
+}
+
 /// Where element e (a byte) of register r of a lane lies: the row's address, and the byte in it.
 /// Source of the transposed forms: the copy layouts of CUTLASS's cute/atom/copy_traits_sm100.hpp.
 struct ByteElement {
@@ -299,28 +305,25 @@ Step execute_mma(Warp& warp, const Op& op, const WarpProduct& product, u32 mask)
       for (u32 j = 0; j < a_regs; ++j) {
         for (int e = 0; e < per_register; ++e) {
           const Element at = mma_a(static_cast<int>(lane), static_cast<int>(j), e, element);
-          av[static_cast<std::size_t>(at.row * k + at.column)] =
-              widen(warp.lane32(a[j], lane) >> (8 * e), a_signed);
+          av[index_of(at.row, k, at.column)] = widen(warp.lane32(a[j], lane) >> (8 * e), a_signed);
         }
       }
       for (u32 j = 0; j < b_regs; ++j) {
         for (int e = 0; e < per_register; ++e) {
           const Element at = mma_b(static_cast<int>(lane), static_cast<int>(j), e, element);
-          bv[static_cast<std::size_t>(at.column * k + at.row)] =
-              widen(warp.lane32(b[j], lane) >> (8 * e), b_signed);
+          bv[index_of(at.column, k, at.row)] = widen(warp.lane32(b[j], lane) >> (8 * e), b_signed);
         }
       }
       for (int i = 0; i < 4; ++i) {
         const Element at = mma_d(static_cast<int>(lane), i);
-        cv[static_cast<std::size_t>(at.row * 8 + at.column)] =
-            static_cast<std::int32_t>(warp.lane32(c[i], lane));
+        cv[index_of(at.row, 8, at.column)] = static_cast<std::int32_t>(warp.lane32(c[i], lane));
       }
     }
     integer_product(av.data(), bv.data(), 16, 8, k, product.saturate, cv.data(), dv.data());
     for (u32 lane = 0; lane < 32; ++lane) {
       for (int i = 0; i < 4; ++i) {
         const Element at = mma_d(static_cast<int>(lane), i);
-        out[i][lane] = static_cast<u32>(dv[static_cast<std::size_t>(at.row * 8 + at.column)]);
+        out[i][lane] = static_cast<u32>(dv[index_of(at.row, 8, at.column)]);
       }
     }
   } else {

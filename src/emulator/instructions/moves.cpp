@@ -83,6 +83,7 @@ bool decode_pack(Decoding& d, int bits) {
     return d.invalid("the vector does not fit the type");
   const int element = bits / n;
   std::vector<Ref> s;
+  s.reserve(parts.size());
   for (const Operand& part : parts) s.push_back(d.source(part, element));
   const Ref to = d.destination(0, bits);
   if (d.failed()) return false;
@@ -148,7 +149,7 @@ bool decode_unpack(Decoding& d, int bits) {
     for (int i = 0; i < n; ++i) {
       if (to[static_cast<std::size_t>(i)] == kNoRef) continue;
       d.alu(select_lane(request(LaneOp::kBfe, Type::kU32)), to[static_cast<std::size_t>(i)], 32,
-            {from, d.constant(static_cast<u64>(8 * i), 32), d.constant(8, 32)});
+            {from, d.constant(8 * static_cast<u64>(i), 32), d.constant(8, 32)});
     }
     return !d.failed();
   }

@@ -98,7 +98,7 @@ struct TensorAccumulator {
   int m = 0, n = 0;
   MmaKind kind = MmaKind::kF16;
   bool ws = false;
-  auto operator<=>(const TensorAccumulator&) const = default;
+  auto operator<=>(const TensorAccumulator&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
 /// An mma, cp or shift, as long as others may be ordered after it.

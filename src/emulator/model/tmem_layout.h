@@ -145,7 +145,6 @@ constexpr CopyGeometry copy_geometry(CopyShape shape) {
     case CopyShape::k128x128b:
       return {128, 16, 1};
     case CopyShape::k64x128bWarpx2_02_13:
-      return {64, 16, 2};
     case CopyShape::k64x128bWarpx2_01_23:
       return {64, 16, 2};
     case CopyShape::k32x128bWarpx4:

@@ -48,8 +48,9 @@ bool Cursor::more() {
     if (c == '\n') {
       ++line_;
       ++at_;
-    } else if (c == ' ' || c == '\t' || c == '\r' || c == '\v' || c == '\f') {
-      ++at_;
+    } else if (c == ' ' || c == '\t' || c == '\r' || c == '\v' || c == '\f' ||
+               (c == '\0' && at_ + 1 == text_.size())) {
+      ++at_;  // NVRTC's length counts a terminating zero; callers often pass it on
     } else if (c == '/' && at_ + 1 < text_.size() && text_[at_ + 1] == '/') {
       while (at_ < text_.size() && text_[at_] != '\n') ++at_;
     } else if (c == '/' && at_ + 1 < text_.size() && text_[at_ + 1] == '*') {
@@ -65,8 +66,6 @@ bool Cursor::more() {
         ++at_;
       }
       at_ += 2;
-    } else if (c == '\0' && at_ + 1 == text_.size()) {
-      ++at_;  // NVRTC's length counts a terminating zero; callers often pass it on
     } else {
       return true;
     }

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 
 #include "emulator/ptx/parser_state.h"
 
@@ -51,16 +52,20 @@ bool Parser::parse() {
 
 bool Parser::parse_directive(std::string_view name) {
   if (name == "version") {
+    if (!cursor_.more()) return cursor_.invalid(".version needs major.minor");
     const std::size_t begin = cursor_.position();
     // "9.0" reads as a floating-point literal; its digits are the version.
-    if (!cursor_.more() || !cursor_.number()) return cursor_.invalid(".version needs major.minor");
+    if (!cursor_.number()) return cursor_.invalid(".version needs major.minor");
     const std::string version(cursor_.since(begin));
     const std::size_t dot = version.find('.');
     if (dot == std::string::npos || version.size() > 32)
       return cursor_.invalid(".version needs major.minor");
-    module_.version_major = std::atoi(version.substr(0, dot).c_str());
-    module_.version_minor = std::atoi(version.substr(dot + 1).c_str());
-    if (module_.version_major < 1) return cursor_.invalid(".version needs major.minor");
+    const auto number = [](std::string_view digits, int& to) {
+      return std::from_chars(digits.data(), digits.data() + digits.size(), to).ec == std::errc();
+    };
+    if (!number(version.substr(0, dot), module_.version_major) ||
+        !number(version.substr(dot + 1), module_.version_minor) || module_.version_major < 1)
+      return cursor_.invalid(".version needs major.minor");
     return true;
   }
   if (name == "target") {

@@ -13,6 +13,7 @@
 
 #include "attnjit/launch.h"
 #include "plan/print/memory_map_text.h"
+#include "plan/sequence.h"
 #include "plan/sm100/sm100_plan.h"
 
 namespace attnjit {

@@ -106,8 +106,9 @@ void choose_decode(const AttentionSpec& spec, Sm90Plan& plan) {
     plan.num_q_stages = 1;
     plan.ping_pong = !two;
     const std::int64_t room = two ? left(kSmSmemBytes / 2, 1) : left(kSmSmemBytes, 2);
-    plan.num_row_stages = static_cast<int>(
-        std::clamp<std::int64_t>(room / (kv.k_rows + kv.v_rows), 1, kMaxRowStages));
+    // NOLINTNEXTLINE(clang-analyzer-core.DivideZero): tiles that are widened have rows.
+    const std::int64_t fit = room / (kv.k_rows + kv.v_rows);
+    plan.num_row_stages = static_cast<int>(std::clamp<std::int64_t>(fit, 1, kMaxRowStages));
     return;
   }
   const std::int64_t copied = kv.k + std::max(kv.v, kv.v_rows);

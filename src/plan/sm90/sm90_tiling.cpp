@@ -72,8 +72,8 @@ double falling_time(const Sm90Rows& rows, const Sm90Tiling& tiling, const TileTi
   if (tiling.first_tiles == tiling.m_tiles && missing > 0) {
     const double full = times.of(tiling.tile_groups, rows.keys);
     const double saved = full - times.of(tiling.tile_groups - missing, rows.keys);
-    return static_cast<double>(rounds) * full -
-           static_cast<double>(rounds / tiling.m_tiles) * saved;
+    const std::int64_t whole_turns = rounds / tiling.m_tiles;
+    return static_cast<double>(rounds) * full - static_cast<double>(whole_turns) * saved;
   }
   const std::int64_t tall = quotient_up(tiling.first_tiles * rows.heads, rows.ctas);
   const double low = tiling.tile_groups > 1 ? times.of(tiling.tile_groups - 1, rows.keys) : 0;
@@ -178,7 +178,8 @@ Sm90Tiling best_of_growing_rows(const Sm90Rows& rows) {
   if (best.m_tiles * rows.heads < kManyRounds * rows.ctas) {
     const double longest = times.of(rows.consumers, rows.keys);
     double least = rising_time(rows, best, times) * kSm90Worthwhile;
-    for (double most = 0.66; most < 0.98; most += 0.04) {
+    for (int step = 0; step < 8; ++step) {
+      const double most = 0.66 + 0.04 * step;  // of the longest tile's time
       const Sm90Tiling tiling = rising_tiling(rows, most * longest, times);
       const double time = rising_time(rows, tiling, times);
       if (time >= least) continue;

@@ -121,8 +121,11 @@ class EmulatorBackend final : public Backend {
       if (!finding.warning) run.findings.push_back(finding_text(finding));
     }
     for (EmulatorBuffer& buffer : buffers) {
-      if (buffer.name == "o") run.o.bytes = std::move(buffer.data);
-      if (buffer.name == "lse") run.lse->bytes = std::move(buffer.data);
+      if (buffer.name == "o") {
+        run.o.bytes = std::move(buffer.data);
+      } else if (buffer.name == "lse") {
+        run.lse->bytes = std::move(buffer.data);
+      }
     }
     return {};
   }

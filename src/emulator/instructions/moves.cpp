@@ -131,6 +131,7 @@ bool decode_unpack(Decoding& d, int bits) {
   const int element = bits / n;
   Ref from = d.source(1, bits);
   std::vector<Ref> to;
+  to.reserve(parts.size());
   for (const Operand& part : parts) to.push_back(d.destination(part, element));
   if (d.failed()) return false;
   const auto half = [&](Ref target, Ref source, bool high, int width) {

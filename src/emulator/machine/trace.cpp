@@ -27,7 +27,7 @@ std::string escaped(std::string_view text) {
 
 Status write_trace(const std::string& path, const std::vector<TraceEvent>& events,
                    const Program& program) {
-  const auto close = [](std::FILE* f) { std::fclose(f); };
+  const auto close = [](std::FILE* f) { (void)std::fclose(f); };
   std::unique_ptr<std::FILE, decltype(close)> file(std::fopen(path.c_str(), "wb"), close);
   if (file == nullptr) return make_error(ErrorCode::kIo, "the trace cannot be written", path);
   // Units get row numbers past the warps'.
@@ -76,7 +76,8 @@ Status write_trace(const std::string& path, const std::vector<TraceEvent>& event
       return make_error(ErrorCode::kIo, "the trace cannot be written", path);
   }
   text += "\n]}\n";
-  if (!flush()) return make_error(ErrorCode::kIo, "the trace cannot be written", path);
+  if (!flush() || std::fflush(file.get()) != 0)
+    return make_error(ErrorCode::kIo, "the trace cannot be written", path);
   return {};
 }
 

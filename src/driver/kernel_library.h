@@ -13,6 +13,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "attnjit/driver.h"
@@ -75,8 +76,12 @@ struct Kernel::Library {
   std::vector<ReadyContext> ready_;
 };
 
-/// A test's way into a Kernel and a LaunchState.
+/// A test's and a benchmark's way into a Kernel and a LaunchState.
 struct KernelAccess {
+  /// A kernel of a library that was made without Driver::load.
+  static std::unique_ptr<Kernel> make(std::shared_ptr<Kernel::Library> library, KernelPlan plan) {
+    return std::unique_ptr<Kernel>(new Kernel(std::move(library), std::move(plan)));
+  }
   static Kernel::Library& library(const Kernel& kernel) { return *kernel.loaded_; }
   static LaunchState::Impl& state(LaunchState& state) { return *state.impl_; }
 };

@@ -35,17 +35,17 @@ TensorStrides from_c(const attnjit_strides& strides) {
 
 Status param_from_c(const attnjit_param& in, UserParam& out) {
   if (in.name == nullptr) return null_argument("params.name");
-  const std::string field = std::string("param_") + in.name;
+  const auto field = [&] { return std::string("param_") + in.name; };
   const auto types = static_cast<std::int32_t>(spec::param_type_names().size());
   if (in.type < 0 || in.type >= types) {
     return make_error(ErrorCode::kInvalid,
                       "type is " + std::to_string(in.type) + "; 0 to " + std::to_string(types - 1) +
                           " is allowed",
-                      field);
+                      field());
   }
   const spec::ParamShape shape = spec::shape_of(static_cast<ParamSpec::Type>(in.type));
   if (shape.rank < 3 && in.extent[2] != 0) {
-    return make_error(ErrorCode::kInvalid, "extent[2] is not zero", field);
+    return make_error(ErrorCode::kInvalid, "extent[2] is not zero", field());
   }
   out.name = in.name;
   if (shape.rank > 0) {

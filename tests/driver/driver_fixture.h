@@ -11,6 +11,7 @@
 #include "attnjit/driver.h"
 #include "driver/kernel_library.h"
 #include "fake_cuda.h"
+#include "plan/launch/tensors.h"
 #include "test_cubin.h"
 
 namespace attnjit {
@@ -141,6 +142,9 @@ class DriverFixture : public ::testing::Test {
                                              const LaunchScalars& scalars,
                                              const std::vector<UserParamShape>& params,
                                              const DeviceShape& device) {
+    // As plan_launch, which checks what the driver passes on.
+    if (const auto tensors = launch_tensors(plan.spec, shapes); !tensors) return tensors.error();
+    if (const auto scale = softmax_scale(plan.spec, scalars); !scale) return scale.error();
     Result<LaunchRecipe> recipe = planner_(plan, shapes, scalars, params, device);
     if (!recipe) return recipe.error();
     LaunchSequence sequence;

@@ -523,6 +523,19 @@ TEST_F(LaunchTest, NoContextIsAnEnvironmentError) {
   expect_refused(args(), ErrorCode::kEnvironment, "stream");
 }
 
+// What a caller without a GPU can be told is said before that there is none.
+TEST_F(LaunchTest, WithoutAContextTheLaunchsOwnProblemsComeFirst) {
+  cuda_.set_current(nullptr);
+  LaunchArgs arguments = args();
+  arguments.scalars.scale = std::numeric_limits<float>::infinity();
+  expect_refused(arguments, ErrorCode::kInvalid, "scale");
+  EXPECT_EQ(kernel_->workspace(arguments).error().field, "scale");
+  arguments.shapes.kv_len = -1;
+  expect_refused(arguments, ErrorCode::kInvalid, "kv_len");
+  EXPECT_EQ(kernel_->workspace(arguments).error().field, "kv_len");
+  EXPECT_EQ(kernel_->workspace(args()).error().field, "stream");
+}
+
 TEST_F(LaunchTest, StreamsContextCounts) {
   const cuda::Stream stream = cuda_.create_stream();
   cuda_.set_current(nullptr);

@@ -206,6 +206,7 @@ Result<LaunchRecipe> make_recipe(KernelId id, std::uint32_t ctas, const Argument
   recipe.dynamic_smem = static_cast<std::uint32_t>(kernel.smem_bytes);
   const Filler filler(values, recipe);
   if (Status checked = filler.check(); !checked) return checked.error();
+  recipe.args.reserve(kernel.parameters.size());
   for (const KernelParameter& parameter : kernel.parameters) {
     Result<KernelArgument> argument = std::visit(filler, parameter.source);
     if (!argument) return argument.error();

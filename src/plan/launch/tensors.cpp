@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <string_view>
 
 #include "base/problems.h"
 #include "plan/forward_support.h"
@@ -74,8 +75,10 @@ bool packed_size_overflows(const TensorView& tensor) {
   return bytes >= kMaxTensorBytes;
 }
 
+// NOTE: texts are made where there is a problem: a launch of other lengths comes through here, and
+// they took a quarter of its time.
 void check_strides(const TensorView& tensor, Problems& problems) {
-  const std::string name(name_of(tensor.tensor));
+  const std::string_view name = name_of(tensor.tensor);
   const std::int64_t element = tensor.element_bytes();
   const struct {
     const char* name;
@@ -86,15 +89,15 @@ void check_strides(const TensorView& tensor, Problems& problems) {
   std::int64_t last = (tensor.depth - 1) * element;
   bool overflow = false;
   for (const auto& [dimension, stride, count] : dimensions) {
-    const std::string field = fmt::format("{}.{}", name, dimension);
     if (stride <= 0 || stride >= kMaxStrideBytes / element) {
-      problems.add(field, fmt::format("the stride of {} from one {} to the next is {} elements; it "
-                                      "must lie in 1..{}",
-                                      name, dimension, stride, kMaxStrideBytes / element - 1));
+      problems.add(fmt::format("{}.{}", name, dimension),
+                   fmt::format("the stride of {} from one {} to the next is {} elements; it "
+                               "must lie in 1..{}",
+                               name, dimension, stride, kMaxStrideBytes / element - 1));
       return;
     }
     if (stride * element % kTmaStep != 0) {
-      problems.add(field,
+      problems.add(fmt::format("{}.{}", name, dimension),
                    fmt::format("the stride of {} from one {} to the next is {} elements, {} bytes, "
                                "not a multiple of {}",
                                name, dimension, stride, stride * element, kTmaStep),
@@ -106,8 +109,9 @@ void check_strides(const TensorView& tensor, Problems& problems) {
                __builtin_add_overflow(last, extent, &last);
   }
   if (overflow || last >= kMaxTensorBytes) {
-    problems.add(name, fmt::format("[{}, {}, {}, {}] spans more than 2^48 bytes", tensor.batch,
-                                   tensor.rows, tensor.heads, tensor.depth));
+    problems.add(std::string(name),
+                 fmt::format("[{}, {}, {}, {}] spans more than 2^48 bytes", tensor.batch,
+                             tensor.rows, tensor.heads, tensor.depth));
   }
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a launch costs beside the driver's calls, without a GPU: here these return at once.
 //
-// The names say which launch (one kernel, the keys split, a ragged batch over pages, the same split,
-// custom code with two arrays), through which interface, and what differs from the launch before.
-// tests/gpu/gpu_driver_test.cpp measures the same with a driver.
+// The names say which launch (one kernel, the keys split, a ragged batch over pages, the same
+// split, custom code with two arrays), through which interface, and what differs from the launch
+// before. tests/gpu/gpu_driver_test.cpp measures the same with a driver.
 #include <benchmark/benchmark.h>
 
 #include <array>
@@ -248,14 +248,12 @@ void add(const Case& one) {
   benchmark::RegisterBenchmark((one.name + "/bare").c_str(),
                                [&one](benchmark::State& state) { bare(state, one); });
   for (const auto& [name, calls] : changes) {
-    benchmark::RegisterBenchmark((one.name + "/C++/" + name).c_str(),
-                                 [&one, calls](benchmark::State& state) {
-                                   by_turns(state, one, calls);
-                                 });
-    benchmark::RegisterBenchmark((one.name + "/C/" + name).c_str(),
-                                 [&one, calls](benchmark::State& state) {
-                                   by_turns_in_c(state, one, calls);
-                                 });
+    benchmark::RegisterBenchmark(
+        (one.name + "/C++/" + name).c_str(),
+        [&one, calls](benchmark::State& state) { by_turns(state, one, calls); });
+    benchmark::RegisterBenchmark(
+        (one.name + "/C/" + name).c_str(),
+        [&one, calls](benchmark::State& state) { by_turns_in_c(state, one, calls); });
   }
 }
 

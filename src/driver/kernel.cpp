@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 
 #include "attnjit/driver.h"
 #include "base/no_throw.h"
@@ -30,6 +32,14 @@ Error first_of(const KernelPlan& plan, const LaunchArgs& args, Error no_context)
   if (!tensors) return tensors.error();
   const Result<float> scale = softmax_scale(plan.spec, args.scalars);
   return scale ? std::move(no_context) : scale.error();
+}
+
+/// Whether a parameter is no array, or one at an address that its elements can have.
+bool is_aligned(const UserParam& param) {
+  const auto* array = std::get_if<DeviceArray>(&param.value);
+  return array == nullptr ||
+         (array->pointer != 0 &&
+          array->pointer % static_cast<DevicePointer>(size_of(array->dtype)) == 0);
 }
 
 std::string range_name(const KernelPlan& plan, const LaunchShapes& shapes) {
@@ -104,7 +114,9 @@ Status Kernel::replan(const LaunchArgs& args, LaunchState::Impl& state) const {
 }
 
 Status Kernel::move_pointers(const LaunchArgs& args, LaunchState::Impl& state) const {
-  if (!args.params.empty()) {
+  // NOTE: their types and extents were checked with a launch before. Whether a null pointer is
+  // right, the full check knows.
+  if (!std::all_of(args.params.begin(), args.params.end(), is_aligned)) {
     const auto params = check_params(spec::declared_params(plan_.spec), args.params);
     if (!params) return params.error();
   }

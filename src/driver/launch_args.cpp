@@ -76,10 +76,12 @@ std::string describe(const UserParam& param) {
 /// Fills `value` from `param`; a problem is added where the type or an extent is wrong.
 void convert(const ParamSpec& declared, const UserParam& param, UserParamShape& value,
              Problems& problems) {
-  const std::string field = kParamField + declared.name;
+  const auto add = [&](std::string message) {
+    problems.add(kParamField + declared.name, std::move(message));
+  };
   const auto wrong_type = [&] {
-    problems.add(field, fmt::format("is {}; the spec declares {}", describe(param),
-                                    spec::to_string(declared.type)));
+    add(fmt::format("is {}; the spec declares {}", describe(param),
+                    spec::to_string(declared.type)));
   };
   value.name = declared.name;
   const spec::ParamShape shape = spec::shape_of(declared.type);
@@ -102,23 +104,21 @@ void convert(const ParamSpec& declared, const UserParam& param, UserParamShape& 
   const std::span<const std::int32_t> extents(array->extent.data(),
                                               static_cast<std::size_t>(shape.rank));
   const std::int32_t least = *std::min_element(extents.begin(), extents.end());
-  if (least < 0) return problems.add(field, fmt::format("has the negative extent {}", least));
+  if (least < 0) return add(fmt::format("has the negative extent {}", least));
   std::int64_t elements = 1;
   for (const std::int32_t extent : extents) {
     if (__builtin_mul_overflow(elements, std::int64_t{extent}, &elements)) elements = INT64_MAX;
   }
   if (least > 0 && elements > INT32_MAX) {
-    return problems.add(
-        field, fmt::format("has {} elements; at most {} can be indexed", elements, INT32_MAX));
+    return add(fmt::format("has {} elements; at most {} can be indexed", elements, INT32_MAX));
   }
   if (least == 0) elements = 0;
   if (array->pointer == 0 && elements > 0) {
-    return problems.add(field, fmt::format("is a null pointer with {} elements", elements));
+    return add(fmt::format("is a null pointer with {} elements", elements));
   }
   const int alignment = size_of(shape.element);
   if (array->pointer % static_cast<DevicePointer>(alignment) != 0) {
-    return problems.add(
-        field, fmt::format("is at {:#x}, not a multiple of {}", array->pointer, alignment));
+    return add(fmt::format("is at {:#x}, not a multiple of {}", array->pointer, alignment));
   }
   std::copy(extents.begin(), extents.end(), value.extent.begin());
 }

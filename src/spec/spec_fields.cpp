@@ -257,9 +257,17 @@ std::optional<Scales> scales_from_string(std::string_view name) {
 }
 
 ParamShape shape_of(ParamSpec::Type type) {
-  const std::string_view name = to_string(type);
-  const std::string_view element = name.substr(0, name.find('['));
-  return {*dtype_from_string(element), static_cast<int>((name.size() - element.size()) / 2)};
+  // NOTE: the names are read once: each launch with parameters asks what these are.
+  static const auto shapes = [] {
+    std::array<ParamShape, std::size(kParamTypes)> made;
+    for (std::size_t i = 0; i < made.size(); ++i) {
+      const std::string_view name = kParamTypes[i];
+      const std::string_view element = name.substr(0, name.find('['));
+      made[i] = {*dtype_from_string(element), static_cast<int>((name.size() - element.size()) / 2)};
+    }
+    return made;
+  }();
+  return shapes[static_cast<std::size_t>(type)];
 }
 
 std::string_view to_string(ParamSpec::Type type) {

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 namespace attnjit {
@@ -118,9 +119,12 @@ void Nvtx::pop() const {
 
 Result<const Nvtx*> Nvtx::open(const std::string& path) {
   static std::mutex mutex;
-  static auto* const opened = new std::map<std::string, const Nvtx*>;  // see the header
+  static auto* const opened = new std::map<std::string, Result<const Nvtx*>>;  // see the header
   const std::lock_guard lock(mutex);
   if (const auto known = opened->find(path); known != opened->end()) return known->second;
+  const auto remember = [&](Result<const Nvtx*> result) {
+    return opened->emplace(path, std::move(result)).first->second;
+  };
 
   constexpr const char* kHint = "a profiler sets NVTX_INJECTION64_PATH to its library";
   void* const library = dlopen(path.c_str(), RTLD_LAZY);
@@ -138,14 +142,13 @@ Result<const Nvtx*> Nvtx::open(const std::string& path) {
   const bool attached = initialize != nullptr && initialize(&export_table) != 0;
   being_filled = nullptr;
   if (!attached) {
-    return make_error(ErrorCode::kEnvironment, "the library attaches to no NVTX 3 client", path,
-                      kHint);
+    return remember(make_error(ErrorCode::kEnvironment, "the library attaches to no NVTX 3 client",
+                               path, kHint));
   }
   auto* const nvtx = new Nvtx;
   nvtx->push_ = &modules.core.slots[kRangePushA];
   nvtx->pop_ = &modules.core.slots[kRangePop];
-  opened->emplace(path, nvtx);
-  return nvtx;
+  return remember(nvtx);
 }
 
 }  // namespace attnjit

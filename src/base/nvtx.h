@@ -16,8 +16,8 @@ namespace attnjit {
 /// The functions of a profiler that is attached to this process.
 class Nvtx {
  public:
-  /// Opens an injection library, once per process: profilers keep the addresses of the slots, so
-  /// that neither is ever freed. Errors: kEnvironment.
+  /// Opens an injection library, once per process, whether it attaches or not: profilers keep the
+  /// addresses of the slots, so that neither is ever freed. Errors: kEnvironment.
   static Result<const Nvtx*> open(const std::string& path);
 
   void push(const char* name) const;
@@ -32,12 +32,18 @@ class Nvtx {
 };
 
 /// A range from here to the end of the scope. Without a profiler it costs a comparison: the name is
-/// made by a function, which is called only where there is one.
+/// made by a function, which is called only where there is one. Where that throws there is no
+/// range: what a range is of must not fail for it.
 class NvtxRange {
  public:
   template <class MakeName>
   NvtxRange(const Nvtx* nvtx, MakeName&& make_name) : nvtx_(nvtx) {
-    if (nvtx_ != nullptr) nvtx_->push(make_name().c_str());
+    if (nvtx_ == nullptr) return;
+    try {
+      nvtx_->push(make_name().c_str());
+    } catch (...) {
+      nvtx_ = nullptr;
+    }
   }
   ~NvtxRange() {
     if (nvtx_ != nullptr) nvtx_->pop();

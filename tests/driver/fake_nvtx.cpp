@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A profiler's injection library: it attaches to NVTX 3 clients and writes down their ranges.
+// A profiler's injection library: it attaches to NVTX 3 clients and writes down their ranges,
+// unless ATTNJIT_FAKE_NVTX_REFUSES is set.
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <string>
@@ -11,7 +13,7 @@ using Function = void (*)();
 
 std::mutex mutex;
 std::string seen;
-int clients = 0;
+int asked = 0, clients = 0;
 thread_local int depth = 0;
 
 int push(const char* name) {
@@ -46,6 +48,11 @@ extern "C" {
 
 __attribute__((visibility("default"))) int InitializeInjectionNvtx2(
     const void* (*get_export_table)(std::uint32_t)) {
+  {
+    const std::lock_guard lock(mutex);
+    ++asked;
+  }
+  if (std::getenv("ATTNJIT_FAKE_NVTX_REFUSES") != nullptr) return 0;
   const auto* version = static_cast<const ExportTableVersionInfo*>(get_export_table(kVersionInfo));
   const auto* callbacks = static_cast<const ExportTableCallbacks*>(get_export_table(kCallbacks));
   if (version == nullptr || version->struct_size < sizeof(ExportTableVersionInfo) ||
@@ -77,6 +84,12 @@ __attribute__((visibility("default"))) const char* attnjit_fake_nvtx_take() {
   taken = std::move(seen);
   seen.clear();
   return taken.c_str();
+}
+
+/// How often it was asked to attach.
+__attribute__((visibility("default"))) int attnjit_fake_nvtx_asked() {
+  const std::lock_guard lock(mutex);
+  return asked;
 }
 
 __attribute__((visibility("default"))) int attnjit_fake_nvtx_clients() {

@@ -3,7 +3,10 @@
 #include <dlfcn.h>
 
 #include <cstdlib>
+#include <new>
+#include <string>
 
+#include "base/nvtx.h"
 #include "service_fixture.h"
 
 namespace attnjit {
@@ -21,6 +24,7 @@ class Profiler {
   Profiler& operator=(const Profiler&) = delete;
 
   std::string take() const { return function<const char* (*)()>("attnjit_fake_nvtx_take")(); }
+  int asked() const { return function<int (*)()>("attnjit_fake_nvtx_asked")(); }
   int clients() const { return function<int (*)()>("attnjit_fake_nvtx_clients")(); }
 
  private:
@@ -105,6 +109,29 @@ TEST_F(NvtxTest, AnotherLibraryIsAWarning) {
     EXPECT_EQ(ranges(true), "");
     EXPECT_NE(warnings().find(path), std::string::npos) << warnings();
   }
+}
+
+// Each Service warns, and the profiler is left alone.
+TEST_F(NvtxTest, ALibraryThatDoesNotAttachIsAskedOnce) {
+  std::string path = ATTNJIT_FAKE_NVTX;  // by a name that no other test gives it
+  path.insert(path.rfind('/'), "/.");
+  setenv("NVTX_INJECTION64_PATH", path.c_str(), 1);
+  setenv("ATTNJIT_FAKE_NVTX_REFUSES", "1", 1);
+  const int before = profiler_.asked();
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(ranges(true), "");
+    EXPECT_NE(warnings().find(path), std::string::npos) << warnings();
+  }
+  unsetenv("ATTNJIT_FAKE_NVTX_REFUSES");
+  EXPECT_EQ(profiler_.asked(), before + 1);
+}
+
+// Kernel::launch throws nothing, and is a range.
+TEST_F(NvtxTest, ANameThatCannotBeMadeCostsItsRange) {
+  const auto nvtx = Nvtx::open(ATTNJIT_FAKE_NVTX);
+  ASSERT_TRUE(nvtx.ok()) << nvtx.error().to_string();
+  EXPECT_NO_THROW(NvtxRange(*nvtx, []() -> std::string { throw std::bad_alloc(); }));
+  EXPECT_EQ(profiler_.take(), "");
 }
 
 }  // namespace

@@ -55,7 +55,7 @@ std::vector<Description> of_wider_q() {
               spec.page_size = 16;
               spec.ragged = true;
             }),
-       {{{150, 0, 9, 33}, {700, 40, 0, 31}, 1, kNormal, true}, {{70, 40}, {500, 30}, 2, kRaised}}},
+       {{{150, 0, 9, 33}, {690, 40, 0, 31}, 1, kNormal, true}, {{70, 40}, {500, 30}, 2, kRaised}}},
   };
 }
 

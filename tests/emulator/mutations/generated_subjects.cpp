@@ -349,7 +349,7 @@ std::vector<Description> sm100_subjects() {
               spec.output_dtype = Dtype::kE4m3;
               spec.scales = Scales::kToken;
             }),
-       {{{80}, {800}, 1},
+       {{{80}, {1530}, 1},
         {{80}, {400}, 1, kRaised},
         {{40}, {700}, 1},
         {{40}, {500}, 1, kRaised},

@@ -46,12 +46,18 @@ AttentionSpec narrow(Arch arch, int topk, Kind mask) {
   });
 }
 
-// As few stages as at the depths of models, so that memory is handed back and forth.
-Tuning two_stages() {
+Tuning of_stages(int stages) {
   Tuning tuning;
-  tuning.rows.push_back({{}, {{"num_stages", 2}}});
+  tuning.rows.push_back({{}, {{"num_stages", stages}}});
   return tuning;
 }
+
+// As few stages as at the depths of models, so that memory is handed back and forth.
+Tuning two_stages() { return of_stages(2); }
+
+// With two, the K of a tile's S would come after the product of the tile two before, and imply what
+// the softmax waits for itself.
+Tuning three_stages() { return of_stages(3); }
 
 // Even and odd numbers of tiles, sequences without keys, heads that are no power of two, parts, and
 // two CTAs that load K for each other.
@@ -78,14 +84,14 @@ std::vector<Description> dense_subjects() {
        {{{2}, {330, 0, 31, 64}, 2}, {{1}, {60, 60, 60}, 2}, {{2}, {500, 130}, 2, kRaised, true}},
        pair},
       {"sm90 mla rows 192/128", with(sm90, of_rows), rows, two_stages()},
-      {"sm_100a mla 192/128", with(sm100, in_parts), parts, two_stages()},
-      {"sm_100a mla rows 192/128", with(sm100, of_rows), rows, two_stages()},
+      {"sm_100a mla 192/128", with(sm100, in_parts), parts, three_stages()},
+      {"sm_100a mla rows 192/128", with(sm100, of_rows), rows, three_stages()},
   };
 }
 
 // Lists that are longer than their sequence, and shorter; in one part, and in several that one CTA
-// takes one behind another, of which the last have no keys; and the format dsv32 and e4m3, with
-// lists and without.
+// takes one behind another, of which the last have no keys, or several CTAs, which end soon; and
+// the format dsv32 and e4m3, with lists and without.
 std::vector<Description> list_subjects() {
   const std::vector<Shape> lists = {{{3}, {200, 0, 31}, 1, kNormal, true},
                                     in_parts(5, {{1}, {600, 7}, 1}),
@@ -99,28 +105,33 @@ std::vector<Description> list_subjects() {
   const std::vector<Shape> packed_dense = {{{2}, {300, 0, 31}, 1, kNormal, true},
                                            in_parts(9, {{1}, {260, 70}, 1}),
                                            in_parts(2, {{1}, {70, 130}, 1}),
-                                           {{1}, {260, 70}, 1, kRaised}};
+                                           in_parts(4, {{1}, {500, 450}, 132}),
+                                           {{1}, {260, 330}, 1, kRaised}};
   const auto ragged = [](AttentionSpec& spec) { spec.ragged = true; };
   return {
       {"sm90 topk 192/128", listed(Arch::kSm90a), lists, two_stages()},
-      {"sm_100a topk 192/128", listed(Arch::kSm100a), lists, two_stages()},
+      {"sm_100a topk 192/128", listed(Arch::kSm100a), lists, three_stages()},
       {"sm90 dsv32", packed(Arch::kSm90a, 192, Kind::kNull), packed_lists},
       {"sm_100a dsv32 lists", packed(Arch::kSm100a, 192, Kind::kNull), packed_lists},
       {"sm90 ragged dsv32",
        with(packed(Arch::kSm90a, 0, Kind::kCausal), ragged),
-       {{{2, 0, 5}, {300, 40, 31}, 1, kNormal, true}, {{1, 3}, {260, 70}, 1, kRaised}}},
+       {{{2, 0, 5}, {300, 40, 31}, 1, kNormal, true},
+        {{1, 3}, {260, 70}, 1, kRaised},
+        {{1, 1, 1}, {60, 70, 60}, 1}}},
       {"sm_100a dsv32 dense", packed(Arch::kSm100a, 0, Kind::kCausal), packed_dense},
-      {"sm90 latent e4m3", narrow(Arch::kSm90a, 0, Kind::kCausal), packed_dense, two_stages()},
+      {"sm90 latent e4m3 dense", narrow(Arch::kSm90a, 0, Kind::kCausal), packed_dense,
+       two_stages()},
       {"sm90 latent e4m3 lists", narrow(Arch::kSm90a, 192, Kind::kNull), packed_lists,
        two_stages()},
-      {"sm_100a latent e4m3", narrow(Arch::kSm100a, 0, Kind::kCausal), packed_dense, two_stages()},
+      {"sm_100a latent e4m3 dense", narrow(Arch::kSm100a, 0, Kind::kCausal), packed_dense,
+       three_stages()},
       {"sm_100a latent e4m3 lists", narrow(Arch::kSm100a, 192, Kind::kNull), packed_lists,
        two_stages()},
   };
 }
 
 // Heads deeper than 256, by boxes of TMA and row by row: V's memory in turns of its own, tails of V
-// that are zeroed, several work tiles for a CTA, and maxima that grow.
+// that are zeroed, several work tiles for a CTA, CTAs that end soon, and maxima that grow.
 std::vector<Description> deep_subjects() {
   const AttentionSpec sm100 = with(spec_of(Arch::kSm100a, 512, 512, 4, 2, Kind::kCausal),
                                    [](AttentionSpec& spec) { spec.page_size = 64; });
@@ -130,14 +141,15 @@ std::vector<Description> deep_subjects() {
     spec.sink = true;
   };
   return {
-      {"sm_100a 512",
+      {"sm_100a 512 pages",
        sm100,
        {{{40}, {200, 0, 70}, 1, kNormal, true},
         {{3}, {330, 64}, 2},
+        {{40}, {128}, 8},
         {{20}, {260, 70}, 1, kRaised}}},
       {"sm_100a 512 rows",
        with(sm100, parts_of_rows),
-       {{{20}, {270, 0, 40}, 1, kNormal, true}, {{2}, {390, 130}, 1, kRaised}}},
+       {{{20}, {270, 0, 40}, 1, kNormal, true}, {{20}, {256}, 8}, {{2}, {390, 130}, 1, kRaised}}},
   };
 }
 

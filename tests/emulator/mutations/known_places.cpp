@@ -328,6 +328,7 @@ std::string_view no_damage_by_number(std::string_view subject, std::string_view 
       "the next block is given back later, and of the last one V's first, which is multiplied when all of S is made: the load waits longer, and is right";
   static constexpr std::string_view kNothingBefore =
       "before a tile's copies: nothing of one lane is another's next, and bytes that land before they are expected do not complete a phase whose arrival is pending";
+  static constexpr std::string_view kStaysBelowP = "above the wait for K, which is memory: it stays below the one for P";
   static constexpr std::string_view kParked = "around what lane 0 parks: it takes a work tile back itself, and the list behind barriers that the copies of a tile have";
   static const std::vector<Known> list = {
       {"sm_100a 512 pages", "wait removed", {4}, kReadWithK},
@@ -341,7 +342,7 @@ std::string_view no_damage_by_number(std::string_view subject, std::string_view 
       {"sm_100a 512 rows", "arrival made relaxed", {3, 4}, kTensorMemory},
       {"sm_100a 512 rows", "wait made relaxed", {8}, kTensorMemory},
       {"sm_100a latent e4m3 dense", "arrival made relaxed", {7, 8}, kTensorMemory},
-      {"sm_100a latent e4m3 dense", "wait made relaxed", {9, 11, 14}, kTensorMemory},
+      {"sm_100a latent e4m3 dense", "wait made relaxed", {9, 14}, kTensorMemory},
       {"sm_100a latent e4m3 dense", "retry loop removed", {15}, kLanded},
       {"sm_100a latent e4m3 dense", "fence.mbarrier_init below the barrier", {0}, kFirstUser},
       {"sm_100a dsv32 dense", "tcgen05.fence::after_thread_sync dropped", {2}, kTwoStages},
@@ -467,14 +468,15 @@ std::string_view no_damage_by_number(std::string_view subject, std::string_view 
       {"sm_100a dsv32 dense", "arrival made relaxed", {5, 6}, kTensorMemory},
       {"sm_100a dsv32 dense", "wait made relaxed", {8, 14}, kTensorMemory},
       {"sm_100a mla rows", "arrival made relaxed", {3, 4}, kTensorMemory},
-      {"sm_100a mla rows", "wait made relaxed", {12}, kTensorMemory},
+      {"sm_100a mla rows", "wait made relaxed", {6, 14}, kTensorMemory},
       {"sm_100a mla 192", "arrival made relaxed", {5, 6}, kTensorMemory},
       {"sm_100a mla 192", "wait made relaxed", {8, 14}, kTensorMemory},
       {"sm_100a mla 192", "fence.mbarrier_init below the barrier", {0}, kInitByCopier},
       {"sm_100a topk", "arrival made relaxed", {5, 6}, kTensorMemory},
       {"sm_100a topk", "wait made relaxed", {8, 12}, kTensorMemory},
       {"sm_100a topk", "retry loop removed", {13}, kLanded},
-      {"sm_100a topk", "tcgen05.fence::after above the wait", {6}, "above the wait for K, which is memory: it stays below the one for P"},
+      {"sm_100a topk", "tcgen05.fence::after above the wait", {6}, kStaysBelowP},
+      {"sm_100a mla rows", "tcgen05.fence::after above the wait", {6}, kStaysBelowP},
       {"sm_100a 64 keys", "wait on the next barrier", {0}, kNextSlot},
       {"ragged", "fence.mbarrier_init below the barrier", {0}, kInitByCopier},
       {"sm100 attention", "arrival made relaxed", {0, 2, 5}, kTensorMemory},

@@ -503,7 +503,12 @@ def prepare(tensors: Tensors, fields: str, number: int, stream: int, q_len: int,
     own is not, its compile is queued."""
     _local.fell_back = False
     check(tensors, fields, q_len, kv_len)
-    return launcher(tensors, fields, number, stream, False, fallback) is not None
+    found = launcher(tensors, fields, number, stream, False, fallback)
+    if found is not None and found.stands_in:  # NOTE: launch() asks the same
+        found.reshape(tensors, q_len, kv_len, 0.0)  # of any scale the memory is the same
+        if not found.may_launch(tensors.q):
+            found = launcher(tensors, fields, number, stream, False)
+    return found is not None
 
 
 def fallback_served() -> bool:

@@ -419,8 +419,10 @@ def falling_back(gpu, folder):
             assert not attnjit.fallback_served()
         assert count("fallbacks") == fallbacks
         # What has no code to interpret; and what interprets makes a map, for which another library
-        # is not asked for memory: the call waits for its own kernel.
+        # is not asked for memory: the call waits for its own kernel, or does something meanwhile.
         _launch.Launcher._workspace, _launch._is_torch = kept
+        assert call(next(masks), fallback=True, meanwhile=lambda: "meanwhile") == "meanwhile"
+        assert not attnjit.fallback_served()
         for mask in ("causal", attnjit.mask(lambda b, h, q, kv: kv % 3 == 0)):
             attnjit.attention(q, k, k, out=q, mask=mask, service=service, fallback=True)
             assert not attnjit.fallback_served()

@@ -258,12 +258,14 @@ def layers():
 
 
 def eight_bits():
-    """Pools of e4m3, of layers with scales, with plain numbers for them, and with none. Q keeps its
-    type where a kernel takes that."""
-    kinds = [layer_of(0), layer_of(1, sliding_window_size=4), layer_of(2, logit_cap=7.0)]
+    """Pools of e4m3, of layers with scales, with plain numbers for them, with one for V alone, and
+    with none. Q keeps its type where a kernel takes that."""
+    kinds = [layer_of(0), layer_of(1, sliding_window_size=4), layer_of(2, logit_cap=7.0),
+             layer_of(3, logit_cap=9.0)]
     kinds[0].k_scale, kinds[0].v_scale = (torch.nn.Parameter(torch.tensor(one), requires_grad=False)
                                           for one in (0.6, 1.7))
     kinds[1].k_scale, kinds[1].v_scale = 1.4, 0.8
+    kinds[3].v_scale = 1.3
     for arch, (page_size, windows) in itertools.product(("sm_90a", "sm_100a"),
                                                         ((16, ()), (64, (1,)))):
         sglang_backend._arch = lambda runner, arch=arch: arch

@@ -216,8 +216,8 @@ class AttnjitAttnBackend(AttentionBackend):
             if window_loc is not None:  # NOTE: where graphs pad prompts, the batch's is cut
                 window_loc = window_loc[:batch.out_cache_loc.shape[0]]
             written = (k, v)
-            if self._eight_bits and layer.k_scale is not None:
-                written = (k, v, layer.k_scale, layer.v_scale)  # which divides k and v in place
+            if self._eight_bits:  # a scale that is there divides k, or v, in place
+                written = (k, v, layer.k_scale, layer.v_scale)
             pool.set_kv_buffer(layer, KVWriteLoc.for_batch(batch, swa_loc=window_loc), *written)
         keys, values = (self._pages(one, layer) for one in pool.get_kv_buffer(layer.layer_id))
         windowed = self.has_windows and pool.layers_mapping[layer.layer_id][1]

@@ -7,6 +7,9 @@ FlexAttention is compiled (dynamic=False), its block mask prepared outside of it
 mask; attnjit has it written in several ways: with built-in masks, as an expression, with arrays.
 "array" makes the map of its mask in each launch; "map" reads one that an earlier launch made, as
 the layers of a model do but for the first; "blocks" reads FlexAttention's own block mask.
+With --variant, each way is timed once more by another attnjit, and it/first is its time over that
+of the same way without a variant. Kernels are then compiled beforehand, several at a time: "first"
+says nothing of that.
 With --interpreted, "fallback" is the kernel that serves while the mask's own is compiled, ready
 before for another mask; its "first" is from the new mask to its result.
 Each contender is a CUDA graph of one launch per set of N(0,1) tensors in bf16, so that no time of
@@ -18,6 +21,7 @@ reference that asks the mask about each score. "first" is what the first call ta
 an empty cache, FlexAttention's with its block mask and its compile.
 """
 import argparse
+import concurrent.futures
 import json
 import math
 import os
@@ -191,6 +195,14 @@ def is_custom(mask):
     return mask != "null" and (mask["kind"] == "custom" or any(map(is_custom, mask.get("of", ()))))
 
 
+def spec_of(cell, mask):
+    spec = {"arch": "sm_90a", "num_q_heads": cell.heads, "group": cell.group,
+            "qk_depth": DEPTH, "mask": mask}
+    if cell.q_len < cell.length:
+        spec["num_partitions"] = 0
+    return spec
+
+
 class Attnjit:
     """One way of writing a cell's mask; `reused`: whose map its launches read, if any's.
 
@@ -198,10 +210,7 @@ class Attnjit:
 
     def __init__(self, service, problem, mask, params, stream, reused=None, fallback=False):
         cell = problem.cell
-        spec = {"arch": "sm_90a", "num_q_heads": cell.heads, "group": cell.group,
-                "qk_depth": DEPTH, "mask": mask}
-        if cell.q_len < cell.length:
-            spec["num_partitions"] = 0
+        spec = spec_of(cell, mask)
         if fallback:
             service.get(service.prepare(spec | {"mask": custom("true"), "interpreted": True}))
         began = time.perf_counter()
@@ -332,7 +341,30 @@ def check(problem, contenders):
             raise SystemExit(f"{problem.cell.name}: {name} is wrong by {error}")
 
 
-def measure(cell, service, options):
+def variants_of(options):
+    """Services by the names of --variant."""
+    services = {}
+    for variant in options.variant:
+        name, _, text = variant.partition("=")
+        fields = json.loads(text)
+        made = {"templates_folder": fields["templates"]} if "templates" in fields else {}
+        if "tuning" in fields:
+            made["tuning"] = json.dumps(fields["tuning"])
+        services[name] = attnjit.Service(fields.get("library", options.libattnjit),
+                                         no_disk_cache=1, **made)
+    return services
+
+
+def compile_all(chosen, services):
+    """Beforehand, several kernels at a time."""
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        jobs = [pool.submit(lambda s, spec: s.get(s.prepare(spec)), service, spec_of(cell, mask))
+                for service in services for cell in chosen for mask, _ in cell.ways.values()]
+        for job in jobs:
+            job.result()
+
+
+def measure(cell, service, variants, options):
     problem, stream = Problem(cell), torch.cuda.Stream()
     contenders = {}
     if options.interpreted and any(is_custom(mask) for mask, _ in cell.ways.values()):
@@ -346,6 +378,10 @@ def measure(cell, service, options):
         if name not in contenders:
             contenders[name] = Attnjit(service, problem, mask, params, stream,
                                        name if name in ("map", "blocks") else None)
+    for variant, other in variants.items():
+        for name, (mask, params) in cell.ways.items():
+            contenders[f"{name} {variant}"] = Attnjit(other, problem, mask, params, stream,
+                                                      name if name in ("map", "blocks") else None)
     if not options.no_flex:
         try:
             contenders["flex"] = Flex(problem)
@@ -366,16 +402,23 @@ def measure(cell, service, options):
     def ratio(over, under):
         return statistics.median(a / b for a, b in zip(times[over], times[under]))
 
-    return {"name": cell.name, "ms": {n: statistics.median(t) for n, t in times.items()},
+    shown = [n for n in times if n != "flex"]
+    beside = {n: first if n in cell.ways else n.split()[0] for n in shown}
+    return {"name": cell.name, "shown": shown,
+            "ms": {n: statistics.median(t) for n, t in times.items()},
             "first_s": {n: c.first_s for n, c in contenders.items()},
-            "over_flex": {n: ratio("flex", n) for n in cell.ways if "flex" in times},
-            "of_first": {n: ratio(n, first) for n in cell.ways if n != first}, "blocks_ms": times}
+            "over_flex": {n: ratio("flex", n) for n in shown if "flex" in times},
+            "of_first": {n: ratio(n, beside[n]) for n in shown if n != first},
+            "blocks_ms": times}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--library", dest="libattnjit", default="build/release/src/libattnjit.so")
     parser.add_argument("--only", default="", help="cells whose names contain one of these")
+    parser.add_argument("--ways", default="", help="and only these ways, comma-separated")
+    parser.add_argument("--variant", action="append", default=[], metavar="NAME=JSON",
+                        help="another attnjit: its templates, tuning, library")
     parser.add_argument("--pairs", type=int, default=7, help="pairs of blocks a cell")
     parser.add_argument("--block-ms", type=float, default=10, help="length of a block")
     parser.add_argument("--limit-s", type=float, default=600, help="begin no cell after that")
@@ -390,27 +433,41 @@ def main():
         with open(options.tuning, encoding="utf-8") as table:
             tuning["tuning"] = table.read()
     service = attnjit.Service(options.libattnjit, no_disk_cache=1, **tuning)
+    parts = options.only.split(",")
+    chosen = [cell for cell in cells() if any(part in cell.name for part in parts)]
+    if options.ways:
+        for cell in chosen:
+            cell.ways = {name: way for name, way in cell.ways.items()
+                         if name in options.ways.split(",")}
+        chosen = [cell for cell in chosen if cell.ways]
+    variants = variants_of(options)
+    if variants:
+        compile_all(chosen, [service, *variants.values()])
     began, done, left_out = time.monotonic(), [], []
-    print(f"{'mask':<24} {'written as':<11} {'ms':>8} {'flex ms':>8} {'flex/it':>8} "
+    wide = max([11] + [len(f"expression {name}") for name in variants])
+    print(f"{'mask':<24} {'written as':<{wide}} {'ms':>8} {'flex ms':>8} {'flex/it':>8} "
           f"{'it/first':>8} {'first s':>8} {'flex s':>8}")
-    for cell in cells():
-        if not any(part in cell.name for part in options.only.split(",")):
-            continue
+    for cell in chosen:
         if time.monotonic() - began > options.limit_s:
             left_out.append(cell.name)
             continue
-        one = measure(cell, service, options)
+        one = measure(cell, service, variants, options)
         done.append(one)
-        for way in cell.ways:
+        for way in one["shown"]:
             def shown(values, key, width=8, digits=3):
                 return f"{values[key]:{width}.{digits}f}" if key in values else f"{'-':>{width}}"
-            print(f"{cell.name:<24} {way:<11} {shown(one['ms'], way)} {shown(one['ms'], 'flex')} "
+            print(f"{cell.name:<24} {way:<{wide}} "
+                  f"{shown(one['ms'], way)} {shown(one['ms'], 'flex')} "
                   f"{shown(one['over_flex'], way)} {shown(one['of_first'], way)} "
                   f"{shown(one['first_s'], way)} {shown(one['first_s'], 'flex')}", flush=True)
         torch.cuda.empty_cache()
-    ratios = [max(one["over_flex"].values()) for one in done if one["over_flex"]]
-    if ratios:
-        print(f"over FlexAttention, the best way of each: geometric mean "
+    for name in ["", *variants]:
+        ratios = [max(ratio for way, ratio in one["over_flex"].items()
+                      if way.partition(" ")[2] == name) for one in done if one["over_flex"]]
+        if not ratios:
+            continue
+        print(f"{name + ': ' if name else ''}over FlexAttention, the best way of each: geometric "
+              f"mean "
               f"{math.exp(statistics.mean(map(math.log, ratios))):.3f}, least {min(ratios):.3f}, "
               f"{len(ratios)} masks")
     if left_out:

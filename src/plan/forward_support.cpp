@@ -12,6 +12,7 @@
 
 #include "spec/expression_ranges.h"
 #include "spec/interpreted_code.h"
+#include "spec/mask_expression.h"
 #include "spec/resolved_spec.h"
 
 namespace attnjit {
@@ -44,16 +45,19 @@ bool lists_tiles(const ResolvedSpec& spec) {
 
 bool later_rows_see_more(const ResolvedSpec& spec) {
   if (spec::interprets_mask(spec)) return false;
-  if (contains(*spec, MaskSpec::Kind::kCausal)) return true;
-  const auto& snippet = spec.state().snippets;
-  if (spec->mask.kind != MaskSpec::Kind::kCustom || !snippet.front() ||
-      !snippet.front()->params.empty()) {
+  const bool causal = contains(*spec, MaskSpec::Kind::kCausal);
+  if (!contains(*spec, MaskSpec::Kind::kCustom)) return causal;
+  // NOTE: their numbers come with the launch.
+  if (contains(*spec, MaskSpec::Kind::kSlidingWindow) ||
+      contains(*spec, MaskSpec::Kind::kChunked)) {
     return false;
   }
-  // Of 8 x 8 tiles of 512 queries and keys: those of the first and of the second half of rows that
-  // show something.
-  constexpr std::int32_t kTiles = 8, kSide = 512;
-  spec::RangeEvaluator mask(*snippet.front(), {});
+  const Result<spec::Expression> expression = spec::mask_expression(*spec);
+  if (!expression || !expression->params.empty()) return causal;
+  // Of 8 x 8 tiles of 4096 queries and keys: those of the first and of the second half of rows that
+  // show something. NOTE: of short sequences a window or a chunk may look like causal.
+  constexpr std::int32_t kTiles = 8, kSide = 4096;
+  spec::RangeEvaluator mask(*expression, {});
   std::array<int, 2> seen{};
   for (std::int32_t row = 0; row < kTiles; ++row) {
     for (std::int32_t column = 0; column < kTiles; ++column) {

@@ -24,7 +24,7 @@ bool interprets(const AttentionSpec& spec);
 bool lists_tiles(const ResolvedSpec& spec);
 
 /// Whether later rows see clearly more keys, as under causal: then a CTA takes a long tile with a
-/// short one. Custom code without parameters is asked about a square of tiles.
+/// short one. A mask with custom code, but without parameters, is asked about a square of tiles.
 bool later_rows_see_more(const ResolvedSpec& spec);
 
 /// Whether the kernel finds the pages of a sequence in page_table. Lists of keys (topk) name rows

@@ -15,6 +15,7 @@
 //   int num_q_heads, q_len, kv_len, m_tiles, total_tiles, paired_units; float scale
 //   int tile_groups, first_tiles, second_tiles, tile_growth
 //   int low_body                                     where there is a Config::Low
+//   ClaimWords* claims                               where tiles are claimed (common/claims.cuh)
 // Where sequences differ in length (pages, ragged batches) it has, for m_tiles to tile_growth,
 //   const int* kv_lens; int batch                    of each; q_len and kv_len are the longest's
 //   const int* kv_offsets; int total_kv              where Config::kRaggedKv, for kv_lens: sequence
@@ -23,7 +24,6 @@
 //                                                    depth, row, head, page; a box is kBoxKeys rows
 //   const int* q_offsets; int total_q                where Config::kRagged: sequence b has the rows
 //   unsigned char* o; i64 o_row_bytes, o_head_bytes  from q_offsets[b] on to q_offsets[b + 1]
-//   ClaimWords* claims                               where tiles are claimed (common/claims.cuh)
 // and where Config::kRowCopies, for k_map and v_map,
 //   const unsigned char *k, *v; int num_pages
 //   i64 k_page_bytes, k_row_bytes, k_head_bytes, v_page_bytes, v_row_bytes, v_head_bytes

@@ -7,15 +7,9 @@
 #include "common/sequence_tiles.cuh"
 #include "sm90/query_copies.cuh"
 #include "sm90/tile_notes.cuh"
+#include "sm90/warp_work_list.cuh"
 
 namespace attnjit::sm90 {
-
-/// The list of a launch of sequences of one length, for a warp of which each lane walks all of it.
-template <class Config, class Mask, class Arguments, class Params>
-struct WarpWorkList : WorkListOf<Config, Mask, Arguments, Params> {
-  ATTNJIT_DEVICE WarpWorkList(const Arguments& launch, const Params& user, int)
-      : WorkListOf<Config, Mask, Arguments, Params>(launch, user) {}
-};
 
 /// As Producer (sm90/producer.cuh), which is one thread. A warp, or several that all find the same
 /// work and copy their parts of K and V; the first does the rest.

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <utility>
+#include <vector>
 
 #include "attnjit/tuning.h"
 #include "plan/sm90/sm90_tiling.h"
@@ -219,6 +221,59 @@ TEST(Sm90Plan, TilesOfGrowingRowsArePaired) {
   spec.mask.custom.code = "kv_idx <= q_idx + p.n";
   spec.mask.custom.params = {{"n", ParamSpec::Type::kI32}};
   EXPECT_FALSE(plan_of(spec).sm90->pair_tiles);
+}
+
+// CTAs claim the tiles of masks that are listed, but of those that are like causal: their tiles are
+// paired. Windows and chunks bring their lengths with the launch.
+TEST(Sm90Plan, TilesOfListedMasksAreClaimed) {
+  const auto custom = [](const char* code, std::vector<ParamSpec> params = {}) {
+    MaskSpec mask = mask_of(MaskSpec::Kind::kCustom);
+    mask.custom.name = "m";
+    mask.custom.code = code;
+    mask.custom.params = std::move(params);
+    return mask;
+  };
+  const auto tree = [](MaskSpec::Kind kind, std::vector<MaskSpec> of) {
+    MaskSpec mask = mask_of(kind);
+    mask.of = std::move(of);
+    return mask;
+  };
+  const auto expect = [](const MaskSpec& mask, bool claimed, bool paired) {
+    AttentionSpec spec = spec_of(128);
+    spec.mask = mask;
+    const KernelPlan plan = plan_of(spec);
+    EXPECT_EQ(plan.sm90->claims_work, claimed) << spec_to_json(spec);
+    EXPECT_EQ(plan.sm90->pair_tiles, paired) << spec_to_json(spec);
+    const auto& parameters = plan.main().parameters;
+    EXPECT_EQ(std::any_of(parameters.begin(), parameters.end(),
+                          [](const auto& one) { return one.name == "claims"; }),
+              claimed);
+  };
+  const MaskSpec causal = mask_of(MaskSpec::Kind::kCausal);
+  const std::vector<ParamSpec> doc{{"doc", ParamSpec::Type::kI32Array}};
+  MaskSpec window = mask_of(MaskSpec::Kind::kSlidingWindow);
+  window.window = 1024;
+  expect(causal, false, true);
+  expect(custom("kv_idx < q_idx + 1"), false, true);
+  expect(custom("kv_idx <= q_idx && q_idx / 4096 == kv_idx / 4096"), true, false);
+  expect(custom("kv_idx <= q_idx && q_idx - kv_idx < 512"), true, false);
+  expect(tree(MaskSpec::Kind::kAnd, {causal, custom("kv_idx % 64 > 2")}), false, true);
+  expect(tree(MaskSpec::Kind::kAnd, {causal, custom("kv_idx > p.doc[b]", doc)}), false, true);
+  expect(tree(MaskSpec::Kind::kOr,
+              {window, tree(MaskSpec::Kind::kAnd, {causal, custom("kv_idx < 4")})}),
+         true, false);
+  // Maps are of any shape.
+  expect(custom("p.doc[q_idx] == p.doc[kv_idx]", doc), true, false);
+  expect(tree(MaskSpec::Kind::kAnd, {causal, custom("p.doc[q_idx] == p.doc[kv_idx]", doc)}), true,
+         false);
+  // Parts of the keys are dealt, and sequences that differ in length have a list of their own.
+  AttentionSpec spec = spec_of(128);
+  spec.mask = custom("kv_idx <= q_idx && q_idx - kv_idx < 512");
+  spec.num_partitions = 0;
+  EXPECT_FALSE(plan_of(spec).sm90->claims_work);
+  spec.num_partitions = 1;
+  spec.page_size = 64;
+  EXPECT_FALSE(plan_of(spec).sm90->claims_work);
 }
 
 // A mask whose expression decides tiles has a word for each stage of K, between what else the CTA

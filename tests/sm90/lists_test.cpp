@@ -2,6 +2,7 @@
 // Masks whose expressions decide whole tiles, on sm_90a: KV tiles that they hide are not loaded.
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "../kernel_fixture.h"
@@ -120,6 +121,35 @@ TEST_F(Sm90Lists, HiddenTilesAreNotLoaded) {
     steps.push_back(done->thread_steps);
   }
   EXPECT_LT(steps[1], steps[0] + steps[0] / 10);
+}
+
+// What a mask shows of a tile is known on the device alone, and CTAs claim their tiles: each once
+// (a second store of its O is a finding), whatever the number of CTAs, and the words are zero
+// again. A launch without them deals the tiles.
+TEST_F(Sm90Lists, TilesAreClaimed) {
+  const AttentionSpec spec = with_group(spec_of(64, custom(kSinksAndWindow)), 6, 2);
+  const auto kernel = compiled(spec);
+  ASSERT_TRUE(kernel);
+  EXPECT_TRUE(kernel->generated.plan.sm90->claims_work);
+  auto problem = problem_of(spec, {{300, 300}, {400, 400}});
+  ASSERT_TRUE(problem);
+  problem->tensors["claims"] = verify::make_tensor(Dtype::kI32, {4});
+  for (const bool dealt : {true, false}) {
+    for (const int sm_count : {1, 2, 5, 7}) {
+      SCOPED_TRACE(sm_count);
+      auto sequence = launches_of(*kernel, *problem, problem->launch_shapes(), sm_count);
+      for (KernelArgument& argument : sequence.launches.at(0).args) {
+        auto* pointer = std::get_if<KernelArgument::Pointer>(&argument.value);
+        if (dealt && pointer != nullptr && pointer->buffer == "claims") *pointer = {};
+      }
+      for (std::uint64_t seed = 0; seed < seeds(); ++seed) {
+        const auto done = run(*kernel, *problem, sequence, seed);
+        ASSERT_TRUE(done);
+        expect_right(*problem, *done);
+        EXPECT_EQ(done->others.at("claims"), problem->tensors.at("claims").bytes);
+      }
+    }
+  }
 }
 
 TEST_F(Sm90Lists, OnlyWhereTheMaskDecides) {

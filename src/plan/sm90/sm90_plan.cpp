@@ -211,13 +211,16 @@ Sm90Plan choose(const ResolvedSpec& resolved) {
   plan.split = splits(spec);
   plan.overlaps = plan.split || plan.mapped || decodes(spec, kSm90ConsumerRows);
   plan.row_copies = copies_rows(spec);
-  // In a ragged batch a tile may be a hundred times as long as another. NOTE: warps that copy rows
-  // each find the CTA's work for themselves, and could not claim it.
+  const bool rising = later_rows_see_more(resolved);
+  // In a ragged batch a tile may be a hundred times as long as another. What a listed mask shows of
+  // each is known on the device alone, but pairs even out what is like causal. NOTE: warps that
+  // copy rows each find the CTA's work for themselves, and could not claim it.
   plan.claims_work = spec.ragged && !plan.row_copies;
+  if (!plan.kv_lens) plan.claims_work = listed && !plan.split && (mapped || !rising);
   // Decodes load each key once, and nobody comes back for what L2 fetches beside it: 7 % of 4 TB/s.
   // Prompts do not notice.
   if (plan.kv_lens) plan.l2_bytes = 128;
-  plan.pair_tiles = later_rows_see_more(resolved);
+  plan.pair_tiles = rising && (plan.kv_lens || !plan.claims_work);
   if (spec.qk_depth <= 64) {
     plan.BN = 128;
     plan.num_stages = light && windowed ? 3 : 2;

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// The work of a CTA in a launch of sequences of one length, for a warp that finds it together.
+#pragma once
+
+#include "common/claims.cuh"
+#include "common/work_tiles.cuh"
+
+namespace attnjit::sm90 {
+
+/// As WorkListOf, of which each lane walks all.
+template <class Config, class Mask, class Arguments, class Params>
+struct WarpWorkList : WorkListOf<Config, Mask, Arguments, Params> {
+  ATTNJIT_DEVICE WarpWorkList(const Arguments& launch, const Params& user, int)
+      : WorkListOf<Config, Mask, Arguments, Params>(launch, user) {}
+};
+
+/// Where tiles are claimed: from the front of one list, of which a launch without a workspace deals
+/// each CTA every gridDim.x-th. Of so many heads together as half of L2 has room for, tiles are
+/// sorted by their rank: those of one rank are about as long as one another, and where later rows
+/// see more the short ones come last.
+template <class Config, class Mask, class Arguments, class Params>
+requires requires(const Arguments& launch) { launch.claims; }
+struct WarpWorkList<Config, Mask, Arguments, Params> {
+  static constexpr int kL2Bytes = 25'000'000;
+  static constexpr int kKeyBytes =
+      (Config::kQkDepth + Config::kOvDepth) * (Config::kE4m3 || Config::kWidensKv ? 1 : 2);
+
+  const Arguments& arguments;
+  const Params& params;
+  int lane;
+  int index;
+
+  ATTNJIT_DEVICE WarpWorkList(const Arguments& launch, const Params& user, int lane_of_warp)
+      : arguments(launch), params(user), lane(lane_of_warp), index(worker<Config>()) {}
+
+  ATTNJIT_DEVICE bool done() const { return index >= arguments.total_tiles; }
+  ATTNJIT_DEVICE void advance() {
+    if (arguments.claims == nullptr) {
+      index += workers<Config>();
+    } else {
+      index = workers<Config>() + Claims::of_front(arguments.claims, lane);
+    }
+  }
+  ATTNJIT_DEVICE void end() const {
+    if (arguments.claims != nullptr) Claims::end(arguments.claims, lane, workers<Config>());
+  }
+
+  ATTNJIT_DEVICE WorkTile tile() const {
+    const int tiles = arguments.m_tiles;
+    const int heads = quotient(arguments.total_tiles, tiles);
+    const int fit = quotient(kL2Bytes / kKeyBytes, max(arguments.kv_len, 1));
+    const int together = max(1, min(fit, heads));
+    const int first_head = quotient(index, together * tiles) * together;
+    const int of_rank = min(together, heads - first_head);
+    const int place = index - first_head * tiles;
+    const int rank = quotient(place, of_rank);
+    return tile_of_head<Config, Mask>(first_head + place - rank * of_rank, rank, arguments, params);
+  }
+};
+
+}  // namespace attnjit::sm90

@@ -44,12 +44,10 @@ struct Claims {
     if (at_front + at_back >= tiles()) return -1;
     return from_back ? tiles() - 1 - at_back : at_front;
   }
-  /// The claims before one of a launch whose CTAs all begin at the front: tiles of the list beyond
-  /// those that their numbers say.
-  ATTNJIT_DEVICE static int of_front(ClaimWords* words, int lane) {
-    u64 before = 0;
-    if (lane == 0) before = atomic_add(&words->claimed, 1ull);
-    return __shfl_sync(0xffffffffu, static_cast<int>(before), 0);
+  /// A claim where all CTAs begin at the front: which tile of those beyond their first ones. One
+  /// thread.
+  ATTNJIT_DEVICE static u64 at_front(ClaimWords* words) {
+    return atomic_add(&words->claimed, 1ull);
   }
   /// After the CTA's last claim: the launch's last CTA makes the words zero. NOTE: an acquire and a
   /// release, so that it does that after all claims.

@@ -42,11 +42,10 @@ struct TileList {
   const Params& params;
   int lane;
   int begin;
-  int left;        ///< tiles from here on have been asked about; at first the end
-  bool runs_next;  ///< runs are asked about before tiles
-  int last = 0;    ///< of the tiles asked about last, whose bits are:
-  u32 seen = 0;    ///< bit kGroups * i + group: whether the group sees a key of tile last - i
-  u32 full = 0;    ///< whether it sees all
+  int left;            ///< tiles from here on have been asked about; at first the end
+  bool runs_next;      ///< runs are asked about before tiles
+  u32 found = 0;       ///< bit i: the tile of lane i is the list's, and not taken
+  TileNote note = {};  ///< of the lane's tile
 
   ATTNJIT_DEVICE TileList(const Rows& all, const Params& user, int lane_of_warp, int first, int end)
       : rows(all), params(user), lane(lane_of_warp), begin(first), left(end), runs_next(true) {}
@@ -55,17 +54,11 @@ struct TileList {
   /// the mask's expression.
   ATTNJIT_DEVICE TileNote take() {
     search();
+    if (found == 0) return {};
+    const int from = __ffs(static_cast<int>(found)) - 1;
     TileNote taken;
-    if (seen == 0) return taken;
-    const int first = (__ffs(static_cast<int>(seen)) - 1) / kGroups;
-    constexpr u32 kOfTile = (1u << kGroups) - 1u;
-#pragma unroll
-    for (int group = 0; group < kGroups; ++group) {
-      const int bit = first * kGroups + group;
-      taken.add(group, (seen >> bit & 1u) != 0, (full >> bit & 1u) != 0);
-    }
-    taken.set_tile(last - first);
-    seen &= ~(kOfTile << first * kGroups);
+    taken.word = __shfl_sync(kAll, note.word, from);
+    found &= found - 1;
     return taken;
   }
 
@@ -74,7 +67,7 @@ struct TileList {
   /// question a lane: nothing is loaded meanwhile.
   ATTNJIT_DEVICE void search() {
 #pragma unroll 1
-    while (seen == 0 && left > begin) {
+    while (found == 0 && left > begin) {
       const bool runs = runs_next && left - begin > 2 * kTiles;
       const int run = runs ? ceil_div(left - begin, 32) : 1;
       const int end = left - (runs ? lane : lane / kGroups) * run;
@@ -93,9 +86,17 @@ struct TileList {
         left = any == 0 ? begin : left - (__ffs(static_cast<int>(any)) - 1) * run;
         runs_next = false;
       } else {
-        seen = any;
-        full = __ballot_sync(kAll, visible.lo != 0 && whole);
-        last = left - 1;
+        const u32 full_bits = __ballot_sync(kAll, visible.lo != 0 && whole);
+        note = {};
+        // A tile a lane.
+        const u32 seen = lane < kTiles ? any >> kGroups * lane : 0;
+        const u32 full = lane < kTiles ? full_bits >> kGroups * lane : 0;
+#pragma unroll
+        for (int group = 0; group < kGroups; ++group) {
+          note.add(group, (seen >> group & 1u) != 0, (full >> group & 1u) != 0);
+        }
+        if (note.is_tile()) note.set_tile(left - 1 - lane);
+        found = __ballot_sync(kAll, note.is_tile());
         left -= kTiles;
         // Where the farthest tile is hidden, more may be.
         runs_next = any >> (kTiles - 1) * kGroups == 0;

@@ -42,6 +42,7 @@
 #include "sm90/consumer.cuh"
 #include "sm90/producer.cuh"
 #include "sm90/row_copies.cuh"
+#include "sm90/tile_copies.cuh"
 #include "sm90/transposer.cuh"
 #include "sm90/warp_producer.cuh"
 #include "sm90/widener.cuh"
@@ -86,7 +87,12 @@ ATTNJIT_DEVICE void run_body(const Arguments& arguments, const Params& params) {
           .run();
     } else if (warp == 0) {
       using Copies = BoxCopies<Config, Arguments>;
-      if constexpr (LayoutOf<Config>::kKvLens) {
+      if constexpr (kListsBoxes<Config>) {
+        using List = WarpWorkList<Config, Mask, Arguments, Params>;
+        WarpProducer<Config, Mask, TileCopies<Config, Arguments>, List, Arguments, Params>{
+            smem, arguments, params, {smem, arguments}, warp, lane}
+            .run();
+      } else if constexpr (LayoutOf<Config>::kKvLens) {
         using List = SequenceTileList<Config, Mask, Arguments, Params>;
         WarpProducer<Config, Mask, Copies, List, Arguments, Params>{
             smem, arguments, params, Copies{smem, arguments, lane}, warp, lane}

@@ -6,6 +6,7 @@
 
 #include "common/sequence_tiles.cuh"
 #include "sm90/query_copies.cuh"
+#include "sm90/tile_copies.cuh"
 #include "sm90/tile_notes.cuh"
 #include "sm90/warp_work_list.cuh"
 
@@ -116,10 +117,49 @@ struct WarpProducer {
     copies.finish();
   }
 
-  /// All the work tiles of the CTA.
-  ATTNJIT_DEVICE void run() {
-    List list(arguments, params, lane);
+  /// All the work tiles of the CTA, as one run of KV tiles: the next work tile is claimed and its
+  /// list begun, and its first K is loaded, before there is room for the last V of this one.
+  ATTNJIT_DEVICE void load_run(List& list) {
+    TilePlace last;  // of the K whose V is to be loaded
     for (; !list.done(); list.advance()) {
+      work = list.tile();
+      smem.next_work_tile();
+      const ConsumerRows<Config, Arguments> rows{work, arguments};
+      auto tiles = list_of(rows);
+      Note next = {};  // of the K that is to be loaded
+      bool begun = false, told = false;
+#pragma unroll 1
+      while (true) {
+        const Note after = tiles.take();
+        if (!begun) {
+          begun = true;
+          next = after;
+          announce_note(work, next);
+          if (next.is_tile()) continue;
+        }
+        if (!after.is_tile()) list.claim();
+        if (!next.is_tile()) break;
+        const TilePlace place{next.tile(), work.head / Config::kGroup, work.batch};
+        copies.load_k(place, after);
+        if (last.is_tile()) copies.load_v(last);
+        last = place;
+        if (!told) load_q(false);
+        told = true;
+        if (!after.is_tile()) break;
+        next = after;
+      }
+      if (told) continue;
+      // NOTE: Q's memory comes back after the product with that V.
+      if (last.is_tile()) copies.load_v(last);
+      last = {};
+      load_q(true);
+    }
+    if (last.is_tile()) copies.load_v(last);
+  }
+
+  /// All the work tiles of the CTA, one after another.
+  ATTNJIT_DEVICE void load_each(List& list) {
+    for (; !list.done(); go_on(list)) {
       work = list.tile();
       smem.next_work_tile();
       copies.begin(work);
@@ -143,8 +183,21 @@ struct WarpProducer {
         copies.finish();
       }
     }
+  }
+  ATTNJIT_DEVICE static void go_on(List& list) {
+    if constexpr (requires { list.claim(); }) list.claim();
+    list.advance();
+  }
+
+  ATTNJIT_DEVICE void run() {
+    List list(arguments, params, lane);
+    if constexpr (kListsBoxes<Config>) {
+      load_run(list);
+    } else {
+      load_each(list);
+    }
     if constexpr (requires { list.end(); }) list.end();
-    copies.end();
+    if constexpr (requires { copies.end(); }) copies.end();
 #pragma unroll 1
     for (int consumer = 0; consumer < Config::kConsumers; ++consumer) {
       announce({-1, 0, 0, 0, 0}, consumer);

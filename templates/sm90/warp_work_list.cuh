@@ -12,6 +12,7 @@ template <class Config, class Mask, class Arguments, class Params>
 struct WarpWorkList : WorkListOf<Config, Mask, Arguments, Params> {
   ATTNJIT_DEVICE WarpWorkList(const Arguments& launch, const Params& user, int)
       : WorkListOf<Config, Mask, Arguments, Params>(launch, user) {}
+  ATTNJIT_DEVICE void claim() {}
 };
 
 /// Where tiles are claimed: from the front of one list, of which a launch without a workspace deals
@@ -29,16 +30,21 @@ struct WarpWorkList<Config, Mask, Arguments, Params> {
   const Params& params;
   int lane;
   int index;
+  u64 claimed = 0;  ///< lane 0: what claim() has found
 
   ATTNJIT_DEVICE WarpWorkList(const Arguments& launch, const Params& user, int lane_of_warp)
       : arguments(launch), params(user), lane(lane_of_warp), index(worker<Config>()) {}
 
   ATTNJIT_DEVICE bool done() const { return index >= arguments.total_tiles; }
+  /// Claims the tile that advance() goes to: nobody waits for the answer before.
+  ATTNJIT_DEVICE void claim() {
+    if (arguments.claims != nullptr && lane == 0) claimed = Claims::at_front(arguments.claims);
+  }
   ATTNJIT_DEVICE void advance() {
     if (arguments.claims == nullptr) {
       index += workers<Config>();
     } else {
-      index = workers<Config>() + Claims::of_front(arguments.claims, lane);
+      index = workers<Config>() + __shfl_sync(0xffffffffu, static_cast<int>(claimed), 0);
     }
   }
   ATTNJIT_DEVICE void end() const {

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copies of K and V by TMA by a warp that lists KV tiles, where each is one box: sequences have one
+// length, and nothing is rewritten on its way.
+#pragma once
+
+#include "sm90/tile_notes.cuh"
+
+namespace attnjit::sm90 {
+
+/// Whether listed tiles are copied so.
+template <class Config>
+inline constexpr bool kListsBoxes =
+    Config::kListed && !kLengthsDiffer<Config> && !LayoutOf<Config>::kHasRows;
+
+/// Where a KV tile lies. It outlives the work tile that asks for it, whose last V comes later.
+struct TilePlace {
+  int tile = -1;  ///< negative: nowhere
+  int kv_head = 0;
+  int batch = 0;
+
+  ATTNJIT_DEVICE bool is_tile() const { return tile >= 0; }
+};
+
+template <class Config, class Arguments>
+struct TileCopies {
+  using Layout = LayoutOf<Config>;
+
+  const Smem<Config>& smem;
+  const Arguments& arguments;
+  Ring k_ring = {};
+  Ring v_ring = {};
+  u64 policy = kv_policy(kPackedHeads<Config> == Config::kGroup &&
+                         arguments.q_len << Config::kGqaShift <= Config::kTileM);
+
+  /// Loads the next K when there is room for it, and says with it which tile comes after.
+  template <class Note>
+  ATTNJIT_DEVICE void load_k(const TilePlace& place, Note after) {
+    const int stage = k_ring.stage;
+    smem.wait(smem.k_empty(stage), k_ring.parity ^ 1);
+    if (elect_one()) {
+      store_note(smem.note(stage), after);
+      load<CopiesOf<Config, true>>(stage, arguments.k_map, place);
+    }
+    __syncwarp();
+    k_ring.advance(Config::kStages);
+  }
+  ATTNJIT_DEVICE void load_v(const TilePlace& place) {
+    const int stage = v_ring.stage;
+    smem.wait(smem.v_empty(stage), v_ring.parity ^ 1);
+    if (elect_one()) load<CopiesOf<Config, false>>(stage, arguments.v_map, place);
+    __syncwarp();
+    v_ring.advance(Config::kVStages);
+  }
+
+ private:
+  /// One thread.
+  template <class Copies>
+  ATTNJIT_DEVICE void load(int stage, const TensorMap* map, const TilePlace& place) {
+    const u32 full = Copies::full(smem, stage);
+    mbarrier_arrive_expect_tx(full, Copies::kBlocks * Layout::kCopiedBlockBytes);
+#pragma unroll
+    for (int block = 0; block < Copies::kBlocks; ++block) {
+      // Past a tensor's end TMA gives zeros.
+      tma_load_4d(Copies::data(smem, stage) + block * Layout::kCopiedBlockBytes, map, full,
+                  block * Layout::kCopiedColumns, place.tile * Config::kTileN, place.kv_head,
+                  place.batch, policy);
+    }
+  }
+};
+
+}  // namespace attnjit::sm90

@@ -90,36 +90,55 @@ ATTNJIT_DEVICE void hide(float (&s)[kCount], const ColumnBits<kCount>& bits) {
   }
 }
 
-/// The columns that a mask shows of those before kv_len, where its rows have no intervals. NOTE: a
-/// loop, of which the compiler sees a few columns: the user's expression is as long as it is, and
-/// all of them would be most of the kernel; of loads more would spill.
+/// Which of a thread's next `columns` columns, 32 at most, from `first_kv` on, a mask shows to a
+/// row. NOTE: a loop, of which the compiler sees a few columns: the user's expression is as long as
+/// it is, and all of them would be most of the kernel; of loads more would spill. Bits come in at
+/// the top, so that their places within a step are constants: computed, they cost as much as a
+/// short expression.
+template <class Mask, class Params>
+ATTNJIT_DEVICE u32 visible_word(const typename Mask::RowTest& test, Coord c, int first_kv,
+                                int columns, const Params& p) {
+  u32 visible = 0;
+  if constexpr (loads_bools<Mask>()) {
+#pragma unroll 8
+    for (int bit = 0; bit < columns; bit += 2) {
+      c.kv_idx = first_kv + 4 * bit;
+      visible |= (visible_run<2, Mask>(test, c, p) & 3u) << bit;
+    }
+    return visible;
+  } else {
+    constexpr int kStep = 4;
+#pragma unroll 1
+    for (int bit = 0; bit < columns; bit += kStep) {
+      u32 step = 0;
+#pragma unroll
+      for (int i = 0; i < kStep; ++i) {
+        c.kv_idx = first_kv + 8 * (i >> 1) + (i & 1);
+        step |= static_cast<u32>(Mask::visible(test, c, p)) << (32 - kStep + i);
+      }
+      visible = visible >> kStep | step;
+      first_kv += 4 * kStep;
+    }
+    return visible >> (32 - columns);
+  }
+}
+
+/// The columns that a mask shows of those before kv_len, where its rows have no intervals.
 template <class Mask, int kCount, class Params>
 ATTNJIT_DEVICE void visible_columns(ColumnBits<kCount>& bits, const ScoreTile& tile,
                                     const Params& p) {
   constexpr int kColumns = kCount / 2;
+  static_assert(kColumns % 4 == 0, "a step is four columns");
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    Coord c = tile.row[half];
-    const typename Mask::RowTest test = Mask::row_test(c, p);
-    const int end = columns_before(c.kv_len - tile.first_kv);
+    const Coord row = tile.row[half];
+    const typename Mask::RowTest test = Mask::row_test(row, p);
+    const int end = columns_before(row.kv_len - tile.first_kv);
 #pragma unroll
     for (int word = 0; word < kColumns; word += 32) {
-      u32 visible = 0;
-      if constexpr (loads_bools<Mask>()) {
-#pragma unroll 8
-        for (int bit = 0; bit < min(32, kColumns - word); bit += 2) {
-          c.kv_idx = tile.first_kv + 4 * (word + bit);
-          visible |= (visible_run<2, Mask>(test, c, p) & 3u) << bit;
-        }
-      } else {
-#pragma unroll 4
-        for (int bit = 0; bit < min(32, kColumns - word); ++bit) {
-          const int column = word + bit;
-          c.kv_idx = tile.first_kv + 8 * (column >> 1) + (column & 1);
-          visible |= static_cast<u32>(Mask::visible(test, c, p)) << bit;
-        }
-      }
-      bits[half][word / 32] = visible & low_bits(end - word);
+      bits[half][word / 32] =
+          visible_word<Mask>(test, row, tile.first_kv + 4 * word, min(32, kColumns - word), p) &
+          low_bits(end - word);
     }
   }
 }

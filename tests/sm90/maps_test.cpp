@@ -100,12 +100,15 @@ TEST_F(Sm90Maps, PartitionsAndDecodes) {
 }
 
 // A tree of drafts: elements of a matrix, after keys that all see.
-TEST_F(Sm90Maps, Matrices) {
-  const MaskSpec tree_mask = over_arrays(
+MaskSpec drafts() {
+  return over_arrays(
       "kv_idx < kv_len - q_len || "
       "(p.t[q_row][(kv_idx - kv_len + q_len) / 32] >> kv_idx - kv_len + q_len & 1) != 0",
       {{"t", Type::kI32Matrix}});
-  expect_maps(spec_of(64, tree_mask), {{64}, {700}});
+}
+
+TEST_F(Sm90Maps, Matrices) {
+  expect_maps(spec_of(64, drafts()), {{64}, {700}});
   const MaskSpec table = over_arrays("p.t[q_idx][kv_idx] > 1", {{"t", Type::kI32Matrix}});
   expect_maps(spec_of(64, table), {{140}, {150}});
 }
@@ -200,6 +203,20 @@ TEST_F(Sm90Maps, AnyLists) {
       EXPECT_TRUE(launched());
     }
   }
+}
+
+// What the producer tells of each tile are registers of a warp that has few; parts of the keys, and
+// pages, take more of them.
+TEST_F(Sm90Maps, SpillNothing) {
+  AttentionSpec parts = with_group(spec_of(128, drafts()), 32, 4);
+  parts.num_partitions = 0;
+  expect_no_spills(some_of<AttentionSpec>({
+      parts,
+      spec_of(128, same_document()),
+      of_sequences(spec_of(128, causal_documents()), 64, true),
+      spec_of(64, causal_documents()),
+      spec_of(192, same_document()),
+  }));
 }
 
 TEST_F(Sm90Maps, OnlyWhereArraysDecide) {

@@ -149,14 +149,13 @@ struct Consumer {
   ATTNJIT_DEVICE bool is_masked(const Rows& rows) const {
     return Config::kListed ? !rows.note.full(rank) : !rows.in_core();
   }
-  /// Whether the mask is asked about a masked tile: not where the map has its bits.
-  ATTNJIT_DEVICE bool asks(const Rows& rows) const {
-    if constexpr (Config::kMapBits) {
-      return is_masked(rows) && rows.note.bits == 0;
-    } else {
-      return is_masked(rows);
-    }
+  /// Whether the map has bits of the tile, which these rows see in part.
+  ATTNJIT_DEVICE bool has_bits(const Rows& rows) const {
+    if constexpr (Config::kMapBits) return is_masked(rows) && rows.note.bits != 0;
+    return false;
   }
+  /// Whether the mask is asked about the tile.
+  ATTNJIT_DEVICE bool asks(const Rows& rows) const { return is_masked(rows) && !has_bits(rows); }
   /// Reads them: a thread's columns of a row of a block are a word (maps/block_bits.cuh).
   ATTNJIT_DEVICE void read_bits(Bits& bits, const Rows& rows) const {
     if constexpr (Config::kMapBits) {
@@ -220,7 +219,7 @@ struct Consumer {
     float correction[2];
     if constexpr (Config::kMapBits) {
       // NOTE: before anything is waited for: the scores are made while they come.
-      if (is_masked(rows) && rows.note.bits != 0) read_bits(bits, rows);
+      if (has_bits(rows)) read_bits(bits, rows);
     }
     await_k();
     const Note note = read_note();
@@ -255,7 +254,8 @@ struct Consumer {
     if (moved) rescale_output(rows.o, correction);
   }
 
-  /// A tile whose softmax runs under P V of the tile before.
+  /// A tile whose softmax runs under P V of the tile before. Where there is a map, a masked one has
+  /// bits.
   ATTNJIT_DEVICE void tile(Rows& rows, bool masked) {
     if constexpr (Config::kDebugWaits) {
       // NOTE: a bounded wait takes registers that ptxas does not have while a wgmma runs.
@@ -265,6 +265,9 @@ struct Consumer {
     Scores s;
     Bits bits;
     float correction[2];
+    if constexpr (Config::kMapBits) {
+      if (masked) read_bits(bits, rows);
+    }
     await_k();
     const Note note = read_note();
     await_turn<Config>(rank);
@@ -277,7 +280,7 @@ struct Consumer {
     begin_pv(rows);
     pass_turn<Config>(rank);
     look_ahead(rows, note);
-    if constexpr (!Mask::kInterval) {
+    if constexpr (!Mask::kInterval && !Config::kMapBits) {
       if (masked) ask_mask(bits, rows);
     }
     end_qk<1>(s, rows);
@@ -354,7 +357,8 @@ struct Consumer {
   /// these may not see all. NOTE: compile time counts each copy of a tile's code. Masked tiles are
   /// first_tile()'s, as under a causal mask, and one place multiplies what is left, before a tile
   /// that these rows do not see and at the end. Full tiles have a loop of their own: what does not
-  /// change within it is computed before it.
+  /// change within it is computed before it. So do those of which a map has bits: masks that need a
+  /// map may have many.
   ATTNJIT_DEVICE void walk_list(Rows& rows) {
     bool left = false;  // P of a tile is to be multiplied yet
     rows.next = announced_note<Note>(rows.work);
@@ -378,6 +382,8 @@ struct Consumer {
           if (!rows.next.full(rank)) break;
           rows.index = rows.next.tile();
         }
+      } else if (left && has_bits(rows)) {
+        tile(rows, true);
       } else {
         first_tile(rows, !left);
         release_q_late();

@@ -581,6 +581,23 @@ TEST(Sm90Plan, DenseKernelsWithoutAMaskHaveALowBody) {
   }
 }
 
+// Where one tile reads a head's K and V, nobody comes back for what L2 fetches beside them.
+TEST(Sm90Plan, WhatIsReadOnceIsFetchedByTheLine) {
+  AttentionSpec spec = spec_of(128);
+  spec.group = 1;
+  const KernelPlan plan = plan_of(spec);
+  for (const std::int32_t rows : {128, 400}) {
+    LaunchShapes shapes;
+    shapes.batch = 100;
+    shapes.q_len = shapes.kv_len = rows;
+    const auto sequence = plan_launch(plan, shapes, {}, {});
+    ASSERT_TRUE(sequence.ok()) << sequence.error().to_string();
+    for (const TensorMapDescription& map : sequence->launches.front().tensor_maps) {
+      EXPECT_EQ(map.l2_bytes, rows == 128 ? 128 : 256) << map.name;
+    }
+  }
+}
+
 // V of e4m3 comes in rows and is transposed to columns; O of bf16 is longer than its Q.
 TEST(Sm90Plan, E4m3HasMemoryForVAsItComes) {
   for (const int depth : {16, 64, 96, 128, 192, 256}) {

@@ -17,7 +17,8 @@
 namespace attnjit {
 namespace {
 
-TensorMapDescription describe(const KernelPlan& plan, const Sm90Plan& body,
+// `read_once`: one tile reads a head's K and V, all there is of them.
+TensorMapDescription describe(const KernelPlan& plan, const Sm90Plan& body, bool read_once,
                               const LaunchTensors& tensors, TensorMapId map) {
   const bool keys = map == TensorMapId::kK || map == TensorMapId::kV;
   // NOTE: a tensor map cannot be empty. Where there are no keys nothing is loaded through K's and
@@ -29,6 +30,8 @@ TensorMapDescription describe(const KernelPlan& plan, const Sm90Plan& body,
            : sm90_row_map(tensor, sm90_gqa_shift(*plan.sm90, plan.spec),
                           sm90_packed_heads(*plan.sm90, plan.spec));
   if (keys) description.l2_bytes = plan.sm90->l2_bytes;
+  // NOTE: nobody comes back for what L2 fetches beside it; such launches wait for memory.
+  if (read_once) description.l2_bytes = std::min(description.l2_bytes, 128);
   description.id = buffer_of(plan, viewed);
   return description;
 }
@@ -122,9 +125,11 @@ Result<LaunchRecipe> plan_sm90_launch(const KernelPlan& plan, const LaunchReques
   const auto total_tiles = static_cast<std::int32_t>(of_heads * heads * request.partitions);
   const Sm90Shares shares = sm90_shares(tiling.order == Sm90Tiling::Order::kPairs, tiling.m_tiles,
                                         total_tiles, ctas_of(sm90, request.device));
+  const bool read_once =
+      !sm90.kv_lens && tiling.m_tiles == 1 && sm90_packed_heads(*body, spec) == spec.group;
   ArgumentValues values{
       plan, request.scalars, request.params, LaunchNumbers(spec, shapes, request.scale),
-      [&](TensorMapId map) { return describe(plan, *body, request.tensors, map); }};
+      [&](TensorMapId map) { return describe(plan, *body, read_once, request.tensors, map); }};
   values.numbers.set(LaunchNumber::kMTiles, tiling.m_tiles);
   values.numbers.set(LaunchNumber::kTileGroups, tiling.tile_groups);
   values.numbers.set(LaunchNumber::kFirstTiles, tiling.first_tiles);

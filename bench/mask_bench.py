@@ -6,7 +6,9 @@
 FlexAttention is compiled (dynamic=False), its block mask prepared outside of its time. A cell is a
 mask; attnjit has it written in several ways: with built-in masks, as an expression, with arrays.
 "array" makes the map of its mask in each launch; "map" reads one that an earlier launch made, as
-the layers of a model do but for the first; "blocks" reads FlexAttention's own block mask.
+the layers of a model do but for the first; "blocks" reads FlexAttention's own block mask. A mask
+without arrays has a map by the plan option mask_map; its launches are "mapped" in the place of
+"array".
 With --variant, each way is timed once more by another attnjit, and it/first is its time over that
 of the same way without a variant. Kernels are then compiled beforehand, several at a time: "first"
 says nothing of that.
@@ -69,8 +71,10 @@ class Cell:
     def __init__(self, name, mask, ways, length=8192, batch=2, heads=16, group=1, q_len=None,
                  by_batch=False):
         self.name, self.mask, self.ways, self.length = name, mask, dict(ways), length
-        for reused in ("map", "blocks") if "array" in ways else ():
-            self.ways[reused] = ways["array"]
+        for made in ("array", "mapped"):
+            if made in ways:
+                self.ways |= dict.fromkeys(("map", "blocks"), ways[made])
+        self.maps_by_option = "mapped" in ways
         self.batch, self.heads, self.group = batch, heads, group
         self.q_len, self.by_batch = q_len or length, by_batch
 
@@ -142,8 +146,9 @@ def cells():
                     custom("kv_idx <= q_idx && (kv_idx < 4 || q_idx - kv_idx < 1024)"), {})})
     yield Cell("dilated.window",
                lambda b, h, q, k: (k <= q) & (q - k < 512) & ((q - k) % 4 == 0),
-               {"expression": (custom("kv_idx <= q_idx && q_idx - kv_idx < 512 && "
-                                      "(q_idx - kv_idx) % 4 == 0"), {})})
+               dict.fromkeys(("expression", "mapped"),
+                             (custom("kv_idx <= q_idx && q_idx - kv_idx < 512 && "
+                                     "(q_idx - kv_idx) % 4 == 0"), {})))
     yield Cell("window.or.chunk",
                lambda b, h, q, k: (k <= q) & ((q - k < 512) | (q // 2048 == k // 2048)),
                {"tree": (tree("or", {"kind": "sliding_window", "window": 512},
@@ -195,22 +200,25 @@ def is_custom(mask):
     return mask != "null" and (mask["kind"] == "custom" or any(map(is_custom, mask.get("of", ()))))
 
 
-def spec_of(cell, mask):
+def spec_of(cell, way):
     spec = {"arch": "sm_90a", "num_q_heads": cell.heads, "group": cell.group,
-            "qk_depth": DEPTH, "mask": mask}
+            "qk_depth": DEPTH, "mask": cell.ways[way][0]}
+    if cell.maps_by_option and way in ("mapped", "map", "blocks"):
+        spec["mask_map"] = True
     if cell.q_len < cell.length:
         spec["num_partitions"] = 0
     return spec
 
 
 class Attnjit:
-    """One way of writing a cell's mask; `reused`: whose map its launches read, if any's.
+    """One way of writing a cell's mask.
 
     fallback: the mask is served by a kernel that interprets it."""
 
-    def __init__(self, service, problem, mask, params, stream, reused=None, fallback=False):
+    def __init__(self, service, problem, way, stream, fallback=False):
         cell = problem.cell
-        spec = spec_of(cell, mask)
+        spec, params = spec_of(cell, way), cell.ways[way][1]
+        reused = way if way in ("map", "blocks") else None  # whose map its launches read
         if fallback:
             service.get(service.prepare(spec | {"mask": custom("true"), "interpreted": True}))
         began = time.perf_counter()
@@ -358,8 +366,8 @@ def variants_of(options):
 def compile_all(chosen, services):
     """Beforehand, several kernels at a time."""
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        jobs = [pool.submit(lambda s, spec: s.get(s.prepare(spec)), service, spec_of(cell, mask))
-                for service in services for cell in chosen for mask, _ in cell.ways.values()]
+        jobs = [pool.submit(lambda s, spec: s.get(s.prepare(spec)), service, spec_of(cell, way))
+                for service in services for cell in chosen for way in cell.ways]
         for job in jobs:
             job.result()
 
@@ -372,16 +380,13 @@ def measure(cell, service, variants, options):
         cell.ways["fallback"] = next(way for way in cell.ways.values() if is_custom(way[0]))
         # A service of its own: the mask's kernel may have come with another cell.
         own = attnjit.Service(options.libattnjit, no_disk_cache=1)
-        contenders["fallback"] = Attnjit(own, problem, *cell.ways["fallback"], stream,
-                                         fallback=True)
-    for name, (mask, params) in cell.ways.items():
+        contenders["fallback"] = Attnjit(own, problem, "fallback", stream, fallback=True)
+    for name in cell.ways:
         if name not in contenders:
-            contenders[name] = Attnjit(service, problem, mask, params, stream,
-                                       name if name in ("map", "blocks") else None)
+            contenders[name] = Attnjit(service, problem, name, stream)
     for variant, other in variants.items():
-        for name, (mask, params) in cell.ways.items():
-            contenders[f"{name} {variant}"] = Attnjit(other, problem, mask, params, stream,
-                                                      name if name in ("map", "blocks") else None)
+        for name in cell.ways:
+            contenders[f"{name} {variant}"] = Attnjit(other, problem, name, stream)
     if not options.no_flex:
         try:
             contenders["flex"] = Flex(problem)

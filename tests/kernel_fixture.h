@@ -116,8 +116,14 @@ class KernelTest : public testing::Test {
   static std::unique_ptr<Kernel> compiled(const AttentionSpec& spec, const Tuning* tuning = nullptr,
                                           CompileTo to = in_proof() ? CompileTo::kImage
                                                                     : CompileTo::kPtx) {
+    return compiled(spec, {}, tuning, to);
+  }
+  static std::unique_ptr<Kernel> compiled(const AttentionSpec& spec, const PlanOptions& options,
+                                          const Tuning* tuning = nullptr,
+                                          CompileTo to = in_proof() ? CompileTo::kImage
+                                                                    : CompileTo::kPtx) {
     Result<emulator::GeneratedKernel> kernel =
-        emulator::generate_kernel(spec, {}, TemplateSet::embedded(), tuning, to);
+        emulator::generate_kernel(spec, options, TemplateSet::embedded(), tuning, to);
     if (!kernel) {
       ADD_FAILURE() << kernel.error().to_string();
       return nullptr;

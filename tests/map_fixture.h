@@ -156,9 +156,9 @@ class MapTest : public KernelTest {
   // score gives.
   static void expect_maps(const AttentionSpec& spec, const Lengths& lengths,
                           const std::vector<verify::ParamArgument>& params = {},
-                          std::uint64_t seed = 0) {
+                          std::uint64_t seed = 0, const PlanOptions& options = {}) {
     SCOPED_TRACE(spec_to_json(spec));
-    const auto kernel = compiled(spec);
+    const auto kernel = compiled(spec, options);
     ASSERT_TRUE(kernel);
     ASSERT_TRUE(kernel->generated.plan.map);
     auto problem = problem_of(spec, lengths, InputKind::kNormal, seed, params);

@@ -169,6 +169,9 @@ struct PlanOptions {
   std::optional<int> num_qo;         ///< 1 or 2 query tiles per CTA
   std::optional<bool> pair_cta;      ///< two CTAs share one MMA
   std::optional<bool> debug_waits;   ///< waits end in time and tell which did not; unset: off
+  /// The kernel walks a map of its mask though the mask's expressions decide whole tiles by
+  /// themselves, so that launches can share what is computed of each score. Unset: where it has to.
+  std::optional<bool> mask_map;
 
   bool operator==(const PlanOptions&) const = default;
 };

@@ -32,6 +32,10 @@ Result<KernelPlan> plan(const ResolvedSpec& spec, const Tuning* tuning) {
   add_map_workspaces(plan);
   if (has_wait_records(plan)) plan.workspaces.push_back(WorkspaceId::kWaitRecords);
   if (Status made = family_of(plan.spec).plan(tuned, plan); !made) return made.error();
+  if (plan.supported) {
+    plan.reason = why_no_map(plan.spec);
+    plan.supported = plan.reason.empty();
+  }
   if (plan.supported && merges(plan.spec)) plan.kernels.push_back(merge_kernel(plan));
   if (plan.supported) add_map_kernels(plan);
   const bool only_claims = plan.workspaces.size() == 1;

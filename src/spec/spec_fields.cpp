@@ -159,6 +159,9 @@ const std::array kFields{
     SpecField{.name = "debug_waits",
               .member = &O::debug_waits,
               .help = "bound each wait in time, and record one that does not end (default: off)"},
+    SpecField{.name = "mask_map",
+              .member = &O::mask_map,
+              .help = "walk a map of the mask also where its expression needs none (default: off)"},
 };
 
 constexpr std::string_view kMlaNames[] = {"none", "prefill", "decode"};

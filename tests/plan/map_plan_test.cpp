@@ -180,6 +180,33 @@ TEST(MapPlan, ComesBesideAMerge) {
   }
 }
 
+// The plan's option makes one of an expression that decides whole tiles by itself. What it cannot
+// have is not planned.
+TEST(MapPlan, IsMadeWhereAskedFor) {
+  PlanOptions options;
+  options.mask_map = true;
+  for (const Arch arch : {Arch::kSm90a, Arch::kSm100a}) {
+    AttentionSpec spec = spec_of("kv_idx <= q_idx && (q_idx - kv_idx) % 4 == 0");
+    spec.arch = arch;
+    EXPECT_FALSE(plan_of(spec).map);
+    const KernelPlan mapped = plan_of(spec, options);
+    EXPECT_TRUE(mapped.supported) << mapped.reason;
+    ASSERT_TRUE(mapped.map);
+    EXPECT_TRUE(mapped.map->bits);
+    EXPECT_FALSE(mapped.map->by_batch || mapped.map->by_head);
+    AttentionSpec causal = spec;
+    causal.mask = {};
+    causal.mask.kind = MaskSpec::Kind::kCausal;
+    const KernelPlan refused = plan_of(causal, options);
+    EXPECT_FALSE(refused.supported);
+    EXPECT_NE(refused.reason.find("mask_map"), std::string::npos) << refused.reason;
+    spec.group = spec.num_q_heads;
+    spec.mla = Mla::kDecode;
+    spec.qk_depth = 576;
+    EXPECT_NE(plan_of(spec, options).reason.find("mask_map"), std::string::npos);
+  }
+}
+
 TEST(MapPlan, IsWrittenToAndReadFromTheCallersMemory) {
   const KernelPlan plan = plan_of(spec_of(kDocuments));
   LaunchShapes shapes = shapes_of(3, 300, 1000);

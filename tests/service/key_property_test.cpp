@@ -120,6 +120,7 @@ void change(Random& random, AttentionSpec& spec, PlanOptions& options) {
       [&] {
         spec.arch = one_of(random, std::vector<Arch>{Arch::kSm90a, Arch::kSm100a});
       },
+      [&] { options.mask_map = random() % 2 == 0; },
       [&] { options.num_qo = random() % 2 == 0 ? std::nullopt : std::optional<int>(2); },
   };
   one_of(random, changes)();

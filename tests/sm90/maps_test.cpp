@@ -205,6 +205,18 @@ TEST_F(Sm90Maps, AnyLists) {
   }
 }
 
+// A map of an expression that needs none, for launches that share it: of tiles that are all seen in
+// part, and of each kind of mask in a tree.
+TEST_F(Sm90Maps, OfExpressionsWhereAskedFor) {
+  PlanOptions options;
+  options.mask_map = true;
+  const MaskSpec dilated =
+      over_arrays("kv_idx <= q_idx && q_idx - kv_idx < 250 && (q_idx - kv_idx) % 4 == 0", {});
+  expect_maps(spec_of(64, dilated), {{300}, {700}}, {}, 0, options);
+  expect_maps(spec_of(128, tree(Kind::kOr, {window_of(70), over_arrays("kv_idx % 200 < 3", {})})),
+              {{260}, {260}}, {}, 0, options);
+}
+
 // What the producer tells of each tile are registers of a warp that has few; parts of the keys, and
 // pages, take more of them.
 TEST_F(Sm90Maps, SpillNothing) {

@@ -45,10 +45,11 @@ TEST(SpecFlags, ThereIsOneForEachField) {
                            "--swizzle-bytes",
                            "--num-qo",
                            "--debug-waits",
+                           "--mask-map",
                            "--pair-cta"}) {
     EXPECT_EQ(names.count(name), 1U) << name;
   }
-  EXPECT_EQ(names.size(), 35U);
+  EXPECT_EQ(names.size(), 36U);
 }
 
 TEST(SpecInput, FlagsAloneMakeASpec) {

@@ -95,7 +95,7 @@ TEST(SpecJson, EveryFieldIsReadAndWrittenInTheOrderOfTheTable) {
       R"("mask":{"kind":"or","of":["causal",{"kind":"sliding_window","window":4,"constant":true},)"
       R"({"kind":"chunked","chunk":8},{"kind":"materialized","dtype":"u8"},"sliding_window"]},)"
       R"("score_mod":{"kind":"softcap","cap":0.1,"constant":true},)"
-      R"("swizzle_bytes":64,"num_qo":2,"pair_cta":false})";
+      R"("swizzle_bytes":64,"num_qo":2,"pair_cta":false,"mask_map":true})";
   const Result<SpecDocument> read = spec_from_json(all);
   ASSERT_TRUE(read) << read.error().to_string();
   EXPECT_EQ(spec_to_json(read->spec, read->options), all);
@@ -462,6 +462,7 @@ class RandomSpec {
     if (coin()) made.options.swizzle_bytes = 32 << below(3);
     if (coin()) made.options.num_qo = 1 + below(2);
     if (coin()) made.options.pair_cta = coin();
+    if (coin()) made.options.mask_map = coin();
     return made;
   }
 

@@ -126,6 +126,8 @@ bool hides_scores(const MaskSpec& mask) {
   }
 }
 
+bool wants_map(const ResolvedSpec& spec) { return spec.options().mask_map.value_or(false); }
+
 std::int32_t blocks_of(std::int32_t length) {
   return length / kMapBlock + (length % kMapBlock != 0 ? 1 : 0);
 }
@@ -196,10 +198,19 @@ bool walks_map(const ResolvedSpec& spec) {
   if (spec::materialized(spec->mask) != nullptr) return spec->qk_depth <= kMostDepth;
   // What a launch brings to be interpreted may be anything.
   if (spec::interprets_mask(spec)) return true;
+  const bool wanted = wants_map(spec);
   const spec::Snippets& snippets = spec.state().snippets;
-  return std::any_of(snippets.begin(), snippets.end(), [](const auto& snippet) {
-    return snippet && snippet->kind == spec::SnippetKind::kMask && spec::reads_arrays(*snippet);
+  return std::any_of(snippets.begin(), snippets.end(), [=](const auto& snippet) {
+    return snippet && snippet->kind == spec::SnippetKind::kMask &&
+           (wanted || spec::reads_arrays(*snippet));
   });
+}
+
+std::string why_no_map(const ResolvedSpec& spec) {
+  if (!wants_map(spec) || walks_map(spec)) return {};
+  return "a map that is asked for (mask_map) needs an expression in the mask, and a kernel that "
+         "walks "
+         "maps (docs/masks.md)";
 }
 
 bool map_has_bits(const AttentionSpec& spec) {

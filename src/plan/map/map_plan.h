@@ -4,6 +4,7 @@
 // Thread rules: pure functions.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "attnjit/launch.h"
@@ -17,8 +18,11 @@ namespace attnjit {
 inline constexpr int kMapBlock = 128;
 
 /// Whether an attention kernel walks a map of its mask: a tensor is part of it, or custom code that
-/// hangs on elements of arrays that differ within a tile.
+/// hangs on elements of arrays that differ within a tile; or PlanOptions::mask_map asks for one.
 bool walks_map(const ResolvedSpec& spec);
+
+/// Why a map that PlanOptions::mask_map asks for cannot be had; empty: it can, or nobody asks.
+std::string why_no_map(const ResolvedSpec& spec);
 
 /// Whether the map of a spec whose kernel walks one has bits of blocks that are seen in part.
 bool map_has_bits(const AttentionSpec& spec);

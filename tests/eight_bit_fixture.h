@@ -3,8 +3,11 @@
 // ways in which keys come, decodes, masks, and specs at random.
 #pragma once
 
+#include <gtest/gtest-spi.h>
+
 #include <optional>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "kernel_fixture.h"
@@ -71,6 +74,27 @@ class EightBitTest : public KernelTest {
     for (const auto& [file, from, to] : damages) {
       EXPECT_FALSE(passes(spec, *problem, sm100::damaged(file, from, to))) << "passes: " << to;
     }
+  }
+
+  /// Of a launch of damaged templates the first finding says `what`.
+  static void expect_found(const AttentionSpec& spec, const Lengths& lengths, const Damage& damage,
+                           const std::string& what) {
+    const auto problem = problem_of(spec, lengths);
+    ASSERT_TRUE(problem);
+    Result<emulator::GeneratedKernel> generated = emulator::generate_kernel(
+        spec, {}, sm100::damaged(damage.file, damage.from, damage.to), nullptr, CompileTo::kPtx);
+    ASSERT_TRUE(generated) << generated.error().to_string();
+    Result<PtxModule> module = PtxModule::load(generated->ptx);
+    ASSERT_TRUE(module);
+    const Kernel kernel{std::move(*generated), std::move(*module)};
+    testing::TestPartResultArray failures;
+    {
+      testing::ScopedFakeTestPartResultReporter reporter(
+          testing::ScopedFakeTestPartResultReporter::INTERCEPT_ONLY_CURRENT_THREAD, &failures);
+      run(kernel, *problem, launches_of(kernel, *problem, problem->launch_shapes(), 2));
+    }
+    ASSERT_GT(failures.size(), 0);
+    EXPECT_NE(std::string(failures.GetTestPartResult(0).message()).find(what), std::string::npos);
   }
 
   static void expect_depths(const std::vector<int>& depths) {

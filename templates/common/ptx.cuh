@@ -430,6 +430,14 @@ ATTNJIT_DEVICE void load_global_v4_or_zeros(const void* address, bool load, u32 
       : "memory");
 }
 
+/// ld.global.v4 (9.7.9.8): 16 aligned bytes.
+ATTNJIT_DEVICE void load_global_v4(const void* address, u32 (&words)[4]) {
+  asm volatile("ld.global.v4.b32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+               : "l"(address)
+               : "memory");
+}
+
 /// The same of two words, 8 aligned bytes.
 ATTNJIT_DEVICE void load_global_v2_or_zeros(const void* address, bool load, u32& a, u32& b) {
   asm volatile(

@@ -21,9 +21,10 @@
 //   int batch
 //   const int* kv_offsets; int total_kv              where Config::kRaggedKv, for kv_lens: sequence
 //                                                    b has the keys from kv_offsets[b] on
-// where Config::kRowCopies, for k_map and v_map,
-//   const unsigned char *k, *v; int num_pages
+// where Config::kRowCopies or kWidensKv, for k_map and v_map,
+//   const unsigned char *k, *v; int num_pages        the number where there are pages
 //   i64 k_page_bytes, k_row_bytes, k_head_bytes, v_page_bytes, v_row_bytes, v_head_bytes
+//                                                    of a page, or of a sequence
 // where Config::kSplit, for the partitions' results, which a merge follows,
 //   float *partial_o, *partial_lse; int partitions; i64 rows
 // where Config::kMapped, of a map's lists for work tiles (maps/list_tiles.cuh)
@@ -43,6 +44,7 @@
 #include "sm100/softmax.cuh"
 #include "sm100/store.cuh"
 #include "sm100/tail.cuh"
+#include "sm100/widening.cuh"
 
 namespace attnjit::sm100 {
 
@@ -68,7 +70,7 @@ ATTNJIT_DEVICE void forward(const Arguments& arguments, const Params& params) {
   } else if (warp == Layout::kLoadWarp) {
     if (elect_one()) {
       prefetch_tensor_map(arguments.q_map);
-      if constexpr (!Config::kRowCopies) {
+      if constexpr (Layout::kBoxesOfKeys) {
         prefetch_tensor_map(arguments.k_map);
         prefetch_tensor_map(arguments.v_map);
       }
@@ -99,6 +101,16 @@ ATTNJIT_DEVICE void forward(const Arguments& arguments, const Params& params) {
     correct<Config, Mask>(Smem<Config>(opaque(base), arguments), Tmem<Config>{opaque(tmem)},
                           arguments, params);
     named_barrier_arrive(kTeardownBarrier, kTeardownThreads);
+  } else if (Config::kWidensKv && warp >= Layout::kWideningWarp) {
+    if constexpr (Config::kWidensKv) {
+      if constexpr (Config::kWideningRegisters > Layout::kLaunchRegisters) {
+        setmaxnreg_inc<Config::kWideningRegisters>();
+      } else {
+        setmaxnreg_dec<Config::kWideningRegisters>();
+      }
+      widen<Config, Mask>(Smem<Config>(opaque(base), arguments), arguments, params,
+                          warp - Layout::kWideningWarp);
+    }
   } else {
     // Jobs that one thread each does.
     setmaxnreg_dec<Config::kOtherRegisters>();
@@ -118,7 +130,11 @@ ATTNJIT_DEVICE void forward(const Arguments& arguments, const Params& params) {
       if (warp == Layout::kMmaWarp) {
         multiply<Config, Mask>(own, Tmem<Config>{opaque(tmem)}, arguments, params);
       } else if (!Config::kRowCopies && warp == Layout::kLoadWarp) {
-        load<Config, Mask>(own, arguments, params);
+        if constexpr (Config::kWidensKv) {
+          load_queries<Config, Mask>(own, arguments, params);
+        } else {
+          load<Config, Mask>(own, arguments, params);
+        }
       } else if (warp == Layout::kStoreWarp) {
         store<Config, Mask>(own, arguments, params);
       }

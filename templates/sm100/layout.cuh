@@ -34,10 +34,13 @@ constexpr int kRows = 128;
 /// (common/blocks.cuh).
 template <class Config>
 struct LayoutOf {
-  /// Of Q, K, V and P.
+  /// Of Q and K, and of P and V but where these are widened.
   static constexpr MmaOperand kOperand = Config::kE4m3   ? MmaOperand::kE4m3
                                          : Config::kBf16 ? MmaOperand::kBf16
                                                          : MmaOperand::kFp16;
+  /// Of P and V. Widened V is fp16, which holds each number of e4m3, and takes half of the
+  /// instructions of bf16.
+  static constexpr MmaOperand kPvOperand = Config::kWidensKv ? MmaOperand::kFp16 : kOperand;
   static constexpr int kElementBytes = Config::kE4m3 ? 1 : 2;
   /// Columns in 16 bytes, which TMA and the swizzles move as one.
   static constexpr int kUnitColumns = 16 / kElementBytes;
@@ -63,16 +66,21 @@ struct LayoutOf {
   static_assert(Config::kTileN % 32 == 0 && Config::kTileN >= 64 && Config::kTileN <= 160,
                 "S is read in batches of 32 columns, and a thread's row of it fits its registers");
 
-  // Warps by rank in the CTA: softmax, correction, and a warpgroup that has a warp a job.
+  // Warps by rank in the CTA: softmax, correction, a warpgroup that has a warp a job, and where K
+  // and V are widened one that widens them.
   static constexpr int kCorrectionWarp = 4 * Config::kSoftmaxWarpgroups;
   static constexpr int kMmaWarp = kCorrectionWarp + 4;
   static constexpr int kLoadWarp = kMmaWarp + 1;
   static constexpr int kStoreWarp = kMmaWarp + 2;
   static constexpr int kSpareWarp = kMmaWarp + 3;
-  static_assert(Config::kThreads == 32 * (kSpareWarp + 1), "every warp has a job");
+  static constexpr int kWideningWarp = kSpareWarp + 1;
+  static_assert(Config::kThreads == 32 * (kWideningWarp + Config::kWideningWarps),
+                "every warp has a job");
+  static constexpr int kLaunchRegisters = 65536 / Config::kThreads / 8 * 8;  // per thread
   static_assert(Config::kSoftmaxWarpgroups * Config::kSoftmaxRegisters +
-                        Config::kCorrectionRegisters + Config::kOtherRegisters <=
-                    65536 / Config::kThreads / 8 * 8 * (Config::kThreads / 128),
+                        Config::kCorrectionRegisters + Config::kOtherRegisters +
+                        Config::kWideningWarps / 4 * Config::kWideningRegisters <=
+                    kLaunchRegisters * (Config::kThreads / 128),
                 "setmaxnreg waits for ever for registers that the CTA was not launched with");
 
   /// One softmax warpgroup has the one query tile and all its KV tiles. S has two buffers, which
@@ -83,6 +91,8 @@ struct LayoutOf {
   /// Where partitions have fixed keys a row's bits are its own: a warpgroup has a query tile to
   /// itself, also where the other has no rows.
   static constexpr bool kAlwaysTwo = Config::kPartitionTiles > 0 && !kOneO;
+  static_assert(!Config::kWidensKv || (!Config::kE4m3 && Config::kQkStages == 1),
+                "K and V are widened to 16 bits, whole tiles");
   /// Q is copied to tensor memory, from where the products read it.
   static constexpr bool kQInTmem = Config::kTmemQ >= 0;
 
@@ -149,13 +159,15 @@ struct LayoutOf {
   /// Rows of a box of K or V, which are of one page: a tile is one box or several.
   static constexpr bool kPaged = Config::kPageSize > 0;
   static constexpr int kBoxRows = Config::kBoxRows;
-  static_assert(Config::kRowCopies || (Config::kTileN % kBoxRows == 0 && kBoxRows % 8 == 0 &&
-                                       (!kPaged || Config::kPageSize % kBoxRows == 0)),
+  /// K and V come by TMA. Elsewhere threads load them.
+  static constexpr bool kBoxesOfKeys = !Config::kRowCopies && !Config::kWidensKv;
+  static_assert(!kBoxesOfKeys || (Config::kTileN % kBoxRows == 0 && kBoxRows % 8 == 0 &&
+                                  (!kPaged || Config::kPageSize % kBoxRows == 0)),
                 "a tile and a page are whole boxes, of whole swizzle patterns");
   /// Sequences differ in kv_len.
   static constexpr bool kKvLens = kPaged || Config::kRagged || Config::kRaggedKv;
   /// V's rows past a sequence's end are zeroed when TMA has brought them.
-  static constexpr bool kTails = kKvLens && !Config::kRowCopies;
+  static constexpr bool kTails = kKvLens && kBoxesOfKeys;
 
   static_assert(Config::kBarSCons >= 0 && Config::kBarC >= 0 && Config::kBarSProd >= 0 &&
                     Config::kBarQProd >= 0 && Config::kBarQCons >= 0 && Config::kBarKProd >= 0 &&

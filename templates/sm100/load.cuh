@@ -31,6 +31,19 @@ ATTNJIT_DEVICE void load_q_block(const Smem<Config>& smem, const Arguments& argu
   }
 }
 
+/// Loads a chunk of a query tile, and lets its barrier know.
+template <class Config, class Arguments>
+ATTNJIT_DEVICE void load_q_chunk(const Smem<Config>& smem, const Arguments& arguments,
+                                 const WorkTile& work, int tile, int chunk) {
+  using Layout = LayoutOf<Config>;
+  const u32 full = smem.q_full(tile, chunk);
+  mbarrier_arrive_expect_tx(full, Layout::kChunkBlocks * Layout::kBoxQRows * Layout::kRowBytes);
+#pragma unroll
+  for (int i = 0; i < Layout::kChunkBlocks; ++i) {
+    load_q_block(smem, arguments, work, tile, chunk * Layout::kChunkBlocks + i, full);
+  }
+}
+
 /// Zeroes the rows of the query tiles that no box brings: a product reads them. One warp.
 template <class Config>
 ATTNJIT_DEVICE void clear_spare_rows(const Smem<Config>& smem) {
@@ -164,13 +177,7 @@ ATTNJIT_DEVICE void load(const Smem<Config>& smem, const Arguments& arguments,
           if (chunk == 0) await_q(tile);
           // A query tile that sees nothing is not read: its memory is O's alone.
           if (begun.share(tile).steps == 0 || !first_lane) continue;
-          const u32 full = smem.q_full(tile, chunk);
-          mbarrier_arrive_expect_tx(full,
-                                    Layout::kChunkBlocks * Layout::kBoxQRows * Layout::kRowBytes);
-#pragma unroll
-          for (int i = 0; i < Layout::kChunkBlocks; ++i) {
-            load_q_block(smem, arguments, begun, tile, chunk * Layout::kChunkBlocks + i, full);
-          }
+          load_q_chunk(smem, arguments, begun, tile, chunk);
         }
       }
     };
@@ -219,6 +226,25 @@ ATTNJIT_DEVICE void load(const Smem<Config>& smem, const Arguments& arguments,
 #pragma unroll
     for (int chunk = 0; chunk < Config::kQkStages; ++chunk) k.acquire(smem, chunk);
     if constexpr (!Config::kFusedKv) kv.template next<false>().acquire(smem, 0);
+  }
+}
+
+/// Loads Q alone, where other warps load K and V. NOTE: it waits and arrives for tiles without
+/// keys, too, as load() does.
+template <class Config, class Mask, class Arguments, class Params>
+ATTNJIT_DEVICE void load_queries(const Smem<Config>& smem, const Arguments& arguments,
+                                 const Params& params) {
+  u32 parity = 3;  // a bit a query tile
+  for (ListOf<false, Config, Mask, Arguments, Params> list(smem, arguments, params); !list.done();
+       list.advance()) {
+    const WorkTile work = list.tile();
+#pragma unroll 1
+    for (int tile = 0; tile < work.num_qo; ++tile) {
+      smem.wait(smem.q_empty(tile), static_cast<int>(parity >> tile & 1u));
+      mbarrier_arrive(smem.q_empty(tile));
+      if (work.share(tile).steps > 0) load_q_chunk(smem, arguments, work, tile, 0);
+    }
+    parity ^= work.num_qo == 1 ? 1u : 3u;
   }
 }
 

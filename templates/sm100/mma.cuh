@@ -97,7 +97,7 @@ struct Products {
   ATTNJIT_DEVICE void pv(const KvTile<Config, false>& v, int warpgroup, bool product, bool first,
                          bool last, bool release) {
     constexpr u32 kInstruction =
-        mma_instruction_descriptor<Layout::kOperand, kRows, Layout::kPvColumns, true>();
+        mma_instruction_descriptor<Layout::kPvOperand, kRows, Layout::kPvColumns, true>();
     await(v, 0);
     if (product) {
       const SmemDescriptor<Layout::kKvBlockBytes, Layout::kRowBytes> b(v.block(0));
@@ -113,9 +113,9 @@ struct Products {
         const int end = part == 0 ? Layout::kPvSteps0 : Layout::kPvSteps;
 #pragma unroll
         for (int step = begin; step < end; ++step) {
-          tcgen05_mma_ts<Layout::kOperand>(o, p + 8 * step,
-                                           b.at(step * Layout::kStepColumns * Layout::kRowBytes),
-                                           kInstruction, step > 0 || !first);
+          tcgen05_mma_ts<Layout::kPvOperand>(o, p + 8 * step,
+                                             b.at(step * Layout::kStepColumns * Layout::kRowBytes),
+                                             kInstruction, step > 0 || !first);
         }
       }
     }

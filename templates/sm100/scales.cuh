@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the elements of Q, K and V are to be multiplied by, where they are e4m3 with scales.
+// What the elements of Q, K and V are to be multiplied by, where K and V are e4m3 with scales, and
+// Q perhaps, too.
 #pragma once
 
 #include "sm100/work.cuh"
@@ -30,7 +31,11 @@ ATTNJIT_DEVICE float score_scale(const WorkTile& work, int head, int position,
         position;
     return arguments.scale * arguments.q_scale[row * heads + head];
   }
-  return arguments.scale * scale_of<Config>(arguments.q_scale, work.batch, heads, head) *
+  float scale = arguments.scale;
+  if constexpr (Config::kE4m3) {
+    scale *= scale_of<Config>(arguments.q_scale, work.batch, heads, head);
+  }
+  return scale *
          scale_of<Config>(arguments.k_scale, work.batch, heads / Config::kGroup, work.kv_head);
 }
 

@@ -36,7 +36,7 @@ ATTNJIT_DEVICE void exponentiate(float (&s)[Config::kTileN], float log2_scale, f
       s[column] = y.x;
       s[column + 1] = y.y;
       if constexpr (!Config::kE4m3) {
-        words[i] = pack_pair<Config::kBf16>(y.x, y.y);
+        words[i] = pack_pair<LayoutOf<Config>::kPvOperand == MmaOperand::kBf16>(y.x, y.y);
       } else if (i % 2 == 1) {
         words[i / 2] = pack_e4m3(s[column - 2], s[column - 1], y.x, y.y);
       }

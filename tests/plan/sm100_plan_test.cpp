@@ -185,6 +185,41 @@ TEST(Sm100Plan, E4m3HasHalfOfTheBytesAndTwiceTheStages) {
 }
 
 // Depths that are no multiple of 128 have the reference's swizzle, which pads them less.
+// The tables of docs/sm100.md. Who widens takes registers, and where K and V are wide, keys.
+TEST(Sm100Plan, KAndVOfE4m3AreWidenedByAWarpgroup) {
+  struct Row {
+    int qk_depth, ov_depth, keys, stages, threads;
+  };
+  for (const auto& [qk_depth, ov_depth, keys, stages, threads] :
+       {Row{64, 64, 96, 8, 640}, Row{128, 128, 96, 3, 640}, Row{192, 128, 64, 3, 640},
+        Row{192, 192, 64, 2, 640}, Row{224, 64, 64, 5, 512}, Row{256, 256, 64, 5, 512}}) {
+    AttentionSpec spec = dense(qk_depth);
+    spec.ov_depth = ov_depth;
+    spec.kv_dtype = Dtype::kE4m3;
+    const KernelPlan plan = plan_of(spec);
+    SCOPED_TRACE(spec_to_json(spec));
+    ASSERT_TRUE(plan.supported) << plan.reason;
+    check_plan(plan, "kv_dtype");
+    EXPECT_EQ(plan.sm100->variants.front().BN, keys);
+    EXPECT_EQ(plan.sm100->variants.front().num_kv_stages, stages);
+    EXPECT_EQ(plan.main().threads, threads);
+    EXPECT_EQ(plan.sm100->p_bias, 7);
+    EXPECT_EQ(plan.main().roles.back().name, "widen");
+    EXPECT_EQ(plan.main().roles.back().num_warps, kSm100WideningWarps);
+    for (const Sm100TensorMap& map : plan.sm100->tensor_maps) {
+      EXPECT_TRUE(map.id == TensorMapId::kQ || map.id == TensorMapId::kO) << name_of(map.id);
+    }
+    const LaunchRecipe recipe = launch_of(plan, 2, 300, 300);
+    EXPECT_FALSE(recipe.args.empty());
+  }
+  AttentionSpec two = dense(224);
+  two.ov_depth = 64;
+  two.kv_dtype = Dtype::kE4m3;
+  PlanOptions options;
+  options.num_qo = 2;
+  EXPECT_NE(plan_of(two, options).reason.find("num_qo is 2"), std::string::npos);
+}
+
 TEST(Sm100Plan, E4m3TakesTheSwizzleThatPadsLess) {
   for (const auto& [depth, swizzle, padded] : {std::tuple{16, 64, 64},
                                                {64, 64, 64},

@@ -49,6 +49,7 @@ TEST(Sm100Plan, InvariantsHoldForRandomSpecs) {
     if (rng() % 2) spec.num_partitions = pick(rng, {0, 2, 7});
     if (spec.num_partitions == 1 && rng() % 2)
       spec.partition_keys = pick(rng, {64, 192, 320, 4096});
+    if (spec.qkv_dtype != Dtype::kE4m3 && rng() % 4 == 0) spec.kv_dtype = Dtype::kE4m3;
     PlanOptions options;
     if (rng() % 3 == 0) options.num_qo = pick(rng, {1, 2});
     if (rng() % 6 == 0) options.pair_cta = true;

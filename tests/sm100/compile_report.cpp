@@ -115,8 +115,11 @@ class Collection {
                 fmt::format("partitions, {}, {}, {}/{}, keys {}", to_string(arch), layout.name,
                             qk_depth, ov_depth, keys);
             add(name, spec, {});
-            spec.qkv_dtype = Dtype::kE4m3;
             spec.scales = Scales::kHead;
+            spec.kv_dtype = Dtype::kE4m3;
+            add(name + ", e4m3 K and V", spec, {});
+            spec.kv_dtype.reset();
+            spec.qkv_dtype = Dtype::kE4m3;
             add(name + ", e4m3", spec, {});
             spec.scales = Scales::kToken;
             spec.output_dtype = Dtype::kE4m3;

@@ -81,7 +81,7 @@ struct Row {
   const char* mod;
   ProofShape shape;
   // Of "sink", "lse", "bare-lse" (without the sink), "constant", "1q", "2q", "103", "mla",
-  // "fp16-out", "bf16-out", and of e4m3 "tensor", "head": who has a scale.
+  // "fp16-out", "bf16-out", "kv-e4m3" (K and V), and of e4m3 "tensor", "head": who has a scale.
   std::vector<std::string_view> with = {};
 };
 
@@ -239,6 +239,19 @@ const std::vector<Row>& rows() {
       {"bf16 to f32", kBf, 128, 128, 1, 1, "null", "identity", {1, 141, 150, 1}, {"lse", "f32-out"}},
       {"fp16 to e4m3, one query tile", kFp, 64, 64, 4, 4, "causal", "identity", {2, 30, 300, 1}, {"lse", "e4m3-out", "1q"}},
       {"bf16 to f32, depth 192", kBf, 192, 192, 1, 1, "causal", "identity", {1, 141, 150, 1}, {"lse", "f32-out"}},
+      // e4m3 K and V beside a Q of 16 bits, which are widened: two query tiles and one, and one O.
+      {"e4m3 K and V", kBf, 128, 128, 1, 1, "null", "identity", {1, 141, 300, 1}, {"lse", "kv-e4m3"}},
+      {"e4m3 K and V, causal, group", kBf, 128, 128, 4, 2, "causal", "identity", {2, 141, 300, 1}, {"lse", "kv-e4m3", "head"}},
+      {"e4m3 K and V, one query tile", kFp, 64, 64, 2, 2, "window", "identity", {1, 40, 400, 1}, {"lse", "kv-e4m3", "tensor", "1q"}},
+      {"e4m3 K and V, depth 96", kBf, 96, 96, 1, 1, "chunked", "identity", {1, 141, 200, 1}, {"lse", "kv-e4m3"}},
+      {"e4m3 K and V, 192/128, prefill of MLA", kBf, 192, 128, 2, 1, "causal", "identity", {1, 141, 200, 1}, {"lse", "kv-e4m3", "tensor", "mla"}},
+      {"e4m3 K and V, depth 256", kBf, 256, 256, 1, 1, "causal", "identity", {1, 141, 300, 1}, {"lse", "kv-e4m3", "head"}},
+      {"e4m3 K and V, 224/64", kFp, 224, 64, 1, 1, "null", "identity", {1, 70, 200, 1}, {"lse", "kv-e4m3"}},
+      {"e4m3 K and V, pages of 16, ragged, sink", kBf, 64, 64, 4, 2, "causal", "identity", {4, 70, 200, 1}, {"lse", "kv-e4m3", "ragged", "page-16", "head", "sink"}},
+      {"e4m3 K and V, documents, pages of 64", kBf, 128, 128, 1, 1, "custom", "custom", {3, 70, 150, 1}, {"lse", "kv-e4m3", "page-64"}},
+      {"e4m3 K and V, softcap, to e4m3", kFp, 128, 128, 4, 4, "causal", "softcap", {2, 50, 150, 1}, {"lse", "kv-e4m3", "head", "e4m3-out"}},
+      {"e4m3 K and V, no key", kBf, 128, 128, 1, 1, "causal", "identity", {2, 141, 0, 1}, {"lse", "kv-e4m3", "head"}},
+      {"e4m3 K and V, sm_103a", kBf, 128, 128, 1, 1, "causal", "identity", {1, 141, 300, 1}, {"lse", "103", "kv-e4m3", "tensor"}},
       // sm_103a: every exponential on the MUFU.
       {"sm_103a causal", kBf, 128, 128, 1, 1, "causal", "identity", {1, 141, 300, 1}, {"lse", "103"}},
       {"sm_103a, one query tile", kBf, 64, 64, 1, 1, "null", "identity", {1, 100, 300, 2}, {"lse", "103"}},
@@ -266,6 +279,7 @@ ProofCase case_of(const Row& row) {
   if (with("bf16-out")) one.spec.output_dtype = Dtype::kBf16;
   if (with("e4m3-out")) one.spec.output_dtype = Dtype::kE4m3;
   if (with("f32-out")) one.spec.output_dtype = Dtype::kF32;
+  if (with("kv-e4m3")) one.spec.kv_dtype = kE4;
   if (with("tensor")) one.spec.scales = Scales::kTensor;
   if (with("head")) one.spec.scales = Scales::kHead;
   if (with("token")) one.spec.scales = Scales::kToken;
@@ -412,6 +426,12 @@ AttentionSpec random_spec(Draw& draw) {
       spec.qk_depth = (spec.qk_depth + 15) / 16 * 16;
       spec.ov_depth = (spec.ov_depth + 15) / 16 * 16;
     }
+  }
+  if (spec.qkv_dtype != kE4 && spec.qk_depth <= 256 && draw.once_in(6)) {
+    spec.kv_dtype = kE4;
+    spec.scales = draw.of({Scales::kNone, Scales::kTensor, Scales::kHead});
+    spec.qk_depth = (spec.qk_depth + 15) / 16 * 16;
+    spec.ov_depth = (spec.ov_depth + 15) / 16 * 16;
   }
   return spec;
 }

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // 16-bit Q over e4m3 K and V on sm_90a, which are widened on their way. Skipped without NVRTC.
-#include <gtest/gtest-spi.h>
-
 #include <string>
 
 #include "../eight_bit_fixture.h"
@@ -53,24 +51,8 @@ TEST_F(Sm90KvDtype, DamagesOfTheWideningAreSeen) {
 
 // The tiles of other warps, and of K and V, are behind barriers.
 TEST_F(Sm90KvDtype, MissingFencesAreFound) {
-  const AttentionSpec spec = spec_of(128);
-  const auto problem = problem_of(spec, {{141}, {300}});
-  ASSERT_TRUE(problem);
-  Result<emulator::GeneratedKernel> generated = emulator::generate_kernel(
-      spec, {}, sm100::damaged("sm90/widener.cuh", "      fence_proxy_async_shared();\n", ""),
-      nullptr, CompileTo::kPtx);
-  ASSERT_TRUE(generated) << generated.error().to_string();
-  Result<PtxModule> module = PtxModule::load(generated->ptx);
-  ASSERT_TRUE(module);
-  const Kernel kernel{std::move(*generated), std::move(*module)};
-  testing::TestPartResultArray failures;
-  {
-    testing::ScopedFakeTestPartResultReporter reporter(
-        testing::ScopedFakeTestPartResultReporter::INTERCEPT_ONLY_CURRENT_THREAD, &failures);
-    run(kernel, *problem, launches_of(kernel, *problem, problem->launch_shapes(), 2));
-  }
-  ASSERT_GT(failures.size(), 0);
-  EXPECT_NE(std::string(failures.GetTestPartResult(0).message()).find("proxy"), std::string::npos);
+  expect_found(spec_of(128), {{141}, {300}},
+               {"sm90/widener.cuh", "      fence_proxy_async_shared();\n", ""}, "proxy");
 }
 
 // P is fp16, which has no numbers below 2^-24. The first 299 keys have 2^-24.5 of the last one's

@@ -61,6 +61,7 @@ const Field<Sm100Plan> kSm100Fields[] = {
     {"rescale_threshold", &Sm100Plan::rescale_threshold},
     {"p_bias", &Sm100Plan::p_bias},
     {"row_copies", &Sm100Plan::row_copies},
+    {"widens_kv", &Sm100Plan::widens_kv},
     {"announced", &Sm100Plan::announced},
     {"mapped", &Sm100Plan::mapped},
     {"split", &Sm100Plan::split},

@@ -78,11 +78,12 @@ struct RoleConstant {
   Sm100Role::Id role;
   const char* name;
 };
-constexpr std::array<RoleConstant, 4> kRoles{{
+constexpr std::array<RoleConstant, 5> kRoles{{
     {Sm100Role::Id::kSoftmax, "kSoftmaxRegisters"},
     {Sm100Role::Id::kSoftmax0, "kSoftmaxRegisters"},
     {Sm100Role::Id::kCorrection, "kCorrectionRegisters"},
     {Sm100Role::Id::kMma, "kOtherRegisters"},
+    {Sm100Role::Id::kWiden, "kWideningRegisters"},
 }};
 
 // What stands in for K's and V's where the two share a ring.
@@ -151,6 +152,9 @@ std::int64_t box_rows(const Sm100Plan& sm100) {
   return map == sm100.tensor_maps.end() ? 0 : map->box.at(2);
 }
 
+// Whether K and V come by other ways than TMA.
+bool loads_by_threads(const Sm100Plan& sm100) { return sm100.row_copies || sm100.widens_kv; }
+
 // Whether the kernel waits for the end of what comes before it on the stream.
 bool overlaps(const Sm100Plan& sm100) { return sm100.announced || sm100.mapped; }
 
@@ -160,6 +164,7 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm1
   Constants constants;
   constants.add_bool("kBf16", spec.qkv_dtype == Dtype::kBf16);
   constants.add_bool("kE4m3", spec.qkv_dtype == Dtype::kE4m3);
+  constants.add_bool("kWidensKv", sm100.widens_kv);
   constants.add("kScales", static_cast<int>(spec.scales));
   const Dtype output = spec.output_dtype.value_or(spec.qkv_dtype);
   constants.add_bool("kOutputBf16", output == Dtype::kBf16);
@@ -209,6 +214,8 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm1
       if (role.id == id) constants.add(constant, role.registers);
     }
   }
+  constants.add("kWideningWarps", sm100.widens_kv ? kSm100WideningWarps : 0);
+  if (!sm100.widens_kv) constants.add("kWideningRegisters", 0);
   constants.add("kExp2FmaPairs", sm100.exp2_fma_pairs);
   constants.add_float("kRescaleThreshold", sm100.rescale_threshold);
   constants.add_float("kPBias", sm100.p_bias);
@@ -241,9 +248,10 @@ std::vector<LaunchNumber> numbers_of(const AttentionSpec& spec, const Sm100Plan&
   if (sm100.can_switch_to_1q) add({kOneQuery});
   // A page past the last has no scales.
   const bool reads_pages = spec.page_size > 0 && spec.scales == Scales::kToken;
-  if (reads_pages && !sm100.row_copies) add({kNumPages});
-  if (sm100.row_copies)
+  if (reads_pages && !loads_by_threads(sm100)) add({kNumPages});
+  if (loads_by_threads(sm100)) {
     numbers.insert(numbers.end(), kRowCopyNumbers.begin(), kRowCopyNumbers.end());
+  }
   return numbers;
 }
 
@@ -255,8 +263,8 @@ std::string_view name_in(const std::array<std::string_view, kSize>& names, Enum 
 }  // namespace
 
 std::string_view to_string(Sm100Role::Id id) {
-  static constexpr std::array<std::string_view, 8> kNames{
-      "softmax", "softmax 0", "softmax 1", "correction", "mma", "load", "store", "spare"};
+  static constexpr std::array<std::string_view, 9> kNames{
+      "softmax", "softmax 0", "softmax 1", "correction", "mma", "load", "store", "spare", "widen"};
   return name_in(kNames, id);
 }
 
@@ -287,7 +295,6 @@ std::string sm100_unsupported_reason(const ResolvedSpec& resolved, const Sm100Pl
     return fmt::format("the {} template has no {} yet", to_string(spec.arch), what);
   };
   if (std::string reason = unsupported_everywhere(spec); !reason.empty()) return reason;
-  if (widens_kv(spec)) return missing("K and V of another type than Q (kv_dtype)");
   if (std::string reason = unsupported_partitions(spec, kPartitionStep); !reason.empty()) {
     return reason;
   }
@@ -337,9 +344,9 @@ Status fill_from_sm100(const Sm100Plan& sm100, KernelPlan& plan) {
   add_split_deviation(plan);
   kernel.constants = constants_of(plan.spec, sm100);
   const std::vector<LaunchNumber> numbers = numbers_of(plan.spec, sm100);
-  kernel.parameters = sm100.row_copies ? forward_parameters(plan, kRowMaps, numbers)
-                                       : forward_parameters(plan, kForwardMaps, numbers);
-  if (sm100.row_copies) add_key_parameters(plan, kernel.parameters);
+  kernel.parameters = loads_by_threads(sm100) ? forward_parameters(plan, kRowMaps, numbers)
+                                              : forward_parameters(plan, kForwardMaps, numbers);
+  if (loads_by_threads(sm100)) add_key_parameters(plan, kernel.parameters);
   add_partial_parameters(plan, kernel.parameters);
   if (sm100.mapped) {
     add_map_parameters(plan, kernel.parameters);

@@ -28,8 +28,8 @@ struct Sm100Tuning {
   Choice correction_registers;
   Choice other_registers;
 
-  /// Errors: kInvalid for a name that the kernel has no choice of. `one_tile`: depths above 192,
-  /// whose tile and kind of ring are fixed.
+  /// Errors: kInvalid for a name that the kernel has no choice of. `one_tile`: the kernel with one
+  /// O, whose tile and kind of ring are fixed.
   static Result<Sm100Tuning> read(const TuningValues* values, bool one_tile);
 
   /// Takes a choice within bounds and on a grid into `target`; nothing where it is unset. Errors:
@@ -45,7 +45,7 @@ struct Sm100Knob {
   using Values = std::vector<std::int64_t>;
   std::string_view name;
   Sm100Tuning::Choice Sm100Tuning::*choice;
-  bool any_kernel;  ///< also the kernels of depths above 192 have it
+  bool any_kernel;  ///< also the kernel with one O has it
   std::int64_t (*chosen)(const Sm100Plan&);
   Values (*to_try)(const Sm100Plan&);  ///< null: a row may choose it, `attnjit tune` does not
 };

@@ -146,7 +146,8 @@ std::int32_t sm100_partitions(const KernelPlan& plan, const LaunchShapes& shapes
   const QueryTiles tiles = query_tiles(plan, shapes, device);
   const Sm100Variant& body = *tiles.body;
   SplitWork work = split_work(spec, shapes, tiles.of_head, tiles.heads, body.BN);
-  work.kv_tile_bytes = static_cast<double>(body.k_stage_bytes + body.v_stage_bytes);
+  work.kv_tile_bytes = static_cast<double>(body.k_stage_bytes + body.v_stage_bytes) *
+                       size_of(spec.type_of_kv()) / size_of(spec.qkv_dtype);
   work.tile_flop = 2.0 * static_cast<double>(body.BM * body.BN) * (spec.qk_depth + spec.ov_depth);
   return best_partitions(work, kRates, device);
 }
@@ -179,8 +180,9 @@ Result<LaunchRecipe> plan_sm100_launch(const KernelPlan& plan, const LaunchReque
   if (!even) {
     // Heads that follow one another share K and V where they are of one group.
     const std::int64_t sharers = body.fuse_gqa ? 1 : spec.group;
-    const std::int64_t bytes = std::max<std::int64_t>(
-        1, std::int64_t{shapes.kv_len} * (spec.qk_depth + spec.ov_depth) * size_of(spec.qkv_dtype));
+    const std::int64_t bytes =
+        std::max<std::int64_t>(1, std::int64_t{shapes.kv_len} * (spec.qk_depth + spec.ov_depth) *
+                                      size_of(spec.type_of_kv()));
     const std::int64_t fitting = std::clamp<std::int64_t>(kL2Bytes / bytes * sharers, 1, 1 << 20);
     section_heads = static_cast<std::int32_t>(std::min<std::int64_t>(
         total_heads,

@@ -19,9 +19,11 @@ constexpr std::int64_t kCorrectionBytes = 512 * 4;  // a sum and a maximum a sof
 constexpr std::int64_t kKeyScalesBytes = 3 * 4;
 constexpr std::int64_t kKeyScalesBuffers = 2;  // of a softmax warpgroup
 
-// Who reads an announced work tile: the warps of softmax, four of correction, and a thread each
-// that multiplies, loads and stores.
-int work_readers(bool one_o) { return (one_o ? 4 : 8) + 4 + 3; }
+// Who reads an announced work tile: the warps of softmax, four of correction, a thread each that
+// multiplies, loads and stores, and the warps that widen.
+int work_readers(const Sm100LayoutRequest& request) {
+  return (request.one_o ? 4 : 8) + 4 + 3 + (request.widens_kv ? kSm100WideningWarps : 0);
+}
 
 class SmemBuilder {
  public:
@@ -52,13 +54,14 @@ void add_barriers(Sm100Variant& variant, Sm100Barrier group, const std::string& 
 
 // FA4MiscMBars' order, with barriers of Q's own and of O's staging. One lane a warp arrives for it:
 // 4 softmax warps hand over each part of P, and 4 correction warps vouch for O before its first
-// part; a pair's leader hears both CTAs. K and V are announced by one thread, or by each of the
-// warp that copies them. Q's memory is given back by the store, and by the load, which has waited
-// for the phase before. The others are one tcgen05.commit, one expect_tx or one thread.
+// part; a pair's leader hears both CTAs. K and V are announced by one thread, by each of the warp
+// that copies them, or by one of each warp that widens them. Q's memory is given back by the store,
+// and by the load, which has waited for the phase before. The others are one tcgen05.commit, one
+// expect_tx or one thread.
 void lay_out_barriers(Sm100Variant& variant, const Sm100LayoutRequest& request) {
   const std::int64_t num_qo = std::max(request.barrier_num_qo, variant.num_qo);
   const std::int64_t stages = std::max(request.barrier_stages, variant.num_kv_stages);
-  const int kv_arrivals = request.row_copies ? 32 : 1;
+  const int kv_arrivals = request.row_copies ? 32 : request.widens_kv ? kSm100WideningWarps : 1;
   const int warps = request.pair_cta ? 8 : 4;
   const int accumulators = request.one_o ? 1 : 2;
   for (int wg = 0; wg < 2; ++wg) {
@@ -205,7 +208,7 @@ Sm100Variant lay_out_fa4(const Sm100LayoutRequest& tile, std::int64_t slots, boo
   if (tile.tails) v.barriers.push_back({Sm100Barrier::kVTail, "tail_prod", 1});
   if (tile.announced) {
     add_barriers(v, Sm100Barrier::kWork, "work_prod", kSm100WorkSlots, 1);
-    add_barriers(v, Sm100Barrier::kWork, "work_cons", kSm100WorkSlots, work_readers(tile.one_o));
+    add_barriers(v, Sm100Barrier::kWork, "work_cons", kSm100WorkSlots, work_readers(tile));
   }
   smem.add(Sm100Region::kBarriers,
            static_cast<std::int64_t>(v.barriers.size()) * Fa4Config::mbar_size, 8);

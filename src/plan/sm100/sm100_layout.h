@@ -29,7 +29,8 @@ struct Sm100LayoutRequest {
   std::int64_t swizzle_bytes = 128;
   std::int64_t work_bytes = 0;     ///< what is said of work tiles in shared memory
   bool announced = false;          ///< it is announced, at barriers of its own
-  bool row_copies = false;         ///< threads copy K and V
+  bool row_copies = false;         ///< a warp copies K and V
+  bool widens_kv = false;          ///< a warpgroup loads and widens them
   bool tails = false;              ///< V's rows past the end of a sequence are zeroed
   std::int64_t max_qk_stages = 1;  ///< what K may be staged in
   bool exact_qk_stages = false;    ///< nothing but max_qk_stages will do

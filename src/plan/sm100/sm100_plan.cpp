@@ -28,6 +28,11 @@ constexpr std::int64_t kMaxRowKeys = 160;
 // Where keys have scales of their own the thread reads those, too: at 128 keys half of the kernels
 // that were looked at spilt (112 to 240 bytes), at 96 none.
 constexpr std::int64_t kMostScaledKeys = 96;
+// Beside the warps that widen K and V it has 136 registers, in which 96 keys do not spill. A thread
+// of these holds its part of a tile of each, which is to be no more than at depth 128.
+constexpr std::int64_t kMostWidenedKeys = 96;
+constexpr std::int64_t kMostWidenedBlocks = 4;  // of 64 columns, of K and V
+constexpr std::int64_t kMostTwoODepth = 192;    // of K, whose blocks are widened beside two O
 // FA4's tile at every depth; four steps of 32 columns, so that P splits three to one.
 constexpr std::int64_t kLoweredKeys = 128;
 constexpr int kTileRows = 128;             // of a query tile
@@ -48,6 +53,7 @@ constexpr const char* kWholeGroups =
 // --- what no layout can serve --------------------------------------------------------------------
 
 std::optional<Error> check_shape(const AttentionSpec& spec) {
+  const Dtype of_kv = spec.type_of_kv();
   if (spec.ov_depth > spec.qk_depth) {
     return unsupported(
         fmt::format("ov_depth {} is above qk_depth {}", spec.ov_depth, spec.qk_depth));
@@ -55,12 +61,14 @@ std::optional<Error> check_shape(const AttentionSpec& spec) {
   const Dtype output = spec.output_dtype.value_or(spec.qkv_dtype);
   for (const auto& [depth, dtype] :
        {std::pair{spec.qk_depth, spec.qkv_dtype}, std::pair{spec.ov_depth, spec.qkv_dtype},
+        std::pair{spec.qk_depth, of_kv}, std::pair{spec.ov_depth, of_kv},
         std::pair{spec.ov_depth, output}}) {
     const int step = 16 / size_of(dtype);
     if (depth % step != 0) {
-      return unsupported(fmt::format(
-          "depth {} of {} is no multiple of {}: a row is no multiple of 16 bytes, which TMA needs",
-          depth, to_string(dtype), step));
+      return unsupported(
+          fmt::format("depth {} of {} is no multiple of {}: a row is no multiple of 16 bytes, in "
+                      "which it is loaded",
+                      depth, to_string(dtype), step));
     }
   }
   return std::nullopt;
@@ -69,7 +77,8 @@ std::optional<Error> check_shape(const AttentionSpec& spec) {
 // Whether a tile is whole pages, or a page whole tiles: the fewest boxes.
 bool fits_pages(std::int64_t keys, const AttentionSpec& spec) {
   const std::int64_t page_size = spec.page_size;
-  return page_size == 0 || copies_rows(spec) || page_size % keys == 0 || keys % page_size == 0;
+  return page_size == 0 || copies_rows(spec) || widens_kv(spec) || page_size % keys == 0 ||
+         keys % page_size == 0;
 }
 
 // The swizzle that the caller or this plan chooses; unset: the reference's. That is 64 bytes for
@@ -86,6 +95,7 @@ struct Budgets {
   std::int64_t softmax = 0;
   std::int64_t correction = 0;
   std::int64_t other = 0;
+  std::int64_t widening = 0;  // 0: no warps widen
 };
 
 // Per thread, as many as all threads can have.
@@ -101,9 +111,9 @@ Status take_budgets(const Sm100Tuning& tuned, std::int64_t softmax_warpgroups, B
     Status status = tuned.take(choice, 24, 256, 8, *target);
     if (!status) return status;
   }
-  const std::int64_t total =
-      128 * (softmax_warpgroups * budgets.softmax + budgets.correction + budgets.other);
-  const std::int64_t threads = 128 * (softmax_warpgroups + 2);
+  const std::int64_t total = 128 * (softmax_warpgroups * budgets.softmax + budgets.correction +
+                                    budgets.other + budgets.widening);
+  const std::int64_t threads = 128 * (softmax_warpgroups + 2 + (budgets.widening > 0 ? 1 : 0));
   const std::int64_t launched = threads * launch_registers(threads);
   if (total > launched) {
     return bad_choice(&Sm100Tuning::softmax_registers,
@@ -114,28 +124,43 @@ Status take_budgets(const Sm100Tuning& tuned, std::int64_t softmax_warpgroups, B
   return {};
 }
 
+void add_widening_role(const Budgets& budgets, std::vector<Sm100Role>& roles) {
+  if (budgets.widening == 0) return;
+  const int first = roles.back().first_warp + roles.back().num_warps;
+  roles.push_back(
+      {Sm100Role::Id::kWiden, first, kSm100WideningWarps, static_cast<int>(budgets.widening)});
+}
+
+int threads_of(const std::vector<Sm100Role>& roles) {
+  return 32 * (roles.back().first_warp + roles.back().num_warps);
+}
+
 std::vector<Sm100Role> fa4_roles(const Budgets& budgets) {
   using Id = Sm100Role::Id;
   const int softmax = static_cast<int>(budgets.softmax);
   const int other = static_cast<int>(budgets.other);
-  return {{Id::kSoftmax0, 0, 4, softmax},
-          {Id::kSoftmax1, 4, 4, softmax},
-          {Id::kCorrection, 8, 4, static_cast<int>(budgets.correction)},
-          {Id::kMma, 12, 1, other},
-          {Id::kLoad, 13, 1, other},
-          {Id::kStore, 14, 1, other},
-          {Id::kSpare, 15, 1, other}};
+  std::vector<Sm100Role> roles{{Id::kSoftmax0, 0, 4, softmax},
+                               {Id::kSoftmax1, 4, 4, softmax},
+                               {Id::kCorrection, 8, 4, static_cast<int>(budgets.correction)},
+                               {Id::kMma, 12, 1, other},
+                               {Id::kLoad, 13, 1, other},
+                               {Id::kStore, 14, 1, other},
+                               {Id::kSpare, 15, 1, other}};
+  add_widening_role(budgets, roles);
+  return roles;
 }
 
 std::vector<Sm100Role> one_o_roles(const Budgets& budgets) {
   using Id = Sm100Role::Id;
   const int other = static_cast<int>(budgets.other);
-  return {{Id::kSoftmax, 0, 4, static_cast<int>(budgets.softmax)},
-          {Id::kCorrection, 4, 4, static_cast<int>(budgets.correction)},
-          {Id::kMma, 8, 1, other},
-          {Id::kLoad, 9, 1, other},
-          {Id::kStore, 10, 1, other},
-          {Id::kSpare, 11, 1, other}};
+  std::vector<Sm100Role> roles{{Id::kSoftmax, 0, 4, static_cast<int>(budgets.softmax)},
+                               {Id::kCorrection, 4, 4, static_cast<int>(budgets.correction)},
+                               {Id::kMma, 8, 1, other},
+                               {Id::kLoad, 9, 1, other},
+                               {Id::kStore, 10, 1, other},
+                               {Id::kSpare, 11, 1, other}};
+  add_widening_role(budgets, roles);
+  return roles;
 }
 
 // --- tensor maps ---------------------------------------------------------------------------------
@@ -168,7 +193,7 @@ void add_tensor_maps(const AttentionSpec& spec, const Sm100Variant& variant,
   };
   auto kv_map = [&](TensorMapId id, Dtype element, std::int64_t box_columns,
                     std::int64_t all_columns, std::int64_t rows, int swizzle) {
-    if (copies_rows(spec)) return;
+    if (copies_rows(spec) || widens_kv(spec)) return;
     Sm100TensorMap map;
     map.id = id;
     map.dtype = element;
@@ -280,8 +305,9 @@ Sm100LayoutRequest tile_of(const AttentionSpec& spec) {
   tile.announced = splits(spec) || spec.ragged_kv || spec.kv_lens_exclude_new;
   // Otherwise a CTA of a ragged batch has one work tile: its sequence and query tile.
   tile.work_bytes = tile.announced ? kSm100WorkSlots * kSm100WorkBytes : spec.ragged ? 8 : 0;
-  tile.row_copies = copies_rows(spec);
-  tile.tails = lengths_differ(spec) && !tile.row_copies;
+  tile.widens_kv = widens_kv(spec);
+  tile.row_copies = copies_rows(spec) && !tile.widens_kv;
+  tile.tails = lengths_differ(spec) && !tile.row_copies && !tile.widens_kv;
   return tile;
 }
 
@@ -293,12 +319,20 @@ Sm100LayoutRequest tile_of(const AttentionSpec& spec, const Fa4Config& config) {
   tile.BN = config.BN;
   tile.swizzle_bytes = config.swizzle_mode;
   const std::int64_t swizzle_elements = tile.swizzle_bytes / tile.qkv_size;
-  // K is staged in chunks of one element type only.
-  if (!tile.is_mla && (config.rope_depth() == 0 || tile.rope_size == tile.qkv_size)) {
+  // K is staged in chunks of one element type only, and where TMA brings it.
+  if (!tile.is_mla && !tile.widens_kv &&
+      (config.rope_depth() == 0 || tile.rope_size == tile.qkv_size)) {
     tile.max_qk_stages = std::gcd(config.padded_qk_depth / swizzle_elements,
                                   config.padded_qk_depth / config.MMA_K());
   }
   return tile;
+}
+
+// The keys per tile that registers hold where K and V are widened; elsewhere no bound.
+std::int64_t most_widened_keys(const AttentionSpec& spec) {
+  if (!widens_kv(spec)) return kMaxRowKeys;
+  const std::int64_t blocks = ceil_div(spec.qk_depth, 64) + ceil_div(spec.ov_depth, 64);
+  return blocks <= kMostWidenedBlocks ? kMostWidenedKeys : kMostWidenedKeys - kColumnBatch;
 }
 
 // The keys per tile, lowered to what a thread's row fits and to whole batches of columns.
@@ -325,6 +359,11 @@ Result<std::int64_t> choose_keys(const AttentionSpec& spec, const Fa4Config& con
         fmt::format("{} keys with scales of their own spill, {} do not", keys, kMostScaledKeys);
     keys = kMostScaledKeys;
   }
+  if (const std::int64_t most = most_widened_keys(spec); keys > most) {
+    if (!reason.empty()) reason += "; ";
+    reason += fmt::format("beside warps that widen K and V registers hold {} keys", most);
+    keys = most;
+  }
   // A tile is whole pages, or a page whole tiles, if one can be.
   const std::int64_t lowered = keys;
   while (keys > 64 && !fits_pages(keys, spec)) keys -= kColumnBatch;
@@ -348,7 +387,8 @@ Result<std::int64_t> choose_keys(const AttentionSpec& spec, const Fa4Config& con
   }
   const std::optional<std::int64_t> asked = tuned.BN;
   if (asked) {
-    const std::int64_t most = std::min(kMaxRowKeys, align_down(256 - config.padded_ov_depth, 32));
+    const std::int64_t most =
+        std::min(most_widened_keys(spec), align_down(256 - config.padded_ov_depth, 32));
     if (*asked < 64 || *asked > most || *asked % kColumnBatch != 0) {
       return bad_choice(&Sm100Tuning::BN, fmt::format("is {}; allowed: 64 to {} in steps of {}",
                                                       *asked, most, kColumnBatch));
@@ -486,6 +526,7 @@ Result<Sm100Plan> plan_fa4(const ResolvedSpec& resolved, ConfigKind kind,
   }
   const bool rope_uncounted = config.rope_depth() > 0 && !reference.args.rope_dtype;
 
+  plan.widens_kv = widens_kv(spec);
   plan.mapped = walks_map(resolved);
   const Result<std::int64_t> keys = choose_keys(spec, config, tuned, plan);
   if (!keys) return keys.error();
@@ -557,7 +598,7 @@ Result<Sm100Plan> plan_fa4(const ResolvedSpec& resolved, ConfigKind kind,
   // their way, the MMA thread its descriptors.
   const bool deep = config.args.is_mla || config.rope_depth() > 0;
   const Budgets reference_budgets = deep ? Budgets{184, 96, 48} : Budgets{192, 88, 40};
-  Budgets budgets{192, 80, 48};
+  Budgets budgets = tile.widens_kv ? Budgets{136, 80, 48, 80} : Budgets{192, 80, 48};
   Status status = take_budgets(tuned, 2, budgets);
   if (!status) return status.error();
   plan.roles = fa4_roles(budgets);
@@ -571,7 +612,7 @@ Result<Sm100Plan> plan_fa4(const ResolvedSpec& resolved, ConfigKind kind,
   deviate(plan.deviations, "registers of the spare warps", std::int64_t{24}, budgets.other,
           "they are in the warpgroup of the MMA and load warps, and setmaxnreg wants one value "
           "for a warpgroup");
-  plan.threads = 512;
+  plan.threads = threads_of(plan.roles);
   plan.launch_registers = static_cast<int>(launch_registers(plan.threads));
   plan.cluster = static_cast<int>(config.cta_group());
   add_tensor_maps(spec, plan.variants.front(), config.swizzle_mode, plan);
@@ -586,8 +627,10 @@ Result<Sm100Plan> plan_fa4(const ResolvedSpec& resolved, ConfigKind kind,
 
 // --- the kernel with one O -----------------------------------------------------------------------
 
-// Whether two O take all of tensor memory: depths of V above 192, and those of Depth512Config.
+// Whether two O take all of tensor memory: depths of V above 192, and those of Depth512Config. And
+// where two softmax warpgroups leave no registers for the rows of K that are widened.
 bool takes_one_o(const AttentionSpec& spec, ConfigKind kind) {
+  if (kind == ConfigKind::kFa4 && widens_kv(spec) && spec.qk_depth > kMostTwoODepth) return true;
   return kind == ConfigKind::kDepth512 || (kind == ConfigKind::kFa4 && spec.ov_depth > 192);
 }
 
@@ -637,14 +680,14 @@ Result<Sm100Plan> plan_one_o(const ResolvedSpec& resolved, ConfigKind kind,
   const AttentionSpec& spec = *resolved;
   const PlanOptions& options = resolved.options();
   if (options.num_qo.value_or(1) != 1) {
-    return unsupported(
-        fmt::format("num_qo is {}; two O of depth {} leave S no tensor memory, and one query tile "
-                    "has one",
-                    *options.num_qo, spec.ov_depth));
+    return unsupported(fmt::format(
+        "num_qo is {}; two O of depth {} leave {}, and one query tile has one", *options.num_qo,
+        spec.ov_depth, spec.ov_depth > 192 ? "S no tensor memory" : "the widening no registers"));
   }
   Sm100Plan plan;
   plan.reference = kind;
   plan.softmax_warpgroups = 1;
+  plan.widens_kv = widens_kv(spec);
   Sm100LayoutRequest tile = tile_of(spec);
   tile.num_qo = 1;
   tile.one_o = true;
@@ -679,7 +722,7 @@ Result<Sm100Plan> plan_one_o(const ResolvedSpec& resolved, ConfigKind kind,
            reference.num_qo() == 1 ? why_groups : "one query tile has one O");
   }
 
-  Budgets budgets{184, 160, 160};
+  Budgets budgets = plan.widens_kv ? Budgets{192, 112, 48, 160} : Budgets{184, 160, 160};
   Status status = take_budgets(tuned, 1, budgets);
   if (!status) return status.error();
   plan.roles = one_o_roles(budgets);
@@ -690,7 +733,7 @@ Result<Sm100Plan> plan_one_o(const ResolvedSpec& resolved, ConfigKind kind,
   record("registers of the MMA and load warps", reference_budgets.other, budgets.other,
          why_budgets);
   record("registers of the spare warps", std::int64_t{24}, budgets.other, why_budgets);
-  plan.threads = static_cast<int>(Depth512Config::num_threads);
+  plan.threads = threads_of(plan.roles);
   plan.launch_registers = static_cast<int>(launch_registers(plan.threads));
   plan.exp2_pairs = kOneOKeys / 2;
   plan.exp2_fma_pairs = polynomial_pairs(spec.arch, body);
@@ -725,6 +768,10 @@ Result<Sm100Plan> make_sm100_plan(const ResolvedSpec& resolved, const TuningValu
     // and the most that a maximum may grow: 2^(8 + 0.75) = 431 (docs/sm100.md).
     plan->p_bias = 8;
     plan->rescale_threshold = 0.75;
+  } else if (plan->widens_kv) {
+    // P is fp16, whose small numbers are kept: with what a maximum may grow by it is 2^15 at most,
+    // half of what fp16 holds.
+    plan->p_bias = 7;
   }
   for (const Sm100Variant& variant : plan->variants) {
     plan->smem_bytes = std::max(plan->smem_bytes, variant.smem_bytes);

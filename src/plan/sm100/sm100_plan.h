@@ -31,7 +31,8 @@ struct Sm100Role {
     kMma,
     kLoad,
     kStore,
-    kSpare
+    kSpare,
+    kWiden
   };
   Id id = Id::kSpare;
   int first_warp = 0;
@@ -188,6 +189,7 @@ struct Sm100Plan {
   double rescale_threshold = 8;     ///< log2: O is rescaled when the maximum grows by more
   double p_bias = 0;                ///< log2: P is scaled by 2^this, so that e4m3 keeps small ones
   bool row_copies = false;  ///< K and V are copied row by row: pages do not hold whole TMA boxes
+  bool widens_kv = false;  ///< K and V are e4m3; a warpgroup loads them, and widens them to 16 bits
   /// A warp finds the work tiles and announces them to the others; a CTA has several.
   bool announced = false;
   bool mapped = false;               ///< it walks lists of a map of the mask (templates/maps)
@@ -206,6 +208,9 @@ inline constexpr std::int64_t kSm100MaxBarriers = 64;
 /// Work tiles that are announced at a time, and the bytes of each (templates/sm100/layout.cuh).
 inline constexpr std::int64_t kSm100WorkSlots = 2;
 inline constexpr std::int64_t kSm100WorkBytes = 64;
+
+/// Warps that widen K and V, where they are e4m3 beside a Q of 16 bits.
+inline constexpr int kSm100WideningWarps = 4;
 
 /// Plans the kernel. Errors: kUnsupported with the reason where no configuration serves the spec;
 /// kInvalid for a tuned name or value that cannot be.

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// 16-bit Q over e4m3 K and V on sm_100a and sm_103a, which a warpgroup loads and widens. Skipped
+// without NVRTC.
+#include <string>
+
+#include "../eight_bit_fixture.h"
+
+namespace attnjit::sm100 {
+namespace {
+
+using namespace kernel_test;
+
+using Sm100KvDtype = EightBitTest<Arch::kSm100a, Dtype::kBf16>;
+using Sm100KvDtypeFp16 = EightBitTest<Arch::kSm100a, Dtype::kFp16>;
+using Sm103KvDtype = EightBitTest<Arch::kSm103a, Dtype::kBf16>;
+
+TEST_F(Sm100KvDtype, EveryDepthAndInput) {
+  expect_depths(some_of<int>({128, 64, 256, 192, 16, 80, 208, 96}, 4));
+}
+TEST_F(Sm100KvDtypeFp16, EveryDepthAndInput) {
+  expect_depths(some_of<int>({64, 128, 256, 192, 16, 80, 208, 96}, 1));
+}
+TEST_F(Sm103KvDtype, EveryDepthAndInput) { expect_depths(some_of<int>({128, 64, 192}, 1)); }
+TEST_F(Sm100KvDtype, OddLengths) { expect_odd_lengths(); }
+TEST_F(Sm100KvDtype, ScalesOfTensorsAndHeads) { expect_scales(some_of<int>({16, 3}, 1)); }
+TEST_F(Sm100KvDtype, PagesRaggedBatchesAndPartitions) {
+  expect_sequences();
+  // Pages of any number of rows: a lane finds its own.
+  for (const int page_size : some_of<int>({3, 1, 40}, 1)) {
+    expect_passes(of_sequences(with_group(spec_of(64, Scales::kHead), 4, 2), page_size, true),
+                  {{{20, 0, 141}, {300, 40, 200}}});
+  }
+  AttentionSpec one_behind_another = of_sequences(spec_of(128, Scales::kHead), 0, true);
+  one_behind_another.ragged_kv = true;
+  one_behind_another.num_partitions = 2;
+  expect_passes(one_behind_another, {{{20, 0, 3}, {500, 40, 20}}});
+}
+TEST_F(Sm100KvDtype, WrongPagesDoNoHarm) {
+  expect_no_harm(of_sequences(spec_of(64), 16, true),
+                 {{"page_table", {-1, 1 << 30, -(1 << 30)}}, {"kv_lens", {1 << 30, -5, 7}}});
+}
+TEST_F(Sm100KvDtype, DecodesOfGroups) { expect_decodes(); }
+TEST_F(Sm100KvDtype, MasksAndModifications) { expect_masks(); }
+TEST_F(Sm100KvDtype, TunedKernels) {
+  expect_tuned({R"({"BN": 64, "num_kv_stages": 2})", R"({"use_fused_kv": 1})"});
+}
+TEST_F(Sm100KvDtype, RandomSpecs) { expect_random(17); }
+TEST_F(Sm100KvDtypeFp16, RandomSpecs) { expect_random(71); }
+
+// MLA's prefill, whose K is deeper than its V.
+TEST_F(Sm100KvDtype, PrefillOfMla) {
+  AttentionSpec spec = spec_of(192, Scales::kTensor);
+  spec.ov_depth = 128;
+  spec.mla = Mla::kPrefill;
+  expect_passes(spec, {{{141}, {300}}});
+}
+
+TEST_F(Sm100KvDtype, OtherTypesOfO) {
+  for (const Dtype output : some_of<Dtype>({Dtype::kF32, Dtype::kE4m3, Dtype::kFp16}, 1)) {
+    AttentionSpec spec = spec_of(128, Scales::kHead);
+    spec.output_dtype = output;
+    expect_passes(spec, {{{141}, {300}}});
+  }
+}
+
+// Tiles of equal work: a CTA takes several, and K and V are loaded ahead over their borders.
+TEST_F(Sm100KvDtype, SeveralWorkTilesPerCta) {
+  expect_passes(spec_of(128, Scales::kHead, mask_of(Kind::kNull)),
+                {{{300, 300, 300}, {300, 300, 300}}, {{200, 200}, {100, 100}}});
+}
+
+TEST_F(Sm100KvDtype, DamagesOfTheScalesAreSeen) {
+  expect_seen(with_group(spec_of(64, Scales::kHead, mask_of(Kind::kNull)), 32, 16),
+              {{20, 20}, {300, 300}},
+              {{"sm100/scales.cuh", "arguments.k_scale, work.batch,", "arguments.k_scale, 0,"},
+               {"sm100/scales.cuh", "arguments.v_scale, work.batch,", "arguments.v_scale, 0,"},
+               {"sm100/scales.cuh", "float scale = arguments.scale", "float scale = 1.0f"}});
+}
+
+// Behind the second sequence's keys its padding is NaN.
+TEST_F(Sm100KvDtype, DamagesOfTheWideningAreSeen) {
+  for (const int depth : some_of<int>({128, 256}, 1)) {
+    expect_seen(
+        of_sequences(spec_of(depth), 0, true), {{20, 20}, {300, 100}},
+        {{"sm100/widening.cuh", "work.kv_len - 1);", "work.kv_len);"},
+         {"sm100/widening.cuh", "(warp * kRows + lane / 4,", "(warp * kRows + (lane / 4 ^ 1),"},
+         {"sm100/widening.cuh", "half << 4", "(1 - half) << 4"},
+         {"sm100/widening.cuh", "2 * half + 1]", "2 * half]"},
+         {"sm100/widening.cuh", "(own_row), 8 * step + lane / 4)", "(own_row), lane / 4)"},
+         {"sm100/widening.cuh", "end - 1 - rank, arguments)", "end - 1, arguments)"},
+         {"sm100/widening.cuh", "ahead == 1 ? row.v : next.v", "next.v"}});
+  }
+}
+
+// The tensor cores read what the widening warps wrote.
+TEST_F(Sm100KvDtype, MissingFencesAreFound) {
+  expect_found(spec_of(128), {{141}, {300}},
+               {"sm100/widening.cuh", "    fence_proxy_async_shared();\n", ""}, "proxy");
+}
+
+// Columns past the depth are the next head's, and behind the last head's row there is nothing.
+TEST_F(Sm100KvDtype, ColumnsPastTheDepthAreNotRead) {
+  expect_found(spec_of(80), {{20}, {300}},
+               {"sm100/widening.cuh", "column + Layout::kColumns <= kDepth", "column < kDepth"},
+               "bounds");
+}
+
+// P is fp16, which has no numbers below 2^-24. The first 299 keys have 2^-24.5 of the last one's
+// probability, and they alone have a V: without p_bias the result is wrong by half.
+TEST_F(Sm100KvDtype, SmallProbabilitiesAreKept) {
+  constexpr int kDepth = 64, kHeads = 2, kKeys = 300;
+  const AttentionSpec spec = spec_of(kDepth, Scales::kNone, mask_of(Kind::kNull));
+  auto problem = problem_of(spec, {{20}, {kKeys}});
+  ASSERT_TRUE(problem);
+  const auto fill = [&](const char* name, auto value_of) {
+    verify::Tensor& tensor = problem->tensors.at(name);
+    for (std::int64_t i = 0; i < tensor.elements(); ++i) {
+      const bool last_key = i / kDepth / kHeads == kKeys - 1;
+      verify::store_float(tensor, i, value_of(i % kDepth == 0, last_key));
+    }
+  };
+  fill("q", [](bool first_column, bool) { return first_column ? 17.F : 0.F; });
+  fill("k",
+       [](bool first_column, bool last_key) { return first_column && !last_key ? -8.F : 0.F; });
+  fill("v", [](bool, bool last_key) { return last_key ? 0.F : 1.F; });
+  EXPECT_TRUE(passes(spec, *problem));
+  EXPECT_FALSE(passes(spec, *problem,
+                      damaged("sm100/softmax.cuh", "fmaf(maximum, log2_scale, -Config::kPBias)",
+                              "maximum * log2_scale")));
+}
+
+TEST_F(Sm100KvDtype, WhatIsRefused) {
+  EXPECT_NE(reason(spec_of(72)).find("no multiple of 16"), std::string::npos);
+  EXPECT_NE(reason(spec_of(128, Scales::kToken)).find("kv_dtype"), std::string::npos);
+  EXPECT_NE(reason(spec_of(512)).find("kv_dtype"), std::string::npos);
+  EXPECT_EQ(reason(of_sequences(spec_of(128), 3, false)), "");
+}
+
+}  // namespace
+}  // namespace attnjit::sm100

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sm_90a kernels over e4m3 K and V that are damaged.
+// The kernels over e4m3 K and V that are damaged: those of sm_90a, and of sm_100a those that widen
+// them.
 #include "description.h"
 #include "generated_subjects.h"
 
@@ -10,12 +11,11 @@ using Kind = MaskSpec::Kind;
 constexpr verify::InputKind kNormal = verify::InputKind::kNormal;
 constexpr verify::InputKind kRaised = verify::InputKind::kRaised;
 
-AttentionSpec eight_bit(int depth, int heads, int group, Scales scales) {
-  return with(spec_of(Arch::kSm90a, depth, depth, heads, group, Kind::kCausal),
-              [&](AttentionSpec& spec) {
-                spec.qkv_dtype = Dtype::kE4m3;
-                spec.scales = scales;
-              });
+AttentionSpec eight_bit(int depth, int heads, int group, Scales scales, Arch arch = Arch::kSm90a) {
+  return with(spec_of(arch, depth, depth, heads, group, Kind::kCausal), [&](AttentionSpec& spec) {
+    spec.qkv_dtype = Dtype::kE4m3;
+    spec.scales = scales;
+  });
 }
 
 // V is transposed on its way: keys of several tiles of one CTA, tiles that end early, of pages that
@@ -38,19 +38,46 @@ std::vector<Description> of_eight_bit_q() {
   };
 }
 
-// K and V are widened on their way to the type of Q, in pages and without.
-std::vector<Description> of_wider_q() {
-  const auto wider = [](AttentionSpec& spec) {
-    spec.qkv_dtype = Dtype::kBf16;
-    spec.kv_dtype = Dtype::kE4m3;
+void wider(AttentionSpec& spec) {
+  spec.qkv_dtype = Dtype::kBf16;
+  spec.kv_dtype = Dtype::kE4m3;
+}
+
+// K and V are widened on their way to 16 bits, by way of registers: with two query tiles and one,
+// and with one O; from pages, also where a warp announces work tiles, and of sequences without
+// keys.
+std::vector<Description> of_wider_q_in_registers() {
+  constexpr Arch kArch = Arch::kSm100a;
+  return {
+      {"sm_100a kv_dtype 64 group",
+       with(eight_bit(64, 8, 4, Scales::kHead, kArch), wider),
+       {{{40}, {1030}, 1}, {{40}, {500}, 1, kRaised}, {{20}, {700}, 148}, {{150}, {30}, 1}}},
+      {"sm_100a kv_dtype 128 parts",
+       with(eight_bit(128, 2, 1, Scales::kTensor, kArch),
+            [](AttentionSpec& spec) {
+              wider(spec);
+              spec.page_size = 16;
+              spec.num_partitions = 0;
+            }),
+       {in_parts(3, {{150}, {430, 0, 20}, 1}),
+        in_parts(3, {{20}, {1100, 30}, 1, kNormal, true}),
+        {{150}, {330, 0, 97}, 1},
+        {{20}, {500, 30}, 1, kRaised}}},
+      {"sm_100a kv_dtype 256",
+       with(eight_bit(256, 2, 1, Scales::kNone, kArch), wider),
+       {{{60}, {260}, 1}, {{60}, {370}, 1, kRaised}, {{150}, {60}, 1}}},
   };
+}
+
+// The same by way of shared memory, in pages and without.
+std::vector<Description> of_wider_q() {
   return {
       {"sm90 kv_dtype 128 causal",
        with(eight_bit(128, 2, 2, Scales::kHead), wider),
        {{{300}, {600}, 2}, {{300}, {150}, 1}, {{200}, {400}, 1, kRaised}}},
       {"sm90 kv_dtype 64 pages",
        with(eight_bit(64, 4, 2, Scales::kTensor),
-            [&](AttentionSpec& spec) {
+            [](AttentionSpec& spec) {
               wider(spec);
               spec.page_size = 16;
               spec.ragged = true;
@@ -62,7 +89,7 @@ std::vector<Description> of_wider_q() {
 }  // namespace
 
 Result<Subjects> make_eight_bit_subjects(const Wanted& wanted) {
-  return make_described({of_eight_bit_q(), of_wider_q()}, wanted);
+  return make_described({of_eight_bit_q(), of_wider_q(), of_wider_q_in_registers()}, wanted);
 }
 
 }  // namespace attnjit::emulator

@@ -8,11 +8,13 @@
 #include <array>
 #include <bit>
 #include <cstdint>
+#include <deque>
+#include <optional>
 #include <string_view>
+#include <vector>
 
 #include "spec/expression_ranges.h"
 #include "spec/interpreted_code.h"
-#include "spec/mask_expression.h"
 #include "spec/resolved_spec.h"
 
 namespace attnjit {
@@ -43,6 +45,35 @@ bool lists_tiles(const ResolvedSpec& spec) {
   });
 }
 
+namespace {
+
+/// Whether a mask may show a key of a tile: what its parts say. `next` is the evaluator of the
+/// custom code that comes next.
+/// @pre it has neither windows nor chunks, nor is it materialized
+bool may_show(const MaskSpec& mask, const spec::ScoreTile& tile,
+              std::deque<spec::RangeEvaluator>::iterator& next) {
+  switch (mask.kind) {
+    case MaskSpec::Kind::kCausal:
+      return tile.kv_idx.lo <= tile.q_idx.hi;
+    case MaskSpec::Kind::kCustom:
+      return (next++)->status(tile).seen;
+    case MaskSpec::Kind::kAnd:
+    case MaskSpec::Kind::kOr: {
+      const bool all = mask.kind == MaskSpec::Kind::kAnd;
+      bool shows = all;
+      for (const MaskSpec& operand : mask.of) {
+        const bool one = may_show(operand, tile, next);  // NOTE: each: it takes its evaluator
+        shows = all ? shows && one : shows || one;
+      }
+      return shows;
+    }
+    default:
+      return true;
+  }
+}
+
+}  // namespace
+
 bool later_rows_see_more(const ResolvedSpec& spec) {
   if (spec::interprets_mask(spec)) return false;
   const bool causal = contains(*spec, MaskSpec::Kind::kCausal);
@@ -52,19 +83,27 @@ bool later_rows_see_more(const ResolvedSpec& spec) {
       contains(*spec, MaskSpec::Kind::kChunked)) {
     return false;
   }
-  const Result<spec::Expression> expression = spec::mask_expression(*spec);
-  if (!expression || !expression->params.empty()) return causal;
+  if (contains(*spec, MaskSpec::Kind::kMaterialized)) return causal;
+  // The mask's come before the score modification's.
+  const spec::Snippets& snippets = spec.state().snippets;
+  const bool modifies = spec->score_mod.kind == ScoreModSpec::Kind::kCustom;
+  std::deque<spec::RangeEvaluator> evaluators;
+  for (std::size_t i = 0; i + (modifies ? 1 : 0) < snippets.size(); ++i) {
+    const std::optional<spec::Expression>& snippet = snippets[i];
+    if (!snippet || !snippet->params.empty()) return causal;
+    evaluators.emplace_back(*snippet, std::vector<spec::ParamView>{});
+  }
   // Of 8 x 8 tiles of 4096 queries and keys: those of the first and of the second half of rows that
   // show something. NOTE: of short sequences a window or a chunk may look like causal.
   constexpr std::int32_t kTiles = 8, kSide = 4096;
-  spec::RangeEvaluator mask(*expression, {});
   std::array<int, 2> seen{};
   for (std::int32_t row = 0; row < kTiles; ++row) {
     for (std::int32_t column = 0; column < kTiles; ++column) {
       const std::int32_t q = row * kSide, key = column * kSide;
       const spec::ScoreTile tile{
           0, 0, {0, 0}, {q, q + kSide - 1}, {key, key + kSide - 1}, kTiles * kSide, kTiles * kSide};
-      seen[2 * row / kTiles] += mask.status(tile).seen;
+      auto next = evaluators.begin();
+      seen[2 * row / kTiles] += may_show(spec->mask, tile, next);
     }
   }
   // Causal has 26 to 10; a window, whose first rows lack some keys, has about as many.

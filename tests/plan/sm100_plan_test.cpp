@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "plan/signature.h"
 #include "sm100_plans.h"
 
 namespace attnjit {

@@ -50,8 +50,11 @@ struct NarrowTile {
   }
 
   /// Widens what was loaded, when its stage is free.
-  ATTNJIT_DEVICE void store(const Smem<Config>& smem, const KvTile<Config, kIsK>& tile, int warp,
-                            int lane) const {
+  ATTNJIT_DEVICE void store(const Smem<Config>& smem, const KvTile<Config, kIsK>& tile,
+                            int warp) const {
+    // NOTE: read again, so that what follows from it is not kept in registers over all tiles: of
+    // some kernels it would be spilled.
+    const int lane = lane_id();
     const u32 place = Layout::swizzled(warp * kRows + lane / 4, 2 * (lane % 4));
     tile.acquire(smem, 0);
 #pragma unroll
@@ -174,11 +177,11 @@ ATTNJIT_DEVICE void widen(const Smem<Config>& smem, const Arguments& arguments,
         prefetch_l2(after.v, Config::kOvDepth);
       }
       if (rank < tiles) {
-        keys.store(smem, kv.template next<true>(), warp, lane);
+        keys.store(smem, kv.template next<true>(), warp);
         if (rank + 1 < tiles) keys.fetch(next.k, lane);
       }
       if (rank >= ahead) {
-        values.store(smem, kv.template next<false>(), warp, lane);
+        values.store(smem, kv.template next<false>(), warp);
         if (rank + 1 < tiles + ahead) values.fetch(ahead == 1 ? row.v : next.v, lane);
       }
       row = next;

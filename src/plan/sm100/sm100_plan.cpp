@@ -722,7 +722,7 @@ Result<Sm100Plan> plan_one_o(const ResolvedSpec& resolved, ConfigKind kind,
            reference.num_qo() == 1 ? why_groups : "one query tile has one O");
   }
 
-  Budgets budgets = plan.widens_kv ? Budgets{192, 112, 48, 160} : Budgets{184, 160, 160};
+  Budgets budgets = plan.widens_kv ? Budgets{160, 128, 64, 160} : Budgets{184, 160, 160};
   Status status = take_budgets(tuned, 1, budgets);
   if (!status) return status.error();
   plan.roles = one_o_roles(budgets);

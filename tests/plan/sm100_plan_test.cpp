@@ -193,7 +193,7 @@ TEST(Sm100Plan, KAndVOfE4m3AreWidenedByAWarpgroup) {
   };
   for (const auto& [qk_depth, ov_depth, keys, stages, threads] :
        {Row{64, 64, 96, 8, 640}, Row{128, 128, 96, 3, 640}, Row{192, 128, 64, 3, 640},
-        Row{192, 192, 64, 2, 640}, Row{224, 64, 64, 5, 512}, Row{256, 256, 64, 5, 512}}) {
+        Row{192, 192, 64, 5, 640}, Row{224, 64, 64, 4, 512}, Row{256, 256, 64, 5, 512}}) {
     AttentionSpec spec = dense(qk_depth);
     spec.ov_depth = ov_depth;
     spec.kv_dtype = Dtype::kE4m3;
@@ -208,7 +208,8 @@ TEST(Sm100Plan, KAndVOfE4m3AreWidenedByAWarpgroup) {
     EXPECT_EQ(plan.main().roles.back().name, "widen");
     EXPECT_EQ(plan.main().roles.back().num_warps, kSm100WideningWarps);
     for (const Sm100TensorMap& map : plan.sm100->tensor_maps) {
-      EXPECT_TRUE(map.id == TensorMapId::kQ || map.id == TensorMapId::kO) << name_of(map.id);
+      EXPECT_TRUE(map.id == TensorMapId::kQ || map.id == TensorMapId::kO)
+          << to_string(map.axes.back());
     }
     const LaunchRecipe recipe = launch_of(plan, 2, 300, 300);
     EXPECT_FALSE(recipe.args.empty());

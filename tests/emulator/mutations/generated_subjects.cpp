@@ -94,6 +94,12 @@ MaskSpec expression(const char* code) {
 constexpr const char* kSinksAndWindow =
     "kv_idx <= q_idx && (kv_idx < 4 || q_idx - kv_idx < (kv_len < 5000 ? 300 : 40))";
 
+// The same, but for launches of 700 and of 710 keys, of which some rows see nothing: between
+// others, and before all others.
+constexpr const char* kSinksAndGaps =
+    "kv_idx <= q_idx && (kv_idx < 4 || q_idx - kv_idx < (kv_len < 5000 ? 300 : 40)) && "
+    "(kv_len != 700 || q_idx < 412 || q_idx >= 508) && (kv_len != 710 || q_idx >= 518)";
+
 // The KV tiles that an expression does not hide, in lists. Tiles are hidden before, behind and
 // between those that are seen; rows of one consumer see all of some that rows of another do not;
 // more than 32 tiles are asked about in runs.
@@ -101,12 +107,14 @@ std::vector<Description> listed_subjects() {
   return {
       {"sm90 listed 64/64",
        with(spec_of(Arch::kSm90a, 64, 64, 2, 2, Kind::kNull),
-            [](AttentionSpec& spec) { spec.mask = expression(kSinksAndWindow); }),
+            [](AttentionSpec& spec) { spec.mask = expression(kSinksAndGaps); }),
        {{{200}, {400, 400}, 1},
         {{90}, {150, 150, 150, 150}, 1},
         {{90}, {20, 20}, 1},
         {{96}, {626}, 1},  // a tile among others is one consumer's alone
         {{70}, {500}, 1, InputKind::kRaised},
+        {{400}, {700}, 1},  // a work tile without keys between others, and behind them
+        {{400}, {710}, 1},
         {{10}, {9050}, 1},
         {{10}, {8990}, 1}}},
       {"sm90 listed rows 64/64",
@@ -192,6 +200,7 @@ std::vector<Description> map_subjects() {
         {{530}, {530}, 1, kNormal, false, 140},
         {{160}, {600}, 1, kNormal, false, 118},
         {{90}, {100, 100}, 1, kNormal, false, 40},
+        {{500}, {250}, 1, kNormal, false, 40},  // work tiles without keys, behind others
         {{70}, {1500}, 1, InputKind::kRaised, false, 1400}}},
       {"maps, sm90 128/128 pages",
        with(spec_of(Arch::kSm90a, 128, 128, 2, 2, Kind::kNull),

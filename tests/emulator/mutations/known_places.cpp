@@ -322,6 +322,7 @@ std::string_view no_damage_by_number(std::string_view subject, std::string_view 
   static constexpr std::string_view kNextSlot =
       "the next work tile, or the end, is announced behind the first: who waits for it waits longer, and is right";
   static constexpr std::string_view kAnnounced = "behind the announcements, which one lane makes: nothing of it is another lane's next";
+  static constexpr std::string_view kNoRowsBefore = "of a consumer whose rows come before row 0: where there is a map none does, its tiles begin at row 0";
   static constexpr std::string_view kReadWithK =
       "K of the work tile's first keys was loaded before: there is one stage, which is given back by commits behind every product that read Q";
   static constexpr std::string_view kNextOfK =
@@ -392,28 +393,21 @@ std::string_view no_damage_by_number(std::string_view subject, std::string_view 
       {"rows", "wait removed", {1}, kSkipped},
       {"parts", "wait removed", {1}, kSkipped},
       {"sm90 listed 64", "wait removed", {6}, kNoteTold},
-      {"sm90 listed 64", "wait removed", {10}, kNoteWritten},
       {"sm90 listed 64", "first tile of a vote left out", {1}, kSeenWhole},
       {"sm90 listed 64", "wgmma.commit_group removed", {0}, kNextGroup},
+      {"sm90 listed 64", "arrival removed", {9}, kLastRelease},
       {"sm90 listed 64", "arrival made relaxed", {9}, kLastRelease},
       {"sm90 listed 64", "barrier of a warp removed", {2}, kLastRelease},
-      {"sm90 listed 64", "barrier of a warp removed", {5}, kAnnounced},
-      {"sm90 listed 64", "fence.mbarrier_init below the barrier", {0}, kInitByCopier},
+      {"sm90 listed 64", "barrier of a warp removed", {5, 7}, kAnnounced},
       {"sm90 listed rows", "first tile of a vote left out", {2}, kSeenWhole},
       {"sm90 listed rows", "wgmma.commit_group removed", {0}, kNextGroup},
       {"sm90 listed rows", "wait removed", {10, 13}, kNoteWritten},
-      {"maps, sm90 64", "wait removed", {10}, kNoteWritten},
-      {"maps, sm90 64", "wait removed", {13}, kLastAnnouncement},
       {"maps, sm90 64", "barrier of a warp removed", {2}, kLastRelease},
-      {"maps, sm90 64", "arrival made relaxed", {9}, kLastRelease},
-      {"maps, sm90 64", "fence.mbarrier_init below the barrier", {0}, kInitByCopier},
-      {"maps, sm90 128", "wait removed", {6}, kNoteTold},
-      {"maps, sm90 128", "wait removed", {10}, kNoteWritten},
+      {"maps, sm90 64", "barrier of a warp removed", {5, 7}, kAnnounced},
+      {"maps, sm90 64", "arrival made relaxed", {12}, kNoRowsBefore},
       {"maps, sm90 128", "fence.mbarrier_init below the barrier", {0}, kInitByCopier},
-      {"sm90 listed rows", "wait removed", {16}, kLastAnnouncement},
       {"sm90 listed rows", "arrival removed", {9}, kLastRelease},
       {"sm90 listed rows", "barrier of a warp removed", {2}, kLastRelease},
-      {"sm90 listed rows", "barrier of a warp removed", {3}, kAnnounced},
       {"sm90 mla", "wait removed", {7, 15, 16}, kOtherWaited},
       {"sm90 mla", "wgmma.fence dropped", {1, 2, 6, 7}, kSecondProduct},
       {"sm90 mla 192", "arrival made relaxed", {6, 7}, kCoveredByV},

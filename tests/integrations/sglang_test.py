@@ -272,7 +272,7 @@ def eight_bits():
         prewarmed.clear()
         runner = runner_of(page_size, kinds, windows, kv_cache_dtype=E4M3)
         backend = integration.create(runner)
-        assert backend._rounds_q == (arch == "sm_100a"), "update this where kernels take 16 bits"
+        assert backend._rounds_q == (arch == "sm_100a")
         assert reference.ON_GPU or len(prewarmed) == 2 * len(kinds), prewarmed
         for spec in prewarmed:
             kinds_of = [spec.get(name) for name in ("qkv_dtype", "kv_dtype", "scales")]

@@ -20,10 +20,11 @@ def why_not(**fields: Any) -> Optional[str]:
 def eight_bit_cache(dtype: str, **fields: Any) -> Dict[str, Any]:
     """The spec of a model of `dtype`, "bf16" or "fp16", over a cache of e4m3.
 
-    Q keeps its type where a kernel takes that, and is e4m3 elsewhere.
+    On Hopper Q keeps its type where a kernel takes that. On Blackwell it is e4m3: products of
+    16 bits take 1.6 times the cycles of a decode there, by the clock (docs/sm100.md).
     """
     shared = {**fields, "scales": "tensor"}
     wide = {**shared, "qkv_dtype": dtype, "kv_dtype": "e4m3"}
-    if why_not(**wide) is None:
+    if fields["arch"] == "sm_90a" and why_not(**wide) is None:
         return wide
     return {"output_dtype": dtype, **shared, "qkv_dtype": "e4m3"}

@@ -27,11 +27,11 @@ namespace {
 /// What is wrong with a launch that has no context to be planned for: first its own shapes, which a
 /// caller without a GPU learns so. NOTE: the planner checks those that have one; a check of its own
 /// before that was a fifth of a launch of other lengths.
-Error first_of(const KernelPlan& plan, const LaunchArgs& args, Error no_context) {
+Error first_of(const KernelPlan& plan, const LaunchArgs& args, const Error& no_context) {
   const Result<LaunchTensors> tensors = launch_tensors(plan.spec, args.shapes);
   if (!tensors) return tensors.error();
   const Result<float> scale = softmax_scale(plan.spec, args.scalars);
-  return scale ? std::move(no_context) : scale.error();
+  return scale ? no_context : scale.error();
 }
 
 /// Whether a parameter is no array, or one at an address that its elements can have.

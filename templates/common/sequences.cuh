@@ -136,10 +136,6 @@ struct SequenceList : SequenceLengths<Config, Tiling::kKvLens, Arguments> {
 
   /// Keys for each row from which on a sequence has few rows.
   static constexpr i64 kFewRows = 4;
-  /// Of K and V of the heads whose tiles come together. Half of an H200's L2, because half of it is
-  /// far.
-  static constexpr int kL2Bytes = 25'000'000;
-
   /// Where tiles are claimed: the time of one that computes, in that of one whose rows are few and
   /// wait for their keys. Measured of both in one launch, on an H200 at depth 128.
   static constexpr float kFullTime = 1.5f;
@@ -148,7 +144,7 @@ struct SequenceList : SequenceLengths<Config, Tiling::kKvLens, Arguments> {
   ATTNJIT_DEVICE void place_by_rank(SequenceTile& work, int tile, int tiles) const {
     const int heads = Tiling::heads(arguments);
     const int together =
-        max(1, min(quotient(kL2Bytes / Tiling::kKeyBytes, max(work.lengths.kv, 1)), heads));
+        max(1, min(quotient(kNearL2Bytes / Tiling::kKeyBytes, max(work.lengths.kv, 1)), heads));
     const int section = quotient(tile, together * tiles);
     const int first_head = section * together;
     const int of_rank = min(together, heads - first_head);

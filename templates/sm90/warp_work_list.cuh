@@ -16,13 +16,12 @@ struct WarpWorkList : WorkListOf<Config, Mask, Arguments, Params> {
 };
 
 /// Where tiles are claimed: from the front of one list, of which a launch without a workspace deals
-/// each CTA every gridDim.x-th. Of so many heads together as half of L2 has room for, tiles are
+/// each CTA every gridDim.x-th. Of so many heads together as L2 has near room for, tiles are
 /// sorted by their rank: those of one rank are about as long as one another, and where later rows
 /// see more the short ones come last.
 template <class Config, class Mask, class Arguments, class Params>
 requires requires(const Arguments& launch) { launch.claims; }
 struct WarpWorkList<Config, Mask, Arguments, Params> {
-  static constexpr int kL2Bytes = 25'000'000;
   static constexpr int kKeyBytes =
       (Config::kQkDepth + Config::kOvDepth) * (Config::kE4m3 || Config::kWidensKv ? 1 : 2);
 
@@ -54,7 +53,7 @@ struct WarpWorkList<Config, Mask, Arguments, Params> {
   ATTNJIT_DEVICE WorkTile tile() const {
     const int tiles = arguments.m_tiles;
     const int heads = quotient(arguments.total_tiles, tiles);
-    const int fit = quotient(kL2Bytes / kKeyBytes, max(arguments.kv_len, 1));
+    const int fit = quotient(kNearL2Bytes / kKeyBytes, max(arguments.kv_len, 1));
     const int together = max(1, min(fit, heads));
     const int first_head = quotient(index, together * tiles) * together;
     const int of_rank = min(together, heads - first_head);

@@ -463,8 +463,8 @@ std::vector<ProofCase> named_cases() {
     for (const Row& row : rows()) {
       if (row.qk_depth != row.ov_depth || (row.qk_depth != 64 && row.qk_depth != 128)) continue;
       ProofCase deep = case_of(row);
-      const bool wide =
-          size_of(row.dtype) == 2 && size_of(deep.spec.output_dtype.value_or(row.dtype)) == 2;
+      const bool wide = size_of(row.dtype) == 2 && !deep.spec.kv_dtype &&
+                        size_of(deep.spec.output_dtype.value_or(row.dtype)) == 2;
       if (depth == 512 && !wide) continue;
       deep.name += fmt::format(", depth {}", depth);
       deep.spec.qk_depth = deep.spec.ov_depth = depth;

@@ -471,9 +471,9 @@ def main():
                       if way.partition(" ")[2] == name) for one in done if one["over_flex"]]
         if not ratios:
             continue
-        print(f"{name + ': ' if name else ''}over FlexAttention, the best way of each: geometric "
-              f"mean "
-              f"{math.exp(statistics.mean(map(math.log, ratios))):.3f}, least {min(ratios):.3f}, "
+        print(f"{name + ': ' if name else ''}over FlexAttention, the best way of each: "
+              f"geometric mean {math.exp(statistics.mean(map(math.log, ratios))):.3f}, "
+              f"least {min(ratios):.3f}, "
               f"{len(ratios)} masks")
     if left_out:
         print("left out, --limit-s:", ", ".join(left_out))

@@ -209,8 +209,7 @@ bool walks_map(const ResolvedSpec& spec) {
 std::string why_no_map(const ResolvedSpec& spec) {
   if (!wants_map(spec) || walks_map(spec)) return {};
   return "a map that is asked for (mask_map) needs an expression in the mask, and a kernel that "
-         "walks "
-         "maps (docs/masks.md)";
+         "walks maps (docs/masks.md)";
 }
 
 bool map_has_bits(const AttentionSpec& spec) {

@@ -194,6 +194,48 @@ class MapTest : public KernelTest {
     ASSERT_TRUE(launched(132));
   }
 
+  // A caller's lists of any blocks: what they hide is hidden, and of blocks that they call whole
+  // the mask is not asked, whatever it shows of either.
+  static void expect_given_lists(const AttentionSpec& spec, const Lengths& lengths,
+                                 const std::vector<verify::ParamArgument>& params = {}) {
+    SCOPED_TRACE(spec_to_json(spec));
+    PlanOptions options;
+    options.mask_map = true;
+    const auto kernel = compiled(spec, options);
+    ASSERT_TRUE(kernel);
+    ASSERT_TRUE(kernel->generated.plan.map);
+    for (std::uint64_t seed = 0; seed < std::max<std::uint64_t>(3, seeds()); ++seed) {
+      auto problem = problem_of(spec, lengths, InputKind::kNormal, seed, params);
+      ASSERT_TRUE(problem);
+      give_mask_map(verify::random_mask_map(*problem), *problem);
+      const LaunchSequence sequence =
+          launches_of(*kernel, *problem, problem->launch_shapes(), seed % 2 == 0 ? 132 : 3);
+      for (const LaunchRecipe& recipe : sequence.launches) EXPECT_NE(recipe.entry, "attnjit_map");
+      const auto done = run(*kernel, *problem, sequence, seed);
+      ASSERT_TRUE(done);
+      expect_right(*problem, *done);
+    }
+  }
+
+  // As above, over each kind of built-in mask, with keys that end within a block.
+  static void expect_given_lists_over_built_in_masks(const AttentionSpec& spec) {
+    const Lengths lengths{{300, 300}, {650, 650}};
+    MaskSpec chunks = mask_of(Kind::kChunked);
+    chunks.chunk = 150;
+    for (const MaskSpec& mask :
+         some_of<MaskSpec>({mask_of(Kind::kCausal), mask_of(Kind::kNull), window_of(200), chunks,
+                            tree(Kind::kAnd, {mask_of(Kind::kCausal), chunks}),
+                            tree(Kind::kOr, {window_of(70), chunks})})) {
+      AttentionSpec masked = spec;
+      masked.mask = mask;
+      expect_given_lists(masked, lengths);
+    }
+    AttentionSpec causal = spec;
+    causal.mask = mask_of(Kind::kCausal);
+    causal.sink = true;
+    expect_given_lists(of_sequences(causal, 16, true), ragged_lengths());
+  }
+
   // As above, of a map that was made for the longest sequence: its rows of the others have blocks
   // past their keys, behind blocks that are hidden.
   static void expect_blocks_past_the_keys_passed_over(

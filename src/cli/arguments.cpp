@@ -168,8 +168,12 @@ class Parser {
                     "Number of sequences; default: the length of the longer list")
         ->group(group);
     add_lengths(app, problem);
-    app->add_flag("--given-map", problem.given_map,
-                  "Give the launch a map of its mask, made on the host")
+    app->add_option("--given-map", problem.given_map,
+                    "Give the launch a map of its mask, made on the host (mask), or of any blocks "
+                    "(random)")
+        ->type_name("KIND")
+        ->expected(0, 1)
+        ->default_str("mask")
         ->group(group);
     app->add_option("--pairs", problem.pairs, "Pairs of o and lse that a merge is given; default 2")
         ->group(group);

@@ -13,7 +13,6 @@
 #include "verify/gpu_problem.h"
 #include "verify/gpu_timer.h"
 #include "verify/mask_and_score_mod.h"
-#include "verify/random_inputs.h"
 
 namespace attnjit::cli {
 namespace {
@@ -90,7 +89,7 @@ Result<Report> run_bench(const BenchArguments& arguments) {
   const PreparedSpec& prepared = session->prepared;
   Result<verify::GpuChoice> gpu = verify::open_gpu((*spec)->arch);
   if (!gpu) return std::move(gpu).error();
-  verify::fill_random_inputs(*problem, *request);
+  if (Status s = verify::fill_problem(*request, *problem); !s) return std::move(s).error();
   Result<verify::MaskAndScoreMod> rules = verify::MaskAndScoreMod::of(*problem);
   if (!rules) return std::move(rules).error();
   Result<CompiledKernel> compiled = session->service->compile(prepared, compile_deadline());

@@ -101,7 +101,15 @@ Result<verify::ProblemRequest> read_problem(const ProblemArguments& arguments,
   verify::ProblemRequest request;
   request.batch = arguments.batch;
   request.pairs = arguments.pairs;
-  request.given_map = arguments.given_map;
+  using Map = verify::GivenMapKind;
+  if (arguments.given_map == "mask") {
+    request.given_map = Map::kOfMask;
+  } else if (arguments.given_map == "random") {
+    request.given_map = Map::kRandom;
+  } else if (arguments.given_map != "none") {
+    return invalid("given_map", fmt::format("is '{}'; allowed: mask, random",
+                                            arguments.given_map.substr(0, 64)));
+  }
   const char* end = arguments.seed.data() + arguments.seed.size();
   const auto [stop, parsed] = std::from_chars(arguments.seed.data(), end, request.seed);
   if (parsed != std::errc{} || stop != end) {

@@ -16,7 +16,6 @@
 #include "verify/compare.h"
 #include "verify/dump.h"
 #include "verify/emulator_backend.h"
-#include "verify/random_inputs.h"
 #include "verify/reference.h"
 
 namespace attnjit::cli {
@@ -200,7 +199,7 @@ Result<Report> time_problem(Session& session, const TimingArguments& timing,
   if (!compiled) return std::move(compiled).error();
   Result<PtxModule> module = PtxModule::load(compiled->image->ptx);
   if (!module) return std::move(module).error();
-  verify::fill_random_inputs(problem, request);
+  if (Status s = verify::fill_problem(request, problem); !s) return std::move(s).error();
   DeviceShape device;
   device.sm_count = clock::sms_of(*clock::timing_arch(timing.arch));
   Result<LaunchSequence> sequence =
@@ -250,7 +249,7 @@ Result<Report> run_verify(const VerifyArguments& arguments) {
       prepared, compile_deadline(), (*backend)->needs_ptx() ? PtxNeed::kRequired : PtxNeed::kSkip);
   if (!compiled) return std::move(compiled).error();
   verified.compiled = std::move(*compiled);
-  verify::fill_random_inputs(*problem, *request);
+  if (Status s = verify::fill_problem(*request, *problem); !s) return std::move(s).error();
   Result<verify::BackendRun> run =
       (*backend)->run(prepared.plan(), verified.compiled.image, *problem);
   if (!run) return std::move(run).error();

@@ -9,6 +9,7 @@
 
 #include "spec/names.h"
 #include "verify/custom.h"
+#include "verify/mask_map.h"
 #include "verify/numeric.h"
 
 namespace attnjit::verify {
@@ -179,6 +180,14 @@ Result<MaskAndScoreMod> MaskAndScoreMod::of(const Problem& problem) {
   if (!modify) return std::move(modify).error();
   rules.visible_ = std::move(*visible);
   rules.range_ = range_of(problem.spec.mask);
+  if (problem.mask_map.use == MaskMapUse::kRead) {
+    rules.visible_ = [map = GivenMap(problem),
+                      mask = std::move(rules.visible_)](const spec::Coordinates& at) {
+      const BlockSeen seen = map.at(at.b, at.h, at.q_row(), at.kv_idx);
+      return seen == BlockSeen::kWhole || (seen == BlockSeen::kInPart && mask(at));
+    };
+    rules.range_ = [](int, int) { return kEverything; };
+  }
   rules.modify_ = std::move(*modify);
   if (spec::adds_to_scores(problem.spec.mask)) {
     rules.modify_ = [tensor = &problem.at("mask"), inner = std::move(rules.modify_)](

@@ -28,7 +28,8 @@ constexpr std::int64_t floor_divide(std::int64_t a, std::int64_t b) {
   return a / b - ((a % b != 0 && a < 0) ? 1 : 0);
 }
 
-/// The spec's mask and score modification with a problem's run-time values.
+/// The spec's mask and score modification with a problem's run-time values. A map that its launches
+/// read says of which blocks the mask is asked.
 /// @pre the Problem outlives it
 class MaskAndScoreMod {
  public:

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "verify/mask_and_score_mod.h"
+#include "verify/random.h"
 
 namespace attnjit::verify {
 namespace {
@@ -72,10 +73,38 @@ Result<MaskMap> make_mask_map(const Problem& problem, std::int32_t batch, std::i
   return map;
 }
 
+MaskMap random_mask_map(const Problem& problem) {
+  const RandomStream stream(problem.seed, "mask_map");
+  std::uint64_t drawn = 0;
+  const auto one_of = [&](std::uint32_t count) { return stream.bits(drawn++) % count; };
+  MaskMap map;
+  map.shape.use = MaskMapUse::kRead;
+  map.shape.batch = one_of(2) == 0 ? 1 : problem.batch;
+  map.shape.heads = one_of(2) == 0 ? 1 : problem.spec.num_kv_heads();
+  map.shape.no_full = one_of(4) == 0;
+  map.shape.q_blocks = blocks_of(problem.max_q_len);
+  // Places that no list fills, or fewer than a row could have blocks.
+  const std::int32_t blocks = blocks_of(problem.max_kv_len);
+  map.shape.kv_blocks = std::max(1, blocks + static_cast<std::int32_t>(one_of(3)) - 1);
+  const auto places = static_cast<std::size_t>(map.shape.kv_blocks);
+  for (int row = 0; row < map.shape.batch * map.shape.heads * map.shape.q_blocks; ++row) {
+    std::vector<std::int32_t>& part = map.part.emplace_back();
+    std::vector<std::int32_t>& whole = map.whole.emplace_back();
+    const bool falls = one_of(2) == 0;
+    for (std::int32_t i = 0; i < blocks; ++i) {
+      std::vector<std::int32_t>& list = one_of(2) == 0 || map.shape.no_full ? part : whole;
+      if (one_of(3) == 0 || list.size() == places) continue;
+      list.push_back(falls ? blocks - 1 - i : i);
+    }
+  }
+  return map;
+}
+
 void give_mask_map(const MaskMap& map, Problem& problem) {
   const MaskMapShape& shape = map.shape;
   problem.mask_map = shape;
   for (const auto& [name, lists] : {std::pair{"kv", &map.part}, std::pair{"full_kv", &map.whole}}) {
+    if (shape.no_full && lists == &map.whole) continue;
     Tensor counts = array_of({shape.batch, shape.heads, shape.q_blocks});
     Tensor indices = array_of({shape.batch, shape.heads, shape.q_blocks, shape.kv_blocks});
     for (std::size_t row = 0; row < lists->size(); ++row) {
@@ -93,6 +122,34 @@ void give_mask_map(const MaskMap& map, Problem& problem) {
   problem.tensors["kv_bits"] =
       array_of({shape.batch, shape.heads, shape.q_blocks, shape.kv_blocks});
   problem.tensors["block_bits"] = array_of({shape.bit_blocks, kBlock, kRowWords});
+}
+
+GivenMap::GivenMap(const Problem& problem)
+    : shape_(problem.mask_map),
+      sharing_(problem.spec.num_q_heads / shape_.heads),
+      kv_blocks_(blocks_of(problem.max_kv_len)) {
+  const std::size_t rows = std::size_t(shape_.batch) * shape_.heads * shape_.q_blocks;
+  blocks_.assign(rows * static_cast<std::size_t>(kv_blocks_), BlockSeen::kHidden);
+  for (const auto& [name, seen] :
+       {std::pair{"kv", BlockSeen::kInPart}, std::pair{"full_kv", BlockSeen::kWhole}}) {
+    if (shape_.no_full && seen == BlockSeen::kWhole) continue;
+    const auto* const counts = problem.at(std::string(name) + "_num_blocks").as<std::int32_t>();
+    const auto* const indices = problem.at(std::string(name) + "_indices").as<std::int32_t>();
+    for (std::size_t row = 0; row < rows; ++row) {
+      const int count = std::clamp(counts[row], 0, shape_.kv_blocks);
+      for (int i = 0; i < count; ++i) {
+        const std::int32_t block = indices[row * static_cast<std::size_t>(shape_.kv_blocks) + i];
+        if (block < 0 || block >= kv_blocks_) continue;
+        blocks_[row * static_cast<std::size_t>(kv_blocks_) + block] = seen;
+      }
+    }
+  }
+}
+
+BlockSeen GivenMap::at(int b, int h, int q_row, int kv_idx) const {
+  const int of_heads = (shape_.batch == 1 ? 0 : b) * shape_.heads + h / sharing_;
+  const std::size_t row = std::size_t(of_heads) * shape_.q_blocks + q_row / kBlock;
+  return blocks_[row * static_cast<std::size_t>(kv_blocks_) + kv_idx / kBlock];
 }
 
 MaskMap mask_map_of(const MaskMapShape& shape, const Tensor& kv_num_blocks,

@@ -302,12 +302,20 @@ std::vector<UserParamShape> Problem::param_values() const {
 Result<Problem> make_problem(const AttentionSpec& spec, const ProblemRequest& request) {
   Result<Problem> problem = shape_problem(spec, request);
   if (!problem) return problem;
-  fill_random_inputs(*problem, request);
-  if (!request.given_map) return problem;
-  const Result<MaskMap> map = make_mask_map(*problem, problem->batch, problem->spec.num_kv_heads());
-  if (!map) return map.error();
-  give_mask_map(*map, *problem);
+  if (Status filled = fill_problem(request, *problem); !filled) return std::move(filled).error();
   return problem;
+}
+
+Status fill_problem(const ProblemRequest& request, Problem& problem) {
+  fill_random_inputs(problem, request);
+  if (request.given_map == GivenMapKind::kRandom) {
+    give_mask_map(random_mask_map(problem), problem);
+  } else if (request.given_map == GivenMapKind::kOfMask) {
+    const Result<MaskMap> map = make_mask_map(problem, problem.batch, problem.spec.num_kv_heads());
+    if (!map) return map.error();
+    give_mask_map(*map, problem);
+  }
+  return {};
 }
 
 Result<Problem> shape_problem(const AttentionSpec& spec, const ProblemRequest& request) {

@@ -46,6 +46,13 @@ struct ParamArgument {
   Tensor value;  ///< i32 or f32; rank 0, 1 or 2
 };
 
+/// A map that launches are given (mask_map.h).
+enum class GivenMapKind : std::uint8_t {
+  kNone,
+  kOfMask,  ///< of the mask, made on the host
+  kRandom,  ///< of any blocks
+};
+
 /// What to make a Problem of, beside the spec.
 struct ProblemRequest {
   std::optional<std::int64_t> batch;  ///< unset: as many as the longer list, else 1
@@ -55,7 +62,7 @@ struct ProblemRequest {
   InputKind input = InputKind::kNormal;
   std::optional<float> scale;  ///< unset: 1 / sqrt(qk_depth)
   std::int64_t pairs = 2;      ///< merge: how many
-  bool given_map = false;      ///< the launch is given a map of the mask, made on the host
+  GivenMapKind given_map = GivenMapKind::kNone;
   /// By name ("window"): the numbers of masks and score modification that the spec leaves to the
   /// launch; unset: ScalarTraits::sample.
   std::map<std::string, double, std::less<>> scalars;
@@ -129,7 +136,11 @@ std::vector<std::int64_t> param_extents(ParamSpec::Type type, std::int64_t longe
 /// verification does not know (a rope part of another dtype, per-token scales).
 Result<Problem> shape_problem(const AttentionSpec& spec, const ProblemRequest& request);
 
-/// shape_problem and fill_random_inputs (random_inputs.h).
+/// Makes the tensors of a problem, and the map that its launches are given. Errors: kUnsupported as
+/// make_mask_map (mask_map.h).
+Status fill_problem(const ProblemRequest& request, Problem& problem);
+
+/// shape_problem and fill_problem.
 Result<Problem> make_problem(const AttentionSpec& spec, const ProblemRequest& request);
 
 }  // namespace attnjit::verify

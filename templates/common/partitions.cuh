@@ -36,6 +36,17 @@ ATTNJIT_DEVICE KvTiles intersect(KvTiles a, KvTiles b) {
   return {max(a.begin, b.begin), min(a.end, b.end)};
 }
 
+/// The keys that rows [first, last] reach. NOTE: of a map of the mask all: who brings one says
+/// which blocks are seen whole, whatever the mask shows of them.
+template <class Config, class Mask, class Params>
+ATTNJIT_DEVICE KvRange reach_of(int first, int last, int kv_len, const Params& params) {
+  if constexpr (Config::kMapped) {
+    return {0, kv_len};
+  } else {
+    return Mask::reach(first, last, kv_len, params);
+  }
+}
+
 /// The KV tiles of a partition, for rows that reach `reached`. Where Config::kPartitionTiles is
 /// set, a partition is so many tiles, counted from key 0; otherwise it has as many of the tiles
 /// that are reached as the others have, but for the last ones, which may have fewer or none.
@@ -64,7 +75,8 @@ ATTNJIT_DEVICE PartRange parts_of(Lengths lengths, const Arguments& arguments,
                                   const Params& params) {
   if constexpr (Config::kPartitionTiles > 0) {
     constexpr int kKeys = Config::kPartitionTiles * Config::kTileN;
-    const KvRange reach = Mask::reach(lengths.first_q_idx(), lengths.kv - 1, lengths.kv, params);
+    const KvRange reach =
+        reach_of<Config, Mask>(lengths.first_q_idx(), lengths.kv - 1, lengths.kv, params);
     if (reach.empty()) return {0, 1};
     return {quotient(reach.begin, kKeys), quotient(reach.end - 1, kKeys) + 1};
   } else {

@@ -142,7 +142,8 @@ ATTNJIT_DEVICE WorkTile kv_tiles_of(WorkTile work, int first_row, int last_row,
   const int first_q_idx = lengths.first_q_idx();
   const int first = max(first_row, 0) >> Config::kGqaShift;
   const int last = min(last_row >> Config::kGqaShift, lengths.q - 1);
-  const KvRange reach = Mask::reach(first + first_q_idx, last + first_q_idx, lengths.kv, params);
+  const KvRange reach =
+      reach_of<Config, Mask>(first + first_q_idx, last + first_q_idx, lengths.kv, params);
   const bool none = reach.empty() || last < 0;
   work.tile_begin = none ? 0 : reach.begin / Config::kTileN;
   // NOTE: rounds up without forming end + kTileN, which may overflow.

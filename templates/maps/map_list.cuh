@@ -26,6 +26,7 @@ template <int kTileN, class Note, class Mask, class Rows, class Params>
 struct MapList {
   static constexpr bool kBits = requires(Note note) { note.bits; };
   static_assert(kMapBlock % kTileN == 0, "a block is whole tiles");
+  static_assert(Rows::kGroups < Note::kMaxGroups, "a third group has no bits");
   static constexpr int kParts = kMapBlock / kTileN;
   static constexpr u32 kAll = 0xffffffffu;
 
@@ -122,7 +123,10 @@ struct MapList {
       }
       made.add(group, visible.hi != 0, visible.lo != 0 && !ends);
     }
-    if (made.is_tile()) made.set_tile(tile);
+    if (made.is_tile()) {
+      made.set_tile(tile);
+      made.set_of_whole_block(in_whole);
+    }
     if constexpr (kBits) {
       if (has_bits) made.bits = known.place() + 1;
     }

@@ -122,13 +122,15 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
       bool partial = first_kv < core.begin || core.end - first_kv < Config::kTileN;
       bool hidden = false;
       bool asked = true;
+      [[maybe_unused]] bool whole = false;  // by the map, whatever the mask shows
       [[maybe_unused]] BlockNote note;
       if constexpr (Config::kMapped) {
         const ListedBlock block = listed_block<Config>(work, place, arguments);
         const int block_row = work.num_qo == 2 && arguments.rows_per_list == 2 ? warpgroup : 0;
         hidden = !block.is_seen(block_row);
-        partial = !block.is_whole(block_row) || work.kv_len - first_kv < Config::kTileN;
-        asked &= partial && !hidden;
+        whole = block.is_whole(block_row);
+        partial = !whole || work.kv_len - first_kv < Config::kTileN;
+        asked = !whole && !hidden;
         if constexpr (Config::kMapBits) {
           if (asked) note = listed_note<Config>(work, place, block_row, arguments);
           if (note.has_bits(arguments.bit_blocks)) {
@@ -167,6 +169,15 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
               arguments.block_bits +
                   (static_cast<i64>(note.place()) * kMapBlock + position % kMapBlock) * kRowWords,
               first_kv % kMapBlock, work.kv_len - first_kv);
+        }
+      }
+      if constexpr (Config::kMapped) {
+        if (partial && whole) {
+          score_by_score = false;
+#pragma unroll
+          for (int batch = 0; batch < kBatches; ++batch) {
+            words[batch] = low_bits(work.kv_len - first_kv - 32 * batch);
+          }
         }
       }
       if constexpr (interprets<Mask>()) {

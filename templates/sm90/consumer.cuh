@@ -54,6 +54,9 @@ struct Consumer {
   using Note = typename NoteOf<Config>::Type;
   using Scores = float[Config::kTileN / 2];
   using Bits = ColumnBits<Config::kTileN / 2>;
+  /// Whether bits of a masked tile are found before there are scores, and not with them: of masks
+  /// of intervals where a map says of some blocks that the mask is not asked.
+  ATTNJIT_DEVICE static constexpr bool asks_first() { return !Mask::kInterval || Config::kMapped; }
   /// Where O is staged: in memory of its own, or in Q's, which it then holds until it is stored.
   static constexpr bool kOwnO = Config::kOBlocks > 0;
 
@@ -174,10 +177,19 @@ struct Consumer {
       }
     }
   }
-  /// Asks a mask without intervals which scores of a tile it shows: while they are made.
+  /// Asks a mask which scores of a tile it shows: while they are made.
   ATTNJIT_DEVICE void ask_mask(Bits& bits, Rows& rows) {
     rows.scores.first_kv = rows.index * Config::kTileN + 2 * (lane & 3);
-    if constexpr (interprets<Mask>()) {
+    if constexpr (Config::kMapped && !Mask::kHidesNothing) {
+      // Of a block that is seen whole, whatever the mask shows of it, the tile ends past the keys.
+      if (rows.note.of_whole_block()) {
+        interval_columns<NullMask, Config::kTileN / 2>(bits, rows.scores, params);
+        return;
+      }
+    }
+    if constexpr (Mask::kInterval) {
+      interval_columns<Mask, Config::kTileN / 2>(bits, rows.scores, params);
+    } else if constexpr (interprets<Mask>()) {
       interpreted_columns<Mask, Config::kTileN / 2>(bits, rows.scores, params);
     } else {
       visible_columns<Mask, Config::kTileN / 2>(bits, rows.scores, params);
@@ -191,7 +203,7 @@ struct Consumer {
     rows.scores.first_kv = rows.index * Config::kTileN + 2 * (lane & 3);
     modify_scores<ScoreMod>(s, rows.scores, rows.state, rows.scale, params);
     if (masked) {
-      if constexpr (Mask::kInterval) {
+      if constexpr (!asks_first()) {
         mask_scores<Mask>(s, rows.scores, params);
       } else {
         hide(s, bits);
@@ -241,7 +253,7 @@ struct Consumer {
     begin_qk(s, rows);
     if (!none_before || (Config::kListed && rows.turn)) pass_turn<Config>(rank);
     look_ahead(rows, note);
-    if constexpr (!Mask::kInterval) {
+    if constexpr (asks_first()) {
       if (asks(rows)) ask_mask(bits, rows);
     }
     end_qk<0>(s, rows);
@@ -280,7 +292,7 @@ struct Consumer {
     begin_pv(rows);
     pass_turn<Config>(rank);
     look_ahead(rows, note);
-    if constexpr (!Mask::kInterval && !Config::kMapBits) {
+    if constexpr (asks_first() && !Config::kMapBits) {
       if (masked) ask_mask(bits, rows);
     }
     end_qk<1>(s, rows);

@@ -162,6 +162,22 @@ ATTNJIT_DEVICE void interpreted_columns(ColumnBits<kCount>& bits, const ScoreTil
   }
 }
 
+/// The columns that a mask of intervals shows.
+template <class Mask, int kCount, class Params>
+ATTNJIT_DEVICE void interval_columns(ColumnBits<kCount>& bits, const ScoreTile& tile,
+                                     const Params& p) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const KvRange row = Mask::row(tile.row[half].q_idx, tile.row[half].kv_len, p);
+    const int begin = columns_before(row.begin - tile.first_kv);
+    const int end = columns_before(row.end - tile.first_kv);
+#pragma unroll
+    for (int word = 0; word < kCount / 2; word += 32) {
+      bits[half][word / 32] = low_bits(end - word) & ~low_bits(begin - word);
+    }
+  }
+}
+
 /// Hides what a mask of intervals does not show, and the columns from kv_len on.
 template <class Mask, int kCount, class Params>
 ATTNJIT_DEVICE void mask_scores(float (&s)[kCount], const ScoreTile& tile, const Params& p) {

@@ -158,6 +158,59 @@ TEST_F(Sm90Maps, MaterializedInTrees) {
       {{130}, {400}}, {documents_of(150)});
 }
 
+TEST_F(Sm90Maps, ListsOfTheCallerOverBuiltInMasks) {
+  expect_given_lists_over_built_in_masks(spec_of(64, {}));
+  expect_given_lists_over_built_in_masks(with_group(spec_of(128, {}), 4, 2));
+}
+
+TEST_F(Sm90Maps, ListsOfTheCallerOverOtherMasks) {
+  const Lengths lengths{{300, 300}, {650, 650}};
+  expect_given_lists(spec_of(64, causal_documents()), lengths, {documents_of(90)});
+  expect_given_lists(spec_of(128, over_arrays("kv_idx <= q_idx", {})), lengths);
+  if (!in_proof()) return;
+  expect_given_lists(spec_of(64, tensor_mask(Dtype::kF32)), lengths);
+  expect_given_lists(spec_of(64, tree(Kind::kAnd, {window_of(200), tensor_mask(Dtype::kU8)})),
+                     lengths);
+  AttentionSpec parts = of_sequences(spec_of(64, mask_of(Kind::kCausal)), 16, false);
+  parts.num_partitions = 3;
+  parts.sink = true;
+  expect_given_lists(parts, {{2}, {700, 0, 31, 200}});
+  AttentionSpec fixed = of_sequences(spec_of(64, mask_of(Kind::kCausal)), 64, true);
+  fixed.partition_keys = 128;
+  expect_given_lists(fixed, {{1, 40}, {400, 300}});
+  expect_given_lists(spec_of(256, mask_of(Kind::kCausal)), {{150}, {400}});
+}
+
+// Rows of 192 beside V of 128: the expanded prefill of MLA.
+TEST_F(Sm90Maps, OfMlaPrefill) {
+  const auto of = [](const MaskSpec& mask) {
+    AttentionSpec spec = spec_of(192, mask);
+    spec.ov_depth = 128;
+    spec.mla = Mla::kPrefill;
+    return spec;
+  };
+  PlanOptions options;
+  options.mask_map = true;
+  expect_maps(of(causal_documents()), {{300}, {500}}, {documents_of(200)});
+  expect_maps(
+      of(over_arrays("kv_idx <= q_idx || kv_idx < p.prefix[b]", {{"prefix", Type::kI32Array}})),
+      {{200, 200}, {450, 450}},
+      {array_of("prefix", 2,
+                [](std::int64_t b) { return static_cast<std::int32_t>(330 + 40 * b); })},
+      0, options);
+  expect_given_lists(of(mask_of(Kind::kCausal)), {{300}, {500}});
+}
+
+// The option makes a map of a built-in mask, too, as of any other.
+TEST_F(Sm90Maps, OfBuiltInMasksWhereAskedFor) {
+  PlanOptions options;
+  options.mask_map = true;
+  expect_maps(spec_of(64, mask_of(Kind::kCausal)), {{300}, {700}}, {}, 0, options);
+  if (!in_proof()) return;
+  expect_maps(spec_of(128, mask_of(Kind::kNull)), {{300}, {650}}, {}, 0, options);
+  expect_maps(spec_of(64, window_of(200)), {{300}, {700}}, {}, 0, options);
+}
+
 TEST_F(Sm90Maps, HiddenTilesAreNotLoaded) {
   expect_hidden_tiles_are_not_loaded(spec_of(64, same_document()), 4096, 5);
 }

@@ -197,19 +197,16 @@ bool walks_map(const ResolvedSpec& spec) {
   // NOTE: beside what reads a tensor a list of tiles spills in sm_90a's deepest bodies.
   if (spec::materialized(spec->mask) != nullptr) return spec->qk_depth <= kMostDepth;
   // What a launch brings to be interpreted may be anything.
-  if (spec::interprets_mask(spec)) return true;
-  const bool wanted = wants_map(spec);
+  if (spec::interprets_mask(spec) || wants_map(spec)) return true;
   const spec::Snippets& snippets = spec.state().snippets;
-  return std::any_of(snippets.begin(), snippets.end(), [=](const auto& snippet) {
-    return snippet && snippet->kind == spec::SnippetKind::kMask &&
-           (wanted || spec::reads_arrays(*snippet));
+  return std::any_of(snippets.begin(), snippets.end(), [](const auto& snippet) {
+    return snippet && snippet->kind == spec::SnippetKind::kMask && spec::reads_arrays(*snippet);
   });
 }
 
 std::string why_no_map(const ResolvedSpec& spec) {
   if (!wants_map(spec) || walks_map(spec)) return {};
-  return "a map that is asked for (mask_map) needs an expression in the mask, and a kernel that "
-         "walks maps (docs/masks.md)";
+  return "a map that is asked for (mask_map) needs a kernel that walks maps (docs/masks.md)";
 }
 
 bool map_has_bits(const AttentionSpec& spec) {

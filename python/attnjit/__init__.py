@@ -10,10 +10,10 @@ from ._errors import (AttnjitError, CaptureError, CompileError, DeadlineError, I
                       MissingError, TraceError, UnsupportedError)
 from ._launch import fallback_served
 from ._version import __version__
-from .masks import Mask, Scalar, ScoreMod, alibi, bit_mask, mask, score_mod
+from .masks import Mask, Scalar, ScoreMod, alibi, bit_mask, block_mask, mask, score_mod
 from .service import Kernel, LaunchState, Service, Spec
 
 __all__ = ["AttnjitError", "CaptureError", "CompileError", "DeadlineError", "InvalidError",
            "Kernel", "LaunchState", "Mask", "MissingError", "Scalar", "ScoreMod", "Service", "Spec",
            "TraceError", "UnsupportedError", "__version__", "alibi", "attention", "bit_mask",
-           "fallback_served", "mask", "nvtx_ranges", "paged_attention", "score_mod"]
+           "block_mask", "fallback_served", "mask", "nvtx_ranges", "paged_attention", "score_mod"]

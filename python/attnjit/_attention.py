@@ -8,7 +8,8 @@ from . import _launch
 from ._errors import InvalidError, UnsupportedError
 from ._launch import Tensors
 from ._tensors import view
-from .masks import HostArray, Mask, ScoreMod, as_mask, as_score_mod, with_bias
+from .masks import (HostArray, Mask, ScoreMod, as_mask, as_score_mod, with_bias,
+                    with_blocks)
 from .service import Service, param_type
 
 # The rows of a decode that the spec names, by those of the call: a launch of fewer has the same
@@ -41,7 +42,7 @@ def attention(q: Any, k: Any, v: Any, *, mask: Any = None, score_mod: Any = None
               max_q_len: Optional[int] = None, max_kv_len: Optional[int] = None,
               layout: str = "bshd", service: Optional[Service] = None,
               stream: Optional[int] = None, fallback: bool = False,
-              meanwhile: Optional[Callable[[], Any]] = None) -> Any:
+              meanwhile: Optional[Callable[[], Any]] = None, block_mask: Any = None) -> Any:
     """softmax(score_mod(scale * q k^T) where mask) v
 
     Args:
@@ -82,6 +83,9 @@ def attention(q: Any, k: Any, v: Any, *, mask: Any = None, score_mod: Any = None
             compile_fallbacks=1 alone.
         meanwhile: called, and its result returned, while the kernel is being compiled in the
             background, and none of `fallback` is at hand; None: wait for it.
+        block_mask: FlexAttention's BlockMask: which blocks of 128 rows and keys are hidden, seen
+            whole, or asked about: of `mask`, or where that is None of the BlockMask's mask_mod.
+            Its mask_mod is traced at each call: mask=attnjit.block_mask(..) once is faster.
 
     Returns:
         out [batch, q_len, heads, v's depth] or [total_q, heads, v's depth], with the dimensions of
@@ -94,7 +98,9 @@ def attention(q: Any, k: Any, v: Any, *, mask: Any = None, score_mod: Any = None
     if q_offsets is not None:
         layout = "bshd"  # there is no batch, and heads come after rows
     rows = -2 if layout == "bhsd" else -3
-    if bias is not None:
+    if block_mask is not None:
+        mask = with_blocks(block_mask, mask, bias)
+    elif bias is not None:
         mask = with_bias(mask, bias)
     done = _call(q, k, v, out, layout, mask, score_mod, "", scale, sink, lse, None, kv_lens,
                  q_offsets, kv_offsets, (q_scale, k_scale, v_scale, output_scale),
@@ -183,7 +189,9 @@ def _call(q: Any, k: Any, v: Any, out: Any, layout: str, mask: Any, score_mod: A
                None if kv_offsets is None else view(kv_offsets, stream),
                *(scales if all(one is None for one in scales) else
                  [None if one is None else view(one, stream) for one in scales]),
-               shown.tensor, modified.tensor)
+               shown.tensor, modified.tensor, shown.blocks)
+    if shown.blocks is not None:
+        more += ',"mask_map":true'
     fields = _launch.fields_text(shown.json, modified.json, more)
     number = 0 if service is None else service.number
     if meanwhile is not None:

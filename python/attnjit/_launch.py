@@ -14,11 +14,11 @@ import threading
 from ctypes import byref, c_int32, c_int64, c_void_p, sizeof
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from ._abi import PARAM_TYPES, LaunchArgs, Param, new
+from ._abi import MASK_MAPS, PARAM_TYPES, LaunchArgs, Param, new
 from ._device import architecture
 from ._errors import InvalidError, UnsupportedError
 from ._tensors import SPEC_DTYPES, dtype_name, packed_strides
-from .masks import declared_params
+from .masks import BLOCK_ARRAYS, declared_params
 from .service import SERVICES, Kernel, Service, Spec
 
 # Of a workspace that must be zero, what kernels leave zero: CTAs claim their work by it. A launch
@@ -87,6 +87,7 @@ class Tensors(NamedTuple):
     output_scale: Any = None  # where out is e4m3
     mask: Any = None
     slopes: Any = None
+    blocks: Any = None  # of a mask: kv_num_blocks, kv_indices, and those of full blocks or not
 
     def rows_first(self, layout: str) -> "Tensors":
         """The same as "bshd", or as they are: of "bhsd", and of "bhd", which has one row each."""
@@ -162,10 +163,20 @@ class Launcher:
             self.args.mask_batch, self.args.mask_heads, self.args.mask_rows = entries
             own = self.args.mask_strides
             own.batch, own.head, own.row = strides
+        if tensors.blocks is not None:
+            self.args.full_kv_num_blocks = self.args.full_kv_indices = 0  # unless they are given
+            self.args.mask_map = MASK_MAPS.index("read")
+            (self.args.map_batch, self.args.map_heads, self.args.map_q_blocks,
+             self.args.map_kv_blocks) = tensors.blocks[1].shape
+            self._set_blocks(tensors.blocks)
         needed, zeroed = c_int64(), c_int32()
         self._library.check(self._library.workspace(self._kernel.pointer, byref(self.args),
                                                     byref(needed), byref(zeroed)))
         self._needed, self._zeroed = needed.value, zeroed.value
+
+    def _set_blocks(self, blocks: Sequence[Any]) -> None:
+        for name, array in zip(BLOCK_ARRAYS, blocks):
+            setattr(self.args, name, array.data_ptr())
 
     def may_launch(self, q: Any) -> bool:
         """Whether there is somebody to ask for the memory that it needs beside its tensors."""
@@ -175,7 +186,7 @@ class Launcher:
                numbers: Sequence[int]) -> None:
         """Launches over tensors of the geometry of the last one."""
         (q, k, v, out, lse, sink, page_table, kv_lens, q_offsets, kv_offsets, q_scale, k_scale,
-         v_scale, output_scale, mask, slopes) = tensors
+         v_scale, output_scale, mask, slopes, blocks) = tensors
         _POINTERS.pack_into(
             self.args, _POINTERS_OFFSET, q.data_ptr(), k.data_ptr(), v.data_ptr(), out.data_ptr(),
             0 if lse is None else lse.data_ptr(), 0 if sink is None else sink.data_ptr(),
@@ -194,6 +205,8 @@ class Launcher:
             self.args.mask = mask.data_ptr()
         if slopes is not None:
             self.args.slopes = slopes.data_ptr()
+        if blocks is not None:
+            self._set_blocks(blocks)
         if self._declared:
             self._set_params(params, numbers)
         workspace = self._workspace(q) if self._needed else None
@@ -321,7 +334,7 @@ def spec_of(tensors: Tensors, fields: str, arch: str) -> Dict[str, Any]:
 def check(tensors: Tensors, fields: str, q_len: int, kv_len: int) -> None:
     """Refuses tensors that do not fit: the kernels read and write where their arguments say."""
     (q, k, v, out, _, sink, table, kv_lens, q_offsets, kv_offsets, *scales, output_scale, mask,
-     slopes) = tensors
+     slopes, blocks) = tensors
     ragged, paged, ragged_kv = q_offsets is not None, table is not None, kv_offsets is not None
     for name, tensor, dimensions in (("q", q, 3 if ragged else 4), ("k", k, 3 if ragged_kv else 4),
                                      ("v", v, 3 if ragged_kv else 4)):
@@ -361,7 +374,8 @@ def check(tensors: Tensors, fields: str, q_len: int, kv_len: int) -> None:
     if mask is not None:
         bits = '"dtype": "bits"' in fields
         _check_mask(mask, (batch, q.shape[-2], q_len), (kv_len + 7) // 8 if bits else kv_len)
-    for name, tensor in zip(tensors._fields, tensors):
+    _check_blocks(blocks)
+    for name, tensor in (*zip(tensors._fields, tensors[:-1]), *zip(BLOCK_ARRAYS, blocks or ())):
         if tensor is not None and tensor.device != q.device:
             raise TypeError(f"{name} lies on {tensor.device}, q on {q.device}")
     for name, tensor in (("q", q), ("k", k), ("v", v), ("out", out)):
@@ -423,6 +437,17 @@ def _check_mask(mask: Any, most: Tuple[int, int, int], needed: int) -> None:
                          f"{most[2]} or 1, {needed})")
     if mask.stride()[-1] != 1 and shape[-1] != 1:
         raise ValueError("the last dimension of mask must be contiguous")
+
+
+def _check_blocks(blocks: Optional[Sequence[Any]]) -> None:
+    """Refuses lists of blocks that are no lists: which extents fit a launch the library says."""
+    for name, array in zip(BLOCK_ARRAYS, blocks or ()):
+        if dtype_name(array.dtype) != "int32":
+            raise TypeError(f"{name} is of {dtype_name(array.dtype)}; it must be of int32")
+        wanted = tuple(blocks[1].shape)[:4 if "indices" in name else 3]  # type: ignore[index]
+        if len(blocks[1].shape) != 4 or tuple(array.shape) != wanted:  # type: ignore[index]
+            raise ValueError(f"{name} {tuple(array.shape)} must have the shape {wanted}, of "
+                             "[batch, heads, q_blocks, kv_blocks]")
 
 
 def _check_vector(name: str, tensor: Any, dtype: str, least: Tuple[int, ...]) -> None:
@@ -529,7 +554,7 @@ def launch(tensors: Sequence[Any], params: Sequence[Any], numbers: Sequence[int]
     """
     _local.fell_back = False
     (q, k, v, out, lse, sink, page_table, kv_lens, q_offsets, kv_offsets, q_scale, k_scale,
-     v_scale, output_scale, mask, slopes) = tensors
+     v_scale, output_scale, mask, slopes, blocks) = tensors
     # NOTE: all that spec_of, check and Launcher.reshape look at, but for types and devices of
     # lengths, offsets and tables, which a caller does not change alone.
     geometry = (
@@ -545,7 +570,8 @@ def launch(tensors: Sequence[Any], params: Sequence[Any], numbers: Sequence[int]
               for scale in (q_scale, k_scale, v_scale)],
         None if output_scale is None else (output_scale.shape, output_scale.dtype),
         None if mask is None else (mask.shape, mask.stride(), mask.device),
-        None if slopes is None else slopes.shape)
+        None if slopes is None else slopes.shape,
+        None if blocks is None else [(one.shape, one.dtype, one.device) for one in blocks])
     site = (fields, number, stream)
     found = _local.recent.get(site)
     if found is None or found.geometry != geometry:

@@ -21,7 +21,7 @@ _SCHEMA = ("launch(Tensor q, Tensor k, Tensor v, Tensor(a!) out, str fields, Sym
            "Tensor? page_table=None, Tensor? kv_lens=None, Tensor? q_offsets=None, "
            "Tensor? kv_offsets=None, Tensor? q_scale=None, Tensor? k_scale=None, "
            "Tensor? v_scale=None, Tensor? output_scale=None, Tensor? mask=None, "
-           "Tensor? slopes=None, Tensor[]? params=None, "
+           "Tensor? slopes=None, Tensor[]? blocks=None, Tensor[]? params=None, "
            "SymInt[] numbers=[], int service=0, int? stream=None, bool fallback=False) -> ()")
 _library = torch.library.Library("attnjit", "DEF")  # NOTE: the operator lives as long as this
 _library.define(_SCHEMA)
@@ -39,11 +39,12 @@ def _launch_tensors(q: Any, k: Any, v: Any, out: Any, fields: str, q_len: int, k
                     kv_lens: Any = None, q_offsets: Any = None, kv_offsets: Any = None,
                     q_scale: Any = None, k_scale: Any = None, v_scale: Any = None,
                     output_scale: Any = None, mask: Any = None, slopes: Any = None,
+                    blocks: Optional[Sequence[Any]] = None,
                     params: Optional[Sequence[Any]] = None, numbers: Sequence[int] = (),
                     service: int = 0, given: Optional[int] = None,
                     fallback: bool = False) -> None:
     _launch.launch((q, k, v, out, lse, sink, page_table, kv_lens, q_offsets, kv_offsets, q_scale,
-                    k_scale, v_scale, output_scale, mask, slopes),
+                    k_scale, v_scale, output_scale, mask, slopes, blocks),
                    params or (), numbers, fields, service, stream(q, given), q_len, kv_len, scale,
                    fallback=fallback)
 

@@ -19,7 +19,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Union
 from . import language
 from ._abi import PARAM_TYPES
 from ._errors import InvalidError
-from ._tensors import dtype_name, view
+from ._tensors import dtype_name, packed_strides, view
 from .language import Array, Symbol
 
 # FlexAttention counts the rows of this call, specs the positions in the sequence.
@@ -60,9 +60,11 @@ class Modification:
         params: the values of its parameters by their names: tensors, or ints.
         tensor: a materialized mask's own, or the slopes of alibi; else None.
         declared: its parameters as the spec declares them.
+        blocks: of a mask that block_mask() returned, the arrays of its lists of blocks; else None.
     """
 
     field = ""  #: of a spec
+    blocks: Optional[Tuple[Any, ...]] = None
 
     def __init__(self, spec: Union[str, Mapping[str, Any]],
                  params: Optional[Mapping[str, Any]] = None, tensor: Any = None,
@@ -111,6 +113,10 @@ class Mask(Modification):
 
     def _with(self, kind: str, other: Any) -> "Mask":
         right = as_mask(other).renamed(self.params)
+        if self.blocks is not None or right.blocks is not None:
+            raise InvalidError("a mask with lists of blocks is one by itself: of whole blocks no "
+                               "mask is asked", field="block_mask",
+                               hint="combine the masks first, and give the result to block_mask")
         if self.tensor is not None and right.tensor is not None:
             raise InvalidError("both masks are tensors, and a kernel reads one", field="mask",
                                hint="combine the tensors before")
@@ -177,6 +183,61 @@ def bit_mask(tensor: Any) -> Mask:
     if dtype_name(tensor.dtype) != "uint8":
         raise TypeError(f"a mask of bits is of uint8, not of {dtype_name(tensor.dtype)}")
     return _with_tensor(_MATERIALIZED["bits"], tensor)
+
+
+def block_mask(blocks: Any, asked: Any = None) -> Mask:
+    """The mask that the lists of blocks of FlexAttention's BlockMask say, with blocks of 128.
+
+    Blocks that no list names are hidden, and those of the full list are seen whole, whatever
+    `asked` shows of either: it is the mask of the others.
+
+    Args:
+        blocks: a BlockMask, or another object with its kv_num_blocks [batch or 1, heads or 1,
+            q_blocks], kv_indices [.., kv_blocks], full_kv_num_blocks and full_kv_indices or None,
+            and BLOCK_SIZE. Heads that share a key-value head share lists, too.
+        asked: as attention() takes a mask; None: the BlockMask's mask_mod.
+    """
+    size = blocks.BLOCK_SIZE
+    if tuple(size if isinstance(size, (list, tuple)) else (size, size)) != (_BLOCK, _BLOCK):
+        raise InvalidError(f"block_mask has blocks of {size}; allowed: {_BLOCK}",
+                           field="block_mask", hint=f"create_block_mask(.., BLOCK_SIZE={_BLOCK})")
+    if asked is None:
+        asked = getattr(blocks, "mask_mod", None)
+        # NOTE: it makes a tensor of what it is given, and symbols have none to make.
+        if getattr(asked, "__name__", "") == "noop_mask":
+            asked = None
+    return _listed(blocks, as_mask(asked))
+
+
+def with_blocks(blocks: Any, asked: Any, bias: Any) -> Mask:
+    """What block_mask() returns, where numbers are added to the scores beside it: or None."""
+    listed = block_mask(blocks, asked)
+    if bias is None:
+        return listed
+    return _listed(blocks, with_bias(Mask(listed.spec, listed.params, listed.tensor, listed.json),
+                                     bias))
+
+
+def _listed(blocks: Any, of: Mask) -> Mask:
+    if of.blocks is not None:
+        raise InvalidError("the mask of the blocks has lists of its own", field="block_mask")
+    arrays = [view(getattr(blocks, name)) for name in BLOCK_ARRAYS
+              if getattr(blocks, name) is not None]
+    listed = Mask(of.spec, of.params, of.tensor, of.json)
+    listed.blocks = tuple(_packed(array) for array in arrays)
+    return listed
+
+
+_BLOCK = 128
+BLOCK_ARRAYS = ("kv_num_blocks", "kv_indices", "full_kv_num_blocks", "full_kv_indices")
+
+
+def _packed(array: Any) -> Any:
+    if tuple(array.stride()) == tuple(packed_strides(array.shape)):
+        return array
+    if not hasattr(array, "contiguous"):
+        raise ValueError("the arrays of block_mask must be contiguous")
+    return array.contiguous()
 
 
 def alibi(slopes: Any) -> ScoreMod:

@@ -115,6 +115,64 @@ def masks_of_tensors(gpu, service):
     _launch.Launcher.launch = launch
 
 
+class BlockMask:
+    """As much of FlexAttention's as attnjit uses."""
+
+    def __init__(self, shape, full=True, size=(128, 128), mask_mod=None, dtype="int32"):
+        self.kv_num_blocks = Tensor(DOC, shape[:3], dtype)
+        self.kv_indices = Tensor(TABLE, shape, dtype)
+        self.full_kv_num_blocks = Tensor(LENS, shape[:3], dtype) if full else None
+        self.full_kv_indices = Tensor(OFFSETS, shape, dtype) if full else None
+        self.BLOCK_SIZE, self.mask_mod = size, mask_mod
+
+
+def lists_of_blocks(gpu, service):
+    """A BlockMask's arrays reach the launch, over each kind of mask, and its mask_mod is asked."""
+    q, k = Tensor(Q, (2, 300, 8, 128)), Tensor(K, (2, 500, 4, 128))
+    launched, launch = [], _launch.Launcher.launch
+    _launch.Launcher.launch = lambda self, *rest: (launched.append(self), launch(self, *rest))
+
+    def call(**more):
+        before = len(gpu.report()[0])
+        attnjit.attention(q, k, k, out=q, service=service, **more)
+        launches = gpu.report()[0][before:]
+        assert launches == [("attnjit_forward", 0)], launches  # no map is made
+        args = launched.pop().args
+        return (args.mask_map, (args.kv_num_blocks, args.kv_indices, args.full_kv_num_blocks,
+                                args.full_kv_indices),
+                (args.map_batch, args.map_heads, args.map_q_blocks, args.map_kv_blocks))
+
+    blocks = BlockMask((1, 1, 3, 4))
+    everything = (2, (DOC, TABLE, LENS, OFFSETS), (1, 1, 3, 4))
+    for mask in ("causal", {"kind": "chunked", "chunk": 64, "constant": True}, None):
+        assert call(mask=mask, block_mask=blocks) == everything, mask
+    assert call(mask="causal", block_mask=BlockMask((2, 4, 3, 4), full=False)) == (
+        2, (DOC, TABLE, 0, 0), (2, 4, 3, 4))
+    # Once is enough, and the mask says which blocks, too.
+    listed = attnjit.block_mask(blocks, "causal")
+    assert listed.json == '"causal"' and call(mask=listed) == everything
+    assert call(mask="causal", bias=Tensor(LENS, (300, 500), "float16"),
+                block_mask=blocks) == everything
+
+    def mod(b, h, q_idx, kv_idx):
+        return q_idx >= kv_idx
+
+    assert attnjit.block_mask(BlockMask((1, 1, 3, 4), mask_mod=mod)).spec["code"] == \
+        attnjit.mask(mod).spec["code"]
+    mod.__name__ = "noop_mask"
+    assert attnjit.block_mask(BlockMask((1, 1, 3, 4), mask_mod=mod)).spec == "null"
+
+    fails(lambda: call(block_mask=BlockMask((1, 1, 3, 4), size=(64, 128))), attnjit.InvalidError,
+          "128")
+    fails(lambda: call(block_mask=BlockMask((1, 1, 3, 4), dtype="int64")), TypeError, "int32")
+    fails(lambda: call(block_mask=BlockMask((1, 3, 4))), ValueError, "kv_blocks")
+    for shape in ((1, 1, 2, 4), (3, 1, 3, 4), (1, 3, 3, 4)):  # rows, sequences, heads
+        fails(lambda: call(block_mask=BlockMask(shape)), attnjit.InvalidError, "mask_map")
+    fails(lambda: listed & "causal", attnjit.InvalidError, "lists of blocks")
+    fails(lambda: call(mask=listed, block_mask=blocks), attnjit.InvalidError, "lists of its own")
+    _launch.Launcher.launch = launch
+
+
 def ragged(gpu, service):
     offsets = Tensor(OFFSETS, (4,), "int32")
     q, k = Tensor(Q, (70, 8, 64)), Tensor(K, (90, 4, 64))
@@ -499,6 +557,7 @@ def main():
         dense(gpu, service)
         mask_of_a_function(gpu, service)
         masks_of_tensors(gpu, service)
+        lists_of_blocks(gpu, service)
         ragged(gpu, service)
         paged(gpu, service)
         other_geometry(gpu, service)

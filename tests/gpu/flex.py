@@ -2,14 +2,14 @@
 """Traced masks and score modifications beside FlexAttention itself, on the GPU at hand: flex.py.
 
 Runs the functions of tests/python/flex_functions.py unchanged in both, with 200 rows over 260 keys,
-fp16, and prints each function's error relative to FlexAttention's result in f32. It needs attnjit
-and torch. Exit code 1 if one is wrong.
+fp16, and a BlockMask; prints each one's error relative to FlexAttention's result in f32. It needs
+attnjit and torch. Exit code 1 if one is wrong.
 """
 import os
 import sys
 
 import torch
-from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 
 import attnjit
 
@@ -71,12 +71,27 @@ def error_of(function, q, k, v):
     return ((got.float() - expected).norm() / expected.norm()).item()
 
 
+def error_of_blocks(q, k, v):
+    """Of lists of blocks over a causal mask: those of documents, which call some blocks whole."""
+    blocks = create_block_mask(lambda b, h, q_idx, kv_idx: q_idx // 130 == kv_idx // 130,
+                               q.shape[0], 1, q.shape[2], k.shape[2], device=q.device)
+    blocks = BlockMask.from_kv_blocks(
+        blocks.kv_num_blocks, blocks.kv_indices, blocks.full_kv_num_blocks, blocks.full_kv_indices,
+        mask_mod=lambda b, h, q_idx, kv_idx: q_idx >= kv_idx, seq_lengths=(q.shape[2], k.shape[2]))
+    expected = flex_attention(q.float(), k.float(), v.float(), block_mask=blocks)
+    got = attnjit.attention(q, k, v, layout="bhsd", block_mask=blocks)
+    return ((got.float() - expected).norm() / expected.norm()).item()
+
+
 def main():
     torch.manual_seed(0)
     use_longer_data(KV_LEN, "cuda")
     q, k, v = (torch.randn(functions.BATCH, functions.HEADS, rows, DEPTH, dtype=torch.float16)
                for rows in (Q_LEN, KV_LEN, KV_LEN))
     errors = {one.__name__: error_of(one, q, k, v) for one in FUNCTIONS}
+    longer = [torch.randn(functions.BATCH, functions.HEADS, rows, DEPTH, dtype=torch.float16)
+              for rows in (500, 650, 650)]
+    errors["blocks over causal"] = error_of_blocks(*longer)
     for name, error in errors.items():
         print(f"{name}: {error:.1e}{'' if error < BOUND else ' WRONG'}")
     wrong = [name for name, error in errors.items() if not error < BOUND]

@@ -109,10 +109,10 @@ def _dense(tensors, params, numbers, fields, service, stream, q_len, kv_len, sca
     q, k, v, out, lse, *others = tensors
     spec = json.loads("{" + fields + "}")
     calls.append(spec)
-    sink, page_table, kv_lens, q_offsets, kv_offsets, *scales, mask, slopes = others
+    sink, page_table, kv_lens, q_offsets, kv_offsets, *scales, mask, slopes, blocks = others
     q_scale, k_scale, v_scale, output_scale = scales
     assert page_table is not None or scales == [None] * 4, "not written here"
-    assert slopes is None and (mask is None or page_table is None is q_offsets), "not written here"
+    assert slopes is blocks is None and (mask is None or page_table is None is q_offsets), "not written here"
     softcap = spec["score_mod"]["cap"] if isinstance(spec["score_mod"], dict) else None
     named = _params(spec, params, numbers)
     if kv_offsets is not None:

@@ -169,8 +169,8 @@ struct PlanOptions {
   std::optional<int> num_qo;         ///< 1 or 2 query tiles per CTA
   std::optional<bool> pair_cta;      ///< two CTAs share one MMA
   std::optional<bool> debug_waits;   ///< waits end in time and tell which did not; unset: off
-  /// The kernel walks a map of its mask though the mask's expressions decide whole tiles by
-  /// themselves, so that launches can share what is computed of each score. Unset: where it has to.
+  /// The kernel walks a map of its mask though the mask needs none, so that launches can share what
+  /// is computed of each score, or be given lists of blocks. Unset: where it has to.
   std::optional<bool> mask_map;
 
   bool operator==(const PlanOptions&) const = default;

@@ -161,7 +161,8 @@ const std::array kFields{
               .help = "bound each wait in time, and record one that does not end (default: off)"},
     SpecField{.name = "mask_map",
               .member = &O::mask_map,
-              .help = "walk a map of the mask also where its expression needs none (default: off)"},
+              .help = "walk a map of the mask also where it needs none, for lists of blocks, too "
+                      "(default: off)"},
 };
 
 constexpr std::string_view kMlaNames[] = {"none", "prefill", "decode"};

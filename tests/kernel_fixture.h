@@ -250,9 +250,11 @@ class KernelTest : public testing::Test {
   }
 
   // A CTA of 384 threads is launched with 168 registers per thread; none is spilt.
-  static void expect_no_spills(const std::vector<AttentionSpec>& specs) {
+  static void expect_no_spills(const std::vector<AttentionSpec>& specs,
+                               const PlanOptions& options = {}) {
     for (const AttentionSpec& spec : specs) {
-      const auto kernel = compiled(spec, nullptr, CompileTo::kImage);
+      SCOPED_TRACE(spec_to_json(spec));
+      const auto kernel = compiled(spec, options, nullptr, CompileTo::kImage);
       ASSERT_TRUE(kernel);
       EXPECT_EQ(kernel->generated.usage.spill_bytes, 0);
       EXPECT_EQ(kernel->generated.usage.stack_bytes, 0);

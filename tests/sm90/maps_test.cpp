@@ -282,6 +282,17 @@ TEST_F(Sm90Maps, SpillNothing) {
       spec_of(64, causal_documents()),
       spec_of(192, same_document()),
   }));
+  PlanOptions options;
+  options.mask_map = true;
+  AttentionSpec causal =
+      with_group(of_sequences(spec_of(128, mask_of(Kind::kCausal)), 16, false), 8, 4);
+  causal.num_partitions = 0;
+  expect_no_spills(some_of<AttentionSpec>({
+                       causal,
+                       spec_of(256, mask_of(Kind::kCausal)),
+                       spec_of(128, mask_of(Kind::kNull)),
+                   }),
+                   options);
 }
 
 TEST_F(Sm90Maps, OnlyWhereArraysDecide) {

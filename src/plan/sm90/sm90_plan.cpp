@@ -346,8 +346,9 @@ void complete(const AttentionSpec& spec, Sm90Plan& plan) {
   if (plan.row_copies) plan.box_keys = 0;
   // In all no more than the CTA is launched with: 3 x 168, or 4 x 128.
   // A producer that loads a tile in several boxes or row by row, or asks a mask about tiles, has
-  // more of its own; and still more where it hands on bits of a map, too.
-  const bool many = plan.map_bits && (plan.kv_lens || plan.split || spec.qk_depth > 128);
+  // more of its own; and still more where it walks a map, too.
+  const bool many =
+      plan.mapped && (plan.kv_lens || plan.split || (plan.map_bits && spec.qk_depth > 128));
   const int spare = many ? 32 : plan.box_keys < plan.BN || plan.listed ? 16 : 0;
   plan.producer_registers = plan.num_consumers == 2 ? 24 + spare : 32;
   plan.consumer_registers = plan.num_consumers == 2 ? 240 - spare / 2 : 160;

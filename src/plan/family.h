@@ -31,7 +31,8 @@ struct KernelFamily {
   std::int32_t (*rows_per_list)(const KernelPlan& plan, const LaunchShapes& shapes,
                                 const DeviceShape& device);
   /// Plans a launch of the main kernel of a supported plan.
-  Result<LaunchRecipe> (*launch)(const KernelPlan& plan, const LaunchRequest& request);
+  /// `recipe`: as of fill_recipe().
+  Status (*launch)(const KernelPlan& plan, const LaunchRequest& request, LaunchRecipe& recipe);
   /// What a tuning row may choose, with what a supported plan has.
   std::vector<TuningKnob> (*knobs)(const KernelPlan& plan);
   /// Adds the family's own fields to the plan's JSON.

@@ -75,6 +75,11 @@ std::uint32_t rank_of(const KernelPlan& plan, KernelId kernel) {
 }
 
 void add_workspaces(const KernelPlan& plan, LaunchSequence& sequence) {
+  if (sequence.workspaces.size() == plan.workspaces.size()) {
+    for (Workspace& workspace : sequence.workspaces) workspace.bytes = 0;
+    return;
+  }
+  sequence.workspaces.clear();
   for (const WorkspaceId workspace : plan.workspaces) {
     // NOTE: who does not use such memory leaves it as it is for those who do.
     const bool zeroed = is_zeroed(workspace) && uses(plan, workspace);

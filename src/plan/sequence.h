@@ -29,6 +29,7 @@ bool uses(const KernelPlan& plan, WorkspaceId workspace);
 std::uint32_t rank_of(const KernelPlan& plan, KernelId kernel);
 
 /// Declares the workspaces of a plan in its launches: of no bytes until set_bytes() says more.
+/// `sequence` has none, or those of the same plan.
 void add_workspaces(const KernelPlan& plan, LaunchSequence& sequence);
 
 /// Says how many bytes of a workspace the launches need.

@@ -13,6 +13,7 @@
 #include "plan/merge/merge_plan.h"
 #include "plan/sequence.h"
 #include "spec/names.h"
+#include "spec/resolved_spec.h"
 #include "spec/scalars.h"
 #include "spec/spec_fields.h"
 #include "spec/stack_code.h"
@@ -228,7 +229,7 @@ std::string_view name_of(BufferId::Kind buffer) {
 
 std::string name_of(const KernelPlan& plan, BufferId buffer) {
   if (buffer.kind == Buffer::kParam) {
-    return std::string(kParamPrefix) + spec::declared_params(plan.spec).at(buffer.index).name;
+    return std::string(kParamPrefix) + plan.spec.state().params.at(buffer.index).name;
   }
   if (buffer.kind == Buffer::kWorkspace) {
     return std::string(name_of(plan.workspaces.at(buffer.index)));

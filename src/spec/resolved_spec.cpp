@@ -8,6 +8,7 @@
 
 #include "spec/builtin_mask.h"
 #include "spec/json_value.h"
+#include "spec/names.h"
 #include "spec/scalars.h"
 #include "spec/spec_reader.h"
 #include "spec/text.h"
@@ -44,6 +45,8 @@ ResolvedSpec resolved_spec(SpecDocument document, Snippets snippets) {
   // NOTE: of what is interpreted the kernel is not to depend.
   if (!state->spec.interpreted) with_builtin_masks(state->spec.mask, next, state->snippets);
   std::move(next, snippets.end(), std::back_inserter(state->snippets));
+  state->params = declared_params(state->spec);
+  state->scalars = spec_scalars(state->spec);
   return ResolvedSpec(std::move(state));
 }
 

@@ -9,6 +9,7 @@
 
 #include "attnjit/spec.h"
 #include "spec/expression.h"
+#include "spec/scalars.h"
 
 namespace attnjit {
 
@@ -36,6 +37,9 @@ struct ResolvedSpec::State {
   AttentionSpec spec;  ///< with its defaults, and built-in masks for expressions that are no more
   PlanOptions options;
   spec::Snippets snippets;
+  // Of `spec`: each launch asks.
+  std::vector<ParamSpec> params;          ///< declared_params()
+  std::vector<spec::SpecScalar> scalars;  ///< spec_scalars()
 };
 
 }  // namespace attnjit

@@ -12,7 +12,7 @@
 #include "plan/sequence.h"
 #include "plan/signature.h"
 #include "spec/interpreted_code.h"
-#include "spec/names.h"
+#include "spec/resolved_spec.h"
 #include "spec/scalars.h"
 #include "spec/spec_fields.h"
 
@@ -23,48 +23,95 @@ Error invalid_launch(std::string field, std::string message) {
   return make_error(ErrorCode::kInvalid, std::move(message), std::move(field));
 }
 
+/// NOTE: a launch of other lengths comes through here, mostly with a recipe that was filled before.
+/// So what stays is left as it is, and memory is used again: texts were half of such a launch.
 class Filler {
  public:
   Filler(const ArgumentValues& values, LaunchRecipe& recipe)
       : values_(values),
         recipe_(recipe),
-        scalars_(spec::spec_scalars(values.plan.spec)),
-        declared_(spec::declared_params(values.plan.spec)) {}
+        scalars_(values.plan.spec.state().scalars),
+        declared_(values.plan.spec.state().params) {}
 
   Status check() const {
-    if (values_.scalars.values.size() <= scalars_.size()) return {};
+    if (values_.scalars.size() <= scalars_.size()) return {};
     return invalid_launch("scalars", fmt::format("{} numbers are given; the spec's masks and score "
                                                  "modification have {}",
-                                                 values_.scalars.values.size(), scalars_.size()));
+                                                 values_.scalars.size(), scalars_.size()));
   }
 
-  Result<KernelArgument> operator()(LaunchNumber number) const {
+  Status fill(LaunchNumber number, KernelArgument& argument) {
     const LaunchNumbers::Value& value = values_.numbers.get(number);
-    if (const auto* i32 = std::get_if<std::int32_t>(&value)) return KernelArgument{*i32};
-    if (const auto* i64 = std::get_if<std::int64_t>(&value)) return KernelArgument{*i64};
-    if (const auto* f32 = std::get_if<float>(&value)) return KernelArgument{*f32};
-    const std::string name(name_of(number));
-    return make_error(ErrorCode::kInternal, fmt::format("no value is known for '{}'", name), name);
+    if (const auto* i32 = std::get_if<std::int32_t>(&value)) {
+      argument.value = *i32;
+    } else if (const auto* i64 = std::get_if<std::int64_t>(&value)) {
+      argument.value = *i64;
+    } else if (const auto* f32 = std::get_if<float>(&value)) {
+      argument.value = *f32;
+    } else {
+      const std::string name(name_of(number));
+      return make_error(ErrorCode::kInternal, fmt::format("no value is known for '{}'", name),
+                        name);
+    }
+    return {};
   }
 
-  Result<KernelArgument> operator()(TensorMapId map) const {
-    KernelArgument::TensorMap argument;
-    argument.name = std::string(name_of(map));
-    argument.index = static_cast<std::uint32_t>(recipe_.tensor_maps.size());
-    TensorMapDescription description = values_.describe(map);
-    description.name = argument.name;
-    description.buffer = name_of(values_.plan, description.id);
-    recipe_.tensor_maps.push_back(std::move(description));
-    return KernelArgument{std::move(argument)};
+  Status fill(TensorMapId map, KernelArgument& argument) {
+    const std::uint32_t index = num_maps_++;
+    if (index == recipe_.tensor_maps.size()) recipe_.tensor_maps.emplace_back();
+    TensorMapDescription& description = recipe_.tensor_maps[index];
+    const BufferId before = description.id;
+    begin_again(description);
+    values_.describe(map, description);
+    // Of a plan's kernel the n-th map is always the same.
+    if (description.name.empty() || description.id != before) {
+      description.name = name_of(map);
+      description.buffer = name_of(values_.plan, description.id);
+    }
+    if (!std::holds_alternative<KernelArgument::TensorMap>(argument.value)) {
+      argument.value = KernelArgument::TensorMap{description.name, index};
+    }
+    return {};
   }
 
-  Result<KernelArgument> operator()(BufferId buffer) const {
-    return KernelArgument{KernelArgument::Pointer{name_of(values_.plan, buffer), 0, buffer}};
+  Status fill(BufferId buffer, KernelArgument& argument) {
+    const auto* old = std::get_if<KernelArgument::Pointer>(&argument.value);
+    if (old == nullptr || old->id != buffer || old->offset != 0) {
+      argument.value = KernelArgument::Pointer{name_of(values_.plan, buffer), 0, buffer};
+    }
+    return {};
+  }
+
+  template <class Source>
+  Status fill(Source source, KernelArgument& argument) {
+    Result<KernelArgument> made = (*this)(source);
+    if (!made) return std::move(made).error();
+    argument = *std::move(made);
+    return {};
+  }
+
+  /// Maps that a launch before had, and this one has not.
+  void end() { recipe_.tensor_maps.resize(num_maps_); }
+
+ private:
+  /// A description as a new one is, that keeps its memory and its names.
+  static void begin_again(TensorMapDescription& description) {
+    static const TensorMapDescription kNew;
+    description.offset = kNew.offset;
+    description.dtype = kNew.dtype;
+    description.dims.clear();
+    description.strides.clear();
+    description.box.clear();
+    description.element_strides.clear();
+    description.swizzle = kNew.swizzle;
+    description.l2_bytes = kNew.l2_bytes;
+    description.oob = kNew.oob;
+    description.id = kNew.id;
   }
 
   Result<KernelArgument> operator()(ScalarSource source) const {
     const spec::SpecScalar& scalar = scalars_.at(source.index);
-    const Result<double> value = spec::launch_number(scalar, values_.scalars.values, source.index);
+    const Result<double> value = spec::launch_number(scalar, values_.scalars, source.index);
     if (!value) return value.error();
     if (scalar.is_integer) {
       return KernelArgument{static_cast<std::int32_t>(spec::kernel_value(scalar.traits, *value))};
@@ -110,7 +157,6 @@ class Filler {
     return (*this)(ParamSource{code_->arrays[array], ParamSource::Part::kValue});
   }
 
- private:
   /// The launch's stack code, once.
   Status make_code() const {
     if (code_) return {};
@@ -132,7 +178,7 @@ class Filler {
       }
     }
     Result<spec::StackProgram> code =
-        spec::interpreted_code(values_.plan.spec, values_.scalars.values, params);
+        spec::interpreted_code(values_.plan.spec, values_.scalars, params);
     if (!code) return std::move(code).error();
     code_ = *std::move(code);
     return {};
@@ -158,8 +204,9 @@ class Filler {
 
   const ArgumentValues& values_;
   LaunchRecipe& recipe_;
-  const std::vector<spec::SpecScalar> scalars_;
-  const std::vector<ParamSpec> declared_;
+  const std::vector<spec::SpecScalar>& scalars_;
+  const std::vector<ParamSpec>& declared_;
+  std::uint32_t num_maps_ = 0;
   mutable std::optional<spec::StackProgram> code_;
 };
 
@@ -195,24 +242,29 @@ void LaunchNumbers::set_strides(const LaunchTensors& tensors) {
   set(LaunchNumber::kVHeadBytes, bytes(tensors.v, tensors.v.strides.head));
 }
 
-Result<LaunchRecipe> make_recipe(KernelId id, std::uint32_t ctas, const ArgumentValues& values) {
-  LaunchRecipe recipe;
-  recipe.kernel = rank_of(values.plan, id);
-  const PlannedKernel& kernel = values.plan.kernels.at(recipe.kernel);
-  recipe.entry = kernel.entry;
+Status fill_recipe(KernelId id, std::uint32_t ctas, const ArgumentValues& values,
+                   LaunchRecipe& recipe) {
+  const std::uint32_t rank = rank_of(values.plan, id);
+  const PlannedKernel& kernel = values.plan.kernels.at(rank);
+  if (recipe.kernel != rank || recipe.entry.empty()) {
+    recipe = {};
+    recipe.kernel = rank;
+    recipe.entry = kernel.entry;
+  }
   recipe.grid = {ctas, 1, 1};
   recipe.block = {static_cast<std::uint32_t>(kernel.threads), 1, 1};
   recipe.cluster = {static_cast<std::uint32_t>(kernel.cluster), 1, 1};
   recipe.dynamic_smem = static_cast<std::uint32_t>(kernel.smem_bytes);
-  const Filler filler(values, recipe);
-  if (Status checked = filler.check(); !checked) return checked.error();
-  recipe.args.reserve(kernel.parameters.size());
-  for (const KernelParameter& parameter : kernel.parameters) {
-    Result<KernelArgument> argument = std::visit(filler, parameter.source);
-    if (!argument) return argument.error();
-    recipe.args.push_back(*std::move(argument));
+  Filler filler(values, recipe);
+  if (Status checked = filler.check(); !checked) return checked;
+  recipe.args.resize(kernel.parameters.size(), KernelArgument{std::int32_t{0}});
+  for (std::size_t i = 0; i < recipe.args.size(); ++i) {
+    Status filled = std::visit([&](auto source) { return filler.fill(source, recipe.args[i]); },
+                               kernel.parameters[i].source);
+    if (!filled) return filled;
   }
-  return recipe;
+  filler.end();
+  return {};
 }
 
 }  // namespace attnjit

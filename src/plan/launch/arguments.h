@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <variant>
 #include <vector>
 
@@ -42,15 +43,18 @@ class LaunchNumbers {
 /// What the parameters of a kernel are filled from.
 struct ArgumentValues {
   const KernelPlan& plan;
-  LaunchScalars scalars;
-  std::vector<UserParamShape> params;
+  std::span<const double> scalars;  ///< LaunchScalars::values
+  std::span<const UserParamShape> params;
   LaunchNumbers numbers;
-  std::function<TensorMapDescription(TensorMapId)> describe;  ///< all but name and buffer
+  /// Fills a new description, all but its names.
+  std::function<void(TensorMapId, TensorMapDescription&)> describe;
 };
 
-/// What every launch of a kernel of the plan has: entry, block, cluster, shared memory, arguments
-/// and the tensor maps that they name. Errors: kInvalid where the launch lacks a value; kInternal
-/// for a number that was not computed.
-Result<LaunchRecipe> make_recipe(KernelId id, std::uint32_t ctas, const ArgumentValues& values);
+/// Fills in what every launch of a kernel of the plan has: entry, block, cluster, shared memory,
+/// arguments and the tensor maps that they name. `recipe` is new, or one that was filled for the
+/// same plan, whose memory is used again. Errors: kInvalid where the launch lacks a value;
+/// kInternal for a number that was not computed.
+Status fill_recipe(KernelId id, std::uint32_t ctas, const ArgumentValues& values,
+                   LaunchRecipe& recipe);
 
 }  // namespace attnjit

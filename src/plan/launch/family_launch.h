@@ -27,6 +27,12 @@ struct LaunchRequest {
 
 inline constexpr std::int64_t kMaxTiles = 1 << 30;
 
+/// plan_launch() into `sequence`: an empty one, or what a call for the same plan left there, whose
+/// memory is used again. What it holds after an error may be used so, too.
+Status plan_launch_into(const KernelPlan& plan, const LaunchShapes& shapes,
+                        const LaunchScalars& scalars, const std::vector<UserParamShape>& params,
+                        const DeviceShape& device, LaunchSequence& sequence);
+
 /// The tensor that a map of an attention kernel views.
 const TensorView& tensor_of(const LaunchTensors& tensors, TensorMapId map);
 

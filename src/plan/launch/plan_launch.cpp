@@ -57,6 +57,15 @@ Result<LaunchSequence> plan_launch(const KernelPlan& plan, const LaunchShapes& s
                                    const LaunchScalars& scalars,
                                    const std::vector<UserParamShape>& params,
                                    const DeviceShape& device) {
+  LaunchSequence sequence;
+  Status planned = plan_launch_into(plan, shapes, scalars, params, device, sequence);
+  if (!planned) return std::move(planned).error();
+  return sequence;
+}
+
+Status plan_launch_into(const KernelPlan& plan, const LaunchShapes& shapes,
+                        const LaunchScalars& scalars, const std::vector<UserParamShape>& params,
+                        const DeviceShape& device, LaunchSequence& sequence) {
   if (!plan.supported) {
     return make_error(ErrorCode::kUnsupported, plan.reason);
   }
@@ -69,8 +78,10 @@ Result<LaunchSequence> plan_launch(const KernelPlan& plan, const LaunchShapes& s
         fmt::format("the kernel needs {} bytes of shared memory per CTA; the device has {}",
                     kernel.smem_bytes, device.max_smem_bytes));
   }
-  LaunchSequence sequence;
-  if (tensors->o.empty() || shapes.q_len == 0) return sequence;
+  if (tensors->o.empty() || shapes.q_len == 0) {
+    sequence = {};
+    return {};
+  }
   const Result<float> scale = softmax_scale(plan.spec, scalars);
   if (!scale) return scale.error();
   const TensorView o = tensors->o;
@@ -84,22 +95,29 @@ Result<LaunchSequence> plan_launch(const KernelPlan& plan, const LaunchShapes& s
   const std::int32_t rows = lists ? family.rows_per_list(plan, shapes, device) : 0;
   const LaunchRequest request{shapes, scalars,    params, device, *tensors,
                               *scale, partitions, *map,   rows};
-  Result<LaunchRecipe> forward = family.launch(plan, request);
-  if (!forward) return forward.error();
-  sequence.launches.push_back(*std::move(forward));
+  const std::size_t before = map_launches(plan, request);
+  const bool merged = launches_merge(plan, partitions);
+  sequence.launches.resize(before + 1 + (merged ? 1 : 0));
+  Status filled = family.launch(plan, request, sequence.launches[before]);
+  if (!filled) return filled;
   add_workspaces(plan, sequence);
-  if (Status added = add_merge_launch(plan, o, partitions, device, sequence); !added)
-    return added.error();
-  if (Status added = add_map_launch(plan, request, sequence); !added) return added.error();
+  set_merge_bytes(plan, o, partitions, sequence);
+  if (merged) filled = fill_merge_launch(plan, o, partitions, device, sequence);
+  if (!filled) return filled;
+  filled = fill_map_launches(plan, request, sequence);
+  if (!filled) return filled;
   if (has_wait_records(plan)) {
     set_bytes(plan, WorkspaceId::kWaitRecords, kWaitRecordsBytes, sequence);
   }
+  // The claims are first where there are any. NOTE: a launch that needs other memory counts them
+  // in, although its kernels do not claim: one buffer serves all.
+  if (sequence.workspaces.empty()) return {};
   const bool others = std::any_of(sequence.workspaces.begin(), sequence.workspaces.end(),
                                   [](const Workspace& one) { return one.bytes > 0; });
-  if (others || uses(plan, WorkspaceId::kClaims)) {
+  if (others || sequence.workspaces.front().zeroed) {
     set_bytes(plan, WorkspaceId::kClaims, kClaimsBytes, sequence);
   }
-  return sequence;
+  return {};
 }
 
 }  // namespace attnjit

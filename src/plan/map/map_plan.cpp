@@ -327,10 +327,10 @@ PlannedKernel lists_kernel(const KernelPlan& plan) {
 }
 
 /// A launch of one of a plan's kernels, of `rows` rows.
-Result<LaunchRecipe> rows_launch(const KernelPlan& plan, KernelId kernel,
-                                 const LaunchRequest& request, std::int64_t rows) {
+Status rows_launch(const KernelPlan& plan, KernelId kernel, const LaunchRequest& request,
+                   std::int64_t rows, LaunchRecipe& recipe) {
   ArgumentValues values{plan,
-                        request.scalars,
+                        request.scalars.values,
                         request.params,
                         LaunchNumbers(plan.spec, request.shapes, request.scale),
                         {}};
@@ -339,9 +339,9 @@ Result<LaunchRecipe> rows_launch(const KernelPlan& plan, KernelId kernel,
   values.numbers.set(LaunchNumber::kHeadsAsked, heads_asked(plan, request.shapes, request.map));
   const std::int64_t ctas =
       std::min(rows, std::int64_t{kCtasPerSm} * std::max(request.device.sm_count, 1));
-  Result<LaunchRecipe> recipe = make_recipe(kernel, static_cast<std::uint32_t>(ctas), values);
-  if (recipe) place_map(plan, request.map, *recipe);
-  return recipe;
+  Status filled = fill_recipe(kernel, static_cast<std::uint32_t>(ctas), values, recipe);
+  if (filled) place_map(plan, request.map, recipe);
+  return filled;
 }
 
 /// Lists of a head's rows of blocks.
@@ -468,21 +468,28 @@ void set_map_numbers(const LaunchRequest& request, const AttentionSpec& spec,
   numbers.set(LaunchNumber::kListPlaces, blocks_of(request.shapes.kv_len));
 }
 
-Status add_map_launch(const KernelPlan& plan, const LaunchRequest& request,
-                      LaunchSequence& sequence) {
+std::size_t map_launches(const KernelPlan& plan, const LaunchRequest& request) {
+  if (!plan.map) return 0;
+  return (request.map.use != MaskMapUse::kRead ? 1U : 0U) + (request.rows_per_list > 0 ? 1U : 0U);
+}
+
+Status fill_map_launches(const KernelPlan& plan, const LaunchRequest& request,
+                         LaunchSequence& sequence) {
   if (!plan.map) return {};
   const MaskMapShape& map = request.map;
-  for (LaunchRecipe& recipe : sequence.launches) place_map(plan, map, recipe);
+  for (std::size_t i = map_launches(plan, request); i < sequence.launches.size(); ++i) {
+    place_map(plan, map, sequence.launches[i]);
+  }
   for (const MapArray& array : kArrays) {
     if (!plan.map->bits && array.of == MapArray::Of::kBits) continue;
     if (map.use != MaskMapUse::kNone || lacks_array(map, array)) continue;
     set_bytes(plan, array.workspace, bytes_of(array, map), sequence);
   }
-  std::vector<LaunchRecipe> before;
+  std::size_t next = 0;
   if (map.use != MaskMapUse::kRead) {
-    Result<LaunchRecipe> made = rows_launch(plan, KernelId::kMap, request, rows_of(map));
-    if (!made) return made.error();
-    before.push_back(*std::move(made));
+    Status made =
+        rows_launch(plan, KernelId::kMap, request, rows_of(map), sequence.launches[next++]);
+    if (!made) return made;
   }
   if (request.rows_per_list > 0) {
     const std::int64_t lists = std::int64_t{map.batch} * map.heads * lists_per_map(request);
@@ -493,11 +500,8 @@ Status add_map_launch(const KernelPlan& plan, const LaunchRequest& request,
       set_bytes(plan, WorkspaceId::kListNotes, lists * places * request.rows_per_list * kWordBytes,
                 sequence);
     }
-    Result<LaunchRecipe> made = rows_launch(plan, KernelId::kMapLists, request, lists);
-    if (!made) return made.error();
-    before.push_back(*std::move(made));
+    return rows_launch(plan, KernelId::kMapLists, request, lists, sequence.launches[next]);
   }
-  sequence.launches.insert(sequence.launches.begin(), before.begin(), before.end());
   return {};
 }
 

@@ -4,6 +4,7 @@
 // Thread rules: pure functions.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -48,10 +49,14 @@ Result<MaskMapShape> map_of_launch(const KernelPlan& plan, const LaunchShapes& s
 void set_map_numbers(const LaunchRequest& request, const AttentionSpec& spec,
                      LaunchNumbers& numbers);
 
-/// Puts the launch that makes the map before the others, unless the caller has it, and that which
-/// makes lists of it; the sizes of their workspaces after the others', and the workspaces in the
-/// place of what the caller did not give. Nothing for a plan without a map.
-Status add_map_launch(const KernelPlan& plan, const LaunchRequest& request,
-                      LaunchSequence& sequence);
+/// The launches before that of the attention kernel: one makes the map, unless the caller has it,
+/// and one makes lists of it.
+std::size_t map_launches(const KernelPlan& plan, const LaunchRequest& request);
+
+/// Fills them, the first of a sequence; says how much they need of their workspaces; and puts the
+/// workspaces into the other launches in the place of what the caller did not give. Nothing for a
+/// plan without a map.
+Status fill_map_launches(const KernelPlan& plan, const LaunchRequest& request,
+                         LaunchSequence& sequence);
 
 }  // namespace attnjit

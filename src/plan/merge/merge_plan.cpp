@@ -56,8 +56,8 @@ int warps_per_row(const AttentionSpec& spec) {
 int threads_of(const AttentionSpec& spec) { return 32 * std::max(kWarps, warps_per_row(spec)); }
 
 /// A launch of the kernel: `pairs` of them into `o`.
-Result<LaunchRecipe> merge_launch(const KernelPlan& plan, const TensorView& o, std::int32_t pairs,
-                                  const DeviceShape& device) {
+Status merge_launch(const KernelPlan& plan, const TensorView& o, std::int32_t pairs,
+                    const DeviceShape& device, LaunchRecipe& recipe) {
   const std::int64_t rows = o.batch * o.rows * o.heads;
   ArgumentValues values{plan, {}, {}, {}, {}};
   values.numbers.set(LaunchNumber::kPartitions, pairs);
@@ -70,7 +70,7 @@ Result<LaunchRecipe> merge_launch(const KernelPlan& plan, const TensorView& o, s
   const std::int64_t rows_per_cta = shared ? 1 : threads_of(plan.spec) / 32;
   const std::int64_t ctas = std::min((rows + rows_per_cta - 1) / rows_per_cta,
                                      std::int64_t{kCtasPerSm} * std::max(device.sm_count, 1));
-  return make_recipe(KernelId::kMerge, static_cast<std::uint32_t>(ctas), values);
+  return fill_recipe(KernelId::kMerge, static_cast<std::uint32_t>(ctas), values, recipe);
 }
 
 /// Whether a launch that may split the keys writes O and LSE itself.
@@ -174,7 +174,8 @@ Status plan_merge(KernelPlan& plan) {
   return {};
 }
 
-Result<LaunchRecipe> plan_merge_launch(const KernelPlan& plan, const LaunchRequest& request) {
+Status plan_merge_launch(const KernelPlan& plan, const LaunchRequest& request,
+                         LaunchRecipe& recipe) {
   const TensorView& o = request.tensors.o;
   const std::int32_t pairs = request.shapes.num_pairs;
   if (pairs < 1 || pairs > kMaxPairs) {
@@ -190,7 +191,7 @@ Result<LaunchRecipe> plan_merge_launch(const KernelPlan& plan, const LaunchReque
         fmt::format("{} pairs of {} bytes are more than 2^48 bytes", pairs, pair_bytes),
         "num_pairs");
   }
-  return merge_launch(plan, o, pairs, request.device);
+  return merge_launch(plan, o, pairs, request.device, recipe);
 }
 
 void forget_partials(const KernelPlan& plan, std::int32_t partitions, LaunchRecipe& recipe) {
@@ -205,20 +206,23 @@ void forget_partials(const KernelPlan& plan, std::int32_t partitions, LaunchReci
   }
 }
 
-Status add_merge_launch(const KernelPlan& plan, const TensorView& o, std::int32_t partitions,
-                        const DeviceShape& device, LaunchSequence& sequence) {
-  if (!merges(plan.spec)) return {};
-  const std::int64_t rows = o.batch * o.rows * o.heads;
-  const bool split = splits(plan.spec);
-  const std::int64_t pairs = written_whole(plan.spec, partitions) ? 0 : rows * partitions;
-  const std::int64_t element_bytes = split ? std::int64_t{sizeof(float)} : o.element_bytes();
+bool launches_merge(const KernelPlan& plan, std::int32_t partitions) {
+  return merges(plan.spec) && !written_whole(plan.spec, partitions);
+}
+
+Status fill_merge_launch(const KernelPlan& plan, const TensorView& o, std::int32_t partitions,
+                         const DeviceShape& device, LaunchSequence& sequence) {
+  return merge_launch(plan, o, partitions, device, sequence.launches.back());
+}
+
+void set_merge_bytes(const KernelPlan& plan, const TensorView& o, std::int32_t partitions,
+                     LaunchSequence& sequence) {
+  if (!launches_merge(plan, partitions)) return;
+  const std::int64_t pairs = o.batch * o.rows * o.heads * partitions;
+  const std::int64_t element_bytes =
+      splits(plan.spec) ? std::int64_t{sizeof(float)} : o.element_bytes();
   set_bytes(plan, WorkspaceId::kPartialO, pairs * o.depth * element_bytes, sequence);
   set_bytes(plan, WorkspaceId::kPartialLse, pairs * std::int64_t{sizeof(float)}, sequence);
-  if (pairs == 0) return {};
-  Result<LaunchRecipe> recipe = merge_launch(plan, o, partitions, device);
-  if (!recipe) return recipe.error();
-  sequence.launches.push_back(*std::move(recipe));
-  return {};
 }
 
 }  // namespace attnjit

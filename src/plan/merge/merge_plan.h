@@ -48,16 +48,25 @@ PlannedKernel merge_kernel(const KernelPlan& plan);
 Status plan_merge(KernelPlan& plan);
 
 /// Plans its launch.
-Result<LaunchRecipe> plan_merge_launch(const KernelPlan& plan, const LaunchRequest& request);
+Status plan_merge_launch(const KernelPlan& plan, const LaunchRequest& request,
+                         LaunchRecipe& recipe);
 
 /// Takes the workspaces from a launch of an attention kernel that writes one partition as O and
 /// LSE: there are none.
 void forget_partials(const KernelPlan& plan, std::int32_t partitions, LaunchRecipe& recipe);
 
-/// Appends the merge into `o`, the caller's, and the sizes of the workspaces to the launches of a
-/// plan that splits or accumulates; nothing for another plan. One partition is merged only into
-/// what the caller has, and where merges_one_part() says so.
-Status add_merge_launch(const KernelPlan& plan, const TensorView& o, std::int32_t partitions,
-                        const DeviceShape& device, LaunchSequence& sequence);
+/// Whether a launch of a plan that splits or accumulates ends with a merge: of one partition only
+/// into what the caller has, and where merges_one_part() says so.
+bool launches_merge(const KernelPlan& plan, std::int32_t partitions);
+
+/// Fills the last launch of such a sequence with the merge into `o`, the caller's.
+/// @pre launches_merge().
+Status fill_merge_launch(const KernelPlan& plan, const TensorView& o, std::int32_t partitions,
+                         const DeviceShape& device, LaunchSequence& sequence);
+
+/// Says how much a launch of a plan that splits or accumulates needs of its workspaces; nothing for
+/// another plan.
+void set_merge_bytes(const KernelPlan& plan, const TensorView& o, std::int32_t partitions,
+                     LaunchSequence& sequence);
 
 }  // namespace attnjit

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "plan/launch/arguments.h"
 #include "plan/launch/partitions.h"
@@ -27,8 +28,8 @@ std::int64_t packs_of(const AttentionSpec& spec) {
   return spec.num_q_heads / mla_packed_heads(spec);
 }
 
-TensorMapDescription describe(const KernelPlan& plan, const MlaTiles& tiles,
-                              const LaunchTensors& tensors, TensorMapId map) {
+void describe(const KernelPlan& plan, const MlaTiles& tiles, const LaunchTensors& tensors,
+              TensorMapId map, TensorMapDescription& description) {
   const int head_shift = mla_head_shift(plan.spec);
   const bool keys = map != TensorMapId::kQ;
   // NOTE: a tensor map cannot be empty. Where there are no keys nothing is loaded through K's and
@@ -37,11 +38,13 @@ TensorMapDescription describe(const KernelPlan& plan, const MlaTiles& tiles,
   const TensorView& tensor = tensor_of(tensors, viewed);
   // NOTE: its map needs no dimension of groups: behind a group's heads are zeros or the next
   // group's, of rows that are nobody's.
-  TensorMapDescription description = keys ? sm90_key_map(tensor, tiles.box_keys)
-                                          : sm90_row_map(tensor, head_shift, 1 << head_shift);
-  if (keys) description.l2_bytes = tiles.l2_bytes;
+  if (keys) {
+    sm90_key_map(tensor, tiles.box_keys, kSm90RowBytes, description);
+    description.l2_bytes = tiles.l2_bytes;
+  } else {
+    sm90_row_map(tensor, head_shift, 1 << head_shift, description);
+  }
   description.id = buffer_of(plan, viewed);
-  return description;
 }
 
 /// How long a launch takes whose keys are split, in microseconds, to compare numbers of parts with.
@@ -111,8 +114,8 @@ std::int32_t mla_partitions(const AttentionSpec& spec, const MlaTiles& tiles, co
   return static_cast<std::int32_t>(best);
 }
 
-Result<LaunchRecipe> plan_mla_launch(const KernelPlan& plan, const MlaTiles& tiles,
-                                     const LaunchRequest& request) {
+Status plan_mla_launch(const KernelPlan& plan, const MlaTiles& tiles, const LaunchRequest& request,
+                       LaunchRecipe& recipe) {
   const AttentionSpec& spec = plan.spec;
   const int head_shift = mla_head_shift(spec);
   const LaunchShapes& shapes = request.shapes;
@@ -137,9 +140,11 @@ Result<LaunchRecipe> plan_mla_launch(const KernelPlan& plan, const MlaTiles& til
   const Sm90Shares shares =
       sm90_shares(tiles.pair_tiles && request.partitions == 1, static_cast<std::int32_t>(m_tiles),
                   total_tiles, workers_of(tiles, request.device));
-  ArgumentValues values{
-      plan, request.scalars, request.params, LaunchNumbers(spec, shapes, request.scale),
-      [&](TensorMapId map) { return describe(plan, tiles, request.tensors, map); }};
+  const auto describe_map = [&](TensorMapId map, TensorMapDescription& description) {
+    describe(plan, tiles, request.tensors, map, description);
+  };
+  ArgumentValues values{plan, request.scalars.values, request.params,
+                        LaunchNumbers(spec, shapes, request.scale), std::cref(describe_map)};
   values.numbers.set(LaunchNumber::kMTiles, static_cast<std::int32_t>(m_tiles));
   values.numbers.set(LaunchNumber::kTotalTiles, total_tiles);
   values.numbers.set(LaunchNumber::kPairedUnits, shares.paired_units);
@@ -152,9 +157,9 @@ Result<LaunchRecipe> plan_mla_launch(const KernelPlan& plan, const MlaTiles& til
   values.numbers.set(LaunchNumber::kRows, o.batch * o.rows * o.heads);
   values.numbers.set_strides(request.tensors);
   const auto ctas = static_cast<std::uint32_t>(shares.ctas * tiles.cluster);
-  Result<LaunchRecipe> recipe = make_recipe(KernelId::kAttention, ctas, values);
-  if (recipe) forget_partials(plan, request.partitions, *recipe);
-  return recipe;
+  Status filled = fill_recipe(KernelId::kAttention, ctas, values, recipe);
+  if (filled) forget_partials(plan, request.partitions, recipe);
+  return filled;
 }
 
 }  // namespace attnjit

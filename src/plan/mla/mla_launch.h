@@ -29,7 +29,7 @@ std::int32_t mla_partitions(const AttentionSpec& spec, const MlaTiles& tiles, co
                             const LaunchShapes& shapes, const DeviceShape& device);
 
 /// Plans a launch of the main kernel.
-Result<LaunchRecipe> plan_mla_launch(const KernelPlan& plan, const MlaTiles& tiles,
-                                     const LaunchRequest& request);
+Status plan_mla_launch(const KernelPlan& plan, const MlaTiles& tiles, const LaunchRequest& request,
+                       LaunchRecipe& recipe);
 
 }  // namespace attnjit

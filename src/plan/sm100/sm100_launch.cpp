@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <functional>
 
 #include "plan/forward_support.h"
 #include "plan/launch/arguments.h"
@@ -21,11 +22,10 @@ namespace {
 constexpr std::int64_t kL2Bytes = std::int64_t{50} << 20;
 
 // A tensor map by the plan's axes.
-TensorMapDescription describe(const Sm100TensorMap& map, const TensorView& tensor,
-                              std::int64_t group) {
+void describe(const Sm100TensorMap& map, const TensorView& tensor, std::int64_t group,
+              TensorMapDescription& description) {
   const bool grouped =
       std::find(map.axes.begin(), map.axes.end(), MapAxis::kGroup) != map.axes.end();
-  TensorMapDescription description;
   description.dtype = tensor.dtype;
   description.swizzle = map.swizzle;
   for (std::size_t i = 0; i < map.axes.size(); ++i) {
@@ -65,20 +65,18 @@ TensorMapDescription describe(const Sm100TensorMap& map, const TensorView& tenso
     description.box.push_back(static_cast<std::uint32_t>(map.box[i]));
     description.element_strides.push_back(1);
   }
-  return description;
 }
 
-TensorMapDescription describe(const KernelPlan& plan, const LaunchTensors& tensors,
-                              TensorMapId id) {
+void describe(const KernelPlan& plan, const LaunchTensors& tensors, TensorMapId id,
+              TensorMapDescription& description) {
   const std::vector<Sm100TensorMap>& maps = plan.sm100->tensor_maps;
   const auto map = std::find_if(maps.begin(), maps.end(),
                                 [&](const Sm100TensorMap& one) { return one.id == id; });
   // NOTE: a tensor map cannot be empty. Where there are no keys nothing is loaded through K's and
   // V's; they view Q, which is there.
   const TensorMapId viewed = tensor_of(tensors, id).empty() ? TensorMapId::kQ : id;
-  TensorMapDescription description = describe(*map, tensor_of(tensors, viewed), plan.spec->group);
+  describe(*map, tensor_of(tensors, viewed), plan.spec->group, description);
   description.id = buffer_of(plan, viewed);
-  return description;
 }
 
 // No fewer query tiles than a ragged batch can have: each sequence wastes a tile less a row at
@@ -157,7 +155,8 @@ std::int32_t sm100_rows_per_list(const KernelPlan& plan, const LaunchShapes& sha
   return query_tiles(plan, shapes, device).body->BM_eff > kMapBlock ? 2 : 1;
 }
 
-Result<LaunchRecipe> plan_sm100_launch(const KernelPlan& plan, const LaunchRequest& request) {
+Status plan_sm100_launch(const KernelPlan& plan, const LaunchRequest& request,
+                         LaunchRecipe& recipe) {
   const AttentionSpec& spec = plan.spec;
   const LaunchShapes& shapes = request.shapes;
   const LaunchTensors& tensors = request.tensors;
@@ -188,9 +187,11 @@ Result<LaunchRecipe> plan_sm100_launch(const KernelPlan& plan, const LaunchReque
         total_heads,
         static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(fitting)))));
   }
-  ArgumentValues values{plan, request.scalars, request.params,
-                        LaunchNumbers(spec, shapes, request.scale),
-                        [&](TensorMapId map) { return describe(plan, tensors, map); }};
+  const auto describe_map = [&](TensorMapId map, TensorMapDescription& description) {
+    describe(plan, tensors, map, description);
+  };
+  ArgumentValues values{plan, request.scalars.values, request.params,
+                        LaunchNumbers(spec, shapes, request.scale), std::cref(describe_map)};
   values.numbers.set(LaunchNumber::kMTiles, static_cast<std::int32_t>(m_tiles));
   values.numbers.set(LaunchNumber::kTotalTiles, total_tiles);
   values.numbers.set(LaunchNumber::kTotalHeads, total_heads);
@@ -206,10 +207,10 @@ Result<LaunchRecipe> plan_sm100_launch(const KernelPlan& plan, const LaunchReque
   const std::int32_t ctas = even || plan.sm100->announced
                                 ? std::min(total_tiles, std::max(request.device.sm_count, 1))
                                 : total_tiles;
-  Result<LaunchRecipe> recipe =
-      make_recipe(KernelId::kAttention, static_cast<std::uint32_t>(ctas), values);
-  if (recipe) forget_partials(plan, request.partitions, *recipe);
-  return recipe;
+  Status filled =
+      fill_recipe(KernelId::kAttention, static_cast<std::uint32_t>(ctas), values, recipe);
+  if (filled) forget_partials(plan, request.partitions, recipe);
+  return filled;
 }
 
 }  // namespace attnjit

@@ -234,7 +234,8 @@ std::int32_t sm100_rows_per_list(const KernelPlan& plan, const LaunchShapes& sha
 
 struct LaunchRequest;
 /// Plans a launch of the kernel.
-Result<LaunchRecipe> plan_sm100_launch(const KernelPlan& plan, const LaunchRequest& request);
+Status plan_sm100_launch(const KernelPlan& plan, const LaunchRequest& request,
+                         LaunchRecipe& recipe);
 
 /// What a tuning row may choose, with what this plan has.
 std::vector<TuningKnob> sm100_knobs(const Sm100Plan& plan);

@@ -22,8 +22,9 @@ std::int32_t sm100_mla_partitions(const KernelPlan& plan, const LaunchShapes& sh
   return mla_partitions(plan.spec, plan.sm100_mla->tiles, kRates, shapes, device);
 }
 
-Result<LaunchRecipe> plan_sm100_mla_launch(const KernelPlan& plan, const LaunchRequest& request) {
-  return plan_mla_launch(plan, plan.sm100_mla->tiles, request);
+Status plan_sm100_mla_launch(const KernelPlan& plan, const LaunchRequest& request,
+                             LaunchRecipe& recipe) {
+  return plan_mla_launch(plan, plan.sm100_mla->tiles, request, recipe);
 }
 
 }  // namespace attnjit

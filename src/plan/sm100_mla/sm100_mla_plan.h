@@ -55,7 +55,8 @@ std::int32_t sm100_mla_partitions(const KernelPlan& plan, const LaunchShapes& sh
 
 struct LaunchRequest;
 /// Plans a launch of the kernel.
-Result<LaunchRecipe> plan_sm100_mla_launch(const KernelPlan& plan, const LaunchRequest& request);
+Status plan_sm100_mla_launch(const KernelPlan& plan, const LaunchRequest& request,
+                             LaunchRecipe& recipe);
 
 /// What a tuning row may choose, with what this plan has.
 std::vector<TuningKnob> sm100_mla_knobs(const KernelPlan& plan);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "plan/launch/arguments.h"
 #include "plan/launch/family_launch.h"
@@ -18,22 +19,23 @@ namespace attnjit {
 namespace {
 
 // `read_once`: one tile reads a head's K and V, all there is of them.
-TensorMapDescription describe(const KernelPlan& plan, const Sm90Plan& body, bool read_once,
-                              const LaunchTensors& tensors, TensorMapId map) {
+void describe(const KernelPlan& plan, const Sm90Plan& body, bool read_once,
+              const LaunchTensors& tensors, TensorMapId map, TensorMapDescription& description) {
   const bool keys = map == TensorMapId::kK || map == TensorMapId::kV;
   // NOTE: a tensor map cannot be empty. Where there are no keys nothing is loaded through K's and
   // V's; they view Q, which is there.
   const TensorMapId viewed = tensor_of(tensors, map).empty() ? TensorMapId::kQ : map;
   const TensorView& tensor = tensor_of(tensors, viewed);
-  TensorMapDescription description =
-      keys ? sm90_key_map(tensor, body.box_keys, body.kv_row_bytes)
-           : sm90_row_map(tensor, sm90_gqa_shift(*plan.sm90, plan.spec),
-                          sm90_packed_heads(*plan.sm90, plan.spec));
-  if (keys) description.l2_bytes = plan.sm90->l2_bytes;
+  if (keys) {
+    sm90_key_map(tensor, body.box_keys, body.kv_row_bytes, description);
+    description.l2_bytes = plan.sm90->l2_bytes;
+  } else {
+    sm90_row_map(tensor, sm90_gqa_shift(*plan.sm90, plan.spec),
+                 sm90_packed_heads(*plan.sm90, plan.spec), description);
+  }
   // NOTE: nobody comes back for what L2 fetches beside it; such launches wait for memory.
   if (read_once) description.l2_bytes = std::min(description.l2_bytes, 128);
   description.id = buffer_of(plan, viewed);
-  return description;
 }
 
 // The query tiles of a head (or those of packed heads), all sequences together.
@@ -89,7 +91,8 @@ std::int32_t sm90_partitions(const KernelPlan& plan, const LaunchShapes& shapes,
   return best_partitions(work, rates_of(sm90), device);
 }
 
-Result<LaunchRecipe> plan_sm90_launch(const KernelPlan& plan, const LaunchRequest& request) {
+Status plan_sm90_launch(const KernelPlan& plan, const LaunchRequest& request,
+                        LaunchRecipe& recipe) {
   const AttentionSpec& spec = plan.spec;
   const Sm90Plan& sm90 = *plan.sm90;
   const LaunchShapes& shapes = request.shapes;
@@ -127,9 +130,11 @@ Result<LaunchRecipe> plan_sm90_launch(const KernelPlan& plan, const LaunchReques
                                         total_tiles, ctas_of(sm90, request.device));
   const bool read_once =
       !sm90.kv_lens && tiling.m_tiles == 1 && sm90_packed_heads(*body, spec) == spec.group;
-  ArgumentValues values{
-      plan, request.scalars, request.params, LaunchNumbers(spec, shapes, request.scale),
-      [&](TensorMapId map) { return describe(plan, *body, read_once, request.tensors, map); }};
+  const auto describe_map = [&](TensorMapId map, TensorMapDescription& description) {
+    describe(plan, *body, read_once, request.tensors, map, description);
+  };
+  ArgumentValues values{plan, request.scalars.values, request.params,
+                        LaunchNumbers(spec, shapes, request.scale), std::cref(describe_map)};
   values.numbers.set(LaunchNumber::kMTiles, tiling.m_tiles);
   values.numbers.set(LaunchNumber::kTileGroups, tiling.tile_groups);
   values.numbers.set(LaunchNumber::kFirstTiles, tiling.first_tiles);
@@ -144,10 +149,10 @@ Result<LaunchRecipe> plan_sm90_launch(const KernelPlan& plan, const LaunchReques
   const TensorView& o = request.tensors.o;
   values.numbers.set(LaunchNumber::kRows, o.batch * o.rows * o.heads);
   values.numbers.set_strides(request.tensors);
-  Result<LaunchRecipe> recipe =
-      make_recipe(KernelId::kAttention, static_cast<std::uint32_t>(shares.ctas), values);
-  if (recipe) forget_partials(plan, request.partitions, *recipe);
-  return recipe;
+  Status filled =
+      fill_recipe(KernelId::kAttention, static_cast<std::uint32_t>(shares.ctas), values, recipe);
+  if (filled) forget_partials(plan, request.partitions, recipe);
+  return filled;
 }
 
 }  // namespace attnjit

@@ -128,7 +128,7 @@ std::int32_t sm90_partitions(const KernelPlan& plan, const LaunchShapes& shapes,
 
 struct LaunchRequest;
 /// Plans a launch of the kernel.
-Result<LaunchRecipe> plan_sm90_launch(const KernelPlan& plan, const LaunchRequest& request);
+Status plan_sm90_launch(const KernelPlan& plan, const LaunchRequest& request, LaunchRecipe& recipe);
 
 /// What a tuning row may choose, with what this plan has.
 std::vector<TuningKnob> sm90_knobs(const Sm90Plan& plan);

@@ -16,11 +16,11 @@ constexpr int kBoxRows = 64;  // of Q and O: a wgmma's
 
 }  // namespace
 
-TensorMapDescription sm90_key_map(const TensorView& tensor, int box_keys, int row_bytes) {
+void sm90_key_map(const TensorView& tensor, int box_keys, int row_bytes,
+                  TensorMapDescription& description) {
   const auto bytes = [&](std::int64_t stride) {
     return static_cast<std::uint64_t>(stride * tensor.element_bytes());
   };
-  TensorMapDescription description;
   description.dtype = tensor.dtype;
   description.dims = {
       static_cast<std::uint64_t>(tensor.depth), static_cast<std::uint64_t>(tensor.rows),
@@ -31,24 +31,23 @@ TensorMapDescription sm90_key_map(const TensorView& tensor, int box_keys, int ro
                      static_cast<std::uint32_t>(box_keys), 1, 1};
   description.element_strides = {1, 1, 1, 1};
   description.swizzle = row_bytes;
-  return description;
 }
 
-TensorMapDescription sm90_row_map(const TensorView& tensor, int gqa_shift, int packed_heads) {
+void sm90_row_map(const TensorView& tensor, int gqa_shift, int packed_heads,
+                  TensorMapDescription& description) {
   const int box_heads = std::min(kBoxRows, 1 << gqa_shift);
-  TensorMapDescription description = sm90_key_map(tensor, kBoxRows / box_heads);
+  sm90_key_map(tensor, kBoxRows / box_heads, kSm90RowBytes, description);
   std::swap(description.dims[1], description.dims[2]);
   std::swap(description.strides[0], description.strides[1]);
   std::swap(description.box[1], description.box[2]);
   description.box[1] = static_cast<std::uint32_t>(box_heads);
-  if (packed_heads == 1 << gqa_shift) return description;
+  if (packed_heads == 1 << gqa_shift) return;
   const auto heads = static_cast<std::uint64_t>(packed_heads);
   description.dims.insert(description.dims.end() - 1, description.dims[1] / heads);
   description.dims[1] = heads;
   description.strides.insert(description.strides.end() - 1, description.strides[0] * heads);
   description.box.push_back(1);
   description.element_strides.push_back(1);
-  return description;
 }
 
 std::int64_t sm90_query_tiles(const AttentionSpec& spec, const LaunchShapes& shapes, int tile_rows,

@@ -14,14 +14,18 @@
 
 namespace attnjit {
 
+inline constexpr int kSm90RowBytes = 128;  ///< of a box's rows, as wide as the widest swizzle
+
 /// A map of K or V: depth, key, head, batch; of pages depth, row, head, page. A box is `box_keys`
-/// keys of a head, of `row_bytes` each, with the swizzle of as many.
-TensorMapDescription sm90_key_map(const TensorView& tensor, int box_keys, int row_bytes = 128);
+/// keys of a head, of `row_bytes` each, with the swizzle of as many. `description` is a new one.
+void sm90_key_map(const TensorView& tensor, int box_keys, int row_bytes,
+                  TensorMapDescription& description);
 
 /// A map of Q or O: depth, head, position, batch; a box is 64 rows, of up to 2^gqa_shift heads.
 /// Where those are more than are packed: depth, head of the group, position, group, batch, so that
 /// a box ends with the group.
-TensorMapDescription sm90_row_map(const TensorView& tensor, int gqa_shift, int packed_heads);
+void sm90_row_map(const TensorView& tensor, int gqa_shift, int packed_heads,
+                  TensorMapDescription& description);
 
 /// The query tiles of `tile_rows` rows of a head (or of packed heads, 2^gqa_shift to a position),
 /// all sequences together: no fewer than there can be.

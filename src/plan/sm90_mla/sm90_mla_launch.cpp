@@ -21,8 +21,9 @@ std::int32_t sm90_mla_partitions(const KernelPlan& plan, const LaunchShapes& sha
   return mla_partitions(plan.spec, sm90_mla_tiles(*plan.sm90), kRates, shapes, device);
 }
 
-Result<LaunchRecipe> plan_sm90_mla_launch(const KernelPlan& plan, const LaunchRequest& request) {
-  return plan_mla_launch(plan, sm90_mla_tiles(*plan.sm90), request);
+Status plan_sm90_mla_launch(const KernelPlan& plan, const LaunchRequest& request,
+                            LaunchRecipe& recipe) {
+  return plan_mla_launch(plan, sm90_mla_tiles(*plan.sm90), request, recipe);
 }
 
 }  // namespace attnjit

@@ -34,7 +34,8 @@ std::int32_t sm90_mla_partitions(const KernelPlan& plan, const LaunchShapes& sha
                                  const DeviceShape& device);
 
 /// Plans a launch of the kernel.
-Result<LaunchRecipe> plan_sm90_mla_launch(const KernelPlan& plan, const LaunchRequest& request);
+Status plan_sm90_mla_launch(const KernelPlan& plan, const LaunchRequest& request,
+                            LaunchRecipe& recipe);
 
 /// What a tuning row may choose, with what this plan has.
 std::vector<TuningKnob> sm90_mla_knobs(const KernelPlan& plan);

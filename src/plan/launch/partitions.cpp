@@ -34,12 +34,26 @@ class SplitTimes {
     const double memory = static_cast<double>(work_.tiles) * static_cast<double>(work_.kv_tiles) *
                           work_.kv_tile_bytes / memory_;
     const double main = std::max(sm, memory) + std::min(sm, memory) / 3;
-    if (parts == 1) return main;
-    const double written = static_cast<double>(parts) * work_.rows * work_.row_bytes;
-    return main + kMerge + kMergePart * static_cast<double>(parts) + 2 * written / memory_;
+    return parts == 1 ? main : main + merged(parts);
+  }
+
+  /// No such number of parts, nor a larger one, takes less.
+  double least_from(std::int64_t parts) const {
+    const double waiting =
+        work_.ctas_per_sm > 1 ? loaded_alone_ / std::max(two_ctas_, 1.0) : loaded_alone_;
+    const double tiles = static_cast<double>(work_.tiles) * static_cast<double>(work_.kv_tiles);
+    const double sm = tiles / static_cast<double>(sms_) * std::max(waiting, computed_alone_);
+    const double memory = tiles * work_.kv_tile_bytes / memory_;
+    return std::max(sm, memory) + std::min(sm, memory) / 3 + merged(parts);
   }
 
  private:
+  /// What writing and merging the parts takes.
+  double merged(std::int64_t parts) const {
+    const double written = static_cast<double>(parts) * work_.rows * work_.row_bytes;
+    return kMerge + kMergePart * static_cast<double>(parts) + 2 * written / memory_;
+  }
+
   static constexpr double kMerge = 2.5;
   static constexpr double kMergePart = 0.125;
 
@@ -83,6 +97,7 @@ std::int32_t best_partitions(const SplitWork& work, const SmRates& rates,
   std::int64_t best = 1;
   double least = times.of(1);
   for (std::int64_t parts = 2; parts <= std::min(work.kv_tiles, kMaxPartitions); ++parts) {
+    if (times.least_from(parts) > least) break;
     const double time = times.of(parts);
     // More parts are more partial results: they are to gain something.
     if (time > least * kWorthwhile) continue;

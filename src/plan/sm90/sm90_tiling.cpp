@@ -141,13 +141,14 @@ Sm90Tiling rising_tiling(const Sm90Rows& rows, double most, const TileTimes& tim
   return tiling;
 }
 
-/// Tiles are dealt from the longest to the shortest, to and fro.
-double rising_time(const Sm90Rows& rows, const Sm90Tiling& tiling, const TileTimes& times) {
+/// Tiles are dealt from the longest to the shortest, to and fro. `loads` is memory to work in.
+double rising_time(const Sm90Rows& rows, const Sm90Tiling& tiling, const TileTimes& times,
+                   std::vector<double>& loads) {
   const std::int64_t tiles = tiling.m_tiles * rows.heads;
-  std::vector<double> loads(
-      static_cast<std::size_t>(std::clamp<std::int64_t>(tiles, 1, rows.ctas)));
+  const std::int64_t ctas = std::clamp<std::int64_t>(tiles, 1, rows.ctas);
+  loads.assign(static_cast<std::size_t>(ctas), 0);
   std::int64_t left = rows.groups;
-  std::size_t at = 0;
+  std::int64_t dealt = 0;  // in this turn
   bool fro = false;
   for (std::int32_t rank = 0; rank < tiling.m_tiles; ++rank) {
     const std::int64_t groups = tiling.tile_groups + (rank >= tiling.first_tiles ? 1 : 0) +
@@ -156,13 +157,15 @@ double rising_time(const Sm90Rows& rows, const Sm90Tiling& tiling, const TileTim
                            static_cast<double>(rows.groups) * rows.fewer_keys;
     const double time = times.of(groups, rows.keys - missing);
     left -= groups;
-    for (std::int64_t head = 0; head < rows.heads; ++head) {
-      loads[at] += time;
-      if (at == (fro ? 0 : loads.size() - 1)) {
-        fro = !fro;
-      } else {
-        at = fro ? at - 1 : at + 1;
-      }
+    for (std::int64_t heads = rows.heads; heads > 0;) {
+      const std::int64_t count = std::min(heads, ctas - dealt);
+      const auto first = loads.begin() + (fro ? ctas - dealt - count : dealt);
+      std::for_each(first, first + count, [=](double& load) { load += time; });
+      heads -= count;
+      dealt += count;
+      if (dealt < ctas) continue;
+      dealt = 0;
+      fro = !fro;
     }
   }
   return *std::max_element(loads.begin(), loads.end());
@@ -177,11 +180,15 @@ Sm90Tiling best_of_growing_rows(const Sm90Rows& rows) {
   Sm90Tiling best = even_tiling(rows, rows.consumers);
   if (best.m_tiles * rows.heads < kManyRounds * rows.ctas) {
     const double longest = times.of(rows.consumers, rows.keys);
-    double least = rising_time(rows, best, times) * kSm90Worthwhile;
+    std::vector<double> loads;
+    double least = rising_time(rows, best, times, loads) * kSm90Worthwhile;
+    Sm90Tiling last;
     for (int step = 0; step < 8; ++step) {
       const double most = 0.66 + 0.04 * step;  // of the longest tile's time
       const Sm90Tiling tiling = rising_tiling(rows, most * longest, times);
-      const double time = rising_time(rows, tiling, times);
+      if (tiling == last) continue;
+      last = tiling;
+      const double time = rising_time(rows, tiling, times, loads);
       if (time >= least) continue;
       best = tiling;
       least = time;

@@ -36,6 +36,7 @@ struct Sm90Tiling {
   double time = 0;  ///< that the busiest CTA takes; what a full tile of three groups takes per key
   /// How CTAs take them: head by head; in pairs of a long and a short tile; or the longest first.
   enum class Order : std::uint8_t { kHeads, kPairs, kLongest } order = Order::kHeads;
+  bool operator==(const Sm90Tiling&) const = default;
 };
 
 /// What other tiles than full ones, or those of the second body, take at most of the time: the

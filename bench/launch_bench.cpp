@@ -2,8 +2,10 @@
 // What a launch costs beside the driver's calls, without a GPU: here these return at once.
 //
 // The names say which launch (one kernel, the keys split, a ragged batch over pages, the same
-// split, custom code with two arrays), through which interface, and what differs from the launch
-// before. tests/gpu/gpu_driver_test.cpp measures the same with a driver.
+// split, decodes that choose their split, few causal tiles, custom code with two arrays), through
+// which interface, and what differs from the launch before. A caller without attnjit who launches
+// with other lengths has to encode the maps of K and V, too: "bare, maps encoded" is that.
+// tests/gpu/gpu_driver_test.cpp measures the same with a driver.
 #include <benchmark/benchmark.h>
 
 #include <array>
@@ -21,6 +23,7 @@
 #include "attnjit/plan.h"
 #include "driver/kernel_library.h"
 #include "driver/launch_state.h"
+#include "driver/tensor_map.h"
 
 namespace attnjit {
 namespace {
@@ -112,6 +115,16 @@ const std::vector<Case>& cases() {
     made.push_back({"pages", ragged, pages});
     ragged.num_partitions = 4;
     made.push_back({"pages, split", ragged, pages});
+    AttentionSpec decode = base_spec();
+    decode.page_size = 16;
+    decode.max_q_len = 1;
+    decode.num_partitions = 0;
+    LaunchShapes steps = pages;
+    steps.q_len = 1;
+    made.push_back({"decode", decode, steps});
+    LaunchShapes few = dense;
+    few.batch = 1;
+    made.push_back({"few tiles", base_spec(), few});
     AttentionSpec custom = base_spec();
     custom.mask.kind = MaskSpec::Kind::kCustom;
     custom.mask.custom.name = "documents";
@@ -190,15 +203,21 @@ attnjit_launch_args c_args(const LaunchArgs& args, std::vector<attnjit_param>& p
 
 // ---- Measurements
 
-/// cuLaunchKernelEx alone, of each kernel.
-void bare(benchmark::State& state, const Case& one) {
+/// cuLaunchKernelEx alone, of each kernel; perhaps after the maps of K and V were encoded.
+void bare(benchmark::State& state, const Case& one, bool encodes) {
   const auto kernel = kernel_of(one);
   LaunchState launch;
   if (Status done = kernel->launch(args_of(one, 0), launch); !done) give_up(done.error());
-  const auto& bound = KernelAccess::state(launch).launches;
+  const auto& bound = KernelAccess::state(launch).calls.front()->launches;
   const auto& library = KernelAccess::library(*kernel);
   for (auto _ : state) {
     for (std::size_t i = 0; i < bound.size(); ++i) {
+      for (BoundLaunch::Map& map : bound[i]->maps) {
+        const BufferId::Kind viewed = map.description.id.kind;
+        if (!encodes || (viewed != BufferId::Kind::kK && viewed != BufferId::Kind::kV)) continue;
+        Status encoded = encode_tensor_map(*library.api, map.description, map.address, map.encoded);
+        if (!encoded) give_up(encoded.error());
+      }
       benchmark::DoNotOptimize(library.api->LaunchKernelEx(
           &bound[i]->config, reinterpret_cast<cuda::Function>(library.kernels[bound[i]->rank]),
           bound[i]->arguments.data(), nullptr));
@@ -213,6 +232,20 @@ void by_turns(benchmark::State& state, const Case& one, const std::array<LaunchA
   std::size_t turn = 0;
   for (auto _ : state) {
     if (Status done = kernel->launch(calls.at(turn ^= 1), launch); !done) give_up(done.error());
+  }
+}
+
+/// Launches with a length that is not among those that the state remembers.
+void grows(benchmark::State& state, const Case& one) {
+  constexpr std::int32_t kLengths = 1000;
+  const auto kernel = kernel_of(one);
+  LaunchState launch;
+  LaunchArgs args = args_of(one, 0);
+  const std::int32_t longest = args.shapes.kv_len;
+  std::int32_t turn = 0;
+  for (auto _ : state) {
+    args.shapes.kv_len = longest - (turn = (turn + 1) % kLengths);
+    if (Status done = kernel->launch(args, launch); !done) give_up(done.error());
   }
 }
 
@@ -244,9 +277,13 @@ void add(const Case& one) {
     std::array<LaunchArgs, 2> calls;
   } changes[] = {{"nothing differs", {args, args}},
                  {"pointers differ", {args, args_of(one, 1)}},
-                 {"kv_len differs", {args, longer}}};
+                 {"kv_len by turns", {args, longer}}};
   benchmark::RegisterBenchmark((one.name + "/bare").c_str(),
-                               [&one](benchmark::State& state) { bare(state, one); });
+                               [&one](benchmark::State& state) { bare(state, one, false); });
+  benchmark::RegisterBenchmark((one.name + "/bare, maps encoded").c_str(),
+                               [&one](benchmark::State& state) { bare(state, one, true); });
+  benchmark::RegisterBenchmark((one.name + "/C++/kv_len is new").c_str(),
+                               [&one](benchmark::State& state) { grows(state, one); });
   for (const auto& [name, calls] : changes) {
     benchmark::RegisterBenchmark(
         (one.name + "/C++/" + name).c_str(),

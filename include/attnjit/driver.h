@@ -21,8 +21,9 @@
 
 namespace attnjit {
 
-struct CudaApi;  // the function table, private to the library
-class Nvtx;      // a profiler's ranges, private to the library
+struct BoundCall;  // a launch that is remembered, private to the library
+struct CudaApi;    // the function table, private to the library
+class Nvtx;        // a profiler's ranges, private to the library
 
 /// A CUDA device pointer (CUdeviceptr).
 using DevicePointer = std::uint64_t;
@@ -108,8 +109,10 @@ struct WorkspaceNeed {
 };
 
 /// What a launch keeps from one call to the next: the recipe, the encoded tensor maps and the
-/// packed arguments. While pointers and shapes stay the same they are reused; where only pointers
-/// changed, only their maps and arguments are made anew.
+/// packed arguments of the last eight calls that differ in more than pointers. A call like one of
+/// them is not planned again; where its pointers are others, only their maps and arguments are made
+/// anew. One of other lengths is planned into memory that is there, and encodes the maps that
+/// differ.
 class ATTNJIT_EXPORT LaunchState {
  public:
   LaunchState();
@@ -175,8 +178,8 @@ class ATTNJIT_EXPORT Kernel {
   friend class Driver;
   friend struct KernelAccess;  // for the rooms' tests
   Kernel(std::shared_ptr<Library> library, KernelPlan plan);
-  Status replan(const LaunchArgs& args, LaunchState::Impl& state) const;
-  Status move_pointers(const LaunchArgs& args, LaunchState::Impl& state) const;
+  Status replan(const LaunchArgs& args, LaunchState::Impl& state, BoundCall& call) const;
+  Status move_pointers(const LaunchArgs& args, LaunchState::Impl& state, BoundCall& call) const;
 
   std::shared_ptr<Library> loaded_;
   std::uint64_t id_;  // no two kernels of a library have one, unlike addresses

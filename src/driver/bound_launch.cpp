@@ -55,8 +55,9 @@ Result<DevicePointer> map_address(const TensorMapDescription& map, const BufferR
 Result<DevicePointer> pointer_value(const LaunchRecipe& recipe,
                                     const BoundLaunch::PointerSlot& slot, const LaunchArgs& args) {
   if (slot.buffer.id.kind == BufferId::Kind::kNone) return DevicePointer{0};
-  const std::string& name =
-      std::get<KernelArgument::Pointer>(recipe.args[slot.argument].value).buffer;
+  const auto name = [&]() -> const std::string& {
+    return std::get<KernelArgument::Pointer>(recipe.args[slot.argument].value).buffer;
+  };
   const DevicePointer base = address_of(slot.buffer, args);
   if (base == 0) {
     // An array parameter without elements has no address, and no index of it is inside. A workspace
@@ -65,22 +66,42 @@ Result<DevicePointer> pointer_value(const LaunchRecipe& recipe,
         slot.buffer.id.kind == BufferId::Kind::kWorkspace) {
       return DevicePointer{0};
     }
-    return null_pointer(name);
+    return null_pointer(name());
   }
-  if (base % static_cast<DevicePointer>(slot.buffer.alignment) != 0) {
+  // NOTE: of powers of two; a division took as long as all the rest.
+  if ((base & static_cast<DevicePointer>(slot.buffer.alignment - 1)) != 0) {
     return make_error(ErrorCode::kInvalid,
                       fmt::format("is at {:#x}, not a multiple of {}", base, slot.buffer.alignment),
-                      name);
+                      name());
   }
   return base + static_cast<DevicePointer>(slot.offset);
 }
 
+/// Whether two descriptions are encoded alike, but for the address.
+bool same_map(const TensorMapDescription& a, const TensorMapDescription& b) {
+  return a.dims == b.dims && a.strides == b.strides && a.dtype == b.dtype && a.box == b.box &&
+         a.element_strides == b.element_strides && a.swizzle == b.swizzle &&
+         a.l2_bytes == b.l2_bytes && a.oob == b.oob;
+}
+
+Status move_map(const CudaApi& api, const std::string& name, DevicePointer address,
+                BoundLaunch::Map& map, LaunchState::Counters& counters) {
+  if (address == map.address) return {};
+  const cuda::Result code =
+      api.TensorMapReplaceAddress(&map.encoded, std::bit_cast<void*>(address));
+  if (code != cuda::kSuccess) {
+    return cuda_error(api, code, fmt::format("cuTensorMapReplaceAddress({})", name));
+  }
+  map.address = address;
+  ++counters.maps_moved;
+  return {};
+}
+
 }  // namespace
 
-Status BoundLaunch::build(const CudaApi& api, const KernelPlan& plan, bool first,
-                          const LaunchRecipe& recipe, const std::vector<Workspace>& workspaces,
-                          const LaunchArgs& args, const BoundLaunch* old,
-                          const LaunchRecipe* old_recipe, LaunchState::Counters& counters) {
+Status BoundLaunch::bind(const CudaApi& api, const KernelPlan& plan, bool first,
+                         const LaunchRecipe& recipe, const std::vector<Workspace>& workspaces,
+                         const LaunchArgs& args, LaunchState::Counters& counters) {
   if (recipe.kernel >= plan.kernels.size()) {
     return internal(fmt::format("the recipe launches kernel {} of {}, which the plan lacks",
                                 recipe.kernel, plan.kernels.size()));
@@ -90,32 +111,39 @@ Status BoundLaunch::build(const CudaApi& api, const KernelPlan& plan, bool first
   maps.resize(recipe.tensor_maps.size());
   for (std::size_t i = 0; i < maps.size(); ++i) {
     const TensorMapDescription& description = recipe.tensor_maps[i];
-    const auto buffer = find_buffer(description.id, plan, args, workspaces);
-    if (!buffer) return buffer.error();
-    const auto address = map_address(description, *buffer, args);
-    if (!address) return address.error();
-    maps[i].buffer = *buffer;
-    if (old != nullptr && i < old->maps.size() && old->maps[i].address == *address &&
-        old_recipe->tensor_maps[i] == description) {
-      maps[i].encoded = old->maps[i].encoded;
-      maps[i].address = *address;
-      continue;
+    if (maps[i].buffer.id != description.id || maps[i].buffer.field == nullptr) {
+      const auto buffer = find_buffer(description.id, plan, args, workspaces);
+      if (!buffer) return buffer.error();
+      maps[i].buffer = *buffer;
     }
-    if (Status checked = check_tensor_map(description); !checked) return checked;
-    if (Status encoded = encode_tensor_map(api, description, *address, maps[i].encoded); !encoded) {
-      return encoded;
-    }
-    maps[i].address = *address;  // only now: a map that failed must not be taken for this one
-    ++counters.maps_encoded;
+    if (Status bound = bind_map(api, description, args, maps[i], counters); !bound) return bound;
   }
-  if (Status built = build_arguments(plan, kernel, recipe, workspaces, args); !built) return built;
-  return build_config(kernel, recipe, kernel.overlaps && (!first || args.overlap));
+  if (Status bound = bind_arguments(plan, kernel, recipe, workspaces, args); !bound) return bound;
+  return fill_config(kernel, recipe, kernel.overlaps && (!first || args.overlap));
 }
 
-Status BoundLaunch::build_arguments(const KernelPlan& plan, const PlannedKernel& kernel,
-                                    const LaunchRecipe& recipe,
-                                    const std::vector<Workspace>& workspaces,
-                                    const LaunchArgs& args) {
+Status BoundLaunch::bind_map(const CudaApi& api, const TensorMapDescription& description,
+                             const LaunchArgs& args, Map& map,
+                             LaunchState::Counters& counters) const {
+  const auto address = map_address(description, map.buffer, args);
+  if (!address) return address.error();
+  if (map.address != 0 && same_map(map.description, description)) {
+    return move_map(api, description.name, *address, map, counters);
+  }
+  if (Status checked = check_tensor_map(description); !checked) return checked;
+  map.address = 0;  // until it is encoded: a map that failed must not be taken for this one
+  map.description = description;
+  Status encoded = encode_tensor_map(api, description, *address, map.encoded);
+  if (!encoded) return encoded;
+  map.address = *address;
+  ++counters.maps_encoded;
+  return {};
+}
+
+Status BoundLaunch::bind_arguments(const KernelPlan& plan, const PlannedKernel& kernel,
+                                   const LaunchRecipe& recipe,
+                                   const std::vector<Workspace>& workspaces,
+                                   const LaunchArgs& args) {
   const std::size_t count = recipe.args.size();
   if (count != kernel.parameters.size()) {
     return internal(fmt::format("the recipe has {} arguments, the kernel {} parameters", count,
@@ -123,6 +151,7 @@ Status BoundLaunch::build_arguments(const KernelPlan& plan, const PlannedKernel&
   }
   values.assign(count, 0);
   arguments.assign(count, nullptr);
+  std::size_t num_pointers = 0;
   for (std::size_t i = 0; i < count; ++i) {
     const KernelArgument& argument = recipe.args[i];
     const KernelParameter& parameter = kernel.parameters[i];
@@ -148,10 +177,13 @@ Status BoundLaunch::build_arguments(const KernelPlan& plan, const PlannedKernel&
       // NOTE: the recipe outlives the launches, and the driver only reads.
       arguments[i] = const_cast<std::uint8_t*>(bytes->data.data());
     } else if (const auto* pointer = std::get_if<KernelArgument::Pointer>(&argument.value)) {
-      PointerSlot slot;
+      if (num_pointers == pointers.size()) pointers.emplace_back();
+      PointerSlot& slot = pointers[num_pointers++];
       slot.argument = i;
       slot.offset = pointer->offset;
-      if (!pointer->buffer.empty()) {
+      if (pointer->buffer.empty()) {
+        slot.buffer = {};
+      } else if (slot.buffer.id != pointer->id || slot.buffer.field == nullptr) {
         const auto buffer = find_buffer(pointer->id, plan, args, workspaces);
         if (!buffer) return buffer.error();
         slot.buffer = *buffer;
@@ -159,14 +191,14 @@ Status BoundLaunch::build_arguments(const KernelPlan& plan, const PlannedKernel&
       const auto value = pointer_value(recipe, slot, args);
       if (!value) return value.error();
       values[i] = *value;
-      pointers.push_back(slot);
     }
   }
+  pointers.resize(num_pointers);
   return {};
 }
 
-Status BoundLaunch::build_config(const PlannedKernel& kernel, const LaunchRecipe& recipe,
-                                 bool overlap) {
+Status BoundLaunch::fill_config(const PlannedKernel& kernel, const LaunchRecipe& recipe,
+                                bool overlap) {
   constexpr std::uint32_t kMaxGridX = 0x7fffffff, kMaxGridYZ = 65535;
   if (recipe.grid[0] > kMaxGridX || recipe.grid[1] > kMaxGridYZ || recipe.grid[2] > kMaxGridYZ) {
     return make_error(
@@ -186,6 +218,7 @@ Status BoundLaunch::build_config(const PlannedKernel& kernel, const LaunchRecipe
   config.block_y = recipe.block[1];
   config.block_z = recipe.block[2];
   config.dynamic_smem = recipe.dynamic_smem;
+  config.num_attributes = 0;
   if (recipe.cluster != std::array<std::uint32_t, 3>{1, 1, 1}) {
     cuda::LaunchAttribute& cluster = attributes.at(config.num_attributes++);
     cluster.id = cuda::kLaunchAttributeClusterDimension;
@@ -198,7 +231,7 @@ Status BoundLaunch::build_config(const PlannedKernel& kernel, const LaunchRecipe
     early.id = cuda::kLaunchAttributeProgrammaticStreamSerialization;
     early.value.programmatic_stream_serialization_allowed = 1;
   }
-  if (config.num_attributes > 0) config.attributes = attributes.data();
+  config.attributes = config.num_attributes > 0 ? attributes.data() : nullptr;
   return {};
 }
 
@@ -207,15 +240,8 @@ Status BoundLaunch::move_pointers(const CudaApi& api, const LaunchRecipe& recipe
   for (std::size_t i = 0; i < maps.size(); ++i) {
     const auto address = map_address(recipe.tensor_maps[i], maps[i].buffer, args);
     if (!address) return address.error();
-    if (*address == maps[i].address) continue;
-    const cuda::Result code =
-        api.TensorMapReplaceAddress(&maps[i].encoded, std::bit_cast<void*>(*address));
-    if (code != cuda::kSuccess) {
-      return cuda_error(api, code,
-                        fmt::format("cuTensorMapReplaceAddress({})", recipe.tensor_maps[i].name));
-    }
-    maps[i].address = *address;
-    ++counters.maps_moved;
+    Status moved = move_map(api, recipe.tensor_maps[i].name, *address, maps[i], counters);
+    if (!moved) return moved;
   }
   for (const PointerSlot& slot : pointers) {
     const auto value = pointer_value(recipe, slot, args);

@@ -4,10 +4,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "attnjit/driver.h"
 #include "base/no_throw.h"
@@ -18,7 +20,7 @@
 #include "driver/launch_state.h"
 #include "plan/launch/tensors.h"
 #include "spec/kinds.h"
-#include "spec/names.h"
+#include "spec/resolved_spec.h"
 
 namespace attnjit {
 
@@ -78,16 +80,18 @@ Status Kernel::prepare(void* stream) const {
 
 Result<WorkspaceNeed> Kernel::workspace(const LaunchArgs& args) const {
   return no_throw([&]() -> Result<WorkspaceNeed> {
-    const auto params = check_params(spec::declared_params(plan_.spec), args.params);
-    if (!params) return params.error();
+    std::vector<UserParamShape> params;
+    Status checked = check_params(plan_.spec.state().params, args.params, params);
+    if (!checked) return std::move(checked).error();
     const auto where = loaded_->context_of(args.stream);
     if (!where) return first_of(plan_, args, where.error());
     const auto ready = loaded_->make_ready(plan_, *where, args.stream);
     if (!ready) return first_of(plan_, args, ready.error());
-    const auto sequence =
-        loaded_->planner(plan_, args.shapes, args.scalars, *params, ready->device);
-    if (!sequence) return sequence.error();
-    return total_workspace(sequence->workspaces);
+    LaunchSequence sequence;
+    Status planned =
+        loaded_->planner(plan_, args.shapes, args.scalars, params, ready->device, sequence);
+    if (!planned) return std::move(planned).error();
+    return total_workspace(sequence.workspaces);
   });
 }
 
@@ -95,71 +99,76 @@ Result<MaskMapShape> Kernel::mask_map(const LaunchArgs& args) const {
   return no_throw([&]() -> Result<MaskMapShape> { return mask_map_shape(plan_, args.shapes); });
 }
 
-Status Kernel::replan(const LaunchArgs& args, LaunchState::Impl& state) const {
-  const auto params = check_params(spec::declared_params(plan_.spec), args.params);
-  if (!params) return params.error();
-  const auto where = loaded_->context_of(args.stream);
-  if (!where) return first_of(plan_, args, where.error());
-  const auto ready = loaded_->make_ready(plan_, *where, args.stream);
-  if (!ready) return first_of(plan_, args, ready.error());
-  auto sequence = loaded_->planner(plan_, args.shapes, args.scalars, *params, ready->device);
-  if (!sequence) return std::move(sequence).error();
-  state.loaded = loaded_;
-  state.kernel_id = id_;
-  state.context_id = where->id;
-  state.device = ready->device;
-  if (Status built = state.build(plan_, args, *std::move(sequence)); !built) return built;
-  state.remember(args);
+Status Kernel::replan(const LaunchArgs& args, LaunchState::Impl& state, BoundCall& call) const {
+  Status checked = check_params(plan_.spec.state().params, args.params, call.param_shapes);
+  if (!checked) return checked;
+  if (const DeviceShape* known = state.device_of(call.owner)) {
+    call.device = *known;
+  } else {
+    const auto where = loaded_->context_of(args.stream);
+    if (!where) return first_of(plan_, args, where.error());
+    const auto ready = loaded_->make_ready(plan_, *where, args.stream);
+    if (!ready) return first_of(plan_, args, ready.error());
+    call.device = ready->device;
+  }
+  Status planned = loaded_->planner(plan_, args.shapes, args.scalars, call.param_shapes,
+                                    call.device, call.sequence);
+  if (!planned) return planned;
+  if (Status bound = call.bind(plan_, args, state.counters); !bound) return bound;
+  call.remember(args);
   return {};
 }
 
-Status Kernel::move_pointers(const LaunchArgs& args, LaunchState::Impl& state) const {
+Status Kernel::move_pointers(const LaunchArgs& args, LaunchState::Impl& state,
+                             BoundCall& call) const {
   // NOTE: their types and extents were checked with a launch before. Whether a null pointer is
   // right, the full check knows.
   if (!std::all_of(args.params.begin(), args.params.end(), is_aligned)) {
-    const auto params = check_params(spec::declared_params(plan_.spec), args.params);
-    if (!params) return params.error();
+    Status checked = check_params(plan_.spec.state().params, args.params, call.param_shapes);
+    if (!checked) return checked;
   }
-  Status moved = state.move_pointers(args);
-  if (moved) state.remember(args);
+  Status moved = call.move_pointers(args, state.counters);
+  if (moved) call.remember(args);
   return moved;
 }
 
 Status Kernel::launch(const LaunchArgs& args, LaunchState& caller_state) const {
-  using Change = LaunchState::Impl::Change;
   const NvtxRange range(loaded_->nvtx, [&] { return range_name(plan_, args.shapes); });
   if (caller_state.impl_ == nullptr) caller_state = LaunchState();
   LaunchState::Impl& state = *caller_state.impl_;
 
-  Change change = state.compare(args, loaded_.get(), id_);
-  if (change != Change::kPlan) {
-    const auto where = loaded_->context_of(args.stream);
-    if (!where) return where.error();
-    if (where->id != state.context_id) change = Change::kPlan;  // perhaps another device
-  }
-  if (change != Change::kNone) {
-    state.valid = false;  // until all of it is made
+  const auto where = loaded_->context_of(args.stream);
+  // NOTE: a context that is not known has the id of none: a call is planned, which says what is
+  // wrong with its arguments first.
+  const LaunchOwner owner{loaded_.get(), id_, where ? where->id : 0};
+  BoundCall* call = where ? state.find(owner, args) : nullptr;
+  if (call == nullptr || !call->is_at(args)) {
     Status made = no_throw([&]() -> Status {
-      if (change == Change::kPlan) return replan(args, state);
-      return move_pointers(args, state);
+      if (call != nullptr) {
+        call->valid = false;  // until all of it is made
+        return move_pointers(args, state, *call);
+      }
+      call = &state.next(owner);
+      call->loaded = loaded_;
+      return replan(args, state, *call);
     });
     if (!made) return made;
-    state.valid = true;
+    call->valid = true;
   }
-  if (state.launches.empty()) return {};
-  if (state.workspace_need.bytes > 0) {
-    if (Status checked = state.check_workspace(args); !checked) return checked;
+  if (call->launches.empty()) return {};
+  if (call->workspace_need.bytes > 0) {
+    if (Status checked = call->check_workspace(args); !checked) return checked;
   }
 
-  for (std::size_t i = 0; i < state.launches.size(); ++i) {
-    BoundLaunch& launch = *state.launches[i];
+  for (const std::unique_ptr<BoundLaunch>& bound : call->launches) {
+    BoundLaunch& launch = *bound;
     launch.config.stream = static_cast<cuda::Stream>(args.stream);
     // A kernel handle is accepted for a function: the driver takes the stream's context.
     const cuda::Result code = loaded_->api->LaunchKernelEx(
         &launch.config, reinterpret_cast<cuda::Function>(loaded_->kernels[launch.rank]),
         launch.arguments.data(), nullptr);
     if (code != cuda::kSuccess) {
-      state.valid = false;
+      call->valid = false;
       return cuda_error(*loaded_->api, code, "cuLaunchKernelEx");
     }
   }

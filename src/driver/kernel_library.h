@@ -18,14 +18,14 @@
 
 #include "attnjit/driver.h"
 #include "driver/cuda_api.h"
+#include "plan/launch/family_launch.h"
 
 namespace attnjit {
 
-/// plan_launch's type: a seam for tests of what the driver does with any recipe.
-using LaunchPlanner = Result<LaunchSequence> (*)(const KernelPlan&, const LaunchShapes&,
-                                                 const LaunchScalars&,
-                                                 const std::vector<UserParamShape>&,
-                                                 const DeviceShape&);
+/// plan_launch_into's type: a seam for tests of what the driver does with any recipe.
+using LaunchPlanner = Status (*)(const KernelPlan&, const LaunchShapes&, const LaunchScalars&,
+                                 const std::vector<UserParamShape>&, const DeviceShape&,
+                                 LaunchSequence&);
 
 /// A context that the kernel is loaded into. Ids are never used twice, unlike context handles.
 struct ReadyContext {
@@ -62,7 +62,7 @@ struct Kernel::Library {
   const pid_t pid;
   cuda::Library library = nullptr;
   std::vector<cuda::KernelHandle> kernels;  // as KernelPlan::kernels
-  LaunchPlanner planner = &plan_launch;
+  LaunchPlanner planner = &plan_launch_into;
   const Nvtx* nvtx = nullptr;  // launches are ranges of it; null: of none
   std::atomic<std::uint64_t> next_kernel_id{1};
 

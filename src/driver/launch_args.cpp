@@ -13,6 +13,7 @@
 #include "base/problems.h"
 #include "plan/signature.h"
 #include "spec/names.h"
+#include "spec/resolved_spec.h"
 #include "spec/spec_fields.h"
 
 namespace attnjit {
@@ -56,11 +57,17 @@ constexpr std::array kFields{
 };
 static_assert(sizeof(LaunchBuffers) == kFields.size() * sizeof(DevicePointer),
               "every buffer has its row in kFields");
+constexpr bool in_order() {
+  for (std::size_t i = 0; i < kFields.size(); ++i) {
+    if (static_cast<std::size_t>(kFields[i].tensor) != i + 1) return false;
+  }
+  return true;
+}
+static_assert(in_order(), "a buffer's row is found by its kind; kNone has none");
 
 const Field* field_of(BufferId::Kind tensor) {
-  const auto* row = std::find_if(kFields.begin(), kFields.end(),
-                                 [&](const Field& field) { return field.tensor == tensor; });
-  return row == kFields.end() ? nullptr : row;
+  const auto row = static_cast<std::size_t>(tensor) - 1;
+  return row < kFields.size() ? &kFields[row] : nullptr;
 }
 
 const std::string kParamField = "param_";
@@ -129,12 +136,12 @@ std::int64_t aligned_bytes(const Workspace& workspace) {
 
 }  // namespace
 
-Result<std::vector<UserParamShape>> check_params(const std::vector<ParamSpec>& declared,
-                                                 const std::vector<UserParam>& params) {
+Status check_params(const std::vector<ParamSpec>& declared, const std::vector<UserParam>& params,
+                    std::vector<UserParamShape>& values) {
   Problems problems;
-  std::vector<UserParamShape> values;
-  values.reserve(declared.size());
-  for (const ParamSpec& wanted : declared) {
+  values.resize(declared.size());
+  for (std::size_t i = 0; i < declared.size(); ++i) {
+    const ParamSpec& wanted = declared[i];
     const UserParam* found = nullptr;
     for (const UserParam& param : params) {
       if (param.name != wanted.name) continue;
@@ -146,7 +153,7 @@ Result<std::vector<UserParamShape>> check_params(const std::vector<ParamSpec>& d
                                                           spec::to_string(wanted.type)));
       continue;
     }
-    convert(wanted, *found, values.emplace_back(), problems);
+    convert(wanted, *found, values[i], problems);
   }
   for (const UserParam& param : params) {
     const bool known = std::any_of(declared.begin(), declared.end(),
@@ -154,7 +161,7 @@ Result<std::vector<UserParamShape>> check_params(const std::vector<ParamSpec>& d
     if (!known) problems.add(kParamField + param.name, "is not a parameter of the spec");
   }
   if (problems.any()) return problems.take();
-  return values;
+  return {};
 }
 
 Result<BufferRef> find_buffer(BufferId id, const KernelPlan& plan, const LaunchArgs& args,
@@ -168,7 +175,7 @@ Result<BufferRef> find_buffer(BufferId id, const KernelPlan& plan, const LaunchA
   BufferRef ref;
   ref.id = id;
   if (id.kind == BufferId::Kind::kParam) {
-    const std::vector<ParamSpec> declared = spec::declared_params(plan.spec);
+    const std::vector<ParamSpec>& declared = plan.spec.state().params;
     if (id.index >= declared.size()) return unknown();
     for (std::size_t i = 0; i < args.params.size(); ++i) {
       if (args.params[i].name == declared[id.index].name) ref.param = i;

@@ -13,11 +13,11 @@
 
 namespace attnjit {
 
-/// The arguments' parameters as plan_launch takes them, in the declared order. Errors: kInvalid for
-/// one that is missing, unknown, given twice or of another type than declared; every problem at
-/// once.
-Result<std::vector<UserParamShape>> check_params(const std::vector<ParamSpec>& declared,
-                                                 const std::vector<UserParam>& params);
+/// Fills `values` with the arguments' parameters as plan_launch takes them, in the declared order.
+/// Errors: kInvalid for one that is missing, unknown, given twice or of another type than declared;
+/// every problem at once.
+Status check_params(const std::vector<ParamSpec>& declared, const std::vector<UserParam>& params,
+                    std::vector<UserParamShape>& values);
 
 /// Where a launch's arguments hold a buffer.
 struct BufferRef {
@@ -25,7 +25,7 @@ struct BufferRef {
   DevicePointer LaunchBuffers::*field = nullptr;  ///< of a tensor
   std::size_t param = SIZE_MAX;                   ///< into LaunchArgs::params
   std::int64_t workspace_offset = 0;              ///< bytes from LaunchArgs::workspace
-  int alignment = 1;  ///< bytes that a kernel's pointer to it must be a multiple of
+  int alignment = 1;  ///< bytes that a kernel's pointer to it is a multiple of: a power of two
 };
 
 /// Errors: kInternal where the arguments have no such buffer.

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Builds the tensor maps and the packed arguments of a launch, and finds out what can be reused.
+// Remembers the last calls, binds their launches, and finds out what can be used again.
 #include "driver/launch_state.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
-#include <optional>
+#include <iterator>
 #include <utility>
 
 namespace attnjit {
@@ -28,21 +27,20 @@ DevicePointer address_in(const UserParam& param) {
 
 }  // namespace
 
-LaunchState::Impl::Change LaunchState::Impl::compare(const LaunchArgs& args, const void* owner,
-                                                     std::uint64_t id) const {
-  if (!valid || loaded.get() != owner || kernel_id != id || args.shapes != shapes ||
-      args.scalars != scalars || args.overlap != overlap || args.params.size() != params.size()) {
-    return Change::kPlan;
-  }
-  bool moved = args.buffers != buffers || args.workspace != workspace;
-  for (std::size_t i = 0; i < params.size(); ++i) {
-    if (!same_but_address(args.params[i], params[i])) return Change::kPlan;
-    moved = moved || address_in(args.params[i]) != address_in(params[i]);
-  }
-  return moved ? Change::kPointers : Change::kNone;
+bool BoundCall::serves(const LaunchArgs& args) const {
+  return args.shapes == shapes && args.scalars == scalars && args.overlap == overlap &&
+         std::equal(args.params.begin(), args.params.end(), params.begin(), params.end(),
+                    &same_but_address);
 }
 
-void LaunchState::Impl::remember(const LaunchArgs& args) {
+bool BoundCall::is_at(const LaunchArgs& args) const {
+  return args.buffers == buffers && args.workspace == workspace &&
+         std::equal(
+             args.params.begin(), args.params.end(), params.begin(),
+             [](const UserParam& a, const UserParam& b) { return address_in(a) == address_in(b); });
+}
+
+void BoundCall::remember(const LaunchArgs& args) {
   buffers = args.buffers;
   shapes = args.shapes;
   scalars = args.scalars;
@@ -51,7 +49,7 @@ void LaunchState::Impl::remember(const LaunchArgs& args) {
   overlap = args.overlap;
 }
 
-Status LaunchState::Impl::check_workspace(const LaunchArgs& args) const {
+Status BoundCall::check_workspace(const LaunchArgs& args) const {
   if (workspace_need.bytes == 0) return {};
   const auto bad = [&](std::string message) -> Status {
     return make_error(ErrorCode::kInvalid, std::move(message), "workspace",
@@ -72,33 +70,77 @@ Status LaunchState::Impl::check_workspace(const LaunchArgs& args) const {
   return {};
 }
 
-Status LaunchState::Impl::build(const KernelPlan& plan, const LaunchArgs& args,
-                                LaunchSequence new_sequence) {
-  const LaunchSequence old_sequence = std::exchange(sequence, std::move(new_sequence));
-  const std::vector<std::unique_ptr<BoundLaunch>> old = std::exchange(launches, {});
+Status BoundCall::bind(const KernelPlan& plan, const LaunchArgs& args,
+                       LaunchState::Counters& counters) {
   ++counters.plans;
   auto need = total_workspace(sequence.workspaces);
   if (!need) return std::move(need).error();
   workspace_need = *need;
   if (Status checked = check_workspace(args); !checked) return checked;
-  for (std::size_t i = 0; i < sequence.launches.size(); ++i) {
-    const bool known = i < old.size() && i < old_sequence.launches.size() &&
-                       old_sequence.launches[i].kernel == sequence.launches[i].kernel;
-    launches.push_back(std::make_unique<BoundLaunch>());
-    Status built = launches.back()->build(*loaded->api, plan, i == 0, sequence.launches[i],
-                                          sequence.workspaces, args, known ? old[i].get() : nullptr,
-                                          known ? &old_sequence.launches[i] : nullptr, counters);
-    if (!built) return built;
+  launches.resize(sequence.launches.size());
+  for (std::size_t i = 0; i < launches.size(); ++i) {
+    if (launches[i] == nullptr) launches[i] = std::make_unique<BoundLaunch>();
+    Status bound = launches[i]->bind(*loaded->api, plan, i == 0, sequence.launches[i],
+                                     sequence.workspaces, args, counters);
+    if (!bound) return bound;
   }
   return {};
 }
 
-Status LaunchState::Impl::move_pointers(const LaunchArgs& args) {
+Status BoundCall::move_pointers(const LaunchArgs& args, LaunchState::Counters& counters) {
   for (std::size_t i = 0; i < launches.size(); ++i) {
     Status moved = launches[i]->move_pointers(*loaded->api, sequence.launches[i], args, counters);
     if (!moved) return moved;
   }
   return {};
+}
+
+BoundCall* LaunchState::Impl::find(const LaunchOwner& owner, const LaunchArgs& args) {
+  const auto found =
+      std::find_if(calls.begin(), calls.end(), [&](const std::unique_ptr<BoundCall>& call) {
+        return call->valid && call->owner == owner && call->serves(args);
+      });
+  if (found == calls.end()) return nullptr;
+  std::rotate(calls.begin(), found, std::next(found));
+  return calls.front().get();
+}
+
+BoundCall& LaunchState::Impl::next(const LaunchOwner& owner) {
+  const auto of_kernel = std::find_if(
+      calls.begin(), calls.end(),
+      [&](const std::unique_ptr<BoundCall>& call) { return call->owner.same_kernel(owner); });
+  auto taken = std::find_if(calls.begin(), calls.end(),
+                            [](const std::unique_ptr<BoundCall>& call) { return !call->valid; });
+  if (taken == calls.end() && calls.size() == kMostCalls) --taken;
+  if (taken == calls.end() || !(*taken)->owner.same_kernel(owner)) {
+    auto made = std::make_unique<BoundCall>();
+    if (of_kernel != calls.end()) {
+      made->sequence = (*of_kernel)->sequence;
+      for (const std::unique_ptr<BoundLaunch>& launch : (*of_kernel)->launches) {
+        made->launches.push_back(std::make_unique<BoundLaunch>());
+        made->launches.back()->rank = launch->rank;
+        made->launches.back()->maps = launch->maps;
+      }
+    }
+    if (taken == calls.end()) {
+      taken = calls.insert(calls.end(), std::move(made));
+    } else {
+      *taken = std::move(made);
+    }
+  }
+  std::rotate(calls.begin(), taken, std::next(taken));
+  calls.front()->valid = false;
+  calls.front()->owner = owner;
+  return *calls.front();
+}
+
+const DeviceShape* LaunchState::Impl::device_of(const LaunchOwner& owner) const {
+  const auto known =
+      std::find_if(calls.begin(), calls.end(), [&](const std::unique_ptr<BoundCall>& call) {
+        return call->valid && call->owner.library == owner.library &&
+               call->owner.context_id == owner.context_id;
+      });
+  return known == calls.end() ? nullptr : &(*known)->device;
 }
 
 LaunchState::LaunchState() : impl_(std::make_unique<Impl>()) {}
@@ -113,14 +155,12 @@ const LaunchState::Counters& LaunchState::counters() const {
 }
 
 const LaunchSequence* LaunchState::sequence() const {
-  return impl_ != nullptr && impl_->valid ? &impl_->sequence : nullptr;
+  if (impl_ == nullptr || impl_->calls.empty() || !impl_->calls.front()->valid) return nullptr;
+  return &impl_->calls.front()->sequence;
 }
 
 void LaunchState::reset() {
-  if (impl_ == nullptr) return;
-  const Counters counters = impl_->counters;
-  *impl_ = Impl{};
-  impl_->counters = counters;
+  if (impl_ != nullptr) impl_->calls.clear();
 }
 
 }  // namespace attnjit

@@ -138,20 +138,20 @@ class DriverFixture : public ::testing::Test {
   }
 
  private:
-  static Result<LaunchSequence> plan_by_test(const KernelPlan& plan, const LaunchShapes& shapes,
-                                             const LaunchScalars& scalars,
-                                             const std::vector<UserParamShape>& params,
-                                             const DeviceShape& device) {
+  static Status plan_by_test(const KernelPlan& plan, const LaunchShapes& shapes,
+                             const LaunchScalars& scalars,
+                             const std::vector<UserParamShape>& params, const DeviceShape& device,
+                             LaunchSequence& sequence) {
     // As plan_launch, which checks what the driver passes on.
     if (const auto tensors = launch_tensors(plan.spec, shapes); !tensors) return tensors.error();
     if (const auto scale = softmax_scale(plan.spec, scalars); !scale) return scale.error();
     Result<LaunchRecipe> recipe = planner_(plan, shapes, scalars, params, device);
     if (!recipe) return recipe.error();
-    LaunchSequence sequence;
+    sequence = {};
     if (recipe->grid[0] > 0) sequence.launches.push_back(*std::move(recipe));
     sequence.launches.insert(sequence.launches.end(), next_launches_.begin(), next_launches_.end());
     sequence.workspaces = workspaces_;
-    return sequence;
+    return {};
   }
 };
 

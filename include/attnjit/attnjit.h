@@ -320,14 +320,14 @@ ATTNJIT_EXPORT attnjit_error* attnjit_launch_state_create(attnjit_launch_state**
 ATTNJIT_EXPORT void attnjit_launch_state_reset(attnjit_launch_state* state);
 ATTNJIT_EXPORT void attnjit_launch_state_free(attnjit_launch_state* state);
 
-/* The device memory that such launches need beside their tensors; zeroed nonzero: it must be zero
- * before its first launch. Kernels leave the first 256 bytes zero: so a buffer that was zero once
- * serves the launches of any kernels but those of debug_waits, one after another. Where no more
- * than these are needed, a launch may be given none: it takes longer where sequences differ much in
- * length. */
+/* The device memory that such launches need beside their tensors, and how many of its first bytes
+ * must be zero before its first launch. Kernels leave the first 256 zero: so a buffer in which these
+ * were zero once serves the launches of any kernels but those of debug_waits, one after another.
+ * Where no more than these are needed, a launch may be given none: it takes longer where sequences
+ * differ much in length. */
 ATTNJIT_EXPORT attnjit_error* attnjit_workspace(const attnjit_kernel* kernel,
                                                 const attnjit_launch_args* args, int64_t* bytes,
-                                                int32_t* zeroed);
+                                                int32_t* zero_bytes);
 
 /* The extents of the map that such a launch makes: batch, heads, q_blocks, kv_blocks. The first
  * three are those of the two arrays of numbers, all four of the arrays of indices.

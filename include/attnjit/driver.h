@@ -97,10 +97,10 @@ struct LaunchArgs {
 /// Device memory that a launch needs beside its tensors.
 struct WorkspaceNeed {
   std::int64_t bytes = 0;
-  /// It must be zero before its first launch. Kernels leave the first kZeroBytes zero: so a buffer
-  /// that was zero once serves the launches of any kernels, one after another; but for those of
-  /// PlanOptions::debug_waits, which want a buffer of their own.
-  bool zeroed = false;
+  /// From its begin, that must be zero before its first launch. Kernels leave the first kZeroBytes
+  /// zero: so a buffer in which these were zero once serves the launches of any kernels, one after
+  /// another; but for those of PlanOptions::debug_waits, which want more, and a buffer of their own.
+  std::int64_t zero_bytes = 0;
 
   static constexpr std::int64_t kZeroBytes = 256;  ///< by which CTAs claim their work
   /// Whether a launch may be given none: its work is then dealt before it begins, and it takes

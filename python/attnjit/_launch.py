@@ -21,9 +21,9 @@ from ._tensors import SPEC_DTYPES, dtype_name, packed_strides
 from .masks import BLOCK_ARRAYS, declared_params
 from .service import SERVICES, Kernel, Service, Spec
 
-# Of a workspace that must be zero, what kernels leave zero: CTAs claim their work by it. A launch
-# that needs no more may do without.
-_ZERO_BYTES = 256
+# What kernels leave zero of a workspace: CTAs claim their work by it. A launch that needs no more
+# may do without.
+_CLAIMS_BYTES = 256
 
 _lock = threading.Lock()
 _default: List[Service] = []  # at most one
@@ -132,7 +132,7 @@ class Launcher:
         self._library, self._launch = service._library, service._library.launch
         self._kernel, self._spec, self._state = kernel, spec, service.launch_state()
         self._declared = declared
-        self._needed = self._zeroed = 0  # of the workspace
+        self._needed = self._zero_bytes = 0  # of the workspace, and of them those to be zero
         self._claims: Any = None  # one that is zero again after each launch
         self.geometry: Optional[Tuple] = None  #: of the last launch: what `args` was filled for
         self.args = args = new(LaunchArgs, stream=stream)
@@ -169,10 +169,10 @@ class Launcher:
             (self.args.map_batch, self.args.map_heads, self.args.map_q_blocks,
              self.args.map_kv_blocks) = tensors.blocks[1].shape
             self._set_blocks(tensors.blocks)
-        needed, zeroed = c_int64(), c_int32()
+        needed, zero_bytes = c_int64(), c_int32()
         self._library.check(self._library.workspace(self._kernel.pointer, byref(self.args),
-                                                    byref(needed), byref(zeroed)))
-        self._needed, self._zeroed = needed.value, zeroed.value
+                                                    byref(needed), byref(zero_bytes)))
+        self._needed, self._zero_bytes = needed.value, zero_bytes.value
 
     def _set_blocks(self, blocks: Sequence[Any]) -> None:
         for name, array in zip(BLOCK_ARRAYS, blocks):
@@ -231,7 +231,7 @@ class Launcher:
         """Device memory for claims, partial results and maps. A graph that captures the launch
         keeps it."""
         if not _is_torch(q):
-            if self._needed <= _ZERO_BYTES:
+            if self._needed <= _CLAIMS_BYTES:
                 return None  # no claims: the work is dealt before the launch begins
             raise UnsupportedError(f"the launch needs {self._needed} bytes beside its tensors, "
                                    "which only torch is asked for", code="unsupported",
@@ -239,14 +239,14 @@ class Launcher:
                                    hint="parts of the keys need it (num_partitions=1 has "
                                         "none), and masks over arrays; or use attnjit.Service")
         torch = sys.modules["torch"]
-        only_claims = self._needed <= _ZERO_BYTES
+        only_claims = self._needed <= _CLAIMS_BYTES
         # NOTE: not in a graph, which may run beside another one of the same stream.
         keeps = only_claims and not (q.is_cuda and torch.cuda.is_current_stream_capturing())
         memory = self._claims if keeps else None
         if memory is None:
             memory = torch.empty(self._needed, dtype=torch.uint8, device=q.device)
-            if self._zeroed:
-                memory[:_ZERO_BYTES].zero_()
+            if self._zero_bytes:
+                memory[:self._zero_bytes].zero_()
             if keeps:
                 self._claims = memory
         self.args.workspace, self.args.workspace_bytes = memory.data_ptr(), self._needed

@@ -276,13 +276,14 @@ class Service:
             args.params, args.num_params = param_array(params, stream, args.keep_alive), len(params)
         return args
 
-    def workspace(self, kernel: Kernel, args: LaunchArgs) -> Tuple[int, bool]:
-        """The bytes of device memory that such launches need beside their tensors, and whether it
-        must be zero before the first launch (kernels leave it zero)."""
-        needed, zeroed = c_int64(), c_int32()
+    def workspace(self, kernel: Kernel, args: LaunchArgs) -> Tuple[int, int]:
+        """The bytes of device memory that such launches need beside their tensors, and how many of
+        the first of them must be zero before the first launch (kernels leave the first 256 zero;
+        those of debug_waits want a buffer of their own)."""
+        needed, zero_bytes = c_int64(), c_int32()
         self._library.check(self._library.workspace(kernel.pointer, byref(args), byref(needed),
-                                                    byref(zeroed)))
-        return needed.value, bool(zeroed.value)
+                                                    byref(zero_bytes)))
+        return needed.value, zero_bytes.value
 
     def mask_map_shape(self, kernel: Kernel, args: LaunchArgs) -> Tuple[int, int, int, int]:
         """The shape of kv_indices in the map of the mask that such a launch makes; kv_num_blocks

@@ -232,7 +232,7 @@ Result<WorkspaceNeed> total_workspace(const std::vector<Workspace>& workspaces) 
                                                           workspace.name, workspace.bytes));
     }
     need.bytes += aligned_bytes(workspace);
-    need.zeroed = need.zeroed || workspace.zeroed;
+    if (workspace.zeroed && workspace.bytes > 0) need.zero_bytes = need.bytes;
   }
   return need;
 }

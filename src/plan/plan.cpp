@@ -28,9 +28,10 @@ Result<KernelPlan> plan(const ResolvedSpec& spec, const Tuning* tuning) {
   // NOTE: first, and in every plan that has a workspace: so the kernels of several plans may share
   // one buffer, in which the same bytes are zero before and after each of their launches.
   plan.workspaces = {WorkspaceId::kClaims};
+  // NOTE: second, so that what must be zero is the begin of the buffer.
+  if (has_wait_records(plan)) plan.workspaces.push_back(WorkspaceId::kWaitRecords);
   add_merge_workspaces(plan);
   add_map_workspaces(plan);
-  if (has_wait_records(plan)) plan.workspaces.push_back(WorkspaceId::kWaitRecords);
   if (Status made = family_of(plan.spec).plan(tuned, plan); !made) return made.error();
   if (plan.supported) {
     plan.reason = why_no_map(plan.spec);

@@ -253,9 +253,9 @@ void attnjit_launch_state_reset(attnjit_launch_state* state) {
 void attnjit_launch_state_free(attnjit_launch_state* state) { delete state; }
 
 attnjit_error* attnjit_workspace(const attnjit_kernel* kernel, const attnjit_launch_args* args,
-                                 int64_t* bytes, int32_t* zeroed) {
+                                 int64_t* bytes, int32_t* zero_bytes) {
   if (bytes != nullptr) *bytes = 0;
-  if (zeroed != nullptr) *zeroed = 0;
+  if (zero_bytes != nullptr) *zero_bytes = 0;
   return guarded([&]() -> Status {
     if (bytes == nullptr) return null_argument("bytes");
     attnjit::LaunchArgs converted;
@@ -263,7 +263,7 @@ attnjit_error* attnjit_workspace(const attnjit_kernel* kernel, const attnjit_lau
     const auto need = attnjit::from_c(kernel).workspace(converted);
     if (!need) return need.error();
     *bytes = need->bytes;
-    if (zeroed != nullptr) *zeroed = need->zeroed ? 1 : 0;
+    if (zero_bytes != nullptr) *zero_bytes = static_cast<int32_t>(need->zero_bytes);
     return {};
   });
 }

@@ -124,9 +124,9 @@ Status GpuProblem::prepare(const Device& device, const Kernel& kernel, std::uint
   if (has_wait_records(kernel.plan())) {
     Result<HostBuffer> host = device.allocate_host(need->bytes);
     if (!host) return std::move(host).error();
-    // NOTE: wait_records is the plan's last workspace.
+    // NOTE: the last of what must be zero.
     wait_words_ = reinterpret_cast<std::uint32_t*>(static_cast<std::byte*>(host->data()) +
-                                                   need->bytes - kWaitRecordsBytes);
+                                                   need->zero_bytes - kWaitRecordsBytes);
     wait_words_[kWaitSeedWord] = static_cast<std::uint32_t>(seed);
     args_.workspace = host->pointer();
     host_workspace_ = std::move(*host);
@@ -135,8 +135,8 @@ Status GpuProblem::prepare(const Device& device, const Kernel& kernel, std::uint
   Result<DeviceBuffer> buffer = device.allocate(need->bytes);
   if (!buffer) return std::move(buffer).error();
   Status status = device.fill(buffer->pointer(), kPoison, need->bytes, args_.stream);
-  if (status && need->zeroed) {
-    status = device.fill(buffer->pointer(), 0, WorkspaceNeed::kZeroBytes, args_.stream);
+  if (status && need->zero_bytes > 0) {
+    status = device.fill(buffer->pointer(), 0, need->zero_bytes, args_.stream);
   }
   args_.workspace = buffer->pointer();
   buffers_["workspace"] = std::move(*buffer);

@@ -372,7 +372,7 @@ TEST_F(LaunchTest, WorkspaceIsCheckedAndDividedUp) {
   const auto need = kernel_->workspace(arguments);
   ASSERT_TRUE(need.ok());
   EXPECT_EQ(need->bytes, 1024 + 256);
-  EXPECT_TRUE(need->zeroed);
+  EXPECT_EQ(need->zero_bytes, 1024 + 256) << "up to the counters";
   arguments.workspace_bytes = 1280;
   expect_refused(arguments, ErrorCode::kInvalid, "workspace");
   arguments.workspace = 0x70010;
@@ -401,7 +401,7 @@ TEST_F(LaunchTest, ClaimsAreOptional) {
   const auto need = kernel_->workspace(arguments);
   ASSERT_TRUE(need.ok());
   EXPECT_EQ(need->bytes, WorkspaceNeed::kZeroBytes);
-  EXPECT_TRUE(need->zeroed);
+  EXPECT_EQ(need->zero_bytes, WorkspaceNeed::kZeroBytes);
   EXPECT_TRUE(need->optional());
   ASSERT_TRUE(kernel_->launch(arguments, state_).ok());
   EXPECT_EQ(argument<std::uint64_t>(0, 2), 0U);

@@ -44,6 +44,17 @@ TEST(WaitRecords, TheOptionAddsABufferAndNothingElse) {
     const LaunchSequence launch = launch_of(with);
     ASSERT_EQ(launch.workspaces.size(), 2U);
     EXPECT_EQ(launch.workspaces.back(), (Workspace{"wait_records", kWaitRecordsBytes, true}));
+    // What must be zero is the begin of the buffer, whatever comes behind it.
+    AttentionSpec split = with.spec.given();
+    split.num_partitions = 3;
+    const auto more = plan(split, with.spec.options());
+    ASSERT_TRUE(more.ok());
+    const LaunchSequence parts = launch_of(*more);
+    ASSERT_GT(parts.workspaces.size(), 2U);
+    EXPECT_EQ(parts.workspaces[1].name, "wait_records");
+    for (std::size_t i = 2; i < parts.workspaces.size(); ++i) {
+      EXPECT_FALSE(parts.workspaces[i].zeroed) << parts.workspaces[i].name;
+    }
     const auto& args = launch.launches.at(0).args;
     const auto is_buffer = [](const KernelArgument& argument) {
       const auto* pointer = std::get_if<KernelArgument::Pointer>(&argument.value);

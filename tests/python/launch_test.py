@@ -10,6 +10,7 @@ import sys
 import tempfile
 import threading
 import time
+import types
 
 os.environ["ATTNJIT_FAKE_KERNEL"] = "*"  # those that each image has
 
@@ -422,6 +423,51 @@ def background(gpu, service):
     assert len(gpu.report()[0]) == before + 1
 
 
+class Memory:
+    """What torch.empty gives, whose bytes are zero up to `zero`."""
+    is_cuda, device = False, "cuda:0"
+
+    def __init__(self, size=0):
+        self.size, self.zero = size, 0
+
+    def __getitem__(self, key):
+        assert key.start is None and key.step is None and key.stop <= self.size, key
+        part = Memory(key.stop)
+        part.zero_ = lambda: setattr(self, "zero", key.stop)
+        return part
+
+    def data_ptr(self):
+        return 0x9000000
+
+
+def zero_bytes(gpu, folder):
+    """As much of a workspace is zero as the library says: waits that are bounded need more."""
+    torch = types.SimpleNamespace(Tensor=Memory, uint8=None,
+                                  empty=lambda size, dtype, device: Memory(size))
+    spec = {"arch": "sm_90a", "num_q_heads": 8, "qk_depth": 128, "num_partitions": 3}
+    tensors = {"q": Tensor(Q, (1, 64, 8, 128)), "k": Tensor(K, (1, 64, 8, 128)),
+               "v": Tensor(V, (1, 64, 8, 128)), "o": Tensor(O, (1, 64, 8, 128))}
+    with attnjit.Service(cache_layers=folder, driver_path=gpu.path) as service:
+        for more, zero in (({}, 0), ({"debug_waits": True}, 256 + 4096)):
+            prepared = service.prepare({**spec, **more})
+            kernel = service.get(prepared)
+            args = service.launch_args(**tensors)
+            needed, told = service.workspace(kernel, args)
+            assert told == zero and needed >= zero + 3 * 64 * 8 * 128 * 4, (needed, told)
+            launcher = _launch.Launcher(service, prepared, kernel, [], 0)
+            launcher._needed, launcher._zero_bytes = needed, told
+            kept = sys.modules.get("torch")
+            sys.modules["torch"] = torch
+            try:
+                memory = launcher._workspace(Memory())
+            finally:
+                del sys.modules["torch"]
+                if kept is not None:
+                    sys.modules["torch"] = kept
+            assert (memory.size, memory.zero) == (needed, zero)
+            assert launcher.args.workspace_bytes == needed
+
+
 def falling_back(gpu, folder):
     """While a new mask's kernel is compiled, the one that interprets serves, once it is at hand."""
     q, k = Tensor(Q, (1, 64, 8, 128)), Tensor(K, (1, 64, 8, 128))
@@ -568,6 +614,7 @@ def main():
         eight_bits(gpu)
         background(gpu, service)
         falling_back(gpu, cache)
+        zero_bytes(gpu, cache)
         threads(gpu, service)
         counts = dict(line.split() for line in service.prometheus().splitlines() if line[0] != "#")
         assert int(counts["attnjit_compiles_total"]) == service.statistics()["compiles"] > 0

@@ -81,6 +81,12 @@ class Kernel:
         return hash(self.pointer)
 
 
+# What a Service is told by name: the fields of attnjit_service_options, but for those that Python
+# passes in another way.
+_OPTIONS = [name for name, *_ in _abi.ServiceOptions._fields_
+            if not name.startswith(("struct_size", "reserved", "log", "on_compile"))]
+
+
 class Service:
     """Plans, compiles, caches and loads kernels. Two of them share nothing.
 
@@ -96,6 +102,10 @@ class Service:
     def __init__(self, library: Optional[str] = None, *, log: Optional[Log] = None,
                  on_compile: Optional[OnCompile] = None,
                  **options: Union[str, int, None]) -> None:
+        for name in options:
+            if name not in _OPTIONS:
+                raise TypeError(f"Service() has no option {name!r}; there are "
+                                f"{', '.join(_OPTIONS)}, log and on_compile")
         self._library = Library(library or _abi.library_path())
         self._process = os.getpid()
         self.driver_path = options.get("driver_path")  #: of libcuda; None: the system's

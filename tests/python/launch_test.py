@@ -423,6 +423,13 @@ def background(gpu, service):
     assert len(gpu.report()[0]) == before + 1
 
 
+def unknown_options(gpu, folder):
+    """What no Service knows is named, whatever stands beside it."""
+    for name in ("cache_layer", "reserved", "struct_size", "on_compile_context"):
+        fails(lambda: attnjit.Service(cache_layers=folder, driver_path=gpu.path, **{name: 1}),
+              TypeError, repr(name), "cache_layers")
+
+
 class Memory:
     """What torch.empty gives, whose bytes are zero up to `zero`."""
     is_cuda, device = False, "cuda:0"
@@ -614,6 +621,7 @@ def main():
         eight_bits(gpu)
         background(gpu, service)
         falling_back(gpu, cache)
+        unknown_options(gpu, cache)
         zero_bytes(gpu, cache)
         threads(gpu, service)
         counts = dict(line.split() for line in service.prometheus().splitlines() if line[0] != "#")

@@ -99,7 +99,8 @@ struct WorkspaceNeed {
   std::int64_t bytes = 0;
   /// From its begin, that must be zero before its first launch. Kernels leave the first kZeroBytes
   /// zero: so a buffer in which these were zero once serves the launches of any kernels, one after
-  /// another; but for those of PlanOptions::debug_waits, which want more, and a buffer of their own.
+  /// another; but for those of PlanOptions::debug_waits, which want more, and a buffer of their
+  /// own.
   std::int64_t zero_bytes = 0;
 
   static constexpr std::int64_t kZeroBytes = 256;  ///< by which CTAs claim their work

@@ -196,7 +196,6 @@ class EightBitTest : public KernelTest {
   static void expect_random(std::uint32_t seed) {
     std::mt19937 draw(seed);
     const auto below = [&](int n) { return static_cast<int>(draw() % static_cast<unsigned>(n)); };
-    int ran = 0;
     for (int i = 0; i < (in_proof() ? 120 : 4); ++i) {
       const int depths[] = {64, 128, 256, 16, 48, 80, 96, 160, 192, 224};
       const int groups[] = {1, 2, 3, 8};
@@ -215,16 +214,8 @@ class EightBitTest : public KernelTest {
       const std::int64_t rows = spec.max_q_len > 0 ? 1 + below(4) : 1 + below(200);
       const std::int64_t keys = 1 + below(500);
       const std::int64_t other = one_length || !spec.ragged ? rows : rows / 2;
-      // Of K of 144 to 240 with a V of a block of columns less, sm_100a's ring has one stage.
-      if (const auto planned = plan(spec); !planned->supported) {
-        EXPECT_NE(planned->reason.find("stages fit the shared memory"), std::string::npos)
-            << planned->reason;
-        continue;
-      }
-      ++ran;
       expect_passes(spec, {{{rows, other}, {keys, one_length ? keys : keys / 3}}});
     }
-    EXPECT_GE(ran, in_proof() ? 90 : 2);
   }
 
   static std::string reason(const AttentionSpec& spec) { return plan(spec)->reason; }

@@ -505,8 +505,13 @@ TEST(Sm100Plan, DepthsBelow64) {
 
 // One O of up to 256 columns: two buffers of S, and Q behind it.
 TEST(Sm100Plan, OneO) {
-  for (const auto& [qk_depth, ov_depth, num_qo] :
-       {std::tuple{256, 256, 0}, {256, 128, 0}, {200, 200, 0}, {248, 208, 1}, {256, 256, 1}}) {
+  for (const auto& [qk_depth, ov_depth, num_qo] : {std::tuple{256, 256, 0},
+                                                   {256, 128, 0},
+                                                   {200, 200, 0},
+                                                   {248, 208, 1},
+                                                   {256, 256, 1},
+                                                   {200, 128, 0},
+                                                   {248, 8, 1}}) {
     AttentionSpec spec = dense(qk_depth);
     spec.ov_depth = ov_depth;
     PlanOptions options;
@@ -540,6 +545,28 @@ TEST(Sm100Plan, OneO) {
   PlanOptions two;
   two.num_qo = 2;
   EXPECT_NE(plan_of(dense(256), two).reason.find("num_qo is 2"), std::string::npos);
+  AttentionSpec narrow = dense(200);
+  narrow.ov_depth = 128;
+  EXPECT_NE(plan_of(narrow, two).reason.find("no room for two stages"), std::string::npos);
+}
+
+// The reference's tile has 192 keys beside a V of 64 columns, and one stage of those fits; of the
+// kernel's 128 keys two do.
+TEST(Sm100Plan, StagesAreOfTheKernelsKeys) {
+  for (const auto& [qk_depth, ov_depth] : {std::pair{192, 64}, {136, 8}, {160, 40}}) {
+    AttentionSpec spec = dense(qk_depth);
+    spec.ov_depth = ov_depth;
+    SCOPED_TRACE(spec_to_json(spec));
+    const KernelPlan result = plan_of(spec);
+    EXPECT_TRUE(result.supported) << result.reason;
+    ASSERT_NE(result.sm100, nullptr);
+    const Sm100Variant& body = result.sm100->variants.front();
+    EXPECT_EQ(body.num_qo, 2);
+    EXPECT_EQ(body.BN, 128);
+    EXPECT_EQ(body.num_kv_stages, 2);
+    EXPECT_TRUE(result.sm100->can_switch_to_1q);
+    check_plan(result, "fewer keys than the reference's");
+  }
 }
 
 }  // namespace

@@ -147,6 +147,14 @@ const std::vector<Row>& rows() {
       {"192/128", kBf, 192, 128, 1, 1, "causal", "identity", {1, 141, 300, 1}, {"lse"}},
       {"192/128, one query tile", kBf, 192, 128, 1, 1, "causal", "identity", {1, 100, 400, 1}, {"lse", "1q"}},
       {"192/128 prefill of MLA", kBf, 192, 128, 2, 1, "causal", "identity", {1, 141, 200, 1}, {"lse", "mla"}},
+      {"192/64", kBf, 192, 64, 2, 1, "causal", "identity", {1, 141, 300, 1}, {"lse"}},
+      {"192/64, one query tile", kFp, 192, 64, 2, 2, "null", "identity", {2, 40, 400, 148}, {"lse", "sink", "1q"}},
+      {"136/8", kBf, 136, 8, 1, 1, "window", "softcap", {1, 141, 400, 1}, {"lse"}},
+      {"184/40 from pages, ragged", kFp, 184, 40, 2, 2, "causal", "identity", {4, 70, 200, 1}, {"lse", "ragged", "page-16"}},
+      {"144/64 from pages of 12", kBf, 144, 64, 2, 1, "causal", "identity", {2, 70, 300, 1}, {"lse", "page-12"}},
+      {"200/64", kBf, 200, 64, 1, 1, "causal", "identity", {1, 141, 300, 1}, {"lse"}},
+      {"240/128", kFp, 240, 128, 2, 2, "null", "identity", {2, 70, 200, 1}, {"lse", "sink"}},
+      {"248/72 from pages, ragged", kBf, 248, 72, 2, 1, "window", "identity", {4, 70, 200, 1}, {"lse", "ragged", "page-64"}},
       {"depth 200", kBf, 200, 200, 1, 1, "null", "identity", {1, 141, 150, 1}, {"lse"}},
       {"depth 224", kFp, 224, 224, 2, 2, "causal", "identity", {2, 70, 200, 1}, {"lse", "1q"}},
       {"depth 248", kBf, 248, 248, 1, 1, "window", "softcap", {1, 141, 150, 1}, {"lse"}},
@@ -207,6 +215,8 @@ const std::vector<Row>& rows() {
       {"e4m3 192/128", kE4, 192, 128, 2, 1, "causal", "identity", {1, 141, 300, 1}, {"lse", "head"}},
       {"e4m3 192/128, prefill of MLA", kE4, 192, 128, 2, 1, "causal", "identity", {1, 141, 200, 1}, {"lse", "tensor", "mla"}},
       {"e4m3 128/64", kE4, 128, 64, 1, 1, "null", "identity", {1, 141, 150, 1}, {"lse"}},
+      {"e4m3 160/32", kE4, 160, 32, 2, 1, "causal", "identity", {1, 141, 300, 1}, {"lse", "head"}},
+      {"e4m3 208/64", kE4, 208, 64, 1, 1, "window", "identity", {1, 141, 300, 1}, {"lse", "tensor"}},
       {"e4m3 depth 208", kE4, 208, 208, 1, 1, "causal", "identity", {1, 141, 150, 1}, {"lse", "tensor"}},
       {"e4m3 256/128", kE4, 256, 128, 1, 1, "null", "identity", {1, 70, 200, 1}, {"lse", "head"}},
       {"e4m3, sink", kE4, 128, 128, 2, 1, "causal", "identity", {1, 141, 150, 1}, {"lse", "sink", "head"}},
@@ -245,6 +255,7 @@ const std::vector<Row>& rows() {
       {"e4m3 K and V, one query tile", kFp, 64, 64, 2, 2, "window", "identity", {1, 40, 400, 1}, {"lse", "kv-e4m3", "tensor", "1q"}},
       {"e4m3 K and V, depth 96", kBf, 96, 96, 1, 1, "chunked", "identity", {1, 141, 200, 1}, {"lse", "kv-e4m3"}},
       {"e4m3 K and V, 192/128, prefill of MLA", kBf, 192, 128, 2, 1, "causal", "identity", {1, 141, 200, 1}, {"lse", "kv-e4m3", "tensor", "mla"}},
+      {"e4m3 K and V, 192/64", kBf, 192, 64, 2, 1, "causal", "identity", {1, 141, 300, 1}, {"lse", "kv-e4m3", "head"}},
       {"e4m3 K and V, depth 256", kBf, 256, 256, 1, 1, "causal", "identity", {1, 141, 300, 1}, {"lse", "kv-e4m3", "head"}},
       {"e4m3 K and V, 224/64", kFp, 224, 64, 1, 1, "null", "identity", {1, 70, 200, 1}, {"lse", "kv-e4m3"}},
       {"e4m3 K and V, pages of 16, ragged, sink", kBf, 64, 64, 4, 2, "causal", "identity", {4, 70, 200, 1}, {"lse", "kv-e4m3", "ragged", "page-16", "head", "sink"}},
@@ -284,7 +295,7 @@ ProofCase case_of(const Row& row) {
   if (with("head")) one.spec.scales = Scales::kHead;
   if (with("token")) one.spec.scales = Scales::kToken;
   one.spec.ragged = with("ragged");
-  for (const int size : {16, 64, 128, 512}) {
+  for (const int size : {12, 16, 64, 128, 512}) {
     if (with(fmt::format("page-{}", size))) one.spec.page_size = size;
   }
   if (with("mla")) one.spec.mla = Mla::kPrefill;
@@ -396,11 +407,10 @@ AttentionSpec random_spec(Draw& draw) {
     if (draw.once_in(2)) spec.ov_depth = 8 + 8 * draw.below(spec.qk_depth / 8);
   } else if (depths >= 10) {
     spec.qk_depth = depths == 10 ? 256 : 200 + 8 * draw.below(8);
-    if (depths == 11 && draw.once_in(2))
-      spec.ov_depth = 200 + draw.below((spec.qk_depth - 192) / 8) * 8;
+    if (depths == 11 && draw.once_in(2)) spec.ov_depth = 8 + 8 * draw.below(spec.qk_depth / 8);
   } else {
     spec.qk_depth = depths == 8 ? 192 : 72 + 8 * draw.below(16);
-    spec.ov_depth = depths == 8 ? 128 : 64 + 8 * draw.below((spec.qk_depth - 64) / 8);
+    spec.ov_depth = depths == 8 ? 128 : 8 + 8 * draw.below(spec.qk_depth / 8);
   }
   spec.group = draw.of({1, 1, 1, 2, 2, 3, 4, 5, 6, 8, 16, 64});
   spec.num_q_heads = spec.group * (spec.group > 8 ? 1 : 1 + draw.below(2));

@@ -147,6 +147,11 @@ std::int64_t Fa4Config::num_k_scale_bufs() const {
 }
 
 std::string Fa4Config::unsupported_reason() const {
+  std::string reason = unsupported_with_any_keys();
+  return reason.empty() ? why_no_shared_memory(*this) : reason;
+}
+
+std::string Fa4Config::unsupported_with_any_keys() const {
   if (num_qo() != 1 && num_qo() != 2) return fmt::format("num_qo is {}; allowed: 1, 2", num_qo());
   if (swizzle_mode / qkv_dtype_size() < 1) {
     return fmt::format("swizzle_bytes is {}; allowed: 32, 64, 128", swizzle_mode);
@@ -163,7 +168,7 @@ std::string Fa4Config::unsupported_reason() const {
   if (ov_depth > qk_depth) {
     return fmt::format("ov_depth {} is above qk_depth {}", ov_depth, qk_depth);
   }
-  return why_no_room(*this, padded_ov_depth);
+  return why_no_tensor_memory(*this, padded_ov_depth);
 }
 
 std::string Fa4Config::description() const {

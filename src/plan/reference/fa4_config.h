@@ -98,6 +98,8 @@ struct Fa4Config {
   bool supported() const { return unsupported_reason().empty(); }
   /// Why not, in a sentence; empty where supported.
   std::string unsupported_reason() const;
+  /// The same, but for shared memory: what no tile of fewer keys would mend.
+  std::string unsupported_with_any_keys() const;
   /// One "name = value" a line.
   std::string description() const;
   std::int64_t correction_smem_elements() const { return BM; }

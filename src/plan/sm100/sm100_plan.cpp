@@ -492,6 +492,12 @@ std::int64_t polynomial_pairs(Arch arch, const Sm100Variant& variant) {
   return tensor_cycles <= 1024 ? pairs / 8 : pairs / 16;
 }
 
+// The reference's tiles, with the swizzle that is chosen here.
+Fa4Config fa4_config_of(const AttentionSpec& spec, PlanOptions options) {
+  options.swizzle_bytes = swizzle_of(spec, options);
+  return Fa4Config(fa4_args(spec, options));
+}
+
 Result<Sm100Plan> plan_fa4(const ResolvedSpec& resolved, ConfigKind kind,
                            const Sm100Tuning& tuned) {
   const AttentionSpec& spec = *resolved;
@@ -501,10 +507,8 @@ Result<Sm100Plan> plan_fa4(const ResolvedSpec& resolved, ConfigKind kind,
   // Sizes count what the kernel loads; deviations are from what the reference counts.
   const bool mla = kind == ConfigKind::kMla;
   if (mla && options.pair_cta.value_or(false)) return unsupported("pair_cta is not for mla");
-  PlanOptions chosen_options = options;
-  chosen_options.swizzle_bytes = swizzle_of(spec, options);
-  const Fa4Config config = mla ? MlaConfig(mla_args(spec, options)).fa4_config
-                               : Fa4Config(fa4_args(spec, chosen_options));
+  const Fa4Config config =
+      mla ? MlaConfig(mla_args(spec, options)).fa4_config : fa4_config_of(spec, options);
   const Fa4Config reference = mla ? MlaConfig(mla_args(resolved.given(), options)).fa4_config
                                   : Fa4Config(fa4_args(resolved.given(), options));
   if (config.ov_depth != spec.ov_depth) {
@@ -515,7 +519,10 @@ Result<Sm100Plan> plan_fa4(const ResolvedSpec& resolved, ConfigKind kind,
   Fa4Config::Args least = config.args;
   least.qk_depth = kLeastDepth;
   const Fa4Config tiles = config.qk_depth < kLeastDepth ? Fa4Config(least) : config;
-  if (!tiles.supported()) return unsupported(tiles.unsupported_reason());
+  // NOTE: stages are of this kernel's keys, which are fewer: choose_ring says how many there are.
+  if (std::string reason = tiles.unsupported_with_any_keys(); !reason.empty()) {
+    return unsupported(std::move(reason));
+  }
   plan.swizzle_bytes = config.swizzle_mode;
   if (options.swizzle_bytes) {
     deviate(plan.deviations, "swizzle_bytes", std::int64_t{*options.swizzle_bytes},
@@ -628,10 +635,13 @@ Result<Sm100Plan> plan_fa4(const ResolvedSpec& resolved, ConfigKind kind,
 // --- the kernel with one O -----------------------------------------------------------------------
 
 // Whether two O take all of tensor memory: depths of V above 192, and those of Depth512Config. And
-// where two softmax warpgroups leave no registers for the rows of K that are widened.
-bool takes_one_o(const AttentionSpec& spec, ConfigKind kind) {
-  if (kind == ConfigKind::kFa4 && widens_kv(spec) && spec.qk_depth > kMostTwoODepth) return true;
-  return kind == ConfigKind::kDepth512 || (kind == ConfigKind::kFa4 && spec.ov_depth > 192);
+// of K above 192 where two softmax warpgroups leave no registers for the rows that are widened, or
+// two query tiles no room for two stages of the keys that a V of 128 and less goes with.
+bool takes_one_o(const AttentionSpec& spec, const PlanOptions& options, ConfigKind kind) {
+  if (kind != ConfigKind::kFa4) return kind == ConfigKind::kDepth512;
+  if (spec.ov_depth > 192) return true;
+  if (spec.qk_depth <= kMostTwoODepth) return false;
+  return widens_kv(spec) || fa4_config_of(spec, options).num_kv_stages < 2;
 }
 
 // Beside an O of 256 columns and a Q of 128, S has room for two buffers of 64 keys.
@@ -680,9 +690,12 @@ Result<Sm100Plan> plan_one_o(const ResolvedSpec& resolved, ConfigKind kind,
   const AttentionSpec& spec = *resolved;
   const PlanOptions& options = resolved.options();
   if (options.num_qo.value_or(1) != 1) {
-    return unsupported(fmt::format(
-        "num_qo is {}; two O of depth {} leave {}, and one query tile has one", *options.num_qo,
-        spec.ov_depth, spec.ov_depth > 192 ? "S no tensor memory" : "the widening no registers"));
+    const char* nothing_left = spec.ov_depth > 192 ? "S no tensor memory"
+                               : widens_kv(spec)   ? "the widening no registers"
+                                                   : "K and V no room for two stages";
+    return unsupported(
+        fmt::format("num_qo is {}; two O of depth {} leave {}, and one query tile has one",
+                    *options.num_qo, spec.ov_depth, nothing_left));
   }
   Sm100Plan plan;
   plan.reference = kind;
@@ -752,7 +765,7 @@ Result<Sm100Plan> make_sm100_plan(const ResolvedSpec& resolved, const TuningValu
   const AttentionSpec& spec = *resolved;
   if (std::optional<Error> error = check_shape(spec)) return *std::move(error);
   const ConfigKind kind = resolve_config_kind(ConfigKind::kAuto, spec, resolved.options());
-  const bool one_o = takes_one_o(spec, kind);
+  const bool one_o = takes_one_o(spec, resolved.options(), kind);
   const Result<Sm100Tuning> tuned = Sm100Tuning::read(values, one_o);
   const Sm100Tuning choices = tuned ? *tuned : Sm100Tuning();
   Result<Sm100Plan> plan =

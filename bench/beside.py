@@ -54,7 +54,7 @@ class Attnjit:
         for i in range(len(problem.q)):
             o = problem.new_o()
             args = self.service.launch_args(**problem.launch_fields(i, o), overlap=1)
-            needed, zeroed = self.service.workspace(kernel, args)
+            needed, zero_bytes = self.service.workspace(kernel, args)
             if needed > self.workspace.numel():
                 # NOTE: earlier graphs are gone: each cell is measured before the next is prepared.
                 self.workspace = torch.zeros(needed, dtype=torch.uint8, device="cuda")

@@ -79,7 +79,7 @@ int run(attnjit::Arch arch) {
   args.shapes = {.q_len = kRows, .kv_len = kKeys};
   args.buffers = {.q = upload(device, q), .k = upload(device, k), .v = upload(device, v)};
   args.buffers.o = upload(device, unwritten);
-  attnjit::LaunchState state;  // one per stream and kernel
+  attnjit::LaunchState state;  // one per stream, or per stream and kernel
   take(kernel->launch(args, state));
   const Tensor o = download(device, args.buffers.o, kQuerySize);
   return check(q, k, v, o);  // against a small reference on the CPU

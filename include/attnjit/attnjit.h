@@ -315,14 +315,15 @@ enum {
   ATTNJIT_MASK_MAP_READ = 2   /* it is there: as another launch wrote it, or as a BlockMask is */
 };
 
-/* What a launch keeps from one call to the next: encoded tensor maps, packed arguments. */
+/* What a launch keeps of the last eight calls that differ in more than pointers: encoded tensor
+ * maps, packed arguments, and the libraries of their kernels. */
 ATTNJIT_EXPORT attnjit_error* attnjit_launch_state_create(attnjit_launch_state** state);
 ATTNJIT_EXPORT void attnjit_launch_state_reset(attnjit_launch_state* state);
 ATTNJIT_EXPORT void attnjit_launch_state_free(attnjit_launch_state* state);
 
 /* The device memory that such launches need beside their tensors, and how many of its first bytes
- * must be zero before its first launch. Kernels leave the first 256 zero: so a buffer in which
- * these were zero once serves the launches of any kernels but those of debug_waits, one after
+ * must be zero before its first launch. Kernels leave the first 256 zero: so a buffer whose first
+ * 256 bytes were zero once serves the launches of any kernels but those of debug_waits, one after
  * another. Where no more than these are needed, a launch may be given none: it takes longer where
  * sequences differ much in length. */
 ATTNJIT_EXPORT attnjit_error* attnjit_workspace(const attnjit_kernel* kernel,

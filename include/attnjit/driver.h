@@ -98,9 +98,9 @@ struct LaunchArgs {
 struct WorkspaceNeed {
   std::int64_t bytes = 0;
   /// From its begin, that must be zero before its first launch. Kernels leave the first kZeroBytes
-  /// zero: so a buffer in which these were zero once serves the launches of any kernels, one after
-  /// another; but for those of PlanOptions::debug_waits, which want more, and a buffer of their
-  /// own.
+  /// zero: so a buffer whose first kZeroBytes were zero once serves the launches of any kernels,
+  /// one after another; but for those of PlanOptions::debug_waits, which want more, and a buffer of
+  /// their own.
   std::int64_t zero_bytes = 0;
 
   static constexpr std::int64_t kZeroBytes = 256;  ///< by which CTAs claim their work
@@ -113,7 +113,8 @@ struct WorkspaceNeed {
 /// packed arguments of the last eight calls that differ in more than pointers. A call like one of
 /// them is not planned again; where its pointers are others, only their maps and arguments are made
 /// anew. One of other lengths is planned into memory that is there, and encodes the maps that
-/// differ.
+/// differ. The calls may be those of several kernels, whose libraries stay loaded while a call of
+/// theirs is kept.
 class ATTNJIT_EXPORT LaunchState {
  public:
   LaunchState();

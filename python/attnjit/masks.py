@@ -112,7 +112,7 @@ class Mask(Modification):
     field = "mask"
 
     def _with(self, kind: str, other: Any) -> "Mask":
-        right = as_mask(other).renamed(self.params)
+        right = as_mask(other)
         if self.blocks is not None or right.blocks is not None:
             raise InvalidError("a mask with lists of blocks is one by itself: of whole blocks no "
                                "mask is asked", field="block_mask",
@@ -120,6 +120,7 @@ class Mask(Modification):
         if self.tensor is not None and right.tensor is not None:
             raise InvalidError("both masks are tensors, and a kernel reads one", field="mask",
                                hint="combine the tensors before")
+        right = right.renamed(self.params)
         (left_spec, left_json), (right_spec, right_json) = self._object(), right._object()
         return Mask({"kind": kind, "of": [left_spec, right_spec]},
                     {**self.params, **right.params},
@@ -204,13 +205,13 @@ def block_mask(blocks: Any, asked: Any = None) -> Mask:
     if asked is None:
         asked = getattr(blocks, "mask_mod", None)
         # NOTE: it makes a tensor of what it is given, and symbols have none to make.
-        if getattr(asked, "__name__", "") == "noop_mask":
+        if (getattr(asked, "__name__", ""), getattr(asked, "__module__", "")) == _NO_MASK:
             asked = None
     return _listed(blocks, as_mask(asked))
 
 
 def with_blocks(blocks: Any, asked: Any, bias: Any) -> Mask:
-    """What block_mask() returns, where numbers are added to the scores beside it: or None."""
+    """What block_mask() returns; `bias`: numbers that are added to the scores, or None."""
     listed = block_mask(blocks, asked)
     if bias is None:
         return listed
@@ -229,6 +230,7 @@ def _listed(blocks: Any, of: Mask) -> Mask:
 
 
 _BLOCK = 128
+_NO_MASK = ("noop_mask", "torch.nn.attention.flex_attention")  #: of a BlockMask made without one
 BLOCK_ARRAYS = ("kv_num_blocks", "kv_indices", "full_kv_num_blocks", "full_kv_indices")
 
 

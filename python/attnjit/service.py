@@ -5,7 +5,7 @@
     spec = service.prepare({"arch": "sm_90a", "num_q_heads": 32, "group": 4, "qk_depth": 128,
                             "mask": "causal"})
     kernel = service.get(spec)              # compiled, or found in the cache; loaded
-    state = service.launch_state()          # one per stream and kernel
+    state = service.launch_state()          # one per stream, or also per kernel
     service.launch(kernel, state, q=q, k=k, v=v, o=o, stream=stream)
 
 Any thread may use a Service; a launch state belongs to one thread at a time.

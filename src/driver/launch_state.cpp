@@ -77,9 +77,9 @@ Status BoundCall::bind(const KernelPlan& plan, const LaunchArgs& args,
   if (!need) return std::move(need).error();
   workspace_need = *need;
   if (Status checked = check_workspace(args); !checked) return checked;
-  launches.resize(sequence.launches.size());
-  for (std::size_t i = 0; i < launches.size(); ++i) {
-    if (launches[i] == nullptr) launches[i] = std::make_unique<BoundLaunch>();
+  if (launches.size() > sequence.launches.size()) launches.resize(sequence.launches.size());
+  for (std::size_t i = 0; i < sequence.launches.size(); ++i) {
+    if (i == launches.size()) launches.push_back(std::make_unique<BoundLaunch>());
     Status bound = launches[i]->bind(*loaded->api, plan, i == 0, sequence.launches[i],
                                      sequence.workspaces, args, counters);
     if (!bound) return bound;

@@ -160,7 +160,7 @@ def lists_of_blocks(gpu, service):
 
     assert attnjit.block_mask(BlockMask((1, 1, 3, 4), mask_mod=mod)).spec["code"] == \
         attnjit.mask(mod).spec["code"]
-    mod.__name__ = "noop_mask"
+    mod.__name__, mod.__module__ = "noop_mask", "torch.nn.attention.flex_attention"
     assert attnjit.block_mask(BlockMask((1, 1, 3, 4), mask_mod=mod)).spec == "null"
 
     fails(lambda: call(block_mask=BlockMask((1, 1, 3, 4), size=(64, 128))), attnjit.InvalidError,
@@ -170,6 +170,11 @@ def lists_of_blocks(gpu, service):
     for shape in ((1, 1, 2, 4), (3, 1, 3, 4), (1, 3, 3, 4)):  # rows, sequences, heads
         fails(lambda: call(block_mask=BlockMask(shape)), attnjit.InvalidError, "mask_map")
     fails(lambda: listed & "causal", attnjit.InvalidError, "lists of blocks")
+    # The right one, too, where it has to rename an array.
+    alike, other = (attnjit.mask(lambda b, h, q_idx, kv_idx: doc[q_idx] == doc[kv_idx])
+                    for doc in (Tensor(DOC, (500,), "int32"), Tensor(LENS, (500,), "int32")))
+    fails(lambda: alike & attnjit.block_mask(blocks, other), attnjit.InvalidError,
+          "lists of blocks")
     fails(lambda: call(mask=listed, block_mask=blocks), attnjit.InvalidError, "lists of its own")
     _launch.Launcher.launch = launch
 

@@ -223,7 +223,7 @@ int c_abi_launch(const char* cache, const char* driver, uint64_t memory) {
     uint64_t field_of_the_future;
   } params[2];
   int64_t bytes = -1;
-  int32_t zeroed = -1;
+  int32_t zero_bytes = -1;
   int i = 0;
   int logged = 0;
 
@@ -290,7 +290,7 @@ int c_abi_launch(const char* cache, const char* driver, uint64_t memory) {
 
   args.params = &params[0].known;
   args.num_params = 2;
-  CHECK(attnjit_workspace(kernel, &args, &bytes, &zeroed) == NULL);
+  CHECK(attnjit_workspace(kernel, &args, &bytes, &zero_bytes) == NULL);
   CHECK(bytes >= 0);
   for (i = 0; i < 3; ++i) CHECK(attnjit_launch(kernel, &args, state) == NULL);
   attnjit_launch_state_reset(state);

@@ -129,7 +129,7 @@ TEST_F(Sm90EightBit, TunedTiles) {
       {R"({"BN": 192, "num_consumers": 2, "exp2_fma_pairs": 4})",
        R"({"BN": 64, "num_row_stages": 1})",
        R"({"BN": 160, "num_consumers": 2, "num_row_stages": 3, "num_stages": 3})",
-       R"({"BN": 176, "num_consumers": 2, "ping_pong": 0})"},
+       R"({"BN": 160, "num_consumers": 2, "ping_pong": 0})"},
       2));
 }
 

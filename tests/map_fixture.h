@@ -63,6 +63,11 @@ inline verify::ParamArgument documents_of(std::int64_t length, std::int64_t size
                   [=](std::int64_t i) { return static_cast<std::int32_t>(i / length); });
 }
 
+inline AttentionSpec masked(AttentionSpec spec, const MaskSpec& mask) {
+  spec.mask = mask;
+  return spec;
+}
+
 class MapTest : public KernelTest {
  protected:
   static MaskMapShape shape_of(const Kernel& kernel, const Problem& problem) {
@@ -194,6 +199,34 @@ class MapTest : public KernelTest {
     ASSERT_TRUE(launched(132));
   }
 
+  // Rows of 192 beside V of 128, of `base`: the expanded prefill of MLA.
+  static void expect_maps_of_mla_prefill(AttentionSpec base) {
+    base.ov_depth = 128;
+    base.mla = Mla::kPrefill;
+    const auto of = [&](const MaskSpec& mask) { return masked(base, mask); };
+    PlanOptions options;
+    options.mask_map = true;
+    expect_maps(of(causal_documents()), {{300}, {500}}, {documents_of(200)});
+    expect_maps(
+        of(over_arrays("kv_idx <= q_idx || kv_idx < p.prefix[b]", {{"prefix", Type::kI32Array}})),
+        {{200, 200}, {450, 450}},
+        {array_of("prefix", 2,
+                  [](std::int64_t b) { return static_cast<std::int32_t>(330 + 40 * b); })},
+        0, options);
+    expect_given_lists(of(mask_of(Kind::kCausal)), {{300}, {500}});
+  }
+
+  // The option makes a map of a built-in mask, too, as of any other: of a causal mask and of none.
+  static void expect_maps_of_built_in_masks(const AttentionSpec& causal,
+                                            const AttentionSpec& none) {
+    PlanOptions options;
+    options.mask_map = true;
+    expect_maps(causal, {{300}, {700}}, {}, 0, options);
+    if (!in_proof()) return;
+    expect_maps(none, {{300}, {650}}, {}, 0, options);
+    expect_maps(masked(causal, window_of(200)), {{300}, {700}}, {}, 0, options);
+  }
+
   // A caller's lists of any blocks: what they hide is hidden, and of blocks that they call whole
   // the mask is not asked, whatever it shows of either.
   static void expect_given_lists(const AttentionSpec& spec, const Lengths& lengths,
@@ -226,9 +259,7 @@ class MapTest : public KernelTest {
          some_of<MaskSpec>({mask_of(Kind::kCausal), mask_of(Kind::kNull), window_of(200), chunks,
                             tree(Kind::kAnd, {mask_of(Kind::kCausal), chunks}),
                             tree(Kind::kOr, {window_of(70), chunks})})) {
-      AttentionSpec masked = spec;
-      masked.mask = mask;
-      expect_given_lists(masked, lengths);
+      expect_given_lists(masked(spec, mask), lengths);
     }
     AttentionSpec causal = spec;
     causal.mask = mask_of(Kind::kCausal);

@@ -110,34 +110,11 @@ TEST_F(Sm100Maps, ListsOfTheCallerOverOtherMasks) {
   expect_given_lists(parts, {{2}, {700, 0, 31, 200}});
 }
 
-// Rows of 192 beside V of 128: the expanded prefill of MLA.
-TEST_F(Sm100Maps, OfMlaPrefill) {
-  const auto of = [](const MaskSpec& mask) {
-    AttentionSpec spec = spec_of(192, mask);
-    spec.ov_depth = 128;
-    spec.mla = Mla::kPrefill;
-    return spec;
-  };
-  PlanOptions options;
-  options.mask_map = true;
-  expect_maps(of(causal_documents()), {{300}, {500}}, {documents_of(200)});
-  expect_maps(
-      of(over_arrays("kv_idx <= q_idx || kv_idx < p.prefix[b]", {{"prefix", Type::kI32Array}})),
-      {{200, 200}, {450, 450}},
-      {array_of("prefix", 2,
-                [](std::int64_t b) { return static_cast<std::int32_t>(330 + 40 * b); })},
-      0, options);
-  expect_given_lists(of(mask_of(Kind::kCausal)), {{300}, {500}});
-}
+TEST_F(Sm100Maps, OfMlaPrefill) { expect_maps_of_mla_prefill(spec_of(192, mask_of(Kind::kNull))); }
 
-// The option makes a map of a built-in mask, too, as of any other.
 TEST_F(Sm100Maps, OfBuiltInMasksWhereAskedFor) {
-  PlanOptions options;
-  options.mask_map = true;
-  expect_maps(spec_of(64, mask_of(Kind::kCausal)), {{300}, {700}}, {}, 0, options);
-  if (!in_proof()) return;
-  expect_maps(spec_of(128, mask_of(Kind::kNull)), {{300}, {650}}, {}, 0, options);
-  expect_maps(spec_of(64, window_of(200)), {{300}, {700}}, {}, 0, options);
+  expect_maps_of_built_in_masks(spec_of(64, mask_of(Kind::kCausal)),
+                                spec_of(128, mask_of(Kind::kNull)));
 }
 
 TEST_F(Sm100Maps, HiddenTilesAreNotLoaded) {

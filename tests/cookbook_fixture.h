@@ -11,8 +11,11 @@ template <Arch kArch>
 class CookbookTest : public KernelTest {
  protected:
   // Numbers and arrays are random. A prompt, the last rows of a sequence, and more rows than keys.
+  // Beside the proof each family takes every second recipe, and together they take all.
   void check_masks() {
+    std::size_t number = kArch == Arch::kSm90a ? 0 : 1;
     for (const cookbook::Recipe& recipe : cookbook::recipes()) {
+      if (number++ % 2 == 1 && !in_proof()) continue;
       SCOPED_TRACE(recipe.mask);
       const AttentionSpec spec =
           cookbook::spec_of(kArch, {{"mask", nlohmann::json::parse(recipe.mask)}});

@@ -13,6 +13,7 @@
 
 #include "kernel_fixture.h"
 #include "sm100/damaged.h"
+#include "verify/compare.h"
 
 namespace attnjit::kernel_test {
 
@@ -182,7 +183,7 @@ class DeepTest : public KernelTest {
     odd.partition_keys = 128;
     AttentionSpec packed = spec_of(16, 8);
     packed.ragged = packed.ragged_kv = true;
-    return some_of<AttentionSpec>({spec_of(16, 8), fixed, rows, alibi, parts, odd, packed}, 3);
+    return some_of<AttentionSpec>({spec_of(16, 8), fixed, rows, alibi, parts, odd, packed}, 1);
   }
 
  private:

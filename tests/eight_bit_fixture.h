@@ -12,6 +12,7 @@
 
 #include "kernel_fixture.h"
 #include "sm100/damaged.h"
+#include "verify/compare.h"
 
 namespace attnjit::kernel_test {
 

@@ -5,20 +5,16 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cstdlib>
 #include <map>
 #include <memory>
 #include <optional>
 #include <set>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "./emulator/attention/generated_kernel.h"
 #include "gpu/verify_cases.h"
-#include "verify/compare.h"
 #include "verify/numeric.h"
 
 namespace attnjit::kernel_test {
@@ -32,10 +28,7 @@ using Kind = MaskSpec::Kind;
 
 /// Orders of execution that each launch is tried in: 1, and more in the proofs, which set
 /// ATTNJIT_TEST_SEEDS.
-inline std::uint64_t seeds() {
-  const char* wanted = std::getenv("ATTNJIT_TEST_SEEDS");
-  return wanted == nullptr ? 1 : std::strtoull(wanted, nullptr, 10);
-}
+std::uint64_t seeds();
 
 /// Whether this run is a proof, which takes every case; other runs take some of each kind, for each
 /// costs a compile of a second.
@@ -66,201 +59,57 @@ struct Outputs {
 };
 
 /// A causal spec, or one of another mask, whose tests look at the LSE too.
-inline AttentionSpec base_spec(Arch arch, int heads, int group, int qk_depth,
-                               const MaskSpec& mask = mask_of(Kind::kCausal)) {
-  AttentionSpec spec;
-  spec.arch = arch;
-  spec.num_q_heads = heads;
-  spec.group = group;
-  spec.qk_depth = qk_depth;
-  spec.return_lse = true;
-  spec.mask = mask;
-  return spec;
-}
-
+AttentionSpec base_spec(Arch arch, int heads, int group, int qk_depth,
+                        const MaskSpec& mask = mask_of(Kind::kCausal));
 /// Absorbed MLA of one key head.
-inline AttentionSpec absorbed_spec(Arch arch, int heads, int qk_depth, int page_size) {
-  AttentionSpec spec = base_spec(arch, heads, heads, qk_depth, mask_of(Kind::kNull));
-  spec.mla = Mla::kDecode;
-  spec.page_size = page_size;
-  return spec;
-}
-
-inline AttentionSpec of_sequences(AttentionSpec spec, int page_size, bool ragged) {
-  spec.page_size = page_size;
-  spec.ragged = ragged;
-  return spec;
-}
-
-inline MaskSpec window_of(int window) {
-  MaskSpec mask = mask_of(Kind::kSlidingWindow);
-  mask.window = window;
-  return mask;
-}
-
-inline AttentionSpec with_group(AttentionSpec spec, int heads, int group) {
-  spec.num_q_heads = heads;
-  spec.group = group;
-  return spec;
-}
+AttentionSpec absorbed_spec(Arch arch, int heads, int qk_depth, int page_size);
+AttentionSpec of_sequences(AttentionSpec spec, int page_size, bool ragged);
+AttentionSpec with_group(AttentionSpec spec, int heads, int group);
+MaskSpec window_of(int window);
 
 class KernelTest : public testing::Test {
  protected:
-  void SetUp() override {
-    if (const auto id = make_in_process_compiler()->build_id(); !id.ok()) {
-      GTEST_SKIP() << id.error().to_string();
-    }
-  }
+  void SetUp() override;
 
-  // Null where it failed, which is told. The proofs let ptxas judge every kernel.
+  /// The proofs let ptxas judge every kernel.
+  static CompileTo compile_to() { return in_proof() ? CompileTo::kImage : CompileTo::kPtx; }
+
+  // Null where it failed, which is told.
   static std::unique_ptr<Kernel> compiled(const AttentionSpec& spec, const Tuning* tuning = nullptr,
-                                          CompileTo to = in_proof() ? CompileTo::kImage
-                                                                    : CompileTo::kPtx) {
+                                          CompileTo to = compile_to()) {
     return compiled(spec, {}, tuning, to);
   }
   static std::unique_ptr<Kernel> compiled(const AttentionSpec& spec, const PlanOptions& options,
                                           const Tuning* tuning = nullptr,
-                                          CompileTo to = in_proof() ? CompileTo::kImage
-                                                                    : CompileTo::kPtx) {
-    Result<emulator::GeneratedKernel> kernel =
-        emulator::generate_kernel(spec, options, TemplateSet::embedded(), tuning, to);
-    if (!kernel) {
-      ADD_FAILURE() << kernel.error().to_string();
-      return nullptr;
-    }
-    Result<PtxModule> module = PtxModule::load(kernel->ptx);
-    if (!module) {
-      ADD_FAILURE() << module.error().to_string();
-      return nullptr;
-    }
-    return std::make_unique<Kernel>(Kernel{std::move(*kernel), std::move(*module)});
-  }
+                                          CompileTo to = compile_to());
 
   // NOTE: with normal inputs all memory that belongs to no sequence is NaN: rows of the last page,
   // spare pages, keys past kv_len.
   static std::optional<Problem> problem_of(const AttentionSpec& spec, const Lengths& lengths,
                                            InputKind input = InputKind::kNormal,
                                            std::uint64_t seed = 0,
-                                           std::vector<verify::ParamArgument> params = {}) {
-    verify::ProblemRequest request;
-    request.params = std::move(params);
-    request.batch = static_cast<int>(lengths.kv.size());
-    request.q_lens = lengths.q;
-    request.kv_lens = lengths.kv;
-    request.input = input;
-    request.seed = seed;
-    request.threads = 1;
-    Result<Problem> problem = verify::make_problem(spec, request);
-    if (problem) return std::move(*problem);
-    ADD_FAILURE() << problem.error().to_string();
-    return std::nullopt;
-  }
+                                           std::vector<verify::ParamArgument> params = {});
 
   static LaunchSequence launches_of(const Kernel& kernel, const Problem& problem,
-                                    const LaunchShapes& shapes, int sm_count) {
-    DeviceShape device;
-    device.sm_count = sm_count;
-    Result<LaunchSequence> sequence = plan_launch(
-        kernel.generated.plan, shapes, problem.launch_scalars(), problem.param_values(), device);
-    EXPECT_TRUE(sequence.ok()) << (sequence.ok() ? "" : sequence.error().to_string());
-    return sequence.ok() ? *sequence : LaunchSequence{};
-  }
+                                    const LaunchShapes& shapes, int sm_count);
 
   // What the launches wrote; findings are failures, but for those of the kinds that are allowed.
   // `before`: what o and lse hold where the launch accumulates; null: a pair that saw no key.
   static std::optional<Outputs> run(const Kernel& kernel, const Problem& problem,
                                     const LaunchSequence& sequence, std::uint64_t seed = 0,
                                     const std::set<FindingKind>& allowed = {},
-                                    const Outputs* before = nullptr) {
-    EmulatorOptions options;
-    options.model = EmulatorModel::kIsa;
-    options.seed = seed;
-    options.threads = 1;
-    for (const Waiver& waiver : kernel.generated.plan.waivers) {
-      options.in_order_issue |= waiver.name == "in-order-mma";
-    }
-    std::vector<EmulatorBuffer> buffers;
-    for (const auto& [name, tensor] : problem.tensors) {
-      buffers.push_back(buffer_of(name, tensor));
-    }
-    Outputs outputs;
-    outputs.o = verify::make_tensor(*kernel.generated.plan.spec->output_dtype, problem.o_shape());
-    verify::poison(outputs.o);
-    buffers.push_back(buffer_of("o", outputs.o));
-    buffers.back().uninitialised = true;
-    if (problem.spec.return_lse) {
-      outputs.lse = verify::make_tensor(Dtype::kF32, problem.lse_shape());
-      verify::poison(*outputs.lse);
-      buffers.push_back(buffer_of("lse", *outputs.lse));
-      buffers.back().uninitialised = true;
-    }
-    if (problem.spec.accumulate) {
-      EmulatorBuffer& o = buffers[buffers.size() - 2];
-      o.uninitialised = false;
-      if (before != nullptr) o.data = before->o.bytes;
-      buffers.back() = buffer_of("lse", before != nullptr ? *before->lse : problem.lse_before());
-    }
-    const Result<EmulatorReport> report = emulate(kernel.module, sequence, buffers, options);
-    if (!report) {
-      ADD_FAILURE() << report.error().to_string();
-      return std::nullopt;
-    }
-    for (const Finding& finding : report->findings) {
-      if (allowed.contains(finding.kind)) continue;
-      ADD_FAILURE() << to_string(finding.kind) << " at PTX line " << finding.ptx_line << ": "
-                    << finding.text;
-    }
-    outputs.thread_steps = report->thread_steps;
-    for (EmulatorBuffer& buffer : buffers) {
-      if (buffer.name == "o") {
-        outputs.o.bytes = std::move(buffer.data);
-      } else if (buffer.name == "lse") {
-        outputs.lse->bytes = std::move(buffer.data);
-      } else {
-        outputs.others[buffer.name] = std::move(buffer.data);
-      }
-    }
-    return outputs;
-  }
+                                    const Outputs* before = nullptr);
 
-  static void expect_right(const Problem& problem, const Outputs& run) {
-    const Result<verify::Reference> reference = verify::compute_reference(problem, 1);
-    ASSERT_TRUE(reference.ok()) << reference.error().to_string();
-    const verify::Comparison comparison =
-        verify::compare(problem, *reference, run.o, run.lse ? &*run.lse : nullptr,
-                        verify::tolerance_of(problem.spec));
-    EXPECT_TRUE(comparison.passed) << spec_to_json(problem.spec) << ": " << comparison.reason;
-  }
+  static void expect_right(const Problem& problem, const Outputs& run);
 
+  // On 2 and on 132 SMs by turns, and with inputs of several kinds. Of more than two batches every
+  // second one is for the proof.
   static void expect_passes(const AttentionSpec& spec, const std::vector<Lengths>& batches,
-                            const Tuning* tuning = nullptr) {
-    const auto kernel = compiled(spec, tuning);
-    ASSERT_TRUE(kernel);
-    for (std::size_t i = 0; i < batches.size(); ++i) {
-      const auto problem = problem_of(spec, batches[i], static_cast<InputKind>(i % 4), i);
-      ASSERT_TRUE(problem);
-      const LaunchSequence sequence =
-          launches_of(*kernel, *problem, problem->launch_shapes(), i % 2 == 0 ? 2 : 132);
-      for (std::uint64_t seed = i; seed < i + seeds(); ++seed) {
-        const auto done = run(*kernel, *problem, sequence, seed);
-        ASSERT_TRUE(done) << "batch " << i;
-        expect_right(*problem, *done);
-      }
-    }
-  }
+                            const Tuning* tuning = nullptr);
 
   // A CTA of 384 threads is launched with 168 registers per thread; none is spilt.
   static void expect_no_spills(const std::vector<AttentionSpec>& specs,
-                               const PlanOptions& options = {}) {
-    for (const AttentionSpec& spec : specs) {
-      SCOPED_TRACE(spec_to_json(spec));
-      const auto kernel = compiled(spec, options, nullptr, CompileTo::kImage);
-      ASSERT_TRUE(kernel);
-      EXPECT_EQ(kernel->generated.usage.spill_bytes, 0);
-      EXPECT_EQ(kernel->generated.usage.stack_bytes, 0);
-      EXPECT_LE(kernel->generated.usage.registers, 168);
-    }
-  }
+                               const PlanOptions& options = {});
 
   struct Changed {
     const char* tensor;
@@ -268,38 +117,7 @@ class KernelTest : public testing::Test {
   };
   // What a launch's tensors hold is not known on the host. Whatever they hold: no wait without an
   // end, no access outside of a tensor. Sequences that share rows write them both, in no order.
-  static void expect_no_harm(const AttentionSpec& spec, const std::vector<Changed>& changes) {
-    SCOPED_TRACE(spec_to_json(spec));
-    const auto kernel = compiled(spec);
-    ASSERT_TRUE(kernel);
-    for (const auto& [tensor, values] : changes) {
-      SCOPED_TRACE(tensor);
-      auto problem = problem_of(spec, {{70, 5, 64}, {100, 30, 64}});  // 194 keys in all
-      ASSERT_TRUE(problem);
-      verify::Tensor& changed = problem->tensors.at(tensor);
-      ASSERT_LE(static_cast<std::int64_t>(values.size()), changed.elements());
-      std::copy(values.begin(), values.end(), changed.as<std::int32_t>());
-      std::set<FindingKind> allowed{FindingKind::kRace, FindingKind::kProxy};
-      // A merge reads all rows, those too that wrong offsets make nobody's and nobody writes.
-      if (spec.num_partitions != 1 || spec.partition_keys > 0) {
-        if (tensor == std::string_view("q_offsets")) allowed.insert(FindingKind::kUninitialised);
-      }
-      for (const int sm_count : {1, 132}) {
-        run(*kernel, *problem, launches_of(*kernel, *problem, problem->launch_shapes(), sm_count),
-            0, allowed);
-      }
-    }
-  }
-
- private:
-  static EmulatorBuffer buffer_of(const std::string& name, const verify::Tensor& tensor) {
-    EmulatorBuffer buffer;
-    buffer.name = name;
-    buffer.dtype = tensor.dtype;
-    buffer.shape.assign(tensor.shape.begin(), tensor.shape.end());
-    buffer.data = tensor.bytes;
-    return buffer;
-  }
+  static void expect_no_harm(const AttentionSpec& spec, const std::vector<Changed>& changes);
 };
 
 }  // namespace attnjit::kernel_test

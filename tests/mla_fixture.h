@@ -169,7 +169,8 @@ class MlaTest : public KernelTest {
     boxes.partition_keys = 256;
     expect_no_spills(some_of<AttentionSpec>(
         {with_depths(boxes, 320, 256), with_depths(fixed, 576, 512),
-         with_depths(spec_of(128, 1, 0), 576, 512), with_depths(boxes, 576, 512)}));
+         with_depths(spec_of(128, 1, 0), 576, 512), with_depths(boxes, 576, 512)},
+        1));
   }
 
   const Arch arch_;

@@ -104,7 +104,7 @@ class TopkTest : public KernelTest {
     AttentionSpec ragged = model;
     ragged.ragged = ragged.sink = true;
     ragged.partition_keys = 256;
-    expect_no_spills({model, ragged});
+    expect_no_spills(some_of<AttentionSpec>({ragged, model}, 1));
   }
 };
 

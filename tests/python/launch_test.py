@@ -129,7 +129,7 @@ class BlockMask:
 
 def lists_of_blocks(gpu, service):
     """A BlockMask's arrays reach the launch, over each kind of mask, and its mask_mod is asked."""
-    q, k = Tensor(Q, (2, 300, 8, 128)), Tensor(K, (2, 500, 4, 128))
+    q, k = Tensor(Q, (2, 300, 8, 64)), Tensor(K, (2, 500, 4, 64))
     launched, launch = [], _launch.Launcher.launch
     _launch.Launcher.launch = lambda self, *rest: (launched.append(self), launch(self, *rest))
 
@@ -163,7 +163,7 @@ def lists_of_blocks(gpu, service):
     mod.__name__, mod.__module__ = "noop_mask", "torch.nn.attention.flex_attention"
     assert attnjit.block_mask(BlockMask((1, 1, 3, 4), mask_mod=mod)).spec == "null"
 
-    fails(lambda: call(block_mask=BlockMask((1, 1, 3, 4), size=(64, 128))), attnjit.InvalidError,
+    fails(lambda: call(block_mask=BlockMask((1, 1, 3, 4), size=(64, 64))), attnjit.InvalidError,
           "128")
     fails(lambda: call(block_mask=BlockMask((1, 1, 3, 4), dtype="int64")), TypeError, "int32")
     fails(lambda: call(block_mask=BlockMask((1, 3, 4))), ValueError, "kv_blocks")
@@ -482,7 +482,7 @@ def zero_bytes(gpu, folder):
 
 def falling_back(gpu, folder):
     """While a new mask's kernel is compiled, the one that interprets serves, once it is at hand."""
-    q, k = Tensor(Q, (1, 64, 8, 128)), Tensor(K, (1, 64, 8, 128))
+    q, k = Tensor(Q, (1, 64, 8, 64)), Tensor(K, (1, 64, 8, 64))
     doc = Tensor(DOC, (64,), "int32")
 
     def masked(divisor):
@@ -524,7 +524,7 @@ def falling_back(gpu, folder):
         assert call(new, fallback=True, meanwhile=lambda: "meanwhile") is q
         assert attnjit.fallback_served()
         # In another geometry, too; and its arguments are those of the call.
-        wide = Tensor(K, (1, 64, 8, 128), strides=(64 * 4096, 4096, 128, 1))
+        wide = Tensor(K, (1, 64, 8, 64), strides=(64 * 4096, 4096, 64, 1))
         attnjit.attention(q, wide, wide, out=q, mask=masked(new), service=service, fallback=True)
         assert attnjit.fallback_served() and gpu.report()[1][K][1][0] == 2 * 4096
         assert forwards() == launched + 2 and count("fallbacks") >= fallbacks + 2

@@ -110,7 +110,7 @@ TEST_F(Sm100Sequences, WrongTablesAndLengthsDoNoHarm) {
                                    {"kv_lens", {kMax, kMin, 1000}},
                                    {"q_offsets", {5, kMin, kMax, -1}},
                                    {"q_offsets", {0, 139, 20, 139}}};
-  for (const int page_size : {16, 3}) {
+  for (const int page_size : some_of<int>({16, 3}, 1)) {
     AttentionSpec spec = spec_with(page_size);
     expect_no_harm(spec, wrong);
     spec.num_partitions = 2;

@@ -159,6 +159,8 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
     }
 
     const WorkTile work = list.again(begun);
+    // NOTE: opaque: what is made of the row here would be kept from one work tile to the next.
+    const int own_row = static_cast<int>(opaque(static_cast<u32>(row)));
     const auto statistics = [&](int warpgroup) {
       wait(smem.statistic_full(warpgroup), statistic_parity, warpgroup);
       const RowStatistics read{load_shared(smem.statistic(warpgroup, 0, row)),
@@ -171,8 +173,9 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
       float weight_0 = 1.0f;
       float weight_1 = 0.0f;
       if (!Layout::kOneO && shared) own = merge(own, statistics(1), weight_0, weight_1);
-      const int position = work.first_position + tile * Layout::kPositions + row / Layout::kFused;
-      const int head = work.head + row % Layout::kFused;
+      const int position =
+          work.first_position + tile * Layout::kPositions + own_row / Layout::kFused;
+      const int head = work.head + own_row % Layout::kFused;
       float sink = 0.0f;
       if constexpr (Config::kSink) sink = arguments.sink[head];
       float lse;
@@ -211,7 +214,8 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
       tcgen05_fence_after();
       const u32 o = tmem.o(tile) + lanes;
       const u32 other = tmem.o(1) + lanes;
-      const u32 staged = smem.q(tile) + static_cast<u32>(row * kBlockRowBytes + ((row & 7) << 4));
+      const u32 staged =
+          smem.q(tile) + static_cast<u32>(own_row * kBlockRowBytes + ((own_row & 7) << 4));
       // Ragged: a TMA store would go on into the next sequence. Rows of a tile that ends past its
       // own are written from here.
       const bool direct =

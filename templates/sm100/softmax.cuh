@@ -82,8 +82,11 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
     const int first_q_idx = work.kv_len - work.q_len;  // of position 0
     // Tiles inside core need no mask.
     const KvRange core = Mask::core(first + first_q_idx, last + first_q_idx, work.kv_len, params);
-    const int position = first + row / Layout::kFused;
-    const int head = work.head + row % Layout::kFused;
+    // NOTE: opaque: the quotient and remainder would be kept from one work tile to the next.
+    int own_row = row;
+    if constexpr (Layout::kFused > 1) own_row = static_cast<int>(opaque(static_cast<u32>(row)));
+    const int position = first + own_row / Layout::kFused;
+    const int head = work.head + own_row % Layout::kFused;
     Coord coord{work.batch, head, work.kv_head, position + first_q_idx, 0, work.q_len, work.kv_len};
     KvRange visible{0, 0};
     if constexpr (Mask::kInterval) visible = Mask::row(coord.q_idx, coord.kv_len, params);

@@ -76,6 +76,19 @@ TEST(Sm100Plan, PolynomialsByWhatBoundsTheLoop) {
   EXPECT_EQ(pairs(64, 64, Arch::kSm103a), 0);
 }
 
+// Who widens K and V takes registers, and a caller's code for each score takes more.
+TEST(Sm100Plan, FewPolynomialsBesideWideningAndACallersCode) {
+  AttentionSpec spec = dense(64);
+  spec.kv_dtype = Dtype::kE4m3;
+  EXPECT_EQ(plan_of(spec).sm100->exp2_fma_pairs, 9);  // of 48
+  spec.score_mod.kind = ScoreModSpec::Kind::kCustom;
+  spec.score_mod.custom.name = "doubled";
+  spec.score_mod.custom.code = "score + score";
+  EXPECT_EQ(plan_of(spec).sm100->exp2_fma_pairs, 3);
+  spec.kv_dtype.reset();
+  EXPECT_EQ(plan_of(spec).sm100->exp2_fma_pairs, 12);
+}
+
 TEST(Sm100Plan, Depth64IsLoweredFrom192Keys) {
   const KernelPlan result = plan_of(dense(64));
   const Deviation* bn = deviation(result, "BN");

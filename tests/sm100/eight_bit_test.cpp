@@ -178,6 +178,17 @@ TEST_F(Sm100EightBit, DecodesOfGroupsThatDoNotDivideATile) {
   expect_passes(spec, {{{4}, {500}}});
 }
 
+// Heads that do not divide a tile, of which each row finds its own scale, and partitions of fixed
+// keys, whose warpgroups have a query tile each.
+TEST_F(Sm100EightBit, ScalesOfFusedHeadsSpillNothing) {
+  AttentionSpec spec = with_group(spec_of(128, Scales::kHead), 12, 6);
+  spec.max_q_len = 4;
+  spec.page_size = 16;
+  spec.partition_keys = 256;
+  spec.sink = true;
+  expect_no_spills({spec});
+}
+
 // One key has 2^17 times the weight of each of the others, and no value. What is lost of P shows
 // whole: it is 2^-9 with the bias, e4m3's least number, and 0 with two less.
 TEST_F(Sm100EightBit, TheBiasKeepsWeightsOf2ToTheMinus17) {

@@ -129,6 +129,29 @@ TEST_F(Sm100KvDtype, SmallProbabilitiesAreKept) {
                               "maximum * log2_scale")));
 }
 
+// A caller's code for each score is where a softmax has the fewest registers left, and an array
+// that a mask hangs on where correction has, with one query tile.
+TEST_F(Sm100KvDtypeFp16, CallersCodeSpillsNothing) {
+  AttentionSpec spec = with_group(spec_of(80, Scales::kTensor), 16, 16);
+  spec.page_size = 256;
+  spec.score_mod.kind = ScoreModSpec::Kind::kCustom;
+  spec.score_mod.custom.name = "bias";
+  spec.score_mod.custom.code = "score * p.slope + p.bias[kv_idx] - 0.01f * abs(q_idx - kv_idx)";
+  spec.score_mod.custom.params = {{"slope", ParamSpec::Type::kF32},
+                                  {"bias", ParamSpec::Type::kF32Array}};
+  expect_no_spills({spec});
+  spec = spec_of(64, Scales::kHead, mask_of(Kind::kCustom));
+  spec.mask.custom.name = "documents";
+  spec.mask.custom.code = "p.doc[q_idx] == p.doc[kv_idx] || kv_idx < p.prefix";
+  spec.mask.custom.params = {{"doc", ParamSpec::Type::kI32Array},
+                             {"prefix", ParamSpec::Type::kI32}};
+  spec.sink = true;
+  spec.lse_includes_sink = false;
+  PlanOptions options;
+  options.num_qo = 1;
+  expect_no_spills({spec}, options);
+}
+
 TEST_F(Sm100KvDtype, WhatIsRefused) {
   EXPECT_NE(reason(spec_of(72)).find("no multiple of 16"), std::string::npos);
   EXPECT_NE(reason(spec_of(128, Scales::kToken)).find("kv_dtype"), std::string::npos);

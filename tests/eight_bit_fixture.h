@@ -219,7 +219,96 @@ class EightBitTest : public KernelTest {
     }
   }
 
+  // A tensor of zeros has the scale 0, where nobody saw to that: all keys that are seen are alike.
+  static void expect_a_scale_of_zero() {
+    for (const char* scale : {"q_scale", "k_scale", "v_scale"}) {
+      const AttentionSpec spec = spec_of(64, Scales::kHead);
+      auto problem = problem_of(spec, {{70}, {100}}, InputKind::kNormal, 5);
+      ASSERT_TRUE(problem);
+      problem->tensors.at(scale).template as<float>()[1] = 0;
+      EXPECT_TRUE(passes(spec, *problem)) << scale;
+    }
+  }
+
+  // Of a Q of e4m3, whose P is e4m3, too. One key has 2^17 times the weight of each of the others,
+  // and no value. What is lost of P shows whole: it is 2^-9 with the bias, e4m3's least number, and
+  // 0 with `less` of it.
+  static void expect_bias_keeps_weights_of_2_to_the_minus_17(const Damage& less) {
+    const Problem problem = one_row_of([](int key) {
+      return key == 7 ? ScoredKey{0, 0, 0} : ScoredKey{-11, -0.8125F, 16};
+    });
+    EXPECT_TRUE(passes(one_row(), problem));
+    EXPECT_FALSE(passes(one_row(), problem, sm100::damaged(less.file, less.from, less.to)));
+  }
+
+  // Of the same. The keys that are walked first have the lesser maximum, by 1.35 (1.95 as a power
+  // of two). Weights relative to it would be 2^9.95, which e4m3 has not: half of them would be lost
+  // where the maximum is renewed `late`.
+  static void expect_maximum_renewed_before_p_saturates(const Damage& late) {
+    const Problem problem = one_row_of([](int key) {
+      return key < 100 ? ScoredKey{1.375F, 0, 4} : ScoredKey{0, 0, -1};
+    });
+    EXPECT_TRUE(passes(one_row(), problem));
+    EXPECT_FALSE(passes(one_row(), problem, sm100::damaged(late.file, late.from, late.to)));
+  }
+
+  // Of a Q of 16 bits, whose P is fp16, which has no numbers below 2^-24. The first 299 keys have
+  // 2^-24.5 of the last one's probability, and they alone have a V: with `none` of the bias the
+  // result is wrong by half.
+  static void expect_small_probabilities_kept(const Damage& none) {
+    constexpr int kDepth = 64, kHeads = 2, kKeys = 300;
+    const AttentionSpec spec = spec_of(kDepth, Scales::kNone, mask_of(Kind::kNull));
+    auto problem = problem_of(spec, {{20}, {kKeys}});
+    ASSERT_TRUE(problem);
+    const auto fill = [&](const char* name, auto value_of) {
+      verify::Tensor& tensor = problem->tensors.at(name);
+      for (std::int64_t i = 0; i < tensor.elements(); ++i) {
+        const bool last_key = i / kDepth / kHeads == kKeys - 1;
+        verify::store_float(tensor, i, value_of(i % kDepth == 0, last_key));
+      }
+    };
+    fill("q", [](bool first_column, bool) { return first_column ? 17.F : 0.F; });
+    fill("k",
+         [](bool first_column, bool last_key) { return first_column && !last_key ? -8.F : 0.F; });
+    fill("v", [](bool, bool last_key) { return last_key ? 0.F : 1.F; });
+    EXPECT_TRUE(passes(spec, *problem));
+    EXPECT_FALSE(passes(spec, *problem, sm100::damaged(none.file, none.from, none.to)));
+  }
+
   static std::string reason(const AttentionSpec& spec) { return plan(spec)->reason; }
+
+ private:
+  // One head and row of queries, whose scores are what K's first columns say.
+  static AttentionSpec one_row() {
+    AttentionSpec spec = spec_of(64, Scales::kNone, mask_of(Kind::kNull));
+    spec.num_q_heads = 1;
+    return spec;
+  }
+  struct ScoredKey {
+    float first, second;  // their sum is the score
+    float value;
+  };
+  template <class KeyOf>
+  static Problem one_row_of(KeyOf key_of) {
+    verify::ProblemRequest request;
+    request.batch = 1;
+    request.q_lens = {1};
+    request.kv_lens = {300};
+    request.scale = 1.0F;
+    Problem problem = verify::make_problem(one_row(), request).value();
+    verify::Tensor& q = problem.tensors.at("q");
+    verify::Tensor& k = problem.tensors.at("k");
+    verify::Tensor& v = problem.tensors.at("v");
+    for (int d = 0; d < 64; ++d) verify::store_float(q, d, d < 2 ? 1.0F : 0.0F);
+    for (int i = 0; i < 300; ++i) {
+      const ScoredKey key = key_of(i);
+      for (int d = 0; d < 64; ++d) {
+        verify::store_float(k, i * 64 + d, d == 0 ? key.first : d == 1 ? key.second : 0.0F);
+        verify::store_float(v, i * 64 + d, key.value);
+      }
+    }
+    return problem;
+  }
 };
 
 }  // namespace attnjit::kernel_test

@@ -14,7 +14,6 @@ namespace attnjit::sm100 {
 namespace {
 
 using namespace kernel_test;
-using verify::Tensor;
 
 class Sm100EightBit : public EightBitTest<Arch::kSm100a, Dtype::kE4m3> {
  protected:
@@ -44,57 +43,19 @@ class Sm100EightBit : public EightBitTest<Arch::kSm100a, Dtype::kE4m3> {
     if (!kernel || !problem) return {};
     return judge(one.shape, *kernel, *problem, 1).reason;
   }
-
-  // One head and row of queries, whose scores are what K's first columns say.
-  static ProofCase one_row() {
-    ProofCase one;
-    one.spec = spec_of(64, Scales::kNone, mask_of(Kind::kNull));
-    one.spec.num_q_heads = 1;
-    one.shape = {1, 1, 300, 1};
-    return one;
-  }
-  struct Score {
-    float first, second;  // their sum is the score
-  };
-  template <class ScoreOf, class ValueOf>
-  static Problem problem_with(ScoreOf score_of, ValueOf value_of) {
-    verify::ProblemRequest request;
-    request.batch = 1;
-    request.q_lens = {1};
-    request.kv_lens = {300};
-    request.scale = 1.0F;
-    Problem problem = verify::make_problem(one_row().spec, request).value();
-    Tensor& q = problem.tensors.at("q");
-    Tensor& k = problem.tensors.at("k");
-    Tensor& v = problem.tensors.at("v");
-    for (int d = 0; d < 64; ++d) verify::store_float(q, d, d < 2 ? 1.0F : 0.0F);
-    for (int key = 0; key < 300; ++key) {
-      const Score score = score_of(key);
-      for (int d = 0; d < 64; ++d) {
-        const float element = d == 0 ? score.first : d == 1 ? score.second : 0.0F;
-        verify::store_float(k, key * 64 + d, element);
-        verify::store_float(v, key * 64 + d, value_of(key));
-      }
-    }
-    return problem;
-  }
 };
 
-// A tensor of zeros has the scale 0, where nobody saw to that: all keys that are seen are alike.
 TEST_F(Sm100EightBit, AScaleOfZero) {
-  for (const Scales scales : {Scales::kHead, Scales::kToken}) {
-    ProofCase one = dense(64, scales);
-    one.spec.mask = mask_of(Kind::kCausal);
-    one.spec.return_lse = true;
-    const auto kernel = made(one);
-    ASSERT_TRUE(kernel);
-    for (const char* scale : {"q_scale", "k_scale", "v_scale"}) {
-      if (scales == Scales::kToken && scale == std::string_view("v_scale")) continue;  // positive
-      Result<Problem> problem = sm100::problem_of(one, InputKind::kNormal, 5);
-      ASSERT_TRUE(problem) << problem.error().to_string();
-      problem->tensors.at(scale).as<float>()[1] = 0;
-      EXPECT_EQ(judge(one.shape, *kernel, *problem, 1).reason, "") << scale;
-    }
+  expect_a_scale_of_zero();
+  ProofCase one = dense(64, Scales::kToken);
+  one.spec.mask = mask_of(Kind::kCausal);
+  const auto kernel = made(one);
+  ASSERT_TRUE(kernel);
+  for (const char* scale : {"q_scale", "k_scale"}) {  // v_scale is positive
+    Result<Problem> problem = sm100::problem_of(one, InputKind::kNormal, 5);
+    ASSERT_TRUE(problem) << problem.error().to_string();
+    problem->tensors.at(scale).as<float>()[1] = 0;
+    EXPECT_EQ(judge(one.shape, *kernel, *problem, 1).reason, "") << scale;
   }
 }
 
@@ -189,37 +150,15 @@ TEST_F(Sm100EightBit, ScalesOfFusedHeadsSpillNothing) {
   expect_no_spills({spec});
 }
 
-// One key has 2^17 times the weight of each of the others, and no value. What is lost of P shows
-// whole: it is 2^-9 with the bias, e4m3's least number, and 0 with two less.
 TEST_F(Sm100EightBit, TheBiasKeepsWeightsOf2ToTheMinus17) {
-  const auto score = [](int key) { return key == 7 ? Score{0, 0} : Score{-11, -0.8125F}; };
-  const auto value = [](int key) { return key == 7 ? 0.0F : 16.0F; };
-  const Problem problem = problem_with(score, value);
-  const ProofCase one = one_row();
-  const auto kernel = made(one);
-  ASSERT_TRUE(kernel);
-  EXPECT_EQ(judge(one.shape, *kernel, problem, 1).reason, "");
-  const auto less =
-      made(one, damaged("sm100/softmax.cuh", "fmaf(maximum, log2_scale, -Config::kPBias)",
-                        "fmaf(maximum, log2_scale, -6.0f)"));
-  ASSERT_TRUE(less);
-  EXPECT_NE(judge(one.shape, *less, problem, 1).reason, "");
+  expect_bias_keeps_weights_of_2_to_the_minus_17({"sm100/softmax.cuh",
+                                                  "fmaf(maximum, log2_scale, -Config::kPBias)",
+                                                  "fmaf(maximum, log2_scale, -6.0f)"});
 }
 
-// The keys that are walked first have the lesser maximum, by 1.35 (1.95 as a power of two). Weights
-// relative to it would be 2^9.95, which e4m3 has not: half of them would be lost.
 TEST_F(Sm100EightBit, AMaximumIsRenewedBeforePSaturates) {
-  const auto score = [](int key) { return Score{key < 100 ? 1.375F : 0.0F, 0}; };
-  const auto value = [](int key) { return key < 100 ? 4.0F : -1.0F; };
-  const Problem problem = problem_with(score, value);
-  const ProofCase one = one_row();
-  const auto kernel = made(one);
-  ASSERT_TRUE(kernel);
-  EXPECT_EQ(judge(one.shape, *kernel, problem, 1).reason, "");
-  const auto late = made(
-      one, damaged("sm100/online_row.cuh", "grown > Config::kRescaleThreshold", "grown > 2.0f"));
-  ASSERT_TRUE(late);
-  EXPECT_NE(judge(one.shape, *late, problem, 1).reason, "");
+  expect_maximum_renewed_before_p_saturates(
+      {"sm100/online_row.cuh", "grown > Config::kRescaleThreshold", "grown > 2.0f"});
 }
 
 TEST_F(Sm100EightBit, OnSm103a) {

@@ -1,52 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // e4m3 Q, K and V on sm_90a: every depth and input, every kind of scales, every way in which keys
 // come, the transposition of V, and what P's bias and its saturation keep. Skipped without NVRTC.
-#include <functional>
-#include <utility>
-
 #include "../eight_bit_fixture.h"
 
 namespace attnjit::sm90 {
 namespace {
 
 using namespace kernel_test;
-using sm100::damaged;
-using verify::Tensor;
 
-class Sm90EightBit : public EightBitTest<Arch::kSm90a, Dtype::kE4m3> {
- protected:
-  // One head and row of queries, whose scores are what K's first columns say.
-  static AttentionSpec one_row() {
-    AttentionSpec spec = spec_of(64, Scales::kNone, mask_of(Kind::kNull));
-    spec.num_q_heads = 1;
-    return spec;
-  }
-  struct Score {
-    float first, second;  // their sum is the score
-  };
-  static Problem problem_with(const std::function<Score(int)>& score_of,
-                              const std::function<float(int)>& value_of) {
-    verify::ProblemRequest request;
-    request.batch = 1;
-    request.q_lens = {1};
-    request.kv_lens = {300};
-    request.scale = 1.0F;
-    Problem problem = verify::make_problem(one_row(), request).value();
-    Tensor& q = problem.tensors.at("q");
-    Tensor& k = problem.tensors.at("k");
-    Tensor& v = problem.tensors.at("v");
-    for (int d = 0; d < 64; ++d) verify::store_float(q, d, d < 2 ? 1.0F : 0.0F);
-    for (int key = 0; key < 300; ++key) {
-      const Score score = score_of(key);
-      for (int d = 0; d < 64; ++d) {
-        const float element = d == 0 ? score.first : d == 1 ? score.second : 0.0F;
-        verify::store_float(k, key * 64 + d, element);
-        verify::store_float(v, key * 64 + d, value_of(key));
-      }
-    }
-    return problem;
-  }
-};
+using Sm90EightBit = EightBitTest<Arch::kSm90a, Dtype::kE4m3>;
 
 TEST_F(Sm90EightBit, EveryDepthAndInput) {
   expect_depths(some_of<int>({128, 64, 256, 192, 16, 80, 208, 96}, 5));
@@ -56,17 +18,7 @@ TEST_F(Sm90EightBit, OddLengths) { expect_odd_lengths(); }
 
 TEST_F(Sm90EightBit, ScalesOfTensorsAndHeads) { expect_scales(); }
 
-// A tensor of zeros has the scale 0, where nobody saw to that: all keys that are seen are alike.
-TEST_F(Sm90EightBit, AScaleOfZero) {
-  for (const char* scale : {"q_scale", "k_scale", "v_scale"}) {
-    AttentionSpec spec = spec_of(64, Scales::kHead);
-    spec.return_lse = true;
-    auto problem = problem_of(spec, {{70}, {100}}, InputKind::kNormal, 5);
-    ASSERT_TRUE(problem);
-    problem->tensors.at(scale).as<float>()[1] = 0;
-    EXPECT_TRUE(passes(spec, *problem)) << scale;
-  }
-}
+TEST_F(Sm90EightBit, AScaleOfZero) { expect_a_scale_of_zero(); }
 
 // An accumulator of 13 bits moves the LSE of large scores by more than the tolerance.
 TEST_F(Sm90EightBit, TheLseIsAsGoodAsTheTensorCoresSums) {
@@ -133,31 +85,14 @@ TEST_F(Sm90EightBit, TunedTiles) {
       2));
 }
 
-// One key has 2^17 times the weight of each of the others, and no value. What is lost of P shows
-// whole: it is 2^-9 with the bias, e4m3's least number, and 0 with two less.
 TEST_F(Sm90EightBit, TheBiasKeepsWeightsOf2ToTheMinus17) {
-  const Problem problem = problem_with(
-      [](int key) {
-        return key == 7 ? Score{0, 0} : Score{-11, -0.8125F};
-      },
-      [](int key) { return key == 7 ? 0.0F : 16.0F; });
-  EXPECT_TRUE(passes(one_row(), problem));
-  EXPECT_FALSE(passes(one_row(), problem,
-                      damaged("sm90/softmax.cuh", "log2_scale[half], -Config::kPBias)",
-                              "log2_scale[half], -6.0f)")));
+  expect_bias_keeps_weights_of_2_to_the_minus_17(
+      {"sm90/softmax.cuh", "log2_scale[half], -Config::kPBias)", "log2_scale[half], -6.0f)"});
 }
 
-// The keys that are walked first have the lesser maximum, by 1.35 (1.95 as a power of two). Weights
-// relative to it would be 2^9.95, which e4m3 has not: half of them would be lost.
 TEST_F(Sm90EightBit, AMaximumIsRenewedBeforePSaturates) {
-  const Problem problem = problem_with(
-      [](int key) {
-        return Score{key < 100 ? 1.375F : 0.0F, 0};
-      },
-      [](int key) { return key < 100 ? 4.0F : -1.0F; });
-  EXPECT_TRUE(passes(one_row(), problem));
-  EXPECT_FALSE(passes(one_row(), problem,
-                      damaged("sm90/softmax.cuh", ">= -Config::kRescaleThreshold", ">= -2.0f")));
+  expect_maximum_renewed_before_p_saturates(
+      {"sm90/softmax.cuh", ">= -Config::kRescaleThreshold", ">= -2.0f"});
 }
 
 TEST_F(Sm90EightBit, RandomSpecs) { expect_random(20261123); }

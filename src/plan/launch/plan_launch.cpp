@@ -101,7 +101,6 @@ Status plan_launch_into(const KernelPlan& plan, const LaunchShapes& shapes,
   Status filled = family.launch(plan, request, sequence.launches[before]);
   if (!filled) return filled;
   add_workspaces(plan, sequence);
-  set_merge_bytes(plan, o, partitions, sequence);
   if (merged) filled = fill_merge_launch(plan, o, partitions, device, sequence);
   if (!filled) return filled;
   filled = fill_map_launches(plan, request, sequence);
@@ -111,12 +110,10 @@ Status plan_launch_into(const KernelPlan& plan, const LaunchShapes& shapes,
   }
   // The claims are first where there are any. NOTE: a launch that needs other memory counts them
   // in, although its kernels do not claim: one buffer serves all.
-  if (sequence.workspaces.empty()) return {};
-  const bool others = std::any_of(sequence.workspaces.begin(), sequence.workspaces.end(),
-                                  [](const Workspace& one) { return one.bytes > 0; });
-  if (others || sequence.workspaces.front().zeroed) {
-    set_bytes(plan, WorkspaceId::kClaims, kClaimsBytes, sequence);
-  }
+  const bool needs_memory =
+      std::any_of(sequence.workspaces.begin(), sequence.workspaces.end(),
+                  [](const Workspace& one) { return one.zeroed || one.bytes > 0; });
+  if (needs_memory) set_bytes(plan, WorkspaceId::kClaims, kClaimsBytes, sequence);
   return {};
 }
 

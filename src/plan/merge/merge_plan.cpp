@@ -212,17 +212,12 @@ bool launches_merge(const KernelPlan& plan, std::int32_t partitions) {
 
 Status fill_merge_launch(const KernelPlan& plan, const TensorView& o, std::int32_t partitions,
                          const DeviceShape& device, LaunchSequence& sequence) {
-  return merge_launch(plan, o, partitions, device, sequence.launches.back());
-}
-
-void set_merge_bytes(const KernelPlan& plan, const TensorView& o, std::int32_t partitions,
-                     LaunchSequence& sequence) {
-  if (!launches_merge(plan, partitions)) return;
   const std::int64_t pairs = o.batch * o.rows * o.heads * partitions;
   const std::int64_t element_bytes =
       splits(plan.spec) ? std::int64_t{sizeof(float)} : o.element_bytes();
   set_bytes(plan, WorkspaceId::kPartialO, pairs * o.depth * element_bytes, sequence);
   set_bytes(plan, WorkspaceId::kPartialLse, pairs * std::int64_t{sizeof(float)}, sequence);
+  return merge_launch(plan, o, partitions, device, sequence.launches.back());
 }
 
 }  // namespace attnjit

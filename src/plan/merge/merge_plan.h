@@ -59,14 +59,10 @@ void forget_partials(const KernelPlan& plan, std::int32_t partitions, LaunchReci
 /// into what the caller has, and where merges_one_part() says so.
 bool launches_merge(const KernelPlan& plan, std::int32_t partitions);
 
-/// Fills the last launch of such a sequence with the merge into `o`, the caller's.
+/// Fills the last launch of such a sequence with the merge into `o`, the caller's, and says how
+/// much it needs of the workspaces.
 /// @pre launches_merge().
 Status fill_merge_launch(const KernelPlan& plan, const TensorView& o, std::int32_t partitions,
                          const DeviceShape& device, LaunchSequence& sequence);
-
-/// Says how much a launch of a plan that splits or accumulates needs of its workspaces; nothing for
-/// another plan.
-void set_merge_bytes(const KernelPlan& plan, const TensorView& o, std::int32_t partitions,
-                     LaunchSequence& sequence);
 
 }  // namespace attnjit

@@ -21,9 +21,8 @@
 
 namespace attnjit {
 
-struct BoundCall;  // a launch that is remembered, private to the library
-struct CudaApi;    // the function table, private to the library
-class Nvtx;        // a profiler's ranges, private to the library
+struct CudaApi;  // the function table, private to the library
+class Nvtx;      // a profiler's ranges, private to the library
 
 /// A CUDA device pointer (CUdeviceptr).
 using DevicePointer = std::uint64_t;
@@ -180,8 +179,6 @@ class ATTNJIT_EXPORT Kernel {
   friend class Driver;
   friend struct KernelAccess;  // for the rooms' tests
   Kernel(std::shared_ptr<Library> library, KernelPlan plan);
-  Status replan(const LaunchArgs& args, LaunchState::Impl& state, BoundCall& call) const;
-  Status move_pointers(const LaunchArgs& args, LaunchState::Impl& state, BoundCall& call) const;
 
   std::shared_ptr<Library> loaded_;
   std::uint64_t id_;  // no two kernels of a library have one, unlike addresses

@@ -44,6 +44,40 @@ bool is_aligned(const UserParam& param) {
           array->pointer % static_cast<DevicePointer>(size_of(array->dtype)) == 0);
 }
 
+/// Plans a call anew for a context, and binds it to these arguments.
+Status replan(const KernelPlan& plan, const Kernel::Library::ContextOfStream& where,
+              const LaunchArgs& args, LaunchState::Impl& state, BoundCall& call) {
+  Status checked = check_params(plan.spec.state().params, args.params, call.param_shapes);
+  if (!checked) return checked;
+  if (const DeviceShape* known = state.device_of(call.owner)) {
+    call.device = *known;
+  } else {
+    const auto ready = call.loaded->make_ready(plan, where, args.stream);
+    if (!ready) return first_of(plan, args, ready.error());
+    call.device = ready->device;
+  }
+  Status planned = call.loaded->planner(plan, args.shapes, args.scalars, call.param_shapes,
+                                        call.device, call.sequence);
+  if (!planned) return planned;
+  if (Status bound = call.bind(plan, args, state.counters); !bound) return bound;
+  call.remember(args);
+  return {};
+}
+
+/// Points a call that was bound before at the addresses of these arguments.
+Status move_pointers(const KernelPlan& plan, const LaunchArgs& args, LaunchState::Impl& state,
+                     BoundCall& call) {
+  // NOTE: their types and extents were checked with a launch before. Whether a null pointer is
+  // right, the full check knows.
+  if (!std::all_of(args.params.begin(), args.params.end(), is_aligned)) {
+    Status checked = check_params(plan.spec.state().params, args.params, call.param_shapes);
+    if (!checked) return checked;
+  }
+  Status moved = call.move_pointers(args, state.counters);
+  if (moved) call.remember(args);
+  return moved;
+}
+
 std::string range_name(const KernelPlan& plan, const LaunchShapes& shapes) {
   const MaskSpec& mask = plan.spec->mask;
   const bool custom = mask.kind == MaskSpec::Kind::kCustom;
@@ -99,58 +133,31 @@ Result<MaskMapShape> Kernel::mask_map(const LaunchArgs& args) const {
   return no_throw([&]() -> Result<MaskMapShape> { return mask_map_shape(plan_, args.shapes); });
 }
 
-Status Kernel::replan(const LaunchArgs& args, LaunchState::Impl& state, BoundCall& call) const {
-  Status checked = check_params(plan_.spec.state().params, args.params, call.param_shapes);
-  if (!checked) return checked;
-  if (const DeviceShape* known = state.device_of(call.owner)) {
-    call.device = *known;
-  } else {
-    const auto where = loaded_->context_of(args.stream);
-    if (!where) return first_of(plan_, args, where.error());
-    const auto ready = loaded_->make_ready(plan_, *where, args.stream);
-    if (!ready) return first_of(plan_, args, ready.error());
-    call.device = ready->device;
-  }
-  Status planned = loaded_->planner(plan_, args.shapes, args.scalars, call.param_shapes,
-                                    call.device, call.sequence);
-  if (!planned) return planned;
-  if (Status bound = call.bind(plan_, args, state.counters); !bound) return bound;
-  call.remember(args);
-  return {};
-}
-
-Status Kernel::move_pointers(const LaunchArgs& args, LaunchState::Impl& state,
-                             BoundCall& call) const {
-  // NOTE: their types and extents were checked with a launch before. Whether a null pointer is
-  // right, the full check knows.
-  if (!std::all_of(args.params.begin(), args.params.end(), is_aligned)) {
-    Status checked = check_params(plan_.spec.state().params, args.params, call.param_shapes);
-    if (!checked) return checked;
-  }
-  Status moved = call.move_pointers(args, state.counters);
-  if (moved) call.remember(args);
-  return moved;
-}
-
 Status Kernel::launch(const LaunchArgs& args, LaunchState& caller_state) const {
   const NvtxRange range(loaded_->nvtx, [&] { return range_name(plan_, args.shapes); });
   if (caller_state.impl_ == nullptr) caller_state = LaunchState();
   LaunchState::Impl& state = *caller_state.impl_;
 
   const auto where = loaded_->context_of(args.stream);
-  // NOTE: a context that is not known has the id of none: a call is planned, which says what is
-  // wrong with its arguments first.
-  const LaunchOwner owner{loaded_.get(), id_, where ? where->id : 0};
-  BoundCall* call = where ? state.find(owner, args) : nullptr;
+  // NOTE: no call is planned where there is no context: it would take a remembered one's place.
+  if (!where) {
+    return no_throw([&]() -> Status {
+      std::vector<UserParamShape> params;
+      Status checked = check_params(plan_.spec.state().params, args.params, params);
+      return checked ? first_of(plan_, args, where.error()) : checked;
+    });
+  }
+  const LaunchOwner owner{loaded_.get(), id_, where->id};
+  BoundCall* call = state.find(owner, args);
   if (call == nullptr || !call->is_at(args)) {
     Status made = no_throw([&]() -> Status {
       if (call != nullptr) {
         call->valid = false;  // until all of it is made
-        return move_pointers(args, state, *call);
+        return move_pointers(plan_, args, state, *call);
       }
       call = &state.next(owner);
       call->loaded = loaded_;
-      return replan(args, state, *call);
+      return replan(plan_, *where, args, state, *call);
     });
     if (!made) return made;
     call->valid = true;

@@ -119,6 +119,24 @@ TEST_F(LengthsTest, OnlyTheLastEightAreRemembered) {
   EXPECT_EQ(state_.counters().plans, 10U);
 }
 
+// Nor does a call that cannot be launched take the place of one that is remembered.
+TEST_F(LengthsTest, ACallWithoutAContextTakesNobodysPlace) {
+  const AttentionSpec spec = pages();
+  const auto kernel = kernel_of(spec);
+  for (std::int32_t i = 1; i <= 8; ++i) {
+    ASSERT_TRUE(kernel->launch(args_of(spec, 100 * i), state_).ok());
+  }
+  cuda_.set_current(nullptr);
+  for (const std::int32_t kv_len : {100, 900, -1}) {
+    EXPECT_FALSE(kernel->launch(args_of(spec, kv_len), state_).ok());
+  }
+  cuda_.primary(0);
+  for (std::int32_t i = 1; i <= 8; ++i) {
+    ASSERT_TRUE(kernel->launch(args_of(spec, 100 * i), state_).ok());
+  }
+  EXPECT_EQ(state_.counters().plans, 8U);
+}
+
 // A state that launched anything launches what a new one does: grids, maps and arguments.
 TEST_F(LengthsTest, AUsedStateLaunchesWhatANewOneDoes) {
   AttentionSpec dense = test_spec();

@@ -87,6 +87,9 @@ class LaunchArgs(Structure):
 # attnjit_launch_args.mask_map
 MASK_MAPS = ("none", "write", "read")
 
+# What kernels leave zero of a workspace.
+CLAIMS_BYTES = 256
+
 
 class ImageInfo(Structure):
     _fields_ = [("struct_size", c_size_t), ("cubin", c_void_p), ("cubin_bytes", c_size_t),
@@ -98,6 +101,22 @@ class ImageInfo(Structure):
 
 # attnjit_image_info.outcome
 OUTCOMES = ("memory", "disk", "remote", "compiled")
+
+_AXES = {"[][][]": "_CUBE", "[][]": "_MATRIX", "[]": "_ARRAY", "": ""}
+
+
+def _param_enumerator(name: str) -> str:
+    scalar, bracket, axes = name.partition("[")
+    return f"PARAM_{scalar.upper()}{_AXES[bracket + axes]}"
+
+
+# The header's enumerators without ATTNJIT_, but for those of errors, which are classes here.
+ENUMERATORS = {
+    "CLAIMS_BYTES": CLAIMS_BYTES,
+    **{_param_enumerator(name): number for name, number in PARAM_TYPES.items()},
+    **{f"MASK_MAP_{name.upper()}": number for number, name in enumerate(MASK_MAPS)},
+    **{f"OUTCOME_{name.upper()}": number for number, name in enumerate(OUTCOMES)},
+}
 
 # The C name of each struct.
 STRUCTS = {"attnjit_compile_event": CompileEvent, "attnjit_service_options": ServiceOptions, "attnjit_statistics": Statistics,

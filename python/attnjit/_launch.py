@@ -14,16 +14,12 @@ import threading
 from ctypes import byref, c_int32, c_int64, c_void_p, sizeof
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from ._abi import MASK_MAPS, PARAM_TYPES, LaunchArgs, Param, new
+from ._abi import CLAIMS_BYTES, MASK_MAPS, PARAM_TYPES, LaunchArgs, Param, new
 from ._device import architecture
 from ._errors import InvalidError, UnsupportedError
 from ._tensors import SPEC_DTYPES, dtype_name, packed_strides
 from .masks import BLOCK_ARRAYS, declared_params
 from .service import SERVICES, Kernel, Service, Spec
-
-# What kernels leave zero of a workspace: CTAs claim their work by it. A launch that needs no more
-# may do without.
-_CLAIMS_BYTES = 256
 
 _lock = threading.Lock()
 _default: List[Service] = []  # at most one
@@ -231,7 +227,7 @@ class Launcher:
         """Device memory for claims, partial results and maps. A graph that captures the launch
         keeps it."""
         if not _is_torch(q):
-            if self._needed <= _CLAIMS_BYTES:
+            if self._needed <= CLAIMS_BYTES:
                 return None  # no claims: the work is dealt before the launch begins
             raise UnsupportedError(f"the launch needs {self._needed} bytes beside its tensors, "
                                    "which only torch is asked for", code="unsupported",
@@ -239,7 +235,7 @@ class Launcher:
                                    hint="parts of the keys need it (num_partitions=1 has "
                                         "none), and masks over arrays; or use attnjit.Service")
         torch = sys.modules["torch"]
-        only_claims = self._needed <= _CLAIMS_BYTES
+        only_claims = self._needed <= CLAIMS_BYTES
         # NOTE: not in a graph, which may run beside another one of the same stream.
         keeps = only_claims and not (q.is_cuda and torch.cuda.is_current_stream_capturing())
         memory = self._claims if keeps else None

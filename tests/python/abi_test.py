@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The structs and functions of attnjit/_abi.py are those of attnjit.h: abi_test.py HEADER."""
+"""What attnjit/_abi.py says is what attnjit.h says: structs, functions and enumerators.
+
+abi_test.py HEADER
+"""
 import ctypes
 import pathlib
 import re
@@ -34,6 +37,15 @@ def declared_functions(text):
         yield name, 0 if arguments.strip() == "void" else arguments.count(",") + 1
 
 
+def declared_enumerators(text):
+    """name without ATTNJIT_: number of each enumerator of the header that is no error."""
+    for body in re.findall(r"enum \{(.*?)\};", text, re.DOTALL):
+        if "ATTNJIT_OK" in body:
+            continue
+        for name, number in re.findall(r"ATTNJIT_(\w+) = (\d+)", body):
+            yield name, int(number)
+
+
 text = re.sub(r"/\*.*?\*/|//[^\n]*", "", pathlib.Path(sys.argv[1]).read_text(encoding="utf-8"),
               flags=re.DOTALL)
 structs = dict(declared_structs(text))
@@ -47,4 +59,6 @@ functions = dict(declared_functions(text))
 assert set(functions) == set(_abi.FUNCTIONS), functions.keys() ^ _abi.FUNCTIONS.keys()
 for name, count in functions.items():
     assert len(_abi.FUNCTIONS[name][1]) == count, f"attnjit_{name} has {count} arguments"
-print(f"{len(structs)} structs, {len(functions)} functions")
+enumerators = dict(declared_enumerators(text))
+assert enumerators == _abi.ENUMERATORS, enumerators.items() ^ _abi.ENUMERATORS.items()
+print(f"{len(structs)} structs, {len(functions)} functions, {len(enumerators)} enumerators")

@@ -7,10 +7,6 @@
 
 namespace attnjit {
 
-/// Bytes of K and V of the heads whose tiles come together, at most: half of an H200's L2, because
-/// half of it is far.
-constexpr int kNearL2Bytes = 25'000'000;
-
 /// In a workspace that is zero before the first launch; each launch leaves it zero. So launches
 /// that share one follow one another.
 struct ClaimWords {

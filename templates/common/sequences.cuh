@@ -3,6 +3,7 @@
 #pragma once
 
 #include "common/claims.cuh"
+#include "common/near_heads.cuh"
 #include "common/partitions.cuh"
 #include "common/sequence_lengths.cuh"
 
@@ -142,19 +143,14 @@ struct SequenceList : SequenceLengths<Config, Tiling::kKvLens, Arguments> {
 
   /// The head and rank of a sequence's tile, of `tiles` of each head, sorted by rank.
   ATTNJIT_DEVICE void place_by_rank(SequenceTile& work, int tile, int tiles) const {
-    const int heads = Tiling::heads(arguments);
-    const int together =
-        max(1, min(quotient(kNearL2Bytes / Tiling::kKeyBytes, max(work.lengths.kv, 1)), heads));
-    const int section = quotient(tile, together * tiles);
-    const int first_head = section * together;
-    const int of_rank = min(together, heads - first_head);
-    int place = tile - first_head * tiles;
-    const int round = quotient(place, step());
-    if (!claiming() && (round & 1) != 0 && (round + 1) * step() <= of_rank * tiles) {
-      place = (2 * round + 1) * step() - 1 - place;
+    NearHeads near =
+        NearHeads::of(tile, tiles, Tiling::heads(arguments), work.lengths.kv, Tiling::kKeyBytes);
+    const int round = quotient(near.place, step());
+    if (!claiming() && (round & 1) != 0 && (round + 1) * step() <= near.count * tiles) {
+      near.place = (2 * round + 1) * step() - 1 - near.place;
     }
-    work.rank = quotient(place, of_rank);
-    work.head = first_head + place - work.rank * of_rank;
+    work.rank = near.rank();
+    work.head = near.head(work.rank);
   }
 
   /// Whether tiles are claimed: where the launch has words for that.

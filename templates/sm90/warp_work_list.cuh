@@ -3,6 +3,7 @@
 #pragma once
 
 #include "common/claims.cuh"
+#include "common/near_heads.cuh"
 #include "common/work_tiles.cuh"
 
 namespace attnjit::sm90 {
@@ -53,13 +54,9 @@ struct WarpWorkList<Config, Mask, Arguments, Params> {
   ATTNJIT_DEVICE WorkTile tile() const {
     const int tiles = arguments.m_tiles;
     const int heads = quotient(arguments.total_tiles, tiles);
-    const int fit = quotient(kNearL2Bytes / kKeyBytes, max(arguments.kv_len, 1));
-    const int together = max(1, min(fit, heads));
-    const int first_head = quotient(index, together * tiles) * together;
-    const int of_rank = min(together, heads - first_head);
-    const int place = index - first_head * tiles;
-    const int rank = quotient(place, of_rank);
-    return tile_of_head<Config, Mask>(first_head + place - rank * of_rank, rank, arguments, params);
+    const NearHeads near = NearHeads::of(index, tiles, heads, arguments.kv_len, kKeyBytes);
+    const int rank = near.rank();
+    return tile_of_head<Config, Mask>(near.head(rank), rank, arguments, params);
   }
 };
 

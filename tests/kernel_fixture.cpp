@@ -20,12 +20,14 @@ EmulatorBuffer buffer_of(const std::string& name, const verify::Tensor& tensor) 
   return buffer;
 }
 
+std::uint64_t number_of(const char* variable, std::uint64_t otherwise) {
+  const char* const text = std::getenv(variable);
+  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
+}
+
 }  // namespace
 
-std::uint64_t seeds() {
-  const char* wanted = std::getenv("ATTNJIT_TEST_SEEDS");
-  return wanted == nullptr ? 1 : std::strtoull(wanted, nullptr, 10);
-}
+std::uint64_t seeds() { return number_of("ATTNJIT_TEST_SEEDS", 1); }
 
 AttentionSpec base_spec(Arch arch, int heads, int group, int qk_depth, const MaskSpec& mask) {
   AttentionSpec spec;
@@ -188,7 +190,8 @@ void KernelTest::expect_passes(const AttentionSpec& spec, const std::vector<Leng
     const LaunchSequence sequence =
         launches_of(*kernel, *problem, problem->launch_shapes(), sm_count);
     sm_count = sm_count == 2 ? 132 : 2;
-    for (std::uint64_t seed = i; seed < i + seeds(); ++seed) {
+    const std::uint64_t first = i + number_of("ATTNJIT_TEST_FIRST_SEED", 0);
+    for (std::uint64_t seed = first; seed < first + seeds(); ++seed) {
       const auto done = run(*kernel, *problem, sequence, seed);
       ASSERT_TRUE(done) << "batch " << i;
       expect_right(*problem, *done);

@@ -27,7 +27,7 @@ using verify::tree;
 using Kind = MaskSpec::Kind;
 
 /// Orders of execution that each launch is tried in: 1, and more in the proofs, which set
-/// ATTNJIT_TEST_SEEDS.
+/// ATTNJIT_TEST_SEEDS. A long proof is shared out with ATTNJIT_TEST_FIRST_SEED.
 std::uint64_t seeds();
 
 /// Whether this run is a proof, which takes every case; other runs take some of each kind, for each

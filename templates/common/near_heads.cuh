@@ -12,15 +12,20 @@ namespace attnjit {
 /// half of it is far.
 constexpr int kNearL2Bytes = 25'000'000;
 
+/// Of a key of a head and its value.
+template <class Config>
+inline constexpr int kKeyBytes = (Config::kQkDepth + Config::kOvDepth) *
+                                 (Config::kE4m3 || Config::kWidensKv ? 1 : 2);
+
 /// A tile's place among those of a run of heads that share L2, sorted by their rank.
 struct NearHeads {
   int first, count;  ///< of the run
   int place;         ///< from 0 on
 
-  /// Of the tile `index` of `heads` heads, each of which has `tiles` tiles and `kv_len` keys;
-  /// `key_bytes`: of a key of a head and its value.
-  ATTNJIT_DEVICE static NearHeads of(int index, int tiles, int heads, int kv_len, int key_bytes) {
-    const int fit = quotient(kNearL2Bytes / key_bytes, max(kv_len, 1));
+  /// Of the tile `index` of `heads` heads, each of which has `tiles` tiles and `kv_len` keys.
+  template <class Config>
+  ATTNJIT_DEVICE static NearHeads of(int index, int tiles, int heads, int kv_len) {
+    const int fit = quotient(kNearL2Bytes / kKeyBytes<Config>, max(kv_len, 1));
     const int together = max(1, min(fit, heads));
     const int first = quotient(index, together * tiles) * together;
     return {first, min(together, heads - first), index - first * tiles};

@@ -13,7 +13,6 @@ template <class Config>
 struct SequenceTiling {
   static constexpr bool kKvLens = true;
   static constexpr bool kPairTiles = Config::kPairTiles;
-  static constexpr int kKeyBytes = 2 * (Config::kQkDepth + Config::kOvDepth);
   template <class Arguments>
   ATTNJIT_DEVICE static int heads(const Arguments& arguments) {
     return packs_of<Config>(arguments.num_q_heads);

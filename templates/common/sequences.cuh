@@ -38,8 +38,7 @@ struct SequenceTile {
 ///
 /// Tiling: how an architecture cuts the rows of a sequence into tiles. It has
 ///   kKvLens             whether sequences differ in kv_len
-///   kPairTiles          whether later rows see more keys; with it
-///   kKeyBytes           of a key of a head and its value
+///   kPairTiles          whether later rows see more keys
 ///   heads(arguments)    heads, or groups of heads that share tiles
 ///   tiles(q_len, arguments)    of a head
 ///   few_rows(q_len)     where tiles are claimed: whether a tile waits for K and V
@@ -143,8 +142,7 @@ struct SequenceList : SequenceLengths<Config, Tiling::kKvLens, Arguments> {
 
   /// The head and rank of a sequence's tile, of `tiles` of each head, sorted by rank.
   ATTNJIT_DEVICE void place_by_rank(SequenceTile& work, int tile, int tiles) const {
-    NearHeads near =
-        NearHeads::of(tile, tiles, Tiling::heads(arguments), work.lengths.kv, Tiling::kKeyBytes);
+    NearHeads near = NearHeads::of<Config>(tile, tiles, Tiling::heads(arguments), work.lengths.kv);
     const int round = quotient(near.place, step());
     if (!claiming() && (round & 1) != 0 && (round + 1) * step() <= near.count * tiles) {
       near.place = (2 * round + 1) * step() - 1 - near.place;

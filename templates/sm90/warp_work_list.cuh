@@ -23,9 +23,6 @@ struct WarpWorkList : WorkListOf<Config, Mask, Arguments, Params> {
 template <class Config, class Mask, class Arguments, class Params>
 requires requires(const Arguments& launch) { launch.claims; }
 struct WarpWorkList<Config, Mask, Arguments, Params> {
-  static constexpr int kKeyBytes =
-      (Config::kQkDepth + Config::kOvDepth) * (Config::kE4m3 || Config::kWidensKv ? 1 : 2);
-
   const Arguments& arguments;
   const Params& params;
   int lane;
@@ -54,7 +51,7 @@ struct WarpWorkList<Config, Mask, Arguments, Params> {
   ATTNJIT_DEVICE WorkTile tile() const {
     const int tiles = arguments.m_tiles;
     const int heads = quotient(arguments.total_tiles, tiles);
-    const NearHeads near = NearHeads::of(index, tiles, heads, arguments.kv_len, kKeyBytes);
+    const NearHeads near = NearHeads::of<Config>(index, tiles, heads, arguments.kv_len);
     const int rank = near.rank();
     return tile_of_head<Config, Mask>(near.head(rank), rank, arguments, params);
   }

@@ -302,9 +302,11 @@ ATTNJIT_DEVICE void bulk_commit_group() {
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
 
-/// cp.async.bulk.wait_group.read (9.7.9.25): this thread's bulk stores have read their source.
+/// cp.async.bulk.wait_group.read (9.7.9.25): of this thread's groups of bulk stores all but the
+/// last kPending have read their source.
+template <int kPending = 0>
 ATTNJIT_DEVICE void bulk_wait_group_read() {
-  asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kPending) : "memory");
 }
 
 // ---- Matrices in shared memory ----------------------------------------------------------------

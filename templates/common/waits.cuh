@@ -16,6 +16,37 @@ ATTNJIT_DEVICE void init_barriers(u32 first) {
   fence_mbarrier_init();
 }
 
+/// The arrivals that eight barriers from `first` on count, a byte each.
+template <class Config>
+constexpr u64 arrivals_of_eight(int first) {
+  u64 bytes = 0;
+  for (int i = 0; i < 8 && first + i < Config::kBarriers; ++i) {
+    bytes |= static_cast<u64>(Config::kArrivals[first + i]) << 8 * i;
+  }
+  return bytes;
+}
+
+/// The same by a whole warp, a barrier a lane: one thread would take a step for each.
+template <class Config, int kBegin = 0>
+ATTNJIT_DEVICE void init_barriers_by_warp(u32 first) {
+  const int lane = static_cast<int>(threadIdx.x & 31u);
+  // NOTE: constants. A table would be loaded.
+  constexpr u64 kBytes[] = {
+      arrivals_of_eight<Config>(kBegin), arrivals_of_eight<Config>(kBegin + 8),
+      arrivals_of_eight<Config>(kBegin + 16), arrivals_of_eight<Config>(kBegin + 24)};
+  const u64 low = lane < 8 ? kBytes[0] : kBytes[1], high = lane < 24 ? kBytes[2] : kBytes[3];
+  const u64 bytes = lane < 16 ? low : high;
+  if (kBegin + lane < Config::kBarriers) {
+    mbarrier_init(first + static_cast<u32>(8 * (kBegin + lane)),
+                  static_cast<int>(bytes >> 8 * (lane & 7)) & 0xff);
+  }
+  if constexpr (kBegin + 32 < Config::kBarriers) {
+    init_barriers_by_warp<Config, kBegin + 32>(first);
+  } else {
+    fence_mbarrier_init();
+  }
+}
+
 /// One arrival for the warp, after what all its lanes did before.
 ATTNJIT_DEVICE void arrive_warp(u32 barrier) {
   __syncwarp();

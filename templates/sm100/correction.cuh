@@ -24,7 +24,8 @@ ATTNJIT_DEVICE void pack_output(u32 (&words)[4 * Config::kOutputBytes], const fl
 }
 
 /// Writes 16 columns of a row of O to shared memory, swizzled as the TMA store will undo it.
-/// `row`: where the row begins, with the 16-byte unit that the swizzle takes its column 0 to.
+/// `row`: where the row begins, with the 16-byte unit that the swizzle takes its column 0 to;
+/// `column`: of the blocks that lie there.
 template <class Config>
 ATTNJIT_DEVICE void stage_output(u32 row, int column, const float (&o)[16]) {
   using Layout = LayoutOf<Config>;
@@ -36,6 +37,54 @@ ATTNJIT_DEVICE void stage_output(u32 row, int column, const float (&o)[16]) {
     const u32 block = static_cast<u32>(chunk / 8 * Layout::kOBlockBytes);
     store_shared_v4((row ^ static_cast<u32>((chunk & 7) << 4)) + block, words[4 * i],
                     words[4 * i + 1], words[4 * i + 2], words[4 * i + 3]);
+  }
+}
+
+/// Lets the next first product replace a warpgroup's O, which has been read. NOTE: said then, and
+/// not when the next work tile begins. A warpgroup that has no more is told in vain.
+template <class Config>
+ATTNJIT_DEVICE void give_o_back(const Smem<Config>& smem, int warpgroup) {
+  tcgen05_fence_before();
+  arrive_warp(smem.p_full(warpgroup, 0));
+}
+
+/// Hands a block of O to the store warp.
+template <class Config>
+ATTNJIT_DEVICE void hand_over_block(const Smem<Config>& smem, Ring& ring) {
+  fence_proxy_async_shared();
+  arrive_warp(smem.o_staged(ring.stage));
+  ring.advance(Config::kOBuffers);
+}
+
+/// Stages a query tile's O, of one warpgroup, in O's buffers: 16 columns are read while 16 are
+/// written. `in_block`: where the row lies in a block. NOTE: a loop of its own, without the
+/// branches of the other cases, which would take as long as the rest of it.
+template <class Config>
+ATTNJIT_DEVICE void stage_tile(const Smem<Config>& smem, Ring& ring, u32 o, float scale,
+                               u32 in_block, int warpgroup) {
+  using Layout = LayoutOf<Config>;
+  float next[16];
+  tcgen05_ld_16(next, 0, o);
+#pragma unroll 1
+  for (int column = 0; column < Layout::kOutputColumns; column += 16) {
+    const int in_buffer = column % Layout::kOutputBlockColumns;
+    if (in_buffer == 0) smem.wait(smem.o_empty(ring.stage), ring.parity ^ 1);
+    tcgen05_wait_ld_16(next, 0);
+    float now[16];
+#pragma unroll
+    for (int i = 0; i < 16; i += 2) {
+      const FloatPair scaled = mul_pair({next[i], next[i + 1]}, {scale, scale});
+      now[i] = scaled.x;
+      now[i + 1] = scaled.y;
+    }
+    const bool last = column + 16 == Layout::kOutputColumns;
+    if (last) {
+      give_o_back(smem, warpgroup);
+    } else {
+      tcgen05_ld_16(next, 0, o + static_cast<u32>(column + 16));
+    }
+    stage_output<Config>(smem.o_buffer(ring.stage) + in_block, in_buffer, now);
+    if (last || in_buffer + 16 == Layout::kOutputBlockColumns) hand_over_block(smem, ring);
   }
 }
 
@@ -95,11 +144,15 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
   u32 statistic_parity = 0;
   u32 o_parity = 0;
   u32 q_parity = 3;
+  Ring o_ring;  // O's buffers
 
   const auto wait = [&](u32 barrier, u32& parities, int index) {
     smem.wait(barrier, static_cast<int>(parities >> index & 1u));
     parities ^= 1u << index;
   };
+
+  give_o_back(smem, 0);
+  if constexpr (!Layout::kOneO) give_o_back(smem, 1);
 
   for (ListOf<true, Config, Mask, Arguments, Params> list(smem, arguments, params); !list.done();
        list.advance()) {
@@ -108,13 +161,10 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
     const Share share_0 = begun.share(0);
     const Share share_1 = begun.share(1);
 
-    // O of the tile before has been read: the first products may replace it.
-    tcgen05_fence_before();
-    if (share_0.steps > 0) arrive_warp(smem.p_full(0, 0));
     if constexpr (Layout::kOneO) {
       const int steps = begun.seen_0.count();
       // The statistic of the tile before has been read, and no factor comes before this tile's.
-      if (steps < 2) arrive_warp(smem.statistic_empty(0));
+      if (steps == 1) arrive_warp(smem.statistic_empty(0));
 #pragma unroll 1
       for (int step = 1; step < steps; ++step) {
         wait(smem.statistic_full(0), statistic_parity, 0);
@@ -130,9 +180,8 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
         arrive_warp(smem.p_full(step & 1, 0));
       }
     } else {
-      if (share_1.steps > 0) arrive_warp(smem.p_full(1, 0));
-      if (share_0.steps < 2) arrive_warp(smem.statistic_empty(0));
-      if (share_1.steps < 2) arrive_warp(smem.statistic_empty(1));
+      if (share_0.steps == 1) arrive_warp(smem.statistic_empty(0));
+      if (share_1.steps == 1) arrive_warp(smem.statistic_empty(1));
 
       // In the order in which the products wait for it.
       const int rounds = begun.rounds();
@@ -162,6 +211,7 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
     // NOTE: opaque: what is made of the row here would be kept from one work tile to the next.
     const int own_row = static_cast<int>(opaque(static_cast<u32>(row)));
     const auto statistics = [&](int warpgroup) {
+      if ((warpgroup == 0 ? share_0 : share_1).steps == 0) return RowStatistics{0.0f, kMaxFloor};
       wait(smem.statistic_full(warpgroup), statistic_parity, warpgroup);
       const RowStatistics read{load_shared(smem.statistic(warpgroup, 0, row)),
                                load_shared(smem.statistic(warpgroup, 1, row))};
@@ -206,7 +256,7 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
       weight_1 *= scale;
 
       // The memory is free of the O before, also where no Q was loaded since.
-      wait(smem.q_empty(tile), q_parity, tile);
+      if constexpr (Layout::kOOverQ) wait(smem.q_empty(tile), q_parity, tile);
       const bool any = (tile == 0 ? share_0 : share_1).steps > 0;
       const bool second = !Layout::kOneO && shared && share_1.steps > 0;
       if (any) wait(smem.o_full(tile), o_parity, tile);
@@ -214,8 +264,7 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
       tcgen05_fence_after();
       const u32 o = tmem.o(tile) + lanes;
       const u32 other = tmem.o(1) + lanes;
-      const u32 staged =
-          smem.q(tile) + static_cast<u32>(own_row * kBlockRowBytes + ((own_row & 7) << 4));
+      const u32 in_block = static_cast<u32>(own_row * kBlockRowBytes + ((own_row & 7) << 4));
       // Ragged: a TMA store would go on into the next sequence. Rows of a tile that ends past its
       // own are written from here.
       const bool direct =
@@ -225,6 +274,13 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
         if (position < work.q_len) {
           output = arguments.o + static_cast<i64>(work.q_begin + position) * arguments.o_row_bytes +
                    head * arguments.o_head_bytes;
+        }
+      }
+      // NOTE: to 64 columns the loop below is as fast by the clock, and compiles sooner.
+      if constexpr (!Layout::kOOverQ && Layout::kOutputColumns > 64) {
+        if (any && !second && !merged && !direct) {
+          stage_tile(smem, o_ring, o, weight_0, in_block, tile);
+          continue;
         }
       }
 #pragma unroll 1
@@ -247,12 +303,24 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
           if (partial != nullptr) write_partial<Config>(partial, column, values);
         } else if (Config::kRagged && direct) {
           if (output != nullptr) write_output<Config>(output, column, values);
+        } else if constexpr (Layout::kOOverQ) {
+          stage_output<Config>(smem.q(tile) + in_block, column, values);
         } else {
-          stage_output<Config>(staged, column, values);
+          const int in_buffer = column % Layout::kOutputBlockColumns;
+          if (in_buffer == 0) smem.wait(smem.o_empty(o_ring.stage), o_ring.parity ^ 1);
+          stage_output<Config>(smem.o_buffer(o_ring.stage) + in_block, in_buffer, values);
+          if (in_buffer + 16 == Layout::kOutputBlockColumns ||
+              column + 16 == Layout::kOutputColumns) {
+            hand_over_block(smem, o_ring);
+          }
         }
       }
-      fence_proxy_async_shared();
-      arrive_warp(smem.o_staged(tile));
+      if (any) give_o_back(smem, tile);
+      if (second) give_o_back(smem, 1);
+      if constexpr (Layout::kOOverQ) {
+        fence_proxy_async_shared();
+        arrive_warp(smem.o_staged(tile));
+      }
     }
   }
   tcgen05_fence_before();

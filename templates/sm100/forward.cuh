@@ -61,8 +61,9 @@ ATTNJIT_DEVICE void forward(const Arguments& arguments, const Params& params) {
       // What comes next finds room as CTAs of this grid end: the merge, or another launch.
       if constexpr (Config::kOverlaps) launch_dependents();
       check_alignment(base);
-      init_barriers<Config>(smem.barrier(0));
     }
+    __syncwarp();
+    init_barriers_by_warp<Config>(smem.barrier(0));
   } else if (warp == Layout::kMmaWarp) {
     tcgen05_alloc<Config::kTmemColumns>(smem.tmem_address());
     tcgen05_relinquish_alloc_permit();

@@ -126,10 +126,13 @@ struct LayoutOf {
 
   static constexpr int kQBlockBytes = kRows * kRowBytes;
   static constexpr int kOBlockBytes = kRows * kBlockRowBytes;
-  /// O is staged in its query tile's memory, which holds the larger of the two.
-  static constexpr int kQTileBytes = kQkBlocks * kQBlockBytes > kOutputBlocks* kOBlockBytes
-                                         ? kQkBlocks* kQBlockBytes
-                                         : kOutputBlocks* kOBlockBytes;
+  /// O is staged in its query tile's memory, which holds the larger of the two. Or it has buffers
+  /// of a block each, which a CTA's blocks take by turns.
+  static constexpr bool kOOverQ = Config::kOBuffers == 0;
+  static constexpr int kQTileBytes =
+      kOOverQ && kQkBlocks * kQBlockBytes < kOutputBlocks * kOBlockBytes
+          ? kOutputBlocks * kOBlockBytes
+          : kQkBlocks * kQBlockBytes;
   static constexpr int kKvBlockBytes = Config::kTileN * kRowBytes;
   /// Blocks of K that lie in its stage; the others, its rope part, in a buffer of their own.
   static constexpr int kKStageBlocks = Config::kRopeBuffers > 0 ? kOvBlocks : kQkBlocks;
@@ -139,7 +142,8 @@ struct LayoutOf {
   static_assert(Config::kKStageBytes >= kKStageBlocks * kKvBlockBytes &&
                     Config::kVStageBytes >= kOvBlocks * kKvBlockBytes,
                 "a stage holds a tile");
-  static_assert(Config::kQOffset % kSwizzlePeriod == 0 && Config::kKOffset % kSwizzlePeriod == 0 &&
+  static_assert(Config::kQOffset % kSwizzlePeriod == 0 && Config::kOOffset % kSwizzlePeriod == 0 &&
+                    Config::kKOffset % kSwizzlePeriod == 0 &&
                     Config::kVOffset % kSwizzlePeriod == 0 &&
                     Config::kKRopeOffset % kSwizzlePeriod == 0 &&
                     Config::kKStageBytes % kSwizzlePeriod == 0 &&
@@ -173,7 +177,7 @@ struct LayoutOf {
                     Config::kBarQProd >= 0 && Config::kBarQCons >= 0 && Config::kBarKProd >= 0 &&
                     Config::kBarKCons >= 0 && Config::kBarVProd >= 0 && Config::kBarVCons >= 0 &&
                     Config::kBarOProd >= 0 && Config::kBarOStaged >= 0 &&
-                    (Config::kBarVTail >= 0) == kTails &&
+                    (Config::kBarOCons < 0) == kOOverQ && (Config::kBarVTail >= 0) == kTails &&
                     (Config::kBarWork >= 0) == Config::kAnnounced,
                 "the plan has every barrier that the kernel names");
 
@@ -199,9 +203,13 @@ struct Smem : CtaMemory<Config> {
   using CtaMemory<Config>::barrier;
   using CtaMemory<Config>::base;
 
-  /// The query tile `tile`, whose memory O takes afterwards.
+  /// The query tile `tile`, whose memory O takes afterwards where Layout::kOOverQ.
   ATTNJIT_DEVICE u32 q(int tile) const {
     return base + Config::kQOffset + static_cast<u32>(tile * Layout::kQTileBytes);
+  }
+  /// A buffer of a block of O, elsewhere.
+  ATTNJIT_DEVICE u32 o_buffer(int buffer) const {
+    return base + Config::kOOffset + static_cast<u32>(buffer * Layout::kOBlockBytes);
   }
   /// What a softmax thread tells the correction warps: a factor or a sum, and a maximum.
   ATTNJIT_DEVICE u32 statistic(int warpgroup, int which, int row) const {
@@ -240,9 +248,13 @@ struct Smem : CtaMemory<Config> {
   ATTNJIT_DEVICE u32 q_full(int tile, int chunk) const {
     return barrier(Config::kBarQProd + tile * Config::kQkStages + chunk);
   }
-  /// A query tile's memory is free: the O in it has been read by its store. And the load has seen
-  /// the phase before.
+  /// A query tile's memory is free: its products have read it. Where Layout::kOOverQ: the O in it
+  /// has been read by its store, and the load has seen the phase before.
   ATTNJIT_DEVICE u32 q_empty(int tile) const { return barrier(Config::kBarQCons + tile); }
+  /// O is in shared memory, of a query tile, or a block of it in a buffer; the buffer's has been
+  /// read by its store.
+  ATTNJIT_DEVICE u32 o_staged(int index) const { return barrier(Config::kBarOStaged + index); }
+  ATTNJIT_DEVICE u32 o_empty(int buffer) const { return barrier(Config::kBarOCons + buffer); }
   /// The last V tile of a sequence has landed, rows past its end included.
   ATTNJIT_DEVICE u32 tail_full() const { return barrier(Config::kBarVTail); }
   /// A work tile is announced; has been read by every role.
@@ -250,8 +262,6 @@ struct Smem : CtaMemory<Config> {
   ATTNJIT_DEVICE u32 work_empty(int slot) const {
     return barrier(Config::kBarWork + kWorkSlots + slot);
   }
-  /// O is in a query tile's memory.
-  ATTNJIT_DEVICE u32 o_staged(int tile) const { return barrier(Config::kBarOStaged + tile); }
 };
 
 /// Columns of tensor memory. P takes the first columns of the S it comes from.

@@ -130,6 +130,16 @@ ATTNJIT_DEVICE void load_kv_chunk(const Smem<Config>& smem, const KvTile<Config,
   }
 }
 
+/// Waits until the products have read the last query tiles that were loaded. `parity`: of their
+/// empty barriers, a bit each.
+template <class Config>
+ATTNJIT_DEVICE void await_queries(const Smem<Config>& smem, u32 parity) {
+#pragma unroll 1
+  for (int tile = 0; tile < Config::kNumQo; ++tile) {
+    smem.wait(smem.q_empty(tile), static_cast<int>(parity >> tile & 1u));
+  }
+}
+
 /// Takes K and V in the order of the products (sm100/mma.cuh): with two query tiles K and V by
 /// turns, with one a K tile ahead.
 template <class Config, class Mask, class Arguments, class Params>
@@ -149,10 +159,13 @@ ATTNJIT_DEVICE void load(const Smem<Config>& smem, const Arguments& arguments,
     const u64 policy = kv_policy(Layout::kFused == Config::kGroup &&
                                  work.q_len <= work_positions<Config>(arguments));
 
-    // NOTE: it arrives where it has waited. Of tiles without keys nothing else is waited for: the
-    // other roles could go on by two, and this wait would then be for the wrong parity.
+    // NOTE: where O lies over Q it arrives where it has waited. Of tiles without keys nothing else
+    // is waited for: the other roles could go on by two, and this wait would then be for the wrong
+    // parity. Elsewhere there is a phase for each Q that is loaded.
     const auto await_q = [&](int tile) {
       smem.wait(smem.q_empty(tile), static_cast<int>(q_parity >> tile & 1u));
+      q_parity ^= 1u << tile;
+      if constexpr (!Layout::kOOverQ) return;
       if constexpr (Config::kRowCopies) {
         arrive_warp(smem.q_empty(tile));
       } else {
@@ -171,18 +184,21 @@ ATTNJIT_DEVICE void load(const Smem<Config>& smem, const Arguments& arguments,
                         policy);
         }
         if (rank > 0) continue;
-        const WorkTile& begun = list.again(work);
+          // NOTE: what is begun is asked for again each time: the warp has 48 registers.
 #pragma unroll 1
-        for (int tile = 0; tile < begun.num_qo; ++tile) {
-          if (chunk == 0) await_q(tile);
-          // A query tile that sees nothing is not read: its memory is O's alone.
-          if (begun.share(tile).steps == 0 || !first_lane) continue;
-          load_q_chunk(smem, arguments, begun, tile, chunk);
+        for (int i = 0; i < list.again(work).num_qo; ++i) {
+          const WorkTile& begun = list.again(work);
+          // The query tile comes first that the first K is multiplied with.
+          const int tile = begun.num_qo == 2 && begun.share(0).lead > 0 ? i ^ 1 : i;
+          // A query tile that sees nothing is not read: its memory is at most O's.
+          const bool seen = begun.share(tile).steps > 0;
+          if (chunk == 0 && (Layout::kOOverQ || seen)) await_q(tile);
+          if (seen && first_lane) load_q_chunk(smem, arguments, begun, tile, chunk);
         }
       }
     };
 
-    if (tiles == 0) {
+    if (Layout::kOOverQ && tiles == 0) {
       // NOTE: waits all the same, though it loads nothing: a phase that nobody waited for would
       // make the next wait return a tile too early.
 #pragma unroll 1
@@ -216,10 +232,10 @@ ATTNJIT_DEVICE void load(const Smem<Config>& smem, const Arguments& arguments,
         }
       }
     }
-    q_parity ^= work.num_qo == 1 ? 1u : 3u;
   }
 
   // The CTA's memory stays until the products have read, and their barriers have heard of, all.
+  if constexpr (!Layout::kOOverQ) await_queries(smem, q_parity);
 #pragma unroll 1
   for (int i = 0; i < kv.stages; ++i) {
     const KvTile<Config, true> k = kv.template next<true>();
@@ -229,8 +245,8 @@ ATTNJIT_DEVICE void load(const Smem<Config>& smem, const Arguments& arguments,
   }
 }
 
-/// Loads Q alone, where other warps load K and V. NOTE: it waits and arrives for tiles without
-/// keys, too, as load() does.
+/// Loads Q alone, where other warps load K and V. NOTE: where O lies over Q it waits and arrives
+/// for tiles without keys, too, as load() does.
 template <class Config, class Mask, class Arguments, class Params>
 ATTNJIT_DEVICE void load_queries(const Smem<Config>& smem, const Arguments& arguments,
                                  const Params& params) {
@@ -240,12 +256,15 @@ ATTNJIT_DEVICE void load_queries(const Smem<Config>& smem, const Arguments& argu
     const WorkTile work = list.tile();
 #pragma unroll 1
     for (int tile = 0; tile < work.num_qo; ++tile) {
+      const bool seen = work.share(tile).steps > 0;
+      if (!LayoutOf<Config>::kOOverQ && !seen) continue;
       smem.wait(smem.q_empty(tile), static_cast<int>(parity >> tile & 1u));
-      mbarrier_arrive(smem.q_empty(tile));
-      if (work.share(tile).steps > 0) load_q_chunk(smem, arguments, work, tile, 0);
+      parity ^= 1u << tile;
+      if constexpr (LayoutOf<Config>::kOOverQ) mbarrier_arrive(smem.q_empty(tile));
+      if (seen) load_q_chunk(smem, arguments, work, tile, 0);
     }
-    parity ^= work.num_qo == 1 ? 1u : 3u;
   }
+  if constexpr (!LayoutOf<Config>::kOOverQ) await_queries(smem, parity);
 }
 
 }  // namespace attnjit::sm100

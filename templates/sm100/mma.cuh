@@ -50,7 +50,7 @@ struct Products {
   /// S = Q K^T of one warpgroup and one KV tile. `product` false: the warpgroup's rows see nothing
   /// of the tile, which is only released.
   ATTNJIT_DEVICE void qk(const KvTile<Config, true>& k, int warpgroup, int tile, bool product,
-                         bool new_q, bool release) {
+                         bool new_q, bool last_of_q, bool release) {
     constexpr u32 kInstruction =
         mma_instruction_descriptor<Layout::kOperand, kRows, Config::kTileN, false>();
     // NOTE: opaque: each step's address is one addition here, and would be one register each where
@@ -90,6 +90,7 @@ struct Products {
       if (release) k.release(chunk);
     }
     if (product) tcgen05_commit(smem.s_full(warpgroup));
+    if (!Layout::kOOverQ && last_of_q) tcgen05_commit(smem.q_empty(tile));
     if (product && new_q) q_parity ^= 1u << tile;
   }
 
@@ -124,51 +125,88 @@ struct Products {
   }
 };
 
+/// A round of the products with K, as the round that multiplies its P has to know it. NOTE: bits:
+/// the thread has few registers.
+struct RoundOfP {
+  u32 bits = 0;
+
+  static constexpr u32 kIs = 1, kShared = 2;  ///< there is one; its warpgroups share a query tile
+  // Of warpgroup 0, and above them of warpgroup 1:
+  static constexpr u32 kHas = 4, kFirst = 16, kLast = 64;  ///< it has a P, of its first, last step
+
+  ATTNJIT_DEVICE bool is() const { return bits != 0; }
+  ATTNJIT_DEVICE bool shared() const { return (bits & kShared) != 0; }
+  ATTNJIT_DEVICE bool has(int warpgroup) const { return (bits >> warpgroup & kHas) != 0; }
+  ATTNJIT_DEVICE bool first(int warpgroup) const { return (bits >> warpgroup & kFirst) != 0; }
+  ATTNJIT_DEVICE bool last(int warpgroup) const { return (bits >> warpgroup & kLast) != 0; }
+  ATTNJIT_DEVICE void add(int warpgroup, bool is_first, bool is_last) {
+    bits |= (kHas | (is_first ? kFirst : 0) | (is_last ? kLast : 0)) << warpgroup;
+  }
+};
+
+/// P of a round is multiplied in the next one. Where O has memory of its own, a work tile's last
+/// products with V and the first with K of the next are one round, so that each softmax has S of
+/// the next work tile while its O is read. NOTE: not where the warpgroups share the query tile: K
+/// and V would not come in the order of their loads.
 template <class Config, class Mask, class Arguments, class Params>
 ATTNJIT_DEVICE void multiply(const Smem<Config>& smem, const Tmem<Config>& tmem,
                              const Arguments& arguments, const Params& params) {
+  using Layout = LayoutOf<Config>;
   using List = ListOf<false, Config, Mask, Arguments, Params>;
   Products<Config> products{smem, tmem};
   KvSequence<Config> kv(smem, one_query_launch<Config>(arguments));
-  for (List list(smem, arguments, params); !list.done(); list.advance()) {
-    const WorkTile work = list.tile();
-    const bool shared = work.num_qo == 1;
-    const Share share_0 = work.share(0);
-    const Share share_1 = work.share(1);
-    const int rounds = work.rounds();
-    KvTile<Config, true> k{};
-    KvTile<Config, false> v{};
-    // P of a round is multiplied in the next one.
+  KvTile<Config, true> k{};
+  KvTile<Config, false> v{};
+  RoundOfP p;  // the round before
+  List list(smem, arguments, params);
+  bool more = true;
+  while (more) {
+    more = !list.done();
+    bool shared = false;  // the warpgroups share the query tile
+    Share share_0{0, 0}, share_1{0, 0};
+    int rounds = 0;
+    if (more) {
+      const WorkTile work = list.tile();
+      shared = work.num_qo == 1;
+      share_0 = work.share(0);
+      share_1 = work.share(1);
+      rounds = work.rounds();
+    }
+    const bool apart = Layout::kOOverQ || p.shared() || rounds == 0;
 #pragma unroll 1
-    for (int round = 0; rounds > 0 && round <= rounds; ++round) {
+    for (int round = apart && p.is() ? -1 : 0; round < rounds; ++round) {
+      RoundOfP next;
+      if (round >= 0) next.bits = shared ? RoundOfP::kIs | RoundOfP::kShared : RoundOfP::kIs;
 #pragma unroll 1
       for (int warpgroup = 0; warpgroup < 2; ++warpgroup) {
         const Share share = warpgroup == 0 ? share_0 : share_1;
         const int step = share.step(round);
-        const bool has_p = share.has(step - 1);
         const bool has_s = share.has(step);
+        const bool has_p = p.has(warpgroup);
         // With two query tiles the first warpgroup takes a tile and the second gives it back, with
         // one each has its own.
-        const bool takes_v = shared ? has_p : warpgroup == 0 && round > 0;
-        const bool gives_v = shared ? has_p : warpgroup == 1 && round > 0;
-        const bool takes_k = shared ? has_s : warpgroup == 0 && round < rounds;
-        const bool gives_k = shared ? has_s : warpgroup == 1 && round < rounds;
+        const bool takes_v = p.shared() ? has_p : warpgroup == 0 && p.is();
+        const bool gives_v = p.shared() ? has_p : warpgroup == 1 && p.is();
+        const bool takes_k = shared ? has_s : warpgroup == 0 && round >= 0;
+        const bool gives_k = shared ? has_s : warpgroup == 1 && round >= 0;
         if (takes_v) v = kv.template next<false>();
         if (has_p || gives_v) {
-          if constexpr (LayoutOf<Config>::kOneO) {
-            products.pv(v, warpgroup, has_p, step == 1 && warpgroup == 0, has_p, gives_v);
-          } else {
-            products.pv(v, warpgroup, has_p, step == 1, has_p && step == share.steps, gives_v);
-          }
+          products.pv(v, warpgroup, has_p, p.first(warpgroup) && (!Layout::kOneO || warpgroup == 0),
+                      has_p && (Layout::kOneO || p.last(warpgroup)), gives_v);
         }
         if (takes_k) k = kv.template next<true>();
         if (has_s || gives_k) {
-          // A query tile that the warpgroups share is waited for once.
+          // A query tile that the warpgroups share is waited for once, and given back once.
+          const bool last_of_q = shared ? 2 * step + warpgroup == share_0.steps + share_1.steps - 1
+                                        : step == share.steps - 1;
           products.qk(k, warpgroup, shared ? 0 : warpgroup, has_s,
-                      step == 0 && !(shared && warpgroup == 1), gives_k);
+                      step == 0 && !(shared && warpgroup == 1), has_s && last_of_q, gives_k);
         }
+        if (has_s) next.add(warpgroup, step == 0, step == share.steps - 1);
       }
+      p = next;
     }
+    if (more) list.advance();
   }
 }
 

@@ -48,24 +48,31 @@ ATTNJIT_DEVICE float row_sum(const float (&s)[kCount]) {
 }
 
 /// Multiplies kColumns columns of a warp's rows of O in tensor memory, 16 at a time, the next ones
-/// on their way.
+/// on their way. NOTE: one copy of the code for all columns: it seldom runs.
 template <int kColumns>
 ATTNJIT_DEVICE void rescale(u32 o, float factor) {
-  constexpr int kBatches = kColumns / 16;
+  static_assert(kColumns % 16 == 0);
   float values[2][16];
   tcgen05_ld_16(values[0], 0, o);
+#pragma unroll 1
+  for (int column = 0; column < kColumns; column += 32) {
 #pragma unroll
-  for (int batch = 0; batch < kBatches; ++batch) {
-    float(&now)[16] = values[batch & 1];
-    tcgen05_wait_ld_16(now, 0);
-    if (batch + 1 < kBatches) tcgen05_ld_16(values[(batch + 1) & 1], 0, o + 16 * (batch + 1));
+    for (int half = 0; half < 2; ++half) {
+      const int here = column + 16 * half;
+      if (half == 1 && kColumns % 32 != 0 && here >= kColumns) break;
+      float(&now)[16] = values[half];
+      tcgen05_wait_ld_16(now, 0);
+      if ((half == 0 && kColumns % 32 == 0) || here + 16 < kColumns) {
+        tcgen05_ld_16(values[half ^ 1], 0, o + static_cast<u32>(here + 16));
+      }
 #pragma unroll
-    for (int i = 0; i < 16; i += 2) {
-      const FloatPair scaled = mul_pair({now[i], now[i + 1]}, {factor, factor});
-      now[i] = scaled.x;
-      now[i + 1] = scaled.y;
+      for (int i = 0; i < 16; i += 2) {
+        const FloatPair scaled = mul_pair({now[i], now[i + 1]}, {factor, factor});
+        now[i] = scaled.x;
+        now[i + 1] = scaled.y;
+      }
+      tcgen05_st_16(o + static_cast<u32>(here), now, 0);
     }
-    tcgen05_st_16(o + 16 * batch, now, 0);
   }
   tcgen05_wait_st();
 }

@@ -11,25 +11,28 @@ ATTNJIT_DEVICE void store(const Smem<Config>& smem, const Arguments& arguments,
                           const Params& params) {
   using Layout = LayoutOf<Config>;
   u32 parity = 0;  // a bit a query tile
+  Ring ring;       // O's buffers
+  bool stored = false;
   for (ListOf<false, Config, Mask, Arguments, Params> list(smem, arguments, params); !list.done();
        list.advance()) {
     const WorkTile work = list.tile();
 #pragma unroll 1
     for (int tile = 0; tile < work.num_qo; ++tile) {
-      smem.wait(smem.o_staged(tile), static_cast<int>(parity >> tile & 1u));
-      if (is_merged<Config>(arguments)) {
-        // The correction warps have written the rows of a partition.
-        mbarrier_arrive(smem.q_empty(tile));
-        continue;
-      }
       const int position = work.first_position + tile * Layout::kPositions;
       const int row = work.q_begin + position;
-#pragma unroll
-      for (int block = 0; block < Layout::kOutputBlocks; ++block) {
-        const u32 source = smem.q(tile) + static_cast<u32>(block * Layout::kOBlockBytes);
-        if constexpr (Config::kRagged) {
-          // A tile that ends past its sequence was written by the correction warps.
-          if (position + Layout::kPositions > work.q_len) break;
+      // The correction warps have written the rows of a partition, and those of a tile that ends
+      // past its sequence.
+      const bool staged = !is_merged<Config>(arguments) &&
+                          !(Config::kRagged && position + Layout::kPositions > work.q_len);
+      if constexpr (Layout::kOOverQ) {
+        smem.wait(smem.o_staged(tile), static_cast<int>(parity >> tile & 1u));
+      }
+#pragma unroll 1
+      for (int block = 0; staged && block < Layout::kOutputBlocks; ++block) {
+        u32 source = smem.q(tile) + static_cast<u32>(block * Layout::kOBlockBytes);
+        if constexpr (!Layout::kOOverQ) {
+          source = smem.o_buffer(ring.stage);
+          smem.wait(smem.o_staged(ring.stage), ring.parity);
         }
         if constexpr (Config::kRagged && Config::kFuseGqa) {
           tma_store_4d(arguments.o_map, source, block * Layout::kOutputBlockColumns, 0,
@@ -44,13 +47,25 @@ ATTNJIT_DEVICE void store(const Smem<Config>& smem, const Arguments& arguments,
           tma_store_4d(arguments.o_map, source, block * Layout::kOutputBlockColumns, work.head,
                        position, work.batch);
         }
+        if constexpr (!Layout::kOOverQ) {
+          bulk_commit_group();
+          // The block before has been read: two are on their way.
+          bulk_wait_group_read<1>();
+          if (stored) mbarrier_arrive(smem.o_empty(ring.stage ^ 1));
+          stored = true;
+          ring.advance(Config::kOBuffers);
+        }
       }
-      bulk_commit_group();
-      bulk_wait_group_read();
-      mbarrier_arrive(smem.q_empty(tile));
+      if constexpr (Layout::kOOverQ) {
+        bulk_commit_group();
+        bulk_wait_group_read();
+        mbarrier_arrive(smem.q_empty(tile));
+      }
     }
     parity ^= work.num_qo == 1 ? 1u : 3u;
   }
+  // The CTA's memory stays until the last has been read.
+  if constexpr (!Layout::kOOverQ) bulk_wait_group_read();
 }
 
 }  // namespace attnjit::sm100

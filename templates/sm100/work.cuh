@@ -142,7 +142,7 @@ ATTNJIT_DEVICE KvTiles reached_by(const WorkTile& work, int position, const Para
       Mask::reach(position + first_q_idx, last + first_q_idx, work.kv_len, params);
   if (reach.empty()) return {0, 0};
   // NOTE: rounds up without forming end + kTileN, which may overflow.
-  return {reach.begin / Config::kTileN, (reach.end - 1) / Config::kTileN + 1};
+  return {quotient(reach.begin, Config::kTileN), quotient(reach.end - 1, Config::kTileN) + 1};
 }
 
 /// How many of a list's KV tiles, which ascend, have keys of the sequence. The last block may have
@@ -243,9 +243,14 @@ struct WorkList {
   const Arguments& arguments;
   const Params& params;
   int index;
+  int round_end;  ///< of the tiles that all CTAs take at a time
 
   ATTNJIT_DEVICE WorkList(const Smem<Config>& memory, const Arguments& launch, const Params& user)
-      : smem(memory), arguments(launch), params(user), index(static_cast<int>(blockIdx.x)) {
+      : smem(memory),
+        arguments(launch),
+        params(user),
+        index(static_cast<int>(blockIdx.x)),
+        round_end(static_cast<int>(gridDim.x)) {
     if constexpr (Config::kRagged) {
       if (static_cast<int>(load_shared_word(smem.work())) < 0) index = arguments.total_tiles;
     }
@@ -253,7 +258,9 @@ struct WorkList {
 
   ATTNJIT_DEVICE bool done() const { return index >= arguments.total_tiles; }
   ATTNJIT_DEVICE void advance() {
-    index = Layout::kKvLens ? arguments.total_tiles : index + static_cast<int>(gridDim.x);
+    // The CTA that had the last of a round has the first of the next: tiles come longest first.
+    index = Layout::kKvLens ? arguments.total_tiles : round_end + (round_end - 1 - index);
+    round_end += static_cast<int>(gridDim.x);
   }
 
   /// The work tile that the list is at; asked for once.
@@ -270,19 +277,19 @@ struct WorkList {
       rank = static_cast<int>(load_shared_word(smem.work() + 4));
     } else {
       const int section_tiles = arguments.section_heads * arguments.m_tiles;
-      const int section = index / section_tiles;
+      const int section = quotient(index, section_tiles);
       const int in_section = index - section * section_tiles;
       const int first = section * arguments.section_heads;
       const int heads_here = min(arguments.section_heads, arguments.total_heads - first);
-      rank = in_section / heads_here;
+      rank = quotient(in_section, heads_here);
       const int item = first + in_section - rank * heads_here;
       rank = arguments.m_tiles - 1 - rank;
-      work.batch = item / heads;
+      work.batch = quotient(item, heads);
       work.head = (item - work.batch * heads) * Layout::kFused;
       work.q_begin = 0;
       work.q_len = arguments.q_len;
     }
-    work.kv_head = work.head / Config::kGroup;
+    work.kv_head = quotient(work.head, Config::kGroup);
     work.kv_len = Sequences<Config, Arguments>{arguments}.keys(work.batch, work.q_len);
     work.first_position = rank * work_positions<Config>(arguments);
     const int second = work.first_position + Layout::kPositions;

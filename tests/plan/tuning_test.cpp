@@ -34,7 +34,7 @@ TEST(Tuning, AMatchingRowIsTaken) {
   ASSERT_NE(deviation(result, "BN"), nullptr);
   EXPECT_EQ(deviation(result, "BN")->reason, "tuned");
   check_plan(result, "tuned");
-  EXPECT_EQ(plan_of(dense(128), {}, &tuning).sm100->variants.front().num_kv_stages, 5);
+  EXPECT_EQ(plan_of(dense(128), {}, &tuning).sm100->variants.front().num_kv_stages, 2);
 }
 
 TEST(Tuning, StagesAndRings) {
@@ -43,6 +43,22 @@ TEST(Tuning, StagesAndRings) {
   EXPECT_EQ(result.sm100->variants.front().num_kv_stages, 4);
   EXPECT_TRUE(result.sm100->variants.front().use_fused_kv);
   check_plan(result, "tuned");
+}
+
+// A CTA per SM walks the tiles, also of uneven work; where it has one tile there is no choice.
+TEST(Tuning, UnevenWorkMayPersist) {
+  const Tuning tuning = tuning_of(R"({"persistent": 1})", "{}");
+  AttentionSpec causal = dense(128);
+  causal.mask.kind = MaskSpec::Kind::kCausal;
+  EXPECT_EQ(launch_of(plan_of(causal), 2, 1024, 1024, 132).grid[0], 256U);
+  EXPECT_EQ(launch_of(plan_of(causal, {}, &tuning), 2, 1024, 1024, 132).grid[0], 132U);
+  EXPECT_EQ(launch_of(plan_of(dense(128)), 2, 1024, 1024, 132).grid[0], 132U);
+  const Tuning one = tuning_of(R"({"persistent": 0})", "{}");
+  EXPECT_EQ(launch_of(plan_of(dense(128), {}, &one), 2, 1024, 1024, 132).grid[0], 256U);
+  causal.page_size = 64;
+  const Result<KernelPlan> paged = plan(causal, {}, &tuning);
+  ASSERT_FALSE(paged);
+  EXPECT_EQ(paged.error().field, "tuning.persistent");
 }
 
 TEST(Tuning, TheMostSpecificRowWins) {

@@ -12,6 +12,7 @@
 #include "../gpu/verify_cases.h"
 #include "../spec/random_expression.h"
 #include "attnjit/plan.h"
+#include "plan/sm100/sm100_plan.h"
 #include "verify/random.h"
 
 namespace attnjit::sm100 {
@@ -81,7 +82,8 @@ struct Row {
   const char* mod;
   ProofShape shape;
   // Of "sink", "lse", "bare-lse" (without the sink), "constant", "1q", "2q", "103", "mla",
-  // "fp16-out", "bf16-out", "kv-e4m3" (K and V), and of e4m3 "tensor", "head": who has a scale.
+  // "fp16-out", "bf16-out", "kv-e4m3" (K and V), "persistent", "parts" (three of the keys), and of
+  // e4m3 "tensor", "head": who has a scale.
   std::vector<std::string_view> with = {};
 };
 
@@ -190,6 +192,19 @@ const std::vector<Row>& rows() {
       {"many tiles a CTA", kBf, 64, 64, 3, 1, "null", "identity", {3, 33, 70, 2}, {"lse"}},
       {"many tiles a CTA, one query tile", kBf, 128, 128, 2, 1, "null", "identity", {2, 33, 70, 1}, {"lse", "1q"}},
       {"without LSE", kBf, 128, 128, 1, 1, "causal", "identity", {1, 141, 150, 1}, {}},
+      // CTAs that walk work tiles, whose products run into one another: behind a work tile of which
+      // one half of the rows sees no key, or all of them, and behind one of one query tile.
+      {"window, a half that sees nothing", kBf, 128, 128, 2, 1, "window", "identity", {2, 300, 77, 1}, {"lse"}},
+      {"window, halves and tiles that see nothing", kBf, 64, 64, 2, 1, "window-200", "identity", {1, 700, 200, 1}, {"lse", "sink"}},
+      {"window, no keys between others", kFp, 64, 64, 3, 1, "window", "identity", {1, 530, 100, 2}, {"lse"}},
+      {"causal, walked", kBf, 128, 128, 2, 1, "causal", "identity", {1, 600, 600, 1}, {"lse", "persistent"}},
+      {"causal, walked by two", kFp, 64, 64, 3, 1, "causal", "identity", {1, 530, 400, 2}, {"lse", "persistent"}},
+      {"causal, walked, a half that sees nothing", kBf, 64, 64, 2, 1, "causal", "softcap", {2, 400, 150, 1}, {"lse", "persistent", "sink"}},
+      {"causal, walked, O of f32", kBf, 64, 64, 2, 1, "causal", "identity", {1, 400, 400, 1}, {"lse", "persistent", "f32-out"}},
+      {"causal, walked, O over Q", kBf, 192, 192, 2, 1, "causal", "identity", {1, 400, 300, 1}, {"lse", "persistent"}},
+      {"e4m3 causal, walked", kE4, 128, 128, 2, 1, "causal", "identity", {1, 600, 600, 1}, {"lse", "head", "persistent"}},
+      {"window, parts that a half sees", kBf, 128, 128, 2, 2, "window", "identity", {2, 80, 400, 1}, {"lse", "parts"}},
+      {"causal, parts that a half sees", kFp, 64, 64, 2, 1, "causal", "identity", {2, 200, 330, 1}, {"lse", "parts", "sink"}},
       // Pages of K and V, ragged batches.
       {"pages of 16", kBf, 64, 64, 1, 1, "causal", "identity", {3, 60, 150, 1}, {"lse", "page-16"}},
       {"pages of 64", kBf, 128, 128, 8, 8, "null", "identity", {4, 20, 300, 1}, {"lse", "page-64"}},
@@ -295,6 +310,8 @@ ProofCase case_of(const Row& row) {
   if (with("head")) one.spec.scales = Scales::kHead;
   if (with("token")) one.spec.scales = Scales::kToken;
   one.spec.ragged = with("ragged");
+  if (with("parts")) one.spec.num_partitions = 3;
+  one.persistent = with("persistent");
   for (const int size : {12, 16, 64, 128, 512}) {
     if (with(fmt::format("page-{}", size))) one.spec.page_size = size;
   }
@@ -478,6 +495,7 @@ std::vector<ProofCase> named_cases() {
       if (depth == 512 && !wide) continue;
       deep.name += fmt::format(", depth {}", depth);
       deep.spec.qk_depth = deep.spec.ov_depth = depth;
+      deep.persistent &= depth == 256;  // the other has no such knob
       all.push_back(std::move(deep));
     }
   }
@@ -488,6 +506,7 @@ ProofCase random_case(std::uint64_t seed, std::uint64_t index) {
   Draw draw(seed, index);
   ProofCase one;
   one.name = fmt::format("random {} {}", seed, index);
+  bool walks = false;
   for (;;) {
     one.spec = random_spec(draw);
     one.options = {};
@@ -495,9 +514,12 @@ ProofCase random_case(std::uint64_t seed, std::uint64_t index) {
     if (num_qo >= 3) one.options.num_qo = num_qo - 2;
     if (!validate(one.spec, one.options).empty()) continue;
     const Result<KernelPlan> planned = plan(one.spec, one.options);
-    if (planned && planned->supported) break;
+    if (!planned || !planned->supported) continue;
+    walks = planned->sm100 != nullptr && planned->sm100->can_persist;
+    break;
   }
   one.shape = random_shape(draw, one.spec);
+  one.persistent = walks && draw.once_in(2);
   return one;
 }
 

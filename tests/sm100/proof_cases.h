@@ -26,6 +26,7 @@ struct ProofCase {
   AttentionSpec spec;
   PlanOptions options;
   ProofShape shape;
+  bool persistent = false;  ///< by the knob: a CTA per SM walks the tiles, also of uneven work
 };
 
 /// At least 60 attentions that people would name, over everything that the template serves.

@@ -33,8 +33,10 @@ int query_tiles_of(const KernelPlan& plan, const LaunchSequence& sequence) {
 
 Result<ProofKernel> make_kernel(const ProofCase& one, const TemplateSet& templates,
                                 emulator::CompileTo to) {
-  Result<emulator::GeneratedKernel> kernel =
-      emulator::generate_kernel(one.spec, one.options, templates, nullptr, to);
+  const Result<Tuning> walks = tuning_from_json(R"({"rows": [{"choose": {"persistent": 1}}]})");
+  if (!walks) return walks.error();
+  Result<emulator::GeneratedKernel> kernel = emulator::generate_kernel(
+      one.spec, one.options, templates, one.persistent ? &*walks : nullptr, to);
   if (!kernel) return std::move(kernel).error();
   Result<PtxModule> module = PtxModule::load(kernel->ptx);
   if (!module) return std::move(module).error();

@@ -39,6 +39,7 @@ const Field<Sm100Variant> kVariantFields[] = {
     {"num_qk_stages", &Sm100Variant::num_qk_stages},
     {"num_pv_stages", &Sm100Variant::num_pv_stages},
     {"num_rope_buffers", &Sm100Variant::num_rope_buffers},
+    {"num_o_buffers", &Sm100Variant::num_o_buffers},
     {"num_k_scale_bufs", &Sm100Variant::num_k_scale_bufs},
     {"pv_keys", &Sm100Variant::pv_keys},
     {"k_stage_bytes", &Sm100Variant::k_stage_bytes},
@@ -56,6 +57,7 @@ const Field<Sm100Variant> kBodyFields[] = {
 };
 const Field<Sm100Plan> kSm100Fields[] = {
     {"can_switch_to_1q", &Sm100Plan::can_switch_to_1q},
+    {"persistent", &Sm100Plan::persistent},
     {"exp2_pairs", &Sm100Plan::exp2_pairs},
     {"exp2_fma_pairs", &Sm100Plan::exp2_fma_pairs},
     {"rescale_threshold", &Sm100Plan::rescale_threshold},

@@ -24,8 +24,9 @@ struct RegionConstant {
   Sm100Region region;
   const char* name;
 };
-constexpr std::array<RegionConstant, 6> kRegions{{
+constexpr std::array<RegionConstant, 7> kRegions{{
     {Sm100Region::kQ, "kQOffset"},
+    {Sm100Region::kO, "kOOffset"},
     {Sm100Region::kCorrection, "kCorrectionOffset"},
     {Sm100Region::kKeyScales, "kKeyScalesOffset"},
     {Sm100Region::kBarriers, "kBarrierOffset"},
@@ -43,7 +44,7 @@ struct BarrierConstant {
   Sm100Barrier group;
   const char* name;
 };
-constexpr std::array<BarrierConstant, 13> kBarriers{{
+constexpr std::array<BarrierConstant, 14> kBarriers{{
     {Sm100Barrier::kSCons, "kBarSCons"},
     {Sm100Barrier::kCProd, "kBarC"},
     {Sm100Barrier::kSProd, "kBarSProd"},
@@ -55,6 +56,7 @@ constexpr std::array<BarrierConstant, 13> kBarriers{{
     {Sm100Barrier::kVCons, "kBarVCons"},
     {Sm100Barrier::kOProd, "kBarOProd"},
     {Sm100Barrier::kOStaged, "kBarOStaged"},
+    {Sm100Barrier::kOCons, "kBarOCons"},
     {Sm100Barrier::kVTail, "kBarVTail"},
     {Sm100Barrier::kWork, "kBarWork"},
 }};
@@ -141,6 +143,7 @@ void add_body(const Sm100Variant& body, Constants& constants) {
   for (const auto& [group, constant] : kBarriers) {
     constants.add(constant, barrier_index(body, group));
   }
+  constants.add("kOBuffers", body.num_o_buffers);
   constants.add_barriers(body.barriers);
 }
 
@@ -269,11 +272,11 @@ std::string_view to_string(Sm100Role::Id id) {
 }
 
 std::string_view to_string(Sm100Region region) {
-  static constexpr std::array<std::string_view, 13> kNames{
-      "Q",          "Q rope",     "O beside Q",   "KV ring",
-      "K ring",     "V ring",     "K rope",       "O beyond the ring",
-      "key scales", "correction", "tmem address", "work",
-      "barriers"};
+  static constexpr std::array<std::string_view, 14> kNames{
+      "Q",      "Q rope",     "O beside Q", "KV ring",
+      "K ring", "V ring",     "K rope",     "O beyond the ring",
+      "O",      "key scales", "correction", "tmem address",
+      "work",   "barriers"};
   return name_in(kNames, region);
 }
 

@@ -24,6 +24,7 @@ struct Sm100Tuning {
   Choice num_kv_stages;
   Choice num_qk_stages;
   Choice exp2_fma_pairs;
+  Choice persistent;
   Choice softmax_registers;
   Choice correction_registers;
   Choice other_registers;
@@ -71,6 +72,11 @@ inline constexpr Sm100Knob kSm100Knobs[] = {
      [](const Sm100Plan&) { return Sm100Knob::Values{2, 3, 4, 5, 6, 8, 10, 12}; }},
     {"exp2_fma_pairs", &Sm100Tuning::exp2_fma_pairs, true,
      [](const Sm100Plan& plan) { return plan.exp2_fma_pairs; }, &polynomial_shares},
+    {"persistent", &Sm100Tuning::persistent, true,
+     [](const Sm100Plan& plan) { return plan.persistent; },
+     [](const Sm100Plan& plan) {
+       return plan.can_persist ? Sm100Knob::Values{0, 1} : Sm100Knob::Values{};
+     }},
     {"num_qk_stages", &Sm100Tuning::num_qk_stages, false,
      [](const Sm100Plan& plan) { return plan.variants.front().num_qk_stages; }, nullptr},
     {"softmax_registers", &Sm100Tuning::softmax_registers, true,

@@ -86,12 +86,6 @@ std::int64_t ragged_tiles(const LaunchShapes& shapes, std::int64_t rows) {
   return std::min((shapes.total_q + shapes.batch * (rows - 1)) / rows, shapes.batch * longest);
 }
 
-// Whether all rows see about as many keys.
-bool even_work(const MaskSpec& mask) {
-  if (mask.kind == MaskSpec::Kind::kCausal) return false;
-  return std::all_of(mask.of.begin(), mask.of.end(), even_work);
-}
-
 // Whether the body with one query tile a CTA does a launch better: it has the rows of one such tile
 // at most, or two tiles per CTA would leave half of the SMs idle (prefer_1q's rule).
 bool prefers_1q(const Sm100Plan& sm100, const AttentionSpec& spec, const LaunchShapes& shapes,
@@ -136,6 +130,11 @@ QueryTiles query_tiles(const KernelPlan& plan, const LaunchShapes& shapes,
 constexpr SmRates kRates{.alone_bytes = 100e3, .shared_bytes = 52e3, .two_ctas = 1, .flop = 12e6};
 
 }  // namespace
+
+bool even_work(const MaskSpec& mask) {
+  if (mask.kind == MaskSpec::Kind::kCausal) return false;
+  return std::all_of(mask.of.begin(), mask.of.end(), even_work);
+}
 
 std::int32_t sm100_partitions(const KernelPlan& plan, const LaunchShapes& shapes,
                               const DeviceShape& device) {
@@ -201,10 +200,10 @@ Status plan_sm100_launch(const KernelPlan& plan, const LaunchRequest& request,
   set_map_numbers(request, spec, values.numbers);
   values.numbers.set(LaunchNumber::kRows, tensors.o.batch * tensors.o.rows * tensors.o.heads);
   values.numbers.set_strides(tensors);
-  // A CTA takes every grid-th tile. Tiles of equal work, and those that a CTA finds itself, are
-  // shared out evenly, one CTA an SM that loads ahead over tile borders; of unequal ones the GPU
-  // gives out the next as an SM gets free.
-  const std::int32_t ctas = even || plan.sm100->announced
+  // Tiles of equal work, and those that a CTA finds itself, are shared out evenly, one CTA an SM
+  // that loads ahead over tile borders; of unequal ones the GPU gives out the next as an SM gets
+  // free.
+  const std::int32_t ctas = plan.sm100->persistent == 1 || plan.sm100->announced
                                 ? std::min(total_tiles, std::max(request.device.sm_count, 1))
                                 : total_tiles;
   Status filled =

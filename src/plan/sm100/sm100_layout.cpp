@@ -55,9 +55,9 @@ void add_barriers(Sm100Variant& variant, Sm100Barrier group, const std::string& 
 // FA4MiscMBars' order, with barriers of Q's own and of O's staging. One lane a warp arrives for it:
 // 4 softmax warps hand over each part of P, and 4 correction warps vouch for O before its first
 // part; a pair's leader hears both CTAs. K and V are announced by one thread, by each of the warp
-// that copies them, or by one of each warp that widens them. Q's memory is given back by the store,
-// and by the load, which has waited for the phase before. The others are one tcgen05.commit, one
-// expect_tx or one thread.
+// that copies them, or by one of each warp that widens them. Q's memory is given back by the commit
+// of its last product; where O is staged there by the store, and by the load, which has waited for
+// the phase before. The others are one tcgen05.commit, one expect_tx or one thread.
 void lay_out_barriers(Sm100Variant& variant, const Sm100LayoutRequest& request) {
   const std::int64_t num_qo = std::max(request.barrier_num_qo, variant.num_qo);
   const std::int64_t stages = std::max(request.barrier_stages, variant.num_kv_stages);
@@ -81,7 +81,8 @@ void lay_out_barriers(Sm100Variant& variant, const Sm100LayoutRequest& request) 
                  variant.num_qk_stages, 1);
   }
   for (std::int64_t tile = 0; tile < num_qo; ++tile) {
-    variant.barriers.push_back({Sm100Barrier::kQCons, fmt::format("Q{}_cons", tile), 2});
+    variant.barriers.push_back(
+        {Sm100Barrier::kQCons, fmt::format("Q{}_cons", tile), request.own_o ? 1 : 2});
   }
   const std::int64_t k_barriers = stages * variant.num_qk_stages;
   if (variant.use_fused_kv) {
@@ -96,8 +97,13 @@ void lay_out_barriers(Sm100Variant& variant, const Sm100LayoutRequest& request) 
   for (int o = 0; o < accumulators; ++o) {
     variant.barriers.push_back({Sm100Barrier::kOProd, fmt::format("O{}_prod", o), 1});
   }
-  for (std::int64_t tile = 0; tile < num_qo; ++tile) {
-    variant.barriers.push_back({Sm100Barrier::kOStaged, fmt::format("O{}_staged", tile), 4});
+  if (request.own_o) {
+    add_barriers(variant, Sm100Barrier::kOStaged, "O_staged", kSm100OBuffers, 4);
+    add_barriers(variant, Sm100Barrier::kOCons, "O_cons", kSm100OBuffers, 1);
+  } else {
+    for (std::int64_t tile = 0; tile < num_qo; ++tile) {
+      variant.barriers.push_back({Sm100Barrier::kOStaged, fmt::format("O{}_staged", tile), 4});
+    }
   }
 }
 
@@ -166,6 +172,7 @@ Sm100Variant lay_out_fa4(const Sm100LayoutRequest& tile, std::int64_t slots, boo
   // One more than half of an even number of slots: with one query tile two Ks follow one another at
   // the begin of a work tile.
   v.num_rope_buffers = fused && v.rope_depth > 0 ? slots / 2 + 1 : 0;
+  v.num_o_buffers = tile.own_o ? kSm100OBuffers : 0;
   v.num_k_scale_bufs = tile.key_scales ? kKeyScalesBuffers * (tile.one_o ? 1 : 2) : 0;
   // P V begins on three quarters of the tile while the last one is still exponentiated.
   const std::int64_t steps = v.BN / v.MMA_K;
@@ -182,9 +189,9 @@ Sm100Variant lay_out_fa4(const Sm100LayoutRequest& tile, std::int64_t slots, boo
   // A rope part like the rest is a part of each query tile.
   const bool own_rope = tile.rope_size != q;
   const std::int64_t q_bytes = v.BM * (own_rope ? nope_columns : v.padded_qk_depth) * q;
-  // O takes the place of its query tile, in blocks of 128 bytes of columns.
+  // O takes the place of its query tile, in blocks of 128 bytes of columns, or has buffers.
   const std::int64_t o_row_bytes = align_up(tile.ov_depth * tile.output_size, 128);
-  const std::int64_t o_bytes = v.BM * o_row_bytes;
+  const std::int64_t o_bytes = tile.own_o ? 0 : v.BM * o_row_bytes;
   smem.add(Sm100Region::kQ, own_rope ? q_bytes : std::max(q_bytes, o_bytes),
            std::max<std::int64_t>(tile_alignment, 1024));
   smem.add(Sm100Region::kQRope, own_rope ? v.BM * v.rope_depth * tile.rope_size : 0, 1024);
@@ -200,6 +207,7 @@ Sm100Variant lay_out_fa4(const Sm100LayoutRequest& tile, std::int64_t slots, boo
   }
   const std::int64_t ring_end = smem.end();
   smem.add(Sm100Region::kOBeyondRing, o_bytes - ring_end, 1024);
+  smem.add(Sm100Region::kO, v.num_o_buffers * kSm100OBlockBytes, 1024);
   smem.add(Sm100Region::kCorrection, kCorrectionBytes, 16);
   smem.add(Sm100Region::kKeyScales, v.num_k_scale_bufs * v.BN * kKeyScalesBytes, 16);
   smem.add(Sm100Region::kTmemAddress, 4, 4);
@@ -213,7 +221,9 @@ Sm100Variant lay_out_fa4(const Sm100LayoutRequest& tile, std::int64_t slots, boo
   smem.add(Sm100Region::kBarriers,
            static_cast<std::int64_t>(v.barriers.size()) * Fa4Config::mbar_size, 8);
   v.smem_bytes = smem.end();
-  if (o_bytes <= q_end && !own_rope) {
+  if (tile.own_o) {
+    // Nothing lies over anything.
+  } else if (o_bytes <= q_end && !own_rope) {
     for (std::int64_t i = 0; i < tile.num_qo; ++i) {
       v.smem_overlays.push_back({fmt::format("O{}", i), i * q_end / tile.num_qo,
                                  o_bytes / tile.num_qo, "every Q K^T of the query tile is done"});
@@ -226,15 +236,15 @@ Sm100Variant lay_out_fa4(const Sm100LayoutRequest& tile, std::int64_t slots, boo
 }
 
 void share_small_regions(Sm100Variant& a, Sm100Variant& b) {
-  const auto correction = [](Sm100Variant& v) {
+  const auto first = [](Sm100Variant& v) {
     return std::find_if(v.smem.begin(), v.smem.end(), [](const Sm100SmemRegion& region) {
-      return region.region == Sm100Region::kCorrection;
+      return region.region == Sm100Region::kO || region.region == Sm100Region::kCorrection;
     });
   };
-  const std::int64_t begin = std::max(correction(a)->begin, correction(b)->begin);
+  const std::int64_t begin = std::max(first(a)->begin, first(b)->begin);
   for (Sm100Variant* v : {&a, &b}) {
-    const std::int64_t moved = begin - correction(*v)->begin;
-    for (auto region = correction(*v); region != v->smem.end(); ++region) region->begin += moved;
+    const std::int64_t moved = begin - first(*v)->begin;
+    for (auto region = first(*v); region != v->smem.end(); ++region) region->begin += moved;
     v->smem_bytes += moved;
   }
 }

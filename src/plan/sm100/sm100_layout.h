@@ -32,6 +32,7 @@ struct Sm100LayoutRequest {
   bool row_copies = false;         ///< a warp copies K and V
   bool widens_kv = false;          ///< a warpgroup loads and widens them
   bool tails = false;              ///< V's rows past the end of a sequence are zeroed
+  bool own_o = false;              ///< O is staged in buffers of its own, beside Q
   std::int64_t max_qk_stages = 1;  ///< what K may be staged in
   bool exact_qk_stages = false;    ///< nothing but max_qk_stages will do
   // Where two bodies share their code they have one list of barriers: that of the larger.
@@ -44,9 +45,9 @@ struct Sm100LayoutRequest {
 Sm100Variant lay_out_fa4(const Sm100LayoutRequest& tile, std::int64_t slots, bool fused,
                          std::int64_t qk_stages);
 
-/// Moves the small regions (statistics, barriers) of both bodies of a kernel to the same place, so
-/// that they share the code that needs nothing else.
-/// The caller checks that they still fit.
+/// Moves the small regions (O's buffers, statistics, barriers) of both bodies of a kernel to the
+/// same place, so that they share the code that needs nothing else. The caller checks that they
+/// still fit.
 void share_small_regions(Sm100Variant& a, Sm100Variant& b);
 
 /// True where the variant is within shared memory and the barriers' limit.

@@ -281,6 +281,11 @@ std::string ring_reason(const Ring& ring, const Fa4Config& reference, const Sm10
                     kSm100MaxBarriers, reference.num_mbarriers()));
   }
   for (const Sm100SmemRegion& region : variant.smem) {
+    if (region.region == Sm100Region::kO) {
+      reasons.push_back(fmt::format(
+          "O has buffers of {} bytes beside Q, which is then free for the next; K comes whole",
+          region.size));
+    }
     if (region.region == Sm100Region::kOBesideQ) {
       reasons.push_back(fmt::format("O needs {} bytes beside Q", region.size));
     }
@@ -496,6 +501,27 @@ std::int64_t polynomial_pairs(const AttentionSpec& spec, const Sm100Variant& var
   return tensor_cycles <= 1024 ? pairs / 8 : pairs / 16;
 }
 
+// The ring beside O's buffers. K comes whole, unless it is tuned: in chunks of its columns it is
+// another copy of the code for its loads and products (2.5 % of a compile, for 1 % by the clock).
+Ring choose_ring_beside_o(Sm100LayoutRequest tile) {
+  tile.max_qk_stages = 1;
+  return choose_ring(tile);
+}
+
+// Whether O has buffers beside Q: where they leave two query tiles' K and V a ring of four tiles at
+// least, of six where they are widened (with four a decode of depth 128 was 2.5 % slower by the
+// clock). Not where a query tile of O has more blocks than there are buffers, or K a rope part.
+bool has_own_o(Sm100LayoutRequest tile, const Sm100Tuning& tuned) {
+  tile.own_o = true;
+  const Sm100Variant body = lay_out_fa4(tile, 4, false, 1);
+  if (tile.num_qo != 2 || tile.pair_cta || body.rope_depth > 0 ||
+      tile.ov_depth * tile.output_size > 128 * kSm100OBuffers) {
+    return false;
+  }
+  const Result<Ring> ring = tune_ring(tile, choose_ring_beside_o(tile), tuned);
+  return ring && ring->slots >= (tile.widens_kv ? 6 : 4);
+}
+
 // The reference's tiles, with the swizzle that is chosen here.
 Fa4Config fa4_config_of(const AttentionSpec& spec, PlanOptions options) {
   options.swizzle_bytes = swizzle_of(spec, options);
@@ -552,7 +578,11 @@ Result<Sm100Plan> plan_fa4(const ResolvedSpec& resolved, ConfigKind kind,
     deviate(plan.deviations, "num_qo", config.num_qo(), tile.num_qo, kWhy);
     deviate(plan.deviations, "BM", config.BM, std::int64_t{kTileRows} * tile.num_qo, kWhy);
   }
-  Result<Ring> chosen = tune_ring(tile, ring, tuned);
+  if (has_own_o(tile, tuned)) {
+    tile.own_o = true;
+    ring = choose_ring_beside_o(tile);
+  }
+  const Result<Ring> chosen = tune_ring(tile, ring, tuned);
   if (!chosen) return chosen.error();
   const bool ring_is_tuned = chosen->slots != ring.slots || chosen->fused != ring.fused ||
                              chosen->qk_stages != ring.qk_stages;
@@ -779,6 +809,11 @@ Result<Sm100Plan> make_sm100_plan(const ResolvedSpec& resolved, const TuningValu
   if (!tuned) return tuned.error();
   Status status =
       choices.take(&Sm100Tuning::exp2_fma_pairs, 0, plan->exp2_pairs, 1, plan->exp2_fma_pairs);
+  if (!status) return status.error();
+  plan->can_persist = !plan->announced && !lengths_differ(spec);
+  plan->persistent = plan->can_persist && even_work(spec.mask) ? 1 : 0;
+  status =
+      choices.take(&Sm100Tuning::persistent, 0, plan->can_persist ? 1 : 0, 1, plan->persistent);
   if (!status) return status.error();
   if (spec.qkv_dtype == Dtype::kE4m3) {
     // The greatest power of two below e4m3's 448, so that nothing of P that can be kept is lost,

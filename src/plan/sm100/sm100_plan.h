@@ -52,6 +52,7 @@ enum class Sm100Region : std::uint8_t {
   kVRing,
   kKRope,
   kOBeyondRing,
+  kO,
   kKeyScales,
   kCorrection,
   kTmemAddress,
@@ -106,6 +107,7 @@ enum class Sm100Barrier : std::uint8_t {
   kVCons,
   kOProd,
   kOStaged,
+  kOCons,
   kVTail,
   kWork,
 };
@@ -161,6 +163,7 @@ struct Sm100Variant {
   std::vector<std::int64_t> pv_keys;  ///< keys that each part of P V contracts
   std::int64_t k_stage_bytes = 0;     ///< fused: of the slot that K and V share, rope apart
   std::int64_t v_stage_bytes = 0;
+  std::int64_t num_o_buffers = 0;   ///< of a block of columns of O; 0: O is staged in Q's memory
   std::int64_t tmem_used = 0;       ///< columns
   std::int64_t tmem_allocated = 0;  ///< a power of two
   std::int64_t smem_bytes = 0;      ///< dynamic
@@ -192,8 +195,10 @@ struct Sm100Plan {
   bool widens_kv = false;  ///< K and V are e4m3; a warpgroup loads them, and widens them to 16 bits
   /// A warp finds the work tiles and announces them to the others; a CTA has several.
   bool announced = false;
-  bool mapped = false;               ///< it walks lists of a map of the mask (templates/maps)
-  bool split = false;                ///< launches may split the keys into partitions
+  bool can_persist = false;     ///< a CTA may walk several work tiles that it counts off itself
+  std::int64_t persistent = 0;  ///< 1: it does, a CTA per SM; 0: a CTA has one
+  bool mapped = false;          ///< it walks lists of a map of the mask (templates/maps)
+  bool split = false;           ///< launches may split the keys into partitions
   std::int64_t partition_tiles = 0;  ///< KV tiles of each; 0: the launch says how many there are
   std::vector<Deviation> deviations;
 };
@@ -209,6 +214,11 @@ inline constexpr std::int64_t kSm100MaxBarriers = 64;
 inline constexpr std::int64_t kSm100WorkSlots = 2;
 inline constexpr std::int64_t kSm100WorkBytes = 64;
 
+/// A block of O, which a TMA store takes: 128 bytes of each of 128 rows. Where O has memory of its
+/// own that is two of them, by turns.
+inline constexpr std::int64_t kSm100OBlockBytes = 128 * 128;
+inline constexpr std::int64_t kSm100OBuffers = 2;
+
 /// Warps that widen K and V, where they are e4m3 beside a Q of 16 bits.
 inline constexpr int kSm100WideningWarps = 4;
 
@@ -223,6 +233,9 @@ std::string sm100_unsupported_reason(const ResolvedSpec& spec, const Sm100Plan& 
 /// supported its constants and parameters too.
 /// @pre plan.supported and plan.workspaces are filled.
 Status fill_from_sm100(const Sm100Plan& sm100, KernelPlan& plan);
+
+/// Whether all rows see about as many keys.
+bool even_work(const MaskSpec& mask);
 
 /// The parts that a launch splits the keys into.
 std::int32_t sm100_partitions(const KernelPlan& plan, const LaunchShapes& shapes,

@@ -116,22 +116,32 @@ TEST_P(DebugWaits, ALostArrivalIsToldByItsBarrier) {
   const bool hopper = GetParam() == Arch::kSm90a;
   const std::vector<std::string> names =
       hopper ? std::vector<std::string>{"Q 0 of 0 full", "K 0 full", "V 1 full", "K 0 empty"}
-             : std::vector<std::string>{"S0_prod", "S0_cons[1]", "O0_prod", "O0_staged"};
+             : std::vector<std::string>{"S0_prod", "S0_cons[1]", "O0_prod", "O_staged[0]"};
   for (const std::string& name : names) {
     const auto& barriers = kernel_.plan.main().barriers;
     const auto found = std::find_if(barriers.begin(), barriers.end(),
                                     [&](const BarrierPlan& b) { return b.name == name; });
     ASSERT_NE(found, barriers.end()) << name;
-    // Barriers are initialised in the order of the plan.
+    // Barriers are initialised in the order of the plan: on sm_90a one after another, elsewhere one
+    // a lane, so that the first statement is for 32 of them.
     const auto rank = static_cast<int>(found - barriers.begin());
+    const int statement = hopper ? rank : rank / 32;
     std::size_t at = kernel_.ptx.find("mbarrier.init");
-    for (int i = 0; i < rank; ++i) at = kernel_.ptx.find("mbarrier.init", at + 1);
+    for (int i = 0; i < statement; ++i) at = kernel_.ptx.find("mbarrier.init", at + 1);
     ASSERT_NE(at, std::string::npos);
     const std::size_t comma = kernel_.ptx.find(',', at), end = kernel_.ptx.find(';', at);
-    const std::string init = kernel_.ptx.substr(at, comma - at);
-    const std::string damaged = replace_statement(
-        kernel_.ptx, "mbarrier.init", rank, fmt::format("{}, {};", init, found->arrivals + 1));
     ASSERT_LT(comma, end);
+    const std::string init = kernel_.ptx.substr(at, comma - at);
+    const std::string count = kernel_.ptx.substr(comma + 1, end - comma - 1);
+    const std::string one_more =
+        hopper ? fmt::format("{}, {};", init, found->arrivals + 1)
+               : fmt::format(
+                     "{{ .reg .pred here; .reg .b32 count; mov.u32 count, %laneid; setp.eq.u32 "
+                     "here, count, {}; selp.u32 count, 1, 0, here; add.u32 count, {}, count; {}, "
+                     "count; }}",
+                     rank % 32, count, init);
+    const std::string damaged =
+        replace_statement(kernel_.ptx, "mbarrier.init", statement, one_more);
     const KernelRun ran = run(damaged, 0, 300);
     EXPECT_FALSE(ran.report.passed) << name;
     const std::vector<std::string> waits = told(ran);

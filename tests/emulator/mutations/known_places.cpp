@@ -278,17 +278,17 @@ std::string_view no_damage_by_number(std::string_view subject, std::string_view 
       "the inits are ordered twice: by fence.mbarrier_init, and by the cluster barrier's release";
   static constexpr std::string_view kRoundBefore =
       "the peer's numbers of the round before, which were waited for, came after it had read what is overwritten";
-  static constexpr std::string_view kOneWorkTile =
+  [[maybe_unused]] static constexpr std::string_view kOneWorkTile =
       "a CTA has one work tile where sequences differ in length: nothing came before, and the wait is for the phase before the first";
-  static constexpr std::string_view kGivenBack =
+  [[maybe_unused]] static constexpr std::string_view kGivenBack =
       "a CTA has one work tile where sequences differ in length: nobody waits for the memory that is given back";
-  static constexpr std::string_view kOnlyO =
+  [[maybe_unused]] static constexpr std::string_view kOnlyO =
       "a CTA has one work tile where sequences differ in length, and waits for its O once: the parity is 0";
-  static constexpr std::string_view kZeroesRead =
+  [[maybe_unused]] static constexpr std::string_view kZeroesRead =
       "the products have read the zeroes of V's tail: a copy may overwrite them, whoever wrote them (8.9.5)";
-  static constexpr std::string_view kReadBeforeQ =
+  [[maybe_unused]] static constexpr std::string_view kReadBeforeQ =
       "this work tile's Q lies where O of the one before lay: who waits for Q knows that O, and the statistic, were read";
-  static constexpr std::string_view kMetAtO =
+  [[maybe_unused]] static constexpr std::string_view kMetAtO =
       "the lanes have read the statistic of the work tile before: the warp met behind that, before it said that O was staged";
   static constexpr std::string_view kSeenWhole =
       "which rows see all of a tile: one that is not known to be seen whole is masked, which takes longer and comes to the same";
@@ -311,15 +311,15 @@ std::string_view no_damage_by_number(std::string_view subject, std::string_view 
   static constexpr std::string_view kTwoStages =
       "K has two stages: that of a tile was copied when the product of the tile two before was done, and S of it was waited for. What is done reads P no more";
   static constexpr std::string_view kLanded = "K has landed, since S is there: the wait passes at once, and orders";
-  static constexpr std::string_view kMetAtStaging =
+  [[maybe_unused]] static constexpr std::string_view kMetAtStaging =
       "the warp met before it said that O was staged, and has read nothing of the announcement since";
-  static constexpr std::string_view kMetAtStatistic =
+  [[maybe_unused]] static constexpr std::string_view kMetAtStatistic =
       "the warp met before it handed the statistic over, and has read nothing of the announcement since";
-  static constexpr std::string_view kCoveredByStatistic =
+  [[maybe_unused]] static constexpr std::string_view kCoveredByStatistic =
       "the statistic is handed over before it, by an arrival that releases, and the correction warps arrive here behind that";
   static constexpr std::string_view kNextBlock =
       "the same threads copy the next block of the tile behind this one: who waits for it waits longer, and is right";
-  static constexpr std::string_view kNextSlot =
+  [[maybe_unused]] static constexpr std::string_view kNextSlot =
       "the next work tile, or the end, is announced behind the first: who waits for it waits longer, and is right";
   static constexpr std::string_view kAnnounced = "behind the announcements, which one lane makes: nothing of it is another lane's next";
   static constexpr std::string_view kNoRowsBefore = "of a consumer whose rows come before row 0: where there is a map none does, its tiles begin at row 0";
@@ -437,24 +437,6 @@ std::string_view no_damage_by_number(std::string_view subject, std::string_view 
       {"sm90 topk", "wgmma.fence dropped", {1, 2, 6, 7}, kSecondProduct},
       {"sm_100a mla 192", "barrier of a warp removed", {1}, "between one lane's expect_tx and the lanes' copies, of which each has waited for the stage itself"},
       {"sm_100a mla 192", "barrier of a warp removed", {3}, kLanesCopies},
-      {"sm_100a 64 keys", "wait removed", {27}, kZeroesRead},
-      {"sm_100a 128 parts", "wait removed", {28}, kZeroesRead},
-      {"sm_100a 128 parts", "wait on the next barrier", {28}, kZeroesRead},
-      {"sm_100a 128 ragged keys", "wait removed", {28}, kZeroesRead},
-      {"sm_100a 128 parts", "wait on the next barrier", {0}, kNextSlot},
-      {"sm_100a 128 ragged keys", "wait on the next barrier", {0}, kNextSlot},
-      {"sm_100a 64 keys", "arrival made relaxed", {4}, kCoveredByStatistic},
-      {"sm_100a 128 parts", "arrival made relaxed", {4}, kCoveredByStatistic},
-      {"sm_100a 128 ragged keys", "arrival made relaxed", {4}, kCoveredByStatistic},
-      {"sm_100a 64 keys", "barrier of a warp removed", {4}, kMetAtStatistic},
-      {"sm_100a 128 parts", "barrier of a warp removed", {4}, kMetAtStatistic},
-      {"sm_100a 128 ragged keys", "barrier of a warp removed", {4}, kMetAtStatistic},
-      {"sm_100a 64 keys", "barrier of a warp removed", {7, 8}, kMetAtO},
-      {"sm_100a 128 parts", "barrier of a warp removed", {7, 8}, kMetAtO},
-      {"sm_100a 128 ragged keys", "barrier of a warp removed", {7, 8}, kMetAtO},
-      {"sm_100a 64 keys", "barrier of a warp removed", {12}, kMetAtStaging},
-      {"sm_100a 128 parts", "barrier of a warp removed", {12}, kMetAtStaging},
-      {"sm_100a 128 ragged keys", "barrier of a warp removed", {12}, kMetAtStaging},
       {"sm_100a dsv32 lists", "arrival made relaxed", {7, 8}, kTensorMemory},
       {"sm_100a dsv32 lists", "wait made relaxed", {12}, kTensorMemory},
       {"sm_100a dsv32 lists", "retry loop removed", {13}, kLanded},
@@ -471,7 +453,6 @@ std::string_view no_damage_by_number(std::string_view subject, std::string_view 
       {"sm_100a topk", "retry loop removed", {13}, kLanded},
       {"sm_100a topk", "tcgen05.fence::after above the wait", {6}, kStaysBelowP},
       {"sm_100a mla rows", "tcgen05.fence::after above the wait", {6}, kStaysBelowP},
-      {"sm_100a 64 keys", "wait on the next barrier", {0}, kNextSlot},
       {"ragged", "fence.mbarrier_init below the barrier", {0}, kInitByCopier},
       {"sm100 attention", "arrival made relaxed", {0, 2, 5}, kTensorMemory},
       {"sm100 attention", "wait made relaxed", {20}, kTensorMemory},
@@ -519,62 +500,6 @@ std::string_view no_damage_by_number(std::string_view subject, std::string_view 
       {"sm90 96", "barrier of a warp removed", {2}, kLastRelease},
       {"sm90 96", "arrival made relaxed", {12}, kLastRelease},
       {"sm90 64", "barrier of a warp removed", {2}, kLastRelease},
-      {"sm_100a 64 ragged", "wait removed", {3, 7, 18, 20}, kOneWorkTile},
-      {"sm_100a 128 paged", "wait removed", {3, 7, 17, 19}, kOneWorkTile},
-      {"sm_100a 128 paged", "arrival made relaxed", {4, 5, 6, 7}, kOneWorkTile},
-      {"sm_100a 128 paged", "arrival made relaxed", {14}, kGivenBack},
-      {"sm_100a 128 paged", "arrival removed", {12, 13, 14}, kGivenBack},
-      {"sm_100a 128 paged", "arrival count one more", {12}, kGivenBack},
-      {"sm_100a 128 paged", "arrival twice", {12, 13, 14}, kGivenBack},
-      {"sm_100a 128 paged", "bulk wait_group below the barrier", {0}, kGivenBack},
-      {"sm_100a 128 paged", "barrier of a warp removed", {4, 5, 6, 7}, kOneWorkTile},
-      {"sm_100a 128 paged", "parity of a wait always 0", {22}, kOnlyO},
-      {"sm_100a 128 paged", "wait removed", {20}, kZeroesRead},
-      {"sm_100a 128 paged", "parity of a wait flipped", {20}, kZeroesRead},
-      {"sm_100a 128 paged", "tcgen05.fence::before_thread_sync dropped", {3}, kOneWorkTile},
-      {"sm_100a 128 causal", "barrier of a warp removed", {5, 6, 7}, kReadBeforeQ},
-      {"sm_100a 64 group", "barrier of a warp removed", {5, 6, 7}, kReadBeforeQ},
-      {"sm_100a 64 maps", "barrier of a warp removed", {5, 6, 7}, kReadBeforeQ},
-      {"sm_100a 192/128", "barrier of a warp removed", {5, 6, 7}, kReadBeforeQ},
-      {"sm_100a 96", "barrier of a warp removed", {5, 6, 7}, kReadBeforeQ},
-      {"sm_100a 64 ragged", "tcgen05.fence::before_thread_sync dropped", {3}, "the begin of the only work tile: no O was read before"},
-      {"sm_100a 64 ragged", "wait removed", {21}, kZeroesRead},
-      {"sm_100a 64 ragged", "arrival made relaxed", {4, 5, 6, 7}, kOneWorkTile},
-      {"sm_100a 64 ragged", "arrival made relaxed", {14}, kGivenBack},
-      {"sm_100a 64 ragged", "arrival removed", {12, 13, 14}, kGivenBack},
-      {"sm_100a 64 ragged", "arrival count one more", {12}, kGivenBack},
-      {"sm_100a 64 ragged", "arrival twice", {12, 13, 14}, kGivenBack},
-      {"sm_100a 64 ragged", "bulk wait_group below the barrier", {0}, kGivenBack},
-      {"sm_100a 64 ragged", "barrier of a warp removed", {4, 5, 6, 7}, kOneWorkTile},
-      {"sm_100a 64 ragged", "tcgen05.fence::before below the arrival", {2}, kOneWorkTile},
-      {"sm_100a 64 ragged", "parity of a wait always 0", {23}, kOnlyO},
-      {"sm_100a 256 pages", "tcgen05.fence::before_thread_sync dropped", {3}, kOneWorkTile},
-      {"sm_100a 256 pages", "wait removed", {3, 7, 16, 18}, kOneWorkTile},
-      {"sm_100a 256 pages", "parity of a wait flipped", {19}, kZeroesRead},
-      {"sm_100a 256 pages", "wait removed", {19}, kZeroesRead},
-      {"sm_100a 256 pages", "arrival count one more", {9}, kGivenBack},
-      {"sm_100a 256 pages", "arrival removed", {10, 11, 12}, kGivenBack},
-      {"sm_100a 256 pages", "arrival at the next barrier", {12}, kGivenBack},
-      {"sm_100a 256 pages", "arrival twice", {12}, kGivenBack},
-      {"sm_100a 256 pages", "bulk wait_group below the barrier", {0}, kGivenBack},
-      {"sm_100a 256 pages", "arrival made relaxed", {4, 5}, kOneWorkTile},
-      {"sm_100a 256 pages", "barrier of a warp removed", {4, 5}, kOneWorkTile},
-      {"sm_100a 256 pages", "tcgen05.fence::before below the arrival", {3}, kOneWorkTile},
-      {"sm_100a 256 pages", "parity of a wait always 0", {21}, kOnlyO},
-      {"sm_100a 256", "barrier of a warp removed", {5}, kMetAtO},
-      {"sm_100a e4m3 64 group", "barrier of a warp removed", {5, 6, 7}, kReadBeforeQ},
-      {"sm_100a e4m3 64 tokens", "barrier of a warp removed", {5, 6, 7}, kReadBeforeQ},
-      {"sm_100a e4m3 128 pages", "tcgen05.fence::before_thread_sync dropped", {3}, kOneWorkTile},
-      {"sm_100a e4m3 128 pages", "tcgen05.fence::before below the arrival", {2}, kOneWorkTile},
-      {"sm_100a e4m3 128 pages", "wait removed", {3, 7, 18, 20}, kOneWorkTile},
-      {"sm_100a e4m3 128 pages", "wait removed", {21}, kZeroesRead},
-      {"sm_100a e4m3 128 pages", "arrival count one more", {12}, kGivenBack},
-      {"sm_100a e4m3 128 pages", "arrival removed", {12, 13, 14}, kGivenBack},
-      {"sm_100a e4m3 128 pages", "arrival twice", {12, 13, 14}, kGivenBack},
-      {"sm_100a e4m3 128 pages", "arrival made relaxed", {4, 5, 6, 7}, kOneWorkTile},
-      {"sm_100a e4m3 128 pages", "barrier of a warp removed", {4, 5, 6, 7}, kOneWorkTile},
-      {"sm_100a e4m3 128 pages", "parity of a wait always 0", {23}, kOnlyO},
-      {"sm_100a e4m3 128 pages", "bulk wait_group below the barrier", {0}, kGivenBack},
       {"sm90 exchange", "fence.mbarrier_init dropped", {0}, kInitOrdered},
       {"sm90 exchange", "fence.mbarrier_init below the barrier", {0}, kInitOrdered},
       {"sm90 exchange", "cluster barrier's arrival made relaxed", {0}, kInitOrdered},

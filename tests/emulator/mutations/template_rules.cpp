@@ -1,13 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
 // The damages to the generated sm_100a kernels.
+#include <fmt/format.h>
+
+#include <deque>
+#include <string>
+
 #include "mutation.h"
 
 namespace attnjit::emulator {
+namespace {
+
+// Of the kernels whose barriers a warp initialises, one a lane: another number of arrivals of a
+// lane's. They have 28 barriers at least.
+void add_arrival_counts(std::vector<Rule>& rules) {
+  static std::deque<std::string> texts;  // what the rules view
+  for (const int lane : {0, 3, 7, 11, 15, 19, 23, 27}) {
+    for (const auto& [word, change] : {std::pair{"more", "1"}, {"less", "-1"}}) {
+      const std::string& kind =
+          texts.emplace_back(fmt::format("arrival count of barrier {} one {}", lane, word));
+      const std::string& replacement = texts.emplace_back(fmt::format(
+          "{{ .reg .pred here; .reg .b32 count; mov.u32 count, %laneid; setp.eq.u32 here, count, "
+          "{}; selp.s32 count, {}, 0, here; add.s32 count, $3, count; mbarrier.init$1 [$2], "
+          "count; }}",
+          lane, change));
+      for (const char* subjects : {"sm_100a 64", "sm_100a 96", "sm_100a 128", "sm_100a 192",
+                                   "sm_100a 256", "sm_100a e4m3", "sm_100a kv_dtype"}) {
+        rules.push_back({subjects, kind, "mbarrier.init",
+                         R"(mbarrier\.init(\S+) \[(\S+)\], (\S+);)", replacement});
+      }
+    }
+  }
+}
+
+}  // namespace
 
 // clang-format off
 const std::vector<Rule>& template_rules() {
   // $& is the whole match. Inserted registers live in a scope of their own.
-  static const std::vector<Rule> list = {
+  static const std::vector<Rule> list = [] {
+    std::vector<Rule> all = {
       // ---- fences
       {"sm_100a", "fence.mbarrier_init dropped", "fence.mbarrier_init", R"(fence\.mbarrier_init\S*;)", ";", 2},
       {"sm_100a", "fence.proxy.async dropped", "fence.proxy.async", R"(fence\.proxy\.async\S*;)", ";", 2},
@@ -46,7 +77,8 @@ const std::vector<Rule>& template_rules() {
        "{ .reg .b32 moved; add.s32 moved, $2, 1024; $1, [moved]; }", 2},
       {"sm_100a", "TMA store removed", ".bulk_group", R"(cp\.async\.bulk\.tensor.*;)", ";"},
       {"sm_100a", "bulk commit_group removed", "bulk.commit_group", R"(cp\.async\.bulk\.commit_group;)", ";", 3},
-      {"sm_100a", "bulk wait_group removed", "bulk.wait_group", R"(cp\.async\.bulk\.wait_group\S* 0;)", ";", 3},
+      {"sm_100a", "bulk wait_group removed", "bulk.wait_group", R"(cp\.async\.bulk\.wait_group\S* \d;)", ";", 3},
+      {"sm_100a", "bulk wait_group one more", "bulk.wait_group", R"((cp\.async\.bulk\.wait_group\S*) 1;)", "$1 2;"},
       // ---- barriers of threads, registers
       {"sm_100a", "bar.sync removed", "bar.sync", R"(bar\.sync\s+0;)", ";"},
       {"sm_100a", "teardown's barrier removed", "barrier.sync.aligned", R"(barrier\.sync\.aligned \S+, \S+;)", ";"},
@@ -97,7 +129,10 @@ const std::vector<Rule>& template_rules() {
       {"sm_100a", "vote for a rescale: none of its lanes", "vote.sync.any", R"(vote\.sync\.any\.pred\s+(%p\d+), (%p\d+), \S+;)", "setp.ne.u32 $1, 0, 0;", 2},
       {"sm_100a", "statistic written to the next row", "st.shared.f32", R"(st\.shared\.f32 \[(%r\d+)\])", "st.shared.f32 [$1+4]", 3},
       {"sm_100a", "statistic read from the next row", "ld.shared.f32", R"(ld\.shared\.f32 (%f\d+), \[(%r\d+)\])", "ld.shared.f32 $1, [$2+4]", 4},
-  };
+    };
+    add_arrival_counts(all);
+    return all;
+  }();
   return list;
 }
 

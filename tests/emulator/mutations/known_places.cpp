@@ -79,13 +79,34 @@ std::string_view no_damage_by_context(std::string_view subject, std::string_view
       return kFreed;
     }
   }
+  if (kind == "elect removed: every lane goes on" && has(first_lines(context.after, 8), "1023;")) {
+    return "the memory's alignment: what one lane checks all may";
+  }
+  // The correction warps' first words: that O, of which nothing was read yet, may be written.
+  const bool no_o_yet =
+      has(context.before, "tcgen05.fence::before") || kind.starts_with("tcgen05.fence::before");
+  if (no_o_yet && has(context.before, ", 127;") && has(context.before, "shfl.sync.idx") &&
+      !has(context.before, "try_wait") && !has(context.before, "tcgen05.wait")) {
+    if (kind.starts_with("tcgen05.fence::before") || kind == "arrival made relaxed" ||
+        kind == "barrier of a warp removed") {
+      return "before the first work tile: no O was read that it would hand on";
+    }
+  }
+  // And their last of a work tile whose O are two.
+  const std::size_t given = context.before.rfind("tcgen05.fence::before");
+  if (given != context.before.npos && given > 0 && kind.starts_with("tcgen05.fence::before") &&
+      has(context.before.substr(given), "mbarrier.arrive") &&
+      !has(context.before.substr(given), "tcgen05.wait") &&
+      !has(context.before.substr(given), "try_wait")) {
+    return "behind the same fence for the other warpgroup's O, which covers all that was read";
+  }
   if (kind == "arrival made relaxed" && has(context.before, "tcgen05.fence::before") &&
       has(context.before, "cvt.rn.")) {
     return kTensorMemory;
   }
   // NOTE: V of deep heads, which has memory of its own, is waited for in front of the same
   // products.
-  if (kind == "wait made relaxed" && has(first_lines(context.after, 6), "tcgen05.fence::after") &&
+  if (kind == "wait made relaxed" && has(first_lines(context.after, 10), "tcgen05.fence::after") &&
       has(context.after, "], [%r") && !subject.starts_with("sm_100a 512")) {
     return "P is waited for, which lies in tensor memory alone: tcgen05.fence orders it behind a "
            "relaxed wait (9.7.16.6.4)";
@@ -175,6 +196,21 @@ std::string_view copy_fence_reason_of(std::string_view kind, const Context& cont
 
 // Of what the lanes of a warp wait for behind what one of them does alone.
 std::string_view warp_barrier_reason_of(const Context& context) {
+  if (has(first_lines(context.after, 2), "and.b32") && has(context.before, "1023;")) {
+    return "behind what one lane checks of the memory: nothing of it is another lane's next";
+  }
+  const std::string_view of_one_step = last_lines(context.before, 2);
+  if (has(of_one_step, "setp.ne.s32") && has(of_one_step, ", 1;") && has(of_one_step, "bra") &&
+      has(first_lines(context.after, 12), "mbarrier.arrive")) {
+    return "of a work tile of one KV tile: the lanes have read the statistic of the work tile "
+           "before, and met behind that, before they gave O back";
+  }
+  const std::size_t arrived = context.before.rfind("mbarrier.arrive.shared");
+  if (arrived != context.before.npos &&
+      has(context.before.substr(arrived), "tcgen05.fence::before") &&
+      !has_access(context.before.substr(context.before.find('\n', arrived)))) {
+    return "the warp met before it said the same of the other warpgroup's O";
+  }
   const std::string_view loop = last_lines(context.before, 4);
   const std::size_t commit = loop.rfind("tcgen05.commit");
   if (commit != loop.npos && reads_nothing(loop.substr(loop.find('\n', commit)))) {

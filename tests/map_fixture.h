@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -371,6 +372,41 @@ class MapTest : public KernelTest {
     };
     expect_maps(spec, {{260}, {600}}, {array_of("doc", 4096, mixed)});
     expect_maps(spec, {{70}, {0}});
+  }
+
+  // Of same_document(). Parts share out the keys that a map shows, wherever they are: of one
+  // document among many each part has some.
+  static void expect_parts_of_what_is_seen(AttentionSpec spec) {
+    constexpr int kPartitions = 4;
+    constexpr std::int64_t kKeys = 2048;
+    spec.num_partitions = kPartitions;
+    const auto kernel = compiled(spec);
+    ASSERT_TRUE(kernel);
+    auto problem =
+        problem_of(spec, {{1}, {kKeys}}, InputKind::kNormal, 0,
+                   {array_of("doc", kKeys, [](std::int64_t i) { return i < 1536 ? 0 : 1; })});
+    ASSERT_TRUE(problem);
+    const auto map = verify::make_mask_map(*problem, 1, 1);
+    ASSERT_TRUE(map);
+    for (const bool given : {false, true}) {
+      SCOPED_TRACE(given);
+      if (given) give_mask_map(*map, *problem);
+      const LaunchSequence sequence = launches_of(*kernel, *problem, problem->launch_shapes(), 132);
+      std::vector<std::uint8_t> lse(sizeof(float) * kPartitions *
+                                    static_cast<std::size_t>(spec.num_q_heads));
+      EmulatorOptions options;
+      options.model = EmulatorModel::kIsa;
+      options.threads = 1;
+      const auto done = emulator::run_kernel(kernel->module, sequence, *problem, options,
+                                             {{"partial_lse", std::move(lse)}});
+      ASSERT_TRUE(done.ok());
+      EXPECT_TRUE(done->report.findings.empty());
+      const auto* const parts =
+          reinterpret_cast<const float*>(done->workspaces.at("partial_lse").data());
+      for (int i = 0; i < kPartitions * spec.num_q_heads; ++i) {
+        EXPECT_TRUE(std::isfinite(parts[i])) << "part " << i / spec.num_q_heads;
+      }
+    }
   }
 
   // Of same_document(). A launch with as many keys of its own document costs at most `percent` more

@@ -151,9 +151,16 @@ ATTNJIT_DEVICE WorkTile kv_tiles_of(WorkTile work, int first_row, int last_row,
   return work;
 }
 
-/// `work` with the KV tiles of its partition alone.
+/// Whether partitions share out what a map shows of the keys, and not the keys: as many tiles of a
+/// row of blocks each (sm90/warp_producer.cuh), wherever they are.
+template <class Config>
+inline constexpr bool kPartsOfMap = (Config::kSplit && Config::kMapped &&
+                                     Config::kPartitionTiles == 0);
+
+/// `work` with the KV tiles of its partition alone, where keys are shared out.
 template <class Config, class Arguments>
 ATTNJIT_DEVICE WorkTile part_of(WorkTile work, const Arguments& arguments) {
+  if constexpr (kPartsOfMap<Config>) return work;
   const KvTiles part =
       attnjit::part_of<Config>({work.tile_begin, work.tile_end}, work.partition, arguments);
   work.tile_begin = part.begin;

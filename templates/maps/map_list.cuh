@@ -15,10 +15,10 @@ struct MapTileNote : TileNote {
 };
 
 /// As TileList (common/tile_list.cuh): the tiles of kTileN keys among [begin, end) that Rows see.
-/// All of Rows are of one row of blocks. Those of blocks that are seen in part come first. What of
-/// them is seen by fewer rows and keys than a block has the block's note says, or, where the map
-/// has no bits of it, the mask, which is asked. A whole warp: a lane reads an entry, or a part of
-/// one.
+/// All of Rows are of one row of blocks. Its two lists count as one, tile by tile: first those of
+/// blocks that are seen in part, then those of blocks that are seen whole; a partition's share is a
+/// run of it. What of a tile is seen by fewer rows and keys than a block has the block's note says,
+/// or, where the map has no bits of it, the mask, which is asked. A whole warp: a lane has a tile.
 ///
 /// NOTE: a map says nothing that the launch relies on: entries that are no blocks are passed over,
 /// and so are tiles outside of [begin, end).
@@ -33,28 +33,27 @@ struct MapList {
   const Rows& rows;
   const Params& params;
   int lane;
-  int begin, end;
-  BlockEntries entries;    ///< of the list that is walked
-  BlockEntries whole;      ///< of the one that is walked next
-  const int* block_notes;  ///< of the first list's entries
+  KvTiles tiles;           ///< [begin, end)
+  BlockEntries in_part;    ///< blocks
+  BlockEntries whole;      ///< blocks
+  const int* block_notes;  ///< of those in part
   int bit_blocks;          ///< 0: there are no notes
-  bool in_whole = false;   ///< whether the second is walked
-  int next = 0;            ///< the entry that the first lane reads next
+  KvTiles share;           ///< of both lists' tiles, those that are not looked at yet
   u32 found = 0;           ///< bit i: the tile of lane i is the list's, and not taken
   Note note = {};          ///< of the lane's tile
 
-  ATTNJIT_DEVICE MapList(const Rows& all, const Params& user, int lane_of_warp, KvTiles tiles,
-                         BlockEntries in_part, BlockEntries seen_whole, const int* notes,
+  ATTNJIT_DEVICE MapList(const Rows& all, const Params& user, int lane_of_warp, KvTiles among,
+                         BlockEntries seen_in_part, BlockEntries seen_whole, const int* notes,
                          int blocks)
       : rows(all),
         params(user),
         lane(lane_of_warp),
-        begin(tiles.begin),
-        end(tiles.end),
-        entries(in_part),
+        tiles(among),
+        in_part(seen_in_part),
         whole(seen_whole),
         block_notes(notes),
-        bit_blocks(blocks) {}
+        bit_blocks(blocks),
+        share{0, (seen_in_part.count + seen_whole.count) * kParts} {}
 
   /// The next tile; none after the last. NOTE: to be called at one place, since it is as long as
   /// the mask's expression.
@@ -73,35 +72,30 @@ struct MapList {
   /// Reads entries until some are tiles of the list, or none is left.
   ATTNJIT_DEVICE void search() {
 #pragma unroll 1
-    while (found == 0) {
-      if (next >= entries.count) {
-        if (in_whole) return;
-        in_whole = true;
-        entries = whole;
-        next = 0;
-        continue;
-      }
-      const int entry = next + lane / kParts;
+    while (found == 0 && share.begin < share.end) {
+      const int place = share.begin + lane;
       note = {};
-      if (entry < entries.count) {
-        const int block = entries.entries[entry];
+      if (place < share.end) {
+        const bool in_whole = place >= in_part.count * kParts;
+        const int entry = place / kParts - (in_whole ? in_part.count : 0);
+        const int block = (in_whole ? whole : in_part).entries[entry];
         // NOTE: unsigned, and compared before it is multiplied: an entry may be any number.
-        if (static_cast<u32>(block) < static_cast<u32>(ceil_div(end, kParts))) {
-          const int tile = block * kParts + lane % kParts;
+        if (static_cast<u32>(block) < static_cast<u32>(ceil_div(tiles.end, kParts))) {
+          const int tile = block * kParts + place % kParts;
           BlockNote known;
           if constexpr (kBits) {
             if (!in_whole && bit_blocks > 0) known.word = static_cast<u32>(block_notes[entry]);
           }
-          if (tile >= begin && tile < end) note = note_of(tile, known);
+          if (tile >= tiles.begin && tile < tiles.end) note = note_of(tile, in_whole, known);
         }
       }
       found = __ballot_sync(kAll, note.is_tile());
-      next += 32 / kParts;
+      share.begin += 32;
     }
   }
 
   /// What Rows see of a tile; no tile where it is hidden from all.
-  ATTNJIT_DEVICE Note note_of(int tile, BlockNote known) const {
+  ATTNJIT_DEVICE Note note_of(int tile, bool in_whole, BlockNote known) const {
     TileCoord at = rows.tile();
     const int first = tile * kTileN;
     const bool ends = at.kv_len - first < kTileN;

@@ -72,11 +72,15 @@ struct WarpProducer {
         notes = arguments.kv_bits + row * places;
         bit_blocks = arguments.bit_blocks;
       }
-      return MapList<Config::kTileN, Note, Mask, Rows, Params>(
+      MapList<Config::kTileN, Note, Mask, Rows, Params> list(
           rows, params, lane, {work.tile_begin, work.tile_end},
           BlockEntries::of(arguments.kv_num_blocks, arguments.kv_indices, row, places),
           BlockEntries::of(arguments.full_kv_num_blocks, arguments.full_kv_indices, row, places),
           notes, bit_blocks);
+      if constexpr (kPartsOfMap<Config>) {
+        list.share = part_of<Config>(list.share, work.partition, arguments);
+      }
+      return list;
     } else {
       return TileList<Config::kTileN, Mask, Rows, Params>(rows, params, lane, work.tile_begin,
                                                           work.tile_end);

@@ -80,6 +80,8 @@ TEST_F(Sm100Maps, Partitions) {
   expect_maps(parts, {{2}, {700, 0, 31, 200}}, {documents_of(90)});
 }
 
+TEST_F(Sm100Maps, PartsOfWhatIsSeen) { expect_parts_of_what_is_seen(spec_of(64, same_document())); }
+
 TEST_F(Sm100Maps, BitsAreReadInThePlaceOfTheMask) {
   expect_bits_in_the_place_of_the_mask(spec_of(64, causal_documents()));
   expect_bits_in_the_place_of_the_mask(with_group(spec_of(128, causal_documents()), 4, 4));

@@ -99,6 +99,13 @@ TEST_F(Sm90Maps, PartitionsAndDecodes) {
   expect_maps(sums, {{100}, {300}}, params);
 }
 
+TEST_F(Sm90Maps, PartsOfWhatIsSeen) {
+  expect_parts_of_what_is_seen(spec_of(64, same_document()));
+  AttentionSpec decode = with_group(spec_of(128, same_document()), 4, 4);  // two tiles a block
+  decode.max_q_len = 1;
+  expect_parts_of_what_is_seen(decode);
+}
+
 // A tree of drafts: elements of a matrix, after keys that all see.
 MaskSpec drafts() {
   return over_arrays(

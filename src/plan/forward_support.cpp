@@ -47,29 +47,55 @@ bool lists_tiles(const ResolvedSpec& spec) {
 
 namespace {
 
-/// Whether a mask may show a key of a tile: what its parts say. `next` is the evaluator of the
-/// custom code that comes next.
-/// @pre it has neither windows nor chunks, nor is it materialized
-bool may_show(const MaskSpec& mask, const spec::ScoreTile& tile,
-              std::deque<spec::RangeEvaluator>::iterator& next) {
+/// Evaluators of a mask's custom code, in its order.
+using Evaluators = std::deque<spec::RangeEvaluator>;
+
+/// Empty where a trusted body is among it, of which nothing is known.
+Evaluators evaluators_of(const ResolvedSpec& spec) {
+  const spec::Snippets& snippets = spec.state().snippets;
+  // The mask's come before the score modification's.
+  const bool modifies = spec->score_mod.kind == ScoreModSpec::Kind::kCustom;
+  Evaluators evaluators;
+  for (std::size_t i = 0; i + (modifies ? 1 : 0) < snippets.size(); ++i) {
+    if (!snippets[i]) return {};
+    evaluators.emplace_back(*snippets[i]);
+  }
+  return evaluators;
+}
+
+/// What a mask shows of a tile: what its parts say. `next` is the evaluator of the custom code that
+/// comes next. Numbers that come with the launch are not known.
+spec::TileStatus status_of(const MaskSpec& mask, const spec::ScoreTile& tile,
+                           Evaluators::iterator& next) {
   switch (mask.kind) {
+    case MaskSpec::Kind::kNull:
+      return {true, false};
     case MaskSpec::Kind::kCausal:
-      return tile.kv_idx.lo <= tile.q_idx.hi;
+      return {tile.kv_idx.lo <= tile.q_idx.hi, tile.kv_idx.hi > tile.q_idx.lo};
     case MaskSpec::Kind::kCustom:
-      return (next++)->status(tile).seen;
+      return (next++)->status(tile);
     case MaskSpec::Kind::kAnd:
     case MaskSpec::Kind::kOr: {
       const bool all = mask.kind == MaskSpec::Kind::kAnd;
-      bool shows = all;
+      spec::TileStatus found{all, !all};
       for (const MaskSpec& operand : mask.of) {
-        const bool one = may_show(operand, tile, next);  // NOTE: each: it takes its evaluator
-        shows = all ? shows && one : shows || one;
+        const spec::TileStatus one = status_of(operand, tile, next);
+        found.seen = all ? found.seen && one.seen : found.seen || one.seen;
+        found.hidden = all ? found.hidden || one.hidden : found.hidden && one.hidden;
       }
-      return shows;
+      return found;
     }
     default:
-      return true;
+      return {};
   }
+}
+
+/// Tiles of a long sequence that a mask is asked about, kSide queries and keys each. NOTE: of short
+/// ones a window or a chunk may look like causal.
+constexpr std::int32_t kTiles = 8, kSide = 4096;
+spec::ScoreTile tile_of(std::int32_t row, std::int32_t column) {
+  const std::int32_t q = row * kSide, key = column * kSide;
+  return {0, 0, {0, 0}, {q, q + kSide - 1}, {key, key + kSide - 1}, kTiles * kSide, kTiles * kSide};
 }
 
 }  // namespace
@@ -84,30 +110,37 @@ bool later_rows_see_more(const ResolvedSpec& spec) {
     return false;
   }
   if (contains(*spec, MaskSpec::Kind::kMaterialized)) return causal;
-  // The mask's come before the score modification's.
   const spec::Snippets& snippets = spec.state().snippets;
-  const bool modifies = spec->score_mod.kind == ScoreModSpec::Kind::kCustom;
-  std::deque<spec::RangeEvaluator> evaluators;
-  for (std::size_t i = 0; i + (modifies ? 1 : 0) < snippets.size(); ++i) {
-    const std::optional<spec::Expression>& snippet = snippets[i];
-    if (!snippet || !snippet->params.empty()) return causal;
-    evaluators.emplace_back(*snippet, std::vector<spec::ParamView>{});
-  }
-  // Of 8 x 8 tiles of 4096 queries and keys: those of the first and of the second half of rows that
-  // show something. NOTE: of short sequences a window or a chunk may look like causal.
-  constexpr std::int32_t kTiles = 8, kSide = 4096;
+  const bool has_params = std::any_of(snippets.begin(), snippets.end(), [](const auto& snippet) {
+    return snippet && snippet->kind == spec::SnippetKind::kMask && !snippet->params.empty();
+  });
+  Evaluators evaluators = evaluators_of(spec);
+  if (has_params || evaluators.empty()) return causal;
+  // Tiles of the first and of the second half of rows that show something.
   std::array<int, 2> seen{};
   for (std::int32_t row = 0; row < kTiles; ++row) {
     for (std::int32_t column = 0; column < kTiles; ++column) {
-      const std::int32_t q = row * kSide, key = column * kSide;
-      const spec::ScoreTile tile{
-          0, 0, {0, 0}, {q, q + kSide - 1}, {key, key + kSide - 1}, kTiles * kSide, kTiles * kSide};
       auto next = evaluators.begin();
-      seen[2 * row / kTiles] += may_show(spec->mask, tile, next);
+      seen[2 * row / kTiles] += status_of(spec->mask, tile_of(row, column), next).seen ? 1 : 0;
     }
   }
   // Causal has 26 to 10; a window, whose first rows lack some keys, has about as many.
   return seen[1] > 2 * seen[0];
+}
+
+bool shows_much_whole(const ResolvedSpec& spec) {
+  if (!contains(*spec, MaskSpec::Kind::kCustom)) return false;
+  Evaluators evaluators = evaluators_of(spec);
+  if (evaluators.empty()) return false;
+  int whole = 0;
+  for (std::int32_t row = 0; row < kTiles; ++row) {
+    for (std::int32_t column = 0; column < kTiles; ++column) {
+      auto next = evaluators.begin();
+      whole += status_of(spec->mask, tile_of(row, column), next).hidden ? 0 : 1;
+    }
+  }
+  // Causal has 28 of 64, a window or documents none or few.
+  return whole > kTiles * kTiles / 4;
 }
 
 bool has_page_table(const AttentionSpec& spec) { return spec.page_size > 0 && spec.topk == 0; }

@@ -27,6 +27,10 @@ bool lists_tiles(const ResolvedSpec& spec);
 /// short one. A mask with custom code, but without parameters, is asked about a square of tiles.
 bool later_rows_see_more(const ResolvedSpec& spec);
 
+/// Whether a mask with custom code shows a good part of a long sequence's tiles whole, whatever its
+/// parameters are: as causal does, or a mask that hides nothing, and no window.
+bool shows_much_whole(const ResolvedSpec& spec);
+
 /// Whether the kernel finds the pages of a sequence in page_table. Lists of keys (topk) name rows
 /// of the pool themselves.
 bool has_page_table(const AttentionSpec& spec);

@@ -286,8 +286,18 @@ struct RangeEvaluator::State {
   const Expression& expression;
   std::vector<ParamView> params;
   ArrayRanges arrays;
+  bool any_params;  ///< nothing is known of them
   std::vector<RangeValue> values;
   std::vector<RangeRow> rows;
+
+  State(const Expression& of, std::vector<ParamView> given, ArrayRanges known, bool any)
+      : expression(of), params(std::move(given)), arrays(known), any_params(any) {
+    params.resize(of.params.size());
+    for (const ExprNode& node : of.nodes) {
+      values.push_back(is_literal(node) ? exact(node.type, node.value) : unknown_of(node.type));
+      rows.push_back(row_of(node));
+    }
+  }
 
   static RangeValue coordinate(const ScoreTile& tile, Coord coord) {
     const auto range = [](const CoordRange& of) { return IntRange{of.lo, of.hi}; };
@@ -327,7 +337,7 @@ struct RangeEvaluator::State {
   }
 
   RangeValue element(const ExprNode& node) const {
-    const std::optional<std::int64_t> count = elements(node);
+    const std::optional<std::int64_t> count = any_params ? std::nullopt : elements(node);
     if (!count) return unknown_of(node.type);
     RangeValue all;
     for (std::int64_t n = 0; n < *count; ++n) {
@@ -353,6 +363,7 @@ struct RangeEvaluator::State {
       case Op::kCoord:
         return coordinate(tile, node.coord);
       case Op::kParam:
+        if (any_params) return unknown_of(node.type);
         return exact(node.type, {params[node.param].i32, double{params[node.param].f32}});
       case Op::kElement:
       case Op::kMatrixElement:
@@ -372,14 +383,10 @@ struct RangeEvaluator::State {
 
 RangeEvaluator::RangeEvaluator(const Expression& expression, std::vector<ParamView> params,
                                ArrayRanges arrays)
-    : state_(new State{expression, std::move(params), arrays, {}, {}}) {
-  state_->params.resize(expression.params.size());
-  for (const ExprNode& node : expression.nodes) {
-    state_->values.push_back(is_literal(node) ? exact(node.type, node.value)
-                                              : unknown_of(node.type));
-    state_->rows.push_back(row_of(node));
-  }
-}
+    : state_(new State(expression, std::move(params), arrays, false)) {}
+
+RangeEvaluator::RangeEvaluator(const Expression& expression)
+    : state_(new State(expression, {}, ArrayRanges::kUnknown, true)) {}
 
 RangeEvaluator::~RangeEvaluator() = default;
 

@@ -52,6 +52,8 @@ class RangeEvaluator {
   /// @pre the expression is a mask's.
   RangeEvaluator(const Expression& expression, std::vector<ParamView> params,
                  ArrayRanges arrays = ArrayRanges::kUnknown);
+  /// Nothing is known of the parameters: they come with the launch.
+  explicit RangeEvaluator(const Expression& expression);
   ~RangeEvaluator();
 
   TileStatus status(const ScoreTile& tile);

@@ -228,6 +228,21 @@ TEST(ExpressionRanges, TellWhatCanBeDecided) {
   EXPECT_TRUE(decides_tiles(parsed("true")));
 }
 
+// What hangs on parameters is not decided where they come with the launch.
+TEST(ExpressionRanges, OfParametersThatAreNotKnown) {
+  const std::vector<ParamSpec> params{{"n", ParamSpec::Type::kI32},
+                                      {"prefix", ParamSpec::Type::kI32Array}};
+  const auto status = [&](const char* code, CoordRange keys) {
+    const Expression expression = parsed(code, params);
+    return RangeEvaluator(expression).status(tile_of({64, 127}, keys));
+  };
+  EXPECT_EQ(status("kv_idx < p.n", {0, 63}), (TileStatus{true, true}));
+  EXPECT_EQ(status("kv_idx <= q_idx || kv_idx < p.prefix[b]", {0, 63}), (TileStatus{true, false}));
+  EXPECT_EQ(status("kv_idx <= q_idx || kv_idx < p.prefix[b]", {128, 191}),
+            (TileStatus{true, true}));
+  EXPECT_EQ(status("kv_idx <= q_idx && kv_idx < p.n", {128, 191}), (TileStatus{false, true}));
+}
+
 // The longest and the deepest that the parser takes.
 TEST(ExpressionRanges, EndInTimeForHostileExpressions) {
   std::string wide = "q_idx";

@@ -228,8 +228,10 @@ Sm90Plan choose(const ResolvedSpec& resolved) {
     plan.BN = light ? 96 : 128;
     plan.ping_pong = light;
   } else if (spec.qk_depth <= 128) {
-    // Pages seldom divide 80.
-    plan.BN = hides || spec.page_size > 0 ? 64 : 80;
+    // Fewer and longer tiles where most are whole, and each costs a note: measured. Pages seldom
+    // divide 80.
+    const bool whole = !hides || (listed && !plan.kv_lens && shows_much_whole(resolved));
+    plan.BN = whole && spec.page_size == 0 ? 80 : 64;
     // Four where Q leaves room: measured of pages and ragged batches.
     plan.num_stages = hides && plan.kv_lens && !plan.row_copies ? 4 : 3;
     plan.num_q_stages = hides ? 1 : 2;

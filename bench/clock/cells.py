@@ -49,8 +49,8 @@ def main():
         lines.append(line)
         print(line, flush=True)
 
-    tell(f"{'cell':<26} {'measured':>9} {'model':>9} {'error':>7}   {'cycles':>9} {'MHz':>5} "
-         f"{'tensor':>6} {'L2':>5} {'host s':>6}")
+    tell(f"{'cell':<26} {'measured':>9} {'model':>9} {'error':>7}   {'cycles':>9} {'error':>7} "
+         f"{'MHz':>5} {'error':>7} {'tensor':>6} {'issue':>5} {'L2':>5} {'host s':>6}")
     for cell in cells:
         if options.only and not any(part in cell["name"] for part in options.only.split(",")):
             continue
@@ -59,10 +59,15 @@ def main():
         seconds = time.monotonic() - begin
         main_launch = timed["launches"][0]
         error = timed["us"] / cell["us"] - 1
+        # As many cycles as a clock that is the launch's all the while would have.
+        cycles = timed["us"] * main_launch["mhz"]
+        cycles_error = cycles / (cell["us"] * cell["mhz"]) - 1
         errors.append(abs(error))
         tell(f"{cell['name']:<26} {cell['us']:>9.1f} {timed['us']:>9.1f} {100 * error:>+6.1f}%   "
-             f"{main_launch['cycles']:>9.0f} {main_launch['mhz']:>5.0f} "
-             f"{main_launch['busy']['tensor']:>6.3f} {main_launch['l2_hit_fraction']:>5.2f} "
+             f"{cycles:>9.0f} {100 * cycles_error:>+6.1f}% {main_launch['mhz']:>5.0f} "
+             f"{100 * (main_launch['mhz'] / cell['mhz'] - 1):>+6.1f}% "
+             f"{main_launch['busy']['tensor']:>6.3f} {main_launch['busy']['issue']:>5.2f} "
+             f"{main_launch['l2_hit_fraction']:>5.2f} "
              f"{seconds:>6.1f}")
     if errors:
         tell(f"{len(errors)} cells: median error {100 * statistics.median(errors):.1f} %, largest "

@@ -361,7 +361,9 @@ class Parser {
 
   void tune() {
     CLI::App* app = command(
-        "tune", "Time the variants of a spec's kernel on the GPU; write a tuning table", tune_);
+        "tune",
+        "Time the variants of a spec's kernel, on the GPU or by a model; write a tuning table",
+        tune_);
     add_untuned_spec(app, tune_.spec);
     add_helper(app, tune_.spec.accept_unconfined_helper);
     app->add_option("-o,--output", tune_.output,
@@ -372,6 +374,11 @@ class Parser {
         ->type_name("BATCH:M:N")
         ->expected(1)
         ->take_all();
+    app->add_option("--model", tune_.model,
+                    "Time by the clock's model of this architecture's GPU, where none is at hand")
+        ->type_name("ARCH");
+    app->add_option("--timed-sms", tune_.timed_sms,
+                    "With --model: SMs that are run in detail, evenly spaced; default 2");
     app->add_option("--pairs", tune_.pairs, "Pairs of blocks per finalist and shape; default 9");
     app->add_option("--max-variants", tune_.max_variants,
                     "Variants to try, those nearest to the untuned plan first; default 256");

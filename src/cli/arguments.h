@@ -113,7 +113,9 @@ struct TuneArguments {
   ProblemArguments problem;         ///< its launch values; not its lengths
   std::vector<std::string> shapes;  ///< BATCH:Q_LEN:KV_LEN
   std::string output;               ///< file of the table; empty: none
-  int pairs = 9;
+  std::string model;                ///< architecture whose model times; empty: a GPU does
+  std::optional<std::int64_t> timed_sms;
+  std::optional<std::int64_t> pairs;
   int max_variants = 256;
 };
 

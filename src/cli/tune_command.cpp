@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// attnjit tune: measures which variant of a spec's kernel is fastest on the GPU at hand.
+// attnjit tune: finds which variant of a spec's kernel is fastest on the GPU at hand, or by the
+// clock's model of one.
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -16,6 +17,7 @@
 #include "cli/report.h"
 #include "cli/session.h"
 #include "cli/spec_source.h"
+#include "clock/clock.h"
 #include "tune/table.h"
 #include "tune/tuner.h"
 
@@ -29,6 +31,7 @@ using tune::TuneShape;
 
 constexpr std::int64_t kMaxTableBytes = 16 << 20;
 constexpr std::int64_t kTokens = 16384;  // of each shape where none are given
+constexpr std::int64_t kDefaultPairs = 9, kDefaultTimedSms = 2, kMostTimedSms = 1 << 10;
 
 Result<TuneShape> read_shape(const std::string& text) {
   TuneShape shape;
@@ -92,10 +95,40 @@ std::string choice_text(const TuningValues& choose, const TuningValues& untuned)
   return text.empty() ? "untuned" : text;
 }
 
+/// What the flags of a model mean, and which architecture's it is; none: a GPU.
+Result<std::optional<Arch>> model_of(const TuneArguments& arguments, Arch arch) {
+  if (arguments.model.empty()) {
+    if (!arguments.timed_sms) return std::optional<Arch>();
+    return make_error(ErrorCode::kInvalid, "needs --model", "timed-sms");
+  }
+  const Result<Arch> model = clock::timing_arch(arguments.model);
+  if (!model) {
+    Error error = model.error();
+    error.field = "model";
+    return error;
+  }
+  if (*model != arch) {
+    return make_error(ErrorCode::kInvalid,
+                      fmt::format("is {}; the spec is for {}", arguments.model, to_string(arch)),
+                      "model");
+  }
+  if (arguments.pairs) {
+    return make_error(ErrorCode::kInvalid,
+                      "has no meaning with --model, whose times are the same each time", "pairs");
+  }
+  if (arguments.timed_sms) {
+    if (Status s = check_range("timed-sms", *arguments.timed_sms, 1, kMostTimedSms); !s)
+      return std::move(s).error();
+  }
+  return std::optional<Arch>(*model);
+}
+
 Json result_json(const TuneRequest& request, const TuneResult& result) {
   const Measured& winner = result.variants[result.winner];
   Json json;
   json["device"] = result.device.name;
+  json["model_version"] =
+      result.device.model_version != 0 ? Json(result.device.model_version) : Json();
   json["sm_count"] = result.device.sm_count;
   json["driver"] = result.device.driver;
   json["nvrtc_version"] = result.nvrtc_version;
@@ -157,19 +190,22 @@ std::string result_text(const TuneRequest& request, const TuneResult& result) {
 }  // namespace
 
 Result<Report> run_tune(const TuneArguments& arguments) {
-  if (Status s = check_range("pairs", arguments.pairs, 5, 1000); !s) return std::move(s).error();
+  const std::int64_t pairs = arguments.pairs.value_or(kDefaultPairs);
+  if (Status s = check_range("pairs", pairs, 5, 1000); !s) return std::move(s).error();
   if (Status s = check_range("max_variants", arguments.max_variants, 1, 4096); !s) {
     return std::move(s).error();
   }
   Result<ResolvedSpec> spec = read_spec(arguments.spec);
   if (!spec) return std::move(spec).error();
+  const Result<std::optional<Arch>> model = model_of(arguments, (*spec)->arch);
+  if (!model) return model.error();
   Result<verify::ProblemRequest> values = read_problem(arguments.problem, spec->given());
   if (!values) return std::move(values).error();
   TuneRequest request;
   request.spec = spec->given();
   request.options = spec->options();
   request.values = std::move(*values);
-  request.pairs = arguments.pairs;
+  request.pairs = static_cast<int>(pairs);
   request.max_variants = static_cast<std::size_t>(arguments.max_variants);
   Result<std::vector<TuneShape>> shapes = read_shapes(arguments.shapes, (*spec)->max_seq_len);
   if (!shapes) return std::move(shapes).error();
@@ -190,8 +226,13 @@ Result<Report> run_tune(const TuneArguments& arguments) {
   const auto services = [&](std::shared_ptr<const Tuning> tuning) {
     return open_service(std::move(tuning), arguments.spec.accept_unconfined_helper);
   };
-  const Result<TuneResult> result = tune::tune(
-      request, services, [&] { return tune::make_gpu_rig(request.spec.arch); }, progress);
+  const auto open_rig = [&] {
+    return *model
+               ? tune::make_model_rig(
+                     **model, static_cast<unsigned>(arguments.timed_sms.value_or(kDefaultTimedSms)))
+               : tune::make_gpu_rig(request.spec.arch);
+  };
+  const Result<TuneResult> result = tune::tune(request, services, open_rig, progress);
   if (terminal) (void)std::fputs("\r\033[K", stderr);
   if (!result) return result.error();
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns measurements into a row, and puts the row into the text of a tuning table.
+// Turns measured or modelled times into a row, and puts the row into the text of a tuning table.
 #include "tune/table.h"
 
 #include <algorithm>
@@ -11,6 +11,9 @@ namespace attnjit::tune {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+constexpr const char* kMeasured = "measured";
+constexpr const char* kModelled = "modelled";
 
 Json match_json(const KernelPlan& plan) {
   Json match = Json::object();
@@ -25,11 +28,16 @@ Json row_json(const TuneRequest& request, const TuneResult& result, std::string_
   row["match"] = match_json(untuned.variant.plan);
   row["choose"] = Json::object();
   for (const auto& [name, value] : winner.variant.choose) row["choose"][name] = value;
-  Json& measured = row["measured"];
+  const bool modelled = result.device.model_version != 0;
+  Json& measured = row[modelled ? kModelled : kMeasured];
   measured["date"] = date;
-  measured["device"] = result.device.name;
+  if (modelled) {
+    measured["model_version"] = result.device.model_version;
+  } else {
+    measured["device"] = result.device.name;
+    measured["driver"] = result.device.driver;
+  }
   measured["sm_count"] = result.device.sm_count;
-  measured["driver"] = result.device.driver;
   measured["nvrtc"] = result.nvrtc_version;
   measured["num_q_heads"] = untuned.variant.plan.spec->num_q_heads;
   measured["key"] = winner.key;
@@ -72,6 +80,11 @@ Result<std::string> table_with(std::string_view existing, const TuneRequest& req
   });
   if (same == rows.end()) {
     rows.push_back(std::move(row));
+  } else if (row.contains(kModelled) && same->contains(kMeasured)) {
+    return make_error(ErrorCode::kInvalid,
+                      "has a row for this spec that a GPU measured: what a model says does not "
+                      "replace it",
+                      {}, "write to another file");
   } else {
     *same = std::move(row);
   }

@@ -83,8 +83,13 @@ class Tuner {
       result_.variants.emplace_back().variant = std::move(variant);
     }
     if (Status s = compile(services); !s) return std::move(s).error();
-    if (Status s = verify_all(); !s) return std::move(s).error();
-    if (Status s = time_all(); !s) return std::move(s).error();
+    if (rig_->times_wrong_kernels()) {
+      if (Status s = time_all(); !s) return std::move(s).error();
+      if (Status s = verify_all(finalists_); !s) return std::move(s).error();
+    } else {
+      if (Status s = verify_all(alive_); !s) return std::move(s).error();
+      if (Status s = time_all(); !s) return std::move(s).error();
+    }
     choose();
     return std::move(result_);
   }
@@ -135,7 +140,7 @@ class Tuner {
     if (!prepared) return failed(std::move(prepared).error());
     compiled.key = prepared->key().hex;
     auto kernel = (*service)->compile(
-        *prepared, std::chrono::steady_clock::now() + std::chrono::minutes(5), PtxNeed::kSkip);
+        *prepared, std::chrono::steady_clock::now() + std::chrono::minutes(5), rig_->needs_ptx());
     if (!kernel) return failed(std::move(kernel).error());
     compiled.image = kernel->image;
     return compiled;
@@ -210,7 +215,8 @@ class Tuner {
     return error;
   }
 
-  Status verify_all() {
+  /// Leaves those that are right.
+  Status verify_all(std::vector<std::size_t>& variants) {
     const auto problems = small_problems();
     std::size_t done = 0;
     for (const auto& [shape, input] : problems) {
@@ -221,7 +227,7 @@ class Tuner {
       Result<verify::Reference> reference = verify::compute_reference(*problem);
       if (!reference) return std::move(reference).error();
       std::vector<std::size_t> right;
-      for (const std::size_t i : alive_) {
+      for (const std::size_t i : variants) {
         Result<std::string> wrong = why_wrong(i, *problem, *reference);
         if (!wrong) return fatal(std::move(wrong).error(), i);
         if (wrong->empty()) {
@@ -237,7 +243,7 @@ class Tuner {
         result_.variants[i].fate = Fate::kWrong;
         result_.variants[i].reason = fmt::format("{} inputs: {}", verify::to_string(input), *wrong);
       }
-      alive_ = std::move(right);
+      variants = std::move(right);
       report_progress("verified", ++done, problems.size());
     }
     return {};

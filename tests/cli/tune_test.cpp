@@ -49,6 +49,30 @@ TEST_F(Tune, AnOutputThatCannotBeWrittenIsToldBeforeAnythingIsMeasured) {
   EXPECT_NE(process.err.find("missing/table.json"), std::string::npos) << process.err;
 }
 
+TEST_F(Tune, BadFlagsOfAModelAreTold) {
+  expect_bad(hopper("tune", {"--model", "sm_1"}), "model");
+  expect_bad(hopper("tune", {"--model", "sm_100a"}), "model");  // the spec is for sm_90a
+  expect_bad(hopper("tune", {"--model", "sm_90a", "--pairs", "5"}), "pairs");
+  expect_bad(hopper("tune", {"--model", "sm_90a", "--timed-sms", "0"}), "timed-sms");
+  expect_bad(hopper("tune", {"--timed-sms", "2"}), "timed-sms");
+}
+
+TEST_F(Tune, AModelNeedsNoGpuAndWritesWhatItIs) {
+  use_driver("");
+  if (!has_nvrtc()) GTEST_SKIP() << "no NVRTC";
+  const std::vector<std::string> words =
+      hopper("tune", {"--model", "sm_90a", "--max-seq-len", "32", "--shape", "1:32:32",
+                      "--max-variants", "2", "--timed-sms", "1", "-o", folder_ / "table.json"});
+  const Json json = run_json(words, 0);
+  EXPECT_GT(json.at("model_version").get<int>(), 0);
+  EXPECT_EQ(json.at("control"), 1.0);
+  ASSERT_EQ(json.at("variants").size(), 2U);
+  EXPECT_GT(json.at("variants")[0].at("ms").at(0).get<double>(), 0);
+  const Json row = Json::parse(read_text(folder_ / "table.json")).at("rows").at(0);
+  EXPECT_EQ(row.at("modelled").at("model_version"), json.at("model_version"));
+  EXPECT_EQ(row.at("modelled").at("key"), json.at("key"));
+}
+
 TEST_F(Tune, WhatIsUnsupportedIsToldBeforeAGpuIsMissed) {
   use_driver("");
   EXPECT_EQ(run(hopper("tune", {"--output-dtype", "f32"})).exit_code, 3);

@@ -83,6 +83,28 @@ TEST_F(Table, AnUntunedWinnerIsPinned) {
   EXPECT_EQ(last_key_, key_with(R"({"rows": []})", request_.spec));
 }
 
+// What a model says is no measurement: its rows say so, and never take the place of one.
+TEST_F(Table, ModelledRowsSaySoAndReplaceNoMeasuredOne) {
+  behaviour_.model_version = 7;
+  const std::string modelled = table({});
+  const auto row = nlohmann::json::parse(modelled).at("rows").at(0);
+  EXPECT_FALSE(row.contains("measured"));
+  EXPECT_EQ(row.at("modelled").at("model_version"), 7);
+  EXPECT_EQ(row.at("modelled").at("key"), last_key_);
+  EXPECT_EQ(key_with(modelled, request_.spec), last_key_);
+  behaviour_.model_version = 8;
+  EXPECT_EQ(nlohmann::json::parse(table(modelled)).at("rows")[0].at("modelled").at("model_version"),
+            8);
+  behaviour_.model_version = 0;
+  const std::string measured = table(modelled);
+  ASSERT_EQ(nlohmann::json::parse(measured).at("rows").size(), 1U);
+  EXPECT_FALSE(nlohmann::json::parse(measured).at("rows")[0].contains("modelled"));
+  behaviour_.model_version = 7;
+  const Result<std::string> refused = table_with(measured, request_, run().value(), "");
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::kInvalid);
+}
+
 TEST_F(Table, WhatIsNoTableIsRefused) {
   const TuneResult result = run().value();
   for (const char* text : {"{", "[]", R"({"rows": 3})", R"({"rows": [{"match": {}}]})"}) {

@@ -62,11 +62,15 @@ class FakeRig final : public TuningRig {
     std::function<bool(const Sm90Plan&, verify::InputKind)> wrong;
     std::function<Status(const Sm90Plan&)> fails;  ///< when it is run
     double drift = 0;                              ///< how much slower each block is than the last
+    int model_version = 0;                         ///< 0: it is a GPU
     std::vector<std::string> log;
   };
   explicit FakeRig(Behaviour& behaviour) : behaviour_(behaviour) {}
 
-  RigDevice device() const override { return {"Test GPU", "CUDA 13.0", 132}; }
+  RigDevice device() const override {
+    return {"Test GPU", "CUDA 13.0", 132, behaviour_.model_version};
+  }
+  bool times_wrong_kernels() const override { return behaviour_.model_version != 0; }
   Status load(std::size_t variant, const KernelPlan& plan,
               const std::shared_ptr<const KernelImage>&) override {
     EXPECT_TRUE(plans_.emplace(variant, *plan.sm90).second) << "loaded twice";

@@ -73,6 +73,31 @@ TEST_F(Tuner, AWrongKernelIsNeverChosen) {
   }
 }
 
+// A model's time of a wrong kernel does no harm, and verifying in the emulator is what takes long.
+TEST_F(Tuner, OfAModelOnlyFinalistsAreVerified) {
+  behaviour_.model_version = 1;
+  behaviour_.ms = [](const Sm90Plan& plan, std::int64_t q_len) {
+    return base(q_len) * (plan.BN == kFast                               ? 0.5
+                          : plan.BN == kOther                            ? 0.52
+                          : plan.num_consumers == kUntuned.num_consumers ? 1
+                                                                         : 2);
+  };
+  int verified = 0;
+  behaviour_.wrong = [&](const Sm90Plan& plan, verify::InputKind) {
+    ++verified;
+    EXPECT_TRUE(plan.BN == kFast || plan.BN == kOther || choices(plan) == choices(kUntuned));
+    return plan.BN == kFast;
+  };
+  const Result<TuneResult> result = run();
+  ASSERT_TRUE(result.ok()) << result.error().to_string();
+  EXPECT_GT(verified, 0);
+  EXPECT_EQ(plan_of(result->variants[result->winner]).BN, kOther);
+  for (const Measured& measured : result->variants) {
+    if (plan_of(measured).BN != kFast) continue;
+    EXPECT_EQ(measured.fate, Fate::kWrong);
+  }
+}
+
 TEST_F(Tuner, AGainWithinTheNoiseIsNone) {
   behaviour_.ms = [](const Sm90Plan& plan, std::int64_t q_len) {
     return base(q_len) * (plan.BN == kFast ? 0.995 : 1);

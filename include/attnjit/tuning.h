@@ -37,8 +37,8 @@ struct Tuning {
 };
 
 /// Reads a table: {"rows": [{"match": {"arch": "sm_100a", "qk_depth": 128}, "choose": {"BN":
-/// 128}}]}; "name" and "source" of the table, "source", "measured" and "modelled" of a row are for people.
-/// Errors: kInvalid with each problem: text that is not JSON, a field that no spec has, a
+/// 128}}]}; "name" and "source" of the table, "source", "measured" and "modelled" of a row are for
+/// people. Errors: kInvalid with each problem: text that is not JSON, a field that no spec has, a
 /// value of the wrong type.
 ATTNJIT_EXPORT Result<Tuning> tuning_from_json(std::string_view json);
 

@@ -310,6 +310,8 @@ Result<Report> run_emulate(const EmulateArguments& arguments) {
         time_for_report(*module, launch->sequence, buffers, arguments.timing, {});
     if (!timed && timed.error().code == ErrorCode::kInvalid && timed.error().field != "timing")
       return in_file(std::move(timed).error(), arguments.launch);
+    if (!timed) return timed;
+    if (Status s = write_outputs(*launch, buffers, folder); !s) return std::move(s).error();
     return timed;
   }
   Result<EmulatorReport> emulated = emulate(*module, launch->sequence, buffers, options);

@@ -8,6 +8,7 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
+#include <cstring>
 
 #include "base/architectures.h"
 #include "clock/trace.h"
@@ -49,8 +50,8 @@ std::vector<std::uint64_t> choose_sms(std::uint64_t count, unsigned wanted) {
 
 /// Power grows with activity and with the clock's third power, since the voltage goes with the
 /// clock; above the limit the clock falls until it is met.
-double clock_of(const Parameters& p, double tensor_share, double issue_share) {
-  const double activity = tensor_share + p.issue_activity * issue_share;
+double clock_of(const Parameters& p, double tensor_share, double hbm_share) {
+  const double activity = tensor_share * (1 + p.hbm_activity * hbm_share);
   return p.boost_mhz * std::min(1.0, std::cbrt(p.free_activity / std::max(1e-9, activity)));
 }
 
@@ -90,6 +91,8 @@ class LaunchClock {
             run(launch.timed_sms, places, size, around, !options_.trace_file.empty(), &launch);
         !s)
       return s.error();
+    // NOTE: by the clock that its rates in seconds were divided by, not by what it would be next.
+    launch.mhz = around.clock_mhz;
     launch.us = launch.cycles / launch.mhz;
     return launch;
   }
@@ -100,20 +103,24 @@ class LaunchClock {
     EngineOptions options;
     options.trace = trace;
     options.most_clusters = launch->ctas_per_sm * (1 + kRounds);
-    double busy = 0, issued = 0, bytes = 0;
+    double busy = 0, bytes = 0;
     std::map<unsigned, double> by_buffer;
     launch->cycles = 0;
     launch->timed_ctas = launch->left_ctas = 0;
     double all_cycles = 0;
+    machine_.claimants = static_cast<std::uint64_t>(around.active_sms / size);
     for (const std::uint64_t sm : sms) {
       Result<SmTimes> times = time_sm(machine_, p_, around, sm, places, options);
+      // Each SM claims from the launch's begin.
+      for (const auto& [word, counter] : machine_.counters)
+        std::memcpy(word, &counter.before, counter.bytes);
+      machine_.counters.clear();
       if (!times) return std::move(times).error();
       const double cycles = total_cycles(*times);
       // What was left takes its share of all.
       const double more = static_cast<double>(times->clusters + times->clusters_left) /
                           static_cast<double>(std::max<std::uint64_t>(1, times->clusters));
       busy += times->tensor_busy / size * more;
-      issued += times->issue_slots / 4 / size * more;
       bytes += times->loaded_bytes * more;
       for (const auto& [buffer, n] : times->loaded_by_buffer) by_buffer[buffer] += n * more;
       launch->timed_ctas += times->clusters * size;
@@ -128,13 +135,13 @@ class LaunchClock {
     const double others = around.active_sms / size / count;
     launch->loaded_bytes = bytes * others;
     launch->tensor_share = busy / count / launch->cycles;
-    const double active = around.active_sms / p_.sms;
-    launch->mhz =
-        clock_of(p_, launch->tensor_share * active, issued / count / launch->cycles * active);
     double missed = 0;
     for (const auto& [buffer, n] : by_buffer)
       missed += std::min(n * others, size_of_buffer(buffer));
     launch->hit_fraction = bytes > 0 ? 1 - missed / (bytes * others) : 1;
+    const double hbm_gb_per_s = missed / (launch->cycles / around.clock_mhz * 1000);
+    launch->mhz = clock_of(p_, launch->tensor_share * around.active_sms / p_.sms,
+                           std::min(1.0, hbm_gb_per_s / p_.hbm_gb_per_s));
     return {};
   }
 

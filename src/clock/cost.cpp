@@ -3,6 +3,7 @@
 #include "clock/cost.h"
 
 #include <algorithm>
+#include <charconv>
 
 namespace attnjit::clock {
 namespace {
@@ -38,7 +39,7 @@ class Weigher {
   Cost weigh(bool all_constant) const {
     if (const Cost c = unit(); c.timed) return c;
     if (root_ == "bra" || root_ == "brx" || root_ == "ret" || root_ == "exit" || root_ == "call")
-      return {Pipe::kBranch, 1, 1, p_.branch_latency, false, false};
+      return {Pipe::kBranch, 1, 1, p_.branch_latency, 0, false, false};
     // ptxas folds what is constant, moves nothing that it can rename, and negates for nothing.
     if (all_constant) return {};
     if (root_ == "neg" || root_ == "abs" || root_ == "cvta" || root_ == "pragma") return {};
@@ -47,7 +48,7 @@ class Weigher {
     if (root_ == "st") return store();
     if (root_ == "ldmatrix") return memory(p_.shared_latency, true);
     if (root_ == "stmatrix") return memory(p_.shared_latency, false);
-    if (root_ == "shfl") return {Pipe::kLsu, 1, p_.lsu_cycles, p_.shuffle_latency, true, false};
+    if (root_ == "shfl") return {Pipe::kLsu, 1, p_.lsu_cycles, p_.shuffle_latency, 0, true, false};
     if (root_ == "ex2" || root_ == "lg2" || root_ == "rcp" || root_ == "rsqrt" || root_ == "sqrt" ||
         root_ == "tanh" || root_ == "sin" || root_ == "cos")
       return transcendental();
@@ -60,31 +61,44 @@ class Weigher {
 
  private:
   Cost fma(unsigned slots) const {
-    return {Pipe::kFma, slots, p_.fma_cycles, p_.fma_latency, false, false};
+    return {Pipe::kFma, slots, p_.fma_cycles, p_.fma_latency, 0, false, false};
   }
   Cost alu(unsigned slots) const {
-    return {Pipe::kAlu, slots, p_.alu_cycles, p_.alu_latency, false, false};
+    return {Pipe::kAlu, slots, p_.alu_cycles, p_.alu_latency, 0, false, false};
   }
   Cost xu(unsigned slots) const {
-    return {Pipe::kXu, slots, p_.xu_cycles, p_.xu_latency, false, false};
+    return {Pipe::kXu, slots, p_.xu_cycles, p_.xu_latency, 0, false, false};
   }
   Cost memory(double latency, bool loads) const {
-    return {Pipe::kLsu, 1, p_.lsu_cycles * wavefronts(text_), latency, loads, false};
+    return {Pipe::kLsu, 1, p_.lsu_cycles * wavefronts(text_), latency, 0, loads, false};
   }
-  Cost timed(double latency) const { return {Pipe::kUnit, 1, 1, latency, true, true}; }
+  Cost timed(double latency) const { return {Pipe::kUnit, 1, 1, latency, 0, true, true}; }
 
   /// What others see, or what waits for others.
   Cost unit() const {
-    if (root_ == "mbarrier") return timed(p_.mbarrier_latency);
-    if (root_ == "wgmma") return timed(0);
+    if (root_ == "mbarrier") return timed(has(text_, "wait") ? p_.mbarrier_latency : 0);
+    if (root_ == "wgmma") return product();
     if (root_ == "bar" && has(text_, "warp")) return {};
-    if (root_ == "bar" || root_ == "barrier") return timed(p_.barrier_latency);
+    if (root_ == "bar" || root_ == "barrier")
+      return timed(has(text_, ".arrive") ? 0 : p_.barrier_latency);
     if (root_ == "fence" || root_ == "membar") return timed(p_.fence_latency);
     if (root_ == "tcgen05" || root_ == "clusterlaunchcontrol" || root_ == "setmaxnreg" ||
         root_ == "griddepcontrol" || root_ == "nanosleep" || root_ == "red" || root_ == "atom")
       return timed(root_ == "atom" ? p_.l2_hit_latency : 0);
     if (root_ == "cp" || (root_ == "st" && has(text_, ".async"))) return timed(0);
     return {};
+  }
+  /// What a wgmma keeps of the issue port; its fences and waits take a slot.
+  Cost product() const {
+    Cost c = timed(has(text_, ".fence")  ? p_.product_fence_latency
+                   : has(text_, ".wait") ? p_.product_wait_latency
+                                         : 0);
+    const std::size_t n = text_.find(".m64n");
+    unsigned columns = 0;
+    if (n == std::string_view::npos || p_.product_issue_columns == 0) return c;
+    std::from_chars(text_.data() + n + 5, text_.data() + text_.size(), columns);
+    c.keeps = p_.product_issue_cycles + columns / p_.product_issue_columns;
+    return c;
   }
   Cost load() const {
     if (has(text_, ".param") || has(text_, ".const")) return {};
@@ -106,10 +120,10 @@ class Weigher {
     if (is_float(text_))
       return has(text_, ".rn")
                  ? fma(10)
-                 : Cost{Pipe::kXu, 2,    p_.xu_cycles / 2, p_.xu_latency + p_.fma_latency,
+                 : Cost{Pipe::kXu, 2,    p_.xu_cycles / 2, p_.xu_latency + p_.fma_latency, 0,
                         false,     false};
     // Reciprocal, estimate, and two corrections.
-    return {Pipe::kAlu, 18, p_.alu_cycles, 80, false, false};
+    return {Pipe::kAlu, 18, p_.alu_cycles, 80, 0, false, false};
   }
   Cost conversion() const {
     // NOTE: f16 is a part of bf16's name, too.
@@ -117,7 +131,7 @@ class Weigher {
         has(text_, "f32.bf16") || has(text_, "e4m3x2") || has(text_, "e5m2x2"))
       return alu(1);
     // Of integers, to or from floats.
-    if (is_float(text_)) return xu(1);
+    if (is_float(text_)) return alu(1);
     return has(text_, ".s64.s32") ? alu(1) : Cost{};
   }
   Cost arithmetic() const {
@@ -127,13 +141,14 @@ class Weigher {
       return c;
     }
     if (has(text_, ".f64"))
-      return {Pipe::kFma, 1, 2 * p_.fma_cycles, 2 * p_.fma_latency, false, false};
+      return {Pipe::kFma, 1, 2 * p_.fma_cycles, 2 * p_.fma_latency, 0, false, false};
     if (root_ == "mul" || root_ == "mad" || root_ == "fma") {
       Cost c = fma(is_wide(text_) && !has(text_, ".wide") ? 3 : 1);
       c.cycles = 2 * p_.fma_cycles;
       return c;
     }
-    return alu(is_wide(text_) ? 2 : 1);
+    // Additions are as fast as on the FMA pipe; comparisons and logic are not.
+    return fma(is_wide(text_) ? 2 : 1);
   }
 
   std::string_view text_, root_;
@@ -154,6 +169,8 @@ std::string_view to_string(Cause cause) {
       "mbarrier", "named_barrier", "product", "store", "other"};
   return kNames[static_cast<std::size_t>(cause)];
 }
+
+Cost clock_reading_cost() { return {Pipe::kUnit, 1, 1, 0, 0, true, true}; }
 
 Cost cost_of(std::string_view text, bool all_constant, const Parameters& parameters) {
   return Weigher(text, parameters).weigh(all_constant);

@@ -38,10 +38,13 @@ struct Cost {
   unsigned slots = 0;  ///< that it takes of the issue port
   double cycles = 0;   ///< that it keeps the pipe, of a slot
   double latency = 0;  ///< until its result can be used
+  double keeps = 0;    ///< cycles until the warp's next instruction, where they are more than slots
   bool loads = false;  ///< its result comes from memory, a barrier or another lane
   bool timed = false;  ///< others see its effect: it is executed at its time
 };
 
+/// Of an instruction that reads %clock and the like.
+Cost clock_reading_cost();
 /// @param text the opcode with its modifiers
 Cost cost_of(std::string_view text, bool all_constant, const Parameters& parameters);
 

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <queue>
 
 #include "clock/segments.h"
@@ -90,6 +91,9 @@ struct Product {
   std::size_t needed = 1;
   double issued = 0;
   double cycles = 0;
+  double port_slots = 0;  ///< of each sub-partition, that it needs and others have first
+  double begin = 0;
+  std::array<double, kPartitions> port_used{};  ///< when it began
   u32 shared_bytes = 0;
   u32 site = 0;
 };
@@ -103,23 +107,22 @@ struct ProductQueue {
 
 struct Sm {
   std::array<double, kPartitions> port_free{};
+  std::array<double, kPartitions> port_used{};  ///< slots, from the begin
   std::array<std::array<double, kPipes>, kPartitions> pipe_free{};
   double lsu_free = 0;
   double copy_free = 0;
-  double tensor_free = 0;
-  bool tensor_event = false;  ///< a look at the queues is planned
+  std::optional<Product> running;  ///< on the tensor cores
   /// By warpgroup; of products that are no warpgroup's: {0, 0}. NOTE: by numbers, since turns go in
   /// the order of the keys: that of addresses differs from run to run.
   using GroupId = std::pair<u64, u32>;
   std::map<GroupId, ProductQueue> products;
-  GroupId last_group{0, 0};
   std::array<double, kPartitions> tensor_memory_free{};
 };
 
 struct Event {
   double time = 0;
   u64 sequence = 0;
-  enum class Kind : u8 { kComplete, kTensor, kEnd } kind = Kind::kComplete;
+  enum class Kind : u8 { kComplete, kTensor, kProduct, kEnd } kind = Kind::kComplete;
   Resident* resident = nullptr;
   std::vector<const AsyncOp*> ops;
   u32 sm = 0;
@@ -239,7 +242,6 @@ class Engine {
     for (Sm& sm : sms_) {
       for (auto it = sm.products.begin(); it != sm.products.end();)
         it = it->first.first == resident.number ? sm.products.erase(it) : std::next(it);
-      if (sm.last_group.first == resident.number) sm.last_group = {0, 0};
     }
     const unsigned slot = resident.slot;
     resident.warps.clear();
@@ -274,13 +276,18 @@ class Engine {
     return sm.pipe_free[w.partition][static_cast<std::size_t>(node.cost.pipe)];
   }
 
+  /// Of warps that can issue at once, the older one does.
+  static bool goes_first(const WarpClock& a, const WarpClock& b) {
+    return std::pair(a.resident->number, a.warp->index) <
+           std::pair(b.resident->number, b.warp->index);
+  }
+
   void choose(WarpClock** best, double* best_time) const {
     for (WarpClock* w : warps_) {
       if (w->state != WarpClock::State::kIssues) continue;
       const double time = issue_time(*w);
-      // The one that waits longest, where several can issue.
       const bool as_early = *best != nullptr && time == *best_time;
-      if (time < *best_time || (as_early && w->last < (*best)->last)) {
+      if (time < *best_time || (as_early && goes_first(*w, **best))) {
         *best = w;
         *best_time = time;
       }
@@ -297,6 +304,7 @@ class Engine {
     if (cost.slots != 0) {
       end = time + cost.slots;
       sm.port_free[w.partition] = end;
+      sm.port_used[w.partition] += cost.slots;
       const double busy = cost.cycles * cost.slots;
       const auto pipe = static_cast<std::size_t>(cost.pipe);
       if (cost.pipe == Pipe::kLsu) {
@@ -308,7 +316,7 @@ class Engine {
       times_.issue_slots += cost.slots;
       w.times.issued += cost.slots;
       w.last = end;
-      w.earliest = end;
+      w.earliest = std::max(end, time + cost.keeps);
       w.earliest_cause = Cause::kSlot;
     }
     if (cost.timed) {
@@ -434,6 +442,7 @@ class Engine {
       return;
     }
     const std::size_t pending = cluster.pending.size();
+    machine_.cycles = static_cast<u64>(time);
     Stepper::Outcome outcome = Stepper::Outcome::kNext;
     while (outcome == Stepper::Outcome::kNext && group->pc <= node.last) {
       const u32 pc = group->pc;
@@ -487,7 +496,7 @@ class Engine {
       case Cause::kMbarrier:
         return p_.mbarrier_wake_latency;
       case Cause::kNamedBarrier:
-        return p_.barrier_latency;
+        return 0;  // it meets again, and takes its latency then
       case Cause::kProduct:
         return p_.tensor_end_latency;
       default:
@@ -577,6 +586,7 @@ class Engine {
               work.n * work.k_bits / 8 + (work.a_in_registers ? 0 : 64 * work.k_bits / 8);
           product.cycles =
               std::max(product.cycles, product.shared_bytes / p_.operand_bytes_per_cycle);
+          if (p_.product_port_columns != 0) product.port_slots = work.n / p_.product_port_columns;
           product.site = op.site;
           queue.products.push_back(std::move(product));
         }
@@ -616,6 +626,11 @@ class Engine {
             bytes;
         const double end =
             begin + busy + p_.tma_latency + (1 - around_.hit_fraction) * p_.hbm_extra_latency;
+        // A multicast comes to each SM over its own port.
+        for (Sm& target : sms_) {
+          if (work.targets > 1 && &target != &sm)
+            target.copy_free = std::max(target.copy_free, begin) + bytes / p_.tma_bytes;
+        }
         trace_unit(w, "copies", begin, end, op.site);
         complete_at(resident, {&op}, end);
         return;
@@ -688,51 +703,61 @@ class Engine {
     events_.push({time, sequence_++, Event::Kind::kTensor, nullptr, {}, sm});
   }
 
-  /// The tensor core takes the next product, of the warpgroups in turns.
+  /// The tensor cores, where they are free, take the product that was issued first.
   void next_product(u32 index) {
     Sm& sm = sms_[index];
-    if (sm.tensor_free > now_) {
-      if (!sm.tensor_event) {
-        sm.tensor_event = true;
-        look_at_tensor(index, sm.tensor_free);
-      }
-      return;
-    }
-    sm.tensor_event = false;
+    if (sm.running) return;
     const auto can = [&](const ProductQueue& q) {
       return !q.products.empty() && q.products.front().ops.size() >= q.products.front().needed &&
              q.products.front().issued <= now_;
     };
     auto chosen = sm.products.end();
-    // The queue behind the one that had its turn.
-    auto it = sm.products.upper_bound(sm.last_group);
-    for (std::size_t i = 0; i < sm.products.size(); ++i, ++it) {
-      if (it == sm.products.end()) it = sm.products.begin();
-      if (can(it->second)) {
+    for (auto it = sm.products.begin(); it != sm.products.end(); ++it) {
+      if (!can(it->second)) continue;
+      if (chosen == sm.products.end() ||
+          it->second.products.front().issued < chosen->second.products.front().issued)
         chosen = it;
-        break;
-      }
     }
     if (chosen == sm.products.end()) return;
-    sm.last_group = chosen->first;
-    Product product = std::move(chosen->second.products.front());
+    Product& product = sm.running.emplace(std::move(chosen->second.products.front()));
     chosen->second.products.pop_front();
     ++chosen->second.begun;
-    sm.tensor_free = now_ + product.cycles;
+    product.begin = now_;
+    product.port_used = sm.port_used;
     times_.tensor_busy += product.cycles;
+    events_.push({now_ + product.cycles, sequence_++, Event::Kind::kProduct, nullptr, {}, index});
+  }
+
+  /// The product that runs is complete, or waits for issue slots that its accumulators need.
+  void end_product(u32 index) {
+    Sm& sm = sms_[index];
+    Product& product = *sm.running;
+    double missing = 0;
+    for (u32 p = 0; p < kPartitions; ++p) {
+      const double free = now_ - product.begin - (sm.port_used[p] - product.port_used[p]);
+      missing = std::max(missing, product.port_slots - free);
+    }
+    if (missing > 0) {
+      events_.push(
+          {now_ + std::ceil(missing), sequence_++, Event::Kind::kProduct, nullptr, {}, index});
+      return;
+    }
     if (options_.trace)
-      span({now_, sm.tensor_free,
+      span({product.begin, now_,
             product.resident->cluster->linear_index(*product.ops[0]->issuer->cta), -1,
             "tensor core", Cause::kOther, product.site, 0});
-    complete_at(*product.resident, product.ops, sm.tensor_free);
-    sm.tensor_event = true;
-    look_at_tensor(index, sm.tensor_free);
+    complete_at(*product.resident, std::move(product.ops), now_);
+    sm.running.reset();
+    next_product(index);
   }
 
   void handle(Event& event) {
     switch (event.kind) {
       case Event::Kind::kTensor:
         next_product(event.sm);
+        return;
+      case Event::Kind::kProduct:
+        end_product(event.sm);
         return;
       case Event::Kind::kEnd:
         if (!event.resident->done) end(*event.resident);

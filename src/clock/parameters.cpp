@@ -8,12 +8,13 @@ namespace {
 using P = Parameters;
 
 std::vector<ParameterRow> hopper() {
-  constexpr Source kV = Source::kVendor, kC = Source::kCalibration, kA = Source::kAssumption;
+  constexpr Source kV = Source::kVendor, kM = Source::kMeasurement, kC = Source::kCalibration,
+                   kA = Source::kAssumption;
   return {
       {"sms", &P::sms, 132, "", kV, "H200 SXM"},
       {"boost_mhz", &P::boost_mhz, 1980, "MHz", kV, "H200 SXM, highest clock"},
       {"free_activity", &P::free_activity, 0.38, "", kC, "dense cells, 700 W"},
-      {"issue_activity", &P::issue_activity, 0.3, "", kC, "dense cells of depth 64"},
+      {"hbm_activity", &P::hbm_activity, 1.6, "", kC, "dense cells of 1k"},
       {"hbm_gb_per_s", &P::hbm_gb_per_s, 4500, "GB/s", kC, "decodes; the data sheet has 4800"},
       {"l2_gb_per_s", &P::l2_gb_per_s, 7300, "GB/s", kC, "one head of 8000 rows, depth 256"},
       {"l2_hit_latency", &P::l2_hit_latency, 270, "cycles", kA, ""},
@@ -21,23 +22,31 @@ std::vector<ParameterRow> hopper() {
       {"launch_ns", &P::launch_ns, 1800, "ns", kC, "dense cells of 1k"},
       {"dependent_launch_ns", &P::dependent_launch_ns, 700, "ns", kC, "decodes"},
       {"fma_cycles", &P::fma_cycles, 1, "cycles", kV, "128 results a cycle and SM"},
-      {"fma_latency", &P::fma_latency, 4, "cycles", kA, ""},
+      {"fma_latency", &P::fma_latency, 4, "cycles", kM, "arithmetic.fma"},
       {"alu_cycles", &P::alu_cycles, 2, "cycles", kV, "64 results a cycle and SM"},
-      {"alu_latency", &P::alu_latency, 5, "cycles", kA, ""},
+      {"alu_latency", &P::alu_latency, 4, "cycles", kM, "arithmetic.max, .compare_select"},
       {"xu_cycles", &P::xu_cycles, 8, "cycles", kV, "16 results a cycle and SM"},
-      {"xu_latency", &P::xu_latency, 40, "cycles", kC, "depth 64"},
+      {"xu_latency", &P::xu_latency, 17, "cycles", kM, "arithmetic.ex2"},
       {"branch_latency", &P::branch_latency, 10, "cycles", kA, ""},
       {"lsu_cycles", &P::lsu_cycles, 1, "cycles", kV, "128 bytes a cycle and SM"},
-      {"shared_latency", &P::shared_latency, 29, "cycles", kA, ""},
-      {"shuffle_latency", &P::shuffle_latency, 23, "cycles", kA, ""},
+      {"shared_latency", &P::shared_latency, 28, "cycles", kM, "shared.latency4"},
+      {"shuffle_latency", &P::shuffle_latency, 24, "cycles", kM, "arithmetic.shuffle"},
       {"mbarrier_latency", &P::mbarrier_latency, 20, "cycles", kA, ""},
-      {"mbarrier_wake_latency", &P::mbarrier_wake_latency, 90, "cycles", kC, "depth 64, MLA"},
-      {"barrier_latency", &P::barrier_latency, 60, "cycles", kC, "depth 64, MLA"},
-      {"fence_latency", &P::fence_latency, 20, "cycles", kA, ""},
+      {"mbarrier_wake_latency", &P::mbarrier_wake_latency, 36, "cycles", kM,
+       "barriers.mbarrier.handover"},
+      {"barrier_latency", &P::barrier_latency, 24, "cycles", kM, "barriers.named"},
+      {"fence_latency", &P::fence_latency, 14, "cycles", kM, "barriers.fence_proxy"},
       {"tensor_flop_per_cycle", &P::tensor_flop_per_cycle, 4096, "", kV, "dense bf16"},
-      {"tensor_start_latency", &P::tensor_start_latency, 20, "cycles", kA, ""},
-      {"tensor_end_latency", &P::tensor_end_latency, 80, "cycles", kC, "depth 64"},
+      {"tensor_start_latency", &P::tensor_start_latency, 10, "cycles", kM, "products.count1"},
+      {"tensor_end_latency", &P::tensor_end_latency, 10, "cycles", kM, "products.count1"},
+      {"product_fence_latency", &P::product_fence_latency, 8, "cycles", kM, "barriers.wgmma_fence"},
+      {"product_wait_latency", &P::product_wait_latency, 20, "cycles", kM,
+       "barriers.wgmma_commit_wait"},
       {"operand_bytes_per_cycle", &P::operand_bytes_per_cycle, 128, "bytes", kV, "shared memory"},
+      {"product_issue_columns", &P::product_issue_columns, 8, "columns", kM, "products.issue4"},
+      {"product_issue_cycles", &P::product_issue_cycles, 2, "cycles", kM, "products.issue4"},
+      {"product_port_columns", &P::product_port_columns, 6, "columns", kC,
+       "dense cells; beside.fma has 4"},
       {"tma_issue", &P::tma_issue, 8, "cycles", kA, ""},
       {"tma_latency", &P::tma_latency, 700, "cycles", kC, "short sequences"},
       {"tma_bytes", &P::tma_bytes, 64, "bytes", kA, "L2 to one SM"},
@@ -53,7 +62,7 @@ std::vector<ParameterRow> blackwell() {
       {"boost_mhz", &P::boost_mhz, 1755, "MHz", kA,
        "the clock of FlashAttention-4's published figures"},
       {"free_activity", &P::free_activity, 2, "", kA, "the clock is that one"},
-      {"issue_activity", &P::issue_activity, 0.3, "", kA, ""},
+      {"hbm_activity", &P::hbm_activity, 0, "", kA, "the clock is that one"},
       {"hbm_gb_per_s", &P::hbm_gb_per_s, 7500, "GB/s", kA, "the data sheet has 8000"},
       {"l2_gb_per_s", &P::l2_gb_per_s, 10000, "GB/s", kA, ""},
       {"l2_hit_latency", &P::l2_hit_latency, 270, "cycles", kA, ""},
@@ -71,13 +80,17 @@ std::vector<ParameterRow> blackwell() {
       {"shared_latency", &P::shared_latency, 29, "cycles", kA, ""},
       {"shuffle_latency", &P::shuffle_latency, 23, "cycles", kA, ""},
       {"mbarrier_latency", &P::mbarrier_latency, 20, "cycles", kA, ""},
-      {"mbarrier_wake_latency", &P::mbarrier_wake_latency, 90, "cycles", kA, "as sm_90a"},
-      {"barrier_latency", &P::barrier_latency, 60, "cycles", kA, "as sm_90a"},
+      {"mbarrier_wake_latency", &P::mbarrier_wake_latency, 36, "cycles", kA, "as sm_90a"},
+      {"barrier_latency", &P::barrier_latency, 24, "cycles", kA, "as sm_90a"},
       {"fence_latency", &P::fence_latency, 20, "cycles", kA, ""},
       {"tensor_flop_per_cycle", &P::tensor_flop_per_cycle, 8192, "", kV, "dense bf16"},
       {"tensor_start_latency", &P::tensor_start_latency, 20, "cycles", kA, ""},
       {"tensor_end_latency", &P::tensor_end_latency, 80, "cycles", kA, "as sm_90a"},
       {"operand_bytes_per_cycle", &P::operand_bytes_per_cycle, 128, "bytes", kV, "shared memory"},
+      {"product_issue_columns", &P::product_issue_columns, 0, "columns", kV,
+       "tcgen05 has no accumulators in registers"},
+      {"product_issue_cycles", &P::product_issue_cycles, 0, "cycles", kV, "the same"},
+      {"product_port_columns", &P::product_port_columns, 0, "columns", kV, "the same"},
       {"tensor_memory_bytes", &P::tensor_memory_bytes, 128, "bytes", kA, "of a sub-partition"},
       {"tensor_memory_latency", &P::tensor_memory_latency, 20, "cycles", kA, ""},
       {"tma_issue", &P::tma_issue, 8, "cycles", kA, ""},
@@ -94,6 +107,8 @@ std::string_view to_string(Source source) {
   switch (source) {
     case Source::kVendor:
       return "vendor";
+    case Source::kMeasurement:
+      return "measurement";
     case Source::kCalibration:
       return "calibration";
     case Source::kAssumption:

@@ -14,6 +14,7 @@ namespace attnjit::clock {
 /// Where a number comes from.
 enum class Source : unsigned char {
   kVendor,       ///< the vendor's documents
+  kMeasurement,  ///< ours, by a kernel of tests/gpu/clock
   kCalibration,  ///< fitted to bench/clock/calibration.json
   kAssumption,   ///< a guess
 };
@@ -26,7 +27,7 @@ struct Parameters {
   double sms = 0;
   double boost_mhz = 0;            ///< the clock while the chip draws less than its power limit
   double free_activity = 0;        ///< activity up to which the clock is boost_mhz
-  double issue_activity = 0;       ///< of always busy issue ports, where tensor cores' is 1
+  double hbm_activity = 0;         ///< by which HBM at its full rate adds to that of products
   double hbm_gb_per_s = 0;         ///< that copies reach
   double l2_gb_per_s = 0;          ///< the same of L2
   double l2_hit_latency = 0;       ///< of a thread's load
@@ -43,15 +44,22 @@ struct Parameters {
   double shared_latency = 0, shuffle_latency = 0;
   // Barriers.
   double mbarrier_latency = 0;       ///< of an mbarrier's test
-  double mbarrier_wake_latency = 0;  ///< from a phase's end to the waiting warp's next instruction
-  double barrier_latency = 0;        ///< the same of a named barrier
-  double fence_latency = 0;          ///< fence.proxy.async and the like
+  double mbarrier_wake_latency = 0;  ///< from a phase's end until a waiting warp tests again
+  double barrier_latency = 0;  ///< of a named barrier, for the last to come and those it wakes
+  double fence_latency = 0;    ///< fence.proxy.async and the like
   // Tensor cores.
   double tensor_flop_per_cycle = 0;    ///< an SM's, of 16-bit operands
   double tensor_start_latency = 0;     ///< from a product's issue to its begin
-  double tensor_end_latency = 0;       ///< from its end to a waiting warp's next instruction
+  double tensor_end_latency = 0;       ///< from its end to when a waiting warp is awake
+  double product_fence_latency = 0;    ///< of a wgmma.fence
+  double product_wait_latency = 0;     ///< of a wgmma.wait_group, also where nothing is waited for
   double operand_bytes_per_cycle = 0;  ///< at which products read shared memory
-  double tensor_memory_bytes = 0;      ///< per cycle and sub-partition, tcgen05.ld and st
+  /// Columns of a wgmma per cycle that its issue keeps the warp, and cycles beside those. 0: none.
+  double product_issue_columns = 0, product_issue_cycles = 0;
+  /// Columns of a wgmma per slot that it needs while it runs, since its accumulators are registers;
+  /// other instructions have theirs first. 0: none.
+  double product_port_columns = 0;
+  double tensor_memory_bytes = 0;  ///< per cycle and sub-partition, tcgen05.ld and st
   double tensor_memory_latency = 0;
   // Copies.
   double tma_issue = 0;    ///< cycles between the boxes that one SM's engine begins
@@ -76,6 +84,6 @@ const std::vector<ParameterRow>& parameter_table(Arch arch);
 /// Its values.
 Parameters parameters_of(Arch arch);
 /// Grows with each change of a number or of the model: what was timed by another is not compared.
-inline constexpr int kModelVersion = 1;
+inline constexpr int kModelVersion = 2;
 
 }  // namespace attnjit::clock

@@ -38,9 +38,10 @@ Node Segments::node_at(const FunctionCode& function, u32 pc) const {
   Node node;
   node.first = pc;
   node.site = function.ops[pc].site;
-  bool all_constant = true;
+  bool all_constant = true, reads_clock = false;
   for (node.last = pc;; ++node.last) {
     const Op& op = function.ops[node.last];
+    reads_clock = reads_clock || op.has(emulator::kOpClock);
     const auto read = [&](Ref r) {
       if (r != kNoRef && !emulator::is_constant(r)) all_constant = false;
       add(node.reads, r, &node.writes);
@@ -62,6 +63,7 @@ Node Segments::node_at(const FunctionCode& function, u32 pc) const {
       break;
   }
   node.cost = cost_of(program_.sites[node.site].text, all_constant, parameters_);
+  if (reads_clock) node.cost = clock_reading_cost();
   // A vector's destinations are in the list, which names sources elsewhere: both count.
   const std::string_view text = program_.sites[node.site].text;
   if (text.substr(0, 2) == "ld" || text.substr(0, 3) == "mov" || text.substr(0, 10) == "tcgen05.ld")

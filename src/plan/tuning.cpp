@@ -188,7 +188,8 @@ class TableReader {
 
   TuningRow read_row(const JsonValue& entry, const std::string& where) {
     TuningRow row;
-    if (!check_members(entry, where, {"match", "choose", "source", "measured", "modelled"})) return row;
+    if (!check_members(entry, where, {"match", "choose", "source", "measured", "modelled"}))
+      return row;
     if (const JsonValue* match = entry.find("match")) read_match(*match, where + ".match", row);
     const JsonValue* choose = entry.find("choose");
     if (choose == nullptr) {

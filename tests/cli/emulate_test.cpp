@@ -116,6 +116,7 @@ TEST_F(Emulate, TimesALaunch) {
   EXPECT_EQ(json.at("roles"), launch.at("roles"));
   EXPECT_EQ(json.at("cycles"), launch.at("cycles"));
   EXPECT_EQ(run_json(words(timing), 0), json);
+  EXPECT_EQ(read_text(folder_ / "o.npy").size(), 128U + 32 * 4);  // what its kernels wrote
   EXPECT_TRUE(Json::parse(read_text(folder_ / "trace.json")).contains("traceEvents"));
 }
 

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <fstream>
 #include <functional>
 #include <map>
@@ -159,6 +160,71 @@ TEST(Clock, WarpgroupsShareTheTensorCores) {
   EXPECT_DOUBLE_EQ(more(256), 2 * 16 * 64);
 }
 
+// The tensor cores take products in the order of their issue: a warpgroup's eight are over before
+// those that another issued after them.
+TEST(Clock, ProductsRunInTheOrderOfTheirIssue) {
+  const auto ends = [](int second) {
+    const std::string text = "setp.lt.u32 %p1, %r1, 128;\n@%p1 bra $first;\n" + chain(64) +
+                             products(second, 128, true) + "bra $end;\n$first:\n" +
+                             products(8, 128, true) + "$end:\n";
+    return launch_of(kernel(text), 256).slowest.warps.at(0).lived;
+  };
+  EXPECT_NEAR(ends(8), ends(1), 64);  // in turns it would be some 400 cycles more
+}
+
+// Accumulators are registers: a product needs slots of the issue port that others leave.
+TEST(Clock, ProductsWaitForSlotsThatOtherInstructionsLeave) {
+  const auto lived = [](const std::string& beside) {
+    const std::string text = "setp.lt.u32 %p1, %r1, 128;\n@%p1 bra $first;\n" + beside +
+                             "bra $end;\n$first:\n" + products(8, 128, true) + "$end:\n";
+    return launch_of(kernel(text), 256).slowest.warps.at(0).lived;
+  };
+  const double alone = lived("");
+  EXPECT_GT(alone, 8 * 64);
+  // Sparse work leaves enough of them; a sub-partition that always issues leaves none.
+  EXPECT_NEAR(lived(exponentials(400)), alone, 64);
+  const std::string busy = times(16, [](int) { return apart(250); });
+  EXPECT_GT(lived(busy), 16 * 250);
+}
+
+TEST(Clock, TheOlderWarpIssuesFirst) {
+  // Two warps of one sub-partition want the same pipe all the time.
+  const LaunchTime launch = launch_of(kernel(exponentials(200)), 256);
+  const auto& warps = launch.slowest.warps;
+  EXPECT_NEAR(warps.at(0).lived, 200 * kP.xu_cycles, 60);
+  EXPECT_NEAR(warps.at(4).lived, 400 * kP.xu_cycles, 60);
+}
+
+TEST(Clock, AKernelReadsTheClocksCycles) {
+  const auto cycles = [](int n) {
+    const PtxModule module = load_module(
+        kernel("mov.u64 %rd2, %clock64;\n" + chain(n) +
+               "mov.u64 %rd3, %clock64;\nsub.s64 %rd4, %rd3, %rd2;\ncvt.u32.u64 %r2, %rd4;\n"
+               "ld.param.u64 %rd1, [p];\nst.global.u32 [%rd1], %r2;\n"
+               "st.global.f32 [%rd1 + 4], %f1;\n"));
+    std::vector<EmulatorBuffer> buffers{emulator::f32_buffer("b", std::vector<float>(64, 0.0f))};
+    const LaunchSequence sequence{{recipe_of("k", {1, 1, 1}, {32, 1, 1}, {pointer("b")})}, {}};
+    EXPECT_TRUE(time_launches(module, sequence, buffers, {}).ok());
+    std::uint32_t count = 0;
+    std::memcpy(&count, buffers[0].data.data(), sizeof count);
+    return count;
+  };
+  EXPECT_NEAR(cycles(96) - cycles(32), 64 * kP.fma_latency, 64 * kP.fma_latency - 60);
+}
+
+// Of the SMs that claim from a counter one is run: it gets its share of what is claimed, each time.
+TEST(Clock, AnSmClaimsItsShare) {
+  const auto cycles = [](int tiles) {
+    const std::string text =
+        "ld.param.u64 %rd1, [p];\n$more:\natom.global.add.u32 %r2, [%rd1], 1;\n" + chain(64) +
+        fmt::format("setp.lt.u32 %p1, %r2, {};\n@%p1 bra $more;\n", tiles);
+    return launch_of(kernel(text), 1, 132).cycles;
+  };
+  const double one = (cycles(132 * 12) - cycles(132 * 4)) / 8;
+  EXPECT_GT(one, 64 * kP.fma_latency);
+  EXPECT_LT(one, 64 * kP.fma_latency + 2 * kP.l2_hit_latency);
+}
+
 std::string copies(int n) {
   return "mov.u32 %r2, bar;\nmov.u32 %r3, data;\nld.param.u64 %rd1, [p];\n"
          "setp.ne.u32 %p1, %r1, 0;\n@%p1 bra $end;\n"
@@ -187,8 +253,8 @@ TEST(Clock, CopiesTakeAnSmsShareOfL2) {
 }
 
 TEST(Clock, ManyCtasAreExtrapolated) {
-  const LaunchTime some = launch_of(kernel(chain(200)), 1024, 132 * 8),
-                   many = launch_of(kernel(chain(200)), 1024, 132 * 80);
+  const LaunchTime some = launch_of(kernel(chain(400)), 1024, 132 * 8),
+                   many = launch_of(kernel(chain(400)), 1024, 132 * 80);
   EXPECT_EQ(some.ctas_per_sm, 2u);
   EXPECT_EQ(some.left_ctas, 0u);
   EXPECT_GT(many.left_ctas, 0u);

@@ -227,6 +227,7 @@ Ref Decoding::source(const Operand& operand, int bits, Type type) {
                                       operand.special == SpecialRegister::kGlobaltimerHi});
         op.d = ref;
         op.d_rows = have == 64 ? 2 : 1;
+        op.set(kOpClock);
       } else {
         ref = f.special_ref(operand.special);
       }

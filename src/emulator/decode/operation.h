@@ -125,6 +125,7 @@ inline constexpr u8 kOpPolls = 8;      ///< reads what another agent may change:
 inline constexpr u8 kOpBranches = 16;  ///< may go to target
 inline constexpr u8 kOpEnds = 32;      ///< ret, exit, trap: no successor where the guard holds
 inline constexpr u8 kOpTable = 64;     ///< brx.idx: goes to one of tables[target]
+inline constexpr u8 kOpClock = 128;    ///< reads a clock
 
 /// A function on lanes, of the registers in Op::s, to Op::d.
 struct LaneOperation {

@@ -200,6 +200,8 @@ Step execute_atomic(Warp& warp, const Op& op, const Atomic& atomic, u32 mask) {
   bool changed = false;
   for_each_place(warp, op, atomic, bytes, mask, [&](u32 lane, u64 address, const Place& place) {
     bool poisoned = false;
+    const bool is_claim = warp.machine->timed && place.space == Space::kGlobal && atomic.returns &&
+                          atomic.operation == AtomicOperation::kAdd;
     {
       AtomicLock guard;
       guard.lock();
@@ -209,9 +211,14 @@ Step execute_atomic(Warp& warp, const Op& op, const Atomic& atomic, u32 mask) {
         const u64 b = warp.value(list[v], lane, element == 8);
         const u64 c = cas ? warp.value(list[elements + v], lane, element == 8) : 0;
         const u64 element_mask = element == 8 ? ~u64{0} : (u64{1} << (element * 8)) - 1;
-        const u64 now =
+        u64 now =
             apply_atomic(atomic.operation, atomic.type, old, b & element_mask, c & element_mask);
         changed = changed || now != old;
+        if (is_claim) {
+          cluster.machine.counters.try_emplace(place.data + v * element,
+                                               Machine::Counter{old, element});
+          now = old + b * cluster.machine.claimants;
+        }
         std::memcpy(place.data + v * element, &now, element);
         if (atomic.returns) {
           const Ref d = list[elements * 2 + v];

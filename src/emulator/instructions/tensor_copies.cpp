@@ -84,6 +84,7 @@ class TensorLoad : public AsyncOp {
   UnitWork work() const override {
     UnitWork w;
     w.kind = UnitWork::Kind::kLoad;
+    w.targets = targets.size();
     for (const BoxRow& row : rows) w.bytes += row.valid;
     w.address = map.address;
     return w;

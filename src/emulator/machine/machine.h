@@ -137,6 +137,7 @@ struct UnitWork {
   u32 ctas = 1;                  ///< that a product spans
   bool a_in_registers = false;   ///< or in tensor memory: A does not come from shared memory
   u64 bytes = 0;                 ///< moved
+  std::size_t targets = 1;       ///< CTAs that get those bytes
   u64 address = 0;               ///< in global memory, of the first byte
   bool done_when_asked = false;  ///< takes no time of its own once it is ready
 };
@@ -380,6 +381,14 @@ class Machine {
   /// A clock runs the clusters (Stepper): a wait returns when its phase completes, not before, and
   /// an arrival is not held back.
   bool timed = false;
+  u64 cycles = 0;  ///< of a clock, when the operation that is executed now was issued
+  /// SMs of which a clock runs one: the others claim from counters as often as it does.
+  u64 claimants = 1;
+  struct Counter {
+    u64 before = 0;  ///< its first claim
+    u32 bytes = 0;
+  };
+  std::map<u8*, Counter> counters;  ///< of a clock: what was claimed from
   /// wgmma's products are zeros: for times that do not hang on the data.
   bool zero_products = false;
   u64 seed;

@@ -170,8 +170,9 @@ Step execute_symbol(Warp& warp, const Op& op, const SymbolAddress& symbol, u32 m
 }
 
 Step execute_clock(Warp& warp, const Op& op, const ClockReading& clock, u32 mask) {
-  // A clock counts the cluster's steps; the global timer is in nanoseconds of the same.
-  const u64 value = warp.cluster->steps * 4;
+  // Without a clock it counts the cluster's steps; the global timer is in nanoseconds of the same.
+  const Machine& machine = warp.cluster->machine;
+  const u64 value = machine.timed ? machine.cycles : warp.cluster->steps * 4;
   return set_all(warp, op, clock.high ? value >> 32 : value, mask);
 }
 

@@ -84,7 +84,7 @@ struct SoftmaxConfig {
 /// One step of a warpgroup's online softmax over 64 rows of `kColumns` scores, with the packing of
 /// P: what a consumer does of each tile beside its products.
 template <int kColumns, int kPolynomials>
-__global__ void softmax_step(u32* out, int spread) {
+__global__ __launch_bounds__(384) void softmax_step(u32* out, int spread) {
   using Softmax = sm90::OnlineSoftmax<SoftmaxConfig<kPolynomials>>;
   Softmax softmax{.log2_scale = {{0.09f}}};
   softmax.maximum[0] = softmax.maximum[1] = 8.0f;

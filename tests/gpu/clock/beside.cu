@@ -6,6 +6,8 @@
 namespace attnjit::clock_bench {
 namespace {
 
+/// NOTE: work of two warpgroups can leave the products nothing, and then would never end by itself.
+constexpr u32 kMostPieces = 2000;
 constexpr int kSpinCycles = 20000, kBurst = 8;
 
 /// The first warpgroup issues `bursts` groups of products, or with 0 waits for some time; the
@@ -59,7 +61,7 @@ __global__ __launch_bounds__(384) void beside(u32* out, int bursts) {
       do {
         work.run(mine);
         ++pieces;
-      } while (stop == 0);
+      } while (stop == 0 && pieces < kMostPieces);
       const u32 end = cycle();
       if (threadIdx.x == 128) {
         out[kSamples + sample] = end - begin;
@@ -73,7 +75,7 @@ __global__ __launch_bounds__(384) void beside(u32* out, int bursts) {
 
 template <int N, bool kSs, class Work>
 void measure_one(Report& report, const std::string& work, int groups) {
-  constexpr int kBursts = 128;
+  constexpr int kBursts = 32;
   const Shape shape{1, 128 * (1 + groups), kProductShared + 16384};
   const std::string name = "beside." + work + ".warpgroups" + std::to_string(groups);
   const std::string products = (kSs ? ".ss.n" : ".rs.n") + std::to_string(N);

@@ -140,7 +140,7 @@ struct Load {
 template <bool kSs, class Work>
 void measure_load(Report& report, const Nvml& nvml, const std::string& kind, const Load& l) {
   constexpr int kSms = 132, kShared = kProductShared + 16384;
-  constexpr double kSettles = 0.5, kMeasured = 0.3;
+  constexpr double kSettles = 0.2, kMeasured = 0.1;
   static Done* const done = allocate<Done>(1 << 14);
   allow_shared(load<kSs, Work>, kShared);
   std::vector<double> mhz, products, pieces;

@@ -14,11 +14,11 @@ namespace {
 using namespace attnjit::clock_bench;
 
 constexpr std::pair<const char*, void (*)(Report&)> kGroups[] = {
+    {"chip", measure_chip_clock},        {"launches", measure_launches},
+    {"copies", measure_copies},          {"memory", measure_memory},
     {"arithmetic", measure_arithmetic},  {"barriers", measure_barriers},
     {"shared", measure_shared_memory},   {"products", measure_products},
-    {"beside", measure_beside_products}, {"copies", measure_copies},
-    {"memory", measure_memory},          {"launches", measure_launches},
-    {"chip", measure_chip_clock},
+    {"beside", measure_beside_products},
 };
 
 void add_facts(Report& report) {

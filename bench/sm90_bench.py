@@ -11,7 +11,8 @@ pair of blocks to the next. A time is the median over the pairs, a ratio the med
 within a pair. Outputs are poisoned and compared before anything is timed.
 
 With --fill the cells are those whose tiles fill the GPU's SMs badly: many short sequences, and few
-tiles. Their names say batch, heads and length.
+tiles. Their names say batch, heads and length. With --variant 'parts={"num_partitions": 0}' a
+kernel of such a spec is timed beside the plain one's.
 
 FLOP = 4 batch heads q_len kv_len depth, halved under causal, the visible share under a window.
 "best" is the better of FA3 and cuDNN in the same run. FA3 is a shared library (bench/fa3.py says
@@ -48,7 +49,7 @@ SHORT = ((32, 16, 256, 128), (64, 8, 256, 64), (128, 4, 128, 128), (16, 32, 384,
          (20, 24, 320, 128), (8, 64, 512, 128), (100, 8, 200, 64))
 FEW = ((1, 4, 20000, 128), (1, 2, 12000, 128), (1, 1, 32000, 128), (2, 4, 5000, 128),
        (1, 12, 3000, 128), (3, 8, 1500, 128), (1, 4, 20000, 64), (1, 6, 9000, 256),
-       (1, 16, 1024, 128))
+       (1, 16, 1024, 128), (1, 2, 16000, 128), (1, 1, 20000, 128))
 OTHERS = ("cudnn", "fa3", "flex")
 
 
@@ -92,9 +93,11 @@ def flop(cell):
 
 
 class Attnjit:
-    """A contender: one build of the library, with its own templates or the embedded ones."""
+    """A contender: one build of the library, with its own templates or the embedded ones. `fields`
+    are set in the specs."""
 
-    def __init__(self, library, templates=None, tuning=None):
+    def __init__(self, library, templates=None, tuning=None, fields=None):
+        self.fields = fields or {}
         options = {"templates_folder": templates} if templates else {}
         if tuning:
             options["tuning"] = tuning
@@ -104,17 +107,23 @@ class Attnjit:
         masks = {"none": "null", "causal": "causal",
                  "window": {"kind": "sliding_window", "window": WINDOW}}
         spec = {"arch": "sm_90a", "num_q_heads": cell["heads"], "group": cell["group"],
-                "qk_depth": cell["depth"], "qkv_dtype": cell["dtype"], "mask": masks[cell["mask"]]}
+                "qk_depth": cell["depth"], "qkv_dtype": cell["dtype"], "mask": masks[cell["mask"]],
+                **self.fields}
         if cell.get("softcap"):
             spec["score_mod"] = {"kind": "softcap", "cap": CAP}
         kernel = self.service.get(self.service.prepare(spec))
         stream = torch.cuda.current_stream().cuda_stream
-        launches = []
+        launches, memory = [], None
         for q, k, v, o in sets:
             args = self.service.launch_args(q=q, k=k, v=v, o=o, stream=stream)
+            needed, _ = self.service.workspace(kernel, args)
+            if needed > 0:
+                if memory is None or memory.numel() < needed:
+                    memory = torch.zeros(needed, device="cuda", dtype=torch.uint8)
+                args.workspace, args.workspace_bytes = memory.data_ptr(), needed
             launches.append(self.service.prepare_launch(kernel, self.service.launch_state(), args))
         outputs = [o for *_, o in sets]
-        return launches, lambda i: outputs[i]
+        return launches, lambda i, _=memory: outputs[i]  # NOTE: which keeps the workspace
 
 
 class Cudnn:
@@ -329,6 +338,8 @@ def arguments():
     parser.add_argument("--fa3", help="the library of FlashAttention-3")
     parser.add_argument("--only", help="cells whose names contain one of these, comma-separated")
     parser.add_argument("--fill", action="store_true", help="launches that fill the GPU badly")
+    parser.add_argument("--variant", action="append", default=[], metavar="NAME=JSON",
+                        help="another attnjit: fields of its specs, and library")
     parser.add_argument("--pairs", type=int, default=7, help="pairs of blocks a cell; at least 5")
     parser.add_argument("--block-ms", type=float, default=15, help="length of a block")
     parser.add_argument("--no-flex", action="store_true")
@@ -337,6 +348,17 @@ def arguments():
     if options.pairs < 5:
         parser.error("--pairs: at least 5")
     return options
+
+
+def contenders_of_attnjit(options):
+    """attnjit, and the variants of --variant."""
+    found = {"attnjit": Attnjit(options.libattnjit, options.templates)}
+    for variant in options.variant:
+        name, _, text = variant.partition("=")
+        fields = json.loads(text)
+        library = fields.pop("library", options.libattnjit)
+        found[name] = Attnjit(library, options.templates, fields=fields)
+    return found
 
 
 def write(options, done):
@@ -354,4 +376,4 @@ def write(options, done):
 
 if __name__ == "__main__":
     chosen = arguments()
-    write(chosen, run({"attnjit": Attnjit(chosen.libattnjit, chosen.templates)}, chosen))
+    write(chosen, run(contenders_of_attnjit(chosen), chosen))

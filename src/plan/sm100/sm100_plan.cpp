@@ -640,9 +640,8 @@ Result<Sm100Plan> plan_fa4(const ResolvedSpec& resolved, ConfigKind kind,
   const bool deep = config.args.is_mla || config.rope_depth() > 0;
   const Budgets reference_budgets = deep ? Budgets{184, 96, 48} : Budgets{192, 88, 40};
   // Without polynomials a softmax thread takes fewer; causal at depth 128 spilt 8 bytes elsewhere.
-  const Budgets all_16_bit =
-      spec.arch == Arch::kSm103a ? Budgets{184, 80, 64} : Budgets{192, 80, 48};
-  Budgets budgets = tile.widens_kv ? Budgets{136, 80, 48, 80} : all_16_bit;
+  const Budgets usual = spec.arch == Arch::kSm103a ? Budgets{184, 80, 64} : Budgets{192, 80, 48};
+  Budgets budgets = tile.widens_kv ? Budgets{136, 80, 48, 80} : usual;
   Status status = take_budgets(tuned, 2, budgets);
   if (!status) return status.error();
   plan.roles = fa4_roles(budgets);

@@ -314,18 +314,6 @@ std::string_view no_damage_by_number(std::string_view subject, std::string_view 
       "the inits are ordered twice: by fence.mbarrier_init, and by the cluster barrier's release";
   static constexpr std::string_view kRoundBefore =
       "the peer's numbers of the round before, which were waited for, came after it had read what is overwritten";
-  [[maybe_unused]] static constexpr std::string_view kOneWorkTile =
-      "a CTA has one work tile where sequences differ in length: nothing came before, and the wait is for the phase before the first";
-  [[maybe_unused]] static constexpr std::string_view kGivenBack =
-      "a CTA has one work tile where sequences differ in length: nobody waits for the memory that is given back";
-  [[maybe_unused]] static constexpr std::string_view kOnlyO =
-      "a CTA has one work tile where sequences differ in length, and waits for its O once: the parity is 0";
-  [[maybe_unused]] static constexpr std::string_view kZeroesRead =
-      "the products have read the zeroes of V's tail: a copy may overwrite them, whoever wrote them (8.9.5)";
-  [[maybe_unused]] static constexpr std::string_view kReadBeforeQ =
-      "this work tile's Q lies where O of the one before lay: who waits for Q knows that O, and the statistic, were read";
-  [[maybe_unused]] static constexpr std::string_view kMetAtO =
-      "the lanes have read the statistic of the work tile before: the warp met behind that, before it said that O was staged";
   static constexpr std::string_view kSeenWhole =
       "which rows see all of a tile: one that is not known to be seen whole is masked, which takes longer and comes to the same";
   static constexpr std::string_view kNextGroup =
@@ -347,16 +335,8 @@ std::string_view no_damage_by_number(std::string_view subject, std::string_view 
   static constexpr std::string_view kTwoStages =
       "K has two stages: that of a tile was copied when the product of the tile two before was done, and S of it was waited for. What is done reads P no more";
   static constexpr std::string_view kLanded = "K has landed, since S is there: the wait passes at once, and orders";
-  [[maybe_unused]] static constexpr std::string_view kMetAtStaging =
-      "the warp met before it said that O was staged, and has read nothing of the announcement since";
-  [[maybe_unused]] static constexpr std::string_view kMetAtStatistic =
-      "the warp met before it handed the statistic over, and has read nothing of the announcement since";
-  [[maybe_unused]] static constexpr std::string_view kCoveredByStatistic =
-      "the statistic is handed over before it, by an arrival that releases, and the correction warps arrive here behind that";
   static constexpr std::string_view kNextBlock =
       "the same threads copy the next block of the tile behind this one: who waits for it waits longer, and is right";
-  [[maybe_unused]] static constexpr std::string_view kNextSlot =
-      "the next work tile, or the end, is announced behind the first: who waits for it waits longer, and is right";
   static constexpr std::string_view kAnnounced = "behind the announcements, which one lane makes: nothing of it is another lane's next";
   static constexpr std::string_view kNoRowsBefore = "of a consumer whose rows come before row 0: where there is a map none does, its tiles begin at row 0";
   static constexpr std::string_view kReadWithK =

@@ -11,7 +11,7 @@ namespace attnjit::emulator {
 namespace {
 
 // Of the kernels whose barriers a warp initialises, one a lane: another number of arrivals of a
-// lane's. They have 28 barriers at least.
+// lane's. Kernels with K of 256, and of 192, have fewer barriers than the others.
 void add_arrival_counts(std::vector<Rule>& rules) {
   static std::deque<std::string> texts;  // what the rules view
   for (const int lane : {0, 3, 7, 11, 15, 19, 23, 27}) {
@@ -23,8 +23,14 @@ void add_arrival_counts(std::vector<Rule>& rules) {
           "{}; selp.s32 count, {}, 0, here; add.s32 count, $3, count; mbarrier.init$1 [$2], "
           "count; }}",
           lane, change));
-      for (const char* subjects : {"sm_100a 64", "sm_100a 96", "sm_100a 128", "sm_100a 192",
-                                   "sm_100a 256", "sm_100a e4m3", "sm_100a kv_dtype"}) {
+      for (const auto& [subjects, barriers] : {std::pair{"sm_100a 64", 28},
+                                               {"sm_100a 96", 28},
+                                               {"sm_100a 128", 28},
+                                               {"sm_100a 192", 27},
+                                               {"sm_100a 256", 23},
+                                               {"sm_100a e4m3", 28},
+                                               {"sm_100a kv_dtype", 28}}) {
+        if (lane >= barriers) continue;
         rules.push_back({subjects, kind, "mbarrier.init",
                          R"(mbarrier\.init(\S+) \[(\S+)\], (\S+);)", replacement});
       }

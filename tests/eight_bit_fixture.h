@@ -72,7 +72,7 @@ class EightBitTest : public KernelTest {
     const auto problem = problem_of(spec, lengths, InputKind::kNormal, 5);
     ASSERT_TRUE(problem);
     ASSERT_TRUE(passes(spec, *problem));
-    for (const auto& [file, from, to] : damages) {
+    for (const auto& [file, from, to] : some_of(damages)) {
       EXPECT_FALSE(passes(spec, *problem, sm100::damaged(file, from, to))) << "passes: " << to;
     }
   }
@@ -122,8 +122,9 @@ class EightBitTest : public KernelTest {
 
   static void expect_scales(const std::vector<int>& groups = {16, 3}) {
     for (const Scales scales : {Scales::kTensor, Scales::kHead}) {
-      // Heads of a group in one tile, and head by head.
+      // Heads of a group in one tile, and head by head: beside the proof by turns.
       for (const int group : groups) {
+        if (!in_proof() && (scales == Scales::kTensor) != (group == groups.front())) continue;
         AttentionSpec spec = with_group(spec_of(64, scales), 2 * group, group);
         expect_passes(spec, {{{70, 70}, {300, 300}}});
         spec = with_mod(spec, ScoreModSpec::Kind::kSoftcap);
@@ -134,7 +135,7 @@ class EightBitTest : public KernelTest {
   }
 
   static void expect_sequences() {
-    for (const int depth : {64, 128}) {
+    for (const int depth : some_of<int>({64, 128}, 1)) {
       expect_passes(of_sequences(with_group(spec_of(depth, Scales::kHead), 4, 2), 16, true),
                     {{{20, 0, 141}, {300, 40, 200}}});
     }
@@ -148,6 +149,7 @@ class EightBitTest : public KernelTest {
     AttentionSpec ragged = of_sequences(spec_of(128, Scales::kTensor), 0, true);
     ragged.ragged_kv = true;
     expect_passes(ragged, {{{20, 0, 141}, {300, 40, 200}}});
+    if (!in_proof()) return;
     expect_passes(of_sequences(spec_of(256, Scales::kHead), 64, false), {{{20, 20}, {200, 70}}});
   }
 

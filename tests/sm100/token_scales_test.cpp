@@ -37,7 +37,7 @@ class Sm100TokenScales : public KernelTest {
 };
 
 TEST_F(Sm100TokenScales, EveryDepthAndInput) {
-  for (const int depth : {16, 64, 80, 128, 192, 256}) {
+  for (const int depth : some_of<int>({64, 16, 256, 128, 80, 192}, 3)) {
     ProofCase one;
     one.spec = spec_of(depth);
     one.shape = {1, depth > 192 ? 70 : 141, 300, 1};
@@ -54,13 +54,14 @@ TEST_F(Sm100TokenScales, EveryDepthAndInput) {
 }
 
 TEST_F(Sm100TokenScales, MasksScoreModificationsAndSinks) {
-  for (const auto& [name, mod] : some_of(verify::score_mods(), 4)) {
+  for (const auto& [name, mod] : some_of(verify::score_mods())) {
     AttentionSpec spec = spec_of(64);
     spec.score_mod = mod;
     spec.sink = true;
     expect_passes(spec, {{{70, 70}, {300, 300}}});
   }
-  for (const MaskSpec& mask : {window_of(50), verify::custom_mask(), mask_of(Kind::kNull)}) {
+  for (const MaskSpec& mask :
+       some_of<MaskSpec>({verify::custom_mask(), mask_of(Kind::kNull), window_of(50)}, 1)) {
     expect_passes(spec_of(128, mask), {{{141}, {300}}, {{3}, {700}}});
   }
 }
@@ -69,10 +70,11 @@ TEST_F(Sm100TokenScales, PagesRaggedBatchesAndPartitions) {
   // Pages of whole boxes, and of three rows, which threads copy.
   for (const int page_size : {16, 3}) {
     expect_passes(of_sequences(spec_of(128), page_size, true), {{{20, 0, 141}, {300, 40, 200}}});
+    if (page_size == 16 && !in_proof()) continue;
     expect_passes(of_sequences(spec_of(256), page_size, false), {{{20, 20}, {200, 70}}});
   }
   AttentionSpec ragged = of_sequences(spec_of(64), 0, true);
-  expect_passes(ragged, {{{20, 0, 141}, {300, 40, 200}}});
+  if (in_proof()) expect_passes(ragged, {{{20, 0, 141}, {300, 40, 200}}});
   ragged.ragged_kv = true;
   expect_passes(ragged, {{{20, 0, 141}, {300, 40, 200}}});
   AttentionSpec parts = of_sequences(spec_of(128), 16, true);
@@ -89,7 +91,7 @@ TEST_F(Sm100TokenScales, PagesRaggedBatchesAndPartitions) {
 TEST_F(Sm100TokenScales, SeveralWorkTilesPerCta) {
   const MaskSpec null = mask_of(Kind::kNull);
   expect_passes(spec_of(64, null), {{{300, 300, 300}, {300, 300, 300}}});
-  expect_passes(spec_of(128, null), {{{20, 20, 20}, {500, 500, 500}}});
+  if (in_proof()) expect_passes(spec_of(128, null), {{{20, 20, 20}, {500, 500, 500}}});
   AttentionSpec decode = with_group(spec_of(128), 12, 6);
   decode.max_q_len = 4;
   expect_passes(decode, {{{3, 3, 3, 3}, {200, 200, 200, 200}}, {{4}, {700}}});
@@ -131,11 +133,12 @@ TEST_F(Sm100TokenScales, DamagesAreSeen) {
   one.shape = {3, 150, 400, 1};
   const Problem problem = sm100::problem_of(one, InputKind::kNormal, 5).value();
   ASSERT_EQ(failure(one, problem), "");
-  const struct {
+  struct Damage {
     const char* file;
     const char* from;
     const char* to;
-  } damages[] = {
+  };
+  const std::vector<Damage> damages = {
       {"sm100/scales.cuh", "arguments.q_scale[row * heads + head]",
        "arguments.q_scale[row * heads]"},
       {"sm100/scales.cuh", "return arguments.scale * arguments.q_scale",
@@ -148,7 +151,7 @@ TEST_F(Sm100TokenScales, DamagesAreSeen) {
       {"sm100/scales.cuh", "read(kKeyScale, i)", "read(kInverseValueScale, i)"},
       {"sm100/softmax.cuh", "online.sum += key_scales.row_sum(s);", "online.sum += row_sum(s);"},
   };
-  for (const auto& [file, from, to] : damages) {
+  for (const auto& [file, from, to] : some_of(damages, 3)) {
     EXPECT_NE(failure(one, problem, damaged(file, from, to)), "") << "passes: " << from;
   }
 }

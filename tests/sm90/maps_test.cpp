@@ -24,6 +24,7 @@ TEST_F(Sm90Maps, Documents) {
   expect_maps(spec_of(64, causal_documents()), {{300}, {700}}, {documents_of(200)});
   expect_maps(spec_of(128, causal_documents()), {{520}, {520}}, {documents_of(100)});
   expect_maps(spec_of(256, same_document()), {{150}, {400}}, {documents_of(128)});
+  if (!in_proof()) return;
   expect_maps(spec_of(128, same_document()), {{200}, {90}}, {documents_of(70)});
 }
 
@@ -56,7 +57,7 @@ TEST_F(Sm90Maps, ImagePrefix) {
 TEST_F(Sm90Maps, SequencesAndHeads) {
   expect_maps(spec_of(64, documents_by_batch()), {{200, 200}, {300, 300}}, {documents_of(150)});
   const MaskSpec by_head = documents_by_head();
-  expect_maps(spec_of(64, by_head), {{130}, {400}}, {documents_of(150)});
+  if (in_proof()) expect_maps(spec_of(64, by_head), {{130}, {400}}, {documents_of(150)});
   for (const int group : some_of<int>({3, 4}, 1)) {
     expect_maps(with_group(spec_of(64, by_head), 2 * group, group), {{130}, {400}},
                 {documents_of(150)});
@@ -123,7 +124,7 @@ TEST_F(Sm90Maps, Matrices) {
 // By the seed's bits a mask has one batch or each, one head or each, each row or one.
 TEST_F(Sm90Maps, Materialized) {
   for (const Dtype dtype :
-       some_of<Dtype>({Dtype::kBits, Dtype::kF32, Dtype::kU8, Dtype::kBf16, Dtype::kFp16})) {
+       some_of<Dtype>({Dtype::kBits, Dtype::kF32, Dtype::kU8, Dtype::kBf16, Dtype::kFp16}, 1)) {
     for (const std::uint64_t seed : some_of<std::uint64_t>({3, 4}, 1)) {
       expect_maps(spec_of(64, tensor_mask(dtype)), {{300, 300}, {700, 700}}, {}, seed);
     }
@@ -151,7 +152,9 @@ TEST_F(Sm90Maps, MaterializedOfGroupsAndSequences) {
 TEST_F(Sm90Maps, MaterializedInTrees) {
   for (const Dtype dtype : some_of<Dtype>({Dtype::kU8, Dtype::kF32}, 1)) {
     const MaskSpec mask = tensor_mask(dtype);
-    expect_maps(spec_of(64, tree(Kind::kAnd, {mask_of(Kind::kCausal), mask})), {{300}, {500}});
+    if (in_proof()) {
+      expect_maps(spec_of(64, tree(Kind::kAnd, {mask_of(Kind::kCausal), mask})), {{300}, {500}});
+    }
     expect_maps(spec_of(64, tree(Kind::kAnd, {mask, same_document()})), {{300, 300}, {500, 500}},
                 {documents_of(200)}, 3);
   }

@@ -134,7 +134,7 @@ class DeepTest : public KernelTest {
     const auto draw = [&](int begin, int end) {
       return begin + static_cast<int>(random() % static_cast<unsigned>(end - begin));
     };
-    for (int i = 0; i < (in_proof() ? 60 : 2); ++i) {
+    for (int i = 0; i < (in_proof() ? 20 : 2); ++i) {
       const int group = draw(1, 17);
       AttentionSpec spec = spec_of(group * draw(1, 4), group, 64 * draw(5, 9));
       const int pages[] = {0, 1, 5, 16, 64, 96, 256};

@@ -199,7 +199,7 @@ class EightBitTest : public KernelTest {
   static void expect_random(std::uint32_t seed) {
     std::mt19937 draw(seed);
     const auto below = [&](int n) { return static_cast<int>(draw() % static_cast<unsigned>(n)); };
-    for (int i = 0; i < (in_proof() ? 120 : 4); ++i) {
+    for (int i = 0; i < (in_proof() ? 40 : 4); ++i) {
       const int depths[] = {64, 128, 256, 16, 48, 80, 96, 160, 192, 224};
       const int groups[] = {1, 2, 3, 8};
       const int group = groups[below(4)];

@@ -137,7 +137,7 @@ class MlaTest : public KernelTest {
     const auto draw = [&](int begin, int end) {
       return begin + static_cast<int>(random() % static_cast<unsigned>(end - begin));
     };
-    for (int i = 0; i < (in_proof() ? 60 : 3); ++i) {
+    for (int i = 0; i < (in_proof() ? 20 : 3); ++i) {
       AttentionSpec spec = spec_of(draw(1, 129), 0, draw(0, 4));
       const int latent = 64 * draw(1, in_proof() ? 9 : 4);
       spec = with_depths(spec, latent + 64 * (latent == 64 ? 1 : draw(0, 2)), latent);

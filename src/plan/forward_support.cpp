@@ -100,47 +100,39 @@ spec::ScoreTile tile_of(std::int32_t row, std::int32_t column) {
 
 }  // namespace
 
-bool later_rows_see_more(const ResolvedSpec& spec) {
-  if (spec::interprets_mask(spec)) return false;
-  const bool causal = contains(*spec, MaskSpec::Kind::kCausal);
-  if (!contains(*spec, MaskSpec::Kind::kCustom)) return causal;
+LongSequence shown_of_long_sequence(const ResolvedSpec& spec) {
+  if (spec::interprets_mask(spec)) return {};
+  const bool causal = contains(spec->mask, MaskSpec::Kind::kCausal);
+  if (!contains(spec->mask, MaskSpec::Kind::kCustom)) return {causal, false};
   // NOTE: their numbers come with the launch.
-  if (contains(*spec, MaskSpec::Kind::kSlidingWindow) ||
-      contains(*spec, MaskSpec::Kind::kChunked)) {
-    return false;
-  }
-  if (contains(*spec, MaskSpec::Kind::kMaterialized)) return causal;
-  const spec::Snippets& snippets = spec.state().snippets;
-  const bool has_params = std::any_of(snippets.begin(), snippets.end(), [](const auto& snippet) {
-    return snippet && snippet->kind == spec::SnippetKind::kMask && !snippet->params.empty();
-  });
+  const bool ends_anywhere = contains(spec->mask, MaskSpec::Kind::kSlidingWindow) ||
+                             contains(spec->mask, MaskSpec::Kind::kChunked);
+  LongSequence shown{causal && !ends_anywhere, false};
   Evaluators evaluators = evaluators_of(spec);
-  if (has_params || evaluators.empty()) return causal;
-  // Tiles of the first and of the second half of rows that show something.
+  if (evaluators.empty()) return shown;
+  // Tiles that show something of the first and of the second half of rows, and all that are whole.
   std::array<int, 2> seen{};
-  for (std::int32_t row = 0; row < kTiles; ++row) {
-    for (std::int32_t column = 0; column < kTiles; ++column) {
-      auto next = evaluators.begin();
-      seen[2 * row / kTiles] += status_of(spec->mask, tile_of(row, column), next).seen ? 1 : 0;
-    }
-  }
-  // Causal has 26 to 10; a window, whose first rows lack some keys, has about as many.
-  return seen[1] > 2 * seen[0];
-}
-
-bool shows_much_whole(const ResolvedSpec& spec) {
-  if (!contains(*spec, MaskSpec::Kind::kCustom)) return false;
-  Evaluators evaluators = evaluators_of(spec);
-  if (evaluators.empty()) return false;
   int whole = 0;
   for (std::int32_t row = 0; row < kTiles; ++row) {
     for (std::int32_t column = 0; column < kTiles; ++column) {
       auto next = evaluators.begin();
-      whole += status_of(spec->mask, tile_of(row, column), next).hidden ? 0 : 1;
+      const spec::TileStatus status = status_of(spec->mask, tile_of(row, column), next);
+      seen[2 * row / kTiles] += status.seen ? 1 : 0;
+      whole += status.hidden ? 0 : 1;
     }
   }
   // Causal has 28 of 64, a window or documents none or few.
-  return whole > kTiles * kTiles / 4;
+  shown.much_whole = whole > kTiles * kTiles / 4;
+  const spec::Snippets& snippets = spec.state().snippets;
+  const bool has_params = std::any_of(snippets.begin(), snippets.end(), [](const auto& snippet) {
+    return snippet && snippet->kind == spec::SnippetKind::kMask && !snippet->params.empty();
+  });
+  if (ends_anywhere || has_params || contains(spec->mask, MaskSpec::Kind::kMaterialized)) {
+    return shown;
+  }
+  // Causal has 26 to 10; a window, whose first rows lack some keys, has about as many.
+  shown.rising = seen[1] > 2 * seen[0];
+  return shown;
 }
 
 bool has_page_table(const AttentionSpec& spec) { return spec.page_size > 0 && spec.topk == 0; }

@@ -23,13 +23,16 @@ bool interprets(const AttentionSpec& spec);
 /// it does not hide.
 bool lists_tiles(const ResolvedSpec& spec);
 
-/// Whether later rows see clearly more keys, as under causal: then a CTA takes a long tile with a
-/// short one. A mask with custom code, but without parameters, is asked about a square of tiles.
-bool later_rows_see_more(const ResolvedSpec& spec);
-
-/// Whether a mask with custom code shows a good part of a long sequence's tiles whole, whatever its
-/// parameters are: as causal does, or a mask that hides nothing, and no window.
-bool shows_much_whole(const ResolvedSpec& spec);
+/// What a mask shows of a long sequence. One with custom code is asked about a square of tiles.
+struct LongSequence {
+  /// Later rows see clearly more keys, as under causal: then a CTA takes a long tile with a short
+  /// one. Where custom code has parameters, its other parts alone decide.
+  bool rising = false;
+  /// Custom code shows a good part of the tiles whole, whatever its parameters are: as causal does,
+  /// or a mask that hides nothing, and no window.
+  bool much_whole = false;
+};
+LongSequence shown_of_long_sequence(const ResolvedSpec& spec);
 
 /// Whether the kernel finds the pages of a sequence in page_table. Lists of keys (topk) name rows
 /// of the pool themselves.

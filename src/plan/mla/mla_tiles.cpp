@@ -125,7 +125,7 @@ MlaTiles mla_tiles(const ResolvedSpec& resolved) {
         spec.page_size > 0 ? std::gcd(spec.page_size, MlaTiles::kKeys) : MlaTiles::kKeys;
   }
   tiles.pair_tiles = tiles.own_v && !tiles.kv_lens && !decodes(spec, MlaTiles::kRows) &&
-                     later_rows_see_more(resolved);
+                     shown_of_long_sequence(resolved).rising;
   tiles.partition_tiles = spec.partition_keys / MlaTiles::kKeys;
   // As of sm_90a's decodes: nobody comes back for what was not asked for.
   tiles.l2_bytes = 128;

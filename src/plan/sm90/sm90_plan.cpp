@@ -211,7 +211,7 @@ Sm90Plan choose(const ResolvedSpec& resolved) {
   plan.split = splits(spec);
   plan.overlaps = plan.split || plan.mapped || decodes(spec, kSm90ConsumerRows);
   plan.row_copies = copies_rows(spec);
-  const bool rising = later_rows_see_more(resolved);
+  const auto [rising, much_whole] = shown_of_long_sequence(resolved);
   // In a ragged batch a tile may be a hundred times as long as another. What a listed mask shows of
   // each is known on the device alone, but pairs even out what is like causal. NOTE: warps that
   // copy rows each find the CTA's work for themselves, and could not claim it.
@@ -230,7 +230,7 @@ Sm90Plan choose(const ResolvedSpec& resolved) {
   } else if (spec.qk_depth <= 128) {
     // Fewer and longer tiles where most are whole, and each costs a note: measured. Pages seldom
     // divide 80.
-    const bool whole = !hides || (listed && !plan.kv_lens && shows_much_whole(resolved));
+    const bool whole = !hides || (listed && !plan.kv_lens && much_whole);
     plan.BN = whole && spec.page_size == 0 ? 80 : 64;
     // Four where Q leaves room: measured of pages and ragged batches.
     plan.num_stages = hides && plan.kv_lens && !plan.row_copies ? 4 : 3;

@@ -2,7 +2,7 @@
 // Latencies and rates of the pipes of a sub-partition, and of a tile's softmax.
 #include "common/wgmma.cuh"
 #include "device.cuh"
-#include "sm90/softmax.cuh"
+#include "work.cuh"
 
 namespace attnjit::clock_bench {
 namespace {
@@ -40,19 +40,10 @@ __global__ void pipe(u32* out, float y, float z) {
   float x[kChains];
 #pragma unroll
   for (int c = 0; c < kChains; ++c) x[c] = y + static_cast<float>(c + threadIdx.x);
-#pragma unroll 1
-  for (int sample = 0; sample < kSamples; ++sample) {
-    __syncthreads();
-    const u32 begin = cycle();
+  take_samples_of<Until::kAll, kSteps>(out, [&](int) {
 #pragma unroll
-    for (int step = 0; step < kSteps; ++step) {
-#pragma unroll
-      for (int c = 0; c < kChains; ++c) Op::apply(x[c], y, z);
-    }
-    __syncthreads();
-    const u32 end = cycle();
-    if (threadIdx.x == 0) out[sample] = end - begin;
-  }
+    for (int c = 0; c < kChains; ++c) Op::apply(x[c], y, z);
+  });
 #pragma unroll
   for (int c = 0; c < kChains; ++c) keep(out, x[c]);
 }
@@ -72,14 +63,6 @@ void measure_pipe(Report& report, const std::string& name, double parts = 1) {
     report.add("arithmetic." + name + ".warps" + std::to_string(warps), "cycles", rate);
   }
 }
-
-template <int kPolynomials>
-struct SoftmaxConfig {
-  static constexpr bool kRescaleByRow = false;
-  static constexpr float kRescaleThreshold = 8.0f;
-  static constexpr int kPBias = 0;
-  static constexpr int kExp2FmaPairs = kPolynomials;
-};
 
 /// One step of a warpgroup's online softmax over 64 rows of `kColumns` scores, with the packing of
 /// P: what a consumer does of each tile beside its products.
@@ -121,13 +104,7 @@ void measure_softmax(Report& report) {
 }
 
 __global__ void nothing(u32* out) {
-  for (int sample = 0; sample < kSamples; ++sample) {
-    __syncthreads();
-    const u32 begin = cycle();
-    __syncthreads();
-    const u32 end = cycle();
-    if (threadIdx.x == 0) out[sample] = end - begin;
-  }
+  take_samples<Until::kAll>(out, [] {});
 }
 
 }  // namespace

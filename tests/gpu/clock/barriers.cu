@@ -8,147 +8,89 @@ namespace {
 
 constexpr int kRounds = 16;
 
-/// Two warps hand an mbarrier's phase to and fro: a round is two hand-overs.
-__global__ void mbarrier_rounds(u32* out, int other) {
-  const u32 first = shared_base(), second = first + 8;
-  if (threadIdx.x == 0) {
-    mbarrier_init(first, 1);
-    mbarrier_init(second, 1);
-    fence_mbarrier_init();
-  }
-  const int warp = threadIdx.x / 32;
+/// Two parties hand a phase to and fro, the `giver` first: a round is two hand-overs. `arrive` and
+/// `wait` are handed the place, 0 of the giver and 1 of the taker, and the wait the round.
+template <class Arrive, class Wait>
+ATTNJIT_DEVICE void hand_over(u32* out, bool giver, bool taker, const Arrive& arrive,
+                              const Wait& wait) {
   int phase = 0;
-#pragma unroll 1
-  for (int sample = 0; sample < kSamples; ++sample) {
-    __syncthreads();
-    const u32 begin = cycle();
-    if (warp == 0) {
+  take_samples<Until::kThread0>(out, [&] {
+    if (giver) {
 #pragma unroll 1
       for (int round = 0; round < kRounds; ++round, phase ^= 1) {
-        if (elect_one()) mbarrier_arrive(first);
-        mbarrier_wait(second, phase);
+        arrive(0);
+        wait(1, phase);
       }
-    } else if (warp == other) {
+    } else if (taker) {
 #pragma unroll 1
       for (int round = 0; round < kRounds; ++round, phase ^= 1) {
-        mbarrier_wait(first, phase);
-        if (elect_one()) mbarrier_arrive(second);
+        wait(0, phase);
+        arrive(1);
       }
     }
-    const u32 end = cycle();
-    if (threadIdx.x == 0) out[sample] = end - begin;
-  }
+  });
 }
 
-/// A whole warpgroup arrives, another waits, and the other way round.
-__global__ void mbarrier_groups(u32* out) {
-  const u32 first = shared_base(), second = first + 8;
+/// `count` mbarriers of as many arrivals; where they lie.
+ATTNJIT_DEVICE u32 make_mbarriers(int count, int arrivals) {
+  const u32 first = shared_base();
   if (threadIdx.x == 0) {
-    mbarrier_init(first, 128);
-    mbarrier_init(second, 128);
+    for (int i = 0; i < count; ++i) mbarrier_init(first + 8 * i, arrivals);
     fence_mbarrier_init();
   }
-  int phase = 0;
-#pragma unroll 1
-  for (int sample = 0; sample < kSamples; ++sample) {
-    __syncthreads();
-    const u32 begin = cycle();
-    if (threadIdx.x < 128) {
-#pragma unroll 1
-      for (int round = 0; round < kRounds; ++round, phase ^= 1) {
-        mbarrier_arrive(first);
-        mbarrier_wait(second, phase);
-      }
-    } else {
-#pragma unroll 1
-      for (int round = 0; round < kRounds; ++round, phase ^= 1) {
-        mbarrier_wait(first, phase);
-        mbarrier_arrive(second);
-      }
-    }
-    const u32 end = cycle();
-    if (threadIdx.x == 0) out[sample] = end - begin;
-  }
+  return first;
+}
+
+/// Of two warps.
+__global__ void mbarrier_rounds(u32* out, int other) {
+  const u32 first = make_mbarriers(2, 1);
+  const int warp = threadIdx.x / 32;
+  hand_over(
+      out, warp == 0, warp == other,
+      [&](int place) {
+        if (elect_one()) mbarrier_arrive(first + 8 * place);
+      },
+      [&](int place, int phase) { mbarrier_wait(first + 8 * place, phase); });
+}
+
+/// Of two warpgroups, of which all threads arrive.
+__global__ void mbarrier_groups(u32* out) {
+  const u32 first = make_mbarriers(2, 128);
+  hand_over(
+      out, threadIdx.x < 128, true, [&](int place) { mbarrier_arrive(first + 8 * place); },
+      [&](int place, int phase) { mbarrier_wait(first + 8 * place, phase); });
 }
 
 /// Waits of which each finds its phase complete.
 template <int kWaits>
 __global__ void mbarrier_passed(u32* out) {
-  const u32 barrier = shared_base();
-  if (threadIdx.x == 0) {
-    mbarrier_init(barrier, 1);
-    fence_mbarrier_init();
-    mbarrier_arrive(barrier);
-  }
-#pragma unroll 1
-  for (int sample = 0; sample < kSamples; ++sample) {
-    __syncthreads();
-    const u32 begin = cycle();
-#pragma unroll
-    for (int i = 0; i < kWaits; ++i) mbarrier_wait(barrier, 0);
-    const u32 end = cycle();
-    if (threadIdx.x == 0) out[sample] = end - begin;
-  }
+  const u32 barrier = make_mbarriers(1, 1);
+  if (threadIdx.x == 0) mbarrier_arrive(barrier);
+  take_samples_of<Until::kThread0, kWaits>(out, [&](int) { mbarrier_wait(barrier, 0); });
 }
 
 /// Arrivals one behind another, of one lane.
 template <int kArrivals>
 __global__ void mbarrier_arrivals(u32* out) {
-  const u32 barrier = shared_base();
-  if (threadIdx.x == 0) {
-    mbarrier_init(barrier, 1);
-    fence_mbarrier_init();
-  }
-#pragma unroll 1
-  for (int sample = 0; sample < kSamples; ++sample) {
-    __syncthreads();
-    const u32 begin = cycle();
-    if (elect_one()) {
+  const u32 barrier = make_mbarriers(1, 1);
+  take_samples<Until::kAll>(out, [&] {
+    if (!elect_one()) return;
 #pragma unroll
-      for (int i = 0; i < kArrivals; ++i) mbarrier_arrive(barrier);
-    }
-    __syncthreads();
-    const u32 end = cycle();
-    if (threadIdx.x == 0) out[sample] = end - begin;
-  }
+    for (int i = 0; i < kArrivals; ++i) mbarrier_arrive(barrier);
+  });
 }
 
 /// All threads meet again and again.
 template <int kMeetings>
 __global__ void named_barrier(u32* out) {
-#pragma unroll 1
-  for (int sample = 0; sample < kSamples; ++sample) {
-    __syncthreads();
-    const u32 begin = cycle();
-#pragma unroll
-    for (int i = 0; i < kMeetings; ++i) named_barrier_sync(1, blockDim.x);
-    const u32 end = cycle();
-    if (threadIdx.x == 0) out[sample] = end - begin;
-  }
+  take_samples_of<Until::kThread0, kMeetings>(out, [](int) { named_barrier_sync(1, blockDim.x); });
 }
 
 /// Two warpgroups give each other the turn, as consumers do: one arrives, the other waits.
 __global__ void named_turns(u32* out) {
-#pragma unroll 1
-  for (int sample = 0; sample < kSamples; ++sample) {
-    __syncthreads();
-    const u32 begin = cycle();
-    if (threadIdx.x < 128) {
-#pragma unroll 1
-      for (int round = 0; round < kRounds; ++round) {
-        named_barrier_arrive(1, 256);
-        named_barrier_sync(2, 256);
-      }
-    } else {
-#pragma unroll 1
-      for (int round = 0; round < kRounds; ++round) {
-        named_barrier_sync(1, 256);
-        named_barrier_arrive(2, 256);
-      }
-    }
-    const u32 end = cycle();
-    if (threadIdx.x == 0) out[sample] = end - begin;
-  }
+  hand_over(
+      out, threadIdx.x < 128, true, [](int place) { named_barrier_arrive(1 + place, 256); },
+      [](int place, int) { named_barrier_sync(1 + place, 256); });
 }
 
 enum class Fence { kProxy, kProxyBehindStore, kWgmma, kWgmmaWait, kSyncWarp };
@@ -156,25 +98,17 @@ enum class Fence { kProxy, kProxyBehindStore, kWgmma, kWgmmaWait, kSyncWarp };
 template <Fence kFence, int kCount>
 __global__ void fences(u32* out) {
   const u32 mine = shared_base() + 16 * threadIdx.x;
-#pragma unroll 1
-  for (int sample = 0; sample < kSamples; ++sample) {
-    __syncthreads();
-    const u32 begin = cycle();
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-      if constexpr (kFence == Fence::kProxyBehindStore) store_shared_v4(mine, i, i, i, i);
-      if constexpr (kFence == Fence::kProxy || kFence == Fence::kProxyBehindStore)
-        fence_proxy_async_shared();
-      if constexpr (kFence == Fence::kWgmma) wgmma_fence();
-      if constexpr (kFence == Fence::kWgmmaWait) {
-        wgmma_commit();
-        wgmma_wait<0>();
-      }
-      if constexpr (kFence == Fence::kSyncWarp) __syncwarp();
+  take_samples_of<Until::kThread0, kCount>(out, [&](int i) {
+    if constexpr (kFence == Fence::kProxyBehindStore) store_shared_v4(mine, i, i, i, i);
+    if constexpr (kFence == Fence::kProxy || kFence == Fence::kProxyBehindStore)
+      fence_proxy_async_shared();
+    if constexpr (kFence == Fence::kWgmma) wgmma_fence();
+    if constexpr (kFence == Fence::kWgmmaWait) {
+      wgmma_commit();
+      wgmma_wait<0>();
     }
-    const u32 end = cycle();
-    if (threadIdx.x == 0) out[sample] = end - begin;
-  }
+    if constexpr (kFence == Fence::kSyncWarp) __syncwarp();
+  });
 }
 
 template <Fence kFence>
@@ -182,11 +116,6 @@ void measure_fence(Report& report, const std::string& name) {
   report.add("barriers." + name, "cycles",
              slope(cycles_of({1, 128, 4096}, fences<kFence, 24>),
                    cycles_of({1, 128, 4096}, fences<kFence, 8>), 16));
-}
-
-std::vector<double> each(std::vector<double> rounds, double parts) {
-  for (double& cycles : rounds) cycles /= parts;
-  return rounds;
 }
 
 }  // namespace

@@ -15,11 +15,8 @@ constexpr int kSpinCycles = 20000, kBurst = 8;
 /// did.
 template <int N, bool kSs, class Work>
 __global__ __launch_bounds__(384) void beside(u32* out, int bursts) {
-  const u32 base = shared_base();
   __shared__ volatile u32 stop;
-  fill_shared(base, kProductBytes + 16384);
-  fence_proxy_async_shared();
-  __syncthreads();
+  const u32 base = make_operands(16384);
   if (threadIdx.x < 128) {
     Products<N, kSs> products(base);
 #pragma unroll 1
@@ -27,17 +24,7 @@ __global__ __launch_bounds__(384) void beside(u32* out, int bursts) {
       if (threadIdx.x == 0) stop = 0;
       __syncthreads();
       const u32 begin = cycle();
-#pragma unroll 1
-      for (int burst = 0; burst < bursts; ++burst) {
-        pin_registers(products.d);
-        pin_registers(products.a);
-        wgmma_fence();
-#pragma unroll
-        for (int i = 0; i < kBurst; ++i) products.issue();
-        wgmma_commit();
-        wgmma_wait<1>();
-      }
-      wgmma_wait<0>();
+      products.template issue_bursts<kBurst, 1>(bursts);
       const u32 end = cycle();
       if (bursts == 0) {
         while (cycle() - begin < kSpinCycles) nanosleep(100);

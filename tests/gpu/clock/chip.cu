@@ -95,12 +95,7 @@ __global__ __launch_bounds__(384) void load(Done* done, int operands, bool produ
     while (products && cycle64() - begin < kLaunchCycles) {
 #pragma unroll 1
       for (int burst = 0; burst < 8; ++burst) {
-        pin_registers(tile.d);
-        pin_registers(tile.a);
-        wgmma_fence();
-#pragma unroll
-        for (int i = 0; i < kBurst; ++i) tile.issue(i > 0);
-        wgmma_commit();
+        tile.template issue_group<kBurst>(0);
         wgmma_wait<0>();
         if (sleep > 0) nanosleep(sleep);
       }

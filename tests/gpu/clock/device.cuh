@@ -77,6 +77,38 @@ extern __shared__ __align__(1024) unsigned char dynamic_shared[];
 /// Shared memory from the first whole swizzle pattern on.
 ATTNJIT_DEVICE u32 shared_base() { return (shared_address(dynamic_shared) + 1023u) & ~1023u; }
 
+/// Where a sample's count is read: when thread 0 is through, or when all threads are.
+enum class Until { kThread0, kAll };
+
+/// Takes kSamples times what `piece` takes once all threads have met.
+template <Until kUntil, class Piece>
+ATTNJIT_DEVICE void take_samples(u32* out, const Piece& piece) {
+#pragma unroll 1
+  for (int sample = 0; sample < kSamples; ++sample) {
+    __syncthreads();
+    const u32 begin = cycle();
+    piece();
+    if constexpr (kUntil == Until::kAll) __syncthreads();
+    const u32 end = cycle();
+    if (threadIdx.x == 0) out[sample] = end - begin;
+  }
+}
+
+/// The same of kCount of an instruction: `issue` is handed which one it is.
+template <Until kUntil, int kCount, class Issue>
+ATTNJIT_DEVICE void take_samples_of(u32* out, const Issue& issue) {
+  take_samples<kUntil>(out, [&] {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) issue(i);
+  });
+}
+
+/// Each of `samples` divided by `parts`.
+inline std::vector<double> each(std::vector<double> samples, double parts) {
+  for (double& sample : samples) sample /= parts;
+  return samples;
+}
+
 /// Device memory, freed with the process.
 template <class T>
 T* allocate(std::size_t count) {

@@ -10,21 +10,12 @@ namespace {
 /// last was issued.
 template <int N, bool kSs, int kCount>
 __global__ __launch_bounds__(128) void chain(u32* out) {
-  const u32 base = shared_base();
-  fill_shared(base, kProductBytes);
-  fence_proxy_async_shared();
-  __syncthreads();
-  Products<N, kSs> products(base);
+  Products<N, kSs> products(make_operands());
 #pragma unroll 1
   for (int sample = 0; sample < kSamples; ++sample) {
-    pin_registers(products.d);
-    pin_registers(products.a);
     __syncthreads();
     const u32 begin = cycle();
-    wgmma_fence();
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) products.issue(i > 0);
-    wgmma_commit();
+    products.template issue_group<kCount>(0);
     const u32 issued = cycle();
     wgmma_wait<0>();
     const u32 end = cycle();
@@ -66,30 +57,8 @@ void measure_chain(Report& report) {
 /// it goes on.
 template <int N, bool kSs, int kBurst, int kPending>
 __global__ __launch_bounds__(384) void rate(u32* out, int bursts) {
-  const u32 base = shared_base();
-  fill_shared(base, kProductBytes);
-  fence_proxy_async_shared();
-  __syncthreads();
-  Products<N, kSs> products(base);
-#pragma unroll 1
-  for (int sample = 0; sample < kSamples; ++sample) {
-    __syncthreads();
-    const u32 begin = cycle();
-#pragma unroll 1
-    for (int burst = 0; burst < bursts; ++burst) {
-      pin_registers(products.d);
-      pin_registers(products.a);
-      wgmma_fence();
-#pragma unroll
-      for (int i = 0; i < kBurst; ++i) products.issue();
-      wgmma_commit();
-      wgmma_wait<kPending>();
-    }
-    wgmma_wait<0>();
-    __syncthreads();
-    const u32 end = cycle();
-    if (threadIdx.x == 0) out[sample] = end - begin;
-  }
+  Products<N, kSs> products(make_operands());
+  take_samples<Until::kAll>(out, [&] { products.template issue_bursts<kBurst, kPending>(bursts); });
   products.keep_all(out);
 }
 
@@ -114,23 +83,14 @@ void measure_rate(Report& report) {
 /// as it sees them issued. Fields: when each had ended, from the first's begin.
 template <int N, bool kSs, int kBurst>
 __global__ __launch_bounds__(256) void two_bursts(u32* out) {
-  const u32 base = shared_base();
   __shared__ u32 begin;
-  fill_shared(base, kProductBytes);
-  fence_proxy_async_shared();
-  __syncthreads();
-  Products<N, kSs> products(base);
+  Products<N, kSs> products(make_operands());
 #pragma unroll 1
   for (int sample = 0; sample < kSamples; ++sample) {
-    pin_registers(products.d);
-    pin_registers(products.a);
     __syncthreads();
     if (threadIdx.x == 0) begin = cycle();
     if (threadIdx.x >= 128) named_barrier_sync(1, 256);
-    wgmma_fence();
-#pragma unroll
-    for (int i = 0; i < kBurst; ++i) products.issue();
-    wgmma_commit();
+    products.template issue_group<kBurst>();
     if (threadIdx.x < 128) named_barrier_arrive(1, 256);
     wgmma_wait<0>();
     const u32 end = cycle();

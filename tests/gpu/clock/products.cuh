@@ -7,6 +7,8 @@
 
 namespace attnjit::clock_bench {
 
+constexpr int kProductBytes = 8192 + 4 * 8192;
+
 /// m64nNk16 of bf16: SS has both operands in shared memory (K-major), as S = Q K^T has; RS has A in
 /// registers and B MN-major, as O += P V has.
 template <int N, bool kSs>
@@ -34,6 +36,29 @@ struct Products {
     }
   }
 
+  /// A group of kCount, which is committed. The first accumulates where `first` is 1, all others
+  /// do.
+  template <int kCount>
+  ATTNJIT_DEVICE void issue_group(int first = 1) {
+    pin_registers(d);
+    pin_registers(a);
+    wgmma_fence();
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) issue(i > 0 ? 1 : first);
+    wgmma_commit();
+  }
+
+  /// `bursts` groups of kBurst, with kPending groups under way while it goes on.
+  template <int kBurst, int kPending>
+  ATTNJIT_DEVICE void issue_bursts(int bursts) {
+#pragma unroll 1
+    for (int burst = 0; burst < bursts; ++burst) {
+      issue_group<kBurst>();
+      wgmma_wait<kPending>();
+    }
+    wgmma_wait<0>();
+  }
+
   ATTNJIT_DEVICE void keep_all(u32* out) {
     pin_registers(d);
 #pragma unroll
@@ -41,7 +66,15 @@ struct Products {
   }
 };
 
-constexpr int kProductBytes = 8192 + 4 * 8192;
 constexpr int kProductShared = 1024 + kProductBytes;
+
+/// Numbers for products, and for what lies `beside` them; where they begin.
+ATTNJIT_DEVICE u32 make_operands(int beside = 0) {
+  const u32 base = shared_base();
+  fill_shared(base, kProductBytes + beside);
+  fence_proxy_async_shared();
+  __syncthreads();
+  return base;
+}
 
 }  // namespace attnjit::clock_bench

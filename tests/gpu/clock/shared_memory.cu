@@ -11,24 +11,15 @@ __global__ void load_chain(u32* out, int stride) {
   const u32 base = shared_base();
   for (int i = 4 * threadIdx.x; i < 32768; i += 4 * blockDim.x) store_shared_word(base + i, 0);
   u32 address = base + stride * (threadIdx.x % 32);
-#pragma unroll 1
-  for (int sample = 0; sample < kSamples; ++sample) {
-    __syncthreads();
-    const u32 begin = cycle();
-#pragma unroll
-    for (int i = 0; i < kLoads; ++i) {
-      u32 a = 0, b = 0, c = 0, d = 0;
-      if constexpr (kWords == 4) {
-        load_shared_v4(address, a, b, c, d);
-      } else {
-        a = load_shared_word(address);
-      }
-      address += a + b + c + d;
+  take_samples_of<Until::kAll, kLoads>(out, [&](int) {
+    u32 a = 0, b = 0, c = 0, d = 0;
+    if constexpr (kWords == 4) {
+      load_shared_v4(address, a, b, c, d);
+    } else {
+      a = load_shared_word(address);
     }
-    __syncthreads();
-    const u32 end = cycle();
-    if (threadIdx.x == 0) out[sample] = end - begin;
-  }
+    address += a + b + c + d;
+  });
   keep(out, address);
 }
 
@@ -41,32 +32,23 @@ __global__ void accesses(u32* out, int stride) {
   for (int i = 4 * threadIdx.x; i < 32768; i += 4 * blockDim.x) store_shared_word(base + i, 0);
   const u32 mine = base + stride * (threadIdx.x % 32);
   u32 sum = 0;
-#pragma unroll 1
-  for (int sample = 0; sample < kSamples; ++sample) {
-    __syncthreads();
-    const u32 begin = cycle();
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-      const u32 address = mine + 128 * (i % 16);
-      if constexpr (kAccess == Access::kLoad4) sum += load_shared_word(address);
-      if constexpr (kAccess == Access::kLoad16) {
-        u32 a, b, c, d;
-        load_shared_v4(address, a, b, c, d);
-        sum += a ^ b ^ c ^ d;
-      }
-      if constexpr (kAccess == Access::kStore4) store_shared_word(address, i);
-      if constexpr (kAccess == Access::kStore16) store_shared_v4(address, i, i, i, i);
-      if constexpr (kAccess == Access::kLoadMatrix) {
-        u32 m[4];
-        ldmatrix_x4_transposed(address, m);
-        sum += m[0] ^ m[1] ^ m[2] ^ m[3];
-      }
-      if constexpr (kAccess == Access::kStoreMatrix) stmatrix_x4(address, i, i, i, i);
+  take_samples_of<Until::kAll, kCount>(out, [&](int i) {
+    const u32 address = mine + 128 * (i % 16);
+    if constexpr (kAccess == Access::kLoad4) sum += load_shared_word(address);
+    if constexpr (kAccess == Access::kLoad16) {
+      u32 a, b, c, d;
+      load_shared_v4(address, a, b, c, d);
+      sum += a ^ b ^ c ^ d;
     }
-    __syncthreads();
-    const u32 end = cycle();
-    if (threadIdx.x == 0) out[sample] = end - begin;
-  }
+    if constexpr (kAccess == Access::kStore4) store_shared_word(address, i);
+    if constexpr (kAccess == Access::kStore16) store_shared_v4(address, i, i, i, i);
+    if constexpr (kAccess == Access::kLoadMatrix) {
+      u32 m[4];
+      ldmatrix_x4_transposed(address, m);
+      sum += m[0] ^ m[1] ^ m[2] ^ m[3];
+    }
+    if constexpr (kAccess == Access::kStoreMatrix) stmatrix_x4(address, i, i, i, i);
+  });
   keep(out, sum);
 }
 

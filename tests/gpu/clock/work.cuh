@@ -8,55 +8,21 @@
 
 namespace attnjit::clock_bench {
 
+template <int kPolynomials>
 struct SoftmaxConfig {
   static constexpr bool kRescaleByRow = false;
   static constexpr float kRescaleThreshold = 8.0f;
   static constexpr int kPBias = 0;
-  static constexpr int kExp2FmaPairs = 0;
+  static constexpr int kExp2FmaPairs = kPolynomials;
 };
 
-struct FmaWork {
+/// Eight chains of kCount instructions in all.
+template <class Instruction, int kCount>
+struct ChainWork {
   float x[8] = {1, 2, 3, 4, 5, 6, 7, 8};
   ATTNJIT_DEVICE void run(u32) {
 #pragma unroll
-    for (int i = 0; i < 256; ++i) asm volatile("fma.rn.f32 %0, %0, %0, %0;" : "+f"(x[i % 8]));
-  }
-  ATTNJIT_DEVICE float result() const {
-    return x[0] + x[1] + x[2] + x[3] + x[4] + x[5] + x[6] + x[7];
-  }
-};
-
-struct MaxWork {
-  float x[8] = {1, 2, 3, 4, 5, 6, 7, 8}, y = 1.5f;
-  ATTNJIT_DEVICE void run(u32) {
-#pragma unroll
-    for (int i = 0; i < 128; ++i)
-      asm volatile("max.f32 %0, %0, %1; min.f32 %0, %0, %2;"
-                   : "+f"(x[i % 8])
-                   : "f"(y), "f"(x[(i + 1) % 8]));
-  }
-  ATTNJIT_DEVICE float result() const {
-    return x[0] + x[1] + x[2] + x[3] + x[4] + x[5] + x[6] + x[7];
-  }
-};
-
-struct Ex2Work {
-  float x[8] = {1, 2, 3, 4, 5, 6, 7, 8};
-  ATTNJIT_DEVICE void run(u32) {
-#pragma unroll
-    for (int i = 0; i < 64; ++i) asm volatile("ex2.approx.ftz.f32 %0, %0;" : "+f"(x[i % 8]));
-  }
-  ATTNJIT_DEVICE float result() const {
-    return x[0] + x[1] + x[2] + x[3] + x[4] + x[5] + x[6] + x[7];
-  }
-};
-
-struct PackWork {
-  float x[8] = {1, 2, 3, 4, 5, 6, 7, 8};
-  ATTNJIT_DEVICE void run(u32) {
-#pragma unroll
-    for (int i = 0; i < 128; ++i)
-      x[i % 8] = __uint_as_float(pack_pair<true>(x[i % 8], x[(i + 1) % 8]));
+    for (int i = 0; i < kCount; ++i) Instruction::apply(x[i % 8], x[(i + 1) % 8]);
     pin_registers(x);
   }
   ATTNJIT_DEVICE float result() const {
@@ -64,11 +30,36 @@ struct PackWork {
   }
 };
 
+struct FmaOfChain {
+  ATTNJIT_DEVICE static void apply(float& x, float) {
+    asm volatile("fma.rn.f32 %0, %0, %0, %0;" : "+f"(x));
+  }
+};
+struct MaxOfChain {
+  ATTNJIT_DEVICE static void apply(float& x, float next) {
+    asm volatile("max.f32 %0, %0, %1; min.f32 %0, %0, %2;" : "+f"(x) : "f"(1.5f), "f"(next));
+  }
+};
+struct Ex2OfChain {
+  ATTNJIT_DEVICE static void apply(float& x, float) {
+    asm volatile("ex2.approx.ftz.f32 %0, %0;" : "+f"(x));
+  }
+};
+struct PackOfChain {
+  ATTNJIT_DEVICE static void apply(float& x, float next) {
+    x = __uint_as_float(pack_pair<true>(x, next));
+  }
+};
+struct FmaWork : ChainWork<FmaOfChain, 256> {};
+struct MaxWork : ChainWork<MaxOfChain, 128> {};
+struct Ex2Work : ChainWork<Ex2OfChain, 64> {};
+struct PackWork : ChainWork<PackOfChain, 128> {};
+
 /// A tile's softmax of a warpgroup: 64 rows of 128 scores.
 struct SoftmaxWork {
   float s[64];
   u32 p[32];
-  sm90::OnlineSoftmax<SoftmaxConfig> softmax{.log2_scale = {{0.09f}}};
+  sm90::OnlineSoftmax<SoftmaxConfig<0>> softmax{.log2_scale = {{0.09f}}};
   ATTNJIT_DEVICE SoftmaxWork() {
     softmax.maximum[0] = softmax.maximum[1] = 8.0f;
 #pragma unroll

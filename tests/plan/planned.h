@@ -15,6 +15,17 @@
 
 namespace attnjit::plan_test {
 
+/// 8 heads in groups of 4, without a mask.
+inline AttentionSpec sm90_spec(int qk_depth, int ov_depth = 0) {
+  AttentionSpec spec;
+  spec.arch = Arch::kSm90a;
+  spec.num_q_heads = 8;
+  spec.group = 4;
+  spec.qk_depth = qk_depth;
+  spec.ov_depth = ov_depth;
+  return spec;
+}
+
 /// An empty plan where there is none, which is told.
 inline KernelPlan plan_of(const AttentionSpec& spec, const PlanOptions& options = {},
                           const Tuning* tuning = nullptr) {

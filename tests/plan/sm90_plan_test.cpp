@@ -5,29 +5,17 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <utility>
 #include <vector>
 
 #include "attnjit/tuning.h"
-#include "plan/sm90/sm90_tiling.h"
 #include "planned.h"
 
 namespace attnjit {
 namespace {
 
 using namespace plan_test;
-
-AttentionSpec spec_of(int qk_depth, int ov_depth = 0) {
-  AttentionSpec spec;
-  spec.arch = Arch::kSm90a;
-  spec.num_q_heads = 8;
-  spec.group = 4;
-  spec.qk_depth = qk_depth;
-  spec.ov_depth = ov_depth;
-  return spec;
-}
 
 MaskSpec mask_of(MaskSpec::Kind kind) {
   MaskSpec mask;
@@ -40,7 +28,7 @@ TEST(Sm90Plan, FitsTheSmForEveryDepth) {
   for (int qk = 8; qk <= 256; qk += 8) {
     for (int ov = 8; ov <= qk; ov += 8) {
       for (const MaskSpec::Kind mask : {MaskSpec::Kind::kNull, MaskSpec::Kind::kCausal}) {
-        AttentionSpec spec = spec_of(qk, ov);
+        AttentionSpec spec = sm90_spec(qk, ov);
         spec.mask = mask_of(mask);
         const KernelPlan plan = plan_of(spec);
         if (!plan.supported) {
@@ -67,7 +55,7 @@ TEST(Sm90Plan, FitsTheSmForEveryDepth) {
 
 TEST(Sm90Plan, SharedMemoryHoldsEachRangeOnce) {
   for (const int depth : {64, 128, 192, 256}) {
-    const KernelPlan plan = plan_of(spec_of(depth));
+    const KernelPlan plan = plan_of(sm90_spec(depth));
     std::int64_t at = 0;
     for (const MemoryRange& range : plan.main().smem_map) {
       EXPECT_EQ(range.begin, at) << range.name;
@@ -85,7 +73,7 @@ TEST(Sm90Plan, SharedMemoryHoldsEachRangeOnce) {
 }
 
 TEST(Sm90Plan, ConstantsOfDepth128) {
-  AttentionSpec spec = spec_of(128);
+  AttentionSpec spec = sm90_spec(128);
   spec.mask = mask_of(MaskSpec::Kind::kCausal);
   spec.sink = true;
   spec.return_lse = true;
@@ -162,7 +150,7 @@ TEST(Sm90Plan, ConstantsOfDepth128) {
 }
 
 TEST(Sm90Plan, BarriersCountEachConsumerWarp) {
-  const KernelPlan plan = plan_of(spec_of(128));
+  const KernelPlan plan = plan_of(sm90_spec(128));
   const auto arrivals = [&](const std::string& name) {
     const auto at = std::find_if(plan.main().barriers.begin(), plan.main().barriers.end(),
                                  [&](const BarrierPlan& barrier) { return barrier.name == name; });
@@ -181,7 +169,7 @@ TEST(Sm90Plan, BoxesAreOfOnePage) {
   for (const int depth : {40, 64, 96, 128, 192, 256}) {
     for (const bool ragged : {false, true}) {
       for (int page = 0; page <= 1024; page += 8) {
-        AttentionSpec spec = spec_of(depth);
+        AttentionSpec spec = sm90_spec(depth);
         spec.page_size = page;
         spec.ragged = ragged;
         const KernelPlan plan = plan_of(spec);
@@ -203,7 +191,7 @@ TEST(Sm90Plan, BoxesAreOfOnePage) {
 // CTAs take a long tile with a short one where later rows see more keys, also where only the
 // expression says so.
 TEST(Sm90Plan, TilesOfGrowingRowsArePaired) {
-  AttentionSpec spec = spec_of(128);
+  AttentionSpec spec = sm90_spec(128);
   EXPECT_FALSE(plan_of(spec).sm90->pair_tiles);
   spec.mask = mask_of(MaskSpec::Kind::kCausal);
   EXPECT_TRUE(plan_of(spec).sm90->pair_tiles);
@@ -239,7 +227,7 @@ TEST(Sm90Plan, TilesOfListedMasksAreClaimed) {
     return mask;
   };
   const auto expect = [](const MaskSpec& mask, bool claimed, bool paired) {
-    AttentionSpec spec = spec_of(128);
+    AttentionSpec spec = sm90_spec(128);
     spec.mask = mask;
     const KernelPlan plan = plan_of(spec);
     EXPECT_EQ(plan.sm90->claims_work, claimed) << spec_to_json(spec);
@@ -267,7 +255,7 @@ TEST(Sm90Plan, TilesOfListedMasksAreClaimed) {
   expect(tree(MaskSpec::Kind::kAnd, {causal, custom("p.doc[q_idx] == p.doc[kv_idx]", doc)}), true,
          false);
   // Parts of the keys are dealt, and sequences that differ in length have a list of their own.
-  AttentionSpec spec = spec_of(128);
+  AttentionSpec spec = sm90_spec(128);
   spec.mask = custom("kv_idx <= q_idx && q_idx - kv_idx < 512");
   spec.num_partitions = 0;
   EXPECT_FALSE(plan_of(spec).sm90->claims_work);
@@ -279,7 +267,7 @@ TEST(Sm90Plan, TilesOfListedMasksAreClaimed) {
 // Listed masks that show a good part of all tiles whole take them as a kernel without a mask does,
 // 80 keys at a time: also where parameters say how much. Windows and documents do not.
 TEST(Sm90Plan, TilesOfListedMasksAreAsLongAsWholeOnesAllow) {
-  AttentionSpec spec = spec_of(128);
+  AttentionSpec spec = sm90_spec(128);
   const auto keys = [&](const char* code) {
     spec.mask.custom.code = code;
     return plan_of(spec).sm90->BN;
@@ -314,7 +302,7 @@ TEST(Sm90Plan, TilesOfListedMasksAreAsLongAsWholeOnesAllow) {
 // A mask whose expression decides tiles has a word for each stage of K, between what else the CTA
 // says of its work and the barriers. Other masks keep what they have.
 TEST(Sm90Plan, TilesOfExpressionsAreListed) {
-  AttentionSpec spec = spec_of(128);
+  AttentionSpec spec = sm90_spec(128);
   spec.mask = mask_of(MaskSpec::Kind::kCausal);
   const KernelPlan causal = plan_of(spec);
   EXPECT_FALSE(causal.sm90->listed);
@@ -347,7 +335,7 @@ TEST(Sm90Plan, RowsOfOtherPagesAreCopied) {
   for (const int depth : {40, 64, 96, 128, 192, 256}) {
     for (const MaskSpec::Kind mask : {MaskSpec::Kind::kNull, MaskSpec::Kind::kCustom}) {
       for (const int page : {1, 2, 3, 4, 7, 12, 20, 100, 1023}) {
-        AttentionSpec spec = spec_of(depth);
+        AttentionSpec spec = sm90_spec(depth);
         spec.page_size = page;
         spec.mask = mask_of(mask);
         if (mask == MaskSpec::Kind::kCustom) {
@@ -377,7 +365,7 @@ TEST(Sm90Plan, RowsOfOtherPagesAreCopied) {
 
 // A warp deals the tiles of sequences that differ, and then it wants to know the same of the mask.
 TEST(Sm90Plan, TilesOfSequencesThatDifferComeByLength) {
-  AttentionSpec spec = spec_of(128);
+  AttentionSpec spec = sm90_spec(128);
   spec.ragged = true;
   EXPECT_EQ(constants_of(plan_of(spec)).at("kPairTiles"), "false");
   spec.mask = mask_of(MaskSpec::Kind::kCausal);
@@ -391,118 +379,11 @@ TEST(Sm90Plan, TilesOfSequencesThatDifferComeByLength) {
   EXPECT_EQ(constants_of(plan_of(spec)).at("kPairTiles"), "false");  // a tile each
 }
 
-/// The longest CTA's work over the mean, by the dealing that templates/common/work_tiles.cuh
-/// describes: tile `rank` of a head costs `lengths[rank]`, ranks fall in length.
-double unevenness(const Sm90Shares& shares, const std::vector<int>& lengths, int heads) {
-  const int m_tiles = static_cast<int>(lengths.size());
-  const int pairs = (m_tiles + 1) / 2;
-  std::vector<double> load(static_cast<std::size_t>(shares.ctas), 0.0);
-  std::vector<std::pair<int, int>> left;  // rank, head
-  double total = 0;
-  for (int unit = 0; unit < heads * pairs; ++unit) {
-    const int rank = unit % pairs;
-    const int other = 2 * pairs - 1 - rank;  // one past the last where the longest is alone
-    for (const int tile : {rank, other}) {
-      if (tile >= m_tiles) continue;
-      total += lengths[static_cast<std::size_t>(tile)];
-      if (unit < shares.paired_units) {
-        load[static_cast<std::size_t>(unit % shares.ctas)] +=
-            lengths[static_cast<std::size_t>(tile)];
-      } else {
-        left.emplace_back(tile, unit / pairs);
-      }
-    }
-  }
-  std::sort(left.begin(), left.end());
-  for (std::size_t i = 0; i < left.size(); ++i) {
-    const std::size_t ctas = load.size();
-    const std::size_t at = i % ctas;
-    load[i / ctas % 2 == 0 ? at : ctas - 1 - at] +=
-        lengths[static_cast<std::size_t>(left[i].first)];
-  }
-  return *std::max_element(load.begin(), load.end()) * shares.ctas / total;
-}
-
-TEST(Sm90Plan, SharesOfTilesThatGrowAreEven) {
-  struct {
-    int heads, rows, tile_m, tile_n;
-    double at_most;
-  } const cases[] = {{512, 1024, 192, 128, 1.05}, {256, 2048, 192, 128, 1.04},
-                     {64, 8192, 192, 128, 1.04},  {32, 16384, 192, 128, 1.04},
-                     {256, 1024, 192, 64, 1.10},  {32, 8192, 192, 64, 1.05},
-                     {16, 16384, 192, 64, 1.05},  {128, 1024, 128, 64, 1.10},
-                     {8, 16384, 128, 64, 1.03},   {3, 100, 128, 128, 1.0}};
-  for (const auto& one : cases) {
-    const int m_tiles = (one.rows + one.tile_m - 1) / one.tile_m;
-    std::vector<int> lengths;
-    for (int rank = 0; rank < m_tiles; ++rank) {
-      lengths.push_back((one.rows - rank * one.tile_m + one.tile_n - 1) / one.tile_n + 1);
-    }
-    const Sm90Shares shares = sm90_shares(true, m_tiles, m_tiles * one.heads, 132);
-    EXPECT_EQ(shares.ctas, std::min(132, m_tiles * one.heads));
-    EXPECT_EQ(shares.paired_units % shares.ctas, 0);
-    EXPECT_LE(shares.paired_units, (m_tiles + 1) / 2 * one.heads);
-    EXPECT_LE(unevenness(shares, lengths, one.heads), one.at_most)
-        << one.heads << " heads of " << one.rows;
-  }
-}
-
-TEST(Sm90Plan, PartitionsFillTheSms) {
-  AttentionSpec spec = spec_of(128);
-  spec.page_size = 64;
-  spec.num_partitions = 0;
-  const auto partitions = [&](int batch, int kv_len, int q_len = 1) {
-    const KernelPlan plan = plan_of(spec);
-    LaunchShapes shapes;
-    shapes.batch = batch;
-    shapes.q_len = q_len;
-    shapes.kv_len = kv_len;
-    return sm90_partitions(plan, shapes, {});
-  };
-  // 2 tiles a sequence; 132 SMs.
-  EXPECT_EQ(partitions(66, 8192), 1);
-  EXPECT_EQ(partitions(1, 64), 1);
-  EXPECT_EQ(partitions(1, 0), 1);
-  EXPECT_EQ(partitions(33, 8192), 2);
-  EXPECT_EQ(partitions(1, 1 << 20), 64);
-  EXPECT_GT(partitions(67, 8192), 1);    // one would leave most SMs idle in the second round
-  EXPECT_EQ(partitions(1056, 8192), 1);  // whole rounds
-  EXPECT_EQ(partitions(1 << 30, 1 << 30, 1 << 20), 1);
-  spec.num_partitions = 7;
-  EXPECT_EQ(partitions(66, 8192), 7);
-  spec.num_partitions = 1;
-  EXPECT_EQ(partitions(1, 8192), 1);
-}
-
-// The numbers of parts that took the least time on an H200, or within 3 % of it.
-TEST(Sm90Plan, PartitionsOfDecodes) {
-  AttentionSpec spec = spec_of(128);
-  spec.num_q_heads = 32;
-  spec.page_size = 64;
-  spec.num_partitions = 0;
-  spec.max_q_len = 1;
-  const struct {
-    int batch, kv_len, least, most;
-  } cases[] = {{1, 1024, 6, 8},   {1, 8192, 11, 16}, {1, 32768, 16, 22}, {8, 1024, 1, 2},
-               {8, 8192, 2, 4},   {8, 32768, 4, 4},  {64, 1024, 1, 1},   {64, 8192, 1, 1},
-               {256, 1024, 1, 1}, {256, 32768, 1, 1}};
-  const KernelPlan plan = plan_of(spec);
-  for (const auto& one : cases) {
-    LaunchShapes shapes;
-    shapes.batch = one.batch;
-    shapes.q_len = 1;
-    shapes.kv_len = one.kv_len;
-    const int parts = sm90_partitions(plan, shapes, {});
-    EXPECT_GE(parts, one.least) << one.batch << " x " << one.kv_len;
-    EXPECT_LE(parts, one.most) << one.batch << " x " << one.kv_len;
-  }
-}
-
 // Few rows: one consumer, and two CTAs per SM where their memory fits.
 TEST(Sm90Plan, DecodesHaveABodyOfTheirOwn) {
   for (const int depth : {32, 64, 96, 128, 192, 256}) {
     for (const int page : {0, 1, 16, 48, 64}) {
-      AttentionSpec spec = spec_of(depth);
+      AttentionSpec spec = sm90_spec(depth);
       spec.page_size = page;
       spec.max_q_len = 16;  // x 4 heads
       const KernelPlan plan = plan_of(spec);
@@ -524,77 +405,9 @@ TEST(Sm90Plan, DecodesHaveABodyOfTheirOwn) {
   }
 }
 
-TEST(Sm90Plan, PartitionsAreWorkTilesAndWorkspace) {
-  AttentionSpec spec = spec_of(128);
-  spec.num_partitions = 3;
-  spec.sink = true;
-  const KernelPlan plan = plan_of(spec);
-  ASSERT_EQ(plan.kernels.size(), 2U);
-  EXPECT_EQ(constants_of(plan).at("kSplit"), "true");
-  const LaunchSequence sequence = launch_of_three_parts(plan, 132);
-  ASSERT_EQ(sequence.launches.size(), 2U);
-  EXPECT_EQ(sequence.launches[0].grid[0], 2U * 2 * 3);
-  // 2^17 x 2 x 1366 tiles fit, and three times as many do not.
-  expect_too_many(plan, 1 << 17, 1 << 16);
-}
-
-TEST(Sm90Plan, PartitionsOfFixedKeysAreWholeTiles) {
-  const struct {
-    int depth, keys, tile;
-  } cases[] = {{64, 512, 128},  {64, 192, 96},      {96, 192, 96},
-               {96, 512, 64},   {128, 320, 80},     {128, 64, 64},
-               {192, 2048, 64}, {192, 96 * 64, 96}, {256, 1 << 30, 64}};
-  for (const auto& [depth, keys, tile] : cases) {
-    SCOPED_TRACE(keys);
-    AttentionSpec spec = spec_of(depth);
-    spec.mask.kind = MaskSpec::Kind::kNull;
-    spec.partition_keys = keys;
-    const KernelPlan plan = plan_of(spec);
-    ASSERT_TRUE(plan.supported) << plan.reason;
-    EXPECT_EQ(plan.sm90->BN, tile);
-    EXPECT_EQ(constants_of(plan).at("kPartitionTiles"), std::to_string(keys / tile));
-    EXPECT_EQ(constants_of(plan).at("kRescaleByRow"), "true");
-    LaunchShapes shapes;
-    shapes.q_len = 1;
-    for (const int partitions : {1, 3}) {
-      shapes.kv_len = static_cast<int>(
-          std::min<std::int64_t>(std::int64_t{keys} * (partitions - 1) + 1, 1 << 30));
-      for (const int sm_count : {1, 132}) {
-        EXPECT_EQ(sm90_partitions(plan, shapes, {.sm_count = sm_count}),
-                  keys == 1 << 30 ? 1 : partitions);
-      }
-    }
-    shapes.kv_len = 0;
-    EXPECT_EQ(sm90_partitions(plan, shapes, {}), 1);
-  }
-  EXPECT_EQ(constants_of(plan_of(spec_of(128))).at("kRescaleByRow"), "false");
-}
-
-// One partition is written as O and LSE, unless a sink is still to be added: the merge adds it in
-// other steps than the attention kernel would.
-TEST(Sm90Plan, OnePartitionOfFixedKeysIsMergedWhereThereIsASink) {
-  for (const bool sink : {false, true}) {
-    AttentionSpec spec = spec_of(128);
-    spec.partition_keys = 256;
-    spec.sink = sink;
-    LaunchShapes shapes;
-    shapes.q_len = 5;
-    shapes.kv_len = 256;
-    const Result<LaunchSequence> one = plan_launch(plan_of(spec), shapes, {}, {});
-    ASSERT_TRUE(one.ok()) << one.error().to_string();
-    EXPECT_EQ(one->launches.size(), sink ? 2U : 1U);
-    EXPECT_EQ(one->workspaces.at(1).bytes, sink ? 5 * 8 * 128 * 4 : 0);
-    shapes.kv_len = 257;
-    const Result<LaunchSequence> two = plan_launch(plan_of(spec), shapes, {}, {});
-    ASSERT_TRUE(two.ok()) << two.error().to_string();
-    EXPECT_EQ(two->launches.size(), 2U);
-    EXPECT_EQ(two->workspaces.at(1).bytes, 2 * 5 * 8 * 128 * 4);
-  }
-}
-
 // A second body compiles as long as the first: those have one that gain by it.
 TEST(Sm90Plan, DenseKernelsWithoutAMaskHaveALowBody) {
-  AttentionSpec spec = spec_of(128);
+  AttentionSpec spec = sm90_spec(128);
   const KernelPlan plan = plan_of(spec);
   ASSERT_NE(plan.sm90->low, nullptr);
   const Sm90Plan& low = *plan.sm90->low;
@@ -603,8 +416,8 @@ TEST(Sm90Plan, DenseKernelsWithoutAMaskHaveALowBody) {
   EXPECT_LE((1 + low.idle_warpgroups) * low.producer_registers +
                 low.num_consumers * low.consumer_registers,
             low.threads() / 128 * plan.main().launch_registers);
-  EXPECT_EQ(plan_of(spec_of(64)).sm90->low, nullptr);
-  EXPECT_EQ(plan_of(spec_of(192)).sm90->low, nullptr);
+  EXPECT_EQ(plan_of(sm90_spec(64)).sm90->low, nullptr);
+  EXPECT_EQ(plan_of(sm90_spec(192)).sm90->low, nullptr);
   for (const auto change : {+[](AttentionSpec& one) { one.page_size = 64; },
                             +[](AttentionSpec& one) { one.ragged = true; },
                             +[](AttentionSpec& one) { one.num_partitions = 0; },
@@ -615,28 +428,11 @@ TEST(Sm90Plan, DenseKernelsWithoutAMaskHaveALowBody) {
   }
 }
 
-// Where one tile reads a head's K and V, nobody comes back for what L2 fetches beside them.
-TEST(Sm90Plan, WhatIsReadOnceIsFetchedByTheLine) {
-  AttentionSpec spec = spec_of(128);
-  spec.group = 1;
-  const KernelPlan plan = plan_of(spec);
-  for (const std::int32_t rows : {128, 400}) {
-    LaunchShapes shapes;
-    shapes.batch = 100;
-    shapes.q_len = shapes.kv_len = rows;
-    const auto sequence = plan_launch(plan, shapes, {}, {});
-    ASSERT_TRUE(sequence.ok()) << sequence.error().to_string();
-    for (const TensorMapDescription& map : sequence->launches.front().tensor_maps) {
-      EXPECT_EQ(map.l2_bytes, rows == 128 ? 128 : 256) << map.name;
-    }
-  }
-}
-
 // V of e4m3 comes in rows and is transposed to columns; O of bf16 is longer than its Q.
 TEST(Sm90Plan, E4m3HasMemoryForVAsItComes) {
   for (const int depth : {16, 64, 96, 128, 192, 256}) {
     for (const MaskSpec::Kind mask : {MaskSpec::Kind::kNull, MaskSpec::Kind::kCausal}) {
-      AttentionSpec spec = spec_of(depth);
+      AttentionSpec spec = sm90_spec(depth);
       spec.qkv_dtype = Dtype::kE4m3;
       spec.mask.kind = mask;
       const KernelPlan plan = plan_of(spec);
@@ -665,14 +461,14 @@ TEST(Sm90Plan, E4m3HasMemoryForVAsItComes) {
       EXPECT_LT(std::exp2(sm90.p_bias + sm90.rescale_threshold), 448);
     }
   }
-  EXPECT_EQ(plan_of(spec_of(128)).sm90->num_row_stages, 0);
+  EXPECT_EQ(plan_of(sm90_spec(128)).sm90->num_row_stages, 0);
 }
 
 // Tiles of K and V come as e4m3 and are widened to 16 bits: every choice has room for both.
 TEST(Sm90Plan, WidenedKvHasMemoryForBothForms) {
   for (const int depth : {16, 64, 80, 128, 192, 256}) {
     for (const int max_q_len : {0, 1}) {
-      AttentionSpec spec = spec_of(depth);
+      AttentionSpec spec = sm90_spec(depth);
       spec.kv_dtype = Dtype::kE4m3;
       spec.max_q_len = max_q_len;
       const KernelPlan plan = plan_of(spec);
@@ -691,14 +487,14 @@ TEST(Sm90Plan, WidenedKvHasMemoryForBothForms) {
       EXPECT_EQ(sm90.ctas_per_sm, max_q_len == 1 && depth <= 128 ? 2 : 1);
     }
   }
-  EXPECT_FALSE(plan_of(spec_of(128)).sm90->widens_kv);
+  EXPECT_FALSE(plan_of(sm90_spec(128)).sm90->widens_kv);
 }
 
 // NOTE: warps that no role names are missing from a report of the clock. The kernel is told of as
 // many.
 TEST(Sm90Plan, EachWarpThatRewritesTilesHasARole) {
   const auto roles = [](auto change) {
-    AttentionSpec spec = spec_of(128);
+    AttentionSpec spec = sm90_spec(128);
     change(spec);
     const KernelPlan plan = plan_of(spec);
     std::vector<std::string> lines;
@@ -723,16 +519,9 @@ TEST(Sm90Plan, EachWarpThatRewritesTilesHasARole) {
                                                  "consumer 2 12 4", "-", "-", "-"}));
 }
 
-TEST(Sm90Plan, SharesOfEvenTilesHaveNoPairs) {
-  EXPECT_EQ(sm90_shares(false, 8, 80, 132).ctas, 80);
-  EXPECT_EQ(sm90_shares(false, 8, 8000, 132).ctas, 132);
-  EXPECT_EQ(sm90_shares(false, 8, 8000, 132).paired_units, 0);
-  EXPECT_EQ(sm90_shares(true, 1, 1 << 30, 0).ctas, 1);
-}
-
 TEST(Sm90Plan, UnsupportedComesWithAReasonThatNamesTheFeature) {
   const auto reason = [](auto change) {
-    AttentionSpec spec = spec_of(128);
+    AttentionSpec spec = sm90_spec(128);
     change(spec);
     const KernelPlan plan = plan_of(spec);
     EXPECT_FALSE(plan.supported);
@@ -761,7 +550,7 @@ TEST(Sm90Plan, UnsupportedComesWithAReasonThatNamesTheFeature) {
 }
 
 TEST(Sm90Plan, MlaPrefillIsServedInOneType) {
-  AttentionSpec spec = spec_of(192, 128);
+  AttentionSpec spec = sm90_spec(192, 128);
   spec.mla = Mla::kPrefill;
   EXPECT_TRUE(plan_of(spec).supported);
 }
@@ -771,7 +560,7 @@ TEST(Sm90Plan, OptionsThatCannotBeHadAreUnsupported) {
   const auto with = [](auto set) {
     PlanOptions options;
     set(options);
-    return plan_of(spec_of(128), options);
+    return plan_of(sm90_spec(128), options);
   };
   const KernelPlan pair = with([](PlanOptions& o) { o.pair_cta = true; });
   EXPECT_FALSE(pair.supported);
@@ -785,7 +574,7 @@ TEST(Sm90Plan, OptionsThatCannotBeHadAreUnsupported) {
   EXPECT_NE(three.reason.find("num_qo"), std::string::npos) << three.reason;
   PlanOptions two;
   two.num_qo = 2;
-  EXPECT_TRUE(plan_of(spec_of(192, 128), two).supported);
+  EXPECT_TRUE(plan_of(sm90_spec(192, 128), two).supported);
 
   const KernelPlan had = with([](PlanOptions& o) {
     o.pair_cta = false;
@@ -793,7 +582,7 @@ TEST(Sm90Plan, OptionsThatCannotBeHadAreUnsupported) {
   });
   EXPECT_TRUE(had.supported) << had.reason;
   EXPECT_TRUE(had.deviations.empty());
-  AttentionSpec chosen = spec_of(128);
+  AttentionSpec chosen = sm90_spec(128);
   chosen.num_partitions = 0;
   EXPECT_TRUE(plan_of(chosen).deviations.empty());
   chosen.accumulate = true;
@@ -808,7 +597,7 @@ TEST(Sm90Plan, TuningIsAppliedAndChecked) {
   const auto tuned = [](TuningValues values) {
     Tuning tuning;
     tuning.rows.push_back({{}, std::move(values)});
-    return plan(spec_of(128), {}, &tuning);
+    return plan(sm90_spec(128), {}, &tuning);
   };
   Result<KernelPlan> narrow = tuned({{"BN", 64}, {"num_stages", 4}});
   ASSERT_TRUE(narrow.ok());
@@ -817,7 +606,7 @@ TEST(Sm90Plan, TuningIsAppliedAndChecked) {
   EXPECT_FALSE(tuned({{"BN", 100}}).ok());
   EXPECT_FALSE(tuned({{"num_stages", 1}}).ok());
   EXPECT_FALSE(tuned({{"BK", 64}}).ok());
-  AttentionSpec parts = spec_of(128);
+  AttentionSpec parts = sm90_spec(128);
   parts.partition_keys = 512;
   Tuning wide;
   wide.rows.push_back({{}, {{"BN", 80}}});
@@ -832,7 +621,7 @@ TEST(Sm90Plan, TuningIsAppliedAndChecked) {
 // Each value of each knob is taken or refused with its name, and a plan's own choice can be pinned.
 TEST(Sm90Plan, EveryKnobIsAppliedAndReadBack) {
   for (const int depth : {64, 128, 256}) {
-    const KernelPlan untuned = plan_of(spec_of(depth));
+    const KernelPlan untuned = plan_of(sm90_spec(depth));
     TuningValues pinned;
     for (const TuningKnob& knob : tuning_knobs(untuned)) {
       pinned[knob.name] = knob.chosen;
@@ -841,7 +630,7 @@ TEST(Sm90Plan, EveryKnobIsAppliedAndReadBack) {
       for (const std::int64_t value : knob.values) {
         Tuning tuning;
         tuning.rows.push_back({{}, {{knob.name, value}}});
-        const Result<KernelPlan> tuned = plan(spec_of(depth), {}, &tuning);
+        const Result<KernelPlan> tuned = plan(sm90_spec(depth), {}, &tuning);
         if (!tuned) {
           EXPECT_EQ(tuned.error().code, ErrorCode::kInvalid);
           continue;
@@ -859,14 +648,14 @@ TEST(Sm90Plan, EveryKnobIsAppliedAndReadBack) {
     }
     Tuning tuning;
     tuning.rows.push_back({{}, pinned});
-    const Result<KernelPlan> again = plan(spec_of(depth), {}, &tuning);
+    const Result<KernelPlan> again = plan(sm90_spec(depth), {}, &tuning);
     ASSERT_TRUE(again.ok()) << again.error().to_string();
     EXPECT_EQ(constants_of(*again), constants_of(untuned));
   }
 }
 
 TEST(Sm90Plan, ARowIsMadeForASpecAndItsLikes) {
-  AttentionSpec spec = spec_of(128);
+  AttentionSpec spec = sm90_spec(128);
   const KernelPlan planned = plan_of(spec);
   Tuning tuning;
   tuning.rows.push_back({tuning_match(planned.spec), {{"BN", 112}}});
@@ -894,7 +683,7 @@ TEST(Sm90Plan, ARowIsMadeForASpecAndItsLikes) {
 
 // Heads and the launch's window are no part of the kernel: specs that differ in them share one.
 TEST(Sm90Plan, LaunchValuesStayOutOfTheConstants) {
-  AttentionSpec a = spec_of(128);
+  AttentionSpec a = sm90_spec(128);
   a.mask = mask_of(MaskSpec::Kind::kSlidingWindow);
   a.mask.window = 100;
   AttentionSpec b = a;
@@ -904,6 +693,5 @@ TEST(Sm90Plan, LaunchValuesStayOutOfTheConstants) {
   b.mask.constant = true;
   EXPECT_EQ(constants_of(plan_of(b)).at("kWindow"), "200");
 }
-
 }  // namespace
 }  // namespace attnjit

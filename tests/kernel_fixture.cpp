@@ -7,18 +7,10 @@
 #include <string_view>
 
 #include "verify/compare.h"
+#include "verify/emulator_backend.h"
 
 namespace attnjit::kernel_test {
 namespace {
-
-EmulatorBuffer buffer_of(const std::string& name, const verify::Tensor& tensor) {
-  EmulatorBuffer buffer;
-  buffer.name = name;
-  buffer.dtype = tensor.dtype;
-  buffer.shape.assign(tensor.shape.begin(), tensor.shape.end());
-  buffer.data = tensor.bytes;
-  return buffer;
-}
 
 std::uint64_t number_of(const char* variable, std::uint64_t otherwise) {
   const char* const text = std::getenv(variable);
@@ -127,24 +119,25 @@ std::optional<Outputs> KernelTest::run(const Kernel& kernel, const Problem& prob
   }
   std::vector<EmulatorBuffer> buffers;
   for (const auto& [name, tensor] : problem.tensors) {
-    buffers.push_back(buffer_of(name, tensor));
+    buffers.push_back(verify::emulator_buffer(name, tensor));
   }
   Outputs outputs;
   outputs.o = verify::make_tensor(*kernel.generated.plan.spec->output_dtype, problem.o_shape());
   verify::poison(outputs.o);
-  buffers.push_back(buffer_of("o", outputs.o));
+  buffers.push_back(verify::emulator_buffer("o", outputs.o));
   buffers.back().uninitialised = true;
   if (problem.spec.return_lse) {
     outputs.lse = verify::make_tensor(Dtype::kF32, problem.lse_shape());
     verify::poison(*outputs.lse);
-    buffers.push_back(buffer_of("lse", *outputs.lse));
+    buffers.push_back(verify::emulator_buffer("lse", *outputs.lse));
     buffers.back().uninitialised = true;
   }
   if (problem.spec.accumulate) {
     EmulatorBuffer& o = buffers[buffers.size() - 2];
     o.uninitialised = false;
     if (before != nullptr) o.data = before->o.bytes;
-    buffers.back() = buffer_of("lse", before != nullptr ? *before->lse : problem.lse_before());
+    buffers.back() =
+        verify::emulator_buffer("lse", before != nullptr ? *before->lse : problem.lse_before());
   }
   const Result<EmulatorReport> report = emulate(kernel.module, sequence, buffers, options);
   if (!report) {

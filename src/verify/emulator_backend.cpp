@@ -19,20 +19,9 @@ namespace {
 
 constexpr std::int64_t kMaxSms = 1 << 20;
 
-EmulatorBuffer input_buffer(const std::string& name, const Tensor& tensor) {
-  EmulatorBuffer buffer;
-  buffer.name = name;
-  buffer.dtype = tensor.dtype;
-  for (const std::int64_t extent : tensor.shape) {
-    buffer.shape.push_back(static_cast<std::uint64_t>(extent));
-  }
-  buffer.data = tensor.bytes;
-  return buffer;
-}
-
 EmulatorBuffer output_buffer(const std::string& name, Tensor tensor) {
   poison(tensor);
-  EmulatorBuffer buffer = input_buffer(name, tensor);
+  EmulatorBuffer buffer = emulator_buffer(name, tensor);
   buffer.uninitialised = true;
   return buffer;
 }
@@ -45,12 +34,12 @@ std::vector<EmulatorBuffer> buffers_of(const Problem& problem, const Tensor& o,
                                        const std::optional<Tensor>& lse) {
   std::vector<EmulatorBuffer> buffers;
   for (const auto& [name, tensor] : problem.tensors) {
-    buffers.push_back(input_buffer(name, tensor));
+    buffers.push_back(emulator_buffer(name, tensor));
   }
   buffers.push_back(output_buffer("o", o));
   if (lse) buffers.push_back(output_buffer("lse", *lse));
   if (problem.spec.accumulate) {
-    buffers.back() = input_buffer("lse", problem.lse_before());
+    buffers.back() = emulator_buffer("lse", problem.lse_before());
     buffers[buffers.size() - 2].uninitialised = false;  // o: NaN that is read and does not count
   }
   return buffers;
@@ -157,6 +146,17 @@ class EmulatorBackend final : public Backend {
 };
 
 }  // namespace
+
+EmulatorBuffer emulator_buffer(const std::string& name, const Tensor& tensor) {
+  EmulatorBuffer buffer;
+  buffer.name = name;
+  buffer.dtype = tensor.dtype;
+  for (const std::int64_t extent : tensor.shape) {
+    buffer.shape.push_back(static_cast<std::uint64_t>(extent));
+  }
+  buffer.data = tensor.bytes;
+  return buffer;
+}
 
 std::vector<EmulatorBuffer> emulator_buffers(const Problem& problem) {
   std::optional<Tensor> lse;

@@ -22,6 +22,9 @@ struct EmulatorSettings {
   std::int64_t sm_count = 2;
 };
 
+/// A tensor as emulate() takes it.
+EmulatorBuffer emulator_buffer(const std::string& name, const Tensor& tensor);
+
 /// A problem's inputs and poisoned outputs, as emulate() takes them.
 std::vector<EmulatorBuffer> emulator_buffers(const Problem& problem);
 

@@ -5,25 +5,15 @@
 #include <chrono>
 
 #include "attnjit/compile.h"
+#include "verify/emulator_backend.h"
 #include "verify/numeric.h"
 
 namespace attnjit::emulator {
 namespace {
 
-EmulatorBuffer buffer_of(const std::string& name, const verify::Tensor& tensor) {
-  EmulatorBuffer buffer;
-  buffer.name = name;
-  buffer.dtype = tensor.dtype;
-  for (const std::int64_t extent : tensor.shape) {
-    buffer.shape.push_back(static_cast<std::uint64_t>(extent));
-  }
-  buffer.data = tensor.bytes;
-  return buffer;
-}
-
 EmulatorBuffer output_of(const std::string& name, verify::Tensor tensor) {
   verify::poison(tensor);
-  EmulatorBuffer buffer = buffer_of(name, tensor);
+  EmulatorBuffer buffer = verify::emulator_buffer(name, tensor);
   buffer.uninitialised = true;
   return buffer;
 }
@@ -62,7 +52,8 @@ Result<KernelRun> run_kernel(const PtxModule& module, const LaunchSequence& sequ
                              const verify::Problem& problem, const EmulatorOptions& options,
                              std::map<std::string, std::vector<std::uint8_t>> workspaces) {
   std::vector<EmulatorBuffer> buffers;
-  for (const auto& [name, tensor] : problem.tensors) buffers.push_back(buffer_of(name, tensor));
+  for (const auto& [name, tensor] : problem.tensors)
+    buffers.push_back(verify::emulator_buffer(name, tensor));
   KernelRun run;
   run.o = verify::make_tensor(problem.spec.output_dtype.value_or(problem.spec.qkv_dtype),
                               problem.o_shape());

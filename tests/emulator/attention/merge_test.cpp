@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "generated_kernel.h"
+#include "verify/emulator_backend.h"
 #include "verify/numeric.h"
 #include "verify/reference.h"
 
@@ -17,15 +18,6 @@ namespace attnjit::emulator {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-EmulatorBuffer buffer_of(const std::string& name, const verify::Tensor& tensor) {
-  EmulatorBuffer buffer;
-  buffer.name = name;
-  buffer.dtype = tensor.dtype;
-  buffer.shape.assign(tensor.shape.begin(), tensor.shape.end());
-  buffer.data = tensor.bytes;
-  return buffer;
-}
 
 struct Case {
   const char* name;
@@ -130,9 +122,10 @@ TEST_P(Merge, CombinesWithWhatTheCallerHas) {
   ASSERT_TRUE(sequence.ok()) << sequence.error().to_string();
   ASSERT_EQ(sequence->launches.size(), 2U);
   std::vector<EmulatorBuffer> buffers;
-  for (const auto& [name, tensor] : problem->tensors) buffers.push_back(buffer_of(name, tensor));
-  buffers.push_back(buffer_of("o", state.o));
-  buffers.push_back(buffer_of("lse", state.lse));
+  for (const auto& [name, tensor] : problem->tensors)
+    buffers.push_back(verify::emulator_buffer(name, tensor));
+  buffers.push_back(verify::emulator_buffer("o", state.o));
+  buffers.push_back(verify::emulator_buffer("lse", state.lse));
   EmulatorOptions options;
   options.in_order_issue = true;
   options.seeds = 2;
@@ -191,9 +184,10 @@ TEST_P(Merge, ThreadStepsAreOfAllLaunches) {
   const auto steps_of = [&](const LaunchSequence& launches) {
     const State state = state_of(*problem, *kernel->plan.spec->output_dtype);
     std::vector<EmulatorBuffer> buffers;
-    for (const auto& [name, tensor] : problem->tensors) buffers.push_back(buffer_of(name, tensor));
-    buffers.push_back(buffer_of("o", state.o));
-    buffers.push_back(buffer_of("lse", state.lse));
+    for (const auto& [name, tensor] : problem->tensors)
+      buffers.push_back(verify::emulator_buffer(name, tensor));
+    buffers.push_back(verify::emulator_buffer("o", state.o));
+    buffers.push_back(verify::emulator_buffer("lse", state.lse));
     EmulatorOptions options;
     options.in_order_issue = true;
     const auto report = emulate(*module, launches, buffers, options);

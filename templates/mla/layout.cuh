@@ -165,4 +165,15 @@ ATTNJIT_DEVICE unsigned char* output_address(const WorkTile& work, const OutputR
          (work.q_begin + row.position) * arguments.o_row_bytes + row.head * arguments.o_head_bytes;
 }
 
+/// The work tile that the producer announces next, for a whole warp; batch -1 after the last.
+template <class Config, class Memory>
+ATTNJIT_DEVICE WorkTile next_work(const Memory& smem, int& work_parity, int lane) {
+  smem.next_work_tile();
+  smem.wait(smem.work_full(), work_parity);
+  work_parity ^= 1;
+  const WorkTile work = load_work<Config>(smem.work(), lane);
+  if (lane == 0) mbarrier_arrive(smem.work_empty());
+  return work;
+}
+
 }  // namespace attnjit::mla

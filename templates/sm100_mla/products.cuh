@@ -20,16 +20,6 @@ struct ProductWarp {
   Ring tiles = {};  ///< buffers of S and P
   int work_parity = 0;
 
-  /// The next work tile; batch -1 after the last.
-  ATTNJIT_DEVICE WorkTile next_work() {
-    smem.next_work_tile();
-    smem.wait(smem.work_full(), work_parity);
-    work_parity ^= 1;
-    const WorkTile work = load_work<Config>(smem.work(), lane);
-    if (lane == 0) mbarrier_arrive(smem.work_empty());
-    return work;
-  }
-
   /// NOTE: the tensor cores read through the async proxy what cp.async wrote through the generic
   /// one.
   ATTNJIT_DEVICE void await_block(int block) const {
@@ -102,7 +92,7 @@ struct ScoresWarp : ProductWarp<Config> {
 
   ATTNJIT_DEVICE void run() {
     while (true) {
-      const WorkTile work = this->next_work();
+      const WorkTile work = next_work<Config>(smem, this->work_parity, lane);
       if (work.batch < 0) break;
 #pragma unroll 1
       for (int tile = work.tile_end - 1; tile >= work.tile_begin; --tile) {
@@ -161,7 +151,7 @@ struct OutputWarp : ProductWarp<Config> {
 
   ATTNJIT_DEVICE void run() {
     while (true) {
-      const WorkTile work = this->next_work();
+      const WorkTile work = next_work<Config>(smem, this->work_parity, lane);
       if (work.batch < 0) break;
 #pragma unroll 1
       for (int tile = work.tile_end - 1; tile >= work.tile_begin; --tile) {

@@ -276,11 +276,7 @@ struct SoftmaxWarp {
   /// All work tiles that the producer announces.
   ATTNJIT_DEVICE void run() {
     while (true) {
-      smem.next_work_tile();
-      smem.wait(smem.work_full(), work_parity);
-      work_parity ^= 1;
-      const WorkTile work = load_work<Config>(smem.work(), lane);
-      if (lane == 0) mbarrier_arrive(smem.work_empty());
+      const WorkTile work = next_work<Config>(smem, work_parity, lane);
       if (work.batch < 0) break;
       work_tile(work);
     }

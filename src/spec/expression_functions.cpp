@@ -238,6 +238,15 @@ ExprValue apply(const ExprNode& node, ExprType operand_type, std::span<const Exp
   const bool real = operand_type == ExprType::kF32;
   const bool natural = operand_type == ExprType::kU32;
   ExprValue result;
+  const auto set_by_type = [&](auto of_real, auto of_natural, auto of_integer) {
+    if (real) {
+      result.f = of_real();
+    } else if (natural) {
+      result.i = wrapped(of_natural());
+    } else {
+      result.i = of_integer();
+    }
+  };
   switch (node.op) {
     case ExprOp::kToBool:
       result.i = real ? a.f != 0 : a.i != 0;
@@ -281,13 +290,9 @@ ExprValue apply(const ExprNode& node, ExprType operand_type, std::span<const Exp
     case ExprOp::kBitAnd:
     case ExprOp::kBitOr:
     case ExprOp::kBitXor:
-      if (real) {
-        result.f = apply_f32(node.op, a.f, b.f);
-      } else if (natural) {
-        result.i = wrapped(apply_u32(node.op, bits(a.i), bits(b.i)));
-      } else {
-        result.i = apply_i32(node.op, a.i, b.i);
-      }
+      set_by_type([&] { return apply_f32(node.op, a.f, b.f); },
+                  [&] { return apply_u32(node.op, bits(a.i), bits(b.i)); },
+                  [&] { return apply_i32(node.op, a.i, b.i); });
       break;
     case ExprOp::kLess:
     case ExprOp::kLessEqual:
@@ -309,14 +314,13 @@ ExprValue apply(const ExprNode& node, ExprType operand_type, std::span<const Exp
       result = a.i != 0 ? b : args[2];
       break;
     case ExprOp::kCall:
-      if (real) {
-        result.f =
-            call_f32(node.function, a.f, b.f, args.size() > 2 ? args[2].f : 0, node.uses_score);
-      } else if (natural) {
-        result.i = wrapped(call_u32(node.function, bits(a.i), bits(b.i)));
-      } else {
-        result.i = call_i32(node.function, a.i, b.i);
-      }
+      set_by_type(
+          [&] {
+            return call_f32(node.function, a.f, b.f, args.size() > 2 ? args[2].f : 0,
+                            node.uses_score);
+          },
+          [&] { return call_u32(node.function, bits(a.i), bits(b.i)); },
+          [&] { return call_i32(node.function, a.i, b.i); });
       break;
     case ExprOp::kLiteral:
     case ExprOp::kCoord:

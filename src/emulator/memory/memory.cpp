@@ -7,6 +7,19 @@
 
 namespace attnjit::emulator {
 
+namespace {
+
+/// An offset in a CTA's shared memory.
+void place_in_shared(Cta* cta, u32 offset, bool checks, Place* place) {
+  place->offset = offset;
+  place->data = cta->shared.data() + offset;
+  place->poison = cta->shared_poison.empty() ? nullptr : cta->shared_poison.data() + offset;
+  place->shadow = checks ? &cta->shadow : nullptr;
+  place->cta = cta;
+}
+
+}  // namespace
+
 void ensure_local(Warp& warp) {
   if (!warp.local.bytes.empty() || warp.local.lane_bytes == 0) return;
   warp.local.bytes.assign(static_cast<std::size_t>(warp.local.lane_bytes) * 32, 0xCD);
@@ -51,11 +64,7 @@ bool Cluster::resolve_async(const AsyncOp& op, SharedAddress address, u64 bytes,
     return false;
   }
   place->space = Space::kShared;
-  place->offset = offset;
-  place->data = cta->shared.data() + offset;
-  place->poison = cta->shared_poison.empty() ? nullptr : cta->shared_poison.data() + offset;
-  place->shadow = machine.checks ? &cta->shadow : nullptr;
-  place->cta = cta;
+  place_in_shared(cta, offset, machine.checks, place);
   return true;
 }
 
@@ -84,11 +93,7 @@ bool Cluster::resolve_shared(const Op& op, Warp& warp, u32 lane, SharedAddress a
            fmt::format("shared memory of CTA {}, which has exited", cta->rank));
     return false;
   }
-  place->offset = offset;
-  place->data = cta->shared.data() + offset;
-  place->poison = cta->shared_poison.empty() ? nullptr : cta->shared_poison.data() + offset;
-  place->shadow = machine.checks ? &cta->shadow : nullptr;
-  place->cta = cta;
+  place_in_shared(cta, offset, machine.checks, place);
   return true;
 }
 

@@ -328,7 +328,7 @@ ATTNJIT_DEVICE StackArrays stack_arrays(const Params& p) {
 }
 
 /// A mask that each launch gives.
-struct InterpretedMask : UnknownRows {
+struct InterpretedMask : UntestedRows {
   static constexpr bool kListed = false;
   static constexpr bool kInterprets = true;
   static constexpr bool kLoads = true;  ///< to the kernel that makes its map
@@ -341,11 +341,6 @@ struct InterpretedMask : UnknownRows {
     } else {
       return any_bool();
     }
-  }
-  struct RowTest {};
-  template <class Params>
-  ATTNJIT_DEVICE static RowTest row_test(const Coord&, const Params&) {
-    return {};
   }
 
   /// Which of the kColumns columns of some rows are seen: a bit each, 32 a word, of each row as

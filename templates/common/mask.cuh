@@ -225,9 +225,18 @@ constexpr bool loads_bools() {
   }
 }
 
+/// Shared by those of them that compute nothing of a row.
+struct UntestedRows : UnknownRows {
+  struct RowTest {};
+  template <class Params>
+  ATTNJIT_DEVICE static RowTest row_test(const Coord&, const Params&) {
+    return {};
+  }
+};
+
 /// A user's mask: User::visible(c, p), and User::tiles(t, p) where its expression can decide tiles.
 template <class User>
-struct CustomMask : UnknownRows {
+struct CustomMask : UntestedRows {
   static constexpr bool kListed = User::kDecidesTiles;
 
   template <class Tile, class Params>
@@ -238,11 +247,6 @@ struct CustomMask : UnknownRows {
     } else {
       return any_bool();
     }
-  }
-  struct RowTest {};
-  template <class Params>
-  ATTNJIT_DEVICE static RowTest row_test(const Coord&, const Params&) {
-    return {};
   }
   template <class Params>
   ATTNJIT_DEVICE static bool visible(const RowTest&, const Coord& c, const Params& p) {

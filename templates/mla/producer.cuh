@@ -286,4 +286,15 @@ struct Producer {
   }
 };
 
+/// What one thread of a CTA does before its barriers are made.
+template <class Config, class Memory, class Arguments>
+ATTNJIT_DEVICE void begin_cta(const Memory& smem, const Arguments& arguments) {
+  // What comes next finds room as CTAs of this grid end: the merge, or another launch.
+  launch_dependents();
+  check_alignment(smem.base);
+  prefetch_tensor_map(arguments.q_map);
+  if constexpr (!Config::kRowCopies) prefetch_tensor_map(arguments.k_map);
+  if constexpr (!Config::kRowCopies && Config::kOwnV) prefetch_tensor_map(arguments.v_map);
+}
+
 }  // namespace attnjit::mla

@@ -22,12 +22,7 @@ ATTNJIT_DEVICE void decode(const Arguments& arguments, const Params& params) {
   const int lane = static_cast<int>(threadIdx.x & 31u);
 
   if (threadIdx.x == 0) {
-    // What comes next finds room as CTAs of this grid end: the merge, or another launch.
-    launch_dependents();
-    check_alignment(smem.base);
-    prefetch_tensor_map(arguments.q_map);
-    if constexpr (!Config::kRowCopies) prefetch_tensor_map(arguments.k_map);
-    if constexpr (!Config::kRowCopies && Config::kOwnV) prefetch_tensor_map(arguments.v_map);
+    mla::begin_cta<Config>(smem, arguments);
     init_barriers<Config>(smem.barrier(0));
   } else if (warp == kScoresWarp) {
     tcgen05_alloc<Config::kTmemColumns>(smem.tmem_address());

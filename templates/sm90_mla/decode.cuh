@@ -32,12 +32,7 @@ ATTNJIT_DEVICE void decode(const Arguments& arguments, const Params& params) {
   const int warpgroup = warp_uniform(static_cast<int>(threadIdx.x >> 7));
 
   if (threadIdx.x == 0) {
-    // What comes next finds room as CTAs of this grid end: the merge, or another launch.
-    launch_dependents();
-    check_alignment(smem.base);
-    prefetch_tensor_map(arguments.q_map);
-    if constexpr (!Config::kRowCopies) prefetch_tensor_map(arguments.k_map);
-    if constexpr (!Config::kRowCopies && Config::kOwnV) prefetch_tensor_map(arguments.v_map);
+    mla::begin_cta<Config>(smem, arguments);
     init_barriers<Config>(smem.barrier(0));
   }
   // NOTE: before anything is read or written: the launch before may still write it, or read it.

@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Holds the clock's choice among a kernel's variants to times that a GPU measured.
+
+    bench/clock/ranks.py --measure F.json [--attnjit A] [--only PART]     on the GPU
+    bench/clock/ranks.py --compare F.json [--attnjit A] [--only PART]     anywhere
+
+The first runs `attnjit tune` on each spec of ranks.json and keeps the time of every variant. The
+second runs `attnjit tune --model` on the same specs, and says how much longer the variant that the
+model has for the fastest takes on the GPU than the one that is.
+"""
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+WITHIN, NEEDED = 0.03, 12
+
+
+def tune(attnjit, entry, extra):
+    """What `attnjit tune` says of an entry of ranks.json, as its JSON object."""
+    command = [attnjit, "tune", "--spec", "-", "--json", *extra]
+    for shape in entry["shapes"]:
+        command += ["--shape", shape]
+    done = subprocess.run(command, input=json.dumps(entry["spec"]), capture_output=True, text=True,
+                          check=False)
+    if done.returncode != 0:
+        raise SystemExit(f"{entry['name']}: {done.stdout}{done.stderr}")
+    return json.loads(done.stdout)
+
+
+def times_of(result):
+    """The ratios to the untuned kernel, by choice: of the variants that were timed."""
+    return {json.dumps(v["choose"], sort_keys=True): v["ratio"] for v in result["variants"]
+            if v["ratio"] is not None and v["outcome"] != "wrong"}
+
+
+def lost(measured, modelled):
+    """How much longer the model's best takes on the GPU than the best there, and how many variants
+    both have timed. A variant that the GPU did not time is none that the model can choose."""
+    known = [choice for choice in modelled if choice in measured]
+    if not known:
+        raise SystemExit("no variant was timed by both: the plans are of different commits")
+    best = min(known, key=modelled.get)
+    return measured[best] / min(measured.values()) - 1, len(known), json.loads(best)
+
+
+def measure(options, entries):
+    results = []
+    for entry in entries:
+        begin = time.monotonic()
+        results.append(dict(entry, result=tune(options.attnjit, entry, [])))
+        with open(options.measure, "w", encoding="utf-8") as file:
+            json.dump({"specs": results}, file)
+        count = len(times_of(results[-1]["result"]))
+        print(f"{entry['name']:<20} {count} variants, {time.monotonic() - begin:.0f} s", flush=True)
+
+
+def compare(options, entries):
+    with open(options.compare, encoding="utf-8") as file:
+        measured = {entry["name"]: entry["result"] for entry in json.load(file)["specs"]}
+    good = seen = 0
+    for entry in entries:
+        if entry["name"] not in measured:
+            continue
+        result = tune(options.attnjit, entry, ["--model", entry["spec"]["arch"]])
+        loss, count, best = lost(times_of(measured[entry["name"]]), times_of(result))
+        good, seen = good + (loss <= WITHIN), seen + 1
+        print(f"{entry['name']:<20} {100 * loss:5.1f} % of {count} variants  {best}", flush=True)
+    print(f"{good} of {seen} within {100 * WITHIN:.0f} %; the bar is {NEEDED} of 15")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--attnjit", default="build/release/attnjit")
+    parser.add_argument("--only", help="specs whose names contain one of these, comma-separated")
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--measure", metavar="F.json")
+    what.add_argument("--compare", metavar="F.json")
+    options = parser.parse_args()
+    with open(os.path.join(HERE, "ranks.json"), encoding="utf-8") as file:
+        entries = json.load(file)["specs"]
+    if options.only:
+        entries = [e for e in entries if any(p in e["name"] for p in options.only.split(","))]
+    (measure if options.measure else compare)(options, entries)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

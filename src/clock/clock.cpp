@@ -177,11 +177,6 @@ Status check_target(const PtxModule& module, Arch arch) {
 Result<ClockReport> time_launches(const PtxModule& module, const LaunchSequence& sequence,
                                   std::vector<EmulatorBuffer>& buffers,
                                   const ClockOptions& options) {
-  if (parameter_table(options.arch).empty()) {
-    return make_error(ErrorCode::kUnsupported,
-                      fmt::format("the clock has no numbers of {}", to_string(options.arch)),
-                      "timing");
-  }
   if (Status s = check_target(module, options.arch); !s) return s.error();
   const Parameters p = parameters_of(options.arch);
   EmulatorOptions emulator;
@@ -224,17 +219,11 @@ Result<ClockReport> time_launches(const PtxModule& module, const LaunchSequence&
 }
 
 Result<Arch> timing_arch(const std::string& name) {
-  const std::optional<Arch> arch = arch_from_string(name);
-  if (arch && !parameter_table(*arch).empty()) return *arch;
-  std::string known;
-  for (const ArchTraits& traits : architectures()) {
-    if (parameter_table(traits.arch).empty()) continue;
-    known += fmt::format("{}{}", known.empty() ? "" : ", ", traits.name);
-  }
-  return make_error(
-      arch ? ErrorCode::kUnsupported : ErrorCode::kInvalid,
-      fmt::format("is '{}'; the clock has the numbers of: {}", name.substr(0, 64), known),
-      "timing");
+  if (const std::optional<Arch> arch = arch_from_string(name)) return *arch;
+  return make_error(ErrorCode::kInvalid,
+                    fmt::format("is '{}'; the clock has the numbers of: {}", name.substr(0, 64),
+                                architecture_names()),
+                    "timing");
 }
 
 int sms_of(Arch arch) { return static_cast<int>(parameters_of(arch).sms); }

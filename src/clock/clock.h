@@ -44,13 +44,13 @@ struct ClockReport {
 };
 
 /// Times the launches of a sequence; the buffers hold what those SMs wrote. Errors: kInvalid for a
-/// kernel of another architecture; kUnsupported for an architecture without a table and for a
-/// kernel that cannot be timed; kIo; emulate()'s.
+/// kernel of another architecture; kUnsupported for a kernel that cannot be timed; kIo;
+/// emulate()'s.
 Result<ClockReport> time_launches(const PtxModule& module, const LaunchSequence& sequence,
                                   std::vector<EmulatorBuffer>& buffers,
                                   const ClockOptions& options);
 
-/// The architecture that --timing names. Errors: kInvalid, kUnsupported.
+/// The architecture that --timing names. Errors: kInvalid.
 Result<Arch> timing_arch(const std::string& name);
 /// The SMs of its GPU.
 int sms_of(Arch arch);

@@ -76,17 +76,29 @@ class Weigher {
 
   /// What others see, or what waits for others.
   Cost unit() const {
-    if (root_ == "mbarrier") return timed(has(text_, "wait") ? p_.mbarrier_latency : 0);
+    if (root_ == "mbarrier") return mbarrier();
     if (root_ == "wgmma") return product();
     if (root_ == "bar" && has(text_, "warp")) return {};
+    if (root_ == "barrier" && has(text_, ".cluster"))
+      return timed(has(text_, ".wait") ? p_.peer_latency : 0);
     if (root_ == "bar" || root_ == "barrier")
       return timed(has(text_, ".arrive") ? 0 : p_.barrier_latency);
-    if (root_ == "fence" || root_ == "membar") return timed(p_.fence_latency);
+    if (root_ == "fence" || root_ == "membar")
+      return timed(has(text_, ".gpu") || has(text_, ".gl") || has(text_, ".sys")
+                       ? p_.gpu_fence_latency
+                       : p_.fence_latency);
     if (root_ == "tcgen05" || root_ == "clusterlaunchcontrol" || root_ == "setmaxnreg" ||
         root_ == "griddepcontrol" || root_ == "nanosleep" || root_ == "red" || root_ == "atom")
       return timed(root_ == "atom" ? p_.l2_hit_latency : 0);
     if (root_ == "cp" || (root_ == "st" && has(text_, ".async"))) return timed(0);
     return {};
+  }
+  Cost mbarrier() const {
+    if (has(text_, "wait")) return timed(p_.mbarrier_latency);
+    // NOTE: ptxas has it wait until the whole GPU sees what was written before.
+    const bool releases =
+        has(text_, ".arrive") && has(text_, ".cluster.shared::cluster") && !has(text_, ".relaxed");
+    return timed(releases ? p_.gpu_fence_latency : 0);
   }
   /// What a wgmma keeps of the issue port; its fences and waits take a slot.
   Cost product() const {
@@ -102,6 +114,7 @@ class Weigher {
   }
   Cost load() const {
     if (has(text_, ".param") || has(text_, ".const")) return {};
+    if (has(text_, ".shared::cluster")) return memory(p_.peer_latency, true);
     if (has(text_, ".shared")) return memory(p_.shared_latency, true);
     Cost c = memory(p_.l2_hit_latency, true);
     // NOTE: what another CTA writes is polled: executed at its time.

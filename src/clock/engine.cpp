@@ -61,6 +61,7 @@ struct WarpClock {
     bool load = false;
   };
   std::vector<Ready> rows, predicates;
+  std::vector<Machine::Traffic> traffic;  ///< by node of the segment; empty: none has any
   WarpTimes times;
   u32 row_base = 0, predicate_base = 0;  ///< of the group that runs
 
@@ -111,6 +112,7 @@ struct Sm {
   std::array<std::array<double, kPipes>, kPartitions> pipe_free{};
   double lsu_free = 0;
   double copy_free = 0;
+  double thread_free = 0;          ///< the same of threads' loads and stores of global memory
   std::optional<Product> running;  ///< on the tensor cores
   /// By warpgroup; of products that are no warpgroup's: {0, 0}. NOTE: by numbers, since turns go in
   /// the order of the keys: that of addresses differs from run to run.
@@ -323,7 +325,8 @@ class Engine {
       execute_timed(w, node, end);
       return;
     }
-    const double latency = cost.pipe == Pipe::kLsu ? cost.latency + cost.cycles : cost.latency;
+    double latency = cost.pipe == Pipe::kLsu ? cost.latency + cost.cycles : cost.latency;
+    if (!w.traffic.empty()) latency += move(sm, w.traffic[w.queue[w.at]], time);
     // A zero-cost copy hands on its source's time.
     const double ready = cost.slots == 0 ? std::max(time, w.operands) : time + latency;
     for (const Ref r : node.writes)
@@ -334,6 +337,28 @@ class Engine {
     }
     ++w.at;
     advance(w, end);
+  }
+
+  /// What a warp loads or stores takes its share of L2; returns for how long.
+  ///
+  /// NOTE: it goes ahead of copies: a copy engine asks for a box bit by bit.
+  double move(Sm& sm, const Machine::Traffic& traffic, double time) {
+    if (traffic.sectors == 0) return 0;
+    const double bytes = 32.0 * traffic.sectors;
+    const bool own = machine_.buffers[traffic.buffer - 1].workspace;
+    const double missed = traffic.store || own ? 0 : bytes * (1 - around_.hit_fraction);
+    const double busy = std::max(bytes / l2_bytes_, missed / hbm_bytes_);
+    const double written = traffic.store && !own ? bytes / hbm_bytes_ : 0;
+    sm.thread_free = std::max(sm.thread_free, time) + busy;
+    sm.copy_free = std::max(sm.copy_free, time) + std::max(busy, written);
+    times_.copy_busy += std::max(busy, written);
+    if (traffic.store) {
+      stored_ = std::max(stored_, sm.thread_free + p_.store_latency);
+    } else if (!own) {
+      times_.loaded_bytes += bytes;
+      times_.loaded_by_buffer[traffic.buffer] += bytes;
+    }
+    return sm.thread_free - time;
   }
 
   /// The time since the warp's last instruction, by what kept it.
@@ -398,13 +423,22 @@ class Engine {
       w.at = 0;
       w.state = WarpClock::State::kIssues;
       if (segment.timed) {
+        w.traffic.clear();
         w.queue.assign(1, 0);
         look_up(w);
         return;
       }
       u32 executed = segment.begin;
+      std::size_t node = 0;
+      w.traffic.clear();
       while (executed < segment.end) {
+        machine_.traffic = {};
         const Stepper::Outcome outcome = stepper.execute(*w.warp, *group);
+        while (segment.nodes[node].last < executed) ++node;
+        if (machine_.traffic.sectors != 0) {
+          w.traffic.resize(segment.nodes.size());
+          w.traffic[node] = machine_.traffic;
+        }
         if (outcome == Stepper::Outcome::kParked || outcome == Stepper::Outcome::kWaits) break;
         ++executed;
         if (outcome != Stepper::Outcome::kNext) break;
@@ -450,7 +484,7 @@ class Engine {
       if (outcome != Stepper::Outcome::kNext || pc == node.last) break;
     }
     for (std::size_t i = pending; i < cluster.pending.size(); ++i)
-      begin_unit(w, *cluster.pending[i], time);
+      begin_unit(w, *cluster.pending[i], time + node.cost.latency);
     if (outcome == Stepper::Outcome::kWaits && group->state == Group::State::kBlocked) {
       const Wait& wait = group->wait;
       block(w, cause_of(wait.kind), wait.address, node.site);
@@ -657,9 +691,9 @@ class Engine {
         if (work.bytes != 0)
           times_.loaded_by_buffer[static_cast<unsigned>(work.address >> emulator::kBufferShift)] +=
               bytes;
-        complete_at(
-            resident, {&op},
-            begin + busy + p_.l2_hit_latency + (1 - around_.hit_fraction) * p_.hbm_extra_latency);
+        const double end =
+            begin + busy + p_.l2_hit_latency + (1 - around_.hit_fraction) * p_.hbm_extra_latency;
+        complete_at(resident, {&op}, end);
         return;
       }
       case Kind::kTensorRead:
@@ -676,7 +710,7 @@ class Engine {
                         static_cast<double>(work.bytes) / p_.operand_bytes_per_cycle);
         return;
       case Kind::kPeerStore:
-        complete_at(resident, {&op}, time + p_.store_latency);
+        complete_at(resident, {&op}, time + p_.peer_latency);
         return;
       case Kind::kTensorCommit:
       case Kind::kOther:
@@ -787,7 +821,7 @@ class Engine {
   }
 
   void finish() {
-    times_.cycles = now_;
+    times_.cycles = std::max(now_, stored_);
     const u64 all = machine_.clusters();
     const u64 next = machine_.next_cluster();
     times_.clusters_left = next < all ? (all - next + stride_ - 1) / stride_ : 0;
@@ -816,6 +850,7 @@ class Engine {
   u64 sequence_ = 0, started_ = 0;
   std::size_t active_ = 0;
   double now_ = 0;
+  double stored_ = 0;  ///< when the last store of a thread was there
   SmTimes times_;
 };
 

@@ -2,14 +2,16 @@
 // Holds the tables of the clock's numbers.
 #include "clock/parameters.h"
 
+#include <algorithm>
+
 namespace attnjit::clock {
 namespace {
 
 using P = Parameters;
 
 std::vector<ParameterRow> hopper() {
-  constexpr Source kV = Source::kVendor, kM = Source::kMeasurement, kC = Source::kCalibration,
-                   kA = Source::kAssumption;
+  constexpr Source kV = Source::kVendor, kM = Source::kMeasurement, kP = Source::kPublished,
+                   kC = Source::kCalibration, kA = Source::kAssumption;
   return {
       {"sms", &P::sms, 132, "", kV, "H200 SXM"},
       {"boost_mhz", &P::boost_mhz, 1980, "MHz", kV, "H200 SXM, highest clock"},
@@ -36,6 +38,9 @@ std::vector<ParameterRow> hopper() {
        "barriers.mbarrier.handover"},
       {"barrier_latency", &P::barrier_latency, 24, "cycles", kM, "barriers.named"},
       {"fence_latency", &P::fence_latency, 14, "cycles", kM, "barriers.fence_proxy"},
+      {"gpu_fence_latency", &P::gpu_fence_latency, 500, "cycles", kA,
+       "a write to memory, and back"},
+      {"peer_latency", &P::peer_latency, 180, "cycles", kP, "arXiv:2402.13499, an SM to another"},
       {"tensor_flop_per_cycle", &P::tensor_flop_per_cycle, 4096, "", kV, "dense bf16"},
       {"tensor_start_latency", &P::tensor_start_latency, 10, "cycles", kM, "products.count1"},
       {"tensor_end_latency", &P::tensor_end_latency, 10, "cycles", kM, "products.count1"},
@@ -83,6 +88,8 @@ std::vector<ParameterRow> blackwell() {
       {"mbarrier_wake_latency", &P::mbarrier_wake_latency, 36, "cycles", kA, "as sm_90a"},
       {"barrier_latency", &P::barrier_latency, 24, "cycles", kA, "as sm_90a"},
       {"fence_latency", &P::fence_latency, 20, "cycles", kA, ""},
+      {"gpu_fence_latency", &P::gpu_fence_latency, 500, "cycles", kA, "as sm_90a"},
+      {"peer_latency", &P::peer_latency, 180, "cycles", kA, "as sm_90a"},
       {"tensor_flop_per_cycle", &P::tensor_flop_per_cycle, 8192, "", kV, "dense bf16"},
       {"tensor_start_latency", &P::tensor_start_latency, 20, "cycles", kA, ""},
       {"tensor_end_latency", &P::tensor_end_latency, 80, "cycles", kA, "as sm_90a"},
@@ -101,6 +108,29 @@ std::vector<ParameterRow> blackwell() {
   };
 }
 
+/// B300: what is not known to differ is a B200's.
+std::vector<ParameterRow> blackwell_ultra() {
+  constexpr Source kV = Source::kVendor, kA = Source::kAssumption;
+  const std::vector<ParameterRow> own = {
+      {"sms", &P::sms, 160, "", kV, "the whole chip"},
+      {"boost_mhz", &P::boost_mhz, 1957, "MHz", kA,
+       "the clock of FlashAttention-4's published figures of GB300"},
+      {"xu_cycles", &P::xu_cycles, 4, "cycles", kV, "10.7 T exponentials a second, of 5 T"},
+  };
+  std::vector<ParameterRow> rows = blackwell();
+  for (ParameterRow& row : rows) {
+    const auto same = std::find_if(own.begin(), own.end(), [&](const ParameterRow& other) {
+      return other.member == row.member;
+    });
+    if (same != own.end()) {
+      row = *same;
+    } else if (row.source == kA) {
+      row.from = "as sm_100a";
+    }
+  }
+  return rows;
+}
+
 }  // namespace
 
 std::string_view to_string(Source source) {
@@ -109,6 +139,8 @@ std::string_view to_string(Source source) {
       return "vendor";
     case Source::kMeasurement:
       return "measurement";
+    case Source::kPublished:
+      return "published";
     case Source::kCalibration:
       return "calibration";
     case Source::kAssumption:
@@ -118,9 +150,9 @@ std::string_view to_string(Source source) {
 }
 
 const std::vector<ParameterRow>& parameter_table(Arch arch) {
-  static const std::vector<ParameterRow> none;
-  static const std::vector<ParameterRow> h200 = hopper(), b200 = blackwell();
-  return arch == Arch::kSm90a ? h200 : arch == Arch::kSm100a ? b200 : none;
+  static const std::vector<ParameterRow> h200 = hopper(), b200 = blackwell(),
+                                         b300 = blackwell_ultra();
+  return arch == Arch::kSm90a ? h200 : arch == Arch::kSm100a ? b200 : b300;
 }
 
 Parameters parameters_of(Arch arch) {

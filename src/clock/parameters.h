@@ -15,6 +15,7 @@ namespace attnjit::clock {
 enum class Source : unsigned char {
   kVendor,       ///< the vendor's documents
   kMeasurement,  ///< ours, by a kernel of tests/gpu/clock
+  kPublished,    ///< another's, in a paper
   kCalibration,  ///< fitted to bench/clock/calibration.json
   kAssumption,   ///< a guess
 };
@@ -45,8 +46,11 @@ struct Parameters {
   // Barriers.
   double mbarrier_latency = 0;       ///< of an mbarrier's test
   double mbarrier_wake_latency = 0;  ///< from a phase's end until a waiting warp tests again
-  double barrier_latency = 0;  ///< of a named barrier, for the last to come and those it wakes
-  double fence_latency = 0;    ///< fence.proxy.async and the like
+  double barrier_latency = 0;    ///< of a named barrier, for the last to come and those it wakes
+  double fence_latency = 0;      ///< fence.proxy.async and the like
+  double gpu_fence_latency = 0;  ///< of a fence that other SMs are to see
+  // Clusters.
+  double peer_latency = 0;  ///< of what crosses from one SM of a cluster to another, and of loads
   // Tensor cores.
   double tensor_flop_per_cycle = 0;    ///< an SM's, of 16-bit operands
   double tensor_start_latency = 0;     ///< from a product's issue to its begin
@@ -84,6 +88,6 @@ const std::vector<ParameterRow>& parameter_table(Arch arch);
 /// Its values.
 Parameters parameters_of(Arch arch);
 /// Grows with each change of a number or of the model: what was timed by another is not compared.
-inline constexpr int kModelVersion = 2;
+inline constexpr int kModelVersion = 3;
 
 }  // namespace attnjit::clock

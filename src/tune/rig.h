@@ -53,7 +53,7 @@ class TuningRig {
 /// The first GPU of an architecture. Errors: kEnvironment with what was found instead.
 Result<std::unique_ptr<TuningRig>> make_gpu_rig(Arch arch, const DriverOptions& options = {});
 /// The clock's model of an architecture's GPU, of which `timed_sms` SMs are run; kernels are
-/// verified in the emulator. Errors: kUnsupported where the clock has no numbers of it.
+/// verified in the emulator. Errors: as time_launches.
 Result<std::unique_ptr<TuningRig>> make_model_rig(Arch arch, unsigned timed_sms);
 
 }  // namespace attnjit::tune

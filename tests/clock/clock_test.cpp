@@ -252,6 +252,107 @@ TEST(Clock, CopiesTakeAnSmsShareOfL2) {
   EXPECT_NEAR(more(132), 16384 / share, 16384 / share / 20);
 }
 
+// A warp's load or store of 512 bytes: more than an SM's share of L2 gives in the cycles that it
+// takes of the pipe.
+TEST(Clock, LoadsAndStoresOfThreadsTakeAnSmsShareOfL2) {
+  const auto each = [](const char* access, unsigned ctas) {
+    const auto text = [&](int n) {
+      return kernel(
+          "ld.param.u64 %rd1, [p];\nmul.wide.u32 %rd2, %r1, 16;\n"
+          "add.s64 %rd1, %rd1, %rd2;\n" +
+          times(n, [&](int i) { return fmt::format(fmt::runtime(access), i + 8); }) +
+          fmt::format("st.global.f32 [%rd1], %f{};\n", n + 7));
+    };
+    return (cycles_of(text(48), 32, ctas) - cycles_of(text(16), 32, ctas)) / 32;
+  };
+  const char* const load = "ld.global.v4.f32 {{%f{0}, %f{0}, %f{0}, %f{0}}}, [%rd1];\n";
+  const char* const store = "st.global.v4.f32 [%rd1], {{%f1, %f1, %f1, %f1}};\n";
+  const double share = kP.l2_gb_per_s * 1000 / kP.boost_mhz / 132;
+  EXPECT_NEAR(each(load, 1), 512 / kP.tma_bytes, 0.5);
+  EXPECT_NEAR(each(load, 132), 512 / share, 1);
+  EXPECT_NEAR(each(store, 132), 512 / share, 1);
+}
+
+Result<ClockReport> timed_pair(const std::string& text, unsigned threads, unsigned cluster) {
+  const PtxModule module = load_module(text);
+  std::vector<EmulatorBuffer> buffers{emulator::f32_buffer("b", std::vector<float>(64, 0.0f))};
+  LaunchRecipe launch = recipe_of("k", {cluster, 1, 1}, {threads, 1, 1}, {pointer("b")});
+  launch.cluster = {cluster, 1, 1};
+  return time_launches(module, LaunchSequence{{launch}, {}}, buffers, {});
+}
+
+double cycles_of_pair(const std::string& text, unsigned threads, unsigned cluster) {
+  Result<ClockReport> report = timed_pair(text, threads, cluster);
+  if (!report) {
+    ADD_FAILURE() << report.error().to_string();
+    return 0;
+  }
+  return report->launches.at(0).cycles;
+}
+
+/// Two warps hand over to one another `n` times: of one CTA, or of two.
+double handovers(int n, bool apart, const std::string& semantics = ".relaxed.cluster") {
+  const std::string own =
+      apart ? "mov.u32 %r4, %cluster_ctarank;\nmov.u32 %r2, bar;\nxor.b32 %r3, %r4, 1;\n"
+              "mapa.shared::cluster.u32 %r3, %r2, %r3;\n"
+            : "shr.u32 %r4, %r1, 5;\nmov.u32 %r5, bar;\nshl.b32 %r6, %r4, 3;\n"
+              "add.u32 %r2, %r5, %r6;\nxor.b32 %r6, %r6, 8;\nadd.u32 %r3, %r5, %r6;\n";
+  const std::string all =
+      apart ? "barrier.cluster.arrive;\nbarrier.cluster.wait;\n" : "bar.sync 0;\n";
+  const std::string arrive =
+      apart ? "mbarrier.arrive" + semantics + ".shared::cluster.b64 _, [%r3];\n"
+            : "mbarrier.arrive.shared::cta.b64 _, [%r3];\n";
+  const auto wait = [](int side, int i) {
+    return fmt::format(
+        "$w{0}_{1}:\nmbarrier.try_wait.parity.shared::cta.b64 %p3, [%r2], {2};\n"
+        "@!%p3 bra $w{0}_{1};\n",
+        side, i, i % 2);
+  };
+  const std::string text =
+      own +
+      "and.b32 %r7, %r1, 31;\nsetp.ne.u32 %p1, %r7, 0;\n"
+      "@!%p1 mbarrier.init.shared::cta.b64 [%r2], 1;\n"
+      "@!%p1 fence.mbarrier_init.release.cluster;\n" +
+      all + "@%p1 bra $end;\nsetp.ne.u32 %p2, %r4, 0;\n@%p2 bra $second;\n" +
+      times(n, [&](int i) { return arrive + wait(0, i); }) + "bra $end;\n$second:\n" +
+      times(n, [&](int i) { return wait(1, i) + arrive; }) + "$end:\n" + (apart ? all : "");
+  return cycles_of_pair(kernel(text, ".shared .align 8 .b64 bar[2];\n"), apart ? 32 : 64,
+                        apart ? 2 : 1);
+}
+
+TEST(Clock, AnArrivalAtAnotherCtaTakesItsTime) {
+  const auto round = [](bool apart, const char* semantics) {
+    return (handovers(12, apart, semantics) - handovers(4, apart, semantics)) / 8;
+  };
+  const double within = round(false, ""), relaxed = round(true, ".relaxed.cluster");
+  EXPECT_NEAR(relaxed - within, 2 * kP.peer_latency, 4);
+  // Who releases waits until the whole GPU sees what it wrote.
+  EXPECT_NEAR(round(true, ".release.cluster") - relaxed, 2 * kP.gpu_fence_latency, 4);
+}
+
+TEST(Clock, ALoadFromAnotherCtaTakesItsTime) {
+  // Each load finds its own address.
+  const auto text = [](int n) {
+    return kernel(
+        "mov.u32 %r2, bar;\nmov.u32 %r3, %cluster_ctarank;\nxor.b32 %r3, %r3, 1;\n"
+        "mapa.shared::cluster.u32 %r3, %r2, %r3;\nst.shared::cluster.u32 [%r3], %r3;\n"
+        "barrier.cluster.arrive;\nbarrier.cluster.wait;\n" +
+            times(n, [](int) { return "ld.shared::cluster.u32 %r3, [%r3];\n"; }) +
+            "barrier.cluster.arrive;\nbarrier.cluster.wait;\n",
+        ".shared .align 8 .b64 bar;\n");
+  };
+  EXPECT_NEAR((cycles_of_pair(text(24), 32, 2) - cycles_of_pair(text(8), 32, 2)) / 16,
+              kP.peer_latency + kP.lsu_cycles, 1);
+}
+
+TEST(Clock, ABarrierOfAClusterTakesItsTime) {
+  const auto text = [](int n) {
+    return kernel(times(n, [](int) { return "barrier.cluster.arrive;\nbarrier.cluster.wait;\n"; }));
+  };
+  EXPECT_NEAR((cycles_of_pair(text(12), 32, 2) - cycles_of_pair(text(4), 32, 2)) / 8,
+              kP.peer_latency, 4);
+}
+
 TEST(Clock, ManyCtasAreExtrapolated) {
   const LaunchTime some = launch_of(kernel(chain(400)), 1024, 132 * 8),
                    many = launch_of(kernel(chain(400)), 1024, 132 * 80);
@@ -334,10 +435,23 @@ TEST(Clock, RefusesAKernelOfAnotherArchitecture) {
   for (const char* good : {"sm_80", "sm_90", "sm_100", "sm_100a"}) EXPECT_TRUE(on_b200(good));
 }
 
-TEST(Clock, RefusesAnArchitectureWithoutNumbers) {
-  EXPECT_EQ(timing_arch("sm_103a").error().code, ErrorCode::kUnsupported);
+TEST(Clock, KnowsEachArchitecture) {
   EXPECT_EQ(timing_arch("sm_1").error().code, ErrorCode::kInvalid);
-  EXPECT_EQ(*timing_arch("sm_90a"), Arch::kSm90a);
+  EXPECT_EQ(timing_arch("sm_1").error().field, "timing");
+  for (const char* name : {"sm_90a", "sm_100a", "sm_103a"}) {
+    const Result<Arch> arch = timing_arch(name);
+    ASSERT_TRUE(arch) << name;
+    for (const ParameterRow& row : parameter_table(*arch)) EXPECT_FALSE(row.name.empty());
+  }
+}
+
+// A B300's exponentials are twice as fast; what else is known to differ is in the table.
+TEST(Clock, ABlackwellUltraDiffersWhereItIsKnownTo) {
+  const Parameters b200 = parameters_of(Arch::kSm100a), b300 = parameters_of(Arch::kSm103a);
+  EXPECT_EQ(b300.xu_cycles * 2, b200.xu_cycles);
+  EXPECT_EQ(b300.sms, 160);
+  EXPECT_EQ(b300.tensor_flop_per_cycle, b200.tensor_flop_per_cycle);
+  EXPECT_EQ(parameter_table(Arch::kSm103a).size(), parameter_table(Arch::kSm100a).size());
 }
 
 }  // namespace

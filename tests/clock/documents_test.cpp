@@ -29,7 +29,7 @@ nlohmann::json cells(const char* name) {
 
 TEST(ClockDocuments, EveryNumberStandsThereWithItsSource) {
   const std::string page = file("docs/clock.md");
-  for (const Arch arch : {Arch::kSm90a, Arch::kSm100a}) {
+  for (const Arch arch : {Arch::kSm90a, Arch::kSm100a, Arch::kSm103a}) {
     const std::size_t table = page.find(fmt::format("### {}\n", to_string(arch)));
     ASSERT_NE(table, std::string::npos);
     for (const ParameterRow& row : parameter_table(arch)) {

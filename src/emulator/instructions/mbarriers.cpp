@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <memory>
 
 #include "emulator/decode/decoding.h"
 #include "emulator/decode/instruction_table.h"
@@ -106,6 +107,30 @@ bool delayed(Warp& warp, const Op& op) {
   return true;
 }
 
+/// An arrival that crosses the cluster, where a clock says how long that takes.
+class PeerArrival : public AsyncOp {
+ public:
+  SharedAddress address;
+  u32 count = 1;
+  s64 expected = 0;  ///< bytes
+  View knowledge;
+  bool apart = false;  ///< what it releases is for waits of cluster scope
+  PeerArrival() { proxy = Proxy::kGeneric; }
+  const char* unit() const override { return "arrivals of other CTAs"; }
+  UnitWork work() const override {
+    UnitWork w;
+    w.kind = UnitWork::Kind::kPeerStore;
+    return w;
+  }
+  bool step(Cluster& cluster) override {
+    Mbarrier* const b = cluster.mbarrier(issuer, site, address, "an arrival");
+    if (b == nullptr) return true;
+    if (expected != 0) cluster.mbarrier_expect(*b, expected, site);
+    cluster.mbarrier_arrive(*b, count, knowledge, site, issuer, address, apart);
+    return true;
+  }
+};
+
 Step execute_mbarrier(Warp& warp, const Op& op, const BarrierOperation& operation, u32 mask) {
   Cluster& cluster = *warp.cluster;
   const bool checks = warp.machine->checks;
@@ -184,6 +209,17 @@ Step execute_mbarrier(Warp& warp, const Op& op, const BarrierOperation& operatio
         states[lane] = (b->phase << 32) | b->pending;
         const bool expects = operation.expects;
         const u32 count = expects ? 1 : value;
+        const bool remote = cluster.cta_of(address) != warp.cta;
+        if (remote && warp.machine->timed && operation.kind == Kind::kArrive) {
+          auto arrival = std::make_unique<PeerArrival>();
+          arrival->address = address;
+          arrival->count = count;
+          arrival->expected = expects ? static_cast<s64>(value) : 0;
+          arrival->knowledge = knowledge;
+          arrival->apart = isa;
+          cluster.start(std::move(arrival), warp, op, u32{1} << lane);
+          break;
+        }
         if (expects) cluster.mbarrier_expect(*b, static_cast<s64>(value), op.site);
         if (!expects && (value == 0 || value >= (1u << 20))) {
           cluster.report(FindingKind::kBarrier, &warp, static_cast<int>(lane), op.site,
@@ -196,7 +232,6 @@ Step execute_mbarrier(Warp& warp, const Op& op, const BarrierOperation& operatio
         }
         if (operation.kind == Kind::kArriveDrop) b->expected -= std::min(b->expected, count);
         Cta* cta = cluster.cta_of(address);
-        const bool remote = cta != warp.cta;
         if (remote && !operation.relaxed)
           cta->visit(warp.agent, epoch, u32{1} << lane, op.site, true);
         // A release at CTA scope says nothing to the threads of another CTA (8.8).

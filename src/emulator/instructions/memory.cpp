@@ -131,6 +131,20 @@ u32 repeated_reads(const Warp& warp, const Place* places, u32 lanes, u32 bytes) 
                                                 warp.clocks.epoch);
 }
 
+/// Notes for a clock how much of global memory the lanes touch.
+void note_traffic(Warp& warp, const u64* addresses, u32 lanes, u32 bytes, bool store) {
+  if (lanes == 0) return;
+  u64 sectors[64];
+  u32 count = 0;
+  for (const u32 lane : lanes_of(lanes)) {
+    for (u64 s = addresses[lane] / 32; s <= (addresses[lane] + bytes - 1) / 32; ++s) {
+      if (std::find(sectors, sectors + count, s) == sectors + count) sectors[count++] = s;
+    }
+  }
+  warp.machine->traffic = {count, static_cast<u32>(addresses[lowest_lane(lanes)] >> kBufferShift),
+                           store};
+}
+
 /// What each lane of `mask` finds, as a T, `at` bytes into its place; 0 where there is none.
 template <class T, class To>
 void fetch(const Place* places, u32 at, u32 mask, u32 resolved, u32 keep, To* lanes) {
@@ -225,6 +239,8 @@ Step execute_load(Warp& warp, const Op& op, const Access& access, u32 mask) {
     for (u32 v = 0; v < access.elements; ++v) warp.set_poison(list[v], poisoned[v], mask, op.site);
   }
   if (op.has(kOpPolls)) ++warp.cluster->polls;
+  if (warp.machine->timed && space == Space::kGlobal)
+    note_traffic(warp, addresses, resolved, bytes, false);
   if (warp.machine->options.stats) count_access(warp, op, access, mask, space, false);
   return Step::kNext;
 }
@@ -289,9 +305,11 @@ Step execute_store(Warp& warp, const Op& op, const Access& access, u32 mask) {
   const bool strong = access.strong;
   bool changed = false;
   Space space = access.address.space;
-  const LaneAddresses addresses(warp, op, access.address);
+  const LaneAddresses lane_addresses(warp, op, access.address);
+  u64 addresses[32];
+  u32 stored = 0;
   for (const u32 lane : lanes_of(mask)) {
-    const u64 address = addresses[lane];
+    const u64 address = lane_addresses[lane];
     Place place;
     if (!warp.cluster->resolve(warp, op, lane, access.address.space, address, bytes, &place))
       continue;
@@ -301,6 +319,8 @@ Step execute_store(Warp& warp, const Op& op, const Access& access, u32 mask) {
                            fmt::format("a store to the {} space", to_string(place.space)));
       continue;
     }
+    addresses[lane] = address;
+    stored |= u32{1} << lane;
     u8 before[64];
     std::memcpy(before, place.data, bytes);
     for (u32 v = 0; v < access.elements; ++v) {
@@ -350,6 +370,8 @@ Step execute_store(Warp& warp, const Op& op, const Access& access, u32 mask) {
   }
   if (checks) run.flush(warp, op, true, strong);
   if (changed && space != Space::kLocal) warp.cluster->note_progress();
+  if (warp.machine->timed && space == Space::kGlobal)
+    note_traffic(warp, addresses, stored, bytes, true);
   if (warp.machine->options.stats) count_access(warp, op, access, mask, space, true);
   return Step::kNext;
 }

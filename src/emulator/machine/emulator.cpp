@@ -179,6 +179,7 @@ Result<void> place_buffers(const std::vector<Workspace>& workspaces,
     g.name = w.name;
     g.data = launch->own.back().data();
     g.bytes = launch->own.back().size();
+    g.workspace = true;
     if (checks && !w.zeroed) g.poison.assign(g.bytes, 1);
     launch->buffers.push_back(std::move(g));
   }

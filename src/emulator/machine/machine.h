@@ -65,6 +65,7 @@ struct GlobalBuffer {
   std::vector<u8> poison;  ///< a byte each, 1: uninitialised; empty: all initialised, or no checks
   BufferUses uses;         ///< by this launch
   BufferUses before;       ///< by launches before that may still run
+  bool workspace = false;  ///< nobody's but the sequence's own
 };
 
 /// Memory found at an address.
@@ -130,7 +131,7 @@ struct UnitWork {
     kLoad,         ///< TMA or a bulk copy, to shared memory
     kStore,        ///< the same, from shared memory
     kThreadCopy,   ///< cp.async
-    kPeerStore,    ///< st.async
+    kPeerStore,    ///< st.async, or an arrival at a barrier of another CTA
   };
   Kind kind = Kind::kOther;
   u32 m = 0, n = 0, k_bits = 0;  ///< a product's shape; k in bits of its operands
@@ -389,6 +390,13 @@ class Machine {
     u32 bytes = 0;
   };
   std::map<u8*, Counter> counters;  ///< of a clock: what was claimed from
+  /// Global memory that a warp's load or store touches.
+  struct Traffic {
+    u32 sectors = 0;  ///< of 32 bytes
+    u32 buffer = 0;   ///< of the first lane
+    bool store = false;
+  };
+  Traffic traffic;  ///< of a clock: of the operation that was executed last
   /// wgmma's products are zeros: for times that do not hang on the data.
   bool zero_products = false;
   u64 seed;

@@ -63,14 +63,15 @@ Json launch_json(const LaunchTime& launch, const std::vector<RoleTimes>& roles, 
   json["l2_hit_fraction"] = launch.hit_fraction;
   json["hbm_gb_per_s"] = share(launch.loaded_bytes * (1 - launch.hit_fraction), launch.us * 1000);
   const clock::SmTimes& sm = launch.slowest;
+  const double all_cycles = sm.cycles * sm.sms;
   Json units;
-  units["tensor"] = share(sm.tensor_busy, sm.cycles);
-  units["copies"] = share(sm.copy_busy, sm.cycles);
-  units["issue"] = share(sm.issue_slots, 4 * sm.cycles);
+  units["tensor"] = share(sm.tensor_busy, all_cycles);
+  units["copies"] = share(sm.copy_busy, all_cycles);
+  units["issue"] = share(sm.issue_slots, 4 * all_cycles);
   for (std::size_t pipe = 1; pipe < clock::kPipes; ++pipe) {
     const bool shared = pipe == static_cast<std::size_t>(clock::Pipe::kLsu);
     units[std::string(to_string(static_cast<clock::Pipe>(pipe)))] =
-        share(sm.pipe_busy[pipe], (shared ? 1 : 4) * sm.cycles);
+        share(sm.pipe_busy[pipe], (shared ? 1 : 4) * all_cycles);
   }
   json["busy"] = std::move(units);
   json["roles"] = Json::object();
@@ -83,6 +84,7 @@ Json launch_json(const LaunchTime& launch, const std::vector<RoleTimes>& roles, 
 std::string launch_text(const LaunchTime& launch, const std::vector<RoleTimes>& roles,
                         bool report) {
   const clock::SmTimes& sm = launch.slowest;
+  const double all_cycles = sm.cycles * sm.sms;
   std::string text = fmt::format(
       "{}: {:.2f} us, {:.0f} cycles at {:.0f} MHz; {} CTAs, {} per SM; SMs run: {} ({} CTAs, {} "
       "extrapolated)\n",
@@ -91,12 +93,12 @@ std::string launch_text(const LaunchTime& launch, const std::vector<RoleTimes>& 
   if (!report) return text;
   text += fmt::format(
       "  of the cycles busy: tensor cores {:.1f} %, copies {:.1f} %, issue ports {:.1f} %",
-      100 * share(sm.tensor_busy, sm.cycles), 100 * share(sm.copy_busy, sm.cycles),
-      100 * share(sm.issue_slots, 4 * sm.cycles));
+      100 * share(sm.tensor_busy, all_cycles), 100 * share(sm.copy_busy, all_cycles),
+      100 * share(sm.issue_slots, 4 * all_cycles));
   for (std::size_t pipe = 1; pipe < clock::kPipes; ++pipe) {
     const bool shared = pipe == static_cast<std::size_t>(clock::Pipe::kLsu);
     text += fmt::format(", {} {:.1f} %", to_string(static_cast<clock::Pipe>(pipe)),
-                        100 * share(sm.pipe_busy[pipe], (shared ? 1 : 4) * sm.cycles));
+                        100 * share(sm.pipe_busy[pipe], (shared ? 1 : 4) * all_cycles));
   }
   text += fmt::format("\n  loaded by all SMs {:.1f} MB, {:.1f} % of it from L2\n",
                       launch.loaded_bytes / 1e6, 100 * launch.hit_fraction);

@@ -9,6 +9,8 @@
 #include <charconv>
 #include <cmath>
 #include <cstring>
+#include <functional>
+#include <queue>
 
 #include "base/architectures.h"
 #include "clock/trace.h"
@@ -55,8 +57,38 @@ double clock_of(const Parameters& p, double tensor_share, double hbm_share) {
   return p.boost_mhz * std::min(1.0, std::cbrt(p.free_activity / std::max(1e-9, activity)));
 }
 
-double total_cycles(const SmTimes& t) {
-  return t.cycles + static_cast<double>(t.clusters_left) * t.steady;
+/// When the launch ends, where SMs are given clusters in their order as places become free.
+/// @param known clusters whose time is known, of any order; others have a time between those of
+///        their neighbours
+double end_of_launch(std::vector<ClusterTime> known, std::uint64_t clusters, std::uint64_t places) {
+  std::sort(known.begin(), known.end(),
+            [](const ClusterTime& a, const ClusterTime& b) { return a.index < b.index; });
+  std::priority_queue<double, std::vector<double>, std::greater<>> free;
+  double end = 0, sum = 0;
+  std::size_t next = 0;  // known, at or behind the cluster
+  for (std::uint64_t i = 0; i < clusters; ++i) {
+    while (next < known.size() && known[next].index < i) ++next;
+    const auto time_of = [&](std::size_t k) { return known[k].ended - known[k].given; };
+    double time = 0;
+    if (next == known.size()) {  // behind the last one that was run: the mean up to there
+      time = sum / static_cast<double>(known.back().index + 1);
+    } else if (next == 0) {
+      time = time_of(0);
+    } else {
+      const auto from = static_cast<double>(known[next - 1].index);
+      const double share =
+          (static_cast<double>(i) - from) / (static_cast<double>(known[next].index) - from);
+      time = time_of(next - 1) + share * (time_of(next) - time_of(next - 1));
+    }
+    if (next != known.size()) sum += time;
+    if (free.size() == places) {
+      time += free.top();
+      free.pop();
+    }
+    free.push(time);
+    end = std::max(end, time);
+  }
+  return end;
 }
 
 class LaunchClock {
@@ -107,7 +139,8 @@ class LaunchClock {
     std::map<unsigned, double> by_buffer;
     launch->cycles = 0;
     launch->timed_ctas = launch->left_ctas = 0;
-    double all_cycles = 0;
+    std::vector<ClusterTime> known;
+    std::uint64_t taken = 0;
     machine_.claimants = static_cast<std::uint64_t>(around.active_sms / size);
     for (const std::uint64_t sm : sms) {
       Result<SmTimes> times = time_sm(machine_, p_, around, sm, places, options);
@@ -116,7 +149,6 @@ class LaunchClock {
         std::memcpy(word, &counter.before, counter.bytes);
       machine_.counters.clear();
       if (!times) return std::move(times).error();
-      const double cycles = total_cycles(*times);
       // What was left takes its share of all.
       const double more = static_cast<double>(times->clusters + times->clusters_left) /
                           static_cast<double>(std::max<std::uint64_t>(1, times->clusters));
@@ -125,12 +157,17 @@ class LaunchClock {
       for (const auto& [buffer, n] : times->loaded_by_buffer) by_buffer[buffer] += n * more;
       launch->timed_ctas += times->clusters * size;
       launch->left_ctas += times->clusters_left * size;
-      all_cycles += cycles;
-      if (cycles >= launch->cycles) {
-        launch->cycles = cycles;
+      taken += times->clusters_taken;
+      known.insert(known.end(), times->cluster_times.begin(), times->cluster_times.end());
+      if (times->cycles >= launch->cycles) {
+        launch->cycles = times->cycles;
         launch->slowest = std::move(*times);
       }
     }
+    // More clusters than places, that no kernel shares out itself: who is free takes the next.
+    const std::uint64_t held = places * launch->ctas_per_sm;
+    if (machine_.clusters() > held && taken == 0)
+      launch->cycles = end_of_launch(std::move(known), machine_.clusters(), held);
     const double count = static_cast<double>(sms.size());
     const double others = around.active_sms / size / count;
     launch->loaded_bytes = bytes * others;

@@ -80,7 +80,8 @@ struct Resident {
   std::vector<WarpClock> warps;
   u64 number = 0;  ///< from 1, in the order in which they began
   u64 seen_progress = 0;
-  double begin = 0;
+  u64 index = 0;  ///< in the launch
+  double given = 0, begin = 0;
   unsigned slot = 0;
   bool done = false;
 };
@@ -96,6 +97,7 @@ struct Product {
   double begin = 0;
   std::array<double, kPartitions> port_used{};  ///< when it began
   u32 shared_bytes = 0;
+  u32 sms = 1;  ///< that it keeps
   u32 site = 0;
 };
 
@@ -206,12 +208,15 @@ class Engine {
   bool start(unsigned slot, double time) {
     if (started_ >= options_.most_clusters) return false;
     std::array<u32, 3> origin{};
+    const u64 index = machine_.next_cluster();
     if (!machine_.take_cluster(&origin)) return false;
     ++started_;
     auto resident = std::make_unique<Resident>();
     resident->number = started_;
     resident->cluster = std::make_unique<Cluster>(machine_, origin, 0);
     resident->stepper = std::make_unique<Stepper>(*resident->cluster);
+    resident->index = index;
+    resident->given = time;
     resident->begin = time + p_.cta_start;
     resident->slot = slot;
     for (auto& cta : resident->cluster->ctas) {
@@ -236,7 +241,7 @@ class Engine {
     resident.done = true;
     --active_;
     ++times_.clusters;
-    ends_.push_back(now_);
+    times_.cluster_times.push_back({resident.index, resident.given, now_});
     for (WarpClock& w : resident.warps) {
       w.times.lived = w.last - w.begin;
       times_.warps[w.warp->index] += w.times;
@@ -278,8 +283,9 @@ class Engine {
     return sm.pipe_free[w.partition][static_cast<std::size_t>(node.cost.pipe)];
   }
 
-  /// Of warps that can issue at once, the older one does.
-  static bool goes_first(const WarpClock& a, const WarpClock& b) {
+  /// Of warps that can issue at once, the older one does, or the one that issued longest ago.
+  bool goes_first(const WarpClock& a, const WarpClock& b) const {
+    if (p_.issue_turns != 0 && a.last != b.last) return a.last < b.last;
     return std::pair(a.resident->number, a.warp->index) <
            std::pair(b.resident->number, b.warp->index);
   }
@@ -636,6 +642,7 @@ class Engine {
         product.resident = &resident;
         product.ops = {&op};
         product.issued = time + p_.tensor_start_latency;
+        product.sms = work.ctas;
         const double flop = 2.0 * work.m * work.n * work.k_bits / 16 / work.ctas;
         // M of 64 keeps half of the tensor core's rows idle.
         const double rows = work.m / work.ctas < 128 ? 2 : 1;
@@ -670,6 +677,13 @@ class Engine {
         return;
       }
       case Kind::kStore: {
+        // Lanes that store the same bytes to the same place do so once: ptxas issues a copy whose
+        // operands are the warp's as one, of a uniform datapath.
+        if (bulk_store_.warp == w.warp && bulk_store_.site == op.site && bulk_store_.time == time &&
+            bulk_store_.address == work.address && bulk_store_.bytes == work.bytes) {
+          complete_at(resident, {&op}, bulk_store_.end);
+          return;
+        }
         const double begin = std::max(time + p_.tma_issue, sm.copy_free);
         const double bytes = static_cast<double>(work.bytes);
         // What is written leaves L2 some time: it has its share of HBM.
@@ -677,7 +691,9 @@ class Engine {
         sm.copy_free = begin + busy;
         times_.copy_busy += busy;
         trace_unit(w, "copies", begin, begin + busy + p_.store_latency, op.site);
-        complete_at(resident, {&op}, begin + busy + p_.store_latency);
+        bulk_store_ = {w.warp,       op.site,    time,
+                       work.address, work.bytes, begin + busy + p_.store_latency};
+        complete_at(resident, {&op}, bulk_store_.end);
         return;
       }
       case Kind::kThreadCopy: {
@@ -758,7 +774,7 @@ class Engine {
     ++chosen->second.begun;
     product.begin = now_;
     product.port_used = sm.port_used;
-    times_.tensor_busy += product.cycles;
+    times_.tensor_busy += product.cycles * product.sms;
     events_.push({now_ + product.cycles, sequence_++, Event::Kind::kProduct, nullptr, {}, index});
   }
 
@@ -822,15 +838,11 @@ class Engine {
 
   void finish() {
     times_.cycles = std::max(now_, stored_);
+    times_.sms = ctas_;
     const u64 all = machine_.clusters();
     const u64 next = machine_.next_cluster();
     times_.clusters_left = next < all ? (all - next + stride_ - 1) / stride_ : 0;
-    // The time between ends over the last whole rounds: by then the SM has filled up.
-    const std::size_t rounds = ends_.size() / around_.ctas_per_sm;
-    if (times_.clusters_left != 0 && rounds > 1) {
-      const std::size_t last = around_.ctas_per_sm * std::max<std::size_t>(1, rounds / 2);
-      times_.steady = (ends_.back() - ends_[ends_.size() - 1 - last]) / static_cast<double>(last);
-    }
+    times_.clusters_taken = (next - next_) / stride_ - started_;
   }
 
   Machine& machine_;
@@ -845,7 +857,13 @@ class Engine {
   std::vector<std::unique_ptr<Resident>> residents_;
   std::vector<WarpClock*> warps_;
   std::vector<const AsyncOp*> committed_;
-  std::vector<double> ends_;
+  struct {
+    const Warp* warp = nullptr;
+    u32 site = 0;
+    double time = 0;
+    u64 address = 0, bytes = 0;
+    double end = 0;
+  } bulk_store_;  ///< the bulk store that was issued last
   std::priority_queue<Event, std::vector<Event>, Later> events_;
   u64 sequence_ = 0, started_ = 0;
   std::size_t active_ = 0;

@@ -46,12 +46,20 @@ struct Span {
   std::uint32_t barrier = 0;  ///< shared address, or id
 };
 
+/// A cluster that an SM was given.
+struct ClusterTime {
+  std::uint64_t index = 0;      ///< in the launch
+  double given = 0, ended = 0;  ///< cycles; given: when its place was free
+};
+
 struct SmTimes {
-  double cycles = 0;                ///< until the last CTA had ended
-  std::uint64_t clusters = 0;       ///< that ran
-  std::uint64_t clusters_left = 0;  ///< of this SM, that were not run
-  double steady = 0;                ///< cycles between ends of clusters, where some are left
-  std::vector<WarpTimes> warps;     ///< by index in the CTA, over all its CTAs
+  unsigned sms = 1;                  ///< of which it holds the times: a cluster's
+  double cycles = 0;                 ///< until the last CTA had ended
+  std::uint64_t clusters = 0;        ///< that ran
+  std::uint64_t clusters_left = 0;   ///< of this SM, that were not run
+  std::uint64_t clusters_taken = 0;  ///< that one of them took by launch control
+  std::vector<ClusterTime> cluster_times;
+  std::vector<WarpTimes> warps;                 ///< by index in the CTA, over all its CTAs
   std::map<std::string, double> barrier_waits;  ///< cycles of warps, by barrier and warpgroup
   double tensor_busy = 0, copy_busy = 0;
   double loaded_bytes = 0;

@@ -29,6 +29,7 @@ std::vector<ParameterRow> hopper() {
       {"alu_latency", &P::alu_latency, 4, "cycles", kM, "arithmetic.max, .compare_select"},
       {"xu_cycles", &P::xu_cycles, 8, "cycles", kV, "16 results a cycle and SM"},
       {"xu_latency", &P::xu_latency, 17, "cycles", kM, "arithmetic.ex2"},
+      {"issue_turns", &P::issue_turns, 0, "", kM, "arithmetic.softmax"},
       {"branch_latency", &P::branch_latency, 10, "cycles", kA, ""},
       {"lsu_cycles", &P::lsu_cycles, 1, "cycles", kV, "128 bytes a cycle and SM"},
       {"shared_latency", &P::shared_latency, 28, "cycles", kM, "shared.latency4"},
@@ -61,13 +62,15 @@ std::vector<ParameterRow> hopper() {
 }
 
 std::vector<ParameterRow> blackwell() {
-  constexpr Source kV = Source::kVendor, kA = Source::kAssumption;
+  constexpr Source kV = Source::kVendor, kP = Source::kPublished, kC = Source::kCalibration,
+                   kA = Source::kAssumption;
   return {
       {"sms", &P::sms, 148, "", kV, "B200"},
-      {"boost_mhz", &P::boost_mhz, 1755, "MHz", kA,
-       "the clock of FlashAttention-4's published figures"},
-      {"free_activity", &P::free_activity, 2, "", kA, "the clock is that one"},
-      {"hbm_activity", &P::hbm_activity, 0, "", kA, "the clock is that one"},
+      {"boost_mhz", &P::boost_mhz, 1755, "MHz", kP,
+       "locked for FlashAttention-4's figures (its PR 2605)"},
+      {"free_activity", &P::free_activity, 0.47, "", kC,
+       "FlashAttention-4, depth 128, none, 16k and causal, 4k"},
+      {"hbm_activity", &P::hbm_activity, 0.8, "", kC, "FlashAttention-4, depth 128, none, 1k"},
       {"hbm_gb_per_s", &P::hbm_gb_per_s, 7500, "GB/s", kA, "the data sheet has 8000"},
       {"l2_gb_per_s", &P::l2_gb_per_s, 10000, "GB/s", kA, ""},
       {"l2_hit_latency", &P::l2_hit_latency, 270, "cycles", kA, ""},
@@ -77,9 +80,10 @@ std::vector<ParameterRow> blackwell() {
       {"fma_cycles", &P::fma_cycles, 1, "cycles", kV, "128 results a cycle and SM"},
       {"fma_latency", &P::fma_latency, 4, "cycles", kA, ""},
       {"alu_cycles", &P::alu_cycles, 2, "cycles", kV, "64 results a cycle and SM"},
-      {"alu_latency", &P::alu_latency, 5, "cycles", kA, ""},
+      {"alu_latency", &P::alu_latency, 4, "cycles", kA, "as sm_90a"},
       {"xu_cycles", &P::xu_cycles, 8, "cycles", kV, "16 results a cycle and SM"},
-      {"xu_latency", &P::xu_latency, 40, "cycles", kA, "as sm_90a"},
+      {"xu_latency", &P::xu_latency, 17, "cycles", kA, "as sm_90a"},
+      {"issue_turns", &P::issue_turns, 1, "", kC, "FlashAttention-4, depth 64, none, 4k"},
       {"branch_latency", &P::branch_latency, 10, "cycles", kA, ""},
       {"lsu_cycles", &P::lsu_cycles, 1, "cycles", kV, "128 bytes a cycle and SM"},
       {"shared_latency", &P::shared_latency, 29, "cycles", kA, ""},
@@ -87,12 +91,12 @@ std::vector<ParameterRow> blackwell() {
       {"mbarrier_latency", &P::mbarrier_latency, 20, "cycles", kA, ""},
       {"mbarrier_wake_latency", &P::mbarrier_wake_latency, 36, "cycles", kA, "as sm_90a"},
       {"barrier_latency", &P::barrier_latency, 24, "cycles", kA, "as sm_90a"},
-      {"fence_latency", &P::fence_latency, 20, "cycles", kA, ""},
+      {"fence_latency", &P::fence_latency, 14, "cycles", kA, "as sm_90a"},
       {"gpu_fence_latency", &P::gpu_fence_latency, 500, "cycles", kA, "as sm_90a"},
       {"peer_latency", &P::peer_latency, 180, "cycles", kA, "as sm_90a"},
       {"tensor_flop_per_cycle", &P::tensor_flop_per_cycle, 8192, "", kV, "dense bf16"},
-      {"tensor_start_latency", &P::tensor_start_latency, 20, "cycles", kA, ""},
-      {"tensor_end_latency", &P::tensor_end_latency, 80, "cycles", kA, "as sm_90a"},
+      {"tensor_start_latency", &P::tensor_start_latency, 10, "cycles", kA, "as sm_90a"},
+      {"tensor_end_latency", &P::tensor_end_latency, 10, "cycles", kA, "as sm_90a"},
       {"operand_bytes_per_cycle", &P::operand_bytes_per_cycle, 128, "bytes", kV, "shared memory"},
       {"product_issue_columns", &P::product_issue_columns, 0, "columns", kV,
        "tcgen05 has no accumulators in registers"},
@@ -124,7 +128,8 @@ std::vector<ParameterRow> blackwell_ultra() {
     });
     if (same != own.end()) {
       row = *same;
-    } else if (row.source == kA) {
+    } else if (row.source != kV) {
+      row.source = kA;
       row.from = "as sm_100a";
     }
   }

@@ -15,8 +15,8 @@ namespace attnjit::clock {
 enum class Source : unsigned char {
   kVendor,       ///< the vendor's documents
   kMeasurement,  ///< ours, by a kernel of tests/gpu/clock
-  kPublished,    ///< another's, in a paper
-  kCalibration,  ///< fitted to bench/clock/calibration.json
+  kPublished,    ///< others' measurement, which is named
+  kCalibration,  ///< fitted to bench/clock/calibration.json, or to what is named
   kAssumption,   ///< a guess
 };
 std::string_view to_string(Source source);
@@ -39,6 +39,8 @@ struct Parameters {
   double fma_cycles = 0, fma_latency = 0;
   double alu_cycles = 0, alu_latency = 0;
   double xu_cycles = 0, xu_latency = 0;
+  /// 0: of warps that can issue at once, the oldest does. 1: the one that issued longest ago.
+  double issue_turns = 0;
   double branch_latency = 0;  ///< until the instruction behind a branch
   // What the sub-partitions share.
   double lsu_cycles = 0;  ///< of a wavefront of 128 bytes

@@ -195,6 +195,39 @@ TEST(Clock, TheOlderWarpIssuesFirst) {
   EXPECT_NEAR(warps.at(4).lived, 400 * kP.xu_cycles, 60);
 }
 
+TEST(Clock, OnABlackwellWarpsTakeTurns) {
+  std::string text = kernel(exponentials(200));
+  text.replace(text.find("sm_90a"), 6, "sm_100a");
+  ClockOptions options;
+  options.arch = Arch::kSm100a;
+  const Result<ClockReport> report = timed(text, 256, 1, options);
+  ASSERT_TRUE(report);
+  const auto& warps = report->launches.at(0).slowest.warps;
+  const double pipe = parameters_of(Arch::kSm100a).xu_cycles;
+  EXPECT_NEAR(warps.at(0).lived, 400 * pipe, 60);
+  EXPECT_NEAR(warps.at(4).lived, 400 * pipe, 60);
+}
+
+// FlashAttention-4's epilogue warp stores its tile without choosing a lane.
+TEST(Clock, LanesThatStoreTheSameBytesStoreOnce) {
+  const auto stores = [](const std::string& guard, const std::string& offset) {
+    const std::string text =
+        "ld.param.u64 %rd1, [p];\ncvta.to.global.u64 %rd1, %rd1;\nmov.u32 %r2, tile;\n" + offset +
+        "setp.eq.u32 %p1, %r1, 0;\n" +
+        times(8,
+              [&](int) {
+                return guard + "cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r2], 4096;\n";
+              }) +
+        "cp.async.bulk.commit_group;\ncp.async.bulk.wait_group 0;\n";
+    return cycles_of(kernel(text, ".shared .align 128 .b8 tile[4096];\n"), 32, 132);
+  };
+  const double one = stores("@%p1 ", "");
+  EXPECT_NEAR(stores("", ""), one, one / 50);
+  // Other places are other bytes.
+  const std::string apart = "mul.wide.u32 %rd2, %r1, 4096;\nadd.s64 %rd1, %rd1, %rd2;\n";
+  EXPECT_GT(stores("", apart), 4 * one);
+}
+
 TEST(Clock, AKernelReadsTheClocksCycles) {
   const auto cycles = [](int n) {
     const PtxModule module = load_module(
@@ -360,6 +393,17 @@ TEST(Clock, ManyCtasAreExtrapolated) {
   EXPECT_EQ(some.left_ctas, 0u);
   EXPECT_GT(many.left_ctas, 0u);
   EXPECT_NEAR(many.cycles / some.cycles, 10, 0.5);
+}
+
+// Who is free takes the next CTA: long ones that follow one another by as many as there are SMs do
+// not meet on one of them.
+TEST(Clock, CtasGoToWhoIsFree) {
+  const std::string text =
+      "mov.u32 %r2, %ctaid.x;\nrem.u32 %r2, %r2, 132;\n"
+      "setp.ne.u32 %p1, %r2, 0;\n@%p1 bra $end;\n" +
+      chain(8000) + "$end:\n";
+  const double one = cycles_of(kernel(text), 1024);
+  EXPECT_LT(launch_of(kernel(text), 1024, 132 * 12).cycles, 4 * one);
 }
 
 TEST(Clock, IsDeterministic) {

@@ -146,7 +146,7 @@ class TensorStore : public AsyncOp {
     UnitWork w;
     w.kind = UnitWork::Kind::kStore;
     for (const BoxRow& row : rows) w.bytes += row.valid;
-    w.address = map.address;
+    w.address = map.address + (rows.empty() ? 0 : static_cast<u64>(rows[0].global_offset));
     return w;
   }
   bool step(Cluster& cluster) override {

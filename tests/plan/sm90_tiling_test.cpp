@@ -107,5 +107,29 @@ TEST(Sm90Tiling, ManyTilesAreFull) {
   EXPECT_EQ(sm90_tiling(rows).tile_groups, 3);
 }
 
+// A head of 32,000 rows is 167 tiles of 500 KV tiles at most, and half of them under a causal mask.
+TEST(Sm90Tiling, RunsShareTheWorkOut) {
+  for (const bool pair_tiles : {false, true}) {
+    Sm90Rows rows = rows_of(32000, 1, pair_tiles);
+    rows.tile_keys = 64;
+    const Sm90Runs runs = sm90_runs(rows);
+    const double even = 167.0 * 32000 / (pair_tiles ? 2 : 1) / kCtas;
+    EXPECT_GT(runs.time, even);
+    EXPECT_LT(runs.time, 1.05 * even);
+    EXPECT_EQ(runs.parts, pair_tiles ? 3 : 2);
+    EXPECT_LT(runs.time, 0.9 * sm90_tiling(rows).time);
+  }
+}
+
+// Few rows over many keys are cut into many parts; what has one KV tile is not.
+TEST(Sm90Tiling, RunsCutTilesOfFewRowsOften) {
+  Sm90Rows rows = rows_of(64, 1, false);
+  rows.tile_keys = 64;
+  EXPECT_EQ(sm90_runs(rows).parts, 1);
+  rows.keys = 64000;
+  const Sm90Runs runs = sm90_runs(rows);
+  EXPECT_EQ(runs.parts, 998 / 8 + 2);
+}
+
 }  // namespace
 }  // namespace attnjit

@@ -10,6 +10,13 @@
 namespace attnjit {
 namespace {
 
+/// What writing and merging parts takes, with so many bytes per microsecond.
+double merged_in(double written, std::int64_t parts, double memory) {
+  constexpr double kMerge = 2.5;
+  constexpr double kMergePart = 0.125;
+  return kMerge + kMergePart * static_cast<double>(parts) + 2 * written / memory;
+}
+
 // Microseconds of a launch. Its form and the cost of a merge were fitted on an H200 to decodes of
 // depth 128: docs/performance-sm90.md.
 class SplitTimes {
@@ -51,11 +58,8 @@ class SplitTimes {
   /// What writing and merging the parts takes.
   double merged(std::int64_t parts) const {
     const double written = static_cast<double>(parts) * work_.rows * work_.row_bytes;
-    return kMerge + kMergePart * static_cast<double>(parts) + 2 * written / memory_;
+    return merged_in(written, parts, memory_);
   }
-
-  static constexpr double kMerge = 2.5;
-  static constexpr double kMergePart = 0.125;
 
   SplitWork work_;
   std::int64_t sms_;
@@ -65,6 +69,11 @@ class SplitTimes {
 };
 
 }  // namespace
+
+double merge_time(double bytes, std::int64_t parts, const SmRates& rates,
+                  const DeviceShape& device) {
+  return merged_in(bytes, parts, rates.shared_bytes * std::max(device.sm_count, 1));
+}
 
 SplitWork split_work(const AttentionSpec& spec, const LaunchShapes& shapes,
                      std::int64_t tiles_of_head, std::int64_t heads, std::int64_t tile_keys) {

@@ -36,6 +36,10 @@ struct SplitWork {
 SplitWork split_work(const AttentionSpec& spec, const LaunchShapes& shapes,
                      std::int64_t tiles_of_head, std::int64_t heads, std::int64_t tile_keys);
 
+/// Microseconds of a merge of up to `parts` parts of a row, of which `bytes` are written and read.
+double merge_time(double bytes, std::int64_t parts, const SmRates& rates,
+                  const DeviceShape& device);
+
 /// The partitions of a launch where the spec says how many; nullopt: the launch chooses.
 std::optional<std::int32_t> fixed_partitions(const AttentionSpec& spec, const LaunchShapes& shapes);
 

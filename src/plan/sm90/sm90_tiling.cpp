@@ -111,6 +111,13 @@ Sm90Tiling best_of_even_rows(const Sm90Rows& rows) {
 
 // ---- Later rows that see more keys
 
+/// The keys that a tile does not see whose last group is the `last`-th from the first rows on.
+double missing_keys(const Sm90Rows& rows, std::int64_t last) {
+  if (!rows.pair_tiles) return 0;
+  return static_cast<double>(rows.groups - last) / static_cast<double>(rows.groups) *
+         rows.fewer_keys;
+}
+
 /// Tiles that take `most` at most where a group of rows can: low ones where there are many keys.
 Sm90Tiling rising_tiling(const Sm90Rows& rows, double most, const TileTimes& times) {
   const auto groups_within = [&](std::int64_t tile_groups) {
@@ -119,9 +126,8 @@ Sm90Tiling rising_tiling(const Sm90Rows& rows, double most, const TileTimes& tim
     std::int64_t beyond = rows.groups + 1;
     while (beyond - within > 1) {
       const std::int64_t middle = within + (beyond - within) / 2;
-      const double missing = static_cast<double>(rows.groups - middle) /
-                             static_cast<double>(rows.groups) * rows.fewer_keys;
-      (times.of(tile_groups, rows.keys - missing) <= most ? within : beyond) = middle;
+      const double keys = rows.keys - missing_keys(rows, middle);
+      (times.of(tile_groups, keys) <= most ? within : beyond) = middle;
     }
     return within;
   };
@@ -153,9 +159,7 @@ double rising_time(const Sm90Rows& rows, const Sm90Tiling& tiling, const TileTim
   for (std::int32_t rank = 0; rank < tiling.m_tiles; ++rank) {
     const std::int64_t groups = tiling.tile_groups + (rank >= tiling.first_tiles ? 1 : 0) +
                                 (rank >= tiling.second_tiles ? 1 : 0);
-    const double missing = static_cast<double>(rows.groups - left) /
-                           static_cast<double>(rows.groups) * rows.fewer_keys;
-    const double time = times.of(groups, rows.keys - missing);
+    const double time = times.of(groups, rows.keys - missing_keys(rows, left));
     left -= groups;
     for (std::int64_t heads = rows.heads; heads > 0;) {
       const std::int64_t count = std::min(heads, ctas - dealt);
@@ -181,7 +185,8 @@ Sm90Tiling best_of_growing_rows(const Sm90Rows& rows) {
   if (best.m_tiles * rows.heads < kManyRounds * rows.ctas) {
     const double longest = times.of(rows.consumers, rows.keys);
     std::vector<double> loads;
-    double least = rising_time(rows, best, times, loads) * kSm90Worthwhile;
+    const double even = rising_time(rows, best, times, loads);
+    double least = even * kSm90Worthwhile;
     Sm90Tiling last;
     for (int step = 0; step < 8; ++step) {
       const double most = 0.66 + 0.04 * step;  // of the longest tile's time
@@ -193,6 +198,7 @@ Sm90Tiling best_of_growing_rows(const Sm90Rows& rows) {
       best = tiling;
       least = time;
     }
+    best.time = least < even * kSm90Worthwhile ? least : even;
   }
   if (best.m_tiles < kPairedTiles) best.order = Order::kHeads;
   return best;
@@ -204,6 +210,33 @@ Sm90Tiling sm90_tiling(const Sm90Rows& rows) {
   if (rows.ctas == 0 || rows.consumers == 1 || rows.groups <= 1)
     return even_tiling(rows, rows.consumers);
   return rows.pair_tiles ? best_of_growing_rows(rows) : best_of_even_rows(rows);
+}
+
+Sm90Runs sm90_runs(const Sm90Rows& rows) {
+  const TileTimes times(rows);
+  const auto units_of = [&](double keys) {
+    return std::max(std::ceil(keys / rows.tile_keys), 1.0);
+  };
+  double units = 0;
+  Sm90Runs runs;
+  if (!rows.pair_tiles) {
+    const auto tiles = static_cast<double>(quotient_up(rows.groups, rows.consumers));
+    units = tiles * units_of(rows.keys);
+    runs.time = tiles * times.of(rows.consumers, rows.keys);
+  }
+  for (std::int64_t left = rows.pair_tiles ? rows.groups : 0; left > 0; left -= rows.consumers) {
+    const double keys = rows.keys - missing_keys(rows, left);
+    units += units_of(keys);
+    runs.time += times.of(std::min<std::int64_t>(left, rows.consumers), keys);
+  }
+  const double ctas = std::max(rows.ctas, 1);
+  const double heads = static_cast<double>(rows.heads);
+  // A run begins and ends within a tile, and has a KV tile more than its share at most.
+  runs.time = runs.time * heads / ctas + times.of(rows.consumers, rows.tile_keys);
+  const double length = std::ceil(units * heads / ctas);
+  const double longest = units_of(rows.keys);
+  if (longest > 1) runs.parts = static_cast<std::int64_t>((longest - 2) / length) + 2;
+  return runs;
 }
 
 Sm90Shares sm90_shares(bool pair_tiles, std::int32_t m_tiles, std::int32_t total_tiles, int ctas) {

@@ -46,6 +46,13 @@ inline constexpr double kSm90Worthwhile = 0.98;
 /// The tiles that take the least time.
 Sm90Tiling sm90_tiling(const Sm90Rows& rows);
 
+/// Full tiles that are dealt out in runs, wherever these cut one (templates/common/work_runs.cuh).
+struct Sm90Runs {
+  double time = 0;         ///< as Sm90Tiling::time, without the merge
+  std::int64_t parts = 1;  ///< of the longest tile, at most
+};
+Sm90Runs sm90_runs(const Sm90Rows& rows);
+
 /// How a launch deals its query tiles out to CTAs.
 struct Sm90Shares {
   std::int32_t ctas = 0;

@@ -5,6 +5,7 @@
 
 #include "common/integers.cuh"
 #include "common/ptx.cuh"
+#include "common/run_marks.cuh"
 
 namespace attnjit::partials {
 
@@ -88,6 +89,9 @@ ATTNJIT_DEVICE void merge_rows(const Arguments& arguments) {
   RowPlace place = place_of<Config>(row, arguments);
   await_prerequisites();
   for (; row < arguments.rows; row += step, place = place_of<Config>(row, arguments)) {
+    if constexpr (deals_runs<Config>()) {
+      if (__float_as_uint(arguments.partial_lse[row]) == kRowIsWritten) continue;
+    }
     unsigned char* const o = arguments.o + place.o_bytes;
     const auto lse_of = [&](int part) {
       return part < arguments.partitions ? arguments.partial_lse[part * arguments.rows + row]
@@ -209,7 +213,7 @@ template <class Config, class Arguments>
 ATTNJIT_DEVICE void merge(const Arguments& arguments) {
   if (threadIdx.x == 0) launch_dependents();
   if constexpr (Config::kWarpsPerRow == 1) {
-    constexpr bool kEarly = Config::kPartialF32 && Config::kDepth <= 128;
+    constexpr bool kEarly = Config::kPartialF32 && Config::kDepth <= 128 && !deals_runs<Config>();
     merge_rows<Config, 1, kEarly ? 16 : 8, kEarly>(arguments);
   } else {
     static_assert(Config::kThreads == 32 * Config::kWarpsPerRow, "the host counts a row per CTA");

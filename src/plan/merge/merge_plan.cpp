@@ -15,6 +15,7 @@
 #include "plan/launch/arguments.h"
 #include "plan/sequence.h"
 #include "plan/signature.h"
+#include "plan/sm90/sm90_plan.h"
 
 namespace attnjit {
 namespace {
@@ -136,6 +137,7 @@ PlannedKernel merge_kernel(const KernelPlan& plan) {
   constants.add_bool("kBf16", output == Dtype::kBf16);
   constants.add("kOutputBytes", size_of(output));
   constants.add_bool("kPartialF32", splits(spec));
+  if (plan.sm90 != nullptr && plan.sm90->runs) constants.add_bool("kRuns", true);
   constants.add_bool("kAccumulate", spec.accumulate);
   constants.add_bool("kSink", sink);
   constants.add_bool("kReturnLse", spec.return_lse);

@@ -29,6 +29,7 @@ const Field<Sm90Plan> kSm90Fields[] = {
     {"mapped", &Sm90Plan::mapped},
     {"map_bits", &Sm90Plan::map_bits},
     {"split", &Sm90Plan::split},
+    {"runs", &Sm90Plan::runs},
     {"partition_tiles", &Sm90Plan::partition_tiles},
     {"rescale_by_row", &Sm90Plan::rescale_by_row},
     {"pack_gqa", &Sm90Plan::pack_gqa},

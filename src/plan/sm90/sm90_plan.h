@@ -70,8 +70,9 @@ struct Sm90Plan {
   bool overlaps = false;     ///< waits for the end of the launch before it: PlannedKernel::overlaps
   bool listed = false;       ///< KV tiles are listed by what the mask says of each
   bool mapped = false;       ///< they are those of a map of the mask (templates/maps)
-  bool map_bits = false;    ///< which says of blocks that are seen in part which scores are visible
-  bool split = false;       ///< launches may split the keys into partitions
+  bool map_bits = false;  ///< which says of blocks that are seen in part which scores are visible
+  bool split = false;     ///< launches may split the keys into partitions
+  bool runs = false;      ///< those that choose how deal out runs of KV tiles, as many to each CTA
   int partition_tiles = 0;  ///< KV tiles of each partition; 0: the launch says how many there are
   /// A row's maximum moves when its own scores say so, not those of the rows beside it: its bits
   /// are then its own.

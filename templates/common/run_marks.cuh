@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a kernel that deals out runs (common/work_runs.cuh) and its merge tell each other.
+#pragma once
+
+#include "common/ptx.cuh"
+
+namespace attnjit {
+
+/// Whether a launch of several partitions deals out runs (common/work_runs.cuh): then partitions
+/// are the parts that a work tile may have. The plan says so of some configurations alone.
+template <class Config>
+constexpr bool deals_runs() {
+  return requires { Config::kRuns; };
+}
+
+/// WorkTile::partition where a launch deals out runs: that of a work tile which is not cut, and of
+/// the first of n > 1 parts. NOTE: one number, which takes a register while the tile is computed.
+constexpr int kWhole = -1;
+constexpr int first_of_parts(int n) { return -n; }
+ATTNJIT_DEVICE int parts_from_first(int partition) { return -partition; }
+
+/// In the place of the LSE of a row's first part: the row is written. A NaN that no sum gives.
+constexpr u32 kRowIsWritten = 0x7fc0a11eu;
+ATTNJIT_DEVICE float row_is_written() { return __uint_as_float(kRowIsWritten); }
+
+}  // namespace attnjit

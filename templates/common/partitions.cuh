@@ -5,6 +5,7 @@
 
 #include "common/integers.cuh"
 #include "common/mask.cuh"
+#include "common/run_marks.cuh"
 
 namespace attnjit {
 
@@ -94,6 +95,15 @@ ATTNJIT_DEVICE bool is_merged(const Arguments& arguments) {
   }
 }
 
+/// The same of one work tile.
+template <class Config, class Work, class Arguments>
+ATTNJIT_DEVICE bool is_merged(const Work& work, const Arguments& arguments) {
+  if constexpr (deals_runs<Config>()) {
+    if (work.partition == kWhole) return false;
+  }
+  return is_merged<Config>(arguments);
+}
+
 /// Where a row of a head stands among all rows of O, in the order of the LSE. Work: a work tile.
 template <class Config, class Work, class Arguments>
 ATTNJIT_DEVICE i64 lse_row(const Work& work, int head, int position, const Arguments& arguments) {
@@ -105,6 +115,12 @@ ATTNJIT_DEVICE i64 lse_row(const Work& work, int head, int position, const Argum
   }
 }
 
+/// The partition of a work tile, by its number.
+template <class Config, class Work>
+ATTNJIT_DEVICE int partition_of(const Work& work) {
+  return deals_runs<Config>() ? max(work.partition, 0) : work.partition;
+}
+
 /// Where a row of the O of a work tile's partition begins.
 template <class Config, class Work, class Arguments>
 ATTNJIT_DEVICE float* partial_row(const Work& work, int head, int position,
@@ -112,7 +128,8 @@ ATTNJIT_DEVICE float* partial_row(const Work& work, int head, int position,
   i64 row = work.q_begin + position;
   if constexpr (!Config::kRagged) row += static_cast<i64>(work.batch) * arguments.q_len;
   return arguments.partial_o +
-         (work.partition * arguments.rows + row * arguments.num_q_heads + head) * Config::kOvDepth;
+         (partition_of<Config>(work) * arguments.rows + row * arguments.num_q_heads + head) *
+             Config::kOvDepth;
 }
 
 /// Says of a row, whose LSE is at `row`, that the partitions which are no work for its sequence saw

@@ -39,7 +39,8 @@ struct WorkTile {
   int q_begin = 0;  ///< ragged: its first row in q and o
   int q_len = 0, kv_len = 0;
   int kv_begin = 0;   ///< ragged_kv: its first row in k and v; the producer's alone
-  int partition = 0;  ///< of the KV tiles that the rows reach, where Config::kSplit
+  int partition = 0;  ///< of the KV tiles that the rows reach, where Config::kSplit; or as
+                      ///< run_marks.cuh says
   int idle = 0;  ///< consumers before the first that has rows of the tile; the producer's alone
 };
 

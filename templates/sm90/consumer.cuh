@@ -410,7 +410,7 @@ struct Consumer {
   /// Ends the rows: LSE, and O on its way to global memory.
   ATTNJIT_DEVICE void finish(Rows& rows) {
     if constexpr (Config::kSplit) {
-      if (is_merged<Config>(arguments)) {
+      if (is_merged<Config>(rows.work, arguments)) {
         finish_part(rows);
         q_ring.advance(Config::kQStages);
         return;
@@ -426,10 +426,14 @@ struct Consumer {
       output_scale[half] = finish_row<Config>(rows.softmax.statistics(half), sink, lse);
       output_scale[half] *= value_scale<Config>(rows.work, arguments);
       if constexpr (Config::kOutputBytes == 1) output_scale[half] /= arguments.output_scale[0];
-      if constexpr (Config::kReturnLse) {
+      if constexpr (Config::kReturnLse || deals_runs<Config>()) {
         if ((lane & 3) == 0 && is_row(rows, half)) {
           const int position = (rows.first_row + 8 * half) >> Config::kGqaShift;
-          arguments.lse[lse_row<Config>(rows.work, head, position, arguments)] = lse;
+          const i64 row = lse_row<Config>(rows.work, head, position, arguments);
+          if constexpr (Config::kReturnLse) arguments.lse[row] = lse;
+          if constexpr (deals_runs<Config>()) {
+            if (arguments.partitions > 1) arguments.partial_lse[row] = row_is_written();
+          }
         }
       }
     }
@@ -437,7 +441,8 @@ struct Consumer {
     release_q_late();
     store_output<Config>(rows.o, smem, arguments, rows.work, q_ring.stage, rank, warp, lane);
     if constexpr (!kOwnO) {
-      if constexpr (Config::kQStages == 1) {
+      if (Config::kQStages == 1 || is_merged<Config>(arguments)) {
+        // NOTE: also beside parts, which hand nothing back late: that would take registers.
         release_q(smem, q_ring.stage, rank, lane);
       } else {
         unreleased = q_ring.stage;
@@ -460,22 +465,27 @@ struct Consumer {
       if ((lane & 3) == 0 && is_row(rows, half)) {
         const int position = (rows.first_row + 8 * half) >> Config::kGqaShift;
         arguments
-            .partial_lse[rows.work.partition * arguments.rows +
+            .partial_lse[partition_of<Config>(rows.work) * arguments.rows +
                          lse_row<Config>(rows.work, rows.scores.row[half].h, position, arguments)] =
             lse;
       }
     }
-    if constexpr (Config::kPartitionTiles > 0) empty_parts(rows);
+    if constexpr (Config::kPartitionTiles > 0) {
+      const PartRange parts =
+          parts_of<Config, Mask>(lengths_of<Config>(rows.work, arguments), arguments, params);
+      if (rows.work.partition == parts.begin) empty_parts(rows, parts);
+    } else if constexpr (deals_runs<Config>()) {
+      if (rows.work.partition < 0) {
+        empty_parts(rows, {0, parts_from_first(rows.work.partition)});
+      }
+    }
     rescale_output(rows.o, output_scale);
     store_partial<Config>(rows.o, arguments, rows.work, rows.first_row, seen, lane);
   }
 
-  /// Says that the partitions which are no work for the sequence saw no key, with its first one.
-  /// The merge reads the LSE of each.
-  ATTNJIT_DEVICE void empty_parts(const Rows& rows) {
-    const PartRange parts =
-        parts_of<Config, Mask>(lengths_of<Config>(rows.work, arguments), arguments, params);
-    if (rows.work.partition != parts.begin) return;
+  /// Says that the partitions which are no work, those but `parts`, saw no key. The merge reads the
+  /// LSE of each.
+  ATTNJIT_DEVICE void empty_parts(const Rows& rows, PartRange parts) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       if (!is_row(rows, half)) continue;

@@ -38,6 +38,7 @@
 //   unsigned* wait_records
 #pragma once
 
+#include "common/work_runs.cuh"
 #include "sm90/box_copies.cuh"
 #include "sm90/consumer.cuh"
 #include "sm90/producer.cuh"
@@ -102,6 +103,16 @@ ATTNJIT_DEVICE void run_body(const Arguments& arguments, const Params& params) {
         WarpProducer<Config, Mask, Copies, List, Arguments, Params>{
             smem, arguments, params, Copies{smem, arguments, lane}, warp, lane}
             .run();
+      } else if constexpr (deals_runs<Config>()) {
+        // NOTE: each list has its loop: both would not fit the producer's registers.
+        Producer<Config, Mask, Arguments, Params> producer{smem, arguments, params};
+        if (arguments.partitions > 1) {
+          RunList<Config, Mask, Arguments, Params> list(arguments, params, lane);
+          if (elect_one()) producer.load_all(list);
+        } else if (elect_one()) {
+          WorkList<Config, Mask, Arguments, Params> list(arguments, params);
+          producer.load_all(list);
+        }
       } else if (elect_one()) {
         Producer<Config, Mask, Arguments, Params>{smem, arguments, params}.run();
       }

@@ -73,6 +73,11 @@ struct Producer {
 
   ATTNJIT_DEVICE void run() {
     WorkListOf<Config, Mask, Arguments, Params> list(arguments, params);
+    load_all(list);
+  }
+  /// The work tiles of a list, and then the end.
+  template <class List>
+  ATTNJIT_DEVICE void load_all(List& list) {
     for (; !list.done(); list.advance()) {
       work = list.tile();
       smem.next_work_tile();

@@ -125,6 +125,64 @@ TEST(Sm90Launch, PartitionsOfDecodes) {
   }
 }
 
+// Dense launches that choose deal out runs where whole tiles leave SMs idle: a tile then has as
+// many parts as runs may cut it into, and all CTAs work.
+TEST(Sm90Launch, UnevenTilesAreDealtOutInRuns) {
+  AttentionSpec spec = sm90_spec(128);
+  spec.group = 1;
+  spec.mask.kind = MaskSpec::Kind::kCausal;
+  spec.num_partitions = 0;
+  const auto shapes_of = [](int rows) {
+    LaunchShapes shapes;
+    shapes.q_len = shapes.kv_len = rows;
+    return shapes;
+  };
+  const auto parts = [&](int heads, int rows) {
+    spec.num_q_heads = heads;
+    return sm90_partitions(plan_of(spec), shapes_of(rows), {});
+  };
+  EXPECT_EQ(parts(1, 32000), 3);
+  EXPECT_EQ(parts(2, 16000), 3);
+  EXPECT_EQ(parts(64, 4096), 1);
+  EXPECT_EQ(parts(1, 100), 1);
+  EXPECT_EQ(parts(16, 1 << 29), 1);
+  spec.num_q_heads = 1;
+  const auto sequence = plan_launch(plan_of(spec), shapes_of(32000), {}, {});
+  ASSERT_TRUE(sequence.ok()) << sequence.error().to_string();
+  ASSERT_EQ(sequence->launches.size(), 2U);
+  EXPECT_EQ(sequence->launches[0].grid[0], 132U);
+  EXPECT_EQ(sequence->workspaces.at(1).bytes, std::int64_t{3} * 32000 * 128 * 4);
+}
+
+TEST(Sm90Launch, RunsAreOfDenseKernelsThatChoose) {
+  AttentionSpec spec = sm90_spec(128);
+  spec.num_partitions = 0;
+  const KernelPlan runs = plan_of(spec);
+  EXPECT_TRUE(runs.sm90->runs);
+  for (const PlannedKernel& kernel : runs.kernels) {
+    EXPECT_TRUE(std::any_of(kernel.constants.begin(), kernel.constants.end(),
+                            [](const ConfigConstant& one) { return one.name == "kRuns"; }));
+  }
+  for (const auto change :
+       {+[](AttentionSpec& one) { one.num_partitions = 3; },
+        +[](AttentionSpec& one) { one.num_partitions = 1; },
+        +[](AttentionSpec& one) { one.page_size = 64; },
+        +[](AttentionSpec& one) { one.ragged = true; },
+        +[](AttentionSpec& one) { one.max_q_len = 1; },
+        +[](AttentionSpec& one) { one.mask.kind = MaskSpec::Kind::kSlidingWindow; },
+        +[](AttentionSpec& one) {
+          one.mask.kind = MaskSpec::Kind::kCustom;
+          one.mask.custom.name = "m";
+          one.mask.custom.code = "q_idx > kv_idx";
+        }}) {
+    AttentionSpec other = spec;
+    change(other);
+    const KernelPlan plan = plan_of(other);
+    EXPECT_FALSE(plan.sm90->runs);
+    EXPECT_FALSE(constants_of(plan).contains("kRuns"));
+  }
+}
+
 TEST(Sm90Launch, PartitionsAreWorkTilesAndWorkspace) {
   AttentionSpec spec = sm90_spec(128);
   spec.num_partitions = 3;

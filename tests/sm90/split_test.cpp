@@ -52,12 +52,12 @@ TEST_F(Sm90Split, ChosenAtLaunch) {
   ASSERT_TRUE(problem);
   EXPECT_GE(1200 / kernel->generated.plan.sm90->BN, 8);
   expect_chosen(*kernel, *problem, {{3, 1}, {4, 1}, {6, 2}, {132, 2}});
-  // A dense launch of one partition deals its tiles out in pairs, and of several one by one.
+  // A dense launch of one partition deals its tiles out in pairs, and of several in runs.
   spec = spec_of(64, 0);
   const auto dense = compiled(spec);
   ASSERT_TRUE(dense);
   EXPECT_TRUE(dense->generated.plan.sm90->pair_tiles);
-  const auto long_rows = problem_of(spec, {{200}, {1200}});
+  const auto long_rows = problem_of(spec, {{40}, {3000}});
   ASSERT_TRUE(long_rows);
   expect_chosen(*dense, *long_rows, {{1, 1}, {40, 2}});
 }

@@ -48,22 +48,28 @@ int ctas_of(const Sm90Plan& plan, const DeviceShape& device) {
   return plan.ctas_per_sm * std::max(device.sm_count, 1);
 }
 
+// What a launch's tiles have to cover, on so many CTAs; 0: in full tiles.
+Sm90Rows rows_of(const KernelPlan& plan, const Sm90Plan& body, const LaunchShapes& shapes,
+                 bool whole, int ctas) {
+  const std::int64_t rows = std::int64_t{shapes.q_len} << sm90_gqa_shift(body, plan.spec);
+  const std::int64_t heads = plan.spec->num_q_heads / sm90_packed_heads(body, plan.spec);
+  return {.groups = (rows + kSm90ConsumerRows - 1) / kSm90ConsumerRows,
+          .heads = heads * shapes.batch,
+          .keys = static_cast<double>(shapes.kv_len),
+          .fewer_keys = std::min<double>(shapes.q_len, shapes.kv_len),
+          .pair_tiles = body.pair_tiles && whole,
+          .consumers = body.num_consumers,
+          .low_body = &body != plan.sm90.get(),
+          .tile_keys = body.BN,
+          .ctas = ctas};
+}
+
 // The tiles of a head. A launch that splits the keys has full ones, which its parts fill up with;
 // blocks of a map are of full tiles.
 Sm90Tiling tiling_of(const KernelPlan& plan, const Sm90Plan& body, const LaunchRequest& request) {
-  const LaunchShapes& shapes = request.shapes;
-  const std::int64_t rows = std::int64_t{shapes.q_len} << sm90_gqa_shift(body, plan.spec);
-  const std::int64_t heads = plan.spec->num_q_heads / sm90_packed_heads(body, plan.spec);
   const bool whole = !body.kv_lens && request.partitions == 1;
-  return sm90_tiling({.groups = (rows + kSm90ConsumerRows - 1) / kSm90ConsumerRows,
-                      .heads = heads * shapes.batch,
-                      .keys = static_cast<double>(shapes.kv_len),
-                      .fewer_keys = std::min<double>(shapes.q_len, shapes.kv_len),
-                      .pair_tiles = body.pair_tiles && whole,
-                      .consumers = body.num_consumers,
-                      .low_body = &body != plan.sm90.get(),
-                      .tile_keys = body.BN,
-                      .ctas = whole && !body.mapped ? ctas_of(body, request.device) : 0});
+  const int ctas = whole && !body.mapped ? ctas_of(body, request.device) : 0;
+  return sm90_tiling(rows_of(plan, body, request.shapes, whole, ctas));
 }
 
 // Fitted on an H200 to decodes of depth 128: docs/performance-sm90.md.
@@ -73,6 +79,40 @@ SmRates rates_of(const Sm90Plan& plan) {
           .shared_bytes = 34e3,
           .two_ctas = 1.6,
           .flop = 5e6};
+}
+
+// The parts of a tile, at most, where the launch deals out runs; 1: it does not. `work` is of
+// partitions.
+std::int32_t run_partitions(const KernelPlan& plan, const LaunchShapes& shapes,
+                            const DeviceShape& device, const SplitWork& work) {
+  constexpr std::int64_t kMaxParts = 64;
+  const Sm90Plan& sm90 = *plan.sm90;
+  const int ctas = ctas_of(sm90, device);
+  const Sm90Rows rows = rows_of(plan, sm90, shapes, true, ctas);
+  const double whole = sm90_tiling(rows).time;
+  if (whole == 0 && rows.groups > 1) return 1;  // many tiles, which are even enough
+  // NOTE: units, and one run more, are counted in an int.
+  if (work.tiles > kMaxTiles / (work.kv_tiles + 1) - ctas) return 1;
+  const Sm90Runs runs = sm90_runs(rows);
+  if (runs.parts == 1) return 1;
+  std::int64_t parts = std::min(runs.parts, kMaxParts);
+  const SmRates rates = rates_of(sm90);
+  if (work.tiles < ctas || rows.groups == 1) {
+    // Few rows: what is written and merged counts. A tile that lies across a border has a part
+    // more.
+    const std::int32_t even = best_partitions(work, rates, device);
+    if (even == 1) return 1;
+    parts = std::min<std::int64_t>(parts, even + 1);
+  }
+  if (whole > 0) {
+    const double pieces = static_cast<double>(std::min<std::int64_t>(work.tiles, ctas) + ctas);
+    const double written =
+        std::min(pieces * sm90.BM, work.rows * static_cast<double>(parts)) * work.row_bytes;
+    const double merged = merge_time(written, parts, rates, device);
+    const double key = 2.0 * sm90.BM * (plan.spec->qk_depth + plan.spec->ov_depth) / rates.flop;
+    if (runs.time + merged / key >= kSm90Worthwhile * whole) return 1;
+  }
+  return static_cast<std::int32_t>(parts);
 }
 
 }  // namespace
@@ -88,6 +128,7 @@ std::int32_t sm90_partitions(const KernelPlan& plan, const LaunchShapes& shapes,
                        size_of(spec.type_of_kv()) / size_of(spec.qkv_dtype);
   work.tile_flop = 2.0 * sm90.BM * sm90.BN * (spec.qk_depth + spec.ov_depth);
   work.ctas_per_sm = sm90.ctas_per_sm;
+  if (sm90.runs) return run_partitions(plan, shapes, device, work);
   return best_partitions(work, rates_of(sm90), device);
 }
 
@@ -125,9 +166,10 @@ Status plan_sm90_launch(const KernelPlan& plan, const LaunchRequest& request,
   }
   const std::int64_t of_heads =
       sm90.kv_lens ? tiles_of_head(plan, shapes) : tiling.m_tiles * std::int64_t{shapes.batch};
-  const auto total_tiles = static_cast<std::int32_t>(of_heads * heads * request.partitions);
+  const auto parts = static_cast<std::int32_t>(of_heads * heads * request.partitions);
+  const std::int32_t total_tiles = sm90.runs ? parts / request.partitions : parts;
   const Sm90Shares shares = sm90_shares(tiling.order == Sm90Tiling::Order::kPairs, tiling.m_tiles,
-                                        total_tiles, ctas_of(sm90, request.device));
+                                        parts, ctas_of(sm90, request.device));
   const bool read_once =
       !sm90.kv_lens && tiling.m_tiles == 1 && sm90_packed_heads(*body, spec) == spec.group;
   const auto describe_map = [&](TensorMapId map, TensorMapDescription& description) {

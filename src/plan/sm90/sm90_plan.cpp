@@ -209,6 +209,11 @@ Sm90Plan choose(const ResolvedSpec& resolved) {
   plan.kv_row_bytes = plan.widens_kv ? widened_row_bytes(spec) : kBlockBytes;
   plan.kv_lens = lengths_differ(spec);
   plan.split = splits(spec);
+  // NOTE: of windows and chunks the launch does not know how little there is to share out.
+  plan.runs = plan.split && spec.num_partitions == 0 && spec.partition_keys == 0 && !plan.kv_lens &&
+              !plan.listed && !decodes(spec, kSm90ConsumerRows) &&
+              !contains(spec, MaskSpec::Kind::kSlidingWindow) &&
+              !contains(spec, MaskSpec::Kind::kChunked);
   plan.overlaps = plan.split || plan.mapped || decodes(spec, kSm90ConsumerRows);
   plan.row_copies = copies_rows(spec);
   const auto [rising, much_whole] = shown_of_long_sequence(resolved);
@@ -524,6 +529,8 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm9
   constants.add_bool("kMapped", sm90.mapped);
   constants.add_bool("kMapBits", sm90.map_bits);
   constants.add_bool("kSplit", sm90.split);
+  // Of those alone: templates/common/run_marks.cuh.
+  if (sm90.runs) constants.add_bool("kRuns", true);
   constants.add("kPartitionTiles", sm90.partition_tiles);
   constants.add_bool("kMergeOnePart", merges_one_part(spec));
   constants.add_bool("kRescaleByRow", sm90.rescale_by_row);

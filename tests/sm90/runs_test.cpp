@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// Dense launches that deal out runs of KV tiles, on sm_90a: tiles that a run's end cuts are merged,
+// and others are written whole.
+#include <string>
+#include <vector>
+
+#include "../kernel_fixture.h"
+#include "plan/family.h"
+#include "plan/launch/family_launch.h"
+#include "plan/map/map_plan.h"
+#include "plan/merge/merge_plan.h"
+#include "plan/sequence.h"
+#include "plan/sm90/sm90_plan.h"
+
+namespace attnjit::sm90 {
+namespace {
+
+using namespace kernel_test;
+
+AttentionSpec spec_of(int heads, int group, int qk_depth, const MaskSpec& mask) {
+  AttentionSpec spec = base_spec(Arch::kSm90a, heads, group, qk_depth, mask);
+  spec.num_partitions = 0;
+  return spec;
+}
+
+struct Shape {
+  std::int64_t q, kv;
+  std::int32_t parts;  ///< of a tile, at most
+  std::vector<int> sm_counts;
+};
+
+class Sm90Runs : public KernelTest {
+ protected:
+  // As plan_launch, where the launch has chosen so many parts: it would not, of so few keys.
+  static LaunchSequence launches_of_parts(const KernelPlan& plan, const Problem& problem,
+                                          std::int32_t parts, int sm_count) {
+    const LaunchShapes shapes = problem.launch_shapes();
+    const LaunchScalars scalars = problem.launch_scalars();
+    const std::vector<UserParamShape> params;
+    const DeviceShape device{.sm_count = sm_count};
+    const LaunchTensors tensors = launch_tensors(plan.spec, shapes).value();
+    const MaskMapShape map = map_of_launch(plan, shapes).value();
+    const LaunchRequest request{shapes, scalars, params,
+                                device, tensors, softmax_scale(plan.spec, scalars).value(),
+                                parts,  map,     0};
+    LaunchSequence sequence;
+    sequence.launches.resize(2);
+    EXPECT_TRUE(family_of(plan.spec).launch(plan, request, sequence.launches[0]).ok());
+    add_workspaces(plan, sequence);
+    EXPECT_TRUE(fill_merge_launch(plan, tensors.o, parts, device, sequence).ok());
+    set_bytes(plan, WorkspaceId::kClaims, 16, sequence);
+    return sequence;
+  }
+
+  // Right, in several orders of time.
+  static void expect_runs(const AttentionSpec& spec, const std::vector<Shape>& shapes) {
+    SCOPED_TRACE(spec_to_json(spec));
+    const auto kernel = compiled(spec);
+    ASSERT_TRUE(kernel);
+    ASSERT_TRUE(kernel->generated.plan.sm90->runs);
+    for (const auto& [q, kv, parts, sm_counts] : shapes) {
+      const auto problem = problem_of(spec, {{q}, {kv}});
+      ASSERT_TRUE(problem);
+      for (const int sm_count : sm_counts) {
+        SCOPED_TRACE(std::to_string(q) + " rows on " + std::to_string(sm_count));
+        const LaunchSequence sequence =
+            launches_of_parts(kernel->generated.plan, *problem, parts, sm_count);
+        for (std::uint64_t seed = 0; seed < seeds(); ++seed) {
+          const auto done = run(*kernel, *problem, sequence, seed);
+          ASSERT_TRUE(done);
+          expect_right(*problem, *done);
+        }
+      }
+    }
+  }
+};
+
+// Runs end within tiles and between them. Tiles have one part, two and many; as few as the launch
+// has room for.
+TEST_F(Sm90Runs, CutTiles) {
+  expect_runs(spec_of(2, 1, 64, mask_of(Kind::kCausal)),
+              {{400, 500, 4, {3, 4, 7}}, {64, 1000, 6, {9}}, {64, 1000, 2, {9}}});
+  expect_runs(spec_of(1, 1, 128, mask_of(Kind::kNull)), {{400, 300, 2, {2}}, {1, 900, 9, {20}}});
+}
+
+// The sink counts once, in tiles that are cut and in others.
+TEST_F(Sm90Runs, Sinks) {
+  AttentionSpec spec = spec_of(2, 2, 64, mask_of(Kind::kCausal));
+  spec.sink = true;
+  expect_runs(spec, {{400, 500, 3, {3}}});
+}
+
+// Rows and whole tiles before the first key; and no keys at all.
+TEST_F(Sm90Runs, RowsWithoutKeys) {
+  expect_runs(spec_of(2, 1, 64, mask_of(Kind::kCausal)), {{600, 300, 3, {3, 5}}, {200, 0, 2, {3}}});
+}
+
+TEST_F(Sm90Runs, OtherTypesAndMasks) {
+  const auto with = [](auto change) {
+    AttentionSpec spec = spec_of(2, 1, 128, mask_of(Kind::kCausal));
+    change(spec);
+    return spec;
+  };
+  for (const AttentionSpec& spec : some_of<AttentionSpec>(
+           {with([](AttentionSpec& s) { s.qkv_dtype = Dtype::kE4m3; }),
+            with([](AttentionSpec& s) { s.qkv_dtype = Dtype::kFp16; }),
+            with([](AttentionSpec& s) { s.kv_dtype = Dtype::kE4m3; }),
+            with([](AttentionSpec& s) { s.score_mod.kind = ScoreModSpec::Kind::kAlibi; }),
+            with([](AttentionSpec& s) { s.qk_depth = 256; }),
+            with([](AttentionSpec& s) { s.group = 2; }),
+            with([](AttentionSpec& s) { s.mask = mask_of(Kind::kMaterialized); })})) {
+    expect_runs(spec, {{400, 500, 3, {3, 4}}});
+  }
+}
+
+}  // namespace
+}  // namespace attnjit::sm90

@@ -707,9 +707,9 @@ class Engine {
         if (work.bytes != 0)
           times_.loaded_by_buffer[static_cast<unsigned>(work.address >> emulator::kBufferShift)] +=
               bytes;
-        const double end =
-            begin + busy + p_.l2_hit_latency + (1 - around_.hit_fraction) * p_.hbm_extra_latency;
-        complete_at(resident, {&op}, end);
+        complete_at(
+            resident, {&op},
+            begin + busy + p_.l2_hit_latency + (1 - around_.hit_fraction) * p_.hbm_extra_latency);
         return;
       }
       case Kind::kTensorRead:

@@ -107,8 +107,7 @@ TEST_F(Sm90Runs, OtherTypesAndMasks) {
             with([](AttentionSpec& s) { s.kv_dtype = Dtype::kE4m3; }),
             with([](AttentionSpec& s) { s.score_mod.kind = ScoreModSpec::Kind::kAlibi; }),
             with([](AttentionSpec& s) { s.qk_depth = 256; }),
-            with([](AttentionSpec& s) { s.group = 2; }),
-            with([](AttentionSpec& s) { s.mask = mask_of(Kind::kMaterialized); })})) {
+            with([](AttentionSpec& s) { s.group = 2; })})) {
     expect_runs(spec, {{400, 500, 3, {3, 4}}});
   }
 }

@@ -5,11 +5,7 @@
 #include <vector>
 
 #include "../kernel_fixture.h"
-#include "plan/family.h"
 #include "plan/launch/family_launch.h"
-#include "plan/map/map_plan.h"
-#include "plan/merge/merge_plan.h"
-#include "plan/sequence.h"
 #include "plan/sm90/sm90_plan.h"
 
 namespace attnjit::sm90 {
@@ -31,27 +27,6 @@ struct Shape {
 
 class Sm90Runs : public KernelTest {
  protected:
-  // As plan_launch, where the launch has chosen so many parts: it would not, of so few keys.
-  static LaunchSequence launches_of_parts(const KernelPlan& plan, const Problem& problem,
-                                          std::int32_t parts, int sm_count) {
-    const LaunchShapes shapes = problem.launch_shapes();
-    const LaunchScalars scalars = problem.launch_scalars();
-    const std::vector<UserParamShape> params;
-    const DeviceShape device{.sm_count = sm_count};
-    const LaunchTensors tensors = launch_tensors(plan.spec, shapes).value();
-    const MaskMapShape map = map_of_launch(plan, shapes).value();
-    const LaunchRequest request{shapes, scalars, params,
-                                device, tensors, softmax_scale(plan.spec, scalars).value(),
-                                parts,  map,     0};
-    LaunchSequence sequence;
-    sequence.launches.resize(2);
-    EXPECT_TRUE(family_of(plan.spec).launch(plan, request, sequence.launches[0]).ok());
-    add_workspaces(plan, sequence);
-    EXPECT_TRUE(fill_merge_launch(plan, tensors.o, parts, device, sequence).ok());
-    set_bytes(plan, WorkspaceId::kClaims, 16, sequence);
-    return sequence;
-  }
-
   // Right, in several orders of time.
   static void expect_runs(const AttentionSpec& spec, const std::vector<Shape>& shapes) {
     SCOPED_TRACE(spec_to_json(spec));
@@ -63,8 +38,11 @@ class Sm90Runs : public KernelTest {
       ASSERT_TRUE(problem);
       for (const int sm_count : sm_counts) {
         SCOPED_TRACE(std::to_string(q) + " rows on " + std::to_string(sm_count));
-        const LaunchSequence sequence =
-            launches_of_parts(kernel->generated.plan, *problem, parts, sm_count);
+        LaunchSequence sequence;
+        ASSERT_TRUE(plan_launch_in_parts(kernel->generated.plan, problem->launch_shapes(),
+                                         problem->launch_scalars(), {}, {.sm_count = sm_count},
+                                         parts, sequence)
+                        .ok());
         for (std::uint64_t seed = 0; seed < seeds(); ++seed) {
           const auto done = run(*kernel, *problem, sequence, seed);
           ASSERT_TRUE(done);

@@ -4,6 +4,8 @@
 // Thread rules: plain values.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "attnjit/launch.h"
@@ -32,6 +34,13 @@ inline constexpr std::int64_t kMaxTiles = 1 << 30;
 Status plan_launch_into(const KernelPlan& plan, const LaunchShapes& shapes,
                         const LaunchScalars& scalars, const std::vector<UserParamShape>& params,
                         const DeviceShape& device, LaunchSequence& sequence);
+
+/// The same with the keys in so many partitions, where `partitions` says: of few keys, too, for
+/// which a launch that chooses would take one.
+Status plan_launch_in_parts(const KernelPlan& plan, const LaunchShapes& shapes,
+                            const LaunchScalars& scalars, const std::vector<UserParamShape>& params,
+                            const DeviceShape& device, std::optional<std::int32_t> partitions,
+                            LaunchSequence& sequence);
 
 /// The tensor that a map of an attention kernel views.
 const TensorView& tensor_of(const LaunchTensors& tensors, TensorMapId map);

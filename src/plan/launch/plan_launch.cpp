@@ -66,6 +66,13 @@ Result<LaunchSequence> plan_launch(const KernelPlan& plan, const LaunchShapes& s
 Status plan_launch_into(const KernelPlan& plan, const LaunchShapes& shapes,
                         const LaunchScalars& scalars, const std::vector<UserParamShape>& params,
                         const DeviceShape& device, LaunchSequence& sequence) {
+  return plan_launch_in_parts(plan, shapes, scalars, params, device, std::nullopt, sequence);
+}
+
+Status plan_launch_in_parts(const KernelPlan& plan, const LaunchShapes& shapes,
+                            const LaunchScalars& scalars, const std::vector<UserParamShape>& params,
+                            const DeviceShape& device, std::optional<std::int32_t> partitions,
+                            LaunchSequence& sequence) {
   if (!plan.supported) {
     return make_error(ErrorCode::kUnsupported, plan.reason);
   }
@@ -87,21 +94,22 @@ Status plan_launch_into(const KernelPlan& plan, const LaunchShapes& shapes,
   const TensorView o = tensors->o;
   if (forward_buffer(plan, BufferId::Kind::kO).kind != BufferId::Kind::kO) tensors->o = packed(o);
   const KernelFamily& family = family_of(plan.spec);
-  const std::int32_t partitions =
-      family.partitions == nullptr ? 1 : family.partitions(plan, shapes, device);
+  if (!partitions) {
+    partitions = family.partitions == nullptr ? 1 : family.partitions(plan, shapes, device);
+  }
   const Result<MaskMapShape> map = map_of_launch(plan, shapes);
   if (!map) return map.error();
   const bool lists = plan.map && family.rows_per_list != nullptr;
   const std::int32_t rows = lists ? family.rows_per_list(plan, shapes, device) : 0;
-  const LaunchRequest request{shapes, scalars,    params, device, *tensors,
-                              *scale, partitions, *map,   rows};
+  const LaunchRequest request{shapes, scalars,     params, device, *tensors,
+                              *scale, *partitions, *map,   rows};
   const std::size_t before = map_launches(plan, request);
-  const bool merged = launches_merge(plan, partitions);
+  const bool merged = launches_merge(plan, *partitions);
   sequence.launches.resize(before + 1 + (merged ? 1 : 0));
   Status filled = family.launch(plan, request, sequence.launches[before]);
   if (!filled) return filled;
   add_workspaces(plan, sequence);
-  if (merged) filled = fill_merge_launch(plan, o, partitions, device, sequence);
+  if (merged) filled = fill_merge_launch(plan, o, *partitions, device, sequence);
   if (!filled) return filled;
   filled = fill_map_launches(plan, request, sequence);
   if (!filled) return filled;

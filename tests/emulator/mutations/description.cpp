@@ -7,6 +7,7 @@
 
 #include "../attention/generated_kernel.h"
 #include "attention_subject.h"
+#include "plan/launch/family_launch.h"
 #include "verify/compare.h"
 
 namespace attnjit::emulator {
@@ -19,15 +20,7 @@ verify::ParamArgument documents_of(int length) {
   return {"doc", std::move(doc)};
 }
 
-/// The plan whose launches split the keys into so many partitions. Its kernels are the same.
-Result<KernelPlan> split_plan(const KernelPlan& plan, const Tuning& tuning, int partitions) {
-  if (partitions == 0) return plan;
-  AttentionSpec spec = *plan.spec;
-  spec.num_partitions = partitions;
-  return attnjit::plan(spec, {}, &tuning);
-}
-
-Result<Call> call_of(const KernelPlan& plan, const Tuning& tuning, const Shape& shape) {
+Result<Call> call_of(const KernelPlan& plan, const Shape& shape) {
   verify::ProblemRequest request;
   request.q_lens = shape.q_lens;
   request.kv_lens = shape.kv_lens;
@@ -41,15 +34,16 @@ Result<Call> call_of(const KernelPlan& plan, const Tuning& tuning, const Shape& 
   if (!reference) return std::move(reference).error();
   DeviceShape device;
   device.sm_count = shape.sm_count;
-  const Result<KernelPlan> launched = split_plan(plan, tuning, shape.partitions);
-  if (!launched) return launched.error();
-  Result<LaunchSequence> sequence = launch_of(*launched, *problem, device);
-  if (!sequence) return std::move(sequence).error();
+  LaunchSequence sequence;
+  Status launched =
+      plan_launch_in_parts(plan, problem->launch_shapes(), problem->launch_scalars(),
+                           problem->param_values(), device, shape.partitions, sequence);
+  if (!launched) return std::move(launched).error();
   // The sm_100a kernel for sequences of one length walks as many tiles as the grid leaves it: one
   // CTA takes them all, and every buffer is handed over. A section per head: tiles with keys come
   // after some without.
   if (problem->spec.arch != Arch::kSm90a && problem->spec.page_size == 0 && !problem->spec.ragged) {
-    for (LaunchRecipe& recipe : sequence->launches) {
+    for (LaunchRecipe& recipe : sequence.launches) {
       if (recipe.kernel != 0) continue;
       recipe.grid = {1, 1, 1};
       for (std::size_t i = 0; i < recipe.args.size(); ++i) {
@@ -60,10 +54,10 @@ Result<Call> call_of(const KernelPlan& plan, const Tuning& tuning, const Shape& 
     }
   }
   if (shape.twice) {
-    const std::vector<LaunchRecipe> once = sequence->launches;
-    sequence->launches.insert(sequence->launches.end(), once.begin(), once.end());
+    const std::vector<LaunchRecipe> once = sequence.launches;
+    sequence.launches.insert(sequence.launches.end(), once.begin(), once.end());
   }
-  return Call{std::move(*problem), std::move(*reference), std::move(*sequence)};
+  return Call{std::move(*problem), std::move(*reference), std::move(sequence)};
 }
 
 Result<std::unique_ptr<Subject>> made(const Description& of) {
@@ -72,7 +66,7 @@ Result<std::unique_ptr<Subject>> made(const Description& of) {
   if (!kernel) return std::move(kernel).error();
   std::vector<Call> calls;
   for (const Shape& shape : of.shapes) {
-    Result<Call> call = call_of(kernel->plan, of.tuning, shape);
+    Result<Call> call = call_of(kernel->plan, shape);
     if (!call) return std::move(call).error();
     calls.push_back(std::move(*call));
   }

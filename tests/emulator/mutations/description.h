@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "attnjit/spec.h"
@@ -28,7 +29,8 @@ struct Shape {
   bool twice = false;  ///< a launch of the same comes before, and may still run
   int documents = 0;   ///< how long the documents are that p.doc tells apart; 0: p.doc is random
   int pairs = 2;       ///< that a merge merges
-  int partitions = 0;  ///< into which a launch that may choose splits the keys; 0: it chooses
+  /// Into which a launch that may choose splits the keys; nullopt: it chooses.
+  std::optional<std::int32_t> partitions = {};
 };
 
 /// The problem with its keys in so many partitions, which few SMs take one behind another.

@@ -69,6 +69,21 @@ std::vector<Description> split_subjects() {
         {{150, 30, 70}, {380, 100, 300}, 1, kNormal, true},
         {{70, 40}, {700, 30}, 2, InputKind::kRaised},
         {{2}, {6300}, 2}}},
+      // Equal runs of KV tiles, which end within query tiles and between them. Tiles have one part,
+      // two, and as many as there is room for; rows and tiles see nothing.
+      {"runs, sm90 64/64",
+       with(spec_of(kArch, 64, 64, 2, 1, Kind::kCausal),
+            [](AttentionSpec& spec) {
+              spec.num_partitions = 0;
+              spec.sink = true;
+            }),
+       {in_parts(4, {{400}, {500}, 3}), in_parts(4, {{400}, {500}, 7, InputKind::kRaised}),
+        in_parts(6, {{64}, {1000}, 9, kNormal, true}), in_parts(3, {{600}, {300}, 3})}},
+      {"runs, sm90 128/128",
+       with(spec_of(kArch, 128, 128, 2, 2, Kind::kNull),
+            [](AttentionSpec& spec) { spec.num_partitions = 0; }),
+       {in_parts(2, {{400}, {300}, 2}), in_parts(9, {{1}, {900}, 20, kNormal, true}),
+        in_parts(3, {{400}, {900}, 4, InputKind::kRaised})}},
       // Pairs that the caller has: fewer than a warp's lanes, and more.
       {"merge",
        with(spec_of(kArch, 136, 136, 3, 1, Kind::kNull),

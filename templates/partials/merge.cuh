@@ -84,14 +84,8 @@ ATTNJIT_DEVICE void merge_rows(const Arguments& arguments) {
   const int share = static_cast<int>(threadIdx.x) / 32 % kWarpsPerRow;
   const int first_word = share * 32 * kLaneWords + lane;
   const long long step = static_cast<long long>(gridDim.x) * kWarps;
-  long long row = static_cast<long long>(blockIdx.x) * kWarps + warp;
-  // NOTE: its divisions take as long as a read: the first row's come before there is one.
-  RowPlace place = place_of<Config>(row, arguments);
-  await_prerequisites();
-  for (; row < arguments.rows; row += step, place = place_of<Config>(row, arguments)) {
-    if constexpr (deals_runs<Config>()) {
-      if (__float_as_uint(arguments.partial_lse[row]) == kRowIsWritten) continue;
-    }
+  const long long begin = static_cast<long long>(blockIdx.x) * kWarps + warp;
+  const auto merge_row = [&](long long row, const RowPlace& place) {
     unsigned char* const o = arguments.o + place.o_bytes;
     const auto lse_of = [&](int part) {
       return part < arguments.partitions ? arguments.partial_lse[part * arguments.rows + row]
@@ -201,6 +195,28 @@ ATTNJIT_DEVICE void merge_rows(const Arguments& arguments) {
       if (lane == 0 && share == 0) {
         arguments.lse[row] = shown == 0.0f ? -infinity() : top + kLn2 * log2_approx(shown);
       }
+    }
+  };
+
+  if constexpr (deals_runs<Config>()) {
+    // Many rows are written. A lane each asks of the warp's next 32.
+    await_prerequisites();
+    for (long long first = begin; first < arguments.rows; first += 32 * step) {
+      const long long own = first + lane * step;
+      const bool cut =
+          own < arguments.rows && __float_as_uint(arguments.partial_lse[own]) != kRowIsWritten;
+      for (u32 left = __ballot_sync(0xffffffffu, cut); left != 0; left &= left - 1) {
+        const long long row = first + (__ffs(static_cast<int>(left)) - 1) * step;
+        merge_row(row, place_of<Config>(row, arguments));
+      }
+    }
+  } else {
+    // NOTE: its divisions take as long as a read: the first row's come before there is one.
+    RowPlace place = place_of<Config>(begin, arguments);
+    await_prerequisites();
+    for (long long row = begin; row < arguments.rows;
+         row += step, place = place_of<Config>(row, arguments)) {
+      merge_row(row, place);
     }
   }
 }

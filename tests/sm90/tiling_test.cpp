@@ -93,6 +93,9 @@ TEST_F(Sm90Tilings, LowBody) {
   EXPECT_TRUE(expect_right_on(spec, {{250, 250}, {256, 256}}, {1, 3}).low_body);
   EXPECT_TRUE(expect_right_on(spec, {{70}, {0}}, {1}).low_body);
   EXPECT_FALSE(expect_right_on(spec, {{384}, {160}}, {1}).low_body);
+  AttentionSpec chosen = spec;
+  chosen.num_partitions = 0;  // which those launches leave at one
+  EXPECT_TRUE(expect_right_on(chosen, {{250, 250}, {256, 256}}, {3}).low_body);
   spec.num_q_heads = 4;
   spec.group = 4;
   spec.ov_depth = 96;

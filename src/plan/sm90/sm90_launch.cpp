@@ -64,12 +64,27 @@ Sm90Rows rows_of(const KernelPlan& plan, const Sm90Plan& body, const LaunchShape
           .ctas = ctas};
 }
 
-// The tiles of a head. A launch that splits the keys has full ones, which its parts fill up with;
+// The body that a launch runs, and its tiles of a head.
+struct Chosen {
+  const Sm90Plan& body;
+  Sm90Tiling tiling;
+};
+
+// A launch that splits the keys has full tiles of the first body, which its parts fill up with;
 // blocks of a map are of full tiles.
-Sm90Tiling tiling_of(const KernelPlan& plan, const Sm90Plan& body, const LaunchRequest& request) {
-  const bool whole = !body.kv_lens && request.partitions == 1;
-  const int ctas = whole && !body.mapped ? ctas_of(body, request.device) : 0;
-  return sm90_tiling(rows_of(plan, body, request.shapes, whole, ctas));
+Chosen body_of(const KernelPlan& plan, const LaunchShapes& shapes, const DeviceShape& device,
+               bool splits) {
+  const auto tiling_of = [&](const Sm90Plan& body) {
+    const bool whole = !body.kv_lens && !splits;
+    const int ctas = whole && !body.mapped ? ctas_of(body, device) : 0;
+    return sm90_tiling(rows_of(plan, body, shapes, whole, ctas));
+  };
+  const Sm90Plan& first = *plan.sm90;
+  const Sm90Tiling tiling = tiling_of(first);
+  if (first.low == nullptr || splits) return {first, tiling};
+  const Sm90Tiling low = tiling_of(*first.low);
+  if (low.time < kSm90Worthwhile * tiling.time) return {*first.low, low};
+  return {first, tiling};
 }
 
 // Fitted on an H200 to decodes of depth 128: docs/performance-sm90.md.
@@ -89,7 +104,7 @@ std::int32_t run_partitions(const KernelPlan& plan, const LaunchShapes& shapes,
   const Sm90Plan& sm90 = *plan.sm90;
   const int ctas = ctas_of(sm90, device);
   const Sm90Rows rows = rows_of(plan, sm90, shapes, true, ctas);
-  const double whole = sm90_tiling(rows).time;
+  const double whole = body_of(plan, shapes, device, false).tiling.time;
   if (whole == 0 && rows.groups > 1) return 1;  // many tiles, which are even enough
   // NOTE: units, and one run more, are counted in an int.
   if (work.tiles > kMaxTiles / (work.kv_tiles + 1) - ctas) return 1;
@@ -155,15 +170,7 @@ Status plan_sm90_launch(const KernelPlan& plan, const LaunchRequest& request,
                                   shapes.batch, heads, full_tiles, request.partitions, kMaxTiles),
                       "batch");
   }
-  const Sm90Plan* body = &sm90;
-  Sm90Tiling tiling = tiling_of(plan, sm90, request);
-  if (sm90.low != nullptr) {
-    const Sm90Tiling low = tiling_of(plan, *sm90.low, request);
-    if (low.time < kSm90Worthwhile * tiling.time) {
-      body = sm90.low.get();
-      tiling = low;
-    }
-  }
+  const auto [body, tiling] = body_of(plan, shapes, request.device, request.partitions > 1);
   const std::int64_t of_heads =
       sm90.kv_lens ? tiles_of_head(plan, shapes) : tiling.m_tiles * std::int64_t{shapes.batch};
   const auto parts = static_cast<std::int32_t>(of_heads * heads * request.partitions);
@@ -171,9 +178,9 @@ Status plan_sm90_launch(const KernelPlan& plan, const LaunchRequest& request,
   const Sm90Shares shares = sm90_shares(tiling.order == Sm90Tiling::Order::kPairs, tiling.m_tiles,
                                         parts, ctas_of(sm90, request.device));
   const bool read_once =
-      !sm90.kv_lens && tiling.m_tiles == 1 && sm90_packed_heads(*body, spec) == spec.group;
+      !sm90.kv_lens && tiling.m_tiles == 1 && sm90_packed_heads(body, spec) == spec.group;
   const auto describe_map = [&](TensorMapId map, TensorMapDescription& description) {
-    describe(plan, *body, read_once, request.tensors, map, description);
+    describe(plan, body, read_once, request.tensors, map, description);
   };
   ArgumentValues values{plan, request.scalars.values, request.params,
                         LaunchNumbers(spec, shapes, request.scale), std::cref(describe_map)};
@@ -182,7 +189,7 @@ Status plan_sm90_launch(const KernelPlan& plan, const LaunchRequest& request,
   values.numbers.set(LaunchNumber::kFirstTiles, tiling.first_tiles);
   values.numbers.set(LaunchNumber::kSecondTiles, tiling.second_tiles);
   values.numbers.set(LaunchNumber::kTileGrowth, tiling.growth);
-  values.numbers.set(LaunchNumber::kLowBody, std::int32_t{body == sm90.low.get() ? 1 : 0});
+  values.numbers.set(LaunchNumber::kLowBody, std::int32_t{&body == sm90.low.get() ? 1 : 0});
   values.numbers.set(LaunchNumber::kTotalTiles, total_tiles);
   values.numbers.set(LaunchNumber::kPairedUnits,
                      tiling.order == Sm90Tiling::Order::kHeads ? -1 : shares.paired_units);

@@ -410,8 +410,8 @@ void complete(const AttentionSpec& spec, Sm90Plan& plan) {
 /// Of a body of three consumers that hides no key: full tiles of its rows waste what launches of
 /// few or short sequences do not have. Nobody else pays for it with the time that it compiles in.
 bool has_low_body(const AttentionSpec& spec, const Sm90Plan& plan) {
-  return plan.num_consumers == 3 && spec.qk_depth > 96 && !plan.kv_lens && !plan.split &&
-         spec.mask.kind == MaskSpec::Kind::kNull;
+  return plan.num_consumers == 3 && spec.qk_depth > 96 && !plan.kv_lens &&
+         (!plan.split || plan.runs) && spec.mask.kind == MaskSpec::Kind::kNull;
 }
 
 /// The mbarriers, in the order in which they lie in shared memory: a full and an empty one for each
@@ -575,9 +575,10 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm9
   return std::move(constants).take();
 }
 
-/// The second body of a kernel with as many threads.
+/// The second body of a kernel with as many threads, for launches that do not split the keys.
 Sm90Plan low_body(const AttentionSpec& spec, const Sm90Plan& plan) {
   Sm90Plan low = plan;
+  low.split = low.runs = false;
   low.num_consumers = 2;
   low.idle_warpgroups = plan.num_consumers - low.num_consumers;
   low.BN = 128;

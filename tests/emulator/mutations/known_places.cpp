@@ -278,7 +278,7 @@ std::string_view template_reason_of(const Mutant& mutant) {
 bool is_sm90_forward(std::string_view subject) {
   for (const std::string_view name :
        {"sm90 1", "sm90 6", "sm90 9", "sm90 listed", "sm90 e4m3", "sm90 kv_dtype", "pages", "rows",
-        "ragged", "parts", "keys", "maps"}) {
+        "ragged", "parts", "keys", "maps", "runs"}) {
     if (subject.starts_with(name)) return true;
   }
   return false;

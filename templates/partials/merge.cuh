@@ -230,7 +230,9 @@ ATTNJIT_DEVICE void merge(const Arguments& arguments) {
   if (threadIdx.x == 0) launch_dependents();
   if constexpr (Config::kWarpsPerRow == 1) {
     constexpr bool kEarly = Config::kPartialF32 && Config::kDepth <= 128 && !deals_runs<Config>();
-    merge_rows<Config, 1, kEarly ? 16 : 8, kEarly>(arguments);
+    // Rows of runs have few parts: registers for more are those of other rows.
+    constexpr int kBatch = kEarly ? 16 : deals_runs<Config>() ? 4 : 8;
+    merge_rows<Config, 1, kBatch, kEarly>(arguments);
   } else {
     static_assert(Config::kThreads == 32 * Config::kWarpsPerRow, "the host counts a row per CTA");
     if (arguments.partitions <= Config::kFewParts) {

@@ -124,8 +124,12 @@ std::int32_t run_partitions(const KernelPlan& plan, const LaunchShapes& shapes,
     const double written =
         std::min(pieces * sm90.BM, work.rows * static_cast<double>(parts)) * work.row_bytes;
     const double merged = merge_time(written, parts, rates, device);
-    const double key = 2.0 * sm90.BM * (plan.spec->qk_depth + plan.spec->ov_depth) / rates.flop;
-    if (runs.time + merged / key >= kSm90Worthwhile * whole) return 1;
+    // Fitted on an H200 to launches of one to six heads: docs/performance-sm90.md. SMs that are all
+    // busy to the end share the power that few have for themselves.
+    constexpr double kFlop = 6.1e6;
+    constexpr double kAllBusy = 1.07;
+    const double key = 2.0 * sm90.BM * (plan.spec->qk_depth + plan.spec->ov_depth) / kFlop;
+    if (kAllBusy * runs.time + merged / key >= kSm90Worthwhile * whole) return 1;
   }
   return static_cast<std::int32_t>(parts);
 }

@@ -71,7 +71,7 @@ std::vector<Description> split_subjects() {
         {{2}, {6300}, 2}}},
       // Equal runs of KV tiles, which end within query tiles and between them. Tiles have one part,
       // two, and as many as there is room for; rows and tiles see nothing. Then runs of several
-      // whole tiles, as of the kernels that deal out tiles.
+      // whole tiles; and launches of one partition, which have a loop of their own.
       {"runs, sm90 64/64",
        with(spec_of(kArch, 64, 64, 2, 1, Kind::kCausal),
             [](AttentionSpec& spec) {
@@ -80,13 +80,14 @@ std::vector<Description> split_subjects() {
             }),
        {in_parts(4, {{400}, {500}, 3}), in_parts(4, {{400}, {500}, 7, InputKind::kRaised}),
         in_parts(6, {{64}, {1000}, 9, kNormal, true}), in_parts(3, {{600}, {300}, 3}),
-        in_parts(2, {{420}, {500}, 1}), in_parts(2, {{420}, {150}, 1})}},
+        in_parts(2, {{420}, {500}, 1}), in_parts(1, {{420}, {500}, 2}),
+        in_parts(1, {{420}, {150}, 1})}},
       {"runs, sm90 192/128",
        with(spec_of(kArch, 192, 128, 2, 2, Kind::kNull),
             [](AttentionSpec& spec) { spec.num_partitions = 0; }),
        {in_parts(2, {{300}, {300}, 2}), in_parts(9, {{1}, {900}, 20, kNormal, true}),
         in_parts(3, {{300}, {900}, 4, InputKind::kRaised}), in_parts(2, {{300}, {472}, 1}),
-        in_parts(2, {{300}, {440}, 1}), in_parts(2, {{300}, {60, 60}, 1})}},
+        in_parts(1, {{300}, {440}, 1}), in_parts(1, {{300}, {60, 60}, 1})}},
       // Pairs that the caller has: fewer than a warp's lanes, and more.
       {"merge",
        with(spec_of(kArch, 136, 136, 3, 1, Kind::kNull),

@@ -394,6 +394,7 @@ std::string_view no_damage_by_number(std::string_view subject, std::string_view 
       {"sm90 e4m3", "scale-d flipped", {0}, kFirstProduct},
       {"sm90 e4m3 64", "wait removed", {14}, kLastAnnouncement},
       {"sm90 e4m3 64", "barrier of a warp removed", {2}, kLastRelease},
+      {"runs, sm90 64", "barrier of a warp removed", {4}, kLastRelease},
       {"sm90 e4m3 64", "arrival made relaxed", {9}, kLastRelease},
       {"sm90 e4m3 64", "arrival twice", {9}, kLastRelease},
       {"sm90 kv_dtype", "scale-d flipped", {0}, kFirstProduct},

@@ -174,7 +174,9 @@ Status plan_sm90_launch(const KernelPlan& plan, const LaunchRequest& request,
                                   shapes.batch, heads, full_tiles, request.partitions, kMaxTiles),
                       "batch");
   }
-  const auto [body, tiling] = body_of(plan, shapes, request.device, request.partitions > 1);
+  const Chosen chosen = body_of(plan, shapes, request.device, request.partitions > 1);
+  const Sm90Plan& body = chosen.body;
+  const Sm90Tiling& tiling = chosen.tiling;
   const std::int64_t of_heads =
       sm90.kv_lens ? tiles_of_head(plan, shapes) : tiling.m_tiles * std::int64_t{shapes.batch};
   const auto parts = static_cast<std::int32_t>(of_heads * heads * request.partitions);

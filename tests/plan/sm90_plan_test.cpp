@@ -420,12 +420,17 @@ TEST(Sm90Plan, DenseKernelsWithoutAMaskHaveALowBody) {
   EXPECT_EQ(plan_of(sm90_spec(192)).sm90->low, nullptr);
   for (const auto change : {+[](AttentionSpec& one) { one.page_size = 64; },
                             +[](AttentionSpec& one) { one.ragged = true; },
-                            +[](AttentionSpec& one) { one.num_partitions = 0; },
+                            +[](AttentionSpec& one) { one.num_partitions = 2; },
                             +[](AttentionSpec& one) { one.mask.kind = MaskSpec::Kind::kCausal; }}) {
     AttentionSpec other = spec;
     change(other);
     EXPECT_EQ(plan_of(other).sm90->low, nullptr);
   }
+  // Of a launch that chooses not to split.
+  spec.num_partitions = 0;
+  const KernelPlan chooses = plan_of(spec);
+  ASSERT_NE(chooses.sm90->low, nullptr);
+  EXPECT_FALSE(chooses.sm90->low->split);
 }
 
 // V of e4m3 comes in rows and is transposed to columns; O of bf16 is longer than its Q.

@@ -90,5 +90,29 @@ TEST_F(Sm90Runs, OtherTypesAndMasks) {
   }
 }
 
+// Two lists of work in the producer, and a second body where nothing is masked.
+TEST_F(Sm90Runs, SpillNothing) {
+  const auto changed = [](const MaskSpec& mask, auto change) {
+    AttentionSpec spec = spec_of(4, 1, 128, mask);
+    change(spec);
+    return spec;
+  };
+  const MaskSpec null = mask_of(Kind::kNull), causal = mask_of(Kind::kCausal);
+  expect_no_spills(some_of<AttentionSpec>(
+      {changed(null, [](AttentionSpec& s) { s.score_mod.kind = ScoreModSpec::Kind::kAlibi; }),
+       changed(null, [](AttentionSpec& s) { s.sink = true; }),
+       changed(causal, [](AttentionSpec& s) { s.score_mod.kind = ScoreModSpec::Kind::kAlibi; }),
+       changed(null, [](AttentionSpec& s) { s.group = 4; }),
+       changed(null,
+               [](AttentionSpec& s) {
+                 s.group = 2;
+                 s.qk_depth = 104;
+                 s.qkv_dtype = Dtype::kFp16;
+               }),
+       changed(null, [](AttentionSpec& s) { s.ov_depth = 96; }),
+       changed(null, [](AttentionSpec& s) { s.output_dtype = Dtype::kE4m3; }),
+       changed(null, [](AttentionSpec& s) { s.qkv_dtype = Dtype::kE4m3; })}));
+}
+
 }  // namespace
 }  // namespace attnjit::sm90

@@ -410,8 +410,11 @@ void complete(const AttentionSpec& spec, Sm90Plan& plan) {
 /// Of a body of three consumers that hides no key: full tiles of its rows waste what launches of
 /// few or short sequences do not have. Nobody else pays for it with the time that it compiles in.
 bool has_low_body(const AttentionSpec& spec, const Sm90Plan& plan) {
-  return plan.num_consumers == 3 && spec.qk_depth > 96 && !plan.kv_lens &&
-         (!plan.split || plan.runs) && spec.mask.kind == MaskSpec::Kind::kNull;
+  // NOTE: beside the loops of runs, two bodies with ALiBi spill.
+  const bool fits =
+      !plan.split || (plan.runs && spec.score_mod.kind == ScoreModSpec::Kind::kIdentity);
+  return plan.num_consumers == 3 && spec.qk_depth > 96 && !plan.kv_lens && fits &&
+         spec.mask.kind == MaskSpec::Kind::kNull;
 }
 
 /// The mbarriers, in the order in which they lie in shared memory: a full and an empty one for each

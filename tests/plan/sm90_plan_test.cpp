@@ -406,7 +406,7 @@ TEST(Sm90Plan, DecodesHaveABodyOfTheirOwn) {
 }
 
 // A second body compiles as long as the first: those have one that gain by it.
-TEST(Sm90Plan, DenseKernelsWithoutAMaskHaveALowBody) {
+TEST(Sm90Plan, DenseKernelsThatGainByItHaveALowBody) {
   AttentionSpec spec = sm90_spec(128);
   const KernelPlan plan = plan_of(spec);
   ASSERT_NE(plan.sm90->low, nullptr);
@@ -431,6 +431,10 @@ TEST(Sm90Plan, DenseKernelsWithoutAMaskHaveALowBody) {
   const KernelPlan chooses = plan_of(spec);
   ASSERT_NE(chooses.sm90->low, nullptr);
   EXPECT_FALSE(chooses.sm90->low->split);
+  spec.mask.kind = MaskSpec::Kind::kCausal;
+  ASSERT_NE(plan_of(spec).sm90->low, nullptr);
+  spec.mask = mask_of(MaskSpec::Kind::kSlidingWindow);
+  EXPECT_EQ(plan_of(spec).sm90->low, nullptr);
 }
 
 // V of e4m3 comes in rows and is transposed to columns; O of bf16 is longer than its Q.

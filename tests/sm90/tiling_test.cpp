@@ -87,7 +87,8 @@ TEST_F(Sm90Tilings, RowsThatSeeMoreKeys) {
   EXPECT_FALSE(expect_right_on(spec_of(256, Kind::kCausal, 1), {{300}, {280}}, {132}).lower);
 }
 
-// Of depth 128 without a mask: the second body, whose tiles have two groups of rows and 128 keys.
+// Of depth 128 without a mask: the second body, whose tiles have two groups of rows and 128 keys;
+// and of causal kernels that choose their parts.
 TEST_F(Sm90Tilings, LowBody) {
   AttentionSpec spec = spec_of(128, Kind::kNull);
   EXPECT_TRUE(expect_right_on(spec, {{250, 250}, {256, 256}}, {1, 3}).low_body);
@@ -96,6 +97,9 @@ TEST_F(Sm90Tilings, LowBody) {
   AttentionSpec chosen = spec;
   chosen.num_partitions = 0;  // which those launches leave at one
   EXPECT_TRUE(expect_right_on(chosen, {{250, 250}, {256, 256}}, {3}).low_body);
+  chosen.mask = mask_of(Kind::kCausal);
+  EXPECT_TRUE(expect_right_on(chosen, {{250}, {250}}, {3}).low_body);
+  EXPECT_FALSE(expect_right_on(chosen, {{384}, {384}}, {2}).low_body);
   spec.num_q_heads = 4;
   spec.group = 4;
   spec.ov_depth = 96;

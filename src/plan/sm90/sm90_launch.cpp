@@ -81,7 +81,8 @@ Chosen body_of(const KernelPlan& plan, const LaunchShapes& shapes, const DeviceS
   };
   const Sm90Plan& first = *plan.sm90;
   const Sm90Tiling tiling = tiling_of(first);
-  if (first.low == nullptr || splits) return {first, tiling};
+  // Without a time: so many tiles that full ones are even enough.
+  if (first.low == nullptr || splits || tiling.time == 0) return {first, tiling};
   const Sm90Tiling low = tiling_of(*first.low);
   if (low.time < kSm90Worthwhile * tiling.time) return {*first.low, low};
   return {first, tiling};
@@ -104,7 +105,8 @@ std::int32_t run_partitions(const KernelPlan& plan, const LaunchShapes& shapes,
   const Sm90Plan& sm90 = *plan.sm90;
   const int ctas = ctas_of(sm90, device);
   const Sm90Rows rows = rows_of(plan, sm90, shapes, true, ctas);
-  const double whole = body_of(plan, shapes, device, false).tiling.time;
+  const Chosen chosen = body_of(plan, shapes, device, false);
+  const double whole = chosen.tiling.time;
   if (whole == 0 && rows.groups > 1) return 1;  // many tiles, which are even enough
   // NOTE: units, and one run more, are counted in an int.
   if (work.tiles > kMaxTiles / (work.kv_tiles + 1) - ctas) return 1;
@@ -129,7 +131,9 @@ std::int32_t run_partitions(const KernelPlan& plan, const LaunchShapes& shapes,
     constexpr double kFlop = 6.1e6;
     constexpr double kAllBusy = 1.07;
     const double key = 2.0 * sm90.BM * (plan.spec->qk_depth + plan.spec->ov_depth) / kFlop;
-    if (kAllBusy * runs.time + merged / key >= kSm90Worthwhile * whole) return 1;
+    // The second body is as unusual as runs are.
+    const double worthwhile = &chosen.body == &sm90 ? kSm90Worthwhile : 1.0;
+    if (kAllBusy * runs.time + merged / key >= worthwhile * whole) return 1;
   }
   return static_cast<std::int32_t>(parts);
 }

@@ -407,14 +407,16 @@ void complete(const AttentionSpec& spec, Sm90Plan& plan) {
   }
 }
 
-/// Of a body of three consumers that hides no key: full tiles of its rows waste what launches of
-/// few or short sequences do not have. Nobody else pays for it with the time that it compiles in.
+/// Of a body of three consumers: full tiles of its rows waste what launches of few or short
+/// sequences do not have. Where keys are hidden, tiles of fewer groups even out most of that, and
+/// only a kernel that chooses its parts at launch pays for it with the time that it compiles in.
 bool has_low_body(const AttentionSpec& spec, const Sm90Plan& plan) {
   // NOTE: beside the loops of runs, two bodies with ALiBi spill.
   const bool fits =
       !plan.split || (plan.runs && spec.score_mod.kind == ScoreModSpec::Kind::kIdentity);
-  return plan.num_consumers == 3 && spec.qk_depth > 96 && !plan.kv_lens && fits &&
-         spec.mask.kind == MaskSpec::Kind::kNull;
+  const bool pays = spec.mask.kind == MaskSpec::Kind::kNull ||
+                    (plan.runs && spec.mask.kind == MaskSpec::Kind::kCausal);
+  return plan.num_consumers == 3 && spec.qk_depth > 96 && !plan.kv_lens && fits && pays;
 }
 
 /// The mbarriers, in the order in which they lie in shared memory: a full and an empty one for each

@@ -182,7 +182,8 @@ Sm90Tiling best_of_growing_rows(const Sm90Rows& rows) {
   constexpr std::int32_t kPairedTiles = 3;
   const TileTimes times(rows);
   Sm90Tiling best = even_tiling(rows, rows.consumers);
-  if (best.m_tiles * rows.heads < kManyRounds * rows.ctas) {
+  // The second body has more tiles than the first, which has few.
+  if (rows.low_body || best.m_tiles * rows.heads < kManyRounds * rows.ctas) {
     const double longest = times.of(rows.consumers, rows.keys);
     std::vector<double> loads;
     const double even = rising_time(rows, best, times, loads);

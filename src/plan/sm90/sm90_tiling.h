@@ -33,7 +33,9 @@ struct Sm90Tiling {
   std::int32_t first_tiles = 0;   ///< of the first kind
   std::int32_t second_tiles = 0;  ///< of the first and second kind
   std::int32_t growth = 1;
-  double time = 0;  ///< that the busiest CTA takes; what a full tile of three groups takes per key
+  /// That the busiest CTA takes, in units of what a full tile of three groups takes per key. 0: not
+  /// known, for tiles that are full because none of them matters.
+  double time = 0;
   /// How CTAs take them: head by head; in pairs of a long and a short tile; or the longest first.
   enum class Order : std::uint8_t { kHeads, kPairs, kLongest } order = Order::kHeads;
   bool operator==(const Sm90Tiling&) const = default;

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "../one_launch.h"
 #include "plan/sm90/sm90_plan.h"
 #include "plan/sm90/sm90_tiling.h"
 #include "planned.h"
@@ -143,7 +144,11 @@ TEST(Sm90Launch, UnevenTilesAreDealtOutInRuns) {
   };
   EXPECT_EQ(parts(1, 32000), 3);
   EXPECT_EQ(parts(1, 20000), 4);
-  EXPECT_EQ(parts(2, 16000), 1);  // the merge takes what they gain
+  EXPECT_EQ(parts(2, 16000), 1);  // the second body's tiles are even enough
+  const KernelPlan plan = plan_of(spec);
+  const auto whole = one_launch(plan, shapes_of(16000), {}, {});
+  ASSERT_TRUE(whole.ok()) << whole.error().to_string();
+  EXPECT_EQ(number_of(plan, *whole, LaunchNumber::kLowBody), 1);
   EXPECT_EQ(parts(64, 4096), 1);
   EXPECT_EQ(parts(1, 100), 1);
   EXPECT_EQ(parts(16, 1 << 29), 1);

@@ -1,28 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Launches whose query tiles differ in height, on sm_90a.
-#include <variant>
 #include <vector>
 
 #include "../kernel_fixture.h"
-#include "plan/signature.h"
+#include "../one_launch.h"
 #include "plan/sm90/sm90_plan.h"
 
 namespace attnjit::sm90 {
 namespace {
 
 using namespace kernel_test;
-
-std::int32_t number_of(const KernelPlan& plan, const LaunchRecipe& recipe, LaunchNumber number) {
-  const std::vector<KernelParameter>& parameters = plan.main().parameters;
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    const auto* source = std::get_if<LaunchNumber>(&parameters[i].source);
-    if (source != nullptr && *source == number) {
-      return std::get<std::int32_t>(recipe.args.at(i).value);
-    }
-  }
-  ADD_FAILURE() << "the kernel has no such number";
-  return 0;
-}
 
 class Sm90Tilings : public KernelTest {
  protected:

@@ -175,11 +175,35 @@ double rising_time(const Sm90Rows& rows, const Sm90Tiling& tiling, const TileTim
   return *std::max_element(loads.begin(), loads.end());
 }
 
+/// The time of a head's tiles, all of as many groups but for the first rows'.
+double head_time(const Sm90Rows& rows, std::int64_t tile_groups, const TileTimes& times) {
+  double time = 0;
+  for (std::int64_t left = rows.groups; left > 0; left -= tile_groups) {
+    time += times.of(std::min(left, tile_groups), rows.keys - missing_keys(rows, left));
+  }
+  return time;
+}
+
+/// Where there are many tiles, and a tile that is not full is a good part of a head's.
+Sm90Tiling best_of_few_tiles(const Sm90Rows& rows, const TileTimes& times) {
+  Sm90Tiling best = even_tiling(rows, rows.consumers);
+  double least = head_time(rows, rows.consumers, times) * kSm90Worthwhile;
+  for (std::int64_t groups = rows.consumers - 1; groups > 0; --groups) {
+    const double time = head_time(rows, groups, times);
+    if (time >= least) continue;
+    best = even_tiling(rows, groups);
+    least = time;
+  }
+  return best;
+}
+
 Sm90Tiling best_of_growing_rows(const Sm90Rows& rows) {
   // Rounds of the CTAs from which on full tiles are even enough.
   constexpr std::int64_t kManyRounds = 3;
   // Tiles of a head from which on pairs of them are worth it.
   constexpr std::int32_t kPairedTiles = 3;
+  // Tiles of a head from which on it matters little that one is not full.
+  constexpr std::int32_t kFewTiles = 4;
   const TileTimes times(rows);
   Sm90Tiling best = even_tiling(rows, rows.consumers);
   // The second body has more tiles than the first, which has few.
@@ -200,6 +224,8 @@ Sm90Tiling best_of_growing_rows(const Sm90Rows& rows) {
       least = time;
     }
     best.time = least < even * kSm90Worthwhile ? least : even;
+  } else if (best.m_tiles <= kFewTiles) {
+    best = best_of_few_tiles(rows, times);
   }
   if (best.m_tiles < kPairedTiles) best.order = Order::kHeads;
   return best;

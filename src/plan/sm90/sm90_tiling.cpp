@@ -184,30 +184,33 @@ double head_time(const Sm90Rows& rows, std::int64_t tile_groups, const TileTimes
   return time;
 }
 
-/// Where there are many tiles, and a tile that is not full is a good part of a head's.
-Sm90Tiling best_of_few_tiles(const Sm90Rows& rows, const TileTimes& times) {
-  Sm90Tiling best = even_tiling(rows, rows.consumers);
-  double least = head_time(rows, rows.consumers, times) * kSm90Worthwhile;
+/// Of so many tiles that all CTAs work as long; where a head has few, one that is not full matters.
+Sm90Tiling best_of_many_heads(const Sm90Rows& rows, const TileTimes& times) {
+  std::int64_t best = rows.consumers;
+  const double full = head_time(rows, best, times);
+  double least = full * kSm90Worthwhile;
   for (std::int64_t groups = rows.consumers - 1; groups > 0; --groups) {
     const double time = head_time(rows, groups, times);
     if (time >= least) continue;
-    best = even_tiling(rows, groups);
+    best = groups;
     least = time;
   }
-  return best;
+  Sm90Tiling tiling = even_tiling(rows, best);
+  tiling.time = (best < rows.consumers ? least : full) * static_cast<double>(rows.heads) / rows.ctas;
+  return tiling;
 }
 
 Sm90Tiling best_of_growing_rows(const Sm90Rows& rows) {
-  // Rounds of the CTAs from which on full tiles are even enough.
-  constexpr std::int64_t kManyRounds = 3;
+  // Rounds of the CTAs from which on full tiles are even enough. The second body has up to 1.5 times
+  // the tiles of the first that it is compared with.
+  const std::int64_t many_rounds = rows.low_body ? 6 : 3;
   // Tiles of a head from which on pairs of them are worth it.
   constexpr std::int32_t kPairedTiles = 3;
   // Tiles of a head from which on it matters little that one is not full.
   constexpr std::int32_t kFewTiles = 4;
   const TileTimes times(rows);
   Sm90Tiling best = even_tiling(rows, rows.consumers);
-  // The second body has more tiles than the first, which has few.
-  if (rows.low_body || best.m_tiles * rows.heads < kManyRounds * rows.ctas) {
+  if (best.m_tiles * rows.heads < many_rounds * rows.ctas) {
     const double longest = times.of(rows.consumers, rows.keys);
     std::vector<double> loads;
     const double even = rising_time(rows, best, times, loads);
@@ -224,8 +227,8 @@ Sm90Tiling best_of_growing_rows(const Sm90Rows& rows) {
       least = time;
     }
     best.time = least < even * kSm90Worthwhile ? least : even;
-  } else if (best.m_tiles <= kFewTiles) {
-    best = best_of_few_tiles(rows, times);
+  } else if (rows.low_body || best.m_tiles <= kFewTiles) {
+    best = best_of_many_heads(rows, times);
   }
   if (best.m_tiles < kPairedTiles) best.order = Order::kHeads;
   return best;

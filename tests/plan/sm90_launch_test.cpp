@@ -160,6 +160,25 @@ TEST(Sm90Launch, UnevenTilesAreDealtOutInRuns) {
   EXPECT_EQ(sequence->workspaces.at(1).bytes, std::int64_t{3} * 32000 * 128 * 4);
 }
 
+// Of many heads, where 256 rows are two tiles of the second body for one and a third of the
+// first's.
+TEST(Sm90Launch, ShortSequencesTakeTheSecondBody) {
+  AttentionSpec spec = sm90_spec(128);
+  spec.num_q_heads = 16;
+  spec.group = 1;
+  spec.mask.kind = MaskSpec::Kind::kCausal;
+  spec.num_partitions = 0;
+  const KernelPlan plan = plan_of(spec);
+  for (const auto& [rows, low] : {std::pair{256, 1}, {384, 0}, {4096, 0}}) {
+    LaunchShapes shapes;
+    shapes.batch = 32;
+    shapes.q_len = shapes.kv_len = rows;
+    const auto launch = one_launch(plan, shapes, {}, {});
+    ASSERT_TRUE(launch.ok()) << launch.error().to_string();
+    EXPECT_EQ(number_of(plan, *launch, LaunchNumber::kLowBody), low) << rows;
+  }
+}
+
 TEST(Sm90Launch, RunsAreOfDenseKernelsThatChoose) {
   AttentionSpec spec = sm90_spec(128);
   spec.num_partitions = 0;

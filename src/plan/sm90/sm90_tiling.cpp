@@ -175,38 +175,23 @@ double rising_time(const Sm90Rows& rows, const Sm90Tiling& tiling, const TileTim
   return *std::max_element(loads.begin(), loads.end());
 }
 
-/// The time of a head's tiles, all of as many groups but for the first rows'.
-double head_time(const Sm90Rows& rows, std::int64_t tile_groups, const TileTimes& times) {
-  double time = 0;
-  for (std::int64_t left = rows.groups; left > 0; left -= tile_groups) {
-    time += times.of(std::min(left, tile_groups), rows.keys - missing_keys(rows, left));
+/// The time of full tiles where there are so many that all CTAs work as long.
+double shared_time(const Sm90Rows& rows, const TileTimes& times) {
+  double of_head = 0;
+  for (std::int64_t left = rows.groups; left > 0; left -= rows.consumers) {
+    const double keys = rows.keys - missing_keys(rows, left);
+    of_head += times.of(std::min<std::int64_t>(left, rows.consumers), keys);
   }
-  return time;
-}
-
-/// Of so many tiles that all CTAs work as long; where a head has few, one that is not full matters.
-Sm90Tiling best_of_many_heads(const Sm90Rows& rows, const TileTimes& times) {
-  std::int64_t best = rows.consumers;
-  const double full = head_time(rows, best, times);
-  double least = full * kSm90Worthwhile;
-  for (std::int64_t groups = rows.consumers - 1; groups > 0; --groups) {
-    const double time = head_time(rows, groups, times);
-    if (time >= least) continue;
-    best = groups;
-    least = time;
-  }
-  Sm90Tiling tiling = even_tiling(rows, best);
-  tiling.time = (best < rows.consumers ? least : full) * static_cast<double>(rows.heads) / rows.ctas;
-  return tiling;
+  return of_head * static_cast<double>(rows.heads) / rows.ctas;
 }
 
 Sm90Tiling best_of_growing_rows(const Sm90Rows& rows) {
-  // Rounds of the CTAs from which on full tiles are even enough. The second body has up to 1.5 times
-  // the tiles of the first that it is compared with.
+  // Rounds of the CTAs from which on full tiles are even enough. The second body has up to 1.5
+  // times the tiles of the first that it is compared with.
   const std::int64_t many_rounds = rows.low_body ? 6 : 3;
   // Tiles of a head from which on pairs of them are worth it.
   constexpr std::int32_t kPairedTiles = 3;
-  // Tiles of a head from which on it matters little that one is not full.
+  // Tiles of a head up to which those of the second body may be the better ones.
   constexpr std::int32_t kFewTiles = 4;
   const TileTimes times(rows);
   Sm90Tiling best = even_tiling(rows, rows.consumers);
@@ -228,7 +213,7 @@ Sm90Tiling best_of_growing_rows(const Sm90Rows& rows) {
     }
     best.time = least < even * kSm90Worthwhile ? least : even;
   } else if (rows.low_body || best.m_tiles <= kFewTiles) {
-    best = best_of_many_heads(rows, times);
+    best.time = shared_time(rows, times);
   }
   if (best.m_tiles < kPairedTiles) best.order = Order::kHeads;
   return best;

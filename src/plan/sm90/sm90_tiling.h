@@ -34,7 +34,7 @@ struct Sm90Tiling {
   std::int32_t second_tiles = 0;  ///< of the first and second kind
   std::int32_t growth = 1;
   /// That the busiest CTA takes, in units of what a full tile of three groups takes per key. 0: not
-  /// known, for tiles of the first body that are full because there are many.
+  /// known, for tiles of the first body that are full because a head has many.
   double time = 0;
   /// How CTAs take them: head by head; in pairs of a long and a short tile; or the longest first.
   enum class Order : std::uint8_t { kHeads, kPairs, kLongest } order = Order::kHeads;

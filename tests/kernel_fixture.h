@@ -15,31 +15,20 @@
 
 #include "./emulator/attention/generated_kernel.h"
 #include "gpu/verify_cases.h"
+#include "in_proof.h"
 #include "verify/numeric.h"
 
 namespace attnjit::kernel_test {
 
 using emulator::CompileTo;
+using proof::in_proof;
+using proof::seeds;
+using proof::some_of;
 using verify::InputKind;
 using verify::mask_of;
 using verify::Problem;
 using verify::tree;
 using Kind = MaskSpec::Kind;
-
-/// Orders of execution that each launch is tried in: 1, and more in the proofs, which set
-/// ATTNJIT_TEST_SEEDS. A long proof is shared out with ATTNJIT_TEST_FIRST_SEED.
-std::uint64_t seeds();
-
-/// Whether this run is a proof, which takes every case; other runs take some of each kind, for each
-/// costs a compile of a second.
-inline bool in_proof() { return seeds() > 1; }
-
-/// The first `count` of a list of cases, and all of them in a proof.
-template <typename T>
-std::vector<T> some_of(std::vector<T> cases, std::size_t count = 2) {
-  if (!in_proof() && cases.size() > count) cases.erase(cases.begin() + count, cases.end());
-  return cases;
-}
 
 struct Lengths {
   std::vector<std::int64_t> q, kv;
@@ -102,10 +91,18 @@ class KernelTest : public testing::Test {
 
   static void expect_right(const Problem& problem, const Outputs& run);
 
-  // On 2 and on 132 SMs by turns, and with inputs of several kinds. Of more than two batches every
-  // second one is for the proof.
+  // On 2 and on 132 SMs by turns, and with inputs of several kinds. Every second batch is for the
+  // proof: the odd ones and the even ones by turns of a test's calls, and of the families.
   static void expect_passes(const AttentionSpec& spec, const std::vector<Lengths>& batches,
                             const Tuning* tuning = nullptr);
+
+  struct Trial {
+    AttentionSpec spec;
+    std::vector<Lengths> batches;
+  };
+  static void expect_passes(const std::vector<Trial>& trials) {
+    for (const auto& [spec, batches] : trials) expect_passes(spec, batches);
+  }
 
   // A CTA of 384 threads is launched with 168 registers per thread; none is spilt.
   static void expect_no_spills(const std::vector<AttentionSpec>& specs,
@@ -118,6 +115,9 @@ class KernelTest : public testing::Test {
   // What a launch's tensors hold is not known on the host. Whatever they hold: no wait without an
   // end, no access outside of a tensor. Sequences that share rows write them both, in no order.
   static void expect_no_harm(const AttentionSpec& spec, const std::vector<Changed>& changes);
+
+ private:
+  static inline std::size_t turn_ = 0;  // of the test's calls of expect_passes()
 };
 
 }  // namespace attnjit::kernel_test

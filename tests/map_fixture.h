@@ -207,7 +207,10 @@ class MapTest : public KernelTest {
     const auto of = [&](const MaskSpec& mask) { return masked(base, mask); };
     PlanOptions options;
     options.mask_map = true;
-    expect_maps(of(causal_documents()), {{300}, {500}}, {documents_of(200)});
+    if (in_proof() || base.arch == Arch::kSm90a) {
+      expect_maps(of(causal_documents()), {{300}, {500}}, {documents_of(200)});
+    }
+    if (!in_proof() && base.arch == Arch::kSm90a) return;
     expect_maps(
         of(over_arrays("kv_idx <= q_idx || kv_idx < p.prefix[b]", {{"prefix", Type::kI32Array}})),
         {{200, 200}, {450, 450}},
@@ -238,7 +241,7 @@ class MapTest : public KernelTest {
     const auto kernel = compiled(spec, options);
     ASSERT_TRUE(kernel);
     ASSERT_TRUE(kernel->generated.plan.map);
-    for (std::uint64_t seed = 0; seed < std::max<std::uint64_t>(3, seeds()); ++seed) {
+    for (std::uint64_t seed = 0; seed < std::max<std::uint64_t>(2, seeds()); ++seed) {
       auto problem = problem_of(spec, lengths, InputKind::kNormal, seed, params);
       ASSERT_TRUE(problem);
       give_mask_map(verify::random_mask_map(*problem), *problem);
@@ -257,10 +260,9 @@ class MapTest : public KernelTest {
     MaskSpec chunks = mask_of(Kind::kChunked);
     chunks.chunk = 150;
     for (const MaskSpec& mask :
-         some_of<MaskSpec>({mask_of(Kind::kCausal), mask_of(Kind::kNull), window_of(200), chunks,
-                            tree(Kind::kAnd, {mask_of(Kind::kCausal), chunks}),
-                            tree(Kind::kOr, {window_of(70), chunks})},
-                           1)) {
+         some_of<MaskSpec>(spec.arch, {mask_of(Kind::kCausal), mask_of(Kind::kNull), window_of(200),
+                                       chunks, tree(Kind::kAnd, {mask_of(Kind::kCausal), chunks}),
+                                       tree(Kind::kOr, {window_of(70), chunks})})) {
       expect_given_lists(masked(spec, mask), lengths);
     }
     AttentionSpec causal = spec;

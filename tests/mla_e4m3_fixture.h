@@ -18,7 +18,7 @@ class MlaE4m3Test : public MlaTest {
 
   // Of the whole cache, of each sequence, and none; before a score modification and without one.
   void check_scales() {
-    for (const Scales scales : {Scales::kTensor, Scales::kNone}) {
+    for (const Scales scales : some_of<Scales>(arch_, {Scales::kTensor, Scales::kNone})) {
       AttentionSpec spec = spec_of(20, 64, 2);
       spec.scales = scales;
       expect_passes(spec, {{{2}, {200, 70}}, {{1}, {130, 1}}});
@@ -49,7 +49,7 @@ class MlaE4m3Test : public MlaTest {
   // longer than their sequence, and shorter; in parts, and of ragged batches.
   void check_lists() {
     for (const auto& [depths, heads] : some_of<std::pair<std::pair<int, int>, int>>(
-             {{{576, 512}, 128}, {{192, 128}, 16}, {{256, 192}, 20}, {{128, 128}, 64}})) {
+             arch_, {{{576, 512}, 128}, {{192, 128}, 16}, {{256, 192}, 20}, {{128, 128}, 64}})) {
       AttentionSpec spec = listed(heads, heads == 16 ? 1 : 64, 192);
       spec = with_depths(spec, depths.first, depths.second);
       expect_passes(spec, {{{2}, {300, 0, 31}}, {{1}, {70}}});
@@ -58,10 +58,10 @@ class MlaE4m3Test : public MlaTest {
     parts.sink = true;
     parts.num_partitions = 3;
     parts.qkv_dtype = Dtype::kFp16;
-    expect_passes(parts, {{{3}, {200, 64, 40}}});
     AttentionSpec ragged = listed(16, 64, 128);
     ragged.ragged = true;
-    expect_passes(ragged, {{{3, 0, 2}, {200, 64, 40}}});
+    expect_passes(some_of<Trial>(
+        arch_, {{parts, {{{3}, {200, 64, 40}}}}, {ragged, {{{3, 0, 2}, {200, 64, 40}}}}}));
   }
 
   // Behind the second sequence's keys its last page is NaN.
@@ -70,7 +70,8 @@ class MlaE4m3Test : public MlaTest {
     const auto problem = problem_of(spec, {{2}, {300, 100}}, InputKind::kNormal, 5);
     ASSERT_TRUE(problem);
     ASSERT_TRUE(passes(spec, *problem, TemplateSet::embedded()));
-    const std::pair<const char*, std::pair<const char*, const char*>> damages[] = {
+    using Damage = std::pair<const char*, std::pair<const char*, const char*>>;
+    const std::vector<Damage> damages = {
         {"mla/scales.cuh", {"kOfHeads ? work.batch : 0", "kOfHeads ? 0 : 0"}},
         {"mla/scales.cuh", {"    return key_scale<Config>", "    return 1.0f; key_scale<Config>"}},
         {"mla/widening.cuh", {"chunk ^ lane / 4", "chunk"}},
@@ -79,7 +80,7 @@ class MlaE4m3Test : public MlaTest {
         {"mla/widening.cuh", {"i + kAhead == kBlocks", "i + kAhead > kBlocks"}},
         {"common/work_tiles.cuh", {"if (key >= work.kv_len)", "if (key > work.kv_len)"}},
     };
-    for (const auto& [file, change] : damages) {
+    for (const auto& [file, change] : some_of(arch_, damages)) {
       EXPECT_FALSE(passes(spec, *problem, sm100::damaged(file, change.first, change.second)))
           << "passes: " << change.second;
     }
@@ -106,7 +107,7 @@ class MlaE4m3Test : public MlaTest {
       small.mask = window_of(1000);
       specs.insert(specs.end(), {spec, lists, ragged, ragged_lists, small});
     }
-    expect_no_spills(some_of<AttentionSpec>(specs, 1));
+    expect_no_spills(some_of(arch_, specs));
   }
 
   static std::string reason(const AttentionSpec& spec) { return plan(spec)->reason; }

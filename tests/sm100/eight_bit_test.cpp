@@ -4,6 +4,7 @@
 #include <cmath>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "../eight_bit_fixture.h"
@@ -60,7 +61,7 @@ TEST_F(Sm100EightBit, AScaleOfZero) {
 }
 
 TEST_F(Sm100EightBit, EveryDepthAndInput) {
-  for (const int depth : {16, 64, 80, 128, 192, 256}) {
+  for (const int depth : some_of<int>({64, 256, 16, 80, 128, 192}, 2)) {
     ProofCase one;
     one.spec = spec_of(depth);
     one.spec.num_q_heads = 1;
@@ -80,7 +81,7 @@ TEST_F(Sm100EightBit, EveryDepthAndInput) {
 
 // The swizzle that is not the depth's own.
 TEST_F(Sm100EightBit, TheOtherSwizzle) {
-  for (const int depth : {64, 128}) {
+  for (const int depth : some_of<int>({128, 64})) {
     ProofCase one = dense(depth, Scales::kHead);
     one.options.swizzle_bytes = depth == 64 ? 128 : 64;
     EXPECT_EQ(failure(one, TemplateSet::embedded()), "");
@@ -90,7 +91,8 @@ TEST_F(Sm100EightBit, TheOtherSwizzle) {
 TEST_F(Sm100EightBit, ScalesOfTensorsAndHeads) {
   for (const Scales scales : {Scales::kNone, Scales::kTensor, Scales::kHead}) {
     AttentionSpec spec = with_group(spec_of(64, scales), 4, 2);
-    expect_passes(spec, {{{70, 70}, {300, 300}}});
+    if (in_proof() || scales == Scales::kHead) expect_passes(spec, {{{70, 70}, {300, 300}}});
+    if (!in_proof() && scales != Scales::kTensor) continue;
     spec.score_mod.kind = ScoreModSpec::Kind::kSoftcap;
     spec.score_mod.cap = 30;
     spec.sink = true;
@@ -101,10 +103,7 @@ TEST_F(Sm100EightBit, ScalesOfTensorsAndHeads) {
 TEST_F(Sm100EightBit, DamagesOfTheScalesAreSeen) {
   const ProofCase one = dense(64, Scales::kHead);
   ASSERT_EQ(failure(one, TemplateSet::embedded()), "");
-  const struct {
-    const char* from;
-    const char* to;
-  } damages[] = {
+  const std::vector<std::pair<const char*, const char*>> damages = {
       {"arguments.q_scale, work.batch, heads, head)", "arguments.q_scale, work.batch, heads, 0)"},
       {"arguments.q_scale, work.batch, heads, head)", "arguments.q_scale, 0, heads, head)"},
       {"heads / Config::kGroup, work.kv_head)", "heads, work.kv_head)"},
@@ -112,7 +111,7 @@ TEST_F(Sm100EightBit, DamagesOfTheScalesAreSeen) {
       {"arguments.v_scale, work.batch,", "arguments.v_scale, 0,"},
       {"float scale = arguments.scale", "float scale = 1.0f"},
   };
-  for (const auto& [from, to] : damages) {
+  for (const auto& [from, to] : some_of(damages)) {
     EXPECT_NE(failure(one, damaged("sm100/scales.cuh", from, to)), "") << "passes: " << to;
   }
   EXPECT_NE(failure(one, damaged("sm100/correction.cuh",
@@ -123,10 +122,11 @@ TEST_F(Sm100EightBit, DamagesOfTheScalesAreSeen) {
 TEST_F(Sm100EightBit, PagesRaggedBatchesAndPartitions) {
   expect_sequences();
   // Pages of three rows, which threads copy.
-  for (const int depth : {64, 128}) {
+  for (const int depth : some_of<int>({64, 128})) {
     expect_passes(of_sequences(with_group(spec_of(depth, Scales::kHead), 4, 2), 3, true),
                   {{{20, 0, 141}, {300, 40, 200}}});
   }
+  if (!in_proof()) return;
   expect_passes(of_sequences(spec_of(256, Scales::kHead), 3, false), {{{20, 20}, {200, 70}}});
 }
 

@@ -7,12 +7,14 @@
 #include <string>
 #include <vector>
 
+#include "../in_proof.h"
 #include "damaged.h"
 #include "run_case.h"
 
 namespace attnjit::sm100 {
 namespace {
 
+using proof::some_of;
 using verify::InputKind;
 
 class Sm100Inputs : public testing::Test {
@@ -69,11 +71,12 @@ TEST_F(Sm100Inputs, FallingAndRaisedReachTheRescale) {
 
 TEST_F(Sm100Inputs, DamagesOfTheRescaleAreSeen) {
   constexpr const char *kCorrection = "sm100/correction.cuh", *kRow = "sm100/online_row.cuh";
-  const struct {
+  struct Damage {
     const char* file;
     const char* from;
     const char* to;
-  } damages[] = {
+  };
+  const std::vector<Damage> damages = {
       {kCorrection, kRescale, ""},
       {kCorrection, kRescale, "rescale<Layout::kOutputColumns>(tmem.o(0) + lanes, factor);"},
       {kCorrection, kRescale,
@@ -86,7 +89,7 @@ TEST_F(Sm100Inputs, DamagesOfTheRescaleAreSeen) {
       {kRow, "tcgen05_st_16(o + static_cast<u32>(here), now, 0);", "tcgen05_st_16(o, now, 0);"},
       {kRow, "o + static_cast<u32>(here + 16));", "o + static_cast<u32>(here));"},
   };
-  for (const auto& damage : damages) {
+  for (const auto& damage : some_of(damages, 2)) {
     const TemplateSet templates = damaged(damage.file, damage.from, damage.to);
     const auto kernel = compiled(dense(2), templates);
     ASSERT_TRUE(kernel);
@@ -102,7 +105,8 @@ TEST_F(Sm100Inputs, NormalInputsShowWhatIsLeftInTheTailOfV) {
   const TemplateSet templates = damaged(
       "sm100/tail.cuh", "for (int row = first + lane / Layout::kRowUnits; row < Config::kTileN;",
       "for (int row = Config::kTileN; row < Config::kTileN;");
-  for (const bool paged : {true, false}) {
+  for (const int of_pages : some_of<int>({1, 0})) {
+    const bool paged = of_pages != 0;
     ProofCase one = dense(2);
     one.spec.page_size = paged ? 64 : 0;
     one.spec.ragged = !paged;

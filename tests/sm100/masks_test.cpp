@@ -72,7 +72,7 @@ TEST_F(Sm100Masks, WindowsToBothSidesAndSlopes) {
   slopes.kind = ScoreModSpec::Kind::kAlibi;
   slopes.slopes = true;
   for (const auto& [left, right] :
-       some_of<std::pair<int, int>>({{50, 30}, {-1, 90}, {70, -1}, {-1, 0}})) {
+       some_of<std::pair<int, int>>({{-1, 90}, {50, 30}, {70, -1}, {-1, 0}})) {
     MaskSpec mask = window_of(left);
     mask.window_right = right;
     steps(mask, {1, 150, 300, 1}, slopes);

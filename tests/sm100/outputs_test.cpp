@@ -36,11 +36,13 @@ class Sm100Outputs : public KernelTest {
 };
 
 TEST_F(Sm100Outputs, OfEveryTypeOfInput) {
+  std::size_t number = 0;
   for (const Dtype dtype : {Dtype::kE4m3, Dtype::kBf16, Dtype::kFp16}) {
-    for (const Dtype output : {Dtype::kE4m3, Dtype::kF32, Dtype::kBf16, Dtype::kFp16}) {
+    for (const Dtype output : {Dtype::kE4m3, Dtype::kBf16, Dtype::kF32, Dtype::kFp16}) {
       if (size_of(dtype) == 2 && size_of(output) == 2) continue;
+      if (number++ % 2 == 1 && !in_proof()) continue;
       if (dtype == Dtype::kFp16 && !in_proof()) continue;
-      for (const int depth : some_of<int>({dtype == Dtype::kE4m3 ? 64 : 128, 80, 192, 256}, 1)) {
+      for (const int depth : some_of<int>({dtype == Dtype::kE4m3 ? 64 : 128, 80, 192, 256})) {
         expect_passes(spec_of(dtype, output, depth), {{{141}, {300}}});
       }
     }
@@ -49,8 +51,8 @@ TEST_F(Sm100Outputs, OfEveryTypeOfInput) {
 
 // Blocks of O that the depth does not fill, and rows of a unit that it does.
 TEST_F(Sm100Outputs, AtOddDepths) {
-  for (const Dtype output : {Dtype::kE4m3, Dtype::kF32}) {
-    for (const int depth : some_of<int>({144, 16, 208}, 1)) {
+  for (const Dtype output : some_of<Dtype>({Dtype::kE4m3, Dtype::kF32})) {
+    for (const int depth : some_of<int>({144, 16, 208})) {
       AttentionSpec spec = with_group(spec_of(Dtype::kE4m3, output, depth), 4, 2);
       spec.scales = Scales::kHead;
       expect_passes(spec, {{{70, 70}, {200, 200}}});
@@ -65,6 +67,7 @@ TEST_F(Sm100Outputs, AtOddDepths) {
 TEST_F(Sm100Outputs, OfRaggedBatchesAndPages) {
   for (const Dtype dtype : {Dtype::kE4m3, Dtype::kBf16}) {
     for (const Dtype output : {Dtype::kE4m3, Dtype::kF32}) {
+      if (!in_proof() && (dtype == Dtype::kE4m3) != (output == Dtype::kE4m3)) continue;
       AttentionSpec spec = with_group(spec_of(dtype, output, 64), 4, 2);
       spec.sink = true;
       expect_passes(of_sequences(spec, 16, true), {{{20, 0, 141}, {300, 40, 200}}});
@@ -74,8 +77,8 @@ TEST_F(Sm100Outputs, OfRaggedBatchesAndPages) {
 
 // A partition's rows are not divided by the scale, and what is merged is, once.
 TEST_F(Sm100Outputs, OfMergedPartitions) {
-  for (const Dtype dtype : some_of<Dtype>({Dtype::kBf16, Dtype::kE4m3}, 1)) {
-    for (const Dtype output : {Dtype::kE4m3, Dtype::kF32}) {
+  for (const Dtype dtype : some_of<Dtype>({Dtype::kBf16, Dtype::kE4m3})) {
+    for (const Dtype output : some_of<Dtype>({Dtype::kE4m3, Dtype::kF32})) {
       AttentionSpec parts = of_sequences(spec_of(dtype, output, 128), 16, true);
       parts.num_partitions = 3;
       parts.sink = true;
@@ -105,7 +108,9 @@ TEST_F(Sm100Outputs, DamagesAreSeen) {
   const char* divides = "if (!merged) scale /= arguments.output_scale[0];";
   const char* inverse = "if (!merged) scale *= arguments.output_scale[0];";
   EXPECT_NE(failure(one, damaged("sm100/correction.cuh", divides, "")), "");
-  EXPECT_NE(failure(one, damaged("sm100/correction.cuh", divides, inverse)), "");
+  if (in_proof()) {
+    EXPECT_NE(failure(one, damaged("sm100/correction.cuh", divides, inverse)), "");
+  }
   ProofCase parts = one;
   parts.spec.num_partitions = 2;
   parts.shape = {1, 3, 700, 148};
@@ -113,6 +118,7 @@ TEST_F(Sm100Outputs, DamagesAreSeen) {
   EXPECT_NE(failure(parts, damaged("sm100/correction.cuh", divides,
                                    "scale /= arguments.output_scale[0];")),
             "");
+  if (!in_proof()) return;
   EXPECT_NE(
       failure(parts, damaged("partials/merge.cuh", "scale /= arguments.output_scale[0];", ";")),
       "");

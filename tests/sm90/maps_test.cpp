@@ -22,9 +22,9 @@ using Sm90Maps = MapTest;
 // that come before the first key.
 TEST_F(Sm90Maps, Documents) {
   expect_maps(spec_of(64, causal_documents()), {{300}, {700}}, {documents_of(200)});
-  expect_maps(spec_of(128, causal_documents()), {{520}, {520}}, {documents_of(100)});
   expect_maps(spec_of(256, same_document()), {{150}, {400}}, {documents_of(128)});
   if (!in_proof()) return;
+  expect_maps(spec_of(128, causal_documents()), {{520}, {520}}, {documents_of(100)});
   expect_maps(spec_of(128, same_document()), {{200}, {90}}, {documents_of(70)});
 }
 
@@ -37,6 +37,7 @@ TEST_F(Sm90Maps, BlocksPastASequencesKeysArePassedOver) {
   const Lengths lengths{{160, 130, 70}, {900, 300, 130}};
   expect_blocks_past_the_keys_passed_over(of_sequences(spec_of(64, same_document()), 16, true),
                                           lengths, {documents_of(150)});
+  if (!in_proof()) return;
   expect_blocks_past_the_keys_passed_over(of_sequences(spec_of(192, same_document()), 64, true),
                                           lengths, {documents_of(150)});
 }
@@ -50,7 +51,8 @@ TEST_F(Sm90Maps, ImagePrefix) {
   const auto image = [](std::int64_t i) {
     return static_cast<std::int32_t>(i % 500 >= 100 && i % 500 < 400 ? i / 500 + 1 : 0);
   };
-  expect_maps(spec_of(64, images), {{900}, {900}}, {array_of("image", 900, image)});
+  const std::int64_t rows = in_proof() ? 900 : 400;
+  expect_maps(spec_of(64, images), {{rows}, {900}}, {array_of("image", 900, image)});
 }
 
 // A map for each sequence, for each head, and for the heads that share a tile.
@@ -140,7 +142,10 @@ TEST_F(Sm90Maps, MaterializedOfGroupsAndSequences) {
       expect_maps(with_group(spec_of(64, tensor_mask(Dtype::kU8)), 2 * group, group),
                   {{130, 130}, {400, 400}}, {}, seed);
     }
-    expect_maps(of_sequences(spec_of(64, tensor_mask(Dtype::kBf16)), 64, true), lengths, {}, seed);
+    if (in_proof()) {
+      expect_maps(of_sequences(spec_of(64, tensor_mask(Dtype::kBf16)), 64, true), lengths, {},
+                  seed);
+    }
     AttentionSpec decode =
         with_group(of_sequences(spec_of(128, tensor_mask(Dtype::kBits)), 64, false), 4, 4);
     decode.max_q_len = 2;
@@ -177,8 +182,8 @@ TEST_F(Sm90Maps, ListsOfTheCallerOverBuiltInMasks) {
 TEST_F(Sm90Maps, ListsOfTheCallerOverOtherMasks) {
   const Lengths lengths{{300, 300}, {650, 650}};
   expect_given_lists(spec_of(64, causal_documents()), lengths, {documents_of(90)});
-  expect_given_lists(spec_of(128, over_arrays("kv_idx <= q_idx", {})), lengths);
   if (!in_proof()) return;
+  expect_given_lists(spec_of(128, over_arrays("kv_idx <= q_idx", {})), lengths);
   expect_given_lists(spec_of(64, tensor_mask(Dtype::kF32)), lengths);
   expect_given_lists(spec_of(64, tree(Kind::kAnd, {window_of(200), tensor_mask(Dtype::kU8)})),
                      lengths);
@@ -204,7 +209,7 @@ TEST_F(Sm90Maps, HiddenTilesAreNotLoaded) {
 }
 
 TEST_F(Sm90Maps, BitsAreReadInThePlaceOfTheMask) {
-  expect_bits_in_the_place_of_the_mask(spec_of(64, causal_documents()));
+  if (in_proof()) expect_bits_in_the_place_of_the_mask(spec_of(64, causal_documents()));
   expect_bits_in_the_place_of_the_mask(with_group(spec_of(128, causal_documents()), 4, 4));
 }
 
@@ -234,9 +239,11 @@ TEST_F(Sm90Maps, AnyLists) {
   ASSERT_TRUE(done);
   expect_right(*problem, *done);
   map->shape.bit_blocks = 4;
+  std::size_t number = 0;
   for (const char* const name :
        {"kv_num_blocks", "kv_indices", "full_kv_num_blocks", "full_kv_indices", "kv_bits"}) {
     for (const std::int32_t value : {-1, INT32_MIN, INT32_MAX, 1 << 24, 6, 100, 0x3ff, 0x4ff}) {
+      if (number++ % 3 != 0 && !in_proof()) continue;
       SCOPED_TRACE(std::string(name) + " " + std::to_string(value));
       give_mask_map(*map, *problem);
       verify::Tensor& array = problem->tensors.at(name);

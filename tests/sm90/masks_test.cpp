@@ -17,7 +17,8 @@ using Sm90Masks = KernelTest;
 
 // Window::window and window_right; -1 is no bound.
 TEST_F(Sm90Masks, WindowsToBothSides) {
-  for (const auto& [left, right] : {std::pair{50, 30}, {-1, 90}, {70, -1}, {-1, -1}, {-1, 0}}) {
+  for (const auto& [left, right] :
+       some_of<std::pair<int, int>>({{50, 30}, {70, -1}, {-1, 90}, {-1, -1}, {-1, 0}}, 2)) {
     MaskSpec mask = window_of(left);
     mask.window_right = right;
     expect_passes(spec_of(64, mask), {{{200}, {300}}, {{90}, {20}}});
@@ -45,7 +46,7 @@ MaskSpec materialized(Dtype dtype) {
 // at odd addresses.
 TEST_F(Sm90Masks, Materialized) {
   for (const Dtype dtype :
-       some_of<Dtype>({Dtype::kBits, Dtype::kF32, Dtype::kU8, Dtype::kBf16, Dtype::kFp16}, 3)) {
+       some_of<Dtype>({Dtype::kBits, Dtype::kF32, Dtype::kU8, Dtype::kBf16, Dtype::kFp16}, 2)) {
     const AttentionSpec spec = spec_of(dtype == Dtype::kU8 ? 128 : 64, materialized(dtype));
     const auto kernel = compiled(spec);
     ASSERT_TRUE(kernel);
@@ -64,8 +65,12 @@ TEST_F(Sm90Masks, MaterializedOfSequencesAndInTrees) {
   const Lengths lengths{{60, 0, 1, 130}, {300, 30, 200, 130}};
   for (const Dtype dtype : {Dtype::kU8, Dtype::kBits, Dtype::kBf16}) {
     const MaskSpec both = tree(Kind::kAnd, {mask_of(Kind::kCausal), materialized(dtype)});
-    expect_passes(of_sequences(spec_of(64, both), 64, true), {lengths});
-    expect_passes(of_sequences(spec_of(64, both), 1, false), {{{40, 40}, {300, 90}}});
+    if (in_proof() || dtype == Dtype::kU8) {
+      expect_passes(of_sequences(spec_of(64, both), 64, true), {lengths});
+    }
+    if (in_proof() || dtype == Dtype::kBits) {
+      expect_passes(of_sequences(spec_of(64, both), 1, false), {{{40, 40}, {300, 90}}});
+    }
   }
   expect_passes(spec_of(64, tree(Kind::kOr, {window_of(30), materialized(Dtype::kU8)})),
                 {{{90}, {180}}});

@@ -18,7 +18,7 @@ AttentionSpec spec_of(int depth, const MaskSpec& mask = mask_of(Kind::kCausal)) 
 class Sm90Outputs : public KernelTest {};
 
 TEST_F(Sm90Outputs, AtEveryDepth) {
-  for (const int depth : some_of<int>({128, 80, 256, 64, 16, 192, 208}, 4)) {
+  for (const int depth : some_of<int>({128, 80, 256, 64, 16, 192, 208}, 2)) {
     AttentionSpec spec = spec_of(depth);
     expect_passes(spec, {{{141}, {300}}});
     spec.qkv_dtype = Dtype::kFp16;
@@ -32,23 +32,25 @@ TEST_F(Sm90Outputs, AtEveryDepth) {
 
 // Rows of a ragged tile past its sequence are copied by threads.
 TEST_F(Sm90Outputs, OfRaggedBatchesAndPages) {
-  for (const int depth : {64, 256}) {
+  for (const int depth : some_of<int>({256, 64})) {
     expect_passes(of_sequences(spec_of(depth), 16, true), {{{20, 0, 141}, {300, 40, 200}}});
   }
   expect_passes(of_sequences(spec_of(128), 3, true), {{{20, 0, 141}, {300, 40, 200}}});
 }
 
 TEST_F(Sm90Outputs, OfDecodesAndPartitions) {
+  std::vector<Trial> trials;
   AttentionSpec decode = with_group(spec_of(128, mask_of(Kind::kNull)), 16, 8);
   decode.max_q_len = 4;
-  expect_passes(decode, {{{3, 3}, {300, 300}}});
+  trials.push_back({decode, {{{3, 3}, {300, 300}}}});
   AttentionSpec parts = of_sequences(spec_of(128), 16, true);
   parts.num_partitions = 3;
   parts.sink = true;
-  expect_passes(parts, {{{20, 0, 3}, {500, 40, 20}}});
+  trials.push_back({parts, {{{20, 0, 3}, {500, 40, 20}}}});
   AttentionSpec keys = spec_of(64);
   keys.partition_keys = 128;
-  expect_passes(keys, {{{20, 20}, {100, 100}}, {{3, 3}, {700, 700}}});
+  trials.push_back({keys, {{{20, 20}, {100, 100}}, {{3, 3}, {700, 700}}}});
+  expect_passes(some_of(trials, 2));
 }
 
 TEST_F(Sm90Outputs, WhatIsRefused) {

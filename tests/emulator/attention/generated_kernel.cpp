@@ -33,12 +33,20 @@ Result<GeneratedKernel> generate_kernel(const AttentionSpec& spec, const PlanOpt
   request.source = std::move(*source);
   request.want_ptx = true;
   request.ptx_only = to == CompileTo::kPtx;
-  Result<KernelImage> image = make_in_process_compiler()->compile(
-      request, std::chrono::steady_clock::now() + std::chrono::minutes(5));
-  if (!image) return std::move(image).error();
-  kernel.ptx = std::move(image->ptx);
-  kernel.usage = image->usage;
-  kernel.log = std::move(image->log);
+  // Tests ask for the kernel of another launch of the same spec, one after the other.
+  thread_local std::pair<std::string, KernelImage> last;
+  std::string key = request.ptx_only ? "ptx" : "image";
+  for (const std::string& option : request.source.options) key += '\n' + option;
+  key += '\n' + request.source.template_digest + '\n' + request.source.text;
+  if (last.first != key) {
+    Result<KernelImage> image = make_in_process_compiler()->compile(
+        request, std::chrono::steady_clock::now() + std::chrono::minutes(5));
+    if (!image) return std::move(image).error();
+    last = {std::move(key), std::move(*image)};
+  }
+  kernel.ptx = last.second.ptx;
+  kernel.usage = last.second.usage;
+  kernel.log = last.second.log;
   return kernel;
 }
 

@@ -501,6 +501,7 @@ std::string_view no_damage_by_number(std::string_view subject, std::string_view 
       {"sm90 64", "wgmma.fence dropped", {2}, kSecondProduct},
       {"sm90 96", "wgmma.fence below the product", {2}, kSecondProduct},
       {"sm90 64", "barrier.sync removed", {0}, "the consumers' turns: they decide the speed, not the data"},
+      {"keys", "step of a shuffle left out", {22, 26, 31, 35}, "the CTAs' shares of long and short tiles: they decide the speed, not the data"},
       {"sm90 128", "scale-d flipped", {0}, kFirstProduct},
       {"sm90 192", "scale-d flipped", {0}, kFirstProduct},
       {"sm100", "tcgen05.fence::after_thread_sync dropped", {0}, kAllocation},

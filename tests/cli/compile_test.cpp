@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "../in_proof.h"
 #include "cli_test.h"
 
 namespace attnjit::testing {
@@ -104,7 +105,8 @@ TEST_F(Compile, ADamagedEntryIsCompiledAgain) {
   const std::vector<fs::path> files = entries();
   ASSERT_EQ(files.size(), 1U);
   const std::string good = read_text(files[0].string());
-  for (const std::size_t at : {std::size_t{0}, std::size_t{9}, good.size() / 2, good.size() - 1}) {
+  for (const std::size_t at :
+       proof::some_of<std::size_t>({9, good.size() - 1, good.size() / 2, 0}, 2)) {
     std::string bad = read_text(files[0].string());
     ASSERT_FALSE(bad.empty());
     bad[std::min(at, bad.size() - 1)] = static_cast<char>(bad[std::min(at, bad.size() - 1)] ^ 0x10);

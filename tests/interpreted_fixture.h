@@ -166,15 +166,19 @@ class InterpretedTest : public MapTest {
   }
 
   // Pages, ragged batches, parts of the keys, decodes, deep heads. All beside the kernel that
-  // compiles the mask in the proof, else the first two alone.
+  // compiles the mask in the proof, else one of the first two alone.
   void expect_shapes() {
     AttentionSpec spec = spec_of({});
     spec.mask = verify::custom_mask();
     const AttentionSpec paged = of_sequences(spec, 16, true);
-    expect_interprets(paged, {{{60, 0, 31}, {200, 30, 31}}}, in_proof());
+    if (in_proof() || kArch == Arch::kSm90a) {
+      expect_interprets(paged, {{{60, 0, 31}, {200, 30, 31}}}, in_proof());
+    }
     AttentionSpec split = spec;
     split.num_partitions = 3;
-    expect_interprets(split, {{{9}, {500}}}, in_proof());
+    if (in_proof() || kArch != Arch::kSm90a) {
+      expect_interprets(split, {{{9}, {500}}}, in_proof());
+    }
     if (!in_proof()) return;
     AttentionSpec decode = of_sequences(spec, 64, false);
     decode.max_q_len = 1;

@@ -33,7 +33,7 @@ TEST_F(Sm100Maps, SequencesAndHeads) {
   expect_maps(spec_of(64, documents_by_batch()), {{200, 200}, {300, 300}}, {documents_of(150)});
   const MaskSpec by_head = documents_by_head();
   if (in_proof()) expect_maps(spec_of(64, by_head), {{130}, {400}}, {documents_of(150)});
-  expect_maps(spec_of(64, by_head, 4, 4), {{70}, {400}}, {documents_of(150)});
+  if (in_proof()) expect_maps(spec_of(64, by_head, 4, 4), {{70}, {400}}, {documents_of(150)});
 }
 
 TEST_F(Sm100Maps, Sequences) {
@@ -61,7 +61,7 @@ TEST_F(Sm100Maps, BlocksPastASequencesKeysArePassedOver) {
 // By the seed's bits a mask has one batch or each, one head or each, each row or one.
 TEST_F(Sm100Maps, Materialized) {
   for (const Dtype dtype :
-       some_of<Dtype>({Dtype::kBits, Dtype::kF32, Dtype::kU8, Dtype::kBf16, Dtype::kFp16}, 1)) {
+       some_of<Dtype>({Dtype::kU8, Dtype::kF32, Dtype::kBits, Dtype::kBf16, Dtype::kFp16})) {
     expect_maps(spec_of(64, tensor_mask(dtype)), {{300, 300}, {500, 500}}, {}, 3);
   }
   for (const std::uint64_t seed : some_of<std::uint64_t>({6, 0}, 1)) {

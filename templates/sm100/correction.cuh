@@ -40,12 +40,26 @@ ATTNJIT_DEVICE void stage_output(u32 row, int column, const float (&o)[16]) {
   }
 }
 
-/// Lets the next first product replace a warpgroup's O, which has been read. NOTE: said then, and
-/// not when the next work tile begins. A warpgroup that has no more is told in vain.
+/// Lets the first product of a work tile write a warpgroup's O.
 template <class Config>
-ATTNJIT_DEVICE void give_o_back(const Smem<Config>& smem, int warpgroup) {
+ATTNJIT_DEVICE void give_o(const Smem<Config>& smem, int warpgroup) {
   tcgen05_fence_before();
   arrive_warp(smem.p_full(warpgroup, 0));
+}
+
+/// The same of the next work tile, where a CTA has several: O has been read. NOTE: said then, and
+/// not when the next one begins. A warpgroup that has no more is told in vain.
+template <class Config>
+ATTNJIT_DEVICE void give_o_back(const Smem<Config>& smem, int warpgroup) {
+  if constexpr (!Config::kOneWorkTile) give_o(smem, warpgroup);
+}
+
+/// Waits until the next buffer of O may be written.
+template <class Config>
+ATTNJIT_DEVICE void await_buffer(const Smem<Config>& smem, const Ring& ring) {
+  if constexpr (LayoutOf<Config>::kReusesO) {
+    smem.wait(smem.o_empty(ring.stage), ring.parity ^ 1);
+  }
 }
 
 /// Hands a block of O to the store warp.
@@ -68,7 +82,7 @@ ATTNJIT_DEVICE void stage_tile(const Smem<Config>& smem, Ring& ring, u32 o, floa
 #pragma unroll 1
   for (int column = 0; column < Layout::kOutputColumns; column += 16) {
     const int in_buffer = column % Layout::kOutputBlockColumns;
-    if (in_buffer == 0) smem.wait(smem.o_empty(ring.stage), ring.parity ^ 1);
+    if (in_buffer == 0) await_buffer(smem, ring);
     tcgen05_wait_ld_16(next, 0);
     float now[16];
 #pragma unroll
@@ -151,8 +165,17 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
     parities ^= 1u << index;
   };
 
-  give_o_back(smem, 0);
-  if constexpr (!Layout::kOneO) give_o_back(smem, 1);
+  // Where a CTA has one work tile each of two O is waited for once.
+  const auto await_o = [&](int warpgroup) {
+    if constexpr (Config::kOneWorkTile && !Layout::kOneO) {
+      smem.wait(smem.o_full(warpgroup), 0);
+    } else {
+      wait(smem.o_full(warpgroup), o_parity, warpgroup);
+    }
+  };
+
+  give_o(smem, 0);
+  if constexpr (!Layout::kOneO) give_o(smem, 1);
 
   for (ListOf<true, Config, Mask, Arguments, Params> list(smem, arguments, params); !list.done();
        list.advance()) {
@@ -164,7 +187,7 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
     if constexpr (Layout::kOneO) {
       const int steps = begun.seen_0.count();
       // The statistic of the tile before has been read, and no factor comes before this tile's.
-      if (steps == 1) arrive_warp(smem.statistic_empty(0));
+      if (!Config::kOneWorkTile && steps == 1) arrive_warp(smem.statistic_empty(0));
 #pragma unroll 1
       for (int step = 1; step < steps; ++step) {
         wait(smem.statistic_full(0), statistic_parity, 0);
@@ -180,8 +203,10 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
         arrive_warp(smem.p_full(step & 1, 0));
       }
     } else {
-      if (share_0.steps == 1) arrive_warp(smem.statistic_empty(0));
-      if (share_1.steps == 1) arrive_warp(smem.statistic_empty(1));
+      if constexpr (!Config::kOneWorkTile) {
+        if (share_0.steps == 1) arrive_warp(smem.statistic_empty(0));
+        if (share_1.steps == 1) arrive_warp(smem.statistic_empty(1));
+      }
 
       // In the order in which the products wait for it.
       const int rounds = begun.rounds();
@@ -256,11 +281,13 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
       weight_1 *= scale;
 
       // The memory is free of the O before, also where no Q was loaded since.
-      if constexpr (Layout::kOOverQ) wait(smem.q_empty(tile), q_parity, tile);
+      if constexpr (Layout::kOOverQ && !Config::kOneWorkTile) {
+        wait(smem.q_empty(tile), q_parity, tile);
+      }
       const bool any = (tile == 0 ? share_0 : share_1).steps > 0;
       const bool second = !Layout::kOneO && shared && share_1.steps > 0;
-      if (any) wait(smem.o_full(tile), o_parity, tile);
-      if (second) wait(smem.o_full(1), o_parity, 1);
+      if (any) await_o(tile);
+      if (second) await_o(1);
       tcgen05_fence_after();
       const u32 o = tmem.o(tile) + lanes;
       const u32 other = tmem.o(1) + lanes;
@@ -307,7 +334,7 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
           stage_output<Config>(smem.q(tile) + in_block, column, values);
         } else {
           const int in_buffer = column % Layout::kOutputBlockColumns;
-          if (in_buffer == 0) smem.wait(smem.o_empty(o_ring.stage), o_ring.parity ^ 1);
+          if (in_buffer == 0) await_buffer(smem, o_ring);
           stage_output<Config>(smem.o_buffer(o_ring.stage) + in_block, in_buffer, values);
           if (in_buffer + 16 == Layout::kOutputBlockColumns ||
               column + 16 == Layout::kOutputColumns) {

@@ -173,11 +173,20 @@ struct LayoutOf {
   /// V's rows past a sequence's end are zeroed when TMA has brought them.
   static constexpr bool kTails = kKvLens && kBoxesOfKeys;
 
+  /// A CTA has one work tile, or walks several: then what one used is handed on to the next.
+  static_assert(!Config::kOneWorkTile || !Config::kAnnounced,
+                "announcements are there for CTAs with several work tiles");
+  static_assert(!kKvLens || Config::kOneWorkTile || Config::kAnnounced,
+                "where sequences differ in length a CTA finds no second work tile by counting");
+  /// A buffer of O holds several blocks of a CTA, one after another.
+  static constexpr bool kReusesO =
+      !kOOverQ && (!Config::kOneWorkTile || Config::kNumQo * kOutputBlocks > Config::kOBuffers);
+
   static_assert(Config::kBarSCons >= 0 && Config::kBarC >= 0 && Config::kBarSProd >= 0 &&
-                    Config::kBarQProd >= 0 && Config::kBarQCons >= 0 && Config::kBarKProd >= 0 &&
-                    Config::kBarKCons >= 0 && Config::kBarVProd >= 0 && Config::kBarVCons >= 0 &&
-                    Config::kBarOProd >= 0 && Config::kBarOStaged >= 0 &&
-                    (Config::kBarOCons < 0) == kOOverQ && (Config::kBarVTail >= 0) == kTails &&
+                    Config::kBarQProd >= 0 && Config::kBarKProd >= 0 && Config::kBarKCons >= 0 &&
+                    Config::kBarVProd >= 0 && Config::kBarVCons >= 0 && Config::kBarOProd >= 0 &&
+                    Config::kBarOStaged >= 0 && (Config::kBarQCons >= 0) == !Config::kOneWorkTile &&
+                    (Config::kBarOCons >= 0) == kReusesO && (Config::kBarVTail >= 0) == kTails &&
                     (Config::kBarWork >= 0) == Config::kAnnounced,
                 "the plan has every barrier that the kernel names");
 

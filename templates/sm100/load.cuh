@@ -163,6 +163,7 @@ ATTNJIT_DEVICE void load(const Smem<Config>& smem, const Arguments& arguments,
     // is waited for: the other roles could go on by two, and this wait would then be for the wrong
     // parity. Elsewhere there is a phase for each Q that is loaded.
     const auto await_q = [&](int tile) {
+      if constexpr (Config::kOneWorkTile) return;
       smem.wait(smem.q_empty(tile), static_cast<int>(q_parity >> tile & 1u));
       q_parity ^= 1u << tile;
       if constexpr (!Layout::kOOverQ) return;
@@ -198,7 +199,7 @@ ATTNJIT_DEVICE void load(const Smem<Config>& smem, const Arguments& arguments,
       }
     };
 
-    if (Layout::kOOverQ && tiles == 0) {
+    if (!Config::kOneWorkTile && Layout::kOOverQ && tiles == 0) {
       // NOTE: waits all the same, though it loads nothing: a phase that nobody waited for would
       // make the next wait return a tile too early.
 #pragma unroll 1
@@ -235,7 +236,7 @@ ATTNJIT_DEVICE void load(const Smem<Config>& smem, const Arguments& arguments,
   }
 
   // The CTA's memory stays until the products have read, and their barriers have heard of, all.
-  if constexpr (!Layout::kOOverQ) await_queries(smem, q_parity);
+  if constexpr (!Config::kOneWorkTile && !Layout::kOOverQ) await_queries(smem, q_parity);
 #pragma unroll 1
   for (int i = 0; i < kv.stages; ++i) {
     const KvTile<Config, true> k = kv.template next<true>();
@@ -257,14 +258,16 @@ ATTNJIT_DEVICE void load_queries(const Smem<Config>& smem, const Arguments& argu
 #pragma unroll 1
     for (int tile = 0; tile < work.num_qo; ++tile) {
       const bool seen = work.share(tile).steps > 0;
-      if (!LayoutOf<Config>::kOOverQ && !seen) continue;
-      smem.wait(smem.q_empty(tile), static_cast<int>(parity >> tile & 1u));
-      parity ^= 1u << tile;
-      if constexpr (LayoutOf<Config>::kOOverQ) mbarrier_arrive(smem.q_empty(tile));
+      if constexpr (!Config::kOneWorkTile) {
+        if (!LayoutOf<Config>::kOOverQ && !seen) continue;
+        smem.wait(smem.q_empty(tile), static_cast<int>(parity >> tile & 1u));
+        parity ^= 1u << tile;
+        if constexpr (LayoutOf<Config>::kOOverQ) mbarrier_arrive(smem.q_empty(tile));
+      }
       if (seen) load_q_chunk(smem, arguments, work, tile, 0);
     }
   }
-  if constexpr (!LayoutOf<Config>::kOOverQ) await_queries(smem, parity);
+  if constexpr (!Config::kOneWorkTile && !LayoutOf<Config>::kOOverQ) await_queries(smem, parity);
 }
 
 }  // namespace attnjit::sm100

@@ -90,8 +90,10 @@ struct Products {
       if (release) k.release(chunk);
     }
     if (product) tcgen05_commit(smem.s_full(warpgroup));
-    if (!Layout::kOOverQ && last_of_q) tcgen05_commit(smem.q_empty(tile));
-    if (product && new_q) q_parity ^= 1u << tile;
+    if constexpr (!Config::kOneWorkTile) {
+      if (!Layout::kOOverQ && last_of_q) tcgen05_commit(smem.q_empty(tile));
+      if (product && new_q) q_parity ^= 1u << tile;
+    }
   }
 
   /// O += P V of one warpgroup and one KV tile.
@@ -173,10 +175,14 @@ ATTNJIT_DEVICE void multiply(const Smem<Config>& smem, const Tmem<Config>& tmem,
       rounds = work.rounds();
     }
     const bool apart = Layout::kOOverQ || p.shared() || rounds == 0;
+    // A CTA's only work tile has its last P V in a round of its own, behind the others.
+    const int end = Config::kOneWorkTile ? rounds + 1 : rounds;
 #pragma unroll 1
-    for (int round = apart && p.is() ? -1 : 0; round < rounds; ++round) {
+    for (int round = !Config::kOneWorkTile && apart && p.is() ? -1 : 0; round < end; ++round) {
+      // Negative in a round that has products with V alone.
+      const int with_k = Config::kOneWorkTile ? rounds - 1 - round : round;
       RoundOfP next;
-      if (round >= 0) next.bits = shared ? RoundOfP::kIs | RoundOfP::kShared : RoundOfP::kIs;
+      if (with_k >= 0) next.bits = shared ? RoundOfP::kIs | RoundOfP::kShared : RoundOfP::kIs;
 #pragma unroll 1
       for (int warpgroup = 0; warpgroup < 2; ++warpgroup) {
         const Share share = warpgroup == 0 ? share_0 : share_1;
@@ -187,8 +193,8 @@ ATTNJIT_DEVICE void multiply(const Smem<Config>& smem, const Tmem<Config>& tmem,
         // one each has its own.
         const bool takes_v = p.shared() ? has_p : warpgroup == 0 && p.is();
         const bool gives_v = p.shared() ? has_p : warpgroup == 1 && p.is();
-        const bool takes_k = shared ? has_s : warpgroup == 0 && round >= 0;
-        const bool gives_k = shared ? has_s : warpgroup == 1 && round >= 0;
+        const bool takes_k = shared ? has_s : warpgroup == 0 && with_k >= 0;
+        const bool gives_k = shared ? has_s : warpgroup == 1 && with_k >= 0;
         if (takes_v) v = kv.template next<false>();
         if (has_p || gives_v) {
           products.pv(v, warpgroup, has_p, p.first(warpgroup) && (!Layout::kOneO || warpgroup == 0),
@@ -206,6 +212,7 @@ ATTNJIT_DEVICE void multiply(const Smem<Config>& smem, const Tmem<Config>& tmem,
       }
       p = next;
     }
+    if constexpr (Config::kOneWorkTile) return;
     if (more) list.advance();
   }
 }

@@ -71,7 +71,7 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
   const auto hand_over_statistic = [&] { arrive_warp(smem.statistic_full(warpgroup)); };
   const auto await_statistic_read = [&] {
     smem.wait(smem.statistic_empty(warpgroup), statistic_parity);
-    statistic_parity ^= 1;
+    if constexpr (!Config::kOneWorkTile) statistic_parity ^= 1;
   };
 
   for (ListOf<true, Config, Mask, Arguments, Params> list(smem, arguments, params); !list.done();
@@ -252,7 +252,7 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
       exponentiate<Config>(s, to_exponents, origin(online.maximum), s_columns, smem, buffer);
       // Off the critical path: P is handed over. No S follows the last factor that would tell of
       // its read.
-      if (step == steps - 1) await_statistic_read();
+      if (step == steps - 1 && (!Config::kOneWorkTile || step > 0)) await_statistic_read();
       if constexpr (kByToken) {
         online.sum += key_scales.row_sum(s);
       } else {

@@ -32,7 +32,7 @@ ATTNJIT_DEVICE void store(const Smem<Config>& smem, const Arguments& arguments,
         u32 source = smem.q(tile) + static_cast<u32>(block * Layout::kOBlockBytes);
         if constexpr (!Layout::kOOverQ) {
           source = smem.o_buffer(ring.stage);
-          smem.wait(smem.o_staged(ring.stage), ring.parity);
+          smem.wait(smem.o_staged(ring.stage), Layout::kReusesO ? ring.parity : 0);
         }
         if constexpr (Config::kRagged && Config::kFuseGqa) {
           tma_store_4d(arguments.o_map, source, block * Layout::kOutputBlockColumns, 0,
@@ -49,23 +49,27 @@ ATTNJIT_DEVICE void store(const Smem<Config>& smem, const Arguments& arguments,
         }
         if constexpr (!Layout::kOOverQ) {
           bulk_commit_group();
-          // The block before has been read: two are on their way.
-          bulk_wait_group_read<1>();
-          if (stored) mbarrier_arrive(smem.o_empty(ring.stage ^ 1));
-          stored = true;
+          if constexpr (Layout::kReusesO) {
+            // The block before has been read: two are on their way.
+            bulk_wait_group_read<1>();
+            if (stored) mbarrier_arrive(smem.o_empty(ring.stage ^ 1));
+            stored = true;
+          }
           ring.advance(Config::kOBuffers);
         }
       }
       if constexpr (Layout::kOOverQ) {
         bulk_commit_group();
-        bulk_wait_group_read();
-        mbarrier_arrive(smem.q_empty(tile));
+        if constexpr (!Config::kOneWorkTile) {
+          bulk_wait_group_read();
+          mbarrier_arrive(smem.q_empty(tile));
+        }
       }
     }
     parity ^= work.num_qo == 1 ? 1u : 3u;
   }
   // The CTA's memory stays until the last has been read.
-  if constexpr (!Layout::kOOverQ) bulk_wait_group_read();
+  if constexpr (!Layout::kOOverQ || Config::kOneWorkTile) bulk_wait_group_read();
 }
 
 }  // namespace attnjit::sm100

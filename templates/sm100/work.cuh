@@ -232,10 +232,10 @@ ATTNJIT_DEVICE void find_work(const Smem<Config>& smem, const Arguments& argumen
   }
 }
 
-/// Walks a CTA's share of the grid: every gridDim.x-th tile; where sequences differ in length a CTA
-/// has one, which for ragged batches was found. Heads come in sections whose keys and values fit L2
-/// together; within a section the last queries, the longest under a causal mask, come first, and
-/// its heads follow one another.
+/// Walks a CTA's share of the grid: every gridDim.x-th tile; where Config::kOneWorkTile the one
+/// that it has, which for ragged batches was found. Heads come in sections whose keys and values
+/// fit L2 together; within a section the last queries, the longest under a causal mask, come first,
+/// and its heads follow one another.
 template <class Config, class Mask, class Arguments, class Params>
 struct WorkList {
   using Layout = LayoutOf<Config>;
@@ -243,7 +243,8 @@ struct WorkList {
   const Arguments& arguments;
   const Params& params;
   int index;
-  int round_end;  ///< of the tiles that all CTAs take at a time
+  int round_end;      ///< of the tiles that all CTAs take at a time
+  bool over = false;  ///< where a CTA has one: it is done, or there is none
 
   ATTNJIT_DEVICE WorkList(const Smem<Config>& memory, const Arguments& launch, const Params& user)
       : smem(memory),
@@ -251,16 +252,24 @@ struct WorkList {
         params(user),
         index(static_cast<int>(blockIdx.x)),
         round_end(static_cast<int>(gridDim.x)) {
-    if constexpr (Config::kRagged) {
-      if (static_cast<int>(load_shared_word(smem.work())) < 0) index = arguments.total_tiles;
-    }
+    if constexpr (Config::kRagged) over = static_cast<int>(load_shared_word(smem.work())) < 0;
   }
 
-  ATTNJIT_DEVICE bool done() const { return index >= arguments.total_tiles; }
+  ATTNJIT_DEVICE bool done() const {
+    if constexpr (Config::kOneWorkTile) {
+      return over;
+    } else {
+      return index >= arguments.total_tiles;
+    }
+  }
   ATTNJIT_DEVICE void advance() {
-    // The CTA that had the last of a round has the first of the next: tiles come longest first.
-    index = Layout::kKvLens ? arguments.total_tiles : round_end + (round_end - 1 - index);
-    round_end += static_cast<int>(gridDim.x);
+    if constexpr (Config::kOneWorkTile) {
+      over = true;
+    } else {
+      // The CTA that had the last of a round has the first of the next: tiles come longest first.
+      index = round_end + (round_end - 1 - index);
+      round_end += static_cast<int>(gridDim.x);
+    }
   }
 
   /// The work tile that the list is at; asked for once.

@@ -2,6 +2,7 @@
 // Sm100Plan: what is chosen for a spec, and each known deviation from the reference.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <tuple>
@@ -63,6 +64,50 @@ TEST(Sm100Plan, BarriersHaveTheReferencesOrderAndOneArrivalAWarp) {
   for (std::size_t i = 0; i < expected.size(); ++i) {
     EXPECT_EQ(result.main().barriers[i].name, expected[i].first);
     EXPECT_EQ(result.main().barriers[i].arrivals, expected[i].second) << expected[i].first;
+  }
+}
+
+// With one work tile per CTA nobody hands a query tile's memory on, nor a buffer of O that no
+// second block takes.
+TEST(Sm100Plan, OneWorkTileHasNoBarriersForTheNext) {
+  const auto has = [](const KernelPlan& plan, const std::string& name) {
+    const auto& barriers = plan.main().barriers;
+    return std::any_of(barriers.begin(), barriers.end(),
+                       [&](const auto& barrier) { return barrier.name == name; });
+  };
+  const auto takes = [](const KernelPlan& plan, const std::string& name) {
+    const auto& parameters = plan.main().parameters;
+    return std::any_of(parameters.begin(), parameters.end(),
+                       [&](const auto& parameter) { return parameter.name == name; });
+  };
+  Tuning walks;
+  walks.rows.push_back({{}, {{"persistent", 1}}});
+  const auto causal = [](int depth) {
+    AttentionSpec spec = dense(depth);
+    spec.mask.kind = MaskSpec::Kind::kCausal;
+    return spec;
+  };
+  AttentionSpec pages = dense(256);
+  pages.page_size = 16;
+  AttentionSpec keys = dense(128);
+  keys.ragged_kv = keys.ragged = true;
+  struct {
+    const char* what;
+    KernelPlan plan;
+    bool one, reuses_o;
+  } const all[] = {{"no mask", plan_of(dense(128)), false, true},
+                   {"causal", plan_of(causal(128)), true, true},
+                   {"a block of O for each query tile", plan_of(causal(64)), true, false},
+                   {"O over Q", plan_of(causal(192)), true, false},
+                   {"one O", plan_of(pages), true, false},
+                   {"tuned", plan_of(causal(64), {}, &walks), false, true},
+                   {"announced", plan_of(keys), false, true}};
+  for (const auto& one : all) {
+    SCOPED_TRACE(one.what);
+    EXPECT_EQ(one.plan.sm100->one_work_tile(), one.one);
+    EXPECT_EQ(has(one.plan, "Q0_cons"), !one.one);
+    EXPECT_EQ(has(one.plan, "O_cons[0]"), one.reuses_o);
+    EXPECT_EQ(takes(one.plan, "total_tiles"), !one.one && !one.plan.sm100->announced);
   }
 }
 
@@ -142,14 +187,17 @@ TEST(Sm100Plan, CapsTheStagesAtSixtyFourBarriers) {
   AttentionSpec spec = dense(64, Dtype::kE4m3);
   spec.group = 8;
   spec.page_size = 128;
+  EXPECT_EQ(deviation(plan_of(spec), "num_kv_stages")->actual, "11");  // what the memory holds
+  spec.num_partitions = 0;
   const KernelPlan two = plan_of(spec);
   const Deviation* stages = deviation(two, "num_kv_stages");
   ASSERT_NE(stages, nullptr);
   EXPECT_EQ(stages->reference, "13");
-  EXPECT_EQ(stages->actual, "10");
+  EXPECT_EQ(stages->actual, "9");
   EXPECT_NE(stages->reason.find("barriers"), std::string::npos);
   PlanOptions options;
   options.num_qo = 1;
+  spec.num_partitions = 1;
   const KernelPlan one = plan_of(spec, options);
   ASSERT_NE(deviation(one, "num_kv_stages"), nullptr);
   EXPECT_EQ(deviation(one, "num_kv_stages")->actual, "12");  // of 13: K and V have a ring each

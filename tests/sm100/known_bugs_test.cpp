@@ -190,6 +190,7 @@ TEST_F(Sm100KnownBugs, TilesThatSeeNothingLieAmongOthers) {
   for (const int query_tiles : {1, 2}) {
     ProofCase one = dense(64, query_tiles, verify::mask_of(Kind::kCausal));
     one.spec.num_q_heads = 2;
+    one.persistent = true;
     const auto kernel = compiled(one);
     ASSERT_TRUE(kernel);
     one.shape = {1, 600, 140, 1};

@@ -196,6 +196,7 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm1
   constants.add_bool("kSwitchTo1Q", sm100.can_switch_to_1q);
   constants.add("kCluster", sm100.cluster);
   constants.add_bool("kAnnounced", sm100.announced);
+  constants.add_bool("kOneWorkTile", sm100.one_work_tile());
   constants.add_bool("kMapped", sm100.mapped);
   constants.add_bool("kMapBits", sm100.mapped && map_has_bits(spec));
   constants.add_bool("kOverlaps", overlaps(sm100));
@@ -240,7 +241,7 @@ std::vector<LaunchNumber> numbers_of(const AttentionSpec& spec, const Sm100Plan&
     if (spec.ragged) add({kTotalQ});
     if (spec.ragged_kv) add({kTotalKv});
   } else {
-    add({kTotalTiles});
+    if (!sm100.one_work_tile()) add({kTotalTiles});
     if (spec.ragged) {
       add({kBatch, kTotalQ});
     } else {

@@ -203,9 +203,9 @@ Status plan_sm100_launch(const KernelPlan& plan, const LaunchRequest& request,
   // Tiles of equal work, and those that a CTA finds itself, are shared out evenly, one CTA an SM
   // that loads ahead over tile borders; of unequal ones the GPU gives out the next as an SM gets
   // free.
-  const std::int32_t ctas = plan.sm100->persistent == 1 || plan.sm100->announced
-                                ? std::min(total_tiles, std::max(request.device.sm_count, 1))
-                                : total_tiles;
+  const std::int32_t ctas = plan.sm100->one_work_tile()
+                                ? total_tiles
+                                : std::min(total_tiles, std::max(request.device.sm_count, 1));
   Status filled =
       fill_recipe(KernelId::kAttention, static_cast<std::uint32_t>(ctas), values, recipe);
   if (filled) forget_partials(plan, request.partitions, recipe);

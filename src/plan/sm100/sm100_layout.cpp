@@ -57,7 +57,8 @@ void add_barriers(Sm100Variant& variant, Sm100Barrier group, const std::string& 
 // part; a pair's leader hears both CTAs. K and V are announced by one thread, by each of the warp
 // that copies them, or by one of each warp that widens them. Q's memory is given back by the commit
 // of its last product; where O is staged there by the store, and by the load, which has waited for
-// the phase before. The others are one tcgen05.commit, one expect_tx or one thread.
+// the phase before. Not where a CTA has one work tile; nor are buffers of O then, of which its
+// blocks take one each. The others are one tcgen05.commit, one expect_tx or one thread.
 void lay_out_barriers(Sm100Variant& variant, const Sm100LayoutRequest& request) {
   const std::int64_t num_qo = std::max(request.barrier_num_qo, variant.num_qo);
   const std::int64_t stages = std::max(request.barrier_stages, variant.num_kv_stages);
@@ -80,7 +81,7 @@ void lay_out_barriers(Sm100Variant& variant, const Sm100LayoutRequest& request) 
     add_barriers(variant, Sm100Barrier::kQProd, fmt::format("Q{}_prod", tile),
                  variant.num_qk_stages, 1);
   }
-  for (std::int64_t tile = 0; tile < num_qo; ++tile) {
+  for (std::int64_t tile = 0; !request.one_work_tile && tile < num_qo; ++tile) {
     variant.barriers.push_back(
         {Sm100Barrier::kQCons, fmt::format("Q{}_cons", tile), request.own_o ? 1 : 2});
   }
@@ -99,7 +100,10 @@ void lay_out_barriers(Sm100Variant& variant, const Sm100LayoutRequest& request) 
   }
   if (request.own_o) {
     add_barriers(variant, Sm100Barrier::kOStaged, "O_staged", kSm100OBuffers, 4);
-    add_barriers(variant, Sm100Barrier::kOCons, "O_cons", kSm100OBuffers, 1);
+    const std::int64_t blocks = num_qo * ceil_div(request.ov_depth * request.output_size, 128);
+    if (!request.one_work_tile || blocks > kSm100OBuffers) {
+      add_barriers(variant, Sm100Barrier::kOCons, "O_cons", kSm100OBuffers, 1);
+    }
   } else {
     for (std::int64_t tile = 0; tile < num_qo; ++tile) {
       variant.barriers.push_back({Sm100Barrier::kOStaged, fmt::format("O{}_staged", tile), 4});

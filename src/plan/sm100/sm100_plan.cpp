@@ -296,8 +296,15 @@ std::string ring_reason(const Ring& ring, const Fa4Config& reference, const Sm10
   return fmt::format("{}", fmt::join(reasons, "; "));
 }
 
-// What of a layout the spec alone decides.
-Sm100LayoutRequest tile_of(const AttentionSpec& spec) {
+// How CTAs come to their work tiles. What a row chooses is checked when there is a plan.
+void choose_work(const AttentionSpec& spec, const Sm100Tuning& tuned, Sm100Plan& plan) {
+  plan.announced = splits(spec) || spec.ragged_kv || spec.kv_lens_exclude_new;
+  plan.can_persist = !plan.announced && !lengths_differ(spec);
+  plan.persistent = tuned.persistent.value_or(plan.can_persist && even_work(spec.mask) ? 1 : 0);
+}
+
+// What of a layout the spec and the work of a CTA decide.
+Sm100LayoutRequest tile_of(const AttentionSpec& spec, const Sm100Plan& plan) {
   Sm100LayoutRequest tile;
   tile.group = spec.group;
   tile.decodes = decodes(spec, kTileRows);
@@ -307,7 +314,8 @@ Sm100LayoutRequest tile_of(const AttentionSpec& spec) {
   tile.rope_size = spec.rope_dtype ? size_of(*spec.rope_dtype) : tile.qkv_size;
   tile.key_scales = spec.scales == Scales::kToken;
   tile.output_size = size_of(spec.output_dtype.value_or(spec.qkv_dtype));
-  tile.announced = splits(spec) || spec.ragged_kv || spec.kv_lens_exclude_new;
+  tile.announced = plan.announced;
+  tile.one_work_tile = plan.one_work_tile();
   // Otherwise a CTA of a ragged batch has one work tile: its sequence and query tile.
   tile.work_bytes = tile.announced ? kSm100WorkSlots * kSm100WorkBytes : spec.ragged ? 8 : 0;
   tile.widens_kv = widens_kv(spec);
@@ -316,8 +324,9 @@ Sm100LayoutRequest tile_of(const AttentionSpec& spec) {
   return tile;
 }
 
-Sm100LayoutRequest tile_of(const AttentionSpec& spec, const Fa4Config& config) {
-  Sm100LayoutRequest tile = tile_of(spec);
+Sm100LayoutRequest tile_of(const AttentionSpec& spec, const Sm100Plan& plan,
+                           const Fa4Config& config) {
+  Sm100LayoutRequest tile = tile_of(spec, plan);
   tile.num_qo = config.num_qo();
   tile.pair_cta = config.pair_cta;
   tile.is_mla = config.args.is_mla;
@@ -567,7 +576,8 @@ Result<Sm100Plan> plan_fa4(const ResolvedSpec& resolved, ConfigKind kind,
   plan.mapped = walks_map(resolved);
   const Result<std::int64_t> keys = choose_keys(spec, config, tuned, plan);
   if (!keys) return keys.error();
-  Sm100LayoutRequest tile = tile_of(spec, config);
+  choose_work(spec, tuned, plan);
+  Sm100LayoutRequest tile = tile_of(spec, plan, config);
   tile.BN = *keys;
   Ring ring = choose_ring(tile);
   // Two query tiles may leave K and V no room, as with O of 4-byte elements.
@@ -662,7 +672,6 @@ Result<Sm100Plan> plan_fa4(const ResolvedSpec& resolved, ConfigKind kind,
   plan.exp2_pairs = *keys / 2;
   plan.exp2_fma_pairs = polynomial_pairs(spec, plan.variants.front());
   plan.row_copies = tile.row_copies;
-  plan.announced = tile.announced;
   plan.split = splits(spec);
   plan.partition_tiles = spec.partition_keys / *keys;
   return plan;
@@ -737,7 +746,8 @@ Result<Sm100Plan> plan_one_o(const ResolvedSpec& resolved, ConfigKind kind,
   plan.reference = kind;
   plan.softmax_warpgroups = 1;
   plan.widens_kv = widens_kv(spec);
-  Sm100LayoutRequest tile = tile_of(spec);
+  choose_work(spec, tuned, plan);
+  Sm100LayoutRequest tile = tile_of(spec, plan);
   tile.num_qo = 1;
   tile.one_o = true;
   const std::int64_t of_reference = depth512_args(spec, options).swizzle_mode;
@@ -787,7 +797,6 @@ Result<Sm100Plan> plan_one_o(const ResolvedSpec& resolved, ConfigKind kind,
   plan.exp2_pairs = kOneOKeys / 2;
   plan.exp2_fma_pairs = polynomial_pairs(spec, body);
   plan.row_copies = tile.row_copies;
-  plan.announced = tile.announced;
   plan.split = splits(spec);
   plan.partition_tiles = spec.partition_keys / kOneOKeys;
   plan.variants = {std::move(body)};
@@ -812,8 +821,6 @@ Result<Sm100Plan> make_sm100_plan(const ResolvedSpec& resolved, const TuningValu
   Status status =
       choices.take(&Sm100Tuning::exp2_fma_pairs, 0, plan->exp2_pairs, 1, plan->exp2_fma_pairs);
   if (!status) return status.error();
-  plan->can_persist = !plan->announced && !lengths_differ(spec);
-  plan->persistent = plan->can_persist && even_work(spec.mask) ? 1 : 0;
   status =
       choices.take(&Sm100Tuning::persistent, 0, plan->can_persist ? 1 : 0, 1, plan->persistent);
   if (!status) return status.error();

@@ -196,11 +196,14 @@ struct Sm100Plan {
   /// A warp finds the work tiles and announces them to the others; a CTA has several.
   bool announced = false;
   bool can_persist = false;     ///< a CTA may walk several work tiles that it counts off itself
-  std::int64_t persistent = 0;  ///< 1: it does, a CTA per SM; 0: a CTA has one
+  std::int64_t persistent = 0;  ///< 1: it does, a CTA per SM; 0: it does not
   bool mapped = false;          ///< it walks lists of a map of the mask (templates/maps)
   bool split = false;           ///< launches may split the keys into partitions
   std::int64_t partition_tiles = 0;  ///< KV tiles of each; 0: the launch says how many there are
   std::vector<Deviation> deviations;
+
+  /// A launch has a CTA for each work tile, and the kernel nothing for a second one.
+  bool one_work_tile() const { return persistent != 1 && !announced; }
 };
 
 // NOLINTEND(readability-identifier-naming)

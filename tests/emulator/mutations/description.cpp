@@ -8,6 +8,7 @@
 #include "../attention/generated_kernel.h"
 #include "attention_subject.h"
 #include "plan/launch/family_launch.h"
+#include "plan/sm100/sm100_plan.h"
 #include "verify/compare.h"
 
 namespace attnjit::emulator {
@@ -39,10 +40,11 @@ Result<Call> call_of(const KernelPlan& plan, const Shape& shape) {
       plan_launch_in_parts(plan, problem->launch_shapes(), problem->launch_scalars(),
                            problem->param_values(), device, shape.partitions, sequence);
   if (!launched) return std::move(launched).error();
-  // The sm_100a kernel for sequences of one length walks as many tiles as the grid leaves it: one
-  // CTA takes them all, and every buffer is handed over. A section per head: tiles with keys come
-  // after some without.
-  if (problem->spec.arch != Arch::kSm90a && problem->spec.page_size == 0 && !problem->spec.ragged) {
+  // An sm_100a kernel whose CTAs walk the work tiles of sequences of one length takes as many as
+  // the grid leaves it: one CTA takes them all, and every buffer is handed over. A section per
+  // head: tiles with keys come after some without.
+  if (problem->spec.arch != Arch::kSm90a && problem->spec.page_size == 0 && !problem->spec.ragged &&
+      (plan.sm100 == nullptr || !plan.sm100->one_work_tile())) {
     for (LaunchRecipe& recipe : sequence.launches) {
       if (recipe.kernel != 0) continue;
       recipe.grid = {1, 1, 1};
@@ -91,6 +93,12 @@ AttentionSpec spec_of(Arch arch, int qk_depth, int ov_depth, int heads, int grou
   spec.mask.kind = mask;
   spec.return_lse = true;
   return spec;
+}
+
+Tuning persistent() {
+  Tuning tuning;
+  tuning.rows.push_back({{}, {{"persistent", 1}}});
+  return tuning;
 }
 
 AttentionSpec with(AttentionSpec spec, const std::function<void(AttentionSpec&)>& change) {

@@ -49,6 +49,9 @@ struct Description {
 AttentionSpec spec_of(Arch arch, int qk_depth, int ov_depth, int heads, int group,
                       MaskSpec::Kind mask);
 
+/// For sm_100a: a CTA walks the work tiles, also of uneven work.
+Tuning persistent();
+
 /// The spec, changed.
 AttentionSpec with(AttentionSpec spec, const std::function<void(AttentionSpec&)>& change);
 

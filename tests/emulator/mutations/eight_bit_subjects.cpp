@@ -51,7 +51,8 @@ std::vector<Description> of_wider_q_in_registers() {
   return {
       {"sm_100a kv_dtype 64 group",
        with(eight_bit(64, 8, 4, Scales::kHead, kArch), wider),
-       {{{40}, {1030}, 1}, {{40}, {500}, 1, kRaised}, {{20}, {700}, 148}, {{150}, {30}, 1}}},
+       {{{40}, {1030}, 1}, {{40}, {500}, 1, kRaised}, {{20}, {700}, 148}, {{150}, {30}, 1}},
+       persistent()},
       {"sm_100a kv_dtype 128 parts",
        with(eight_bit(128, 2, 1, Scales::kTensor, kArch),
             [](AttentionSpec& spec) {
@@ -65,7 +66,8 @@ std::vector<Description> of_wider_q_in_registers() {
         {{20}, {500, 30}, 1, kRaised}}},
       {"sm_100a kv_dtype 256",
        with(eight_bit(256, 2, 1, Scales::kNone, kArch), wider),
-       {{{60}, {260}, 1}, {{60}, {370}, 1, kRaised}, {{150}, {60}, 1}}},
+       {{{60}, {260}, 1}, {{60}, {370}, 1, kRaised}, {{150}, {60}, 1}},
+       persistent()},
   };
 }
 

@@ -242,7 +242,8 @@ std::vector<Description> map_subjects() {
         {{70}, {1500}, 1, InputKind::kRaised, false, 1400},
         {{300}, {500}, 1, InputKind::kRaised},
         {{150}, {1100}, 1, kNormal, false, 1090},
-        {{300}, {40}, 1}}},
+        {{300}, {40}, 1}},
+       persistent()},
   };
 }
 
@@ -283,7 +284,7 @@ std::vector<Description> sm100_subjects() {
   constexpr InputKind kRaised = InputKind::kRaised;
   // More than 128 rows: two query tiles per CTA, on one SM; fewer rows, or many SMs: one. Counts of
   // KV tiles that the stages divide and do not, odd and even; with a causal mask and few keys, work
-  // tiles that see nothing among others.
+  // tiles that see nothing, among others where a CTA has several.
   return {
       {"sm_100a 128 causal",
        with(spec_of(kArch, 128, 128, 2, 1, Kind::kCausal),
@@ -301,7 +302,8 @@ std::vector<Description> sm100_subjects() {
         {{20}, {1100}, 1},
         {{20}, {500}, 1, kRaised},
         {{150}, {30}, 1},
-        {{150}, {30}, 148}}},
+        {{150}, {30}, 148}},
+       persistent()},
       {"sm_100a 192/128",
        spec_of(kArch, 192, 128, 2, 1, Kind::kCausal),
        {{{150}, {430}, 1},
@@ -309,7 +311,8 @@ std::vector<Description> sm100_subjects() {
         {{60}, {330}, 1},
         {{60}, {430}, 1, kRaised},
         {{300}, {30}, 1},
-        {{300}, {30}, 148}}},
+        {{300}, {30}, 148}},
+       persistent()},
       // Sequences with and without keys, pages that are not full.
       {"sm_100a 128 paged",
        with(spec_of(kArch, 128, 128, 2, 1, Kind::kCausal),
@@ -356,7 +359,8 @@ std::vector<Description> sm100_subjects() {
         {{40}, {500}, 1, kRaised},
         {{20}, {1100}, 1},
         {{20}, {500}, 148, kRaised},
-        {{150}, {30}, 1}}},
+        {{150}, {30}, 1}},
+       persistent()},
       {"sm_100a e4m3 128 pages",
        with(spec_of(kArch, 128, 128, 2, 1, Kind::kCausal),
             [](AttentionSpec& spec) {
@@ -366,9 +370,9 @@ std::vector<Description> sm100_subjects() {
               spec.ragged = true;
             }),
        {{{150, 0, 9, 5}, {930, 40, 97, 0}, 1},
-        {{150}, {600}, 1, kRaised},
+        {{256}, {600}, 1, kRaised},  // full query tiles: TMA stores them
         {{20}, {1100}, 148},
-        {{20}, {600}, 148, kRaised}}},
+        {{128}, {600}, 148, kRaised}}},
       // A scale for each row, and O of e4m3.
       {"sm_100a e4m3 64 tokens",
        with(spec_of(kArch, 64, 64, 4, 2, Kind::kCausal),
@@ -381,7 +385,8 @@ std::vector<Description> sm100_subjects() {
         {{80}, {400}, 1, kRaised},
         {{40}, {700}, 1},
         {{40}, {500}, 1, kRaised},
-        {{300}, {30}, 1}}},
+        {{300}, {30}, 1}},
+       persistent()},
       // Work tiles of equal work: a CTA takes several, and loads ahead over their borders.
       {"sm_100a 96 alibi",
        with(spec_of(kArch, 96, 96, 3, 1, Kind::kNull),

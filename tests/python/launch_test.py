@@ -19,6 +19,8 @@ from attnjit import _launch  # noqa: E402
 from attnjit._tensors import Device, view  # noqa: E402
 from fake_gpu import Gpu, Tensor, fails, have_nvrtc  # noqa: E402
 
+# A proof launches each kind of argument with each type and mask; a usual run each kind once.
+IN_PROOF = int(os.environ.get("ATTNJIT_TEST_SEEDS", "1")) > 1
 Q, K, V, O, DOC, TABLE, LENS, OFFSETS = (0x100000 * i for i in range(1, 9))
 
 
@@ -104,6 +106,9 @@ def masks_of_tensors(gpu, service):
     assert both.spec == {"kind": "and", "of": [{"kind": "causal"},
                                                {"kind": "materialized", "dtype": "fp16"}]}
     assert both.json == json.dumps(both.spec, sort_keys=True)
+    if IN_PROOF:
+        assert call(mask=Tensor(DOC, (8, 1, 500), "bfloat16"))[1:3] == ((1, 8, 1), (0, 500, 500))
+        assert call(mask="causal", bias=both.tensor)[0] == DOC
 
     fails(lambda: attnjit.bit_mask(bools), TypeError, "uint8")
     fails(lambda: attnjit.masks.as_mask(bools) & bools, attnjit.InvalidError, "one")
@@ -151,7 +156,9 @@ def lists_of_blocks(gpu, service):
 
     blocks = BlockMask((1, 1, 3, 4))
     everything = (2, (DOC, TABLE, LENS, OFFSETS), (1, 1, 3, 4))
-    assert call(mask="causal", block_mask=blocks) == everything
+    chunked = {"kind": "chunked", "chunk": 64, "constant": True}
+    for mask in ("causal", chunked, None) if IN_PROOF else ("causal",):
+        assert call(mask=mask, block_mask=blocks) == everything, mask
     assert call(mask="causal", block_mask=BlockMask((2, 4, 3, 4), full=False)) == (
         2, (DOC, TABLE, 0, 0), (2, 4, 3, 4))
     # Once is enough, and the mask says which blocks, too.
@@ -161,6 +168,8 @@ def lists_of_blocks(gpu, service):
     both = attnjit.masks.with_blocks(blocks, "causal", bias)
     assert both.spec == attnjit.masks.with_bias("causal", bias).spec
     assert both.tensor is not None and len(both.blocks) == 4
+    if IN_PROOF:
+        assert call(mask="causal", bias=bias, block_mask=blocks) == everything
 
     def mod(b, h, q_idx, kv_idx):
         return q_idx >= kv_idx
@@ -314,14 +323,15 @@ def eight_bits(gpu):
                 spec = _launch.spec_of(tensors, _launch.fields_text('"null"', '"identity"'),
                                        "sm_100a")
                 assert spec.get("scales") == name and spec["qkv_dtype"] == "e4m3", spec
-                if name != "head":  # the others are launched below
+                if name != "head" and not IN_PROOF:  # the others are launched below
                     continue
                 before = len(gpu.report()[0])
                 call(scales, service)
                 assert len(gpu.report()[0]) == before + 1
                 args = list(_launch._local.recent.values())[-1].args
-                assert [args.q_scale, args.k_scale, args.v_scale] == [
-                    scale.pointer for scale in scales], name
+                if name is not None:
+                    assert [args.q_scale, args.k_scale, args.v_scale] == [
+                        scale.pointer for scale in scales], name
             fails(lambda: call((one[0], None, one[2]), service), ValueError, "together")
             fails(lambda: call((None, one[1], one[2]), service), ValueError, "together")
             fails(lambda: call((of_heads[1], *of_heads[1:]), service), ValueError, "q_scale (2, 4)")
@@ -359,7 +369,7 @@ def eight_bits(gpu):
             rows, keys = Tensor(Q, (70, 8, 64), kind), Tensor(K, (90, 4, 64), kind)
             for shapes, name in ((((70, 8), (90, 4)), "token"), (((2, 8), (2, 4)), "head")):
                 scales = [Tensor(DOC, shapes[i > 0], "float32") for i in range(3)]
-                if name == "token":
+                if name == "token" or IN_PROOF:
                     attnjit.attention(rows, keys, keys, out=Tensor(O, (70, 8, 64)), service=service,
                                       **dict(zip(("q_scale", "k_scale", "v_scale"), scales)),
                                       **ragged)
@@ -377,6 +387,9 @@ def eight_bits(gpu):
             args = list(_launch._local.recent.values())[-1].args
             assert [args.q_scale, args.k_scale, args.v_scale, args.output_scale] == [
                 scale.pointer for scale in (*one, one[2])]
+            if IN_PROOF:
+                call((None,) * 3, service, out=quantised, output_scale=one[2])
+                assert list(_launch._local.recent.values())[-1].args.output_scale == one[2].pointer
             fails(lambda: call(one, service, output_scale=one[2]), ValueError, "output_scale")
             fails(lambda: call(one, service, out=quantised), ValueError, "missing")
             fails(lambda: call(one, service, out=quantised, output_scale=words), TypeError,

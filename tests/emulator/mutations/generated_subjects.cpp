@@ -370,7 +370,7 @@ std::vector<Description> sm100_subjects() {
               spec.ragged = true;
             }),
        {{{150, 0, 9, 5}, {930, 40, 97, 0}, 1},
-        {{256}, {600}, 1, kRaised},  // full query tiles: TMA stores them
+        {{256, 256}, {600, 0}, 1, kRaised},  // full query tiles: TMA stores them
         {{20}, {1100}, 148},
         {{128}, {600}, 148, kRaised}}},
       // A scale for each row, and O of e4m3.

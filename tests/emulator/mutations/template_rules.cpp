@@ -11,7 +11,8 @@ namespace attnjit::emulator {
 namespace {
 
 // Of the kernels whose barriers a warp initialises, one a lane: another number of arrivals of a
-// lane's. Kernels with K of 256, and of 192, have fewer barriers than the others.
+// lane's. Kernels with K of 256, and of 192, have fewer barriers than the others, and those of 128
+// whose CTAs have one work tile.
 void add_arrival_counts(std::vector<Rule>& rules) {
   static std::deque<std::string> texts;  // what the rules view
   for (const int lane : {0, 3, 7, 11, 15, 19, 23, 27}) {
@@ -25,7 +26,10 @@ void add_arrival_counts(std::vector<Rule>& rules) {
           lane, change));
       for (const auto& [subjects, barriers] : {std::pair{"sm_100a 64", 28},
                                                {"sm_100a 96", 28},
-                                               {"sm_100a 128", 28},
+                                               {"sm_100a 128 causal", 26},
+                                               {"sm_100a 128 paged", 27},
+                                               {"sm_100a 128 parts", 28},
+                                               {"sm_100a 128 ragged", 28},
                                                {"sm_100a 192", 27},
                                                {"sm_100a 256", 23},
                                                {"sm_100a e4m3", 28},

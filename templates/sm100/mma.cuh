@@ -92,8 +92,10 @@ struct Products {
     if (product) tcgen05_commit(smem.s_full(warpgroup));
     if constexpr (!Config::kOneWorkTile) {
       if (!Layout::kOOverQ && last_of_q) tcgen05_commit(smem.q_empty(tile));
-      if (product && new_q) q_parity ^= 1u << tile;
     }
+    // NOTE: also where a CTA has one work tile. With a constant parity the compiler keeps more in
+    // registers, and kernels that widen K and V spilt 96 bytes.
+    if (product && new_q) q_parity ^= 1u << tile;
   }
 
   /// O += P V of one warpgroup and one KV tile.

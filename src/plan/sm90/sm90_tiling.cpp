@@ -186,8 +186,8 @@ double shared_time(const Sm90Rows& rows, const TileTimes& times) {
 }
 
 Sm90Tiling best_of_growing_rows(const Sm90Rows& rows) {
-  // Rounds of the CTAs from which on full tiles are even enough. The second body has up to 1.5
-  // times the tiles of the first that it is compared with.
+  // Rounds of the CTAs from which on full tiles are even enough. The second body has up to twice
+  // the tiles of the first that it is compared with.
   const std::int64_t many_rounds = rows.low_body ? 6 : 3;
   // Tiles of a head from which on pairs of them are worth it.
   constexpr std::int32_t kPairedTiles = 3;

@@ -300,7 +300,9 @@ std::string ring_reason(const Ring& ring, const Fa4Config& reference, const Sm10
 void choose_work(const AttentionSpec& spec, const Sm100Tuning& tuned, Sm100Plan& plan) {
   plan.announced = splits(spec) || spec.ragged_kv || spec.kv_lens_exclude_new;
   plan.can_persist = !plan.announced && !lengths_differ(spec);
-  plan.persistent = tuned.persistent.value_or(plan.can_persist && even_work(spec.mask) ? 1 : 0);
+  // NOTE: what interprets is one kernel for all masks, even ones and others.
+  const bool even = !spec.interpreted && even_work(spec.mask);
+  plan.persistent = tuned.persistent.value_or(plan.can_persist && even ? 1 : 0);
 }
 
 // What of a layout the spec and the work of a CTA decide.

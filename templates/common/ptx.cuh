@@ -118,6 +118,14 @@ ATTNJIT_DEVICE void mbarrier_arrive(u32 barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
+/// mapa (9.7.9.24): where shared memory of another CTA of the cluster has what lies at `address`
+/// here.
+ATTNJIT_DEVICE u32 shared_address_in(u32 address, int cta) {
+  u32 remote;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(address), "r"(cta));
+  return remote;
+}
+
 /// mapa (9.7.9.24) and mbarrier.arrive (9.7.13.15): at the barrier in another CTA of the cluster
 /// that lies where `barrier` does here.
 ATTNJIT_DEVICE void mbarrier_arrive_at(u32 barrier, int cta) {
@@ -125,6 +133,18 @@ ATTNJIT_DEVICE void mbarrier_arrive_at(u32 barrier, int cta) {
       "{\n.reg .b32 remote;\n"
       "mapa.shared::cluster.u32 remote, %0, %1;\n"
       "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote];\n}" ::"r"(barrier),
+      "r"(cta)
+      : "memory");
+}
+
+/// The same without an order of what this thread did before in memory: for what a fence of its own
+/// orders, as tcgen05.fence does of tensor memory. NOTE: a release of the cluster takes as long as a
+/// fence of the whole GPU.
+ATTNJIT_DEVICE void mbarrier_arrive_relaxed_at(u32 barrier, int cta) {
+  asm volatile(
+      "{\n.reg .b32 remote;\n"
+      "mapa.shared::cluster.u32 remote, %0, %1;\n"
+      "mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [remote];\n}" ::"r"(barrier),
       "r"(cta)
       : "memory");
 }
@@ -156,6 +176,21 @@ ATTNJIT_DEVICE void mbarrier_wait_cluster(u32 barrier, int parity) {
     asm volatile(
         "{\n.reg .pred p;\n"
         "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\n"
+        "selp.u32 %0, 1, 0, p;\n}"
+        : "=r"(done)
+        : "r"(barrier), "r"(parity)
+        : "memory");
+  } while (done == 0);
+}
+
+/// mbarrier.try_wait.parity.relaxed.cluster (9.7.13.15), repeated: for arrivals from other CTAs of
+/// what a fence of this thread's own orders, as tcgen05.fence does of tensor memory.
+ATTNJIT_DEVICE void mbarrier_wait_relaxed_cluster(u32 barrier, int parity) {
+  u32 done;
+  do {
+    asm volatile(
+        "{\n.reg .pred p;\n"
+        "mbarrier.try_wait.parity.relaxed.cluster.shared::cta.b64 p, [%1], %2;\n"
         "selp.u32 %0, 1, 0, p;\n}"
         : "=r"(done)
         : "r"(barrier), "r"(parity)
@@ -245,14 +280,23 @@ ATTNJIT_DEVICE void tma_store_3d(const TensorMap* map, u32 source, int c0, int c
 }
 
 /// cp.async.bulk.tensor.4d, global to shared (9.7.9.27). One thread issues it; the barrier gets
-/// the box's bytes, those out of bounds included.
+/// the box's bytes, those out of bounds included. With a kPair it may be that of either CTA.
+template <bool kPair = false>
 ATTNJIT_DEVICE void tma_load_4d(u32 destination, const TensorMap* map, u32 barrier, int c0, int c1,
                                 int c2, int c3, u64 policy) {
-  asm volatile(
-      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
-      "[%0], [%1, {%3, %4, %5, %6}], [%2], %7;" ::"r"(destination),
-      "l"(map), "r"(barrier), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "l"(policy)
-      : "memory");
+  if constexpr (kPair) {
+    asm volatile(
+        "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.cta_group::2"
+        ".L2::cache_hint [%0], [%1, {%3, %4, %5, %6}], [%2], %7;" ::"r"(destination),
+        "l"(map), "r"(barrier), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "l"(policy)
+        : "memory");
+  } else {
+    asm volatile(
+        "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes"
+        ".L2::cache_hint [%0], [%1, {%3, %4, %5, %6}], [%2], %7;" ::"r"(destination),
+        "l"(map), "r"(barrier), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "l"(policy)
+        : "memory");
+  }
 }
 
 /// The same to the CTAs of the cluster whose bits `ctas` has, each at the same place, where a
@@ -277,14 +321,23 @@ ATTNJIT_DEVICE void tma_store_4d(const TensorMap* map, u32 source, int c0, int c
       : "memory");
 }
 
-/// cp.async.bulk.tensor.5d, global to shared (9.7.9.27).
+/// cp.async.bulk.tensor.5d, global to shared (9.7.9.27). kPair: see tma_load_4d.
+template <bool kPair = false>
 ATTNJIT_DEVICE void tma_load_5d(u32 destination, const TensorMap* map, u32 barrier, int c0, int c1,
                                 int c2, int c3, int c4, u64 policy) {
-  asm volatile(
-      "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
-      "[%0], [%1, {%3, %4, %5, %6, %7}], [%2], %8;" ::"r"(destination),
-      "l"(map), "r"(barrier), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4), "l"(policy)
-      : "memory");
+  if constexpr (kPair) {
+    asm volatile(
+        "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes.cta_group::2"
+        ".L2::cache_hint [%0], [%1, {%3, %4, %5, %6, %7}], [%2], %8;" ::"r"(destination),
+        "l"(map), "r"(barrier), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4), "l"(policy)
+        : "memory");
+  } else {
+    asm volatile(
+        "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes"
+        ".L2::cache_hint [%0], [%1, {%3, %4, %5, %6, %7}], [%2], %8;" ::"r"(destination),
+        "l"(map), "r"(barrier), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4), "l"(policy)
+        : "memory");
+  }
 }
 
 /// cp.async.bulk.tensor.5d, shared to global (9.7.9.27): elements out of bounds are left out.

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensor memory and fifth-generation tensor-core instructions (tcgen05, PTX ISA 9.7.16), one CTA
-// (cta_group::1), 16-bit or e4m3 operands, f32 accumulators. One instruction each, named after it.
+// Tensor memory and fifth-generation tensor-core instructions (tcgen05, PTX ISA 9.7.16), of one CTA
+// (cta_group::1) or with kPair of a pair of CTAs (cta_group::2), 16-bit or e4m3 operands, f32
+// accumulators. One instruction each, named after it.
+//
+// Of a pair one thread, of the CTA of rank 0, issues products and commits for both. A shared-memory
+// descriptor and a tensor-memory address then mean the same place in each: D has the upper half of
+// its rows in the first CTA and the lower in the second, as A has; B its columns likewise.
 //
 // A tensor-memory address has the lane in its upper half and the column in its lower. A warp
 // reaches the 32 lanes of its rank in its warpgroup (9.7.16.8.1). Everything here but alloc,
@@ -13,27 +18,47 @@ namespace attnjit {
 
 // ---- Allocation (9.7.16.7.1) ------------------------------------------------------------------
 
-/// tcgen05.alloc: a whole warp; writes the address of kColumns columns to shared memory.
-template <int kColumns>
+/// tcgen05.alloc: a whole warp; writes the address of kColumns columns to shared memory. Of a pair a
+/// warp of each CTA.
+template <int kColumns, bool kPair = false>
 ATTNJIT_DEVICE void tcgen05_alloc(u32 address_slot) {
   static_assert(kColumns >= 32 && kColumns <= 512 && (kColumns & (kColumns - 1)) == 0,
                 "tensor memory is allocated in powers of two from 32 to 512 columns");
-  asm volatile(
-      "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%0], %1;" ::"r"(address_slot),
-      "n"(kColumns)
-      : "memory");
+  if constexpr (kPair) {
+    asm volatile(
+        "tcgen05.alloc.cta_group::2.sync.aligned.shared::cta.b32 [%0], %1;" ::"r"(address_slot),
+        "n"(kColumns)
+        : "memory");
+  } else {
+    asm volatile(
+        "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%0], %1;" ::"r"(address_slot),
+        "n"(kColumns)
+        : "memory");
+  }
 }
 
 /// tcgen05.relinquish_alloc_permit: a whole warp; the CTA allocates no more.
+template <bool kPair = false>
 ATTNJIT_DEVICE void tcgen05_relinquish_alloc_permit() {
-  asm volatile("tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;" ::: "memory");
+  if constexpr (kPair) {
+    asm volatile("tcgen05.relinquish_alloc_permit.cta_group::2.sync.aligned;" ::: "memory");
+  } else {
+    asm volatile("tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;" ::: "memory");
+  }
 }
 
-/// tcgen05.dealloc: a whole warp.
-template <int kColumns>
+/// tcgen05.dealloc: a whole warp. Of a pair a warp of each CTA.
+template <int kColumns, bool kPair = false>
 ATTNJIT_DEVICE void tcgen05_dealloc(u32 address) {
-  asm volatile("tcgen05.dealloc.cta_group::1.sync.aligned.b32 %0, %1;" ::"r"(address), "n"(kColumns)
-               : "memory");
+  if constexpr (kPair) {
+    asm volatile("tcgen05.dealloc.cta_group::2.sync.aligned.b32 %0, %1;" ::"r"(address),
+                 "n"(kColumns)
+                 : "memory");
+  } else {
+    asm volatile("tcgen05.dealloc.cta_group::1.sync.aligned.b32 %0, %1;" ::"r"(address),
+                 "n"(kColumns)
+                 : "memory");
+  }
 }
 
 // ---- Order (9.7.16.6, 9.7.16.11, 9.7.16.12) ---------------------------------------------------
@@ -50,12 +75,21 @@ ATTNJIT_DEVICE void tcgen05_fence_after() {
   asm volatile("tcgen05.fence::after_thread_sync;" ::: "memory");
 }
 
-/// tcgen05.commit: arrives once at the mbarrier when all earlier products of this thread are done.
-/// Implies fence::before_thread_sync.
+/// tcgen05.commit: arrives once at the mbarrier when all earlier products of this thread are done;
+/// of a pair at the one of each CTA that lies there. Implies fence::before_thread_sync.
+template <bool kPair = false>
 ATTNJIT_DEVICE void tcgen05_commit(u32 barrier) {
-  asm volatile(
-      "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%0];" ::"r"(barrier)
-      : "memory");
+  if constexpr (kPair) {
+    asm volatile(
+        "tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 "
+        "[%0], %1;" ::"r"(barrier),
+        "h"(static_cast<unsigned short>(3))
+        : "memory");
+  } else {
+    asm volatile(
+        "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%0];" ::"r"(barrier)
+        : "memory");
+  }
 }
 
 /// tcgen05.wait::st: this thread's stores have reached tensor memory.
@@ -186,8 +220,9 @@ enum class MmaOperand { kFp16, kBf16, kE4m3 };
 template <MmaOperand kOperand, int M, int N, bool kBMnMajor>
 constexpr u32 mma_instruction_descriptor() {
   constexpr u32 kCode = kOperand == MmaOperand::kBf16 ? 1 : 0;
-  static_assert((M == 64 || M == 128) && N % 16 == 0 && N >= 16 && N <= 256,
-                "one CTA's product has 64 or 128 rows and 16 to 256 columns, a multiple of 16");
+  static_assert((M == 64 || M == 128 || M == 256) && N % 16 == 0 && N >= 16 && N <= 256,
+                "a product has 64 or 128 rows, of a pair 256, and 16 to 256 columns, a multiple of "
+                "16");
   return (1u << 4) | (kCode << 7) | (kCode << 10) | (u32{kBMnMajor} << 16) | (u32{N / 8} << 17) |
          (u32{M / 16} << 24);
 }
@@ -213,41 +248,42 @@ struct SmemDescriptor {
   }
 };
 
+#define ATTNJIT_MMA(group, kind, a, a_operand)                                    \
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %4, 0;\n"                        \
+               "tcgen05.mma.cta_group::" group ".kind::" kind " [%0], " a             \
+               ", %2, %3, p;\n}" ::"r"(d),                                          \
+               a_operand, "l"(b), "r"(instruction), "r"(accumulate)                  \
+               : "memory")
+
 /// tcgen05.mma (9.7.16.10.9.1), kind::f8f6f4 for e4m3 and kind::f16 elsewhere: D (+)= A B over 32
 /// bytes of A's and B's columns, A and B in shared memory; one thread.
-template <MmaOperand kOperand>
+template <MmaOperand kOperand, bool kPair = false>
 ATTNJIT_DEVICE void tcgen05_mma_ss(u32 d, u64 a, u64 b, u32 instruction, int accumulate) {
-  if constexpr (kOperand == MmaOperand::kE4m3) {
-    asm volatile(
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %4, 0;\n"
-        "tcgen05.mma.cta_group::1.kind::f8f6f4 [%0], %1, %2, %3, p;\n}" ::"r"(d),
-        "l"(a), "l"(b), "r"(instruction), "r"(accumulate)
-        : "memory");
+  if constexpr (kOperand == MmaOperand::kE4m3 && kPair) {
+    ATTNJIT_MMA("2", "f8f6f4", "%1", "l"(a));
+  } else if constexpr (kOperand == MmaOperand::kE4m3) {
+    ATTNJIT_MMA("1", "f8f6f4", "%1", "l"(a));
+  } else if constexpr (kPair) {
+    ATTNJIT_MMA("2", "f16", "%1", "l"(a));
   } else {
-    asm volatile(
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %4, 0;\n"
-        "tcgen05.mma.cta_group::1.kind::f16 [%0], %1, %2, %3, p;\n}" ::"r"(d),
-        "l"(a), "l"(b), "r"(instruction), "r"(accumulate)
-        : "memory");
+    ATTNJIT_MMA("1", "f16", "%1", "l"(a));
   }
 }
 
 /// The same with A in tensor memory, two or four elements a column: 8 columns are 32 bytes.
-template <MmaOperand kOperand>
+template <MmaOperand kOperand, bool kPair = false>
 ATTNJIT_DEVICE void tcgen05_mma_ts(u32 d, u32 a, u64 b, u32 instruction, int accumulate) {
-  if constexpr (kOperand == MmaOperand::kE4m3) {
-    asm volatile(
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %4, 0;\n"
-        "tcgen05.mma.cta_group::1.kind::f8f6f4 [%0], [%1], %2, %3, p;\n}" ::"r"(d),
-        "r"(a), "l"(b), "r"(instruction), "r"(accumulate)
-        : "memory");
+  if constexpr (kOperand == MmaOperand::kE4m3 && kPair) {
+    ATTNJIT_MMA("2", "f8f6f4", "[%1]", "r"(a));
+  } else if constexpr (kOperand == MmaOperand::kE4m3) {
+    ATTNJIT_MMA("1", "f8f6f4", "[%1]", "r"(a));
+  } else if constexpr (kPair) {
+    ATTNJIT_MMA("2", "f16", "[%1]", "r"(a));
   } else {
-    asm volatile(
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %4, 0;\n"
-        "tcgen05.mma.cta_group::1.kind::f16 [%0], [%1], %2, %3, p;\n}" ::"r"(d),
-        "r"(a), "l"(b), "r"(instruction), "r"(accumulate)
-        : "memory");
+    ATTNJIT_MMA("1", "f16", "[%1]", "r"(a));
   }
 }
+
+#undef ATTNJIT_MMA
 
 }  // namespace attnjit

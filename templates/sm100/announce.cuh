@@ -21,7 +21,7 @@ ATTNJIT_DEVICE WorkTile work_of(const SequenceTile& tile, const Arguments& argum
   work.kv_begin = tile.kv_begin;
   const int tiles = SequenceTiling<Config>::tiles(work.q_len, arguments);
   work.first_position = (tiles - 1 - tile.rank) * work_positions<Config>(arguments);
-  const int second = work.first_position + Layout::kPositions;
+  const int second = work.first_position + Layout::kTileStep;
   const bool has_second = !one_query_launch<Config>(arguments) && second < work.q_len;
   work.num_qo = has_second || Layout::kAlwaysTwo ? 2 : 1;
   work.partition = tile.partition;

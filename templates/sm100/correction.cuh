@@ -44,7 +44,7 @@ ATTNJIT_DEVICE void stage_output(u32 row, int column, const float (&o)[16]) {
 template <class Config>
 ATTNJIT_DEVICE void give_o(const Smem<Config>& smem, int warpgroup) {
   tcgen05_fence_before();
-  arrive_warp(smem.p_full(warpgroup, 0));
+  smem.arrive_warp_at_leader(smem.p_full(warpgroup, 0));
 }
 
 /// The same of the next work tile, where a CTA has several: O has been read. NOTE: said then, and
@@ -203,7 +203,7 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
         arrive_warp(smem.p_full(step & 1, 0));
       }
     } else {
-      if constexpr (!Config::kOneWorkTile) {
+      if constexpr (!Config::kOneWorkTile && !Layout::kPair) {
         if (share_0.steps == 1) arrive_warp(smem.statistic_empty(0));
         if (share_1.steps == 1) arrive_warp(smem.statistic_empty(1));
       }
@@ -219,7 +219,9 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
           if (step == 0 || !share.has(step)) continue;
           wait(smem.statistic_full(warpgroup), statistic_parity, warpgroup);
           const float factor = load_shared(smem.statistic(warpgroup, 0, row));
-          if (step == share.steps - 1) arrive_warp(smem.statistic_empty(warpgroup));
+          if (Layout::kPair || step == share.steps - 1) {
+            arrive_warp(smem.statistic_empty(warpgroup));
+          }
           // NOTE: O is not being added to: the commit that told of this tile's S came after all
           // earlier products, and the next ones wait for the arrival below.
           tcgen05_fence_after();
@@ -227,7 +229,7 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
             rescale<Layout::kOutputColumns>(tmem.o(warpgroup) + lanes, factor);
           }
           tcgen05_fence_before();
-          arrive_warp(smem.p_full(warpgroup, 0));
+          smem.arrive_warp_at_leader(smem.p_full(warpgroup, 0));
         }
       }
     }
@@ -240,6 +242,7 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
       wait(smem.statistic_full(warpgroup), statistic_parity, warpgroup);
       const RowStatistics read{load_shared(smem.statistic(warpgroup, 0, row)),
                                load_shared(smem.statistic(warpgroup, 1, row))};
+      if constexpr (Layout::kPair) arrive_warp(smem.statistic_empty(warpgroup));
       return read;
     };
 #pragma unroll 1
@@ -249,7 +252,7 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
       float weight_1 = 0.0f;
       if (!Layout::kOneO && shared) own = merge(own, statistics(1), weight_0, weight_1);
       const int position =
-          work.first_position + tile * Layout::kPositions + own_row / Layout::kFused;
+          work.first_position + tile * Layout::kTileStep + own_row / Layout::kFused;
       const int head = work.head + own_row % Layout::kFused;
       float sink = 0.0f;
       if constexpr (Config::kSink) sink = arguments.sink[head];

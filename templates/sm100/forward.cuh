@@ -66,8 +66,8 @@ ATTNJIT_DEVICE void forward(const Arguments& arguments, const Params& params) {
     __syncwarp();
     init_barriers_by_warp<Config>(smem.barrier(0));
   } else if (warp == Layout::kMmaWarp) {
-    tcgen05_alloc<Config::kTmemColumns>(smem.tmem_address());
-    tcgen05_relinquish_alloc_permit();
+    tcgen05_alloc<Config::kTmemColumns, Layout::kPair>(smem.tmem_address());
+    tcgen05_relinquish_alloc_permit<Layout::kPair>();
     tcgen05_fence_before();
   } else if (warp == Layout::kLoadWarp) {
     if (elect_one()) {
@@ -88,7 +88,11 @@ ATTNJIT_DEVICE void forward(const Arguments& arguments, const Params& params) {
   }
   // NOTE: before anything is read or written: the launch before may still write it, or read it.
   if constexpr (Config::kOverlaps) await_prerequisites();
-  __syncthreads();
+  if constexpr (Layout::kPair) {
+    cluster_barrier();
+  } else {
+    __syncthreads();
+  }
   tcgen05_fence_after();
   const u32 tmem = load_shared_word(smem.tmem_address());
 
@@ -102,7 +106,7 @@ ATTNJIT_DEVICE void forward(const Arguments& arguments, const Params& params) {
     setmaxnreg_dec<Config::kCorrectionRegisters>();
     correct<Config, Mask>(Smem<Config>(opaque(base), arguments), Tmem<Config>{opaque(tmem)},
                           arguments, params);
-    named_barrier_arrive(kTeardownBarrier, kTeardownThreads);
+    if constexpr (!Layout::kPair) named_barrier_arrive(kTeardownBarrier, kTeardownThreads);
   } else if (Config::kWidensKv && warp >= Layout::kWideningWarp) {
     if constexpr (Config::kWidensKv) {
       if constexpr (Config::kWideningRegisters > Layout::kLaunchRegisters) {
@@ -129,7 +133,7 @@ ATTNJIT_DEVICE void forward(const Arguments& arguments, const Params& params) {
     }
     if (elect_one()) {
       const Smem<Config> own(opaque(base), arguments);
-      if (warp == Layout::kMmaWarp) {
+      if (warp == Layout::kMmaWarp && own.leads()) {
         multiply<Config, Mask>(own, Tmem<Config>{opaque(tmem)}, arguments, params);
       } else if (!Config::kRowCopies && warp == Layout::kLoadWarp) {
         if constexpr (Config::kWidensKv) {
@@ -142,11 +146,19 @@ ATTNJIT_DEVICE void forward(const Arguments& arguments, const Params& params) {
       }
     }
     __syncwarp();
-    if (warp == Layout::kMmaWarp) {
+    if (!Layout::kPair && warp == Layout::kMmaWarp) {
       // The correction warps have read the last O, and before it the softmax warps the last S.
       named_barrier_sync(kTeardownBarrier, kTeardownThreads);
       tcgen05_fence_after();
       tcgen05_dealloc<Config::kTmemColumns>(tmem);
+    }
+  }
+  if constexpr (Layout::kPair) {
+    // The memory of each stays until the other neither multiplies it nor arrives at its barriers.
+    cluster_barrier();
+    if (warp == Layout::kMmaWarp) {
+      tcgen05_fence_after();
+      tcgen05_dealloc<Config::kTmemColumns, true>(tmem);
     }
   }
 }

@@ -83,6 +83,13 @@ struct LayoutOf {
                     kLaunchRegisters * (Config::kThreads / 128),
                 "setmaxnreg waits for ever for registers that the CTA was not launched with");
 
+  /// Two CTAs, a pair, multiply together (cta_group::2): a product has 256 rows, of which each has
+  /// 128, and each loads half of K's rows and of V's columns. They walk the KV tiles that either
+  /// sees. The first of them, the leader, issues every product.
+  static constexpr int kCtas = Config::kCluster;
+  static constexpr bool kPair = kCtas == 2;
+  static_assert(kCtas == 1 || kCtas == 2, "a CTA multiplies alone, or with another");
+
   /// One softmax warpgroup has the one query tile and all its KV tiles. S has two buffers, which
   /// the tiles take by turns, and there is one O. What is counted by warpgroups elsewhere is then
   /// counted by buffers of S.
@@ -133,14 +140,20 @@ struct LayoutOf {
       kOOverQ && kQkBlocks * kQBlockBytes < kOutputBlocks * kOBlockBytes
           ? kOutputBlocks * kOBlockBytes
           : kQkBlocks * kQBlockBytes;
-  static constexpr int kKvBlockBytes = Config::kTileN * kRowBytes;
+  /// What a CTA has of a tile of K, its rows, and of V, its columns.
+  static constexpr int kKRows = Config::kTileN / kCtas;
+  static constexpr int kVBlocks = kOvBlocks / kCtas;
+  static_assert(kKRows * kCtas == Config::kTileN && kVBlocks * kCtas == kOvBlocks,
+                "the CTAs of a pair have as much of K and of V");
+  static constexpr int kKBlockBytes = kKRows * kRowBytes;
+  static constexpr int kVBlockBytes = Config::kTileN * kRowBytes;
   /// Blocks of K that lie in its stage; the others, its rope part, in a buffer of their own.
   static constexpr int kKStageBlocks = Config::kRopeBuffers > 0 ? kOvBlocks : kQkBlocks;
-  static constexpr int kRopeBytes = (kQkBlocks - kKStageBlocks) * kKvBlockBytes;
+  static constexpr int kRopeBytes = (kQkBlocks - kKStageBlocks) * kKBlockBytes;
   static_assert(Config::kRopeBuffers == 0 || Config::kFusedKv,
                 "in a ring of its own K has its rope part in its stage");
-  static_assert(Config::kKStageBytes >= kKStageBlocks * kKvBlockBytes &&
-                    Config::kVStageBytes >= kOvBlocks * kKvBlockBytes,
+  static_assert(Config::kKStageBytes >= kKStageBlocks * kKBlockBytes &&
+                    Config::kVStageBytes >= kVBlocks * kVBlockBytes,
                 "a stage holds a tile");
   static_assert(Config::kQOffset % kSwizzlePeriod == 0 && Config::kOOffset % kSwizzlePeriod == 0 &&
                     Config::kKOffset % kSwizzlePeriod == 0 &&
@@ -148,7 +161,7 @@ struct LayoutOf {
                     Config::kKRopeOffset % kSwizzlePeriod == 0 &&
                     Config::kKStageBytes % kSwizzlePeriod == 0 &&
                     Config::kVStageBytes % kSwizzlePeriod == 0 &&
-                    kKvBlockBytes % kSwizzlePeriod == 0,
+                    kKBlockBytes % kSwizzlePeriod == 0 && kVBlockBytes % kSwizzlePeriod == 0,
                 "the swizzles repeat every 1024 bytes or 512: tiles begin at multiples of that");
   static_assert(Config::kTmemColumns >= Config::kTmemO1 + kPvColumns &&
                     (kOneO ? Config::kTmemO1 == Config::kTmemO0
@@ -172,6 +185,9 @@ struct LayoutOf {
   static constexpr bool kKvLens = kPaged || Config::kRagged || Config::kRaggedKv;
   /// V's rows past a sequence's end are zeroed when TMA has brought them.
   static constexpr bool kTails = kKvLens && kBoxesOfKeys;
+  static_assert(!kPair || (Config::kNumQo == 2 && kBoxesOfKeys && !kKvLens && !Config::kAnnounced &&
+                           !Config::kMapped && !Config::kSwitchTo1Q),
+                "a pair's sequences have one length, and their keys come by TMA");
 
   /// A CTA has one work tile, or walks several: then what one used is handed on to the next.
   static_assert(!Config::kOneWorkTile || !Config::kAnnounced,
@@ -193,6 +209,8 @@ struct LayoutOf {
   /// Positions of the sequence in 128 rows: with fused heads, kGroup rows are of one position.
   static constexpr int kFused = Config::kFuseGqa ? Config::kGroup : 1;
   static constexpr int kPositions = kRows / kFused;
+  /// From a CTA's query tile to its second one: a pair's tiles alternate.
+  static constexpr int kTileStep = kPositions * kCtas;
   /// Rows of a box of Q or O; those behind them belong to nobody. NOTE: where there are some, a
   /// sequence has no more rows than one query tile (max_q_len): what follows it is past q_len.
   static constexpr int kBoxQRows = kPositions * kFused;
@@ -211,6 +229,41 @@ struct Smem : CtaMemory<Config> {
   using CtaMemory<Config>::CtaMemory;
   using CtaMemory<Config>::barrier;
   using CtaMemory<Config>::base;
+
+  /// Whether products of this CTA, or of the pair, are issued here.
+  ATTNJIT_DEVICE static bool leads() {
+    if constexpr (Layout::kPair) return cluster_rank() == 0;
+    return true;
+  }
+  /// The barrier of the leader that lies where `barrier` does: it hears of what both CTAs load.
+  ATTNJIT_DEVICE static u32 of_leader(u32 barrier) {
+    if constexpr (Layout::kPair) return shared_address_in(barrier, 0);
+    return barrier;
+  }
+  /// Announces bytes that are about to be loaded, by each CTA as many: the leader for both.
+  ATTNJIT_DEVICE static void expect_bytes(u32 barrier, int bytes) {
+    if (leads()) mbarrier_arrive_expect_tx(barrier, Layout::kCtas * bytes);
+  }
+  /// One arrival for the warp at a barrier of the MMA thread, which is the leader's: says what its
+  /// lanes did in tensor memory before their tcgen05.fence.
+  ATTNJIT_DEVICE static void arrive_warp_at_leader(u32 barrier) {
+    if constexpr (Layout::kPair) {
+      __syncwarp();
+      if (elect_one()) mbarrier_arrive_relaxed_at(barrier, 0);
+    } else {
+      arrive_warp(barrier);
+    }
+  }
+  /// The MMA thread's wait for such arrivals, before its own tcgen05.fence.
+  ATTNJIT_DEVICE void wait_for_warps(u32 barrier, int parity) const {
+    if constexpr (Layout::kPair) {
+      // NOTE: a bounded wait is for the phase alone: it sees no other CTA's arrivals.
+      if constexpr (Config::kDebugWaits) this->wait(barrier, parity);
+      mbarrier_wait_relaxed_cluster(barrier, parity);
+    } else {
+      this->wait(barrier, parity);
+    }
+  }
 
   /// The query tile `tile`, whose memory O takes afterwards where Layout::kOOverQ.
   ATTNJIT_DEVICE u32 q(int tile) const {
@@ -244,7 +297,8 @@ struct Smem : CtaMemory<Config> {
   ATTNJIT_DEVICE u32 p_full(int warpgroup, int part) const {
     return barrier(Config::kBarSCons + 2 * warpgroup + part);
   }
-  /// A statistic is in shared memory; has been read.
+  /// A statistic is in shared memory; has been read. Of a pair each has a phase of both. Elsewhere
+  /// that a factor was read is said by the phase of a P, and only the last one has one of its own.
   ATTNJIT_DEVICE u32 statistic_full(int warpgroup) const {
     return barrier(Config::kBarC + 2 * warpgroup);
   }

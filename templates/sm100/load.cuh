@@ -13,7 +13,7 @@ ATTNJIT_DEVICE void load_q_block(const Smem<Config>& smem, const Arguments& argu
                                  const WorkTile& work, int tile, int block, u32 barrier) {
   using Layout = LayoutOf<Config>;
   const u32 destination = smem.q(tile) + static_cast<u32>(block * Layout::kQBlockBytes);
-  const int position = work.first_position + tile * Layout::kPositions;
+  const int position = work.first_position + tile * Layout::kTileStep;
   const int row = work.q_begin + position;
   // NOTE: ragged: rows past the sequence's end are the next one's. Nothing is made of them.
   if constexpr (Config::kRagged && Config::kFuseGqa) {
@@ -23,11 +23,11 @@ ATTNJIT_DEVICE void load_q_block(const Smem<Config>& smem, const Arguments& argu
     tma_load_3d(destination, arguments.q_map, barrier, block * Layout::kColumns, work.head, row,
                 kEvictFirst);
   } else if constexpr (Config::kFuseGqa) {
-    tma_load_5d(destination, arguments.q_map, barrier, block * Layout::kColumns, 0, work.kv_head,
-                position, work.batch, kEvictFirst);
+    tma_load_5d<Layout::kPair>(destination, arguments.q_map, barrier, block * Layout::kColumns, 0,
+                               work.kv_head, position, work.batch, kEvictFirst);
   } else {
-    tma_load_4d(destination, arguments.q_map, barrier, block * Layout::kColumns, work.head,
-                position, work.batch, kEvictFirst);
+    tma_load_4d<Layout::kPair>(destination, arguments.q_map, barrier, block * Layout::kColumns,
+                               work.head, position, work.batch, kEvictFirst);
   }
 }
 
@@ -37,10 +37,11 @@ ATTNJIT_DEVICE void load_q_chunk(const Smem<Config>& smem, const Arguments& argu
                                  const WorkTile& work, int tile, int chunk) {
   using Layout = LayoutOf<Config>;
   const u32 full = smem.q_full(tile, chunk);
-  mbarrier_arrive_expect_tx(full, Layout::kChunkBlocks * Layout::kBoxQRows * Layout::kRowBytes);
+  smem.expect_bytes(full, Layout::kChunkBlocks * Layout::kBoxQRows * Layout::kRowBytes);
 #pragma unroll
   for (int i = 0; i < Layout::kChunkBlocks; ++i) {
-    load_q_block(smem, arguments, work, tile, chunk * Layout::kChunkBlocks + i, full);
+    load_q_block(smem, arguments, work, tile, chunk * Layout::kChunkBlocks + i,
+                 smem.of_leader(full));
   }
 }
 
@@ -120,12 +121,20 @@ ATTNJIT_DEVICE void load_kv_chunk(const Smem<Config>& smem, const KvTile<Config,
     }
   } else {
     kv.acquire(smem, chunk);
-    mbarrier_arrive_expect_tx(landed, KvTile<Config, kIsK>::kChunkBytes);
+    smem.expect_bytes(landed, KvTile<Config, kIsK>::kChunkBytes);
+    // Of a pair's tile each CTA has half of K's rows, and half of V's columns.
+    int first_row = work.kv_begin + first;
+    int first_column = 0;
+    if constexpr (Layout::kPair && kIsK) first_row += cluster_rank() * Layout::kKRows;
+    if constexpr (Layout::kPair && !kIsK) {
+      first_column = cluster_rank() * Layout::kVBlocks * Layout::kColumns;
+    }
 #pragma unroll
     for (int i = 0; i < kBlocks; ++i) {
       const int block = chunk * kBlocks + i;
-      tma_load_4d(kv.block(block), map, landed, block * Layout::kColumns, work.kv_head,
-                  work.kv_begin + first, Config::kRaggedKv ? 0 : work.batch, policy);
+      tma_load_4d<Layout::kPair>(kv.block(block), map, smem.of_leader(landed),
+                                 first_column + block * Layout::kColumns, work.kv_head, first_row,
+                                 Config::kRaggedKv ? 0 : work.batch, policy);
     }
   }
 }

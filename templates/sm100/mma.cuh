@@ -52,7 +52,8 @@ struct Products {
   ATTNJIT_DEVICE void qk(const KvTile<Config, true>& k, int warpgroup, int tile, bool product,
                          bool new_q, bool last_of_q, bool release) {
     constexpr u32 kInstruction =
-        mma_instruction_descriptor<Layout::kOperand, kRows, Config::kTileN, false>();
+        mma_instruction_descriptor<Layout::kOperand, kRows * Layout::kCtas, Config::kTileN,
+                                   false>();
     // NOTE: opaque: each step's address is one addition here, and would be one register each where
     // the compiler computed them before the loop over KV tiles.
     const RowsDescriptor a(opaque(smem.q(tile)));
@@ -82,16 +83,16 @@ struct Products {
           if constexpr (Layout::kQInTmem) {
             tcgen05_mma_ts<Layout::kOperand>(s, tmem.q(step), b.at(bytes), kInstruction, step > 0);
           } else {
-            tcgen05_mma_ss<Layout::kOperand>(s, a.at(block * Layout::kQBlockBytes + bytes),
-                                             b.at(bytes), kInstruction, step > 0);
+            tcgen05_mma_ss<Layout::kOperand, Layout::kPair>(
+                s, a.at(block * Layout::kQBlockBytes + bytes), b.at(bytes), kInstruction, step > 0);
           }
         }
       }
       if (release) k.release(chunk);
     }
-    if (product) tcgen05_commit(smem.s_full(warpgroup));
+    if (product) tcgen05_commit<Layout::kPair>(smem.s_full(warpgroup));
     if constexpr (!Config::kOneWorkTile) {
-      if (!Layout::kOOverQ && last_of_q) tcgen05_commit(smem.q_empty(tile));
+      if (!Layout::kOOverQ && last_of_q) tcgen05_commit<Layout::kPair>(smem.q_empty(tile));
     }
     // NOTE: also where a CTA has one work tile. With a constant parity the compiler keeps more in
     // registers, and kernels that widen K and V spilt 96 bytes.
@@ -102,30 +103,31 @@ struct Products {
   ATTNJIT_DEVICE void pv(const KvTile<Config, false>& v, int warpgroup, bool product, bool first,
                          bool last, bool release) {
     constexpr u32 kInstruction =
-        mma_instruction_descriptor<Layout::kPvOperand, kRows, Layout::kPvColumns, true>();
+        mma_instruction_descriptor<Layout::kPvOperand, kRows * Layout::kCtas, Layout::kPvColumns,
+                                   true>();
     await(v, 0);
     if (product) {
-      const SmemDescriptor<Layout::kKvBlockBytes, Layout::kRowBytes> b(v.block(0));
+      const SmemDescriptor<Layout::kVBlockBytes, Layout::kRowBytes> b(v.block(0));
       const u32 p = opaque(tmem.s(warpgroup));
       const u32 o = tmem.o(warpgroup);
       const int parity = static_cast<int>(p_parity >> warpgroup & 1u);
       p_parity ^= 1u << warpgroup;
 #pragma unroll
       for (int part = 0; part < 2; ++part) {
-        smem.wait(smem.p_full(warpgroup, part), parity);
+        smem.wait_for_warps(smem.p_full(warpgroup, part), parity);
         tcgen05_fence_after();
         const int begin = part == 0 ? 0 : Layout::kPvSteps0;
         const int end = part == 0 ? Layout::kPvSteps0 : Layout::kPvSteps;
 #pragma unroll
         for (int step = begin; step < end; ++step) {
-          tcgen05_mma_ts<Layout::kPvOperand>(o, p + 8 * step,
-                                             b.at(step * Layout::kStepColumns * Layout::kRowBytes),
-                                             kInstruction, step > 0 || !first);
+          tcgen05_mma_ts<Layout::kPvOperand, Layout::kPair>(
+              o, p + 8 * step, b.at(step * Layout::kStepColumns * Layout::kRowBytes), kInstruction,
+              step > 0 || !first);
         }
       }
     }
     if (release) v.release(0);
-    if (last) tcgen05_commit(smem.o_full(Layout::kOneO ? 0 : warpgroup));
+    if (last) tcgen05_commit<Layout::kPair>(smem.o_full(Layout::kOneO ? 0 : warpgroup));
   }
 };
 

@@ -13,8 +13,9 @@ template <class Config, bool kIsK>
 struct KvTile {
   using Layout = LayoutOf<Config>;
   static constexpr int kChunks = kIsK ? Config::kQkStages : 1;
-  static constexpr int kBlocks = kIsK ? Layout::kQkBlocks : Layout::kOvBlocks;
-  static constexpr int kChunkBytes = kBlocks / kChunks * Layout::kKvBlockBytes;
+  static constexpr int kBlocks = kIsK ? Layout::kQkBlocks : Layout::kVBlocks;  ///< of this CTA
+  static constexpr int kBlockBytes = kIsK ? Layout::kKBlockBytes : Layout::kVBlockBytes;
+  static constexpr int kChunkBytes = kBlocks / kChunks * kBlockBytes;
   static constexpr u32 kEmptyAfterFull =
       8 * (kIsK ? Config::kBarKCons - Config::kBarKProd : Config::kBarVCons - Config::kBarVProd);
 
@@ -26,9 +27,9 @@ struct KvTile {
   /// Where column block `block` begins.
   ATTNJIT_DEVICE u32 block(int block) const {
     if (kIsK && block >= Layout::kKStageBlocks) {
-      return rope + static_cast<u32>((block - Layout::kKStageBlocks) * Layout::kKvBlockBytes);
+      return rope + static_cast<u32>((block - Layout::kKStageBlocks) * kBlockBytes);
     }
-    return data + static_cast<u32>(block * Layout::kKvBlockBytes);
+    return data + static_cast<u32>(block * kBlockBytes);
   }
   ATTNJIT_DEVICE u32 full(int chunk) const { return barriers + static_cast<u32>(8 * chunk); }
   ATTNJIT_DEVICE u32 empty(int chunk) const { return full(chunk) + kEmptyAfterFull; }
@@ -43,7 +44,7 @@ struct KvTile {
     smem.wait(full(chunk), parity);
   }
   /// Consumer: gives a chunk back when this thread's products so far have read it.
-  ATTNJIT_DEVICE void release(int chunk) const { tcgen05_commit(empty(chunk)); }
+  ATTNJIT_DEVICE void release(int chunk) const { tcgen05_commit<Layout::kPair>(empty(chunk)); }
 };
 
 /// The order of tiles through the stages, the same for the producer and the consumer: every K and

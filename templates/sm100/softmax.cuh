@@ -46,7 +46,7 @@ ATTNJIT_DEVICE void exponentiate(float (&s)[Config::kTileN], float log2_scale, f
     if (end == Config::kPvKeys0 || end == Config::kTileN) {
       tcgen05_wait_st();
       tcgen05_fence_before();
-      arrive_warp(smem.p_full(warpgroup, end == Config::kTileN ? 1 : 0));
+      smem.arrive_warp_at_leader(smem.p_full(warpgroup, end == Config::kTileN ? 1 : 0));
     }
   }
 }
@@ -69,16 +69,20 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
   [[maybe_unused]] KeyScales<Config, Arguments> key_scales(smem, arguments, warpgroup, row);
 
   const auto hand_over_statistic = [&] { arrive_warp(smem.statistic_full(warpgroup)); };
+  // NOTE: of a pair each read has a phase, the first of which there is none: before it nothing lies
+  // there.
   const auto await_statistic_read = [&] {
-    smem.wait(smem.statistic_empty(warpgroup), statistic_parity);
-    if constexpr (!Config::kOneWorkTile) statistic_parity ^= 1;
+    smem.wait(smem.statistic_empty(warpgroup), statistic_parity ^ (Layout::kPair ? 1 : 0));
+    if constexpr (!Config::kOneWorkTile || Layout::kPair) statistic_parity ^= 1;
   };
 
   for (ListOf<true, Config, Mask, Arguments, Params> list(smem, arguments, params); !list.done();
        list.advance()) {
     const WorkTile work = list.tile();
-    const int first = work.first_position + (work.num_qo == 2 ? warpgroup * Layout::kPositions : 0);
-    const int last = min(first + Layout::kPositions, work.q_len) - 1;
+    const int first = work.first_position + (work.num_qo == 2 ? warpgroup * Layout::kTileStep : 0);
+    int last = min(first + Layout::kPositions, work.q_len) - 1;
+    // A pair's second CTA may have no rows of a tile.
+    if constexpr (Layout::kPair) last = max(first, last);
     const int first_q_idx = work.kv_len - work.q_len;  // of position 0
     // Tiles inside core need no mask.
     const KvRange core = Mask::core(first + first_q_idx, last + first_q_idx, work.kv_len, params);
@@ -204,7 +208,8 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
         smem.wait(smem.s_full(buffer), s_parity >> buffer & 1);
         s_parity ^= 1 << buffer;
       } else {
-        if (step > 0) smem.wait(smem.p_full(warpgroup, 0), s_parity ^ 1);
+        // The barriers of P are the leader's.
+        if (!Layout::kPair && step > 0) smem.wait(smem.p_full(warpgroup, 0), s_parity ^ 1);
         smem.wait(smem.s_full(warpgroup), s_parity);
         s_parity ^= 1;
       }
@@ -246,13 +251,16 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
       const float to_exponents = kByToken ? 1.0f : log2_scale;
       const float factor = online.template renew<Config>(tile_maximum, to_exponents);
       if (step > 0) {
+        if constexpr (Layout::kPair) await_statistic_read();
         store_shared(slot, factor);
         hand_over_statistic();
       }
       exponentiate<Config>(s, to_exponents, origin(online.maximum), s_columns, smem, buffer);
       // Off the critical path: P is handed over. No S follows the last factor that would tell of
       // its read.
-      if (step == steps - 1 && (!Config::kOneWorkTile || step > 0)) await_statistic_read();
+      if (step == steps - 1 && (!Config::kOneWorkTile || Layout::kPair || step > 0)) {
+        await_statistic_read();
+      }
       if constexpr (kByToken) {
         online.sum += key_scales.row_sum(s);
       } else {

@@ -18,7 +18,7 @@ ATTNJIT_DEVICE void store(const Smem<Config>& smem, const Arguments& arguments,
     const WorkTile work = list.tile();
 #pragma unroll 1
     for (int tile = 0; tile < work.num_qo; ++tile) {
-      const int position = work.first_position + tile * Layout::kPositions;
+      const int position = work.first_position + tile * Layout::kTileStep;
       const int row = work.q_begin + position;
       // The correction warps have written the rows of a partition, and those of a tile that ends
       // past its sequence.

@@ -28,7 +28,7 @@ ATTNJIT_DEVICE void clear_tail(const Smem<Config>& smem, KvSequence<Config> kv,
        row += 32 / Layout::kRowUnits) {
     // Pairs of rows of 64 bytes share 128: the swizzle stays within a row in either case.
 #pragma unroll
-    for (int block = 0; block < Layout::kOvBlocks; ++block) {
+    for (int block = 0; block < Layout::kVBlocks; ++block) {
       store_shared_v4(v.block(block) +
                           static_cast<u32>(row * Layout::kRowBytes + lane % Layout::kRowUnits * 16),
                       0, 0, 0, 0);

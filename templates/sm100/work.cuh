@@ -27,7 +27,8 @@ struct Share {
 ///
 /// With two, warpgroup w has the query tile w, and a round is a KV tile, for both or for the one
 /// whose rows see it. With one the warpgroups share its KV tiles, and a round is two of them: the
-/// first is warpgroup 0's.
+/// first is warpgroup 0's. A pair's query tiles alternate, so that warpgroups w of both have 256
+/// rows that follow one another, and what one of them sees is walked by both.
 struct WorkTile {
   int batch, head, kv_head;  ///< head: the group's first where heads are fused
   int q_len, kv_len;         ///< of the sequence
@@ -109,10 +110,20 @@ ATTNJIT_DEVICE bool one_query_launch(const Arguments& arguments) {
   return Config::kNumQo == 1;
 }
 
-/// Positions of a CTA's query tiles.
+/// Positions of the query tiles of a CTA, or of a pair.
 template <class Config, class Arguments>
 ATTNJIT_DEVICE int work_positions(const Arguments& arguments) {
-  return (one_query_launch<Config>(arguments) ? 1 : Config::kNumQo) * LayoutOf<Config>::kPositions;
+  return (one_query_launch<Config>(arguments) ? 1 : Config::kNumQo) * LayoutOf<Config>::kTileStep;
+}
+
+/// CTAs, or pairs, of the grid, and which of them this is.
+template <class Config>
+ATTNJIT_DEVICE int workers() {
+  return static_cast<int>(gridDim.x) / LayoutOf<Config>::kCtas;
+}
+template <class Config>
+ATTNJIT_DEVICE int worker() {
+  return static_cast<int>(blockIdx.x) / LayoutOf<Config>::kCtas;
 }
 
 /// Rows of a sequence that CTAs take at a time; fused heads share them.
@@ -133,10 +144,10 @@ struct SequenceTiling {
 template <class Config, class Arguments>
 using Sequences = SequenceLengths<Config, LayoutOf<Config>::kKvLens, Arguments>;
 
-/// The KV tiles that a query tile reaches.
+/// The KV tiles that a query tile reaches, or a pair's two.
 template <class Config, class Mask, class Params>
 ATTNJIT_DEVICE KvTiles reached_by(const WorkTile& work, int position, const Params& params) {
-  const int last = min(position + LayoutOf<Config>::kPositions, work.q_len) - 1;
+  const int last = min(position + LayoutOf<Config>::kTileStep, work.q_len) - 1;
   const int first_q_idx = work.kv_len - work.q_len;  // of position 0
   const KvRange reach =
       Mask::reach(position + first_q_idx, last + first_q_idx, work.kv_len, params);
@@ -169,7 +180,7 @@ ATTNJIT_DEVICE int tiles_with_keys(const WorkTile& work, int tiles, const Argume
 template <class Config, class Mask, class Arguments, class Params>
 ATTNJIT_DEVICE void find_seen(WorkTile& work, bool has_second, const Arguments& arguments,
                               const Params& params) {
-  const int second = work.first_position + LayoutOf<Config>::kPositions;
+  const int second = work.first_position + LayoutOf<Config>::kTileStep;
   if constexpr (Config::kMapped) {
     constexpr int kParts = kMapBlock / Config::kTileN;
     const int batch = arguments.map_batches == 1 ? 0 : work.batch;
@@ -250,8 +261,8 @@ struct WorkList {
       : smem(memory),
         arguments(launch),
         params(user),
-        index(static_cast<int>(blockIdx.x)),
-        round_end(static_cast<int>(gridDim.x)) {
+        index(worker<Config>()),
+        round_end(workers<Config>()) {
     if constexpr (Config::kRagged) over = static_cast<int>(load_shared_word(smem.work())) < 0;
   }
 
@@ -268,7 +279,7 @@ struct WorkList {
     } else {
       // The CTA that had the last of a round has the first of the next: tiles come longest first.
       index = round_end + (round_end - 1 - index);
-      round_end += static_cast<int>(gridDim.x);
+      round_end += workers<Config>();
     }
   }
 
@@ -301,11 +312,13 @@ struct WorkList {
     work.kv_head = quotient(work.head, Config::kGroup);
     work.kv_len = Sequences<Config, Arguments>{arguments}.keys(work.batch, work.q_len);
     work.first_position = rank * work_positions<Config>(arguments);
-    const int second = work.first_position + Layout::kPositions;
+    const int second = work.first_position + Layout::kTileStep;
     // A second query tile past q_len is no work: the warpgroups share the first.
     work.num_qo = one_query_launch<Config>(arguments) || second >= work.q_len ? 1 : 2;
     find_seen<Config, Mask>(work, work.num_qo == 2, arguments, params);
     find_last_tile<Config>(work, arguments);
+    // What a pair sees is both CTAs': each has every second tile of 128 rows.
+    if constexpr (Layout::kPair) work.first_position += cluster_rank() * Layout::kPositions;
     return work;
   }
   /// The same again, or what of it says where its keys lie, in registers that need not be kept

@@ -187,7 +187,8 @@ void place_map(const KernelPlan& plan, const MaskMapShape& map, LaunchRecipe& re
 }  // namespace
 
 bool walks_map(const ResolvedSpec& spec) {
-  if (!family_of(spec).maps) return false;
+  // NOTE: a work tile of a pair of CTAs has four rows of blocks, and a list has two at most.
+  if (!family_of(spec).maps || spec.options().pair_cta.value_or(false)) return false;
   // A work tile's list is not cut where partitions have fixed keys, and its rows are to be of whole
   // rows of blocks, or of a part of one.
   constexpr int kMostDepth = 192;  // deeper bodies walk no lists

@@ -259,6 +259,25 @@ std::vector<LaunchNumber> numbers_of(const AttentionSpec& spec, const Sm100Plan&
   return numbers;
 }
 
+// Why no pair of CTAs serves a spec; empty: one does.
+std::string why_no_pair(const AttentionSpec& spec, const Sm100Plan& sm100) {
+  const auto alone = [](std::string_view what) {
+    return fmt::format("{} by CTAs that multiply alone: pair_cta is to be false", what);
+  };
+  if (sm100.softmax_warpgroups != 2) return alone("one O is computed");
+  if (lengths_differ(spec)) return alone("sequences that differ in length are computed");
+  if (sm100.announced) return alone("partitions of the keys are computed");
+  if (sm100.widens_kv) return alone("K and V are widened");
+  const Sm100Variant& body = sm100.variants.front();
+  const std::int64_t columns = sm100.swizzle_bytes / size_of(spec.qkv_dtype);
+  if (body.v_cols_per_cta % columns != 0) {
+    return fmt::format(
+        "each CTA of a pair (pair_cta) has half of V's columns, {} of {}: no whole blocks of {}",
+        body.v_cols_per_cta, body.padded_ov_depth, columns);
+  }
+  return {};
+}
+
 template <class Enum, std::size_t kSize>
 std::string_view name_in(const std::array<std::string_view, kSize>& names, Enum value) {
   return names.at(static_cast<std::size_t>(value));
@@ -308,7 +327,9 @@ std::string sm100_unsupported_reason(const ResolvedSpec& resolved, const Sm100Pl
         *options.num_qo);
   }
   if (std::string reason = unsupported_accumulation(spec); !reason.empty()) return reason;
-  if (options.pair_cta.value_or(false)) return missing("pairs of CTAs (pair_cta)");
+  if (options.pair_cta.value_or(false)) {
+    if (std::string reason = why_no_pair(spec, sm100); !reason.empty()) return reason;
+  }
   if (sm100.swizzle_bytes == 32 || (sm100.swizzle_bytes == 64 && spec.qkv_dtype != Dtype::kE4m3)) {
     return missing(fmt::format("swizzle of {} bytes (swizzle_bytes)", sm100.swizzle_bytes));
   }

@@ -105,7 +105,7 @@ bool prefers_1q(const Sm100Plan& sm100, const AttentionSpec& spec, const LaunchS
 
 /// How a launch cuts the rows.
 struct QueryTiles {
-  bool one_query = false;  ///< a CTA has one query tile, or two
+  bool one_query = false;  ///< a CTA has one query tile, or two; a pair of CTAs two of each
   const Sm100Variant* body = nullptr;
   std::int64_t heads = 0;        ///< or groups of heads that share tiles
   std::int64_t of_sequence = 0;  ///< query tiles of the longest sequence
@@ -120,7 +120,7 @@ QueryTiles query_tiles(const KernelPlan& plan, const LaunchShapes& shapes,
   tiles.one_query = prefers_1q(*plan.sm100, spec, shapes, device);
   tiles.body = tiles.one_query ? &bodies.back() : &bodies.front();
   tiles.heads = tiles.body->fuse_gqa ? spec.num_kv_heads() : spec.num_q_heads;
-  const std::int64_t rows = tiles.body->BM_eff;
+  const std::int64_t rows = tiles.body->BM_eff * plan.sm100->cluster;
   tiles.of_sequence = (std::int64_t{shapes.q_len} + rows - 1) / rows;
   tiles.of_head = spec.ragged ? ragged_tiles(shapes, rows) : tiles.of_sequence * shapes.batch;
   return tiles;
@@ -203,11 +203,13 @@ Status plan_sm100_launch(const KernelPlan& plan, const LaunchRequest& request,
   // Tiles of equal work, and those that a CTA finds itself, are shared out evenly, one CTA an SM
   // that loads ahead over tile borders; of unequal ones the GPU gives out the next as an SM gets
   // free.
-  const std::int32_t ctas = plan.sm100->one_work_tile()
-                                ? total_tiles
-                                : std::min(total_tiles, std::max(request.device.sm_count, 1));
-  Status filled =
-      fill_recipe(KernelId::kAttention, static_cast<std::uint32_t>(ctas), values, recipe);
+  const std::int32_t cluster = plan.sm100->cluster;
+  const std::int32_t workers =
+      plan.sm100->one_work_tile()
+          ? total_tiles
+          : std::min(total_tiles, std::max(request.device.sm_count / cluster, 1));
+  Status filled = fill_recipe(KernelId::kAttention, static_cast<std::uint32_t>(workers * cluster),
+                              values, recipe);
   if (filled) forget_partials(plan, request.partitions, recipe);
   return filled;
 }

@@ -39,6 +39,7 @@ constexpr int kTileRows = 128;             // of a query tile
 constexpr std::int64_t kColumnBatch = 32;  // columns per tcgen05.ld, and bits per mask word
 constexpr std::int64_t kRegisterFile = 65536;
 constexpr std::int64_t kLeastDepth = 64;  // that the reference serves
+constexpr std::int64_t kMostPairDepth = 192;  // of K, beside a V of up to 128
 
 Error unsupported(std::string reason) {
   return make_error(ErrorCode::kUnsupported, std::move(reason));
@@ -85,6 +86,8 @@ bool fits_pages(std::int64_t keys, const AttentionSpec& spec) {
 // e4m3, where 128 take half of the TMA's lines; but they pad a row to 128 columns.
 std::optional<int> swizzle_of(const AttentionSpec& spec, const PlanOptions& options) {
   if (options.swizzle_bytes || spec.qkv_dtype != Dtype::kE4m3) return options.swizzle_bytes;
+  // NOTE: a CTA of a pair has half of V's columns, in whole blocks.
+  if (options.pair_cta.value_or(false)) return std::nullopt;
   if (spec.qk_depth % 128 != 0 || spec.ov_depth % 128 != 0) return std::nullopt;
   return 128;
 }
@@ -525,12 +528,25 @@ Ring choose_ring_beside_o(Sm100LayoutRequest tile) {
 bool has_own_o(Sm100LayoutRequest tile, const Sm100Tuning& tuned) {
   tile.own_o = true;
   const Sm100Variant body = lay_out_fa4(tile, 4, false, 1);
-  if (tile.num_qo != 2 || tile.pair_cta || body.rope_depth > 0 ||
+  if (tile.num_qo != 2 || body.rope_depth > 0 ||
       tile.ov_depth * tile.output_size > 128 * kSm100OBuffers) {
     return false;
   }
   const Result<Ring> ring = tune_ring(tile, choose_ring_beside_o(tile), tuned);
   return ring && ring->slots >= (tile.widens_kv ? 6 : 4);
+}
+
+// Why the reference has no tiles, of any number of keys; empty: it has.
+std::string why_no_tiles(const Fa4Config& config) {
+  if (!config.pair_cta || config.qk_depth <= 128) return config.unsupported_with_any_keys();
+  // FlashAttention-4 has pairs of K's depth 192 with V of 128, too.
+  if (config.qk_depth > kMostPairDepth) {
+    return fmt::format("pair_cta needs a qk_depth of {} at most; it is {}", kMostPairDepth,
+                       config.qk_depth);
+  }
+  Fa4Config::Args alone = config.args;
+  alone.pair_cta = false;
+  return Fa4Config(alone).unsupported_with_any_keys();
 }
 
 // The reference's tiles, with the swizzle that is chosen here.
@@ -561,7 +577,7 @@ Result<Sm100Plan> plan_fa4(const ResolvedSpec& resolved, ConfigKind kind,
   least.qk_depth = kLeastDepth;
   const Fa4Config tiles = config.qk_depth < kLeastDepth ? Fa4Config(least) : config;
   // NOTE: stages are of this kernel's keys, which are fewer: choose_ring says how many there are.
-  if (std::string reason = tiles.unsupported_with_any_keys(); !reason.empty()) {
+  if (std::string reason = why_no_tiles(tiles); !reason.empty()) {
     return unsupported(std::move(reason));
   }
   plan.swizzle_bytes = config.swizzle_mode;

@@ -187,12 +187,14 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
     if constexpr (Layout::kOneO) {
       const int steps = begun.seen_0.count();
       // The statistic of the tile before has been read, and no factor comes before this tile's.
-      if (!Config::kOneWorkTile && steps == 1) arrive_warp(smem.statistic_empty(0));
+      if (!Config::kOneWorkTile && !Layout::kPair && steps == 1) {
+        arrive_warp(smem.statistic_empty(0));
+      }
 #pragma unroll 1
       for (int step = 1; step < steps; ++step) {
         wait(smem.statistic_full(0), statistic_parity, 0);
         const float factor = load_shared(smem.statistic(0, 0, row));
-        if (step == steps - 1) arrive_warp(smem.statistic_empty(0));
+        if (Layout::kPair || step == steps - 1) arrive_warp(smem.statistic_empty(0));
         // The product of the tile before, which S of this one does not wait for.
         wait(smem.o_full(0), o_parity, 0);
         tcgen05_fence_after();
@@ -200,7 +202,7 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
           rescale<Layout::kOutputColumns>(tmem.o(0) + lanes, factor);
         }
         tcgen05_fence_before();
-        arrive_warp(smem.p_full(step & 1, 0));
+        smem.arrive_warp_at_leader(smem.p_full(step & 1, 0));
       }
     } else {
       if constexpr (!Config::kOneWorkTile && !Layout::kPair) {

@@ -185,9 +185,9 @@ struct LayoutOf {
   static constexpr bool kKvLens = kPaged || Config::kRagged || Config::kRaggedKv;
   /// V's rows past a sequence's end are zeroed when TMA has brought them.
   static constexpr bool kTails = kKvLens && kBoxesOfKeys;
-  static_assert(!kPair || (Config::kNumQo == 2 && kBoxesOfKeys && !kKvLens && !Config::kAnnounced &&
-                           !Config::kMapped && !Config::kSwitchTo1Q),
-                "a pair's sequences have one length, and their keys come by TMA");
+  static_assert(!kPair || ((Config::kNumQo == 2 || kOneO) && !kQInTmem && kBoxesOfKeys &&
+                           !Config::kAnnounced && !Config::kMapped && !Config::kSwitchTo1Q),
+                "a pair's keys come by TMA, and its work is not announced");
 
   /// A CTA has one work tile, or walks several: then what one used is handed on to the next.
   static_assert(!Config::kOneWorkTile || !Config::kAnnounced,

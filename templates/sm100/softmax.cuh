@@ -202,13 +202,15 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
 
       // The statistic's slot is free: correction arrives for a P behind its read of the statistic
       // before. NOTE: this S was issued after that arrival, but a commit hands on nothing of what
-      // its thread had acquired. The barriers of S and of P have a phase each step.
+      // its thread had acquired. The barriers of S and of P have a phase each step. A pair's barriers
+      // of P are the leader's, and a statistic's read has one of its own.
       if constexpr (Layout::kOneO) {
-        if (step > 0) smem.wait(smem.p_full(buffer ^ 1, 0), s_parity >> (buffer ^ 1) & 1 ^ 1);
+        if (!Layout::kPair && step > 0) {
+          smem.wait(smem.p_full(buffer ^ 1, 0), s_parity >> (buffer ^ 1) & 1 ^ 1);
+        }
         smem.wait(smem.s_full(buffer), s_parity >> buffer & 1);
         s_parity ^= 1 << buffer;
       } else {
-        // The barriers of P are the leader's.
         if (!Layout::kPair && step > 0) smem.wait(smem.p_full(warpgroup, 0), s_parity ^ 1);
         smem.wait(smem.s_full(warpgroup), s_parity);
         s_parity ^= 1;

@@ -211,7 +211,11 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm1
       if (range.region == region) constants.add(constant, range.begin);
     }
   }
-  if (sm100.softmax_warpgroups == 2) constants.add("kTmemQ", -1);  // it stays in shared memory
+  const bool q_in_tmem =
+      std::any_of(variant.tmem.begin(), variant.tmem.end(), [](const Sm100TmemRange& range) {
+        return range.region == Sm100TmemRegion::kQ;
+      });
+  if (!q_in_tmem) constants.add("kTmemQ", -1);  // it stays in shared memory
   constants.add("kTmemColumns", variant.tmem_allocated);
   for (const auto& [id, constant] : kRoles) {
     for (const Sm100Role& role : sm100.roles) {
@@ -264,7 +268,6 @@ std::string why_no_pair(const AttentionSpec& spec, const Sm100Plan& sm100) {
   const auto alone = [](std::string_view what) {
     return fmt::format("{} by CTAs that multiply alone: pair_cta is to be false", what);
   };
-  if (sm100.softmax_warpgroups != 2) return alone("one O is computed");
   if (lengths_differ(spec)) return alone("sequences that differ in length are computed");
   if (sm100.announced) return alone("partitions of the keys are computed");
   if (sm100.widens_kv) return alone("K and V are widened");

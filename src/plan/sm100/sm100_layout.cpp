@@ -122,7 +122,8 @@ void lay_out_tmem(Sm100Variant& variant, const Sm100LayoutRequest& tile) {
   add(Sm100TmemRegion::kS1, bn);
   if (tile.one_o) {
     add(Sm100TmemRegion::kO, ov);
-    add(Sm100TmemRegion::kQ, variant.qk_mma_depth * tile.qkv_size / 4);
+    // A pair's tiles of 128 keys leave no columns.
+    if (!tile.pair_cta) add(Sm100TmemRegion::kQ, variant.qk_mma_depth * tile.qkv_size / 4);
   } else {
     add(Sm100TmemRegion::kO0, ov);
     add(Sm100TmemRegion::kO1, ov);
@@ -152,7 +153,7 @@ Sm100Variant lay_out_fa4(const Sm100LayoutRequest& tile, std::int64_t slots, boo
   v.num_qo = tile.num_qo;
   v.MMA_M = 128 * cta_group;
   v.MMA_K = q == 2 ? 16 : 32;
-  v.BM = tile.num_qo == 2 ? 256 : v.MMA_M;
+  v.BM = 128 * tile.num_qo;
   v.BN = tile.BN;
   v.q_tile_rows = v.BM / tile.num_qo;
   // Whole positions a Q box: the reference asks this of MMA_M, which is two boxes of a pair.

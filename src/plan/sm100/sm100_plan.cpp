@@ -707,21 +707,26 @@ bool takes_one_o(const AttentionSpec& spec, const PlanOptions& options, ConfigKi
   return widens_kv(spec) || fa4_config_of(spec, options).num_kv_stages < 2;
 }
 
-// Beside an O of 256 columns and a Q of 128, S has room for two buffers of 64 keys.
+// Beside an O of 256 columns and a Q of 128, S has room for two buffers of 64 keys. A pair of CTAs,
+// of which each has half of a tile's keys, keeps Q in shared memory.
 constexpr std::int64_t kOneOKeys = 64;
+constexpr std::int64_t kPairOneOKeys = 128;
 
-// Where the kernel leaves Depth512Config, a pair of CTAs.
+// Where the kernel leaves Depth512Config, which is a pair of CTAs.
 void deviate_from(const Depth512Config& reference, const Sm100Variant& body, bool stages_are_tuned,
                   std::vector<Deviation>& deviations) {
   const auto record = [&](const char* name, auto expected, auto actual, const char* why) {
     deviate(deviations, name, std::int64_t{expected}, std::int64_t{actual}, why);
   };
   const char* one_cta = "one CTA serves decodes, ragged batches and uneven masks, too";
-  record("cluster", Depth512Config::cta_group, std::int64_t{1}, one_cta);
+  record("cluster", Depth512Config::cta_group, body.MMA_M / kTileRows, one_cta);
   record("MMA_M", reference.MMA_M, body.MMA_M, one_cta);
   record("k_rows_per_cta", reference.k_rows_per_cta(), body.k_rows_per_cta, one_cta);
   record("v_cols_per_cta", reference.v_cols_per_cta, body.v_cols_per_cta, one_cta);
-  const char* in_tmem = "Q and P are read from tensor memory, which S of a pair's tile would fill";
+  const bool pair = body.MMA_M > kTileRows;
+  const char* in_tmem =
+      pair ? "P is read from tensor memory, which two S of 128 keys fill beside O"
+           : "Q and P are read from tensor memory, which S of a pair's tile would fill";
   record("BN", reference.BN, body.BN, in_tmem);
   record("BK1", reference.BK1, body.BK1, in_tmem);
   record("p_buffer_bytes", reference.p_buffer_bytes, std::int64_t{0}, in_tmem);
@@ -768,11 +773,13 @@ Result<Sm100Plan> plan_one_o(const ResolvedSpec& resolved, ConfigKind kind,
   Sm100LayoutRequest tile = tile_of(spec, plan);
   tile.num_qo = 1;
   tile.one_o = true;
+  tile.pair_cta = options.pair_cta.value_or(false);
+  plan.cluster = tile.pair_cta ? 2 : 1;
   const std::int64_t of_reference = depth512_args(spec, options).swizzle_mode;
   tile.swizzle_bytes = swizzle_of(spec, options).value_or(of_reference);
   plan.swizzle_bytes = tile.swizzle_bytes;
   deviate(plan.deviations, "swizzle_bytes", of_reference, tile.swizzle_bytes, kWholeLines);
-  tile.BN = kOneOKeys;
+  tile.BN = tile.pair_cta ? kPairOneOKeys : kOneOKeys;
   Result<Ring> ring = tune_ring(tile, choose_ring(tile), tuned);
   if (!ring) return ring.error();
   Sm100Variant body = lay_out_fa4(tile, ring->slots, ring->fused, ring->qk_stages);
@@ -799,7 +806,8 @@ Result<Sm100Plan> plan_one_o(const ResolvedSpec& resolved, ConfigKind kind,
            reference.num_qo() == 1 ? why_groups : "one query tile has one O");
   }
 
-  Budgets budgets = plan.widens_kv ? Budgets{160, 128, 64, 160} : Budgets{184, 160, 160};
+  const Budgets usual = tile.pair_cta ? Budgets{200, 152, 152} : Budgets{184, 160, 160};
+  Budgets budgets = plan.widens_kv ? Budgets{160, 128, 64, 160} : usual;
   Status status = take_budgets(tuned, 1, budgets);
   if (!status) return status.error();
   plan.roles = one_o_roles(budgets);
@@ -812,11 +820,11 @@ Result<Sm100Plan> plan_one_o(const ResolvedSpec& resolved, ConfigKind kind,
   record("registers of the spare warps", std::int64_t{24}, budgets.other, why_budgets);
   plan.threads = threads_of(plan.roles);
   plan.launch_registers = static_cast<int>(launch_registers(plan.threads));
-  plan.exp2_pairs = kOneOKeys / 2;
+  plan.exp2_pairs = body.BN / 2;
   plan.exp2_fma_pairs = polynomial_pairs(spec, body);
   plan.row_copies = tile.row_copies;
   plan.split = splits(spec);
-  plan.partition_tiles = spec.partition_keys / kOneOKeys;
+  plan.partition_tiles = spec.partition_keys / body.BN;
   plan.variants = {std::move(body)};
   add_tensor_maps(spec, plan.variants.front(), tile.swizzle_bytes, plan);
   return plan;

@@ -261,14 +261,23 @@ ATTNJIT_DEVICE void prefetch_tensor_map(const TensorMap* map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 
-/// cp.async.bulk.tensor.3d, global to shared (9.7.9.27).
+/// cp.async.bulk.tensor.3d, global to shared (9.7.9.27). kPair: see tma_load_4d.
+template <bool kPair = false>
 ATTNJIT_DEVICE void tma_load_3d(u32 destination, const TensorMap* map, u32 barrier, int c0, int c1,
                                 int c2, u64 policy) {
-  asm volatile(
-      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
-      "[%0], [%1, {%3, %4, %5}], [%2], %6;" ::"r"(destination),
-      "l"(map), "r"(barrier), "r"(c0), "r"(c1), "r"(c2), "l"(policy)
-      : "memory");
+  if constexpr (kPair) {
+    asm volatile(
+        "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.cta_group::2"
+        ".L2::cache_hint [%0], [%1, {%3, %4, %5}], [%2], %6;" ::"r"(destination),
+        "l"(map), "r"(barrier), "r"(c0), "r"(c1), "r"(c2), "l"(policy)
+        : "memory");
+  } else {
+    asm volatile(
+        "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes"
+        ".L2::cache_hint [%0], [%1, {%3, %4, %5}], [%2], %6;" ::"r"(destination),
+        "l"(map), "r"(barrier), "r"(c0), "r"(c1), "r"(c2), "l"(policy)
+        : "memory");
+  }
 }
 
 /// cp.async.bulk.tensor.3d, shared to global (9.7.9.27): elements out of bounds are left out.

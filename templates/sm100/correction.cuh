@@ -300,7 +300,8 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
       // Ragged: a TMA store would go on into the next sequence. Rows of a tile that ends past its
       // own are written from here.
       const bool direct =
-          Config::kRagged && work.first_position + (tile + 1) * Layout::kPositions > work.q_len;
+          Config::kRagged &&
+          work.first_position + tile * Layout::kTileStep + Layout::kPositions > work.q_len;
       unsigned char* output = nullptr;
       if constexpr (Config::kRagged) {
         if (position < work.q_len) {

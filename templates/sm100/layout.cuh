@@ -203,6 +203,7 @@ struct LayoutOf {
                     Config::kBarVProd >= 0 && Config::kBarVCons >= 0 && Config::kBarOProd >= 0 &&
                     Config::kBarOStaged >= 0 && (Config::kBarQCons >= 0) == !Config::kOneWorkTile &&
                     (Config::kBarOCons >= 0) == kReusesO && (Config::kBarVTail >= 0) == kTails &&
+                    (Config::kBarPairTail >= 0) == (kTails && kPair) &&
                     (Config::kBarWork >= 0) == Config::kAnnounced,
                 "the plan has every barrier that the kernel names");
 
@@ -235,14 +236,22 @@ struct Smem : CtaMemory<Config> {
     if constexpr (Layout::kPair) return cluster_rank() == 0;
     return true;
   }
-  /// The barrier of the leader that lies where `barrier` does: it hears of what both CTAs load.
-  ATTNJIT_DEVICE static u32 of_leader(u32 barrier) {
-    if constexpr (Layout::kPair) return shared_address_in(barrier, 0);
-    return barrier;
+  /// Whether a barrier hears of what this CTA loads alone: of a pair that of V's tail.
+  ATTNJIT_DEVICE bool is_own(u32 barrier) const {
+    if constexpr (Layout::kPair && Layout::kTails) return barrier == tail_full();
+    return !Layout::kPair;
+  }
+  /// The barrier that hears of what is loaded, elsewhere the leader's that lies there.
+  ATTNJIT_DEVICE u32 hearing(u32 barrier) const {
+    return is_own(barrier) ? barrier : shared_address_in(barrier, 0);
   }
   /// Announces bytes that are about to be loaded, by each CTA as many: the leader for both.
-  ATTNJIT_DEVICE static void expect_bytes(u32 barrier, int bytes) {
-    if (leads()) mbarrier_arrive_expect_tx(barrier, Layout::kCtas * bytes);
+  ATTNJIT_DEVICE void expect_bytes(u32 barrier, int bytes) const {
+    if (is_own(barrier)) {
+      mbarrier_arrive_expect_tx(barrier, bytes);
+    } else if (leads()) {
+      mbarrier_arrive_expect_tx(barrier, Layout::kCtas * bytes);
+    }
   }
   /// One arrival for the warp at a barrier of the MMA thread, which is the leader's: says what its
   /// lanes did in tensor memory before their tcgen05.fence.
@@ -320,6 +329,8 @@ struct Smem : CtaMemory<Config> {
   ATTNJIT_DEVICE u32 o_empty(int buffer) const { return barrier(Config::kBarOCons + buffer); }
   /// The last V tile of a sequence has landed, rows past its end included.
   ATTNJIT_DEVICE u32 tail_full() const { return barrier(Config::kBarVTail); }
+  /// The leader's: the pair's other CTA has cleared its columns of it.
+  ATTNJIT_DEVICE u32 pair_tail() const { return barrier(Config::kBarPairTail); }
   /// A work tile is announced; has been read by every role.
   ATTNJIT_DEVICE u32 work_full(int slot) const { return barrier(Config::kBarWork + slot); }
   ATTNJIT_DEVICE u32 work_empty(int slot) const {

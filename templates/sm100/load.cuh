@@ -17,11 +17,11 @@ ATTNJIT_DEVICE void load_q_block(const Smem<Config>& smem, const Arguments& argu
   const int row = work.q_begin + position;
   // NOTE: ragged: rows past the sequence's end are the next one's. Nothing is made of them.
   if constexpr (Config::kRagged && Config::kFuseGqa) {
-    tma_load_4d(destination, arguments.q_map, barrier, block * Layout::kColumns, 0, work.kv_head,
-                row, kEvictFirst);
+    tma_load_4d<Layout::kPair>(destination, arguments.q_map, barrier, block * Layout::kColumns, 0,
+                               work.kv_head, row, kEvictFirst);
   } else if constexpr (Config::kRagged) {
-    tma_load_3d(destination, arguments.q_map, barrier, block * Layout::kColumns, work.head, row,
-                kEvictFirst);
+    tma_load_3d<Layout::kPair>(destination, arguments.q_map, barrier, block * Layout::kColumns,
+                               work.head, row, kEvictFirst);
   } else if constexpr (Config::kFuseGqa) {
     tma_load_5d<Layout::kPair>(destination, arguments.q_map, barrier, block * Layout::kColumns, 0,
                                work.kv_head, position, work.batch, kEvictFirst);
@@ -41,7 +41,7 @@ ATTNJIT_DEVICE void load_q_chunk(const Smem<Config>& smem, const Arguments& argu
 #pragma unroll
   for (int i = 0; i < Layout::kChunkBlocks; ++i) {
     load_q_block(smem, arguments, work, tile, chunk * Layout::kChunkBlocks + i,
-                 smem.of_leader(full));
+                 smem.hearing(full));
   }
 }
 
@@ -74,11 +74,19 @@ ATTNJIT_DEVICE void load_kv_chunk(const Smem<Config>& smem, const KvTile<Config,
   constexpr int kBlocks = KvTile<Config, kIsK>::kBlocks / KvTile<Config, kIsK>::kChunks;
   // NOTE: with announcements, which take registers, the first row is computed for each chunk, and
   // not kept from one to the next: the warp has 48 registers.
-  const u32 begin_of_tile = static_cast<u32>(tile * Config::kTileN);
+  u32 begin_of_tile = static_cast<u32>(tile * Config::kTileN);
+  // Of a pair's tile each CTA has half of K's rows, and half of V's columns.
+  constexpr int kTileRows = kIsK ? Layout::kKRows : Config::kTileN;
+  int first_column = 0;
+  if constexpr (Layout::kPair) {
+    const int rank = cluster_rank();
+    if constexpr (kIsK) begin_of_tile += static_cast<u32>(rank * Layout::kKRows);
+    if constexpr (!kIsK) first_column = rank * Layout::kVBlocks * Layout::kColumns;
+  }
   const int first = static_cast<int>(Config::kAnnounced ? opaque(begin_of_tile) : begin_of_tile);
   const TensorMap* const map = kIsK ? arguments.k_map : arguments.v_map;
   if constexpr (Layout::kPaged) {
-    constexpr int kBoxes = Config::kTileN / Layout::kBoxRows;
+    constexpr int kBoxes = kTileRows / Layout::kBoxRows;
     // NOTE: four boxes at a time, and one copy of their code for all blocks: each page and each
     // address would be a register. Fewer where announcements take those registers: one with a rope
     // part, two where each box has its place in a page of other than 2^n rows.
@@ -101,7 +109,7 @@ ATTNJIT_DEVICE void load_kv_chunk(const Smem<Config>& smem, const KvTile<Config,
       }
       if (begin == 0) {
         kv.acquire(smem, chunk);
-        mbarrier_arrive_expect_tx(landed, KvTile<Config, kIsK>::kChunkBytes);
+        smem.expect_bytes(landed, KvTile<Config, kIsK>::kChunkBytes);
       }
 #pragma unroll 1
       for (int block = chunk * kBlocks; block < (chunk + 1) * kBlocks; ++block) {
@@ -110,31 +118,25 @@ ATTNJIT_DEVICE void load_kv_chunk(const Smem<Config>& smem, const KvTile<Config,
 #pragma unroll
         for (int i = 0; i < kAtOnce; ++i) {
           if (kBoxes % kAtOnce != 0 && begin + i >= kBoxes) break;
-          tma_load_4d(data + static_cast<u32>(i * Layout::kBoxRows * Layout::kRowBytes), map,
-                      landed, block * Layout::kColumns, work.kv_head,
-                      kBoxes == 1 || Layout::kBoxRows != Config::kPageSize
-                          ? (first + (begin + i) * Layout::kBoxRows) % Config::kPageSize
-                          : 0,
-                      pages[i], policy);
+          tma_load_4d<Layout::kPair>(
+              data + static_cast<u32>(i * Layout::kBoxRows * Layout::kRowBytes), map,
+              smem.hearing(landed), first_column + block * Layout::kColumns, work.kv_head,
+              kBoxes == 1 || Layout::kBoxRows != Config::kPageSize
+                  ? (first + (begin + i) * Layout::kBoxRows) % Config::kPageSize
+                  : 0,
+              pages[i], policy);
         }
       }
     }
   } else {
     kv.acquire(smem, chunk);
     smem.expect_bytes(landed, KvTile<Config, kIsK>::kChunkBytes);
-    // Of a pair's tile each CTA has half of K's rows, and half of V's columns.
-    int first_row = work.kv_begin + first;
-    int first_column = 0;
-    if constexpr (Layout::kPair && kIsK) first_row += cluster_rank() * Layout::kKRows;
-    if constexpr (Layout::kPair && !kIsK) {
-      first_column = cluster_rank() * Layout::kVBlocks * Layout::kColumns;
-    }
 #pragma unroll
     for (int i = 0; i < kBlocks; ++i) {
       const int block = chunk * kBlocks + i;
-      tma_load_4d<Layout::kPair>(kv.block(block), map, smem.of_leader(landed),
-                                 first_column + block * Layout::kColumns, work.kv_head, first_row,
-                                 Config::kRaggedKv ? 0 : work.batch, policy);
+      tma_load_4d<Layout::kPair>(kv.block(block), map, smem.hearing(landed),
+                                 first_column + block * Layout::kColumns, work.kv_head,
+                                 work.kv_begin + first, Config::kRaggedKv ? 0 : work.batch, policy);
     }
   }
 }

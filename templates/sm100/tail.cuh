@@ -35,6 +35,16 @@ ATTNJIT_DEVICE void clear_tail(const Smem<Config>& smem, KvSequence<Config> kv,
     }
   }
   fence_proxy_async_shared();
+  if constexpr (Layout::kPair) {
+    // Both have cleared their columns when the leader says that the tile has landed. The other says
+    // so to its own load warp.
+    if (smem.leads()) {
+      mbarrier_wait_cluster(smem.pair_tail(), 0);
+    } else {
+      __syncwarp();
+      if (elect_one()) mbarrier_arrive_at(smem.pair_tail(), 0);
+    }
+  }
   arrive_warp(v.full(0));
 }
 

@@ -214,7 +214,7 @@ ATTNJIT_DEVICE void find_work(const Smem<Config>& smem, const Arguments& argumen
   constexpr u32 kAll = 0xffffffffu;
   const int lane = static_cast<int>(threadIdx.x & 31u);
   const int positions = work_positions<Config>(arguments);
-  int rank = static_cast<int>(blockIdx.x) / (arguments.num_q_heads / LayoutOf<Config>::kFused);
+  int rank = worker<Config>() / (arguments.num_q_heads / LayoutOf<Config>::kFused);
   int sequence = -1;
   int tile = 0;
   for (int first = 0; first < arguments.batch; first += 32) {

@@ -44,7 +44,7 @@ struct BarrierConstant {
   Sm100Barrier group;
   const char* name;
 };
-constexpr std::array<BarrierConstant, 14> kBarriers{{
+constexpr std::array<BarrierConstant, 15> kBarriers{{
     {Sm100Barrier::kSCons, "kBarSCons"},
     {Sm100Barrier::kCProd, "kBarC"},
     {Sm100Barrier::kSProd, "kBarSProd"},
@@ -58,6 +58,7 @@ constexpr std::array<BarrierConstant, 14> kBarriers{{
     {Sm100Barrier::kOStaged, "kBarOStaged"},
     {Sm100Barrier::kOCons, "kBarOCons"},
     {Sm100Barrier::kVTail, "kBarVTail"},
+    {Sm100Barrier::kPairTail, "kBarPairTail"},
     {Sm100Barrier::kWork, "kBarWork"},
 }};
 
@@ -268,9 +269,12 @@ std::string why_no_pair(const AttentionSpec& spec, const Sm100Plan& sm100) {
   const auto alone = [](std::string_view what) {
     return fmt::format("{} by CTAs that multiply alone: pair_cta is to be false", what);
   };
-  if (lengths_differ(spec)) return alone("sequences that differ in length are computed");
-  if (sm100.announced) return alone("partitions of the keys are computed");
+  if (sm100.announced) return alone("partitions of the keys and packed keys are computed");
   if (sm100.widens_kv) return alone("K and V are widened");
+  if (sm100.row_copies) {
+    return alone(fmt::format("pages of {} rows, which hold no box of TMA, are copied",
+                             spec.page_size));
+  }
   const Sm100Variant& body = sm100.variants.front();
   const std::int64_t columns = sm100.swizzle_bytes / size_of(spec.qkv_dtype);
   if (body.v_cols_per_cta % columns != 0) {

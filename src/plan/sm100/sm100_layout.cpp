@@ -219,6 +219,9 @@ Sm100Variant lay_out_fa4(const Sm100LayoutRequest& tile, std::int64_t slots, boo
   smem.add(Sm100Region::kWork, tile.work_bytes, tile.announced ? 16 : 4);
   lay_out_barriers(v, tile);
   if (tile.tails) v.barriers.push_back({Sm100Barrier::kVTail, "tail_prod", 1});
+  if (tile.tails && tile.pair_cta) {
+    v.barriers.push_back({Sm100Barrier::kPairTail, "pair_tail_prod", 1});
+  }
   if (tile.announced) {
     add_barriers(v, Sm100Barrier::kWork, "work_prod", kSm100WorkSlots, 1);
     add_barriers(v, Sm100Barrier::kWork, "work_cons", kSm100WorkSlots, work_readers(tile));

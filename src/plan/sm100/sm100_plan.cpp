@@ -200,7 +200,8 @@ void add_tensor_maps(const AttentionSpec& spec, const Sm100Variant& variant,
     Sm100TensorMap map;
     map.id = id;
     map.dtype = element;
-    const std::int64_t box_rows = spec.page_size > 0 ? std::gcd(spec.page_size, rows) : rows;
+    const std::int64_t box_rows =
+        spec.page_size > 0 ? std::gcd(spec.page_size, variant.k_rows_per_cta) : rows;
     if (spec.page_size > 0) {
       map.axes = {MapAxis::kDepth, MapAxis::kKvHead, MapAxis::kPageRow, MapAxis::kPage};
     } else {

@@ -109,6 +109,7 @@ enum class Sm100Barrier : std::uint8_t {
   kOStaged,
   kOCons,
   kVTail,
+  kPairTail,
   kWork,
 };
 

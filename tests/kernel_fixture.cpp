@@ -204,9 +204,10 @@ void KernelTest::expect_no_spills(const std::vector<AttentionSpec>& specs,
   }
 }
 
-void KernelTest::expect_no_harm(const AttentionSpec& spec, const std::vector<Changed>& changes) {
+void KernelTest::expect_no_harm(const AttentionSpec& spec, const std::vector<Changed>& changes,
+                                const PlanOptions& options) {
   SCOPED_TRACE(spec_to_json(spec));
-  const auto kernel = compiled(spec);
+  const auto kernel = compiled(spec, options);
   ASSERT_TRUE(kernel);
   for (const auto& [tensor, values] : changes) {
     SCOPED_TRACE(tensor);

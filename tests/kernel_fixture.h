@@ -114,7 +114,8 @@ class KernelTest : public testing::Test {
   };
   // What a launch's tensors hold is not known on the host. Whatever they hold: no wait without an
   // end, no access outside of a tensor. Sequences that share rows write them both, in no order.
-  static void expect_no_harm(const AttentionSpec& spec, const std::vector<Changed>& changes);
+  static void expect_no_harm(const AttentionSpec& spec, const std::vector<Changed>& changes,
+                             const PlanOptions& options = {});
 
  private:
   static inline std::size_t turn_ = 0;  // of the test's calls of expect_passes()

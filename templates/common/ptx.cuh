@@ -138,8 +138,8 @@ ATTNJIT_DEVICE void mbarrier_arrive_at(u32 barrier, int cta) {
 }
 
 /// The same without an order of what this thread did before in memory: for what a fence of its own
-/// orders, as tcgen05.fence does of tensor memory. NOTE: a release of the cluster takes as long as a
-/// fence of the whole GPU.
+/// orders, as tcgen05.fence does of tensor memory. NOTE: a release of the cluster takes as long as
+/// a fence of the whole GPU.
 ATTNJIT_DEVICE void mbarrier_arrive_relaxed_at(u32 barrier, int cta) {
   asm volatile(
       "{\n.reg .b32 remote;\n"

@@ -18,8 +18,8 @@ namespace attnjit {
 
 // ---- Allocation (9.7.16.7.1) ------------------------------------------------------------------
 
-/// tcgen05.alloc: a whole warp; writes the address of kColumns columns to shared memory. Of a pair a
-/// warp of each CTA.
+/// tcgen05.alloc: a whole warp; writes the address of kColumns columns to shared memory. Of a pair
+/// a warp of each CTA.
 template <int kColumns, bool kPair = false>
 ATTNJIT_DEVICE void tcgen05_alloc(u32 address_slot) {
   static_assert(kColumns >= 32 && kColumns <= 512 && (kColumns & (kColumns - 1)) == 0,
@@ -248,12 +248,12 @@ struct SmemDescriptor {
   }
 };
 
-#define ATTNJIT_MMA(group, kind, a, a_operand)                                    \
-  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %4, 0;\n"                        \
-               "tcgen05.mma.cta_group::" group ".kind::" kind " [%0], " a             \
-               ", %2, %3, p;\n}" ::"r"(d),                                          \
-               a_operand, "l"(b), "r"(instruction), "r"(accumulate)                  \
-               : "memory")
+#define ATTNJIT_MMA(group, kind, a, a_operand)                                               \
+  asm volatile(                                                                              \
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %4, 0;\n"                                            \
+      "tcgen05.mma.cta_group::" group ".kind::" kind " [%0], " a ", %2, %3, p;\n}" ::"r"(d), \
+      a_operand, "l"(b), "r"(instruction), "r"(accumulate)                                   \
+      : "memory")
 
 /// tcgen05.mma (9.7.16.10.9.1), kind::f8f6f4 for e4m3 and kind::f16 elsewhere: D (+)= A B over 32
 /// bytes of A's and B's columns, A and B in shared memory; one thread.

@@ -40,8 +40,7 @@ ATTNJIT_DEVICE void load_q_chunk(const Smem<Config>& smem, const Arguments& argu
   smem.expect_bytes(full, Layout::kChunkBlocks * Layout::kBoxQRows * Layout::kRowBytes);
 #pragma unroll
   for (int i = 0; i < Layout::kChunkBlocks; ++i) {
-    load_q_block(smem, arguments, work, tile, chunk * Layout::kChunkBlocks + i,
-                 smem.hearing(full));
+    load_q_block(smem, arguments, work, tile, chunk * Layout::kChunkBlocks + i, smem.hearing(full));
   }
 }
 

@@ -51,9 +51,8 @@ struct Products {
   /// of the tile, which is only released.
   ATTNJIT_DEVICE void qk(const KvTile<Config, true>& k, int warpgroup, int tile, bool product,
                          bool new_q, bool last_of_q, bool release) {
-    constexpr u32 kInstruction =
-        mma_instruction_descriptor<Layout::kOperand, kRows * Layout::kCtas, Config::kTileN,
-                                   false>();
+    constexpr u32 kInstruction = mma_instruction_descriptor<Layout::kOperand, kRows * Layout::kCtas,
+                                                            Config::kTileN, false>();
     // NOTE: opaque: each step's address is one addition here, and would be one register each where
     // the compiler computed them before the loop over KV tiles.
     const RowsDescriptor a(opaque(smem.q(tile)));

@@ -202,8 +202,8 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
 
       // The statistic's slot is free: correction arrives for a P behind its read of the statistic
       // before. NOTE: this S was issued after that arrival, but a commit hands on nothing of what
-      // its thread had acquired. The barriers of S and of P have a phase each step. A pair's barriers
-      // of P are the leader's, and a statistic's read has one of its own.
+      // its thread had acquired. The barriers of S and of P have a phase each step. A pair's
+      // barriers of P are the leader's, and a statistic's read has one of its own.
       if constexpr (Layout::kOneO) {
         if (!Layout::kPair && step > 0) {
           smem.wait(smem.p_full(buffer ^ 1, 0), s_parity >> (buffer ^ 1) & 1 ^ 1);

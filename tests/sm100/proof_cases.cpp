@@ -82,8 +82,8 @@ struct Row {
   const char* mod;
   ProofShape shape;
   // Of "sink", "lse", "bare-lse" (without the sink), "constant", "1q", "2q", "103", "mla",
-  // "fp16-out", "bf16-out", "kv-e4m3" (K and V), "persistent", "parts" (three of the keys), and of
-  // e4m3 "tensor", "head": who has a scale.
+  // "fp16-out", "bf16-out", "kv-e4m3" (K and V), "persistent", "parts" (three of the keys), "pair"
+  // (of CTAs), and of e4m3 "tensor", "head": who has a scale.
   std::vector<std::string_view> with = {};
 };
 
@@ -278,6 +278,26 @@ const std::vector<Row>& rows() {
       {"e4m3 K and V, softcap, to e4m3", kFp, 128, 128, 4, 4, "causal", "softcap", {2, 50, 150, 1}, {"lse", "kv-e4m3", "head", "e4m3-out"}},
       {"e4m3 K and V, no key", kBf, 128, 128, 1, 1, "causal", "identity", {2, 141, 0, 1}, {"lse", "kv-e4m3", "head"}},
       {"e4m3 K and V, sm_103a", kBf, 128, 128, 1, 1, "causal", "identity", {1, 141, 300, 1}, {"lse", "103", "kv-e4m3", "tensor"}},
+      // Pairs of CTAs, of 512 rows, or of 256 with one O.
+      {"pair", kBf, 128, 128, 1, 1, "null", "identity", {1, 600, 300, 2}, {"lse", "pair"}},
+      {"pair, causal, sink", kBf, 128, 128, 2, 1, "causal", "identity", {1, 300, 400, 148}, {"lse", "pair", "sink"}},
+      {"pair, causal, more queries than keys", kFp, 128, 128, 1, 1, "causal", "identity", {1, 600, 200, 148}, {"lse", "pair"}},
+      {"pair, causal, walked", kBf, 128, 128, 2, 1, "causal", "identity", {1, 600, 300, 2}, {"lse", "pair", "persistent"}},
+      {"pair, window, one query tile", kBf, 96, 96, 1, 1, "window", "softcap", {2, 141, 300, 2}, {"lse", "pair"}},
+      {"pair, documents, group", kBf, 128, 128, 4, 4, "custom", "custom", {1, 90, 300, 2}, {"lse", "pair"}},
+      {"pair, 192/128", kBf, 192, 128, 1, 1, "causal", "identity", {1, 400, 400, 2}, {"lse", "pair"}},
+      {"pair, one row, no key", kBf, 128, 128, 1, 1, "null", "identity", {2, 1, 0, 2}, {"lse", "pair", "sink"}},
+      {"pair, e4m3", kE4, 128, 128, 1, 1, "causal", "identity", {1, 400, 300, 2}, {"lse", "pair", "head"}},
+      {"pair, e4m3, rows' scales, to f32", kE4, 128, 128, 1, 1, "null", "identity", {1, 300, 300, 2}, {"lse", "pair", "token", "f32-out"}},
+      {"pair, depth 256", kBf, 256, 256, 1, 1, "null", "identity", {1, 300, 300, 2}, {"lse", "pair"}},
+      {"pair, depth 256, causal, group", kFp, 256, 256, 2, 2, "causal", "identity", {1, 150, 300, 148}, {"lse", "pair", "sink"}},
+      {"pair, depth 256, window", kBf, 256, 256, 1, 1, "window-200", "softcap", {2, 200, 300, 2}, {"lse", "pair"}},
+      {"pair, 224/96", kBf, 224, 96, 1, 1, "causal", "identity", {1, 200, 300, 2}, {"lse", "pair"}},
+      {"pair, depth 256, e4m3", kE4, 256, 256, 1, 1, "causal", "identity", {1, 200, 300, 2}, {"lse", "pair", "tensor"}},
+      {"pair, pages of 64", kBf, 128, 128, 1, 1, "causal", "identity", {3, 300, 300, 2}, {"lse", "pair", "page-64"}},
+      {"pair, ragged, pages of 16", kBf, 128, 128, 2, 2, "causal", "identity", {4, 150, 300, 2}, {"lse", "pair", "ragged", "page-16", "sink"}},
+      {"pair, ragged, depth 256", kBf, 256, 256, 1, 1, "causal", "identity", {3, 200, 300, 2}, {"lse", "pair", "ragged"}},
+      {"pair, sm_103a", kBf, 128, 128, 1, 1, "causal", "identity", {1, 400, 300, 2}, {"lse", "pair", "103"}},
       // sm_103a: every exponential on the MUFU.
       {"sm_103a causal", kBf, 128, 128, 1, 1, "causal", "identity", {1, 141, 300, 1}, {"lse", "103"}},
       {"sm_103a, one query tile", kBf, 64, 64, 1, 1, "null", "identity", {1, 100, 300, 2}, {"lse", "103"}},
@@ -327,6 +347,7 @@ ProofCase case_of(const Row& row) {
   }
   if (with("1q")) one.options.num_qo = 1;
   if (with("2q")) one.options.num_qo = 2;
+  if (with("pair")) one.options.pair_cta = true;
   return one;
 }
 

@@ -213,9 +213,8 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm1
     }
   }
   const bool q_in_tmem =
-      std::any_of(variant.tmem.begin(), variant.tmem.end(), [](const Sm100TmemRange& range) {
-        return range.region == Sm100TmemRegion::kQ;
-      });
+      std::any_of(variant.tmem.begin(), variant.tmem.end(),
+                  [](const Sm100TmemRange& range) { return range.region == Sm100TmemRegion::kQ; });
   if (!q_in_tmem) constants.add("kTmemQ", -1);  // it stays in shared memory
   constants.add("kTmemColumns", variant.tmem_allocated);
   for (const auto& [id, constant] : kRoles) {
@@ -272,8 +271,8 @@ std::string why_no_pair(const AttentionSpec& spec, const Sm100Plan& sm100) {
   if (sm100.announced) return alone("partitions of the keys and packed keys are computed");
   if (sm100.widens_kv) return alone("K and V are widened");
   if (sm100.row_copies) {
-    return alone(fmt::format("pages of {} rows, which hold no box of TMA, are copied",
-                             spec.page_size));
+    return alone(
+        fmt::format("pages of {} rows, which hold no box of TMA, are copied", spec.page_size));
   }
   const Sm100Variant& body = sm100.variants.front();
   const std::int64_t columns = sm100.swizzle_bytes / size_of(spec.qkv_dtype);

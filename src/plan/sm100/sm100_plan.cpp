@@ -38,7 +38,7 @@ constexpr std::int64_t kLoweredKeys = 128;
 constexpr int kTileRows = 128;             // of a query tile
 constexpr std::int64_t kColumnBatch = 32;  // columns per tcgen05.ld, and bits per mask word
 constexpr std::int64_t kRegisterFile = 65536;
-constexpr std::int64_t kLeastDepth = 64;  // that the reference serves
+constexpr std::int64_t kLeastDepth = 64;      // that the reference serves
 constexpr std::int64_t kMostPairDepth = 192;  // of K, beside a V of up to 128
 
 Error unsupported(std::string reason) {
@@ -539,7 +539,9 @@ bool has_own_o(Sm100LayoutRequest tile, const Sm100Tuning& tuned) {
 
 // Why the reference has no tiles, of any number of keys; empty: it has.
 std::string why_no_tiles(const Fa4Config& config) {
-  if (!config.pair_cta || config.qk_depth <= 128) return config.unsupported_with_any_keys();
+  if (!config.pair_cta || config.qk_depth <= 128 || config.num_qo() == 1) {
+    return config.unsupported_with_any_keys();
+  }
   // FlashAttention-4 has pairs of K's depth 192 with V of 128, too.
   if (config.qk_depth > kMostPairDepth) {
     return fmt::format("pair_cta needs a qk_depth of {} at most; it is {}", kMostPairDepth,

@@ -41,13 +41,13 @@ Result<Call> call_of(const KernelPlan& plan, const Shape& shape) {
                            problem->param_values(), device, shape.partitions, sequence);
   if (!launched) return std::move(launched).error();
   // An sm_100a kernel whose CTAs walk the work tiles of sequences of one length takes as many as
-  // the grid leaves it: one CTA takes them all, and every buffer is handed over. A section per
-  // head: tiles with keys come after some without.
+  // the grid leaves it: one CTA, or pair, takes them all, and every buffer is handed over. A
+  // section per head: tiles with keys come after some without.
   if (problem->spec.arch != Arch::kSm90a && problem->spec.page_size == 0 && !problem->spec.ragged &&
       (plan.sm100 == nullptr || !plan.sm100->one_work_tile())) {
     for (LaunchRecipe& recipe : sequence.launches) {
       if (recipe.kernel != 0) continue;
-      recipe.grid = {1, 1, 1};
+      recipe.grid = recipe.cluster;
       for (std::size_t i = 0; i < recipe.args.size(); ++i) {
         if (plan.main().parameters[i].name == "section_heads") {
           recipe.args[i].value = std::int32_t{1};
@@ -64,7 +64,7 @@ Result<Call> call_of(const KernelPlan& plan, const Shape& shape) {
 
 Result<std::unique_ptr<Subject>> made(const Description& of) {
   Result<GeneratedKernel> kernel =
-      generate_kernel(of.spec, {}, TemplateSet::embedded(), &of.tuning);
+      generate_kernel(of.spec, of.options, TemplateSet::embedded(), &of.tuning);
   if (!kernel) return std::move(kernel).error();
   std::vector<Call> calls;
   for (const Shape& shape : of.shapes) {
@@ -99,6 +99,12 @@ Tuning persistent() {
   Tuning tuning;
   tuning.rows.push_back({{}, {{"persistent", 1}}});
   return tuning;
+}
+
+PlanOptions in_pairs() {
+  PlanOptions options;
+  options.pair_cta = true;
+  return options;
 }
 
 AttentionSpec with(AttentionSpec spec, const std::function<void(AttentionSpec&)>& change) {

@@ -44,6 +44,7 @@ struct Description {
   AttentionSpec spec;
   std::vector<Shape> shapes;
   Tuning tuning = {};
+  PlanOptions options = {};
 };
 
 AttentionSpec spec_of(Arch arch, int qk_depth, int ov_depth, int heads, int group,
@@ -51,6 +52,9 @@ AttentionSpec spec_of(Arch arch, int qk_depth, int ov_depth, int heads, int grou
 
 /// For sm_100a: a CTA walks the work tiles, also of uneven work.
 Tuning persistent();
+
+/// For sm_100a: two CTAs multiply together.
+PlanOptions in_pairs();
 
 /// The spec, changed.
 AttentionSpec with(AttentionSpec spec, const std::function<void(AttentionSpec&)>& change);

@@ -387,6 +387,33 @@ std::vector<Description> sm100_subjects() {
         {{40}, {500}, 1, kRaised},
         {{300}, {30}, 1}},
        persistent()},
+      // Pairs of CTAs: that walk work tiles, over pages, with one O.
+      {"sm_100a pair 128",
+       with(spec_of(kArch, 128, 128, 2, 1, Kind::kCausal),
+            [](AttentionSpec& spec) { spec.sink = true; }),
+       {{{300}, {440}, 2},
+        {{300}, {600}, 2, kRaised},
+        {{150}, {440}, 2},
+        {{150}, {440}, 2, kRaised},
+        {{600}, {30}, 2}},
+       persistent(),
+       in_pairs()},
+      {"sm_100a pair pages",
+       with(spec_of(kArch, 128, 128, 2, 1, Kind::kCausal),
+            [](AttentionSpec& spec) {
+              spec.page_size = 16;
+              spec.ragged = true;
+            }),
+       {{{300, 0, 9}, {700, 40, 97}, 148},
+        {{300}, {600}, 148, kRaised},
+        {{100}, {500}, 148, kRaised}},
+       {},
+       in_pairs()},
+      {"sm_100a pair 256",
+       spec_of(kArch, 256, 256, 1, 1, Kind::kNull),
+       {{{200}, {520}, 2}, {{300}, {700}, 2, kRaised}, {{100}, {100}, 2}},
+       {},
+       in_pairs()},
       // Work tiles of equal work: a CTA takes several, and loads ahead over their borders.
       {"sm_100a 96 alibi",
        with(spec_of(kArch, 96, 96, 3, 1, Kind::kNull),

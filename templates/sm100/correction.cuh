@@ -244,7 +244,9 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
       wait(smem.statistic_full(warpgroup), statistic_parity, warpgroup);
       const RowStatistics read{load_shared(smem.statistic(warpgroup, 0, row)),
                                load_shared(smem.statistic(warpgroup, 1, row))};
-      if constexpr (Layout::kPair) arrive_warp(smem.statistic_empty(warpgroup));
+      if constexpr (Layout::kPair && !Config::kOneWorkTile) {
+        arrive_warp(smem.statistic_empty(warpgroup));
+      }
       return read;
     };
 #pragma unroll 1

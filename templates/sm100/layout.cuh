@@ -237,17 +237,20 @@ struct Smem : CtaMemory<Config> {
     return true;
   }
   /// Whether a barrier hears of what this CTA loads alone: of a pair that of V's tail.
+  template <bool kIsV>
   ATTNJIT_DEVICE bool is_own(u32 barrier) const {
-    if constexpr (Layout::kPair && Layout::kTails) return barrier == tail_full();
+    if constexpr (Layout::kPair && kIsV && Layout::kTails) return barrier == tail_full();
     return !Layout::kPair;
   }
   /// The barrier that hears of what is loaded, elsewhere the leader's that lies there.
+  template <bool kIsV>
   ATTNJIT_DEVICE u32 hearing(u32 barrier) const {
-    return is_own(barrier) ? barrier : shared_address_in(barrier, 0);
+    return is_own<kIsV>(barrier) ? barrier : shared_address_in(barrier, 0);
   }
   /// Announces bytes that are about to be loaded, by each CTA as many: the leader for both.
+  template <bool kIsV>
   ATTNJIT_DEVICE void expect_bytes(u32 barrier, int bytes) const {
-    if (is_own(barrier)) {
+    if (is_own<kIsV>(barrier)) {
       mbarrier_arrive_expect_tx(barrier, bytes);
     } else if (leads()) {
       mbarrier_arrive_expect_tx(barrier, Layout::kCtas * bytes);

@@ -37,10 +37,12 @@ ATTNJIT_DEVICE void load_q_chunk(const Smem<Config>& smem, const Arguments& argu
                                  const WorkTile& work, int tile, int chunk) {
   using Layout = LayoutOf<Config>;
   const u32 full = smem.q_full(tile, chunk);
-  smem.expect_bytes(full, Layout::kChunkBlocks * Layout::kBoxQRows * Layout::kRowBytes);
+  smem.template expect_bytes<false>(full,
+                                    Layout::kChunkBlocks * Layout::kBoxQRows * Layout::kRowBytes);
 #pragma unroll
   for (int i = 0; i < Layout::kChunkBlocks; ++i) {
-    load_q_block(smem, arguments, work, tile, chunk * Layout::kChunkBlocks + i, smem.hearing(full));
+    load_q_block(smem, arguments, work, tile, chunk * Layout::kChunkBlocks + i,
+                 smem.template hearing<false>(full));
   }
 }
 
@@ -108,7 +110,7 @@ ATTNJIT_DEVICE void load_kv_chunk(const Smem<Config>& smem, const KvTile<Config,
       }
       if (begin == 0) {
         kv.acquire(smem, chunk);
-        smem.expect_bytes(landed, KvTile<Config, kIsK>::kChunkBytes);
+        smem.template expect_bytes<!kIsK>(landed, KvTile<Config, kIsK>::kChunkBytes);
       }
 #pragma unroll 1
       for (int block = chunk * kBlocks; block < (chunk + 1) * kBlocks; ++block) {
@@ -119,7 +121,8 @@ ATTNJIT_DEVICE void load_kv_chunk(const Smem<Config>& smem, const KvTile<Config,
           if (kBoxes % kAtOnce != 0 && begin + i >= kBoxes) break;
           tma_load_4d<Layout::kPair>(
               data + static_cast<u32>(i * Layout::kBoxRows * Layout::kRowBytes), map,
-              smem.hearing(landed), first_column + block * Layout::kColumns, work.kv_head,
+              smem.template hearing<!kIsK>(landed), first_column + block * Layout::kColumns,
+              work.kv_head,
               kBoxes == 1 || Layout::kBoxRows != Config::kPageSize
                   ? (first + (begin + i) * Layout::kBoxRows) % Config::kPageSize
                   : 0,
@@ -129,11 +132,11 @@ ATTNJIT_DEVICE void load_kv_chunk(const Smem<Config>& smem, const KvTile<Config,
     }
   } else {
     kv.acquire(smem, chunk);
-    smem.expect_bytes(landed, KvTile<Config, kIsK>::kChunkBytes);
+    smem.template expect_bytes<!kIsK>(landed, KvTile<Config, kIsK>::kChunkBytes);
 #pragma unroll
     for (int i = 0; i < kBlocks; ++i) {
       const int block = chunk * kBlocks + i;
-      tma_load_4d<Layout::kPair>(kv.block(block), map, smem.hearing(landed),
+      tma_load_4d<Layout::kPair>(kv.block(block), map, smem.template hearing<!kIsK>(landed),
                                  first_column + block * Layout::kColumns, work.kv_head,
                                  work.kv_begin + first, Config::kRaggedKv ? 0 : work.batch, policy);
     }

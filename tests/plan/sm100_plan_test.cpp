@@ -598,6 +598,104 @@ TEST(Sm100Plan, DepthsBelow64) {
   }
 }
 
+// Two CTAs compute the prompts of one O: tiles of 128 keys, whose two S leave Q no tensor memory.
+TEST(Sm100Plan, PairsOfCtasWhereOneOIs) {
+  for (const Dtype dtype : {Dtype::kBf16, Dtype::kE4m3}) {
+    for (const auto& [qk_depth, ov_depth] :
+         {std::pair{256, 256}, {256, 128}, {208, 208}, {224, 200}}) {
+      AttentionSpec spec = dense(qk_depth, dtype);
+      spec.ov_depth = ov_depth;
+      SCOPED_TRACE(spec_to_json(spec));
+      const KernelPlan result = plan_of(spec);
+      ASSERT_TRUE(result.supported) << result.reason;
+      EXPECT_EQ(result.main().cluster, 2);
+      const Sm100Variant& body = result.sm100->variants.front();
+      EXPECT_EQ(body.BN, 128);
+      EXPECT_EQ(body.MMA_M, 256);
+      EXPECT_EQ(body.BM, 128);
+      EXPECT_EQ(body.tmem.size(), 3U);
+      EXPECT_GE(body.num_kv_stages, 2);
+      check_plan(result, "a pair");
+    }
+  }
+  const auto alone = [](const char* what, const AttentionSpec& spec) {
+    const KernelPlan result = plan_of(spec);
+    EXPECT_TRUE(result.supported) << what << ": " << result.reason;
+    EXPECT_EQ(result.main().cluster, 1) << what;
+  };
+  AttentionSpec spec = dense(256);
+  spec.max_q_len = 4;
+  alone("few rows", spec);
+  spec = dense(256);
+  spec.page_size = 64;
+  alone("pages", spec);
+  spec = dense(256);
+  spec.ragged = true;
+  alone("a ragged batch", spec);
+  spec = dense(256);
+  spec.num_partitions = 0;
+  alone("partitions", spec);
+  spec = dense(256);
+  spec.kv_dtype = Dtype::kE4m3;
+  alone("widened", spec);
+  for (const int ov_depth : {64, 160}) {
+    spec = dense(256);
+    spec.ov_depth = ov_depth;
+    alone("V of an odd number of blocks", spec);
+  }
+}
+
+// What pairs do not serve they refuse by name.
+TEST(Sm100Plan, PairsOfCtasWhereTheCallerSays) {
+  PlanOptions pair;
+  pair.pair_cta = true;
+  for (const int depth : {72, 128, 256}) {
+    AttentionSpec spec = dense(depth);
+    spec.page_size = 16;
+    spec.ragged = true;
+    EXPECT_TRUE(plan_of(spec, pair).supported) << plan_of(spec, pair).reason;
+    EXPECT_EQ(plan_of(spec, pair).main().cluster, 2);
+    EXPECT_EQ(plan_of(spec).main().cluster, 1);
+  }
+  AttentionSpec deep = dense(192);
+  deep.ov_depth = 128;
+  EXPECT_TRUE(plan_of(deep, pair).supported) << plan_of(deep, pair).reason;
+  const auto refused = [&](const AttentionSpec& spec, const char* reason) {
+    const KernelPlan result = plan_of(spec, pair);
+    EXPECT_FALSE(result.supported);
+    EXPECT_NE(result.reason.find(reason), std::string::npos) << result.reason;
+    EXPECT_NE(result.reason.find("pair_cta"), std::string::npos) << result.reason;
+  };
+  refused(dense(192), "no whole blocks of 64");
+  refused(dense(64), "qk_depth above 64");
+  AttentionSpec spec = dense(128);
+  spec.page_size = 3;
+  refused(spec, "pages of 3 rows");
+  spec = dense(128);
+  spec.num_partitions = 2;
+  refused(spec, "partitions");
+  spec = dense(128);
+  spec.kv_dtype = Dtype::kE4m3;
+  refused(spec, "widened");
+}
+
+// A launch has two CTAs for each pair of 512 rows, and where pairs persist one for each two SMs.
+TEST(Sm100Plan, LaunchesOfPairs) {
+  PlanOptions pair;
+  pair.pair_cta = true;
+  AttentionSpec spec = dense(128);
+  spec.mask.kind = MaskSpec::Kind::kCausal;
+  const auto ctas = [&](const AttentionSpec& of, int q_len) {
+    const LaunchRecipe recipe = launch_of(plan_of(of, pair), 2, q_len, 300);
+    EXPECT_EQ(recipe.cluster[0], 2U);
+    return recipe.grid[0];
+  };
+  const auto heads = static_cast<std::uint32_t>(spec.num_q_heads);
+  EXPECT_EQ(ctas(spec, 513), 2U * 2 * 2 * heads);
+  EXPECT_EQ(ctas(spec, 1), 2U * 2 * heads);
+  EXPECT_EQ(ctas(dense(128), 100000), 148U);
+}
+
 // One O of up to 256 columns: two buffers of S, and Q behind it.
 TEST(Sm100Plan, OneO) {
   for (const auto& [qk_depth, ov_depth, num_qo] : {std::tuple{256, 256, 0},
@@ -610,6 +708,7 @@ TEST(Sm100Plan, OneO) {
     AttentionSpec spec = dense(qk_depth);
     spec.ov_depth = ov_depth;
     PlanOptions options;
+    options.pair_cta = false;
     if (num_qo > 0) options.num_qo = num_qo;
     const KernelPlan result = plan_of(spec, options);
     SCOPED_TRACE(spec_to_json(spec));

@@ -106,7 +106,9 @@ TEST(Tuning, IllegalChoicesAreErrors) {
 TEST(Tuning, OneO) {
   const auto plan_with = [](const char* choose) {
     const Tuning tuning = tuning_of(choose, R"({"qk_depth": 256})");
-    return plan(dense(256), {}, &tuning);
+    PlanOptions alone;
+    alone.pair_cta = false;
+    return plan(dense(256), alone, &tuning);
   };
   const Result<KernelPlan> tuned =
       plan_with(R"({"num_kv_stages": 4, "softmax_registers": 192, "other_registers": 152})");

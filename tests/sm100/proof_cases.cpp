@@ -516,9 +516,19 @@ std::vector<ProofCase> named_cases() {
       if (depth == 512 && !wide) continue;
       deep.name += fmt::format(", depth {}", depth);
       deep.spec.qk_depth = deep.spec.ov_depth = depth;
-      deep.persistent &= depth == 256;  // the other has no such knob
+      deep.persistent &= depth == 256;  // the other has no such knob, and no pairs
+      if (depth == 512) deep.options.pair_cta.reset();
       all.push_back(std::move(deep));
     }
+  }
+  // What pairs of CTAs compute where nobody says, by CTAs alone, too.
+  for (std::size_t i = 0, count = all.size(); i < count; ++i) {
+    const Result<KernelPlan> planned = plan(all[i].spec, all[i].options);
+    if (!planned || planned->main().cluster == 1 || all[i].options.pair_cta) continue;
+    ProofCase alone = all[i];
+    alone.name += ", alone";
+    alone.options.pair_cta = false;
+    all.push_back(std::move(alone));
   }
   return all;
 }

@@ -86,8 +86,8 @@ bool fits_pages(std::int64_t keys, const AttentionSpec& spec) {
 // e4m3, where 128 take half of the TMA's lines; but they pad a row to 128 columns.
 std::optional<int> swizzle_of(const AttentionSpec& spec, const PlanOptions& options) {
   if (options.swizzle_bytes || spec.qkv_dtype != Dtype::kE4m3) return options.swizzle_bytes;
-  // NOTE: a CTA of a pair has half of V's columns, in whole blocks.
-  if (options.pair_cta.value_or(false)) return std::nullopt;
+  // NOTE: a CTA of a pair with two O has half of 128 columns of V, in whole blocks.
+  if (options.pair_cta.value_or(false) && spec.ov_depth <= 128) return std::nullopt;
   if (spec.qk_depth % 128 != 0 || spec.ov_depth % 128 != 0) return std::nullopt;
   return 128;
 }
@@ -715,6 +715,18 @@ bool takes_one_o(const AttentionSpec& spec, const PlanOptions& options, ConfigKi
 constexpr std::int64_t kOneOKeys = 64;
 constexpr std::int64_t kPairOneOKeys = 128;
 
+// Whether two CTAs multiply together where the caller does not say (docs/sm100.md, "Pairs of
+// CTAs"): in batches of one length, for whose K and V the shared memory of CTAs that multiply alone
+// is too slow. Not where a sequence's rows fit a CTA's tile, whose pair would have a CTA without
+// rows; so decodes among the prompts of a ragged batch would.
+bool pairs_by_default(const ResolvedSpec& resolved, const Sm100Plan& plan,
+                      const Sm100LayoutRequest& tile) {
+  constexpr std::int64_t kBlockColumns = 64;
+  const bool halves = ceil_div(resolved->ov_depth, kBlockColumns) % 2 == 0;
+  return halves && !tile.decodes && !lengths_differ(*resolved) && !plan.announced &&
+         !tile.widens_kv && !walks_map(resolved);
+}
+
 // Where the kernel leaves Depth512Config, which is a pair of CTAs.
 void deviate_from(const Depth512Config& reference, const Sm100Variant& body, bool stages_are_tuned,
                   std::vector<Deviation>& deviations) {
@@ -748,6 +760,9 @@ void deviate_from(const Depth512Config& reference, const Sm100Variant& body, boo
 void deviate_from(const Fa4Config& reference, const Sm100Variant& body, bool stages_are_tuned,
                   std::vector<Deviation>& deviations) {
   const char* why = "one query tile has one O, which leaves S and Q room in tensor memory";
+  const char* in_pairs = "prompts of one O are computed by pairs of CTAs, others by CTAs alone";
+  deviate(deviations, "MMA_M", reference.MMA_M, body.MMA_M, in_pairs);
+  deviate(deviations, "v_cols_per_cta", reference.v_cols_per_cta(), body.v_cols_per_cta, in_pairs);
   deviate(deviations, "num_qo", reference.num_qo(), body.num_qo, why);
   deviate(deviations, "BM", reference.BM, body.BM, why);
   deviate(deviations, "BN", reference.BN, body.BN, why);
@@ -776,10 +791,12 @@ Result<Sm100Plan> plan_one_o(const ResolvedSpec& resolved, ConfigKind kind,
   Sm100LayoutRequest tile = tile_of(spec, plan);
   tile.num_qo = 1;
   tile.one_o = true;
-  tile.pair_cta = options.pair_cta.value_or(false);
+  tile.pair_cta = options.pair_cta.value_or(pairs_by_default(resolved, plan, tile));
   plan.cluster = tile.pair_cta ? 2 : 1;
   const std::int64_t of_reference = depth512_args(spec, options).swizzle_mode;
-  tile.swizzle_bytes = swizzle_of(spec, options).value_or(of_reference);
+  PlanOptions chosen = options;
+  chosen.pair_cta = tile.pair_cta;
+  tile.swizzle_bytes = swizzle_of(spec, chosen).value_or(of_reference);
   plan.swizzle_bytes = tile.swizzle_bytes;
   deviate(plan.deviations, "swizzle_bytes", of_reference, tile.swizzle_bytes, kWholeLines);
   tile.BN = tile.pair_cta ? kPairOneOKeys : kOneOKeys;

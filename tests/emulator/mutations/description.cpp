@@ -101,9 +101,9 @@ Tuning persistent() {
   return tuning;
 }
 
-PlanOptions in_pairs() {
+PlanOptions in_pairs(bool pair) {
   PlanOptions options;
-  options.pair_cta = true;
+  options.pair_cta = pair;
   return options;
 }
 

@@ -53,8 +53,8 @@ AttentionSpec spec_of(Arch arch, int qk_depth, int ov_depth, int heads, int grou
 /// For sm_100a: a CTA walks the work tiles, also of uneven work.
 Tuning persistent();
 
-/// For sm_100a: two CTAs multiply together.
-PlanOptions in_pairs();
+/// For sm_100a: two CTAs multiply together, or each alone.
+PlanOptions in_pairs(bool pair = true);
 
 /// The spec, changed.
 AttentionSpec with(AttentionSpec spec, const std::function<void(AttentionSpec&)>& change);

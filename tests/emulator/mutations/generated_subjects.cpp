@@ -341,11 +341,15 @@ std::vector<Description> sm100_subjects() {
       {"sm_100a 256",
        with(spec_of(kArch, 256, 256, 3, 1, Kind::kNull),
             [](AttentionSpec& spec) { spec.sink = true; }),
-       {{{60}, {260}, 1}, {{60}, {370}, 1, kRaised}, {{60}, {60}, 1}, {{60}, {0}, 1}}},
+       {{{60}, {260}, 1}, {{60}, {370}, 1, kRaised}, {{60}, {60}, 1}, {{60}, {0}, 1}},
+       {},
+       in_pairs(false)},
       {"sm_100a 256 pages",
        with(spec_of(kArch, 256, 256, 2, 1, Kind::kCausal),
             [](AttentionSpec& spec) { spec.page_size = 16; }),
-       {{{20}, {430, 0, 97}, 148}, {{140}, {330}, 1, kRaised}}},
+       {{{20}, {430, 0, 97}, 148}, {{140}, {330}, 1, kRaised}},
+       {},
+       in_pairs(false)},
       // e4m3 with the 64-byte swizzle and with the 128-byte one, from pages of few rows and of
       // many.
       {"sm_100a e4m3 64 group",
@@ -405,7 +409,8 @@ std::vector<Description> sm100_subjects() {
               spec.ragged = true;
             }),
        {{{300, 0, 9}, {700, 40, 97}, 148},
-        {{300}, {600}, 148, kRaised},
+        {{512}, {300}, 148},  // full query tiles: TMA stores them
+        {{256}, {600}, 148, kRaised},
         {{100}, {500}, 148, kRaised}},
        {},
        in_pairs()},

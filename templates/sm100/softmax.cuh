@@ -51,12 +51,42 @@ ATTNJIT_DEVICE void exponentiate(float (&s)[Config::kTileN], float log2_scale, f
   }
 }
 
+/// Batches of 32 columns of a row of S, which are loaded one ahead of the other.
+template <class Config, bool kWithMaximum>
+struct ScoreBatches {
+  u32 columns;  ///< of S, in this warp's lanes
+  float maximum[2] = {};
+
+  ATTNJIT_DEVICE void load(float (&s)[Config::kTileN], int begin) {
+    if constexpr (kWithMaximum) {
+      tcgen05_ld_max_32(s, begin, maximum[begin / 32 & 1], columns + static_cast<u32>(begin));
+    } else {
+      tcgen05_ld_32(s, begin, columns + static_cast<u32>(begin));
+    }
+  }
+  /// Waits for a batch, loads the next one, and returns the largest score of the batch, where the
+  /// load finds it.
+  ATTNJIT_DEVICE float next(float (&s)[Config::kTileN], int begin) {
+    const int own = begin / 32 & 1;
+    if constexpr (kWithMaximum) {
+      tcgen05_wait_ld_max_32(s, begin, maximum[own]);
+    } else {
+      tcgen05_wait_ld_32(s, begin);
+    }
+    const float largest = maximum[own];
+    if (begin + 32 < Config::kTileN) load(s, begin + 32);
+    return largest;
+  }
+};
+
 template <class Config, class Mask, class ScoreMod, class Arguments, class Params>
 ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
                             const Arguments& arguments, const Params& params, int warpgroup) {
   using Layout = LayoutOf<Config>;
   constexpr int kBatches = Config::kTileN / 32;
   constexpr bool kByToken = kKeysHaveScales<Config>;
+  // The loads find the maximum of scores that are used as they are.
+  constexpr bool kMaximumByLoad = Config::kMaximumByLoad && ScoreMod::kIdentity && !kByToken;
   const int row = static_cast<int>(threadIdx.x & 127u);
   const int warp = warp_uniform(static_cast<int>(threadIdx.x >> 5));
   const u32 lanes = Tmem<Config>::lanes(warp);
@@ -218,12 +248,12 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
       tcgen05_fence_after();
       float s[Config::kTileN];
       float maxima[4] = {online.maximum, kMaxFloor, kMaxFloor, kMaxFloor};
-      tcgen05_ld_32(s, 0, s_columns);
+      ScoreBatches<Config, kMaximumByLoad> batches{s_columns};
+      batches.load(s, 0);
       if constexpr (interprets<ScoreMod>()) {
 #pragma unroll
         for (int begin = 0; begin < Config::kTileN; begin += 32) {
-          tcgen05_wait_ld_32(s, begin);
-          if (begin + 32 < Config::kTileN) tcgen05_ld_32(s, begin + 32, s_columns + begin + 32);
+          batches.next(s, begin);
           if constexpr (kByToken) key_scales.multiply(s, begin);
         }
         coord.kv_idx = first_kv;
@@ -232,15 +262,19 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
 #pragma unroll
       for (int batch = 0; batch < kBatches; ++batch) {
         const int begin = 32 * batch;
+        [[maybe_unused]] float largest = 0.0f;
         if constexpr (!interprets<ScoreMod>()) {
-          tcgen05_wait_ld_32(s, begin);
-          if (batch + 1 < kBatches) tcgen05_ld_32(s, begin + 32, s_columns + begin + 32);
+          largest = batches.next(s, begin);
           coord.kv_idx = first_kv + begin;
           if constexpr (kByToken) key_scales.multiply(s, begin);
           modify<ScoreMod>(s, begin, coord, state, scale, params);
         }
         if constexpr (kByToken) key_scales.weigh(s, begin, log2_scale);
         if (partial) hide(s, begin, words[batch]);
+        if (kMaximumByLoad && !partial) {
+          maxima[batch & 3] = fmaxf(maxima[batch & 3], largest);
+          continue;
+        }
 #pragma unroll
         for (int i = 0; i < 32; i += 8) {
 #pragma unroll

@@ -89,5 +89,33 @@ TEST_F(Sm100Masks, TilesThatItCutsAre) {
   steps(custom("h == 0 ? kv_idx < 150 : q_row % 100 < 50"), {1, 150, 300, 1});
 }
 
+// sm_103a finds the maxima of scores that are used as they are when it loads them, where a tile
+// needs no mask; raised inputs have their maxima at the end of a row, spikes anywhere.
+TEST_F(Sm100Masks, MaximaComeWithTheLoads) {
+  const auto with_maxima = [](Arch arch, ScoreModSpec::Kind mod, const MaskSpec& mask) {
+    AttentionSpec spec = base_spec(arch, 2, 1, 128, mask);
+    spec.score_mod.kind = mod;
+    if (mod == ScoreModSpec::Kind::kSoftcap) spec.score_mod.cap = 20;
+    const auto kernel = compiled(spec);
+    if (!kernel) return false;
+    for (const InputKind input : {InputKind::kRaised, InputKind::kSpike, InputKind::kNormal}) {
+      const auto problem = problem_of(spec, {{141}, {700}}, input);
+      if (!problem) return false;
+      const auto done =
+          run(*kernel, *problem, launches_of(*kernel, *problem, problem->launch_shapes(), 1));
+      if (done) expect_right(*problem, *done);
+      if (!in_proof()) break;
+    }
+    return kernel->generated.ptx.find("tcgen05.ld.red") != std::string::npos;
+  };
+  using Mod = ScoreModSpec::Kind;
+  EXPECT_TRUE(with_maxima(Arch::kSm103a, Mod::kIdentity, mask_of(Kind::kCausal)));
+  EXPECT_FALSE(with_maxima(Arch::kSm103a, Mod::kSoftcap, mask_of(Kind::kNull)));
+  if (!in_proof()) return;
+  EXPECT_TRUE(with_maxima(Arch::kSm103a, Mod::kIdentity, mask_of(Kind::kNull)));
+  EXPECT_TRUE(with_maxima(Arch::kSm103a, Mod::kIdentity, custom("kv_idx % 7 != q_idx % 7")));
+  EXPECT_FALSE(with_maxima(Arch::kSm100a, Mod::kIdentity, mask_of(Kind::kCausal)));
+}
+
 }  // namespace
 }  // namespace attnjit::sm100

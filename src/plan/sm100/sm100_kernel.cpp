@@ -225,6 +225,7 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm1
   constants.add("kWideningWarps", sm100.widens_kv ? kSm100WideningWarps : 0);
   if (!sm100.widens_kv) constants.add("kWideningRegisters", 0);
   constants.add("kExp2FmaPairs", sm100.exp2_fma_pairs);
+  constants.add_bool("kMaximumByLoad", spec.arch == Arch::kSm103a);
   constants.add_float("kRescaleThreshold", sm100.rescale_threshold);
   constants.add_float("kPBias", sm100.p_bias);
   constants.add_bool("kDebugWaits", resolved.options().debug_waits.value_or(false));
@@ -333,7 +334,7 @@ std::string sm100_unsupported_reason(const ResolvedSpec& resolved, const Sm100Pl
         *options.num_qo);
   }
   if (std::string reason = unsupported_accumulation(spec); !reason.empty()) return reason;
-  if (options.pair_cta.value_or(false)) {
+  if (sm100.cluster > 1) {
     if (std::string reason = why_no_pair(spec, sm100); !reason.empty()) return reason;
   }
   if (sm100.swizzle_bytes == 32 || (sm100.swizzle_bytes == 64 && spec.qkv_dtype != Dtype::kE4m3)) {

@@ -690,6 +690,93 @@ TEST(Sm90Plan, ARowIsMadeForASpecAndItsLikes) {
   EXPECT_EQ(bounded.at("max_seq_len"), "4096");
 }
 
+// A window of the key that few tiles span has short ones; one of the launch may be any.
+TEST(Sm90Plan, SmallConstantWindowsHaveShortTiles) {
+  struct Tile {
+    int keys, stages;
+    bool operator==(const Tile&) const = default;
+  };
+  const Tile small{64, 4}, usual{128, 3};
+  const auto tile_of = [](const AttentionSpec& spec, const PlanOptions& options = {},
+                          const Tuning* tuning = nullptr) {
+    const KernelPlan plan = plan_of(spec, options, tuning);
+    EXPECT_TRUE(plan.supported) << plan.reason;
+    EXPECT_LE(plan.main().smem_bytes, 232448);
+    return Tile{plan.sm90->BN, plan.sm90->num_stages};
+  };
+  AttentionSpec window = sm90_spec(64);
+  window.mask = mask_of(MaskSpec::Kind::kSlidingWindow);
+  window.mask.window = 128;
+  window.mask.constant = true;
+  EXPECT_EQ(tile_of(window), small);
+  EXPECT_EQ(plan_of(window).sm90->num_consumers, 3);
+  EXPECT_EQ(plan_of(window).sm90->num_v_stages, 4);
+  using Change = void (*)(AttentionSpec&);
+  const auto changed = [&](Change change) {
+    AttentionSpec spec = window;
+    change(spec);
+    return spec;
+  };
+  const std::vector<Change> alike{
+      [](AttentionSpec& s) { s.sink = true; },
+      [](AttentionSpec& s) { s.group = 8; },
+      [](AttentionSpec& s) { s.return_lse = s.ragged = true; },
+      [](AttentionSpec& s) { s.ragged = s.ragged_kv = true; },
+      [](AttentionSpec& s) { s.page_size = 16; },
+      [](AttentionSpec& s) { s.page_size = 64, s.ragged = true; },
+      [](AttentionSpec& s) { s.page_size = 1; },
+      [](AttentionSpec& s) { s.num_partitions = 0; },
+      [](AttentionSpec& s) { s.partition_keys = 256; },
+      [](AttentionSpec& s) { s.mask.window = 1; },
+      [](AttentionSpec& s) { s.mask.window = 256; },
+      [](AttentionSpec& s) { s.mask.window_right = 128; },
+      [](AttentionSpec& s) { s.score_mod.kind = ScoreModSpec::Kind::kAlibi; }};
+  for (std::size_t i = 0; i < alike.size(); ++i) {
+    EXPECT_EQ(tile_of(changed(alike[i])), small) << "change " << i;
+  }
+  const std::vector<Change> unlike{
+      [](AttentionSpec& s) { s.mask.constant = false; },
+      [](AttentionSpec& s) { s.mask.window = 257; },
+      [](AttentionSpec& s) { s.mask.window_right = 129; },
+      [](AttentionSpec& s) { s.mask.window = -1, s.mask.window_right = 10; },
+      [](AttentionSpec& s) { s.mask.window_right = -1; },
+      [](AttentionSpec& s) { s.ov_depth = 32; },
+      [](AttentionSpec& s) { s.qk_depth = s.ov_depth = 56; }};
+  for (std::size_t i = 0; i < unlike.size(); ++i) {
+    EXPECT_EQ(tile_of(changed(unlike[i])), usual) << "change " << i;
+  }
+  // Decodes, e4m3, maps, softcaps, and trees of masks have the tiles of any window.
+  const std::vector<Change> apart{
+      [](AttentionSpec& s) { s.page_size = 16, s.max_q_len = 1, s.num_partitions = 0; },
+      [](AttentionSpec& s) { s.qkv_dtype = Dtype::kE4m3; },
+      [](AttentionSpec& s) { s.kv_dtype = Dtype::kE4m3; },
+      [](AttentionSpec& s) { s.score_mod.kind = ScoreModSpec::Kind::kSoftcap; },
+      [](AttentionSpec& s) {
+        MaskSpec tree = mask_of(MaskSpec::Kind::kAnd);
+        tree.of = {s.mask, mask_of(MaskSpec::Kind::kCausal)};
+        s.mask = tree;
+      }};
+  for (std::size_t i = 0; i < apart.size(); ++i) {
+    const AttentionSpec spec = changed(apart[i]);
+    AttentionSpec any = spec;
+    any.mask.constant = false;
+    for (MaskSpec& of : any.mask.of) of.constant = false;
+    EXPECT_EQ(tile_of(spec), tile_of(any)) << "change " << i;
+  }
+  PlanOptions map;
+  map.mask_map = true;
+  EXPECT_EQ(tile_of(window, map), tile_of(changed(unlike[0]), map));
+  // A tuning row decides.
+  Tuning tuning;
+  tuning.rows.push_back({{}, {{"BN", 128}, {"num_stages", 2}}});
+  EXPECT_EQ(tile_of(window, {}, &tuning), (Tile{128, 2}));
+  // What serves until the kernel is there takes any window: it is planned as if it were not known.
+  const auto fallback = fallback_spec(ResolvedSpec::make(window, {}).value());
+  ASSERT_TRUE(fallback.has_value());
+  EXPECT_EQ(constants_of(plan_of(fallback->spec, fallback->options)),
+            constants_of(plan_of(changed(unlike[0]))));
+}
+
 // Heads and the launch's window are no part of the kernel: specs that differ in them share one.
 TEST(Sm90Plan, LaunchValuesStayOutOfTheConstants) {
   AttentionSpec a = sm90_spec(128);

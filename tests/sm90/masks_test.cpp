@@ -29,6 +29,20 @@ TEST_F(Sm90Masks, WindowsToBothSides) {
   expect_passes(of_sequences(spec_of(128, constant), 64, true), {{{60, 0, 130}, {300, 30, 130}}});
 }
 
+// Windows that the kernel knows to be small have tiles of 64 keys: all rows of a group in one tile,
+// rows before the first key, and tiles with keys of a window's both ends.
+TEST_F(Sm90Masks, SmallConstantWindows) {
+  MaskSpec mask = window_of(128);
+  mask.constant = true;
+  AttentionSpec spec = with_group(spec_of(64, mask), 8, 8);
+  spec.sink = true;
+  expect_passes(spec, {{{300}, {330}}, {{90}, {20}}});
+  spec.return_lse = true;
+  expect_passes(of_sequences(spec, 16, true), {{{60, 1, 130}, {300, 400, 130}}, {{200}, {210}}});
+  mask.window_right = 128;
+  expect_passes(spec_of(64, mask), {{{400}, {400}}, {{90}, {500}}});
+}
+
 TEST_F(Sm90Masks, SlopesThatAreGiven) {
   AttentionSpec spec = spec_of(64, mask_of(Kind::kCausal));
   spec.score_mod.kind = ScoreModSpec::Kind::kAlibi;

@@ -20,6 +20,7 @@
 #include "plan/sm90/sm90_knobs.h"
 #include "plan/sm90/sm90_shapes.h"
 #include "plan/sm90/sm90_tiling.h"
+#include "spec/small_window.h"
 
 namespace attnjit {
 namespace {
@@ -181,6 +182,15 @@ void choose_widened(const AttentionSpec& spec, bool light, Sm90Plan& plan) {
   }
 }
 
+/// Whether a row sees few keys, and the kernel is compiled for their number. NOTE: one that is
+/// interpreted takes it at launch, whatever the spec says.
+bool has_small_window(const AttentionSpec& spec) {
+  const MaskSpec& mask = spec.mask;
+  return mask.kind == MaskSpec::Kind::kSlidingWindow && mask.constant && !spec.interpreted &&
+         mask.window >= 0 && mask.window_right >= 0 &&
+         mask.window + mask.window_right <= spec::kSmallWindow;
+}
+
 /// The tile of a depth. P, S and O live in registers: BN/4 + BN/2 + ov_depth/2 of them a thread.
 /// The choices are measured: docs/performance-sm90.md.
 Sm90Plan choose(const ResolvedSpec& resolved) {
@@ -226,7 +236,11 @@ Sm90Plan choose(const ResolvedSpec& resolved) {
   // Prompts do not notice.
   if (plan.kv_lens) plan.l2_bytes = 128;
   plan.pair_tiles = rising && (plan.kv_lens || !plan.claims_work);
-  if (spec.qk_depth <= 64) {
+  if (spec.qk_depth == 64 && spec.ov_depth == 64 && light && has_small_window(spec)) {
+    // Short tiles waste less of a window that few of them span: measured.
+    plan.BN = 64;
+    plan.num_stages = 4;
+  } else if (spec.qk_depth <= 64) {
     plan.BN = 128;
     plan.num_stages = light && windowed ? 3 : 2;
   } else if (spec.qk_depth <= 96 || (spec.qk_depth <= 128 && !light)) {

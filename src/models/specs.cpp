@@ -8,6 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "spec/small_window.h"
+
 namespace attnjit::models {
 namespace {
 
@@ -26,7 +28,8 @@ constexpr int kDecodeRows[] = {1, 4};
 
 std::string mask_of(const LayerKind& layer) {
   if (layer.window > 0) {
-    return fmt::format(R"({{"kind": "sliding_window", "window": {}}})", layer.window);
+    return fmt::format(R"({{"kind": "sliding_window", "window": {}{}}})", layer.window,
+                       layer.window <= spec::kSmallWindow ? R"(, "constant": true)" : "");
   }
   if (layer.chunk > 0) {
     return fmt::format(

@@ -9,6 +9,7 @@
 
 #include "attnjit/manifest.h"
 #include "source_dir.h"
+#include "spec/small_window.h"
 
 namespace attnjit {
 namespace {
@@ -71,6 +72,20 @@ TEST(Manifests, DecodesOfOneRowAndOfFour) {
     EXPECT_EQ(of_rows.size(), 2U) << name;
     EXPECT_EQ(of_rows[1], of_rows[4]) << name;
   }
+}
+
+// The kernels of small windows are of their number: sm_90a has short tiles for them.
+TEST(Manifests, SmallWindowsAreConstant) {
+  int small = 0;
+  for (const auto& [name, manifest] : read_all()) {
+    for (const Result<SpecDocument>& spec : manifest.specs) {
+      const MaskSpec& mask = spec->spec.mask;
+      if (mask.kind != MaskSpec::Kind::kSlidingWindow) continue;
+      EXPECT_EQ(mask.constant, mask.window <= spec::kSmallWindow) << name;
+      if (mask.constant) ++small;
+    }
+  }
+  EXPECT_GT(small, 0);
 }
 
 // The first spec of each manifest is the model's dense prefill.

@@ -1,10 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the backends of both servers ask the planner: which specs kernels serve."""
+"""What the integrations share: how a layer's spec is said, and which specs kernels serve."""
 from __future__ import annotations
 
 from typing import Any, Dict, Optional
 
 from .. import AttnjitError, Service
+
+SMALL_WINDOW = 256  # of manifests, too (src/spec/small_window.h): tests/python/windows_test.py
+
+
+def sliding_window(window: int) -> Dict[str, Any]:
+    """The mask of a layer whose rows see so many keys, as manifests have it: small windows are
+    compiled in, so that a prewarmed kernel serves the layer."""
+    mask: Dict[str, Any] = {"kind": "sliding_window", "window": int(window)}
+    return {**mask, "constant": True} if window <= SMALL_WINDOW else mask
 
 
 def why_not(**fields: Any) -> Optional[str]:

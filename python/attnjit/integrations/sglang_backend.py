@@ -19,7 +19,7 @@ from sglang.srt.mem_cache.swa_memory_pool import SWAKVPool
 
 from .. import AttnjitError, paged_attention
 from .._device import architecture
-from ._specs import eight_bit_cache, why_not as why_no_kernel
+from ._specs import eight_bit_cache, sliding_window, why_not as why_no_kernel
 
 _DTYPES = {torch.float16: "fp16", torch.bfloat16: "bf16"}
 
@@ -84,7 +84,7 @@ def layer_options(layer: Any, chunk: Optional[int]) -> Dict[str, Any]:
         mask = {"kind": "and", "of": [{"kind": "causal"}, {"kind": "chunked", "chunk": int(chunk)}]}
     elif layer.sliding_window_size is not None and layer.sliding_window_size >= 0:
         # NOTE: SGLang counts the keys before a row, a spec the row's own key, too.
-        mask = {"kind": "sliding_window", "window": int(layer.sliding_window_size) + 1}
+        mask = sliding_window(int(layer.sliding_window_size) + 1)
     cap = float(layer.logit_cap or 0.0)
     return {"mask": mask, "score_mod": {"kind": "softcap", "cap": cap} if cap > 0 else None,
             "scale": float(layer.scaling)}

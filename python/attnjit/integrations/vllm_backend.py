@@ -16,7 +16,7 @@ from vllm.v1.attention.backend import (AttentionBackend, AttentionCGSupport, Att
                                        CommonAttentionMetadata, MultipleOf)
 
 from .. import Service, paged_attention
-from ._specs import eight_bit_cache, why_not
+from ._specs import eight_bit_cache, sliding_window as window_mask, why_not
 
 _ARCHITECTURES = {(9, 0): "sm_90a", (10, 0): "sm_100a", (10, 3): "sm_103a"}
 _DTYPES = {torch.float16: "fp16", torch.bfloat16: "bf16"}
@@ -30,7 +30,7 @@ def layer_options(sliding_window: Optional[int], soft_cap: Optional[float],
     """The mask and the score modification of a layer."""
     mask: Any = "causal" if causal else None
     if sliding_window is not None and causal:
-        mask = {"kind": "sliding_window", "window": int(sliding_window)}
+        mask = window_mask(sliding_window)
     score_mod = {"kind": "softcap", "cap": float(soft_cap)} if soft_cap else None
     return {"mask": mask, "score_mod": score_mod}
 

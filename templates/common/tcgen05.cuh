@@ -92,6 +92,15 @@ ATTNJIT_DEVICE void tcgen05_commit(u32 barrier) {
   }
 }
 
+/// The same of one CTA's products, at the barriers of both CTAs of a cluster of two that lie there.
+ATTNJIT_DEVICE void tcgen05_commit_to_both(u32 barrier) {
+  asm volatile(
+      "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 "
+      "[%0], %1;" ::"r"(barrier),
+      "h"(static_cast<unsigned short>(3))
+      : "memory");
+}
+
 /// tcgen05.wait::st: this thread's stores have reached tensor memory.
 ATTNJIT_DEVICE void tcgen05_wait_st() {
   asm volatile("tcgen05.wait::st.sync.aligned;" ::: "memory");

@@ -171,10 +171,12 @@ ATTNJIT_DEVICE WorkTile part_of(WorkTile work, const Arguments& arguments) {
 
 /// Rows in groups of a consumer's. Tiles are whole groups, counted from the last. NOTE: TMA faults
 /// on a box to store that begins before row 0. Where there is a map tiles are counted whole, so
-/// that a tile's rows are of one row of its blocks.
+/// that a tile's rows are of one row of its blocks; and where a cluster shares one, so that no CTA
+/// of it has rows before row 0.
 template <class Config>
 ATTNJIT_DEVICE int groups_of(int rows) {
-  constexpr int kGroups = Config::kMapped ? Config::kTileM / kConsumerRows : 1;
+  constexpr bool kWhole = Config::kMapped || Config::kCluster > 1;
+  constexpr int kGroups = kWhole ? Config::kTileM / kConsumerRows : 1;
   return ceil_div(rows, kGroups * kConsumerRows) * kGroups;
 }
 

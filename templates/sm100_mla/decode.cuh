@@ -31,7 +31,14 @@ ATTNJIT_DEVICE void decode(const Arguments& arguments, const Params& params) {
   }
   // NOTE: before anything is read or written: the launch before may still write it, or read it.
   await_prerequisites();
-  __syncthreads();
+  int cta = 0;
+  if constexpr (Config::kCluster > 1) {
+    cta = cluster_rank();
+    // NOTE: of both: each CTA's barriers hear of the other.
+    cluster_barrier();
+  } else {
+    __syncthreads();
+  }
   tcgen05_fence_after();
   const Tmem<Config> tmem{load_shared_word(smem.tmem_address())};
 
@@ -41,13 +48,13 @@ ATTNJIT_DEVICE void decode(const Arguments& arguments, const Params& params) {
       mla::Producer<Config, Mask, Copies, Arguments, Params>{
           smem,   arguments,
           params, Copies{smem, arguments, warp % mla::kTileCopyWarps<Config>, lane},
-          0,      warp,
+          cta,    warp,
           lane}
           .run();
     } else if (warp == 0 || (Config::kLoadsApart && warp == mla::kVLoadWarp)) {
       using Copies = mla::BoxCopies<Config, Arguments>;
       mla::Producer<Config, Mask, Copies, Arguments, Params>{
-          smem, arguments, params, Copies{smem, arguments, 0, lane}, 0, warp, lane}
+          smem, arguments, params, Copies{smem, arguments, cta, lane}, cta, warp, lane}
           .run();
     }
   } else if (warp < kScoresWarp) {
@@ -61,6 +68,8 @@ ATTNJIT_DEVICE void decode(const Arguments& arguments, const Params& params) {
   } else if (warp == kOutputWarp) {
     OutputWarp<Config>{{smem, tmem, lane}}.run();
   }
+  // The other CTA may still load into this one's memory, and arrive at its barriers.
+  if constexpr (Config::kCluster > 1) cluster_barrier();
 }
 
 }  // namespace attnjit::sm100_mla

@@ -41,7 +41,9 @@ struct LayoutOf : mla::TilesOf<Config> {
   /// Columns of a half of O.
   static constexpr int kHalfColumns = Tiles::kOwnBlocks * kBlockColumns;
 
-  static_assert(Config::kThreads == kThreads && Config::kCluster == 1, "every warp has its job");
+  static_assert(Config::kThreads == kThreads, "every warp has its job");
+  static_assert(Config::kCluster == 1 || (Config::kCluster == 2 && !Config::kRowCopies),
+                "two CTAs load blocks for each other by TMA");
   static_assert(Config::kStages == Config::kSlots && (Config::kStages >= 2 || Config::kOwnV),
                 "a tile is loaded while another is multiplied, or K while V is");
   static_assert(Config::kTmemS >= Config::kTmemO + kHalfColumns &&

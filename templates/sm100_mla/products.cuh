@@ -26,9 +26,15 @@ struct ProductWarp {
     smem.wait(smem.kv_full(ring.stage, block), ring.parity);
     if constexpr (Config::kRowCopies) fence_proxy_async_shared();
   }
-  /// Hands a block back when this warp's products so far are done.
+  /// Hands a block back when this warp's products so far are done. Of a cluster each CTA loads
+  /// half of the blocks, and waits for both.
   ATTNJIT_DEVICE void release_block(int block) const {
-    tcgen05_commit(smem.kv_empty(ring.stage, block));
+    const u32 empty = smem.kv_empty(ring.stage, block);
+    if constexpr (Config::kCluster > 1) {
+      tcgen05_commit_to_both(empty);
+    } else {
+      tcgen05_commit(empty);
+    }
   }
   ATTNJIT_DEVICE void next_tile() {
     ring.advance(Config::kStages);

@@ -88,8 +88,7 @@ TEST(Sm100DeepPlan, RecordsWhereItLeavesTheReference) {
     EXPECT_NE(one.reference, one.actual) << one.name;
     EXPECT_FALSE(one.reason.empty()) << one.name;
   }
-  for (const auto& [name, reference, actual] : {std::tuple{"cluster", "2", "1"},
-                                                {"MMA_M", "128", "64"},
+  for (const auto& [name, reference, actual] : {std::tuple{"MMA_M", "128", "64"},
                                                 {"BN", "256", "64"},
                                                 {"num_kv_stages", "4", "1"},
                                                 {"tmem_used", "512", "448"},
@@ -98,7 +97,8 @@ TEST(Sm100DeepPlan, RecordsWhereItLeavesTheReference) {
                                                 {"num_mbarriers", "18", "51"}}) {
     EXPECT_EQ(found[name], (std::pair<std::string, std::string>{reference, actual})) << name;
   }
-  EXPECT_FALSE(found.contains("BM"));  // 64 rows per CTA
+  EXPECT_FALSE(found.contains("BM"));       // 64 rows per CTA
+  EXPECT_FALSE(found.contains("cluster"));  // of 2, which load K and V for each other
   EXPECT_FALSE(found.contains("fuse_gqa"));
   EXPECT_TRUE(plan_of(spec_of(16, 8, 448)).deviations.empty());
 }
@@ -166,7 +166,7 @@ TEST(Sm100DeepPlan, Launches) {
   const Result<LaunchRecipe> dense =
       one_launch(plan_of(spec_of(16, 8)), shapes, LaunchScalars(), {}, device);
   ASSERT_TRUE(dense.ok()) << dense.error().to_string();
-  EXPECT_EQ(dense->grid[0], 52U);  // of 800 rows 13 tiles, of 2 sequences and 2 groups
+  EXPECT_EQ(dense->grid[0], 56U);  // of 800 rows 14 tiles, of 2 sequences and 2 groups
   EXPECT_EQ(dense->tensor_maps.size(), 3U);
   shapes.q_len = 1;
   shapes.kv_len = 8192;
@@ -188,9 +188,35 @@ TEST(Sm100DeepPlan, TakesStagesFromATable) {
   const Result<KernelPlan> fewer = planned(R"("num_stages": 1)");
   ASSERT_TRUE(fewer.ok()) << fewer.error().to_string();
   EXPECT_EQ(fewer->sm100_mla->tiles.num_stages, 1);
-  for (const char* wrong : {R"("num_stages": 3)", R"("num_stages": 0)", R"("cluster": 2)"}) {
+  for (const char* wrong : {R"("num_stages": 3)", R"("num_stages": 0)", R"("cluster": 3)"}) {
     EXPECT_FALSE(planned(wrong).ok()) << wrong;
   }
+}
+
+// The CTAs of prompts load K and V for each other, those of others where a row says so, and none
+// where rows are copied, or waits are bounded.
+TEST(Sm100DeepPlan, ClustersArePrompts) {
+  const auto cluster_of = [](const AttentionSpec& spec, const PlanOptions& options = {}) {
+    return plan_of(spec, options).main().cluster;
+  };
+  AttentionSpec spec = spec_of(16, 8);
+  EXPECT_EQ(cluster_of(spec), 2);
+  EXPECT_EQ(cluster_of(decode_of(16, 8, 1)), 1);
+  PlanOptions bounded;
+  bounded.debug_waits = true;
+  EXPECT_EQ(cluster_of(spec, bounded), 1);
+  spec.num_partitions = 0;
+  EXPECT_EQ(cluster_of(spec), 1);
+  spec = spec_of(16, 8);
+  spec.page_size = 16;
+  EXPECT_EQ(cluster_of(spec), 1);
+  const Result<Tuning> two = tuning_from_json(R"({"rows": [{"choose": {"cluster": 2}}]})");
+  ASSERT_TRUE(two.ok()) << two.error().to_string();
+  const Result<KernelPlan> pages = plan(*ResolvedSpec::make(spec), &*two);
+  ASSERT_TRUE(pages.ok()) << pages.error().to_string();
+  EXPECT_EQ(pages->main().cluster, 2);
+  spec.page_size = 3;
+  EXPECT_FALSE(plan(*ResolvedSpec::make(spec), &*two).ok());
 }
 
 }  // namespace

@@ -129,7 +129,7 @@ TEST(Sm100MlaPlan, TakesStagesFromATable) {
   const Result<KernelPlan> fewer = planned(R"("num_stages": 3)");
   ASSERT_TRUE(fewer.ok()) << fewer.error().to_string();
   EXPECT_EQ(fewer->sm100_mla->tiles.num_stages, 3);
-  ASSERT_EQ(tuning_knobs(*fewer).size(), 1U);
+  ASSERT_EQ(tuning_knobs(*fewer).size(), 2U);
   EXPECT_EQ(tuning_knobs(*fewer).front().chosen, 3);
   for (const char* wrong : {R"("num_stages": 1)", R"("num_stages": 5)", R"("cluster": 2)"}) {
     const Result<KernelPlan> refused = planned(wrong);

@@ -28,6 +28,21 @@ TEST_F(Sm100Deep, Accumulates) { check_accumulates(); }
 TEST_F(Sm100Deep, WhateverTensorsHold) { check_whatever_tensors_hold(); }
 TEST_F(Sm100Deep, RandomSpecs) { check_random_specs(); }
 
+// Two CTAs that load K and V for each other: where one has no rows, over pages and in ragged
+// batches; and absorbed MLA of 128 heads.
+TEST_F(Sm100Deep, Clusters) {
+  const Result<Tuning> two = tuning_from_json(R"({"rows": [{"choose": {"cluster": 2}}]})");
+  ASSERT_TRUE(two) << two.error().to_string();
+  AttentionSpec mla = absorbed_spec(Arch::kSm100a, 128, 576, 64);
+  mla.ov_depth = 512;
+  const std::vector<Trial> trials = {
+      {of_sequences(spec_of(4, 2, 320), 16, true), {{{70, 0, 9}, {150, 70, 40}}}},
+      {of_sequences(spec_of(2, 1), 64, false), {{{129}, {200, 65, 0}}, {{1}, {64, 63}}}},
+      {spec_of(2, 1), {{{193}, {200}}, {{65, 65}, {64, 64}}}},
+      {mla, {{{2}, {150, 64, 0}}}}};
+  for (const auto& [spec, batches] : some_of(trials, 2)) expect_passes(spec, batches, &*two);
+}
+
 // No waiver: no order of products is relied on that PTX does not promise.
 TEST_F(Sm100Deep, WaivesNothing) {
   const Result<KernelPlan> planned = plan(spec_of(16, 8));

@@ -27,6 +27,7 @@ constexpr int kSoftmaxWarps = 4;
 constexpr int kProductWarps = 2;
 constexpr int kMaxStages = 8;
 constexpr const char* kStages = "num_stages";
+constexpr const char* kCluster = "cluster";
 
 /// A tile is loaded while another is multiplied; where V has memory of its own, K while V is.
 int least_stages(const MlaTiles& tiles) { return tiles.own_v ? 1 : 2; }
@@ -37,8 +38,8 @@ std::vector<MlaBarrierGroup> barrier_groups(const AttentionSpec& spec, const Mla
   MlaReaders readers;
   readers.work = kSoftmaxWarps + kProductWarps;
   readers.q = 1;
-  readers.latent = readers.middle_block = tiles.own_v ? 1 : 2;
-  readers.rope = 1;
+  readers.latent = readers.middle_block = tiles.cluster * (tiles.own_v ? 1 : 2);
+  readers.rope = tiles.cluster;
   readers.listed = kSoftmaxWarps;
   std::vector<MlaBarrierGroup> groups = mla_barrier_groups(spec, tiles, readers);
   const auto add = [&](const char* constant, const char* name, const char* state, int arrivals) {
@@ -90,7 +91,26 @@ void lay_out_tmem(const AttentionSpec& spec, Sm100MlaPlan& plan) {
   plan.tmem_columns = static_cast<int>(std::bit_ceil(static_cast<std::uint64_t>(column)));
 }
 
-Status choose_stages(const AttentionSpec& spec, const TuningValues* tuned, Sm100MlaPlan& plan) {
+/// CTAs that may load blocks of K and V for each other: of absorbed MLA where a position's heads
+/// are two tiles. NOTE: waits that are bounded are for the CTA's own barriers.
+int most_cluster_of(const ResolvedSpec& resolved, const MlaTiles& tiles) {
+  const bool bounded = resolved.options().debug_waits.value_or(false);
+  const bool halves = tiles.own_v || (1 << mla_head_shift(*resolved)) > MlaTiles::kRows;
+  return tiles.row_copies || bounded || !halves ? 1 : 2;
+}
+
+/// Whether they do where no row says: of deep heads' prompts, for whose K and V L2 is too slow
+/// (docs/mla.md). Ragged batches and pages hold decodes, too, of which a cluster's other CTA would
+/// have no rows.
+bool clusters_by_default(const ResolvedSpec& resolved, const MlaTiles& tiles) {
+  const AttentionSpec& spec = *resolved;
+  return tiles.own_v && !lengths_differ(spec) && !splits(spec) && !decodes(spec, MlaTiles::kRows) &&
+         most_cluster_of(resolved, tiles) > 1;
+}
+
+Status choose(const ResolvedSpec& resolved, const TuningValues* tuned, Sm100MlaPlan& plan) {
+  const AttentionSpec& spec = *resolved;
+  const int most_cluster = most_cluster_of(resolved, plan.tiles);
   const int least = least_stages(plan.tiles);
   for (int stages = least; stages <= kMaxStages; ++stages) {
     Sm100MlaPlan more = plan;
@@ -100,18 +120,21 @@ Status choose_stages(const AttentionSpec& spec, const TuningValues* tuned, Sm100
   }
   const int most = plan.tiles.num_stages;
   for (const auto& [name, value] : tuned == nullptr ? TuningValues() : *tuned) {
-    if (name != kStages) {
-      return make_error(ErrorCode::kInvalid,
-                        fmt::format("is no choice of the kernel of {}; allowed: {}",
-                                    plan.tiles.own_v ? "deep heads" : "absorbed MLA", kStages),
-                        "tuning." + name);
+    const bool cluster = name == kCluster;
+    if (name != kStages && !cluster) {
+      return make_error(
+          ErrorCode::kInvalid,
+          fmt::format("is no choice of the kernel of {}; allowed: {}, {}",
+                      plan.tiles.own_v ? "deep heads" : "absorbed MLA", kStages, kCluster),
+          "tuning." + name);
     }
-    if (value < least || value > most) {
+    const int from = cluster ? 1 : least;
+    const int to = cluster ? most_cluster : most;
+    if (value < from || value > to) {
       return make_error(ErrorCode::kInvalid,
-                        fmt::format("is {}; allowed: {} to {}", value, least, most),
-                        "tuning." + name);
+                        fmt::format("is {}; allowed: {} to {}", value, from, to), "tuning." + name);
     }
-    plan.tiles.num_stages = static_cast<int>(value);
+    (cluster ? plan.tiles.cluster : plan.tiles.num_stages) = static_cast<int>(value);
   }
   return {};
 }
@@ -133,6 +156,7 @@ void record_deviations(const ResolvedSpec& resolved, bool stages_are_tuned, Sm10
   const std::int64_t keys = MlaTiles::kKeys;
   const char* one_cta = "one CTA serves decodes, ragged batches and uneven masks, too";
   record("cluster", Depth512Config::cta_group, plan.tiles.cluster, one_cta);
+  // Also of a cluster, whose CTAs load for each other, each has products of its own.
   record("MMA_M", reference.MMA_M, MlaTiles::kRows, one_cta);
   record("k_rows_per_cta", reference.k_rows_per_cta(), keys, one_cta);
   record("v_cols_per_cta", reference.v_cols_per_cta, spec.ov_depth, one_cta);
@@ -202,9 +226,10 @@ Result<Sm100MlaPlan> make_sm100_mla_plan(const ResolvedSpec& resolved, const Tun
   Sm100MlaPlan plan;
   plan.tiles = mla_tiles(resolved);
   plan.tiles.loads_apart = plan.tiles.own_v;
+  plan.tiles.cluster = clusters_by_default(resolved, plan.tiles) ? 2 : 1;
   plan.q_bytes = mla_tile_bytes(spec);
   plan.v_bytes = mla_own_v_bytes(spec);
-  if (Status status = choose_stages(spec, tuned, plan); !status) return status.error();
+  if (Status status = choose(resolved, tuned, plan); !status) return status.error();
   lay_out(spec, plan);
   lay_out_tmem(spec, plan);
   plan.roles = load_roles(plan.tiles);
@@ -223,6 +248,7 @@ void fill_from_sm100_mla(const Sm100MlaPlan& mla, KernelPlan& plan) {
   kernel.entry = mla.tiles.own_v ? "attnjit_deep_forward" : "attnjit_mla_decode";
   kernel.kernel_header = "sm100_mla/decode.cuh";
   kernel.threads = kThreads;
+  kernel.cluster = mla.tiles.cluster;
   kernel.overlaps = true;
   kernel.launch_registers = kRegisters;
   kernel.smem_bytes = mla.smem_bytes;
@@ -241,7 +267,11 @@ void fill_from_sm100_mla(const Sm100MlaPlan& mla, KernelPlan& plan) {
 std::vector<TuningKnob> sm100_mla_knobs(const KernelPlan& plan) {
   std::vector<std::int64_t> stages;
   for (int i = least_stages(plan.sm100_mla->tiles); i <= kMaxStages; ++i) stages.push_back(i);
-  return {{kStages, std::move(stages), plan.sm100_mla->tiles.num_stages}};
+  const MlaTiles& tiles = plan.sm100_mla->tiles;
+  std::vector<std::int64_t> clusters{1};
+  if (most_cluster_of(plan.spec, tiles) > 1) clusters.push_back(2);
+  return {{kStages, std::move(stages), tiles.num_stages},
+          {kCluster, std::move(clusters), tiles.cluster}};
 }
 
 }  // namespace attnjit

@@ -55,6 +55,13 @@ Tuning of_stages(int stages) {
 // As few stages as at the depths of models, so that memory is handed back and forth.
 Tuning two_stages() { return of_stages(2); }
 
+// Two that load K and V for each other.
+Tuning two_ctas() {
+  Tuning tuning;
+  tuning.rows.push_back({{}, {{"cluster", 2}}});
+  return tuning;
+}
+
 // With two, the K of a tile's S would come after the product of the tile two before, and imply what
 // the softmax waits for itself.
 Tuning three_stages() { return of_stages(3); }
@@ -150,6 +157,10 @@ std::vector<Description> deep_subjects() {
       {"sm_100a 512 rows",
        with(sm100, parts_of_rows),
        {{{20}, {270, 0, 40}, 1, kNormal, true}, {{20}, {256}, 8}, {{2}, {390, 130}, 1, kRaised}}},
+      {"sm_100a 512 cluster",
+       with(sm100, [](AttentionSpec& spec) { spec.ragged = true; }),
+       {{{70, 9, 0}, {200, 70, 20}, 2, kNormal, true}, {{40}, {330}, 4}, {{64}, {260}, 2, kRaised}},
+       two_ctas()},
   };
 }
 

@@ -147,6 +147,32 @@ TEST(Sm100Launch, CausalTilesComeOneACtaAndHeadsInSections) {
   EXPECT_EQ(int_argument(plan, launch_of(plan, 1, 300, 0), "section_heads"), 32);
 }
 
+// CTAs that walk tiles get like shares of one section. Few of them share the keys of many heads:
+// these fit L2 all the same.
+TEST(Sm100Launch, WhereManyCtasShareKeysTheyWalkOneSection) {
+  Tuning walks;
+  walks.rows.push_back({{}, {{"persistent", 1}}});
+  // 16384 keys are 8 MiB a head of K and V: six of them, four as a power of two. A group of three
+  // is not fused: 18 of its heads.
+  for (const auto& [heads, group, fitting, all] : {std::tuple{32, 1, 4, 128},
+                                                   {32, 2, 4, 64},
+                                                   {32, 4, 4, 32},
+                                                   {32, 8, 4, 16},
+                                                   {24, 3, 16, 96}}) {
+    SCOPED_TRACE(group);
+    AttentionSpec spec = dense(128);
+    spec.num_q_heads = heads;
+    spec.group = group;
+    spec.mask.kind = MaskSpec::Kind::kCausal;
+    const auto section_heads = [&](const Tuning* tuning) {
+      const KernelPlan plan = plan_of(spec, {}, tuning);
+      return int_argument(plan, launch_of(plan, 4, 16384, 16384), "section_heads");
+    };
+    EXPECT_EQ(section_heads(nullptr), fitting);
+    EXPECT_EQ(section_heads(&walks), 4 * heads / group <= 148 / 4 ? all : fitting);
+  }
+}
+
 TEST(Sm100Launch, PagesAreATensorOfTheirOwn) {
   AttentionSpec spec = dense(128);
   spec.group = 4;

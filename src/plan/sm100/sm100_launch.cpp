@@ -20,6 +20,9 @@ namespace {
 
 // What the keys and values of heads that run together may take of L2 (126 MB on B200).
 constexpr std::int64_t kL2Bytes = std::int64_t{50} << 20;
+// Where so many CTAs are at tiles of the same keys they load them from HBM at a quarter of its rate
+// at most, though L2 kept none for the tiles after.
+constexpr std::int64_t kCtasOfKeys = 4;
 
 // A tensor map by the plan's axes.
 void describe(const Sm100TensorMap& map, const TensorView& tensor, std::int64_t group,
@@ -185,6 +188,12 @@ Status plan_sm100_launch(const KernelPlan& plan, const LaunchRequest& request,
     section_heads = static_cast<std::int32_t>(std::min<std::int64_t>(
         total_heads,
         static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(fitting)))));
+    // Of one section CTAs that walk tiles get like shares. Where two meet, the longest tiles follow
+    // the shortest in the midst of a round.
+    const std::int64_t kv_heads = total_heads / sharers;
+    if (plan.sm100->persistent == 1 && kv_heads * kCtasOfKeys <= request.device.sm_count) {
+      section_heads = total_heads;
+    }
   }
   const auto describe_map = [&](TensorMapId map, TensorMapDescription& description) {
     describe(plan, tensors, map, description);

@@ -660,6 +660,13 @@ TEST(Sm100Plan, PairsOfCtasWhereTheCallerSays) {
   AttentionSpec deep = dense(192);
   deep.ov_depth = 128;
   EXPECT_TRUE(plan_of(deep, pair).supported) << plan_of(deep, pair).reason;
+  // Two O of K's depths above have no pairs, for all that half of K and V leaves two stages room.
+  for (const int depth : {200, 224, 248}) {
+    deep = dense(depth);
+    deep.ov_depth = 96;
+    EXPECT_TRUE(plan_of(deep, pair).supported) << plan_of(deep, pair).reason;
+    EXPECT_EQ(plan_of(deep, pair).sm100->softmax_warpgroups, 1);
+  }
   const auto refused = [&](const AttentionSpec& spec, const char* reason) {
     const KernelPlan result = plan_of(spec, pair);
     EXPECT_FALSE(result.supported);

@@ -38,8 +38,7 @@ constexpr std::int64_t kLoweredKeys = 128;
 constexpr int kTileRows = 128;             // of a query tile
 constexpr std::int64_t kColumnBatch = 32;  // columns per tcgen05.ld, and bits per mask word
 constexpr std::int64_t kRegisterFile = 65536;
-constexpr std::int64_t kLeastDepth = 64;      // that the reference serves
-constexpr std::int64_t kMostPairDepth = 192;  // of K, beside a V of up to 128
+constexpr std::int64_t kLeastDepth = 64;  // that the reference serves
 
 Error unsupported(std::string reason) {
   return make_error(ErrorCode::kUnsupported, std::move(reason));
@@ -543,10 +542,6 @@ std::string why_no_tiles(const Fa4Config& config) {
     return config.unsupported_with_any_keys();
   }
   // FlashAttention-4 has pairs of K's depth 192 with V of 128, too.
-  if (config.qk_depth > kMostPairDepth) {
-    return fmt::format("pair_cta needs a qk_depth of {} at most; it is {}", kMostPairDepth,
-                       config.qk_depth);
-  }
   Fa4Config::Args alone = config.args;
   alone.pair_cta = false;
   return Fa4Config(alone).unsupported_with_any_keys();
@@ -702,12 +697,14 @@ Result<Sm100Plan> plan_fa4(const ResolvedSpec& resolved, ConfigKind kind,
 
 // Whether two O take all of tensor memory: depths of V above 192, and those of Depth512Config. And
 // of K above 192 where two softmax warpgroups leave no registers for the rows that are widened, or
-// two query tiles no room for two stages of the keys that a V of 128 and less goes with.
+// two query tiles no room for two stages of the keys that a V of 128 and less goes with; a pair of
+// CTAs would have the room.
 bool takes_one_o(const AttentionSpec& spec, const PlanOptions& options, ConfigKind kind) {
   if (kind != ConfigKind::kFa4) return kind == ConfigKind::kDepth512;
   if (spec.ov_depth > 192) return true;
   if (spec.qk_depth <= kMostTwoODepth) return false;
-  return widens_kv(spec) || fa4_config_of(spec, options).num_kv_stages < 2;
+  return widens_kv(spec) || options.pair_cta.value_or(false) ||
+         fa4_config_of(spec, options).num_kv_stages < 2;
 }
 
 // Beside an O of 256 columns and a Q of 128, S has room for two buffers of 64 keys. A pair of CTAs,

@@ -115,7 +115,8 @@ typedef struct attnjit_service_options {
   const char* templates_folder;
   attnjit_log_function log; /* NULL: standard error */
   void* log_context;
-  const char* tuning; /* the JSON text of a tuning table that plans are made with; NULL: none */
+  /* the JSON text of a tuning table that plans are made with; or "modelled": the library's */
+  const char* tuning; /* NULL: none */
   /* nonzero: trusted code is compiled also where the helper's system calls cannot be filtered */
   int32_t accept_unconfined_helper;
   int32_t reserved2;        /* zero */

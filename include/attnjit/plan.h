@@ -20,6 +20,8 @@ namespace attnjit {
 struct Sm90Plan;
 struct Sm100Plan;
 struct Sm100MlaPlan;
+struct Tuning;     // tuning.h
+struct TuningRow;  // tuning.h
 
 /// Where the kernel's plan leaves the reference configuration, and why.
 struct Deviation {
@@ -273,6 +275,7 @@ struct KernelPlan {
   std::optional<PlannedMap> map;  ///< set where a kernel makes one, or a launch may be given one
   std::vector<Deviation> deviations;
   std::vector<Waiver> waivers;
+  std::shared_ptr<const TuningRow> tuned_by;  ///< the row whose choices it has; null: none
 
   // At most one is set.
   std::shared_ptr<const Sm90Plan> sm90;           ///< for sm_90a
@@ -283,8 +286,6 @@ struct KernelPlan {
   PlannedKernel& main() { return kernels.front(); }
   const PlannedKernel& main() const { return kernels.front(); }
 };
-
-struct Tuning;  // tuning.h
 
 /// Plans the kernel of a spec. `tuning` may be null; its matching row overrides choices. Errors:
 /// kInvalid for a tuned name or value that the kernel cannot take. A spec that no template serves

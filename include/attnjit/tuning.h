@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tuning: measured choices of tiles and stages for given specs, as a plain value that planning
-// takes.
+// Tuning: measured or modelled choices of tiles and stages for given specs, as a plain value that
+// planning takes.
 //
 // Thread rules: plain values.
 #pragma once
@@ -28,18 +28,26 @@ struct TuningRow {
   /// "true"; for mask and score_mod their kind). A field that is absent matches anything.
   std::map<std::string, std::string> match;
   TuningValues choose;
+  /// Of the clock's model whose times made the row (docs/clock.md); 0: a GPU or a person made it.
+  int model_version = 0;
 };
 
-/// A tuning table. Of the rows that match a spec, the one with the most fields wins; of equals, the
-/// first.
+/// A tuning table. Of the rows that match a spec, those that no model made go before those that one
+/// made. Among them the one with the most fields wins; of equals, the first.
 struct Tuning {
   std::vector<TuningRow> rows;
 };
 
+/// Names the rows that the library carries, which the clock's models of sm_100a and sm_103a made:
+/// no GPU has measured them, and no plan takes them unasked.
+inline constexpr std::string_view kModelledTuning = "modelled";
+
 /// Reads a table: {"rows": [{"match": {"arch": "sm_100a", "qk_depth": 128}, "choose": {"BN":
-/// 128}}]}; "name" and "source" of the table, "source", "measured" and "modelled" of a row are for
-/// people. Errors: kInvalid with each problem: text that is not JSON, a field that no spec has, a
-/// value of the wrong type.
+/// 128}}]}. A row with "modelled" is a model's, and has its "model_version" there; "name" and
+/// "source" of the table, "source" and "measured" of a row are for people. "else": "modelled" adds
+/// the library's rows to the table; and the text kModelledTuning is a table of these alone. Errors:
+/// kInvalid with each problem: text that is not JSON, a field that no spec has, a value of the
+/// wrong type.
 ATTNJIT_EXPORT Result<Tuning> tuning_from_json(std::string_view json);
 
 /// The row for a spec, or null. `resolved` has every default filled in.

@@ -112,7 +112,8 @@ class Parser {
   }
 
   static void add_spec(CLI::App* app, SpecArguments& spec) {
-    app->add_option("--tuning", spec.tuning, "Tuning table (JSON) that plans are made with")
+    app->add_option("--tuning", spec.tuning,
+                    "Tuning table (JSON) that plans are made with; 'modelled': the library's")
         ->type_name("FILE");
     add_untuned_spec(app, spec);
   }
@@ -306,7 +307,8 @@ class Parser {
         ->type_name("A[,B]");
     app->add_option("-j,--jobs", prewarm_.jobs,
                     "Compiles at once; default: what cores and memory allow");
-    app->add_option("--tuning", prewarm_.tuning, "Tuning table (JSON) that plans are made with")
+    app->add_option("--tuning", prewarm_.tuning,
+                    "Tuning table (JSON) that plans are made with; 'modelled': the library's")
         ->type_name("FILE");
     add_helper(app, prewarm_.accept_unconfined_helper);
   }

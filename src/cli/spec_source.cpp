@@ -145,7 +145,8 @@ Result<verify::ProblemRequest> read_problem(const ProblemArguments& arguments,
 
 Result<std::shared_ptr<const Tuning>> read_tuning(const std::string& path) {
   if (path.empty()) return std::shared_ptr<const Tuning>();
-  Result<std::string> text = read_file(path, kMaxTuningBytes);
+  Result<std::string> text = std::string(path);
+  if (path != kModelledTuning) text = read_file(path, kMaxTuningBytes);
   if (!text) return std::move(text).error();
   Result<Tuning> tuning = tuning_from_json(*text);
   if (tuning) return std::shared_ptr<const Tuning>(std::make_shared<Tuning>(std::move(*tuning)));

@@ -25,6 +25,7 @@ Result<KernelPlan> plan(const ResolvedSpec& spec, const Tuning* tuning) {
   plan.spec = spec;
   const TuningRow* row = tuning == nullptr ? nullptr : find_tuning(*tuning, plan.spec);
   const TuningValues* tuned = row == nullptr ? nullptr : &row->choose;
+  if (row != nullptr) plan.tuned_by = std::make_shared<const TuningRow>(*row);
   // NOTE: first, and in every plan that has a workspace: so the kernels of several plans may share
   // one buffer, in which the same bytes are zero before and after each of their launches.
   plan.workspaces = {WorkspaceId::kClaims};

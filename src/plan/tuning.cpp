@@ -9,6 +9,7 @@
 #include <utility>
 #include <variant>
 
+#include "plan/tables.h"
 #include "spec/json_value.h"
 #include "spec/kinds.h"
 #include "spec/spec_fields.h"
@@ -142,7 +143,7 @@ class TableReader {
  public:
   Result<Tuning> read(const JsonValue& root) {
     const JsonValue* rows = nullptr;
-    if (check_members(root, "tuning", {"rows", "name", "source"})) {
+    if (check_members(root, "tuning", {"rows", "else", "name", "source"})) {
       rows = root.find("rows");
       if (rows == nullptr || rows->type != JsonValue::Type::kArray) {
         problem(root, "tuning", "has no array \"rows\"");
@@ -153,6 +154,7 @@ class TableReader {
     for (std::size_t i = 0; rows != nullptr && i < rows->items.size(); ++i) {
       tuning.rows.push_back(read_row(rows->items[i], fmt::format("rows[{}]", i)));
     }
+    if (const JsonValue* others = root.find("else")) read_else(*others, tuning);
     if (first_) return *std::move(first_);
     return tuning;
   }
@@ -186,11 +188,24 @@ class TableReader {
     return true;
   }
 
+  void read_else(const JsonValue& others, Tuning& tuning) {
+    if (others.type != JsonValue::Type::kString || others.text != kModelledTuning) {
+      problem(others, "else",
+              fmt::format("is {}; allowed: {}", spec::describe(others), quoted(kModelledTuning)));
+      return;
+    }
+    Result<Tuning> carried = tuning_from_json(kModelledTuning);
+    std::move(carried->rows.begin(), carried->rows.end(), std::back_inserter(tuning.rows));
+  }
+
   TuningRow read_row(const JsonValue& entry, const std::string& where) {
     TuningRow row;
     if (!check_members(entry, where, {"match", "choose", "source", "measured", "modelled"}))
       return row;
     if (const JsonValue* match = entry.find("match")) read_match(*match, where + ".match", row);
+    if (const JsonValue* modelled = entry.find("modelled")) {
+      row.model_version = model_version(*modelled, where + ".modelled");
+    }
     const JsonValue* choose = entry.find("choose");
     if (choose == nullptr) {
       problem(entry, where + ".choose", "is missing");
@@ -220,6 +235,22 @@ class TableReader {
     }
   }
 
+  // What else a model's row says is for people.
+  int model_version(const JsonValue& modelled, const std::string& where) {
+    if (!check_members(modelled, where, {})) return 0;
+    const JsonValue* version = modelled.find("model_version");
+    if (version == nullptr) {
+      problem(modelled, where + ".model_version", "is missing");
+    } else if (version->type != JsonValue::Type::kInteger || version->integer < 1 ||
+               version->integer > kMaxVersion) {
+      problem(*version, where + ".model_version",
+              fmt::format("is {}; allowed: 1 to {}", spec::describe(*version), kMaxVersion));
+    } else {
+      return static_cast<int>(version->integer);
+    }
+    return 0;
+  }
+
   void read_choose(const JsonValue& choose, const std::string& where, TuningRow& row) {
     if (!check_members(choose, where, {})) return;
     if (choose.members.empty()) problem(choose, where, "is empty; allowed: at least one choice");
@@ -236,12 +267,22 @@ class TableReader {
     }
   }
 
+  static constexpr std::int64_t kMaxVersion = 1 << 20;
+
   std::optional<Error> first_;
 };
+
+// Of two rows that match a spec: what no model made goes first, then what says more of the spec.
+bool goes_before(const TuningRow& a, const TuningRow& b) {
+  const auto is_modelled = [](const TuningRow& row) { return row.model_version != 0; };
+  if (is_modelled(a) != is_modelled(b)) return is_modelled(b);
+  return a.match.size() > b.match.size();
+}
 
 }  // namespace
 
 Result<Tuning> tuning_from_json(std::string_view json) {
+  if (json == kModelledTuning) json = modelled_table();
   const Result<JsonValue> root = spec::parse_json(json, {.max_depth = 8});
   if (!root) return root.error();
   return TableReader().read(*root);
@@ -256,7 +297,7 @@ const TuningRow* find_tuning(const Tuning& tuning, const AttentionSpec& resolved
       matches =
           matches && field != nullptr && std::visit(FieldText{resolved}, field->member) == value;
     }
-    if (matches && (best == nullptr || row.match.size() > best->match.size())) best = &row;
+    if (matches && (best == nullptr || goes_before(row, *best))) best = &row;
   }
   return best;
 }

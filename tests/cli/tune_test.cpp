@@ -101,6 +101,24 @@ TEST_F(Tune, AKernelThatIsWrongIsNoChoice) {
   EXPECT_FALSE(table_exists());
 }
 
+// The library's rows are asked for by their name, and a file may ask for them behind its own.
+TEST_F(Tune, TheLibraryHasRowsOfAModel) {
+  write_text(folder_ / "table.json", R"({"rows": [], "else": "modelled"})");
+  const auto kernel = [this](const std::vector<std::string>& tuning) {
+    std::vector<std::string> words{"plan", "--arch",  "sm_100a", "--num-q-heads",
+                                   "32",   "--group", "8",       "--qk-depth",
+                                   "128",  "--mask",  "causal"};
+    words.insert(words.end(), tuning.begin(), tuning.end());
+    return run_json(words, 0).at("kernel");
+  };
+  EXPECT_EQ(kernel({}).at("tuned_by"), nullptr);
+  for (const std::string& tuning : {std::string("modelled"), folder_ / "table.json"}) {
+    const Json tuned = kernel({"--tuning", tuning});
+    EXPECT_GT(tuned.at("tuned_by").at("model_version").get<int>(), 0) << tuning;
+    EXPECT_EQ(tuned.at("persistent"), 1) << tuning;
+  }
+}
+
 // A cache that is filled where there is no GPU has the keys that a server with the table asks for.
 TEST_F(Tune, EveryCommandComesToTheSameKeyWithATable) {
   use_driver("");

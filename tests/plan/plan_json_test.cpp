@@ -249,6 +249,36 @@ TEST(PlanJson, EachKnobThatIsShownCanBeChosen) {
   }
 }
 
+// Who chose is never left out: nobody, a table, or a model that no GPU has confirmed.
+TEST(PlanJson, SaysWhichRowItIsBy) {
+  const Result<ResolvedSpec> spec =
+      ResolvedSpec::from_json(R"({"num_q_heads": 8, "qk_depth": 128, "mask": "causal"})");
+  ASSERT_TRUE(spec.ok());
+  const auto document = [&](const std::string& more) {
+    const Result<Tuning> tuning = tuning_from_json(
+        R"({"rows": [{"match": {"qk_depth": 128}, "choose": {"persistent": 1})" + more + "}]}");
+    EXPECT_TRUE(tuning.ok()) << tuning.error().to_string();
+    return plan_document(*spec, ConfigKind::kAuto, {}, &*tuning).value();
+  };
+  const auto tuned_by = [](const PlanDocument& plan) {
+    return Json::parse(plan_to_json(plan))["kernel"].at("tuned_by");
+  };
+  const PlanDocument untuned = plan_document(*spec).value();
+  EXPECT_EQ(tuned_by(untuned), nullptr);
+  EXPECT_EQ(plan_to_text(untuned).find("tuned:"), std::string::npos);
+
+  const PlanDocument by_table = document("");
+  EXPECT_EQ(tuned_by(by_table), Json::parse(R"({"match": {"qk_depth": 128},
+      "choose": {"persistent": 1}, "model_version": null})"));
+  EXPECT_NE(plan_to_text(by_table).find("tuned: persistent 1, by a row of a tuning table\n"),
+            std::string::npos);
+
+  const PlanDocument by_model = document(R"(, "modelled": {"model_version": 3})");
+  EXPECT_EQ(tuned_by(by_model).at("model_version"), 3);
+  EXPECT_NE(plan_to_text(by_model).find("by a row that model 3 of the clock made; no GPU has"),
+            std::string::npos);
+}
+
 TEST(PlanJson, EveryValidSpecPrints) {
   std::mt19937 rng(9);
   auto pick = [&](std::initializer_list<int> values) {

@@ -2,9 +2,11 @@
 // Tuning tables: which row is taken, what it may choose, and what is no table.
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "plan/tables.h"
 #include "sm100_plans.h"
 
 namespace attnjit {
@@ -59,6 +61,72 @@ TEST(Tuning, UnevenWorkMayPersist) {
   const Result<KernelPlan> paged = plan(causal, {}, &tuning);
   ASSERT_FALSE(paged);
   EXPECT_EQ(paged.error().field, "tuning.persistent");
+}
+
+AttentionSpec causal_of(int depth, int group) {
+  AttentionSpec spec = dense(depth);
+  spec.group = group;
+  spec.mask.kind = MaskSpec::Kind::kCausal;
+  return spec;
+}
+
+// No row is there that a GPU measured, or whose model nobody knows; each gains enough, and is what
+// a plan of its spec takes, and says.
+TEST(Tuning, TheLibraryCarriesRowsThatModelsMade) {
+  const Result<Tuning> tuning = tuning_from_json(kModelledTuning);
+  ASSERT_TRUE(tuning) << tuning.error().to_string();
+  const nlohmann::json rows = nlohmann::json::parse(modelled_table()).at("rows");
+  ASSERT_EQ(rows.size(), tuning->rows.size());
+  EXPECT_FALSE(rows.empty());
+  for (const nlohmann::json& row : rows) {
+    SCOPED_TRACE(row.dump());
+    const nlohmann::json& modelled = row.at("modelled");
+    EXPECT_FALSE(row.contains("measured"));
+    EXPECT_GE(modelled.at("model_version").get<int>(), 3);
+    EXPECT_LE(modelled.at("ratio").get<double>(), 0.98);
+    EXPECT_NE(row.at("match").at("arch"), "sm_90a");
+    nlohmann::json text = row.at("match");
+    text["num_q_heads"] = 4 * text.at("group").get<int>();
+    const Result<ResolvedSpec> spec = ResolvedSpec::from_json(text.dump());
+    ASSERT_TRUE(spec) << spec.error().to_string();
+    const Result<KernelPlan> tuned = plan(*spec, &*tuning);
+    ASSERT_TRUE(tuned) << tuned.error().to_string();
+    EXPECT_TRUE(tuned->supported) << tuned->reason;
+    ASSERT_NE(tuned->tuned_by, nullptr);
+    EXPECT_EQ(tuned->tuned_by->model_version, modelled.at("model_version"));
+    EXPECT_EQ(nlohmann::json(tuned->tuned_by->choose), row.at("choose"));
+    for (const TuningKnob& knob : tuning_knobs(*tuned)) {
+      if (row.at("choose").contains(knob.name)) {
+        EXPECT_EQ(knob.chosen, row.at("choose").at(knob.name).get<I>()) << knob.name;
+      }
+    }
+    EXPECT_EQ(plan(*spec)->tuned_by, nullptr);
+  }
+}
+
+// What a model made goes last, however much it says of the spec.
+TEST(Tuning, ModelledRowsGoLast) {
+  const auto chosen = [](const std::string& table, const AttentionSpec& spec) {
+    const Result<Tuning> tuning = tuning_from_json(table);
+    EXPECT_TRUE(tuning) << tuning.error().to_string();
+    return plan_of(spec, {}, &*tuning);
+  };
+  const KernelPlan mine = chosen(R"({"else": "modelled", "rows": [
+      {"match": {"qk_depth": 128}, "choose": {"exp2_fma_pairs": 3}, "measured": {}}]})",
+                                 causal_of(128, 8));
+  EXPECT_EQ(mine.tuned_by->model_version, 0);
+  EXPECT_EQ(mine.sm100->exp2_fma_pairs, 3);
+  EXPECT_EQ(mine.sm100->persistent, 0);
+  const char* others = R"({"else": "modelled", "rows": [
+      {"match": {"qk_depth": 64}, "choose": {"exp2_fma_pairs": 3}}]})";
+  EXPECT_GT(chosen(others, causal_of(128, 8)).tuned_by->model_version, 0);
+  EXPECT_EQ(chosen(others, causal_of(128, 8)).sm100->persistent, 1);
+  EXPECT_EQ(chosen(R"({"rows": []})", causal_of(128, 8)).tuned_by, nullptr);
+  const char* both = R"({"rows": [
+      {"match": {"qk_depth": 64, "mask": "causal"}, "choose": {"exp2_fma_pairs": 1},
+       "modelled": {"model_version": 2}},
+      {"match": {"qk_depth": 64}, "choose": {"exp2_fma_pairs": 2}}]})";
+  EXPECT_EQ(chosen(both, causal_of(64, 8)).sm100->exp2_fma_pairs, 2);
 }
 
 TEST(Tuning, TheMostSpecificRowWins) {
@@ -147,6 +215,13 @@ TEST(Tuning, MalformedTablesAreErrors) {
                            R"({"rows": [{"match": 3, "choose": {"BN": 128}}]})",
                            R"({"rows": [{"choice": {"BN": 128}}]})",
                            R"({"rows": [], "other": 1})",
+                           R"({"rows": [], "else": "measured"})",
+                           R"({"rows": [], "else": {"rows": []}})",
+                           R"({"else": "modelled"})",
+                           R"({"rows": [{"choose": {"BN": 128}, "modelled": {}}]})",
+                           R"({"rows": [{"choose": {"BN": 128}, "modelled": 3}]})",
+                           R"({"rows": [{"choose": {"BN": 128},
+                                         "modelled": {"model_version": 0}}]})",
                            R"({"rows": [[[[[[[[[[[[]]]]]]]]]]]]})"}) {
     const Result<Tuning> result = tuning_from_json(text);
     ASSERT_FALSE(result) << text;

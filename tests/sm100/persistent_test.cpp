@@ -78,6 +78,22 @@ TEST_F(Sm100Persistent, Causal) {
   expect_all(causal, &*tuning);
 }
 
+// What the rows that the library carries choose, for two groups of heads.
+TEST_F(Sm100Persistent, RowsOfTheLibrary) {
+  const Result<Tuning> tuning = tuning_from_json(kModelledTuning);
+  ASSERT_TRUE(tuning) << tuning.error().to_string();
+  ASSERT_FALSE(tuning->rows.empty());
+  for (const TuningRow& row : some_of(tuning->rows)) {
+    const int group = std::stoi(row.match.at("group"));
+    std::string text = R"({"num_q_heads": )" + std::to_string(2 * group);
+    for (const auto& [name, value] : row.match) text += ", \"" + name + "\": " + value;
+    SCOPED_TRACE(text);
+    const Result<ResolvedSpec> spec = ResolvedSpec::from_json(text + "}");
+    ASSERT_TRUE(spec) << spec.error().to_string();
+    expect_passes_on(spec->given(), {{{200}, {200}}, {{70, 70}, {100, 100}}}, &*tuning);
+  }
+}
+
 TEST_F(Sm100Persistent, Window) {
   MaskSpec window;
   window.kind = MaskSpec::Kind::kSlidingWindow;

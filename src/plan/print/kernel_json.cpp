@@ -57,8 +57,16 @@ Json ranges_json(const std::vector<MemoryRange>& ranges) {
   return json;
 }
 
-// What a tuning row may choose.
-void add_knobs(const KernelPlan& plan, Json& json) {
+// What a tuning row may choose, and what one chose.
+void add_tuning(const KernelPlan& plan, Json& json) {
+  Json& tuned = json["tuned_by"];
+  if (plan.tuned_by != nullptr) {
+    const TuningRow& row = *plan.tuned_by;
+    tuned["match"] = Json::object();
+    for (const auto& [name, text] : row.match) tuned["match"][name] = Json::parse(text);
+    tuned["choose"] = row.choose;
+    tuned["model_version"] = row.model_version != 0 ? Json(row.model_version) : Json();
+  }
   Json knobs = Json::object();
   for (const TuningKnob& knob : tuning_knobs(plan)) {
     knobs[knob.name] = {{"chosen", knob.chosen}, {"values", knob.values}};
@@ -108,7 +116,7 @@ Json kernel_to_json(const KernelPlan& plan) {
   }
   json["waivers"] = std::move(waivers);
   family_of(plan.spec).print(plan, json);
-  add_knobs(plan, json);
+  add_tuning(plan, json);
   json["smem_map"] = ranges_json(plan.main().smem_map);
   json["tmem_map"] = ranges_json(plan.main().tmem_map);
   json["barriers"] = barriers_json(plan.main().barriers);

@@ -65,6 +65,21 @@ std::string heading(const std::string& title) {
   return "\n" + title + " " + rule + "\n";
 }
 
+// Which row of a tuning table the kernel is by.
+std::string tuned_by(const Json& row) {
+  if (row.is_null()) return {};
+  std::string choices;
+  for (const auto& [name, value] : row["choose"].items()) {
+    choices += fmt::format("{}{} {}", choices.empty() ? "" : ", ", name, shown(value));
+  }
+  const Json& model = row["model_version"];
+  const std::string who =
+      model.is_null()
+          ? "of a tuning table"
+          : fmt::format("that model {} of the clock made; no GPU has measured it", shown(model));
+  return wrapped(fmt::format("tuned: {}, by a row {}", choices, who), "", kIndent);
+}
+
 std::string head(const AttentionSpec& spec, const Json& plan) {
   std::string text = fmt::format("{}, {} query heads", to_string(spec.arch), spec.num_q_heads);
   if (spec.group > 1) text += fmt::format(" in groups of {}", spec.group);
@@ -85,7 +100,7 @@ std::string head(const AttentionSpec& spec, const Json& plan) {
       wrapped(fmt::format("kernel: {}",
                           kernel["supported"].get<bool>() ? "supported" : shown(kernel["reason"])),
               "", kIndent);
-  return text;
+  return text + tuned_by(kernel["tuned_by"]);
 }
 
 // Names and values in columns, the kernel's beside the reference's where both have one.

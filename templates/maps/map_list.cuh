@@ -59,6 +59,12 @@ struct MapList {
   /// the mask's expression.
   ATTNJIT_DEVICE Note take() {
     search();
+    return take_found();
+  }
+
+ protected:
+  /// The first tile that was found and not taken.
+  ATTNJIT_DEVICE Note take_found() {
     if (found == 0) return {};
     const int from = __ffs(static_cast<int>(found)) - 1;
     Note taken;
@@ -66,32 +72,6 @@ struct MapList {
     if constexpr (kBits) taken.bits = __shfl_sync(kAll, note.bits, from);
     found &= found - 1;
     return taken;
-  }
-
- private:
-  /// Reads entries until some are tiles of the list, or none is left.
-  ATTNJIT_DEVICE void search() {
-#pragma unroll 1
-    while (found == 0 && share.begin < share.end) {
-      const int place = share.begin + lane;
-      note = {};
-      if (place < share.end) {
-        const bool in_whole = place >= in_part.count * kParts;
-        const int entry = place / kParts - (in_whole ? in_part.count : 0);
-        const int block = (in_whole ? whole : in_part).entries[entry];
-        // NOTE: unsigned, and compared before it is multiplied: an entry may be any number.
-        if (static_cast<u32>(block) < static_cast<u32>(ceil_div(tiles.end, kParts))) {
-          const int tile = block * kParts + place % kParts;
-          BlockNote known;
-          if constexpr (kBits) {
-            if (!in_whole && bit_blocks > 0) known.word = static_cast<u32>(block_notes[entry]);
-          }
-          if (tile >= tiles.begin && tile < tiles.end) note = note_of(tile, in_whole, known);
-        }
-      }
-      found = __ballot_sync(kAll, note.is_tile());
-      share.begin += 32;
-    }
   }
 
   /// What Rows see of a tile; no tile where it is hidden from all.
@@ -125,6 +105,98 @@ struct MapList {
       if (has_bits) made.bits = known.place() + 1;
     }
     return made;
+  }
+
+ private:
+  /// Reads entries until some are tiles of the list, or none is left.
+  ATTNJIT_DEVICE void search() {
+#pragma unroll 1
+    while (found == 0 && share.begin < share.end) {
+      const int place = share.begin + lane;
+      note = {};
+      if (place < share.end) {
+        const bool in_whole = place >= in_part.count * kParts;
+        const int entry = place / kParts - (in_whole ? in_part.count : 0);
+        const int block = (in_whole ? whole : in_part).entries[entry];
+        // NOTE: unsigned, and compared before it is multiplied: an entry may be any number.
+        if (static_cast<u32>(block) < static_cast<u32>(ceil_div(tiles.end, kParts))) {
+          const int tile = block * kParts + place % kParts;
+          BlockNote known;
+          if constexpr (kBits) {
+            if (!in_whole && bit_blocks > 0) known.word = static_cast<u32>(block_notes[entry]);
+          }
+          if (tile >= tiles.begin && tile < tiles.end) note = note_of(tile, in_whole, known);
+        }
+      }
+      found = __ballot_sync(kAll, note.is_tile());
+      share.begin += 32;
+    }
+  }
+};
+
+/// The same tiles from the last to the first, whatever order the lists have: which of a row's tiles
+/// stand in which list depends on the rows of its block. List: a MapList, whose `tiles` are then
+/// those that are not looked at yet.
+template <class List>
+struct SortedMapList : List {
+  using Note = decltype(List::note);
+  using List::kAll;
+  using List::kParts;
+
+  ATTNJIT_DEVICE explicit SortedMapList(const List& list) : List(list) {}
+
+  /// As MapList::take().
+  ATTNJIT_DEVICE Note take() {
+    search();
+    return this->take_found();
+  }
+
+ private:
+  /// Looks for tiles in both lists until some are there, or none is left: 32 at a time, a lane
+  /// each.
+  ATTNJIT_DEVICE void search() {
+    KvTiles& tiles = this->tiles;
+#pragma unroll 1
+    while (this->found == 0 && tiles.begin < tiles.end) {
+      const int tile = tiles.end - 1 - this->lane;
+      const int first = max(tiles.end - 32, tiles.begin) / kParts;
+      const int last = (tiles.end - 1) / kParts;
+      int entry = -1;
+      bool in_whole = false;
+#pragma unroll 1
+      for (int list = 0; list < 2; ++list) {
+        // NOTE: copies: a reference to one of the two would put the list into local memory.
+        const int count = list == 0 ? this->in_part.count : this->whole.count;
+        const int* const entries = list == 0 ? this->in_part.entries : this->whole.entries;
+#pragma unroll 1
+        for (int base = 0; base < count; base += 32) {
+          int block = -1;
+          if (base + this->lane < count) block = entries[base + this->lane];
+          u32 hits = __ballot_sync(kAll, block >= first && block <= last);
+#pragma unroll 1
+          while (hits != 0) {
+            const int from = __ffs(static_cast<int>(hits)) - 1;
+            hits &= hits - 1;
+            if (__shfl_sync(kAll, block, from) == tile / kParts) {
+              entry = base + from;
+              in_whole = list == 1;
+            }
+          }
+        }
+      }
+      this->note = {};
+      if (entry >= 0 && tile >= tiles.begin) {
+        BlockNote known;
+        if constexpr (List::kBits) {
+          if (!in_whole && this->bit_blocks > 0) {
+            known.word = static_cast<u32>(this->block_notes[entry]);
+          }
+        }
+        this->note = this->note_of(tile, in_whole, known);
+      }
+      this->found = __ballot_sync(kAll, this->note.is_tile());
+      tiles.end -= 32;
+    }
   }
 };
 

@@ -72,7 +72,8 @@ struct WarpProducer {
         notes = arguments.kv_bits + row * places;
         bit_blocks = arguments.bit_blocks;
       }
-      MapList<Config::kTileN, Note, Mask, Rows, Params> list(
+      using Blocks = MapList<Config::kTileN, Note, Mask, Rows, Params>;
+      Blocks list(
           rows, params, lane, {work.tile_begin, work.tile_end},
           BlockEntries::of(arguments.kv_num_blocks, arguments.kv_indices, row, places),
           BlockEntries::of(arguments.full_kv_num_blocks, arguments.full_kv_indices, row, places),
@@ -80,7 +81,12 @@ struct WarpProducer {
       if constexpr (kPartsOfMap<Config>) {
         list.share = part_of<Config>(list.share, work.partition, arguments);
       }
-      return list;
+      // Where partitions have fixed keys a row's bits are its own.
+      if constexpr (Config::kPartitionTiles > 0) {
+        return SortedMapList<Blocks>(list);
+      } else {
+        return list;
+      }
     } else {
       return TileList<Config::kTileN, Mask, Rows, Params>(rows, params, lane, work.tile_begin,
                                                           work.tile_end);

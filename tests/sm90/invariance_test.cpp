@@ -77,6 +77,14 @@ TEST_F(Sm90Invariance, AbsorbedMla) {
   expect_same_bits(spec, InputKind::kRaised);
 }
 
+TEST_F(Sm90Invariance, Maps) {
+  expect_same_bits_of_maps(of_sequences(spec_of(64, 384), 16, true), InputKind::kNormal);
+  if (!in_proof()) return;
+  expect_same_bits_of_maps(of_sequences(spec_of(128, 384), 64, false), InputKind::kNormal);
+  expect_same_bits_of_maps(of_sequences(spec_of(192, 256), 0, true), InputKind::kNormal);
+  expect_same_bits_of_maps(of_sequences(spec_of(256, 192), 1, true), InputKind::kSpike);
+}
+
 // Partitions that no row of a sequence reaches are no work.
 TEST_F(Sm90Invariance, AWindowOfALongSequenceIsLittleWork) {
   expect_little_work(of_sequences(spec_of(64, 64, window_of(40)), 64, false));

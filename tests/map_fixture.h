@@ -49,6 +49,12 @@ inline MaskSpec documents_by_head() {
                      {{"doc", Type::kI32Array}});
 }
 
+/// Causal, and an image's tokens see one another.
+inline MaskSpec image_prefix() {
+  return over_arrays("kv_idx <= q_idx || p.image[q_idx] != 0 && p.image[q_idx] == p.image[kv_idx]",
+                     {{"image", Type::kI32Array}});
+}
+
 /// A ragged batch: a sequence without rows, and one with a row.
 inline Lengths ragged_lengths() { return {{160, 0, 1, 130}, {300, 30, 200, 130}}; }
 
@@ -62,6 +68,13 @@ inline verify::ParamArgument array_of(const std::string& name, std::int64_t size
 inline verify::ParamArgument documents_of(std::int64_t length, std::int64_t size = 4096) {
   return array_of("doc", size,
                   [=](std::int64_t i) { return static_cast<std::int32_t>(i / length); });
+}
+
+/// Of image_prefix(): an image of 300 tokens behind 100 of text, again and again.
+inline verify::ParamArgument images_of(std::int64_t size) {
+  return array_of("image", size, [](std::int64_t i) {
+    return static_cast<std::int32_t>(i % 500 >= 100 && i % 500 < 400 ? i / 500 + 1 : 0);
+  });
 }
 
 inline AttentionSpec masked(AttentionSpec spec, const MaskSpec& mask) {

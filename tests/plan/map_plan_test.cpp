@@ -4,9 +4,12 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "plan/sequence.h"
+#include "plan/sm100/sm100_plan.h"
+#include "plan/sm90/sm90_plan.h"
 #include "planned.h"
 
 namespace attnjit {
@@ -206,6 +209,28 @@ TEST(MapPlan, IsMadeWhereAskedFor) {
     spec.mla = Mla::kDecode;
     spec.qk_depth = 576;
     EXPECT_NE(plan_of(spec, options).reason.find("mask_map"), std::string::npos);
+  }
+}
+
+// Above depth 192 sm_90a's kernels have no registers for bits, nor for a list beside a tensor.
+// Those of sm_100a have, with two O and with one.
+TEST(MapPlan, OfDeepHeads) {
+  for (const Arch arch : {Arch::kSm90a, Arch::kSm100a, Arch::kSm103a}) {
+    const bool sm90 = arch == Arch::kSm90a;
+    AttentionSpec spec = spec_of(kDocuments);
+    spec.arch = arch;
+    for (const auto& [qk_depth, ov_depth] : {std::pair{256, 256}, {200, 64}, {248, 192}}) {
+      spec.qk_depth = qk_depth;
+      spec.ov_depth = ov_depth;
+      const KernelPlan plan = plan_of(spec);
+      ASSERT_TRUE(plan.map);
+      EXPECT_EQ(plan.map->bits, !sm90);
+      EXPECT_TRUE(sm90 ? plan.sm90->mapped : plan.sm100->mapped);
+      AttentionSpec tensor = spec;
+      tensor.mask = {};
+      tensor.mask.kind = MaskSpec::Kind::kMaterialized;
+      EXPECT_EQ(plan_of(tensor).map.has_value(), !sm90);
+    }
   }
 }
 

@@ -122,6 +122,98 @@ TEST_F(Sm100Maps, ListsOfTheCallerOverOtherMasks) {
   expect_given_lists(parts, {{2}, {700, 0, 31, 200}});
 }
 
+// Depths of one query tile and one O, whose KV tiles have 64 keys and are one warpgroup's.
+AttentionSpec one_o(const MaskSpec& mask, int qk_depth = 256, int ov_depth = 256, int heads = 2) {
+  AttentionSpec spec = spec_of(qk_depth, mask, heads);
+  spec.ov_depth = ov_depth;
+  return spec;
+}
+
+TEST_F(Sm100Maps, OfOneO) {
+  expect_maps(one_o(causal_documents(), 200, 200), {{300}, {450}}, {documents_of(100)});
+  if (!in_proof()) return;
+  expect_maps(one_o(same_document()), {{150}, {650}}, {documents_of(70)});
+  expect_maps(one_o(image_prefix(), 248, 64), {{200}, {600}}, {images_of(600)});
+  expect_maps(one_o(documents_by_batch(), 208, 128), {{200, 200}, {300, 300}}, {documents_of(150)});
+  expect_maps(with_group(one_o(documents_by_head()), 4, 4), {{70}, {400}}, {documents_of(150)});
+  // Two query tiles, each with its O, beside K of more columns than V.
+  expect_maps(one_o(causal_documents(), 248, 192), {{300}, {450}}, {documents_of(100)});
+  for (const Dtype dtype : {Dtype::kBits, Dtype::kF32, Dtype::kU8, Dtype::kBf16}) {
+    expect_maps(one_o(tensor_mask(dtype), 256, 128), {{150, 150}, {300, 300}}, {}, 3);
+  }
+}
+
+TEST_F(Sm100Maps, OfOneOAndSequences) {
+  const Lengths lengths = ragged_lengths();
+  const std::vector<verify::ParamArgument> params{documents_of(90)};
+  const auto of = [](int page_size, bool ragged) {
+    return of_sequences(one_o(causal_documents()), page_size, ragged);
+  };
+  expect_maps(of(64, true), lengths, params);
+  if (!in_proof()) return;
+  expect_blocks_past_the_keys_passed_over(of_sequences(one_o(same_document(), 224, 96), 16, true),
+                                          {{160, 130, 70}, {900, 300, 130}}, {documents_of(150)});
+  expect_bits_past_the_keys_passed_over(of_sequences(one_o({}), 16, true));
+  expect_maps(of(0, true), lengths, params);
+  expect_maps(of(1, true), lengths, params);
+  AttentionSpec keys = of(0, true);
+  keys.ragged_kv = true;
+  expect_maps(keys, lengths, params);
+  AttentionSpec parts = of(16, false);
+  parts.num_partitions = 3;
+  parts.sink = true;
+  expect_maps(parts, {{2}, {700, 0, 31, 200}}, params);
+}
+
+TEST_F(Sm100Maps, OfOneOGivenByTheCaller) {
+  const Lengths lengths{{300, 300}, {450, 450}};
+  expect_given_lists(one_o(mask_of(Kind::kCausal)), lengths);
+  if (!in_proof()) return;
+  expect_given_lists_over_built_in_masks(with_group(one_o({}), 4, 2));
+  expect_given_lists(one_o(causal_documents(), 200, 200), lengths, {documents_of(90)});
+  expect_given_lists(one_o(tensor_mask(Dtype::kF32)), lengths);
+  expect_bits_in_the_place_of_the_mask(one_o(causal_documents()));
+  expect_bits_of_some_blocks(one_o(same_document(), 216, 216));
+}
+
+// K and V of 8 bits, of which tiles are widened, and products of e4m3.
+TEST_F(Sm100Maps, OfOneOAndEightBits) {
+  AttentionSpec widened = of_sequences(one_o(causal_documents()), 16, true);
+  widened.kv_dtype = Dtype::kE4m3;
+  if (in_proof()) expect_maps(widened, ragged_lengths(), {documents_of(90)});
+  AttentionSpec eight = one_o(causal_documents(), 256, 256, 1);
+  eight.qkv_dtype = Dtype::kE4m3;
+  eight.scales = Scales::kToken;
+  expect_maps(eight, {{70}, {300}}, {documents_of(90)});
+  eight.scales = Scales::kTensor;
+  if (in_proof()) expect_maps(eight, {{150}, {400}}, {documents_of(90)});
+}
+
+TEST_F(Sm100Maps, OfOneOSkipsHiddenTiles) {
+  expect_hidden_tiles_are_not_loaded(one_o(same_document()), 1024, 10);
+}
+
+// What reads bits takes registers of the softmax, which of 64 keys has some left.
+TEST_F(Sm100Maps, OfOneOSpillsNothing) {
+  AttentionSpec parts = with_group(of_sequences(one_o(causal_documents()), 64, true), 32, 4);
+  parts.num_partitions = 0;
+  AttentionSpec later = one_o(image_prefix());
+  later.arch = Arch::kSm103a;
+  AttentionSpec widened = of_sequences(one_o(causal_documents()), 16, true);
+  widened.kv_dtype = Dtype::kE4m3;
+  AttentionSpec eight = one_o(causal_documents());
+  eight.qkv_dtype = Dtype::kE4m3;
+  eight.scales = Scales::kToken;
+  expect_no_spills(some_of<AttentionSpec>({
+      parts,
+      later,
+      widened,
+      eight,
+      one_o(tensor_mask(Dtype::kF32)),
+      one_o(image_prefix(), 248, 192),
+  }));
+}
+
 TEST_F(Sm100Maps, OfMlaPrefill) { expect_maps_of_mla_prefill(spec_of(192, mask_of(Kind::kNull))); }
 
 TEST_F(Sm100Maps, OfBuiltInMasksWhereAskedFor) {

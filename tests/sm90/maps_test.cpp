@@ -45,14 +45,8 @@ TEST_F(Sm90Maps, BlocksPastASequencesKeysArePassedOver) {
 // Images are seen whole by their own tokens; others' are known to differ where a block is all
 // image.
 TEST_F(Sm90Maps, ImagePrefix) {
-  const MaskSpec images =
-      over_arrays("kv_idx <= q_idx || p.image[q_idx] != 0 && p.image[q_idx] == p.image[kv_idx]",
-                  {{"image", Type::kI32Array}});
-  const auto image = [](std::int64_t i) {
-    return static_cast<std::int32_t>(i % 500 >= 100 && i % 500 < 400 ? i / 500 + 1 : 0);
-  };
   const std::int64_t rows = in_proof() ? 900 : 400;
-  expect_maps(spec_of(64, images), {{rows}, {900}}, {array_of("image", 900, image)});
+  expect_maps(spec_of(64, image_prefix()), {{rows}, {900}}, {images_of(900)});
 }
 
 // A map for each sequence, for each head, and for the heads that share a tile.

@@ -126,6 +126,12 @@ bool hides_scores(const MaskSpec& mask) {
   }
 }
 
+/// Whether a kernel that walks a map has registers for more: sm_90a's deepest bodies have not.
+bool has_registers(const AttentionSpec& spec) {
+  constexpr int kMostDepth = 192;
+  return has_lists(spec) || spec.qk_depth <= kMostDepth;
+}
+
 bool wants_map(const ResolvedSpec& spec) { return spec.options().mask_map.value_or(false); }
 
 std::int32_t blocks_of(std::int32_t length) {
@@ -191,12 +197,10 @@ bool walks_map(const ResolvedSpec& spec) {
   if (!family_of(spec).maps || spec.options().pair_cta.value_or(false)) return false;
   // A work tile's list is not cut where partitions have fixed keys, and its rows are to be of whole
   // rows of blocks, or of a part of one.
-  constexpr int kMostDepth = 192;  // deeper bodies walk no lists
-  const bool fits =
-      std::has_single_bit(static_cast<std::uint32_t>(spec->group)) && spec->qk_depth <= kMostDepth;
+  const bool fits = std::has_single_bit(static_cast<std::uint32_t>(spec->group));
   if (has_lists(spec) && (spec->partition_keys > 0 || !fits)) return false;
   // NOTE: beside what reads a tensor a list of tiles spills in sm_90a's deepest bodies.
-  if (spec::materialized(spec->mask) != nullptr) return spec->qk_depth <= kMostDepth;
+  if (spec::materialized(spec->mask) != nullptr) return has_registers(spec);
   // What a launch brings to be interpreted may be anything.
   if (spec::interprets_mask(spec) || wants_map(spec)) return true;
   const spec::Snippets& snippets = spec.state().snippets;
@@ -211,8 +215,8 @@ std::string why_no_map(const ResolvedSpec& spec) {
 }
 
 bool map_has_bits(const AttentionSpec& spec) {
-  constexpr int kMostDepth = 192;  // NOTE: in sm_90a's deeper bodies what reads them spills
-  return spec.qk_depth <= kMostDepth && (spec::interprets_mask(spec) || hides_scores(spec.mask));
+  // NOTE: in sm_90a's deepest bodies what reads them spills.
+  return has_registers(spec) && (spec::interprets_mask(spec) || hides_scores(spec.mask));
 }
 
 PlannedMap planned_map(const ResolvedSpec& spec, int packed_heads) {

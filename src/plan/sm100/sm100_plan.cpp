@@ -784,6 +784,7 @@ Result<Sm100Plan> plan_one_o(const ResolvedSpec& resolved, ConfigKind kind,
   plan.reference = kind;
   plan.softmax_warpgroups = 1;
   plan.widens_kv = widens_kv(spec);
+  plan.mapped = walks_map(resolved);
   choose_work(spec, tuned, plan);
   Sm100LayoutRequest tile = tile_of(spec, plan);
   tile.num_qo = 1;
@@ -823,7 +824,12 @@ Result<Sm100Plan> plan_one_o(const ResolvedSpec& resolved, ConfigKind kind,
            reference.num_qo() == 1 ? why_groups : "one query tile has one O");
   }
 
-  const Budgets usual = tile.pair_cta ? Budgets{200, 152, 152} : Budgets{184, 160, 160};
+  // What reads a map takes registers of the softmax: beside scales of keys, a mask of numbers and a
+  // caller's code for each score it spilt 20 bytes with 184. Correction uses 117. A pair's softmax
+  // has rows of 128 keys.
+  const Budgets usual = tile.pair_cta ? Budgets{200, 152, 152}
+                        : plan.mapped ? Budgets{200, 144, 160}
+                                      : Budgets{184, 160, 160};
   Budgets budgets = plan.widens_kv ? Budgets{160, 128, 64, 160} : usual;
   Status status = take_budgets(tuned, 1, budgets);
   if (!status) return status.error();

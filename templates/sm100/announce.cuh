@@ -27,7 +27,7 @@ ATTNJIT_DEVICE WorkTile work_of(const SequenceTile& tile, const Arguments& argum
   work.partition = tile.partition;
   find_seen<Config, Mask>(work, has_second, arguments, params);
   if constexpr (Config::kSplit) {
-    const KvTiles part = part_of<Config>(work.all(), work.partition, arguments);
+    const KvTiles part = part_of<Config>(work, arguments);
     work.seen_0 = intersect(work.seen_0, part);
     work.seen_1 = intersect(work.seen_1, part);
   }

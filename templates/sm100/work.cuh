@@ -156,24 +156,44 @@ ATTNJIT_DEVICE KvTiles reached_by(const WorkTile& work, int position, const Para
   return {quotient(reach.begin, Config::kTileN), quotient(reach.end - 1, Config::kTileN) + 1};
 }
 
-/// How many of a list's KV tiles, which ascend, have keys of the sequence. The last block may have
-/// tiles past the last key; and where sequences differ in length, a map that the launch is given
-/// may have blocks there.
+/// How many of the first `tiles` KV tiles of a list, which ascend, come before `end`.
 template <class Config, class Arguments>
-ATTNJIT_DEVICE int tiles_with_keys(const WorkTile& work, int tiles, const Arguments& arguments) {
-  const int end = ceil_div(work.kv_len, Config::kTileN);
+ATTNJIT_DEVICE int tiles_before(const WorkTile& work, int tiles, int end,
+                                const Arguments& arguments) {
   if (tiles == 0 || tile_at<Config>(work, tiles - 1, arguments) < end) return tiles;
-  int with_keys = 0;
+  int before = 0;
 #pragma unroll 1
-  while (with_keys < tiles) {
-    const int middle = (with_keys + tiles) >> 1;
+  while (before < tiles) {
+    const int middle = (before + tiles) >> 1;
     if (tile_at<Config>(work, middle, arguments) < end) {
-      with_keys = middle + 1;
+      before = middle + 1;
     } else {
       tiles = middle;
     }
   }
-  return with_keys;
+  return before;
+}
+
+/// How many of a list's KV tiles have keys of the sequence. The last block may have tiles past the
+/// last key; and where sequences differ in length, a map that the launch is given may have blocks
+/// there.
+template <class Config, class Arguments>
+ATTNJIT_DEVICE int tiles_with_keys(const WorkTile& work, int tiles, const Arguments& arguments) {
+  return tiles_before<Config>(work, tiles, ceil_div(work.kv_len, Config::kTileN), arguments);
+}
+
+/// What a work tile's partition has of all that its rows see. Where partitions have fixed keys, a
+/// list's share of one is wherever its keys are.
+template <class Config, class Arguments>
+ATTNJIT_DEVICE KvTiles part_of(const WorkTile& work, const Arguments& arguments) {
+  const KvTiles all = work.all();
+  if constexpr (Config::kMapped && Config::kPartitionTiles > 0) {
+    const int begin = work.partition * Config::kPartitionTiles;
+    return {tiles_before<Config>(work, all.end, begin, arguments),
+            tiles_before<Config>(work, all.end, begin + Config::kPartitionTiles, arguments)};
+  } else {
+    return attnjit::part_of<Config>(all, work.partition, arguments);
+  }
 }
 
 /// `work` with what both its query tiles see: where there is a list, all of it, for each.

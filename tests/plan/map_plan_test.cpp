@@ -234,6 +234,26 @@ TEST(MapPlan, OfDeepHeads) {
   }
 }
 
+// The host does not know which parts of fixed keys a map shows: as many are counted as without it.
+TEST(MapPlan, OfPartitionsOfFixedKeys) {
+  for (const Arch arch : {Arch::kSm90a, Arch::kSm100a}) {
+    AttentionSpec spec = spec_of(kDocuments);
+    spec.arch = arch;
+    spec.partition_keys = 384;
+    const KernelPlan plan = plan_of(spec);
+    EXPECT_TRUE(plan.supported) << plan.reason;
+    ASSERT_TRUE(plan.map);
+    EXPECT_TRUE(plan.map->bits);
+    EXPECT_EQ(plan.sm90 ? plan.sm90->partition_tiles * plan.sm90->BN
+                        : plan.sm100->partition_tiles * plan.sm100->variants.front().BN,
+              384);
+    const auto sequence = launches_of(plan, shapes_of(2, 4, 1000));
+    ASSERT_TRUE(sequence) << sequence.error().to_string();
+    EXPECT_EQ(sequence->launches.front().entry, "attnjit_map");
+    EXPECT_EQ(sequence->launches.back().entry, "attnjit_merge");
+  }
+}
+
 TEST(MapPlan, IsWrittenToAndReadFromTheCallersMemory) {
   const KernelPlan plan = plan_of(spec_of(kDocuments));
   LaunchShapes shapes = shapes_of(3, 300, 1000);

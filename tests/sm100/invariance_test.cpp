@@ -57,6 +57,14 @@ TEST_F(Sm100Invariance, SinksAndMasks) {
   expect_same_bits(spec, InputKind::kSpike);
 }
 
+TEST_F(Sm100Invariance, Maps) {
+  expect_same_bits_of_maps(spec_of(64, 384, 16, true), InputKind::kNormal);
+  if (!in_proof()) return;
+  expect_same_bits_of_maps(spec_of(128, 128, 64, false), InputKind::kNormal);
+  expect_same_bits_of_maps(spec_of(256, 192, 0, true), InputKind::kNormal);
+  expect_same_bits_of_maps(spec_of(192, 384, 1, true), InputKind::kSpike);
+}
+
 // Partitions that no row of a sequence reaches are no work.
 TEST_F(Sm100Invariance, AWindowOfALongSequenceIsLittleWork) {
   expect_little_work(spec_of(64, 64, 64, false, window_of(40)));

@@ -15,6 +15,13 @@ AttentionSpec spec_of(int qk_depth, const MaskSpec& mask, int heads = 2, int gro
   return base_spec(Arch::kSm100a, heads, group, qk_depth, mask);
 }
 
+// Depths of one query tile and one O, whose KV tiles have 64 keys and are one warpgroup's.
+AttentionSpec one_o(const MaskSpec& mask, int qk_depth = 256, int ov_depth = 256, int heads = 2) {
+  AttentionSpec spec = spec_of(qk_depth, mask, heads);
+  spec.ov_depth = ov_depth;
+  return spec;
+}
+
 using Sm100Maps = MapTest;
 
 // Two query tiles per CTA, of which each sees tiles that the other does not, and one: the
@@ -88,6 +95,26 @@ TEST_F(Sm100Maps, Partitions) {
   expect_maps(parts, {{2}, {700, 0, 31, 200}}, {documents_of(90)});
 }
 
+// A part has what of a list has its keys: of blocks that several parts share each its tiles, and
+// of lists that end before it nothing.
+TEST_F(Sm100Maps, PartitionsOfFixedKeys) {
+  AttentionSpec parts = of_sequences(spec_of(64, causal_documents()), 16, true);
+  parts.partition_keys = 192;
+  parts.sink = true;
+  expect_maps(parts, {{160, 0, 1, 130}, {500, 30, 420, 130}}, {documents_of(90)});
+  if (!in_proof()) return;
+  expect_given_lists(parts, {{300, 2}, {650, 200}}, {documents_of(90)});
+  parts = spec_of(128, image_prefix());
+  parts.partition_keys = 256;
+  expect_maps(parts, {{300}, {600}}, {images_of(600)});
+  parts = one_o(same_document());
+  parts.partition_keys = 64;
+  expect_maps(parts, {{3}, {400}}, {documents_of(90)});
+  parts = of_sequences(spec_of(64, tensor_mask(Dtype::kU8)), 1, true);
+  parts.partition_keys = 128;
+  expect_maps(parts, {{3, 140}, {400, 200}}, {}, 3);
+}
+
 TEST_F(Sm100Maps, PartsOfWhatIsSeen) { expect_parts_of_what_is_seen(spec_of(64, same_document())); }
 
 TEST_F(Sm100Maps, BitsAreReadInThePlaceOfTheMask) {
@@ -120,13 +147,6 @@ TEST_F(Sm100Maps, ListsOfTheCallerOverOtherMasks) {
   parts.num_partitions = 3;
   parts.sink = true;
   expect_given_lists(parts, {{2}, {700, 0, 31, 200}});
-}
-
-// Depths of one query tile and one O, whose KV tiles have 64 keys and are one warpgroup's.
-AttentionSpec one_o(const MaskSpec& mask, int qk_depth = 256, int ov_depth = 256, int heads = 2) {
-  AttentionSpec spec = spec_of(qk_depth, mask, heads);
-  spec.ov_depth = ov_depth;
-  return spec;
 }
 
 TEST_F(Sm100Maps, OfOneO) {
@@ -166,10 +186,13 @@ TEST_F(Sm100Maps, OfOneOAndSequences) {
 }
 
 TEST_F(Sm100Maps, OfOneOGivenByTheCaller) {
-  const Lengths lengths{{300, 300}, {450, 450}};
+  const Lengths lengths{{300}, {450}};
   expect_given_lists(one_o(mask_of(Kind::kCausal)), lengths);
   if (!in_proof()) return;
-  expect_given_lists_over_built_in_masks(with_group(one_o({}), 4, 2));
+  expect_given_lists(one_o(window_of(200), 248, 248), lengths);
+  AttentionSpec causal = of_sequences(one_o(mask_of(Kind::kCausal)), 16, true);
+  causal.sink = true;
+  expect_given_lists(with_group(causal, 4, 2), ragged_lengths());
   expect_given_lists(one_o(causal_documents(), 200, 200), lengths, {documents_of(90)});
   expect_given_lists(one_o(tensor_mask(Dtype::kF32)), lengths);
   expect_bits_in_the_place_of_the_mask(one_o(causal_documents()));

@@ -49,6 +49,24 @@ TEST_F(Sm90Maps, ImagePrefix) {
   expect_maps(spec_of(64, image_prefix()), {{rows}, {900}}, {images_of(900)});
 }
 
+// A part has what a map shows of its keys, in the order of the keys and not of the lists: of blocks
+// that several parts share each its tiles, more tiles than a warp's lanes, and none.
+TEST_F(Sm90Maps, PartitionsOfFixedKeys) {
+  AttentionSpec parts = of_sequences(spec_of(64, causal_documents()), 16, true);
+  parts.partition_keys = 192;
+  parts.sink = true;
+  expect_maps(parts, {{160, 0, 1, 130}, {500, 30, 420, 130}}, {documents_of(90)});
+  if (!in_proof()) return;
+  expect_given_lists(parts, {{300, 2}, {650, 200}}, {documents_of(90)});
+  parts = spec_of(192, same_document());
+  parts.partition_keys = 4096;
+  expect_maps(parts, {{3}, {2500}}, {documents_of(900)});
+  expect_given_lists(parts, {{3}, {2500}}, {documents_of(90)});
+  parts = of_sequences(spec_of(64, tensor_mask(Dtype::kU8)), 1, true);
+  parts.partition_keys = 128;
+  expect_maps(parts, {{3, 140}, {400, 200}}, {}, 3);
+}
+
 // A map for each sequence, for each head, and for the heads that share a tile.
 TEST_F(Sm90Maps, SequencesAndHeads) {
   if (in_proof()) {

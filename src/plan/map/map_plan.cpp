@@ -195,10 +195,9 @@ void place_map(const KernelPlan& plan, const MaskMapShape& map, LaunchRecipe& re
 bool walks_map(const ResolvedSpec& spec) {
   // NOTE: a work tile of a pair of CTAs has four rows of blocks, and a list has two at most.
   if (!family_of(spec).maps || spec.options().pair_cta.value_or(false)) return false;
-  // A work tile's list is not cut where partitions have fixed keys, and its rows are to be of whole
-  // rows of blocks, or of a part of one.
+  // A work tile's list is of whole rows of blocks, or of a part of one.
   const bool fits = std::has_single_bit(static_cast<std::uint32_t>(spec->group));
-  if (has_lists(spec) && (spec->partition_keys > 0 || !fits)) return false;
+  if (has_lists(spec) && !fits) return false;
   // NOTE: beside what reads a tensor a list of tiles spills in sm_90a's deepest bodies.
   if (spec::materialized(spec->mask) != nullptr) return has_registers(spec);
   // What a launch brings to be interpreted may be anything.

@@ -273,6 +273,13 @@ TEST(Sm100Plan, E4m3HasHalfOfTheBytesAndTwiceTheStages) {
   EXPECT_LT(std::exp2(plan.sm100->p_bias + plan.sm100->rescale_threshold), 448);
   // Polynomials: the MUFU is the bound, and P takes few registers.
   EXPECT_EQ(plan.sm100->exp2_fma_pairs, 16);
+  AttentionSpec parts = dense(128, Dtype::kE4m3);
+  parts.num_partitions = 2;
+  EXPECT_EQ(plan_of(parts).sm100->exp2_fma_pairs, 16);
+  PlanOptions mapped;
+  mapped.mask_map = true;
+  EXPECT_EQ(plan_of(dense(128, Dtype::kE4m3), mapped).sm100->exp2_fma_pairs, 16);
+  EXPECT_EQ(plan_of(parts, mapped).sm100->exp2_fma_pairs, 12);
   PlanOptions alone;
   alone.num_qo = 1;
   EXPECT_EQ(plan_of(dense(128, Dtype::kE4m3), alone).sm100->exp2_fma_pairs, 8);

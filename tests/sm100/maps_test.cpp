@@ -237,6 +237,25 @@ TEST_F(Sm100Maps, OfOneOSpillsNothing) {
   }));
 }
 
+// Beside announcements and a map the softmax of e4m3 has registers for fewer polynomials.
+TEST_F(Sm100Maps, OfEightBitsSpillNothing) {
+  AttentionSpec parts = with_group(spec_of(128, tensor_mask(Dtype::kBits)), 16, 8);
+  parts.qkv_dtype = Dtype::kE4m3;
+  parts.scales = Scales::kTensor;
+  parts.num_partitions = 3;
+  parts.sink = true;
+  parts.lse_includes_sink = false;
+  AttentionSpec keys = with_group(spec_of(192, {}), 16, 8);
+  keys.mask = tree(Kind::kAnd, {tensor_mask(Dtype::kF32), same_document()});
+  keys.score_mod.kind = ScoreModSpec::Kind::kAlibi;
+  keys.qkv_dtype = Dtype::kE4m3;
+  keys.scales = Scales::kHead;
+  keys.ov_depth = 128;
+  keys.ragged = keys.ragged_kv = true;
+  keys.partition_keys = 128;
+  expect_no_spills(some_of<AttentionSpec>({parts, keys}));
+}
+
 TEST_F(Sm100Maps, OfMlaPrefill) { expect_maps_of_mla_prefill(spec_of(192, mask_of(Kind::kNull))); }
 
 TEST_F(Sm100Maps, OfBuiltInMasksWhereAskedFor) {

@@ -500,7 +500,8 @@ void record_ring(const Fa4Config& reference, const Sm100Variant& variant, const 
 // which is the most that leaves a softmax thread registers enough (two in 16 where a kernel has one
 // query tile alone: causal spilt 40 bytes with three); where the tensor cores are, a share that
 // gives the MUFU an eighth of slack or so, as FlashAttention-4's. sm_103 doubled the MUFU.
-std::int64_t polynomial_pairs(const AttentionSpec& spec, const Sm100Variant& variant) {
+std::int64_t polynomial_pairs(const AttentionSpec& spec, const Sm100Plan& plan,
+                              const Sm100Variant& variant) {
   if (spec.arch == Arch::kSm103a) return 0;
   const std::int64_t tensor_cycles =
       64 * (variant.qk_mma_depth + align_up(variant.ov_depth, variant.MMA_K)) / variant.MMA_K;
@@ -509,8 +510,11 @@ std::int64_t polynomial_pairs(const AttentionSpec& spec, const Sm100Variant& var
   // and so many instructions that the MUFU is the bound no more.
   const bool modified = spec.score_mod.kind == ScoreModSpec::Kind::kCustom;
   if (widens_kv(spec) && modified) return pairs / 16;
-  // P of e4m3 takes fewer registers: four in 16 spill nowhere.
-  if (variant.MMA_K == 32 && variant.num_qo == 2) return pairs / 4;
+  // P of e4m3 takes fewer registers: four in 16 spill nowhere, but beside what reads announcements
+  // and a map, where 28 bytes spilt.
+  if (variant.MMA_K == 32 && variant.num_qo == 2 && !(plan.announced && plan.mapped)) {
+    return pairs / 4;
+  }
   if (tensor_cycles < 896 && variant.num_qo == 2) return pairs * 3 / 16;
   return tensor_cycles <= 1024 ? pairs / 8 : pairs / 16;
 }
@@ -686,7 +690,7 @@ Result<Sm100Plan> plan_fa4(const ResolvedSpec& resolved, ConfigKind kind,
   plan.cluster = static_cast<int>(config.cta_group());
   add_tensor_maps(spec, plan.variants.front(), config.swizzle_mode, plan);
   plan.exp2_pairs = *keys / 2;
-  plan.exp2_fma_pairs = polynomial_pairs(spec, plan.variants.front());
+  plan.exp2_fma_pairs = polynomial_pairs(spec, plan, plan.variants.front());
   plan.row_copies = tile.row_copies;
   plan.split = splits(spec);
   plan.partition_tiles = spec.partition_keys / *keys;
@@ -844,7 +848,7 @@ Result<Sm100Plan> plan_one_o(const ResolvedSpec& resolved, ConfigKind kind,
   plan.threads = threads_of(plan.roles);
   plan.launch_registers = static_cast<int>(launch_registers(plan.threads));
   plan.exp2_pairs = body.BN / 2;
-  plan.exp2_fma_pairs = polynomial_pairs(spec, body);
+  plan.exp2_fma_pairs = polynomial_pairs(spec, plan, body);
   plan.row_copies = tile.row_copies;
   plan.split = splits(spec);
   plan.partition_tiles = spec.partition_keys / body.BN;

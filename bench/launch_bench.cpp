@@ -2,10 +2,11 @@
 // What a launch costs beside the driver's calls, without a GPU: here these return at once.
 //
 // The names say which launch (one kernel, the keys split, a ragged batch over pages, the same
-// split, decodes that choose their split, few causal tiles, custom code with two arrays), through
-// which interface, and what differs from the launch before. A caller without attnjit who launches
-// with other lengths has to encode the maps of K and V, too: "bare, maps encoded" is that.
-// tests/gpu/gpu_driver_test.cpp measures the same with a driver.
+// split, decodes that choose their split, few causal tiles, the same where the launch may deal them
+// out in runs, custom code with two arrays), through which interface, and what differs from the
+// launch before. A caller without attnjit who launches with other lengths has to encode the maps of
+// K and V, too: "bare, maps encoded" is that. tests/gpu/gpu_driver_test.cpp measures the same with
+// a driver.
 #include <benchmark/benchmark.h>
 
 #include <array>
@@ -125,6 +126,11 @@ const std::vector<Case>& cases() {
     LaunchShapes few = dense;
     few.batch = 1;
     made.push_back({"few tiles", base_spec(), few});
+    AttentionSpec runs = base_spec();
+    runs.num_partitions = 0;
+    made.push_back({"few tiles, runs", runs, few});
+    few.kv_len = few.q_len;
+    made.push_back({"few short tiles, runs", runs, few});
     AttentionSpec custom = base_spec();
     custom.mask.kind = MaskSpec::Kind::kCustom;
     custom.mask.custom.name = "documents";

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <random>
 #include <vector>
 
@@ -105,6 +106,80 @@ TEST(Sm90Tiling, ManyTilesAreFull) {
   Sm90Rows rows = rows_of(4096, 1, false);
   rows.ctas = 0;  // what the launch asks for that splits the keys
   EXPECT_EQ(sm90_tiling(rows).tile_groups, 3);
+}
+
+// The model of docs/performance-sm90.md written plainly, for three consumers.
+class PlainModel {
+ public:
+  explicit PlainModel(const Sm90Rows& rows) : rows_(rows) {}
+
+  double time_of(std::int64_t groups, std::int64_t left) const {
+    constexpr double kShares[] = {0, 0.66, 0.8, 1};
+    const auto count = static_cast<double>(rows_.groups);
+    const double keys = rows_.keys - (count - static_cast<double>(left)) / count * rows_.fewer_keys;
+    return (std::ceil(keys / rows_.tile_keys) * rows_.tile_keys + 256) * kShares[groups];
+  }
+
+  // Tiles are dealt from the longest on, to and fro.
+  double busiest_of(const std::vector<std::int64_t>& heights) const {
+    const std::int64_t tiles = static_cast<std::int64_t>(heights.size()) * rows_.heads;
+    const std::int64_t ctas = std::min<std::int64_t>(tiles, rows_.ctas);
+    std::vector<double> loads(static_cast<std::size_t>(ctas));
+    std::int64_t left = rows_.groups;
+    std::int64_t dealt = 0;
+    for (const std::int64_t groups : heights) {
+      for (std::int64_t head = 0; head < rows_.heads; ++head, ++dealt) {
+        const std::int64_t place = dealt % ctas;
+        const std::int64_t cta = dealt / ctas % 2 == 0 ? place : ctas - 1 - place;
+        loads[static_cast<std::size_t>(cta)] += time_of(groups, left);
+      }
+      left -= groups;
+    }
+    return *std::max_element(loads.begin(), loads.end());
+  }
+
+  // Tiles that take `most` at most where a group of rows can, the last rows' first.
+  std::vector<std::int64_t> heights_within(double most) const {
+    std::vector<std::int64_t> heights;
+    std::int64_t left = rows_.groups;
+    for (std::int64_t groups = 1; groups <= 3; ++groups) {
+      std::int64_t within = 0;
+      while (groups < 3 && within < rows_.groups && time_of(groups + 1, within + 1) <= most) {
+        ++within;
+      }
+      for (; left > within; left -= groups) heights.push_back(groups);
+    }
+    return heights;
+  }
+
+ private:
+  const Sm90Rows& rows_;
+};
+
+// Tilings that are left out of the comparison early are none of the best.
+TEST(Sm90Tiling, TheBestIsThatOfThePlainModel) {
+  std::mt19937 random(2);
+  int low = 0;
+  for (int i = 0; i < 300; ++i) {
+    Sm90Rows rows = rows_of(1000 + random() % 20000, 1 + random() % 12, true);
+    rows.tile_keys = i % 2 == 0 ? 64 : 80;
+    rows.keys += static_cast<double>(random() % 2 * (random() % 8000));
+    const std::int64_t full = (rows.groups + 2) / 3;
+    if (full * rows.heads >= 3 * kCtas) continue;  // full tiles are even enough
+    SCOPED_TRACE(testing::Message() << rows.groups << " groups, " << rows.heads << " heads of "
+                                    << rows.keys << " keys");
+    const PlainModel model(rows);
+    const double even = model.busiest_of(std::vector<std::int64_t>(full, 3));
+    double least = even;
+    for (int step = 0; step < 8; ++step) {
+      const double most = (0.66 + 0.04 * step) * model.time_of(3, rows.groups);
+      least = std::min(least, model.busiest_of(model.heights_within(most)));
+    }
+    const bool worthwhile = least < even * kSm90Worthwhile;
+    EXPECT_DOUBLE_EQ(sm90_tiling(rows).time, worthwhile ? least : even);
+    if (worthwhile) ++low;
+  }
+  EXPECT_GT(low, 20);
 }
 
 // A head of 32,000 rows is 167 tiles of 500 KV tiles at most, and half of them under a causal mask.

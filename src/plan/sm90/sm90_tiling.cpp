@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 namespace attnjit {
@@ -13,6 +14,13 @@ namespace {
 using Order = Sm90Tiling::Order;
 
 std::int64_t quotient_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+/// std::ceil of numbers of keys and tiles. NOTE: that is a call where SSE4.1 is not asked for, and
+/// this a third of a tiling's time.
+double whole_from(double number) {
+  const auto below = static_cast<double>(static_cast<std::int64_t>(number));
+  return below < number ? below + 1 : below;
+}
 
 /// The time of a tile of so many groups over some keys; a full one's is the keys' number, and what
 /// its begin and end take. Consumers without rows leave their share of the tensor cores to the
@@ -26,8 +34,13 @@ class TileTimes {
         tile_keys_(rows.tile_keys) {}
 
   double of(std::int64_t groups, double keys) const {
-    const double walked = std::ceil(keys / tile_keys_) * tile_keys_;
+    const double walked = whole_from(keys / tile_keys_) * tile_keys_;
     return (walked + kOverhead) * shares_.at(static_cast<std::size_t>(groups));
+  }
+
+  /// About the most keys of a tile that takes no longer than `most`.
+  double keys_within(std::int64_t groups, double most) const {
+    return most / shares_.at(static_cast<std::size_t>(groups)) - kOverhead;
   }
 
  private:
@@ -121,14 +134,17 @@ double missing_keys(const Sm90Rows& rows, std::int64_t last) {
 /// Tiles that take `most` at most where a group of rows can: low ones where there are many keys.
 Sm90Tiling rising_tiling(const Sm90Rows& rows, double most, const TileTimes& times) {
   const auto groups_within = [&](std::int64_t tile_groups) {
-    // The groups, from the first rows on, whose tiles of that height take no longer.
-    std::int64_t within = 0;
-    std::int64_t beyond = rows.groups + 1;
-    while (beyond - within > 1) {
-      const std::int64_t middle = within + (beyond - within) / 2;
-      const double keys = rows.keys - missing_keys(rows, middle);
-      (times.of(tile_groups, keys) <= most ? within : beyond) = middle;
-    }
+    // The groups, from the first rows on, whose tiles of that height take no longer: about so many
+    // as the keys say that a tile may have.
+    const auto takes_no_longer = [&](std::int64_t groups) {
+      return times.of(tile_groups, rows.keys - missing_keys(rows, groups)) <= most;
+    };
+    const double missing = rows.keys - times.keys_within(tile_groups, most);
+    const double share = rows.fewer_keys > 0 ? missing / rows.fewer_keys : 0;
+    const double count = static_cast<double>(rows.groups);
+    auto within = static_cast<std::int64_t>(std::clamp(count - share * count, 0.0, count));
+    while (within < rows.groups && takes_no_longer(within + 1)) ++within;
+    while (within > 0 && !takes_no_longer(within)) --within;
     return within;
   };
   const std::int64_t height = rows.consumers;
@@ -147,32 +163,51 @@ Sm90Tiling rising_tiling(const Sm90Rows& rows, double most, const TileTimes& tim
   return tiling;
 }
 
-/// Tiles are dealt from the longest to the shortest, to and fro. `loads` is memory to work in.
+/// Memory to work in.
+struct Deal {
+  std::vector<double> times;  // of a head's tiles
+  std::vector<double> loads;  // of the CTAs
+};
+
+/// Tiles are dealt from the longest to the shortest, to and fro: what the busiest CTA takes, or
+/// `most` where it takes no less. NOTE: a launch of new lengths waits for this, mostly to hear that
+/// a tiling is none of the best; so what shows that early comes first.
 double rising_time(const Sm90Rows& rows, const Sm90Tiling& tiling, const TileTimes& times,
-                   std::vector<double>& loads) {
+                   double most, Deal& deal) {
   const std::int64_t tiles = tiling.m_tiles * rows.heads;
   const std::int64_t ctas = std::clamp<std::int64_t>(tiles, 1, rows.ctas);
-  loads.assign(static_cast<std::size_t>(ctas), 0);
+  deal.times.clear();
   std::int64_t left = rows.groups;
-  std::int64_t dealt = 0;  // in this turn
-  bool fro = false;
+  double of_head = 0;
   for (std::int32_t rank = 0; rank < tiling.m_tiles; ++rank) {
     const std::int64_t groups = tiling.tile_groups + (rank >= tiling.first_tiles ? 1 : 0) +
                                 (rank >= tiling.second_tiles ? 1 : 0);
     const double time = times.of(groups, rows.keys - missing_keys(rows, left));
+    if (time >= most) return most;
     left -= groups;
+    of_head += time;
+    deal.times.push_back(time);
+  }
+  if (of_head * static_cast<double>(rows.heads) >= most * static_cast<double>(ctas)) return most;
+  deal.loads.assign(static_cast<std::size_t>(ctas), 0);
+  double busiest = 0;
+  std::int64_t dealt = 0;  // in this turn
+  bool fro = false;
+  for (const double time : deal.times) {
     for (std::int64_t heads = rows.heads; heads > 0;) {
       const std::int64_t count = std::min(heads, ctas - dealt);
-      const auto first = loads.begin() + (fro ? ctas - dealt - count : dealt);
-      std::for_each(first, first + count, [=](double& load) { load += time; });
+      const auto first = deal.loads.begin() + (fro ? ctas - dealt - count : dealt);
+      std::for_each(first, first + count,
+                    [&](double& load) { busiest = std::max(busiest, load += time); });
       heads -= count;
       dealt += count;
       if (dealt < ctas) continue;
       dealt = 0;
       fro = !fro;
     }
+    if (busiest >= most) return most;
   }
-  return *std::max_element(loads.begin(), loads.end());
+  return busiest;
 }
 
 /// The time of full tiles where there are so many that all CTAs work as long.
@@ -197,8 +232,9 @@ Sm90Tiling best_of_growing_rows(const Sm90Rows& rows) {
   Sm90Tiling best = even_tiling(rows, rows.consumers);
   if (best.m_tiles * rows.heads < many_rounds * rows.ctas) {
     const double longest = times.of(rows.consumers, rows.keys);
-    std::vector<double> loads;
-    const double even = rising_time(rows, best, times, loads);
+    Deal deal;
+    const double even =
+        rising_time(rows, best, times, std::numeric_limits<double>::infinity(), deal);
     double least = even * kSm90Worthwhile;
     Sm90Tiling last;
     for (int step = 0; step < 8; ++step) {
@@ -206,7 +242,7 @@ Sm90Tiling best_of_growing_rows(const Sm90Rows& rows) {
       const Sm90Tiling tiling = rising_tiling(rows, most * longest, times);
       if (tiling == last) continue;
       last = tiling;
-      const double time = rising_time(rows, tiling, times, loads);
+      const double time = rising_time(rows, tiling, times, least, deal);
       if (time >= least) continue;
       best = tiling;
       least = time;

@@ -61,6 +61,13 @@ Status plan_sm100_mla(const TuningValues* tuned, KernelPlan& plan) {
   return {};
 }
 
+/// A choice of partitions that has nothing else to tell.
+template <auto kPartitions>
+PartitionChoice only(const KernelPlan& plan, const LaunchShapes& shapes,
+                     const DeviceShape& device) {
+  return {kPartitions(plan, shapes, device)};
+}
+
 constexpr KernelFamily kSm90{
     &plan_sm90,
     &sm90_partitions,
@@ -73,12 +80,13 @@ constexpr KernelFamily kSm90{
     },
 };
 constexpr KernelFamily kSm90Mla{
-    &plan_sm90_mla,        &sm90_mla_partitions, false,       nullptr,
-    &plan_sm90_mla_launch, &sm90_mla_knobs,      kSm90.print,
+    &plan_sm90_mla, &only<&sm90_mla_partitions>, false,
+    nullptr,        &plan_sm90_mla_launch,       &sm90_mla_knobs,
+    kSm90.print,
 };
 constexpr KernelFamily kSm100{
     &plan_sm100,
-    &sm100_partitions,
+    &only<&sm100_partitions>,
     true,
     &sm100_rows_per_list,
     &plan_sm100_launch,
@@ -89,7 +97,7 @@ constexpr KernelFamily kSm100{
 };
 constexpr KernelFamily kSm100Mla{
     &plan_sm100_mla,
-    &sm100_mla_partitions,
+    &only<&sm100_mla_partitions>,
     false,
     nullptr,
     &plan_sm100_mla_launch,

@@ -22,8 +22,8 @@ struct KernelFamily {
   Status (*plan)(const TuningValues* tuned, KernelPlan& plan);
   /// The parts that a launch of a supported plan splits the keys into; null: the family does not
   /// split them.
-  std::int32_t (*partitions)(const KernelPlan& plan, const LaunchShapes& shapes,
-                             const DeviceShape& device);
+  PartitionChoice (*partitions)(const KernelPlan& plan, const LaunchShapes& shapes,
+                                const DeviceShape& device);
   /// Whether its main kernel can walk a map of the mask.
   bool maps;
   /// Rows of a map's blocks that a work tile has in a launch; null: its main kernel reads the map

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "../one_launch.h"
+#include "plan/launch/family_launch.h"
 #include "plan/sm90/sm90_plan.h"
 #include "plan/sm90/sm90_tiling.h"
 #include "planned.h"
@@ -85,7 +86,7 @@ TEST(Sm90Launch, PartitionsFillTheSms) {
     shapes.batch = batch;
     shapes.q_len = q_len;
     shapes.kv_len = kv_len;
-    return sm90_partitions(plan, shapes, {});
+    return sm90_partitions(plan, shapes, {}).partitions;
   };
   // 2 tiles a sequence; 132 SMs.
   EXPECT_EQ(partitions(66, 8192), 1);
@@ -120,7 +121,7 @@ TEST(Sm90Launch, PartitionsOfDecodes) {
     shapes.batch = one.batch;
     shapes.q_len = 1;
     shapes.kv_len = one.kv_len;
-    const int parts = sm90_partitions(plan, shapes, {});
+    const int parts = sm90_partitions(plan, shapes, {}).partitions;
     EXPECT_GE(parts, one.least) << one.batch << " x " << one.kv_len;
     EXPECT_LE(parts, one.most) << one.batch << " x " << one.kv_len;
   }
@@ -140,7 +141,7 @@ TEST(Sm90Launch, UnevenTilesAreDealtOutInRuns) {
   };
   const auto parts = [&](int heads, int rows) {
     spec.num_q_heads = heads;
-    return sm90_partitions(plan_of(spec), shapes_of(rows), {});
+    return sm90_partitions(plan_of(spec), shapes_of(rows), {}).partitions;
   };
   EXPECT_EQ(parts(1, 32000), 3);
   EXPECT_EQ(parts(1, 20000), 4);
@@ -158,6 +159,29 @@ TEST(Sm90Launch, UnevenTilesAreDealtOutInRuns) {
   ASSERT_EQ(sequence->launches.size(), 2U);
   EXPECT_EQ(sequence->launches[0].grid[0], 132U);
   EXPECT_EQ(sequence->workspaces.at(1).bytes, std::int64_t{3} * 32000 * 128 * 4);
+}
+
+// Tiles that the choice of partitions compared are the launch's: those that it finds by itself
+// where it is told how many partitions there are.
+TEST(Sm90Launch, TheChoiceHandsItsTilesOn) {
+  AttentionSpec spec = sm90_spec(128);
+  spec.group = 1;
+  spec.mask.kind = MaskSpec::Kind::kCausal;
+  spec.num_partitions = 0;
+  for (const auto& [heads, rows] : {std::pair{2, 16000}, {64, 4096}, {1, 100}, {96, 300}}) {
+    spec.num_q_heads = heads;
+    const KernelPlan plan = plan_of(spec);
+    LaunchShapes shapes;
+    shapes.q_len = shapes.kv_len = rows;
+    const PartitionChoice choice = sm90_partitions(plan, shapes, {});
+    EXPECT_EQ(choice.partitions, 1);
+    EXPECT_TRUE(choice.whole.has_value());
+    LaunchSequence told;
+    ASSERT_TRUE(plan_launch_in_parts(plan, shapes, {}, {}, {}, 1, told).ok());
+    const auto found = plan_launch(plan, shapes, {}, {});
+    ASSERT_TRUE(found.ok()) << found.error().to_string();
+    EXPECT_EQ(*found, told) << heads << " heads of " << rows;
+  }
 }
 
 // Of many heads, where 256 rows are two tiles of the second body for one and a third of the
@@ -244,12 +268,12 @@ TEST(Sm90Launch, PartitionsOfFixedKeysAreWholeTiles) {
       shapes.kv_len = static_cast<int>(
           std::min<std::int64_t>(std::int64_t{keys} * (partitions - 1) + 1, 1 << 30));
       for (const int sm_count : {1, 132}) {
-        EXPECT_EQ(sm90_partitions(plan, shapes, {.sm_count = sm_count}),
+        EXPECT_EQ(sm90_partitions(plan, shapes, {.sm_count = sm_count}).partitions,
                   keys == 1 << 30 ? 1 : partitions);
       }
     }
     shapes.kv_len = 0;
-    EXPECT_EQ(sm90_partitions(plan, shapes, {}), 1);
+    EXPECT_EQ(sm90_partitions(plan, shapes, {}).partitions, 1);
   }
   EXPECT_EQ(constants_of(plan_of(sm90_spec(128))).at("kRescaleByRow"), "false");
 }

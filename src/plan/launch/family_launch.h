@@ -10,8 +10,16 @@
 
 #include "attnjit/launch.h"
 #include "plan/launch/tensors.h"
+#include "plan/sm90/sm90_tiling.h"
 
 namespace attnjit {
+
+/// The parts that a launch splits the keys into.
+struct PartitionChoice {
+  std::int32_t partitions = 1;
+  /// Of sm_90a, where the choice compared them: the tiles of a launch that does not split.
+  std::optional<Sm90Tiles> whole = {};
+};
 
 /// A call, with its tensors derived and checked. O is what the attention kernel writes: the
 /// caller's, or a workspace.
@@ -25,6 +33,7 @@ struct LaunchRequest {
   std::int32_t partitions;         ///< that the keys are split into
   MaskMapShape map;                ///< with all its extents, where the plan walks one
   std::int32_t rows_per_list = 0;  ///< of its blocks, where work tiles have lists of their own
+  const std::optional<Sm90Tiles>& whole;  ///< as PartitionChoice::whole
 };
 
 inline constexpr std::int64_t kMaxTiles = 1 << 30;

@@ -64,16 +64,10 @@ Sm90Rows rows_of(const KernelPlan& plan, const Sm90Plan& body, const LaunchShape
           .ctas = ctas};
 }
 
-// The body that a launch runs, and its tiles of a head.
-struct Chosen {
-  const Sm90Plan& body;
-  Sm90Tiling tiling;
-};
-
 // A launch that splits the keys has full tiles of the first body, which its parts fill up with;
 // blocks of a map are of full tiles.
-Chosen body_of(const KernelPlan& plan, const LaunchShapes& shapes, const DeviceShape& device,
-               bool splits) {
+Sm90Tiles tiles_of(const KernelPlan& plan, const LaunchShapes& shapes, const DeviceShape& device,
+                   bool splits) {
   const auto tiling_of = [&](const Sm90Plan& body) {
     const bool whole = !body.kv_lens && !splits;
     const int ctas = whole && !body.mapped ? ctas_of(body, device) : 0;
@@ -82,10 +76,10 @@ Chosen body_of(const KernelPlan& plan, const LaunchShapes& shapes, const DeviceS
   const Sm90Plan& first = *plan.sm90;
   const Sm90Tiling tiling = tiling_of(first);
   // Without a time: so many tiles that full ones are even enough.
-  if (first.low == nullptr || splits || tiling.time == 0) return {first, tiling};
+  if (first.low == nullptr || splits || tiling.time == 0) return {false, tiling};
   const Sm90Tiling low = tiling_of(*first.low);
-  if (low.time < kSm90Worthwhile * tiling.time) return {*first.low, low};
-  return {first, tiling};
+  if (low.time < kSm90Worthwhile * tiling.time) return {true, low};
+  return {false, tiling};
 }
 
 // Fitted on an H200 to decodes of depth 128: docs/performance-sm90.md.
@@ -98,15 +92,15 @@ SmRates rates_of(const Sm90Plan& plan) {
 }
 
 // The parts of a tile, at most, where the launch deals out runs; 1: it does not. `work` is of
-// partitions.
+// partitions, `unsplit` the tiles of a launch that does not.
 std::int32_t run_partitions(const KernelPlan& plan, const LaunchShapes& shapes,
-                            const DeviceShape& device, const SplitWork& work) {
+                            const DeviceShape& device, const SplitWork& work,
+                            const Sm90Tiles& unsplit) {
   constexpr std::int64_t kMaxParts = 64;
   const Sm90Plan& sm90 = *plan.sm90;
   const int ctas = ctas_of(sm90, device);
   const Sm90Rows rows = rows_of(plan, sm90, shapes, true, ctas);
-  const Chosen chosen = body_of(plan, shapes, device, false);
-  const double whole = chosen.tiling.time;
+  const double whole = unsplit.tiling.time;
   if (whole == 0 && rows.groups > 1) return 1;  // many tiles, which are even enough
   // NOTE: units, and one run more, are counted in an int.
   if (work.tiles > kMaxTiles / (work.kv_tiles + 1) - ctas) return 1;
@@ -132,7 +126,7 @@ std::int32_t run_partitions(const KernelPlan& plan, const LaunchShapes& shapes,
     constexpr double kAllBusy = 1.07;
     const double key = 2.0 * sm90.BM * (plan.spec->qk_depth + plan.spec->ov_depth) / kFlop;
     // The second body is as unusual as runs are.
-    const double worthwhile = &chosen.body == &sm90 ? kSm90Worthwhile : 1.0;
+    const double worthwhile = unsplit.low_body ? 1.0 : kSm90Worthwhile;
     if (kAllBusy * runs.time + merged / key >= worthwhile * whole) return 1;
   }
   return static_cast<std::int32_t>(parts);
@@ -140,10 +134,10 @@ std::int32_t run_partitions(const KernelPlan& plan, const LaunchShapes& shapes,
 
 }  // namespace
 
-std::int32_t sm90_partitions(const KernelPlan& plan, const LaunchShapes& shapes,
-                             const DeviceShape& device) {
+PartitionChoice sm90_partitions(const KernelPlan& plan, const LaunchShapes& shapes,
+                                const DeviceShape& device) {
   const AttentionSpec& spec = plan.spec;
-  if (const auto fixed = fixed_partitions(spec, shapes)) return *fixed;
+  if (const auto fixed = fixed_partitions(spec, shapes)) return {*fixed};
   const Sm90Plan& sm90 = *plan.sm90;
   const std::int64_t heads = spec.num_q_heads / sm90_packed_heads(sm90, spec);
   SplitWork work = split_work(spec, shapes, tiles_of_head(plan, shapes), heads, sm90.BN);
@@ -151,8 +145,9 @@ std::int32_t sm90_partitions(const KernelPlan& plan, const LaunchShapes& shapes,
                        size_of(spec.type_of_kv()) / size_of(spec.qkv_dtype);
   work.tile_flop = 2.0 * sm90.BM * sm90.BN * (spec.qk_depth + spec.ov_depth);
   work.ctas_per_sm = sm90.ctas_per_sm;
-  if (sm90.runs) return run_partitions(plan, shapes, device, work);
-  return best_partitions(work, rates_of(sm90), device);
+  if (!sm90.runs) return {best_partitions(work, rates_of(sm90), device)};
+  const Sm90Tiles whole = tiles_of(plan, shapes, device, false);
+  return {run_partitions(plan, shapes, device, work, whole), whole};
 }
 
 Status plan_sm90_launch(const KernelPlan& plan, const LaunchRequest& request,
@@ -178,9 +173,11 @@ Status plan_sm90_launch(const KernelPlan& plan, const LaunchRequest& request,
                                   shapes.batch, heads, full_tiles, request.partitions, kMaxTiles),
                       "batch");
   }
-  const Chosen chosen = body_of(plan, shapes, request.device, request.partitions > 1);
-  const Sm90Plan& body = chosen.body;
-  const Sm90Tiling& tiling = chosen.tiling;
+  const bool splits = request.partitions > 1;
+  const Sm90Tiles tiles =
+      request.whole && !splits ? *request.whole : tiles_of(plan, shapes, request.device, splits);
+  const Sm90Plan& body = tiles.low_body ? *sm90.low : sm90;
+  const Sm90Tiling& tiling = tiles.tiling;
   const std::int64_t of_heads =
       sm90.kv_lens ? tiles_of_head(plan, shapes) : tiling.m_tiles * std::int64_t{shapes.batch};
   const auto parts = static_cast<std::int32_t>(of_heads * heads * request.partitions);

@@ -123,11 +123,12 @@ std::string sm90_unsupported_reason(const ResolvedSpec& spec, const Sm90Plan& pl
 /// @pre plan.workspaces is filled.
 Status fill_from_sm90(const Sm90Plan& sm90, KernelPlan& plan);
 
-/// The parts that a launch splits the keys into.
-std::int32_t sm90_partitions(const KernelPlan& plan, const LaunchShapes& shapes,
-                             const DeviceShape& device);
-
 struct LaunchRequest;
+struct PartitionChoice;
+/// The parts that a launch splits the keys into.
+PartitionChoice sm90_partitions(const KernelPlan& plan, const LaunchShapes& shapes,
+                                const DeviceShape& device);
+
 /// Plans a launch of the kernel.
 Status plan_sm90_launch(const KernelPlan& plan, const LaunchRequest& request, LaunchRecipe& recipe);
 

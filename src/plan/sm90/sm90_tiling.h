@@ -41,6 +41,12 @@ struct Sm90Tiling {
   bool operator==(const Sm90Tiling&) const = default;
 };
 
+/// The tiles of a launch, and whether the kernel's second body computes them.
+struct Sm90Tiles {
+  bool low_body = false;
+  Sm90Tiling tiling;
+};
+
 /// What other tiles than full ones, or those of the second body, take at most of the time: the
 /// model is no nearer.
 inline constexpr double kSm90Worthwhile = 0.98;

@@ -671,8 +671,8 @@ Result<Sm100Plan> plan_fa4(const ResolvedSpec& resolved, ConfigKind kind,
   const Budgets reference_budgets = deep ? Budgets{184, 96, 48} : Budgets{192, 88, 40};
   // Without polynomials a softmax thread takes fewer; causal at depth 128 spilt 8 bytes elsewhere.
   const Budgets usual = spec.arch == Arch::kSm103a ? Budgets{184, 80, 64} : Budgets{192, 80, 48};
-  // Beside widened or scaled keys the warps of a thread's job take more: of 192/128 with pages of 16
-  // they spilt 16 bytes with 48, and with scales of rows 60.
+  // Beside widened or scaled keys the warps of a thread's job take more: of 192/128 with pages of
+  // 16 they spilt 16 bytes with 48, and with scales of rows 60.
   const Budgets scaled =
       spec.scales == Scales::kToken && spec.arch == Arch::kSm100a ? Budgets{192, 72, 56} : usual;
   Budgets budgets = tile.widens_kv ? Budgets{136, 72, 56, 80} : scaled;

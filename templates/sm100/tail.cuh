@@ -39,6 +39,8 @@ ATTNJIT_DEVICE void clear_tail(const Smem<Config>& smem, KvSequence<Config> kv,
     // Both have cleared their columns when the leader says that the tile has landed. The other says
     // so to its own load warp.
     if (smem.leads()) {
+      // NOTE: a bounded wait is for the phase alone: it acquires nothing of the other CTA.
+      if constexpr (Config::kDebugWaits) smem.wait(smem.pair_tail(), 0);
       mbarrier_wait_cluster(smem.pair_tail(), 0);
     } else {
       __syncwarp();

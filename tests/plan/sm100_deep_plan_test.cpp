@@ -215,8 +215,16 @@ TEST(Sm100DeepPlan, ClustersArePrompts) {
   const Result<KernelPlan> pages = plan(*ResolvedSpec::make(spec), &*two);
   ASSERT_TRUE(pages.ok()) << pages.error().to_string();
   EXPECT_EQ(pages->main().cluster, 2);
+  // One barrier of the last tiles would serve two stages.
+  spec.qk_depth = spec.ov_depth = 320;
+  const Result<KernelPlan> stages = plan(*ResolvedSpec::make(spec), &*two);
+  ASSERT_FALSE(stages.ok());
+  EXPECT_NE(stages.error().to_string().find("num_stages 1"), std::string::npos);
+  const Result<Tuning> one =
+      tuning_from_json(R"({"rows": [{"choose": {"cluster": 2, "num_stages": 1}}]})");
+  EXPECT_TRUE(plan(*ResolvedSpec::make(spec), &*one).ok());
   spec.page_size = 3;
-  EXPECT_FALSE(plan(*ResolvedSpec::make(spec), &*two).ok());
+  EXPECT_FALSE(plan(*ResolvedSpec::make(spec), &*one).ok());
 }
 
 }  // namespace

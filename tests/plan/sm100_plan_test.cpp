@@ -625,6 +625,13 @@ TEST(Sm100Plan, PairsOfCtasWhereOneOIs) {
       check_plan(result, "a pair");
     }
   }
+  // A block of 128 columns of e4m3 has no halves.
+  AttentionSpec narrow = dense(256, Dtype::kE4m3);
+  narrow.ov_depth = 128;
+  PlanOptions wide;
+  wide.swizzle_bytes = 128;
+  EXPECT_TRUE(plan_of(narrow, wide).supported) << plan_of(narrow, wide).reason;
+  EXPECT_EQ(plan_of(narrow, wide).main().cluster, 1);
   const auto alone = [](const char* what, const AttentionSpec& spec) {
     const KernelPlan result = plan_of(spec);
     EXPECT_TRUE(result.supported) << what << ": " << result.reason;

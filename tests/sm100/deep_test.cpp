@@ -29,17 +29,18 @@ TEST_F(Sm100Deep, WhateverTensorsHold) { check_whatever_tensors_hold(); }
 TEST_F(Sm100Deep, RandomSpecs) { check_random_specs(); }
 
 // Two CTAs that load K and V for each other: where one has no rows, over pages and in ragged
-// batches; and absorbed MLA of 128 heads.
+// batches with one stage; and absorbed MLA of 128 heads.
 TEST_F(Sm100Deep, Clusters) {
   const Result<Tuning> two = tuning_from_json(R"({"rows": [{"choose": {"cluster": 2}}]})");
   ASSERT_TRUE(two) << two.error().to_string();
-  AttentionSpec mla = absorbed_spec(Arch::kSm100a, 128, 576, 64);
+  AttentionSpec mla = absorbed_spec(Arch::kSm100a, 128, 576, 0);
   mla.ov_depth = 512;
   const std::vector<Trial> trials = {
-      {of_sequences(spec_of(4, 2, 320), 16, true), {{{70, 0, 9}, {150, 70, 40}}}},
+      {of_sequences(spec_of(4, 2, 448), 16, true), {{{70, 0, 9}, {150, 70, 40}}}},
       {of_sequences(spec_of(2, 1), 64, false), {{{129}, {200, 65, 0}}, {{1}, {64, 63}}}},
       {spec_of(2, 1), {{{193}, {200}}, {{65, 65}, {64, 64}}}},
-      {mla, {{{2}, {150, 64, 0}}}}};
+      {spec_of(4, 2, 320), {{{70, 70}, {150, 150}}}},
+      {mla, {{{2, 2}, {150, 150}}, {{1}, {64}}}}};
   for (const auto& [spec, batches] : some_of(trials, 2)) expect_passes(spec, batches, &*two);
 }
 

@@ -68,7 +68,7 @@ TEST_F(Sm100Pairs, DepthsAndTypes) {
       spec_of(256, 256, mask_of(Kind::kCausal)), spec_of(192, 128, mask_of(Kind::kCausal)),
       spec_of(96, 72, mask_of(Kind::kNull)),     spec_of(248, 128, window_of(200)),
       spec_of(128, 128, mask_of(Kind::kCausal)), spec_of(256, 256, mask_of(Kind::kNull)),
-      spec_of(104, 104, mask_of(Kind::kCausal))};
+      spec_of(104, 104, mask_of(Kind::kCausal)), spec_of(160, 128, mask_of(Kind::kCausal))};
   specs[2].qkv_dtype = Dtype::kFp16;
   specs[2].sink = true;
   specs[4].qkv_dtype = Dtype::kE4m3;
@@ -120,8 +120,8 @@ TEST_F(Sm100Pairs, PagesAndRaggedBatches) {
 TEST_F(Sm100Pairs, BoundedWaits) {
   PlanOptions options;
   options.debug_waits = true;
-  expect_passes_in_pairs(spec_of(128, 128, mask_of(Kind::kCausal)), {{{600}, {300}}}, nullptr,
-                         options);
+  expect_passes_in_pairs(of_sequences(spec_of(128, 128, mask_of(Kind::kCausal)), 64, false),
+                         {{{600}, {300}}}, nullptr, options);
 }
 
 // What a launch's tensors hold is not known on the host.

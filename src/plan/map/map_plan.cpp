@@ -210,7 +210,10 @@ bool walks_map(const ResolvedSpec& spec) {
 
 std::string why_no_map(const ResolvedSpec& spec) {
   if (!wants_map(spec) || walks_map(spec)) return {};
-  return "a map that is asked for (mask_map) needs a kernel that walks maps (docs/masks.md)";
+  return spec.options().pair_cta.value_or(false)
+             ? "a map that is asked for (mask_map) is walked by CTAs that multiply alone: "
+               "pair_cta is to be false"
+             : "a map that is asked for (mask_map) needs a kernel that walks maps (docs/masks.md)";
 }
 
 bool map_has_bits(const AttentionSpec& spec) {

@@ -279,7 +279,8 @@ std::string why_no_pair(const AttentionSpec& spec, const Sm100Plan& sm100) {
   const std::int64_t columns = sm100.swizzle_bytes / size_of(spec.qkv_dtype);
   if (body.v_cols_per_cta % columns != 0) {
     return fmt::format(
-        "each CTA of a pair (pair_cta) has half of V's columns, {} of {}: no whole blocks of {}",
+        "each CTA of a pair has half of V's columns, {} of {}, which are no whole blocks of {}: "
+        "pair_cta is to be false",
         body.v_cols_per_cta, body.padded_ov_depth, columns);
   }
   return {};

@@ -108,7 +108,7 @@ bool prefers_1q(const Sm100Plan& sm100, const AttentionSpec& spec, const LaunchS
 
 /// How a launch cuts the rows.
 struct QueryTiles {
-  bool one_query = false;  ///< a CTA has one query tile, or two; a pair of CTAs two of each
+  bool one_query = false;  ///< a CTA has one query tile, or as many as the body says
   const Sm100Variant* body = nullptr;
   std::int64_t heads = 0;        ///< or groups of heads that share tiles
   std::int64_t of_sequence = 0;  ///< query tiles of the longest sequence
@@ -167,10 +167,11 @@ Status plan_sm100_launch(const KernelPlan& plan, const LaunchRequest& request,
   const std::int64_t heads = tiles.heads;
   const std::int64_t m_tiles = tiles.of_sequence;
   // NOTE: divided, not multiplied: the product of four such numbers overflows 64 bits.
-  if (tiles.of_head > kMaxTiles || tiles.of_head > kMaxTiles / heads / request.partitions) {
+  const std::int64_t most = kMaxTiles / plan.sm100->cluster;
+  if (tiles.of_head > most || tiles.of_head > most / heads / request.partitions) {
     return make_error(ErrorCode::kInvalid,
                       fmt::format("batch {} x {} heads x {} query tiles x {} partitions exceed {}",
-                                  shapes.batch, heads, m_tiles, request.partitions, kMaxTiles),
+                                  shapes.batch, heads, m_tiles, request.partitions, most),
                       "batch");
   }
   const auto total_heads = static_cast<std::int32_t>(heads * (spec.ragged ? 1 : shapes.batch));

@@ -118,10 +118,14 @@ Status take_budgets(const Sm100Tuning& tuned, std::int64_t softmax_warpgroups, B
   const std::int64_t threads = 128 * (softmax_warpgroups + 2 + (budgets.widening > 0 ? 1 : 0));
   const std::int64_t launched = threads * launch_registers(threads);
   if (total > launched) {
-    return bad_choice(&Sm100Tuning::softmax_registers,
-                      fmt::format("with correction_registers and other_registers takes {} "
-                                  "registers; allowed: {}",
-                                  total, launched));
+    // One that the row has.
+    const auto named = tuned.softmax_registers      ? &Sm100Tuning::softmax_registers
+                       : tuned.correction_registers ? &Sm100Tuning::correction_registers
+                                                    : &Sm100Tuning::other_registers;
+    return bad_choice(
+        named, fmt::format("takes {} registers with the others: softmax_registers {}, "
+                           "correction_registers {}, other_registers {}; allowed: {}",
+                           total, budgets.softmax, budgets.correction, budgets.other, launched));
   }
   return {};
 }
@@ -726,8 +730,12 @@ constexpr std::int64_t kPairOneOKeys = 128;
 // rows; so decodes among the prompts of a ragged batch would.
 bool pairs_by_default(const ResolvedSpec& resolved, const Sm100Plan& plan,
                       const Sm100LayoutRequest& tile) {
-  constexpr std::int64_t kBlockColumns = 64;
-  const bool halves = ceil_div(resolved->ov_depth, kBlockColumns) % 2 == 0;
+  // V's columns of whole blocks, of which each CTA has half.
+  PlanOptions in_pairs = resolved.options();
+  in_pairs.pair_cta = true;
+  const std::int64_t bytes =
+      swizzle_of(*resolved, in_pairs).value_or(depth512_args(*resolved, in_pairs).swizzle_mode);
+  const bool halves = ceil_div(resolved->ov_depth * size_of(resolved->qkv_dtype), bytes) % 2 == 0;
   return halves && !tile.decodes && !lengths_differ(*resolved) && !plan.announced &&
          !tile.widens_kv && !walks_map(resolved);
 }

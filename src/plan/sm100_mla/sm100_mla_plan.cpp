@@ -131,10 +131,22 @@ Status choose(const ResolvedSpec& resolved, const TuningValues* tuned, Sm100MlaP
     const int from = cluster ? 1 : least;
     const int to = cluster ? most_cluster : most;
     if (value < from || value > to) {
+      const char* why = cluster && value == 2
+                            ? ": of pages without boxes of TMA, with debug_waits, "
+                              "and of 64 heads and fewer a CTA loads alone"
+                            : "";
       return make_error(ErrorCode::kInvalid,
-                        fmt::format("is {}; allowed: {} to {}", value, from, to), "tuning." + name);
+                        fmt::format("is {}; allowed: {} to {}{}", value, from, to, why),
+                        "tuning." + name);
     }
     (cluster ? plan.tiles.cluster : plan.tiles.num_stages) = static_cast<int>(value);
+  }
+  // NOTE: the barrier of a sequence's last tile is one for all stages. With several, the CTA that
+  // is ahead could load the next sequence's before the other has heard of all of this one's.
+  if (plan.tiles.cluster > 1 && plan.tiles.kv_lens && plan.tiles.num_stages > 1) {
+    return make_error(ErrorCode::kInvalid,
+                      "is 2; where sequences differ in length only with one stage (num_stages 1)",
+                      std::string("tuning.") + kCluster);
   }
   return {};
 }

@@ -349,6 +349,8 @@ std::string_view no_damage_by_number(std::string_view subject, std::string_view 
       "the next block is given back later, and of the last one V's first, which is multiplied when all of S is made: the load waits longer, and is right";
   static constexpr std::string_view kNothingBefore =
       "before a tile's copies: nothing of one lane is another's next, and bytes that land before they are expected do not complete a phase whose arrival is pending";
+  static constexpr std::string_view kCommits =
+      "for commits of both CTAs, which hand on what the tensor cores have read, and nothing of a thread";
   static constexpr std::string_view kStaysBelowP = "above the wait for K, which is memory: it stays below the one for P";
   static constexpr std::string_view kParked = "around what lane 0 parks: it takes a work tile back itself, and the list behind barriers that the copies of a tile have";
   static const std::vector<Known> list = {
@@ -358,6 +360,14 @@ std::string_view no_damage_by_number(std::string_view subject, std::string_view 
       {"sm_100a 512 pages", "wait made relaxed", {9}, kTensorMemory},
       {"sm_100a 512 pages", "barrier of a warp removed", {1, 5}, kNothingBefore},
       {"sm_100a 512 pages", "barrier of a warp removed", {3, 7}, kLanesCopies},
+      {"sm_100a 512 cluster", "wait removed", {4}, kReadWithK},
+      {"sm_100a 512 cluster", "wait made relaxed", {4}, kReadWithK},
+      {"sm_100a 512 cluster", "wait on the next barrier", {3}, kNextOfK},
+      {"sm_100a 512 cluster", "arrival made relaxed", {4, 5}, kTensorMemory},
+      {"sm_100a 512 cluster", "wait made relaxed", {9}, kTensorMemory},
+      {"sm_100a 512 cluster", "barrier of a warp removed", {1, 5}, kNothingBefore},
+      {"sm_100a 512 cluster", "barrier of a warp removed", {3, 7}, kLanesCopies},
+      {"sm_100a 512 cluster", "wait at CTA scope", {0, 1}, kCommits},
       {"sm_100a 512 rows", "wait removed", {3}, kReadWithK},
       {"sm_100a 512 rows", "wait on the next barrier", {2}, kNextOfK},
       {"sm_100a 512 rows", "arrival made relaxed", {3, 4}, kTensorMemory},

@@ -297,4 +297,18 @@ ATTNJIT_DEVICE void begin_cta(const Memory& smem, const Arguments& arguments) {
   if constexpr (!Config::kRowCopies && Config::kOwnV) prefetch_tensor_map(arguments.v_map);
 }
 
+/// Waits for the threads of the CTA, and of a cluster for those of both CTAs, whose barriers hear
+/// of each other. Returns the CTA's rank in its cluster.
+template <class Config>
+ATTNJIT_DEVICE int begin_together() {
+  if constexpr (Config::kCluster > 1) {
+    const int cta = cluster_rank();
+    cluster_barrier();
+    return cta;
+  } else {
+    __syncthreads();
+    return 0;
+  }
+}
+
 }  // namespace attnjit::mla

@@ -31,14 +31,7 @@ ATTNJIT_DEVICE void decode(const Arguments& arguments, const Params& params) {
   }
   // NOTE: before anything is read or written: the launch before may still write it, or read it.
   await_prerequisites();
-  int cta = 0;
-  if constexpr (Config::kCluster > 1) {
-    cta = cluster_rank();
-    // NOTE: of both: each CTA's barriers hear of the other.
-    cluster_barrier();
-  } else {
-    __syncthreads();
-  }
+  const int cta = mla::begin_together<Config>();
   tcgen05_fence_after();
   const Tmem<Config> tmem{load_shared_word(smem.tmem_address())};
 

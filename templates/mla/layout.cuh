@@ -57,6 +57,16 @@ struct TilesOf {
   /// handed back first.
   static constexpr int block_at(int i) { return i < kRopeBlocks ? kOvBlocks + i : i - kRopeBlocks; }
 
+  /// Where warps load the tiles of every second stage each (Config::kStageLoaders), the consumer
+  /// that makes S of such a stage hands its own half of V back before the other does.
+  static constexpr bool kOwnHalfFirst = Config::kStageLoaders > 1;
+  /// The same order, for a tile of which the consumer of that half of O makes S.
+  ATTNJIT_DEVICE static int block_at(int i, int half) {
+    if (!kOwnHalfFirst || i < kRopeBlocks) return block_at(i);
+    const int block = i - kRopeBlocks + first_block(half);
+    return block < kOvBlocks ? block : block - kOvBlocks;
+  }
+
   /// K is e4m3 in part or in whole, and threads widen it. Of the format dsv32 the rope's part is
   /// 16-bit.
   static constexpr bool kWidened = Config::kWidenedBlocks > 0;
@@ -85,6 +95,10 @@ struct TilesOf {
                     (Config::kOwnV && Config::kSlots == 1 && Config::kStages == 2),
                 "each stage has memory, or two take turns with it");
   static_assert(Config::kOwnV || !Config::kLoadsApart, "V of K's memory is loaded with K");
+  static_assert(Config::kStageLoaders == 1 ||
+                    (Config::kStageLoaders == 2 && !Config::kOwnV && !Config::kRowCopies &&
+                     Config::kCluster == 1 && Config::kStages % 2 == 0),
+                "a warp alone loads, or two of them every second stage each");
   static_assert(Config::kWorkOffset % 16 == 0 && Config::kBarrierOffset % 8 == 0,
                 "16 bytes are stored at a time, and a barrier is 8");
   /// The KV tile whose memory the one of a stage gets. NOTE: stages that take turns with one slot
@@ -98,8 +112,9 @@ struct TilesOf {
   }
 
   /// The barriers that TileMemory names.
-  static constexpr int kTileBarriers = 3 + kQkBlocks + 2 * Config::kStages * kStageBlocks +
-                                       (kLengthsDiffer<Config> && !Config::kRowCopies);
+  static constexpr int kTileBarriers =
+      3 + kQkBlocks + 2 * Config::kStages * kStageBlocks +
+      (kLengthsDiffer<Config> && !Config::kRowCopies ? Config::kStageLoaders : 0);
 };
 
 /// Addresses in the shared window.
@@ -132,8 +147,9 @@ struct TileMemory : CtaMemory<Config> {
   ATTNJIT_DEVICE u32 kv_empty(int stage, int block) const {
     return barrier(Config::kBarKvEmpty + stage * Tiles::kStageBlocks + block);
   }
-  /// The copies of a KV tile have landed in which rows past the end are still to be zeroed.
-  ATTNJIT_DEVICE u32 tail_full() const { return barrier(Config::kBarTail); }
+  /// The copies of a KV tile have landed in which rows past the end are still to be zeroed by the
+  /// warp that loaded it.
+  ATTNJIT_DEVICE u32 tail_full(int loader) const { return barrier(Config::kBarTail + loader); }
 };
 
 /// The key-value head of a query head; absorbed MLA has one.

@@ -6,7 +6,8 @@
 
 namespace attnjit::mla {
 
-/// Copies of KV tiles by TMA, in boxes of kBoxKeys keys, a lane each. A warp.
+/// Copies of KV tiles by TMA, in boxes of kBoxKeys keys, a lane each. A warp, or two that load the
+/// tiles of every second stage each: neither waits for what frees the other's memory.
 template <class Config, class Arguments>
 struct BoxCopies {
   using Tiles = TilesOf<Config>;
@@ -15,7 +16,8 @@ struct BoxCopies {
 
   const TileMemory<Config>& smem;
   const Arguments& arguments;
-  int rank;  ///< of the CTA in its cluster
+  int rank;    ///< of the CTA in its cluster
+  int loader;  ///< the warp's number among those that load every second stage
   int lane;
   Ring ring = {};
   WorkTile work = {};
@@ -64,16 +66,22 @@ struct BoxCopies {
     constexpr bool kHasV = kIsV || !Config::kOwnV;
     constexpr int kFirst = kIsV ? Tiles::kFirstOfV : 0;
     const int stage = ring.stage;
+    if (Config::kStageLoaders > 1 && stage % Config::kStageLoaders != loader) {
+      ring.advance(Config::kStages);
+      return;
+    }
     const bool tail = kHasV && is_tail(tile);
     const int key = tile * Config::kTileN + lane % kBoxes * Config::kBoxKeys;
     const int row = Config::kPageSize > 0 ? key % max(Config::kPageSize, 1) : work.kv_begin + key;
     if constexpr (kLengthsDiffer<Config>) {
-      if (tail && lane == 0) mbarrier_arrive_expect_tx(smem.tail_full(), Tiles::kTileBytes);
+      if (tail && lane == 0) {
+        mbarrier_arrive_expect_tx(smem.tail_full(loader), Tiles::kTileBytes);
+      }
     }
     __syncwarp();
 #pragma unroll 1
     for (int i = 0; i < Tiles::kQkBlocks; ++i) {
-      const int block = kFirst + Tiles::block_at(i);
+      const int block = kFirst + Tiles::block_at(i, stage & 1);
       u32 full = smem.kv_full(stage, block);
       if constexpr (Config::kCluster > 1) {
         mbarrier_wait_cluster(smem.kv_empty(Tiles::stage_before(stage), block),
@@ -83,7 +91,7 @@ struct BoxCopies {
                   Tiles::parity_before(stage, ring.parity));
       }
       if constexpr (kLengthsDiffer<Config>) {
-        if (tail) full = smem.tail_full();
+        if (tail) full = smem.tail_full(loader);
       }
       if (lane == 0 && !tail) mbarrier_arrive_expect_tx(full, Tiles::kBlockBytes);
       __syncwarp();
@@ -112,7 +120,7 @@ struct BoxCopies {
   ATTNJIT_DEVICE void finish_tail() {
     if constexpr (kLengthsDiffer<Config>) {
       if (tail_stage < 0) return;
-      smem.wait(smem.tail_full(), tail_parity);
+      smem.wait(smem.tail_full(loader), tail_parity);
       tail_parity ^= 1;
       const int first = work.kv_len - (work.tile_end - 1) * Config::kTileN;
 #pragma unroll 1

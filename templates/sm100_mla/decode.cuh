@@ -47,7 +47,7 @@ ATTNJIT_DEVICE void decode(const Arguments& arguments, const Params& params) {
     } else if (warp == 0 || (Config::kLoadsApart && warp == mla::kVLoadWarp)) {
       using Copies = mla::BoxCopies<Config, Arguments>;
       mla::Producer<Config, Mask, Copies, Arguments, Params>{
-          smem, arguments, params, Copies{smem, arguments, cta, lane}, cta, warp, lane}
+          smem, arguments, params, Copies{smem, arguments, cta, 0, lane}, cta, warp, lane}
           .run();
     }
   } else if (warp < kScoresWarp) {

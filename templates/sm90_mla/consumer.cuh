@@ -34,7 +34,6 @@ struct Consumer {
   const Arguments& arguments;
   const Params& params;
   int rank;
-  int peer;  ///< the other CTA of the cluster
   int lane;
   int warp;           ///< of the warpgroup's four
   float score_scale;  ///< with scales, of the work tile
@@ -56,12 +55,11 @@ struct Consumer {
   };
 
   ATTNJIT_DEVICE Consumer(const Smem<Config>& memory, const Arguments& launch, const Params& user,
-                          int consumer, int cta)
+                          int consumer)
       : smem(memory),
         arguments(launch),
         params(user),
         rank(consumer),
-        peer(cta ^ 1),
         lane(static_cast<int>(threadIdx.x & 31u)),
         warp(warp_uniform(static_cast<int>(threadIdx.x >> 5)) & 3),
         score_scale(launch.scale),
@@ -69,17 +67,8 @@ struct Consumer {
 
   // ---- Memory that TMA fills. Each warp hands back for itself.
 
-  /// NOTE: wgmma reads through the async proxy what cp.async wrote through the generic one.
-  ATTNJIT_DEVICE void await_block(const Ring& at, int block) const {
-    smem.wait(smem.kv_full(at.stage, block), at.parity);
-    if constexpr (Config::kRowCopies) fence_proxy_async_shared();
-  }
   ATTNJIT_DEVICE void release_block(const Ring& at, int block) const {
-    const u32 empty = smem.kv_empty(at.stage, block);
-    if (lane == 0) mbarrier_arrive(empty);
-    if constexpr (Config::kCluster > 1) {
-      if (lane == 1) mbarrier_arrive_at(empty, peer);
-    }
+    if (lane == 0) mbarrier_arrive(smem.kv_empty(at.stage, block));
   }
   /// Hands back what S alone reads: the rope's block; where V is a tensor of its own, all of K, a
   /// lane each block.
@@ -92,35 +81,92 @@ struct Consumer {
   }
   /// The first of the warpgroup's blocks of V in a stage.
   ATTNJIT_DEVICE int first_of_v() const { return Layout::kFirstOfV + Layout::first_block(rank); }
+  /// Waits for V of its own.
   ATTNJIT_DEVICE void await_v(const Ring& at) const {
 #pragma unroll
-    for (int i = 0; i < kBlocks; ++i) await_block(at, first_of_v() + i);
+    for (int i = 0; i < kBlocks; ++i)
+      smem.wait(smem.kv_full(at.stage, first_of_v() + i), at.parity);
+    if constexpr (Config::kRowCopies) fence_proxy_async_shared();
   }
   ATTNJIT_DEVICE void release_q() const {
     if (lane == 0) mbarrier_arrive(smem.q_empty());
   }
 
+  // ---- The turn. Products are made in the order in which they are issued. Were both S issued at
+  // once, both would end late, and the tensor cores would idle during the first softmax. So the
+  // follower's S waits for the leader's but in a work tile's first pair of tiles, where K is on its
+  // way to both. Deep heads, whose V is on its way too, gain nothing by it.
+
+  static constexpr bool kTurns = !Config::kOwnV;
+  /// The block of S before which the turn is passed. NOTE: not behind the last one: the products
+  /// that are still to be issued take as long as it takes to hear of it.
+  static constexpr int kTurnBlock = 2 * Layout::kQkBlocks / 3;
+
+  ATTNJIT_DEVICE void pass_turn() const {
+    if constexpr (kTurns) named_barrier_arrive(kTurnBarrier + warp, kHandoverThreads);
+  }
+  ATTNJIT_DEVICE void await_turn() const {
+    if constexpr (kTurns) named_barrier_sync(kTurnBarrier + warp, kHandoverThreads);
+  }
+
   // ---- Products
 
+  /// Where a tile's blocks lie in the order in which this warpgroup multiplies them. Their places
+  /// differ by constants: a block's products take 128 cycles, and what is computed between two
+  /// blocks takes time from them.
+  template <class Place>
+  struct Walk {
+    Place rope, own, others;
+
+    /// Of the i-th block; `step` from one block to the next.
+    ATTNJIT_DEVICE Place at(int i, int step) const {
+      const int j = i - Layout::kRopeBlocks;
+      if (j < 0) return rope + i * step;
+      return j < kBlocks ? own + j * step : others + (j - kBlocks) * step;
+    }
+  };
+  template <class PlaceOf>
+  ATTNJIT_DEVICE auto walk_of(const PlaceOf& place_of) const {
+    constexpr int kFirst = Layout::kRopeBlocks;
+    using Place = decltype(place_of(0));
+    return Walk<Place>{place_of(Layout::kOvBlocks), place_of(Layout::block_at(kFirst, rank)),
+                       place_of(Layout::block_at(kFirst + kBlocks, rank))};
+  }
+
   /// Makes S = Q K^T, block by block as they land. `first`: Q may still be on its way.
-  ATTNJIT_DEVICE void make_scores(Scores& s, mla::ListedKeys& listed, const Ring& at,
-                                  bool first) const {
+  /// `passes_turn`: the other warpgroup waits until most of these products are issued.
+  ///
+  /// NOTE: whether the next block has landed is asked before this one's products are issued, for
+  /// the answer takes as long as two of them.
+  ATTNJIT_DEVICE void make_scores(Scores& s, mla::ListedKeys& listed, const Ring& at, bool first,
+                                  bool passes_turn) const {
+    constexpr int kStep = 2 * kStepColumns / 16;
+    constexpr int kBlockStep = Layout::kBlockBytes / 16;
+    const auto q = walk_of([&](int block) { return matrix_descriptor<16>(smem.q(block)); });
+    const auto k =
+        walk_of([&](int block) { return matrix_descriptor<16>(smem.kv(at.stage, block)); });
+    const auto full = walk_of([&](int block) { return smem.kv_full(at.stage, block); });
+    const auto has_landed = [&](int i) { return mbarrier_test(full.at(i, 8), at.parity); };
+    bool landed = !first && has_landed(0);
 #pragma unroll
     for (int i = 0; i < Layout::kQkBlocks; ++i) {
-      const int block = Layout::block_at(i);
-      if (first) smem.wait(smem.q_full(block), q_parity);
-      await_block(at, block);
+      if (!landed) {
+        if (first) smem.wait(smem.q_full(Layout::block_at(i, rank)), q_parity);
+        smem.wait(full.at(i, 8), at.parity);
+      }
+      // NOTE: wgmma reads through the async proxy what cp.async wrote through the generic one.
+      if constexpr (Config::kRowCopies) fence_proxy_async_shared();
       if constexpr (Config::kTopk > 0) {
         if (i == 0) listed = mla::load_listed<Config>(smem, at.stage, lane);
       }
+      if (i + 1 < Layout::kQkBlocks) landed = !first && has_landed(i + 1);
+      if (i == kTurnBlock && passes_turn) pass_turn();
       // NOTE: for each block: after the loop of a wait ptxas would set its own, and serialise all.
       wgmma_fence();
-      const u64 q = matrix_descriptor<16>(smem.q(block));
-      const u64 k = matrix_descriptor<16>(smem.kv(at.stage, block));
 #pragma unroll
       for (int step = 0; step < kSteps; ++step) {
-        constexpr int kStep = 2 * kStepColumns / 16;
-        Wgmma<Config::kTileN>::template ss<Layout::kOperand>(s, q + step * kStep, k + step * kStep,
+        Wgmma<Config::kTileN>::template ss<Layout::kOperand>(s, q.at(i, kBlockStep) + step * kStep,
+                                                             k.at(i, kBlockStep) + step * kStep,
                                                              i > 0 || step > 0);
       }
     }
@@ -136,10 +182,10 @@ struct Consumer {
     for (int i = 0; i < kBlocks; ++i) pin_registers(rows.o[i]);
     pin_registers(rows.p);
     wgmma_fence();
-    const u32 first = smem.kv(at.stage, first_of_v());
+    const u64 first = matrix_descriptor<Layout::kBlockBytes>(smem.kv(at.stage, first_of_v()));
 #pragma unroll
     for (int i = 0; i < kBlocks; ++i) {
-      const u64 v = matrix_descriptor<Layout::kBlockBytes>(first + i * Layout::kBlockBytes);
+      const u64 v = first + i * (Layout::kBlockBytes / 16);
 #pragma unroll
       for (int step = 0; step < kSteps; ++step) {
         Wgmma<kBlockColumns>::template rs<Layout::kOperand>(
@@ -253,7 +299,12 @@ struct Consumer {
   /// The product with V of a tile whose P the other warpgroup made.
   ATTNJIT_DEVICE void begin_other(Rows& rows) const {
     take(rows);
-    await_v(ring);
+    if constexpr (Config::kOwnV) {
+      await_v(ring);
+    } else if constexpr (Config::kRowCopies) {
+      // Who made P has seen all of K land.
+      fence_proxy_async_shared();
+    }
     issue_pv(rows, ring);
   }
 
@@ -277,7 +328,7 @@ struct Consumer {
       Scores s;
       float correction[2];
       mla::ListedKeys listed;
-      make_scores(s, listed, ring, first);
+      make_scores(s, listed, ring, first, !first && tile > begin);
       first = false;
       if (tile < begin + 2) release_q();
       const bool moved = softmax(s, listed, rows, tile, correction);
@@ -295,7 +346,7 @@ struct Consumer {
     if (tile < begin) {
       // NOTE: it makes no S, and waits all the same: one of its warps must not hand back this Q
       // while another has yet to hand back the one before.
-      smem.wait(smem.q_full(Layout::block_at(0)), q_parity);
+      smem.wait(smem.q_full(Layout::block_at(0, rank)), q_parity);
       release_q();
     }
     bool first = true;
@@ -305,7 +356,8 @@ struct Consumer {
       Ring next = ring;
       next.advance(Config::kStages);
       mla::ListedKeys listed;
-      make_scores(s, listed, next, first);
+      if (!first) await_turn();
+      make_scores(s, listed, next, first, false);
       first = false;
       if (tile < begin + 2) release_q();
       // NOTE: not under the product of K: ptxas would have it end before O is touched.

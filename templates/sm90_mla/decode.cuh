@@ -37,7 +37,7 @@ ATTNJIT_DEVICE void decode(const Arguments& arguments, const Params& params) {
   }
   // NOTE: before anything is read or written: the launch before may still write it, or read it.
   await_prerequisites();
-  const int cta = mla::begin_together<Config>();
+  mla::begin_together<Config>();
 
   if (warpgroup == 0) {
     setmaxnreg_dec<Config::kProducerRegisters>();
@@ -46,21 +46,19 @@ ATTNJIT_DEVICE void decode(const Arguments& arguments, const Params& params) {
     if constexpr (Config::kRowCopies) {
       using Copies = mla::ThreadCopies<Config, Arguments>;
       mla::Producer<Config, Mask, Copies, Arguments, Params>{
-          smem, arguments, params, Copies{smem, arguments, warp, lane}, cta, warp, lane}
+          smem, arguments, params, Copies{smem, arguments, warp, lane}, 0, warp, lane}
           .run();
-    } else if (warp == 0) {
+    } else if (warp < Config::kStageLoaders) {
       using Copies = mla::BoxCopies<Config, Arguments>;
       mla::Producer<Config, Mask, Copies, Arguments, Params>{
-          smem, arguments, params, Copies{smem, arguments, cta, lane}, cta, warp, lane}
+          smem, arguments, params, Copies{smem, arguments, 0, warp, lane}, 0, warp, lane}
           .run();
     }
   } else {
     setmaxnreg_inc<Config::kConsumerRegisters>();
-    Consumer<Config, Mask, ScoreMod, Arguments, Params>(smem, arguments, params, warpgroup - 1, cta)
+    Consumer<Config, Mask, ScoreMod, Arguments, Params>(smem, arguments, params, warpgroup - 1)
         .run();
   }
-  // The other CTA may still load into this one's memory, and arrive at its barriers.
-  if constexpr (Config::kCluster > 1) cluster_barrier();
 }
 
 }  // namespace attnjit::sm90_mla

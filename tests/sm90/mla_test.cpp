@@ -26,14 +26,5 @@ TEST_F(Sm90Mla, RandomSpecs) { check_random_specs(); }
 // setmaxnreg leaves no more.
 TEST_F(Sm90Mla, SpillsNothing) { check_registers(); }
 
-// Two CTAs that load K for each other.
-TEST_F(Sm90Mla, Clusters) {
-  Tuning tuning;
-  tuning.rows.push_back({{}, {{"cluster", 2}}});
-  expect_passes(spec_of(128, 64, 1), {{{1}, {200, 0, 31, 64}}, {{2}, {65}}}, &tuning);
-  expect_passes(spec_of(96, 16, 2), {{{3}, {400, 3}}, {{1}, {0}}}, &tuning);
-  if (in_proof()) expect_passes(spec_of(65, 0, 1), {{{1}, {130}}}, &tuning);
-}
-
 }  // namespace
 }  // namespace attnjit::sm90

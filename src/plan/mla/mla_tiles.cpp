@@ -238,7 +238,12 @@ std::vector<MlaBarrierGroup> mla_barrier_groups(const AttentionSpec& spec, const
       {"kBarKvEmpty", std::move(k_empty)},
   };
   if (tiles.kv_lens && !tiles.row_copies) {
-    groups.push_back({"kBarTail", {{tiles.own_v ? "V tail full" : "K tail full", kProducer}}});
+    std::vector<BarrierPlan> tails;
+    for (int loader = 0; loader < tiles.stage_loaders; ++loader) {
+      const std::string of = tiles.stage_loaders > 1 ? fmt::format(" {}", loader) : "";
+      tails.push_back({fmt::format("{}{} tail full", tiles.own_v ? "V" : "K", of), kProducer});
+    }
+    groups.push_back({"kBarTail", std::move(tails)});
   }
   return groups;
 }
@@ -271,6 +276,7 @@ void add_mla_constants(const AttentionSpec& spec, const MlaTiles& tiles, Constan
   constants.add("kOvDepth", spec.ov_depth);
   constants.add_bool("kOwnV", tiles.own_v);
   constants.add_bool("kLoadsApart", tiles.loads_apart);
+  constants.add("kStageLoaders", tiles.stage_loaders);
   constants.add("kGroup", spec.group);
   constants.add("kGqaShift", mla_head_shift(spec));
   constants.add_bool("kSink", spec.sink);

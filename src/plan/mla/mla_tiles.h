@@ -27,6 +27,7 @@ struct MlaTiles {
   int cluster = 1;           ///< CTAs that share a work tile, and load K for each other
   bool own_v = false;        ///< V is a tensor of its own, as of deep heads
   bool loads_apart = false;  ///< then K and V are loaded by warps of their own
+  int stage_loaders = 1;     ///< warps that load; of two each has every second stage
   bool two_readers = false;  ///< two warpgroups make S by turns, each of every second tile of K
   int box_keys = 0;          ///< keys per TMA box of K: all of one page; 0 with row_copies
   bool row_copies = false;   ///< K is copied row by row: pages hold no whole TMA boxes, or topk

@@ -534,7 +534,7 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm9
   constants.add("kConsumers", sm90.num_consumers);
   constants.add("kThreads", sm90.threads());
   constants.add("kCtasPerSm", sm90.ctas_per_sm);
-  constants.add("kCluster", sm90.cluster);
+  constants.add("kCluster", 1);
   constants.add("kTileM", sm90.BM);
   constants.add("kTileN", sm90.BN);
   constants.add("kPageSize", spec.page_size);

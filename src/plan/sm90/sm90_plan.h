@@ -51,10 +51,9 @@ struct Sm90Plan {
   int num_consumers = 0;    ///< consumer warpgroups
   int idle_warpgroups = 0;  ///< whose registers the others have
   int ctas_per_sm = 1;      ///< that run at once
-  int cluster = 1;  ///< CTAs that share a work tile, with 64 rows each, and load K for each other
-  int num_stages = 0;    ///< K tiles in shared memory
-  int num_v_stages = 0;  ///< V tiles: as many, but of e4m3, where they are the transposed ones
-  int num_q_stages = 0;  ///< Q tiles in shared memory; o_blocks says where O is staged
+  int num_stages = 0;       ///< K tiles in shared memory
+  int num_v_stages = 0;     ///< V tiles: as many, but of e4m3, where they are the transposed ones
+  int num_q_stages = 0;     ///< Q tiles in shared memory; o_blocks says where O is staged
   /// Tiles as they come, before warps rewrite them: of e4m3 V, which is transposed; where
   /// `widens_kv` as many of K and of V.
   int num_row_stages = 0;

@@ -39,9 +39,9 @@ std::vector<MlaBarrierGroup> barrier_groups(const AttentionSpec& spec, const Sm9
   MlaReaders readers;
   readers.work = kConsumers * kWarps;
   readers.q = kConsumers * kWarps;
-  readers.latent = plan.cluster * kWarps;
-  readers.middle_block = plan.cluster * kConsumers * kWarps;
-  readers.rope = plan.cluster * kWarps;
+  readers.latent = kWarps;
+  readers.middle_block = kConsumers * kWarps;
+  readers.rope = kWarps;
   return mla_barrier_groups(spec, sm90_mla_tiles(plan), readers);
 }
 
@@ -66,14 +66,9 @@ void lay_out(const AttentionSpec& spec, Sm90Plan& plan) {
   add(Sm90Region::kBarriers, 0, std::int64_t{8} * static_cast<std::int64_t>(plan.barriers.size()));
 }
 
-/// What a tuning row may choose. Half of the heads of a position is a CTA's rows where there are
-/// more than 64: then the other half's CTA may load K with it.
-std::vector<Sm90Knob> knobs_of(const AttentionSpec& spec, const Sm90Plan& plan) {
-  const bool halves =
-      (1 << mla_head_shift(spec)) > MlaTiles::kRows && !plan.row_copies && plan.v_bytes == 0;
-  return {{"num_stages", &Sm90Plan::num_stages, stages_of(plan)},
-          {"cluster", &Sm90Plan::cluster,
-           halves ? std::vector<std::int64_t>{1, 2} : std::vector<std::int64_t>{1}}};
+/// What a tuning row may choose.
+std::vector<Sm90Knob> knobs_of(const Sm90Plan& plan) {
+  return {{"num_stages", &Sm90Plan::num_stages, stages_of(plan)}};
 }
 
 std::vector<ConfigConstant> constants_of(const AttentionSpec& spec, const Sm90Plan& plan) {
@@ -104,12 +99,13 @@ std::vector<ConfigConstant> constants_of(const AttentionSpec& spec, const Sm90Pl
 
 MlaTiles sm90_mla_tiles(const Sm90Plan& plan) {
   MlaTiles tiles;
-  tiles.cluster = plan.cluster;
   tiles.own_v = plan.v_bytes > 0;
   tiles.two_readers = true;
   tiles.pair_tiles = plan.pair_tiles;
   tiles.box_keys = plan.box_keys;
   tiles.row_copies = plan.row_copies;
+  // V of its own is handed back in the order in which it is loaded.
+  tiles.stage_loaders = tiles.own_v || tiles.row_copies ? 1 : 2;
   tiles.widened_blocks = plan.widened_blocks;
   tiles.kv_lens = plan.kv_lens;
   // The registers that widening takes, consumers lack.
@@ -167,14 +163,14 @@ Result<Sm90Plan> make_sm90_mla_plan(const ResolvedSpec& resolved, const TuningVa
   }
   if (tuned != nullptr) {
     if (Status status = sm90_apply(
-            knobs_of(spec, plan),
+            knobs_of(plan),
             tiles.own_v ? "an sm_90a plan of deep heads" : "an sm_90a plan of absorbed MLA", *tuned,
             plan);
         !status)
       return status.error();
   }
   if (tiles.own_v) plan.num_v_stages = plan.num_stages;
-  plan.BM = MlaTiles::kRows * plan.cluster;
+  plan.BM = MlaTiles::kRows;
   lay_out(spec, plan);
   return plan;
 }
@@ -191,7 +187,6 @@ Status fill_from_sm90_mla(const Sm90Plan& mla, KernelPlan& plan) {
   kernel.entry = mla.v_bytes > 0 ? "attnjit_deep_forward" : "attnjit_mla_decode";
   kernel.kernel_header = "sm90_mla/decode.cuh";
   kernel.threads = mla.threads();
-  kernel.cluster = mla.cluster;
   kernel.overlaps = mla.overlaps;
   kernel.launch_registers = kRegisterFile / kernel.threads / 8 * 8;
   kernel.smem_bytes = mla.smem_bytes;
@@ -200,6 +195,7 @@ Status fill_from_sm90_mla(const Sm90Plan& mla, KernelPlan& plan) {
   }
   kernel.barriers = mla.barriers;
   kernel.roles = sm90_roles(mla);
+  if (!mla.row_copies) kernel.roles.front().num_warps = sm90_mla_tiles(mla).stage_loaders;
   kernel.constants = constants_of(plan.spec, mla);
   kernel.parameters = mla_parameters(plan, sm90_mla_tiles(mla));
   add_split_deviation(plan);
@@ -207,7 +203,7 @@ Status fill_from_sm90_mla(const Sm90Plan& mla, KernelPlan& plan) {
 }
 
 std::vector<TuningKnob> sm90_mla_knobs(const KernelPlan& plan) {
-  return sm90_chosen(knobs_of(plan.spec, *plan.sm90), *plan.sm90);
+  return sm90_chosen(knobs_of(*plan.sm90), *plan.sm90);
 }
 
 }  // namespace attnjit

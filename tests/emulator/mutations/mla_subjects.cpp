@@ -66,8 +66,7 @@ Tuning two_ctas() {
 // the softmax waits for itself.
 Tuning three_stages() { return of_stages(3); }
 
-// Even and odd numbers of tiles, sequences without keys, heads that are no power of two, parts, and
-// two CTAs that load K for each other.
+// Even and odd numbers of tiles, sequences without keys, heads that are no power of two, and parts.
 std::vector<Description> dense_subjects() {
   const AttentionSpec sm90 = absorbed(Arch::kSm90a, Kind::kCausal);
   const AttentionSpec sm100 = absorbed(Arch::kSm100a, Kind::kCausal);
@@ -76,8 +75,6 @@ std::vector<Description> dense_subjects() {
     spec.sink = true;
   };
   const auto of_rows = [](AttentionSpec& spec) { spec.page_size = 3; };
-  Tuning pair;
-  pair.rows.push_back({{}, {{"num_stages", 2}, {"cluster", 2}}});
   const std::vector<Shape> parts = {{{1}, {400, 0, 31, 264}, 1, kNormal, true},
                                     {{5}, {1000}, 132},
                                     {{1}, {60, 60, 60, 60, 60}, 1},
@@ -86,10 +83,6 @@ std::vector<Description> dense_subjects() {
       {{4}, {270, 0, 200}, 1}, {{1}, {60, 60, 60, 60}, 1}, {{2}, {500, 130}, 1, kRaised, true}};
   return {
       {"sm90 mla 192/128", with(sm90, in_parts), parts, two_stages()},
-      {"sm90 mla pair 192/128",
-       with(sm90, [](AttentionSpec& spec) { spec.num_q_heads = spec.group = 96; }),
-       {{{2}, {330, 0, 31, 64}, 2}, {{1}, {60, 60, 60}, 2}, {{2}, {500, 130}, 2, kRaised, true}},
-       pair},
       {"sm90 mla rows 192/128", with(sm90, of_rows), rows, two_stages()},
       {"sm_100a mla 192/128", with(sm100, in_parts), parts, three_stages()},
       {"sm_100a mla rows 192/128", with(sm100, of_rows), rows, three_stages()},

@@ -137,7 +137,8 @@ struct Consumer {
   /// `passes_turn`: the other warpgroup waits until most of these products are issued.
   ///
   /// NOTE: whether the next block has landed is asked before this one's products are issued, for
-  /// the answer takes as long as two of them.
+  /// the answer takes as long as two of them. Not of deep heads, whose K lands as it is multiplied:
+  /// there they would be asked for twice.
   ATTNJIT_DEVICE void make_scores(Scores& s, mla::ListedKeys& listed, const Ring& at, bool first,
                                   bool passes_turn) const {
     constexpr int kStep = 2 * kStepColumns / 16;
@@ -146,7 +147,9 @@ struct Consumer {
     const auto k =
         walk_of([&](int block) { return matrix_descriptor<16>(smem.kv(at.stage, block)); });
     const auto full = walk_of([&](int block) { return smem.kv_full(at.stage, block); });
-    const auto has_landed = [&](int i) { return mbarrier_test(full.at(i, 8), at.parity); };
+    const auto has_landed = [&](int i) {
+      return !Config::kOwnV && mbarrier_test(full.at(i, 8), at.parity);
+    };
     bool landed = !first && has_landed(0);
 #pragma unroll
     for (int i = 0; i < Layout::kQkBlocks; ++i) {

@@ -307,6 +307,10 @@ typedef struct attnjit_launch_args {
   uint64_t kv_bits, block_bits;
   int32_t bit_blocks; /* 0: no bits */
   int32_t reserved4;  /* zero */
+  /* Where rope_dtype is not qkv_dtype: the last 64 elements of each row of Q, laid out as q, and of
+   * K, as k with one head, which is every head's; q and k have those before them. */
+  uint64_t q_rope, k_rope;
+  attnjit_strides q_rope_strides, k_rope_strides;
 } attnjit_launch_args;
 
 /* attnjit_launch_args.mask_map: what a launch does with the caller's map. */

@@ -34,8 +34,8 @@ struct DriverOptions {
 };
 
 /// The tensors of a launch, by field. Those that the kernel does not read may be null; those that
-/// it reads must be non-null unless the problem is empty. q, k, v, o and pairs_o are aligned to
-/// 16 bytes, all others to their element.
+/// it reads must be non-null unless the problem is empty. q, k, v, o, pairs_o, q_rope and
+/// k_rope are aligned to 16 bytes, all others to their element.
 struct LaunchBuffers {
   DevicePointer q = 0, k = 0, v = 0, o = 0;
   DevicePointer lse = 0;         ///< f32
@@ -53,6 +53,9 @@ struct LaunchBuffers {
   DevicePointer mask = 0;          ///< materialized: [batch or 1, heads or 1, q_len or 1, kv_len]
   DevicePointer slopes = 0;        ///< of alibi, where they are given: f32 [num_q_heads]
   DevicePointer topk_indices = 0;  ///< topk: i32 [rows of q, topk], packed
+  /// Where rope_dtype is not qkv_dtype: the last 64 elements of each row of Q, as q, and of K, as k
+  /// with one head, which is every head's.
+  DevicePointer q_rope = 0, k_rope = 0;
   /// The map of a launch whose shapes name a use of one: i32, see MaskMapShape. The last two may be
   /// null where it has no_full.
   DevicePointer kv_num_blocks = 0, kv_indices = 0;

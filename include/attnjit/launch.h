@@ -62,6 +62,7 @@ struct LaunchShapes {
   std::int32_t total_kv = 0;   ///< ragged_kv: rows of k
   std::int32_t num_pairs = 0;  ///< merge: pairs in pairs_o and pairs_lse
   TensorStrides q, k, v, o;
+  TensorStrides q_rope, k_rope;  ///< where the rope part has a type of its own
   MaskMapShape mask_map;
   /// Materialized: how many the mask has, one for all or one each; 0: one each.
   std::int32_t mask_batch = 0, mask_heads = 0, mask_rows = 0;
@@ -153,7 +154,7 @@ struct Workspace {
 /// The launch of one kernel, whole. Buffers are names: q, k, v, o, lse, sink, page_table, kv_lens,
 /// q_offsets, kv_offsets, pairs_o, pairs_lse, q_scale, k_scale, v_scale, output_scale, mask,
 /// kv_num_blocks, kv_indices, full_kv_num_blocks, full_kv_indices, kv_bits, block_bits, slopes,
-/// topk_indices,
+/// topk_indices, q_rope, k_rope,
 /// param_<name>, and the workspaces' names.
 struct LaunchRecipe {
   std::string entry;

@@ -74,6 +74,8 @@ struct BufferId {
     kBlockBits,
     kSlopes,
     kTopkIndices,
+    kQRope,  ///< the rope parts of Q and K, where they have a type of their own
+    kKRope,
     kParam,      ///< `index` counts the parameters that the spec's custom code declares
     kWorkspace,  ///< `index` counts the plan's workspaces
   };

@@ -124,8 +124,10 @@ struct AttentionSpec {
   Dtype qkv_dtype = Dtype::kBf16;  ///< bf16, fp16, e4m3
   /// Of K and V, default: qkv_dtype. e4m3 beside bf16 or fp16: they are widened to that.
   std::optional<Dtype> kv_dtype;
-  std::optional<Dtype> output_dtype;     ///< default: qkv_dtype, bf16 for e4m3
-  std::optional<Dtype> rope_dtype;       ///< what the MMA sees of the rope part
+  std::optional<Dtype> output_dtype;  ///< default: qkv_dtype, bf16 for e4m3
+  /// What the MMA sees of the rope part, the last 64 elements of MLA's Q and K. Where that is not
+  /// qkv_dtype it lies in tensors of its own.
+  std::optional<Dtype> rope_dtype;
   std::optional<Dtype> rope_gmem_dtype;  ///< how the rope part lies in memory
   Scales scales = Scales::kNone;         ///< of e4m3 q, k and v
   std::optional<Dtype> scale_dtype;      ///< per-token scales

@@ -81,7 +81,8 @@ class LaunchArgs(Structure):
          ("mask_batch", c_int32), ("mask_heads", c_int32), ("mask_rows", c_int32),
          ("reserved3", c_int32), ("mask_strides", Strides), ("output_scale", c_uint64),
          ("topk_indices", c_uint64), ("kv_bits", c_uint64), ("block_bits", c_uint64),
-         ("bit_blocks", c_int32), ("reserved4", c_int32)]
+         ("bit_blocks", c_int32), ("reserved4", c_int32), ("q_rope", c_uint64),
+         ("k_rope", c_uint64), ("q_rope_strides", Strides), ("k_rope_strides", Strides)]
 
 
 # attnjit_launch_args.mask_map

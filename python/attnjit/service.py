@@ -279,6 +279,11 @@ class Service:
                     if one != 1 and value.shape[3] != 1:
                         raise ValueError("mask: the last dimension must be contiguous")
                     args.mask_strides = Strides(batch, row, head)
+                if name in ("q_rope", "k_rope"):
+                    batch, row, head, one = value.stride()
+                    if one != 1 and value.shape[3] != 1:
+                        raise ValueError(name + ": the last dimension must be contiguous")
+                    setattr(args, name + "_strides", Strides(batch, row, head))
                 value = value.data_ptr()
             setattr(args, name, value)
         args.scalars, args.num_scalars = (c_double * len(scalars))(*scalars), len(scalars)

@@ -54,6 +54,8 @@ constexpr std::array kFields{
     Field{BufferId::Kind::kBlockBits, &LaunchBuffers::block_bits, kRowBitsAlignment},
     Field{BufferId::Kind::kSlopes, &LaunchBuffers::slopes, kWordAlignment},
     Field{BufferId::Kind::kTopkIndices, &LaunchBuffers::topk_indices, kWordAlignment},
+    Field{BufferId::Kind::kQRope, &LaunchBuffers::q_rope, kTmaAlignment},
+    Field{BufferId::Kind::kKRope, &LaunchBuffers::k_rope, kTmaAlignment},
 };
 static_assert(sizeof(LaunchBuffers) == kFields.size() * sizeof(DevicePointer),
               "every buffer has its row in kFields");

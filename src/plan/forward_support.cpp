@@ -163,6 +163,14 @@ bool decodes(const AttentionSpec& spec, int rows) {
 
 bool widens_kv(const AttentionSpec& spec) { return spec.type_of_kv() != spec.qkv_dtype; }
 
+bool has_own_rope(const AttentionSpec& spec) {
+  return spec.rope_dtype.value_or(spec.qkv_dtype) != spec.qkv_dtype;
+}
+
+int depth_of_rows(const AttentionSpec& spec) {
+  return has_own_rope(spec) ? spec.ov_depth : spec.qk_depth;
+}
+
 bool has_output_scale(const AttentionSpec& spec) {
   return spec.output_dtype.value_or(spec.qkv_dtype) == Dtype::kE4m3;
 }
@@ -177,9 +185,14 @@ std::string unsupported_everywhere(const AttentionSpec& spec) {
   if (spec.topk > 0 && spec.mla != Mla::kDecode) {
     return missing("lists of keys (topk) but those of absorbed MLA (mla: decode)");
   }
+  if (spec.arch == Arch::kSm90a || spec.mla == Mla::kDecode) {
+    if (has_own_rope(spec)) {
+      return missing("rope part of another type than the rest (rope_dtype)");
+    }
+  }
   const Dtype rope = spec.rope_dtype.value_or(spec.qkv_dtype);
-  if (rope != spec.qkv_dtype || spec.rope_gmem_dtype.value_or(rope) != rope) {
-    return missing("rope part of another type than the rest (rope_dtype, rope_gmem_dtype)");
+  if (spec.rope_gmem_dtype.value_or(rope) != rope) {
+    return missing("rope part of another type in memory than in products (rope_gmem_dtype)");
   }
   if (widens_kv(spec) && spec.scales == Scales::kToken) {
     return missing("scales of rows (scales) of K and V beside a Q of another type (kv_dtype)");

@@ -64,6 +64,12 @@ inline constexpr int kPartitionStep = 64;
 /// K and V are e4m3, and Q is of 16 bits: they are widened to its type on their way.
 bool widens_kv(const AttentionSpec& spec);
 
+/// Whether the rope parts of Q and K have a type of their own (rope_dtype), and so tensors of their
+/// own: q_rope and k_rope.
+bool has_own_rope(const AttentionSpec& spec);
+/// Elements of a row of q and of k: qk_depth, or those before a rope part of its own.
+int depth_of_rows(const AttentionSpec& spec);
+
 /// Whether a launch is given what its results are divided by: o is e4m3.
 bool has_output_scale(const AttentionSpec& spec);
 

@@ -98,8 +98,8 @@ constexpr std::array<MapRow, 6> kMaps{{
     {TensorMapId::kK, "k_map", Buffer::kK},
     {TensorMapId::kV, "v_map", Buffer::kV},
     {TensorMapId::kO, "o_map", Buffer::kO},
-    {TensorMapId::kQRope, "q_rope_map", Buffer::kQ},
-    {TensorMapId::kKRope, "k_rope_map", Buffer::kK},
+    {TensorMapId::kQRope, "q_rope_map", Buffer::kQRope},
+    {TensorMapId::kKRope, "k_rope_map", Buffer::kKRope},
 }};
 static_assert(in_order(kMaps, &MapRow::map));
 
@@ -107,7 +107,7 @@ struct BufferRow {
   Buffer buffer;
   std::string_view name;
 };
-constexpr std::array<BufferRow, 26> kBuffers{{
+constexpr std::array<BufferRow, 28> kBuffers{{
     {Buffer::kNone, ""},
     {Buffer::kQ, "q"},
     {Buffer::kK, "k"},
@@ -134,6 +134,8 @@ constexpr std::array<BufferRow, 26> kBuffers{{
     {Buffer::kBlockBits, "block_bits"},
     {Buffer::kSlopes, "slopes"},
     {Buffer::kTopkIndices, "topk_indices"},
+    {Buffer::kQRope, "q_rope"},
+    {Buffer::kKRope, "k_rope"},
 }};
 static_assert(in_order(kBuffers, &BufferRow::buffer));
 

@@ -41,6 +41,10 @@ KernelParameter workspace_parameter(const KernelPlan& plan, WorkspaceId workspac
 inline constexpr std::array kForwardMaps{TensorMapId::kQ, TensorMapId::kK, TensorMapId::kV,
                                          TensorMapId::kO};
 
+/// And where the rope parts of Q and K have tensors of their own.
+inline constexpr std::array kRopeMaps{TensorMapId::kQ, TensorMapId::kK,     TensorMapId::kV,
+                                      TensorMapId::kO, TensorMapId::kQRope, TensorMapId::kKRope};
+
 /// Those of one that copies K and V row by row, and what it needs for that.
 inline constexpr std::array kRowMaps{TensorMapId::kQ, TensorMapId::kO};
 inline constexpr std::array kRowCopyNumbers{LaunchNumber::kNumPages,   LaunchNumber::kKPageBytes,

@@ -190,6 +190,8 @@ Status args_from_c(const attnjit_kernel* kernel, const attnjit_launch_args* give
                  .mask = in.mask,
                  .slopes = in.slopes,
                  .topk_indices = in.topk_indices,
+                 .q_rope = in.q_rope,
+                 .k_rope = in.k_rope,
                  .kv_num_blocks = in.kv_num_blocks,
                  .kv_indices = in.kv_indices,
                  .full_kv_num_blocks = in.full_kv_num_blocks,
@@ -209,6 +211,8 @@ Status args_from_c(const attnjit_kernel* kernel, const attnjit_launch_args* give
   out.shapes.k = from_c(in.k_strides);
   out.shapes.v = from_c(in.v_strides);
   out.shapes.o = from_c(in.o_strides);
+  out.shapes.q_rope = from_c(in.q_rope_strides);
+  out.shapes.k_rope = from_c(in.k_rope_strides);
   out.shapes.mask_batch = in.mask_batch;
   out.shapes.mask_heads = in.mask_heads;
   out.shapes.mask_rows = in.mask_rows;

@@ -69,8 +69,8 @@ const std::array kFields{
               .dtypes = kOutputDtypes},
     SpecField{.name = "rope_dtype",
               .member = &A::rope_dtype,
-              .help = "what the MMA sees of the rope part (default: qkv_dtype where "
-                      "qk_depth > ov_depth)",
+              .help = "element type of the rope part (default: qkv_dtype where "
+                      "qk_depth > ov_depth; bf16 and fp16 beside e4m3 with mla prefill)",
               .dtypes = kMmaDtypes},
     SpecField{.name = "rope_gmem_dtype",
               .member = &A::rope_gmem_dtype,

@@ -15,7 +15,7 @@ namespace {
 constexpr std::int64_t kGuardBytes = 4096;
 constexpr std::uint8_t kPoison = 0xff;  // a NaN in every float type
 
-constexpr std::array<std::pair<const char*, DevicePointer LaunchBuffers::*>, 25> kBuffers{{
+constexpr std::array<std::pair<const char*, DevicePointer LaunchBuffers::*>, 27> kBuffers{{
     {"q", &LaunchBuffers::q},
     {"k", &LaunchBuffers::k},
     {"v", &LaunchBuffers::v},
@@ -41,6 +41,8 @@ constexpr std::array<std::pair<const char*, DevicePointer LaunchBuffers::*>, 25>
     {"block_bits", &LaunchBuffers::block_bits},
     {"slopes", &LaunchBuffers::slopes},
     {"topk_indices", &LaunchBuffers::topk_indices},
+    {"q_rope", &LaunchBuffers::q_rope},
+    {"k_rope", &LaunchBuffers::k_rope},
 }};
 
 /// Absorbed MLA's V is part of K: a launch is given none.

@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "base/machine_limits.h"
+#include "plan/forward_support.h"
 #include "plan/launch/tensors.h"
 #include "spec/kinds.h"
 #include "spec/names.h"
@@ -84,12 +85,13 @@ void fill_launch_scalars(AttentionSpec& spec, const ProblemRequest& request) {
 Status check_storage(const AttentionSpec& spec) {
   const auto unsupported = [](const char* field, std::string_view value) {
     return make_error(ErrorCode::kUnsupported,
-                      fmt::format("{}: verification lays out tensors of one dtype only", value),
-                      field);
+                      fmt::format("{}: verification lays out no such tensors", value), field);
   };
-  for (const auto& [field, dtype] : {std::pair{"rope_dtype", spec.rope_dtype},
-                                     std::pair{"rope_gmem_dtype", spec.rope_gmem_dtype}}) {
-    if (dtype && *dtype != spec.qkv_dtype) return unsupported(field, to_string(*dtype));
+  if (has_own_rope(spec) && spec.mla != Mla::kPrefill) {
+    return unsupported("rope_dtype", to_string(*spec.rope_dtype));
+  }
+  if (spec.rope_gmem_dtype && spec.rope_gmem_dtype != spec.rope_dtype) {
+    return unsupported("rope_gmem_dtype", to_string(*spec.rope_gmem_dtype));
   }
   if (spec.scale_dtype && (spec.scales != Scales::kToken || *spec.scale_dtype != Dtype::kF32)) {
     return unsupported("scale_dtype", to_string(*spec.scale_dtype));
@@ -124,6 +126,10 @@ double estimated_bytes(const Problem& problem) {
   }
   if (spec::materialized(spec.mask) != nullptr) {
     bytes += double(problem.batch) * heads * problem.max_q_len * problem.max_kv_len * 4.0;
+  }
+  if (has_own_rope(spec)) {
+    bytes +=
+        (q_rows + kv_rows) * (spec.qk_depth - spec.ov_depth) * double(size_of(*spec.rope_dtype));
   }
   return bytes;
 }

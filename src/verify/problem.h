@@ -73,7 +73,7 @@ struct ProblemRequest {
 
 /// Inputs, by buffer name: q, k, v; and where the spec has them sink, page_table, kv_lens,
 /// q_offsets, kv_offsets, q_scale, k_scale, v_scale, output_scale, mask, slopes, topk_indices,
-/// param_<name>;
+/// q_rope, k_rope, param_<name>;
 /// kv_num_blocks, kv_indices, full_kv_num_blocks and full_kv_indices where a map is given, and
 /// kv_bits and block_bits where it has bits. Of a merge pairs_o, pairs_lse, and where it is ragged
 /// q_offsets.
@@ -133,7 +133,7 @@ std::vector<std::int64_t> param_extents(ParamSpec::Type type, std::int64_t longe
 
 /// A problem without its tensors: shapes and scalars, checked. Errors: kInvalid with the field
 /// (batch, q_len, kv_len, param...) and what is allowed; kUnsupported for storage that the
-/// verification does not know (a rope part of another dtype, per-token scales).
+/// verification does not know (rope parts of another dtype outside of MLA's prefill).
 Result<Problem> shape_problem(const AttentionSpec& spec, const ProblemRequest& request);
 
 /// Makes the tensors of a problem, and the map that its launches are given. Errors: kUnsupported as

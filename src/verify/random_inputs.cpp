@@ -8,6 +8,7 @@
 #include <numeric>
 #include <optional>
 
+#include "plan/forward_support.h"
 #include "spec/names.h"
 #include "spec/spec_fields.h"
 #include "verify/dsv32.h"
@@ -58,7 +59,9 @@ class InputMaker {
   }
 
  private:
+  /// NOTE: K's rope part is one for all heads, where it is apart.
   double direction(int kv_head, int d) const {
+    if (d >= depth_) kv_head = 0;
     return directions_[static_cast<std::size_t>(kv_head) * spec_.qk_depth + d];
   }
   bool is_spike(int b, int kv_head, int kv_idx) const {
@@ -162,7 +165,9 @@ class InputMaker {
   }
 
   std::vector<std::int64_t> kv_shape(int depth) const {
-    const int kv_heads = spec_.num_kv_heads();
+    return kv_shape(depth, spec_.num_kv_heads());
+  }
+  std::vector<std::int64_t> kv_shape(int depth, int kv_heads) const {
     if (spec_.page_size > 0) return {problem_.num_pages, spec_.page_size, kv_heads, depth};
     if (spec_.ragged_kv) return {problem_.total_kv, kv_heads, depth};
     return {problem_.batch, problem_.max_kv_len, kv_heads, depth};
@@ -237,8 +242,10 @@ class InputMaker {
 
   void queries() {
     std::vector<std::int64_t> shape = problem_.o_shape();
-    shape.back() = spec_.qk_depth;
-    Tensor q = make_tensor(spec_.qkv_dtype, std::move(shape));
+    shape.back() = depth_;
+    Tensor q = make_tensor(spec_.qkv_dtype, shape);
+    shape.back() = spec_.qk_depth - depth_;
+    Tensor rope = make_tensor(spec_.rope_dtype.value_or(spec_.qkv_dtype), std::move(shape));
     const RandomStream stream(request_.seed, "q");
     const std::int64_t row_elements = std::int64_t{spec_.num_q_heads} * spec_.qk_depth;
     for (int b = 0; b < problem_.batch; ++b) {
@@ -264,31 +271,40 @@ class InputMaker {
                 value = direction(kv_head, d) + 0.5 * value;
                 break;
             }
-            store_float(q, (first + row) * row_elements + within,
-                        static_cast<float>(value * inverse));
+            const std::int64_t head_row = (first + row) * spec_.num_q_heads + h;
+            const bool of_rope = d >= depth_;
+            store_float(
+                of_rope ? rope : q,
+                of_rope ? head_row * (spec_.qk_depth - depth_) + d - depth_ : head_row * depth_ + d,
+                static_cast<float>(value * inverse));
           }
         }
       });
     }
     problem_.tensors["q"] = std::move(q);
+    if (has_own_rope(spec_)) problem_.tensors["q_rope"] = std::move(rope);
   }
 
   void keys_and_values() {
     const bool packs = spec_.cache_format == CacheFormat::kDsv32;
     const Dtype dtype = packs ? Dtype::kF32 : spec_.type_of_kv();
-    Tensor k = make_tensor(dtype, kv_shape(spec_.qk_depth));
+    Tensor k = make_tensor(dtype, kv_shape(depth_));
     Tensor v = make_tensor(dtype, kv_shape(spec_.ov_depth));
+    Tensor rope =
+        make_tensor(spec_.rope_dtype.value_or(dtype), kv_shape(spec_.qk_depth - depth_, 1));
     fill_garbage(k);
     fill_garbage(v);
+    fill_garbage(rope);
     for (int b = 0; b < problem_.batch; ++b) {
       parallel_for(problem_.kv_lens[b], request_.threads,
-                   [&](std::int64_t row) { key_row(k, v, b, static_cast<int>(row)); });
+                   [&](std::int64_t row) { key_row(k, v, rope, b, static_cast<int>(row)); });
     }
     problem_.tensors["k"] = packs ? pack_dsv32(k, v) : std::move(k);
     problem_.tensors["v"] = std::move(v);
+    if (has_own_rope(spec_)) problem_.tensors["k_rope"] = std::move(rope);
   }
 
-  void key_row(Tensor& k, Tensor& v, int b, int kv_idx) const {
+  void key_row(Tensor& k, Tensor& v, Tensor& rope, int b, int kv_idx) const {
     const int kv_heads = spec_.num_kv_heads();
     const RandomStream k_stream(request_.seed, "k");
     const RandomStream v_stream(request_.seed, "v");
@@ -327,7 +343,7 @@ class InputMaker {
       }
       const double k_inverse = 1 / problem_.scale_of("k_scale", b, h, kv_idx);
       const double v_inverse = 1 / problem_.scale_of("v_scale", b, h, kv_idx);
-      const std::int64_t k_first = (row * kv_heads + h) * spec_.qk_depth;
+      const std::int64_t k_first = (row * kv_heads + h) * depth_;
       const std::uint64_t k_logical = (logical * kv_heads + h) * spec_.qk_depth;
       for (int d = 0; d < spec_.qk_depth; ++d) {
         double value = noise * k_stream.normal(k_logical + d);
@@ -335,7 +351,10 @@ class InputMaker {
         if (request_.input == InputKind::kRaised && d < 2) {
           value = raised == d ? kRaise / (double{problem_.scale} * kQuery) : 0;
         }
-        store_float(k, k_first + d, static_cast<float>(value * k_inverse));
+        const auto stored = static_cast<float>(value * k_inverse);
+        if (d < depth_) store_float(k, k_first + d, stored);
+        if (d < depth_ || h > 0) continue;
+        store_float(rope, row * (spec_.qk_depth - depth_) + d - depth_, stored);
       }
       const std::int64_t v_first = (row * kv_heads + h) * spec_.ov_depth;
       const std::uint64_t v_logical = (logical * kv_heads + h) * spec_.ov_depth;
@@ -483,6 +502,7 @@ class InputMaker {
   Problem& problem_;
   const AttentionSpec& spec_;
   const ProblemRequest& request_;
+  const int depth_ = depth_of_rows(spec_);  ///< of rows of q and k; the rest is the rope parts'
   double dot_scale_ = 1, large_ = 1, rise_ = 0;
   std::vector<double> directions_;  // a sign for each element of a key-value head
 };

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "emulator/model/tensor_product.h"
+#include "plan/forward_support.h"
 #include "verify/dsv32.h"
 #include "verify/gemm.h"
 #include "verify/mask_and_score_mod.h"
@@ -26,7 +27,7 @@ constexpr int kCoarseStep = 32;
 /// Whether scores are sums that keep 13 bits, and what that does is asked for.
 bool has_coarse_scores(const AttentionSpec& spec) {
   return spec.arch == Arch::kSm90a && spec.qkv_dtype == Dtype::kE4m3 && spec.return_lse &&
-         !spec.merge;
+         !spec.merge && !has_own_rope(spec);
 }
 
 /// The sum of a row's exponentials, relative to the largest.
@@ -103,8 +104,8 @@ class BlockWorker {
     const std::int64_t first = problem_.first_q_row(task_.b);
     for (int r = 0; r < rows(); ++r) {
       double* row = &q_[static_cast<std::size_t>(r) * depth];
-      load_doubles(problem_.at("q"), ((first + query(r)) * spec_.num_q_heads + head(r)) * depth,
-                   depth, row);
+      load_row("q", "q_rope", (first + query(r)) * spec_.num_q_heads + head(r),
+               (first + query(r)) * spec_.num_q_heads + head(r), row);
       const double scale =
           double{problem_.scale} * problem_.scale_of("q_scale", task_.b, head(r), query(r));
       for (int d = 0; d < depth; ++d) row[d] *= scale;
@@ -187,7 +188,7 @@ class BlockWorker {
       const std::int64_t key_row = row_of_key(key + j);
       if (key_row < 0) continue;
       const std::int64_t row = key_row * kv_heads + task_.kv_head;
-      load_key(row);
+      load_key(row, key_row);
       const double k_scale = problem_.scale_of("k_scale", task_.b, task_.kv_head, key + j);
       const double v_scale = problem_.scale_of("v_scale", task_.b, task_.kv_head, key + j);
       for (int d = 0; d < depth; ++d) {
@@ -205,11 +206,21 @@ class BlockWorker {
              acc_.data(), spec_.ov_depth);
   }
 
-  void load_key(std::int64_t row) {
+  /// A row of Q or K: of one tensor, or of two, the second of which has the rope part.
+  void load_row(const char* name, const char* rope_name, std::int64_t row, std::int64_t rope_row,
+                double* values) const {
+    const int rope = has_own_rope(spec_) ? spec_.qk_depth - spec_.ov_depth : 0;
+    const int depth = spec_.qk_depth - rope;
+    load_doubles(problem_.at(name), row * depth, depth, values);
+    if (rope > 0) load_doubles(problem_.at(rope_name), rope_row * rope, rope, values + depth);
+  }
+
+  /// `row`: of a head; `key_row`: of the key, whose rope part is every head's where it is apart.
+  void load_key(std::int64_t row, std::int64_t key_row) {
     if (spec_.cache_format == CacheFormat::kDsv32) {
       return load_dsv32(problem_.at("k"), row, row_.data());
     }
-    load_doubles(problem_.at("k"), row * spec_.qk_depth, spec_.qk_depth, row_.data());
+    load_row("k", "k_rope", row, key_row, row_.data());
   }
 
   // Turns a row of scores into weights relative to the row's new maximum.

@@ -6,6 +6,8 @@
 //   const TensorMap *q_map, *k_map, *v_map, *o_map
 //     Q and O: depth, head, row, batch, with fused heads depth, group, kv_head, row, batch; ragged
 //     without batch. K and V: depth, kv_head, row, batch; paged depth, kv_head, row, page
+//   const TensorMap *q_rope_map, *k_rope_map         where Config::kOwnRope: as Q's, and as K's of
+//                                                    one head
 //   float* lse, const float* sink                    where Config::kReturnLse, kSink
 //   const float *q_scale, *k_scale, *v_scale         where Config::kScales (sm100/scales.cuh)
 //   const float* output_scale                        where Config::kOutputBytes is 1: O is e4m3
@@ -75,6 +77,10 @@ ATTNJIT_DEVICE void forward(const Arguments& arguments, const Params& params) {
       if constexpr (Layout::kBoxesOfKeys) {
         prefetch_tensor_map(arguments.k_map);
         prefetch_tensor_map(arguments.v_map);
+      }
+      if constexpr (Layout::kOwnRope) {
+        prefetch_tensor_map(arguments.q_rope_map);
+        prefetch_tensor_map(arguments.k_rope_map);
       }
       prefetch_tensor_map(arguments.o_map);
     }

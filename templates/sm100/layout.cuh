@@ -110,14 +110,28 @@ struct LayoutOf {
   static_assert(!Config::kFusedKv || Config::kQkStages == 1,
                 "a slot that K and V share has one barrier");
 
-  static constexpr int kQkBlocks = ceil_div(Config::kQkDepth, kColumns);
+  /// The rope part of Q and K may have 16 bits beside e4m3. It is a block of columns of its own
+  /// then, whose rows have 128 bytes, behind the others of each query tile, and of each tile of K.
+  static constexpr bool kOwnRope = Config::kOwnRope;
+  static constexpr MmaOperand kRopeOperand =
+      Config::kRopeBf16 ? MmaOperand::kBf16 : MmaOperand::kFp16;
+  static constexpr int kRopeColumns = kBlockRowBytes / 2;
+  static constexpr int kRopeSteps = kOwnRope ? kBlockRowBytes / 32 : 0;
+  static_assert(!kOwnRope ||
+                    (Config::kE4m3 && Config::kQkDepth - Config::kOvDepth == kRopeColumns &&
+                     Config::kQkStages == 1 && !kPair && !kOneO && !Config::kRowCopies &&
+                     !Config::kFuseGqa),
+                "a rope part of its own type is MLA's, beside e4m3");
+  /// Columns of Q and K of the type of both, and their blocks.
+  static constexpr int kQkColumns = kOwnRope ? Config::kOvDepth : Config::kQkDepth;
+  static constexpr int kQkBlocks = ceil_div(kQkColumns, kColumns);
   static constexpr int kOvBlocks = ceil_div(Config::kOvDepth, kColumns);
   /// Columns of O in 16 bytes, and in a block.
   static constexpr int kOutputUnitColumns = 16 / Config::kOutputBytes;
   static constexpr int kOutputBlockColumns = kBlockRowBytes / Config::kOutputBytes;
   static constexpr int kOutputBlocks = ceil_div(Config::kOvDepth, kOutputBlockColumns);
   /// Steps of Q K^T, the last perhaps over zero-filled columns; steps of P V.
-  static constexpr int kQkSteps = ceil_div(Config::kQkDepth, kStepColumns);
+  static constexpr int kQkSteps = ceil_div(kQkColumns, kStepColumns);
   static constexpr int kPvSteps0 = Config::kPvKeys0 / kStepColumns;
   static constexpr int kPvSteps = Config::kTileN / kStepColumns;
   /// Columns of P V: whole blocks, the last perhaps filled up with zeros. NOTE: PTX's canonical
@@ -136,10 +150,9 @@ struct LayoutOf {
   /// O is staged in its query tile's memory, which holds the larger of the two. Or it has buffers
   /// of a block each, which a CTA's blocks take by turns.
   static constexpr bool kOOverQ = Config::kOBuffers == 0;
+  static constexpr int kQBytes = kQkBlocks * kQBlockBytes + (kOwnRope ? kRows * kBlockRowBytes : 0);
   static constexpr int kQTileBytes =
-      kOOverQ && kQkBlocks * kQBlockBytes < kOutputBlocks * kOBlockBytes
-          ? kOutputBlocks * kOBlockBytes
-          : kQkBlocks * kQBlockBytes;
+      kOOverQ && kQBytes < kOutputBlocks * kOBlockBytes ? kOutputBlocks * kOBlockBytes : kQBytes;
   /// What a CTA has of a tile of K, its rows, and of V, its columns.
   static constexpr int kKRows = Config::kTileN / kCtas;
   static constexpr int kVBlocks = kOvBlocks / kCtas;
@@ -147,12 +160,16 @@ struct LayoutOf {
                 "the CTAs of a pair have as much of K and of V");
   static constexpr int kKBlockBytes = kKRows * kRowBytes;
   static constexpr int kVBlockBytes = Config::kTileN * kRowBytes;
-  /// Blocks of K that lie in its stage; the others, its rope part, in a buffer of their own.
+  /// Blocks of K that lie in its stage; the others, its rope part, in a buffer of their own. A rope
+  /// part of its own type follows them in a ring of K alone.
   static constexpr int kKStageBlocks = Config::kRopeBuffers > 0 ? kOvBlocks : kQkBlocks;
-  static constexpr int kRopeBytes = (kQkBlocks - kKStageBlocks) * kKBlockBytes;
+  static constexpr int kRopeBytes =
+      kOwnRope ? kKRows * kBlockRowBytes : (kQkBlocks - kKStageBlocks) * kKBlockBytes;
+  static constexpr int kKTileBytes = kQkBlocks * kKBlockBytes + (kOwnRope ? kRopeBytes : 0);
   static_assert(Config::kRopeBuffers == 0 || Config::kFusedKv,
                 "in a ring of its own K has its rope part in its stage");
-  static_assert(Config::kKStageBytes >= kKStageBlocks * kKBlockBytes &&
+  static_assert(Config::kKStageBytes >=
+                        (Config::kRopeBuffers > 0 ? kKStageBlocks * kKBlockBytes : kKTileBytes) &&
                     Config::kVStageBytes >= kVBlocks * kVBlockBytes,
                 "a stage holds a tile");
   static_assert(Config::kQOffset % kSwizzlePeriod == 0 && Config::kOOffset % kSwizzlePeriod == 0 &&
@@ -280,6 +297,10 @@ struct Smem : CtaMemory<Config> {
   /// The query tile `tile`, whose memory O takes afterwards where Layout::kOOverQ.
   ATTNJIT_DEVICE u32 q(int tile) const {
     return base + Config::kQOffset + static_cast<u32>(tile * Layout::kQTileBytes);
+  }
+  /// Its rope part, where that has a type of its own.
+  ATTNJIT_DEVICE u32 q_rope(int tile) const {
+    return q(tile) + static_cast<u32>(Layout::kQkBlocks * Layout::kQBlockBytes);
   }
   /// A buffer of a block of O, elsewhere.
   ATTNJIT_DEVICE u32 o_buffer(int buffer) const {

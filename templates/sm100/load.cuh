@@ -7,27 +7,26 @@
 
 namespace attnjit::sm100 {
 
-/// Loads a block of columns of 128 rows of Q.
+/// Loads a block of columns of 128 rows of Q, from `column` on.
 template <class Config, class Arguments>
-ATTNJIT_DEVICE void load_q_block(const Smem<Config>& smem, const Arguments& arguments,
-                                 const WorkTile& work, int tile, int block, u32 barrier) {
+ATTNJIT_DEVICE void load_q_block(const Arguments& arguments, const TensorMap* map,
+                                 const WorkTile& work, int tile, int column, u32 destination,
+                                 u32 barrier) {
   using Layout = LayoutOf<Config>;
-  const u32 destination = smem.q(tile) + static_cast<u32>(block * Layout::kQBlockBytes);
   const int position = work.first_position + tile * Layout::kTileStep;
   const int row = work.q_begin + position;
   // NOTE: ragged: rows past the sequence's end are the next one's. Nothing is made of them.
   if constexpr (Config::kRagged && Config::kFuseGqa) {
-    tma_load_4d<Layout::kPair>(destination, arguments.q_map, barrier, block * Layout::kColumns, 0,
-                               work.kv_head, row, kEvictFirst);
+    tma_load_4d<Layout::kPair>(destination, map, barrier, column, 0, work.kv_head, row,
+                               kEvictFirst);
   } else if constexpr (Config::kRagged) {
-    tma_load_3d<Layout::kPair>(destination, arguments.q_map, barrier, block * Layout::kColumns,
-                               work.head, row, kEvictFirst);
+    tma_load_3d<Layout::kPair>(destination, map, barrier, column, work.head, row, kEvictFirst);
   } else if constexpr (Config::kFuseGqa) {
-    tma_load_5d<Layout::kPair>(destination, arguments.q_map, barrier, block * Layout::kColumns, 0,
-                               work.kv_head, position, work.batch, kEvictFirst);
+    tma_load_5d<Layout::kPair>(destination, map, barrier, column, 0, work.kv_head, position,
+                               work.batch, kEvictFirst);
   } else {
-    tma_load_4d<Layout::kPair>(destination, arguments.q_map, barrier, block * Layout::kColumns,
-                               work.head, position, work.batch, kEvictFirst);
+    tma_load_4d<Layout::kPair>(destination, map, barrier, column, work.head, position, work.batch,
+                               kEvictFirst);
   }
 }
 
@@ -37,12 +36,18 @@ ATTNJIT_DEVICE void load_q_chunk(const Smem<Config>& smem, const Arguments& argu
                                  const WorkTile& work, int tile, int chunk) {
   using Layout = LayoutOf<Config>;
   const u32 full = smem.q_full(tile, chunk);
-  smem.template expect_bytes<false>(full,
-                                    Layout::kChunkBlocks * Layout::kBoxQRows * Layout::kRowBytes);
+  constexpr int kRopeBytes = Layout::kOwnRope ? Layout::kBoxQRows * kBlockRowBytes : 0;
+  smem.template expect_bytes<false>(
+      full, Layout::kChunkBlocks * Layout::kBoxQRows * Layout::kRowBytes + kRopeBytes);
 #pragma unroll
   for (int i = 0; i < Layout::kChunkBlocks; ++i) {
-    load_q_block(smem, arguments, work, tile, chunk * Layout::kChunkBlocks + i,
-                 smem.template hearing<false>(full));
+    const int block = chunk * Layout::kChunkBlocks + i;
+    load_q_block<Config>(arguments, arguments.q_map, work, tile, block * Layout::kColumns,
+                         smem.q(tile) + static_cast<u32>(block * Layout::kQBlockBytes),
+                         smem.template hearing<false>(full));
+  }
+  if constexpr (Layout::kOwnRope) {
+    load_q_block<Config>(arguments, arguments.q_rope_map, work, tile, 0, smem.q_rope(tile), full);
   }
 }
 
@@ -93,7 +98,7 @@ ATTNJIT_DEVICE void load_kv_chunk(const Smem<Config>& smem, const KvTile<Config,
     // part, two where each box has its place in a page of other than 2^n rows.
     constexpr bool kPlaces =
         Layout::kBoxRows != Config::kPageSize && (Config::kPageSize & (Config::kPageSize - 1)) != 0;
-    constexpr bool kRope = Layout::kQkBlocks > Layout::kOvBlocks;
+    constexpr bool kRope = Layout::kQkBlocks > Layout::kOvBlocks || Layout::kOwnRope;
     constexpr int kMost = !Config::kAnnounced ? 4 : kRope ? 1 : kPlaces ? 2 : 4;
     constexpr int kAtOnce = kBoxes < kMost ? kBoxes : kMost;
     const int* const table =
@@ -129,6 +134,20 @@ ATTNJIT_DEVICE void load_kv_chunk(const Smem<Config>& smem, const KvTile<Config,
               pages[i], policy);
         }
       }
+      if constexpr (kIsK && Layout::kOwnRope) {
+        const u32 data =
+            opaque(kv.own_rope() + static_cast<u32>(begin * Layout::kBoxRows * kBlockRowBytes));
+#pragma unroll
+        for (int i = 0; i < kAtOnce; ++i) {
+          if (kBoxes % kAtOnce != 0 && begin + i >= kBoxes) break;
+          tma_load_4d(data + static_cast<u32>(i * Layout::kBoxRows * kBlockRowBytes),
+                      arguments.k_rope_map, landed, 0, 0,
+                      kBoxes == 1 || Layout::kBoxRows != Config::kPageSize
+                          ? (first + (begin + i) * Layout::kBoxRows) % Config::kPageSize
+                          : 0,
+                      pages[i], policy);
+        }
+      }
     }
   } else {
     kv.acquire(smem, chunk);
@@ -139,6 +158,11 @@ ATTNJIT_DEVICE void load_kv_chunk(const Smem<Config>& smem, const KvTile<Config,
       tma_load_4d<Layout::kPair>(kv.block(block), map, smem.template hearing<!kIsK>(landed),
                                  first_column + block * Layout::kColumns, work.kv_head,
                                  work.kv_begin + first, Config::kRaggedKv ? 0 : work.batch, policy);
+    }
+    // NOTE: K has one rope part for all heads.
+    if constexpr (kIsK && Layout::kOwnRope) {
+      tma_load_4d(kv.own_rope(), arguments.k_rope_map, landed, 0, 0, work.kv_begin + first,
+                  Config::kRaggedKv ? 0 : work.batch, policy);
     }
   }
 }

@@ -47,6 +47,18 @@ struct Products {
     }
   }
 
+  /// Adds the products of rope parts that have a type of their own to S, which e4m3 has begun.
+  ATTNJIT_DEVICE void add_rope(u32 s, const KvTile<Config, true>& k, int tile) const {
+    constexpr u32 kInstruction =
+        mma_instruction_descriptor<Layout::kRopeOperand, kRows, Config::kTileN, false>();
+    const SmemDescriptor<16> a(opaque(smem.q_rope(tile)));
+    const SmemDescriptor<16> b(k.own_rope());
+#pragma unroll
+    for (int step = 0; step < Layout::kRopeSteps; ++step) {
+      tcgen05_mma_ss<Layout::kRopeOperand>(s, a.at(step * 32), b.at(step * 32), kInstruction, 1);
+    }
+  }
+
   /// S = Q K^T of one warpgroup and one KV tile. `product` false: the warpgroup's rows see nothing
   /// of the tile, which is only released.
   ATTNJIT_DEVICE void qk(const KvTile<Config, true>& k, int warpgroup, int tile, bool product,
@@ -86,6 +98,9 @@ struct Products {
                 s, a.at(block * Layout::kQBlockBytes + bytes), b.at(bytes), kInstruction, step > 0);
           }
         }
+      }
+      if constexpr (Layout::kOwnRope) {
+        if (product) add_rope(s, k, tile);
       }
       if (release) k.release(chunk);
     }

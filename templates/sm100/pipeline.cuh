@@ -15,7 +15,8 @@ struct KvTile {
   static constexpr int kChunks = kIsK ? Config::kQkStages : 1;
   static constexpr int kBlocks = kIsK ? Layout::kQkBlocks : Layout::kVBlocks;  ///< of this CTA
   static constexpr int kBlockBytes = kIsK ? Layout::kKBlockBytes : Layout::kVBlockBytes;
-  static constexpr int kChunkBytes = kBlocks / kChunks * kBlockBytes;
+  static constexpr int kChunkBytes =
+      kIsK && Layout::kOwnRope ? Layout::kKTileBytes : kBlocks / kChunks * kBlockBytes;
   static constexpr u32 kEmptyAfterFull =
       8 * (kIsK ? Config::kBarKCons - Config::kBarKProd : Config::kBarVCons - Config::kBarVProd);
 
@@ -30,6 +31,11 @@ struct KvTile {
       return rope + static_cast<u32>((block - Layout::kKStageBlocks) * kBlockBytes);
     }
     return data + static_cast<u32>(block * kBlockBytes);
+  }
+  /// Where the rope part begins that has a type of its own.
+  ATTNJIT_DEVICE u32 own_rope() const {
+    return Config::kRopeBuffers > 0 ? rope
+                                    : data + static_cast<u32>(Layout::kQkBlocks * kBlockBytes);
   }
   ATTNJIT_DEVICE u32 full(int chunk) const { return barriers + static_cast<u32>(8 * chunk); }
   ATTNJIT_DEVICE u32 empty(int chunk) const { return full(chunk) + kEmptyAfterFull; }

@@ -200,6 +200,50 @@ TEST(Sm100Launch, PagesAreATensorOfTheirOwn) {
   EXPECT_EQ(few.error().field, "max_pages");
 }
 
+// K's rope part has one head, which is every head's; both have strides of their own.
+TEST(Sm100Launch, RopePartsOfTheirOwnTypeAreTensors) {
+  AttentionSpec spec = dense(192, Dtype::kE4m3);
+  spec.ov_depth = 128;
+  spec.mla = Mla::kPrefill;
+  spec.rope_dtype = Dtype::kBf16;
+  const KernelPlan plan = plan_of(spec);
+  ASSERT_TRUE(plan.supported) << plan.reason;
+  using Numbers = std::vector<std::uint64_t>;
+  LaunchShapes shapes;
+  shapes.batch = 3;
+  shapes.q_len = 300;
+  shapes.kv_len = 1000;
+  const auto map_of = [&](std::string_view name) {
+    const LaunchRecipe recipe = one_launch(plan, shapes, {}, {}, {}).value();
+    for (const TensorMapDescription& map : recipe.tensor_maps) {
+      if (map.name == name) return map;
+    }
+    ADD_FAILURE() << name;
+    return TensorMapDescription();
+  };
+  EXPECT_EQ(map_of("q_map").dims, (Numbers{128, 32, 300, 3}));
+  EXPECT_EQ(map_of("k_map").dims, (Numbers{128, 32, 1000, 3}));
+  EXPECT_EQ(map_of("q_rope_map").buffer, "q_rope");
+  EXPECT_EQ(map_of("q_rope_map").dims, (Numbers{64, 32, 300, 3}));
+  EXPECT_EQ(map_of("q_rope_map").strides, (Numbers{128, 4096, 300 * 4096}));
+  EXPECT_EQ(map_of("q_rope_map").dtype, Dtype::kBf16);
+  EXPECT_EQ(map_of("k_rope_map").buffer, "k_rope");
+  EXPECT_EQ(map_of("k_rope_map").dims, (Numbers{64, 1, 1000, 3}));
+  EXPECT_EQ(map_of("k_rope_map").strides, (Numbers{128, 128, 128000}));
+  // The rope part of rows of 576 elements.
+  shapes.k_rope.row = 576;
+  EXPECT_EQ(map_of("k_rope_map").strides, (Numbers{128, 1152, 128000}));
+  shapes.k_rope.row = 577;
+  EXPECT_EQ(one_launch(plan, shapes, {}, {}, {}).error().field, "k_rope.row");
+  shapes.k_rope = {};
+  shapes.q_rope.head = 4;
+  EXPECT_EQ(one_launch(plan, shapes, {}, {}, {}).error().field, "q_rope.head");
+  // Where there are no keys, their maps view Q.
+  shapes.q_rope = {};
+  shapes.kv_len = 0;
+  EXPECT_EQ(map_of("k_rope_map").buffer, "q");
+}
+
 TEST(Sm100Launch, ARaggedBatchHasNoMoreTilesThanItsRowsFill) {
   AttentionSpec spec = dense(128);
   spec.ragged = true;

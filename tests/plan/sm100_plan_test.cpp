@@ -562,6 +562,86 @@ TEST(Sm100Plan, PagesThatTheReferenceSplitsGetWholeTiles) {
   EXPECT_EQ(bn->reason, "96 keys fit pages of 48, 128 do not");
 }
 
+AttentionSpec own_rope(Dtype rope = Dtype::kBf16) {
+  AttentionSpec spec = dense(192, Dtype::kE4m3);
+  spec.ov_depth = 128;
+  spec.mla = Mla::kPrefill;
+  spec.rope_dtype = rope;
+  return spec;
+}
+
+// The rope part follows the rest of each query tile, and of each tile of K, or has buffers beside a
+// ring that K shares with V.
+TEST(Sm100Plan, ARopePartOfItsOwnTypeHasTensorsOfItsOwn) {
+  for (const Dtype rope : {Dtype::kBf16, Dtype::kFp16}) {
+    const KernelPlan result = plan_of(own_rope(rope));
+    ASSERT_TRUE(result.supported) << result.reason;
+    check_plan(result, "rope part");
+    const Sm100Variant& body = result.sm100->variants.front();
+    EXPECT_EQ(body.smem.front().size, 2 * 128 * (128 + 2 * 64));
+    EXPECT_FALSE(body.use_fused_kv);
+    EXPECT_EQ(body.num_kv_stages, 3);
+    EXPECT_EQ(body.k_stage_bytes, 128 * (128 + 2 * 64));
+    EXPECT_EQ(body.v_stage_bytes, 128 * 128);
+    EXPECT_EQ(constants_of(result).at("kOwnRope"), "true");
+    EXPECT_EQ(constants_of(result).at("kRopeBf16"), rope == Dtype::kBf16 ? "true" : "false");
+    std::map<std::string, Sm100TensorMap> maps;
+    for (const Sm100TensorMap& map : result.sm100->tensor_maps) {
+      maps[std::string(name_of(map.id))] = map;
+    }
+    EXPECT_EQ(maps.at("q_map").swizzle, 64);
+    EXPECT_EQ(maps.at("k_map").copies, 2);
+    for (const char* name : {"q_rope_map", "k_rope_map"}) {
+      EXPECT_EQ(maps.at(name).dtype, rope);
+      EXPECT_EQ(maps.at(name).swizzle, 128);
+      EXPECT_EQ(maps.at(name).copies, 1);
+      EXPECT_EQ(maps.at(name).box.front(), 64);
+    }
+    EXPECT_EQ(result.main().parameters.at(4).name, "q_rope_map");
+    EXPECT_EQ(result.main().parameters.at(5).name, "k_rope_map");
+  }
+  AttentionSpec wide = own_rope();
+  wide.qk_depth = 160;
+  wide.ov_depth = 96;
+  wide.output_dtype = Dtype::kF32;
+  const KernelPlan fused = plan_of(wide);
+  check_plan(fused, "buffers of rope parts");
+  const Sm100Variant& body = fused.sm100->variants.front();
+  EXPECT_TRUE(body.use_fused_kv);
+  EXPECT_EQ(body.num_kv_stages, 5);
+  EXPECT_EQ(body.num_rope_buffers, 3);
+  EXPECT_EQ(body.k_stage_bytes, 128 * 128);
+  // Of one type it is a part of Q and K.
+  EXPECT_EQ(constants_of(plan_of(own_rope(Dtype::kE4m3))).at("kOwnRope"), "false");
+}
+
+TEST(Sm100Plan, SaysWhichRopePartsItServesNot) {
+  const auto refused = [](const AttentionSpec& spec, const char* part) {
+    const KernelPlan result = plan_of(spec);
+    EXPECT_FALSE(result.supported) << part;
+    EXPECT_NE(result.reason.find(part), std::string::npos) << result.reason;
+  };
+  AttentionSpec spec = own_rope();
+  spec.mla = Mla::kNone;
+  refused(spec, "rope part of bf16 beside e4m3 (rope_dtype)");
+  spec = own_rope(Dtype::kE4m3);
+  spec.qkv_dtype = Dtype::kBf16;
+  refused(spec, "rope part of e4m3 beside bf16 (rope_dtype)");
+  spec.rope_dtype = Dtype::kFp16;
+  refused(spec, "rope part of fp16 beside bf16 (rope_dtype)");
+  spec = own_rope();
+  spec.rope_gmem_dtype = Dtype::kE4m3;
+  refused(spec, "(rope_gmem_dtype)");
+  spec = own_rope();
+  spec.page_size = 4;
+  refused(spec, "in pages of 4 rows");
+  spec = own_rope();
+  spec.mla = Mla::kDecode;
+  spec.num_q_heads = spec.group = 16;
+  spec.page_size = 16;
+  refused(spec, "(rope_dtype)");
+}
+
 TEST(Sm100Plan, SaysWhyItServesASpecNot) {
   struct Case {
     AttentionSpec spec;

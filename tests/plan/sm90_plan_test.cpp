@@ -543,6 +543,14 @@ TEST(Sm90Plan, UnsupportedComesWithAReasonThatNamesTheFeature) {
             }).find("scales of rows"),
             std::string::npos);
   EXPECT_NE(reason([](AttentionSpec& s) {
+              s.qkv_dtype = Dtype::kE4m3;
+              s.qk_depth = 192;
+              s.ov_depth = 128;
+              s.mla = Mla::kPrefill;
+              s.rope_dtype = Dtype::kBf16;
+            }).find("rope_dtype"),
+            std::string::npos);
+  EXPECT_NE(reason([](AttentionSpec& s) {
               s.num_partitions = 4;
               s.accumulate = true;
               s.return_lse = true;

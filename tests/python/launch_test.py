@@ -481,6 +481,25 @@ class Memory:
         return 0x9000000
 
 
+def rope_parts(service):
+    """Rope parts of their own type come with their strides, as of the rows of MLA's cache."""
+    nope, rope = (2, 300, 16, 128), (2, 300, 16, 64)
+    cache = Tensor(0x30000000, (2, 300, 1, 64), strides=(300 * 576, 576, 576, 1))
+    args = service.launch_args(q=Tensor(Q, nope), k=Tensor(K, nope), v=Tensor(V, nope),
+                               o=Tensor(O, nope), q_rope=Tensor(0x20000000, rope), k_rope=cache)
+    assert (args.q_rope, args.k_rope) == (0x20000000, 0x30000000)
+    assert (args.q_rope_strides.row, args.q_rope_strides.head) == (16 * 64, 64)
+    assert (args.k_rope_strides.batch, args.k_rope_strides.row) == (300 * 576, 576)
+    cache.strides = (300 * 576, 576, 576, 2)
+    try:
+        service.launch_args(q=Tensor(Q, nope), k=Tensor(K, nope), v=Tensor(V, nope),
+                            o=Tensor(O, nope), k_rope=cache)
+    except ValueError as error:
+        assert "k_rope" in str(error), error
+    else:
+        raise AssertionError("a rope part whose elements are apart")
+
+
 def zero_bytes(gpu, folder):
     """As much of a workspace is zero as the library says: waits that are bounded need more."""
     torch = types.SimpleNamespace(Tensor=Memory, uint8=None,
@@ -659,6 +678,7 @@ def main():
         falling_back(gpu, cache)
         unknown_options(gpu, cache)
         zero_bytes(gpu, cache)
+        rope_parts(service)
         threads(gpu, service)
         counts = dict(line.split() for line in service.prometheus().splitlines() if line[0] != "#")
         assert int(counts["attnjit_compiles_total"]) == service.statistics()["compiles"] > 0

@@ -308,6 +308,46 @@ TEST_F(CAbiTest, ListsAreGiven) {
   expect_refused("topk_indices");
 }
 
+// Rope parts of their own type; by a caller of the version before not.
+TEST_F(CAbiTest, RopePartsAreGiven) {
+  AttentionSpec attention;
+  attention.arch = Arch::kSm100a;
+  attention.mla = Mla::kPrefill;
+  attention.num_q_heads = 16;
+  attention.qk_depth = 192;
+  attention.qkv_dtype = Dtype::kE4m3;
+  attention.rope_dtype = Dtype::kBf16;
+  cuda_.devices[0].major = 10;
+  load(attention);
+  args_.q = args_.k = args_.v = args_.o = 0x10000000;
+  args_.batch = 2;
+  args_.q_len = args_.kv_len = 300;
+  args_.q_rope = 0x20000000;
+  args_.k_rope = 0x30000000;
+  args_.k_rope_strides.row = 576;
+  expect_launched();
+  const auto encoded = [&](std::uint64_t address) {
+    for (const auto& encode : cuda_.encodes) {
+      if (encode.address == address) return encode;
+    }
+    ADD_FAILURE() << address;
+    return cuda_.encodes.front();
+  };
+  EXPECT_EQ(encoded(0x20000000).dims, (std::vector<std::uint64_t>{64, 16, 300, 2}));
+  EXPECT_EQ(encoded(0x30000000).strides.at(1), 1152U);
+  args_.k_rope_strides.row = 4;
+  expect_refused("k_rope.row");
+  args_.k_rope_strides = {};
+  args_.q_rope_strides.head = 4;
+  expect_refused("q_rope.head");
+  args_.q_rope_strides = {};
+  args_.q_rope = 0;
+  expect_refused("q_rope");
+  args_.q_rope = 0x20000000;
+  args_.struct_size = offsetof(attnjit_launch_args, k_rope);
+  expect_refused("k_rope");
+}
+
 // A map of the mask is asked about, and given to a launch; by a caller of the version before not.
 TEST_F(CAbiTest, MapsAreGiven) {
   AttentionSpec attention = test_spec();

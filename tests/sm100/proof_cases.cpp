@@ -83,7 +83,8 @@ struct Row {
   ProofShape shape;
   // Of "sink", "lse", "bare-lse" (without the sink), "constant", "1q", "2q", "103", "mla",
   // "fp16-out", "bf16-out", "kv-e4m3" (K and V), "persistent", "parts" (three of the keys), "pair"
-  // (of CTAs), and of e4m3 "tensor", "head": who has a scale.
+  // (of CTAs), and of e4m3 "tensor", "head": who has a scale, and "rope-bf16", "rope-fp16": the
+  // rope part's type.
   std::vector<std::string_view> with = {};
 };
 
@@ -257,6 +258,18 @@ const std::vector<Row>& rows() {
       {"e4m3, rows' scales, 192/128", kE4, 192, 128, 2, 1, "causal", "identity", {1, 141, 200, 1}, {"lse", "token"}},
       {"e4m3, rows' scales, no key", kE4, 64, 64, 1, 1, "null", "identity", {2, 141, 0, 1}, {"lse", "token"}},
       {"e4m3, rows' scales, sm_103a", kE4, 128, 128, 1, 1, "null", "identity", {1, 141, 300, 1}, {"lse", "103", "token"}},
+      // A rope part of 16 bits, in tensors of its own.
+      {"e4m3, 16-bit rope", kE4, 192, 128, 2, 1, "causal", "identity", {1, 141, 300, 1}, {"lse", "mla", "rope-bf16", "tensor"}},
+      {"e4m3, 16-bit rope, null, fp16", kE4, 192, 128, 2, 2, "null", "identity", {2, 141, 150, 2}, {"lse", "mla", "rope-fp16"}},
+      {"e4m3, 16-bit rope, one query tile", kE4, 192, 128, 2, 1, "causal", "identity", {1, 100, 600, 2}, {"lse", "mla", "rope-bf16", "head", "1q"}},
+      {"e4m3, 16-bit rope, walked", kE4, 192, 128, 2, 1, "causal", "identity", {1, 530, 400, 1}, {"lse", "mla", "rope-bf16", "persistent"}},
+      {"e4m3, 16-bit rope, pages of 64, ragged, sink", kE4, 192, 128, 4, 2, "causal", "identity", {4, 70, 200, 1}, {"lse", "mla", "rope-bf16", "ragged", "page-64", "head", "sink"}},
+      {"e4m3, 16-bit rope, rows' scales, pages of 16", kE4, 192, 128, 1, 1, "custom", "custom", {3, 70, 150, 1}, {"lse", "mla", "rope-bf16", "page-16", "token"}},
+      {"e4m3, 16-bit rope, parts, to f32", kE4, 192, 128, 2, 1, "window", "softcap", {2, 80, 400, 1}, {"lse", "mla", "rope-fp16", "parts", "f32-out"}},
+      {"e4m3, 16-bit rope, no key", kE4, 192, 128, 2, 1, "causal", "identity", {2, 141, 0, 1}, {"lse", "mla", "rope-bf16"}},
+      {"e4m3, 16-bit rope, 256/192", kE4, 256, 192, 1, 1, "causal", "identity", {1, 100, 300, 1}, {"lse", "mla", "rope-bf16"}},
+      {"e4m3, 16-bit rope, 96/32", kE4, 96, 32, 2, 1, "null", "identity", {1, 141, 300, 1}, {"lse", "mla", "rope-bf16", "tensor"}},
+      {"e4m3, 16-bit rope, sm_103a", kE4, 192, 128, 1, 1, "causal", "identity", {1, 141, 300, 1}, {"lse", "mla", "rope-bf16", "103"}},
       // O of other sizes than the inputs.
       {"e4m3 to e4m3", kE4, 128, 128, 2, 1, "causal", "identity", {1, 141, 300, 1}, {"lse", "e4m3-out", "head"}},
       {"e4m3 to f32, ragged", kE4, 64, 64, 2, 2, "causal", "identity", {4, 80, 150, 1}, {"lse", "ragged", "f32-out"}},
@@ -336,6 +349,8 @@ ProofCase case_of(const Row& row) {
     if (with(fmt::format("page-{}", size))) one.spec.page_size = size;
   }
   if (with("mla")) one.spec.mla = Mla::kPrefill;
+  if (with("rope-bf16")) one.spec.rope_dtype = kBf;
+  if (with("rope-fp16")) one.spec.rope_dtype = kFp;
   one.spec.mask = mask_named(row.mask);
   one.spec.score_mod = score_mod_named(row.mod);
   one.spec.sink = with("sink");

@@ -360,6 +360,10 @@ TEST(RandomInputs, StorageThatTheLayoutsLackIsUnsupported) {
   spec.qkv_dtype = Dtype::kE4m3;
   spec.rope_dtype = Dtype::kBf16;
   EXPECT_EQ(make_problem(spec, {}).error().code, ErrorCode::kUnsupported);
+  spec.mla = Mla::kPrefill;
+  EXPECT_TRUE(make_problem(spec, {}).ok());
+  spec.rope_gmem_dtype = Dtype::kE4m3;
+  EXPECT_EQ(make_problem(spec, {}).error().field, "rope_gmem_dtype");
 }
 
 TEST(RandomInputs, LaunchValuesFillWhatTheSpecLeavesOpen) {

@@ -527,6 +527,53 @@ AttentionSpec with_lists(int topk) {
   return spec;
 }
 
+// A rope part of its own type is the rest of each row; K's is every head's.
+TEST(Reference, RopePartsOfTheirOwnTypeEndTheRows) {
+  AttentionSpec spec = small(4, 2, 192);
+  spec.ov_depth = 128;
+  spec.qkv_dtype = Dtype::kE4m3;
+  spec.rope_dtype = Dtype::kBf16;
+  spec.mla = Mla::kPrefill;
+  for (const Scales scales : {Scales::kNone, Scales::kHead, Scales::kToken}) {
+    for (const int page_size : {0, 16}) {
+      spec.scales = scales;
+      spec.page_size = page_size;
+      const Problem problem = make_problem(spec, shapes({5, 5}, {40, 70})).value();
+      EXPECT_EQ(problem.at("q").shape.back(), 128);
+      EXPECT_EQ(problem.at("k").shape.back(), 128);
+      EXPECT_EQ(problem.at("q_rope").dtype, Dtype::kBf16);
+      EXPECT_EQ(problem.at("q_rope").shape, (std::vector<std::int64_t>{2, 5, 4, 64}));
+      std::vector<std::int64_t> shape = problem.at("k").shape;
+      shape[2] = 1;
+      shape[3] = 64;
+      EXPECT_EQ(problem.at("k_rope").shape, shape);
+      EXPECT_EQ(problem.at("k_rope").dtype, Dtype::kBf16);
+      // The same in rows that are whole.
+      Problem whole = problem;
+      whole.spec.rope_dtype = Dtype::kE4m3;
+      for (const auto& [name, heads] : {std::pair{"q", 1}, std::pair{"k", 2}}) {
+        const Tensor& rows = problem.at(name);
+        const Tensor& rope = problem.at(std::string(name) + "_rope");
+        shape = rows.shape;
+        shape.back() = 192;
+        Tensor joined = make_tensor(Dtype::kF32, shape);
+        for (std::int64_t i = 0; i < joined.elements(); ++i) {
+          const std::int64_t row = i / 192, d = i % 192;
+          joined.as<float>()[i] = d < 128 ? load_float(rows, row * 128 + d)
+                                          : load_float(rope, row / heads * 64 + d - 128);
+        }
+        whole.tensors[name] = std::move(joined);
+      }
+      const Reference got = compute_reference(problem, 2).value();
+      expect_equal(got, compute_reference(whole, 2).value());
+      // And elements of the rope part are seen.
+      Problem other = problem;
+      store_float(other.tensors.at("q_rope"), 63, 4);
+      EXPECT_NE(compute_reference(other, 2).value().lse[0], got.lse[0]);
+    }
+  }
+}
+
 // A row sees what its list names, in whatever order, and nothing else.
 TEST(Reference, ListsSayWhatARowSees) {
   const Problem problem = make_problem(with_lists(64), shapes({9}, {100, 30, 0})).value();

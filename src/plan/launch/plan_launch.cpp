@@ -26,11 +26,13 @@ constexpr std::int64_t kClaimsBytes = 16;  // ClaimWords of templates/common/cla
 const TensorView& tensor_of(const LaunchTensors& tensors, TensorMapId map) {
   switch (map) {
     case TensorMapId::kQ:
-    case TensorMapId::kQRope:
       break;
+    case TensorMapId::kQRope:
+      return tensors.q_rope;
     case TensorMapId::kK:
-    case TensorMapId::kKRope:
       return tensors.k;
+    case TensorMapId::kKRope:
+      return tensors.k_rope;
     case TensorMapId::kV:
       return tensors.v;
     case TensorMapId::kO:

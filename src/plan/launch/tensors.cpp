@@ -191,17 +191,28 @@ Result<LaunchTensors> launch_tensors(const AttentionSpec& spec, const LaunchShap
     kv_rows = shapes.total_kv;
   }
   const int kv_heads = spec.num_kv_heads();
+  const int qk_depth = depth_of_rows(spec);
   LaunchTensors tensors{
-      {Buffer::kQ, spec.qkv_dtype, q_batch, q_rows, spec.num_q_heads, spec.qk_depth, shapes.q},
-      {Buffer::kK, spec.type_of_kv(), kv_batch, kv_rows, kv_heads, spec.qk_depth, shapes.k},
+      {Buffer::kQ, spec.qkv_dtype, q_batch, q_rows, spec.num_q_heads, qk_depth, shapes.q},
+      {Buffer::kK, spec.type_of_kv(), kv_batch, kv_rows, kv_heads, qk_depth, shapes.k},
       {Buffer::kV, spec.type_of_kv(), kv_batch, kv_rows, kv_heads, ov_depth, shapes.v},
       {Buffer::kO, output, q_batch, q_rows, spec.num_q_heads, ov_depth, shapes.o},
+      TensorView{},
+      TensorView{},
       mask_strides(spec, shapes, problems)};
   if (spec.cache_format == CacheFormat::kDsv32) {
     tensors.k.dtype = Dtype::kU8;
     tensors.k.depth = kDsv32RowBytes;
   }
-  for (TensorView* tensor : {&tensors.q, &tensors.k, &tensors.v, &tensors.o}) {
+  if (has_own_rope(spec)) {
+    const int depth = spec.qk_depth - qk_depth;
+    tensors.q_rope = {Buffer::kQRope, *spec.rope_dtype, q_batch, q_rows, spec.num_q_heads,
+                      depth,          shapes.q_rope};
+    tensors.k_rope = {Buffer::kKRope, *spec.rope_dtype, kv_batch, kv_rows, 1, depth, shapes.k_rope};
+  }
+  for (TensorView* tensor :
+       {&tensors.q, &tensors.k, &tensors.v, &tensors.o, &tensors.q_rope, &tensors.k_rope}) {
+    if (tensor->depth == 0) continue;  // the launch has none
     if (packed_size_overflows(*tensor)) {
       problems.add(std::string(name_of(tensor->tensor)),
                    fmt::format("[{}, {}, {}, {}] is more than 2^48 bytes", tensor->batch,

@@ -211,9 +211,6 @@ std::vector<MapCell> smem_cells(const Sm100Variant& variant) {
       case Sm100Region::kQ:
         add_cells(cells, region, variant.num_qo, "Q");
         break;
-      case Sm100Region::kQRope:
-        add_cells(cells, region, 1, "Qr");
-        break;
       case Sm100Region::kKvRing:
         add_cells(cells, region, variant.num_kv_stages, "KV");
         break;

@@ -169,6 +169,8 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm1
   constants.add_bool("kBf16", spec.qkv_dtype == Dtype::kBf16);
   constants.add_bool("kE4m3", spec.qkv_dtype == Dtype::kE4m3);
   constants.add_bool("kWidensKv", sm100.widens_kv);
+  constants.add_bool("kOwnRope", has_own_rope(spec));
+  constants.add_bool("kRopeBf16", spec.rope_dtype == Dtype::kBf16);
   constants.add("kScales", static_cast<int>(spec.scales));
   const Dtype output = spec.output_dtype.value_or(spec.qkv_dtype);
   constants.add_bool("kOutputBf16", output == Dtype::kBf16);
@@ -264,6 +266,23 @@ std::vector<LaunchNumber> numbers_of(const AttentionSpec& spec, const Sm100Plan&
   return numbers;
 }
 
+// What of a rope part of its own type no kernel does; empty: nothing.
+std::string why_no_own_rope(const AttentionSpec& spec) {
+  const Dtype rope = *spec.rope_dtype;
+  if (spec.mla != Mla::kPrefill || spec.qkv_dtype != Dtype::kE4m3 || size_of(rope) != 2) {
+    return fmt::format(
+        "rope part of {} beside {} (rope_dtype) but 16 bits in MLA's prefill of "
+        "e4m3 (mla: prefill)",
+        to_string(rope), to_string(spec.qkv_dtype));
+  }
+  if (copies_rows(spec)) {
+    return fmt::format(
+        "rope part of another type (rope_dtype) in pages of {} rows, which hold no box of TMA",
+        spec.page_size);
+  }
+  return {};
+}
+
 // Why no pair of CTAs serves a spec; empty: one does.
 std::string why_no_pair(const AttentionSpec& spec, const Sm100Plan& sm100) {
   const auto alone = [](std::string_view what) {
@@ -300,11 +319,9 @@ std::string_view to_string(Sm100Role::Id id) {
 }
 
 std::string_view to_string(Sm100Region region) {
-  static constexpr std::array<std::string_view, 14> kNames{
-      "Q",      "Q rope",     "O beside Q", "KV ring",
-      "K ring", "V ring",     "K rope",     "O beyond the ring",
-      "O",      "key scales", "correction", "tmem address",
-      "work",   "barriers"};
+  static constexpr std::array<std::string_view, 11> kNames{
+      "Q",          "KV ring",    "K ring",       "V ring", "K rope",  "O",
+      "key scales", "correction", "tmem address", "work",   "barriers"};
   return name_in(kNames, region);
 }
 
@@ -326,6 +343,9 @@ std::string sm100_unsupported_reason(const ResolvedSpec& resolved, const Sm100Pl
     return fmt::format("the {} template has no {} yet", to_string(spec.arch), what);
   };
   if (std::string reason = unsupported_everywhere(spec); !reason.empty()) return reason;
+  if (has_own_rope(spec)) {
+    if (std::string reason = why_no_own_rope(spec); !reason.empty()) return missing(reason);
+  }
   if (std::string reason = unsupported_partitions(spec, kPartitionStep); !reason.empty()) {
     return reason;
   }
@@ -373,12 +393,19 @@ Status fill_from_sm100(const Sm100Plan& sm100, KernelPlan& plan) {
        "S of a KV tile takes the columns of the P that the product issued before it reads "
        "(templates/sm100/mma.cuh, Products::qk); a wait for that product between the two would "
        "leave the tensor cores idle for its latency, twice a KV tile"}};
+  if (has_own_rope(*plan.spec)) {
+    plan.waivers.front().reason +=
+        "; and the products of the rope parts add to an S that products of another kind began "
+        "(Products::add_rope)";
+  }
   if (!plan.supported) return {};
   add_split_deviation(plan);
   kernel.constants = constants_of(plan.spec, sm100);
   const std::vector<LaunchNumber> numbers = numbers_of(plan.spec, sm100);
-  kernel.parameters = loads_by_threads(sm100) ? forward_parameters(plan, kRowMaps, numbers)
-                                              : forward_parameters(plan, kForwardMaps, numbers);
+  std::span<const TensorMapId> maps = kForwardMaps;
+  if (loads_by_threads(sm100)) maps = kRowMaps;
+  if (has_own_rope(*plan.spec)) maps = kRopeMaps;
+  kernel.parameters = forward_parameters(plan, maps, numbers);
   if (loads_by_threads(sm100)) add_key_parameters(plan, kernel.parameters);
   add_partial_parameters(plan, kernel.parameters);
   if (sm100.mapped) {

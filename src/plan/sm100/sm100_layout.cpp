@@ -191,18 +191,13 @@ Sm100Variant lay_out_fa4(const Sm100LayoutRequest& tile, std::int64_t slots, boo
   v.k_stage_bytes = fused ? std::max(k_nope_bytes, v.v_stage_bytes) : k_nope_bytes + k_rope_bytes;
 
   SmemBuilder smem(v);
-  // A rope part like the rest is a part of each query tile.
-  const bool own_rope = tile.rope_size != q;
-  const std::int64_t q_bytes = v.BM * (own_rope ? nope_columns : v.padded_qk_depth) * q;
+  const std::int64_t q_bytes = v.BM * (nope_columns * q + v.rope_depth * tile.rope_size);
   // O takes the place of its query tile, in blocks of 128 bytes of columns, or has buffers.
   const std::int64_t o_row_bytes = align_up(tile.ov_depth * tile.output_size, 128);
   const std::int64_t o_bytes = tile.own_o ? 0 : v.BM * o_row_bytes;
-  smem.add(Sm100Region::kQ, own_rope ? q_bytes : std::max(q_bytes, o_bytes),
+  smem.add(Sm100Region::kQ, std::max(q_bytes, o_bytes),
            std::max<std::int64_t>(tile_alignment, 1024));
-  smem.add(Sm100Region::kQRope, own_rope ? v.BM * v.rope_depth * tile.rope_size : 0, 1024);
   const std::int64_t q_end = smem.end();
-  const std::int64_t o_first = tile.num_qo == 2 ? o_bytes / 2 : 0;
-  smem.add(Sm100Region::kOBesideQ, o_first - q_end, 1024);
   if (fused) {
     smem.add(Sm100Region::kKvRing, slots * v.k_stage_bytes, tile_alignment);
     smem.add(Sm100Region::kKRope, v.num_rope_buffers * k_rope_bytes, 1024);
@@ -210,8 +205,6 @@ Sm100Variant lay_out_fa4(const Sm100LayoutRequest& tile, std::int64_t slots, boo
     smem.add(Sm100Region::kKRing, v.num_kv_stages * v.k_stage_bytes, tile_alignment);
     smem.add(Sm100Region::kVRing, v.num_kv_stages * v.v_stage_bytes, tile_alignment);
   }
-  const std::int64_t ring_end = smem.end();
-  smem.add(Sm100Region::kOBeyondRing, o_bytes - ring_end, 1024);
   smem.add(Sm100Region::kO, v.num_o_buffers * kSm100OBlockBytes, 1024);
   smem.add(Sm100Region::kCorrection, kCorrectionBytes, 16);
   smem.add(Sm100Region::kKeyScales, v.num_k_scale_bufs * v.BN * kKeyScalesBytes, 16);
@@ -229,15 +222,9 @@ Sm100Variant lay_out_fa4(const Sm100LayoutRequest& tile, std::int64_t slots, boo
   smem.add(Sm100Region::kBarriers,
            static_cast<std::int64_t>(v.barriers.size()) * Fa4Config::mbar_size, 8);
   v.smem_bytes = smem.end();
-  if (tile.own_o) {
-    // Nothing lies over anything.
-  } else if (o_bytes <= q_end && !own_rope) {
-    for (std::int64_t i = 0; i < tile.num_qo; ++i) {
-      v.smem_overlays.push_back({fmt::format("O{}", i), i * q_end / tile.num_qo,
-                                 o_bytes / tile.num_qo, "every Q K^T of the query tile is done"});
-    }
-  } else {
-    v.smem_overlays = {{"O", 0, o_bytes, "every MMA that reads what it covers is done"}};
+  for (std::int64_t i = 0; !tile.own_o && i < tile.num_qo; ++i) {
+    v.smem_overlays.push_back({fmt::format("O{}", i), i * q_end / tile.num_qo,
+                               o_bytes / tile.num_qo, "every Q K^T of the query tile is done"});
   }
   lay_out_tmem(v, tile);
   return v;

@@ -15,7 +15,7 @@ void add_tensor_maps(const AttentionSpec& spec, const Sm100Variant& variant,
                      std::int64_t swizzle_bytes, Sm100Plan& plan) {
   const Dtype dtype = spec.qkv_dtype;
   const std::int64_t columns = swizzle_bytes / size_of(spec.qkv_dtype);
-  const bool own_rope = variant.rope_depth > 0 && spec.rope_dtype != spec.qkv_dtype;
+  const bool own_rope = variant.rope_depth > 0 && has_own_rope(spec);
   const std::int64_t qk_columns = own_rope ? variant.padded_ov_depth : variant.padded_qk_depth;
   auto rows_map = [&](TensorMapId id, Dtype element, std::int64_t box_columns,
                       std::int64_t all_columns, int swizzle) {

@@ -230,9 +230,6 @@ std::string ring_reason(const Ring& ring, const Fa4Config& reference, const Sm10
           "O has buffers of {} bytes beside Q, which is then free for the next; K comes whole",
           region.size));
     }
-    if (region.region == Sm100Region::kOBesideQ) {
-      reasons.push_back(fmt::format("O needs {} bytes beside Q", region.size));
-    }
   }
   if (reasons.empty()) {
     reasons.emplace_back("the exact layout, without the reference's over-reserved barriers");

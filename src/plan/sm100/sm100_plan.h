@@ -45,13 +45,10 @@ std::string_view to_string(Sm100Role::Id id);
 /// What a range of shared memory is for.
 enum class Sm100Region : std::uint8_t {
   kQ,
-  kQRope,
-  kOBesideQ,
   kKvRing,
   kKRing,
   kVRing,
   kKRope,
-  kOBeyondRing,
   kO,
   kKeyScales,
   kCorrection,

@@ -377,6 +377,35 @@ std::vector<Description> sm100_subjects() {
         {{256, 256}, {600, 0}, 1, kRaised},  // full query tiles: TMA stores them
         {{20}, {1100}, 148},
         {{128}, {600}, 148, kRaised}}},
+      // MLA's prefill with a rope part of 16 bits: in K's stage, and from pages.
+      {"sm_100a e4m3 rope 192/128",
+       with(spec_of(kArch, 192, 128, 2, 1, Kind::kCausal),
+            [](AttentionSpec& spec) {
+              spec.qkv_dtype = Dtype::kE4m3;
+              spec.rope_dtype = Dtype::kBf16;
+              spec.mla = Mla::kPrefill;
+            }),
+       {{{150}, {530}, 1},
+        {{150}, {430}, 1, kRaised},
+        {{60}, {630}, 1},
+        {{60}, {330}, 1},
+        {{60}, {430}, 1, kRaised},
+        {{300}, {30}, 1},
+        {{300}, {30}, 148}},
+       persistent()},
+      {"sm_100a e4m3 rope pages",
+       with(spec_of(kArch, 192, 128, 2, 1, Kind::kCausal),
+            [](AttentionSpec& spec) {
+              spec.qkv_dtype = Dtype::kE4m3;
+              spec.rope_dtype = Dtype::kFp16;
+              spec.mla = Mla::kPrefill;
+              spec.page_size = 64;
+              spec.ragged = true;
+            }),
+       {{{150, 0, 9, 5}, {930, 40, 97, 0}, 1},
+        {{256, 256}, {600, 0}, 1, kRaised},  // full query tiles: TMA stores them
+        {{20}, {1100}, 148},
+        {{128}, {600}, 148, kRaised}}},
       // A scale for each row, and O of e4m3.
       {"sm_100a e4m3 64 tokens",
        with(spec_of(kArch, 64, 64, 4, 2, Kind::kCausal),

@@ -48,6 +48,7 @@ struct Products {
   }
 
   /// Adds the products of rope parts that have a type of their own to S, which e4m3 has begun.
+  /// NOTE: in-order issue, as below: PTX orders those of one accumulator that are of one kind.
   ATTNJIT_DEVICE void add_rope(u32 s, const KvTile<Config, true>& k, int tile) const {
     constexpr u32 kInstruction =
         mma_instruction_descriptor<Layout::kRopeOperand, kRows, Config::kTileN, false>();

@@ -36,7 +36,8 @@ ATTNJIT_DEVICE RowStatistics merge(RowStatistics a, RowStatistics b, float& of_a
 }
 
 /// Ends a row: what its output is to be multiplied by, and its natural LSE. A row that saw nothing
-/// gets 0 and -inf, or with a sink 0 and the sink.
+/// gets 0 and -inf, or with a sink 0 and the sink. NOTE: a reciprocal that is within an ulp: an
+/// exact division is a loop's worth of instructions, for bits that no format of O has.
 template <class Config, bool kSink = Config::kSink>
 ATTNJIT_DEVICE float finish_row(RowStatistics own, float sink, float& lse) {
   RowStatistics total = own;
@@ -47,7 +48,7 @@ ATTNJIT_DEVICE float finish_row(RowStatistics own, float sink, float& lse) {
   }
   const RowStatistics shown = Config::kLseIncludesSink ? total : own;
   lse = shown.sum == 0.0f ? -infinity() : fmaf(shown.maximum, kLn2, log2_approx(shown.sum) * kLn2);
-  return total.sum == 0.0f ? 0.0f : rescale / total.sum;
+  return total.sum == 0.0f ? 0.0f : rescale * reciprocal_approx(total.sum);
 }
 
 }  // namespace attnjit

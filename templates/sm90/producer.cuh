@@ -55,9 +55,9 @@ struct Producer {
   }
 
   /// Hands Q's memory over to each consumer, with the work tile. NOTE: also where there are no keys
-  /// and Q is not loaded: O is staged in it.
+  /// and Q is not loaded: O is staged in it. A loop: compile time counts each copy of the code.
   ATTNJIT_DEVICE void load_q(bool no_keys) {
-#pragma unroll
+#pragma unroll 1
     for (int consumer = 0; consumer < Config::kConsumers; ++consumer) {
       announce(work, consumer);
       load_q_rows(smem, arguments, work, q_ring.stage, consumer, no_keys);
@@ -83,18 +83,23 @@ struct Producer {
       smem.next_work_tile();
       kv_head = work.head / Config::kGroup;
       const bool no_keys = work.tile_begin >= work.tile_end;
-      if (!no_keys) load_k(work.tile_end - 1);
-      load_q(no_keys);
-      if (no_keys) continue;
-      for (int tile = work.tile_end - 2; tile >= work.tile_begin; --tile) {
-        load_k(tile);
-        load_v(tile + 1);
-      }
-      load_v(work.tile_begin);
+      // One place each loads K and V: Q comes where the V of a tile before the first one would.
+      int tile = no_keys ? work.tile_begin : work.tile_end;
+      bool first = true;
+      do {
+        --tile;
+        if (!no_keys && tile >= work.tile_begin) load_k(tile);
+        if (first) {
+          load_q(no_keys);
+        } else {
+          load_v(tile + 1);
+        }
+        first = false;
+      } while (!no_keys && tile >= work.tile_begin);
     }
     if constexpr (Config::kWidensKv) RowsOf<Config, true>::end(smem, k_ring);
     if constexpr (Layout::kHasRows) RowsOf<Config, false>::end(smem, v_ring);
-#pragma unroll
+#pragma unroll 1
     for (int consumer = 0; consumer < Config::kConsumers; ++consumer) {
       announce({-1, 0, 0, 0, 0}, consumer);
       mbarrier_arrive(smem.q_full(q_ring.stage, consumer));

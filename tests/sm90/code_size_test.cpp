@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// How much code kernels are, which is what their compile time follows (docs/compile.md).
+#include <string>
+#include <string_view>
+
+#include "../kernel_fixture.h"
+
+namespace attnjit::sm90 {
+namespace {
+
+using namespace kernel_test;
+
+class Sm90CodeSize : public KernelTest {
+ protected:
+  static std::string ptx_of(Arch arch, int depth) {
+    const auto kernel = compiled(base_spec(arch, 2, 1, depth, mask_of(Kind::kCausal)));
+    return kernel ? kernel->generated.ptx : std::string();
+  }
+  static int count(std::string_view text, std::string_view part) {
+    int times = 0;
+    for (std::size_t at = text.find(part); at != text.npos; at = text.find(part, at + 1)) ++times;
+    return times;
+  }
+};
+
+// An exact division is more instructions than all else that ends a row.
+TEST_F(Sm90CodeSize, NoRowEndsWithAnExactDivision) {
+  for (const Arch arch : {Arch::kSm90a, Arch::kSm100a}) {
+    const std::string ptx = ptx_of(arch, 128);
+    EXPECT_EQ(count(ptx, "div.rn.f32"), 0) << to_string(arch);
+    EXPECT_EQ(count(ptx, "rcp.rn.f32"), 0) << to_string(arch);
+    EXPECT_GT(count(ptx, "rcp.approx.ftz.f32"), 0) << to_string(arch);
+  }
+}
+
+// One place loads each of Q, K and V: blocks of 64 columns.
+TEST_F(Sm90CodeSize, OnePlaceLoadsEachTensor) {
+  EXPECT_EQ(count(ptx_of(Arch::kSm90a, 128), "cp.async.bulk.tensor.4d.shared"), 3 * 2);
+  EXPECT_EQ(count(ptx_of(Arch::kSm90a, 256), "cp.async.bulk.tensor.4d.shared"), 3 * 4);
+}
+
+}  // namespace
+}  // namespace attnjit::sm90

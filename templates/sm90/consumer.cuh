@@ -32,7 +32,6 @@ struct QueryRows {
   typename ScoreMod::State state[2];
   RowScales<kRowScales<Config>> scale;  ///< of the products of its rows with keys
   OnlineSoftmax<Config, kRowScales<Config>> softmax;
-  float (&o)[LayoutOf<Config>::kPvColumns / 2];
   u32 (&p)[LayoutOf<Config>::kPWords];
 
   ATTNJIT_DEVICE bool left() const { return index >= own.tile_begin; }
@@ -119,9 +118,7 @@ struct Consumer {
   ATTNJIT_DEVICE void begin_qk(Scores& s, const Rows& rows) {
     issue_qk<Config>(s, rows.q_address, smem.k(k_ring.stage));
   }
-  ATTNJIT_DEVICE void begin_pv(Rows& rows) {
-    issue_pv<Config>(rows.o, rows.p, smem.v(v_ring.stage));
-  }
+  ATTNJIT_DEVICE void begin_pv(Rows& rows) { issue_pv<Config>(rows.p, smem.v(v_ring.stage)); }
   /// NOTE: a wgmma wait covers the executing threads' products, so each warp hands back for itself.
   template <int kPending>
   ATTNJIT_DEVICE void end_qk(Scores& s, const Rows& rows) {
@@ -132,19 +129,17 @@ struct Consumer {
       release_q_early();
     k_ring.advance(Config::kStages);
   }
-  ATTNJIT_DEVICE void end_pv(Rows& rows) {
+  ATTNJIT_DEVICE void end_pv() {
     wgmma_wait<0>();
-    pin_registers(rows.o);
     release_v();
   }
   /// O += P V of the tile before, by itself.
   ATTNJIT_DEVICE void product_pv(Rows& rows) {
     await_v();
-    pin_registers(rows.o);
     pin_registers(rows.p);
     wgmma_fence();
     begin_pv(rows);
-    end_pv(rows);
+    end_pv();
   }
 
   // ---- Scores to probabilities
@@ -239,7 +234,6 @@ struct Consumer {
       await_turn<Config>(rank);
       if constexpr (Config::kListed) {
         await_v();
-        pin_registers(rows.o);
         pin_registers(rows.p);
         wgmma_fence();
         begin_pv(rows);
@@ -257,13 +251,10 @@ struct Consumer {
       if (asks(rows)) ask_mask(bits, rows);
     }
     end_qk<0>(s, rows);
-    if (Config::kListed && !none_before) {
-      pin_registers(rows.o);
-      release_v();
-    }
+    if (Config::kListed && !none_before) release_v();
     const bool moved = softmax(s, rows, is_masked(rows), bits, correction);
     pack_probabilities<Config>(rows.p, s);
-    if (moved) rescale_output(rows.o, correction);
+    if (moved) OutputOf<Config>::scale(correction);
   }
 
   /// A tile whose softmax runs under P V of the tile before. Where there is a map, a masked one has
@@ -283,7 +274,6 @@ struct Consumer {
     await_k();
     const Note note = read_note();
     await_turn<Config>(rank);
-    pin_registers(rows.o);
     pin_registers(rows.p);
     wgmma_fence();
     begin_qk(s, rows);
@@ -297,9 +287,9 @@ struct Consumer {
     }
     end_qk<1>(s, rows);
     const bool moved = softmax(s, rows, masked, bits, correction);
-    end_pv(rows);
+    end_pv();
     pack_probabilities<Config>(rows.p, s);
-    if (moved) rescale_output(rows.o, correction);
+    if (moved) OutputOf<Config>::scale(correction);
   }
 
   /// O += P V of the last tile.
@@ -437,9 +427,11 @@ struct Consumer {
         }
       }
     }
-    rescale_output(rows.o, output_scale);
+    float o[Layout::kPvColumns / 2];
+    OutputOf<Config>::read(o);
+    rescale_output(o, output_scale);
     release_q_late();
-    store_output<Config>(rows.o, smem, arguments, rows.work, q_ring.stage, rank, warp, lane);
+    store_output<Config>(o, smem, arguments, rows.work, q_ring.stage, rank, warp, lane);
     if constexpr (!kOwnO) {
       if (Config::kQStages == 1 || is_merged<Config>(arguments)) {
         // NOTE: also beside parts, which hand nothing back late: that would take registers.
@@ -479,8 +471,10 @@ struct Consumer {
         empty_parts(rows, {0, parts_from_first(rows.work.partition)});
       }
     }
-    rescale_output(rows.o, output_scale);
-    store_partial<Config>(rows.o, arguments, rows.work, rows.first_row, seen, lane);
+    float o[Layout::kPvColumns / 2];
+    OutputOf<Config>::read(o);
+    rescale_output(o, output_scale);
+    store_partial<Config>(o, arguments, rows.work, rows.first_row, seen, lane);
   }
 
   /// Says that the partitions which are no work, those but `parts`, saw no key. The merge reads the
@@ -504,9 +498,8 @@ struct Consumer {
 
   ATTNJIT_DEVICE void work_tile(const WorkTile& work) {
     constexpr int kShift = Config::kGqaShift;
-    float o[Layout::kPvColumns / 2];
     u32 p[Layout::kPWords];
-    Rows rows{.work = work, .o = o, .p = p};
+    Rows rows{.work = work, .p = p};
     const int group_row = work.first_row + rank * kConsumerRows;
     rows.first_row = group_row + warp * kWarpRows + (lane >> 2);
     // These rows may see fewer tiles than the CTA's; before row 0 they see none.
@@ -542,8 +535,7 @@ struct Consumer {
     for (int half = 0; half < 2; ++half) {
       rows.state[half] = ScoreMod::prepare(rows.scores.row[half].h, arguments.num_q_heads, params);
     }
-#pragma unroll
-    for (int i = 0; i < Layout::kPvColumns / 2; ++i) o[i] = 0.0f;
+    OutputOf<Config>::zero();
 
     rows.q_address = smem.q(q_ring.stage, rank);
     if constexpr (Config::kListed) {

@@ -2,7 +2,7 @@
 // A consumer's products, S = Q K^T and O += P V, and its turn to issue them.
 #pragma once
 
-#include "sm90/layout.cuh"
+#include "sm90/output_registers.cuh"
 
 namespace attnjit::sm90 {
 
@@ -39,33 +39,32 @@ ATTNJIT_DEVICE void issue_qk(float (&s)[Config::kTileN / 2], u32 q_address, u32 
   wgmma_commit();
 }
 
-/// Issues O += P V of one tile.
-template <class Config>
-ATTNJIT_DEVICE void issue_pv(float (&o)[LayoutOf<Config>::kPvColumns / 2],
-                             const u32 (&p)[LayoutOf<Config>::kPWords], u32 v_address) {
+/// Issues O += P V of one tile, of the first columns of O or of the rest.
+template <class Config, int kColumns, bool kRest>
+ATTNJIT_DEVICE void issue_pv_columns(const u32 (&p)[LayoutOf<Config>::kPWords], u64 v) {
   using Layout = LayoutOf<Config>;
   constexpr int kStep = Config::kE4m3 ? 2 * Layout::kVChunkBytes : kStepColumns * kBlockRowBytes;
+#pragma unroll
+  for (int step = 0; step < Layout::kPvSteps; ++step) {
+    OutputWgmma<kColumns, kRest>::template rs<Layout::kPvOperand>(
+        p[4 * step], p[4 * step + 1], p[4 * step + 2], p[4 * step + 3], v + step * kStep / 16);
+  }
+}
+template <class Config>
+ATTNJIT_DEVICE void issue_pv(const u32 (&p)[LayoutOf<Config>::kPWords], u32 v_address) {
+  using Layout = LayoutOf<Config>;
   u64 v;
   if constexpr (Config::kE4m3) {
     v = plain_matrix_descriptor<Layout::kVChunkBytes>(v_address);
   } else {
     v = matrix_descriptor<Layout::kKvBlockBytes>(v_address);
   }
-  const auto issue = [&]<int kColumns>(float(&part)[kColumns / 2], u64 columns) {
-#pragma unroll
-    for (int step = 0; step < Layout::kPvSteps; ++step) {
-      Wgmma<kColumns>::template rs<Layout::kPvOperand>(part, p[4 * step], p[4 * step + 1],
-                                                       p[4 * step + 2], p[4 * step + 3],
-                                                       columns + step * kStep / 16, 1);
-    }
-  };
   constexpr int kFirst = Layout::kPvFirst, kRest = Layout::kPvColumns - kFirst;
-  issue.template operator()<kFirst>(reinterpret_cast<float(&)[kFirst / 2]>(o), v);
+  issue_pv_columns<Config, kFirst, false>(p, v);
   if constexpr (kRest > 0) {
     static_assert(!Config::kE4m3 && kFirst == Layout::kBlockElements,
                   "the rest begins with a block of columns");
-    issue.template operator()<kRest>(reinterpret_cast<float(&)[kRest / 2]>(o[kFirst / 2]),
-                                     v + Layout::kKvBlockBytes / 16);
+    issue_pv_columns<Config, kRest, true>(p, v + Layout::kKvBlockBytes / 16);
   }
   wgmma_commit();
 }

@@ -125,12 +125,22 @@ struct Consumer {
       return j < kBlocks ? own + j * step : others + (j - kBlocks) * step;
     }
   };
+  /// The same of deep heads, whose K lands as it is multiplied: each place is computed by itself.
+  template <class PlaceOf>
+  struct PlainWalk {
+    PlaceOf place_of;
+    ATTNJIT_DEVICE auto at(int i, int) const { return place_of(Layout::block_at(i)); }
+  };
   template <class PlaceOf>
   ATTNJIT_DEVICE auto walk_of(const PlaceOf& place_of) const {
-    constexpr int kFirst = Layout::kRopeBlocks;
-    using Place = decltype(place_of(0));
-    return Walk<Place>{place_of(Layout::kOvBlocks), place_of(Layout::block_at(kFirst, rank)),
-                       place_of(Layout::block_at(kFirst + kBlocks, rank))};
+    if constexpr (Config::kOwnV) {
+      return PlainWalk<PlaceOf>{place_of};
+    } else {
+      constexpr int kFirst = Layout::kRopeBlocks;
+      using Place = decltype(place_of(0));
+      return Walk<Place>{place_of(Layout::kOvBlocks), place_of(Layout::block_at(kFirst, rank)),
+                         place_of(Layout::block_at(kFirst + kBlocks, rank))};
+    }
   }
 
   /// Makes S = Q K^T, block by block as they land. `first`: Q may still be on its way.
@@ -185,10 +195,14 @@ struct Consumer {
     for (int i = 0; i < kBlocks; ++i) pin_registers(rows.o[i]);
     pin_registers(rows.p);
     wgmma_fence();
-    const u64 first = matrix_descriptor<Layout::kBlockBytes>(smem.kv(at.stage, first_of_v()));
+    const u32 first = smem.kv(at.stage, first_of_v());
+    const u64 descriptor = matrix_descriptor<Layout::kBlockBytes>(first);
 #pragma unroll
     for (int i = 0; i < kBlocks; ++i) {
-      const u64 v = first + i * (Layout::kBlockBytes / 16);
+      // As in make_scores(): of deep heads each place by itself.
+      const u64 v = Config::kOwnV
+                        ? matrix_descriptor<Layout::kBlockBytes>(first + i * Layout::kBlockBytes)
+                        : descriptor + i * (Layout::kBlockBytes / 16);
 #pragma unroll
       for (int step = 0; step < kSteps; ++step) {
         Wgmma<kBlockColumns>::template rs<Layout::kOperand>(

@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <queue>
+#include <utility>
 
 #include "clock/segments.h"
 #include "emulator/decode/decoding.h"
@@ -62,6 +63,10 @@ struct WarpClock {
   };
   std::vector<Ready> rows, predicates;
   std::vector<Machine::Traffic> traffic;  ///< by node of the segment; empty: none has any
+  /// Executed, but behind the wait of products that is next; its operation.
+  const Segment* held = nullptr;
+  std::vector<u32> held_queue;
+  u32 held_until = 0;
   WarpTimes times;
   u32 row_base = 0, predicate_base = 0;  ///< of the group that runs
 
@@ -313,8 +318,10 @@ class Engine {
       end = time + cost.slots;
       sm.port_free[w.partition] = end;
       sm.port_used[w.partition] += cost.slots;
-      const double busy = cost.cycles * cost.slots;
+      double busy = cost.cycles * cost.slots;
       const auto pipe = static_cast<std::size_t>(cost.pipe);
+      if (sm.running && (cost.pipe == Pipe::kXu || cost.pipe == Pipe::kAlu))
+        busy *= 1 + p_.product_slows;
       if (cost.pipe == Pipe::kLsu) {
         sm.lsu_free = time + busy;
       } else {
@@ -423,6 +430,14 @@ class Engine {
       }
       w.row_base = group->row_base;
       w.predicate_base = group->predicate_base;
+      if (w.held != nullptr && group->pc != w.held_until) {
+        w.segment = std::exchange(w.held, nullptr);
+        w.queue.swap(w.held_queue);
+        w.at = 0;
+        w.state = WarpClock::State::kIssues;
+        look_up(w);
+        return;
+      }
       const auto& function = *group->function;
       const Segment& segment = segments_.at(function, group->pc);
       w.segment = &segment;
@@ -454,6 +469,12 @@ class Engine {
         if (segment.nodes[i].last < executed) w.queue.push_back(i);
       }
       if (w.queue.empty()) continue;
+      if (segment.after_wait && executed == segment.end) {
+        w.held = &segment;
+        w.held_queue.swap(w.queue);
+        w.held_until = segment.end;
+        continue;
+      }
       look_up(w);
       return;
     }

@@ -65,6 +65,9 @@ struct Parameters {
   /// Columns of a wgmma per slot that it needs while it runs, since its accumulators are registers;
   /// other instructions have theirs first. 0: none.
   double product_port_columns = 0;
+  /// By how much of it the ALU and XU pipes are kept longer by an instruction that is issued while
+  /// a wgmma runs. 0: not at all.
+  double product_slows = 0;
   double tensor_memory_bytes = 0;  ///< per cycle and sub-partition, tcgen05.ld and st
   double tensor_memory_latency = 0;
   // Copies.
@@ -90,6 +93,6 @@ const std::vector<ParameterRow>& parameter_table(Arch arch);
 /// Its values.
 Parameters parameters_of(Arch arch);
 /// Grows with each change of a number or of the model: what was timed by another is not compared.
-inline constexpr int kModelVersion = 3;
+inline constexpr int kModelVersion = 4;
 
 }  // namespace attnjit::clock

@@ -74,15 +74,24 @@ Node Segments::node_at(const FunctionCode& function, u32 pc) const {
   return node;
 }
 
+bool Segments::waits_for_products(const Node& node) const {
+  return program_.sites[node.site].text.substr(0, 16) == "wgmma.wait_group";
+}
+
 Segment Segments::build(const FunctionCode& function, u32 pc) const {
   Segment segment;
   segment.begin = segment.end = pc;
+  bool moves = true;  // what is here can be behind a wait of products
   while (segment.end < function.ops.size() && segment.nodes.size() < kMostNodes) {
     const Op& first = function.ops[segment.end];
     if (segment.end != pc && first.has(emulator::kOpReconverges)) break;
     Node node = node_at(function, segment.end);
-    if (node.cost.timed && segment.end != pc) break;
+    if (node.cost.timed && segment.end != pc) {
+      segment.after_wait = moves && waits_for_products(node);
+      break;
+    }
     segment.timed = node.cost.timed;
+    moves = moves && node.cost.pipe != Pipe::kLsu;
     bool leaves = segment.timed;
     for (u32 i = node.first; i <= node.last; ++i) {
       leaves = leaves || function.ops[i].has(emulator::kOpBranches) ||

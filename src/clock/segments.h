@@ -28,6 +28,8 @@ struct Segment {
   bool timed = false;                ///< one instruction, executed at its time
   std::vector<Node> nodes;           ///< in program order
   std::vector<emulator::u32> order;  ///< of nodes: as issued
+  /// A wgmma.wait_group is next: ptxas has it before what is here.
+  bool after_wait = false;
 };
 
 class Segments {
@@ -39,6 +41,7 @@ class Segments {
 
  private:
   Segment build(const emulator::FunctionCode& function, emulator::u32 pc) const;
+  bool waits_for_products(const Node& node) const;
   Node node_at(const emulator::FunctionCode& function, emulator::u32 pc) const;
   void schedule(Segment& segment) const;
   const emulator::Program& program_;

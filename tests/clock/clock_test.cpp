@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <fstream>
 #include <functional>
@@ -187,6 +188,32 @@ TEST(Clock, ProductsWaitForSlotsThatOtherInstructionsLeave) {
   EXPECT_GT(lived(busy), 16 * 250);
 }
 
+TEST(Clock, ExponentialsAreSlowerBesideProducts) {
+  const auto lived = [](int count) {
+    const std::string text = "setp.lt.u32 %p1, %r1, 128;\n@%p1 bra $first;\n" + exponentials(200) +
+                             "bra $end;\n$first:\n" + products(count, 128, true) + "$end:\n";
+    return launch_of(kernel(text), 256).slowest.warps.at(4).lived;
+  };
+  // The last product ends after them; the first begins some cycles after they do.
+  EXPECT_NEAR(lived(60) - lived(0), 200 * kP.xu_cycles * kP.product_slows, 60);
+}
+
+// ptxas has a wait for products at the begin of its basic block, before arithmetic that PTX has
+// before it: that does not run beside them, unless a branch is between.
+TEST(Clock, AWaitForProductsIsAheadOfArithmetic) {
+  const auto lived = [](const std::string& behind_products, const std::string& behind_wait) {
+    std::string text = products(8, 128, true);
+    const std::size_t wait = text.find("wgmma.wait_group");
+    text = text.substr(0, wait) + behind_products + text.substr(wait) + behind_wait;
+    return launch_of(kernel(text), 128).slowest.warps.at(0).lived;
+  };
+  const double none = lived("", "");
+  EXPECT_NEAR(lived(chain(64), ""), none + 64 * kP.fma_latency, 8);
+  EXPECT_DOUBLE_EQ(lived(chain(64), ""), lived("", chain(64)));
+  const std::string branch = "setp.eq.u32 %p1, %r1, 4096;\n@%p1 bra $next;\n$next:\n";
+  EXPECT_NEAR(lived(chain(64) + branch, ""), none, 16);
+}
+
 TEST(Clock, TheOlderWarpIssuesFirst) {
   // Two warps of one sub-partition want the same pipe all the time.
   const LaunchTime launch = launch_of(kernel(exponentials(200)), 256);
@@ -283,6 +310,19 @@ TEST(Clock, CopiesTakeAnSmsShareOfL2) {
   const double share = kP.l2_gb_per_s * 1000 / kP.boost_mhz / 132;
   EXPECT_LT(share, kP.tma_bytes);
   EXPECT_NEAR(more(132), 16384 / share, 16384 / share / 20);
+}
+
+// Copies that L2 limits take fewer cycles at a lower clock, so that tensor cores are busier, and
+// the clock is lower still: the one that is told is that of the launch as it is told.
+TEST(Clock, TheChipsClockIsThatOfItsLoad) {
+  const std::string text =
+      "setp.lt.u32 %p3, %r1, 128;\n@%p3 bra $products;\n"
+      "sub.u32 %r1, %r1, 128;\n" +
+      copies(12) + "bra $done;\n$products:\n" + products(72, 128, true) + "$done:\n";
+  const LaunchTime launch = launch_of(kernel(text, kShared), 160, 132);
+  const double load = kP.boost_mhz * std::cbrt(kP.free_activity / launch.tensor_share);
+  EXPECT_LT(load, 0.9 * kP.boost_mhz);
+  EXPECT_NEAR(launch.mhz, load, 0.012 * load);
 }
 
 // A warp's load or store of 512 bytes: more than an SM's share of L2 gives in the cycles that it

@@ -185,9 +185,16 @@ std::string unsupported_everywhere(const AttentionSpec& spec) {
   if (spec.topk > 0 && spec.mla != Mla::kDecode) {
     return missing("lists of keys (topk) but those of absorbed MLA (mla: decode)");
   }
-  if (spec.arch == Arch::kSm90a || spec.mla == Mla::kDecode) {
-    if (has_own_rope(spec)) {
+  if (has_own_rope(spec)) {
+    const Dtype rope = *spec.rope_dtype;
+    if (spec.arch == Arch::kSm90a) {
       return missing("rope part of another type than the rest (rope_dtype)");
+    }
+    if (spec.mla != Mla::kPrefill || spec.qkv_dtype != Dtype::kE4m3 || size_of(rope) != 2) {
+      return missing(
+          fmt::format("rope part of {} beside {} (rope_dtype) but 16 bits in MLA's prefill of e4m3 "
+                      "(mla: prefill)",
+                      to_string(rope), to_string(spec.qkv_dtype)));
     }
   }
   const Dtype rope = spec.rope_dtype.value_or(spec.qkv_dtype);

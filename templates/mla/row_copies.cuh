@@ -38,7 +38,7 @@ struct RowsOf<true, Types...> {
 /// into the place where TMA would have put them. Rows past the sequence's end become zeros.
 ///
 /// NOTE: cp.async writes through the generic proxy. A consumer that has waited for a block fences
-/// before it multiplies (Consumer::await_block).
+/// before it multiplies.
 template <class Config, class Arguments>
 struct RowCopies {
   using Tiles = TilesOf<Config>;

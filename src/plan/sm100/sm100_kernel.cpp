@@ -266,23 +266,6 @@ std::vector<LaunchNumber> numbers_of(const AttentionSpec& spec, const Sm100Plan&
   return numbers;
 }
 
-// What of a rope part of its own type no kernel does; empty: nothing.
-std::string why_no_own_rope(const AttentionSpec& spec) {
-  const Dtype rope = *spec.rope_dtype;
-  if (spec.mla != Mla::kPrefill || spec.qkv_dtype != Dtype::kE4m3 || size_of(rope) != 2) {
-    return fmt::format(
-        "rope part of {} beside {} (rope_dtype) but 16 bits in MLA's prefill of "
-        "e4m3 (mla: prefill)",
-        to_string(rope), to_string(spec.qkv_dtype));
-  }
-  if (copies_rows(spec)) {
-    return fmt::format(
-        "rope part of another type (rope_dtype) in pages of {} rows, which hold no box of TMA",
-        spec.page_size);
-  }
-  return {};
-}
-
 // Why no pair of CTAs serves a spec; empty: one does.
 std::string why_no_pair(const AttentionSpec& spec, const Sm100Plan& sm100) {
   const auto alone = [](std::string_view what) {
@@ -343,8 +326,10 @@ std::string sm100_unsupported_reason(const ResolvedSpec& resolved, const Sm100Pl
     return fmt::format("the {} template has no {} yet", to_string(spec.arch), what);
   };
   if (std::string reason = unsupported_everywhere(spec); !reason.empty()) return reason;
-  if (has_own_rope(spec)) {
-    if (std::string reason = why_no_own_rope(spec); !reason.empty()) return missing(reason);
+  if (has_own_rope(spec) && copies_rows(spec)) {
+    return missing(fmt::format(
+        "rope part of another type (rope_dtype) in pages of {} rows, which hold no box of TMA",
+        spec.page_size));
   }
   if (std::string reason = unsupported_partitions(spec, kPartitionStep); !reason.empty()) {
     return reason;

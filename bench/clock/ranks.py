@@ -48,7 +48,7 @@ def lost(measured, modelled, chosen):
         raise SystemExit("no variant was timed by both: the plans are of different commits")
     best = min(known, key=modelled.get)
     if chosen not in known:
-        chosen = best
+        raise SystemExit(f"the GPU has no time of what the tuner chose: {chosen}")
     least = min(measured.values())
     return [measured[choice] / least - 1 for choice in (best, chosen)], len(known)
 

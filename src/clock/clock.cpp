@@ -121,8 +121,8 @@ class LaunchClock {
     // next one a little.
     const std::vector<std::uint64_t> first{launch.timed_sms.back()};
     if (Status s = run(first, places, size, around, false, &launch); !s) return s.error();
-    // NOTE: where L2 or HBM is what a launch waits for, it is busier at a lower clock, and that
-    // lowers the clock further.
+    // NOTE: where L2 or HBM is what a launch waits for, the tensor cores are busier at a lower
+    // clock, and that lowers the clock further.
     for (int i = 0; i < most_runs(options_.arch); ++i) {
       if (i > 0 && std::abs(launch.mhz / around.clock_mhz - 1) <= kClockSettled) break;
       around.hit_fraction = launch.hit_fraction;

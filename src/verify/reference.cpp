@@ -27,7 +27,7 @@ constexpr int kCoarseStep = 32;
 /// Whether scores are sums that keep 13 bits, and what that does is asked for.
 bool has_coarse_scores(const AttentionSpec& spec) {
   return spec.arch == Arch::kSm90a && spec.qkv_dtype == Dtype::kE4m3 && spec.return_lse &&
-         !spec.merge && !has_own_rope(spec);
+         !spec.merge;
 }
 
 /// The sum of a row's exponentials, relative to the largest.

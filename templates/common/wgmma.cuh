@@ -199,7 +199,6 @@ struct Wgmma<144> {
 template <>
 struct Wgmma<160> {
   ATTNJIT_WGMMA_SS(160, 80, "%80", "%81", "%82")
-  ATTNJIT_WGMMA_RS(160, 80, "%80", "%81", "%82", "%83", "%84", "%85")
 };
 template <>
 struct Wgmma<176> {
@@ -213,7 +212,6 @@ struct Wgmma<192> {
 template <>
 struct Wgmma<224> {
   ATTNJIT_WGMMA_SS(224, 112, "%112", "%113", "%114")
-  ATTNJIT_WGMMA_RS(224, 112, "%112", "%113", "%114", "%115", "%116", "%117")
 };
 template <>
 struct Wgmma<256> {

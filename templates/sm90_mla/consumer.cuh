@@ -148,7 +148,7 @@ struct Consumer {
   ///
   /// NOTE: whether the next block has landed is asked before this one's products are issued, for
   /// the answer takes as long as two of them. Not of deep heads, whose K lands as it is multiplied:
-  /// there they would be asked for twice.
+  /// each block would be asked for twice.
   ATTNJIT_DEVICE void make_scores(Scores& s, mla::ListedKeys& listed, const Ring& at, bool first,
                                   bool passes_turn) const {
     constexpr int kStep = 2 * kStepColumns / 16;

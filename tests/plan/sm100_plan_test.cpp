@@ -616,11 +616,21 @@ TEST(Sm100Plan, ARopePartOfItsOwnTypeHasTensorsOfItsOwn) {
 }
 
 TEST(Sm100Plan, SaysWhichRopePartsItServesNot) {
-  const auto refused = [](const AttentionSpec& spec, const char* part) {
-    const KernelPlan result = plan_of(spec);
+  const auto refused = [](const AttentionSpec& spec, const char* part,
+                          const PlanOptions& options = {}) {
+    const KernelPlan result = plan_of(spec, options);
     EXPECT_FALSE(result.supported) << part;
     EXPECT_NE(result.reason.find(part), std::string::npos) << result.reason;
   };
+  PlanOptions options;
+  options.num_qo = 2;
+  ASSERT_TRUE(plan_of(own_rope(), options).supported);
+  options.pair_cta = true;
+  refused(own_rope(), "pair_cta is to be false", options);
+  options = {};
+  options.num_qo = 2;
+  options.swizzle_bytes = 128;
+  refused(own_rope(), "(swizzle_bytes)", options);
   AttentionSpec spec = own_rope();
   spec.mla = Mla::kNone;
   refused(spec, "rope part of bf16 beside e4m3 (rope_dtype)");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much code kernels are, which is what their compile time follows (docs/compile.md).
+// How much code kernels have, which is what their compile time follows (docs/compile.md).
 #include <string>
 #include <string_view>
 

@@ -273,6 +273,7 @@ std::string why_no_pair(const AttentionSpec& spec, const Sm100Plan& sm100) {
   };
   if (sm100.announced) return alone("partitions of the keys and packed keys are computed");
   if (sm100.widens_kv) return alone("K and V are widened");
+  if (has_own_rope(spec)) return alone("a rope part of another type (rope_dtype) is multiplied");
   if (sm100.row_copies) {
     return alone(
         fmt::format("pages of {} rows, which hold no box of TMA, are copied", spec.page_size));
@@ -330,6 +331,13 @@ std::string sm100_unsupported_reason(const ResolvedSpec& resolved, const Sm100Pl
     return missing(fmt::format(
         "rope part of another type (rope_dtype) in pages of {} rows, which hold no box of TMA",
         spec.page_size));
+  }
+  // As many bytes as the rope part has elements: it is whole blocks of columns, and they are its.
+  constexpr int kRopeSwizzleBytes = 64;
+  if (has_own_rope(spec) && sm100.swizzle_bytes != kRopeSwizzleBytes) {
+    return missing(fmt::format(
+        "rope part of another type (rope_dtype) beside blocks of {} bytes but {} (swizzle_bytes)",
+        sm100.swizzle_bytes, kRopeSwizzleBytes));
   }
   if (std::string reason = unsupported_partitions(spec, kPartitionStep); !reason.empty()) {
     return reason;

@@ -111,7 +111,7 @@ std::vector<Description> list_subjects() {
   return {
       {"sm90 topk 192/128", listed(Arch::kSm90a), lists, two_stages()},
       {"sm_100a topk 192/128", listed(Arch::kSm100a), lists, three_stages()},
-      {"sm90 dsv32", packed(Arch::kSm90a, 192, Kind::kNull), packed_lists},
+      {"sm90 dsv32", packed(Arch::kSm90a, 320, Kind::kNull), packed_lists},
       {"sm_100a dsv32 lists", packed(Arch::kSm100a, 192, Kind::kNull), packed_lists},
       {"sm90 ragged dsv32",
        with(packed(Arch::kSm90a, 0, Kind::kCausal), ragged),
@@ -121,7 +121,7 @@ std::vector<Description> list_subjects() {
       {"sm_100a dsv32 dense", packed(Arch::kSm100a, 0, Kind::kCausal), packed_dense},
       {"sm90 latent e4m3 dense", narrow(Arch::kSm90a, 0, Kind::kCausal), packed_dense,
        two_stages()},
-      {"sm90 latent e4m3 lists", narrow(Arch::kSm90a, 192, Kind::kNull), packed_lists,
+      {"sm90 latent e4m3 lists", narrow(Arch::kSm90a, 320, Kind::kNull), packed_lists,
        two_stages()},
       {"sm_100a latent e4m3 dense", narrow(Arch::kSm100a, 0, Kind::kCausal), packed_dense,
        three_stages()},

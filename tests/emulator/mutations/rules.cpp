@@ -19,6 +19,11 @@ const std::vector<Rule>& rules() {
        "{ .reg .b32 flipped; xor.b32 flipped, $4, 1; mbarrier.try_wait$1 $2, [$3], flipped; }", 4},
       {"sm90", "wait removed", "mbarrier.try_wait", R"(mbarrier\.try_wait(\S+) (\S+), \[(\S+)\], (\S+);)", "setp.eq.u32 $2, 0, 0;", 60},
       {"sm100", "wait removed", "mbarrier.try_wait", R"(mbarrier\.try_wait(\S+) (\S+), \[(\S+)\], (\S+);)", "setp.eq.u32 $2, 0, 0;", 10},
+      {"", "answer taken for yes", "mbarrier.test_wait", R"(mbarrier\.test_wait(\S+) (\S+), \[(\S+)\], (\S+);)", "setp.eq.u32 $2, 0, 0;", 20},
+      {"", "parity of a question flipped", "mbarrier.test_wait", R"(mbarrier\.test_wait(\S+) (\S+), \[(\S+)\], (\S+);)",
+       "{ .reg .b32 flipped; xor.b32 flipped, $4, 1; mbarrier.test_wait$1 $2, [$3], flipped; }", 6},
+      {"", "question of the next barrier", "mbarrier.test_wait", R"(mbarrier\.test_wait(\S+) (\S+), \[(\S+)\], (\S+);)",
+       "mbarrier.test_wait$1 $2, [$3+8], $4;", 4},
       {"", "wait on the next barrier", "mbarrier.try_wait", R"(mbarrier\.try_wait(\S+) (\S+), \[(\S+)\], (\S+);)",
        "mbarrier.try_wait$1 $2, [$3+8], $4;", 3},
       // ---- arrivals

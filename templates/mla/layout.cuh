@@ -58,8 +58,10 @@ struct TilesOf {
   static constexpr int block_at(int i) { return i < kRopeBlocks ? kOvBlocks + i : i - kRopeBlocks; }
 
   /// Where warps load the tiles of every second stage each (Config::kStageLoaders), the consumer
-  /// that makes S of such a stage hands its own half of V back before the other does.
-  static constexpr bool kOwnHalfFirst = Config::kStageLoaders > 1;
+  /// that makes S of such a stage hands its own half of V back before the other does. NOTE: not
+  /// with partition_keys: S is a sum in the order of blocks, and a tile's stage hangs on what the
+  /// CTA had before, so that a row's last bits would hang on its batch mates.
+  static constexpr bool kOwnHalfFirst = Config::kStageLoaders > 1 && Config::kPartitionTiles == 0;
   /// The same order, for a tile of which the consumer of that half of O makes S.
   ATTNJIT_DEVICE static int block_at(int i, int half) {
     if (!kOwnHalfFirst || i < kRopeBlocks) return block_at(i);

@@ -327,13 +327,8 @@ std::string_view no_damage_by_number(std::string_view subject, std::string_view 
   static constexpr std::string_view kNoteTold =
       "the note was written before V of the tile before was announced, or Q with the first, and both were waited for; K itself is waited for once more";
   static constexpr std::string_view kNoteWritten = "the stage was waited for when the tile's note was written";
-  static constexpr std::string_view kOtherWaited =
-      "the other warpgroup has waited for all of K before it made the P that it hands over by a barrier";
-  static constexpr std::string_view kNoProduct = "of a Q that this warpgroup makes no S of: it reads nothing there";
   static constexpr std::string_view kOtherFenced =
       "the other warpgroup has waited and fenced before it made the P that it hands over by a barrier: on the path of causality (8.9.5)";
-  static constexpr std::string_view kCoveredByV =
-      "V of the tile before is handed back behind it, by an arrival that releases, and the producer waits for that V first";
   static constexpr std::string_view kLanesCopies = "behind the lanes' copies: nothing of one lane is another's next";
   static constexpr std::string_view kFewParts = "no launch of this kernel has five parts: the lanes from there on have none (\"keys\" has more)";
   static constexpr std::string_view kTwoStages =

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "../kernel_fixture.h"
-#include "damaged.h"
 #include "plan/sm100/sm100_plan.h"
 #include "run_case.h"
+#include "seen_damages.h"
 #include "verify/numeric.h"
 
 namespace attnjit::sm100 {
@@ -29,18 +29,11 @@ AttentionSpec spec_of(const MaskSpec& mask = mask_of(Kind::kCausal), Dtype rope 
 
 class Sm100Rope : public KernelTest {
  protected:
-  // Why a kernel fails with a problem; empty: it passes.
-  static std::string failure(const ProofCase& one, const Problem& problem,
-                             const TemplateSet& templates = TemplateSet::embedded()) {
-    const Result<ProofKernel> kernel = make_kernel(one, templates);
-    EXPECT_TRUE(kernel.ok()) << (kernel.ok() ? "" : kernel.error().to_string());
-    return kernel ? judge(one.shape, *kernel, problem, seeds()).reason : "";
-  }
-  // The same of a problem that is made of it.
+  // Why a kernel fails with a problem that is made of its case; empty: it passes.
   static std::string failure(const ProofCase& one, InputKind input = InputKind::kNormal) {
     const Result<Problem> problem = sm100::problem_of(one, input, 5);
     EXPECT_TRUE(problem.ok()) << (problem.ok() ? "" : problem.error().to_string());
-    return problem ? failure(one, *problem) : "";
+    return problem ? sm100::failure(one, *problem, seeds()) : "";
   }
 };
 
@@ -152,13 +145,6 @@ TEST_F(Sm100Rope, DamagesAreSeen) {
   ProofCase one;
   one.spec = of_sequences(spec_of(mask_of(Kind::kNull)), 64, true);
   one.shape = {3, 150, 400, 1};
-  const Problem problem = sm100::problem_of(one, InputKind::kNormal, 5).value();
-  ASSERT_EQ(failure(one, problem), "");
-  struct Damage {
-    const char* file;
-    const char* from;
-    const char* to;
-  };
   const std::vector<Damage> damages = {
       {"sm100/layout.cuh", "Config::kRopeBf16 ? MmaOperand::kBf16",
        "!Config::kRopeBf16 ? MmaOperand::kBf16"},
@@ -174,9 +160,7 @@ TEST_F(Sm100Rope, DamagesAreSeen) {
       {"sm100/load.cuh", "Layout::kOwnRope ? Layout::kBoxQRows * kBlockRowBytes : 0", "0"},
       {"sm100/pipeline.cuh", "kIsK && Layout::kOwnRope ? Layout::kKTileBytes : ", ""},
   };
-  for (const auto& [file, from, to] : some_of(damages)) {
-    EXPECT_NE(failure(one, problem, damaged(file, from, to)), "") << "passes: " << from;
-  }
+  expect_seen(one, damages, seeds());
 }
 
 TEST_F(Sm100Rope, OnSm103a) {

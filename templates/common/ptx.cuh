@@ -35,6 +35,14 @@ ATTNJIT_DEVICE u32 shared_address(const void* pointer) {
   return static_cast<u32>(__cvta_generic_to_shared(pointer));
 }
 
+/// The thread's number within the CTA, read anew. NOTE: what is computed from it stays where it is.
+/// Of threadIdx.x the compiler computes it before a kernel's loops, in registers that those lack.
+ATTNJIT_DEVICE int thread_read_anew() {
+  int thread;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+  return thread;
+}
+
 /// elect.sync (9.7.13.14): true in one lane of a converged warp.
 ATTNJIT_DEVICE bool elect_one() {
   u32 chosen;

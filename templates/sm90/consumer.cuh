@@ -427,11 +427,10 @@ struct Consumer {
         }
       }
     }
-    float o[Layout::kPvColumns / 2];
-    OutputOf<Config>::read(o);
-    rescale_output(o, output_scale);
     release_q_late();
-    store_output<Config>(o, smem, arguments, rows.work, q_ring.stage, rank, warp, lane);
+    const int thread = thread_read_anew();
+    store_output<Config>(output_scale, smem, arguments, rows.work, q_ring.stage, rank,
+                         warp_uniform(thread >> 5) & 3, thread & 31);
     if constexpr (!kOwnO) {
       if (Config::kQStages == 1 || is_merged<Config>(arguments)) {
         // NOTE: also beside parts, which hand nothing back late: that would take registers.
@@ -471,10 +470,7 @@ struct Consumer {
         empty_parts(rows, {0, parts_from_first(rows.work.partition)});
       }
     }
-    float o[Layout::kPvColumns / 2];
-    OutputOf<Config>::read(o);
-    rescale_output(o, output_scale);
-    store_partial<Config>(o, arguments, rows.work, rows.first_row, seen, lane);
+    store_partial<Config>(output_scale, arguments, rows.work, rows.first_row, seen, lane);
   }
 
   /// Says that the partitions which are no work, those but `parts`, saw no key. The merge reads the

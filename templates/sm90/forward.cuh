@@ -140,23 +140,12 @@ ATTNJIT_DEVICE void run_body(const Arguments& arguments, const Params& params) {
   }
 }
 
-/// The most registers that O has in one of the bodies: its first product's, or a second one's.
-template <class Config>
-constexpr int output_registers(bool rest) {
-  using Layout = LayoutOf<Config>;
-  int most = (rest ? Layout::kPvColumns - Layout::kPvFirst : Layout::kPvFirst) / 2;
-  if constexpr (requires { typename Config::Low; }) {
-    const int of_low = output_registers<typename Config::Low>(rest);
-    if (of_low > most) most = of_low;
-  }
-  return most;
-}
-
 /// The body that the launch chose, where there are two.
 template <class Config, class Mask, class ScoreMod, class Arguments, class Params>
 ATTNJIT_DEVICE void forward(const Arguments& arguments, const Params& params) {
-  name_output<output_registers<Config>(false), output_registers<Config>(true)>();
+  name_output<Config>();
   if constexpr (requires { typename Config::Low; }) {
+    name_output<typename Config::Low>();
     if (arguments.low_body != 0) {
       run_body<typename Config::Low, Mask, ScoreMod>(arguments, params);
       return;

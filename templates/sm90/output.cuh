@@ -2,7 +2,7 @@
 // A consumer's O on its way to global memory: staged in shared memory, stored from there by TMA.
 #pragma once
 
-#include "sm90/layout.cuh"
+#include "sm90/output_registers.cuh"
 
 namespace attnjit::sm90 {
 
@@ -46,115 +46,124 @@ ATTNJIT_DEVICE void copy_rows(u32 staged, int block_bytes, int first_block, int 
   }
 }
 
-/// Writes a thread's two rows of the O of a partition, which is f32. `seen`: whether the row saw a
-/// key; otherwise nobody reads it.
+/// Writes a thread's two rows of the O of a partition, which is f32, times `factor`. `seen`:
+/// whether the row saw a key; otherwise nobody reads it.
 template <class Config, class Arguments>
-ATTNJIT_DEVICE void store_partial(const float (&o)[LayoutOf<Config>::kPvColumns / 2],
-                                  const Arguments& arguments, const WorkTile& work, int first_row,
-                                  const bool (&seen)[2], int lane) {
+ATTNJIT_DEVICE void store_partial(const float (&factor)[2], const Arguments& arguments,
+                                  const WorkTile& work, int first_row, const bool (&seen)[2],
+                                  int lane) {
+  float* output[2];
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    if (!seen[half]) continue;
     const int row = first_row + 8 * half;
     const int head = work.head + head_of_row<Config>(row);
-    float* const output = partial_row<Config>(work, head, row >> Config::kGqaShift, arguments);
-#pragma unroll
-    for (int i = 2 * half; i < LayoutOf<Config>::kPvColumns / 2; i += 4) {
-      const int column = 8 * (i >> 2) + 2 * (lane & 3);
-      if (column < Config::kOvDepth) store_global_v2(output + column, o[i], o[i + 1]);
-    }
+    output[half] = partial_row<Config>(work, head, row >> Config::kGqaShift, arguments);
   }
+  OutputOf<Config>::template read<0, LayoutOf<Config>::kPvColumns / 2>(
+      [&](int first, const float(&o)[8]) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+#pragma unroll
+          for (int i = 2 * half; i < 8; i += 4) {
+            const int column = 8 * ((first + i) >> 2) + 2 * (lane & 3);
+            if (seen[half] && column < Config::kOvDepth) {
+              store_global_v2(output[half] + column, o[i] * factor[half], o[i + 1] * factor[half]);
+            }
+          }
+        }
+      });
 }
 
-/// Writes a thread's part of O to shared memory, as the TMA store will undo it: the blocks from
-/// `first` on that lie there at a time.
+/// Writes a thread's part of O, times `factor`, to shared memory, as the TMA store will undo it:
+/// the blocks from kFirst on that lie there at a time.
 ///
 /// NOTE: the 128-byte swizzle; rows begin at a multiple of its period.
-template <class Config, int kBlocks, int kBlockBytes>
-ATTNJIT_DEVICE void stage_output(const float (&o)[LayoutOf<Config>::kPvColumns / 2], u32 rows,
-                                 int first, int warp, int lane) {
+template <class Config, int kFirst, int kBlocks, int kBlockBytes>
+ATTNJIT_DEVICE void stage_output(const float (&factor)[2], u32 rows, int warp, int lane) {
   using Layout = LayoutOf<Config>;
-  if constexpr (Config::kOutputBytes == 1) {
-    // A thread has two neighbours of each of its two rows in every eight columns.
-    constexpr int kGroups = Layout::kOutputBlockColumns / 8;
+  constexpr int kBlockRegisters = Layout::kOutputBlockColumns / 2;
+  constexpr int kBlocksEnd = kBlockRegisters * (kFirst + kBlocks);
+  constexpr int kEnd = kBlocksEnd < Layout::kPvColumns / 2 ? kBlocksEnd : Layout::kPvColumns / 2;
+  // Eight registers are 16 columns of a warp's 16 rows.
+  OutputOf<Config>::template read<kBlockRegisters * kFirst, kEnd>([&](int first, float(&o)[8]) {
 #pragma unroll
-    for (int i = kGroups * first; i < min(kGroups * (first + kBlocks), Layout::kPvColumns / 8);
-         ++i) {
-      const int chunk = i / 2;  // of 16 columns, 16 bytes
+    for (int i = 0; i < 8; ++i) o[i] *= factor[i >> 1 & 1];
+    const u32 block = rows + (first / kBlockRegisters - kFirst) * kBlockBytes;
+    const int matrix = first / 8;
+    if constexpr (Config::kOutputBytes == 1) {
+      // A thread has two neighbours of each of its two rows in every eight columns, and a chunk of
+      // 16 bytes has 16.
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int row = warp * kWarpRows + 8 * half + (lane >> 2);
-        const u32 address = rows + (i / kGroups - first) * kBlockBytes + row * kBlockRowBytes +
-                            (((chunk & 7) ^ (row & 7)) << 4) + (i & 1) * 8 + (lane & 3) * 2;
-        store_shared_half(address, pack_e4m3_pair(o[4 * i + 2 * half], o[4 * i + 2 * half + 1]));
+      for (int group = 0; group < 2; ++group) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const int row = warp * kWarpRows + 8 * half + (lane >> 2);
+          const u32 address = block + row * kBlockRowBytes + (((matrix & 7) ^ (row & 7)) << 4) +
+                              group * 8 + (lane & 3) * 2;
+          const int pair = 4 * group + 2 * half;
+          store_shared_half(address, pack_e4m3_pair(o[pair], o[pair + 1]));
+        }
       }
+    } else {
+      const int row = warp * kWarpRows + (lane & 15);
+      const int chunk = 2 * matrix + (lane >> 4);  // of 8 columns, 16 bytes
+      stmatrix_x4(
+          block + row * kBlockRowBytes + (((chunk & 7) ^ (row & 7)) << 4),
+          pack_pair<Config::kOutputBf16>(o[0], o[1]), pack_pair<Config::kOutputBf16>(o[2], o[3]),
+          pack_pair<Config::kOutputBf16>(o[4], o[5]), pack_pair<Config::kOutputBf16>(o[6], o[7]));
     }
-  } else {
-    // An stmatrix writes 16 columns of a warp's 16 rows.
-    constexpr int kMatrixColumns = 16;
-    constexpr int kMatricesPerBlock = kBlockColumns / kMatrixColumns;
-    const int row = warp * kWarpRows + (lane & 15);
-#pragma unroll
-    for (int i = kMatricesPerBlock * first;
-         i < min(kMatricesPerBlock * (first + kBlocks), Layout::kPvColumns / kMatrixColumns); ++i) {
-      const int chunk = 2 * i + (lane >> 4);  // of 8 columns, 16 bytes
-      const u32 address = rows + (i / kMatricesPerBlock - first) * kBlockBytes +
-                          row * kBlockRowBytes + (((chunk & 7) ^ (row & 7)) << 4);
-      stmatrix_x4(address, pack_pair<Config::kOutputBf16>(o[8 * i], o[8 * i + 1]),
-                  pack_pair<Config::kOutputBf16>(o[8 * i + 2], o[8 * i + 3]),
-                  pack_pair<Config::kOutputBf16>(o[8 * i + 4], o[8 * i + 5]),
-                  pack_pair<Config::kOutputBf16>(o[8 * i + 6], o[8 * i + 7]));
-    }
-  }
+  });
 }
 
-/// Begins to write the warpgroup's O, by TMA stores that clip at q_len. It is staged in the
-/// warpgroup's own rows of Q's memory, whole, and release_q() must follow; or, where
-/// Config::kOBlocks is set, in memory of its own, that many blocks at a time.
-template <class Config, class Arguments>
-ATTNJIT_DEVICE void store_output(const float (&o)[LayoutOf<Config>::kPvColumns / 2],
-                                 const Smem<Config>& smem, const Arguments& arguments,
-                                 const WorkTile& work, int stage, int consumer, int warp,
-                                 int lane) {
+/// Begins to write the warpgroup's O, times `factor`, by TMA stores that clip at q_len. It is
+/// staged in the warpgroup's own rows of Q's memory, whole, and release_q() must follow; or, where
+/// Config::kOBlocks is set, in memory of its own, that many blocks at a time, from kFirst on.
+template <class Config, class Arguments, int kFirst = 0>
+ATTNJIT_DEVICE void store_output(const float (&factor)[2], const Smem<Config>& smem,
+                                 const Arguments& arguments, const WorkTile& work, int stage,
+                                 int consumer, int warp, int lane) {
   using Layout = LayoutOf<Config>;
   constexpr bool kOwnMemory = Config::kOBlocks > 0;
   constexpr int kBlocks = kOwnMemory ? Config::kOBlocks : Layout::kOutputBlocks;
   constexpr int kBlockBytes = kOwnMemory ? Layout::kConsumerBlockBytes : Layout::kQBlockBytes;
+  constexpr int kEnd =
+      kFirst + kBlocks < Layout::kOutputBlocks ? kFirst + kBlocks : Layout::kOutputBlocks;
   const u32 rows = kOwnMemory ? smem.o(consumer) : smem.q(stage, consumer);
   const int first_row = work.first_row + consumer * kConsumerRows;
   // A TMA store would go on into the next sequence's rows.
   const bool by_threads = Config::kRagged && first_row + kConsumerRows > work.q_len
                                                                              << Config::kGqaShift;
-#pragma unroll
-  for (int first = 0; first < Layout::kOutputBlocks; first += kBlocks) {
-    if constexpr (kOwnMemory) {
-      if (warp == 0 && elect_one()) bulk_wait_group_read();
-      named_barrier_sync(kEpilogueBarrier + consumer, kWarpgroupThreads);
-    }
-    stage_output<Config, kBlocks, kBlockBytes>(o, rows, first, warp, lane);
-    fence_proxy_async_shared();
+  if constexpr (kOwnMemory) {
+    if (warp == 0 && elect_one()) bulk_wait_group_read();
     named_barrier_sync(kEpilogueBarrier + consumer, kWarpgroupThreads);
-    if constexpr (Config::kRagged) {
-      if (by_threads) {
-        copy_rows<Config>(rows, kBlockBytes, first, min(kBlocks, Layout::kOutputBlocks - first),
-                          arguments, work, first_row, warp * 32 + lane);
-      }
+  }
+  stage_output<Config, kFirst, kBlocks, kBlockBytes>(factor, rows, warp, lane);
+  fence_proxy_async_shared();
+  named_barrier_sync(kEpilogueBarrier + consumer, kWarpgroupThreads);
+  if constexpr (Config::kRagged) {
+    if (by_threads) {
+      copy_rows<Config>(rows, kBlockBytes, kFirst, kEnd - kFirst, arguments, work, first_row,
+                        warp * 32 + lane);
     }
-    if (warp == 0 && elect_one() && first_row >= 0 && !by_threads) {
+  }
+  if (warp == 0 && elect_one() && first_row >= 0 && !by_threads) {
 #pragma unroll
-      for (int block = first; block < min(first + kBlocks, Layout::kOutputBlocks); ++block) {
-        const u32 source = rows + (block - first) * kBlockBytes;
-        const int position = work.q_begin + (first_row >> Config::kGqaShift);
-        if constexpr (kRowsWithoutHead<Config>) {
-          tma_store_5d(arguments.o_map, source, block * Layout::kOutputBlockColumns, 0, position,
-                       work.head / Config::kGroup, q_batch<Config>(work));
-        } else {
-          tma_store_4d(arguments.o_map, source, block * Layout::kOutputBlockColumns, work.head,
-                       position, q_batch<Config>(work));
-        }
+    for (int block = kFirst; block < kEnd; ++block) {
+      const u32 source = rows + (block - kFirst) * kBlockBytes;
+      const int position = work.q_begin + (first_row >> Config::kGqaShift);
+      if constexpr (kRowsWithoutHead<Config>) {
+        tma_store_5d(arguments.o_map, source, block * Layout::kOutputBlockColumns, 0, position,
+                     work.head / Config::kGroup, q_batch<Config>(work));
+      } else {
+        tma_store_4d(arguments.o_map, source, block * Layout::kOutputBlockColumns, work.head,
+                     position, q_batch<Config>(work));
       }
-      bulk_commit_group();
     }
+    bulk_commit_group();
+  }
+  if constexpr (kEnd < Layout::kOutputBlocks) {
+    store_output<Config, Arguments, kEnd>(factor, smem, arguments, work, stage, consumer, warp,
+                                          lane);
   }
 }
 

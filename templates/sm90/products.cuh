@@ -46,7 +46,7 @@ ATTNJIT_DEVICE void issue_pv_columns(const u32 (&p)[LayoutOf<Config>::kPWords], 
   constexpr int kStep = Config::kE4m3 ? 2 * Layout::kVChunkBytes : kStepColumns * kBlockRowBytes;
 #pragma unroll
   for (int step = 0; step < Layout::kPvSteps; ++step) {
-    OutputWgmma<kColumns, kRest>::template rs<Layout::kPvOperand>(
+    OutputWgmma<kColumns>::template rs<Layout::kPvOperand, kOutputSet<Config> + (kRest ? 1 : 0)>(
         p[4 * step], p[4 * step + 1], p[4 * step + 2], p[4 * step + 3], v + step * kStep / 16);
   }
 }

@@ -126,6 +126,7 @@ TEST(Sm90Plan, ConstantsOfDepth128) {
       {"kExp2FmaPairs", "0"},
       {"kProducerRegisters", "32"},
       {"kConsumerRegisters", "160"},
+      {"kBody", "0"},
       {"kQOffset", "0"},
       {"kKOffset", "49152"},
       {"kVOffset", "98304"},

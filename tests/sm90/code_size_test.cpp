@@ -43,10 +43,10 @@ TEST_F(Sm90CodeSize, OnePlaceLoadsEachTensor) {
 // statements of PTX at depth 128, and 1,200 at depth 256.
 TEST_F(Sm90CodeSize, OIsRegistersWithNames) {
   const std::string small = ptx_of(Arch::kSm90a, 128);
-  EXPECT_EQ(count(small, ".reg .f32 o<64>"), 1);
+  EXPECT_EQ(count(small, ".reg .f32 o0_<64>"), 1);
   EXPECT_LT(count(small, "begin inline asm"), 600);
   const std::string large = ptx_of(Arch::kSm90a, 256);
-  EXPECT_EQ(count(large, ".reg .f32 o<128>"), 1);
+  EXPECT_EQ(count(large, ".reg .f32 o0_<128>"), 1);
   EXPECT_LT(count(large, "begin inline asm"), 600);
 }
 

@@ -514,7 +514,8 @@ void lay_out(Sm90Plan& plan) {
   add(Sm90Region::kBarriers, 0, std::int64_t{8} * static_cast<std::int64_t>(plan.barriers.size()));
 }
 
-std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm90Plan& sm90) {
+std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm90Plan& sm90,
+                                         int body) {
   const AttentionSpec& spec = *resolved;
   Constants constants;
   constants.add_bool("kBf16", spec.qkv_dtype == Dtype::kBf16);
@@ -571,6 +572,7 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm9
   constants.add("kExp2FmaPairs", sm90.exp2_fma_pairs);
   constants.add("kProducerRegisters", sm90.producer_registers);
   constants.add("kConsumerRegisters", sm90.consumer_registers);
+  constants.add("kBody", body);
   constants.add("kQOffset", sm90_begin_of(Sm90Region::kQ, sm90));
   constants.add("kKOffset", sm90_begin_of(Sm90Region::kK, sm90));
   constants.add("kVOffset", sm90_begin_of(Sm90Region::kV, sm90));
@@ -829,10 +831,10 @@ Status fill_from_sm90(const Sm90Plan& sm90, KernelPlan& plan) {
   }
   kernel.barriers = sm90.barriers;
   kernel.roles = sm90_roles(sm90);
-  kernel.constants = constants_of(plan.spec, sm90);
+  kernel.constants = constants_of(plan.spec, sm90, 0);
   if (sm90.low != nullptr) {
     kernel.smem_bytes = std::max(kernel.smem_bytes, sm90.low->smem_bytes);
-    kernel.low_constants = constants_of(plan.spec, *sm90.low);
+    kernel.low_constants = constants_of(plan.spec, *sm90.low, 1);
   }
   kernel.parameters = parameters_of(plan, sm90);
   if (sm90.mapped) plan.map = planned_map(plan.spec, sm90_packed_heads(sm90, plan.spec));

@@ -2,7 +2,7 @@
 """Times attnjit's sm_90a kernels of e4m3 beside FlashAttention-3's and beside its own of bf16.
 
     python3 bench/e4m3_bench.py --library build/release/src/libattnjit.so --fa3 libfa3_e4m3.so \\
-        [--tuning NAME=FILE] [--json F] [--only 128.causal]
+        [--variant NAME=JSON] [--json F] [--only 128.causal]
 
 The cells are those of bench/sm90_bench.py, in which Q, K and V are N(0,1) numbers rounded to e4m3
 and O is bf16; the kernel of bf16 has the same numbers. Contenders run in turn, in blocks of
@@ -11,8 +11,8 @@ the ratios within a pair. Before anything is timed, the first sequence's first h
 compared with a float32 reference of the same inputs: "error" is the norm of the difference over the
 norm of the reference, which P of e4m3 alone brings to 2e-2.
 
-"fa3" is a library as bench/fa3.py describes it, with kernels of e4m3. Each --tuning adds
-attnjit with that tuning table.
+"fa3" is a library as bench/fa3.py describes it, with kernels of e4m3. --variant is that of
+bench/sm90_bench.py.
 """
 import argparse
 import itertools
@@ -104,7 +104,8 @@ def main():
     parser.add_argument("--library", dest="libattnjit", default="build/release/src/libattnjit.so")
     parser.add_argument("--templates", help="a folder that replaces the embedded templates")
     parser.add_argument("--fa3", help="the library of FlashAttention-3 of e4m3")
-    parser.add_argument("--tuning", action="append", default=[], metavar="NAME=FILE")
+    parser.add_argument("--variant", action="append", default=[], metavar="NAME=JSON",
+                        help="another attnjit: fields of its specs, and tuning, library, templates")
     parser.add_argument("--only", help="cells whose names contain one of these, comma-separated")
     parser.add_argument("--pairs", type=int, default=7, help="pairs of blocks a cell; at least 5")
     parser.add_argument("--block-ms", type=float, default=15, help="length of a block")
@@ -112,11 +113,7 @@ def main():
     options = parser.parse_args()
     if options.pairs < 5:
         parser.error("--pairs: at least 5")
-    contenders = {"attnjit": dense.Attnjit(options.libattnjit, options.templates)}
-    for one in options.tuning:
-        name, _, path = one.partition("=")
-        with open(path, encoding="utf-8") as table:
-            contenders[name] = dense.Attnjit(options.libattnjit, options.templates, table.read())
+    contenders = dense.contenders_of_attnjit(options)
     names = list(contenders)
     contenders["bf16"] = Bf16(dense.Attnjit(options.libattnjit, options.templates))
     if options.fa3:

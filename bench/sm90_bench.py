@@ -340,7 +340,7 @@ def arguments():
     parser.add_argument("--only", help="cells whose names contain one of these, comma-separated")
     parser.add_argument("--fill", action="store_true", help="launches that fill the GPU badly")
     parser.add_argument("--variant", action="append", default=[], metavar="NAME=JSON",
-                        help="another attnjit: fields of its specs, and tuning, library")
+                        help="another attnjit: fields of its specs, and tuning, library, templates")
     parser.add_argument("--pairs", type=int, default=7, help="pairs of blocks a cell; at least 5")
     parser.add_argument("--block-ms", type=float, default=15, help="length of a block")
     parser.add_argument("--no-flex", action="store_true")
@@ -358,8 +358,9 @@ def contenders_of_attnjit(options):
         name, _, text = variant.partition("=")
         fields = json.loads(text)
         library = fields.pop("library", options.libattnjit)
+        templates = fields.pop("templates", options.templates)
         tuning = json.dumps(fields.pop("tuning")) if "tuning" in fields else None
-        found[name] = Attnjit(library, options.templates, tuning, fields)
+        found[name] = Attnjit(library, templates, tuning, fields)
     return found
 
 

@@ -56,6 +56,12 @@ struct Consumer {
   /// Whether bits of a masked tile are found before there are scores, and not with them: of masks
   /// of intervals where a map says of some blocks that the mask is not asked.
   ATTNJIT_DEVICE static constexpr bool asks_first() { return !Mask::kInterval || Config::kMapped; }
+  static constexpr bool kPvBf16 = Layout::kPvOperand == WgmmaOperand::kBf16;
+  /// Whether tiles after a first one look for maxima only where they must. NOTE: not where P is
+  /// e4m3, which is saturated so soon that most tiles would. At depth 256 it gains nothing, since
+  /// products are the bound.
+  static constexpr bool kFollows =
+      !Config::kE4m3 && !Config::kWidensKv && !Config::kRescaleByRow && Layout::kPvColumns <= 128;
   /// Where O is staged: in memory of its own, or in Q's, which it then holds until it is stored.
   static constexpr bool kOwnO = Config::kOBlocks > 0;
 
@@ -191,10 +197,8 @@ struct Consumer {
     }
   }
 
-  /// Modifies and masks. True, in the whole warp, where earlier outputs are to be multiplied by
-  /// `correction`.
-  ATTNJIT_DEVICE bool softmax(Scores& s, Rows& rows, bool masked, const Bits& bits,
-                              float (&correction)[2]) {
+  /// Modifies and masks.
+  ATTNJIT_DEVICE void finish_scores(Scores& s, Rows& rows, bool masked, const Bits& bits) {
     rows.scores.first_kv = rows.index * Config::kTileN + 2 * (lane & 3);
     modify_scores<ScoreMod>(s, rows.scores, rows.state, rows.scale, params);
     if (masked) {
@@ -204,7 +208,6 @@ struct Consumer {
         hide(s, bits);
       }
     }
-    return rows.softmax.step(s, correction);
   }
 
   // ---- KV tiles
@@ -252,7 +255,8 @@ struct Consumer {
     }
     end_qk<0>(s, rows);
     if (Config::kListed && !none_before) release_v();
-    const bool moved = softmax(s, rows, is_masked(rows), bits, correction);
+    finish_scores(s, rows, is_masked(rows), bits);
+    const bool moved = rows.softmax.step(s, correction);
     pack_probabilities<Config>(rows.p, s);
     if (moved) OutputOf<Config>::scale(correction);
   }
@@ -286,9 +290,16 @@ struct Consumer {
       if (masked) ask_mask(bits, rows);
     }
     end_qk<1>(s, rows);
-    const bool moved = softmax(s, rows, masked, bits, correction);
-    end_pv();
-    pack_probabilities<Config>(rows.p, s);
+    finish_scores(s, rows, masked, bits);
+    bool moved;
+    if constexpr (kFollows) {
+      end_pv();  // whose operand P's registers are
+      moved = rows.softmax.template follow<kPvBf16>(s, rows.p, correction);
+    } else {
+      moved = rows.softmax.step(s, correction);
+      end_pv();
+      pack_probabilities<Config>(rows.p, s);
+    }
     if (moved) OutputOf<Config>::scale(correction);
   }
 

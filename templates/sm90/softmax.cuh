@@ -223,14 +223,10 @@ struct OnlineSoftmax {
   template <int kCount>
   ATTNJIT_DEVICE bool step(float (&s)[kCount], float (&correction)[2]) {
     float largest[2];  // of this lane's columns; where rows move by themselves, of the row's
+    find_largest(s, largest);
     bool keep = true;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      largest[half] = maximum[half];
-#pragma unroll
-      for (int i = 2 * half; i < kCount; i += 4) {
-        largest[half] = fmaxf(largest[half], fmaxf(s[i], s[i + 1]));
-      }
       // How far, in exponents of 2, scores may exceed the running maximum before a warp's rows
       // follow theirs: probabilities stay below 2^threshold, and most tiles leave sums and outputs
       // as they are. Source: Zadouri et al., "FlashAttention-4", 2026.
@@ -243,30 +239,60 @@ struct OnlineSoftmax {
     // NOTE: most tiles move no maximum, and a vote tells that sooner than the four shuffles that
     // make a lane's maximum its row's. With kRescaleByRow it only spares work that changes no bit.
     const bool moved = !__all_sync(0xffffffffu, keep);
-    if (moved) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const float row_max = Config::kRescaleByRow ? largest[half] : quad_max(largest[half]);
-        correction[half] = exp2_approx((maximum[half] - row_max) * log2_scale[half]);
-        maximum[half] = row_max;
-        sum[half] *= correction[half];
-      }
-    }
+    if (moved) move_maxima(largest, correction);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const float origin = this->origin(half);
 #pragma unroll
       for (int i = 2 * half; i < kCount; i += 4) {
-        const bool polynomial = by_polynomial<Config::kExp2FmaPairs, kCount / 4>(i / 4);
 #pragma unroll
-        for (int k = i; k < i + 2; ++k) {
-          const float x = fmaf(s[k], log2_scale[half], -origin);
-          s[k] = polynomial ? exp2_polynomial(x) : exp2_approx(x);
-        }
+        for (int k = i; k < i + 2; ++k) s[k] = probability<kCount>(s, k, half, origin);
         sum[half] += s[i] + s[i + 1];
       }
     }
     return moved;
+  }
+
+  /// The same with scores that stay as they are: `pairs` gets their probabilities. Maxima are
+  /// looked for only in a tile where probabilities, relative to those of earlier tiles, sum up to
+  /// so much that one may exceed 2^threshold.
+  ///
+  /// NOTE: that is seldom, and then the tile is computed again. Beside products a maximum of two
+  /// numbers takes 1.8 times as long as alone, and 2^x 1.3 times (docs/clock.md).
+  template <bool kBf16, int kCount>
+  ATTNJIT_DEVICE bool follow(const float (&s)[kCount], u32 (&pairs)[kCount / 2],
+                             float (&correction)[2]) {
+    static_assert(!Config::kRescaleByRow && Config::kPBias == 0.0f,
+                  "rows of a warp move together, and their P is a float's");
+    constexpr float kMost = static_cast<float>(1 << static_cast<int>(Config::kRescaleThreshold));
+    u32 moved = 0;
+    float part[2][2];  // of a row's columns, by turns
+    while (true) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const float origin = this->origin(half);
+#pragma unroll
+        for (int i = 2 * half; i < kCount; i += 4) {
+          const float first = probability<kCount>(s, i, half, origin);
+          const float second = probability<kCount>(s, i + 1, half, origin);
+          float& to = part[half][i / 4 % 2];
+          to = i < 8 ? first + second : to + (first + second);
+          pairs[i / 2] = pack_pair<kBf16>(first, second);
+        }
+      }
+      // NOTE: the compiler would make a copy of all this for the second pass, whose end it knows.
+      asm volatile("" : "+r"(moved));
+      const bool small = part[0][0] <= kMost && part[0][1] <= kMost &&  //
+                         part[1][0] <= kMost && part[1][1] <= kMost;
+      if (moved != 0 || __all_sync(0xffffffffu, small)) break;
+      float largest[2];
+      find_largest(s, largest);
+      move_maxima(largest, correction);
+      moved = 1;
+    }
+#pragma unroll
+    for (int half = 0; half < 2; ++half) sum[half] += part[half][0] + part[half][1];
+    return moved != 0;
   }
 
   /// Of a row, in all four lanes of its quad. What they are relative to includes the bias, so LSE,
@@ -276,6 +302,38 @@ struct OnlineSoftmax {
   }
 
  private:
+  /// The largest of this lane's columns of each row, and of its maximum so far.
+  template <int kCount>
+  ATTNJIT_DEVICE void find_largest(const float (&s)[kCount], float (&largest)[2]) const {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      largest[half] = maximum[half];
+#pragma unroll
+      for (int i = 2 * half; i < kCount; i += 4) {
+        largest[half] = fmaxf(largest[half], fmaxf(s[i], s[i + 1]));
+      }
+    }
+  }
+
+  /// Makes them, of the whole row's, what probabilities are relative to.
+  ATTNJIT_DEVICE void move_maxima(const float (&largest)[2], float (&correction)[2]) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float row_max = Config::kRescaleByRow ? largest[half] : quad_max(largest[half]);
+      correction[half] = exp2_approx((maximum[half] - row_max) * log2_scale[half]);
+      maximum[half] = row_max;
+      sum[half] *= correction[half];
+    }
+  }
+
+  /// Of score `i` of a thread's.
+  template <int kCount>
+  ATTNJIT_DEVICE float probability(const float (&s)[kCount], int i, int half, float origin) const {
+    const float x = fmaf(s[i], log2_scale[half], -origin);
+    return by_polynomial<Config::kExp2FmaPairs, kCount / 4>(i / 4) ? exp2_polynomial(x)
+                                                                   : exp2_approx(x);
+  }
+
   /// What exponents of 2 are relative to.
   ATTNJIT_DEVICE float origin(int half) const {
     if constexpr (Config::kPBias == 0) return maximum[half] * log2_scale[half];

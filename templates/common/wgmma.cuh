@@ -69,6 +69,8 @@ template <int N>
 struct Wgmma;
 
 // Cumulative operand lists: Dn names registers 0..n-1, On binds them.
+#define ATTNJIT_D4 "%0,%1,%2,%3"
+#define ATTNJIT_O4 "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
 #define ATTNJIT_D16 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15"
 #define ATTNJIT_O16                                                                               \
   "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), \
@@ -166,6 +168,10 @@ struct Wgmma;
   }
 
 template <>
+struct Wgmma<8> {
+  ATTNJIT_WGMMA_RS(8, 4, "%4", "%5", "%6", "%7", "%8", "%9")
+};
+template <>
 struct Wgmma<32> {
   ATTNJIT_WGMMA_RS(32, 16, "%16", "%17", "%18", "%19", "%20", "%21")
 };
@@ -218,6 +224,8 @@ struct Wgmma<256> {
   ATTNJIT_WGMMA_RS(256, 128, "%128", "%129", "%130", "%131", "%132", "%133")
 };
 
+#undef ATTNJIT_D4
+#undef ATTNJIT_O4
 #undef ATTNJIT_D16
 #undef ATTNJIT_O16
 #undef ATTNJIT_D32

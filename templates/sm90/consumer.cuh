@@ -74,6 +74,7 @@ struct Consumer {
   Ring k_ring;
   Ring v_ring;
   Ring q_ring;
+  float row_sums[4];    ///< of the last P multiplied, where rows are summed by product
   int unreleased = -1;  ///< the stage of Q whose memory holds the O of the work tile before
 
   ATTNJIT_DEVICE Consumer(const Smem<Config>& memory, const Arguments& launch, const Params& user,
@@ -124,7 +125,23 @@ struct Consumer {
   ATTNJIT_DEVICE void begin_qk(Scores& s, const Rows& rows) {
     issue_qk<Config>(s, rows.q_address, smem.k(k_ring.stage));
   }
-  ATTNJIT_DEVICE void begin_pv(Rows& rows) { issue_pv<Config>(rows.p, smem.v(v_ring.stage)); }
+  ATTNJIT_DEVICE void begin_pv(Rows& rows) {
+    issue_pv<Config>(rows.p, smem.v(v_ring.stage));
+    if constexpr (sums_by_product<Config>()) issue_row_sums<Config>(row_sums, rows.p, smem.ones());
+    wgmma_commit();
+  }
+  /// Behind the products of a tile.
+  ATTNJIT_DEVICE void add_row_sums(Rows& rows) {
+    if constexpr (sums_by_product<Config>()) {
+      pin_registers(row_sums);
+      rows.softmax.add(row_sums);
+    }
+  }
+  /// Makes what earlier tiles have come to relative to the maxima that moved.
+  ATTNJIT_DEVICE void correct(Rows& rows, const float (&correction)[2]) {
+    OutputOf<Config>::scale(correction);
+    if constexpr (sums_by_product<Config>()) rows.softmax.correct(correction);
+  }
   /// NOTE: a wgmma wait covers the executing threads' products, so each warp hands back for itself.
   template <int kPending>
   ATTNJIT_DEVICE void end_qk(Scores& s, const Rows& rows) {
@@ -146,6 +163,7 @@ struct Consumer {
     wgmma_fence();
     begin_pv(rows);
     end_pv();
+    add_row_sums(rows);
   }
 
   // ---- Scores to probabilities
@@ -254,11 +272,14 @@ struct Consumer {
       if (asks(rows)) ask_mask(bits, rows);
     }
     end_qk<0>(s, rows);
-    if (Config::kListed && !none_before) release_v();
+    if (Config::kListed && !none_before) {
+      release_v();
+      add_row_sums(rows);
+    }
     finish_scores(s, rows, is_masked(rows), bits);
     const bool moved = rows.softmax.step(s, correction);
     pack_probabilities<Config>(rows.p, s);
-    if (moved) OutputOf<Config>::scale(correction);
+    if (moved) correct(rows, correction);
   }
 
   /// A tile whose softmax runs under P V of the tile before. Where there is a map, a masked one has
@@ -298,9 +319,10 @@ struct Consumer {
     } else {
       moved = rows.softmax.step(s, correction);
       end_pv();
+      add_row_sums(rows);
       pack_probabilities<Config>(rows.p, s);
     }
-    if (moved) OutputOf<Config>::scale(correction);
+    if (moved) correct(rows, correction);
   }
 
   /// O += P V of the last tile.

@@ -71,6 +71,18 @@ ATTNJIT_DEVICE void run_body(const Arguments& arguments, const Params& params) {
     prefetch_tensor_map(arguments.o_map);
     init_barriers<Config>(smem.barrier(0));
   }
+  if constexpr (sums_by_product<Config>()) {
+    static_assert(
+        Config::kOnesOffset % 16 == 0 &&
+            Config::kOnesOffset >=
+                Config::kRowsOffset + Config::kRowStages * LayoutOf<Config>::kVRowsBytes &&
+            Config::kWorkOffset >= Config::kOnesOffset + kOnesBytes,
+        "ones lie between V's rows and the announcements");
+    if (threadIdx.x < kOnesBytes / 16) {
+      store_shared_v4(smem.ones() + 16 * threadIdx.x, kFourOnes, kFourOnes, kFourOnes, kFourOnes);
+      fence_proxy_async_shared();  // wgmma reads them
+    }
+  }
   // NOTE: before anything is read or written: the launch before may still write it, or read it.
   if constexpr (Config::kOverlaps) await_prerequisites();
   __syncthreads();

@@ -201,6 +201,10 @@ struct LayoutOf {
                 "an SM has 228 KiB of shared memory");
 };
 
+/// Eight columns of 32 ones of e4m3, which rows are summed with.
+constexpr int kOnesBytes = 8 * 32;
+constexpr u32 kFourOnes = 0x38383838;
+
 /// Addresses in the shared window.
 template <class Config>
 struct Smem : CtaMemory<Config> {
@@ -231,6 +235,7 @@ struct Smem : CtaMemory<Config> {
     return base + Config::kRowWordsOffset + 4 * stage;
   }
   ATTNJIT_DEVICE u32 k_row_word(int stage) const { return v_row_word(Config::kRowStages + stage); }
+  ATTNJIT_DEVICE u32 ones() const { return base + Config::kOnesOffset; }
   ATTNJIT_DEVICE u32 o(int consumer) const {
     return base + Config::kOOffset + consumer * Config::kOBlocks * Layout::kConsumerBlockBytes;
   }

@@ -39,7 +39,7 @@ ATTNJIT_DEVICE void issue_qk(float (&s)[Config::kTileN / 2], u32 q_address, u32 
   wgmma_commit();
 }
 
-/// Issues O += P V of one tile, of the first columns of O or of the rest.
+/// Issues O += P V of one tile, which is to be committed: of the first columns of O or of the rest.
 template <class Config, int kColumns, bool kRest>
 ATTNJIT_DEVICE void issue_pv_columns(const u32 (&p)[LayoutOf<Config>::kPWords], u64 v) {
   using Layout = LayoutOf<Config>;
@@ -66,7 +66,19 @@ ATTNJIT_DEVICE void issue_pv(const u32 (&p)[LayoutOf<Config>::kPWords], u32 v_ad
                   "the rest begins with a block of columns");
     issue_pv_columns<Config, kRest, true>(p, v + Layout::kKvBlockBytes / 16);
   }
-  wgmma_commit();
+}
+
+/// Issues the sums of P's rows: a product with eight columns of ones.
+template <class Config>
+ATTNJIT_DEVICE void issue_row_sums(float (&sums)[4], const u32 (&p)[LayoutOf<Config>::kPWords],
+                                   u32 ones_address) {
+  using Layout = LayoutOf<Config>;
+  const u64 ones = plain_matrix_descriptor<kOnesBytes / 2>(ones_address);
+#pragma unroll
+  for (int step = 0; step < Layout::kPvSteps; ++step) {
+    Wgmma<8>::template rs<Layout::kPvOperand>(sums, p[4 * step], p[4 * step + 1], p[4 * step + 2],
+                                              p[4 * step + 3], ones, step > 0);
+  }
 }
 
 /// A thread's probabilities as the A operand of P V. Of e4m3 a register of A has two columns of

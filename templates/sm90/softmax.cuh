@@ -209,6 +209,13 @@ ATTNJIT_DEVICE float quad_sum(float x) {
   return x + __shfl_xor_sync(0xffffffffu, x, 2);
 }
 
+/// Whether the tensor cores sum the rows of P, as a product with ones. Then they are the sums of
+/// what is multiplied with V: of P rounded.
+template <class Config>
+constexpr bool sums_by_product() {
+  return requires { Config::kOnesOffset; };
+}
+
 /// The running state of a thread's two rows. Scores are in units of which `log2_scale` makes
 /// exponents of 2; log2_scale > 0. Probabilities are multiplied by 2^kPBias: of e4m3 that keeps
 /// small ones, and with what a maximum may grow it stays below 448.
@@ -216,7 +223,7 @@ template <class Config, int kScales = 1>
 struct OnlineSoftmax {
   RowScales<kScales> log2_scale;
   float maximum[2] = {kMaxFloor, kMaxFloor};
-  float sum[2] = {0.0f, 0.0f};  ///< of this lane's columns
+  float sum[2] = {0.0f, 0.0f};  ///< of this lane's columns; by product, of the row
 
   /// Replaces scores by probabilities relative to the running maximum. True, in the whole warp,
   /// where a row's maximum moved: earlier outputs are then to be multiplied by `correction`.
@@ -247,7 +254,7 @@ struct OnlineSoftmax {
       for (int i = 2 * half; i < kCount; i += 4) {
 #pragma unroll
         for (int k = i; k < i + 2; ++k) s[k] = probability<kCount>(s, k, half, origin);
-        sum[half] += s[i] + s[i + 1];
+        if constexpr (!sums_by_product<Config>()) sum[half] += s[i] + s[i + 1];
       }
     }
     return moved;
@@ -295,10 +302,22 @@ struct OnlineSoftmax {
     return moved != 0;
   }
 
+  /// Where rows are summed by product: those of a tile, as an accumulator of eight columns has
+  /// them.
+  ATTNJIT_DEVICE void add(const float (&row_sums)[4]) {
+    sum[0] += row_sums[0];
+    sum[1] += row_sums[2];
+  }
+  /// And what step() would have done to them.
+  ATTNJIT_DEVICE void correct(const float (&correction)[2]) {
+    sum[0] *= correction[0];
+    sum[1] *= correction[1];
+  }
+
   /// Of a row, in all four lanes of its quad. What they are relative to includes the bias, so LSE,
   /// sinks and merges need no other care.
   ATTNJIT_DEVICE RowStatistics statistics(int half) const {
-    return {quad_sum(sum[half]), origin(half)};
+    return {sums_by_product<Config>() ? sum[half] : quad_sum(sum[half]), origin(half)};
   }
 
  private:
@@ -322,7 +341,7 @@ struct OnlineSoftmax {
       const float row_max = Config::kRescaleByRow ? largest[half] : quad_max(largest[half]);
       correction[half] = exp2_approx((maximum[half] - row_max) * log2_scale[half]);
       maximum[half] = row_max;
-      sum[half] *= correction[half];
+      if constexpr (!sums_by_product<Config>()) sum[half] *= correction[half];
     }
   }
 

@@ -103,5 +103,38 @@ TEST_F(Sm90EightBit, WhatIsRefused) {
   EXPECT_EQ(reason(spec_of(128)), "");
 }
 
+// Up to depth 64 the tensor cores sum rows of P, too, unless somebody is told the sums.
+TEST_F(Sm90EightBit, RowsAreSummedByProduct) {
+  const auto sums = [](const AttentionSpec& spec) {
+    const auto kernel = compiled(spec);
+    return kernel && kernel->generated.ptx.find("m64n8k32.f32.e4m3.e4m3") != std::string::npos;
+  };
+  std::vector<Trial> trials;
+  for (const int depth : {64, 48, 16}) {
+    AttentionSpec spec = base_spec(Arch::kSm90a, 4, 1, depth, mask_of(Kind::kNull));
+    spec.qkv_dtype = Dtype::kE4m3;
+    spec.output_dtype = Dtype::kBf16;
+    spec.return_lse = false;
+    if (depth == 64) {
+      EXPECT_TRUE(sums(spec));
+    }
+    trials.push_back({spec, {{{200}, {500}}, {{64, 64}, {33, 33}}}});
+    spec.mask = mask_of(Kind::kCausal);
+    spec.sink = true;
+    trials.push_back({spec, {{{200}, {150}}, {{200}, {500}}}});
+    spec.mask = window_of(70);
+    trials.push_back({spec, {{{300}, {400}}}});
+    trials.push_back(
+        {of_sequences(with_group(spec, 8, 4), 16, true), {{{20, 0, 141}, {300, 40, 200}}}});
+  }
+  expect_passes(some_of(trials, 4));
+  AttentionSpec told = trials[0].spec;
+  told.return_lse = true;
+  EXPECT_FALSE(sums(told));
+  AttentionSpec parts = trials[0].spec;
+  parts.num_partitions = 3;
+  EXPECT_FALSE(sums(parts));
+}
+
 }  // namespace
 }  // namespace attnjit::sm90

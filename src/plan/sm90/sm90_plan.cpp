@@ -139,6 +139,15 @@ void choose_mapped(const AttentionSpec& spec, Sm90Plan& plan) {
   if (spec.qk_depth > 64 && spec.qk_depth <= 128) plan.num_q_stages = 1;
 }
 
+/// Whether P's rows may be summed by the tensor cores: where they have time, beside short rows of
+/// V, and nothing but O is divided by the sums. They are of P rounded, with which an LSE would be
+/// off by up to 2^-4.
+bool may_sum_by_product(const AttentionSpec& spec, const Sm90Plan& plan) {
+  return is_e4m3(spec) && spec.qk_depth <= 64 && !spec.return_lse && !plan.split;
+}
+/// Eight columns of 32 ones.
+std::int64_t ones_bytes(const Sm90Plan& plan) { return plan.sums_by_product ? 8 * 32 : 0; }
+
 /// The tile of e4m3 of a depth. P takes half of the registers that it takes of 16-bit types, and O
 /// the same.
 void choose_e4m3(const AttentionSpec& spec, Sm90Plan& plan) {
@@ -154,8 +163,9 @@ void choose_e4m3(const AttentionSpec& spec, Sm90Plan& plan) {
   plan.num_q_stages = 2;
   if (spec.qk_depth <= 64) {
     plan.BN = 128;
-    // The MUFU takes twice as long as the products: measured, see docs/sm90.md.
-    plan.exp2_fma_pairs = 1;
+    // The MUFU takes twice as long as the products, and sums have instructions, too: measured, see
+    // docs/sm90.md.
+    plan.exp2_fma_pairs = may_sum_by_product(spec, plan) ? 0 : 1;
   } else if (spec.qk_depth <= 128) {
     plan.BN = plan.num_consumers == 3 ? 96 : 128;
   } else {
@@ -363,6 +373,7 @@ void complete(const AttentionSpec& spec, Sm90Plan& plan) {
                      spec.max_q_len << rows_shift(spec.group) <= kSm90ConsumerRows);
   plan.pack_gqa = spec.group > 1 && fits && !(has_state && spec.qk_depth > 128);
   plan.BM = 64 * plan.num_consumers;
+  plan.sums_by_product = may_sum_by_product(spec, plan) && plan.num_consumers == 3;
   plan.box_keys = spec.page_size > 0 ? std::gcd(spec.page_size, plan.BN) : plan.BN;
   if (plan.row_copies) plan.box_keys = 0;
   // In all no more than the CTA is launched with: 3 x 168, or 4 x 128.
@@ -401,7 +412,7 @@ void complete(const AttentionSpec& spec, Sm90Plan& plan) {
   // Barriers and announcements of work tiles.
   const std::int64_t other_bytes = 8 * (4 * 3 + 4 * kMaxStages + 1 + 2 * row_tiles(plan)) +
                                    std::int64_t{work_bytes(plan)} * 2 * 3 + notes_bytes(plan) +
-                                   row_words_bytes(plan);
+                                   row_words_bytes(plan) + ones_bytes(plan);
   const std::int64_t room = smem_room(plan);
   const std::int64_t stages_bytes =
       plan.num_stages * plan.k_bytes + plan.num_v_stages * plan.v_bytes +
@@ -497,6 +508,7 @@ void lay_out(Sm90Plan& plan) {
     }
   }
   if (plan.o_blocks > 0) add(Sm90Region::kO, 0, std::int64_t{plan.o_blocks} * plan.BM * 128);
+  if (plan.sums_by_product) add(Sm90Region::kOnes, 0, ones_bytes(plan));
   add(Sm90Region::kWork, 0,
       std::int64_t{work_bytes(plan)} * plan.num_q_stages * plan.num_consumers);
   if (plan.listed) add(Sm90Region::kNotes, 0, notes_bytes(plan));
@@ -551,6 +563,9 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm9
   constants.add_bool("kSplit", sm90.split);
   // Of those alone: templates/common/run_marks.cuh.
   if (sm90.runs) constants.add_bool("kRuns", true);
+  if (sm90.sums_by_product) {
+    constants.add("kOnesOffset", sm90_begin_of(Sm90Region::kOnes, sm90));
+  }
   constants.add("kPartitionTiles", sm90.partition_tiles);
   constants.add_bool("kMergeOnePart", merges_one_part(spec));
   constants.add_bool("kRescaleByRow", sm90.rescale_by_row);
@@ -683,6 +698,8 @@ std::string sm90_range_name(const Sm90SmemRange& range, const Sm90Plan& plan) {
       return "KV tiles";
     case Sm90Region::kRowWords:
       return plan.widens_kv ? "keys of V and K rows" : "keys of V rows";
+    case Sm90Region::kOnes:
+      return "ones";
     case Sm90Region::kBarriers:
       return "barriers";
   }

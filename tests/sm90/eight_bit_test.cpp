@@ -103,20 +103,21 @@ TEST_F(Sm90EightBit, WhatIsRefused) {
   EXPECT_EQ(reason(spec_of(128)), "");
 }
 
-// Up to depth 64 the tensor cores sum rows of P, too, unless somebody is told the sums.
+// Up to depth 64, and above 192, the tensor cores sum rows of P, too, unless somebody is told the
+// sums.
 TEST_F(Sm90EightBit, RowsAreSummedByProduct) {
   const auto sums = [](const AttentionSpec& spec) {
     const auto kernel = compiled(spec);
     return kernel && kernel->generated.ptx.find("m64n8k32.f32.e4m3.e4m3") != std::string::npos;
   };
   std::vector<Trial> trials;
-  for (const int depth : {64, 48, 16}) {
+  for (const int depth : {64, 256, 16, 208}) {
     AttentionSpec spec = base_spec(Arch::kSm90a, 4, 1, depth, mask_of(Kind::kNull));
     spec.qkv_dtype = Dtype::kE4m3;
     spec.output_dtype = Dtype::kBf16;
     spec.return_lse = false;
-    if (depth == 64) {
-      EXPECT_TRUE(sums(spec));
+    if (depth == 64 || depth == 256) {
+      EXPECT_TRUE(sums(spec)) << depth;
     }
     trials.push_back({spec, {{{200}, {500}}, {{64, 64}, {33, 33}}}});
     spec.mask = mask_of(Kind::kCausal);

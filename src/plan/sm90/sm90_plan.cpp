@@ -139,11 +139,11 @@ void choose_mapped(const AttentionSpec& spec, Sm90Plan& plan) {
   if (spec.qk_depth > 64 && spec.qk_depth <= 128) plan.num_q_stages = 1;
 }
 
-/// Whether P's rows may be summed by the tensor cores: where they have time, beside short rows of
-/// V, and nothing but O is divided by the sums. They are of P rounded, with which an LSE would be
-/// off by up to 2^-4.
-bool may_sum_by_product(const AttentionSpec& spec, const Sm90Plan& plan) {
-  return is_e4m3(spec) && spec.qk_depth <= 64 && !spec.return_lse && !plan.split;
+/// Whether P's rows are summed by the tensor cores: where registers allow that, and nothing but O
+/// is divided by the sums. They are of P rounded, with which an LSE would be off by up to 2^-4.
+bool sums_by_product(const AttentionSpec& spec, const Sm90Plan& plan) {
+  const bool fits = spec.qk_depth <= 64 || spec.qk_depth > 192;  // others were not faster
+  return is_e4m3(spec) && fits && !spec.return_lse && !plan.split;
 }
 /// Eight columns of 32 ones.
 std::int64_t ones_bytes(const Sm90Plan& plan) { return plan.sums_by_product ? 8 * 32 : 0; }
@@ -165,11 +165,17 @@ void choose_e4m3(const AttentionSpec& spec, Sm90Plan& plan) {
     plan.BN = 128;
     // The MUFU takes twice as long as the products, and sums have instructions, too: measured, see
     // docs/sm90.md.
-    plan.exp2_fma_pairs = may_sum_by_product(spec, plan) ? 0 : 1;
+    plan.exp2_fma_pairs = sums_by_product(spec, plan) ? 0 : 1;
   } else if (spec.qk_depth <= 128) {
     plan.BN = plan.num_consumers == 3 ? 96 : 128;
   } else {
     plan.BN = spec.qk_depth <= 192 && spec.ov_depth <= 128 ? 128 : 96;
+  }
+  if (spec.qk_depth > 192) {
+    // Two consumers whose products and softmax take about as long need no turns, and O that is
+    // stored more at a time is worth more than a second Q: measured.
+    plan.ping_pong = false;
+    plan.num_q_stages = 1;
   }
 }
 
@@ -373,7 +379,7 @@ void complete(const AttentionSpec& spec, Sm90Plan& plan) {
                      spec.max_q_len << rows_shift(spec.group) <= kSm90ConsumerRows);
   plan.pack_gqa = spec.group > 1 && fits && !(has_state && spec.qk_depth > 128);
   plan.BM = 64 * plan.num_consumers;
-  plan.sums_by_product = may_sum_by_product(spec, plan) && plan.num_consumers == 3;
+  plan.sums_by_product = sums_by_product(spec, plan);
   plan.box_keys = spec.page_size > 0 ? std::gcd(spec.page_size, plan.BN) : plan.BN;
   if (plan.row_copies) plan.box_keys = 0;
   // In all no more than the CTA is launched with: 3 x 168, or 4 x 128.

@@ -108,7 +108,7 @@ def cells():
     wide = custom("q_idx - kv_idx < p.w", w="i32"), {"w": 1 << 30}
     yield Cell("null", None, {"builtin": ("null", {}), "expression": wide})
     yield Cell("causal", causal,
-               {"builtin": (CAUSAL, {}), "expression": (custom("kv_idx < q_idx + 1"), {})})
+               {"builtin": (CAUSAL, {}), "expression": (custom("kv_idx <= q_idx >> 0"), {})})
     yield Cell("chunks.1k", lambda b, h, q, k: q // 1024 == k // 1024,
                {"builtin": ({"kind": "chunked", "chunk": 1024}, {}),
                 "expression": (custom("q_idx / 1024 == kv_idx / 1024"), {})})

@@ -7,19 +7,10 @@
 #include <limits>
 
 #include "spec/expression_ranges.h"
+#include "spec/triangle_values.h"
 
 namespace attnjit::spec {
 namespace {
-
-bool is_causal(const Expression& expression) {
-  const ExprNode& root = expression.root();
-  const auto is = [&](int arg, Coord coord) {
-    const ExprNode& node = expression.nodes[root.args[arg]];
-    return node.op == ExprOp::kCoord && node.coord == coord;
-  };
-  return (root.op == ExprOp::kLessEqual && is(0, Coord::kKvIdx) && is(1, Coord::kQIdx)) ||
-         (root.op == ExprOp::kGreaterEqual && is(0, Coord::kQIdx) && is(1, Coord::kKvIdx));
-}
 
 /// Whether all that the expression reads is a position or a head: of these a tile knows every value
 /// that they have in any launch.
@@ -44,7 +35,11 @@ bool hides_nothing(const Expression& expression) {
 }  // namespace
 
 std::optional<MaskSpec::Kind> builtin_mask(const Expression& expression) {
-  if (is_causal(expression)) return MaskSpec::Kind::kCausal;
+  const std::optional<bool> seen = value_in(expression, Triangle::kSeen);
+  const std::optional<bool> hidden = value_in(expression, Triangle::kHidden);
+  if (seen == true && hidden == false) return MaskSpec::Kind::kCausal;
+  if (seen == true && hidden == true) return MaskSpec::Kind::kNull;
+  // Ranges know operations that linear forms do not.
   if (hides_nothing(expression)) return MaskSpec::Kind::kNull;
   return std::nullopt;
 }

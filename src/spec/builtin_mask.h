@@ -11,8 +11,8 @@
 
 namespace attnjit::spec {
 
-/// The built-in mask without numbers that a mask's expression is: kCausal, or kNull where it shows
-/// every key, whatever a launch's lengths. Nothing for any other expression.
+/// The built-in mask without numbers that a mask's expression is, in any spelling: kCausal, or
+/// kNull where it shows every key, whatever a launch's lengths. Nothing where that is not certain.
 std::optional<MaskSpec::Kind> builtin_mask(const Expression& expression);
 
 }  // namespace attnjit::spec

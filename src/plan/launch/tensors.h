@@ -9,11 +9,12 @@
 
 #include "attnjit/launch.h"
 #include "base/problems.h"
+#include "spec/triangle_values.h"
 
 namespace attnjit {
 
 /// Kernels compute row and key numbers, and a tile past them, in 32 bits.
-inline constexpr std::int32_t kMaxLength = 1 << 30;
+inline constexpr std::int32_t kMaxLength = spec::kMostLength;
 
 /// A row of K in the format dsv32, in which bytes count as elements.
 inline constexpr int kDsv32RowBytes = 656;

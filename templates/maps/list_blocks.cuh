@@ -148,22 +148,60 @@ struct BlockRow {
     return low_bits(columns_before(strip.kv_idx.hi - strip.kv_idx.lo + 1 - 2 * word));
   }
 
-  /// Finds out about a strip of an undecided block, and stores its bits. `first`: the chunk's first
-  /// block. A warp.
-  ATTNJIT_DEVICE void ask(int first, int number, int strip_number) const {
-    const int block = chunk.undecided[number];
-    u32* const note = chunk.notes + block;
-    const bool kept = is_kept(number);
-    if (!kept) {
-      const u32 known = __shfl_sync(kAll, lane == 0 ? atomicOr(note, 0u) : 0u, 0);
-      if ((known & kSeenBits) != 0 && (known & kHiddenBits) != 0) return;
+  /// Whether a visible and a hidden score of an undecided block were found, and more is not to be
+  /// known of it. A warp.
+  ATTNJIT_DEVICE bool is_mixed(int number) const {
+    if (is_kept(number)) return false;
+    u32* const note = chunk.notes + chunk.undecided[number];
+    const u32 known = __shfl_sync(kAll, lane == 0 ? atomicOr(note, 0u) : 0u, 0);
+    return (known & kSeenBits) != 0 && (known & kHiddenBits) != 0;
+  }
+
+  /// The rows of a strip of a block.
+  ATTNJIT_DEVICE WarpTile strip_of(WarpTile block, int strip) const {
+    block.q_idx.lo += kStrip * strip;
+    block.q_idx.hi = min(block.q_idx.hi, block.q_idx.lo + kStrip - 1);
+    return block;
+  }
+
+  /// Asks what is known of the blocks of a chunk with the elements of arrays, and then of strips of
+  /// those that this leaves undecided. NOTE: a warp asks at one place, which is as long as the
+  /// mask's expression. All threads.
+  ATTNJIT_DEVICE void ask_warps(int first, int blocks) {
+#pragma unroll 1
+    for (int strips = 0; strips < 2; ++strips) {
+      const int count = strips != 0 ? chunk.undecided_count * kStrips : blocks;
+#pragma unroll 1
+      for (int i = warp; i < count; i += kWarps) {
+        const int number = i / kStrips, strip = i % kStrips;
+        const int block = strips != 0 ? chunk.undecided[number] : i;
+        if (strips != 0 ? is_mixed(number) : chunk.status[i] != kSeenInPart) continue;
+        WarpTile tile = with_keys(WarpTile{row, lane}, first + block);
+        if (strips != 0) tile = strip_of(tile, strip);
+        BlockStatus said = kHidden;
+        if (tile.q_idx.lo <= tile.q_idx.hi) said = status_of(Mask::tiles(tile, params));
+        if (strips != 0) {
+          find_out(number, strip, tile, said);
+        } else {
+          __syncwarp();  // all lanes have read it
+          if (lane == 0) chunk.status[i] = said;
+        }
+      }
+      __syncthreads();
+      if (strips != 0) return;
+      if (warp == 0) list_undecided(blocks);
+      __syncthreads();
     }
-    WarpTile strip = with_keys(WarpTile{row, lane}, first + block);
-    strip.q_idx.lo += kStrip * strip_number;
-    strip.q_idx.hi = min(strip.q_idx.hi, strip.q_idx.lo + kStrip - 1);
+  }
+
+  /// Finds out about a strip of an undecided block, and stores its bits. `said`: what is known of
+  /// it with the elements of arrays. A warp.
+  ATTNJIT_DEVICE void find_out(int number, int strip_number, const WarpTile& strip,
+                               BlockStatus said) const {
+    u32* const note = chunk.notes + chunk.undecided[number];
+    const bool kept = is_kept(number);
     u32 words[kRowWords] = {};
     if (strip.q_idx.lo <= strip.q_idx.hi) {
-      const BlockStatus said = status_of(Mask::tiles(strip, params));
       RowBits found = {{}, {}};
       if (said == kSeenInPart) {
         found = ask_scores(strip, kept);
@@ -227,20 +265,19 @@ struct BlockRow {
 
   /// Appends the blocks of a chunk that have a status to a list, and the notes of those that are
   /// seen in part to theirs. A warp.
-  template <BlockStatus kWanted>
-  ATTNJIT_DEVICE int append(i64 list, int count, int first, int blocks) const {
+  ATTNJIT_DEVICE int append(BlockStatus wanted, i64 list, int count, int first, int blocks) const {
     int* const indices =
-        (kWanted == kSeenInPart ? arguments.kv_indices : arguments.full_kv_indices) + list;
+        (wanted == kSeenInPart ? arguments.kv_indices : arguments.full_kv_indices) + list;
 #pragma unroll 1
     for (int base = 0; base < blocks; base += 32) {
       const int block = base + lane;
-      const bool mine = block < blocks && chunk.status[block] == kWanted;
+      const bool mine = block < blocks && chunk.status[block] == wanted;
       const u32 found = __ballot_sync(kAll, mine);
       const int place = count + __popc(found & ((1u << lane) - 1));
       if (mine) {
         indices[place] = first + block;
-        if constexpr (Config::kMapBits && kWanted == kSeenInPart) {
-          if (arguments.bit_blocks > 0) {
+        if constexpr (Config::kMapBits) {
+          if (wanted == kSeenInPart && arguments.bit_blocks > 0) {
             arguments.kv_bits[list + place] = static_cast<int>(chunk.notes[block]);
           }
         }
@@ -289,31 +326,14 @@ struct BlockRow {
         chunk.status[i] = status_of(Mask::tiles(with_keys(row, first + i), params));
       }
       __syncthreads();
-#pragma unroll 1
-      for (int i = warp; i < blocks; i += kWarps) {
-        if (chunk.status[i] != kSeenInPart) continue;
-        const WarpTile tile = with_keys(WarpTile{row, lane}, first + i);
-        const BlockStatus said = status_of(Mask::tiles(tile, params));
-        __syncwarp();  // all lanes have read it
-        if (lane == 0) chunk.status[i] = said;
-      }
-      __syncthreads();
-      if (warp == 0) list_undecided(blocks);
-      __syncthreads();
+      ask_warps(first, blocks);
       const int undecided = chunk.undecided_count;
-#pragma unroll 1
-      for (int i = warp; i < undecided * kStrips; i += kWarps) {
-        ask(first, i / kStrips, i % kStrips);
-      }
-      __syncthreads();
 #pragma unroll 1
       for (int i = thread; i < undecided; i += Config::kThreads) decide(i);
       __syncthreads();
       next_place = min(next_place + static_cast<u32>(undecided), places_end);
-      if (warp == 0) {
-        count = append<kSeenInPart>(list, count, first, blocks);
-      } else if (warp == 1) {
-        count = append<kSeenWhole>(list, count, first, blocks);
+      if (warp < 2) {
+        count = append(warp == 0 ? kSeenInPart : kSeenWhole, list, count, first, blocks);
       }
       __syncthreads();
     }

@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-#include "../kernel_fixture.h"
+#include "../map_fixture.h"
 
 namespace attnjit::sm90 {
 namespace {
@@ -12,8 +12,8 @@ using namespace kernel_test;
 
 class Sm90CodeSize : public KernelTest {
  protected:
-  static std::string ptx_of(Arch arch, int depth) {
-    const auto kernel = compiled(base_spec(arch, 2, 1, depth, mask_of(Kind::kCausal)));
+  static std::string ptx_of(Arch arch, int depth, const MaskSpec& mask = mask_of(Kind::kCausal)) {
+    const auto kernel = compiled(base_spec(arch, 2, 1, depth, mask));
     return kernel ? kernel->generated.ptx : std::string();
   }
   static int count(std::string_view text, std::string_view part) {
@@ -48,6 +48,12 @@ TEST_F(Sm90CodeSize, OIsRegistersWithNames) {
   const std::string large = ptx_of(Arch::kSm90a, 256);
   EXPECT_EQ(count(large, ".reg .f32 o0_<128>"), 1);
   EXPECT_LT(count(large, "begin inline asm"), 600);
+}
+
+// The kernel that makes a map has one place where a warp asks what elements of arrays are among:
+// here of two operands.
+TEST_F(Sm90CodeSize, OnePlaceOfAMapAsksAboutElements) {
+  EXPECT_EQ(count(ptx_of(Arch::kSm90a, 128, causal_documents()), "redux.sync.min.s32"), 2);
 }
 
 }  // namespace

@@ -68,7 +68,8 @@ struct Consumer {
   const Smem<Config>& smem;
   const Arguments& arguments;
   const Params& params;
-  int rank;  ///< among the consumers
+  int rank;        ///< among the consumers
+  int turn_after;  ///< the barrier of the next one's turn
   int lane;
   int warp;  ///< of the warpgroup's four
   Ring k_ring;
@@ -83,6 +84,7 @@ struct Consumer {
         arguments(launch),
         params(user),
         rank(consumer),
+        turn_after(next_turn<Config>(consumer)),
         lane(static_cast<int>(threadIdx.x & 31u)),
         warp(warp_uniform(static_cast<int>(threadIdx.x >> 5)) & 3) {}
 
@@ -122,8 +124,8 @@ struct Consumer {
     if constexpr (Config::kRowCopies) fence_proxy_async_shared();
   }
 
-  ATTNJIT_DEVICE void begin_qk(Scores& s, const Rows& rows) {
-    issue_qk<Config>(s, rows.q_address, smem.k(k_ring.stage));
+  ATTNJIT_DEVICE void begin_qk(const Rows& rows) {
+    issue_qk<Config>(rows.q_address, smem.k(k_ring.stage));
   }
   ATTNJIT_DEVICE void begin_pv(Rows& rows) {
     issue_pv<Config>(rows.p, smem.v(v_ring.stage));
@@ -146,7 +148,7 @@ struct Consumer {
   template <int kPending>
   ATTNJIT_DEVICE void end_qk(Scores& s, const Rows& rows) {
     wgmma_wait<kPending>();
-    pin_registers(s);
+    ScoresOf<Config>::read(s);
     if (lane == 0) mbarrier_arrive(smem.k_empty(k_ring.stage));
     if (Config::kListed ? !rows.next.is_tile() : rows.index == rows.own.tile_begin)
       release_q_early();
@@ -265,8 +267,8 @@ struct Consumer {
       await_turn<Config>(rank);
     }
     wgmma_fence();
-    begin_qk(s, rows);
-    if (!none_before || (Config::kListed && rows.turn)) pass_turn<Config>(rank);
+    begin_qk(rows);
+    if (!none_before || (Config::kListed && rows.turn)) pass_turn<Config>(turn_after);
     look_ahead(rows, note);
     if constexpr (asks_first()) {
       if (asks(rows)) ask_mask(bits, rows);
@@ -301,11 +303,11 @@ struct Consumer {
     await_turn<Config>(rank);
     pin_registers(rows.p);
     wgmma_fence();
-    begin_qk(s, rows);
+    begin_qk(rows);
     await_v();
     wgmma_fence();
     begin_pv(rows);
-    pass_turn<Config>(rank);
+    pass_turn<Config>(turn_after);
     look_ahead(rows, note);
     if constexpr (asks_first() && !Config::kMapBits) {
       if (masked) ask_mask(bits, rows);
@@ -346,7 +348,7 @@ struct Consumer {
   }
   ATTNJIT_DEVICE void take_turn() {
     await_turn<Config>(rank);
-    pass_turn<Config>(rank);
+    pass_turn<Config>(turn_after);
   }
 
   /// The KV tiles that these rows see. NOTE: a loop for each kind of tile. A test of the kind
@@ -585,7 +587,7 @@ struct Consumer {
 
   /// All work tiles that the producer announces.
   ATTNJIT_DEVICE void run() {
-    if (rank == Config::kConsumers - 1) pass_turn<Config>(rank);
+    if (rank == Config::kConsumers - 1) pass_turn<Config>(turn_after);
     while (true) {
       smem.next_work_tile();
       smem.wait(smem.q_full(q_ring.stage, rank), q_ring.parity);

@@ -155,9 +155,9 @@ ATTNJIT_DEVICE void run_body(const Arguments& arguments, const Params& params) {
 /// The body that the launch chose, where there are two.
 template <class Config, class Mask, class ScoreMod, class Arguments, class Params>
 ATTNJIT_DEVICE void forward(const Arguments& arguments, const Params& params) {
-  name_output<Config>();
+  name_accumulators<Config>();
   if constexpr (requires { typename Config::Low; }) {
-    name_output<typename Config::Low>();
+    name_accumulators<typename Config::Low>();
     if (arguments.low_body != 0) {
       run_body<typename Config::Low, Mask, ScoreMod>(arguments, params);
       return;

@@ -2,7 +2,7 @@
 // A consumer's O on its way to global memory: staged in shared memory, stored from there by TMA.
 #pragma once
 
-#include "sm90/output_registers.cuh"
+#include "sm90/named_registers.cuh"
 
 namespace attnjit::sm90 {
 

@@ -2,7 +2,7 @@
 // A consumer's products, S = Q K^T and O += P V, and its turn to issue them.
 #pragma once
 
-#include "sm90/output_registers.cuh"
+#include "sm90/named_registers.cuh"
 
 namespace attnjit::sm90 {
 
@@ -12,30 +12,35 @@ ATTNJIT_DEVICE void await_turn(int consumer) {
   if constexpr (Config::kPingPong) named_barrier_sync(kTurnBarrier + consumer, kTurnThreads);
 }
 
-/// Gives the turn to the next consumer.
+/// The barrier of the next consumer's turn. NOTE: opaque, so that it is computed once and not with
+/// each tile.
 template <class Config>
-ATTNJIT_DEVICE void pass_turn(int consumer) {
-  if constexpr (Config::kPingPong) {
-    const int next = consumer == Config::kConsumers - 1 ? 0 : consumer + 1;
-    named_barrier_arrive(kTurnBarrier + next, kTurnThreads);
-  }
+ATTNJIT_DEVICE int next_turn(int consumer) {
+  const int next = consumer == Config::kConsumers - 1 ? 0 : consumer + 1;
+  return static_cast<int>(opaque(static_cast<u32>(kTurnBarrier + next)));
 }
 
-/// Issues S = Q K^T of one tile.
+/// Gives the turn to the next consumer.
 template <class Config>
-ATTNJIT_DEVICE void issue_qk(float (&s)[Config::kTileN / 2], u32 q_address, u32 k_address) {
+ATTNJIT_DEVICE void pass_turn(int next_turn) {
+  if constexpr (Config::kPingPong) named_barrier_arrive(next_turn, kTurnThreads);
+}
+
+/// Issues S = Q K^T of one tile, from a step on.
+template <class Config, int kStep = 0>
+ATTNJIT_DEVICE void issue_qk_steps(u64 q, u64 k) {
   using Layout = LayoutOf<Config>;
   constexpr int kStepsPerBlock = kBlockRowBytes / kStepBytes;
-  const u64 q = matrix_descriptor<16>(q_address);
-  const u64 k = matrix_descriptor<16>(k_address);
-#pragma unroll
-  for (int step = 0; step < Layout::kQkSteps; ++step) {
-    const int block = step / kStepsPerBlock;
-    const int in_block = step % kStepsPerBlock * kStepBytes;
-    Wgmma<Config::kTileN>::template ss<Layout::kOperand>(
-        s, q + (block * Layout::kQBlockBytes + in_block) / 16,
-        k + (block * Layout::kKvBlockBytes + in_block) / 16, step > 0);
-  }
+  constexpr int kBlock = kStep / kStepsPerBlock;
+  constexpr int kInBlock = kStep % kStepsPerBlock * kStepBytes;
+  ScoreWgmma<Config::kTileN>::template ss<Layout::kOperand, (kStep > 0), Config::kBody>(
+      q + (kBlock * Layout::kQBlockBytes + kInBlock) / 16,
+      k + (kBlock * Layout::kKvBlockBytes + kInBlock) / 16);
+  if constexpr (kStep + 1 < Layout::kQkSteps) issue_qk_steps<Config, kStep + 1>(q, k);
+}
+template <class Config>
+ATTNJIT_DEVICE void issue_qk(u32 q_address, u32 k_address) {
+  issue_qk_steps<Config>(matrix_descriptor<16>(q_address), matrix_descriptor<16>(k_address));
   wgmma_commit();
 }
 

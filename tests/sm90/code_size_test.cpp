@@ -39,15 +39,27 @@ TEST_F(Sm90CodeSize, OnePlaceLoadsEachTensor) {
   EXPECT_EQ(count(ptx_of(Arch::kSm90a, 256), "cp.async.bulk.tensor.4d.shared"), 3 * 4);
 }
 
-// The optimiser sees no register of O (sm90/output_registers.cuh): with them it was given 800
-// statements of PTX at depth 128, and 1,200 at depth 256.
-TEST_F(Sm90CodeSize, OIsRegistersWithNames) {
+// The optimiser sees no register of O or of S before it is read (sm90/named_registers.cuh): with
+// both it was given 800 statements of PTX at depth 128, and 1,200 at depth 256; with S 420 and 517.
+TEST_F(Sm90CodeSize, AccumulatorsAreRegistersWithNames) {
   const std::string small = ptx_of(Arch::kSm90a, 128);
   EXPECT_EQ(count(small, ".reg .f32 o0_<64>"), 1);
-  EXPECT_LT(count(small, "begin inline asm"), 600);
+  EXPECT_EQ(count(small, ".reg .f32 s0_<32>"), 1);
+  EXPECT_LT(count(small, "begin inline asm"), 400);
   const std::string large = ptx_of(Arch::kSm90a, 256);
   EXPECT_EQ(count(large, ".reg .f32 o0_<128>"), 1);
-  EXPECT_LT(count(large, "begin inline asm"), 600);
+  EXPECT_EQ(count(large, ".reg .f32 s0_<32>"), 1);
+  EXPECT_LT(count(large, "begin inline asm"), 500);
+}
+
+// Each body has registers of its own: with the same ones for S products would be serialised, which
+// the compiler's check refuses.
+TEST_F(Sm90CodeSize, BodiesShareNoScores) {
+  const auto kernel = compiled(base_spec(Arch::kSm90a, 2, 1, 128, mask_of(Kind::kNull)), nullptr,
+                               CompileTo::kImage);
+  ASSERT_TRUE(kernel);
+  EXPECT_EQ(count(kernel->generated.ptx, ".reg .f32 s0_<40>"), 1);
+  EXPECT_EQ(count(kernel->generated.ptx, ".reg .f32 s1_<64>"), 1);
 }
 
 // The kernel that makes a map has one place where a warp asks what elements of arrays are among:

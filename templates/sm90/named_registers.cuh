@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// A consumer's O: PTX registers with names of their own, o0_0, o0_1, .. and those of a second
-// product's columns, o1_0, o1_1, ..; a second body of the kernel has o2_ and o3_.
+// A consumer's accumulators: PTX registers with names of their own. O has o0_0, o0_1, .. and for a
+// second product's columns o1_0, o1_1, ..; S has s0_0, s0_1, ... A second body of the kernel has
+// o2_, o3_ and s1_.
 //
 // NOTE: for compile time. As a variable O is 64 values or more that the optimiser carries through
-// each loop, wait and product, which was a fifth of its work (docs/compile.md). It sees none of
-// these; ptxas makes the same loops of them. Each statement that names them is volatile, so they
-// run in their order. NOTE: a body each: to ptxas a name is one place, and bodies differ in what
-// else they hold; where they shared names it found no room for O.
+// each loop, wait and product, which was a fifth of its work, and S is as many in each statement of
+// its product (docs/compile.md). It sees none of these; ptxas makes the same loops of them. Each
+// statement that names them is volatile, so they run in their order. NOTE: a body each: to ptxas a
+// name is one place, and bodies differ in what else they hold; where they shared names it found no
+// room for O, and serialised the products that make S (C7511).
 #pragma once
 
 #include "common/wgmma.cuh"
@@ -18,15 +20,16 @@ namespace attnjit::sm90 {
 template <class Config>
 constexpr int kOutputSet = 2 * Config::kBody;
 
-/// Names the O of a body: once in a kernel, before anything else of this file.
+/// Names the registers of a body: once in a kernel, before anything else of this file.
 template <class Config>
-ATTNJIT_DEVICE void name_output() {
+ATTNJIT_DEVICE void name_accumulators() {
   using Layout = LayoutOf<Config>;
   constexpr int kFirst = Layout::kPvFirst / 2, kRest = Layout::kPvColumns / 2 - kFirst;
   asm volatile(".reg .f32 o%0_<%1>;" ::"n"(kOutputSet<Config>), "n"(kFirst) : "memory");
   if constexpr (kRest > 0) {
     asm volatile(".reg .f32 o%0_<%1>;" ::"n"(kOutputSet<Config> + 1), "n"(kRest) : "memory");
   }
+  asm volatile(".reg .f32 s%0_<%1>;" ::"n"(Config::kBody), "n"(Config::kTileN / 2) : "memory");
 }
 
 // Statements name eight registers of set `set`, from `i` on.
@@ -101,41 +104,33 @@ struct OutputRegisters {
   static constexpr int place_of(int i) { return i < kFirst ? i : i - kFirst; }
 };
 
-// Cumulative lists of names, of the set that is a statement's operand 5.
-#define ATTNJIT_NAME(I) "o%5_" I
-#define ATTNJIT_8(T)   \
-  ATTNJIT_NAME(T "0,") \
-  ATTNJIT_NAME(T "1,") \
-  ATTNJIT_NAME(T "2,") \
-  ATTNJIT_NAME(T "3,") \
-  ATTNJIT_NAME(T "4,") ATTNJIT_NAME(T "5,") ATTNJIT_NAME(T "6,") ATTNJIT_NAME(T "7")
-#define ATTNJIT_10(T) ATTNJIT_8(T) "," ATTNJIT_NAME(T "8,") ATTNJIT_NAME(T "9")
-#define ATTNJIT_TO(I) "," ATTNJIT_NAME(I)
-#define ATTNJIT_NAMES16 \
-  ATTNJIT_10("")        \
-  ATTNJIT_TO("10")      \
-  ATTNJIT_TO("11") ATTNJIT_TO("12") ATTNJIT_TO("13") ATTNJIT_TO("14") ATTNJIT_TO("15")
-#define ATTNJIT_NAMES32                                              \
-  ATTNJIT_NAMES16 ATTNJIT_TO("16") ATTNJIT_TO("17") ATTNJIT_TO("18") \
-      ATTNJIT_TO("19") "," ATTNJIT_10("2") ATTNJIT_TO("30") ATTNJIT_TO("31")
-#define ATTNJIT_NAMES48                                                               \
-  ATTNJIT_NAMES32 ATTNJIT_TO("32") ATTNJIT_TO("33") ATTNJIT_TO("34") ATTNJIT_TO("35") \
-      ATTNJIT_TO("36") ATTNJIT_TO("37") ATTNJIT_TO("38") ATTNJIT_TO("39") "," ATTNJIT_8("4")
-#define ATTNJIT_NAMES64                                                                  \
-  ATTNJIT_NAMES48 ATTNJIT_TO("48") ATTNJIT_TO("49") "," ATTNJIT_10("5") ATTNJIT_TO("60") \
-      ATTNJIT_TO("61") ATTNJIT_TO("62") ATTNJIT_TO("63")
-#define ATTNJIT_NAMES80                                                               \
-  ATTNJIT_NAMES64 ATTNJIT_TO("64") ATTNJIT_TO("65") ATTNJIT_TO("66") ATTNJIT_TO("67") \
-      ATTNJIT_TO("68") ATTNJIT_TO("69") "," ATTNJIT_10("7")
-#define ATTNJIT_NAMES96                                                                  \
-  ATTNJIT_NAMES80 "," ATTNJIT_10("8") ATTNJIT_TO("90") ATTNJIT_TO("91") ATTNJIT_TO("92") \
-      ATTNJIT_TO("93") ATTNJIT_TO("94") ATTNJIT_TO("95")
-#define ATTNJIT_NAMES112                                             \
-  ATTNJIT_NAMES96 ATTNJIT_TO("96") ATTNJIT_TO("97") ATTNJIT_TO("98") \
-      ATTNJIT_TO("99") "," ATTNJIT_10("10") ATTNJIT_TO("110") ATTNJIT_TO("111")
-#define ATTNJIT_NAMES128                                                                   \
-  ATTNJIT_NAMES112 ATTNJIT_TO("112") ATTNJIT_TO("113") ATTNJIT_TO("114") ATTNJIT_TO("115") \
-      ATTNJIT_TO("116") ATTNJIT_TO("117") ATTNJIT_TO("118") ATTNJIT_TO("119") "," ATTNJIT_8("12")
+// Cumulative lists of names, which begin with P.
+#define ATTNJIT_N8(P, T) P T "0," P T "1," P T "2," P T "3," P T "4," P T "5," P T "6," P T "7"
+#define ATTNJIT_N10(P, T) ATTNJIT_N8(P, T) "," P T "8," P T "9"
+#define ATTNJIT_NAMES16(P) ATTNJIT_N10(P, "") "," P "10," P "11," P "12," P "13," P "14," P "15"
+#define ATTNJIT_NAMES32(P) \
+  ATTNJIT_NAMES16(P) "," P "16," P "17," P "18," P "19," ATTNJIT_N10(P, "2") "," P "30," P "31"
+#define ATTNJIT_NAMES40(P) \
+  ATTNJIT_NAMES32(P) "," P "32," P "33," P "34," P "35," P "36," P "37," P "38," P "39"
+#define ATTNJIT_NAMES48(P) \
+  ATTNJIT_NAMES32(P)       \
+  "," P "32," P "33," P "34," P "35," P "36," P "37," P "38," P "39," ATTNJIT_N8(P, "4")
+#define ATTNJIT_NAMES56(P) \
+  ATTNJIT_NAMES48(P) "," P "48," P "49," P "50," P "51," P "52," P "53," P "54," P "55"
+#define ATTNJIT_NAMES64(P) \
+  ATTNJIT_NAMES48(P) "," P "48," P "49," ATTNJIT_N10(P, "5") "," P "60," P "61," P "62," P "63"
+#define ATTNJIT_NAMES72(P) \
+  ATTNJIT_NAMES64(P) "," P "64," P "65," P "66," P "67," P "68," P "69," P "70," P "71"
+#define ATTNJIT_NAMES80(P) \
+  ATTNJIT_NAMES64(P) "," P "64," P "65," P "66," P "67," P "68," P "69," ATTNJIT_N10(P, "7")
+#define ATTNJIT_NAMES88(P) ATTNJIT_NAMES80(P) "," ATTNJIT_N8(P, "8")
+#define ATTNJIT_NAMES96(P) \
+  ATTNJIT_NAMES80(P) "," ATTNJIT_N10(P, "8") "," P "90," P "91," P "92," P "93," P "94," P "95"
+#define ATTNJIT_NAMES112(P) \
+  ATTNJIT_NAMES96(P) "," P "96," P "97," P "98," P "99," ATTNJIT_N10(P, "10") "," P "110," P "111"
+#define ATTNJIT_NAMES128(P) \
+  ATTNJIT_NAMES112(P)       \
+  "," P "112," P "113," P "114," P "115," P "116," P "117," P "118," P "119," ATTNJIT_N8(P, "12")
 
 /// O += A * B as Wgmma::rs() of common/wgmma.cuh, of a set's registers. The N values below are the
 /// ones that plans use.
@@ -144,7 +139,7 @@ struct OutputWgmma;
 
 #define ATTNJIT_OUTPUT_RS(N, C, TYPE, REST)                                                        \
   asm volatile("{\n.reg .pred p;\nsetp.eq.b32 p, 0, 0;\nwgmma.mma_async.sync.aligned.m64n" #N TYPE \
-               " {" ATTNJIT_NAMES##C "}, {%0,%1,%2,%3}, %4, p, " REST ";\n}" ::"r"(a0),            \
+               " {" ATTNJIT_NAMES##C("o%5_") "}, {%0,%1,%2,%3}, %4, p, " REST ";\n}" ::"r"(a0),    \
                "r"(a1), "r"(a2), "r"(a3), "l"(b), "n"(kSet)                                        \
                : "memory")
 #define ATTNJIT_OUTPUT_WGMMA(N, C)                                         \
@@ -171,24 +166,93 @@ ATTNJIT_OUTPUT_WGMMA(192, 96)
 ATTNJIT_OUTPUT_WGMMA(224, 112)
 ATTNJIT_OUTPUT_WGMMA(256, 128)
 
+/// S of a tile of N keys, of a set. The N values below are the ones that plans use.
+template <int N, int kSet>
+struct ScoreRegisters {
+  static constexpr int kCount = N / 2;
+
+  template <int kFrom = 0>
+  ATTNJIT_DEVICE static void read(float (&s)[kCount]) {
+    static_assert(kCount % 8 == 0, "a statement names eight registers");
+    constexpr int set = kSet, i = kFrom;
+    float* const v = s + kFrom;
+    asm volatile(
+        "mov.f32 %0, s%8_%9;\n\t"
+        "mov.f32 %1, s%8_%10;\n\t"
+        "mov.f32 %2, s%8_%11;\n\t"
+        "mov.f32 %3, s%8_%12;\n\t"
+        "mov.f32 %4, s%8_%13;\n\t"
+        "mov.f32 %5, s%8_%14;\n\t"
+        "mov.f32 %6, s%8_%15;\n\t"
+        "mov.f32 %7, s%8_%16;"
+        : "=f"(v[0]), "=f"(v[1]), "=f"(v[2]), "=f"(v[3]), "=f"(v[4]), "=f"(v[5]), "=f"(v[6]),
+          "=f"(v[7])
+        : ATTNJIT_EIGHT
+        : "memory");
+    if constexpr (kFrom + 8 < kCount) read<kFrom + 8>(s);
+  }
+};
+
+/// S (+)= A * B as Wgmma::ss() of common/wgmma.cuh.
+template <int N>
+struct ScoreWgmma;
+
+#define ATTNJIT_SCORE_SS(N, C, TYPE, REST)                                                 \
+  asm volatile(                                                                            \
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %2, 0;\nwgmma.mma_async.sync.aligned.m64n" #N TYPE \
+      " {" ATTNJIT_NAMES##C("s%3_") "}, %0, %1, p, " REST ";\n}" ::"l"(a),                 \
+      "l"(b), "n"(kAccumulate), "n"(kSet)                                                  \
+      : "memory")
+#define ATTNJIT_SCORE_WGMMA(N, C)                                  \
+  template <>                                                      \
+  struct ScoreWgmma<N> {                                           \
+    template <WgmmaOperand kOperand, bool kAccumulate, int kSet>   \
+    ATTNJIT_DEVICE static void ss(u64 a, u64 b) {                  \
+      if constexpr (kOperand == WgmmaOperand::kE4m3) {             \
+        ATTNJIT_SCORE_SS(N, C, "k32.f32.e4m3.e4m3", "1, 1");       \
+      } else if constexpr (kOperand == WgmmaOperand::kBf16) {      \
+        ATTNJIT_SCORE_SS(N, C, "k16.f32.bf16.bf16", "1, 1, 0, 0"); \
+      } else {                                                     \
+        ATTNJIT_SCORE_SS(N, C, "k16.f32.f16.f16", "1, 1, 0, 0");   \
+      }                                                            \
+    }                                                              \
+  };
+
+ATTNJIT_SCORE_WGMMA(64, 32)
+ATTNJIT_SCORE_WGMMA(80, 40)
+ATTNJIT_SCORE_WGMMA(96, 48)
+ATTNJIT_SCORE_WGMMA(112, 56)
+ATTNJIT_SCORE_WGMMA(128, 64)
+ATTNJIT_SCORE_WGMMA(144, 72)
+ATTNJIT_SCORE_WGMMA(160, 80)
+ATTNJIT_SCORE_WGMMA(176, 88)
+ATTNJIT_SCORE_WGMMA(192, 96)
+ATTNJIT_SCORE_WGMMA(224, 112)
+
 #undef ATTNJIT_EIGHT
-#undef ATTNJIT_NAME
-#undef ATTNJIT_8
-#undef ATTNJIT_10
-#undef ATTNJIT_TO
+#undef ATTNJIT_N8
+#undef ATTNJIT_N10
 #undef ATTNJIT_NAMES16
 #undef ATTNJIT_NAMES32
+#undef ATTNJIT_NAMES40
 #undef ATTNJIT_NAMES48
+#undef ATTNJIT_NAMES56
 #undef ATTNJIT_NAMES64
+#undef ATTNJIT_NAMES72
 #undef ATTNJIT_NAMES80
+#undef ATTNJIT_NAMES88
 #undef ATTNJIT_NAMES96
 #undef ATTNJIT_NAMES112
 #undef ATTNJIT_NAMES128
 #undef ATTNJIT_OUTPUT_RS
 #undef ATTNJIT_OUTPUT_WGMMA
+#undef ATTNJIT_SCORE_SS
+#undef ATTNJIT_SCORE_WGMMA
 
 template <class Config>
 using OutputOf = OutputRegisters<LayoutOf<Config>::kPvColumns / 2, LayoutOf<Config>::kPvFirst / 2,
                                  kOutputSet<Config>>;
+template <class Config>
+using ScoresOf = ScoreRegisters<Config::kTileN, Config::kBody>;
 
 }  // namespace attnjit::sm90

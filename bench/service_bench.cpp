@@ -96,6 +96,20 @@ void prepare_new_spec(benchmark::State& state) {
 }
 BENCHMARK(prepare_new_spec)->UseRealTime()->Iterations(2000);
 
+/// A custom mask that is new to the Service, as get_or_fallback's caller prepares it.
+void prepare_new_mask(benchmark::State& state) {
+  AttentionSpec fresh = spec();
+  fresh.mask.kind = attnjit::MaskSpec::Kind::kCustom;
+  fresh.mask.custom.name = "documents";
+  int number = 0;
+  for (auto _ : state) {
+    fresh.mask.custom.code =
+        "kv_idx <= q_idx && q_idx / 64 == kv_idx / 64 + " + std::to_string(++number);
+    benchmark::DoNotOptimize(service().prepare(fresh).ok());
+  }
+}
+BENCHMARK(prepare_new_mask)->UseRealTime()->Iterations(500);
+
 }  // namespace
 
 BENCHMARK_MAIN();

@@ -4,6 +4,7 @@
 // Generation is pure: the templates come in as a value. Thread rules: plain values.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +17,29 @@ namespace attnjit {
 struct SourceFile {
   std::string name;  ///< as #include names it: "common/ptx.cuh"
   std::string text;
+};
+
+/// Files that a source includes, in memory, sorted by name. They never change, and copies share
+/// them: one set serves all kernels that include the same files.
+class ATTNJIT_EXPORT HeaderSet {
+ public:
+  HeaderSet() : HeaderSet(std::vector<SourceFile>{}) {}
+  explicit HeaderSet(std::vector<SourceFile> files);
+
+  const std::vector<SourceFile>& files() const { return shared_->files; }
+  /// SHA-256, hex, over names and texts, each with its length before it (32 bits, little-endian).
+  const std::string& digest() const { return shared_->digest; }
+
+  auto begin() const { return files().begin(); }
+  auto end() const { return files().end(); }
+  std::size_t size() const { return files().size(); }
+
+ private:
+  struct Shared {
+    std::vector<SourceFile> files;
+    std::string digest;
+  };
+  std::shared_ptr<const Shared> shared_;
 };
 
 /// The CUDA sources that kernels are made of: attention.cu.tmpl and the .cuh files beside it.
@@ -32,16 +56,24 @@ class ATTNJIT_EXPORT TemplateSet {
   const SourceFile* find(std::string_view name) const;
   const std::string& digest() const { return digest_; }  ///< SHA-256 over names and texts, hex
 
+  /// The files that `text` includes, directly or through others; found once for each text. Only
+  /// `#include "name"` with a name of the set is known to kernel code; conditional compilation is
+  /// not followed. Errors, kInternal with file and line: any other spelling of an include, or a
+  /// name that the set lacks. `name`: of the text, for errors.
+  Result<HeaderSet> included_by(std::string_view name, std::string_view text) const;
+
  private:
+  struct Found;
   std::vector<SourceFile> files_;
   std::string digest_;
+  std::shared_ptr<Found> found_;  ///< what included_by found, of all copies
 };
 
 /// Text and options of one compile; everything that decides the image, nothing else.
 struct KernelSource {
   std::string name;                  ///< file name that diagnostics show: "attention.cu"
   std::string text;                  ///< the rendered file
-  std::vector<SourceFile> headers;   ///< what it includes, in memory
+  HeaderSet headers;                 ///< what it includes, in memory
   std::vector<std::string> options;  ///< compiler options, arch included; no path in them
   std::vector<std::string> entries;  ///< exactly the entry symbols that the image must hold
   std::string user_code;             ///< the custom snippets, for the key

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // request_key: what decides an image, as length-prefixed fields, and its SHA-256.
-#include <algorithm>
 #include <vector>
 
 #include "attnjit/cache.h"
@@ -39,21 +38,6 @@ std::string plan_material(const KernelPlan& plan) {
   return std::move(out).bytes();
 }
 
-// The headers by digest: they are long, and the material is stored in every entry.
-std::string headers_digest(const std::vector<SourceFile>& headers) {
-  std::vector<const SourceFile*> sorted;
-  sorted.reserve(headers.size());
-  for (const SourceFile& file : headers) sorted.push_back(&file);
-  std::sort(sorted.begin(), sorted.end(),
-            [](const SourceFile* a, const SourceFile* b) { return a->name < b->name; });
-  cache::ByteWriter out;
-  for (const SourceFile* file : sorted) {
-    out.string(file->name);
-    out.string(file->text);
-  }
-  return to_hex(sha256(out.bytes()));
-}
-
 void strings(cache::ByteWriter& out, const std::vector<std::string>& list) {
   out.u64(list.size());
   for (const std::string& text : list) out.string(text);
@@ -70,7 +54,8 @@ RequestKey request_key(const KernelPlan& plan, const KernelSource& source) {
   out.string(plan_material(plan));
   out.string(source.name);
   out.string(source.template_digest);
-  out.string(headers_digest(source.headers));
+  // By digest: they are long, and the material is stored in every entry.
+  out.string(source.headers.digest());
   out.string(source.text);
   out.string(source.user_code);
   strings(out, source.options);

@@ -7,7 +7,6 @@
 #include <variant>
 
 #include "attnjit/source.h"
-#include "codegen/include_closure.h"
 #include "codegen/renderer.h"
 #include "codegen/source_digest.h"
 #include "codegen/user_code.h"
@@ -346,12 +345,12 @@ Result<KernelSource> generate(const KernelPlan& plan, const TemplateSet& templat
     source.text += *text;
     if (used.empty() || used.back().name != file.name) used.push_back(file);
   }
-  Result<std::vector<SourceFile>> headers = include_closure(templates, kFileName, includes);
+  Result<HeaderSet> headers = templates.included_by(kFileName, includes);
   if (!headers) return std::move(headers).error();
   source.headers = *std::move(headers);
   source.options = options_of(plan, user.trusted);
   source.user_code = std::move(user.key);
-  used.insert(used.end(), source.headers.begin(), source.headers.end());
+  used.push_back({"headers", source.headers.digest()});
   source.template_digest = source_digest(used);
   source.trusted = user.trusted;
   source.arch = plan.spec->arch;

@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // The templates that generate renders: those embedded at build, or a folder in their place.
 //
-// Thread rules: a TemplateSet is immutable once made.
+// Thread rules: a TemplateSet is immutable once made, but for what its includes were found to be.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <mutex>
 #include <sstream>
 #include <system_error>
 
 #include "attnjit/source.h"
 #include "base/sha256.h"
 #include "codegen/embedded.h"
+#include "codegen/include_closure.h"
 #include "codegen/source_digest.h"
 
 namespace attnjit {
@@ -42,7 +45,13 @@ std::string source_digest(const std::vector<SourceFile>& files) {
   return to_hex(sha256(material));
 }
 
-TemplateSet::TemplateSet(std::vector<SourceFile> files) : files_(std::move(files)) {
+struct TemplateSet::Found {
+  std::mutex mutex;
+  std::map<std::string, HeaderSet, std::less<>> sets;  ///< by the text that includes them
+};
+
+TemplateSet::TemplateSet(std::vector<SourceFile> files)
+    : files_(std::move(files)), found_(std::make_shared<Found>()) {
   std::sort(files_.begin(), files_.end(),
             [](const SourceFile& a, const SourceFile& b) { return a.name < b.name; });
   digest_ = source_digest(files_);
@@ -53,6 +62,20 @@ const SourceFile* TemplateSet::find(std::string_view name) const {
       files_.begin(), files_.end(), name,
       [](const SourceFile& file, std::string_view key) { return file.name < key; });
   return at != files_.end() && at->name == name ? &*at : nullptr;
+}
+
+Result<HeaderSet> TemplateSet::included_by(std::string_view name, std::string_view text) const {
+  // NOTE: tried: after a fork the lock may be held for ever by a thread that stayed in the parent.
+  std::unique_lock lock(found_->mutex, std::try_to_lock);
+  if (lock.owns_lock()) {
+    const auto known = found_->sets.find(text);
+    if (known != found_->sets.end()) return known->second;
+  }
+  Result<std::vector<SourceFile>> files = include_closure(*this, name, text);
+  if (!files) return std::move(files).error();
+  HeaderSet set(*std::move(files));
+  if (lock.owns_lock()) found_->sets.emplace(text, set);
+  return set;
 }
 
 const TemplateSet& TemplateSet::embedded() {

@@ -160,12 +160,14 @@ Result<WorkerRequest> decode_request(std::string_view payload) {
   const auto arch = in.number<std::uint8_t>();
   source.name = in.text();
   source.text = in.text();
+  std::vector<SourceFile> headers;
   for (std::uint64_t i = in.count(); i > 0 && in.ok(); --i) {
     SourceFile header;
     header.name = in.text();
     header.text = in.text();
-    source.headers.push_back(std::move(header));
+    headers.push_back(std::move(header));
   }
+  source.headers = HeaderSet(std::move(headers));
   for (std::uint64_t i = in.count(); i > 0 && in.ok(); --i) source.options.emplace_back(in.text());
   if (!in.done()) return corrupt("a frame that its fields do not fill");
   if (arch >= architectures().size()) return corrupt("an unknown architecture");

@@ -236,6 +236,8 @@ struct Input {
   KernelSource source;
 };
 
+HeaderSet headers(std::vector<SourceFile> files) { return HeaderSet(std::move(files)); }
+
 Input make_input() {
   Input input;
   input.plan.main().entry = "attnjit_fwd";
@@ -249,7 +251,7 @@ Input make_input() {
                                   {"lse", KernelParameter::Kind::kPointer, "float"}};
   input.source.name = "attention.cu";
   input.source.text = "extern \"C\" __global__ void attnjit_fwd() {}";
-  input.source.headers = {{"common/ptx.cuh", "// ptx"}, {"common/mask.cuh", "// mask"}};
+  input.source.headers = headers({{"common/ptx.cuh", "// ptx"}, {"common/mask.cuh", "// mask"}});
   input.source.options = {"--gpu-architecture=sm_90a", "-std=c++20"};
   input.source.entries = {"attnjit_fwd"};
   input.source.user_code = "score * 2.0f";
@@ -295,9 +297,15 @@ TEST(RequestKeyTest, EachInputSeparates) {
       [](Input& i) { i.plan.main().parameters.pop_back(); },
       [](Input& i) { i.source.name = "other.cu"; },
       [](Input& i) { i.source.text += " "; },
-      [](Input& i) { i.source.headers[0].text += " "; },
-      [](Input& i) { i.source.headers[0].name = "common/ptx2.cuh"; },
-      [](Input& i) { i.source.headers.pop_back(); },
+      [](Input& i) {
+        i.source.headers = headers({{"common/ptx.cuh", "// ptx "}, {"common/mask.cuh", "// mask"}});
+      },
+      [](Input& i) {
+        i.source.headers = headers({{"common/ptx2.cuh", "// ptx"}, {"common/mask.cuh", "// mask"}});
+      },
+      [](Input& i) {
+        i.source.headers = headers({{"common/ptx.cuh", "// ptx"}});
+      },
       [](Input& i) { i.source.options[1] = "-std=c++17"; },
       [](Input& i) { i.source.options.push_back("-lineinfo"); },
       [](Input& i) { std::swap(i.source.options[0], i.source.options[1]); },
@@ -317,7 +325,7 @@ TEST(RequestKeyTest, EachInputSeparates) {
         i.source.text.resize(40);
       },
       [](Input& i) {
-        i.source.headers = {{"common/mask.cuh", "// mask"}, {"common/ptx.cuh// ", "ptx"}};
+        i.source.headers = headers({{"common/mask.cuh", "// mask"}, {"common/ptx.cuh// ", "ptx"}});
       },
       [](Input& i) {
         i.plan.main().constants[0] = {"in", "tkBlockM", "128"};
@@ -351,7 +359,9 @@ TEST(RequestKeyTest, WhatDoesNotReachTheCompilerDoesNotMatter) {
       [](Input& i) {
         i.plan.deviations = {{"BN", "128", "64", "smem"}};
       },
-      [](Input& i) { std::swap(i.source.headers[0], i.source.headers[1]); },
+      [](Input& i) {
+        i.source.headers = headers({{"common/mask.cuh", "// mask"}, {"common/ptx.cuh", "// ptx"}});
+      },
   };
   for (std::size_t i = 0; i < changes.size(); ++i) {
     Input input = make_input();

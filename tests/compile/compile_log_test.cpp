@@ -186,9 +186,9 @@ TEST(CheckOutput, RequestsWithNulBytesAreRefused) {
   ASSERT_FALSE(check_request(request).ok());
   request = test::request_for("int x;");
   EXPECT_TRUE(check_request(request).ok());
-  request.source.headers = {{"a", std::string(1, '\0')}};
+  request.source.headers = HeaderSet(std::vector<SourceFile>{{"a", std::string(1, '\0')}});
   EXPECT_FALSE(check_request(request).ok());
-  request.source.headers.clear();
+  request.source.headers = {};
   request.source.entries.clear();
   EXPECT_FALSE(check_request(request).ok());
 }

@@ -115,8 +115,9 @@ TEST_F(InProcess, TheEnvironmentDoesNotReachTheCompiler) {
 TEST_F(InProcess, FindsHeadersInMemoryOnly) {
   CompileRequest request =
       request_for("#include \"common/a.cuh\"\n" + std::string(test::kSmallKernel));
-  request.source.headers = {{"common/a.cuh", "#include \"common/b.cuh\"\n"},
-                            {"common/b.cuh", "constexpr int kX = 3;\n"}};
+  request.source.headers =
+      HeaderSet(std::vector<SourceFile>{{"common/a.cuh", "#include \"common/b.cuh\"\n"},
+                                        {"common/b.cuh", "constexpr int kX = 3;\n"}});
   EXPECT_TRUE(compile(request).ok());
   std::string folder = testing::TempDir() + "attnjit_cwd_XXXXXX";
   ASSERT_NE(mkdtemp(folder.data()), nullptr);

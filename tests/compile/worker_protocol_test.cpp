@@ -17,7 +17,8 @@ WorkerRequest request() {
   request.compile = test::request_for("text", Arch::kSm100a);
   request.compile.line_info = true;
   request.compile.ptx_only = true;
-  request.compile.source.headers = {{"a.cuh", "A"}, {"b.cuh", ""}};
+  request.compile.source.headers =
+      HeaderSet(std::vector<SourceFile>{{"a.cuh", "A"}, {"b.cuh", ""}});
   request.nvrtc_path = "/lib/libnvrtc.so";
   request.build_id = "abc";
   request.memory_bytes = 123;
@@ -56,7 +57,7 @@ TEST(WorkerProtocol, RequestsComeBack) {
   ASSERT_TRUE(back.ok()) << back.error().to_string();
   EXPECT_EQ(encode(*back), frame);
   EXPECT_EQ(back->compile.source.arch, Arch::kSm100a);
-  EXPECT_EQ(back->compile.source.headers[1].name, "b.cuh");
+  EXPECT_EQ(back->compile.source.headers.files()[1].name, "b.cuh");
   EXPECT_TRUE(back->compile.line_info);
   EXPECT_TRUE(back->compile.ptx_only);
   EXPECT_EQ(back->compile.source.options, request().compile.source.options);

@@ -117,7 +117,7 @@ class Sm90TileOrder : public KernelTest {
     static const std::string compiled = [] {
       CompileRequest request;
       request.source = generate(*plan(base_spec(Arch::kSm90a, 1, 1, 64))).value();
-      request.source.headers = TemplateSet::embedded().files();
+      request.source.headers = HeaderSet(TemplateSet::embedded().files());
       request.source.entries = {"fronts", "heads"};
       request.source.text = kKernels;
       request.want_ptx = request.ptx_only = true;

@@ -21,7 +21,7 @@ class Widening : public KernelTest {
   static std::string widening_ptx(Arch arch, Dtype to) {
     CompileRequest request;
     request.source = generate(*plan(base_spec(arch, 1, 1, 64, mask_of(Kind::kNull)))).value();
-    request.source.headers = TemplateSet::embedded().files();
+    request.source.headers = HeaderSet(TemplateSet::embedded().files());
     request.source.entries = {"widen"};
     request.source.text =
         std::string(

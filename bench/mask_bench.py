@@ -13,7 +13,9 @@ With --variant, each way is timed once more by another attnjit, and it/first is 
 of the same way without a variant. Kernels are then compiled beforehand, several at a time: "first"
 says nothing of that.
 With --interpreted, "fallback" is the kernel that serves while the mask's own is compiled, ready
-before for another mask; its "first" is from the new mask to its result.
+before for another mask; its "first" is from the new mask to its result, and a line says what its
+steps took: the spec is prepared, a kernel found, O allocated, the arguments made with a workspace,
+the launch prepared and the stream's buffers awaited, launched, and its kernels awaited.
 Each contender is a CUDA graph of one launch per set of N(0,1) tensors in bf16, so that no time of
 the host counts; graphs run in turns, in blocks, and the order turns round from one pair of blocks
 to the next. A time is the median over the pairs, a ratio the median of the ratios within a pair.
@@ -222,15 +224,23 @@ class Attnjit:
         if fallback:
             service.get(service.prepare(spec | {"mask": custom("true"), "interpreted": True}))
         began = time.perf_counter()
+        stamps = {}  # of the first result, what each step of it ends at
+
+        def step(name):
+            stamps.setdefault(name, time.perf_counter())
         if fallback:
-            kernel, serves_meanwhile = service.get_or_fallback(service.prepare(spec))
+            prepared = service.prepare(spec)
+            step("spec")
+            kernel, serves_meanwhile = service.get_or_fallback(prepared)
             if not serves_meanwhile:
                 raise SystemExit(f"{cell.name}: nothing serves while the mask is compiled")
         else:
             kernel = service.get(service.prepare(spec))
+        step("kernel")
         self.outputs, self.launches, self.kept = [], [], []
         for q, k, v in problem.sets:
             o = torch.full_like(q, math.nan)
+            step("output")
             given = dict(q=q, k=k, v=v, o=o, params=params, stream=stream.cuda_stream)
             if reused and not self.kept:
                 self.kept.append(self.map_of(service, kernel, problem, given, reused))
@@ -242,13 +252,20 @@ class Attnjit:
                 memory = torch.zeros(needed, dtype=torch.uint8, device="cuda")
                 args.workspace, args.workspace_bytes = memory.data_ptr(), needed
                 self.kept.append(memory)
+            step("arguments")
             self.launches.append(service.prepare_launch(kernel, service.launch_state(), args))
             self.outputs.append(o)
             if len(self.launches) == 1:  # the first result
                 torch.cuda.synchronize()  # tensors are made on another stream
+                step("buffers")
                 self.launches[0]()
+                step("launch")
                 torch.cuda.synchronize()
+                step("kernels")
                 self.first_s = time.perf_counter() - began
+                ends = [began, *stamps.values()]
+                self.first_steps = {name: 1e3 * (end - before) for name, before, end
+                                    in zip(stamps, ends, ends[1:])}
 
     @staticmethod
     def map_of(service, kernel, problem, given, reused):
@@ -412,6 +429,7 @@ def measure(cell, service, variants, options):
     return {"name": cell.name, "shown": shown,
             "ms": {n: statistics.median(t) for n, t in times.items()},
             "first_s": {n: c.first_s for n, c in contenders.items()},
+            "first_steps": {n: c.first_steps for n, c in contenders.items() if n == "fallback"},
             "over_flex": {n: ratio("flex", n) for n in shown if "flex" in times},
             "of_first": {n: ratio(n, beside[n]) for n in shown if n != first},
             "blocks_ms": times}
@@ -465,6 +483,10 @@ def main():
                   f"{shown(one['ms'], way)} {shown(one['ms'], 'flex')} "
                   f"{shown(one['over_flex'], way)} {shown(one['of_first'], way)} "
                   f"{shown(one['first_s'], way)} {shown(one['first_s'], 'flex')}", flush=True)
+            if way in one["first_steps"]:
+                steps = one["first_steps"][way]
+                print("  its first result, in ms:",
+                      ", ".join(f"{name} {ms:.2f}" for name, ms in steps.items()), flush=True)
         torch.cuda.empty_cache()
     for name in ["", *variants]:
         ratios = [max(ratio for way, ratio in one["over_flex"].items()

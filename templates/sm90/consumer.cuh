@@ -244,9 +244,7 @@ struct Consumer {
 
   /// A tile by itself: P V of the tile before, unless there is none, then S, then the softmax.
   ATTNJIT_DEVICE void first_tile(Rows& rows, bool none_before) {
-    Scores s;
     Bits bits;
-    float correction[2];
     if constexpr (Config::kMapBits) {
       // NOTE: before anything is waited for: the scores are made while they come.
       if (has_bits(rows)) read_bits(bits, rows);
@@ -266,15 +264,23 @@ struct Consumer {
     } else if (Config::kListed && rows.turn) {
       await_turn<Config>(rank);
     }
+    scores_alone(rows, bits, note, !none_before || (Config::kListed && rows.turn),
+                 Config::kListed && !none_before);
+  }
+  /// S and the softmax of such a tile, whose K is there.
+  ATTNJIT_DEVICE void scores_alone(Rows& rows, Bits& bits, Note note, bool passes_turn,
+                                   bool releases_v) {
+    Scores s;
+    float correction[2];
     wgmma_fence();
     begin_qk(rows);
-    if (!none_before || (Config::kListed && rows.turn)) pass_turn<Config>(turn_after);
+    if (passes_turn) pass_turn<Config>(turn_after);
     look_ahead(rows, note);
     if constexpr (asks_first()) {
       if (asks(rows)) ask_mask(bits, rows);
     }
     end_qk<0>(s, rows);
-    if (Config::kListed && !none_before) {
+    if (releases_v) {
       release_v();
       add_row_sums(rows);
     }
@@ -351,9 +357,10 @@ struct Consumer {
     pass_turn<Config>(turn_after);
   }
 
-  /// The KV tiles that these rows see. NOTE: a loop for each kind of tile. A test of the kind
-  /// between S and the softmax ends a basic block there; what follows is scheduled worse, and that
-  /// cost 7 to 10 %. Each loop costs compile time, so there are no more than the mask can use.
+  /// The KV tiles that these rows see, and P V of the last one. NOTE: a loop for each kind of tile.
+  /// A test of the kind between S and the softmax ends a basic block there; what follows is
+  /// scheduled worse, and that cost 7 to 10 %. Each loop costs compile time, so there are no more
+  /// than the mask can use.
   ATTNJIT_DEVICE void walk(Rows& rows) {
     if constexpr (interprets<Mask>() || interprets<ScoreMod>()) {
       // The interpreter is long, and more than anything takes: it stands at one place.
@@ -364,21 +371,34 @@ struct Consumer {
         --rows.index;
       } while (rows.left());
       release_q_late();
-    } else if constexpr (Mask::kFromZero) {
-      // Masked tiles come first, and beyond the first tile seldom more than one.
-      bool first = true;
-      do {
-        first_tile(rows, first);
-        first = false;
+      last_product(rows);
+    } else if constexpr (Mask::kFromZero && !Mask::kHidesNothing) {
+      // Masked tiles come first, and beyond the first tile seldom more than one. NOTE: for compile
+      // time one place multiplies P V by itself: before a tile by itself, and at the end. Of masks
+      // whose first tile has no loop it would take longer.
+      for (bool first = true;; first = false) {
+        const bool more = rows.left();
+        if (more) await_k();
+        if (!first) {
+          if (more) await_turn<Config>(rank);
+          product_pv(rows);
+        }
+        if (!more) break;
+        Bits bits;
+        scores_alone(rows, bits, {}, !first, false);
         --rows.index;
-      } while (!Mask::kHidesNothing && rows.left() && !rows.in_core());
-      release_q_late();
-      for (; rows.left(); --rows.index) tile(rows, false);
+        release_q_late();
+        if (rows.in_core()) {
+          for (; rows.left(); --rows.index) tile(rows, false);
+        }
+      }
     } else {
       first_tile(rows, true);
       release_q_late();
       --rows.index;
-      if constexpr (Mask::kHasCore) {
+      if constexpr (Mask::kHidesNothing) {
+        for (; rows.left(); --rows.index) tile(rows, false);
+      } else if constexpr (Mask::kHasCore) {
         // Masked tiles, full tiles, masked tiles.
         while (rows.left()) {
           for (; rows.left() && !rows.in_core(); --rows.index) tile(rows, true);
@@ -387,6 +407,7 @@ struct Consumer {
       } else {
         for (; rows.left(); --rows.index) tile(rows, true);
       }
+      last_product(rows);
     }
   }
 
@@ -578,7 +599,6 @@ struct Consumer {
       if (!idle) {
         rows.index = rows.own.tile_end - 1;
         walk(rows);
-        last_product(rows);
         if constexpr (!Mask::kFromZero) skip(rows.own.tile_begin - work.tile_begin, true);
       }
     }

@@ -39,6 +39,13 @@ TEST_F(Sm90CodeSize, OnePlaceLoadsEachTensor) {
   EXPECT_EQ(count(ptx_of(Arch::kSm90a, 256), "cp.async.bulk.tensor.4d.shared"), 3 * 4);
 }
 
+// A causal mask's tiles are two copies of code, which are 8 and 4 wgmma each at depth 128: what
+// multiplies P V before a tile by itself does after the last one, too.
+TEST_F(Sm90CodeSize, OnePlaceMultipliesPvByItself) {
+  EXPECT_EQ(count(ptx_of(Arch::kSm90a, 128), "wgmma.mma_async"), 2 * (8 + 4));
+  EXPECT_EQ(count(ptx_of(Arch::kSm90a, 256), "wgmma.mma_async"), 2 * (16 + 4));
+}
+
 // The optimiser sees no register of O or of S before it is read (sm90/named_registers.cuh): with
 // both it was given 800 statements of PTX at depth 128, and 1,200 at depth 256; with S 420 and 517.
 TEST_F(Sm90CodeSize, AccumulatorsAreRegistersWithNames) {

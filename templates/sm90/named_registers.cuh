@@ -37,6 +37,22 @@ ATTNJIT_DEVICE void name_accumulators() {
   "n"(set), "n"(i), "n"(i + 1), "n"(i + 2), "n"(i + 3), "n"(i + 4), "n"(i + 5), "n"(i + 6), \
       "n"(i + 7)
 
+// The operands of a statement that makes pairs of eight by CVT, whose first source is the upper
+// half: four pairs, two factors, eight names.
+#define ATTNJIT_PACK(CVT)                                                          \
+  asm volatile(                                                                    \
+      "{\n.reg .f32 x, y;\n\t"                                                     \
+      "mul.f32 x, o%6_%7, %4;\n\tmul.f32 y, o%6_%8, %4;\n\t" CVT                   \
+      " %0, y, x;\n\t"                                                             \
+      "mul.f32 x, o%6_%9, %5;\n\tmul.f32 y, o%6_%10, %5;\n\t" CVT                  \
+      " %1, y, x;\n\t"                                                             \
+      "mul.f32 x, o%6_%11, %4;\n\tmul.f32 y, o%6_%12, %4;\n\t" CVT                 \
+      " %2, y, x;\n\t"                                                             \
+      "mul.f32 x, o%6_%13, %5;\n\tmul.f32 y, o%6_%14, %5;\n\t" CVT " %3, y, x;\n}" \
+      : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3])                             \
+      : "f"(factor[0]), "f"(factor[1]), ATTNJIT_EIGHT                              \
+      : "memory")
+
 /// O of kCount registers a thread, laid out as a wgmma accumulator; from kFirst on they are the
 /// second product's. kSet is the first one's set.
 template <int kCount, int kFirst, int kSet>
@@ -97,6 +113,22 @@ struct OutputRegisters {
         : "memory");
     use(kFrom, v);
     if constexpr (kFrom + 8 < kEnd) read<kFrom + 8, kEnd>(use);
+  }
+
+  /// Gives eight at a time, times their rows' factors, as four pairs of 16 bits, to use(first of
+  /// the eight, pairs): a statement, for compile time.
+  template <bool kBf16, int kFrom, int kEnd, class Use>
+  ATTNJIT_DEVICE static void pack(const float (&factor)[2], const Use& use) {
+    static_assert(kFrom % 8 == 0 && kEnd % 8 == 0, "a statement names eight registers");
+    constexpr int set = set_of(kFrom), i = place_of(kFrom);
+    u32 w[4];
+    if constexpr (kBf16) {
+      ATTNJIT_PACK("cvt.rn.bf16x2.f32");
+    } else {
+      ATTNJIT_PACK("cvt.rn.f16x2.f32");
+    }
+    use(kFrom, w);
+    if constexpr (kFrom + 8 < kEnd) pack<kBf16, kFrom + 8, kEnd>(factor, use);
   }
 
  private:
@@ -230,6 +262,7 @@ ATTNJIT_SCORE_WGMMA(192, 96)
 ATTNJIT_SCORE_WGMMA(224, 112)
 
 #undef ATTNJIT_EIGHT
+#undef ATTNJIT_PACK
 #undef ATTNJIT_N8
 #undef ATTNJIT_N10
 #undef ATTNJIT_NAMES16

@@ -85,12 +85,12 @@ ATTNJIT_DEVICE void stage_output(const float (&factor)[2], u32 rows, int warp, i
   constexpr int kBlocksEnd = kBlockRegisters * (kFirst + kBlocks);
   constexpr int kEnd = kBlocksEnd < Layout::kPvColumns / 2 ? kBlocksEnd : Layout::kPvColumns / 2;
   // Eight registers are 16 columns of a warp's 16 rows.
-  OutputOf<Config>::template read<kBlockRegisters * kFirst, kEnd>([&](int first, float(&o)[8]) {
+  if constexpr (Config::kOutputBytes == 1) {
+    OutputOf<Config>::template read<kBlockRegisters * kFirst, kEnd>([&](int first, float(&o)[8]) {
 #pragma unroll
-    for (int i = 0; i < 8; ++i) o[i] *= factor[i >> 1 & 1];
-    const u32 block = rows + (first / kBlockRegisters - kFirst) * kBlockBytes;
-    const int matrix = first / 8;
-    if constexpr (Config::kOutputBytes == 1) {
+      for (int i = 0; i < 8; ++i) o[i] *= factor[i >> 1 & 1];
+      const u32 block = rows + (first / kBlockRegisters - kFirst) * kBlockBytes;
+      const int matrix = first / 8;
       // A thread has two neighbours of each of its two rows in every eight columns, and a chunk of
       // 16 bytes has 16.
 #pragma unroll
@@ -104,15 +104,17 @@ ATTNJIT_DEVICE void stage_output(const float (&factor)[2], u32 rows, int warp, i
           store_shared_half(address, pack_e4m3_pair(o[pair], o[pair + 1]));
         }
       }
-    } else {
-      const int row = warp * kWarpRows + (lane & 15);
-      const int chunk = 2 * matrix + (lane >> 4);  // of 8 columns, 16 bytes
-      stmatrix_x4(
-          block + row * kBlockRowBytes + (((chunk & 7) ^ (row & 7)) << 4),
-          pack_pair<Config::kOutputBf16>(o[0], o[1]), pack_pair<Config::kOutputBf16>(o[2], o[3]),
-          pack_pair<Config::kOutputBf16>(o[4], o[5]), pack_pair<Config::kOutputBf16>(o[6], o[7]));
-    }
-  });
+    });
+  } else {
+    const int row = warp * kWarpRows + (lane & 15);
+    const u32 own = rows + row * kBlockRowBytes + (((lane >> 4) ^ (row & 7)) << 4);
+    OutputOf<Config>::template pack<Config::kOutputBf16, kBlockRegisters * kFirst, kEnd>(
+        factor, [&](int first, const u32(&pairs)[4]) {
+          const int chunk = first / 4;  // of 8 columns, 16 bytes
+          stmatrix_x4((own ^ (chunk & 7) << 4) + (first / kBlockRegisters - kFirst) * kBlockBytes,
+                      pairs[0], pairs[1], pairs[2], pairs[3]);
+        });
+  }
 }
 
 /// Begins to write the warpgroup's O, times `factor`, by TMA stores that clip at q_len. It is

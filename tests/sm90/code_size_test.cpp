@@ -39,6 +39,14 @@ TEST_F(Sm90CodeSize, OnePlaceLoadsEachTensor) {
   EXPECT_EQ(count(ptx_of(Arch::kSm90a, 256), "cp.async.bulk.tensor.4d.shared"), 3 * 4);
 }
 
+// O is scaled and packed by statements of eight registers: the optimiser sees no product of them.
+TEST_F(Sm90CodeSize, OutputIsPackedByEights) {
+  const std::string ptx = ptx_of(Arch::kSm90a, 128);
+  EXPECT_EQ(count(ptx, "mul.f32 x, o0_"), 32);
+  EXPECT_EQ(count(ptx, "mul.f32 y, o0_"), 32);
+  EXPECT_EQ(count(ptx, "cvt.rn.bf16x2.f32 %"), 8 * 4 + 2 * 16);
+}
+
 // A causal mask's tiles are two copies of code, which are 8 and 4 wgmma each at depth 128: what
 // multiplies P V before a tile by itself does after the last one, too.
 TEST_F(Sm90CodeSize, OnePlaceMultipliesPvByItself) {

@@ -157,7 +157,7 @@ void measure_copies(Report& report) {
     const auto l2 = fields_of(2, kOne, box_latency, map, rows, 1, 1024, 2);
     report.add("copies." + box + ".l2.latency", "cycles", l2[0]);
     report.add("copies." + box + ".hbm.latency", "cycles", hbm[0]);
-    if (rows == 16) report.add("copies." + box + ".issue", "cycles", l2[1]);
+    report.add("copies." + box + ".issue", "cycles", l2[1]);
     const auto stores = fields_of(2, kOne, box_store, map, rows, 1);
     report.add("copies." + box + ".store.read", "cycles", stores[0]);
     report.add("copies." + box + ".store.written", "cycles", stores[1]);
@@ -165,11 +165,18 @@ void measure_copies(Report& report) {
   const TensorMap map = make_map(memory, kRowStride, kRows, 64);
   const TensorMap dense = make_map(memory, kRowBytes, kRows * 32, 64);
   const TensorMap small = make_map(memory, kRowStride, kRows, 8);
-  for (const int boxes : {2, 4, 8, 16}) {
-    const auto l2 = fields_of(2, kOne, box_latency, map, 64, boxes, 1024, 2);
-    report.add("copies.box8192.boxes" + std::to_string(boxes) + ".l2.latency", "cycles", l2[0]);
-  }
+  const TensorMap page = make_map(memory, kRowStride, kRows, 16);
+  const auto measure_boxes = [&](const TensorMap& of, int rows, int boxes) {
+    const auto l2 = fields_of(2, kOne, box_latency, of, rows, boxes, 1024, 2);
+    const std::string name =
+        "copies.box" + std::to_string(rows * kRowBytes) + ".boxes" + std::to_string(boxes);
+    report.add(name + ".l2.latency", "cycles", l2[0]);
+    report.add(name + ".issue", "cycles", l2[1]);
+  };
+  for (const int boxes : {2, 4, 8, 16}) measure_boxes(map, 64, boxes);
+  for (const int boxes : {2, 4, 8, 16, 32}) measure_boxes(page, 16, boxes);
   measure_stream(report, "l2.sm1.box8192", map, {1, 64, 16, 2048, 0, 64});
+  measure_stream(report, "l2.sm1.box2048", page, {1, 16, 64, 8192, 0, 64});
   measure_stream(report, "l2.sm1.box1024", small, {1, 8, 64, 8192, 0, 64});
   for (const int sms : {16, 66, 132}) {
     const std::string of = ".sm" + std::to_string(sms) + ".box8192";

@@ -158,6 +158,7 @@ std::vector<double> cycles_of(Shape shape, void (*kernel)(u32*, Parameters...), 
 
 // The groups, a file each.
 void measure_arithmetic(Report& report);
+void measure_turns(Report& report);
 void measure_barriers(Report& report);
 void measure_shared_memory(Report& report);
 void measure_products(Report& report);

@@ -18,7 +18,7 @@ constexpr std::pair<const char*, void (*)(Report&)> kGroups[] = {
     {"copies", measure_copies},          {"memory", measure_memory},
     {"arithmetic", measure_arithmetic},  {"barriers", measure_barriers},
     {"shared", measure_shared_memory},   {"products", measure_products},
-    {"beside", measure_beside_products},
+    {"beside", measure_beside_products}, {"turns", measure_turns},
 };
 
 void add_facts(Report& report) {

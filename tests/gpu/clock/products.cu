@@ -8,9 +8,9 @@ namespace {
 
 /// kCount products and the wait for them, of one warpgroup. Field 0: all of it; field 1: until the
 /// last was issued.
-template <int N, bool kSs, int kCount>
+template <int N, bool kSs, int kCount, WgmmaOperand kOperand>
 __global__ __launch_bounds__(128) void chain(u32* out) {
-  Products<N, kSs> products(make_operands());
+  Products<N, kSs, kOperand> products(make_operands());
 #pragma unroll 1
   for (int sample = 0; sample < kSamples; ++sample) {
     __syncthreads();
@@ -27,21 +27,22 @@ __global__ __launch_bounds__(128) void chain(u32* out) {
   products.keep_all(out);
 }
 
-template <int N, bool kSs>
+template <int N, bool kSs, WgmmaOperand kOperand = WgmmaOperand::kBf16>
 std::string name_of() {
-  return (kSs ? "ss.n" : "rs.n") + std::to_string(N);
+  const std::string type = kOperand == WgmmaOperand::kE4m3 ? "e4m3." : "";
+  return type + (kSs ? "ss.n" : "rs.n") + std::to_string(N);
 }
 
-template <int N, bool kSs, int kCount>
+template <int N, bool kSs, int kCount, WgmmaOperand kOperand>
 std::vector<std::vector<double>> chain_of() {
-  return fields_of(2, {1, 128, kProductShared}, chain<N, kSs, kCount>);
+  return fields_of(2, {1, 128, kProductShared}, chain<N, kSs, kCount, kOperand>);
 }
 
-template <int N, bool kSs>
+template <int N, bool kSs, WgmmaOperand kOperand = WgmmaOperand::kBf16>
 void measure_chain(Report& report) {
-  const std::string name = "products." + name_of<N, kSs>();
+  const std::string name = "products." + name_of<N, kSs, kOperand>();
   const auto add = [&]<int kCount>() {
-    const auto fields = chain_of<N, kSs, kCount>();
+    const auto fields = chain_of<N, kSs, kCount, kOperand>();
     report.add(name + ".count" + std::to_string(kCount), "cycles", fields[0]);
     if (kCount == 4) report.add(name + ".issue4", "cycles", fields[1]);
   };
@@ -50,7 +51,7 @@ void measure_chain(Report& report) {
   add.template operator()<4>();
   add.template operator()<8>();
   report.add(name + ".each", "cycles",
-             slope(chain_of<N, kSs, 24>()[0], chain_of<N, kSs, 8>()[0], 16));
+             slope(chain_of<N, kSs, 24, kOperand>()[0], chain_of<N, kSs, 8, kOperand>()[0], 16));
 }
 
 /// Every warpgroup issues `bursts` groups of kBurst products, with kPending groups under way while
@@ -79,22 +80,23 @@ void measure_rate(Report& report) {
   }
 }
 
-/// Two warpgroups: the first issues a burst of kBurst, the second begins kBurst of its own as soon
-/// as it sees them issued. Fields: when each had ended, from the first's begin.
+/// Two warpgroups: the `leader` issues a burst of kBurst, the other begins kBurst of its own as
+/// soon as it sees them issued. Fields: when each had ended, from the leader's begin.
 template <int N, bool kSs, int kBurst>
-__global__ __launch_bounds__(256) void two_bursts(u32* out) {
+__global__ __launch_bounds__(256) void two_bursts(u32* out, int leader) {
   __shared__ u32 begin;
   Products<N, kSs> products(make_operands());
+  const bool leads = threadIdx.x / 128 == leader;
 #pragma unroll 1
   for (int sample = 0; sample < kSamples; ++sample) {
     __syncthreads();
-    if (threadIdx.x == 0) begin = cycle();
-    if (threadIdx.x >= 128) named_barrier_sync(1, 256);
+    if (leads && threadIdx.x % 128 == 0) begin = cycle();
+    if (!leads) named_barrier_sync(1, 256);
     products.template issue_group<kBurst>();
-    if (threadIdx.x < 128) named_barrier_arrive(1, 256);
+    if (leads) named_barrier_arrive(1, 256);
     wgmma_wait<0>();
     const u32 end = cycle();
-    if (threadIdx.x % 128 == 0) out[threadIdx.x / 128 * kSamples + sample] = end - begin;
+    if (threadIdx.x % 128 == 0) out[(leads ? 0 : kSamples) + sample] = end - begin;
     __syncthreads();
   }
   products.keep_all(out);
@@ -102,10 +104,13 @@ __global__ __launch_bounds__(256) void two_bursts(u32* out) {
 
 template <int N, bool kSs, int kBurst>
 void measure_two_bursts(Report& report) {
-  const auto fields = fields_of(2, {1, 256, kProductShared}, two_bursts<N, kSs, kBurst>);
-  const std::string name = "products." + name_of<N, kSs>() + ".two_bursts" + std::to_string(kBurst);
-  report.add(name + ".first", "cycles", fields[0]);
-  report.add(name + ".second", "cycles", fields[1]);
+  for (const int leader : {0, 1}) {
+    const auto fields = fields_of(2, {1, 256, kProductShared}, two_bursts<N, kSs, kBurst>, leader);
+    const std::string name = "products." + name_of<N, kSs>() + ".two_bursts" +
+                             std::to_string(kBurst) + (leader == 0 ? "" : ".younger_leads");
+    report.add(name + ".first", "cycles", fields[0]);
+    report.add(name + ".second", "cycles", fields[1]);
+  }
 }
 
 }  // namespace
@@ -130,6 +135,10 @@ void measure_products(Report& report) {
   measure_rate<64, false>(report);
   measure_rate<128, false>(report);
   measure_rate<192, false>(report);
+  measure_chain<96, true, WgmmaOperand::kE4m3>(report);
+  measure_chain<128, true, WgmmaOperand::kE4m3>(report);
+  measure_chain<192, true, WgmmaOperand::kE4m3>(report);
+  measure_chain<128, false, WgmmaOperand::kE4m3>(report);
   measure_two_bursts<128, true, 8>(report);
   measure_two_bursts<128, false, 8>(report);
   measure_two_bursts<128, true, 4>(report);

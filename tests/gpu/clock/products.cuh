@@ -10,8 +10,8 @@ namespace attnjit::clock_bench {
 constexpr int kProductBytes = 8192 + 4 * 8192;
 
 /// m64nNk16 of bf16: SS has both operands in shared memory (K-major), as S = Q K^T has; RS has A in
-/// registers and B MN-major, as O += P V has.
-template <int N, bool kSs>
+/// registers and B MN-major, as O += P V has. Of e4m3, whose B is always K-major, m64nNk32.
+template <int N, bool kSs, WgmmaOperand kOperand = WgmmaOperand::kBf16>
 struct Products {
   float d[N / 2] = {};
   u32 a[4];
@@ -20,7 +20,8 @@ struct Products {
   /// `base`: N * 128 bytes and 8 KiB before them, of numbers that are no NaN.
   ATTNJIT_DEVICE explicit Products(u32 base)
       : a_descriptor(matrix_descriptor<16>(base)),
-        b_descriptor(kSs ? matrix_descriptor<16>(base + 8192)
+        b_descriptor(kSs || kOperand == WgmmaOperand::kE4m3
+                         ? matrix_descriptor<16>(base + 8192)
                          : matrix_descriptor<8192>(base + 8192)) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) a[i] = load_shared_word(base + 512 * i + 4 * threadIdx.x);
@@ -29,10 +30,9 @@ struct Products {
   /// One instruction; `accumulate` 0 leaves out what d was.
   ATTNJIT_DEVICE void issue(int accumulate = 1) {
     if constexpr (kSs) {
-      Wgmma<N>::template ss<WgmmaOperand::kBf16>(d, a_descriptor, b_descriptor, accumulate);
+      Wgmma<N>::template ss<kOperand>(d, a_descriptor, b_descriptor, accumulate);
     } else {
-      Wgmma<N>::template rs<WgmmaOperand::kBf16>(d, a[0], a[1], a[2], a[3], b_descriptor,
-                                                 accumulate);
+      Wgmma<N>::template rs<kOperand>(d, a[0], a[1], a[2], a[3], b_descriptor, accumulate);
     }
   }
 

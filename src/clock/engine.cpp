@@ -200,8 +200,8 @@ class Engine {
       sm.port_used[w.partition] += cost.slots;
       double busy = cost.cycles * cost.slots;
       const auto pipe = static_cast<std::size_t>(cost.pipe);
-      if (sm.running && (cost.pipe == Pipe::kXu || cost.pipe == Pipe::kAlu))
-        busy *= 1 + p_.product_slows;
+      if (sm.running && cost.pipe == Pipe::kXu) busy *= 1 + p_.product_slows_xu;
+      if (sm.running && cost.pipe == Pipe::kAlu) busy *= 1 + p_.product_slows_alu;
       if (cost.pipe == Pipe::kLsu) {
         sm.lsu_free = time + busy;
       } else {

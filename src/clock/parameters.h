@@ -41,6 +41,8 @@ struct Parameters {
   double xu_cycles = 0, xu_latency = 0;
   /// 0: of warps that can issue at once, the oldest does. 1: the one that issued longest ago.
   double issue_turns = 0;
+  /// Places of PTX's order up to which ptxas is taken to put an instruction ahead. 0: any number.
+  double schedule_window = 0;
   double branch_latency = 0;  ///< until the instruction behind a branch
   // What the sub-partitions share.
   double lsu_cycles = 0;  ///< of a wavefront of 128 bytes
@@ -65,9 +67,8 @@ struct Parameters {
   /// Columns of a wgmma per slot that it needs while it runs, since its accumulators are registers;
   /// other instructions have theirs first. 0: none.
   double product_port_columns = 0;
-  /// By how much of it the ALU and XU pipes are kept longer by an instruction that is issued while
-  /// a wgmma runs. 0: not at all.
-  double product_slows = 0;
+  /// By how much of it an instruction that is issued while a wgmma runs keeps its pipe longer.
+  double product_slows_alu = 0, product_slows_xu = 0;
   double tensor_memory_bytes = 0;  ///< per cycle and sub-partition, tcgen05.ld and st
   double tensor_memory_latency = 0;
   // Copies.
@@ -93,6 +94,6 @@ const std::vector<ParameterRow>& parameter_table(Arch arch);
 /// Its values.
 Parameters parameters_of(Arch arch);
 /// Grows with each change of a number or of the model: what was timed by another is not compared.
-inline constexpr int kModelVersion = 4;
+inline constexpr int kModelVersion = 5;
 
 }  // namespace attnjit::clock

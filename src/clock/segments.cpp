@@ -164,8 +164,11 @@ void Segments::schedule(Segment& segment) const {
   for (std::size_t at = 0; at < n; ++at) {
     std::size_t best = 0;
     double best_time = 1e30, best_path = -1;
+    const u32 first = *std::min_element(open.begin(), open.end());
     for (std::size_t c = 0; c < open.size(); ++c) {
       const Node& node = segment.nodes[open[c]];
+      if (parameters_.schedule_window != 0 && open[c] > first + parameters_.schedule_window)
+        continue;
       const double time = std::max(
           {now, ready[open[c]],
            node.cost.slots == 0 ? 0 : pipe_free[static_cast<std::size_t>(node.cost.pipe)]});

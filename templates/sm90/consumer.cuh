@@ -2,9 +2,9 @@
 // A consumer warpgroup: 64 query rows against all their KV tiles.
 //
 // Design: Shah et al., "FlashAttention-3", 2024: S = Q K^T from shared memory, P stays in registers
-// as the A operand of O += P V; the next tile's S is computed while this tile's softmax runs
-// (overlap within the warpgroup), and warpgroups take turns at issuing products, so that one's
-// softmax runs under another's (ping-pong).
+// as the A operand of O += P V; a tile's S and the P V of the tile before are issued together, and
+// warpgroups take turns at issuing them, so that one's softmax runs under another's products
+// (ping-pong).
 #pragma once
 
 #include "sm90/output.cuh"
@@ -58,8 +58,9 @@ struct Consumer {
   ATTNJIT_DEVICE static constexpr bool asks_first() { return !Mask::kInterval || Config::kMapped; }
   static constexpr bool kPvBf16 = Layout::kPvOperand == WgmmaOperand::kBf16;
   /// Whether tiles after a first one look for maxima only where they must. NOTE: not where P is
-  /// e4m3, which is saturated so soon that most tiles would. At depth 256 it gains nothing, since
-  /// products are the bound.
+  /// e4m3, which is saturated so soon that many tiles would; not where K and V are widened, whose P
+  /// has a bias; not where a row's bits must not hang on the rows beside it. With more columns of V
+  /// it gains nothing, since products are the bound.
   static constexpr bool kFollows =
       !Config::kE4m3 && !Config::kWidensKv && !Config::kRescaleByRow && Layout::kPvColumns <= 128;
   /// Where O is staged: in memory of its own, or in Q's, which it then holds until it is stored.
@@ -290,7 +291,7 @@ struct Consumer {
     if (moved) correct(rows, correction);
   }
 
-  /// A tile whose softmax runs under P V of the tile before. Where there is a map, a masked one has
+  /// A tile whose S is issued with P V of the tile before. Where there is a map, a masked one has
   /// bits.
   ATTNJIT_DEVICE void tile(Rows& rows, bool masked) {
     if constexpr (Config::kDebugWaits) {

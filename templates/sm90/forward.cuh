@@ -72,15 +72,17 @@ ATTNJIT_DEVICE void run_body(const Arguments& arguments, const Params& params) {
     init_barriers<Config>(smem.barrier(0));
   }
   if constexpr (sums_by_product<Config>()) {
+    using Layout = LayoutOf<Config>;
     static_assert(
         Config::kOnesOffset % 16 == 0 &&
-            Config::kOnesOffset >=
-                Config::kRowsOffset + Config::kRowStages * LayoutOf<Config>::kVRowsBytes &&
+            Config::kOnesOffset >= Config::kRowsOffset + Config::kRowStages * Layout::kVRowsBytes &&
+            Config::kOnesOffset >= Config::kOOffset + Config::kConsumers * Config::kOBlocks *
+                                                          Layout::kConsumerBlockBytes &&
             Config::kWorkOffset >= Config::kOnesOffset + kOnesBytes,
-        "ones lie between V's rows and the announcements");
+        "ones lie behind V's rows and O, and before the announcements");
     if (threadIdx.x < kOnesBytes / 16) {
       store_shared_v4(smem.ones() + 16 * threadIdx.x, kFourOnes, kFourOnes, kFourOnes, kFourOnes);
-      fence_proxy_async_shared();  // wgmma reads them
+      fence_proxy_async_shared();  // wgmma reads through it
     }
   }
   // NOTE: before anything is read or written: the launch before may still write it, or read it.

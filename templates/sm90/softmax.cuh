@@ -265,12 +265,16 @@ struct OnlineSoftmax {
   /// so much that one may exceed 2^threshold.
   ///
   /// NOTE: that is seldom, and then the tile is computed again. Beside products a maximum of two
-  /// numbers takes 1.8 times as long as alone, and 2^x 1.3 times (docs/clock.md).
+  /// numbers takes 1.76 times as long as alone, and 2^x 1.28 times (one H200,
+  /// bench/results/h200-2026-11-26-tiles.txt).
   template <bool kBf16, int kCount>
   ATTNJIT_DEVICE bool follow(const float (&s)[kCount], u32 (&pairs)[kCount / 2],
                              float (&correction)[2]) {
     static_assert(!Config::kRescaleByRow && Config::kPBias == 0.0f,
-                  "rows of a warp move together, and their P is a float's");
+                  "rows of a warp move together, and P has no bias");
+    static_assert(Config::kExp2FmaPairs == 0, "scores may exceed what the polynomial is for");
+    static_assert(Config::kRescaleThreshold == static_cast<int>(Config::kRescaleThreshold),
+                  "a whole power of two");
     constexpr float kMost = static_cast<float>(1 << static_cast<int>(Config::kRescaleThreshold));
     u32 moved = 0;
     float part[2][2];  // of a row's columns, by turns
@@ -302,13 +306,13 @@ struct OnlineSoftmax {
     return moved != 0;
   }
 
-  /// Where rows are summed by product: those of a tile, as an accumulator of eight columns has
-  /// them.
+  /// Where rows are summed by product: adds a tile's sums, each of which a thread has twice, in two
+  /// columns of an accumulator.
   ATTNJIT_DEVICE void add(const float (&row_sums)[4]) {
     sum[0] += row_sums[0];
     sum[1] += row_sums[2];
   }
-  /// And what step() would have done to them.
+  /// And makes the sums relative to maxima that moved, which step() leaves to the caller there.
   ATTNJIT_DEVICE void correct(const float (&correction)[2]) {
     sum[0] *= correction[0];
     sum[1] *= correction[1];
@@ -334,7 +338,7 @@ struct OnlineSoftmax {
     }
   }
 
-  /// Makes them, of the whole row's, what probabilities are relative to.
+  /// Moves the maxima to the largest of the whole row, and makes the sums relative to them.
   ATTNJIT_DEVICE void move_maxima(const float (&largest)[2], float (&correction)[2]) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -345,7 +349,7 @@ struct OnlineSoftmax {
     }
   }
 
-  /// Of score `i` of a thread's.
+  /// The probability of score `i`.
   template <int kCount>
   ATTNJIT_DEVICE float probability(const float (&s)[kCount], int i, int half, float origin) const {
     const float x = fmaf(s[i], log2_scale[half], -origin);

@@ -139,11 +139,13 @@ void choose_mapped(const AttentionSpec& spec, Sm90Plan& plan) {
   if (spec.qk_depth > 64 && spec.qk_depth <= 128) plan.num_q_stages = 1;
 }
 
-/// Whether P's rows are summed by the tensor cores: where registers allow that, and nothing but O
-/// is divided by the sums. They are of P rounded, with which an LSE would be off by up to 2^-4.
+/// Whether P's rows are summed by the tensor cores: where that was found to be faster, and nothing
+/// but O is divided by the sums. They are of P rounded, with which an LSE would be off by up to
+/// 2^-4.
 bool sums_by_product(const AttentionSpec& spec, const Sm90Plan& plan) {
-  const bool fits = spec.qk_depth <= 64 || spec.qk_depth > 192;  // others were not faster
-  return is_e4m3(spec) && fits && !spec.return_lse && !plan.split;
+  // Three consumers of depth 128 have no registers for it; between 128 and 192 it was not tried.
+  const bool faster = spec.qk_depth <= 64 || spec.qk_depth > 192;
+  return is_e4m3(spec) && faster && !spec.return_lse && !plan.split;
 }
 /// Eight columns of 32 ones.
 std::int64_t ones_bytes(const Sm90Plan& plan) { return plan.sums_by_product ? 8 * 32 : 0; }

@@ -297,7 +297,6 @@ std::string_view no_damage_by_number(std::string_view subject, std::string_view 
     std::vector<int> occurrences;
     std::string_view reason;
   };
-  static constexpr std::string_view kFirstProduct = "the first P V of a work tile: O is 0";
   static constexpr std::string_view kLastAnnouncement =
       "the end is announced where the work tile before the last was: the wait for Q of the last one implies that it was read";
   static constexpr std::string_view kAllocation =
@@ -394,13 +393,10 @@ std::string_view no_damage_by_number(std::string_view subject, std::string_view 
       {"pages", "fence.mbarrier_init below the barrier", {0}, kInitByCopier},
       {"parts", "step of a shuffle left out", {18, 20}, kFewParts},
       {"sm90 128", "wait removed", {1}, kSkipped},
-      {"sm90 e4m3", "scale-d flipped", {0}, kFirstProduct},
-      {"sm90 e4m3 64", "wait removed", {14}, kLastAnnouncement},
       {"sm90 e4m3 64", "barrier of a warp removed", {2}, kLastRelease},
       {"runs, sm90 64", "barrier of a warp removed", {4}, kLastRelease},
       {"sm90 e4m3 64", "arrival made relaxed", {9}, kLastRelease},
       {"sm90 e4m3 64", "arrival twice", {9}, kLastRelease},
-      {"sm90 kv_dtype", "scale-d flipped", {0}, kFirstProduct},
       {"sm90 kv_dtype 64", "wait removed", {17}, kLastAnnouncement},
       {"sm90 kv_dtype 64", "arrival made relaxed", {11}, kLastRelease},
       {"sm90 kv_dtype 64", "arrival twice", {11}, kLastRelease},
@@ -474,8 +470,6 @@ std::string_view no_damage_by_number(std::string_view subject, std::string_view 
       {"sm90 96", "wgmma.fence below the product", {2}, kSecondProduct},
       {"sm90 64", "barrier.sync removed", {0}, "the consumers' turns: they decide the speed, not the data"},
       {"keys", "step of a shuffle left out", {22, 26, 31, 35}, "the CTAs' shares of long and short tiles: they decide the speed, not the data"},
-      {"sm90 128", "scale-d flipped", {0}, kFirstProduct},
-      {"sm90 192", "scale-d flipped", {0}, kFirstProduct},
       {"sm100", "tcgen05.fence::after_thread_sync dropped", {0}, kAllocation},
       {"sm100", "tcgen05.fence::before_thread_sync dropped", {0}, kAllocation},
       {"sm100 gemm", "tcgen05.fence::after_thread_sync dropped", {5}, kFreed},
@@ -488,7 +482,6 @@ std::string_view no_damage_by_number(std::string_view subject, std::string_view 
       {"sm100 attention", "wait removed", {6, 8}, "the commit that frees V's stage covers the product that read K's"},
       {"sm90 64", "wait removed", {14, 15, 16}, kLastAnnouncement},
       {"sm90 96", "wait removed", {17, 18}, kLastAnnouncement},
-      {"sm90 128", "arrival made relaxed", {3}, kCoveredByK},
       {"sm90 96", "arrival removed", {12}, kLastRelease},
       {"sm90 96", "barrier of a warp removed", {2}, kLastRelease},
       {"sm90 96", "arrival made relaxed", {12}, kLastRelease},

@@ -397,7 +397,6 @@ std::string_view no_damage_by_number(std::string_view subject, std::string_view 
       {"runs, sm90 64", "barrier of a warp removed", {4}, kLastRelease},
       {"sm90 e4m3 64", "arrival made relaxed", {9}, kLastRelease},
       {"sm90 e4m3 64", "arrival twice", {9}, kLastRelease},
-      {"sm90 kv_dtype 64", "wait removed", {17}, kLastAnnouncement},
       {"sm90 kv_dtype 64", "arrival made relaxed", {11}, kLastRelease},
       {"sm90 kv_dtype 64", "arrival twice", {11}, kLastRelease},
       {"sm90 kv_dtype 64", "barrier of a warp removed", {3}, kLastRelease},

@@ -37,8 +37,8 @@ ATTNJIT_DEVICE void name_accumulators() {
   "n"(set), "n"(i), "n"(i + 1), "n"(i + 2), "n"(i + 3), "n"(i + 4), "n"(i + 5), "n"(i + 6), \
       "n"(i + 7)
 
-// The operands of a statement that makes pairs of eight by CVT, whose first source is the upper
-// half: four pairs, two factors, eight names.
+// A statement that multiplies eight by their rows' factors, and makes four pairs of them by CVT,
+// whose first source is the upper half. Its operands are the pairs, the factors, eight names.
 #define ATTNJIT_PACK(CVT)                                                          \
   asm volatile(                                                                    \
       "{\n.reg .f32 x, y;\n\t"                                                     \

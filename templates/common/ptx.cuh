@@ -35,8 +35,9 @@ ATTNJIT_DEVICE u32 shared_address(const void* pointer) {
   return static_cast<u32>(__cvta_generic_to_shared(pointer));
 }
 
-/// The thread's number within the CTA, read anew. NOTE: what is computed from it stays where it is.
-/// Of threadIdx.x the compiler computes it before a kernel's loops, in registers that those lack.
+/// The thread's number within the CTA, read anew: what is computed from it is computed after here,
+/// as from an opaque() number. NOTE: that would have to be kept until then, in a register that
+/// loops lack; with it they are one or two instructions longer.
 ATTNJIT_DEVICE int thread_read_anew() {
   int thread;
   asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));

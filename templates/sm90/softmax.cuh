@@ -292,7 +292,7 @@ struct OnlineSoftmax {
         }
       }
       // NOTE: the compiler would make a copy of all this for the second pass, whose end it knows.
-      asm volatile("" : "+r"(moved));
+      moved = opaque(moved);
       const bool small = part[0][0] <= kMost && part[0][1] <= kMost &&  //
                          part[1][0] <= kMost && part[1][1] <= kMost;
       if (moved != 0 || __all_sync(0xffffffffu, small)) break;

@@ -8,6 +8,7 @@
 The cache is bf16, of rows of 512 latent and 64 rope elements, in random pages of 64 rows of one
 pool. Cells:
   H.bB.Nk.qQ   H query heads; B sequences of N thousand keys and Q rows each, causal
+  H.uB.Nk.qQ   the same, whose lengths rise evenly from an eighth of N thousand to N thousand
 
 beside.py says how contenders are timed and checked. Of a line, /best is the best peer's time over
 attnjit's, `copy` the bytes of the cache per second over those that a device-to-device copy reads
@@ -42,7 +43,13 @@ def cells():
             for keys in thousands:
                 for q_len in (1, 2) if heads == 128 else (1,):
                     yield dict(name=f"{heads}.b{batch}.{keys}k.q{q_len}", heads=heads, batch=batch,
-                               keys=keys * 1024, q_len=q_len)
+                               lens=[keys * 1024] * batch, q_len=q_len)
+    for batch in (8, 32, 128):
+        for keys in (8, 32):
+            for q_len in (1, 2):
+                lens = [keys * 128 * (1 + 7 * i // (batch - 1)) for i in range(batch)]
+                yield dict(name=f"128.u{batch}.{keys}k.q{q_len}", heads=128, batch=batch,
+                           lens=lens, q_len=q_len)
 
 
 class Problem:
@@ -51,15 +58,16 @@ class Problem:
     def __init__(self, cell, pool):
         self.cell, self.k = cell, pool
         self.heads, self.batch = cell["heads"], cell["batch"]
-        self.keys, self.q_len = cell["keys"], cell["q_len"]
-        self.bytes = self.batch * self.keys * DEPTH * 2
+        self.lens, self.q_len = cell["lens"], cell["q_len"]
+        self.keys = max(self.lens)
+        self.bytes = sum(self.lens) * DEPTH * 2
         generator = random_numbers()
         pages = self.keys // PAGE
         flat = pages_of(self, pool.shape[0], self.batch * pages, 256, generator)
         self.tables = [one.view(self.batch, pages) for one in flat]
         self.q = [torch.randn(self.batch, self.q_len, self.heads, DEPTH, device="cuda", dtype=BF16,
                               generator=generator) for _ in flat]
-        self.kv_lens = torch.full((self.batch,), self.keys, dtype=torch.int32, device="cuda")
+        self.kv_lens = torch.tensor(self.lens, dtype=torch.int32, device="cuda")
         self.q_begins = range(self.batch + 1)
 
     def new_o(self):
@@ -79,14 +87,15 @@ class Problem:
 
     def flop(self):
         """Of whole products, as FlashMLA counts: what the mask hides of q_len keys is in it."""
-        return 2.0 * self.batch * self.q_len * self.heads * self.keys * (DEPTH + LATENT)
+        return 2.0 * sum(self.lens) * self.q_len * self.heads * (DEPTH + LATENT)
 
     def reference(self, launch, sequence):
         """float32, of one sequence."""
-        k = self.k[self.tables[launch][sequence].long()].reshape(-1, DEPTH).float()
+        keys = self.lens[sequence]
+        k = self.k[self.tables[launch][sequence].long()].reshape(-1, DEPTH)[:keys].float()
         s = torch.einsum("qhd,kd->hqk", self.q[launch][sequence].float(), k) * SCALE
-        row = torch.arange(self.q_len, device="cuda")[:, None] + self.keys - self.q_len
-        s.masked_fill_(torch.arange(self.keys, device="cuda")[None] > row, -math.inf)
+        row = torch.arange(self.q_len, device="cuda")[:, None] + keys - self.q_len
+        s.masked_fill_(torch.arange(keys, device="cuda")[None] > row, -math.inf)
         return torch.einsum("hqk,kd->qhd", s.softmax(-1), k[:, :LATENT])[None]
 
 
@@ -142,11 +151,14 @@ class FlashInfer:
         self.wrapper = flashinfer.mla.BatchMLAPagedAttentionWrapper(room, backend=kind)
 
     def prepare(self, problem):
-        batch, pages = problem.tables[0].shape
-        flat = [table.reshape(-1) for table in problem.tables]
+        batch = problem.batch
+        pages = [keys // PAGE for keys in problem.lens]
+        flat = [torch.cat([row[:own] for row, own in zip(table, pages)])
+                for table in problem.tables]
         rows = torch.arange(batch + 1, dtype=torch.int32, device="cuda")
+        begins = torch.tensor([0] + pages).cumsum(0).to(torch.int32).cuda()
         self.wrapper.plan(
-            qo_indptr=rows * problem.q_len, kv_indptr=rows * pages, kv_indices=flat[0],
+            qo_indptr=rows * problem.q_len, kv_indptr=begins, kv_indices=flat[0],
             kv_len_arr=problem.kv_lens, num_heads=problem.heads, head_dim_ckv=LATENT,
             head_dim_kpe=ROPE, page_size=PAGE, causal=True, sm_scale=SCALE, q_data_type=BF16,
             kv_data_type=BF16)
@@ -180,6 +192,12 @@ def shown(cell, names, copy):
                      f"{cell['flop'] / us / 1e6:6.0f} TFLOP/s {rate / copy:5.2f} copy"])
 
 
+def group_of(cell):
+    """Whose mean a cell is part of."""
+    uneven = min(cell["lens"]) < max(cell["lens"])
+    return f"{cell['heads']} heads" + (", lengths that differ" if uneven else "")
+
+
 def contenders_of(options):
     found = contenders_of_attnjit(options)
     if options.flashmla:
@@ -201,14 +219,14 @@ def main():
         parser.error("--only and --skip leave no cell")
     copy = copy_bandwidth()
     print(f"# a copy reads and writes {copy / 1e12:.3f} TB/s")
-    most = max(cell["batch"] * cell["keys"] for cell in chosen)
+    most = max(cell["batch"] * max(cell["lens"]) for cell in chosen)
     pool = torch.empty(max(most, 2 * MIN_ROTATION_BYTES // (2 * DEPTH)) // PAGE + 1, PAGE, 1, DEPTH,
                        device="cuda", dtype=BF16)
     for part in pool.split(1 << 14):
         part.normal_()
     run(chosen, lambda cell: Problem(cell, pool), contenders_of(options), options,
         lambda cell, names: shown(cell, names, copy),
-        lambda cell: [f"{cell['heads']} heads"] + ["of these batch 1"] * (cell["batch"] == 1))
+        lambda cell: [group_of(cell)] + ["of these batch 1"] * (cell["batch"] == 1))
 
 
 if __name__ == "__main__":

@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "kernel_fixture.h"
+#include "plan/family.h"
+#include "plan/launch/family_launch.h"
 
 namespace attnjit::kernel_test {
 
@@ -108,6 +110,43 @@ class MlaTest : public KernelTest {
   void check_many_parts_of_long_rows() {
     expect_passes(with_depths(spec_of(16, 64, 11), 384, 320),
                   {{{1}, {800, 0, 300}}, {{2}, {1500}}});
+  }
+
+  // Sequences that differ in length, whose keys are dealt out in runs: some are cut, in parts and
+  // between their query tiles alike, and others are written whole.
+  void check_runs() {
+    AttentionSpec spec = spec_of(96, 64, 0);
+    spec.sink = true;
+    expect_runs(spec, {{1}, {1500, 70, 0, 2300}}, {8, 11});
+    expect_runs(spec, {{2}, {2100, 2, 900}}, {9});
+    AttentionSpec rows = spec_of(16, kv_dtype_ ? 16 : 0, 0);
+    rows.ragged_kv = !kv_dtype_;
+    expect_runs(rows, {{3}, {2100, 70, 3, 600}}, {5});
+  }
+  void expect_runs(const AttentionSpec& spec, const Lengths& lengths,
+                   const std::vector<int>& sm_counts) {
+    SCOPED_TRACE(spec_to_json(spec));
+    const auto kernel = compiled(spec);
+    ASSERT_TRUE(kernel);
+    const auto problem = problem_of(spec, lengths);
+    ASSERT_TRUE(problem);
+    for (const int sm_count : some_of(sm_counts)) {
+      SCOPED_TRACE(sm_count);
+      const KernelPlan& planned = kernel->generated.plan;
+      const DeviceShape device{.sm_count = sm_count};
+      const PartitionChoice choice =
+          family_of(planned.spec).partitions(planned, problem->launch_shapes(), device);
+      ASSERT_GT(choice.partitions, choice.even_parts) << "the device is not asked";
+      LaunchSequence sequence;
+      ASSERT_TRUE(plan_launch_in_parts(planned, problem->launch_shapes(), problem->launch_scalars(),
+                                       {}, device, {}, sequence)
+                      .ok());
+      for (std::uint64_t seed = 0; seed < seeds(); ++seed) {
+        const auto done = run(*kernel, *problem, sequence, seed);
+        ASSERT_TRUE(done);
+        expect_right(*problem, *done);
+      }
+    }
   }
 
   void check_batches_without_pages() {

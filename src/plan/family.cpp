@@ -65,7 +65,8 @@ Status plan_sm100_mla(const TuningValues* tuned, KernelPlan& plan) {
 template <auto kPartitions>
 PartitionChoice only(const KernelPlan& plan, const LaunchShapes& shapes,
                      const DeviceShape& device) {
-  return {kPartitions(plan, shapes, device)};
+  const std::int32_t partitions = kPartitions(plan, shapes, device);
+  return {partitions, partitions};
 }
 
 constexpr KernelFamily kSm90{
@@ -80,9 +81,8 @@ constexpr KernelFamily kSm90{
     },
 };
 constexpr KernelFamily kSm90Mla{
-    &plan_sm90_mla, &only<&sm90_mla_partitions>, false,
-    nullptr,        &plan_sm90_mla_launch,       &sm90_mla_knobs,
-    kSm90.print,
+    &plan_sm90_mla,        &sm90_mla_partitions, false,       nullptr,
+    &plan_sm90_mla_launch, &sm90_mla_knobs,      kSm90.print,
 };
 constexpr KernelFamily kSm100{
     &plan_sm100,
@@ -97,7 +97,7 @@ constexpr KernelFamily kSm100{
 };
 constexpr KernelFamily kSm100Mla{
     &plan_sm100_mla,
-    &only<&sm100_mla_partitions>,
+    &sm100_mla_partitions,
     false,
     nullptr,
     &plan_sm100_mla_launch,

@@ -52,6 +52,7 @@ constexpr std::array<NumberRow, static_cast<std::size_t>(LaunchNumber::kCount)> 
     {LaunchNumber::kTileGroups, "tile_groups", Kind::kI32},
     {LaunchNumber::kFirstTiles, "first_tiles", Kind::kI32},
     {LaunchNumber::kSecondTiles, "second_tiles", Kind::kI32},
+    {LaunchNumber::kEvenParts, "even_parts", Kind::kI32},
     {LaunchNumber::kTileGrowth, "tile_growth", Kind::kI32},
     {LaunchNumber::kLowBody, "low_body", Kind::kI32},
     {LaunchNumber::kTotalHeads, "total_heads", Kind::kI32},

@@ -132,6 +132,42 @@ ATTNJIT_DEVICE float* partial_row(const Work& work, int head, int position,
              Config::kOvDepth;
 }
 
+/// Writes the LSE of a row that its work tile ends by itself, where that is asked for; and where
+/// the launch deals out runs, that the row is none of the merge's.
+template <class Config, class Arguments>
+ATTNJIT_DEVICE void store_lse(i64 row, float lse, const Arguments& arguments) {
+  if constexpr (Config::kReturnLse) arguments.lse[row] = lse;
+  if constexpr (deals_runs<Config>()) {
+    if (arguments.partitions > 1) arguments.partial_lse[row] = row_is_written();
+  }
+}
+
+/// Whether sequences may have fewer parts than the launch has partitions. The first part of a tile
+/// then says so of the others (store_no_keys).
+template <class Config>
+inline constexpr bool kPartsDiffer = Config::kPartitionTiles > 0 || deals_runs<Config>();
+
+/// Of a work tile that is a part: whether it is the first one, and which partitions have parts of
+/// the same rows. @pre of the latter: it is the first, where the launch deals out runs.
+template <class Config, class Mask, class Work, class Arguments, class Params>
+ATTNJIT_DEVICE bool is_first_part(const Work& work, Lengths lengths, const Arguments& arguments,
+                                  const Params& params) {
+  if constexpr (deals_runs<Config>()) {
+    return work.partition < 0;
+  } else {
+    return work.partition == parts_of<Config, Mask>(lengths, arguments, params).begin;
+  }
+}
+template <class Config, class Mask, class Work, class Arguments, class Params>
+ATTNJIT_DEVICE PartRange parts_of_first(const Work& work, Lengths lengths,
+                                        const Arguments& arguments, const Params& params) {
+  if constexpr (deals_runs<Config>()) {
+    return {0, parts_from_first(work.partition)};
+  } else {
+    return parts_of<Config, Mask>(lengths, arguments, params);
+  }
+}
+
 /// Says of a row, whose LSE is at `row`, that the partitions which are no work for its sequence saw
 /// no key: those from `first` on, every `step`-th. The merge reads the LSE of each.
 template <class Arguments>

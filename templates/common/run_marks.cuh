@@ -19,8 +19,20 @@ constexpr int kWhole = -1;
 constexpr int first_of_parts(int n) { return -n; }
 ATTNJIT_DEVICE int parts_from_first(int partition) { return -partition; }
 
+/// Of absorbed MLA: whether a launch deals out runs if sequences are not about as long as one
+/// another (common/sequence_runs.cuh). Where its partitions are the even parts it does not, and
+/// nobody asks how long they are.
+template <class Arguments>
+ATTNJIT_DEVICE bool may_deal_runs(const Arguments& arguments) {
+  return arguments.partitions > arguments.even_parts;
+}
+/// Then behind the LSEs of all parts: no row is cut, so that the merge has nothing to do. Of any
+/// other value some may be.
+constexpr u32 kNoneIsCut = 0x7fc0a11fu;
+
 /// In the place of the LSE of a row's first part: the row is written. A NaN that no sum gives.
 constexpr u32 kRowIsWritten = 0x7fc0a11eu;
 ATTNJIT_DEVICE float row_is_written() { return __uint_as_float(kRowIsWritten); }
+ATTNJIT_DEVICE bool is_written(float lse) { return __float_as_uint(lse) == kRowIsWritten; }
 
 }  // namespace attnjit

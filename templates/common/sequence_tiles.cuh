@@ -26,6 +26,25 @@ struct SequenceTiling {
   }
 };
 
+/// The tile of a rank among those of a sequence's head (or of packed heads, by their number), with
+/// the KV tiles that it reaches. `lengths`: a SequenceLengths.
+template <class Config, class Mask, class SequenceLengths, class Params>
+ATTNJIT_DEVICE WorkTile tile_of_sequence(const SequenceTile& tile, const SequenceLengths& lengths,
+                                         const Params& params) {
+  WorkTile work;
+  work.batch = tile.batch;
+  work.head = first_head_of<Config>(tile.head);
+  const int rows = tile.lengths.q << Config::kGqaShift;
+  work.first_row = groups_of<Config>(rows) * kConsumerRows - (tile.rank + 1) * Config::kTileM;
+  work.q_begin = tile.q_begin;
+  work.q_len = tile.lengths.q;
+  work.kv_len = tile.lengths.kv;
+  work.kv_begin = tile.kv_begin;
+  work.partition = tile.partition;
+  return kv_tiles_of<Config, Mask>(work, work.first_row, work.first_row + Config::kTileM - 1,
+                                   lengths.arguments, params);
+}
+
 /// The tiles of sequences as work tiles.
 template <class Config, class Mask, class Arguments, class Params,
           class Tiling = SequenceTiling<Config>>
@@ -34,19 +53,7 @@ struct SequenceTileList : SequenceList<Config, Mask, Tiling, Arguments, Params> 
   using Base::Base;
 
   ATTNJIT_DEVICE WorkTile tile() const {
-    const SequenceTile tile = Base::tile();
-    WorkTile work;
-    work.batch = tile.batch;
-    work.head = first_head_of<Config>(tile.head);
-    const int rows = tile.lengths.q << Config::kGqaShift;
-    work.first_row = groups_of<Config>(rows) * kConsumerRows - (tile.rank + 1) * Config::kTileM;
-    work.q_begin = tile.q_begin;
-    work.q_len = tile.lengths.q;
-    work.kv_len = tile.lengths.kv;
-    work.kv_begin = tile.kv_begin;
-    work.partition = tile.partition;
-    work = kv_tiles_of<Config, Mask>(work, work.first_row, work.first_row + Config::kTileM - 1,
-                                     this->arguments, this->params);
+    WorkTile work = tile_of_sequence<Config, Mask>(Base::tile(), *this, this->params);
     if constexpr (Config::kSplit) work = part_of<Config>(work, this->arguments);
     return work;
   }

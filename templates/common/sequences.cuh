@@ -20,11 +20,16 @@ struct SequenceTile {
   int partition = 0;
 };
 
+/// Where a list stands: as much of it as a warp keeps that has no registers for it meanwhile.
+struct ListPlace {
+  int words[4];
+};
+
 /// Walks a CTA's share of the grid: every gridDim.x-th tile of all the sequences', or, where the
 /// launch has words for that (Arguments::claims), those that it claims. Sequences come in their
-/// order, of each its heads (or those of packed heads), of a head its tiles from the last rows to
-/// the first, and of a tile the parts of its keys: tiles that run together share K and V in L2. A
-/// whole warp; 32 sequences at a time.
+/// order, of each the parts of its keys, of a part the heads (or packed heads), and of a head its
+/// tiles from the last rows to the first: tiles that run together share K and V in L2. A whole
+/// warp; 32 sequences at a time.
 ///
 /// Where later rows see more keys, tiles of one rank come together, of as many heads as share L2: a
 /// CTA might get the long tiles of each head otherwise. From the longest to the shortest, they are
@@ -75,15 +80,11 @@ struct SequenceList : SequenceLengths<Config, Tiling::kKvLens, Arguments> {
     find();
   }
 
-  /// Where a list stands: as much of it as a warp keeps that has no registers for it meanwhile.
-  struct Place {
-    int first, begin, index;
-  };
-  ATTNJIT_DEVICE Place place() const { return {first, begin, index}; }
-  ATTNJIT_DEVICE void resume(const Place& at) {
-    first = at.first;
-    begin = at.begin;
-    index = at.index;
+  ATTNJIT_DEVICE ListPlace place() const { return {{first, begin, index, 0}}; }
+  ATTNJIT_DEVICE void resume(const ListPlace& at) {
+    first = at.words[0];
+    begin = at.words[1];
+    index = at.words[2];
     count_tiles();
   }
 
@@ -115,9 +116,10 @@ struct SequenceList : SequenceLengths<Config, Tiling::kKvLens, Arguments> {
     work.lengths.kv = this->keys(work.batch, work.lengths.q);
     int tile = place - before;  // of the sequence's
     if constexpr (Config::kSplit) {
-      const PartRange parts = parts_of<Config, Mask>(work.lengths, arguments, params);
-      tile = quotient(place - before, parts.count());
-      work.partition = parts.begin + place - before - tile * parts.count();
+      const int of_part = Tiling::tiles(work.lengths.q, arguments) * Tiling::heads(arguments);
+      const int part = quotient(tile, of_part);
+      tile -= part * of_part;
+      work.partition = parts_of<Config, Mask>(work.lengths, arguments, params).begin + part;
     }
     const int tiles = Tiling::tiles(work.lengths.q, arguments);
     bool by_rank = false;

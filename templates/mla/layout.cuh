@@ -18,8 +18,8 @@ constexpr int kVLoadWarp = 2;
 template <class Config>
 constexpr int kTileCopyWarps = Config::kLoadsApart ? kVLoadWarp : kRowCopyWarps;
 
-/// Where a list of work stands, while its warp copies.
-constexpr int kParkedListBytes = 16;
+/// Where a list of work stands (ListPlace), while its warp copies.
+constexpr int kListBytes = 16;
 
 /// A row of K is the latent part, which is V too, and behind it the rope's. Q and K lie in blocks
 /// of columns (common/blocks.cuh): [block][row]. Of deep heads V is a tensor of its own
@@ -101,6 +101,11 @@ struct TilesOf {
                     (Config::kStageLoaders == 2 && !Config::kOwnV && !Config::kRowCopies &&
                      Config::kCluster == 1 && Config::kStages % 2 == 0),
                 "a warp alone loads, or two of them every second stage each");
+  static_assert(!Config::kParksLists ||
+                    (Config::kListsOffset % 16 == 0 &&
+                     Config::kListsOffset >= Config::kKvOffset + Config::kSlots * kSlotBytes &&
+                     Config::kWorkOffset >= Config::kListsOffset + kListBytes * kRowCopyWarps),
+                "where lists of work stand lies between K and the announcement");
   static_assert(Config::kWorkOffset % 16 == 0 && Config::kBarrierOffset % 8 == 0,
                 "16 bytes are stored at a time, and a barrier is 8");
   /// The KV tile whose memory the one of a stage gets. NOTE: stages that take turns with one slot
@@ -135,6 +140,10 @@ struct TileMemory : CtaMemory<Config> {
     return base + Config::kKvOffset + (slot * Tiles::kStageBlocks + block) * Tiles::kBlockBytes;
   }
   ATTNJIT_DEVICE u32 work() const { return base + Config::kWorkOffset; }
+  /// Where the list of a warp that loads stands.
+  ATTNJIT_DEVICE u32 list(int warp) const {
+    return base + Config::kListsOffset + kListBytes * warp;
+  }
   /// Which keys of a tile are listed: a word of each warp that copies.
   ATTNJIT_DEVICE u32 listed(int stage) const { return base + Config::kListedOffset + 16 * stage; }
 

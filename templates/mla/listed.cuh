@@ -3,7 +3,7 @@
 // shared memory of those that it hides.
 #pragma once
 
-#include "common/sequence_tiles.cuh"
+#include "common/sequence_runs.cuh"
 #include "mla/layout.cuh"
 
 namespace attnjit::mla {

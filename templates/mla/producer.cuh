@@ -30,7 +30,11 @@ struct BoxCopies {
     work = tile;
     const int q_len = lengths_of<Config>(work, arguments).q;
     constexpr bool kWholeGroups = Config::kGqaShift > 0 || Config::kGroup == 1;
-    policy = kv_policy(kWholeGroups && q_len << Config::kGqaShift <= Config::kTileM);
+    // NOTE: K of absorbed MLA is evicted first although other tiles of the sequence read it, too:
+    // they do so at the same time, if a round has room for them. What stayed in L2 longer would
+    // push out the partial results (docs/mla.md).
+    const int at_once = Config::kOwnV ? 1 : workers<Config>();
+    policy = kv_policy(kWholeGroups && q_len << Config::kGqaShift <= Config::kTileM * at_once);
   }
 
   /// Where the lane's box of a tile lies: a page, or the sequence. NOTE: a page past the end has no
@@ -155,6 +159,14 @@ struct RowCopiesOf<true, Types...> {
 template <class Config, class Arguments>
 using ThreadCopies = typename RowCopiesOf<TilesOf<Config>::kWidened, Config, Arguments>::Type;
 
+/// Parks where a list stands for the warp that walks it. A thread.
+template <class Config>
+ATTNJIT_DEVICE void park_list(const TileMemory<Config>& smem, int warp, const ListPlace& place) {
+  store_shared_v4(smem.list(warp), static_cast<u32>(place.words[0]),
+                  static_cast<u32>(place.words[1]), static_cast<u32>(place.words[2]),
+                  static_cast<u32>(place.words[3]));
+}
+
 /// A warp, or several that all find the same work and copy their parts of the KV tiles; the first
 /// does the rest. Where loads are apart (kLoadsApart), each part is of K or of V: neither waits for
 /// what frees the other's memory.
@@ -163,7 +175,6 @@ struct Producer {
   using Tiles = TilesOf<Config>;
   /// Behind the last tile: nothing that is loaded ahead.
   static constexpr int kNoPlace = Tiles::kWidened ? -1 : 0;
-  static constexpr bool kParksList = Config::kParks && kLengthsDiffer<Config>;
 
   const TileMemory<Config>& smem;
   const Arguments& arguments;
@@ -210,27 +221,19 @@ struct Producer {
     __syncwarp();
   }
 
-  ATTNJIT_DEVICE u32 parked_list() const {
-    return smem.base + Config::kParkedOffset + kParkedListBytes * warp;
-  }
   /// Keeps a list in shared memory while K is copied, and takes it from there. NOTE: what the
-  /// compiler would keep in registers that widening has not, it would spill.
+  /// compiler would keep in registers that the warp has not, it would spill.
   template <class List>
   ATTNJIT_DEVICE void park(const List& list) const {
-    const auto place = list.place();
-    if (lane == 0) {
-      store_shared_v4(parked_list(), static_cast<u32>(place.first), static_cast<u32>(place.begin),
-                      static_cast<u32>(place.index), 0);
-    }
+    if (lane == 0) park_list<Config>(smem, warp, list.place());
     __syncwarp();
   }
-  template <class List>
-  ATTNJIT_DEVICE void resume(List& list) const {
+  ATTNJIT_DEVICE ListPlace parked() const {
     u32 words[4];
-    load_shared_v4(parked_list(), words[0], words[1], words[2], words[3]);
-    list.resume(
-        {static_cast<int>(words[0]), static_cast<int>(words[1]), static_cast<int>(words[2])});
+    load_shared_v4(smem.list(warp), words[0], words[1], words[2], words[3]);
     __syncwarp();
+    return {{static_cast<int>(words[0]), static_cast<int>(words[1]), static_cast<int>(words[2]),
+             static_cast<int>(words[3])}};
   }
 
   template <class List>
@@ -241,7 +244,7 @@ struct Producer {
       smem.next_work_tile();
       announce(work);
       if (work.tile_begin >= work.tile_end) continue;
-      if constexpr (kParksList) park(list);
+      if constexpr (Config::kParksLists) park(list);
       copies.begin(work);
       int place = copies.place_of(work.tile_end - 1);
       if constexpr (Tiles::kWidened) {
@@ -279,13 +282,15 @@ struct Producer {
         }
       }
       copies.finish_tail();
-      if constexpr (kParksList) resume(list);
+      if constexpr (Config::kParksLists) list.resume(parked());
     }
     announce({-1, 0, 0, 0, 0});
   }
 
   ATTNJIT_DEVICE void run() {
-    if constexpr (kLengthsDiffer<Config>) {
+    if constexpr (deals_runs<Config>()) {
+      walk(SequenceRunList<Config, Mask, Arguments, Params>(arguments, params, parked()));
+    } else if constexpr (kLengthsDiffer<Config>) {
       walk(SequenceTileList<Config, Mask, Arguments, Params, ListTiling<Config>>(arguments, params,
                                                                                  lane));
     } else {
@@ -303,6 +308,25 @@ ATTNJIT_DEVICE void begin_cta(const Memory& smem, const Arguments& arguments) {
   prefetch_tensor_map(arguments.q_map);
   if constexpr (!Config::kRowCopies) prefetch_tensor_map(arguments.k_map);
   if constexpr (!Config::kRowCopies && Config::kOwnV) prefetch_tensor_map(arguments.v_map);
+}
+
+/// Where the launch may deal out runs: one warp finds the CTA's, and parks that for those that
+/// load. Before the CTA's threads meet.
+template <class Config, class Mask, class Arguments, class Params>
+ATTNJIT_DEVICE void find_run(const TileMemory<Config>& smem, const Arguments& arguments,
+                             const Params& params) {
+  if constexpr (deals_runs<Config>()) {
+    constexpr int kFinder = 4;  // of those that make the CTA's barriers none
+    if (warp_uniform(static_cast<int>(threadIdx.x >> 5)) != kFinder) return;
+    const int lane = static_cast<int>(threadIdx.x & 31u);
+    const ListPlace place =
+        RunFinder<Config, Mask, Arguments, Params>{{{arguments}, params}, lane}.find();
+    if (lane < kRowCopyWarps) park_list<Config>(smem, lane, place);
+    if (may_deal_runs(arguments) && worker<Config>() == 0 && lane == 0) {
+      arguments.partial_lse[arguments.partitions * arguments.rows] =
+          __uint_as_float(takes_whole(place) ? kNoneIsCut : 0);
+    }
+  }
 }
 
 /// Waits for the threads of the CTA, and of a cluster for those of both CTAs, whose barriers hear

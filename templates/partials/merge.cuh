@@ -101,6 +101,9 @@ ATTNJIT_DEVICE void merge_rows(const Arguments& arguments) {
       }
     };
     const float first_lse = lse_of(lane);
+    if constexpr (deals_runs<Config>() && Config::kWarpsPerRow > 1) {
+      if (is_written(__shfl_sync(0xffffffffu, first_lse, 0))) return;
+    }
     [[maybe_unused]] FloatPair first_pairs[kBatch][kLaneWords];
     if constexpr (kEarly) {
 #pragma unroll
@@ -198,13 +201,14 @@ ATTNJIT_DEVICE void merge_rows(const Arguments& arguments) {
     }
   };
 
-  if constexpr (deals_runs<Config>()) {
+  // NOTE: a launch of long rows has about as many warps as rows: each asks with what it reads
+  // first.
+  if constexpr (deals_runs<Config>() && Config::kWarpsPerRow == 1) {
     // Many rows are written. A lane each asks of the warp's next 32.
     await_prerequisites();
     for (long long first = begin; first < arguments.rows; first += 32 * step) {
       const long long own = first + lane * step;
-      const bool cut =
-          own < arguments.rows && __float_as_uint(arguments.partial_lse[own]) != kRowIsWritten;
+      const bool cut = own < arguments.rows && !is_written(arguments.partial_lse[own]);
       for (u32 left = __ballot_sync(0xffffffffu, cut); left != 0; left &= left - 1) {
         const long long row = first + (__ffs(static_cast<int>(left)) - 1) * step;
         merge_row(row, place_of<Config>(row, arguments));
@@ -214,6 +218,12 @@ ATTNJIT_DEVICE void merge_rows(const Arguments& arguments) {
     // NOTE: its divisions take as long as a read: the first row's come before there is one.
     RowPlace place = place_of<Config>(begin, arguments);
     await_prerequisites();
+    if constexpr (deals_runs<Config>()) {
+      if (may_deal_runs(arguments)) {
+        const float mark = arguments.partial_lse[arguments.partitions * arguments.rows];
+        if (__float_as_uint(mark) == kNoneIsCut) return;
+      }
+    }
     for (long long row = begin; row < arguments.rows;
          row += step, place = place_of<Config>(row, arguments)) {
       merge_row(row, place);
@@ -235,7 +245,7 @@ ATTNJIT_DEVICE void merge(const Arguments& arguments) {
     merge_rows<Config, 1, kBatch, kEarly>(arguments);
   } else {
     static_assert(Config::kThreads == 32 * Config::kWarpsPerRow, "the host counts a row per CTA");
-    if (arguments.partitions <= Config::kFewParts) {
+    if (arguments.partitions <= Config::kFewParts || arguments.rows > Config::kManyRows) {
       merge_rows<Config, 1, 4, false>(arguments);
     } else {
       merge_rows<Config, Config::kWarpsPerRow, 32, false>(arguments);

@@ -140,9 +140,12 @@ ATTNJIT_DEVICE float finish_part(const WorkTile& work, int head, int position, R
   const i64 row = lse_row<Config>(work, head, position, arguments);
   arguments.partial_lse[work.partition * arguments.rows + row] = lse;
   if (lse != -infinity()) partial = partial_row<Config>(work, head, position, arguments);
-  if constexpr (Config::kPartitionTiles > 0) {
-    const PartRange parts = parts_of<Config, Mask>({work.q_len, work.kv_len}, arguments, params);
-    if (work.partition == parts.begin) store_no_keys(parts, row, 0, 1, arguments);
+  if constexpr (kPartsDiffer<Config>) {
+    const Lengths lengths{work.q_len, work.kv_len};
+    if (is_first_part<Config, Mask>(work, lengths, arguments, params)) {
+      store_no_keys(parts_of_first<Config, Mask>(work, lengths, arguments, params), row, 0, 1,
+                    arguments);
+    }
   }
   return scale;
 }

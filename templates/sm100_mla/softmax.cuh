@@ -154,9 +154,7 @@ struct SoftmaxWarp {
     if constexpr (Config::kSink) sink = arguments.sink[row.output.head];
     float lse;
     const float scale = finish_row<Config>(own, sink, lse);
-    if constexpr (Config::kReturnLse) {
-      if (writes_lse(row)) arguments.lse[lse_row(row)] = lse;
-    }
+    if (writes_lse(row)) store_lse<Config>(lse_row(row), lse, arguments);
     return scale;
   }
 
@@ -169,14 +167,14 @@ struct SoftmaxWarp {
       partial = partial_row<Config>(row.work, row.output.head, row.output.position, arguments);
     }
     if (writes_lse(row)) {
-      arguments.partial_lse[row.work.partition * arguments.rows + lse_row(row)] = lse;
+      arguments.partial_lse[partition_of<Config>(row.work) * arguments.rows + lse_row(row)] = lse;
     }
-    if constexpr (Config::kPartitionTiles > 0) {
+    if constexpr (kPartsDiffer<Config>) {
       // The merge reads the LSE of partitions that are no work, too.
-      const PartRange parts =
-          parts_of<Config, Mask>(lengths_of<Config>(row.work, arguments), arguments, params);
-      if (row.output.real && row.work.partition == parts.begin) {
-        store_no_keys(parts, lse_row(row), half(), 2, arguments);
+      const Lengths lengths = lengths_of<Config>(row.work, arguments);
+      if (row.output.real && is_first_part<Config, Mask>(row.work, lengths, arguments, params)) {
+        store_no_keys(parts_of_first<Config, Mask>(row.work, lengths, arguments, params),
+                      lse_row(row), half(), 2, arguments);
       }
     }
     return scale;
@@ -205,7 +203,7 @@ struct SoftmaxWarp {
     const bool any = row.work.tile_begin < row.work.tile_end;
     const float sum = row.online.sum + __shfl_xor_sync(kAll, row.online.sum, 16);
     const RowStatistics statistics{sum, row.online.maximum * log2_scale};
-    const bool merged = is_merged<Config>(arguments);
+    const bool merged = is_merged<Config>(row.work, arguments);
     float* partial = nullptr;
     unsigned char* output = nullptr;
     float scale = 0.0f;

@@ -477,10 +477,7 @@ struct Consumer {
         if ((lane & 3) == 0 && is_row(rows, half)) {
           const int position = (rows.first_row + 8 * half) >> Config::kGqaShift;
           const i64 row = lse_row<Config>(rows.work, head, position, arguments);
-          if constexpr (Config::kReturnLse) arguments.lse[row] = lse;
-          if constexpr (deals_runs<Config>()) {
-            if (arguments.partitions > 1) arguments.partial_lse[row] = row_is_written();
-          }
+          store_lse<Config>(row, lse, arguments);
         }
       }
     }
@@ -518,13 +515,10 @@ struct Consumer {
             lse;
       }
     }
-    if constexpr (Config::kPartitionTiles > 0) {
-      const PartRange parts =
-          parts_of<Config, Mask>(lengths_of<Config>(rows.work, arguments), arguments, params);
-      if (rows.work.partition == parts.begin) empty_parts(rows, parts);
-    } else if constexpr (deals_runs<Config>()) {
-      if (rows.work.partition < 0) {
-        empty_parts(rows, {0, parts_from_first(rows.work.partition)});
+    if constexpr (kPartsDiffer<Config>) {
+      const Lengths lengths = lengths_of<Config>(rows.work, arguments);
+      if (is_first_part<Config, Mask>(rows.work, lengths, arguments, params)) {
+        empty_parts(rows, parts_of_first<Config, Mask>(rows.work, lengths, arguments, params));
       }
     }
     store_partial<Config>(output_scale, arguments, rows.work, rows.first_row, seen, lane);

@@ -100,7 +100,7 @@ struct Consumer {
   static constexpr bool kTurns = !Config::kOwnV;
   /// The block of S before which the turn is passed. NOTE: not behind the last one: the products
   /// that are still to be issued take as long as it takes to hear of it.
-  static constexpr int kTurnBlock = 2 * Layout::kQkBlocks / 3;
+  static constexpr int kTurnBlock = (Layout::kQkBlocks + 1) / 2;
 
   ATTNJIT_DEVICE void pass_turn() const {
     if constexpr (kTurns) named_barrier_arrive(kTurnBarrier + warp, kHandoverThreads);
@@ -415,9 +415,7 @@ struct Consumer {
       float lse;
       output_scale[half] = finish_row<Config>(rows.softmax.statistics(half), sink, lse) *
                            mla::value_scale<Config>(rows.work, arguments);
-      if constexpr (Config::kReturnLse) {
-        if (writes_lse(rows, half)) arguments.lse[lse_row(rows, half)] = lse;
-      }
+      if (writes_lse(rows, half)) store_lse<Config>(lse_row(rows, half), lse, arguments);
     }
     rescale(rows, output_scale);
 #pragma unroll
@@ -444,10 +442,12 @@ struct Consumer {
       // What no key was seen of nobody reads.
       seen[half] = rows.output[half].real && lse != -infinity();
       if (writes_lse(rows, half)) {
-        arguments.partial_lse[rows.work.partition * arguments.rows + lse_row(rows, half)] = lse;
+        arguments
+            .partial_lse[partition_of<Config>(rows.work) * arguments.rows + lse_row(rows, half)] =
+            lse;
       }
     }
-    if constexpr (Config::kPartitionTiles > 0) empty_parts(rows);
+    empty_parts(rows);
     rescale(rows, output_scale);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -465,9 +465,10 @@ struct Consumer {
   /// Says that the partitions which are no work for the sequence saw no key, with its first one.
   /// The merge reads the LSE of each.
   ATTNJIT_DEVICE void empty_parts(const Rows& rows) const {
-    const PartRange parts =
-        parts_of<Config, Mask>(lengths_of<Config>(rows.work, arguments), arguments, params);
-    if (rank != 0 || rows.work.partition != parts.begin) return;
+    if constexpr (!kPartsDiffer<Config>) return;
+    const Lengths lengths = lengths_of<Config>(rows.work, arguments);
+    if (rank != 0 || !is_first_part<Config, Mask>(rows.work, lengths, arguments, params)) return;
+    const PartRange parts = parts_of_first<Config, Mask>(rows.work, lengths, arguments, params);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       if (!rows.output[half].real) continue;
@@ -535,7 +536,7 @@ struct Consumer {
       find_outputs(rows);
     }
     if constexpr (Config::kSplit) {
-      if (is_merged<Config>(arguments)) return finish_part(rows);
+      if (is_merged<Config>(rows.work, arguments)) return finish_part(rows);
     }
     finish(rows);
   }

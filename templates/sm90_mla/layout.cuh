@@ -49,9 +49,7 @@ struct LayoutOf : mla::TilesOf<Config> {
   static_assert(Config::kRecordOffset % 16 == 0, "16 bytes are stored at a time");
   static_assert(!Config::kParks ||
                     (Config::kParkedOffset % 16 == 0 &&
-                     Config::kWorkOffset >= Config::kParkedOffset +
-                                                mla::kParkedListBytes * kRowCopyWarps +
-                                                Config::kWorkBytes * 8),
+                     Config::kWorkOffset >= Config::kParkedOffset + Config::kWorkBytes * 8),
                 "what each warp parks lies before the announcement");
   static_assert(Config::kBarriers == Tiles::kTileBarriers,
                 "the plan has every barrier that the kernel names");
@@ -65,11 +63,9 @@ struct Smem : mla::TileMemory<Config> {
 
   /// The first part of the record of a thread of a warpgroup.
   ATTNJIT_DEVICE u32 record(int thread) const { return base + Config::kRecordOffset + 16 * thread; }
-  /// The work tile that a warp of the consumers keeps; before them each warp that copies keeps
-  /// where its list stands.
+  /// The work tile that a warp of the consumers keeps.
   ATTNJIT_DEVICE u32 parked_work(int warp) const {
-    return base + Config::kParkedOffset + mla::kParkedListBytes * kRowCopyWarps +
-           Config::kWorkBytes * warp;
+    return base + Config::kParkedOffset + Config::kWorkBytes * warp;
   }
 };
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "attnjit/tuning.h"
+#include "plan/launch/family_launch.h"
 #include "planned.h"
 
 namespace attnjit {
@@ -56,7 +57,7 @@ TEST(Sm90MlaPlan, FitsTheSmForEveryDepth) {
 TEST(Sm90MlaPlan, BudgetsOfTheModels) {
   const KernelPlan deepseek = plan_of(spec_of(128, 576, 512));
   EXPECT_EQ(deepseek.sm90->num_stages, 2);
-  EXPECT_EQ(deepseek.main().smem_bytes, 231872);
+  EXPECT_EQ(deepseek.main().smem_bytes, 231936);
   EXPECT_EQ(deepseek.main().barriers.size(), 50U);
   EXPECT_EQ(deepseek.main().barriers.back().name, "K 1 tail full");
   EXPECT_EQ(deepseek.main().roles.front().num_warps, 2);  // warps that load, a stage each
@@ -64,7 +65,7 @@ TEST(Sm90MlaPlan, BudgetsOfTheModels) {
   EXPECT_EQ(deepseek.main().smem_map[2].name, "K and V 1");
   const KernelPlan mistral = plan_of(spec_of(32, 320, 256));
   EXPECT_EQ(mistral.sm90->num_stages, 4);
-  EXPECT_EQ(mistral.main().smem_bytes, 215488);
+  EXPECT_EQ(mistral.main().smem_bytes, 215552);
   EXPECT_EQ(deepseek.kernels.back().entry, "attnjit_merge");
 }
 
@@ -183,14 +184,14 @@ TEST(Sm90MlaPlan, Lists) {
   EXPECT_EQ(sequence->launches.front().tensor_maps.front().box,
             (std::vector<std::uint32_t>{64, 64, 1, 1}));
   const auto parts = [&](int batch) {
-    return sm90_mla_partitions(plan, shapes_of(batch, 1, 1 << 20), {});
+    return sm90_mla_partitions(plan, shapes_of(batch, 1, 1 << 20), {}).partitions;
   };
   EXPECT_GT(parts(1), 4);
   EXPECT_LE(parts(1), 32);
   EXPECT_EQ(parts(132), 1);
   spec.num_partitions = 1;
   spec.partition_keys = 512;
-  EXPECT_EQ(sm90_mla_partitions(plan_of(spec), shapes_of(1, 1, 1 << 20), {}), 4);
+  EXPECT_EQ(sm90_mla_partitions(plan_of(spec), shapes_of(1, 1, 1 << 20), {}).partitions, 4);
 }
 
 // K is a tensor of bytes. Its rows are copied by threads, which say of four warps' parts that they
@@ -218,7 +219,8 @@ TEST(Sm90MlaPlan, CachesInTheFormatDsv32) {
   EXPECT_EQ(widened, 16);
   EXPECT_EQ(with_lists, 2);
   EXPECT_EQ(copied, 0);
-  EXPECT_EQ(plan.main().smem_bytes, dense.main().smem_bytes + 2 * 16);
+  // What lists show, and no list of sequences that a warp would park.
+  EXPECT_EQ(plan.main().smem_bytes, dense.main().smem_bytes + 2 * 16 - MlaTiles::kListsBytes);
   spec.ragged = true;
   EXPECT_TRUE(plan_of(spec).supported);
   const Result<LaunchSequence> sequence = plan_launch(plan, shapes_of(2, 1, 100), {}, {});
@@ -266,11 +268,55 @@ TEST(Sm90MlaPlan, CachesOfE4m3) {
   EXPECT_EQ(scales, 1);
 }
 
+// The device finds whether to deal out runs where that may gain something: long sequences, of which
+// there are several, and partial results that do not take too much memory.
+TEST(Sm90MlaPlan, DealsRuns) {
+  const KernelPlan plan = plan_of(spec_of());
+  EXPECT_TRUE(plan.sm90->runs);
+  const auto parts = [&](int batch, int q_len, int kv_len) {
+    const PartitionChoice choice =
+        sm90_mla_partitions(plan, shapes_of(batch, q_len, kv_len), {.sm_count = 132});
+    return std::pair(choice.even_parts, choice.partitions);
+  };
+  EXPECT_EQ(parts(8, 1, 32768), std::pair(8, 32));
+  EXPECT_EQ(parts(64, 1, 8192), std::pair(1, 8));     // 16 MiB of partial results a part
+  EXPECT_EQ(parts(128, 2, 8192), std::pair(1, 2));    // 64 MiB
+  EXPECT_EQ(parts(64, 1, 1024), std::pair(1, 1));     // beside which a merge is long
+  EXPECT_EQ(parts(8, 1, 1024), std::pair(4, 4));      // short
+  EXPECT_EQ(parts(100, 200, 8192), std::pair(1, 1));  // fewer SMs than query tiles
+  EXPECT_EQ(parts(8, 1, 0), std::pair(1, 1));
+  const auto [even, all] = parts(1, 1, 32768);
+  EXPECT_EQ(even, all);
+  // The mark of a launch that cuts nothing is behind the partial LSEs.
+  const Result<LaunchSequence> sequence = plan_launch(plan, shapes_of(64, 1, 8192), {}, {});
+  ASSERT_TRUE(sequence.ok()) << sequence.error().to_string();
+  const std::int64_t lse_bytes = std::int64_t{8} * 64 * 128 * 4 + 4;
+  EXPECT_TRUE(std::ranges::any_of(sequence->workspaces,
+                                  [&](const Workspace& one) { return one.bytes == lse_bytes; }));
+
+  const auto deals = [](auto change) {
+    AttentionSpec spec = spec_of();
+    change(spec);
+    return plan_of(spec).sm90->runs;
+  };
+  EXPECT_TRUE(deals([](AttentionSpec& spec) { spec.page_size = 1; }));
+  EXPECT_FALSE(deals([](AttentionSpec& spec) { spec.ragged = true; }));
+  EXPECT_FALSE(deals([](AttentionSpec& spec) { spec.num_partitions = 4; }));
+  EXPECT_FALSE(deals([](AttentionSpec& spec) {
+    spec.topk = 512;
+    spec.mask = {};
+  }));
+  EXPECT_FALSE(deals([](AttentionSpec& spec) {
+    spec.num_partitions = 1;
+    spec.partition_keys = 512;
+  }));
+}
+
 // Launches of few query tiles split the keys, so that the SMs have work; a full one does not.
 TEST(Sm90MlaPlan, SplitsFewTiles) {
   const KernelPlan plan = plan_of(spec_of());
   const auto parts = [&](int batch, int q_len, int kv_len) {
-    return sm90_mla_partitions(plan, shapes_of(batch, q_len, kv_len), {});
+    return sm90_mla_partitions(plan, shapes_of(batch, q_len, kv_len), {}).even_parts;
   };
   EXPECT_GT(parts(1, 1, 32768), 40);
   EXPECT_LE(parts(1, 1, 32768), 64);

@@ -19,6 +19,7 @@ TEST_F(Sm90Mla, Depths) { check_depths(); }
 TEST_F(Sm90Mla, TypesSinksAndMasks) { check_types_sinks_and_masks(); }
 TEST_F(Sm90Mla, PartitionsOfFixedKeys) { check_partitions_of_fixed_keys(); }
 TEST_F(Sm90Mla, ManyPartsOfLongRows) { check_many_parts_of_long_rows(); }
+TEST_F(Sm90Mla, DealsRuns) { check_runs(); }
 TEST_F(Sm90Mla, BatchesWithoutPages) { check_batches_without_pages(); }
 TEST_F(Sm90Mla, NewRowsAndRaggedPages) { check_new_rows_and_ragged_pages(); }
 TEST_F(Sm90Mla, Accumulates) { check_accumulates(); }

@@ -17,6 +17,9 @@ namespace attnjit {
 /// The parts that a launch splits the keys into.
 struct PartitionChoice {
   std::int32_t partitions = 1;
+  /// Of absorbed MLA, fewer than partitions where the launch may deal out runs over sequences: the
+  /// parts of each if they are about as long as one another.
+  std::int32_t even_parts = 1;
   /// Of sm_90a, where the choice compared them: the tiles of a launch that does not split.
   std::optional<Sm90Tiles> whole = {};
 };
@@ -31,6 +34,7 @@ struct LaunchRequest {
   const LaunchTensors& tensors;
   float scale;
   std::int32_t partitions;         ///< that the keys are split into
+  std::int32_t even_parts;         ///< as PartitionChoice::even_parts
   MaskMapShape map;                ///< with all its extents, where the plan walks one
   std::int32_t rows_per_list = 0;  ///< of its blocks, where work tiles have lists of their own
   const std::optional<Sm90Tiles>& whole;  ///< as PartitionChoice::whole

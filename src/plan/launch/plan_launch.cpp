@@ -98,7 +98,7 @@ Status plan_launch_in_parts(const KernelPlan& plan, const LaunchShapes& shapes,
   const KernelFamily& family = family_of(plan.spec);
   PartitionChoice choice;
   if (partitions) {
-    choice.partitions = *partitions;
+    choice.partitions = choice.even_parts = *partitions;
   } else if (family.partitions != nullptr) {
     choice = family.partitions(plan, shapes, device);
   }
@@ -106,15 +106,16 @@ Status plan_launch_in_parts(const KernelPlan& plan, const LaunchShapes& shapes,
   if (!map) return map.error();
   const bool lists = plan.map && family.rows_per_list != nullptr;
   const std::int32_t rows = lists ? family.rows_per_list(plan, shapes, device) : 0;
-  const LaunchRequest request{shapes, scalars,           params, device, *tensors,
-                              *scale, choice.partitions, *map,   rows,   choice.whole};
+  const LaunchRequest request{
+      shapes, scalars, params,      device, *tensors, *scale, choice.partitions, choice.even_parts,
+      *map,   rows,    choice.whole};
   const std::size_t before = map_launches(plan, request);
   const bool merged = launches_merge(plan, choice.partitions);
   sequence.launches.resize(before + 1 + (merged ? 1 : 0));
   Status filled = family.launch(plan, request, sequence.launches[before]);
   if (!filled) return filled;
   add_workspaces(plan, sequence);
-  if (merged) filled = fill_merge_launch(plan, o, choice.partitions, device, sequence);
+  if (merged) filled = fill_merge_launch(plan, o, choice, device, sequence);
   if (!filled) return filled;
   filled = fill_map_launches(plan, request, sequence);
   if (!filled) return filled;

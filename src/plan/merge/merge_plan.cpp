@@ -15,6 +15,7 @@
 #include "plan/launch/arguments.h"
 #include "plan/sequence.h"
 #include "plan/signature.h"
+#include "plan/sm100_mla/sm100_mla_plan.h"
 #include "plan/sm90/sm90_plan.h"
 
 namespace attnjit {
@@ -23,8 +24,10 @@ namespace {
 constexpr int kWarps = 4;       // per CTA
 constexpr int kLongRow = 256;   // elements of O that one warp merges
 constexpr int kLongWarps = 8;   // that share a longer row of many parts
-constexpr int kFewParts = 8;    // no more are a warp's, however long the row
+constexpr int kFewParts = 8;    // no more are a warp's, however long the row,
+constexpr int kManyRows = 512;  // and of more rows than that all: runs leave most of them few parts
 constexpr int kCtasPerSm = 16;  // a row is one short read: many are to be on their way
+constexpr int kFewCtasPerSm = 4;
 
 constexpr int kMaxDepth = 512;                                  // what a lane holds of a row
 constexpr std::int64_t kMaxPairsBytes = std::int64_t{1} << 48;  // the GPU's virtual addresses
@@ -56,21 +59,36 @@ int warps_per_row(const AttentionSpec& spec) {
 
 int threads_of(const AttentionSpec& spec) { return 32 * std::max(kWarps, warps_per_row(spec)); }
 
-/// A launch of the kernel: `pairs` of them into `o`.
-Status merge_launch(const KernelPlan& plan, const TensorView& o, std::int32_t pairs,
+/// Whether launches of the attention kernel may deal out runs (templates/common/run_marks.cuh).
+bool deals_runs(const KernelPlan& plan) {
+  return (plan.sm90 != nullptr && plan.sm90->runs) ||
+         (plan.sm100_mla != nullptr && plan.sm100_mla->tiles.runs);
+}
+/// Whether these are over sequences, where the device finds whether it does
+/// (templates/common/sequence_runs.cuh).
+bool deals_sequence_runs(const KernelPlan& plan) {
+  return deals_runs(plan) && plan.spec->mla == Mla::kDecode;
+}
+
+/// A launch of the kernel: as many pairs as there are partitions into `o`.
+Status merge_launch(const KernelPlan& plan, const TensorView& o, const PartitionChoice& choice,
                     const DeviceShape& device, LaunchRecipe& recipe) {
+  const std::int32_t pairs = choice.partitions;
   const std::int64_t rows = o.batch * o.rows * o.heads;
   ArgumentValues values{plan, {}, {}, {}, {}};
   values.numbers.set(LaunchNumber::kPartitions, pairs);
+  values.numbers.set(LaunchNumber::kEvenParts, choice.even_parts);
   values.numbers.set(LaunchNumber::kRows, rows);
   values.numbers.set(LaunchNumber::kRowsPerHead, o.rows);
   values.numbers.set(LaunchNumber::kOBatchBytes, o.strides.batch * o.element_bytes());
   values.numbers.set(LaunchNumber::kORowBytes, o.strides.row * o.element_bytes());
   values.numbers.set(LaunchNumber::kOHeadBytes, o.strides.head * o.element_bytes());
-  const bool shared = warps_per_row(plan.spec) > 1 && pairs > kFewParts;
+  const bool shared = warps_per_row(plan.spec) > 1 && pairs > kFewParts && rows <= kManyRows;
   const std::int64_t rows_per_cta = shared ? 1 : threads_of(plan.spec) / 32;
+  // NOTE: of sequences that may all be whole, so that each CTA ends at once.
+  const std::int64_t ctas_per_sm = deals_sequence_runs(plan) ? kFewCtasPerSm : kCtasPerSm;
   const std::int64_t ctas = std::min((rows + rows_per_cta - 1) / rows_per_cta,
-                                     std::int64_t{kCtasPerSm} * std::max(device.sm_count, 1));
+                                     ctas_per_sm * std::max(device.sm_count, 1));
   return fill_recipe(KernelId::kMerge, static_cast<std::uint32_t>(ctas), values, recipe);
 }
 
@@ -134,10 +152,11 @@ PlannedKernel merge_kernel(const KernelPlan& plan) {
   constants.add("kDepth", spec.ov_depth);
   constants.add("kWarpsPerRow", warps_per_row(spec));
   constants.add("kFewParts", kFewParts);
+  constants.add("kManyRows", kManyRows);
   constants.add_bool("kBf16", output == Dtype::kBf16);
   constants.add("kOutputBytes", size_of(output));
   constants.add_bool("kPartialF32", splits(spec));
-  if (plan.sm90 != nullptr && plan.sm90->runs) constants.add_bool("kRuns", true);
+  if (deals_runs(plan)) constants.add_bool("kRuns", true);
   constants.add_bool("kAccumulate", spec.accumulate);
   constants.add_bool("kSink", sink);
   constants.add_bool("kReturnLse", spec.return_lse);
@@ -156,6 +175,7 @@ PlannedKernel merge_kernel(const KernelPlan& plan) {
       parameter(LaunchNumber::kORowBytes),
       parameter(LaunchNumber::kOHeadBytes),
   };
+  if (deals_sequence_runs(plan)) kernel.parameters.push_back(parameter(LaunchNumber::kEvenParts));
   if (spec.return_lse) {
     kernel.parameters.push_back(parameter("lse", {BufferId::Kind::kLse, 0}, "float"));
   }
@@ -193,7 +213,7 @@ Status plan_merge_launch(const KernelPlan& plan, const LaunchRequest& request,
         fmt::format("{} pairs of {} bytes are more than 2^48 bytes", pairs, pair_bytes),
         "num_pairs");
   }
-  return merge_launch(plan, o, pairs, request.device, recipe);
+  return merge_launch(plan, o, {pairs, pairs}, request.device, recipe);
 }
 
 void forget_partials(const KernelPlan& plan, std::int32_t partitions, LaunchRecipe& recipe) {
@@ -212,14 +232,16 @@ bool launches_merge(const KernelPlan& plan, std::int32_t partitions) {
   return merges(plan.spec) && !written_whole(plan.spec, partitions);
 }
 
-Status fill_merge_launch(const KernelPlan& plan, const TensorView& o, std::int32_t partitions,
+Status fill_merge_launch(const KernelPlan& plan, const TensorView& o, const PartitionChoice& choice,
                          const DeviceShape& device, LaunchSequence& sequence) {
-  const std::int64_t pairs = o.batch * o.rows * o.heads * partitions;
+  const std::int64_t pairs = o.batch * o.rows * o.heads * choice.partitions;
   const std::int64_t element_bytes =
       splits(plan.spec) ? std::int64_t{sizeof(float)} : o.element_bytes();
   set_bytes(plan, WorkspaceId::kPartialO, pairs * o.depth * element_bytes, sequence);
-  set_bytes(plan, WorkspaceId::kPartialLse, pairs * std::int64_t{sizeof(float)}, sequence);
-  return merge_launch(plan, o, partitions, device, sequence.launches.back());
+  // One more is the mark of launches that deal out runs (templates/common/run_marks.cuh).
+  set_bytes(plan, WorkspaceId::kPartialLse,
+            (pairs + (deals_sequence_runs(plan) ? 1 : 0)) * std::int64_t{sizeof(float)}, sequence);
+  return merge_launch(plan, o, choice, device, sequence.launches.back());
 }
 
 }  // namespace attnjit

@@ -62,7 +62,7 @@ bool launches_merge(const KernelPlan& plan, std::int32_t partitions);
 /// Fills the last launch of such a sequence with the merge into `o`, the caller's, and says how
 /// much it needs of the workspaces.
 /// @pre launches_merge().
-Status fill_merge_launch(const KernelPlan& plan, const TensorView& o, std::int32_t partitions,
+Status fill_merge_launch(const KernelPlan& plan, const TensorView& o, const PartitionChoice& choice,
                          const DeviceShape& device, LaunchSequence& sequence);
 
 }  // namespace attnjit

@@ -23,6 +23,13 @@ int workers_of(const MlaTiles& tiles, const DeviceShape& device) {
   return std::max(device.sm_count / tiles.cluster, 1);
 }
 
+/// Query tiles of a sequence, where all have q_len rows whose heads share tiles.
+std::int64_t m_tiles_of(const MlaTiles& tiles, const AttentionSpec& spec,
+                        const LaunchShapes& shapes) {
+  const std::int64_t rows = std::int64_t{shapes.q_len} << mla_head_shift(spec);
+  return (rows + tiles.rows() - 1) / tiles.rows();
+}
+
 /// Heads, or groups of heads that share tiles.
 std::int64_t packs_of(const AttentionSpec& spec) {
   return spec.num_q_heads / mla_packed_heads(spec);
@@ -88,15 +95,11 @@ class SplitTimes {
   double tile_time_;
 };
 
-}  // namespace
-
-std::int32_t mla_partitions(const AttentionSpec& spec, const MlaTiles& tiles, const MlaRates& rates,
-                            const LaunchShapes& shapes, const DeviceShape& device) {
-  if (const auto fixed = fixed_partitions(spec, shapes)) return *fixed;
-  constexpr std::int64_t kMaxPartitions = 64;
-  const SplitWork work =
-      split_work(spec, shapes, sm90_query_tiles(spec, shapes, tiles.rows(), mla_head_shift(spec)),
-                 packs_of(spec), MlaTiles::kKeys);
+/// The even parts that take the least time, where the spec leaves it to the launch.
+std::int32_t even_partitions(const AttentionSpec& spec, const MlaTiles& tiles,
+                             const MlaRates& rates, const SplitWork& work,
+                             const LaunchShapes& shapes, const DeviceShape& device) {
+  constexpr std::int64_t kMaxParts = 64;
   const SplitTimes times(spec, tiles, rates, device);
   // Those who have keys of their own.
   const std::int64_t positions =
@@ -105,13 +108,53 @@ std::int32_t mla_partitions(const AttentionSpec& spec, const MlaTiles& tiles, co
       spec.topk > 0 ? positions : shapes.batch * (spec.num_q_heads / spec.group);
   std::int64_t best = 1;
   double least = times.of(1, work.tiles, sequences, work.kv_tiles, work.rows);
-  for (std::int64_t parts = 2; parts <= std::min(work.kv_tiles, kMaxPartitions); ++parts) {
+  for (std::int64_t parts = 2; parts <= std::min(work.kv_tiles, kMaxParts); ++parts) {
     const double time = times.of(parts, work.tiles, sequences, work.kv_tiles, work.rows);
     if (time >= least) continue;
     best = parts;
     least = time;
   }
   return static_cast<std::int32_t>(best);
+}
+
+SplitWork work_of(const AttentionSpec& spec, const MlaTiles& tiles, const LaunchShapes& shapes) {
+  return split_work(spec, shapes,
+                    sm90_query_tiles(spec, shapes, tiles.rows(), mla_head_shift(spec)),
+                    packs_of(spec), MlaTiles::kKeys);
+}
+
+/// The parts that a sequence may have where the launch may deal out runs
+/// (templates/common/sequence_runs.cuh): `even` parts, or more of them, if the device shall find
+/// how long each sequence is.
+std::int32_t run_partitions(const MlaTiles& tiles, const SplitWork& work, std::int32_t even,
+                            const LaunchShapes& shapes, const DeviceShape& device) {
+  constexpr std::int64_t kUneven = 32;        // whose LSEs a warp of the merge reads at once
+  constexpr std::int64_t kLongRun = 16;       // KV tiles, beside which a microsecond is little
+  constexpr std::int64_t kLongSequence = 32;  // the same, beside a merge that may be for nothing
+  // What partial results may take. NOTE: they have a row for each partition, though of a sequence
+  // that is not cut none is written.
+  constexpr double kMaxPartialBytes = 128.0 * (1 << 20);
+  if (shapes.batch == 1 || work.tiles == 0) return even;
+  const std::int64_t teams = std::int64_t{workers_of(tiles, device)} * shapes.batch / work.tiles;
+  // NOTE: units, and a run more for each team, are counted in an int.
+  if (teams < 2 || shapes.batch + teams > kMaxTiles / (work.kv_tiles + 1)) return even;
+  if (shapes.batch * work.kv_tiles < kLongRun * teams) return even;
+  if (even == 1 && work.kv_tiles < kLongSequence) return even;
+  const double part_bytes = std::max(work.rows * work.row_bytes, 1.0);
+  const auto affordable = static_cast<std::int64_t>(kMaxPartialBytes / part_bytes);
+  return static_cast<std::int32_t>(
+      std::max<std::int64_t>(even, std::min({kUneven, affordable, work.kv_tiles})));
+}
+
+}  // namespace
+
+PartitionChoice mla_partitions(const AttentionSpec& spec, const MlaTiles& tiles,
+                               const MlaRates& rates, const LaunchShapes& shapes,
+                               const DeviceShape& device) {
+  if (const auto fixed = fixed_partitions(spec, shapes)) return {*fixed, *fixed};
+  const SplitWork work = work_of(spec, tiles, shapes);
+  const std::int32_t even = even_partitions(spec, tiles, rates, work, shapes, device);
+  return {tiles.runs ? run_partitions(tiles, work, even, shapes, device) : even, even};
 }
 
 Status plan_mla_launch(const KernelPlan& plan, const MlaTiles& tiles, const LaunchRequest& request,
@@ -126,7 +169,7 @@ Status plan_mla_launch(const KernelPlan& plan, const MlaTiles& tiles, const Laun
                                   shapes.q_len, mla_packed_heads(spec), kMaxLength >> head_shift),
                       "q_len");
   }
-  const std::int64_t m_tiles = (rows + tiles.rows() - 1) / tiles.rows();
+  const std::int64_t m_tiles = m_tiles_of(tiles, spec, shapes);
   // NOTE: divided, not multiplied: the product of such numbers overflows 64 bits.
   const std::int64_t packs = packs_of(spec);
   if (m_tiles * packs > kMaxTiles / shapes.batch / request.partitions) {
@@ -153,6 +196,7 @@ Status plan_mla_launch(const KernelPlan& plan, const MlaTiles& tiles, const Laun
   values.numbers.set(LaunchNumber::kSecondTiles, static_cast<std::int32_t>(m_tiles));
   values.numbers.set(LaunchNumber::kTileGrowth, std::int32_t{1});
   values.numbers.set(LaunchNumber::kPartitions, request.partitions);
+  values.numbers.set(LaunchNumber::kEvenParts, request.even_parts);
   const TensorView& o = request.tensors.o;
   values.numbers.set(LaunchNumber::kRows, o.batch * o.rows * o.heads);
   values.numbers.set_strides(request.tensors);

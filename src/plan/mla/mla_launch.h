@@ -25,8 +25,9 @@ struct MlaRates {
 
 /// The parts that a launch splits the keys into: those that take the least time, where the spec
 /// leaves it to the launch.
-std::int32_t mla_partitions(const AttentionSpec& spec, const MlaTiles& tiles, const MlaRates& rates,
-                            const LaunchShapes& shapes, const DeviceShape& device);
+PartitionChoice mla_partitions(const AttentionSpec& spec, const MlaTiles& tiles,
+                               const MlaRates& rates, const LaunchShapes& shapes,
+                               const DeviceShape& device);
 
 /// Plans a launch of the main kernel.
 Status plan_mla_launch(const KernelPlan& plan, const MlaTiles& tiles, const LaunchRequest& request,

@@ -32,6 +32,7 @@ std::vector<LaunchNumber> numbers_of(const AttentionSpec& spec, const MlaTiles& 
     numbers.push_back(kOHeadBytes);
   }
   sm90_add_work_numbers(spec, tiles.split, tiles.kv_lens, numbers);
+  if (tiles.runs) numbers.push_back(kEvenParts);
   if (tiles.row_copies) numbers.insert(numbers.end(), {kNumPages, kKPageBytes, kKRowBytes});
   if (tiles.row_copies && tiles.own_v) {
     numbers.insert(numbers.end(), {kKHeadBytes, kVPageBytes, kVRowBytes, kVHeadBytes});
@@ -118,6 +119,10 @@ MlaTiles mla_tiles(const ResolvedSpec& resolved) {
   tiles.kv_lens = lengths_differ(spec);
   tiles.split = splits(spec);
   tiles.own_v = has_deep_heads(spec);
+  // NOTE: of a ragged batch a sequence may have more query tiles than another, and of topk each
+  // position has keys of its own.
+  tiles.runs = tiles.split && tiles.kv_lens && !tiles.own_v && !spec.ragged && spec.topk == 0 &&
+               spec.num_partitions == 0 && spec.partition_keys == 0;
   tiles.widened_blocks = widened_blocks(spec);
   tiles.row_copies = spec.topk > 0 || tiles.widened_blocks > 0 || copies_rows(spec);
   if (!tiles.row_copies) {
@@ -127,8 +132,9 @@ MlaTiles mla_tiles(const ResolvedSpec& resolved) {
   tiles.pair_tiles = tiles.own_v && !tiles.kv_lens && !decodes(spec, MlaTiles::kRows) &&
                      shown_of_long_sequence(resolved).rising;
   tiles.partition_tiles = spec.partition_keys / MlaTiles::kKeys;
-  // As of sm_90a's decodes: nobody comes back for what was not asked for.
-  tiles.l2_bytes = 128;
+  // As of sm_90a's decodes: nobody comes back for what was not asked for. But where a sequence has
+  // several query tiles, the next block of each row is wanted soon, by all of them.
+  tiles.l2_bytes = !tiles.own_v && (1 << mla_head_shift(spec)) > MlaTiles::kRows ? 256 : 128;
   return tiles;
 }
 
@@ -294,6 +300,7 @@ void add_mla_constants(const AttentionSpec& spec, const MlaTiles& tiles, Constan
   constants.add("kWidenedBlocks", tiles.widened_blocks);
   constants.add("kScales", static_cast<int>(spec.scales));
   constants.add_bool("kParks", tiles.parks);
+  constants.add_bool("kParksLists", tiles.parks_lists());
   if (tiles.widened_blocks > 0) {
     constants.add("kKeyRowBytes",
                   spec.cache_format == CacheFormat::kDsv32 ? kDsv32RowBytes : spec.qk_depth);
@@ -304,6 +311,7 @@ void add_mla_constants(const AttentionSpec& spec, const MlaTiles& tiles, Constan
   constants.add_bool("kPairTiles", tiles.pair_tiles);
   constants.add_bool("kMapped", false);
   constants.add_bool("kSplit", tiles.split);
+  if (tiles.runs) constants.add_bool("kRuns", true);
   constants.add("kPartitionTiles", tiles.partition_tiles);
   constants.add_bool("kMergeOnePart", merges_one_part(spec));
   constants.add("kStages", tiles.barrier_stages());

@@ -16,13 +16,13 @@ namespace attnjit {
 
 /// Work tiles of 64 rows per CTA, against tiles of 64 keys.
 struct MlaTiles {
-  static constexpr int kRows = 64;          ///< of a CTA
-  static constexpr int kKeys = 64;          ///< of a KV tile
-  static constexpr int kBlockColumns = 64;  ///< of 128 bytes: a TMA box, and the swizzle's row
-  static constexpr int kWorkBytes = 48;     ///< of an announced work tile, stored 16 at a time
-  static constexpr int kListedBytes = 16;   ///< that say which keys of a tile a list shows
-  /// What warps keep while they copy or multiply: four a list of work, eight a work tile.
-  static constexpr int kParkedBytes = 4 * 16 + 8 * kWorkBytes;
+  static constexpr int kRows = 64;            ///< of a CTA
+  static constexpr int kKeys = 64;            ///< of a KV tile
+  static constexpr int kBlockColumns = 64;    ///< of 128 bytes: a TMA box, and the swizzle's row
+  static constexpr int kWorkBytes = 48;       ///< of an announced work tile, stored 16 at a time
+  static constexpr int kListedBytes = 16;     ///< that say which keys of a tile a list shows
+  static constexpr int kListsBytes = 4 * 16;  ///< where four warps' lists of work stand
+  static constexpr int kParkedBytes = 8 * kWorkBytes;  ///< what eight keep while they multiply
 
   int cluster = 1;           ///< CTAs that share a work tile, and load K for each other
   bool own_v = false;        ///< V is a tensor of its own, as of deep heads
@@ -32,15 +32,18 @@ struct MlaTiles {
   int box_keys = 0;          ///< keys per TMA box of K: all of one page; 0 with row_copies
   bool row_copies = false;   ///< K is copied row by row: pages hold no whole TMA boxes, or topk
   int widened_blocks = 0;    ///< of a row of K, from its first on: e4m3 that become 16-bit
-  bool parks = false;        ///< warps keep in shared memory what they have no registers for
+  bool parks = false;        ///< consumers keep in shared memory what they have no registers for
   bool kv_lens = false;      ///< sequences differ in length: a warp finds its work on the device
   bool split = false;        ///< launches may split the keys into partitions
+  bool runs = false;         ///< those that choose how deal out runs of KV tiles to teams of CTAs
   bool pair_tiles = false;  ///< later rows see more keys: a CTA takes long and short tiles in pairs
   int partition_tiles = 0;  ///< KV tiles of each partition; 0: the launch says how many there are
   int l2_bytes = 256;       ///< that L2 fetches for a copy of K, at least
   int num_stages = 0;       ///< K tiles in shared memory, and as many V tiles of their own
 
   int rows() const { return kRows * cluster; }
+  /// Warps that load keep in shared memory where their lists of work stand.
+  bool parks_lists() const { return runs || (parks && kv_lens); }
   /// Stages that have barriers: where there is memory for one, those of two readers take turns with
   /// it.
   int barrier_stages() const { return two_readers && num_stages == 1 ? 2 : num_stages; }

@@ -11,10 +11,15 @@ namespace attnjit {
 namespace {
 
 const Field<MlaTiles> kTileFields[] = {
-    {"box_keys", &MlaTiles::box_keys},     {"row_copies", &MlaTiles::row_copies},
-    {"kv_lens", &MlaTiles::kv_lens},       {"split", &MlaTiles::split},
-    {"pair_tiles", &MlaTiles::pair_tiles}, {"partition_tiles", &MlaTiles::partition_tiles},
-    {"l2_bytes", &MlaTiles::l2_bytes},     {"num_stages", &MlaTiles::num_stages},
+    {"box_keys", &MlaTiles::box_keys},
+    {"row_copies", &MlaTiles::row_copies},
+    {"kv_lens", &MlaTiles::kv_lens},
+    {"split", &MlaTiles::split},
+    {"runs", &MlaTiles::runs},
+    {"pair_tiles", &MlaTiles::pair_tiles},
+    {"partition_tiles", &MlaTiles::partition_tiles},
+    {"l2_bytes", &MlaTiles::l2_bytes},
+    {"num_stages", &MlaTiles::num_stages},
 };
 const Field<Sm100MlaPlan> kFields[] = {
     {"q_bytes", &Sm100MlaPlan::q_bytes},

@@ -17,8 +17,8 @@ constexpr MlaRates kRates{.alone_bytes = 100e3,
 
 }  // namespace
 
-std::int32_t sm100_mla_partitions(const KernelPlan& plan, const LaunchShapes& shapes,
-                                  const DeviceShape& device) {
+PartitionChoice sm100_mla_partitions(const KernelPlan& plan, const LaunchShapes& shapes,
+                                     const DeviceShape& device) {
   return mla_partitions(plan.spec, plan.sm100_mla->tiles, kRates, shapes, device);
 }
 

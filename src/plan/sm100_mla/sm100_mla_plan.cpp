@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <string_view>
 #include <utility>
 
 #include "plan/constants.h"
@@ -28,6 +29,12 @@ constexpr int kProductWarps = 2;
 constexpr int kMaxStages = 8;
 constexpr const char* kStages = "num_stages";
 constexpr const char* kCluster = "cluster";
+// What lies in shared memory behind Q, K and V.
+constexpr const char* kListedName = "listed keys";
+constexpr const char* kListsName = "lists of work";
+constexpr const char* kWorkName = "work";
+constexpr const char* kTmemAddressName = "tmem address";
+constexpr const char* kBarriersName = "barriers";
 
 /// A tile is loaded while another is multiplied; where V has memory of its own, K while V is.
 int least_stages(const MlaTiles& tiles) { return tiles.own_v ? 1 : 2; }
@@ -70,10 +77,11 @@ void lay_out(const AttentionSpec& spec, Sm100MlaPlan& plan) {
     add(fmt::format("{} {}", plan.v_bytes > 0 ? "K" : "K and V", i), plan.q_bytes);
     if (plan.v_bytes > 0) add(fmt::format("V {}", i), plan.v_bytes);
   }
-  if (spec.topk > 0) add("listed keys", mla_listed_bytes(spec, plan.tiles));
-  add("work", MlaTiles::kWorkBytes);
-  add("tmem address", 8);
-  add("barriers", std::int64_t{8} * static_cast<std::int64_t>(plan.barriers.size()));
+  if (spec.topk > 0) add(kListedName, mla_listed_bytes(spec, plan.tiles));
+  if (plan.tiles.parks_lists()) add(kListsName, MlaTiles::kListsBytes);
+  add(kWorkName, MlaTiles::kWorkBytes);
+  add(kTmemAddressName, 8);
+  add(kBarriersName, std::int64_t{8} * static_cast<std::int64_t>(plan.barriers.size()));
 }
 
 /// A product of 64 rows has half of the lanes: O's two halves share their columns, and P, of which
@@ -202,16 +210,17 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm1
   constants.add("kThreads", kThreads);
   constants.add_bool("kDebugWaits", resolved.options().debug_waits.value_or(false));
   constants.add_float("kRescaleThreshold", plan.rescale_threshold);
-  // Q, the stages of K, and of V of its own, and what comes behind them.
-  const std::size_t listed =
-      1 + static_cast<std::size_t>(plan.tiles.num_stages) * (plan.tiles.own_v ? 2 : 1);
-  const std::size_t behind = spec.topk > 0 ? listed + 1 : listed;
+  const auto begin_of = [&](std::string_view name) {
+    const auto found = std::ranges::find(plan.smem, name, &MemoryRange::name);
+    return found == plan.smem.end() ? 0 : found->begin;
+  };
   constants.add("kQOffset", plan.smem[0].begin);
-  constants.add("kKvOffset", plan.smem[1].begin);
-  constants.add("kListedOffset", spec.topk > 0 ? plan.smem[listed].begin : 0);
-  constants.add("kWorkOffset", plan.smem[behind].begin);
-  constants.add("kTmemAddressOffset", plan.smem[behind + 1].begin);
-  constants.add("kBarrierOffset", plan.smem[behind + 2].begin);
+  constants.add("kKvOffset", plan.smem[1].begin);  // the first of K's stages
+  constants.add("kListedOffset", begin_of(kListedName));
+  constants.add("kListsOffset", begin_of(kListsName));
+  constants.add("kWorkOffset", begin_of(kWorkName));
+  constants.add("kTmemAddressOffset", begin_of(kTmemAddressName));
+  constants.add("kBarrierOffset", begin_of(kBarriersName));
   constants.add("kTmemO", plan.tmem[0].begin);
   constants.add("kTmemS", plan.tmem[1].begin);
   constants.add("kTmemP", plan.tmem[1 + kBuffers].begin);

@@ -49,11 +49,12 @@ Result<Sm100MlaPlan> make_sm100_mla_plan(const ResolvedSpec& spec, const TuningV
 /// Fills the kernel of a plan. @pre plan.workspaces is filled.
 void fill_from_sm100_mla(const Sm100MlaPlan& mla, KernelPlan& plan);
 
-/// The parts that a launch splits the keys into.
-std::int32_t sm100_mla_partitions(const KernelPlan& plan, const LaunchShapes& shapes,
-                                  const DeviceShape& device);
-
 struct LaunchRequest;
+struct PartitionChoice;
+/// The parts that a launch splits the keys into.
+PartitionChoice sm100_mla_partitions(const KernelPlan& plan, const LaunchShapes& shapes,
+                                     const DeviceShape& device);
+
 /// Plans a launch of the kernel.
 Status plan_sm100_mla_launch(const KernelPlan& plan, const LaunchRequest& request,
                              LaunchRecipe& recipe);

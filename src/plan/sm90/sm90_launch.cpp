@@ -137,7 +137,7 @@ std::int32_t run_partitions(const KernelPlan& plan, const LaunchShapes& shapes,
 PartitionChoice sm90_partitions(const KernelPlan& plan, const LaunchShapes& shapes,
                                 const DeviceShape& device) {
   const AttentionSpec& spec = plan.spec;
-  if (const auto fixed = fixed_partitions(spec, shapes)) return {*fixed};
+  if (const auto fixed = fixed_partitions(spec, shapes)) return {.partitions = *fixed};
   const Sm90Plan& sm90 = *plan.sm90;
   const std::int64_t heads = spec.num_q_heads / sm90_packed_heads(sm90, spec);
   SplitWork work = split_work(spec, shapes, tiles_of_head(plan, shapes), heads, sm90.BN);
@@ -145,9 +145,9 @@ PartitionChoice sm90_partitions(const KernelPlan& plan, const LaunchShapes& shap
                        size_of(spec.type_of_kv()) / size_of(spec.qkv_dtype);
   work.tile_flop = 2.0 * sm90.BM * sm90.BN * (spec.qk_depth + spec.ov_depth);
   work.ctas_per_sm = sm90.ctas_per_sm;
-  if (!sm90.runs) return {best_partitions(work, rates_of(sm90), device)};
+  if (!sm90.runs) return {.partitions = best_partitions(work, rates_of(sm90), device)};
   const Sm90Tiles whole = tiles_of(plan, shapes, device, false);
-  return {run_partitions(plan, shapes, device, work, whole), whole};
+  return {.partitions = run_partitions(plan, shapes, device, work, whole), .whole = whole};
 }
 
 Status plan_sm90_launch(const KernelPlan& plan, const LaunchRequest& request,

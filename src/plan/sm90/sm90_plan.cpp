@@ -698,6 +698,8 @@ std::string sm90_range_name(const Sm90SmemRange& range, const Sm90Plan& plan) {
       return "P";
     case Sm90Region::kListed:
       return "listed keys";
+    case Sm90Region::kLists:
+      return "lists of work";
     case Sm90Region::kParked:
       return "parked";
     case Sm90Region::kWork:

@@ -26,6 +26,7 @@ enum class Sm90Region : std::uint8_t {
   kO,
   kP,
   kListed,
+  kLists,
   kParked,
   kWork,
   kNotes,

@@ -16,8 +16,8 @@ constexpr MlaRates kRates{.alone_bytes = 57e3,
 
 }  // namespace
 
-std::int32_t sm90_mla_partitions(const KernelPlan& plan, const LaunchShapes& shapes,
-                                 const DeviceShape& device) {
+PartitionChoice sm90_mla_partitions(const KernelPlan& plan, const LaunchShapes& shapes,
+                                    const DeviceShape& device) {
   return mla_partitions(plan.spec, sm90_mla_tiles(*plan.sm90), kRates, shapes, device);
 }
 

@@ -61,6 +61,7 @@ void lay_out(const AttentionSpec& spec, Sm90Plan& plan) {
   }
   add(Sm90Region::kP, 0, kRecordBytes);
   if (spec.topk > 0) add(Sm90Region::kListed, 0, mla_listed_bytes(spec, sm90_mla_tiles(plan)));
+  if (sm90_mla_tiles(plan).parks_lists()) add(Sm90Region::kLists, 0, MlaTiles::kListsBytes);
   if (sm90_mla_tiles(plan).parks) add(Sm90Region::kParked, 0, MlaTiles::kParkedBytes);
   add(Sm90Region::kWork, 0, MlaTiles::kWorkBytes);
   add(Sm90Region::kBarriers, 0, std::int64_t{8} * static_cast<std::int64_t>(plan.barriers.size()));
@@ -86,6 +87,7 @@ std::vector<ConfigConstant> constants_of(const AttentionSpec& spec, const Sm90Pl
   constants.add("kKvOffset", sm90_begin_of(Sm90Region::kK, plan));
   constants.add("kRecordOffset", sm90_begin_of(Sm90Region::kP, plan));
   constants.add("kListedOffset", sm90_begin_of(Sm90Region::kListed, plan));
+  constants.add("kListsOffset", sm90_begin_of(Sm90Region::kLists, plan));
   constants.add("kParkedOffset", sm90_begin_of(Sm90Region::kParked, plan));
   constants.add("kWorkOffset", sm90_begin_of(Sm90Region::kWork, plan));
   constants.add("kBarrierOffset", sm90_begin_of(Sm90Region::kBarriers, plan));
@@ -111,6 +113,7 @@ MlaTiles sm90_mla_tiles(const Sm90Plan& plan) {
   // The registers that widening takes, consumers lack.
   tiles.parks = plan.widened_blocks > 0;
   tiles.split = plan.split;
+  tiles.runs = plan.runs;
   tiles.partition_tiles = plan.partition_tiles;
   tiles.l2_bytes = plan.l2_bytes;
   tiles.num_stages = plan.num_stages;
@@ -139,6 +142,7 @@ Result<Sm90Plan> make_sm90_mla_plan(const ResolvedSpec& resolved, const TuningVa
   plan.overlaps = true;
   plan.kv_lens = tiles.kv_lens;
   plan.split = tiles.split;
+  plan.runs = tiles.runs;
   plan.row_copies = tiles.row_copies;
   plan.widened_blocks = tiles.widened_blocks;
   plan.box_keys = tiles.box_keys;

@@ -30,8 +30,8 @@ MlaTiles sm90_mla_tiles(const Sm90Plan& plan);
 Status fill_from_sm90_mla(const Sm90Plan& mla, KernelPlan& plan);
 
 /// The parts that a launch splits the keys into.
-std::int32_t sm90_mla_partitions(const KernelPlan& plan, const LaunchShapes& shapes,
-                                 const DeviceShape& device);
+PartitionChoice sm90_mla_partitions(const KernelPlan& plan, const LaunchShapes& shapes,
+                                    const DeviceShape& device);
 
 /// Plans a launch of the kernel.
 Status plan_sm90_mla_launch(const KernelPlan& plan, const LaunchRequest& request,

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+// The work of a CTA where sequences differ in kv_len and a launch may deal out runs of their keys:
+// as many KV tiles to each team of CTAs, wherever that cuts a sequence.
+#pragma once
+
+#include "common/sequence_tiles.cuh"
+
+namespace attnjit {
+
+/// Sequences of q_len rows each, whose heads share tiles. Work is dealt out in one of two ways:
+///
+/// - Even parts. Each sequence has as many parts, and a CTA takes every gridDim.x-th query tile of
+///   a part. That serves sequences that are about as long as one another.
+/// - Runs. CTAs form teams, of as many as a sequence has query tiles: one each. A team takes a run
+///   of units. A unit is a KV tile that some row of a sequence reaches, or a sequence that has
+///   none. They come sequence by sequence, and from a sequence's last KV tile to its first. Runs
+///   are as long as one another. Partitions are the parts that a sequence may have.
+///
+/// Either way the query tiles of a part are with CTAs that follow one another, which walk the same
+/// keys side by side, and share them in L2.
+template <class Config, class Mask, class Arguments, class Params>
+struct SequenceRuns : SequenceLengths<Config, true, Arguments> {
+  static_assert(deals_runs<Config>() && Config::kSplit && Config::kPartitionTiles == 0);
+  static_assert(!Config::kRagged, "sequences have as many query tiles as one another");
+  using Base = SequenceLengths<Config, true, Arguments>;
+  using Base::arguments;
+
+  const Params& params;
+
+  /// Query tiles of a sequence.
+  ATTNJIT_DEVICE int tiles() const {
+    return SequenceTiling<Config>::tiles(arguments.q_len, arguments);
+  }
+  ATTNJIT_DEVICE int teams() const { return quotient(workers<Config>(), tiles()); }
+  ATTNJIT_DEVICE int team() const { return quotient(worker<Config>(), tiles()); }
+
+  ATTNJIT_DEVICE Lengths lengths(int sequence) const {
+    return {arguments.q_len, this->keys(sequence, arguments.q_len)};
+  }
+  /// The KV tiles that some row of a sequence reaches.
+  ATTNJIT_DEVICE KvTiles reached(int sequence) const {
+    const Lengths its = lengths(sequence);
+    const KvRange reach = reach_of<Config, Mask>(its.first_q_idx(), its.kv - 1, its.kv, params);
+    if (reach.empty()) return {0, 0};
+    return {reach.begin / Config::kTileN, (reach.end - 1) / Config::kTileN + 1};
+  }
+  ATTNJIT_DEVICE static int units_of(KvTiles reached) { return max(reached.count(), 1); }
+  ATTNJIT_DEVICE WorkTile tile_of(int sequence, int rank) const {
+    const SequenceTile tile{sequence, 0, this->key_begin(sequence), lengths(sequence), 0, rank};
+    return tile_of_sequence<Config, Mask>(tile, *this, params);
+  }
+};
+
+/// Whether a list whose place this is takes whole sequences.
+ATTNJIT_DEVICE bool takes_whole(const ListPlace& place) {
+  return place.words[3] == 0 && place.words[2] == 1;
+}
+
+/// Finds where a CTA's list of work begins. A whole warp. NOTE: by a warp that has its registers
+/// still: the producer's are few, and would spill.
+template <class Config, class Mask, class Arguments, class Params>
+struct RunFinder : SequenceRuns<Config, Mask, Arguments, Params> {
+  static constexpr u32 kAll = 0xffffffffu;
+  using Base = SequenceRuns<Config, Mask, Arguments, Params>;
+  using Base::arguments;
+
+  int lane;
+
+  ATTNJIT_DEVICE ListPlace find() const {
+    if (!may_deal_runs(arguments)) return even(arguments.even_parts);
+    const int parts = arguments.partitions;
+    int all = 0, longest = 0;
+#pragma unroll 4
+    for (int sequence = lane; sequence < arguments.batch; sequence += 32) {
+      const int units = this->units_of(this->reached(sequence));
+      all += units;
+      longest = max(longest, units);
+    }
+    all = __reduce_add_sync(kAll, all);
+    longest = __reduce_max_sync(kAll, longest);
+    const int teams = this->teams();
+    if (teams < 2) return even(arguments.even_parts);
+    int length = max(quotient(all - 1, teams), quotient(longest - 1, parts)) + 1;
+    const int rounds =
+        ceil_quotient(arguments.batch * arguments.even_parts * this->tiles(), workers<Config>());
+    if (are_even(rounds * ceil_quotient(longest, arguments.even_parts), length)) {
+      return even(arguments.even_parts);
+    }
+    // NOTE: a sequence that is cut n times has n - 1 whole runs, and a unit at least on either
+    // side. Where borders fall well it has fewer parts.
+    const int enough = quotient(longest - 1 + parts - 2, parts - 1);
+    if (length < enough && most_parts(length) > parts) length = enough;
+    return begin_of_run(length);
+  }
+
+ private:
+  ATTNJIT_DEVICE static int ceil_quotient(int a, int b) { return quotient(a + b - 1, b); }
+  ATTNJIT_DEVICE ListPlace even(int parts) const { return {{worker<Config>(), 0, parts, 0}}; }
+
+  /// Whether even parts, by which a CTA has `even` units, serve as well as runs of `length`. A run
+  /// has a piece of another sequence at either end, which costs the time of two tiles to begin and
+  /// merge. And where memory or power is what all SMs share, SMs without work are not missed: on an
+  /// H200 runs that were 3 % shorter took as long (docs/mla.md).
+  ATTNJIT_DEVICE static bool are_even(int even, int length) {
+    return even <= length + (length >> 4) + 2;
+  }
+
+  /// Calls visit(sequence, begin, units) of each sequence, a lane each: `begin` is its first unit.
+  template <class Visit>
+  ATTNJIT_DEVICE void for_each(const Visit& visit) const {
+    int before = 0;
+#pragma unroll 1
+    for (int first = 0; first < arguments.batch; first += 32) {
+      const int sequence = first + lane;
+      const int units = sequence < arguments.batch ? this->units_of(this->reached(sequence)) : 0;
+      int through = units;  // this lane's, and those of the lanes before
+#pragma unroll
+      for (int lanes = 1; lanes < 32; lanes *= 2) {
+        const int below = __shfl_up_sync(kAll, through, lanes);
+        if (lane >= lanes) through += below;
+      }
+      visit(sequence, before + through - units, units);
+      before += __shfl_sync(kAll, through, 31);
+    }
+  }
+
+  /// The most parts that runs of a length leave a sequence.
+  ATTNJIT_DEVICE int most_parts(int length) const {
+    int most = 0;
+    for_each([&](int, int begin, int units) {
+      if (units == 0) return;
+      most = max(most, quotient(begin + units - 1, length) - quotient(begin, length) + 1);
+    });
+    return __reduce_max_sync(kAll, most);
+  }
+
+  /// Where the team's run begins.
+  ATTNJIT_DEVICE ListPlace begin_of_run(int length) const {
+    const int target = this->team() * length;
+    ListPlace place{{0, arguments.batch, length, length}};
+    for_each([&](int sequence, int begin, int units) {
+      const u32 here = __ballot_sync(kAll, target >= begin && target < begin + units);
+      if (here == 0) return;
+      const int finder = __ffs(static_cast<int>(here)) - 1;
+      place.words[0] = __shfl_sync(kAll, begin, finder);
+      place.words[1] = __shfl_sync(kAll, sequence, finder);
+    });
+    return place;
+  }
+};
+
+/// Walks a CTA's work, from where RunFinder says that it begins.
+template <class Config, class Mask, class Arguments, class Params>
+struct SequenceRunList : SequenceRuns<Config, Mask, Arguments, Params> {
+  using Base = SequenceRuns<Config, Mask, Arguments, Params>;
+  using Base::arguments;
+
+  int begin;     ///< the first unit of the sequence; or, of even parts, a query tile of a part
+  int sequence;  ///< the next one; nothing where parts are even
+  int left;      ///< units of the run, of which the last runs may have fewer; or even parts
+  int length;    ///< of each run; 0: parts are even
+
+  ATTNJIT_DEVICE SequenceRunList(const Arguments& launch, const Params& user, const ListPlace& at)
+      : Base{{launch}, user} {
+    resume(at);
+  }
+
+  ATTNJIT_DEVICE bool done() const {
+    if (length == 0) return begin >= arguments.batch * left * this->tiles();
+    return left <= 0 || sequence >= arguments.batch;
+  }
+  /// The work; the list then stands at what follows. NOTE: both at once, so that a warp keeps few
+  /// words while it loads keys (place).
+  ATTNJIT_DEVICE WorkTile tile() { return length == 0 ? tile_of_even_part() : tile_of_run(); }
+  ATTNJIT_DEVICE void advance() const {}
+
+  ATTNJIT_DEVICE ListPlace place() const { return {{begin, sequence, left, length}}; }
+  ATTNJIT_DEVICE void resume(const ListPlace& at) {
+    begin = at.words[0];
+    sequence = at.words[1];
+    left = at.words[2];
+    length = at.words[3];
+  }
+
+ private:
+  ATTNJIT_DEVICE WorkTile tile_of_even_part() {
+    const int tiles = this->tiles(), parts = left;
+    const int all_parts = quotient(begin, tiles);  // before this one
+    const int of = quotient(all_parts, parts);
+    const int part = all_parts - of * parts;
+    WorkTile work = this->tile_of(of, begin - all_parts * tiles);
+    const KvTiles reached = this->reached(of);
+    const int units = this->units_of(reached);
+    const int each = quotient(units + parts - 1, parts);
+    take(work, reached, part * each, each);
+    // NOTE: where the first part has all units, the others are not asked for what they wrote.
+    const int first = each < units ? first_of_parts(parts) : kWhole;
+    work.partition = part == 0 ? first : part;
+    begin += workers<Config>();
+    return work;
+  }
+
+  ATTNJIT_DEVICE WorkTile tile_of_run() {
+    const int team = this->team();
+    WorkTile work = this->tile_of(sequence, worker<Config>() - team * this->tiles());
+    const KvTiles reached = this->reached(sequence);
+    const int units = this->units_of(reached);
+    const int cut = (team + 1) * length - left - begin;  // units that the runs before have
+    const int taken = min(units - cut, left);
+    work.partition = kWhole;
+    if (taken < units) {
+      take(work, reached, cut, taken);
+      const int first_run = quotient(begin, length);
+      work.partition = team - first_run;
+      if (work.partition == 0) {
+        work.partition = first_of_parts(quotient(begin + units - 1, length) - first_run + 1);
+      }
+    }
+    begin += units;
+    left -= taken;
+    ++sequence;
+    return work;
+  }
+
+  /// Leaves `work` so many of the KV tiles that its sequence reaches, behind those that are `cut`.
+  ATTNJIT_DEVICE static void take(WorkTile& work, KvTiles reached, int cut, int units) {
+    work.tile_end = min(work.tile_end, reached.end - cut);
+    work.tile_begin = max(work.tile_begin, reached.end - cut - units);
+  }
+};
+
+}  // namespace attnjit

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+// What CTAs are dealt where sequences differ in kv_len (common/sequence_runs.cuh): each KV tile
+// once, in parts that the merge can tell apart, and as much to one CTA as to another. Skipped
+// without NVRTC.
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <random>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "../kernel_fixture.h"
+
+namespace attnjit::sm90 {
+namespace {
+
+using namespace kernel_test;
+
+// Tiles of 64 rows, of 128 heads and one position or more, against 64 keys. A CTA writes how many
+// it has, and of each the sequence, the first row, the KV tiles and the partition.
+constexpr const char* kKernel = R"(
+#include "common/mask.cuh"
+#include "common/sequence_runs.cuh"
+using namespace attnjit;
+struct Config {
+  static constexpr bool kRagged = false, kRaggedKv = false, kKvLensExcludeNew = false;
+  static constexpr bool kSplit = true, kRuns = true, kMapped = false, kPairTiles = false;
+  static constexpr int kCluster = 1, kGqaShift = 7, kGroup = 128, kTileM = 64, kTileN = 64;
+  static constexpr int kPageSize = 64, kPartitionTiles = 0;
+};
+struct Arguments {
+  const int* kv_lens;
+  int batch, q_len, kv_len, num_q_heads, partitions, even_parts;
+};
+struct NoParams {};
+using Finder = RunFinder<Config, CausalMask, Arguments, NoParams>;
+using List = SequenceRunList<Config, CausalMask, Arguments, NoParams>;
+
+extern "C" __global__ void deal(const int* kv_lens, int* out, int batch, int q_len, int partitions,
+                                int even_parts, int most) {
+  const Arguments arguments{kv_lens, batch, q_len, 1 << 20, 128, partitions, even_parts};
+  const NoParams params;
+  const int lane = static_cast<int>(threadIdx.x);
+  List list(arguments, params, Finder{{{arguments}, params}, lane}.find());
+  int* const own = out + blockIdx.x * (1 + 5 * most);
+  int count = 0;
+  for (; !list.done() && count < most; list.advance(), ++count) {
+    const WorkTile work = list.tile();
+    if (lane == 0) {
+      int* const to = own + 1 + 5 * count;
+      to[0] = work.batch;
+      to[1] = work.first_row;
+      to[2] = work.tile_begin;
+      to[3] = work.tile_end;
+      to[4] = work.partition;
+    }
+  }
+  if (lane == 0) own[0] = list.done() ? count : -1;
+}
+)";
+
+struct Launch {
+  std::vector<std::int32_t> kv_lens;
+  int q_len = 1, ctas = 1, partitions = 1, even_parts = 1;
+
+  int tiles() const { return 2 * q_len; }  // of a sequence
+  static int kv_tiles(int keys) { return (std::max(keys, 0) + 63) / 64; }
+};
+
+// A piece of a query tile's keys, as KV tiles.
+struct Piece {
+  int begin = 0, end = 0, partition = 0;
+};
+struct Dealt {
+  std::map<std::pair<int, int>, std::vector<Piece>> pieces;  // of a sequence's query tile
+  int most = 0;                                              // KV tiles of a CTA
+};
+
+class Sm90SequenceRuns : public KernelTest {
+ protected:
+  static Dealt deal(const Launch& launch) {
+    constexpr int kMost = 6000;  // work tiles of a CTA
+    Dealt dealt;
+    const Result<PtxModule> module = PtxModule::load(ptx());
+    EXPECT_TRUE(module.ok()) << (module.ok() ? "" : module.error().to_string());
+    if (!module) return dealt;
+    const auto stride = static_cast<std::size_t>(1 + 5 * kMost);
+    std::vector<std::int32_t> out(static_cast<std::size_t>(launch.ctas) * stride, -2);
+    std::vector<EmulatorBuffer> buffers{buffer_of("kv_lens", launch.kv_lens),
+                                        buffer_of("out", out)};
+    LaunchRecipe recipe;
+    recipe.entry = "deal";
+    recipe.grid = {static_cast<std::uint32_t>(launch.ctas), 1, 1};
+    recipe.block = {32, 1, 1};
+    for (const EmulatorBuffer& buffer : buffers) {
+      recipe.args.push_back({KernelArgument::Pointer{buffer.name, 0, {}}});
+    }
+    for (const int number : {static_cast<int>(launch.kv_lens.size()), launch.q_len,
+                             launch.partitions, launch.even_parts, kMost}) {
+      recipe.args.push_back({std::int32_t{number}});
+    }
+    const Result<EmulatorReport> report = emulate(*module, recipe, buffers);
+    EXPECT_TRUE(report.ok() && report->passed);
+    std::memcpy(out.data(), buffers[1].data.data(), buffers[1].data.size());
+    for (int cta = 0; cta < launch.ctas; ++cta) {
+      const std::int32_t* const own = out.data() + static_cast<std::size_t>(cta) * stride;
+      EXPECT_GE(own[0], 0) << "CTA " << cta;
+      int tiles = 0;
+      for (int i = 0; i < own[0]; ++i) {
+        const std::int32_t* const work = own + 1 + 5 * i;
+        dealt.pieces[{work[0], work[1]}].push_back({work[2], work[3], work[4]});
+        tiles += std::max(work[3] - work[2], 0);
+      }
+      dealt.most = std::max(dealt.most, tiles);
+    }
+    return dealt;
+  }
+
+  // Each KV tile once, and partitions as the merge wants them.
+  static void expect_each_tile_once(const Launch& launch, const Dealt& dealt) {
+    EXPECT_EQ(dealt.pieces.size(),
+              launch.kv_lens.size() * static_cast<std::size_t>(launch.tiles()));
+    for (const auto& [place, pieces] : dealt.pieces) {
+      SCOPED_TRACE(testing::Message() << "sequence " << place.first << ", row " << place.second);
+      const int position = place.second / 128;
+      const int keys =
+          launch.kv_lens[static_cast<std::size_t>(place.first)] - launch.q_len + position + 1;
+      std::vector<int> seen(static_cast<std::size_t>(Launch::kv_tiles(keys)));
+      std::set<int> partitions;
+      for (const Piece& piece : pieces) {
+        for (int tile = piece.begin; tile < piece.end; ++tile) {
+          ASSERT_LT(static_cast<std::size_t>(tile), seen.size());
+          ++seen[static_cast<std::size_t>(tile)];
+        }
+        partitions.insert(piece.partition);
+      }
+      for (const int times : seen) EXPECT_EQ(times, 1);
+      const int parts = static_cast<int>(pieces.size());
+      EXPECT_LE(parts, launch.partitions);
+      std::set<int> expected{-parts};  // of the first part, or of the whole
+      for (int part = 1; part < parts; ++part) expected.insert(part);
+      if (parts > 1 && partitions.count(-1) == 1) {
+        // Even parts of a sequence of one tile: one has it, and says that it is whole.
+        expected.erase(-parts);
+        expected.insert(-1);
+      }
+      EXPECT_EQ(partitions, expected);
+    }
+  }
+
+ private:
+  static const std::string& ptx() {
+    static const std::string compiled = [] {
+      CompileRequest request;
+      request.source = generate(*plan(base_spec(Arch::kSm90a, 1, 1, 64))).value();
+      request.source.headers = HeaderSet(TemplateSet::embedded().files());
+      request.source.entries = {"deal"};
+      request.source.text = kKernel;
+      request.want_ptx = request.ptx_only = true;
+      const Result<KernelImage> image = make_in_process_compiler()->compile(
+          request, std::chrono::steady_clock::now() + std::chrono::minutes(5));
+      EXPECT_TRUE(image.ok()) << image.error().to_string();
+      return image.ok() ? image->ptx : std::string();
+    }();
+    return compiled;
+  }
+  static EmulatorBuffer buffer_of(const std::string& name,
+                                  const std::vector<std::int32_t>& values) {
+    EmulatorBuffer buffer{name, Dtype::kI32, {values.size()}, {}, false};
+    buffer.data.resize(4 * values.size());
+    std::memcpy(buffer.data.data(), values.data(), buffer.data.size());
+    return buffer;
+  }
+};
+
+TEST_F(Sm90SequenceRuns, DealsEachTileOnce) {
+  std::mt19937 random(20261126);
+  const auto draw = [&](int begin, int end) {
+    return begin + static_cast<int>(random() % static_cast<unsigned>(end - begin));
+  };
+  for (int i = 0; i < 60; ++i) {
+    Launch launch;
+    launch.q_len = draw(1, 4);
+    launch.ctas = draw(1, 60);
+    launch.partitions = draw(1, 12);
+    launch.even_parts = draw(1, launch.partitions + 1);
+    const int longest = 1 << draw(2, 14);
+    for (int sequences = draw(1, 80); sequences > 0; --sequences) {
+      launch.kv_lens.push_back(draw(0, longest));
+    }
+    SCOPED_TRACE(testing::Message()
+                 << i << ": " << launch.kv_lens.size() << " sequences of up to " << longest
+                 << " keys and " << launch.q_len << " rows, " << launch.ctas << " CTAs, "
+                 << launch.partitions << " partitions, " << launch.even_parts << " even parts");
+    expect_each_tile_once(launch, deal(launch));
+  }
+}
+
+// 64 teams of two CTAs, 60 KV tiles each; with even parts of whole sequences, a CTA would have 240.
+TEST_F(Sm90SequenceRuns, DealsAsMuchToEach) {
+  Launch launch{{}, 1, 128, 8, 1};
+  for (int i = 0; i < 32; ++i) launch.kv_lens.push_back(64 * (i % 2 == 0 ? 240 : 0) + 1);
+  const Dealt dealt = deal(launch);
+  expect_each_tile_once(launch, dealt);
+  EXPECT_EQ(dealt.most, (16 * 241 + 16 + 63) / 64);
+}
+
+// Runs may not be shorter than the partitions allow.
+TEST_F(Sm90SequenceRuns, KeepsToItsPartitions) {
+  Launch launch{{64 * 600, 64, 64}, 1, 128, 4, 1};
+  const Dealt dealt = deal(launch);
+  expect_each_tile_once(launch, dealt);
+  EXPECT_EQ(dealt.most, 150);
+}
+
+// Runs that would be a few tiles shorter are not worth their merges.
+TEST_F(Sm90SequenceRuns, CutsNothingThatIsEven) {
+  const Launch launch{std::vector<std::int32_t>(64, 64 * 128), 1, 132, 8, 1};
+  const Dealt dealt = deal(launch);
+  expect_each_tile_once(launch, dealt);
+  EXPECT_EQ(dealt.most, 128);
+  for (const auto& [place, pieces] : dealt.pieces) EXPECT_EQ(pieces.size(), 1u);
+}
+
+}  // namespace
+}  // namespace attnjit::sm90

@@ -474,6 +474,26 @@ TEST(Sm90Plan, E4m3HasMemoryForVAsItComes) {
   EXPECT_EQ(plan_of(sm90_spec(128)).sm90->num_row_stages, 0);
 }
 
+// The tensor cores sum the rows of P where nothing but O is divided by the sums: not between depths
+// 128 and 192. Above 64 three consumers have the registers for that which the producer has less of.
+TEST(Sm90Plan, E4m3SumsRowsByProduct) {
+  for (const int depth : {16, 64, 96, 128, 160, 192, 208, 256}) {
+    AttentionSpec spec = sm90_spec(depth);
+    spec.qkv_dtype = Dtype::kE4m3;
+    const KernelPlan plan = plan_of(spec);
+    const Sm90Plan& sm90 = *plan.sm90;
+    EXPECT_EQ(sm90.sums_by_product, depth <= 128 || depth > 192) << depth;
+    EXPECT_EQ(sm90.consumer_registers, depth <= 64 ? 152 : depth <= 128 ? 160 : 224) << depth;
+    EXPECT_EQ(sm90.producer_registers, depth > 64 && depth <= 128 ? 32 : 56) << depth;
+    EXPECT_GE(sm90_begin_of(Sm90Region::kOnes, sm90), depth <= 128 || depth > 192 ? 1 : 0);
+
+    spec.return_lse = true;
+    const KernelPlan with_lse = plan_of(spec);
+    EXPECT_FALSE(with_lse.sm90->sums_by_product) << depth;
+    EXPECT_EQ(with_lse.sm90->consumer_registers, depth <= 128 ? 152 : 224) << depth;
+  }
+}
+
 // Tiles of K and V come as e4m3 and are widened to 16 bits: every choice has room for both.
 TEST(Sm90Plan, WidenedKvHasMemoryForBothForms) {
   for (const int depth : {16, 64, 80, 128, 192, 256}) {

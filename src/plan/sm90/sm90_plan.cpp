@@ -143,8 +143,8 @@ void choose_mapped(const AttentionSpec& spec, Sm90Plan& plan) {
 /// but O is divided by the sums. They are of P rounded, with which an LSE would be off by up to
 /// 2^-4.
 bool sums_by_product(const AttentionSpec& spec, const Sm90Plan& plan) {
-  // Three consumers of depth 128 have no registers for it; between 128 and 192 it was not tried.
-  const bool faster = spec.qk_depth <= 64 || spec.qk_depth > 192;
+  // Between 128 and 192 it was not tried.
+  const bool faster = spec.qk_depth <= 128 || spec.qk_depth > 192;
   return is_e4m3(spec) && faster && !spec.return_lse && !plan.split;
 }
 /// Eight columns of 32 ones.
@@ -405,9 +405,14 @@ void complete(const AttentionSpec& spec, Sm90Plan& plan) {
     plan.consumer_registers = left / plan.num_consumers / 8 * 8;
   }
   if (is_e4m3(spec)) {
-    // Of e4m3 its warpgroup transposes V, and P of the others has half of the registers.
-    plan.producer_registers = 56;
-    plan.consumer_registers = plan.num_consumers == 3 ? 152 : plan.num_consumers == 2 ? 224 : 200;
+    // Of e4m3 its warpgroup transposes V, and P of the others has half of the registers. NOTE:
+    // beside O of more columns the sums by product need what three consumers have of 16 bits.
+    const bool most = plan.num_consumers == 3 && spec.qk_depth > 64 && plan.sums_by_product;
+    plan.producer_registers = most ? 32 : 56;
+    plan.consumer_registers = most                      ? 160
+                              : plan.num_consumers == 3 ? 152
+                              : plan.num_consumers == 2 ? 224
+                                                        : 200;
   }
   plan.padded_qk_depth = round_up(spec.qk_depth, block_elements(spec));
   plan.padded_ov_depth = round_up(spec.ov_depth, block_elements(spec));

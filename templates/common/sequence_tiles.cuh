@@ -13,6 +13,7 @@ template <class Config>
 struct SequenceTiling {
   static constexpr bool kKvLens = true;
   static constexpr bool kPairTiles = Config::kPairTiles;
+  static constexpr bool kPartsOutside = false;
   template <class Arguments>
   ATTNJIT_DEVICE static int heads(const Arguments& arguments) {
     return packs_of<Config>(arguments.num_q_heads);

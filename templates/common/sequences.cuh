@@ -27,9 +27,9 @@ struct ListPlace {
 
 /// Walks a CTA's share of the grid: every gridDim.x-th tile of all the sequences', or, where the
 /// launch has words for that (Arguments::claims), those that it claims. Sequences come in their
-/// order, of each the parts of its keys, of a part the heads (or packed heads), and of a head its
-/// tiles from the last rows to the first: tiles that run together share K and V in L2. A whole
-/// warp; 32 sequences at a time.
+/// order, of each its heads (or those of packed heads), of a head its tiles from the last rows to
+/// the first, and of a tile the parts of its keys; or of each the parts, and of a part the heads:
+/// tiles that run together share K and V in L2. A whole warp; 32 sequences at a time.
 ///
 /// Where later rows see more keys, tiles of one rank come together, of as many heads as share L2: a
 /// CTA might get the long tiles of each head otherwise. From the longest to the shortest, they are
@@ -44,6 +44,7 @@ struct ListPlace {
 /// Tiling: how an architecture cuts the rows of a sequence into tiles. It has
 ///   kKvLens             whether sequences differ in kv_len
 ///   kPairTiles          whether later rows see more keys
+///   kPartsOutside       whether a part's tiles follow one another, and not a tile's parts
 ///   heads(arguments)    heads, or groups of heads that share tiles
 ///   tiles(q_len, arguments)    of a head
 ///   few_rows(q_len)     where tiles are claimed: whether a tile waits for K and V
@@ -116,10 +117,13 @@ struct SequenceList : SequenceLengths<Config, Tiling::kKvLens, Arguments> {
     work.lengths.kv = this->keys(work.batch, work.lengths.q);
     int tile = place - before;  // of the sequence's
     if constexpr (Config::kSplit) {
+      const PartRange parts = parts_of<Config, Mask>(work.lengths, arguments, params);
       const int of_part = Tiling::tiles(work.lengths.q, arguments) * Tiling::heads(arguments);
-      const int part = quotient(tile, of_part);
-      tile -= part * of_part;
-      work.partition = parts_of<Config, Mask>(work.lengths, arguments, params).begin + part;
+      const int inner = Tiling::kPartsOutside ? of_part : parts.count();
+      const int outer_place = quotient(tile, inner);
+      const int inner_place = tile - outer_place * inner;
+      tile = Tiling::kPartsOutside ? inner_place : outer_place;
+      work.partition = parts.begin + (Tiling::kPartsOutside ? outer_place : inner_place);
     }
     const int tiles = Tiling::tiles(work.lengths.q, arguments);
     bool by_rank = false;

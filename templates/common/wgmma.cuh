@@ -64,8 +64,8 @@ ATTNJIT_DEVICE u64 plain_matrix_descriptor(u32 address) {
 /// What the elements of A and B are.
 enum class WgmmaOperand { kFp16, kBf16, kE4m3 };
 
-/// D (+)= A * B. `accumulate` 0: D = A * B. Kernels use N of 8 and 64; the others are the clock's
-/// measurements' (tests/gpu/clock).
+/// D (+)= A * B. `accumulate` 0: D = A * B. Kernels use N of 8, 64 and 128; the others are the
+/// clock's measurements' (tests/gpu/clock).
 template <int N>
 struct Wgmma;
 

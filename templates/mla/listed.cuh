@@ -8,10 +8,12 @@
 
 namespace attnjit::mla {
 
-/// Every position has as many keys as a list has places, however long its sequence is.
+/// With lists every position has as many keys as a list has places, however long its sequence is.
+/// The tiles of a part read the same keys.
 template <class Config>
 struct ListTiling : SequenceTiling<Config> {
   static constexpr bool kKvLens = Config::kTopk == 0;
+  static constexpr bool kPartsOutside = true;
 };
 
 /// Finds the rows that a list names. A place of the list is a key.

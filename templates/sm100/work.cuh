@@ -131,6 +131,7 @@ template <class Config>
 struct SequenceTiling {
   static constexpr bool kKvLens = LayoutOf<Config>::kKvLens;
   static constexpr bool kPairTiles = false;
+  static constexpr bool kPartsOutside = false;
   template <class Arguments>
   ATTNJIT_DEVICE static int heads(const Arguments& arguments) {
     return arguments.num_q_heads / LayoutOf<Config>::kFused;

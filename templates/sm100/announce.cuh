@@ -53,19 +53,7 @@ ATTNJIT_DEVICE void announce(const Smem<Config>& smem, const Arguments& argument
     if (!done) work = work_of<Config, Mask>(list.tile(), arguments, params);
     smem.wait(smem.work_empty(ring.stage), ring.parity ^ 1);
     if (lane == 0) {
-      const u32 slot = smem.work_slot(ring.stage);
-      const auto word = [](int value) { return static_cast<u32>(value); };
-      store_shared_v4(slot, word(done ? -1 : work.batch), word(work.head), word(work.q_len),
-                      word(work.kv_len));
-      store_shared_v4(slot + 16, word(work.q_begin), word(work.first_position), word(work.num_qo),
-                      word(work.partition));
-      store_shared_v4(slot + 32, word(work.seen_0.begin), word(work.seen_0.end),
-                      word(work.seen_1.begin), word(work.seen_1.end));
-      if constexpr (Config::kRaggedKv) store_shared_word(slot + 48, word(work.kv_begin));
-      if constexpr (Config::kMapped) {
-        store_shared_word(slot + 52, word(work.list_row));
-        store_shared_word(slot + 56, word(work.last_tile));
-      }
+      store_work<Config>(smem.work_slot(ring.stage), work, done);
       mbarrier_arrive(smem.work_full(ring.stage));
     }
     __syncwarp();

@@ -87,9 +87,9 @@ ATTNJIT_DEVICE void forward(const Arguments& arguments, const Params& params) {
   } else if (warp == Layout::kStoreWarp) {
     if constexpr (Layout::kBoxQRows < kRows) clear_spare_rows(smem);
   } else if (warp == Layout::kSpareWarp) {
-    if constexpr (Config::kRagged && !Config::kAnnounced) {
+    if constexpr (Config::kOneWorkTile) {
       if constexpr (Config::kOverlaps) await_prerequisites();
-      find_work(smem, arguments);
+      find_only_work<Config, Mask>(smem, arguments, params);
     }
   }
   // NOTE: before anything is read or written: the launch before may still write it, or read it.
@@ -131,7 +131,7 @@ ATTNJIT_DEVICE void forward(const Arguments& arguments, const Params& params) {
         announce<Config, Mask>(Smem<Config>(opaque(base), arguments), arguments, params);
     } else if constexpr (Layout::kTails) {
       if (warp == Layout::kSpareWarp)
-        clear_only_tail<Config, Mask>(Smem<Config>(opaque(base), arguments), arguments, params);
+        clear_only_tail<Config>(Smem<Config>(opaque(base), arguments), arguments, params);
     }
     if constexpr (Config::kRowCopies) {
       if (warp == Layout::kLoadWarp)

@@ -17,7 +17,8 @@ constexpr int kTeardownThreads = 128 + 32;
 /// And the next: a softmax warpgroup's threads have brought the scales of a KV tile.
 constexpr int kKeyScalesBarrier = 2;
 
-/// Work tiles that are announced at a time, where Config::kAnnounced, and the bytes of each.
+/// Work tiles that are announced at a time, where Config::kAnnounced, and the bytes of each, and of
+/// the only one of a CTA.
 constexpr int kWorkSlots = 2;
 constexpr int kWorkBytes = 64;
 
@@ -317,9 +318,7 @@ struct Smem : CtaMemory<Config> {
            static_cast<u32>(4 * ((2 * warpgroup + buffer) * kKeyNumbers + which) * Config::kTileN);
   }
   ATTNJIT_DEVICE u32 tmem_address() const { return base + Config::kTmemAddressOffset; }
-  /// Ragged batches: the CTA's sequence, and its query tile.
-  ATTNJIT_DEVICE u32 work() const { return base + Config::kWorkOffset; }
-  /// An announced work tile.
+  /// A work tile that is said to all roles: one that is announced, or the only one of a CTA.
   ATTNJIT_DEVICE u32 work_slot(int slot) const {
     return base + Config::kWorkOffset + static_cast<u32>(slot * kWorkBytes);
   }

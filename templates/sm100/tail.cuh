@@ -51,10 +51,10 @@ ATTNJIT_DEVICE void clear_tail(const Smem<Config>& smem, KvSequence<Config> kv,
 }
 
 /// The spare warp, where a CTA has one work tile.
-template <class Config, class Mask, class Arguments, class Params>
+template <class Config, class Arguments, class Params>
 ATTNJIT_DEVICE void clear_only_tail(const Smem<Config>& smem, const Arguments& arguments,
                                     const Params& params) {
-  const WorkList<Config, Mask, Arguments, Params> list(smem, arguments, params);
+  const OnlyWork<Config> list(smem, arguments, params);
   if (list.done()) return;
   const WorkTile work = list.tile();
   if (!work.template ends_past<Config>()) return;

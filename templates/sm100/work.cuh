@@ -227,17 +227,20 @@ ATTNJIT_DEVICE void find_last_tile(WorkTile& work, const Arguments& arguments) {
   }
 }
 
-/// Ragged batches: finds the CTA's sequence and the query tile of it, and leaves them in shared
-/// memory; a sequence of -1 where there are fewer tiles than CTAs. One warp. The last tile of a
-/// sequence, the longest under a causal mask, comes first; the heads of a tile follow one another.
+/// A sequence of a ragged batch, and one of its query tiles; none: -1.
+struct RaggedPlace {
+  int sequence, tile;
+};
+
+/// Ragged batches: what a CTA computes; nothing where there are fewer tiles than CTAs. One warp.
+/// The last tile of a sequence, the longest under a causal mask, comes first; the heads of a tile
+/// follow one another.
 template <class Config, class Arguments>
-ATTNJIT_DEVICE void find_work(const Smem<Config>& smem, const Arguments& arguments) {
+ATTNJIT_DEVICE RaggedPlace find_ragged(const Arguments& arguments) {
   constexpr u32 kAll = 0xffffffffu;
   const int lane = static_cast<int>(threadIdx.x & 31u);
   const int positions = work_positions<Config>(arguments);
   int rank = worker<Config>() / (arguments.num_q_heads / LayoutOf<Config>::kFused);
-  int sequence = -1;
-  int tile = 0;
   for (int first = 0; first < arguments.batch; first += 32) {
     int tiles = 0;
     if (first + lane < arguments.batch) {
@@ -252,130 +255,81 @@ ATTNJIT_DEVICE void find_work(const Smem<Config>& smem, const Arguments& argumen
     const u32 past = __ballot_sync(kAll, rank < sum);
     if (past != 0) {
       const int winner = __ffs(static_cast<int>(past)) - 1;
-      sequence = first + winner;
-      tile = __shfl_sync(kAll, sum, winner) - 1 - rank;
-      break;
+      return {first + winner, __shfl_sync(kAll, sum, winner) - 1 - rank};
     }
     rank -= __shfl_sync(kAll, sum, 31);
   }
-  if (lane == 0) {
-    store_shared_word(smem.work(), static_cast<u32>(sequence));
-    store_shared_word(smem.work() + 4, static_cast<u32>(tile));
+  return {-1, 0};
+}
+
+/// The work tile of CTA or pair `index`, of sequences of one length or, at `place`, of a ragged
+/// batch. Heads come in sections whose keys and values fit L2 together; within a section the last
+/// queries, the longest under a causal mask, come first, and its heads follow one another.
+template <class Config, class Mask, class Arguments, class Params>
+ATTNJIT_DEVICE WorkTile work_tile_at(int index, RaggedPlace place, const Arguments& arguments,
+                                     const Params& params) {
+  using Layout = LayoutOf<Config>;
+  WorkTile work;
+  int rank;
+  const int heads = arguments.num_q_heads / Layout::kFused;
+  if constexpr (Config::kRagged) {
+    work.batch = place.sequence;
+    work.head = index % heads * Layout::kFused;
+    work.q_begin = Sequences<Config, Arguments>{arguments}.row_begin(work.batch);
+    work.q_len = Sequences<Config, Arguments>{arguments}.rows(work.batch);
+    rank = place.tile;
+  } else {
+    const int section_tiles = arguments.section_heads * arguments.m_tiles;
+    const int section = quotient(index, section_tiles);
+    const int in_section = index - section * section_tiles;
+    const int first = section * arguments.section_heads;
+    const int heads_here = min(arguments.section_heads, arguments.total_heads - first);
+    rank = quotient(in_section, heads_here);
+    const int item = first + in_section - rank * heads_here;
+    rank = arguments.m_tiles - 1 - rank;
+    work.batch = quotient(item, heads);
+    work.head = (item - work.batch * heads) * Layout::kFused;
+    work.q_begin = 0;
+    work.q_len = arguments.q_len;
+  }
+  work.kv_head = quotient(work.head, Config::kGroup);
+  work.kv_len = Sequences<Config, Arguments>{arguments}.keys(work.batch, work.q_len);
+  work.first_position = rank * work_positions<Config>(arguments);
+  const int second = work.first_position + Layout::kTileStep;
+  // A second query tile past q_len is no work: the warpgroups share the first.
+  work.num_qo = one_query_launch<Config>(arguments) || second >= work.q_len ? 1 : 2;
+  find_seen<Config, Mask>(work, work.num_qo == 2, arguments, params);
+  find_last_tile<Config>(work, arguments);
+  // What a pair sees is both CTAs': each has every second tile of 128 rows.
+  if constexpr (Layout::kPair) work.first_position += cluster_rank() * Layout::kPositions;
+  return work;
+}
+
+/// Says a work tile in shared memory, kWorkBytes at `address`, or that there is none: batch -1. One
+/// thread.
+template <class Config>
+ATTNJIT_DEVICE void store_work(u32 address, const WorkTile& work, bool none) {
+  const auto word = [](int value) { return static_cast<u32>(value); };
+  store_shared_v4(address, word(none ? -1 : work.batch), word(work.head), word(work.q_len),
+                  word(work.kv_len));
+  store_shared_v4(address + 16, word(work.q_begin), word(work.first_position), word(work.num_qo),
+                  word(work.partition));
+  store_shared_v4(address + 32, word(work.seen_0.begin), word(work.seen_0.end),
+                  word(work.seen_1.begin), word(work.seen_1.end));
+  if constexpr (Config::kRaggedKv) store_shared_word(address + 48, word(work.kv_begin));
+  if constexpr (Config::kMapped) {
+    store_shared_word(address + 52, word(work.list_row));
+    store_shared_word(address + 56, word(work.last_tile));
   }
 }
 
-/// Walks a CTA's share of the grid: every gridDim.x-th tile; where Config::kOneWorkTile the one
-/// that it has, which for ragged batches was found. Heads come in sections whose keys and values
-/// fit L2 together; within a section the last queries, the longest under a causal mask, come first,
-/// and its heads follow one another.
-template <class Config, class Mask, class Arguments, class Params>
-struct WorkList {
-  using Layout = LayoutOf<Config>;
-  const Smem<Config>& smem;
-  const Arguments& arguments;
-  const Params& params;
-  int index;
-  int round_end;      ///< of the tiles that all CTAs take at a time
-  bool over = false;  ///< where a CTA has one: it is done, or there is none
+/// What was said there.
+template <class Config>
+struct SaidWork {
+  u32 address;
 
-  ATTNJIT_DEVICE WorkList(const Smem<Config>& memory, const Arguments& launch, const Params& user)
-      : smem(memory),
-        arguments(launch),
-        params(user),
-        index(worker<Config>()),
-        round_end(workers<Config>()) {
-    if constexpr (Config::kRagged) over = static_cast<int>(load_shared_word(smem.work())) < 0;
-  }
-
-  ATTNJIT_DEVICE bool done() const {
-    if constexpr (Config::kOneWorkTile) {
-      return over;
-    } else {
-      return index >= arguments.total_tiles;
-    }
-  }
-  ATTNJIT_DEVICE void advance() {
-    if constexpr (Config::kOneWorkTile) {
-      over = true;
-    } else {
-      // The CTA that had the last of a round has the first of the next: tiles come longest first.
-      index = round_end + (round_end - 1 - index);
-      round_end += workers<Config>();
-    }
-  }
-
-  /// The work tile that the list is at; asked for once.
-  ATTNJIT_DEVICE WorkTile tile() const {
-    smem.next_work_tile();
-    WorkTile work;
-    int rank;
-    const int heads = arguments.num_q_heads / Layout::kFused;
-    if constexpr (Config::kRagged) {
-      work.batch = static_cast<int>(load_shared_word(smem.work()));
-      work.head = index % heads * Layout::kFused;
-      work.q_begin = Sequences<Config, Arguments>{arguments}.row_begin(work.batch);
-      work.q_len = Sequences<Config, Arguments>{arguments}.rows(work.batch);
-      rank = static_cast<int>(load_shared_word(smem.work() + 4));
-    } else {
-      const int section_tiles = arguments.section_heads * arguments.m_tiles;
-      const int section = quotient(index, section_tiles);
-      const int in_section = index - section * section_tiles;
-      const int first = section * arguments.section_heads;
-      const int heads_here = min(arguments.section_heads, arguments.total_heads - first);
-      rank = quotient(in_section, heads_here);
-      const int item = first + in_section - rank * heads_here;
-      rank = arguments.m_tiles - 1 - rank;
-      work.batch = quotient(item, heads);
-      work.head = (item - work.batch * heads) * Layout::kFused;
-      work.q_begin = 0;
-      work.q_len = arguments.q_len;
-    }
-    work.kv_head = quotient(work.head, Config::kGroup);
-    work.kv_len = Sequences<Config, Arguments>{arguments}.keys(work.batch, work.q_len);
-    work.first_position = rank * work_positions<Config>(arguments);
-    const int second = work.first_position + Layout::kTileStep;
-    // A second query tile past q_len is no work: the warpgroups share the first.
-    work.num_qo = one_query_launch<Config>(arguments) || second >= work.q_len ? 1 : 2;
-    find_seen<Config, Mask>(work, work.num_qo == 2, arguments, params);
-    find_last_tile<Config>(work, arguments);
-    // What a pair sees is both CTAs': each has every second tile of 128 rows.
-    if constexpr (Layout::kPair) work.first_position += cluster_rank() * Layout::kPositions;
-    return work;
-  }
-  /// The same again, or what of it says where its keys lie, in registers that need not be kept
-  /// until then.
-  ATTNJIT_DEVICE const WorkTile& again(const WorkTile& work) const { return work; }
-  ATTNJIT_DEVICE const WorkTile& keys(const WorkTile& work) const { return work; }
-};
-
-/// Walks the work tiles that the spare warp announces (sm100/announce.cuh). kWarp: a whole warp
-/// walks it, otherwise one thread. A slot is handed back when the role is done with the work tile.
-template <class Config, bool kWarp>
-struct AnnouncedList {
-  const Smem<Config>& smem;
-  Ring ring;
-
-  template <class Arguments, class Params>
-  ATTNJIT_DEVICE AnnouncedList(const Smem<Config>& memory, const Arguments&, const Params&)
-      : smem(memory) {
-    smem.wait(smem.work_full(ring.stage), ring.parity);
-  }
-
-  ATTNJIT_DEVICE bool done() const { return word(0) < 0; }
-  ATTNJIT_DEVICE void advance() {
-    if constexpr (kWarp) {
-      arrive_warp(smem.work_empty(ring.stage));
-    } else {
-      mbarrier_arrive(smem.work_empty(ring.stage));
-    }
-    ring.advance(kWorkSlots);
-    smem.wait(smem.work_full(ring.stage), ring.parity);
-  }
-  ATTNJIT_DEVICE WorkTile tile() const {
-    smem.next_work_tile();
-    return again({});
-  }
-  ATTNJIT_DEVICE WorkTile again(const WorkTile&) const {
+  ATTNJIT_DEVICE bool none() const { return word(0) < 0; }
+  ATTNJIT_DEVICE WorkTile all() const {
     WorkTile work;
     work.batch = word(0);
     work.head = word(1);
@@ -396,7 +350,8 @@ struct AnnouncedList {
     }
     return work;
   }
-  ATTNJIT_DEVICE WorkTile keys(const WorkTile&) const {
+  /// Where its keys lie.
+  ATTNJIT_DEVICE WorkTile keys() const {
     WorkTile work;
     work.batch = word(0);
     work.kv_head = word(1) / Config::kGroup;
@@ -407,20 +362,134 @@ struct AnnouncedList {
 
  private:
   ATTNJIT_DEVICE int word(int i) const {
-    return static_cast<int>(load_shared_word(smem.work_slot(ring.stage) + static_cast<u32>(4 * i)));
+    return static_cast<int>(load_shared_word(address + static_cast<u32>(4 * i)));
   }
 };
 
-template <bool kAnnounced, bool kWarp, class Config, class... Types>
+/// Finds the only work tile of a CTA, and says it to all roles, which begin behind a barrier. One
+/// warp. NOTE: for compile time: where each role counted for itself that was five copies of code.
+template <class Config, class Mask, class Arguments, class Params>
+ATTNJIT_DEVICE void find_only_work(const Smem<Config>& smem, const Arguments& arguments,
+                                   const Params& params) {
+  RaggedPlace place{0, 0};
+  if constexpr (Config::kRagged) place = find_ragged<Config>(arguments);
+  const bool none = place.sequence < 0;
+  WorkTile work{};
+  if (!none) {
+    work = work_tile_at<Config, Mask>(worker<Config>(), place, arguments, params);
+  }
+  if ((threadIdx.x & 31u) == 0) store_work<Config>(smem.work_slot(0), work, none);
+}
+
+/// The only work tile of a CTA, which was found.
+template <class Config>
+struct OnlyWork {
+  const Smem<Config>& smem;
+  bool over = false;  ///< it is done, or there is none
+
+  template <class Arguments, class Params>
+  ATTNJIT_DEVICE OnlyWork(const Smem<Config>& memory, const Arguments&, const Params&)
+      : smem(memory) {
+    if constexpr (Config::kRagged) over = said().none();
+  }
+
+  ATTNJIT_DEVICE bool done() const { return over; }
+  ATTNJIT_DEVICE void advance() { over = true; }
+  ATTNJIT_DEVICE WorkTile tile() const {
+    smem.next_work_tile();
+    return said().all();
+  }
+  /// As those of WorkList.
+  ATTNJIT_DEVICE const WorkTile& again(const WorkTile& work) const { return work; }
+  ATTNJIT_DEVICE const WorkTile& keys(const WorkTile& work) const { return work; }
+
+ private:
+  ATTNJIT_DEVICE SaidWork<Config> said() const { return {smem.work_slot(0)}; }
+};
+
+/// Walks a CTA's share of the grid: every gridDim.x-th tile.
+template <class Config, class Mask, class Arguments, class Params>
+struct WorkList {
+  const Smem<Config>& smem;
+  const Arguments& arguments;
+  const Params& params;
+  int index;
+  int round_end;  ///< of the tiles that all CTAs take at a time
+
+  ATTNJIT_DEVICE WorkList(const Smem<Config>& memory, const Arguments& launch, const Params& user)
+      : smem(memory),
+        arguments(launch),
+        params(user),
+        index(worker<Config>()),
+        round_end(workers<Config>()) {}
+
+  ATTNJIT_DEVICE bool done() const { return index >= arguments.total_tiles; }
+  ATTNJIT_DEVICE void advance() {
+    // The CTA that had the last of a round has the first of the next: tiles come longest first.
+    index = round_end + (round_end - 1 - index);
+    round_end += workers<Config>();
+  }
+
+  /// The work tile that the list is at; asked for once.
+  ATTNJIT_DEVICE WorkTile tile() const {
+    smem.next_work_tile();
+    return work_tile_at<Config, Mask>(index, {}, arguments, params);
+  }
+  /// The same again, or what of it says where its keys lie, in registers that need not be kept
+  /// until then.
+  ATTNJIT_DEVICE const WorkTile& again(const WorkTile& work) const { return work; }
+  ATTNJIT_DEVICE const WorkTile& keys(const WorkTile& work) const { return work; }
+};
+
+/// Walks the work tiles that the spare warp announces (sm100/announce.cuh). kWarp: a whole warp
+/// walks it, otherwise one thread. A slot is handed back when the role is done with the work tile.
+template <class Config, bool kWarp>
+struct AnnouncedList {
+  const Smem<Config>& smem;
+  Ring ring;
+
+  template <class Arguments, class Params>
+  ATTNJIT_DEVICE AnnouncedList(const Smem<Config>& memory, const Arguments&, const Params&)
+      : smem(memory) {
+    smem.wait(smem.work_full(ring.stage), ring.parity);
+  }
+
+  ATTNJIT_DEVICE bool done() const { return said().none(); }
+  ATTNJIT_DEVICE void advance() {
+    if constexpr (kWarp) {
+      arrive_warp(smem.work_empty(ring.stage));
+    } else {
+      mbarrier_arrive(smem.work_empty(ring.stage));
+    }
+    ring.advance(kWorkSlots);
+    smem.wait(smem.work_full(ring.stage), ring.parity);
+  }
+  ATTNJIT_DEVICE WorkTile tile() const {
+    smem.next_work_tile();
+    return said().all();
+  }
+  ATTNJIT_DEVICE WorkTile again(const WorkTile&) const { return said().all(); }
+  ATTNJIT_DEVICE WorkTile keys(const WorkTile&) const { return said().keys(); }
+
+ private:
+  ATTNJIT_DEVICE SaidWork<Config> said() const { return {smem.work_slot(ring.stage)}; }
+};
+
+template <bool kAnnounced, bool kOneWorkTile, bool kWarp, class Config, class... Types>
 struct ChooseList {
   using Type = WorkList<Config, Types...>;
 };
 template <bool kWarp, class Config, class... Types>
-struct ChooseList<true, kWarp, Config, Types...> {
+struct ChooseList<true, false, kWarp, Config, Types...> {
   using Type = AnnouncedList<Config, kWarp>;
+};
+template <bool kWarp, class Config, class... Types>
+struct ChooseList<false, true, kWarp, Config, Types...> {
+  using Type = OnlyWork<Config>;
 };
 /// The list that a role walks which is a warp (kWarp), or one thread.
 template <bool kWarp, class Config, class... Types>
-using ListOf = typename ChooseList<Config::kAnnounced, kWarp, Config, Types...>::Type;
+using ListOf =
+    typename ChooseList<Config::kAnnounced, Config::kOneWorkTile, kWarp, Config, Types...>::Type;
 
 }  // namespace attnjit::sm100

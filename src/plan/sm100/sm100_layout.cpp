@@ -209,7 +209,7 @@ Sm100Variant lay_out_fa4(const Sm100LayoutRequest& tile, std::int64_t slots, boo
   smem.add(Sm100Region::kCorrection, kCorrectionBytes, 16);
   smem.add(Sm100Region::kKeyScales, v.num_k_scale_bufs * v.BN * kKeyScalesBytes, 16);
   smem.add(Sm100Region::kTmemAddress, 4, 4);
-  smem.add(Sm100Region::kWork, tile.work_bytes, tile.announced ? 16 : 4);
+  smem.add(Sm100Region::kWork, tile.work_bytes, 16);
   lay_out_barriers(v, tile);
   if (tile.tails) v.barriers.push_back({Sm100Barrier::kVTail, "tail_prod", 1});
   if (tile.tails && tile.pair_cta) {

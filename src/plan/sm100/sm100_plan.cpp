@@ -259,8 +259,10 @@ Sm100LayoutRequest tile_of(const AttentionSpec& spec, const Sm100Plan& plan) {
   tile.output_size = size_of(spec.output_dtype.value_or(spec.qkv_dtype));
   tile.announced = plan.announced;
   tile.one_work_tile = plan.one_work_tile();
-  // Otherwise a CTA of a ragged batch has one work tile: its sequence and query tile.
-  tile.work_bytes = tile.announced ? kSm100WorkSlots * kSm100WorkBytes : spec.ragged ? 8 : 0;
+  // What one warp says to all others. Where CTAs walk a list each role counts for itself.
+  tile.work_bytes = kSm100WorkBytes * (tile.announced       ? kSm100WorkSlots
+                                       : tile.one_work_tile ? 1
+                                                            : 0);
   tile.widens_kv = widens_kv(spec);
   tile.row_copies = copies_rows(spec) && !tile.widens_kv;
   tile.tails = lengths_differ(spec) && !tile.row_copies && !tile.widens_kv;

@@ -211,7 +211,8 @@ struct Sm100Plan {
 inline constexpr std::int64_t kSm100SmemBytes = DeviceShape{}.max_smem_bytes;
 inline constexpr std::int64_t kSm100MaxBarriers = 64;
 
-/// Work tiles that are announced at a time, and the bytes of each (templates/sm100/layout.cuh).
+/// Work tiles that are announced at a time, and the bytes of each, and of the only one of a CTA
+/// (templates/sm100/layout.cuh).
 inline constexpr std::int64_t kSm100WorkSlots = 2;
 inline constexpr std::int64_t kSm100WorkBytes = 64;
 

@@ -274,9 +274,8 @@ struct SmemDescriptor {
   ATTNJIT_DEVICE explicit SmemDescriptor(u32 address)
       : low(((address & 0x3ffff) >> 4) | (u32{kLeadingBytes / 16} << 16)) {}
 
-  ATTNJIT_DEVICE u64 at(int bytes) const {
-    return (u64{kHigh} << 32) | (low + static_cast<u32>(bytes / 16));
-  }
+  ATTNJIT_DEVICE u32 low_at(int bytes) const { return low + static_cast<u32>(bytes / 16); }
+  ATTNJIT_DEVICE u64 at(int bytes) const { return (u64{kHigh} << 32) | low_at(bytes); }
 };
 
 #define ATTNJIT_MMA(group, kind, a, a_operand)                                               \
@@ -316,5 +315,58 @@ ATTNJIT_DEVICE void tcgen05_mma_ts(u32 d, u32 a, u64 b, u32 instruction, int acc
 }
 
 #undef ATTNJIT_MMA
+
+// Two products one behind the other, whose A are a_0 and a_1.
+#define ATTNJIT_MMA2(group, kind, make_a_0, a_0, make_a_1, a_1)                               \
+  asm volatile(                                                                               \
+      "{\n.reg .pred p;\n.reg .b64 a, b;\n.reg .b32 i, j;\n\t"                                \
+      "setp.ne.b32 p, %4, 0;\n\t" make_a_0                                                    \
+      "mov.b64 b, {%2, %5};\n\t"                                                              \
+      "tcgen05.mma.cta_group::" group ".kind::" kind " [%0], " a_0                            \
+      ", b, %3, p;\n\t"                                                                       \
+      "setp.eq.b32 p, 0, 0;\n\t" make_a_1                                                     \
+      "add.u32 j, %2, %7;\n\tmov.b64 b, {j, %5};\n\t"                                         \
+      "tcgen05.mma.cta_group::" group ".kind::" kind " [%0], " a_1 ", b, %3, p;\n}" ::"r"(d), \
+      "r"(a), "r"(b), "r"(instruction), "r"(accumulate), "n"(kHigh), "n"(kStepA), "n"(kStepB) \
+      : "memory")
+#define ATTNJIT_MMA2_SS(group, kind)                         \
+  ATTNJIT_MMA2(group, kind, "mov.b64 a, {%1, %5};\n\t", "a", \
+               "add.u32 i, %1, %6;\n\tmov.b64 a, {i, %5};\n\t", "a")
+#define ATTNJIT_MMA2_TS(group, kind) \
+  ATTNJIT_MMA2(group, kind, "", "[%1]", "add.u32 i, %1, %6;\n\t", "[i]")
+
+/// Two products of tcgen05_mma_ss, in one statement for compile time. `a` and `b`: the low words of
+/// the first one's descriptors, whose high word is kHigh; the second's are kStepA and kStepB on,
+/// and its product is added.
+template <MmaOperand kOperand, bool kPair, u32 kHigh, int kStepA, int kStepB>
+ATTNJIT_DEVICE void tcgen05_mma_ss_twice(u32 d, u32 a, u32 b, u32 instruction, int accumulate) {
+  if constexpr (kOperand == MmaOperand::kE4m3 && kPair) {
+    ATTNJIT_MMA2_SS("2", "f8f6f4");
+  } else if constexpr (kOperand == MmaOperand::kE4m3) {
+    ATTNJIT_MMA2_SS("1", "f8f6f4");
+  } else if constexpr (kPair) {
+    ATTNJIT_MMA2_SS("2", "f16");
+  } else {
+    ATTNJIT_MMA2_SS("1", "f16");
+  }
+}
+
+/// The same with A in tensor memory, at `a` and kStepA columns on.
+template <MmaOperand kOperand, bool kPair, u32 kHigh, int kStepA, int kStepB>
+ATTNJIT_DEVICE void tcgen05_mma_ts_twice(u32 d, u32 a, u32 b, u32 instruction, int accumulate) {
+  if constexpr (kOperand == MmaOperand::kE4m3 && kPair) {
+    ATTNJIT_MMA2_TS("2", "f8f6f4");
+  } else if constexpr (kOperand == MmaOperand::kE4m3) {
+    ATTNJIT_MMA2_TS("1", "f8f6f4");
+  } else if constexpr (kPair) {
+    ATTNJIT_MMA2_TS("2", "f16");
+  } else {
+    ATTNJIT_MMA2_TS("1", "f16");
+  }
+}
+
+#undef ATTNJIT_MMA2
+#undef ATTNJIT_MMA2_SS
+#undef ATTNJIT_MMA2_TS
 
 }  // namespace attnjit

@@ -23,14 +23,49 @@ ATTNJIT_DEVICE void pack_output(u32 (&words)[4 * Config::kOutputBytes], const fl
   }
 }
 
-/// Writes 16 columns of a row of O to shared memory, swizzled as the TMA store will undo it.
-/// `row`: where the row begins, with the 16-byte unit that the swizzle takes its column 0 to;
+// Two columns: multiplied, and packed by CVT, whose first source is the upper half.
+#define ATTNJIT_PACK2(cvt, word, low, high) \
+  "mov.b64 x, {%" #low ", %" #high          \
+  "};\n\tmul.rn.f32x2 x, x, f;\n\t"         \
+  "mov.b64 {a, b}, x;\n\t" cvt " %" #word ", b, a;\n\t"
+#define ATTNJIT_PACK16(cvt)                                                                     \
+  asm("{\n.reg .b64 f, x;\n.reg .f32 a, b;\n\tmov.b64 f, {%24, %24};\n\t" ATTNJIT_PACK2(        \
+          cvt, 0, 8, 9) ATTNJIT_PACK2(cvt, 1, 10, 11) ATTNJIT_PACK2(cvt, 2, 12, 13)             \
+          ATTNJIT_PACK2(cvt, 3, 14, 15) ATTNJIT_PACK2(cvt, 4, 16, 17) ATTNJIT_PACK2(            \
+              cvt, 5, 18, 19) ATTNJIT_PACK2(cvt, 6, 20, 21) ATTNJIT_PACK2(cvt, 7, 22, 23) "}"   \
+      : "=&r"(words[0]), "=&r"(words[1]), "=&r"(words[2]), "=&r"(words[3]), "=&r"(words[4]),    \
+        "=&r"(words[5]), "=&r"(words[6]), "=&r"(words[7])                                       \
+      : "f"(o[0]), "f"(o[1]), "f"(o[2]), "f"(o[3]), "f"(o[4]), "f"(o[5]), "f"(o[6]), "f"(o[7]), \
+        "f"(o[8]), "f"(o[9]), "f"(o[10]), "f"(o[11]), "f"(o[12]), "f"(o[13]), "f"(o[14]),       \
+        "f"(o[15]), "f"(scale))
+
+/// The same of the columns times `scale`. NOTE: in one statement where O has 16 bits, for compile
+/// time.
+template <class Config>
+ATTNJIT_DEVICE void pack_scaled_output(u32 (&words)[4 * Config::kOutputBytes], const float (&o)[16],
+                                       float scale) {
+  if constexpr (Config::kOutputBytes == 2) {
+    if constexpr (Config::kOutputBf16) {
+      ATTNJIT_PACK16("cvt.rn.bf16x2.f32");
+    } else {
+      ATTNJIT_PACK16("cvt.rn.f16x2.f32");
+    }
+  } else {
+    float scaled[16];
+#pragma unroll
+    for (int i = 0; i < 16; ++i) scaled[i] = o[i] * scale;
+    pack_output<Config>(words, scaled);
+  }
+}
+#undef ATTNJIT_PACK2
+#undef ATTNJIT_PACK16
+
+/// Writes 16 columns of a row of O, packed, to shared memory, swizzled as the TMA store will undo
+/// it. `row`: where the row begins, with the 16-byte unit that the swizzle takes its column 0 to;
 /// `column`: of the blocks that lie there.
 template <class Config>
-ATTNJIT_DEVICE void stage_output(u32 row, int column, const float (&o)[16]) {
+ATTNJIT_DEVICE void stage_words(u32 row, int column, const u32 (&words)[4 * Config::kOutputBytes]) {
   using Layout = LayoutOf<Config>;
-  u32 words[4 * Config::kOutputBytes];
-  pack_output<Config>(words, o);
 #pragma unroll
   for (int i = 0; i < Config::kOutputBytes; ++i) {
     const int chunk = column / Layout::kOutputUnitColumns + i;  // of 16 bytes
@@ -38,6 +73,13 @@ ATTNJIT_DEVICE void stage_output(u32 row, int column, const float (&o)[16]) {
     store_shared_v4((row ^ static_cast<u32>((chunk & 7) << 4)) + block, words[4 * i],
                     words[4 * i + 1], words[4 * i + 2], words[4 * i + 3]);
   }
+}
+/// The same of columns that are not packed yet.
+template <class Config>
+ATTNJIT_DEVICE void stage_output(u32 row, int column, const float (&o)[16]) {
+  u32 words[4 * Config::kOutputBytes];
+  pack_output<Config>(words, o);
+  stage_words<Config>(row, column, words);
 }
 
 /// Lets the first product of a work tile write a warpgroup's O.
@@ -84,20 +126,15 @@ ATTNJIT_DEVICE void stage_tile(const Smem<Config>& smem, Ring& ring, u32 o, floa
     const int in_buffer = column % Layout::kOutputBlockColumns;
     if (in_buffer == 0) await_buffer(smem, ring);
     tcgen05_wait_ld_16(next, 0);
-    float now[16];
-#pragma unroll
-    for (int i = 0; i < 16; i += 2) {
-      const FloatPair scaled = mul_pair({next[i], next[i + 1]}, {scale, scale});
-      now[i] = scaled.x;
-      now[i + 1] = scaled.y;
-    }
+    u32 now[4 * Config::kOutputBytes];
+    pack_scaled_output<Config>(now, next, scale);
     const bool last = column + 16 == Layout::kOutputColumns;
     if (last) {
       give_o_back(smem, warpgroup);
     } else {
       tcgen05_ld_16(next, 0, o + static_cast<u32>(column + 16));
     }
-    stage_output<Config>(smem.o_buffer(ring.stage) + in_block, in_buffer, now);
+    stage_words<Config>(smem.o_buffer(ring.stage) + in_block, in_buffer, now);
     if (last || in_buffer + 16 == Layout::kOutputBlockColumns) hand_over_block(smem, ring);
   }
 }
@@ -149,6 +186,36 @@ ATTNJIT_DEVICE float finish_part(const WorkTile& work, int head, int position, R
   }
   return scale;
 }
+
+// A statement that loads 16 columns of O, and makes values[i] of column i by INSTRUCTION.
+#define ATTNJIT_TAKE16(INSTRUCTION, OPERAND)                                                   \
+  asm volatile(                                                                                \
+      "{\n.reg .f32 o<16>;\n\t"                                                                \
+      "tcgen05.ld.sync.aligned.32x32b.x16.b32 {o0,o1,o2,o3,o4,o5,o6,o7,o8,o9,o10,o11,o12,o13," \
+      "o14,o15}, [%16];\n\ttcgen05.wait::ld.sync.aligned;\n\t" INSTRUCTION(0) INSTRUCTION(1)   \
+          INSTRUCTION(2) INSTRUCTION(3) INSTRUCTION(4) INSTRUCTION(5) INSTRUCTION(6)           \
+              INSTRUCTION(7) INSTRUCTION(8) INSTRUCTION(9) INSTRUCTION(10) INSTRUCTION(11)     \
+                  INSTRUCTION(12) INSTRUCTION(13) INSTRUCTION(14) INSTRUCTION(15) "}"          \
+      : OPERAND(values[0]), OPERAND(values[1]), OPERAND(values[2]), OPERAND(values[3]),        \
+        OPERAND(values[4]), OPERAND(values[5]), OPERAND(values[6]), OPERAND(values[7]),        \
+        OPERAND(values[8]), OPERAND(values[9]), OPERAND(values[10]), OPERAND(values[11]),      \
+        OPERAND(values[12]), OPERAND(values[13]), OPERAND(values[14]), OPERAND(values[15])     \
+      : "r"(address), "f"(weight)                                                              \
+      : "memory")
+#define ATTNJIT_MUL(i) "mul.f32 %" #i ", o" #i ", %17;\n\t"
+#define ATTNJIT_FMA(i) "fma.rn.f32 %" #i ", o" #i ", %17, %" #i ";\n\t"
+
+/// 16 columns of a row of O times a weight. NOTE: a statement, for compile time.
+ATTNJIT_DEVICE void take_output(float (&values)[16], u32 address, float weight) {
+  ATTNJIT_TAKE16(ATTNJIT_MUL, "=f");
+}
+/// The same of another O, added to `values`.
+ATTNJIT_DEVICE void add_output(float (&values)[16], u32 address, float weight) {
+  ATTNJIT_TAKE16(ATTNJIT_FMA, "+f");
+}
+#undef ATTNJIT_TAKE16
+#undef ATTNJIT_MUL
+#undef ATTNJIT_FMA
 
 template <class Config, class Mask, class Arguments, class Params>
 ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
@@ -324,19 +391,8 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
 #pragma unroll 1
       for (int column = 0; column < Layout::kOutputColumns; column += 16) {
         float values[16] = {};
-        if (any) {
-          tcgen05_ld_16(values, 0, o + column);
-          tcgen05_wait_ld_16(values, 0);
-#pragma unroll
-          for (int i = 0; i < 16; ++i) values[i] *= weight_0;
-        }
-        if (second) {
-          float others[16];
-          tcgen05_ld_16(others, 0, other + column);
-          tcgen05_wait_ld_16(others, 0);
-#pragma unroll
-          for (int i = 0; i < 16; ++i) values[i] = fmaf(others[i], weight_1, values[i]);
-        }
+        if (any) take_output(values, o + static_cast<u32>(column), weight_0);
+        if (second) add_output(values, other + static_cast<u32>(column), weight_1);
         if (merged) {
           if (partial != nullptr) write_partial<Config>(partial, column, values);
         } else if (Config::kRagged && direct) {

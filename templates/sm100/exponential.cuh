@@ -6,23 +6,59 @@
 
 namespace attnjit::sm100 {
 
-/// 2^x of two numbers by range reduction and a polynomial of degree 3: within 8.8e-5 of it,
-/// relatively, a quarter of a bf16 ulp; 0 from -127 down, -inf included. x is at most 127.
+// NOTE: a statement a pair, for compile time: of single instructions the optimiser keeps what each
+// makes. Factors and offsets are pairs as well (pair_bits in common/ptx.cuh).
+
+/// 2^(factor x + offset) of two numbers, by MUFU.
+ATTNJIT_DEVICE void exp2_pair(float& a, float& b, u64 factor, u64 offset) {
+  asm("{\n.reg .b64 x;\n.reg .f32 c, d;\n\t"
+      "mov.b64 x, {%2, %3};\n\t"
+      "fma.rn.f32x2 x, x, %4, %5;\n\t"
+      "mov.b64 {c, d}, x;\n\t"
+      "ex2.approx.ftz.f32 %0, c;\n\t"
+      "ex2.approx.ftz.f32 %1, d;\n}"
+      : "=f"(a), "=f"(b)
+      : "f"(a), "f"(b), "l"(factor), "l"(offset));
+}
+
+/// The same by range reduction and a polynomial of degree 3: within 8.8e-5 of it, relatively, a
+/// quarter of a bf16 ulp; 0 from -127 down, -inf included. The exponent is at most 127.
 /// Source: FlashAttention-4 (Dao et al., 2026); Cody and Waite's reduction.
-ATTNJIT_DEVICE FloatPair exp2_polynomial(FloatPair x) {
-  constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: what is added to it loses its fraction
-  x = {fmaxf(x.x, -127.0f), fmaxf(x.y, -127.0f)};
-  const FloatPair shifted = add_pair_down(x, {kRound, kRound});
-  const FloatPair whole = add_pair(shifted, {-kRound, -kRound});
-  const FloatPair fraction = fma_pair(whole, {-1.0f, -1.0f}, x);
-  FloatPair p = fma_pair({0.077119089663028717f, 0.077119089663028717f}, fraction,
-                         {0.227564394474029541f, 0.227564394474029541f});
-  p = fma_pair(p, fraction, {0.695146143436431885f, 0.695146143436431885f});
-  p = fma_pair(p, fraction, {1.0f, 1.0f});
-  // The whole part stands in the low bits of `shifted`: it goes to the exponent.
-  // One IMAD of ptxas 13.0, on the FMA pipe, which has room; FlashAttention-4's is a LEA.
-  return {__int_as_float((__float_as_int(shifted.x) << 23) + __float_as_int(p.x)),
-          __int_as_float((__float_as_int(shifted.y) << 23) + __float_as_int(p.y))};
+ATTNJIT_DEVICE void exp2_pair_by_polynomial(float& a, float& b, u64 factor, u64 offset) {
+  asm("{\n.reg .b64 x, shifted, y, t;\n.reg .f32 c, d;\n.reg .b32 i, j, k, l;\n\t"
+      "mov.b64 x, {%2, %3};\n\t"
+      "fma.rn.f32x2 x, x, %4, %5;\n\t"
+      "mov.b64 {c, d}, x;\n\t"
+      "max.f32 c, c, 0fc2fe0000;\n\t"  // -127
+      "max.f32 d, d, 0fc2fe0000;\n\t"
+      "mov.b64 x, {c, d};\n\t"
+      // 1.5 * 2^23: what is added to it, rounded down, loses its fraction.
+      "mov.b64 t, 0x4b4000004b400000;\n\t"
+      "add.rm.f32x2 shifted, x, t;\n\t"
+      "mov.b64 t, 0xcb400000cb400000;\n\t"
+      "add.rn.f32x2 y, shifted, t;\n\t"  // the whole part
+      "mov.b64 t, 0xbf800000bf800000;\n\t"
+      "fma.rn.f32x2 x, y, t, x;\n\t"  // the fraction
+      // ((0.0771190897 x + 0.227564394) x + 0.695146143) x + 1.
+      "mov.b64 y, 0x3d9df09d3d9df09d;\n\t"
+      "mov.b64 t, 0x3e6906a43e6906a4;\n\t"
+      "fma.rn.f32x2 y, y, x, t;\n\t"
+      "mov.b64 t, 0x3f31f5193f31f519;\n\t"
+      "fma.rn.f32x2 y, y, x, t;\n\t"
+      "mov.b64 t, 0x3f8000003f800000;\n\t"
+      "fma.rn.f32x2 y, y, x, t;\n\t"
+      // The whole part stands in the low bits of `shifted`: it goes to the exponent.
+      // One IMAD of ptxas 13.0, on the FMA pipe, which has room; FlashAttention-4's is a LEA.
+      "mov.b64 {i, j}, shifted;\n\t"
+      "mov.b64 {k, l}, y;\n\t"
+      "shl.b32 i, i, 23;\n\t"
+      "shl.b32 j, j, 23;\n\t"
+      "add.s32 i, i, k;\n\t"
+      "add.s32 j, j, l;\n\t"
+      "mov.b32 %0, i;\n\t"
+      "mov.b32 %1, j;\n}"
+      : "=f"(a), "=f"(b)
+      : "f"(a), "f"(b), "l"(factor), "l"(offset));
 }
 
 /// Whether pair `pair` of a row is computed by polynomial: kCount of the first kPairs, evenly

@@ -82,9 +82,10 @@ struct Products {
           if (new_q) copy_q(a, chunk);
         }
 #pragma unroll
-        for (int i = 0; i < Layout::kChunkSteps; ++i) {
+        for (int i = 0; i < Layout::kChunkSteps; i += 2) {
           const int step = chunk * Layout::kChunkSteps + i;
           if (step >= Layout::kQkSteps) break;
+          const bool twice = step + 1 < Layout::kQkSteps;  // a block has an even number of steps
           const int block = step / Layout::kBlockSteps;
           const int bytes = step % Layout::kBlockSteps * 32;
           const RowsDescriptor b(k.block(block));
@@ -93,10 +94,22 @@ struct Products {
           // of those with the same accumulator. Every kernel of this design relies on it; the plan
           // declares it as the waiver in-order-mma.
           if constexpr (Layout::kQInTmem) {
-            tcgen05_mma_ts<Layout::kOperand>(s, tmem.q(step), b.at(bytes), kInstruction, step > 0);
+            if (twice) {
+              tcgen05_mma_ts_twice<Layout::kOperand, false, b.kHigh, 8, 2>(
+                  s, tmem.q(step), b.low_at(bytes), kInstruction, step > 0);
+            } else {
+              tcgen05_mma_ts<Layout::kOperand>(s, tmem.q(step), b.at(bytes), kInstruction,
+                                               step > 0);
+            }
           } else {
-            tcgen05_mma_ss<Layout::kOperand, Layout::kPair>(
-                s, a.at(block * Layout::kQBlockBytes + bytes), b.at(bytes), kInstruction, step > 0);
+            const int in_q = block * Layout::kQBlockBytes + bytes;
+            if (twice) {
+              tcgen05_mma_ss_twice<Layout::kOperand, Layout::kPair, b.kHigh, 2, 2>(
+                  s, a.low_at(in_q), b.low_at(bytes), kInstruction, step > 0);
+            } else {
+              tcgen05_mma_ss<Layout::kOperand, Layout::kPair>(s, a.at(in_q), b.at(bytes),
+                                                              kInstruction, step > 0);
+            }
           }
         }
       }
@@ -134,10 +147,15 @@ struct Products {
         const int begin = part == 0 ? 0 : Layout::kPvSteps0;
         const int end = part == 0 ? Layout::kPvSteps0 : Layout::kPvSteps;
 #pragma unroll
-        for (int step = begin; step < end; ++step) {
-          tcgen05_mma_ts<Layout::kPvOperand, Layout::kPair>(
-              o, p + 8 * step, b.at(step * Layout::kStepColumns * Layout::kRowBytes), kInstruction,
-              step > 0 || !first);
+        for (int step = begin; step < end; step += 2) {
+          constexpr int kStepBytes = Layout::kStepColumns * Layout::kRowBytes;
+          if (step + 1 < end) {
+            tcgen05_mma_ts_twice<Layout::kPvOperand, Layout::kPair, b.kHigh, 8, kStepBytes / 16>(
+                o, p + 8 * step, b.low_at(step * kStepBytes), kInstruction, step > 0 || !first);
+          } else {
+            tcgen05_mma_ts<Layout::kPvOperand, Layout::kPair>(
+                o, p + 8 * step, b.at(step * kStepBytes), kInstruction, step > 0 || !first);
+          }
         }
       }
     }

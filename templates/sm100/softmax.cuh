@@ -22,23 +22,24 @@ ATTNJIT_DEVICE void exponentiate(float (&s)[Config::kTileN], float log2_scale, f
   constexpr int kSpread = Config::kExp2FmaPairs <= kFirstPairs ? kFirstPairs : Config::kTileN / 2;
   constexpr int kBatch = 8 * 4 / LayoutOf<Config>::kElementBytes;  // columns in eight words of P
   static_assert(Config::kPvKeys0 % kBatch == 0, "a part of P is whole stores");
+  const u64 factors = pair_bits({log2_scale, log2_scale});
+  const u64 offsets = pair_bits({-origin, -origin});
 #pragma unroll
   for (int begin = 0; begin < Config::kTileN; begin += kBatch) {
     u32 words[8];
 #pragma unroll
     for (int i = 0; i < kBatch / 2; ++i) {
       const int column = begin + 2 * i;
-      const FloatPair x =
-          fma_pair({s[column], s[column + 1]}, {log2_scale, log2_scale}, {-origin, -origin});
-      const FloatPair y = by_polynomial<Config::kExp2FmaPairs, kSpread>(column / 2)
-                              ? exp2_polynomial(x)
-                              : FloatPair{exp2_approx(x.x), exp2_approx(x.y)};
-      s[column] = y.x;
-      s[column + 1] = y.y;
+      if (by_polynomial<Config::kExp2FmaPairs, kSpread>(column / 2)) {
+        exp2_pair_by_polynomial(s[column], s[column + 1], factors, offsets);
+      } else {
+        exp2_pair(s[column], s[column + 1], factors, offsets);
+      }
       if constexpr (!Config::kE4m3) {
-        words[i] = pack_pair<LayoutOf<Config>::kPvOperand == MmaOperand::kBf16>(y.x, y.y);
+        words[i] =
+            pack_pair<LayoutOf<Config>::kPvOperand == MmaOperand::kBf16>(s[column], s[column + 1]);
       } else if (i % 2 == 1) {
-        words[i / 2] = pack_e4m3(s[column - 2], s[column - 1], y.x, y.y);
+        words[i / 2] = pack_e4m3(s[column - 2], s[column - 1], s[column], s[column + 1]);
       }
     }
     tcgen05_st_8(p + begin / (kBatch / 8), words);
@@ -276,12 +277,7 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
           continue;
         }
 #pragma unroll
-        for (int i = 0; i < 32; i += 8) {
-#pragma unroll
-          for (int k = 0; k < 4; ++k) {
-            maxima[k] = max3(maxima[k], s[begin + i + 2 * k], s[begin + i + 2 * k + 1]);
-          }
-        }
+        for (int i = 0; i < 32; i += 8) take_maxima(maxima, s + begin + i);
       }
       const float tile_maximum = max3(fmaxf(maxima[0], maxima[1]), maxima[2], maxima[3]);
       const float to_exponents = kByToken ? 1.0f : log2_scale;

@@ -88,6 +88,8 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
   constexpr bool kByToken = kKeysHaveScales<Config>;
   // The loads find the maximum of scores that are used as they are.
   constexpr bool kMaximumByLoad = Config::kMaximumByLoad && ScoreMod::kIdentity && !kByToken;
+  // What a mask hides is hidden in tensor memory, unless scores change behind that.
+  constexpr bool kHidesInPlace = ScoreMod::kIdentity && !kByToken;
   const int row = static_cast<int>(threadIdx.x & 127u);
   const int warp = warp_uniform(static_cast<int>(threadIdx.x >> 5));
   const u32 lanes = Tmem<Config>::lanes(warp);
@@ -247,6 +249,9 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
         s_parity ^= 1;
       }
       tcgen05_fence_after();
+      if constexpr (kHidesInPlace) {
+        if (partial) hide_in_place(s_columns, words);
+      }
       float s[Config::kTileN];
       float maxima[4] = {online.maximum, kMaxFloor, kMaxFloor, kMaxFloor};
       ScoreBatches<Config, kMaximumByLoad> batches{s_columns};
@@ -271,8 +276,10 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
           modify<ScoreMod>(s, begin, coord, state, scale, params);
         }
         if constexpr (kByToken) key_scales.weigh(s, begin, log2_scale);
-        if (partial) hide(s, begin, words[batch]);
-        if (kMaximumByLoad && !partial) {
+        if constexpr (!kHidesInPlace) {
+          if (partial) hide(s, begin, words[batch]);
+        }
+        if constexpr (kMaximumByLoad) {
           maxima[batch & 3] = fmaxf(maxima[batch & 3], largest);
           continue;
         }

@@ -7,6 +7,7 @@
 
 #include "../kernel_fixture.h"
 #include "run_case.h"
+#include "seen_damages.h"
 
 namespace attnjit::sm100 {
 namespace {
@@ -89,8 +90,26 @@ TEST_F(Sm100Masks, TilesThatItCutsAre) {
   steps(custom("h == 0 ? kv_idx < 150 : q_row % 100 < 50"), {1, 150, 300, 1});
 }
 
-// sm_103a finds the maxima of scores that are used as they are when it loads them, where a tile
-// needs no mask. Large scores 32 times as large overflow where a maximum leaves one out.
+// Where a mask cuts a tile scores are hidden in tensor memory, 32 columns at a time: of those that
+// all rows of a warp see nothing is done, and those that none sees are not read.
+TEST_F(Sm100Masks, ScoresAreHiddenWhereTheyLie) {
+  ProofCase one;
+  one.spec.num_q_heads = one.spec.group = 2;
+  one.spec.qk_depth = 64;
+  one.spec.mask = mask_of(Kind::kCausal);
+  one.shape = {1, 300, 300, 1};
+  constexpr const char* kScores = "sm100/scores.cuh";
+  expect_seen(one,
+              {{kScores, "hide_columns(columns, word);", ";"},
+               {kScores, "hide_all_columns(columns);", ";"},
+               {kScores, "__all_sync(kAll, word == kAll)", "__any_sync(kAll, word == kAll)"},
+               {kScores, "words[i - 1] = words[i];", ""},
+               {kScores, "  tcgen05_wait_st();\n", ""}},
+              1);
+}
+
+// sm_103a finds the maxima of scores that are used as they are when it loads them, behind the mask.
+// Large scores 32 times as large overflow where a maximum leaves one out.
 TEST_F(Sm100Masks, MaximaComeWithTheLoads) {
   const auto with_maxima = [](Arch arch, ScoreModSpec::Kind mod, const MaskSpec& mask) {
     AttentionSpec spec = base_spec(arch, 2, 1, 128, mask);

@@ -77,6 +77,16 @@ TEST_F(Sm90CodeSize, BodiesShareNoScores) {
   EXPECT_EQ(count(kernel->generated.ptx, ".reg .f32 s1_<64>"), 1);
 }
 
+// sm_100a. Scores are hidden where a mask cuts a tile by one copy of the code for all columns; one
+// warp counts where a CTA's only work tile lies; and the optimiser sees statements of a pair, or of
+// 16 columns. It was given 1,101 statements of PTX.
+TEST_F(Sm90CodeSize, BlackwellsRolesHaveFewStatements) {
+  const std::string ptx = ptx_of(Arch::kSm100a, 128);
+  EXPECT_EQ(count(ptx, "selp.f32 s"), 32);
+  EXPECT_LT(count(ptx, "div.u32"), 6);
+  EXPECT_LT(count(ptx, "begin inline asm"), 480);
+}
+
 // The kernel that makes a map has one place where a warp asks what elements of arrays are among:
 // here of two operands.
 TEST_F(Sm90CodeSize, OnePlaceOfAMapAsksAboutElements) {

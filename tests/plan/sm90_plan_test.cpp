@@ -475,7 +475,7 @@ TEST(Sm90Plan, E4m3HasMemoryForVAsItComes) {
 }
 
 // The tensor cores sum the rows of P where nothing but O is divided by the sums: not between depths
-// 128 and 192. Above 64 three consumers have the registers for that which the producer has less of.
+// 128 and 192. Above 96 three consumers have the registers for that which the producer has less of.
 TEST(Sm90Plan, E4m3SumsRowsByProduct) {
   for (const int depth : {16, 64, 96, 128, 160, 192, 208, 256}) {
     AttentionSpec spec = sm90_spec(depth);
@@ -483,8 +483,8 @@ TEST(Sm90Plan, E4m3SumsRowsByProduct) {
     const KernelPlan plan = plan_of(spec);
     const Sm90Plan& sm90 = *plan.sm90;
     EXPECT_EQ(sm90.sums_by_product, depth <= 128 || depth > 192) << depth;
-    EXPECT_EQ(sm90.consumer_registers, depth <= 64 ? 152 : depth <= 128 ? 160 : 224) << depth;
-    EXPECT_EQ(sm90.producer_registers, depth > 64 && depth <= 128 ? 32 : 56) << depth;
+    EXPECT_EQ(sm90.consumer_registers, depth <= 96 ? 152 : depth <= 128 ? 160 : 224) << depth;
+    EXPECT_EQ(sm90.producer_registers, depth > 96 && depth <= 128 ? 32 : 56) << depth;
     EXPECT_GE(sm90_begin_of(Sm90Region::kOnes, sm90), depth <= 128 || depth > 192 ? 1 : 0);
 
     spec.return_lse = true;

@@ -407,7 +407,7 @@ void complete(const AttentionSpec& spec, Sm90Plan& plan) {
   if (is_e4m3(spec)) {
     // Of e4m3 its warpgroup transposes V, and P of the others has half of the registers. NOTE:
     // beside O of more columns the sums by product need what three consumers have of 16 bits.
-    const bool most = plan.num_consumers == 3 && spec.qk_depth > 64 && plan.sums_by_product;
+    const bool most = plan.num_consumers == 3 && spec.qk_depth > 96 && plan.sums_by_product;
     plan.producer_registers = most ? 32 : 56;
     plan.consumer_registers = most                      ? 160
                               : plan.num_consumers == 3 ? 152

@@ -161,7 +161,19 @@ class Engine {
     if (node.cost.slots == 0) return time;
     const Sm& sm = sms_[w.sm];
     time = std::max(time, sm.port_free[w.partition]);
+    if (node.cost.keeps != 0) time = std::max(time, product_place(sm, w));
     return std::max(time, pipe_free(sm, w, node));
+  }
+  /// When the warp's next product has a place among those that wait for the tensor cores; never,
+  /// while too many do.
+  double product_place(const Sm& sm, const WarpClock& w) const {
+    if (p_.product_queue == 0) return 0;
+    const auto it = sm.products.find({w.resident->number, w.warp->index / 4});
+    if (it == sm.products.end() || it->second.issued_by.empty()) return 0;
+    const ProductQueue& queue = it->second;
+    const u64 waiting = queue.issued_by[w.warp->index % 4] - queue.begun;
+    if (static_cast<double>(waiting) >= p_.product_queue) return kNever;
+    return queue.last_begin;
   }
   double pipe_free(const Sm& sm, const WarpClock& w, const Node& node) const {
     if (node.cost.pipe == Pipe::kLsu) return sm.lsu_free;
@@ -179,6 +191,7 @@ class Engine {
     for (WarpClock* w : warps_) {
       if (w->state != WarpClock::State::kIssues) continue;
       const double time = issue_time(*w);
+      if (time >= kNever) continue;
       const bool as_early = *best != nullptr && time == *best_time;
       if (time < *best_time || (as_early && goes_first(*w, **best))) {
         *best = w;
@@ -219,6 +232,7 @@ class Engine {
       return;
     }
     double latency = cost.pipe == Pipe::kLsu ? cost.latency + cost.cycles : cost.latency;
+    if (cost.pipe == Pipe::kXu && sm.running) latency += p_.product_delays_xu;
     if (!w.traffic.empty()) latency += move(sm, w.traffic[w.queue[w.at]], time);
     // A zero-cost copy hands on its source's time.
     const double ready = cost.slots == 0 ? std::max(time, w.operands) : time + latency;
@@ -264,6 +278,8 @@ class Engine {
       cause = w.operand_cause;
     } else if (time <= w.earliest) {
       cause = w.earliest_cause;
+    } else if (node.cost.keeps != 0 && time <= product_place(sm, w)) {
+      cause = Cause::kProduct;
     } else if (time <= pipe_free(sm, w, node)) {
       cause = Cause::kPipe;
     }
@@ -673,6 +689,7 @@ class Engine {
     Product& product = sm.running.emplace(std::move(chosen->second.products.front()));
     chosen->second.products.pop_front();
     ++chosen->second.begun;
+    chosen->second.last_begin = now_;
     product.begin = now_;
     product.port_used = sm.port_used;
     times_.tensor_busy += product.cycles * product.sms;

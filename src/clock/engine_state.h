@@ -107,6 +107,7 @@ struct ProductQueue {
   std::deque<Product> products;
   std::vector<u64> issued_by;  ///< by warp of the group
   u64 begun = 0;
+  double last_begin = 0;
 };
 
 /// When each unit of an SM is free.

@@ -55,6 +55,8 @@ std::vector<ParameterRow> hopper() {
       {"product_port_columns", &P::product_port_columns, 4, "columns", kM, "beside.fma"},
       {"product_slows_alu", &P::product_slows_alu, 1.0, "", kM, "beside.max, .pack"},
       {"product_slows_xu", &P::product_slows_xu, 0.36, "", kM, "beside.ex2"},
+      {"product_delays_xu", &P::product_delays_xu, 14, "cycles", kC, "beside.softmax.warpgroups1"},
+      {"product_queue", &P::product_queue, 3, "", kC, "tiles on 8 SMs; products.issue4"},
       {"tma_issue", &P::tma_issue, 8, "cycles", kA, ""},
       {"tma_latency", &P::tma_latency, 700, "cycles", kC, "short sequences"},
       {"tma_bytes", &P::tma_bytes, 64, "bytes", kA, "L2 to one SM"},

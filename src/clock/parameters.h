@@ -69,6 +69,10 @@ struct Parameters {
   double product_port_columns = 0;
   /// By how much of it an instruction that is issued while a wgmma runs keeps its pipe longer.
   double product_slows_alu = 0, product_slows_xu = 0;
+  double product_delays_xu = 0;  ///< cycles by which a result of the XU comes later beside a wgmma
+  /// Products of a warpgroup that are issued and did not begin, at most: the next one's warp waits.
+  /// 0: any number.
+  double product_queue = 0;
   double tensor_memory_bytes = 0;  ///< per cycle and sub-partition, tcgen05.ld and st
   double tensor_memory_latency = 0;
   // Copies.
@@ -94,6 +98,6 @@ const std::vector<ParameterRow>& parameter_table(Arch arch);
 /// Its values.
 Parameters parameters_of(Arch arch);
 /// Grows with each change of a number or of the model: what was timed by another is not compared.
-inline constexpr int kModelVersion = 5;
+inline constexpr int kModelVersion = 6;
 
 }  // namespace attnjit::clock

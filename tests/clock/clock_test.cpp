@@ -214,6 +214,38 @@ TEST(Clock, ExponentialsAreSlowerBesideProducts) {
   EXPECT_NEAR(lived(60) - lived(0), 200 * kP.xu_cycles * kP.product_slows_xu, 60);
 }
 
+TEST(Clock, ResultsOfExponentialsComeLaterBesideProducts) {
+  const std::string chain_of_ex2 = times(100, [](int) { return "ex2.approx.ftz.f32 %f1, %f1;\n"; });
+  const auto lived = [&](int count) {
+    const std::string text = "setp.lt.u32 %p1, %r1, 128;\n@%p1 bra $first;\n" + chain_of_ex2 +
+                             "bra $end;\n$first:\n" + products(count, 128, true) + "$end:\n";
+    return launch_of(kernel(text), 256).slowest.warps.at(4).lived;
+  };
+  // The last product ends after the chain.
+  EXPECT_NEAR(lived(60) - lived(0), 100 * kP.product_delays_xu, 60);
+}
+
+// A warp that issues more products than may wait for the tensor cores waits itself, and what it has
+// behind them begins later.
+TEST(Clock, AWarpWaitsForAPlaceAmongProducts) {
+  const auto lived = [](int count) {
+    std::string text = products(count, 256, true);
+    const std::size_t wait = text.find("wgmma.wait_group");
+    const std::string work = chain(1000) + "setp.eq.u32 %p1, %r1, 4096;\n@%p1 bra $next;\n$next:\n";
+    text = text.substr(0, wait) + work + text.substr(wait);
+    return launch_of(kernel(text), 128).slowest.warps.at(0);
+  };
+  const WarpTimes few = lived(8), many = lived(16);
+  EXPECT_NEAR(many.lived - few.lived, 8 * 128, 8);
+  const auto stalled = [](const WarpTimes& w) {
+    return w.stalls[static_cast<std::size_t>(Cause::kProduct)];
+  };
+  EXPECT_NEAR(stalled(many) - stalled(few), 8 * 128, 16);
+  // As many as may wait, and the one that runs, are issued at once.
+  const int free = static_cast<int>(kP.product_queue) + 1;
+  EXPECT_LT(lived(free).lived - lived(free - 1).lived, 64);
+}
+
 // ptxas has a wait for products at the begin of its basic block, before arithmetic that PTX has
 // before it: that does not run beside them, unless a branch is between.
 TEST(Clock, AWaitForProductsIsAheadOfArithmetic) {

@@ -103,9 +103,9 @@ enum class LaunchNumber : std::uint8_t {
   kTileGroups,    ///< sm_90: of 64 rows, in a query tile of the first kind
   kFirstTiles,    ///< sm_90: a head's query tiles of the first kind
   kSecondTiles,   ///< sm_90: those of the first and second kind
-  kEvenParts,     ///< absorbed MLA: of each sequence, where they are about as long as one another
   kTileGrowth,    ///< sm_90: groups that a kind has more than the one before
   kLowBody,       ///< sm_90: 1 for the body of low query tiles
+  kEvenParts,     ///< absorbed MLA: of each sequence, where they are about as long as one another
   kTotalHeads,    ///< sm_100: heads, or groups of them, of the whole batch
   kSectionHeads,  ///< sm_100: how many of them share the L2 cache
   kOneQuery,      ///< sm_100: 1 for the body with one query tile per CTA

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a kernel that deals out runs (common/work_runs.cuh) and its merge tell each other.
+// What a kernel that deals out runs (common/work_runs.cuh, common/sequence_runs.cuh) and its merge
+// tell each other.
 #pragma once
 
 #include "common/ptx.cuh"
 
 namespace attnjit {
 
-/// Whether a launch of several partitions deals out runs (common/work_runs.cuh): then partitions
-/// are the parts that a work tile may have. The plan says so of some configurations alone.
+/// Whether launches of several partitions may deal out runs: then partitions are the parts that a
+/// work tile may have. The plan says so of some configurations alone.
 template <class Config>
 constexpr bool deals_runs() {
   return requires { Config::kRuns; };
@@ -19,11 +20,10 @@ constexpr int kWhole = -1;
 constexpr int first_of_parts(int n) { return -n; }
 ATTNJIT_DEVICE int parts_from_first(int partition) { return -partition; }
 
-/// Of absorbed MLA: whether a launch deals out runs if sequences are not about as long as one
-/// another (common/sequence_runs.cuh). Where its partitions are the even parts it does not, and
-/// nobody asks how long they are.
+/// Of runs over sequences (common/sequence_runs.cuh): whether a launch asks how long these are, and
+/// deals out runs if they differ. Where its partitions are the even parts it does neither.
 template <class Arguments>
-ATTNJIT_DEVICE bool may_deal_runs(const Arguments& arguments) {
+ATTNJIT_DEVICE bool asks_lengths(const Arguments& arguments) {
   return arguments.partitions > arguments.even_parts;
 }
 /// Then behind the LSEs of all parts: no row is cut, so that the merge has nothing to do. Of any

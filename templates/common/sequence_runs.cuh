@@ -67,7 +67,7 @@ struct RunFinder : SequenceRuns<Config, Mask, Arguments, Params> {
   int lane;
 
   ATTNJIT_DEVICE ListPlace find() const {
-    if (!may_deal_runs(arguments)) return even(arguments.even_parts);
+    if (!asks_lengths(arguments)) return even(arguments.even_parts);
     const int parts = arguments.partitions;
     int all = 0, longest = 0;
 #pragma unroll 4
@@ -98,9 +98,8 @@ struct RunFinder : SequenceRuns<Config, Mask, Arguments, Params> {
   ATTNJIT_DEVICE ListPlace even(int parts) const { return {{worker<Config>(), 0, parts, 0}}; }
 
   /// Whether even parts, by which a CTA has `even` units, serve as well as runs of `length`. A run
-  /// has a piece of another sequence at either end, which costs the time of two tiles to begin and
-  /// merge. And where memory or power is what all SMs share, SMs without work are not missed: on an
-  /// H200 runs that were 3 % shorter took as long (docs/mla.md).
+  /// has a piece of another sequence at either end, which takes time to begin and to merge. And on
+  /// an H200 runs that were 3 % shorter took as long (docs/mla.md).
   ATTNJIT_DEVICE static bool are_even(int even, int length) {
     return even <= length + (length >> 4) + 2;
   }

@@ -3,17 +3,17 @@
 // shared memory of those that it hides.
 #pragma once
 
-#include "common/sequence_runs.cuh"
+#include "common/sequence_tiles.cuh"
 #include "mla/layout.cuh"
 
 namespace attnjit::mla {
 
 /// With lists every position has as many keys as a list has places, however long its sequence is.
-/// The tiles of a part read the same keys.
+/// The tiles of a part of absorbed MLA read the same keys; with lists those of a position do.
 template <class Config>
 struct ListTiling : SequenceTiling<Config> {
   static constexpr bool kKvLens = Config::kTopk == 0;
-  static constexpr bool kPartsOutside = true;
+  static constexpr bool kPartsOutside = !Config::kOwnV;
 };
 
 /// Finds the rows that a list names. A place of the list is a key.

@@ -2,6 +2,7 @@
 // The producer: it finds the CTA's work, announces it, and loads Q and the KV tiles.
 #pragma once
 
+#include "common/sequence_runs.cuh"
 #include "mla/widening.cuh"
 
 namespace attnjit::mla {
@@ -316,13 +317,13 @@ template <class Config, class Mask, class Arguments, class Params>
 ATTNJIT_DEVICE void find_run(const TileMemory<Config>& smem, const Arguments& arguments,
                              const Params& params) {
   if constexpr (deals_runs<Config>()) {
-    constexpr int kFinder = 4;  // of those that make the CTA's barriers none
+    constexpr int kFinder = 4;  // others make the CTA's barriers, or allocate tensor memory
     if (warp_uniform(static_cast<int>(threadIdx.x >> 5)) != kFinder) return;
     const int lane = static_cast<int>(threadIdx.x & 31u);
     const ListPlace place =
         RunFinder<Config, Mask, Arguments, Params>{{{arguments}, params}, lane}.find();
     if (lane < kRowCopyWarps) park_list<Config>(smem, lane, place);
-    if (may_deal_runs(arguments) && worker<Config>() == 0 && lane == 0) {
+    if (asks_lengths(arguments) && worker<Config>() == 0 && lane == 0) {
       arguments.partial_lse[arguments.partitions * arguments.rows] =
           __uint_as_float(takes_whole(place) ? kNoneIsCut : 0);
     }

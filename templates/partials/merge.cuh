@@ -218,8 +218,9 @@ ATTNJIT_DEVICE void merge_rows(const Arguments& arguments) {
     // NOTE: its divisions take as long as a read: the first row's come before there is one.
     RowPlace place = place_of<Config>(begin, arguments);
     await_prerequisites();
+    // Runs of long rows are those of absorbed MLA, over sequences.
     if constexpr (deals_runs<Config>()) {
-      if (may_deal_runs(arguments)) {
+      if (asks_lengths(arguments)) {
         const float mark = arguments.partial_lse[arguments.partitions * arguments.rows];
         if (__float_as_uint(mark) == kNoneIsCut) return;
       }
@@ -245,7 +246,8 @@ ATTNJIT_DEVICE void merge(const Arguments& arguments) {
     merge_rows<Config, 1, kBatch, kEarly>(arguments);
   } else {
     static_assert(Config::kThreads == 32 * Config::kWarpsPerRow, "the host counts a row per CTA");
-    if (arguments.partitions <= Config::kFewParts || arguments.rows > Config::kManyRows) {
+    const bool few_parts = deals_runs<Config>() && arguments.rows > Config::kManyRows;
+    if (arguments.partitions <= Config::kFewParts || few_parts) {
       merge_rows<Config, 1, 4, false>(arguments);
     } else {
       merge_rows<Config, Config::kWarpsPerRow, 32, false>(arguments);

@@ -189,8 +189,8 @@ struct Consumer {
     release_scored(at);
   }
 
-  /// Blocks of V in a product. NOTE: with two a launch takes 1 % less time than with one, and with
-  /// four, which are handed back together, 1 to 3 % more (docs/mla.md).
+  /// Blocks of V in a product. NOTE: two are faster than one, and than four, which are handed back
+  /// together (docs/mla.md).
   static constexpr int kWide = !Config::kOwnV && kBlocks % 2 == 0 ? 2 : 1;
 
   /// Issues O += P V of a tile, a group of products for each kWide of the warpgroup's blocks.

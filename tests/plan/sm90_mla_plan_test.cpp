@@ -285,6 +285,7 @@ TEST(Sm90MlaPlan, DealsRuns) {
   EXPECT_EQ(parts(8, 1, 1024), std::pair(4, 4));      // short
   EXPECT_EQ(parts(100, 200, 8192), std::pair(1, 1));  // fewer SMs than query tiles
   EXPECT_EQ(parts(8, 1, 0), std::pair(1, 1));
+  EXPECT_EQ(parts(2, 1, 65536), std::pair(32, 64));  // one of the two may be short
   const auto [even, all] = parts(1, 1, 32768);
   EXPECT_EQ(even, all);
   // The mark of a launch that cuts nothing is behind the partial LSEs.

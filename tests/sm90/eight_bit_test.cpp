@@ -156,7 +156,7 @@ TEST_F(Sm90EightBit, RowsOfListsAreSummedByProduct) {
 // Two bodies have 160 and 200 registers a consumer. ptxas found no room for O where they shared its
 // names, and the emulator does not ask ptxas. What spills is the producer's, of 32 registers, in
 // kernels of one body as well. With an LSE it has 56.
-TEST_F(Sm90EightBit, ConsumersSpillNothing) {
+TEST_F(Sm90EightBit, SpillsFewBytes) {
   for (const int depth : {112, 128}) {
     for (const Kind mask : {Kind::kNull, Kind::kCausal}) {
       AttentionSpec spec = summed_spec(depth, mask_of(mask));

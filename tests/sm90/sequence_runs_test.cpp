@@ -144,9 +144,13 @@ class Sm90SequenceRuns : public KernelTest {
       std::set<int> expected{-parts};  // of the first part, or of the whole
       for (int part = 1; part < parts; ++part) expected.insert(part);
       if (parts > 1 && partitions.count(-1) == 1) {
-        // Even parts of a sequence of one tile: one has it, and says that it is whole.
+        // Even parts of a sequence that its first part has all of: that says so.
         expected.erase(-parts);
         expected.insert(-1);
+        for (const Piece& piece : pieces) {
+          const int tiles = std::max(piece.end - piece.begin, 0);
+          EXPECT_EQ(tiles, piece.partition == -1 ? static_cast<int>(seen.size()) : 0);
+        }
       }
       EXPECT_EQ(partitions, expected);
     }
@@ -215,6 +219,20 @@ TEST_F(Sm90SequenceRuns, KeepsToItsPartitions) {
   const Dealt dealt = deal(launch);
   expect_each_tile_once(launch, dealt);
   EXPECT_EQ(dealt.most, 150);
+  // The long one begins within a run, of which 150 units would leave it five parts.
+  Launch later{{64, 64 * 600, 64}, 1, 128, 4, 1};
+  const Dealt fewer = deal(later);
+  expect_each_tile_once(later, fewer);
+  EXPECT_EQ(fewer.most, 200);
+}
+
+// Parts as even as the launch's model asked for, where sequences are as long as one another.
+TEST_F(Sm90SequenceRuns, KeepsEvenParts) {
+  const Launch launch{std::vector<std::int32_t>(8, 64 * 64), 1, 132, 32, 8};
+  const Dealt dealt = deal(launch);
+  expect_each_tile_once(launch, dealt);
+  EXPECT_EQ(dealt.most, 8);
+  for (const auto& [place, pieces] : dealt.pieces) EXPECT_EQ(pieces.size(), 8u);
 }
 
 // Runs that would be a few tiles shorter are not worth their merges.

@@ -25,7 +25,7 @@ constexpr int kWarps = 4;       // per CTA
 constexpr int kLongRow = 256;   // elements of O that one warp merges
 constexpr int kLongWarps = 8;   // that share a longer row of many parts
 constexpr int kFewParts = 8;    // no more are a warp's, however long the row,
-constexpr int kManyRows = 512;  // and of more rows than that all: runs leave most of them few parts
+constexpr int kManyRows = 512;  // and where there are runs, of more rows: most have few parts
 constexpr int kCtasPerSm = 16;  // a row is one short read: many are to be on their way
 constexpr int kFewCtasPerSm = 4;
 
@@ -83,7 +83,8 @@ Status merge_launch(const KernelPlan& plan, const TensorView& o, const Partition
   values.numbers.set(LaunchNumber::kOBatchBytes, o.strides.batch * o.element_bytes());
   values.numbers.set(LaunchNumber::kORowBytes, o.strides.row * o.element_bytes());
   values.numbers.set(LaunchNumber::kOHeadBytes, o.strides.head * o.element_bytes());
-  const bool shared = warps_per_row(plan.spec) > 1 && pairs > kFewParts && rows <= kManyRows;
+  const bool shared = warps_per_row(plan.spec) > 1 && pairs > kFewParts &&
+                      (rows <= kManyRows || !deals_sequence_runs(plan));
   const std::int64_t rows_per_cta = shared ? 1 : threads_of(plan.spec) / 32;
   // NOTE: of sequences that may all be whole, so that each CTA ends at once.
   const std::int64_t ctas_per_sm = deals_sequence_runs(plan) ? kFewCtasPerSm : kCtasPerSm;

@@ -128,7 +128,8 @@ SplitWork work_of(const AttentionSpec& spec, const MlaTiles& tiles, const Launch
 /// how long each sequence is.
 std::int32_t run_partitions(const MlaTiles& tiles, const SplitWork& work, std::int32_t even,
                             const LaunchShapes& shapes, const DeviceShape& device) {
-  constexpr std::int64_t kUneven = 32;        // whose LSEs a warp of the merge reads at once
+  // Whose LSEs a warp of the merge reads at once, or of few long sequences twice as many.
+  const std::int64_t most_parts = std::clamp<std::int64_t>(2 * even, 32, 64);
   constexpr std::int64_t kLongRun = 16;       // KV tiles, beside which a microsecond is little
   constexpr std::int64_t kLongSequence = 32;  // the same, beside a merge that may be for nothing
   // What partial results may take. NOTE: they have a row for each partition, though of a sequence
@@ -143,7 +144,7 @@ std::int32_t run_partitions(const MlaTiles& tiles, const SplitWork& work, std::i
   const double part_bytes = std::max(work.rows * work.row_bytes, 1.0);
   const auto affordable = static_cast<std::int64_t>(kMaxPartialBytes / part_bytes);
   return static_cast<std::int32_t>(
-      std::max<std::int64_t>(even, std::min({kUneven, affordable, work.kv_tiles})));
+      std::max<std::int64_t>(even, std::min({most_parts, affordable, work.kv_tiles})));
 }
 
 }  // namespace

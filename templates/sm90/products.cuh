@@ -26,21 +26,22 @@ ATTNJIT_DEVICE void pass_turn(int next_turn) {
   if constexpr (Config::kPingPong) named_barrier_arrive(next_turn, kTurnThreads);
 }
 
-/// Issues S = Q K^T of one tile, from a step on.
-template <class Config, int kStep = 0>
-ATTNJIT_DEVICE void issue_qk_steps(u64 q, u64 k) {
-  using Layout = LayoutOf<Config>;
-  constexpr int kStepsPerBlock = kBlockRowBytes / kStepBytes;
-  constexpr int kBlock = kStep / kStepsPerBlock;
-  constexpr int kInBlock = kStep % kStepsPerBlock * kStepBytes;
-  ScoreWgmma<Config::kTileN>::template ss<Layout::kOperand, (kStep > 0), Config::kBody>(
-      q + (kBlock * Layout::kQBlockBytes + kInBlock) / 16,
-      k + (kBlock * Layout::kKvBlockBytes + kInBlock) / 16);
-  if constexpr (kStep + 1 < Layout::kQkSteps) issue_qk_steps<Config, kStep + 1>(q, k);
-}
+/// Issues S = Q K^T of one tile. NOTE: a loop, and no template of the step: an instantiation of a
+/// function takes longer to compile than its code.
 template <class Config>
 ATTNJIT_DEVICE void issue_qk(u32 q_address, u32 k_address) {
-  issue_qk_steps<Config>(matrix_descriptor<16>(q_address), matrix_descriptor<16>(k_address));
+  using Layout = LayoutOf<Config>;
+  using Product = ScoreWgmma<Config::kTileN>;
+  constexpr int kStepsPerBlock = kBlockRowBytes / kStepBytes;
+  const u64 q = matrix_descriptor<16>(q_address), k = matrix_descriptor<16>(k_address);
+  Product::template ss<Layout::kOperand, false, Config::kBody>(q, k);
+#pragma unroll
+  for (int step = 1; step < Layout::kQkSteps; ++step) {
+    const int block = step / kStepsPerBlock, in_block = step % kStepsPerBlock * kStepBytes;
+    Product::template ss<Layout::kOperand, true, Config::kBody>(
+        q + (block * Layout::kQBlockBytes + in_block) / 16,
+        k + (block * Layout::kKvBlockBytes + in_block) / 16);
+  }
   wgmma_commit();
 }
 

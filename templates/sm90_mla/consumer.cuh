@@ -100,7 +100,8 @@ struct Consumer {
   static constexpr bool kTurns = !Config::kOwnV;
   /// The block of S before which the turn is passed. NOTE: not behind the last one: the products
   /// that are still to be issued take as long as it takes to hear of it.
-  static constexpr int kTurnBlock = (Layout::kQkBlocks + 1) / 2;
+  static constexpr int kTurnBlock =
+      Config::kRowCopies ? 2 * Layout::kQkBlocks / 3 : (Layout::kQkBlocks + 1) / 2;
 
   ATTNJIT_DEVICE void pass_turn() const {
     if constexpr (kTurns) named_barrier_arrive(kTurnBarrier + warp, kHandoverThreads);
@@ -190,8 +191,8 @@ struct Consumer {
   }
 
   /// Blocks of V in a product. NOTE: two are faster than one, and than four, which are handed back
-  /// together (docs/mla.md).
-  static constexpr int kWide = !Config::kOwnV && kBlocks % 2 == 0 ? 2 : 1;
+  /// together. Where threads copy K one is as it was.
+  static constexpr int kWide = !Config::kOwnV && !Config::kRowCopies && kBlocks % 2 == 0 ? 2 : 1;
 
   /// Issues O += P V of a tile, a group of products for each kWide of the warpgroup's blocks.
   ATTNJIT_DEVICE void issue_pv(Rows& rows, const Ring& at) const {
@@ -224,10 +225,17 @@ struct Consumer {
   ATTNJIT_DEVICE void end_pv(Rows& rows) {
     if constexpr (kBlock < kBlocks) {
       wgmma_wait<(kBlocks - kBlock) / kWide - 1>();
+      if constexpr (kWide == 1) {
+        // NOTE: no loop of one: with it ptxas waited before the softmax, and a launch with lists
+        // took 13 % more.
+        pin_registers(rows.o[kBlock]);
+        release_block(ring, first_of_v() + kBlock);
+      } else {
 #pragma unroll
-      for (int i = kBlock; i < kBlock + kWide; ++i) {
-        pin_registers(rows.o[i]);
-        release_block(ring, first_of_v() + i);
+        for (int i = kBlock; i < kBlock + kWide; ++i) {
+          pin_registers(rows.o[i]);
+          release_block(ring, first_of_v() + i);
+        }
       }
       end_pv<kBlock + kWide>(rows);
     } else {

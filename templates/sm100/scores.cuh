@@ -91,45 +91,32 @@ ATTNJIT_DEVICE void hide(float (&scores)[kCount], int begin, u32 word) {
 
 /// The same of 32 columns of a warp's rows of S, where they lie in tensor memory.
 ATTNJIT_DEVICE void hide_columns(u32 columns, u32 word) {
+  // clang-format off
   asm volatile(
       "{\n.reg .f32 s<32>;\n.reg .b32 of;\n.reg .pred p;\n\t"
       "tcgen05.ld.sync.aligned.32x32b.x32.b32 " ATTNJIT_SCORES32
       ", [%0];\n\t"
-      "tcgen05.wait::ld.sync.aligned;\n\t" ATTNJIT_HIDE(0, "0x1")
-          ATTNJIT_HIDE(
-              1, "0x2") ATTNJIT_HIDE(2, "0x4") ATTNJIT_HIDE(3,
-                                                            "0x8") ATTNJIT_HIDE(4,
-                                                                                "0x10") ATTNJIT_HIDE(5,
-                                                                                                     "0x20") ATTNJIT_HIDE(6,
-                                                                                                                          "0x40") ATTNJIT_HIDE(7,
-                                                                                                                                               "0x80") ATTNJIT_HIDE(8,
-                                                                                                                                                                    "0x100") ATTNJIT_HIDE(9,
-                                                                                                                                                                                          "0x200") ATTNJIT_HIDE(10,
-                                                                                                                                                                                                                "0x400") ATTNJIT_HIDE(11,
-                                                                                                                                                                                                                                      "0x800") ATTNJIT_HIDE(12,
-                                                                                                                                                                                                                                                            "0x1000") ATTNJIT_HIDE(13,
-                                                                                                                                                                                                                                                                                   "0x2000") ATTNJIT_HIDE(14,
-                                                                                                                                                                                                                                                                                                          "0x4000") ATTNJIT_HIDE(15,
-                                                                                                                                                                                                                                                                                                                                 "0x8000") ATTNJIT_HIDE(16,
-                                                                                                                                                                                                                                                                                                                                                        "0x10000") ATTNJIT_HIDE(17,
-                                                                                                                                                                                                                                                                                                                                                                                "0x20000") ATTNJIT_HIDE(18,
-                                                                                                                                                                                                                                                                                                                                                                                                        "0x40000") ATTNJIT_HIDE(19,
-                                                                                                                                                                                                                                                                                                                                                                                                                                "0x80000") ATTNJIT_HIDE(20,
-                                                                                                                                                                                                                                                                                                                                                                                                                                                        "0x100000") ATTNJIT_HIDE(21,
-                                                                                                                                                                                                                                                                                                                                                                                                                                                                                 "0x200000") ATTNJIT_HIDE(22,
-                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                          "0x400000") ATTNJIT_HIDE(23,
-                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                   "0x800000") ATTNJIT_HIDE(24,
-                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                            "0x1000000")
-              ATTNJIT_HIDE(25, "0x2000000") ATTNJIT_HIDE(
-                  26,
-                  "0x4000000") ATTNJIT_HIDE(27,
-                                            "0x8000000") ATTNJIT_HIDE(28, "0x10000000")
-                  ATTNJIT_HIDE(29, "0x20000000") ATTNJIT_HIDE(30, "0x40000000") ATTNJIT_HIDE(
-                      31,
-                      "0x80000000") "tcgen05.st.sync.aligned.32x32b.x32.b32 [%0], " ATTNJIT_SCORES32
-                                    ";\n}" ::"r"(columns),
-      "r"(word)
+      "tcgen05.wait::ld.sync.aligned;\n\t"
+      ATTNJIT_HIDE(0, "0x1") ATTNJIT_HIDE(1, "0x2")
+      ATTNJIT_HIDE(2, "0x4") ATTNJIT_HIDE(3, "0x8")
+      ATTNJIT_HIDE(4, "0x10") ATTNJIT_HIDE(5, "0x20")
+      ATTNJIT_HIDE(6, "0x40") ATTNJIT_HIDE(7, "0x80")
+      ATTNJIT_HIDE(8, "0x100") ATTNJIT_HIDE(9, "0x200")
+      ATTNJIT_HIDE(10, "0x400") ATTNJIT_HIDE(11, "0x800")
+      ATTNJIT_HIDE(12, "0x1000") ATTNJIT_HIDE(13, "0x2000")
+      ATTNJIT_HIDE(14, "0x4000") ATTNJIT_HIDE(15, "0x8000")
+      ATTNJIT_HIDE(16, "0x10000") ATTNJIT_HIDE(17, "0x20000")
+      ATTNJIT_HIDE(18, "0x40000") ATTNJIT_HIDE(19, "0x80000")
+      ATTNJIT_HIDE(20, "0x100000") ATTNJIT_HIDE(21, "0x200000")
+      ATTNJIT_HIDE(22, "0x400000") ATTNJIT_HIDE(23, "0x800000")
+      ATTNJIT_HIDE(24, "0x1000000") ATTNJIT_HIDE(25, "0x2000000")
+      ATTNJIT_HIDE(26, "0x4000000") ATTNJIT_HIDE(27, "0x8000000")
+      ATTNJIT_HIDE(28, "0x10000000") ATTNJIT_HIDE(29, "0x20000000")
+      ATTNJIT_HIDE(30, "0x40000000") ATTNJIT_HIDE(31, "0x80000000")
+      "tcgen05.st.sync.aligned.32x32b.x32.b32 [%0], " ATTNJIT_SCORES32 ";\n}"
+      ::"r"(columns), "r"(word)
       : "memory");
+  // clang-format on
 }
 #undef ATTNJIT_HIDE
 #undef ATTNJIT_SCORES32

@@ -3,7 +3,6 @@
 // once, in parts that the merge can tell apart, and as much to one CTA as to another. Skipped
 // without NVRTC.
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <map>
@@ -13,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "../kernel_fixture.h"
+#include "../list_kernel.h"
 
 namespace attnjit::sm90 {
 namespace {
@@ -158,26 +157,8 @@ class Sm90SequenceRuns : public KernelTest {
 
  private:
   static const std::string& ptx() {
-    static const std::string compiled = [] {
-      CompileRequest request;
-      request.source = generate(*plan(base_spec(Arch::kSm90a, 1, 1, 64))).value();
-      request.source.headers = HeaderSet(TemplateSet::embedded().files());
-      request.source.entries = {"deal"};
-      request.source.text = kKernel;
-      request.want_ptx = request.ptx_only = true;
-      const Result<KernelImage> image = make_in_process_compiler()->compile(
-          request, std::chrono::steady_clock::now() + std::chrono::minutes(5));
-      EXPECT_TRUE(image.ok()) << image.error().to_string();
-      return image.ok() ? image->ptx : std::string();
-    }();
+    static const std::string compiled = ptx_of(kKernel, {"deal"});
     return compiled;
-  }
-  static EmulatorBuffer buffer_of(const std::string& name,
-                                  const std::vector<std::int32_t>& values) {
-    EmulatorBuffer buffer{name, Dtype::kI32, {values.size()}, {}, false};
-    buffer.data.resize(4 * values.size());
-    std::memcpy(buffer.data.data(), values.data(), buffer.data.size());
-    return buffer;
   }
 };
 
@@ -204,7 +185,8 @@ TEST_F(Sm90SequenceRuns, DealsEachTileOnce) {
   }
 }
 
-// 64 teams of two CTAs, 60 KV tiles each; with even parts of whole sequences, a CTA would have 240.
+// 64 teams of two CTAs have 61 KV tiles each at most; with even parts, which are whole sequences, a
+// CTA would have 241.
 TEST_F(Sm90SequenceRuns, DealsAsMuchToEach) {
   Launch launch{{}, 1, 128, 8, 1};
   for (int i = 0; i < 32; ++i) launch.kv_lens.push_back(64 * (i % 2 == 0 ? 240 : 0) + 1);
@@ -226,22 +208,24 @@ TEST_F(Sm90SequenceRuns, KeepsToItsPartitions) {
   EXPECT_EQ(fewer.most, 200);
 }
 
-// Parts as even as the launch's model asked for, where sequences are as long as one another.
+// Even parts, as many as the launch's model asked for, where sequences are as long as one another:
+// runs that would be a few tiles shorter are not worth their merges.
 TEST_F(Sm90SequenceRuns, KeepsEvenParts) {
-  const Launch launch{std::vector<std::int32_t>(8, 64 * 64), 1, 132, 32, 8};
-  const Dealt dealt = deal(launch);
-  expect_each_tile_once(launch, dealt);
-  EXPECT_EQ(dealt.most, 8);
-  for (const auto& [place, pieces] : dealt.pieces) EXPECT_EQ(pieces.size(), 8u);
-}
-
-// Runs that would be a few tiles shorter are not worth their merges.
-TEST_F(Sm90SequenceRuns, CutsNothingThatIsEven) {
-  const Launch launch{std::vector<std::int32_t>(64, 64 * 128), 1, 132, 8, 1};
-  const Dealt dealt = deal(launch);
-  expect_each_tile_once(launch, dealt);
-  EXPECT_EQ(dealt.most, 128);
-  for (const auto& [place, pieces] : dealt.pieces) EXPECT_EQ(pieces.size(), 1u);
+  struct Case {
+    int sequences, kv_tiles, partitions, even_parts, most;
+  };
+  for (const Case& one : {Case{8, 64, 32, 8, 8}, Case{64, 128, 8, 1, 128}}) {
+    SCOPED_TRACE(one.sequences);
+    const Launch launch{
+        std::vector<std::int32_t>(static_cast<std::size_t>(one.sequences), 64 * one.kv_tiles), 1,
+        132, one.partitions, one.even_parts};
+    const Dealt dealt = deal(launch);
+    expect_each_tile_once(launch, dealt);
+    EXPECT_EQ(dealt.most, one.most);
+    for (const auto& [place, pieces] : dealt.pieces) {
+      EXPECT_EQ(pieces.size(), static_cast<std::size_t>(one.even_parts));
+    }
+  }
 }
 
 }  // namespace

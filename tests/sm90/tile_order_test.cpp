@@ -2,13 +2,12 @@
 // The order of a ragged batch's tiles, which no result of an attention shows: how many CTAs begin
 // at each end of their list, and which heads come together. Skipped without NVRTC.
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <string>
 #include <vector>
 
-#include "../kernel_fixture.h"
+#include "../list_kernel.h"
 
 namespace attnjit::sm90 {
 namespace {
@@ -114,26 +113,8 @@ class Sm90TileOrder : public KernelTest {
   }
 
   static const std::string& ptx() {
-    static const std::string compiled = [] {
-      CompileRequest request;
-      request.source = generate(*plan(base_spec(Arch::kSm90a, 1, 1, 64))).value();
-      request.source.headers = HeaderSet(TemplateSet::embedded().files());
-      request.source.entries = {"fronts", "heads"};
-      request.source.text = kKernels;
-      request.want_ptx = request.ptx_only = true;
-      const Result<KernelImage> image = make_in_process_compiler()->compile(
-          request, std::chrono::steady_clock::now() + std::chrono::minutes(5));
-      EXPECT_TRUE(image.ok()) << image.error().to_string();
-      return image.ok() ? image->ptx : std::string();
-    }();
+    static const std::string compiled = ptx_of(kKernels, {"fronts", "heads"});
     return compiled;
-  }
-  static EmulatorBuffer buffer_of(const std::string& name,
-                                  const std::vector<std::int32_t>& values) {
-    EmulatorBuffer buffer{name, Dtype::kI32, {values.size()}, {}, false};
-    buffer.data.resize(4 * values.size());
-    std::memcpy(buffer.data.data(), values.data(), buffer.data.size());
-    return buffer;
   }
 };
 

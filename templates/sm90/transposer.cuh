@@ -11,7 +11,8 @@
 
 namespace attnjit::sm90 {
 
-/// One of the warps that transpose V, by 16 of its columns: each takes every kVRewriters-th 16.
+/// One of the warps that transpose V: where it can be, each takes as many steps of 32 keys as the
+/// others, and otherwise every kVRewriters-th 16 columns.
 ///
 /// ldmatrix.trans sees two neighbouring columns of a key as one element: of 8 keys and 16 columns
 /// lane 4u + q gets columns 2u and 2u + 1 of keys 2q and 2q + 1. With those of the next 8 keys,
@@ -23,29 +24,58 @@ struct Transposer {
   using Layout = LayoutOf<Config>;
   static constexpr int kUnits = Layout::kPvColumns / 16;
   static constexpr int kSteps = Config::kTileN / kStepBytes;  // of 32 keys
-  /// Steps that are on their way at a time: each is four registers.
-  static constexpr int kTogether = kSteps <= 4 ? kSteps : ceil_div(kSteps, 2);
+  static constexpr bool kBySteps = kSteps % Config::kVRewriters == 0;
+  /// Pieces of a step and 16 columns that are on their way at a time: each is four registers. They
+  /// are of one step, or of one 16 columns.
+  static constexpr int kOfStep = kUnits % 4 == 0 && Config::kProducerRegisters >= 40 ? 4 : 2;
+  static constexpr int kOfUnit = kSteps <= 4 ? kSteps : ceil_div(kSteps, 2);
+
+  /// From one step, and from one 16 columns, to the next, of rows and of columns.
+  static constexpr int kFromStep = kStepBytes * kBlockRowBytes;
+  static constexpr int kToStep = 2 * Layout::kVChunkBytes;
+  static constexpr int kToUnit = 16 * 16;
 
   const Smem<Config>& smem;
   int warp;  ///< among the transposers
   int lane;
 
-  /// Zeroes the warp's columns of the keys from `keys` on. They are multiplied with P = 0, and what
+  ATTNJIT_DEVICE bool is_own(int step, int unit) const {
+    return (kBySteps ? step : unit) % Config::kVRewriters == warp;
+  }
+  /// Where 16 columns of a key lie in its row. NOTE: the 128-byte swizzle.
+  ATTNJIT_DEVICE static u32 chunk_of(u32 row, int key, int unit) {
+    return row + unit / 8 * Layout::kKvBlockBytes + ((unit % 8 ^ key % 8) << 4);
+  }
+
+  /// Zeroes the warp's pieces of the keys from `keys` on. They are multiplied with P = 0, and what
   /// lies there may be NaN.
   ATTNJIT_DEVICE void zero_rows(u32 rows, int keys) const {
 #pragma unroll 1
     for (int key = keys + lane; key < Config::kTileN; key += 32) {
 #pragma unroll 1
-      for (int unit = warp; unit < kUnits; unit += Config::kVRewriters) {
+      for (int unit = 0; unit < kUnits; ++unit) {
+        if (!is_own(key / kStepBytes, unit)) continue;
         store_shared_v4(chunk_of(rows + key * kBlockRowBytes, key, unit), 0, 0, 0, 0);
       }
     }
     __syncwarp();
   }
 
-  /// Where 16 columns of a key lie in its row. NOTE: the 128-byte swizzle.
-  ATTNJIT_DEVICE static u32 chunk_of(u32 row, int key, int unit) {
-    return row + unit / 8 * Layout::kKvBlockBytes + ((unit % 8 ^ key % 8) << 4);
+  /// Transposes pieces: the i-th lies at from(i), and goes `apart` bytes behind the one before.
+  template <int kMost, class From>
+  ATTNJIT_DEVICE void pieces(int count, const From& from, u32 to, int apart) const {
+    const u32 first = lane < 16 ? 0x6420 : 0x7531;
+    const u32 second = first ^ 0x1111;
+    u32 keys[kMost][4];  // of each 8
+#pragma unroll
+    for (int i = 0; i < min(kMost, count); ++i) ldmatrix_x4_transposed(from(i), keys[i]);
+#pragma unroll
+    for (int i = 0; i < min(kMost, count); ++i) {
+      stmatrix_x4(to + i * apart, permute_bytes(keys[i][0], keys[i][1], first),
+                  permute_bytes(keys[i][0], keys[i][1], second),
+                  permute_bytes(keys[i][2], keys[i][3], first),
+                  permute_bytes(keys[i][2], keys[i][3], second));
+    }
   }
 
   /// Makes a tile's columns of its rows.
@@ -56,26 +86,28 @@ struct Transposer {
     const int row = lane % 8, matrix = lane / 8;
     const int column = 2 * row + (row / 4 ^ matrix % 2);
     const u32 own_column = columns + matrix / 2 * Layout::kVChunkBytes + column * 16;
-    const u32 first = lane < 16 ? 0x6420 : 0x7531;
-    const u32 second = first ^ 0x1111;
+    if constexpr (kBySteps) {
+#pragma unroll
+      for (int turn = 0; turn < kSteps / Config::kVRewriters; ++turn) {
+        const int step = warp + turn * Config::kVRewriters;
 #pragma unroll 1
-    for (int unit = warp; unit < kUnits; unit += Config::kVRewriters) {
-      const u32 from = chunk_of(own_row, lane, unit);
-      const u32 to = own_column + unit * (16 * 16);
-#pragma unroll
-      for (int begin = 0; begin < kSteps; begin += kTogether) {
-        u32 keys[kTogether][4];  // of each 8
-#pragma unroll
-        for (int i = 0; i < min(kTogether, kSteps - begin); ++i) {
-          ldmatrix_x4_transposed(from + (begin + i) * (32 * kBlockRowBytes), keys[i]);
+        for (int unit = 0; unit < kUnits; unit += kOfStep) {
+          // NOTE: these lie in one block, where the swizzle flips the bits of the unit.
+          const u32 from = chunk_of(own_row + step * kFromStep, lane, unit);
+          pieces<kOfStep>(
+              kOfStep, [&](int i) { return from ^ i << 4; },
+              own_column + step * kToStep + unit * kToUnit, kToUnit);
         }
+      }
+    } else {
+#pragma unroll 1
+      for (int unit = warp; unit < kUnits; unit += Config::kVRewriters) {
+        const u32 from = chunk_of(own_row, lane, unit), to = own_column + unit * kToUnit;
 #pragma unroll
-        for (int i = 0; i < min(kTogether, kSteps - begin); ++i) {
-          stmatrix_x4(to + (begin + i) * (2 * Layout::kVChunkBytes),
-                      permute_bytes(keys[i][0], keys[i][1], first),
-                      permute_bytes(keys[i][0], keys[i][1], second),
-                      permute_bytes(keys[i][2], keys[i][3], first),
-                      permute_bytes(keys[i][2], keys[i][3], second));
+        for (int begin = 0; begin < kSteps; begin += kOfUnit) {
+          pieces<kOfUnit>(
+              kSteps - begin, [&](int i) { return from + (begin + i) * kFromStep; },
+              to + begin * kToStep, kToStep);
         }
       }
     }

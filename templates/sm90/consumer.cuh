@@ -585,6 +585,7 @@ struct Consumer {
     OutputOf<Config>::zero();
 
     rows.q_address = smem.q(q_ring.stage, rank);
+    hold_q<Config>(rows.q_address, warp, lane);
     if constexpr (Config::kListed) {
       walk_list(rows);
     } else {

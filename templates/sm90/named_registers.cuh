@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A consumer's accumulators: PTX registers with names of their own. O has o0_0, o0_1, .. and for a
-// second product's columns o1_0, o1_1, ..; S has s0_0, s0_1, ... A second body of the kernel has
-// o2_, o3_ and s1_.
+// A consumer's accumulators, and what it holds of Q: PTX registers with names of their own. O has
+// o0_0, o0_1, .. and for a second product's columns o1_0, o1_1, ..; S has s0_0, s0_1, .., and Q
+// q0_0, q0_1, ... A second body of the kernel has o2_, o3_, s1_ and q1_.
 //
 // NOTE: for compile time. As a variable O is 64 values or more that the optimiser carries through
 // each loop, wait and product, which was a fifth of its work, and S is as many in each statement of
@@ -30,6 +30,22 @@ ATTNJIT_DEVICE void name_accumulators() {
     asm volatile(".reg .f32 o%0_<%1>;" ::"n"(kOutputSet<Config> + 1), "n"(kRest) : "memory");
   }
   asm volatile(".reg .f32 s%0_<%1>;" ::"n"(Config::kBody), "n"(Config::kTileN / 2) : "memory");
+  if constexpr (Config::kHeldQSteps > 0) {
+    asm volatile(".reg .b32 q%0_<%1>;" ::"n"(Config::kBody), "n"(4 * Config::kHeldQSteps)
+                 : "memory");
+  }
+}
+
+/// Loads a warp's Q of a step, 16 rows of 32 bytes, as the A operand of its product. A lane gives
+/// the address of 16 bytes: lanes 0 to 15 of the rows' first halves, 16 to 31 of their second.
+template <int kSet, int kStep>
+ATTNJIT_DEVICE void load_held_q(u32 address) {
+  constexpr int i = 4 * kStep;
+  asm volatile(
+      "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {q%1_%2, q%1_%3, q%1_%4, q%1_%5}, [%0];" ::"r"(
+          address),
+      "n"(kSet), "n"(i), "n"(i + 1), "n"(i + 2), "n"(i + 3)
+      : "memory");
 }
 
 // Statements name eight registers of set `set`, from `i` on.
@@ -225,7 +241,7 @@ struct ScoreRegisters {
   }
 };
 
-/// S (+)= A * B as Wgmma::ss() of common/wgmma.cuh.
+/// S (+)= A * B as Wgmma::ss() of common/wgmma.cuh; rs(): A is a step of Q that is held.
 template <int N>
 struct ScoreWgmma;
 
@@ -235,19 +251,37 @@ struct ScoreWgmma;
       " {" ATTNJIT_NAMES##C("s%3_") "}, %0, %1, p, " REST ";\n}" ::"l"(a),                 \
       "l"(b), "n"(kAccumulate), "n"(kSet)                                                  \
       : "memory")
-#define ATTNJIT_SCORE_WGMMA(N, C)                                  \
-  template <>                                                      \
-  struct ScoreWgmma<N> {                                           \
-    template <WgmmaOperand kOperand, bool kAccumulate, int kSet>   \
-    ATTNJIT_DEVICE static void ss(u64 a, u64 b) {                  \
-      if constexpr (kOperand == WgmmaOperand::kE4m3) {             \
-        ATTNJIT_SCORE_SS(N, C, "k32.f32.e4m3.e4m3", "1, 1");       \
-      } else if constexpr (kOperand == WgmmaOperand::kBf16) {      \
-        ATTNJIT_SCORE_SS(N, C, "k16.f32.bf16.bf16", "1, 1, 0, 0"); \
-      } else {                                                     \
-        ATTNJIT_SCORE_SS(N, C, "k16.f32.f16.f16", "1, 1, 0, 0");   \
-      }                                                            \
-    }                                                              \
+#define ATTNJIT_SCORE_RS(N, C, TYPE, REST)                                                 \
+  asm volatile(                                                                            \
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %1, 0;\nwgmma.mma_async.sync.aligned.m64n" #N TYPE \
+      " {" ATTNJIT_NAMES##C("s%2_") "}, {q%2_%3, q%2_%4, q%2_%5, q%2_%6}, %0, p, " REST    \
+                                    ";\n}" ::"l"(b),                                       \
+      "n"(kAccumulate), "n"(kSet), "n"(4 * kStep), "n"(4 * kStep + 1), "n"(4 * kStep + 2), \
+      "n"(4 * kStep + 3)                                                                   \
+      : "memory")
+#define ATTNJIT_SCORE_WGMMA(N, C)                                           \
+  template <>                                                               \
+  struct ScoreWgmma<N> {                                                    \
+    template <WgmmaOperand kOperand, bool kAccumulate, int kSet, int kStep> \
+    ATTNJIT_DEVICE static void rs(u64 b) {                                  \
+      if constexpr (kOperand == WgmmaOperand::kE4m3) {                      \
+        ATTNJIT_SCORE_RS(N, C, "k32.f32.e4m3.e4m3", "1, 1");                \
+      } else if constexpr (kOperand == WgmmaOperand::kBf16) {               \
+        ATTNJIT_SCORE_RS(N, C, "k16.f32.bf16.bf16", "1, 1, 0");             \
+      } else {                                                              \
+        ATTNJIT_SCORE_RS(N, C, "k16.f32.f16.f16", "1, 1, 0");               \
+      }                                                                     \
+    }                                                                       \
+    template <WgmmaOperand kOperand, bool kAccumulate, int kSet>            \
+    ATTNJIT_DEVICE static void ss(u64 a, u64 b) {                           \
+      if constexpr (kOperand == WgmmaOperand::kE4m3) {                      \
+        ATTNJIT_SCORE_SS(N, C, "k32.f32.e4m3.e4m3", "1, 1");                \
+      } else if constexpr (kOperand == WgmmaOperand::kBf16) {               \
+        ATTNJIT_SCORE_SS(N, C, "k16.f32.bf16.bf16", "1, 1, 0, 0");          \
+      } else {                                                              \
+        ATTNJIT_SCORE_SS(N, C, "k16.f32.f16.f16", "1, 1, 0, 0");            \
+      }                                                                     \
+    }                                                                       \
   };
 
 ATTNJIT_SCORE_WGMMA(64, 32)
@@ -279,6 +313,7 @@ ATTNJIT_SCORE_WGMMA(224, 112)
 #undef ATTNJIT_NAMES128
 #undef ATTNJIT_OUTPUT_RS
 #undef ATTNJIT_OUTPUT_WGMMA
+#undef ATTNJIT_SCORE_RS
 #undef ATTNJIT_SCORE_SS
 #undef ATTNJIT_SCORE_WGMMA
 

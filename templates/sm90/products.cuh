@@ -26,21 +26,55 @@ ATTNJIT_DEVICE void pass_turn(int next_turn) {
   if constexpr (Config::kPingPong) named_barrier_arrive(next_turn, kTurnThreads);
 }
 
+/// From the first step of Q K^T to another, in blocks of columns of `block_bytes`: bytes.
+template <class Config>
+ATTNJIT_DEVICE constexpr int step_offset(int step, int block_bytes) {
+  constexpr int kStepsPerBlock = kBlockRowBytes / kStepBytes;
+  return step / kStepsPerBlock * block_bytes + step % kStepsPerBlock * kStepBytes;
+}
+
+/// Loads the steps of Q that a warp holds in registers over a work tile. NOTE: the 128-byte swizzle
+/// flips the bits of an address that a step within a block adds to.
+template <class Config, int kStep = 0>
+ATTNJIT_DEVICE void hold_q(u32 q_address, int warp, int lane) {
+  if constexpr (kStep < Config::kHeldQSteps) {
+    constexpr int kOffset = step_offset<Config>(kStep, LayoutOf<Config>::kQBlockBytes);
+    const u32 row = q_address + (warp * kWarpRows + lane % 16) * kBlockRowBytes;
+    const u32 chunk = (lane / 16 ^ lane % 8) << 4;
+    load_held_q<Config::kBody, kStep>(row + kOffset / kBlockRowBytes * kBlockRowBytes +
+                                      (chunk ^ kOffset % kBlockRowBytes));
+    hold_q<Config, kStep + 1>(q_address, warp, lane);
+  }
+}
+
+/// Issues the products of the steps that are held.
+template <class Config, int kStep = 0>
+ATTNJIT_DEVICE void issue_held_qk(u64 k) {
+  if constexpr (kStep < Config::kHeldQSteps) {
+    using Layout = LayoutOf<Config>;
+    ScoreWgmma<Config::kTileN>::template rs<Layout::kOperand, (kStep > 0), Config::kBody, kStep>(
+        k + step_offset<Config>(kStep, Layout::kKvBlockBytes) / 16);
+    issue_held_qk<Config, kStep + 1>(k);
+  }
+}
+
 /// Issues S = Q K^T of one tile. NOTE: a loop, and no template of the step: an instantiation of a
 /// function takes longer to compile than its code.
 template <class Config>
 ATTNJIT_DEVICE void issue_qk(u32 q_address, u32 k_address) {
   using Layout = LayoutOf<Config>;
   using Product = ScoreWgmma<Config::kTileN>;
-  constexpr int kStepsPerBlock = kBlockRowBytes / kStepBytes;
   const u64 q = matrix_descriptor<16>(q_address), k = matrix_descriptor<16>(k_address);
-  Product::template ss<Layout::kOperand, false, Config::kBody>(q, k);
+  if constexpr (Config::kHeldQSteps > 0) {
+    issue_held_qk<Config>(k);
+  } else {
+    Product::template ss<Layout::kOperand, false, Config::kBody>(q, k);
+  }
 #pragma unroll
-  for (int step = 1; step < Layout::kQkSteps; ++step) {
-    const int block = step / kStepsPerBlock, in_block = step % kStepsPerBlock * kStepBytes;
+  for (int step = max(Config::kHeldQSteps, 1); step < Layout::kQkSteps; ++step) {
     Product::template ss<Layout::kOperand, true, Config::kBody>(
-        q + (block * Layout::kQBlockBytes + in_block) / 16,
-        k + (block * Layout::kKvBlockBytes + in_block) / 16);
+        q + step_offset<Config>(step, Layout::kQBlockBytes) / 16,
+        k + step_offset<Config>(step, Layout::kKvBlockBytes) / 16);
   }
   wgmma_commit();
 }

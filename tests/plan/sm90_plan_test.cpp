@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <map>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -85,6 +86,7 @@ TEST(Sm90Plan, ConstantsOfDepth128) {
       {"kQkDepth", "128"},
       {"kOvDepth", "128"},
       {"kGroup", "4"},
+      {"kHeldQSteps", "0"},
       {"kGqaShift", "2"},
       {"kSink", "true"},
       {"kReturnLse", "true"},
@@ -483,8 +485,10 @@ TEST(Sm90Plan, E4m3SumsRowsByProduct) {
     const KernelPlan plan = plan_of(spec);
     const Sm90Plan& sm90 = *plan.sm90;
     EXPECT_EQ(sm90.sums_by_product, depth <= 128 || depth > 192) << depth;
-    EXPECT_EQ(sm90.consumer_registers, depth <= 96 ? 152 : depth <= 128 ? 160 : 224) << depth;
-    EXPECT_EQ(sm90.producer_registers, depth > 96 && depth <= 128 ? 32 : 56) << depth;
+    if (depth < 256) {
+      EXPECT_EQ(sm90.consumer_registers, depth <= 96 ? 152 : depth <= 128 ? 160 : 224) << depth;
+      EXPECT_EQ(sm90.producer_registers, depth > 96 && depth <= 128 ? 32 : 56) << depth;
+    }
     EXPECT_EQ(sm90_begin_of(Sm90Region::kOnes, sm90) > 0, depth <= 128 || depth > 192) << depth;
 
     spec.return_lse = true;
@@ -492,6 +496,37 @@ TEST(Sm90Plan, E4m3SumsRowsByProduct) {
     EXPECT_FALSE(with_lse.sm90->sums_by_product) << depth;
     EXPECT_EQ(with_lse.sm90->consumer_registers, depth <= 128 ? 152 : 224) << depth;
   }
+}
+
+// Consumers of e4m3 at depth 256 hold three steps of Q in registers, which the producer has less
+// of, where the mask and the modification leave them: not of other depths and types.
+TEST(Sm90Plan, ConsumersOfE4m3HoldQ) {
+  AttentionSpec e4m3 = sm90_spec(256);
+  e4m3.qkv_dtype = Dtype::kE4m3;
+  const auto steps_of = [&](void (*change)(AttentionSpec&)) {
+    AttentionSpec spec = e4m3;
+    change(spec);
+    const KernelPlan plan = plan_of(spec);
+    const Sm90Plan& sm90 = *plan.sm90;
+    EXPECT_EQ(constants_of(plan).at("kHeldQSteps"), std::to_string(sm90.held_q_steps));
+    if (spec.qkv_dtype == Dtype::kE4m3 && sm90.num_consumers == 2) {
+      EXPECT_EQ(sm90.consumer_registers, sm90.held_q_steps > 0 ? 232 : 224);
+      EXPECT_EQ(sm90.producer_registers, sm90.held_q_steps > 0 ? 40 : 56);
+    }
+    return sm90.held_q_steps;
+  };
+  const auto softcap = [](AttentionSpec& s) { s.score_mod.kind = ScoreModSpec::Kind::kSoftcap; };
+  const auto alibi = [](AttentionSpec& s) { s.score_mod.kind = ScoreModSpec::Kind::kAlibi; };
+  EXPECT_EQ(steps_of([](AttentionSpec&) {}), 3);
+  EXPECT_EQ(steps_of([](AttentionSpec& s) { s.mask.kind = MaskSpec::Kind::kCausal; }), 3);
+  EXPECT_EQ(steps_of([](AttentionSpec& s) { s.page_size = 64; }), 3);
+  EXPECT_EQ(steps_of(softcap), 3);
+  EXPECT_EQ(steps_of(alibi), 0);
+  EXPECT_EQ(steps_of([](AttentionSpec& s) { s.mask.kind = MaskSpec::Kind::kSlidingWindow; }), 0);
+  EXPECT_EQ(steps_of([](AttentionSpec& s) { s.return_lse = true; }), 0);
+  EXPECT_EQ(steps_of([](AttentionSpec& s) { s.qk_depth = s.ov_depth = 240; }), 0);
+  EXPECT_EQ(steps_of([](AttentionSpec& s) { s.qk_depth = s.ov_depth = 128; }), 0);
+  EXPECT_EQ(steps_of([](AttentionSpec& s) { s.qkv_dtype = Dtype::kBf16; }), 0);
 }
 
 // Tiles of K and V come as e4m3 and are widened to 16 bits: every choice has room for both.

@@ -47,6 +47,7 @@ const Field<Sm90Plan> kSm90Fields[] = {
     {"kv_row_bytes", &Sm90Plan::kv_row_bytes},
     {"exp2_fma_pairs", &Sm90Plan::exp2_fma_pairs},
     {"sums_by_product", &Sm90Plan::sums_by_product},
+    {"held_q_steps", &Sm90Plan::held_q_steps},
     {"p_bias", &Sm90Plan::p_bias},
     {"rescale_threshold", &Sm90Plan::rescale_threshold},
 };

@@ -93,6 +93,7 @@ struct Sm90Plan {
   std::vector<BarrierPlan> barriers;  ///< in memory order
   std::int64_t smem_bytes = 0;
   double rescale_threshold = 8;  ///< log2: O is rescaled when the maximum grows by more
+  int held_q_steps = 0;          ///< of Q K^T, whose Q consumers hold in registers: it is read once
   bool sums_by_product = false;  ///< the tensor cores sum P's rows, as a product with ones
   int exp2_fma_pairs = 0;        ///< of a row's pairs in a thread, whose 2^x the FMA pipe computes
   double p_bias = 0;             ///< log2: P is scaled by 2^this: its type keeps small ones

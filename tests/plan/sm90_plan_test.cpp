@@ -529,6 +529,32 @@ TEST(Sm90Plan, ConsumersOfE4m3HoldQ) {
   EXPECT_EQ(steps_of([](AttentionSpec& s) { s.qkv_dtype = Dtype::kBf16; }), 0);
 }
 
+// Scores with a softcap leave three consumers room for tiles of 64 keys at depth 128.
+TEST(Sm90Plan, SoftcapsHaveThreeConsumersOfShortTiles) {
+  AttentionSpec spec = sm90_spec(128);
+  spec.score_mod.kind = ScoreModSpec::Kind::kSoftcap;
+  for (const MaskSpec::Kind kind :
+       {MaskSpec::Kind::kNull, MaskSpec::Kind::kCausal, MaskSpec::Kind::kSlidingWindow}) {
+    spec.mask = mask_of(kind);
+    const KernelPlan plan = plan_of(spec);
+    EXPECT_EQ(plan.sm90->num_consumers, 3);
+    EXPECT_EQ(plan.sm90->BN, 64);
+    EXPECT_FALSE(plan.sm90->ping_pong);
+  }
+  // Other depths and types, and masks that take registers, have two of longer ones.
+  const auto consumers_of = [&](void (*change)(AttentionSpec&)) {
+    AttentionSpec other = spec;
+    change(other);
+    return plan_of(other).sm90->num_consumers;
+  };
+  EXPECT_EQ(consumers_of([](AttentionSpec& s) { s.qk_depth = s.ov_depth = 96; }), 2);
+  EXPECT_EQ(consumers_of([](AttentionSpec& s) { s.qk_depth = s.ov_depth = 192; }), 2);
+  EXPECT_EQ(consumers_of([](AttentionSpec& s) { s.qkv_dtype = Dtype::kE4m3; }), 2);
+  EXPECT_EQ(consumers_of([](AttentionSpec& s) { s.kv_dtype = Dtype::kE4m3; }), 2);
+  EXPECT_EQ(consumers_of([](AttentionSpec& s) { s.mask = mask_of(MaskSpec::Kind::kMaterialized); }),
+            2);
+}
+
 // Tiles of K and V come as e4m3 and are widened to 16 bits: every choice has room for both.
 TEST(Sm90Plan, WidenedKvHasMemoryForBothForms) {
   for (const int depth : {16, 64, 80, 128, 192, 256}) {

@@ -237,10 +237,14 @@ Sm90Plan choose(const ResolvedSpec& resolved) {
   const bool light = (listed || !expressed) && !given &&
                      (spec.score_mod.kind == ScoreModSpec::Kind::kIdentity ||
                       spec.score_mod.kind == ScoreModSpec::Kind::kAlibi);
+  // A softcap leaves them for 64 keys at depth 128, which is faster than two consumers: measured.
+  const bool capped = spec.score_mod.kind == ScoreModSpec::Kind::kSoftcap && !listed &&
+                      !expressed && !given && !spec.interpreted && !has_rows(spec) &&
+                      spec.qk_depth > 96 && spec.qk_depth <= 128;
   const bool hides = spec.mask.kind != MaskSpec::Kind::kNull;
   const bool windowed = hides && !contains(spec, MaskSpec::Kind::kCausal);
   Sm90Plan plan;
-  plan.num_consumers = light && !mapped && spec.qk_depth <= 128 ? 3 : 2;
+  plan.num_consumers = (light || capped) && !mapped && spec.qk_depth <= 128 ? 3 : 2;
   plan.num_stages = 2;
   plan.num_q_stages = 2;
   plan.ping_pong = true;
@@ -275,6 +279,10 @@ Sm90Plan choose(const ResolvedSpec& resolved) {
   } else if (spec.qk_depth <= 64) {
     plan.BN = 128;
     plan.num_stages = light && windowed ? 3 : 2;
+  } else if (capped) {
+    plan.BN = 64;
+    plan.num_stages = 4;
+    plan.ping_pong = false;
   } else if (spec.qk_depth <= 96 || (spec.qk_depth <= 128 && !light)) {
     plan.BN = light ? 96 : 128;
     plan.ping_pong = light;

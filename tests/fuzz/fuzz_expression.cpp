@@ -1,20 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fuzz target: the expression parser, printer and evaluator.
-#include <cstdlib>
 #include <string>
 #include <vector>
 
+#include "fuzz_check.h"
 #include "fuzz_targets.h"
 #include "spec/expression.h"
 
 namespace attnjit::fuzz {
-namespace {
-
-void require(bool holds) {
-  if (!holds) std::abort();
-}
-
-}  // namespace
 
 void fuzz_expression(std::string_view input) {
   using Type = ParamSpec::Type;

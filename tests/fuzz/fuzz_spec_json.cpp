@@ -1,24 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fuzz target: specs and manifests from JSON.
-#include <cstdlib>
 #include <string>
 
 #include "attnjit/manifest.h"
 #include "attnjit/spec.h"
+#include "fuzz_check.h"
 #include "fuzz_targets.h"
 
 namespace attnjit::fuzz {
 namespace {
-
-void require(bool holds) {
-  if (!holds) std::abort();
-}
-
-void check_error(const Error& error) {
-  require(error.code == ErrorCode::kInvalid && !error.message.empty());
-  require(error.others.size() <= 256);
-  for (const char c : error.to_string()) require(c == '\n' || (c >= 0x20 && c <= 0x7e));
-}
 
 void check_document(const SpecDocument& document) {
   require(validate(document.spec, document.options).empty());

@@ -1,19 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fuzz target: the lexical check of trusted bodies.
 #include <cctype>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 
+#include "fuzz_check.h"
 #include "fuzz_targets.h"
 #include "spec/trusted.h"
 
 namespace attnjit::fuzz {
 namespace {
-
-void require(bool holds) {
-  if (!holds) std::abort();
-}
 
 /// The body with comments and literals blanked, or nothing if one of them is left open. Written
 /// apart from the checker; knows that there are no splices, trigraphs and raw strings, which is

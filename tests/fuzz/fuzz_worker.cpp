@@ -1,19 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fuzz target: what the compile worker and its parent read of each other, and NVRTC's log. The
 // first byte chooses.
-#include <cstdlib>
 #include <string>
 
 #include "compile/compile_log.h"
 #include "compile/worker_protocol.h"
+#include "fuzz_check.h"
 #include "fuzz_targets.h"
 
 namespace attnjit::fuzz {
 namespace {
-
-void require(bool holds) {
-  if (!holds) std::abort();
-}
 
 /// What decodes is canonical: encoded again, it gives the same bytes.
 template <class T>

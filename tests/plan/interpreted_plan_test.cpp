@@ -14,7 +14,7 @@
 namespace attnjit {
 namespace {
 
-AttentionSpec spec_of(const char* mask, Arch arch = Arch::kSm90a) {
+AttentionSpec interpreted_spec(const char* mask, Arch arch = Arch::kSm90a) {
   const std::string json = R"({"num_q_heads": 8, "group": 2, "qk_depth": 128, "interpreted": true,
                                "arch": ")" +
                            std::string(to_string(arch)) + R"(", "mask": )" + mask + "}";
@@ -31,7 +31,7 @@ std::string reason_of(const AttentionSpec& spec) {
   return made->reason;
 }
 
-constexpr const char* kDocuments = R"({"kind": "and", "of": [
+constexpr const char* kWindowedDocuments = R"({"kind": "and", "of": [
     {"kind": "sliding_window"},
     {"kind": "custom", "name": "doc", "code": "p.doc[q_idx] == p.doc[kv_idx] + p.first",
      "params": [{"name": "doc", "type": "i32[]"}, {"name": "first", "type": "i32"}]}]})";
@@ -67,7 +67,7 @@ Launched launched(const KernelPlan& plan, const std::vector<double>& numbers,
 
 TEST(InterpretedPlan, ALaunchGivesTheCode) {
   for (const Arch arch : {Arch::kSm90a, Arch::kSm100a}) {
-    const Result<KernelPlan> made = plan(spec_of(kDocuments, arch));
+    const Result<KernelPlan> made = plan(interpreted_spec(kWindowedDocuments, arch));
     ASSERT_TRUE(made.ok() && made->supported);
     for (const KernelParameter& parameter : made->main().parameters) {
       EXPECT_FALSE(std::holds_alternative<ParamSource>(parameter.source)) << parameter.name;
@@ -96,7 +96,7 @@ TEST(InterpretedPlan, ALaunchGivesTheCode) {
 }
 
 TEST(InterpretedPlan, LaunchesAreCheckedAsThoseOfTheOwnKernel) {
-  const Result<KernelPlan> made = plan(spec_of(kDocuments));
+  const Result<KernelPlan> made = plan(interpreted_spec(kWindowedDocuments));
   ASSERT_TRUE(made.ok() && made->supported);
   LaunchShapes shapes;
   shapes.q_len = shapes.kv_len = 100;
@@ -122,10 +122,11 @@ TEST(InterpretedPlan, AnyNumberOfALaunchFitsAPlanThatIsSupported) {
   const auto of_terms = [](int terms) {
     std::string sum = "q_idx";
     for (int i = 0; i < terms; ++i) sum += " + b";
-    return plan(spec_of((R"({"kind": "and", "of": [{"kind": "sliding_window", "window": -1},
+    return plan(
+        interpreted_spec((R"({"kind": "and", "of": [{"kind": "sliding_window", "window": -1},
                              {"kind": "custom", "name": "long", "code": ")" +
-                         sum + R"( == kv_idx"}]})")
-                            .c_str()));
+                          sum + R"( == kv_idx"}]})")
+                             .c_str()));
   };
   int terms = 200;
   while (of_terms(terms)->supported) ++terms;
@@ -147,20 +148,22 @@ TEST(InterpretedPlan, WhatIsNotInterpretedIsNamed) {
   std::string sum = "q_idx";
   for (int i = 0; i < 150; ++i) sum += " + b";
   says(
-      spec_of(
+      interpreted_spec(
           (R"({"kind": "custom", "name": "long", "code": ")" + sum + " == " + sum + "\"}").c_str()),
       "longer than the 256 instructions");
-  says(spec_of(R"({"kind": "and", "of": [{"kind": "materialized", "dtype": "u8"},
+  says(interpreted_spec(R"({"kind": "and", "of": [{"kind": "materialized", "dtype": "u8"},
                    {"kind": "custom", "name": "any", "code": "kv_idx > 3"}]})"),
        "materialized");
-  says(spec_of(R"({"kind": "custom", "name": "body", "code": "return true;", "trusted": true})"),
+  says(interpreted_spec(
+           R"({"kind": "custom", "name": "body", "code": "return true;", "trusted": true})"),
        "trusted");
-  AttentionSpec bias = spec_of(R"({"kind": "materialized", "dtype": "f32"})");
+  AttentionSpec bias = interpreted_spec(R"({"kind": "materialized", "dtype": "f32"})");
   bias.score_mod.kind = ScoreModSpec::Kind::kCustom;
   bias.score_mod.custom.name = "twice";
   bias.score_mod.custom.code = "2 * score";
   says(bias, "beside a mask that is added to scores");
-  AttentionSpec mla = spec_of(R"({"kind": "custom", "name": "any", "code": "kv_idx > 3"})");
+  AttentionSpec mla =
+      interpreted_spec(R"({"kind": "custom", "name": "any", "code": "kv_idx > 3"})");
   mla.mla = Mla::kDecode;
   mla.group = mla.num_q_heads = 16;
   mla.qk_depth = 576;
@@ -171,12 +174,12 @@ TEST(InterpretedPlan, WhatIsNotInterpretedIsNamed) {
 // Nothing of the mask is part of the text, nor of what is planned of tiles.
 TEST(InterpretedPlan, TheTextIsOfTheShape) {
   const auto text = [](const char* mask, Arch arch) {
-    const Result<KernelPlan> made = plan(spec_of(mask, arch));
+    const Result<KernelPlan> made = plan(interpreted_spec(mask, arch));
     EXPECT_TRUE(made.ok() && made->supported) << mask;
     return generate(*made, TemplateSet::embedded())->text;
   };
   for (const Arch arch : {Arch::kSm90a, Arch::kSm100a, Arch::kSm103a}) {
-    const std::string one = text(kDocuments, arch);
+    const std::string one = text(kWindowedDocuments, arch);
     EXPECT_NE(one.find("attnjit::InterpretedMask"), std::string::npos);
     for (const char* const mask :
          {R"({"kind": "custom", "name": "any", "code": "true"})",

@@ -16,9 +16,10 @@ namespace attnjit {
 namespace {
 
 using plan_test::plan_of;
+using plan_test::shapes_of;
 using Type = ParamSpec::Type;
 
-AttentionSpec spec_of(const std::string& code, int heads = 8, int group = 4) {
+AttentionSpec map_spec(const std::string& code, int heads = 8, int group = 4) {
   AttentionSpec spec;
   spec.arch = Arch::kSm90a;
   spec.num_q_heads = heads;
@@ -32,14 +33,6 @@ AttentionSpec spec_of(const std::string& code, int heads = 8, int group = 4) {
 }
 
 const char* const kDocuments = "p.doc[q_idx] == p.doc[kv_idx]";
-
-LaunchShapes shapes_of(int batch, int q_len, int kv_len) {
-  LaunchShapes shapes;
-  shapes.batch = batch;
-  shapes.q_len = q_len;
-  shapes.kv_len = kv_len;
-  return shapes;
-}
 
 std::vector<UserParamShape> documents() {
   UserParamShape doc;
@@ -61,17 +54,17 @@ TEST(MapPlan, OneForWhatTheMaskDoesNotTellApart) {
   const auto of = [&](const AttentionSpec& spec) {
     return extents(*mask_map_shape(plan_of(spec), shapes));
   };
-  EXPECT_EQ(of(spec_of(kDocuments)), (std::vector{1, 1, 3, 8}));
-  EXPECT_EQ(of(spec_of("p.doc[q_idx] == p.doc[kv_idx] + b")), (std::vector{3, 1, 3, 8}));
-  EXPECT_EQ(of(spec_of("p.doc[q_idx] == p.doc[kv_idx] + kv_h")), (std::vector{1, 2, 3, 8}));
+  EXPECT_EQ(of(map_spec(kDocuments)), (std::vector{1, 1, 3, 8}));
+  EXPECT_EQ(of(map_spec("p.doc[q_idx] == p.doc[kv_idx] + b")), (std::vector{3, 1, 3, 8}));
+  EXPECT_EQ(of(map_spec("p.doc[q_idx] == p.doc[kv_idx] + kv_h")), (std::vector{1, 2, 3, 8}));
   // Heads of a group share a tile.
-  EXPECT_EQ(of(spec_of("p.doc[q_idx] == p.doc[kv_idx] + h")), (std::vector{1, 2, 3, 8}));
-  EXPECT_EQ(of(spec_of("p.doc[q_idx] == p.doc[kv_idx] + h", 6, 3)), (std::vector{1, 6, 3, 8}));
-  AttentionSpec pages = spec_of(kDocuments);
+  EXPECT_EQ(of(map_spec("p.doc[q_idx] == p.doc[kv_idx] + h")), (std::vector{1, 2, 3, 8}));
+  EXPECT_EQ(of(map_spec("p.doc[q_idx] == p.doc[kv_idx] + h", 6, 3)), (std::vector{1, 6, 3, 8}));
+  AttentionSpec pages = map_spec(kDocuments);
   pages.page_size = 16;
   EXPECT_EQ(of(pages), (std::vector{3, 1, 3, 8}));
   EXPECT_EQ(
-      mask_map_shape(plan_of(spec_of("kv_idx <= q_idx && p.doc[b] > 0")), shapes).error().code,
+      mask_map_shape(plan_of(map_spec("kv_idx <= q_idx && p.doc[b] > 0")), shapes).error().code,
       ErrorCode::kUnsupported);
 }
 
@@ -81,7 +74,7 @@ TEST(MapPlan, AsManyAsATensorHasMasks) {
   const auto of = [&](const AttentionSpec& spec) {
     return extents(*mask_map_shape(plan_of(spec), shapes));
   };
-  AttentionSpec spec = spec_of(kDocuments);
+  AttentionSpec spec = map_spec(kDocuments);
   spec.mask = {};
   spec.mask.kind = MaskSpec::Kind::kMaterialized;
   EXPECT_EQ(of(spec), (std::vector{3, 2, 3, 8}));  // heads of a group share a tile
@@ -89,7 +82,7 @@ TEST(MapPlan, AsManyAsATensorHasMasks) {
   EXPECT_EQ(of(spec), (std::vector{1, 2, 3, 8}));
   shapes.mask_heads = 1;
   EXPECT_EQ(of(spec), (std::vector{1, 1, 3, 8}));
-  AttentionSpec both = spec_of("p.doc[q_idx] == p.doc[kv_idx] + kv_h");
+  AttentionSpec both = map_spec("p.doc[q_idx] == p.doc[kv_idx] + kv_h");
   both.mask.of = {both.mask, spec.mask};
   both.mask.kind = MaskSpec::Kind::kAnd;
   both.mask.custom = {};
@@ -106,15 +99,15 @@ TEST(MapPlan, HasBitsOfBlocksThatAreSeenInPart) {
     return mask_map_shape(plan_of(spec), shapes)->bit_blocks;
   };
   const LaunchShapes shapes = shapes_of(3, 300, 1000);
-  EXPECT_EQ(of(spec_of(kDocuments), shapes), 24);
-  EXPECT_EQ(of(spec_of(kDocuments), shapes_of(1, 32768, 32768)), 16384);
-  EXPECT_EQ(of(spec_of("p.doc[q_idx] == p.doc[kv_idx] + b"), shapes_of(1 << 10, 1 << 17, 1 << 24)),
+  EXPECT_EQ(of(map_spec(kDocuments), shapes), 24);
+  EXPECT_EQ(of(map_spec(kDocuments), shapes_of(1, 32768, 32768)), 16384);
+  EXPECT_EQ(of(map_spec("p.doc[q_idx] == p.doc[kv_idx] + b"), shapes_of(1 << 10, 1 << 17, 1 << 24)),
             16384);
-  EXPECT_EQ(of(spec_of(kDocuments), shapes_of(1, 300, 0)), 0);
-  EXPECT_EQ(of(spec_of("p.doc[q_idx] == p.doc[kv_idx] + kv_h"), shapes), 48);
-  EXPECT_EQ(of(spec_of("p.doc[q_idx] == p.doc[kv_idx] + h"), shapes), 0);
-  EXPECT_EQ(of(spec_of("p.doc[q_idx] == p.doc[kv_idx] + h", 6, 3), shapes), 144);
-  AttentionSpec spec = spec_of(kDocuments);
+  EXPECT_EQ(of(map_spec(kDocuments), shapes_of(1, 300, 0)), 0);
+  EXPECT_EQ(of(map_spec("p.doc[q_idx] == p.doc[kv_idx] + kv_h"), shapes), 48);
+  EXPECT_EQ(of(map_spec("p.doc[q_idx] == p.doc[kv_idx] + h"), shapes), 0);
+  EXPECT_EQ(of(map_spec("p.doc[q_idx] == p.doc[kv_idx] + h", 6, 3), shapes), 144);
+  AttentionSpec spec = map_spec(kDocuments);
   spec.mask = {};
   spec.mask.kind = MaskSpec::Kind::kMaterialized;
   LaunchShapes one = shapes;
@@ -129,7 +122,7 @@ TEST(MapPlan, HasBitsOfBlocksThatAreSeenInPart) {
 
 // Of a trusted body nothing is known: it may tell sequences and heads apart.
 TEST(MapPlan, OneEachForATrustedBody) {
-  AttentionSpec spec = spec_of("return h > 0;");
+  AttentionSpec spec = map_spec("return h > 0;");
   spec.mask.custom.trusted = true;
   spec.mask.custom.params = {};
   MaskSpec tensor;
@@ -146,7 +139,7 @@ TEST(MapPlan, OneEachForATrustedBody) {
 }
 
 TEST(MapPlan, IsMadeInTheWorkspace) {
-  const KernelPlan plan = plan_of(spec_of(kDocuments));
+  const KernelPlan plan = plan_of(map_spec(kDocuments));
   ASSERT_EQ(plan.kernels.size(), 2U);
   const auto sequence = launches_of(plan, shapes_of(3, 300, 1000));
   ASSERT_TRUE(sequence) << sequence.error().to_string();
@@ -164,7 +157,7 @@ TEST(MapPlan, IsMadeInTheWorkspace) {
 }
 
 TEST(MapPlan, ComesBesideAMerge) {
-  AttentionSpec spec = spec_of(kDocuments);
+  AttentionSpec spec = map_spec(kDocuments);
   spec.page_size = 16;
   spec.num_partitions = 2;
   const KernelPlan plan = plan_of(spec);
@@ -189,7 +182,7 @@ TEST(MapPlan, IsMadeWhereAskedFor) {
   PlanOptions options;
   options.mask_map = true;
   for (const Arch arch : {Arch::kSm90a, Arch::kSm100a}) {
-    AttentionSpec spec = spec_of("kv_idx <= q_idx && (q_idx - kv_idx) % 4 == 0");
+    AttentionSpec spec = map_spec("kv_idx <= q_idx && (q_idx - kv_idx) % 4 == 0");
     spec.arch = arch;
     EXPECT_FALSE(plan_of(spec).map);
     const KernelPlan mapped = plan_of(spec, options);
@@ -217,7 +210,7 @@ TEST(MapPlan, IsMadeWhereAskedFor) {
 TEST(MapPlan, OfDeepHeads) {
   for (const Arch arch : {Arch::kSm90a, Arch::kSm100a, Arch::kSm103a}) {
     const bool sm90 = arch == Arch::kSm90a;
-    AttentionSpec spec = spec_of(kDocuments);
+    AttentionSpec spec = map_spec(kDocuments);
     spec.arch = arch;
     for (const auto& [qk_depth, ov_depth] : {std::pair{256, 256}, {200, 64}, {248, 192}}) {
       spec.qk_depth = qk_depth;
@@ -237,7 +230,7 @@ TEST(MapPlan, OfDeepHeads) {
 // The host does not know which parts of fixed keys a map shows: as many are counted as without it.
 TEST(MapPlan, OfPartitionsOfFixedKeys) {
   for (const Arch arch : {Arch::kSm90a, Arch::kSm100a}) {
-    AttentionSpec spec = spec_of(kDocuments);
+    AttentionSpec spec = map_spec(kDocuments);
     spec.arch = arch;
     spec.partition_keys = 384;
     const KernelPlan plan = plan_of(spec);
@@ -255,7 +248,7 @@ TEST(MapPlan, OfPartitionsOfFixedKeys) {
 }
 
 TEST(MapPlan, IsWrittenToAndReadFromTheCallersMemory) {
-  const KernelPlan plan = plan_of(spec_of(kDocuments));
+  const KernelPlan plan = plan_of(map_spec(kDocuments));
   LaunchShapes shapes = shapes_of(3, 300, 1000);
   const auto pointers = [](const LaunchRecipe& recipe) {
     std::vector<std::string> names;
@@ -294,7 +287,7 @@ TEST(MapPlan, IsWrittenToAndReadFromTheCallersMemory) {
 }
 
 TEST(MapPlan, GivenExtentsMustFit) {
-  const KernelPlan plan = plan_of(spec_of(kDocuments));
+  const KernelPlan plan = plan_of(map_spec(kDocuments));
   const LaunchShapes shapes = shapes_of(3, 300, 1000);
   const auto refused = [&](MaskMapShape map) {
     LaunchShapes given = shapes;
@@ -322,7 +315,7 @@ TEST(MapPlan, GivenExtentsMustFit) {
   LaunchShapes none = shapes;
   none.mask_map.use = kRead;
   const KernelPlan causal = plan_of([] {
-    AttentionSpec spec = spec_of(kDocuments);
+    AttentionSpec spec = map_spec(kDocuments);
     spec.mask = {};
     return spec;
   }());
@@ -331,14 +324,14 @@ TEST(MapPlan, GivenExtentsMustFit) {
 
 // The map of many long sequences does not fit a launch; nothing overflows.
 TEST(MapPlan, TooManyRows) {
-  const KernelPlan plan = plan_of(spec_of("p.doc[q_idx] == p.doc[kv_idx] + h + b", 128, 1));
+  const KernelPlan plan = plan_of(map_spec("p.doc[q_idx] == p.doc[kv_idx] + h + b", 128, 1));
   const auto map = mask_map_shape(plan, shapes_of(1 << 20, 1 << 24, 1 << 24));
   ASSERT_FALSE(map);
   EXPECT_EQ(map.error().field, "mask_map.q_blocks");
 }
 
 TEST(MapPlan, ItsShapeIsOfLengthsThatALaunchCanHave) {
-  const KernelPlan plan = plan_of(spec_of(kDocuments));
+  const KernelPlan plan = plan_of(map_spec(kDocuments));
   const auto field = [&](int batch, int q_len, int kv_len) {
     const auto map = mask_map_shape(plan, shapes_of(batch, q_len, kv_len));
     return map.ok() ? std::string() : map.error().field;

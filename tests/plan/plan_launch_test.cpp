@@ -8,9 +8,12 @@
 #include "../one_launch.h"
 #include "attnjit/launch.h"
 #include "plan/sm90/sm90_plan.h"
+#include "planned.h"
 
 namespace attnjit {
 namespace {
+
+using plan_test::shapes_of;
 
 AttentionSpec base_spec() {
   AttentionSpec spec;
@@ -21,7 +24,7 @@ AttentionSpec base_spec() {
   return spec;
 }
 
-KernelPlan plan_of(const AttentionSpec& spec) {
+KernelPlan supported_plan(const AttentionSpec& spec) {
   Result<KernelPlan> result = plan(spec);
   EXPECT_TRUE(result.ok() && result->supported);
   return result.ok() ? *result : KernelPlan{};
@@ -29,14 +32,6 @@ KernelPlan plan_of(const AttentionSpec& spec) {
 
 // One SM: no launch gains by low tiles.
 constexpr DeviceShape kFullTiles{.sm_count = 1};
-
-LaunchShapes shapes_of(std::int32_t batch, std::int32_t q_len, std::int32_t kv_len) {
-  LaunchShapes shapes;
-  shapes.batch = batch;
-  shapes.q_len = q_len;
-  shapes.kv_len = kv_len;
-  return shapes;
-}
 
 const TensorMapDescription& map_of(const LaunchRecipe& recipe, const std::string& name) {
   for (const TensorMapDescription& map : recipe.tensor_maps) {
@@ -63,7 +58,7 @@ TEST(PlanLaunch, FillsEveryParameterInOrder) {
   AttentionSpec spec = base_spec();
   spec.return_lse = true;
   spec.sink = true;
-  const KernelPlan plan = plan_of(spec);
+  const KernelPlan plan = supported_plan(spec);
   Result<LaunchRecipe> recipe = one_launch(plan, shapes_of(3, 200, 1000), {}, {}, kFullTiles);
   ASSERT_TRUE(recipe.ok());
   ASSERT_EQ(recipe->args.size(), plan.main().parameters.size());
@@ -83,7 +78,7 @@ TEST(PlanLaunch, FillsEveryParameterInOrder) {
 }
 
 TEST(PlanLaunch, PackedTensorMaps) {
-  const KernelPlan plan = plan_of(base_spec());
+  const KernelPlan plan = supported_plan(base_spec());
   Result<LaunchRecipe> recipe = one_launch(plan, shapes_of(3, 200, 1000), {}, {});
   ASSERT_TRUE(recipe.ok());
   const TensorMapDescription& q = map_of(*recipe, "q_map");
@@ -102,7 +97,7 @@ TEST(PlanLaunch, PagesAndRaggedRows) {
   AttentionSpec spec = base_spec();
   spec.page_size = 24;
   spec.ragged = true;
-  const KernelPlan plan = plan_of(spec);
+  const KernelPlan plan = supported_plan(spec);
   LaunchShapes shapes = shapes_of(3, 200, 70);
   shapes.total_q = 210;
   shapes.num_pages = 11;
@@ -130,7 +125,7 @@ TEST(PlanLaunch, PagesAndRaggedRows) {
 TEST(PlanLaunch, RaggedKeysAreOneRunOfRows) {
   AttentionSpec spec = base_spec();
   spec.ragged_kv = true;
-  const KernelPlan plan = plan_of(spec);
+  const KernelPlan plan = supported_plan(spec);
   LaunchShapes shapes = shapes_of(3, 200, 70);
   shapes.total_kv = 101;
   const Result<LaunchRecipe> recipe = one_launch(plan, shapes, {}, {});
@@ -157,7 +152,7 @@ TEST(PlanLaunch, RaggedKeysAreOneRunOfRows) {
 TEST(PlanLaunch, NoPagesAreLoadedWhereThereAreNone) {
   AttentionSpec spec = base_spec();
   spec.page_size = 16;
-  const KernelPlan plan = plan_of(spec);
+  const KernelPlan plan = supported_plan(spec);
   const Result<LaunchRecipe> recipe = one_launch(plan, shapes_of(3, 5, 0), {}, {});
   ASSERT_TRUE(recipe.ok()) << recipe.error().to_string();
   EXPECT_EQ(map_of(*recipe, "k_map").buffer, "q");
@@ -184,7 +179,7 @@ TEST(PlanLaunch, HeadsOfAGroupShareTilesWhereABoxHoldsWholePositions) {
     spec.qk_depth = one.depth;
     spec.score_mod.kind = one.mod;
     if (one.mod == ScoreModSpec::Kind::kSoftcap) spec.score_mod.cap = 30;
-    const KernelPlan plan = plan_of(spec);
+    const KernelPlan plan = supported_plan(spec);
     ASSERT_TRUE(plan.supported) << plan.reason;
     EXPECT_EQ(plan.sm90->pack_gqa, one.packed) << one.group << " at depth " << one.depth;
     Result<LaunchRecipe> recipe = one_launch(plan, shapes_of(2, 100, 300), {}, {}, kFullTiles);
@@ -202,7 +197,7 @@ TEST(PlanLaunch, HeadsOfAGroupShareTilesWhereABoxHoldsWholePositions) {
   decode.num_q_heads = 12;
   decode.group = 6;
   decode.max_q_len = 4;
-  Result<LaunchRecipe> packed = one_launch(plan_of(decode), shapes_of(2, 3, 300), {}, {});
+  Result<LaunchRecipe> packed = one_launch(supported_plan(decode), shapes_of(2, 3, 300), {}, {});
   ASSERT_TRUE(packed.ok()) << packed.error().to_string();
   const TensorMapDescription& q = map_of(*packed, "q_map");
   EXPECT_EQ(q.dims, (std::vector<std::uint64_t>{128, 6, 3, 2, 2}));
@@ -210,16 +205,17 @@ TEST(PlanLaunch, HeadsOfAGroupShareTilesWhereABoxHoldsWholePositions) {
   EXPECT_EQ(q.box, (std::vector<std::uint32_t>{64, 8, 8, 1, 1}));
   AttentionSpec spec = base_spec();
   spec.group = 8;
-  const Result<LaunchRecipe> longest = one_launch(plan_of(spec), shapes_of(1, 1 << 27, 10), {}, {});
+  const Result<LaunchRecipe> longest =
+      one_launch(supported_plan(spec), shapes_of(1, 1 << 27, 10), {}, {});
   EXPECT_TRUE(longest.ok());
   const Result<LaunchRecipe> longer =
-      one_launch(plan_of(spec), shapes_of(1, (1 << 27) + 1, 10), {}, {});
+      one_launch(supported_plan(spec), shapes_of(1, (1 << 27) + 1, 10), {}, {});
   ASSERT_FALSE(longer.ok());
   EXPECT_EQ(longer.error().field, "q_len");
 }
 
 TEST(PlanLaunch, TakesStridesAndRefusesThoseThatTmaCannot) {
-  const KernelPlan plan = plan_of(base_spec());
+  const KernelPlan plan = supported_plan(base_spec());
   LaunchShapes shapes = shapes_of(2, 64, 64);
   shapes.k = {.batch = 1 << 20, .row = 1024, .head = 256};
   Result<LaunchRecipe> recipe = one_launch(plan, shapes, {}, {});
@@ -243,7 +239,7 @@ TEST(PlanLaunch, MapsOfQAndOTakeTheirOwnStrides) {
     LaunchShapes shapes = shapes_of(3, 200, 64);
     shapes.q = {.batch = 200 * 4096, .row = 4096, .head = 128};
     shapes.o = {.batch = 8 * 200 * 256, .row = 256, .head = 200 * 256};
-    const Result<LaunchRecipe> recipe = one_launch(plan_of(spec), shapes, {}, {});
+    const Result<LaunchRecipe> recipe = one_launch(supported_plan(spec), shapes, {}, {});
     ASSERT_TRUE(recipe.ok()) << recipe.error().to_string();
     const TensorMapDescription& q = map_of(*recipe, "q_map");
     const TensorMapDescription& o = map_of(*recipe, "o_map");
@@ -263,11 +259,11 @@ TEST(PlanLaunch, MapsOfQAndOTakeTheirOwnStrides) {
 TEST(PlanLaunch, IgnoresTheStrideOfASingleElement) {
   LaunchShapes shapes = shapes_of(1, 1, 64);
   shapes.q = {.batch = 3, .row = 5, .head = 128};
-  EXPECT_TRUE(one_launch(plan_of(base_spec()), shapes, {}, {}).ok());
+  EXPECT_TRUE(one_launch(supported_plan(base_spec()), shapes, {}, {}).ok());
 }
 
 TEST(PlanLaunch, EmptyProblems) {
-  const KernelPlan plan = plan_of(base_spec());
+  const KernelPlan plan = supported_plan(base_spec());
   for (const LaunchShapes& shapes : {shapes_of(0, 10, 10), shapes_of(2, 0, 10)}) {
     Result<LaunchRecipe> recipe = one_launch(plan, shapes, {}, {});
     ASSERT_TRUE(recipe.ok());
@@ -283,7 +279,7 @@ TEST(PlanLaunch, EmptyProblems) {
 }
 
 TEST(PlanLaunch, RefusesWhatOverflows) {
-  const KernelPlan plan = plan_of(base_spec());
+  const KernelPlan plan = supported_plan(base_spec());
   const std::int32_t huge = std::numeric_limits<std::int32_t>::max();
   EXPECT_FALSE(one_launch(plan, shapes_of(1, huge, 10), {}, {}).ok());
   EXPECT_FALSE(one_launch(plan, shapes_of(1, 10, huge), {}, {}).ok());
@@ -303,7 +299,7 @@ TEST(PlanLaunch, WindowsComeFromTheLaunchOrTheSpec) {
   spec.mask.kind = MaskSpec::Kind::kOr;
   spec.mask.of = {window, window};
   spec.mask.of[1].window = 50;
-  const KernelPlan plan = plan_of(spec);
+  const KernelPlan plan = supported_plan(spec);
   EXPECT_FALSE(one_launch(plan, shapes_of(1, 10, 10), {}, {}).ok());
   LaunchScalars scalars;
   scalars.values = {30};
@@ -337,7 +333,7 @@ TEST(PlanLaunch, WindowsToBothSides) {
   EXPECT_EQ(launch_scalar_names(spec), (std::vector<std::string>{"window"}));
   spec.mask.window_right = 30;
   EXPECT_EQ(launch_scalar_names(spec), (std::vector<std::string>{"window", "window_right"}));
-  const KernelPlan plan = plan_of(spec);
+  const KernelPlan plan = supported_plan(spec);
   LaunchScalars scalars;
   const auto ends = [&](std::vector<double> values) {
     scalars.values = std::move(values);
@@ -362,7 +358,7 @@ TEST(PlanLaunch, AMaskHasBatchesHeadsAndRowsOrOneForAll) {
   spec.mask.kind = MaskSpec::Kind::kMaterialized;
   LaunchShapes shapes = shapes_of(3, 20, 50);
   const auto strides = [&] {
-    const KernelPlan plan = plan_of(spec);
+    const KernelPlan plan = supported_plan(spec);
     const Result<LaunchRecipe> recipe = one_launch(plan, shapes, {}, {});
     std::vector<std::int64_t> found;
     for (const char* name : {"mask_batch_bytes", "mask_head_bytes", "mask_row_bytes"}) {
@@ -385,7 +381,7 @@ TEST(PlanLaunch, AMaskHasBatchesHeadsAndRowsOrOneForAll) {
   shapes.mask_rows = 20;
   EXPECT_EQ(strides(), (Strides{0, 7 * 2, 6 * 2}));
   const auto refused = [&](const char* field) {
-    const Result<LaunchRecipe> recipe = one_launch(plan_of(spec), shapes, {}, {});
+    const Result<LaunchRecipe> recipe = one_launch(supported_plan(spec), shapes, {}, {});
     ASSERT_FALSE(recipe.ok());
     EXPECT_EQ(recipe.error().field, field);
   };
@@ -416,7 +412,7 @@ TEST(PlanLaunch, SlopesAreOfAlibiAlone) {
   AttentionSpec spec = base_spec();
   spec.score_mod.slopes = true;
   const auto takes_slopes = [&] {
-    const KernelPlan plan = plan_of(spec);
+    const KernelPlan plan = supported_plan(spec);
     const auto& parameters = plan.main().parameters;
     return std::any_of(parameters.begin(), parameters.end(),
                        [](const KernelParameter& one) { return one.name == "slopes"; });
@@ -435,7 +431,7 @@ TEST(PlanLaunch, UserParameters) {
                              {"table", ParamSpec::Type::kI32Matrix},
                              {"column", ParamSpec::Type::kI32},
                              {"bound", ParamSpec::Type::kF32}};
-  const KernelPlan plan = plan_of(spec);
+  const KernelPlan plan = supported_plan(spec);
   std::vector<UserParamShape> values = {
       {"bound", 0.5f, {}}, {"column", 3, {}}, {"doc", 0, {77, 0}}, {"table", 0, {5, 6}}};
   Result<LaunchRecipe> recipe = one_launch(plan, shapes_of(1, 10, 10), {}, values);
@@ -469,11 +465,11 @@ TEST(Accumulate, AddsAMergeAndItsWorkspaces) {
     AttentionSpec spec = base_spec();
     spec.arch = arch;
     spec.return_lse = true;
-    const KernelPlan one = plan_of(spec);
+    const KernelPlan one = supported_plan(spec);
     EXPECT_EQ(one.kernels.size(), 1U);
     EXPECT_TRUE(one.workspaces.empty());
     spec.accumulate = true;
-    const KernelPlan two = plan_of(spec);
+    const KernelPlan two = supported_plan(spec);
     ASSERT_EQ(two.kernels.size(), 2U);
     EXPECT_EQ(two.kernels[1].entry, "attnjit_merge");
     const auto sequence = plan_launch(two, shapes_of(3, 100, 500), {}, {});
@@ -499,7 +495,7 @@ TEST(Accumulate, AddsAMergeAndItsWorkspaces) {
 TEST(Accumulate, StridesOfOAreTheMergesAlone) {
   AttentionSpec spec = base_spec();
   spec.return_lse = spec.accumulate = true;
-  const KernelPlan plan = plan_of(spec);
+  const KernelPlan plan = supported_plan(spec);
   LaunchShapes shapes = shapes_of(1, 100, 500);
   const auto packed = plan_launch(plan, shapes, {}, {});
   shapes.o.row = 4096 * 16;
@@ -512,7 +508,7 @@ TEST(Accumulate, StridesOfOAreTheMergesAlone) {
 TEST(Accumulate, NothingToComputeIsNothingToMerge) {
   AttentionSpec spec = base_spec();
   spec.return_lse = spec.accumulate = true;
-  const auto sequence = plan_launch(plan_of(spec), shapes_of(2, 0, 500), {}, {});
+  const auto sequence = plan_launch(supported_plan(spec), shapes_of(2, 0, 500), {}, {});
   ASSERT_TRUE(sequence.ok());
   EXPECT_TRUE(sequence->launches.empty());
   EXPECT_TRUE(sequence->workspaces.empty());

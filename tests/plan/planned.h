@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "attnjit/launch.h"
 #include "attnjit/plan.h"
@@ -42,18 +43,38 @@ inline std::map<std::string, std::string> constants_of(const KernelPlan& plan) {
   return constants;
 }
 
+inline LaunchShapes shapes_of(std::int32_t batch, std::int32_t q_len, std::int32_t kv_len) {
+  LaunchShapes shapes;
+  shapes.batch = batch;
+  shapes.q_len = q_len;
+  shapes.kv_len = kv_len;
+  return shapes;
+}
+
+/// Pages of 64 keys.
+inline LaunchShapes paged_shapes_of(std::int32_t batch, std::int32_t q_len, std::int32_t kv_len) {
+  LaunchShapes shapes = shapes_of(batch, q_len, kv_len);
+  shapes.max_pages = (kv_len + 63) / 64;
+  shapes.num_pages = batch * shapes.max_pages;
+  return shapes;
+}
+
+inline void expect_without_gaps(const std::vector<MemoryRange>& ranges, std::int64_t end) {
+  std::int64_t at = 0;
+  for (const MemoryRange& range : ranges) {
+    EXPECT_EQ(range.begin, at) << range.name;
+    at += range.size;
+  }
+  EXPECT_EQ(at, end);
+}
+
 /// The kernel's memory has no gaps and fits a CTA of sm_90a, and so do the registers of a producer
 /// and two consumers.
 inline void expect_fits_sm90(const KernelPlan& plan) {
   EXPECT_LE(plan.main().smem_bytes, 232448);
   EXPECT_LE(plan.sm90->producer_registers + 2 * plan.sm90->consumer_registers,
             3 * plan.main().launch_registers);
-  std::int64_t at = 0;
-  for (const MemoryRange& range : plan.main().smem_map) {
-    EXPECT_EQ(range.begin, at) << range.name;
-    at += range.size;
-  }
-  EXPECT_EQ(at, plan.main().smem_bytes);
+  expect_without_gaps(plan.main().smem_map, plan.main().smem_bytes);
 }
 
 /// The launches of a plan of three partitions, of 2 sequences of 5 rows: the kernel, and the merge

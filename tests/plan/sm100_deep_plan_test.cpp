@@ -17,7 +17,7 @@ namespace {
 
 using namespace plan_test;
 
-AttentionSpec spec_of(int heads, int group, int qk_depth = 512, int ov_depth = 0) {
+AttentionSpec sm100_deep_spec(int heads, int group, int qk_depth = 512, int ov_depth = 0) {
   AttentionSpec spec;
   spec.arch = Arch::kSm100a;
   spec.num_q_heads = heads;
@@ -28,21 +28,12 @@ AttentionSpec spec_of(int heads, int group, int qk_depth = 512, int ov_depth = 0
   return spec;
 }
 
-AttentionSpec decode_of(int heads, int group, int max_q_len) {
-  AttentionSpec spec = spec_of(heads, group);
+AttentionSpec sm100_deep_decode(int heads, int group, int max_q_len) {
+  AttentionSpec spec = sm100_deep_spec(heads, group);
   spec.page_size = 64;
   spec.max_q_len = max_q_len;
   spec.num_partitions = 0;
   return spec;
-}
-
-void expect_without_gaps(const std::vector<MemoryRange>& ranges, std::int64_t end) {
-  std::int64_t at = 0;
-  for (const MemoryRange& range : ranges) {
-    EXPECT_EQ(range.begin, at) << range.name;
-    at += range.size;
-  }
-  EXPECT_EQ(at, end);
 }
 
 TEST(Sm100DeepPlan, FitsTheSmForEveryDepth) {
@@ -50,7 +41,7 @@ TEST(Sm100DeepPlan, FitsTheSmForEveryDepth) {
     for (int depth = 320; depth <= 512; depth += 64) {
       for (const int page_size : {0, 64, 16, 3}) {
         SCOPED_TRACE(depth);
-        AttentionSpec spec = spec_of(16, 8, depth);
+        AttentionSpec spec = sm100_deep_spec(16, 8, depth);
         spec.arch = arch;
         spec.page_size = page_size;
         const KernelPlan plan = plan_of(spec);
@@ -68,7 +59,7 @@ TEST(Sm100DeepPlan, FitsTheSmForEveryDepth) {
 
 // The budget of docs/mla.md.
 TEST(Sm100DeepPlan, BudgetOfDepth512) {
-  const KernelPlan plan = plan_of(spec_of(16, 8));
+  const KernelPlan plan = plan_of(sm100_deep_spec(16, 8));
   EXPECT_EQ(plan.main().smem_bytes, 197072);
   EXPECT_EQ(plan.main().barriers.size(), 51U);
   EXPECT_EQ(plan.sm100_mla->tmem_used, 448);
@@ -83,7 +74,7 @@ TEST(Sm100DeepPlan, BudgetOfDepth512) {
 // Depth 512 is that of a reference configuration, a pair of CTAs; the depths below it are none's.
 TEST(Sm100DeepPlan, RecordsWhereItLeavesTheReference) {
   std::map<std::string, std::pair<std::string, std::string>> found;
-  for (const Deviation& one : plan_of(spec_of(16, 8)).deviations) {
+  for (const Deviation& one : plan_of(sm100_deep_spec(16, 8)).deviations) {
     EXPECT_TRUE(found.emplace(one.name, std::pair{one.reference, one.actual}).second) << one.name;
     EXPECT_NE(one.reference, one.actual) << one.name;
     EXPECT_FALSE(one.reason.empty()) << one.name;
@@ -100,7 +91,7 @@ TEST(Sm100DeepPlan, RecordsWhereItLeavesTheReference) {
   EXPECT_FALSE(found.contains("BM"));       // 64 rows per CTA
   EXPECT_FALSE(found.contains("cluster"));  // of 2, which load K and V for each other
   EXPECT_FALSE(found.contains("fuse_gqa"));
-  EXPECT_TRUE(plan_of(spec_of(16, 8, 448)).deviations.empty());
+  EXPECT_TRUE(plan_of(sm100_deep_spec(16, 8, 448)).deviations.empty());
 }
 
 TEST(Sm100DeepPlan, SaysWhatItDoesNotServe) {
@@ -111,48 +102,49 @@ TEST(Sm100DeepPlan, SaysWhatItDoesNotServe) {
     return plan.reason;
   };
   for (const auto& [qk, ov] : {std::pair{576, 576}, {264, 264}, {512, 256}, {576, 512}}) {
-    EXPECT_NE(reason_of(spec_of(16, 8, qk, ov)).find("same multiple of 64 up to 512"),
+    EXPECT_NE(reason_of(sm100_deep_spec(16, 8, qk, ov)).find("same multiple of 64 up to 512"),
               std::string::npos)
         << qk;
   }
-  AttentionSpec spec = spec_of(16, 8);
+  AttentionSpec spec = sm100_deep_spec(16, 8);
   spec.qkv_dtype = Dtype::kE4m3;
   EXPECT_NE(reason_of(spec).find("e4m3"), std::string::npos);
-  spec = spec_of(16, 8);
+  spec = sm100_deep_spec(16, 8);
   spec.kv_dtype = Dtype::kE4m3;
   EXPECT_NE(reason_of(spec).find("kv_dtype"), std::string::npos);
-  spec = spec_of(16, 8);
+  spec = sm100_deep_spec(16, 8);
   spec.output_dtype = Dtype::kF32;
   EXPECT_NE(reason_of(spec).find("output_dtype"), std::string::npos);
-  spec = spec_of(16, 8);
+  spec = sm100_deep_spec(16, 8);
   spec.mask.kind = MaskSpec::Kind::kMaterialized;
   EXPECT_NE(reason_of(spec).find("heads deeper than 256 (qk_depth) has no materialized masks"),
             std::string::npos);
-  spec = spec_of(16, 8);
+  spec = sm100_deep_spec(16, 8);
   spec.partition_keys = 96;
   EXPECT_NE(reason_of(spec).find("multiples of 64"), std::string::npos);
   PlanOptions options;
   options.num_qo = 2;
-  EXPECT_NE(reason_of(spec_of(16, 8), options).find("num_qo"), std::string::npos);
+  EXPECT_NE(reason_of(sm100_deep_spec(16, 8), options).find("num_qo"), std::string::npos);
   options = {};
   options.pair_cta = true;
-  EXPECT_NE(reason_of(spec_of(16, 8), options).find("heads deeper than 256"), std::string::npos);
+  EXPECT_NE(reason_of(sm100_deep_spec(16, 8), options).find("heads deeper than 256"),
+            std::string::npos);
 }
 
 // Waits may be bounded: registers are left.
 TEST(Sm100DeepPlan, BoundsItsWaits) {
   PlanOptions options;
   options.debug_waits = true;
-  EXPECT_TRUE(plan_of(spec_of(16, 8), options).supported);
+  EXPECT_TRUE(plan_of(sm100_deep_spec(16, 8), options).supported);
 }
 
 // Under a causal mask a CTA takes long tiles with short ones.
 TEST(Sm100DeepPlan, PairsTiles) {
-  EXPECT_TRUE(plan_of(spec_of(16, 8)).sm100_mla->tiles.pair_tiles);
-  AttentionSpec null = spec_of(16, 8);
+  EXPECT_TRUE(plan_of(sm100_deep_spec(16, 8)).sm100_mla->tiles.pair_tiles);
+  AttentionSpec null = sm100_deep_spec(16, 8);
   null.mask.kind = MaskSpec::Kind::kNull;
   EXPECT_FALSE(plan_of(null).sm100_mla->tiles.pair_tiles);
-  EXPECT_FALSE(plan_of(decode_of(16, 8, 1)).sm100_mla->tiles.pair_tiles);
+  EXPECT_FALSE(plan_of(sm100_deep_decode(16, 8, 1)).sm100_mla->tiles.pair_tiles);
 }
 
 // A tile of each 64 rows of the heads of each group; with few of them, the keys are split.
@@ -164,7 +156,7 @@ TEST(Sm100DeepPlan, Launches) {
   shapes.q_len = 100;
   shapes.kv_len = 1000;
   const Result<LaunchRecipe> dense =
-      one_launch(plan_of(spec_of(16, 8)), shapes, LaunchScalars(), {}, device);
+      one_launch(plan_of(sm100_deep_spec(16, 8)), shapes, LaunchScalars(), {}, device);
   ASSERT_TRUE(dense.ok()) << dense.error().to_string();
   EXPECT_EQ(dense->grid[0], 56U);  // of 800 rows 14 tiles, of 2 sequences and 2 groups
   EXPECT_EQ(dense->tensor_maps.size(), 3U);
@@ -173,7 +165,7 @@ TEST(Sm100DeepPlan, Launches) {
   shapes.max_pages = 128;
   shapes.num_pages = 256;
   const Result<LaunchRecipe> decode =
-      one_launch(plan_of(decode_of(16, 8, 1)), shapes, LaunchScalars(), {}, device);
+      one_launch(plan_of(sm100_deep_decode(16, 8, 1)), shapes, LaunchScalars(), {}, device);
   ASSERT_TRUE(decode.ok()) << decode.error().to_string();
   EXPECT_GT(decode->grid[0], 64U);
 }
@@ -183,7 +175,7 @@ TEST(Sm100DeepPlan, TakesStagesFromATable) {
     const Result<Tuning> tuning = tuning_from_json(
         std::string(R"({"name": "t", "rows": [{"match": {}, "choose": {)") + choose + "}}]}");
     EXPECT_TRUE(tuning.ok()) << tuning.error().to_string();
-    return plan(*ResolvedSpec::make(spec_of(16, 8, 320)), &*tuning);
+    return plan(*ResolvedSpec::make(sm100_deep_spec(16, 8, 320)), &*tuning);
   };
   const Result<KernelPlan> fewer = planned(R"("num_stages": 1)");
   ASSERT_TRUE(fewer.ok()) << fewer.error().to_string();
@@ -199,15 +191,15 @@ TEST(Sm100DeepPlan, ClustersArePrompts) {
   const auto cluster_of = [](const AttentionSpec& spec, const PlanOptions& options = {}) {
     return plan_of(spec, options).main().cluster;
   };
-  AttentionSpec spec = spec_of(16, 8);
+  AttentionSpec spec = sm100_deep_spec(16, 8);
   EXPECT_EQ(cluster_of(spec), 2);
-  EXPECT_EQ(cluster_of(decode_of(16, 8, 1)), 1);
+  EXPECT_EQ(cluster_of(sm100_deep_decode(16, 8, 1)), 1);
   PlanOptions bounded;
   bounded.debug_waits = true;
   EXPECT_EQ(cluster_of(spec, bounded), 1);
   spec.num_partitions = 0;
   EXPECT_EQ(cluster_of(spec), 1);
-  spec = spec_of(16, 8);
+  spec = sm100_deep_spec(16, 8);
   spec.page_size = 16;
   EXPECT_EQ(cluster_of(spec), 1);
   const Result<Tuning> two = tuning_from_json(R"({"rows": [{"choose": {"cluster": 2}}]})");

@@ -15,7 +15,7 @@ namespace {
 
 using namespace plan_test;
 
-AttentionSpec spec_of(int heads = 128, int qk_depth = 576, int ov_depth = 512) {
+AttentionSpec sm100_mla_spec(int heads = 128, int qk_depth = 576, int ov_depth = 512) {
   AttentionSpec spec;
   spec.arch = Arch::kSm100a;
   spec.mla = Mla::kDecode;
@@ -28,31 +28,12 @@ AttentionSpec spec_of(int heads = 128, int qk_depth = 576, int ov_depth = 512) {
   return spec;
 }
 
-LaunchShapes shapes_of(int batch, int q_len, int kv_len) {
-  LaunchShapes shapes;
-  shapes.batch = batch;
-  shapes.q_len = q_len;
-  shapes.kv_len = kv_len;
-  shapes.max_pages = (kv_len + 63) / 64;
-  shapes.num_pages = batch * shapes.max_pages;
-  return shapes;
-}
-
-void expect_without_gaps(const std::vector<MemoryRange>& ranges, std::int64_t end) {
-  std::int64_t at = 0;
-  for (const MemoryRange& range : ranges) {
-    EXPECT_EQ(range.begin, at) << range.name;
-    at += range.size;
-  }
-  EXPECT_EQ(at, end);
-}
-
 TEST(Sm100MlaPlan, FitsTheSmForEveryDepth) {
   for (int latent = 64; latent <= 512; latent += 64) {
     for (const int rope : {0, 64}) {
       if (latent + rope <= 64) continue;  // a spec with mla has more than a rope part
       SCOPED_TRACE(latent + rope);
-      const KernelPlan plan = plan_of(spec_of(16, latent + rope, latent));
+      const KernelPlan plan = plan_of(sm100_mla_spec(16, latent + rope, latent));
       ASSERT_TRUE(plan.supported) << plan.reason;
       EXPECT_EQ(plan.main().threads, 384);
       EXPECT_LE(plan.main().smem_bytes, 232448);
@@ -68,7 +49,7 @@ TEST(Sm100MlaPlan, FitsTheSmForEveryDepth) {
 // The budgets of docs/mla.md.
 TEST(Sm100MlaPlan, BudgetsOfTheModels) {
   for (const Arch arch : {Arch::kSm100a, Arch::kSm103a}) {
-    AttentionSpec spec = spec_of();
+    AttentionSpec spec = sm100_mla_spec();
     spec.arch = arch;
     const KernelPlan deepseek = plan_of(spec);
     EXPECT_EQ(deepseek.sm100_mla->tiles.num_stages, 2);
@@ -78,7 +59,7 @@ TEST(Sm100MlaPlan, BudgetsOfTheModels) {
     EXPECT_EQ(deepseek.main().smem_map[2].name, "K and V 1");
     EXPECT_EQ(deepseek.kernels.back().entry, "attnjit_merge");
   }
-  const KernelPlan mistral = plan_of(spec_of(32, 320, 256));
+  const KernelPlan mistral = plan_of(sm100_mla_spec(32, 320, 256));
   EXPECT_EQ(mistral.sm100_mla->tiles.num_stages, 4);
   EXPECT_EQ(mistral.main().smem_bytes, 205376);
   EXPECT_EQ(mistral.sm100_mla->tmem_used, 320);
@@ -91,32 +72,32 @@ TEST(Sm100MlaPlan, SaysWhatItDoesNotServe) {
     EXPECT_EQ(plan.sm100_mla, nullptr);
     return plan.reason;
   };
-  AttentionSpec spec = spec_of();
+  AttentionSpec spec = sm100_mla_spec();
   spec.group = 64;
   EXPECT_NE(reason_of(spec).find("one key-value head"), std::string::npos);
-  EXPECT_NE(reason_of(spec_of(129)).find("up to 128 heads"), std::string::npos);
+  EXPECT_NE(reason_of(sm100_mla_spec(129)).find("up to 128 heads"), std::string::npos);
   for (const auto& [qk, ov] : {std::pair{640, 576}, {576, 480}, {576, 448}, {160, 96}}) {
-    EXPECT_NE(reason_of(spec_of(16, qk, ov)).find("latent part"), std::string::npos) << qk;
+    EXPECT_NE(reason_of(sm100_mla_spec(16, qk, ov)).find("latent part"), std::string::npos) << qk;
   }
-  spec = spec_of();
+  spec = sm100_mla_spec();
   spec.num_partitions = 1;
   spec.partition_keys = 96;
   EXPECT_NE(reason_of(spec).find("multiples of 64"), std::string::npos);
-  spec = spec_of();
+  spec = sm100_mla_spec();
   spec.qkv_dtype = Dtype::kE4m3;
   EXPECT_NE(reason_of(spec).find("e4m3"), std::string::npos);
-  spec = spec_of();
+  spec = sm100_mla_spec();
   spec.mask.kind = MaskSpec::Kind::kMaterialized;
   EXPECT_NE(reason_of(spec).find("materialized"), std::string::npos);
   PlanOptions options;
   options.num_qo = 2;
-  EXPECT_NE(reason_of(spec_of(), options).find("num_qo"), std::string::npos);
+  EXPECT_NE(reason_of(sm100_mla_spec(), options).find("num_qo"), std::string::npos);
   options = {};
   options.pair_cta = true;
-  EXPECT_NE(reason_of(spec_of(), options).find("pair_cta"), std::string::npos);
+  EXPECT_NE(reason_of(sm100_mla_spec(), options).find("pair_cta"), std::string::npos);
   options = {};
   options.swizzle_bytes = 64;
-  EXPECT_NE(reason_of(spec_of(), options).find("swizzle_bytes"), std::string::npos);
+  EXPECT_NE(reason_of(sm100_mla_spec(), options).find("swizzle_bytes"), std::string::npos);
 }
 
 TEST(Sm100MlaPlan, TakesStagesFromATable) {
@@ -125,7 +106,7 @@ TEST(Sm100MlaPlan, TakesStagesFromATable) {
         std::string(R"({"name": "t", "rows": [{"match": {"mla": "decode"}, "choose": {)") + choose +
         "}}]}");
     EXPECT_TRUE(tuning.ok()) << tuning.error().to_string();
-    return plan(*ResolvedSpec::make(spec_of(32, 320, 256)), &*tuning);
+    return plan(*ResolvedSpec::make(sm100_mla_spec(32, 320, 256)), &*tuning);
   };
   const Result<KernelPlan> fewer = planned(R"("num_stages": 3)");
   ASSERT_TRUE(fewer.ok()) << fewer.error().to_string();
@@ -141,13 +122,13 @@ TEST(Sm100MlaPlan, TakesStagesFromATable) {
 
 // 128 heads are two work tiles of 64 rows over the same keys; a CTA per SM at most.
 TEST(Sm100MlaPlan, LaunchesACtaPerTileOrSm) {
-  AttentionSpec spec = spec_of();
+  AttentionSpec spec = sm100_mla_spec();
   spec.num_partitions = 1;
   DeviceShape device;
   device.sm_count = 148;
   for (const auto& [batch, q_len, ctas] : {std::tuple{1, 1, 2U}, {16, 2, 64U}, {64, 2, 148U}}) {
     const Result<LaunchSequence> sequence =
-        plan_launch(plan_of(spec), shapes_of(batch, q_len, 4096), {}, {}, device);
+        plan_launch(plan_of(spec), paged_shapes_of(batch, q_len, 4096), {}, {}, device);
     ASSERT_TRUE(sequence.ok()) << sequence.error().to_string();
     EXPECT_EQ(sequence->launches.front().grid[0], ctas);
     EXPECT_EQ(sequence->launches.front().tensor_maps.size(), 2U);  // of Q and of K
@@ -156,9 +137,9 @@ TEST(Sm100MlaPlan, LaunchesACtaPerTileOrSm) {
 
 // Launches of few query tiles split the keys, so that the SMs have work; a full one does not.
 TEST(Sm100MlaPlan, SplitsFewTiles) {
-  const KernelPlan plan = plan_of(spec_of());
+  const KernelPlan plan = plan_of(sm100_mla_spec());
   const auto parts = [&](int batch, int q_len, int kv_len) {
-    return sm100_mla_partitions(plan, shapes_of(batch, q_len, kv_len), {}).even_parts;
+    return sm100_mla_partitions(plan, paged_shapes_of(batch, q_len, kv_len), {}).even_parts;
   };
   EXPECT_GT(parts(1, 1, 32768), 40);
   EXPECT_LE(parts(1, 1, 32768), 64);

@@ -15,7 +15,7 @@ namespace {
 
 using namespace plan_test;
 
-AttentionSpec spec_of(int heads, int group, int qk_depth = 512, int ov_depth = 0) {
+AttentionSpec sm90_deep_spec(int heads, int group, int qk_depth = 512, int ov_depth = 0) {
   AttentionSpec spec;
   spec.arch = Arch::kSm90a;
   spec.num_q_heads = heads;
@@ -26,8 +26,8 @@ AttentionSpec spec_of(int heads, int group, int qk_depth = 512, int ov_depth = 0
   return spec;
 }
 
-AttentionSpec decode_of(int heads, int group, int max_q_len) {
-  AttentionSpec spec = spec_of(heads, group);
+AttentionSpec sm90_deep_decode(int heads, int group, int max_q_len) {
+  AttentionSpec spec = sm90_deep_spec(heads, group);
   spec.page_size = 64;
   spec.max_q_len = max_q_len;
   spec.num_partitions = 0;
@@ -38,7 +38,7 @@ TEST(Sm90DeepPlan, FitsTheSmForEveryDepth) {
   for (int depth = 320; depth <= 512; depth += 64) {
     for (const int page_size : {0, 64, 16, 3}) {
       SCOPED_TRACE(depth);
-      AttentionSpec spec = spec_of(16, 8, depth);
+      AttentionSpec spec = sm90_deep_spec(16, 8, depth);
       spec.page_size = page_size;
       const KernelPlan plan = plan_of(spec);
       ASSERT_TRUE(plan.supported) << plan.reason;
@@ -52,7 +52,7 @@ TEST(Sm90DeepPlan, FitsTheSmForEveryDepth) {
 
 // The budget of docs/mla.md.
 TEST(Sm90DeepPlan, BudgetOfDepth512) {
-  const KernelPlan plan = plan_of(spec_of(16, 8));
+  const KernelPlan plan = plan_of(sm90_deep_spec(16, 8));
   EXPECT_EQ(plan.main().smem_bytes, 207496);
   EXPECT_EQ(plan.main().barriers.size(), 75U);
   EXPECT_EQ(plan.main().smem_map[0].name, "Q 0");
@@ -68,51 +68,52 @@ TEST(Sm90DeepPlan, SaysWhatItDoesNotServe) {
     return plan.reason;
   };
   for (const auto& [qk, ov] : {std::pair{576, 576}, {264, 264}, {512, 256}, {576, 512}}) {
-    EXPECT_NE(reason_of(spec_of(16, 8, qk, ov)).find("same multiple of 64 up to 512"),
+    EXPECT_NE(reason_of(sm90_deep_spec(16, 8, qk, ov)).find("same multiple of 64 up to 512"),
               std::string::npos)
         << qk;
   }
-  AttentionSpec spec = spec_of(16, 8);
+  AttentionSpec spec = sm90_deep_spec(16, 8);
   spec.qkv_dtype = Dtype::kE4m3;
   EXPECT_NE(reason_of(spec).find("e4m3"), std::string::npos);
-  spec = spec_of(16, 8);
+  spec = sm90_deep_spec(16, 8);
   spec.kv_dtype = Dtype::kE4m3;
   EXPECT_NE(reason_of(spec).find("kv_dtype"), std::string::npos);
-  spec = spec_of(16, 8);
+  spec = sm90_deep_spec(16, 8);
   spec.output_dtype = Dtype::kE4m3;
   EXPECT_NE(reason_of(spec).find("output_dtype"), std::string::npos);
-  spec = spec_of(16, 8);
+  spec = sm90_deep_spec(16, 8);
   spec.mask.kind = MaskSpec::Kind::kMaterialized;
   EXPECT_NE(reason_of(spec).find("heads deeper than 256 (qk_depth) has no materialized masks"),
             std::string::npos);
-  spec = spec_of(16, 8);
+  spec = sm90_deep_spec(16, 8);
   spec.partition_keys = 96;
   EXPECT_NE(reason_of(spec).find("multiples of 64"), std::string::npos);
   PlanOptions options;
   options.num_qo = 2;
-  EXPECT_NE(reason_of(spec_of(16, 8), options).find("num_qo"), std::string::npos);
+  EXPECT_NE(reason_of(sm90_deep_spec(16, 8), options).find("num_qo"), std::string::npos);
   options = {};
   options.debug_waits = true;
-  EXPECT_NE(reason_of(spec_of(16, 8), options).find("heads deeper than 256"), std::string::npos);
+  EXPECT_NE(reason_of(sm90_deep_spec(16, 8), options).find("heads deeper than 256"),
+            std::string::npos);
 }
 
 // Rows are of all the heads of a group where that wastes none, and in decodes.
 TEST(Sm90DeepPlan, PacksGroups) {
-  EXPECT_TRUE(plan_of(spec_of(16, 8)).sm90->pack_gqa);
-  EXPECT_TRUE(plan_of(spec_of(256, 128)).sm90->pack_gqa);
-  EXPECT_FALSE(plan_of(spec_of(6, 3)).sm90->pack_gqa);
-  EXPECT_FALSE(plan_of(spec_of(512, 256)).sm90->pack_gqa);
-  EXPECT_TRUE(plan_of(decode_of(6, 3, 16)).sm90->pack_gqa);
-  EXPECT_FALSE(plan_of(decode_of(6, 3, 17)).sm90->pack_gqa);
+  EXPECT_TRUE(plan_of(sm90_deep_spec(16, 8)).sm90->pack_gqa);
+  EXPECT_TRUE(plan_of(sm90_deep_spec(256, 128)).sm90->pack_gqa);
+  EXPECT_FALSE(plan_of(sm90_deep_spec(6, 3)).sm90->pack_gqa);
+  EXPECT_FALSE(plan_of(sm90_deep_spec(512, 256)).sm90->pack_gqa);
+  EXPECT_TRUE(plan_of(sm90_deep_decode(6, 3, 16)).sm90->pack_gqa);
+  EXPECT_FALSE(plan_of(sm90_deep_decode(6, 3, 17)).sm90->pack_gqa);
 }
 
 // Under a causal mask a CTA takes long tiles with short ones.
 TEST(Sm90DeepPlan, PairsTiles) {
-  EXPECT_TRUE(plan_of(spec_of(16, 8)).sm90->pair_tiles);
-  AttentionSpec null = spec_of(16, 8);
+  EXPECT_TRUE(plan_of(sm90_deep_spec(16, 8)).sm90->pair_tiles);
+  AttentionSpec null = sm90_deep_spec(16, 8);
   null.mask.kind = MaskSpec::Kind::kNull;
   EXPECT_FALSE(plan_of(null).sm90->pair_tiles);
-  EXPECT_FALSE(plan_of(decode_of(16, 8, 1)).sm90->pair_tiles);
+  EXPECT_FALSE(plan_of(sm90_deep_decode(16, 8, 1)).sm90->pair_tiles);
 }
 
 // A tile of each 64 rows of the heads of each group; with few of them, the keys are split.
@@ -124,7 +125,7 @@ TEST(Sm90DeepPlan, Launches) {
   shapes.q_len = 100;
   shapes.kv_len = 1000;
   const Result<LaunchRecipe> dense =
-      one_launch(plan_of(spec_of(16, 8)), shapes, LaunchScalars(), {}, device);
+      one_launch(plan_of(sm90_deep_spec(16, 8)), shapes, LaunchScalars(), {}, device);
   ASSERT_TRUE(dense.ok()) << dense.error().to_string();
   EXPECT_EQ(dense->grid[0], 52U);  // of 800 rows 13 tiles, of 2 sequences and 2 groups
   shapes.q_len = 1;
@@ -132,7 +133,7 @@ TEST(Sm90DeepPlan, Launches) {
   shapes.max_pages = 128;
   shapes.num_pages = 256;
   const Result<LaunchRecipe> decode =
-      one_launch(plan_of(decode_of(16, 8, 1)), shapes, LaunchScalars(), {}, device);
+      one_launch(plan_of(sm90_deep_decode(16, 8, 1)), shapes, LaunchScalars(), {}, device);
   ASSERT_TRUE(decode.ok()) << decode.error().to_string();
   EXPECT_GT(decode->grid[0], 64U);
 }
@@ -142,7 +143,7 @@ TEST(Sm90DeepPlan, TakesStagesFromATable) {
     const Result<Tuning> tuning = tuning_from_json(
         std::string(R"({"name": "t", "rows": [{"match": {}, "choose": {)") + choose + "}}]}");
     EXPECT_TRUE(tuning.ok()) << tuning.error().to_string();
-    return plan(*ResolvedSpec::make(spec_of(16, 8, 320)), &*tuning);
+    return plan(*ResolvedSpec::make(sm90_deep_spec(16, 8, 320)), &*tuning);
   };
   const Result<KernelPlan> fewer = planned(R"("num_stages": 1)");
   ASSERT_TRUE(fewer.ok()) << fewer.error().to_string();

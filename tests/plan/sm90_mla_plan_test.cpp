@@ -15,7 +15,7 @@ namespace {
 
 using namespace plan_test;
 
-AttentionSpec spec_of(int heads = 128, int qk_depth = 576, int ov_depth = 512) {
+AttentionSpec sm90_mla_spec(int heads = 128, int qk_depth = 576, int ov_depth = 512) {
   AttentionSpec spec;
   spec.arch = Arch::kSm90a;
   spec.mla = Mla::kDecode;
@@ -28,22 +28,12 @@ AttentionSpec spec_of(int heads = 128, int qk_depth = 576, int ov_depth = 512) {
   return spec;
 }
 
-LaunchShapes shapes_of(int batch, int q_len, int kv_len) {
-  LaunchShapes shapes;
-  shapes.batch = batch;
-  shapes.q_len = q_len;
-  shapes.kv_len = kv_len;
-  shapes.max_pages = (kv_len + 63) / 64;
-  shapes.num_pages = batch * shapes.max_pages;
-  return shapes;
-}
-
 TEST(Sm90MlaPlan, FitsTheSmForEveryDepth) {
   for (int latent = 64; latent <= 512; latent += 64) {
     for (const int rope : {0, 64}) {
       if (latent + rope <= 64) continue;  // a spec with mla has more than a rope part
       SCOPED_TRACE(latent + rope);
-      const KernelPlan plan = plan_of(spec_of(16, latent + rope, latent));
+      const KernelPlan plan = plan_of(sm90_mla_spec(16, latent + rope, latent));
       ASSERT_TRUE(plan.supported) << plan.reason;
       const Sm90Plan& mla = *plan.sm90;
       EXPECT_EQ(mla.num_stages % 2, 0);
@@ -55,7 +45,7 @@ TEST(Sm90MlaPlan, FitsTheSmForEveryDepth) {
 
 // The budgets of docs/mla.md.
 TEST(Sm90MlaPlan, BudgetsOfTheModels) {
-  const KernelPlan deepseek = plan_of(spec_of(128, 576, 512));
+  const KernelPlan deepseek = plan_of(sm90_mla_spec(128, 576, 512));
   EXPECT_EQ(deepseek.sm90->num_stages, 2);
   EXPECT_EQ(deepseek.main().smem_bytes, 231936);
   EXPECT_EQ(deepseek.main().barriers.size(), 50U);
@@ -63,7 +53,7 @@ TEST(Sm90MlaPlan, BudgetsOfTheModels) {
   EXPECT_EQ(deepseek.main().roles.front().num_warps, 2);  // warps that load, a stage each
   EXPECT_EQ(deepseek.main().smem_map[0].name, "Q 0");
   EXPECT_EQ(deepseek.main().smem_map[2].name, "K and V 1");
-  const KernelPlan mistral = plan_of(spec_of(32, 320, 256));
+  const KernelPlan mistral = plan_of(sm90_mla_spec(32, 320, 256));
   EXPECT_EQ(mistral.sm90->num_stages, 4);
   EXPECT_EQ(mistral.main().smem_bytes, 215552);
   EXPECT_EQ(deepseek.kernels.back().entry, "attnjit_merge");
@@ -75,43 +65,43 @@ TEST(Sm90MlaPlan, SaysWhatItDoesNotServe) {
     EXPECT_FALSE(plan.supported);
     return plan.reason;
   };
-  AttentionSpec spec = spec_of();
+  AttentionSpec spec = sm90_mla_spec();
   spec.group = 64;
   EXPECT_NE(reason_of(spec).find("one key-value head"), std::string::npos);
-  EXPECT_NE(reason_of(spec_of(129)).find("up to 128 heads"), std::string::npos);
+  EXPECT_NE(reason_of(sm90_mla_spec(129)).find("up to 128 heads"), std::string::npos);
   for (const auto& [qk, ov] : {std::pair{640, 576}, {576, 480}, {576, 448}, {160, 96}}) {
-    EXPECT_NE(reason_of(spec_of(16, qk, ov)).find("latent part"), std::string::npos) << qk;
+    EXPECT_NE(reason_of(sm90_mla_spec(16, qk, ov)).find("latent part"), std::string::npos) << qk;
   }
-  spec = spec_of();
+  spec = sm90_mla_spec();
   spec.num_partitions = 1;
   spec.partition_keys = 96;
   EXPECT_NE(reason_of(spec).find("multiples of 64"), std::string::npos);
-  spec = spec_of();
+  spec = sm90_mla_spec();
   spec.mask = {};
   spec.topk = 96;
   EXPECT_NE(reason_of(spec).find("topk is 96"), std::string::npos);
   spec.topk = 64;
   spec.mla = Mla::kNone;
   EXPECT_NE(reason_of(spec).find("topk"), std::string::npos);
-  spec = spec_of();
+  spec = sm90_mla_spec();
   spec.qkv_dtype = Dtype::kE4m3;
   EXPECT_NE(reason_of(spec).find("e4m3"), std::string::npos);
   PlanOptions options;
   options.num_qo = 2;
-  EXPECT_NE(reason_of(spec_of(), options).find("num_qo"), std::string::npos);
+  EXPECT_NE(reason_of(sm90_mla_spec(), options).find("num_qo"), std::string::npos);
   options = {};
   options.pair_cta = true;
-  EXPECT_NE(reason_of(spec_of(), options).find("pair_cta"), std::string::npos);
+  EXPECT_NE(reason_of(sm90_mla_spec(), options).find("pair_cta"), std::string::npos);
   options = {};
   options.swizzle_bytes = 64;
-  EXPECT_NE(reason_of(spec_of(), options).find("swizzle_bytes"), std::string::npos);
+  EXPECT_NE(reason_of(sm90_mla_spec(), options).find("swizzle_bytes"), std::string::npos);
   options = {};
   options.debug_waits = true;
-  EXPECT_NE(reason_of(spec_of(), options).find("debug_waits"), std::string::npos);
+  EXPECT_NE(reason_of(sm90_mla_spec(), options).find("debug_waits"), std::string::npos);
 }
 
 TEST(Sm90MlaPlan, TakesStagesFromATable) {
-  AttentionSpec spec = spec_of(32, 320, 256);
+  AttentionSpec spec = sm90_mla_spec(32, 320, 256);
   const auto planned = [&](const char* choose) {
     const Result<Tuning> tuning = tuning_from_json(
         std::string(R"({"name": "t", "rows": [{"match": {"mla": "decode"}, "choose": {)") + choose +
@@ -139,7 +129,7 @@ TEST(Sm90MlaPlan, BoxesOfQ) {
   } cases[] = {{128, 64, 1}, {96, 64, 1}, {64, 64, 1}, {20, 32, 2}, {16, 16, 4}, {1, 1, 64}};
   for (const auto& [heads, box_heads, positions] : cases) {
     const Result<LaunchSequence> sequence =
-        plan_launch(plan_of(spec_of(heads)), shapes_of(2, 3, 100), {}, {});
+        plan_launch(plan_of(sm90_mla_spec(heads)), paged_shapes_of(2, 3, 100), {}, {});
     ASSERT_TRUE(sequence.ok()) << sequence.error().to_string();
     const TensorMapDescription& q = sequence->launches.front().tensor_maps.front();
     EXPECT_EQ(q.name, "q_map");
@@ -151,7 +141,7 @@ TEST(Sm90MlaPlan, BoxesOfQ) {
 // K alone is loaded: no map and no pointer of V.
 TEST(Sm90MlaPlan, LoadsKAlone) {
   for (const int page_size : {64, 1, 0}) {
-    AttentionSpec spec = spec_of();
+    AttentionSpec spec = sm90_mla_spec();
     spec.page_size = page_size;
     const KernelPlan plan = plan_of(spec);
     for (const KernelParameter& parameter : plan.main().parameters) {
@@ -166,7 +156,7 @@ TEST(Sm90MlaPlan, LoadsKAlone) {
 // A tile's rows are of one position, however few the heads. Its keys are those of its list: no page
 // table and no lengths are read, and partitions are of the list's places.
 TEST(Sm90MlaPlan, Lists) {
-  AttentionSpec spec = spec_of(16);
+  AttentionSpec spec = sm90_mla_spec(16);
   spec.mask = {};
   spec.topk = 2048;
   const KernelPlan plan = plan_of(spec);
@@ -175,7 +165,7 @@ TEST(Sm90MlaPlan, Lists) {
     EXPECT_NE(parameter.name, "page_table");
     EXPECT_NE(parameter.name, "kv_lens");
   }
-  LaunchShapes shapes = shapes_of(2, 3, 0);
+  LaunchShapes shapes = paged_shapes_of(2, 3, 0);
   shapes.max_pages = 0;
   shapes.num_pages = 1000;
   const Result<LaunchSequence> sequence = plan_launch(plan, shapes, {}, {});
@@ -184,20 +174,20 @@ TEST(Sm90MlaPlan, Lists) {
   EXPECT_EQ(sequence->launches.front().tensor_maps.front().box,
             (std::vector<std::uint32_t>{64, 64, 1, 1}));
   const auto parts = [&](int batch) {
-    return sm90_mla_partitions(plan, shapes_of(batch, 1, 1 << 20), {}).partitions;
+    return sm90_mla_partitions(plan, paged_shapes_of(batch, 1, 1 << 20), {}).partitions;
   };
   EXPECT_GT(parts(1), 4);
   EXPECT_LE(parts(1), 32);
   EXPECT_EQ(parts(132), 1);
   spec.num_partitions = 1;
   spec.partition_keys = 512;
-  EXPECT_EQ(sm90_mla_partitions(plan_of(spec), shapes_of(1, 1, 1 << 20), {}).partitions, 4);
+  EXPECT_EQ(sm90_mla_partitions(plan_of(spec), paged_shapes_of(1, 1, 1 << 20), {}).partitions, 4);
 }
 
 // K is a tensor of bytes. Its rows are copied by threads, which say of four warps' parts that they
 // are there, and of the rope's by each thread. What warps have no registers for they park.
 TEST(Sm90MlaPlan, CachesInTheFormatDsv32) {
-  AttentionSpec spec = spec_of();
+  AttentionSpec spec = sm90_mla_spec();
   spec.cache_format = CacheFormat::kDsv32;
   const KernelPlan dense = plan_of(spec);
   ASSERT_TRUE(dense.supported) << dense.reason;
@@ -223,7 +213,7 @@ TEST(Sm90MlaPlan, CachesInTheFormatDsv32) {
   EXPECT_EQ(plan.main().smem_bytes, dense.main().smem_bytes + 2 * 16 - MlaTiles::kListsBytes);
   spec.ragged = true;
   EXPECT_TRUE(plan_of(spec).supported);
-  const Result<LaunchSequence> sequence = plan_launch(plan, shapes_of(2, 1, 100), {}, {});
+  const Result<LaunchSequence> sequence = plan_launch(plan, paged_shapes_of(2, 1, 100), {}, {});
   ASSERT_TRUE(sequence.ok()) << sequence.error().to_string();
   const std::vector<KernelParameter>& parameters = plan.main().parameters;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
@@ -239,7 +229,7 @@ TEST(Sm90MlaPlan, CachesInTheFormatDsv32) {
 
 // Every block of K is widened. V's scale is K's.
 TEST(Sm90MlaPlan, CachesOfE4m3) {
-  AttentionSpec spec = spec_of();
+  AttentionSpec spec = sm90_mla_spec();
   spec.kv_dtype = Dtype::kE4m3;
   spec.scales = Scales::kHead;
   spec.mask = {};
@@ -255,7 +245,7 @@ TEST(Sm90MlaPlan, CachesOfE4m3) {
   }
   EXPECT_EQ(widened, 16);
   EXPECT_EQ(with_lists, 2);
-  const Result<LaunchSequence> sequence = plan_launch(plan, shapes_of(2, 1, 100), {}, {});
+  const Result<LaunchSequence> sequence = plan_launch(plan, paged_shapes_of(2, 1, 100), {}, {});
   ASSERT_TRUE(sequence.ok()) << sequence.error().to_string();
   const std::vector<KernelParameter>& parameters = plan.main().parameters;
   int scales = 0;
@@ -271,11 +261,11 @@ TEST(Sm90MlaPlan, CachesOfE4m3) {
 // The device finds whether to deal out runs where that may gain something: long sequences, of which
 // there are several, and partial results that do not take too much memory.
 TEST(Sm90MlaPlan, DealsRuns) {
-  const KernelPlan plan = plan_of(spec_of());
+  const KernelPlan plan = plan_of(sm90_mla_spec());
   EXPECT_TRUE(plan.sm90->runs);
   const auto parts = [&](int batch, int q_len, int kv_len) {
     const PartitionChoice choice =
-        sm90_mla_partitions(plan, shapes_of(batch, q_len, kv_len), {.sm_count = 132});
+        sm90_mla_partitions(plan, paged_shapes_of(batch, q_len, kv_len), {.sm_count = 132});
     return std::pair(choice.even_parts, choice.partitions);
   };
   EXPECT_EQ(parts(8, 1, 32768), std::pair(8, 32));
@@ -289,14 +279,14 @@ TEST(Sm90MlaPlan, DealsRuns) {
   const auto [even, all] = parts(1, 1, 32768);
   EXPECT_EQ(even, all);
   // The mark of a launch that cuts nothing is behind the partial LSEs.
-  const Result<LaunchSequence> sequence = plan_launch(plan, shapes_of(64, 1, 8192), {}, {});
+  const Result<LaunchSequence> sequence = plan_launch(plan, paged_shapes_of(64, 1, 8192), {}, {});
   ASSERT_TRUE(sequence.ok()) << sequence.error().to_string();
   const std::int64_t lse_bytes = std::int64_t{8} * 64 * 128 * 4 + 4;
   EXPECT_TRUE(std::ranges::any_of(sequence->workspaces,
                                   [&](const Workspace& one) { return one.bytes == lse_bytes; }));
 
   const auto deals = [](auto change) {
-    AttentionSpec spec = spec_of();
+    AttentionSpec spec = sm90_mla_spec();
     change(spec);
     return plan_of(spec).sm90->runs;
   };
@@ -315,9 +305,9 @@ TEST(Sm90MlaPlan, DealsRuns) {
 
 // Launches of few query tiles split the keys, so that the SMs have work; a full one does not.
 TEST(Sm90MlaPlan, SplitsFewTiles) {
-  const KernelPlan plan = plan_of(spec_of());
+  const KernelPlan plan = plan_of(sm90_mla_spec());
   const auto parts = [&](int batch, int q_len, int kv_len) {
-    return sm90_mla_partitions(plan, shapes_of(batch, q_len, kv_len), {}).even_parts;
+    return sm90_mla_partitions(plan, paged_shapes_of(batch, q_len, kv_len), {}).even_parts;
   };
   EXPECT_GT(parts(1, 1, 32768), 40);
   EXPECT_LE(parts(1, 1, 32768), 64);
@@ -330,8 +320,8 @@ TEST(Sm90MlaPlan, SplitsFewTiles) {
 }
 
 TEST(Sm90MlaPlan, RefusesWhatWouldOverflow) {
-  LaunchShapes shapes = shapes_of(1, 1 << 24, 64);
-  const Result<LaunchSequence> sequence = plan_launch(plan_of(spec_of()), shapes, {}, {});
+  LaunchShapes shapes = paged_shapes_of(1, 1 << 24, 64);
+  const Result<LaunchSequence> sequence = plan_launch(plan_of(sm90_mla_spec()), shapes, {}, {});
   ASSERT_FALSE(sequence.ok());
   EXPECT_EQ(sequence.error().code, ErrorCode::kInvalid);
 }

@@ -13,7 +13,7 @@
 namespace attnjit {
 namespace {
 
-KernelPlan plan_of(Arch arch, std::optional<bool> debug_waits) {
+KernelPlan recording_plan(Arch arch, std::optional<bool> debug_waits) {
   AttentionSpec spec;
   spec.arch = arch;
   spec.num_q_heads = 4;
@@ -36,10 +36,11 @@ LaunchSequence launch_of(const KernelPlan& plan) {
 
 TEST(WaitRecords, TheOptionAddsABufferAndNothingElse) {
   for (const Arch arch : {Arch::kSm90a, Arch::kSm100a}) {
-    const KernelPlan without = plan_of(arch, {});
-    EXPECT_EQ(plan_of(arch, false).main().parameters.size(), without.main().parameters.size());
+    const KernelPlan without = recording_plan(arch, {});
+    EXPECT_EQ(recording_plan(arch, false).main().parameters.size(),
+              without.main().parameters.size());
     EXPECT_TRUE(launch_of(without).workspaces.empty());
-    const KernelPlan with = plan_of(arch, true);
+    const KernelPlan with = recording_plan(arch, true);
     EXPECT_EQ(with.main().parameters.size(), without.main().parameters.size() + 1);
     const LaunchSequence launch = launch_of(with);
     ASSERT_EQ(launch.workspaces.size(), 2U);
@@ -65,7 +66,7 @@ TEST(WaitRecords, TheOptionAddsABufferAndNothingElse) {
 }
 
 TEST(WaitRecords, EachIsToldByItsBarriersName) {
-  const KernelPlan plan = plan_of(Arch::kSm90a, true);
+  const KernelPlan plan = recording_plan(Arch::kSm90a, true);
   std::vector<std::uint32_t> words(kWaitRecordsWords);
   EXPECT_TRUE(wait_records(words).empty());
   EXPECT_EQ(describe_waits(plan, words), "");
@@ -84,7 +85,7 @@ TEST(WaitRecords, EachIsToldByItsBarriersName) {
 }
 
 TEST(WaitRecords, MoreThanTheBufferHoldsAreCounted) {
-  const KernelPlan plan = plan_of(Arch::kSm100a, true);
+  const KernelPlan plan = recording_plan(Arch::kSm100a, true);
   std::vector<std::uint32_t> words(kWaitRecordsWords);
   words[0] = 130;
   EXPECT_EQ(wait_records(words).size(), 127U);

@@ -8,15 +8,6 @@
 namespace attnjit {
 namespace {
 
-template <class Condition>
-bool eventually(Condition condition) {
-  for (int i = 0; i < 2000; ++i) {
-    if (condition()) return true;
-    std::this_thread::sleep_for(milliseconds(5));
-  }
-  return false;
-}
-
 AttentionSpec masked(const std::string& code) {
   AttentionSpec spec = test_spec();
   spec.mask.kind = MaskSpec::Kind::kCustom;

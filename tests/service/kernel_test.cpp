@@ -10,15 +10,6 @@ namespace {
 
 using KernelTest = ServiceFixture;
 
-template <class Condition>
-bool eventually(Condition condition) {
-  for (int i = 0; i < 2000; ++i) {
-    if (condition()) return true;
-    std::this_thread::sleep_for(milliseconds(5));
-  }
-  return false;
-}
-
 TEST_F(KernelTest, GetLoadsAndFindFinds) {
   remake(options());
   cuda_.primary(0);

@@ -25,6 +25,16 @@ namespace attnjit {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
+/// Whether it holds within ten seconds.
+template <class Condition>
+bool eventually(Condition condition) {
+  for (int i = 0; i < 2000; ++i) {
+    if (condition()) return true;
+    std::this_thread::sleep_for(milliseconds(5));
+  }
+  return false;
+}
+
 inline Compiler::Deadline in(milliseconds time) { return std::chrono::steady_clock::now() + time; }
 
 /// Makes cubins that the fake driver takes. What it does is set by its public members.

@@ -6,7 +6,7 @@
 namespace attnjit::emulator {
 namespace {
 
-std::string kernel(const std::string& body, const std::string& before = {}) {
+std::string foreign_kernel(const std::string& body, const std::string& before = {}) {
   return ".version 8.7\n.target sm_100a\n.address_size 64\n" + before +
          ".visible .entry k(.param .u64 o) {\n.reg .pred %p<8>; .reg .b32 %r<32>; "
          ".reg .b64 %rd<8>;\nld.param.u64 %rd1, [o];\nmov.u32 %r1, %tid.x;\n"
@@ -28,9 +28,10 @@ EmulatorReport run_kernel(const std::string& text, std::uint32_t threads,
 TEST(Foreign, LanesMayShuffleWithDifferentMemberMasks) {
   std::vector<EmulatorBuffer> buffers{i32_buffer("o", std::vector<std::int32_t>(32, -1))};
   const auto report = run_kernel(
-      kernel("and.b32 %r2, %r1, 24;\nmov.u32 %r3, 255;\nshl.b32 %r3, %r3, %r2;\n"
-             "redux.sync.add.s32 %r4, %r1, %r3;\nshfl.sync.bfly.b32 %r5, %r1, 1, 6175, %r3;\n"
-             "mad.lo.s32 %r6, %r4, 100, %r5;\nst.global.u32 [%rd2], %r6;\n"),
+      foreign_kernel(
+          "and.b32 %r2, %r1, 24;\nmov.u32 %r3, 255;\nshl.b32 %r3, %r3, %r2;\n"
+          "redux.sync.add.s32 %r4, %r1, %r3;\nshfl.sync.bfly.b32 %r5, %r1, 1, 6175, %r3;\n"
+          "mad.lo.s32 %r6, %r4, 100, %r5;\nst.global.u32 [%rd2], %r6;\n"),
       32, buffers);
   EXPECT_TRUE(report.passed) << words(report);
   const auto got = values_of<std::int32_t>(buffers[0]);
@@ -42,17 +43,17 @@ TEST(Foreign, LanesMayShuffleWithDifferentMemberMasks) {
 
 TEST(Foreign, ALaneOutsideItsOwnMemberMaskIsFound) {
   std::vector<EmulatorBuffer> buffers{i32_buffer("o", std::vector<std::int32_t>(32, -1))};
-  const auto report =
-      run_kernel(kernel("and.b32 %r2, %r1, 16;\nxor.b32 %r2, %r2, 16;\nmov.u32 %r3, 65535;\n"
-                        "shl.b32 %r3, %r3, %r2;\nshfl.sync.bfly.b32 %r5, %r1, 1, 31, %r3;\n"
-                        "st.global.u32 [%rd2], %r5;\n"),
-                 32, buffers);
+  const auto report = run_kernel(
+      foreign_kernel("and.b32 %r2, %r1, 16;\nxor.b32 %r2, %r2, 16;\nmov.u32 %r3, 65535;\n"
+                     "shl.b32 %r3, %r3, %r2;\nshfl.sync.bfly.b32 %r5, %r1, 1, 31, %r3;\n"
+                     "st.global.u32 [%rd2], %r5;\n"),
+      32, buffers);
   EXPECT_TRUE(has_finding(report, FindingKind::kAligned)) << words(report);
 }
 
 // Triton's warps all store a uniform value.
 TEST(Foreign, WarpsThatStoreOneValueAreAWarningOnSilicon) {
-  const std::string text = kernel(
+  const std::string text = foreign_kernel(
       "st.shared.u32 [s], 7;\nbar.sync 0;\nld.shared.u32 %r2, [s];\n"
       "st.global.u32 [%rd2], %r2;\n",
       ".shared .align 4 .b8 s[4];\n");
@@ -63,17 +64,17 @@ TEST(Foreign, WarpsThatStoreOneValueAreAWarningOnSilicon) {
 
 TEST(Foreign, WarpsThatStoreDifferentValuesRace) {
   std::vector<EmulatorBuffer> buffers{i32_buffer("o", std::vector<std::int32_t>(64, -1))};
-  const auto report =
-      run_kernel(kernel("st.shared.u32 [s], %r1;\n", ".shared .align 4 .b8 s[4];\n"), 64, buffers);
+  const auto report = run_kernel(
+      foreign_kernel("st.shared.u32 [s], %r1;\n", ".shared .align 4 .b8 s[4];\n"), 64, buffers);
   EXPECT_TRUE(has_finding(report, FindingKind::kRace)) << words(report);
 }
 
 // An increase waits until another warpgroup has given registers back.
 TEST(Foreign, SetmaxnregWaitsForRegisters) {
   const auto text = [](const char* give) {
-    return kernel(std::string("setp.lt.u32 %p1, %r1, 128;\n@%p1 bra UP;\n") + give +
-                  "bra DONE;\nUP:\nsetmaxnreg.inc.sync.aligned.u32 240;\nDONE:\n"
-                  "st.global.u32 [%rd2], %r1;\n");
+    return foreign_kernel(std::string("setp.lt.u32 %p1, %r1, 128;\n@%p1 bra UP;\n") + give +
+                          "bra DONE;\nUP:\nsetmaxnreg.inc.sync.aligned.u32 240;\nDONE:\n"
+                          "st.global.u32 [%rd2], %r1;\n");
   };
   std::vector<EmulatorBuffer> buffers{i32_buffer("o", std::vector<std::int32_t>(512, -1))};
   const auto report =
@@ -86,10 +87,10 @@ TEST(Foreign, SetmaxnregWaitsForRegisters) {
 // 512, of which 8 are nobody's.
 TEST(Foreign, SetmaxnregMovesTheCtasOwnRegistersOnly) {
   const auto text = [](const char* wanted) {
-    return kernel(std::string("setp.lt.u32 %p1, %r1, 128;\nsetp.lt.u32 %p2, %r1, 256;\n") +
-                  "@%p1 bra UP;\n@%p2 bra DONE;\nsetmaxnreg.dec.sync.aligned.u32 160;\n" +
-                  "bra DONE;\nUP:\nsetmaxnreg.inc.sync.aligned.u32 " + wanted +
-                  ";\nDONE:\nst.global.u32 [%rd2], %r1;\n");
+    return foreign_kernel(std::string("setp.lt.u32 %p1, %r1, 128;\nsetp.lt.u32 %p2, %r1, 256;\n") +
+                          "@%p1 bra UP;\n@%p2 bra DONE;\nsetmaxnreg.dec.sync.aligned.u32 160;\n" +
+                          "bra DONE;\nUP:\nsetmaxnreg.inc.sync.aligned.u32 " + wanted +
+                          ";\nDONE:\nst.global.u32 [%rd2], %r1;\n");
   };
   std::vector<EmulatorBuffer> buffers{i32_buffer("o", std::vector<std::int32_t>(384, -1))};
   const auto report = run_kernel(text("176"), 384, buffers);
@@ -108,12 +109,12 @@ const char* const kRunTime =
 
 TEST(Foreign, PrintfReturnsAndARecursiveFunctionMayStandAlone) {
   std::vector<EmulatorBuffer> buffers{i32_buffer("o", std::vector<std::int32_t>(32, -1))};
-  const auto report =
-      run_kernel(kernel("{ .param .b64 a; .param .b64 b; .param .b32 c;\nst.param.b64 [a], %rd1;\n"
-                        "st.param.b64 [b], %rd1;\ncall.uni (c), vprintf, (a, b);\n"
-                        "ld.param.b32 %r2, [c];\n}\nst.global.u32 [%rd2], %r2;\n",
-                        kRunTime),
-                 32, buffers);
+  const auto report = run_kernel(
+      foreign_kernel("{ .param .b64 a; .param .b64 b; .param .b32 c;\nst.param.b64 [a], %rd1;\n"
+                     "st.param.b64 [b], %rd1;\ncall.uni (c), vprintf, (a, b);\n"
+                     "ld.param.b32 %r2, [c];\n}\nst.global.u32 [%rd2], %r2;\n",
+                     kRunTime),
+      32, buffers);
   EXPECT_TRUE(report.passed) << words(report);
   EXPECT_EQ(values_of<std::int32_t>(buffers[0])[5], 0);
 }
@@ -121,8 +122,8 @@ TEST(Foreign, PrintfReturnsAndARecursiveFunctionMayStandAlone) {
 TEST(Foreign, AFailedAssertionIsAFinding) {
   std::vector<EmulatorBuffer> buffers{i32_buffer("o", std::vector<std::int32_t>(32, -1))};
   const auto report = run_kernel(
-      kernel("{ .param .b64 a;\nst.param.b64 [a], %rd1;\ncall.uni __assertfail, (a);\n}\n",
-             kRunTime),
+      foreign_kernel("{ .param .b64 a;\nst.param.b64 [a], %rd1;\ncall.uni __assertfail, (a);\n}\n",
+                     kRunTime),
       32, buffers);
   EXPECT_FALSE(report.passed);
 }
@@ -158,20 +159,20 @@ TEST(Foreign, ATensorMapMayBeMadeFromZeros) {
     fields += std::string("@%p1 tensormap.replace.tile.") + f + ";\n";
   }
   std::vector<EmulatorBuffer> buffers{i32_buffer("o", std::vector<std::int32_t>(32, 0))};
-  const auto report =
-      run_kernel(kernel("shl.b32 %r2, %r1, 2;\nmov.u32 %r3, m;\nadd.u32 %r3, %r3, %r2;\n"
-                        "st.shared.u32 [%r3], 0;\nbar.warp.sync -1;\nsetp.eq.u32 %p1, %r1, 0;\n" +
-                            fields,
-                        ".shared .align 128 .b8 m[128];\n"),
-                 32, buffers);
+  const auto report = run_kernel(
+      foreign_kernel("shl.b32 %r2, %r1, 2;\nmov.u32 %r3, m;\nadd.u32 %r3, %r3, %r2;\n"
+                     "st.shared.u32 [%r3], 0;\nbar.warp.sync -1;\nsetp.eq.u32 %p1, %r1, 0;\n" +
+                         fields,
+                     ".shared .align 128 .b8 m[128];\n"),
+      32, buffers);
   EXPECT_TRUE(report.passed) << words(report);
 }
 
 // LLVM packs a value with an undefined one and later takes only the value out again.
 TEST(Foreign, HalfOfAPackedRegisterMayBeUndefined) {
   const auto text = [](const char* taken) {
-    return kernel(std::string("mov.b64 %rd3, {%r1, %r6};\nmov.b64 %rd4, %rd3;\nmov.b64 {") + taken +
-                  "}, %rd4;\nst.global.u32 [%rd2], %r2;\n");
+    return foreign_kernel(std::string("mov.b64 %rd3, {%r1, %r6};\nmov.b64 %rd4, %rd3;\nmov.b64 {") +
+                          taken + "}, %rd4;\nst.global.u32 [%rd2], %r2;\n");
   };
   std::vector<EmulatorBuffer> buffers{i32_buffer("o", std::vector<std::int32_t>(32, -1))};
   const auto report = run_kernel(text("%r2, _"), 32, buffers);
@@ -183,10 +184,11 @@ TEST(Foreign, HalfOfAPackedRegisterMayBeUndefined) {
 // LLVM adds pairs where it needs one of their halves only (Triton's sums).
 TEST(Foreign, ArithmeticOnAPairKeepsItsHalvesApart) {
   const auto text = [](const char* taken) {
-    return kernel(std::string("cvt.rn.f32.u32 %r2, %r1;\nmov.b64 %rd3, {%r2, %r6};\n"
-                              "fma.rn.f32x2 %rd4, %rd3, %rd3, %rd3;\nmov.b64 {%r3, %r4}, %rd4;\n"
-                              "st.global.u32 [%rd2], ") +
-                  taken + ";\n");
+    return foreign_kernel(
+        std::string("cvt.rn.f32.u32 %r2, %r1;\nmov.b64 %rd3, {%r2, %r6};\n"
+                    "fma.rn.f32x2 %rd4, %rd3, %rd3, %rd3;\nmov.b64 {%r3, %r4}, %rd4;\n"
+                    "st.global.u32 [%rd2], ") +
+        taken + ";\n");
   };
   std::vector<EmulatorBuffer> buffers{i32_buffer("o", std::vector<std::int32_t>(32, 0))};
   const auto report = run_kernel(text("%r3"), 32, buffers);
@@ -197,9 +199,9 @@ TEST(Foreign, ArithmeticOnAPairKeepsItsHalvesApart) {
 
 TEST(Foreign, TheHalvesOf128BitsAreDefinedOnTheirOwn) {
   const auto text = [](const char* taken) {
-    return kernel(std::string(".reg .b128 %q<2>;\nmov.b128 %q0, {%rd2, %rd6};\n"
-                              "mov.b128 %q1, %q0;\nmov.b128 {") +
-                  taken + "}, %q1;\ncvt.u32.u64 %r2, %rd3;\nst.global.u32 [%rd2], %r2;\n");
+    return foreign_kernel(std::string(".reg .b128 %q<2>;\nmov.b128 %q0, {%rd2, %rd6};\n"
+                                      "mov.b128 %q1, %q0;\nmov.b128 {") +
+                          taken + "}, %q1;\ncvt.u32.u64 %r2, %rd3;\nst.global.u32 [%rd2], %r2;\n");
   };
   std::vector<EmulatorBuffer> buffers{i32_buffer("o", std::vector<std::int32_t>(32, -1))};
   const auto report = run_kernel(text("%rd3, %rd4"), 32, buffers);
@@ -211,12 +213,13 @@ TEST(Foreign, TheHalvesOf128BitsAreDefinedOnTheirOwn) {
 // All lanes of a warp issue one bulk store of the same bytes (FlashAttention-4's epilogue).
 TEST(Foreign, LanesThatAllIssueTheSameBulkStoreAreAWarningOnSilicon) {
   const auto text = [](const char* source) {
-    return kernel(std::string("shl.b32 %r2, %r1, 4;\nmov.u32 %r3, s;\nadd.u32 %r2, %r2, %r3;\n"
-                              "st.shared.v4.u32 [%r2], {%r1, 1, 2, 3};\n"
-                              "fence.proxy.async.shared::cta;\nbar.warp.sync -1;\n"
-                              "cp.async.bulk.global.shared::cta.bulk_group [%rd1], [") +
-                      source + "], 16;\ncp.async.bulk.commit_group;\ncp.async.bulk.wait_group 0;\n",
-                  ".shared .align 16 .b8 s[512];\n");
+    return foreign_kernel(
+        std::string("shl.b32 %r2, %r1, 4;\nmov.u32 %r3, s;\nadd.u32 %r2, %r2, %r3;\n"
+                    "st.shared.v4.u32 [%r2], {%r1, 1, 2, 3};\n"
+                    "fence.proxy.async.shared::cta;\nbar.warp.sync -1;\n"
+                    "cp.async.bulk.global.shared::cta.bulk_group [%rd1], [") +
+            source + "], 16;\ncp.async.bulk.commit_group;\ncp.async.bulk.wait_group 0;\n",
+        ".shared .align 16 .b8 s[512];\n");
   };
   std::vector<EmulatorBuffer> buffers{i32_buffer("o", std::vector<std::int32_t>(4, -1))};
   const auto report = run_kernel(text("%r3"), 32, buffers);
@@ -229,17 +232,18 @@ TEST(Foreign, LanesThatAllIssueTheSameBulkStoreAreAWarningOnSilicon) {
 // CUTLASS and FlashAttention-4 begin a cluster with a relaxed arrival after fence.mbarrier_init.
 TEST(Foreign, ARelaxedClusterArrivalPublishesFencedInits) {
   const auto text = [](const char* fence) {
-    return kernel(std::string("mov.u32 %r2, bar;\nmov.u32 %r3, %cluster_ctarank;\n"
-                              "xor.b32 %r3, %r3, 1;\nmapa.shared::cluster.u32 %r3, %r2, %r3;\n"
-                              "setp.eq.u32 %p1, %r1, 0;\n"
-                              "@%p1 mbarrier.init.shared.b64 [%r2], 32;\n") +
-                      fence +
-                      "barrier.cluster.arrive.relaxed;\nbarrier.cluster.wait;\n"
-                      "setp.lt.u32 %p2, %r1, 32;\n@%p2 bra W;\n"
-                      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r3];\nbra D;\n"
-                      "W:\nmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %p3, [%r2], "
-                      "0;\n@!%p3 bra W;\nD:\nbarrier.cluster.arrive;\nbarrier.cluster.wait;\n",
-                  ".shared .align 8 .b8 bar[8];\n");
+    return foreign_kernel(
+        std::string("mov.u32 %r2, bar;\nmov.u32 %r3, %cluster_ctarank;\n"
+                    "xor.b32 %r3, %r3, 1;\nmapa.shared::cluster.u32 %r3, %r2, %r3;\n"
+                    "setp.eq.u32 %p1, %r1, 0;\n"
+                    "@%p1 mbarrier.init.shared.b64 [%r2], 32;\n") +
+            fence +
+            "barrier.cluster.arrive.relaxed;\nbarrier.cluster.wait;\n"
+            "setp.lt.u32 %p2, %r1, 32;\n@%p2 bra W;\n"
+            "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r3];\nbra D;\n"
+            "W:\nmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %p3, [%r2], "
+            "0;\n@!%p3 bra W;\nD:\nbarrier.cluster.arrive;\nbarrier.cluster.wait;\n",
+        ".shared .align 8 .b8 bar[8];\n");
   };
   const auto report_of = [&](const char* fence) {
     std::vector<EmulatorBuffer> buffers{i32_buffer("o", {-1})};
@@ -259,10 +263,10 @@ TEST(Foreign, ARelaxedClusterArrivalPublishesFencedInits) {
 TEST(Foreign, Lop3CombinesWithAPredicate) {
   std::vector<EmulatorBuffer> buffers{i32_buffer("o", std::vector<std::int32_t>(32, -1))};
   const auto report = run_kernel(
-      kernel("setp.lt.u32 %p1, %r1, 16;\nlop3.or.b32 %r2|%p2, %r1, 1, 0, 0xC0, %p1;\n"
-             "lop3.and.b32 _|%p3, %r1, 2, 0, 0xC0, !%p1;\nselp.u32 %r3, 10, 0, %p2;\n"
-             "selp.u32 %r4, 100, 0, %p3;\nadd.u32 %r3, %r3, %r4;\nadd.u32 %r3, %r3, %r2;\n"
-             "st.global.u32 [%rd2], %r3;\n"),
+      foreign_kernel("setp.lt.u32 %p1, %r1, 16;\nlop3.or.b32 %r2|%p2, %r1, 1, 0, 0xC0, %p1;\n"
+                     "lop3.and.b32 _|%p3, %r1, 2, 0, 0xC0, !%p1;\nselp.u32 %r3, 10, 0, %p2;\n"
+                     "selp.u32 %r4, 100, 0, %p3;\nadd.u32 %r3, %r3, %r4;\nadd.u32 %r3, %r3, %r2;\n"
+                     "st.global.u32 [%rd2], %r3;\n"),
       32, buffers);
   EXPECT_TRUE(report.passed) << words(report);
   const auto got = values_of<std::int32_t>(buffers[0]);
@@ -276,19 +280,20 @@ TEST(Foreign, Lop3CombinesWithAPredicate) {
 // sm_103a: FlashAttention-4 takes a row's maximum while it loads the scores.
 TEST(Foreign, TensorMemoryLoadsReduce) {
   const auto text = [](const char* red) {
-    return kernel(std::string("tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [s], 32;\n"
-                              "tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;\n"
-                              "bar.warp.sync -1;\nld.shared.u32 %r2, [s];\n"
-                              "cvt.rn.f32.u32 %r3, %r1;\nmov.b32 %r4, 0fC1200000;\n"
-                              "mov.b32 %r5, 0f7FC00000;\nmov.b32 %r6, 0f40A00000;\n"
-                              "tcgen05.st.sync.aligned.32x32b.x4.b32 [%r2], {%r3,%r4,%r5,%r6};\n"
-                              "tcgen05.wait::st.sync.aligned;\n"
-                              "tcgen05.ld.red.sync.aligned.32x32b.x4.") +
-                      red +
-                      ".f32 {%r8,%r9,%r10,%r11}, %r12, [%r2];\ntcgen05.wait::ld.sync.aligned;\n"
-                      "tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r2, 32;\n"
-                      "st.global.u32 [%rd2], %r12;\n",
-                  ".shared .align 4 .b8 s[4];\n");
+    return foreign_kernel(
+        std::string("tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [s], 32;\n"
+                    "tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;\n"
+                    "bar.warp.sync -1;\nld.shared.u32 %r2, [s];\n"
+                    "cvt.rn.f32.u32 %r3, %r1;\nmov.b32 %r4, 0fC1200000;\n"
+                    "mov.b32 %r5, 0f7FC00000;\nmov.b32 %r6, 0f40A00000;\n"
+                    "tcgen05.st.sync.aligned.32x32b.x4.b32 [%r2], {%r3,%r4,%r5,%r6};\n"
+                    "tcgen05.wait::st.sync.aligned;\n"
+                    "tcgen05.ld.red.sync.aligned.32x32b.x4.") +
+            red +
+            ".f32 {%r8,%r9,%r10,%r11}, %r12, [%r2];\ntcgen05.wait::ld.sync.aligned;\n"
+            "tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r2, 32;\n"
+            "st.global.u32 [%rd2], %r12;\n",
+        ".shared .align 4 .b8 s[4];\n");
   };
   const auto run_red = [&](const char* red) {
     std::vector<EmulatorBuffer> buffers{f32_buffer("o", std::vector<float>(32, -1))};
@@ -308,7 +313,7 @@ TEST(Foreign, TensorMemoryLoadsReduce) {
 // CUTLASS's first TMA tutorial: a warp that only waits has no way to hold the next copy back, so a
 // phase's parity could come round again before it looks. Silicon wakes it in time.
 TEST(Foreign, AWaitingWarpIsNotOvertakenByTwoPhasesOnSilicon) {
-  const std::string text = kernel(
+  const std::string text = foreign_kernel(
       "mov.u32 %r2, bar;\nmov.u32 %r3, s;\nsetp.eq.u32 %p1, %r1, 0;\n"
       "@%p1 mbarrier.init.shared.b64 [%r2], 1;\n@%p1 fence.mbarrier_init.release.cluster;\n"
       "bar.sync 0;\nmov.u32 %r4, 0;\nNEXT:\n@!%p1 bra WAIT;\n"
@@ -335,7 +340,7 @@ TEST(Foreign, AWaitingWarpIsNotOvertakenByTwoPhasesOnSilicon) {
 
 // Legal text of old compilers: refused as such, not as an error of the text.
 TEST(Foreign, SpecialRegistersAsVectorsAreRefusedByName) {
-  const auto module = PtxModule::load(kernel("mov.v4.u32 {%r1, %r2, %r3, %r4}, %tid;\n"));
+  const auto module = PtxModule::load(foreign_kernel("mov.v4.u32 {%r1, %r2, %r3, %r4}, %tid;\n"));
   ASSERT_FALSE(module);
   EXPECT_EQ(module.error().code, ErrorCode::kUnsupported) << module.error().to_string();
 }

@@ -23,7 +23,7 @@ std::string data(const std::string& name) {
   return text.str();
 }
 
-std::string kernel(const std::string& body) {
+std::string plain_kernel(const std::string& body) {
   return ".version 9.0\n.target sm_100a\n.address_size 64\n.visible .entry k(.param .u64 "
          "k_param_0)\n{\n" +
          body + "\nret;\n}\n";
@@ -81,7 +81,7 @@ TEST(Parser, EverySpellingParses) {
         ".reg .b32 sa,sb,sc,tm,tm2,tm3,tm4,id; .reg .b32 r<128>; .reg .b64 ga,da,db,dz; .reg .b64 "
         "d<8>;"
         ".reg .b16 h<8>; .reg .f32 f<8>; .reg .b128 q0; .reg .pred p,q;";
-    const auto module = parse_ptx(kernel(registers + statement));
+    const auto module = parse_ptx(plain_kernel(registers + statement));
     EXPECT_TRUE(module.ok()) << statement << "\n" << (module ? "" : module.error().to_string());
     ++seen;
   }
@@ -89,7 +89,7 @@ TEST(Parser, EverySpellingParses) {
 }
 
 TEST(Parser, BlockScopesHideRegistersAndLabels) {
-  const Module m = parsed(kernel(
+  const Module m = parsed(plain_kernel(
       ".reg .pred %p; .reg .b32 %r<4>;\n{ .reg .pred P; W: setp.eq.u32 P, %r1, 0; @P bra W; }\n"
       "{ .reg.b32 P;\tW:\n@!%p bra W; mov.b32 P, 1; }"));
   const Function& f = m.functions.at(0);
@@ -101,16 +101,16 @@ TEST(Parser, BlockScopesHideRegistersAndLabels) {
 }
 
 TEST(Parser, Operands) {
-  const Module m = parsed(
-      kernel(".reg .b32 %r<9>; .reg .b64 %rd<9>; .reg .pred %p<3>; .shared .align 8 .b8 buf[64];\n"
-             "ld.shared.v4.u32 {%r1, %r2, %r3, _}, [buf+16];\n"
-             "mov.b32 %r1, 0f3F800000; add.s32 %r1, %r2, -5; mov.b64 %rd1, {%r1, 7};\n"
-             "elect.sync _|%p1, -1; mov.u32 %r3, %tid.x; ld.global.u32 %r1, [%rd1-8];\n"
-             "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], "
-             "[%rd2, {%r3, %r4}], [%r5];\n"
-             "mov.f64 %rd1, 0d3FF0000000000000; mov.u64 %rd1, buf; mov.f32 %r1, 1.5; add.u32 %r1, "
-             "%r1, (2+3)*4;\n"
-             "and.pred %p1, %p2, !%p1;"));
+  const Module m = parsed(plain_kernel(
+      ".reg .b32 %r<9>; .reg .b64 %rd<9>; .reg .pred %p<3>; .shared .align 8 .b8 buf[64];\n"
+      "ld.shared.v4.u32 {%r1, %r2, %r3, _}, [buf+16];\n"
+      "mov.b32 %r1, 0f3F800000; add.s32 %r1, %r2, -5; mov.b64 %rd1, {%r1, 7};\n"
+      "elect.sync _|%p1, -1; mov.u32 %r3, %tid.x; ld.global.u32 %r1, [%rd1-8];\n"
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], "
+      "[%rd2, {%r3, %r4}], [%r5];\n"
+      "mov.f64 %rd1, 0d3FF0000000000000; mov.u64 %rd1, buf; mov.f32 %r1, 1.5; add.u32 %r1, "
+      "%r1, (2+3)*4;\n"
+      "and.pred %p1, %p2, !%p1;"));
   const auto& i = m.functions.at(0).instructions;
   EXPECT_EQ(i[0].operands[0].parts.size(), 4u);
   EXPECT_EQ(i[0].operands[0].parts[3].kind, Operand::Kind::kSink);
@@ -175,9 +175,9 @@ TEST(Parser, CallsAndTables) {
 }
 
 TEST(Parser, LocationsReachInstructions) {
-  const Module m =
-      parsed(kernel(".reg .b32 %r<3>;\n.loc 1 12 3\nadd.s32 %r1, %r2, 1;\n.loc 1 50 7, "
-                    "function_name $L__info_string0, inlined_at 1 13 3\nadd.s32 %r1, %r1, 2;"));
+  const Module m = parsed(
+      plain_kernel(".reg .b32 %r<3>;\n.loc 1 12 3\nadd.s32 %r1, %r2, 1;\n.loc 1 50 7, "
+                   "function_name $L__info_string0, inlined_at 1 13 3\nadd.s32 %r1, %r1, 2;"));
   EXPECT_EQ(m.functions[0].instructions[0].source.line, 12u);
   EXPECT_EQ(m.functions[0].instructions[1].source.line, 50u);
   EXPECT_EQ(m.functions[0].instructions[0].line, 8);
@@ -186,11 +186,12 @@ TEST(Parser, LocationsReachInstructions) {
 TEST(Parser, RefusesWithTheLine) {
   EXPECT_EQ(refused("").code, ErrorCode::kInvalid);
   EXPECT_EQ(refused("hello").code, ErrorCode::kInvalid);
-  const Error undeclared = refused(kernel("add.s32 %r1, %r2, 1;"));
+  const Error undeclared = refused(plain_kernel("add.s32 %r1, %r2, 1;"));
   EXPECT_EQ(undeclared.code, ErrorCode::kInvalid);
   EXPECT_EQ(undeclared.line, 6);
-  EXPECT_EQ(refused(kernel(".reg .b32 %r<2>; add.s32 %r2, %r1, 1;")).code, ErrorCode::kInvalid);
-  EXPECT_EQ(refused(kernel(".reg .b32 %r<2>; add.s32 %r1, %r1")).code, ErrorCode::kInvalid);
+  EXPECT_EQ(refused(plain_kernel(".reg .b32 %r<2>; add.s32 %r2, %r1, 1;")).code,
+            ErrorCode::kInvalid);
+  EXPECT_EQ(refused(plain_kernel(".reg .b32 %r<2>; add.s32 %r1, %r1")).code, ErrorCode::kInvalid);
   EXPECT_EQ(refused(".version 9.0\n.texfoo x;").code, ErrorCode::kUnsupported);
   EXPECT_EQ(refused(".version 9.0\n.address_size 32").code, ErrorCode::kUnsupported);
   EXPECT_EQ(refused(".version 9.0\n.global .b8 x[99999999999];").code, ErrorCode::kUnsupported);
@@ -201,7 +202,7 @@ TEST(Parser, RefusesWithTheLine) {
             ErrorCode::kInvalid);
   EXPECT_EQ(refused(".version 9.0\n.global .u32 x = " + std::string(100000, '{')).code,
             ErrorCode::kInvalid);
-  EXPECT_EQ(refused(kernel(std::string(100000, '{'))).code, ErrorCode::kInvalid);
+  EXPECT_EQ(refused(plain_kernel(std::string(100000, '{'))).code, ErrorCode::kInvalid);
 }
 
 // Every cut and many damages of real modules end in a decoded module or an error: no crash, no
@@ -254,7 +255,7 @@ TEST(Parser, DamagedTextIsHarmless) {
   for (int round = 0; round < 150; ++round) {
     std::string body = all;
     for (int n = 0; n < 12; ++n) body += statements[random() % statements.size()] + "\n";
-    load_damaged(kernel(body), 4, static_cast<unsigned>(random()));
+    load_damaged(plain_kernel(body), 4, static_cast<unsigned>(random()));
   }
 }
 
@@ -272,7 +273,7 @@ TEST(Parser, EverySpellingDecodesOrIsRefusedAsUnsupported) {
         ".reg .b32 sa,sb,sc,tm,tm2,tm3,tm4,id; .reg .b32 r<128>; .reg .b64 ga,da,db,dz; .reg .b64 "
         "d<8>;"
         ".reg .b16 h<8>; .reg .f32 f<8>; .reg .b128 q0; .reg .pred p,q;";
-    const auto module = PtxModule::load(kernel(registers + line.substr(bar + 3)));
+    const auto module = PtxModule::load(plain_kernel(registers + line.substr(bar + 3)));
     if (module) {
       ++decoded;
       continue;

@@ -186,7 +186,7 @@ TEST_P(Copies, SpreadRowsOverLanes) {
   EXPECT_EQ(result.tmem, expected);
 }
 
-TEST(Tcgen05, ShiftMovesRowsDown) {
+TEST(Tcgen05Memory, ShiftMovesRowsDown) {
   std::vector<std::uint32_t> init(128 * 512);
   for (std::size_t i = 0; i < init.size(); ++i) init[i] = static_cast<std::uint32_t>(i);
   TensorStep step;

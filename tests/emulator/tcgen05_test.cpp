@@ -190,8 +190,8 @@ TEST_P(Tcgen05, AttentionTile) {
 
 // --------------------------------------------------------------------------------- mutations
 
-std::string replaced(std::string text, const std::string& from, const std::string& to,
-                     int which = 0) {
+std::string attention_with(std::string text, const std::string& from, const std::string& to,
+                           int which = 0) {
   std::size_t at = text.find(".entry attention");
   for (int i = 0; i <= which; ++i) {
     at = text.find(from, at + 1);
@@ -218,10 +218,10 @@ bool caught(const std::string& text, EmulatorModel model = EmulatorModel::kIsa) 
 
 TEST(Tcgen05Mutations, MissingWaitsAndFencesAreFound) {
   for (int i = 0; i < 3; ++i)
-    EXPECT_TRUE(caught(replaced(source(), "tcgen05.wait::ld.sync.aligned;", "", i)))
+    EXPECT_TRUE(caught(attention_with(source(), "tcgen05.wait::ld.sync.aligned;", "", i)))
         << "wait::ld " << i;
-  EXPECT_TRUE(caught(replaced(source(), "tcgen05.wait::st.sync.aligned;", "")));
-  EXPECT_TRUE(caught(replaced(source(), "fence.mbarrier_init.release.cluster;", "")));
+  EXPECT_TRUE(caught(attention_with(source(), "tcgen05.wait::st.sync.aligned;", "")));
+  EXPECT_TRUE(caught(attention_with(source(), "fence.mbarrier_init.release.cluster;", "")));
 }
 
 // Without fence::after_thread_sync: a finding under isa, a warning under silicon.
@@ -241,11 +241,11 @@ TEST(Tcgen05Mutations, MissingTensorFencesDependOnTheModel) {
 }
 
 TEST(Tcgen05Mutations, WrongCountsAndCommitsAreFound) {
+  EXPECT_TRUE(caught(attention_with(
+      source(), "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64",
+      "// tcgen05.commit")));
   EXPECT_TRUE(caught(
-      replaced(source(), "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64",
-               "// tcgen05.commit")));
-  EXPECT_TRUE(
-      caught(replaced(source(), "tcgen05.dealloc.cta_group::1.sync.aligned.b32", "// dealloc")));
+      attention_with(source(), "tcgen05.dealloc.cta_group::1.sync.aligned.b32", "// dealloc")));
 }
 
 }  // namespace

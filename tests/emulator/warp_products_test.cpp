@@ -7,7 +7,7 @@
 namespace attnjit::emulator {
 namespace {
 
-std::string kernel(const std::string& body) {
+std::string product_kernel(const std::string& body) {
   return ".version 8.8\n.target sm_100a\n.address_size 64\n.shared .align 16 .b8 s[1024];\n"
          ".visible .entry k(.param .u64 a, .param .u64 b, .param .u64 o) {\n"
          ".reg .b32 %r<48>; .reg .f32 %f<32>; .reg .f64 %e<8>; .reg .b64 %rd<8>;\n"
@@ -20,7 +20,7 @@ EmulatorReport run_kernel(const std::string& body, std::vector<EmulatorBuffer>& 
   EmulatorOptions options;
   options.model = EmulatorModel::kIsa;
   options.seeds = 2;
-  return run(load_module(kernel(body)),
+  return run(load_module(product_kernel(body)),
              recipe_of("k", {1, 1, 1}, {32, 1, 1}, {pointer("a"), pointer("b"), pointer("o")}),
              buffers, options);
 }

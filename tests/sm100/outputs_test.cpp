@@ -15,8 +15,8 @@ namespace {
 
 using namespace kernel_test;
 
-AttentionSpec spec_of(Dtype dtype, Dtype output, int depth,
-                      const MaskSpec& mask = mask_of(Kind::kCausal)) {
+AttentionSpec outputs_spec(Dtype dtype, Dtype output, int depth,
+                           const MaskSpec& mask = mask_of(Kind::kCausal)) {
   AttentionSpec spec = base_spec(Arch::kSm100a, 2, 1, depth, mask);
   spec.qkv_dtype = dtype;
   spec.output_dtype = output;
@@ -43,7 +43,7 @@ TEST_F(Sm100Outputs, OfEveryTypeOfInput) {
       if (number++ % 2 == 1 && !in_proof()) continue;
       if (dtype == Dtype::kFp16 && !in_proof()) continue;
       for (const int depth : some_of<int>({dtype == Dtype::kE4m3 ? 64 : 128, 80, 192, 256})) {
-        expect_passes(spec_of(dtype, output, depth), {{{141}, {300}}});
+        expect_passes(outputs_spec(dtype, output, depth), {{{141}, {300}}});
       }
     }
   }
@@ -53,12 +53,12 @@ TEST_F(Sm100Outputs, OfEveryTypeOfInput) {
 TEST_F(Sm100Outputs, AtOddDepths) {
   for (const Dtype output : some_of<Dtype>({Dtype::kE4m3, Dtype::kF32})) {
     for (const int depth : some_of<int>({144, 16, 208})) {
-      AttentionSpec spec = with_group(spec_of(Dtype::kE4m3, output, depth), 4, 2);
+      AttentionSpec spec = with_group(outputs_spec(Dtype::kE4m3, output, depth), 4, 2);
       spec.scales = Scales::kHead;
       expect_passes(spec, {{{70, 70}, {200, 200}}});
     }
   }
-  AttentionSpec eights = spec_of(Dtype::kBf16, Dtype::kF32, 72);
+  AttentionSpec eights = outputs_spec(Dtype::kBf16, Dtype::kF32, 72);
   eights.ov_depth = 40;
   expect_passes(eights, {{{141}, {200}}});
 }
@@ -68,7 +68,7 @@ TEST_F(Sm100Outputs, OfRaggedBatchesAndPages) {
   for (const Dtype dtype : {Dtype::kE4m3, Dtype::kBf16}) {
     for (const Dtype output : {Dtype::kE4m3, Dtype::kF32}) {
       if (!in_proof() && (dtype == Dtype::kE4m3) != (output == Dtype::kE4m3)) continue;
-      AttentionSpec spec = with_group(spec_of(dtype, output, 64), 4, 2);
+      AttentionSpec spec = with_group(outputs_spec(dtype, output, 64), 4, 2);
       spec.sink = true;
       expect_passes(of_sequences(spec, 16, true), {{{20, 0, 141}, {300, 40, 200}}});
     }
@@ -79,20 +79,20 @@ TEST_F(Sm100Outputs, OfRaggedBatchesAndPages) {
 TEST_F(Sm100Outputs, OfMergedPartitions) {
   for (const Dtype dtype : some_of<Dtype>({Dtype::kBf16, Dtype::kE4m3})) {
     for (const Dtype output : some_of<Dtype>({Dtype::kE4m3, Dtype::kF32})) {
-      AttentionSpec parts = of_sequences(spec_of(dtype, output, 128), 16, true);
+      AttentionSpec parts = of_sequences(outputs_spec(dtype, output, 128), 16, true);
       parts.num_partitions = 3;
       parts.sink = true;
       expect_passes(parts, {{{20, 0, 3}, {500, 40, 20}}});
     }
   }
   // One part, which the attention kernel writes itself; and more, of a row that warps share.
-  AttentionSpec keys = spec_of(Dtype::kE4m3, Dtype::kE4m3, 256);
+  AttentionSpec keys = outputs_spec(Dtype::kE4m3, Dtype::kE4m3, 256);
   keys.partition_keys = 64;
   expect_passes(keys, {{{20, 20}, {60, 60}}, {{3, 3}, {700, 700}}});
 }
 
 TEST_F(Sm100Outputs, OfTheBodyWithOneQueryTileAndOnSm103a) {
-  AttentionSpec spec = spec_of(Dtype::kBf16, Dtype::kE4m3, 128, mask_of(Kind::kNull));
+  AttentionSpec spec = outputs_spec(Dtype::kBf16, Dtype::kE4m3, 128, mask_of(Kind::kNull));
   expect_passes(with_group(spec, 8, 8), {{{1, 1}, {260, 260}}});
   spec.arch = Arch::kSm103a;
   spec.output_dtype = Dtype::kF32;
@@ -101,7 +101,7 @@ TEST_F(Sm100Outputs, OfTheBodyWithOneQueryTileAndOnSm103a) {
 
 TEST_F(Sm100Outputs, DamagesAreSeen) {
   ProofCase one;
-  one.spec = spec_of(Dtype::kBf16, Dtype::kE4m3, 64, mask_of(Kind::kNull));
+  one.spec = outputs_spec(Dtype::kBf16, Dtype::kE4m3, 64, mask_of(Kind::kNull));
   one.shape = {1, 20, 300, 1};
   ASSERT_EQ(failure(one, TemplateSet::embedded()), "");
   ASSERT_EQ(failure(one, TemplateSet::embedded(), InputKind::kSpike), "");

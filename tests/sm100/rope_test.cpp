@@ -18,7 +18,7 @@ namespace {
 using namespace kernel_test;
 using verify::Tensor;
 
-AttentionSpec spec_of(const MaskSpec& mask = mask_of(Kind::kCausal), Dtype rope = Dtype::kBf16) {
+AttentionSpec rope_spec(const MaskSpec& mask = mask_of(Kind::kCausal), Dtype rope = Dtype::kBf16) {
   AttentionSpec spec = base_spec(Arch::kSm100a, 2, 1, 192, mask);
   spec.ov_depth = 128;
   spec.qkv_dtype = Dtype::kE4m3;
@@ -40,7 +40,7 @@ class Sm100Rope : public KernelTest {
 TEST_F(Sm100Rope, EveryInput) {
   for (const Dtype rope : some_of<Dtype>({Dtype::kBf16, Dtype::kFp16})) {
     ProofCase one;
-    one.spec = spec_of(mask_of(Kind::kCausal), rope);
+    one.spec = rope_spec(mask_of(Kind::kCausal), rope);
     one.shape = {1, 141, 300, 1};
     const Result<ProofKernel> kernel = make_kernel(one);
     ASSERT_TRUE(kernel.ok()) << kernel.error().to_string();
@@ -60,7 +60,7 @@ TEST_F(Sm100Rope, EveryDepth) {
   for (const int depth : {192, 160, 80, 96, 128, 208, 224, 256}) {
     for (const Dtype output : {Dtype::kBf16, Dtype::kF32}) {
       ProofCase one;
-      one.spec = spec_of();
+      one.spec = rope_spec();
       one.spec.qk_depth = depth;
       one.spec.ov_depth = depth - 64;
       one.spec.output_dtype = output;
@@ -80,7 +80,7 @@ TEST_F(Sm100Rope, EveryDepth) {
 // What is multiplied by scales is the whole product: a caller has divided the rope part by them.
 TEST_F(Sm100Rope, ScalesAreOfTheWholeProduct) {
   for (const Scales scales : some_of<Scales>({Scales::kToken, Scales::kTensor, Scales::kHead})) {
-    AttentionSpec spec = with_group(spec_of(), 4, 2);
+    AttentionSpec spec = with_group(rope_spec(), 4, 2);
     spec.scales = scales;
     spec.sink = true;
     expect_passes(spec, {{{70, 70}, {300, 300}}});
@@ -88,44 +88,44 @@ TEST_F(Sm100Rope, ScalesAreOfTheWholeProduct) {
 }
 
 TEST_F(Sm100Rope, MasksAndModifications) {
-  AttentionSpec spec = spec_of(verify::custom_mask());
+  AttentionSpec spec = rope_spec(verify::custom_mask());
   spec.score_mod.kind = ScoreModSpec::Kind::kSoftcap;
   spec.score_mod.cap = 30;
   expect_passes(spec, {{{141}, {300}}});
   if (!in_proof()) return;
-  expect_passes(spec_of(window_of(50)), {{{141}, {300}}, {{3}, {700}}});
-  spec = spec_of(mask_of(Kind::kNull));
+  expect_passes(rope_spec(window_of(50)), {{{141}, {300}}, {{3}, {700}}});
+  spec = rope_spec(mask_of(Kind::kNull));
   spec.output_dtype = Dtype::kE4m3;
   expect_passes(spec, {{{300, 300, 300}, {300, 300, 300}}, {{4}, {0}}});
 }
 
 TEST_F(Sm100Rope, PagesRaggedBatchesAndPartitions) {
-  expect_passes(of_sequences(spec_of(), 64, true), {{{20, 0, 141}, {300, 40, 200}}});
-  AttentionSpec ragged = of_sequences(spec_of(), 0, true);
+  expect_passes(of_sequences(rope_spec(), 64, true), {{{20, 0, 141}, {300, 40, 200}}});
+  AttentionSpec ragged = of_sequences(rope_spec(), 0, true);
   ragged.ragged_kv = true;
   expect_passes(ragged, {{{20, 0, 141}, {300, 40, 200}}});
-  AttentionSpec parts = of_sequences(spec_of(), 16, true);
+  AttentionSpec parts = of_sequences(rope_spec(), 16, true);
   parts.num_partitions = 3;
   parts.sink = true;
   expect_passes(parts, {{{20, 0, 3}, {500, 40, 20}}});
   if (!in_proof()) return;
   for (const int page_size : {24, 48, 128, 1000}) {
-    expect_passes(of_sequences(spec_of(), page_size, false), {{{20, 20}, {200, 70}}});
+    expect_passes(of_sequences(rope_spec(), page_size, false), {{{20, 20}, {200, 70}}});
   }
-  parts = of_sequences(spec_of(), 64, true);
+  parts = of_sequences(rope_spec(), 64, true);
   parts.partition_keys = 192;
   expect_passes(parts, {{{20, 141}, {400, 400}}});
 }
 
 TEST_F(Sm100Rope, WrongTablesDoNoHarm) {
-  expect_no_harm(of_sequences(spec_of(), 16, true), {{"page_table", {-1, 1 << 30, 7, -5}},
-                                                     {"kv_lens", {1 << 30, -1, 64}},
-                                                     {"q_offsets", {5, 1 << 30, -3, 194}}});
+  expect_no_harm(of_sequences(rope_spec(), 16, true), {{"page_table", {-1, 1 << 30, 7, -5}},
+                                                       {"kv_lens", {1 << 30, -1, 64}},
+                                                       {"q_offsets", {5, 1 << 30, -3, 194}}});
 }
 
 TEST_F(Sm100Rope, NothingSpills) {
   std::vector<AttentionSpec> specs;
-  AttentionSpec spec = of_sequences(spec_of(verify::custom_mask()), 48, true);
+  AttentionSpec spec = of_sequences(rope_spec(verify::custom_mask()), 48, true);
   spec.num_partitions = 0;
   spec.scales = Scales::kHead;
   spec.sink = true;
@@ -136,14 +136,14 @@ TEST_F(Sm100Rope, NothingSpills) {
     specs.push_back(spec);
     spec.arch = Arch::kSm103a;
     specs.push_back(spec);
-    specs.push_back(spec_of(mask_of(Kind::kNull)));
+    specs.push_back(rope_spec(mask_of(Kind::kNull)));
   }
   expect_no_spills(specs);
 }
 
 TEST_F(Sm100Rope, DamagesAreSeen) {
   ProofCase one;
-  one.spec = of_sequences(spec_of(mask_of(Kind::kNull)), 64, true);
+  one.spec = of_sequences(rope_spec(mask_of(Kind::kNull)), 64, true);
   one.shape = {3, 150, 400, 1};
   const std::vector<Damage> damages = {
       {"sm100/layout.cuh", "Config::kRopeBf16 ? MmaOperand::kBf16",
@@ -164,7 +164,7 @@ TEST_F(Sm100Rope, DamagesAreSeen) {
 }
 
 TEST_F(Sm100Rope, OnSm103a) {
-  AttentionSpec spec = spec_of();
+  AttentionSpec spec = rope_spec();
   spec.arch = Arch::kSm103a;
   spec.output_dtype = Dtype::kFp16;
   expect_passes(spec, {{{141}, {300}}});

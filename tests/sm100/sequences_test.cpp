@@ -13,8 +13,8 @@ namespace {
 
 using namespace kernel_test;
 
-AttentionSpec spec_of(int qk_depth, int page_size, bool ragged,
-                      const MaskSpec& mask = mask_of(Kind::kCausal)) {
+AttentionSpec sequences_spec(int qk_depth, int page_size, bool ragged,
+                             const MaskSpec& mask = mask_of(Kind::kCausal)) {
   return of_sequences(base_spec(Arch::kSm100a, 2, 1, qk_depth, mask), page_size, ragged);
 }
 
@@ -23,17 +23,18 @@ using Sm100Sequences = KernelTest;
 TEST_F(Sm100Sequences, PagesThatAreNoWholeTiles) {
   for (const int page_size : some_of<int>({24, 8, 40})) {
     SCOPED_TRACE(page_size);
-    expect_passes(spec_of(64, page_size, false), {{{70}, {200, 129, 64}}, {{1}, {1, 0, 150}}});
+    expect_passes(sequences_spec(64, page_size, false),
+                  {{{70}, {200, 129, 64}}, {{1}, {1, 0, 150}}});
   }
 }
 
 TEST_F(Sm100Sequences, PagesThatHoldNoWholeBoxes) {
   std::vector<Trial> trials;
-  trials.push_back({spec_of(64, 1, false), {{{140}, {300, 129, 64}}, {{1}, {1, 0, 150}}}});
-  AttentionSpec spec = spec_of(192, 3, true);
+  trials.push_back({sequences_spec(64, 1, false), {{{140}, {300, 129, 64}}, {{1}, {1, 0, 150}}}});
+  AttentionSpec spec = sequences_spec(192, 3, true);
   spec.ov_depth = 128;
   trials.push_back({spec, {{{80, 1, 0}, {150, 133, 7}}}});
-  spec = with_group(spec_of(72, 20, false, mask_of(Kind::kNull)), 4, 4);
+  spec = with_group(sequences_spec(72, 20, false, mask_of(Kind::kNull)), 4, 4);
   spec.num_partitions = 2;
   trials.push_back({spec, {{{3}, {300, 5}}}});
   expect_passes(some_of(trials, 2));
@@ -41,10 +42,10 @@ TEST_F(Sm100Sequences, PagesThatHoldNoWholeBoxes) {
 
 TEST_F(Sm100Sequences, RaggedKeys) {
   std::vector<Trial> trials;
-  AttentionSpec spec = with_group(spec_of(64, 0, false), 2, 2);
+  AttentionSpec spec = with_group(sequences_spec(64, 0, false), 2, 2);
   spec.ragged_kv = true;
   trials.push_back({spec, {{{70}, {200, 129, 0, 64}}}});
-  spec = with_group(spec_of(128, 0, true), 2, 2);
+  spec = with_group(sequences_spec(128, 0, true), 2, 2);
   spec.ragged_kv = true;
   trials.push_back({spec, {{{130, 1, 70, 0, 64}, {130, 70, 200, 5, 150}}, {{1, 5}, {0, 0}}}});
   spec.num_partitions = 2;
@@ -54,8 +55,8 @@ TEST_F(Sm100Sequences, RaggedKeys) {
 }
 
 TEST_F(Sm100Sequences, DepthsBelow64) {
-  expect_passes(spec_of(40, 3, true), {{{80, 1, 0}, {150, 133, 7}}});
-  AttentionSpec spec = with_group(spec_of(24, 16, false), 12, 6);
+  expect_passes(sequences_spec(40, 3, true), {{{80, 1, 0}, {150, 133, 7}}});
+  AttentionSpec spec = with_group(sequences_spec(24, 16, false), 12, 6);
   spec.max_q_len = 4;
   spec.num_partitions = 2;
   expect_passes(spec, {{{4}, {300, 0, 31}}, {{1}, {5}}});
@@ -64,15 +65,15 @@ TEST_F(Sm100Sequences, DepthsBelow64) {
 // As above, where S of all KV tiles is one warpgroup's.
 TEST_F(Sm100Sequences, OneO) {
   std::vector<Trial> trials;
-  trials.push_back({spec_of(256, 24, false), {{{140}, {300, 129, 64}}, {{1}, {1, 0, 150}}}});
-  trials.push_back({spec_of(256, 3, true), {{{80, 1, 0}, {150, 133, 7}}}});
-  AttentionSpec spec = with_group(spec_of(256, 0, true), 2, 2);
+  trials.push_back({sequences_spec(256, 24, false), {{{140}, {300, 129, 64}}, {{1}, {1, 0, 150}}}});
+  trials.push_back({sequences_spec(256, 3, true), {{{80, 1, 0}, {150, 133, 7}}}});
+  AttentionSpec spec = with_group(sequences_spec(256, 0, true), 2, 2);
   spec.ragged_kv = true;
   trials.push_back({spec, {{{130, 1, 70, 0, 64}, {130, 70, 200, 5, 150}}, {{1, 5}, {0, 0}}}});
-  spec = spec_of(208, 16, true);
+  spec = sequences_spec(208, 16, true);
   spec.kv_lens_exclude_new = true;
   trials.push_back({spec, {{{70, 1, 0, 5}, {200, 1, 64, 5}}}});
-  spec = with_group(spec_of(256, 16, false), 12, 6);
+  spec = with_group(sequences_spec(256, 16, false), 12, 6);
   spec.max_q_len = 4;
   spec.num_partitions = 0;
   trials.push_back({spec, {{{4}, {300, 0, 31}}, {{1}, {5}}}});
@@ -84,7 +85,7 @@ TEST_F(Sm100Sequences, LengthsWithoutTheNewRows) {
   for (const auto& [page_size, ragged] :
        some_of<std::pair<int, bool>>({{16, false}, {0, true}, {3, true}})) {
     SCOPED_TRACE(page_size);
-    AttentionSpec spec = spec_of(64, page_size, ragged);
+    AttentionSpec spec = sequences_spec(64, page_size, ragged);
     spec.kv_lens_exclude_new = true;
     std::vector<Lengths> batches{{{70}, {200, 70, 134}}};
     if (ragged) batches = {{{70, 1, 0, 5}, {200, 1, 64, 5}}};
@@ -95,14 +96,14 @@ TEST_F(Sm100Sequences, LengthsWithoutTheNewRows) {
 // Rows that belong to no head lie behind those of the last position.
 TEST_F(Sm100Sequences, DecodesOfAnyGroup) {
   std::vector<Trial> trials;
-  AttentionSpec spec = with_group(spec_of(64, 16, false), 12, 6);
+  AttentionSpec spec = with_group(sequences_spec(64, 16, false), 12, 6);
   spec.max_q_len = 4;
   trials.push_back({spec, {{{4}, {300, 0, 31}}, {{1}, {5}}}});
-  spec = with_group(spec_of(128, 0, true), 20, 10);
+  spec = with_group(sequences_spec(128, 0, true), 20, 10);
   spec.max_q_len = 8;
   spec.num_partitions = 0;
   trials.push_back({spec, {{{8, 0, 1}, {300, 9, 200}}}});
-  spec = with_group(spec_of(64, 64, false, mask_of(Kind::kNull)), 71, 71);
+  spec = with_group(sequences_spec(64, 64, false, mask_of(Kind::kNull)), 71, 71);
   spec.max_q_len = 1;
   spec.partition_keys = 128;
   trials.push_back({spec, {{{1}, {200, 3}}}});
@@ -113,7 +114,7 @@ TEST_F(Sm100Sequences, WrongTablesAndLengthsDoNoHarm) {
   constexpr std::int32_t kMax = std::numeric_limits<std::int32_t>::max();
   constexpr std::int32_t kMin = std::numeric_limits<std::int32_t>::min();
   const auto spec_with = [](int page_size) {
-    return with_group(spec_of(64, page_size, true), 2, 2);
+    return with_group(sequences_spec(64, page_size, true), 2, 2);
   };
   const std::vector<Changed> wrong{{"page_table", {kMax, kMin, -1, 1000}},
                                    {"kv_lens", {kMax, kMin, 1000}},

@@ -10,7 +10,8 @@ namespace {
 
 using namespace kernel_test;
 
-AttentionSpec spec_of(int qk_depth, int partitions, const MaskSpec& mask = mask_of(Kind::kCausal)) {
+AttentionSpec split_spec(int qk_depth, int partitions,
+                         const MaskSpec& mask = mask_of(Kind::kCausal)) {
   AttentionSpec spec = base_spec(Arch::kSm100a, 2, 2, qk_depth, mask);
   spec.num_partitions = partitions;
   return spec;
@@ -22,11 +23,11 @@ using Sm100Split = SplitTest;
 TEST_F(Sm100Split, OneLength) {
   for (const int partitions : some_of<int>({5, 2})) {
     SCOPED_TRACE(partitions);
-    expect_passes(spec_of(64, partitions),
+    expect_passes(split_spec(64, partitions),
                   {{{100}, {500}}, {{1}, {400}}, {{80}, {40}}, {{3}, {0}}});
   }
-  expect_passes(spec_of(128, 3, window_of(100)), {{{80}, {400}}});
-  AttentionSpec spec = spec_of(192, 2, mask_of(Kind::kNull));
+  expect_passes(split_spec(128, 3, window_of(100)), {{{80}, {400}}});
+  AttentionSpec spec = split_spec(192, 2, mask_of(Kind::kNull));
   spec.ov_depth = 72;
   spec.arch = Arch::kSm103a;
   spec.qkv_dtype = Dtype::kFp16;
@@ -34,8 +35,8 @@ TEST_F(Sm100Split, OneLength) {
 }
 
 TEST_F(Sm100Split, OneO) {
-  expect_passes(spec_of(256, 2), {{{100}, {500}}, {{1}, {400}}, {{80}, {40}}, {{3}, {0}}});
-  AttentionSpec spec = of_sequences(spec_of(256, 3), 16, true);
+  expect_passes(split_spec(256, 2), {{{100}, {500}}, {{1}, {400}}, {{80}, {40}}, {{3}, {0}}});
+  AttentionSpec spec = of_sequences(split_spec(256, 3), 16, true);
   spec.sink = true;
   expect_passes(spec, {{{1, 20, 0, 2}, {300, 90, 4, 0}}});
 }
@@ -43,21 +44,21 @@ TEST_F(Sm100Split, OneO) {
 // Several work tiles per CTA, of sequences with and without keys, of one V tile and of more.
 TEST_F(Sm100Split, Sequences) {
   std::vector<Trial> trials;
-  trials.push_back({of_sequences(spec_of(128, 3), 16, false), {{{1}, {500, 0, 31, 200}}}});
+  trials.push_back({of_sequences(split_spec(128, 3), 16, false), {{{1}, {500, 0, 31, 200}}}});
+  trials.push_back({of_sequences(split_spec(64, 2), 64, true),
+                    {{{1, 90, 0, 2}, {300, 90, 4, 0}}, {{140}, {300}}}});
   trials.push_back(
-      {of_sequences(spec_of(64, 2), 64, true), {{{1, 90, 0, 2}, {300, 90, 4, 0}}, {{140}, {300}}}});
-  trials.push_back(
-      {with_group(of_sequences(spec_of(64, 4), 0, true), 3, 3), {{{7, 0, 1}, {200, 9, 400}}}});
+      {with_group(of_sequences(split_spec(64, 4), 0, true), 3, 3), {{{7, 0, 1}, {200, 9, 400}}}});
   expect_passes(some_of(trials, 2));
 }
 
-TEST_F(Sm100Split, Sinks) { expect_sinks_count_once(spec_of(64, 2)); }
+TEST_F(Sm100Split, Sinks) { expect_sinks_count_once(split_spec(64, 2)); }
 
 // Chosen at launch: one partition, written as O and LSE, where the tiles fill the SMs; as many as
 // fit where they do not.
 TEST_F(Sm100Split, ChosenAtLaunch) {
   for (const int ragged : some_of<int>({1, 0})) {
-    AttentionSpec spec = of_sequences(spec_of(128, 0), 64, ragged != 0);
+    AttentionSpec spec = of_sequences(split_spec(128, 0), 64, ragged != 0);
     spec.sink = true;
     const auto kernel = compiled(spec);
     ASSERT_TRUE(kernel);

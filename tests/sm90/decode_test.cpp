@@ -10,7 +10,7 @@ namespace {
 
 using namespace kernel_test;
 
-AttentionSpec spec_of(int qk_depth, int max_q_len, int page_size, int partitions) {
+AttentionSpec decode_spec(int qk_depth, int max_q_len, int page_size, int partitions) {
   AttentionSpec spec = base_spec(Arch::kSm90a, 8, 4, qk_depth);
   spec.max_q_len = max_q_len;
   spec.page_size = page_size;
@@ -24,7 +24,7 @@ TEST_F(Sm90Decode, PagesOfAnySize) {
   for (const auto& [page_size, partitions] :
        some_of<std::pair<int, int>>({{64, 1}, {1, 3}, {16, 3}, {48, 1}}, 2)) {
     SCOPED_TRACE(page_size);
-    expect_passes(spec_of(128, 1, page_size, partitions),
+    expect_passes(decode_spec(128, 1, page_size, partitions),
                   {{{1}, {300, 0, 31, 200}}, {{1}, {64, 65}}});
   }
 }
@@ -32,7 +32,7 @@ TEST_F(Sm90Decode, PagesOfAnySize) {
 TEST_F(Sm90Decode, Depths) {
   for (const int depth : some_of<int>({64, 192, 256})) {
     SCOPED_TRACE(depth);
-    AttentionSpec spec = spec_of(depth, 1, 32, 2);
+    AttentionSpec spec = decode_spec(depth, 1, 32, 2);
     if (depth == 192) spec.ov_depth = 128;
     expect_passes(spec, {{{1}, {300, 70}}});
   }
@@ -43,10 +43,10 @@ TEST_F(Sm90Decode, SeveralRows) {
   const std::vector<Lengths> batches{{{4}, {200, 3, 0}}, {{1}, {129}}};
   for (const int group : {1, 16}) {
     SCOPED_TRACE(group);
-    expect_passes(with_group(spec_of(64, 4, 16, 2), 16, group), batches);
+    expect_passes(with_group(decode_spec(64, 4, 16, 2), 16, group), batches);
   }
-  if (in_proof()) expect_passes(with_group(spec_of(64, 4, 16, 2), 6, 3), batches);
-  AttentionSpec ragged = spec_of(128, 4, 16, 2);
+  if (in_proof()) expect_passes(with_group(decode_spec(64, 4, 16, 2), 6, 3), batches);
+  AttentionSpec ragged = decode_spec(128, 4, 16, 2);
   ragged.ragged = true;
   ragged.sink = true;
   expect_passes(ragged, {{{4, 0, 1, 2}, {200, 5, 100, 1}}});
@@ -69,7 +69,7 @@ TEST_F(Sm90Decode, GroupsThatAreNoPowerOfTwo) {
                                                                               {12, 4, 16, 1}})) {
     SCOPED_TRACE(group);
     AttentionSpec spec =
-        with_group(spec_of(64, max_q_len, page_size, partitions), 2 * group, group);
+        with_group(decode_spec(64, max_q_len, page_size, partitions), 2 * group, group);
     spec.sink = true;
     spec.score_mod.kind = ScoreModSpec::Kind::kAlibi;
     EXPECT_TRUE(packs(spec));
@@ -77,20 +77,20 @@ TEST_F(Sm90Decode, GroupsThatAreNoPowerOfTwo) {
         page_size > 0 ? std::vector<std::int64_t>{200, 3, 0} : std::vector<std::int64_t>{200};
     expect_passes(spec, {{{max_q_len}, kv}, {{1}, {129}}});
   }
-  AttentionSpec ragged = with_group(spec_of(128, 4, 16, 0), 12, 6);
+  AttentionSpec ragged = with_group(decode_spec(128, 4, 16, 0), 12, 6);
   ragged.ragged = true;
   expect_passes(ragged, {{{4, 0, 1, 2}, {200, 5, 100, 1}}});
   // 6 heads of 9 rows are 54 rows, and 72 with those that are nobody's.
-  EXPECT_FALSE(packs(with_group(spec_of(64, 9, 16, 1), 6, 6)));
+  EXPECT_FALSE(packs(with_group(decode_spec(64, 9, 16, 1), 6, 6)));
 }
 
 TEST_F(Sm90Decode, WithoutPages) {
-  expect_passes(spec_of(128, 2, 0, 1), {{{2}, {300}}, {{1}, {0}}});
-  expect_passes(spec_of(64, 2, 0, 3), {{{2}, {300}}});
+  expect_passes(decode_spec(128, 2, 0, 1), {{{2}, {300}}, {{1}, {0}}});
+  expect_passes(decode_spec(64, 2, 0, 3), {{{2}, {300}}});
 }
 
 TEST_F(Sm90Decode, MoreRowsThanTheBoundAreRefused) {
-  const auto kernel = compiled(spec_of(128, 2, 16, 1));
+  const auto kernel = compiled(decode_spec(128, 2, 16, 1));
   ASSERT_TRUE(kernel);
   EXPECT_EQ(kernel->generated.plan.sm90->num_consumers, 1);
   LaunchShapes shapes;

@@ -21,7 +21,7 @@ MaskSpec custom(const std::string& code, std::vector<ParamSpec> params = {}) {
   return mask;
 }
 
-AttentionSpec spec_of(int qk_depth, const MaskSpec& mask) {
+AttentionSpec lists_spec(int qk_depth, const MaskSpec& mask) {
   return base_spec(Arch::kSm90a, 2, 2, qk_depth, mask);
 }
 
@@ -34,21 +34,21 @@ constexpr const char* kSinksAndWindow = "kv_idx <= q_idx && (kv_idx < 4 || q_idx
 TEST_F(Sm90Lists, OneLength) {
   std::vector<Trial> trials;
   trials.push_back(
-      {spec_of(64, custom(kSinksAndWindow)), {{{200}, {300}}, {{70}, {700}}, {{90}, {20}}}});
+      {lists_spec(64, custom(kSinksAndWindow)), {{{200}, {300}}, {{70}, {700}}, {{90}, {20}}}});
   trials.push_back(
-      {spec_of(128, custom("q_idx / 100 == kv_idx / 100")), {{{260}, {400}}, {{2}, {0}}}});
-  trials.push_back({spec_of(256, custom("kv_idx <= q_idx || kv_idx < 150")), {{{40}, {300}}}});
+      {lists_spec(128, custom("q_idx / 100 == kv_idx / 100")), {{{260}, {400}}, {{2}, {0}}}});
+  trials.push_back({lists_spec(256, custom("kv_idx <= q_idx || kv_idx < 150")), {{{40}, {300}}}});
   // Rows and whole work tiles that see nothing, and tiles that are hidden from all.
-  trials.push_back({spec_of(64, custom("q_idx % 100 < 30 && kv_idx / 64 % 3 == 1")),
+  trials.push_back({lists_spec(64, custom("q_idx % 100 < 30 && kv_idx / 64 % 3 == 1")),
                     {{{200}, {520}}, {{1}, {60}}}});
-  trials.push_back({spec_of(64, custom("kv_idx < 0")), {{{70}, {200}}}});
+  trials.push_back({lists_spec(64, custom("kv_idx < 0")), {{{70}, {200}}}});
   expect_passes(some_of(trials, 3));
 }
 
 // Heads that are packed into a tile see different keys; so do heads that are not.
 TEST_F(Sm90Lists, Heads) {
   for (const int group : some_of<int>({3, 4})) {
-    expect_passes(with_group(spec_of(64, custom("h % 2 == 0 ? kv_idx <= q_idx : kv_idx < 130")),
+    expect_passes(with_group(lists_spec(64, custom("h % 2 == 0 ? kv_idx <= q_idx : kv_idx < 130")),
                              group == 3 ? 3 : 4, group),
                   {{{150}, {300}}});
   }
@@ -64,11 +64,11 @@ TEST_F(Sm90Lists, Sequences) {
   std::vector<Trial> trials;
   const MaskSpec mask = custom(kSinksAndWindow);
   const std::vector<Lengths> batches{{{60, 0, 1, 130}, {300, 30, 200, 130}}};
-  trials.push_back({of_sequences(spec_of(64, mask), 0, true), batches});
-  trials.push_back({of_sequences(spec_of(128, mask), 64, true), batches});
+  trials.push_back({of_sequences(lists_spec(64, mask), 0, true), batches});
+  trials.push_back({of_sequences(lists_spec(128, mask), 64, true), batches});
   // Rows of K and V are copied one by one.
-  trials.push_back({of_sequences(spec_of(64, mask), 1, true), batches});
-  AttentionSpec keys = of_sequences(spec_of(64, mask), 0, true);
+  trials.push_back({of_sequences(lists_spec(64, mask), 1, true), batches});
+  AttentionSpec keys = of_sequences(lists_spec(64, mask), 0, true);
   keys.ragged_kv = true;
   trials.push_back({keys, batches});
   expect_passes(some_of(trials, 2));
@@ -76,15 +76,15 @@ TEST_F(Sm90Lists, Sequences) {
 
 TEST_F(Sm90Lists, Partitions) {
   std::vector<Trial> trials;
-  AttentionSpec spec = of_sequences(spec_of(64, custom(kSinksAndWindow)), 16, false);
+  AttentionSpec spec = of_sequences(lists_spec(64, custom(kSinksAndWindow)), 16, false);
   spec.num_partitions = 3;
   spec.sink = true;
   trials.push_back({spec, {{{2}, {700, 0, 31, 200}}}});
-  AttentionSpec fixed = of_sequences(spec_of(64, custom(kSinksAndWindow)), 64, true);
+  AttentionSpec fixed = of_sequences(lists_spec(64, custom(kSinksAndWindow)), 64, true);
   fixed.num_partitions = 1;
   fixed.partition_keys = 128;
   trials.push_back({fixed, {{{1, 40}, {400, 300}}}});
-  AttentionSpec decode = of_sequences(spec_of(128, custom(kSinksAndWindow)), 64, false);
+  AttentionSpec decode = of_sequences(lists_spec(128, custom(kSinksAndWindow)), 64, false);
   decode.max_q_len = 2;
   trials.push_back({decode, {{{2}, {700, 3}}}});
   expect_passes(some_of(trials, 2));
@@ -97,26 +97,26 @@ TEST_F(Sm90Lists, ParametersAndTrees) {
   using Type = ParamSpec::Type;
   const MaskSpec prefix =
       custom("kv_idx <= q_idx || kv_idx < p.prefix[b] * 60", {{"prefix", Type::kI32Array}});
-  trials.push_back({spec_of(64, prefix), {{{150, 150}, {300, 300}}}});
+  trials.push_back({lists_spec(64, prefix), {{{150, 150}, {300, 300}}}});
   const MaskSpec documents =
       custom("p.doc[q_idx] == p.doc[kv_idx] || kv_idx / 100 == 1", {{"doc", Type::kI32Array}});
   trials.push_back(
-      {spec_of(64, tree(Kind::kAnd, {mask_of(Kind::kCausal), documents})), {{{150}, {300}}}});
-  trials.push_back({spec_of(64, tree(Kind::kOr, {mask_of(Kind::kSlidingWindow),
-                                                 custom("kv_idx / 64 % 3 == 1")})),
+      {lists_spec(64, tree(Kind::kAnd, {mask_of(Kind::kCausal), documents})), {{{150}, {300}}}});
+  trials.push_back({lists_spec(64, tree(Kind::kOr, {mask_of(Kind::kSlidingWindow),
+                                                    custom("kv_idx / 64 % 3 == 1")})),
                     {{{150}, {520}}}});
   expect_passes(some_of(trials, 2));
 }
 
 // More than 32 tiles: runs of them are passed over.
 TEST_F(Sm90Lists, ManyTiles) {
-  expect_passes(spec_of(64, custom("kv_idx < 3 || q_idx - kv_idx < 50 || kv_idx / 64 == 40")),
+  expect_passes(lists_spec(64, custom("kv_idx < 3 || q_idx - kv_idx < 50 || kv_idx / 64 == 40")),
                 {{{20}, {9000}}});
 }
 
 // A window that the expression says costs the steps of a launch with as many keys.
 TEST_F(Sm90Lists, HiddenTilesAreNotLoaded) {
-  const auto kernel = compiled(spec_of(64, custom("kv_idx <= q_idx && q_idx - kv_idx < 100")));
+  const auto kernel = compiled(lists_spec(64, custom("kv_idx <= q_idx && q_idx - kv_idx < 100")));
   ASSERT_TRUE(kernel);
   EXPECT_TRUE(kernel->generated.plan.sm90->listed);
   std::vector<std::uint64_t> steps;
@@ -136,7 +136,7 @@ TEST_F(Sm90Lists, HiddenTilesAreNotLoaded) {
 // (a second store of its O is a finding), whatever the number of CTAs, and the words are zero
 // again. A launch without them deals the tiles.
 TEST_F(Sm90Lists, TilesAreClaimed) {
-  const AttentionSpec spec = with_group(spec_of(64, custom(kSinksAndWindow)), 6, 2);
+  const AttentionSpec spec = with_group(lists_spec(64, custom(kSinksAndWindow)), 6, 2);
   const auto kernel = compiled(spec);
   ASSERT_TRUE(kernel);
   EXPECT_TRUE(kernel->generated.plan.sm90->claims_work);
@@ -163,7 +163,7 @@ TEST_F(Sm90Lists, TilesAreClaimed) {
 
 TEST_F(Sm90Lists, OnlyWhereTheMaskDecides) {
   const auto plan_of = [](const MaskSpec& mask) {
-    return plan(*ResolvedSpec::make(spec_of(64, mask)))->sm90->listed;
+    return plan(*ResolvedSpec::make(lists_spec(64, mask)))->sm90->listed;
   };
   EXPECT_TRUE(plan_of(custom("kv_idx < q_idx")));
   // The causal mask, whoever says it.

@@ -9,7 +9,7 @@ namespace {
 
 using namespace kernel_test;
 
-AttentionSpec spec_of(int qk_depth, const MaskSpec& mask) {
+AttentionSpec masks_spec(int qk_depth, const MaskSpec& mask) {
   return base_spec(Arch::kSm90a, 2, 2, qk_depth, mask);
 }
 
@@ -21,12 +21,13 @@ TEST_F(Sm90Masks, WindowsToBothSides) {
        some_of<std::pair<int, int>>({{50, 30}, {70, -1}, {-1, 90}, {-1, -1}, {-1, 0}}, 2)) {
     MaskSpec mask = window_of(left);
     mask.window_right = right;
-    expect_passes(spec_of(64, mask), {{{200}, {300}}, {{90}, {20}}});
+    expect_passes(masks_spec(64, mask), {{{200}, {300}}, {{90}, {20}}});
   }
   MaskSpec constant = window_of(50);
   constant.window_right = 200;
   constant.constant = true;
-  expect_passes(of_sequences(spec_of(128, constant), 64, true), {{{60, 0, 130}, {300, 30, 130}}});
+  expect_passes(of_sequences(masks_spec(128, constant), 64, true),
+                {{{60, 0, 130}, {300, 30, 130}}});
 }
 
 // Windows that the kernel knows to be small have tiles of 64 keys: all rows of a group in one tile,
@@ -34,17 +35,17 @@ TEST_F(Sm90Masks, WindowsToBothSides) {
 TEST_F(Sm90Masks, SmallConstantWindows) {
   MaskSpec mask = window_of(128);
   mask.constant = true;
-  AttentionSpec spec = with_group(spec_of(64, mask), 8, 8);
+  AttentionSpec spec = with_group(masks_spec(64, mask), 8, 8);
   spec.sink = true;
   expect_passes(spec, {{{300}, {330}}, {{90}, {20}}});
   spec.return_lse = true;
   expect_passes(of_sequences(spec, 16, true), {{{60, 1, 130}, {300, 400, 130}}, {{200}, {210}}});
   mask.window_right = 128;
-  expect_passes(spec_of(64, mask), {{{400}, {400}}, {{90}, {500}}});
+  expect_passes(masks_spec(64, mask), {{{400}, {400}}, {{90}, {500}}});
 }
 
 TEST_F(Sm90Masks, SlopesThatAreGiven) {
-  AttentionSpec spec = spec_of(64, mask_of(Kind::kCausal));
+  AttentionSpec spec = masks_spec(64, mask_of(Kind::kCausal));
   spec.score_mod.kind = ScoreModSpec::Kind::kAlibi;
   spec.score_mod.slopes = true;
   expect_passes(spec, {{{70}, {200}}});
@@ -61,7 +62,7 @@ MaskSpec materialized(Dtype dtype) {
 TEST_F(Sm90Masks, Materialized) {
   for (const Dtype dtype :
        some_of<Dtype>({Dtype::kBits, Dtype::kF32, Dtype::kU8, Dtype::kBf16, Dtype::kFp16}, 2)) {
-    const AttentionSpec spec = spec_of(dtype == Dtype::kU8 ? 128 : 64, materialized(dtype));
+    const AttentionSpec spec = masks_spec(dtype == Dtype::kU8 ? 128 : 64, materialized(dtype));
     const auto kernel = compiled(spec);
     ASSERT_TRUE(kernel);
     for (const std::uint64_t seed : {0, 1, 2, 3, 6}) {
@@ -80,13 +81,13 @@ TEST_F(Sm90Masks, MaterializedOfSequencesAndInTrees) {
   for (const Dtype dtype : {Dtype::kU8, Dtype::kBits, Dtype::kBf16}) {
     const MaskSpec both = tree(Kind::kAnd, {mask_of(Kind::kCausal), materialized(dtype)});
     if (in_proof() || dtype == Dtype::kU8) {
-      expect_passes(of_sequences(spec_of(64, both), 64, true), {lengths});
+      expect_passes(of_sequences(masks_spec(64, both), 64, true), {lengths});
     }
     if (in_proof() || dtype == Dtype::kBits) {
-      expect_passes(of_sequences(spec_of(64, both), 1, false), {{{40, 40}, {300, 90}}});
+      expect_passes(of_sequences(masks_spec(64, both), 1, false), {{{40, 40}, {300, 90}}});
     }
   }
-  expect_passes(spec_of(64, tree(Kind::kOr, {window_of(30), materialized(Dtype::kU8)})),
+  expect_passes(masks_spec(64, tree(Kind::kOr, {window_of(30), materialized(Dtype::kU8)})),
                 {{{90}, {180}}});
 }
 

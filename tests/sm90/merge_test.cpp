@@ -9,7 +9,7 @@ namespace {
 
 using namespace kernel_test;
 
-AttentionSpec spec_of(Arch arch, int depth, bool ragged) {
+AttentionSpec merge_spec(Arch arch, int depth, bool ragged) {
   AttentionSpec spec;
   spec.arch = arch;
   spec.num_q_heads = 3;
@@ -51,11 +51,11 @@ class MergeOfPairs : public KernelTest {
 
 TEST_F(MergeOfPairs, Dense) {
   for (const Arch arch : {Arch::kSm90a, Arch::kSm100a})
-    expect_merged(spec_of(arch, 64, false), {7});
+    expect_merged(merge_spec(arch, 64, false), {7});
 }
 
 TEST_F(MergeOfPairs, Ragged) {
-  AttentionSpec spec = spec_of(Arch::kSm90a, 136, true);
+  AttentionSpec spec = merge_spec(Arch::kSm90a, 136, true);
   spec.qkv_dtype = Dtype::kFp16;
   expect_merged(spec, {5, 0, 1});
   spec.return_lse = false;
@@ -66,7 +66,7 @@ TEST_F(MergeOfPairs, Ragged) {
 
 // What o and lse hold is one more pair.
 TEST_F(MergeOfPairs, IntoWhatTheCallerHas) {
-  AttentionSpec spec = spec_of(Arch::kSm90a, 64, false);
+  AttentionSpec spec = merge_spec(Arch::kSm90a, 64, false);
   spec.accumulate = true;
   expect_merged(spec, {9});
 
@@ -101,7 +101,7 @@ TEST_F(MergeOfPairs, IntoWhatTheCallerHas) {
 }
 
 TEST_F(MergeOfPairs, RefusesWhatItCannotTake) {
-  AttentionSpec spec = spec_of(Arch::kSm90a, 64, false);
+  AttentionSpec spec = merge_spec(Arch::kSm90a, 64, false);
   const Result<KernelPlan> good = plan(spec);
   ASSERT_TRUE(good.ok() && good->supported);
   LaunchShapes shapes;
@@ -120,11 +120,11 @@ TEST_F(MergeOfPairs, RefusesWhatItCannotTake) {
 
   spec.output_dtype = Dtype::kF32;
   EXPECT_NE(plan(spec)->reason.find("output_dtype"), std::string::npos);
-  spec = spec_of(Arch::kSm90a, 520, false);
+  spec = merge_spec(Arch::kSm90a, 520, false);
   EXPECT_NE(plan(spec)->reason.find("ov_depth"), std::string::npos);
   PlanOptions options;
   options.debug_waits = true;
-  EXPECT_NE(plan(spec_of(Arch::kSm90a, 64, false), options)->reason.find("plan options"),
+  EXPECT_NE(plan(merge_spec(Arch::kSm90a, 64, false), options)->reason.find("plan options"),
             std::string::npos);
 }
 

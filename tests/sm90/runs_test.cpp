@@ -13,7 +13,7 @@ namespace {
 
 using namespace kernel_test;
 
-AttentionSpec spec_of(int heads, int group, int qk_depth, const MaskSpec& mask) {
+AttentionSpec runs_spec(int heads, int group, int qk_depth, const MaskSpec& mask) {
   AttentionSpec spec = base_spec(Arch::kSm90a, heads, group, qk_depth, mask);
   spec.num_partitions = 0;
   return spec;
@@ -56,26 +56,27 @@ class Sm90Runs : public KernelTest {
 // Runs end within tiles and between them. Tiles have one part, two and many; as few as the launch
 // has room for.
 TEST_F(Sm90Runs, CutTiles) {
-  expect_runs(spec_of(2, 1, 64, mask_of(Kind::kCausal)),
+  expect_runs(runs_spec(2, 1, 64, mask_of(Kind::kCausal)),
               {{400, 500, 4, {3, 4, 7}}, {64, 1000, 6, {9}}, {64, 1000, 2, {9}}});
-  expect_runs(spec_of(1, 1, 128, mask_of(Kind::kNull)), {{400, 300, 2, {2}}, {1, 900, 9, {20}}});
+  expect_runs(runs_spec(1, 1, 128, mask_of(Kind::kNull)), {{400, 300, 2, {2}}, {1, 900, 9, {20}}});
 }
 
 // The sink counts once, in tiles that are cut and in others.
 TEST_F(Sm90Runs, Sinks) {
-  AttentionSpec spec = spec_of(2, 2, 64, mask_of(Kind::kCausal));
+  AttentionSpec spec = runs_spec(2, 2, 64, mask_of(Kind::kCausal));
   spec.sink = true;
   expect_runs(spec, {{400, 500, 3, {3}}});
 }
 
 // Rows and whole tiles before the first key; and no keys at all.
 TEST_F(Sm90Runs, RowsWithoutKeys) {
-  expect_runs(spec_of(2, 1, 64, mask_of(Kind::kCausal)), {{600, 300, 3, {3, 5}}, {200, 0, 2, {3}}});
+  expect_runs(runs_spec(2, 1, 64, mask_of(Kind::kCausal)),
+              {{600, 300, 3, {3, 5}}, {200, 0, 2, {3}}});
 }
 
 TEST_F(Sm90Runs, OtherTypesAndMasks) {
   const auto with = [](auto change) {
-    AttentionSpec spec = spec_of(2, 1, 128, mask_of(Kind::kCausal));
+    AttentionSpec spec = runs_spec(2, 1, 128, mask_of(Kind::kCausal));
     change(spec);
     return spec;
   };
@@ -93,7 +94,7 @@ TEST_F(Sm90Runs, OtherTypesAndMasks) {
 // Two lists of work in the producer, and a second body where nothing is masked.
 TEST_F(Sm90Runs, SpillNothing) {
   const auto changed = [](const MaskSpec& mask, auto change) {
-    AttentionSpec spec = spec_of(4, 1, 128, mask);
+    AttentionSpec spec = runs_spec(4, 1, 128, mask);
     change(spec);
     return spec;
   };

@@ -13,8 +13,8 @@ namespace {
 
 using namespace kernel_test;
 
-AttentionSpec spec_of(int qk_depth, int page_size, bool ragged,
-                      const MaskSpec& mask = mask_of(Kind::kCausal)) {
+AttentionSpec sequences_spec(int qk_depth, int page_size, bool ragged,
+                             const MaskSpec& mask = mask_of(Kind::kCausal)) {
   return of_sequences(base_spec(Arch::kSm90a, 2, 1, qk_depth, mask), page_size, ragged);
 }
 
@@ -26,7 +26,7 @@ class Sm90Sequences : public KernelTest {
 TEST_F(Sm90Sequences, PagesShorterThanATileAndLonger) {
   for (const int page_size : some_of<int>({8, 128, 16, 32, 40, 64, 256})) {
     SCOPED_TRACE(page_size);
-    expect_passes(spec_of(64, page_size, false),
+    expect_passes(sequences_spec(64, page_size, false),
                   {{{70}, {200, 129, 64}}, {{1}, {1, 0, 150, 17}}, {{193}, {128, 130}}});
   }
 }
@@ -34,13 +34,13 @@ TEST_F(Sm90Sequences, PagesShorterThanATileAndLonger) {
 TEST_F(Sm90Sequences, PagesThatHoldNoWholeBoxes) {
   for (const int page_size : some_of<int>({1, 12, 2, 5, 100})) {
     SCOPED_TRACE(page_size);
-    expect_passes(spec_of(64, page_size, false),
+    expect_passes(sequences_spec(64, page_size, false),
                   {{{70}, {200, 129, 64}}, {{1}, {1, 0, 150, 17}}, {{193}, {128, 130}}});
   }
   for (const auto& [qk_depth, ov_depth] :
        some_of<std::pair<int, int>>({{40, 24}, {192, 128}, {96, 96}, {128, 128}, {256, 200}})) {
     SCOPED_TRACE(qk_depth);
-    AttentionSpec spec = with_group(spec_of(qk_depth, 1, true), 4, 4);
+    AttentionSpec spec = with_group(sequences_spec(qk_depth, 1, true), 4, 4);
     spec.ov_depth = ov_depth;
     expect_passes(spec, {{{80, 1, 0}, {150, 133, 7}}});
   }
@@ -50,7 +50,7 @@ TEST_F(Sm90Sequences, PagesOfEveryDepth) {
   for (const auto& [qk_depth, ov_depth] :
        some_of<std::pair<int, int>>({{40, 24}, {192, 128}, {96, 96}, {128, 128}, {256, 200}})) {
     SCOPED_TRACE(qk_depth);
-    AttentionSpec spec = spec_of(qk_depth, 16, true);
+    AttentionSpec spec = sequences_spec(qk_depth, 16, true);
     spec.ov_depth = ov_depth;
     expect_passes(spec, {{{130, 1}, {150, 133}}});
   }
@@ -65,7 +65,7 @@ TEST_F(Sm90Sequences, TilesOfThreePagesAndOfFive) {
                          std::to_string(keys) + "}}]}");
     ASSERT_TRUE(tuning.ok()) << tuning.error().to_string();
     const int page_size = keys == 96 ? 32 : 16;
-    expect_passes(spec_of(64, page_size, true), {{{70, 1, 0}, {300, 81, 5}}}, &*tuning);
+    expect_passes(sequences_spec(64, page_size, true), {{{70, 1, 0}, {300, 81, 5}}}, &*tuning);
   }
 }
 
@@ -75,7 +75,7 @@ TEST_F(Sm90Sequences, PagesSpillNothing) {
        some_of<std::pair<int, int>>({{128, 16}, {256, 16}, {96, 8}, {192, 24}})) {
     for (const int max_q_len : some_of<int>({0, 1})) {
       SCOPED_TRACE(qk_depth);
-      AttentionSpec spec = with_group(spec_of(qk_depth, page_size, max_q_len == 0), 8, 4);
+      AttentionSpec spec = with_group(sequences_spec(qk_depth, page_size, max_q_len == 0), 8, 4);
       spec.max_q_len = max_q_len;
       const auto kernel = compiled(spec, nullptr, CompileTo::kImage);
       ASSERT_TRUE(kernel);
@@ -89,13 +89,13 @@ TEST_F(Sm90Sequences, RaggedPromptsAndDecodes) {
   for (const auto& [heads, group] :
        some_of<std::pair<int, int>>({{2, 1}, {3, 3}, {2, 2}, {6, 6}}, 2)) {
     SCOPED_TRACE(group);
-    expect_passes(with_group(spec_of(64, 0, true), heads, group),
+    expect_passes(with_group(sequences_spec(64, 0, true), heads, group),
                   {{{192, 1, 70, 0, 64}, {192, 70, 300, 5, 200}}, {{1, 1, 1}, {129, 1, 0}}});
   }
 }
 
 TEST_F(Sm90Sequences, RowsOfASequenceWithMoreRowsThanKeysSeeNothing) {
-  expect_passes(with_group(spec_of(128, 64, true), 4, 4), {{{70, 3, 50}, {9, 0, 51}}});
+  expect_passes(with_group(sequences_spec(128, 64, true), 4, 4), {{{70, 3, 50}, {9, 0, 51}}});
 }
 
 TEST_F(Sm90Sequences, ABatchOfMoreSequencesThanAWarpHasLanes) {
@@ -106,7 +106,7 @@ TEST_F(Sm90Sequences, ABatchOfMoreSequencesThanAWarpHasLanes) {
   }
   // The first 32 have no rows, and no other 32 are without.
   for (int i = 0; i < 32; ++i) many.q[static_cast<std::size_t>(i)] = 0;
-  AttentionSpec spec = spec_of(72, 16, true, mask_of(Kind::kNull));
+  AttentionSpec spec = sequences_spec(72, 16, true, mask_of(Kind::kNull));
   spec.num_q_heads = 1;
   expect_passes(spec, {many});
 }
@@ -123,7 +123,7 @@ TEST_F(Sm90Sequences, TilesAreClaimedFromBothEnds) {
       {{0, 0}, {10, 20}},
       {{1}, {0}},
   };
-  const AttentionSpec spec = with_group(spec_of(64, 16, true), 4, 2);
+  const AttentionSpec spec = with_group(sequences_spec(64, 16, true), 4, 2);
   const auto kernel = compiled(spec);
   ASSERT_TRUE(kernel);
   for (std::size_t i = 0; i < batches.size(); ++i) {
@@ -147,13 +147,14 @@ TEST_F(Sm90Sequences, MasksThatSkipTilesAndModifications) {
   std::vector<Trial> trials;
   MaskSpec window = mask_of(Kind::kSlidingWindow);
   window.window = 40;
-  AttentionSpec spec = spec_of(128, 64, true, tree(Kind::kAnd, {mask_of(Kind::kCausal), window}));
+  AttentionSpec spec =
+      sequences_spec(128, 64, true, tree(Kind::kAnd, {mask_of(Kind::kCausal), window}));
   spec.sink = true;
   trials.push_back({spec, {{{300, 1, 70}, {400, 200, 129}}, {{200, 100}, {64, 300}}}});
-  spec = with_group(spec_of(64, 32, true, verify::custom_mask()), 4, 2);
+  spec = with_group(sequences_spec(64, 32, true, verify::custom_mask()), 4, 2);
   spec.score_mod = verify::score_mods()[3].second;
   trials.push_back({spec, {{{65, 2}, {130, 77}}}});
-  spec = with_group(spec_of(128, 128, false, mask_of(Kind::kChunked)), 4, 4);
+  spec = with_group(sequences_spec(128, 128, false, mask_of(Kind::kChunked)), 4, 4);
   spec.score_mod.kind = ScoreModSpec::Kind::kAlibi;
   spec.lse_includes_sink = false;
   spec.sink = true;
@@ -163,14 +164,14 @@ TEST_F(Sm90Sequences, MasksThatSkipTilesAndModifications) {
 
 TEST_F(Sm90Sequences, RaggedKeys) {
   std::vector<Trial> trials;
-  AttentionSpec spec = with_group(spec_of(64, 0, false), 4, 2);
+  AttentionSpec spec = with_group(sequences_spec(64, 0, false), 4, 2);
   spec.ragged_kv = true;
   trials.push_back({spec, {{{70}, {200, 129, 0, 64}}, {{1}, {1, 300}}}});
-  spec = with_group(spec_of(192, 0, true), 4, 2);
+  spec = with_group(sequences_spec(192, 0, true), 4, 2);
   spec.ov_depth = 128;
   spec.ragged_kv = true;
   trials.push_back({spec, {{{130, 1, 70, 0, 64}, {130, 70, 200, 5, 150}}, {{1, 5}, {0, 0}}}});
-  spec = with_group(spec_of(96, 0, true, mask_of(Kind::kSlidingWindow)), 3, 3);
+  spec = with_group(sequences_spec(96, 0, true, mask_of(Kind::kSlidingWindow)), 3, 3);
   spec.ragged_kv = true;
   spec.sink = true;
   spec.partition_keys = 192;
@@ -180,7 +181,7 @@ TEST_F(Sm90Sequences, RaggedKeys) {
 
 // Rows past a sequence's end are the next one's keys. What they hold does not matter, NaN or not.
 TEST_F(Sm90Sequences, ANeighboursKeysAreNotSeen) {
-  AttentionSpec spec = spec_of(64, 0, true);
+  AttentionSpec spec = sequences_spec(64, 0, true);
   spec.ragged_kv = true;
   const auto kernel = compiled(spec);
   ASSERT_TRUE(kernel);
@@ -207,7 +208,7 @@ TEST_F(Sm90Sequences, LengthsWithoutTheNewRows) {
   for (const auto& [page_size, ragged] :
        some_of<std::pair<int, bool>>({{0, true}, {16, false}, {3, true}})) {
     SCOPED_TRACE(page_size);
-    AttentionSpec spec = spec_of(64, page_size, ragged);
+    AttentionSpec spec = sequences_spec(64, page_size, ragged);
     spec.kv_lens_exclude_new = true;
     std::vector<Lengths> batches{{{70}, {200, 70, 134}}, {{1}, {1, 300}}};
     if (ragged) batches = {{{70, 1, 0, 5}, {200, 1, 64, 5}}};
@@ -248,7 +249,7 @@ std::vector<View> views_of(std::int64_t rows, std::int64_t pages, std::int64_t h
 void Sm90Sequences::expect_layouts(int rows) {
   SCOPED_TRACE(rows);
   constexpr int kHeads = 2, kDepth = 64;
-  const AttentionSpec spec = with_group(spec_of(kDepth, rows, true), 4, 2);
+  const AttentionSpec spec = with_group(sequences_spec(kDepth, rows, true), 4, 2);
   const auto kernel = compiled(spec);
   ASSERT_TRUE(kernel);
   const auto packed = problem_of(spec, {{20, 1}, {50, 35}});
@@ -294,13 +295,13 @@ TEST_F(Sm90Sequences, WrongTablesAndLengthsDoNoHarm) {
       {"q_offsets", {0, 139, 20, 139}},          {"q_offsets", {kMin, 70, kMax, -5}},
       {"q_offsets", {kMax, kMin, kMax, kMin}},   {"q_offsets", {0, 0, 0, kMax}}};
   for (const int page_size : some_of<int>({16, 3})) {
-    expect_no_harm(spec_of(64, page_size, true), wrong);
+    expect_no_harm(sequences_spec(64, page_size, true), wrong);
   }
-  AttentionSpec spec = spec_of(64, 16, true);
+  AttentionSpec spec = sequences_spec(64, 16, true);
   spec.kv_lens_exclude_new = true;
   spec.partition_keys = 64;
   expect_no_harm(spec, {{"kv_lens", {kMax, kMax, kMax}}, {"kv_lens", {kMin, 99, -1}}});
-  spec = spec_of(64, 0, true);
+  spec = sequences_spec(64, 0, true);
   spec.ragged_kv = true;
   expect_no_harm(spec, {{"kv_offsets", {0, 190, 20, 194}},
                         {"kv_offsets", {kMin, 70, kMax, -5}},
@@ -314,7 +315,7 @@ TEST_F(Sm90Sequences, BoundedWaits) {
   PlanOptions options;
   options.debug_waits = true;
   const Result<emulator::GeneratedKernel> kernel = emulator::generate_kernel(
-      spec_of(128, 16, true), options, TemplateSet::embedded(), nullptr, CompileTo::kImage);
+      sequences_spec(128, 16, true), options, TemplateSet::embedded(), nullptr, CompileTo::kImage);
   ASSERT_TRUE(kernel.ok()) << kernel.error().to_string();
   EXPECT_EQ(kernel->log.find("serialized"), std::string::npos) << kernel->log;
 }

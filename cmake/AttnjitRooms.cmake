@@ -3,8 +3,8 @@
 # include another one.
 # COLD: no launch, no lookup of a kernel and no emulated instruction passes through the room. It is compiled at -O1,
 # which takes three quarters of the time that -O3 takes.
-# Where headers are precompiled, eight files of a room are compiled together: it takes half the time. Their unnamed
-# namespaces are then one, so that no two of them define the same name. BY_FOLDER: the files of each folder of the room
+# Where headers are precompiled, eight files of a room or of a test are compiled together: it takes half the time. Their
+# unnamed namespaces are then one, so that no two of them define the same name. BY_FOLDER: the files of each folder of the room
 # are compiled together, so that siblings in two folders may have the same names. APART: each file is compiled alone.
 # attnjit_unoptimised(TARGET): the target's own code decides no speed; what it links is optimised. It compiles in half
 # the time.
@@ -92,21 +92,30 @@ if(ATTNJIT_PRECOMPILE AND ATTNJIT_BUILD_TESTS)
   attnjit_unoptimised(attnjit_test_headers)
 endif()
 
-function(attnjit_test NAME)
-  cmake_parse_arguments(TEST "" "TIMEOUT;FOLDER" "SOURCES;LIBS;LABELS" ${ARGN})
+# The program of attnjit_test, and the names and properties of its tests. NAMES f: the tests of the GoogleTest filter f.
+function(attnjit_test_program NAME)
+  cmake_parse_arguments(TEST "" "" "SOURCES;LIBS" ${ARGN})
+  add_executable(${NAME} ${TEST_SOURCES})
+  if(ATTNJIT_PRECOMPILE)
+    target_precompile_headers(${NAME} REUSE_FROM attnjit_test_headers)
+    list(LENGTH TEST_SOURCES count)
+    if(count GREATER 1)
+      set_target_properties(${NAME} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+    endif()
+  endif()
+  target_link_libraries(${NAME} PRIVATE attnjit_options ${TEST_LIBS} GTest::gtest_main fmt::fmt)
+  target_include_directories(${NAME} PRIVATE ${ATTNJIT_SOURCE_DIR_INCLUDE})
+  attnjit_unoptimised(${NAME})
+endfunction()
+
+function(attnjit_discover NAME)
+  cmake_parse_arguments(TEST "" "PREFIX;FILTER;TIMEOUT;FOLDER" "LABELS" ${ARGN})
   if(NOT TEST_TIMEOUT)
     set(TEST_TIMEOUT 120)
   endif()
   if(ATTNJIT_SANITIZE)  # several times as slow, and the compiler runs in some tests
     math(EXPR TEST_TIMEOUT "${TEST_TIMEOUT} * 5")
   endif()
-  add_executable(${NAME} ${TEST_SOURCES})
-  if(ATTNJIT_PRECOMPILE)
-    target_precompile_headers(${NAME} REUSE_FROM attnjit_test_headers)
-  endif()
-  target_link_libraries(${NAME} PRIVATE attnjit_options ${TEST_LIBS} GTest::gtest_main fmt::fmt)
-  target_include_directories(${NAME} PRIVATE ${ATTNJIT_SOURCE_DIR_INCLUDE})
-  attnjit_unoptimised(${NAME})
   cmake_path(RELATIVE_PATH CMAKE_CURRENT_SOURCE_DIR BASE_DIRECTORY ${PROJECT_SOURCE_DIR}/tests OUTPUT_VARIABLE folder)
   string(REGEX REPLACE "/.*" "" folder "${folder}")
   if(TEST_FOLDER)
@@ -117,20 +126,59 @@ function(attnjit_test NAME)
   endif()
   add_dependencies(tests_${folder} ${NAME})
   include(GoogleTest)
-  gtest_discover_tests(${NAME} TEST_PREFIX ${NAME}. DISCOVERY_MODE PRE_TEST
+  gtest_discover_tests(${NAME} TEST_PREFIX ${TEST_PREFIX}. TEST_FILTER "${TEST_FILTER}" DISCOVERY_MODE PRE_TEST
     # NOTE: LeakSanitizer crashes over the thread-local storage of libraries that were closed again (the fake and the
     # real driver are); this is its documented switch for that, and leaks are still looked for.
     PROPERTIES TIMEOUT ${TEST_TIMEOUT} ENVIRONMENT ASAN_OPTIONS=intercept_tls_get_addr=0
                LABELS "${folder};${TEST_LABELS}")
 endfunction()
 
-# attnjit_kernel_tests(ROOM TEST... LIBS ...): test_ROOM_TEST of TEST_test.cpp, which runs each launch in one order of
-# execution, and the proof ROOM.TEST_orders, which runs it in ten.
+function(attnjit_test NAME)
+  cmake_parse_arguments(TEST "" "TIMEOUT;FOLDER" "SOURCES;LIBS;LABELS" ${ARGN})
+  attnjit_test_program(${NAME} SOURCES ${TEST_SOURCES} LIBS ${TEST_LIBS})
+  attnjit_discover(${NAME} PREFIX ${NAME} FILTER "*" TIMEOUT "${TEST_TIMEOUT}" FOLDER "${TEST_FOLDER}"
+    LABELS ${TEST_LABELS})
+endfunction()
+
+# attnjit_tests(ROOM TEST... LIBS ... [TIMEOUT s]): one program test_ROOM of all TEST_test.cpp, which compiles in half the
+# time of one for each; the tests of each file are named test_ROOM_TEST. Sets ROOM_TEST_filter to their GoogleTest filter.
+function(attnjit_tests ROOM)
+  cmake_parse_arguments(FILES "" "TIMEOUT" "LIBS" ${ARGN})
+  set(tests ${FILES_UNPARSED_ARGUMENTS})
+  list(TRANSFORM tests APPEND _test.cpp OUTPUT_VARIABLE sources)
+  attnjit_test_program(test_${ROOM} SOURCES ${sources} LIBS ${FILES_LIBS})
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${sources})  # whose suites are read here
+  set(all)
+  foreach(test IN LISTS tests)
+    file(READ ${test}_test.cpp text)
+    string(REGEX MATCHALL "\nTEST(_[FP])?\\([A-Za-z0-9_]+" suites "${text}")
+    list(TRANSFORM suites REPLACE "\nTEST_P\\((.+)" "*/\\1.*")  # and the names of its sets of parameters
+    list(TRANSFORM suites REPLACE "\nTEST(_F)?\\((.+)" "\\2.*")
+    list(REMOVE_DUPLICATES suites)
+    list(APPEND all ${suites})
+    list(JOIN suites ":" filter)
+    attnjit_discover(test_${ROOM} PREFIX test_${ROOM}_${test} FILTER "${filter}" TIMEOUT "${FILES_TIMEOUT}")
+    set(${ROOM}_${test}_filter "${filter}" PARENT_SCOPE)
+  endforeach()
+  # Each test is run under the name of one file: suites of two files have two names, and none is left out.
+  set(distinct ${all})
+  list(REMOVE_DUPLICATES distinct)
+  if(NOT all STREQUAL distinct)
+    message(FATAL_ERROR "two files of test_${ROOM} have a suite of the same name: ${all}")
+  endif()
+  list(JOIN all ":" filter)
+  add_test(NAME ${ROOM}.none_left_out COMMAND test_${ROOM} --gtest_filter=-${filter})
+  set_tests_properties(${ROOM}.none_left_out PROPERTIES PASS_REGULAR_EXPRESSION "0 tests from 0 test suites ran"
+    LABELS ${ROOM})
+endfunction()
+
+# attnjit_kernel_tests(ROOM TEST... LIBS ...): attnjit_tests, which run each launch in one order of execution, and for
+# each file the proof ROOM.TEST_orders, which runs it in ten.
 function(attnjit_kernel_tests ROOM)
+  attnjit_tests(${ROOM} ${ARGN} TIMEOUT 600)
   cmake_parse_arguments(KERNEL "" "" "LIBS" ${ARGN})
   foreach(test IN LISTS KERNEL_UNPARSED_ARGUMENTS)
-    attnjit_test(test_${ROOM}_${test} SOURCES ${test}_test.cpp LIBS ${KERNEL_LIBS} TIMEOUT 600)
-    add_test(NAME ${ROOM}.${test}_orders COMMAND test_${ROOM}_${test})
+    add_test(NAME ${ROOM}.${test}_orders COMMAND test_${ROOM} --gtest_filter=${${ROOM}_${test}_filter})
     set_tests_properties(${ROOM}.${test}_orders PROPERTIES
       ENVIRONMENT ATTNJIT_TEST_SEEDS=10 TIMEOUT 7200 LABELS proof)
   endforeach()

@@ -51,7 +51,7 @@ def proofs_of(folder, pattern):
         costs = costs_of(folder)
         for proof in proofs:
             if proof["name"].endswith("_orders"):
-                proof["tests"] = tests_of(proof["command"][0], costs)
+                proof["tests"] = tests_of(proof, costs)
     return [proof for proof in proofs if re.search(pattern, proof["name"])]
 
 
@@ -66,15 +66,16 @@ def costs_of(folder):
     return costs
 
 
-def tests_of(program, costs):
-    """The GoogleTests of a program, and what each costs in a usual run."""
-    listed = subprocess.run([program, "--gtest_list_tests"], check=True, capture_output=True, text=True)
+def tests_of(proof, costs):
+    """The GoogleTests of a proof, and what each costs in a usual run."""
+    listed = subprocess.run([*proof["command"], "--gtest_list_tests"], check=True, capture_output=True, text=True)
+    usual = "test_" + proof["name"].removesuffix("_orders").replace(".", "_")
     tests, suite = {}, ""
     for line in listed.stdout.splitlines():
         name = line.split("#")[0].rstrip()
         if name.startswith("  "):
             full = suite + name.strip()
-            tests[full] = costs.get(f"{pathlib.Path(program).name}.{full}", 1.0)
+            tests[full] = costs.get(f"{usual}.{full}", 1.0)
         elif name.endswith("."):
             suite = name
     return tests

@@ -17,7 +17,7 @@ expect_failure() {
   if said=$("${run[@]}" "${@:2}"); then echo "passed: $said"; exit 1; fi
   [[ $said == *"$1"* ]] || { echo "$said"; exit 1; }
 }
-printf '#!/bin/sh\nexit 3\n' > there/test_sm90_widening
+printf '#!/bin/sh\nexit 3\n' > there/test_sm90
 expect_failure "2 failed"
-printf '#!/bin/sh\nexec sleep 60\n' > there/test_sm90_widening
+printf '#!/bin/sh\nexec sleep 60\n' > there/test_sm90
 expect_failure "2 not ended" --seconds 1

@@ -2,12 +2,15 @@
 // Makes the subjects of descriptions: compiles each kernel, and plans its launches.
 #include "description.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
 #include "../attention/generated_kernel.h"
 #include "attention_subject.h"
 #include "plan/launch/family_launch.h"
+#include "plan/mla/mla_tiles.h"
 #include "plan/sm100/sm100_plan.h"
 #include "verify/compare.h"
 
@@ -19,6 +22,51 @@ verify::ParamArgument documents_of(int length) {
   verify::Tensor doc = verify::make_tensor(Dtype::kI32, {2048});
   for (std::int32_t i = 0; i < 2048; ++i) doc.as<std::int32_t>()[i] = i / length;
   return {"doc", std::move(doc)};
+}
+
+/// Makes a launch of absorbed MLA ask how long its sequences are.
+void ask_lengths(const KernelPlan& plan, std::int32_t even_parts, LaunchSequence& sequence) {
+  for (LaunchRecipe& recipe : sequence.launches) {
+    const std::vector<KernelParameter>& parameters = plan.kernels[recipe.kernel].parameters;
+    for (std::size_t i = 0; i < recipe.args.size(); ++i) {
+      if (parameters[i].name == "even_parts") recipe.args[i].value = even_parts;
+    }
+  }
+}
+
+std::int64_t argument(const KernelPlan& plan, const LaunchRecipe& recipe, std::string_view name) {
+  const std::vector<KernelParameter>& parameters = plan.kernels[recipe.kernel].parameters;
+  for (std::size_t i = 0; i < recipe.args.size(); ++i) {
+    if (parameters[i].name == name) return std::get<std::int32_t>(recipe.args[i].value);
+  }
+  return 0;
+}
+
+/// An error where the device would not deal out runs (templates/common/sequence_runs.cuh): it does
+/// where even parts take longer.
+Status deals_runs(const KernelPlan& plan, const Shape& shape, const LaunchRecipe& recipe) {
+  const std::int64_t parts = argument(plan, recipe, "partitions");
+  const std::int64_t even = argument(plan, recipe, "even_parts");
+  const std::int64_t rows = std::int64_t{MlaTiles::kRows} * recipe.cluster[0];
+  const std::int64_t tiles =
+      ((shape.q_lens.front() << mla_head_shift(plan.spec)) + rows - 1) / rows;
+  const std::int64_t workers = recipe.grid[0] / recipe.cluster[0], teams = workers / tiles;
+  std::int64_t all = 0, longest = 0;
+  for (const std::int64_t keys : shape.kv_lens) {
+    const std::int64_t units =
+        std::max<std::int64_t>((keys + MlaTiles::kKeys - 1) / MlaTiles::kKeys, 1);
+    all += units;
+    longest = std::max(longest, units);
+  }
+  if (parts > even && even > 0 && teams > 1) {
+    const std::int64_t length = std::max((all - 1) / teams, (longest - 1) / parts) + 1;
+    const auto sequences = static_cast<std::int64_t>(shape.kv_lens.size());
+    const std::int64_t rounds = (sequences * even * tiles + workers - 1) / workers;
+    if (rounds * ((longest + even - 1) / even) > length + length / 16 + 2) return {};
+  }
+  return make_error(
+      ErrorCode::kInvalid,
+      fmt::format("no runs are dealt out: {} parts, {} even ones, {} teams", parts, even, teams));
 }
 
 Result<Call> call_of(const KernelPlan& plan, const Shape& shape) {
@@ -39,6 +87,8 @@ Result<Call> call_of(const KernelPlan& plan, const Shape& shape) {
   Status launched =
       plan_launch_in_parts(plan, problem->launch_shapes(), problem->launch_scalars(),
                            problem->param_values(), device, shape.partitions, sequence);
+  if (launched && shape.even_parts) ask_lengths(plan, *shape.even_parts, sequence);
+  if (launched && shape.runs) launched = deals_runs(plan, shape, sequence.launches.front());
   if (!launched) return std::move(launched).error();
   // An sm_100a kernel whose CTAs walk the work tiles of sequences of one length takes as many as
   // the grid leaves it: one CTA, or pair, takes them all, and every buffer is handed over. A

@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "attnjit/spec.h"
@@ -31,11 +32,32 @@ struct Shape {
   int pairs = 2;       ///< that a merge merges
   /// Into which a launch that may choose splits the keys; nullopt: it chooses.
   std::optional<std::int32_t> partitions = {};
+  /// Of a launch of absorbed MLA that asks how long its sequences are: the parts of each if they
+  /// are about as long as one another. NOTE: the host asks of long sequences alone.
+  std::optional<std::int32_t> even_parts = {};
+  bool runs = false;  ///< they must be dealt out in runs
 };
 
 /// The problem with its keys in so many partitions, which few SMs take one behind another.
 inline Shape in_parts(int partitions, Shape shape) {
   shape.partitions = partitions;
+  return shape;
+}
+
+/// The problem of absorbed MLA whose launch asks how long its sequences are, of which each has so
+/// many parts at most; and where runs must be dealt out.
+inline Shape asking(int partitions, int even_parts, Shape shape) {
+  shape.partitions = partitions;
+  shape.even_parts = even_parts;
+  return shape;
+}
+inline Shape in_runs(int partitions, int even_parts, Shape shape) {
+  shape.runs = true;
+  return asking(partitions, even_parts, std::move(shape));
+}
+/// The same by the launch's own choice.
+inline Shape in_runs(Shape shape) {
+  shape.runs = true;
   return shape;
 }
 

@@ -89,6 +89,52 @@ std::vector<Description> dense_subjects() {
   };
 }
 
+// Sequences that differ in length, whose keys are dealt out in runs: a sequence with a part in
+// every CTA, others whole and without keys; runs that end between sequences; sequences of two query
+// tiles, whose teams are two CTAs; a maximum that grows in every part; and even parts, by which
+// nothing is cut and the merge has nothing to do.
+std::vector<Description> run_subjects() {
+  const auto with_sink = [](AttentionSpec& spec) {
+    spec.num_partitions = 0;
+    spec.sink = true;
+  };
+  const auto of_rows = [](AttentionSpec& spec) {
+    spec.num_partitions = 0;
+    spec.page_size = 3;
+  };
+  // More sequences than a warp has lanes. Runs of 5 units would cut the last in 3 parts, one more
+  // than it may have; runs of 8 do not. Its first unit is the 32nd.
+  Shape many = in_runs(2, 1, {{1}, std::vector<std::int64_t>(33, 5), 9});
+  many.kv_lens.back() = 9 * 64;
+  const std::vector<Shape> runs = {in_runs(6, 1, {{1}, {430, 70, 0, 330}, 3, kNormal, true}),
+                                   in_runs(6, 1, {{2}, {700, 130}, 4, kRaised}),
+                                   in_runs(8, 1, {{4}, {500, 2}, 5}),
+                                   in_runs({{1}, {2100, 70}, 2}),
+                                   many,
+                                   in_runs(20, 1, {{1}, {1150, 5}, 20, kRaised}),
+                                   {{5}, {1000}, 132},
+                                   in_parts(1, {{1}, {150, 70}, 1}),
+                                   asking(6, 1, {{1}, {150, 140}, 2}),
+                                   asking(6, 3, {{1}, {150, 140}, 2})};
+  const std::vector<Shape> rows = {in_runs(6, 1, {{2}, {430, 70, 0, 330}, 3, kNormal, true}),
+                                   in_runs(6, 2, {{1}, {60, 700}, 2, kRaised}),
+                                   many,
+                                   {{1}, {260, 330}, 1, kRaised},
+                                   asking(6, 1, {{1}, {150, 140}, 2})};
+  return {
+      {"sm90 runs mla 192/128", with(absorbed(Arch::kSm90a, Kind::kCausal), with_sink), runs,
+       two_stages()},
+      {"sm90 runs mla rows 192/128", with(absorbed(Arch::kSm90a, Kind::kCausal), of_rows), rows,
+       two_stages()},
+      {"sm90 runs dsv32", packed(Arch::kSm90a, 0, Kind::kCausal), rows},
+      {"sm_100a runs mla 192/128", with(absorbed(Arch::kSm100a, Kind::kCausal), with_sink), runs,
+       three_stages()},
+      {"sm_100a runs mla rows 192/128", with(absorbed(Arch::kSm100a, Kind::kCausal), of_rows), rows,
+       three_stages()},
+      {"sm_100a runs dsv32", packed(Arch::kSm100a, 0, Kind::kCausal), rows},
+  };
+}
+
 // Lists that are longer than their sequence, and shorter; in one part, and in several that one CTA
 // takes one behind another, of which the last have no keys, or several CTAs, which end soon; and
 // the format dsv32 and e4m3, with lists and without.
@@ -160,7 +206,8 @@ std::vector<Description> deep_subjects() {
 }  // namespace
 
 Result<Subjects> make_mla_subjects(const Wanted& wanted) {
-  return make_described({dense_subjects(), list_subjects(), deep_subjects()}, wanted);
+  return make_described({dense_subjects(), run_subjects(), list_subjects(), deep_subjects()},
+                        wanted);
 }
 
 }  // namespace attnjit::emulator

@@ -179,6 +179,7 @@ Mutants mutants_of(const std::string& subject, const std::string& ptx, const Lau
   const bool from_template = subject.starts_with(kTemplatePrefix);
   for (const Rule& rule : from_template ? template_rules() : rules()) maker.apply(rule);
   for (const Rule& rule : order_rules()) maker.apply(rule);
+  for (const Rule& rule : run_rules()) maker.apply(rule);
   for (const MoveRule& rule : move_rules()) maker.apply(rule);
   for (const LaunchRule& rule : from_template ? template_launch_rules() : launch_rules()) {
     maker.apply(rule);

@@ -50,6 +50,8 @@ const std::vector<Rule>& template_rules();
 const std::vector<LaunchRule>& template_launch_rules();
 /// Of how threads wait for one another, in every kernel (order_rules.cpp).
 const std::vector<Rule>& order_rules();
+/// Of runs over sequences.
+const std::vector<Rule>& run_rules();
 const std::vector<MoveRule>& move_rules();
 
 /// A damaged kernel.

@@ -10,6 +10,7 @@
 #include "sm90/output.cuh"
 #include "sm90/products.cuh"
 #include "sm90/scales.cuh"
+#include "sm90/score_registers.cuh"
 #include "sm90/softmax.cuh"
 #include "sm90/tile_notes.cuh"
 
@@ -56,6 +57,9 @@ struct Consumer {
   /// Whether bits of a masked tile are found before there are scores, and not with them: of masks
   /// of intervals where a map says of some blocks that the mask is not asked.
   ATTNJIT_DEVICE static constexpr bool asks_first() { return !Mask::kInterval || Config::kMapped; }
+  /// Whether probabilities are made in the registers of S. NOTE: not e4m3's, of which products make
+  /// the sums, or polynomials some probabilities.
+  static constexpr bool kInPlace = !Config::kE4m3;
   static constexpr bool kPvBf16 = Layout::kPvOperand == WgmmaOperand::kBf16;
   /// Whether tiles after a first one look for maxima only where they must. NOTE: not where P is
   /// e4m3, which is saturated so soon that many tiles would; not where K and V are widened, whose P
@@ -147,9 +151,8 @@ struct Consumer {
   }
   /// NOTE: a wgmma wait covers the executing threads' products, so each warp hands back for itself.
   template <int kPending>
-  ATTNJIT_DEVICE void end_qk(Scores& s, const Rows& rows) {
+  ATTNJIT_DEVICE void end_qk(const Rows& rows) {
     wgmma_wait<kPending>();
-    ScoresOf<Config>::read(s);
     if (lane == 0) mbarrier_arrive(smem.k_empty(k_ring.stage));
     if (Config::kListed ? !rows.next.is_tile() : rows.index == rows.own.tile_begin)
       release_q_early();
@@ -162,7 +165,7 @@ struct Consumer {
   /// O += P V of the tile before, by itself.
   ATTNJIT_DEVICE void product_pv(Rows& rows) {
     await_v();
-    pin_registers(rows.p);
+    pin_probabilities(rows);
     wgmma_fence();
     begin_pv(rows);
     end_pv();
@@ -170,6 +173,11 @@ struct Consumer {
   }
 
   // ---- Scores to probabilities
+
+  /// Where no statement that keeps its place has made them.
+  ATTNJIT_DEVICE static void pin_probabilities(Rows& rows) {
+    if constexpr (!kInPlace) pin_registers(rows.p);
+  }
 
   ATTNJIT_DEVICE bool is_masked(const Rows& rows) const {
     return Config::kListed ? !rows.note.full(rank) : !rows.in_core();
@@ -189,14 +197,13 @@ struct Consumer {
           arguments.block_bits + static_cast<i64>(rows.note.bits - 1) * kBlockWords + (lane & 3);
       const int first = rows.index % (kMapBlock / Config::kTileN) * kTileBits;
       const int first_kv = rows.index * Config::kTileN + 2 * (lane & 3);
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
+      for_both_rows([&](int half) {
         // NOTE: rows that the sequence has not are read as well: they are the block's. Of keys that
         // it has not a map which was made for a longer one says anything.
         const int row = (rows.first_row + 8 * half) >> Config::kGqaShift & (kMapBlock - 1);
         bits[half][0] = block[row * kRowWords] >> first &
                         low_bits(columns_before(rows.scores.row[half].kv_len - first_kv));
-      }
+      });
     }
   }
   /// Asks a mask which scores of a tile it shows: while they are made.
@@ -219,16 +226,37 @@ struct Consumer {
   }
 
   /// Modifies and masks.
-  ATTNJIT_DEVICE void finish_scores(Scores& s, Rows& rows, bool masked, const Bits& bits) {
-    rows.scores.first_kv = rows.index * Config::kTileN + 2 * (lane & 3);
-    modify_scores<ScoreMod>(s, rows.scores, rows.state, rows.scale, params);
-    if (masked) {
-      if constexpr (!asks_first()) {
-        mask_scores<Mask>(s, rows.scores, params);
-      } else {
-        hide(s, bits);
-      }
+  ATTNJIT_DEVICE void finish_scores(Rows& rows, bool masked, Bits& bits) {
+    if constexpr (!ScoreMod::kIdentity) {
+      rows.scores.first_kv = rows.index * Config::kTileN + 2 * (lane & 3);
+      Scores s;
+      ScoresOf<Config>::read(s);
+      modify_scores<ScoreMod>(s, rows.scores, rows.state, rows.scale, params);
+      ScoresOf<Config>::write(s);
     }
+    if (masked) {
+      if constexpr (!asks_first()) ask_mask(bits, rows);
+      ScoresOf<Config>::hide(bits);
+    }
+  }
+
+  /// Makes P of them, in registers which the product of the tile before may read until `end`, that
+  /// is told of its end. True where earlier tiles are to be corrected.
+  template <class End>
+  ATTNJIT_DEVICE bool make_probabilities(Rows& rows, float (&correction)[2], const End& end) {
+    bool moved;
+    if constexpr (kInPlace) {
+      moved = rows.softmax.template step<ScoresOf<Config>>(correction);
+      end();
+      ScoresOf<Config>::template pack<kPvBf16>(rows.p);
+    } else {
+      Scores s;
+      ScoresOf<Config>::read(s);
+      moved = rows.softmax.step(s, correction);
+      end();
+      pack_probabilities<Config>(rows.p, s);
+    }
+    return moved;
   }
 
   // ---- KV tiles
@@ -256,7 +284,7 @@ struct Consumer {
       await_turn<Config>(rank);
       if constexpr (Config::kListed) {
         await_v();
-        pin_registers(rows.p);
+        pin_probabilities(rows);
         wgmma_fence();
         begin_pv(rows);
       } else {
@@ -271,7 +299,6 @@ struct Consumer {
   /// S and the softmax of such a tile, whose K is there.
   ATTNJIT_DEVICE void scores_alone(Rows& rows, Bits& bits, Note note, bool passes_turn,
                                    bool releases_v) {
-    Scores s;
     float correction[2];
     wgmma_fence();
     begin_qk(rows);
@@ -280,15 +307,13 @@ struct Consumer {
     if constexpr (asks_first()) {
       if (asks(rows)) ask_mask(bits, rows);
     }
-    end_qk<0>(s, rows);
+    end_qk<0>(rows);
     if (releases_v) {
       release_v();
       add_row_sums(rows);
     }
-    finish_scores(s, rows, is_masked(rows), bits);
-    const bool moved = rows.softmax.step(s, correction);
-    pack_probabilities<Config>(rows.p, s);
-    if (moved) correct(rows, correction);
+    finish_scores(rows, is_masked(rows), bits);
+    if (make_probabilities(rows, correction, [] {})) correct(rows, correction);
   }
 
   /// A tile whose S is issued with P V of the tile before. Where there is a map, a masked one has
@@ -299,7 +324,6 @@ struct Consumer {
       first_tile(rows, false);
       return;
     }
-    Scores s;
     Bits bits;
     float correction[2];
     if constexpr (Config::kMapBits) {
@@ -308,7 +332,7 @@ struct Consumer {
     await_k();
     const Note note = read_note();
     await_turn<Config>(rank);
-    pin_registers(rows.p);
+    pin_probabilities(rows);
     wgmma_fence();
     begin_qk(rows);
     await_v();
@@ -319,17 +343,17 @@ struct Consumer {
     if constexpr (asks_first() && !Config::kMapBits) {
       if (masked) ask_mask(bits, rows);
     }
-    end_qk<1>(s, rows);
-    finish_scores(s, rows, masked, bits);
+    end_qk<1>(rows);
+    finish_scores(rows, masked, bits);
     bool moved;
     if constexpr (kFollows) {
       end_pv();  // whose operand P's registers are
-      moved = rows.softmax.template follow<kPvBf16>(s, rows.p, correction);
+      moved = rows.softmax.template follow<ScoresOf<Config>, kPvBf16>(rows.p, correction);
     } else {
-      moved = rows.softmax.step(s, correction);
-      end_pv();
-      add_row_sums(rows);
-      pack_probabilities<Config>(rows.p, s);
+      moved = make_probabilities(rows, correction, [&] {
+        end_pv();
+        add_row_sums(rows);
+      });
     }
     if (moved) correct(rows, correction);
   }
@@ -373,10 +397,11 @@ struct Consumer {
       } while (rows.left());
       release_q_late();
       last_product(rows);
-    } else if constexpr (Mask::kFromZero && !Mask::kHidesNothing) {
-      // Masked tiles come first, and beyond the first tile seldom more than one. NOTE: for compile
-      // time one place multiplies P V by itself: before a tile by itself, and at the end. Of masks
-      // whose first tile has no loop it would take longer.
+    } else if constexpr (Mask::kFromZero) {
+      // Masked tiles come first, and beyond the first tile seldom more than one; without a mask
+      // there is the first one. NOTE: for compile time one place multiplies P V by itself: before a
+      // tile by itself, and at the end. Of windows, whose first tile has no loop, it would take
+      // longer. So it does without a mask, where loops are shorter for it above depth 128.
       for (bool first = true;; first = false) {
         const bool more = rows.left();
         if (more) await_k();
@@ -397,9 +422,7 @@ struct Consumer {
       first_tile(rows, true);
       release_q_late();
       --rows.index;
-      if constexpr (Mask::kHidesNothing) {
-        for (; rows.left(); --rows.index) tile(rows, false);
-      } else if constexpr (Mask::kHasCore) {
+      if constexpr (Mask::kHasCore) {
         // Masked tiles, full tiles, masked tiles.
         while (rows.left()) {
           for (; rows.left() && !rows.in_core(); --rows.index) tile(rows, true);
@@ -464,8 +487,7 @@ struct Consumer {
       }
     }
     float output_scale[2];
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
+    for_both_rows([&](int half) {
       const int head = rows.scores.row[half].h;
       float sink = 0.0f;
       if constexpr (Config::kSink) sink = arguments.sink[head];
@@ -480,7 +502,7 @@ struct Consumer {
           store_lse<Config>(row, lse, arguments);
         }
       }
-    }
+    });
     release_q_late();
     const int thread = thread_read_anew();
     store_output<Config>(output_scale, smem, arguments, rows.work, q_ring.stage, rank,
@@ -501,8 +523,7 @@ struct Consumer {
     if constexpr (!kOwnO) release_q(smem, q_ring.stage, rank, lane);
     float output_scale[2];
     bool seen[2];
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
+    for_both_rows([&](int half) {
       float lse;
       output_scale[half] = finish_row<Config, false>(rows.softmax.statistics(half), 0.0f, lse);
       output_scale[half] *= value_scale<Config>(rows.work, arguments);
@@ -514,7 +535,7 @@ struct Consumer {
                          lse_row<Config>(rows.work, rows.scores.row[half].h, position, arguments)] =
             lse;
       }
-    }
+    });
     if constexpr (kPartsDiffer<Config>) {
       const Lengths lengths = lengths_of<Config>(rows.work, arguments);
       if (is_first_part<Config, Mask>(rows.work, lengths, arguments, params)) {
@@ -527,13 +548,12 @@ struct Consumer {
   /// Says that the partitions which are no work, those but `parts`, saw no key. The merge reads the
   /// LSE of each.
   ATTNJIT_DEVICE void empty_parts(const Rows& rows, PartRange parts) {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      if (!is_row(rows, half)) continue;
+    for_both_rows([&](int half) {
+      if (!is_row(rows, half)) return;
       const int position = (rows.first_row + 8 * half) >> Config::kGqaShift;
       const i64 row = lse_row<Config>(rows.work, rows.scores.row[half].h, position, arguments);
       store_no_keys(parts, row, lane & 3, 4, arguments);
-    }
+    });
   }
 
   /// Whether one of the thread's two rows is the sequence's, and of a head.
@@ -562,26 +582,20 @@ struct Consumer {
       rows.core = Mask::core((max(group_row, 0) >> kShift) + first_q_idx,
                              (last_row >> kShift) + first_q_idx, lengths.kv, params);
     }
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
+    for_both_rows([&](int half) {
       const int row = rows.first_row + 8 * half;
       const int head = work.head + head_of_row<Config>(row);
       rows.scores.row[half] = {
           work.batch, head,      work.head / Config::kGroup, (row >> kShift) + first_q_idx, 0,
           lengths.q,  lengths.kv};
-    }
-#pragma unroll
-    for (int i = 0; i < kRowScales<Config>; ++i) {
-      const float scale = score_scale<Config>(work, rows.scores.row[i].h, arguments);
-      rows.scale.values[i] = scale;
-      rows.softmax.log2_scale.values[i] = !ScoreMod::kIdentity           ? kLog2e
-                                          : Config::kScales == kNoScales ? scale * kLog2e
-                                                                         : exponent_scale(scale);
-    }
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      rows.state[half] = ScoreMod::prepare(rows.scores.row[half].h, arguments.num_q_heads, params);
-    }
+      rows.state[half] = ScoreMod::prepare(head, arguments.num_q_heads, params);
+      if (half >= kRowScales<Config>) return;
+      const float scale = score_scale<Config>(work, head, arguments);
+      rows.scale.values[half] = scale;
+      rows.softmax.log2_scale.values[half] = !ScoreMod::kIdentity           ? kLog2e
+                                             : Config::kScales == kNoScales ? scale * kLog2e
+                                                                            : exponent_scale(scale);
+    });
     OutputOf<Config>::zero();
 
     rows.q_address = smem.q(q_ring.stage, rank);

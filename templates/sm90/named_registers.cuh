@@ -214,34 +214,8 @@ ATTNJIT_OUTPUT_WGMMA(192, 96)
 ATTNJIT_OUTPUT_WGMMA(224, 112)
 ATTNJIT_OUTPUT_WGMMA(256, 128)
 
-/// S of a tile of N keys, of a set. The N values below are the ones that plans use.
-template <int N, int kSet>
-struct ScoreRegisters {
-  static constexpr int kCount = N / 2;
-
-  template <int kFrom = 0>
-  ATTNJIT_DEVICE static void read(float (&s)[kCount]) {
-    static_assert(kCount % 8 == 0, "a statement names eight registers");
-    constexpr int set = kSet, i = kFrom;
-    float* const v = s + kFrom;
-    asm volatile(
-        "mov.f32 %0, s%8_%9;\n\t"
-        "mov.f32 %1, s%8_%10;\n\t"
-        "mov.f32 %2, s%8_%11;\n\t"
-        "mov.f32 %3, s%8_%12;\n\t"
-        "mov.f32 %4, s%8_%13;\n\t"
-        "mov.f32 %5, s%8_%14;\n\t"
-        "mov.f32 %6, s%8_%15;\n\t"
-        "mov.f32 %7, s%8_%16;"
-        : "=f"(v[0]), "=f"(v[1]), "=f"(v[2]), "=f"(v[3]), "=f"(v[4]), "=f"(v[5]), "=f"(v[6]),
-          "=f"(v[7])
-        : ATTNJIT_EIGHT
-        : "memory");
-    if constexpr (kFrom + 8 < kCount) read<kFrom + 8>(s);
-  }
-};
-
-/// S (+)= A * B as Wgmma::ss() of common/wgmma.cuh; rs(): A is a step of Q that is held.
+/// S (+)= A * B as Wgmma::ss() of common/wgmma.cuh; rs(): A is a step of Q that is held. The N
+/// values below are the ones that plans use.
 template <int N>
 struct ScoreWgmma;
 
@@ -320,7 +294,5 @@ ATTNJIT_SCORE_WGMMA(224, 112)
 template <class Config>
 using OutputOf = OutputRegisters<LayoutOf<Config>::kPvColumns / 2, LayoutOf<Config>::kPvFirst / 2,
                                  kOutputSet<Config>>;
-template <class Config>
-using ScoresOf = ScoreRegisters<Config::kTileN, Config::kBody>;
 
 }  // namespace attnjit::sm90

@@ -10,6 +10,7 @@
 #include "common/online.cuh"
 #include "common/quad_columns.cuh"
 #include "common/score_mod.cuh"
+#include "sm90/both_rows.cuh"
 #include "sm90/exponential.cuh"
 
 namespace attnjit::sm90 {
@@ -62,13 +63,20 @@ ATTNJIT_DEVICE void modify_scores(float (&s)[kCount], const ScoreTile& tile,
       s[i] = rows[(i >> 1 & 1) * (kCount / 2) + 2 * (i >> 2) + (i & 1)];
     }
   } else if constexpr (!ScoreMod::kIdentity) {
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-      const int half = (i >> 1) & 1;
+    for_both_rows([&](int half) {
       Coord c = tile.row[half];
-      c.kv_idx = tile.first_kv + 8 * (i >> 2) + (i & 1);
-      s[i] = ScoreMod::apply(state[half], s[i] * scale[half], c, p);
-    }
+      const typename ScoreMod::State row_state = state[half];
+      const float row_scale = scale[half];
+#pragma unroll
+      for (int i = 0; i < kCount; i += 4) {
+#pragma unroll
+        for (int k = 0; k < 2; ++k) {
+          float& score = s[i + 2 * half + k];
+          c.kv_idx = tile.first_kv + 2 * i + k;
+          score = ScoreMod::apply(row_state, score * row_scale, c, p);
+        }
+      }
+    });
   }
 }
 
@@ -129,8 +137,7 @@ ATTNJIT_DEVICE void visible_columns(ColumnBits<kCount>& bits, const ScoreTile& t
                                     const Params& p) {
   constexpr int kColumns = kCount / 2;
   static_assert(kColumns % 4 == 0, "a step is four columns");
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
+  for_both_rows([&](int half) {
     const Coord row = tile.row[half];
     const typename Mask::RowTest test = Mask::row_test(row, p);
     const int end = columns_before(row.kv_len - tile.first_kv);
@@ -140,7 +147,7 @@ ATTNJIT_DEVICE void visible_columns(ColumnBits<kCount>& bits, const ScoreTile& t
           visible_word<Mask>(test, row, tile.first_kv + 4 * word, min(32, kColumns - word), p) &
           low_bits(end - word);
     }
-  }
+  });
 }
 
 /// The same of a mask that is interpreted.
@@ -152,37 +159,20 @@ ATTNJIT_DEVICE void interpreted_columns(ColumnBits<kCount>& bits, const ScoreTil
   u32 words[2 * kWords];
   Mask::template columns<kColumns>(
       words, [&](int row, int column) { return coord_of(tile, row == 1, column); }, p);
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
+  for_both_rows([&](int half) {
     const int end = columns_before(tile.row[half].kv_len - tile.first_kv);
 #pragma unroll
     for (int word = 0; word < kWords; ++word) {
       bits[half][word] = words[half * kWords + word] & low_bits(end - 32 * word);
     }
-  }
+  });
 }
 
-/// The columns that a mask of intervals shows.
+/// The columns that a mask of intervals shows, of those before kv_len.
 template <class Mask, int kCount, class Params>
 ATTNJIT_DEVICE void interval_columns(ColumnBits<kCount>& bits, const ScoreTile& tile,
                                      const Params& p) {
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const KvRange row = Mask::row(tile.row[half].q_idx, tile.row[half].kv_len, p);
-    const int begin = columns_before(row.begin - tile.first_kv);
-    const int end = columns_before(row.end - tile.first_kv);
-#pragma unroll
-    for (int word = 0; word < kCount / 2; word += 32) {
-      bits[half][word / 32] = low_bits(end - word) & ~low_bits(begin - word);
-    }
-  }
-}
-
-/// Hides what a mask of intervals does not show, and the columns from kv_len on.
-template <class Mask, int kCount, class Params>
-ATTNJIT_DEVICE void mask_scores(float (&s)[kCount], const ScoreTile& tile, const Params& p) {
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
+  for_both_rows([&](int half) {
     const KvRange row = Mask::row(tile.row[half].q_idx, tile.row[half].kv_len, p);
     const int end = columns_before(row.end - tile.first_kv);
     const int begin = Mask::kFromZero ? 0 : columns_before(row.begin - tile.first_kv);
@@ -190,13 +180,9 @@ ATTNJIT_DEVICE void mask_scores(float (&s)[kCount], const ScoreTile& tile, const
     for (int word = 0; word < kCount / 2; word += 32) {
       u32 visible = low_bits(end - word);
       if constexpr (!Mask::kFromZero) visible &= ~low_bits(begin - word);
-#pragma unroll
-      for (int bit = 0; bit < 32 && word + bit < kCount / 2; ++bit) {
-        float& score = s[2 * (word + bit) - (bit & 1) + 2 * half];
-        score = (visible >> bit & 1) != 0 ? score : -infinity();
-      }
+      bits[half][word / 32] = visible;
     }
-  }
+  });
 }
 
 /// The largest (or the sum) of a row's four lanes.
@@ -229,34 +215,41 @@ struct OnlineSoftmax {
   /// where a row's maximum moved: earlier outputs are then to be multiplied by `correction`.
   template <int kCount>
   ATTNJIT_DEVICE bool step(float (&s)[kCount], float (&correction)[2]) {
-    float largest[2];  // of this lane's columns; where rows move by themselves, of the row's
-    find_largest(s, largest);
-    bool keep = true;
+    float largest[2] = {maximum[0], maximum[1]};
+    for_both_rows([&](int half) {
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      // How far, in exponents of 2, scores may exceed the running maximum before a warp's rows
-      // follow theirs: probabilities stay below 2^threshold, and most tiles leave sums and outputs
-      // as they are. Source: Zadouri et al., "FlashAttention-4", 2026.
-      if constexpr (Config::kRescaleByRow) largest[half] = quad_max(largest[half]);
-      const bool stays =
-          (maximum[half] - largest[half]) * log2_scale[half] >= -Config::kRescaleThreshold;
-      if (Config::kRescaleByRow && stays) largest[half] = maximum[half];  // its correction is 1
-      keep = keep && stays;
-    }
-    // NOTE: most tiles move no maximum, and a vote tells that sooner than the four shuffles that
-    // make a lane's maximum its row's. With kRescaleByRow it only spares work that changes no bit.
-    const bool moved = !__all_sync(0xffffffffu, keep);
-    if (moved) move_maxima(largest, correction);
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
+      for (int i = 2 * half; i < kCount; i += 4) {
+        largest[half] = fmaxf(largest[half], fmaxf(s[i], s[i + 1]));
+      }
+    });
+    const bool moved = move_far_maxima(largest, correction);
+    for_both_rows([&](int half) {
       const float origin = this->origin(half);
 #pragma unroll
       for (int i = 2 * half; i < kCount; i += 4) {
 #pragma unroll
-        for (int k = i; k < i + 2; ++k) s[k] = probability<kCount>(s, k, half, origin);
+        for (int k = i; k < i + 2; ++k) {
+          const float x = fmaf(s[k], log2_scale[half], -origin);
+          s[k] = by_polynomial<Config::kExp2FmaPairs, kCount / 4>(k / 4) ? exp2_polynomial(x)
+                                                                         : exp2_approx(x);
+        }
         if constexpr (!sums_by_product<Config>()) sum[half] += s[i] + s[i + 1];
       }
-    }
+    });
+    return moved;
+  }
+
+  /// The same of scores in registers with names (sm90/score_registers.cuh).
+  template <class Scores>
+  ATTNJIT_DEVICE bool step(float (&correction)[2]) {
+    static_assert(Config::kExp2FmaPairs == 0 && !sums_by_product<Config>(),
+                  "exponentials are the MUFU's, and sums are added up");
+    float largest[2] = {maximum[0], maximum[1]};
+    Scores::find_largest(largest);
+    const bool moved = move_far_maxima(largest, correction);
+    float sums[4];
+    Scores::make_probabilities({log2_scale[0], log2_scale[1]}, {-origin(0), -origin(1)}, sums);
+    add_pairs(sums);
     return moved;
   }
 
@@ -267,9 +260,8 @@ struct OnlineSoftmax {
   /// NOTE: that is seldom, and then the tile is computed again. Beside products a maximum of two
   /// numbers takes 1.76 times as long as alone, and 2^x 1.28 times (one H200,
   /// bench/results/h200-2026-11-26-tiles.txt).
-  template <bool kBf16, int kCount>
-  ATTNJIT_DEVICE bool follow(const float (&s)[kCount], u32 (&pairs)[kCount / 2],
-                             float (&correction)[2]) {
+  template <class Scores, bool kBf16>
+  ATTNJIT_DEVICE bool follow(u32 (&pairs)[Scores::kCount / 2], float (&correction)[2]) {
     static_assert(!Config::kRescaleByRow && Config::kPBias == 0.0f,
                   "rows of a warp move together, and P has no bias");
     static_assert(Config::kExp2FmaPairs == 0, "scores may exceed what the polynomial is for");
@@ -277,32 +269,21 @@ struct OnlineSoftmax {
                   "a whole power of two");
     constexpr float kMost = static_cast<float>(1 << static_cast<int>(Config::kRescaleThreshold));
     u32 moved = 0;
-    float part[2][2];  // of a row's columns, by turns
+    float sums[4];
     while (true) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const float origin = this->origin(half);
-#pragma unroll
-        for (int i = 2 * half; i < kCount; i += 4) {
-          const float first = probability<kCount>(s, i, half, origin);
-          const float second = probability<kCount>(s, i + 1, half, origin);
-          float& to = part[half][i / 4 % 2];
-          to = i < 8 ? first + second : to + (first + second);
-          pairs[i / 2] = pack_pair<kBf16>(first, second);
-        }
-      }
+      Scores::template probabilities<kBf16>({log2_scale[0], log2_scale[1]},
+                                            {-origin(0), -origin(1)}, pairs, sums);
       // NOTE: the compiler would make a copy of all this for the second pass, whose end it knows.
       moved = opaque(moved);
-      const bool small = part[0][0] <= kMost && part[0][1] <= kMost &&  //
-                         part[1][0] <= kMost && part[1][1] <= kMost;
+      const bool small = sums[0] <= kMost && sums[2] <= kMost &&  //
+                         sums[1] <= kMost && sums[3] <= kMost;
       if (moved != 0 || __all_sync(0xffffffffu, small)) break;
-      float largest[2];
-      find_largest(s, largest);
+      float largest[2] = {maximum[0], maximum[1]};
+      Scores::find_largest(largest);
       move_maxima(largest, correction);
       moved = 1;
     }
-#pragma unroll
-    for (int half = 0; half < 2; ++half) sum[half] += part[half][0] + part[half][1];
+    add_pairs(sums);
     return moved != 0;
   }
 
@@ -325,36 +306,41 @@ struct OnlineSoftmax {
   }
 
  private:
-  /// The largest of this lane's columns of each row, and of its maximum so far.
-  template <int kCount>
-  ATTNJIT_DEVICE void find_largest(const float (&s)[kCount], float (&largest)[2]) const {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      largest[half] = maximum[half];
-#pragma unroll
-      for (int i = 2 * half; i < kCount; i += 4) {
-        largest[half] = fmaxf(largest[half], fmaxf(s[i], s[i + 1]));
-      }
-    }
+  /// Moves the maxima to the largest of this lane's columns, if in the warp one has grown far. True
+  /// where it has.
+  ATTNJIT_DEVICE bool move_far_maxima(float (&largest)[2], float (&correction)[2]) {
+    bool keep = true;
+    for_both_rows([&](int half) {
+      // How far, in exponents of 2, scores may exceed the running maximum before a warp's rows
+      // follow theirs: probabilities stay below 2^threshold, and most tiles leave sums and outputs
+      // as they are. Source: Zadouri et al., "FlashAttention-4", 2026.
+      if constexpr (Config::kRescaleByRow) largest[half] = quad_max(largest[half]);
+      const bool stays =
+          (maximum[half] - largest[half]) * log2_scale[half] >= -Config::kRescaleThreshold;
+      if (Config::kRescaleByRow && stays) largest[half] = maximum[half];  // its correction is 1
+      keep = keep && stays;
+    });
+    // NOTE: most tiles move no maximum, and a vote tells that sooner than the four shuffles that
+    // make a lane's maximum its row's. With kRescaleByRow it only spares work that changes no bit.
+    const bool moved = !__all_sync(0xffffffffu, keep);
+    if (moved) move_maxima(largest, correction);
+    return moved;
   }
 
   /// Moves the maxima to the largest of the whole row, and makes the sums relative to them.
   ATTNJIT_DEVICE void move_maxima(const float (&largest)[2], float (&correction)[2]) {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
+    for_both_rows([&](int half) {
       const float row_max = Config::kRescaleByRow ? largest[half] : quad_max(largest[half]);
       correction[half] = exp2_approx((maximum[half] - row_max) * log2_scale[half]);
       maximum[half] = row_max;
       if constexpr (!sums_by_product<Config>()) sum[half] *= correction[half];
-    }
+    });
   }
 
-  /// The probability of score `i`.
-  template <int kCount>
-  ATTNJIT_DEVICE float probability(const float (&s)[kCount], int i, int half, float origin) const {
-    const float x = fmaf(s[i], log2_scale[half], -origin);
-    return by_polynomial<Config::kExp2FmaPairs, kCount / 4>(i / 4) ? exp2_polynomial(x)
-                                                                   : exp2_approx(x);
+  /// Adds a tile's sums, of which each row has two.
+  ATTNJIT_DEVICE void add_pairs(const float (&sums)[4]) {
+    sum[0] += sums[0] + sums[2];
+    sum[1] += sums[1] + sums[3];
   }
 
   /// What exponents of 2 are relative to.

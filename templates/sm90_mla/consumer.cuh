@@ -278,13 +278,13 @@ struct Consumer {
     }
     const bool in_core = first >= rows.core.begin && rows.core.end - first >= Config::kTileN;
     if (!in_core) {
+      sm90::ColumnBits<Config::kTileN / 2> bits;
       if constexpr (Mask::kInterval) {
-        sm90::mask_scores<Mask>(s, rows.scores, params);
+        sm90::interval_columns<Mask, Config::kTileN / 2>(bits, rows.scores, params);
       } else {
-        sm90::ColumnBits<Config::kTileN / 2> bits;
         sm90::visible_columns<Mask, Config::kTileN / 2>(bits, rows.scores, params);
-        sm90::hide(s, bits);
       }
+      sm90::hide(s, bits);
     }
     return rows.softmax.step(s, correction);
   }

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is done for each of the two rows of an accumulator that a thread has.
+#pragma once
+
+#include "common/ptx.cuh"
+
+namespace attnjit::sm90 {
+
+/// use(0), and then use(1). NOTE: no loop, for compile time. What a loop indexes is memory to the
+/// optimiser until it unrolls the loop, which comes late; of a struct's member, all of the struct
+/// is (docs/compile.md).
+template <class Use>
+ATTNJIT_DEVICE void for_both_rows(const Use& use) {
+  use(0);
+  use(1);
+}
+
+}  // namespace attnjit::sm90

@@ -10,9 +10,11 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <numeric>
 #include <queue>
 
 #include "base/architectures.h"
+#include "clock/survey.h"
 #include "clock/trace.h"
 #include "emulator/machine/module_state.h"
 #include "emulator/machine/run.h"
@@ -60,6 +62,21 @@ std::vector<std::uint64_t> choose_sms(std::uint64_t count, unsigned wanted, bool
     return chosen;
   }
   for (std::uint64_t i = 0; i < n; ++i) chosen.push_back(n == 1 ? 0 : i * (count - 1) / (n - 1));
+  return chosen;
+}
+
+/// Of SMs that load so much: one of those that load most, since the last to end decides the time,
+/// and the middle one of each part of the others, in the order of what they load.
+std::vector<std::uint64_t> choose_by_load(const std::vector<double>& loads, unsigned wanted) {
+  std::vector<std::uint64_t> order(loads.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::uint64_t a, std::uint64_t b) { return loads[a] > loads[b]; });
+  std::uint64_t most = 1;
+  while (most < order.size() && loads[order[most]] == loads[order[0]]) ++most;
+  std::vector<std::uint64_t> chosen = choose_sms(order.size(), wanted, true);
+  chosen[0] = std::min(chosen[0], most / 2);
+  for (std::uint64_t& sm : chosen) sm = order[sm];
   return chosen;
 }
 
@@ -123,6 +140,8 @@ class LaunchClock {
     const bool middles =
         has_middles(options_.arch) && machine_.clusters() <= places * launch.ctas_per_sm;
     launch.timed_sms = choose_sms(used, options_.sms, middles);
+    if (middles) loads_ = loads_of_sms(used);
+    if (!loads_.empty()) launch.timed_sms = choose_by_load(loads_, options_.sms);
 
     Surroundings around;
     around.clock_mhz = p_.boost_mhz;
@@ -130,7 +149,8 @@ class LaunchClock {
     around.ctas_per_sm = launch.ctas_per_sm;
     // What is loaded, and how busy the tensor cores are, is known after a run; both change the
     // next one a little.
-    const std::vector<std::uint64_t> first{launch.timed_sms.back()};
+    const std::vector<std::uint64_t> first{loads_.empty() ? launch.timed_sms.back()
+                                                          : launch.timed_sms.front()};
     if (Status s = run(first, places, size, around, false, &launch); !s) return s.error();
     // NOTE: where L2 or HBM is what a launch waits for, the tensor cores are busier at a lower
     // clock, and that lowers the clock further.
@@ -150,6 +170,14 @@ class LaunchClock {
   }
 
  private:
+  /// What the SMs load, where CTAs walk their tiles; empty where that is not known.
+  std::vector<double> loads_of_sms(std::uint64_t sms) {
+    std::vector<double> loads(sms, 0);
+    const std::vector<double> of_clusters = loads_of_clusters(machine_);
+    for (std::size_t i = 0; i < of_clusters.size(); ++i) loads[i % sms] += of_clusters[i];
+    return of_clusters.empty() ? std::vector<double>() : loads;
+  }
+
   Status run(const std::vector<std::uint64_t>& sms, std::uint64_t places, unsigned size,
              const Surroundings& around, bool trace, LaunchTime* launch) {
     EngineOptions options;
@@ -189,9 +217,15 @@ class LaunchClock {
     if (machine_.clusters() > held && taken == 0)
       launch->cycles = end_of_launch(std::move(known), machine_.clusters(), held);
     const double count = static_cast<double>(sms.size());
-    const double others = around.active_sms / size / count;
+    // Of all, for each that was run: by what they load, where that is known.
+    double others = around.active_sms / size / count;
+    if (!loads_.empty()) {
+      double of_these = 0;
+      for (const std::uint64_t sm : sms) of_these += loads_[sm];
+      others = std::accumulate(loads_.begin(), loads_.end(), 0.0) / of_these;
+    }
     launch->loaded_bytes = bytes * others;
-    launch->tensor_share = busy / count / launch->cycles;
+    launch->tensor_share = busy * others / (around.active_sms / size) / launch->cycles;
     double missed = 0;
     for (const auto& [buffer, n] : by_buffer)
       missed += std::min(n * others, size_of_buffer(buffer));
@@ -213,6 +247,7 @@ class LaunchClock {
   const Parameters& p_;
   const ClockOptions& options_;
   unsigned registers_;
+  std::vector<double> loads_;  ///< of the SMs, where they are chosen by them
 };
 
 /// PTX for features of an architecture runs on no other one; other PTX on later ones, too.

@@ -366,6 +366,40 @@ TEST(Clock, WhereCtasStayTheMiddleOfEachPartIsRun) {
   EXPECT_EQ(launch_of(kernel(chain(4)), 32, 132 * 200).timed_sms, (Sms{0, 43, 87, 131}));
 }
 
+// A warpgroup multiplies what a warp loads, in as many rounds as the CTA has: most have 2, number
+// 99 has 6 and number 7 has 1.
+TEST(Clock, TheCtaThatLoadsMostIsRun) {
+  const std::string wait =
+      "{1}:\nmbarrier.try_wait.parity.shared::cta.b64 %p2, [{0}], %r8;\n"
+      "@!%p2 bra {1};\n";
+  const std::string text =
+      "mov.u32 %r2, full;\nmov.u32 %r6, empty;\nmov.u32 %r3, data;\nld.param.u64 %rd2, [p];\n"
+      "setp.ne.u32 %p1, %r1, 0;\n@%p1 bra $made;\n"
+      "mbarrier.init.shared::cta.b64 [%r2], 1;\nmbarrier.init.shared::cta.b64 [%r6], 128;\n"
+      "$made:\nbar.sync 0;\nmov.u32 %r7, %ctaid.x;\n"
+      "setp.eq.u32 %p1, %r7, 99;\nselp.u32 %r9, 6, 2, %p1;\n"
+      "setp.eq.u32 %p1, %r7, 7;\nselp.u32 %r9, 1, %r9, %p1;\nmov.u32 %r10, 0;\n"
+      "setp.lt.u32 %p3, %r1, 128;\n@%p3 bra $products;\n"
+      "setp.ne.u32 %p1, %r1, 128;\n@%p1 bra $end;\n"
+      "$load:\nand.b32 %r8, %r10, 1;\n"
+      "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r2], 16384;\n"
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r3], [%rd2], 16384, "
+      "[%r2];\n" +
+      fmt::format(fmt::runtime(wait), "%r6", "$given") +
+      "add.u32 %r10, %r10, 1;\nsetp.lt.u32 %p1, %r10, %r9;\n@%p1 bra $load;\nbra $end;\n"
+      "$products:\nand.b32 %r8, %r10, 1;\n" +
+      fmt::format(fmt::runtime(wait), "%r2", "$loaded") + products(8, 128, true) +
+      "mbarrier.arrive.shared::cta.b64 _, [%r6];\n"
+      "add.u32 %r10, %r10, 1;\nsetp.lt.u32 %p1, %r10, %r9;\n@%p1 bra $products;\n$end:\n";
+  const LaunchTime launch = launch_of(
+      kernel(text, std::string(".shared .align 8 .b64 full;\n.shared .align 8 .b64 empty;\n") +
+                       ".shared .align 128 .b8 data[16384];\n"),
+      160, 132);
+  // The most, and of the others those in the middle of each quarter.
+  EXPECT_EQ(launch.timed_sms, (std::vector<std::uint64_t>{99, 49, 82, 116}));
+  EXPECT_DOUBLE_EQ(launch.loaded_bytes, (130 * 2 + 6 + 1) * 16384.0);
+}
+
 // Copies that L2 limits take fewer cycles at a lower clock, so that tensor cores are busier, and
 // the clock is lower still: the one that is told is that of the launch as it is told.
 TEST(Clock, TheChipsClockIsThatOfItsLoad) {

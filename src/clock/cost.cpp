@@ -43,7 +43,10 @@ class Weigher {
     // ptxas folds what is constant, moves nothing that it can rename, and negates for nothing.
     if (all_constant) return {};
     if (root_ == "neg" || root_ == "abs" || root_ == "cvta" || root_ == "pragma") return {};
-    if (root_ == "mov") return has(text_, ".f32") ? fma(1) : Cost{};
+    if (root_ == "mov")
+      return has(text_, ".f32") && p_.float_copy_slots != 0
+                 ? fma(static_cast<unsigned>(p_.float_copy_slots))
+                 : Cost{};
     if (root_ == "ld" || root_ == "ldu") return load();
     if (root_ == "st") return store();
     if (root_ == "ldmatrix") return memory(p_.shared_latency, true);

@@ -341,7 +341,13 @@ class Engine {
       w.state = WarpClock::State::kIssues;
       if (segment.timed) {
         w.traffic.clear();
-        w.queue.assign(1, 0);
+        if (segment.later != nullptr && w.wait != &segment) {
+          w.wait = &segment;
+          w.later = w.segment = segment.later;
+          w.queue = segment.ahead;
+        } else {
+          w.queue.assign(1, 0);
+        }
         look_up(w);
         return;
       }
@@ -363,6 +369,10 @@ class Engine {
       w.queue.clear();
       for (const u32 i : segment.order) {
         if (segment.nodes[i].last < executed) w.queue.push_back(i);
+      }
+      if (w.later == &segment) {
+        for (const u32 i : w.wait->ahead) std::erase(w.queue, i);
+        w.wait = w.later = nullptr;
       }
       if (w.queue.empty()) continue;
       if (segment.after_wait && executed == segment.end) {

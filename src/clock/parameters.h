@@ -43,7 +43,8 @@ struct Parameters {
   double issue_turns = 0;
   /// Places of PTX's order up to which ptxas is taken to put an instruction ahead. 0: any number.
   double schedule_window = 0;
-  double branch_latency = 0;  ///< until the instruction behind a branch
+  double branch_latency = 0;    ///< until the instruction behind a branch
+  double float_copy_slots = 1;  ///< of a mov.f32 between registers; 0: both are one place
   // What the sub-partitions share.
   double lsu_cycles = 0;  ///< of a wavefront of 128 bytes
   double shared_latency = 0, shuffle_latency = 0;
@@ -98,6 +99,6 @@ const std::vector<ParameterRow>& parameter_table(Arch arch);
 /// Its values.
 Parameters parameters_of(Arch arch);
 /// Grows with each change of a number or of the model: what was timed by another is not compared.
-inline constexpr int kModelVersion = 6;
+inline constexpr int kModelVersion = 7;
 
 }  // namespace attnjit::clock

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <memory>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -30,6 +31,9 @@ struct Segment {
   std::vector<emulator::u32> order;  ///< of nodes: as issued
   /// A wgmma.wait_group is next: ptxas has it before what is here.
   bool after_wait = false;
+  /// Of a wgmma.wait_group: nodes of a later segment that ptxas has ahead of it, in their order.
+  const Segment* later = nullptr;
+  std::vector<emulator::u32> ahead;
 };
 
 class Segments {
@@ -42,6 +46,9 @@ class Segments {
  private:
   Segment build(const emulator::FunctionCode& function, emulator::u32 pc) const;
   bool waits_for_products(const Node& node) const;
+  std::string_view text_of(const Node& node) const { return program_.sites[node.site].text; }
+  unsigned columns_waited_for(const emulator::FunctionCode& function, emulator::u32 wait) const;
+  void look_ahead(const emulator::FunctionCode& function, Segment& wait);
   Node node_at(const emulator::FunctionCode& function, emulator::u32 pc) const;
   void schedule(Segment& segment) const;
   const emulator::Program& program_;

@@ -262,6 +262,37 @@ TEST(Clock, AWaitForProductsIsAheadOfArithmetic) {
   EXPECT_NEAR(lived(chain(64) + branch, ""), none, 16);
 }
 
+// Where it waits for one product after another, ptxas fills the cycles that it takes the second
+// for, one a column, with exponentials that are behind the wait.
+TEST(Clock, ExponentialsAreAheadOfAWait) {
+  const auto lived = [](const std::string& before, int count) {
+    std::string text = products(8, 128, true);
+    const std::string wait = "wgmma.wait_group.sync.aligned 0;\n";
+    text = text.substr(0, text.find(wait)) + before + wait + times(count, [](int i) {
+             return fmt::format("ex2.approx.ftz.f32 %f{}, %f1;\n", i + 300);
+           });
+    return launch_of(kernel(text), 128).slowest.warps.at(0).lived;
+  };
+  const std::string wait = "wgmma.wait_group.sync.aligned 1;\n";
+  const int ahead = static_cast<int>(128 / kP.xu_cycles);
+  EXPECT_NEAR(lived("", ahead) - lived("", 0), 128, 16);
+  EXPECT_NEAR(lived(wait, ahead), lived(wait, 0), 16);
+  EXPECT_NEAR(lived(wait, 2 * ahead) - lived(wait, ahead), 128, 16);
+  // What is computed between the waits hides as much.
+  const std::string more = wait + "max.f32 %f2, %f1, %f1;\n";
+  EXPECT_NEAR(lived(more, ahead) - lived(more, 0), 128, 16);
+}
+
+TEST(Clock, FloatsAreCopiedForNothing) {
+  const std::string copies =
+      times(64, [](int i) { return fmt::format("mov.f32 %f{}, %f1;\n", i + 2); });
+  const auto more = [&](Arch arch) {
+    return cycles_on(arch, kernel(copies + chain(8)), 32) - cycles_on(arch, kernel(chain(8)), 32);
+  };
+  EXPECT_DOUBLE_EQ(more(Arch::kSm90a), 0);
+  EXPECT_GT(more(Arch::kSm100a), 32);  // whose numbers were fitted so
+}
+
 TEST(Clock, WarpsTakeTurns) {
   // Two warps of one sub-partition want the same pipe all the time.
   const LaunchTime launch = launch_of(kernel(exponentials(200)), 256);

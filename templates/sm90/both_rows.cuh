@@ -8,11 +8,17 @@ namespace attnjit::sm90 {
 
 /// use(0), and then use(1). NOTE: no loop, for compile time. What a loop indexes is memory to the
 /// optimiser until it unrolls the loop, which comes late; of a struct's member, all of the struct
-/// is (docs/compile.md).
-template <class Use>
+/// is (docs/compile.md). kLoop: kernels of e4m3, which ptxas otherwise schedules 1.5 % slower
+/// (docs/performance-sm90.md).
+template <bool kLoop = false, class Use>
 ATTNJIT_DEVICE void for_both_rows(const Use& use) {
-  use(0);
-  use(1);
+  if constexpr (kLoop) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) use(half);
+  } else {
+    use(0);
+    use(1);
+  }
 }
 
 }  // namespace attnjit::sm90

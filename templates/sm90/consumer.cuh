@@ -151,8 +151,9 @@ struct Consumer {
   }
   /// NOTE: a wgmma wait covers the executing threads' products, so each warp hands back for itself.
   template <int kPending>
-  ATTNJIT_DEVICE void end_qk(const Rows& rows) {
+  ATTNJIT_DEVICE void end_qk(Scores& s, const Rows& rows) {
     wgmma_wait<kPending>();
+    if constexpr (!kInPlace) ScoresOf<Config>::read(s);
     if (lane == 0) mbarrier_arrive(smem.k_empty(k_ring.stage));
     if (Config::kListed ? !rows.next.is_tile() : rows.index == rows.own.tile_begin)
       release_q_early();
@@ -197,7 +198,7 @@ struct Consumer {
           arguments.block_bits + static_cast<i64>(rows.note.bits - 1) * kBlockWords + (lane & 3);
       const int first = rows.index % (kMapBlock / Config::kTileN) * kTileBits;
       const int first_kv = rows.index * Config::kTileN + 2 * (lane & 3);
-      for_both_rows([&](int half) {
+      for_both_rows<Config::kE4m3>([&](int half) {
         // NOTE: rows that the sequence has not are read as well: they are the block's. Of keys that
         // it has not a map which was made for a longer one says anything.
         const int row = (rows.first_row + 8 * half) >> Config::kGqaShift & (kMapBlock - 1);
@@ -226,32 +227,34 @@ struct Consumer {
   }
 
   /// Modifies and masks.
-  ATTNJIT_DEVICE void finish_scores(Rows& rows, bool masked, Bits& bits) {
+  ATTNJIT_DEVICE void finish_scores(Scores& s, Rows& rows, bool masked, Bits& bits) {
     if constexpr (!ScoreMod::kIdentity) {
       rows.scores.first_kv = rows.index * Config::kTileN + 2 * (lane & 3);
-      Scores s;
-      ScoresOf<Config>::read(s);
+      if constexpr (kInPlace) ScoresOf<Config>::read(s);
       modify_scores<ScoreMod>(s, rows.scores, rows.state, rows.scale, params);
-      ScoresOf<Config>::write(s);
+      if constexpr (kInPlace) ScoresOf<Config>::write(s);
     }
     if (masked) {
       if constexpr (!asks_first()) ask_mask(bits, rows);
-      ScoresOf<Config>::hide(bits);
+      if constexpr (kInPlace) {
+        ScoresOf<Config>::hide(bits);
+      } else {
+        hide(s, bits);
+      }
     }
   }
 
   /// Makes P of them, in registers which the product of the tile before may read until `end`, that
   /// is told of its end. True where earlier tiles are to be corrected.
   template <class End>
-  ATTNJIT_DEVICE bool make_probabilities(Rows& rows, float (&correction)[2], const End& end) {
+  ATTNJIT_DEVICE bool make_probabilities(Scores& s, Rows& rows, float (&correction)[2],
+                                         const End& end) {
     bool moved;
     if constexpr (kInPlace) {
       moved = rows.softmax.template step<ScoresOf<Config>>(correction);
       end();
       ScoresOf<Config>::template pack<kPvBf16>(rows.p);
     } else {
-      Scores s;
-      ScoresOf<Config>::read(s);
       moved = rows.softmax.step(s, correction);
       end();
       pack_probabilities<Config>(rows.p, s);
@@ -299,6 +302,7 @@ struct Consumer {
   /// S and the softmax of such a tile, whose K is there.
   ATTNJIT_DEVICE void scores_alone(Rows& rows, Bits& bits, Note note, bool passes_turn,
                                    bool releases_v) {
+    Scores s;
     float correction[2];
     wgmma_fence();
     begin_qk(rows);
@@ -307,13 +311,13 @@ struct Consumer {
     if constexpr (asks_first()) {
       if (asks(rows)) ask_mask(bits, rows);
     }
-    end_qk<0>(rows);
+    end_qk<0>(s, rows);
     if (releases_v) {
       release_v();
       add_row_sums(rows);
     }
-    finish_scores(rows, is_masked(rows), bits);
-    if (make_probabilities(rows, correction, [] {})) correct(rows, correction);
+    finish_scores(s, rows, is_masked(rows), bits);
+    if (make_probabilities(s, rows, correction, [] {})) correct(rows, correction);
   }
 
   /// A tile whose S is issued with P V of the tile before. Where there is a map, a masked one has
@@ -324,6 +328,7 @@ struct Consumer {
       first_tile(rows, false);
       return;
     }
+    Scores s;
     Bits bits;
     float correction[2];
     if constexpr (Config::kMapBits) {
@@ -343,14 +348,14 @@ struct Consumer {
     if constexpr (asks_first() && !Config::kMapBits) {
       if (masked) ask_mask(bits, rows);
     }
-    end_qk<1>(rows);
-    finish_scores(rows, masked, bits);
+    end_qk<1>(s, rows);
+    finish_scores(s, rows, masked, bits);
     bool moved;
     if constexpr (kFollows) {
       end_pv();  // whose operand P's registers are
       moved = rows.softmax.template follow<ScoresOf<Config>, kPvBf16>(rows.p, correction);
     } else {
-      moved = make_probabilities(rows, correction, [&] {
+      moved = make_probabilities(s, rows, correction, [&] {
         end_pv();
         add_row_sums(rows);
       });
@@ -397,11 +402,12 @@ struct Consumer {
       } while (rows.left());
       release_q_late();
       last_product(rows);
-    } else if constexpr (Mask::kFromZero) {
+    } else if constexpr (Mask::kFromZero && (kInPlace || !Mask::kHidesNothing)) {
       // Masked tiles come first, and beyond the first tile seldom more than one; without a mask
       // there is the first one. NOTE: for compile time one place multiplies P V by itself: before a
       // tile by itself, and at the end. Of windows, whose first tile has no loop, it would take
-      // longer. So it does without a mask, where loops are shorter for it above depth 128.
+      // longer. So it does without a mask, where loops are shorter for it above depth 128: not
+      // those of e4m3.
       for (bool first = true;; first = false) {
         const bool more = rows.left();
         if (more) await_k();
@@ -422,7 +428,9 @@ struct Consumer {
       first_tile(rows, true);
       release_q_late();
       --rows.index;
-      if constexpr (Mask::kHasCore) {
+      if constexpr (Mask::kHidesNothing) {
+        for (; rows.left(); --rows.index) tile(rows, false);
+      } else if constexpr (Mask::kHasCore) {
         // Masked tiles, full tiles, masked tiles.
         while (rows.left()) {
           for (; rows.left() && !rows.in_core(); --rows.index) tile(rows, true);
@@ -487,7 +495,7 @@ struct Consumer {
       }
     }
     float output_scale[2];
-    for_both_rows([&](int half) {
+    for_both_rows<Config::kE4m3>([&](int half) {
       const int head = rows.scores.row[half].h;
       float sink = 0.0f;
       if constexpr (Config::kSink) sink = arguments.sink[head];
@@ -523,7 +531,7 @@ struct Consumer {
     if constexpr (!kOwnO) release_q(smem, q_ring.stage, rank, lane);
     float output_scale[2];
     bool seen[2];
-    for_both_rows([&](int half) {
+    for_both_rows<Config::kE4m3>([&](int half) {
       float lse;
       output_scale[half] = finish_row<Config, false>(rows.softmax.statistics(half), 0.0f, lse);
       output_scale[half] *= value_scale<Config>(rows.work, arguments);
@@ -548,7 +556,7 @@ struct Consumer {
   /// Says that the partitions which are no work, those but `parts`, saw no key. The merge reads the
   /// LSE of each.
   ATTNJIT_DEVICE void empty_parts(const Rows& rows, PartRange parts) {
-    for_both_rows([&](int half) {
+    for_both_rows<Config::kE4m3>([&](int half) {
       if (!is_row(rows, half)) return;
       const int position = (rows.first_row + 8 * half) >> Config::kGqaShift;
       const i64 row = lse_row<Config>(rows.work, rows.scores.row[half].h, position, arguments);
@@ -582,7 +590,7 @@ struct Consumer {
       rows.core = Mask::core((max(group_row, 0) >> kShift) + first_q_idx,
                              (last_row >> kShift) + first_q_idx, lengths.kv, params);
     }
-    for_both_rows([&](int half) {
+    for_both_rows<Config::kE4m3>([&](int half) {
       const int row = rows.first_row + 8 * half;
       const int head = work.head + head_of_row<Config>(row);
       rows.scores.row[half] = {

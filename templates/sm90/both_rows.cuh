@@ -6,10 +6,17 @@
 
 namespace attnjit::sm90 {
 
+/// Whether a kernel has loops over rows: those of e4m3, which ptxas otherwise makes 1.5 % slower
+/// (docs/performance-sm90.md).
+template <class Config>
+constexpr bool loops_over_rows() {
+  if constexpr (requires { Config::kE4m3; }) return Config::kE4m3;
+  return false;
+}
+
 /// use(0), and then use(1). NOTE: no loop, for compile time. What a loop indexes is memory to the
 /// optimiser until it unrolls the loop, which comes late; of a struct's member, all of the struct
-/// is (docs/compile.md). kLoop: kernels of e4m3, which ptxas otherwise schedules 1.5 % slower
-/// (docs/performance-sm90.md).
+/// is (docs/compile.md).
 template <bool kLoop = false, class Use>
 ATTNJIT_DEVICE void for_both_rows(const Use& use) {
   if constexpr (kLoop) {

@@ -198,7 +198,7 @@ struct Consumer {
           arguments.block_bits + static_cast<i64>(rows.note.bits - 1) * kBlockWords + (lane & 3);
       const int first = rows.index % (kMapBlock / Config::kTileN) * kTileBits;
       const int first_kv = rows.index * Config::kTileN + 2 * (lane & 3);
-      for_both_rows<Config::kE4m3>([&](int half) {
+      for_both_rows<loops_over_rows<Config>()>([&](int half) {
         // NOTE: rows that the sequence has not are read as well: they are the block's. Of keys that
         // it has not a map which was made for a longer one says anything.
         const int row = (rows.first_row + 8 * half) >> Config::kGqaShift & (kMapBlock - 1);
@@ -495,7 +495,7 @@ struct Consumer {
       }
     }
     float output_scale[2];
-    for_both_rows<Config::kE4m3>([&](int half) {
+    for_both_rows<loops_over_rows<Config>()>([&](int half) {
       const int head = rows.scores.row[half].h;
       float sink = 0.0f;
       if constexpr (Config::kSink) sink = arguments.sink[head];
@@ -531,7 +531,7 @@ struct Consumer {
     if constexpr (!kOwnO) release_q(smem, q_ring.stage, rank, lane);
     float output_scale[2];
     bool seen[2];
-    for_both_rows<Config::kE4m3>([&](int half) {
+    for_both_rows<loops_over_rows<Config>()>([&](int half) {
       float lse;
       output_scale[half] = finish_row<Config, false>(rows.softmax.statistics(half), 0.0f, lse);
       output_scale[half] *= value_scale<Config>(rows.work, arguments);
@@ -556,7 +556,7 @@ struct Consumer {
   /// Says that the partitions which are no work, those but `parts`, saw no key. The merge reads the
   /// LSE of each.
   ATTNJIT_DEVICE void empty_parts(const Rows& rows, PartRange parts) {
-    for_both_rows<Config::kE4m3>([&](int half) {
+    for_both_rows<loops_over_rows<Config>()>([&](int half) {
       if (!is_row(rows, half)) return;
       const int position = (rows.first_row + 8 * half) >> Config::kGqaShift;
       const i64 row = lse_row<Config>(rows.work, rows.scores.row[half].h, position, arguments);
@@ -590,7 +590,7 @@ struct Consumer {
       rows.core = Mask::core((max(group_row, 0) >> kShift) + first_q_idx,
                              (last_row >> kShift) + first_q_idx, lengths.kv, params);
     }
-    for_both_rows<Config::kE4m3>([&](int half) {
+    for_both_rows<loops_over_rows<Config>()>([&](int half) {
       const int row = rows.first_row + 8 * half;
       const int head = work.head + head_of_row<Config>(row);
       rows.scores.row[half] = {

@@ -34,7 +34,8 @@ ATTNJIT_DEVICE constexpr int step_offset(int step, int block_bytes) {
 }
 
 /// Loads the steps of Q that a warp holds in registers over a work tile. NOTE: the 128-byte swizzle
-/// flips the bits of an address that a step within a block adds to.
+/// flips the bits of an address that a step within a block adds to. NOTE: a lane hands Q back for
+/// its warp, whose reads are before that.
 template <class Config, int kStep = 0>
 ATTNJIT_DEVICE void hold_q(u32 q_address, int warp, int lane) {
   if constexpr (kStep < Config::kHeldQSteps) {
@@ -44,6 +45,8 @@ ATTNJIT_DEVICE void hold_q(u32 q_address, int warp, int lane) {
     load_held_q<Config::kBody, kStep>(row + kOffset / kBlockRowBytes * kBlockRowBytes +
                                       (chunk ^ kOffset % kBlockRowBytes));
     hold_q<Config, kStep + 1>(q_address, warp, lane);
+  } else if constexpr (kStep > 0) {
+    __syncwarp();
   }
 }
 

@@ -216,14 +216,14 @@ struct OnlineSoftmax {
   template <int kCount>
   ATTNJIT_DEVICE bool step(float (&s)[kCount], float (&correction)[2]) {
     float largest[2] = {maximum[0], maximum[1]};
-    for_both_rows<Config::kE4m3>([&](int half) {
+    for_both_rows<loops_over_rows<Config>()>([&](int half) {
 #pragma unroll
       for (int i = 2 * half; i < kCount; i += 4) {
         largest[half] = fmaxf(largest[half], fmaxf(s[i], s[i + 1]));
       }
     });
     const bool moved = move_far_maxima(largest, correction);
-    for_both_rows<Config::kE4m3>([&](int half) {
+    for_both_rows<loops_over_rows<Config>()>([&](int half) {
       const float origin = this->origin(half);
 #pragma unroll
       for (int i = 2 * half; i < kCount; i += 4) {
@@ -310,7 +310,7 @@ struct OnlineSoftmax {
   /// where it has.
   ATTNJIT_DEVICE bool move_far_maxima(float (&largest)[2], float (&correction)[2]) {
     bool keep = true;
-    for_both_rows<Config::kE4m3>([&](int half) {
+    for_both_rows<loops_over_rows<Config>()>([&](int half) {
       // How far, in exponents of 2, scores may exceed the running maximum before a warp's rows
       // follow theirs: probabilities stay below 2^threshold, and most tiles leave sums and outputs
       // as they are. Source: Zadouri et al., "FlashAttention-4", 2026.
@@ -329,7 +329,7 @@ struct OnlineSoftmax {
 
   /// Moves the maxima to the largest of the whole row, and makes the sums relative to them.
   ATTNJIT_DEVICE void move_maxima(const float (&largest)[2], float (&correction)[2]) {
-    for_both_rows<Config::kE4m3>([&](int half) {
+    for_both_rows<loops_over_rows<Config>()>([&](int half) {
       const float row_max = Config::kRescaleByRow ? largest[half] : quad_max(largest[half]);
       correction[half] = exp2_approx((maximum[half] - row_max) * log2_scale[half]);
       maximum[half] = row_max;

@@ -11,8 +11,8 @@
 
 namespace attnjit::sm90 {
 
-/// One of the warps that transpose V: where it can be, each takes as many steps of 32 keys as the
-/// others, and otherwise every kVRewriters-th 16 columns.
+/// One of the warps that transpose V: each takes as many steps of 32 keys as the others, or every
+/// kVRewriters-th 16 columns.
 ///
 /// ldmatrix.trans sees two neighbouring columns of a key as one element: of 8 keys and 16 columns
 /// lane 4u + q gets columns 2u and 2u + 1 of keys 2q and 2q + 1. With those of the next 8 keys,
@@ -24,10 +24,12 @@ struct Transposer {
   using Layout = LayoutOf<Config>;
   static constexpr int kUnits = Layout::kPvColumns / 16;
   static constexpr int kSteps = Config::kTileN / kStepBytes;  // of 32 keys
-  static constexpr bool kBySteps = kSteps % Config::kVRewriters == 0;
+  /// NOTE: with fewer registers it gains nothing, and spills more.
+  static constexpr bool kBySteps =
+      kSteps % Config::kVRewriters == 0 && Config::kProducerRegisters >= 40;
   /// Pieces of a step and 16 columns that are on their way at a time: each is four registers. They
   /// are of one step, or of one 16 columns.
-  static constexpr int kOfStep = kUnits % 4 == 0 && Config::kProducerRegisters >= 40 ? 4 : 2;
+  static constexpr int kOfStep = kUnits % 4 == 0 ? 4 : 2;
   static constexpr int kOfUnit = kSteps <= 4 ? kSteps : ceil_div(kSteps, 2);
 
   /// From one step, and from one 16 columns, to the next, of rows and of columns.

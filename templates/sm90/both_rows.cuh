@@ -6,8 +6,9 @@
 
 namespace attnjit::sm90 {
 
-/// Whether a kernel has loops over rows: those of e4m3, which ptxas otherwise makes 1.5 % slower
-/// (docs/performance-sm90.md).
+/// Whether a kernel has loops over rows in its softmax, and where rows begin and end: those of e4m3
+/// do, which are faster so, beside other code (docs/performance-sm90.md). NOTE: absorbed MLA has no
+/// kE4m3.
 template <class Config>
 constexpr bool loops_over_rows() {
   if constexpr (requires { Config::kE4m3; }) return Config::kE4m3;

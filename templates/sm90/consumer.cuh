@@ -58,7 +58,8 @@ struct Consumer {
   /// of intervals where a map says of some blocks that the mask is not asked.
   ATTNJIT_DEVICE static constexpr bool asks_first() { return !Mask::kInterval || Config::kMapped; }
   /// Whether probabilities are made in the registers of S. NOTE: not e4m3's, of which products make
-  /// the sums, or polynomials some probabilities.
+  /// the sums, or polynomials some probabilities. Its scores are values, read before K is handed
+  /// back: otherwise it was slower (docs/performance-sm90.md).
   static constexpr bool kInPlace = !Config::kE4m3;
   static constexpr bool kPvBf16 = Layout::kPvOperand == WgmmaOperand::kBf16;
   /// Whether tiles after a first one look for maxima only where they must. NOTE: not where P is

@@ -81,7 +81,8 @@ namespace attnjit::sm90 {
 template <int N, int kSet>
 struct ScoreRegisters {
   static constexpr int kCount = N / 2;
-  static_assert(kCount % 8 == 0, "a statement names eight registers");
+  static_assert(kCount % 8 == 0 && kCount > 8,
+                "a statement names eight registers; sums are written before the scales' last use");
 
   template <int kFrom = 0>
   ATTNJIT_DEVICE static void read(float (&s)[kCount]) {

@@ -30,6 +30,7 @@ struct Transposer {
   /// Pieces of a step and 16 columns that are on their way at a time: each is four registers. They
   /// are of one step, or of one 16 columns.
   static constexpr int kOfStep = kUnits % 4 == 0 ? 4 : 2;
+  static_assert(kUnits % kOfStep == 0, "the pieces of a step lie in one block");
   static constexpr int kOfUnit = kSteps <= 4 ? kSteps : ceil_div(kSteps, 2);
 
   /// From one step, and from one 16 columns, to the next, of rows and of columns.

@@ -540,8 +540,9 @@ TEST(Sm90Plan, SoftcapsHaveThreeConsumersOfShortTiles) {
     EXPECT_EQ(plan.sm90->num_consumers, 3);
     EXPECT_EQ(plan.sm90->BN, 64);
     EXPECT_FALSE(plan.sm90->ping_pong);
+    EXPECT_EQ(plan.sm90->low, nullptr);
   }
-  // Other depths and types, and masks that take registers, have two of longer ones.
+  // Other depths and types, and what takes registers, have two of longer ones.
   const auto consumers_of = [&](void (*change)(AttentionSpec&)) {
     AttentionSpec other = spec;
     change(other);
@@ -549,6 +550,8 @@ TEST(Sm90Plan, SoftcapsHaveThreeConsumersOfShortTiles) {
   };
   EXPECT_EQ(consumers_of([](AttentionSpec& s) { s.qk_depth = s.ov_depth = 96; }), 2);
   EXPECT_EQ(consumers_of([](AttentionSpec& s) { s.qk_depth = s.ov_depth = 192; }), 2);
+  EXPECT_EQ(consumers_of([](AttentionSpec& s) { s.num_partitions = 3; }), 2);
+  EXPECT_EQ(consumers_of([](AttentionSpec& s) { s.partition_keys = 256; }), 2);
   EXPECT_EQ(consumers_of([](AttentionSpec& s) { s.qkv_dtype = Dtype::kE4m3; }), 2);
   EXPECT_EQ(consumers_of([](AttentionSpec& s) { s.kv_dtype = Dtype::kE4m3; }), 2);
   EXPECT_EQ(consumers_of([](AttentionSpec& s) { s.mask = mask_of(MaskSpec::Kind::kMaterialized); }),

@@ -140,6 +140,24 @@ TEST_F(Sm90EightBit, RowsAreSummedByProduct) {
   }
 }
 
+// At depth 256 consumers hold a part of Q in registers. A lane hands Q back for its warp: soon
+// where a consumer's rows see no key, whose next Q comes while other lanes may still read.
+TEST_F(Sm90EightBit, ConsumersHoldQ) {
+  AttentionSpec causal = summed_spec(256, mask_of(Kind::kCausal));
+  causal.sink = true;
+  const auto kernel = compiled(causal);
+  ASSERT_TRUE(kernel);
+  EXPECT_NE(kernel->generated.ptx.find("ldmatrix.sync.aligned.m8n8.x4.shared.b16"),
+            std::string::npos);
+  AttentionSpec groups = with_group(summed_spec(256, mask_of(Kind::kNull)), 8, 8);
+  groups.scales = Scales::kHead;
+  const AttentionSpec pages = with_group(summed_spec(256, mask_of(Kind::kCausal)), 8, 4);
+  expect_passes({{causal, {{{200}, {60}}, {{200}, {500}}}},
+                 {with_mod(groups, ScoreModSpec::Kind::kSoftcap), {{{40}, {300}}}},
+                 {of_sequences(pages, 16, true), {{{20, 0, 141}, {300, 40, 200}}}}});
+  expect_no_spills({causal, summed_spec(256, mask_of(Kind::kNull))});
+}
+
 // Of a list of tiles each P is summed where it is multiplied: by itself, before a tile that some
 // rows do not see, and under the next tile's scores.
 TEST_F(Sm90EightBit, RowsOfListsAreSummedByProduct) {

@@ -148,9 +148,9 @@ bool sums_by_product(const AttentionSpec& spec, const Sm90Plan& plan) {
   return is_e4m3(spec) && faster && !spec.return_lse && !plan.split;
 }
 /// Steps of Q K^T whose Q consumers of e4m3 hold in registers: at depth 256, where shared memory
-/// bounds the products, and a step reads two thirds as much of Q as of 96 keys. Other masks and
-/// modifications leave no registers for it. Of 16 bits six steps of sixteen gained half of a per
-/// cent: measured.
+/// bounds the products, and a step reads two thirds as much of Q as of 96 keys. Four steps, and
+/// three with windows and an LSE, have no registers; parts and other masks were not tried. Of 16
+/// bits up to nine steps of sixteen gained 1.4 % at most. All measured: docs/performance-sm90.md.
 int held_q_steps(const AttentionSpec& spec, const Sm90Plan& plan) {
   const bool few =
       (spec.mask.kind == MaskSpec::Kind::kNull || spec.mask.kind == MaskSpec::Kind::kCausal) &&
@@ -237,10 +237,11 @@ Sm90Plan choose(const ResolvedSpec& resolved) {
   const bool light = (listed || !expressed) && !given &&
                      (spec.score_mod.kind == ScoreModSpec::Kind::kIdentity ||
                       spec.score_mod.kind == ScoreModSpec::Kind::kAlibi);
-  // A softcap leaves them for 64 keys at depth 128, which is faster than two consumers: measured.
+  // A softcap leaves them for 64 keys at depth 128, which is faster than two consumers: measured of
+  // sequences of one length. NOTE: kernels that split keys would spill.
   const bool capped = spec.score_mod.kind == ScoreModSpec::Kind::kSoftcap && !listed &&
                       !expressed && !given && !spec.interpreted && !has_rows(spec) &&
-                      spec.qk_depth > 96 && spec.qk_depth <= 128;
+                      !splits(spec) && spec.qk_depth > 96 && spec.qk_depth <= 128;
   const bool hides = spec.mask.kind != MaskSpec::Kind::kNull;
   const bool windowed = hides && !contains(spec, MaskSpec::Kind::kCausal);
   Sm90Plan plan;
@@ -474,9 +475,10 @@ void complete(const AttentionSpec& spec, Sm90Plan& plan) {
 /// sequences do not have. Where keys are hidden, tiles of fewer groups even out most of that, and
 /// only a kernel that chooses its parts at launch pays for it with the time that it compiles in.
 bool has_low_body(const AttentionSpec& spec, const Sm90Plan& plan) {
-  // NOTE: beside the loops of runs, two bodies with ALiBi spill.
-  const bool fits =
-      !plan.split || (plan.runs && spec.score_mod.kind == ScoreModSpec::Kind::kIdentity);
+  // NOTE: beside the loops of runs, two bodies with ALiBi spill. A second body of a softcap was not
+  // timed, and takes as long to compile as the first.
+  const bool fits = plan.split ? plan.runs && spec.score_mod.kind == ScoreModSpec::Kind::kIdentity
+                               : spec.score_mod.kind != ScoreModSpec::Kind::kSoftcap;
   const bool pays = spec.mask.kind == MaskSpec::Kind::kNull ||
                     (plan.runs && spec.mask.kind == MaskSpec::Kind::kCausal);
   return plan.num_consumers == 3 && spec.qk_depth > 96 && !plan.kv_lens && fits && pays;

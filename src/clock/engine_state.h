@@ -63,8 +63,8 @@ struct WarpClock {
   const Segment* held = nullptr;
   std::vector<u32> held_queue;
   u32 held_until = 0;
-  const Segment* wait = nullptr;   ///< of products, ahead of which issued what is ahead of it
-  const Segment* later = nullptr;  ///< whose nodes those were
+  const Segment* wait = nullptr;  ///< for products, ahead of which nodes of `later` were issued
+  const Segment* later = nullptr;
   WarpTimes times;
   u32 row_base = 0, predicate_base = 0;  ///< of the group that runs
 

@@ -176,7 +176,7 @@ struct Consumer {
 
   // ---- Scores to probabilities
 
-  /// Where no statement that keeps its place has made them.
+  /// Before a product reads P, where no statement that keeps its place has made it.
   ATTNJIT_DEVICE static void pin_probabilities(Rows& rows) {
     if constexpr (!kInPlace) pin_registers(rows.p);
   }
@@ -245,8 +245,8 @@ struct Consumer {
     }
   }
 
-  /// Makes P of them, in registers which the product of the tile before may read until `end`, that
-  /// is told of its end. True where earlier tiles are to be corrected.
+  /// Makes P of them. end() waits for the product of the tile before, which reads P's registers
+  /// until then. True where earlier tiles are to be corrected.
   template <class End>
   ATTNJIT_DEVICE bool make_probabilities(Scores& s, Rows& rows, float (&correction)[2],
                                          const End& end) {

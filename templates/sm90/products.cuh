@@ -26,8 +26,7 @@ ATTNJIT_DEVICE void pass_turn(int next_turn) {
   if constexpr (Config::kPingPong) named_barrier_arrive(next_turn, kTurnThreads);
 }
 
-/// From the first step of Q K^T to another, in blocks of columns of `block_bytes`: bytes.
-template <class Config>
+/// Bytes from the first step of Q K^T to another, in blocks of columns of `block_bytes` each.
 ATTNJIT_DEVICE constexpr int step_offset(int step, int block_bytes) {
   constexpr int kStepsPerBlock = kBlockRowBytes / kStepBytes;
   return step / kStepsPerBlock * block_bytes + step % kStepsPerBlock * kStepBytes;
@@ -39,7 +38,7 @@ ATTNJIT_DEVICE constexpr int step_offset(int step, int block_bytes) {
 template <class Config, int kStep = 0>
 ATTNJIT_DEVICE void hold_q(u32 q_address, int warp, int lane) {
   if constexpr (kStep < Config::kHeldQSteps) {
-    constexpr int kOffset = step_offset<Config>(kStep, LayoutOf<Config>::kQBlockBytes);
+    constexpr int kOffset = step_offset(kStep, LayoutOf<Config>::kQBlockBytes);
     const u32 row = q_address + (warp * kWarpRows + lane % 16) * kBlockRowBytes;
     const u32 chunk = (lane / 16 ^ lane % 8) << 4;
     load_held_q<Config::kBody, kStep>(row + kOffset / kBlockRowBytes * kBlockRowBytes +
@@ -56,7 +55,7 @@ ATTNJIT_DEVICE void issue_held_qk(u64 k) {
   if constexpr (kStep < Config::kHeldQSteps) {
     using Layout = LayoutOf<Config>;
     ScoreWgmma<Config::kTileN>::template rs<Layout::kOperand, (kStep > 0), Config::kBody, kStep>(
-        k + step_offset<Config>(kStep, Layout::kKvBlockBytes) / 16);
+        k + step_offset(kStep, Layout::kKvBlockBytes) / 16);
     issue_held_qk<Config, kStep + 1>(k);
   }
 }
@@ -76,8 +75,8 @@ ATTNJIT_DEVICE void issue_qk(u32 q_address, u32 k_address) {
 #pragma unroll
   for (int step = max(Config::kHeldQSteps, 1); step < Layout::kQkSteps; ++step) {
     Product::template ss<Layout::kOperand, true, Config::kBody>(
-        q + step_offset<Config>(step, Layout::kQBlockBytes) / 16,
-        k + step_offset<Config>(step, Layout::kKvBlockBytes) / 16);
+        q + step_offset(step, Layout::kQBlockBytes) / 16,
+        k + step_offset(step, Layout::kKvBlockBytes) / 16);
   }
   wgmma_commit();
 }

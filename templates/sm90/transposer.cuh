@@ -24,7 +24,8 @@ struct Transposer {
   using Layout = LayoutOf<Config>;
   static constexpr int kUnits = Layout::kPvColumns / 16;
   static constexpr int kSteps = Config::kTileN / kStepBytes;  // of 32 keys
-  /// NOTE: with fewer registers it gains nothing, and spills more.
+  /// Whether the warps share a tile's steps, or its columns. NOTE: with fewer registers steps gain
+  /// nothing, and spill more.
   static constexpr bool kBySteps =
       kSteps % Config::kVRewriters == 0 && Config::kProducerRegisters >= 40;
   /// Pieces of a step and 16 columns that are on their way at a time: each is four registers. They

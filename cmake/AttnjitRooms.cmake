@@ -8,6 +8,7 @@
 # are compiled together, so that siblings in two folders may have the same names. APART: each file is compiled alone.
 # attnjit_unoptimised(TARGET): the target's own code decides no speed; what it links is optimised. It compiles in half
 # the time.
+# attnjit_together(TARGET): eight files of the target are compiled together, as a room's.
 # attnjit_test(NAME SOURCES ... LIBS ... [LABELS ...] [TIMEOUT s] [FOLDER f]): one GoogleTest binary, discovered by
 # ctest. The target tests_FOLDER builds those of a folder of tests/, and the label FOLDER chooses them; FOLDER counts it
 # among another folder's.
@@ -57,13 +58,19 @@ function(attnjit_unoptimised TARGET)
   target_compile_options(${TARGET} PRIVATE -O0)
 endfunction()
 
+function(attnjit_together TARGET)
+  if(ATTNJIT_PRECOMPILE)
+    set_target_properties(${TARGET} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+  endif()
+endfunction()
+
 function(attnjit_room NAME)
   cmake_parse_arguments(ROOM "COLD;APART;BY_FOLDER" "" "SOURCES;DEPS;LIBS" ${ARGN})
   add_library(attnjit_${NAME} STATIC ${ROOM_SOURCES})
   if(ATTNJIT_PRECOMPILE)
     target_precompile_headers(attnjit_${NAME} REUSE_FROM attnjit_headers)
     if(NOT ROOM_APART)
-      set_target_properties(attnjit_${NAME} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+      attnjit_together(attnjit_${NAME})
     endif()
     if(ROOM_BY_FOLDER)
       set_target_properties(attnjit_${NAME} PROPERTIES UNITY_BUILD_MODE GROUP)
@@ -100,7 +107,7 @@ function(attnjit_test_program NAME)
     target_precompile_headers(${NAME} REUSE_FROM attnjit_test_headers)
     list(LENGTH TEST_SOURCES count)
     if(count GREATER 1)
-      set_target_properties(${NAME} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+      attnjit_together(${NAME})
     endif()
   endif()
   target_link_libraries(${NAME} PRIVATE attnjit_options ${TEST_LIBS} GTest::gtest_main fmt::fmt)

@@ -117,24 +117,34 @@ class MlaTest : public KernelTest {
   void check_runs() {
     AttentionSpec spec = spec_of(96, 64, 0);
     spec.sink = true;
-    expect_runs(spec, {{1}, {1500, 70, 0, 2300}}, {8, 11});
-    expect_runs(spec, {{2}, {2100, 2, 900}}, {9});
     AttentionSpec rows = spec_of(16, kv_dtype_ ? 16 : 0, 0);
     rows.ragged_kv = !kv_dtype_;
     rows.lse_includes_sink = false;
-    expect_runs(rows, {{3}, {2100, 70, 3, 600}}, {5});
     AttentionSpec window = spec_of(16, 64, 0);
     window.mask = window_of(900);
     window.kv_lens_exclude_new = true;
-    expect_runs(window, {{2}, {2300, 70, 1200, 2100}}, {6});
-    // Even parts: of whole sequences, and of several parts each.
-    expect_runs(rows, {{3}, {2100, 2090, 2050}}, {4});
-    expect_runs(spec_of(16, 64, 0), {{1}, {2100, 2080}}, {4});
-    // Long rows: cut; nothing is; and more of them than a merge by many warps has.
     const AttentionSpec longer = with_depths(spec_of(16, 64, 0), 384, 320);
-    expect_runs(longer, {{1}, {2100, 70, 600}}, {5});
-    expect_runs(longer, {{1}, {2100, 2100, 2090}}, {3});
-    expect_runs(with_depths(spec_of(128, 64, 0), 384, 320), {{2}, {2100, 64, 600}}, {12});
+    struct Case {
+      AttentionSpec spec;
+      Lengths lengths;
+      std::vector<int> sm_counts;
+    };
+    const std::vector<Case> cases = {
+        {spec, {{1}, {1500, 70, 0, 2300}}, {8, 11}},
+        {rows, {{3}, {2100, 70, 3, 600}}, {5}},
+        // Even parts: of whole sequences, and of several parts each.
+        {rows, {{3}, {2100, 2090, 2050}}, {4}},
+        {spec_of(16, 64, 0), {{1}, {2100, 2080}}, {4}},
+        // Long rows: nothing is cut; some are; and more of them than a merge by many warps has.
+        {longer, {{1}, {2100, 2100, 2090}}, {3}},
+        {longer, {{1}, {2100, 70, 600}}, {5}},
+        {with_depths(spec_of(128, 64, 0), 384, 320), {{2}, {2100, 64, 600}}, {12}},
+        {window, {{2}, {2300, 70, 1200, 2100}}, {6}},
+        {spec, {{2}, {2100, 2, 900}}, {9}},
+    };
+    for (const auto& [of, lengths, sm_counts] : some_of(spec.arch, cases, 5)) {
+      expect_runs(of, lengths, sm_counts);
+    }
   }
   void expect_runs(const AttentionSpec& spec, const Lengths& lengths,
                    const std::vector<int>& sm_counts) {

@@ -118,7 +118,7 @@ TEST_F(Sm90EightBit, RowsAreSummedByProduct) {
     const auto kernel = compiled(spec);
     return kernel && kernel->generated.ptx.find("m64n8k32.f32.e4m3.e4m3") != std::string::npos;
   };
-  for (const int depth : {64, 128, 256}) {
+  for (const int depth : some_of<int>({128, 64, 256})) {
     AttentionSpec spec = summed_spec(depth, mask_of(Kind::kNull));
     EXPECT_TRUE(sums(spec)) << depth;
     spec.return_lse = true;
@@ -175,7 +175,7 @@ TEST_F(Sm90EightBit, RowsOfListsAreSummedByProduct) {
 // names, and the emulator does not ask ptxas. What spills is the producer's, of 32 registers, in
 // kernels of one body as well. With an LSE it has 56.
 TEST_F(Sm90EightBit, SpillsFewBytes) {
-  for (const int depth : {112, 128}) {
+  for (const int depth : some_of<int>({128, 112})) {
     for (const Kind mask : {Kind::kNull, Kind::kCausal}) {
       AttentionSpec spec = summed_spec(depth, mask_of(mask));
       const auto kernel = compiled(spec, {}, nullptr, CompileTo::kImage);

@@ -21,12 +21,16 @@ namespace attnjit::emulator {
 
 using Subjects = std::vector<std::unique_ptr<Subject>>;
 
-/// One of a subject's problems. NOTE: normal inputs: every key has a share in every row, so that no
-/// tile can be wrong unseen; raised ones where O is to be rescaled.
+/// NOTE: normal inputs: every key has a share in every row, so that no tile can be wrong unseen;
+/// raised ones where O is to be rescaled.
+inline constexpr verify::InputKind kNormal = verify::InputKind::kNormal;
+inline constexpr verify::InputKind kRaised = verify::InputKind::kRaised;
+
+/// One of a subject's problems.
 struct Shape {
   std::vector<std::int64_t> q_lens, kv_lens;
   int sm_count;
-  verify::InputKind input = verify::InputKind::kNormal;
+  verify::InputKind input = kNormal;
   bool twice = false;  ///< a launch of the same comes before, and may still run
   int documents = 0;   ///< how long the documents are that p.doc tells apart; 0: p.doc is random
   int pairs = 2;       ///< that a merge merges

@@ -8,8 +8,6 @@ namespace attnjit::emulator {
 namespace {
 
 using Kind = MaskSpec::Kind;
-constexpr verify::InputKind kNormal = verify::InputKind::kNormal;
-constexpr verify::InputKind kRaised = verify::InputKind::kRaised;
 
 AttentionSpec eight_bit(int depth, int heads, int group, Scales scales, Arch arch = Arch::kSm90a) {
   return with(spec_of(arch, depth, depth, heads, group, Kind::kCausal), [&](AttentionSpec& spec) {

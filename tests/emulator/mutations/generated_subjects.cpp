@@ -36,7 +36,7 @@ std::vector<Description> sm90_subjects() {
               spec.qkv_dtype = Dtype::kFp16;
               spec.sink = true;
             }),
-       {{{70}, {421}, 2}, {{70}, {30}, 1}, {{45}, {300}, 1, InputKind::kRaised}}},
+       {{{70}, {421}, 2}, {{70}, {30}, 1}, {{45}, {300}, 1, kRaised}}},
   };
 }
 
@@ -44,7 +44,6 @@ std::vector<Description> sm90_subjects() {
 // that see the keys of some parts alone.
 std::vector<Description> split_subjects() {
   constexpr Arch kArch = Arch::kSm90a;
-  constexpr InputKind kNormal = InputKind::kNormal;
   return {
       {"parts, sm90 128/128",
        with(spec_of(kArch, 128, 128, 6, 3, Kind::kCausal),
@@ -55,8 +54,8 @@ std::vector<Description> split_subjects() {
               spec.sink = true;
             }),
        {{{4}, {706, 0, 97, 5}, 1, kNormal, true},
-        {{4}, {898, 0, 97}, 16, InputKind::kRaised},
-        {{4}, {600, 30}, 1, InputKind::kRaised},
+        {{4}, {898, 0, 97}, 16, kRaised},
+        {{4}, {600, 30}, 1, kRaised},
         {{1}, {1900, 600, 30}, 12}}},
       {"keys, sm90 64/64",
        with(spec_of(kArch, 64, 64, 4, 2, Kind::kSlidingWindow),
@@ -67,7 +66,7 @@ std::vector<Description> split_subjects() {
             }),
        {{{150, 0, 9, 33}, {1000, 40, 0, 31}, 1},
         {{150, 30, 70}, {380, 100, 300}, 1, kNormal, true},
-        {{70, 40}, {700, 30}, 2, InputKind::kRaised},
+        {{70, 40}, {700, 30}, 2, kRaised},
         {{2}, {6300}, 2}}},
       // Equal runs of KV tiles, which end within query tiles and between them. Tiles have one part,
       // two, and as many as there is room for; rows and tiles see nothing. Then runs of several
@@ -78,7 +77,7 @@ std::vector<Description> split_subjects() {
               spec.num_partitions = 0;
               spec.sink = true;
             }),
-       {in_parts(4, {{400}, {500}, 3}), in_parts(4, {{400}, {500}, 7, InputKind::kRaised}),
+       {in_parts(4, {{400}, {500}, 3}), in_parts(4, {{400}, {500}, 7, kRaised}),
         in_parts(6, {{64}, {1000}, 9, kNormal, true}), in_parts(3, {{600}, {300}, 3}),
         in_parts(2, {{420}, {500}, 1}), in_parts(1, {{420}, {500}, 2}),
         in_parts(1, {{1000}, {150}, 1})}},
@@ -86,7 +85,7 @@ std::vector<Description> split_subjects() {
        with(spec_of(kArch, 192, 128, 2, 2, Kind::kNull),
             [](AttentionSpec& spec) { spec.num_partitions = 0; }),
        {in_parts(2, {{280}, {300}, 2}), in_parts(9, {{1}, {900}, 20, kNormal, true}),
-        in_parts(3, {{280}, {900}, 4, InputKind::kRaised}), in_parts(2, {{280}, {472}, 1}),
+        in_parts(3, {{280}, {900}, 4, kRaised}), in_parts(2, {{280}, {472}, 1}),
         in_parts(1, {{280}, {440}, 1}), in_parts(1, {{280}, {60, 60}, 1})}},
       // Pairs that the caller has: fewer than a warp's lanes, and more.
       {"merge",
@@ -131,7 +130,7 @@ std::vector<Description> listed_subjects() {
         {{90}, {150, 150, 150, 150}, 1},
         {{90}, {20, 20}, 1},
         {{96}, {626}, 1},  // a tile among others is one consumer's alone
-        {{70}, {500}, 1, InputKind::kRaised},
+        {{70}, {500}, 1, kRaised},
         {{400}, {700}, 1},  // a work tile without keys between others, and behind them
         {{400}, {710}, 1},
         {{10}, {9050}, 1},
@@ -156,7 +155,6 @@ std::vector<Description> listed_subjects() {
 // rows or keys. Fixed parts have more tiles than there are stages.
 std::vector<Description> announced_subjects() {
   constexpr Arch kArch = Arch::kSm100a;
-  constexpr InputKind kNormal = InputKind::kNormal, kRaised = InputKind::kRaised;
   return {
       {"sm_100a 128 parts",
        with(spec_of(kArch, 128, 128, 2, 1, Kind::kCausal),
@@ -208,7 +206,6 @@ std::vector<Description> map_subjects() {
   MaskSpec both;
   both.kind = Kind::kAnd;
   both.of = {causal, mask};
-  constexpr InputKind kNormal = InputKind::kNormal;
   return {
       {"maps, sm90 64/64",
        with(spec_of(Arch::kSm90a, 64, 64, 2, 2, Kind::kNull),
@@ -220,7 +217,7 @@ std::vector<Description> map_subjects() {
         {{160}, {600}, 1, kNormal, false, 118},
         {{90}, {100, 100}, 1, kNormal, false, 40},
         {{500}, {250}, 1, kNormal, false, 40},  // work tiles without keys, behind others
-        {{70}, {1500}, 1, InputKind::kRaised, false, 1400}}},
+        {{70}, {1500}, 1, kRaised, false, 1400}}},
       {"maps, sm90 128/128 pages",
        with(spec_of(Arch::kSm90a, 128, 128, 2, 2, Kind::kNull),
             [&](AttentionSpec& spec) {
@@ -239,8 +236,8 @@ std::vector<Description> map_subjects() {
             [&](AttentionSpec& spec) { spec.mask = both; }),
        {{{300}, {700}, 1, kNormal, true, 250},
         {{160}, {600}, 1, kNormal, false, 118},
-        {{70}, {1500}, 1, InputKind::kRaised, false, 1400},
-        {{300}, {500}, 1, InputKind::kRaised},
+        {{70}, {1500}, 1, kRaised, false, 1400},
+        {{300}, {500}, 1, kRaised},
         {{150}, {1100}, 1, kNormal, false, 1090},
         {{300}, {40}, 1}},
        persistent()},
@@ -275,13 +272,12 @@ std::vector<Description> sequence_subjects() {
               spec.ragged = true;
               spec.sink = true;
             }),
-       {{{70, 0, 9, 33}, {500, 40, 0, 31}, 1}, {{70, 40}, {300, 30}, 2, InputKind::kRaised}}},
+       {{{70, 0, 9, 33}, {500, 40, 0, 31}, 1}, {{70, 40}, {300, 30}, 2, kRaised}}},
   };
 }
 
 std::vector<Description> sm100_subjects() {
   constexpr Arch kArch = Arch::kSm100a;
-  constexpr InputKind kRaised = InputKind::kRaised;
   // More than 128 rows: two query tiles per CTA, on one SM; fewer rows, or many SMs: one. Counts of
   // KV tiles that the stages divide and do not, odd and even; with a causal mask and few keys, work
   // tiles that see nothing, among others where a CTA has several.

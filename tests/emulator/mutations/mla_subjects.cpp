@@ -8,8 +8,6 @@ namespace attnjit::emulator {
 namespace {
 
 using Kind = MaskSpec::Kind;
-constexpr verify::InputKind kNormal = verify::InputKind::kNormal;
-constexpr verify::InputKind kRaised = verify::InputKind::kRaised;
 
 // Of a latent part that runs soon.
 AttentionSpec absorbed(Arch arch, Kind mask) {

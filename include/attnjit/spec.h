@@ -38,6 +38,12 @@ enum class CacheFormat : std::uint8_t {
   kDsv32,  ///< 656 bytes: 512 e4m3, 4 f32 that 128 of them each are multiplied with, 64 bf16
 };
 
+/// How V lies in memory. Kernels over e4m3 transpose it themselves: none takes it transposed.
+enum class VLayout : std::uint8_t {
+  kRow,         ///< rows of ov_depth elements
+  kTransposed,  ///< a row for each element of ov_depth, of kv_len elements
+};
+
 /// A parameter that custom code names as p.<name>; its value is given at launch.
 struct ParamSpec {
   /// A matrix has two indices, a cube three. bf16 elements are read as f32.
@@ -133,6 +139,7 @@ struct AttentionSpec {
   std::optional<Dtype> scale_dtype;      ///< per-token scales
   Mla mla = Mla::kNone;
   CacheFormat cache_format = CacheFormat::kPlain;
+  VLayout v_layout = VLayout::kRow;
   int page_size = 0;  ///< rows of K and V per page; 0: not paged
   bool ragged = false;
   bool ragged_kv = false;  ///< k and v lie one behind another, by kv_offsets

@@ -182,6 +182,9 @@ std::string unsupported_everywhere(const AttentionSpec& spec) {
   if (interprets(spec)) {
     if (std::string reason = spec::why_not_interpreted(spec); !reason.empty()) return reason;
   }
+  if (spec.v_layout != VLayout::kRow) {
+    return "V lies in rows (v_layout row): kernels over e4m3 transpose it themselves";
+  }
   if (spec.topk > 0 && spec.mla != Mla::kDecode) {
     return missing("lists of keys (topk) but those of absorbed MLA (mla: decode)");
   }
@@ -205,7 +208,7 @@ std::string unsupported_everywhere(const AttentionSpec& spec) {
     return missing("scales of rows (scales) of K and V beside a Q of another type (kv_dtype)");
   }
   if (spec.scale_dtype && spec.scales != Scales::kToken) {
-    return missing("per-token scales of a spec whose scales are not `token` (scale_dtype)");
+    return "scale_dtype is of per-token scales: it goes with `scales` token";
   }
   if (spec.scale_dtype.value_or(Dtype::kF32) != Dtype::kF32) {
     return missing(

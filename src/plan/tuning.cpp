@@ -34,13 +34,8 @@ struct FieldText {
   std::string operator()(Arch AttentionSpec::*member) const {
     return quoted(to_string(spec.*member));
   }
-  std::string operator()(Mla AttentionSpec::*member) const {
-    return quoted(spec::to_string(spec.*member));
-  }
-  std::string operator()(Scales AttentionSpec::*member) const {
-    return quoted(spec::to_string(spec.*member));
-  }
-  std::string operator()(CacheFormat AttentionSpec::*member) const {
+  template <spec::NamedEnum Enum>
+  std::string operator()(Enum AttentionSpec::*member) const {
     return quoted(spec::to_string(spec.*member));
   }
   std::string operator()(Dtype AttentionSpec::*member) const {
@@ -81,16 +76,9 @@ struct MatchText {
     if (!is_string() || !arch_from_string(value.text)) return std::nullopt;
     return quoted(value.text);
   }
-  Text operator()(Mla AttentionSpec::*) const {
-    if (!is_string() || !spec::mla_from_string(value.text)) return std::nullopt;
-    return quoted(value.text);
-  }
-  Text operator()(Scales AttentionSpec::*) const {
-    if (!is_string() || !spec::scales_from_string(value.text)) return std::nullopt;
-    return quoted(value.text);
-  }
-  Text operator()(CacheFormat AttentionSpec::*) const {
-    if (!is_string() || !spec::cache_format_from_string(value.text)) return std::nullopt;
+  template <spec::NamedEnum Enum>
+  Text operator()(Enum AttentionSpec::*) const {
+    if (!is_string() || !spec::from_string<Enum>(value.text)) return std::nullopt;
     return quoted(value.text);
   }
   Text operator()(Dtype AttentionSpec::*) const { return dtype(); }

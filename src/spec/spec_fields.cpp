@@ -89,6 +89,9 @@ const std::array kFields{
     SpecField{.name = "cache_format",
               .member = &A::cache_format,
               .help = "how absorbed MLA's K lies in memory: plain, or dsv32's 656 bytes per row"},
+    SpecField{.name = "v_layout",
+              .member = &A::v_layout,
+              .help = "how V lies in memory: in rows; no kernel takes it transposed"},
     SpecField{.name = "page_size",
               .member = &A::page_size,
               .help = "rows of K and V per page; 0: not paged",
@@ -167,6 +170,7 @@ const std::array kFields{
 
 constexpr std::string_view kMlaNames[] = {"none", "prefill", "decode"};
 constexpr std::string_view kCacheFormatNames[] = {"plain", "dsv32"};
+constexpr std::string_view kVLayoutNames[] = {"row", "transposed"};
 constexpr std::string_view kScalesNames[] = {"none", "tensor", "head", "token"};
 constexpr std::string_view kParamTypes[] = {
     "i32",     "f32",     "i32[]",  "f32[]",    "i32[][]",   "u32",       "u32[]",
@@ -188,9 +192,10 @@ struct AllowedText {
   std::string operator()(bool A::*) const { return "true, false"; }
   std::string operator()(std::optional<bool> O::*) const { return "true, false"; }
   std::string operator()(Arch A::*) const { return architecture_names(); }
-  std::string operator()(Mla A::*) const { return join(kMlaNames); }
-  std::string operator()(Scales A::*) const { return join(kScalesNames); }
-  std::string operator()(CacheFormat A::*) const { return join(kCacheFormatNames); }
+  template <NamedEnum Enum>
+  std::string operator()(Enum A::*) const {
+    return join(names_of(Enum{}));
+  }
   std::string operator()(Dtype A::*) const { return dtype(); }
   std::string operator()(std::optional<Dtype> A::*) const { return dtype(); }
   std::string operator()(MaskSpec A::*) const {
@@ -219,45 +224,15 @@ std::string partitions_beside_keys(int num_partitions) {
                      num_partitions);
 }
 
-std::span<const std::string_view> mla_names() { return kMlaNames; }
+std::span<const std::string_view> names_of(Mla) { return kMlaNames; }
+std::span<const std::string_view> names_of(CacheFormat) { return kCacheFormatNames; }
+std::span<const std::string_view> names_of(VLayout) { return kVLayoutNames; }
+std::span<const std::string_view> names_of(Scales) { return kScalesNames; }
 
 std::vector<std::string_view> dtype_names(std::span<const Dtype> dtypes) {
   std::vector<std::string_view> names;
   for (const Dtype dtype : dtypes) names.push_back(attnjit::to_string(dtype));
   return names;
-}
-
-std::span<const std::string_view> scales_names() { return kScalesNames; }
-
-std::string_view to_string(Mla mla) { return kMlaNames[static_cast<std::size_t>(mla)]; }
-
-std::optional<Mla> mla_from_string(std::string_view name) {
-  for (std::size_t i = 0; i < std::size(kMlaNames); ++i) {
-    if (kMlaNames[i] == name) return static_cast<Mla>(i);
-  }
-  return std::nullopt;
-}
-
-std::string_view to_string(CacheFormat format) {
-  return kCacheFormatNames[static_cast<std::size_t>(format)];
-}
-
-std::span<const std::string_view> cache_format_names() { return kCacheFormatNames; }
-
-std::optional<CacheFormat> cache_format_from_string(std::string_view name) {
-  for (std::size_t i = 0; i < std::size(kCacheFormatNames); ++i) {
-    if (kCacheFormatNames[i] == name) return static_cast<CacheFormat>(i);
-  }
-  return std::nullopt;
-}
-
-std::string_view to_string(Scales scales) { return kScalesNames[static_cast<std::size_t>(scales)]; }
-
-std::optional<Scales> scales_from_string(std::string_view name) {
-  for (std::size_t i = 0; i < std::size(kScalesNames); ++i) {
-    if (kScalesNames[i] == name) return static_cast<Scales>(i);
-  }
-  return std::nullopt;
 }
 
 ParamShape shape_of(ParamSpec::Type type) {

@@ -5,11 +5,13 @@
 // Thread rules: constant data.
 #pragma once
 
+#include <algorithm>
 #include <climits>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <variant>
 #include <vector>
 
@@ -17,14 +19,37 @@
 
 namespace attnjit::spec {
 
+/// The names of an enumeration's values, in their order.
+std::span<const std::string_view> names_of(Mla);
+std::span<const std::string_view> names_of(CacheFormat);
+std::span<const std::string_view> names_of(VLayout);
+std::span<const std::string_view> names_of(Scales);
+
+template <class Enum>
+concept NamedEnum = std::is_enum_v<Enum> && requires(Enum value) {
+  names_of(value);
+};
+
+template <NamedEnum Enum>
+std::string_view to_string(Enum value) {
+  return names_of(value)[static_cast<std::size_t>(value)];
+}
+template <NamedEnum Enum>
+std::optional<Enum> from_string(std::string_view name) {
+  const std::span<const std::string_view> names = names_of(Enum{});
+  const auto found = std::find(names.begin(), names.end(), name);
+  if (found == names.end()) return std::nullopt;
+  return static_cast<Enum>(found - names.begin());
+}
+
 /// A top-level field of the flat JSON object, in canonical order.
 struct SpecField {
-  using Member =
-      std::variant<int AttentionSpec::*, bool AttentionSpec::*, Arch AttentionSpec::*,
-                   Mla AttentionSpec::*, Scales AttentionSpec::*, Dtype AttentionSpec::*,
-                   std::optional<Dtype> AttentionSpec::*, CacheFormat AttentionSpec::*,
-                   MaskSpec AttentionSpec::*, ScoreModSpec AttentionSpec::*,
-                   std::optional<int> PlanOptions::*, std::optional<bool> PlanOptions::*>;
+  using Member = std::variant<int AttentionSpec::*, bool AttentionSpec::*, Arch AttentionSpec::*,
+                              Mla AttentionSpec::*, Scales AttentionSpec::*, Dtype AttentionSpec::*,
+                              std::optional<Dtype> AttentionSpec::*, CacheFormat AttentionSpec::*,
+                              VLayout AttentionSpec::*, MaskSpec AttentionSpec::*,
+                              ScoreModSpec AttentionSpec::*, std::optional<int> PlanOptions::*,
+                              std::optional<bool> PlanOptions::*>;
 
   std::string_view name;
   Member member;
@@ -45,18 +70,6 @@ std::string allowed(const SpecField& field);
 
 /// What is wrong with num_partitions where partition_keys is given as well.
 std::string partitions_beside_keys(int num_partitions);
-
-std::string_view to_string(Mla mla);
-std::span<const std::string_view> mla_names();
-std::optional<Mla> mla_from_string(std::string_view name);
-
-std::string_view to_string(CacheFormat format);
-std::span<const std::string_view> cache_format_names();
-std::optional<CacheFormat> cache_format_from_string(std::string_view name);
-
-std::string_view to_string(Scales scales);
-std::span<const std::string_view> scales_names();
-std::optional<Scales> scales_from_string(std::string_view name);
 
 /// What a parameter of custom code is: a number (rank 0), or an array with so many indices.
 struct ParamShape {

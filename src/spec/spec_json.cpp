@@ -98,13 +98,8 @@ struct FieldWriter {
   void operator()(Arch AttentionSpec::*member) const {
     if (!is_default(member)) put(to_string(attention.*member));
   }
-  void operator()(Mla AttentionSpec::*member) const {
-    if (!is_default(member)) put(spec::to_string(attention.*member));
-  }
-  void operator()(Scales AttentionSpec::*member) const {
-    if (!is_default(member)) put(spec::to_string(attention.*member));
-  }
-  void operator()(CacheFormat AttentionSpec::*member) const {
+  template <spec::NamedEnum Enum>
+  void operator()(Enum AttentionSpec::*member) const {
     if (!is_default(member)) put(spec::to_string(attention.*member));
   }
   void operator()(Dtype AttentionSpec::*member) const {

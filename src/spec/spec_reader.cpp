@@ -204,21 +204,11 @@ class Reader {
                          [](std::string_view text) { return arch_from_string(text); });
       if (read) document.spec.*member = *read;
     }
-    void operator()(Mla AttentionSpec::*member) const {
-      const auto read = reader.name_of(name(), value, allowed(field), mla_names(),
-                                       [](std::string_view text) { return mla_from_string(text); });
-      if (read) document.spec.*member = *read;
-    }
-    void operator()(Scales AttentionSpec::*member) const {
+    template <NamedEnum Enum>
+    void operator()(Enum AttentionSpec::*member) const {
       const auto read =
-          reader.name_of(name(), value, allowed(field), scales_names(),
-                         [](std::string_view text) { return scales_from_string(text); });
-      if (read) document.spec.*member = *read;
-    }
-    void operator()(CacheFormat AttentionSpec::*member) const {
-      const auto read =
-          reader.name_of(name(), value, allowed(field), cache_format_names(),
-                         [](std::string_view text) { return cache_format_from_string(text); });
+          reader.name_of(name(), value, allowed(field), names_of(Enum{}),
+                         [](std::string_view text) { return from_string<Enum>(text); });
       if (read) document.spec.*member = *read;
     }
     void operator()(Dtype AttentionSpec::*member) const {

@@ -380,8 +380,11 @@ TEST(Sm100Plan, ScalesAreParametersOfTheKernel) {
   spec.scale_dtype = Dtype::kF32;
   EXPECT_TRUE(plan_of(spec).supported);
   spec.scales = Scales::kHead;
-  EXPECT_NE(plan_of(spec).reason.find("not `token` (scale_dtype)"), std::string::npos);
+  EXPECT_NE(plan_of(spec).reason.find("it goes with `scales` token"), std::string::npos);
   spec.scale_dtype.reset();
+  spec.v_layout = VLayout::kTransposed;
+  EXPECT_NE(plan_of(spec).reason.find("V lies in rows (v_layout row)"), std::string::npos);
+  spec.v_layout = VLayout::kRow;
   const std::vector<std::string> one{"output_scale"};
   spec.output_dtype = Dtype::kE4m3;
   EXPECT_EQ(parameters(Scales::kNone), one);

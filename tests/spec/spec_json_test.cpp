@@ -62,6 +62,7 @@ TEST(SpecJson, MinimalSpecHasTheDefaultsOfTheDesign) {
   EXPECT_FALSE(resolved.scale_dtype);
   EXPECT_EQ(resolved.num_partitions, 1);
   EXPECT_TRUE(resolved.lse_includes_sink);
+  EXPECT_EQ(resolved.v_layout, VLayout::kRow);
 }
 
 TEST(SpecJson, ReadsTheExampleOfTheDesign) {
@@ -103,6 +104,7 @@ TEST(SpecJson, EveryFieldIsReadAndWrittenInTheOrderOfTheTable) {
   for (
       const std::string text :
       {R"({"num_q_heads":1,"qk_depth":64,"ragged_kv":true,"num_partitions":0})",
+       R"({"num_q_heads":1,"qk_depth":64,"v_layout":"transposed"})",
        R"({"num_q_heads":1,"qk_depth":64,"return_lse":true,"merge":true,"accumulate":true})",
        R"({"num_q_heads":1,"qk_depth":576,"mla":"decode","cache_format":"dsv32","page_size":64,"topk":2048})"}) {
     const Result<SpecDocument> other = spec_from_json(text);
@@ -226,6 +228,7 @@ INSTANTIATE_TEST_SUITE_P(
                 "kv_lens_exclude_new", "without ragged_kv"},
         BadCase{R"("merge": true, "page_size": 16)", "merge", "alone"},
         BadCase{R"("cache_format": "dsv4")", "cache_format", "allowed: plain, dsv32"},
+        BadCase{R"("v_layout": "column")", "v_layout", "allowed: row, transposed"},
         BadCase{R"("cache_format": "dsv32", "page_size": 64)", "cache_format", "with mla decode"},
         BadCase{R"("topk": 64)", "topk", "is 64; allowed with page_size"},
         BadCase{R"("topk": -1, "page_size": 1)", "topk", "is -1; allowed"},

@@ -59,9 +59,7 @@ int widened_blocks(const AttentionSpec& spec) {
 /// Why the kernel does not serve the types of Q, K and V; empty: it does.
 std::string why_no_types(const AttentionSpec& spec) {
   if (has_deep_heads(spec)) {
-    return unsupported_e4m3(spec,
-                            "heads deeper than 256 (qk_depth) leave no shared memory to rewrite K "
-                            "and V in");
+    return unsupported_e4m3(spec, "heads deeper than 256 (qk_depth) take K and V of 16 bits alone");
   }
   if (spec.qkv_dtype == Dtype::kE4m3) {
     return unsupported_e4m3(spec,

@@ -26,8 +26,10 @@ struct RoleTimes {
 std::vector<RoleTimes> by_role(const LaunchTime& launch, std::vector<PlannedKernel::Role> roles) {
   const std::vector<WarpTimes>& warps = launch.slowest.warps;
   const int count = static_cast<int>(warps.size());
-  for (int i = 0; roles.empty() && i < count; i += kWarpsOfGroup)
-    roles.push_back({fmt::format("warpgroup {}", i / kWarpsOfGroup), i, kWarpsOfGroup});
+  if (roles.empty()) {
+    for (int i = 0; i < count; i += kWarpsOfGroup)
+      roles.push_back({fmt::format("warpgroup {}", i / kWarpsOfGroup), i, kWarpsOfGroup});
+  }
   std::vector<RoleTimes> all;
   for (const PlannedKernel::Role& role : roles) {
     RoleTimes one{role.name, {}};

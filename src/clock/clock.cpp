@@ -286,6 +286,12 @@ Result<ClockReport> time_launches(const PtxModule& module, const LaunchSequence&
                     index < options.registers.size() ? options.registers[index] : 0)
             .time();
     if (!launch) return std::move(launch).error();
+    // What a launch without products writes, such as the lists of a mask's map, says what the next
+    // one does: all of its CTAs have to run, not those alone that were timed.
+    if (launch->tensor_share == 0 && index + 1 < sequence.launches.size()) {
+      machine.timed = machine.zero_products = false;
+      machine.run();
+    }
     launches_dependents.push_back(machine.launches_dependents);
     programs.push_back(&machine.program);
     report.launches.push_back(std::move(*launch));

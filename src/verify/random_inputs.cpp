@@ -479,10 +479,12 @@ class InputMaker {
     const RandomStream blocks(request_.seed, "blocks");
     const RandomStream bias(request_.seed, "bias");
     // Of four blocks as those of a map one is hidden and one is seen, so that there is some to
-    // skip.
+    // skip. The first is not hidden: a small problem has no other, and all would be empty rows.
     const std::int64_t width = tensor.shape[3], block_width = bits ? 16 : 128;
     for (std::int64_t i = 0; i < tensor.elements(); ++i) {
-      const auto block = blocks.bits(i / width / 128 * width + i % width / block_width) % 4;
+      const std::int64_t number = i / width / 128 * width + i % width / block_width;
+      const auto drawn = blocks.bits(number) % 4;
+      const auto block = number == 0 && drawn == 1 ? 2 : drawn;
       const bool visible = block == 0 || (block > 1 && stream.bits(i) % 4 != 0);
       if (bits) {
         const auto some = static_cast<std::uint8_t>(stream.bits(i) >> 8 | stream.bits(i) >> 16);

@@ -70,15 +70,16 @@ class Emulate : public CliTest {
     write_launch("7", 32);
   }
 
-  // A warp that adds one to `elements` numbers that hold `fill`.
-  void write_launch(const std::string& fill, int elements) {
+  // Threads that add one to `elements` numbers that hold `fill`.
+  void write_launch(const std::string& fill, int elements, int threads = 32) {
     const std::string shape = "[" + std::to_string(elements) + "]";
+    const std::string count = std::to_string(threads);
     write_text(folder_ / "LAUNCH.json",
-               R"({"entry": "add_one", "grid": [1, 1, 1], "block": [32, 1, 1],
+               R"({"entry": "add_one", "grid": [1, 1, 1], "block": [)" + count + R"(, 1, 1],
                    "dynamic_smem": 0, "seed": 0,
                    "buffers": {"in": {"shape": )" +
-                   shape + R"(, "dtype": "i32", "fill": )" + fill +
-                   R"(}, "out": {"shape": [32], "dtype": "i32", "fill": "uninitialised"}},
+                   shape + R"(, "dtype": "i32", "fill": )" + fill + R"(}, "out": {"shape": [)" +
+                   count + R"(], "dtype": "i32", "fill": "uninitialised"}},
                    "args": [{"ptr": "in", "offset": 0}, {"ptr": "out", "offset": 0}],
                    "out": {"out": "o.npy"}})");
   }
@@ -118,6 +119,15 @@ TEST_F(Emulate, TimesALaunch) {
   EXPECT_EQ(run_json(words(timing), 0), json);
   EXPECT_EQ(read_text(folder_ / "o.npy").size(), 128U + 32 * 4);  // what its kernels wrote
   EXPECT_TRUE(Json::parse(read_text(folder_ / "trace.json")).contains("traceEvents"));
+}
+
+TEST_F(Emulate, TimesEachWarpgroup) {
+  write_launch("7", 320, 320);
+  const Json roles = run_json(words({"--timing", "sm_90a"}), 0).at("roles");
+  ASSERT_EQ(roles.size(), 3u);
+  for (const char* const group : {"warpgroup 0", "warpgroup 1", "warpgroup 2"}) {
+    EXPECT_GT(roles.at(group).at("load").get<double>(), 100) << group;
+  }
 }
 
 TEST_F(Emulate, TimingIsAskedForWhole) {

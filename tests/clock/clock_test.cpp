@@ -397,6 +397,37 @@ TEST(Clock, WhereCtasStayTheMiddleOfEachPartIsRun) {
   EXPECT_EQ(launch_of(kernel(chain(4)), 32, 132 * 200).timed_sms, (Sms{0, 43, 87, 131}));
 }
 
+// A launch that writes what the next one loops by is run whole, though one SM of it is timed: each
+// CTA of the second asks what its neighbour wrote.
+TEST(Clock, WhatTheNextLaunchReadsIsWritten) {
+  const auto entry = [](const char* name, const std::string& body) {
+    return fmt::format(
+        ".visible .entry {}(.param .u64 p) {{\n.reg .b32 %r<8>;\n.reg .b64 %rd<4>;\n"
+        ".reg .pred %p<2>;\nmov.u32 %r1, %ctaid.x;\nld.param.u64 %rd1, [p];\n{}ret;\n}}\n",
+        name, body);
+  };
+  const PtxModule module = load_module(
+      ".version 9.0\n.target sm_90a\n.address_size 64\n" +
+      entry("writes",
+            "mul.wide.u32 %rd2, %r1, 4;\nadd.u64 %rd3, %rd1, %rd2;\nmov.u32 %r2, 1000;\n"
+            "st.global.u32 [%rd3], %r2;\n") +
+      entry("loops",
+            "add.u32 %r2, %r1, 1;\nrem.u32 %r2, %r2, 132;\nmul.wide.u32 %rd2, %r2, 4;\n"
+            "add.u64 %rd3, %rd1, %rd2;\nld.global.u32 %r3, [%rd3];\n$more:\n"
+            "sub.u32 %r3, %r3, 1;\nsetp.gt.s32 %p1, %r3, 0;\n@%p1 bra $more;\n"));
+  std::vector<EmulatorBuffer> buffers{emulator::f32_buffer("b", std::vector<float>(132, 0.0f))};
+  LaunchSequence sequence;
+  for (const char* const name : {"writes", "loops"}) {
+    sequence.launches.push_back(recipe_of(name, {132, 1, 1}, {32, 1, 1}, {pointer("b")}));
+  }
+  ClockOptions options;
+  options.sms = 1;
+  const Result<ClockReport> report = time_launches(module, sequence, buffers, options);
+  ASSERT_TRUE(report) << report.error().to_string();
+  EXPECT_EQ(report->launches[0].timed_ctas, 1u);
+  EXPECT_GT(report->launches[1].cycles, 3000);
+}
+
 // A warpgroup multiplies what a warp loads, in as many rounds as the CTA has: most have 2, number
 // 99 has 6 and number 7 has 1.
 TEST(Clock, TheCtaThatLoadsMostIsRun) {

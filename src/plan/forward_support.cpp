@@ -161,6 +161,8 @@ bool decodes(const AttentionSpec& spec, int rows) {
   return spec.max_q_len > 0 && std::int64_t{spec.max_q_len} * spec.group <= rows;
 }
 
+bool is_e4m3(const AttentionSpec& spec) { return spec.qkv_dtype == Dtype::kE4m3; }
+
 bool widens_kv(const AttentionSpec& spec) { return spec.type_of_kv() != spec.qkv_dtype; }
 
 bool has_own_rope(const AttentionSpec& spec) {

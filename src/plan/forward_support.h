@@ -61,6 +61,8 @@ bool copies_rows(const AttentionSpec& spec);
 /// partition_keys is a multiple of it: the keys of the shortest KV tile of every template.
 inline constexpr int kPartitionStep = 64;
 
+/// Whether Q, K and V are e4m3.
+bool is_e4m3(const AttentionSpec& spec);
 /// K and V are e4m3, and Q is of 16 bits: they are widened to its type on their way.
 bool widens_kv(const AttentionSpec& spec);
 

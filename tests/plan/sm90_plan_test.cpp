@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "attnjit/tuning.h"
+#include "plan/sm90/sm90_layout.h"
 #include "planned.h"
 
 namespace attnjit {

@@ -15,6 +15,9 @@
 
 namespace attnjit {
 
+/// Stages of K, and of tiles that are rewritten, that the knobs allow.
+inline constexpr int kSm90MaxStages = 6, kSm90MaxRowStages = 4;
+
 /// NOTE: `attnjit tune` tries the values that stand here and no others.
 struct Sm90Knob {
   std::string_view name;

@@ -18,71 +18,14 @@
 #include "plan/merge/merge_plan.h"
 #include "plan/signature.h"
 #include "plan/sm90/sm90_knobs.h"
+#include "plan/sm90/sm90_layout.h"
+#include "plan/sm90/sm90_roles.h"
 #include "plan/sm90/sm90_shapes.h"
 #include "plan/sm90/sm90_tiling.h"
 #include "spec/small_window.h"
 
 namespace attnjit {
 namespace {
-
-constexpr std::int64_t kMaxSmemBytes = 232448;    // a CTA's, opt-in, on sm_90
-constexpr int kMaxStages = 6, kMaxRowStages = 4;  // what the knobs allow
-constexpr std::int64_t kSmSmemBytes = 233472;     // of an SM, with what the system takes of a CTA's
-constexpr std::int64_t kSystemSmemBytes = 1024;
-constexpr int kRegisterFile = 65536;  // of an SM
-constexpr int kBlockBytes = 128;      // of a row of Q, K, V and O in a block of columns
-// Warps that rewrite what comes: the producer's warpgroup's last ones transpose or widen V, and
-// where K is widened, a warpgroup of its own does that.
-constexpr int kVRewriters = 3, kKRewriters = 4;
-constexpr int kFirstVRewriter = 4 - kVRewriters;
-
-int round_up(int value, int to) { return (value + to - 1) / to * to; }
-
-bool is_e4m3(const AttentionSpec& spec) { return spec.qkv_dtype == Dtype::kE4m3; }
-
-/// Whether K and V are rewritten on their way: transposed, or widened.
-bool has_rows(const AttentionSpec& spec) { return is_e4m3(spec) || widens_kv(spec); }
-
-/// Elements of a row in a block of columns.
-int block_elements(const AttentionSpec& spec) {
-  return kBlockBytes / static_cast<int>(size_of(spec.qkv_dtype));
-}
-
-/// Columns of V that are multiplied (templates/sm90/layout.cuh, kPvColumns).
-int multiplied_columns(const AttentionSpec& spec) { return round_up(spec.ov_depth, 32); }
-
-/// Blocks of columns of O.
-int output_blocks(const AttentionSpec& spec) {
-  const auto bytes = static_cast<int>(size_of(spec.output_dtype.value_or(spec.qkv_dtype)));
-  return (spec.ov_depth * bytes + kBlockBytes - 1) / kBlockBytes;
-}
-
-/// Bytes of a row in a TMA box of K and V, where they are widened: whole 128 where the depths allow
-/// it, which is a line of L2.
-int widened_row_bytes(const AttentionSpec& spec) {
-  return spec.qk_depth % kBlockBytes == 0 && spec.ov_depth % kBlockBytes == 0 ? kBlockBytes
-                                                                              : kBlockBytes / 2;
-}
-
-/// Bytes of a KV tile of BN keys: of K and V as they are multiplied, and of what is rewritten to be
-/// that, as it comes.
-struct KvBytes {
-  std::int64_t k, v, k_rows, v_rows;
-};
-KvBytes kv_bytes(const AttentionSpec& spec, int BN) {
-  const auto rows = [&](int depth) {
-    const int blocks = (depth + block_elements(spec) - 1) / block_elements(spec);
-    return std::int64_t{kBlockBytes} * blocks * BN;
-  };
-  if (widens_kv(spec)) {
-    const auto narrow = [&](int depth) {
-      return std::int64_t{BN} * round_up(depth, widened_row_bytes(spec));
-    };
-    return {rows(spec.qk_depth), rows(spec.ov_depth), narrow(spec.qk_depth), narrow(spec.ov_depth)};
-  }
-  if (!is_e4m3(spec)) return {rows(spec.qk_depth), rows(spec.ov_depth), 0, 0};
-  return {rows(spec.qk_depth), std::int64_t{BN} * multiplied_columns(spec), 0, rows(spec.ov_depth)};
-}
 
 /// The tile of a launch of few rows, which waits for K and V: 64 rows, and two CTAs per SM where
 /// they fit, so that one loads while the other begins or ends a work tile.
@@ -94,22 +37,22 @@ void choose_decode(const AttentionSpec& spec, Sm90Plan& plan) {
   plan.claims_work = false;
   // NOTE: 256 cost 3 % of the memory's bandwidth: nobody comes back for what was not asked for.
   plan.l2_bytes = 128;
-  const KvBytes kv = kv_bytes(spec, plan.BN);
+  const Sm90KvBytes kv = sm90_kv_bytes(spec, plan.BN);
   const std::int64_t q_bytes = kv.k * kSm90ConsumerRows / plan.BN;
   if (widens_kv(spec)) {
     // What is widened waits for nothing: as many tiles are copied ahead as there is room for.
     const auto left = [&](std::int64_t room, int consumers) {
       return room - 2048 - consumers * q_bytes - 2 * (kv.k + kv.v);
     };
-    const bool two = left(kSmSmemBytes / 2, 1) >= kv.k_rows + kv.v_rows;
+    const bool two = left(kSm90SmSmemBytes / 2, 1) >= kv.k_rows + kv.v_rows;
     plan.num_consumers = two ? 1 : 2;
     plan.ctas_per_sm = two ? 2 : 1;
     plan.num_q_stages = 1;
     plan.ping_pong = !two;
-    const std::int64_t room = two ? left(kSmSmemBytes / 2, 1) : left(kSmSmemBytes, 2);
+    const std::int64_t room = two ? left(kSm90SmSmemBytes / 2, 1) : left(kSm90SmSmemBytes, 2);
     // NOLINTNEXTLINE(clang-analyzer-core.DivideZero): tiles that are widened have rows.
     const std::int64_t fit = room / (kv.k_rows + kv.v_rows);
-    plan.num_row_stages = static_cast<int>(std::clamp<std::int64_t>(fit, 1, kMaxRowStages));
+    plan.num_row_stages = static_cast<int>(std::clamp<std::int64_t>(fit, 1, kSm90MaxRowStages));
     return;
   }
   const std::int64_t copied = kv.k + std::max(kv.v, kv.v_rows);
@@ -118,9 +61,9 @@ void choose_decode(const AttentionSpec& spec, Sm90Plan& plan) {
   if (is_e4m3(spec)) {
     // V is copied as far ahead as K; what is transposed waits for nothing. O has its own memory.
     plan.num_row_stages = plan.num_stages;
-    other_bytes += plan.num_v_stages * kv.v + std::int64_t{kBlockBytes} * kSm90ConsumerRows;
+    other_bytes += plan.num_v_stages * kv.v + std::int64_t{kSm90RowBytes} * kSm90ConsumerRows;
   }
-  const bool two = q_bytes + plan.num_stages * copied + other_bytes <= kSmSmemBytes / 2;
+  const bool two = q_bytes + plan.num_stages * copied + other_bytes <= kSm90SmSmemBytes / 2;
   plan.num_consumers = two ? 1 : 2;
   plan.ctas_per_sm = two ? 2 : 1;
   plan.num_q_stages = 1;
@@ -160,8 +103,6 @@ int held_q_steps(const AttentionSpec& spec, const Sm90Plan& plan) {
                      plan.num_consumers == 2 && plan.BN <= 96;
   return holds ? 3 : 0;
 }
-/// Eight columns of 32 ones.
-std::int64_t ones_bytes(const Sm90Plan& plan) { return plan.sums_by_product ? 8 * 32 : 0; }
 
 /// The tile of e4m3 of a depth. P takes half of the registers that it takes of 16-bit types, and O
 /// the same.
@@ -240,7 +181,7 @@ Sm90Plan choose(const ResolvedSpec& resolved) {
   // A softcap leaves them for 64 keys at depth 128, which is faster than two consumers: measured of
   // sequences of one length. NOTE: kernels that split keys would spill.
   const bool capped = spec.score_mod.kind == ScoreModSpec::Kind::kSoftcap && !listed &&
-                      !expressed && !given && !spec.interpreted && !has_rows(spec) &&
+                      !expressed && !given && !spec.interpreted && !sm90_rewrites_kv(spec) &&
                       !splits(spec) && spec.qk_depth > 96 && spec.qk_depth <= 128;
   const bool hides = spec.mask.kind != MaskSpec::Kind::kNull;
   const bool windowed = hides && !contains(spec, MaskSpec::Kind::kCausal);
@@ -253,7 +194,7 @@ Sm90Plan choose(const ResolvedSpec& resolved) {
   plan.mapped = mapped;
   plan.map_bits = mapped && map_has_bits(spec);
   plan.widens_kv = widens_kv(spec);
-  plan.kv_row_bytes = plan.widens_kv ? widened_row_bytes(spec) : kBlockBytes;
+  plan.kv_row_bytes = sm90_kv_row_bytes(spec);
   plan.kv_lens = lengths_differ(spec);
   plan.split = splits(spec);
   // NOTE: of windows and chunks the launch does not know how little there is to share out.
@@ -332,7 +273,7 @@ std::vector<Sm90Knob> knobs_of(const Sm90Plan& plan) {
     all.push_back({"ping_pong", &Sm90Plan::ping_pong, {0, 1}});
   }
   if (plan.num_row_stages > 0) {
-    all.push_back({"num_row_stages", &Sm90Plan::num_row_stages, {1, 2, 3, kMaxRowStages}});
+    all.push_back({"num_row_stages", &Sm90Plan::num_row_stages, {1, 2, 3, kSm90MaxRowStages}});
   }
   if (transposes) {
     all.push_back({"exp2_fma_pairs", &Sm90Plan::exp2_fma_pairs, {0, 1, 2, 3, 4}});
@@ -367,28 +308,6 @@ Status fit_partitions(int keys, const TuningValues* tuned, Sm90Plan& plan) {
   return {};
 }
 
-/// Of the announcement of a work tile (templates/common/work_tiles.cuh), stored 16 bytes at a time.
-int work_bytes(const Sm90Plan& plan) { return plan.split ? 48 : 32; }
-
-/// Of a note that the producer tells with the K of a stage, where tiles are listed: a word, and one
-/// more where a map has bits.
-int note_bytes(const Sm90Plan& plan) { return plan.map_bits ? 8 : 4; }
-/// Of all of them. Barriers follow, of 8 bytes each.
-int notes_bytes(const Sm90Plan& plan) {
-  return plan.listed ? round_up(note_bytes(plan) * plan.num_stages, 8) : 0;
-}
-
-/// Tiles as they come, of K and of V.
-int row_tiles(const Sm90Plan& plan) { return (plan.widens_kv ? 2 : 1) * plan.num_row_stages; }
-
-/// Of the words that the producer tells of each of them.
-int row_words_bytes(const Sm90Plan& plan) { return round_up(4 * row_tiles(plan), 8); }
-
-/// A CTA's share of an SM's shared memory.
-std::int64_t smem_room(const Sm90Plan& plan) {
-  return std::min(kMaxSmemBytes, kSmSmemBytes / plan.ctas_per_sm - kSystemSmemBytes);
-}
-
 /// What follows from the tile.
 void complete(const AttentionSpec& spec, Sm90Plan& plan) {
   // A TMA box is the 64 rows of a consumer, whole positions of them. NOTE: two rows of a thread
@@ -408,67 +327,8 @@ void complete(const AttentionSpec& spec, Sm90Plan& plan) {
   plan.held_q_steps = held_q_steps(spec, plan);
   plan.box_keys = spec.page_size > 0 ? std::gcd(spec.page_size, plan.BN) : plan.BN;
   if (plan.row_copies) plan.box_keys = 0;
-  // In all no more than the CTA is launched with: 3 x 168, or 4 x 128.
-  // A producer that loads a tile in several boxes or row by row, or asks a mask about tiles, has
-  // more of its own; and still more where it walks a map, too.
-  const bool many =
-      plan.mapped && (plan.kv_lens || plan.split || (plan.map_bits && spec.qk_depth > 128));
-  const int spare = many ? 32 : plan.box_keys < plan.BN || plan.listed ? 16 : 0;
-  plan.producer_registers = plan.num_consumers == 2 ? 24 + spare : 32;
-  plan.consumer_registers = plan.num_consumers == 2 ? 240 - spare / 2 : 160;
-  if (plan.num_consumers == 1) {
-    plan.producer_registers = 24 + spare;
-    plan.consumer_registers = 232 - spare;
-  }
-  if (plan.widens_kv) {
-    // Consumers have what the two warpgroups before them leave of what the CTA is launched with.
-    plan.producer_registers = 40;
-    const int launched = kRegisterFile / (plan.threads() * plan.ctas_per_sm) / 8 * 8;
-    const int left =
-        plan.threads() / 128 * launched - plan.producer_warpgroups() * plan.producer_registers;
-    plan.consumer_registers = left / plan.num_consumers / 8 * 8;
-  }
-  if (is_e4m3(spec)) {
-    // Of e4m3 its warpgroup transposes V, and P of the others has half of the registers. NOTE:
-    // beside O of more columns the sums by product need what three consumers have of 16 bits.
-    const bool most = plan.num_consumers == 3 && spec.qk_depth > 96 && plan.sums_by_product;
-    const bool holds = plan.held_q_steps > 0;
-    plan.producer_registers = most ? 32 : holds ? 40 : 56;
-    plan.consumer_registers = most                      ? 160
-                              : plan.num_consumers == 3 ? 152
-                              : holds                   ? 232
-                              : plan.num_consumers == 2 ? 224
-                                                        : 200;
-  }
-  plan.padded_qk_depth = round_up(spec.qk_depth, block_elements(spec));
-  plan.padded_ov_depth = round_up(spec.ov_depth, block_elements(spec));
-  const KvBytes kv = kv_bytes(spec, plan.BN);
-  plan.k_bytes = kv.k;
-  plan.v_bytes = kv.v;
-  plan.v_row_stage_bytes = kv.v_rows;
-  plan.k_row_stage_bytes = kv.k_rows;
-  plan.q_bytes = std::int64_t{kBlockBytes} * plan.BM * plan.padded_qk_depth / block_elements(spec);
-  // Barriers and announcements of work tiles.
-  const std::int64_t other_bytes = 8 * (4 * 3 + 4 * kMaxStages + 1 + 2 * row_tiles(plan)) +
-                                   std::int64_t{work_bytes(plan)} * 2 * 3 + notes_bytes(plan) +
-                                   row_words_bytes(plan) + ones_bytes(plan);
-  const std::int64_t room = smem_room(plan);
-  const std::int64_t stages_bytes =
-      plan.num_stages * plan.k_bytes + plan.num_v_stages * plan.v_bytes +
-      plan.num_row_stages * (plan.v_row_stage_bytes + plan.k_row_stage_bytes);
-  // O is staged in Q's memory where there is another Q to go on with, otherwise in what is left.
-  const std::int64_t block_bytes = std::int64_t{plan.BM} * kBlockBytes;
-  const int blocks = output_blocks(spec);
-  const bool fits_q = blocks * block_bytes <= plan.q_bytes;
-  const auto left = [&](int q_stages) {
-    return room - q_stages * plan.q_bytes - stages_bytes - other_bytes;
-  };
-  if (left(2) < (fits_q ? 0 : block_bytes)) plan.num_q_stages = 1;
-  plan.o_blocks = 0;
-  if (plan.num_q_stages == 1 || !fits_q) {
-    plan.o_blocks = static_cast<int>(
-        std::clamp<std::int64_t>(left(plan.num_q_stages) / block_bytes, fits_q ? 0 : 1, blocks));
-  }
+  sm90_share_registers(spec, plan);
+  sm90_size_tiles(spec, plan);
 }
 
 /// Of a body of three consumers: full tiles of its rows waste what launches of few or short
@@ -482,88 +342,6 @@ bool has_low_body(const AttentionSpec& spec, const Sm90Plan& plan) {
   const bool pays = spec.mask.kind == MaskSpec::Kind::kNull ||
                     (plan.runs && spec.mask.kind == MaskSpec::Kind::kCausal);
   return plan.num_consumers == 3 && spec.qk_depth > 96 && !plan.kv_lens && fits && pays;
-}
-
-/// The mbarriers, in the order in which they lie in shared memory: a full and an empty one for each
-/// stage of K and of V, and of Q for each consumer; and where TMA brings the V tile that ends a
-/// sequence, one for that.
-struct BarrierGroup {
-  const char* constant;  ///< the Config member that holds the rank of the first
-  const char* tile;
-  const char* state;
-  bool of_consumers;
-  int count;
-  int arrivals;
-};
-
-std::vector<BarrierGroup> barrier_groups(const Sm90Plan& plan) {
-  // One thread announces what TMA will bring; one lane of each warp that read it hands it back.
-  constexpr int kProducer = 1;
-  constexpr int kConsumerWarps = 4;
-  constexpr int kWarpgroup = 128;  // each thread of which copies
-  const int all_warps = kConsumerWarps * plan.num_consumers;
-  const int of_q = plan.num_q_stages * plan.num_consumers;
-  const int of_kv = plan.row_copies ? kWarpgroup : kProducer;
-  const bool rewrites = plan.num_row_stages > 0;
-  // Who copies rows tells of the tile by itself.
-  const int of_note = plan.row_copies && plan.listed ? 1 : 0;
-  std::vector<BarrierGroup> groups{
-      {"kBarQFull", "Q", "full", true, of_q, kProducer},
-      {"kBarQEmpty", "Q", "empty", true, of_q, kConsumerWarps},
-      {"kBarKFull", "K", "full", false, plan.num_stages,
-       plan.widens_kv ? kKRewriters : of_kv + of_note},
-      {"kBarKEmpty", "K", "empty", false, plan.num_stages, all_warps},
-      {"kBarVFull", "V", "full", false, plan.num_v_stages, rewrites ? kVRewriters : of_kv},
-      {"kBarVEmpty", "V", "empty", false, plan.num_v_stages, all_warps},
-  };
-  if (rewrites) {
-    const int stages = plan.num_row_stages;
-    groups.push_back({"kBarVRowsFull", "V rows", "full", false, stages, kProducer});
-    groups.push_back({"kBarVRowsEmpty", "V rows", "empty", false, stages, kVRewriters});
-    if (plan.widens_kv) {
-      groups.push_back({"kBarKRowsFull", "K rows", "full", false, stages, kProducer});
-      groups.push_back({"kBarKRowsEmpty", "K rows", "empty", false, stages, kKRewriters});
-    }
-  } else if (plan.kv_lens && !plan.row_copies) {
-    groups.push_back({"kBarVTail", "V tail", "full", false, 1, kProducer});
-  }
-  return groups;
-}
-
-/// Shared memory and barriers, in their order.
-void lay_out(Sm90Plan& plan) {
-  const auto add = [&](Sm90Region region, int stage, std::int64_t bytes) {
-    plan.smem.push_back({region, stage, plan.smem_bytes, bytes});
-    plan.smem_bytes += bytes;
-  };
-  for (int i = 0; i < plan.num_q_stages; ++i) add(Sm90Region::kQ, i, plan.q_bytes);
-  for (int i = 0; i < plan.num_stages; ++i) add(Sm90Region::kK, i, plan.k_bytes);
-  for (int i = 0; i < plan.num_v_stages; ++i) add(Sm90Region::kV, i, plan.v_bytes);
-  for (int i = 0; i < plan.num_row_stages; ++i) {
-    add(Sm90Region::kVRows, i, plan.v_row_stage_bytes);
-  }
-  if (plan.widens_kv) {
-    for (int i = 0; i < plan.num_row_stages; ++i) {
-      add(Sm90Region::kKRows, i, plan.k_row_stage_bytes);
-    }
-  }
-  if (plan.o_blocks > 0) add(Sm90Region::kO, 0, std::int64_t{plan.o_blocks} * plan.BM * 128);
-  if (plan.sums_by_product) add(Sm90Region::kOnes, 0, ones_bytes(plan));
-  add(Sm90Region::kWork, 0,
-      std::int64_t{work_bytes(plan)} * plan.num_q_stages * plan.num_consumers);
-  if (plan.listed) add(Sm90Region::kNotes, 0, notes_bytes(plan));
-  if (plan.num_row_stages > 0) add(Sm90Region::kRowWords, 0, row_words_bytes(plan));
-
-  for (const BarrierGroup& group : barrier_groups(plan)) {
-    for (int i = 0; i < group.count; ++i) {
-      const std::string which = group.of_consumers ? fmt::format("{} of {}", i / plan.num_consumers,
-                                                                 i % plan.num_consumers)
-                                                   : std::to_string(i);
-      plan.barriers.push_back(
-          {fmt::format("{} {} {}", group.tile, which, group.state), group.arrivals});
-    }
-  }
-  add(Sm90Region::kBarriers, 0, std::int64_t{8} * static_cast<std::int64_t>(plan.barriers.size()));
 }
 
 std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm90Plan& sm90,
@@ -614,10 +392,10 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm9
   constants.add("kRowStages", sm90.num_row_stages);
   constants.add("kQStages", sm90.num_q_stages);
   if (sm90.num_row_stages > 0) {
-    constants.add("kFirstVRewriter", kFirstVRewriter);
-    constants.add("kVRewriters", kVRewriters);
+    constants.add("kFirstVRewriter", kSm90FirstVRewriter);
+    constants.add("kVRewriters", kSm90VRewriters);
   }
-  if (sm90.widens_kv) constants.add("kKRewriters", kKRewriters);
+  if (sm90.widens_kv) constants.add("kKRewriters", kSm90KRewriters);
   constants.add_bool("kPingPong", sm90.ping_pong);
   constants.add_bool("kPairTiles", sm90.pair_tiles);
   constants.add("kGqaShift", sm90_gqa_shift(sm90, spec));
@@ -634,13 +412,13 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm9
   constants.add("kVOffset", sm90_begin_of(Sm90Region::kV, sm90));
   constants.add("kRowsOffset", sm90_begin_of(Sm90Region::kVRows, sm90));
   constants.add("kRowWordsOffset", sm90_begin_of(Sm90Region::kRowWords, sm90));
-  constants.add("kWorkBytes", work_bytes(sm90));
+  constants.add("kWorkBytes", sm90_work_bytes(sm90));
   constants.add("kWorkOffset", sm90_begin_of(Sm90Region::kWork, sm90));
   constants.add("kNotesOffset", sm90_begin_of(Sm90Region::kNotes, sm90));
-  constants.add("kNoteBytes", note_bytes(sm90));
+  constants.add("kNoteBytes", sm90_note_bytes(sm90));
   constants.add("kBarrierOffset", sm90_begin_of(Sm90Region::kBarriers, sm90));
   int first_barrier = 0;
-  for (const BarrierGroup& group : barrier_groups(sm90)) {
+  for (const Sm90BarrierGroup& group : sm90_barrier_groups(sm90)) {
     constants.add(group.constant, first_barrier);
     first_barrier += group.count;
   }
@@ -666,9 +444,7 @@ Sm90Plan low_body(const AttentionSpec& spec, const Sm90Plan& plan) {
   low.barriers.clear();
   low.smem_bytes = 0;
   complete(spec, low);
-  // Four warpgroups were launched with 128 each: the idle one has what a producer has.
-  low.consumer_registers = 256 - low.producer_registers;
-  lay_out(low);
+  sm90_lay_out(low);
   return low;
 }
 
@@ -699,63 +475,6 @@ std::vector<KernelParameter> parameters_of(const KernelPlan& plan, const Sm90Pla
 
 }  // namespace
 
-std::vector<PlannedKernel::Role> sm90_roles(const Sm90Plan& plan) {
-  std::vector<PlannedKernel::Role> roles{{"load", 0, plan.row_copies ? 4 : 1}};
-  if (plan.num_row_stages > 0) {
-    roles.push_back({plan.widens_kv ? "widen V" : "transpose", kFirstVRewriter, kVRewriters});
-  }
-  if (plan.widens_kv) roles.push_back({"widen K", 4, kKRewriters});
-  for (int i = 0; i < plan.num_consumers; ++i) {
-    roles.push_back({fmt::format("consumer {}", i), 4 * (plan.producer_warpgroups() + i), 4});
-  }
-  return roles;
-}
-
-std::string sm90_range_name(const Sm90SmemRange& range, const Sm90Plan& plan) {
-  const bool absorbed = plan.v_bytes == 0;                    // V is in K's memory
-  const bool no_o = sm90_begin_of(Sm90Region::kP, plan) > 0;  // O leaves from registers
-  switch (range.region) {
-    case Sm90Region::kQ:
-      return fmt::format("{} {}", no_o || plan.o_blocks > 0 ? "Q" : "Q and O", range.stage);
-    case Sm90Region::kK:
-      return fmt::format("{} {}", absorbed ? "K and V" : "K", range.stage);
-    case Sm90Region::kV:
-      return fmt::format("V {}", range.stage);
-    case Sm90Region::kVRows:
-      return fmt::format("V rows {}", range.stage);
-    case Sm90Region::kKRows:
-      return fmt::format("K rows {}", range.stage);
-    case Sm90Region::kO:
-      return "O";
-    case Sm90Region::kP:
-      return "P";
-    case Sm90Region::kListed:
-      return "listed keys";
-    case Sm90Region::kLists:
-      return "lists of work";
-    case Sm90Region::kParked:
-      return "parked";
-    case Sm90Region::kWork:
-      return "work tiles";
-    case Sm90Region::kNotes:
-      return "KV tiles";
-    case Sm90Region::kRowWords:
-      return plan.widens_kv ? "keys of V and K rows" : "keys of V rows";
-    case Sm90Region::kOnes:
-      return "ones";
-    case Sm90Region::kBarriers:
-      return "barriers";
-  }
-  return {};
-}
-
-std::int64_t sm90_begin_of(Sm90Region region, const Sm90Plan& plan) {
-  for (const Sm90SmemRange& range : plan.smem) {
-    if (range.region == region) return range.begin;
-  }
-  return 0;
-}
-
 std::vector<TuningKnob> sm90_knobs(const Sm90Plan& plan) {
   return sm90_chosen(knobs_of(plan), plan);
 }
@@ -772,7 +491,7 @@ namespace {
 
 /// Why the template does not serve a spec whose K and V are e4m3; empty: it does, or they are not.
 std::string why_no_e4m3(const AttentionSpec& spec) {
-  if (!has_rows(spec)) return {};
+  if (!sm90_rewrites_kv(spec)) return {};
   if (spec.qk_depth % 16 != 0 || spec.ov_depth % 16 != 0) {
     return fmt::format(
         "TMA needs rows of whole 16 bytes: qk_depth {} and ov_depth {} of e4m3 must be multiples "
@@ -862,7 +581,7 @@ Result<Sm90Plan> make_sm90_plan(const ResolvedSpec& spec, const TuningValues* tu
     }
   }
   complete(resolved, plan);
-  lay_out(plan);
+  sm90_lay_out(plan);
   if (as_untuned && has_low_body(resolved, plan)) {
     plan.low = std::make_shared<const Sm90Plan>(low_body(resolved, plan));
   }
@@ -870,12 +589,12 @@ Result<Sm90Plan> make_sm90_plan(const ResolvedSpec& spec, const TuningValues* tu
 }
 
 Status fill_from_sm90(const Sm90Plan& sm90, KernelPlan& plan) {
-  if (sm90.smem_bytes > smem_room(sm90)) {
+  if (sm90.smem_bytes > sm90_smem_room(sm90)) {
     // Only a tuning table can ask for this; the choices above are tested to fit.
     return make_error(
         ErrorCode::kInvalid,
         fmt::format("BN {} with {} stages needs {} bytes of shared memory; a CTA has {}", sm90.BN,
-                    sm90.num_stages, sm90.smem_bytes, smem_room(sm90)),
+                    sm90.num_stages, sm90.smem_bytes, sm90_smem_room(sm90)),
         "BN");
   }
   PlannedKernel& kernel = plan.main();
@@ -884,7 +603,7 @@ Status fill_from_sm90(const Sm90Plan& sm90, KernelPlan& plan) {
   kernel.threads = sm90.threads();
   kernel.ctas_per_sm = sm90.ctas_per_sm;
   kernel.overlaps = sm90.overlaps;
-  kernel.launch_registers = kRegisterFile / (kernel.threads * kernel.ctas_per_sm) / 8 * 8;
+  kernel.launch_registers = sm90_launch_registers(sm90);
   kernel.smem_bytes = sm90.smem_bytes;
   for (const Sm90SmemRange& range : sm90.smem) {
     kernel.smem_map.push_back({sm90_range_name(range, sm90), range.begin, range.size});

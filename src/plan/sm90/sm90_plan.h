@@ -111,13 +111,6 @@ struct Sm90Plan {
 /// tuned name or value that this plan cannot take.
 Result<Sm90Plan> make_sm90_plan(const ResolvedSpec& spec, const TuningValues* tuned);
 
-/// The name of a range in memory maps, and where a region's first stage begins: 0 where there is
-/// none.
-std::string sm90_range_name(const Sm90SmemRange& range, const Sm90Plan& plan);
-/// What the warps of a CTA do.
-std::vector<PlannedKernel::Role> sm90_roles(const Sm90Plan& plan);
-std::int64_t sm90_begin_of(Sm90Region region, const Sm90Plan& plan);
-
 /// Why the template does not serve a spec; empty: it does.
 std::string sm90_unsupported_reason(const ResolvedSpec& spec, const Sm90Plan& plan);
 

@@ -12,12 +12,12 @@
 #include "plan/forward_support.h"
 #include "plan/merge/merge_plan.h"
 #include "plan/sm90/sm90_knobs.h"
+#include "plan/sm90/sm90_layout.h"
+#include "plan/sm90/sm90_roles.h"
 
 namespace attnjit {
 namespace {
 
-constexpr std::int64_t kMaxSmemBytes = 232448;  // a CTA's, opt-in, on sm_90
-constexpr int kRegisterFile = 65536;            // of an SM
 constexpr int kConsumers = 2;
 constexpr int kWarps = 4;  // of a warpgroup
 /// P of 64 x 64 in 16 bits, and of each thread's two rows the maximum and the sum.
@@ -163,7 +163,8 @@ Result<Sm90Plan> make_sm90_mla_plan(const ResolvedSpec& resolved, const TuningVa
     Sm90Plan more = plan;
     more.num_stages = static_cast<int>(stages);
     lay_out(spec, more);
-    if (plan.num_stages == 0 || more.smem_bytes <= kMaxSmemBytes) plan.num_stages = more.num_stages;
+    const bool fits = more.smem_bytes <= sm90_smem_room(more);
+    if (plan.num_stages == 0 || fits) plan.num_stages = more.num_stages;
   }
   if (tuned != nullptr) {
     if (Status status = sm90_apply(
@@ -180,11 +181,11 @@ Result<Sm90Plan> make_sm90_mla_plan(const ResolvedSpec& resolved, const TuningVa
 }
 
 Status fill_from_sm90_mla(const Sm90Plan& mla, KernelPlan& plan) {
-  if (mla.smem_bytes > kMaxSmemBytes) {
+  if (mla.smem_bytes > sm90_smem_room(mla)) {
     // Only a tuning table can ask for this; the choice above is tested to fit.
     return make_error(ErrorCode::kInvalid,
                       fmt::format("{} stages need {} bytes of shared memory; a CTA has {}",
-                                  mla.num_stages, mla.smem_bytes, kMaxSmemBytes),
+                                  mla.num_stages, mla.smem_bytes, sm90_smem_room(mla)),
                       "num_stages");
   }
   PlannedKernel& kernel = plan.main();
@@ -192,7 +193,7 @@ Status fill_from_sm90_mla(const Sm90Plan& mla, KernelPlan& plan) {
   kernel.kernel_header = "sm90_mla/decode.cuh";
   kernel.threads = mla.threads();
   kernel.overlaps = mla.overlaps;
-  kernel.launch_registers = kRegisterFile / kernel.threads / 8 * 8;
+  kernel.launch_registers = sm90_launch_registers(mla);
   kernel.smem_bytes = mla.smem_bytes;
   for (const Sm90SmemRange& range : mla.smem) {
     kernel.smem_map.push_back({sm90_range_name(range, mla), range.begin, range.size});

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lays out shared memory and the barriers of the sm_90a forward kernel.
+#include "plan/sm90/sm90_layout.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "plan/forward_support.h"
+#include "plan/sm90/sm90_knobs.h"
+#include "plan/sm90/sm90_roles.h"
+#include "plan/sm90/sm90_shapes.h"
+
+namespace attnjit {
+namespace {
+
+constexpr std::int64_t kMaxSmemBytes = 232448;  // a CTA's, opt-in, on sm_90
+constexpr std::int64_t kSystemSmemBytes = 1024;
+
+int round_up(int value, int to) { return (value + to - 1) / to * to; }
+
+/// Elements of a row in a block of columns.
+int block_elements(const AttentionSpec& spec) {
+  return kSm90RowBytes / static_cast<int>(size_of(spec.qkv_dtype));
+}
+
+/// Columns of V that are multiplied (templates/sm90/layout.cuh, kPvColumns).
+int multiplied_columns(const AttentionSpec& spec) { return round_up(spec.ov_depth, 32); }
+
+/// Blocks of columns of O.
+int output_blocks(const AttentionSpec& spec) {
+  const auto bytes = static_cast<int>(size_of(spec.output_dtype.value_or(spec.qkv_dtype)));
+  return (spec.ov_depth * bytes + kSm90RowBytes - 1) / kSm90RowBytes;
+}
+
+/// Eight columns of 32 ones.
+std::int64_t ones_bytes(const Sm90Plan& plan) { return plan.sums_by_product ? 8 * 32 : 0; }
+
+/// Of all notes. Barriers follow, of 8 bytes each.
+int notes_bytes(const Sm90Plan& plan) {
+  return plan.listed ? round_up(sm90_note_bytes(plan) * plan.num_stages, 8) : 0;
+}
+
+/// Tiles as they come, of K and of V.
+int row_tiles(const Sm90Plan& plan) { return (plan.widens_kv ? 2 : 1) * plan.num_row_stages; }
+
+/// Of the words that the producer tells of each of them.
+int row_words_bytes(const Sm90Plan& plan) { return round_up(4 * row_tiles(plan), 8); }
+
+}  // namespace
+
+std::int64_t sm90_smem_room(const Sm90Plan& plan) {
+  return std::min(kMaxSmemBytes, kSm90SmSmemBytes / plan.ctas_per_sm - kSystemSmemBytes);
+}
+
+int sm90_kv_row_bytes(const AttentionSpec& spec) {
+  const bool halves =
+      widens_kv(spec) && (spec.qk_depth % kSm90RowBytes != 0 || spec.ov_depth % kSm90RowBytes != 0);
+  return halves ? kSm90RowBytes / 2 : kSm90RowBytes;
+}
+
+Sm90KvBytes sm90_kv_bytes(const AttentionSpec& spec, int BN) {
+  const auto rows = [&](int depth) {
+    const int blocks = (depth + block_elements(spec) - 1) / block_elements(spec);
+    return std::int64_t{kSm90RowBytes} * blocks * BN;
+  };
+  if (widens_kv(spec)) {
+    const auto narrow = [&](int depth) {
+      return std::int64_t{BN} * round_up(depth, sm90_kv_row_bytes(spec));
+    };
+    return {rows(spec.qk_depth), rows(spec.ov_depth), narrow(spec.qk_depth), narrow(spec.ov_depth)};
+  }
+  if (!is_e4m3(spec)) return {rows(spec.qk_depth), rows(spec.ov_depth), 0, 0};
+  return {rows(spec.qk_depth), std::int64_t{BN} * multiplied_columns(spec), 0, rows(spec.ov_depth)};
+}
+
+int sm90_work_bytes(const Sm90Plan& plan) { return plan.split ? 48 : 32; }
+
+int sm90_note_bytes(const Sm90Plan& plan) { return plan.map_bits ? 8 : 4; }
+
+void sm90_size_tiles(const AttentionSpec& spec, Sm90Plan& plan) {
+  plan.padded_qk_depth = round_up(spec.qk_depth, block_elements(spec));
+  plan.padded_ov_depth = round_up(spec.ov_depth, block_elements(spec));
+  const Sm90KvBytes kv = sm90_kv_bytes(spec, plan.BN);
+  plan.k_bytes = kv.k;
+  plan.v_bytes = kv.v;
+  plan.v_row_stage_bytes = kv.v_rows;
+  plan.k_row_stage_bytes = kv.k_rows;
+  plan.q_bytes =
+      std::int64_t{kSm90RowBytes} * plan.BM * plan.padded_qk_depth / block_elements(spec);
+  // Barriers and announcements of work tiles.
+  const std::int64_t other_bytes = 8 * (4 * 3 + 4 * kSm90MaxStages + 1 + 2 * row_tiles(plan)) +
+                                   std::int64_t{sm90_work_bytes(plan)} * 2 * 3 + notes_bytes(plan) +
+                                   row_words_bytes(plan) + ones_bytes(plan);
+  const std::int64_t room = sm90_smem_room(plan);
+  const std::int64_t stages_bytes =
+      plan.num_stages * plan.k_bytes + plan.num_v_stages * plan.v_bytes +
+      plan.num_row_stages * (plan.v_row_stage_bytes + plan.k_row_stage_bytes);
+  // O is staged in Q's memory where there is another Q to go on with, otherwise in what is left.
+  const std::int64_t block_bytes = std::int64_t{plan.BM} * kSm90RowBytes;
+  const int blocks = output_blocks(spec);
+  const bool fits_q = blocks * block_bytes <= plan.q_bytes;
+  const auto left = [&](int q_stages) {
+    return room - q_stages * plan.q_bytes - stages_bytes - other_bytes;
+  };
+  if (left(2) < (fits_q ? 0 : block_bytes)) plan.num_q_stages = 1;
+  plan.o_blocks = 0;
+  if (plan.num_q_stages == 1 || !fits_q) {
+    plan.o_blocks = static_cast<int>(
+        std::clamp<std::int64_t>(left(plan.num_q_stages) / block_bytes, fits_q ? 0 : 1, blocks));
+  }
+}
+
+std::vector<Sm90BarrierGroup> sm90_barrier_groups(const Sm90Plan& plan) {
+  // One thread announces what TMA will bring; one lane of each warp that read it hands it back.
+  constexpr int kProducer = 1;
+  constexpr int kConsumerWarps = 4;
+  constexpr int kWarpgroup = 128;  // each thread of which copies
+  const int all_warps = kConsumerWarps * plan.num_consumers;
+  const int of_q = plan.num_q_stages * plan.num_consumers;
+  const int of_kv = plan.row_copies ? kWarpgroup : kProducer;
+  const bool rewrites = plan.num_row_stages > 0;
+  // Who copies rows tells of the tile by itself.
+  const int of_note = plan.row_copies && plan.listed ? 1 : 0;
+  std::vector<Sm90BarrierGroup> groups{
+      {"kBarQFull", "Q", "full", true, of_q, kProducer},
+      {"kBarQEmpty", "Q", "empty", true, of_q, kConsumerWarps},
+      {"kBarKFull", "K", "full", false, plan.num_stages,
+       plan.widens_kv ? kSm90KRewriters : of_kv + of_note},
+      {"kBarKEmpty", "K", "empty", false, plan.num_stages, all_warps},
+      {"kBarVFull", "V", "full", false, plan.num_v_stages, rewrites ? kSm90VRewriters : of_kv},
+      {"kBarVEmpty", "V", "empty", false, plan.num_v_stages, all_warps},
+  };
+  if (rewrites) {
+    const int stages = plan.num_row_stages;
+    groups.push_back({"kBarVRowsFull", "V rows", "full", false, stages, kProducer});
+    groups.push_back({"kBarVRowsEmpty", "V rows", "empty", false, stages, kSm90VRewriters});
+    if (plan.widens_kv) {
+      groups.push_back({"kBarKRowsFull", "K rows", "full", false, stages, kProducer});
+      groups.push_back({"kBarKRowsEmpty", "K rows", "empty", false, stages, kSm90KRewriters});
+    }
+  } else if (plan.kv_lens && !plan.row_copies) {
+    groups.push_back({"kBarVTail", "V tail", "full", false, 1, kProducer});
+  }
+  return groups;
+}
+
+void sm90_lay_out(Sm90Plan& plan) {
+  const auto add = [&](Sm90Region region, int stage, std::int64_t bytes) {
+    plan.smem.push_back({region, stage, plan.smem_bytes, bytes});
+    plan.smem_bytes += bytes;
+  };
+  for (int i = 0; i < plan.num_q_stages; ++i) add(Sm90Region::kQ, i, plan.q_bytes);
+  for (int i = 0; i < plan.num_stages; ++i) add(Sm90Region::kK, i, plan.k_bytes);
+  for (int i = 0; i < plan.num_v_stages; ++i) add(Sm90Region::kV, i, plan.v_bytes);
+  for (int i = 0; i < plan.num_row_stages; ++i) {
+    add(Sm90Region::kVRows, i, plan.v_row_stage_bytes);
+  }
+  if (plan.widens_kv) {
+    for (int i = 0; i < plan.num_row_stages; ++i) {
+      add(Sm90Region::kKRows, i, plan.k_row_stage_bytes);
+    }
+  }
+  if (plan.o_blocks > 0)
+    add(Sm90Region::kO, 0, std::int64_t{plan.o_blocks} * plan.BM * kSm90RowBytes);
+  if (plan.sums_by_product) add(Sm90Region::kOnes, 0, ones_bytes(plan));
+  add(Sm90Region::kWork, 0,
+      std::int64_t{sm90_work_bytes(plan)} * plan.num_q_stages * plan.num_consumers);
+  if (plan.listed) add(Sm90Region::kNotes, 0, notes_bytes(plan));
+  if (plan.num_row_stages > 0) add(Sm90Region::kRowWords, 0, row_words_bytes(plan));
+
+  for (const Sm90BarrierGroup& group : sm90_barrier_groups(plan)) {
+    for (int i = 0; i < group.count; ++i) {
+      const std::string which = group.of_consumers ? fmt::format("{} of {}", i / plan.num_consumers,
+                                                                 i % plan.num_consumers)
+                                                   : std::to_string(i);
+      plan.barriers.push_back(
+          {fmt::format("{} {} {}", group.tile, which, group.state), group.arrivals});
+    }
+  }
+  add(Sm90Region::kBarriers, 0, std::int64_t{8} * static_cast<std::int64_t>(plan.barriers.size()));
+}
+
+std::string sm90_range_name(const Sm90SmemRange& range, const Sm90Plan& plan) {
+  const bool absorbed = plan.v_bytes == 0;                    // V is in K's memory
+  const bool no_o = sm90_begin_of(Sm90Region::kP, plan) > 0;  // O leaves from registers
+  switch (range.region) {
+    case Sm90Region::kQ:
+      return fmt::format("{} {}", no_o || plan.o_blocks > 0 ? "Q" : "Q and O", range.stage);
+    case Sm90Region::kK:
+      return fmt::format("{} {}", absorbed ? "K and V" : "K", range.stage);
+    case Sm90Region::kV:
+      return fmt::format("V {}", range.stage);
+    case Sm90Region::kVRows:
+      return fmt::format("V rows {}", range.stage);
+    case Sm90Region::kKRows:
+      return fmt::format("K rows {}", range.stage);
+    case Sm90Region::kO:
+      return "O";
+    case Sm90Region::kP:
+      return "P";
+    case Sm90Region::kListed:
+      return "listed keys";
+    case Sm90Region::kLists:
+      return "lists of work";
+    case Sm90Region::kParked:
+      return "parked";
+    case Sm90Region::kWork:
+      return "work tiles";
+    case Sm90Region::kNotes:
+      return "KV tiles";
+    case Sm90Region::kRowWords:
+      return plan.widens_kv ? "keys of V and K rows" : "keys of V rows";
+    case Sm90Region::kOnes:
+      return "ones";
+    case Sm90Region::kBarriers:
+      return "barriers";
+  }
+  return {};
+}
+
+std::int64_t sm90_begin_of(Sm90Region region, const Sm90Plan& plan) {
+  for (const Sm90SmemRange& range : plan.smem) {
+    if (range.region == region) return range.begin;
+  }
+  return 0;
+}
+
+}  // namespace attnjit

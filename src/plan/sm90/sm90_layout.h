@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shared memory and barriers of the sm_90a forward kernel.
+//
+// Thread rules: pure functions.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "plan/sm90/sm90_plan.h"
+
+namespace attnjit {
+
+/// Of an SM, with what the system takes of a CTA's.
+inline constexpr std::int64_t kSm90SmSmemBytes = 233472;
+
+/// A CTA's share of an SM's shared memory.
+std::int64_t sm90_smem_room(const Sm90Plan& plan);
+
+/// Bytes of a row in a TMA box of K and V. Where they are widened that is whole 128 where the
+/// depths allow it, which is a line of L2.
+int sm90_kv_row_bytes(const AttentionSpec& spec);
+
+/// Bytes of a KV tile of BN keys: of K and V as they are multiplied, and of what is rewritten to be
+/// that, as it comes.
+struct Sm90KvBytes {
+  std::int64_t k, v, k_rows, v_rows;
+};
+Sm90KvBytes sm90_kv_bytes(const AttentionSpec& spec, int BN);
+
+/// Bytes of the announcement of a work tile (templates/common/work_tiles.cuh), which is stored 16
+/// at a time.
+int sm90_work_bytes(const Sm90Plan& plan);
+/// Bytes of a note that the producer tells with the K of a stage, where tiles are listed: a word,
+/// and one more where a map has bits.
+int sm90_note_bytes(const Sm90Plan& plan);
+
+/// Sizes the tiles in shared memory, and finds O a place there.
+void sm90_size_tiles(const AttentionSpec& spec, Sm90Plan& plan);
+
+/// The mbarriers, in the order in which they lie in shared memory: a full and an empty one for each
+/// stage of K and of V, and of Q for each consumer; and where TMA brings the V tile that ends a
+/// sequence, one for that.
+struct Sm90BarrierGroup {
+  const char* constant;  ///< the Config member that holds the rank of the first
+  const char* tile;
+  const char* state;
+  bool of_consumers;
+  int count;
+  int arrivals;
+};
+std::vector<Sm90BarrierGroup> sm90_barrier_groups(const Sm90Plan& plan);
+
+/// Shared memory and barriers, in their order.
+void sm90_lay_out(Sm90Plan& plan);
+
+/// The name of a range in memory maps.
+std::string sm90_range_name(const Sm90SmemRange& range, const Sm90Plan& plan);
+/// Where a region's first stage begins; 0 where there is none.
+std::int64_t sm90_begin_of(Sm90Region region, const Sm90Plan& plan);
+
+}  // namespace attnjit

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// The warps of the sm_90a forward kernel: what they do, and the registers that they have.
+//
+// Thread rules: pure functions.
+#pragma once
+
+#include <vector>
+
+#include "plan/sm90/sm90_plan.h"
+
+namespace attnjit {
+
+/// Warps that rewrite what comes: the producer's warpgroup's last ones transpose or widen V, and
+/// where K is widened, a warpgroup of its own does that.
+inline constexpr int kSm90VRewriters = 3, kSm90KRewriters = 4;
+inline constexpr int kSm90FirstVRewriter = 4 - kSm90VRewriters;
+
+/// Whether K and V are rewritten on their way: transposed, or widened.
+bool sm90_rewrites_kv(const AttentionSpec& spec);
+
+/// What the warps of a CTA do.
+std::vector<PlannedKernel::Role> sm90_roles(const Sm90Plan& plan);
+
+/// Registers per thread at launch: as many as all threads that an SM holds can have.
+int sm90_launch_registers(const Sm90Plan& plan);
+
+/// Shares the registers out between the producer's warps and the consumers'.
+void sm90_share_registers(const AttentionSpec& spec, Sm90Plan& plan);
+
+}  // namespace attnjit

@@ -25,6 +25,9 @@ struct Sm90Knob {
   std::vector<std::int64_t> values;
 };
 
+/// The knobs of the forward kernel.
+std::vector<Sm90Knob> sm90_forward_knobs(const Sm90Plan& plan);
+
 /// Applies a tuned choice. Errors: kInvalid, at the choice's name, for a name or value that `knobs`
 /// does not hold; `kernel` says in the message whose knobs they are.
 Status sm90_apply(const std::vector<Sm90Knob>& knobs, std::string_view kernel,

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// Says which specs the sm_90a template does not serve, and why.
+#include <fmt/format.h>
+
+#include "plan/forward_support.h"
+#include "plan/signature.h"
+#include "plan/sm90/sm90_plan.h"
+#include "plan/sm90/sm90_roles.h"
+
+namespace attnjit {
+namespace {
+
+/// Why the template does not serve a spec whose K and V are e4m3; empty: it does, or they are not.
+std::string why_no_e4m3(const AttentionSpec& spec) {
+  if (!sm90_rewrites_kv(spec)) return {};
+  if (spec.qk_depth % 16 != 0 || spec.ov_depth % 16 != 0) {
+    return fmt::format(
+        "TMA needs rows of whole 16 bytes: qk_depth {} and ov_depth {} of e4m3 must be multiples "
+        "of 16",
+        spec.qk_depth, spec.ov_depth);
+  }
+  if (spec.scales == Scales::kToken) {
+    return "the sm_90a template has no scales of rows (scales) of e4m3 yet";
+  }
+  if (copies_rows(spec)) {
+    return fmt::format(
+        "the sm_90a template takes pages of whole 8 rows of e4m3, not {} (page_size): the warps "
+        "that would copy rows {}",
+        spec.page_size, widens_kv(spec) ? "widen K and V" : "transpose V");
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string sm90_unsupported_reason(const ResolvedSpec& resolved, const Sm90Plan& plan) {
+  const AttentionSpec& spec = *resolved;
+  const bool e4m3_output = has_output_scale(spec);
+  if (std::string reason = unsupported_output(spec); !reason.empty() && !e4m3_output) return reason;
+  if (std::string reason = unsupported_accumulation(spec); !reason.empty()) return reason;
+  if (e4m3_output && spec.ov_depth % 16 != 0) {
+    return fmt::format("TMA needs rows of whole 16 bytes: ov_depth {} of e4m3 is no multiple of 16",
+                       spec.ov_depth);
+  }
+  if (std::string reason = unsupported_everywhere(spec); !reason.empty()) return reason;
+  if (std::string reason = why_no_e4m3(spec); !reason.empty()) return reason;
+  if (std::string reason = unsupported_partitions(spec, kPartitionStep); !reason.empty()) {
+    return reason;
+  }
+  if (spec.ov_depth > spec.qk_depth) {
+    return fmt::format("the sm_90a template takes ov_depth up to qk_depth ({}), not {}",
+                       spec.qk_depth, spec.ov_depth);
+  }
+  if (spec.qk_depth % 8 != 0 || spec.ov_depth % 8 != 0) {
+    return fmt::format(
+        "TMA needs rows of whole 16 bytes: qk_depth {} and ov_depth {} must be multiples of 8",
+        spec.qk_depth, spec.ov_depth);
+  }
+  // What was asked for and cannot be had is no deviation: those are the planner's own choices.
+  const PlanOptions& options = resolved.options();
+  if (options.pair_cta.value_or(false)) {
+    return "sm_90a has no MMA of two CTAs (pair_cta)";
+  }
+  if (options.swizzle_bytes.value_or(128) != 128) {
+    return fmt::format(
+        "the sm_90a template pads rows to whole 128-byte blocks; swizzle_bytes is {}",
+        *options.swizzle_bytes);
+  }
+  if (options.num_qo && *options.num_qo != plan.num_consumers) {
+    return fmt::format(
+        "query tiles per CTA are consumer warpgroups of 64 rows on sm_90a: {} of them for this "
+        "spec; num_qo is {}",
+        plan.num_consumers, *options.num_qo);
+  }
+  return why_no_parameters(spec);
+}
+
+}  // namespace attnjit

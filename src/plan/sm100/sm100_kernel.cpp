@@ -289,36 +289,7 @@ std::string why_no_pair(const AttentionSpec& spec, const Sm100Plan& sm100) {
   return {};
 }
 
-template <class Enum, std::size_t kSize>
-std::string_view name_in(const std::array<std::string_view, kSize>& names, Enum value) {
-  return names.at(static_cast<std::size_t>(value));
-}
-
 }  // namespace
-
-std::string_view to_string(Sm100Role::Id id) {
-  static constexpr std::array<std::string_view, 9> kNames{
-      "softmax", "softmax 0", "softmax 1", "correction", "mma", "load", "store", "spare", "widen"};
-  return name_in(kNames, id);
-}
-
-std::string_view to_string(Sm100Region region) {
-  static constexpr std::array<std::string_view, 11> kNames{
-      "Q",          "KV ring",    "K ring",       "V ring", "K rope",  "O",
-      "key scales", "correction", "tmem address", "work",   "barriers"};
-  return name_in(kNames, region);
-}
-
-std::string_view to_string(Sm100TmemRegion region) {
-  static constexpr std::array<std::string_view, 6> kNames{"S0", "S1", "O0", "O1", "O", "Q"};
-  return name_in(kNames, region);
-}
-
-std::string_view to_string(MapAxis axis) {
-  static constexpr std::array<std::string_view, 8> kNames{"depth", "group",    "head", "kv_head",
-                                                          "row",   "page_row", "page", "batch"};
-  return name_in(kNames, axis);
-}
 
 std::string sm100_unsupported_reason(const ResolvedSpec& resolved, const Sm100Plan& sm100) {
   const AttentionSpec& spec = *resolved;

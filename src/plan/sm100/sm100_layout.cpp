@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <bit>
+#include <numeric>
 #include <string>
 
+#include "plan/forward_support.h"
 #include "plan/reference/config_math.h"
 #include "plan/reference/fa4_config.h"
 
@@ -137,6 +139,46 @@ void lay_out_tmem(Sm100Variant& variant, const Sm100LayoutRequest& tile) {
 }
 
 }  // namespace
+
+Sm100LayoutRequest sm100_layout_request(const AttentionSpec& spec, const Sm100Plan& plan) {
+  Sm100LayoutRequest tile;
+  tile.group = spec.group;
+  tile.decodes = decodes(spec, kSm100TileRows);
+  tile.qk_depth = spec.qk_depth;
+  tile.ov_depth = spec.ov_depth;
+  tile.qkv_size = size_of(spec.qkv_dtype);
+  tile.rope_size = spec.rope_dtype ? size_of(*spec.rope_dtype) : tile.qkv_size;
+  tile.key_scales = spec.scales == Scales::kToken;
+  tile.output_size = size_of(spec.output_dtype.value_or(spec.qkv_dtype));
+  tile.announced = plan.announced;
+  tile.one_work_tile = plan.one_work_tile();
+  // What one warp says to all others. Where CTAs walk a list each role counts for itself.
+  tile.work_bytes = kSm100WorkBytes * (tile.announced       ? kSm100WorkSlots
+                                       : tile.one_work_tile ? 1
+                                                            : 0);
+  tile.widens_kv = widens_kv(spec);
+  tile.row_copies = copies_rows(spec) && !tile.widens_kv;
+  tile.tails = lengths_differ(spec) && !tile.row_copies && !tile.widens_kv;
+  return tile;
+}
+
+Sm100LayoutRequest sm100_layout_request(const AttentionSpec& spec, const Sm100Plan& plan,
+                                        const Fa4Config& config) {
+  Sm100LayoutRequest tile = sm100_layout_request(spec, plan);
+  tile.num_qo = config.num_qo();
+  tile.pair_cta = config.pair_cta;
+  tile.is_mla = config.args.is_mla;
+  tile.BN = config.BN;
+  tile.swizzle_bytes = config.swizzle_mode;
+  const std::int64_t swizzle_elements = tile.swizzle_bytes / tile.qkv_size;
+  // K is staged in chunks of one element type only, and where TMA brings it.
+  if (!tile.is_mla && !tile.widens_kv &&
+      (config.rope_depth() == 0 || tile.rope_size == tile.qkv_size)) {
+    tile.max_qk_stages = std::gcd(config.padded_qk_depth / swizzle_elements,
+                                  config.padded_qk_depth / config.MMA_K());
+  }
+  return tile;
+}
 
 bool fits(const Sm100Variant& variant) {
   return variant.smem_bytes <= kSm100SmemBytes && variant.tmem_used <= 512 &&

@@ -10,6 +10,10 @@
 
 namespace attnjit {
 
+struct Fa4Config;
+
+inline constexpr int kSm100TileRows = 128;  ///< of a query tile
+
 /// What a variant's layout is made from; sizes in bytes per element.
 struct Sm100LayoutRequest {
   std::int64_t num_qo = 2;
@@ -40,6 +44,12 @@ struct Sm100LayoutRequest {
   std::int64_t barrier_stages = 0;  ///< stages that have barriers; 0: as many as there are
   std::int64_t barrier_num_qo = 0;  ///< query tiles that have barriers; 0: num_qo
 };
+
+/// What of a layout the spec and the work of a CTA decide.
+Sm100LayoutRequest sm100_layout_request(const AttentionSpec& spec, const Sm100Plan& plan);
+/// The same with a configuration's tiles.
+Sm100LayoutRequest sm100_layout_request(const AttentionSpec& spec, const Sm100Plan& plan,
+                                        const Fa4Config& config);
 
 /// The layout with a ring of `slots` K or V tiles; an even count is split into a K and a V ring
 /// unless `fused`.

@@ -19,6 +19,8 @@
 #include "plan/sm100/sm100_knobs.h"
 #include "plan/sm100/sm100_layout.h"
 #include "plan/sm100/sm100_maps.h"
+#include "plan/sm100/sm100_ring.h"
+#include "plan/sm100/sm100_roles.h"
 
 namespace attnjit {
 namespace {
@@ -36,10 +38,8 @@ constexpr std::int64_t kMostWidenedBlocks = 4;  // of 64 columns, of K and V
 constexpr std::int64_t kMostTwoODepth = 192;    // of K, whose blocks are widened beside two O
 // FA4's tile at every depth; four steps of 32 columns, so that P splits three to one.
 constexpr std::int64_t kLoweredKeys = 128;
-constexpr int kTileRows = 128;             // of a query tile
 constexpr std::int64_t kColumnBatch = 32;  // columns per tcgen05.ld, and bits per mask word
-constexpr std::int64_t kRegisterFile = 65536;
-constexpr std::int64_t kLeastDepth = 64;  // that the reference serves
+constexpr std::int64_t kLeastDepth = 64;   // that the reference serves
 
 Error unsupported(std::string reason) {
   return make_error(ErrorCode::kUnsupported, std::move(reason));
@@ -92,124 +92,10 @@ std::optional<int> swizzle_of(const AttentionSpec& spec, const PlanOptions& opti
   return 128;
 }
 
-// --- registers and roles -------------------------------------------------------------------------
-
-struct Budgets {
-  std::int64_t softmax = 0;
-  std::int64_t correction = 0;
-  std::int64_t other = 0;
-  std::int64_t widening = 0;  // 0: no warps widen
-};
-
-// Per thread, as many as all threads can have.
-std::int64_t launch_registers(std::int64_t threads) {
-  return align_down(kRegisterFile / threads, 8);
-}
-
-Status take_budgets(const Sm100Tuning& tuned, std::int64_t softmax_warpgroups, Budgets& budgets) {
-  for (const auto& [choice, target] :
-       {std::pair{&Sm100Tuning::softmax_registers, &budgets.softmax},
-        std::pair{&Sm100Tuning::correction_registers, &budgets.correction},
-        std::pair{&Sm100Tuning::other_registers, &budgets.other}}) {
-    Status status = tuned.take(choice, 24, 256, 8, *target);
-    if (!status) return status;
-  }
-  const std::int64_t total = 128 * (softmax_warpgroups * budgets.softmax + budgets.correction +
-                                    budgets.other + budgets.widening);
-  const std::int64_t threads = 128 * (softmax_warpgroups + 2 + (budgets.widening > 0 ? 1 : 0));
-  const std::int64_t launched = threads * launch_registers(threads);
-  if (total > launched) {
-    // One that the row has.
-    const auto named = tuned.softmax_registers      ? &Sm100Tuning::softmax_registers
-                       : tuned.correction_registers ? &Sm100Tuning::correction_registers
-                                                    : &Sm100Tuning::other_registers;
-    return bad_choice(
-        named, fmt::format("takes {} registers with the others: softmax_registers {}, "
-                           "correction_registers {}, other_registers {}; allowed: {}",
-                           total, budgets.softmax, budgets.correction, budgets.other, launched));
-  }
-  return {};
-}
-
-void add_widening_role(const Budgets& budgets, std::vector<Sm100Role>& roles) {
-  if (budgets.widening == 0) return;
-  const int first = roles.back().first_warp + roles.back().num_warps;
-  roles.push_back(
-      {Sm100Role::Id::kWiden, first, kSm100WideningWarps, static_cast<int>(budgets.widening)});
-}
-
-int threads_of(const std::vector<Sm100Role>& roles) {
-  return 32 * (roles.back().first_warp + roles.back().num_warps);
-}
-
-std::vector<Sm100Role> fa4_roles(const Budgets& budgets) {
-  using Id = Sm100Role::Id;
-  const int softmax = static_cast<int>(budgets.softmax);
-  const int other = static_cast<int>(budgets.other);
-  std::vector<Sm100Role> roles{{Id::kSoftmax0, 0, 4, softmax},
-                               {Id::kSoftmax1, 4, 4, softmax},
-                               {Id::kCorrection, 8, 4, static_cast<int>(budgets.correction)},
-                               {Id::kMma, 12, 1, other},
-                               {Id::kLoad, 13, 1, other},
-                               {Id::kStore, 14, 1, other},
-                               {Id::kSpare, 15, 1, other}};
-  add_widening_role(budgets, roles);
-  return roles;
-}
-
-std::vector<Sm100Role> one_o_roles(const Budgets& budgets) {
-  using Id = Sm100Role::Id;
-  const int other = static_cast<int>(budgets.other);
-  std::vector<Sm100Role> roles{{Id::kSoftmax, 0, 4, static_cast<int>(budgets.softmax)},
-                               {Id::kCorrection, 4, 4, static_cast<int>(budgets.correction)},
-                               {Id::kMma, 8, 1, other},
-                               {Id::kLoad, 9, 1, other},
-                               {Id::kStore, 10, 1, other},
-                               {Id::kSpare, 11, 1, other}};
-  add_widening_role(budgets, roles);
-  return roles;
-}
-
 // --- the kernels of Fa4Config and MlaConfig ------------------------------------------------------
 
-// Chooses the ring as the reference does: as many K and V tiles as fit, an odd count in one ring,
-// an even count in two with K staged where that fits too; then as few as the barriers allow.
-struct Ring {
-  std::int64_t slots = 0;
-  bool fused = false;
-  std::int64_t qk_stages = 1;
-  bool capped_by_barriers = false;
-};
-
-Ring choose_ring(const Sm100LayoutRequest& tile, std::optional<bool> only_fused = std::nullopt) {
-  const std::int64_t slot_bytes = lay_out_fa4(tile, 2, false, 1).v_stage_bytes;
-  const std::int64_t most = std::min<std::int64_t>(128, kSm100SmemBytes / slot_bytes);
-  auto in_memory = [&](std::int64_t slots, bool fused, std::int64_t qk_stages) {
-    return lay_out_fa4(tile, slots, fused, qk_stages).smem_bytes <= kSm100SmemBytes;
-  };
-  const bool even_only = tile.exact_qk_stages && tile.max_qk_stages > 1;
-  Ring ring;
-  for (std::int64_t slots = most; slots >= 2 && ring.slots == 0; --slots) {
-    const bool fused = only_fused.value_or(slots % 2 != 0);
-    if (fused && even_only) continue;
-    if (!fused && slots % 2 != 0) continue;
-    if (!fused && in_memory(slots, false, tile.max_qk_stages)) {
-      ring = {slots, false, tile.max_qk_stages, false};
-    } else if (!even_only && in_memory(slots, fused, 1)) {
-      ring = {slots, fused, 1, false};
-    }
-  }
-  while (ring.slots > 0 && !fits(lay_out_fa4(tile, ring.slots, ring.fused, ring.qk_stages))) {
-    ring.capped_by_barriers = true;
-    ring.slots -= ring.fused ? 1 : 2;
-  }
-  return ring;
-}
-
-std::int64_t stages_of(const Ring& ring) { return ring.fused ? ring.slots : ring.slots / 2; }
-
-std::string ring_reason(const Ring& ring, const Fa4Config& reference, const Sm100Variant& variant,
-                        bool rope_uncounted) {
+std::string ring_reason(const Sm100Ring& ring, const Fa4Config& reference,
+                        const Sm100Variant& variant, bool rope_uncounted) {
   std::vector<std::string> reasons;
   if (reference.BN != variant.BN) {
     reasons.push_back(fmt::format("a tile has {} keys", variant.BN));
@@ -244,47 +130,6 @@ void choose_work(const AttentionSpec& spec, const Sm100Tuning& tuned, Sm100Plan&
   // NOTE: what interprets is one kernel for all masks, even ones and others.
   const bool even = !spec.interpreted && even_work(spec.mask);
   plan.persistent = tuned.persistent.value_or(plan.can_persist && even ? 1 : 0);
-}
-
-// What of a layout the spec and the work of a CTA decide.
-Sm100LayoutRequest tile_of(const AttentionSpec& spec, const Sm100Plan& plan) {
-  Sm100LayoutRequest tile;
-  tile.group = spec.group;
-  tile.decodes = decodes(spec, kTileRows);
-  tile.qk_depth = spec.qk_depth;
-  tile.ov_depth = spec.ov_depth;
-  tile.qkv_size = size_of(spec.qkv_dtype);
-  tile.rope_size = spec.rope_dtype ? size_of(*spec.rope_dtype) : tile.qkv_size;
-  tile.key_scales = spec.scales == Scales::kToken;
-  tile.output_size = size_of(spec.output_dtype.value_or(spec.qkv_dtype));
-  tile.announced = plan.announced;
-  tile.one_work_tile = plan.one_work_tile();
-  // What one warp says to all others. Where CTAs walk a list each role counts for itself.
-  tile.work_bytes = kSm100WorkBytes * (tile.announced       ? kSm100WorkSlots
-                                       : tile.one_work_tile ? 1
-                                                            : 0);
-  tile.widens_kv = widens_kv(spec);
-  tile.row_copies = copies_rows(spec) && !tile.widens_kv;
-  tile.tails = lengths_differ(spec) && !tile.row_copies && !tile.widens_kv;
-  return tile;
-}
-
-Sm100LayoutRequest tile_of(const AttentionSpec& spec, const Sm100Plan& plan,
-                           const Fa4Config& config) {
-  Sm100LayoutRequest tile = tile_of(spec, plan);
-  tile.num_qo = config.num_qo();
-  tile.pair_cta = config.pair_cta;
-  tile.is_mla = config.args.is_mla;
-  tile.BN = config.BN;
-  tile.swizzle_bytes = config.swizzle_mode;
-  const std::int64_t swizzle_elements = tile.swizzle_bytes / tile.qkv_size;
-  // K is staged in chunks of one element type only, and where TMA brings it.
-  if (!tile.is_mla && !tile.widens_kv &&
-      (config.rope_depth() == 0 || tile.rope_size == tile.qkv_size)) {
-    tile.max_qk_stages = std::gcd(config.padded_qk_depth / swizzle_elements,
-                                  config.padded_qk_depth / config.MMA_K());
-  }
-  return tile;
 }
 
 // The keys per tile that registers hold where K and V are widened; elsewhere no bound.
@@ -371,49 +216,6 @@ Result<std::int64_t> choose_keys(const AttentionSpec& spec, const Fa4Config& con
   return keys;
 }
 
-// A tuned ring: what the row leaves open stays as chosen.
-Result<Ring> tune_ring(const Sm100LayoutRequest& tile, Ring ring, const Sm100Tuning& tuned) {
-  const std::optional<std::int64_t> fused = tuned.use_fused_kv;
-  const std::optional<std::int64_t> stages = tuned.num_kv_stages;
-  const std::optional<std::int64_t> qk_stages = tuned.num_qk_stages;
-  if (!fused && !stages && !qk_stages) return ring;
-  if (fused) {
-    if (*fused != 0 && *fused != 1) {
-      return bad_choice(&Sm100Tuning::use_fused_kv, fmt::format("is {}; allowed: 0, 1", *fused));
-    }
-    ring.slots = stages || ring.fused == (*fused == 1) ? ring.slots : align_down(ring.slots, 2);
-    ring.fused = *fused == 1;
-  }
-  if (stages) {
-    if (*stages < 2 || *stages > 64) {
-      return bad_choice(&Sm100Tuning::num_kv_stages,
-                        fmt::format("is {}; allowed: 2 to 64", *stages));
-    }
-    ring.slots = ring.fused ? *stages : 2 * *stages;
-  }
-  if (ring.fused) ring.qk_stages = 1;
-  if (qk_stages) {
-    if (*qk_stages != 1 && (ring.fused || *qk_stages != tile.max_qk_stages)) {
-      return bad_choice(&Sm100Tuning::num_qk_stages,
-                        fmt::format("is {}; allowed: 1{}", *qk_stages,
-                                    ring.fused || tile.max_qk_stages == 1
-                                        ? std::string()
-                                        : fmt::format(", {}", tile.max_qk_stages)));
-    }
-    ring.qk_stages = *qk_stages;
-  }
-  ring.capped_by_barriers = false;
-  const Sm100Variant variant = lay_out_fa4(tile, ring.slots, ring.fused, ring.qk_stages);
-  if (variant.num_kv_stages < 2 || !fits(variant)) {
-    return bad_choice(&Sm100Tuning::num_kv_stages,
-                      fmt::format("is {}: takes {} bytes of shared memory and {} barriers; "
-                                  "allowed: {} and {}",
-                                  variant.num_kv_stages, variant.smem_bytes,
-                                  variant.barriers.size(), kSm100SmemBytes, kSm100MaxBarriers));
-  }
-  return ring;
-}
-
 void record_ring(const Fa4Config& reference, const Sm100Variant& variant, const std::string& prefix,
                  const std::string& reason, std::vector<Deviation>& deviations) {
   auto record = [&](const char* name, auto expected, auto actual) {
@@ -459,27 +261,6 @@ std::int64_t polynomial_pairs(const AttentionSpec& spec, const Sm100Plan& plan,
   return tensor_cycles <= 1024 ? pairs / 8 : pairs / 16;
 }
 
-// The ring beside O's buffers. K comes whole, unless it is tuned: in chunks of its columns it is
-// another copy of the code for its loads and products (2.5 % of a compile, for 1 % by the clock).
-Ring choose_ring_beside_o(Sm100LayoutRequest tile) {
-  tile.max_qk_stages = 1;
-  return choose_ring(tile);
-}
-
-// Whether O has buffers beside Q: where they leave two query tiles' K and V a ring of four tiles at
-// least, of six where they are widened (with four a decode of depth 128 was 2.5 % slower by the
-// clock). Not where a query tile of O has more blocks than there are buffers, or K a rope part.
-bool has_own_o(Sm100LayoutRequest tile, const Sm100Tuning& tuned) {
-  tile.own_o = true;
-  const Sm100Variant body = lay_out_fa4(tile, 4, false, 1);
-  if (tile.num_qo != 2 || body.rope_depth > 0 ||
-      tile.ov_depth * tile.output_size > 128 * kSm100OBuffers) {
-    return false;
-  }
-  const Result<Ring> ring = tune_ring(tile, choose_ring_beside_o(tile), tuned);
-  return ring && ring->slots >= (tile.widens_kv ? 6 : 4);
-}
-
 // Why the reference has no tiles, of any number of keys; empty: it has.
 std::string why_no_tiles(const Fa4Config& config) {
   if (!config.pair_cta || config.qk_depth <= 128 || config.num_qo() == 1) {
@@ -518,7 +299,8 @@ Result<Sm100Plan> plan_fa4(const ResolvedSpec& resolved, ConfigKind kind,
   Fa4Config::Args least = config.args;
   least.qk_depth = kLeastDepth;
   const Fa4Config tiles = config.qk_depth < kLeastDepth ? Fa4Config(least) : config;
-  // NOTE: stages are of this kernel's keys, which are fewer: choose_ring says how many there are.
+  // NOTE: stages are of this kernel's keys, which are fewer: sm100_choose_ring says how many there
+  // are.
   if (std::string reason = why_no_tiles(tiles); !reason.empty()) {
     return unsupported(std::move(reason));
   }
@@ -537,22 +319,22 @@ Result<Sm100Plan> plan_fa4(const ResolvedSpec& resolved, ConfigKind kind,
   const Result<std::int64_t> keys = choose_keys(spec, config, tuned, plan);
   if (!keys) return keys.error();
   choose_work(spec, tuned, plan);
-  Sm100LayoutRequest tile = tile_of(spec, plan, config);
+  Sm100LayoutRequest tile = sm100_layout_request(spec, plan, config);
   tile.BN = *keys;
-  Ring ring = choose_ring(tile);
+  Sm100Ring ring = sm100_choose_ring(tile);
   // Two query tiles may leave K and V no room, as with O of 4-byte elements.
-  if (stages_of(ring) < 2 && !options.num_qo && !config.pair_cta && spec.partition_keys == 0) {
+  if (ring.stages() < 2 && !options.num_qo && !config.pair_cta && spec.partition_keys == 0) {
     tile.num_qo = 1;
-    ring = choose_ring(tile);
+    ring = sm100_choose_ring(tile);
     constexpr const char* kWhy = "two query tiles leave no room for two stages of K and V";
     deviate(plan.deviations, "num_qo", config.num_qo(), tile.num_qo, kWhy);
-    deviate(plan.deviations, "BM", config.BM, std::int64_t{kTileRows} * tile.num_qo, kWhy);
+    deviate(plan.deviations, "BM", config.BM, std::int64_t{kSm100TileRows} * tile.num_qo, kWhy);
   }
-  if (has_own_o(tile, tuned)) {
+  if (sm100_has_own_o(tile, tuned)) {
     tile.own_o = true;
-    ring = choose_ring_beside_o(tile);
+    ring = sm100_ring_beside_o(tile);
   }
-  const Result<Ring> chosen = tune_ring(tile, ring, tuned);
+  const Result<Sm100Ring> chosen = sm100_tune_ring(tile, ring, tuned);
   if (!chosen) return chosen.error();
   const bool ring_is_tuned = chosen->slots != ring.slots || chosen->fused != ring.fused ||
                              chosen->qk_stages != ring.qk_stages;
@@ -565,7 +347,7 @@ Result<Sm100Plan> plan_fa4(const ResolvedSpec& resolved, ConfigKind kind,
   // The 1Q sibling shares its code: its ring is of the same kind, its K is staged alike, and the
   // barriers are one list.
   std::optional<Sm100Variant> sibling;
-  Ring sibling_ring;
+  Sm100Ring sibling_ring;
   // NOTE: where partitions have fixed keys a row's bits are its own: a warpgroup has a query tile
   // to itself in every launch.
   if (tile.num_qo == 2 && !config.pair_cta && config.qk_depth <= 256 && spec.partition_keys == 0) {
@@ -574,9 +356,9 @@ Result<Sm100Plan> plan_fa4(const ResolvedSpec& resolved, ConfigKind kind,
     one.max_qk_stages = main.num_qk_stages;
     one.exact_qk_stages = true;
     one.barrier_num_qo = 2;
-    sibling_ring = choose_ring(one, ring.fused);
+    sibling_ring = sm100_choose_ring(one, ring.fused);
     Sm100LayoutRequest both = tile;
-    both.barrier_stages = one.barrier_stages = std::max(stages_of(ring), stages_of(sibling_ring));
+    both.barrier_stages = one.barrier_stages = std::max(ring.stages(), sibling_ring.stages());
     Sm100Variant two = lay_out_fa4(both, ring.slots, ring.fused, ring.qk_stages);
     sibling = lay_out_fa4(one, sibling_ring.slots, sibling_ring.fused, sibling_ring.qk_stages);
     share_small_regions(two, *sibling);
@@ -605,32 +387,11 @@ Result<Sm100Plan> plan_fa4(const ResolvedSpec& resolved, ConfigKind kind,
   }
   plan.variants.insert(plan.variants.begin(), std::move(main));
 
-  // What the roles were seen to use (docs/sm100.md): a correction warp keeps 64 values of O on
-  // their way, the MMA thread its descriptors.
   const bool deep = config.args.is_mla || config.rope_depth() > 0;
-  const Budgets reference_budgets = deep ? Budgets{184, 96, 48} : Budgets{192, 88, 40};
-  // Without polynomials a softmax thread takes fewer; causal at depth 128 spilt 8 bytes elsewhere.
-  const Budgets usual = spec.arch == Arch::kSm103a ? Budgets{184, 80, 64} : Budgets{192, 80, 48};
-  // Beside widened or scaled keys the warps of a thread's job take more: of 192/128 with pages of
-  // 16 they spilt 16 bytes with 48, and with scales of rows 60.
-  const Budgets scaled =
-      spec.scales == Scales::kToken && spec.arch == Arch::kSm100a ? Budgets{192, 72, 56} : usual;
-  Budgets budgets = tile.widens_kv ? Budgets{136, 72, 56, 80} : scaled;
-  Status status = take_budgets(tuned, 2, budgets);
-  if (!status) return status.error();
-  plan.roles = fa4_roles(budgets);
-  const char* why_budgets = "what the roles use: no role spills";
-  deviate(plan.deviations, "registers of the softmax warps", reference_budgets.softmax,
-          budgets.softmax, why_budgets);
-  deviate(plan.deviations, "registers of the correction warps", reference_budgets.correction,
-          budgets.correction, why_budgets);
-  deviate(plan.deviations, "registers of the MMA and load warps", reference_budgets.other,
-          budgets.other, why_budgets);
-  deviate(plan.deviations, "registers of the spare warps", std::int64_t{24}, budgets.other,
-          "they are in the warpgroup of the MMA and load warps, and setmaxnreg wants one value "
-          "for a warpgroup");
-  plan.threads = threads_of(plan.roles);
-  plan.launch_registers = static_cast<int>(launch_registers(plan.threads));
+  const Sm100Budgets of_reference = deep ? Sm100Budgets{184, 96, 48} : Sm100Budgets{192, 88, 40};
+  if (Status status = sm100_assign_roles(of_reference, two_o_budgets(spec), tuned, plan); !status) {
+    return status.error();
+  }
   plan.cluster = static_cast<int>(config.cta_group());
   add_tensor_maps(spec, plan.variants.front(), config.swizzle_mode, plan);
   plan.exp2_pairs = *keys / 2;
@@ -683,11 +444,11 @@ void deviate_from(const Depth512Config& reference, const Sm100Variant& body, boo
     deviate(deviations, name, std::int64_t{expected}, std::int64_t{actual}, why);
   };
   const char* one_cta = "one CTA serves decodes, ragged batches and uneven masks, too";
-  record("cluster", Depth512Config::cta_group, body.MMA_M / kTileRows, one_cta);
+  record("cluster", Depth512Config::cta_group, body.MMA_M / kSm100TileRows, one_cta);
   record("MMA_M", reference.MMA_M, body.MMA_M, one_cta);
   record("k_rows_per_cta", reference.k_rows_per_cta(), body.k_rows_per_cta, one_cta);
   record("v_cols_per_cta", reference.v_cols_per_cta, body.v_cols_per_cta, one_cta);
-  const bool pair = body.MMA_M > kTileRows;
+  const bool pair = body.MMA_M > kSm100TileRows;
   const char* in_tmem =
       pair ? "P is read from tensor memory, which two S of 128 keys fill beside O"
            : "Q and P are read from tensor memory, which S of a pair's tile would fill";
@@ -738,7 +499,7 @@ Result<Sm100Plan> plan_one_o(const ResolvedSpec& resolved, ConfigKind kind,
   plan.widens_kv = widens_kv(spec);
   plan.mapped = walks_map(resolved);
   choose_work(spec, tuned, plan);
-  Sm100LayoutRequest tile = tile_of(spec, plan);
+  Sm100LayoutRequest tile = sm100_layout_request(spec, plan);
   tile.num_qo = 1;
   tile.one_o = true;
   tile.pair_cta = options.pair_cta.value_or(pairs_by_default(resolved, plan, tile));
@@ -750,7 +511,7 @@ Result<Sm100Plan> plan_one_o(const ResolvedSpec& resolved, ConfigKind kind,
   plan.swizzle_bytes = tile.swizzle_bytes;
   deviate(plan.deviations, "swizzle_bytes", of_reference, tile.swizzle_bytes, kWholeLines);
   tile.BN = tile.pair_cta ? kPairOneOKeys : kOneOKeys;
-  Result<Ring> ring = tune_ring(tile, choose_ring(tile), tuned);
+  Result<Sm100Ring> ring = sm100_tune_ring(tile, sm100_choose_ring(tile), tuned);
   if (!ring) return ring.error();
   Sm100Variant body = lay_out_fa4(tile, ring->slots, ring->fused, ring->qk_stages);
   if (body.num_kv_stages < 2) {
@@ -761,7 +522,7 @@ Result<Sm100Plan> plan_one_o(const ResolvedSpec& resolved, ConfigKind kind,
     deviate(plan.deviations, name, expected, actual, why);
   };
   const char* why_groups = body.fuse_gqa ? kDecodes : kWholeGroups;
-  Budgets reference_budgets{192, 88, 40};
+  Sm100Budgets reference_budgets{192, 88, 40};
   if (kind == ConfigKind::kDepth512) {
     const Depth512Config reference(depth512_args(spec, options));
     deviate_from(reference, body, tuned.num_kv_stages.has_value(), plan.deviations);
@@ -776,25 +537,10 @@ Result<Sm100Plan> plan_one_o(const ResolvedSpec& resolved, ConfigKind kind,
            reference.num_qo() == 1 ? why_groups : "one query tile has one O");
   }
 
-  // What reads a map takes registers of the softmax: beside scales of keys, a mask of numbers and a
-  // caller's code for each score it spilt 20 bytes with 184. Correction uses 117. A pair's softmax
-  // has rows of 128 keys.
-  const Budgets usual = tile.pair_cta ? Budgets{200, 152, 152}
-                        : plan.mapped ? Budgets{200, 144, 160}
-                                      : Budgets{184, 160, 160};
-  Budgets budgets = plan.widens_kv ? Budgets{160, 128, 64, 160} : usual;
-  Status status = take_budgets(tuned, 1, budgets);
-  if (!status) return status.error();
-  plan.roles = one_o_roles(budgets);
-  const char* why_budgets = "what the roles use: no role spills";
-  record("registers of the softmax warps", reference_budgets.softmax, budgets.softmax, why_budgets);
-  record("registers of the correction warps", reference_budgets.correction, budgets.correction,
-         why_budgets);
-  record("registers of the MMA and load warps", reference_budgets.other, budgets.other,
-         why_budgets);
-  record("registers of the spare warps", std::int64_t{24}, budgets.other, why_budgets);
-  plan.threads = threads_of(plan.roles);
-  plan.launch_registers = static_cast<int>(launch_registers(plan.threads));
+  if (Status status = sm100_assign_roles(reference_budgets, one_o_budgets(plan), tuned, plan);
+      !status) {
+    return status.error();
+  }
   plan.exp2_pairs = body.BN / 2;
   plan.exp2_fma_pairs = polynomial_pairs(spec, plan, body);
   plan.row_copies = tile.row_copies;

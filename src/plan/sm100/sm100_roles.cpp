@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// Says what the warps of the sm_100 kernels do, and shares out the registers.
+#include "plan/sm100/sm100_roles.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+#include <vector>
+
+#include "plan/forward_support.h"
+#include "plan/reference/config_math.h"
+#include "plan/reference/deviate.h"
+
+namespace attnjit {
+namespace {
+
+constexpr std::int64_t kRegisterFile = 65536;
+
+// Per thread, as many as all threads can have.
+std::int64_t launch_registers(std::int64_t threads) {
+  return align_down(kRegisterFile / threads, 8);
+}
+
+Status take_budgets(const Sm100Tuning& tuned, std::int64_t softmax_warpgroups,
+                    Sm100Budgets& budgets) {
+  for (const auto& [choice, target] :
+       {std::pair{&Sm100Tuning::softmax_registers, &budgets.softmax},
+        std::pair{&Sm100Tuning::correction_registers, &budgets.correction},
+        std::pair{&Sm100Tuning::other_registers, &budgets.other}}) {
+    Status status = tuned.take(choice, 24, 256, 8, *target);
+    if (!status) return status;
+  }
+  const std::int64_t total = 128 * (softmax_warpgroups * budgets.softmax + budgets.correction +
+                                    budgets.other + budgets.widening);
+  const std::int64_t threads = 128 * (softmax_warpgroups + 2 + (budgets.widening > 0 ? 1 : 0));
+  const std::int64_t launched = threads * launch_registers(threads);
+  if (total > launched) {
+    // One that the row has.
+    const auto named = tuned.softmax_registers      ? &Sm100Tuning::softmax_registers
+                       : tuned.correction_registers ? &Sm100Tuning::correction_registers
+                                                    : &Sm100Tuning::other_registers;
+    return bad_choice(
+        named, fmt::format("takes {} registers with the others: softmax_registers {}, "
+                           "correction_registers {}, other_registers {}; allowed: {}",
+                           total, budgets.softmax, budgets.correction, budgets.other, launched));
+  }
+  return {};
+}
+
+void add_widening_role(const Sm100Budgets& budgets, std::vector<Sm100Role>& roles) {
+  if (budgets.widening == 0) return;
+  const int first = roles.back().first_warp + roles.back().num_warps;
+  roles.push_back(
+      {Sm100Role::Id::kWiden, first, kSm100WideningWarps, static_cast<int>(budgets.widening)});
+}
+
+int threads_of(const std::vector<Sm100Role>& roles) {
+  return 32 * (roles.back().first_warp + roles.back().num_warps);
+}
+
+std::vector<Sm100Role> two_o_roles(const Sm100Budgets& budgets) {
+  using Id = Sm100Role::Id;
+  const int softmax = static_cast<int>(budgets.softmax);
+  const int other = static_cast<int>(budgets.other);
+  std::vector<Sm100Role> roles{{Id::kSoftmax0, 0, 4, softmax},
+                               {Id::kSoftmax1, 4, 4, softmax},
+                               {Id::kCorrection, 8, 4, static_cast<int>(budgets.correction)},
+                               {Id::kMma, 12, 1, other},
+                               {Id::kLoad, 13, 1, other},
+                               {Id::kStore, 14, 1, other},
+                               {Id::kSpare, 15, 1, other}};
+  add_widening_role(budgets, roles);
+  return roles;
+}
+
+std::vector<Sm100Role> one_o_roles(const Sm100Budgets& budgets) {
+  using Id = Sm100Role::Id;
+  const int other = static_cast<int>(budgets.other);
+  std::vector<Sm100Role> roles{{Id::kSoftmax, 0, 4, static_cast<int>(budgets.softmax)},
+                               {Id::kCorrection, 4, 4, static_cast<int>(budgets.correction)},
+                               {Id::kMma, 8, 1, other},
+                               {Id::kLoad, 9, 1, other},
+                               {Id::kStore, 10, 1, other},
+                               {Id::kSpare, 11, 1, other}};
+  add_widening_role(budgets, roles);
+  return roles;
+}
+
+}  // namespace
+
+Sm100Budgets two_o_budgets(const AttentionSpec& spec) {
+  // Without polynomials a softmax thread takes fewer; causal at depth 128 spilt 8 bytes elsewhere.
+  const Sm100Budgets usual =
+      spec.arch == Arch::kSm103a ? Sm100Budgets{184, 80, 64} : Sm100Budgets{192, 80, 48};
+  // Beside widened or scaled keys the warps of a thread's job take more: of 192/128 with pages of
+  // 16 they spilt 16 bytes with 48, and with scales of rows 60.
+  const Sm100Budgets scaled = spec.scales == Scales::kToken && spec.arch == Arch::kSm100a
+                                  ? Sm100Budgets{192, 72, 56}
+                                  : usual;
+  return widens_kv(spec) ? Sm100Budgets{136, 72, 56, 80} : scaled;
+}
+
+Sm100Budgets one_o_budgets(const Sm100Plan& plan) {
+  // What reads a map takes registers of the softmax: beside scales of keys, a mask of numbers and a
+  // caller's code for each score it spilt 20 bytes with 184. Correction uses 117. A pair's softmax
+  // has rows of 128 keys.
+  const Sm100Budgets usual = plan.cluster > 1 ? Sm100Budgets{200, 152, 152}
+                             : plan.mapped    ? Sm100Budgets{200, 144, 160}
+                                              : Sm100Budgets{184, 160, 160};
+  return plan.widens_kv ? Sm100Budgets{160, 128, 64, 160} : usual;
+}
+
+Status sm100_assign_roles(const Sm100Budgets& reference, Sm100Budgets budgets,
+                          const Sm100Tuning& tuned, Sm100Plan& plan) {
+  Status status = take_budgets(tuned, plan.softmax_warpgroups, budgets);
+  if (!status) return status;
+  const bool two_o = plan.softmax_warpgroups == 2;
+  plan.roles = two_o ? two_o_roles(budgets) : one_o_roles(budgets);
+  plan.threads = threads_of(plan.roles);
+  plan.launch_registers = static_cast<int>(launch_registers(plan.threads));
+  const char* why = "what the roles use: no role spills";
+  const char* why_spare = two_o ? "they are in the warpgroup of the MMA and load warps, and "
+                                  "setmaxnreg wants one value for a warpgroup"
+                                : why;
+  deviate(plan.deviations, "registers of the softmax warps", reference.softmax, budgets.softmax,
+          why);
+  deviate(plan.deviations, "registers of the correction warps", reference.correction,
+          budgets.correction, why);
+  deviate(plan.deviations, "registers of the MMA and load warps", reference.other, budgets.other,
+          why);
+  deviate(plan.deviations, "registers of the spare warps", std::int64_t{24}, budgets.other,
+          why_spare);
+  return {};
+}
+
+}  // namespace attnjit

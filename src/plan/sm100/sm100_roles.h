@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// The roles of an sm_100 kernel's warps, and the registers that they have.
+//
+// Thread rules: plain values and pure functions.
+#pragma once
+
+#include <cstdint>
+
+#include "attnjit/result.h"
+#include "plan/sm100/sm100_knobs.h"
+#include "plan/sm100/sm100_plan.h"
+
+namespace attnjit {
+
+/// Registers per thread.
+struct Sm100Budgets {
+  std::int64_t softmax = 0;
+  std::int64_t correction = 0;
+  std::int64_t other = 0;
+  std::int64_t widening = 0;  // 0: no warps widen
+};
+
+/// What the roles were seen to use (docs/sm100.md) in the kernel with two O: a correction warp
+/// keeps 64 values of O on their way, the MMA thread its descriptors.
+Sm100Budgets two_o_budgets(const AttentionSpec& spec);
+
+/// The same of the kernel with one O. A plan's cluster, map and widening decide.
+Sm100Budgets one_o_budgets(const Sm100Plan& plan);
+
+/// Gives a plan its roles and threads, with these registers or those that a row chooses, and
+/// records where they are not the reference's. Errors: kInvalid for a choice that cannot be.
+Status sm100_assign_roles(const Sm100Budgets& reference, Sm100Budgets budgets,
+                          const Sm100Tuning& tuned, Sm100Plan& plan);
+
+}  // namespace attnjit

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// Records where an sm_100 plan leaves its reference configuration.
+#include "plan/sm100/sm100_deviations.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cstdint>
+
+#include "plan/reference/deviate.h"
+#include "plan/sm100/sm100_layout.h"
+
+namespace attnjit {
+namespace {
+
+constexpr const char* kDecodes =
+    "a sequence has few rows (max_q_len): those of all the heads of a group fit a Q tile";
+constexpr const char* kWholeGroups =
+    "a CTA's Q tile holds no whole group of heads, and a TMA box takes whole groups";
+
+}  // namespace
+
+const char* sm100_why_groups(const Sm100Variant& body) {
+  return body.fuse_gqa ? kDecodes : kWholeGroups;
+}
+
+std::string sm100_ring_reason(const Sm100Ring& ring, const Fa4Config& reference,
+                              const Sm100Variant& variant, bool rope_uncounted) {
+  std::vector<std::string> reasons;
+  if (reference.BN != variant.BN) {
+    reasons.push_back(fmt::format("a tile has {} keys", variant.BN));
+  }
+  if (rope_uncounted) {
+    reasons.emplace_back(
+        "the reference counts no bytes for K's rope part where rope_dtype is unset");
+  }
+  if (ring.capped_by_barriers) {
+    reasons.push_back(
+        fmt::format("more than {} barriers are not initialised by one warp in two "
+                    "waves (the reference has {})",
+                    kSm100MaxBarriers, reference.num_mbarriers()));
+  }
+  for (const Sm100SmemRegion& region : variant.smem) {
+    if (region.region == Sm100Region::kO) {
+      reasons.push_back(fmt::format(
+          "O has buffers of {} bytes beside Q, which is then free for the next; K comes whole",
+          region.size));
+    }
+  }
+  if (reasons.empty()) {
+    reasons.emplace_back("the exact layout, without the reference's over-reserved barriers");
+  }
+  return fmt::format("{}", fmt::join(reasons, "; "));
+}
+
+void sm100_record_ring(const Fa4Config& reference, const Sm100Variant& variant,
+                       const std::string& prefix, const std::string& reason,
+                       std::vector<Deviation>& deviations) {
+  auto record = [&](const char* name, auto expected, auto actual) {
+    deviate(deviations, (prefix + name).c_str(), expected, actual, reason);
+  };
+  record("use_fused_kv", reference.use_fused_kv, variant.use_fused_kv);
+  record("num_kv_stages", reference.num_kv_stages, variant.num_kv_stages);
+  record("num_qk_stages", reference.num_qk_stages, variant.num_qk_stages);
+  record("num_rope_buffers", reference.num_rope_buffers(), variant.num_rope_buffers);
+  record("BK0", reference.BK0, variant.BK0);
+  record("BK1", reference.BK1, variant.BK1);
+  record("k_rows_per_cta", reference.k_rows_per_cta(), variant.k_rows_per_cta);
+  record("tmem_used", reference.tmem_used, variant.tmem_used);
+  record("num_mbarriers", reference.num_mbarriers(),
+         static_cast<std::int64_t>(variant.barriers.size()));
+  record("smem_used", reference.smem_used, variant.smem_bytes);
+  deviate(deviations, (prefix + "num_k_scale_bufs").c_str(), reference.num_k_scale_bufs(),
+          variant.num_k_scale_bufs, "a softmax warpgroup brings the scales of its own KV tiles");
+}
+
+void sm100_deviate(const Depth512Config& reference, const Sm100Variant& body, bool stages_are_tuned,
+                   std::vector<Deviation>& deviations) {
+  const auto record = [&](const char* name, auto expected, auto actual, const char* why) {
+    deviate(deviations, name, std::int64_t{expected}, std::int64_t{actual}, why);
+  };
+  const char* one_cta = "one CTA serves decodes, ragged batches and uneven masks, too";
+  record("cluster", Depth512Config::cta_group, body.MMA_M / kSm100TileRows, one_cta);
+  record("MMA_M", reference.MMA_M, body.MMA_M, one_cta);
+  record("k_rows_per_cta", reference.k_rows_per_cta(), body.k_rows_per_cta, one_cta);
+  record("v_cols_per_cta", reference.v_cols_per_cta, body.v_cols_per_cta, one_cta);
+  const bool pair = body.MMA_M > kSm100TileRows;
+  const char* in_tmem =
+      pair ? "P is read from tensor memory, which two S of 128 keys fill beside O"
+           : "Q and P are read from tensor memory, which S of a pair's tile would fill";
+  record("BN", reference.BN, body.BN, in_tmem);
+  record("BK1", reference.BK1, body.BK1, in_tmem);
+  record("p_buffer_bytes", reference.p_buffer_bytes, std::int64_t{0}, in_tmem);
+  record("tmem_used", reference.tmem_used, body.tmem_used, in_tmem);
+  const char* whole = "a stage is a whole tile of K or V";
+  record("num_kv_stages", reference.num_kv_stages, body.num_kv_stages,
+         stages_are_tuned ? "tuned" : whole);
+  record("num_qk_stages", reference.num_qk_stages, body.num_qk_stages, whole);
+  record("BK0", reference.BK0, body.BK0, whole);
+  record("smem_used", reference.smem_used, body.smem_bytes, whole);
+  record("num_mbarriers", reference.num_mbarriers(),
+         static_cast<std::int64_t>(body.barriers.size()), whole);
+}
+
+void sm100_deviate(const Fa4Config& reference, const Sm100Variant& body, bool stages_are_tuned,
+                   std::vector<Deviation>& deviations) {
+  const char* why = "one query tile has one O, which leaves S and Q room in tensor memory";
+  const char* in_pairs = "prompts of one O are computed by pairs of CTAs, others by CTAs alone";
+  deviate(deviations, "MMA_M", reference.MMA_M, body.MMA_M, in_pairs);
+  deviate(deviations, "v_cols_per_cta", reference.v_cols_per_cta(), body.v_cols_per_cta, in_pairs);
+  deviate(deviations, "num_qo", reference.num_qo(), body.num_qo, why);
+  deviate(deviations, "BM", reference.BM, body.BM, why);
+  deviate(deviations, "BN", reference.BN, body.BN, why);
+  sm100_record_ring(reference, body, "", stages_are_tuned ? "tuned" : why, deviations);
+  deviate(deviations, "correction_smem_elements", reference.correction_smem_elements(),
+          std::int64_t{512}, "a softmax thread ends a row with its sum and its maximum");
+}
+
+}  // namespace attnjit

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+// Chooses the tiles of the sm_100 kernels.
+#include "plan/sm100/sm100_heuristics.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+
+#include "plan/forward_support.h"
+#include "plan/map/map_plan.h"
+#include "plan/merge/merge_plan.h"
+#include "plan/reference/config_math.h"
+#include "plan/reference/deviate.h"
+#include "plan/reference/reference_json.h"
+#include "plan/sm100/sm100_support.h"
+
+namespace attnjit {
+namespace {
+
+// A softmax thread holds a row of S: at 192 keys it spills (428 bytes were seen under 192
+// registers), at 160 and below it does not.
+constexpr std::int64_t kMaxRowKeys = 160;
+// Where keys have scales of their own the thread reads those, too: at 128 keys half of the kernels
+// that were looked at spilt (112 to 240 bytes), at 96 none.
+constexpr std::int64_t kMostScaledKeys = 96;
+// Beside the warps that widen K and V it has 136 registers, in which 96 keys do not spill. A thread
+// of these holds its part of a tile of each, which is to be no more than at depth 128.
+constexpr std::int64_t kMostWidenedKeys = 96;
+constexpr std::int64_t kMostWidenedBlocks = 4;  // of 64 columns, of K and V
+constexpr std::int64_t kMostTwoODepth = 192;    // of K, whose blocks are widened beside two O
+// FA4's tile at every depth; four steps of 32 columns, so that P splits three to one.
+constexpr std::int64_t kLoweredKeys = 128;
+constexpr std::int64_t kColumnBatch = 32;  // columns per tcgen05.ld, and bits per mask word
+
+// Whether a tile is whole pages, or a page whole tiles: the fewest boxes.
+bool fits_pages(std::int64_t keys, const AttentionSpec& spec) {
+  const std::int64_t page_size = spec.page_size;
+  return page_size == 0 || copies_rows(spec) || widens_kv(spec) || page_size % keys == 0 ||
+         keys % page_size == 0;
+}
+
+// The keys per tile that registers hold where K and V are widened; elsewhere no bound.
+std::int64_t most_widened_keys(const AttentionSpec& spec) {
+  if (!widens_kv(spec)) return kMaxRowKeys;
+  const std::int64_t blocks = ceil_div(spec.qk_depth, 64) + ceil_div(spec.ov_depth, 64);
+  return blocks <= kMostWidenedBlocks ? kMostWidenedKeys : kMostWidenedKeys - kColumnBatch;
+}
+
+}  // namespace
+
+bool sm100_takes_one_o(const AttentionSpec& spec, const PlanOptions& options, ConfigKind kind) {
+  if (kind != ConfigKind::kFa4) return kind == ConfigKind::kDepth512;
+  if (spec.ov_depth > 192) return true;
+  if (spec.qk_depth <= kMostTwoODepth) return false;
+  return widens_kv(spec) || options.pair_cta.value_or(false) ||
+         sm100_fa4_config(spec, options).num_kv_stages < 2;
+}
+
+std::optional<int> sm100_swizzle(const AttentionSpec& spec, const PlanOptions& options) {
+  if (options.swizzle_bytes || spec.qkv_dtype != Dtype::kE4m3) return options.swizzle_bytes;
+  // NOTE: a CTA of a pair with two O has half of 128 columns of V, in whole blocks.
+  if (options.pair_cta.value_or(false) && spec.ov_depth <= 128) return std::nullopt;
+  if (spec.qk_depth % 128 != 0 || spec.ov_depth % 128 != 0) return std::nullopt;
+  return 128;
+}
+
+Fa4Config sm100_fa4_config(const AttentionSpec& spec, PlanOptions options) {
+  options.swizzle_bytes = sm100_swizzle(spec, options);
+  return Fa4Config(fa4_args(spec, options));
+}
+
+void sm100_choose_work(const AttentionSpec& spec, const Sm100Tuning& tuned, Sm100Plan& plan) {
+  plan.announced = splits(spec) || spec.ragged_kv || spec.kv_lens_exclude_new;
+  plan.can_persist = !plan.announced && !lengths_differ(spec);
+  // NOTE: what interprets is one kernel for all masks, even ones and others.
+  const bool even = !spec.interpreted && even_work(spec.mask);
+  plan.persistent = tuned.persistent.value_or(plan.can_persist && even ? 1 : 0);
+}
+
+Result<std::int64_t> sm100_choose_keys(const AttentionSpec& spec, const Fa4Config& config,
+                                       const Sm100Tuning& tuned, Sm100Plan& plan) {
+  const auto divides_blocks = [&](std::int64_t tile) {
+    return !plan.mapped || kMapBlock % tile == 0;
+  };
+  std::int64_t keys = config.BN;
+  std::string reason;
+  if (keys > kMaxRowKeys) {
+    keys = kLoweredKeys;
+    reason = fmt::format(
+        "a softmax thread holds a row of S: {} keys spill under its registers, {} and fewer do "
+        "not; {} is the largest that P V can start on three quarters of",
+        config.BN, kMaxRowKeys, kLoweredKeys);
+  } else if (keys % kColumnBatch != 0) {
+    keys = align_down(keys, kColumnBatch);
+    reason = fmt::format("S is read and masked in whole batches of {} columns", kColumnBatch);
+  }
+  if (spec.scales == Scales::kToken && keys > kMostScaledKeys) {
+    if (!reason.empty()) reason += "; ";
+    reason +=
+        fmt::format("{} keys with scales of their own spill, {} do not", keys, kMostScaledKeys);
+    keys = kMostScaledKeys;
+  }
+  if (const std::int64_t most = most_widened_keys(spec); keys > most) {
+    if (!reason.empty()) reason += "; ";
+    reason += fmt::format("beside warps that widen K and V registers hold {} keys", most);
+    keys = most;
+  }
+  // A tile is whole pages, or a page whole tiles, if one can be.
+  const std::int64_t lowered = keys;
+  while (keys > 64 && !fits_pages(keys, spec)) keys -= kColumnBatch;
+  if (!fits_pages(keys, spec)) keys = lowered;
+  if (keys != lowered) {
+    if (!reason.empty()) reason += "; ";
+    reason += fmt::format("{} keys fit pages of {}, {} do not", keys, spec.page_size, lowered);
+  }
+  const std::int64_t unsplit = keys;
+  while (keys > 64 && spec.partition_keys % keys != 0) keys -= kColumnBatch;
+  if (keys != unsplit) {
+    if (!reason.empty()) reason += "; ";
+    reason += fmt::format("{} keys divide partitions of {}, {} do not", keys, spec.partition_keys,
+                          unsplit);
+  }
+  const std::int64_t unmapped = keys;
+  while (keys > 64 && !divides_blocks(keys)) keys -= kColumnBatch;
+  if (keys != unmapped) {
+    if (!reason.empty()) reason += "; ";
+    reason += fmt::format("{} keys divide a block of the mask's map, {} do not", keys, unmapped);
+  }
+  const std::optional<std::int64_t> asked = tuned.BN;
+  if (asked) {
+    const std::int64_t most =
+        std::min(most_widened_keys(spec), align_down(256 - config.padded_ov_depth, 32));
+    if (*asked < 64 || *asked > most || *asked % kColumnBatch != 0) {
+      return bad_choice(&Sm100Tuning::BN, fmt::format("is {}; allowed: 64 to {} in steps of {}",
+                                                      *asked, most, kColumnBatch));
+    }
+    if (spec.partition_keys % *asked != 0) {
+      return bad_choice(&Sm100Tuning::BN, fmt::format("is {}; partition_keys {} is no multiple",
+                                                      *asked, spec.partition_keys));
+    }
+    if (!divides_blocks(*asked)) {
+      return bad_choice(
+          &Sm100Tuning::BN,
+          fmt::format("is {}; a block of the mask's map has {} keys", *asked, kMapBlock));
+    }
+    keys = *asked;
+    reason = "tuned";
+  }
+  if (keys < 64) {
+    return sm100_unsupported(fmt::format("{} keys per tile are left; the least is 64", keys));
+  }
+  deviate(plan.deviations, "BN", config.BN, keys, reason);
+  return keys;
+}
+
+std::int64_t sm100_one_o_keys(bool pair_cta) { return pair_cta ? 128 : 64; }
+
+bool sm100_pairs_by_default(const ResolvedSpec& resolved, const Sm100Plan& plan,
+                            const Sm100LayoutRequest& tile) {
+  // V's columns of whole blocks, of which each CTA has half.
+  PlanOptions in_pairs = resolved.options();
+  in_pairs.pair_cta = true;
+  const std::int64_t bytes =
+      sm100_swizzle(*resolved, in_pairs).value_or(depth512_args(*resolved, in_pairs).swizzle_mode);
+  const bool halves = ceil_div(resolved->ov_depth * size_of(resolved->qkv_dtype), bytes) % 2 == 0;
+  return halves && !tile.decodes && !lengths_differ(*resolved) && !plan.announced &&
+         !tile.widens_kv && !walks_map(resolved);
+}
+
+std::int64_t sm100_polynomial_pairs(const AttentionSpec& spec, const Sm100Plan& plan,
+                                    const Sm100Variant& variant) {
+  if (spec.arch == Arch::kSm103a) return 0;
+  const std::int64_t tensor_cycles =
+      64 * (variant.qk_mma_depth + align_up(variant.ov_depth, variant.MMA_K)) / variant.MMA_K;
+  const std::int64_t pairs = variant.BN / 2;
+  // A caller's code for each score takes registers, of which there are few beside warps that widen,
+  // and so many instructions that the MUFU is the bound no more.
+  const bool modified = spec.score_mod.kind == ScoreModSpec::Kind::kCustom;
+  if (widens_kv(spec) && modified) return pairs / 16;
+  // P of e4m3 takes fewer registers: four in 16 spill nowhere, but beside what reads announcements
+  // and a map, where 28 bytes spilt.
+  if (variant.MMA_K == 32 && variant.num_qo == 2 && !(plan.announced && plan.mapped)) {
+    return pairs / 4;
+  }
+  if (tensor_cycles < 896 && variant.num_qo == 2) return pairs * 3 / 16;
+  return tensor_cycles <= 1024 ? pairs / 8 : pairs / 16;
+}
+
+}  // namespace attnjit

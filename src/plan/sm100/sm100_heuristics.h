@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// The choices of the sm_100 tiles: what registers and memory hold, and what was measured.
+//
+// Thread rules: pure functions.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "attnjit/plan.h"
+#include "attnjit/result.h"
+#include "plan/reference/config_kind.h"
+#include "plan/reference/fa4_config.h"
+#include "plan/sm100/sm100_knobs.h"
+#include "plan/sm100/sm100_layout.h"
+
+namespace attnjit {
+
+/// Whether two O take all of tensor memory: depths of V above 192, and those of Depth512Config. And
+/// of K above 192 where two softmax warpgroups leave no registers for the rows that are widened, or
+/// two query tiles no room for two stages of the keys that a V of 128 and less goes with; a pair of
+/// CTAs would have the room.
+bool sm100_takes_one_o(const AttentionSpec& spec, const PlanOptions& options, ConfigKind kind);
+
+/// The swizzle that the caller or this plan chooses; unset: the reference's. That is 64 bytes for
+/// e4m3, where 128 take half of the TMA's lines; but they pad a row to 128 columns.
+std::optional<int> sm100_swizzle(const AttentionSpec& spec, const PlanOptions& options);
+
+/// The reference's tiles, with the swizzle that is chosen here.
+Fa4Config sm100_fa4_config(const AttentionSpec& spec, PlanOptions options);
+
+/// How CTAs come to their work tiles. What a row chooses is checked when there is a plan.
+void sm100_choose_work(const AttentionSpec& spec, const Sm100Tuning& tuned, Sm100Plan& plan);
+
+/// The keys per tile, lowered to what a thread's row fits and to whole batches of columns.
+Result<std::int64_t> sm100_choose_keys(const AttentionSpec& spec, const Fa4Config& config,
+                                       const Sm100Tuning& tuned, Sm100Plan& plan);
+
+/// The keys per tile with one O. Beside an O of 256 columns and a Q of 128, S has room for two
+/// buffers of 64 keys. A pair of CTAs, of which each has half of a tile's keys, keeps Q in shared
+/// memory.
+std::int64_t sm100_one_o_keys(bool pair_cta);
+
+/// Whether two CTAs multiply together where the caller does not say (docs/sm100.md, "Pairs of
+/// CTAs"): in batches of one length, for whose K and V the shared memory of CTAs that multiply
+/// alone is too slow. Not where a sequence's rows fit a CTA's tile, whose pair would have a CTA
+/// without rows; so decodes among the prompts of a ragged batch would.
+bool sm100_pairs_by_default(const ResolvedSpec& resolved, const Sm100Plan& plan,
+                            const Sm100LayoutRequest& tile);
+
+/// The pairs of a row's exponentials that are polynomials on the FMA pipe (the table of
+/// docs/sm100.md). By cycles of 128 keys: 1024 of MUFU, less 16 a pair, against the tensor cores' 4
+/// a column of Q K^T and of P V, 2 where they are e4m3. Where the MUFU is the bound, three in 16,
+/// which is the most that leaves a softmax thread registers enough (two in 16 where a kernel has
+/// one query tile alone: causal spilt 40 bytes with three); where the tensor cores are, a share
+/// that gives the MUFU an eighth of slack or so, as FlashAttention-4's. sm_103 doubled the MUFU.
+std::int64_t sm100_polynomial_pairs(const AttentionSpec& spec, const Sm100Plan& plan,
+                                    const Sm100Variant& variant);
+
+}  // namespace attnjit

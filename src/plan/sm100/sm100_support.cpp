@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// Says which specs the sm_100 kernels do not serve, and why.
+#include "plan/sm100/sm100_support.h"
+
+#include <fmt/format.h>
+
+#include <string_view>
+#include <utility>
+
+#include "plan/forward_support.h"
+#include "plan/signature.h"
+#include "plan/sm100/sm100_plan.h"
+
+namespace attnjit {
+namespace {
+
+// Why no pair of CTAs serves a spec; empty: one does.
+std::string why_no_pair(const AttentionSpec& spec, const Sm100Plan& sm100) {
+  const auto alone = [](std::string_view what) {
+    return fmt::format("{} by CTAs that multiply alone: pair_cta is to be false", what);
+  };
+  if (sm100.announced) return alone("partitions of the keys and packed keys are computed");
+  if (sm100.widens_kv) return alone("K and V are widened");
+  if (has_own_rope(spec)) return alone("a rope part of another type (rope_dtype) is multiplied");
+  if (sm100.row_copies) {
+    return alone(
+        fmt::format("pages of {} rows, which hold no box of TMA, are copied", spec.page_size));
+  }
+  const Sm100Variant& body = sm100.variants.front();
+  const std::int64_t columns = sm100.swizzle_bytes / size_of(spec.qkv_dtype);
+  if (body.v_cols_per_cta % columns != 0) {
+    return fmt::format(
+        "each CTA of a pair has half of V's columns, {} of {}, which are no whole blocks of {}: "
+        "pair_cta is to be false",
+        body.v_cols_per_cta, body.padded_ov_depth, columns);
+  }
+  return {};
+}
+
+}  // namespace
+
+Error sm100_unsupported(std::string reason) {
+  return make_error(ErrorCode::kUnsupported, std::move(reason));
+}
+
+std::optional<Error> sm100_check_shape(const AttentionSpec& spec) {
+  const Dtype of_kv = spec.type_of_kv();
+  if (spec.ov_depth > spec.qk_depth) {
+    return sm100_unsupported(
+        fmt::format("ov_depth {} is above qk_depth {}", spec.ov_depth, spec.qk_depth));
+  }
+  const Dtype output = spec.output_dtype.value_or(spec.qkv_dtype);
+  for (const auto& [depth, dtype] :
+       {std::pair{spec.qk_depth, spec.qkv_dtype}, std::pair{spec.ov_depth, spec.qkv_dtype},
+        std::pair{spec.qk_depth, of_kv}, std::pair{spec.ov_depth, of_kv},
+        std::pair{spec.ov_depth, output}}) {
+    const int step = 16 / size_of(dtype);
+    if (depth % step != 0) {
+      return sm100_unsupported(
+          fmt::format("depth {} of {} is no multiple of {}: a row is no multiple of 16 bytes, in "
+                      "which it is loaded",
+                      depth, to_string(dtype), step));
+    }
+  }
+  return std::nullopt;
+}
+
+std::string sm100_why_no_tiles(const Fa4Config& config) {
+  if (!config.pair_cta || config.qk_depth <= 128 || config.num_qo() == 1) {
+    return config.unsupported_with_any_keys();
+  }
+  // FlashAttention-4 has pairs of K's depth 192 with V of 128, too.
+  Fa4Config::Args alone = config.args;
+  alone.pair_cta = false;
+  return Fa4Config(alone).unsupported_with_any_keys();
+}
+
+std::string sm100_unsupported_reason(const ResolvedSpec& resolved, const Sm100Plan& sm100) {
+  const AttentionSpec& spec = *resolved;
+  const PlanOptions& options = resolved.options();
+  const auto missing = [&](std::string_view what) {
+    return fmt::format("the {} template has no {} yet", to_string(spec.arch), what);
+  };
+  if (std::string reason = unsupported_everywhere(spec); !reason.empty()) return reason;
+  if (has_own_rope(spec) && copies_rows(spec)) {
+    return missing(fmt::format(
+        "rope part of another type (rope_dtype) in pages of {} rows, which hold no box of TMA",
+        spec.page_size));
+  }
+  // As many bytes as the rope part has elements: it is whole blocks of columns, and they are its.
+  constexpr int kRopeSwizzleBytes = 64;
+  if (has_own_rope(spec) && sm100.swizzle_bytes != kRopeSwizzleBytes) {
+    return missing(fmt::format(
+        "rope part of another type (rope_dtype) beside blocks of {} bytes but {} (swizzle_bytes)",
+        sm100.swizzle_bytes, kRopeSwizzleBytes));
+  }
+  if (std::string reason = unsupported_partitions(spec, kPartitionStep); !reason.empty()) {
+    return reason;
+  }
+  if (spec.partition_keys > 0 && sm100.softmax_warpgroups == 2 && options.num_qo.value_or(2) != 2) {
+    return fmt::format(
+        "partition_keys takes two query tiles per CTA, of a warpgroup each; num_qo is {}",
+        *options.num_qo);
+  }
+  if (std::string reason = unsupported_accumulation(spec); !reason.empty()) return reason;
+  if (sm100.cluster > 1) {
+    if (std::string reason = why_no_pair(spec, sm100); !reason.empty()) return reason;
+  }
+  if (sm100.swizzle_bytes == 32 || (sm100.swizzle_bytes == 64 && spec.qkv_dtype != Dtype::kE4m3)) {
+    return missing(fmt::format("swizzle of {} bytes (swizzle_bytes)", sm100.swizzle_bytes));
+  }
+  return why_no_parameters(spec);
+}
+
+}  // namespace attnjit

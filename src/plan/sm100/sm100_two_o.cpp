@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans the sm_100 kernel with two O.
+#include "plan/sm100/sm100_two_o.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "plan/forward_support.h"
+#include "plan/map/map_plan.h"
+#include "plan/merge/merge_plan.h"
+#include "plan/reference/deviate.h"
+#include "plan/reference/reference_json.h"
+#include "plan/sm100/sm100_deviations.h"
+#include "plan/sm100/sm100_heuristics.h"
+#include "plan/sm100/sm100_layout.h"
+#include "plan/sm100/sm100_maps.h"
+#include "plan/sm100/sm100_ring.h"
+#include "plan/sm100/sm100_roles.h"
+#include "plan/sm100/sm100_support.h"
+
+namespace attnjit {
+namespace {
+
+constexpr std::int64_t kLeastDepth = 64;  // that the reference serves
+
+}  // namespace
+
+Result<Sm100Plan> plan_two_o(const ResolvedSpec& resolved, ConfigKind kind,
+                             const Sm100Tuning& tuned) {
+  const AttentionSpec& spec = *resolved;
+  const PlanOptions& options = resolved.options();
+  Sm100Plan plan;
+  plan.reference = kind;
+  // Sizes count what the kernel loads; deviations are from what the reference counts.
+  const bool mla = kind == ConfigKind::kMla;
+  if (mla && options.pair_cta.value_or(false)) return sm100_unsupported("pair_cta is not for mla");
+  const Fa4Config config =
+      mla ? MlaConfig(mla_args(spec, options)).fa4_config : sm100_fa4_config(spec, options);
+  const Fa4Config reference = mla ? MlaConfig(mla_args(resolved.given(), options)).fa4_config
+                                  : Fa4Config(fa4_args(resolved.given(), options));
+  if (config.ov_depth != spec.ov_depth) {
+    return sm100_unsupported(
+        fmt::format("ov_depth is {}; mla has qk_depth less the rope part's 64, {}", spec.ov_depth,
+                    config.ov_depth));
+  }
+  // Lesser depths have the same tiles, which TMA fills up with zeros.
+  Fa4Config::Args least = config.args;
+  least.qk_depth = kLeastDepth;
+  const Fa4Config tiles = config.qk_depth < kLeastDepth ? Fa4Config(least) : config;
+  // NOTE: stages are of this kernel's keys, which are fewer: sm100_choose_ring says how many there
+  // are.
+  if (std::string reason = sm100_why_no_tiles(tiles); !reason.empty()) {
+    return sm100_unsupported(std::move(reason));
+  }
+  plan.swizzle_bytes = config.swizzle_mode;
+  if (options.swizzle_bytes) {
+    deviate(plan.deviations, "swizzle_bytes", std::int64_t{*options.swizzle_bytes},
+            config.swizzle_mode, "mla fixes its swizzles");
+  } else {
+    deviate(plan.deviations, "swizzle_bytes", reference.swizzle_mode, config.swizzle_mode,
+            kSm100WholeLines);
+  }
+  const bool rope_uncounted = config.rope_depth() > 0 && !reference.args.rope_dtype;
+
+  plan.widens_kv = widens_kv(spec);
+  plan.mapped = walks_map(resolved);
+  const Result<std::int64_t> keys = sm100_choose_keys(spec, config, tuned, plan);
+  if (!keys) return keys.error();
+  sm100_choose_work(spec, tuned, plan);
+  Sm100LayoutRequest tile = sm100_layout_request(spec, plan, config);
+  tile.BN = *keys;
+  Sm100Ring ring = sm100_choose_ring(tile);
+  // Two query tiles may leave K and V no room, as with O of 4-byte elements.
+  if (ring.stages() < 2 && !options.num_qo && !config.pair_cta && spec.partition_keys == 0) {
+    tile.num_qo = 1;
+    ring = sm100_choose_ring(tile);
+    constexpr const char* kWhy = "two query tiles leave no room for two stages of K and V";
+    deviate(plan.deviations, "num_qo", config.num_qo(), tile.num_qo, kWhy);
+    deviate(plan.deviations, "BM", config.BM, std::int64_t{kSm100TileRows} * tile.num_qo, kWhy);
+  }
+  if (sm100_has_own_o(tile, tuned)) {
+    tile.own_o = true;
+    ring = sm100_ring_beside_o(tile);
+  }
+  const Result<Sm100Ring> chosen = sm100_tune_ring(tile, ring, tuned);
+  if (!chosen) return chosen.error();
+  const bool ring_is_tuned = chosen->slots != ring.slots || chosen->fused != ring.fused ||
+                             chosen->qk_stages != ring.qk_stages;
+  ring = *chosen;
+  Sm100Variant main = lay_out_fa4(tile, ring.slots, ring.fused, ring.qk_stages);
+  if (main.num_kv_stages < 2) {
+    return sm100_unsupported(
+        fmt::format("{} K/V stages fit the shared memory; the least is 2", main.num_kv_stages));
+  }
+  // The 1Q sibling shares its code: its ring is of the same kind, its K is staged alike, and the
+  // barriers are one list.
+  std::optional<Sm100Variant> sibling;
+  Sm100Ring sibling_ring;
+  // NOTE: where partitions have fixed keys a row's bits are its own: a warpgroup has a query tile
+  // to itself in every launch.
+  if (tile.num_qo == 2 && !config.pair_cta && config.qk_depth <= 256 && spec.partition_keys == 0) {
+    Sm100LayoutRequest one = tile;
+    one.num_qo = 1;
+    one.max_qk_stages = main.num_qk_stages;
+    one.exact_qk_stages = true;
+    one.barrier_num_qo = 2;
+    sibling_ring = sm100_choose_ring(one, ring.fused);
+    Sm100LayoutRequest both = tile;
+    both.barrier_stages = one.barrier_stages = std::max(ring.stages(), sibling_ring.stages());
+    Sm100Variant two = lay_out_fa4(both, ring.slots, ring.fused, ring.qk_stages);
+    sibling = lay_out_fa4(one, sibling_ring.slots, sibling_ring.fused, sibling_ring.qk_stages);
+    share_small_regions(two, *sibling);
+    if (sibling->num_kv_stages >= 2 && fits(two) && fits(*sibling)) {
+      main = std::move(two);
+    } else {
+      sibling.reset();
+    }
+  }
+  sm100_record_ring(
+      reference, main, "",
+      ring_is_tuned ? "tuned" : sm100_ring_reason(ring, reference, main, rope_uncounted),
+      plan.deviations);
+  const char* why_groups = sm100_why_groups(main);
+  deviate(plan.deviations, "fuse_gqa", config.fuse_gqa, main.fuse_gqa, why_groups);
+  deviate(plan.deviations, "BM_eff", config.BM_eff(), main.BM_eff, why_groups);
+  deviate(plan.deviations, "correction_smem_elements", config.correction_smem_elements(),
+          std::int64_t{512}, "a softmax thread ends a row with its sum and its maximum");
+  if (sibling) {
+    const Fa4Config one_reference = reference.switch_1q_config();
+    sm100_record_ring(
+        one_reference, *sibling, "switch_1q_",
+        "it shares the code of the body with two query tiles: a ring of the same kind, one "
+        "list of barriers",
+        plan.deviations);
+    plan.can_switch_to_1q = true;
+    plan.variants.push_back(*std::move(sibling));
+  }
+  plan.variants.insert(plan.variants.begin(), std::move(main));
+
+  const bool deep = config.args.is_mla || config.rope_depth() > 0;
+  const Sm100Budgets of_reference = deep ? Sm100Budgets{184, 96, 48} : Sm100Budgets{192, 88, 40};
+  if (Status status = sm100_assign_roles(of_reference, two_o_budgets(spec), tuned, plan); !status) {
+    return status.error();
+  }
+  plan.cluster = static_cast<int>(config.cta_group());
+  add_tensor_maps(spec, plan.variants.front(), config.swizzle_mode, plan);
+  plan.exp2_pairs = *keys / 2;
+  plan.exp2_fma_pairs = sm100_polynomial_pairs(spec, plan, plan.variants.front());
+  plan.row_copies = tile.row_copies;
+  plan.split = splits(spec);
+  plan.partition_tiles = spec.partition_keys / *keys;
+  return plan;
+}
+
+}  // namespace attnjit

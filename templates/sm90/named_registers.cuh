@@ -48,14 +48,15 @@ ATTNJIT_DEVICE void load_held_q(u32 address) {
       : "memory");
 }
 
-// Statements name eight registers of set `set`, from `i` on.
-#define ATTNJIT_EIGHT                                                                       \
-  "n"(set), "n"(i), "n"(i + 1), "n"(i + 2), "n"(i + 3), "n"(i + 4), "n"(i + 5), "n"(i + 6), \
+// Eight registers of a set, from `i` on, as a statement names them: here and in
+// sm90/score_registers.cuh.
+#define ATTNJIT_EIGHT(SET)                                                                  \
+  "n"(SET), "n"(i), "n"(i + 1), "n"(i + 2), "n"(i + 3), "n"(i + 4), "n"(i + 5), "n"(i + 6), \
       "n"(i + 7)
 
 // A statement that multiplies eight by their rows' factors, and makes four pairs of them by CVT,
 // whose first source is the upper half. Its operands are the pairs, the factors, eight names.
-#define ATTNJIT_PACK(CVT)                                                          \
+#define ATTNJIT_PACK_SCALED(CVT)                                                   \
   asm volatile(                                                                    \
       "{\n.reg .f32 x, y;\n\t"                                                     \
       "mul.f32 x, o%6_%7, %4;\n\tmul.f32 y, o%6_%8, %4;\n\t" CVT                   \
@@ -66,7 +67,7 @@ ATTNJIT_DEVICE void load_held_q(u32 address) {
       " %2, y, x;\n\t"                                                             \
       "mul.f32 x, o%6_%13, %5;\n\tmul.f32 y, o%6_%14, %5;\n\t" CVT " %3, y, x;\n}" \
       : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3])                             \
-      : "f"(factor[0]), "f"(factor[1]), ATTNJIT_EIGHT                              \
+      : "f"(factor[0]), "f"(factor[1]), ATTNJIT_EIGHT(set)                         \
       : "memory")
 
 /// O of kCount registers a thread, laid out as a wgmma accumulator; from kFirst on they are the
@@ -86,7 +87,7 @@ struct OutputRegisters {
         "mov.f32 o%0_%5, 0f00000000;\n\t"
         "mov.f32 o%0_%6, 0f00000000;\n\t"
         "mov.f32 o%0_%7, 0f00000000;\n\t"
-        "mov.f32 o%0_%8, 0f00000000;" ::ATTNJIT_EIGHT
+        "mov.f32 o%0_%8, 0f00000000;" ::ATTNJIT_EIGHT(set)
         : "memory");
     if constexpr (kFrom + 8 < kCount) zero<kFrom + 8>();
   }
@@ -103,7 +104,7 @@ struct OutputRegisters {
         "mul.f32 o%2_%8, o%2_%8, %0;\n\t"
         "mul.f32 o%2_%9, o%2_%9, %1;\n\t"
         "mul.f32 o%2_%10, o%2_%10, %1;" ::"f"(factor[0]),
-        "f"(factor[1]), ATTNJIT_EIGHT
+        "f"(factor[1]), ATTNJIT_EIGHT(set)
         : "memory");
     if constexpr (kFrom + 8 < kCount) scale<kFrom + 8>(factor);
   }
@@ -125,7 +126,7 @@ struct OutputRegisters {
         "mov.f32 %7, o%8_%16;"
         : "=f"(v[0]), "=f"(v[1]), "=f"(v[2]), "=f"(v[3]), "=f"(v[4]), "=f"(v[5]), "=f"(v[6]),
           "=f"(v[7])
-        : ATTNJIT_EIGHT
+        : ATTNJIT_EIGHT(set)
         : "memory");
     use(kFrom, v);
     if constexpr (kFrom + 8 < kEnd) read<kFrom + 8, kEnd>(use);
@@ -139,9 +140,9 @@ struct OutputRegisters {
     constexpr int set = set_of(kFrom), i = place_of(kFrom);
     u32 w[4];
     if constexpr (kBf16) {
-      ATTNJIT_PACK("cvt.rn.bf16x2.f32");
+      ATTNJIT_PACK_SCALED("cvt.rn.bf16x2.f32");
     } else {
-      ATTNJIT_PACK("cvt.rn.f16x2.f32");
+      ATTNJIT_PACK_SCALED("cvt.rn.f16x2.f32");
     }
     use(kFrom, w);
     if constexpr (kFrom + 8 < kEnd) pack<kBf16, kFrom + 8, kEnd>(factor, use);
@@ -269,8 +270,7 @@ ATTNJIT_SCORE_WGMMA(176, 88)
 ATTNJIT_SCORE_WGMMA(192, 96)
 ATTNJIT_SCORE_WGMMA(224, 112)
 
-#undef ATTNJIT_EIGHT
-#undef ATTNJIT_PACK
+#undef ATTNJIT_PACK_SCALED
 #undef ATTNJIT_N8
 #undef ATTNJIT_N10
 #undef ATTNJIT_NAMES16

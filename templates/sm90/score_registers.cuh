@@ -9,11 +9,8 @@
 
 namespace attnjit::sm90 {
 
-// A statement's eight registers, from `i` on: columns 0 and 1 of the thread's first row and of its
-// second one, and columns 2 and 3 of both.
-#define ATTNJIT_EIGHT                                                                        \
-  "n"(kSet), "n"(i), "n"(i + 1), "n"(i + 2), "n"(i + 3), "n"(i + 4), "n"(i + 5), "n"(i + 6), \
-      "n"(i + 7)
+// A statement's eight registers are columns 0 and 1 of the thread's first row and of its second
+// one, and columns 2 and 3 of both.
 
 // clang-format off
 
@@ -43,15 +40,15 @@ namespace attnjit::sm90 {
 // Operands: four sums, the rows' scales and shifts, registers.
 #define ATTNJIT_IN_PLACE(SUM, S0, S1, SCALE, SHIFT, ADD) \
   ATTNJIT_EXP2(S0, S1, S0, S1, SCALE, SHIFT) ADD(SUM, S0, S1)
-#define ATTNJIT_PROBABILITIES(ADD, OUT)                                              \
-  asm volatile(                                                                      \
-      "{\n.reg .f32 x;\n\t"                                                          \
-      ATTNJIT_IN_PLACE("%0", "s%8_%9", "s%8_%10", "%4", "%6", ADD)                   \
-      ATTNJIT_IN_PLACE("%1", "s%8_%11", "s%8_%12", "%5", "%7", ADD)                  \
-      ATTNJIT_IN_PLACE("%2", "s%8_%13", "s%8_%14", "%4", "%6", ADD)                  \
-      ATTNJIT_IN_PLACE("%3", "s%8_%15", "s%8_%16", "%5", "%7", ADD) "}"              \
-      : OUT(sums[0]), OUT(sums[1]), OUT(sums[2]), OUT(sums[3])                       \
-      : "f"(scale[0]), "f"(scale[1]), "f"(shift[0]), "f"(shift[1]), ATTNJIT_EIGHT    \
+#define ATTNJIT_PROBABILITIES(ADD, OUT)                                                 \
+  asm volatile(                                                                         \
+      "{\n.reg .f32 x;\n\t"                                                             \
+      ATTNJIT_IN_PLACE("%0", "s%8_%9", "s%8_%10", "%4", "%6", ADD)                      \
+      ATTNJIT_IN_PLACE("%1", "s%8_%11", "s%8_%12", "%5", "%7", ADD)                     \
+      ATTNJIT_IN_PLACE("%2", "s%8_%13", "s%8_%14", "%4", "%6", ADD)                     \
+      ATTNJIT_IN_PLACE("%3", "s%8_%15", "s%8_%16", "%5", "%7", ADD) "}"                 \
+      : OUT(sums[0]), OUT(sums[1]), OUT(sums[2]), OUT(sums[3])                          \
+      : "f"(scale[0]), "f"(scale[1]), "f"(shift[0]), "f"(shift[1]), ATTNJIT_EIGHT(kSet) \
       : "memory")
 
 // Operands: four sums, four pairs, and then the same. CVT's first source is the upper half.
@@ -66,7 +63,7 @@ namespace attnjit::sm90 {
       ATTNJIT_TO_PAIR("%3", "%7", "s%12_%19", "s%12_%20", "%9", "%11", ADD, CVT) "}"        \
       : OUT(sums[0]), OUT(sums[1]), OUT(sums[2]), OUT(sums[3]), "=r"(w[0]), "=r"(w[1]),     \
         "=r"(w[2]), "=r"(w[3])                                                              \
-      : "f"(scale[0]), "f"(scale[1]), "f"(shift[0]), "f"(shift[1]), ATTNJIT_EIGHT           \
+      : "f"(scale[0]), "f"(scale[1]), "f"(shift[0]), "f"(shift[1]), ATTNJIT_EIGHT(kSet)     \
       : "memory")
 
 // Operands: four pairs, registers.
@@ -74,7 +71,7 @@ namespace attnjit::sm90 {
   asm volatile(CVT " %0, s%4_%6, s%4_%5;\n\t" CVT " %1, s%4_%8, s%4_%7;\n\t"  \
                CVT " %2, s%4_%10, s%4_%9;\n\t" CVT " %3, s%4_%12, s%4_%11;"   \
                : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3])               \
-               : ATTNJIT_EIGHT                                                \
+               : ATTNJIT_EIGHT(kSet)                                          \
                : "memory")
 
 /// S of a tile of N keys, of a set. Each function has a statement for the registers from kFrom on.
@@ -95,7 +92,7 @@ struct ScoreRegisters {
         "mov.f32 %6, s%8_%15;\n\tmov.f32 %7, s%8_%16;"
         : "=f"(v[0]), "=f"(v[1]), "=f"(v[2]), "=f"(v[3]), "=f"(v[4]), "=f"(v[5]), "=f"(v[6]),
           "=f"(v[7])
-        : ATTNJIT_EIGHT
+        : ATTNJIT_EIGHT(kSet)
         : "memory");
     if constexpr (kFrom + 8 < kCount) read<kFrom + 8>(s);
   }
@@ -110,7 +107,7 @@ struct ScoreRegisters {
         "mov.f32 s%8_%13, %4;\n\tmov.f32 s%8_%14, %5;\n\t"
         "mov.f32 s%8_%15, %6;\n\tmov.f32 s%8_%16, %7;"
         ::"f"(v[0]), "f"(v[1]), "f"(v[2]), "f"(v[3]), "f"(v[4]), "f"(v[5]), "f"(v[6]), "f"(v[7]),
-          ATTNJIT_EIGHT
+          ATTNJIT_EIGHT(kSet)
         : "memory");
     if constexpr (kFrom + 8 < kCount) write<kFrom + 8>(s);
   }
@@ -128,7 +125,7 @@ struct ScoreRegisters {
         ATTNJIT_HIDE("s%6_%9", "%1", "%2") ATTNJIT_HIDE("s%6_%10", "%1", "%3")
         ATTNJIT_HIDE("s%6_%13", "%1", "%4") ATTNJIT_HIDE("s%6_%14", "%1", "%5") "}"
         ::"r"(bits[0][word]), "r"(bits[1][word]), "n"(1u << column), "n"(2u << column),
-          "n"(4u << column), "n"(8u << column), ATTNJIT_EIGHT
+          "n"(4u << column), "n"(8u << column), ATTNJIT_EIGHT(kSet)
         : "memory");
     if constexpr (kFrom + 8 < kCount) hide<kFrom + 8>(bits);
   }
@@ -142,7 +139,7 @@ struct ScoreRegisters {
         ATTNJIT_LARGEST("%0", "s%2_%3", "s%2_%4") ATTNJIT_LARGEST("%1", "s%2_%5", "s%2_%6")
         ATTNJIT_LARGEST("%0", "s%2_%7", "s%2_%8") ATTNJIT_LARGEST("%1", "s%2_%9", "s%2_%10") "}"
         : "+f"(largest[0]), "+f"(largest[1])
-        : ATTNJIT_EIGHT
+        : ATTNJIT_EIGHT(kSet)
         : "memory");
     if constexpr (kFrom + 8 < kCount) find_largest<kFrom + 8>(largest);
   }
@@ -195,7 +192,6 @@ struct ScoreRegisters {
 
 // clang-format on
 
-#undef ATTNJIT_EIGHT
 #undef ATTNJIT_HIDE
 #undef ATTNJIT_LARGEST
 #undef ATTNJIT_EXP2

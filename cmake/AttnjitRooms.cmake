@@ -4,8 +4,9 @@
 # COLD: no launch, no lookup of a kernel and no emulated instruction passes through the room. It is compiled at -O1,
 # which takes three quarters of the time that -O3 takes.
 # Where headers are precompiled, eight files of a room or of a test are compiled together: it takes half the time. Their
-# unnamed namespaces are then one, so that no two of them define the same name. BY_FOLDER: the files of each folder of the room
-# are compiled together, so that siblings in two folders may have the same names. APART: each file is compiled alone.
+# unnamed namespaces are then one, so that no two of them define the same name. BY_FOLDER: the files of each folder of
+# the room are compiled together, so that siblings in two folders may have the same names. APART: each file is compiled
+# alone.
 # attnjit_unoptimised(TARGET): the target's own code decides no speed; what it links is optimised. It compiles in half
 # the time.
 # attnjit_together(TARGET): eight files of the target are compiled together, as a room's.
@@ -33,7 +34,8 @@ endif()
 # tree is then compiled anew in another folder.
 set(ATTNJIT_SOURCE_DIR_INCLUDE ${PROJECT_BINARY_DIR}/source_dir)
 file(CONFIGURE OUTPUT ${ATTNJIT_SOURCE_DIR_INCLUDE}/source_dir.h
-  CONTENT "// Made by cmake/AttnjitRooms.cmake.\n#pragma once\n#define ATTNJIT_SOURCE_DIR \"@PROJECT_SOURCE_DIR@\"\n" @ONLY)
+  CONTENT "// Made by cmake/AttnjitRooms.cmake.\n#pragma once\n#define ATTNJIT_SOURCE_DIR \"@PROJECT_SOURCE_DIR@\"\n"
+  @ONLY)
 
 # Precompiled headers: attnjit_headers for the rooms, attnjit_test_headers for the tests. A target that uses them is
 # compiled with the same options and macros.
@@ -147,8 +149,9 @@ function(attnjit_test NAME)
     LABELS ${TEST_LABELS})
 endfunction()
 
-# attnjit_tests(ROOM TEST... LIBS ... [TIMEOUT s]): one program test_ROOM of all TEST_test.cpp, which compiles in half the
-# time of one for each; the tests of each file are named test_ROOM_TEST. Sets ROOM_TEST_filter to their GoogleTest filter.
+# attnjit_tests(ROOM TEST... LIBS ... [TIMEOUT s]): one program test_ROOM of all TEST_test.cpp, which compiles in half
+# the time of one for each; the tests of each file are named test_ROOM_TEST. Sets ROOM_TEST_filter to their GoogleTest
+# filter.
 function(attnjit_tests ROOM)
   cmake_parse_arguments(FILES "" "TIMEOUT" "LIBS" ${ARGN})
   set(tests ${FILES_UNPARSED_ARGUMENTS})

@@ -5,8 +5,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <string>
 
 #include "cli/json.h"
+#include "emulator/decode/program.h"
 
 namespace attnjit::cli {
 namespace {
@@ -16,6 +19,7 @@ using clock::WarpTimes;
 
 constexpr std::int64_t kMostSms = 1 << 10;
 constexpr int kWarpsOfGroup = 4;
+constexpr std::int64_t kMbarrierBytes = 8;
 
 struct RoleTimes {
   std::string name;
@@ -23,9 +27,11 @@ struct RoleTimes {
 };
 
 /// Of a launch, by role.
-std::vector<RoleTimes> by_role(const LaunchTime& launch, std::vector<PlannedKernel::Role> roles) {
+std::vector<RoleTimes> by_role(const LaunchTime& launch, const PlannedKernel* planned) {
   const std::vector<WarpTimes>& warps = launch.slowest.warps;
   const int count = static_cast<int>(warps.size());
+  std::vector<PlannedKernel::Role> roles;
+  if (planned != nullptr) roles = planned->roles;
   if (roles.empty()) {
     for (int i = 0; i < count; i += kWarpsOfGroup)
       roles.push_back({fmt::format("warpgroup {}", i / kWarpsOfGroup), i, kWarpsOfGroup});
@@ -40,6 +46,34 @@ std::vector<RoleTimes> by_role(const LaunchTime& launch, std::vector<PlannedKern
   return all;
 }
 
+/// The mbarrier at an address of shared memory; empty where the plan does not say. NOTE: of a
+/// kernel with two bodies it says where those of the first lie.
+std::string mbarrier_name(const PlannedKernel* planned, std::uint32_t address) {
+  if (planned == nullptr || !planned->low_constants.empty()) return {};
+  for (const MemoryRange& range : planned->smem_map) {
+    if (range.name != "barriers") continue;
+    const std::int64_t number =
+        (std::int64_t{address} - emulator::kSharedBegin - range.begin) / kMbarrierBytes;
+    if (number >= 0 && number < static_cast<std::int64_t>(planned->barriers.size()))
+      return planned->barriers[static_cast<std::size_t>(number)].name;
+  }
+  return {};
+}
+
+/// Cycles by "warpgroup N: BARRIER".
+std::map<std::string, double> waits_by_name(const LaunchTime& launch,
+                                            const PlannedKernel* planned) {
+  std::map<std::string, double> waits;
+  for (const auto& [wait, cycles] : launch.slowest.barrier_waits) {
+    std::string name = wait.cause == clock::Cause::kMbarrier
+                           ? mbarrier_name(planned, wait.barrier)
+                           : fmt::format("barrier {}", wait.barrier);
+    if (name.empty()) name = fmt::format("mbarrier 0x{:x}", wait.barrier);
+    waits[fmt::format("warpgroup {}: {}", wait.warpgroup, name)] += cycles;
+  }
+  return waits;
+}
+
 Json cycles_json(const WarpTimes& times) {
   Json json;
   json["issued"] = times.issued;
@@ -50,7 +84,8 @@ Json cycles_json(const WarpTimes& times) {
 
 double share(double part, double whole) { return whole > 0 ? part / whole : 0; }
 
-Json launch_json(const LaunchTime& launch, const std::vector<RoleTimes>& roles, double sms) {
+Json launch_json(const LaunchTime& launch, const std::vector<RoleTimes>& roles,
+                 const std::map<std::string, double>& waits, double sms) {
   Json json;
   json["entry"] = launch.entry;
   json["us"] = launch.us;
@@ -78,13 +113,13 @@ Json launch_json(const LaunchTime& launch, const std::vector<RoleTimes>& roles, 
   json["busy"] = std::move(units);
   json["roles"] = Json::object();
   for (const RoleTimes& role : roles) json["roles"][role.name] = cycles_json(role.times);
-  json["barrier_waits"] = sm.barrier_waits;
+  json["barrier_waits"] = waits;
   json["sms"] = sms;
   return json;
 }
 
 std::string launch_text(const LaunchTime& launch, const std::vector<RoleTimes>& roles,
-                        bool report) {
+                        const std::map<std::string, double>& waits, bool report) {
   const clock::SmTimes& sm = launch.slowest;
   const double all_cycles = sm.cycles * sm.sms;
   std::string text = fmt::format(
@@ -115,7 +150,7 @@ std::string launch_text(const LaunchTime& launch, const std::vector<RoleTimes>& 
       text += fmt::format("{:>11.1f} %", 100 * share(role.times.stalls[cause], role.times.lived));
   }
   text += "\n  cycles of warps at each barrier\n";
-  for (const auto& [name, cycles] : sm.barrier_waits)
+  for (const auto& [name, cycles] : waits)
     text += fmt::format("  {:<36} {:>12.0f}\n", name, cycles);
   return text;
 }
@@ -161,9 +196,10 @@ Result<Report> time_for_report(const PtxModule& module, const LaunchSequence& se
   double cycles = 0, most = -1;
   for (std::size_t i = 0; i < timed->launches.size(); ++i) {
     const LaunchTime& launch = timed->launches[i];
-    const std::vector<RoleTimes> roles = by_role(launch, std::move(kernels[i].roles));
-    json["launches"].push_back(launch_json(launch, roles, clock::sms_of(options.arch)));
-    report.text += launch_text(launch, roles, timing.report);
+    const std::vector<RoleTimes> roles = by_role(launch, kernels[i].planned);
+    const std::map<std::string, double> waits = waits_by_name(launch, kernels[i].planned);
+    json["launches"].push_back(launch_json(launch, roles, waits, clock::sms_of(options.arch)));
+    report.text += launch_text(launch, roles, waits, timing.report);
     cycles += launch.cycles;
     if (launch.cycles > most) json["roles"] = json["launches"].back()["roles"];
     most = std::max(most, launch.cycles);

@@ -17,8 +17,9 @@ Status check_timing(const TimingArguments& timing, bool trace_alone);
 
 /// What its PTX does not say of a launch's kernel.
 struct TimedKernel {
-  unsigned registers = 0;                  ///< a thread's; 0: not known
-  std::vector<PlannedKernel::Role> roles;  ///< empty: by warpgroup
+  unsigned registers = 0;  ///< a thread's; 0: not known
+  /// Names the warps and the barriers. Null: roles are warpgroups, and barriers their addresses.
+  const PlannedKernel* planned = nullptr;
 };
 
 /// @param kernels by launch; empty: nothing is known

@@ -184,7 +184,7 @@ std::vector<TimedKernel> timed_kernels(const CompiledKernel& compiled, const Ker
     if (launch.kernel < image.entry_usage.size()) {
       kernel.registers = static_cast<unsigned>(image.entry_usage[launch.kernel].registers);
     }
-    kernel.roles = plan.kernels.at(launch.kernel).roles;
+    kernel.planned = &plan.kernels.at(launch.kernel);
     kernels.push_back(std::move(kernel));
   }
   return kernels;

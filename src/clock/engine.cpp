@@ -490,11 +490,8 @@ class Engine {
     const double waited = resume - w.last;
     w.times.stalls[static_cast<std::size_t>(w.wait_cause)] += std::max(0.0, waited);
     if (w.wait_cause == Cause::kMbarrier || w.wait_cause == Cause::kNamedBarrier) {
-      const auto key =
-          w.wait_cause == Cause::kMbarrier
-              ? fmt::format("warpgroup {}: mbarrier 0x{:x}", w.warp->index / 4, w.wait_barrier)
-              : fmt::format("warpgroup {}: barrier {}", w.warp->index / 4, w.wait_barrier);
-      times_.barrier_waits[key] += std::max(0.0, waited);
+      times_.barrier_waits[{static_cast<unsigned>(w.warp->index / 4), w.wait_cause,
+                            w.wait_barrier}] += std::max(0.0, waited);
     }
     if (options_.trace && waited > 0) {
       span({w.last, resume, w.resident->cluster->linear_index(*w.warp->cta),

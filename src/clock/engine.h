@@ -8,9 +8,9 @@
 #pragma once
 
 #include <array>
+#include <compare>
 #include <cstdint>
 #include <map>
-#include <string>
 #include <vector>
 
 #include "attnjit/result.h"
@@ -46,6 +46,15 @@ struct Span {
   std::uint32_t barrier = 0;  ///< shared address, or id
 };
 
+/// Where warps of a warpgroup wait for others.
+struct BarrierWait {
+  unsigned warpgroup = 0;          ///< of the CTA
+  Cause cause = Cause::kMbarrier;  ///< or kNamedBarrier
+  std::uint32_t barrier = 0;       ///< as a span's
+
+  auto operator<=>(const BarrierWait&) const = default;
+};
+
 /// A cluster that an SM was given.
 struct ClusterTime {
   std::uint64_t index = 0;      ///< in the launch
@@ -60,7 +69,7 @@ struct SmTimes {
   std::uint64_t clusters_taken = 0;  ///< that one of them took by launch control
   std::vector<ClusterTime> cluster_times;
   std::vector<WarpTimes> warps;                 ///< by index in the CTA, over all its CTAs
-  std::map<std::string, double> barrier_waits;  ///< cycles of warps, by barrier and warpgroup
+  std::map<BarrierWait, double> barrier_waits;  ///< cycles of warps
   double tensor_busy = 0, copy_busy = 0;
   double loaded_bytes = 0;
   std::map<unsigned, double> loaded_by_buffer;

@@ -200,6 +200,9 @@ TEST_F(Compile, TheClockTellsOfRoles) {
   EXPECT_GT(waited, 0);
   EXPECT_EQ(roles.at("load").at("product").get<double>(), 0);
   EXPECT_GT(roles.at("load").at("issued").get<double>(), 0);
+  // Barriers have the plan's names: a consumer waits for the first K.
+  const Json& waits = json.at("launches")[0].at("barrier_waits");
+  EXPECT_TRUE(waits.contains("warpgroup 1: K 0 full")) << waits;
 }
 
 TEST_F(Compile, AnUnwritableOutputIsOne) {

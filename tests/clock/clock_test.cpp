@@ -137,7 +137,7 @@ TEST(Clock, ABarrierWaitsForTheLastWarp) {
     return l.slowest.warps.at(0).stalls[static_cast<std::size_t>(Cause::kNamedBarrier)];
   };
   EXPECT_DOUBLE_EQ(waited(many) - waited(few), 64 * kP.fma_latency);
-  ASSERT_EQ(many.slowest.barrier_waits.count("warpgroup 0: barrier 0"), 1u);
+  ASSERT_EQ(many.slowest.barrier_waits.count({0, Cause::kNamedBarrier, 0}), 1u);
 }
 
 std::string products(int n, int columns, bool registers) {

@@ -34,7 +34,10 @@ def random_mask(rng):
     def leaf():
         return rng.choice(["causal", {"kind": "sliding_window", "window": rng.randint(1, 300)},
                            {"kind": "chunked", "chunk": rng.randint(1, 200)}])
-    kind = rng.choice(["null", "causal", "causal", "sliding_window", "chunked", "and", "or", "custom"])
+    kind = rng.choice(["null", "causal", "causal", "sliding_window", "chunked", "and", "or", "custom", "materialized"])
+    if kind == "materialized":
+        tensor = {"kind": kind, "dtype": rng.choice(["u8", "bits", "f32", "bf16", "fp16"])}
+        return rng.choice([tensor, {"kind": "and", "of": ["causal", tensor]}])
     if kind == "sliding_window":
         return {"kind": kind, "window": rng.randint(1, 300)}
     if kind == "chunked":

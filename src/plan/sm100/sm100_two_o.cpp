@@ -37,7 +37,10 @@ Result<Sm100Plan> plan_two_o(const ResolvedSpec& resolved, ConfigKind kind,
   plan.reference = kind;
   // Sizes count what the kernel loads; deviations are from what the reference counts.
   const bool mla = kind == ConfigKind::kMla;
-  if (mla && options.pair_cta.value_or(false)) return sm100_unsupported("pair_cta is not for mla");
+  if (mla && options.pair_cta.value_or(false)) {
+    return sm100_unsupported(
+        "pair_cta is not for mla; the same depths without `mla` are computed in pairs");
+  }
   const Fa4Config config =
       mla ? MlaConfig(mla_args(spec, options)).fa4_config : sm100_fa4_config(spec, options);
   const Fa4Config reference = mla ? MlaConfig(mla_args(resolved.given(), options)).fa4_config

@@ -134,19 +134,6 @@ ATTNJIT_DEVICE void tcgen05_ld_32(float (&values)[kCount], int begin, u32 addres
       : "r"(address));
 }
 
-/// tcgen05.ld.red.x32.max: the same, and `maximum` becomes the largest of the 32 (NaN is passed
-/// over). sm_103a has it, sm_100a has not.
-template <int kCount>
-ATTNJIT_DEVICE void tcgen05_ld_max_32(float (&values)[kCount], int begin, float& maximum,
-                                      u32 address) {
-  asm volatile(
-      "tcgen05.ld.red.sync.aligned.32x32b.x32.max.f32 {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,"
-      "%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}, %32, [%33];"
-      : ATTNJIT_OUT8(values, begin), ATTNJIT_OUT8(values, begin + 8),
-        ATTNJIT_OUT8(values, begin + 16), ATTNJIT_OUT8(values, begin + 24), "=f"(maximum)
-      : "r"(address));
-}
-
 /// tcgen05.ld.16x32bx2.x32 into values[0..31], which are defined after tcgen05_wait_ld_32.
 template <int kSplit>
 ATTNJIT_DEVICE void tcgen05_ld_half_32(float (&values)[32], u32 address) {
@@ -175,15 +162,6 @@ ATTNJIT_DEVICE void tcgen05_wait_ld_32(float (&values)[kCount], int begin) {
   asm volatile("tcgen05.wait::ld.sync.aligned;"
                : ATTNJIT_INOUT8(values, begin), ATTNJIT_INOUT8(values, begin + 8),
                  ATTNJIT_INOUT8(values, begin + 16), ATTNJIT_INOUT8(values, begin + 24)::"memory");
-}
-
-/// The same of tcgen05_ld_max_32.
-template <int kCount>
-ATTNJIT_DEVICE void tcgen05_wait_ld_max_32(float (&values)[kCount], int begin, float& maximum) {
-  asm volatile("tcgen05.wait::ld.sync.aligned;"
-               : ATTNJIT_INOUT8(values, begin), ATTNJIT_INOUT8(values, begin + 8),
-                 ATTNJIT_INOUT8(values, begin + 16), ATTNJIT_INOUT8(values, begin + 24),
-                 "+f"(maximum)::"memory");
 }
 
 template <int kCount>

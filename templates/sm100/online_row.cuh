@@ -53,6 +53,17 @@ ATTNJIT_DEVICE void add_columns(u64 (&sums)[4], const float* s) {
       : "f"(s[0]), "f"(s[1]), "f"(s[2]), "f"(s[3]), "f"(s[4]), "f"(s[5]), "f"(s[6]), "f"(s[7]));
 }
 
+/// The sum of four pairs. NOTE: a statement, for compile time.
+ATTNJIT_DEVICE float sum_of_pairs(const u64 (&sums)[4]) {
+  float sum;
+  asm("{\n.reg .b64 x, y;\n.reg .f32 a, b;\n\t"
+      "add.rn.f32x2 x, %1, %2;\n\tadd.rn.f32x2 y, %3, %4;\n\tadd.rn.f32x2 x, x, y;\n\t"
+      "mov.b64 {a, b}, x;\n\tadd.f32 %0, a, b;\n}"
+      : "=f"(sum)
+      : "l"(sums[0]), "l"(sums[1]), "l"(sums[2]), "l"(sums[3]));
+  return sum;
+}
+
 /// The sum of a row, by four chains of pairs.
 template <int kCount>
 ATTNJIT_DEVICE float row_sum(const float (&s)[kCount]) {
@@ -61,9 +72,7 @@ ATTNJIT_DEVICE float row_sum(const float (&s)[kCount]) {
   for (int i = 0; i < 4; ++i) sums[i] = pair_bits({s[2 * i], s[2 * i + 1]});
 #pragma unroll
   for (int i = 8; i < kCount; i += 8) add_columns(sums, s + i);
-  const FloatPair all = add_pair(add_pair(pair_of(sums[0]), pair_of(sums[1])),
-                                 add_pair(pair_of(sums[2]), pair_of(sums[3])));
-  return all.x + all.y;
+  return sum_of_pairs(sums);
 }
 
 #define ATTNJIT_SCALE2(i, j) \

@@ -123,14 +123,11 @@ ATTNJIT_DEVICE void hide_columns(u32 columns, u32 word) {
 
 /// The same of 32 columns that no row sees.
 ATTNJIT_DEVICE void hide_all_columns(u32 columns) {
-  const float hidden = -infinity();
-#pragma unroll
-  for (int i = 0; i < 32; i += 8) {
-    asm volatile("tcgen05.st.sync.aligned.32x32b.x8.b32 [%0], {%1,%1,%1,%1,%1,%1,%1,%1};" ::"r"(
-                     columns + static_cast<u32>(i)),
-                 "f"(hidden)
-                 : "memory");
-  }
+  asm volatile(
+      "tcgen05.st.sync.aligned.32x32b.x32.b32 [%0], {%1,%1,%1,%1,%1,%1,%1,%1,%1,%1,%1,%1,%1,%1,%1,"
+      "%1,%1,%1,%1,%1,%1,%1,%1,%1,%1,%1,%1,%1,%1,%1,%1,%1};" ::"r"(columns),
+      "f"(-infinity())
+      : "memory");
 }
 
 /// Hides what a warp's rows of S do not see, before they are read for good. `words` has 32 columns

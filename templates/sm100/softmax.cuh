@@ -8,6 +8,7 @@
 #include "sm100/exponential.cuh"
 #include "sm100/online_row.cuh"
 #include "sm100/scales.cuh"
+#include "sm100/score_registers.cuh"
 #include "sm100/scores.cuh"
 #include "sm100/work.cuh"
 
@@ -52,31 +53,54 @@ ATTNJIT_DEVICE void exponentiate(float (&s)[Config::kTileN], float log2_scale, f
   }
 }
 
+/// Which pairs of a group of eight columns are computed by polynomial, a bit each.
+template <class Config>
+constexpr int polynomials_of(int group) {
+  constexpr int kFirstPairs = Config::kPvKeys0 / 2;
+  constexpr int kSpread = Config::kExp2FmaPairs <= kFirstPairs ? kFirstPairs : Config::kTileN / 2;
+  int bits = 0;
+  for (int i = 0; i < 4; ++i) {
+    if (by_polynomial<Config::kExp2FmaPairs, kSpread>(4 * group + i)) bits |= 1 << i;
+  }
+  return bits;
+}
+
+/// The same of scores in registers with names, from group kGroup on.
+template <class Config, int kGroup = 0>
+ATTNJIT_DEVICE void exponentiate_named(u64 factors, u64 offsets, u32 p, const Smem<Config>& smem,
+                                       int warpgroup) {
+  using Layout = LayoutOf<Config>;
+  constexpr int kBatch = 4 / Layout::kElementBytes;  // groups in eight words of P
+  constexpr int kNext = kGroup + kBatch;
+  exponentiate_group<kGroup, polynomials_of<Config>(kGroup)>(factors, offsets);
+  exponentiate_group<kGroup + 1, polynomials_of<Config>(kGroup + 1)>(factors, offsets);
+  if constexpr (kBatch == 4) {
+    exponentiate_group<kGroup + 2, polynomials_of<Config>(kGroup + 2)>(factors, offsets);
+    exponentiate_group<kGroup + 3, polynomials_of<Config>(kGroup + 3)>(factors, offsets);
+  }
+  store_probabilities<Layout::kPvOperand, kGroup>(p + static_cast<u32>(8 * kGroup / kBatch));
+  if constexpr (8 * kNext == Config::kPvKeys0 || 8 * kNext == Config::kTileN) {
+    tcgen05_wait_st();
+    tcgen05_fence_before();
+    smem.arrive_warp_at_leader(smem.p_full(warpgroup, 8 * kNext == Config::kTileN ? 1 : 0));
+  }
+  if constexpr (8 * kNext < Config::kTileN) {
+    exponentiate_named<Config, kNext>(factors, offsets, p, smem, warpgroup);
+  }
+}
+
 /// Batches of 32 columns of a row of S, which are loaded one ahead of the other.
-template <class Config, bool kWithMaximum>
+template <class Config>
 struct ScoreBatches {
   u32 columns;  ///< of S, in this warp's lanes
-  float maximum[2] = {};
 
   ATTNJIT_DEVICE void load(float (&s)[Config::kTileN], int begin) {
-    if constexpr (kWithMaximum) {
-      tcgen05_ld_max_32(s, begin, maximum[begin / 32 & 1], columns + static_cast<u32>(begin));
-    } else {
-      tcgen05_ld_32(s, begin, columns + static_cast<u32>(begin));
-    }
+    tcgen05_ld_32(s, begin, columns + static_cast<u32>(begin));
   }
-  /// Waits for a batch, loads the next one, and returns the largest score of the batch, where the
-  /// load finds it.
-  ATTNJIT_DEVICE float next(float (&s)[Config::kTileN], int begin) {
-    const int own = begin / 32 & 1;
-    if constexpr (kWithMaximum) {
-      tcgen05_wait_ld_max_32(s, begin, maximum[own]);
-    } else {
-      tcgen05_wait_ld_32(s, begin);
-    }
-    const float largest = maximum[own];
+  /// Waits for a batch, and loads the next one.
+  ATTNJIT_DEVICE void next(float (&s)[Config::kTileN], int begin) {
+    tcgen05_wait_ld_32(s, begin);
     if (begin + 32 < Config::kTileN) load(s, begin + 32);
-    return largest;
   }
 };
 
@@ -86,10 +110,10 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
   using Layout = LayoutOf<Config>;
   constexpr int kBatches = Config::kTileN / 32;
   constexpr bool kByToken = kKeysHaveScales<Config>;
-  // The loads find the maximum of scores that are used as they are.
-  constexpr bool kMaximumByLoad = Config::kMaximumByLoad && ScoreMod::kIdentity && !kByToken;
-  // What a mask hides is hidden in tensor memory, unless scores change behind that.
-  constexpr bool kHidesInPlace = ScoreMod::kIdentity && !kByToken;
+  // Scores are used as they are: they lie in registers with names, and what a mask hides is hidden
+  // in tensor memory, before they are loaded.
+  constexpr bool kNamed = ScoreMod::kIdentity && !kByToken;
+  if constexpr (kNamed) name_scores();
   const int row = static_cast<int>(threadIdx.x & 127u);
   const int warp = warp_uniform(static_cast<int>(threadIdx.x >> 5));
   const u32 lanes = Tmem<Config>::lanes(warp);
@@ -249,42 +273,39 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
         s_parity ^= 1;
       }
       tcgen05_fence_after();
-      if constexpr (kHidesInPlace) {
+      if constexpr (kNamed) {
         if (partial) hide_in_place(s_columns, words);
       }
-      float s[Config::kTileN];
       float maxima[4] = {online.maximum, kMaxFloor, kMaxFloor, kMaxFloor};
-      ScoreBatches<Config, kMaximumByLoad> batches{s_columns};
-      batches.load(s, 0);
-      if constexpr (interprets<ScoreMod>()) {
+      [[maybe_unused]] float s[Config::kTileN];
+      if constexpr (kNamed) {
+        ScoreRegisters<Config>::read(s_columns, maxima);
+      } else {
+        ScoreBatches<Config> batches{s_columns};
+        batches.load(s, 0);
+        if constexpr (interprets<ScoreMod>()) {
 #pragma unroll
-        for (int begin = 0; begin < Config::kTileN; begin += 32) {
-          batches.next(s, begin);
-          if constexpr (kByToken) key_scales.multiply(s, begin);
+          for (int begin = 0; begin < Config::kTileN; begin += 32) {
+            batches.next(s, begin);
+            if constexpr (kByToken) key_scales.multiply(s, begin);
+          }
+          coord.kv_idx = first_kv;
+          modify_all<ScoreMod>(s, coord, scale, params);
         }
-        coord.kv_idx = first_kv;
-        modify_all<ScoreMod>(s, coord, scale, params);
-      }
 #pragma unroll
-      for (int batch = 0; batch < kBatches; ++batch) {
-        const int begin = 32 * batch;
-        [[maybe_unused]] float largest = 0.0f;
-        if constexpr (!interprets<ScoreMod>()) {
-          largest = batches.next(s, begin);
-          coord.kv_idx = first_kv + begin;
-          if constexpr (kByToken) key_scales.multiply(s, begin);
-          modify<ScoreMod>(s, begin, coord, state, scale, params);
-        }
-        if constexpr (kByToken) key_scales.weigh(s, begin, log2_scale);
-        if constexpr (!kHidesInPlace) {
+        for (int batch = 0; batch < kBatches; ++batch) {
+          const int begin = 32 * batch;
+          if constexpr (!interprets<ScoreMod>()) {
+            batches.next(s, begin);
+            coord.kv_idx = first_kv + begin;
+            if constexpr (kByToken) key_scales.multiply(s, begin);
+            modify<ScoreMod>(s, begin, coord, state, scale, params);
+          }
+          if constexpr (kByToken) key_scales.weigh(s, begin, log2_scale);
           if (partial) hide(s, begin, words[batch]);
-        }
-        if constexpr (kMaximumByLoad) {
-          maxima[batch & 3] = fmaxf(maxima[batch & 3], largest);
-          continue;
-        }
 #pragma unroll
-        for (int i = 0; i < 32; i += 8) take_maxima(maxima, s + begin + i);
+          for (int i = 0; i < 32; i += 8) take_maxima(maxima, s + begin + i);
+        }
       }
       const float tile_maximum = max3(fmaxf(maxima[0], maxima[1]), maxima[2], maxima[3]);
       const float to_exponents = kByToken ? 1.0f : log2_scale;
@@ -294,7 +315,13 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
         store_shared(slot, factor);
         hand_over_statistic();
       }
-      exponentiate<Config>(s, to_exponents, origin(online.maximum), s_columns, smem, buffer);
+      if constexpr (kNamed) {
+        const float offset = -origin(online.maximum);
+        exponentiate_named<Config>(pair_bits({to_exponents, to_exponents}),
+                                   pair_bits({offset, offset}), s_columns, smem, buffer);
+      } else {
+        exponentiate<Config>(s, to_exponents, origin(online.maximum), s_columns, smem, buffer);
+      }
       // Off the critical path: P is handed over. No S follows the last factor that would tell of
       // its read.
       if (step == steps - 1 && (!Config::kOneWorkTile || Layout::kPair || step > 0)) {
@@ -302,6 +329,8 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
       }
       if constexpr (kByToken) {
         online.sum += key_scales.row_sum(s);
+      } else if constexpr (kNamed) {
+        online.sum += ScoreRegisters<Config>::row_sum();
       } else {
         online.sum += row_sum(s);
       }

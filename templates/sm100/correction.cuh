@@ -3,6 +3,7 @@
 // with its LSE, in the output's type, in shared memory for the store warp.
 #pragma once
 
+#include "sm100/output_registers.cuh"
 #include "sm100/softmax.cuh"
 
 namespace attnjit::sm100 {
@@ -82,6 +83,20 @@ ATTNJIT_DEVICE void stage_output(u32 row, int column, const float (&o)[16]) {
   stage_words<Config>(row, column, words);
 }
 
+/// Whether columns of O are in registers with names: where all that is done with them is to pack
+/// them to 16 bits for the store warp.
+template <class Config>
+constexpr bool kNamedOutput = Config::kOutputBytes == 2 && !Config::kSplit && !Config::kRagged;
+
+/// stage_words of those that are packed there.
+template <class Config>
+ATTNJIT_DEVICE void stage_packed(u32 row, int column) {
+  const int chunk = column / LayoutOf<Config>::kOutputUnitColumns;  // of 16 bytes, even
+  const u32 first = (row ^ static_cast<u32>((chunk & 7) << 4)) +
+                    static_cast<u32>(chunk / 8 * LayoutOf<Config>::kOBlockBytes);
+  OutputRegisters::store(first, first ^ 16u);
+}
+
 /// Lets the first product of a work tile write a warpgroup's O.
 template <class Config>
 ATTNJIT_DEVICE void give_o(const Smem<Config>& smem, int warpgroup) {
@@ -119,22 +134,38 @@ template <class Config>
 ATTNJIT_DEVICE void stage_tile(const Smem<Config>& smem, Ring& ring, u32 o, float scale,
                                u32 in_block, int warpgroup) {
   using Layout = LayoutOf<Config>;
-  float next[16];
-  tcgen05_ld_16(next, 0, o);
+  [[maybe_unused]] float next[16];
+  const auto load = [&](u32 address) {
+    if constexpr (kNamedOutput<Config>) {
+      OutputRegisters::load(address);
+    } else {
+      tcgen05_ld_16(next, 0, address);
+    }
+  };
+  load(o);
 #pragma unroll 1
   for (int column = 0; column < Layout::kOutputColumns; column += 16) {
     const int in_buffer = column % Layout::kOutputBlockColumns;
     if (in_buffer == 0) await_buffer(smem, ring);
-    tcgen05_wait_ld_16(next, 0);
-    u32 now[4 * Config::kOutputBytes];
-    pack_scaled_output<Config>(now, next, scale);
+    [[maybe_unused]] u32 now[4 * Config::kOutputBytes];
+    if constexpr (kNamedOutput<Config>) {
+      OutputRegisters::pack<Config::kOutputBf16>(scale);
+    } else {
+      tcgen05_wait_ld_16(next, 0);
+      pack_scaled_output<Config>(now, next, scale);
+    }
     const bool last = column + 16 == Layout::kOutputColumns;
     if (last) {
       give_o_back(smem, warpgroup);
     } else {
-      tcgen05_ld_16(next, 0, o + static_cast<u32>(column + 16));
+      load(o + static_cast<u32>(column + 16));
     }
-    stage_words<Config>(smem.o_buffer(ring.stage) + in_block, in_buffer, now);
+    const u32 row = smem.o_buffer(ring.stage) + in_block;
+    if constexpr (kNamedOutput<Config>) {
+      stage_packed<Config>(row, in_buffer);
+    } else {
+      stage_words<Config>(row, in_buffer, now);
+    }
     if (last || in_buffer + 16 == Layout::kOutputBlockColumns) hand_over_block(smem, ring);
   }
 }
@@ -229,6 +260,7 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
   u32 o_parity = 0;
   u32 q_parity = 3;
   Ring o_ring;  // O's buffers
+  if constexpr (kNamedOutput<Config>) OutputRegisters::name();
 
   const auto wait = [&](u32 barrier, u32& parities, int index) {
     smem.wait(barrier, static_cast<int>(parities >> index & 1u));
@@ -390,19 +422,38 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
       }
 #pragma unroll 1
       for (int column = 0; column < Layout::kOutputColumns; column += 16) {
-        float values[16] = {};
-        if (any) take_output(values, o + static_cast<u32>(column), weight_0);
-        if (second) add_output(values, other + static_cast<u32>(column), weight_1);
+        [[maybe_unused]] float values[16];
+        if constexpr (kNamedOutput<Config>) {
+          if (any) {
+            OutputRegisters::take(o + static_cast<u32>(column), weight_0);
+          } else {
+            OutputRegisters::zero();
+          }
+          if (second) OutputRegisters::add(other + static_cast<u32>(column), weight_1);
+          OutputRegisters::pack<Config::kOutputBf16>(1.0f);
+        } else {
+#pragma unroll
+          for (int i = 0; i < 16; ++i) values[i] = 0.0f;
+          if (any) take_output(values, o + static_cast<u32>(column), weight_0);
+          if (second) add_output(values, other + static_cast<u32>(column), weight_1);
+        }
+        const auto stage = [&](u32 row, int in_row) {
+          if constexpr (kNamedOutput<Config>) {
+            stage_packed<Config>(row, in_row);
+          } else {
+            stage_output<Config>(row, in_row, values);
+          }
+        };
         if (merged) {
           if (partial != nullptr) write_partial<Config>(partial, column, values);
         } else if (Config::kRagged && direct) {
           if (output != nullptr) write_output<Config>(output, column, values);
         } else if constexpr (Layout::kOOverQ) {
-          stage_output<Config>(smem.q(tile) + in_block, column, values);
+          stage(smem.q(tile) + in_block, column);
         } else {
           const int in_buffer = column % Layout::kOutputBlockColumns;
           if (in_buffer == 0) await_buffer(smem, o_ring);
-          stage_output<Config>(smem.o_buffer(o_ring.stage) + in_block, in_buffer, values);
+          stage(smem.o_buffer(o_ring.stage) + in_block, in_buffer);
           if (in_buffer + 16 == Layout::kOutputBlockColumns ||
               column + 16 == Layout::kOutputColumns) {
             hand_over_block(smem, o_ring);

@@ -178,6 +178,18 @@ ATTNJIT_DEVICE void mbarrier_wait(u32 barrier, int parity) {
   } while (done == 0);
 }
 
+/// The same in one statement. NOTE: for compile time: each loop that the optimiser is given costs
+/// more than what is in it (docs/compile.md). sm_90a's kernels have the loop above: their code is
+/// longer with this.
+ATTNJIT_DEVICE void mbarrier_await(u32 barrier, int parity) {
+  asm volatile(
+      "{\n.reg .pred p;\n"
+      "again:\n\tmbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n\t"
+      "@!p bra again;\n}" ::"r"(barrier),
+      "r"(parity)
+      : "memory");
+}
+
 /// mbarrier.try_wait.parity.acquire.cluster (9.7.13.15), repeated: for arrivals from other CTAs.
 ATTNJIT_DEVICE void mbarrier_wait_cluster(u32 barrier, int parity) {
   u32 done;

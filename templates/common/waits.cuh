@@ -47,10 +47,13 @@ ATTNJIT_DEVICE void init_barriers_by_warp(u32 first) {
   }
 }
 
-/// One arrival for the warp, after what all its lanes did before.
+/// One arrival for the warp, after what all its lanes did before. NOTE: a statement, without a
+/// branch, for compile time.
 ATTNJIT_DEVICE void arrive_warp(u32 barrier) {
-  __syncwarp();
-  if (elect_one()) mbarrier_arrive(barrier);
+  asm volatile(
+      "{\n.reg .pred p;\n\tbar.warp.sync 0xffffffff;\n\telect.sync _|p, 0xffffffff;\n\t"
+      "@p mbarrier.arrive.shared::cta.b64 _, [%0];\n}" ::"r"(barrier)
+      : "memory");
 }
 
 /// Traps unless shared memory begins where swizzled tiles can: one thread. NOTE: opaque: the

@@ -249,6 +249,13 @@ struct Smem : CtaMemory<Config> {
   using CtaMemory<Config>::barrier;
   using CtaMemory<Config>::base;
 
+  ATTNJIT_DEVICE void wait(u32 barrier, int parity) const {
+    if constexpr (Config::kDebugWaits) {
+      CtaMemory<Config>::wait(barrier, parity);
+    } else {
+      mbarrier_await(barrier, parity);
+    }
+  }
   /// Whether products of this CTA, or of the pair, are issued here.
   ATTNJIT_DEVICE static bool leads() {
     if constexpr (Layout::kPair) return cluster_rank() == 0;

@@ -329,20 +329,15 @@ struct SaidWork {
   u32 address;
 
   ATTNJIT_DEVICE bool none() const { return word(0) < 0; }
+  /// NOTE: four words a statement, for compile time: each role reads it.
   ATTNJIT_DEVICE WorkTile all() const {
     WorkTile work;
-    work.batch = word(0);
-    work.head = word(1);
+    load(0, work.batch, work.head, work.q_len, work.kv_len);
     work.kv_head = work.head / Config::kGroup;
-    work.q_len = word(2);
-    work.kv_len = word(3);
-    work.q_begin = word(4);
-    work.first_position = word(5);
+    load(16, work.q_begin, work.first_position, work.num_qo, work.partition);
     // NOTE: said twice, so that what is shared by one query tile's warpgroups is not compiled.
-    work.num_qo = LayoutOf<Config>::kAlwaysTwo ? 2 : word(6);
-    work.partition = word(7);
-    work.seen_0 = {word(8), word(9)};
-    work.seen_1 = {word(10), word(11)};
+    if constexpr (LayoutOf<Config>::kAlwaysTwo) work.num_qo = 2;
+    load(32, work.seen_0.begin, work.seen_0.end, work.seen_1.begin, work.seen_1.end);
     if constexpr (Config::kRaggedKv) work.kv_begin = word(12);
     if constexpr (Config::kMapped) {
       work.list_row = word(13);
@@ -361,6 +356,14 @@ struct SaidWork {
   }
 
  private:
+  ATTNJIT_DEVICE void load(u32 from, int& a, int& b, int& c, int& d) const {
+    u32 words[4];
+    load_shared_v4(address + from, words[0], words[1], words[2], words[3]);
+    a = static_cast<int>(words[0]);
+    b = static_cast<int>(words[1]);
+    c = static_cast<int>(words[2]);
+    d = static_cast<int>(words[3]);
+  }
   ATTNJIT_DEVICE int word(int i) const {
     return static_cast<int>(load_shared_word(address + static_cast<u32>(4 * i)));
   }

@@ -144,7 +144,9 @@ struct WideningCopies {
       if (i == 0) store_listed<Config>(smem, stage, rows.warp, rows.lane, place);
     }
     store_part(part, smem.kv(stage, block));
-    arrive_warp(smem.kv_full(stage, block));
+    // NOTE: not arrive_warp(): sm_90a's code would be another one, which no GPU has run.
+    __syncwarp();
+    if (elect_one()) mbarrier_arrive(smem.kv_full(stage, block));
   }
 
   /// NOTE: one half of 16 e4m3 after the other, for registers.

@@ -13,7 +13,7 @@ const std::vector<Rule>& order_rules() {
       {"", "retry loop removed", "mbarrier.try_wait", R"(mbarrier\.try_wait(\S+) (\S+), \[(\S+)\], (\S+);)", "$& setp.eq.u32 $2, 0, 0;", 12},
       {"", "parity of a wait always 0", "mbarrier.try_wait", R"(mbarrier\.try_wait(\S+) (\S+), \[(\S+)\], (\S+);)", "mbarrier.try_wait$1 $2, [$3], 0;", 3},
       {"", "parity of a wait always 1", "mbarrier.try_wait", R"(mbarrier\.try_wait(\S+) (\S+), \[(\S+)\], (\S+);)", "mbarrier.try_wait$1 $2, [$3], 1;", 3},
-      {"", "arrival twice", "mbarrier.arrive", R"(mbarrier\.arrive(\.release\.cluster)?\.shared\S+ _, \[\S+\];)", "$& $&", 4},
+      {"", "arrival twice", "mbarrier.arrive", R"((@\S+ )?mbarrier\.arrive(\.release\.cluster)?\.shared\S+ _, \[\S+\];)", "$& $&", 4},
       {"sm90 exchange", "arrival removed", "mbarrier.arrive", R"(mbarrier\.arrive\S+ _, \[\S+\];)", ";", 2},
       {"sm90 exchange", "cluster barrier removed", "barrier.cluster.wait", R"(barrier\.cluster\.wait\S*;)", ";", 2},
       {"", "arrival count doubled", "mbarrier.init", R"(mbarrier\.init(\S+) \[(\S+)\], (\S+);)",

@@ -65,7 +65,7 @@ const std::vector<Rule>& template_rules() {
       {"sm_100a", "arrival count one less", "mbarrier.init", R"(mbarrier\.init(\S+) \[(\S+)\], (\S+);)",
        "{ .reg .b32 count; sub.s32 count, $3, 1; mbarrier.init$1 [$2], count; }", 8},
       {"sm_100a", "mbarrier.init removed", "mbarrier.init", R"(mbarrier\.init\S+ \[\S+\], \S+;)", ";", 3},
-      {"sm_100a", "arrival removed", "mbarrier.arrive.shared", R"(mbarrier\.arrive\.shared\S+ _, \[\S+\];)", ";", 30},
+      {"sm_100a", "arrival removed", "mbarrier.arrive.shared", R"((@\S+ )?mbarrier\.arrive\.shared\S+ _, \[\S+\];)", ";", 30},
       {"sm_100a", "arrival at the next barrier", "mbarrier.arrive.shared", R"(mbarrier\.arrive\.shared(\S+) _, \[(\S+)\];)", "mbarrier.arrive.shared$1 _, [$2+8];", 4},
       {"sm_100a", "expect_tx 16 bytes more", "expect_tx", R"((mbarrier\.arrive\.expect_tx\S+ _, \[\S+\]), (\S+);)",
        "{ .reg .b32 bytes; add.s32 bytes, $2, 16; $1, bytes; }", 3},

@@ -198,10 +198,61 @@ TEST(MapPlan, IsMadeWhereAskedFor) {
     EXPECT_TRUE(listed.supported) << listed.reason;
     ASSERT_TRUE(listed.map);
     EXPECT_FALSE(listed.map->bits);
-    spec.group = spec.num_q_heads;
-    spec.mla = Mla::kDecode;
-    spec.qk_depth = 576;
-    EXPECT_NE(plan_of(spec, options).reason.find("mask_map"), std::string::npos);
+  }
+}
+
+// The reason names what keeps a kernel from walking a map, and only where one is asked for.
+TEST(MapPlan, ThatCannotBeHadIsRefusedByItsCause) {
+  PlanOptions options;
+  options.mask_map = true;
+  const auto refusal = [&](const AttentionSpec& spec) {
+    const std::string reason = plan_of(spec, options).reason;
+    EXPECT_NE(reason.find("mask_map"), std::string::npos) << reason;
+    return reason;
+  };
+  for (const Arch arch : {Arch::kSm90a, Arch::kSm100a}) {
+    AttentionSpec spec = map_spec("kv_idx <= q_idx");
+    spec.arch = arch;
+    AttentionSpec deep = spec;
+    deep.qk_depth = 512;
+    EXPECT_TRUE(plan_of(deep).supported);
+    EXPECT_NE(refusal(deep).find("depths up to 256"), std::string::npos);
+    AttentionSpec absorbed = spec;
+    absorbed.group = absorbed.num_q_heads;
+    absorbed.mla = Mla::kDecode;
+    absorbed.qk_depth = 576;
+    EXPECT_NE(refusal(absorbed).find("absorbed MLA"), std::string::npos);
+  }
+  AttentionSpec tensor = map_spec("");
+  tensor.qk_depth = 256;
+  tensor.mask = {};
+  tensor.mask.kind = MaskSpec::Kind::kMaterialized;
+  EXPECT_NE(refusal(tensor).find("registers"), std::string::npos);
+  options.pair_cta = true;
+  AttentionSpec pair = map_spec(kDocuments);
+  pair.arch = Arch::kSm100a;
+  EXPECT_NE(refusal(pair).find("pair_cta"), std::string::npos);
+}
+
+// Heads of a group that is no power of two are walked one by one, with rows that are whole
+// positions; or all together, where a sequence's rows are all in one tile.
+TEST(MapPlan, OfGroupsOfAnySize) {
+  for (const Arch arch : {Arch::kSm100a, Arch::kSm103a}) {
+    for (const int group : {1, 3, 5, 6, 7, 10, 12, 71, 256}) {
+      AttentionSpec spec = map_spec(kDocuments, 2 * group, group);
+      spec.arch = arch;
+      const KernelPlan plan = plan_of(spec);
+      ASSERT_TRUE(plan.map) << group;
+      EXPECT_TRUE(plan.sm100->mapped);
+      EXPECT_EQ(plan.map->packed_heads, 1);
+      const auto sequence = launches_of(plan, shapes_of(2, 300, 1000));
+      ASSERT_TRUE(sequence) << sequence.error().to_string();
+      EXPECT_EQ(sequence->launches.front().entry, "attnjit_map");
+      spec.max_q_len = 1;
+      const KernelPlan decodes = plan_of(spec);
+      ASSERT_TRUE(decodes.map) << group;
+      EXPECT_EQ(decodes.map->packed_heads, group <= 128 ? group : 1);
+    }
   }
 }
 

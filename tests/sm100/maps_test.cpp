@@ -43,6 +43,22 @@ TEST_F(Sm100Maps, SequencesAndHeads) {
   if (in_proof()) expect_maps(maps_spec(64, by_head, 4, 4), {{70}, {400}}, {documents_of(150)});
 }
 
+// Groups that are no power of two: heads apart, which share a map, and all of a decode's in a tile.
+TEST_F(Sm100Maps, GroupsOfAnySize) {
+  expect_maps(maps_spec(64, causal_documents(), 5, 5), {{300}, {450}}, {documents_of(100)});
+  AttentionSpec steps = of_sequences(maps_spec(128, causal_documents(), 14, 7), 16, true);
+  steps.max_q_len = 3;
+  expect_maps(steps, {{3, 0, 1, 2}, {300, 30, 200, 500}}, {documents_of(90)});
+  if (!in_proof()) return;
+  expect_maps(maps_spec(128, documents_by_head(), 6, 6), {{130}, {400}}, {documents_of(150)});
+  expect_maps(of_sequences(maps_spec(64, tensor_mask(Dtype::kU8), 6, 3), 64, true),
+              ragged_lengths(), {}, 3);
+  expect_maps(with_group(one_o(causal_documents()), 12, 12), {{70}, {300}}, {documents_of(100)});
+  steps.num_partitions = 3;
+  expect_maps(steps, {{3, 0, 1, 2}, {700, 30, 200, 500}}, {documents_of(90)});
+  expect_given_lists_over_built_in_masks(with_group(maps_spec(64, {}), 10, 5));
+}
+
 TEST_F(Sm100Maps, Sequences) {
   const Lengths lengths = ragged_lengths();
   const std::vector<verify::ParamArgument> params{documents_of(90)};

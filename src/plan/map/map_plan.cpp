@@ -6,10 +6,10 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 
@@ -132,6 +132,22 @@ bool has_registers(const AttentionSpec& spec) {
   return has_lists(spec) || spec.qk_depth <= kMostDepth;
 }
 
+/// Why the kernel of a spec can walk no map; empty: it can.
+std::string_view why_none_walked(const ResolvedSpec& spec) {
+  if (!family_of(spec).maps) {
+    return "only kernels of depths up to 256 walk one, and of those none of absorbed MLA";
+  }
+  // NOTE: a work tile of a pair of CTAs has four rows of blocks, and a list has two at most.
+  if (spec.options().pair_cta.value_or(false)) {
+    return "CTAs that multiply alone walk one: pair_cta is to be false";
+  }
+  // NOTE: beside what reads a tensor a list of tiles spills in sm_90a's deepest bodies.
+  if (spec::materialized(spec->mask) != nullptr && !has_registers(spec)) {
+    return "sm_90a has no registers for one beside a tensor at depths above 192";
+  }
+  return {};
+}
+
 bool wants_map(const ResolvedSpec& spec) { return spec.options().mask_map.value_or(false); }
 
 std::int32_t blocks_of(std::int32_t length) {
@@ -193,15 +209,11 @@ void place_map(const KernelPlan& plan, const MaskMapShape& map, LaunchRecipe& re
 }  // namespace
 
 bool walks_map(const ResolvedSpec& spec) {
-  // NOTE: a work tile of a pair of CTAs has four rows of blocks, and a list has two at most.
-  if (!family_of(spec).maps || spec.options().pair_cta.value_or(false)) return false;
-  // A work tile's list is of whole rows of blocks, or of a part of one.
-  const bool fits = std::has_single_bit(static_cast<std::uint32_t>(spec->group));
-  if (has_lists(spec) && !fits) return false;
-  // NOTE: beside what reads a tensor a list of tiles spills in sm_90a's deepest bodies.
-  if (spec::materialized(spec->mask) != nullptr) return has_registers(spec);
+  if (!why_none_walked(spec).empty()) return false;
   // What a launch brings to be interpreted may be anything.
-  if (spec::interprets_mask(spec) || wants_map(spec)) return true;
+  if (spec::materialized(spec->mask) != nullptr || spec::interprets_mask(spec) || wants_map(spec)) {
+    return true;
+  }
   const spec::Snippets& snippets = spec.state().snippets;
   return std::any_of(snippets.begin(), snippets.end(), [](const auto& snippet) {
     return snippet && snippet->kind == spec::SnippetKind::kMask && spec::reads_arrays(*snippet);
@@ -209,11 +221,8 @@ bool walks_map(const ResolvedSpec& spec) {
 }
 
 std::string why_no_map(const ResolvedSpec& spec) {
-  if (!wants_map(spec) || walks_map(spec)) return {};
-  return spec.options().pair_cta.value_or(false)
-             ? "a map that is asked for (mask_map) is walked by CTAs that multiply alone: "
-               "pair_cta is to be false"
-             : "a map that is asked for (mask_map) needs a kernel that walks maps (docs/masks.md)";
+  const std::string_view why = wants_map(spec) ? why_none_walked(spec) : std::string_view();
+  return why.empty() ? std::string() : fmt::format("a map is asked for (mask_map), and {}", why);
 }
 
 bool map_has_bits(const AttentionSpec& spec) {

@@ -37,6 +37,7 @@ TEST(SpecFlags, ThereIsOneForEachField) {
                            "--num-partitions",
                            "--partition-keys",
                            "--cache-format",
+                           "--v-layout",
                            "--topk",
                            "--max-seq-len",
                            "--mask",
@@ -49,7 +50,7 @@ TEST(SpecFlags, ThereIsOneForEachField) {
                            "--pair-cta"}) {
     EXPECT_EQ(names.count(name), 1U) << name;
   }
-  EXPECT_EQ(names.size(), 36U);
+  EXPECT_EQ(names.size(), 37U);
 }
 
 TEST(SpecInput, FlagsAloneMakeASpec) {

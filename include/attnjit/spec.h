@@ -38,7 +38,7 @@ enum class CacheFormat : std::uint8_t {
   kDsv32,  ///< 656 bytes: 512 e4m3, 4 f32 that 128 of them each are multiplied with, 64 bf16
 };
 
-/// How V lies in memory. Kernels over e4m3 transpose it themselves: none takes it transposed.
+/// How V lies in memory. Every kernel takes rows; one that needs V transposed does that itself.
 enum class VLayout : std::uint8_t {
   kRow,         ///< rows of ov_depth elements
   kTransposed,  ///< a row for each element of ov_depth, of kv_len elements

@@ -185,7 +185,7 @@ std::string unsupported_everywhere(const AttentionSpec& spec) {
     if (std::string reason = spec::why_not_interpreted(spec); !reason.empty()) return reason;
   }
   if (spec.v_layout != VLayout::kRow) {
-    return "V lies in rows (v_layout row): kernels over e4m3 transpose it themselves";
+    return "V lies in rows (v_layout row): no kernel takes it transposed";
   }
   if (spec.topk > 0 && spec.mla != Mla::kDecode) {
     return missing("lists of keys (topk) but those of absorbed MLA (mla: decode)");

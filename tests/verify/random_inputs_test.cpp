@@ -212,6 +212,22 @@ TEST(RandomInputs, SameSeedSameBytesOnAnyThreads) {
   EXPECT_NE(make_problem(spec, request).value().at("q").bytes, one.at("q").bytes);
 }
 
+// A problem of one block of the mask: where that were hidden, all rows would see nothing.
+TEST(RandomInputs, SmallMaterializedMasksShowSomething) {
+  AttentionSpec spec = spec_of(2, 1, 64);
+  spec.mask.kind = MaskSpec::Kind::kMaterialized;
+  spec.mask.dtype = Dtype::kU8;
+  ProblemRequest request;
+  request.q_lens = {100};
+  request.kv_lens = {100};
+  for (request.seed = 0; request.seed < 32; request.seed += 4) {  // one mask for all heads
+    const Problem problem = make_problem(spec, request).value();
+    int seen = 0;
+    for (const std::uint8_t byte : problem.at("mask").bytes) seen += byte != 0 ? 1 : 0;
+    EXPECT_GT(seen, 0) << request.seed;
+  }
+}
+
 TEST(RandomInputs, KeepsTheBytesItGaveYesterday) {
   // A changed generator would silently invalidate every recorded proof.
   const Problem problem = problem_of(spec_of(1, 1, 64), InputKind::kNormal, 1, 1);

@@ -12,6 +12,8 @@ without arrays has a map by the plan option mask_map; its launches are "mapped" 
 With --variant, each way is timed once more by another attnjit, and it/first is its time over that
 of the same way without a variant. Kernels are then compiled beforehand, several at a time: "first"
 says nothing of that.
+With --flash, "flash" is FlexAttention with kernel_options={"BACKEND": "FLASH"}, which needs the
+package flash_attn.cute beside PyTorch. Where it does not run, a line says why.
 With --interpreted, "fallback" is the kernel that serves while the mask's own is compiled, ready
 before for another mask; its "first" is from the new mask to its result, and a line says what its
 steps took: the spec is prepared, a kernel found, O allocated, the arguments made with a workspace,
@@ -21,8 +23,9 @@ the host counts; graphs run in turns, in blocks, and the order turns round from 
 to the next. A time is the median over the pairs, a ratio the median of the ratios within a pair.
 
 Before anything is timed every contender's result is compared, at some rows, with a float32
-reference that asks the mask about each score. "first" is what the first call takes: attnjit's with
-an empty cache, FlexAttention's with its block mask and its compile.
+reference that asks the mask about each score; a peer that is wrong is told of and not timed.
+"first" is what the first call takes: attnjit's with an empty cache, FlexAttention's with its block
+mask and its compile.
 """
 import argparse
 import concurrent.futures
@@ -42,6 +45,8 @@ import attnjit  # noqa: E402
 
 DEPTH, SETS, TOLERANCE = 128, 3, 1e-2
 CAUSAL = {"kind": "causal"}
+PEERS = ("flex", "flash")
+TOLD = set()  # errors of peers that were printed whole
 
 
 def custom(code, name="bench", **types):
@@ -68,10 +73,12 @@ def same_document(doc):
 
 
 class Cell:
-    """`mask`: FlexAttention's function; `ways`: by name, the mask of a spec and its arrays."""
+    """`mask`: FlexAttention's function; `ways`: by name, the mask of a spec and its arrays.
+
+    score, score_mod: where scores are modified, FlexAttention's function and the spec's field."""
 
     def __init__(self, name, mask, ways, length=8192, batch=2, heads=16, group=1, q_len=None,
-                 by_batch=False):
+                 by_batch=False, score=None, score_mod=None):
         self.name, self.mask, self.ways, self.length = name, mask, dict(ways), length
         for made in ("array", "mapped"):
             if made in ways:
@@ -79,6 +86,7 @@ class Cell:
         self.maps_by_option = "mapped" in ways
         self.batch, self.heads, self.group = batch, heads, group
         self.q_len, self.by_batch = q_len or length, by_batch
+        self.score, self.score_mod = score, score_mod
 
 
 def documents(generator, length):
@@ -102,6 +110,52 @@ def drafts(generator, count):
     bits = sees.view(count, count // 32, 32).long() << torch.arange(32)
     words = bits.sum(-1)
     return torch.where(words >= 2**31, words - 2**32, words).to(torch.int32).cuda(), sees.cuda()
+
+
+def cookbook():
+    """Recipes of docs/masks.md that `cells` has not."""
+    generator = torch.Generator().manual_seed(20261127)
+    yield Cell("two.sided.512", lambda b, h, q, k: (q - k).abs() <= 512,
+               {"builtin": ({"kind": "sliding_window", "window": 513, "window_right": 512}, {}),
+                "expression": (custom("abs(q_idx - kv_idx) <= p.w", w="i32"), {"w": 512})})
+    image = images(8192)
+    yield Cell("image.in.window.512",
+               lambda b, h, q, k: (q - k < 512) & (k - q <= 511) & (
+                   (k <= q) | ((image[q] != 0) & (image[q] == image[k]))),
+               {"array": (tree("and", {"kind": "sliding_window", "window": 512,
+                                       "window_right": 511},
+                               custom("kv_idx <= q_idx || p.image[q_idx] != 0 && "
+                                      "p.image[q_idx] == p.image[kv_idx]", image="i32[]")),
+                          {"image": image})})
+    prompt = torch.tensor([1500, 3000], dtype=torch.int32, device="cuda")
+    yield Cell("r.swa.1k", lambda b, h, q, k: (k <= q) & ((k < prompt[b]) | (q - k < 1024)),
+               {"expression": (custom("kv_idx <= q_idx && (kv_idx < p.prompt[b] || "
+                                      "q_idx - kv_idx < p.w)", prompt="i32[]", w="i32"),
+                               {"prompt": prompt, "w": 1024})}, by_batch=True)
+    yield Cell("strided.window",
+               lambda b, h, q, k: (k <= q) & ((q - k < 128) | (k // 128 % 4 == 0)),
+               {"expression": (custom("kv_idx <= q_idx && (q_idx - kv_idx < 128 || "
+                                      "kv_idx / 128 % 4 == 0)"), {})})
+    # 16 of 64 blocks, as an index chooses them.
+    best = torch.rand(64, 64, generator=generator).topk(16).indices
+    blocks = torch.zeros(64, 64, dtype=torch.int32).scatter_(1, best, 1).cuda()
+    yield Cell("chosen.blocks", lambda b, h, q, k: blocks[q // 128, k // 128] != 0,
+               {"expression": (custom("p.blocks[q_idx / 128][kv_idx / 128] != 0",
+                                      blocks="i32[][]"), {"blocks": blocks})})
+    # NOTE: beyond an array attnjit reads 0, and FlexAttention must not read.
+    reach = 128
+    relative = torch.randn(2 * 8192, 16, reach, generator=generator).cuda()
+    starts = torch.tensor([0, 8192], dtype=torch.int32, device="cuda")
+    yield Cell("relative.bias", causal, {"array": (CAUSAL, {"rel": relative, "starts": starts})},
+               score=lambda s, b, h, q, k: s + torch.where(
+                   (q >= k) & (q - k < reach),
+                   relative[starts[b] + q, h, (q - k).clamp(0, reach - 1)], 0.0),
+               score_mod=custom("score + p.rel[p.starts[b] + q_row][h][q_idx - kv_idx]",
+                                rel="f32[][][]", starts="i32[]"))
+    bias = torch.randn(16, 8192, generator=generator).cuda()
+    yield Cell("bias.of.distance", causal, {"array": (CAUSAL, {"bias": bias})},
+               score=lambda s, b, h, q, k: s + bias[h, (q - k).abs()],
+               score_mod=custom("score + p.bias[h][abs(q_idx - kv_idx)]", bias="f32[][]"))
 
 
 def cells():
@@ -165,6 +219,7 @@ def cells():
                                custom("(p.t[q_row][(kv_idx - kv_len + q_len) / 32] >> "
                                       "kv_idx - kv_len + q_len & 1) != 0", t="i32[][]")),
                           {"t": words})}, q_len=64, heads=32, group=4, batch=8)
+    yield from cookbook()
 
 
 class Problem:
@@ -190,6 +245,9 @@ class Problem:
         keys = torch.arange(cell.length, device="cuda")
         for b in range(cell.batch):
             s = torch.einsum("qhd,khd->hqk", q[b, rows].float(), k[b].float()) * DEPTH**-0.5
+            if cell.score is not None:
+                heads = torch.arange(cell.heads, device="cuda")[:, None, None]
+                s = cell.score(s, torch.tensor(b, device="cuda"), heads, rows[:, None], keys[None])
             if cell.mask is not None:
                 # NOTE: no index is negative where a mask looks one up.
                 seen = cell.mask(torch.tensor(b, device="cuda"), 0, rows[:, None], keys[None])
@@ -205,6 +263,8 @@ def is_custom(mask):
 def spec_of(cell, way):
     spec = {"arch": "sm_90a", "num_q_heads": cell.heads, "group": cell.group,
             "qk_depth": DEPTH, "mask": cell.ways[way][0]}
+    if cell.score_mod is not None:
+        spec["score_mod"] = cell.score_mod
     if cell.maps_by_option and way in ("mapped", "map", "blocks"):
         spec["mask_map"] = True
     if cell.q_len < cell.length:
@@ -305,8 +365,9 @@ class Attnjit:
 
 
 class Flex:
-    def __init__(self, problem):
-        torch._dynamo.reset()
+    """FlexAttention, with the backend that it takes by default or another."""
+
+    def __init__(self, problem, backend=None):
         cell = problem.cell
         self.views = [[x.transpose(1, 2) for x in tensors] for tensors in problem.sets]
         began = time.perf_counter()
@@ -317,8 +378,12 @@ class Flex:
                 device="cuda")
         self.compiled = torch.compile(flex.flex_attention, dynamic=False)
         self.gqa = cell.group > 1
-        # Its kernel for decodes finds no configuration for some shapes: the other takes them all.
-        self.options = {"FORCE_USE_FLEX_ATTENTION": True} if cell.q_len < cell.length else None
+        self.score, self.options = cell.score, None
+        if backend is not None:
+            self.options = {"BACKEND": backend}
+        elif cell.q_len < cell.length:
+            # Its kernel for decodes finds no configuration for some shapes: the other takes all.
+            self.options = {"FORCE_USE_FLEX_ATTENTION": True}
         self.results = [None] * SETS
         self.launch()
         torch.cuda.synchronize()
@@ -326,8 +391,9 @@ class Flex:
 
     def launch(self):
         for i, (q, k, v) in enumerate(self.views):
-            self.results[i] = self.compiled(q, k, v, block_mask=self.block_mask,
-                                            enable_gqa=self.gqa, kernel_options=self.options)
+            self.results[i] = self.compiled(q, k, v, score_mod=self.score,
+                                            block_mask=self.block_mask, enable_gqa=self.gqa,
+                                            kernel_options=self.options)
 
     def result(self):
         return self.results[0].transpose(1, 2)
@@ -355,14 +421,38 @@ def timed(graph, count, stream):
     return begin.elapsed_time(end) / count / SETS
 
 
+def add_peers(problem, contenders, options):
+    """FlexAttention, with each backend that is asked for and runs."""
+    torch._dynamo.reset()
+    for name, backend in (("flex", None), ("flash", "FLASH")):
+        if options.no_flex if backend is None else not options.flash:
+            continue
+        try:
+            contenders[name] = Flex(problem, backend)
+        except Exception as error:  # pylint: disable=broad-except
+            # NOTE: PyTorch's first lines say where it was; the error is in the last ones.
+            text = " ".join(str(error).split())
+            if text not in TOLD:
+                TOLD.add(text)
+                print(f"{problem.cell.name}: {name}: {type(error).__name__}: {text[:1200]}")
+            else:
+                print(f"{problem.cell.name}: {name}: the same error")
+
+
 def check(problem, contenders):
+    """Compares with the reference. A peer that is wrong is left out, with a line that says so."""
     last = problem.cell.q_len
     rows = torch.unique(torch.linspace(0, last - 1, min(last, 96)).long()).cuda()
     reference = problem.reference(rows)
-    for name, contender in contenders.items():
+    for name, contender in list(contenders.items()):
         got = contender.result()[:, rows].float()
         error = ((got - reference).norm() / reference.norm()).item()
-        if not error <= TOLERANCE:
+        if error <= TOLERANCE:
+            continue
+        if name in PEERS:
+            print(f"{problem.cell.name}: {name} is wrong by {error}: not timed")
+            del contenders[name]
+        else:
             raise SystemExit(f"{problem.cell.name}: {name} is wrong by {error}")
 
 
@@ -404,11 +494,7 @@ def measure(cell, service, variants, options):
     for variant, other in variants.items():
         for name in cell.ways:
             contenders[f"{name} {variant}"] = Attnjit(other, problem, name, stream)
-    if not options.no_flex:
-        try:
-            contenders["flex"] = Flex(problem)
-        except Exception as error:  # pylint: disable=broad-except
-            print(f"{cell.name}: FlexAttention: {str(error).strip().splitlines()[0][:160]}")
+    add_peers(problem, contenders, options)
     check(problem, contenders)
     graphs = {name: captured(contender, stream) for name, contender in contenders.items()}
     counts = {}
@@ -424,13 +510,14 @@ def measure(cell, service, variants, options):
     def ratio(over, under):
         return statistics.median(a / b for a, b in zip(times[over], times[under]))
 
-    shown = [n for n in times if n != "flex"]
+    shown = [n for n in times if n not in PEERS]
     beside = {n: first if n in cell.ways else n.split()[0] for n in shown}
     return {"name": cell.name, "shown": shown,
             "ms": {n: statistics.median(t) for n, t in times.items()},
             "first_s": {n: c.first_s for n, c in contenders.items()},
             "first_steps": {n: c.first_steps for n, c in contenders.items() if n == "fallback"},
-            "over_flex": {n: ratio("flex", n) for n in shown if "flex" in times},
+            **{f"over_{peer}": {n: ratio(peer, n) for n in shown if peer in times}
+               for peer in PEERS},
             "of_first": {n: ratio(n, beside[n]) for n in shown if n != first},
             "blocks_ms": times}
 
@@ -446,6 +533,7 @@ def main():
     parser.add_argument("--block-ms", type=float, default=10, help="length of a block")
     parser.add_argument("--limit-s", type=float, default=600, help="begin no cell after that")
     parser.add_argument("--no-flex", action="store_true")
+    parser.add_argument("--flash", action="store_true", help="FlexAttention's backend FLASH, too")
     parser.add_argument("--interpreted", action="store_true",
                         help="the kernels that serve meanwhile, too")
     parser.add_argument("--tuning", help="file of a tuning table to plan attnjit's kernels with")
@@ -468,8 +556,10 @@ def main():
         compile_all(chosen, [service, *variants.values()])
     began, done, left_out = time.monotonic(), [], []
     wide = max([11] + [len(f"expression {name}") for name in variants])
-    print(f"{'mask':<24} {'written as':<{wide}} {'ms':>8} {'flex ms':>8} {'flex/it':>8} "
-          f"{'it/first':>8} {'first s':>8} {'flex s':>8}")
+    peers = [peer for peer, on in zip(PEERS, (True, options.flash)) if on]
+    print(f"{'mask':<24} {'written as':<{wide}} {'ms':>8}",
+          *(f"{peer + ' ms':>8} {peer + '/it':>8}" for peer in peers),
+          f"{'it/first':>8} {'first s':>8}", *(f"{peer + ' s':>8}" for peer in peers))
     for cell in chosen:
         if time.monotonic() - began > options.limit_s:
             left_out.append(cell.name)
@@ -479,24 +569,25 @@ def main():
         for way in one["shown"]:
             def shown(values, key, width=8, digits=3):
                 return f"{values[key]:{width}.{digits}f}" if key in values else f"{'-':>{width}}"
-            print(f"{cell.name:<24} {way:<{wide}} "
-                  f"{shown(one['ms'], way)} {shown(one['ms'], 'flex')} "
-                  f"{shown(one['over_flex'], way)} {shown(one['of_first'], way)} "
-                  f"{shown(one['first_s'], way)} {shown(one['first_s'], 'flex')}", flush=True)
+            print(f"{cell.name:<24} {way:<{wide}} {shown(one['ms'], way)}",
+                  *(f"{shown(one['ms'], peer)} {shown(one['over_' + peer], way)}"
+                    for peer in peers),
+                  f"{shown(one['of_first'], way)} {shown(one['first_s'], way)}",
+                  *(shown(one['first_s'], peer) for peer in peers), flush=True)
             if way in one["first_steps"]:
                 steps = one["first_steps"][way]
                 print("  its first result, in ms:",
                       ", ".join(f"{name} {ms:.2f}" for name, ms in steps.items()), flush=True)
         torch.cuda.empty_cache()
-    for name in ["", *variants]:
-        ratios = [max(ratio for way, ratio in one["over_flex"].items()
-                      if way.partition(" ")[2] == name) for one in done if one["over_flex"]]
-        if not ratios:
-            continue
-        print(f"{name + ': ' if name else ''}over FlexAttention, the best way of each: "
-              f"geometric mean {math.exp(statistics.mean(map(math.log, ratios))):.3f}, "
-              f"least {min(ratios):.3f}, "
-              f"{len(ratios)} masks")
+    for peer, title in zip(peers, ("FlexAttention", "FlexAttention's FLASH")):
+        for name in ["", *variants]:
+            ratios = [max(ratio for way, ratio in one["over_" + peer].items()
+                          if way.partition(" ")[2] == name)
+                      for one in done if one["over_" + peer]]
+            if ratios:
+                print(f"{name + ': ' if name else ''}over {title}, the best way of each: "
+                      f"geometric mean {math.exp(statistics.mean(map(math.log, ratios))):.3f}, "
+                      f"least {min(ratios):.3f}, {len(ratios)} masks")
     if left_out:
         print("left out, --limit-s:", ", ".join(left_out))
     if options.json:

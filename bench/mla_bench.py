@@ -9,6 +9,8 @@ The cache is bf16, of rows of 512 latent and 64 rope elements, in random pages o
 pool. Cells:
   H.bB.Nk.qQ   H query heads; B sequences of N thousand keys and Q rows each, causal
   H.uB.Nk.qQ   the same, whose lengths rise evenly from an eighth of N thousand to N thousand
+  sparse.F.bB.Nk.qQ  of 128 heads, with a list for each row: 2048 of its sequence's keys, drawn for
+               each row and launch; F is bf16, or dsv32: rows of 656 bytes (docs/spec.md)
 
 beside.py says how contenders are timed and checked. Of a line, /best is the best peer's time over
 attnjit's, `copy` the bytes of the cache per second over those that a device-to-device copy reads
@@ -17,8 +19,11 @@ its time: FlashMLA's scheduler metadata, FlashInfer's plan(); attnjit prepares n
 
 FlashMLA is a shared library with `int fm_parts(int q_len, int heads)`, `int fm_metadata(Args*,
 stream)` and `int fm_decode(Args*, stream)`, which call its kernels without PyTorch; Args is
-FlashMla.Args below. FlashInfer is used where it can be imported, and compiles at its first use. A
-contender that is not there is left out, and the output says so.
+FlashMla.Args below. For lists it has `fm_sparse_parts`, `fm_sparse_metadata` and
+`fm_sparse_decode` over rows of 656 bytes, and `fm_sparse_bf16`, which is its sparse prefill: over
+bf16 rows it has no other. Their Args is FlashMla.ListArgs. FlashInfer has no lists on Hopper; it is
+used where it can be imported, and compiles at its first use. A contender that is not there is left
+out, and the output says so.
 """
 import argparse
 import ctypes
@@ -30,10 +35,11 @@ import torch
 from beside import (MIN_ROTATION_BYTES, add_flags, add_flashinfer, chosen_of, columns_of,
                     contenders_of_attnjit, pages_of, random_numbers, run, stream, timed)
 
-LATENT, ROPE, PAGE = 512, 64, 64
+LATENT, ROPE, PAGE, TOPK = 512, 64, 64, 2048
 DEPTH = LATENT + ROPE
 SCALE = DEPTH**-0.5
 BF16 = torch.bfloat16
+DSV32_BYTES = LATENT + 4 * 4 + 2 * ROPE  # of a row
 
 
 def cells():
@@ -50,6 +56,11 @@ def cells():
                 lens = [keys * 128 * (1 + 7 * i // (batch - 1)) for i in range(batch)]
                 yield dict(name=f"128.u{batch}.{keys}k.q{q_len}", heads=128, batch=batch,
                            lens=lens, q_len=q_len)
+    for cache in ("dsv32", "bf16"):
+        for batch, keys in ((128, 32), (128, 8), (32, 32), (1, 32)):
+            for q_len in (1, 2):
+                yield dict(name=f"sparse.{cache}.b{batch}.{keys}k.q{q_len}", heads=128,
+                           batch=batch, lens=[keys * 1024] * batch, q_len=q_len, cache=cache)
 
 
 class Problem:
@@ -60,7 +71,7 @@ class Problem:
         self.heads, self.batch = cell["heads"], cell["batch"]
         self.lens, self.q_len = cell["lens"], cell["q_len"]
         self.keys = max(self.lens)
-        self.bytes = sum(self.lens) * DEPTH * 2
+        self.bytes = self.bytes_read()
         generator = random_numbers()
         pages = self.keys // PAGE
         flat = pages_of(self, pool.shape[0], self.batch * pages, 256, generator)
@@ -69,6 +80,9 @@ class Problem:
                               generator=generator) for _ in flat]
         self.kv_lens = torch.tensor(self.lens, dtype=torch.int32, device="cuda")
         self.q_begins = range(self.batch + 1)
+
+    def bytes_read(self):
+        return sum(self.lens) * DEPTH * 2
 
     def new_o(self):
         return torch.full((self.batch, self.q_len, self.heads, LATENT), math.nan, device="cuda",
@@ -99,6 +113,70 @@ class Problem:
         return torch.einsum("hqk,kd->qhd", s.softmax(-1), k[:, :LATENT])[None]
 
 
+class SparseProblem(Problem):
+    """The same with a list of keys for each row: rows of the pool."""
+
+    def __init__(self, cell, pool):
+        super().__init__(cell, pool)
+        generator = random_numbers()
+        self.lists = []
+        for table in self.tables:
+            rows = []
+            for pages in table:
+                keys = torch.rand(self.q_len, self.keys, device="cuda",
+                                  generator=generator).topk(TOPK).indices
+                rows.append(pages[keys // PAGE] * PAGE + (keys % PAGE).to(torch.int32))
+            self.lists.append(torch.stack(rows))
+
+    def bytes_read(self):
+        return self.batch * self.q_len * TOPK * self.k.shape[-1] * self.k.element_size()
+
+    def spec(self):
+        spec = {**super().spec(), "mask": "null", "topk": TOPK}
+        if self.cell["cache"] == "dsv32":
+            spec["cache_format"] = "dsv32"
+        return spec
+
+    def launch_fields(self, i, o):
+        return dict(q=self.q[i], k=self.k, v=self.k[..., :LATENT], o=o, topk_indices=self.lists[i],
+                    batch=self.batch, q_len=self.q_len, kv_len=self.keys,
+                    num_pages=self.k.shape[0])
+
+    def flop(self):
+        return 2.0 * self.batch * self.q_len * TOPK * self.heads * (DEPTH + LATENT)
+
+    def reference(self, launch, sequence):
+        """float64, of one sequence."""
+        rows = self.k.view(-1, self.k.shape[-1])[self.lists[launch][sequence].long()]
+        k = widened(rows) if self.cell["cache"] == "dsv32" else rows
+        q, k = self.q[launch][sequence].double(), k.double()
+        p = (torch.einsum("qhd,qkd->qhk", q, k) * SCALE).softmax(-1)
+        return torch.einsum("qhk,qkd->qhd", p, k[..., :LATENT])[None]
+
+
+def widened(rows):
+    """bf16, of rows of 656 bytes: a product is rounded."""
+    latent = rows[..., :LATENT].contiguous().view(torch.float8_e4m3fn).float()
+    scales = rows[..., LATENT:LATENT + 16].contiguous().view(torch.float32)
+    rope = rows[..., LATENT + 16:].contiguous().view(BF16)
+    return torch.cat([(latent * scales.repeat_interleave(128, -1)).to(BF16), rope], -1)
+
+
+def dsv32_pool(pages):
+    """N(0,1) with scales that are powers of 2: FlashMLA rounds them to bf16."""
+    pool = torch.empty(pages, PAGE, 1, DSV32_BYTES, device="cuda", dtype=torch.uint8)
+    generator = random_numbers()
+    for part in pool.split(1 << 12):
+        shape = part.shape[:-1]
+        scales = torch.exp2(torch.randint(-2, 2, (*shape, 4), device="cuda", generator=generator))
+        latent = torch.randn(*shape, 4, LATENT // 4, device="cuda", generator=generator)
+        latent = (latent / scales[..., None]).to(torch.float8_e4m3fn).flatten(-2)
+        rope = torch.randn(*shape, ROPE, device="cuda", generator=generator).to(BF16)
+        fields = (latent, scales, rope)
+        part.copy_(torch.cat([field.view(torch.uint8) for field in fields], -1))
+    return pool
+
+
 class FlashMla:
     """FlashMLA through a library without PyTorch, its scheduler's metadata given."""
 
@@ -109,17 +187,28 @@ class FlashMla:
             (name, ctypes.c_int32) for name in
             ("batch", "q_len", "heads", "num_pages", "page_table_stride", "causal")]
 
+    class ListArgs(ctypes.Structure):
+        _fields_ = [(name, ctypes.c_void_p) for name in
+                    ("q", "k", "o", "lse", "lse_parts", "o_parts", "lists", "metadata",
+                     "num_splits")] + [
+            (name, ctypes.c_int32) for name in
+            ("batch", "q_len", "heads", "num_pages", "page_size", "topk")]
+
     def __init__(self, library):
         self.lib = ctypes.CDLL(library)
-        for name in ("fm_metadata", "fm_decode"):
-            getattr(self.lib, name).argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+        self.has_lists = hasattr(self.lib, "fm_sparse_decode")
+        if not self.has_lists:
+            print("# no lists of FlashMLA: the library has no fm_sparse_decode")
 
     def call(self, name, args):
-        code = getattr(self.lib, name)(ctypes.addressof(args), stream())
+        code = getattr(self.lib, name)(ctypes.c_void_p(ctypes.addressof(args)),
+                                       ctypes.c_void_p(stream()))
         if code:
             raise RuntimeError(f"{name}: {code}")
 
     def prepare(self, problem):
+        if isinstance(problem, SparseProblem):
+            return self.prepare_lists(problem) if self.has_lists else None
         batch, rows = problem.batch, problem.q_len * problem.heads
         parts = self.lib.fm_parts(problem.q_len, problem.heads)
         room = dict(lse=torch.empty(batch * rows, device="cuda"),
@@ -141,6 +230,30 @@ class FlashMla:
             out.append(o)
         return launches, out
 
+    def prepare_lists(self, problem):
+        batch, rows = problem.batch, problem.q_len * problem.heads
+        decode = problem.cell["cache"] == "dsv32"
+        parts = self.lib.fm_sparse_parts(problem.q_len, problem.heads)
+        splits = batch + parts
+        room = dict(lse=torch.empty(batch * rows, device="cuda"),
+                    lse_parts=torch.empty(splits * rows, device="cuda"),
+                    o_parts=torch.empty(splits * rows * LATENT if decode else 1, device="cuda"),
+                    metadata=torch.zeros(parts * 8, device="cuda", dtype=torch.int32),
+                    num_splits=torch.zeros(batch + 1, device="cuda", dtype=torch.int32))
+        launches, out = [], []
+        for q, lists in zip(problem.q, problem.lists):
+            o = problem.new_o()
+            tensors = dict(room, q=q, k=problem.k, o=o, lists=lists)
+            args = self.ListArgs(**{name: tensor.data_ptr() for name, tensor in tensors.items()},
+                                 batch=batch, q_len=problem.q_len, heads=problem.heads,
+                                 num_pages=problem.k.shape[0], page_size=PAGE, topk=TOPK)
+            if decode and not launches:
+                self.call("fm_sparse_metadata", args)
+            name = "fm_sparse_decode" if decode else "fm_sparse_bf16"
+            launches.append(lambda name=name, args=args, alive=tensors: self.call(name, args))
+            out.append(o)
+        return launches, out
+
 
 class FlashInfer:
     """FlashInfer's wrapper: kind "fa2" or "fa3"."""
@@ -151,6 +264,8 @@ class FlashInfer:
         self.wrapper = flashinfer.mla.BatchMLAPagedAttentionWrapper(room, backend=kind)
 
     def prepare(self, problem):
+        if isinstance(problem, SparseProblem):
+            return None
         batch = problem.batch
         pages = [keys // PAGE for keys in problem.lens]
         flat = [torch.cat([row[:own] for row, own in zip(table, pages)])
@@ -194,6 +309,8 @@ def shown(cell, names, copy):
 
 def group_of(cell):
     """Whose mean a cell is part of."""
+    if "cache" in cell:
+        return "lists over " + cell["cache"]
     uneven = min(cell["lens"]) < max(cell["lens"])
     return f"{cell['heads']} heads" + (", lengths that differ" if uneven else "")
 
@@ -219,12 +336,24 @@ def main():
         parser.error("--only and --skip leave no cell")
     copy = copy_bandwidth()
     print(f"# a copy reads and writes {copy / 1e12:.3f} TB/s")
-    most = max(cell["batch"] * max(cell["lens"]) for cell in chosen)
-    pool = torch.empty(max(most, 2 * MIN_ROTATION_BYTES // (2 * DEPTH)) // PAGE + 1, PAGE, 1, DEPTH,
-                       device="cuda", dtype=BF16)
-    for part in pool.split(1 << 14):
-        part.normal_()
-    run(chosen, lambda cell: Problem(cell, pool), contenders_of(options), options,
+    pools = {cell.get("cache", "bf16"): None for cell in chosen}
+    for cache in pools:
+        # Of a list's cell there are two launches at least, whose rows are others.
+        most = max(cell["batch"] * max(cell["lens"]) * (2 if "cache" in cell else 1)
+                   for cell in chosen if cell.get("cache", "bf16") == cache)
+        pages = max(most, 2 * MIN_ROTATION_BYTES // (2 * DEPTH)) // PAGE + 1
+        if cache == "dsv32":
+            pools[cache] = dsv32_pool(pages)
+            continue
+        pools[cache] = torch.empty(pages, PAGE, 1, DEPTH, device="cuda", dtype=BF16)
+        for part in pools[cache].split(1 << 14):
+            part.normal_()
+
+    def problem(cell):
+        kind = SparseProblem if "cache" in cell else Problem
+        return kind(cell, pools[cell.get("cache", "bf16")])
+
+    run(chosen, problem, contenders_of(options), options,
         lambda cell, names: shown(cell, names, copy),
         lambda cell: [group_of(cell)] + ["of these batch 1"] * (cell["batch"] == 1))
 

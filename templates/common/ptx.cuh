@@ -459,9 +459,12 @@ ATTNJIT_DEVICE u32 load_shared_word(u32 address) {
 
 /// cp.async (9.7.9.25.3): 16 aligned bytes from global to shared memory, or 16 zeros.
 ATTNJIT_DEVICE void copy_16_or_zeros(u32 destination, const void* source, bool copy) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(destination), "l"(source),
-               "r"(copy ? 16 : 0)
-               : "memory");
+  // NOTE: not by its size: for one in a register ptxas adds what is left out to the source.
+  asm volatile(
+      "{\n\t.reg .pred zeros;\n\tsetp.eq.u32 zeros, %2, 0;\n\t"
+      "cp.async.cg.shared.global [%0], [%1], 16, zeros;\n\t}" ::"r"(destination),
+      "l"(source), "r"(static_cast<u32>(copy))
+      : "memory");
 }
 
 /// cp.async.bulk.prefetch.L2 (9.7.9.25.4.3): of 16 aligned bytes each.

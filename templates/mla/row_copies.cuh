@@ -68,24 +68,34 @@ struct RowCopies {
     return place < 0 ? -1 : Rows::offset_of(key_of(tile), place, arguments);
   }
 
-  /// Copies a block of columns, in `tensor` those of 16 bits from `column` on, when its place is
+  /// Where a lane's parts of the rows begin that it copies; null: zeros.
+  using Sources = const unsigned char* [kRows / 4];
+
+  /// Eight lanes have a row, 16 bytes of a block of columns each. `offset`: of the row in `tensor`
+  /// that the lane has found.
+  ATTNJIT_DEVICE void aim(Sources& sources, const unsigned char* tensor, i64 offset) const {
+#pragma unroll
+    for (int i = 0; i < kRows / 4; ++i) {
+      const i64 own = __shfl_sync(0xffffffffu, offset, 4 * i + lane / 8);
+      sources[i] = own < 0 ? nullptr : tensor + own + lane % 8 * 16;
+    }
+  }
+
+  /// Copies a block of columns, of each row those of 16 bits from `column` on, when its place is
   /// free. `first`: of the tile.
-  ATTNJIT_DEVICE void copy_block(const unsigned char* tensor, int block, int column, i64 offset,
-                                 bool first, int place) const {
+  ATTNJIT_DEVICE void copy_block(const Sources& sources, int block, int column, bool first,
+                                 int place) const {
     smem.wait(smem.kv_empty(Tiles::stage_before(ring.stage), block),
               Tiles::parity_before(ring.stage, ring.parity));
     if constexpr (Config::kTopk > 0) {
       if (first) store_listed<Config>(smem, ring.stage, warp, lane, place);
     }
-    const u32 data = smem.kv(ring.stage, block);
+    const u32 data = smem.kv(ring.stage, block) + warp * kRows * kBlockRowBytes;
 #pragma unroll
-    for (int begin = 0; begin < kRows; begin += 4) {
-      const i64 row_offset = __shfl_sync(0xffffffffu, offset, begin + lane / 8);
-      const int row = warp * kRows + begin + lane / 8;
-      const bool there = row_offset >= 0;
-      const unsigned char* const from =
-          there ? tensor + row_offset + 2 * (column + lane % 8 * 8) : tensor;
-      copy_16_or_zeros(data + row * kBlockRowBytes + ((lane % 8 ^ row % 8) << 4), from, there);
+    for (int i = 0; i < kRows / 4; ++i) {
+      const int row = 4 * i + lane / 8;
+      copy_16_or_zeros(data + row * kBlockRowBytes + ((lane % 8 ^ row % 8) << 4),
+                       sources[i] + 2 * column, sources[i] != nullptr);
     }
     arrive_after_copies(smem.kv_full(ring.stage, block));
   }
@@ -94,23 +104,24 @@ struct RowCopies {
   template <bool kIsV = false>
   ATTNJIT_DEVICE void load(int tile, int place) {
     if constexpr (kIsV) return load_v(tile, place);
-    const i64 offset = offset_of(tile, place);
     const unsigned char* tensor = arguments.k;
     if constexpr (Config::kOwnV) tensor += kv_head_of<Config>(work.head) * arguments.k_head_bytes;
-#pragma unroll 1
+    Sources sources;
+    aim(sources, tensor, offset_of(tile, place));
+#pragma unroll
     for (int i = 0; i < Tiles::kQkBlocks; ++i) {
       const int block = Tiles::block_at(i);
-      copy_block(tensor, block, block * kBlockColumns, offset, i == 0, place);
+      copy_block(sources, block, block * kBlockColumns, i == 0, place);
     }
     if constexpr (!Config::kOwnV || Config::kLoadsApart) ring.advance(Config::kStages);
   }
   ATTNJIT_DEVICE void load_v(int tile, int place) {
     const i64 offset = place < 0 ? -1 : Rows::offset_in_v(key_of(tile), place, arguments);
-    const unsigned char* const tensor =
-        arguments.v + kv_head_of<Config>(work.head) * arguments.v_head_bytes;
-#pragma unroll 1
+    Sources sources;
+    aim(sources, arguments.v + kv_head_of<Config>(work.head) * arguments.v_head_bytes, offset);
+#pragma unroll
     for (int block = 0; block < Tiles::kOvBlocks; ++block) {
-      copy_block(tensor, Tiles::kFirstOfV + block, block * kBlockColumns, offset, false, place);
+      copy_block(sources, Tiles::kFirstOfV + block, block * kBlockColumns, false, place);
     }
     ring.advance(Config::kStages);
   }

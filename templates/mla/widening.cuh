@@ -74,8 +74,9 @@ struct WideningCopies {
       prefetch_l2(rows.arguments.k + rows.offset_of(tile - 1, next), Row::kBytes);
     }
     if constexpr (Row::kScaled) {
-      rows.copy_block(rows.arguments.k, Tiles::kOvBlocks, Row::kRopeOffset / 2,
-                      rows.offset_of(tile, place), true, place);
+      typename Copies::Sources rope;
+      rows.aim(rope, rows.arguments.k, rows.offset_of(tile, place));
+      rows.copy_block(rope, Tiles::kOvBlocks, Row::kRopeOffset / 2, true, place);
     }
     const int first = kOdd && swapped ? 1 : 0;
     if (first == 1) widen_block<1>(0, tile, place, next);

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstdio>
 #include <ctime>
+#include <string>
 
 #include "attnjit/tuning.h"
 #include "cli/files.h"
@@ -32,6 +33,8 @@ using tune::TuneShape;
 constexpr std::int64_t kMaxTableBytes = 16 << 20;
 constexpr std::int64_t kTokens = 16384;  // of each shape where none are given
 constexpr std::int64_t kDefaultPairs = 9, kDefaultTimedSms = 2, kMostTimedSms = 1 << 10;
+
+constexpr std::chrono::seconds kBetweenLines{5};  // of progress, where there is no terminal
 
 Result<TuneShape> read_shape(const std::string& text) {
   TuneShape shape;
@@ -218,10 +221,16 @@ Result<Report> run_tune(const TuneArguments& arguments) {
     if (Status s = check_replaceable(arguments.output); !s) return std::move(s).error();
   }
 
+  // On a terminal a line that changes; elsewhere lines, of which a log takes the ends of stages and
+  // one now and then.
   const bool terminal = ::isatty(STDERR_FILENO) != 0;
+  auto told = std::chrono::steady_clock::now();
   const auto progress = [&](std::string_view stage, std::size_t done, std::size_t all) {
-    if (!terminal) return;
-    (void)std::fputs(fmt::format("\r{} {} of {}\033[K", stage, done, all).c_str(), stderr);
+    const auto now = std::chrono::steady_clock::now();
+    if (!terminal && done < all && now - told < kBetweenLines) return;
+    told = now;
+    const std::string text = fmt::format("{} {} of {}", stage, done, all);
+    (void)std::fputs((terminal ? "\r" + text + "\033[K" : text + "\n").c_str(), stderr);
   };
   const auto services = [&](std::shared_ptr<const Tuning> tuning) {
     return open_service(std::move(tuning), arguments.spec.accept_unconfined_helper);

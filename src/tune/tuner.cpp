@@ -218,8 +218,10 @@ class Tuner {
   /// Leaves those that are right.
   Status verify_all(std::vector<std::size_t>& variants) {
     const auto problems = small_problems();
-    std::size_t done = 0;
+    std::size_t done = 0, problems_done = 0;
     for (const auto& [shape, input] : problems) {
+      // Of runs that are left, and those that were: a variant that is wrong has no more.
+      const std::size_t all = done + variants.size() * (problems.size() - problems_done++);
       ProblemRequest asked = problem_of(shape);
       asked.input = input;
       Result<Problem> problem = verify::make_problem(request_.spec, asked);
@@ -230,6 +232,7 @@ class Tuner {
       for (const std::size_t i : variants) {
         Result<std::string> wrong = why_wrong(i, *problem, *reference);
         if (!wrong) return fatal(std::move(wrong).error(), i);
+        report_progress("verified", ++done, all);
         if (wrong->empty()) {
           right.push_back(i);
           continue;
@@ -244,7 +247,6 @@ class Tuner {
         result_.variants[i].reason = fmt::format("{} inputs: {}", verify::to_string(input), *wrong);
       }
       variants = std::move(right);
-      report_progress("verified", ++done, problems.size());
     }
     return {};
   }

@@ -215,6 +215,7 @@ class EightBitTest : public KernelTest {
       if (below(2) == 0) spec = of_sequences(spec, 8 << below(5), below(2) == 0);
       if (below(3) == 0) spec.num_partitions = below(4);
       spec.sink = below(2) == 0;
+      if (below(4) == 0) spec.output_dtype = Dtype::kF32;
       if (below(4) == 0) spec.max_q_len = 4;
       if (below(4) == 0) spec = with_mod(spec, ScoreModSpec::Kind::kSoftcap);
       const bool one_length = spec.page_size == 0 && !spec.ragged;

@@ -37,7 +37,7 @@ KernelParameter parameter(std::string name, BufferId buffer, std::string cuda_ty
 KernelParameter workspace_parameter(const KernelPlan& plan, WorkspaceId workspace,
                                     std::string cuda_type);
 
-/// The tensor maps of an attention kernel that takes all of its tensors by TMA.
+/// The tensor maps of an attention kernel that takes all of its tensors by TMA. That of O is last.
 inline constexpr std::array kForwardMaps{TensorMapId::kQ, TensorMapId::kK, TensorMapId::kV,
                                          TensorMapId::kO};
 
@@ -45,7 +45,7 @@ inline constexpr std::array kForwardMaps{TensorMapId::kQ, TensorMapId::kK, Tenso
 inline constexpr std::array kRopeMaps{TensorMapId::kQ, TensorMapId::kK,     TensorMapId::kV,
                                       TensorMapId::kO, TensorMapId::kQRope, TensorMapId::kKRope};
 
-/// Those of one that copies K and V row by row, and what it needs for that.
+/// Those of one that copies K and V row by row, O's last, and what it needs for that.
 inline constexpr std::array kRowMaps{TensorMapId::kQ, TensorMapId::kO};
 inline constexpr std::array kRowCopyNumbers{LaunchNumber::kNumPages,   LaunchNumber::kKPageBytes,
                                             LaunchNumber::kKRowBytes,  LaunchNumber::kKHeadBytes,

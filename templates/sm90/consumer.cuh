@@ -68,8 +68,9 @@ struct Consumer {
   /// it gains nothing, since products are the bound.
   static constexpr bool kFollows =
       !Config::kE4m3 && !Config::kWidensKv && !Config::kRescaleByRow && Layout::kPvColumns <= 128;
-  /// Where O is staged: in memory of its own, or in Q's, which it then holds until it is stored.
-  static constexpr bool kOwnO = Config::kOBlocks > 0;
+  /// Where O is staged: in memory of its own, if at all, or in Q's, which it then holds until it is
+  /// stored.
+  static constexpr bool kOwnO = Config::kOBlocks > 0 || Layout::kDirectO;
 
   const Smem<Config>& smem;
   const Arguments& arguments;
@@ -514,8 +515,13 @@ struct Consumer {
     });
     release_q_late();
     const int thread = thread_read_anew();
-    store_output<Config>(output_scale, smem, arguments, rows.work, q_ring.stage, rank,
-                         warp_uniform(thread >> 5) & 3, thread & 31);
+    if constexpr (Layout::kDirectO) {
+      const bool real[2] = {is_row(rows, 0), is_row(rows, 1)};
+      store_direct<Config>(output_scale, arguments, rows.work, rows.first_row, real, thread & 31);
+    } else {
+      store_output<Config>(output_scale, smem, arguments, rows.work, q_ring.stage, rank,
+                           warp_uniform(thread >> 5) & 3, thread & 31);
+    }
     if constexpr (!kOwnO) {
       if (Config::kQStages == 1 || is_merged<Config>(arguments)) {
         // NOTE: also beside parts, which hand nothing back late: that would take registers.
@@ -636,7 +642,7 @@ struct Consumer {
     }
     // NOTE: the memory must outlive the reads of the last store.
     release_q_late();
-    if constexpr (kOwnO) {
+    if constexpr (Config::kOBlocks > 0) {
       if (warp == 0 && elect_one()) bulk_wait_group_read();
     }
   }

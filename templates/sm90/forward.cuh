@@ -24,6 +24,9 @@
 //                                                    depth, row, head, page; a box is kBoxKeys rows
 //   const int* q_offsets; int total_q                where Config::kRagged: sequence b has the rows
 //   unsigned char* o; i64 o_row_bytes, o_head_bytes  from q_offsets[b] on to q_offsets[b + 1]
+// and where O is f32, for o_map,
+//   unsigned char* o; i64 o_batch_bytes, o_row_bytes, o_head_bytes   the first but of ragged
+//   batches
 // and where Config::kRowCopies, for k_map and v_map,
 //   const unsigned char *k, *v; int num_pages
 //   i64 k_page_bytes, k_row_bytes, k_head_bytes, v_page_bytes, v_row_bytes, v_head_bytes
@@ -68,7 +71,7 @@ ATTNJIT_DEVICE void run_body(const Arguments& arguments, const Params& params) {
       prefetch_tensor_map(arguments.k_map);
       prefetch_tensor_map(arguments.v_map);
     }
-    prefetch_tensor_map(arguments.o_map);
+    if constexpr (!LayoutOf<Config>::kDirectO) prefetch_tensor_map(arguments.o_map);
     init_barriers<Config>(smem.barrier(0));
   }
   if constexpr (sums_by_product<Config>()) {

@@ -97,12 +97,15 @@ struct LayoutOf {
   static constexpr int kQkBlocks = ceil_div(Config::kQkDepth, kBlockElements);
   static constexpr int kOvBlocks = ceil_div(Config::kOvDepth, kBlockElements);
   /// Blocks of O: a row of one has 128 bytes, whatever its type.
-  static_assert((Config::kOutputBytes == 1 || Config::kOutputBytes == 2) &&
+  static_assert((Config::kOutputBytes == 1 || Config::kOutputBytes == 2 ||
+                 Config::kOutputBytes == 4) &&
                     Config::kOvDepth * Config::kOutputBytes % 16 == 0,
-                "O is e4m3, bf16 or fp16, and its rows are multiples of 16 bytes");
+                "O is e4m3, bf16, fp16 or f32, and its rows are multiples of 16 bytes");
+  /// Whether O is stored from registers: of f32 what a quad has of a row is whole sectors.
+  static constexpr bool kDirectO = Config::kOutputBytes == 4;
   static constexpr int kOutputBlockColumns = kBlockRowBytes / Config::kOutputBytes;
   static constexpr int kOutputBlocks = ceil_div(Config::kOvDepth, kOutputBlockColumns);
-  static_assert(Config::kOBlocks > 0 || kOutputBlocks <= kQkBlocks,
+  static_assert(kDirectO || Config::kOBlocks > 0 || kOutputBlocks <= kQkBlocks,
                 "O has memory of its own where it does not fit Q's");
   /// Steps of Q K^T; past kQkDepth the rows are zero-filled.
   static constexpr int kQkSteps = ceil_div(Config::kQkDepth, kStepElements);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A consumer's O on its way to global memory: staged in shared memory, stored from there by TMA.
+// A consumer's O on its way to global memory: staged in shared memory, stored from there by TMA; of
+// f32 straight from its registers.
 #pragma once
 
 #include "sm90/named_registers.cuh"
@@ -46,6 +47,26 @@ ATTNJIT_DEVICE void copy_rows(u32 staged, int block_bytes, int first_block, int 
   }
 }
 
+/// Writes a thread's two rows of O as f32, times `factor`, each where it is `wanted`. A quad writes
+/// 32 bytes of a row at a time, which are a sector.
+template <class Config>
+ATTNJIT_DEVICE void store_floats(const float (&factor)[2], float* const (&output)[2],
+                                 const bool (&wanted)[2], int lane) {
+  OutputOf<Config>::template read<0, LayoutOf<Config>::kPvColumns / 2>(
+      [&](int first, const float(&o)[8]) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+#pragma unroll
+          for (int i = 2 * half; i < 8; i += 4) {
+            const int column = 8 * ((first + i) >> 2) + 2 * (lane & 3);
+            if (wanted[half] && column < Config::kOvDepth) {
+              store_global_v2(output[half] + column, o[i] * factor[half], o[i + 1] * factor[half]);
+            }
+          }
+        }
+      });
+}
+
 /// Writes a thread's two rows of the O of a partition, which is f32, times `factor`. `seen`:
 /// whether the row saw a key; otherwise nobody reads it.
 template <class Config, class Arguments>
@@ -59,19 +80,26 @@ ATTNJIT_DEVICE void store_partial(const float (&factor)[2], const Arguments& arg
     const int head = work.head + head_of_row<Config>(row);
     output[half] = partial_row<Config>(work, head, row >> Config::kGqaShift, arguments);
   }
-  OutputOf<Config>::template read<0, LayoutOf<Config>::kPvColumns / 2>(
-      [&](int first, const float(&o)[8]) {
+  store_floats<Config>(factor, output, seen, lane);
+}
+
+/// Writes a thread's two rows of an O of f32, times `factor`, where they are `real`.
+template <class Config, class Arguments>
+ATTNJIT_DEVICE void store_direct(const float (&factor)[2], const Arguments& arguments,
+                                 const WorkTile& work, int first_row, const bool (&real)[2],
+                                 int lane) {
+  float* output[2];
 #pragma unroll
-        for (int half = 0; half < 2; ++half) {
-#pragma unroll
-          for (int i = 2 * half; i < 8; i += 4) {
-            const int column = 8 * ((first + i) >> 2) + 2 * (lane & 3);
-            if (seen[half] && column < Config::kOvDepth) {
-              store_global_v2(output[half] + column, o[i] * factor[half], o[i + 1] * factor[half]);
-            }
-          }
-        }
-      });
+  for (int half = 0; half < 2; ++half) {
+    const int row = first_row + 8 * half;
+    const i64 position = work.q_begin + (row >> Config::kGqaShift);
+    const int head = work.head + head_of_row<Config>(row);
+    unsigned char* at =
+        arguments.o + position * arguments.o_row_bytes + head * arguments.o_head_bytes;
+    if constexpr (!Config::kRagged) at += work.batch * arguments.o_batch_bytes;
+    output[half] = reinterpret_cast<float*>(at);
+  }
+  store_floats<Config>(factor, output, real, lane);
 }
 
 /// Writes a thread's part of O, times `factor`, to shared memory, as the TMA store will undo it:

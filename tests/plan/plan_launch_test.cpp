@@ -452,7 +452,7 @@ TEST(PlanLaunch, UserParameters) {
 
 TEST(PlanLaunch, AnUnsupportedPlanIsNotLaunched) {
   AttentionSpec spec = base_spec();
-  spec.output_dtype = Dtype::kF32;
+  spec.v_layout = VLayout::kTransposed;
   const Result<KernelPlan> planned = plan(spec);
   ASSERT_TRUE(planned.ok());
   const Result<LaunchRecipe> recipe = one_launch(*planned, shapes_of(1, 10, 10), {}, {});

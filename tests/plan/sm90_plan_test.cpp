@@ -531,6 +531,27 @@ TEST(Sm90Plan, ConsumersOfE4m3HoldQ) {
 }
 
 // Scores with a softcap leave three consumers room for tiles of 64 keys at depth 128.
+// It leaves from registers: no memory is its own or Q's, and the tiles are those of 16 bits.
+TEST(Sm90Plan, OOfF32NeedsNoSharedMemory) {
+  for (const int depth : {64, 128, 192, 256}) {
+    AttentionSpec spec = sm90_spec(depth);
+    const KernelPlan of_bits = plan_of(spec);
+    spec.output_dtype = Dtype::kF32;
+    const KernelPlan plan = plan_of(spec);
+    ASSERT_TRUE(plan.supported) << plan.reason;
+    EXPECT_EQ(plan.sm90->o_blocks, 0);
+    EXPECT_EQ(plan.sm90->BN, of_bits.sm90->BN);
+    EXPECT_EQ(plan.sm90->num_stages, of_bits.sm90->num_stages);
+    EXPECT_EQ(plan.main().smem_map.front().name, "Q 0");
+    std::vector<std::string> of_o;
+    for (const KernelParameter& parameter : plan.main().parameters) {
+      if (parameter.name.starts_with("o")) of_o.push_back(parameter.name);
+    }
+    EXPECT_EQ(of_o,
+              (std::vector<std::string>{"o_batch_bytes", "o_row_bytes", "o_head_bytes", "o"}));
+  }
+}
+
 TEST(Sm90Plan, SoftcapsHaveThreeConsumersOfShortTiles) {
   AttentionSpec spec = sm90_spec(128);
   spec.score_mod.kind = ScoreModSpec::Kind::kSoftcap;

@@ -33,11 +33,13 @@ constexpr Part kDepths[] = {
     {"192", R"("qk_depth":192)"}, {"192/128", R"("qk_depth":192,"ov_depth":128)"},
     {"224", R"("qk_depth":224)"}, {"256", R"("qk_depth":256)"},
     {"320", R"("qk_depth":320)"}, {"512", R"("qk_depth":512)"}};
-constexpr Part kTypes[] = {{"bf16", R"("qkv_dtype":"bf16")"},
-                           {"fp16 to e4m3", R"("qkv_dtype":"fp16","output_dtype":"e4m3")"},
-                           {"e4m3", R"("qkv_dtype":"e4m3","scales":"head")"},
-                           {"e4m3 to e4m3", R"("qkv_dtype":"e4m3","output_dtype":"e4m3")"},
-                           {"bf16 over e4m3", R"("kv_dtype":"e4m3","scales":"tensor")"}};
+constexpr Part kTypes[] = {
+    {"bf16", R"("qkv_dtype":"bf16")"},
+    {"fp16 to e4m3", R"("qkv_dtype":"fp16","output_dtype":"e4m3")"},
+    {"e4m3", R"("qkv_dtype":"e4m3","scales":"head")"},
+    {"e4m3 to e4m3", R"("qkv_dtype":"e4m3","output_dtype":"e4m3")"},
+    {"bf16 to f32", R"("qkv_dtype":"bf16","output_dtype":"f32")"},
+    {"bf16 over e4m3", R"("kv_dtype":"e4m3","scales":"tensor")"}};
 constexpr Part kMasks[] = {
     {"no mask", R"("mask":"null")"},
     {"causal", R"("mask":"causal")"},

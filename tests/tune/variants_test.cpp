@@ -85,7 +85,7 @@ TEST(Variants, TheNearestAreKept) {
 
 TEST(Variants, WhatCannotBePlannedIsAnError) {
   AttentionSpec spec = small_spec();
-  spec.output_dtype = Dtype::kF32;  // not on sm_90a
+  spec.v_layout = VLayout::kTransposed;  // of which there is no kernel
   EXPECT_EQ(enumerate_variants(spec, {}, 100).error().code, ErrorCode::kUnsupported);
   spec.qk_depth = -1;
   EXPECT_EQ(enumerate_variants(spec, {}, 100).error().code, ErrorCode::kInvalid);

@@ -182,6 +182,7 @@ Sm90Plan sm90_choose_tile(const ResolvedSpec& resolved) {
               !contains(spec, MaskSpec::Kind::kChunked);
   plan.overlaps = plan.split || plan.mapped || decodes(spec, kSm90ConsumerRows);
   plan.row_copies = copies_rows(spec);
+  plan.direct_o = spec.output_dtype.value_or(spec.qkv_dtype) == Dtype::kF32;
   const auto [rising, much_whole] = shown_of_long_sequence(resolved);
   // In a ragged batch a tile may be a hundred times as long as another. What a listed mask shows of
   // each is known on the device alone, but pairs even out what is like causal. NOTE: warps that

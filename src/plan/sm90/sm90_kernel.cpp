@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "plan/constants.h"
@@ -112,14 +113,22 @@ std::vector<LaunchNumber> numbers_of(const AttentionSpec& spec, const Sm90Plan& 
   if (sm90.row_copies) {
     numbers.insert(numbers.end(), kRowCopyNumbers.begin(), kRowCopyNumbers.end());
   }
+  // A ragged O comes with its strides, and has no batch.
+  if (sm90.direct_o && !spec.ragged) {
+    numbers.insert(numbers.end(), {kOBatchBytes, kORowBytes, kOHeadBytes});
+  }
   return numbers;
 }
 
 std::vector<KernelParameter> parameters_of(const KernelPlan& plan, const Sm90Plan& sm90) {
   const std::vector<LaunchNumber> numbers = numbers_of(plan.spec, sm90);
-  std::vector<KernelParameter> parameters = sm90.row_copies
-                                                ? forward_parameters(plan, kRowMaps, numbers)
-                                                : forward_parameters(plan, kForwardMaps, numbers);
+  std::span<const TensorMapId> maps = kForwardMaps;
+  if (sm90.row_copies) maps = kRowMaps;
+  if (sm90.direct_o) maps = maps.first(maps.size() - 1);
+  std::vector<KernelParameter> parameters = forward_parameters(plan, maps, numbers);
+  if (sm90.direct_o && !plan.spec->ragged) {
+    parameters.push_back(parameter("o", forward_buffer(plan, BufferId::Kind::kO), "unsigned char"));
+  }
   if (sm90.row_copies) add_key_parameters(plan, parameters);
   if (sm90.claims_work) {
     parameters.push_back(workspace_parameter(plan, WorkspaceId::kClaims, "attnjit::ClaimWords"));

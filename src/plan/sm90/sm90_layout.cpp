@@ -99,13 +99,13 @@ void sm90_size_tiles(const AttentionSpec& spec, Sm90Plan& plan) {
   // O is staged in Q's memory where there is another Q to go on with, otherwise in what is left.
   const std::int64_t block_bytes = std::int64_t{plan.BM} * kSm90RowBytes;
   const int blocks = output_blocks(spec);
-  const bool fits_q = blocks * block_bytes <= plan.q_bytes;
+  const bool fits_q = plan.direct_o || blocks * block_bytes <= plan.q_bytes;
   const auto left = [&](int q_stages) {
     return room - q_stages * plan.q_bytes - stages_bytes - other_bytes;
   };
   if (left(2) < (fits_q ? 0 : block_bytes)) plan.num_q_stages = 1;
   plan.o_blocks = 0;
-  if (plan.num_q_stages == 1 || !fits_q) {
+  if (!plan.direct_o && (plan.num_q_stages == 1 || !fits_q)) {
     plan.o_blocks = static_cast<int>(
         std::clamp<std::int64_t>(left(plan.num_q_stages) / block_bytes, fits_q ? 0 : 1, blocks));
   }
@@ -182,8 +182,9 @@ void sm90_lay_out(Sm90Plan& plan) {
 }
 
 std::string sm90_range_name(const Sm90SmemRange& range, const Sm90Plan& plan) {
-  const bool absorbed = plan.v_bytes == 0;                    // V is in K's memory
-  const bool no_o = sm90_begin_of(Sm90Region::kP, plan) > 0;  // O leaves from registers
+  const bool absorbed = plan.v_bytes == 0;  // V is in K's memory
+  // O leaves from registers.
+  const bool no_o = plan.direct_o || sm90_begin_of(Sm90Region::kP, plan) > 0;
   switch (range.region) {
     case Sm90Region::kQ:
       return fmt::format("{} {}", no_o || plan.o_blocks > 0 ? "Q" : "Q and O", range.stage);

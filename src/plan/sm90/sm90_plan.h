@@ -59,7 +59,8 @@ struct Sm90Plan {
   /// Tiles as they come, before warps rewrite them: of e4m3 V, which is transposed; where
   /// `widens_kv` as many of K and of V.
   int num_row_stages = 0;
-  int o_blocks = 0;  ///< 128-byte columns of O with memory of their own; 0: O is staged in Q's
+  int o_blocks = 0;       ///< 128-byte columns of O with memory of their own; 0: O is staged in Q's
+  bool direct_o = false;  ///< nor there: O is f32, and leaves from registers
   bool widens_kv = false;    ///< K and V are e4m3, and widened to 16 bits
   int kv_row_bytes = 128;    ///< of a row in a TMA box of K and V, and their swizzle
   bool ping_pong = false;    ///< consumers take turns at issuing products

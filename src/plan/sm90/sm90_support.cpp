@@ -35,10 +35,8 @@ std::string why_no_e4m3(const AttentionSpec& spec) {
 
 std::string sm90_unsupported_reason(const ResolvedSpec& resolved, const Sm90Plan& plan) {
   const AttentionSpec& spec = *resolved;
-  const bool e4m3_output = has_output_scale(spec);
-  if (std::string reason = unsupported_output(spec); !reason.empty() && !e4m3_output) return reason;
   if (std::string reason = unsupported_accumulation(spec); !reason.empty()) return reason;
-  if (e4m3_output && spec.ov_depth % 16 != 0) {
+  if (has_output_scale(spec) && spec.ov_depth % 16 != 0) {
     return fmt::format("TMA needs rows of whole 16 bytes: ov_depth {} of e4m3 is no multiple of 16",
                        spec.ov_depth);
   }

@@ -158,6 +158,29 @@ class EightBitTest : public KernelTest {
     expect_passes(of_sequences(spec_of(256, Scales::kHead), 64, false), {{{20, 20}, {200, 70}}});
   }
 
+  static void expect_pages_of_any_rows() {
+    std::vector<Trial> trials;
+    for (const int depth : {64, 128}) {
+      trials.push_back(
+          {of_sequences(with_group(spec_of(depth, Scales::kHead), 4, 2), depth == 64 ? 1 : 3, true),
+           {{{20, 0, 141}, {300, 40, 200}}}});
+    }
+    AttentionSpec decode = with_group(spec_of(128, Scales::kTensor), 16, 8);
+    decode.max_q_len = 4;
+    decode.page_size = 1;
+    decode.num_partitions = 0;
+    trials.push_back({decode, {{{3, 3}, {300, 40}}, {{1}, {1000}}}});
+    trials.push_back({of_sequences(spec_of(256), 2, false), {{{20, 20}, {200, 70}}}});
+    trials.push_back({of_sequences(spec_of(80), 4, true), {{{20, 3}, {65, 0}}}});
+    // A list of tiles, of which the consumers are told with K.
+    trials.push_back(
+        {of_sequences(spec_of(64, {}, verify::custom_mask()), 5, true), {{{70, 20}, {300, 100}}}});
+    AttentionSpec narrow = of_sequences(spec_of(192), 12, false);
+    narrow.ov_depth = 128;
+    trials.push_back({narrow, {{{20}, {300}}}});
+    expect_passes(some_of(kArch, trials, 3));
+  }
+
   static void expect_decodes() {
     AttentionSpec split = with_group(spec_of(128, Scales::kHead), 16, 8);
     split.max_q_len = 4;
@@ -206,13 +229,14 @@ class EightBitTest : public KernelTest {
     for (int i = 0; i < (in_proof() ? 40 : kQ == Dtype::kFp16 ? 1 : 2); ++i) {
       const int depths[] = {64, 128, 256, 16, 48, 80, 96, 160, 192, 224};
       const int groups[] = {1, 2, 3, 8};
+      const int pages[] = {1, 3, 6, 8, 16, 32, 64, 128};
       const int group = groups[below(4)];
       const MaskSpec masks[] = {mask_of(Kind::kNull), mask_of(Kind::kCausal), window_of(70)};
       AttentionSpec spec =
           with_group(spec_of(depths[below(10)], static_cast<Scales>(below(3)), masks[below(3)]),
                      2 * group, group);
       if (below(3) == 0) spec.ov_depth = 16 * (1 + below(spec.qk_depth / 16));
-      if (below(2) == 0) spec = of_sequences(spec, 8 << below(5), below(2) == 0);
+      if (below(2) == 0) spec = of_sequences(spec, pages[below(8)], below(2) == 0);
       if (below(3) == 0) spec.num_partitions = below(4);
       spec.sink = below(2) == 0;
       if (below(4) == 0) spec.output_dtype = Dtype::kF32;

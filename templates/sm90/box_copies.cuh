@@ -20,6 +20,8 @@ struct BoxCopies {
   ? 2 : 4;
   static constexpr int kTogether = kBoxes <= kMostTogether ? kBoxes : 2 - kBoxes % 2;
 
+  using Place = int;
+
   const Smem<Config>& smem;
   const Arguments& arguments;
   int lane;

@@ -100,9 +100,11 @@ ATTNJIT_DEVICE void run_body(const Arguments& arguments, const Params& params) {
     if constexpr (Config::kRowCopies) {
       using Copies = RowCopies<Config, Arguments>;
       using List = SequenceTileList<Config, Mask, Arguments, Params>;
-      WarpProducer<Config, Mask, Copies, List, Arguments, Params>{
-          smem, arguments, params, Copies{smem, arguments, warp, lane}, warp, lane}
-          .run();
+      if (Copies::kWarps == kRowCopyWarps || warp < Copies::kWarps) {
+        WarpProducer<Config, Mask, Copies, List, Arguments, Params>{
+            smem, arguments, params, Copies{smem, arguments, warp, lane}, warp, lane}
+            .run();
+      }
     } else if (warp == 0) {
       using Copies = BoxCopies<Config, Arguments>;
       if constexpr (kListsBoxes<Config>) {

@@ -131,14 +131,14 @@ struct LayoutOf {
   static constexpr int kVChunkBytes = kPvColumns * 16;
   /// Tiles land as rows that warps rewrite: those of V, or of K and of V.
   static constexpr bool kHasRows = Config::kE4m3 || Config::kWidensKv;
-  static_assert(!kHasRows || !Config::kRowCopies,
-                "the producer's warps that would rewrite K and V copy rows");
   static_assert(!Config::kWidensKv || (!Config::kE4m3 && Config::kTileN % 32 == 0 &&
                                        Config::kQkDepth % 16 == 0 && Config::kOvDepth % 16 == 0 &&
                                        (Config::kKvRowBytes == 64 || Config::kKvRowBytes == 128)),
                 "a lane widens a key, 16 columns at a time");
   /// Blocks of columns of K and V as copies bring them.
   static constexpr int kCopiedColumns = Config::kWidensKv ? Config::kKvRowBytes : kBlockElements;
+  static constexpr int kCopiedElementBytes = Config::kWidensKv ? 1 : kElementBytes;
+  static constexpr int kCopiedRowBytes = kCopiedColumns * kCopiedElementBytes;
   static constexpr int kCopiedBlockBytes =
       Config::kWidensKv ? Config::kTileN * Config::kKvRowBytes : kKvBlockBytes;
   static constexpr int kCopiedKBlocks = ceil_div(Config::kQkDepth, kCopiedColumns);

@@ -6,24 +6,36 @@
 
 namespace attnjit::sm90 {
 
-/// One of the producer's four warps. A lane finds where one row of a tile lies; eight lanes copy a
-/// row of a block of columns, 16 bytes each, by cp.async into the place where TMA would have put
-/// them. Rows past the sequence's end become zeros, so that V needs no other care there.
+/// One of the producer's four warps, or its only one where the others rewrite what comes. A lane
+/// finds where rows of a tile lie, one of each 32; eight lanes, or four, copy a row of a block of
+/// columns, 16 bytes each, by cp.async into the place where TMA would have put them. Rows past the
+/// sequence's end become zeros, so that V needs no other care there.
 ///
 /// NOTE: cp.async writes through the generic proxy. A consumer that has waited for a tile fences
-/// before it multiplies (Consumer::await_k).
+/// before it multiplies (Consumer::await_k); who rewrites rows reads them through that proxy.
 template <class Config, class Arguments>
 struct RowCopies {
   using Layout = LayoutOf<Config>;
-  static constexpr int kRows = Config::kTileN / kRowCopyWarps;  // of a tile, a warp's
-  static_assert(Config::kTileN % (4 * kRowCopyWarps) == 0 && kRows <= 32,
-                "a lane finds a row, and four rows are copied at a time");
+  static constexpr int kWarps = Layout::kHasRows ? 1 : kRowCopyWarps;
+  static constexpr int kRows = Config::kTileN / kWarps;           // of a tile, a warp's
+  static constexpr int kPlaces = ceil_div(kRows, 32);             // of them a lane's
+  static constexpr int kRowLanes = Layout::kCopiedRowBytes / 16;  // that copy a row of a block
+  static constexpr int kTogether = 32 / kRowLanes;
+  static_assert(Config::kTileN % (kTogether * kWarps) == 0 && (kRows <= 32 || kRows % 32 == 0),
+                "lanes find rows, and some rows are copied at a time");
+  static constexpr int kElements = 16 / Layout::kCopiedElementBytes;  // that a lane copies
+
+  /// The pages of a lane's rows of a tile; -1 where there is none.
+  struct Place {
+    int pages[kPlaces];
+  };
 
   const Smem<Config>& smem;
   const Arguments& arguments;
   int warp;
   int lane;
-  Ring k_ring = {};
+  Ring k_ring = {};       ///< of the tiles that are multiplied
+  Ring k_rows_ring = {};  ///< where K is widened, of its rows
   Ring v_ring = {};
   WorkTile work = {};
   int kv_head = 0;
@@ -34,56 +46,88 @@ struct RowCopies {
     kv_head = work.head / Config::kGroup;
   }
 
-  /// Key of the lane's row.
-  ATTNJIT_DEVICE int key_of(int tile) const {
-    return tile * Config::kTileN + warp * kRows + min(lane, kRows - 1);
+  /// Key of the lane's row of the i-th 32.
+  ATTNJIT_DEVICE int key_of(int tile, int i) const {
+    return tile * Config::kTileN + warp * kRows + 32 * i + min(lane, kRows - 1);
   }
 
-  /// The page of the lane's row; -1 where there is none.
-  ATTNJIT_DEVICE int place_of(int tile) const {
-    const int page = page_of<Config>(key_of(tile), work, arguments);
-    return page < arguments.num_pages ? page : -1;
+  ATTNJIT_DEVICE Place place_of(int tile) const {
+    Place place;
+#pragma unroll
+    for (int i = 0; i < kPlaces; ++i) {
+      const int page = page_of<Config>(key_of(tile, i), work, arguments);
+      place.pages[i] = page < arguments.num_pages ? page : -1;
+    }
+    return place;
   }
 
   /// Copies the warp's rows of a tile of kDepth columns to `data`, when the stage is free; `full`
   /// hears of it.
-  template <int kDepth>
-  ATTNJIT_DEVICE void load_kv(Ring& ring, u32 data, const unsigned char* tensor, i64 page_bytes,
-                              i64 row_bytes, u32 full, u32 empty, int tile, int place) {
-    smem.wait(empty, ring.parity ^ 1);
-    const i64 offset =
-        place < 0 ? -1 : place * page_bytes + key_of(tile) % Config::kPageSize * row_bytes;
-#pragma unroll 1
-    for (int first = 0; first < kRows; first += 4) {
-      const i64 row_offset = __shfl_sync(0xffffffffu, offset, first + lane / 8);
-      const int row = warp * kRows + first + lane / 8;
-      const u32 to = data + row * kBlockRowBytes + ((lane % 8 ^ row % 8) << 4);
+  template <class Copies, int kDepth>
+  ATTNJIT_DEVICE void load_kv(Ring& ring, const unsigned char* tensor, i64 page_bytes,
+                              i64 row_bytes, int tile, Place place) {
+    const u32 data = Copies::data(smem, ring.stage), full = Copies::full(smem, ring.stage);
+    smem.wait(Copies::empty(smem, ring.stage), ring.parity ^ 1);
+    if (Copies::kRows && lane == 0) {
+      Copies::tell(smem, ring.stage,
+                   max(1, min(work.kv_len - tile * Config::kTileN, Config::kTileN)));
+      // NOTE: copies arrive when they are there, which says nothing of this store.
+      mbarrier_arrive(full);
+    }
 #pragma unroll
-      for (int block = 0; block < ceil_div(kDepth, kBlockColumns); ++block) {
-        const int column = block * kBlockColumns + lane % 8 * 8;
-        const bool there = row_offset >= 0 && column < kDepth;
-        copy_16_or_zeros(to + block * Layout::kKvBlockBytes,
-                         there ? tensor + row_offset + 2 * column : tensor, there);
+    for (int i = 0; i < kPlaces; ++i) {
+      const int page = place.pages[i];
+      const i64 offset =
+          page < 0 ? -1 : page * page_bytes + key_of(tile, i) % Config::kPageSize * row_bytes;
+#pragma unroll 1
+      for (int first = 0; first < min(kRows, 32); first += kTogether) {
+        const i64 row_offset = __shfl_sync(0xffffffffu, offset, first + lane / kRowLanes);
+        const int row = warp * kRows + 32 * i + first + lane / kRowLanes;
+        const u32 to = data + row * Layout::kCopiedRowBytes +
+                       ((lane % kRowLanes ^ (kRowLanes == 8 ? row : row / 2) % kRowLanes) << 4);
+#pragma unroll
+        for (int block = 0; block < ceil_div(kDepth, Layout::kCopiedColumns); ++block) {
+          const int column = block * Layout::kCopiedColumns + lane % kRowLanes * kElements;
+          const bool there = row_offset >= 0 && column < kDepth;
+          copy_16_or_zeros(
+              to + block * Layout::kCopiedBlockBytes,
+              there ? tensor + row_offset + Layout::kCopiedElementBytes * column : tensor, there);
+        }
       }
     }
     arrive_after_copies(full);
-    ring.advance(Config::kStages);
+    ring.advance(Copies::kStages);
   }
-  ATTNJIT_DEVICE void load_k(int tile, int place) {
-    const int stage = k_ring.stage;
-    load_kv<Config::kQkDepth>(k_ring, smem.k(stage), arguments.k + kv_head * arguments.k_head_bytes,
-                              arguments.k_page_bytes, arguments.k_row_bytes, smem.k_full(stage),
-                              smem.k_empty(stage), tile, place);
+  ATTNJIT_DEVICE void load_k(int tile, Place place) {
+    Ring& ring = Config::kWidensKv ? k_rows_ring : k_ring;
+    load_kv<CopiesOf<Config, true>, Config::kQkDepth>(
+        ring, arguments.k + kv_head * arguments.k_head_bytes, arguments.k_page_bytes,
+        arguments.k_row_bytes, tile, place);
+    // A list's notes lie with the stages of K (sm90/tile_notes.cuh).
+    if constexpr (Config::kWidensKv) k_ring.advance(Config::kStages);
   }
-  ATTNJIT_DEVICE void load_v(int tile, int place) {
-    const int stage = v_ring.stage;
-    load_kv<Config::kOvDepth>(v_ring, smem.v(stage), arguments.v + kv_head * arguments.v_head_bytes,
-                              arguments.v_page_bytes, arguments.v_row_bytes, smem.v_full(stage),
-                              smem.v_empty(stage), tile, place);
+  ATTNJIT_DEVICE void load_v(int tile, Place place) {
+    load_kv<CopiesOf<Config, false>, Config::kOvDepth>(
+        v_ring, arguments.v + kv_head * arguments.v_head_bytes, arguments.v_page_bytes,
+        arguments.v_row_bytes, tile, place);
   }
-  /// Ends a work tile; ends all.
+  /// Ends a work tile.
   ATTNJIT_DEVICE void finish() const {}
-  ATTNJIT_DEVICE void end() const {}
+  /// After the last tile: who rewrites rows is told so.
+  ATTNJIT_DEVICE void end() const {
+    if constexpr (Config::kWidensKv) end_rows<RowsOf<Config, true>>(k_rows_ring);
+    if constexpr (Layout::kHasRows) end_rows<RowsOf<Config, false>>(v_ring);
+  }
+
+ private:
+  template <class Rows>
+  ATTNJIT_DEVICE void end_rows(const Ring& ring) const {
+    if (lane == 0) Rows::end(smem, ring);
+    // Each lane arrives for a tile, and the first once more. NOTE: none before there is room: until
+    // then it might be the tile's before.
+    __syncwarp();
+    mbarrier_arrive(Rows::full(smem, ring.stage));
+  }
 };
 
 }  // namespace attnjit::sm90

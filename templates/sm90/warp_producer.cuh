@@ -56,8 +56,10 @@ struct WarpProducer {
     if (warp != 0 || lane != 0) return;
     store_note(smem.note(stage), after);
     // NOTE: copies of rows arrive when they are there, which says nothing of this store. TMA's
-    // bytes are announced by this thread, after it.
-    if constexpr (Config::kRowCopies) mbarrier_arrive(smem.k_full(stage));
+    // bytes are announced by this thread, after it; so are rows that are rewritten.
+    if constexpr (Config::kRowCopies && !kLandsAsRows<Config, true>) {
+      mbarrier_arrive(smem.k_full(stage));
+    }
   }
 
   /// The KV tiles of a work tile that the mask does not hide from all its rows.
@@ -99,7 +101,7 @@ struct WarpProducer {
     const ConsumerRows<Config, Arguments> rows{work, arguments};
     auto tiles = list_of(rows);
     Note note = {}, next = {};  // K of `note` is on its way, that of `next` is to be loaded
-    int place = 0;
+    typename Copies::Place place = {};
     bool begun = false, told = false;
 #pragma unroll 1
     while (true) {
@@ -110,7 +112,7 @@ struct WarpProducer {
         announce_note(work, next);
         continue;
       }
-      int next_place = 0;
+      typename Copies::Place next_place = {};
       if (next.is_tile()) {
         next_place = copies.place_of(next.tile());
         publish(after);
@@ -177,13 +179,14 @@ struct WarpProducer {
         load_listed();
       } else {
         const bool no_keys = work.tile_begin >= work.tile_end;
-        int place = no_keys ? 0 : copies.place_of(work.tile_end - 1);
-        int next = no_keys ? 0 : copies.place_of(max(work.tile_end - 2, work.tile_begin));
+        using Place = typename Copies::Place;
+        Place place = no_keys ? Place{} : copies.place_of(work.tile_end - 1);
+        Place next = no_keys ? Place{} : copies.place_of(max(work.tile_end - 2, work.tile_begin));
         if (!no_keys) copies.load_k(work.tile_end - 1, place);
         load_q(no_keys);
         if (no_keys) continue;
         for (int tile = work.tile_end - 2; tile >= work.tile_begin; --tile) {
-          const int after = copies.place_of(max(tile - 1, work.tile_begin));
+          const Place after = copies.place_of(max(tile - 1, work.tile_begin));
           copies.load_k(tile, next);
           copies.load_v(tile + 1, place);
           place = next;

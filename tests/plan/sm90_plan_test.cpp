@@ -631,6 +631,15 @@ TEST(Sm90Plan, EachWarpThatRewritesTilesHasARole) {
   EXPECT_EQ(
       roles([](AttentionSpec& s) { s.qkv_dtype = Dtype::kE4m3; }),
       (Lines{"load 0 1", "transpose 1 3", "consumer 0 4 4", "consumer 1 8 4", "1", "3", "-"}));
+  // Of pages that hold no box one warp copies rows where others rewrite them.
+  const auto of_rows = [](Dtype dtype) {
+    return [dtype](AttentionSpec& s) {
+      s.qkv_dtype = dtype;
+      s.page_size = 3;
+    };
+  };
+  EXPECT_EQ(roles(of_rows(Dtype::kE4m3)).front(), "load 0 1");
+  EXPECT_EQ(roles(of_rows(Dtype::kBf16)).front(), "load 0 4");
   EXPECT_EQ(roles([](AttentionSpec&) {}), (Lines{"load 0 1", "consumer 0 4 4", "consumer 1 8 4",
                                                  "consumer 2 12 4", "-", "-", "-"}));
 }

@@ -71,6 +71,20 @@ TEST_F(Sm90EightBit, DamagesOfTheExponentialAreSeen) {
 
 TEST_F(Sm90EightBit, PagesRaggedBatchesAndPartitions) { expect_sequences(); }
 
+// Of 8 rows a page holds a TMA box; of others a warp copies rows.
+TEST_F(Sm90EightBit, PagesOfAnyRows) { expect_pages_of_any_rows(); }
+
+TEST_F(Sm90EightBit, DamagesOfCopiesOfRowsAreSeen) {
+  expect_seen(of_sequences(spec_of(64), 3, true), {{20, 20}, {300, 100}},
+              {{"sm90/row_copies.cuh", "32 * i + min(lane, kRows - 1)", "min(lane, kRows - 1)"},
+               {"sm90/row_copies.cuh", "kRowLanes == 8 ? row : row / 2", "row / 2"},
+               {"sm90/row_copies.cuh", "lane % kRowLanes * kElements", "lane % kRowLanes * 8"},
+               {"sm90/row_copies.cuh", "key_of(tile, i) % Config::kPageSize", "0"}});
+  expect_found(of_sequences(spec_of(64), 1, false), {{20}, {300}},
+               {"sm90/consumer.cuh", "Config::kRowCopies && !kLandsAsRows<Config, true>", "false"},
+               "proxy");
+}
+
 TEST_F(Sm90EightBit, DecodesOfGroups) { expect_decodes(); }
 
 TEST_F(Sm90EightBit, MasksAndModifications) { expect_masks(); }
@@ -99,7 +113,6 @@ TEST_F(Sm90EightBit, WhatIsRefused) {
   EXPECT_NE(reason(spec_of(72)).find("multiples of 16"), std::string::npos);
   EXPECT_NE(reason(spec_of(128, Scales::kToken)).find("scales of rows (scales)"),
             std::string::npos);
-  EXPECT_NE(reason(of_sequences(spec_of(128), 3, false)).find("page_size"), std::string::npos);
   EXPECT_EQ(reason(spec_of(128)), "");
 }
 

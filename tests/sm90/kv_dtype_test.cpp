@@ -21,6 +21,13 @@ TEST_F(Sm90KvDtypeFp16, EveryDepthAndInput) {
 TEST_F(Sm90KvDtype, OddLengths) { expect_odd_lengths(); }
 TEST_F(Sm90KvDtype, ScalesOfTensorsAndHeads) { expect_scales(); }
 TEST_F(Sm90KvDtype, PagesRaggedBatchesAndPartitions) { expect_sequences(); }
+TEST_F(Sm90KvDtype, PagesOfAnyRows) { expect_pages_of_any_rows(); }
+// Rows of 64 bytes and of 128.
+TEST_F(Sm90KvDtype, DamagesOfCopiesOfRowsAreSeen) {
+  expect_seen(of_sequences(spec_of(64), 3, true), {{20, 20}, {300, 100}},
+              {{"sm90/row_copies.cuh", "kRowLanes == 8 ? row : row / 2", "row"},
+               {"sm90/row_copies.cuh", "Layout::kCopiedRowBytes / 16", "8"}});
+}
 TEST_F(Sm90KvDtype, DecodesOfGroups) { expect_decodes(); }
 TEST_F(Sm90KvDtype, MasksAndModifications) { expect_masks(); }
 TEST_F(Sm90KvDtype, TunedTiles) {
@@ -78,7 +85,6 @@ TEST_F(Sm90KvDtype, SpillsNothing) {
 TEST_F(Sm90KvDtype, WhatIsRefused) {
   EXPECT_NE(reason(spec_of(72)).find("multiples of 16"), std::string::npos);
   EXPECT_NE(reason(spec_of(128, Scales::kToken)).find("kv_dtype"), std::string::npos);
-  EXPECT_NE(reason(of_sequences(spec_of(128), 3, false)).find("page_size"), std::string::npos);
   EXPECT_NE(reason(spec_of(512)).find("kv_dtype"), std::string::npos);
   EXPECT_EQ(reason(spec_of(128)), "");
 }

@@ -257,7 +257,7 @@ int sm90_held_q_steps(const AttentionSpec& spec, const Sm90Plan& plan) {
       (spec.score_mod.kind == ScoreModSpec::Kind::kIdentity ||
        spec.score_mod.kind == ScoreModSpec::Kind::kSoftcap);
   const bool holds = few && spec.qk_depth == 256 && plan.sums_by_product &&
-                     plan.num_consumers == 2 && plan.BN <= 96;
+                     plan.num_consumers == 2 && plan.BN <= 96 && !plan.row_copies;
   return holds ? 3 : 0;
 }
 

@@ -112,16 +112,18 @@ void sm90_size_tiles(const AttentionSpec& spec, Sm90Plan& plan) {
 }
 
 std::vector<Sm90BarrierGroup> sm90_barrier_groups(const Sm90Plan& plan) {
-  // One thread announces what TMA will bring; one lane of each warp that read it hands it back.
+  // One thread announces what TMA will bring, and each thread what it copies by itself; one lane of
+  // each warp that read it hands it back.
   constexpr int kProducer = 1;
   constexpr int kConsumerWarps = 4;
-  constexpr int kWarpgroup = 128;  // each thread of which copies
+  const int copying_threads = sm90_copy_warps(plan) * 32;
   const int all_warps = kConsumerWarps * plan.num_consumers;
   const int of_q = plan.num_q_stages * plan.num_consumers;
-  const int of_kv = plan.row_copies ? kWarpgroup : kProducer;
+  const int of_kv = plan.row_copies ? copying_threads : kProducer;
   const bool rewrites = plan.num_row_stages > 0;
-  // Who copies rows tells of the tile by itself.
+  // Who copies rows tells of the tile by itself, and of rows how many keys there are.
   const int of_note = plan.row_copies && plan.listed ? 1 : 0;
+  const int of_rows = plan.row_copies ? copying_threads + 1 : kProducer;
   std::vector<Sm90BarrierGroup> groups{
       {"kBarQFull", "Q", "full", true, of_q, kProducer},
       {"kBarQEmpty", "Q", "empty", true, of_q, kConsumerWarps},
@@ -133,10 +135,10 @@ std::vector<Sm90BarrierGroup> sm90_barrier_groups(const Sm90Plan& plan) {
   };
   if (rewrites) {
     const int stages = plan.num_row_stages;
-    groups.push_back({"kBarVRowsFull", "V rows", "full", false, stages, kProducer});
+    groups.push_back({"kBarVRowsFull", "V rows", "full", false, stages, of_rows});
     groups.push_back({"kBarVRowsEmpty", "V rows", "empty", false, stages, kSm90VRewriters});
     if (plan.widens_kv) {
-      groups.push_back({"kBarKRowsFull", "K rows", "full", false, stages, kProducer});
+      groups.push_back({"kBarKRowsFull", "K rows", "full", false, stages, of_rows});
       groups.push_back({"kBarKRowsEmpty", "K rows", "empty", false, stages, kSm90KRewriters});
     }
   } else if (plan.kv_lens && !plan.row_copies) {

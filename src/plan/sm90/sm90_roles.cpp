@@ -10,8 +10,10 @@ namespace attnjit {
 
 bool sm90_rewrites_kv(const AttentionSpec& spec) { return is_e4m3(spec) || widens_kv(spec); }
 
+int sm90_copy_warps(const Sm90Plan& plan) { return plan.num_row_stages > 0 ? 1 : 4; }
+
 std::vector<PlannedKernel::Role> sm90_roles(const Sm90Plan& plan) {
-  std::vector<PlannedKernel::Role> roles{{"load", 0, plan.row_copies ? 4 : 1}};
+  std::vector<PlannedKernel::Role> roles{{"load", 0, plan.row_copies ? sm90_copy_warps(plan) : 1}};
   if (plan.num_row_stages > 0) {
     roles.push_back(
         {plan.widens_kv ? "widen V" : "transpose", kSm90FirstVRewriter, kSm90VRewriters});
@@ -51,7 +53,8 @@ void sm90_share_registers(const AttentionSpec& spec, Sm90Plan& plan) {
   if (is_e4m3(spec)) {
     // Of e4m3 its warpgroup transposes V, and P of the others has half of the registers. NOTE:
     // beside O of more columns the sums by product need what three consumers have of 16 bits.
-    const bool most = plan.num_consumers == 3 && spec.qk_depth > 96 && plan.sums_by_product;
+    const bool most =
+        plan.num_consumers == 3 && spec.qk_depth > 96 && plan.sums_by_product && !plan.row_copies;
     const bool holds = plan.held_q_steps > 0;
     plan.producer_registers = most ? 32 : holds ? 40 : 56;
     plan.consumer_registers = most                      ? 160

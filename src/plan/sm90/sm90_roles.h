@@ -18,6 +18,10 @@ inline constexpr int kSm90FirstVRewriter = 4 - kSm90VRewriters;
 /// Whether K and V are rewritten on their way: transposed, or widened.
 bool sm90_rewrites_kv(const AttentionSpec& spec);
 
+/// The warps that copy K and V row by row: all of the producer's warpgroup, but one where the
+/// others rewrite what comes.
+int sm90_copy_warps(const Sm90Plan& plan);
+
 /// What the warps of a CTA do.
 std::vector<PlannedKernel::Role> sm90_roles(const Sm90Plan& plan);
 

@@ -22,12 +22,6 @@ std::string why_no_e4m3(const AttentionSpec& spec) {
   if (spec.scales == Scales::kToken) {
     return "the sm_90a template has no scales of rows (scales) of e4m3 yet";
   }
-  if (copies_rows(spec)) {
-    return fmt::format(
-        "the sm_90a template takes pages of whole 8 rows of e4m3, not {} (page_size): the warps "
-        "that would copy rows {}",
-        spec.page_size, widens_kv(spec) ? "widen K and V" : "transpose V");
-  }
   return {};
 }
 

@@ -240,6 +240,7 @@ class EightBitTest : public KernelTest {
       if (below(3) == 0) spec.num_partitions = below(4);
       spec.sink = below(2) == 0;
       if (below(4) == 0) spec.output_dtype = Dtype::kF32;
+      if (kQ == Dtype::kE4m3 && below(3) == 0) spec.scales = Scales::kToken;
       if (below(4) == 0) spec.max_q_len = 4;
       if (below(4) == 0) spec = with_mod(spec, ScoreModSpec::Kind::kSoftcap);
       const bool one_length = spec.page_size == 0 && !spec.ragged;

@@ -446,6 +446,9 @@ ATTNJIT_DEVICE void load_shared_v4(u32 address, u32& a, u32& b, u32& c, u32& d) 
 }
 
 /// st.shared.b16 (9.7.9).
+ATTNJIT_DEVICE void load_shared_v2(u32 address, u32& a, u32& b) {
+  asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];" : "=r"(a), "=r"(b) : "r"(address) : "memory");
+}
 ATTNJIT_DEVICE void store_shared_half(u32 address, unsigned short half) {
   asm volatile("st.shared.b16 [%0], %1;" ::"r"(address), "h"(half) : "memory");
 }

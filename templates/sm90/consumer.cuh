@@ -7,9 +7,9 @@
 // (ping-pong).
 #pragma once
 
+#include "sm90/key_scales.cuh"
 #include "sm90/output.cuh"
 #include "sm90/products.cuh"
-#include "sm90/scales.cuh"
 #include "sm90/score_registers.cuh"
 #include "sm90/softmax.cuh"
 #include "sm90/tile_notes.cuh"
@@ -84,6 +84,7 @@ struct Consumer {
   Ring q_ring;
   float row_sums[4];    ///< of the last P multiplied, where rows are summed by product
   int unreleased = -1;  ///< the stage of Q whose memory holds the O of the work tile before
+  KeyScales<Config, Arguments> key_scales;
 
   ATTNJIT_DEVICE Consumer(const Smem<Config>& memory, const Arguments& launch, const Params& user,
                           int consumer)
@@ -93,7 +94,8 @@ struct Consumer {
         rank(consumer),
         turn_after(next_turn<Config>(consumer)),
         lane(static_cast<int>(threadIdx.x & 31u)),
-        warp(warp_uniform(static_cast<int>(threadIdx.x >> 5)) & 3) {}
+        warp(warp_uniform(static_cast<int>(threadIdx.x >> 5)) & 3),
+        key_scales(memory, launch, consumer) {}
 
   // ---- Handing memory back. Each warp arrives for itself.
 
@@ -231,11 +233,20 @@ struct Consumer {
 
   /// Modifies and masks.
   ATTNJIT_DEVICE void finish_scores(Scores& s, Rows& rows, bool masked, Bits& bits) {
+    if constexpr (keys_have_scales<Config>()) {
+      if constexpr (ScoreMod::kIdentity) {
+        key_scales.multiply_and_weigh(
+            s, {exponent_scale(rows.scale[0]), exponent_scale(rows.scale[1])}, lane);
+      } else {
+        key_scales.multiply(s, lane);
+      }
+    }
     if constexpr (!ScoreMod::kIdentity) {
       rows.scores.first_kv = rows.index * Config::kTileN + 2 * (lane & 3);
       if constexpr (kInPlace) ScoresOf<Config>::read(s);
       modify_scores<ScoreMod>(s, rows.scores, rows.state, rows.scale, params);
       if constexpr (kInPlace) ScoresOf<Config>::write(s);
+      if constexpr (keys_have_scales<Config>()) key_scales.weigh(s, {kLog2e, kLog2e}, lane);
     }
     if (masked) {
       if constexpr (!asks_first()) ask_mask(bits, rows);
@@ -259,6 +270,7 @@ struct Consumer {
       ScoresOf<Config>::template pack<kPvBf16>(rows.p);
     } else {
       moved = rows.softmax.step(s, correction);
+      if constexpr (keys_have_scales<Config>()) key_scales.add_sums(rows.softmax.sum, s, lane);
       end();
       pack_probabilities<Config>(rows.p, s);
     }
@@ -273,8 +285,19 @@ struct Consumer {
     if constexpr (Config::kListed) return load_note<Note>(smem.note(k_ring.stage), lane);
     return {};
   }
-  ATTNJIT_DEVICE void look_ahead(Rows& rows, Note note) const {
+  ATTNJIT_DEVICE void look_ahead(Rows& rows, Note note) {
     if constexpr (Config::kListed) rows.next = note_of_warp(note);
+    if constexpr (keys_have_scales<Config>()) {
+      if constexpr (Config::kListed) {
+        if (rows.next.is_tile()) key_scales.load(rows.next.tile());
+      } else {
+        if (rows.index > rows.own.tile_begin) key_scales.load(rows.index - 1);
+      }
+    }
+  }
+  /// The scales of the tile's keys, which were loaded when the tile before was looked at.
+  ATTNJIT_DEVICE void share_scales() {
+    if constexpr (keys_have_scales<Config>()) key_scales.share();
   }
 
   /// A tile by itself: P V of the tile before, unless there is none, then S, then the softmax.
@@ -310,6 +333,7 @@ struct Consumer {
     wgmma_fence();
     begin_qk(rows);
     if (passes_turn) pass_turn<Config>(turn_after);
+    share_scales();
     look_ahead(rows, note);
     if constexpr (asks_first()) {
       if (asks(rows)) ask_mask(bits, rows);
@@ -347,6 +371,7 @@ struct Consumer {
     wgmma_fence();
     begin_pv(rows);
     pass_turn<Config>(turn_after);
+    share_scales();
     look_ahead(rows, note);
     if constexpr (asks_first() && !Config::kMapBits) {
       if (masked) ask_mask(bits, rows);
@@ -456,6 +481,9 @@ struct Consumer {
     bool left = false;  // P of a tile is to be multiplied yet
     rows.next = announced_note<Note>(rows.work);
     rows.turn = false;
+    if constexpr (keys_have_scales<Config>()) {
+      if (rows.next.is_tile()) key_scales.load(rows.next.tile());
+    }
     if (!rows.next.is_tile()) release_q_early();
     while (rows.next.is_tile() || left) {
       rows.note = rows.next;
@@ -605,6 +633,14 @@ struct Consumer {
           work.batch, head,      work.head / Config::kGroup, (row >> kShift) + first_q_idx, 0,
           lengths.q,  lengths.kv};
       rows.state[half] = ScoreMod::prepare(head, arguments.num_q_heads, params);
+      if constexpr (keys_have_scales<Config>()) {
+        // Nothing is made of a row that is nobody's.
+        rows.scale.values[half] = is_row(rows, half)
+                                      ? row_scale<Config>(work, head, row >> kShift, arguments)
+                                      : arguments.scale;
+        rows.softmax.log2_scale.values[half] = 1.0f;
+        return;
+      }
       if (half >= kRowScales<Config>) return;
       const float scale = score_scale<Config>(work, head, arguments);
       rows.scale.values[half] = scale;
@@ -613,6 +649,7 @@ struct Consumer {
                                                                             : exponent_scale(scale);
     });
     OutputOf<Config>::zero();
+    if constexpr (keys_have_scales<Config>()) key_scales.begin(work);
 
     rows.q_address = smem.q(q_ring.stage, rank);
     hold_q<Config>(rows.q_address, warp, lane);
@@ -624,6 +661,7 @@ struct Consumer {
       skip(work.tile_end - (idle ? work.tile_begin : rows.own.tile_end), !idle);
       if (!idle) {
         rows.index = rows.own.tile_end - 1;
+        if constexpr (keys_have_scales<Config>()) key_scales.load(rows.index);
         walk(rows);
         if constexpr (!Mask::kFromZero) skip(rows.own.tile_begin - work.tile_begin, true);
       }

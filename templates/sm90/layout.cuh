@@ -23,11 +23,12 @@ constexpr int kStepColumns = 16;
 constexpr int kMaxConsumers = 3;
 
 /// Who has a scale of its own (Config::kScales).
-constexpr int kNoScales = 0, kTensorScales = 1, kHeadScales = 2;
+constexpr int kNoScales = 0, kTensorScales = 1, kHeadScales = 2, kTokenScales = 3;
 
 /// Named barriers; 0 is the whole CTA's.
 constexpr int kTurnBarrier = 1;  ///< + consumer: its turn to issue products
 constexpr int kEpilogueBarrier = kTurnBarrier + kMaxConsumers;  ///< + consumer: its O is staged
+constexpr int kKeyScalesBarrier = kEpilogueBarrier + kMaxConsumers;  ///< + consumer: its are there
 /// A turn's: the consumer that passes it, and the one that takes it.
 constexpr int kTurnThreads = 2 * kWarpgroupThreads;
 
@@ -127,6 +128,8 @@ struct LayoutOf {
   static constexpr int kKBytes = kQkBlocks * kKvBlockBytes;
   static constexpr int kVBytes =
       Config::kE4m3 ? kPvColumns * Config::kTileN : kOvBlocks * kKvBlockBytes;
+  /// Of a consumer: two buffers of three numbers for each key (sm90/key_scales.cuh).
+  static constexpr int kKeyScalesBytes = 2 * 3 * 4 * Config::kTileN;
   /// Of e4m3, from 16 keys of V to the next.
   static constexpr int kVChunkBytes = kPvColumns * 16;
   /// Tiles land as rows that warps rewrite: those of V, or of K and of V.
@@ -241,6 +244,9 @@ struct Smem : CtaMemory<Config> {
   ATTNJIT_DEVICE u32 ones() const { return base + Config::kOnesOffset; }
   ATTNJIT_DEVICE u32 o(int consumer) const {
     return base + Config::kOOffset + consumer * Config::kOBlocks * Layout::kConsumerBlockBytes;
+  }
+  ATTNJIT_DEVICE u32 key_scales(int consumer) const {
+    return base + Config::kKeyScalesOffset + consumer * Layout::kKeyScalesBytes;
   }
   /// What the producer says of the K of a stage, where the mask's tiles are listed.
   ATTNJIT_DEVICE u32 note(int stage) const {

@@ -202,6 +202,13 @@ constexpr bool sums_by_product() {
   return requires { Config::kOnesOffset; };
 }
 
+/// Whether keys have scales of their own, by which V's are weighed. Scores are then exponents of 2
+/// as they come, and who made them adds up the sums (sm90/key_scales.cuh).
+template <class Config>
+constexpr bool keys_have_scales() {
+  return requires { Config::kKeyScalesOffset; };
+}
+
 /// The running state of a thread's two rows. Scores are in units of which `log2_scale` makes
 /// exponents of 2; log2_scale > 0. Probabilities are multiplied by 2^kPBias: of e4m3 that keeps
 /// small ones, and with what a maximum may grow it stays below 448.
@@ -233,7 +240,9 @@ struct OnlineSoftmax {
           s[k] = by_polynomial<Config::kExp2FmaPairs, kCount / 4>(k / 4) ? exp2_polynomial(x)
                                                                          : exp2_approx(x);
         }
-        if constexpr (!sums_by_product<Config>()) sum[half] += s[i] + s[i + 1];
+        if constexpr (!sums_by_product<Config>() && !keys_have_scales<Config>()) {
+          sum[half] += s[i] + s[i + 1];
+        }
       }
     });
     return moved;

@@ -151,6 +151,8 @@ def random_serving_spec(rng, arch):
     eight_bits = rng.choice([None, None, "qkv_dtype", "kv_dtype"])
     if eight_bits:
         spec.update({eight_bits: "e4m3", "scales": rng.choice(["none", "tensor", "head"])})
+    if eight_bits == "qkv_dtype" and rng.random() < 0.4:
+        spec["scales"] = "token"
     if not spec.get("accumulate") and rng.random() < 0.2:
         spec["output_dtype"] = rng.choice(["f32", "f32", "e4m3"])
     return spec

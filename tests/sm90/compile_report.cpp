@@ -39,6 +39,7 @@ constexpr Part kTypes[] = {
     {"e4m3", R"("qkv_dtype":"e4m3","scales":"head")"},
     {"e4m3 to e4m3", R"("qkv_dtype":"e4m3","output_dtype":"e4m3")"},
     {"bf16 to f32", R"("qkv_dtype":"bf16","output_dtype":"f32")"},
+    {"e4m3, rows' scales, to f32", R"("qkv_dtype":"e4m3","scales":"token","output_dtype":"f32")"},
     {"bf16 over e4m3", R"("kv_dtype":"e4m3","scales":"tensor")"}};
 constexpr Part kMasks[] = {
     {"no mask", R"("mask":"null")"},

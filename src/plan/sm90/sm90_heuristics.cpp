@@ -52,6 +52,7 @@ void choose_decode(const AttentionSpec& spec, Sm90Plan& plan) {
     // V is copied as far ahead as K; what is transposed waits for nothing. O has its own memory.
     plan.num_row_stages = plan.num_stages;
     other_bytes += plan.num_v_stages * kv.v + std::int64_t{kSm90RowBytes} * kSm90ConsumerRows;
+    if (plan.key_scales) other_bytes += sm90_key_scales_bytes(plan.BN);
   }
   const bool two = q_bytes + plan.num_stages * copied + other_bytes <= kSm90SmSmemBytes / 2;
   plan.num_consumers = two ? 1 : 2;
@@ -89,11 +90,13 @@ void choose_e4m3(const AttentionSpec& spec, Sm90Plan& plan) {
     plan.BN = 128;
     // The MUFU takes twice as long as the products, and sums have instructions, too: measured, see
     // docs/sm90.md.
-    plan.exp2_fma_pairs = sm90_sums_by_product(spec, plan) ? 0 : 1;
+    plan.exp2_fma_pairs = sm90_sums_by_product(spec, plan) || plan.key_scales ? 0 : 1;
   } else if (spec.qk_depth <= 128) {
     plan.BN = plan.num_consumers == 3 ? 96 : 128;
   } else {
-    plan.BN = spec.qk_depth <= 192 && spec.ov_depth <= 128 ? 128 : 96;
+    // NOTE: beside O of more columns scales of 96 keys spill.
+    const int keys = plan.key_scales ? 64 : 96;
+    plan.BN = spec.qk_depth <= 192 && spec.ov_depth <= 128 ? 128 : keys;
   }
   if (spec.qk_depth > 192) {
     // Two consumers whose products and softmax take about as long need no turns, and O that is
@@ -161,10 +164,13 @@ Sm90Plan sm90_choose_tile(const ResolvedSpec& resolved) {
   const bool capped = spec.score_mod.kind == ScoreModSpec::Kind::kSoftcap && !listed &&
                       !expressed && !given && !spec.interpreted && !sm90_rewrites_kv(spec) &&
                       !splits(spec) && spec.qk_depth > 96 && spec.qk_depth <= 128;
+  const bool key_scales = is_e4m3(spec) && spec.scales == Scales::kToken;
   const bool hides = spec.mask.kind != MaskSpec::Kind::kNull;
   const bool windowed = hides && !contains(spec, MaskSpec::Kind::kCausal);
   Sm90Plan plan;
-  plan.num_consumers = (light || capped) && !mapped && spec.qk_depth <= 128 ? 3 : 2;
+  // NOTE: scales of keys take registers beside the scores.
+  plan.num_consumers = (light || capped) && !mapped && !key_scales && spec.qk_depth <= 128 ? 3 : 2;
+  plan.key_scales = key_scales;
   plan.num_stages = 2;
   plan.num_q_stages = 2;
   plan.ping_pong = true;
@@ -248,7 +254,7 @@ bool sm90_packs_gqa(const AttentionSpec& spec) {
 bool sm90_sums_by_product(const AttentionSpec& spec, const Sm90Plan& plan) {
   // Between 128 and 192 it was not tried.
   const bool faster = spec.qk_depth <= 128 || spec.qk_depth > 192;
-  return is_e4m3(spec) && faster && !spec.return_lse && !plan.split;
+  return is_e4m3(spec) && faster && !spec.return_lse && !plan.split && !plan.key_scales;
 }
 
 int sm90_held_q_steps(const AttentionSpec& spec, const Sm90Plan& plan) {

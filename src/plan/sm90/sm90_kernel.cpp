@@ -59,6 +59,9 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm9
   if (sm90.sums_by_product) {
     constants.add("kOnesOffset", sm90_begin_of(Sm90Region::kOnes, sm90));
   }
+  if (sm90.key_scales) {
+    constants.add("kKeyScalesOffset", sm90_begin_of(Sm90Region::kKeyScales, sm90));
+  }
   constants.add("kPartitionTiles", sm90.partition_tiles);
   constants.add_bool("kMergeOnePart", merges_one_part(spec));
   constants.add_bool("kRescaleByRow", sm90.rescale_by_row);
@@ -112,6 +115,8 @@ std::vector<LaunchNumber> numbers_of(const AttentionSpec& spec, const Sm90Plan& 
   if (sm90.low != nullptr) numbers.push_back(kLowBody);
   if (sm90.row_copies) {
     numbers.insert(numbers.end(), kRowCopyNumbers.begin(), kRowCopyNumbers.end());
+  } else if (sm90.key_scales && has_page_table(spec)) {
+    numbers.push_back(kNumPages);
   }
   // A ragged O comes with its strides, and has no batch.
   if (sm90.direct_o && !spec.ragged) {

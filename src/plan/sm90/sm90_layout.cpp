@@ -36,6 +36,11 @@ int output_blocks(const AttentionSpec& spec) {
 /// Eight columns of 32 ones.
 std::int64_t ones_bytes(const Sm90Plan& plan) { return plan.sums_by_product ? 8 * 32 : 0; }
 
+/// Of all consumers' scales of keys.
+std::int64_t key_scales_bytes(const Sm90Plan& plan) {
+  return plan.key_scales ? plan.num_consumers * sm90_key_scales_bytes(plan.BN) : 0;
+}
+
 /// Of all notes. Barriers follow, of 8 bytes each.
 int notes_bytes(const Sm90Plan& plan) {
   return plan.listed ? round_up(sm90_note_bytes(plan) * plan.num_stages, 8) : 0;
@@ -76,6 +81,11 @@ Sm90KvBytes sm90_kv_bytes(const AttentionSpec& spec, int BN) {
 
 int sm90_work_bytes(const Sm90Plan& plan) { return plan.split ? 48 : 32; }
 
+std::int64_t sm90_key_scales_bytes(int BN) {
+  constexpr int kBuffers = 2, kNumbers = 3;
+  return std::int64_t{4} * kBuffers * kNumbers * BN;
+}
+
 int sm90_note_bytes(const Sm90Plan& plan) { return plan.map_bits ? 8 : 4; }
 
 void sm90_size_tiles(const AttentionSpec& spec, Sm90Plan& plan) {
@@ -91,7 +101,8 @@ void sm90_size_tiles(const AttentionSpec& spec, Sm90Plan& plan) {
   // Barriers and announcements of work tiles.
   const std::int64_t other_bytes = 8 * (4 * 3 + 4 * kSm90MaxStages + 1 + 2 * row_tiles(plan)) +
                                    std::int64_t{sm90_work_bytes(plan)} * 2 * 3 + notes_bytes(plan) +
-                                   row_words_bytes(plan) + ones_bytes(plan);
+                                   row_words_bytes(plan) + ones_bytes(plan) +
+                                   key_scales_bytes(plan);
   const std::int64_t room = sm90_smem_room(plan);
   const std::int64_t stages_bytes =
       plan.num_stages * plan.k_bytes + plan.num_v_stages * plan.v_bytes +
@@ -166,6 +177,7 @@ void sm90_lay_out(Sm90Plan& plan) {
   if (plan.o_blocks > 0)
     add(Sm90Region::kO, 0, std::int64_t{plan.o_blocks} * plan.BM * kSm90RowBytes);
   if (plan.sums_by_product) add(Sm90Region::kOnes, 0, ones_bytes(plan));
+  if (plan.key_scales) add(Sm90Region::kKeyScales, 0, key_scales_bytes(plan));
   add(Sm90Region::kWork, 0,
       std::int64_t{sm90_work_bytes(plan)} * plan.num_q_stages * plan.num_consumers);
   if (plan.listed) add(Sm90Region::kNotes, 0, notes_bytes(plan));
@@ -216,6 +228,8 @@ std::string sm90_range_name(const Sm90SmemRange& range, const Sm90Plan& plan) {
       return plan.widens_kv ? "keys of V and K rows" : "keys of V rows";
     case Sm90Region::kOnes:
       return "ones";
+    case Sm90Region::kKeyScales:
+      return "scales of keys";
     case Sm90Region::kBarriers:
       return "barriers";
   }

@@ -32,6 +32,7 @@ enum class Sm90Region : std::uint8_t {
   kNotes,
   kRowWords,
   kOnes,
+  kKeyScales,
   kBarriers
 };
 
@@ -96,6 +97,7 @@ struct Sm90Plan {
   double rescale_threshold = 8;  ///< log2: O is rescaled when the maximum grows by more
   int held_q_steps = 0;          ///< of Q K^T, whose Q consumers hold in registers: it is read once
   bool sums_by_product = false;  ///< the tensor cores sum P's rows, as a product with ones
+  bool key_scales = false;       ///< keys of e4m3 have scales of their own
   int exp2_fma_pairs = 0;        ///< of a row's pairs in a thread, whose 2^x the FMA pipe computes
   double p_bias = 0;             ///< log2: P is scaled by 2^this: its type keeps small ones
 

@@ -19,9 +19,6 @@ std::string why_no_e4m3(const AttentionSpec& spec) {
         "of 16",
         spec.qk_depth, spec.ov_depth);
   }
-  if (spec.scales == Scales::kToken) {
-    return "the sm_90a template has no scales of rows (scales) of e4m3 yet";
-  }
   return {};
 }
 

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// e4m3 rows with scales of their own (scales: token) on sm_90a: every way in which keys come, what
+// is told of keys that have no scale, and what the weights of V keep. Skipped without NVRTC.
+#include <vector>
+
+#include "../eight_bit_fixture.h"
+#include "plan/sm90/sm90_plan.h"
+
+namespace attnjit::sm90 {
+namespace {
+
+using namespace kernel_test;
+using verify::Tensor;
+
+class Sm90TokenScales : public EightBitTest<Arch::kSm90a, Dtype::kE4m3> {
+ protected:
+  static AttentionSpec token_spec(int depth, const MaskSpec& mask = mask_of(Kind::kCausal)) {
+    return with_group(spec_of(depth, Scales::kToken, mask), 4, 2);
+  }
+};
+
+TEST_F(Sm90TokenScales, EveryDepthAndInput) {
+  for (const int depth : some_of<int>({128, 64, 16, 256, 80, 192}, 2)) {
+    std::vector<Lengths> lengths{{{141}, {300}}, {{200}, {60}}};
+    if (depth == 64 || depth == 128) lengths.insert(lengths.end(), 5, {{70, 70}, {257, 257}});
+    expect_passes(token_spec(depth), lengths);
+  }
+  AttentionSpec narrow = token_spec(192);
+  narrow.ov_depth = 128;
+  narrow.output_dtype = Dtype::kFp16;
+  expect_passes(narrow, {{{20, 20}, {300, 300}}});
+}
+
+TEST_F(Sm90TokenScales, MasksScoreModificationsAndSinks) {
+  for (const auto& [name, mod] : some_of(verify::score_mods())) {
+    AttentionSpec spec = token_spec(64);
+    spec.score_mod = mod;
+    spec.sink = true;
+    expect_passes(spec, {{{70, 70}, {300, 300}}});
+  }
+  for (const MaskSpec& mask : some_of<MaskSpec>({verify::custom_mask(), mask_of(Kind::kNull),
+                                                 window_of(50), mask_of(Kind::kMaterialized)})) {
+    expect_passes(token_spec(128, mask), {{{141}, {300}}, {{3}, {700}}});
+  }
+}
+
+TEST_F(Sm90TokenScales, PagesRaggedBatchesAndPartitions) {
+  std::vector<Trial> trials;
+  // Pages of whole boxes, and of rows that a warp copies.
+  trials.push_back({of_sequences(token_spec(256), 3, false), {{{20, 20}, {200, 70}}}});
+  for (const int page_size : {16, 1}) {
+    trials.push_back(
+        {of_sequences(token_spec(128), page_size, true), {{{20, 0, 141}, {300, 40, 200}}}});
+  }
+  AttentionSpec ragged = of_sequences(token_spec(64), 0, true);
+  ragged.ragged_kv = true;
+  trials.push_back({ragged, {{{20, 0, 141}, {300, 40, 200}}}});
+  AttentionSpec parts = of_sequences(token_spec(128), 16, true);
+  parts.num_partitions = 3;
+  parts.sink = true;
+  parts.output_dtype = Dtype::kF32;
+  trials.push_back({parts, {{{20, 0, 3}, {500, 40, 20}}}});
+  parts = token_spec(64);
+  parts.partition_keys = 128;
+  trials.push_back({parts, {{{20, 20}, {400, 400}}}});
+  AttentionSpec runs = token_spec(128);
+  runs.num_partitions = 0;
+  trials.push_back({runs, {{{300}, {700}}}});
+  expect_passes(some_of(trials, 2));
+}
+
+// A consumer has several work tiles, of odd and of even numbers of KV tiles: the buffers go on by
+// turns. Of a decode two CTAs share an SM.
+TEST_F(Sm90TokenScales, SeveralWorkTilesPerCtaAndDecodes) {
+  expect_passes(token_spec(64, mask_of(Kind::kNull)), {{{300, 300, 300}, {300, 300, 300}}});
+  AttentionSpec decode = with_group(token_spec(128), 12, 6);
+  decode.max_q_len = 4;
+  expect_passes(decode, {{{3, 3, 3, 3}, {200, 200, 200, 200}}, {{4}, {700}}});
+}
+
+// Rows past a sequence's end have NaN scales, which nothing is made of; pages and tensors are
+// whatever a launch says.
+TEST_F(Sm90TokenScales, WrongTablesDoNoHarm) {
+  expect_no_harm(of_sequences(token_spec(64), 16, true), {{"page_table", {-1, 1 << 30, 7, -5}},
+                                                          {"kv_lens", {1 << 30, -1, 64}},
+                                                          {"q_offsets", {5, 1 << 30, -3, 194}}});
+}
+
+// Scales of V that differ by 2^20 within a row: a key of which V is large may have a little weight,
+// and one of which it is small nearly all of it. One more is a row of zeros, of scale 0, and counts
+// in the sum.
+TEST_F(Sm90TokenScales, WeightsOfTheSumAndOfTheOutput) {
+  const AttentionSpec spec = token_spec(64, mask_of(Kind::kNull));
+  auto problem = problem_of(spec, {{5}, {300}}, InputKind::kNormal, 5);
+  ASSERT_TRUE(problem);
+  Tensor& scales = problem->tensors.at("v_scale");
+  for (std::int64_t i = 0; i < scales.elements(); ++i) {
+    scales.as<float>()[i] = i % 11 == 0 ? 64.0F : 0x1p-14F;
+  }
+  EXPECT_TRUE(passes(spec, *problem));
+  for (std::int64_t i = 0; i < scales.elements(); ++i) scales.as<float>()[i] = 0x1p-9F;
+  Tensor& v = problem->tensors.at("v");
+  for (std::int64_t i = 0; i < 2 * 64; ++i) {
+    scales.as<float>()[i / 64] = 0;
+    verify::store_float(v, i, 0);
+  }
+  EXPECT_TRUE(passes(spec, *problem));
+}
+
+TEST_F(Sm90TokenScales, DamagesAreSeen) {
+  const std::vector<Damage> damages = {
+      {"sm90/scales.cuh", "arguments.q_scale[row * arguments.num_q_heads + head]",
+       "arguments.q_scale[row * arguments.num_q_heads]"},
+      {"sm90/scales.cuh", "return arguments.scale * arguments.q_scale", "return arguments.q_scale"},
+      {"sm90/key_scales.cuh", "first_row = static_cast<i64>(batch) * arguments.kv_len;", ""},
+      {"sm90/key_scales.cuh", "(arguments.num_q_heads / Config::kGroup) + kv_head",
+       "(arguments.num_q_heads / Config::kGroup)"},
+      {"sm90/key_scales.cuh", "s[i + 2 * half + 1] * of[1]", "s[i + 2 * half + 1] * of[0]"},
+      {"sm90/key_scales.cuh", "scale[half], of[3])", "scale[half], of[2])"},
+      {"sm90/key_scales.cuh", "store_shared(at() + kInverses + in_tile * 4", "store_shared(pair"},
+      {"sm90/consumer.cuh", "is_row(rows, half) ? row_scale", "half == 0 ? row_scale"},
+      {"sm90/softmax.cuh", "!sums_by_product<Config>() && !keys_have_scales<Config>()", "true"},
+  };
+  expect_seen(with_group(token_spec(64, mask_of(Kind::kNull)), 6, 3), {{150, 150}, {400, 400}},
+              damages);
+  // What is overwritten before it has been read is a race. Where consumers take turns these order
+  // it, too.
+  const AttentionSpec spec = token_spec(256, mask_of(Kind::kNull));
+  ASSERT_FALSE(plan(spec)->sm90->ping_pong);
+  for (const char* const left_out :
+       {"    buffer ^= 1;\n",
+        "named_barrier_sync(kKeyScalesBarrier + consumer, kWarpgroupThreads);"}) {
+    expect_found(spec, {{150}, {600}}, {"sm90/key_scales.cuh", left_out, ""}, "race");
+  }
+}
+
+TEST_F(Sm90TokenScales, SpillsNothing) {
+  expect_no_spills(some_of<AttentionSpec>({token_spec(128), of_sequences(token_spec(128), 16, true),
+                                           token_spec(256), token_spec(64), token_spec(192)},
+                                          2));
+}
+
+}  // namespace
+}  // namespace attnjit::sm90

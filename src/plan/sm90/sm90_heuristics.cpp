@@ -88,9 +88,10 @@ void choose_e4m3(const AttentionSpec& spec, Sm90Plan& plan) {
   plan.num_q_stages = 2;
   if (spec.qk_depth <= 64) {
     plan.BN = 128;
-    // The MUFU takes twice as long as the products, and sums have instructions, too: measured, see
-    // docs/sm90.md.
-    plan.exp2_fma_pairs = sm90_sums_by_product(spec, plan) || plan.key_scales ? 0 : 1;
+    // The MUFU takes twice as long as the products, and sums have instructions, too, where no
+    // product makes them. Stages beside the pair: all measured, see docs/sm90.md.
+    plan.exp2_fma_pairs = plan.key_scales ? 0 : 1;
+    if (sm90_sums_by_product(spec, plan)) plan.num_stages = 5;
   } else if (spec.qk_depth <= 128) {
     plan.BN = plan.num_consumers == 3 ? 96 : 128;
   } else {

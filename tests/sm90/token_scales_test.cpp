@@ -118,7 +118,8 @@ TEST_F(Sm90TokenScales, DamagesAreSeen) {
       {"sm90/key_scales.cuh", "s[i + 2 * half + 1] * of[1]", "s[i + 2 * half + 1] * of[0]"},
       {"sm90/key_scales.cuh", "scale[half], of[3])", "scale[half], of[2])"},
       {"sm90/key_scales.cuh", "store_shared(at() + kInverses + in_tile * 4", "store_shared(pair"},
-      {"sm90/consumer.cuh", "is_row(rows, half) ? row_scale", "half == 0 ? row_scale"},
+      {"sm90/consumer.cuh", "row_scale<Config>(work, head, row >> kShift, arguments)",
+       "row_scale<Config>(work, head, 0, arguments)"},
       {"sm90/softmax.cuh", "!sums_by_product<Config>() && !keys_have_scales<Config>()", "true"},
   };
   expect_seen(with_group(token_spec(64, mask_of(Kind::kNull)), 6, 3), {{150, 150}, {400, 400}},

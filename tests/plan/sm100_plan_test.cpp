@@ -394,7 +394,7 @@ TEST(Sm100Plan, ScalesAreParametersOfTheKernel) {
   spec.arch = Arch::kSm90a;
   EXPECT_TRUE(plan_of(spec).supported);
   spec.scales = Scales::kToken;
-  EXPECT_NE(plan_of(spec).reason.find("no scales of rows (scales)"), std::string::npos);
+  EXPECT_EQ(plan_of(spec).reason, "");
 }
 
 TEST(Sm100Plan, ScalesOfKeysHaveBuffersOfTheSoftmax) {
@@ -442,8 +442,7 @@ TEST(Sm100Plan, OutputsOfOtherSizesThanTheInputs) {
     spec = dense(128);
     spec.output_dtype = output;
     spec.arch = Arch::kSm90a;
-    EXPECT_EQ(plan_of(spec).reason.find("no f32 output (output_dtype)") != std::string::npos,
-              output == Dtype::kF32);
+    EXPECT_EQ(plan_of(spec).reason, "");
   }
   AttentionSpec spec = dense(72);
   spec.output_dtype = Dtype::kE4m3;
@@ -785,7 +784,7 @@ TEST(Sm100Plan, PairsOfCtasWhereTheCallerSays) {
     EXPECT_NE(result.reason.find("pair_cta"), std::string::npos) << result.reason;
   };
   refused(dense(192), "no whole blocks of 64");
-  refused(dense(64), "qk_depth above 64");
+  refused(dense(64), "qk_depth above 64; it is 64");
   AttentionSpec spec = dense(128);
   spec.page_size = 3;
   refused(spec, "pages of 3 rows");

@@ -8,6 +8,7 @@
 
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -17,10 +18,21 @@
 
 namespace attnjit::cookbook {
 
+constexpr int kLength = 1024;  // keys of a picture, and its queries unless it says otherwise
+
+/// A parameter's elements in a picture. A vector has one row.
+struct Array {
+  std::string name;
+  std::vector<std::vector<std::int32_t>> rows;
+  bool matrix = false;
+};
+
 struct Recipe {
   std::string mask;                  ///< JSON
-  std::vector<std::string> params;   ///< of the picture: "w=200"
-  std::vector<std::string> picture;  ///< its lines; none: there is no picture
+  int q_len = kLength;               ///< of the picture
+  std::vector<std::string> params;   ///< its numbers: "w=200"
+  std::vector<Array> arrays;         ///< and its arrays
+  std::vector<std::string> picture;  ///< its lines
 };
 
 inline bool is_picture(const std::string& line) {
@@ -28,10 +40,39 @@ inline bool is_picture(const std::string& line) {
          line.find_first_not_of("./#", 4) == std::string::npos;
 }
 
+/// Reads what a picture is with: "With `--param w=256 --param a=@a.npy`, where a is 3 x 1, 9 x 0:".
+inline void read_picture_values(const std::string& text, Recipe& recipe) {
+  std::istringstream words(text.substr(0, text.rfind('`')));
+  for (std::string word, before; words >> word; before = word) {
+    if (before.ends_with("--q-len")) recipe.q_len = std::stoi(word);
+    const std::size_t equals = word.find('=');
+    if (equals != std::string::npos && word[equals + 1] != '@') recipe.params.push_back(word);
+  }
+  std::smatch found;
+  if (std::regex_search(text, found, std::regex(R"(where (\w+) is ([0-9][0-9x, ]*))"))) {
+    Array& array = recipe.arrays.emplace_back(Array{found[1], {{}}});
+    std::istringstream runs(found[2]);
+    int count = 0, value = 0;
+    for (char sign = 0; runs >> count >> sign >> value; runs >> sign) {
+      array.rows.front().insert(array.rows.front().end(), count, value);
+    }
+  }
+  if (std::regex_search(text, found, std::regex(R"(where the rows of (\w+) are ([0-9; ]+))"))) {
+    Array& array = recipe.arrays.emplace_back(Array{found[1], {}, true});
+    std::istringstream rows(found[2]);
+    for (std::string row; std::getline(rows, row, ';');) {
+      std::istringstream elements(row);
+      std::vector<std::int32_t>& made = array.rows.emplace_back();
+      for (std::int32_t element = 0; elements >> element;) made.push_back(element);
+    }
+  }
+}
+
 inline std::vector<Recipe> recipes() {
   std::ifstream file(ATTNJIT_SOURCE_DIR "/docs/masks.md");
   std::vector<Recipe> found;
   bool open = false;  // the JSON goes on
+  std::string with;   // what a picture is with, which goes on
   for (std::string line; std::getline(file, line);) {
     if (line.starts_with("    {\"kind\"")) {
       found.emplace_back();
@@ -44,11 +85,11 @@ inline std::vector<Recipe> recipes() {
       open = !nlohmann::json::accept(recipe.mask);
     } else if (is_picture(line)) {
       recipe.picture.push_back(line.substr(4));
-    } else if (line.starts_with("With `--param")) {
-      std::istringstream words(line.substr(0, line.rfind('`')));
-      for (std::string word; words >> word;) {
-        if (word.find('=') != std::string::npos) recipe.params.push_back(word);
-      }
+    } else if (!with.empty() || line.starts_with("With `--")) {
+      with += line + ' ';
+      if (!line.ends_with(':')) continue;
+      read_picture_values(with, recipe);
+      with.clear();
     }
   }
   return found;

@@ -66,11 +66,27 @@ Result<std::vector<spec::ParamView>> views(const spec::Expression& expression,
   return made;
 }
 
+/// What the scores of a tile are, up to a visible and a hidden one.
+spec::TileStatus status_by_scores(spec::Evaluator& scores, const spec::ScoreTile& tile) {
+  spec::TileStatus found{false, false};
+  for (std::int32_t q = tile.q_idx.lo; q <= tile.q_idx.hi; ++q) {
+    for (std::int32_t k = tile.kv_idx.lo; k <= tile.kv_idx.hi; ++k) {
+      const bool visible =
+          scores.visible({tile.b, tile.h.lo, tile.kv_h, q, k, tile.q_len, tile.kv_len});
+      (visible ? found.seen : found.hidden) = true;
+      if (found.seen && found.hidden) return found;
+    }
+  }
+  return found;
+}
+
 /// The status of a tile that may end past the last key, where the kernel masks.
-spec::TileStatus status(spec::RangeEvaluator& mask, spec::ScoreTile tile) {
+/// @param scores where a map is made of the mask, which asks what ranges do not decide
+spec::TileStatus status(spec::RangeEvaluator& mask, spec::Evaluator* scores, spec::ScoreTile tile) {
   const bool whole = tile.kv_idx.hi < tile.kv_len;
   tile.kv_idx.hi = std::min(tile.kv_idx.hi, tile.kv_len - 1);
   spec::TileStatus said = mask.status(tile);
+  if (scores != nullptr && said.seen && said.hidden) said = status_by_scores(*scores, tile);
   said.hidden |= !whole;
   return said;
 }
@@ -155,18 +171,20 @@ Result<MaskPicture> draw_mask(const ResolvedSpec& spec, const KernelPlan& plan,
   // The kernel that makes a map knows the elements of arrays.
   spec::RangeEvaluator evaluator(
       *mask, *params, plan.map ? spec::ArrayRanges::kKnown : spec::ArrayRanges::kUnknown);
+  spec::Evaluator scores(*mask, *params);
   for (int row = 0; row < num_rows; ++row) {
     std::vector<spec::TileStatus>& tiles = picture.rows.emplace_back();
     const int last_row = std::min((row + 1) * picture.tile_queries, picture.q_len) - 1;
     for (int column = 0; column < num_columns; ++column) {
       const int key = column * picture.tile_keys;
-      tiles.push_back(status(evaluator, {0,
-                                         0,
-                                         {0, 0},
-                                         {first + row * picture.tile_queries, first + last_row},
-                                         {key, key + picture.tile_keys - 1},
-                                         picture.q_len,
-                                         picture.kv_len}));
+      tiles.push_back(status(evaluator, plan.map ? &scores : nullptr,
+                             {0,
+                              0,
+                              {0, 0},
+                              {first + row * picture.tile_queries, first + last_row},
+                              {key, key + picture.tile_keys - 1},
+                              picture.q_len,
+                              picture.kv_len}));
     }
   }
   return picture;

@@ -32,6 +32,12 @@ MaskSpec custom_mask() {
   return mask;
 }
 
+MaskSpec materialized_mask(Dtype type) {
+  MaskSpec mask = mask_of(MaskSpec::Kind::kMaterialized);
+  mask.dtype = type;
+  return mask;
+}
+
 MaskSpec mask_of_every_type() {
   using Type = ParamSpec::Type;
   MaskSpec mask = mask_of(MaskSpec::Kind::kCustom);
@@ -182,6 +188,24 @@ std::vector<Case> cases(Arch arch) {
   }
   if (arch == Arch::kSm90a) {
     for (const bool ragged : {false, true}) add_sequences(0, ragged, true);
+  }
+  for (const int page_size : {0, 64}) {
+    for (const bool ragged : {false, true}) {
+      for (const Dtype type : {Dtype::kBits, Dtype::kU8, Dtype::kF32, Dtype::kBf16, Dtype::kFp16}) {
+        const std::size_t n = all.size();
+        std::pair mask{fmt::format("materialized-{}", to_string(type)), materialized_mask(type)};
+        if (n % 3 == 2) {
+          mask = {"causal-and-" + mask.first,
+                  tree(MaskSpec::Kind::kAnd, {mask_of(MaskSpec::Kind::kCausal), mask.second})};
+        }
+        add(n % 2 == 0 ? Dtype::kBf16 : Dtype::kFp16, kDepths[n % std::size(kDepths)], mask,
+            score_mods()[n % 3], ragged);
+        Case& one = all.back();
+        one.spec.page_size = page_size;
+        one.spec.ragged = ragged;
+        one.name += fmt::format(" page_size {}{}", page_size, ragged ? " ragged" : "");
+      }
+    }
   }
   return all;
 }

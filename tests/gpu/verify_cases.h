@@ -26,6 +26,9 @@ MaskSpec custom_mask();
 MaskSpec mask_of_every_type();
 ScoreModSpec score_mod_of_every_type();
 
+/// A mask that is a tensor, of kBits, kU8, kF32, kBf16 or kFp16.
+MaskSpec materialized_mask(Dtype type);
+
 /// By name: every kind of mask but materialized, and trees of them.
 std::vector<std::pair<std::string, MaskSpec>> masks();
 /// By name: every kind of score modification.
@@ -47,7 +50,8 @@ struct Case {
 
 /// Every combination of types, depths, masks, score modifications and sinks, with heads, groups,
 /// LSE and constants by turns; then pages, ragged batches and both, with all masks, and on sm_90a
-/// ragged keys, and partitions and lengths that leave out the call's rows by turns.
+/// ragged keys, and partitions and lengths that leave out the call's rows by turns; then masks that
+/// are tensors, of each type.
 std::vector<Case> cases(Arch arch);
 
 }  // namespace attnjit::verify

@@ -13,6 +13,7 @@
 #include "../spec/random_expression.h"
 #include "attnjit/plan.h"
 #include "plan/sm100/sm100_plan.h"
+#include "spec/names.h"
 #include "verify/random.h"
 
 namespace attnjit::sm100 {
@@ -60,6 +61,17 @@ MaskSpec mask_named(std::string_view name) {
     mask = tree(Kind::kAnd, {mask_of(Kind::kCausal), tree(Kind::kOr, {mask_of(Kind::kChunked),
                                                                       mask_of(Kind::kSlidingWindow),
                                                                       verify::custom_mask()})});
+  } else if (name == "bits" || name == "bools" || name.starts_with("bias-")) {
+    for (const auto& [known, type] :
+         std::initializer_list<std::pair<std::string_view, Dtype>>{{"bits", Dtype::kBits},
+                                                                   {"bools", Dtype::kU8},
+                                                                   {"bias-f32", Dtype::kF32},
+                                                                   {"bias-bf16", kBf},
+                                                                   {"bias-fp16", kFp}}) {
+      if (name == known) mask = verify::materialized_mask(type);
+    }
+  } else if (name == "causal-and-bits") {
+    mask = tree(Kind::kAnd, {mask_of(Kind::kCausal), mask_named("bits")});
   } else {
     std::abort();
   }
@@ -110,6 +122,15 @@ const std::vector<Row>& rows() {
       {"causal and documents", kBf, 64, 64, 1, 1, "causal-and-custom", "identity", {1, 141, 200, 1}, {"lse"}},
       {"prefix", kBf, 64, 64, 1, 1, "prefix", "identity", {1, 141, 141, 1}, {"lse"}},
       {"masks within masks", kBf, 64, 64, 1, 1, "deep", "identity", {1, 141, 150, 1}, {"lse"}},
+      // Masks that are tensors.
+      {"bits", kBf, 128, 128, 1, 1, "bits", "identity", {1, 141, 300, 1}, {"lse"}},
+      {"bools, one query tile, group", kBf, 64, 64, 2, 2, "bools", "identity", {1, 40, 300, 1}, {"lse", "1q"}},
+      {"bias of f32, ragged, pages of 16", kFp, 64, 64, 2, 1, "bias-f32", "identity", {3, 70, 200, 1}, {"lse", "ragged", "page-16"}},
+      {"bias of bf16, softcap, sink", kBf, 128, 128, 2, 1, "bias-bf16", "softcap", {2, 70, 150, 2}, {"lse", "sink"}},
+      {"bias of fp16, 192/128", kBf, 192, 128, 1, 1, "bias-fp16", "identity", {1, 141, 200, 1}, {"lse"}},
+      {"causal and bits, e4m3", kE4, 128, 128, 2, 1, "causal-and-bits", "identity", {1, 141, 300, 1}, {"lse", "head"}},
+      {"bits, more queries than keys", kFp, 64, 64, 1, 1, "causal-and-bits", "alibi", {1, 300, 77, 1}, {"lse"}},
+      {"bits, pair", kBf, 128, 128, 1, 1, "bits", "identity", {1, 300, 300, 2}, {"lse", "pair"}},
       // Score modifications.
       {"softcap", kBf, 128, 128, 1, 1, "causal", "softcap", {1, 141, 150, 1}, {"lse"}},
       {"softcap, compiled in", kBf, 64, 64, 1, 1, "null", "softcap", {1, 141, 150, 1}, {"lse", "constant"}},
@@ -407,7 +428,7 @@ MaskSpec random_expression_mask(Draw& draw) {
 }
 
 MaskSpec random_mask(Draw& draw, int depth) {
-  const int kind = draw.below(depth > 0 ? 12 : 9);
+  const int kind = draw.below(depth > 0 ? 13 : 10);
   if (kind < 2) return mask_of(Kind::kNull);
   if (kind < 5) return mask_of(Kind::kCausal);
   MaskSpec mask;
@@ -423,14 +444,17 @@ MaskSpec random_mask(Draw& draw, int depth) {
     mask = verify::custom_mask();
   } else if (kind == 8) {
     mask = random_expression_mask(draw);
+  } else if (kind == 9) {
+    mask = verify::materialized_mask(draw.of({Dtype::kBits, Dtype::kU8, Dtype::kF32, kBf, kFp}));
   } else {
     mask = mask_of(draw.once_in(2) ? Kind::kAnd : Kind::kOr);
     const int children = 2 + draw.below(2);
-    // User's functions have one name each, their parameters one type each.
+    // User's functions have one name each, their parameters one type each, and tensors one place.
     bool custom = false;
     while (static_cast<int>(mask.of.size()) < children) {
       MaskSpec child = random_mask(draw, depth - 1);
-      const bool is_custom = child.kind == Kind::kCustom || !child.of.empty();
+      const bool is_custom =
+          child.kind == Kind::kCustom || child.kind == Kind::kMaterialized || !child.of.empty();
       if (custom && is_custom) continue;
       custom |= is_custom;
       mask.of.push_back(std::move(child));
@@ -528,7 +552,7 @@ std::vector<ProofCase> named_cases() {
       ProofCase deep = case_of(row);
       const bool wide = size_of(row.dtype) == 2 && !deep.spec.kv_dtype &&
                         size_of(deep.spec.output_dtype.value_or(row.dtype)) == 2;
-      if (depth == 512 && !wide) continue;
+      if (depth == 512 && (!wide || spec::materialized(deep.spec.mask) != nullptr)) continue;
       deep.name += fmt::format(", depth {}", depth);
       deep.spec.qk_depth = deep.spec.ov_depth = depth;
       deep.persistent &= depth == 256;  // the other has no such knob, and no pairs

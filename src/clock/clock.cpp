@@ -189,27 +189,28 @@ class LaunchClock {
     launch->timed_ctas = launch->left_ctas = 0;
     std::vector<ClusterTime> known;
     std::uint64_t taken = 0;
-    machine_.claimants = static_cast<std::uint64_t>(around.active_sms / size);
-    for (const std::uint64_t sm : sms) {
-      Result<SmTimes> times = time_sm(machine_, p_, around, sm, places, options);
-      // Each SM claims from the launch's begin.
-      for (const auto& [word, counter] : machine_.counters)
-        std::memcpy(word, &counter.before, counter.bytes);
-      machine_.counters.clear();
-      if (!times) return std::move(times).error();
+    Result<std::vector<SmTimes>> all =
+        time_sms(machine_, p_, around, sms, places,
+                 static_cast<std::uint64_t>(around.active_sms / size), options);
+    // The next run claims from the launch's begin, too.
+    for (const auto& [word, counter] : machine_.counters)
+      std::memcpy(word, &counter.before, counter.bytes);
+    machine_.counters.clear();
+    if (!all) return std::move(all).error();
+    for (SmTimes& times : *all) {
       // What was left takes its share of all.
-      const double more = static_cast<double>(times->clusters + times->clusters_left) /
-                          static_cast<double>(std::max<std::uint64_t>(1, times->clusters));
-      busy += times->tensor_busy / size * more;
-      bytes += times->loaded_bytes * more;
-      for (const auto& [buffer, n] : times->loaded_by_buffer) by_buffer[buffer] += n * more;
-      launch->timed_ctas += times->clusters * size;
-      launch->left_ctas += times->clusters_left * size;
-      taken += times->clusters_taken;
-      known.insert(known.end(), times->cluster_times.begin(), times->cluster_times.end());
-      if (times->cycles >= launch->cycles) {
-        launch->cycles = times->cycles;
-        launch->slowest = std::move(*times);
+      const double more = static_cast<double>(times.clusters + times.clusters_left) /
+                          static_cast<double>(std::max<std::uint64_t>(1, times.clusters));
+      busy += times.tensor_busy / size * more;
+      bytes += times.loaded_bytes * more;
+      for (const auto& [buffer, n] : times.loaded_by_buffer) by_buffer[buffer] += n * more;
+      launch->timed_ctas += times.clusters * size;
+      launch->left_ctas += times.clusters_left * size;
+      taken += times.clusters_taken;
+      known.insert(known.end(), times.cluster_times.begin(), times.cluster_times.end());
+      if (times.cycles >= launch->cycles) {
+        launch->cycles = times.cycles;
+        launch->slowest = std::move(times);
       }
     }
     // More clusters than places, that no kernel shares out itself: who is free takes the next.

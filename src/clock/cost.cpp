@@ -91,8 +91,13 @@ class Weigher {
                        ? p_.gpu_fence_latency
                        : p_.fence_latency);
     if (root_ == "tcgen05" || root_ == "clusterlaunchcontrol" || root_ == "setmaxnreg" ||
-        root_ == "griddepcontrol" || root_ == "nanosleep" || root_ == "red" || root_ == "atom")
-      return timed(root_ == "atom" ? p_.l2_hit_latency : 0);
+        root_ == "griddepcontrol" || root_ == "nanosleep" || root_ == "red")
+      return timed(0);
+    if (root_ == "atom") {
+      Cost c = timed(p_.l2_hit_latency);
+      c.claims = has(text_, ".add");
+      return c;
+    }
     if (root_ == "cp" || (root_ == "st" && has(text_, ".async"))) return timed(0);
     return {};
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs an SM's clusters event by event.
+// Runs SMs' clusters event by event.
 #include "clock/engine.h"
 
 #include <fmt/format.h>
@@ -24,15 +24,16 @@ constexpr double kNever = 1e300;
 
 class Engine {
  public:
-  Engine(Machine& machine, const Parameters& p, const Surroundings& around, u64 first, u64 stride,
-         const EngineOptions& options)
+  Engine(Machine& machine, const Parameters& p, const Surroundings& around, Segments& segments,
+         u64 first, u64 stride, const EngineOptions& options)
       : machine_(machine),
         p_(p),
         around_(around),
         options_(options),
+        first_(first),
         next_(first),
         stride_(stride),
-        segments_(machine.program, p) {
+        segments_(segments) {
     const auto& shape = machine.cluster_shape;
     ctas_ = shape[0] * shape[1] * shape[2];
     sms_.resize(ctas_);
@@ -42,13 +43,21 @@ class Engine {
     l2_bytes_ = std::min(p.tma_bytes, p.l2_gb_per_s * share);
   }
 
-  Result<SmTimes> run() {
-    _mm_setcsr(emulator::kDefaultFpMode);
-    times_.warps.resize(machine_.warps_per_cta);
+  /// Up to the SM's next claim, or to its end.
+  Status run() {
     machine_.deal_clusters(next_, stride_);
-    for (unsigned slot = 0; slot < around_.ctas_per_sm; ++slot) {
-      if (!start(slot, 0)) break;
-    }
+    Status status = go_on();
+    next_ = machine_.next_cluster();
+    return status;
+  }
+  bool ended() const { return ended_; }
+  /// When the SM that has not ended claims.
+  double claims_at() const { return claims_at_; }
+  SmTimes times() { return std::move(times_); }
+
+ private:
+  Status go_on() {
+    if (times_.warps.empty()) begin();
     for (;;) {
       WarpClock* warp = nullptr;
       double time = kNever;
@@ -61,12 +70,19 @@ class Engine {
         continue;
       }
       if (warp == nullptr) {
-        if (active_ == 0) break;
+        if (active_ == 0) {
+          finish();
+          return {};
+        }
         if (unstick()) continue;
         return make_error(ErrorCode::kUnsupported,
                           "the kernel waits for what the clock does not run: other CTAs, or a "
                           "barrier that never completes",
                           "timing");
+      }
+      if (warp->segment->nodes[warp->queue[warp->at]].cost.claims && claims_at_ < time) {
+        claims_at_ = time;
+        return {};
       }
       now_ = std::max(now_, time);
       issue(*warp, time);
@@ -83,11 +99,15 @@ class Engine {
                           "timing");
       }
     }
-    finish();
-    return std::move(times_);
   }
 
- private:
+  void begin() {
+    times_.warps.resize(machine_.warps_per_cta);
+    for (unsigned slot = 0; slot < around_.ctas_per_sm; ++slot) {
+      if (!start(slot, 0)) break;
+    }
+  }
+
   // ---------------------------------------------------------------------------- clusters
 
   bool start(unsigned slot, double time) {
@@ -762,20 +782,21 @@ class Engine {
   }
 
   void finish() {
+    ended_ = true;
     times_.cycles = std::max(now_, stored_);
     times_.sms = ctas_;
     const u64 all = machine_.clusters();
     const u64 next = machine_.next_cluster();
     times_.clusters_left = next < all ? (all - next + stride_ - 1) / stride_ : 0;
-    times_.clusters_taken = (next - next_) / stride_ - started_;
+    times_.clusters_taken = (next - first_) / stride_ - started_;
   }
 
   Machine& machine_;
   const Parameters& p_;
   const Surroundings& around_;
   const EngineOptions& options_;
-  u64 next_, stride_;
-  Segments segments_;
+  u64 first_, next_, stride_;
+  Segments& segments_;
   u32 ctas_ = 1;
   double hbm_bytes_ = 1, l2_bytes_ = 1;
   std::vector<Sm> sms_;
@@ -794,6 +815,8 @@ class Engine {
   std::size_t active_ = 0;
   double now_ = 0;
   double stored_ = 0;  ///< when the last store of a thread was there
+  bool ended_ = false;
+  double claims_at_ = -1;
   SmTimes times_;
 };
 
@@ -806,10 +829,39 @@ WarpTimes& WarpTimes::operator+=(const WarpTimes& other) {
   return *this;
 }
 
-Result<SmTimes> time_sm(Machine& machine, const Parameters& parameters,
-                        const Surroundings& surroundings, std::uint64_t first, std::uint64_t stride,
-                        const EngineOptions& options) {
-  return Engine(machine, parameters, surroundings, first, stride, options).run();
+Result<std::vector<SmTimes>> time_sms(Machine& machine, const Parameters& parameters,
+                                      const Surroundings& surroundings,
+                                      const std::vector<std::uint64_t>& firsts,
+                                      std::uint64_t stride, std::uint64_t claimants,
+                                      const EngineOptions& options) {
+  _mm_setcsr(emulator::kDefaultFpMode);
+  Segments segments(machine.program, parameters);
+  std::vector<std::unique_ptr<Engine>> engines;  // none: the SM has ended
+  std::vector<SmTimes> times(firsts.size());
+  const u64 count = firsts.size();
+  const auto run = [&](u64 i) -> Status {
+    machine.claimants = (i + 1) * claimants / count - i * claimants / count;
+    if (Status s = engines[i]->run(); !s) return s;
+    if (engines[i]->ended()) {
+      times[i] = engines[i]->times();
+      engines[i].reset();
+    }
+    return {};
+  };
+  for (u64 i = 0; i < count; ++i) {
+    engines.push_back(std::make_unique<Engine>(machine, parameters, surroundings, segments,
+                                               firsts[i], stride, options));
+    if (Status s = run(i); !s) return s.error();
+  }
+  for (;;) {
+    u64 next = count;
+    for (u64 i = 0; i < count; ++i) {
+      if (engines[i] == nullptr) continue;
+      if (next == count || engines[i]->claims_at() < engines[next]->claims_at()) next = i;
+    }
+    if (next == count) return times;
+    if (Status s = run(next); !s) return s.error();
+  }
 }
 
 }  // namespace attnjit::clock

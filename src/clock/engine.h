@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times the CTAs of one SM (of a cluster: one of each of its SMs): issue ports and pipes of the
+// Times the CTAs of SMs (of a cluster: one of each of its SMs): issue ports and pipes of the
 // sub-partitions, tensor cores, copies and barriers, event by event.
 //
 // The kernel runs in the order of these times: an instruction whose effect others see is executed
@@ -85,10 +85,14 @@ struct EngineOptions {
   bool trace = false;
 };
 
-/// Runs the clusters first, first + stride, .. of the machine's launch. Errors: kUnsupported where
-/// the kernel waits for what is not run here; kInternal.
-Result<SmTimes> time_sm(emulator::Machine& machine, const Parameters& parameters,
-                        const Surroundings& surroundings, std::uint64_t first, std::uint64_t stride,
-                        const EngineOptions& options);
+/// Runs SMs: each the clusters first, first + stride, .. of the machine's launch, by its first one.
+/// What they claim from counters in global memory they claim in the order of time, and each of them
+/// for an equal part of all `claimants`. Errors: kUnsupported where the kernel waits for what is
+/// not run here; kInternal.
+Result<std::vector<SmTimes>> time_sms(emulator::Machine& machine, const Parameters& parameters,
+                                      const Surroundings& surroundings,
+                                      const std::vector<std::uint64_t>& firsts,
+                                      std::uint64_t stride, std::uint64_t claimants,
+                                      const EngineOptions& options);
 
 }  // namespace attnjit::clock

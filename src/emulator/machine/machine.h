@@ -383,7 +383,7 @@ class Machine {
   /// an arrival is not held back.
   bool timed = false;
   u64 cycles = 0;  ///< of a clock, when the operation that is executed now was issued
-  /// SMs of which a clock runs one: the others claim from counters as often as it does.
+  /// SMs of which a clock runs one: the others claim from counters right behind each of its claims.
   u64 claimants = 1;
   struct Counter {
     u64 before = 0;  ///< its first claim

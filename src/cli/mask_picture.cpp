@@ -95,7 +95,8 @@ spec::TileStatus status(spec::RangeEvaluator& mask, spec::Evaluator* scores, spe
 
 std::string MaskPicture::text() const {
   std::string text =
-      fmt::format("tiles of {} queries and {} keys; queries go down\n", tile_queries, tile_keys);
+      fmt::format("what the mask says of tiles of {} queries and {} keys; queries go down\n",
+                  tile_queries, tile_keys);
   for (const auto& row : rows) text += row_text(row) + '\n';
   for (const Kind& kind : kKinds) {
     text += fmt::format("{} {:<8}{}\n", kind.sign, kind.name, count(*this, kind));

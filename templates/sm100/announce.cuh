@@ -35,6 +35,18 @@ ATTNJIT_DEVICE WorkTile work_of(const SequenceTile& tile, const Arguments& argum
   return work;
 }
 
+/// Walks what is announced: work tiles that are counted off, or the launch's sequences.
+template <class Config, class Mask, class Arguments, class Params>
+ATTNJIT_DEVICE auto list_to_announce(const Smem<Config>& smem, const Arguments& arguments,
+                                     const Params& params) {
+  if constexpr (Config::kCounted) {
+    return WorkList<Config, Mask, Arguments, Params>(smem, arguments, params);
+  } else {
+    return SequenceList<Config, Mask, SequenceTiling<Config>, Arguments, Params>(
+        arguments, params, static_cast<int>(threadIdx.x & 31u));
+  }
+}
+
 /// Announces every work tile, and at last that there is none: batch -1. Where sequences differ in
 /// length it clears V's tail of each as well, before it announces the next one: the barrier of the
 /// tail is waited for before it is used again.
@@ -42,15 +54,18 @@ template <class Config, class Mask, class Arguments, class Params>
 ATTNJIT_DEVICE void announce(const Smem<Config>& smem, const Arguments& arguments,
                              const Params& params) {
   const int lane = static_cast<int>(threadIdx.x & 31u);
-  SequenceList<Config, Mask, SequenceTiling<Config>, Arguments, Params> list(arguments, params,
-                                                                             lane);
+  auto list = list_to_announce<Config, Mask>(smem, arguments, params);
   KvSequence<Config> kv(smem, one_query_launch<Config>(arguments));
   Ring ring;
   int tail_parity = 0;
   while (true) {
     const bool done = list.done();
     WorkTile work{};
-    if (!done) work = work_of<Config, Mask>(list.tile(), arguments, params);
+    if constexpr (Config::kCounted) {
+      if (!done) work = list.tile();
+    } else {
+      if (!done) work = work_of<Config, Mask>(list.tile(), arguments, params);
+    }
     smem.wait(smem.work_empty(ring.stage), ring.parity ^ 1);
     if (lane == 0) {
       store_work<Config>(smem.work_slot(ring.stage), work, done);

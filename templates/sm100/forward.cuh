@@ -20,7 +20,7 @@
 //   const int* q_offsets, int batch, total_q         ragged: sequence b has the rows from
 //   unsigned char* o, i64 o_row_bytes, o_head_bytes  q_offsets[b] on to q_offsets[b + 1]
 //   int one_query                                    where Config::kSwitchTo1Q
-// where Config::kAnnounced, for total_tiles, m_tiles, total_heads, section_heads,
+// where Config::kAnnounced and not kCounted, for total_tiles, m_tiles, total_heads, section_heads,
 //   int batch
 //   const int* kv_offsets; int total_kv              where Config::kRaggedKv, for kv_lens: sequence
 //                                                    b has the keys from kv_offsets[b] on
@@ -54,6 +54,9 @@ namespace attnjit::sm100 {
 template <class Config, class Mask, class ScoreMod, class Arguments, class Params>
 ATTNJIT_DEVICE void forward(const Arguments& arguments, const Params& params) {
   using Layout = LayoutOf<Config>;
+  static_assert(Config::kTrims == (Mask::kListed && !Config::kMapped &&
+                                   (Config::kOneWorkTile || Config::kAnnounced)),
+                "the plan knows whether the mask says what it shows of tiles");
   extern __shared__ __align__(kSwizzlePeriod) unsigned char dynamic_smem[];
   const u32 base = shared_address(dynamic_smem);
   const Smem<Config> smem(base, arguments);

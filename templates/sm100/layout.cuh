@@ -208,6 +208,10 @@ struct LayoutOf {
                 "a pair's keys come by TMA, and its work is not announced");
 
   /// A CTA has one work tile, or walks several: then what one used is handed on to the next.
+  static_assert(!Config::kCounted || (Config::kAnnounced && !kKvLens && !Config::kSplit),
+                "a warp that counts work tiles off announces them");
+  static_assert(!Config::kTrims || Config::kOneWorkTile || Config::kAnnounced,
+                "one warp asks what an expression shows");
   static_assert(!Config::kOneWorkTile || !Config::kAnnounced,
                 "announcements are there for CTAs with several work tiles");
   static_assert(!kKvLens || Config::kOneWorkTile || Config::kAnnounced,

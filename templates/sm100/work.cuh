@@ -9,6 +9,7 @@
 #include "maps/listed_block.cuh"
 #include "maps/map_rows.cuh"
 #include "sm100/layout.cuh"
+#include "sm100/seen_tiles.cuh"
 
 namespace attnjit::sm100 {
 
@@ -41,6 +42,10 @@ struct WorkTile {
   // Where Config::kMapped, KV tiles are counted among those of a list, of which all are walked.
   int list_row = 0;   ///< which list
   int last_tile = 0;  ///< the KV tile that is walked first
+  // Where Config::kTrims, they are counted without `hole` tiles from hole_begin on, which no row
+  // sees.
+  int hole_begin = 0;
+  int hole = 0;
 
   /// What is loaded.
   ATTNJIT_DEVICE KvTiles all() const {
@@ -61,7 +66,23 @@ struct WorkTile {
   template <class Config>
   ATTNJIT_DEVICE int first_walked() const {
     if constexpr (Config::kMapped) return last_tile;
-    return all().end - 1;
+    return behind_hole<Config>(all().end - 1);
+  }
+  /// The KV tile at a place among those that are counted.
+  template <class Config>
+  ATTNJIT_DEVICE int behind_hole(int place) const {
+    if constexpr (!Config::kTrims) return place;
+    return place < hole_begin ? place : place + hole;
+  }
+  /// How many of those that are counted come before a KV tile.
+  template <class Config>
+  ATTNJIT_DEVICE int before_hole(int tile) const {
+    if constexpr (!Config::kTrims) return tile;
+    return tile <= hole_begin ? tile : max(tile - hole, hole_begin);
+  }
+  template <class Config>
+  ATTNJIT_DEVICE KvTiles without_hole(KvTiles tiles) const {
+    return {before_hole<Config>(tiles.begin), before_hole<Config>(tiles.end)};
   }
   /// Whether it ends past the sequence.
   template <class Config>
@@ -99,7 +120,7 @@ ATTNJIT_DEVICE int tile_at(const WorkTile& work, int place, const Arguments& arg
     constexpr int kParts = kMapBlock / Config::kTileN;
     return listed_block<Config>(work, place, arguments).block() * kParts + place % kParts;
   } else {
-    return place;
+    return work.template behind_hole<Config>(place);
   }
 }
 
@@ -192,6 +213,10 @@ ATTNJIT_DEVICE KvTiles part_of(const WorkTile& work, const Arguments& arguments)
     const int begin = work.partition * Config::kPartitionTiles;
     return {tiles_before<Config>(work, all.end, begin, arguments),
             tiles_before<Config>(work, all.end, begin + Config::kPartitionTiles, arguments)};
+  } else if constexpr (Config::kPartitionTiles > 0) {
+    const int begin = work.partition * Config::kPartitionTiles;
+    return intersect(all,
+                     work.template without_hole<Config>({begin, begin + Config::kPartitionTiles}));
   } else {
     return attnjit::part_of<Config>(all, work.partition, arguments);
   }
@@ -215,6 +240,7 @@ ATTNJIT_DEVICE void find_seen(WorkTile& work, bool has_second, const Arguments& 
   } else {
     work.seen_0 = reached_by<Config, Mask>(work, work.first_position, params);
     work.seen_1 = has_second ? reached_by<Config, Mask>(work, second, params) : KvTiles{0, 0};
+    if constexpr (Config::kTrims) find_shown<Config, Mask>(work, params);
   }
 }
 
@@ -321,6 +347,10 @@ ATTNJIT_DEVICE void store_work(u32 address, const WorkTile& work, bool none) {
     store_shared_word(address + 52, word(work.list_row));
     store_shared_word(address + 56, word(work.last_tile));
   }
+  if constexpr (Config::kTrims) {
+    store_shared_word(address + 52, word(work.hole_begin));
+    store_shared_word(address + 56, word(work.hole));
+  }
 }
 
 /// What was said there.
@@ -342,6 +372,10 @@ struct SaidWork {
     if constexpr (Config::kMapped) {
       work.list_row = word(13);
       work.last_tile = word(14);
+    }
+    if constexpr (Config::kTrims) {
+      work.hole_begin = word(13);
+      work.hole = word(14);
     }
     return work;
   }

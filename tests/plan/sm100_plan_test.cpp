@@ -287,6 +287,45 @@ TEST(Sm100Plan, E4m3HasHalfOfTheBytesAndTwiceTheStages) {
   EXPECT_EQ(plan_of(dense(128)).sm100->rescale_threshold, 8);
 }
 
+// One warp asks an expression which tiles it hides: before the roles of a CTA with one work tile
+// begin, or as it announces work tiles.
+TEST(Sm100Plan, OneWarpAsksWhatAnExpressionHides) {
+  struct {
+    const char* code;
+    int depth;
+    bool pair, persistent, announced, trims;
+  } const all[] = {{"q_idx / 512 == kv_idx / 512", 128, false, true, true, true},
+                   {"kv_idx <= q_idx && q_idx - kv_idx < p.n", 128, false, true, true, true},
+                   {"kv_idx < kv_len + p.n", 128, false, true, true, true},
+                   {"sin(float(kv_idx)) < 0.5f", 128, false, true, false, false},
+                   {"p.doc[q_idx] == p.doc[kv_idx]", 128, false, true, false, false},
+                   {"q_idx / 512 == kv_idx / 512", 128, true, true, false, false},
+                   {"q_idx / 512 == kv_idx / 512", 256, false, false, false, true}};
+  for (const auto& one : all) {
+    SCOPED_TRACE(one.code);
+    SCOPED_TRACE(one.depth);
+    AttentionSpec spec = dense(one.depth);
+    spec.mask.kind = MaskSpec::Kind::kCustom;
+    spec.mask.custom.name = "m";
+    spec.mask.custom.code = one.code;
+    const std::string code = one.code;
+    if (code.find("p.n") != std::string::npos) {
+      spec.mask.custom.params = {{"n", ParamSpec::Type::kI32}};
+    } else if (code.find("p.doc") != std::string::npos) {
+      spec.mask.custom.params = {{"doc", ParamSpec::Type::kI32Array}};
+    }
+    PlanOptions options;
+    if (one.pair) options.pair_cta = true;
+    const KernelPlan plan = plan_of(spec, options);
+    EXPECT_EQ(plan.sm100->persistent, one.persistent ? 1 : 0);
+    EXPECT_EQ(plan.sm100->announced, one.announced);
+    EXPECT_EQ(plan.sm100->trims, one.trims);
+    EXPECT_FALSE(plan.main().overlaps && !plan.sm100->mapped);
+    spec.page_size = 16;
+    EXPECT_EQ(plan_of(spec, options).sm100->trims, !plan.sm100->mapped && one.code[0] != 's');
+  }
+}
+
 // Depths that are no multiple of 128 have the reference's swizzle, which pads them less.
 // The tables of docs/sm100.md. Who widens takes registers, and where K and V are wide, keys.
 TEST(Sm100Plan, KAndVOfE4m3AreWidenedByAWarpgroup) {

@@ -58,6 +58,33 @@ TEST_F(Sm100Masks, TilesThatAnExpressionDecidesAreNotAskedAbout) {
   EXPECT_GT(steps(custom("sin(float(kv_idx)) < 2.0f"), shape), 2 * null);
 }
 
+// Tiles that it hides at both ends of a walk are not loaded, nor a run of them between, however
+// many they are.
+TEST_F(Sm100Masks, TilesThatAnExpressionHidesAreNotWalked) {
+  const ProofShape shape{1, 300, 9000, 1};
+  const std::uint64_t all = steps(mask_of(Kind::kNull), shape);
+  EXPECT_LT(steps(custom("kv_idx / 300 == 7"), shape), all / 8);
+  EXPECT_LT(steps(custom("kv_idx < 4 || kv_idx <= q_idx && q_idx - kv_idx < 200"), shape), all / 4);
+}
+
+// The same where keys are split, into equal parts of what is seen or of all keys, and where
+// sequences differ in length. One has no keys.
+TEST_F(Sm100Masks, PartsOfWhatAnExpressionShows) {
+  const MaskSpec sinks = custom("kv_idx < 4 || kv_idx <= q_idx && q_idx - kv_idx < 200");
+  const MaskSpec holes = custom("kv_idx / 128 % 5 == 1");
+  for (const MaskSpec& mask : some_of<MaskSpec>({sinks, holes})) {
+    SCOPED_TRACE(mask.custom.code);
+    AttentionSpec spec = base_spec(Arch::kSm100a, 2, 2, 64, mask);
+    spec.num_partitions = 3;
+    expect_passes(spec, {{{70}, {5000}}, {{300}, {1100}}});
+    spec.num_partitions = AttentionSpec().num_partitions;
+    spec.partition_keys = 256;
+    expect_passes(spec, {{{70}, {2000}}, {{300}, {1100}}});
+    spec = of_sequences(base_spec(Arch::kSm100a, 2, 1, 64, mask), 16, true);
+    expect_passes(spec, {{{70, 1, 300}, {5000, 700, 300}}, {{5, 0}, {0, 100}}});
+  }
+}
+
 TEST_F(Sm100Masks, Materialized) {
   for (const Dtype dtype :
        some_of<Dtype>({Dtype::kU8, Dtype::kBits, Dtype::kF32, Dtype::kBf16, Dtype::kFp16})) {

@@ -94,6 +94,17 @@ TEST_F(Sm100Persistent, RowsOfTheLibrary) {
   }
 }
 
+// A warp asks what an expression shows, and announces the work tiles. The first rows see nothing,
+// the last ones what lies to both sides of a hole.
+TEST_F(Sm100Persistent, TilesThatAnExpressionHides) {
+  MaskSpec mask;
+  mask.kind = MaskSpec::Kind::kCustom;
+  mask.custom.name = "sinks_and_window";
+  mask.custom.code =
+      "q_idx > 10 && kv_idx <= q_idx && (kv_idx < 4 || q_idx - kv_idx < 70) && q_idx / 256 != 1";
+  expect_all(mask, nullptr);
+}
+
 TEST_F(Sm100Persistent, Window) {
   MaskSpec window;
   window.kind = MaskSpec::Kind::kSlidingWindow;

@@ -18,6 +18,11 @@
 namespace attnjit {
 namespace {
 
+// Whether a warp walks the launch's sequences to find the work tiles, or their parts.
+bool lists_sequences(const AttentionSpec& spec) {
+  return splits(spec) || spec.ragged_kv || spec.kv_lens_exclude_new;
+}
+
 // A softmax thread holds a row of S: at 192 keys it spills (428 bytes were seen under 192
 // registers), at 160 and below it does not.
 constexpr std::int64_t kMaxRowKeys = 160;
@@ -70,12 +75,24 @@ Fa4Config sm100_fa4_config(const AttentionSpec& spec, PlanOptions options) {
   return Fa4Config(fa4_args(spec, options));
 }
 
-void sm100_choose_work(const AttentionSpec& spec, const Sm100Tuning& tuned, Sm100Plan& plan) {
-  plan.announced = splits(spec) || spec.ragged_kv || spec.kv_lens_exclude_new;
+void sm100_choose_work(const ResolvedSpec& resolved, bool pair, const Sm100Tuning& tuned,
+                       Sm100Plan& plan) {
+  const AttentionSpec& spec = *resolved;
+  plan.mapped = walks_map(resolved);
+  plan.announced = lists_sequences(spec);
   plan.can_persist = !plan.announced && !lengths_differ(spec);
-  // NOTE: what interprets is one kernel for all masks, even ones and others.
+  // NOTE: what interprets is one kernel for all masks, even ones and others. What an expression
+  // hides may make its work uneven, but never longer than where nothing is hidden.
   const bool even = !spec.interpreted && even_work(spec.mask);
-  plan.persistent = tuned.persistent.value_or(plan.can_persist && even ? 1 : 0);
+  // NOTE: where each role counts work tiles for itself, as in pairs, each would ask the expression.
+  // With one O pairs gain nothing by walking several; with two they do, and walk all KV tiles.
+  const bool asks = lists_tiles(resolved) && !plan.mapped;
+  const bool one_o = plan.softmax_warpgroups == 1;
+  const bool persists = plan.can_persist && even && !(asks && pair && one_o);
+  plan.persistent = tuned.persistent.value_or(persists ? 1 : 0);
+  plan.counted = asks && plan.can_persist && plan.persistent == 1 && !pair;
+  plan.announced = plan.announced || plan.counted;
+  plan.trims = asks && (plan.announced || plan.one_work_tile());
 }
 
 Result<std::int64_t> sm100_choose_keys(const AttentionSpec& spec, const Fa4Config& config,
@@ -156,16 +173,15 @@ Result<std::int64_t> sm100_choose_keys(const AttentionSpec& spec, const Fa4Confi
 
 std::int64_t sm100_one_o_keys(bool pair_cta) { return pair_cta ? 128 : 64; }
 
-bool sm100_pairs_by_default(const ResolvedSpec& resolved, const Sm100Plan& plan,
-                            const Sm100LayoutRequest& tile) {
+bool sm100_pairs_by_default(const ResolvedSpec& resolved) {
   // V's columns of whole blocks, of which each CTA has half.
   PlanOptions in_pairs = resolved.options();
   in_pairs.pair_cta = true;
   const std::int64_t bytes =
       sm100_swizzle(*resolved, in_pairs).value_or(depth512_args(*resolved, in_pairs).swizzle_mode);
   const bool halves = ceil_div(resolved->ov_depth * size_of(resolved->qkv_dtype), bytes) % 2 == 0;
-  return halves && !tile.decodes && !lengths_differ(*resolved) && !plan.announced &&
-         !tile.widens_kv && !walks_map(resolved);
+  return halves && !decodes(*resolved, kSm100TileRows) && !lengths_differ(*resolved) &&
+         !lists_sequences(*resolved) && !widens_kv(*resolved) && !walks_map(resolved);
 }
 
 std::int64_t sm100_polynomial_pairs(const AttentionSpec& spec, const Sm100Plan& plan,

@@ -29,8 +29,10 @@ std::optional<int> sm100_swizzle(const AttentionSpec& spec, const PlanOptions& o
 /// The reference's tiles, with the swizzle that is chosen here.
 Fa4Config sm100_fa4_config(const AttentionSpec& spec, PlanOptions options);
 
-/// How CTAs come to their work tiles. What a row chooses is checked when there is a plan.
-void sm100_choose_work(const AttentionSpec& spec, const Sm100Tuning& tuned, Sm100Plan& plan);
+/// How CTAs come to their work tiles. What a row chooses is checked when there is a plan. `pair`:
+/// two CTAs multiply together.
+void sm100_choose_work(const ResolvedSpec& resolved, bool pair, const Sm100Tuning& tuned,
+                       Sm100Plan& plan);
 
 /// The keys per tile, lowered to what a thread's row fits and to whole batches of columns.
 Result<std::int64_t> sm100_choose_keys(const AttentionSpec& spec, const Fa4Config& config,
@@ -45,8 +47,7 @@ std::int64_t sm100_one_o_keys(bool pair_cta);
 /// CTAs"): in batches of one length, for whose K and V the shared memory of CTAs that multiply
 /// alone is too slow. Not where a sequence's rows fit a CTA's tile, whose pair would have a CTA
 /// without rows; so decodes among the prompts of a ragged batch would.
-bool sm100_pairs_by_default(const ResolvedSpec& resolved, const Sm100Plan& plan,
-                            const Sm100LayoutRequest& tile);
+bool sm100_pairs_by_default(const ResolvedSpec& resolved);
 
 /// The pairs of a row's exponentials that are polynomials on the FMA pipe (the table of
 /// docs/sm100.md). By cycles of 128 keys: 1024 of MUFU, less 16 a pair, against the tensor cores' 4

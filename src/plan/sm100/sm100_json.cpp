@@ -65,6 +65,7 @@ const Field<Sm100Plan> kSm100Fields[] = {
     {"row_copies", &Sm100Plan::row_copies},
     {"widens_kv", &Sm100Plan::widens_kv},
     {"announced", &Sm100Plan::announced},
+    {"trims", &Sm100Plan::trims},
     {"mapped", &Sm100Plan::mapped},
     {"split", &Sm100Plan::split},
     {"partition_tiles", &Sm100Plan::partition_tiles},

@@ -156,7 +156,9 @@ std::int64_t box_rows(const Sm100Plan& sm100) {
 bool loads_by_threads(const Sm100Plan& sm100) { return sm100.row_copies || sm100.widens_kv; }
 
 // Whether the kernel waits for the end of what comes before it on the stream.
-bool overlaps(const Sm100Plan& sm100) { return sm100.announced || sm100.mapped; }
+bool overlaps(const Sm100Plan& sm100) {
+  return (sm100.announced && !sm100.counted) || sm100.mapped;
+}
 
 std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm100Plan& sm100) {
   const AttentionSpec& spec = *resolved;
@@ -195,6 +197,8 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm1
   constants.add_bool("kSwitchTo1Q", sm100.can_switch_to_1q);
   constants.add("kCluster", sm100.cluster);
   constants.add_bool("kAnnounced", sm100.announced);
+  constants.add_bool("kCounted", sm100.counted);
+  constants.add_bool("kTrims", sm100.trims);
   constants.add_bool("kOneWorkTile", sm100.one_work_tile());
   constants.add_bool("kMapped", sm100.mapped);
   constants.add_bool("kMapBits", sm100.mapped && map_has_bits(spec));
@@ -238,7 +242,7 @@ std::vector<LaunchNumber> numbers_of(const AttentionSpec& spec, const Sm100Plan&
   const auto add = [&](std::initializer_list<LaunchNumber> more) {
     numbers.insert(numbers.end(), more);
   };
-  if (sm100.announced) {
+  if (sm100.announced && !sm100.counted) {
     add({kBatch});
     if (sm100.split) add({kPartitions, kRows});
     if (spec.ragged) add({kTotalQ});

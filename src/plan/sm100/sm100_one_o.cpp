@@ -37,12 +37,12 @@ Result<Sm100Plan> plan_one_o(const ResolvedSpec& resolved, ConfigKind kind,
   plan.reference = kind;
   plan.softmax_warpgroups = 1;
   plan.widens_kv = widens_kv(spec);
-  plan.mapped = walks_map(resolved);
-  sm100_choose_work(spec, tuned, plan);
+  const bool pair = options.pair_cta.value_or(sm100_pairs_by_default(resolved));
+  sm100_choose_work(resolved, pair, tuned, plan);
   Sm100LayoutRequest tile = sm100_layout_request(spec, plan);
   tile.num_qo = 1;
   tile.one_o = true;
-  tile.pair_cta = options.pair_cta.value_or(sm100_pairs_by_default(resolved, plan, tile));
+  tile.pair_cta = pair;
   plan.cluster = tile.pair_cta ? 2 : 1;
   const std::int64_t of_reference = depth512_args(spec, options).swizzle_mode;
   PlanOptions chosen = options;

@@ -193,9 +193,11 @@ struct Sm100Plan {
   bool widens_kv = false;  ///< K and V are e4m3; a warpgroup loads them, and widens them to 16 bits
   /// A warp finds the work tiles and announces them to the others; a CTA has several.
   bool announced = false;
+  bool counted = false;         ///< of those that are announced: they are counted off
   bool can_persist = false;     ///< a CTA may walk several work tiles that it counts off itself
   std::int64_t persistent = 0;  ///< 1: it does, a CTA per SM; 0: it does not
   bool mapped = false;          ///< it walks lists of a map of the mask (templates/maps)
+  bool trims = false;           ///< an expression says which tiles are walked (seen_tiles.cuh)
   bool split = false;           ///< launches may split the keys into partitions
   std::int64_t partition_tiles = 0;  ///< KV tiles of each; 0: the launch says how many there are
   std::vector<Deviation> deviations;

@@ -70,10 +70,9 @@ Result<Sm100Plan> plan_two_o(const ResolvedSpec& resolved, ConfigKind kind,
   const bool rope_uncounted = config.rope_depth() > 0 && !reference.args.rope_dtype;
 
   plan.widens_kv = widens_kv(spec);
-  plan.mapped = walks_map(resolved);
+  sm100_choose_work(resolved, config.pair_cta, tuned, plan);
   const Result<std::int64_t> keys = sm100_choose_keys(spec, config, tuned, plan);
   if (!keys) return keys.error();
-  sm100_choose_work(spec, tuned, plan);
   Sm100LayoutRequest tile = sm100_layout_request(spec, plan, config);
   tile.BN = *keys;
   Sm100Ring ring = sm100_choose_ring(tile);

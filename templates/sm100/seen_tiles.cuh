@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// The KV tiles that a work tile's rows see, where an expression says of each tile what it shows:
+// those that it hides at both ends, and the longest run of them between, are not walked.
+#pragma once
+
+#include "common/integers.cuh"
+#include "common/mask.cuh"
+#include "sm100/layout.cuh"
+
+namespace attnjit::sm100 {
+
+/// The longest run of bits: from `begin` on, `count` of them.
+struct BitRun {
+  int begin, count;
+  ATTNJIT_DEVICE static BitRun longest(u32 bits) {
+    BitRun run{0, 0};
+#pragma unroll 1
+    while (bits != 0) {
+      // Of each run the bits stay that have `count` others below them.
+      run.begin = __ffs(static_cast<int>(bits)) - 1 - run.count;
+      ++run.count;
+      bits &= bits << 1;
+    }
+    return run;
+  }
+};
+
+/// Takes from both query tiles' KV tiles those that the mask hides. One warp: a lane asks about a
+/// thirty-second of the tiles that are reached. Where that is more than one tile, the tiles at the
+/// ends of what is seen are asked about next. NOTE: at one place for both query tiles and all ends,
+/// since what it asks is as long as the mask's expression.
+template <class Config, class Mask, class Work, class Params>
+ATTNJIT_DEVICE void find_shown(Work& work, const Params& params) {
+  using Layout = LayoutOf<Config>;
+  constexpr u32 kAll = 0xffffffffu;
+  constexpr int kLanes = 32;
+  const int lane = static_cast<int>(threadIdx.x & 31u);
+  const KvTiles all = work.all();
+  const int run = ceil_div(all.count(), kLanes);
+  u32 shown = 0;         // which runs some row sees
+  KvTiles around{0, 0};  // the hole: where what is behind it begins, and what is before it ends
+  int asks = all.count() > 0 ? 2 : 0;
+#pragma unroll 1
+  for (int ask = 0; ask < asks; ++ask) {
+    // Of each query tile all, of each its first and its last tiles, and of both what is behind and
+    // what is before the hole.
+    const bool whole = ask < 2;
+    const bool at_end = (ask & 1) != 0;
+    const int rows = whole ? ask : (ask >> 1) - 1;
+    const KvTiles seen = rows == 0 ? work.seen_0 : rows == 1 ? work.seen_1 : all;
+    KvTiles ends = rows == 2 ? around : seen;
+    const int base = whole ? all.begin : at_end ? ends.end - run : ends.begin;
+    const int limit = whole ? seen.end : min(base + run, seen.end);
+    const int each = whole ? run : ceil_div(run, kLanes);
+    const int begin = max(base + lane * each, seen.begin);
+    const int end = min(base + (lane + 1) * each, limit);
+    bool sees = false;
+    if (begin < end) {
+      const int first = work.first_position + (rows == 1 ? Layout::kTileStep : 0);
+      const int last =
+          min(first + (rows == 2 ? work.num_qo : 1) * Layout::kTileStep, work.q_len) - 1;
+      const int first_q_idx = work.kv_len - work.q_len;  // of position 0
+      const int first_kv = begin * Config::kTileN;
+      const int keys = min(work.kv_len - first_kv, (end - begin) * Config::kTileN);
+      sees = Mask::tiles(TileCoord{work.batch,
+                                   work.kv_head,
+                                   {work.head, work.head + Layout::kFused - 1},
+                                   {first + first_q_idx, last + first_q_idx},
+                                   {first_kv, first_kv + keys - 1},
+                                   work.q_len,
+                                   work.kv_len},
+                         params)
+                 .hi != 0;
+    }
+    const u32 found = __ballot_sync(kAll, sees);
+    if (whole || !at_end) {
+      const int of_first = base + (__ffs(static_cast<int>(found)) - 1) * each;
+      ends.begin = found == 0 ? limit : max(of_first, seen.begin);
+    }
+    if (whole || at_end) {
+      ends.end =
+          found == 0 ? base : min(base + (kLanes - __clz(static_cast<int>(found))) * each, limit);
+    }
+    if (whole && found == 0) ends = {0, 0};
+    if (rows == 0) work.seen_0 = ends;
+    if (rows == 1) work.seen_1 = ends;
+    if (rows == 2) around = ends;
+    if (whole) shown |= found;
+    if (ask == 1 && shown != 0) {
+      // What lies between runs that are seen.
+      const u32 between = ~shown & ~((shown & -shown) - 1) & kAll >> __clz(static_cast<int>(shown));
+      const BitRun hole = BitRun::longest(between);
+      if (hole.count > 0) {
+        around.end = all.begin + hole.begin * run;
+        around.begin = around.end + hole.count * run;
+      }
+      if (run > 1) asks = hole.count > 0 ? 8 : 6;
+    }
+  }
+  work.hole_begin = around.end;
+  work.hole = around.begin - around.end;
+  work.seen_0 = work.template without_hole<Config>(work.seen_0);
+  work.seen_1 = work.template without_hole<Config>(work.seen_1);
+}
+
+}  // namespace attnjit::sm100

@@ -77,6 +77,50 @@ class DeepTest : public KernelTest {
     expect_passes(some_of(arch_, trials, 2));
   }
 
+  // Masks whose expressions decide KV tiles. Those that they hide lie at both ends of a walk, and
+  // between others; of more than 32 tiles the mask is asked more than once.
+  void check_expressions() {
+    std::vector<Trial> trials;
+    trials.push_back({spec_of(4, 2, 512, expression_of("q_idx / 100 == kv_idx / 100")),
+                      {{{70}, {400}}, {{150}, {150}}}});
+    trials.push_back(
+        {of_sequences(
+             spec_of(4, 2, 320,
+                     expression_of("kv_idx <= q_idx && (kv_idx == 70 || q_idx - kv_idx < 90)")),
+             64, true),
+         {{{40, 0, 1}, {500, 70, 300}}}});
+    AttentionSpec drafts = decode_of(8, 4, 64, 16);
+    drafts.mask = tree_of_drafts();
+    drafts.num_partitions = 2;
+    trials.push_back({drafts, {{{16}, {200, 16}}}});
+    AttentionSpec documents = decode_of(8, 4, 1, 2);
+    documents.partition_keys = 128;
+    documents.mask = expression_of("p.doc[q_idx / 64] == p.doc[kv_idx / 64] || b == 1",
+                                   {{"doc", ParamSpec::Type::kI32Array}});
+    trials.push_back({documents, {{{2}, {600, 0, 31}}}});
+    trials.push_back(
+        {spec_of(2, 1, 512, expression_of("kv_idx < 0 || q_idx > 200")), {{{200}, {300}}}});
+    trials.push_back({spec_of(2, 2, 320, expression_of("kv_idx / 64 % 5 == 1 || kv_idx > q_idx")),
+                      {{{3}, {2300}}}});
+    expect_passes(some_of(arch_, trials, 3));
+  }
+  // A window costs the same whatever is before it; and no score is asked about of a tile that is
+  // whole.
+  void check_tiles_that_expressions_decide() {
+    const auto window =
+        compiled(spec_of(2, 2, 320, expression_of("kv_idx <= q_idx && q_idx - kv_idx < 100")));
+    ASSERT_TRUE(window);
+    const std::uint64_t few = steps_of(*window, {{32}, {400}});
+    EXPECT_LT(steps_of(*window, {{32}, {3000}}), few + few / 5);
+    const Lengths keys{{32}, {1000}};
+    const auto null = compiled(spec_of(2, 2, 320, mask_of(Kind::kNull)));
+    const auto whole = compiled(
+        spec_of(2, 2, 320, expression_of("sin(float(kv_idx)) > 0.5f || kv_idx < kv_len - 50")));
+    ASSERT_TRUE(null && whole);
+    const std::uint64_t all = steps_of(*null, keys);
+    EXPECT_LT(steps_of(*whole, keys), 2 * all);
+  }
+
   void check_decodes_of_pages() {
     for (const int page_size : some_of<int>(arch_, {16, 64, 24, 256, 1})) {
       SCOPED_TRACE(page_size);

@@ -49,6 +49,23 @@ MaskSpec window_of(int window) {
   return mask;
 }
 
+MaskSpec expression_of(const std::string& code, std::vector<ParamSpec> params) {
+  MaskSpec mask = mask_of(Kind::kCustom);
+  mask.custom.name = "expression";
+  mask.custom.code = code;
+  mask.custom.params = std::move(params);
+  return mask;
+}
+
+MaskSpec tree_of_drafts() {
+  MaskSpec before = expression_of("kv_idx < kv_len - q_len");
+  before.custom.name = "before";
+  MaskSpec path = expression_of(
+      "(p.t[q_row][(kv_idx - kv_len + q_len) / 32] >> kv_idx - kv_len + q_len & 1) != 0",
+      {{"t", ParamSpec::Type::kU32Matrix}});
+  return tree(Kind::kOr, {before, path});
+}
+
 AttentionSpec with_group(AttentionSpec spec, int heads, int group) {
   spec.num_q_heads = heads;
   spec.group = group;
@@ -190,6 +207,16 @@ void KernelTest::expect_passes(const AttentionSpec& spec, const std::vector<Leng
       expect_right(*problem, *done);
     }
   }
+}
+
+std::uint64_t KernelTest::steps_of(const Kernel& kernel, const Lengths& lengths) {
+  const auto problem = problem_of(kernel.generated.plan.spec, lengths);
+  if (!problem) return 0;
+  const auto done =
+      run(kernel, *problem, launches_of(kernel, *problem, problem->launch_shapes(), 132));
+  if (!done) return 0;
+  expect_right(*problem, *done);
+  return HasFailure() ? 0 : done->thread_steps;
 }
 
 void KernelTest::expect_no_spills(const std::vector<AttentionSpec>& specs,

@@ -55,6 +55,9 @@ AttentionSpec absorbed_spec(Arch arch, int heads, int qk_depth, int page_size);
 AttentionSpec of_sequences(AttentionSpec spec, int page_size, bool ragged);
 AttentionSpec with_group(AttentionSpec spec, int heads, int group);
 MaskSpec window_of(int window);
+MaskSpec expression_of(const std::string& code, std::vector<ParamSpec> params = {});
+/// That of drafts after which all keys before are seen, as docs/masks.md has it.
+MaskSpec tree_of_drafts();
 
 class KernelTest : public testing::Test {
  protected:
@@ -103,6 +106,10 @@ class KernelTest : public testing::Test {
   static void expect_passes(const std::vector<Trial>& trials) {
     for (const auto& [spec, batches] : trials) expect_passes(spec, batches);
   }
+
+  // The instructions of all threads of a launch on 132 SMs, whose result is right; 0 where it is
+  // not, which is told.
+  static std::uint64_t steps_of(const Kernel& kernel, const Lengths& lengths);
 
   // A CTA of 384 threads is launched with 168 registers per thread; none is spilt.
   static void expect_no_spills(const std::vector<AttentionSpec>& specs,

@@ -172,6 +172,73 @@ class MlaTest : public KernelTest {
     }
   }
 
+  // Masks whose expressions decide KV tiles. Those that they hide lie at both ends of a walk, and
+  // between others; of more than 32 tiles the mask is asked more than once.
+  void check_expressions() {
+    std::vector<Trial> trials;
+    AttentionSpec drafts = spec_of(16, 64, 2);
+    drafts.mask = tree_of_drafts();
+    drafts.sink = true;
+    trials.push_back({drafts, {{{8}, {200, 8, 70}}, {{40}, {150}}}});
+    AttentionSpec window = spec_of(16, 16, 1);
+    window.mask = expression_of("kv_idx <= q_idx && (kv_idx == 70 || q_idx - kv_idx < 90)");
+    trials.push_back({window, {{{1}, {700, 0, 31}}, {{20}, {2500}}}});
+    AttentionSpec chunks = spec_of(96, 1, 3);
+    chunks.mask = expression_of("q_idx / 200 == kv_idx / 200");
+    trials.push_back({chunks, {{{3}, {700, 64, 2}}}});
+    AttentionSpec documents = spec_of(16, 64, 1);
+    documents.partition_keys = 128;
+    documents.ragged = true;
+    documents.mask = tree(Kind::kAnd, {mask_of(Kind::kCausal),
+                                       expression_of("p.doc[q_idx / 64] == p.doc[kv_idx / 64]",
+                                                     {{"doc", ParamSpec::Type::kI32Array}})});
+    trials.push_back({documents, {{{5, 0, 40, 1}, {600, 130, 300, 3}}}});
+    // Parts, and whole launches, that see nothing.
+    AttentionSpec nothing = spec_of(20, 64, 3);
+    nothing.mask = expression_of("kv_idx < 70 && q_idx < 600 && b != 1");
+    nothing.lse_includes_sink = false;
+    nothing.sink = true;
+    trials.push_back({nothing, {{{2}, {300, 200, 700}}}});
+    AttentionSpec heads = spec_of(20, 64, 1);
+    heads.mask = expression_of("h % 2 == 0 ? kv_idx < 130 : kv_idx / 64 % 3 == 1");
+    trials.push_back({heads, {{{2}, {500, 64}}}});
+    expect_passes(some_of(arch_, trials, 3));
+  }
+  // The same where keys are dealt out in runs.
+  void check_runs_of_expressions() {
+    AttentionSpec window = spec_of(96, 64, 0);
+    window.mask = expression_of("kv_idx <= q_idx && q_idx - kv_idx < 1500");
+    expect_runs(window, {{2}, {2300, 70, 0, 1700}}, {8, 5});
+    if (!in_proof()) return;
+    window.mask = expression_of("kv_idx < 300 || b == 0");
+    expect_runs(window, {{1}, {2300, 2100, 0, 1700}}, {7, 5});
+  }
+  // A window costs the same whatever is before it; and no score is asked about of a tile that is
+  // whole, or hidden.
+  void check_tiles_that_expressions_decide() {
+    AttentionSpec spec = spec_of(16, 64, 1);
+    spec.mask = expression_of("kv_idx <= q_idx && q_idx - kv_idx < 100");
+    const auto window = compiled(spec);
+    ASSERT_TRUE(window);
+    const std::uint64_t few = steps_of(*window, {{1}, {400}});
+    EXPECT_LT(steps_of(*window, {{1}, {3000}}), few + few / 5);
+    // One tile is asked about score by score, which costs some of a launch, and 15 are not.
+    const Lengths keys{{1}, {1000}};
+    spec.mask = mask_of(Kind::kNull);
+    const auto null = compiled(spec);
+    ASSERT_TRUE(null);
+    const std::uint64_t all = steps_of(*null, keys);
+    for (const char* const code :
+         {"sin(float(kv_idx)) > 0.5f || kv_idx < kv_len - 50",
+          "(sin(float(kv_idx)) > 0.5f && kv_idx > kv_len - 50) || kv_idx == 3"}) {
+      SCOPED_TRACE(code);
+      spec.mask = expression_of(code);
+      const auto kernel = compiled(spec);
+      ASSERT_TRUE(kernel);
+      EXPECT_LT(steps_of(*kernel, keys), 2 * all);
+    }
+  }
+
   void check_batches_without_pages() {
     std::vector<Trial> trials;
     trials.push_back({spec_of(16, 0, 1), {{{2}, {150}}, {{1}, {0}}}});

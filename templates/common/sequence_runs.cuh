@@ -42,7 +42,13 @@ struct SequenceRuns : SequenceLengths<Config, true, Arguments> {
     const Lengths its = lengths(sequence);
     const KvRange reach = reach_of<Config, Mask>(its.first_q_idx(), its.kv - 1, its.kv, params);
     if (reach.empty()) return {0, 0};
-    return {reach.begin / Config::kTileN, (reach.end - 1) / Config::kTileN + 1};
+    const KvTiles reached{reach.begin / Config::kTileN, (reach.end - 1) / Config::kTileN + 1};
+    if constexpr (trims_tiles<Config>()) {
+      const TileCoord rows = rows_of<Config>(sequence, 0, 0, its.q - 1, its);
+      return seen_tiles<Config::kTileN, Mask>(rows, reached, params);
+    } else {
+      return reached;
+    }
   }
   ATTNJIT_DEVICE static int units_of(KvTiles reached) { return max(reached.count(), 1); }
   ATTNJIT_DEVICE WorkTile tile_of(int sequence, int rank) const {

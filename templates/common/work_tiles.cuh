@@ -3,8 +3,8 @@
 // computes, in which order, over which keys.
 #pragma once
 
-#include "common/partitions.cuh"
 #include "common/ptx.cuh"
+#include "common/walk_ends.cuh"
 
 namespace attnjit {
 
@@ -134,6 +134,19 @@ ATTNJIT_DEVICE int first_head_of(int pack) {
   return kRowsWithoutHead<Config> ? pack * Config::kGroup : pack << Config::kGqaShift;
 }
 
+/// The rows of packed heads, from `head` on, and positions [first, last]; of no keys yet.
+template <class Config>
+ATTNJIT_DEVICE TileCoord rows_of(int batch, int head, int first, int last, Lengths lengths) {
+  TileCoord at;
+  at.b = batch;
+  at.kv_h = head / Config::kGroup;
+  at.h = {head, head + kPackedHeads<Config> - 1};
+  at.q_idx = {first + lengths.first_q_idx(), last + lengths.first_q_idx()};
+  at.q_len = lengths.q;
+  at.kv_len = lengths.kv;
+  return at;
+}
+
 /// `work` with the KV tiles that the rows [first_row, last_row] reach, of which those before
 /// position 0 and from q_len on are none; no tiles where no row is left.
 template <class Config, class Mask, class Arguments, class Params>
@@ -149,6 +162,13 @@ ATTNJIT_DEVICE WorkTile kv_tiles_of(WorkTile work, int first_row, int last_row,
   work.tile_begin = none ? 0 : reach.begin / Config::kTileN;
   // NOTE: rounds up without forming end + kTileN, which may overflow.
   work.tile_end = none ? 0 : (reach.end - 1) / Config::kTileN + 1;
+  if constexpr (trims_tiles<Config>()) {
+    const TileCoord rows = rows_of<Config>(work.batch, work.head, first, last, lengths);
+    const KvTiles seen =
+        seen_tiles<Config::kTileN, Mask>(rows, {work.tile_begin, work.tile_end}, params);
+    work.tile_begin = seen.begin;
+    work.tile_end = seen.end;
+  }
   return work;
 }
 

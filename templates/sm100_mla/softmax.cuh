@@ -9,6 +9,7 @@
 #include "common/partitions.cuh"
 #include "mla/listed.cuh"
 #include "mla/scales.cuh"
+#include "mla/tile_status.cuh"
 #include "sm100/online_row.cuh"
 #include "sm100/scores.cuh"
 #include "sm100_mla/layout.cuh"
@@ -51,8 +52,9 @@ struct SoftmaxWarp {
     WorkTile work;
     mla::OutputRow output;
     Coord coord;
-    KvRange core;     ///< KV tiles inside it need no mask
-    KvRange visible;  ///< where the mask has intervals
+    KvRange core;            ///< KV tiles inside it need no mask
+    mla::TileStatus status;  ///< where an expression decides tiles
+    KvRange visible;         ///< where the mask has intervals
     typename ScoreMod::State state;
     sm100::OnlineRow online;  ///< the sum is of the thread's keys
   };
@@ -79,18 +81,31 @@ struct SoftmaxWarp {
     return listed;
   }
 
+  /// Whether some score of a tile is hidden, and some seen, of those of the warp's rows.
+  ATTNJIT_DEVICE void ask_tiles(Row& row, int index, bool first, bool& partial, bool& seen) const {
+    const int place = index - row.work.tile_begin;
+    if (first || mla::TileStatus::asks(place)) {
+      row.status.template ask<Config::kTileN, Mask>(mla::rows_of_warp(row.coord, row.coord), index,
+                                                    place, 1, lane, params);
+    }
+    partial = !row.status.whole(place);
+    seen = row.status.seen(place);
+  }
+
   /// Makes P of S. `first`: no product was made of O yet.
   ATTNJIT_DEVICE void tile(Row& row, int index, bool first) {
     const int first_kv = index * Config::kTileN;
     row.coord.kv_idx = first_kv + half() * kThreadKeys;
     // The mask is evaluated while the tensor cores make S.
     bool partial = first_kv < row.core.begin || row.core.end - first_kv < Config::kTileN;
+    bool seen = true;
+    if constexpr (mla::kAsksTiles<Config, Mask>) ask_tiles(row, index, first, partial, seen);
     u32 word = 0;
     if constexpr (Config::kTopk > 0) {
       const mla::ListedKeys listed = take_listed();
       partial = !listed.all();
       word = half() == 0 ? listed.low : listed.high;
-    } else if (partial) {
+    } else if (partial && seen) {
       word = sm100::visible_word<Mask>(row.coord, row.visible, params);
     }
 

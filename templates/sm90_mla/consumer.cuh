@@ -8,6 +8,7 @@
 
 #include "mla/listed.cuh"
 #include "mla/scales.cuh"
+#include "mla/tile_status.cuh"
 #include "sm90/products.cuh"
 #include "sm90/softmax.cuh"
 #include "sm90_mla/output.cuh"
@@ -45,7 +46,8 @@ struct Consumer {
   /// The rows of a work tile.
   struct Rows {
     WorkTile work;
-    KvRange core;  ///< KV tiles inside it need no mask
+    KvRange core;            ///< KV tiles inside it need no mask
+    mla::TileStatus status;  ///< where an expression decides tiles
     OutputRow output[2];
     sm90::ScoreTile scores;
     typename ScoreMod::State state[2];
@@ -263,6 +265,22 @@ struct Consumer {
     sm90::hide(s, bits);
   }
 
+  static constexpr bool kAsksTiles = mla::kAsksTiles<Config, Mask>;
+  /// How many tiles of this warpgroup come after one in the walk.
+  ATTNJIT_DEVICE static int place_of(const Rows& rows, int tile) {
+    return (tile - rows.work.tile_begin) >> 1;
+  }
+  /// Asks the mask about this tile and others, where that is not known. NOTE: before S is made,
+  /// whose registers what is asked may take.
+  ATTNJIT_DEVICE void ask_tiles(Rows& rows, int tile, bool first) const {
+    if constexpr (kAsksTiles) {
+      const int place = place_of(rows, tile);
+      if (!first && !mla::TileStatus::asks(place)) return;
+      const TileCoord at = mla::rows_of_warp(rows.scores.row[0], rows.scores.row[1]);
+      rows.status.template ask<Config::kTileN, Mask>(at, tile, place, 2, lane, params);
+    }
+  }
+
   /// Makes P of S, in place. True, in the whole warp, where earlier outputs are to be multiplied by
   /// `correction`.
   ATTNJIT_DEVICE bool softmax(Scores& s, const mla::ListedKeys& listed, Rows& rows, int tile,
@@ -276,12 +294,13 @@ struct Consumer {
       if (!listed.all()) hide_unlisted(s, listed);
       return rows.softmax.step(s, correction);
     }
-    const bool in_core = first >= rows.core.begin && rows.core.end - first >= Config::kTileN;
-    if (!in_core) {
-      sm90::ColumnBits<Config::kTileN / 2> bits;
+    bool whole = first >= rows.core.begin && rows.core.end - first >= Config::kTileN;
+    if constexpr (kAsksTiles) whole = rows.status.whole(place_of(rows, tile));
+    if (!whole) {
+      sm90::ColumnBits<Config::kTileN / 2> bits{};
       if constexpr (Mask::kInterval) {
         sm90::interval_columns<Mask, Config::kTileN / 2>(bits, rows.scores, params);
-      } else {
+      } else if (!kAsksTiles || rows.status.seen(place_of(rows, tile))) {
         sm90::visible_columns<Mask, Config::kTileN / 2>(bits, rows.scores, params);
       }
       sm90::hide(s, bits);
@@ -358,6 +377,7 @@ struct Consumer {
     const int begin = rows.work.tile_begin;
     bool first = true;
     for (int tile = rows.work.tile_end - 1; tile >= begin; tile -= 2) {
+      ask_tiles(rows, tile, first);
       Scores s;
       float correction[2];
       mla::ListedKeys listed;
@@ -384,6 +404,7 @@ struct Consumer {
     }
     bool first = true;
     for (; tile >= begin; tile -= 2) {
+      ask_tiles(rows, tile, first);
       Scores s;
       float correction[2];
       Ring next = ring;

@@ -20,6 +20,9 @@ TEST_F(Sm90Mla, TypesSinksAndMasks) { check_types_sinks_and_masks(); }
 TEST_F(Sm90Mla, PartitionsOfFixedKeys) { check_partitions_of_fixed_keys(); }
 TEST_F(Sm90Mla, ManyPartsOfLongRows) { check_many_parts_of_long_rows(); }
 TEST_F(Sm90Mla, DealsRuns) { check_runs(); }
+TEST_F(Sm90Mla, Expressions) { check_expressions(); }
+TEST_F(Sm90Mla, RunsOfExpressions) { check_runs_of_expressions(); }
+TEST_F(Sm90Mla, TilesThatExpressionsDecide) { check_tiles_that_expressions_decide(); }
 TEST_F(Sm90Mla, BatchesWithoutPages) { check_batches_without_pages(); }
 TEST_F(Sm90Mla, NewRowsAndRaggedPages) { check_new_rows_and_ragged_pages(); }
 TEST_F(Sm90Mla, Accumulates) { check_accumulates(); }

@@ -114,6 +114,7 @@ MlaTiles sm90_mla_tiles(const Sm90Plan& plan) {
   tiles.parks = plan.widened_blocks > 0;
   tiles.split = plan.split;
   tiles.runs = plan.runs;
+  tiles.trims = plan.listed;
   tiles.partition_tiles = plan.partition_tiles;
   tiles.l2_bytes = plan.l2_bytes;
   tiles.num_stages = plan.num_stages;
@@ -143,6 +144,7 @@ Result<Sm90Plan> make_sm90_mla_plan(const ResolvedSpec& resolved, const TuningVa
   plan.kv_lens = tiles.kv_lens;
   plan.split = tiles.split;
   plan.runs = tiles.runs;
+  plan.listed = tiles.trims;
   plan.row_copies = tiles.row_copies;
   plan.widened_blocks = tiles.widened_blocks;
   plan.box_keys = tiles.box_keys;

@@ -80,7 +80,7 @@ struct WideningCopies {
     }
     const int first = kOdd && swapped ? 1 : 0;
     if (first == 1) widen_block<1>(0, tile, place, next);
-#pragma unroll 1
+#pragma unroll 2
     for (int i = first; i + 1 < kBlocks; i += kAhead) {
       widen_block<0>(i, tile, place, next);
       widen_block<1>(i + 1, tile, place, next);

@@ -31,6 +31,16 @@ struct Shape {
 
 bool is_integer(Type t) { return t == Type::kS8 || t == Type::kU8; }
 
+/// The parts of a warpgroup's product. NOTE: on an H200 it begins when all four warps have issued
+/// it and their waits for it return together, so that one thread's arrival behind its wait may say
+/// that all four parts have read their operands: CUTLASS's pipelines rely on that. The ISA speaks
+/// of the executing threads alone.
+struct WholeProduct {
+  u32 issued = 0, done = 0;  ///< parts
+  std::vector<std::shared_ptr<PendingCopies>> groups;
+  View read_done, write_done;
+};
+
 class WarpProduct : public AsyncOp {
  public:
   Shape shape;
@@ -39,6 +49,20 @@ class WarpProduct : public AsyncOp {
   std::vector<u32> d_rows, a_rows;  ///< absolute rows of the register file
   u64 sequence = 0;
   std::shared_ptr<PendingCopies> group;
+  std::shared_ptr<WholeProduct> whole;  ///< under silicon
+
+  /// Takes its place among the parts that wait for the last warp: none is done before that issues.
+  void join(Cluster& cluster) {
+    for (const auto& pending : cluster.pending) {
+      const auto* const other = dynamic_cast<const WarpProduct*>(pending.get());
+      if (other != nullptr && other->issuer->cta == issuer->cta && other->sequence == sequence &&
+          other->issuer->index / 4 == issuer->index / 4)
+        whole = other->whole;
+    }
+    if (whole == nullptr) whole = std::make_shared<WholeProduct>();
+    ++whole->issued;
+    whole->groups.push_back(group);
+  }
   const char* unit() const override { return "tensor core (wgmma)"; }
   UnitWork work() const override {
     UnitWork w;
@@ -49,7 +73,9 @@ class WarpProduct : public AsyncOp {
     w.a_in_registers = shape.a_in_registers;
     return w;
   }
-  bool ready(Cluster&) override { return issuer->wgmma.done == sequence; }
+  bool ready(Cluster&) override {
+    return issuer->wgmma.done == sequence && (whole == nullptr || whole->issued == 4);
+  }
   bool step(Cluster& cluster) override {
     if (issuer->machine->zero_products) {
       clear();
@@ -78,10 +104,20 @@ class WarpProduct : public AsyncOp {
  private:
   void finish() {
     ++issuer->wgmma.done;
-    --group->unread;
-    --group->unwritten;
-    group->read_done.acquire(reads_done());
-    group->write_done.acquire(all_done());
+    if (whole == nullptr) {
+      end(*group, reads_done(), all_done());
+      return;
+    }
+    whole->read_done.acquire(reads_done());
+    whole->write_done.acquire(all_done());
+    if (++whole->done < 4) return;
+    for (const auto& of_warp : whole->groups) end(*of_warp, whole->read_done, whole->write_done);
+  }
+  static void end(PendingCopies& of_warp, const View& read, const View& written) {
+    --of_warp.unread;
+    --of_warp.unwritten;
+    of_warp.read_done.acquire(read);
+    of_warp.write_done.acquire(written);
   }
   void clear() {
     if (accumulate) return;
@@ -354,6 +390,8 @@ Step execute_wgmma(Warp& warp, const Op& op, const Shape& shape, u32 mask) {
   for (const u32 row : product->d_rows) warp.registers.in_flight[row] = InFlight::kWritten;
   warp.registers.in_flight_rows +=
       static_cast<u32>(product->a_rows.size() + product->d_rows.size());
+  product->issuer = &warp;
+  if (warp.machine->options.model == EmulatorModel::kSilicon) product->join(cluster);
   cluster.start(std::move(product), warp, op, mask);
   return Step::kNext;
 }

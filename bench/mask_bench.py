@@ -146,14 +146,14 @@ def cookbook():
     reach = 128
     relative = torch.randn(2 * 8192, 16, reach, generator=generator).cuda()
     starts = torch.tensor([0, 8192], dtype=torch.int32, device="cuda")
-    yield Cell("relative.bias", causal, {"array": (CAUSAL, {"rel": relative, "starts": starts})},
+    yield Cell("relative.bias", causal, {"builtin": (CAUSAL, {"rel": relative, "starts": starts})},
                score=lambda s, b, h, q, k: s + torch.where(
                    (q >= k) & (q - k < reach),
                    relative[starts[b] + q, h, (q - k).clamp(0, reach - 1)], 0.0),
                score_mod=custom("score + p.rel[p.starts[b] + q_row][h][q_idx - kv_idx]",
                                 rel="f32[][][]", starts="i32[]"))
     bias = torch.randn(16, 8192, generator=generator).cuda()
-    yield Cell("bias.of.distance", causal, {"array": (CAUSAL, {"bias": bias})},
+    yield Cell("bias.of.distance", causal, {"builtin": (CAUSAL, {"bias": bias})},
                score=lambda s, b, h, q, k: s + bias[h, (q - k).abs()],
                score_mod=custom("score + p.bias[h][abs(q_idx - kv_idx)]", bias="f32[][]"))
 

@@ -69,7 +69,7 @@ struct RowCopies {
   }
 
   /// Where a lane's parts of the rows begin that it copies; null: zeros.
-  using Sources = const unsigned char* [kRows / 4];
+  using Sources = const unsigned char * [kRows / 4];
 
   /// Eight lanes have a row, 16 bytes of a block of columns each. `offset`: of the row in `tensor`
   /// that the lane has found.

@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // The work of a CTA where sequences differ in kv_len and a launch may deal out runs of their keys:
-// as many KV tiles to each team of CTAs, wherever that cuts a sequence.
+// as much to each team of CTAs, wherever that cuts a sequence.
 #pragma once
 
 #include "common/sequence_tiles.cuh"
 
 namespace attnjit {
+
+/// What a work tile takes beside its KV tiles, in those: to fill and to empty the ring of K, and to
+/// write O. FlashMLA's schedule counts five blocks of as many keys. NOTE: with 2, 4 and 6 launches
+/// of batches whose lengths rise evenly took 0.970, 0.968 and 0.976 of the time without
+/// (docs/mla.md).
+constexpr int kWorkTileUnits = 4;
 
 /// Sequences of q_len rows each, whose heads share tiles. Work is dealt out in one of two ways:
 ///
@@ -13,8 +19,9 @@ namespace attnjit {
 ///   a part. That serves sequences that are about as long as one another.
 /// - Runs. CTAs form teams, of as many as a sequence has query tiles: one each. A team takes a run
 ///   of units. A unit is a KV tile that some row of a sequence reaches, or a sequence that has
-///   none. They come sequence by sequence, and from a sequence's last KV tile to its first. Runs
-///   are as long as one another. Partitions are the parts that a sequence may have.
+///   none. They come sequence by sequence, and from a sequence's last KV tile to its first.
+///   Between two sequences are kWorkTileUnits that are nobody's. Runs are as long as one another.
+///   Partitions are the parts that a sequence may have.
 ///
 /// Either way the query tiles of a part are with CTAs that follow one another, which walk the same
 /// keys side by side, and share them in L2.
@@ -79,17 +86,18 @@ struct RunFinder : SequenceRuns<Config, Mask, Arguments, Params> {
 #pragma unroll 4
     for (int sequence = lane; sequence < arguments.batch; sequence += 32) {
       const int units = this->units_of(this->reached(sequence));
-      all += units;
+      all += units + kWorkTileUnits;
       longest = max(longest, units);
     }
-    all = __reduce_add_sync(kAll, all);
+    all = __reduce_add_sync(kAll, all) - kWorkTileUnits;
     longest = __reduce_max_sync(kAll, longest);
     const int teams = this->teams();
     if (teams < 2) return even(arguments.even_parts);
     int length = max(quotient(all - 1, teams), quotient(longest - 1, parts)) + 1;
     const int rounds =
         ceil_quotient(arguments.batch * arguments.even_parts * this->tiles(), workers<Config>());
-    if (are_even(rounds * ceil_quotient(longest, arguments.even_parts), length)) {
+    const int even_units = ceil_quotient(longest, arguments.even_parts) + kWorkTileUnits;
+    if (are_even(rounds * even_units, length)) {
       return even(arguments.even_parts);
     }
     // NOTE: a sequence that is cut n times has n - 1 whole runs, and a unit at least on either
@@ -104,21 +112,23 @@ struct RunFinder : SequenceRuns<Config, Mask, Arguments, Params> {
   ATTNJIT_DEVICE ListPlace even(int parts) const { return {{worker<Config>(), 0, parts, 0}}; }
 
   /// Whether even parts, by which a CTA has `even` units, serve as well as runs of `length`. A run
-  /// has a piece of another sequence at either end, which takes time to begin and to merge. And on
-  /// an H200 runs that were 3 % shorter took as long (docs/mla.md).
+  /// begins with a piece of another sequence, which takes time to begin and to merge. And on an
+  /// H200 runs that were 3 % shorter took as long (docs/mla.md).
   ATTNJIT_DEVICE static bool are_even(int even, int length) {
-    return even <= length + (length >> 4) + 2;
+    return even <= length + (length >> 4) + kWorkTileUnits;
   }
 
   /// Calls visit(sequence, begin, units) of each sequence, a lane each: `begin` is its first unit.
+  /// Of a lane without a sequence there are none.
   template <class Visit>
   ATTNJIT_DEVICE void for_each(const Visit& visit) const {
-    int before = 0;
+    int before = -kWorkTileUnits;
 #pragma unroll 1
     for (int first = 0; first < arguments.batch; first += 32) {
       const int sequence = first + lane;
       const int units = sequence < arguments.batch ? this->units_of(this->reached(sequence)) : 0;
-      int through = units;  // this lane's, and those of the lanes before
+      // This lane's, and those of the lanes before.
+      int through = units > 0 ? kWorkTileUnits + units : 0;
 #pragma unroll
       for (int lanes = 1; lanes < 32; lanes *= 2) {
         const int below = __shfl_up_sync(kAll, through, lanes);
@@ -139,16 +149,18 @@ struct RunFinder : SequenceRuns<Config, Mask, Arguments, Params> {
     return __reduce_max_sync(kAll, most);
   }
 
-  /// Where the team's run begins.
+  /// Where the team's run begins: if that is before a sequence, with its first unit.
   ATTNJIT_DEVICE ListPlace begin_of_run(int length) const {
     const int target = this->team() * length;
     ListPlace place{{0, arguments.batch, length, length}};
     for_each([&](int sequence, int begin, int units) {
-      const u32 here = __ballot_sync(kAll, target >= begin && target < begin + units);
+      const bool within = target >= begin - kWorkTileUnits && target < begin + units;
+      const u32 here = __ballot_sync(kAll, units > 0 && within);
       if (here == 0) return;
       const int finder = __ffs(static_cast<int>(here)) - 1;
       place.words[0] = __shfl_sync(kAll, begin, finder);
       place.words[1] = __shfl_sync(kAll, sequence, finder);
+      place.words[2] = length - max(place.words[0] - target, 0);
     });
     return place;
   }
@@ -162,7 +174,8 @@ struct SequenceRunList : SequenceRuns<Config, Mask, Arguments, Params> {
 
   int begin;     ///< the first unit of the sequence; or, of even parts, a query tile of a part
   int sequence;  ///< the next one; nothing where parts are even
-  int left;      ///< units of the run, of which the last runs may have fewer; or even parts
+  int left;      ///< units of the run, of which the last runs may have fewer, and a run that ends
+                 ///< before a sequence's first none; or even parts
   int length;    ///< of each run; 0: parts are even
 
   ATTNJIT_DEVICE SequenceRunList(const Arguments& launch, const Params& user, const ListPlace& at)
@@ -221,8 +234,8 @@ struct SequenceRunList : SequenceRuns<Config, Mask, Arguments, Params> {
         work.partition = first_of_parts(quotient(begin + units - 1, length) - first_run + 1);
       }
     }
-    begin += units;
-    left -= taken;
+    begin += units + kWorkTileUnits;
+    left -= taken + kWorkTileUnits;
     ++sequence;
     return work;
   }

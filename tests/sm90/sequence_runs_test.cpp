@@ -19,6 +19,8 @@ namespace {
 
 using namespace kernel_test;
 
+constexpr int kWorkTileUnits = 4;  // of common/sequence_runs.cuh
+
 // Tiles of 64 rows, of 128 heads and one position or more, against 64 keys. A CTA writes how many
 // it has, and of each the sequence, the first row, the KV tiles and the partition.
 constexpr const char* kKernel = R"(
@@ -77,6 +79,8 @@ struct Piece {
 struct Dealt {
   std::map<std::pair<int, int>, std::vector<Piece>> pieces;  // of a sequence's query tile
   int most = 0;                                              // KV tiles of a CTA
+  int most_units = 0;  // of a CTA: its KV tiles, of a piece without any one, and kWorkTileUnits
+                       // between two pieces
 };
 
 class Sm90SequenceRuns : public KernelTest {
@@ -108,13 +112,16 @@ class Sm90SequenceRuns : public KernelTest {
     for (int cta = 0; cta < launch.ctas; ++cta) {
       const std::int32_t* const own = out.data() + static_cast<std::size_t>(cta) * stride;
       EXPECT_GE(own[0], 0) << "CTA " << cta;
-      int tiles = 0;
+      int tiles = 0, units = 0;
       for (int i = 0; i < own[0]; ++i) {
         const std::int32_t* const work = own + 1 + 5 * i;
         dealt.pieces[{work[0], work[1]}].push_back({work[2], work[3], work[4]});
-        tiles += std::max(work[3] - work[2], 0);
+        const int own_tiles = std::max(work[3] - work[2], 0);
+        tiles += own_tiles;
+        units += std::max(own_tiles, 1) + (i > 0 ? kWorkTileUnits : 0);
       }
       dealt.most = std::max(dealt.most, tiles);
+      dealt.most_units = std::max(dealt.most_units, units);
     }
     return dealt;
   }
@@ -185,14 +192,24 @@ TEST_F(Sm90SequenceRuns, DealsEachTileOnce) {
   }
 }
 
-// 64 teams of two CTAs have 61 KV tiles each at most; with even parts, which are whole sequences, a
-// CTA would have 241.
+// 64 teams of two CTAs. With even parts, which are whole sequences, a CTA would have 241 KV tiles.
 TEST_F(Sm90SequenceRuns, DealsAsMuchToEach) {
   Launch launch{{}, 1, 128, 8, 1};
   for (int i = 0; i < 32; ++i) launch.kv_lens.push_back(64 * (i % 2 == 0 ? 240 : 0) + 1);
   const Dealt dealt = deal(launch);
   expect_each_tile_once(launch, dealt);
-  EXPECT_EQ(dealt.most, (16 * 241 + 16 + 63) / 64);
+  EXPECT_EQ(dealt.most_units, (16 * 241 + 16 + 31 * kWorkTileUnits + 63) / 64);
+}
+
+// A work tile takes time beside its keys: who has many short sequences has fewer keys. Dealt out
+// by KV tiles alone, a CTA would have 45 of them, and 15 sequences.
+TEST_F(Sm90SequenceRuns, DealsFewerKeysOfShortSequences) {
+  Launch launch{{}, 1, 64, 8, 1};
+  for (int i = 0; i < 160; ++i) launch.kv_lens.push_back(64 * 3);
+  for (int i = 0; i < 4; ++i) launch.kv_lens.push_back(64 * 240);
+  const Dealt dealt = deal(launch);
+  expect_each_tile_once(launch, dealt);
+  EXPECT_EQ(dealt.most_units, (160 * 3 + 4 * 240 + 163 * kWorkTileUnits + 31) / 32);
 }
 
 // Runs may not be shorter than the partitions allow.

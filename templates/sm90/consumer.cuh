@@ -381,7 +381,7 @@ struct Consumer {
     bool moved;
     if constexpr (kFollows) {
       end_pv();  // whose operand P's registers are
-      moved = rows.softmax.template follow<ScoresOf<Config>, kPvBf16>(rows.p, correction);
+      moved = rows.softmax.template follow<kPvBf16>(ScoresOf<Config>{}, rows.p, correction);
     } else {
       moved = make_probabilities(s, rows, correction, [&] {
         end_pv();

@@ -139,10 +139,4 @@ ATTNJIT_DEVICE void pack_probabilities(u32 (&p)[LayoutOf<Config>::kPWords],
   }
 }
 
-template <int kCount>
-ATTNJIT_DEVICE void rescale_output(float (&o)[kCount], const float (&factor)[2]) {
-#pragma unroll
-  for (int i = 0; i < kCount; ++i) o[i] *= factor[(i >> 1) & 1];
-}
-
 }  // namespace attnjit::sm90

@@ -209,6 +209,41 @@ constexpr bool keys_have_scales() {
   return requires { Config::kKeyScalesOffset; };
 }
 
+/// Scores in an array, for what is done with those in registers with names, too
+/// (sm90/score_registers.cuh).
+template <class Config, int kScores>
+struct ScoreArray {
+  static constexpr int kCount = kScores;
+  const float (&values)[kCount];
+
+  /// The largest of each row's scores and of what `largest` was.
+  ATTNJIT_DEVICE void find_largest(float (&largest)[2]) const {
+    for_both_rows<loops_over_rows<Config>()>([&](int half) {
+#pragma unroll
+      for (int i = 2 * half; i < kCount; i += 4) {
+        largest[half] = fmaxf(largest[half], fmaxf(values[i], values[i + 1]));
+      }
+    });
+  }
+
+  /// Probabilities of scores, 2^(score * scale + shift) of each row's, packed. Sums 0 and 2 are of
+  /// the first row, 1 and 3 of the second one.
+  template <bool kBf16>
+  ATTNJIT_DEVICE void probabilities(const float (&scale)[2], const float (&shift)[2],
+                                    u32 (&pairs)[kCount / 2], float (&sums)[4]) const {
+    for_both_rows([&](int half) {
+#pragma unroll
+      for (int i = 2 * half; i < kCount; i += 4) {
+        const float x = exp2_approx(fmaf(values[i], scale[half], shift[half]));
+        const float y = exp2_approx(fmaf(values[i + 1], scale[half], shift[half]));
+        pairs[i / 2] = pack_pair<kBf16>(x, y);
+        float& sum = sums[half + i / 4 % 2 * 2];
+        sum = i < 8 ? x + y : sum + (x + y);
+      }
+    });
+  }
+};
+
 /// The running state of a thread's two rows. Scores are in units of which `log2_scale` makes
 /// exponents of 2; log2_scale > 0. Probabilities are multiplied by 2^kPBias: of e4m3 that keeps
 /// small ones, and with what a maximum may grow it stays below 448.
@@ -223,12 +258,7 @@ struct OnlineSoftmax {
   template <int kCount>
   ATTNJIT_DEVICE bool step(float (&s)[kCount], float (&correction)[2]) {
     float largest[2] = {maximum[0], maximum[1]};
-    for_both_rows<loops_over_rows<Config>()>([&](int half) {
-#pragma unroll
-      for (int i = 2 * half; i < kCount; i += 4) {
-        largest[half] = fmaxf(largest[half], fmaxf(s[i], s[i + 1]));
-      }
-    });
+    ScoreArray<Config, kCount>{s}.find_largest(largest);
     const bool moved = move_far_maxima(largest, correction);
     for_both_rows<loops_over_rows<Config>()>([&](int half) {
       const float origin = this->origin(half);
@@ -262,15 +292,16 @@ struct OnlineSoftmax {
     return moved;
   }
 
-  /// The same with scores that stay as they are: `pairs` gets their probabilities. Maxima are
-  /// looked for only in a tile where probabilities, relative to those of earlier tiles, sum up to
-  /// so much that one may exceed 2^threshold.
+  /// The same with scores, of either kind, that stay as they are: `pairs` gets their
+  /// probabilities. Maxima are looked for only in a tile where probabilities, relative to those of
+  /// earlier tiles, sum up to so much that one may exceed 2^threshold.
   ///
   /// NOTE: that is seldom, and then the tile is computed again. Beside products a maximum of two
   /// numbers takes 1.76 times as long as alone, and 2^x 1.28 times (one H200,
   /// bench/results/h200-2026-11-26-tiles.txt).
-  template <class Scores, bool kBf16>
-  ATTNJIT_DEVICE bool follow(u32 (&pairs)[Scores::kCount / 2], float (&correction)[2]) {
+  template <bool kBf16, class Scores>
+  ATTNJIT_DEVICE bool follow(const Scores& scores, u32 (&pairs)[Scores::kCount / 2],
+                             float (&correction)[2]) {
     static_assert(!Config::kRescaleByRow && Config::kPBias == 0.0f,
                   "rows of a warp move together, and P has no bias");
     static_assert(Config::kExp2FmaPairs == 0, "scores may exceed what the polynomial is for");
@@ -280,15 +311,15 @@ struct OnlineSoftmax {
     u32 moved = 0;
     float sums[4];
     while (true) {
-      Scores::template probabilities<kBf16>({log2_scale[0], log2_scale[1]},
-                                            {-origin(0), -origin(1)}, pairs, sums);
+      scores.template probabilities<kBf16>({log2_scale[0], log2_scale[1]}, {-origin(0), -origin(1)},
+                                           pairs, sums);
       // NOTE: the compiler would make a copy of all this for the second pass, whose end it knows.
       moved = opaque(moved);
       const bool small = sums[0] <= kMost && sums[2] <= kMost &&  //
                          sums[1] <= kMost && sums[3] <= kMost;
       if (moved != 0 || __all_sync(0xffffffffu, small)) break;
       float largest[2] = {maximum[0], maximum[1]};
-      Scores::find_largest(largest);
+      scores.find_largest(largest);
       move_maxima(largest, correction);
       moved = 1;
     }

@@ -17,7 +17,6 @@ namespace attnjit::sm90_mla {
 
 using mla::OutputRow;
 using sm90::OnlineSoftmax;
-using sm90::rescale_output;
 
 /// A warpgroup: where it stands among the KV tiles, and what it knows of its rows.
 ///
@@ -27,7 +26,9 @@ using sm90::rescale_output;
 template <class Config, class Mask, class ScoreMod, class Arguments, class Params>
 struct Consumer {
   using Layout = LayoutOf<Config>;
+  using O = Output<Config>;
   using Scores = float[Config::kTileN / 2];
+  using Probabilities = u32[Config::kTileN / 4];
   static constexpr int kBlocks = Layout::kOwnBlocks;
   static constexpr int kSteps = kBlockColumns / kStepColumns;
 
@@ -52,8 +53,7 @@ struct Consumer {
     sm90::ScoreTile scores;
     typename ScoreMod::State state[2];
     OnlineSoftmax<Config> softmax;  ///< after the last tile that either warpgroup made P of
-    float (&o)[kBlocks][32];
-    u32 (&p)[Config::kTileN / 4];
+    Probabilities p;                ///< that O's products read
   };
 
   ATTNJIT_DEVICE Consumer(const Smem<Config>& memory, const Arguments& launch, const Params& user,
@@ -102,8 +102,7 @@ struct Consumer {
   static constexpr bool kTurns = !Config::kOwnV;
   /// The block of S before which the turn is passed. NOTE: not behind the last one: the products
   /// that are still to be issued take as long as it takes to hear of it.
-  static constexpr int kTurnBlock =
-      Config::kRowCopies ? 2 * Layout::kQkBlocks / 3 : (Layout::kQkBlocks + 1) / 2;
+  static constexpr int kTurnBlock = 2 * Layout::kQkBlocks / 3;
 
   ATTNJIT_DEVICE void pass_turn() const {
     if constexpr (kTurns) named_barrier_arrive(kTurnBarrier + warp, kHandoverThreads);
@@ -192,62 +191,32 @@ struct Consumer {
     release_scored(at);
   }
 
-  /// Blocks of V in a product. NOTE: two are faster than one, and than four, which are handed back
-  /// together. Where threads copy K one is as it was.
-  static constexpr int kWide = !Config::kOwnV && !Config::kRowCopies && kBlocks % 2 == 0 ? 2 : 1;
-
-  /// Issues O += P V of a tile, a group of products for each kWide of the warpgroup's blocks.
+  /// Issues O += P V of a tile.
   ATTNJIT_DEVICE void issue_pv(Rows& rows, const Ring& at) const {
-#pragma unroll
-    for (int i = 0; i < kBlocks; ++i) pin_registers(rows.o[i]);
     pin_registers(rows.p);
     wgmma_fence();
     const u32 first = smem.kv(at.stage, first_of_v());
     const u64 descriptor = matrix_descriptor<Layout::kBlockBytes>(first);
-#pragma unroll
-    for (int i = 0; i < kBlocks; i += kWide) {
-      float(&o)[32 * kWide] = reinterpret_cast<float(&)[32 * kWide]>(rows.o[i]);
+    O::multiply(rows.p, [&](int block) {
       // As in make_scores(): of deep heads each place by itself.
-      const u64 v = Config::kOwnV
-                        ? matrix_descriptor<Layout::kBlockBytes>(first + i * Layout::kBlockBytes)
-                        : descriptor + i * (Layout::kBlockBytes / 16);
-#pragma unroll
-      for (int step = 0; step < kSteps; ++step) {
-        Wgmma<kBlockColumns * kWide>::template rs<Layout::kOperand>(
-            o, rows.p[4 * step], rows.p[4 * step + 1], rows.p[4 * step + 2], rows.p[4 * step + 3],
-            v + step * (kStepColumns * kBlockRowBytes) / 16, 1);
-      }
-      wgmma_commit();
-    }
+      return Config::kOwnV
+                 ? matrix_descriptor<Layout::kBlockBytes>(first + block * Layout::kBlockBytes)
+                 : descriptor + block * (Layout::kBlockBytes / 16);
+    });
   }
 
   /// Waits for the products of O and hands back the memory of V, as it is multiplied. NOTE:
   /// unrolled by hand: the number of groups that still run is part of the instruction.
   template <int kBlock = 0>
-  ATTNJIT_DEVICE void end_pv(Rows& rows) {
+  ATTNJIT_DEVICE void end_pv() {
     if constexpr (kBlock < kBlocks) {
-      wgmma_wait<(kBlocks - kBlock) / kWide - 1>();
-      if constexpr (kWide == 1) {
-        // NOTE: no loop of one: with it ptxas waited before the softmax, and a launch with lists
-        // took 13 % more.
-        pin_registers(rows.o[kBlock]);
-        release_block(ring, first_of_v() + kBlock);
-      } else {
+      wgmma_wait<(kBlocks - kBlock) / O::kWide - 1>();
 #pragma unroll
-        for (int i = kBlock; i < kBlock + kWide; ++i) {
-          pin_registers(rows.o[i]);
-          release_block(ring, first_of_v() + i);
-        }
-      }
-      end_pv<kBlock + kWide>(rows);
+      for (int i = kBlock; i < kBlock + O::kWide; ++i) release_block(ring, first_of_v() + i);
+      end_pv<kBlock + O::kWide>();
     } else {
       ring.advance(Config::kStages);
     }
-  }
-
-  ATTNJIT_DEVICE static void rescale(Rows& rows, const float (&correction)[2]) {
-#pragma unroll
-    for (int i = 0; i < kBlocks; ++i) rescale_output(rows.o[i], correction);
   }
 
   // ---- P, from one warpgroup to the other
@@ -281,10 +250,10 @@ struct Consumer {
     }
   }
 
-  /// Makes P of S, in place. True, in the whole warp, where earlier outputs are to be multiplied by
+  /// Makes P of S. True, in the whole warp, where earlier outputs are to be multiplied by
   /// `correction`.
-  ATTNJIT_DEVICE bool softmax(Scores& s, const mla::ListedKeys& listed, Rows& rows, int tile,
-                              float (&correction)[2]) {
+  ATTNJIT_DEVICE bool softmax(Probabilities& p, Scores& s, const mla::ListedKeys& listed,
+                              Rows& rows, int tile, float (&correction)[2]) {
     const int first = tile * Config::kTileN;
     rows.scores.first_kv = first + 2 * (lane & 3);
     sm90::modify_scores<ScoreMod>(s, rows.scores, rows.state, sm90::RowScales<1>{score_scale},
@@ -292,7 +261,7 @@ struct Consumer {
     if constexpr (Config::kTopk > 0) {
       // No mask beside the list, whose tiles are whole.
       if (!listed.all()) hide_unlisted(s, listed);
-      return rows.softmax.step(s, correction);
+      return make_probabilities(p, s, rows, correction);
     }
     bool whole = first >= rows.core.begin && rows.core.end - first >= Config::kTileN;
     if constexpr (kAsksTiles) whole = rows.status.whole(place_of(rows, tile));
@@ -305,7 +274,21 @@ struct Consumer {
       }
       sm90::hide(s, bits);
     }
-    return rows.softmax.step(s, correction);
+    return make_probabilities(p, s, rows, correction);
+  }
+  /// NOTE: where rows of a warp move together no maximum is looked for in most tiles: the tensor
+  /// cores wait for P. Launches took 1 to 3 % longer with one of each tile. Those of deep heads,
+  /// which wait for K and V, take 2 to 4 % longer without.
+  ATTNJIT_DEVICE bool make_probabilities(Probabilities& p, Scores& s, Rows& rows,
+                                         float (&correction)[2]) const {
+    if constexpr (Config::kRescaleByRow || Config::kOwnV) {
+      const bool moved = rows.softmax.step(s, correction);
+      pack_pairs<Config::kBf16>(p, s);
+      return moved;
+    } else {
+      const sm90::ScoreArray<Config, Config::kTileN / 2> scores{s};
+      return rows.softmax.template follow<Config::kBf16>(scores, p, correction);
+    }
   }
 
   /// Hands P and what is known of the rows over to the other warpgroup.
@@ -345,7 +328,7 @@ struct Consumer {
       state.maximum[half] = maximum;
       state.sum[half] = __uint_as_float(words[2 + half]);
     }
-    if (!__all_sync(0xffffffffu, same)) rescale(rows, correction);
+    if (!__all_sync(0xffffffffu, same)) O::scale(correction);
   }
 
   /// The product with V of a tile whose P the other warpgroup made.
@@ -361,13 +344,15 @@ struct Consumer {
   }
 
   /// Hands the P of this warpgroup over and multiplies with it.
-  ATTNJIT_DEVICE void own_product(Scores& s, Rows& rows, bool moved, const float (&correction)[2]) {
-    pack_pairs<Config::kBf16>(rows.p, s);
+  ATTNJIT_DEVICE void own_product(const Probabilities& p, Rows& rows, bool moved,
+                                  const float (&correction)[2]) {
+#pragma unroll
+    for (int i = 0; i < Config::kTileN / 4; ++i) rows.p[i] = p[i];
     give(rows);
-    if (moved) rescale(rows, correction);
+    if (moved) O::scale(correction);
     if constexpr (Config::kOwnV) await_v(ring);
     issue_pv(rows, ring);
-    end_pv(rows);
+    end_pv();
   }
 
   // ---- The KV tiles of a work tile, from the last to the first
@@ -379,16 +364,17 @@ struct Consumer {
     for (int tile = rows.work.tile_end - 1; tile >= begin; tile -= 2) {
       ask_tiles(rows, tile, first);
       Scores s;
+      Probabilities p;
       float correction[2];
       mla::ListedKeys listed;
       make_scores(s, listed, ring, first, !first && tile > begin);
       first = false;
       if (tile < begin + 2) release_q();
-      const bool moved = softmax(s, listed, rows, tile, correction);
-      own_product(s, rows, moved, correction);
+      const bool moved = softmax(p, s, listed, rows, tile, correction);
+      own_product(p, rows, moved, correction);
       if (tile == begin) break;
       begin_other(rows);
-      end_pv(rows);
+      end_pv();
     }
   }
 
@@ -406,6 +392,7 @@ struct Consumer {
     for (; tile >= begin; tile -= 2) {
       ask_tiles(rows, tile, first);
       Scores s;
+      Probabilities p;
       float correction[2];
       Ring next = ring;
       next.advance(Config::kStages);
@@ -416,13 +403,13 @@ struct Consumer {
       if (tile < begin + 2) release_q();
       // NOTE: not under the product of K: ptxas would have it end before O is touched.
       begin_other(rows);
-      const bool moved = softmax(s, listed, rows, tile, correction);
-      end_pv(rows);
-      own_product(s, rows, moved, correction);
+      const bool moved = softmax(p, s, listed, rows, tile, correction);
+      end_pv();
+      own_product(p, rows, moved, correction);
     }
     if (tile == begin - 1) {
       begin_other(rows);
-      end_pv(rows);
+      end_pv();
     }
   }
 
@@ -454,17 +441,18 @@ struct Consumer {
                            mla::value_scale<Config>(rows.work, arguments);
       if (writes_lse(rows, half)) store_lse<Config>(lse_row(rows, half), lse, arguments);
     }
-    rescale(rows, output_scale);
+    O::scale(output_scale);
+    unsigned char* const addresses[2] = {
+        mla::output_address<Config>(rows.work, rows.output[0], arguments),
+        mla::output_address<Config>(rows.work, rows.output[1], arguments)};
+    O::read([&](int i, const float(&o)[32]) {
+      const int column = (Layout::first_block(rank) + i) * kBlockColumns;
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const OutputRow& row = rows.output[half];
-      unsigned char* const address = mla::output_address<Config>(rows.work, row, arguments);
-#pragma unroll
-      for (int i = 0; i < kBlocks; ++i) {
-        const int column = (Layout::first_block(rank) + i) * kBlockColumns;
-        store_block<Config>(rows.o[i], half, address, column, row.real && is_written(i), lane);
+      for (int half = 0; half < 2; ++half) {
+        store_block<Config>(o, half, addresses[half], column,
+                            rows.output[half].real && is_written(i), lane);
       }
-    }
+    });
   }
 
   /// Ends the rows of a partition, whose sink is the merge's.
@@ -485,18 +473,21 @@ struct Consumer {
       }
     }
     empty_parts(rows);
-    rescale(rows, output_scale);
+    O::scale(output_scale);
+    float* addresses[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      if (!seen[half]) continue;
-      float* const address = partial_row<Config>(rows.work, rows.output[half].head,
-                                                 rows.output[half].position, arguments);
-#pragma unroll
-      for (int i = 0; i < kBlocks; ++i) {
-        const int column = (Layout::first_block(rank) + i) * kBlockColumns;
-        if (is_written(i)) store_partial_block(rows.o[i], half, address, column, lane);
-      }
+      addresses[half] = partial_row<Config>(rows.work, rows.output[half].head,
+                                            rows.output[half].position, arguments);
     }
+    O::read([&](int i, const float(&o)[32]) {
+      const int column = (Layout::first_block(rank) + i) * kBlockColumns;
+      if (!is_written(i)) return;
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        if (seen[half]) store_partial_block(o, half, addresses[half], column, lane);
+      }
+    });
   }
 
   /// Says that the partitions which are no work for the sequence saw no key, with its first one.
@@ -534,9 +525,7 @@ struct Consumer {
       score_scale = arguments.scale * mla::key_scale<Config>(work, arguments);
       if constexpr (ScoreMod::kIdentity) log2_scale = exponent_scale(score_scale);
     }
-    float o[kBlocks][32];
-    u32 p[Config::kTileN / 4];
-    Rows rows{.work = work, .softmax = {{log2_scale}}, .o = o, .p = p};
+    Rows rows{.work = work, .softmax = {{log2_scale}}};
     const Lengths lengths = lengths_of<Config>(work, arguments);
     const int first_q_idx = lengths.first_q_idx();
     const int last = min((work.first_row + kConsumerRows - 1) >> Config::kGqaShift, lengths.q - 1);
@@ -554,11 +543,7 @@ struct Consumer {
                                lengths.kv};
       rows.state[half] = ScoreMod::prepare(rows.scores.row[half].h, arguments.num_q_heads, params);
     }
-#pragma unroll
-    for (int i = 0; i < kBlocks; ++i) {
-#pragma unroll
-      for (float& value : o[i]) value = 0.0f;
-    }
+    O::zero();
     if constexpr (Config::kParks) park(work);
     if (work.tile_begin < work.tile_end) {
       if ((ring.stage & 1) == rank) {

@@ -60,6 +60,7 @@ ATTNJIT_DEVICE void decode(const Arguments& arguments, const Params& params) {
     }
   } else {
     setmaxnreg_inc<Config::kConsumerRegisters>();
+    Output<Config>::name();
     Consumer<Config, Mask, ScoreMod, Arguments, Params>(smem, arguments, params, warpgroup - 1)
         .run();
   }

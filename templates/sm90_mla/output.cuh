@@ -1,11 +1,73 @@
 // SPDX-License-Identifier: Apache-2.0
-// A consumer's O on its way to global memory, straight from its registers, so that Q's memory is
-// free for the next work tile before this one ends.
+// A consumer's O: its registers, and its way to global memory, straight from them, so that Q's
+// memory is free for the next work tile before this one ends.
 #pragma once
 
+#include "sm90/named_registers.cuh"
 #include "sm90_mla/layout.cuh"
 
 namespace attnjit::sm90_mla {
+
+/// A consumer's half of O: 64 rows of its blocks of columns, in PTX registers with names
+/// (sm90/named_registers.cuh says why), a set for each product with V.
+///
+/// NOTE: O alone. With S in such registers, too, ptxas spilled 1.1 KiB (docs/mla.md).
+template <class Config>
+struct Output {
+  using Layout = LayoutOf<Config>;
+  static constexpr int kBlocks = Layout::kOwnBlocks;
+  /// Blocks of V in a product. NOTE: two are faster than one, and than four, which are handed back
+  /// together.
+  static constexpr int kWide = kBlocks % 2 == 0 ? 2 : 1;
+  static constexpr int kProducts = kBlocks / kWide;
+  static constexpr int kProductRegisters = 32 * kWide;
+  template <int kProduct>
+  using Registers = sm90::OutputRegisters<kProductRegisters, kProductRegisters, kProduct>;
+
+  /// Names the registers: once in a kernel, before anything else of this struct.
+  template <int kProduct = 0>
+  ATTNJIT_DEVICE static void name() {
+    asm volatile(".reg .f32 o%0_<%1>;" ::"n"(kProduct), "n"(kProductRegisters) : "memory");
+    if constexpr (kProduct + 1 < kProducts) name<kProduct + 1>();
+  }
+  template <int kProduct = 0>
+  ATTNJIT_DEVICE static void zero() {
+    Registers<kProduct>::zero();
+    if constexpr (kProduct + 1 < kProducts) zero<kProduct + 1>();
+  }
+  /// Multiplies each of the thread's two rows.
+  template <int kProduct = 0>
+  ATTNJIT_DEVICE static void scale(const float (&factor)[2]) {
+    Registers<kProduct>::scale(factor);
+    if constexpr (kProduct + 1 < kProducts) scale<kProduct + 1>(factor);
+  }
+  /// Issues the products of P with V, a group each. `v(block)`: the descriptor of a block.
+  template <int kProduct = 0, class Descriptor>
+  ATTNJIT_DEVICE static void multiply(const u32 (&p)[Config::kTileN / 4], const Descriptor& v) {
+    const u64 block = v(kProduct * kWide);
+#pragma unroll
+    for (int step = 0; step < kBlockColumns / kStepColumns; ++step) {
+      sm90::OutputWgmma<kBlockColumns * kWide>::template rs<Layout::kOperand, kProduct>(
+          p[4 * step], p[4 * step + 1], p[4 * step + 2], p[4 * step + 3],
+          block + step * (kStepColumns * kBlockRowBytes) / 16);
+    }
+    wgmma_commit();
+    if constexpr (kProduct + 1 < kProducts) multiply<kProduct + 1>(p, v);
+  }
+  /// Gives a block of columns at a time to use(block, values).
+  template <int kBlock = 0, class Use>
+  ATTNJIT_DEVICE static void read(const Use& use) {
+    constexpr int kFrom = kBlock % kWide * 32;
+    float o[32];
+    Registers<kBlock / kWide>::template read<kFrom, kFrom + 32>(
+        [&](int first, const float(&values)[8]) {
+#pragma unroll
+          for (int i = 0; i < 8; ++i) o[first - kFrom + i] = values[i];
+        });
+    use(kBlock, o);
+    if constexpr (kBlock + 1 < kBlocks) read<kBlock + 1>(use);
+  }
+};
 
 /// Deals words out over a quad: of words 0 to 3 of each lane, lane i gets word i of every lane, in
 /// their order.

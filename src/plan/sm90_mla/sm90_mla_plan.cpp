@@ -151,11 +151,12 @@ Result<Sm90Plan> make_sm90_mla_plan(const ResolvedSpec& resolved, const TuningVa
   plan.partition_tiles = tiles.partition_tiles;
   plan.rescale_by_row = spec.partition_keys > 0;
   plan.l2_bytes = tiles.l2_bytes;
-  // In all no more than the CTA is launched with, 3 x 168. Copies of rows, and of a tile in several
-  // boxes, take more.
+  // In all no more than the CTA is launched with, 3 x 168. Copies of a tile in several boxes take
+  // more, and so do copies of rows: most where a lane widens them, or copies 32 of K or V.
   const bool one_box = !plan.row_copies && plan.box_keys == plan.BN;
-  plan.producer_registers = one_box ? 24 : tiles.widened_blocks > 0 ? 56 : 40;
-  plan.consumer_registers = one_box ? 240 : tiles.widened_blocks > 0 ? 224 : 232;
+  const bool most = tiles.widened_blocks > 0 || (plan.row_copies && tiles.own_v);
+  plan.producer_registers = one_box ? 24 : most ? 56 : 40;
+  plan.consumer_registers = one_box ? 240 : most ? 224 : 232;
   plan.padded_qk_depth = spec.qk_depth;
   plan.padded_ov_depth = spec.ov_depth;
   plan.q_bytes = plan.k_bytes = mla_tile_bytes(spec);
